@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * For authors of eBPF programs that run inside CUDA kernels. Include <linux/bpf.h> and <bpf/bpf_helpers.h>
+ * first, compile with clang -O2 -g -target bpf, attach with gpuprobectl.
+ *
+ * A program is a GPU program if its function name starts with `cuda__` or its section with `gpu`.
+ *
+ *     SEC("kprobe/vectorAdd")       entry of a kernel, once a thread
+ *     SEC("kretprobe/vectorAdd")    every way out of a kernel, once a thread                        (next release)
+ *     SEC("kprobe/__memcapture")    every memory instruction of a kernel                            (next release)
+ *     SEC("memcapture/<kernel>")    the same for one kernel                                         (next release)
+ *     SEC("kprobe/__directly_run")  a kernel of its own                                             (next release)
+ *
+ * <kernel> is a glob, a mangled or a demangled name; `gpuprobectl attach --kernel` overrides it.
+ *
+ * What is marked (next release) is refused by this one with a message that says so; numbers
+ * and layouts do not change.
+ *
+ * Standard helpers with their standard numbers and signatures, from <bpf/bpf_helpers.h>:
+ *   1 bpf_map_lookup_elem, 2 bpf_map_update_elem, 5 bpf_ktime_get_ns (%globaltimer), 7 bpf_get_prandom_u32,
+ *   8 bpf_get_smp_processor_id (the SM), 14 bpf_get_current_pid_tgid (of the host process; next release),
+ *   3 bpf_map_delete_elem, 6 bpf_trace_printk, 16 bpf_get_current_comm, 25 bpf_perf_event_output,
+ *   130-133 bpf_ringbuf_output/reserve/submit/discard, 177 bpf_trace_vprintk                        (next release)
+ */
+
+/* Map types. A map of one of these types runs on the GPU; the standard types do too when a GPU program uses them. */
+enum gpuprobe_map_type {
+	BPF_MAP_TYPE_GPU_HASH_MAP = 1501, /* (next release) */
+	BPF_MAP_TYPE_PERGPUTD_ARRAY_MAP = 1502, /* an array with one value a thread (next release) */
+	BPF_MAP_TYPE_GPU_ARRAY_MAP = 1503, /* an array, one copy; max_entries values; key u32 */
+	BPF_MAP_TYPE_GPU_KERNEL_SHARED_ARRAY_MAP = 1504, /* shared with host eBPF programs (next release) */
+	BPF_MAP_TYPE_PERGPUTD_ARRAY_HOST_MAP = 1512, /* 1502 in host memory (next release) */
+	BPF_MAP_TYPE_GPU_ARRAY_HOST_MAP = 1513, /* 1503 in host memory (next release) */
+	BPF_MAP_TYPE_GPU_RINGBUF_MAP = 1527, /* (next release) */
+};
+
+#ifdef __bpf__
+
+/*
+ * Arrays, ARRAY and 1503: a lookup of an index >= max_entries is NULL. __sync_fetch_and_add whose result is not
+ * used is exact and cheap: one memory operation a warp. Update (BPF_ANY, BPF_EXIST) stores the value in
+ * pieces of its alignment, up to 8 bytes: the last writer wins, 8-byte values are never torn.
+ * PERCPU_ARRAY: "CPU" reads SM; several warps of an SM run at once, so count with __sync_fetch_and_add.
+ */
+
+/* Writes a string of at most 255 bytes to the log. (next release) */
+static long (*const ebpf_puts)(const char *string) = (void *)501;
+
+/* %globaltimer: nanoseconds, steps of 32 ns on an H200. Not the host's clock. */
+static __u64 (*const bpf_get_globaltimer)(void) = (void *)502;
+
+/* blockIdx, blockDim, threadIdx, gridDim of the calling thread. Each pointer must be valid. Return 0. */
+static long (*const bpf_get_block_idx)(__u64 *x, __u64 *y, __u64 *z) = (void *)503;
+static long (*const bpf_get_block_dim)(__u64 *x, __u64 *y, __u64 *z) = (void *)504;
+static long (*const bpf_get_thread_idx)(__u64 *x, __u64 *y, __u64 *z) = (void *)505;
+static long (*const bpf_get_grid_dim)(__u64 *x, __u64 *y, __u64 *z) = (void *)508;
+
+/* A system-wide memory fence (membar.sys). Returns 0. */
+static long (*const bpf_gpu_membar)(void) = (void *)506;
+
+/* The calling thread leaves the kernel. Refused unless the daemon allows it. (next release) */
+static long (*const bpf_cuda_exit)(void) = (void *)507;
+
+static __u64 (*const bpf_get_sm_id)(void) = (void *)509; /* %smid */
+static __u64 (*const bpf_get_warp_id)(void) = (void *)510; /* %warpid: of the SM's schedulers, may change */
+static __u64 (*const bpf_get_lane_id)(void) = (void *)511; /* 0..31 */
+static __u64 (*const bpf_get_device_ordinal)(void) = (void *)512; /* as the process numbers devices (next release) */
+
+/*
+ * Contexts: what R1 points to. All are read-only and at most 168 bytes, so that the kernel's verifier checks reads
+ * as those of a kprobe's pt_regs: aligned, 8 bytes wide. A program that reads nothing pays nothing. (next release:
+ * this one refuses programs that read their context.)
+ */
+
+/* At entry and return. */
+struct gpuprobe_kernel_ctx {
+	__u64 kernel_id; /* `gpuprobectl kernel list` names it */
+	__u64 device; /* ordinal in the process */
+	__u64 pid; /* of the host process, as the daemon sees it */
+	__u64 grid_dim; /* x | y << 32 */
+	__u64 grid_dim_z;
+	__u64 block_dim; /* x | y << 16 | z << 32 */
+	__u64 shared_bytes; /* dynamic shared memory */
+	__u64 param_count; /* parameters the kernel has */
+	__u64 params[13]; /* the first 13, zero-extended; larger than 8 bytes: their first 8 */
+};
+
+/* At a memory instruction. */
+struct gpuprobe_memory_ctx {
+	__u64 instruction_id; /* `gpuprobectl kernel show` resolves it to PTX text and source line */
+	__u64 address; /* generic */
+	__u64 size; /* bytes a thread moves */
+	__u64 space; /* enum gpuprobe_space */
+	__u64 kind; /* enum gpuprobe_access */
+	__u64 value; /* stored: its first 8 bytes; else 0 */
+};
+
+enum gpuprobe_space {
+	GPUPROBE_SPACE_GENERIC = 0,
+	GPUPROBE_SPACE_GLOBAL = 1,
+	GPUPROBE_SPACE_SHARED = 2,
+	GPUPROBE_SPACE_LOCAL = 3,
+	GPUPROBE_SPACE_CONST = 4,
+	GPUPROBE_SPACE_PARAM = 5,
+};
+
+enum gpuprobe_access {
+	GPUPROBE_ACCESS_LOAD = 1,
+	GPUPROBE_ACCESS_STORE = 2,
+	GPUPROBE_ACCESS_ATOMIC = 3,
+	GPUPROBE_ACCESS_REDUCTION = 4,
+	GPUPROBE_ACCESS_ASYNC_COPY = 5,
+	GPUPROBE_ACCESS_MATRIX_LOAD = 6,
+};
+
+/* Parameter n (0 <= n < 13) of the kernel, as a __u64. */
+#define GPU_PARAM(ctx, n) (((const struct gpuprobe_kernel_ctx *)(ctx))->params[n])
+
+#endif

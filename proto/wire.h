@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The shim wire protocol: what libgpuprobe-shim.so and gpuprobed say to each other.
+ *
+ * Transport: AF_UNIX, SOCK_SEQPACKET, at <runtime dir>/shim.sock (paths.h). One datagram is one
+ * message; each message type has one fixed size, little-endian, no pointers, no padding that
+ * is not named. Descriptors travel as SCM_RIGHTS beside the message that says so; at most one.
+ * Every descriptor is a memfd. The sender of an image seals it (SHRINK|GROW|WRITE|SEAL); the daemon
+ * seals map instances against SHRINK|GROW|SEAL. A receiver checks seals and size before mapping.
+ *
+ * A process opens up to two connections, told apart by wire_hello.role:
+ *   LOADER   strictly request and reply, driven by the thread that loads a module:
+ *              HELLO -> WELCOME, IMAGE -> IMAGE_REPLY [+ slot_count x SLOT], INSTANCE -> INSTANCE_REPLY,
+ *              and ARMED, UNLOAD, REPORT, which have no reply.
+ *   MIRROR   opened only while instances exist; the daemon speaks first:
+ *              HELLO -> WELCOME, then SYNC -> SYNCED and DISARM -> SYNCED at any time.
+ * The daemon identifies the process by SO_PEERCRED alone; nothing in a message is believed about it.
+ * When its last connection closes, the process is gone and its map instances are folded into the
+ * maps' totals.
+ *
+ * Unknown type, wrong version, wrong size, a missing or surplus descriptor: the daemon closes the
+ * connection; the shim closes it and lets the application use its own image.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WIRE_MAGIC UINT32_C(0x57525047) /* "GPRW" */
+#define WIRE_VERSION UINT16_C(1)
+
+#define WIRE_REASON_MAX 192 /* one line of text, NUL-terminated and NUL-padded */
+#define WIRE_SYMBOL_MAX 64 /* a PTX symbol, NUL-terminated and NUL-padded */
+#define WIRE_SLOTS_MAX 256 /* slots of one image */
+#define WIRE_IMAGE_SIZE_MAX (UINT64_C(1) << 30)
+
+enum wire_type {
+	/* shim to daemon */
+	WIRE_HELLO = 1,
+	WIRE_IMAGE = 2,
+	WIRE_INSTANCE = 3,
+	WIRE_ARMED = 4,
+	WIRE_UNLOAD = 5,
+	WIRE_REPORT = 6,
+	WIRE_SYNCED = 7,
+	/* daemon to shim */
+	WIRE_WELCOME = 64,
+	WIRE_IMAGE_REPLY = 65,
+	WIRE_SLOT = 66,
+	WIRE_INSTANCE_REPLY = 67,
+	WIRE_SYNC = 68,
+	WIRE_DISARM = 69,
+};
+
+struct wire_header {
+	uint32_t magic; /* WIRE_MAGIC */
+	uint16_t version; /* WIRE_VERSION */
+	uint16_t type; /* enum wire_type */
+	uint32_t size; /* of the whole message, this header included */
+	uint32_t sequence; /* a reply carries its request's; else chosen by the sender */
+};
+
+enum wire_role {
+	WIRE_ROLE_LOADER = 1,
+	WIRE_ROLE_MIRROR = 2,
+};
+
+struct wire_hello {
+	struct wire_header header;
+	uint32_t role; /* enum wire_role */
+	uint32_t driver_version; /* cuDriverGetVersion: 1000 * major + 10 * minor; 0 unknown */
+	char shim_version[32];
+};
+
+struct wire_welcome {
+	struct wire_header header;
+	uint32_t deadline_ms; /* how long the shim waits for any one reply */
+	uint32_t mirror_period_ms; /* how often device-resident maps are copied out; 0: only when asked */
+};
+
+enum wire_image_kind {
+	WIRE_IMAGE_FATBIN = 1, /* one fatbin container (magic 0xBA55ED50), without its wrapper */
+	WIRE_IMAGE_PTX = 2, /* PTX text; a terminating NUL is not sent */
+	WIRE_IMAGE_CUBIN = 3, /* an ELF image */
+};
+
+enum wire_image_flags {
+	WIRE_IMAGE_FLAG_RELOCATABLE = 1 << 0, /* wrapper version 2 (-rdc=true): only its linked part is sent */
+};
+
+/* Descriptor: the sealed image. */
+struct wire_image {
+	struct wire_header header;
+	uint64_t image_size; /* bytes; equals the memfd's size */
+	uint32_t kind; /* enum wire_image_kind */
+	uint32_t flags; /* enum wire_image_flags */
+	uint32_t capability_major; /* of the device, e.g. 9 */
+	uint32_t capability_minor; /* e.g. 0 */
+	uint32_t device; /* driver ordinal */
+	uint32_t reserved; /* 0 */
+};
+
+enum wire_verdict {
+	WIRE_VERDICT_OWN = 0, /* hand the application's own image to the driver; no descriptor */
+	WIRE_VERDICT_REPLACED = 1, /* hand this one to the driver; descriptor: the sealed new image */
+};
+
+/* Descriptor: the new image when replaced. slot_count SLOT messages follow on the same connection. */
+struct wire_image_reply {
+	struct wire_header header;
+	uint64_t module_id; /* names this load in ARMED, UNLOAD, REPORT; never 0 */
+	uint64_t image_size; /* bytes, 0 when not replaced; the image starts at offset 0 of the memfd */
+	uint32_t verdict; /* enum wire_verdict */
+	uint32_t slot_count; /* <= WIRE_SLOTS_MAX, 0 when not replaced */
+	char reason[WIRE_REASON_MAX]; /* why the own image is used; empty when replaced */
+};
+
+/*
+ * One pointer that the shim fills in: the 8-byte .global variable `symbol` of the new module
+ * gets the device address of this process's instance of map `map_id` (in that context). While it is
+ * 0 the probe does nothing, so a module works before it is armed and when arming fails.
+ */
+struct wire_slot {
+	struct wire_header header;
+	uint64_t module_id;
+	uint64_t map_id;
+	char symbol[WIRE_SYMBOL_MAX];
+};
+
+/* Asks for this process's instance of a map for one more context. */
+struct wire_instance {
+	struct wire_header header;
+	uint64_t map_id;
+	uint32_t device; /* driver ordinal of the context that the instance is for */
+	uint32_t reserved; /* 0 */
+};
+
+/* Descriptor: the instance's memfd (map-layout.h), unless size is 0 (refused: quota, unknown map). */
+struct wire_instance_reply {
+	struct wire_header header;
+	uint64_t map_id;
+	uint64_t instance_id; /* never 0 */
+	uint64_t size; /* bytes of the memfd: MAP_DATA_OFFSET + data_size */
+	uint64_t data_size; /* bytes of the device buffer */
+};
+
+/* A module's slots are filled in in one more context: probes count from here on. */
+struct wire_armed {
+	struct wire_header header;
+	uint64_t module_id;
+	uint32_t device;
+	uint32_t reserved; /* 0 */
+};
+
+struct wire_unload {
+	struct wire_header header;
+	uint64_t module_id;
+};
+
+/* The shim could not do something; shown by `gpuprobectl why`. */
+struct wire_report {
+	struct wire_header header;
+	uint64_t module_id; /* 0: not about one module */
+	char reason[WIRE_REASON_MAX];
+};
+
+/* Copy every instance of this process to its memfd now, then answer SYNCED. */
+struct wire_sync {
+	struct wire_header header;
+};
+
+/* Stop probes from using the map (write 0 into its slots), copy it a last time, then answer SYNCED. */
+struct wire_disarm {
+	struct wire_header header;
+	uint64_t map_id;
+};
+
+struct wire_synced {
+	struct wire_header header; /* sequence: of the SYNC or DISARM */
+};
+
+/* Any message; receive into this. */
+union wire_message {
+	struct wire_header header;
+	struct wire_hello hello;
+	struct wire_welcome welcome;
+	struct wire_image image;
+	struct wire_image_reply image_reply;
+	struct wire_slot slot;
+	struct wire_instance instance;
+	struct wire_instance_reply instance_reply;
+	struct wire_armed armed;
+	struct wire_unload unload;
+	struct wire_report report;
+	struct wire_sync sync;
+	struct wire_disarm disarm;
+	struct wire_synced synced;
+};
+
+/* The one size that a message of a type has, or 0 for an unknown type. */
+static inline size_t wire_size(uint16_t type) {
+	switch (type) {
+	case WIRE_HELLO:
+		return sizeof(struct wire_hello);
+	case WIRE_IMAGE:
+		return sizeof(struct wire_image);
+	case WIRE_INSTANCE:
+		return sizeof(struct wire_instance);
+	case WIRE_ARMED:
+		return sizeof(struct wire_armed);
+	case WIRE_UNLOAD:
+		return sizeof(struct wire_unload);
+	case WIRE_REPORT:
+		return sizeof(struct wire_report);
+	case WIRE_SYNCED:
+		return sizeof(struct wire_synced);
+	case WIRE_WELCOME:
+		return sizeof(struct wire_welcome);
+	case WIRE_IMAGE_REPLY:
+		return sizeof(struct wire_image_reply);
+	case WIRE_SLOT:
+		return sizeof(struct wire_slot);
+	case WIRE_INSTANCE_REPLY:
+		return sizeof(struct wire_instance_reply);
+	case WIRE_SYNC:
+		return sizeof(struct wire_sync);
+	case WIRE_DISARM:
+		return sizeof(struct wire_disarm);
+	}
+	return 0;
+}
+
+/* Whether `received` bytes at message are one well-formed message: magic, version, type, size. */
+static inline int wire_valid(const union wire_message *message, size_t received) {
+	return received >= sizeof(message->header) && message->header.magic == WIRE_MAGIC &&
+	       message->header.version == WIRE_VERSION && message->header.size == received &&
+	       wire_size(message->header.type) == received;
+}
