@@ -1,0 +1,371 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The GPU suite: probes real CUDA programs through the whole product and checks the counts; then the benchmarks.
+
+    suite.py --build DIR [--quick] [--only NAME,...] [--out FILE] [--libraries DIR]
+
+DIR is a meson build folder, or one unpacked from a bundle. --quick leaves the benchmarks out. --libraries is a
+folder of shared libraries for the daemon (a bundle's). Exit code: 0 all passed, 1 something failed, 77 no GPU here.
+"""
+import argparse
+import ctypes
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+SHAPES = [(32, 32), (1024, 128), (99840, 384), (1048576, 1024), (16777216, 256)]  # threads, block
+
+
+def gpu():
+    """Name and driver version of the first GPU, or None."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    if cuda.cuInit(0) != 0:
+        return None
+    count = ctypes.c_int()
+    if cuda.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+        return None
+    name = ctypes.create_string_buffer(128)
+    version = ctypes.c_int()
+    cuda.cuDeviceGetName(name, 128, 0)
+    cuda.cuDriverGetVersion(ctypes.byref(version))
+    driver = Path("/proc/driver/nvidia/version")
+    text = re.search(r"\d+\.\d+(\.\d+)?", driver.read_text()) if driver.exists() else None
+    return {"gpu": name.value.decode(), "cuda_driver": version.value, "driver": text[0] if text else ""}
+
+
+class Session:
+    """A private daemon; `with` starts and stops it."""
+
+    serial = 0
+
+    def __init__(self, suite, *options):
+        Session.serial += 1
+        self.suite = suite
+        self.name = f"gpu{os.getpid()}_{Session.serial}"
+        self.options = options
+
+    def __enter__(self):
+        build = self.suite.build
+        self.log = open(self.suite.scratch / f"{self.name}.log", "w")
+        self.daemon = subprocess.Popen(
+            [build / "daemon/gpuprobed", f"--session={self.name}", *self.options],
+            env=self.suite.tool_env(), stderr=self.log, stdout=self.log, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + 20
+        while self.ctl("status", check=False).returncode != 0:
+            if self.daemon.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("the daemon did not start: " + Path(self.log.name).read_text())
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, *_):
+        self.daemon.send_signal(signal.SIGTERM)
+        try:
+            self.daemon.wait(10)
+        except subprocess.TimeoutExpired:
+            self.daemon.kill()
+            self.daemon.wait()
+        self.log.close()
+
+    def ctl(self, *args, check=True):
+        result = subprocess.run([self.suite.build / "ctl/gpuprobectl", f"--session={self.name}", *map(str, args)],
+                                env=self.suite.tool_env(), capture_output=True, text=True, timeout=60)
+        if check and result.returncode != 0:
+            raise RuntimeError(f"gpuprobectl {' '.join(map(str, args))}: exit {result.returncode}: {result.stderr}")
+        return result
+
+    def json(self, *args):
+        return json.loads(self.ctl("--json", *args).stdout)
+
+    def attach(self, program="counter", kernel="vectorAdd", *args):
+        return self.ctl("attach", self.suite.object(program), "--kernel", kernel, *args).stdout.split()
+
+    def read(self, name="counter"):
+        """Sum of all integers of a map."""
+        total = 0
+        for entry in self.json("map", "dump", name)["entries"]:
+            for value in entry["values"] if "values" in entry else [entry["value"]]:
+                total += value if isinstance(value, int) else int(value, 0)
+        return total
+
+    def app_env(self):
+        env = dict(os.environ)
+        env["LD_PRELOAD"] = str(self.suite.build / "shim/libgpuprobe-shim.so")
+        env["GPUPROBE_SESSION"] = self.name
+        return env
+
+    def start(self, *command):
+        return subprocess.Popen([str(word) for word in command], env=self.app_env(), stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+
+    def run(self, *command):
+        return finish(self.start(*command))
+
+
+def finish(process, timeout=120):
+    out, err = process.communicate(timeout=timeout)
+    if process.returncode != 0:
+        raise RuntimeError(f"{process.args}: exit {process.returncode}: {out}{err}")
+    if err:
+        raise RuntimeError(f"{process.args}: wrote to stderr: {err}")
+    return out
+
+
+def expected(output):
+    """threads x launches of a vec_add run, from what it printed."""
+    return int(re.search(r"threads=(\d+)", output)[1]) * int(re.search(r"launches=(\d+)", output)[1])
+
+
+def expect(what, got, want):
+    if got != want:
+        raise AssertionError(f"{what}: {got}, expected {want}")
+
+
+class Suite:
+    def __init__(self, arguments):
+        self.build = Path(arguments.build).resolve()
+        self.libraries = arguments.libraries
+        self.scratch = Path(tempfile.mkdtemp(prefix="gpuprobe-gpu-"))
+        self.results = []
+        self.benchmarks = {}
+
+    def tool_env(self):
+        env = dict(os.environ)
+        env.pop("LD_PRELOAD", None)
+        if self.libraries:
+            env["LD_LIBRARY_PATH"] = f"{self.libraries}:{env.get('LD_LIBRARY_PATH', '')}".rstrip(":")
+        return env
+
+    def object(self, name):
+        return self.build / "docs" / f"{name}.bpf.o"
+
+    def program(self, name):
+        return self.build / "tests/gpu" / name
+
+    # ---- what must hold -------------------------------------------------------------------------------------------
+
+    def test_counts_static(self):
+        self.counts(self.program("vec_add"))
+
+    def test_counts_shared(self):
+        self.counts(self.program("vec_add_shared"))
+
+    def test_counts_driver_api(self):
+        self.counts(self.build / "tests/targets/vec_add_driver")
+
+    def counts(self, program):
+        driver = program.name == "vec_add_driver"
+        for threads, block in SHAPES:
+            with Session(self) as session:
+                session.attach()
+                options = ["--n", threads, "--block", block, "--launches", 3] if driver else \
+                    ["--threads", threads, "--block", block, "--launches", 3]
+                output = session.run(program, *options)
+                expect(f"{program.name} {threads}/{block}", session.read(), threads * 3)
+                if not driver:
+                    expect("threads the program says", expected(output), threads * 3)
+
+    def test_graphs_and_threads(self):
+        for how in "graph", "capture", "threads":
+            with Session(self) as session:
+                session.attach()
+                output = session.run(self.program("vec_add"), "--threads", 65536, "--launches", 10, "--how", how)
+                expect(how, session.read(), expected(output))
+
+    def test_twelve_processes(self):
+        with Session(self) as session:
+            session.attach()
+            running = [session.start(self.program("vec_add"), "--threads", 1048576, "--launches", 5) for _ in range(12)]
+            want = sum(expected(finish(process)) for process in running)
+            expect("twelve processes", session.read(), want)
+            expect("threads x launches", want, 12 * 5 * 1048576)
+
+    def test_two_programs_on_one_kernel(self):
+        with Session(self) as session:
+            first, = session.attach()
+            second, = session.attach()
+            session.run(self.program("vec_add"), "--threads", 1048576, "--launches", 2)
+            for info in session.json("map", "list")["maps"]:
+                expect(f"map {info['id']}", session.read(info["id"]), 2 * 1048576)
+            session.ctl("detach", first)
+            session.run(self.program("vec_add"), "--threads", 1048576, "--launches", 1)
+            maps = session.json("map", "list")["maps"]
+            expect("maps left", len(maps), 1)
+            expect("the one left", session.read(maps[0]["id"]), 3 * 1048576)
+
+    def test_names_and_filters(self):
+        program = self.program("vec_add")
+        cases = [
+            ("_Z9vectorAddPKfS0_Pf", [], True), ("vectorAdd(float const*, float const*, float*)", [], True), ("vector*", [], True),
+            ("vectorAd", [], False), ("vectorAdd", ["--comm", "vec_add"], True), ("vectorAdd", ["--comm", "other"], False),
+            ("vectorAdd", ["--exe", program], True), ("vectorAdd", ["--exe", "/bin/true"], False),
+            ("vectorAdd", ["--uid", os.getuid()], True), ("vectorAdd", ["--uid", 4242], False), ("vectorAdd", ["--pid", 1], False),
+        ]
+        for kernel, options, meant in cases:
+            with Session(self) as session:
+                session.attach("counter", kernel, *options)
+                session.run(program, "--threads", 1024, "--launches", 1)
+                expect(f"--kernel {kernel} {options}", session.read(), 1024 if meant else 0)
+
+    def test_read_while_running(self):
+        with Session(self) as session:
+            session.attach()
+            process = session.start(self.program("vec_add"), "--threads", 1024, "--launches", 40, "--sleep-ms", 50)
+            seen = []
+            while process.poll() is None:
+                seen.append(session.read())
+                time.sleep(0.1)
+            finish(process)
+            expect("at the end", session.read(), 40 * 1024)
+            if seen != sorted(seen) or len({value for value in seen if 0 < value < 40 * 1024}) < 3:
+                raise AssertionError(f"not read live: {seen}")
+            if any(value % 1024 for value in seen):
+                raise AssertionError(f"a launch was seen half: {seen}")
+
+    def test_sass_only_says_why(self):
+        program = self.program("vec_add_sass")
+        with Session(self) as session:
+            session.attach()
+            session.run(program, "--threads", 1024)
+            expect("nothing counted", session.read(), 0)
+            text = session.ctl("why", "--kernel", "vectorAdd").stdout
+            if "SASS only" not in text:
+                raise AssertionError(f"why does not say it: {text}")
+
+    def test_same_as_bare(self):
+        bare = self.scratch / "bare"
+        ours = self.scratch / "ours"
+        programs = [(self.program("vec_add"), ["--threads", 1048576])]
+        targets = self.build / "tests/targets"
+        for name in "reduction", "histogram", "matmul", "stencil", "warp", "math64":
+            if (targets / name).exists():
+                programs.append((targets / name, []))
+        for program, options in programs:
+            subprocess.run([program, *map(str, options), "--dump", bare], check=True, stdout=subprocess.DEVNULL)
+            with Session(self) as session:
+                session.attach("counter", "*")
+                session.run(program, *options, "--dump", ours)
+                if session.read() == 0:
+                    raise AssertionError(f"{program.name}: the probe did not fire")
+            if bare.read_bytes() != ours.read_bytes():
+                raise AssertionError(f"{program.name}: another result when probed")
+
+    def test_without_daemon(self):
+        session = Session(self)
+        for options in (["--threads", 1024], ["--threads", 1024, "--how", "graph"]):
+            output = finish(session.start(self.program("vec_add"), *options))
+            expect("exit without a daemon", "PASS" in output, True)
+
+    def test_daemon_killed(self):
+        """Kills the daemon at many moments of the program's life; the program must not notice."""
+        for delay in [x / 100 for x in range(0, 80, 8)]:
+            with Session(self) as session:
+                session.attach()
+                process = session.start(self.program("vec_add"), "--threads", 1024, "--launches", 20, "--sleep-ms", 10)
+                time.sleep(delay)
+                session.daemon.kill()
+                expect(f"after a kill at {delay}s", "PASS" in finish(process), True)
+
+    def test_worker_faults(self):
+        for fault in "crash", "hang", "garbage":
+            with Session(self, f"--test-fault={fault}") as session:
+                session.attach()
+                start = time.monotonic()
+                output = session.run(self.program("vec_add"), "--threads", 1024)
+                expect(f"worker {fault}", "PASS" in output and session.read() == 0, True)
+                if time.monotonic() - start > 6:
+                    raise AssertionError(f"worker {fault}: took {time.monotonic() - start:.1f} s")
+
+    def test_conformance(self):
+        runner = TOP / "tests/conformance/run.py"
+        result = subprocess.run([sys.executable, runner, "--build", self.build], env=self.tool_env(), capture_output=True,
+                                text=True, timeout=400)
+        self.benchmarks["conformance"] = result.stdout.strip().splitlines()[-1:]
+        if result.returncode != 0:
+            raise AssertionError((result.stdout + result.stderr)[-3000:])
+
+    # ---- benchmarks -----------------------------------------------------------------------------------------------
+
+    def bench_counter(self):
+        with Session(self) as session:
+            session.attach()
+            figures = json.loads(session.run(self.program("counter")))
+            counted = session.read()
+            figures["counted"] = counted
+            self.benchmarks["counter"] = figures
+            expect("count == threads x launches", counted, figures["expected"])
+
+    def bench_first_load(self):
+        """Wall time of the first launch (lazy load, probe and arming in it), bare and ours in turn; nothing cached."""
+        bare, ours = [], []
+        program = self.program("vec_add")
+
+        def first(output):
+            return int(re.search(r"first_us=(\d+)", output)[1])
+        for _ in range(9):
+            bare.append(first(subprocess.run([program, "--threads", "1024"], capture_output=True, text=True, check=True).stdout))
+            with Session(self) as session:
+                session.attach()
+                ours.append(first(session.run(program, "--threads", 1024)))
+                expect("the probe fired", session.read(), 1024)
+                again = first(session.run(program, "--threads", 1024))
+            self.benchmarks.setdefault("first_load", {}).setdefault("second_process_us", []).append(again)
+        figures = self.benchmarks["first_load"]
+        figures.update({"bare_us": statistics.median(bare), "ours_us": statistics.median(ours),
+                        "added_us": statistics.median(ours) - statistics.median(bare), "all_bare": bare, "all_ours": ours})
+        figures["second_process_us"] = statistics.median(figures["second_process_us"])
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def one(self, name, function):
+        start = time.monotonic()
+        try:
+            function()
+            result = {"name": name, "result": "pass"}
+        except Exception as problem:  # a suite goes on
+            result = {"name": name, "result": "fail", "why": f"{type(problem).__name__}: {problem}"[-2000:]}
+        result["seconds"] = round(time.monotonic() - start, 2)
+        self.results.append(result)
+        print(f"{result['result']:5} {name} {result['seconds']} s {result.get('why', '')}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--out")
+    parser.add_argument("--libraries")
+    arguments = parser.parse_args()
+    device = gpu()
+    if not device:
+        print("SKIP: no GPU here")
+        return 77
+    suite = Suite(arguments)
+    names = [name for name in dir(Suite) if name.startswith("test_") or (name.startswith("bench_") and not arguments.quick)]
+    only = [name for name in arguments.only.split(",") if name]
+    for name in sorted(names, key=lambda name: name.startswith("bench_")):
+        if not only or any(part in name for part in only):
+            suite.one(name, getattr(suite, name))
+    failed = sum(result["result"] == "fail" for result in suite.results)
+    summary = {"machine": device, "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), "passed": len(suite.results) - failed,
+               "failed": failed, "results": suite.results, "benchmarks": suite.benchmarks}
+    if arguments.out:
+        Path(arguments.out).write_text(json.dumps(summary, indent=1) + "\n")
+    print(json.dumps(suite.benchmarks, indent=1))
+    print(f"{len(suite.results) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
