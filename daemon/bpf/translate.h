@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * eBPF becomes PTX: all GPU programs of one object at a time, because how a map may be laid out depends
+ * on every program that uses it.
+ *
+ * A program is an array of relocated instructions: its entry is instruction 0, the subprograms it calls
+ * (BPF_PSEUDO_CALL, relative) follow in the same array. Maps are referred to by index
+ * (BPF_PSEUDO_MAP_IDX, BPF_PSEUDO_MAP_IDX_VALUE) into `maps`.
+ */
+
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "map-layout.h"
+
+enum {
+	TRANSLATE_OK = 0,
+	TRANSLATE_E_PROGRAM, /* a program does what a GPU cannot, or is malformed; the error says which and where */
+	TRANSLATE_E_MAP, /* a map that a program uses cannot be on a GPU */
+	TRANSLATE_E_INTERNAL, /* LLVM refused what we made: a defect of ours */
+};
+
+#define TRANSLATE_PROGRAMS_MAX 64
+#define TRANSLATE_MAPS_MAX 64
+#define TRANSLATE_INSNS_MAX 32768 /* of one program, after its subprograms are inlined */
+
+/* The least PTX ISA and target that a module needs to hold a translated program. */
+#define TRANSLATE_ISA 63
+#define TRANSLATE_TARGET 52
+
+struct translate_map {
+	const char *name; /* for messages */
+	uint32_t type; /* enum bpf_map_type, or 15xx */
+	uint32_t key_size;
+	uint32_t value_size;
+	uint32_t max_entries;
+	const char *slot_symbol; /* of the .global that holds the address of the instance's data */
+};
+
+struct translate_program {
+	const char *name; /* for messages */
+	const char *symbol; /* of the function to emit: a PTX identifier */
+	const struct bpf_insn *insns;
+	size_t n_insns;
+	bool takes_length; /* the function has a second parameter, R2 at entry (bpf-run); otherwise R2 is 0 */
+};
+
+struct translate_map_result {
+	bool used; /* by any program */
+	enum map_merge merge;
+	uint32_t shards;
+	uint64_t value_stride, shard_stride, data_size; /* as map-layout.h says */
+};
+
+struct translate_program_result {
+	char *ptx; /* owned by the result; NUL-terminated; laid out as job.md says */
+	size_t size; /* strlen(ptx) */
+	unsigned isa, target; /* 63: PTX 6.3; 52: sm_52 */
+	bool uses_context; /* reads what R1 points to, or hands R1 on */
+	uint64_t maps; /* bit i: map i is used */
+	uint64_t local_bytes; /* of local memory a thread (a BPF stack that did not become registers) */
+};
+
+struct translate_result {
+	struct translate_map_result *maps; /* one each, as in the input */
+	size_t n_maps;
+	struct translate_program_result *programs;
+	size_t n_programs;
+};
+
+/*
+ * Translates all programs or none. Returns TRANSLATE_OK and fills `result` (translate_result_deinit() frees what
+ * it owns), or another value of the enum and fills `error` with one line (the caller frees it), or -ENOMEM or -EINVAL (more programs
+ * or maps than the limits above, or a symbol that is no identifier). `result` is untouched unless OK is returned.
+ */
+int translate_object(const struct translate_program *programs, size_t n_programs, const struct translate_map *maps,
+                     size_t n_maps, struct translate_result *result, char **error);
+void translate_result_deinit(struct translate_result *result);
