@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The sandbox: what a process that parses foreign bytes can still do once it is in.
+ *
+ * It can compute, allocate up to a limit, read and write the descriptors it holds or is sent, and end. It cannot open
+ * a file (or, with read_files, only to read), make a socket, run a program, make a process, trace, or gain a privilege.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sandbox_options {
+	uint64_t memory; /* bytes of address space */
+	uint64_t file_size; /* bytes that a descriptor may be written to */
+	uint32_t cpu_seconds; /* per job, see sandbox_job_begin(); 0: no limit */
+	bool read_files; /* openat(2) for reading works; else it fails with EACCES */
+	const int *keep; /* descriptors that stay open besides 0, 1, 2 */
+	size_t n_keep;
+};
+
+/*
+ * Enters the sandbox, for good. Threads that exist already get the same filter. Namespaces and the like that the
+ * system does not grant are left out; privileges, limits and the system call filter are not: any failure there is
+ * returned as -errno with *what naming the step.
+ */
+int sandbox_enter(const struct sandbox_options *options, const char **what);
+
+/* Starts the processor time of one job: SIGXCPU ends a process that uses more. 0 or -errno. */
+int sandbox_job_begin(const struct sandbox_options *options);

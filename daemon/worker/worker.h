@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What both workers share: the protocol of job.md on fd 3, and the way into the sandbox.
+ *
+ * A worker's main() does:
+ *
+ *	r = worker_options_parse(&options, argc, argv);
+ *	if (r)
+ *		return r > 0 ? 0 : 1;
+ *	... dlopen and warm what the jobs need: nothing can be opened later ...
+ *	return worker_run(&options, handlers, n_handlers, features, userdata) < 0;
+ */
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sandbox.h"
+
+#define WORKER_FD 3
+#define WORKER_MESSAGE_MAX (128 * 1024)
+#define WORKER_FDS_MAX 64
+#define WORKER_INPUT_MAX (UINT64_C(1) << 30)
+
+/* Where a worker fails on purpose: --test-fault=, for tests alone. */
+enum worker_fault {
+	WORKER_FAULT_NONE,
+	WORKER_FAULT_CRASH, /* SIGSEGV when a job arrives */
+	WORKER_FAULT_HANG, /* never answers */
+	WORKER_FAULT_GARBAGE, /* answers with bytes that are no JSON */
+};
+
+struct worker_options {
+	struct sandbox_options sandbox;
+	bool no_sandbox; /* for sanitizer builds and fuzzing alone */
+	enum worker_fault fault;
+	int fd; /* WORKER_FD */
+};
+
+/*
+ * Defaults, then the command line: --memory=MIB --cpu=SECONDS --output=MIB --no-sandbox
+ * --test-fault=crash|hang|garbage --help --version. Prints what is wrong. 0: go on, 1: done, -EINVAL.
+ */
+int worker_options_parse(struct worker_options *options, int argc, char *argv[]);
+
+/* A request. All borrowed for the time of the handler's call; the descriptors are closed after it. */
+struct worker_job {
+	int64_t id;
+	struct json_object *request;
+	const int *fds;
+	size_t n_fds;
+};
+
+/*
+ * Serves one job: puts the members of the reply (all but "id") into `reply`. Returns 0 when `reply` is to be
+ * sent, errors that the requester is told (worker_reply_error()) included; -errno when the worker must end.
+ */
+typedef int (*worker_job_fn)(const struct worker_job *job, struct json_object *reply, void *userdata);
+
+struct worker_handler {
+	const char *job;
+	worker_job_fn fn;
+};
+
+/*
+ * Enters the sandbox, says {"ready": true, "features": features}, serves jobs until end of file. Consumes
+ * `features` (may be NULL). Returns 0 at end of file, -errno after it has printed one line.
+ */
+int worker_run(const struct worker_options *options, const struct worker_handler *handlers,
+	       size_t n_handlers, struct json_object *features, void *userdata);
+
+/*
+ * Replies. Each sets members of `reply` and returns 0 or -ENOMEM. A text that is not UTF-8 is made so. An error
+ * takes away what the reply held before; `log` (may be NULL) is shortened to 64 KiB, from the middle.
+ */
+int worker_reply_status(struct json_object *reply, const char *status);
+int worker_reply_error(struct json_object *reply, const char *log, const char *error, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+int worker_add_string(struct json_object *object, const char *key, const char *text);
+int worker_add_string_n(struct json_object *object, const char *key, const char *text, size_t length);
+int worker_add_int(struct json_object *object, const char *key, int64_t value);
+int worker_add_bool(struct json_object *object, const char *key, bool value);
+int worker_add_object(struct json_object *object, const char *key, struct json_object *consumed);
+
+/*
+ * Members of a request, types checked (json-c's getters convert). False if the member is absent, of another type,
+ * or out of range; the output is untouched then.
+ */
+bool worker_get_string(struct json_object *object, const char *key, const char **text);
+bool worker_get_int(struct json_object *object, const char *key, int64_t min, int64_t max, int64_t *value);
+bool worker_get_bool(struct json_object *object, const char *key, bool *value);
+bool worker_get_array(struct json_object *object, const char *key, size_t max, struct json_object **array);
+bool worker_get_object(struct json_object *object, const char *key, struct json_object **member);
+
+/* The descriptor whose index stands in member `key`; -EBADF if there is none such. */
+int worker_get_fd(const struct worker_job *job, struct json_object *object, const char *key);
+
+/*
+ * Maps a sealed memfd to read. -EPERM if it is not sealed against writing and shrinking, -EFBIG if larger
+ * than max, -ENODATA if empty, -errno. worker_unmap() takes it back; NULL is fine.
+ */
+int worker_map(int fd, uint64_t max, const uint8_t **data, size_t *size);
+void worker_unmap(const uint8_t *data, size_t size);
+
+/* Writes all of it at `offset` of an output; 0 or -errno (-EFBIG: over the limit of --output). */
+int worker_write(int fd, const void *data, size_t size, uint64_t offset);
