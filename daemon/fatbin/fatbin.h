@@ -164,12 +164,5 @@ int fatbin_writer_add_ptx(struct fatbin_writer *writer, const struct fatbin_spec
 /* Add an entry as it is, byte for byte: kinds that we do not know, LTO-IR, other devices' code. */
 int fatbin_writer_copy(struct fatbin_writer *writer, const struct fatbin_entry *entry);
 
-/*
- * Add an entry with its own header, extras included, but another payload (uncompressed here), stored
- * compressed as the original was.
- */
-int fatbin_writer_recode(struct fatbin_writer *writer, const struct fatbin_entry *entry,
-			 const void *payload, uint64_t payload_size);
-
 /* Close the container and give it to the caller, who frees *data. The writer is empty afterwards. */
 int fatbin_writer_finish(struct fatbin_writer *writer, uint8_t **data, size_t *size);
