@@ -68,6 +68,7 @@ struct map_instance {
 	int fd; /* the memfd, sealed; to be sent to the process, which may write to it */
 	uint64_t size; /* of the memfd */
 	const unsigned char *bytes; /* the memfd, mapped read-only; others write to it at any time */
+	uint64_t stuck; /* the odd sequence number that we gave up waiting for, else 0 */
 };
 
 struct map {
@@ -80,9 +81,10 @@ struct map {
 	uint64_t charged; /* bytes, for instances and retained */
 	struct map_instance *instances;
 	unsigned int n_instances;
+	uint32_t n_values; /* values that an element shows: the shards of a percpu map, else 1 */
 	bool retained; /* instances of processes that are gone are in the totals below */
-	unsigned char *totals; /* NULL until there are some: differences from the initial bytes, lane by lane */
-	unsigned char *scratch; /* two values of every shard: what a cursor's entry points to, and work space */
+	unsigned char *totals; /* see map-merge.c; NULL: they added nothing */
+	unsigned char *scratch; /* room for two elements: what an entry points to, and work space */
 };
 
 /* accounts must outlive the map. 0, MAP_E_INVALID, MAP_E_QUOTA, or negative errno. */
@@ -118,7 +120,7 @@ struct map_entry {
 /* One element, merged over all instances. 0, or MAP_E_END: the map has no such index. */
 int map_read(struct map *map, uint32_t index, struct map_entry *entry);
 
-/* A place in a dump. Good across changes of the map between calls. */
+/* A place in a dump. Good across changes of the map between calls. The caller may set index to start there. */
 struct map_cursor {
 	bool per_process;
 	bool nonzero; /* leave out entries whose values are all zeros */
