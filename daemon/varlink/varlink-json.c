@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A guard around json-c.
+ *
+ * json-c builds the tree, but some things it changes without a word: of two equal keys the last one stays, an
+ * integer that does not fit saturates, a string with \u0000 in it ends early for everybody who reads it as
+ * a C string; and NaN, Infinity, leading zeros and control characters pass. So the text is first walked once by a small
+ * scanner, which looks at tokens only (structure is json-c's matter) and counts the colons outside of strings. If the tree
+ * has fewer members than the text has colons, a key was there twice.
+ *
+ * An integer above INT64_MAX is let through: json-c keeps it as unsigned, and validation refuses it by the name
+ * of its field. One below INT64_MIN is refused here, as it could not be told from INT64_MIN.
+ */
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "varlink-json.h"
+
+/* Length of the UTF-8 sequence that starts at @text, 0 if it is not a valid one. */
+static size_t utf8_sequence(const unsigned char *text, size_t n_text) {
+	unsigned long code;
+	size_t n;
+
+	if (text[0] < 0x80)
+		return 1;
+	if (text[0] >= 0xc2 && text[0] <= 0xdf)
+		n = 2, code = text[0] & 0x1f;
+	else if (text[0] >= 0xe0 && text[0] <= 0xef)
+		n = 3, code = text[0] & 0x0f;
+	else if (text[0] >= 0xf0 && text[0] <= 0xf4)
+		n = 4, code = text[0] & 0x07;
+	else
+		return 0;
+
+	if (n > n_text)
+		return 0;
+	for (size_t i = 1; i < n; i++) {
+		if ((text[i] & 0xc0) != 0x80)
+			return 0;
+		code = code << 6 | (text[i] & 0x3f);
+	}
+	if ((n == 3 && code < 0x800) || (n == 4 && code < 0x10000) || code > 0x10ffff)
+		return 0;
+	if (code >= 0xd800 && code <= 0xdfff)
+		return 0;
+	return n;
+}
+
+/* Whether the bytes are UTF-8. */
+bool varlink_utf8_valid(const char *text, size_t n_text) {
+	for (size_t i = 0, n; i < n_text; i += n) {
+		n = utf8_sequence((const unsigned char *)text + i, n_text - i);
+		if (!n)
+			return false;
+	}
+	return true;
+}
+
+/* Passes the string whose opening quote is before @p. Returns what follows the closing quote, or NULL. */
+static const char *scan_string(const char *p, const char *end) {
+	for (; p < end; p++) {
+		if ((unsigned char)*p < 0x20)
+			return NULL;
+		if (*p == '"')
+			return p + 1;
+		if (*p == '\\') {
+			if (++p == end)
+				return NULL;
+			if (*p == 'u' && end - p > 4 && !memcmp(p + 1, "0000", 4))
+				return NULL;
+		}
+	}
+	return NULL;
+}
+
+static const char *scan_digits(const char *p, const char *end) {
+	while (p < end && *p >= '0' && *p <= '9')
+		p++;
+	return p;
+}
+
+/* Passes a number by the grammar of JSON. Returns what follows, or NULL. */
+static const char *scan_number(const char *p, const char *end) {
+	const char *digits, *next;
+	bool negative = false, integer = true;
+	size_t n;
+
+	if (*p == '-') {
+		negative = true;
+		p++;
+	}
+	digits = p;
+	p = scan_digits(p, end);
+	n = p - digits;
+	if (!n || (n > 1 && *digits == '0'))
+		return NULL;
+	if (p < end && *p == '.') {
+		integer = false;
+		next = scan_digits(p + 1, end);
+		if (next == p + 1)
+			return NULL;
+		p = next;
+	}
+	if (p < end && (*p == 'e' || *p == 'E')) {
+		integer = false;
+		p++;
+		if (p < end && (*p == '+' || *p == '-'))
+			p++;
+		next = scan_digits(p, end);
+		if (next == p)
+			return NULL;
+		p = next;
+	}
+	if (integer && negative && (n > 19 || (n == 19 && memcmp(digits, "9223372036854775808", 19) > 0)))
+		return NULL;
+	return p;
+}
+
+/* Passes true, false or null. Returns what follows, or NULL. */
+static const char *scan_word(const char *p, const char *end) {
+	static const char *const words[] = { "true", "false", "null" };
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		size_t n = strlen(words[i]);
+
+		if ((size_t)(end - p) >= n && !memcmp(p, words[i], n))
+			return p + n;
+	}
+	return NULL;
+}
+
+/* Walks over the tokens of @text; counts the members of all objects. False if there is a token that is not JSON's. */
+static bool scan(const char *text, size_t n_text, size_t *n_membersp) {
+	const char *p = text, *end = text + n_text;
+	size_t n_members = 0;
+
+	while (p && p < end) {
+		switch (*p) {
+		case ' ': case '\t': case '\r': case '\n':
+		case '{': case '}': case '[': case ']': case ',':
+			p++;
+			break;
+		case ':':
+			n_members++;
+			p++;
+			break;
+		case '"':
+			p = scan_string(p + 1, end);
+			break;
+		case '-': case '0': case '1': case '2': case '3': case '4':
+		case '5': case '6': case '7': case '8': case '9':
+			p = scan_number(p, end);
+			break;
+		default:
+			p = scan_word(p, end);
+			break;
+		}
+	}
+	*n_membersp = n_members;
+	return p;
+}
+
+/* Number of members of all objects in @value. Its depth is bounded by that of the parser. */
+static size_t count_members(json_object *value) {
+	size_t n = 0;
+
+	if (json_object_is_type(value, json_type_object)) {
+		json_object_object_foreach(value, key, member) {
+			(void)key;
+			n += 1 + count_members(member);
+		}
+	} else if (json_object_is_type(value, json_type_array)) {
+		for (size_t i = 0; i < json_object_array_length(value); i++)
+			n += count_members(json_object_array_get_idx(value, i));
+	}
+	return n;
+}
+
+/*
+ * Parses one JSON value that fills @text. Returns 0 and the value (the caller's; NULL is JSON's null),
+ * VARLINK_JSON_E_INVALID, or -ENOMEM.
+ */
+int varlink_json_parse(json_object **valuep, const char *text, size_t n_text) {
+	json_tokener *tokener;
+	json_object *value;
+	enum json_tokener_error error;
+	size_t n_members, end;
+
+	if (n_text == 0 || n_text > INT32_MAX || !varlink_utf8_valid(text, n_text) || !scan(text, n_text, &n_members))
+		return VARLINK_JSON_E_INVALID;
+
+	tokener = json_tokener_new_ex(VARLINK_JSON_DEPTH);
+	if (!tokener)
+		return -ENOMEM;
+	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+	value = json_tokener_parse_ex(tokener, text, (int)n_text);
+	error = json_tokener_get_error(tokener);
+	if (error == json_tokener_continue) {
+		/* a number at the end of the text could go on: a space tells that it does not */
+		value = json_tokener_parse_ex(tokener, " ", 1);
+		error = json_tokener_get_error(tokener);
+		end = n_text;
+	} else {
+		end = json_tokener_get_parse_end(tokener);
+	}
+	json_tokener_free(tokener);
+
+	while (end < n_text && strchr(" \t\r\n", text[end]))
+		end++;
+	if (error != json_tokener_success || end != n_text || count_members(value) != n_members) {
+		json_object_put(value);
+		return VARLINK_JSON_E_INVALID;
+	}
+	*valuep = value;
+	return 0;
+}
+
+/* The text of @value, which keeps it. Returns 0, -ENOMEM, or -EILSEQ if a string in it is not UTF-8. */
+int varlink_json_print(json_object *value, const char **textp, size_t *n_textp) {
+	const char *text;
+	size_t n_text;
+
+	text = json_object_to_json_string_length(value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &n_text);
+	if (!text)
+		return -ENOMEM;
+	if (!varlink_utf8_valid(text, n_text))
+		return -EILSEQ;
+	*textp = text;
+	*n_textp = n_text;
+	return 0;
+}
+
+/* A string value of any bytes, such as a name that another process chose: what is not UTF-8 becomes U+FFFD. */
+json_object *varlink_json_string(const char *text) {
+	size_t n_text = strlen(text), n_copy = 0;
+	json_object *value;
+	char *copy;
+
+	if (varlink_utf8_valid(text, n_text))
+		return json_object_new_string_len(text, (int)n_text);
+
+	copy = malloc(n_text * 3);
+	if (!copy)
+		return NULL;
+	for (size_t i = 0; i < n_text;) {
+		size_t n = utf8_sequence((const unsigned char *)text + i, n_text - i);
+
+		if (n) {
+			memcpy(copy + n_copy, text + i, n);
+			n_copy += n;
+			i += n;
+		} else {
+			memcpy(copy + n_copy, "\xef\xbf\xbd", 3);
+			n_copy += 3;
+			i++;
+		}
+	}
+	value = json_object_new_string_len(copy, (int)n_copy);
+	free(copy);
+	return value;
+}
+
+/*
+ * An object of pairs (const char *key, json_object *value), ended by NULL. Takes the values, in any case. Returns NULL
+ * without memory. A value that is NULL is JSON's null.
+ */
+json_object *varlink_json_pack(const char *first_key, ...) {
+	json_object *object = json_object_new_object();
+	va_list arguments;
+
+	va_start(arguments, first_key);
+	for (const char *key = first_key; key; key = va_arg(arguments, const char *)) {
+		json_object *value = va_arg(arguments, json_object *);
+
+		if (!object || json_object_object_add(object, key, value) < 0) {
+			json_object_put(value);
+			json_object_put(object);
+			object = NULL;
+		}
+	}
+	va_end(arguments);
+	return object;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* JSON as varlink needs it: what json-c lets pass silently is refused. */
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+	_VARLINK_JSON_E_SUCCESS,
+	VARLINK_JSON_E_INVALID, /* not one JSON value in UTF-8, or one with a trap in it */
+};
+
+/* nesting of arrays and objects */
+#define VARLINK_JSON_DEPTH 32
+
+int varlink_json_parse(json_object **valuep, const char *text, size_t n_text);
+int varlink_json_print(json_object *value, const char **textp, size_t *n_textp);
+bool varlink_utf8_valid(const char *text, size_t n_text);
+json_object *varlink_json_string(const char *text);
+json_object *varlink_json_pack(const char *first_key, ...) __attribute__((sentinel));

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What the files of the server share. */
+
+#include <stdint.h>
+
+#include "varlink-idl.h"
+#include "varlink-message.h"
+#include "varlink-server.h"
+
+enum connection_state {
+	CONNECTION_IDLE, /* waits for a call */
+	CONNECTION_RUNNING, /* a call has no final answer yet */
+	CONNECTION_DRAINING, /* nothing more is read or run; closed when all is written */
+	CONNECTION_CLOSED, /* its handle is being closed; freed by the loop */
+};
+
+/* What connections of one uid use together. Lives as long as one of them. */
+struct varlink_user {
+	struct varlink_user *next;
+	uid_t uid;
+	unsigned int n_connections;
+	size_t n_bytes;
+};
+
+/* An interface that is served. */
+struct varlink_service {
+	struct varlink_service *next;
+	struct varlink_interface *interface;
+	const struct varlink_method *methods;
+	void *userdata;
+};
+
+struct varlink_listener {
+	uv_pipe_t pipe;
+	struct varlink_server *server;
+	struct varlink_listener *next;
+	char *path; /* to be removed at the end, or NULL */
+	dev_t device; /* of what was bound there */
+	ino_t inode;
+};
+
+struct varlink_server {
+	uv_loop_t *loop;
+	uv_timer_t sweep;
+	bool closing;
+	unsigned int n_handles; /* not yet closed: the last one frees the server */
+	unsigned int n_connections;
+	struct varlink_service *services;
+	struct varlink_listener *listeners;
+	struct varlink_user *users;
+	struct varlink_connection *connections;
+	char *vendor, *product, *version, *url;
+	unsigned int connections_max, connections_per_uid_max, stall_ms;
+	size_t message_max, output_mark, bytes_per_uid_max;
+};
+
+struct varlink_connection {
+	uv_pipe_t pipe;
+	struct varlink_server *server;
+	struct varlink_connection *previous, *next;
+	struct varlink_user *user;
+	struct varlink_peer peer;
+	enum connection_state state;
+	bool processing; /* connection_process() is on the stack */
+	bool reading;
+	bool read_ended; /* the client shut its side down */
+	struct varlink_call *call; /* in RUNNING */
+
+	char *input;
+	size_t n_input_max, input_begin, input_end;
+	size_t input_scanned; /* from input_begin: no NUL there */
+
+	size_t n_output; /* bytes not yet written */
+	size_t last_queue_size; /* as the loop told it, and since when */
+	uint64_t last_progress; /* loop time, ms */
+};
+
+struct varlink_call {
+	unsigned int n_refs; /* one is the connection's while the call runs */
+	struct varlink_connection *connection; /* NULL when done or cancelled */
+	bool done, dispatching, idle, woken;
+	struct varlink_call_message message;
+	const char *member; /* the method without its interface */
+	const struct varlink_service *service;
+	const struct varlink_member *method;
+	struct varlink_peer peer;
+	struct varlink_fault fault;
+	varlink_producer produce;
+	void (*cancel)(struct varlink_call *call, void *userdata);
+	void *userdata;
+};
+
+/* varlink-server.c */
+struct varlink_service *server_find_service(struct varlink_server *server, const char *name, size_t n_name);
+void server_watch(struct varlink_server *server);
+int server_user_acquire(struct varlink_server *server, uid_t uid, struct varlink_user **userp);
+void server_user_release(struct varlink_server *server, struct varlink_user *user);
+void server_handle_closed(struct varlink_server *server);
+
+/* varlink-connection.c */
+void connection_accept(struct varlink_listener *listener);
+void connection_process(struct varlink_connection *connection);
+int connection_send(struct varlink_connection *connection, json_object *consume_message, struct varlink_fault *fault);
+void connection_close(struct varlink_connection *connection);
+void connection_sweep(struct varlink_connection *connection, uint64_t now);
+bool connection_needs_sweep(const struct varlink_connection *connection);
+
+/* varlink-call.c */
+int call_dispatch(struct varlink_connection *connection, struct varlink_call_message *consume_message);
+int call_produce(struct varlink_call *call);
+void call_cancel(struct varlink_call *call);

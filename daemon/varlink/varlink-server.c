@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The service: what it serves, where it listens, who uses how much of it, and the sweep.
+ *
+ * Memory follows libuv: a handle is closed at once but its memory is needed until the loop has told so. Therefore the server
+ * counts its handles (listeners, connections, the timer), and the one that is closed last frees it.
+ *
+ * The sweep is a timer that runs only while a connection has something to watch: output that its client does not
+ * take, or a running call whose connection is not read (the client sent ahead too much, or shut its side down), so
+ * that reading cannot tell that the client has gone.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "varlink-interfaces.h"
+#include "varlink-json.h"
+#include "varlink-server-private.h"
+
+#define LISTEN_BACKLOG 256
+
+/* The service whose interface has this name, or NULL. */
+struct varlink_service *server_find_service(struct varlink_server *server, const char *name, size_t n_name) {
+	for (struct varlink_service *service = server->services; service; service = service->next) {
+		const char *other = varlink_interface_name(service->interface);
+
+		if (strlen(other) == n_name && !memcmp(other, name, n_name))
+			return service;
+	}
+	return NULL;
+}
+
+/* Counts a connection of @uid. Returns 0, -EDQUOT if it is one too many, or -ENOMEM. */
+int server_user_acquire(struct varlink_server *server, uid_t uid, struct varlink_user **userp) {
+	struct varlink_user *user;
+
+	for (user = server->users; user; user = user->next)
+		if (user->uid == uid)
+			break;
+	if (!user) {
+		user = calloc(1, sizeof(*user));
+		if (!user)
+			return -ENOMEM;
+		user->uid = uid;
+		user->next = server->users;
+		server->users = user;
+	} else if (user->n_connections >= server->connections_per_uid_max) {
+		return -EDQUOT;
+	}
+	user->n_connections++;
+	*userp = user;
+	return 0;
+}
+
+void server_user_release(struct varlink_server *server, struct varlink_user *user) {
+	struct varlink_user **linkp = &server->users;
+
+	if (--user->n_connections)
+		return;
+	while (*linkp != user)
+		linkp = &(*linkp)->next;
+	*linkp = user->next;
+	free(user);
+}
+
+static void on_sweep(uv_timer_t *timer) {
+	struct varlink_server *server = timer->data;
+	bool needed = false;
+
+	for (struct varlink_connection *connection = server->connections, *next; connection; connection = next) {
+		next = connection->next;
+		connection_sweep(connection, uv_now(server->loop));
+	}
+	for (struct varlink_connection *connection = server->connections; connection; connection = connection->next)
+		needed = needed || connection_needs_sweep(connection);
+	if (!needed && !server->closing)
+		uv_timer_stop(timer);
+}
+
+/* A connection needs the sweep: it runs from now on, until none does. */
+void server_watch(struct varlink_server *server) {
+	uint64_t period = server->stall_ms / 4 < 1000 ? server->stall_ms / 4 + 1 : 1000;
+
+	if (!server->closing && !uv_is_active((uv_handle_t *)&server->sweep))
+		uv_timer_start(&server->sweep, on_sweep, period, period);
+}
+
+static int get_info(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct varlink_server *server = userdata;
+	json_object *interfaces = json_object_new_array();
+
+	for (struct varlink_service *service = server->services; service; service = service->next)
+		json_object_array_add(interfaces, json_object_new_string(varlink_interface_name(service->interface)));
+	return varlink_call_reply(call, varlink_json_pack("vendor", json_object_new_string(server->vendor),
+							  "product", json_object_new_string(server->product),
+							  "version", json_object_new_string(server->version),
+							  "url", json_object_new_string(server->url),
+							  "interfaces", interfaces, NULL));
+}
+
+static int get_interface_description(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct varlink_service *service;
+	json_object *value = NULL;
+	const char *name;
+
+	json_object_object_get_ex(parameters, "interface", &value);
+	name = json_object_get_string(value);
+	service = server_find_service(userdata, name, strlen(name));
+	if (!service)
+		return varlink_call_error(call, "org.varlink.service.InterfaceNotFound",
+					  varlink_json_pack("interface", json_object_new_string(name), NULL));
+	return varlink_call_reply(call, varlink_json_pack("description",
+							  json_object_new_string(varlink_interface_text(service->interface)),
+							  NULL));
+}
+
+static const struct varlink_method service_methods[] = {
+	{ "GetInfo", get_info },
+	{ "GetInterfaceDescription", get_interface_description },
+	{},
+};
+
+static void server_destroy(struct varlink_server *server) {
+	for (struct varlink_service *service = server->services, *next; service; service = next) {
+		next = service->next;
+		varlink_interface_free(service->interface);
+		free(service);
+	}
+	free(server->vendor);
+	free(server->product);
+	free(server->version);
+	free(server->url);
+	free(server);
+}
+
+/* A handle of the server is closed for good. */
+void server_handle_closed(struct varlink_server *server) {
+	if (!--server->n_handles)
+		server_destroy(server);
+}
+
+static void on_sweep_closed(uv_handle_t *handle) {
+	server_handle_closed(handle->data);
+}
+
+static char *copy(const char *text) {
+	return strdup(text ?: "");
+}
+
+/* A server without interfaces but org.varlink.service and without sockets. Returns 0 or negative errno. */
+int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop, const struct varlink_server_options *options) {
+	struct varlink_server *server;
+	struct varlink_fault fault;
+	int r;
+
+	if (options->size != sizeof(*options))
+		return -EINVAL;
+	server = calloc(1, sizeof(*server));
+	if (!server)
+		return -ENOMEM;
+	server->loop = loop;
+	server->vendor = copy(options->vendor);
+	server->product = copy(options->product);
+	server->version = copy(options->version);
+	server->url = copy(options->url);
+	server->connections_max = options->connections_max ?: 4096;
+	server->connections_per_uid_max = options->connections_per_uid_max ?: 128;
+	server->message_max = options->message_max ?: VARLINK_MESSAGE_MAX;
+	server->output_mark = options->output_mark ?: 256 * 1024;
+	server->bytes_per_uid_max = options->bytes_per_uid_max ?: 256 * 1024 * 1024;
+	server->stall_ms = options->stall_ms ?: 10000;
+	if (!server->vendor || !server->product || !server->version || !server->url)
+		r = -ENOMEM;
+	else
+		r = varlink_server_add_interface(server, varlink_org_varlink_service, service_methods, server, &fault);
+	if (!r)
+		r = uv_timer_init(loop, &server->sweep);
+	if (r) {
+		server_destroy(server);
+		return r < 0 ? r : -EINVAL;
+	}
+	server->sweep.data = server;
+	server->n_handles = 1;
+	*serverp = server;
+	return 0;
+}
+
+static void on_listener_closed(uv_handle_t *handle) {
+	struct varlink_listener *listener = handle->data;
+	struct varlink_server *server = listener->server;
+
+	free(listener->path);
+	free(listener);
+	server_handle_closed(server);
+}
+
+static void listener_close(struct varlink_listener *listener) {
+	struct stat st;
+
+	if (listener->path && lstat(listener->path, &st) >= 0 && st.st_dev == listener->device && st.st_ino == listener->inode)
+		unlink(listener->path);
+	uv_close((uv_handle_t *)&listener->pipe, on_listener_closed);
+}
+
+/*
+ * Closes all sockets, removes their paths and cancels running calls, before it returns; the memory goes when
+ * the loop has run once more. Takes NULL. Returns NULL.
+ */
+struct varlink_server *varlink_server_free(struct varlink_server *server) {
+	if (!server || server->closing)
+		return NULL;
+	server->closing = true;
+	for (struct varlink_listener *listener = server->listeners, *next; listener; listener = next) {
+		next = listener->next;
+		listener_close(listener);
+	}
+	server->listeners = NULL;
+	while (server->connections)
+		connection_close(server->connections);
+	uv_close((uv_handle_t *)&server->sweep, on_sweep_closed);
+	return NULL;
+}
+
+/*
+ * Serves an interface; @text is copied, @methods is not. Returns 0; VARLINK_E_INVALID with *@fault if the text is not valid;
+ * -EINVAL if @methods names one that is not in it; -EEXIST; -ENOMEM.
+ */
+int varlink_server_add_interface(struct varlink_server *server, const char *text, const struct varlink_method *methods,
+				 void *userdata, struct varlink_fault *fault) {
+	struct varlink_interface *interface;
+	struct varlink_service *service, **linkp;
+	const char *name;
+	int r;
+
+	r = varlink_interface_new(&interface, text, fault);
+	if (r)
+		return r < 0 ? r : VARLINK_E_INVALID;
+	name = varlink_interface_name(interface);
+	if (server_find_service(server, name, strlen(name)))
+		r = -EEXIST;
+	for (const struct varlink_method *method = methods; !r && method->name; method++)
+		if (!varlink_interface_find(interface, VARLINK_MEMBER_METHOD, method->name))
+			r = -EINVAL;
+	service = r ? NULL : calloc(1, sizeof(*service));
+	if (!service) {
+		varlink_interface_free(interface);
+		return r ?: -ENOMEM;
+	}
+	*service = (struct varlink_service){ .interface = interface, .methods = methods, .userdata = userdata };
+	for (linkp = &server->services; *linkp; linkp = &(*linkp)->next)
+		;
+	*linkp = service;
+	return 0;
+}
+
+static void on_connection(uv_stream_t *stream, int status) {
+	if (status >= 0)
+		connection_accept(stream->data);
+}
+
+/* Listens on @fd, which it takes in any case; @path is taken on success only. */
+static int listen_on(struct varlink_server *server, int fd, char *path) {
+	struct varlink_listener *listener;
+	struct stat st = {};
+	int r;
+
+	if (path && lstat(path, &st) < 0) {
+		r = -errno;
+		close(fd);
+		return r;
+	}
+	listener = calloc(1, sizeof(*listener));
+	if (!listener) {
+		close(fd);
+		return -ENOMEM;
+	}
+	listener->server = server;
+	uv_pipe_init(server->loop, &listener->pipe, 0);
+	listener->pipe.data = listener;
+	server->n_handles++;
+	r = uv_pipe_open(&listener->pipe, fd);
+	if (r < 0)
+		close(fd);
+	else
+		r = uv_listen((uv_stream_t *)&listener->pipe, LISTEN_BACKLOG, on_connection);
+	if (r < 0) {
+		uv_close((uv_handle_t *)&listener->pipe, on_listener_closed);
+		return r;
+	}
+	listener->path = path;
+	listener->device = st.st_dev;
+	listener->inode = st.st_ino;
+	listener->next = server->listeners;
+	server->listeners = listener;
+	return 0;
+}
+
+/* Listens on a socket that is bound already, e.g. one that systemd passed. Takes @fd in any case. Returns 0 or negative errno. */
+int varlink_server_listen_consume(struct varlink_server *server, int fd) {
+	return listen_on(server, fd, NULL);
+}
+
+/* Removes a socket that nobody listens on. Returns 0, -EADDRINUSE if somebody does, or another negative errno. */
+static int remove_stale(const struct sockaddr_un *address, socklen_t n_address) {
+	struct stat st;
+	int fd, r;
+
+	if (lstat(address->sun_path, &st) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(st.st_mode))
+		return -EADDRINUSE;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	r = connect(fd, (const struct sockaddr *)address, n_address) < 0 ? -errno : 0;
+	close(fd);
+	if (r != -ECONNREFUSED)
+		return -EADDRINUSE;
+	return unlink(address->sun_path) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+/*
+ * Makes a socket at @path with permissions @mode. A stale socket in its place is removed. Returns 0,
+ * -EADDRINUSE if another process listens there or it is no socket, or another negative errno.
+ */
+int varlink_server_listen(struct varlink_server *server, const char *path, mode_t mode) {
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	socklen_t n_address = sizeof(address);
+	char *copied;
+	int fd, r;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(address.sun_path, path);
+	r = remove_stale(&address, n_address);
+	if (r)
+		return r;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	/* the inode is made with the mode of the unbound socket, less the umask, so it never allows more than @mode */
+	if (fchmod(fd, mode) < 0 || bind(fd, (struct sockaddr *)&address, n_address) < 0 || chmod(path, mode) < 0) {
+		r = -errno;
+		close(fd);
+		return r;
+	}
+	copied = strdup(path);
+	if (!copied) {
+		close(fd);
+		return -ENOMEM;
+	}
+	r = listen_on(server, fd, copied);
+	if (r)
+		free(copied);
+	return r;
+}
+
+/* How many clients are connected. */
+unsigned int varlink_server_connections(const struct varlink_server *server) {
+	return server->n_connections;
+}
