@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * ptx-tool: what the PTX model sees in a file, for developers and for the judging scripts. Each command prints lines that
+ * a script can read; an error is `FILE:line:column: message` and exit code 1, wrong usage is exit code 2.
+ */
+
+#include "kprobe-entry.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static const char usage[] =
+	"usage: ptx-tool parse FILE             parse everything; print counts and speed\n"
+	"       ptx-tool roundtrip FILE         parse, write unedited, compare\n"
+	"       ptx-tool list FILE              kernels, functions and variables, one per line\n"
+	"       ptx-tool statements FILE        each body's statements, one per line\n"
+	"       ptx-tool kprobe-entry FILE --probe PROBE.ptx [--kernel GLOB] -o OUT\n"
+	"                                       call the probe in each kernel; FILE and OUT may be -\n";
+
+struct file {
+	const char *path;
+	char *text;
+	size_t length;
+	struct ptx_module module;
+};
+
+/* The file's bytes, without NULs at the end. */
+static int read_file(const char *path, char **text, size_t *length)
+{
+	FILE *stream = strcmp(path, "-") ? fopen(path, "re") : stdin;
+	size_t capacity = 1 << 16, got;
+	char *bytes = NULL, *larger;
+
+	if (!stream)
+		goto fail;
+	for (*length = 0;; *length += got) {
+		if (!bytes || *length == capacity) {
+			capacity *= 2;
+			larger = realloc(bytes, capacity);
+			if (!larger)
+				goto fail;
+			bytes = larger;
+		}
+		got = fread(bytes + *length, 1, capacity - *length, stream);
+		if (!got)
+			break;
+	}
+	if (ferror(stream))
+		goto fail;
+	if (stream != stdin)
+		fclose(stream);
+	while (*length && !bytes[*length - 1])
+		--*length;
+	*text = bytes;
+	return 0;
+fail:
+	fprintf(stderr, "ptx-tool: %s: %s\n", path, strerror(errno));
+	free(bytes);
+	if (stream && stream != stdin)
+		fclose(stream);
+	return 1;
+}
+
+static int report(const char *path, int r, const struct ptx_error *error)
+{
+	if (r > 0)
+		fprintf(stderr, "%s:%u:%u: %s\n", path, error->line, error->column, error->message);
+	else
+		fprintf(stderr, "%s: %s\n", path, strerror(-r));
+	return 1;
+}
+
+static int open_module(struct file *file, const char *path)
+{
+	struct ptx_error error;
+	int r;
+
+	*file = (struct file){ .path = path };
+	if (read_file(path, &file->text, &file->length))
+		return 1;
+	r = ptx_module_parse(&file->module, file->text, file->length, &error);
+	if (!r)
+		return 0;
+	free(file->text);
+	return report(path, r, &error);
+}
+
+static void close_module(struct file *file)
+{
+	ptx_module_deinit(&file->module);
+	free(file->text);
+}
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+static int parse(int argc, char **argv)
+{
+	struct ptx_error error;
+	struct ptx_module *module;
+	struct ptx_body body;
+	struct file file;
+	uint64_t statements = 0, tokens = 0, calls = 0;
+	uint32_t kernels = 0, bodies = 0;
+	struct ptx_call call;
+	double start, middle;
+	int r;
+
+	if (open_module(&file, argv[1]))
+		return 1;
+	module = &file.module;
+	ptx_module_deinit(module); /* once more, to measure it without reading the file */
+	start = seconds();
+	r = ptx_module_parse(module, file.text, file.length, &error);
+	middle = seconds();
+	for (uint32_t i = 0; i < module->function_count && !r; i++) {
+		kernels += module->functions[i].entry && module->functions[i].body.length;
+		if (!module->functions[i].body.length)
+			continue;
+		bodies++;
+		r = ptx_body_parse(&body, module, &module->functions[i], &error);
+		if (r)
+			break;
+		statements += body.statement_count;
+		tokens += body.token_count;
+		for (uint32_t j = 0; j < body.statement_count; j++)
+			calls += ptx_instruction_call(&body, &body.statements[j], &call);
+		ptx_body_deinit(&body);
+	}
+	if (!r)
+		printf("%zu bytes, version %u.%u, target sm_%u%.1s%s, %u kernels, %u bodies, %u variables, "
+		       "%llu statements, %llu tokens, %llu calls; module %.0f MB/s, bodies %.0f MB/s\n",
+		       file.length, module->isa / 10, module->isa % 10, module->target.number, &module->target.suffix,
+		       module->target.debug ? " debug" : "", kernels, bodies, module->variable_count,
+		       (unsigned long long)statements, (unsigned long long)tokens, (unsigned long long)calls,
+		       file.length / 1e6 / (middle - start), file.length / 1e6 / (seconds() - middle));
+	else
+		report(file.path, r, &error);
+	close_module(&file);
+	return !!r;
+}
+
+/* Checks that statements and tokens of a body cover it: nothing lies between tokens but white space and comments. */
+static bool body_covers(const struct ptx_body *body)
+{
+	uint32_t next = 0;
+
+	for (uint32_t i = 0; i < body->statement_count; i++) {
+		if (body->statements[i].first != next || body->statements[i].end <= next)
+			return false;
+		next = body->statements[i].end;
+	}
+	return next == body->token_count;
+}
+
+static int roundtrip(int argc, char **argv)
+{
+	struct ptx_edit *edit = NULL;
+	struct ptx_error error;
+	struct ptx_body body;
+	struct file file;
+	char *out = NULL;
+	size_t length;
+	int r = 0;
+
+	if (open_module(&file, argv[1]))
+		return 1;
+	for (uint32_t i = 0; i < file.module.function_count && !r; i++) {
+		if (!file.module.functions[i].body.length)
+			continue;
+		r = ptx_body_parse(&body, &file.module, &file.module.functions[i], &error);
+		if (r) {
+			report(file.path, r, &error);
+			break;
+		}
+		if (!body_covers(&body)) {
+			fprintf(stderr, "%s: statements of %.*s do not cover its body\n", file.path,
+				(int)file.module.functions[i].name.length, file.text + file.module.functions[i].name.offset);
+			r = 1;
+		}
+		ptx_body_deinit(&body);
+	}
+	if (!r)
+		r = ptx_edit_new(&edit, file.text, file.length);
+	if (!r)
+		r = ptx_edit_apply(edit, &out, &length);
+	if (!r && (length != file.length || memcmp(out, file.text, length))) {
+		fprintf(stderr, "%s: the text written differs\n", file.path);
+		r = 1;
+	}
+	ptx_edit_free(edit);
+	free(out);
+	close_module(&file);
+	return !!r;
+}
+
+static int list(int argc, char **argv)
+{
+	const struct ptx_function *function;
+	const struct ptx_variable *variable;
+	struct file file;
+
+	if (open_module(&file, argv[1]))
+		return 1;
+	for (uint32_t i = 0; i < file.module.function_count; i++) {
+		function = &file.module.functions[i];
+		printf("%s%s %.*s\n", function->entry ? "kernel" : "function", function->body.length ? "" : "-prototype",
+		       (int)function->name.length, file.text + function->name.offset);
+	}
+	for (uint32_t i = 0; i < file.module.variable_count; i++) {
+		variable = &file.module.variables[i];
+		printf("variable %.*s %llu\n", (int)variable->name.length, file.text + variable->name.offset,
+		       (unsigned long long)variable->size);
+	}
+	close_module(&file);
+	return 0;
+}
+
+static int statements(int argc, char **argv)
+{
+	static const char *const kinds[] = { "instruction", "label", "registers", "variable", "open", "close", "loc", "file",
+					     "pragma", "branchtargets", "calltargets", "callprototype", "section", "other" };
+	const struct ptx_statement *statement;
+	struct ptx_error error;
+	struct ptx_range range;
+	struct ptx_body body;
+	struct file file;
+	int r = 0;
+
+	if (open_module(&file, argv[1]))
+		return 1;
+	for (uint32_t i = 0; i < file.module.function_count && !r; i++) {
+		if (!file.module.functions[i].body.length)
+			continue;
+		printf("%.*s\n", (int)file.module.functions[i].name.length, file.text + file.module.functions[i].name.offset);
+		r = ptx_body_parse(&body, &file.module, &file.module.functions[i], &error);
+		if (r) {
+			report(file.path, r, &error);
+			break;
+		}
+		for (uint32_t j = 0; j < body.statement_count; j++) {
+			statement = &body.statements[j];
+			range = ptx_statement_text(&body, statement);
+			printf("  %u %s %u | ", statement->depth, kinds[statement->kind], statement->operand_count);
+			for (uint32_t k = range.offset; k < range.offset + range.length; k++)
+				putchar(file.text[k] == '\n' ? ' ' : file.text[k]);
+			putchar('\n');
+		}
+		ptx_body_deinit(&body);
+	}
+	close_module(&file);
+	return !!r;
+}
+
+/* The probe's function is the last one that its file defines. */
+static int read_probe(const char *path, struct kprobe_entry_program *program, char **buffer)
+{
+	static const char header[] = ".version 6.3\n.target sm_52\n.address_size 64\n";
+	const struct ptx_function *function = NULL;
+	struct ptx_error error;
+	struct ptx_module module;
+	size_t length;
+	char *text, *whole;
+	int r;
+
+	if (read_file(path, &text, &length))
+		return 1;
+	if (asprintf(&whole, "%s%.*s", header, (int)length, text) < 0)
+		return report(path, -ENOMEM, NULL);
+	r = ptx_module_parse(&module, whole, strlen(whole), &error);
+	if (r) {
+		error.line -= error.line > 3 ? 3 : 0;
+		free(whole);
+		free(text);
+		return report(path, r, &error);
+	}
+	for (uint32_t i = 0; i < module.function_count; i++)
+		if (module.functions[i].body.length)
+			function = &module.functions[i];
+	*program = (struct kprobe_entry_program){
+		.symbol = function ? strndup(whole + function->name.offset, function->name.length) : strdup(""),
+		.text = text, .length = length, .isa = 63, .target = 52,
+	};
+	*buffer = text;
+	ptx_module_deinit(&module);
+	free(whole);
+	return 0;
+}
+
+static int write_file(const char *path, const char *text, size_t length)
+{
+	FILE *stream = strcmp(path, "-") ? fopen(path, "we") : stdout;
+
+	if (stream && fwrite(text, 1, length, stream) == length && !fflush(stream)) {
+		if (stream != stdout)
+			fclose(stream);
+		return 0;
+	}
+	fprintf(stderr, "ptx-tool: %s: %s\n", path, strerror(errno));
+	if (stream && stream != stdout)
+		fclose(stream);
+	return 1;
+}
+
+static bool name_matches(const struct file *file, const struct ptx_function *kernel, const char *glob)
+{
+	char *name = strndup(file->text + kernel->name.offset, kernel->name.length);
+	bool matches = name && !fnmatch(glob, name, 0);
+
+	free(name);
+	return matches;
+}
+
+/* Probes the matching kernels and writes the new text. */
+static int probe_module(struct file *file, const struct kprobe_entry_program *program, const char *glob, const char *to)
+{
+	static const uint32_t first = 0;
+	const struct ptx_function *kernel = NULL;
+	struct kprobe_entry_kernel *kernels;
+	struct ptx_error error = { 0 };
+	struct ptx_edit *edit = NULL;
+	size_t count = 0, applied = 0, length;
+	char *out = NULL;
+	int r;
+
+	kernels = calloc(file->module.function_count + 1, sizeof(*kernels));
+	r = kernels ? ptx_edit_new(&edit, file->text, file->length) : -ENOMEM;
+	while (!r && (kernel = ptx_module_next_kernel(&file->module, kernel)))
+		if (name_matches(file, kernel, glob))
+			kernels[count++] = (struct kprobe_entry_kernel){ kernel, &first, 1, false };
+	if (!r)
+		r = kprobe_entry_apply(edit, &file->module, program, 1, kernels, count, &error);
+	if (!r)
+		r = ptx_edit_apply(edit, &out, &length);
+	if (r) {
+		report(file->path, r, &error);
+	} else {
+		for (size_t i = 0; i < count; i++)
+			applied += kernels[i].applied;
+		r = write_file(to, out, length);
+		if (!r)
+			fprintf(stderr, "%zu kernels probed\n", applied);
+	}
+	free(out);
+	ptx_edit_free(edit);
+	free(kernels);
+	return !!r;
+}
+
+static int kprobe_entry(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "probe", required_argument, NULL, 'p' }, { "kernel", required_argument, NULL, 'k' },
+		{ "output", required_argument, NULL, 'o' }, { 0 },
+	};
+	const char *probe = NULL, *glob = "*", *to = NULL;
+	struct kprobe_entry_program program;
+	struct file file;
+	char *buffer = NULL;
+	int option, r;
+
+	while ((option = getopt_long(argc, argv, "o:", options, NULL)) >= 0) {
+		if (option == 'p')
+			probe = optarg;
+		else if (option == 'k')
+			glob = optarg;
+		else if (option == 'o')
+			to = optarg;
+		else
+			return 2;
+	}
+	if (optind + 1 != argc || !probe || !to) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	if (read_probe(probe, &program, &buffer))
+		return 1;
+	r = open_module(&file, argv[optind]);
+	if (!r) {
+		r = probe_module(&file, &program, glob, to);
+		close_module(&file);
+	}
+	free((char *)(uintptr_t)program.symbol);
+	free(buffer);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		int (*run)(int argc, char **argv);
+	} commands[] = {
+		{ "parse", parse }, { "roundtrip", roundtrip }, { "list", list }, { "statements", statements },
+		{ "kprobe-entry", kprobe_entry },
+	};
+
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (argc >= 3 && !strcmp(argv[1], commands[i].name) && (argc == 3 || commands[i].run == kprobe_entry))
+			return commands[i].run(argc - 1, argv + 1);
+	fputs(usage, stderr);
+	return 2;
+}
