@@ -69,8 +69,8 @@ void fatbin_writer_deinit(struct fatbin_writer *writer)
 }
 
 /*
- * Compresses into memory that the caller frees. *out stays NULL if it does not get smaller (or cannot be
- * compressed at all: LZ4 stops at 2 GB). 0 or -ENOMEM.
+ * Compresses into memory that the caller frees. *out stays NULL for what cannot be stored compressed (nothing;
+ * LZ4 stops at 2 GB). What does not shrink is stored compressed all the same: raw it would get padding. 0 or -ENOMEM.
  */
 static int compress_payload(enum fatbin_compression compression, const void *payload, uint64_t size,
 			    uint8_t **out, size_t *out_size)
@@ -92,7 +92,7 @@ static int compress_payload(enum fatbin_compression compression, const void *pay
 		if (ZSTD_isError(n))
 			n = 0;
 	}
-	if (!n || n >= size || n > UINT32_MAX) {
+	if (!n || n > UINT32_MAX) {
 		free(buffer);
 		return 0;
 	}

@@ -154,7 +154,10 @@ struct fatbin_spec {
 int fatbin_writer_init(struct fatbin_writer *writer);
 void fatbin_writer_deinit(struct fatbin_writer *writer);
 
-/* Add an entry that says what `spec` says. A payload that does not shrink is stored raw. */
+/*
+ * Add an entry that says what `spec` says. A raw payload is padded to 8 bytes, and the padding is read back as part
+ * of it, as it is with containers of nvcc's.
+ */
 int fatbin_writer_add(struct fatbin_writer *writer, const struct fatbin_spec *spec);
 
 /* Add PTX text as nvcc would: terminated, padded. `length` excludes the NUL. */

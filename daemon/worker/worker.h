@@ -8,9 +8,9 @@
  *
  *	r = worker_options_parse(&options, argc, argv);
  *	if (r)
- *		return r > 0 ? 0 : 1;
- *	... dlopen and warm what the jobs need: nothing can be opened later ...
- *	return worker_run(&options, handlers, n_handlers, features, userdata) < 0;
+ *		return r > 0 ? 0 : 2;
+ *	... dlopen what the jobs need: nothing can be opened later ...
+ *	return worker_run(&options, handlers, n_handlers, warm, userdata) < 0;
  */
 
 #include <json-c/json.h>
@@ -66,11 +66,17 @@ struct worker_handler {
 };
 
 /*
- * Enters the sandbox, says {"ready": true, "features": features}, serves jobs until end of file. Consumes
- * `features` (may be NULL). Returns 0 at end of file, -errno after it has printed one line.
+ * Called once in the sandbox, before the first job: warms what the jobs use, so that what does not work in there shows
+ * here, and puts into `features` what the worker can do. 0 or -errno: the worker ends.
+ */
+typedef int (*worker_warm_fn)(struct json_object *features, void *userdata);
+
+/*
+ * Enters the sandbox, calls warm (may be NULL), says {"ready": true, "features": {...}}, serves jobs until end of file.
+ * Returns 0 at end of file, -errno after it has printed one line.
  */
 int worker_run(const struct worker_options *options, const struct worker_handler *handlers,
-	       size_t n_handlers, struct json_object *features, void *userdata);
+	       size_t n_handlers, worker_warm_fn warm, void *userdata);
 
 /*
  * Replies. Each sets members of `reply` and returns 0 or -ENOMEM. A text that is not UTF-8 is made so. An error

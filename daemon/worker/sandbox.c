@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The way into the sandbox, in an order in which each step is still permitted:
+ *
+ *   no new privileges, close descriptors  then nothing is inherited
+ *   namespaces, empty root, other user    what the system grants; root becomes nobody
+ *   capabilities                          none left, none to be had
+ *   limits                                memory, file size, descriptors, no core, no processes
+ *   system call filter                    an allow list (sandbox-filter.c); last, as it forbids all the above
+ *
+ * The filter alone keeps a worker from files, sockets and processes. The steps before it are there for the case that
+ * the kernel has a hole behind a call that the filter allows.
+ */
+
+#include "sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sandbox-filter.h"
+
+#define NOBODY 65534
+#define NOFILE_MAX 160 /* 64 descriptors of a message, those that the compiler libraries hold, and room */
+
+static int compare_int(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+/* Closes all but 0, 1, 2 and those to keep. */
+static int close_others(const struct sandbox_options *options)
+{
+	unsigned int from = 3;
+	int *keep;
+
+	keep = malloc((options->n_keep + 1) * sizeof(*keep));
+	if (!keep)
+		return -ENOMEM;
+	memcpy(keep, options->keep, options->n_keep * sizeof(*keep));
+	qsort(keep, options->n_keep, sizeof(*keep), compare_int);
+	for (size_t i = 0; i < options->n_keep; i++) {
+		if (keep[i] < (int)from)
+			continue;
+		if (keep[i] > (int)from && close_range(from, (unsigned int)keep[i] - 1, 0))
+			break;
+		from = (unsigned int)keep[i] + 1;
+	}
+	free(keep);
+	return close_range(from, ~0U, 0) ? -errno : 0;
+}
+
+/* All of it may be refused (RestrictNamespaces=, containers, sysctls): then the filter stands alone. */
+static void leave_world(const struct sandbox_options *options)
+{
+	int namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWCGROUP;
+
+	if (unshare(geteuid() ? namespaces | CLONE_NEWUSER : namespaces))
+		return;
+	/* An empty, read-only root: /proc exists everywhere, and is ours alone to cover here. */
+	if (options->read_files || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("none", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, "size=4k") ||
+	    chdir("/proc") || chroot("."))
+		return;
+}
+
+/* A root whose user namespace does not know nobody stays what it is, but has no capabilities. */
+static void leave_user(void)
+{
+	if (geteuid())
+		return;
+	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
+		return;
+}
+
+static int drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
+
+	/* Without CAP_SETPCAP the bounding set stays; no_new_privs makes it meaningless. */
+	for (unsigned long capability = 0; capability < 64; capability++)
+		if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0))
+			break;
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) && errno != EINVAL)
+		return -errno;
+	if (syscall(SYS_capset, &header, data))
+		return -errno;
+	return 0;
+}
+
+static int limit(int resource, uint64_t value)
+{
+	struct rlimit old, new;
+
+	if (getrlimit((__rlimit_resource_t)resource, &old))
+		return -errno;
+	/* Never above what was inherited. */
+	new.rlim_cur = new.rlim_max = value < old.rlim_max ? value : old.rlim_max;
+	return setrlimit((__rlimit_resource_t)resource, &new) ? -errno : 0;
+}
+
+static int set_limits(const struct sandbox_options *options)
+{
+	int r = 0;
+
+	if (options->memory)
+		r = limit(RLIMIT_AS, options->memory);
+	if (!r && options->file_size)
+		r = limit(RLIMIT_FSIZE, options->file_size);
+	if (!r)
+		r = limit(RLIMIT_CORE, 0);
+	if (!r)
+		r = limit(RLIMIT_NOFILE, NOFILE_MAX);
+	if (!r)
+		r = limit(RLIMIT_NPROC, 0);
+	if (!r)
+		r = limit(RLIMIT_MEMLOCK, 0);
+	if (!r)
+		r = limit(RLIMIT_MSGQUEUE, 0);
+	return r;
+}
+
+int sandbox_enter(const struct sandbox_options *options, const char **what)
+{
+	int r;
+
+	*what = "no new privileges";
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return -errno;
+	*what = "close descriptors";
+	r = close_others(options);
+	if (r)
+		return r;
+	leave_world(options);
+	leave_user();
+	*what = "capabilities";
+	r = drop_capabilities();
+	if (r)
+		return r;
+	*what = "limits";
+	r = set_limits(options);
+	if (r)
+		return r;
+	/* Writing more than RLIMIT_FSIZE is an error like others, not a signal. */
+	signal(SIGXFSZ, SIG_IGN);
+	*what = "process attributes";
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
+		return -errno;
+	/* After all changes of identity, which clear it. If the daemon is gone already, its socket tells. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0))
+		return -errno;
+	*what = "system call filter";
+	return sandbox_filter_install(options->read_files);
+}
+
+int sandbox_job_begin(const struct sandbox_options *options)
+{
+	struct rlimit cpu;
+	struct timespec used;
+
+	if (!options->cpu_seconds)
+		return 0;
+	if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) || getrlimit(RLIMIT_CPU, &cpu))
+		return -errno;
+	cpu.rlim_cur = (rlim_t)used.tv_sec + 1 + options->cpu_seconds;
+	if (cpu.rlim_cur > cpu.rlim_max)
+		cpu.rlim_cur = cpu.rlim_max;
+	return setrlimit(RLIMIT_CPU, &cpu) ? -errno : 0;
+}

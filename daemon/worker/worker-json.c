@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What handlers use: members of requests with their types checked, members of replies with their texts made valid,
+ * descriptors that are named by their index, memfds that are mapped or written.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "worker.h"
+
+#define LOG_MAX (64 * 1024)
+
+/* Length of the valid UTF-8 sequence at `text`, which is `left` bytes; 0 if there is none. */
+static size_t utf8_sequence(const unsigned char *text, size_t left)
+{
+	uint32_t character;
+	size_t length;
+
+	if (text[0] < 0x80)
+		return 1;
+	if (text[0] < 0xc2 || text[0] > 0xf4)
+		return 0;
+	length = text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
+	if (length > left)
+		return 0;
+	character = text[0] & (0x7fu >> length);
+	for (size_t i = 1; i < length; i++) {
+		if ((text[i] & 0xc0) != 0x80)
+			return 0;
+		character = character << 6 | (text[i] & 0x3fu);
+	}
+	if ((length == 3 && character < 0x800) || (length == 4 && (character < 0x10000 || character > 0x10ffff)) ||
+	    (character >= 0xd800 && character <= 0xdfff))
+		return 0;
+	return length;
+}
+
+/* Replaces what is no UTF-8, and NUL, by '?'. */
+static void make_valid(char *text, size_t length)
+{
+	size_t i = 0;
+
+	while (i < length) {
+		size_t n = utf8_sequence((unsigned char *)text + i, length - i);
+
+		if (!n || !text[i]) {
+			text[i] = '?';
+			n = 1;
+		}
+		i += n;
+	}
+}
+
+int worker_add_object(struct json_object *object, const char *key, struct json_object *consumed)
+{
+	if (!consumed)
+		return -ENOMEM;
+	if (json_object_object_add(object, key, consumed)) {
+		json_object_put(consumed);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+int worker_add_string_n(struct json_object *object, const char *key, const char *text, size_t length)
+{
+	struct json_object *string;
+	char *copy;
+
+	if (length > INT32_MAX)
+		return -EFBIG;
+	copy = malloc(length + 1);
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, text, length);
+	make_valid(copy, length);
+	string = json_object_new_string_len(copy, (int)length);
+	free(copy);
+	return worker_add_object(object, key, string);
+}
+
+int worker_add_string(struct json_object *object, const char *key, const char *text)
+{
+	return worker_add_string_n(object, key, text, strlen(text));
+}
+
+int worker_add_int(struct json_object *object, const char *key, int64_t value)
+{
+	return worker_add_object(object, key, json_object_new_int64(value));
+}
+
+int worker_add_bool(struct json_object *object, const char *key, bool value)
+{
+	return worker_add_object(object, key, json_object_new_boolean(value));
+}
+
+int worker_reply_status(struct json_object *reply, const char *status)
+{
+	return worker_add_string(reply, "status", status);
+}
+
+/* Takes all members out. */
+static void empty(struct json_object *object)
+{
+	struct json_object_iterator member = json_object_iter_begin(object);
+	struct json_object_iterator end = json_object_iter_end(object);
+
+	while (!json_object_iter_equal(&member, &end)) {
+		json_object_object_del(object, json_object_iter_peek_name(&member));
+		member = json_object_iter_begin(object);
+		end = json_object_iter_end(object);
+	}
+}
+
+/* A log that is too long loses its middle: the first and the last words of a compiler say most. */
+static int add_log(struct json_object *reply, const char *log)
+{
+	static const char gap[] = "\n[...]\n";
+	size_t length = strlen(log), half = (LOG_MAX - sizeof(gap)) / 2;
+	char *shortened;
+	int r;
+
+	if (length <= LOG_MAX)
+		return worker_add_string_n(reply, "log", log, length);
+	shortened = malloc(LOG_MAX);
+	if (!shortened)
+		return -ENOMEM;
+	memcpy(shortened, log, half);
+	memcpy(shortened + half, gap, sizeof(gap) - 1);
+	memcpy(shortened + half + sizeof(gap) - 1, log + length - half, half);
+	r = worker_add_string_n(reply, "log", shortened, 2 * half + sizeof(gap) - 1);
+	free(shortened);
+	return r;
+}
+
+int worker_reply_error(struct json_object *reply, const char *log, const char *error, const char *format, ...)
+{
+	char message[512];
+	va_list arguments;
+	int r;
+
+	va_start(arguments, format);
+	vsnprintf(message, sizeof(message), format, arguments);
+	va_end(arguments);
+	/* One line, whatever was printed into it. */
+	for (char *c = message; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = ' ';
+	empty(reply);
+	r = worker_reply_status(reply, "error");
+	if (!r)
+		r = worker_add_string(reply, "error", error);
+	if (!r)
+		r = worker_add_string(reply, "message", message);
+	if (!r && log && *log)
+		r = add_log(reply, log);
+	return r;
+}
+
+static struct json_object *get(struct json_object *object, const char *key, enum json_type type)
+{
+	struct json_object *member;
+
+	if (!json_object_object_get_ex(object, key, &member) || !json_object_is_type(member, type))
+		return NULL;
+	return member;
+}
+
+bool worker_get_string(struct json_object *object, const char *key, const char **text)
+{
+	struct json_object *member = get(object, key, json_type_string);
+
+	/* A string with a NUL inside would be another one to us. */
+	if (!member || strlen(json_object_get_string(member)) != (size_t)json_object_get_string_len(member))
+		return false;
+	*text = json_object_get_string(member);
+	return true;
+}
+
+bool worker_get_int(struct json_object *object, const char *key, int64_t min, int64_t max, int64_t *value)
+{
+	struct json_object *member = get(object, key, json_type_int);
+	int64_t number;
+
+	if (!member)
+		return false;
+	number = json_object_get_int64(member);
+	if (number < min || number > max)
+		return false;
+	*value = number;
+	return true;
+}
+
+bool worker_get_bool(struct json_object *object, const char *key, bool *value)
+{
+	struct json_object *member = get(object, key, json_type_boolean);
+
+	if (!member)
+		return false;
+	*value = json_object_get_boolean(member);
+	return true;
+}
+
+bool worker_get_array(struct json_object *object, const char *key, size_t max, struct json_object **array)
+{
+	struct json_object *member = get(object, key, json_type_array);
+
+	if (!member || json_object_array_length(member) > max)
+		return false;
+	*array = member;
+	return true;
+}
+
+bool worker_get_object(struct json_object *object, const char *key, struct json_object **member)
+{
+	struct json_object *found = get(object, key, json_type_object);
+
+	if (!found)
+		return false;
+	*member = found;
+	return true;
+}
+
+int worker_get_fd(const struct worker_job *job, struct json_object *object, const char *key)
+{
+	int64_t index;
+
+	if (!job->n_fds || !worker_get_int(object, key, 0, (int64_t)job->n_fds - 1, &index))
+		return -EBADF;
+	return job->fds[index];
+}
+
+int worker_map(int fd, uint64_t max, const uint8_t **data, size_t *size)
+{
+	const int sealed = F_SEAL_SHRINK | F_SEAL_WRITE;
+	struct stat status;
+	void *map;
+	int seals;
+
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || (seals & sealed) != sealed)
+		return -EPERM;
+	if (fstat(fd, &status))
+		return -errno;
+	if (status.st_size <= 0)
+		return -ENODATA;
+	if ((uint64_t)status.st_size > max)
+		return -EFBIG;
+	map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	*data = map;
+	*size = (size_t)status.st_size;
+	return 0;
+}
+
+void worker_unmap(const uint8_t *data, size_t size)
+{
+	if (data)
+		munmap((void *)data, size);
+}
+
+int worker_write(int fd, const void *data, size_t size, uint64_t offset)
+{
+	const uint8_t *bytes = data;
+
+	while (size) {
+		ssize_t n = pwrite(fd, bytes, size, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		bytes += n;
+		offset += (uint64_t)n;
+		size -= (size_t)n;
+	}
+	return 0;
+}

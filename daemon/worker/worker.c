@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A worker's life: options, sandbox, one message in, one message out, until end of file.
+ *
+ * The daemon is believed to speak the protocol: a message that is not one (no JSON, no id, cut short) ends the worker
+ * with a line on stderr, as there is nobody to answer. A request that is one, but whose job is unknown or whose members
+ * are wrong, gets an error reply. What is *in* the descriptors is never believed; that is the handlers' business.
+ */
+
+#include "worker.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct message {
+	char *text; /* WORKER_MESSAGE_MAX + 1 bytes */
+	size_t size;
+	int fds[WORKER_FDS_MAX];
+	size_t n_fds;
+};
+
+static int usage(FILE *file)
+{
+	fprintf(file, "usage: %s [--memory=MIB] [--cpu=SECONDS] [--output=MIB]\n"
+		      "\n"
+		      "A worker of gpuprobed: serves jobs on descriptor 3, a SOCK_SEQPACKET socket. Not to be started by hand.\n"
+		      "\n"
+		      "  --memory=MIB       limit of the address space, 0: none (default 4096)\n"
+		      "  --cpu=SECONDS      limit of processor time per job, 0: none (default 60)\n"
+		      "  --output=MIB       limit of the size of an output (default 1024)\n"
+		      "  --no-sandbox       for sanitizer builds and debuggers only\n"
+		      "  --test-fault=WHAT  for tests only: crash, hang or garbage when a job arrives\n",
+		program_invocation_short_name);
+	return file == stdout ? 1 : -EINVAL;
+}
+
+static int parse_number(const char *name, const char *text, uint64_t max, uint64_t *value)
+{
+	char *end;
+	unsigned long long number;
+
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	if (errno || end == text || *end || *text == '-' || number > max) {
+		fprintf(stderr, "%s: --%s=%s: not a number from 0 to %llu\n", program_invocation_short_name, name,
+			text, (unsigned long long)max);
+		return -EINVAL;
+	}
+	*value = number;
+	return 0;
+}
+
+static int parse_fault(const char *text, enum worker_fault *fault)
+{
+	if (!strcmp(text, "crash"))
+		*fault = WORKER_FAULT_CRASH;
+	else if (!strcmp(text, "hang"))
+		*fault = WORKER_FAULT_HANG;
+	else if (!strcmp(text, "garbage"))
+		*fault = WORKER_FAULT_GARBAGE;
+	else
+		return usage(stderr);
+	return 0;
+}
+
+int worker_options_parse(struct worker_options *options, int argc, char *argv[])
+{
+	static const struct option names[] = {
+		{ "memory", required_argument, NULL, 'm' }, { "cpu", required_argument, NULL, 'c' },
+		{ "output", required_argument, NULL, 'o' }, { "no-sandbox", no_argument, NULL, 'n' },
+		{ "test-fault", required_argument, NULL, 'f' }, { "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'v' }, {},
+	};
+	uint64_t memory = 4096, cpu = 60, output = 1024;
+	int c, r = 0;
+
+	*options = (struct worker_options){ .fd = WORKER_FD };
+	while (!r && (c = getopt_long(argc, argv, "", names, NULL)) >= 0) {
+		switch (c) {
+		case 'm':
+			r = parse_number("memory", optarg, UINT32_MAX, &memory);
+			break;
+		case 'c':
+			r = parse_number("cpu", optarg, 86400, &cpu);
+			break;
+		case 'o':
+			r = parse_number("output", optarg, UINT32_MAX, &output);
+			break;
+		case 'n':
+			options->no_sandbox = true;
+			break;
+		case 'f':
+			r = parse_fault(optarg, &options->fault);
+			break;
+		case 'v':
+			printf("%s %s\n", program_invocation_short_name, PROJECT_VERSION);
+			return 1;
+		default:
+			return usage(c == 'h' ? stdout : stderr);
+		}
+	}
+	if (r)
+		return r;
+	if (optind < argc)
+		return usage(stderr);
+	options->sandbox.memory = memory << 20;
+	options->sandbox.cpu_seconds = (uint32_t)cpu;
+	options->sandbox.file_size = output << 20;
+	return 0;
+}
+
+static void message_close_fds(struct message *message)
+{
+	for (size_t i = 0; i < message->n_fds; i++)
+		close(message->fds[i]);
+	message->n_fds = 0;
+}
+
+static void take_fds(struct message *message, struct msghdr *header)
+{
+	for (struct cmsghdr *control = CMSG_FIRSTHDR(header); control; control = CMSG_NXTHDR(header, control)) {
+		size_t n = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < n; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(control) + i * sizeof(fd), sizeof(fd));
+			if (message->n_fds < WORKER_FDS_MAX)
+				message->fds[message->n_fds++] = fd;
+			else
+				close(fd);
+		}
+	}
+}
+
+/* Receives one message. 1, 0 at end of file, -errno (-EPROTO: cut short). The descriptors are the caller's. */
+static int message_receive(struct message *message, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(WORKER_FDS_MAX * sizeof(int))];
+	} control;
+	struct iovec bytes = { .iov_base = message->text, .iov_len = WORKER_MESSAGE_MAX };
+	struct msghdr header = {
+		.msg_iov = &bytes,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	ssize_t n;
+
+	message->n_fds = 0;
+	do
+		n = recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return errno == ECONNRESET ? 0 : -errno;
+	take_fds(message, &header);
+	if (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+		message_close_fds(message);
+		return -EPROTO;
+	}
+	if (!n) {
+		message_close_fds(message);
+		return 0;
+	}
+	message->text[n] = '\0';
+	message->size = (size_t)n;
+	return 1;
+}
+
+static int send_text(int fd, const char *text, size_t size)
+{
+	struct iovec bytes = { .iov_base = (void *)text, .iov_len = size };
+	struct msghdr header = { .msg_iov = &bytes, .msg_iovlen = 1 };
+	ssize_t n;
+
+	do
+		n = sendmsg(fd, &header, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
+}
+
+static int send_object(int fd, struct json_object *object, size_t *size)
+{
+	const char *text = json_object_to_json_string_length(object,
+			JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, size);
+
+	if (!text)
+		return -ENOMEM;
+	return *size > WORKER_MESSAGE_MAX ? -EMSGSIZE : send_text(fd, text, *size);
+}
+
+/* The request as an object, all of it; NULL if the text is anything else. */
+static struct json_object *parse_request(const struct message *message)
+{
+	struct json_object *object = NULL;
+	struct json_tokener *tokener;
+
+	/* A NUL would end the text for json-c; length + 1 makes it see that numbers are complete. */
+	if (memchr(message->text, '\0', message->size))
+		return NULL;
+	tokener = json_tokener_new();
+	if (!tokener)
+		return NULL;
+	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+	object = json_tokener_parse_ex(tokener, message->text, (int)message->size + 1);
+	if (json_tokener_get_error(tokener) != json_tokener_success ||
+	    json_tokener_get_parse_end(tokener) < message->size || !json_object_is_type(object, json_type_object)) {
+		json_object_put(object);
+		object = NULL;
+	}
+	json_tokener_free(tokener);
+	return object;
+}
+
+static const struct worker_handler *find_handler(const struct worker_handler *handlers, size_t n_handlers,
+						 const char *job)
+{
+	for (size_t i = 0; i < n_handlers; i++)
+		if (!strcmp(handlers[i].job, job))
+			return &handlers[i];
+	return NULL;
+}
+
+/* Does what --test-fault says. Only a hang or garbage comes back. */
+static int make_fault(const struct worker_options *options)
+{
+	static const char garbage[] = "\x7f\x45garbage{\"id\":";
+
+	switch (options->fault) {
+	case WORKER_FAULT_CRASH:
+		signal(SIGSEGV, SIG_DFL);
+		raise(SIGSEGV);
+		return -EFAULT;
+	case WORKER_FAULT_HANG:
+		for (;;)
+			sleep(3600);
+	default:
+		return send_text(options->fd, garbage, sizeof(garbage) - 1);
+	}
+}
+
+static int serve(const struct worker_options *options, const struct worker_handler *handlers, size_t n_handlers,
+		 const struct message *message, void *userdata)
+{
+	struct worker_job job = { .fds = message->fds, .n_fds = message->n_fds };
+	const struct worker_handler *handler;
+	struct json_object *reply;
+	const char *name;
+	size_t size;
+	int r;
+
+	job.request = parse_request(message);
+	if (!job.request || !worker_get_int(job.request, "id", INT64_MIN, INT64_MAX, &job.id)) {
+		json_object_put(job.request);
+		return -EBADMSG;
+	}
+	reply = json_object_new_object();
+	if (!reply) {
+		json_object_put(job.request);
+		return -ENOMEM;
+	}
+	if (!worker_get_string(job.request, "job", &name))
+		r = worker_reply_error(reply, NULL, "internal", "the request names no job");
+	else if (!(handler = find_handler(handlers, n_handlers, name)))
+		r = worker_reply_error(reply, NULL, "internal", "this worker does not do the job \"%.64s\"", name);
+	else
+		r = handler->fn(&job, reply, userdata);
+	if (!r)
+		r = worker_add_int(reply, "id", job.id);
+	if (!r)
+		r = send_object(options->fd, reply, &size);
+	if (r == -EMSGSIZE) {
+		r = worker_reply_error(reply, NULL, "internal", "the reply would be %zu bytes long", size);
+		if (!r)
+			r = worker_add_int(reply, "id", job.id);
+		if (!r)
+			r = send_object(options->fd, reply, &size);
+	}
+	json_object_put(reply);
+	json_object_put(job.request);
+	return r;
+}
+
+static int say_ready(const struct worker_options *options, worker_warm_fn warm, void *userdata)
+{
+	struct json_object *hello, *features;
+	size_t size;
+	int r;
+
+	hello = json_object_new_object();
+	features = json_object_new_object();
+	r = hello && features ? 0 : -ENOMEM;
+	if (!r)
+		r = worker_add_bool(hello, "ready", true);
+	if (!r)
+		r = worker_add_object(hello, "features", json_object_get(features));
+	if (!r && warm)
+		r = warm(features, userdata);
+	if (!r)
+		r = send_object(options->fd, hello, &size);
+	json_object_put(features);
+	json_object_put(hello);
+	return r;
+}
+
+static int complain(const char *what, int r)
+{
+	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, strerror(-r));
+	return r;
+}
+
+static int enter(const struct worker_options *options)
+{
+	struct sandbox_options sandbox = options->sandbox;
+	const char *what;
+	int *keep, r;
+
+	keep = malloc((sandbox.n_keep + 1) * sizeof(*keep));
+	if (!keep)
+		return complain("sandbox", -ENOMEM);
+	if (sandbox.n_keep)
+		memcpy(keep, sandbox.keep, sandbox.n_keep * sizeof(*keep));
+	keep[sandbox.n_keep++] = options->fd;
+	sandbox.keep = keep;
+	r = sandbox_enter(&sandbox, &what);
+	free(keep);
+	if (r)
+		fprintf(stderr, "%s: sandbox: %s: %s\n", program_invocation_short_name, what, strerror(-r));
+	return r;
+}
+
+int worker_run(const struct worker_options *options, const struct worker_handler *handlers,
+	       size_t n_handlers, worker_warm_fn warm, void *userdata)
+{
+	struct message message = {};
+	int r = 0;
+
+	if (!options->no_sandbox)
+		r = enter(options);
+	if (r)
+		return r;
+	r = say_ready(options, warm, userdata);
+	if (r)
+		return complain("starting", r);
+	message.text = malloc(WORKER_MESSAGE_MAX + 1);
+	if (!message.text)
+		return complain("starting", -ENOMEM);
+	for (;;) {
+		r = message_receive(&message, options->fd);
+		if (r <= 0)
+			break;
+		if (options->fault != WORKER_FAULT_NONE)
+			r = make_fault(options);
+		else if (!options->no_sandbox && (r = sandbox_job_begin(&options->sandbox)))
+			complain("processor time limit", r);
+		if (!r && options->fault == WORKER_FAULT_NONE)
+			r = serve(options, handlers, n_handlers, &message, userdata);
+		message_close_fds(&message);
+		if (r)
+			break;
+	}
+	free(message.text);
+	/* The daemon went away: the end of file that it is, seen while writing. */
+	if (r == -EPIPE || r == -ECONNRESET)
+		r = 0;
+	return r ? complain("serving", r) : 0;
+}
