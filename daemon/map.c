@@ -124,6 +124,8 @@ static bool layout_valid(const struct map_spec *spec) {
 static bool lanes_valid(const struct map_spec *spec) {
 	uint64_t end = 0;
 
+	if (!spec->lanes)
+		return true;
 	if (spec->n_lanes > MAP_LANES_MAX)
 		return false;
 	for (size_t i = 0; i < spec->n_lanes; i++) {
@@ -145,13 +147,13 @@ static bool initial_valid(const struct map_spec *spec) {
 	return spec->n_initial <= spec->value_size && spec->max_entries == 1 && spec->merge != MAP_MERGE_PERCPU;
 }
 
-/* How many lanes the map gets: its own, or even ones of default_lane_size(). */
+/* The size of the map's lanes if they are even; 0: it has lanes of its own. */
 static uint32_t default_lane_size(const struct map_spec *spec) {
 	if (spec->merge == MAP_MERGE_SUM64)
 		return 8;
 	if (spec->merge == MAP_MERGE_SUM32)
 		return 4;
-	if (spec->n_lanes)
+	if (spec->lanes)
 		return 0;
 	return spec->value_size % 8 == 0 ? 8 : spec->value_size % 4 == 0 ? 4 : 1;
 }

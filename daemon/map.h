@@ -41,7 +41,7 @@ struct map_spec {
 	size_t n_initial;
 	uint32_t btf_key_type; /* ids in the object's BTF, 0: none */
 	uint32_t btf_value_type;
-	const struct map_lane *lanes; /* none: 8-byte lanes if value_size is a multiple of 8, else of 4, else of 1 */
+	const struct map_lane *lanes; /* NULL: unknown; 8-byte lanes if value_size is a multiple of 8, else of 4, else of 1 */
 	size_t n_lanes;
 	/* the layout */
 	uint32_t shards;

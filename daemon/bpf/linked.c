@@ -144,6 +144,7 @@ int linked_map_from_json(struct linked_map *map, struct json_object *object, uin
 	    (r = get_table(object, "lanes", "count", sizeof(struct linked_lane), LINKED_LANES_MAX, blob_size,
 			   &m.lanes, error)))
 		return r;
+	m.has_lanes = json_object_object_get(object, "lanes");
 	if (m.initial.count && m.initial.count != m.value_size)
 		return wrong(error, "not of the value's size:", "initial");
 	*map = m;
@@ -239,16 +240,17 @@ static int add_int(struct json_object *object, const char *key, uint64_t value) 
 	return add(object, key, json_object_new_int64((int64_t)value));
 }
 
-static int add_table(struct json_object *object, const char *key, const char *count_key, bool with_record_size,
+/* A table, or null. The record size is said where it may vary, under func_info and line_info. */
+static int add_table(struct json_object *object, const char *key, const char *count_key, bool present,
 		     const struct linked_table *table) {
 	struct json_object *o;
 
-	if (!table->count)
+	if (!present)
 		return json_object_object_add(object, key, NULL) < 0 ? -ENOMEM : 0;
 	o = json_object_new_object();
 	if (add(object, key, o) || add_int(o, "offset", table->offset) || add_int(o, count_key, table->count))
 		return -ENOMEM;
-	return with_record_size ? add_int(o, "record_size", table->record_size) : 0;
+	return strstr(key, "_info") ? add_int(o, "record_size", table->record_size) : 0;
 }
 
 static int map_to_json(const struct linked_map *map, struct json_object *o) {
@@ -258,8 +260,8 @@ static int map_to_json(const struct linked_map *map, struct json_object *o) {
 	    add_int(o, "key_size", map->key_size) || add_int(o, "value_size", map->value_size) ||
 	    add_int(o, "max_entries", map->max_entries) || add_int(o, "flags", map->flags) ||
 	    add_int(o, "btf_key_type", map->btf_key_type) || add_int(o, "btf_value_type", map->btf_value_type) ||
-	    add_table(o, "initial", "size", false, &map->initial) ||
-	    add_table(o, "lanes", "count", false, &map->lanes))
+	    add_table(o, "initial", "size", map->initial.count, &map->initial) ||
+	    add_table(o, "lanes", "count", map->has_lanes, &map->lanes))
 		return -ENOMEM;
 	if (!internal)
 		return json_object_object_add(o, "internal", NULL) < 0 ? -ENOMEM : 0;
@@ -270,9 +272,9 @@ static int program_to_json(const struct linked_program *program, struct json_obj
 	if (add(o, "name", json_object_new_string(program->name)) ||
 	    add(o, "section", json_object_new_string(program->section)) ||
 	    add(o, "gpu", json_object_new_boolean(program->gpu)) ||
-	    add_table(o, "insns", "count", false, &program->insns) ||
-	    add_table(o, "func_info", "count", true, &program->func_info) ||
-	    add_table(o, "line_info", "count", true, &program->line_info) ||
+	    add_table(o, "insns", "count", program->insns.count, &program->insns) ||
+	    add_table(o, "func_info", "count", program->func_info.count, &program->func_info) ||
+	    add_table(o, "line_info", "count", program->line_info.count, &program->line_info) ||
 	    add_int(o, "relocated_subprograms", program->n_subprograms))
 		return -ENOMEM;
 	return 0;
@@ -294,7 +296,7 @@ int linked_to_json(const struct linked *linked, struct json_object *reply) {
 
 	if (add_int(reply, "size", linked->size) ||
 	    add(reply, "license", json_object_new_string(linked->license)) ||
-	    add_table(reply, "btf", "size", false, &linked->btf))
+	    add_table(reply, "btf", "size", linked->btf.count, &linked->btf))
 		return -ENOMEM;
 	if (linked->btf.count && (!json_object_object_get_ex(reply, "btf", &o) ||
 				  add_int(o, "helper_stub_type", linked->helper_stub_type)))

@@ -59,6 +59,7 @@ struct linked_map {
 	uint32_t btf_key_type; /* 0: none */
 	uint32_t btf_value_type;
 	struct linked_table initial; /* bytes, value_size of them, of an internal map */
+	bool has_lanes; /* BTF says where the integers are; perhaps nowhere */
 	struct linked_table lanes; /* struct linked_lane, in order of offset, without overlap */
 };
 

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A walk over a BTF type that writes down its integers. BTF comes from the object's author: types may be nested
+ * without end or refer to each other in circles, so depth and steps are bounded, and what goes beyond is left out.
+ */
+
+#include "lanes.h"
+
+#include <bpf/btf.h>
+#include <stdbool.h>
+
+#define DEPTH_MAX 32
+#define STEPS_MAX 65536
+
+struct lanes_walk {
+	const struct btf *btf;
+	uint32_t size;
+	uint64_t end; /* of the last lane */
+	size_t steps;
+	struct linked_lane *lanes;
+	size_t n;
+};
+
+static void walk(struct lanes_walk *w, uint32_t id, uint64_t offset, unsigned int depth);
+
+static void walk_int(struct lanes_walk *w, const struct btf_type *type, uint64_t offset) {
+	uint32_t size = type->size;
+
+	if (size != 1 && size != 2 && size != 4 && size != 8)
+		return;
+	if ((btf_int_encoding(type) & BTF_INT_BOOL) || btf_int_offset(type) || btf_int_bits(type) != size * 8)
+		return;
+	if (offset < w->end || offset + size > w->size || w->n == LINKED_LANES_MAX)
+		return;
+	w->lanes[w->n++] = (struct linked_lane){ .offset = (uint32_t)offset, .size = size };
+	w->end = offset + size;
+}
+
+/* The type behind modifiers and typedefs; NULL if there is none. */
+static const struct btf_type *resolve(const struct btf *btf, uint32_t id) {
+	for (unsigned int i = 0; i < DEPTH_MAX; i++) {
+		const struct btf_type *type = btf__type_by_id(btf, id);
+
+		if (!type || (!btf_is_mod(type) && !btf_is_typedef(type) && !btf_is_type_tag(type)))
+			return type;
+		id = type->type;
+	}
+	return NULL;
+}
+
+static void walk_array(struct lanes_walk *w, const struct btf_type *type, uint64_t offset, unsigned int depth) {
+	const struct btf_array *array = btf_array(type);
+	const struct btf_type *element = resolve(w->btf, array->type);
+	int64_t size = element ? btf__resolve_size(w->btf, array->type) : -1;
+
+	if (size <= 0 || (size == 1 && btf_is_int(element)))
+		return;
+	for (uint32_t i = 0; i < array->nelems; i++) {
+		uint64_t at = offset + (uint64_t)i * (uint64_t)size;
+
+		if (at >= w->size || w->n == LINKED_LANES_MAX || w->steps >= STEPS_MAX)
+			return;
+		walk(w, array->type, at, depth + 1);
+	}
+}
+
+static void walk_members(struct lanes_walk *w, const struct btf_type *type, uint64_t offset, unsigned int depth) {
+	uint32_t n = btf_is_union(type) && btf_vlen(type) ? 1 : btf_vlen(type);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (!btf_member_bitfield_size(type, i) && btf_member_bit_offset(type, i) % 8 == 0)
+			walk(w, btf_members(type)[i].type, offset + btf_member_bit_offset(type, i) / 8, depth + 1);
+}
+
+static void walk(struct lanes_walk *w, uint32_t id, uint64_t offset, unsigned int depth) {
+	const struct btf_type *type = resolve(w->btf, id);
+
+	if (!type || depth > DEPTH_MAX || w->steps++ >= STEPS_MAX || offset >= w->size)
+		return;
+	if (btf_is_int(type))
+		walk_int(w, type, offset);
+	else if (btf_is_array(type))
+		walk_array(w, type, offset, depth);
+	else if (btf_is_composite(type))
+		walk_members(w, type, offset, depth);
+	else if (btf_is_var(type))
+		walk(w, type->type, offset, depth + 1);
+	else if (btf_is_datasec(type))
+		for (uint32_t i = 0; i < btf_vlen(type); i++)
+			walk(w, btf_var_secinfos(type)[i].type, offset + btf_var_secinfos(type)[i].offset, depth + 1);
+}
+
+size_t lanes_find(const struct btf *btf, uint32_t type, uint32_t size, struct linked_lane *lanes) {
+	struct lanes_walk w = { .btf = btf, .size = size, .lanes = lanes };
+
+	walk(&w, type, 0, 0);
+	return w.n;
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "gpuprobe.bpf.h"
+
+/* Refused: reads beyond its context. */
+
+SEC("kprobe/vectorAdd")
+int cuda__context_beyond(void *ctx)
+{
+	return *(volatile __u64 *)(ctx + 168); /* the first byte after the context */
+}
+
+char LICENSE[] SEC("license") = "GPL";
