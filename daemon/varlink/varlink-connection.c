@@ -95,6 +95,7 @@ static void on_written(uv_write_t *request, int status) {
 	struct varlink_connection *connection = output->connection;
 
 	connection->n_output -= output->n_text;
+	connection->last_progress = uv_now(connection->server->loop);
 	discharge(connection, output->n_text);
 	free(output);
 	if (connection->state == CONNECTION_CLOSED)
@@ -346,7 +347,10 @@ bool connection_needs_sweep(const struct varlink_connection *connection) {
 	return connection->n_output || (connection->state == CONNECTION_RUNNING && !connection->reading);
 }
 
-/* Drops the client if it does not read, or has gone unnoticed. */
+/*
+ * Drops the client if it does not read, or has gone unnoticed. Messages that were written are progress (on_written), and so is
+ * a part of a long one, which shows in the loop's queue.
+ */
 void connection_sweep(struct varlink_connection *connection, uint64_t now) {
 	size_t queue_size = uv_stream_get_write_queue_size((uv_stream_t *)&connection->pipe);
 
