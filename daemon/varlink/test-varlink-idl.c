@@ -163,6 +163,26 @@ static void test_validate(void **state) {
 	varlink_interface_free(interface);
 }
 
+/* A later version of a service may say more, but not something else. */
+static void test_open(void **state) {
+	struct varlink_interface *interface;
+	const struct varlink_type *type;
+	struct varlink_fault fault;
+	json_object *value;
+
+	assert_int_equal(varlink_interface_new(&interface, "interface a.b\nmethod M(x: (y: int)) -> ()", &fault), 0);
+	type = varlink_interface_find(interface, VARLINK_MEMBER_METHOD, "M")->type;
+	value = json_tokener_parse("{\"new\":1,\"x\":{\"new\":2,\"y\":3}}");
+	assert_int_equal(varlink_type_validate(type, value, &fault), VARLINK_IDL_E_UNKNOWN);
+	assert_int_equal(varlink_type_validate_open(type, value, &fault), 0);
+	json_object_put(value);
+	value = json_tokener_parse("{\"new\":1,\"x\":{\"new\":2}}");
+	assert_int_equal(varlink_type_validate_open(type, value, &fault), VARLINK_IDL_E_MISSING);
+	assert_string_equal(fault.field, "x.y");
+	json_object_put(value);
+	varlink_interface_free(interface);
+}
+
 /* A path that is longer than its buffer is cut. */
 static void test_long_path(void **state) {
 	struct varlink_interface *interface;
@@ -187,6 +207,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parse), cmocka_unit_test(test_own_interfaces), cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_cut), cmocka_unit_test(test_validate), cmocka_unit_test(test_long_path),
+		cmocka_unit_test(test_open),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

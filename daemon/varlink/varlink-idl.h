@@ -80,3 +80,4 @@ const struct varlink_member *varlink_interface_find(const struct varlink_interfa
 						    enum varlink_member_kind kind, const char *name);
 
 int varlink_type_validate(const struct varlink_type *type, json_object *value, struct varlink_fault *fault);
+int varlink_type_validate_open(const struct varlink_type *type, json_object *value, struct varlink_fault *fault);

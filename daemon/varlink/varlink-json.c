@@ -4,7 +4,7 @@
  * A guard around json-c.
  *
  * json-c builds the tree, but some things it changes without a word: of two equal keys the last one stays, an
- * integer that does not fit saturates, a string with \u0000 in it ends early for everybody who reads it as
+ * integer that does not fit saturates, 1e999 is infinite, a string with \u0000 in it ends early for everybody who reads it as
  * a C string; and NaN, Infinity, leading zeros and control characters pass. So the text is first walked once by a small
  * scanner, which looks at tokens only (structure is json-c's matter) and counts the colons outside of strings. If the tree
  * has fewer members than the text has colons, a key was there twice.
@@ -163,20 +163,23 @@ static bool scan(const char *text, size_t n_text, size_t *n_membersp) {
 	return p;
 }
 
-/* Number of members of all objects in @value. Its depth is bounded by that of the parser. */
-static size_t count_members(json_object *value) {
-	size_t n = 0;
-
+/* Counts the members of all objects in @value. False if a number is infinite. The depth is bounded by that of the parser. */
+static bool inspect(json_object *value, size_t *n_membersp) {
 	if (json_object_is_type(value, json_type_object)) {
 		json_object_object_foreach(value, key, member) {
 			(void)key;
-			n += 1 + count_members(member);
+			++*n_membersp;
+			if (!inspect(member, n_membersp))
+				return false;
 		}
 	} else if (json_object_is_type(value, json_type_array)) {
 		for (size_t i = 0; i < json_object_array_length(value); i++)
-			n += count_members(json_object_array_get_idx(value, i));
+			if (!inspect(json_object_array_get_idx(value, i), n_membersp))
+				return false;
+	} else if (json_object_is_type(value, json_type_double)) {
+		return __builtin_isfinite(json_object_get_double(value));
 	}
-	return n;
+	return true;
 }
 
 /*
@@ -187,7 +190,7 @@ int varlink_json_parse(json_object **valuep, const char *text, size_t n_text) {
 	json_tokener *tokener;
 	json_object *value;
 	enum json_tokener_error error;
-	size_t n_members, end;
+	size_t n_members, n_found = 0, end;
 
 	if (n_text == 0 || n_text > INT32_MAX || !varlink_utf8_valid(text, n_text) || !scan(text, n_text, &n_members))
 		return VARLINK_JSON_E_INVALID;
@@ -210,7 +213,7 @@ int varlink_json_parse(json_object **valuep, const char *text, size_t n_text) {
 
 	while (end < n_text && strchr(" \t\r\n", text[end]))
 		end++;
-	if (error != json_tokener_success || end != n_text || count_members(value) != n_members) {
+	if (error != json_tokener_success || end != n_text || !inspect(value, &n_found) || n_found != n_members) {
 		json_object_put(value);
 		return VARLINK_JSON_E_INVALID;
 	}

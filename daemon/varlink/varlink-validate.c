@@ -17,6 +17,7 @@
 struct path {
 	struct varlink_fault *fault;
 	size_t n;
+	bool open; /* members that the type does not have are passed over */
 };
 
 static int validate(struct path *path, const struct varlink_type *type, json_object *value);
@@ -61,6 +62,8 @@ static int validate_struct(struct path *path, const struct varlink_type *type, j
 	json_object_object_foreach(value, key, member) {
 		const struct varlink_field *field = find_field(type, key);
 
+		if (!field && path->open)
+			continue;
 		r = validate_below(path, key, 0, field ? field->type : NULL, member);
 		if (r)
 			return r;
@@ -156,6 +159,14 @@ static int validate(struct path *path, const struct varlink_type *type, json_obj
  */
 int varlink_type_validate(const struct varlink_type *type, json_object *value, struct varlink_fault *fault) {
 	struct path path = { .fault = fault };
+
+	*fault = (struct varlink_fault){};
+	return validate(&path, type, value);
+}
+
+/* The same for what a service of a later version may have said: it may have members that we do not know. */
+int varlink_type_validate_open(const struct varlink_type *type, json_object *value, struct varlink_fault *fault) {
+	struct path path = { .fault = fault, .open = true };
 
 	*fault = (struct varlink_fault){};
 	return validate(&path, type, value);
