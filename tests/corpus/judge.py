@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Judges the PTX model and kprobe_entry on large real PTX.
+
+Sources of modules: the .cu files beside this script (compiled by nvcc for several architectures), the triton_*.py
+scripts (with --triton PYTHON, an interpreter that has triton), and PTX files or folders given as arguments (what
+`fatbin-tool extract` took out of libraries; --libraries does that itself).
+
+Of each module: it parses, all bodies too; written unedited it is byte-identical; every kernel gets kprobe_entry with a
+counter; the result assembles with ptxas. If it does not, the unedited module is assembled as well: a module that
+ptxas refuses anyway is counted apart. With --compare the unedited one is always assembled, and registers, stack and
+warnings are compared.
+
+Exit code: 0 all good, 1 something failed (named), 77 no nvcc or ptxas.
+"""
+
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ARCHITECTURES = ['75', '80', '90', '90a', '100', '120']
+QUICK = {'calls.cu': ['75', '90'], 'inline_asm.cu': ['90'], 'long_names.cu': ['90'], 'hopper.cu': ['90a'],
+         'textures.cu': ['80'], 'parent.cu': ['120'], 'tensor_cores.cu': ['80']}
+
+
+class Judge:
+    def __init__(self, options, folder):
+        self.options = options
+        self.folder = folder
+        self.lock = threading.Lock()
+        self.seen = set()
+        self.kernels = self.modules = self.bytes = self.duplicates = 0
+        self.assembled_bytes = self.model_seconds = self.ptxas_seconds = 0
+        self.failures, self.refused, self.slow, self.notes = [], [], [], []
+        self.more_registers = self.same_registers = 0
+        self.added_registers = 0
+        self.done = set()
+        if options.log and os.path.exists(options.log):
+            with open(options.log) as log:
+                self.done = {json.loads(line)['hash'] for line in log}
+
+    def run(self, command, **more):
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace', **more)
+
+    def compile(self, source, architecture, flags):
+        """nvcc a source; returns the path of its PTX."""
+        name = f"{os.path.basename(source)}.{architecture}{''.join(flags)}.ptx".replace('/', '_')
+        path = os.path.join(self.folder, name)
+        result = self.run([self.options.nvcc, '-ptx', '-std=c++17', '-w', f'-arch=compute_{architecture}', *flags, source,
+                           '-o', path])
+        if result.returncode:
+            self.fail(name, 'nvcc', result.stdout)
+            return None
+        return path
+
+    def fail(self, name, step, output):
+        first = next((line for line in output.splitlines() if line.strip()), '(no output)')
+        with self.lock:
+            self.failures.append((name, step, first))
+            print(f'FAIL {name}: {step}: {first}', flush=True)
+
+    def assemble(self, path, target, debug):
+        """ptxas; returns (seconds or None if it failed, output)."""
+        start = time.monotonic()
+        command = [self.options.ptxas, '-v', f'-arch={target}', path, '-o', '/dev/null']
+        if debug:
+            command.insert(1, '-g')
+        try:
+            result = self.run(command, timeout=self.options.timeout)
+            if 'Unresolved extern' in result.stdout: # made to be linked
+                result = self.run([*command, '-c'], timeout=self.options.timeout)
+        except subprocess.TimeoutExpired:
+            return None, f'timeout after {self.options.timeout} s'
+        return (None if result.returncode else time.monotonic() - start), result.stdout
+
+    def judge(self, path, name):
+        with open(path, 'rb') as file:
+            text = file.read().rstrip(b'\0')
+        digest = hashlib.sha256(text).hexdigest()
+        with self.lock:
+            if digest in self.seen or digest in self.done:
+                self.duplicates += 1
+                return
+            self.seen.add(digest)
+        begin = time.monotonic()
+        for step in 'parse', 'roundtrip':
+            result = self.run([self.options.tool, step, path])
+            if result.returncode:
+                return self.fail(name, step, result.stdout)
+        probed = os.path.join(self.folder, f'{digest[:16]}.probed.ptx')
+        result = self.run([self.options.tool, 'kprobe-entry', path, '--probe', self.options.probe, '-o', probed])
+        model = time.monotonic() - begin
+        if result.returncode:
+            return self.fail(name, 'kprobe-entry', result.stdout)
+        kernels = int(re.search(r'(\d+) kernels probed', result.stdout).group(1))
+        bodies = len(re.findall(rb'^[^/\n]*\.entry\b', text, re.M))
+        prototypes = len(re.findall(r'^kernel-prototype ', self.run([self.options.tool, 'list', path]).stdout, re.M))
+        if kernels != bodies - prototypes:
+            self.fail(name, 'kprobe-entry', f'{kernels} kernels probed, the text has {bodies} - {prototypes} prototypes')
+        target, debug = re.search(rb'^\s*\.target\s+(sm_\w+)(.*)', text, re.M).groups()
+        seconds = 0
+        status = 'probed'
+        if not self.options.no_ptxas:
+            seconds, output = self.assemble(probed, target.decode(), b'debug' in debug)
+            if seconds is None or self.options.compare:
+                bare_seconds, bare = self.assemble(path, target.decode(), b'debug' in debug)
+                if seconds is None and output.startswith('timeout'):
+                    status = 'timeout'
+                elif seconds is None and bare_seconds is None:
+                    status = 'refused'
+                elif seconds is None:
+                    status = 'failed'
+                elif bare_seconds is not None:
+                    self.compare(name, bare, output)
+        if os.path.exists(probed) and not self.options.keep:
+            os.unlink(probed)
+        with self.lock:
+            self.modules += 1
+            self.kernels += kernels
+            self.bytes += len(text)
+            self.model_seconds += model
+            if seconds:
+                self.ptxas_seconds += seconds
+                self.assembled_bytes += len(text)
+            if status == 'refused':
+                self.refused.append((name, bare.splitlines()[0]))
+            if status == 'timeout':
+                self.slow.append((name, len(text)))
+            if self.options.log:
+                with open(self.options.log, 'a') as log:
+                    json.dump({'hash': digest, 'name': name, 'kernels': kernels, 'bytes': len(text), 'model': round(model, 3),
+                               'ptxas': round(seconds or 0, 2), 'status': status}, log)
+                    log.write('\n')
+            if self.options.verbose:
+                print(f'{status} {name}: {kernels} kernels, {len(text)} bytes, ptxas {seconds or 0:.1f} s', flush=True)
+        if status == 'failed':
+            self.fail(name, 'ptxas', output)
+
+    def compare(self, name, bare, probed):
+        """Registers of each kernel, and what ptxas warns of."""
+        def read(output):
+            kernels, warnings, current = {}, set(), None
+            for line in output.splitlines():
+                match = re.search(r"Compiling entry function '(\S+)'", line)
+                if match:
+                    current = match.group(1)
+                match = re.search(r'Used (\d+) registers', line)
+                if match and current:
+                    kernels[current] = int(match.group(1))
+                    current = None
+                if 'warning' in line or 'Potential Performance Loss' in line:
+                    warnings.add(re.sub(r"line \d+|'[^']*'", '', line.split(';', 1)[-1]).strip())
+            return kernels, warnings
+        (before, old), (after, new) = read(bare), read(probed)
+        with self.lock:
+            for kernel, registers in before.items():
+                added = after.get(kernel, 0) - registers
+                if added > 0:
+                    self.more_registers += 1
+                    self.added_registers += added
+                else:
+                    self.same_registers += 1
+            for warning in new - old:
+                self.notes.append((name, warning))
+
+    def sources(self):
+        """(path or source, name, architecture, flags) of everything that nvcc makes."""
+        for source in sorted(os.listdir(HERE)):
+            if not source.endswith('.cu'):
+                continue
+            with open(os.path.join(HERE, source)) as file:
+                words = re.search(r'^// corpus: *(.*)$', file.read(), re.M).group(1)
+            only = re.search(r'only=(\w+)', words)
+            least = re.search(r'min=(\d+)', words)
+            architectures = [only.group(1)] if only else ARCHITECTURES
+            if self.options.quick:
+                architectures = QUICK.get(source, [])
+            if least:
+                architectures = [a for a in architectures if int(a.rstrip('af')) >= int(least.group(1))]
+            # "flags=A -B": compiled with A, then with A -B
+            flags = re.search(r'flags=(\S*)(.*)', words)
+            base = flags.group(1).split()
+            variants = [base] + ([] if self.options.quick else [base + [extra] for extra in flags.group(2).split()])
+            for architecture in architectures:
+                for variant in variants:
+                    yield os.path.join(HERE, source), architecture, variant
+
+    def triton(self):
+        folder = os.path.join(self.folder, 'triton')
+        os.makedirs(folder, exist_ok=True)
+        for script in sorted(os.listdir(HERE)):
+            if script.startswith('triton_') and script.endswith('.py'):
+                result = self.run([self.options.triton, os.path.join(HERE, script), folder])
+                if result.returncode:
+                    self.fail(script, 'triton', result.stdout.strip().splitlines()[-1] if result.stdout.strip() else '')
+        for file in sorted(os.listdir(folder)):
+            yield os.path.join(folder, file), f'triton/{file}'
+
+    def libraries(self):
+        for library in self.options.libraries:
+            folder = os.path.join(self.folder, os.path.basename(library) + '.d')
+            os.makedirs(folder, exist_ok=True)
+            result = self.run([self.options.fatbin_tool, 'extract', library, '-o', folder])
+            if result.returncode:
+                self.fail(library, 'fatbin-tool', result.stdout)
+            for file in sorted(os.listdir(folder)):
+                path = os.path.join(folder, file)
+                if not file.endswith('.ptx'):
+                    os.unlink(path)
+                    continue
+                yield path, f'{os.path.basename(library)}/{file}'
+
+    def files(self):
+        for argument in self.options.files:
+            if not os.path.isdir(argument):
+                yield argument, os.path.basename(argument)
+                continue
+            for folder, _, names in os.walk(argument):
+                for name in names:
+                    if name.endswith('.ptx'):
+                        yield os.path.join(folder, name), os.path.relpath(os.path.join(folder, name), argument)
+
+    def all(self):
+        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
+            def one(source, architecture, flags):
+                path = self.compile(source, architecture, flags)
+                if path:
+                    self.judge(path, os.path.basename(path))
+                    if not self.options.keep:
+                        os.unlink(path)
+            futures = []
+            if not self.options.no_sources:
+                futures += [pool.submit(one, *source) for source in self.sources()]
+            if self.options.triton:
+                futures += [pool.submit(self.judge, *module) for module in self.triton()]
+            given = list(self.files())
+            given.sort(key=lambda module: os.path.getsize(module[0]))
+            futures += [pool.submit(self.judge, *module) for module in given]
+            futures += [pool.submit(self.judge, *module) for module in self.libraries()]
+            for future in futures:
+                future.result()
+
+    def report(self, seconds):
+        print(f'{self.modules} modules ({self.duplicates} duplicates left out), {self.kernels} kernels, {self.bytes / 1e6:.1f} MB '
+              f'in {seconds:.0f} s; model and pass {self.model_seconds:.1f} s, ptxas {self.ptxas_seconds:.0f} s')
+        if self.options.compare:
+            print(f'registers: {self.same_registers} kernels need no more than before, {self.more_registers} need more '
+                  f'(on average {self.added_registers / max(1, self.more_registers):.1f})')
+            for name, note in sorted(set(self.notes)):
+                print(f'NOTE {name}: {note}')
+        for name, size in self.slow:
+            print(f'NOT ASSEMBLED {name}: {size} bytes, ptxas took more than {self.options.timeout} s')
+        for name, why in self.refused:
+            print(f'REFUSED BARE {name}: {why}')
+        for name, step, why in self.failures:
+            print(f'FAILED {name}: {step}: {why}')
+        print('all good' if not self.failures else f'{len(self.failures)} failures')
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('files', nargs='*', help='PTX files, or folders of them')
+    parser.add_argument('--tool', required=True, help='ptx-tool')
+    parser.add_argument('--fatbin-tool', help='needed by --libraries')
+    parser.add_argument('--libraries', nargs='+', default=[], metavar='FILE', help='libraries whose PTX is judged')
+    parser.add_argument('--cuda', default=os.environ.get('CUDA_HOME', '/usr/local/cuda'))
+    parser.add_argument('--triton', metavar='PYTHON', help='an interpreter that has triton')
+    parser.add_argument('--probe', default=os.path.join(HERE, 'probe-counter.ptx'))
+    parser.add_argument('--quick', action='store_true', help='a few of the sources only: under a minute')
+    parser.add_argument('--no-sources', action='store_true', help='do not compile the .cu files')
+    parser.add_argument('--no-ptxas', action='store_true', help='do not assemble')
+    parser.add_argument('--compare', action='store_true', help='assemble the unedited module too; compare')
+    parser.add_argument('--timeout', type=float, default=600, help='seconds that one ptxas may take (default 600)')
+    parser.add_argument('--jobs', type=int, default=1)
+    parser.add_argument('--log', help='a line per module; what is in it already is not judged again')
+    parser.add_argument('--keep', action='store_true', help='keep the files that are made, print where')
+    parser.add_argument('--verbose', action='store_true')
+    options = parser.parse_args()
+    options.nvcc = os.path.join(options.cuda, 'bin/nvcc')
+    options.ptxas = os.path.join(options.cuda, 'bin/ptxas')
+    if not os.access(options.ptxas, os.X_OK) or (not options.no_sources and not os.access(options.nvcc, os.X_OK)):
+        print(f'judge.py: no nvcc or ptxas in {options.cuda}/bin: skipped')
+        return 77
+    if options.libraries and not options.fatbin_tool:
+        parser.error('--libraries needs --fatbin-tool')
+    folder = tempfile.mkdtemp(prefix='judge-')
+    start = time.monotonic()
+    judge = Judge(options, folder)
+    try:
+        judge.all()
+    finally:
+        if options.keep:
+            print(f'files are in {folder}')
+        else:
+            shutil.rmtree(folder)
+    judge.report(time.monotonic() - start)
+    return 1 if judge.failures or not judge.modules else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
