@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the PTX that Triton makes of some kernels, without a GPU, as PTX 9.0 (what ptxas 13.0 takes). Argument: the folder
+"""Writes the PTX that Triton makes of some kernels, without a GPU, as PTX 8.8 (which ptxas 12.9 and later take). Argument: the folder
 to write to."""
 
 import os
@@ -91,7 +91,7 @@ def main():
             if kernel is described and capability < 90:
                 continue
             compiled = triton.compile(ASTSource(fn=kernel, signature=signature, constexprs=constants),
-                                      target=GPUTarget('cuda', capability, 32), options={'ptx_version': 90, **options})
+                                      target=GPUTarget('cuda', capability, 32), options={'ptx_version': 88, **options})
             with open(os.path.join(folder, name + '.ptx'), 'w') as file:
                 file.write(compiled.asm['ptx'])
             print(name, len(compiled.asm['ptx']))
