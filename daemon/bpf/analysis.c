@@ -1,0 +1,583 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A forward dataflow over the blocks of a flow, to a fixed point; then one more walk, in which each
+ * instruction's use of maps is noted. An address of a map value that is mixed with something else is no misuse yet:
+ * the mixture remembers the map, and only who uses it (loads through it, stores it, compares it) loses the map.
+ *
+ * A store through an address that we lost track of may hit any slot of any frame, so it clobbers them all.
+ */
+
+#include "analysis.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "helper.h"
+#include "value.h"
+
+#define STATE_BYTES_MAX (64u << 20) /* of all states of a program */
+#define VISITS_PER_BLOCK_MAX 256 /* on average, until we give up */
+
+static void note(struct analysis *a, uint32_t map, unsigned use)
+{
+	if (a->recording)
+		a->uses[map] |= (uint8_t)(use | MAP_USE_ANY);
+}
+
+/* A value goes where we do not follow it. */
+static void note_escape(struct analysis *a, const struct value *value)
+{
+	uint64_t maps = value_maps(value);
+
+	for (uint32_t i = 0; maps && i < a->n_maps; i++)
+		if (maps >> i & 1)
+			note(a, i, MAP_USE_OTHER);
+}
+
+/* The state of another frame in the chain of callers, or NULL. `state` is that of `frame`. */
+static struct analysis_frame *frame_state(const struct analysis *a, struct analysis_frame *state, uint32_t frame,
+                                          uint32_t wanted)
+{
+	const struct flow_frame *frames = a->flow->frames;
+	uint32_t depth = frames[frame].depth;
+
+	for (uint32_t f = frame; f != FLOW_NONE; f = frames[f].parent)
+		if (f == wanted)
+			return state - (depth - frames[f].depth);
+	return NULL;
+}
+
+/* What a load or store at a constant offset of r10 may touch. */
+static int check_stack(struct analysis *a, size_t pc, int64_t offset, uint64_t size)
+{
+	if (offset >= -INSN_STACK_SIZE && offset < 0 && (uint64_t)-offset >= size)
+		return 0;
+	return fault_at(a->fault, pc, "access of %llu bytes at r10%+lld is outside of the stack",
+	                (unsigned long long)size, (long long)offset);
+}
+
+/* Stores `n` bytes of a value at a constant offset. */
+static void stack_write(struct analysis_frame *stack, int64_t offset, unsigned n, const struct value *value)
+{
+	struct value *slot = stack->slots + analysis_slot(offset);
+	struct value scalar = value_scalar(0, value_maps(value));
+	unsigned at = (unsigned)offset & 7;
+
+	if (at + n <= 8) {
+		value_slot_write(slot, at, n, value);
+		return;
+	}
+	value_slot_write(slot, at, 8 - at, &scalar);
+	value_slot_write(slot + 1, 0, at + n - 8, &scalar);
+}
+
+static struct value stack_read(const struct analysis_frame *stack, int64_t offset, unsigned n, bool sign)
+{
+	const struct value *slot = stack->slots + analysis_slot(offset);
+	unsigned at = (unsigned)offset & 7;
+
+	if (at + n <= 8)
+		return value_slot_read(slot, at, n, sign);
+	return value_scalar(0, value_maps(slot) | value_maps(slot + 1));
+}
+
+/* Something is stored, we do not know where. Slots keep what they may point to. */
+static void clobber_all(const struct analysis *a, struct analysis_frame *state, uint32_t frame)
+{
+	struct analysis_frame *chain = state - a->flow->frames[frame].depth;
+
+	for (; chain <= state; chain++)
+		for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
+			chain->slots[i] = value_scalar(0, value_maps(chain->slots + i));
+}
+
+/* The union of what is on the stacks. */
+static uint64_t all_slots_maps(const struct analysis *a, const struct analysis_frame *state, uint32_t frame)
+{
+	const struct analysis_frame *chain = state - a->flow->frames[frame].depth;
+	uint64_t maps = 0;
+
+	for (; chain <= state; chain++)
+		for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
+			maps |= value_maps(chain->slots + i);
+	return maps;
+}
+
+/* Stores `n` bytes of `value` at `base` + `offset`. */
+static int store(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
+                 const struct value *base, int64_t offset, unsigned n, const struct value *value)
+{
+	struct analysis_frame *stack;
+	int r;
+
+	switch (base->kind) {
+	case VALUE_STACK:
+		offset += (int64_t)base->bits;
+		r = check_stack(a, pc, offset, n);
+		if (r)
+			return r;
+		stack = frame_state(a, state, frame, base->ref);
+		if (stack)
+			stack_write(stack, offset, n, value);
+		else
+			note_escape(a, value);
+		return 0;
+	case VALUE_MAP:
+		return fault_at(a->fault, pc, "stores through a reference to a map");
+	case VALUE_MAP_VALUE:
+		note(a, base->ref, MAP_USE_OTHER);
+		note_escape(a, value);
+		return 0;
+	default:
+		note_escape(a, base);
+		note_escape(a, value);
+		clobber_all(a, state, frame);
+		return 0;
+	}
+}
+
+/* Reads `n` bytes at `base` + `offset`. */
+static int load(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
+                const struct value *base, int64_t offset, unsigned n, bool sign, struct value *value)
+{
+	struct analysis_frame *stack;
+	int r;
+
+	switch (base->kind) {
+	case VALUE_STACK:
+		offset += (int64_t)base->bits;
+		r = check_stack(a, pc, offset, n);
+		if (r)
+			return r;
+		stack = frame_state(a, state, frame, base->ref);
+		*value = stack ? stack_read(stack, offset, n, sign) : value_scalar(0, 0);
+		return 0;
+	case VALUE_MAP:
+		return fault_at(a->fault, pc, "loads through a reference to a map");
+	case VALUE_MAP_VALUE:
+		note(a, base->ref, MAP_USE_OTHER);
+		*value = value_scalar(0, 0);
+		return 0;
+	default:
+		note_escape(a, base);
+		*value = value_scalar(0, all_slots_maps(a, state, frame));
+		return 0;
+	}
+}
+
+/* A helper reads `size` bytes at an address that stay what they are. */
+static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
+                        const struct value *address, uint64_t size)
+{
+	struct analysis_frame *stack;
+	int64_t offset = (int64_t)address->bits;
+	int r;
+
+	switch (address->kind) {
+	case VALUE_STACK:
+		r = check_stack(a, pc, offset, size);
+		if (r || size == 0)
+			return r;
+		stack = frame_state(a, state, frame, address->ref);
+		for (size_t i = analysis_slot(offset);
+		     stack && i <= analysis_slot(offset + (int64_t)size - 1); i++)
+			note_escape(a, stack->slots + i);
+		return 0;
+	case VALUE_MAP:
+		return fault_at(a->fault, pc, "a helper would read through a reference to a map");
+	default:
+		note_escape(a, address);
+		for (uint32_t i = 0; address->kind != VALUE_MAP_VALUE && i < a->n_maps; i++)
+			if (all_slots_maps(a, state, frame) >> i & 1)
+				note(a, i, MAP_USE_OTHER);
+		return 0;
+	}
+}
+
+/* The map in R1, as one that device code can work on. */
+static int helper_map(struct analysis *a, size_t pc, const struct helper *helper, const struct value *r1,
+                      uint32_t *map)
+{
+	const struct translate_map *m;
+
+	if (r1->kind != VALUE_MAP)
+		return fault_at(a->fault, pc, "%s (%u): R1 is not always the same map", helper->name,
+		                helper->id);
+	m = a->maps + r1->ref;
+	if (m->type != BPF_MAP_TYPE_ARRAY && m->type != BPF_MAP_TYPE_PERCPU_ARRAY && m->type != 1503)
+		return fault_at(a->fault, pc,
+		                "map %.64s has type %u, which is not available on the GPU in this release",
+		                m->name, m->type);
+	*map = r1->ref;
+	note(a, *map, MAP_USE_ANY);
+	return 0;
+}
+
+static int step_lookup(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
+                       const struct helper *helper)
+{
+	struct value *regs = state->registers, key;
+	uint32_t map;
+	int r;
+
+	r = helper_map(a, pc, helper, regs + 1, &map);
+	if (!r)
+		r = helper_reads(a, state, frame, pc, regs + 2, 4);
+	if (!r)
+		r = load(a, state, frame, pc, regs + 2, 0, 4, false, &key);
+	if (r)
+		return r;
+	regs[0] = (struct value){ .kind = VALUE_MAP_VALUE, .align = 3, .ref = map };
+	if (key.kind == VALUE_CONST) {
+		regs[0].exact = true;
+		regs[0].align = 0;
+		regs[0].bits = key.bits * (((uint64_t)a->maps[map].value_size + 7) & ~UINT64_C(7));
+	}
+	return 0;
+}
+
+static int step_update(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
+                       const struct helper *helper)
+{
+	struct value *regs = state->registers;
+	uint32_t map;
+	int r;
+
+	r = helper_map(a, pc, helper, regs + 1, &map);
+	if (!r)
+		r = helper_reads(a, state, frame, pc, regs + 2, 4);
+	if (!r)
+		r = helper_reads(a, state, frame, pc, regs + 3, a->maps[map].value_size);
+	if (r)
+		return r;
+	note(a, map, MAP_USE_OTHER);
+	regs[0] = value_scalar(0, 0);
+	return 0;
+}
+
+static int step_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc)
+{
+	uint32_t id = (uint32_t)a->flow->insns[pc].imm, map;
+	const struct helper *helper = helper_find(id);
+	struct value *regs = state->registers, scalar = value_scalar(0, 0);
+	int r = 0;
+
+	if (!helper)
+		return fault_at(a->fault, pc, "helper %u is not available on the GPU", id);
+	switch (helper->kind) {
+	case HELPER_MAP_LOOKUP:
+		r = step_lookup(a, state, frame, pc, helper);
+		break;
+	case HELPER_MAP_UPDATE:
+		r = step_update(a, state, frame, pc, helper);
+		break;
+	case HELPER_MAP_DELETE:
+		r = helper_map(a, pc, helper, regs + 1, &map);
+		regs[0] = scalar;
+		break;
+	case HELPER_TRIPLE:
+		for (unsigned i = 1; !r && i <= 3; i++)
+			r = store(a, state, frame, pc, regs + i, 0, 8, &scalar);
+		regs[0] = scalar;
+		break;
+	case HELPER_SCALAR:
+	case HELPER_MEMBAR:
+		regs[0] = scalar;
+		break;
+	default:
+		return fault_at(a->fault, pc, "helper %s (%u) is not available on the GPU in this release",
+		                helper->name, helper->id);
+	}
+	for (unsigned i = 1; !r && i <= 5; i++)
+		regs[i] = scalar;
+	return r;
+}
+
+static int step_ld_imm64(struct analysis *a, struct analysis_frame *state, size_t pc)
+{
+	const struct bpf_insn *insn = a->flow->insns + pc;
+	struct value *dst = state->registers + insn->dst_reg;
+	const struct translate_map *map;
+
+	if (insn->src_reg == 0) {
+		*dst = value_const(insn_imm64(insn));
+		return 0;
+	}
+	*dst = (struct value){ .kind = VALUE_MAP, .ref = (uint32_t)insn->imm };
+	if (insn->src_reg == INSN_PSEUDO_MAP_IDX) {
+		note(a, dst->ref, MAP_USE_ANY);
+		return 0;
+	}
+	map = a->maps + dst->ref;
+	if (map->type != BPF_MAP_TYPE_ARRAY && map->type != 1503)
+		return fault_at(a->fault, pc, "takes the address of a value of map %.64s, which is no array",
+		                map->name);
+	if ((uint32_t)insn[1].imm >= map->value_size)
+		return fault_at(a->fault, pc, "offset %u is outside of the value of map %.64s",
+		                (uint32_t)insn[1].imm, map->name);
+	note(a, dst->ref, MAP_USE_OTHER | MAP_USE_DIRECT);
+	dst->kind = VALUE_MAP_VALUE;
+	dst->exact = true;
+	dst->bits = (uint32_t)insn[1].imm;
+	return 0;
+}
+
+static int step_atomic(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc)
+{
+	const struct bpf_insn *insn = a->flow->insns + pc;
+	unsigned n = insn_bytes(insn->code);
+	struct value *base = state->registers + insn->dst_reg, *operand = state->registers + insn->src_reg;
+	struct value result = value_scalar(0, 0);
+	int r = 0;
+
+	if (base->kind == VALUE_MAP_VALUE && insn->imm == BPF_ADD) {
+		note(a, base->ref, n == 8 ? MAP_USE_ADD64 : MAP_USE_ADD32);
+		note_escape(a, operand);
+		return 0;
+	}
+	if (insn->imm & BPF_FETCH)
+		r = load(a, state, frame, pc, base, insn->off, n, false, &result);
+	note_escape(a, operand);
+	if (insn->imm == BPF_CMPXCHG)
+		note_escape(a, state->registers);
+	/* what is there afterwards depends on what was there */
+	struct value stored = value_scalar(0, value_maps(operand) | value_maps(&result));
+	if (!r)
+		r = store(a, state, frame, pc, base, insn->off, n, &stored);
+	if (insn->imm & BPF_FETCH)
+		state->registers[insn->imm == BPF_CMPXCHG ? 0 : insn->src_reg] =
+			value_scalar(0, value_maps(&result));
+	return r;
+}
+
+/* A comparison with NULL tells nothing about an address; any other does. */
+static void step_branch(struct analysis *a, const struct analysis_frame *state, const struct bpf_insn *insn)
+{
+	const struct value *x = state->registers + insn->dst_reg;
+	struct value y = INSN_SOURCE(insn->code) == BPF_X ? state->registers[insn->src_reg] :
+	                                                   value_const((uint64_t)(int64_t)insn->imm);
+	bool equality = INSN_OP(insn->code) == BPF_JEQ || INSN_OP(insn->code) == BPF_JNE;
+
+	if (equality && (value_is_const(x, 0) || value_is_const(&y, 0)))
+		return;
+	note_escape(a, x);
+	note_escape(a, &y);
+}
+
+static void step_alu(struct analysis_frame *state, const struct bpf_insn *insn)
+{
+	struct value operand = INSN_SOURCE(insn->code) == BPF_X && INSN_OP(insn->code) != BPF_END ?
+	                               state->registers[insn->src_reg] :
+	                               value_const((uint64_t)(int64_t)insn->imm);
+
+	state->registers[insn->dst_reg] = value_alu(insn, state->registers + insn->dst_reg, &operand);
+}
+
+int analysis_step(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc)
+{
+	const struct bpf_insn *insn = a->flow->insns + pc;
+	struct value *regs = state->registers, value;
+	int r;
+
+	if (insn_is_ld_imm64(insn))
+		return step_ld_imm64(a, state, pc);
+	switch (INSN_CLASS(insn->code)) {
+	case BPF_ALU:
+	case BPF_ALU64:
+		step_alu(state, insn);
+		return 0;
+	case BPF_LDX:
+		r = load(a, state, frame, pc, regs + insn->src_reg, insn->off, insn_bytes(insn->code),
+		         INSN_MODE(insn->code) == INSN_MODE_MEMSX, &value);
+		if (!r)
+			regs[insn->dst_reg] = value;
+		return r;
+	case BPF_ST:
+		value = value_const((uint64_t)(int64_t)insn->imm);
+		return store(a, state, frame, pc, regs + insn->dst_reg, insn->off, insn_bytes(insn->code),
+		             &value);
+	case BPF_STX:
+		if (insn_is_atomic(insn))
+			return step_atomic(a, state, frame, pc);
+		return store(a, state, frame, pc, regs + insn->dst_reg, insn->off, insn_bytes(insn->code),
+		             regs + insn->src_reg);
+	default:
+		if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER)
+			return step_helper(a, state, frame, pc);
+		if (insn_is_branch(insn))
+			step_branch(a, state, insn);
+		return 0;
+	}
+}
+
+/* Registers of a callee: its arguments, its own r10, nothing else. */
+static void enter_frame(struct analysis_frame *callee, const struct analysis_frame *caller, uint32_t frame)
+{
+	for (unsigned i = 0; i < ANALYSIS_REGISTERS; i++)
+		callee->registers[i] = caller && i >= 1 && i <= 5 ? caller->registers[i] : value_scalar(0, 0);
+	callee->registers[10] = (struct value){ .kind = VALUE_STACK, .ref = frame };
+	for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
+		callee->slots[i] = value_scalar(0, 0);
+}
+
+struct worklist {
+	uint32_t *blocks; /* a ring of n_blocks + 1 */
+	bool *queued;
+	size_t head, tail, size;
+};
+
+static void worklist_push(struct worklist *w, uint32_t block)
+{
+	if (w->queued[block])
+		return;
+	w->queued[block] = true;
+	w->blocks[w->tail] = block;
+	w->tail = (w->tail + 1) % w->size;
+}
+
+static uint32_t worklist_pop(struct worklist *w)
+{
+	uint32_t block = w->blocks[w->head];
+
+	w->queued[block] = false;
+	w->head = (w->head + 1) % w->size;
+	return block;
+}
+
+/* What a state at the end of a block makes of the start of another. `states`: memory that all states take. */
+static int flow_into(struct analysis *a, struct worklist *w, const struct analysis_frame *state,
+                     uint32_t block, size_t *bytes)
+{
+	size_t size = analysis_state_size(a->flow, a->flow->blocks[block].frame);
+	struct value *to = (struct value *)a->entry[block];
+	const struct value *from = (const struct value *)state;
+	bool changed = false;
+
+	if (!to) {
+		*bytes += size;
+		if (*bytes > STATE_BYTES_MAX)
+			return fault_whole(a->fault, "too complex: too many blocks in nested calls");
+		a->entry[block] = malloc(size);
+		if (!a->entry[block])
+			return -ENOMEM;
+		memcpy(a->entry[block], state, size);
+		worklist_push(w, block);
+		return 0;
+	}
+	for (size_t i = 0; i < size / sizeof(*to); i++) {
+		size_t of_frame = i % (sizeof(struct analysis_frame) / sizeof(*to));
+		struct value joined = value_join(to + i, from + i, of_frame >= ANALYSIS_REGISTERS);
+
+		if (memcmp(&joined, to + i, sizeof(joined)) != 0) {
+			to[i] = joined;
+			changed = true;
+		}
+	}
+	if (changed)
+		worklist_push(w, block);
+	return 0;
+}
+
+/* From the end of a block, whose state is `state`, to what follows. `chain` has room for one frame more. */
+static int leave_block(struct analysis *a, struct worklist *w, struct analysis_frame *chain, uint32_t number,
+                       size_t *bytes)
+{
+	const struct flow_block *block = a->flow->blocks + number;
+	struct analysis_frame *state = chain + a->flow->frames[block->frame].depth;
+	uint32_t to = block->successors[0];
+	int r;
+
+	if (to == FLOW_NONE)
+		return 0;
+	if (a->flow->blocks[to].frame != block->frame) {
+		if (a->flow->frames[a->flow->blocks[to].frame].depth > a->flow->frames[block->frame].depth) {
+			enter_frame(state + 1, state, a->flow->blocks[to].frame);
+		} else {
+			struct value r0 = state->registers[0];
+
+			for (unsigned i = 0; i <= 5; i++)
+				state[-1].registers[i] = i ? value_scalar(0, 0) : r0;
+		}
+	}
+	r = flow_into(a, w, chain, to, bytes);
+	if (!r && block->successors[1] != FLOW_NONE)
+		r = flow_into(a, w, chain, block->successors[1], bytes);
+	return r;
+}
+
+/* Steps through a block; `chain` is its entry state, and then the state at its end. */
+static int walk_block(struct analysis *a, struct analysis_frame *chain, uint32_t number)
+{
+	const struct flow_block *block = a->flow->blocks + number;
+	struct analysis_frame *state = chain + a->flow->frames[block->frame].depth;
+	int r;
+
+	for (size_t pc = block->start; pc < block->end;
+	     pc += insn_is_ld_imm64(a->flow->insns + pc) ? 2 : 1) {
+		r = analysis_step(a, state, block->frame, pc);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int solve(struct analysis *a, struct worklist *w)
+{
+	struct analysis_frame chain[INSN_FRAMES_MAX + 1];
+	size_t bytes = 0, visits = 0;
+	int r;
+
+	enter_frame(chain, NULL, 0);
+	chain->registers[1] = value_scalar(3, 0); /* contexts are aligned to 8 */
+	r = flow_into(a, w, chain, 0, &bytes);
+	while (!r && w->head != w->tail) {
+		uint32_t number = worklist_pop(w);
+
+		if (visits++ > VISITS_PER_BLOCK_MAX * a->flow->n_blocks)
+			return fault_whole(a->fault, "too complex: its loops take too long to analyse");
+		memcpy(chain, a->entry[number],
+		       analysis_state_size(a->flow, a->flow->blocks[number].frame));
+		r = walk_block(a, chain, number);
+		if (!r)
+			r = leave_block(a, w, chain, number, &bytes);
+	}
+	if (r)
+		return r;
+
+	a->recording = true;
+	for (uint32_t i = 0; !r && i < a->flow->n_blocks; i++) {
+		if (!a->entry[i])
+			continue;
+		memcpy(chain, a->entry[i], analysis_state_size(a->flow, a->flow->blocks[i].frame));
+		r = walk_block(a, chain, i);
+	}
+	a->recording = false;
+	return r;
+}
+
+int analysis_init(struct analysis *a, const struct flow *flow, const struct translate_map *maps, size_t n_maps,
+                  struct fault *fault)
+{
+	struct worklist w = { .size = flow->n_blocks + 1 };
+	int r = -ENOMEM;
+
+	*a = (struct analysis){ .flow = flow, .maps = maps, .n_maps = n_maps, .fault = fault };
+	a->entry = calloc(flow->n_blocks, sizeof(*a->entry));
+	w.blocks = calloc(w.size, sizeof(*w.blocks));
+	w.queued = calloc(flow->n_blocks, sizeof(*w.queued));
+	if (a->entry && w.blocks && w.queued)
+		r = solve(a, &w);
+	free(w.blocks);
+	free(w.queued);
+	return r;
+}
+
+void analysis_deinit(struct analysis *a)
+{
+	for (size_t i = 0; a->entry && i < a->flow->n_blocks; i++)
+		free(a->entry[i]);
+	free(a->entry);
+	a->entry = NULL;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What each register and each slot of the BPF stack holds, before each instruction: enough to know that an access goes to the
+ * stack at a constant offset (then it becomes a register), or to a value of a certain map (then it is
+ * an access to global memory), and to know everything that a program does with a map's values.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fault.h"
+#include "flow.h"
+#include "insn.h"
+#include "translate.h"
+
+enum value_kind {
+	VALUE_SCALAR, /* anything, pointers that we lost track of included */
+	VALUE_CONST,
+	VALUE_STACK, /* a frame's r10 plus a constant */
+	VALUE_MAP, /* a map, as helpers take it */
+	VALUE_MAP_VALUE, /* an address in a value of a map, or NULL */
+};
+
+struct value {
+	uint8_t kind;
+	uint8_t align; /* SCALAR, inexact MAP_VALUE: the number of low bits known to be 0, at most 3 */
+	uint8_t known; /* CONST: mask of known bytes; all of them, but in a stack slot */
+	bool exact; /* MAP_VALUE: the offset is a constant, the same in all threads */
+	uint32_t ref; /* STACK: frame; MAP, MAP_VALUE: map */
+	uint64_t bits; /* CONST: the value; STACK, exact MAP_VALUE: offset; SCALAR: maps it may point into */
+};
+
+#define ANALYSIS_REGISTERS 11
+#define ANALYSIS_SLOTS (INSN_STACK_SIZE / 8)
+
+/* One frame: registers, stack. A state is one for each frame from the program's to the current one's, by depth. */
+struct analysis_frame {
+	struct value registers[ANALYSIS_REGISTERS];
+	struct value slots[ANALYSIS_SLOTS]; /* 0 is r10 - 512 */
+};
+
+/* What programs do with the values of a map. */
+enum {
+	MAP_USE_ANY = 1, /* refers to it */
+	MAP_USE_ADD32 = 2, /* atomic additions of 4 bytes whose result is not used */
+	MAP_USE_ADD64 = 4,
+	MAP_USE_OTHER = 8, /* reads, writes, or loses track of an address */
+	MAP_USE_DIRECT = 16, /* its address is a constant of the program */
+};
+
+struct analysis {
+	const struct flow *flow;
+	const struct translate_map *maps;
+	size_t n_maps;
+	struct fault *fault; /* while analysis_init() and analysis_step() run */
+	struct analysis_frame **entry; /* state at the start of each block; NULL: not reachable */
+	uint8_t uses[TRANSLATE_MAPS_MAX]; /* MAP_USE_ of each map */
+	bool recording; /* entry[] is final, uses[] are being taken */
+};
+
+/* Computes `entry` and `uses`. Returns 0, TRANSLATE_E_PROGRAM, TRANSLATE_E_MAP or -ENOMEM. analysis_deinit() in any case. */
+int analysis_init(struct analysis *analysis, const struct flow *flow, const struct translate_map *maps,
+                  size_t n_maps, struct fault *fault);
+void analysis_deinit(struct analysis *analysis);
+
+/* The effect of one instruction that is no jump, BPF call or exit on the state of a frame. */
+int analysis_step(struct analysis *analysis, struct analysis_frame *state, uint32_t frame, size_t pc);
+
+static inline size_t analysis_state_size(const struct flow *flow, uint32_t frame)
+{
+	return (flow->frames[frame].depth + 1) * sizeof(struct analysis_frame);
+}
+
+/* The number of low bits of a value that are known to be 0, at most 3. */
+unsigned value_align(const struct value *value);
+
+static inline bool value_is_const(const struct value *value, uint64_t bits)
+{
+	return value->kind == VALUE_CONST && value->known == 0xff && value->bits == bits;
+}
+
+/* Slot of a constant offset from r10. */
+static inline size_t analysis_slot(int64_t offset)
+{
+	return (size_t)(offset + INSN_STACK_SIZE) / 8;
+}

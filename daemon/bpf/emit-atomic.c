@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Atomic instructions. On a stack nobody else sees them, so they are plain there and may become registers; in map
+ * values they are instructions on global memory; anywhere else the device library finds out when it runs.
+ */
+
+#include <stdio.h>
+
+#include "emitter.h"
+
+static const char *operation_name(int32_t imm)
+{
+	switch (imm & ~BPF_FETCH) {
+	case BPF_ADD:
+		return "add";
+	case BPF_OR:
+		return "or";
+	case BPF_AND:
+		return "and";
+	case BPF_XOR:
+		return "xor";
+	case BPF_XCHG & ~BPF_FETCH:
+		return "xchg";
+	default:
+		return "cmpxchg";
+	}
+}
+
+/* What a plain operation stores. */
+static LLVMValueRef stored_value(struct emitter *e, int32_t imm, LLVMValueRef old, LLVMValueRef expected,
+                                 LLVMValueRef operand)
+{
+	switch (imm & ~BPF_FETCH) {
+	case BPF_ADD:
+		return LLVMBuildAdd(e->builder, old, operand, "");
+	case BPF_OR:
+		return LLVMBuildOr(e->builder, old, operand, "");
+	case BPF_AND:
+		return LLVMBuildAnd(e->builder, old, operand, "");
+	case BPF_XOR:
+		return LLVMBuildXor(e->builder, old, operand, "");
+	case BPF_XCHG & ~BPF_FETCH:
+		return operand;
+	default:
+		return LLVMBuildSelect(e->builder, LLVMBuildICmp(e->builder, LLVMIntEQ, old, expected, ""),
+		                       operand, old, "");
+	}
+}
+
+void emit_map_add(struct emitter *e, const struct emit_address *address, unsigned bytes, LLVMValueRef operand,
+                  bool constant)
+{
+	LLVMValueRef args[3] = { address->pointer, LLVMBuildTrunc(e->builder, operand, emit_int(e, bytes), ""),
+		                 LLVMConstInt(e->i1, constant, false) };
+	char name[64];
+
+	snprintf(name, sizeof(name), "gpuprobe_add%u_%s", bytes * 8,
+	         !address->exact ? "varying" :
+	         constant        ? "constant" :
+	                           "uniform");
+	emit_call(e, name, args, address->exact ? 2 : 3);
+}
+
+void emit_atomic(struct emitter *e, const struct bpf_insn *insn)
+{
+	unsigned bytes = insn_bytes(insn->code), n = 0;
+	LLVMTypeRef type = emit_int(e, bytes);
+	struct emit_address address = emit_address(e, insn->dst_reg, insn->off);
+	LLVMValueRef operand = LLVMBuildTrunc(e->builder, emit_get(e, insn->src_reg), type, "");
+	LLVMValueRef expected = LLVMBuildTrunc(e->builder, emit_get(e, 0), type, "");
+	LLVMValueRef old, args[3];
+	bool fetch = insn->imm & BPF_FETCH, global = address.kind == VALUE_MAP_VALUE;
+	char name[64];
+
+	if (address.kind == VALUE_STACK) {
+		old = emit_load(e, &address, bytes);
+		emit_store(e, &address, bytes, stored_value(e, insn->imm, old, expected, operand));
+	} else if (global && insn->imm == BPF_ADD) {
+		emit_map_add(e, &address, bytes, operand,
+		             e->state->registers[insn->src_reg].kind == VALUE_CONST);
+		return;
+	} else {
+		args[n++] = address.pointer;
+		if (insn->imm == BPF_CMPXCHG)
+			args[n++] = expected;
+		args[n++] = operand;
+		if (insn->imm != BPF_CMPXCHG && (fetch || !global))
+			args[n++] = LLVMConstInt(e->i1, fetch, false);
+		snprintf(name, sizeof(name), "gpuprobe_%s%s%u",
+		         !global ? "generic_" :
+		         fetch   ? "fetch_" :
+		                   "",
+		         operation_name(insn->imm), bytes * 8);
+		old = emit_call(e, name, args, n);
+	}
+	if (fetch)
+		emit_set(e, insn->imm == BPF_CMPXCHG ? 0 : insn->src_reg, emit_zext(e, old));
+}

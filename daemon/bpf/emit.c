@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * One LLVM function for a program and all its frames, block by block. Before each instruction the state of the
+ * analysis is at hand (it steps along), and says of what kind each address is.
+ *
+ * An address of a map value is a number of 64 bits; it becomes a pointer to global memory where it is used.
+ * A load whose alignment is not known is one of single bytes: a GPU faults where a CPU would not. What is read from the stack is
+ * frozen: a program that may read what it never wrote reads something, and the compiler must not build on it.
+ */
+
+#include "emit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "emitter.h"
+#include "rmw.h"
+
+static LLVMValueRef register_pointer(struct emitter *e, uint32_t frame, unsigned reg)
+{
+	return e->registers[frame][reg];
+}
+
+LLVMValueRef emit_const(struct emitter *e, uint64_t bits)
+{
+	return LLVMConstInt(e->i64, bits, false);
+}
+
+LLVMTypeRef emit_int(struct emitter *e, unsigned bytes)
+{
+	return bytes == 1 ? e->i8 : bytes == 2 ? e->i16 : bytes == 4 ? e->i32 : e->i64;
+}
+
+LLVMValueRef emit_zext(struct emitter *e, LLVMValueRef value)
+{
+	return LLVMBuildZExt(e->builder, value, e->i64, "");
+}
+
+LLVMBasicBlockRef emit_new_block(struct emitter *e, const char *name)
+{
+	return LLVMAppendBasicBlockInContext(e->context, e->function, name);
+}
+
+static LLVMValueRef stack_pointer(struct emitter *e, uint32_t frame, int64_t offset)
+{
+	LLVMValueRef index = emit_const(e, (uint64_t)(offset + INSN_STACK_SIZE));
+
+	return LLVMBuildGEP2(e->builder, e->i8, e->stacks[frame], &index, 1, "");
+}
+
+LLVMValueRef emit_get(struct emitter *e, unsigned reg)
+{
+	if (reg == 10)
+		return LLVMBuildPtrToInt(e->builder, stack_pointer(e, e->frame, 0), e->i64, "");
+	return LLVMBuildLoad2(e->builder, e->i64, register_pointer(e, e->frame, reg), "");
+}
+
+void emit_set(struct emitter *e, unsigned reg, LLVMValueRef value)
+{
+	LLVMBuildStore(e->builder, value, register_pointer(e, e->frame, reg));
+}
+
+struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset)
+{
+	struct value base = e->state->registers[reg];
+	struct emit_address address = { .kind = base.kind };
+	unsigned align = value_align(&base), offset_align = offset ? (unsigned)__builtin_ctzll((uint64_t)offset) : 3;
+	LLVMValueRef number;
+
+	if (base.kind == VALUE_STACK) {
+		offset += (int64_t)base.bits;
+		align = offset ? (unsigned)__builtin_ctzll((uint64_t)offset) : 3;
+		address.align = 1u << (align < 3 ? align : 3);
+		address.pointer = stack_pointer(e, base.ref, offset);
+		return address;
+	}
+	number = LLVMBuildAdd(e->builder, emit_get(e, reg), emit_const(e, (uint64_t)offset), "");
+	address.pointer = LLVMBuildIntToPtr(e->builder, number,
+	                                    base.kind == VALUE_MAP_VALUE ? e->global_pointer :
+	                                                                   e->generic_pointer,
+	                                    "");
+	address.align = 1u << (align < offset_align ? align : offset_align);
+	address.exact = base.exact;
+	return address;
+}
+
+LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, unsigned bytes)
+{
+	LLVMValueRef value = LLVMBuildLoad2(e->builder, emit_int(e, bytes), address->pointer, "");
+
+	LLVMSetAlignment(value, address->align < bytes ? address->align : bytes);
+	return address->kind == VALUE_MAP_VALUE ? value : LLVMBuildFreeze(e->builder, value, "");
+}
+
+void emit_store(struct emitter *e, const struct emit_address *address, unsigned bytes, LLVMValueRef value)
+{
+	value = LLVMBuildTrunc(e->builder, value, emit_int(e, bytes), "");
+	value = LLVMBuildStore(e->builder, value, address->pointer);
+	LLVMSetAlignment(value, address->align < bytes ? address->align : bytes);
+}
+
+LLVMValueRef emit_call(struct emitter *e, const char *name, LLVMValueRef *args, unsigned n)
+{
+	LLVMValueRef function = LLVMGetNamedFunction(e->module, name);
+
+	return LLVMBuildCall2(e->builder, LLVMGlobalGetValueType(function), function, args, n, "");
+}
+
+static void emit_memory(struct emitter *e, const struct bpf_insn *insn)
+{
+	unsigned bytes = insn_bytes(insn->code);
+	struct emit_address address;
+	LLVMValueRef value;
+
+	switch (INSN_CLASS(insn->code)) {
+	case BPF_LDX:
+		address = emit_address(e, insn->src_reg, insn->off);
+		value = emit_load(e, &address, bytes);
+		if (INSN_MODE(insn->code) == INSN_MODE_MEMSX)
+			value = LLVMBuildSExt(e->builder, value, e->i64, "");
+		emit_set(e, insn->dst_reg, emit_zext(e, value));
+		return;
+	case BPF_ST:
+		value = emit_const(e, (uint64_t)(int64_t)insn->imm);
+		break;
+	default:
+		value = emit_get(e, insn->src_reg);
+	}
+	address = emit_address(e, insn->dst_reg, insn->off);
+	emit_store(e, &address, bytes, value);
+}
+
+static void emit_ld_imm64(struct emitter *e, const struct bpf_insn *insn)
+{
+	LLVMValueRef value;
+
+	if (insn->src_reg == INSN_PSEUDO_MAP_IDX_VALUE)
+		value = LLVMBuildAdd(e->builder, e->map[insn->imm].direct,
+		                     emit_const(e, (uint32_t)insn[1].imm), "");
+	else if (insn->src_reg == INSN_PSEUDO_MAP_IDX)
+		value = emit_const(e, (uint32_t)insn->imm); /* helpers know the map; the number means nothing */
+	else
+		value = emit_const(e, insn_imm64(insn));
+	emit_set(e, insn->dst_reg, value);
+}
+
+/* Arguments of a call move into the callee's registers; the others begin at 0. */
+static void emit_enter(struct emitter *e, uint32_t callee)
+{
+	for (unsigned i = 0; i < 10; i++) {
+		LLVMValueRef value = i >= 1 && i <= 5 ? emit_get(e, i) : emit_const(e, 0);
+
+		LLVMBuildStore(e->builder, value, register_pointer(e, callee, i));
+	}
+}
+
+/* What ends a block. */
+static void emit_leave(struct emitter *e, const struct flow_block *block, const struct bpf_insn *last)
+{
+	const struct flow_frame *frame = e->flow->frames + block->frame;
+	uint32_t to = block->successors[0];
+
+	if (insn_is_exit(last)) {
+		if (to == FLOW_NONE) {
+			LLVMBuildRet(e->builder, emit_get(e, 0));
+			return;
+		}
+		LLVMBuildStore(e->builder, emit_get(e, 0), register_pointer(e, frame->parent, 0));
+	} else if (insn_is_bpf_call(last)) {
+		emit_enter(e, e->flow->blocks[to].frame);
+	} else if (insn_is_branch(last)) {
+		LLVMBuildCondBr(e->builder, emit_condition(e, last), e->blocks[to],
+		                e->blocks[block->successors[1]]);
+		return;
+	}
+	LLVMBuildBr(e->builder, e->blocks[to]);
+}
+
+/* The whole of a `*v += x` on a value of a PERCPU map, at its store. */
+static void emit_rmw(struct emitter *e, const struct rmw *rmw, uint16_t live)
+{
+	const struct bpf_insn *store = e->flow->insns + rmw->store, *add = e->flow->insns + rmw->add;
+	unsigned bytes = insn_bytes(store->code);
+	struct emit_address address = emit_address(e, store->dst_reg, store->off);
+	LLVMValueRef operand = rmw->immediate ? emit_const(e, (uint64_t)(int64_t)add->imm) :
+	                                        emit_get(e, rmw->operand);
+	bool constant = rmw->immediate || e->state->registers[rmw->operand].kind == VALUE_CONST;
+	LLVMValueRef old, sum, args[3];
+
+	/* operand += loaded: what the analysis has for the operand is the sum already */
+	if (!rmw->immediate && rmw->operand == rmw->stored)
+		constant = false;
+	if (rmw->subtract)
+		operand = LLVMBuildNeg(e->builder, operand, "");
+	if (!(live & (1u << rmw->loaded | 1u << rmw->stored))) {
+		emit_map_add(e, &address, bytes, operand, constant);
+		return;
+	}
+	args[0] = address.pointer;
+	args[1] = LLVMBuildTrunc(e->builder, operand, emit_int(e, bytes), "");
+	args[2] = LLVMConstInt(e->i1, 0, false);
+	old = emit_zext(e, emit_call(e, bytes == 8 ? "gpuprobe_fetch_add64" : "gpuprobe_fetch_add32", args, 3));
+	sum = LLVMBuildAdd(e->builder, old, operand, "");
+	if (!rmw->wide)
+		sum = emit_zext(e, LLVMBuildTrunc(e->builder, sum, e->i32, ""));
+	emit_set(e, rmw->loaded, old);
+	emit_set(e, rmw->stored, sum);
+}
+
+static void emit_insn(struct emitter *e, const struct bpf_insn *insn)
+{
+	if (insn_is_ld_imm64(insn))
+		emit_ld_imm64(e, insn);
+	else if (insn_is_alu(insn))
+		emit_alu(e, insn);
+	else if (insn_is_atomic(insn))
+		emit_atomic(e, insn);
+	else if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER)
+		emit_helper(e, insn);
+	else if (!insn_is_jump_class(insn))
+		emit_memory(e, insn);
+}
+
+/* Whether a plain read-modify-write of a PERCPU value begins here. */
+static bool begins_rmw(const struct emitter *e, const struct flow_block *block, struct rmw *rmw)
+{
+	const struct value *base = e->state->registers + e->flow->insns[e->pc].src_reg;
+
+	return INSN_CLASS(e->flow->insns[e->pc].code) == BPF_LDX && base->kind == VALUE_MAP_VALUE &&
+	       e->maps[base->ref].type == BPF_MAP_TYPE_PERCPU_ARRAY &&
+	       rmw_match(e->flow->insns, e->pc, block->end, rmw);
+}
+
+static int emit_block(struct emitter *e, uint32_t number)
+{
+	const struct flow_block *block = e->flow->blocks + number;
+	struct analysis_frame chain[INSN_FRAMES_MAX];
+	const struct bpf_insn *insn = NULL;
+	struct rmw rmw = { 0 };
+	int r;
+
+	memcpy(chain, e->analysis->entry[number], analysis_state_size(e->flow, block->frame));
+	e->frame = block->frame;
+	e->state = chain + e->flow->frames[block->frame].depth;
+	LLVMPositionBuilderAtEnd(e->builder, e->blocks[number]);
+
+	for (e->pc = block->start; e->pc < block->end; e->pc += insn_is_ld_imm64(insn) ? 2 : 1) {
+		insn = e->flow->insns + e->pc;
+		if (rmw.store == 0 && begins_rmw(e, block, &rmw)) {
+			/* its three instructions become one, at the last of them */
+		} else if (rmw.store != 0 && e->pc == rmw.store) {
+			emit_rmw(e, &rmw, rmw_live_after(e->flow, number, e->live_out[number], e->pc));
+			rmw = (struct rmw){ 0 };
+		} else if (rmw.store == 0 || e->pc != rmw.add) {
+			emit_insn(e, insn);
+		}
+		r = analysis_step(e->analysis, e->state, e->frame, e->pc);
+		if (r)
+			return r;
+	}
+	emit_leave(e, block, insn);
+	return 0;
+}
+
+static void emit_types(struct emitter *e)
+{
+	e->i1 = LLVMInt1TypeInContext(e->context);
+	e->i8 = LLVMInt8TypeInContext(e->context);
+	e->i16 = LLVMInt16TypeInContext(e->context);
+	e->i32 = LLVMInt32TypeInContext(e->context);
+	e->i64 = LLVMInt64TypeInContext(e->context);
+	e->stack_type = LLVMArrayType2(e->i8, INSN_STACK_SIZE);
+	e->generic_pointer = LLVMPointerTypeInContext(e->context, 0);
+	e->global_pointer = LLVMPointerTypeInContext(e->context, 1);
+}
+
+/* Registers and stacks of all frames, each as a variable. */
+static void emit_variables(struct emitter *e)
+{
+	for (size_t f = 0; f < e->flow->n_frames; f++) {
+		for (unsigned i = 0; i < 10; i++)
+			e->registers[f][i] = LLVMBuildAlloca(e->builder, e->i64, "");
+		e->stacks[f] = LLVMBuildAlloca(e->builder, e->stack_type, "");
+		LLVMSetAlignment(e->stacks[f], 8);
+	}
+}
+
+/* The slots of maps; those whose values have constant addresses must be armed for the program to run at all. */
+static void emit_slots(struct emitter *e)
+{
+	e->disarmed = NULL;
+	for (size_t i = 0; i < e->analysis->n_maps; i++) {
+		LLVMBasicBlockRef armed;
+		LLVMValueRef zero;
+
+		if (!e->analysis->uses[i])
+			continue;
+		e->map[i].slot = LLVMAddGlobalInAddressSpace(e->module, e->i64, e->maps[i].slot_symbol, 1);
+		LLVMSetInitializer(e->map[i].slot, emit_const(e, 0));
+		LLVMSetAlignment(e->map[i].slot, 8);
+		if (!(e->analysis->uses[i] & MAP_USE_DIRECT))
+			continue;
+		if (!e->disarmed)
+			e->disarmed = emit_new_block(e, "disarmed");
+		e->map[i].direct = LLVMBuildLoad2(e->builder, e->i64, e->map[i].slot, "");
+		zero = LLVMBuildICmp(e->builder, LLVMIntEQ, e->map[i].direct, emit_const(e, 0), "");
+		armed = emit_new_block(e, "armed");
+		LLVMBuildCondBr(e->builder, zero, e->disarmed, armed);
+		LLVMPositionBuilderAtEnd(e->builder, armed);
+	}
+}
+
+static int emit_body(struct emitter *e)
+{
+	LLVMPositionBuilderAtEnd(e->builder, emit_new_block(e, "entry"));
+	emit_variables(e);
+	for (unsigned i = 0; i < 10; i++) {
+		bool argument = i >= 1 && i <= LLVMCountParams(e->function);
+
+		LLVMBuildStore(e->builder, argument ? LLVMGetParam(e->function, i - 1) : emit_const(e, 0),
+		               register_pointer(e, 0, i));
+	}
+	emit_slots(e);
+	for (size_t i = 0; i < e->flow->n_blocks; i++)
+		if (e->analysis->entry[i])
+			e->blocks[i] = emit_new_block(e, "");
+	LLVMBuildBr(e->builder, e->blocks[0]);
+	if (e->disarmed) {
+		LLVMPositionBuilderAtEnd(e->builder, e->disarmed);
+		LLVMBuildRet(e->builder, emit_const(e, 0));
+	}
+	for (uint32_t i = 0; i < e->flow->n_blocks; i++) {
+		int r = e->blocks[i] ? emit_block(e, i) : 0;
+
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+int emit_program(LLVMModuleRef module, struct analysis *analysis, const struct translate_program *program,
+                 const struct translate_map_result *layouts, LLVMValueRef *function)
+{
+	struct emitter e = {
+		.analysis = analysis,
+		.flow = analysis->flow,
+		.maps = analysis->maps,
+		.layouts = layouts,
+		.module = module,
+		.context = LLVMGetModuleContext(module),
+	};
+	LLVMTypeRef parameters[2], type;
+	int r = -ENOMEM;
+
+	emit_types(&e);
+	parameters[0] = parameters[1] = e.i64;
+	type = LLVMFunctionType(e.i64, parameters, program->takes_length ? 2 : 1, false);
+	e.function = LLVMAddFunction(module, program->symbol, type);
+	e.builder = LLVMCreateBuilderInContext(e.context);
+	e.registers = calloc(e.flow->n_frames, sizeof(*e.registers));
+	e.stacks = calloc(e.flow->n_frames, sizeof(*e.stacks));
+	e.blocks = calloc(e.flow->n_blocks, sizeof(*e.blocks));
+	if (e.registers && e.stacks && e.blocks)
+		r = rmw_live_out(e.flow, &e.live_out);
+	if (!r)
+		r = emit_body(&e);
+	free(e.registers);
+	free(e.stacks);
+	free(e.blocks);
+	free(e.live_out);
+	LLVMDisposeBuilder(e.builder);
+	if (!r)
+		*function = e.function;
+	return r;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* An analysed program becomes a function of an LLVM module that holds the device library. */
+
+#include <llvm-c/Core.h>
+
+#include "analysis.h"
+
+/*
+ * Adds `i64 symbol(i64 context)` (or `(i64, i64)`) to the module, and the slots of the maps that it uses. Returns 0
+ * and the function, or -ENOMEM.
+ */
+int emit_program(LLVMModuleRef module, struct analysis *analysis, const struct translate_program *program,
+                 const struct translate_map_result *layouts, LLVMValueRef *function);

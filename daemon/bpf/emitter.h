@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the parts of the emitter share: the LLVM function under construction, and access to BPF's registers and memory
+ * in it. A register is a variable of 64 bits of its frame; LLVM makes them values. A frame's stack is an
+ * array of 512 bytes; accesses whose place the analysis knows go there by constant offset, so that LLVM can take it apart.
+ */
+
+#include <llvm-c/Core.h>
+
+#include "analysis.h"
+
+/* How a map lies in memory, for the code that computes addresses. */
+struct emit_map {
+	LLVMValueRef slot; /* the global variable; NULL: the program does not use the map */
+	LLVMValueRef direct; /* address of the only value, loaded at entry; NULL: not used that way */
+};
+
+struct emitter {
+	struct analysis *analysis;
+	const struct flow *flow;
+	const struct translate_map *maps;
+	const struct translate_map_result *layouts;
+	LLVMContextRef context;
+	LLVMModuleRef module; /* holds the device library already */
+	LLVMBuilderRef builder;
+	LLVMValueRef function;
+	LLVMTypeRef i1, i8, i16, i32, i64, stack_type, generic_pointer, global_pointer;
+	LLVMValueRef (*registers)[10]; /* of each frame */
+	LLVMValueRef *stacks; /* of each frame */
+	LLVMBasicBlockRef *blocks; /* one each; NULL: not reachable */
+	LLVMBasicBlockRef disarmed; /* returns 0 */
+	uint16_t *live_out; /* see rmw.h */
+	struct emit_map map[TRANSLATE_MAPS_MAX];
+	/* where we are: */
+	uint32_t frame;
+	struct analysis_frame *state;
+	size_t pc;
+};
+
+/* Where a memory instruction goes. */
+struct emit_address {
+	LLVMValueRef pointer;
+	enum value_kind kind; /* STACK: this thread's; MAP_VALUE: global memory; otherwise unknown */
+	unsigned align; /* bytes, at most 8 */
+	bool exact; /* MAP_VALUE: the same in all threads that run together */
+};
+
+/* emit.c */
+LLVMValueRef emit_get(struct emitter *e, unsigned reg);
+void emit_set(struct emitter *e, unsigned reg, LLVMValueRef value);
+LLVMValueRef emit_const(struct emitter *e, uint64_t bits);
+LLVMTypeRef emit_int(struct emitter *e, unsigned bytes);
+struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset);
+LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, unsigned bytes);
+void emit_store(struct emitter *e, const struct emit_address *address, unsigned bytes, LLVMValueRef value);
+LLVMValueRef emit_call(struct emitter *e, const char *function, LLVMValueRef *args, unsigned n);
+LLVMValueRef emit_zext(struct emitter *e, LLVMValueRef value);
+LLVMBasicBlockRef emit_new_block(struct emitter *e, const char *name);
+
+/* emit-alu.c */
+void emit_alu(struct emitter *e, const struct bpf_insn *insn);
+LLVMValueRef emit_condition(struct emitter *e, const struct bpf_insn *insn);
+
+/* emit-atomic.c */
+void emit_atomic(struct emitter *e, const struct bpf_insn *insn);
+void emit_map_add(struct emitter *e, const struct emit_address *address, unsigned bytes, LLVMValueRef operand,
+                  bool constant);
+
+/* emit-helper.c */
+void emit_helper(struct emitter *e, const struct bpf_insn *insn);

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A value climbs: constant, pointer with a constant offset, pointer with some offset, scalar; and a scalar
+ * only loses known low bits and gains maps. So iteration ends. A null pointer is below every pointer to a map value, because
+ * `p = NULL` on one way and `p = lookup()` on the other is how compilers write an optional pointer.
+ */
+
+#include "value.h"
+
+#include <string.h>
+
+static unsigned low_zeros(uint64_t bits)
+{
+	return bits & 1 ? 0 : bits & 2 ? 1 : bits & 4 ? 2 : 3;
+}
+
+static unsigned min_align(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+struct value value_scalar(unsigned align, uint64_t maps)
+{
+	return (struct value){ .kind = VALUE_SCALAR, .align = (uint8_t)(align > 3 ? 3 : align), .bits = maps };
+}
+
+struct value value_const(uint64_t bits)
+{
+	return (struct value){ .kind = VALUE_CONST, .known = 0xff, .bits = bits };
+}
+
+unsigned value_align(const struct value *value)
+{
+	switch (value->kind) {
+	case VALUE_CONST:
+		return value->known == 0xff ? low_zeros(value->bits) : 0;
+	case VALUE_STACK:
+		return low_zeros(value->bits);
+	case VALUE_MAP_VALUE:
+		return value->exact ? low_zeros(value->bits) : value->align;
+	case VALUE_SCALAR:
+		return value->align;
+	default:
+		return 0;
+	}
+}
+
+uint64_t value_maps(const struct value *value)
+{
+	switch (value->kind) {
+	case VALUE_SCALAR:
+		return value->bits;
+	case VALUE_MAP_VALUE:
+		return UINT64_C(1) << value->ref;
+	default:
+		return 0;
+	}
+}
+
+static struct value map_value_inexact(uint32_t map, unsigned align)
+{
+	return (struct value){ .kind = VALUE_MAP_VALUE, .align = (uint8_t)align, .ref = map };
+}
+
+static struct value map_value_moved(const struct value *pointer, const struct value *by, bool subtract)
+{
+	struct value result = *pointer;
+
+	if (pointer->exact && by->kind == VALUE_CONST) {
+		result.bits = subtract ? pointer->bits - by->bits : pointer->bits + by->bits;
+		return result;
+	}
+	return map_value_inexact(pointer->ref, min_align(value_align(pointer), value_align(by)));
+}
+
+/* Mask of the bytes of two words that are the same. */
+static uint8_t same_bytes(uint64_t a, uint64_t b)
+{
+	uint8_t mask = 0;
+
+	for (unsigned i = 0; i < 8; i++)
+		if ((a >> 8 * i & 0xff) == (b >> 8 * i & 0xff))
+			mask |= (uint8_t)(1u << i);
+	return mask;
+}
+
+struct value value_join(const struct value *a, const struct value *b, bool slot)
+{
+	if (memcmp(a, b, sizeof(*a)) == 0)
+		return *a;
+	if (slot && a->kind == VALUE_CONST && b->kind == VALUE_CONST) {
+		struct value result = *a;
+
+		result.known = a->known & b->known & same_bytes(a->bits, b->bits);
+		for (unsigned i = 0; i < 8; i++)
+			if (!(result.known >> i & 1))
+				result.bits &= ~(UINT64_C(0xff) << 8 * i);
+		if (result.known)
+			return result;
+	}
+	if (a->kind == VALUE_MAP_VALUE && b->kind == VALUE_MAP_VALUE && a->ref == b->ref)
+		return map_value_inexact(a->ref, min_align(value_align(a), value_align(b)));
+	if (a->kind == VALUE_MAP_VALUE && value_is_const(b, 0))
+		return *a;
+	if (b->kind == VALUE_MAP_VALUE && value_is_const(a, 0))
+		return *b;
+	return value_scalar(min_align(value_align(a), value_align(b)), value_maps(a) | value_maps(b));
+}
+
+/* The result of arithmetic on two constants. False: not worth knowing. */
+static bool fold(const struct bpf_insn *insn, uint64_t a, uint64_t b, uint64_t *result)
+{
+	bool wide = INSN_CLASS(insn->code) == BPF_ALU64;
+	unsigned shift = (unsigned)(b & (wide ? 63 : 31));
+	uint64_t r;
+
+	if (!wide) {
+		a = (uint32_t)a;
+		b = (uint32_t)b;
+	}
+	switch (INSN_OP(insn->code)) {
+	case BPF_ADD:
+		r = a + b;
+		break;
+	case BPF_SUB:
+		r = a - b;
+		break;
+	case BPF_MUL:
+		r = a * b;
+		break;
+	case BPF_AND:
+		r = a & b;
+		break;
+	case BPF_OR:
+		r = a | b;
+		break;
+	case BPF_XOR:
+		r = a ^ b;
+		break;
+	case BPF_LSH:
+		r = a << shift;
+		break;
+	case BPF_RSH:
+		r = a >> shift;
+		break;
+	case BPF_MOV:
+		if (insn->off != 0)
+			return false;
+		r = b;
+		break;
+	default:
+		return false;
+	}
+	*result = wide ? r : (uint32_t)r;
+	return true;
+}
+
+/* Known low zero bits of the result on scalars. */
+static unsigned alu_align(const struct bpf_insn *insn, const struct value *a, const struct value *b)
+{
+	unsigned x = value_align(a), y = value_align(b);
+
+	switch (INSN_OP(insn->code)) {
+	case BPF_ADD:
+	case BPF_SUB:
+	case BPF_OR:
+	case BPF_XOR:
+		return min_align(x, y);
+	case BPF_AND:
+		return x > y ? x : y;
+	case BPF_MUL:
+		return x + y;
+	case BPF_LSH:
+		return b->kind == VALUE_CONST ? x + (unsigned)(b->bits & 31) : x;
+	case BPF_MOV:
+		return y;
+	default:
+		return 0;
+	}
+}
+
+struct value value_alu(const struct bpf_insn *insn, const struct value *a, const struct value *b)
+{
+	bool wide = INSN_CLASS(insn->code) == BPF_ALU64;
+	uint8_t op = INSN_OP(insn->code);
+	uint64_t bits, maps;
+
+	if (wide && op == BPF_MOV && insn->off == 0)
+		return *b;
+	if (a->kind == VALUE_CONST && b->kind == VALUE_CONST && fold(insn, a->bits, b->bits, &bits))
+		return value_const(bits);
+	if (op == BPF_MOV && b->kind == VALUE_CONST && fold(insn, 0, b->bits, &bits))
+		return value_const(bits);
+
+	if (wide && (op == BPF_ADD || op == BPF_SUB)) {
+		if (a->kind == VALUE_STACK && b->kind == VALUE_CONST) {
+			struct value result = *a;
+
+			result.bits = op == BPF_ADD ? a->bits + b->bits : a->bits - b->bits;
+			return result;
+		}
+		if (op == BPF_ADD && a->kind == VALUE_CONST && b->kind == VALUE_STACK) {
+			struct value result = *b;
+
+			result.bits += a->bits;
+			return result;
+		}
+		if (a->kind == VALUE_MAP_VALUE && value_maps(b) == 0)
+			return map_value_moved(a, b, op == BPF_SUB);
+		if (op == BPF_ADD && b->kind == VALUE_MAP_VALUE && value_maps(a) == 0)
+			return map_value_moved(b, a, false);
+	}
+	maps = (op == BPF_MOV ? 0 : value_maps(a)) | (op == BPF_NEG || op == BPF_END ? 0 : value_maps(b));
+	return value_scalar(alu_align(insn, a, b), maps);
+}
+
+static uint8_t byte_mask(unsigned at, unsigned n)
+{
+	return (uint8_t)(((1u << n) - 1) << at);
+}
+
+static uint64_t low_bytes(uint64_t bits, unsigned n)
+{
+	return n == 8 ? bits : bits & ((UINT64_C(1) << 8 * n) - 1);
+}
+
+struct value value_slot_read(const struct value *slot, unsigned at, unsigned n, bool sign)
+{
+	if (slot->kind == VALUE_CONST) {
+		uint64_t bits = low_bytes(slot->bits >> 8 * at, n);
+
+		if ((slot->known & byte_mask(at, n)) != byte_mask(at, n))
+			return value_scalar(0, 0);
+		if (sign && n < 8 && bits >> (8 * n - 1) & 1)
+			bits |= ~UINT64_C(0) << 8 * n;
+		return value_const(bits);
+	}
+	if (n == 8)
+		return *slot;
+	return value_scalar(0, value_maps(slot));
+}
+
+void value_slot_write(struct value *slot, unsigned at, unsigned n, const struct value *value)
+{
+	uint64_t maps = value_maps(slot) | value_maps(value), mask;
+
+	if (n == 8) {
+		*slot = *value;
+		return;
+	}
+	if (value->kind == VALUE_CONST && maps == 0) {
+		if (slot->kind != VALUE_CONST)
+			*slot = (struct value){ .kind = VALUE_CONST };
+		mask = low_bytes(~UINT64_C(0), n) << 8 * at;
+		slot->bits = (slot->bits & ~mask) | (value->bits << 8 * at & mask);
+		slot->known |= byte_mask(at, n);
+		return;
+	}
+	if (slot->kind == VALUE_CONST && maps == 0) {
+		slot->known &= (uint8_t)~byte_mask(at, n);
+		slot->bits &= ~(low_bytes(~UINT64_C(0), n) << 8 * at);
+		if (slot->known)
+			return;
+	}
+	*slot = value_scalar(0, maps);
+}
