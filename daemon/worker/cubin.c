@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A small reader of ELF64 symbols, for bytes that nobody vouches for. Every table is checked to lie inside the file before
+ * it is walked; structures are copied out, as nothing needs to be aligned. Kernels are the functions that are marked as
+ * entries in st_other; files without symbols are read by their .text.<kernel> sections.
+ */
+
+#include "cubin.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STO_CUDA_ENTRY 0x10
+#define NOTE_CUINFO 1000 /* type of the note in .note.nv.cuinfo: {u16 version, u16 virtual sm, u32 toolkit} */
+
+struct file {
+	const uint8_t *data;
+	size_t size;
+	Elf64_Ehdr header;
+};
+
+static bool within(const struct file *file, uint64_t offset, uint64_t size)
+{
+	return offset <= file->size && size <= file->size - offset;
+}
+
+static bool read_section(const struct file *file, uint32_t index, Elf64_Shdr *section)
+{
+	if (index >= file->header.e_shnum)
+		return false;
+	memcpy(section, file->data + file->header.e_shoff + (uint64_t)index * sizeof(*section), sizeof(*section));
+	return section->sh_type == SHT_NOBITS || within(file, section->sh_offset, section->sh_size);
+}
+
+/* A string of a string section, which must end inside of it; NULL if there is none. */
+static const char *read_string(const struct file *file, const Elf64_Shdr *strings, uint32_t offset)
+{
+	const char *string;
+
+	if (strings->sh_type != SHT_STRTAB || offset >= strings->sh_size)
+		return NULL;
+	string = (const char *)file->data + strings->sh_offset + offset;
+	return memchr(string, '\0', strings->sh_size - offset) ? string : NULL;
+}
+
+static int add_kernel(struct cubin *cubin, const char *name)
+{
+	/* Grows at powers of two. */
+	if (!(cubin->n_kernels & (cubin->n_kernels - 1))) {
+		size_t n = cubin->n_kernels ? 2 * cubin->n_kernels : 1;
+		const char **kernels = reallocarray(cubin->kernels, n, sizeof(*kernels));
+
+		if (!kernels)
+			return -ENOMEM;
+		cubin->kernels = kernels;
+	}
+	cubin->kernels[cubin->n_kernels++] = name;
+	return 0;
+}
+
+static int read_symbols(const struct file *file, const Elf64_Shdr *table, struct cubin *cubin)
+{
+	Elf64_Shdr strings;
+
+	if (table->sh_entsize != sizeof(Elf64_Sym) || !read_section(file, table->sh_link, &strings))
+		return CUBIN_E_MALFORMED;
+	for (uint64_t i = 0; i < table->sh_size / sizeof(Elf64_Sym); i++) {
+		Elf64_Sym symbol;
+		const char *name;
+		int r;
+
+		memcpy(&symbol, file->data + table->sh_offset + i * sizeof(symbol), sizeof(symbol));
+		if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || !(symbol.st_other & STO_CUDA_ENTRY) ||
+		    symbol.st_shndx == SHN_UNDEF)
+			continue;
+		name = read_string(file, &strings, symbol.st_name);
+		if (!name)
+			return CUBIN_E_MALFORMED;
+		r = add_kernel(cubin, name);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int read_text_sections(const struct file *file, const Elf64_Shdr *names, struct cubin *cubin)
+{
+	for (uint32_t i = 0; i < file->header.e_shnum; i++) {
+		Elf64_Shdr section;
+		const char *name;
+		int r;
+
+		if (!read_section(file, i, &section))
+			return CUBIN_E_MALFORMED;
+		name = read_string(file, names, section.sh_name);
+		if (!name || strncmp(name, ".text.", 6) || section.sh_type != SHT_PROGBITS)
+			continue;
+		r = add_kernel(cubin, name + 6);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static void read_note(const struct file *file, const Elf64_Shdr *section, struct cubin *cubin)
+{
+	const uint8_t *note = file->data + section->sh_offset;
+	Elf64_Nhdr header;
+	uint64_t description;
+	uint16_t virtual_sm;
+
+	if (section->sh_size < sizeof(header))
+		return;
+	memcpy(&header, note, sizeof(header));
+	description = sizeof(header) + (((uint64_t)header.n_namesz + 3) & ~UINT64_C(3));
+	if (header.n_type != NOTE_CUINFO || header.n_descsz < 8 || description + 8 > section->sh_size)
+		return;
+	memcpy(&virtual_sm, note + description + 2, sizeof(virtual_sm));
+	cubin->virtual_sm = virtual_sm;
+}
+
+static int read_sections(const struct file *file, struct cubin *cubin)
+{
+	Elf64_Shdr names = {}, section;
+	const char *name;
+	int r;
+
+	if (!read_section(file, file->header.e_shstrndx, &names))
+		return CUBIN_E_MALFORMED;
+	for (uint32_t i = 0; i < file->header.e_shnum; i++) {
+		if (!read_section(file, i, &section))
+			return CUBIN_E_MALFORMED;
+		name = read_string(file, &names, section.sh_name);
+		if (section.sh_type == SHT_NOTE && name && !strcmp(name, ".note.nv.cuinfo"))
+			read_note(file, &section, cubin);
+		if (section.sh_type != SHT_SYMTAB)
+			continue;
+		r = read_symbols(file, &section, cubin);
+		if (r)
+			return r;
+	}
+	return cubin->n_kernels ? 0 : read_text_sections(file, &names, cubin);
+}
+
+int cubin_parse(struct cubin *cubin, const void *data, size_t size)
+{
+	struct file file = { .data = data, .size = size };
+	struct cubin found = {};
+	int r;
+
+	if (size < sizeof(file.header))
+		return CUBIN_E_MALFORMED;
+	memcpy(&file.header, data, sizeof(file.header));
+	if (memcmp(file.header.e_ident, ELFMAG, SELFMAG) || file.header.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    file.header.e_ident[EI_DATA] != ELFDATA2LSB || file.header.e_machine != EM_CUDA)
+		return CUBIN_E_MALFORMED;
+	found.abi_version = file.header.e_ident[EI_ABIVERSION];
+	if (found.abi_version < 8)
+		found.virtual_sm = file.header.e_flags >> 16 & 0xff;
+	if (file.header.e_shnum && (file.header.e_shentsize != sizeof(Elf64_Shdr) ||
+				    !within(&file, file.header.e_shoff, file.header.e_shnum * sizeof(Elf64_Shdr))))
+		return CUBIN_E_MALFORMED;
+	r = file.header.e_shnum ? read_sections(&file, &found) : 0;
+	if (r) {
+		cubin_deinit(&found);
+		return r;
+	}
+	*cubin = found;
+	return 0;
+}
+
+void cubin_deinit(struct cubin *cubin)
+{
+	if (!cubin)
+		return;
+	free(cubin->kernels);
+	*cubin = (struct cubin){};
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The new image is a fatbin with
+ *
+ *   - a cubin for the device, compiled from the edited PTX, with the ptxas options that the old image recorded,
+ *   - the edited PTX, so that a driver with another device, or one that compiles everything anew, gets the probe too,
+ *   - all entries of the old image that the driver does not consider on this device, as they were.
+ *
+ * Entries that the driver would consider go, so that none can be preferred over ours. Without a compiler the PTX stands
+ * alone, and PTX text stays PTX text: then the driver compiles.
+ */
+
+#include "image-build.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "image-select.h"
+#include "ptxas-options.h"
+
+/* ELF entries carry the version of the cubin's ABI as 1.7 or 1.8. */
+#define CUBIN_ABI_OFFSET 8
+
+void image_result_deinit(struct image_result *result)
+{
+	free(result->data);
+	free(result->log);
+	*result = (struct image_result){};
+}
+
+static uint64_t target_flags(const struct ptx_module *module)
+{
+	uint64_t flags = FATBIN_FLAG_64BIT | FATBIN_FLAG_LINUX;
+
+	if (module->target.suffix == 'a')
+		flags |= FATBIN_FLAG_ARCH_SPECIFIC;
+	if (module->target.suffix == 'f')
+		flags |= FATBIN_FLAG_FAMILY;
+	return flags;
+}
+
+static int64_t microseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
+}
+
+/* Applies the pass: the new text is the caller's. */
+static int edit(struct image_result *result, const struct image_source *source, char **text, size_t *length)
+{
+	struct ptx_edit *edits;
+	int r;
+
+	r = ptx_edit_new(&edits, source->module->text, source->module->length);
+	if (r)
+		return r;
+	r = kprobe_entry_apply(edits, source->module, source->programs, source->n_programs, source->kernels,
+			       source->n_kernels, &result->error);
+	if (!r)
+		r = ptx_edit_apply(edits, text, length);
+	ptx_edit_free(edits);
+	if (r > 0 && !result->error.message[0])
+		snprintf(result->error.message, sizeof(result->error.message), "edits contradict each other");
+	return r > 0 ? IMAGE_BUILD_E_TRANSFORM : r;
+}
+
+/* The cubin for the device, NULL if there is no compiler that can make it. */
+static int compile(struct image_result *result, const struct image_source *source, struct compiler *compiler,
+		   const struct ptx_module *edited, uint8_t **cubin, size_t *size)
+{
+	struct ptxas_options options = {};
+	int64_t start;
+	char arch[32];
+	int r;
+
+	if (!compiler)
+		return 0;
+	if (source->entry)
+		ptxas_options_read(&options, source->entry->options, source->entry->options_size);
+	if (edited->target.debug)
+		ptxas_options_add(&options, "-g");
+	snprintf(arch, sizeof(arch), "sm_%u", source->capability);
+	if (edited->target.suffix)
+		snprintf(arch + strlen(arch), 2, "%c", edited->target.suffix);
+	start = microseconds();
+	r = compiler_compile(compiler, edited->text, edited->length, arch, options.options, options.n, cubin, size,
+			     &result->log);
+	result->compile_us = microseconds() - start;
+	switch (r) {
+	case COMPILER_E_ARCH:
+		/* A device newer than the compiler: the driver knows it. */
+		return 0;
+	case COMPILER_E_OPTION:
+	case COMPILER_E_SOURCE:
+	case COMPILER_E_INTERNAL:
+		return IMAGE_BUILD_E_COMPILE;
+	}
+	return r;
+}
+
+/* Puts the new image together. */
+static int pack(struct image_result *result, const struct image_source *source, const struct ptx_module *edited,
+		const uint8_t *cubin, size_t cubin_size)
+{
+	const struct fatbin_entry *entry = source->entry;
+	struct fatbin_spec ptx = {
+		.kind = FATBIN_KIND_PTX,
+		.isa_major = (uint16_t)(edited->isa / 10),
+		.isa_minor = (uint16_t)(edited->isa % 10),
+		.sm = edited->target.number,
+		.flags = target_flags(edited),
+		.options = entry ? entry->options : NULL,
+		.options_size = entry ? entry->options_size : 0,
+		.name = entry ? entry->name : NULL,
+		.name_size = entry ? entry->name_size : 0,
+	};
+	struct fatbin_writer writer;
+	int r;
+
+	r = fatbin_writer_init(&writer);
+	if (!r && cubin) {
+		struct fatbin_spec code = {
+			.kind = FATBIN_KIND_ELF,
+			.isa_major = 1,
+			.isa_minor = cubin_size > CUBIN_ABI_OFFSET ? cubin[CUBIN_ABI_OFFSET] : 0,
+			.sm = source->capability,
+			.flags = ptx.flags,
+			.name = ptx.name,
+			.name_size = ptx.name_size,
+			.payload = cubin,
+			.payload_size = cubin_size,
+		};
+
+		r = fatbin_writer_add(&writer, &code);
+	}
+	if (!r)
+		r = fatbin_writer_add_ptx(&writer, &ptx, edited->text, edited->length);
+	for (size_t i = 0; !r && source->fatbin && i < source->fatbin->n_entries; i++)
+		if (!image_entry_is_for(&source->fatbin->entries[i], source->capability))
+			r = fatbin_writer_copy(&writer, &source->fatbin->entries[i]);
+	if (!r)
+		r = fatbin_writer_finish(&writer, &result->data, &result->size);
+	fatbin_writer_deinit(&writer);
+	/* The only positive error of the writer: a name or options of gigabytes. */
+	return r > 0 ? -EFBIG : r;
+}
+
+int image_build(struct image_result *result, const struct image_source *source, struct compiler *compiler)
+{
+	struct ptx_module edited;
+	uint8_t *cubin = NULL;
+	size_t cubin_size = 0, length;
+	char *text = NULL;
+	int r;
+
+	*result = (struct image_result){};
+	r = edit(result, source, &text, &length);
+	if (r)
+		return r;
+	r = ptx_module_parse(&edited, text, length, &result->error);
+	if (r) {
+		free(text);
+		return r > 0 ? IMAGE_BUILD_E_TRANSFORM : r;
+	}
+	r = compile(result, source, compiler, &edited, &cubin, &cubin_size);
+	if (!r && !cubin && !source->fatbin) {
+		result->data = (uint8_t *)text;
+		result->size = length;
+		text = NULL;
+	} else if (!r) {
+		r = pack(result, source, &edited, cubin, cubin_size);
+	}
+	result->machine_code = cubin;
+	free(cubin);
+	ptx_module_deinit(&edited);
+	free(text);
+	return r;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* From PTX and the kernels to probe to a new image. */
+
+#include "compiler.h"
+#include "fatbin.h"
+#include "kprobe-entry.h"
+
+enum image_build_error {
+	_IMAGE_BUILD_E_SUCCESS,
+	IMAGE_BUILD_E_TRANSFORM, /* the pass does not do it: see error->message */
+	IMAGE_BUILD_E_COMPILE, /* see log */
+};
+
+/* What to build. All borrowed. */
+struct image_source {
+	const struct fatbin *fatbin; /* the image that the PTX is from; NULL if it was PTX text */
+	const struct fatbin_entry *entry; /* its entry there; NULL likewise */
+	const struct ptx_module *module;
+	unsigned int capability;
+	const struct kprobe_entry_program *programs;
+	size_t n_programs;
+	struct kprobe_entry_kernel *kernels; /* .applied is filled in */
+	size_t n_kernels;
+};
+
+struct image_result {
+	uint8_t *data; /* owned; a fatbin, or PTX text */
+	size_t size;
+	bool machine_code; /* it holds a cubin for the device; else the driver has to compile */
+	int64_t compile_us;
+	struct ptx_error error;
+	char *log; /* owned, may be NULL */
+};
+
+/* 0, enum image_build_error, or -ENOMEM and the like. *result needs image_result_deinit() in any case. */
+int image_build(struct image_result *result, const struct image_source *source, struct compiler *compiler);
+void image_result_deinit(struct image_result *result);

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "compiler.h"
+#include "worker.h"
+
+/* What the image worker's jobs share. */
+struct image_worker {
+	struct compiler *compiler; /* NULL: none on this machine; images then carry PTX for the driver to compile */
+};
+
+/* The job `image` of job.md. userdata is the struct image_worker. */
+int image_job(const struct worker_job *job, struct json_object *reply, void *userdata);

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Demangling is libstdc++'s; what is cut off its result is done here. It is dear for modules with thousands of kernels, so
+ * it is done when a pattern needs it: a pattern that is one identifier can only mean mangled names that contain it, as
+ * mangling keeps identifiers.
+ */
+
+#include "kernel-name.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names that are longer were made to hurt the demangler. nvcc's are cut at 4 KiB or so. */
+#define MANGLED_MAX (16 * 1024)
+
+/* libstdc++: status 0 fine, -1 out of memory, -2 not a mangled name. The result is malloc()ed. */
+extern char *__cxa_demangle(const char *mangled, char *buffer, size_t *length, int *status);
+
+void kernel_name_init(struct kernel_name *name, const char *mangled)
+{
+	*name = (struct kernel_name){ .mangled = mangled };
+}
+
+void kernel_name_deinit(struct kernel_name *name)
+{
+	free(name->demangled);
+	free(name->qualified);
+	free(name->plain);
+	*name = (struct kernel_name){};
+}
+
+static bool is_open(char c)
+{
+	return c == '(' || c == '<' || c == '[' || c == '{';
+}
+
+static bool is_close(char c)
+{
+	return c == ')' || c == '>' || c == ']' || c == '}';
+}
+
+/* The `(` of the parameters: the partner of the last `)`; NULL if the name has none (or is a variable's). */
+static const char *find_parameters(const char *demangled)
+{
+	const char *end = strrchr(demangled, ')');
+	unsigned int depth = 0;
+
+	for (const char *c = end; c && c >= demangled; c--) {
+		if (*c == ')')
+			depth++;
+		else if (*c == '(' && !--depth)
+			return c;
+	}
+	return NULL;
+}
+
+/* Where the name begins that ends before `end`: behind the return type, which a space outside brackets ends. */
+static const char *find_name(const char *demangled, const char *end)
+{
+	unsigned int depth = 0;
+
+	for (const char *c = end; c > demangled; c--) {
+		if (is_close(c[-1]))
+			depth++;
+		else if (is_open(c[-1]) && depth)
+			depth--;
+		else if (c[-1] == ' ' && !depth)
+			return c;
+	}
+	return demangled;
+}
+
+/* A copy of `name` without what stands in <>. */
+static char *without_arguments(const char *name)
+{
+	char *plain = malloc(strlen(name) + 1), *to = plain;
+	unsigned int depth = 0;
+
+	if (!plain)
+		return NULL;
+	for (; *name; name++) {
+		if (*name == '<')
+			depth++;
+		if (!depth)
+			*to++ = *name;
+		if (*name == '>' && depth)
+			depth--;
+	}
+	*to = '\0';
+	return plain;
+}
+
+int kernel_name_demangle(struct kernel_name *name)
+{
+	const char *parameters, *begin;
+	int status;
+
+	if (name->tried)
+		return 0;
+	if (strncmp(name->mangled, "_Z", 2) || strlen(name->mangled) > MANGLED_MAX) {
+		name->tried = true;
+		return 0;
+	}
+	name->demangled = __cxa_demangle(name->mangled, NULL, NULL, &status);
+	if (!name->demangled) {
+		if (status == -1)
+			return -ENOMEM;
+		name->tried = true;
+		return 0;
+	}
+	parameters = find_parameters(name->demangled);
+	if (!parameters)
+		parameters = name->demangled + strlen(name->demangled);
+	begin = find_name(name->demangled, parameters);
+	name->qualified = strndup(begin, (size_t)(parameters - begin));
+	name->plain = name->qualified ? without_arguments(name->qualified) : NULL;
+	if (!name->plain)
+		return -ENOMEM;
+	name->tried = true;
+	return 0;
+}
+
+static bool match_one(const char *pattern, const char *text)
+{
+	return text && (!strcmp(pattern, text) || !fnmatch(pattern, text, 0));
+}
+
+/* A pattern that is one identifier and no part of this mangled name means none of its forms. */
+static bool cannot_match(const struct kernel_name *name, const char *pattern)
+{
+	static const char identifier[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+
+	return !pattern[strspn(pattern, identifier)] && !strstr(name->mangled, pattern);
+}
+
+int kernel_name_match(struct kernel_name *name, const char *pattern)
+{
+	int r;
+
+	if (match_one(pattern, name->mangled))
+		return 1;
+	if (cannot_match(name, pattern))
+		return 0;
+	r = kernel_name_demangle(name);
+	if (r)
+		return r;
+	return match_one(pattern, name->demangled) || match_one(pattern, name->qualified) ||
+	       match_one(pattern, name->plain);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Kernel names as operators write them, and whether a pattern means a kernel: "Kernel names" in job.md. */
+
+#include <stdbool.h>
+
+struct kernel_name {
+	const char *mangled; /* borrowed */
+	/* Owned; NULL if the name is not a mangled one. */
+	char *demangled; /* vectorAdd(float const*, int) */
+	char *qualified; /* without parameters and return type: ns::kernel<float> */
+	char *plain; /* without template arguments: ns::kernel */
+	bool tried;
+};
+
+/* Demangles when somebody asks. `mangled` outlives *name. */
+void kernel_name_init(struct kernel_name *name, const char *mangled);
+void kernel_name_deinit(struct kernel_name *name);
+
+/* Fills in what else the kernel is called. 0 or -ENOMEM. */
+int kernel_name_demangle(struct kernel_name *name);
+
+/* 1: the pattern means this kernel, 0: it does not, -ENOMEM. */
+int kernel_name_match(struct kernel_name *name, const char *pattern);

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drives a worker as gpuprobed does: starts it with a socket on descriptor 3 and passes memfds. For tests."""
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+
+PROBE = """\
+.visible .global .align 8 .u64 __gpuprobe_o1_m0 = 0;
+.func (.param .b64 r) __gpuprobe_o1_p0(.param .b64 ctx)
+{
+	.reg .pred %p;
+	.reg .b64 %a, %one, %zero;
+	mov.u64 %zero, 0;
+	st.param.b64 [r], %zero;
+	ld.global.u64 %a, [__gpuprobe_o1_m0];
+	setp.eq.u64 %p, %a, 0;
+	@%p ret;
+	mov.u64 %one, 1;
+	red.global.add.u64 [%a], %one;
+	ret;
+}
+"""
+
+
+def memfd(data, seal=True):
+    fd = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view):]
+    if seal:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+    return fd
+
+
+class Died(Exception):
+    pass
+
+
+class Worker:
+    def __init__(self, command, environment=None):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+        def prepare():
+            os.dup2(theirs.fileno(), 3, inheritable=True)
+
+        self.socket = ours
+        self.socket.settimeout(60)
+        self.process = subprocess.Popen(command, preexec_fn=prepare, close_fds=False, env=environment,
+                                        stderr=subprocess.PIPE)
+        theirs.close()
+        self.hello = self.receive()
+
+    def receive(self):
+        try:
+            data = self.socket.recv(1 << 20)
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            self.process.wait(10)
+            raise Died(f"{self.process.returncode}: {self.process.stderr.read().decode(errors='replace')}")
+        return json.loads(data)
+
+    def send(self, message, fds=()):
+        if not isinstance(message, bytes):
+            message = json.dumps(message).encode()
+        socket.send_fds(self.socket, [message], list(fds))
+
+    def close(self):
+        """Ends the worker by end of file; returns its exit code and what it printed."""
+        self.socket.close()
+        _, errors = self.process.communicate(timeout=20)
+        return self.process.returncode, errors.decode(errors="replace")
+
+    def image(self, image, kind="fatbin", capability=90, program=PROBE, attachments=(("vectorAdd",),), **members):
+        """One job `image`; returns the reply and the new image."""
+        fds = [memfd(image), os.memfd_create("out", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)]
+        message = {
+            "job": "image", "id": 7, "kind": kind, "flags": 0, "input": 0, "output": 1, "capability": capability,
+            "programs": [{"name": "__gpuprobe_o1_p0", "fd": 2, "isa": 63, "target": 52}],
+            "attachments": [{"id": i, "kernel": a[0], "point": "entry", "program": "__gpuprobe_o1_p0"}
+                            for i, a in enumerate(attachments, 3)],
+        }
+        if isinstance(program, str):
+            fds.append(memfd(program.encode()))
+        message.update(members)
+        try:
+            self.send(message, fds)
+            reply = self.receive()
+            size = os.fstat(fds[1]).st_size
+            return reply, os.pread(fds[1], size, 0)
+        finally:
+            for fd in fds:
+                os.close(fd)
