@@ -151,6 +151,11 @@ int linked_map_from_json(struct linked_map *map, struct json_object *object, uin
 	return 0;
 }
 
+int linked_insns_from_json(struct linked_table *insns, struct json_object *object, uint64_t blob_size,
+			   char error[static ERROR_SIZE]) {
+	return get_table(object, "insns", "count", sizeof(struct bpf_insn), LINKED_INSNS_MAX, blob_size, insns, error);
+}
+
 int linked_program_from_json(struct linked_program *program, struct json_object *object, uint64_t blob_size,
 			     char error[static ERROR_SIZE]) {
 	struct linked_program p = {};
@@ -161,8 +166,7 @@ int linked_program_from_json(struct linked_program *program, struct json_object 
 		return wrong(error, "no object in", "programs");
 	if ((r = get_name(object, "name", p.name, sizeof(p.name), error)) ||
 	    (r = get_name(object, "section", p.section, sizeof(p.section), error)) ||
-	    (r = get_table(object, "insns", "count", sizeof(struct bpf_insn), LINKED_INSNS_MAX, blob_size,
-			   &p.insns, error)) ||
+	    (r = linked_insns_from_json(&p.insns, object, blob_size, error)) ||
 	    (r = get_table(object, "func_info", "count", 0, LINKED_INSNS_MAX, blob_size, &p.func_info, error)) ||
 	    (r = get_table(object, "line_info", "count", 0, LINKED_INSNS_MAX, blob_size, &p.line_info, error)) ||
 	    (r = get_u32(object, "relocated_subprograms", &p.n_subprograms, error)))

@@ -103,3 +103,7 @@ int linked_map_from_json(struct linked_map *map, struct json_object *object, uin
 			 char error[static 192]);
 int linked_program_from_json(struct linked_program *program, struct json_object *object, uint64_t blob_size,
 			     char error[static 192]);
+
+/* The member "insns" alone. As above. */
+int linked_insns_from_json(struct linked_table *insns, struct json_object *object, uint64_t blob_size,
+			   char error[static 192]);

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The jobs of the program worker, between the harness and what does the work: JSON and descriptors on one side, link.h and
+ * translate.h on the other. The daemon asks and is believed, but what it asks about came from a stranger, and a request
+ * may also be wrong: every member is checked before it is used.
+ */
+
+#include "program-job.h"
+
+#include <bpf/libbpf.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "link.h"
+#include "linked.h"
+#include "translate.h"
+
+#define SYMBOL_SIZE 64 /* of a slot or program, with its NUL: wire.h */
+#define PREFIX_MAX 48
+
+int program_job_link(const struct worker_job *job, struct json_object *reply, void *userdata) {
+	int input = worker_get_fd(job, job->request, "input"), output = worker_get_fd(job, job->request, "output");
+	struct link_failure failure;
+	struct link_output *linked;
+	const uint8_t *elf;
+	size_t size;
+	int r;
+
+	if (input < 0 || output < 0)
+		return worker_reply_error(reply, NULL, "internal", "link: input or output is missing");
+	r = worker_map(input, LINK_OBJECT_MAX, &elf, &size);
+	if (r == -EFBIG || r == -ENODATA)
+		return worker_reply_error(reply, NULL, "object", "the object is empty or larger than %zu MiB",
+					  LINK_OBJECT_MAX >> 20);
+	if (r)
+		return worker_reply_error(reply, NULL, "internal", "link: input: %s", strerror(-r));
+	r = link_object(elf, size, &linked, &failure);
+	worker_unmap(elf, size);
+	if (r == LINK_E_OBJECT) {
+		r = worker_reply_error(reply, failure.log, "object", "%s", failure.reason);
+		link_failure_deinit(&failure);
+		return r;
+	}
+	if (r)
+		return r;
+	r = worker_write(output, linked->blob, linked->linked.size, 0);
+	if (r)
+		r = worker_reply_error(reply, NULL, "internal", "link: output: %s", strerror(-r));
+	else if (!(r = linked_to_json(&linked->linked, reply)))
+		r = worker_reply_status(reply, "linked");
+	link_output_free(linked);
+	return r;
+}
+
+/* A compile request, taken apart. */
+struct compile {
+	const uint8_t *blob;
+	size_t blob_size;
+	struct translate_map maps[TRANSLATE_MAPS_MAX];
+	struct linked_map linked_maps[TRANSLATE_MAPS_MAX]; /* own the maps' names */
+	size_t n_maps;
+	struct translate_program programs[TRANSLATE_PROGRAMS_MAX];
+	char symbols[TRANSLATE_PROGRAMS_MAX][SYMBOL_SIZE];
+	int64_t indices[TRANSLATE_PROGRAMS_MAX]; /* as the daemon counts programs */
+	int outputs[TRANSLATE_PROGRAMS_MAX];
+	size_t n_programs;
+	char error[192];
+};
+
+/* Whether text is a PTX identifier of at most `max` characters. */
+static bool is_symbol(const char *text, size_t max) {
+	if (!*text || isdigit((unsigned char)*text) || strlen(text) > max)
+		return false;
+	for (; *text; text++)
+		if (!isalnum((unsigned char)*text) && *text != '_')
+			return false;
+	return true;
+}
+
+/* Says that the request is wrong. Returns LINKED_E_INVALID. */
+static int wrong(struct compile *c, const char *what) {
+	snprintf(c->error, sizeof(c->error), "compile: %s", what);
+	return LINKED_E_INVALID;
+}
+
+static int maps_parse(struct compile *c, struct json_object *request) {
+	struct json_object *array, *object;
+	const char *symbol;
+	int r;
+
+	if (!worker_get_array(request, "maps", TRANSLATE_MAPS_MAX, &array))
+		return wrong(c, "no maps, or too many");
+	c->n_maps = json_object_array_length(array);
+	for (size_t i = 0; i < c->n_maps; i++) {
+		struct linked_map *map = &c->linked_maps[i];
+
+		object = json_object_array_get_idx(array, i);
+		r = linked_map_from_json(map, object, c->blob_size, c->error);
+		if (r)
+			return r;
+		if (!worker_get_string(object, "slot_symbol", &symbol) || !is_symbol(symbol, SYMBOL_SIZE - 1))
+			return wrong(c, "a map's slot_symbol is no symbol");
+		c->maps[i] = (struct translate_map){
+			.name = map->name,
+			.type = map->type,
+			.key_size = map->key_size,
+			.value_size = map->value_size,
+			.max_entries = map->max_entries,
+			.slot_symbol = symbol,
+		};
+	}
+	return 0;
+}
+
+static int programs_parse(struct compile *c, const struct worker_job *job) {
+	struct json_object *array, *object;
+	const char *prefix, *name;
+	struct linked_table insns;
+	int r;
+
+	if (!worker_get_string(job->request, "prefix", &prefix) || !is_symbol(prefix, PREFIX_MAX))
+		return wrong(c, "prefix is no symbol");
+	if (!worker_get_array(job->request, "programs", TRANSLATE_PROGRAMS_MAX, &array) ||
+	    !json_object_array_length(array))
+		return wrong(c, "no programs, or too many");
+	c->n_programs = json_object_array_length(array);
+	for (size_t i = 0; i < c->n_programs; i++) {
+		object = json_object_array_get_idx(array, i);
+		if (!json_object_is_type(object, json_type_object) || !worker_get_string(object, "name", &name) ||
+		    !worker_get_int(object, "index", 0, LINKED_PROGRAMS_MAX - 1, &c->indices[i]))
+			return wrong(c, "a program without a name or an index");
+		r = linked_insns_from_json(&insns, object, c->blob_size, c->error);
+		if (r)
+			return r;
+		if (!insns.count)
+			return wrong(c, "a program without instructions");
+		c->outputs[i] = worker_get_fd(job, object, "output");
+		if (c->outputs[i] < 0)
+			return wrong(c, "a program without an output");
+		snprintf(c->symbols[i], SYMBOL_SIZE, "%s_p%d", prefix, (int)c->indices[i]);
+		for (size_t j = 0; j < i; j++)
+			if (c->indices[j] == c->indices[i])
+				return wrong(c, "two programs of the same index");
+		c->programs[i] = (struct translate_program){
+			.name = name,
+			.symbol = c->symbols[i],
+			.insns = (const struct bpf_insn *)(const void *)(c->blob + insns.offset),
+			.n_insns = insns.count,
+		};
+	}
+	return 0;
+}
+
+/* Appends a new object to an array; NULL when out of memory. */
+static struct json_object *append(struct json_object *array) {
+	struct json_object *object = json_object_new_object();
+
+	if (object && json_object_array_add(array, object) < 0) {
+		json_object_put(object);
+		return NULL;
+	}
+	return object;
+}
+
+static int maps_reply(const struct translate_result *result, struct json_object *reply) {
+	struct json_object *array = json_object_new_array(), *o;
+	int r;
+
+	r = worker_add_object(reply, "maps", array);
+	for (size_t i = 0; i < result->n_maps && !r; i++) {
+		const struct translate_map_result *map = &result->maps[i];
+
+		o = append(array);
+		if (!o || worker_add_int(o, "shards", map->shards) ||
+		    worker_add_int(o, "shard_stride", (int64_t)map->shard_stride) ||
+		    worker_add_int(o, "value_stride", (int64_t)map->value_stride) ||
+		    worker_add_int(o, "data_size", (int64_t)map->data_size) ||
+		    worker_add_int(o, "merge", map->merge) || worker_add_bool(o, "used", map->used))
+			r = -ENOMEM;
+	}
+	return r;
+}
+
+/* One program of the reply. */
+static int program_reply(const struct compile *c, size_t i, const struct translate_program_result *program,
+			 struct json_object *o) {
+	struct json_object *maps = json_object_new_array();
+
+	if (worker_add_object(o, "maps", maps) || worker_add_int(o, "index", c->indices[i]) ||
+	    worker_add_string(o, "symbol", c->symbols[i]) || worker_add_int(o, "size", (int64_t)program->size) ||
+	    worker_add_int(o, "isa", program->isa) || worker_add_int(o, "target", program->target) ||
+	    worker_add_bool(o, "uses_context", program->uses_context) ||
+	    worker_add_int(o, "local_bytes", (int64_t)program->local_bytes))
+		return -ENOMEM;
+	for (size_t m = 0; m < c->n_maps; m++)
+		if (program->maps & UINT64_C(1) << m) {
+			struct json_object *index = json_object_new_int64((int64_t)m);
+
+			if (!index || json_object_array_add(maps, index) < 0) {
+				json_object_put(index);
+				return -ENOMEM;
+			}
+		}
+	return 0;
+}
+
+/* Writes the PTX and the reply. */
+static int compile_reply(const struct compile *c, const struct translate_result *result, struct json_object *reply) {
+	struct json_object *array, *o;
+	int r;
+
+	for (size_t i = 0; i < result->n_programs; i++) {
+		r = worker_write(c->outputs[i], result->programs[i].ptx, result->programs[i].size, 0);
+		if (r)
+			return worker_reply_error(reply, NULL, "internal", "compile: output of program %s: %s",
+						  c->programs[i].name, strerror(-r));
+	}
+	r = worker_reply_status(reply, "compiled");
+	if (!r)
+		r = maps_reply(result, reply);
+	if (!r)
+		r = worker_add_object(reply, "programs", array = json_object_new_array());
+	for (size_t i = 0; i < result->n_programs && !r; i++) {
+		o = append(array);
+		r = o ? program_reply(c, i, &result->programs[i], o) : -ENOMEM;
+	}
+	return r;
+}
+
+static int compile_run(struct compile *c, const struct worker_job *job, struct json_object *reply) {
+	struct translate_result result;
+	char *error = NULL;
+	int r;
+
+	r = maps_parse(c, job->request);
+	if (!r)
+		r = programs_parse(c, job);
+	if (r == LINKED_E_INVALID)
+		return worker_reply_error(reply, NULL, "internal", "%s", c->error);
+	if (r)
+		return r;
+	r = translate_object(c->programs, c->n_programs, c->maps, c->n_maps, &result, &error);
+	if (r == -ENOMEM)
+		return r;
+	if (r) {
+		const char *word = r == TRANSLATE_E_PROGRAM || r == TRANSLATE_E_MAP ? "program" : "internal";
+
+		r = worker_reply_error(reply, NULL, word, "%s", error ? error : "the request is malformed");
+		free(error);
+		return r;
+	}
+	r = compile_reply(c, &result, reply);
+	translate_result_deinit(&result);
+	return r;
+}
+
+int program_job_compile(const struct worker_job *job, struct json_object *reply, void *userdata) {
+	int input = worker_get_fd(job, job->request, "input");
+	struct compile *c;
+	int r;
+
+	if (input < 0)
+		return worker_reply_error(reply, NULL, "internal", "compile: input is missing");
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	r = worker_map(input, LINKED_BLOB_MAX, &c->blob, &c->blob_size);
+	if (r)
+		r = worker_reply_error(reply, NULL, "internal", "compile: input: %s", strerror(-r));
+	else {
+		r = compile_run(c, job, reply);
+		worker_unmap(c->blob, c->blob_size);
+	}
+	free(c);
+	return r;
+}
+
+int program_job_warm(struct json_object *features, void *userdata) {
+	static const struct bpf_insn insns[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	const struct translate_program program = {
+		.name = "warm",
+		.symbol = "warm",
+		.insns = insns,
+		.n_insns = sizeof(insns) / sizeof(insns[0]),
+	};
+	struct translate_result result;
+	char *error = NULL;
+	int r;
+
+	r = translate_object(&program, 1, NULL, 0, &result, &error);
+	if (r) {
+		fprintf(stderr, "LLVM does not work in the sandbox: %s\n", error ? error : strerror(r < 0 ? -r : EIO));
+		free(error);
+		return r < 0 ? r : -EIO;
+	}
+	translate_result_deinit(&result);
+	return worker_add_string(features, "libbpf", libbpf_version_string());
+}
