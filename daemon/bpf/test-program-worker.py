@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The program worker as the daemon meets it: started with a socket as descriptor 3, asked to link and compile.
+
+usage: test-program-worker.py WORKER FOLDER_OF_OBJECTS"""
+
+import array
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+F_ADD_SEALS, SEALS = 1033, 0x1 | 0x2 | 0x4 | 0x8
+
+
+class Worker:
+    def __init__(self, path, *arguments):
+        self.socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(60)
+
+        def prepare():
+            os.dup2(other.fileno(), 3)  # inheritable, unlike other
+
+        self.process = subprocess.Popen([path, *arguments], preexec_fn=prepare, close_fds=False)
+        other.close()
+        self.ready = json.loads(self.socket.recv(1 << 17))
+        self.id = 0
+
+    def send(self, request, fds):
+        self.id += 1
+        request["id"] = self.id
+        self.socket.sendmsg([json.dumps(request).encode()],
+                            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+
+    def ask(self, request, fds):
+        self.send(request, fds)
+        reply = json.loads(self.socket.recv(1 << 17))
+        assert reply.pop("id") == self.id
+        return reply
+
+    def end(self):
+        self.socket.close()
+        return self.process.wait(10)
+
+
+def sealed(data):
+    fd = os.memfd_create("input", os.MFD_ALLOW_SEALING)
+    os.write(fd, data)
+    fcntl.fcntl(fd, F_ADD_SEALS, SEALS)
+    return fd
+
+
+def content(fd):
+    return os.pread(fd, os.fstat(fd).st_size, 0)
+
+
+def link(worker, data):
+    source, output = sealed(data), os.memfd_create("output", os.MFD_ALLOW_SEALING)
+    reply = worker.ask({"job": "link", "input": 0, "output": 1}, [source, output])
+    blob = content(output)
+    os.close(source)
+    os.close(output)
+    return reply, blob
+
+
+def compile(worker, linked, blob, **change):
+    programs = [(i, p) for i, p in enumerate(linked["programs"]) if p["gpu"]]
+    outputs = [os.memfd_create("ptx", os.MFD_ALLOW_SEALING) for _ in programs]
+    maps = [dict(m, slot_symbol=f"__gpuprobe_o1_m{i}") for i, m in enumerate(linked["maps"])]
+    request = {"job": "compile", "input": 0, "prefix": "__gpuprobe_o1", "maps": maps,
+               "programs": [{"index": i, "name": p["name"], "insns": p["insns"], "output": n + 1}
+                            for n, (i, p) in enumerate(programs)]}
+    request.update(change)
+    source = sealed(blob)
+    reply = worker.ask(request, [source] + outputs)
+    texts = [content(fd).decode() for fd in outputs]
+    for fd in [source] + outputs:
+        os.close(fd)
+    return reply, texts
+
+
+def main(path, folder):
+    def read(name):
+        with open(f"{folder}/{name}.bpf.o", "rb") as file:
+            return file.read()
+
+    worker = Worker(path)
+    assert worker.ready["ready"] is True, worker.ready
+    assert worker.ready["features"]["libbpf"].startswith("v1"), worker.ready
+
+    linked, blob = link(worker, read("counter"))
+    assert linked["status"] == "linked" and linked["size"] == len(blob), linked
+    reply, texts = compile(worker, linked, blob)
+    assert reply["status"] == "compiled", reply
+    program, layout = reply["programs"][0], reply["maps"][0]
+    assert program["symbol"] == "__gpuprobe_o1_p0" and program["size"] == len(texts[0])
+    assert program["maps"] == [0] and program["local_bytes"] == 0 and not program["uses_context"]
+    assert layout["used"] and layout["data_size"] == layout["shards"] * layout["shard_stride"]
+    assert ".visible .global .align 8 .u64 __gpuprobe_o1_m0" in texts[0] and "__gpuprobe_o1_p0" in texts[0], texts[0]
+
+    # two programs with functions, data sections, every helper
+    for name, count in (("calls", 2), ("globals", 1), ("helpers", 1), ("gpu-array", 1), ("percpu", 1)):
+        linked, blob = link(worker, read(name))
+        assert linked["status"] == "linked", linked
+        reply, texts = compile(worker, linked, blob)
+        assert reply["status"] == "compiled" and len(reply["programs"]) == count, (name, reply)
+        assert all(p["symbol"] in t for p, t in zip(reply["programs"], texts)), name
+
+    # a program that this release does not compile: said, with its name
+    linked, blob = link(worker, read("hash-ring"))
+    reply, _ = compile(worker, linked, blob)
+    assert reply["status"] == "error" and reply["error"] == "program", reply
+    assert "\n" not in reply["message"], reply
+
+    # no object
+    reply, _ = link(worker, b"not an object" * 100)
+    assert (reply["status"], reply["error"]) == ("error", "object") and "libbpf: " in reply["log"], reply
+
+    # requests that lie
+    linked, blob = link(worker, read("counter"))
+    for change in ({"prefix": "a b"}, {"prefix": "x" * 200}, {"maps": [{}]}, {"maps": 3}, {"programs": []},
+                   {"programs": [{"index": 0, "name": "p", "output": 1, "insns": {"offset": 0, "count": 30000}}]},
+                   {"programs": [{"index": 0, "name": "p", "output": 9, "insns": linked["programs"][0]["insns"]}]},
+                   {"programs": [{"index": -1, "name": "p", "output": 1, "insns": linked["programs"][0]["insns"]}]}):
+        reply, _ = compile(worker, linked, blob, **change)
+        assert reply["status"] == "error" and reply["error"] == "internal", (change, reply)
+    # instructions that are none
+    reply, _ = compile(worker, linked, b"\xff" * len(blob))
+    assert reply["status"] == "error" and reply["error"] == "program", reply
+    assert worker.end() == 0
+
+    start = time.monotonic()
+    worker = Worker(path)
+    ready = time.monotonic()
+    linked, blob = link(worker, read("counter"))
+    linked_at = time.monotonic()
+    compile(worker, linked, blob)
+    end = time.monotonic()
+    print(f"start {1e3 * (ready - start):.1f} ms, link {1e3 * (linked_at - ready):.1f} ms, "
+          f"compile {1e3 * (end - linked_at):.1f} ms")
+    worker.end()
+
+    # faults on purpose, for the daemon's tests
+    worker = Worker(path, "--test-fault=crash")
+    worker.send({"job": "link", "input": 0, "output": 0}, [sealed(b"x")])
+    assert worker.socket.recv(10) == b"" and worker.process.wait(10) == -signal.SIGSEGV
+    worker = Worker(path, "--test-fault=garbage")
+    worker.send({"job": "link", "input": 0, "output": 0}, [sealed(b"x")])
+    try:
+        json.loads(worker.socket.recv(1 << 17))
+        raise AssertionError("no garbage")
+    except ValueError:
+        pass
+    worker.end()
+    worker = Worker(path, "--test-fault=hang")
+    worker.send({"job": "link", "input": 0, "output": 0}, [sealed(b"x")])
+    worker.socket.settimeout(0.5)
+    try:
+        worker.socket.recv(10)
+        raise AssertionError("an answer")
+    except TimeoutError:
+        worker.process.kill()
+        worker.process.wait()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3 or not sys.argv[2]:
+        sys.exit(77)  # no clang 19
+    main(sys.argv[1], sys.argv[2])
