@@ -215,6 +215,16 @@ static int helper_map(struct analysis *a, size_t pc, const struct helper *helper
 	return 0;
 }
 
+/* What this lookup gave before is not what it gives last any more. */
+static void forget_site(const struct analysis *a, struct analysis_frame *state, uint32_t frame, uint32_t site)
+{
+	struct value *value = (struct value *)(state - a->flow->frames[frame].depth);
+
+	for (; value < (struct value *)(state + 1); value++)
+		if (value->site == site)
+			value->site = 0;
+}
+
 static int step_lookup(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
                        const struct helper *helper)
 {
@@ -229,7 +239,10 @@ static int step_lookup(struct analysis *a, struct analysis_frame *state, uint32_
 		r = load(a, state, frame, pc, regs + 2, 0, 4, false, &key);
 	if (r)
 		return r;
-	regs[0] = (struct value){ .kind = VALUE_MAP_VALUE, .align = 3, .ref = map };
+	forget_site(a, state, frame, analysis_site(frame, pc));
+	regs[0] = (struct value){
+		.kind = VALUE_MAP_VALUE, .align = 3, .ref = map, .site = analysis_site(frame, pc)
+	};
 	if (key.kind == VALUE_CONST) {
 		regs[0].exact = true;
 		regs[0].align = 0;

@@ -29,6 +29,8 @@ struct value {
 	uint8_t known; /* CONST: mask of known bytes; all of them, but in a stack slot */
 	bool exact; /* MAP_VALUE: the offset is a constant, the same in all threads */
 	uint32_t ref; /* STACK: frame; MAP, MAP_VALUE: map */
+	uint32_t site; /* MAP_VALUE: what that lookup gave last, unchanged: analysis_site(); 0: unknown */
+	uint32_t reserved; /* 0, so that values compare as bytes */
 	uint64_t bits; /* CONST: the value; STACK, exact MAP_VALUE: offset; SCALAR: maps it may point into */
 };
 
@@ -79,6 +81,12 @@ unsigned value_align(const struct value *value);
 static inline bool value_is_const(const struct value *value, uint64_t bits)
 {
 	return value->kind == VALUE_CONST && value->known == 0xff && value->bits == bits;
+}
+
+/* Names a lookup: the instruction, in that frame. Not 0. */
+static inline uint32_t analysis_site(uint32_t frame, size_t pc)
+{
+	return frame * TRANSLATE_INSNS_MAX + (uint32_t)pc + 1;
 }
 
 /* Slot of a constant offset from r10. */

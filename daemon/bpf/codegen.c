@@ -24,7 +24,8 @@
 
 #define TRIPLE "nvptx64-nvidia-cuda"
 #define PASSES                                                                                         \
-	"always-inline,globaldce,function(sroa,early-cse,instcombine,adce,sroa,infer-address-spaces),"  \
+	"always-inline,globaldce,"                                                                      \
+	"function(sroa,early-cse,instcombine,adce,sroa,infer-address-spaces),"           \
 	"default<O2>"
 
 static int internal_error(char **error, const char *what, const char *message)

@@ -34,6 +34,15 @@ static inline _Bool is_leader(u32 mask)
 	return !(mask & __nvvm_read_ptx_sreg_lanemask_lt());
 }
 
+/*
+ * The number of lanes in the mask, for the leader. Written so that the CUDA compiler cannot tell that it is the same in
+ * all lanes: if it could, it would aggregate the one addition that is left over the warp once more.
+ */
+static inline u32 lanes(u32 mask)
+{
+	return (u32)__builtin_popcount(mask & ~__nvvm_read_ptx_sreg_lanemask_lt());
+}
+
 static inline u64 broadcast64(u32 mask, u64 value, u32 lane)
 {
 	u32 low = (u32)__nvvm_shfl_sync_idx_i32(mask, (int)(u32)value, (int)lane, 31);
@@ -80,7 +89,7 @@ static inline u64 warp_sum64(u64 value)
 		u32 mask = lane_mask();                                                                \
                                                                                                        \
 		if (is_leader(mask))                                                                   \
-			red_add##bits(p, (type)__builtin_popcount(mask) * v);                          \
+			red_add##bits(p, lanes(mask) * v);                                             \
 	}                                                                                              \
 	static inline void add##bits##_whole(u32 mask, GLOBAL type *p, type v)                         \
 	{                                                                                              \
@@ -108,7 +117,7 @@ static inline u64 warp_sum64(u64 value)
 			red_add##bits(p, v);                                                           \
 		} else if (same) {                                                                     \
 			if (is_leader(mask))                                                           \
-				red_add##bits(p, (type)__builtin_popcount(mask) * v);                  \
+				red_add##bits(p, lanes(mask) * v);                                     \
 		} else {                                                                               \
 			add##bits##_whole(mask, p, v);                                                 \
 		}                                                                                      \
@@ -212,21 +221,18 @@ DEFINE_FETCH(xchg, 64, u64, __atomic_exchange_n, v)
 DEFINE_CMPXCHG(32, u32)
 DEFINE_CMPXCHG(64, u64)
 
-/*
- * The address of a value of an array, or 0: no such index, or `base` is 0 because the process's
- * instance is not armed. See proto/map-layout.h.
- */
-u64 gpuprobe_array_lookup(u64 base, u32 index, u32 max_entries, u64 value_stride, u32 shard_mask, u64 shard_stride);
-u64 gpuprobe_array_lookup(u64 base, u32 index, u32 max_entries, u64 value_stride, u32 shard_mask, u64 shard_stride)
+/* Whether an array has that index. `base` is 0 where the process's instance is not armed. */
+_Bool gpuprobe_array_has(u64 base, u32 index, u32 max_entries);
+_Bool gpuprobe_array_has(u64 base, u32 index, u32 max_entries)
 {
-	u64 address;
+	return index < max_entries && base;
+}
 
-	if (index >= max_entries || !base)
-		return 0;
-	address = base + ((u32)__nvvm_read_ptx_sreg_smid() & shard_mask) * shard_stride +
-	          index * value_stride;
-	__builtin_assume(address != 0);
-	return address;
+/* The address of a value of an array that has it. See proto/map-layout.h. */
+u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask, u64 shard_stride);
+u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask, u64 shard_stride)
+{
+	return base + ((u32)__nvvm_read_ptx_sreg_smid() & shard_mask) * shard_stride + index * value_stride;
 }
 
 /* Stores a value in pieces of 8 bytes and a rest. `aligned`: the source is, to 8 bytes. */

@@ -124,6 +124,17 @@ void emit_alu(struct emitter *e, const struct bpf_insn *insn)
 	emit_set(e, insn->dst_reg, emit_zext(e, compute(e, insn, type, value)));
 }
 
+/*
+ * A program looks whether its lookup found something. It is known already, and said better than by the address, of which the
+ * compiler cannot know that it is not 0.
+ */
+static bool is_null_check(const struct emitter *e, const struct bpf_insn *insn)
+{
+	return (insn->code == (BPF_JMP | BPF_JEQ | BPF_K) || insn->code == (BPF_JMP | BPF_JNE | BPF_K)) &&
+	       insn->imm == 0 && e->state->registers[insn->dst_reg].kind == VALUE_MAP_VALUE &&
+	       e->state->registers[insn->dst_reg].site != 0;
+}
+
 LLVMValueRef emit_condition(struct emitter *e, const struct bpf_insn *insn)
 {
 	static const LLVMIntPredicate predicates[] = {
@@ -133,9 +144,14 @@ LLVMValueRef emit_condition(struct emitter *e, const struct bpf_insn *insn)
 		[BPF_JSLE >> 4] = LLVMIntSLE,
 	};
 	LLVMTypeRef type = INSN_CLASS(insn->code) == BPF_JMP ? e->i64 : e->i32;
-	LLVMValueRef a = LLVMBuildTrunc(e->builder, emit_get(e, insn->dst_reg), type, "");
-	LLVMValueRef b = operand(e, insn, type);
+	LLVMValueRef a, b;
 
+	if (is_null_check(e, insn)) {
+		a = LLVMBuildLoad2(e->builder, e->i1, emit_found(e, e->state->registers[insn->dst_reg].site), "");
+		return INSN_OP(insn->code) == BPF_JNE ? a : LLVMBuildNot(e->builder, a, "");
+	}
+	a = LLVMBuildTrunc(e->builder, emit_get(e, insn->dst_reg), type, "");
+	b = operand(e, insn, type);
 	if (INSN_OP(insn->code) == BPF_JSET)
 		return LLVMBuildICmp(e->builder, LLVMIntNE, LLVMBuildAnd(e->builder, a, b, ""),
 		                     LLVMConstInt(type, 0, false), "");

@@ -13,25 +13,32 @@
 
 #define COPY_UNROLLED_MAX 128 /* bytes of a value that is stored without a loop */
 
-/* The address of the value for the key that R2 points to, or 0. `index` receives the key. */
-static LLVMValueRef emit_lookup(struct emitter *e, uint32_t map, LLVMValueRef *index)
+/* The address of the value for the key that R2 points to, or 0; whether there is one; the key. */
+struct lookup {
+	LLVMValueRef address, found, index;
+};
+
+static struct lookup emit_lookup(struct emitter *e, uint32_t map)
 {
 	const struct translate_map_result *layout = e->layouts + map;
 	struct emit_address key = emit_address(e, 2, 0);
-	LLVMValueRef base, args[6];
+	LLVMValueRef args[5];
+	struct lookup lookup;
 
-	*index = emit_load(e, &key, 4);
-	base = LLVMBuildLoad2(e->builder, e->i64, e->map[map].slot, "");
+	lookup.index = emit_load(e, &key, 4);
+	args[0] = LLVMBuildLoad2(e->builder, e->i64, e->map[map].slot, "");
 	/* written by the host between launches only */
-	LLVMSetMetadata(base, LLVMGetMDKindIDInContext(e->context, "invariant.load", 14),
+	LLVMSetMetadata(args[0], LLVMGetMDKindIDInContext(e->context, "invariant.load", 14),
 	                LLVMMetadataAsValue(e->context, LLVMMDNodeInContext2(e->context, NULL, 0)));
-	args[0] = base;
-	args[1] = *index;
+	args[1] = lookup.index;
 	args[2] = LLVMConstInt(e->i32, e->maps[map].max_entries, false);
-	args[3] = emit_const(e, layout->value_stride);
-	args[4] = LLVMConstInt(e->i32, layout->shards - 1, false);
-	args[5] = emit_const(e, layout->shard_stride);
-	return emit_call(e, "gpuprobe_array_lookup", args, 6);
+	lookup.found = emit_call(e, "gpuprobe_array_has", args, 3);
+	args[2] = emit_const(e, layout->value_stride);
+	args[3] = LLVMConstInt(e->i32, layout->shards - 1, false);
+	args[4] = emit_const(e, layout->shard_stride);
+	lookup.address = LLVMBuildSelect(e->builder, lookup.found, emit_call(e, "gpuprobe_array_address", args, 5),
+	                                 emit_const(e, 0), "");
+	return lookup;
 }
 
 /* Stores `size` bytes from where R3 points to at `to`. */
@@ -70,14 +77,14 @@ static LLVMValueRef choose(struct emitter *e, LLVMValueRef condition, int error,
 
 static void emit_update(struct emitter *e, uint32_t map)
 {
-	LLVMValueRef flags = emit_get(e, 4), zero = emit_const(e, 0), index, address, result, condition;
+	LLVMValueRef flags = emit_get(e, 4), zero = emit_const(e, 0), result, condition;
 	LLVMBasicBlockRef store = emit_new_block(e, "store"), done = emit_new_block(e, "stored");
+	struct lookup lookup = emit_lookup(e, map);
 
-	address = emit_lookup(e, map, &index);
-	result = choose(e, LLVMBuildICmp(e->builder, LLVMIntEQ, address, zero, ""), ENODEV, zero);
+	result = choose(e, LLVMBuildNot(e->builder, lookup.found, ""), ENODEV, zero);
 	condition = LLVMBuildICmp(e->builder, LLVMIntEQ, flags, emit_const(e, BPF_NOEXIST), "");
 	result = choose(e, condition, EEXIST, result);
-	condition = LLVMBuildICmp(e->builder, LLVMIntUGE, index,
+	condition = LLVMBuildICmp(e->builder, LLVMIntUGE, lookup.index,
 	                          LLVMConstInt(e->i32, e->maps[map].max_entries, false), "");
 	result = choose(e, condition, E2BIG, result);
 	condition = LLVMBuildICmp(e->builder, LLVMIntUGT, flags, emit_const(e, BPF_EXIST), "");
@@ -86,7 +93,7 @@ static void emit_update(struct emitter *e, uint32_t map)
 	emit_set(e, 0, result);
 	LLVMBuildCondBr(e->builder, LLVMBuildICmp(e->builder, LLVMIntEQ, result, zero, ""), store, done);
 	LLVMPositionBuilderAtEnd(e->builder, store);
-	emit_copy(e, address, e->maps[map].value_size);
+	emit_copy(e, lookup.address, e->maps[map].value_size);
 	LLVMBuildBr(e->builder, done);
 	LLVMPositionBuilderAtEnd(e->builder, done);
 }
@@ -95,11 +102,13 @@ void emit_helper(struct emitter *e, const struct bpf_insn *insn)
 {
 	const struct helper *helper = helper_find((uint32_t)insn->imm);
 	uint32_t map = e->state->registers[1].ref;
-	LLVMValueRef index;
+	struct lookup lookup;
 
 	switch (helper->kind) {
 	case HELPER_MAP_LOOKUP:
-		emit_set(e, 0, emit_lookup(e, map, &index));
+		lookup = emit_lookup(e, map);
+		emit_set(e, 0, lookup.address);
+		LLVMBuildStore(e->builder, lookup.found, emit_found(e, analysis_site(e->frame, e->pc)));
 		return;
 	case HELPER_MAP_UPDATE:
 		emit_update(e, map);

@@ -43,6 +43,36 @@ LLVMBasicBlockRef emit_new_block(struct emitter *e, const char *name)
 	return LLVMAppendBasicBlockInContext(e->context, e->function, name);
 }
 
+LLVMValueRef emit_found(struct emitter *e, uint32_t site)
+{
+	LLVMBasicBlockRef here = LLVMGetInsertBlock(e->builder);
+	struct emit_site *s = e->sites;
+
+	while (s < e->sites + e->n_sites && s->site != site)
+		s++;
+	if (s == e->sites + e->n_sites) {
+		/* variables stand in the first block */
+		LLVMPositionBuilderBefore(e->builder,
+		                          LLVMGetFirstInstruction(LLVMGetEntryBasicBlock(e->function)));
+		s->site = site;
+		s->found = LLVMBuildAlloca(e->builder, e->i1, "");
+		e->n_sites++;
+		LLVMPositionBuilderAtEnd(e->builder, here);
+	}
+	return s->found;
+}
+
+/* The number of helper calls in all frames: no program has more lookups. */
+static size_t count_calls(const struct flow *flow)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < flow->n_blocks; i++)
+		for (size_t pc = flow->blocks[i].start; pc < flow->blocks[i].end; pc++)
+			n += insn_is_call(flow->insns + pc);
+	return n;
+}
+
 static LLVMValueRef stack_pointer(struct emitter *e, uint32_t frame, int64_t offset)
 {
 	LLVMValueRef index = emit_const(e, (uint64_t)(offset + INSN_STACK_SIZE));
@@ -362,13 +392,15 @@ int emit_program(LLVMModuleRef module, struct analysis *analysis, const struct t
 	e.registers = calloc(e.flow->n_frames, sizeof(*e.registers));
 	e.stacks = calloc(e.flow->n_frames, sizeof(*e.stacks));
 	e.blocks = calloc(e.flow->n_blocks, sizeof(*e.blocks));
-	if (e.registers && e.stacks && e.blocks)
+	e.sites = calloc(count_calls(e.flow) + 1, sizeof(*e.sites));
+	if (e.registers && e.stacks && e.blocks && e.sites)
 		r = rmw_live_out(e.flow, &e.live_out);
 	if (!r)
 		r = emit_body(&e);
 	free(e.registers);
 	free(e.stacks);
 	free(e.blocks);
+	free(e.sites);
 	free(e.live_out);
 	LLVMDisposeBuilder(e.builder);
 	if (!r)

@@ -17,6 +17,12 @@ struct emit_map {
 	LLVMValueRef direct; /* address of the only value, loaded at entry; NULL: not used that way */
 };
 
+/* A lookup, and the variable of type i1 that says whether its last result was an address. */
+struct emit_site {
+	uint32_t site;
+	LLVMValueRef found;
+};
+
 struct emitter {
 	struct analysis *analysis;
 	const struct flow *flow;
@@ -33,6 +39,8 @@ struct emitter {
 	LLVMBasicBlockRef disarmed; /* returns 0 */
 	uint16_t *live_out; /* see rmw.h */
 	struct emit_map map[TRANSLATE_MAPS_MAX];
+	struct emit_site *sites; /* room for as many as there are lookups */
+	size_t n_sites;
 	/* where we are: */
 	uint32_t frame;
 	struct analysis_frame *state;
@@ -57,6 +65,7 @@ LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, un
 void emit_store(struct emitter *e, const struct emit_address *address, unsigned bytes, LLVMValueRef value);
 LLVMValueRef emit_call(struct emitter *e, const char *function, LLVMValueRef *args, unsigned n);
 LLVMValueRef emit_zext(struct emitter *e, LLVMValueRef value);
+LLVMValueRef emit_found(struct emitter *e, uint32_t site);
 LLVMBasicBlockRef emit_new_block(struct emitter *e, const char *name);
 
 /* emit-alu.c */

@@ -63,10 +63,19 @@ static struct value map_value_inexact(uint32_t map, unsigned align)
 	return (struct value){ .kind = VALUE_MAP_VALUE, .align = (uint8_t)align, .ref = map };
 }
 
+static struct value without_site(const struct value *value)
+{
+	struct value result = *value;
+
+	result.site = 0;
+	return result;
+}
+
 static struct value map_value_moved(const struct value *pointer, const struct value *by, bool subtract)
 {
 	struct value result = *pointer;
 
+	result.site = 0;
 	if (pointer->exact && by->kind == VALUE_CONST) {
 		result.bits = subtract ? pointer->bits - by->bits : pointer->bits + by->bits;
 		return result;
@@ -99,12 +108,17 @@ struct value value_join(const struct value *a, const struct value *b, bool slot)
 		if (result.known)
 			return result;
 	}
-	if (a->kind == VALUE_MAP_VALUE && b->kind == VALUE_MAP_VALUE && a->ref == b->ref)
+	if (a->kind == VALUE_MAP_VALUE && b->kind == VALUE_MAP_VALUE && a->ref == b->ref) {
+		struct value x = without_site(a), y = without_site(b);
+
+		if (memcmp(&x, &y, sizeof(x)) == 0)
+			return x;
 		return map_value_inexact(a->ref, min_align(value_align(a), value_align(b)));
+	}
 	if (a->kind == VALUE_MAP_VALUE && value_is_const(b, 0))
-		return *a;
+		return without_site(a);
 	if (b->kind == VALUE_MAP_VALUE && value_is_const(a, 0))
-		return *b;
+		return without_site(b);
 	return value_scalar(min_align(value_align(a), value_align(b)), value_maps(a) | value_maps(b));
 }
 

@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * bpf-run: runs an eBPF program through the path that GPU programs take (translator, LLVM, PTX, CUDA driver) and
+ * prints r0 in hex. The driver is whichever libcuda.so.1 the loader finds: NVIDIA's, or tests/sim.
+ *
+ *     bpf-run [options] [MEMORY] < PROGRAM          r1 = address of the memory, r2 = its length
+ *     bpf-run --batch FILE                           many in one process
+ *
+ * PROGRAM and MEMORY are bytes in hex; white space does not matter. That is what public conformance suites expect of
+ * the runtimes they test. A line of a batch is NAME and words:
+ *
+ *     prog=HEX [mem=HEX] [map=TYPE:KEY:VALUE:ENTRIES]... [grid=N] [block=N] [want=memory]
+ *
+ * and is answered by `NAME R0` and, for each map, its values in hex as a reader sees them (shards summed, copies of SMs
+ * summed), and with want=memory the memory after the run; or by `NAME error: ...`.
+ */
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "translate.h"
+
+#define MAPS_MAX 8
+#define MEMORY_MAX (1u << 20)
+
+/* ---- the driver ---- */
+
+struct driver {
+	int (*init)(unsigned flags);
+	int (*device_get)(int *device, int ordinal);
+	int (*context_retain)(void **context, int device);
+	int (*context_set)(void *context);
+	int (*context_synchronize)(void);
+	int (*module_load)(void **module, const void *image);
+	int (*module_unload)(void *module);
+	int (*module_function)(void **function, void *module, const char *name);
+	int (*module_global)(uint64_t *address, size_t *size, void *module, const char *name);
+	int (*alloc)(uint64_t *address, size_t size);
+	int (*free)(uint64_t address);
+	int (*to_device)(uint64_t to, const void *from, size_t size);
+	int (*to_host)(void *to, uint64_t from, size_t size);
+	int (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+	              unsigned shared, void *stream, void **parameters, void **extra);
+	int (*error_name)(int error, const char **name);
+};
+
+static const struct {
+	const char *name;
+	size_t offset;
+} driver_symbols[] = {
+	{ "cuInit", offsetof(struct driver, init) },
+	{ "cuDeviceGet", offsetof(struct driver, device_get) },
+	{ "cuDevicePrimaryCtxRetain", offsetof(struct driver, context_retain) },
+	{ "cuCtxSetCurrent", offsetof(struct driver, context_set) },
+	{ "cuCtxSynchronize", offsetof(struct driver, context_synchronize) },
+	{ "cuModuleLoadData", offsetof(struct driver, module_load) },
+	{ "cuModuleUnload", offsetof(struct driver, module_unload) },
+	{ "cuModuleGetFunction", offsetof(struct driver, module_function) },
+	{ "cuModuleGetGlobal_v2", offsetof(struct driver, module_global) },
+	{ "cuMemAlloc_v2", offsetof(struct driver, alloc) },
+	{ "cuMemFree_v2", offsetof(struct driver, free) },
+	{ "cuMemcpyHtoD_v2", offsetof(struct driver, to_device) },
+	{ "cuMemcpyDtoH_v2", offsetof(struct driver, to_host) },
+	{ "cuLaunchKernel", offsetof(struct driver, launch) },
+	{ "cuGetErrorName", offsetof(struct driver, error_name) },
+};
+
+/* ---- one run ---- */
+
+struct bytes {
+	uint8_t *data;
+	size_t size;
+};
+
+struct test_case {
+	struct bytes program, memory;
+	struct translate_map maps[MAPS_MAX];
+	size_t n_maps;
+	unsigned grid, block;
+	bool want_memory;
+	bool print_ptx;
+};
+
+struct outcome {
+	uint64_t r0;
+	struct bytes maps[MAPS_MAX]; /* merged */
+};
+
+static const char *const map_names[MAPS_MAX] = { "m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7" };
+static const char *const slot_names[MAPS_MAX] = { "__gpuprobe_m0", "__gpuprobe_m1", "__gpuprobe_m2", "__gpuprobe_m3",
+	                                          "__gpuprobe_m4", "__gpuprobe_m5", "__gpuprobe_m6", "__gpuprobe_m7" };
+
+static const char entry[] =
+	".visible .entry bpf_run(.param .u64 memory, .param .u64 length, .param .u64 result)\n"
+	"{\n"
+	"	.reg .b64 %rd<5>;\n"
+	"	ld.param.u64 %rd1, [memory];\n"
+	"	ld.param.u64 %rd2, [length];\n"
+	"	ld.param.u64 %rd3, [result];\n"
+	"	{\n"
+	"	.param .b64 argument0;\n"
+	"	.param .b64 argument1;\n"
+	"	.param .b64 value;\n"
+	"	st.param.b64 [argument0], %rd1;\n"
+	"	st.param.b64 [argument1], %rd2;\n"
+	"	call (value), __gpuprobe_run, (argument0, argument1);\n"
+	"	ld.param.b64 %rd4, [value];\n"
+	"	}\n"
+	"	st.global.u64 [%rd3], %rd4;\n"
+	"	ret;\n"
+	"}\n";
+
+static int fail(char **error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Returns -1 with a message that the caller frees. */
+static int fail(char **error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	if (vasprintf(error, format, args) < 0)
+		*error = NULL;
+	va_end(args);
+	return -1;
+}
+
+static int driver_check(const struct driver *d, int code, const char *what, char **error)
+{
+	const char *name = NULL;
+
+	if (code == 0)
+		return 0;
+	d->error_name(code, &name);
+	return fail(error, "%s: %s (%d)", what, name ? name : "unknown error", code);
+}
+
+static int driver_open(struct driver *d, char **error)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW), *context;
+	int device, r;
+
+	if (!library)
+		return fail(error, "no CUDA driver: %s", dlerror());
+	for (size_t i = 0; i < sizeof(driver_symbols) / sizeof(driver_symbols[0]); i++) {
+		void *symbol = dlsym(library, driver_symbols[i].name);
+
+		if (!symbol)
+			return fail(error, "libcuda.so.1 has no %s", driver_symbols[i].name);
+		memcpy((char *)d + driver_symbols[i].offset, &symbol, sizeof(symbol));
+	}
+	r = driver_check(d, d->init(0), "cuInit", error);
+	if (!r)
+		r = driver_check(d, d->device_get(&device, 0), "cuDeviceGet", error);
+	if (!r)
+		r = driver_check(d, d->context_retain(&context, device), "cuDevicePrimaryCtxRetain", error);
+	if (!r)
+		r = driver_check(d, d->context_set(context), "cuCtxSetCurrent", error);
+	return r;
+}
+
+/* The module's text: header, program, a kernel that calls it. NULL: no memory. */
+static char *module_text(const struct translate_program_result *program)
+{
+	char *text;
+
+	if (asprintf(&text, ".version %u.%u\n.target sm_%u\n.address_size 64\n\n%s\n%s", program->isa / 10,
+	             program->isa % 10, program->target, program->ptx, entry) < 0)
+		return NULL;
+	return text;
+}
+
+static int translate_case(const struct test_case *c, struct translate_result *result, char **error)
+{
+	struct translate_program program = { .name = "stdin", .symbol = "__gpuprobe_run", .takes_length = true };
+	char *message = NULL;
+	int r;
+
+	if (c->program.size == 0 || c->program.size % sizeof(struct bpf_insn) != 0)
+		return fail(error, "a program is a multiple of 8 bytes, this is %zu", c->program.size);
+	program.insns = (const struct bpf_insn *)c->program.data;
+	program.n_insns = c->program.size / sizeof(struct bpf_insn);
+	r = translate_object(&program, 1, c->maps, c->n_maps, result, &message);
+	if (r > 0) {
+		*error = message;
+		return -1;
+	}
+	return r < 0 ? fail(error, "translate: %s", strerror(-r)) : 0;
+}
+
+/* What a reader of the map sees. `raw` is the instance's data. */
+static int merge_map(const struct translate_map *map, const struct translate_map_result *layout, const uint8_t *raw,
+                     struct bytes *merged, char **error)
+{
+	size_t lane = layout->merge == MAP_MERGE_SUM32 ? 4 : 8;
+
+	merged->size = (size_t)map->value_size * map->max_entries;
+	merged->data = calloc(merged->size + 8, 1);
+	if (!merged->data)
+		return fail(error, "out of memory");
+	for (uint32_t i = 0; i < map->max_entries; i++) {
+		for (size_t at = 0; at < layout->value_stride; at += lane) {
+			size_t n = at + lane > map->value_size ? map->value_size - (at < map->value_size ? at : map->value_size) : lane;
+			uint64_t sum = 0;
+
+			for (uint32_t s = 0; s < layout->shards; s++) {
+				uint64_t value = 0;
+
+				memcpy(&value, raw + s * layout->shard_stride + i * layout->value_stride + at, lane);
+				sum += value;
+			}
+			if (n)
+				memcpy(merged->data + (size_t)i * map->value_size + at, &sum, n);
+		}
+	}
+	return 0;
+}
+
+struct run {
+	const struct driver *driver;
+	const struct test_case *test;
+	const struct translate_result *translated;
+	void *module;
+	uint64_t memory, result, data[MAPS_MAX];
+};
+
+static int run_arm(struct run *run, char **error)
+{
+	const struct driver *d = run->driver;
+	int r = 0;
+
+	for (size_t i = 0; !r && i < run->test->n_maps; i++) {
+		const struct translate_map_result *layout = run->translated->maps + i;
+		uint64_t slot;
+		uint8_t *zeros;
+		size_t size;
+
+		if (!layout->used)
+			continue;
+		zeros = calloc(layout->data_size, 1);
+		if (!zeros)
+			return fail(error, "out of memory");
+		r = driver_check(d, d->alloc(run->data + i, layout->data_size), "cuMemAlloc", error);
+		if (!r)
+			r = driver_check(d, d->to_device(run->data[i], zeros, layout->data_size), "cuMemcpyHtoD", error);
+		if (!r)
+			r = driver_check(d, d->module_global(&slot, &size, run->module, slot_names[i]),
+			                 "cuModuleGetGlobal", error);
+		if (!r)
+			r = driver_check(d, d->to_device(slot, run->data + i, 8), "cuMemcpyHtoD", error);
+		free(zeros);
+	}
+	return r;
+}
+
+static int run_collect(struct run *run, struct outcome *outcome, char **error)
+{
+	const struct driver *d = run->driver;
+	int r = driver_check(d, d->to_host(&outcome->r0, run->result, 8), "cuMemcpyDtoH", error);
+
+	if (!r && run->test->memory.size)
+		r = driver_check(d, d->to_host(run->test->memory.data, run->memory, run->test->memory.size),
+		                 "cuMemcpyDtoH", error);
+	for (size_t i = 0; !r && i < run->test->n_maps; i++) {
+		const struct translate_map_result *layout = run->translated->maps + i;
+		uint8_t *raw;
+
+		if (!layout->used)
+			continue;
+		raw = malloc(layout->data_size);
+		if (!raw)
+			return fail(error, "out of memory");
+		r = driver_check(d, d->to_host(raw, run->data[i], layout->data_size), "cuMemcpyDtoH", error);
+		if (!r)
+			r = merge_map(run->test->maps + i, layout, raw, outcome->maps + i, error);
+		free(raw);
+	}
+	return r;
+}
+
+static int run_launch(struct run *run, char **error)
+{
+	const struct driver *d = run->driver;
+	const struct test_case *test = run->test;
+	uint64_t length = test->memory.size, memory;
+	void *function, *parameters[] = { &memory, &length, &run->result };
+	int r;
+
+	/* some memory even where there is none, so that r1 is an address */
+	r = driver_check(d, d->alloc(&run->memory, test->memory.size + 16), "cuMemAlloc", error);
+	if (!r)
+		r = driver_check(d, d->alloc(&run->result, 8), "cuMemAlloc", error);
+	if (!r && test->memory.size)
+		r = driver_check(d, d->to_device(run->memory, test->memory.data, test->memory.size), "cuMemcpyHtoD",
+		                 error);
+	if (!r)
+		r = driver_check(d, d->module_function(&function, run->module, "bpf_run"), "cuModuleGetFunction", error);
+	if (r)
+		return r;
+	memory = test->memory.size ? run->memory : 0;
+	r = driver_check(d, d->launch(function, test->grid, 1, 1, test->block, 1, 1, 0, NULL, parameters, NULL),
+	                 "cuLaunchKernel", error);
+	if (!r)
+		r = driver_check(d, d->context_synchronize(), "cuCtxSynchronize", error);
+	return r;
+}
+
+static void run_deinit(struct run *run)
+{
+	for (size_t i = 0; i < MAPS_MAX; i++)
+		if (run->data[i])
+			run->driver->free(run->data[i]);
+	if (run->memory)
+		run->driver->free(run->memory);
+	if (run->result)
+		run->driver->free(run->result);
+	if (run->module)
+		run->driver->module_unload(run->module);
+}
+
+/* Runs a case. Returns 0 and the outcome (maps[].data are the caller's), or -1 and a message. */
+static int run_case(const struct driver *driver, const struct test_case *test, struct outcome *outcome, char **error)
+{
+	struct translate_result translated;
+	struct run run = { .driver = driver, .test = test, .translated = &translated };
+	char *text;
+	int r;
+
+	r = translate_case(test, &translated, error);
+	if (r)
+		return r;
+	text = module_text(translated.programs);
+	if (!text) {
+		r = fail(error, "out of memory");
+	} else if (test->print_ptx) {
+		fputs(text, stdout);
+	} else {
+		r = driver_check(driver, driver->module_load(&run.module, text), "cuModuleLoadData", error);
+		if (!r)
+			r = run_arm(&run, error);
+		if (!r)
+			r = run_launch(&run, error);
+		if (!r)
+			r = run_collect(&run, outcome, error);
+		run_deinit(&run);
+	}
+	free(text);
+	translate_result_deinit(&translated);
+	return r;
+}
+
+/* ---- input ---- */
+
+static int hex_digit(int c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Bytes from hex; white space between bytes is skipped. The caller frees. */
+static int parse_hex(const char *text, struct bytes *bytes, char **error)
+{
+	struct bytes b = { .data = malloc(strlen(text) / 2 + 1) };
+
+	if (!b.data)
+		return fail(error, "out of memory");
+	while (*text) {
+		if (isspace((unsigned char)*text)) {
+			text++;
+			continue;
+		}
+		if (hex_digit(text[0]) < 0 || hex_digit(text[1]) < 0) {
+			free(b.data);
+			return fail(error, "not hex: '%.16s'", text);
+		}
+		b.data[b.size++] = (uint8_t)(hex_digit(text[0]) << 4 | hex_digit(text[1]));
+		text += 2;
+	}
+	if (b.size > MEMORY_MAX) {
+		free(b.data);
+		return fail(error, "more than %u bytes", MEMORY_MAX);
+	}
+	free(bytes->data);
+	*bytes = b;
+	return 0;
+}
+
+static int parse_map(struct test_case *test, const char *text, char **error)
+{
+	struct translate_map *map = test->maps + test->n_maps;
+	char end;
+
+	if (test->n_maps == MAPS_MAX)
+		return fail(error, "more than %d maps", MAPS_MAX);
+	if (sscanf(text, "%" SCNu32 ":%" SCNu32 ":%" SCNu32 ":%" SCNu32 "%c", &map->type, &map->key_size,
+	           &map->value_size, &map->max_entries, &end) != 4)
+		return fail(error, "a map is TYPE:KEY:VALUE:ENTRIES, not '%s'", text);
+	map->name = map_names[test->n_maps];
+	map->slot_symbol = slot_names[test->n_maps];
+	test->n_maps++;
+	return 0;
+}
+
+static int parse_count(const char *text, unsigned *count, char **error)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (*end || end == text || n == 0 || n > 1u << 30)
+		return fail(error, "not a count: '%s'", text);
+	*count = (unsigned)n;
+	return 0;
+}
+
+static int parse_word(struct test_case *test, const char *word, char **error)
+{
+	if (strncmp(word, "prog=", 5) == 0)
+		return parse_hex(word + 5, &test->program, error);
+	if (strncmp(word, "mem=", 4) == 0)
+		return parse_hex(word + 4, &test->memory, error);
+	if (strncmp(word, "map=", 4) == 0)
+		return parse_map(test, word + 4, error);
+	if (strncmp(word, "grid=", 5) == 0)
+		return parse_count(word + 5, &test->grid, error);
+	if (strncmp(word, "block=", 6) == 0)
+		return parse_count(word + 6, &test->block, error);
+	if (strcmp(word, "want=memory") == 0) {
+		test->want_memory = true;
+		return 0;
+	}
+	return fail(error, "unknown word '%.32s'", word);
+}
+
+static void test_case_deinit(struct test_case *test)
+{
+	free(test->program.data);
+	free(test->memory.data);
+}
+
+/* All of a stream, NUL-terminated. The caller frees. */
+static char *read_all(FILE *stream)
+{
+	size_t size = 0, capacity = 4096, n;
+	char *text = malloc(capacity);
+
+	while (text && (n = fread(text + size, 1, capacity - size - 1, stream)) > 0) {
+		size += n;
+		if (capacity - size < 2048) {
+			char *larger = realloc(text, capacity *= 2);
+
+			if (!larger)
+				free(text);
+			text = larger;
+		}
+	}
+	if (text)
+		text[size] = '\0';
+	return text;
+}
+
+/* ---- output ---- */
+
+static void print_hex(const struct bytes *bytes)
+{
+	putchar(' ');
+	for (size_t i = 0; i < bytes->size; i++)
+		printf("%02x", bytes->data[i]);
+}
+
+static void print_outcome(const struct test_case *test, struct outcome *outcome)
+{
+	printf("0x%" PRIx64, outcome->r0);
+	for (size_t i = 0; i < test->n_maps; i++) {
+		if (outcome->maps[i].data)
+			print_hex(outcome->maps + i);
+		else
+			fputs(" unused", stdout);
+		free(outcome->maps[i].data);
+	}
+	if (test->want_memory)
+		print_hex(&test->memory);
+	putchar('\n');
+}
+
+static void batch_line(const struct driver *driver, char *line)
+{
+	struct test_case test = { .grid = 1, .block = 1 };
+	struct outcome outcome = { 0 };
+	char *save, *error = NULL, *name = strtok_r(line, " \t\n", &save), *word;
+	int r = 0;
+
+	if (!name || *name == '#')
+		return;
+	while (!r && (word = strtok_r(NULL, " \t\n", &save)))
+		r = parse_word(&test, word, &error);
+	if (!r)
+		r = run_case(driver, &test, &outcome, &error);
+	printf("%s ", name);
+	if (r)
+		printf("error: %s\n", error ? error : "out of memory");
+	else
+		print_outcome(&test, &outcome);
+	fflush(stdout);
+	free(error);
+	test_case_deinit(&test);
+}
+
+static int batch(const struct driver *driver, const char *path, char **error)
+{
+	FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+	char *line = NULL;
+	size_t size = 0;
+
+	if (!file)
+		return fail(error, "%s: %s", path, strerror(errno));
+	while (getline(&line, &size, file) > 0)
+		batch_line(driver, line);
+	free(line);
+	fclose(file);
+	return 0;
+}
+
+static const char usage[] =
+	"usage: bpf-run [--map TYPE:KEY:VALUE:ENTRIES]... [--grid N] [--block N] [MEMORY] < PROGRAM\n"
+	"       bpf-run --ptx [--map ...] < PROGRAM     print the module and do not run it\n"
+	"       bpf-run --batch FILE\n"
+	"PROGRAM and MEMORY are bytes in hex; prints r0 in hex, then each map's values.\n";
+
+static int single(const struct driver *driver, struct test_case *test, char **error)
+{
+	struct outcome outcome = { 0 };
+	char *text = read_all(stdin);
+	int r;
+
+	if (!text)
+		return fail(error, "out of memory");
+	r = parse_hex(text, &test->program, error);
+	free(text);
+	if (!r)
+		r = run_case(driver, test, &outcome, error);
+	if (!r && !test->print_ptx)
+		print_outcome(test, &outcome);
+	return r;
+}
+
+static int parse_options(int argc, char **argv, struct test_case *test, const char **batch_path, char **error)
+{
+	static const struct option options[] = {
+		{ "map", required_argument, NULL, 'm' },   { "grid", required_argument, NULL, 'g' },
+		{ "block", required_argument, NULL, 'b' }, { "ptx", no_argument, NULL, 'p' },
+		{ "batch", required_argument, NULL, 'B' }, { "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	int option, r = 0;
+
+	while (!r && (option = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
+		switch (option) {
+		case 'm':
+			r = parse_map(test, optarg, error);
+			break;
+		case 'g':
+			r = parse_count(optarg, &test->grid, error);
+			break;
+		case 'b':
+			r = parse_count(optarg, &test->block, error);
+			break;
+		case 'p':
+			test->print_ptx = true;
+			break;
+		case 'B':
+			*batch_path = optarg;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			exit(0);
+		default:
+			return fail(error, "try --help");
+		}
+	}
+	if (!r && optind + 1 < argc)
+		return fail(error, "one memory only");
+	return !r && optind < argc ? parse_hex(argv[optind], &test->memory, error) : r;
+}
+
+int main(int argc, char **argv)
+{
+	struct test_case test = { .grid = 1, .block = 1 };
+	const char *batch_path = NULL;
+	struct driver driver = { 0 };
+	char *error = NULL;
+	int r;
+
+	r = parse_options(argc, argv, &test, &batch_path, &error);
+	if (!r && !test.print_ptx)
+		r = driver_open(&driver, &error);
+	if (!r)
+		r = batch_path ? batch(&driver, batch_path, &error) : single(&driver, &test, &error);
+	if (r)
+		fprintf(stderr, "bpf-run: %s\n", error ? error : "out of memory");
+	free(error);
+	test_case_deinit(&test);
+	return r ? 1 : 0;
+}

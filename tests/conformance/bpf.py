@@ -1,0 +1,469 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An assembler and an interpreter of eBPF, small and plain: the reference that the translator is compared with.
+
+The assembler takes the syntax of LLVM's disassembler, one instruction a line or separated by ';':
+
+    r1 = 5            w1 = w2           r1 += r2         w1 s/= -3       r1 = (s8)r2      r1 = -r1
+    r1 = 0x1122334455667788 ll          r1 = map[0] ll   r1 = value[0] + 8 ll
+    r1 = be16 r1      r1 = le32 r1      r1 = bswap64 r1
+    r0 = *(u64 *)(r1 + 8)               r0 = *(s8 *)(r1 - 1)
+    *(u32 *)(r10 - 4) = r1              *(u8 *)(r1 + 0) = 7
+    lock *(u64 *)(r1 + 0) += r2         r2 = atomic_fetch_or((u32 *)(r1 + 4), r2)
+    r2 = xchg((u64 *)(r1 + 0), r2)      r0 = cmpxchg((u64 *)(r1 + 0), r0, r2)
+    if r1 s> 5 goto done                if w1 & r2 goto +2
+    goto done         gotol done        call 1           call function    exit          done:
+
+The interpreter follows RFC 9669 as text, one thread after the other, on memory that is a list of regions.
+"""
+
+import re
+import struct
+
+M64 = (1 << 64) - 1
+M32 = (1 << 32) - 1
+
+ALU = {'+=': 0x00, '-=': 0x10, '*=': 0x20, '/=': 0x30, '|=': 0x40, '&=': 0x50, '<<=': 0x60, '>>=': 0x70,
+       '%=': 0x90, '^=': 0xa0, '=': 0xb0, 's>>=': 0xc0}
+JUMPS = {'==': 0x10, '>': 0x20, '>=': 0x30, '&': 0x40, '!=': 0x50, 's>': 0x60, 's>=': 0x70, '<': 0xa0, '<=': 0xb0,
+         's<': 0xc0, 's<=': 0xd0}
+SIZES = {'8': 0x10, '16': 0x08, '32': 0x00, '64': 0x18}
+BYTES = {0x10: 1, 0x08: 2, 0x00: 4, 0x18: 8}
+ATOMICS = {'+': 0x00, '|': 0x40, '&': 0x50, '^': 0xa0}
+FETCHES = {'add': 0x01, 'or': 0x41, 'and': 0x51, 'xor': 0xa1}
+
+LDX, LD, ST, STX, ALU32, JMP, JMP32, ALU64 = 1, 0, 2, 3, 4, 5, 6, 7
+
+
+class AsmError(Exception):
+    pass
+
+
+def number(text):
+    return int(text.replace(' ', ''), 0)
+
+
+def insn(code, dst=0, src=0, off=0, imm=0):
+    imm &= M32
+    if not -0x8000 <= off <= 0x7fff:
+        raise AsmError('offset %d' % off)
+    return struct.pack('<BBhI', code, dst | src << 4, off, imm)
+
+
+def check_imm(value):
+    if not -(1 << 31) <= value < 1 << 32:
+        raise AsmError('immediate %d' % value)
+    return value
+
+
+RULES = []
+
+
+def rule(pattern):
+    def add(function):
+        RULES.append((re.compile(pattern + '$'), function))
+        return function
+    return add
+
+
+REG = r'([rw])(\d+)'
+NUM = r'(-?(?:0x[0-9a-fA-F]+|\d+))'
+OFF = r'\(r(\d+) ([+-] (?:0x[0-9a-fA-F]+|\d+))\)'
+
+
+@rule('exit')
+def _(a, m):
+    return insn(JMP | 0x90)
+
+
+@rule(r'r(\d+) = ' + NUM + ' ll')
+def _(a, m):
+    value = number(m[2])
+    return insn(0x18, int(m[1]), 0, 0, value) + insn(0, 0, 0, 0, value >> 32)
+
+
+@rule(r'r(\d+) = map\[(\d+)\] ll')
+def _(a, m):
+    return insn(0x18, int(m[1]), 5, 0, int(m[2])) + insn(0)
+
+
+@rule(r'r(\d+) = value\[(\d+)\] \+ (\d+) ll')
+def _(a, m):
+    return insn(0x18, int(m[1]), 6, 0, int(m[2])) + insn(0, 0, 0, 0, int(m[3]))
+
+
+@rule(r'([rw])(\d+) = -\1\2')
+def _(a, m):
+    return insn((ALU64 if m[1] == 'r' else ALU32) | 0x80, int(m[2]))
+
+
+@rule(r'r(\d+) = (be|le|bswap)(16|32|64) r\1')
+def _(a, m):
+    code = {'le': ALU32 | 0xd0, 'be': ALU32 | 0xd8, 'bswap': ALU64 | 0xd0}[m[2]]
+    return insn(code, int(m[1]), 0, 0, int(m[3]))
+
+
+@rule(r'([rw])(\d+) = \(s(8|16|32)\)\1(\d+)')
+def _(a, m):
+    return insn((ALU64 if m[1] == 'r' else ALU32) | 0xb8, int(m[2]), int(m[4]), int(m[3]))
+
+
+@rule(REG + r' (\+=|-=|\*=|s/=|/=|\|=|&=|<<=|s>>=|>>=|s%=|%=|\^=|=) (?:([rw])(\d+)|' + NUM + ')')
+def _(a, m):
+    signed = m[3] in ('s/=', 's%=')
+    code = ALU[m[3][1:] if signed else m[3]] | (ALU64 if m[1] == 'r' else ALU32)
+    if m[5]:
+        if m[4] != m[1]:
+            raise AsmError('mixed widths')
+        return insn(code | 8, int(m[2]), int(m[5]), int(signed))
+    return insn(code, int(m[2]), 0, int(signed), check_imm(number(m[6])))
+
+
+@rule(r'r(\d+) = \*\(([us])(8|16|32|64) \*\)' + OFF)
+def _(a, m):
+    return insn(LDX | SIZES[m[3]] | (0x60 if m[2] == 'u' else 0x80), int(m[1]), int(m[4]), number(m[5]))
+
+
+@rule(r'\*\(u(8|16|32|64) \*\)' + OFF + r' = (?:r(\d+)|' + NUM + ')')
+def _(a, m):
+    if m[4]:
+        return insn(STX | SIZES[m[1]] | 0x60, int(m[2]), int(m[4]), number(m[3]))
+    return insn(ST | SIZES[m[1]] | 0x60, int(m[2]), 0, number(m[3]), check_imm(number(m[5])))
+
+
+@rule(r'lock \*\(u(32|64) \*\)' + OFF + r' ([+|&^])= r(\d+)')
+def _(a, m):
+    return insn(STX | SIZES[m[1]] | 0xc0, int(m[2]), int(m[5]), number(m[3]), ATOMICS[m[4]])
+
+
+@rule(r'r(\d+) = atomic_fetch_(add|or|and|xor)\(\(u(32|64) \*\)' + OFF + r', r\1\)')
+def _(a, m):
+    return insn(STX | SIZES[m[3]] | 0xc0, int(m[4]), int(m[1]), number(m[5]), FETCHES[m[2]])
+
+
+@rule(r'r(\d+) = xchg\(\(u(32|64) \*\)' + OFF + r', r\1\)')
+def _(a, m):
+    return insn(STX | SIZES[m[2]] | 0xc0, int(m[3]), int(m[1]), number(m[4]), 0xe1)
+
+
+@rule(r'r0 = cmpxchg\(\(u(32|64) \*\)' + OFF + r', r0, r(\d+)\)')
+def _(a, m):
+    return insn(STX | SIZES[m[1]] | 0xc0, int(m[2]), int(m[4]), number(m[3]), 0xf1)
+
+
+@rule('if ' + REG + r' (==|!=|>|>=|<|<=|s>|s>=|s<|s<=|&) (?:([rw])(\d+)|' + NUM + r') goto (\S+)')
+def _(a, m):
+    code = JUMPS[m[3]] | (JMP if m[1] == 'r' else JMP32)
+    if m[5]:
+        return insn(code | 8, int(m[2]), int(m[5]), a.distance(m[7]))
+    return insn(code, int(m[2]), 0, a.distance(m[7]), check_imm(number(m[6])))
+
+
+@rule(r'goto (\S+)')
+def _(a, m):
+    return insn(JMP, off=a.distance(m[1]))
+
+
+@rule(r'gotol (\S+)')
+def _(a, m):
+    return insn(JMP32, imm=a.distance(m[1]))
+
+
+@rule(r'call (\d+)')
+def _(a, m):
+    return insn(JMP | 0x80, imm=int(m[1]))
+
+
+@rule(r'call ([A-Za-z_]\w*)')
+def _(a, m):
+    return insn(JMP | 0x80, src=1, imm=a.distance(m[1]))
+
+
+@rule(r'raw ([0-9a-f ]+)')
+def _(a, m):
+    return bytes.fromhex(m[1])
+
+
+class Assembler:
+    def __init__(self, text):
+        self.labels = {}
+        self.statements = []
+        self.at = 0
+        for line in text.split('\n'):
+            for statement in line.split('#')[0].split(';'):
+                statement = ' '.join(statement.split())
+                if re.match(r'[A-Za-z_]\w*:$', statement):
+                    self.statements.append((statement[:-1], None, None))
+                elif statement:
+                    self.statements.append((None,) + self.parse(statement))
+
+    def parse(self, statement):
+        for pattern, function in RULES:
+            match = pattern.match(statement)
+            if match:
+                return function, match
+        raise AsmError('not an instruction: %s' % statement)
+
+    def distance(self, target):
+        if target[0] in '+-':
+            return int(target)
+        if target not in self.labels:
+            if not self.final:
+                return 0
+            raise AsmError('no label %s' % target)
+        return self.labels[target] - self.at - 1
+
+    def assemble(self):
+        for self.final in (False, True):
+            self.at, code = 0, b''
+            for label, function, match in self.statements:
+                if label:
+                    self.labels[label] = self.at
+                    continue
+                piece = function(self, match)
+                self.at += len(piece) // 8
+                code += piece
+        return code
+
+
+def assemble(text):
+    """Bytes of a program in assembly."""
+    return Assembler(text).assemble()
+
+
+class BpfError(Exception):
+    """The program does what no verified program does."""
+
+
+class Map:
+    ARRAYS = (2, 6, 1503)
+
+    def __init__(self, kind, key, value, entries):
+        self.kind, self.key, self.value, self.entries = kind, key, value, entries
+        self.stride = (value + 7) & ~7
+        self.data = bytearray(self.stride * entries)
+
+    def values(self):
+        return b''.join(bytes(self.data[i * self.stride:i * self.stride + self.value]) for i in range(self.entries))
+
+
+def signed(value, bits):
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def divide(a, b):
+    """Quotient, truncated towards zero."""
+    q = abs(a) // abs(b)
+    return q if (a < 0) == (b < 0) else -q
+
+
+class Machine:
+    MEMORY = 0x10000000
+    STACK = 0x70000000
+    MAPS = 0x20000000
+    STEPS = 1000000
+
+    def __init__(self, code, memory=b'', maps=(), grid=1, block=1):
+        self.insns = [struct.unpack('<BBhi', code[i:i + 8]) for i in range(0, len(code), 8)]
+        self.memory = bytearray(memory)
+        self.maps = maps
+        self.grid, self.block = grid, block
+
+    def region(self, address, size):
+        if self.MEMORY <= address and address + size <= self.MEMORY + len(self.memory):
+            return self.memory, address - self.MEMORY
+        if self.STACK <= address and address + size <= self.STACK + len(self.stack):
+            return self.stack, address - self.STACK
+        index = (address - self.MAPS) >> 24
+        if 0 <= index < len(self.maps):
+            offset = address - self.MAPS & 0xffffff
+            if offset + size <= len(self.maps[index].data):
+                return self.maps[index].data, offset
+        raise BpfError('access of %d bytes at 0x%x' % (size, address))
+
+    def load(self, address, size):
+        data, at = self.region(address & M64, size)
+        return int.from_bytes(data[at:at + size], 'little')
+
+    def store(self, address, size, value):
+        data, at = self.region(address & M64, size)
+        data[at:at + size] = (value & (1 << 8 * size) - 1).to_bytes(size, 'little')
+
+    def alu(self, code, off, a, b):
+        bits = 64 if code & 7 == ALU64 else 32
+        mask = (1 << bits) - 1
+        a, b, op = a & mask, b & mask, code & 0xf0
+        if op == 0x00:
+            r = a + b
+        elif op == 0x10:
+            r = a - b
+        elif op == 0x20:
+            r = a * b
+        elif op == 0x30:
+            if b == 0:
+                r = 0
+            else:
+                r = divide(signed(a, bits), signed(b, bits)) if off else a // b
+        elif op == 0x40:
+            r = a | b
+        elif op == 0x50:
+            r = a & b
+        elif op == 0x60:
+            r = a << (b & bits - 1)
+        elif op == 0x70:
+            r = a >> (b & bits - 1)
+        elif op == 0x80:
+            r = -a
+        elif op == 0x90:
+            if b == 0:
+                r = a
+            elif off:
+                x, y = signed(a, bits), signed(b, bits)
+                r = x - y * divide(x, y)
+            else:
+                r = a % b
+        elif op == 0xa0:
+            r = a ^ b
+        elif op == 0xb0:
+            r = signed(b, off) if off else b
+        elif op == 0xc0:
+            r = signed(a, bits) >> (b & bits - 1)
+        else:
+            raise BpfError('operation 0x%x' % op)
+        return r & mask
+
+    @staticmethod
+    def swap(code, imm, a):
+        a &= (1 << imm) - 1
+        if code == ALU32 | 0xd0:
+            return a
+        return int.from_bytes(a.to_bytes(imm // 8, 'little'), 'big')
+
+    @staticmethod
+    def taken(code, a, b):
+        bits = 64 if code & 7 == JMP else 32
+        a, b = a & (1 << bits) - 1, b & (1 << bits) - 1
+        x, y = signed(a, bits), signed(b, bits)
+        return {0x10: a == b, 0x20: a > b, 0x30: a >= b, 0x40: a & b != 0, 0x50: a != b, 0x60: x > y, 0x70: x >= y,
+                0xa0: a < b, 0xb0: a <= b, 0xc0: x < y, 0xd0: x <= y}[code & 0xf0]
+
+    def atomic(self, code, imm, regs, dst, src, off):
+        size = BYTES[code & 0x18]
+        mask = (1 << 8 * size) - 1
+        address = regs[dst] + off
+        old, operand = self.load(address, size), regs[src] & mask
+        op = imm & 0xf0
+        if imm == 0xf1:
+            new = operand if old == regs[0] & mask else old
+        else:
+            new = {0x00: old + operand, 0x40: old | operand, 0x50: old & operand, 0xa0: old ^ operand,
+                   0xe0: operand}[op]
+        self.store(address, size, new)
+        if imm == 0xf1:
+            regs[0] = old
+        elif imm & 1:
+            regs[src] = old
+
+    def helper(self, number, regs):
+        if number in (1, 2, 3):
+            index = regs[1] - self.MAPS - 1
+            m = self.maps[index]
+            key = self.load(regs[2], 4)
+            at = self.MAPS + (index << 24) + key * m.stride
+        if number == 1:
+            return at if key < m.entries else 0
+        if number == 2:
+            if regs[4] > 2:
+                return -22 & M64
+            if key >= m.entries:
+                return -7 & M64
+            if regs[4] == 1:
+                return -17 & M64
+            for i in range(m.value):
+                self.store(at + i, 1, self.load(regs[3] + i, 1))
+            return 0
+        if number == 3:
+            return -22 & M64
+        if number in (503, 504, 505, 508):
+            x = {503: self.block_index, 504: self.block, 505: self.thread_index, 508: self.grid}[number]
+            rest = 1 if number in (504, 508) else 0
+            self.store(regs[1], 8, x)
+            self.store(regs[2], 8, rest)
+            self.store(regs[3], 8, rest)
+            return 0
+        if number == 506:
+            return 0
+        if number == 511:
+            return self.thread_index % 32
+        raise BpfError('helper %d' % number)
+
+    def thread(self, block_index, thread_index):
+        """Runs one thread. Returns r0."""
+        self.block_index, self.thread_index = block_index, thread_index
+        self.stack = bytearray(512 * 8)
+        regs = [0] * 11
+        regs[1] = self.MEMORY if self.memory else 0
+        regs[2] = len(self.memory)
+        regs[10] = self.STACK + len(self.stack)
+        frames, pc = [], 0
+        for _ in range(self.STEPS):
+            if not 0 <= pc < len(self.insns):
+                raise BpfError('pc %d' % pc)
+            code, registers, off, imm = self.insns[pc]
+            dst, src, kind = registers & 15, registers >> 4, code & 7
+            b = regs[src] if code & 8 else imm & M64
+            pc += 1
+            if kind in (ALU32, ALU64):
+                if code & 0xf0 == 0xd0:
+                    regs[dst] = self.swap(code, imm, regs[dst])
+                else:
+                    regs[dst] = self.alu(code, off, regs[dst], b)
+            elif code == 0x18:
+                high = self.insns[pc][3]
+                pc += 1
+                if src == 0:
+                    regs[dst] = imm & M32 | (high & M32) << 32
+                elif src == 5:
+                    regs[dst] = self.MAPS + imm + 1
+                else:
+                    regs[dst] = self.MAPS + (imm << 24) + high
+            elif kind == LDX:
+                size = BYTES[code & 0x18]
+                value = self.load(regs[src] + off, size)
+                regs[dst] = signed(value, 8 * size) & M64 if code & 0xe0 == 0x80 else value
+            elif kind == ST:
+                self.store(regs[dst] + off, BYTES[code & 0x18], imm & M64)
+            elif kind == STX:
+                if code & 0xe0 == 0xc0:
+                    self.atomic(code, imm, regs, dst, src, off)
+                else:
+                    self.store(regs[dst] + off, BYTES[code & 0x18], regs[src])
+            elif code == JMP | 0x90:
+                if not frames:
+                    return regs[0]
+                pc, regs[6:11] = frames.pop()
+            elif code == JMP | 0x80:
+                if src == 1:
+                    frames.append((pc, regs[6:11]))
+                    if len(frames) >= 8:
+                        raise BpfError('calls too deep')
+                    pc += imm
+                    regs[0] = 0
+                    regs[6:11] = [0, 0, 0, 0, regs[10] - 512]
+                else:
+                    regs[0] = self.helper(imm, regs)
+            elif code == JMP:
+                pc += off
+            elif code == JMP32:
+                pc += imm
+            elif self.taken(code, regs[dst], b):
+                pc += off
+        raise BpfError('does not end')
+
+    def run(self):
+        """Runs all threads, one after the other. Returns the last one's r0."""
+        r0 = 0
+        for b in range(self.grid):
+            for t in range(self.block):
+                r0 = self.thread(b, t)
+        return r0
