@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Map storage: instances as a process sees and writes them (through the descriptor), and what the daemon reads.
+ */
+
+#include "map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define OWNER 1000
+
+static struct map_accounts *accounts;
+
+static int setup(void **state) {
+	return map_accounts_new(&accounts, UINT64_C(1) << 20);
+}
+
+static int teardown(void **state) {
+	assert_int_equal(map_accounts_used(accounts, OWNER), 0); /* every test gives back what it took */
+	accounts = map_accounts_free(accounts);
+	return 0;
+}
+
+/* The layout that map-layout.h prescribes. */
+static struct map_spec spec_make(uint32_t value_size, uint32_t max_entries, uint32_t shards, uint32_t merge) {
+	uint64_t stride = (value_size + 7) / 8 * 8, shard = stride * max_entries;
+
+	if (shards > 1)
+		shard = (shard + 127) / 128 * 128;
+	return (struct map_spec){
+		.name = "values",
+		.type = BPF_MAP_TYPE_ARRAY,
+		.key_size = 4,
+		.value_size = value_size,
+		.max_entries = max_entries,
+		.shards = shards,
+		.merge = merge,
+		.value_stride = stride,
+		.shard_stride = shard,
+		.data_size = shard * shards,
+	};
+}
+
+static struct map *map_make(const struct map_spec *spec) {
+	struct map *map = NULL;
+
+	assert_int_equal(map_new(&map, 7, 1, OWNER, spec, accounts), 0);
+	return map;
+}
+
+/* A process's view of its instance. */
+struct view {
+	struct map_instance *instance;
+	struct map_header *header;
+	unsigned char *data;
+};
+
+static struct view view_make(struct map *map, uint64_t process, uint32_t device) {
+	struct view view;
+	unsigned char *bytes;
+
+	assert_int_equal(map_instance_get(map, process, (pid_t)(100 + process), device, 1000 + process, &view.instance),
+			 0);
+	bytes = mmap(NULL, view.instance->size, PROT_READ | PROT_WRITE, MAP_SHARED, view.instance->fd, 0);
+	assert_ptr_not_equal(bytes, MAP_FAILED);
+	view.header = (struct map_header *)(void *)bytes;
+	view.data = bytes + MAP_DATA_OFFSET;
+	return view;
+}
+
+static void view_free(struct view *view, size_t size) {
+	munmap(view->header, size);
+}
+
+static void put64(struct view *view, uint64_t offset, uint64_t value) {
+	memcpy(view->data + offset, &value, sizeof(value));
+}
+
+static uint64_t value64(const struct map_entry *entry, uint32_t i) {
+	uint64_t value;
+
+	memcpy(&value, entry->values + i * sizeof(value), sizeof(value));
+	return value;
+}
+
+static uint64_t read64(struct map *map, uint32_t index) {
+	struct map_entry entry;
+
+	assert_int_equal(map_read(map, index, &entry), 0);
+	assert_int_equal(entry.index, index);
+	return value64(&entry, 0);
+}
+
+static void test_instance(void **state) {
+	struct map_spec spec = spec_make(12, 10, 1, MAP_MERGE_NONE);
+	struct map *map = map_make(&spec);
+	struct map_instance *instance, *again;
+	struct map_header header;
+	struct stat status;
+	char link[64], path[64] = "";
+
+	assert_int_equal(map_instance_get(map, 3, 103, 1, 55, &instance), 0);
+	assert_int_equal(map_instance_get(map, 3, 103, 1, 56, &again), 0);
+	assert_ptr_equal(instance, again);
+	assert_int_equal(instance->id, 55);
+	assert_int_equal(map_instance_get(map, 3, 103, 0, 57, &again), 0);
+	assert_ptr_not_equal(instance, again);
+	assert_ptr_equal(map->instances, again); /* in order of the device */
+	assert_int_equal(map->n_instances, 2);
+
+	assert_int_equal(fstat(instance->fd, &status), 0);
+	assert_int_equal(status.st_size, MAP_DATA_OFFSET + 160);
+	assert_int_equal(instance->size, status.st_size);
+	assert_int_equal(fcntl(instance->fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	assert_int_equal(ftruncate(instance->fd, 100), -1);
+	assert_int_equal(fcntl(instance->fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", instance->fd);
+	assert_true(readlink(link, path, sizeof(path) - 1) > 0);
+	assert_string_equal(path, "/memfd:gpuprobe-map:values (deleted)");
+
+	assert_int_equal(pread(instance->fd, &header, sizeof(header), 0), sizeof(header));
+	assert_int_equal(header.magic, MAP_MAGIC);
+	assert_int_equal(header.version, MAP_LAYOUT_VERSION);
+	assert_int_equal(header.map_id, 7);
+	assert_int_equal(header.instance_id, 55);
+	assert_int_equal(header.value_size, 12);
+	assert_int_equal(header.value_stride, 16);
+	assert_int_equal(header.data_size, 160);
+	assert_int_equal(header.state, MAP_INSTANCE_NEW);
+	assert_int_equal(map_bytes(map), 2 * (MAP_DATA_OFFSET + 160));
+	assert_int_equal(map_accounts_used(accounts, OWNER), map_bytes(map));
+	map_free(map);
+}
+
+static void test_layout_rules(void **state) {
+	struct map_spec good = spec_make(8, 4, 4, MAP_MERGE_SUM64), bad;
+	static const struct map_lane overlap[] = { { 0, 8 }, { 4, 4 } }, beyond[] = { { 4, 8 } }, odd[] = { { 0, 3 } };
+	struct map *map = NULL;
+	unsigned char byte = 1;
+
+#define REFUSED(...)                                                                                                   \
+	do {                                                                                                           \
+		bad = good;                                                                                            \
+		__VA_ARGS__;                                                                                           \
+		assert_int_equal(map_new(&map, 1, 1, OWNER, &bad, accounts), MAP_E_INVALID);                           \
+	} while (0)
+	REFUSED(bad.name = "");
+	REFUSED(bad.name = "a-name-of-more-than-sixty-three-characters-is-more-than-what-fits");
+	REFUSED(bad.key_size = 8);
+	REFUSED(bad.value_size = 0);
+	REFUSED(bad.max_entries = 0);
+	REFUSED(bad.shards = 3);
+	REFUSED(bad.shards = 0);
+	REFUSED(bad.shards = 512);
+	REFUSED(bad.merge = 4);
+	REFUSED(bad.merge = MAP_MERGE_NONE); /* has one shard */
+	REFUSED(bad.value_stride = 16);
+	REFUSED(bad.shard_stride = 32);
+	REFUSED(bad.shard_stride = UINT64_MAX);
+	REFUSED(bad.data_size = 1024);
+	REFUSED(bad.data_size = 0);
+	REFUSED(bad = spec_make(8, UINT32_MAX, 1, MAP_MERGE_NONE)); /* larger than MAP_DATA_SIZE_MAX */
+	REFUSED(bad = spec_make(8, 1 << 20, 256, MAP_MERGE_SUM64)); /* larger than MAP_SHARDED_SIZE_MAX */
+	REFUSED(bad = spec_make(UINT32_MAX, UINT32_MAX, 1, MAP_MERGE_NONE));
+	REFUSED(bad.lanes = overlap, bad.n_lanes = 2);
+	REFUSED(bad.lanes = beyond, bad.n_lanes = 1);
+	REFUSED(bad.lanes = odd, bad.n_lanes = 1);
+	REFUSED(bad.initial = &byte, bad.n_initial = 1); /* more than one entry */
+	REFUSED(bad = spec_make(4, 1, 1, MAP_MERGE_NONE), bad.initial = "12345678", bad.n_initial = 8);
+	REFUSED(bad = spec_make(8, 1, 4, MAP_MERGE_PERCPU), bad.initial = &byte, bad.n_initial = 1);
+	assert_null(map);
+	map_free(map_make(&good));
+}
+
+/* Shards and instances add up, modulo 2^64; a process that ends leaves its count behind. */
+static void test_sum64(void **state) {
+	struct map_spec spec = spec_make(16, 3, 8, MAP_MERGE_SUM64);
+	struct map *map = map_make(&spec);
+	struct view a, b;
+	size_t size;
+
+	assert_int_equal(spec.shard_stride, 128);
+	assert_int_equal(read64(map, 1), 0);
+	a = view_make(map, 1, 0);
+	b = view_make(map, 2, 0);
+	size = a.instance->size;
+	for (uint64_t shard = 0; shard < 8; shard++) {
+		put64(&a, shard * 128 + 16, shard + 1); /* index 1 */
+		put64(&b, shard * 128 + 16, 100);
+		put64(&b, shard * 128 + 24, 1); /* its second lane */
+	}
+	put64(&a, 0, UINT64_MAX); /* index 0 */
+	put64(&a, 128, 3);
+	assert_int_equal(read64(map, 0), 2);
+	assert_int_equal(read64(map, 1), 36 + 800);
+	assert_int_equal(map_process_gone(map, 1), 0);
+	assert_int_equal(map->n_instances, 1);
+	assert_true(map->retained);
+	assert_int_equal(read64(map, 0), 2);
+	assert_int_equal(read64(map, 1), 36 + 800);
+	assert_int_equal(map_process_gone(map, 2), 0);
+	assert_int_equal(map_process_gone(map, 2), 0); /* nothing more to do */
+	assert_int_equal(read64(map, 1), 36 + 800);
+	assert_int_equal(map_bytes(map), 3 * 16); /* the totals */
+	view_free(&a, size);
+	view_free(&b, size);
+	map_free(map);
+}
+
+static void test_sum32(void **state) {
+	struct map_spec spec = spec_make(8, 1, 2, MAP_MERGE_SUM32);
+	struct map *map = map_make(&spec);
+	struct view a = view_make(map, 1, 0);
+	const uint32_t first[] = { UINT32_MAX, 10 }, second[] = { 5, 20 };
+	struct map_entry entry;
+
+	memcpy(a.data, first, sizeof(first));
+	memcpy(a.data + 128, second, sizeof(second));
+	assert_int_equal(map_read(map, 0, &entry), 0);
+	assert_memory_equal(entry.values, ((uint32_t[]){ 4, 30 }), 8); /* no carry between lanes */
+	assert_int_equal(map_read(map, 1, &entry), MAP_E_END);
+	view_free(&a, a.instance->size);
+	map_free(map);
+}
+
+/* Each SM its own value; those of one SM add up over instances. */
+static void test_percpu(void **state) {
+	struct map_spec spec = spec_make(8, 2, 16, MAP_MERGE_PERCPU);
+	struct map *map = map_make(&spec);
+	struct view a = view_make(map, 1, 0), b = view_make(map, 1, 1); /* two devices of one process */
+	struct map_entry entry;
+
+	put64(&a, 3 * 128 + 8, 5);
+	put64(&b, 3 * 128 + 8, 6);
+	put64(&b, 7 * 128 + 8, 9);
+	assert_int_equal(map_read(map, 1, &entry), 0);
+	assert_int_equal(entry.n_values, 8);
+	assert_int_equal(value64(&entry, 3), 11);
+	assert_int_equal(value64(&entry, 7), 9);
+	assert_int_equal(value64(&entry, 0), 0);
+	assert_int_equal(map_read(map, 0, &entry), 0);
+	assert_int_equal(entry.n_values, 1);
+	view_free(&a, a.instance->size);
+	view_free(&b, b.instance->size);
+	assert_int_equal(map_process_gone(map, 1), 0);
+	assert_int_equal(map_read(map, 1, &entry), 0);
+	assert_int_equal(value64(&entry, 3), 11);
+	assert_int_equal(value64(&entry, 7), 9);
+	map_free(map);
+}
+
+/* A data section: what it starts with counts once; characters are the latest copy's. */
+static void test_initial(void **state) {
+	static const struct map_lane lanes[] = { { 0, 8 }, { 8, 4 } };
+	static const unsigned char initial[] = { 100, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 'a', 'b' };
+	struct map_spec spec = spec_make(16, 1, 1, MAP_MERGE_NONE);
+	struct map *map;
+	struct view a, b;
+	struct map_entry entry;
+	size_t size;
+
+	spec.lanes = lanes;
+	spec.n_lanes = 2;
+	spec.initial = initial;
+	spec.n_initial = sizeof(initial);
+	map = map_make(&spec);
+	assert_int_equal(map_read(map, 0, &entry), 0);
+	assert_memory_equal(entry.values, initial, sizeof(initial));
+
+	a = view_make(map, 1, 0);
+	b = view_make(map, 2, 0);
+	size = a.instance->size;
+	assert_memory_equal(a.data, initial, sizeof(initial));
+	put64(&a, 0, 101);
+	put64(&b, 0, 110);
+	memcpy(b.data + 12, "zy", 2);
+	a.header->mirrored_ns = 5;
+	b.header->mirrored_ns = 6;
+	assert_int_equal(map_read(map, 0, &entry), 0);
+	assert_int_equal(value64(&entry, 0), 111);
+	assert_int_equal(entry.values[8], 7);
+	assert_memory_equal(entry.values + 12, "zy", 2);
+	a.header->mirrored_ns = 7;
+	assert_int_equal(map_read(map, 0, &entry), 0);
+	assert_memory_equal(entry.values + 12, "ab", 2);
+
+	assert_int_equal(map_process_gone(map, 2), 0);
+	assert_int_equal(map_process_gone(map, 1), 0);
+	assert_int_equal(map_read(map, 0, &entry), 0);
+	assert_int_equal(value64(&entry, 0), 111);
+	assert_int_equal(entry.values[8], 7);
+	assert_memory_equal(entry.values + 12, "ab", 2); /* the last to go */
+	view_free(&a, size);
+	view_free(&b, size);
+	map_free(map);
+}
+
+/* An instance that never differed from the start (.rodata, a probe that never ran) needs no totals. */
+static void test_untouched(void **state) {
+	struct map_spec spec = spec_make(8, 1, 1, MAP_MERGE_NONE);
+	struct map *map;
+	struct map_instance *instance;
+
+	spec.initial = "constant";
+	spec.n_initial = 8;
+	map = map_make(&spec);
+	assert_int_equal(map_instance_get(map, 1, 101, 0, 1, &instance), 0);
+	assert_int_equal(map_process_gone(map, 1), 0);
+	assert_null(map->totals);
+	assert_int_equal(map_bytes(map), 0);
+	map_free(map);
+}
+
+static void test_quota(void **state) {
+	struct map_spec spec = spec_make(8, 64 << 10, 1, MAP_MERGE_NONE); /* 512 KiB and a header */
+	struct map *map = map_make(&spec), *other;
+	struct map_instance *instance;
+
+	assert_int_equal(map_instance_get(map, 1, 101, 0, 1, &instance), 0);
+	assert_int_equal(map_instance_get(map, 2, 102, 0, 2, &instance), MAP_E_QUOTA);
+	assert_int_equal(map->n_instances, 1);
+	assert_int_equal(map_new(&other, 8, 1, OWNER + 1, &spec, accounts), 0);
+	assert_int_equal(map_instance_get(other, 2, 102, 0, 3, &instance), 0); /* another user's */
+	assert_int_equal(map_process_gone(map, 1), 0);
+	assert_int_equal(map_instance_get(map, 2, 102, 0, 4, &instance), 0);
+	map_free(map);
+	assert_int_equal(map_accounts_used(accounts, OWNER), 0);
+	assert_int_not_equal(map_accounts_used(accounts, OWNER + 1), 0);
+	map_free(other);
+	assert_int_equal(map_accounts_used(accounts, OWNER + 1), 0);
+}
+
+static void test_cursor(void **state) {
+	struct map_spec spec = spec_make(8, 100, 1, MAP_MERGE_NONE);
+	struct map *map = map_make(&spec);
+	struct view a = view_make(map, 1, 0), b = view_make(map, 2, 0);
+	struct map_cursor cursor;
+	struct map_entry entry;
+	unsigned int n = 0;
+
+	put64(&a, 8 * 10, 1);
+	put64(&b, 8 * 10, 2);
+	put64(&b, 8 * 99, 3);
+
+	map_cursor_init(&cursor, false, false);
+	while (!map_next(map, &cursor, &entry))
+		assert_int_equal(entry.index, n++);
+	assert_int_equal(n, 100);
+
+	map_cursor_init(&cursor, false, true);
+	assert_int_equal(map_next(map, &cursor, &entry), 0);
+	assert_int_equal(entry.index, 10);
+	assert_int_equal(value64(&entry, 0), 3);
+	assert_int_equal(map_next(map, &cursor, &entry), 0);
+	assert_int_equal(entry.index, 99);
+	assert_int_equal(map_next(map, &cursor, &entry), MAP_E_END);
+
+	map_cursor_init(&cursor, true, true);
+	assert_int_equal(map_next(map, &cursor, &entry), 0);
+	assert_int_equal(entry.pid, 101);
+	assert_int_equal(value64(&entry, 0), 1);
+	assert_int_equal(map_process_gone(map, 1), 0); /* in the middle of a dump */
+	assert_int_equal(map_next(map, &cursor, &entry), 0);
+	assert_int_equal(entry.pid, 102);
+	assert_int_equal(entry.index, 10);
+	assert_int_equal(value64(&entry, 0), 2);
+	assert_int_equal(map_next(map, &cursor, &entry), 0);
+	assert_int_equal(entry.pid, 0); /* those that are gone */
+	assert_int_equal(entry.index, 10);
+	assert_int_equal(value64(&entry, 0), 1);
+	assert_int_equal(map_next(map, &cursor, &entry), 0);
+	assert_int_equal(entry.pid, 102);
+	assert_int_equal(entry.index, 99);
+	assert_int_equal(map_next(map, &cursor, &entry), MAP_E_END);
+	view_free(&a, MAP_DATA_OFFSET + spec.data_size);
+	view_free(&b, MAP_DATA_OFFSET + spec.data_size);
+	map_free(map);
+}
+
+/* A dump of much that is zero gives control back now and then. */
+static void test_budget(void **state) {
+	struct map_spec spec = spec_make(8, 1 << 17, 1, MAP_MERGE_NONE);
+	struct map_cursor cursor;
+	struct map_entry entry;
+	struct map *map = map_make(&spec);
+	unsigned int again = 0;
+	int r;
+
+	map_cursor_init(&cursor, false, true);
+	while ((r = map_next(map, &cursor, &entry)) == MAP_E_AGAIN)
+		again++;
+	assert_int_equal(r, MAP_E_END);
+	assert_in_range(again, 0, 10);
+	map->n_instances = 20; /* as if there were many to look at */
+	map_cursor_init(&cursor, false, true);
+	for (again = 0; (r = map_next(map, &cursor, &entry)) == MAP_E_AGAIN; again++)
+		;
+	assert_int_equal(r, MAP_E_END);
+	assert_in_range(again, 2, 1000);
+	map->n_instances = 0;
+	map_free(map);
+}
+
+/* A process that dies in the middle of a copy, or lies: it is waited for once, and read all the same. */
+static void test_torn(void **state) {
+	struct map_spec spec = spec_make(8, 4, 1, MAP_MERGE_NONE);
+	struct map *map = map_make(&spec);
+	struct view a = view_make(map, 1, 0);
+	struct map_entry entry;
+
+	put64(&a, 0, 5);
+	a.header->sequence = 3;
+	assert_int_equal(map_read(map, 0, &entry), 0);
+	assert_true(entry.torn);
+	assert_int_equal(value64(&entry, 0), 5);
+	assert_int_equal(a.instance->stuck, 3);
+	a.header->sequence = 4;
+	assert_int_equal(map_read(map, 0, &entry), 0);
+	assert_false(entry.torn);
+
+	/* nothing in the header moves what is read */
+	memset(a.header, 0xff, MAP_DATA_OFFSET);
+	assert_int_equal(map_read(map, 0, &entry), 0);
+	assert_int_equal(value64(&entry, 0), 5);
+	assert_int_equal(map_process_gone(map, 1), 0);
+	assert_int_equal(read64(map, 0), 5);
+	view_free(&a, MAP_DATA_OFFSET + spec.data_size);
+	map_free(map);
+}
+
+/* Without BTF: lanes of 8, 4 or 1 bytes. With BTF that says "no integer": none. */
+static void test_lanes(void **state) {
+	struct map_spec spec = spec_make(12, 1, 1, MAP_MERGE_NONE);
+	struct map *map = map_make(&spec);
+	static const struct map_lane none;
+	struct map_entry entry;
+	struct view a, b;
+
+	assert_int_equal(map->spec.n_lanes, 3);
+	map_free(map);
+	spec = spec_make(9, 1, 1, MAP_MERGE_NONE);
+	map = map_make(&spec);
+	assert_int_equal(map->spec.n_lanes, 9);
+	map_free(map);
+	spec = spec_make(8, 1, 1, MAP_MERGE_NONE);
+	spec.lanes = &none;
+	map = map_make(&spec);
+	assert_int_equal(map->spec.n_lanes, 0);
+	a = view_make(map, 1, 0);
+	b = view_make(map, 2, 0);
+	memcpy(a.data, "first!!", 8);
+	memcpy(b.data, "second!", 8);
+	a.header->mirrored_ns = 1;
+	b.header->mirrored_ns = 2;
+	assert_int_equal(map_read(map, 0, &entry), 0);
+	assert_string_equal((const char *)entry.values, "second!");
+	view_free(&a, MAP_DATA_OFFSET + spec.data_size);
+	view_free(&b, MAP_DATA_OFFSET + spec.data_size);
+	map_free(map);
+}
+
+static void test_names(void **state) {
+	char buffer[16];
+
+	assert_string_equal(map_type_name(BPF_MAP_TYPE_PERCPU_ARRAY, buffer), "percpu_array");
+	assert_string_equal(map_type_name(1503, buffer), "gpu_array");
+	assert_string_equal(map_type_name(4000000000u, buffer), "4000000000");
+	assert_string_equal(map_merge_name(MAP_MERGE_SUM32), "sum32");
+	assert_string_equal(map_merge_name(99), "unknown");
+}
+
+int main(void) {
+	static const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		TEST(test_instance), TEST(test_layout_rules), TEST(test_sum64),	 TEST(test_sum32), TEST(test_percpu),
+		TEST(test_initial),  TEST(test_untouched),    TEST(test_quota),	 TEST(test_cursor), TEST(test_budget),
+		TEST(test_torn),     TEST(test_lanes),	      TEST(test_names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

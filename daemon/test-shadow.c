@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The shadow of programs and maps, without a kernel: what is replaced, what is refused, what happens to records.
+ */
+
+#include "shadow.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define CALL(HELPER) { .code = BPF_JMP | BPF_CALL, .imm = (HELPER) }
+#define MOV(DST, IMM) { .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = (DST), .imm = (IMM) }
+#define EXIT { .code = BPF_JMP | BPF_EXIT }
+#define LOAD(SRC, IMM) { .code = BPF_LD | BPF_IMM | BPF_DW, .dst_reg = 1, .src_reg = (SRC), .imm = (IMM) }, {}
+
+static struct linked *linked;
+static uint8_t blob[16384] __attribute__((aligned(8)));
+
+/* An object of one program with a function record and two line records. */
+static void object_make(const struct bpf_insn *insns, uint32_t n) {
+	const struct bpf_func_info function = { .insn_off = 0, .type_id = 5 };
+	const struct bpf_line_info lines[] = { { .insn_off = 0, .line_off = 9 }, { .insn_off = 1, .line_off = 17 } };
+	struct linked_program *program;
+
+	free(linked);
+	linked = calloc(1, sizeof(*linked));
+	assert_non_null(linked);
+	assert_true(n * sizeof(*insns) <= 8192);
+	memcpy(blob, insns, n * sizeof(*insns));
+	memcpy(blob + 8192, &function, sizeof(function));
+	memcpy(blob + 8200, lines, sizeof(lines));
+	linked->size = sizeof(blob);
+	linked->btf = (struct linked_table){ .offset = 8300, .count = 24, .record_size = 1 };
+	linked->helper_stub_type = 42;
+	linked->n_programs = 1;
+	program = &linked->programs[0];
+	strcpy(program->name, "program");
+	program->insns = (struct linked_table){ 0, n, sizeof(*insns) };
+	program->func_info = (struct linked_table){ 8192, 1, sizeof(function) };
+	program->line_info = (struct linked_table){ 8200, 2, sizeof(lines[0]) };
+	linked->n_maps = 2;
+	linked->maps[0] = (struct linked_map){ .name = "declared", .type = BPF_MAP_TYPE_ARRAY };
+	linked->maps[1] = (struct linked_map){ .name = ".data", .type = BPF_MAP_TYPE_ARRAY, .internal = LINKED_MAP_DATA };
+}
+
+static int make(struct shadow *shadow, bool allow_exit) {
+	char error[SHADOW_ERROR_SIZE] = "";
+	int r = shadow_make(linked, blob, 0, allow_exit, shadow, error);
+
+	assert_true(r >= 0);
+	assert_int_equal(r > 0, *error != '\0');
+	return r;
+}
+
+#define MAKE(INSNS) object_make((INSNS), sizeof(INSNS) / sizeof((INSNS)[0]))
+
+static void test_untouched(void **state) {
+	const struct bpf_insn insns[] = { CALL(5), LOAD(BPF_PSEUDO_MAP_IDX, 0), LOAD(BPF_PSEUDO_MAP_IDX_VALUE, 1), EXIT };
+	struct shadow shadow;
+
+	MAKE(insns);
+	assert_int_equal(make(&shadow, false), 0);
+	assert_int_equal(shadow.n_insns, sizeof(insns) / sizeof(insns[0]));
+	assert_memory_equal(shadow.insns, insns, sizeof(insns));
+	assert_int_equal(shadow.n_func_info, 1);
+	assert_int_equal(shadow.n_line_info, 2);
+	assert_int_equal(shadow.maps, 3);
+	shadow_deinit(&shadow);
+}
+
+/* Each helper's call becomes a call into the part behind the program, whose records follow in order. */
+static void test_replaced(void **state) {
+	const struct bpf_insn insns[] = { CALL(511), CALL(503), CALL(8), CALL(503), CALL(501), CALL(25), CALL(7), EXIT };
+	const size_t n = sizeof(insns) / sizeof(insns[0]);
+	struct bpf_func_info *functions;
+	struct bpf_line_info *lines;
+	struct shadow shadow;
+	size_t targets[6];
+
+	MAKE(insns);
+	assert_int_equal(make(&shadow, false), 0);
+	for (size_t i = 0; i < 6; i++) {
+		assert_int_equal(shadow.insns[i].code, BPF_JMP | BPF_CALL);
+		assert_int_equal(shadow.insns[i].src_reg, BPF_PSEUDO_CALL);
+		targets[i] = i + 1 + (size_t)shadow.insns[i].imm;
+		assert_in_range(targets[i], n, shadow.n_insns - 1);
+		assert_int_equal(shadow.insns[targets[i] - 1].code, BPF_JMP | BPF_EXIT); /* ends what is before it */
+	}
+	assert_int_equal(targets[1], targets[3]);
+	assert_memory_equal(&shadow.insns[6], &insns[6], 2 * sizeof(insns[0]));
+	assert_int_equal(shadow.insns[shadow.n_insns - 1].code, BPF_JMP | BPF_EXIT);
+
+	/* three unknown numbers from three calls, each written before the next */
+	assert_int_equal(shadow.insns[targets[1] + 3].imm, BPF_FUNC_ktime_get_ns);
+	for (uint8_t i = 0; i < 3; i++) {
+		const struct bpf_insn *insn = &shadow.insns[targets[1] + 3 + 3u * i];
+
+		assert_int_equal(insn[0].code, BPF_JMP | BPF_CALL);
+		assert_int_equal(insn[2].code, BPF_STX | BPF_MEM | BPF_DW);
+		assert_int_equal(insn[2].dst_reg, 6 + i);
+	}
+	/* puts: every way out leads to the end */
+	for (size_t i = 0; i < 255; i++) {
+		const struct bpf_insn *insn = &shadow.insns[targets[4] + 2 * i + 1];
+
+		assert_int_equal(insn[-1].off, i);
+		assert_int_equal(targets[4] + 2 * i + 2 + (size_t)insn->off, targets[4] + 510);
+	}
+
+	assert_int_equal(shadow.n_func_info, 1 + 5);
+	assert_int_equal(shadow.n_line_info, 2 + 5);
+	functions = shadow.func_info;
+	lines = shadow.line_info;
+	for (size_t i = 1; i < 6; i++) {
+		assert_int_equal(functions[i].type_id, 42);
+		assert_true(functions[i].insn_off > functions[i - 1].insn_off);
+		assert_int_equal(lines[i + 1].insn_off, functions[i].insn_off);
+		assert_int_equal(lines[i + 1].line_off, 0);
+	}
+	shadow_deinit(&shadow);
+}
+
+/* Records without what they need are left out, both or one. */
+static void test_records(void **state) {
+	const struct bpf_insn insns[] = { CALL(511), EXIT };
+	struct shadow shadow;
+
+	MAKE(insns);
+	linked->helper_stub_type = 0;
+	assert_int_equal(make(&shadow, false), 0);
+	assert_int_equal(shadow.n_func_info, 0);
+	assert_int_equal(shadow.n_line_info, 0);
+	shadow_deinit(&shadow);
+	MAKE(insns);
+	linked->programs[0].line_info = (struct linked_table){};
+	assert_int_equal(make(&shadow, false), 0);
+	assert_int_equal(shadow.n_func_info, 2);
+	assert_int_equal(shadow.n_line_info, 0);
+	shadow_deinit(&shadow);
+	MAKE(insns);
+	linked->programs[0].func_info.record_size = 12; /* a larger record: the rest is zeros */
+	assert_int_equal(make(&shadow, false), 0);
+	assert_int_equal(shadow.func_info_size, 12);
+	shadow_deinit(&shadow);
+}
+
+static void refused(const struct bpf_insn *insns, uint32_t n, int result) {
+	struct shadow shadow;
+
+	object_make(insns, n);
+	assert_int_equal(make(&shadow, false), result);
+}
+
+#define REFUSED(RESULT, ...)                                                                     \
+	do {                                                                                     \
+		const struct bpf_insn insns[] = { __VA_ARGS__ };                                 \
+		refused(insns, sizeof(insns) / sizeof(insns[0]), RESULT);                        \
+	} while (0)
+
+static void test_refused(void **state) {
+	REFUSED(SHADOW_E_REFUSED, CALL(113), EXIT); /* probe_read_kernel */
+	REFUSED(SHADOW_E_REFUSED, CALL(12), EXIT); /* tail_call */
+	REFUSED(SHADOW_E_REFUSED, CALL(181), EXIT); /* loop */
+	REFUSED(SHADOW_E_REFUSED, CALL(0), EXIT);
+	REFUSED(SHADOW_E_REFUSED, CALL(-1), EXIT);
+	REFUSED(SHADOW_E_REFUSED, CALL(500), EXIT);
+	REFUSED(SHADOW_E_REFUSED, CALL(513), EXIT);
+	REFUSED(SHADOW_E_REFUSED, CALL(507), EXIT);
+	REFUSED(SHADOW_E_REFUSED, { .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_KFUNC_CALL, .imm = 3 }, EXIT);
+	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_MAP_FD, 0), EXIT);
+	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_MAP_VALUE, 0), EXIT);
+	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_BTF_ID, 1), EXIT);
+	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_FUNC, 1), EXIT);
+	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX, 2), EXIT);
+	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX, -1), EXIT);
+	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX_VALUE, 0), EXIT); /* of a declared map */
+	REFUSED(SHADOW_E_INVALID, EXIT, { .code = BPF_LD | BPF_IMM | BPF_DW });
+	/* a call into what will be appended */
+	REFUSED(SHADOW_E_INVALID, CALL(511), { .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = 1 }, EXIT);
+	REFUSED(SHADOW_E_INVALID, { .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = -2 }, EXIT);
+}
+
+static void test_exit(void **state) {
+	const struct bpf_insn insns[] = { CALL(507), EXIT };
+	struct shadow shadow;
+
+	MAKE(insns);
+	assert_int_equal(make(&shadow, true), 0);
+	assert_int_equal(shadow.insns[0].src_reg, BPF_PSEUDO_CALL);
+	shadow_deinit(&shadow);
+}
+
+/* Tables that lie. */
+static void test_outside(void **state) {
+	const struct bpf_insn insns[] = { CALL(511), EXIT };
+	struct shadow shadow;
+
+	MAKE(insns);
+	linked->programs[0].insns.offset = sizeof(blob) - 8;
+	assert_int_equal(make(&shadow, false), SHADOW_E_INVALID);
+	MAKE(insns);
+	linked->programs[0].insns.offset = UINT64_MAX;
+	assert_int_equal(make(&shadow, false), SHADOW_E_INVALID);
+	MAKE(insns);
+	linked->programs[0].line_info.count = UINT32_MAX;
+	linked->programs[0].line_info.record_size = UINT32_MAX;
+	assert_int_equal(make(&shadow, false), SHADOW_E_INVALID);
+	MAKE(insns);
+	linked->programs[0].insns.record_size = 4;
+	assert_int_equal(make(&shadow, false), SHADOW_E_INVALID);
+	MAKE(insns);
+	linked->n_programs = 0;
+	assert_int_equal(make(&shadow, false), SHADOW_E_INVALID);
+}
+
+static int map_make(uint32_t type, uint32_t key, uint32_t value, uint32_t entries, enum linked_internal internal,
+		    struct shadow_map *shadow) {
+	const struct linked_map map = {
+		.name = "a-rather-long-name",
+		.type = type,
+		.key_size = key,
+		.value_size = value,
+		.max_entries = entries,
+		.internal = internal,
+		.flags = BPF_F_MMAPABLE | BPF_F_RDONLY_PROG,
+	};
+	char error[SHADOW_ERROR_SIZE] = "";
+	int r = shadow_map_make(&map, 4096, shadow, error);
+
+	assert_int_equal(r > 0, *error != '\0');
+	return r;
+}
+
+static void test_maps(void **state) {
+	static const uint32_t arrays[] = { 2, 6, 1502, 1503, 1504, 1512, 1513 }, hashes[] = { 1, 5, 1501 },
+			      rings[] = { 4, 27, 1527 }, nothing[] = { 0, 3, 9, 12, 26, 1500, 1526, UINT32_MAX };
+	struct shadow_map s;
+
+	for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++) {
+		assert_int_equal(map_make(arrays[i], 4, 24, 1000000, LINKED_MAP_DECLARED, &s), 0);
+		assert_int_equal(s.type, BPF_MAP_TYPE_HASH); /* whose lookups may be NULL */
+		assert_int_equal(s.value_size, 24);
+		assert_true(s.max_entries < 100);
+		assert_int_equal(s.flags, BPF_F_RDONLY_PROG);
+		assert_string_equal(s.name, "a_rather_long_n");
+		assert_int_equal(map_make(arrays[i], 8, 24, 10, LINKED_MAP_DECLARED, &s), SHADOW_E_INVALID);
+		assert_int_equal(map_make(arrays[i], 4, 0, 10, LINKED_MAP_DECLARED, &s), SHADOW_E_INVALID);
+		assert_int_equal(map_make(arrays[i], 4, UINT32_MAX, 10, LINKED_MAP_DECLARED, &s), SHADOW_E_INVALID);
+		assert_int_equal(map_make(arrays[i], 4, 8, 0, LINKED_MAP_DECLARED, &s), SHADOW_E_INVALID);
+	}
+	for (size_t i = 0; i < sizeof(hashes) / sizeof(hashes[0]); i++) {
+		assert_int_equal(map_make(hashes[i], 16, 24, 10, LINKED_MAP_DECLARED, &s), 0);
+		assert_int_equal(s.type, BPF_MAP_TYPE_HASH);
+		assert_int_equal(s.key_size, 16);
+		assert_int_equal(map_make(hashes[i], 0, 24, 10, LINKED_MAP_DECLARED, &s), SHADOW_E_INVALID);
+	}
+	for (size_t i = 0; i < sizeof(rings) / sizeof(rings[0]); i++) {
+		assert_int_equal(map_make(rings[i], 4, 64, 1000, LINKED_MAP_DECLARED, &s), 0);
+		assert_int_equal(s.type, BPF_MAP_TYPE_RINGBUF);
+		assert_int_equal(s.key_size, 0);
+		assert_int_equal(s.max_entries, 4096);
+	}
+	for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); i++)
+		assert_int_equal(map_make(nothing[i], 4, 8, 1, LINKED_MAP_DECLARED, &s), SHADOW_E_REFUSED);
+	assert_int_equal(map_make(2, 4, 4096, 1, LINKED_MAP_RODATA, &s), 0);
+	assert_int_equal(s.type, BPF_MAP_TYPE_ARRAY);
+	assert_true(s.freeze);
+	assert_int_equal(map_make(2, 4, 4096, 1, LINKED_MAP_BSS, &s), 0);
+	assert_false(s.freeze);
+	assert_int_equal(map_make(2, 4, 4096, 2, LINKED_MAP_BSS, &s), SHADOW_E_INVALID);
+}
+
+static int teardown(void **state) {
+	free(linked);
+	return 0;
+}
+
+int main(void) {
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_untouched), cmocka_unit_test(test_replaced), cmocka_unit_test(test_records),
+		cmocka_unit_test(test_refused),	  cmocka_unit_test(test_exit),	   cmocka_unit_test(test_outside),
+		cmocka_unit_test(test_maps),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, teardown);
+}
