@@ -35,6 +35,6 @@ struct fatbin_format_record {
 	uint32_t size;
 };
 
-static_assert(sizeof(struct fatbin_format_container) == 16);
-static_assert(sizeof(struct fatbin_format_entry) == 64);
-static_assert(sizeof(struct fatbin_format_record) == 8);
+static_assert(sizeof(struct fatbin_format_container) == 16, "layout");
+static_assert(sizeof(struct fatbin_format_entry) == 64, "layout");
+static_assert(sizeof(struct fatbin_format_record) == 8, "layout");

@@ -48,7 +48,7 @@ static const uint16_t allowed[] = {
 	SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack,
 	SYS_exit, SYS_exit_group,
 	/* What we are. */
-	SYS_getpid, SYS_gettid, SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getrandom, SYS_getrusage,
+	SYS_getpid, SYS_getppid, SYS_gettid, SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getrandom, SYS_getrusage,
 	SYS_times, SYS_uname, SYS_sysinfo, SYS_getrlimit, SYS_getcwd,
 #ifdef SYS_time
 	SYS_time,

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What a process in the sandbox can and cannot do. Each attempt is made by a child that has entered it; the child tells by its
+ * exit code, or by the signal that ends it. Each attempt is also made outside, where it has to succeed: else the test
+ * would show nothing.
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandbox.h"
+
+#define MEBI (UINT64_C(1) << 20)
+
+static char path[] = "/tmp/gpuprobe-test-sandbox-XXXXXX";
+static int shared_fd; /* a memfd that children may write */
+
+/* An attempt: 0 if it worked, else an errno. */
+typedef int (*attempt_fn)(void);
+
+enum {
+	KILLED = 1000, /* by the filter */
+	SETUP_FAILED = 250,
+};
+
+static int try_fn(attempt_fn attempt, const struct sandbox_options *options)
+{
+	pid_t pid;
+	int status;
+
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		const char *what = "";
+
+		if (options && sandbox_enter(options, &what)) {
+			fprintf(stderr, "sandbox: %s: %m\n", what);
+			_exit(SETUP_FAILED);
+		}
+		_exit(attempt());
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFSIGNALED(status))
+		return WTERMSIG(status) == SIGSYS ? KILLED : -WTERMSIG(status);
+	return WEXITSTATUS(status);
+}
+
+static struct sandbox_options plain(void)
+{
+	static int keep[1];
+
+	keep[0] = shared_fd;
+	return (struct sandbox_options){
+		.memory = 1024 * MEBI, .file_size = 1 * MEBI, .cpu_seconds = 1, .keep = keep, .n_keep = 1,
+	};
+}
+
+static int open_read(void)
+{
+	return open(path, O_RDONLY | O_CLOEXEC) < 0 ? errno : 0;
+}
+
+static int open_write(void)
+{
+	return open(path, O_WRONLY | O_CLOEXEC) < 0 ? errno : 0;
+}
+
+static int open_read_write(void)
+{
+	return open(path, O_RDWR | O_CLOEXEC) < 0 ? errno : 0;
+}
+
+static int open_create(void)
+{
+	char other[sizeof(path) + 8];
+	int fd;
+
+	snprintf(other, sizeof(other), "%s.new", path);
+	fd = open(other, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+	unlink(other);
+	return fd < 0 ? EACCES : 0;
+}
+
+static int open_truncate(void)
+{
+	return open(path, O_RDONLY | O_TRUNC | O_CLOEXEC) < 0 ? errno : 0;
+}
+
+static int open_temporary(void)
+{
+	return open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) < 0 ? errno : 0;
+}
+
+static int unlink_file(void)
+{
+	char other[sizeof(path) + 8];
+
+	snprintf(other, sizeof(other), "%s.link", path);
+	return unlink(other) && errno != ENOENT ? errno : 0;
+}
+
+static int make_socket(void)
+{
+	return socket(AF_UNIX, SOCK_STREAM, 0) < 0 ? errno : 0;
+}
+
+static int make_socketpair(void)
+{
+	int fds[2];
+
+	return socketpair(AF_UNIX, SOCK_STREAM, 0, fds) ? errno : 0;
+}
+
+static int connect_socket(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "/nothing" };
+
+	/* Not a socket: outside this is an answer, not an end. */
+	return connect(shared_fd, (struct sockaddr *)&address, sizeof(address)) && errno != ENOTSOCK ? errno : 0;
+}
+
+static int execute(void)
+{
+	char *arguments[] = { (char *)"true", NULL };
+
+	execv("/bin/true", arguments);
+	return errno;
+}
+
+static int fork_child(void)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return errno;
+	if (!pid)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	return 0;
+}
+
+static int vfork_exec(void)
+{
+	/* As posix_spawn does. */
+	return system("true") ? errno ? errno : EPERM : 0;
+}
+
+static void *nothing(void *argument)
+{
+	return argument;
+}
+
+static int make_thread(void)
+{
+	pthread_t thread;
+	int r = pthread_create(&thread, NULL, nothing, NULL);
+
+	if (!r)
+		pthread_join(thread, NULL);
+	return r;
+}
+
+static int trace_parent(void)
+{
+	return ptrace(PTRACE_TRACEME, 0, NULL, NULL) ? errno : 0;
+}
+
+static int read_other_memory(void)
+{
+	char byte;
+	struct iovec local = { &byte, 1 }, remote = { &byte, 1 };
+
+	return syscall(SYS_process_vm_readv, getpid(), &local, 1, &remote, 1, 0) < 0 ? errno : 0;
+}
+
+static int signal_parent(void)
+{
+	return kill(getppid(), 0) ? errno : 0;
+}
+
+static int limit_parent(void)
+{
+	struct rlimit limit;
+
+	return prlimit(getppid(), RLIMIT_NOFILE, NULL, &limit) ? errno : 0;
+}
+
+static int make_executable(void)
+{
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return page == MAP_FAILED ? errno : 0;
+}
+
+static int become_executable(void)
+{
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return mprotect(page, 4096, PROT_READ | PROT_EXEC) ? errno : 0;
+}
+
+static int load_library(void)
+{
+	/* Refused, not killed: libraries that look for others go on without. */
+	return dlopen("libutil.so.1", RTLD_NOW) ? 0 : EACCES;
+}
+
+static int bpf_call(void)
+{
+	return syscall(SYS_bpf, 0, NULL, 0) && errno == EPERM ? EPERM : 0;
+}
+
+static int is_dumpable(void)
+{
+	/* /proc/self is not there any more, so by its effect: prctl is refused. */
+	return syscall(SYS_prctl, 3 /* PR_GET_DUMPABLE */, 0, 0, 0, 0) < 0 ? errno : 0;
+}
+
+static int use_memory(void)
+{
+	return mmap(NULL, 2048 * MEBI, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? errno : 0;
+}
+
+static int use_time(void)
+{
+	const struct sandbox_options options = plain();
+
+	/* Outside there is nothing to exceed; do not burn time there. */
+	if (syscall(SYS_prctl, 3, 0, 0, 0, 0) >= 0)
+		return 0;
+	if (sandbox_job_begin(&options))
+		return EINVAL;
+	for (volatile uint64_t i = 0;; i++)
+		;
+}
+
+static int write_much(void)
+{
+	return pwrite(shared_fd, "x", 1, 2 * MEBI) < 0 ? errno : 0;
+}
+
+/* What a worker does all day. */
+static int work(void)
+{
+	struct stat status;
+	char *memory = malloc(64 * MEBI);
+	void *map;
+
+	if (!memory)
+		return ENOMEM;
+	memset(memory, 1, 64 * MEBI);
+	free(memory);
+	if (pwrite(shared_fd, "result", 6, 0) != 6 || fstat(shared_fd, &status) || status.st_size < 6)
+		return errno;
+	map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, shared_fd, 0);
+	if (map == MAP_FAILED || memcmp(map, "result", 6) || munmap(map, 4096))
+		return EIO;
+	if (fcntl(shared_fd, F_GET_SEALS) < 0)
+		return errno;
+	if (write(2, "", 0))
+		return errno;
+	return 0;
+}
+
+static int fail_hard(void)
+{
+	abort();
+}
+
+static void test_refused(void **state)
+{
+	static const struct {
+		const char *name;
+		attempt_fn attempt;
+		int result;
+	} attempts[] = {
+		{ "open to read", open_read, EACCES },
+		{ "open to write", open_write, EACCES },
+		{ "open to read and write", open_read_write, EACCES },
+		{ "create a file", open_create, EACCES },
+		{ "truncate a file", open_truncate, EACCES },
+		{ "temporary file", open_temporary, EACCES },
+		{ "remove a file", unlink_file, EACCES },
+		{ "socket", make_socket, KILLED },
+		{ "socketpair", make_socketpair, KILLED },
+		{ "connect", connect_socket, KILLED },
+		{ "execve", execute, KILLED },
+		{ "fork", fork_child, EPERM },
+		{ "system()", vfork_exec, EPERM },
+		{ "thread", make_thread, EPERM },
+		{ "ptrace", trace_parent, KILLED },
+		{ "memory of a process", read_other_memory, KILLED },
+		{ "kill", signal_parent, KILLED },
+		{ "limits of another process", limit_parent, EPERM },
+		{ "executable memory", make_executable, EACCES },
+		{ "memory made executable", become_executable, EACCES },
+		{ "dlopen", load_library, EACCES },
+		{ "prctl", is_dumpable, EPERM },
+		{ "memory", use_memory, ENOMEM },
+		{ "processor time", use_time, -SIGXCPU },
+		{ "large output", write_much, EFBIG },
+	};
+	const struct sandbox_options options = plain();
+	int failures = 0;
+
+	for (size_t i = 0; i < sizeof(attempts) / sizeof(*attempts); i++) {
+		int outside = try_fn(attempts[i].attempt, NULL);
+		int inside = try_fn(attempts[i].attempt, &options);
+
+		if (outside || inside != attempts[i].result) {
+			print_error("%s: outside %d (0 expected), inside %d (%d expected)\n", attempts[i].name, outside,
+				    inside, attempts[i].result);
+			failures++;
+		}
+	}
+	assert_int_equal(failures, 0);
+	assert_int_equal(try_fn(bpf_call, &options), EPERM);
+	assert_int_equal(access(path, F_OK), 0);
+}
+
+static void test_allowed(void **state)
+{
+	const struct sandbox_options options = plain();
+
+	assert_int_equal(try_fn(work, &options), 0);
+	/* A failed assertion ends as such, not as a violation. */
+	assert_int_equal(try_fn(fail_hard, &options), -SIGABRT);
+}
+
+static void test_read_files(void **state)
+{
+	struct sandbox_options options = plain();
+
+	options.read_files = true;
+	assert_int_equal(try_fn(open_read, &options), 0);
+	assert_int_equal(try_fn(open_write, &options), EACCES);
+	assert_int_equal(try_fn(open_read_write, &options), EACCES);
+	assert_int_equal(try_fn(open_create, &options), EACCES);
+	assert_int_equal(try_fn(open_truncate, &options), EACCES);
+	assert_int_equal(try_fn(open_temporary, &options), EACCES);
+	assert_int_equal(try_fn(make_socket, &options), KILLED);
+	assert_int_equal(try_fn(execute, &options), KILLED);
+}
+
+static int leaked_fd;
+
+static int use_leaked(void)
+{
+	char byte;
+
+	return read(leaked_fd, &byte, 1) < 0 ? errno : 0;
+}
+
+static void test_descriptors(void **state)
+{
+	const struct sandbox_options options = plain();
+
+	leaked_fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(leaked_fd > 2);
+	assert_int_equal(try_fn(use_leaked, NULL), 0);
+	assert_int_equal(try_fn(use_leaked, &options), EBADF);
+	close(leaked_fd);
+}
+
+/* What the sandbox leaves in /proc, looked at from outside. */
+static void test_status(void **state)
+{
+	const struct sandbox_options options = plain();
+	char status_path[64], line[256], root[64], byte;
+	const char *what;
+	unsigned int seen = 0;
+	int pipes[2][2];
+	FILE *file;
+	pid_t pid;
+
+	assert_int_equal(pipe(pipes[0]), 0);
+	assert_int_equal(pipe(pipes[1]), 0);
+	pid = fork();
+	if (!pid) {
+		int keep[] = { pipes[0][1], pipes[1][0] };
+		struct sandbox_options mine = options;
+
+		mine.keep = keep;
+		mine.n_keep = 2;
+		byte = sandbox_enter(&mine, &what) ? 'n' : 'y';
+		_exit(write(pipes[0][1], &byte, 1) != 1 || read(pipes[1][0], &byte, 1) < 0);
+	}
+	assert_int_equal(read(pipes[0][0], &byte, 1), 1);
+	assert_int_equal(byte, 'y');
+	snprintf(status_path, sizeof(status_path), "/proc/%d/status", pid);
+	file = fopen(status_path, "re");
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file)) {
+		seen += !strcmp(line, "CapPrm:\t0000000000000000\n");
+		seen += !strcmp(line, "CapEff:\t0000000000000000\n");
+		seen += !strcmp(line, "CapInh:\t0000000000000000\n");
+		seen += !strcmp(line, "NoNewPrivs:\t1\n");
+		seen += !strcmp(line, "Seccomp:\t2\n");
+		if (!geteuid())
+			assert_false(!strncmp(line, "Uid:\t0", 6));
+	}
+	fclose(file);
+	assert_int_equal(seen, 5);
+	/* As root the namespaces are ours to make: another network, an empty root. */
+	if (!geteuid()) {
+		char mine[64] = "", theirs[64] = "";
+
+		snprintf(root, sizeof(root), "/proc/%d/ns/net", pid);
+		assert_true(readlink("/proc/self/ns/net", mine, sizeof(mine) - 1) > 0);
+		assert_true(readlink(root, theirs, sizeof(theirs) - 1) > 0);
+		assert_string_not_equal(mine, theirs);
+		snprintf(root, sizeof(root), "/proc/%d/root/etc", pid);
+		assert_int_equal(access(root, F_OK), -1);
+	}
+	assert_int_equal(write(pipes[1][1], &byte, 1), 1);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	for (int i = 0; i < 4; i++)
+		close(pipes[i / 2][i % 2]);
+}
+
+static int set_up(void **state)
+{
+	int fd = mkstemp(path);
+
+	if (fd < 0 || write(fd, "x", 1) != 1)
+		return -1;
+	close(fd);
+	/* Root becomes nobody in the sandbox; permissions must not be what refuses. */
+	chmod(path, 0666);
+	shared_fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	return shared_fd < 0 ? -1 : 0;
+}
+
+static int tear_down(void **state)
+{
+	close(shared_fd);
+	return unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_allowed), cmocka_unit_test(test_read_files),
+		cmocka_unit_test(test_descriptors), cmocka_unit_test(test_status),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
