@@ -1,0 +1,573 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * One struct attach goes through the stages below, each of which ends in a callback that starts the next. Two of
+ * them are jobs of fresh workers; verification runs in a thread, on bytes that nobody can change any more. Nothing is
+ * visible to others before the last stage, so giving up is freeing the struct: cancelled ones do so at the next callback.
+ *
+ *     link (worker) -> choose -> verify (thread) -> compile (worker) -> register
+ */
+
+#include "attach.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "attach-compiled.h"
+#include "bpf/linked.h"
+#include "daemon.h"
+#include "memfd.h"
+#include "verify.h"
+
+#define ATTACH_LINK_MS 10000
+#define ATTACH_COMPILE_MS 30000
+#define ATTACH_PROGRAMS_MAX 60 /* outputs that one job can carry */
+#define ATTACH_PTX_MAX (UINT64_C(16) << 20)
+
+struct attach {
+	struct daemon *daemon;
+	bool cancelled;
+	attach_fn fn;
+	void *userdata;
+	uid_t owner;
+	char *only_program, *kernel;
+	struct filter filter;
+	uint64_t object_id;
+	/* link */
+	struct linked *linked;
+	int blob_fd;
+	const void *blob; /* linked->size bytes, sealed */
+	/* choose */
+	size_t chosen[ATTACH_PROGRAMS_MAX]; /* indices of programs */
+	char *kernels[ATTACH_PROGRAMS_MAX];
+	size_t n_chosen;
+	/* verify */
+	uv_work_t work;
+	int verify_result;
+	struct verify_report report;
+};
+
+static void attach_free(struct attach *attach) {
+	for (size_t i = 0; i < attach->n_chosen; i++)
+		free(attach->kernels[i]);
+	if (attach->blob)
+		munmap((void *)attach->blob, attach->linked->size);
+	fd_close(attach->blob_fd);
+	free(attach->linked);
+	verify_report_deinit(&attach->report);
+	free(attach->only_program);
+	free(attach->kernel);
+	free(attach);
+}
+
+void attach_cancel(struct attach *attach) {
+	attach->cancelled = true;
+}
+
+/* Tells the outcome and ends. */
+static void attach_finish(struct attach *attach, const struct attach_outcome *outcome) {
+	if (!attach->cancelled)
+		attach->fn(outcome, attach->userdata);
+	attach_free(attach);
+}
+
+__attribute__((format(printf, 5, 6)))
+static void attach_fail(struct attach *attach, enum attach_error error, const char *program, const char *log,
+			const char *format, ...) {
+	struct attach_outcome outcome = { .error = error, .program = program, .log = log };
+	char reason[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(reason, sizeof(reason), format, arguments);
+	va_end(arguments);
+	outcome.reason = reason;
+	attach_finish(attach, &outcome);
+}
+
+static void attach_fail_limit(struct attach *attach, const char *what, uint64_t limit) {
+	struct attach_outcome outcome = { .error = ATTACH_E_LIMIT, .program = what, .reason = what, .limit = limit };
+
+	attach_finish(attach, &outcome);
+}
+
+/* A job failed. refused: what "status": "error" means at this stage. */
+static void attach_fail_job(struct attach *attach, int result, enum attach_error refused, json_object *reply,
+			    const char *message) {
+	json_object *log = NULL, *word = NULL;
+	bool internal = false;
+
+	if (result != WORKER_POOL_E_REFUSED) {
+		attach_fail(attach, result == WORKER_POOL_E_UNAVAILABLE ? ATTACH_E_UNAVAILABLE : ATTACH_E_INTERNAL, NULL,
+			    NULL, "%s", message);
+		return;
+	}
+	if (json_object_object_get_ex(reply, "error", &word))
+		internal = strcmp(json_object_get_string(word) ?: "", "internal") == 0;
+	if (!json_object_object_get_ex(reply, "log", &log) || !json_object_is_type(log, json_type_string))
+		log = NULL;
+	attach_fail(attach, internal ? ATTACH_E_INTERNAL : refused, "", log ? json_object_get_string(log) : NULL, "%s",
+		    message);
+}
+
+/* ---- register ---- */
+
+/* The attachment of one compiled program; takes its descriptor. 0 or -errno. */
+static int attach_make(struct attach *attach, struct object *object, size_t i, struct compiled_program *compiled,
+		       struct attachment **attachmentp) {
+	struct attachment *attachment;
+	int r;
+
+	r = attachment_new(&attachment, object);
+	if (r < 0)
+		return r;
+	strcpy(attachment->program, attach->linked->programs[attach->chosen[i]].name);
+	strcpy(attachment->kernel, attach->kernels[i]);
+	strcpy(attachment->symbol, compiled->symbol);
+	attachment->filter = attach->filter;
+	attachment->maps = compiled->maps;
+	attachment->isa = compiled->isa;
+	attachment->target = compiled->target;
+	attachment->fd = compiled->fd;
+	compiled->fd = -1;
+	*attachmentp = attachment;
+	return 0;
+}
+
+/* One map of the object. 0, MAP_E_*, or -errno. */
+static int attach_map(struct attach *attach, struct object *object, size_t i, const struct compiled_map *compiled) {
+	const struct linked_map *linked = &attach->linked->maps[i];
+	struct map_spec spec = {
+		.name = linked->name,
+		.type = linked->type,
+		.key_size = linked->key_size,
+		.value_size = linked->value_size,
+		.max_entries = linked->max_entries,
+		.flags = linked->flags,
+		.btf_key_type = linked->btf_key_type,
+		.btf_value_type = linked->btf_value_type,
+		.shards = compiled->shards,
+		.merge = compiled->merge,
+		.value_stride = compiled->value_stride,
+		.shard_stride = compiled->shard_stride,
+		.data_size = compiled->data_size,
+	};
+	const char *bytes = attach->blob;
+
+	_Static_assert(sizeof(struct map_lane) == sizeof(struct linked_lane), "the same records");
+	if (linked->initial.count) {
+		spec.initial = bytes + linked->initial.offset;
+		spec.n_initial = linked->initial.count;
+	}
+	if (linked->lanes.count) {
+		spec.lanes = (const struct map_lane *)(bytes + linked->lanes.offset);
+		spec.n_lanes = linked->lanes.count;
+	}
+	return map_new(&object->maps[i], ++attach->daemon->registry.last_map, object->id, object->owner, &spec,
+		       attach->daemon->map_accounts);
+}
+
+/* The object with its maps. 0, MAP_E_*, or -errno. */
+static int attach_object(struct attach *attach, const struct compiled *compiled, struct object **objectp) {
+	const struct linked *linked = attach->linked;
+	struct object *object;
+	uint64_t used = 0;
+	int r;
+
+	for (size_t i = 0; i < compiled->n_programs; i++)
+		used |= compiled->programs[i].maps;
+	r = object_new(&object, attach->object_id, attach->owner);
+	if (r < 0)
+		return r;
+	object->n_maps = linked->n_maps;
+	if (linked->btf.count) {
+		object->n_btf = linked->btf.count;
+		object->btf = malloc(object->n_btf);
+		if (!object->btf)
+			r = -ENOMEM;
+		else
+			memcpy(object->btf, (const char *)attach->blob + linked->btf.offset, object->n_btf);
+	}
+	for (size_t i = 0; r == 0 && i < linked->n_maps; i++) {
+		compiled_slot_symbol(object->slots[i], attach->object_id, i);
+		if (used >> i & 1)
+			r = attach_map(attach, object, i, &compiled->maps[i]);
+	}
+	if (r) {
+		object_free(object);
+		return r;
+	}
+	*objectp = object;
+	return 0;
+}
+
+static void attach_register(struct attach *attach, struct compiled *compiled) {
+	struct attachment *attachments[ATTACH_PROGRAMS_MAX] = {};
+	struct attach_outcome outcome = {};
+	struct object *object = NULL;
+	size_t n = 0;
+	int r;
+
+	if (registry_room(&attach->daemon->registry, attach->n_chosen)) {
+		attach_fail_limit(attach, "attachments", REGISTRY_ATTACHMENTS_MAX);
+		return;
+	}
+	r = attach_object(attach, compiled, &object);
+	while (r == 0 && n < attach->n_chosen) {
+		r = attach_make(attach, object, n, &compiled->programs[n], &attachments[n]);
+		if (r == 0)
+			n++;
+	}
+	if (r) {
+		while (n)
+			attachment_free(attachments[--n]);
+		object_free(object);
+		attach_fail(attach, r > 0 ? ATTACH_E_INVALID_OBJECT : ATTACH_E_INTERNAL, NULL, NULL, "%s",
+			    r > 0 ? "a map of the object is larger than a map may be, or of another shape" : strerror(-r));
+		return;
+	}
+	registry_link(&attach->daemon->registry, object, attachments, n);
+	daemon_announce(attach->daemon);
+	outcome.object = object;
+	attach_finish(attach, &outcome);
+}
+
+/* ---- compile ---- */
+
+static void attach_on_compiled(struct worker_task *task, int result, json_object *reply, const char *message,
+			       void *userdata) {
+	struct attach *attach = userdata;
+	struct compiled *compiled = NULL;
+	char error[COMPILED_ERROR_SIZE];
+	int r;
+
+	if (attach->cancelled) {
+		attach_free(attach);
+		return;
+	}
+	if (result) {
+		attach_fail_job(attach, result, ATTACH_E_COMPILE, reply, message);
+		return;
+	}
+	r = compiled_from_json(&compiled, reply, task, attach->object_id, attach->linked->n_maps, attach->chosen,
+			       attach->n_chosen, error);
+	if (r) {
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", r > 0 ? error : strerror(-r));
+		return;
+	}
+	for (size_t i = 0; i < compiled->n_programs; i++)
+		if (compiled->programs[i].uses_context) {
+			attach_fail(attach, ATTACH_E_COMPILE, attach->linked->programs[attach->chosen[i]].name, NULL,
+				    "the program reads its context: that comes with a later release");
+			compiled_free(compiled);
+			return;
+		}
+	attach_register(attach, compiled);
+	compiled_free(compiled);
+}
+
+/* Puts the maps and chosen programs of the linked object into the job. 0 or -errno. */
+static int attach_compile_request(struct attach *attach, struct worker_task *task, json_object *job) {
+	json_object *described = json_object_new_object(), *maps = NULL, *programs = NULL,
+		    *chosen = json_object_new_array();
+	char symbol[64];
+	int r;
+
+	r = linked_to_json(attach->linked, described);
+	if (r == 0 && (!json_object_object_get_ex(described, "maps", &maps) ||
+		       !json_object_object_get_ex(described, "programs", &programs)))
+		r = -EINVAL;
+	for (size_t i = 0; r == 0 && i < attach->linked->n_maps; i++) {
+		compiled_slot_symbol(symbol, attach->object_id, i);
+		json_object_object_add(json_object_array_get_idx(maps, i), "slot_symbol", json_object_new_string(symbol));
+	}
+	for (size_t i = 0; r == 0 && i < attach->n_chosen; i++) {
+		json_object *program = json_object_array_get_idx(programs, attach->chosen[i]);
+		int output = worker_task_add_output(task, ATTACH_PTX_MAX);
+
+		if (output < 0) {
+			r = output;
+			break;
+		}
+		json_object_object_add(program, "index", json_object_new_int((int)attach->chosen[i]));
+		json_object_object_add(program, "output", json_object_new_int(output));
+		json_object_array_add(chosen, json_object_get(program));
+	}
+	if (r == 0) {
+		json_object_object_add(job, "maps", json_object_get(maps));
+		json_object_object_add(job, "programs", json_object_get(chosen));
+	}
+	json_object_put(chosen);
+	json_object_put(described);
+	return r;
+}
+
+static void attach_compile(struct attach *attach) {
+	json_object *job = json_object_new_object();
+	struct worker_task *task;
+	char prefix[64];
+	int r, fd;
+
+	compiled_prefix(prefix, attach->object_id);
+	json_object_object_add(job, "job", json_object_new_string("compile"));
+	json_object_object_add(job, "prefix", json_object_new_string(prefix));
+	task = worker_task_new(json_object_get(job), attach_on_compiled, attach);
+	if (!task) {
+		json_object_put(job);
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "no memory");
+		return;
+	}
+	fd = fcntl(attach->blob_fd, F_DUPFD_CLOEXEC, 3);
+	r = fd < 0 ? -errno : worker_task_add_input(task, fd);
+	if (r >= 0) {
+		json_object_object_add(job, "input", json_object_new_int(r));
+		r = attach_compile_request(attach, task, job);
+	}
+	json_object_put(job);
+	if (r < 0) {
+		worker_task_free(task);
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
+		return;
+	}
+	worker_pool_submit(attach->daemon->program_pool, task, ATTACH_COMPILE_MS);
+}
+
+/* ---- verify ---- */
+
+static void attach_on_verify(uv_work_t *work) {
+	struct attach *attach = work->data;
+	struct verify_options options = {};
+	uint64_t programs = 0;
+
+	for (size_t i = 0; i < attach->n_chosen; i++)
+		programs |= UINT64_C(1) << attach->chosen[i];
+	attach->verify_result = verify_object(attach->linked, attach->blob, programs, &options, &attach->report);
+}
+
+static void attach_on_verified(uv_work_t *work, int status) {
+	struct attach *attach = work->data;
+	const struct verify_report *report = &attach->report;
+	const char *reason = report->reason ?: "no reason given", *program = "";
+
+	if (attach->cancelled) {
+		attach_free(attach);
+		return;
+	}
+	if (report->program < attach->linked->n_programs)
+		program = attach->linked->programs[report->program].name;
+	switch (attach->verify_result) {
+	case _VERIFY_SUCCESS:
+		attach_compile(attach);
+		return;
+	case VERIFY_E_REFUSED:
+		attach_fail(attach, ATTACH_E_VERIFICATION, program, report->log, "%s", reason);
+		return;
+	case VERIFY_E_NOT_PERMITTED:
+		attach_fail(attach, ATTACH_E_UNAVAILABLE, NULL, NULL, "%s", reason);
+		return;
+	case VERIFY_E_INVALID:
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, report->log, "%s", reason);
+		return;
+	default:
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "verification: %s", strerror(-attach->verify_result));
+		return;
+	}
+}
+
+/* ---- choose ---- */
+
+/* What a section says: the kernel, or why the program cannot be attached (constant). */
+static const char *attach_section(const char *section, const char **kernelp) {
+	*kernelp = NULL;
+	if (strncmp(section, "kretprobe/", 10) == 0 || strcmp(section, "kretprobe") == 0)
+		return "probes at the return of a kernel come with a later release";
+	if (strncmp(section, "memcapture", 10) == 0 || strcmp(section, "kprobe/__memcapture") == 0)
+		return "probes at memory accesses come with a later release";
+	if (strcmp(section, "kprobe/__directly_run") == 0)
+		return "programs that are a kernel of their own come with a later release";
+	if (strncmp(section, "kprobe/", 7) == 0 && section[7])
+		*kernelp = section + 7;
+	return NULL;
+}
+
+/* Adds a program to the chosen ones. False: the attach has failed and is gone. */
+static bool attach_choose_one(struct attach *attach, size_t index) {
+	const struct linked_program *program = &attach->linked->programs[index];
+	const char *kernel, *trouble = attach_section(program->section, &kernel);
+
+	if (trouble) {
+		attach_fail(attach, ATTACH_E_COMPILE, program->name, NULL, "%s", trouble);
+		return false;
+	}
+	if (attach->kernel)
+		kernel = attach->kernel;
+	if (!kernel || strlen(kernel) >= REGISTRY_KERNEL_SIZE) {
+		attach_fail(attach, ATTACH_E_ARGUMENT, program->name, NULL,
+			    "section \"%s\" of program %s names no kernel: say which with --kernel", program->section,
+			    program->name);
+		return false;
+	}
+	if (!program->insns.count) {
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, program->name, NULL, "program %s has no instructions",
+			    program->name);
+		return false;
+	}
+	if (attach->n_chosen == ATTACH_PROGRAMS_MAX) {
+		attach_fail_limit(attach, "GPU programs of one object", ATTACH_PROGRAMS_MAX);
+		return false;
+	}
+	attach->kernels[attach->n_chosen] = strdup(kernel);
+	if (!attach->kernels[attach->n_chosen]) {
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "no memory");
+		return false;
+	}
+	attach->chosen[attach->n_chosen++] = index;
+	return true;
+}
+
+/*
+ * Chooses the programs to attach (job.md says which are GPU programs; the rule about --kernel is applied here).
+ * False: the attach has failed and is gone.
+ */
+static bool attach_choose(struct attach *attach) {
+	const struct linked *linked = attach->linked;
+	size_t n_gpu = 0, host = SIZE_MAX;
+	bool by_kernel, found = false;
+
+	for (size_t i = 0; i < linked->n_programs; i++) {
+		n_gpu += linked->programs[i].gpu;
+		if (!linked->programs[i].gpu)
+			host = i;
+	}
+	by_kernel = attach->kernel && !n_gpu;
+	for (size_t i = 0; i < linked->n_programs; i++) {
+		const struct linked_program *program = &linked->programs[i];
+
+		if (attach->only_program && strcmp(attach->only_program, program->name) != 0)
+			continue;
+		found = true;
+		if (!program->gpu && !(by_kernel && program->insns.count)) {
+			if (!attach->only_program && n_gpu)
+				continue; /* told below */
+			attach_fail(attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
+				    program->insns.count ?
+					    "program %s (section \"%s\") is not marked as a GPU program: begin its name with "
+					    "cuda__, or name the kernel with --kernel" :
+					    "program %s (section \"%s\") runs on the host: that comes with a later release",
+				    program->name, program->section);
+			return false;
+		}
+		if (!attach_choose_one(attach, i))
+			return false;
+	}
+	if (!found && attach->only_program) {
+		struct attach_outcome outcome = { .error = ATTACH_E_NOT_FOUND, .program = attach->only_program };
+
+		attach_finish(attach, &outcome);
+		return false;
+	}
+	if (!attach->n_chosen) {
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL, "the object has no program");
+		return false;
+	}
+	if (!attach->only_program && host != SIZE_MAX && !by_kernel) {
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
+			    "program %s (section \"%s\") runs on the host, which comes with a later release: choose a GPU "
+			    "program of the object with --program", linked->programs[host].name,
+			    linked->programs[host].section);
+		return false;
+	}
+	return true;
+}
+
+/* ---- link ---- */
+
+static void attach_on_linked(struct worker_task *task, int result, json_object *reply, const char *message,
+			     void *userdata) {
+	struct attach *attach = userdata;
+	char error[192] = "";
+	int r;
+
+	if (attach->cancelled) {
+		attach_free(attach);
+		return;
+	}
+	if (result) {
+		attach_fail_job(attach, result, ATTACH_E_INVALID_OBJECT, reply, message);
+		return;
+	}
+	r = linked_from_json(&attach->linked, reply, error);
+	if (r == 0 && (attach->linked->size == 0 || attach->linked->size != worker_task_output_size(task, 1)))
+		r = LINKED_E_INVALID;
+	if (r) {
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "worker sent a malformed reply: %s",
+			    r > 0 ? error : strerror(-r));
+		return;
+	}
+	attach->blob_fd = worker_task_steal_fd(task, 1);
+	r = memfd_map(attach->blob_fd, attach->linked->size, &attach->blob);
+	if (r < 0) {
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
+		return;
+	}
+	if (!attach_choose(attach))
+		return;
+	if (!attach->daemon->verify) {
+		attach_compile(attach);
+		return;
+	}
+	attach->work.data = attach;
+	r = uv_queue_work(attach->daemon->loop, &attach->work, attach_on_verify, attach_on_verified);
+	if (r < 0)
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", uv_strerror(r));
+}
+
+int attach_new(struct attach **attachp, struct daemon *daemon, const struct attach_options *options, attach_fn fn,
+	       void *userdata) {
+	json_object *job = json_object_new_object();
+	struct worker_task *task = NULL;
+	struct attach *attach;
+	int input, output;
+
+	attach = calloc(1, sizeof(*attach));
+	if (attach) {
+		attach->blob_fd = -1;
+		attach->only_program = options->program ? strdup(options->program) : NULL;
+		attach->kernel = options->kernel ? strdup(options->kernel) : NULL;
+		task = worker_task_new(json_object_get(job), attach_on_linked, attach);
+	}
+	if (!task || (options->program && !attach->only_program) || (options->kernel && !attach->kernel)) {
+		worker_task_free(task);
+		json_object_put(job);
+		if (attach)
+			attach_free(attach);
+		return -ENOMEM;
+	}
+	attach->daemon = daemon;
+	attach->fn = fn;
+	attach->userdata = userdata;
+	attach->owner = options->owner;
+	attach->filter = *options->filter;
+	attach->object_id = ++daemon->registry.last_object;
+	input = memfd_new_sealed("gpuprobe-object", options->object, options->n_object);
+	if (input >= 0)
+		input = worker_task_add_input(task, input);
+	output = worker_task_add_output(task, LINKED_BLOB_MAX);
+	json_object_object_add(job, "job", json_object_new_string("link"));
+	json_object_object_add(job, "input", json_object_new_int(input));
+	json_object_object_add(job, "output", json_object_new_int(output));
+	json_object_put(job);
+	if (input < 0 || output < 0) {
+		worker_task_free(task);
+		attach_free(attach);
+		return input < 0 ? input : output;
+	}
+	worker_pool_submit(daemon->program_pool, task, ATTACH_LINK_MS);
+	*attachp = attach;
+	return 0;
+}

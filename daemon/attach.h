@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The way of an eBPF object to armed probes: link, choose, verify, compile, register. */
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "filter.h"
+#include "registry.h"
+
+struct attach;
+struct daemon;
+
+#define ATTACH_OBJECT_MAX (8 * 1024 * 1024)
+
+enum attach_error {
+	_ATTACH_SUCCESS,
+	ATTACH_E_NOT_FOUND,
+	ATTACH_E_INVALID_OBJECT,
+	ATTACH_E_VERIFICATION,
+	ATTACH_E_COMPILE,
+	ATTACH_E_UNAVAILABLE,
+	ATTACH_E_LIMIT,
+	ATTACH_E_ARGUMENT, /* the kernel */
+	ATTACH_E_INTERNAL,
+};
+
+struct attach_outcome {
+	enum attach_error error;
+	const char *program; /* or what was not found, or what the limit is of */
+	const char *reason;
+	const char *log; /* NULL: none */
+	uint64_t limit;
+	/* success; all belong to the registry */
+	const struct object *object;
+};
+
+typedef void (*attach_fn)(const struct attach_outcome *outcome, void *userdata);
+
+struct attach_options {
+	uid_t owner;
+	const void *object; /* ELF, copied */
+	size_t n_object;
+	const char *program; /* NULL: all */
+	const char *kernel; /* NULL: what the section says */
+	const struct filter *filter;
+};
+
+/* Starts. fn is called once, from the loop, unless attach_cancel() is called first. 0 or -errno. */
+int attach_new(struct attach **attachp, struct daemon *daemon, const struct attach_options *options, attach_fn fn,
+	       void *userdata);
+
+/* fn will not be called, nothing will be attached. */
+void attach_cancel(struct attach *attach);

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Messages of shims, after shim-wire.c has found them well-formed. What they name is looked up among what this very
+ * process was given: an unknown module or map is no breach, because a detach may have crossed it on the way.
+ */
+
+#include "client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon.h"
+#include "image.h"
+#include "memfd.h"
+#include "process-facts.h"
+
+struct sync_wait {
+	struct shim_connection *connection; /* NULL: answered, or gone */
+	uint32_t sequence;
+};
+
+struct sync_request {
+	LIST_ENTRY(sync_request) link;
+	uv_timer_t timer;
+	void (*done)(void *userdata);
+	void *userdata;
+	size_t n_open;
+	size_t n_waits;
+	struct sync_wait waits[];
+};
+
+/* ---- syncs ---- */
+
+static void client_sync_closed(uv_handle_t *handle) {
+	free(handle->data);
+}
+
+static void client_sync_end(struct sync_request *request) {
+	void (*done)(void *userdata) = request->done;
+	void *userdata = request->userdata;
+
+	LIST_REMOVE(request, link);
+	uv_close((uv_handle_t *)&request->timer, client_sync_closed);
+	if (done)
+		done(userdata);
+}
+
+static void client_sync_on_timer(uv_timer_t *timer) {
+	client_sync_end(timer->data);
+}
+
+/* A connection has answered (any: false), or is gone (any: true). */
+static void client_sync_answered(struct daemon *daemon, const struct shim_connection *connection, uint32_t sequence,
+				 bool any) {
+	struct sync_request *request, *next;
+
+	for (request = LIST_FIRST(&daemon->syncs); request; request = next) {
+		next = LIST_NEXT(request, link);
+		for (size_t i = 0; i < request->n_waits; i++) {
+			struct sync_wait *wait = &request->waits[i];
+
+			if (wait->connection != connection || (!any && wait->sequence != sequence))
+				continue;
+			wait->connection = NULL;
+			request->n_open--;
+		}
+		if (!request->n_open)
+			uv_timer_start(&request->timer, client_sync_on_timer, 0, 0);
+	}
+}
+
+/* The MIRROR connection of the process that an instance belongs to. */
+static struct shim_connection *client_mirror_of(const struct daemon *daemon, const struct map_instance *instance) {
+	const struct process *process;
+
+	LIST_FOREACH(process, &daemon->processes.list, link)
+		if (process->number == instance->process)
+			return process_mirror(process);
+	return NULL;
+}
+
+struct sync_request *client_sync(struct daemon *daemon, const struct map *map, unsigned int timeout_ms,
+				 void (*done)(void *userdata), void *userdata, int *rp) {
+	struct sync_request *request;
+
+	*rp = 0;
+	if (!map->n_instances)
+		return NULL;
+	request = calloc(1, sizeof(*request) + map->n_instances * sizeof(request->waits[0]));
+	if (!request) {
+		*rp = -ENOMEM;
+		return NULL;
+	}
+	for (const struct map_instance *i = map->instances; i; i = i->next) {
+		struct shim_connection *connection = client_mirror_of(daemon, i);
+		union wire_message message = { .header = { .type = WIRE_SYNC } };
+		bool known = false;
+
+		for (size_t k = 0; k < request->n_waits; k++)
+			known = known || request->waits[k].connection == connection;
+		if (!connection || known)
+			continue;
+		message.header.sequence = ++daemon->last_sequence;
+		if (shim_connection_send(connection, &message, -1) < 0)
+			continue; /* its end is seen soon */
+		request->waits[request->n_waits++] = (struct sync_wait){ connection, message.header.sequence };
+	}
+	if (!request->n_waits) {
+		free(request);
+		return NULL;
+	}
+	request->n_open = request->n_waits;
+	request->done = done;
+	request->userdata = userdata;
+	uv_timer_init(daemon->loop, &request->timer);
+	request->timer.data = request;
+	uv_timer_start(&request->timer, client_sync_on_timer, timeout_ms, 0);
+	LIST_INSERT_HEAD(&daemon->syncs, request, link);
+	return request;
+}
+
+void client_sync_cancel(struct sync_request *request) {
+	request->done = NULL;
+}
+
+void client_disarm(struct daemon *daemon, const struct map *map) {
+	uint64_t last = 0;
+
+	for (const struct map_instance *i = map->instances; i; i = i->next) {
+		struct shim_connection *connection = i->process == last ? NULL : client_mirror_of(daemon, i);
+		union wire_message message = { .header = { .type = WIRE_DISARM } };
+
+		last = i->process; /* instances are in order of process */
+		if (!connection)
+			continue;
+		message.disarm.map_id = map->id;
+		message.header.sequence = ++daemon->last_sequence;
+		shim_connection_send(connection, &message, -1);
+	}
+}
+
+/* ---- handlers ---- */
+
+static int client_on_hello(struct shim_connection *connection, const struct wire_hello *hello, void *userdata) {
+	struct daemon *daemon = userdata;
+	union wire_message message = { .header = { .type = WIRE_WELCOME } };
+	struct client *client;
+	int r;
+
+	client = calloc(1, sizeof(*client));
+	if (!client)
+		return -ENOMEM;
+	r = process_table_connect(&daemon->processes, connection, &client->process);
+	if (r) {
+		free(client);
+		return r < 0 ? r : -EUSERS;
+	}
+	if (hello->driver_version)
+		client->process->driver_version = hello->driver_version;
+	client->connection = connection;
+	connection->userdata = client;
+	message.header.sequence = hello->header.sequence;
+	message.welcome.deadline_ms = daemon->deadline_ms;
+	message.welcome.mirror_period_ms = daemon->mirror_period_ms;
+	shim_connection_send(connection, &message, -1); /* if it fails, the end is seen soon */
+	return 0;
+}
+
+static int client_on_instance(struct daemon *daemon, struct client *client, const struct wire_instance *instance) {
+	union wire_message message = { .header = { .type = WIRE_INSTANCE_REPLY } };
+	struct process *process = client->process;
+	struct map_instance *made = NULL;
+	struct map *map;
+	int r;
+
+	message.header.sequence = instance->header.sequence;
+	message.instance_reply.map_id = instance->map_id;
+	message.instance_reply.instance_id = ++daemon->registry.last_instance;
+	map = process_may_use(process, instance->map_id) ? registry_map(&daemon->registry, instance->map_id, NULL) : NULL;
+	if (map) {
+		r = map_instance_get(map, process->number, process->facts.pid, instance->device,
+				     message.instance_reply.instance_id, &made);
+		if (r)
+			outcome_log_add(&daemon->outcomes, process->facts.uid, process->facts.pid, process->facts.comm,
+					OUTCOME_FAILED, "", "",
+					r > 0 ? "the owner of the map has no memory left for it (quota)" :
+						"no memory for a map", NULL, 0);
+	}
+	if (made) {
+		message.instance_reply.instance_id = made->id;
+		message.instance_reply.size = made->size;
+		message.instance_reply.data_size = map->spec.data_size;
+	}
+	return shim_connection_send(client->connection, &message, made ? made->fd : -1);
+}
+
+/* A module could not do something: the same kernels again, with the shim's words. */
+static void client_on_report(struct daemon *daemon, const struct client *client, const struct wire_report *report) {
+	const struct process_facts *facts = &client->process->facts;
+	const struct module *module = process_module(client->process, report->module_id);
+
+	for (size_t i = 0; module && i < module->result->n_kernels; i++)
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
+				module->result->kernels[i].name, module->result->kernels[i].demangled, report->reason,
+				module->result->kernels[i].attachments, module->result->kernels[i].n_attachments);
+	if (!module || !module->result->n_kernels)
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED, "", "",
+				report->reason, NULL, 0);
+}
+
+static int client_on_message(struct shim_connection *connection, const union wire_message *message, int consumed_fd,
+			     void *userdata) {
+	_cleanup_fd int fd = consumed_fd;
+	struct client *client = connection->userdata;
+	struct daemon *daemon = userdata;
+	struct module *module;
+
+	switch (message->header.type) {
+	case WIRE_IMAGE:
+		process_facts_refresh(&client->process->facts);
+		fd = -1;
+		return image_submit(daemon, client, &message->image, consumed_fd);
+	case WIRE_INSTANCE:
+		return client_on_instance(daemon, client, &message->instance);
+	case WIRE_ARMED:
+		module = process_module(client->process, message->armed.module_id);
+		if (module)
+			module->armed = true;
+		return 0;
+	case WIRE_UNLOAD:
+		module = process_module(client->process, message->unload.module_id);
+		if (module)
+			process_module_free(client->process, module);
+		return 0;
+	case WIRE_REPORT:
+		client_on_report(daemon, client, &message->report);
+		return 0;
+	case WIRE_SYNCED:
+		client_sync_answered(daemon, connection, message->header.sequence, false);
+		return 0;
+	}
+	return -EPROTO;
+}
+
+/* The process is gone: what its instances hold is kept in the totals. */
+static void client_process_gone(struct daemon *daemon, struct process *process) {
+	const struct process_facts *facts = &process->facts;
+	const struct module *module;
+	struct object *object;
+
+	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+		for (size_t i = 0; i < object->n_maps; i++)
+			if (object->maps[i])
+				map_process_gone(object->maps[i], process->number);
+	LIST_FOREACH(module, &process->modules, link)
+		if (!module->armed && module->result->n_slots)
+			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED, "", "",
+					"the process ended before its probes were armed", module->result->attachments,
+					module->result->n_attachments);
+	process_free(&daemon->processes, process);
+}
+
+static void client_on_closed(struct shim_connection *connection, void *userdata) {
+	struct client *client = connection->userdata;
+	struct daemon *daemon = userdata;
+
+	client_sync_answered(daemon, connection, 0, true);
+	if (client->request)
+		image_abandon(client->request);
+	if (process_disconnect(client->process, connection))
+		client_process_gone(daemon, client->process);
+	free(client);
+}
+
+const struct shim_server_handlers client_handlers = {
+	.hello = client_on_hello,
+	.message = client_on_message,
+	.closed = client_on_closed,
+};

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What the daemon does with messages of shims. */
+
+#include "process.h"
+#include "shim-server.h"
+
+struct daemon;
+struct image_request;
+struct map;
+struct sync_request;
+
+/* A connection's end in the daemon. */
+struct client {
+	struct shim_connection *connection;
+	struct process *process;
+	struct image_request *request; /* the image in work, or NULL */
+};
+
+extern const struct shim_server_handlers client_handlers; /* userdata: the daemon */
+
+/*
+ * Asks all processes that have instances of these maps to copy them out now. done is called once, from the loop: when all have answered or
+ * after timeout_ms. NULL with *rp 0: there is nobody to ask, done is not called; with *rp negative: -errno.
+ */
+struct sync_request *client_sync(struct daemon *daemon, const struct map *map, unsigned int timeout_ms,
+				 void (*done)(void *userdata), void *userdata, int *rp);
+
+/* done will not be called. */
+void client_sync_cancel(struct sync_request *request);
+
+/* Tells all processes with instances of the map to stop using it. */
+void client_disarm(struct daemon *daemon, const struct map *map);

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * DumpMap: ask the processes to copy their instances out now, wait a moment for them, then stream the entries. A stream keeps only the
+ * map's id and a cursor: the map may grow, shrink or go away between two replies. With `more` it is a stream, which waits
+ * for a slow reader. Without, everything is gathered for one reply, a bit at each turn of the loop, and refused
+ * when it gets too large.
+ */
+
+#include "control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base64.h"
+#include "client.h"
+#include "daemon.h"
+
+#define DUMP_SYNC_MS 200
+#define DUMP_CHUNK_BYTES (64 * 1024) /* of one reply; also of one turn */
+#define DUMP_REPLY_MAX (12 * 1024 * 1024) /* of text, so that the message stays below 16 MiB */
+
+struct dump {
+	struct daemon *daemon;
+	struct varlink_call *call;
+	struct sync_request *sync;
+	uv_idle_t idle; /* turns of the loop, without `more` */
+	struct map_cursor cursor;
+	uint64_t map;
+	bool more;
+	bool started; /* the first reply, with the BTF, is out */
+	json_object *entries; /* gathered, not sent yet */
+	size_t n_bytes; /* of text in entries, about */
+};
+
+static void dump_closed(uv_handle_t *handle) {
+	free(handle->data);
+}
+
+static void dump_free(struct dump *dump) {
+	struct varlink_call *call = dump->call;
+
+	if (dump->sync)
+		client_sync_cancel(dump->sync);
+	json_object_put(dump->entries);
+	uv_close((uv_handle_t *)&dump->idle, dump_closed);
+	varlink_call_unref(call);
+}
+
+static void dump_on_cancel(struct varlink_call *call, void *userdata) {
+	dump_free(userdata);
+}
+
+/* One element as the type Entry. */
+static json_object *dump_entry(const struct map *map, const struct map_entry *entry, bool per_process, size_t *n_bytes) {
+	json_object *json = json_object_new_object(), *values = json_object_new_array();
+	size_t size = map->spec.value_size;
+	char key[16], *text;
+
+	text = malloc(base64_encoded_size(size));
+	if (!text) {
+		json_object_put(json);
+		json_object_put(values);
+		return NULL;
+	}
+	base64_encode(key, &entry->index, sizeof(entry->index));
+	for (uint32_t i = 0; i < entry->n_values; i++) {
+		base64_encode(text, entry->values + i * size, size);
+		json_object_array_add(values, json_object_new_string(text));
+	}
+	free(text);
+	control_add_string(json, "key", key);
+	json_object_object_add(json, "values", values);
+	if (per_process && entry->pid)
+		control_add_int(json, "pid", entry->pid);
+	*n_bytes += 64 + entry->n_values * (base64_encoded_size(size) + 3);
+	return json;
+}
+
+/* The parameters of a reply with the entries gathered so far. */
+static json_object *dump_reply(struct dump *dump, const struct map *map, const struct object *object) {
+	json_object *json = json_object_new_object();
+	char *text;
+
+	json_object_object_add(json, "map", control_map_json(map, object));
+	json_object_object_add(json, "entries", dump->entries);
+	dump->entries = json_object_new_array();
+	dump->n_bytes = 0;
+	if (!dump->started && object->btf) {
+		text = malloc(base64_encoded_size(object->n_btf));
+		if (text) {
+			base64_encode(text, object->btf, object->n_btf);
+			control_add_string(json, "btf", text);
+			free(text);
+		}
+	}
+	control_add_int(json, "btf_key_type", map->spec.btf_key_type);
+	control_add_int(json, "btf_value_type", map->spec.btf_value_type);
+	dump->started = true;
+	return json;
+}
+
+/* Ends the dump with the result of its answer. */
+static int dump_end(struct dump *dump, int r) {
+	varlink_call_on_cancel(dump->call, NULL);
+	if (r == VARLINK_E_INVALID)
+		control_error_reason(dump->call, "Internal", "the answer does not fit the interface");
+	dump_free(dump);
+	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
+}
+
+/* A turn: gathers entries, sends a reply when there are enough. */
+static int dump_produce(struct varlink_call *call, void *userdata) {
+	struct dump *dump = userdata;
+	struct object *object = NULL;
+	struct map *map = registry_map(&dump->daemon->registry, dump->map, &object);
+	size_t start = dump->n_bytes;
+	struct map_entry entry;
+	json_object *json;
+	int r;
+
+	if (!map)
+		return dump_end(dump, control_error_not_found(call, "the map: it was detached meanwhile"));
+	do {
+		r = map_next(map, &dump->cursor, &entry);
+		if (r)
+			break;
+		json = dump_entry(map, &entry, dump->cursor.per_process, &dump->n_bytes);
+		if (!json)
+			return dump_end(dump, control_error_reason(call, "Internal", "no memory"));
+		json_object_array_add(dump->entries, json);
+	} while (dump->n_bytes - start < DUMP_CHUNK_BYTES);
+	if (r < 0)
+		return dump_end(dump, control_error_reason(call, "Internal", strerror(-r)));
+	if (r == MAP_E_END)
+		return dump_end(dump, varlink_call_reply(call, dump_reply(dump, map, object)));
+	if (!dump->more && dump->n_bytes > DUMP_REPLY_MAX)
+		return dump_end(dump, control_error_limit(call, "bytes of one reply: ask with `more`, or for nonzero elements only",
+							  DUMP_REPLY_MAX));
+	if (dump->more && dump->n_bytes >= DUMP_CHUNK_BYTES) {
+		r = varlink_call_continue(call, dump_reply(dump, map, object));
+		return r < 0 || r == VARLINK_E_INVALID ? dump_end(dump, r) : VARLINK_PRODUCE_AGAIN;
+	}
+	return VARLINK_PRODUCE_AGAIN;
+}
+
+static void dump_on_idle(uv_idle_t *idle) {
+	struct dump *dump = idle->data;
+
+	dump_produce(dump->call, dump);
+}
+
+static void dump_start(void *userdata) {
+	struct dump *dump = userdata;
+
+	dump->sync = NULL;
+	if (!dump->more)
+		uv_idle_start(&dump->idle, dump_on_idle);
+	else if (varlink_call_stream(dump->call, dump_produce))
+		dump_end(dump, 0);
+}
+
+/* The map of that name or number that the caller may see. NULL: answered. */
+static struct map *dump_find(struct daemon *daemon, struct varlink_call *call, const char *name, int *rp) {
+	struct map *found = NULL;
+	json_object *ids = json_object_new_array();
+	const struct object *object;
+	size_t n = 0;
+	char *end;
+	unsigned long long id = strtoull(name, &end, 10);
+	bool by_id = name[0] >= '0' && name[0] <= '9' && !*end;
+
+	TAILQ_FOREACH(object, &daemon->registry.objects, link) {
+		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps; i++) {
+			struct map *map = object->maps[i];
+
+			if (!map || (by_id ? map->id != id : strcmp(map->name, name) != 0))
+				continue;
+			found = map;
+			n++;
+			json_object_array_add(ids, json_object_new_int64((int64_t)map->id));
+		}
+	}
+	if (n > 1) {
+		json_object *json = json_object_new_object();
+
+		control_add_string(json, "what", name);
+		json_object_object_add(json, "ids", ids);
+		*rp = varlink_call_error(call, "io.gpuprobe.control.Ambiguous", json);
+		return NULL;
+	}
+	json_object_put(ids);
+	if (!found)
+		*rp = control_error_not_found(call, name);
+	return found;
+}
+
+int control_dump_map(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	struct dump *dump;
+	struct map *map;
+	int r = 0;
+
+	map = dump_find(daemon, call, control_string(parameters, "map"), &r);
+	if (!map)
+		return r;
+	dump = calloc(1, sizeof(*dump));
+	if (!dump)
+		return -ENOMEM;
+	dump->daemon = daemon;
+	dump->map = map->id;
+	dump->more = varlink_call_more(call);
+	dump->entries = json_object_new_array();
+	map_cursor_init(&dump->cursor, control_bool(parameters, "per_process"), control_bool(parameters, "nonzero"));
+	dump->sync = client_sync(daemon, map, DUMP_SYNC_MS, dump_start, dump, &r);
+	if (r < 0) {
+		json_object_put(dump->entries);
+		free(dump);
+		return r;
+	}
+	uv_idle_init(daemon->loop, &dump->idle);
+	dump->idle.data = dump;
+	dump->call = varlink_call_ref(call);
+	varlink_call_set_userdata(call, dump);
+	varlink_call_on_cancel(call, dump_on_cancel);
+	if (!dump->sync)
+		dump_start(dump);
+	return 0;
+}

@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Methods answer at once, but Attach (attach.c) and DumpMap (control-dump.c). Parameters have been checked against the interface
+ * file; here they get their meaning. No method shows a caller what is another user's.
+ */
+
+#include "control.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "attach.h"
+#include "base64.h"
+#include "daemon.h"
+#include "verify.h"
+
+#define CONTROL_INTERFACE "io.gpuprobe.control."
+#define CONTROL_GROUP "gpuprobe"
+#define CONTROL_WHY_MAX 4096
+
+/* ---- who may ---- */
+
+bool control_is_admin(const struct varlink_call *call) {
+	uid_t uid = varlink_call_peer(call)->uid;
+
+	return uid == 0 || uid == geteuid();
+}
+
+bool control_may_attach(const struct varlink_call *call) {
+	struct group *group;
+
+	if (control_is_admin(call))
+		return true;
+	group = getgrnam(CONTROL_GROUP);
+	return group && varlink_call_peer_in_group(call, group->gr_gid);
+}
+
+bool control_may_see(const struct varlink_call *call, uid_t owner) {
+	return control_is_admin(call) || varlink_call_peer(call)->uid == owner;
+}
+
+/* ---- JSON ---- */
+
+json_object *control_member(json_object *parameters, const char *key) {
+	json_object *member = NULL;
+
+	json_object_object_get_ex(parameters, key, &member);
+	return member;
+}
+
+const char *control_string(json_object *parameters, const char *key) {
+	json_object *member = control_member(parameters, key);
+
+	return member ? json_object_get_string(member) : NULL;
+}
+
+bool control_bool(json_object *parameters, const char *key) {
+	json_object *member = control_member(parameters, key);
+
+	return member && json_object_get_boolean(member);
+}
+
+void control_add_int(json_object *object, const char *key, int64_t value) {
+	json_object_object_add(object, key, json_object_new_int64(value));
+}
+
+void control_add_string(json_object *object, const char *key, const char *value) {
+	json_object_object_add(object, key, json_object_new_string(value));
+}
+
+static json_object *control_filter_json(const struct filter *filter) {
+	json_object *json = json_object_new_object();
+
+	if (filter->has_pid)
+		control_add_int(json, "pid", filter->pid);
+	if (filter->has_uid)
+		control_add_int(json, "uid", filter->uid);
+	if (filter->has_comm)
+		control_add_string(json, "comm", filter->comm);
+	if (filter->has_exe)
+		control_add_string(json, "exe", filter->exe);
+	return json;
+}
+
+static json_object *control_attachment_json(const struct daemon *daemon, const struct attachment *attachment) {
+	json_object *json = json_object_new_object();
+	unsigned int modules, processes;
+
+	daemon_attachment_usage(daemon, attachment->id, &modules, &processes);
+	control_add_int(json, "id", (int64_t)attachment->id);
+	control_add_int(json, "object", (int64_t)attachment->object->id);
+	control_add_string(json, "program", attachment->program);
+	control_add_string(json, "point", "entry");
+	control_add_string(json, "kernel", attachment->kernel);
+	json_object_object_add(json, "filter", control_filter_json(&attachment->filter));
+	control_add_string(json, "state", "armed");
+	control_add_int(json, "modules", modules);
+	control_add_int(json, "processes", processes);
+	control_add_int(json, "owner", attachment->object->owner);
+	return json;
+}
+
+json_object *control_map_json(const struct map *map, const struct object *object) {
+	json_object *json = json_object_new_object();
+	char buffer[16];
+
+	control_add_int(json, "id", (int64_t)map->id);
+	control_add_int(json, "object", (int64_t)object->id);
+	control_add_string(json, "name", map->name);
+	control_add_string(json, "type", map_type_name(map->spec.type, buffer));
+	control_add_int(json, "key_size", map->spec.key_size);
+	control_add_int(json, "value_size", map->spec.value_size);
+	control_add_int(json, "max_entries", map->spec.max_entries);
+	control_add_int(json, "shards", map->spec.shards);
+	control_add_string(json, "merge", map_merge_name(map->spec.merge));
+	control_add_int(json, "instances", map->n_instances);
+	control_add_int(json, "bytes", (int64_t)map_bytes(map));
+	return json;
+}
+
+/* ---- errors ---- */
+
+int control_error_not_found(struct varlink_call *call, const char *what) {
+	json_object *json = json_object_new_object();
+
+	control_add_string(json, "what", what);
+	return varlink_call_error(call, CONTROL_INTERFACE "NotFound", json);
+}
+
+int control_error_reason(struct varlink_call *call, const char *error, const char *reason) {
+	json_object *json = json_object_new_object();
+	char name[64];
+
+	snprintf(name, sizeof(name), CONTROL_INTERFACE "%s", error);
+	control_add_string(json, "reason", reason);
+	return varlink_call_error(call, name, json);
+}
+
+int control_error_argument(struct varlink_call *call, const char *parameter, const char *reason) {
+	json_object *json = json_object_new_object();
+
+	control_add_string(json, "parameter", parameter);
+	control_add_string(json, "reason", reason);
+	return varlink_call_error(call, CONTROL_INTERFACE "InvalidArgument", json);
+}
+
+int control_error_limit(struct varlink_call *call, const char *what, uint64_t limit) {
+	json_object *json = json_object_new_object();
+
+	control_add_string(json, "what", what);
+	control_add_int(json, "limit", (int64_t)limit);
+	return varlink_call_error(call, CONTROL_INTERFACE "LimitExceeded", json);
+}
+
+/* ---- Attach ---- */
+
+/* A call of Attach in work. */
+struct control_attach {
+	struct daemon *daemon;
+	struct varlink_call *call;
+	struct attach *attach;
+};
+
+static void control_attach_cancel(struct varlink_call *call, void *userdata) {
+	struct control_attach *work = userdata;
+
+	attach_cancel(work->attach);
+	free(work);
+	varlink_call_unref(call);
+}
+
+static int control_attach_success(struct control_attach *work, const struct object *object) {
+	json_object *json = json_object_new_object(), *attachments = json_object_new_array(),
+		    *maps = json_object_new_array();
+	const struct attachment *attachment;
+
+	TAILQ_FOREACH(attachment, &work->daemon->registry.attachments, link)
+		if (attachment->object == object)
+			json_object_array_add(attachments, control_attachment_json(work->daemon, attachment));
+	for (size_t i = 0; i < object->n_maps; i++)
+		if (object->maps[i])
+			json_object_array_add(maps, control_map_json(object->maps[i], object));
+	json_object_object_add(json, "attachments", attachments);
+	json_object_object_add(json, "maps", maps);
+	return varlink_call_reply(work->call, json);
+}
+
+static int control_attach_failure(struct varlink_call *call, const struct attach_outcome *outcome) {
+	json_object *json;
+	const char *error = NULL;
+
+	switch (outcome->error) {
+	case ATTACH_E_NOT_FOUND:
+		return control_error_not_found(call, outcome->program);
+	case ATTACH_E_LIMIT:
+		return control_error_limit(call, outcome->program, outcome->limit);
+	case ATTACH_E_ARGUMENT:
+		return control_error_argument(call, "kernel", outcome->reason);
+	case ATTACH_E_UNAVAILABLE:
+		return control_error_reason(call, "Unavailable", outcome->reason);
+	case ATTACH_E_INVALID_OBJECT:
+		error = CONTROL_INTERFACE "InvalidObject";
+		break;
+	case ATTACH_E_VERIFICATION:
+		error = CONTROL_INTERFACE "VerificationFailed";
+		break;
+	case ATTACH_E_COMPILE:
+		error = CONTROL_INTERFACE "CompileFailed";
+		break;
+	case ATTACH_E_INTERNAL:
+	case _ATTACH_SUCCESS:
+		return control_error_reason(call, "Internal", outcome->reason);
+	}
+	json = json_object_new_object();
+	if (outcome->error != ATTACH_E_INVALID_OBJECT)
+		control_add_string(json, "program", outcome->program ?: "");
+	control_add_string(json, "reason", outcome->reason);
+	if (outcome->log)
+		control_add_string(json, "log", outcome->log);
+	return varlink_call_error(call, error, json);
+}
+
+static void control_attach_done(const struct attach_outcome *outcome, void *userdata) {
+	struct control_attach *work = userdata;
+	struct varlink_call *call = work->call;
+	int r;
+
+	varlink_call_on_cancel(call, NULL);
+	if (outcome->error)
+		r = control_attach_failure(call, outcome);
+	else
+		r = control_attach_success(work, outcome->object);
+	if (r)
+		control_error_reason(call, "Internal", "the answer could not be sent");
+	free(work);
+	varlink_call_unref(call);
+}
+
+/* The filter of a call. A line about the member in *parameterp if it makes no sense. */
+static const char *control_filter(json_object *json, struct filter *filter, const char **parameterp) {
+	json_object *member;
+
+	*filter = (struct filter){};
+	if (!json)
+		return NULL;
+	*parameterp = "filter.pid";
+	member = control_member(json, "pid");
+	if (member) {
+		if (json_object_get_int64(member) <= 0 || json_object_get_int64(member) > INT_MAX)
+			return "not a process id";
+		filter->has_pid = true;
+		filter->pid = (pid_t)json_object_get_int64(member);
+	}
+	*parameterp = "filter.uid";
+	member = control_member(json, "uid");
+	if (member) {
+		if (json_object_get_int64(member) < 0 || json_object_get_int64(member) >= UINT32_MAX)
+			return "not a user id";
+		filter->has_uid = true;
+		filter->uid = (uid_t)json_object_get_int64(member);
+	}
+	*parameterp = "filter.comm";
+	member = control_member(json, "comm");
+	if (member && !filter_set_comm(filter, json_object_get_string(member)))
+		return "a command name has 1 to 15 bytes, as in /proc/PID/comm";
+	*parameterp = "filter.exe";
+	member = control_member(json, "exe");
+	if (member && !filter_set_exe(filter, json_object_get_string(member)))
+		return "not an absolute path or a glob of one";
+	return NULL;
+}
+
+static bool control_kernel_valid(const char *kernel) {
+	size_t n = strlen(kernel);
+
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)kernel[i] < ' ' || kernel[i] == 0x7f)
+			return false;
+	return n > 0 && n < REGISTRY_KERNEL_SIZE;
+}
+
+static int control_attach(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	struct control_attach *work;
+	struct attach_options options = {};
+	json_object *object = control_member(parameters, "object");
+	const char *why, *parameter = NULL;
+	unsigned char *bytes;
+	struct filter filter;
+	int r;
+
+	if (!control_may_attach(call))
+		return control_error_reason(call, "PermissionDenied", "only root and members of the group " CONTROL_GROUP " may attach");
+	options.program = control_string(parameters, "program");
+	options.kernel = control_string(parameters, "kernel");
+	why = control_filter(control_member(parameters, "filter"), &filter, &parameter);
+	if (why)
+		return control_error_argument(call, parameter, why);
+	if (options.kernel && !control_kernel_valid(options.kernel))
+		return control_error_argument(call, "kernel", "not a name or a glob of at most 1023 printable bytes");
+	r = base64_decode(json_object_get_string(object), (size_t)json_object_get_string_len(object), &bytes,
+			  &options.n_object);
+	if (r == -EINVAL)
+		return control_error_argument(call, "object", "not base64");
+	if (r < 0)
+		return r;
+	if (options.n_object == 0 || options.n_object > ATTACH_OBJECT_MAX) {
+		free(bytes);
+		return options.n_object ? control_error_limit(call, "bytes of an object", ATTACH_OBJECT_MAX) :
+					  control_error_argument(call, "object", "empty");
+	}
+	options.object = bytes;
+	options.owner = varlink_call_peer(call)->uid;
+	options.filter = &filter;
+	work = calloc(1, sizeof(*work));
+	r = work ? attach_new(&work->attach, daemon, &options, control_attach_done, work) : -ENOMEM;
+	free(bytes);
+	if (r < 0) {
+		free(work);
+		return r;
+	}
+	work->daemon = daemon;
+	work->call = varlink_call_ref(call);
+	varlink_call_set_userdata(call, work);
+	varlink_call_on_cancel(call, control_attach_cancel);
+	return 0;
+}
+
+/* ---- the other methods ---- */
+
+static int control_detach(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	int64_t id = json_object_get_int64(control_member(parameters, "id"));
+	struct attachment *attachment = id > 0 ? registry_attachment(&daemon->registry, (uint64_t)id) : NULL;
+	char what[64];
+
+	if (!attachment || !control_may_see(call, attachment->object->owner)) {
+		snprintf(what, sizeof(what), "attachment %lld", (long long)id);
+		return control_error_not_found(call, what);
+	}
+	daemon_detach(daemon, attachment);
+	return varlink_call_reply(call, NULL);
+}
+
+static int control_list(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	json_object *json = json_object_new_object(), *attachments = json_object_new_array();
+	const struct attachment *attachment;
+
+	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+		if (control_may_see(call, attachment->object->owner))
+			json_object_array_add(attachments, control_attachment_json(daemon, attachment));
+	json_object_object_add(json, "attachments", attachments);
+	return varlink_call_reply(call, json);
+}
+
+static int control_list_maps(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	json_object *json = json_object_new_object(), *maps = json_object_new_array();
+	const struct object *object;
+
+	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps; i++)
+			if (object->maps[i])
+				json_object_array_add(maps, control_map_json(object->maps[i], object));
+	json_object_object_add(json, "maps", maps);
+	return varlink_call_reply(call, json);
+}
+
+static json_object *control_outcome_json(const struct outcome *outcome) {
+	json_object *json = json_object_new_object(), *attachments = json_object_new_array();
+
+	control_add_int(json, "pid", outcome->pid);
+	control_add_string(json, "comm", outcome->comm);
+	control_add_int(json, "time", outcome->time);
+	control_add_string(json, "kernel", outcome->kernel);
+	control_add_string(json, "demangled", outcome->demangled);
+	control_add_string(json, "outcome", outcome_kind_name(outcome->kind));
+	control_add_string(json, "reason", outcome->reason);
+	for (size_t i = 0; i < outcome->n_attachments; i++)
+		json_object_array_add(attachments, json_object_new_int64((int64_t)outcome->attachments[i]));
+	json_object_object_add(json, "attachments", attachments);
+	return json;
+}
+
+/* Outcomes are about processes: their user may see them, and so may who attached what was applied. */
+static bool control_may_see_outcome(const struct daemon *daemon, const struct varlink_call *call,
+				    const struct outcome *outcome) {
+	if (control_may_see(call, outcome->uid))
+		return true;
+	for (size_t i = 0; i < outcome->n_attachments; i++) {
+		const struct attachment *attachment = registry_attachment(&daemon->registry, outcome->attachments[i]);
+
+		if (attachment && control_may_see(call, attachment->object->owner))
+			return true;
+	}
+	return false;
+}
+
+static int control_why(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	json_object *json = json_object_new_object(), *outcomes = json_object_new_array();
+	json_object *pid = control_member(parameters, "pid");
+	const char *kernel = control_string(parameters, "kernel");
+	const struct outcome *outcome;
+
+	TAILQ_FOREACH(outcome, &daemon->outcomes.list, link) {
+		/* a failure of a whole image may be about any kernel of it */
+		bool means = !kernel || outcome_means(outcome, kernel) ||
+			     (outcome->kind == OUTCOME_FAILED && !outcome->kernel[0]);
+
+		if ((!pid || json_object_get_int64(pid) == outcome->pid) && means &&
+		    control_may_see_outcome(daemon, call, outcome))
+			json_object_array_add(outcomes, control_outcome_json(outcome));
+	}
+	json_object_object_add(json, "outcomes", outcomes);
+	return varlink_call_reply(call, json);
+}
+
+/* ---- Status ---- */
+
+static json_object *control_counters_json(const struct daemon *daemon) {
+	const struct worker_pool_counters *image = worker_pool_counters(daemon->image_pool);
+	const struct worker_pool_counters *program = worker_pool_counters(daemon->program_pool);
+	json_object *json = json_object_new_object();
+
+	control_add_int(json, "images", (int64_t)daemon->counters.images);
+	control_add_int(json, "images_replaced", (int64_t)daemon->counters.images_replaced);
+	control_add_int(json, "images_own", (int64_t)daemon->counters.images_own);
+	control_add_int(json, "images_cached", (int64_t)daemon->counters.images_cached);
+	control_add_int(json, "worker_crashes", (int64_t)(image->crashes + program->crashes));
+	control_add_int(json, "worker_timeouts", (int64_t)(image->timeouts + program->timeouts));
+	control_add_int(json, "processes", (int64_t)daemon->processes.total);
+	return json;
+}
+
+/* A text of what the image workers say about themselves, or NULL. */
+static const char *control_feature(const struct daemon *daemon, const char *key) {
+	json_object *features = worker_pool_features(daemon->image_pool), *text = NULL;
+
+	if (!features || !json_object_object_get_ex(features, key, &text) || !json_object_is_type(text, json_type_string))
+		return NULL;
+	return json_object_get_string(text);
+}
+
+static void control_add_missing(json_object *missing, const struct daemon *daemon) {
+	const char *trouble, *why = control_feature(daemon, "no_compiler");
+	char line[512];
+
+	if (daemon->verify && daemon->verify_available)
+		json_object_array_add(missing, json_object_new_string(
+			"programs cannot be verified: the daemon needs CAP_BPF and CAP_PERFMON, or --verify=off if all "
+			"programs are trusted"));
+	if (!daemon->verify)
+		json_object_array_add(missing, json_object_new_string("programs are not verified: --verify=off"));
+	trouble = worker_pool_trouble(daemon->image_pool);
+	if (trouble)
+		json_object_array_add(missing, json_object_new_string(trouble));
+	trouble = worker_pool_trouble(daemon->program_pool);
+	if (trouble)
+		json_object_array_add(missing, json_object_new_string(trouble));
+	if (why) {
+		snprintf(line, sizeof(line), "no CUDA compiler (%s): the driver compiles at each load; install the CUDA toolkit, or "
+			 "say where it is with --toolkit=DIR", why);
+		json_object_array_add(missing, json_object_new_string(line));
+	}
+}
+
+static int control_status(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	json_object *json = json_object_new_object(), *missing = json_object_new_array();
+	const struct object *object;
+	int64_t maps = 0;
+
+	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+		for (size_t i = 0; i < object->n_maps; i++)
+			maps += object->maps[i] != NULL;
+	control_add_string(json, "version", PROJECT_VERSION);
+	control_add_int(json, "pid", getpid());
+	control_add_string(json, "mode", daemon->session ? "session" : "system");
+	control_add_int(json, "started", daemon->started);
+	control_add_string(json, "verify", daemon->verify ? "on" : "off");
+	control_add_string(json, "compiler", control_feature(daemon, "compiler") ?: "driver");
+	control_add_int(json, "attachments", daemon->registry.n_attachments);
+	control_add_int(json, "maps", maps);
+	json_object_object_add(json, "counters", control_counters_json(daemon));
+	control_add_missing(missing, daemon);
+	json_object_object_add(json, "missing", missing);
+	return varlink_call_reply(call, json);
+}
+
+const struct varlink_method control_methods[] = {
+	{ "Attach", control_attach },
+	{ "Detach", control_detach },
+	{ "List", control_list },
+	{ "Status", control_status },
+	{ "Why", control_why },
+	{ "ListMaps", control_list_maps },
+	{ "DumpMap", control_dump_map },
+	{},
+};

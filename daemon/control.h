@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The varlink interface io.gpuprobe.control. */
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "varlink-server.h"
+
+struct daemon;
+struct map;
+struct object;
+
+extern const struct varlink_method control_methods[]; /* userdata: the daemon */
+
+/*
+ * Who may do what: root and the daemon's own user everything; members of the group gpuprobe attach, and see and detach
+ * what is theirs; others see what is theirs.
+ */
+bool control_is_admin(const struct varlink_call *call);
+bool control_may_attach(const struct varlink_call *call);
+bool control_may_see(const struct varlink_call *call, uid_t owner);
+
+/* Errors of the interface. They consume nothing and return what varlink_call_error() does. */
+int control_error_not_found(struct varlink_call *call, const char *what);
+int control_error_reason(struct varlink_call *call, const char *error, const char *reason);
+int control_error_argument(struct varlink_call *call, const char *parameter, const char *reason);
+int control_error_limit(struct varlink_call *call, const char *what, uint64_t limit);
+
+/* A nullable member; NULL if it is absent or null. */
+json_object *control_member(json_object *parameters, const char *key);
+const char *control_string(json_object *parameters, const char *key);
+bool control_bool(json_object *parameters, const char *key);
+
+void control_add_int(json_object *object, const char *key, int64_t value);
+void control_add_string(json_object *object, const char *key, const char *value);
+
+/* The types Map and Attachment of the interface. */
+json_object *control_map_json(const struct map *map, const struct object *object);
+
+/* DumpMap is in a file of its own. */
+int control_dump_map(struct varlink_call *call, json_object *parameters, void *userdata);

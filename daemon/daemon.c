@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Puts the parts together, and takes them apart in the order in which they need one another. */
+
+#include "daemon.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client.h"
+#include "control.h"
+#include "log.h"
+#include "memfd.h"
+#include "varlink-idl.h"
+#include "varlink-interfaces.h"
+#include "varlink-server.h"
+#include "verify.h"
+
+#define DAEMON_MAP_BYTES_MAX (UINT64_C(4) << 30) /* of one uid, in host memory */
+
+void daemon_announce(struct daemon *daemon) {
+	registry_announce(&daemon->registry, daemon->interest);
+}
+
+void daemon_detach(struct daemon *daemon, struct attachment *attachment) {
+	struct object *object = attachment->object;
+	uint64_t maps = attachment->maps, id = attachment->id;
+
+	attachment->maps = 0;
+	for (size_t i = 0; i < object->n_maps; i++)
+		if (maps >> i & 1 && !registry_map_used(&daemon->registry, object->maps[i]))
+			client_disarm(daemon, object->maps[i]);
+	registry_remove(&daemon->registry, attachment);
+	image_cache_forget(&daemon->images, id);
+	daemon_announce(daemon);
+}
+
+void daemon_attachment_usage(const struct daemon *daemon, uint64_t attachment, unsigned int *modulesp,
+			     unsigned int *processesp) {
+	const struct process *process;
+
+	*modulesp = *processesp = 0;
+	LIST_FOREACH(process, &daemon->processes.list, link) {
+		const struct module *module;
+		unsigned int n = 0;
+
+		LIST_FOREACH(module, &process->modules, link)
+			n += module->armed && image_result_applies(module->result, attachment);
+		*modulesp += n;
+		*processesp += n > 0;
+	}
+}
+
+static void daemon_on_breach(const struct shim_connection *connection, const char *why, void *userdata) {
+	struct daemon *daemon = userdata;
+
+	/* remembered, not logged: anybody can cause it, as often as he likes */
+	outcome_log_add(&daemon->outcomes, connection->uid, connection->pid, "", OUTCOME_FAILED, "", "", why, NULL, 0);
+}
+
+static int daemon_start_control(struct daemon *daemon, const struct daemon_options *options) {
+	struct varlink_server_options server_options = {
+		.size = sizeof(server_options),
+		.vendor = "gpuprobe",
+		.product = "gpuprobed",
+		.version = PROJECT_VERSION,
+		.url = "https://github.com/gpuprobe/gpuprobed",
+	};
+	struct varlink_fault fault = {};
+	int r;
+
+	r = varlink_server_new(&daemon->control, daemon->loop, &server_options);
+	if (r == 0)
+		r = varlink_server_add_interface(daemon->control, varlink_io_gpuprobe_control, control_methods, daemon, &fault);
+	if (r) {
+		log_error("control interface: %s", r < 0 ? strerror(-r) : fault.reason);
+		fd_close(options->control_fd);
+		return r < 0 ? r : -EINVAL;
+	}
+	if (options->control_fd >= 0)
+		r = varlink_server_listen_consume(daemon->control, options->control_fd);
+	else
+		r = varlink_server_listen(daemon->control, options->control_path, options->socket_mode);
+	if (r < 0)
+		log_error("%s: %s", options->control_fd >= 0 ? "control socket" : options->control_path, strerror(-r));
+	return r;
+}
+
+static int daemon_start_shims(struct daemon *daemon, const struct daemon_options *options) {
+	int fd = options->shim_fd, r;
+
+	if (fd < 0)
+		fd = shim_server_listen(options->shim_path, options->socket_mode);
+	r = fd < 0 ? fd : shim_server_new(&daemon->shims, daemon->loop, fd, &daemon->accounts, &client_handlers, daemon);
+	if (r < 0) {
+		log_error("%s: %s", options->shim_path ? options->shim_path : "shim socket", strerror(-r));
+		return r;
+	}
+	shim_server_on_breach(daemon->shims, daemon_on_breach);
+	return 0;
+}
+
+static int daemon_start_pools(struct daemon *daemon, const struct daemon_options *options) {
+	struct worker_pool_options image = options->image_pool, program = options->program_pool;
+	int r;
+
+	image.size = program.size = sizeof(image);
+	image.workers = options->workers;
+	program.workers = 1;
+	program.single_use = true; /* each job sees one operator's object, in a process of its own */
+	r = worker_pool_new(&daemon->image_pool, daemon->loop, &image);
+	if (r == 0)
+		r = worker_pool_new(&daemon->program_pool, daemon->loop, &program);
+	if (r < 0)
+		log_error("workers: %s", strerror(-r));
+	return r;
+}
+
+int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options) {
+	struct daemon *daemon;
+	struct timespec now;
+	int r;
+
+	daemon = calloc(1, sizeof(*daemon));
+	if (!daemon)
+		return -ENOMEM;
+	*daemonp = daemon;
+	clock_gettime(CLOCK_REALTIME, &now);
+	daemon->started = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+	daemon->loop = loop;
+	daemon->session = options->session;
+	daemon->verify = options->verify;
+	daemon->deadline_ms = options->deadline_ms;
+	daemon->mirror_period_ms = options->mirror_period_ms;
+	registry_init(&daemon->registry);
+	process_table_init(&daemon->processes);
+	outcome_log_init(&daemon->outcomes);
+	LIST_INIT(&daemon->syncs);
+	r = image_cache_init(&daemon->images);
+	if (r == 0)
+		r = map_accounts_new(&daemon->map_accounts, DAEMON_MAP_BYTES_MAX);
+	if (r == 0)
+		r = interest_writer_new(&daemon->interest, options->interest_path, options->deadline_ms);
+	if (r < 0)
+		log_error("%s: %s", options->interest_path, strerror(-r));
+	if (r == 0 && daemon->verify) {
+		daemon->verify_available = verify_available();
+		if (daemon->verify_available)
+			log_warning("programs cannot be verified, and so not attached: CAP_BPF and CAP_PERFMON are missing (see --verify)");
+	}
+	if (r == 0)
+		r = daemon_start_pools(daemon, options);
+	if (r == 0)
+		r = daemon_start_shims(daemon, options);
+	if (r == 0)
+		r = daemon_start_control(daemon, options);
+	return r;
+}
+
+void daemon_stop(struct daemon *daemon) {
+	if (daemon->stopping)
+		return;
+	daemon->stopping = true;
+	daemon->interest = interest_writer_free(daemon->interest); /* no new loads from here on */
+	daemon->control = varlink_server_free(daemon->control);
+	daemon->shims = shim_server_free(daemon->shims);
+	daemon->image_pool = worker_pool_free(daemon->image_pool);
+	daemon->program_pool = worker_pool_free(daemon->program_pool);
+}
+
+struct daemon *daemon_free(struct daemon *daemon) {
+	if (!daemon)
+		return NULL;
+	image_cache_deinit(&daemon->images);
+	registry_deinit(&daemon->registry);
+	outcome_log_deinit(&daemon->outcomes);
+	map_accounts_free(daemon->map_accounts);
+	free(daemon);
+	return NULL;
+}

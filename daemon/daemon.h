@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The daemon: what its parts share. One of them, made by main(); no part knows another but through this. */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include "account.h"
+#include "image.h"
+#include "interest-page.h"
+#include "map.h"
+#include "outcome.h"
+#include "process.h"
+#include "registry.h"
+#include "shim-server.h"
+#include "worker-pool.h"
+
+struct varlink_server;
+
+struct daemon_options {
+	bool session;
+	bool verify;
+	unsigned int deadline_ms; /* of one image, for the shim */
+	unsigned int mirror_period_ms;
+	unsigned int workers;
+	const char *control_path; /* NULL: control_fd is given */
+	const char *shim_path; /* NULL: shim_fd is given */
+	const char *interest_path;
+	int control_fd, shim_fd; /* consumed; -1: listen at the path */
+	mode_t socket_mode;
+	struct worker_pool_options image_pool, program_pool; /* size, path, arguments, environment */
+};
+
+struct daemon_counters {
+	uint64_t images;
+	uint64_t images_replaced;
+	uint64_t images_own;
+	uint64_t images_cached;
+};
+
+struct sync_request;
+LIST_HEAD(sync_list, sync_request);
+
+struct daemon {
+	uv_loop_t *loop;
+	bool session, verify;
+	bool stopping;
+	unsigned int deadline_ms, mirror_period_ms;
+	int64_t started; /* microseconds since the epoch */
+	int verify_available; /* of verify_available() */
+	struct registry registry;
+	struct map_accounts *map_accounts;
+	struct account_table accounts;
+	struct process_table processes;
+	struct outcome_log outcomes;
+	struct image_cache images;
+	struct interest_writer *interest;
+	struct worker_pool *image_pool, *program_pool;
+	struct shim_server *shims;
+	struct varlink_server *control;
+	struct sync_list syncs;
+	uint32_t last_sequence;
+	struct daemon_counters counters;
+};
+
+/* Starts everything on the loop. 0, or negative errno after it has logged what failed. */
+int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options);
+
+/* Closes everything; run the loop until it ends, then daemon_free(). */
+void daemon_stop(struct daemon *daemon);
+struct daemon *daemon_free(struct daemon *daemon);
+
+/* After attachments have come or gone. */
+void daemon_announce(struct daemon *daemon);
+
+/*
+ * Removes an attachment: the page no longer names it, processes stop using maps that nobody uses any more, and the maps of
+ * its object go with its last attachment.
+ */
+void daemon_detach(struct daemon *daemon, struct attachment *attachment);
+
+/* Loaded modules that carry it, and processes that have such. */
+void daemon_attachment_usage(const struct daemon *daemon, uint64_t attachment, unsigned int *modulesp,
+			     unsigned int *processesp);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Which processes an attachment means. */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "interest.h"
+
+#define FILTER_COMM_SIZE 16
+#define FILTER_EXE_SIZE 1024
+
+struct filter {
+	bool has_pid, has_uid, has_comm, has_exe;
+	pid_t pid;
+	uid_t uid; /* real */
+	char comm[FILTER_COMM_SIZE];
+	char exe[FILTER_EXE_SIZE]; /* absolute path or glob */
+};
+
+/* What the daemon knows about a process; read by itself, from /proc. */
+struct process_facts {
+	pid_t pid;
+	uid_t uid; /* real */
+	uint64_t start_time; /* clock ticks since boot: pid and this name a process */
+	char comm[FILTER_COMM_SIZE];
+	char exe[FILTER_EXE_SIZE]; /* empty: could not be read */
+};
+
+/* Sets one condition. False if the text can never match: too long, or exe not absolute. */
+bool filter_set_comm(struct filter *filter, const char *comm);
+bool filter_set_exe(struct filter *filter, const char *exe);
+
+bool filter_matches(const struct filter *filter, const struct process_facts *facts);
+
+/* The rule of the interest page: never narrower than the filter. */
+void filter_to_rule(const struct filter *filter, struct interest_rule *rule);

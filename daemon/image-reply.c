@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The worker has seen a hostile image and may be in its hands. All it can do here is choose which of the offered
+ * attachments are applied and what the process that sent the image gets to run; names are only shown.
+ */
+
+#include "image-reply.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "outcome.h"
+#include "wire.h"
+
+#define IMAGE_KERNELS_MAX 500
+
+static const char *image_reply_string(json_object *object, const char *key) {
+	json_object *member = NULL;
+
+	if (!json_object_object_get_ex(object, key, &member) || !json_object_is_type(member, json_type_string))
+		return NULL;
+	return json_object_get_string(member);
+}
+
+/* An array of ids out of the offered ones. */
+static int image_reply_ids(json_object *object, const char *key, const uint64_t *offered, size_t n_offered,
+			   uint64_t **idsp, size_t *np) {
+	json_object *array = NULL;
+	size_t n;
+
+	*idsp = NULL;
+	*np = 0;
+	if (!json_object_object_get_ex(object, key, &array))
+		return 0;
+	if (!json_object_is_type(array, json_type_array) || json_object_array_length(array) > n_offered)
+		return IMAGE_REPLY_E_INVALID;
+	n = json_object_array_length(array);
+	*idsp = calloc(n ? n : 1, sizeof(**idsp));
+	if (!*idsp)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		json_object *id = json_object_array_get_idx(array, i);
+		bool known = false;
+
+		for (size_t k = 0; k < n_offered; k++)
+			known = known || (json_object_is_type(id, json_type_int) &&
+					  (uint64_t)json_object_get_int64(id) == offered[k]);
+		if (!known)
+			return IMAGE_REPLY_E_INVALID;
+		(*idsp)[(*np)++] = (uint64_t)json_object_get_int64(id);
+	}
+	return 0;
+}
+
+static int image_reply_kernels(struct image_result *result, json_object *reply, const uint64_t *offered,
+			       size_t n_offered) {
+	json_object *array = NULL;
+	size_t n;
+
+	if (!json_object_object_get_ex(reply, "kernels", &array))
+		return 0;
+	if (!json_object_is_type(array, json_type_array))
+		return IMAGE_REPLY_E_INVALID;
+	n = json_object_array_length(array);
+	if (n > IMAGE_KERNELS_MAX)
+		return IMAGE_REPLY_E_INVALID;
+	result->kernels = calloc(n ? n : 1, sizeof(*result->kernels));
+	if (!result->kernels)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		json_object *item = json_object_array_get_idx(array, i);
+		struct image_kernel *kernel = &result->kernels[result->n_kernels];
+		const char *name, *demangled;
+		int r;
+
+		if (!json_object_is_type(item, json_type_object))
+			return IMAGE_REPLY_E_INVALID;
+		name = image_reply_string(item, "name");
+		demangled = image_reply_string(item, "demangled");
+		if (!name)
+			return IMAGE_REPLY_E_INVALID;
+		result->n_kernels++;
+		kernel->name = strdup(name);
+		kernel->demangled = strdup(demangled ? demangled : name);
+		if (!kernel->name || !kernel->demangled)
+			return -ENOMEM;
+		r = image_reply_ids(item, "attachments", offered, n_offered, &kernel->attachments, &kernel->n_attachments);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+/* The maps of the applied programs, each once; those of attachments that went away meanwhile stay unarmed. */
+static int image_reply_slots(struct image_result *result, const struct registry *registry) {
+	result->slots = calloc(WIRE_SLOTS_MAX, sizeof(*result->slots));
+	if (!result->slots)
+		return -ENOMEM;
+	for (size_t i = 0; i < result->n_attachments; i++) {
+		const struct attachment *attachment = registry_attachment(registry, result->attachments[i]);
+		const struct object *object = attachment ? attachment->object : NULL;
+
+		for (size_t m = 0; object && m < object->n_maps; m++) {
+			if (!(attachment->maps >> m & 1) || !object->maps[m] ||
+			    image_result_uses(result, object->maps[m]->id))
+				continue;
+			if (result->n_slots == WIRE_SLOTS_MAX)
+				return IMAGE_REPLY_E_INVALID;
+			result->slots[result->n_slots].map = object->maps[m]->id;
+			strcpy(result->slots[result->n_slots].symbol, object->slots[m]);
+			result->n_slots++;
+		}
+	}
+	return 0;
+}
+
+static int image_reply_fill(struct image_result *result, json_object *reply, struct worker_task *task,
+			    const struct registry *registry, const uint64_t *offered, size_t n_offered) {
+	const char *status = image_reply_string(reply, "status"), *reason;
+	json_object *size = NULL;
+	int r;
+
+	r = image_reply_kernels(result, reply, offered, n_offered);
+	if (r)
+		return r;
+	if (strcmp(status, "own") == 0) {
+		reason = image_reply_string(reply, "reason");
+		snprintf(result->reason, sizeof(result->reason), "%s", reason ? reason : "the worker gave no reason");
+		outcome_clean(result->reason);
+		return 0;
+	}
+	if (strcmp(status, "replaced") != 0 || !json_object_object_get_ex(reply, "size", &size) ||
+	    !json_object_is_type(size, json_type_int))
+		return IMAGE_REPLY_E_INVALID;
+	result->size = worker_task_output_size(task, IMAGE_REPLY_OUTPUT);
+	if (result->size == 0 || (uint64_t)json_object_get_int64(size) != result->size)
+		return IMAGE_REPLY_E_INVALID;
+	r = image_reply_ids(reply, "applied", offered, n_offered, &result->attachments, &result->n_attachments);
+	if (r)
+		return r;
+	if (!result->n_attachments)
+		return IMAGE_REPLY_E_INVALID;
+	r = image_reply_slots(result, registry);
+	if (r)
+		return r;
+	result->fd = worker_task_steal_fd(task, IMAGE_REPLY_OUTPUT);
+	result->replaced = true;
+	return 0;
+}
+
+int image_reply_parse(struct image_result **resultp, json_object *reply, struct worker_task *task,
+		      const struct registry *registry, const uint64_t *attachments, size_t n_attachments) {
+	struct image_result *result;
+	int r;
+
+	r = image_result_new(&result);
+	if (r < 0)
+		return r;
+	r = image_reply_fill(result, reply, task, registry, attachments, n_attachments);
+	if (r) {
+		image_result_unref(result);
+		return r;
+	}
+	*resultp = result;
+	return 0;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <json-c/json.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "image-result.h"
+#include "registry.h"
+#include "worker-pool.h"
+
+enum {
+	_IMAGE_REPLY_E_SUCCESS,
+	IMAGE_REPLY_E_INVALID,
+};
+
+/* Descriptors of an `image` job, by index. */
+#define IMAGE_REPLY_OUTPUT 1
+
+/*
+ * Turns a worker's reply into a result; takes the new image from the task. `attachments` are those that were asked
+ * for: the reply may name no other. 0, IMAGE_REPLY_E_INVALID, or -ENOMEM.
+ */
+int image_reply_parse(struct image_result **resultp, json_object *reply, struct worker_task *task,
+		      const struct registry *registry, const uint64_t *attachments, size_t n_attachments);

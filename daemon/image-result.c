@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Immutable once it is complete, so a reference count is all the ownership there is. */
+
+#include "image-result.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "memfd.h"
+#include "outcome.h"
+
+int image_result_new(struct image_result **resultp) {
+	struct image_result *result;
+
+	result = calloc(1, sizeof(*result));
+	if (!result)
+		return -ENOMEM;
+	result->n_refs = 1;
+	result->fd = -1;
+	*resultp = result;
+	return 0;
+}
+
+struct image_result *image_result_ref(struct image_result *result) {
+	result->n_refs++;
+	return result;
+}
+
+struct image_result *image_result_unref(struct image_result *result) {
+	if (!result || --result->n_refs)
+		return NULL;
+	for (size_t i = 0; i < result->n_kernels; i++) {
+		free(result->kernels[i].name);
+		free(result->kernels[i].demangled);
+		free(result->kernels[i].attachments);
+	}
+	free(result->kernels);
+	free(result->attachments);
+	free(result->slots);
+	fd_close(result->fd);
+	free(result);
+	return NULL;
+}
+
+int image_result_new_own(struct image_result **resultp, bool failed, const char *format, ...) {
+	va_list arguments;
+	int r;
+
+	r = image_result_new(resultp);
+	if (r < 0)
+		return r;
+	(*resultp)->failed = failed;
+	va_start(arguments, format);
+	vsnprintf((*resultp)->reason, sizeof((*resultp)->reason), format, arguments);
+	va_end(arguments);
+	outcome_clean((*resultp)->reason);
+	return 0;
+}
+
+bool image_result_applies(const struct image_result *result, uint64_t attachment) {
+	for (size_t i = 0; i < result->n_attachments; i++)
+		if (result->attachments[i] == attachment)
+			return true;
+	return false;
+}
+
+bool image_result_uses(const struct image_result *result, uint64_t map) {
+	for (size_t i = 0; i < result->n_slots; i++)
+		if (result->slots[i].map == map)
+			return true;
+	return false;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What a worker made of an image: shared by the cache, the modules that carry it, and the outcomes. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct image_kernel {
+	char *name; /* mangled */
+	char *demangled;
+	uint64_t *attachments;
+	size_t n_attachments;
+};
+
+struct image_slot {
+	uint64_t map;
+	char symbol[64];
+};
+
+struct image_result {
+	unsigned int n_refs;
+	bool replaced;
+	bool failed; /* own image, because something went wrong */
+	int fd; /* the new image, sealed; -1 unless replaced */
+	uint64_t size;
+	char reason[192]; /* why the own image is used */
+	struct image_kernel *kernels;
+	size_t n_kernels;
+	uint64_t *attachments; /* applied */
+	size_t n_attachments;
+	struct image_slot *slots;
+	size_t n_slots;
+};
+
+/* One reference, everything empty. 0 or -ENOMEM. */
+int image_result_new(struct image_result **resultp);
+struct image_result *image_result_ref(struct image_result *result);
+struct image_result *image_result_unref(struct image_result *result); /* NULL is fine */
+
+/* The own image, and why. printf-like; made printable. */
+int image_result_new_own(struct image_result **resultp, bool failed, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+bool image_result_applies(const struct image_result *result, uint64_t attachment);
+bool image_result_uses(const struct image_result *result, uint64_t map);

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * request -> hash -> cache entry -> answer. An entry is made when the first request for it starts and has a result
+ * when the worker is done; requests that come in between wait on it, so that twelve processes which load the same image
+ * cost one job. The key holds the ids of the attachments that mean the process, so an entry can only become useless, never
+ * wrong; and the uid, so that what one user makes the workers say reaches no other.
+ *
+ * A request outlives its client: the job runs anyway, its result serves the next load, and it stays charged to the uid
+ * until then, so that hanging up is no way around the quota.
+ *
+ * The daemon does not look into images; it hashes them, large ones in a thread.
+ */
+
+#include "image.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "image-reply.h"
+#include "memfd.h"
+
+#define IMAGE_HASH_INLINE_MAX (1024 * 1024)
+
+struct image_key {
+	XXH128_hash_t hash;
+	uint64_t size;
+	uint32_t kind, flags, capability;
+	uid_t uid;
+	size_t n_attachments;
+	uint64_t attachments[IMAGE_PROGRAMS_MAX];
+};
+
+LIST_HEAD(image_request_list, image_request);
+
+struct image_request {
+	LIST_ENTRY(image_request) link; /* of an entry's waiters */
+	struct daemon *daemon;
+	struct client *client; /* NULL: gone */
+	struct account *account;
+	struct wire_image message;
+	int fd;
+	uint64_t started; /* uv_now */
+	uint64_t seed;
+	XXH128_hash_t hash;
+	int hash_result;
+	uv_work_t work;
+};
+
+struct image_entry {
+	TAILQ_ENTRY(image_entry) link;
+	struct daemon *daemon;
+	struct image_key key;
+	struct image_result *result; /* NULL: in work */
+	bool doomed; /* an attachment of it went away while it was in work */
+	struct image_request_list waiters;
+};
+
+/* ---- the cache ---- */
+
+int image_cache_init(struct image_cache *cache) {
+	*cache = (struct image_cache){};
+	TAILQ_INIT(&cache->list);
+	return getrandom(&cache->seed, sizeof(cache->seed), 0) == sizeof(cache->seed) ? 0 : -EIO;
+}
+
+static void image_entry_free(struct image_cache *cache, struct image_entry *entry) {
+	TAILQ_REMOVE(&cache->list, entry, link);
+	cache->n--;
+	if (entry->result && entry->result->replaced)
+		cache->bytes -= entry->result->size;
+	image_result_unref(entry->result);
+	free(entry);
+}
+
+void image_cache_deinit(struct image_cache *cache) {
+	while (!TAILQ_EMPTY(&cache->list))
+		image_entry_free(cache, TAILQ_FIRST(&cache->list));
+}
+
+static void image_cache_trim(struct image_cache *cache) {
+	struct image_entry *entry, *previous;
+
+	for (entry = TAILQ_LAST(&cache->list, image_entry_list); entry; entry = previous) {
+		if (cache->n <= IMAGE_CACHE_ENTRIES_MAX && cache->bytes <= IMAGE_CACHE_BYTES_MAX)
+			return;
+		previous = TAILQ_PREV(entry, image_entry_list, link);
+		if (entry->result)
+			image_entry_free(cache, entry);
+	}
+}
+
+void image_cache_forget(struct image_cache *cache, uint64_t attachment) {
+	struct image_entry *entry, *next;
+
+	for (entry = TAILQ_FIRST(&cache->list); entry; entry = next) {
+		bool uses = false;
+
+		next = TAILQ_NEXT(entry, link);
+		for (size_t i = 0; i < entry->key.n_attachments; i++)
+			uses = uses || entry->key.attachments[i] == attachment;
+		if (uses && entry->result)
+			image_entry_free(cache, entry);
+		else if (uses)
+			entry->doomed = true;
+	}
+}
+
+static struct image_entry *image_cache_find(struct image_cache *cache, const struct image_key *key) {
+	struct image_entry *entry;
+
+	TAILQ_FOREACH(entry, &cache->list, link)
+		if (!entry->doomed && memcmp(&entry->key, key, sizeof(*key)) == 0) {
+			TAILQ_REMOVE(&cache->list, entry, link);
+			TAILQ_INSERT_HEAD(&cache->list, entry, link);
+			return entry;
+		}
+	return NULL;
+}
+
+/* ---- answers ---- */
+
+static void image_record(struct daemon *daemon, const struct process *process, const struct image_result *result) {
+	const struct process_facts *facts = &process->facts;
+	enum outcome_kind kind = result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED;
+
+	for (size_t i = 0; i < result->n_kernels; i++) {
+		const struct image_kernel *kernel = &result->kernels[i];
+
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+				result->replaced ? OUTCOME_PROBED : kind, kernel->name, kernel->demangled,
+				result->reason, kernel->attachments, kernel->n_attachments);
+	}
+	if (!result->n_kernels)
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind, "", "", result->reason,
+				NULL, 0);
+}
+
+/* Sends IMAGE_REPLY and the SLOTs. 0 or negative: the connection is of no use any more. */
+static int image_send(struct client *client, uint32_t sequence, const struct image_result *result, uint64_t module) {
+	union wire_message message = {};
+	int r;
+
+	message.header.type = WIRE_IMAGE_REPLY;
+	message.header.sequence = sequence;
+	message.image_reply.module_id = module;
+	message.image_reply.verdict = result->replaced ? WIRE_VERDICT_REPLACED : WIRE_VERDICT_OWN;
+	if (result->replaced) {
+		message.image_reply.image_size = result->size;
+		message.image_reply.slot_count = (uint32_t)result->n_slots;
+	} else {
+		memcpy(message.image_reply.reason, result->reason, strlen(result->reason));
+	}
+	r = shim_connection_send(client->connection, &message, result->replaced ? result->fd : -1);
+	for (size_t i = 0; r == 0 && result->replaced && i < result->n_slots; i++) {
+		union wire_message slot = {};
+
+		slot.header.type = WIRE_SLOT;
+		slot.header.sequence = sequence;
+		slot.slot.module_id = module;
+		slot.slot.map_id = result->slots[i].map;
+		memcpy(slot.slot.symbol, result->slots[i].symbol, strlen(result->slots[i].symbol));
+		r = shim_connection_send(client->connection, &slot, -1);
+	}
+	return r;
+}
+
+/* Answers the client and remembers why. 0 or negative as above. */
+static int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence, struct image_result *result) {
+	struct process *process = client->process;
+	uint64_t module_id = ++daemon->processes.last_module;
+	struct image_result *own = NULL;
+	struct module *module;
+	int r;
+
+	if (client->connection->state == SHIM_LOADER_BUSY)
+		client->connection->state = SHIM_LOADER;
+	if (result->replaced) {
+		r = process_module_new(&daemon->processes, process, result, &module);
+		if (r < 0)
+			return r;
+		if (r > 0) {
+			r = image_result_new_own(&own, false, "this process has %d probed modules: no more", PROCESS_MODULES_MAX);
+			if (r < 0)
+				return r;
+			result = own;
+		} else {
+			module_id = module->id;
+		}
+	}
+	if (result->replaced)
+		daemon->counters.images_replaced++;
+	else
+		daemon->counters.images_own++;
+	image_record(daemon, process, result);
+	r = image_send(client, sequence, result, module_id);
+	image_result_unref(own);
+	return r;
+}
+
+/* Answers with the own image at once. */
+__attribute__((format(printf, 4, 5)))
+static int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, const char *format, ...) {
+	struct image_result *result;
+	char reason[WIRE_REASON_MAX];
+	va_list arguments;
+	int r;
+
+	va_start(arguments, format);
+	vsnprintf(reason, sizeof(reason), format, arguments);
+	va_end(arguments);
+	r = image_result_new_own(&result, false, "%s", reason);
+	if (r < 0)
+		return r;
+	r = image_answer(daemon, client, sequence, result);
+	image_result_unref(result);
+	return r;
+}
+
+/* The end of a request: answers if there is still somebody, gives back what was charged, frees it. */
+static void image_request_finish(struct image_request *request, struct image_result *result) {
+	struct client *client = request->client;
+
+	account_discharge_image(request->account, request->message.image_size);
+	account_unref(request->account);
+	if (client) {
+		client->request = NULL;
+		if (!result || image_answer(request->daemon, client, request->message.header.sequence, result) < 0)
+			shim_connection_close(client->connection);
+	}
+	fd_close(request->fd);
+	free(request);
+}
+
+void image_abandon(struct image_request *request) {
+	request->client = NULL;
+}
+
+/* The end of an entry's work: takes over the result, NULL if there is no memory. */
+static void image_entry_finish(struct image_entry *entry, struct image_result *result, bool keep) {
+	struct image_cache *cache = &entry->daemon->images;
+	struct image_request_list waiters = entry->waiters;
+	struct image_request *request;
+
+	if (!LIST_EMPTY(&waiters))
+		LIST_FIRST(&waiters)->link.le_prev = &waiters.lh_first;
+	LIST_INIT(&entry->waiters);
+	if (result)
+		image_result_ref(result);
+	if (result && keep && !entry->doomed) {
+		entry->result = image_result_ref(result);
+		if (result->replaced)
+			cache->bytes += result->size;
+		image_cache_trim(cache);
+	} else {
+		image_entry_free(cache, entry);
+	}
+	while ((request = LIST_FIRST(&waiters))) {
+		LIST_REMOVE(request, link);
+		image_request_finish(request, result);
+	}
+	image_result_unref(result);
+	image_result_unref(result); /* the reference that was handed in */
+}
+
+/* ---- the job ---- */
+
+static void image_on_done(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata) {
+	struct image_entry *entry = userdata;
+	struct image_result *made = NULL;
+	bool keep = false;
+	int r;
+
+	if (result == _WORKER_POOL_SUCCESS) {
+		r = image_reply_parse(&made, reply, task, &entry->daemon->registry, entry->key.attachments,
+				      entry->key.n_attachments);
+		keep = r == 0;
+		if (r > 0)
+			r = image_result_new_own(&made, true, "worker sent a malformed reply");
+	} else {
+		json_object *word = NULL;
+
+		r = image_result_new_own(&made, true, "%s", message);
+		if (result == WORKER_POOL_E_REFUSED && json_object_object_get_ex(reply, "error", &word) &&
+		    json_object_is_type(word, json_type_string))
+			keep = strcmp(json_object_get_string(word), "internal") != 0;
+	}
+	image_entry_finish(entry, r < 0 ? NULL : made, keep);
+}
+
+static int image_job_add(json_object *programs, json_object *attachments, const struct attachment *attachment, int fd) {
+	json_object *program = json_object_new_object(), *member = json_object_new_object();
+
+	json_object_object_add(program, "name", json_object_new_string(attachment->symbol));
+	json_object_object_add(program, "fd", json_object_new_int(fd));
+	json_object_object_add(program, "isa", json_object_new_int((int)attachment->isa));
+	json_object_object_add(program, "target", json_object_new_int((int)attachment->target));
+	json_object_array_add(programs, program);
+	json_object_object_add(member, "id", json_object_new_int64((int64_t)attachment->id));
+	json_object_object_add(member, "kernel", json_object_new_string(attachment->kernel));
+	json_object_object_add(member, "point", json_object_new_string("entry"));
+	json_object_object_add(member, "program", json_object_new_string(attachment->symbol));
+	json_object_array_add(attachments, member);
+	return 0;
+}
+
+static const char *image_kind_name(uint32_t kind) {
+	return kind == WIRE_IMAGE_FATBIN ? "fatbin" : kind == WIRE_IMAGE_PTX ? "ptx" : "cubin";
+}
+
+/* Makes the job of an entry. 0 or -errno; on failure nothing was submitted. */
+static int image_job(struct image_entry *entry, const struct image_request *request, unsigned int deadline_ms) {
+	json_object *job = json_object_new_object(), *programs = json_object_new_array(),
+		    *attachments = json_object_new_array();
+	struct daemon *daemon = entry->daemon;
+	struct worker_task *task;
+	int input, output, fd;
+
+	json_object_object_add(job, "job", json_object_new_string("image"));
+	json_object_object_add(job, "kind", json_object_new_string(image_kind_name(entry->key.kind)));
+	json_object_object_add(job, "flags", json_object_new_int((int)entry->key.flags));
+	json_object_object_add(job, "capability", json_object_new_int((int)entry->key.capability));
+	json_object_object_add(job, "programs", programs);
+	json_object_object_add(job, "attachments", attachments);
+	task = worker_task_new(json_object_get(job), image_on_done, entry);
+	if (!task) {
+		json_object_put(job);
+		return -ENOMEM;
+	}
+	fd = fcntl(request->fd, F_DUPFD_CLOEXEC, 3);
+	input = fd < 0 ? -errno : worker_task_add_input(task, fd);
+	output = worker_task_add_output(task, WIRE_IMAGE_SIZE_MAX);
+	json_object_object_add(job, "input", json_object_new_int(input));
+	json_object_object_add(job, "output", json_object_new_int(output));
+	for (size_t i = 0; input >= 0 && output >= 0 && i < entry->key.n_attachments; i++) {
+		const struct attachment *attachment = registry_attachment(&daemon->registry, entry->key.attachments[i]);
+
+		fd = fcntl(attachment->fd, F_DUPFD_CLOEXEC, 3);
+		input = fd < 0 ? -errno : worker_task_add_input(task, fd);
+		if (input >= 0)
+			image_job_add(programs, attachments, attachment, input);
+	}
+	json_object_put(job);
+	if (input < 0 || output < 0) {
+		worker_task_free(task);
+		return input < 0 ? input : output;
+	}
+	worker_pool_submit(daemon->image_pool, task, deadline_ms);
+	return 0;
+}
+
+/* ---- requests ---- */
+
+/* The attachments that mean the process, in order of id. */
+static size_t image_match(const struct daemon *daemon, const struct process *process, uint64_t *ids) {
+	const struct attachment *attachment;
+	size_t n = 0;
+
+	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+		if (n < IMAGE_PROGRAMS_MAX && filter_matches(&attachment->filter, &process->facts))
+			ids[n++] = attachment->id;
+	return n;
+}
+
+/* The image is hashed: from the cache, or to a worker. */
+static void image_request_start(struct image_request *request) {
+	struct daemon *daemon = request->daemon;
+	struct image_entry *entry;
+	struct image_key key;
+	unsigned int deadline, spent;
+	int r;
+
+	if (!request->client || daemon->stopping || request->hash_result < 0) {
+		image_request_finish(request, NULL);
+		return;
+	}
+	memset(&key, 0, sizeof(key));
+	key.hash = request->hash;
+	key.size = request->message.image_size;
+	key.kind = request->message.kind;
+	key.flags = request->message.flags;
+	key.capability = request->message.capability_major * 10 + request->message.capability_minor;
+	key.uid = request->client->process->uid;
+	key.n_attachments = image_match(daemon, request->client->process, key.attachments);
+	entry = image_cache_find(&daemon->images, &key);
+	if (entry && entry->result) {
+		daemon->counters.images_cached++;
+		image_request_finish(request, entry->result);
+		return;
+	}
+	if (entry) {
+		LIST_INSERT_HEAD(&entry->waiters, request, link);
+		return;
+	}
+	entry = calloc(1, sizeof(*entry));
+	if (!entry) {
+		image_request_finish(request, NULL);
+		return;
+	}
+	entry->daemon = daemon;
+	entry->key = key;
+	LIST_INIT(&entry->waiters);
+	TAILQ_INSERT_HEAD(&daemon->images.list, entry, link);
+	daemon->images.n++;
+	spent = (unsigned int)(uv_now(daemon->loop) - request->started);
+	deadline = daemon->deadline_ms - daemon->deadline_ms / 10; /* the shim is to hear of it */
+	r = image_job(entry, request, spent < deadline ? deadline - spent : 0);
+	if (r < 0) {
+		image_entry_free(&daemon->images, entry);
+		image_request_finish(request, NULL);
+		return;
+	}
+	LIST_INSERT_HEAD(&entry->waiters, request, link);
+}
+
+/* In a thread, or in the loop for small images: sees only the request. */
+static void image_hash(struct image_request *request) {
+	size_t size = (size_t)request->message.image_size;
+	const void *data;
+
+	request->hash_result = memfd_map(request->fd, size, &data);
+	if (request->hash_result < 0)
+		return;
+	request->hash = XXH3_128bits_withSeed(data, size, request->seed);
+	munmap((void *)data, size);
+}
+
+static void image_on_work(uv_work_t *work) {
+	image_hash(work->data);
+}
+
+static void image_on_worked(uv_work_t *work, int status) {
+	image_request_start(work->data);
+}
+
+int image_submit(struct daemon *daemon, struct client *client, const struct wire_image *message, int consumed_fd) {
+	_cleanup_fd int fd = consumed_fd;
+	uint32_t sequence = message->header.sequence;
+	uint64_t ids[IMAGE_PROGRAMS_MAX];
+	struct image_request *request;
+	const char *why;
+	int r;
+
+	daemon->counters.images++;
+	r = memfd_check(fd, message->image_size, &why);
+	if (r < 0)
+		return r;
+	if (!image_match(daemon, client->process, ids))
+		return image_answer_own(daemon, client, sequence, "no attachment means this process");
+	if (account_charge_image(client->connection->account, message->image_size))
+		return image_answer_own(daemon, client, sequence, "quota: other images of uid %u are in work (at most %d, or %llu MiB)",
+					(unsigned)client->connection->uid, ACCOUNT_IMAGES_MAX,
+					(unsigned long long)(ACCOUNT_IMAGE_BYTES_MAX >> 20));
+	request = calloc(1, sizeof(*request));
+	if (!request) {
+		account_discharge_image(client->connection->account, message->image_size);
+		return -ENOMEM;
+	}
+	request->daemon = daemon;
+	request->client = client;
+	request->account = account_ref(client->connection->account);
+	request->message = *message;
+	request->fd = fd;
+	fd = -1;
+	request->started = uv_now(daemon->loop);
+	request->seed = daemon->images.seed;
+	request->work.data = request;
+	client->request = request;
+	if (message->image_size > IMAGE_HASH_INLINE_MAX &&
+	    uv_queue_work(daemon->loop, &request->work, image_on_work, image_on_worked) == 0)
+		return 0;
+	image_hash(request);
+	image_request_start(request);
+	return 0;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The way of an image: from a shim to a worker and back, through a cache in memory. */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "image-result.h"
+#include "wire.h"
+
+struct daemon;
+struct client;
+struct image_entry;
+struct image_request;
+
+#define IMAGE_CACHE_ENTRIES_MAX 1024
+#define IMAGE_CACHE_BYTES_MAX (UINT64_C(256) << 20)
+#define IMAGE_PROGRAMS_MAX 60 /* that one job can carry */
+
+TAILQ_HEAD(image_entry_list, image_entry);
+
+struct image_cache {
+	struct image_entry_list list; /* most recently used first */
+	unsigned int n;
+	uint64_t bytes; /* of the images in it */
+	uint64_t seed; /* of the hash: nobody can make two images collide on purpose */
+};
+
+int image_cache_init(struct image_cache *cache);
+void image_cache_deinit(struct image_cache *cache);
+
+/* Forgets what was made with this attachment. */
+void image_cache_forget(struct image_cache *cache, uint64_t attachment);
+
+/*
+ * An IMAGE from a client, with its descriptor, which is consumed. Answered now or later. Negative: the message is a
+ * breach, or there is no memory.
+ */
+int image_submit(struct daemon *daemon, struct client *client, const struct wire_image *message, int fd);
+
+/* The client is gone; its request goes on without it. */
+void image_abandon(struct image_request *request);

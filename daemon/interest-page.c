@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Readers map the file, so the page is never replaced while the daemon lives: a sequence lock makes changes
+ * atomic. A page that a killed daemon left behind is marked closed before the new one takes its name, so that processes
+ * which still map the old one look again.
+ */
+
+#include "interest-page.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "memfd.h"
+
+struct interest_writer {
+	struct interest_page *page;
+};
+
+static void interest_begin(struct interest_page *page) {
+	__atomic_store_n(&page->generation, page->generation + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static void interest_end(struct interest_page *page) {
+	__atomic_store_n(&page->generation, page->generation + 1, __ATOMIC_RELEASE);
+}
+
+/* Tells the readers of the page of a daemon that did not end in good order. Failures do not matter. */
+static void interest_close_old(const char *path) {
+	_cleanup_fd int fd = -1;
+	struct interest_page *page;
+	struct stat status;
+
+	fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size != INTEREST_PAGE_SIZE)
+		return;
+	page = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (page == MAP_FAILED)
+		return;
+	if (page->magic == INTEREST_MAGIC && page->version == INTEREST_VERSION) {
+		if (page->generation & 1)
+			page->generation++; /* it died while it wrote */
+		interest_begin(page);
+		__atomic_or_fetch(&page->flags, INTEREST_FLAG_CLOSED, __ATOMIC_RELAXED);
+		interest_end(page);
+	}
+	munmap(page, INTEREST_PAGE_SIZE);
+}
+
+int interest_writer_new(struct interest_writer **writerp, const char *path, uint32_t deadline_ms) {
+	struct interest_writer *writer;
+	struct interest_page *page;
+	_cleanup_fd int fd = -1;
+	char new_path[256];
+
+	if (snprintf(new_path, sizeof(new_path), "%s.new", path) >= (int)sizeof(new_path))
+		return -ENAMETOOLONG;
+	unlink(new_path);
+	fd = open(new_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -errno;
+	if (fchmod(fd, 0644) < 0 || ftruncate(fd, INTEREST_PAGE_SIZE) < 0)
+		return -errno;
+	page = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (page == MAP_FAILED)
+		return -errno;
+	page->version = INTEREST_VERSION;
+	page->generation = 2;
+	page->deadline_ms = deadline_ms;
+	__atomic_store_n(&page->magic, INTEREST_MAGIC, __ATOMIC_RELEASE);
+	writer = calloc(1, sizeof(*writer));
+	if (!writer) {
+		munmap(page, INTEREST_PAGE_SIZE);
+		return -ENOMEM;
+	}
+	writer->page = page;
+	interest_close_old(path);
+	if (rename(new_path, path) < 0) {
+		int r = -errno;
+
+		munmap(page, INTEREST_PAGE_SIZE);
+		free(writer);
+		unlink(new_path);
+		return r;
+	}
+	*writerp = writer;
+	return 0;
+}
+
+struct interest_writer *interest_writer_free(struct interest_writer *writer) {
+	if (!writer)
+		return NULL;
+	interest_begin(writer->page);
+	writer->page->flags |= INTEREST_FLAG_CLOSED;
+	interest_end(writer->page);
+	munmap(writer->page, INTEREST_PAGE_SIZE);
+	free(writer);
+	return NULL;
+}
+
+void interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules, size_t n_rules) {
+	struct interest_rule kept[INTEREST_RULES_MAX];
+	uint32_t n_kept = 0, flags = 0;
+
+	for (size_t i = 0; i < n_rules; i++) {
+		bool known = false;
+
+		for (uint32_t k = 0; k < n_kept && !known; k++)
+			known = memcmp(&kept[k], &rules[i], sizeof(rules[i])) == 0;
+		if (known)
+			continue;
+		if (n_kept == INTEREST_RULES_MAX) {
+			flags |= INTEREST_FLAG_EVERYONE;
+			break;
+		}
+		kept[n_kept++] = rules[i];
+	}
+	interest_begin(writer->page);
+	writer->page->flags = flags;
+	writer->page->rule_count = n_kept;
+	memset(writer->page->rules, 0, sizeof(writer->page->rules));
+	memcpy(writer->page->rules, kept, n_kept * sizeof(kept[0]));
+	interest_end(writer->page);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The writer of the interest page (proto/interest.h). */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "interest.h"
+
+struct interest_writer;
+
+/*
+ * Puts a new page in place of what lies at path, which is told that it is closed. Nobody is meant yet. The path is
+ * borrowed. 0 or -errno.
+ */
+int interest_writer_new(struct interest_writer **writerp, const char *path, uint32_t deadline_ms);
+
+/* Marks the page as closed; the file stays. NULL is fine. */
+struct interest_writer *interest_writer_free(struct interest_writer *writer);
+
+/* Announces new rules. Equal ones are merged; too many of them mean everyone. */
+void interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules, size_t n_rules);

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A ring, but with a bound for each uid, so that nobody makes others' outcomes be forgotten. Texts come from workers
+ * and shims: they are made printable when they are stored, because they end on terminals.
+ */
+
+#include "outcome.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define OUTCOME_TEXT_MAX 4096
+
+void outcome_log_init(struct outcome_log *log) {
+	TAILQ_INIT(&log->list);
+	log->n = 0;
+}
+
+static void outcome_free(struct outcome_log *log, struct outcome *outcome) {
+	TAILQ_REMOVE(&log->list, outcome, link);
+	log->n--;
+	free(outcome->kernel);
+	free(outcome->demangled);
+	free(outcome->reason);
+	free(outcome);
+}
+
+void outcome_log_deinit(struct outcome_log *log) {
+	while (!TAILQ_EMPTY(&log->list))
+		outcome_free(log, TAILQ_FIRST(&log->list));
+}
+
+void outcome_clean(char *text) {
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || (unsigned char)*text >= 0x7f)
+			*text = '?';
+}
+
+static char *outcome_text(const char *text) {
+	char *copy;
+
+	copy = strndup(text, OUTCOME_TEXT_MAX);
+	if (copy)
+		outcome_clean(copy);
+	return copy;
+}
+
+/* Forgets the oldest of uid if it has too many, else the oldest of all if there are too many. */
+static void outcome_log_trim(struct outcome_log *log, uid_t uid) {
+	struct outcome *outcome, *oldest = NULL;
+	unsigned int n = 0;
+
+	TAILQ_FOREACH(outcome, &log->list, link)
+		if (outcome->uid == uid) {
+			n++;
+			oldest = outcome;
+		}
+	if (n >= OUTCOME_UID_MAX)
+		outcome_free(log, oldest);
+	else if (log->n >= OUTCOME_MAX)
+		outcome_free(log, TAILQ_LAST(&log->list, outcome_list));
+}
+
+int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *comm, enum outcome_kind kind,
+		    const char *kernel, const char *demangled, const char *reason, const uint64_t *attachments,
+		    size_t n_attachments) {
+	struct outcome *outcome;
+	struct timespec now;
+
+	outcome_log_trim(log, uid);
+	if (n_attachments > OUTCOME_ATTACHMENTS_MAX)
+		n_attachments = OUTCOME_ATTACHMENTS_MAX;
+	outcome = calloc(1, sizeof(*outcome) + n_attachments * sizeof(uint64_t));
+	if (!outcome)
+		return -ENOMEM;
+	clock_gettime(CLOCK_REALTIME, &now);
+	outcome->uid = uid;
+	outcome->pid = pid;
+	outcome->time = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+	outcome->kind = kind;
+	strncpy(outcome->comm, comm, sizeof(outcome->comm) - 1);
+	outcome_clean(outcome->comm);
+	outcome->kernel = outcome_text(kernel);
+	outcome->demangled = outcome_text(demangled);
+	outcome->reason = outcome_text(reason);
+	outcome->n_attachments = n_attachments;
+	if (n_attachments)
+		memcpy(outcome->attachments, attachments, n_attachments * sizeof(uint64_t));
+	TAILQ_INSERT_HEAD(&log->list, outcome, link);
+	log->n++;
+	if (!outcome->kernel || !outcome->demangled || !outcome->reason) {
+		outcome_free(log, outcome);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+const char *outcome_kind_name(enum outcome_kind kind) {
+	switch (kind) {
+	case OUTCOME_PROBED:
+		return "probed";
+	case OUTCOME_NOT_PROBED:
+		return "not-probed";
+	case OUTCOME_FAILED:
+		break;
+	}
+	return "failed";
+}
+
+static bool outcome_name_means(const char *pattern, const char *name, size_t n) {
+	char copy[OUTCOME_TEXT_MAX + 1];
+
+	if (n >= sizeof(copy))
+		return false;
+	memcpy(copy, name, n);
+	copy[n] = '\0';
+	return strcmp(pattern, copy) == 0 || fnmatch(pattern, copy, 0) == 0;
+}
+
+bool outcome_means(const struct outcome *outcome, const char *pattern) {
+	const char *name = outcome->demangled, *end, *start = name;
+	size_t n = strlen(name), base;
+	int depth = 0;
+
+	if (outcome_name_means(pattern, outcome->kernel, strlen(outcome->kernel)) ||
+	    outcome_name_means(pattern, name, n))
+		return true;
+	/* without the parameters: up to the first '(' outside of template arguments that does not begin "(anonymous" */
+	for (end = name; *end; end++) {
+		if (*end == '<')
+			depth++;
+		else if (*end == '>')
+			depth--;
+		else if (*end == ' ' && depth == 0)
+			start = end + 1; /* what was before is the return type */
+		else if (*end == '(' && depth == 0 && strncmp(end, "(anonymous", 10) != 0)
+			break;
+		else if (*end == '(' && depth == 0 && strchr(end, ')'))
+			end = strchr(end, ')');
+	}
+	if (end == name)
+		return false;
+	if (outcome_name_means(pattern, start, (size_t)(end - start)))
+		return true;
+	base = strcspn(start, "<");
+	return base < (size_t)(end - start) && outcome_name_means(pattern, start, base);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What happened to kernels and images, and why: the memory behind `gpuprobectl why`. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+enum outcome_kind {
+	OUTCOME_PROBED,
+	OUTCOME_NOT_PROBED,
+	OUTCOME_FAILED,
+};
+
+#define OUTCOME_MAX 4096 /* remembered */
+#define OUTCOME_UID_MAX 1024 /* of one uid */
+#define OUTCOME_ATTACHMENTS_MAX 64
+
+struct outcome {
+	TAILQ_ENTRY(outcome) link;
+	uid_t uid; /* real uid of the process */
+	pid_t pid;
+	char comm[16];
+	int64_t time; /* microseconds since the epoch */
+	enum outcome_kind kind;
+	char *kernel; /* mangled, or empty: a whole image or process */
+	char *demangled;
+	char *reason;
+	size_t n_attachments;
+	uint64_t attachments[];
+};
+
+TAILQ_HEAD(outcome_list, outcome);
+
+struct outcome_log {
+	struct outcome_list list; /* newest first */
+	unsigned int n;
+};
+
+void outcome_log_init(struct outcome_log *log);
+void outcome_log_deinit(struct outcome_log *log);
+
+/*
+ * Remembers one; text that is not printable is shown as '?'. The oldest one of this uid, or of all, is forgotten when
+ * there are too many. 0 or -ENOMEM.
+ */
+int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *comm, enum outcome_kind kind,
+		    const char *kernel, const char *demangled, const char *reason, const uint64_t *attachments,
+		    size_t n_attachments);
+
+const char *outcome_kind_name(enum outcome_kind kind);
+
+/* Whether the outcome is about a kernel that the pattern means (job.md, "Kernel names"). */
+bool outcome_means(const struct outcome *outcome, const char *pattern);
+
+/* Makes one printable line of foreign text, in place. */
+void outcome_clean(char *text);

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * pid and start time name a process; an exec keeps both, and closes the connections, but their end may be seen after the
+ * new program's greeting: so the executable is part of the name, and both are there for a moment.
+ */
+
+#include "process.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "process-facts.h"
+
+void process_table_init(struct process_table *table) {
+	*table = (struct process_table){};
+	LIST_INIT(&table->list);
+}
+
+int process_table_connect(struct process_table *table, struct shim_connection *connection,
+			  struct process **processp) {
+	struct process_facts facts;
+	struct process *process;
+	int r;
+
+	r = process_facts_read(&facts, connection->pid, connection->pidfd);
+	if (r < 0)
+		return r;
+	LIST_FOREACH(process, &table->list, link)
+		if (process_facts_same(&process->facts, &facts) && process->uid == connection->uid)
+			break;
+	if (!process) {
+		process = calloc(1, sizeof(*process));
+		if (!process)
+			return -ENOMEM;
+		LIST_INIT(&process->modules);
+		process->number = ++table->total;
+		process->uid = connection->uid;
+		LIST_INSERT_HEAD(&table->list, process, link);
+		table->n++;
+	}
+	if (process->n_connections == PROCESS_CONNECTIONS_MAX)
+		return PROCESS_E_LIMIT;
+	process->facts = facts;
+	process->connections[process->n_connections++] = connection;
+	*processp = process;
+	return 0;
+}
+
+bool process_disconnect(struct process *process, struct shim_connection *connection) {
+	for (unsigned int i = 0; i < process->n_connections; i++)
+		if (process->connections[i] == connection)
+			process->connections[i] = process->connections[--process->n_connections];
+	return process->n_connections == 0;
+}
+
+struct process *process_free(struct process_table *table, struct process *process) {
+	while (!LIST_EMPTY(&process->modules))
+		process_module_free(process, LIST_FIRST(&process->modules));
+	LIST_REMOVE(process, link);
+	table->n--;
+	free(process);
+	return NULL;
+}
+
+int process_module_new(struct process_table *table, struct process *process, struct image_result *result,
+		       struct module **modulep) {
+	struct module *module;
+
+	if (process->n_modules >= PROCESS_MODULES_MAX)
+		return PROCESS_E_LIMIT;
+	module = calloc(1, sizeof(*module));
+	if (!module)
+		return -ENOMEM;
+	module->id = ++table->last_module;
+	module->result = image_result_ref(result);
+	LIST_INSERT_HEAD(&process->modules, module, link);
+	process->n_modules++;
+	*modulep = module;
+	return 0;
+}
+
+struct module *process_module(const struct process *process, uint64_t id) {
+	struct module *module;
+
+	LIST_FOREACH(module, &process->modules, link)
+		if (module->id == id)
+			return module;
+	return NULL;
+}
+
+void process_module_free(struct process *process, struct module *module) {
+	LIST_REMOVE(module, link);
+	process->n_modules--;
+	image_result_unref(module->result);
+	free(module);
+}
+
+bool process_may_use(const struct process *process, uint64_t map) {
+	const struct module *module;
+
+	LIST_FOREACH(module, &process->modules, link)
+		if (image_result_uses(module->result, map))
+			return true;
+	return false;
+}
+
+struct shim_connection *process_mirror(const struct process *process) {
+	for (unsigned int i = 0; i < process->n_connections; i++)
+		if (process->connections[i]->state == SHIM_MIRROR)
+			return process->connections[i];
+	return NULL;
+}

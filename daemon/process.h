@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* CUDA processes that talk to the daemon, their connections, and their modules that carry probes. */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "filter.h"
+#include "image-result.h"
+#include "shim-server.h"
+
+#define PROCESS_MODULES_MAX 16384
+#define PROCESS_CONNECTIONS_MAX 8
+
+struct module {
+	LIST_ENTRY(module) link;
+	uint64_t id;
+	struct image_result *result;
+	bool armed; /* in at least one context */
+};
+
+LIST_HEAD(module_list, module);
+
+struct process {
+	LIST_ENTRY(process) link;
+	uint64_t number; /* never reused */
+	struct process_facts facts;
+	uid_t uid; /* that its quotas are charged to */
+	struct shim_connection *connections[PROCESS_CONNECTIONS_MAX];
+	unsigned int n_connections;
+	struct module_list modules;
+	unsigned int n_modules;
+	uint32_t driver_version;
+};
+
+LIST_HEAD(process_list, process);
+
+struct process_table {
+	struct process_list list;
+	unsigned int n;
+	uint64_t total; /* seen so far */
+	uint64_t last_module;
+};
+
+void process_table_init(struct process_table *table);
+
+enum {
+	_PROCESS_E_SUCCESS,
+	PROCESS_E_LIMIT,
+};
+
+/*
+ * The process at the other end: the one there is, or a new one. The connection is added to it. 0, PROCESS_E_LIMIT,
+ * -ESRCH if it is gone already, -errno.
+ */
+int process_table_connect(struct process_table *table, struct shim_connection *connection, struct process **processp);
+
+/* Takes the connection away. True: it was the last; the caller lets go of its maps, then calls process_free(). */
+bool process_disconnect(struct process *process, struct shim_connection *connection);
+struct process *process_free(struct process_table *table, struct process *process);
+
+/* A module that carries this result; takes a reference. 0, PROCESS_E_LIMIT, or -ENOMEM. */
+int process_module_new(struct process_table *table, struct process *process, struct image_result *result,
+		       struct module **modulep);
+struct module *process_module(const struct process *process, uint64_t id);
+void process_module_free(struct process *process, struct module *module);
+
+/* Whether one of its modules was given a pointer to this map. */
+bool process_may_use(const struct process *process, uint64_t map);
+
+/* Its MIRROR connection, or NULL. */
+struct shim_connection *process_mirror(const struct process *process);

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Hundreds of attachments at most: lists, walked. Ids grow and are never reused. */
+
+#include "registry.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memfd.h"
+
+void registry_init(struct registry *registry) {
+	memset(registry, 0, sizeof(*registry));
+	TAILQ_INIT(&registry->objects);
+	TAILQ_INIT(&registry->attachments);
+}
+
+void registry_deinit(struct registry *registry) {
+	while (!TAILQ_EMPTY(&registry->attachments))
+		registry_remove(registry, TAILQ_FIRST(&registry->attachments));
+}
+
+int object_new(struct object **objectp, uint64_t id, uid_t owner) {
+	struct object *object;
+
+	object = calloc(1, sizeof(*object));
+	if (!object)
+		return -ENOMEM;
+	object->id = id;
+	object->owner = owner;
+	*objectp = object;
+	return 0;
+}
+
+struct object *object_free(struct object *object) {
+	if (!object)
+		return NULL;
+	for (size_t i = 0; i < object->n_maps; i++)
+		map_free(object->maps[i]);
+	free(object->btf);
+	free(object);
+	return NULL;
+}
+
+int attachment_new(struct attachment **attachmentp, struct object *object) {
+	struct attachment *attachment;
+
+	attachment = calloc(1, sizeof(*attachment));
+	if (!attachment)
+		return -ENOMEM;
+	attachment->object = object;
+	attachment->fd = -1;
+	*attachmentp = attachment;
+	return 0;
+}
+
+struct attachment *attachment_free(struct attachment *attachment) {
+	if (!attachment)
+		return NULL;
+	fd_close(attachment->fd);
+	free(attachment);
+	return NULL;
+}
+
+int registry_room(const struct registry *registry, size_t n) {
+	return n > REGISTRY_ATTACHMENTS_MAX - registry->n_attachments ? REGISTRY_E_LIMIT : 0;
+}
+
+void registry_link(struct registry *registry, struct object *object, struct attachment *attachments[], size_t n) {
+	TAILQ_INSERT_TAIL(&registry->objects, object, link);
+	for (size_t i = 0; i < n; i++) {
+		attachments[i]->id = ++registry->last_attachment;
+		TAILQ_INSERT_TAIL(&registry->attachments, attachments[i], link);
+		object->n_attachments++;
+		registry->n_attachments++;
+	}
+}
+
+void registry_remove(struct registry *registry, struct attachment *attachment) {
+	struct object *object = attachment->object;
+
+	TAILQ_REMOVE(&registry->attachments, attachment, link);
+	registry->n_attachments--;
+	attachment_free(attachment);
+	if (--object->n_attachments == 0) {
+		TAILQ_REMOVE(&registry->objects, object, link);
+		object_free(object);
+	}
+}
+
+struct attachment *registry_attachment(const struct registry *registry, uint64_t id) {
+	struct attachment *attachment;
+
+	TAILQ_FOREACH(attachment, &registry->attachments, link)
+		if (attachment->id == id)
+			return attachment;
+	return NULL;
+}
+
+struct map *registry_map(const struct registry *registry, uint64_t id, struct object **objectp) {
+	struct object *object;
+
+	TAILQ_FOREACH(object, &registry->objects, link)
+		for (size_t i = 0; i < object->n_maps; i++)
+			if (object->maps[i] && object->maps[i]->id == id) {
+				if (objectp)
+					*objectp = object;
+				return object->maps[i];
+			}
+	return NULL;
+}
+
+bool registry_map_used(const struct registry *registry, const struct map *map) {
+	const struct attachment *attachment;
+
+	TAILQ_FOREACH(attachment, &registry->attachments, link)
+		for (size_t i = 0; i < attachment->object->n_maps; i++)
+			if (attachment->object->maps[i] == map && attachment->maps >> i & 1)
+				return true;
+	return false;
+}
+
+void registry_announce(const struct registry *registry, struct interest_writer *writer) {
+	struct interest_rule rules[REGISTRY_ATTACHMENTS_MAX];
+	const struct attachment *attachment;
+	size_t n = 0;
+
+	TAILQ_FOREACH(attachment, &registry->attachments, link)
+		filter_to_rule(&attachment->filter, &rules[n++]);
+	interest_writer_set(writer, rules, n);
+}

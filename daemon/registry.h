@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Objects, with their maps, and the attachments of their programs. Maps and the bytes of an object live as long as
+ * it has an attachment.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "filter.h"
+#include "interest-page.h"
+#include "map.h"
+
+enum {
+	_REGISTRY_E_SUCCESS,
+	REGISTRY_E_LIMIT,
+};
+
+#define REGISTRY_ATTACHMENTS_MAX 1024
+#define REGISTRY_OBJECT_MAPS_MAX 64
+#define REGISTRY_SYMBOL_SIZE 64
+#define REGISTRY_PROGRAM_SIZE 128
+#define REGISTRY_KERNEL_SIZE 1024
+
+struct object {
+	TAILQ_ENTRY(object) link;
+	uint64_t id;
+	uid_t owner;
+	void *btf; /* NULL: none */
+	size_t n_btf;
+	size_t n_maps;
+	struct map *maps[REGISTRY_OBJECT_MAPS_MAX]; /* NULL: declared, but used by no attached program */
+	char slots[REGISTRY_OBJECT_MAPS_MAX][REGISTRY_SYMBOL_SIZE]; /* symbol of the pointer to it */
+	unsigned int n_attachments;
+};
+
+struct attachment {
+	TAILQ_ENTRY(attachment) link;
+	uint64_t id;
+	struct object *object;
+	char program[REGISTRY_PROGRAM_SIZE]; /* the C function */
+	char kernel[REGISTRY_KERNEL_SIZE];
+	struct filter filter;
+	uint64_t maps; /* bit i: uses object->maps[i] */
+	int fd; /* sealed PTX of the program */
+	char symbol[REGISTRY_SYMBOL_SIZE]; /* to call */
+	unsigned int isa, target;
+};
+
+TAILQ_HEAD(object_list, object);
+TAILQ_HEAD(attachment_list, attachment);
+
+struct registry {
+	struct object_list objects;
+	struct attachment_list attachments; /* in order of id */
+	unsigned int n_attachments;
+	uint64_t last_object, last_attachment, last_map, last_instance;
+};
+
+void registry_init(struct registry *registry);
+void registry_deinit(struct registry *registry);
+
+/* An object without maps or attachments, not in the registry yet. 0 or -ENOMEM. */
+int object_new(struct object **objectp, uint64_t id, uid_t owner);
+struct object *object_free(struct object *object);
+
+/* A fresh attachment of the object, not in the registry yet; fd -1. 0 or -ENOMEM. */
+int attachment_new(struct attachment **attachmentp, struct object *object);
+struct attachment *attachment_free(struct attachment *attachment);
+
+/* Whether n more would fit. 0 or REGISTRY_E_LIMIT. */
+int registry_room(const struct registry *registry, size_t n);
+
+/* Takes the object and its attachments, which get their ids. */
+void registry_link(struct registry *registry, struct object *object, struct attachment *attachments[], size_t n);
+
+/* Takes it out and frees it, and its object if it was the last. */
+void registry_remove(struct registry *registry, struct attachment *attachment);
+
+struct attachment *registry_attachment(const struct registry *registry, uint64_t id);
+struct map *registry_map(const struct registry *registry, uint64_t id, struct object **objectp);
+
+/* Maps that an attachment uses now. */
+bool registry_map_used(const struct registry *registry, const struct map *map);
+
+/* Puts the rules of all attachments on the page. */
+void registry_announce(const struct registry *registry, struct interest_writer *writer);

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * libuv's pipes cannot receive descriptors that are no sockets, so this is uv_poll_t and recvmsg(2). While a
+ * peer has not taken what we sent it, we read nothing from it: its requests bound its replies. One wake-up handles a few
+ * datagrams only, then others have their turn.
+ *
+ * Closing is in two steps: shim_connection_close() takes the connection out of the world, the memory goes when libuv
+ * has let go of the handle.
+ */
+
+#include "shim-server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "memfd.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+#define SHIM_DATAGRAMS_PER_TURN 16
+#define SHIM_ACCEPTS_PER_TURN 16
+#define SHIM_FDS_RECEIVED_MAX 16
+
+struct shim_output {
+	TAILQ_ENTRY(shim_output) link;
+	size_t size;
+	int fd; /* a duplicate, or -1 */
+	union wire_message message;
+};
+
+TAILQ_HEAD(shim_connection_list, shim_connection);
+
+struct shim_server {
+	uv_loop_t *loop;
+	uv_poll_t poll;
+	uv_timer_t pause; /* after accept(2) failed for want of descriptors */
+	int fd;
+	unsigned int n_handles;
+	bool freed;
+	struct account_table *accounts;
+	const struct shim_server_handlers *handlers;
+	void *userdata;
+	void (*breach)(const struct shim_connection *connection, const char *why, void *userdata);
+	struct shim_connection_list list;
+	unsigned int n_connections; /* with those that are being closed */
+};
+
+static void shim_connection_on_poll(uv_poll_t *poll, int status, int events);
+
+/* ---- sending ---- */
+
+/* 0, -EAGAIN, or -errno. */
+static int shim_send_now(int socket_fd, const union wire_message *message, size_t size, int fd) {
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {};
+	struct iovec vector = { (void *)message, size };
+	struct msghdr header = { .msg_iov = &vector, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		struct cmsghdr *c;
+
+		header.msg_control = control.bytes;
+		header.msg_controllen = sizeof(control.bytes);
+		c = CMSG_FIRSTHDR(&header);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	}
+	for (;;) {
+		if (sendmsg(socket_fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size)
+			return 0;
+		/* ETOOMANYREFS: descriptors in flight, of this uid; the peer takes them or is thrown out */
+		if (errno != EINTR)
+			return errno == ETOOMANYREFS ? -EAGAIN : -errno;
+	}
+}
+
+static void shim_output_free(struct shim_connection *connection, struct shim_output *output) {
+	TAILQ_REMOVE(&connection->output, output, link);
+	connection->n_output--;
+	fd_close(output->fd);
+	free(output);
+}
+
+/* Watches for what can be done next. */
+static void shim_connection_watch(struct shim_connection *connection) {
+	int events = connection->n_output ? UV_WRITABLE : UV_READABLE;
+
+	if (events != connection->events && connection->state != SHIM_CLOSED) {
+		connection->events = events;
+		uv_poll_start(&connection->poll, events, shim_connection_on_poll);
+	}
+}
+
+int shim_connection_send(struct shim_connection *connection, union wire_message *message, int fd) {
+	size_t size = wire_size(message->header.type);
+	struct shim_output *output;
+	int r;
+
+	if (connection->state == SHIM_CLOSED)
+		return -ENOTCONN;
+	message->header.magic = WIRE_MAGIC;
+	message->header.version = WIRE_VERSION;
+	message->header.size = (uint32_t)size;
+	if (!connection->n_output) {
+		r = shim_send_now(connection->fd, message, size, fd);
+		if (r != -EAGAIN)
+			return r;
+	}
+	if (connection->n_output >= SHIM_QUEUE_MAX)
+		return -ENOBUFS;
+	output = calloc(1, sizeof(*output));
+	if (!output)
+		return -ENOMEM;
+	output->fd = -1;
+	if (fd >= 0) {
+		output->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		if (output->fd < 0) {
+			r = -errno;
+			free(output);
+			return r;
+		}
+	}
+	output->size = size;
+	memcpy(&output->message, message, size);
+	TAILQ_INSERT_TAIL(&connection->output, output, link);
+	connection->n_output++;
+	shim_connection_watch(connection);
+	return 0;
+}
+
+/* Sends what waits. 0 or -errno. */
+static int shim_connection_flush(struct shim_connection *connection) {
+	struct shim_output *output;
+
+	while ((output = TAILQ_FIRST(&connection->output))) {
+		int r = shim_send_now(connection->fd, &output->message, output->size, output->fd);
+
+		if (r == -EAGAIN)
+			return 0;
+		if (r < 0)
+			return r;
+		shim_output_free(connection, output);
+	}
+	return 0;
+}
+
+/* ---- receiving ---- */
+
+/*
+ * One datagram, with at most one descriptor in *fdp; surplus ones are closed and counted. Bytes received (0: the end),
+ * or -errno.
+ */
+static ssize_t shim_receive(int socket_fd, union wire_message *message, int *fdp, size_t *n_fds) {
+	union {
+		char bytes[CMSG_SPACE(sizeof(int) * SHIM_FDS_RECEIVED_MAX)];
+		struct cmsghdr align;
+	} control;
+	struct iovec vector = { message, sizeof(*message) };
+	struct msghdr header = {
+		.msg_iov = &vector,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	ssize_t n;
+
+	*fdp = -1;
+	*n_fds = 0;
+	n = recvmsg(socket_fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return -errno;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&header); c; c = CMSG_NXTHDR(&header, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			if ((*n_fds)++ == 0)
+				*fdp = fd;
+			else
+				fd_close(fd);
+		}
+	}
+	if (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+		*fdp = fd_close(*fdp);
+		return -EMSGSIZE;
+	}
+	return n;
+}
+
+/* Handles one datagram. 0, -EAGAIN if there is none, or negative: the connection is to be closed. */
+static int shim_connection_receive(struct shim_connection *connection) {
+	struct shim_server *server = connection->server;
+	union wire_message message = {};
+	const char *why;
+	size_t n_fds;
+	ssize_t n;
+	int fd, r;
+
+	n = shim_receive(connection->fd, &message, &fd, &n_fds);
+	if (n == -EAGAIN || n == -EINTR)
+		return -EAGAIN;
+	if (n == 0 && n_fds == 0)
+		return -ENOTCONN;
+	if (n < 0 && n != -EMSGSIZE)
+		return (int)n;
+	why = n < 0 ? "a datagram that is too large" :
+		      shim_wire_check(connection->state, &message, (size_t)n, n_fds);
+	if (why) {
+		fd_close(fd);
+		if (server->breach)
+			server->breach(connection, why, server->userdata);
+		return -EPROTO;
+	}
+	if (connection->state == SHIM_NEW) {
+		r = server->handlers->hello(connection, &message.hello, server->userdata);
+		if (r == 0 && connection->state != SHIM_CLOSED)
+			connection->state = shim_wire_next(SHIM_NEW, &message);
+		return r;
+	}
+	connection->state = shim_wire_next(connection->state, &message);
+	return server->handlers->message(connection, &message, fd, server->userdata);
+}
+
+static void shim_connection_on_poll(uv_poll_t *poll, int status, int events) {
+	struct shim_connection *connection = poll->data;
+	int r = status < 0 ? status : 0;
+
+	if (r == 0 && events & UV_WRITABLE)
+		r = shim_connection_flush(connection);
+	for (unsigned int i = 0; r == 0 && events & UV_READABLE && i < SHIM_DATAGRAMS_PER_TURN; i++) {
+		if (connection->n_output || connection->state == SHIM_CLOSED)
+			break;
+		r = shim_connection_receive(connection);
+	}
+	if (r < 0 && r != -EAGAIN)
+		shim_connection_close(connection);
+	else
+		shim_connection_watch(connection);
+}
+
+/* ---- connections ---- */
+
+static void shim_server_maybe_destroy(struct shim_server *server) {
+	if (server->freed && !server->n_handles && !server->n_connections)
+		free(server);
+}
+
+static void shim_connection_closed(uv_handle_t *handle) {
+	struct shim_connection *connection = handle->data;
+	struct shim_server *server = connection->server;
+
+	fd_close(connection->fd);
+	fd_close(connection->pidfd);
+	server->n_connections--;
+	account_discharge_connection(connection->account);
+	account_unref(connection->account);
+	free(connection);
+	shim_server_maybe_destroy(server);
+}
+
+void shim_connection_close(struct shim_connection *connection) {
+	struct shim_server *server = connection->server;
+	enum shim_state state = connection->state;
+
+	if (state == SHIM_CLOSED)
+		return;
+	connection->state = SHIM_CLOSED;
+	TAILQ_REMOVE(&server->list, connection, link);
+	while (!TAILQ_EMPTY(&connection->output))
+		shim_output_free(connection, TAILQ_FIRST(&connection->output));
+	shutdown(connection->fd, SHUT_RDWR); /* the peer sees it now */
+	uv_close((uv_handle_t *)&connection->poll, shim_connection_closed);
+	if (state != SHIM_NEW)
+		server->handlers->closed(connection, server->userdata);
+}
+
+/* Consumes fd. A peer over a quota is not served, and finds its connection closed. */
+static void shim_server_add(struct shim_server *server, int consumed_fd) {
+	_cleanup_fd int fd = consumed_fd;
+	struct shim_connection *connection;
+	struct account *account = NULL;
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	if (server->n_connections >= SHIM_CONNECTIONS_MAX)
+		return;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0)
+		return;
+	if (account_get(server->accounts, peer.uid, &account) < 0)
+		return;
+	connection = calloc(1, sizeof(*connection));
+	if (!connection || account_charge_connection(account)) {
+		free(connection);
+		account_unref(account);
+		return;
+	}
+	connection->server = server;
+	connection->account = account;
+	connection->pid = peer.pid;
+	connection->uid = peer.uid;
+	connection->state = SHIM_NEW;
+	connection->poll.data = connection;
+	connection->fd = fd;
+	TAILQ_INIT(&connection->output);
+	size = sizeof(connection->pidfd);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &connection->pidfd, &size) < 0)
+		connection->pidfd = -1;
+	if (uv_poll_init(server->loop, &connection->poll, fd) < 0) {
+		fd_close(connection->pidfd);
+		account_discharge_connection(account);
+		account_unref(account);
+		free(connection);
+		return;
+	}
+	fd = -1;
+	TAILQ_INSERT_TAIL(&server->list, connection, link);
+	server->n_connections++;
+	shim_connection_watch(connection);
+}
+
+static void shim_server_on_poll(uv_poll_t *poll, int status, int events);
+
+static void shim_server_resume(uv_timer_t *timer) {
+	struct shim_server *server = timer->data;
+
+	uv_poll_start(&server->poll, UV_READABLE, shim_server_on_poll);
+}
+
+static void shim_server_on_poll(uv_poll_t *poll, int status, int events) {
+	struct shim_server *server = poll->data;
+
+	for (unsigned int i = 0; i < SHIM_ACCEPTS_PER_TURN; i++) {
+		int fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			shim_server_add(server, fd);
+		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+			uv_poll_stop(&server->poll); /* else this would spin */
+			uv_timer_start(&server->pause, shim_server_resume, 100, 0);
+			return;
+		} else if (errno != EINTR && errno != ECONNABORTED) {
+			return;
+		}
+	}
+}
+
+/* ---- the server ---- */
+
+int shim_server_listen(const char *path, mode_t mode) {
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	_cleanup_fd int fd = -1;
+	int r;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(address.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	unlink(path);
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, mode) < 0 ||
+	    listen(fd, 1024) < 0)
+		return -errno;
+	r = fd;
+	fd = -1;
+	return r;
+}
+
+static void shim_server_closed(uv_handle_t *handle) {
+	struct shim_server *server = handle->data;
+
+	if (--server->n_handles == 0)
+		fd_close(server->fd);
+	shim_server_maybe_destroy(server);
+}
+
+int shim_server_new(struct shim_server **serverp, uv_loop_t *loop, int listen_fd, struct account_table *accounts,
+		    const struct shim_server_handlers *handlers, void *userdata) {
+	struct shim_server *server;
+	int r;
+
+	server = calloc(1, sizeof(*server));
+	if (!server) {
+		fd_close(listen_fd);
+		return -ENOMEM;
+	}
+	TAILQ_INIT(&server->list);
+	server->loop = loop;
+	server->fd = listen_fd;
+	server->accounts = accounts;
+	server->handlers = handlers;
+	server->userdata = userdata;
+	server->poll.data = server->pause.data = server;
+	r = uv_poll_init(loop, &server->poll, listen_fd);
+	if (r < 0) {
+		fd_close(listen_fd);
+		free(server);
+		return r;
+	}
+	uv_timer_init(loop, &server->pause);
+	server->n_handles = 2;
+	uv_poll_start(&server->poll, UV_READABLE, shim_server_on_poll);
+	*serverp = server;
+	return 0;
+}
+
+struct shim_server *shim_server_free(struct shim_server *server) {
+	if (!server)
+		return NULL;
+	server->freed = true;
+	while (!TAILQ_EMPTY(&server->list))
+		shim_connection_close(TAILQ_FIRST(&server->list));
+	uv_close((uv_handle_t *)&server->poll, shim_server_closed);
+	uv_close((uv_handle_t *)&server->pause, shim_server_closed);
+	return NULL;
+}
+
+unsigned int shim_server_connections(const struct shim_server *server) {
+	return server->n_connections;
+}
+
+void shim_server_on_breach(struct shim_server *server,
+			   void (*breach)(const struct shim_connection *connection, const char *why, void *userdata)) {
+	server->breach = breach;
+}

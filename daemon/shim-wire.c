@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Nothing in a message is believed: fields that name things (modules, maps) are looked up among those of the sender's
+ * process later; all others have a range, checked here, in one place, before anybody reads them.
+ */
+
+#include "shim-wire.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+size_t shim_wire_fds(uint16_t type) {
+	return type == WIRE_IMAGE;
+}
+
+/* Terminated, and padded with zeros. */
+static bool shim_text_valid(const char *text, size_t size) {
+	size_t n = strnlen(text, size);
+
+	for (size_t i = n; i < size; i++)
+		if (text[i])
+			return false;
+	return n < size;
+}
+
+static const char *shim_image_check(const struct wire_image *image) {
+	if (image->image_size == 0 || image->image_size > WIRE_IMAGE_SIZE_MAX)
+		return "image size out of range";
+	if (image->kind < WIRE_IMAGE_FATBIN || image->kind > WIRE_IMAGE_CUBIN)
+		return "unknown kind of image";
+	if (image->flags & ~(uint32_t)WIRE_IMAGE_FLAG_RELOCATABLE)
+		return "unknown image flags";
+	if (image->capability_major < 1 || image->capability_major > SHIM_CAPABILITY_MAJOR_MAX ||
+	    image->capability_minor > 9)
+		return "compute capability out of range";
+	if (image->device >= SHIM_DEVICES_MAX || image->reserved)
+		return "device out of range";
+	return NULL;
+}
+
+static const char *shim_loader_check(enum shim_state state, const union wire_message *message) {
+	switch (message->header.type) {
+	case WIRE_IMAGE:
+		if (state == SHIM_LOADER_BUSY)
+			return "an image while another one is in work";
+		return shim_image_check(&message->image);
+	case WIRE_INSTANCE:
+		if (state == SHIM_LOADER_BUSY)
+			return "a request while an image is in work";
+		if (message->instance.device >= SHIM_DEVICES_MAX || message->instance.reserved)
+			return "device out of range";
+		return NULL;
+	case WIRE_ARMED:
+		if (message->armed.device >= SHIM_DEVICES_MAX || message->armed.reserved)
+			return "device out of range";
+		return NULL;
+	case WIRE_UNLOAD:
+		return NULL;
+	case WIRE_REPORT:
+		if (!shim_text_valid(message->report.reason, sizeof(message->report.reason)))
+			return "text without end";
+		return NULL;
+	default:
+		return "a message that a loader does not send";
+	}
+}
+
+const char *shim_wire_check(enum shim_state state, const union wire_message *message, size_t received,
+			    size_t n_fds) {
+	if (!wire_valid(message, received))
+		return "not a message of this version";
+	if (n_fds != shim_wire_fds(message->header.type))
+		return "missing or surplus descriptor";
+	switch (state) {
+	case SHIM_NEW:
+		if (message->header.type != WIRE_HELLO)
+			return "no greeting";
+		if (message->hello.role != WIRE_ROLE_LOADER && message->hello.role != WIRE_ROLE_MIRROR)
+			return "unknown role";
+		if (!shim_text_valid(message->hello.shim_version, sizeof(message->hello.shim_version)))
+			return "text without end";
+		return NULL;
+	case SHIM_LOADER:
+	case SHIM_LOADER_BUSY:
+		return shim_loader_check(state, message);
+	case SHIM_MIRROR:
+		return message->header.type == WIRE_SYNCED ? NULL : "a message that a mirror does not send";
+	case SHIM_CLOSED:
+		break;
+	}
+	return "the connection is closed";
+}
+
+enum shim_state shim_wire_next(enum shim_state state, const union wire_message *message) {
+	if (state == SHIM_NEW)
+		return message->hello.role == WIRE_ROLE_MIRROR ? SHIM_MIRROR : SHIM_LOADER;
+	if (state == SHIM_LOADER && message->header.type == WIRE_IMAGE)
+		return SHIM_LOADER_BUSY;
+	return state;
+}

@@ -1,0 +1,688 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Workers are started ahead of the work: each gets ready (its compiler loaded, its sandbox entered) while nobody waits.
+ * A worker is STARTING, IDLE, BUSY with one task, or ENDING; one that ends is replaced, at most RESTART_BURST at once
+ * and RESTART_RATE a second afterwards, so that an image which kills its worker costs others little.
+ *
+ * A task has one deadline, from its submission on. A worker that is late is killed; so is one whose reply is no reply,
+ * because what it says next cannot be trusted either. End of file on the socket comes before the exit status: a busy
+ * worker whose socket ends has GRACE_MS to show the signal that killed it, so that the message can name it.
+ *
+ * Workers get descriptors 0-2 and their socket, an environment of a few words, and a session of their own.
+ */
+
+#include "worker-pool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "memfd.h"
+
+#define WORKER_MESSAGE_MAX (128 * 1024)
+#define WORKER_FDS_MAX 64
+#define WORKER_DEPTH_MAX 16
+#define RESTART_BURST 16
+#define RESTART_RATE 4 /* a second */
+#define GRACE_MS 200
+#define ENDING_MS 2000
+
+enum worker_state {
+	WORKER_STARTING,
+	WORKER_IDLE,
+	WORKER_BUSY,
+	WORKER_ENDING,
+};
+
+struct worker_task {
+	TAILQ_ENTRY(worker_task) link;
+	json_object *request;
+	int fds[WORKER_FDS_MAX];
+	uint64_t output_max[WORKER_FDS_MAX]; /* 0: an input */
+	uint64_t output_size[WORKER_FDS_MAX];
+	unsigned int n_fds;
+	uint64_t deadline; /* uv_now */
+	int64_t id;
+	worker_task_fn fn;
+	void *userdata;
+};
+
+struct worker {
+	TAILQ_ENTRY(worker) link;
+	struct worker_pool *pool;
+	enum worker_state state;
+	bool eof; /* the socket has ended, the exit status is awaited */
+	bool exited;
+	unsigned int n_handles; /* open ones */
+	uv_process_t process;
+	uv_poll_t poll;
+	uv_timer_t timer;
+	int fd;
+	struct worker_task *task;
+};
+
+TAILQ_HEAD(worker_list, worker);
+TAILQ_HEAD(worker_task_list, worker_task);
+
+struct worker_pool {
+	uv_loop_t *loop;
+	char *path;
+	char **arguments; /* argv */
+	char **environment;
+	unsigned int workers, ready_ms, queue_max;
+	bool single_use, freed;
+	struct worker_list list;
+	unsigned int n_alive; /* not ENDING */
+	struct worker_task_list queue;
+	unsigned int n_queue;
+	uv_timer_t timer; /* queue deadlines and restarts */
+	bool timer_open;
+	double tokens; /* restarts that are allowed now */
+	uint64_t tokens_at;
+	int64_t next_id;
+	json_object *features;
+	char trouble[192];
+	struct worker_pool_counters counters;
+	char *buffer; /* WORKER_MESSAGE_MAX + 1 */
+};
+
+static void worker_pool_update(struct worker_pool *pool);
+
+/* ---- tasks ---- */
+
+struct worker_task *worker_task_new(json_object *request, worker_task_fn fn, void *userdata) {
+	struct worker_task *task;
+
+	task = request ? calloc(1, sizeof(*task)) : NULL;
+	if (!task) {
+		json_object_put(request);
+		return NULL;
+	}
+	task->request = request;
+	task->fn = fn;
+	task->userdata = userdata;
+	return task;
+}
+
+struct worker_task *worker_task_free(struct worker_task *task) {
+	if (!task)
+		return NULL;
+	for (unsigned int i = 0; i < task->n_fds; i++)
+		fd_close(task->fds[i]);
+	json_object_put(task->request);
+	free(task);
+	return NULL;
+}
+
+int worker_task_add_input(struct worker_task *task, int fd) {
+	if (task->n_fds == WORKER_FDS_MAX) {
+		fd_close(fd);
+		return -E2BIG;
+	}
+	task->fds[task->n_fds] = fd;
+	return (int)task->n_fds++;
+}
+
+int worker_task_add_output(struct worker_task *task, uint64_t max) {
+	int fd, index;
+
+	fd = memfd_new("gpuprobe-output");
+	if (fd < 0)
+		return fd;
+	index = worker_task_add_input(task, fd);
+	if (index >= 0)
+		task->output_max[index] = max;
+	return index;
+}
+
+int worker_task_steal_fd(struct worker_task *task, unsigned int index) {
+	int fd;
+
+	if (index >= task->n_fds)
+		return -1;
+	fd = task->fds[index];
+	task->fds[index] = -1;
+	return fd;
+}
+
+uint64_t worker_task_output_size(const struct worker_task *task, unsigned int index) {
+	return index < task->n_fds ? task->output_size[index] : 0;
+}
+
+void worker_task_forget(struct worker_task *task) {
+	task->fn = NULL;
+}
+
+static void worker_task_finish(struct worker_task *task, int result, json_object *reply, const char *message) {
+	if (task->fn)
+		task->fn(task, result, reply, message, task->userdata);
+	worker_task_free(task);
+}
+
+/* ---- one worker ---- */
+
+static void worker_closed(uv_handle_t *handle) {
+	struct worker *worker = handle->data;
+	struct worker_pool *pool = worker->pool;
+
+	if (--worker->n_handles)
+		return;
+	fd_close(worker->fd);
+	TAILQ_REMOVE(&pool->list, worker, link);
+	free(worker);
+	worker_pool_update(pool);
+}
+
+static void worker_close_handles(struct worker *worker) {
+	uv_close((uv_handle_t *)&worker->process, worker_closed);
+	uv_close((uv_handle_t *)&worker->timer, worker_closed);
+	if (worker->poll.loop)
+		uv_close((uv_handle_t *)&worker->poll, worker_closed);
+}
+
+static void worker_kill(struct worker *worker) {
+	if (!worker->exited)
+		uv_process_kill(&worker->process, SIGKILL);
+}
+
+/* From here on the worker gets no work; its exit ends it. */
+static void worker_end(struct worker *worker) {
+	if (worker->state != WORKER_ENDING) {
+		worker->state = WORKER_ENDING;
+		worker->pool->n_alive--;
+		if (worker->poll.loop)
+			uv_poll_stop(&worker->poll);
+	}
+}
+
+/* The task of a worker that is not to be trusted any more. */
+static void worker_fail(struct worker *worker, int result, const char *message) {
+	struct worker_task *task = worker->task;
+
+	worker->task = NULL;
+	worker_end(worker);
+	worker_kill(worker);
+	if (task)
+		worker_task_finish(task, result, NULL, message);
+}
+
+static void worker_on_exit(uv_process_t *process, int64_t status, int term_signal) {
+	struct worker *worker = process->data;
+	struct worker_pool *pool = worker->pool;
+	struct worker_task *task = worker->task;
+	char message[128];
+
+	worker->exited = true;
+	if (term_signal)
+		snprintf(message, sizeof(message), "worker crashed (signal %d)", term_signal);
+	else
+		snprintf(message, sizeof(message), "worker ended (status %d)", (int)status);
+	if (worker->state == WORKER_STARTING && !pool->freed)
+		snprintf(pool->trouble, sizeof(pool->trouble), "%s did not get ready: %s", pool->path, message);
+	if (worker->state != WORKER_ENDING)
+		pool->counters.crashes++;
+	worker->task = NULL;
+	worker_end(worker);
+	uv_timer_stop(&worker->timer);
+	worker_close_handles(worker);
+	if (task)
+		worker_task_finish(task, WORKER_POOL_E_CRASHED, NULL, message);
+	worker_pool_update(pool);
+}
+
+static void worker_on_timer(uv_timer_t *timer) {
+	struct worker *worker = timer->data;
+	struct worker_pool *pool = worker->pool;
+
+	if (worker->eof || worker->state == WORKER_ENDING) {
+		worker_kill(worker); /* the exit comes */
+	} else if (worker->state == WORKER_STARTING) {
+		snprintf(pool->trouble, sizeof(pool->trouble), "%s did not get ready in time", pool->path);
+		worker_fail(worker, WORKER_POOL_E_TIMEOUT, "");
+	} else if (worker->state == WORKER_BUSY) {
+		pool->counters.timeouts++;
+		worker_fail(worker, WORKER_POOL_E_TIMEOUT, "worker timed out");
+	}
+	worker_pool_update(pool);
+}
+
+/* One datagram into the pool's buffer. Its size, 0 at the end, -EAGAIN, or -EPROTO if it is none we take. */
+static ssize_t worker_receive(struct worker *worker) {
+	union {
+		char bytes[CMSG_SPACE(sizeof(int) * WORKER_FDS_MAX)];
+		struct cmsghdr align;
+	} control;
+	struct iovec vector = { worker->pool->buffer, WORKER_MESSAGE_MAX };
+	struct msghdr message = {
+		.msg_iov = &vector,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	bool surplus = false;
+	ssize_t n;
+
+	n = recvmsg(worker->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? -EAGAIN : errno == ECONNRESET ? 0 : -EPROTO;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			fd_close(fd);
+			surplus = true;
+		}
+	}
+	if (surplus || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+		return -EPROTO;
+	return n;
+}
+
+/* One JSON object, nothing behind it; NULL else. To be put. */
+static json_object *worker_parse(const char *text, size_t n) {
+	struct json_tokener *tokener;
+	json_object *value;
+
+	tokener = json_tokener_new_ex(WORKER_DEPTH_MAX);
+	if (!tokener)
+		return NULL;
+	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+	value = json_tokener_parse_ex(tokener, text, (int)n);
+	if (json_tokener_get_error(tokener) != json_tokener_success || json_tokener_get_parse_end(tokener) != n ||
+	    !json_object_is_type(value, json_type_object)) {
+		json_object_put(value);
+		value = NULL;
+	}
+	json_tokener_free(tokener);
+	return value;
+}
+
+/* Seals the outputs and reads their sizes. A line if the worker did what it may not. */
+static const char *worker_take_outputs(struct worker_task *task) {
+	for (unsigned int i = 0; i < task->n_fds; i++) {
+		if (!task->output_max[i] || task->fds[i] < 0)
+			continue;
+		if (memfd_seal(task->fds[i]) < 0)
+			return "worker kept its output writable";
+		if (memfd_size(task->fds[i], &task->output_size[i]) < 0 ||
+		    task->output_size[i] > task->output_max[i])
+			return "worker wrote more than it may";
+	}
+	return NULL;
+}
+
+static void worker_on_ready(struct worker *worker, json_object *message) {
+	struct worker_pool *pool = worker->pool;
+	json_object *ready = NULL, *features = NULL;
+
+	if (!json_object_object_get_ex(message, "ready", &ready) || !json_object_is_type(ready, json_type_boolean) ||
+	    !json_object_get_boolean(ready)) {
+		worker_fail(worker, WORKER_POOL_E_PROTOCOL, "");
+		return;
+	}
+	if (json_object_object_get_ex(message, "features", &features)) {
+		json_object_put(pool->features);
+		pool->features = json_object_get(features);
+	}
+	pool->trouble[0] = '\0';
+	worker->state = WORKER_IDLE;
+	uv_timer_stop(&worker->timer);
+}
+
+static void worker_on_reply(struct worker *worker, json_object *reply) {
+	struct worker_pool *pool = worker->pool;
+	struct worker_task *task = worker->task;
+	json_object *id = NULL, *status = NULL, *text = NULL;
+	const char *trouble, *message = "";
+	int result = _WORKER_POOL_SUCCESS;
+
+	if (!json_object_object_get_ex(reply, "id", &id) || !json_object_is_type(id, json_type_int) ||
+	    json_object_get_int64(id) != task->id || !json_object_object_get_ex(reply, "status", &status) ||
+	    !json_object_is_type(status, json_type_string)) {
+		worker_fail(worker, WORKER_POOL_E_PROTOCOL, "worker sent a malformed reply");
+		return;
+	}
+	trouble = worker_take_outputs(task);
+	if (trouble) {
+		worker_fail(worker, WORKER_POOL_E_PROTOCOL, trouble);
+		return;
+	}
+	if (strcmp(json_object_get_string(status), "error") == 0) {
+		result = WORKER_POOL_E_REFUSED;
+		message = "worker gave no reason";
+		if (json_object_object_get_ex(reply, "message", &text) && json_object_is_type(text, json_type_string))
+			message = json_object_get_string(text);
+	}
+	worker->task = NULL;
+	uv_timer_stop(&worker->timer);
+	if (pool->single_use) {
+		worker_end(worker);
+		shutdown(worker->fd, SHUT_RDWR); /* it ends by itself */
+		uv_timer_start(&worker->timer, worker_on_timer, ENDING_MS, 0);
+	} else {
+		worker->state = WORKER_IDLE;
+	}
+	worker_task_finish(task, result, reply, message);
+}
+
+static void worker_on_readable(uv_poll_t *poll, int status, int events) {
+	struct worker *worker = poll->data;
+	struct worker_pool *pool = worker->pool;
+	json_object *message;
+	ssize_t n;
+
+	n = status < 0 ? 0 : worker_receive(worker);
+	if (n == -EAGAIN)
+		return;
+	if (n == 0) {
+		worker->eof = true;
+		uv_poll_stop(&worker->poll);
+		uv_timer_start(&worker->timer, worker_on_timer, GRACE_MS, 0);
+		return;
+	}
+	message = n > 0 ? worker_parse(pool->buffer, (size_t)n) : NULL;
+	if (message && worker->state == WORKER_STARTING)
+		worker_on_ready(worker, message);
+	else if (message && worker->state == WORKER_BUSY)
+		worker_on_reply(worker, message);
+	else
+		worker_fail(worker, WORKER_POOL_E_PROTOCOL, "worker sent a malformed reply");
+	json_object_put(message);
+	worker_pool_update(pool);
+}
+
+/* Starts one process. 0 or -errno, with pool->trouble set. */
+static int worker_spawn(struct worker_pool *pool) {
+	uv_stdio_container_t stdio[4] = { { .flags = UV_IGNORE },
+					  { .flags = UV_IGNORE },
+					  { .flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO },
+					  { .flags = UV_INHERIT_FD } };
+	uv_process_options_t options = {
+		.exit_cb = worker_on_exit,
+		.file = pool->path,
+		.args = pool->arguments,
+		.env = pool->environment,
+		.flags = UV_PROCESS_DETACHED, /* a session of its own */
+		.cwd = "/",
+		.stdio = stdio,
+		.stdio_count = 4,
+	};
+	struct worker *worker;
+	int pair[2], r;
+
+	worker = calloc(1, sizeof(*worker));
+	if (!worker)
+		return -ENOMEM;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		r = -errno;
+		free(worker);
+		return r;
+	}
+	stdio[3].data.fd = pair[1];
+	worker->pool = pool;
+	worker->fd = pair[0];
+	worker->process.data = worker->poll.data = worker->timer.data = worker;
+	TAILQ_INSERT_TAIL(&pool->list, worker, link);
+	pool->n_alive++;
+	worker->n_handles = 2;
+	uv_timer_init(pool->loop, &worker->timer);
+	r = uv_spawn(pool->loop, &worker->process, &options);
+	close(pair[1]);
+	if (r == 0) {
+		r = uv_poll_init(pool->loop, &worker->poll, worker->fd);
+		if (r == 0) {
+			worker->n_handles = 3;
+			r = uv_poll_start(&worker->poll, UV_READABLE, worker_on_readable);
+		}
+		if (r < 0)
+			worker_kill(worker);
+	}
+	if (r < 0) {
+		snprintf(pool->trouble, sizeof(pool->trouble), "%s: %s", pool->path, uv_strerror(r));
+		worker_end(worker);
+		worker->exited = true;
+		worker_close_handles(worker);
+		return r;
+	}
+	pool->counters.spawned++;
+	uv_timer_start(&worker->timer, worker_on_timer, pool->ready_ms, 0);
+	return 0;
+}
+
+/* ---- the pool ---- */
+
+/* Hands a task to an idle worker. */
+static void worker_assign(struct worker *worker, struct worker_task *task) {
+	union {
+		char bytes[CMSG_SPACE(sizeof(int) * WORKER_FDS_MAX)];
+		struct cmsghdr align;
+	} control = {};
+	struct worker_pool *pool = worker->pool;
+	struct iovec vector;
+	struct msghdr message = { .msg_iov = &vector, .msg_iovlen = 1 };
+	uint64_t now = uv_now(pool->loop);
+	size_t n;
+
+	task->id = ++pool->next_id;
+	json_object_object_add(task->request, "id", json_object_new_int64(task->id));
+	vector.iov_base = (void *)json_object_to_json_string_length(task->request, JSON_C_TO_STRING_PLAIN, &n);
+	vector.iov_len = n;
+	if (!vector.iov_base || n > WORKER_MESSAGE_MAX) {
+		worker_task_finish(task, WORKER_POOL_E_UNAVAILABLE, NULL, "the job is larger than a message to a worker may be");
+		return;
+	}
+	if (task->n_fds) {
+		struct cmsghdr *c;
+
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(sizeof(int) * task->n_fds);
+		c = CMSG_FIRSTHDR(&message);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int) * task->n_fds);
+		memcpy(CMSG_DATA(c), task->fds, sizeof(int) * task->n_fds);
+	}
+	worker->task = task;
+	worker->state = WORKER_BUSY;
+	if (sendmsg(worker->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)n) {
+		/* it died while it was idle: its exit status is on the way, another one can do this */
+		worker->task = NULL;
+		worker->eof = true;
+		pool->counters.crashes++;
+		worker_end(worker);
+		worker_kill(worker);
+		TAILQ_INSERT_HEAD(&pool->queue, task, link);
+		pool->n_queue++;
+		return;
+	}
+	uv_timer_start(&worker->timer, worker_on_timer, task->deadline > now ? task->deadline - now : 0, 0);
+}
+
+static struct worker *worker_pool_idle(struct worker_pool *pool) {
+	struct worker *worker;
+
+	TAILQ_FOREACH(worker, &pool->list, link)
+		if (worker->state == WORKER_IDLE && !worker->eof)
+			return worker;
+	return NULL;
+}
+
+static void worker_pool_on_timer(uv_timer_t *timer) {
+	worker_pool_update(timer->data);
+}
+
+static void worker_pool_closed(uv_handle_t *handle) {
+	struct worker_pool *pool = handle->data;
+
+	pool->timer_open = false;
+	worker_pool_update(pool);
+}
+
+static void worker_pool_destroy(struct worker_pool *pool) {
+	for (char **s = pool->arguments; s && *s; s++)
+		free(*s);
+	for (char **s = pool->environment; s && *s; s++)
+		free(*s);
+	free(pool->arguments);
+	free(pool->environment);
+	free(pool->path);
+	free(pool->buffer);
+	json_object_put(pool->features);
+	free(pool);
+}
+
+/* Starts workers that are missing, as far as the rate of restarts allows. Milliseconds until more may start, or 0. */
+static uint64_t worker_pool_restart(struct worker_pool *pool, uint64_t now) {
+	pool->tokens += (double)(now - pool->tokens_at) * RESTART_RATE / 1000;
+	pool->tokens_at = now;
+	if (pool->tokens > RESTART_BURST)
+		pool->tokens = RESTART_BURST;
+	while (pool->n_alive < pool->workers) {
+		if (pool->tokens < 1)
+			return (uint64_t)((1 - pool->tokens) * 1000 / RESTART_RATE) + 1;
+		pool->tokens -= 1;
+		worker_spawn(pool);
+	}
+	return 0;
+}
+
+/* Brings the pool to what it should be: dead tasks out, tasks to idle workers, workers started, timer set. */
+static void worker_pool_update(struct worker_pool *pool) {
+	struct worker_task *task, *next;
+	uint64_t now = uv_now(pool->loop), wait;
+	struct worker *worker;
+
+	if (pool->freed) {
+		if (!pool->timer_open && TAILQ_EMPTY(&pool->list))
+			worker_pool_destroy(pool);
+		return;
+	}
+	/* Functions of tasks may submit tasks: only the list head is looked at after one was called. */
+	while ((task = TAILQ_FIRST(&pool->queue)) && (worker = worker_pool_idle(pool))) {
+		TAILQ_REMOVE(&pool->queue, task, link);
+		pool->n_queue--;
+		if (task->fn)
+			worker_assign(worker, task);
+		else
+			worker_task_free(task);
+	}
+restart:
+	for (task = TAILQ_FIRST(&pool->queue); task; task = next) {
+		next = TAILQ_NEXT(task, link);
+		if (task->deadline > now && !(pool->trouble[0] && !pool->n_alive))
+			continue;
+		TAILQ_REMOVE(&pool->queue, task, link);
+		pool->n_queue--;
+		if (task->deadline <= now)
+			worker_task_finish(task, WORKER_POOL_E_TIMEOUT, NULL, "no worker was free in time");
+		else
+			worker_task_finish(task, WORKER_POOL_E_UNAVAILABLE, NULL, pool->trouble);
+		goto restart;
+	}
+	wait = worker_pool_restart(pool, now);
+	TAILQ_FOREACH(task, &pool->queue, link)
+		if (!wait || task->deadline - now < wait)
+			wait = task->deadline > now ? task->deadline - now : 1;
+	if (wait)
+		uv_timer_start(&pool->timer, worker_pool_on_timer, wait, 0);
+	else
+		uv_timer_stop(&pool->timer);
+}
+
+static char **worker_strings(const char *first, const char *const *rest) {
+	size_t n = 0, i = 0;
+	char **copy;
+
+	while (rest && rest[n])
+		n++;
+	copy = calloc(n + 2, sizeof(*copy));
+	if (!copy)
+		return NULL;
+	if (first && !(copy[i++] = strdup(first)))
+		return copy;
+	for (size_t k = 0; k < n; k++)
+		if (!(copy[i++] = strdup(rest[k])))
+			return copy;
+	return copy;
+}
+
+int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop, const struct worker_pool_options *options) {
+	struct worker_pool *pool;
+
+	if (options->size != sizeof(*options))
+		return -EINVAL;
+	pool = calloc(1, sizeof(*pool));
+	if (!pool)
+		return -ENOMEM;
+	TAILQ_INIT(&pool->list);
+	TAILQ_INIT(&pool->queue);
+	pool->loop = loop;
+	pool->workers = options->workers ? options->workers : 1;
+	pool->single_use = options->single_use;
+	pool->ready_ms = options->ready_ms ? options->ready_ms : 20000;
+	pool->queue_max = options->queue_max ? options->queue_max : 4096;
+	pool->path = strdup(options->path);
+	pool->arguments = worker_strings(options->path, options->arguments);
+	pool->environment = worker_strings(NULL, options->environment);
+	pool->buffer = malloc(WORKER_MESSAGE_MAX);
+	if (!pool->path || !pool->arguments || !pool->environment || !pool->buffer) {
+		worker_pool_destroy(pool);
+		return -ENOMEM;
+	}
+	pool->tokens = RESTART_BURST + pool->workers;
+	pool->tokens_at = uv_now(loop);
+	uv_timer_init(loop, &pool->timer);
+	pool->timer.data = pool;
+	pool->timer_open = true;
+	worker_pool_update(pool);
+	*poolp = pool;
+	return 0;
+}
+
+struct worker_pool *worker_pool_free(struct worker_pool *pool) {
+	struct worker_task *task;
+	struct worker *worker;
+
+	if (!pool)
+		return NULL;
+	pool->freed = true;
+	while ((task = TAILQ_FIRST(&pool->queue))) {
+		TAILQ_REMOVE(&pool->queue, task, link);
+		worker_task_finish(task, WORKER_POOL_E_UNAVAILABLE, NULL, "the daemon stops");
+	}
+	TAILQ_FOREACH(worker, &pool->list, link)
+		worker_fail(worker, WORKER_POOL_E_UNAVAILABLE, "the daemon stops");
+	uv_close((uv_handle_t *)&pool->timer, worker_pool_closed);
+	return NULL;
+}
+
+void worker_pool_submit(struct worker_pool *pool, struct worker_task *task, unsigned int deadline_ms) {
+	task->deadline = uv_now(pool->loop) + deadline_ms;
+	if (pool->n_queue >= pool->queue_max)
+		task->deadline = 0; /* finished by the timer, as never from within */
+	TAILQ_INSERT_TAIL(&pool->queue, task, link);
+	pool->n_queue++;
+	uv_timer_start(&pool->timer, worker_pool_on_timer, 0, 0);
+}
+
+const struct worker_pool_counters *worker_pool_counters(const struct worker_pool *pool) {
+	return &pool->counters;
+}
+
+json_object *worker_pool_features(const struct worker_pool *pool) {
+	return pool->features;
+}
+
+const char *worker_pool_trouble(const struct worker_pool *pool) {
+	return pool->trouble[0] ? pool->trouble : NULL;
+}

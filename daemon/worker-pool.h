@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A pool of worker processes (worker/job.md). Nothing here blocks: tasks are queued, and their function is called
+ * from the loop once, with the reply or with the reason why there is none.
+ */
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+enum {
+	_WORKER_POOL_SUCCESS, /* the reply has a status that is not "error"; outputs are sealed */
+	WORKER_POOL_E_REFUSED, /* status "error": reply has error, message, perhaps log */
+	WORKER_POOL_E_TIMEOUT,
+	WORKER_POOL_E_CRASHED,
+	WORKER_POOL_E_PROTOCOL, /* what came is no reply */
+	WORKER_POOL_E_UNAVAILABLE, /* no worker starts, or the pool ends */
+};
+
+struct worker_pool;
+struct worker_task;
+
+/*
+ * result is one of the above; reply is borrowed, NULL unless SUCCESS or REFUSED; message is one line, empty on
+ * success. Descriptors can be taken with worker_task_steal_fd(). The task is freed afterwards.
+ */
+typedef void (*worker_task_fn)(struct worker_task *task, int result, json_object *reply, const char *message,
+			       void *userdata);
+
+struct worker_pool_options {
+	size_t size; /* of this struct */
+	const char *path; /* of the executable; copied */
+	const char *const *arguments; /* NULL-terminated, after argv[0]; copied */
+	const char *const *environment; /* NULL-terminated; copied */
+	unsigned int workers; /* alive at a time */
+	bool single_use; /* a worker serves one job, then ends */
+	unsigned int ready_ms; /* how long a worker may take to get ready; 0: 20 s */
+	unsigned int queue_max; /* tasks waiting; 0: 4096 */
+};
+
+struct worker_pool_counters {
+	uint64_t crashes;
+	uint64_t timeouts;
+	uint64_t spawned;
+};
+
+/* Starts the workers. 0 or -errno; a worker that does not start is tried again later. */
+int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop, const struct worker_pool_options *options);
+
+/* Kills the workers, calls the functions of all tasks. Memory goes once the loop has closed its handles. */
+struct worker_pool *worker_pool_free(struct worker_pool *pool);
+
+const struct worker_pool_counters *worker_pool_counters(const struct worker_pool *pool);
+
+/* What the last worker that got ready said about itself; NULL: none did yet. Borrowed. */
+json_object *worker_pool_features(const struct worker_pool *pool);
+
+/* One line on why no worker is alive, or NULL. */
+const char *worker_pool_trouble(const struct worker_pool *pool);
+
+/* Consumes the request, also on failure. NULL: no memory. */
+struct worker_task *worker_task_new(json_object *request, worker_task_fn fn, void *userdata);
+struct worker_task *worker_task_free(struct worker_task *task); /* one that was not submitted */
+
+/* Consumes fd. Its index in the message, or -E2BIG. An input must be sealed. */
+int worker_task_add_input(struct worker_task *task, int fd);
+
+/* Makes an empty memfd that the worker fills with at most max bytes. Its index, or -errno. */
+int worker_task_add_output(struct worker_task *task, uint64_t max);
+
+/* The descriptor at index, no longer the task's; -1 if there is none. */
+int worker_task_steal_fd(struct worker_task *task, unsigned int index);
+
+/* Bytes in the output at index. 0 for none. */
+uint64_t worker_task_output_size(const struct worker_task *task, unsigned int index);
+
+/* Consumes the task; its function is called later, never from within. */
+void worker_pool_submit(struct worker_pool *pool, struct worker_task *task, unsigned int deadline_ms);
+
+/* The function will not be called. */
+void worker_task_forget(struct worker_task *task);
