@@ -391,11 +391,12 @@ static bool is_list(const struct ptx_body *body, const struct ptx_operand *opera
 
 bool ptx_instruction_call(const struct ptx_body *body, const struct ptx_statement *statement, struct ptx_call *call)
 {
-	const struct ptx_operand *operand = body->operands + statement->first_operand;
-	const struct ptx_operand *end = operand + statement->operand_count;
+	const struct ptx_operand *operand, *end;
 
-	if (!ptx_instruction_is(body, statement, "call"))
+	if (!statement->operand_count || !ptx_instruction_is(body, statement, "call"))
 		return false;
+	operand = body->operands + statement->first_operand;
+	end = operand + statement->operand_count;
 	*call = (struct ptx_call){ .target = PTX_NONE, .prototype = PTX_NONE };
 	if (operand < end && is_list(body, operand)) {
 		call->returns = operand->first + 1;

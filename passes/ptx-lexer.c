@@ -56,6 +56,9 @@ void ptx_error_set(struct ptx_error *error, const char *text, uint32_t offset, c
 	va_start(arguments, format);
 	vsnprintf(error->message, sizeof(error->message), format, arguments);
 	va_end(arguments);
+	for (char *c = error->message; *c; c++)
+		if (*c < ' ' || *c == 0x7f)
+			*c = '?'; /* one line of ASCII, whatever was quoted */
 }
 
 void ptx_lexer_init(struct ptx_lexer *lexer, const char *text, uint32_t begin, uint32_t end)

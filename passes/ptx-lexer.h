@@ -22,7 +22,7 @@ enum {
 	PTX_E_LIMIT,  /* larger, or nested deeper, than we accept; struct ptx_error says what */
 };
 
-/* Where and why a text was not understood. line and column count from 1; message is one line without a newline. */
+/* Where and why a text was not understood. line and column count from 1; message is one line of ASCII. */
 struct ptx_error {
 	uint32_t offset;
 	uint32_t line;

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judges the PTX model and kprobe_entry on large real PTX.
 
-Sources of modules: the .cu files beside this script (compiled by nvcc for several architectures), the triton_*.py
+Sources of modules: the .cu files beside this script (compiled by nvcc for several architectures) and its .ptx files, the triton_*.py
 scripts (with --triton PYTHON, an interpreter that has triton), and PTX files or folders given as arguments (what
 `fatbin-tool extract` took out of libraries; --libraries does that itself).
 
 Of each module: it parses, all bodies too; written unedited it is byte-identical; every kernel gets kprobe_entry with a
 counter; the result assembles with ptxas. If it does not, the unedited module is assembled as well: a module that
-ptxas refuses anyway is counted apart. With --compare the unedited one is always assembled, and registers, stack and
-warnings are compared.
+ptxas refuses anyway is counted apart. With --compare the unedited one is always assembled, and registers and warnings are
+compared. A source that says `corpus: ... same-registers` is compared in any case, and fails if a kernel needs more.
 
 Exit code: 0 all good, 1 something failed (named), 77 no nvcc or ptxas.
 """
@@ -29,7 +29,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ARCHITECTURES = ['75', '80', '90', '90a', '100', '120']
-QUICK = {'calls.cu': ['75', '90'], 'inline_asm.cu': ['90'], 'long_names.cu': ['90'], 'hopper.cu': ['90a'],
+QUICK = {'vector_add.cu': ['75', '90', '120'], 'calls.cu': ['75', '90'], 'inline_asm.cu': ['90'], 'long_names.cu': ['90'], 'hopper.cu': ['90a'],
          'textures.cu': ['80'], 'parent.cu': ['120'], 'tensor_cores.cu': ['80']}
 
 
@@ -83,7 +83,7 @@ class Judge:
             return None, f'timeout after {self.options.timeout} s'
         return (None if result.returncode else time.monotonic() - start), result.stdout
 
-    def judge(self, path, name):
+    def judge(self, path, name, same_registers=False):
         with open(path, 'rb') as file:
             text = file.read().rstrip(b'\0')
         digest = hashlib.sha256(text).hexdigest()
@@ -93,27 +93,31 @@ class Judge:
                 return
             self.seen.add(digest)
         begin = time.monotonic()
-        for step in 'parse', 'roundtrip':
+        for step in 'roundtrip', 'parse':
             result = self.run([self.options.tool, step, path])
             if result.returncode:
                 return self.fail(name, step, result.stdout)
+        target, debug = re.search(r'target (sm_\w+)( debug)?', result.stdout).groups()
         probed = os.path.join(self.folder, f'{digest[:16]}.probed.ptx')
         result = self.run([self.options.tool, 'kprobe-entry', path, '--probe', self.options.probe, '-o', probed])
         model = time.monotonic() - begin
         if result.returncode:
             return self.fail(name, 'kprobe-entry', result.stdout)
         kernels = int(re.search(r'(\d+) kernels probed', result.stdout).group(1))
-        bodies = len(re.findall(rb'^[^/\n]*\.entry\b', text, re.M))
-        prototypes = len(re.findall(r'^kernel-prototype ', self.run([self.options.tool, 'list', path]).stdout, re.M))
-        if kernels != bodies - prototypes:
-            self.fail(name, 'kprobe-entry', f'{kernels} kernels probed, the text has {bodies} - {prototypes} prototypes')
-        target, debug = re.search(rb'^\s*\.target\s+(sm_\w+)(.*)', text, re.M).groups()
+        stated = re.search(rb'^// corpus: kernels=(\d+)$', text, re.M)
+        if stated: # a text that a search gets wrong
+            expected = int(stated.group(1))
+        else:
+            expected = len(re.findall(rb'^[^/\n]*\.entry\b', text, re.M))
+            expected -= len(re.findall(r'^kernel-prototype ', self.run([self.options.tool, 'list', path]).stdout, re.M))
+        if kernels != expected:
+            self.fail(name, 'kprobe-entry', f'{kernels} kernels probed, not {expected}')
         seconds = 0
         status = 'probed'
         if not self.options.no_ptxas:
-            seconds, output = self.assemble(probed, target.decode(), b'debug' in debug)
-            if seconds is None or self.options.compare:
-                bare_seconds, bare = self.assemble(path, target.decode(), b'debug' in debug)
+            seconds, output = self.assemble(probed, target, bool(debug))
+            if seconds is None or self.options.compare or same_registers:
+                bare_seconds, bare = self.assemble(path, target, bool(debug))
                 if seconds is None and output.startswith('timeout'):
                     status = 'timeout'
                 elif seconds is None and bare_seconds is None:
@@ -121,7 +125,7 @@ class Judge:
                 elif seconds is None:
                     status = 'failed'
                 elif bare_seconds is not None:
-                    self.compare(name, bare, output)
+                    self.compare(name, bare, output, same_registers)
         if os.path.exists(probed) and not self.options.keep:
             os.unlink(probed)
         with self.lock:
@@ -146,7 +150,7 @@ class Judge:
         if status == 'failed':
             self.fail(name, 'ptxas', output)
 
-    def compare(self, name, bare, probed):
+    def compare(self, name, bare, probed, same_registers):
         """Registers of each kernel, and what ptxas warns of."""
         def read(output):
             kernels, warnings, current = {}, set(), None
@@ -162,9 +166,12 @@ class Judge:
                     warnings.add(re.sub(r"line \d+|'[^']*'", '', line.split(';', 1)[-1]).strip())
             return kernels, warnings
         (before, old), (after, new) = read(bare), read(probed)
+        worse = None if before or not same_registers else 'no registers reported'
         with self.lock:
             for kernel, registers in before.items():
                 added = after.get(kernel, 0) - registers
+                if added > 0 and same_registers:
+                    worse = f'{kernel} needs {after[kernel]} registers instead of {registers}'
                 if added > 0:
                     self.more_registers += 1
                     self.added_registers += added
@@ -172,9 +179,11 @@ class Judge:
                     self.same_registers += 1
             for warning in new - old:
                 self.notes.append((name, warning))
+        if worse:
+            self.fail(name, 'registers', worse)
 
     def sources(self):
-        """(path or source, name, architecture, flags) of everything that nvcc makes."""
+        """(source, architecture, flags, same registers wanted) of everything that nvcc makes."""
         for source in sorted(os.listdir(HERE)):
             if not source.endswith('.cu'):
                 continue
@@ -188,12 +197,13 @@ class Judge:
             if least:
                 architectures = [a for a in architectures if int(a.rstrip('af')) >= int(least.group(1))]
             # "flags=A -B": compiled with A, then with A -B
-            flags = re.search(r'flags=(\S*)(.*)', words)
+            flags = re.search(r'flags=(\S*)(.*)', words.replace('same-registers', ''))
             base = flags.group(1).split()
+            same = 'same-registers' in words
             variants = [base] + ([] if self.options.quick else [base + [extra] for extra in flags.group(2).split()])
             for architecture in architectures:
                 for variant in variants:
-                    yield os.path.join(HERE, source), architecture, variant
+                    yield os.path.join(HERE, source), architecture, variant, same
 
     def triton(self):
         folder = os.path.join(self.folder, 'triton')
@@ -232,15 +242,17 @@ class Judge:
 
     def all(self):
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
-            def one(source, architecture, flags):
+            def one(source, architecture, flags, same_registers):
                 path = self.compile(source, architecture, flags)
                 if path:
-                    self.judge(path, os.path.basename(path))
+                    self.judge(path, os.path.basename(path), same_registers)
                     if not self.options.keep:
                         os.unlink(path)
             futures = []
             if not self.options.no_sources:
                 futures += [pool.submit(one, *source) for source in self.sources()]
+                futures += [pool.submit(self.judge, os.path.join(HERE, name), name) for name in sorted(os.listdir(HERE))
+                            if name.endswith('.ptx') and not name.startswith('probe-')]
             if self.options.triton:
                 futures += [pool.submit(self.judge, *module) for module in self.triton()]
             given = list(self.files())
@@ -264,7 +276,7 @@ class Judge:
             print(f'REFUSED BARE {name}: {why}')
         for name, step, why in self.failures:
             print(f'FAILED {name}: {step}: {why}')
-        print('all good' if not self.failures else f'{len(self.failures)} failures')
+        print(f'{len(self.failures)} failures' if self.failures else 'all good' if self.modules else 'nothing was judged')
 
 
 def main():
