@@ -84,7 +84,7 @@ static int compile(struct image_result *result, const struct image_source *sourc
 	if (source->entry)
 		ptxas_options_read(&options, source->entry->options, source->entry->options_size);
 	if (edited->target.debug)
-		ptxas_options_add(&options, "-g");
+		ptxas_options_add(&options, "--device-debug");
 	snprintf(arch, sizeof(arch), "sm_%u", source->capability);
 	if (edited->target.suffix)
 		snprintf(arch + strlen(arch), 2, "%c", edited->target.suffix);

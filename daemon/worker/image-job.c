@@ -437,7 +437,7 @@ static int build(struct job *job, struct compiler *compiler)
 		r = reply_error(job, "transform", "%s", result.error.message);
 	else if (r == IMAGE_BUILD_E_COMPILE)
 		r = finish(worker_reply_error(job->reply, result.log, "compile",
-					      "nvJitLink does not compile the edited PTX for sm_%u",
+					      "%s does not compile the edited PTX for sm_%u", compiler_name(compiler),
 					      job->request.capability));
 	else if (!r)
 		r = deliver(job, &result);

@@ -19,25 +19,22 @@ enum value {
 };
 
 static const struct known {
-	const char *names[3]; /* without leading dashes */
+	const char *names[3]; /* without leading dashes; the first is the one that is passed on */
 	enum value value;
 	unsigned int max; /* of a number */
 	const char *words; /* of a word: each between spaces */
-	const char *format; /* nvJitLink's option; %s is the value */
 } known[] = {
-	{ { "opt-level", "O" }, VALUE_NUMBER, 4, NULL, "-Xptxas=-O%s" },
-	{ { "maxrregcount" }, VALUE_NUMBER, 1024, NULL, "-maxrregcount=%s" },
-	{ { "fmad" }, VALUE_WORD, 0, " true false ", "-Xptxas=--fmad=%s" },
-	{ { "register-usage-level" }, VALUE_NUMBER, 10, NULL, "-Xptxas=--register-usage-level=%s" },
-	{ { "def-load-cache", "dlcm" }, VALUE_WORD, 0, " ca cg cs lu cv ", "-Xptxas=--def-load-cache=%s" },
-	{ { "def-store-cache", "dscm" }, VALUE_WORD, 0, " wb cg cs wt ", "-Xptxas=--def-store-cache=%s" },
-	{ { "allow-expensive-optimizations" }, VALUE_WORD, 0, " true false ",
-	  "-Xptxas=--allow-expensive-optimizations=%s" },
-	{ { "disable-optimizer-constants", "disable-optimizer-consts" }, VALUE_NONE, 0, NULL,
-	  "-Xptxas=--disable-optimizer-constants" },
-	{ { "dont-merge-basicblocks", "no-bb-merge" }, VALUE_NONE, 0, NULL, "-Xptxas=--dont-merge-basicblocks" },
-	{ { "device-debug", "g" }, VALUE_NONE, 0, NULL, "-g" },
-	{ { "generate-line-info", "lineinfo" }, VALUE_NONE, 0, NULL, "-lineinfo" },
+	{ { "opt-level", "O" }, VALUE_NUMBER, 4, NULL },
+	{ { "maxrregcount" }, VALUE_NUMBER, 1024, NULL },
+	{ { "fmad" }, VALUE_WORD, 0, " true false " },
+	{ { "register-usage-level" }, VALUE_NUMBER, 10, NULL },
+	{ { "def-load-cache", "dlcm" }, VALUE_WORD, 0, " ca cg cs lu cv " },
+	{ { "def-store-cache", "dscm" }, VALUE_WORD, 0, " wb cg cs wt " },
+	{ { "allow-expensive-optimizations" }, VALUE_WORD, 0, " true false " },
+	{ { "disable-optimizer-constants", "disable-optimizer-consts" }, VALUE_NONE, 0, NULL },
+	{ { "dont-merge-basicblocks", "no-bb-merge" }, VALUE_NONE, 0, NULL },
+	{ { "device-debug", "g" }, VALUE_NONE, 0, NULL },
+	{ { "generate-line-info", "lineinfo" }, VALUE_NONE, 0, NULL },
 };
 
 struct words {
@@ -103,13 +100,9 @@ void ptxas_options_add(struct ptxas_options *options, const char *option)
 
 static void add_known(struct ptxas_options *options, const struct known *option, const char *value)
 {
-	const char *place = strstr(option->format, "%s");
 	char text[PTXAS_OPTION_SIZE];
 
-	if (place)
-		snprintf(text, sizeof(text), "%.*s%s", (int)(place - option->format), option->format, value);
-	else
-		snprintf(text, sizeof(text), "%s", option->format);
+	snprintf(text, sizeof(text), option->value == VALUE_NONE ? "--%s" : "--%s=%s", option->names[0], value);
 	ptxas_options_add(options, text);
 }
 

@@ -35,6 +35,7 @@ static int usage(FILE *file)
 		      "  --memory=MIB       limit of the address space, 0: none (default 4096)\n"
 		      "  --cpu=SECONDS      limit of processor time per job, 0: none (default 60)\n"
 		      "  --output=MIB       limit of the size of an output (default 1024)\n"
+		      "  --compiler=NAME    image worker: auto, nvptxcompiler, nvjitlink or none (default auto)\n"
 		      "  --no-sandbox       for sanitizer builds and debuggers only\n"
 		      "  --test-fault=WHAT  for tests only: crash, hang or garbage when a job arrives\n",
 		program_invocation_short_name);
@@ -75,13 +76,13 @@ int worker_options_parse(struct worker_options *options, int argc, char *argv[])
 	static const struct option names[] = {
 		{ "memory", required_argument, NULL, 'm' }, { "cpu", required_argument, NULL, 'c' },
 		{ "output", required_argument, NULL, 'o' }, { "no-sandbox", no_argument, NULL, 'n' },
-		{ "test-fault", required_argument, NULL, 'f' }, { "help", no_argument, NULL, 'h' },
+		{ "test-fault", required_argument, NULL, 'f' }, { "compiler", required_argument, NULL, 'C' }, { "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'v' }, {},
 	};
 	uint64_t memory = 4096, cpu = 60, output = 1024;
 	int c, r = 0;
 
-	*options = (struct worker_options){ .fd = WORKER_FD };
+	*options = (struct worker_options){ .fd = WORKER_FD, .compiler = "auto" };
 	while (!r && (c = getopt_long(argc, argv, "", names, NULL)) >= 0) {
 		switch (c) {
 		case 'm':
@@ -92,6 +93,9 @@ int worker_options_parse(struct worker_options *options, int argc, char *argv[])
 			break;
 		case 'o':
 			r = parse_number("output", optarg, UINT32_MAX, &output);
+			break;
+		case 'C':
+			options->compiler = optarg;
 			break;
 		case 'n':
 			options->no_sandbox = true;

@@ -37,12 +37,13 @@ struct worker_options {
 	struct sandbox_options sandbox;
 	bool no_sandbox; /* for sanitizer builds and fuzzing alone */
 	enum worker_fault fault;
+	const char *compiler; /* image worker: "auto" or what compiler.h knows */
 	int fd; /* WORKER_FD */
 };
 
 /*
  * Defaults, then the command line: --memory=MIB --cpu=SECONDS --output=MIB --no-sandbox
- * --test-fault=crash|hang|garbage --help --version. Prints what is wrong. 0: go on, 1: done, -EINVAL.
+ * --compiler=NAME --test-fault=crash|hang|garbage --help --version. Prints what is wrong. 0: go on, 1: done, -EINVAL.
  */
 int worker_options_parse(struct worker_options *options, int argc, char *argv[]);
 
