@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Two places of a module change: behind its header go the programs and one function per kernel, and each kernel gets
+ * Two places of a module change: behind its header go the programs and one function per kernel, and
+ * each kernel gets
  *
  *	{
  *	call __probe_func__<kernel>;
  *	}
  *
- * as its first statement, behind the declarations it begins with. It stands before the first label, so a loop
- * to the kernel's beginning does not come by again; and before the first .loc and .pragma, because a pragma may speak of the
- * instruction after it. Nothing has .noinline: ptxas makes small probes part of the kernel.
+ * as its first statement, behind the declarations it begins with. It stands before the first label,
+ * so a loop to the kernel's beginning does not come by again; and before the first .loc and .pragma,
+ * because a pragma may speak of the instruction after it. Nothing has .noinline: ptxas makes small
+ * probes part of the kernel.
  *
- * A program's text is parsed as a module of its own to find its global variables and functions. What another program has
- * brought already (maps that programs share, prototypes) is cut out; any other clash of names is the caller's to hear of.
+ * A program's text is parsed as a module of its own to find its global variables and functions.
+ * What another program has brought already (maps that programs share, prototypes) is cut out; any
+ * other clash of names is the caller's to hear of.
  */
 
 #include "kprobe-entry.h"
@@ -41,15 +44,18 @@ struct pass {
 };
 
 /* An error about a program. where: in its text, or NULL. */
-static int program_error(struct pass *pass, const struct kprobe_entry_program *program, const char *what)
+static int program_error(struct pass *pass, const struct kprobe_entry_program *program,
+			 const char *what)
 {
-	ptx_error_set(pass->error, pass->module->text, 0, "program %.80s: %s", program->symbol, what);
+	ptx_error_set(pass->error, pass->module->text, 0, "program %.80s: %s", program->symbol,
+		      what);
 	return KPROBE_ENTRY_E_PROGRAM;
 }
 
 static int taken(struct pass *pass, const char *name)
 {
-	ptx_error_set(pass->error, pass->module->text, 0, "the module already has a symbol %.160s%s", name,
+	ptx_error_set(pass->error, pass->module->text, 0,
+		      "the module already has a symbol %.160s%s", name,
 		      strlen(name) > 160 ? "..." : "");
 	return KPROBE_ENTRY_E_TAKEN;
 }
@@ -83,10 +89,11 @@ static int place(struct pass *pass, const char *name, size_t length, bool shared
 }
 
 /*
- * A program brings this name. Returns 0 if it is new (and now placed), KPROBE_ENTRY_E_TAKEN if that may not be, and
- * -EEXIST if the statement that brings it is to be cut out.
+ * A program brings this name. Returns 0 if it is new (and now placed), KPROBE_ENTRY_E_TAKEN if that
+ * may not be, and -EEXIST if the statement that brings it is to be cut out.
  */
-static int bring(struct pass *pass, const struct ptx_module *text, struct ptx_range range, bool shared)
+static int bring(struct pass *pass, const struct ptx_module *text, struct ptx_range range,
+		 bool shared)
 {
 	const char *name = text->text + range.offset;
 	struct placed *before;
@@ -107,8 +114,8 @@ static int bring(struct pass *pass, const struct ptx_module *text, struct ptx_ra
 }
 
 /* Cuts the global variables out that are there already. */
-static int merge_variables(struct pass *pass, const struct kprobe_entry_program *program, const struct ptx_module *text,
-			   struct ptx_edit *edit)
+static int merge_variables(struct pass *pass, const struct kprobe_entry_program *program,
+			   const struct ptx_module *text, struct ptx_edit *edit)
 {
 	const struct ptx_variable *variable;
 	bool shared, several;
@@ -116,12 +123,16 @@ static int merge_variables(struct pass *pass, const struct kprobe_entry_program 
 
 	for (uint32_t i = 0; i < text->variable_count; i++) {
 		variable = &text->variables[i];
-		shared = variable->linkage == PTX_LINKAGE_VISIBLE || variable->linkage == PTX_LINKAGE_EXTERN;
+		shared = variable->linkage == PTX_LINKAGE_VISIBLE ||
+			 variable->linkage == PTX_LINKAGE_EXTERN;
 		several = (i && variable[-1].text.offset == variable->text.offset) ||
-			  (i + 1 < text->variable_count && variable[1].text.offset == variable->text.offset);
+			  (i + 1 < text->variable_count &&
+			   variable[1].text.offset == variable->text.offset);
 		r = bring(pass, text, variable->name, shared);
 		if (r == -EEXIST && several)
-			return program_error(pass, program, "shares a variable that is declared together with others");
+			return program_error(
+				pass, program,
+				"shares a variable that is declared together with others");
 		if (r == -EEXIST)
 			r = ptx_edit_replace(edit, variable->text, NULL, 0);
 		if (r)
@@ -130,7 +141,10 @@ static int merge_variables(struct pass *pass, const struct kprobe_entry_program 
 	return 0;
 }
 
-/* Cuts prototypes of external functions (vprintf) out that are there already; finds clashing functions. */
+/*
+ * Cuts prototypes of external functions (vprintf) out that are there already; finds clashing
+ * functions.
+ */
 static int merge_functions(struct pass *pass, const struct ptx_module *text, struct ptx_edit *edit)
 {
 	const struct ptx_function *function;
@@ -143,8 +157,9 @@ static int merge_functions(struct pass *pass, const struct ptx_module *text, str
 		if (function->body.length) {
 			r = bring(pass, text, function->name, false);
 		} else if (function->linkage == PTX_LINKAGE_EXTERN) {
-			r = ptx_module_find_function(pass->module, name, function->name.length) ?
-				    -EEXIST : bring(pass, text, function->name, true);
+			r = ptx_module_find_function(pass->module, name, function->name.length)
+				    ? -EEXIST
+				    : bring(pass, text, function->name, true);
 			if (r == -EEXIST)
 				r = ptx_edit_replace(edit, function->text, NULL, 0);
 		}
@@ -153,21 +168,26 @@ static int merge_functions(struct pass *pass, const struct ptx_module *text, str
 }
 
 /* Does the program define .func (.param .b64 r) SYMBOL (.param .b64 ctx)? */
-static int check_symbol(struct pass *pass, const struct kprobe_entry_program *program, const struct ptx_module *text)
+static int check_symbol(struct pass *pass, const struct kprobe_entry_program *program,
+			const struct ptx_module *text)
 {
-	const struct ptx_function *function = ptx_module_find_function(text, program->symbol, strlen(program->symbol));
+	const struct ptx_function *function =
+		ptx_module_find_function(text, program->symbol, strlen(program->symbol));
 	const struct ptx_variable *parameters[2];
 
 	if (!function || function->entry || !function->body.length)
-		return program_error(pass, program, "its text does not define a function of that name");
+		return program_error(pass, program,
+				     "its text does not define a function of that name");
 	if (function->return_count != 1 || function->parameter_count != 1)
-		return program_error(pass, program, "its function has not one parameter and one result");
+		return program_error(pass, program,
+				     "its function has not one parameter and one result");
 	parameters[0] = &text->parameters[function->first_return];
 	parameters[1] = &text->parameters[function->first_parameter];
 	for (int i = 0; i < 2; i++)
-		if (parameters[i]->space != PTX_SPACE_PARAM || parameters[i]->size != 8 || parameters[i]->array ||
-		    ptx_type_size(parameters[i]->type) != 8)
-			return program_error(pass, program, "its parameter and its result must be .param .b64");
+		if (parameters[i]->space != PTX_SPACE_PARAM || parameters[i]->size != 8 ||
+		    parameters[i]->array || ptx_type_size(parameters[i]->type) != 8)
+			return program_error(pass, program,
+					     "its parameter and its result must be .param .b64");
 	return 0;
 }
 
@@ -188,8 +208,8 @@ static int insert_rest(struct pass *pass, const struct ptx_edit *edit, size_t he
 	return r;
 }
 
-static int insert_parsed(struct pass *pass, const struct kprobe_entry_program *program, const struct ptx_module *text,
-			 size_t header)
+static int insert_parsed(struct pass *pass, const struct kprobe_entry_program *program,
+			 const struct ptx_module *text, size_t header)
 {
 	struct ptx_edit *edit;
 	int r;
@@ -219,10 +239,12 @@ static int insert_program(struct pass *pass, const struct kprobe_entry_program *
 	int r;
 
 	if (pass->module->address_size != 64 || program->target > pass->module->target.number) {
-		ptx_error_set(pass->error, pass->module->text, pass->module->target.range.offset,
-			      "program %.80s needs sm_%u and 64-bit addresses, the module is for %.*s with %u-bit ones",
-			      program->symbol, program->target, (int)pass->module->target.range.length,
-			      pass->module->text + pass->module->target.range.offset, pass->module->address_size);
+		ptx_error_set(
+			pass->error, pass->module->text, pass->module->target.range.offset,
+			"program %.80s needs sm_%u and 64-bit addresses, the module is for %.*s with %u-bit ones",
+			program->symbol, program->target, (int)pass->module->target.range.length,
+			pass->module->text + pass->module->target.range.offset,
+			pass->module->address_size);
 		return KPROBE_ENTRY_E_TARGET;
 	}
 	if (program->length > PTX_SOURCE_MAX / 2)
@@ -233,8 +255,8 @@ static int insert_program(struct pass *pass, const struct kprobe_entry_program *
 	memcpy(mempcpy(copy, header, sizeof(header) - 1), program->text, program->length);
 	r = ptx_module_parse(&text, copy, sizeof(header) - 1 + program->length, &inner);
 	if (r > 0) {
-		ptx_error_set(pass->error, pass->module->text, 0, "program %.80s, line %u: %s", program->symbol,
-			      inner.line > 3 ? inner.line - 3 : 1, inner.message);
+		ptx_error_set(pass->error, pass->module->text, 0, "program %.80s, line %u: %s",
+			      program->symbol, inner.line > 3 ? inner.line - 3 : 1, inner.message);
 		r = KPROBE_ENTRY_E_PROGRAM;
 	} else if (!r) {
 		r = insert_parsed(pass, program, &text, sizeof(header) - 1);
@@ -250,7 +272,8 @@ static int insert_program(struct pass *pass, const struct kprobe_entry_program *
 }
 
 /* Writes the function that calls the kernel's programs. name: with the prefix. */
-static int insert_caller(struct pass *pass, const struct kprobe_entry_kernel *kernel, const char *name)
+static int insert_caller(struct pass *pass, const struct kprobe_entry_kernel *kernel,
+			 const char *name)
 {
 	char *bytes = NULL;
 	size_t length = 0;
@@ -267,12 +290,16 @@ static int insert_caller(struct pass *pass, const struct kprobe_entry_kernel *ke
 			"\tcall (result), %s, (context);\n\t}\n",
 			pass->programs[kernel->programs[i]].symbol);
 	fputs("\tret;\n}\n", stream);
-	r = fclose(stream) ? -ENOMEM : ptx_edit_insert_after_header(pass->edit, pass->module, bytes, length);
+	r = fclose(stream) ? -ENOMEM
+			   : ptx_edit_insert_after_header(pass->edit, pass->module, bytes, length);
 	free(bytes);
 	return r;
 }
 
-/* Where the call goes: before the first statement that is no declaration, at the latest before the `}`. */
+/*
+ * Where the call goes: before the first statement that is no declaration, at the latest before the
+ * `}`.
+ */
 static int entry_offset(struct pass *pass, const struct ptx_function *kernel, uint32_t *offset)
 {
 	struct ptx_error inner;
@@ -288,7 +315,8 @@ static int entry_offset(struct pass *pass, const struct ptx_function *kernel, ui
 		return r;
 	*offset = kernel->body.offset + kernel->body.length - 1;
 	for (uint32_t i = 0; i < body.statement_count; i++) {
-		if (body.statements[i].kind != PTX_STATEMENT_REGISTERS && body.statements[i].kind != PTX_STATEMENT_VARIABLE) {
+		if (body.statements[i].kind != PTX_STATEMENT_REGISTERS &&
+		    body.statements[i].kind != PTX_STATEMENT_VARIABLE) {
 			*offset = body.tokens[body.statements[i].first].offset;
 			break;
 		}
@@ -297,12 +325,14 @@ static int entry_offset(struct pass *pass, const struct ptx_function *kernel, ui
 	return 0;
 }
 
-static int probe_named(struct pass *pass, const struct kprobe_entry_kernel *kernel, const char *name)
+static int probe_named(struct pass *pass, const struct kprobe_entry_kernel *kernel,
+		       const char *name)
 {
 	uint32_t offset;
 	int r;
 
-	if (ptx_module_has_symbol(pass->module, name, strlen(name)) || find_placed(pass, name, strlen(name)))
+	if (ptx_module_has_symbol(pass->module, name, strlen(name)) ||
+	    find_placed(pass, name, strlen(name)))
 		return taken(pass, name);
 	r = entry_offset(pass, kernel->kernel, &offset);
 	if (!r)
@@ -338,7 +368,8 @@ static int check_kernels(struct pass *pass, struct kprobe_entry_kernel *kernels,
 		return -ENOMEM;
 	for (size_t i = 0; i < count && !r; i++) {
 		kernels[i].applied = false;
-		if (kernels[i].kernel < module->functions || kernels[i].kernel >= module->functions + module->function_count ||
+		if (kernels[i].kernel < module->functions ||
+		    kernels[i].kernel >= module->functions + module->function_count ||
 		    !kernels[i].kernel->entry || seen[kernels[i].kernel - module->functions])
 			r = -EINVAL;
 		else
@@ -354,11 +385,17 @@ static int check_kernels(struct pass *pass, struct kprobe_entry_kernel *kernels,
 	return r;
 }
 
-int kprobe_entry_apply(struct ptx_edit *edit, const struct ptx_module *module, const struct kprobe_entry_program *programs,
-		       size_t program_count, struct kprobe_entry_kernel *kernels, size_t kernel_count, struct ptx_error *error)
+int kprobe_entry_apply(struct ptx_edit *edit, const struct ptx_module *module,
+		       const struct kprobe_entry_program *programs, size_t program_count,
+		       struct kprobe_entry_kernel *kernels, size_t kernel_count,
+		       struct ptx_error *error)
 {
 	struct pass pass = {
-		.edit = edit, .module = module, .programs = programs, .program_count = program_count, .error = error,
+		.edit = edit,
+		.module = module,
+		.programs = programs,
+		.program_count = program_count,
+		.error = error,
 	};
 	int r;
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A body is tokenised whole, then cut into a flat list of statements. Scopes are statements too, linked in pairs: whoever
- * edits or runs a body walks one array and never recurses. The first token decides what a statement is; an
- * instruction ends at the `;` outside brackets, however many lines that takes, and a word before `:` is a label even if it spells `ret`.
+ * A body is tokenised whole, then cut into a flat list of statements. Scopes are statements too,
+ * linked in pairs: whoever edits or runs a body walks one array and never recurses. The first token
+ * decides what a statement is; an instruction ends at the `;` outside brackets, however many lines
+ * that takes, and a word before `:` is a label even if it spells `ret`.
  */
 
 #include "ptx-parser.h"
@@ -14,22 +15,26 @@
 struct reader {
 	struct ptx_parser parser;
 	struct ptx_body body;
-	uint32_t tokens_capacity, statements_capacity, operands_capacity, registers_capacity, variables_capacity;
+	uint32_t tokens_capacity, statements_capacity, operands_capacity, registers_capacity,
+		variables_capacity;
 	uint32_t open[PTX_NESTING_MAX]; /* the SCOPE_OPEN statements around the current one */
 	uint16_t depth;
 };
 
-static int collect_tokens(struct reader *reader, const struct ptx_module *module, const struct ptx_function *function)
+static int collect_tokens(struct reader *reader, const struct ptx_module *module,
+			  const struct ptx_function *function)
 {
 	struct ptx_lexer lexer;
 	struct ptx_token token;
 	int r;
 
-	ptx_lexer_init(&lexer, module->text, function->body.offset + 1, function->body.offset + function->body.length - 1);
+	ptx_lexer_init(&lexer, module->text, function->body.offset + 1,
+		       function->body.offset + function->body.length - 1);
 	do {
 		r = ptx_lexer_next(&lexer, &token, reader->parser.error);
 		if (!r)
-			r = PTX_ARRAY_ADD(reader->body.tokens, reader->tokens_capacity, reader->body.token_count, token);
+			r = PTX_ARRAY_ADD(reader->body.tokens, reader->tokens_capacity,
+					  reader->body.token_count, token);
 	} while (!r && token.kind != PTX_TOKEN_END);
 	if (r)
 		return r;
@@ -46,7 +51,8 @@ static int add_operand(struct reader *reader, struct ptx_statement *statement, u
 	if (operand.first == operand.end)
 		return ptx_parser_fail(&reader->parser, "an operand");
 	statement->operand_count++;
-	return PTX_ARRAY_ADD(reader->body.operands, reader->operands_capacity, reader->body.operand_count, operand);
+	return PTX_ARRAY_ADD(reader->body.operands, reader->operands_capacity,
+			     reader->body.operand_count, operand);
 }
 
 /* Operands up to and with `;`. */
@@ -131,8 +137,8 @@ static int read_register(struct reader *reader, struct ptx_register *out)
 	if (r)
 		return r;
 	if (parser->token.kind != PTX_TOKEN_INTEGER ||
-	    !ptx_integer_value(parser->text + parser->token.offset, parser->token.length, &count) || !count ||
-	    count >= PTX_NONE)
+	    !ptx_integer_value(parser->text + parser->token.offset, parser->token.length, &count) ||
+	    !count || count >= PTX_NONE)
 		return ptx_parser_fail(parser, "how many registers");
 	out->count = count;
 	r = ptx_parser_next(parser);
@@ -159,7 +165,8 @@ static int read_registers(struct reader *reader, struct ptx_statement *statement
 	for (;;) {
 		r = read_register(reader, &one);
 		if (!r)
-			r = PTX_ARRAY_ADD(reader->body.registers, reader->registers_capacity, reader->body.register_count, one);
+			r = PTX_ARRAY_ADD(reader->body.registers, reader->registers_capacity,
+					  reader->body.register_count, one);
 		if (r)
 			return r;
 		statement->declaration_count++;
@@ -180,8 +187,10 @@ static int read_variables(struct reader *reader, struct ptx_statement *statement
 	statement->first_declaration = reader->body.variable_count;
 	r = ptx_declaration_prefix(&reader->parser, &declaration);
 	if (!r)
-		r = ptx_declaration_variables(&reader->parser, &declaration, &reader->body.variables, &reader->variables_capacity,
-					      &reader->body.variable_count, reader->body.statement_count);
+		r = ptx_declaration_variables(&reader->parser, &declaration,
+					      &reader->body.variables, &reader->variables_capacity,
+					      &reader->body.variable_count,
+					      reader->body.statement_count);
 	statement->declaration_count = reader->body.variable_count - statement->first_declaration;
 	return r;
 }
@@ -205,7 +214,8 @@ static int read_section(struct reader *reader)
 		r = ptx_parser_next(parser);
 	if (r)
 		return r;
-	return ptx_parser_at(parser, '{') ? ptx_parser_skip_brackets(parser) : ptx_parser_fail(parser, "'{'");
+	return ptx_parser_at(parser, '{') ? ptx_parser_skip_brackets(parser)
+					  : ptx_parser_fail(parser, "'{'");
 }
 
 static int read_directive(struct reader *reader, struct ptx_statement *statement)
@@ -214,9 +224,13 @@ static int read_directive(struct reader *reader, struct ptx_statement *statement
 		const char *name;
 		enum ptx_statement_kind kind;
 	} plain[] = {
-		{ ".loc", PTX_STATEMENT_LOC }, { ".file", PTX_STATEMENT_FILE }, { ".pragma", PTX_STATEMENT_PRAGMA },
-		{ ".branchtargets", PTX_STATEMENT_BRANCH_TARGETS }, { ".calltargets", PTX_STATEMENT_CALL_TARGETS },
-		{ ".callprototype", PTX_STATEMENT_CALL_PROTOTYPE }, { ".section", PTX_STATEMENT_SECTION },
+		{ ".loc", PTX_STATEMENT_LOC },
+		{ ".file", PTX_STATEMENT_FILE },
+		{ ".pragma", PTX_STATEMENT_PRAGMA },
+		{ ".branchtargets", PTX_STATEMENT_BRANCH_TARGETS },
+		{ ".calltargets", PTX_STATEMENT_CALL_TARGETS },
+		{ ".callprototype", PTX_STATEMENT_CALL_PROTOTYPE },
+		{ ".section", PTX_STATEMENT_SECTION },
 	};
 	struct ptx_parser *parser = &reader->parser;
 	enum ptx_linkage linkage;
@@ -232,18 +246,14 @@ static int read_directive(struct reader *reader, struct ptx_statement *statement
 		if (ptx_parser_at_word(parser, plain[i].name))
 			statement->kind = plain[i].kind;
 	switch (statement->kind) {
-	case PTX_STATEMENT_LOC:
-		return ptx_parser_loc(parser);
-	case PTX_STATEMENT_FILE:
-		return ptx_parser_file(parser);
-	case PTX_STATEMENT_SECTION:
-		return read_section(reader);
+	case PTX_STATEMENT_LOC: return ptx_parser_loc(parser);
+	case PTX_STATEMENT_FILE: return ptx_parser_file(parser);
+	case PTX_STATEMENT_SECTION: return read_section(reader);
 	case PTX_STATEMENT_BRANCH_TARGETS:
 	case PTX_STATEMENT_CALL_TARGETS:
 		r = ptx_parser_next(parser);
 		return r ? r : read_operands(reader, statement);
-	default:
-		return read_until_semicolon(reader);
+	default: return read_until_semicolon(reader);
 	}
 }
 
@@ -251,8 +261,9 @@ static int read_scope_open(struct reader *reader, struct ptx_statement *statemen
 {
 	statement->kind = PTX_STATEMENT_SCOPE_OPEN;
 	if (reader->depth == PTX_NESTING_MAX) {
-		ptx_error_set(reader->parser.error, reader->parser.text, reader->parser.token.offset,
-			      "more than %d scopes in scopes", PTX_NESTING_MAX);
+		ptx_error_set(reader->parser.error, reader->parser.text,
+			      reader->parser.token.offset, "more than %d scopes in scopes",
+			      PTX_NESTING_MAX);
 		return PTX_E_LIMIT;
 	}
 	reader->open[reader->depth++] = reader->body.statement_count;
@@ -303,17 +314,19 @@ static int read_statement(struct reader *reader)
 	if (r)
 		return r;
 	statement.end = parser->position;
-	return PTX_ARRAY_ADD(reader->body.statements, reader->statements_capacity, reader->body.statement_count, statement);
+	return PTX_ARRAY_ADD(reader->body.statements, reader->statements_capacity,
+			     reader->body.statement_count, statement);
 }
 
-int ptx_body_parse(struct ptx_body *out, const struct ptx_module *module, const struct ptx_function *function,
-		   struct ptx_error *error)
+int ptx_body_parse(struct ptx_body *out, const struct ptx_module *module,
+		   const struct ptx_function *function, struct ptx_error *error)
 {
 	struct reader reader = { .body = { .module = module, .function = function } };
 	int r;
 
 	if (!function->body.length) {
-		ptx_error_set(error, module->text, function->name.offset, "a prototype has no body");
+		ptx_error_set(error, module->text, function->name.offset,
+			      "a prototype has no body");
 		return PTX_E_SYNTAX;
 	}
 	reader.parser.text = module->text;
@@ -341,7 +354,8 @@ void ptx_body_deinit(struct ptx_body *body)
 	*body = (struct ptx_body){ 0 };
 }
 
-struct ptx_range ptx_instruction_part(const struct ptx_body *body, const struct ptx_statement *statement, unsigned int part)
+struct ptx_range ptx_instruction_part(const struct ptx_body *body,
+				      const struct ptx_statement *statement, unsigned int part)
 {
 	const char *text = body->module->text, *dot;
 	uint32_t at, end;
@@ -356,7 +370,9 @@ struct ptx_range ptx_instruction_part(const struct ptx_body *body, const struct 
 		for (;;) {
 			dot = memchr(text + at, '.', end - at);
 			if (!part--)
-				return (struct ptx_range){ at, (dot ? (uint32_t)(dot - text) : end) - at };
+				return (struct ptx_range){
+					at, (dot ? (uint32_t)(dot - text) : end) - at
+				};
 			if (!dot)
 				break;
 			at = dot - text + 1;
@@ -365,12 +381,14 @@ struct ptx_range ptx_instruction_part(const struct ptx_body *body, const struct 
 	return (struct ptx_range){ 0, 0 };
 }
 
-bool ptx_instruction_is(const struct ptx_body *body, const struct ptx_statement *statement, const char *name)
+bool ptx_instruction_is(const struct ptx_body *body, const struct ptx_statement *statement,
+			const char *name)
 {
 	return ptx_range_is(body->module->text, ptx_instruction_part(body, statement, 0), name);
 }
 
-bool ptx_instruction_has(const struct ptx_body *body, const struct ptx_statement *statement, const char *modifier)
+bool ptx_instruction_has(const struct ptx_body *body, const struct ptx_statement *statement,
+			 const char *modifier)
 {
 	struct ptx_range part;
 
@@ -389,7 +407,8 @@ static bool is_list(const struct ptx_body *body, const struct ptx_operand *opera
 	return ptx_token_is_char(body->module->text, &body->tokens[operand->first], '(');
 }
 
-bool ptx_instruction_call(const struct ptx_body *body, const struct ptx_statement *statement, struct ptx_call *call)
+bool ptx_instruction_call(const struct ptx_body *body, const struct ptx_statement *statement,
+			  struct ptx_call *call)
 {
 	const struct ptx_operand *operand, *end;
 
@@ -403,7 +422,8 @@ bool ptx_instruction_call(const struct ptx_body *body, const struct ptx_statemen
 		call->returns_end = operand->end - 1;
 		operand++;
 	}
-	if (operand == end || operand->end != operand->first + 1 || body->tokens[operand->first].kind != PTX_TOKEN_WORD)
+	if (operand == end || operand->end != operand->first + 1 ||
+	    body->tokens[operand->first].kind != PTX_TOKEN_WORD)
 		return false;
 	call->target = operand++->first;
 	if (operand < end && is_list(body, operand)) {
@@ -413,13 +433,16 @@ bool ptx_instruction_call(const struct ptx_body *body, const struct ptx_statemen
 	}
 	if (operand < end)
 		call->prototype = operand->first;
-	call->indirect = call->prototype != PTX_NONE || *ptx_body_token_text(body, call->target) == '%';
+	call->indirect =
+		call->prototype != PTX_NONE || *ptx_body_token_text(body, call->target) == '%';
 	return true;
 }
 
-struct ptx_range ptx_statement_text(const struct ptx_body *body, const struct ptx_statement *statement)
+struct ptx_range ptx_statement_text(const struct ptx_body *body,
+				    const struct ptx_statement *statement)
 {
-	const struct ptx_token *first = &body->tokens[statement->first], *last = &body->tokens[statement->end - 1];
+	const struct ptx_token *first = &body->tokens[statement->first],
+			       *last = &body->tokens[statement->end - 1];
 
 	return (struct ptx_range){ first->offset, last->offset + last->length - first->offset };
 }

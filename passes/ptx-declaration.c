@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The cursor, and declarations: `.visible .global .align 4 .v2 .f32 x[3][4] = {...}, y;` reads the same at module scope,
- * in a body and (without linkage and initializer) in a parameter list. The directives before the name are
- * taken in any order, as ptxas does. Bounds that do not multiply to 64 bits are an error.
+ * The cursor, and declarations: `.visible .global .align 4 .v2 .f32 x[3][4] = {...}, y;` reads the
+ * same at module scope, in a body and (without linkage and initializer) in a parameter list. The
+ * directives before the name are taken in any order, as ptxas does. Bounds that do not multiply to
+ * 64 bits are an error.
  */
 
 #include "ptx-parser.h"
@@ -16,29 +17,39 @@ static const struct {
 	uint8_t type;
 	uint8_t size;
 } types[] = {
-	{ "b32", PTX_TYPE_B32, 4 }, { "b64", PTX_TYPE_B64, 8 }, { "u32", PTX_TYPE_U32, 4 }, { "u64", PTX_TYPE_U64, 8 },
-	{ "f32", PTX_TYPE_F32, 4 }, { "f64", PTX_TYPE_F64, 8 }, { "s32", PTX_TYPE_S32, 4 }, { "s64", PTX_TYPE_S64, 8 },
-	{ "b8", PTX_TYPE_B8, 1 }, { "b16", PTX_TYPE_B16, 2 }, { "b128", PTX_TYPE_B128, 16 }, { "u8", PTX_TYPE_U8, 1 },
-	{ "u16", PTX_TYPE_U16, 2 }, { "s8", PTX_TYPE_S8, 1 }, { "s16", PTX_TYPE_S16, 2 }, { "pred", PTX_TYPE_PRED, 1 },
-	{ "f16", PTX_TYPE_F16, 2 }, { "f16x2", PTX_TYPE_F16X2, 4 }, { "bf16", PTX_TYPE_BF16, 2 },
-	{ "bf16x2", PTX_TYPE_BF16X2, 4 }, { "texref", PTX_TYPE_TEXREF, 8 }, { "samplerref", PTX_TYPE_SAMPLERREF, 8 },
-	{ "surfref", PTX_TYPE_SURFREF, 8 }, { "tf32", PTX_TYPE_OTHER, 0 }, { "e4m3", PTX_TYPE_OTHER, 0 },
-	{ "e5m2", PTX_TYPE_OTHER, 0 }, { "e4m3x2", PTX_TYPE_OTHER, 0 }, { "e5m2x2", PTX_TYPE_OTHER, 0 },
+	{ "b32", PTX_TYPE_B32, 4 },	    { "b64", PTX_TYPE_B64, 8 },
+	{ "u32", PTX_TYPE_U32, 4 },	    { "u64", PTX_TYPE_U64, 8 },
+	{ "f32", PTX_TYPE_F32, 4 },	    { "f64", PTX_TYPE_F64, 8 },
+	{ "s32", PTX_TYPE_S32, 4 },	    { "s64", PTX_TYPE_S64, 8 },
+	{ "b8", PTX_TYPE_B8, 1 },	    { "b16", PTX_TYPE_B16, 2 },
+	{ "b128", PTX_TYPE_B128, 16 },	    { "u8", PTX_TYPE_U8, 1 },
+	{ "u16", PTX_TYPE_U16, 2 },	    { "s8", PTX_TYPE_S8, 1 },
+	{ "s16", PTX_TYPE_S16, 2 },	    { "pred", PTX_TYPE_PRED, 1 },
+	{ "f16", PTX_TYPE_F16, 2 },	    { "f16x2", PTX_TYPE_F16X2, 4 },
+	{ "bf16", PTX_TYPE_BF16, 2 },	    { "bf16x2", PTX_TYPE_BF16X2, 4 },
+	{ "texref", PTX_TYPE_TEXREF, 8 },   { "samplerref", PTX_TYPE_SAMPLERREF, 8 },
+	{ "surfref", PTX_TYPE_SURFREF, 8 }, { "tf32", PTX_TYPE_OTHER, 0 },
+	{ "e4m3", PTX_TYPE_OTHER, 0 },	    { "e5m2", PTX_TYPE_OTHER, 0 },
+	{ "e4m3x2", PTX_TYPE_OTHER, 0 },    { "e5m2x2", PTX_TYPE_OTHER, 0 },
 };
 
 static const struct {
 	const char *name;
 	enum ptx_space space;
 } spaces[] = {
-	{ ".reg", PTX_SPACE_REG }, { ".param", PTX_SPACE_PARAM }, { ".global", PTX_SPACE_GLOBAL }, { ".const", PTX_SPACE_CONST },
-	{ ".shared", PTX_SPACE_SHARED }, { ".local", PTX_SPACE_LOCAL }, { ".tex", PTX_SPACE_TEX }, { ".sreg", PTX_SPACE_SREG },
+	{ ".reg", PTX_SPACE_REG },	 { ".param", PTX_SPACE_PARAM },
+	{ ".global", PTX_SPACE_GLOBAL }, { ".const", PTX_SPACE_CONST },
+	{ ".shared", PTX_SPACE_SHARED }, { ".local", PTX_SPACE_LOCAL },
+	{ ".tex", PTX_SPACE_TEX },	 { ".sreg", PTX_SPACE_SREG },
 };
 
 static const struct {
 	const char *name;
 	enum ptx_linkage linkage;
 } linkages[] = {
-	{ ".visible", PTX_LINKAGE_VISIBLE }, { ".extern", PTX_LINKAGE_EXTERN }, { ".weak", PTX_LINKAGE_WEAK },
+	{ ".visible", PTX_LINKAGE_VISIBLE },
+	{ ".extern", PTX_LINKAGE_EXTERN },
+	{ ".weak", PTX_LINKAGE_WEAK },
 	{ ".common", PTX_LINKAGE_COMMON },
 };
 
@@ -98,11 +109,13 @@ int ptx_parser_fail(struct ptx_parser *parser, const char *what)
 	const struct ptx_token *token = &parser->token;
 
 	if (token->kind == PTX_TOKEN_END)
-		ptx_error_set(parser->error, parser->text, token->offset, "expected %s, not the end", what);
+		ptx_error_set(parser->error, parser->text, token->offset,
+			      "expected %s, not the end", what);
 	else
-		ptx_error_set(parser->error, parser->text, token->offset, "expected %s, not '%.*s%s'", what,
-			      (int)(token->length > 64 ? 64 : token->length), parser->text + token->offset,
-			      token->length > 64 ? "..." : "");
+		ptx_error_set(parser->error, parser->text, token->offset,
+			      "expected %s, not '%.*s%s'", what,
+			      (int)(token->length > 64 ? 64 : token->length),
+			      parser->text + token->offset, token->length > 64 ? "..." : "");
 	return PTX_E_SYNTAX;
 }
 
@@ -121,12 +134,13 @@ static int bracket(const struct ptx_parser *parser)
 	if (parser->token.kind != PTX_TOKEN_PUNCTUATION)
 		return 0;
 	switch (parser->text[parser->token.offset]) {
-	case '(': case '[': case '{':
-		return 1;
-	case ')': case ']': case '}':
-		return -1;
-	default:
-		return 0;
+	case '(':
+	case '[':
+	case '{': return 1;
+	case ')':
+	case ']':
+	case '}': return -1;
+	default: return 0;
 	}
 }
 
@@ -171,7 +185,8 @@ int ptx_parser_skip_to_end(struct ptx_parser *parser, bool comma)
 			return 0;
 		if (parser->token.kind == PTX_TOKEN_END || bracket(parser) < 0)
 			return ptx_parser_fail(parser, "';'");
-		r = bracket(parser) > 0 ? ptx_parser_skip_brackets(parser) : ptx_parser_next(parser);
+		r = bracket(parser) > 0 ? ptx_parser_skip_brackets(parser)
+					: ptx_parser_next(parser);
 	}
 	return r;
 }
@@ -276,14 +291,17 @@ static int alignment(struct ptx_parser *parser, uint32_t *out)
 	if (r)
 		return r;
 	if (parser->token.kind != PTX_TOKEN_INTEGER ||
-	    !ptx_integer_value(parser->text + parser->token.offset, parser->token.length, &value) || !value ||
-	    value > 1 << 30 || (value & (value - 1)))
+	    !ptx_integer_value(parser->text + parser->token.offset, parser->token.length, &value) ||
+	    !value || value > 1 << 30 || (value & (value - 1)))
 		return ptx_parser_fail(parser, "an alignment (a power of two)");
 	*out = value;
 	return ptx_parser_next(parser);
 }
 
-/* One directive of a declaration. pointer: after `.ptr`, where space and alignment are those of what is pointed to. */
+/*
+ * One directive of a declaration. pointer: after `.ptr`, where space and alignment are those of
+ * what is pointed to.
+ */
 static int prefix_part(struct ptx_parser *parser, struct ptx_variable *base, bool *pointer)
 {
 	enum ptx_linkage linkage;
@@ -302,7 +320,8 @@ static int prefix_part(struct ptx_parser *parser, struct ptx_variable *base, boo
 		r = ptx_parser_next(parser);
 		if (r)
 			return r;
-		return ptx_parser_at(parser, '(') ? ptx_parser_skip_brackets(parser) : ptx_parser_fail(parser, "'('");
+		return ptx_parser_at(parser, '(') ? ptx_parser_skip_brackets(parser)
+						  : ptx_parser_fail(parser, "'('");
 	}
 	if (ptx_parser_at_linkage(parser, &linkage)) {
 		base->linkage = linkage;
@@ -310,7 +329,8 @@ static int prefix_part(struct ptx_parser *parser, struct ptx_variable *base, boo
 		if (!*pointer)
 			base->space = space;
 		r = ptx_parser_next(parser);
-		if (!r && space == PTX_SPACE_CONST && ptx_parser_at(parser, '[')) /* .const[3], of PTX 2 */
+		if (!r && space == PTX_SPACE_CONST &&
+		    ptx_parser_at(parser, '[')) /* .const[3], of PTX 2 */
 			r = ptx_parser_skip_brackets(parser);
 		return r;
 	} else if (ptx_parser_at_word(parser, ".ptr")) {
@@ -319,7 +339,8 @@ static int prefix_part(struct ptx_parser *parser, struct ptx_variable *base, boo
 		   strchr("248", parser->text[parser->token.offset + 2])) {
 		base->vector = parser->text[parser->token.offset + 2] - '0';
 	} else {
-		type = ptx_type_from_name(parser->text + parser->token.offset, parser->token.length);
+		type = ptx_type_from_name(parser->text + parser->token.offset,
+					  parser->token.length);
 		if (type == PTX_TYPE_NONE)
 			return ptx_parser_fail(parser, "a type, a state space or an attribute");
 		base->type = type;
@@ -357,7 +378,8 @@ static int bound(struct ptx_parser *parser, uint64_t *elements)
 		return r;
 	if (!ptx_parser_at(parser, ']')) {
 		if (parser->token.kind != PTX_TOKEN_INTEGER ||
-		    !ptx_integer_value(parser->text + parser->token.offset, parser->token.length, &value))
+		    !ptx_integer_value(parser->text + parser->token.offset, parser->token.length,
+				       &value))
 			return ptx_parser_fail(parser, "an array bound");
 		r = ptx_parser_next(parser);
 		if (r)
@@ -368,7 +390,8 @@ static int bound(struct ptx_parser *parser, uint64_t *elements)
 	return ptx_parser_expect(parser, ']');
 }
 
-int ptx_declaration_name(struct ptx_parser *parser, const struct ptx_declaration *declaration, struct ptx_variable *out)
+int ptx_declaration_name(struct ptx_parser *parser, const struct ptx_declaration *declaration,
+			 struct ptx_variable *out)
 {
 	int r;
 
@@ -383,14 +406,16 @@ int ptx_declaration_name(struct ptx_parser *parser, const struct ptx_declaration
 	}
 	if (r)
 		return r;
-	if (__builtin_mul_overflow(out->elements, (uint64_t)out->vector * ptx_type_size(out->type), &out->size))
+	if (__builtin_mul_overflow(out->elements, (uint64_t)out->vector * ptx_type_size(out->type),
+				   &out->size))
 		return ptx_parser_fail(parser, "a smaller array bound");
 	out->text = (struct ptx_range){ declaration->start, parser->last_end - declaration->start };
 	return 0;
 }
 
 /* name[bounds] = initializer */
-static int declarator(struct ptx_parser *parser, const struct ptx_declaration *declaration, struct ptx_variable *out)
+static int declarator(struct ptx_parser *parser, const struct ptx_declaration *declaration,
+		      struct ptx_variable *out)
 {
 	uint32_t start;
 	int r;
@@ -410,7 +435,8 @@ static int declarator(struct ptx_parser *parser, const struct ptx_declaration *d
 }
 
 int ptx_declaration_variables(struct ptx_parser *parser, const struct ptx_declaration *declaration,
-			      struct ptx_variable **variables, uint32_t *capacity, uint32_t *count, uint32_t statement)
+			      struct ptx_variable **variables, uint32_t *capacity, uint32_t *count,
+			      uint32_t statement)
 {
 	struct ptx_variable variable;
 	uint32_t first = *count;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Edits are a list of (offset, bytes removed, bytes put in), sorted when they are applied; those at one offset keep the
- * order in which they came, and insertions come before a replacement. .version and .target are kept apart until then, as
- * only the highest demand counts.
+ * Edits are a list of (offset, bytes removed, bytes put in), sorted when they are applied; those at
+ * one offset keep the order in which they came, and insertions come before a replacement. .version
+ * and .target are kept apart until then, as only the highest demand counts.
  */
 
 #include "ptx-edit.h"
@@ -26,7 +26,7 @@ struct ptx_edit {
 	uint32_t length;
 	struct change *changes;
 	uint32_t count, capacity;
-	uint32_t isa, target;                       /* 0: not raised */
+	uint32_t isa, target; /* 0: not raised */
 	struct ptx_range isa_range, target_range;
 };
 
@@ -68,7 +68,9 @@ static int add_consume(struct ptx_edit *edit, struct ptx_range range, char *byte
 	}
 	if (edit->count == edit->capacity) {
 		capacity = edit->capacity ? edit->capacity * 2 : 16;
-		changes = capacity > edit->capacity ? reallocarray(edit->changes, capacity, sizeof(*changes)) : NULL;
+		changes = capacity > edit->capacity
+				  ? reallocarray(edit->changes, capacity, sizeof(*changes))
+				  : NULL;
 		if (!changes) {
 			free(bytes);
 			return -ENOMEM;
@@ -76,12 +78,14 @@ static int add_consume(struct ptx_edit *edit, struct ptx_range range, char *byte
 		edit->changes = changes;
 		edit->capacity = capacity;
 	}
-	edit->changes[edit->count] = (struct change){ range.offset, range.length, edit->count, length, bytes };
+	edit->changes[edit->count] =
+		(struct change){ range.offset, range.length, edit->count, length, bytes };
 	edit->count++;
 	return 0;
 }
 
-int ptx_edit_replace(struct ptx_edit *edit, struct ptx_range range, const char *bytes, size_t length)
+int ptx_edit_replace(struct ptx_edit *edit, struct ptx_range range, const char *bytes,
+		     size_t length)
 {
 	char *copy = NULL;
 
@@ -122,7 +126,8 @@ int ptx_edit_append(struct ptx_edit *edit, const char *bytes, size_t length)
 	return r ? r : ptx_edit_insert(edit, edit->length, bytes, length);
 }
 
-int ptx_edit_insert_after_header(struct ptx_edit *edit, const struct ptx_module *module, const char *bytes, size_t length)
+int ptx_edit_insert_after_header(struct ptx_edit *edit, const struct ptx_module *module,
+				 const char *bytes, size_t length)
 {
 	int r;
 
@@ -160,7 +165,8 @@ static int compare_changes(const void *a, const void *b)
 }
 
 /* The length of the new text; checks that no two changes touch the same bytes. */
-static int measure(const struct ptx_edit *edit, const struct change *changes, uint32_t count, size_t *length)
+static int measure(const struct ptx_edit *edit, const struct change *changes, uint32_t count,
+		   size_t *length)
 {
 	uint32_t position = 0;
 
@@ -170,7 +176,8 @@ static int measure(const struct ptx_edit *edit, const struct change *changes, ui
 			return PTX_EDIT_E_OVERLAP;
 		position = changes[i].offset + changes[i].removed;
 		*length -= changes[i].removed;
-		if (__builtin_add_overflow(*length, changes[i].length, length) || *length > UINT32_MAX)
+		if (__builtin_add_overflow(*length, changes[i].length, length) ||
+		    *length > UINT32_MAX)
 			return -EFBIG;
 	}
 	return 0;
@@ -191,12 +198,15 @@ int ptx_edit_apply(const struct ptx_edit *edit, char **out, size_t *out_length)
 		memcpy(changes, edit->changes, count * sizeof(*changes));
 	if (edit->isa) {
 		snprintf(version, sizeof(version), "%u.%u", edit->isa / 10, edit->isa % 10);
-		changes[count] = (struct change){ edit->isa_range.offset, edit->isa_range.length, count, strlen(version), version };
+		changes[count] = (struct change){ edit->isa_range.offset, edit->isa_range.length,
+						  count, strlen(version), version };
 		count++;
 	}
 	if (edit->target) {
 		snprintf(target, sizeof(target), "sm_%u", edit->target);
-		changes[count] = (struct change){ edit->target_range.offset, edit->target_range.length, count, strlen(target), target };
+		changes[count] =
+			(struct change){ edit->target_range.offset, edit->target_range.length,
+					 count, strlen(target), target };
 		count++;
 	}
 	qsort(changes, count, sizeof(*changes), compare_changes);

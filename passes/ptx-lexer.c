@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The lexer follows what ptxas accepts rather than the manual alone: a string has no escapes and ends at the next quote, a
- * line that begins with `#` is skipped as the preprocessor's, `.5` and `1.` are numbers, and `a.b::c` is one word while
- * `a .b` is a word and a directive. Each byte is classified once through a table; nothing looks further than the end that
- * the lexer was given.
+ * The lexer follows what ptxas accepts rather than the manual alone: a string has no escapes and
+ * ends at the next quote, a line that begins with `#` is skipped as the preprocessor's, `.5` and
+ * `1.` are numbers, and `a.b::c` is one word while `a .b` is a word and a directive. Each byte is
+ * classified once through a table; nothing looks further than the end that the lexer was given.
  */
 
 #include "ptx-parser.h"
@@ -23,15 +23,17 @@ enum byte_class {
 };
 
 static const uint8_t byte_classes[256] = {
-	['\t'] = BYTE_SPACE, ['\n'] = BYTE_SPACE, ['\r'] = BYTE_SPACE, [' '] = BYTE_SPACE,
-	['a' ... 'z'] = BYTE_LETTER, ['A' ... 'Z'] = BYTE_LETTER, ['_'] = BYTE_LETTER, ['$'] = BYTE_LETTER,
-	['0' ... '9'] = BYTE_DIGIT,
-	['{'] = BYTE_PUNCTUATION, ['}'] = BYTE_PUNCTUATION, ['('] = BYTE_PUNCTUATION, [')'] = BYTE_PUNCTUATION,
-	['['] = BYTE_PUNCTUATION, [']'] = BYTE_PUNCTUATION, ['<'] = BYTE_PUNCTUATION, ['>'] = BYTE_PUNCTUATION,
-	[','] = BYTE_PUNCTUATION, [';'] = BYTE_PUNCTUATION, [':'] = BYTE_PUNCTUATION, ['@'] = BYTE_PUNCTUATION,
-	['!'] = BYTE_PUNCTUATION, ['='] = BYTE_PUNCTUATION, ['+'] = BYTE_PUNCTUATION, ['-'] = BYTE_PUNCTUATION,
-	['*'] = BYTE_PUNCTUATION, ['/'] = BYTE_PUNCTUATION, ['%'] = BYTE_PUNCTUATION, ['&'] = BYTE_PUNCTUATION,
-	['|'] = BYTE_PUNCTUATION, ['^'] = BYTE_PUNCTUATION, ['~'] = BYTE_PUNCTUATION, ['?'] = BYTE_PUNCTUATION,
+	['\t'] = BYTE_SPACE,	  ['\n'] = BYTE_SPACE,	       ['\r'] = BYTE_SPACE,
+	[' '] = BYTE_SPACE,	  ['a' ... 'z'] = BYTE_LETTER, ['A' ... 'Z'] = BYTE_LETTER,
+	['_'] = BYTE_LETTER,	  ['$'] = BYTE_LETTER,	       ['0' ... '9'] = BYTE_DIGIT,
+	['{'] = BYTE_PUNCTUATION, ['}'] = BYTE_PUNCTUATION,    ['('] = BYTE_PUNCTUATION,
+	[')'] = BYTE_PUNCTUATION, ['['] = BYTE_PUNCTUATION,    [']'] = BYTE_PUNCTUATION,
+	['<'] = BYTE_PUNCTUATION, ['>'] = BYTE_PUNCTUATION,    [','] = BYTE_PUNCTUATION,
+	[';'] = BYTE_PUNCTUATION, [':'] = BYTE_PUNCTUATION,    ['@'] = BYTE_PUNCTUATION,
+	['!'] = BYTE_PUNCTUATION, ['='] = BYTE_PUNCTUATION,    ['+'] = BYTE_PUNCTUATION,
+	['-'] = BYTE_PUNCTUATION, ['*'] = BYTE_PUNCTUATION,    ['/'] = BYTE_PUNCTUATION,
+	['%'] = BYTE_PUNCTUATION, ['&'] = BYTE_PUNCTUATION,    ['|'] = BYTE_PUNCTUATION,
+	['^'] = BYTE_PUNCTUATION, ['~'] = BYTE_PUNCTUATION,    ['?'] = BYTE_PUNCTUATION,
 };
 
 static bool byte_is(unsigned char byte, unsigned int classes)
@@ -39,7 +41,8 @@ static bool byte_is(unsigned char byte, unsigned int classes)
 	return byte_classes[byte] & classes;
 }
 
-void ptx_error_set(struct ptx_error *error, const char *text, uint32_t offset, const char *format, ...)
+void ptx_error_set(struct ptx_error *error, const char *text, uint32_t offset, const char *format,
+		   ...)
 {
 	uint32_t line_start = 0;
 	va_list arguments;
@@ -78,8 +81,8 @@ static bool at_line_start(const char *text, uint32_t offset)
 }
 
 /*
- * If a comment or a preprocessor line begins at offset, returns the offset after it; offset itself if none does, and
- * UINT32_MAX if a comment does not end.
+ * If a comment or a preprocessor line begins at offset, returns the offset after it; offset itself
+ * if none does, and UINT32_MAX if a comment does not end.
  */
 uint32_t ptx_comment_end(const char *text, uint32_t offset, uint32_t end)
 {
@@ -110,7 +113,8 @@ static int skip_blank(struct ptx_lexer *lexer, struct ptx_error *error)
 	uint32_t after;
 
 	for (;;) {
-		while (lexer->position < lexer->length && byte_is(lexer->text[lexer->position], BYTE_SPACE))
+		while (lexer->position < lexer->length &&
+		       byte_is(lexer->text[lexer->position], BYTE_SPACE))
 			lexer->position++;
 		if (lexer->position == lexer->length)
 			return 0;
@@ -144,7 +148,8 @@ static char byte_at(const struct ptx_lexer *lexer, uint32_t at)
 static uint32_t part_end(const struct ptx_lexer *lexer, uint32_t at)
 {
 	at = follow_end(lexer, at);
-	while (byte_at(lexer, at) == ':' && byte_at(lexer, at + 1) == ':' && byte_is(byte_at(lexer, at + 2), BYTE_FOLLOW))
+	while (byte_at(lexer, at) == ':' && byte_at(lexer, at + 1) == ':' &&
+	       byte_is(byte_at(lexer, at + 2), BYTE_FOLLOW))
 		at = follow_end(lexer, at + 2);
 	return at;
 }
@@ -264,7 +269,8 @@ int ptx_lexer_next(struct ptx_lexer *lexer, struct ptx_token *token, struct ptx_
 		return 0;
 	}
 	byte = lexer->text[at];
-	if (byte_is(byte, BYTE_LETTER) || (byte == '%' && byte_is(byte_at(lexer, at + 1), BYTE_FOLLOW))) {
+	if (byte_is(byte, BYTE_LETTER) ||
+	    (byte == '%' && byte_is(byte_at(lexer, at + 1), BYTE_FOLLOW))) {
 		kind = PTX_TOKEN_WORD;
 		end = word_end(lexer, at);
 	} else if (byte_is(byte, BYTE_PUNCTUATION)) {
@@ -335,7 +341,8 @@ bool ptx_float_bits(const char *text, uint32_t length, uint64_t *bits, unsigned 
 		for (uint32_t i = 2; i < length; i++) {
 			if (!is_hex(text[i]))
 				return false;
-			pattern = pattern << 4 | (text[i] <= '9' ? text[i] - '0' : (text[i] | 0x20) - 'a' + 10);
+			pattern = pattern << 4 |
+				  (text[i] <= '9' ? text[i] - '0' : (text[i] | 0x20) - 'a' + 10);
 		}
 		*bits = pattern;
 		*width = length == 10 ? 32 : 64;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Module scope: a directive says what follows, so one token decides. Bodies and debug sections are not tokenised here; a
- * scan that knows only comments, strings and braces finds their end, which makes reading a module of 60 MB a matter
- * of a fraction of a second. Names go into one array, sorted: no hash that a hostile module could aim at.
+ * Module scope: a directive says what follows, so one token decides. Bodies and debug sections are
+ * not tokenised here; a scan that knows only comments, strings and braces finds their end, which
+ * makes reading a module of 60 MB a matter of a fraction of a second. Names go into one array,
+ * sorted: no hash that a hostile module could aim at.
  */
 
 #include "ptx-parser.h"
@@ -35,21 +36,25 @@ struct reader {
 	struct ptx_module module;
 	struct symbol *symbols;
 	uint32_t symbol_count;
-	uint32_t symbols_capacity, functions_capacity, variables_capacity, parameters_capacity, directives_capacity, items_capacity;
+	uint32_t symbols_capacity, functions_capacity, variables_capacity, parameters_capacity,
+		directives_capacity, items_capacity;
 };
 
-static int add_symbol(struct reader *reader, struct ptx_range name, enum symbol_kind kind, uint32_t index)
+static int add_symbol(struct reader *reader, struct ptx_range name, enum symbol_kind kind,
+		      uint32_t index)
 {
 	struct symbol symbol = { name, index, kind };
 
-	return PTX_ARRAY_ADD(reader->symbols, reader->symbols_capacity, reader->symbol_count, symbol);
+	return PTX_ARRAY_ADD(reader->symbols, reader->symbols_capacity, reader->symbol_count,
+			     symbol);
 }
 
 static int add_item(struct reader *reader, enum ptx_item_kind kind, uint32_t start)
 {
 	struct ptx_item item = { { start, reader->parser.last_end - start }, kind };
 
-	return PTX_ARRAY_ADD(reader->module.items, reader->items_capacity, reader->module.item_count, item);
+	return PTX_ARRAY_ADD(reader->module.items, reader->items_capacity,
+			     reader->module.item_count, item);
 }
 
 /*
@@ -65,7 +70,8 @@ static int skip_braces(struct ptx_parser *parser)
 		switch (text[at]) {
 		case '{':
 			if (++depth > PTX_NESTING_MAX) {
-				ptx_error_set(parser->error, text, at, "more than %d scopes in scopes", PTX_NESTING_MAX);
+				ptx_error_set(parser->error, text, at,
+					      "more than %d scopes in scopes", PTX_NESTING_MAX);
 				return PTX_E_LIMIT;
 			}
 			break;
@@ -120,8 +126,9 @@ static int read_version(struct reader *reader)
 	number = parser->text + parser->token.offset;
 	length = parser->token.length;
 	dot = memchr(number, '.', length);
-	if (parser->token.kind != PTX_TOKEN_FLOAT || !dot || dot == number || dot - number > 4 || number + length - dot != 2 ||
-	    !ptx_integer_value(number, dot - number, &major) || !ptx_integer_value(dot + 1, 1, &minor))
+	if (parser->token.kind != PTX_TOKEN_FLOAT || !dot || dot == number || dot - number > 4 ||
+	    number + length - dot != 2 || !ptx_integer_value(number, dot - number, &major) ||
+	    !ptx_integer_value(dot + 1, 1, &minor))
 		return ptx_parser_fail(parser, "a version like 8.3");
 	reader->module.isa = major * 10 + minor;
 	reader->module.isa_range = (struct ptx_range){ parser->token.offset, length };
@@ -134,7 +141,9 @@ static bool target_name(struct ptx_target *target, const char *text, uint32_t le
 	uint32_t prefix, digits;
 	uint64_t number;
 
-	prefix = length > 3 && !memcmp(text, "sm_", 3) ? 3 : length > 8 && !memcmp(text, "compute_", 8) ? 8 : 0;
+	prefix = length > 3 && !memcmp(text, "sm_", 3)	      ? 3
+		 : length > 8 && !memcmp(text, "compute_", 8) ? 8
+							      : 0;
 	if (!prefix)
 		return false;
 	for (digits = prefix; digits < length && text[digits] >= '0' && text[digits] <= '9';)
@@ -169,8 +178,10 @@ static int read_target(struct reader *reader)
 			target->debug = true;
 		else if (ptx_parser_at_word(parser, "texmode_independent"))
 			target->texmode_independent = true;
-		else if (!target->number && target_name(target, parser->text + parser->token.offset, parser->token.length))
-			target->range = (struct ptx_range){ parser->token.offset, parser->token.length };
+		else if (!target->number && target_name(target, parser->text + parser->token.offset,
+							parser->token.length))
+			target->range =
+				(struct ptx_range){ parser->token.offset, parser->token.length };
 		else if (!target->number)
 			return ptx_parser_fail(parser, "a target like sm_90");
 		r = ptx_parser_next(parser);
@@ -202,7 +213,8 @@ static int read_header(struct reader *reader)
 	if (r)
 		return r;
 	if (parser->token.kind != PTX_TOKEN_INTEGER ||
-	    !ptx_integer_value(parser->text + parser->token.offset, parser->token.length, &size) || (size != 32 && size != 64))
+	    !ptx_integer_value(parser->text + parser->token.offset, parser->token.length, &size) ||
+	    (size != 32 && size != 64))
 		return ptx_parser_fail(parser, "32 or 64");
 	reader->module.address_size = size;
 	r = ptx_parser_next(parser);
@@ -225,8 +237,8 @@ static int read_parameters(struct reader *reader, uint32_t *first, uint32_t *cou
 		if (!r)
 			r = ptx_declaration_name(parser, &declaration, &parameter);
 		if (!r)
-			r = PTX_ARRAY_ADD(reader->module.parameters, reader->parameters_capacity, reader->module.parameter_count,
-					  parameter);
+			r = PTX_ARRAY_ADD(reader->module.parameters, reader->parameters_capacity,
+					  reader->module.parameter_count, parameter);
 		if (r)
 			return r;
 		if (ptx_parser_at(parser, ')'))
@@ -253,22 +265,27 @@ static int read_directives(struct reader *reader, struct ptx_function *function)
 		directive.name = (struct ptx_range){ parser->token.offset, parser->token.length };
 		r = ptx_parser_next(parser);
 		directive.arguments = (struct ptx_range){ parser->token.offset, 0 };
-		while (!r && (parser->token.kind == PTX_TOKEN_INTEGER || parser->token.kind == PTX_TOKEN_STRING ||
+		while (!r && (parser->token.kind == PTX_TOKEN_INTEGER ||
+			      parser->token.kind == PTX_TOKEN_STRING ||
 			      ptx_parser_at(parser, ',') || ptx_parser_at(parser, '('))) {
-			r = ptx_parser_at(parser, '(') ? ptx_parser_skip_brackets(parser) : ptx_parser_next(parser);
+			r = ptx_parser_at(parser, '(') ? ptx_parser_skip_brackets(parser)
+						       : ptx_parser_next(parser);
 			directive.arguments.length = parser->last_end - directive.arguments.offset;
 		}
 		if (!r && pragma)
 			r = ptx_parser_expect(parser, ';');
 		if (!r)
-			r = PTX_ARRAY_ADD(reader->module.directives, reader->directives_capacity, reader->module.directive_count,
-					  directive);
+			r = PTX_ARRAY_ADD(reader->module.directives, reader->directives_capacity,
+					  reader->module.directive_count, directive);
 	}
 	function->directive_count = reader->module.directive_count - function->first_directive;
 	return r;
 }
 
-/* Between .func and the name: attributes and the return parameters; then the name and the parameters. */
+/*
+ * Between .func and the name: attributes and the return parameters; then the name and the
+ * parameters.
+ */
 static int read_signature(struct reader *reader, struct ptx_function *function)
 {
 	struct ptx_parser *parser = &reader->parser;
@@ -276,7 +293,8 @@ static int read_signature(struct reader *reader, struct ptx_function *function)
 	int r;
 
 	r = ptx_parser_next(parser);
-	while (!r && parser->token.kind == PTX_TOKEN_DIRECTIVE) { /* .attribute(.unified(1, 2)), .noreturn */
+	while (!r && parser->token.kind ==
+			     PTX_TOKEN_DIRECTIVE) { /* .attribute(.unified(1, 2)), .noreturn */
 		attribute = ptx_parser_at_word(parser, ".attribute");
 		r = ptx_parser_next(parser);
 		if (!r && attribute && !ptx_parser_at(parser, '('))
@@ -300,7 +318,8 @@ static int read_signature(struct reader *reader, struct ptx_function *function)
 static int read_function(struct reader *reader, enum ptx_linkage linkage, uint32_t start)
 {
 	struct ptx_parser *parser = &reader->parser;
-	struct ptx_function function = { .linkage = linkage, .entry = ptx_parser_at_word(parser, ".entry") };
+	struct ptx_function function = { .linkage = linkage,
+					 .entry = ptx_parser_at_word(parser, ".entry") };
 	uint32_t open;
 	int r;
 
@@ -321,11 +340,13 @@ static int read_function(struct reader *reader, enum ptx_linkage linkage, uint32
 	if (r)
 		return r;
 	function.text = (struct ptx_range){ start, parser->last_end - start };
-	r = add_symbol(reader, function.name, function.body.length ? SYMBOL_DEFINITION : SYMBOL_PROTOTYPE,
+	r = add_symbol(reader, function.name,
+		       function.body.length ? SYMBOL_DEFINITION : SYMBOL_PROTOTYPE,
 		       reader->module.function_count);
 	if (r)
 		return r;
-	return PTX_ARRAY_ADD(reader->module.functions, reader->functions_capacity, reader->module.function_count, function);
+	return PTX_ARRAY_ADD(reader->module.functions, reader->functions_capacity,
+			     reader->module.function_count, function);
 }
 
 static int read_variables(struct reader *reader, enum ptx_linkage linkage, uint32_t start)
@@ -340,8 +361,9 @@ static int read_variables(struct reader *reader, enum ptx_linkage linkage, uint3
 	declaration.start = start;
 	if (declaration.base.linkage == PTX_LINKAGE_LOCAL)
 		declaration.base.linkage = linkage;
-	r = ptx_declaration_variables(&reader->parser, &declaration, &reader->module.variables, &reader->variables_capacity,
-				      &reader->module.variable_count, PTX_NONE);
+	r = ptx_declaration_variables(&reader->parser, &declaration, &reader->module.variables,
+				      &reader->variables_capacity, &reader->module.variable_count,
+				      PTX_NONE);
 	for (uint32_t i = first; !r && i < reader->module.variable_count; i++)
 		r = add_symbol(reader, reader->module.variables[i].name, SYMBOL_VARIABLE, i);
 	return r;
@@ -396,7 +418,8 @@ static int read_dwarf(struct reader *reader, uint32_t start)
 	if (parser->lexer.length - start < 7 || memcmp(parser->text + start, "@@DWARF", 7))
 		return ptx_parser_fail(parser, "a directive");
 	newline = memchr(parser->text + start, '\n', parser->lexer.length - start);
-	parser->lexer.position = newline ? (uint32_t)(newline - parser->text) : parser->lexer.length;
+	parser->lexer.position =
+		newline ? (uint32_t)(newline - parser->text) : parser->lexer.length;
 	parser->token.length = parser->lexer.position - start;
 	return ptx_parser_next(parser) ?: add_item(reader, PTX_ITEM_DWARF, start);
 }
@@ -436,7 +459,8 @@ static int read_item(struct reader *reader)
 	return ptx_parser_fail(parser, "a function, a variable or a directive");
 }
 
-static int compare_names(const char *left, uint32_t left_length, const char *right, uint32_t right_length)
+static int compare_names(const char *left, uint32_t left_length, const char *right,
+			 uint32_t right_length)
 {
 	int order = memcmp(left, right, left_length < right_length ? left_length : right_length);
 
@@ -465,21 +489,23 @@ static int build_symbols(struct reader *reader)
 	if (!symbols)
 		return -ENOMEM;
 	if (reader->symbol_count)
-		qsort_r(reader->symbols, reader->symbol_count, sizeof(*reader->symbols), compare_symbols,
-			(void *)(uintptr_t)reader->module.text);
+		qsort_r(reader->symbols, reader->symbol_count, sizeof(*reader->symbols),
+			compare_symbols, (void *)(uintptr_t)reader->module.text);
 	*symbols = (struct ptx_symbols){ reader->symbols, reader->symbol_count };
 	reader->symbols = NULL;
 	reader->module.symbols = symbols;
 	return 0;
 }
 
-int ptx_module_parse(struct ptx_module *out, const char *text, size_t length, struct ptx_error *error)
+int ptx_module_parse(struct ptx_module *out, const char *text, size_t length,
+		     struct ptx_error *error)
 {
 	struct reader reader = { .module = { .text = text, .length = length } };
 	int r;
 
 	if (length > PTX_SOURCE_MAX) {
-		ptx_error_set(error, text, 0, "%zu bytes of PTX: more than %u", length, PTX_SOURCE_MAX);
+		ptx_error_set(error, text, 0, "%zu bytes of PTX: more than %u", length,
+			      PTX_SOURCE_MAX);
 		return PTX_E_LIMIT;
 	}
 	reader.parser = (struct ptx_parser){ .text = text, .error = error };
@@ -512,7 +538,8 @@ void ptx_module_deinit(struct ptx_module *module)
 }
 
 /* The first symbol of that name, NULL if there is none. Those of the same name follow it. */
-static const struct symbol *find_symbol(const struct ptx_module *module, const char *name, size_t length)
+static const struct symbol *find_symbol(const struct ptx_module *module, const char *name,
+					size_t length)
 {
 	const struct symbol *array = module->symbols->array;
 	uint32_t low = 0, high = module->symbols->count, middle;
@@ -521,18 +548,20 @@ static const struct symbol *find_symbol(const struct ptx_module *module, const c
 		return NULL;
 	while (low < high) {
 		middle = low + (high - low) / 2;
-		if (compare_names(module->text + array[middle].name.offset, array[middle].name.length, name, length) < 0)
+		if (compare_names(module->text + array[middle].name.offset,
+				  array[middle].name.length, name, length) < 0)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	if (low == module->symbols->count ||
-	    compare_names(module->text + array[low].name.offset, array[low].name.length, name, length))
+	if (low == module->symbols->count || compare_names(module->text + array[low].name.offset,
+							   array[low].name.length, name, length))
 		return NULL;
 	return &array[low];
 }
 
-const struct ptx_function *ptx_module_find_function(const struct ptx_module *module, const char *name, size_t length)
+const struct ptx_function *ptx_module_find_function(const struct ptx_module *module,
+						    const char *name, size_t length)
 {
 	const struct symbol *symbol = find_symbol(module, name, length);
 
@@ -541,7 +570,8 @@ const struct ptx_function *ptx_module_find_function(const struct ptx_module *mod
 	return &module->functions[symbol->index];
 }
 
-const struct ptx_variable *ptx_module_find_variable(const struct ptx_module *module, const char *name, size_t length)
+const struct ptx_variable *ptx_module_find_variable(const struct ptx_module *module,
+						    const char *name, size_t length)
 {
 	const struct symbol *symbol = find_symbol(module, name, length);
 
@@ -555,7 +585,8 @@ bool ptx_module_has_symbol(const struct ptx_module *module, const char *name, si
 	return find_symbol(module, name, length);
 }
 
-const struct ptx_function *ptx_module_next_kernel(const struct ptx_module *module, const struct ptx_function *after)
+const struct ptx_function *ptx_module_next_kernel(const struct ptx_module *module,
+						  const struct ptx_function *after)
 {
 	uint32_t next = after ? after - module->functions + 1 : 0;
 
@@ -565,11 +596,13 @@ const struct ptx_function *ptx_module_next_kernel(const struct ptx_module *modul
 	return NULL;
 }
 
-const struct ptx_directive *ptx_function_directive(const struct ptx_module *module, const struct ptx_function *function,
+const struct ptx_directive *ptx_function_directive(const struct ptx_module *module,
+						   const struct ptx_function *function,
 						   const char *name)
 {
 	for (uint32_t i = 0; i < function->directive_count; i++)
-		if (ptx_range_is(module->text, module->directives[function->first_directive + i].name, name))
+		if (ptx_range_is(module->text,
+				 module->directives[function->first_directive + i].name, name))
 			return &module->directives[function->first_directive + i];
 	return NULL;
 }

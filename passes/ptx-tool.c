@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * ptx-tool: what the PTX model sees in a file, for developers and for the judging scripts. Each command prints lines that
- * a script can read; an error is `FILE:line:column: message` and exit code 1, wrong usage is exit code 2.
+ * ptx-tool: what the PTX model sees in a file, for developers and for the judging scripts. Each
+ * command prints lines that a script can read; an error is `FILE:line:column: message` and exit
+ * code 1, wrong usage is exit code 2.
  */
 
 #include "kprobe-entry.h"
@@ -140,17 +141,22 @@ static int parse(int argc, char **argv)
 	if (!r)
 		printf("%zu bytes, version %u.%u, target sm_%u%.1s%s, %u kernels, %u bodies, %u variables, "
 		       "%llu statements, %llu tokens, %llu calls; module %.0f MB/s, bodies %.0f MB/s\n",
-		       file.length, module->isa / 10, module->isa % 10, module->target.number, &module->target.suffix,
-		       module->target.debug ? " debug" : "", kernels, bodies, module->variable_count,
-		       (unsigned long long)statements, (unsigned long long)tokens, (unsigned long long)calls,
-		       file.length / 1e6 / (middle - start), file.length / 1e6 / (seconds() - middle));
+		       file.length, module->isa / 10, module->isa % 10, module->target.number,
+		       &module->target.suffix, module->target.debug ? " debug" : "", kernels,
+		       bodies, module->variable_count, (unsigned long long)statements,
+		       (unsigned long long)tokens, (unsigned long long)calls,
+		       file.length / 1e6 / (middle - start),
+		       file.length / 1e6 / (seconds() - middle));
 	else
 		report(file.path, r, &error);
 	close_module(&file);
 	return !!r;
 }
 
-/* Checks that statements and tokens of a body cover it: nothing lies between tokens but white space and comments. */
+/*
+ * Checks that statements and tokens of a body cover it: nothing lies between tokens but white space
+ * and comments.
+ */
 static bool body_covers(const struct ptx_body *body)
 {
 	uint32_t next = 0;
@@ -185,7 +191,8 @@ static int roundtrip(int argc, char **argv)
 		}
 		if (!body_covers(&body)) {
 			fprintf(stderr, "%s: statements of %.*s do not cover its body\n", file.path,
-				(int)file.module.functions[i].name.length, file.text + file.module.functions[i].name.offset);
+				(int)file.module.functions[i].name.length,
+				file.text + file.module.functions[i].name.offset);
 			r = 1;
 		}
 		ptx_body_deinit(&body);
@@ -214,13 +221,14 @@ static int list(int argc, char **argv)
 		return 1;
 	for (uint32_t i = 0; i < file.module.function_count; i++) {
 		function = &file.module.functions[i];
-		printf("%s%s %.*s\n", function->entry ? "kernel" : "function", function->body.length ? "" : "-prototype",
-		       (int)function->name.length, file.text + function->name.offset);
+		printf("%s%s %.*s\n", function->entry ? "kernel" : "function",
+		       function->body.length ? "" : "-prototype", (int)function->name.length,
+		       file.text + function->name.offset);
 	}
 	for (uint32_t i = 0; i < file.module.variable_count; i++) {
 		variable = &file.module.variables[i];
-		printf("variable %.*s %llu\n", (int)variable->name.length, file.text + variable->name.offset,
-		       (unsigned long long)variable->size);
+		printf("variable %.*s %llu\n", (int)variable->name.length,
+		       file.text + variable->name.offset, (unsigned long long)variable->size);
 	}
 	close_module(&file);
 	return 0;
@@ -228,8 +236,11 @@ static int list(int argc, char **argv)
 
 static int statements(int argc, char **argv)
 {
-	static const char *const kinds[] = { "instruction", "label", "registers", "variable", "open", "close", "loc", "file",
-					     "pragma", "branchtargets", "calltargets", "callprototype", "section", "other" };
+	static const char *const kinds[] = { "instruction",   "label",	     "registers",
+					     "variable",      "open",	     "close",
+					     "loc",	      "file",	     "pragma",
+					     "branchtargets", "calltargets", "callprototype",
+					     "section",	      "other" };
 	const struct ptx_statement *statement;
 	struct ptx_error error;
 	struct ptx_range range;
@@ -242,7 +253,8 @@ static int statements(int argc, char **argv)
 	for (uint32_t i = 0; i < file.module.function_count && !r; i++) {
 		if (!file.module.functions[i].body.length)
 			continue;
-		printf("%.*s\n", (int)file.module.functions[i].name.length, file.text + file.module.functions[i].name.offset);
+		printf("%.*s\n", (int)file.module.functions[i].name.length,
+		       file.text + file.module.functions[i].name.offset);
 		r = ptx_body_parse(&body, &file.module, &file.module.functions[i], &error);
 		if (r) {
 			report(file.path, r, &error);
@@ -251,7 +263,8 @@ static int statements(int argc, char **argv)
 		for (uint32_t j = 0; j < body.statement_count; j++) {
 			statement = &body.statements[j];
 			range = ptx_statement_text(&body, statement);
-			printf("  %u %s %u | ", statement->depth, kinds[statement->kind], statement->operand_count);
+			printf("  %u %s %u | ", statement->depth, kinds[statement->kind],
+			       statement->operand_count);
 			for (uint32_t k = range.offset; k < range.offset + range.length; k++)
 				putchar(file.text[k] == '\n' ? ' ' : file.text[k]);
 			putchar('\n');
@@ -288,8 +301,12 @@ static int read_probe(const char *path, struct kprobe_entry_program *program, ch
 		if (module.functions[i].body.length)
 			function = &module.functions[i];
 	*program = (struct kprobe_entry_program){
-		.symbol = function ? strndup(whole + function->name.offset, function->name.length) : strdup(""),
-		.text = text, .length = length, .isa = 63, .target = 52,
+		.symbol = function ? strndup(whole + function->name.offset, function->name.length)
+				   : strdup(""),
+		.text = text,
+		.length = length,
+		.isa = 63,
+		.target = 52,
 	};
 	*buffer = text;
 	ptx_module_deinit(&module);
@@ -312,7 +329,8 @@ static int write_file(const char *path, const char *text, size_t length)
 	return 1;
 }
 
-static bool name_matches(const struct file *file, const struct ptx_function *kernel, const char *glob)
+static bool name_matches(const struct file *file, const struct ptx_function *kernel,
+			 const char *glob)
 {
 	char *name = strndup(file->text + kernel->name.offset, kernel->name.length);
 	bool matches = name && !fnmatch(glob, name, 0);
@@ -322,7 +340,8 @@ static bool name_matches(const struct file *file, const struct ptx_function *ker
 }
 
 /* Probes the matching kernels and writes the new text. */
-static int probe_module(struct file *file, const struct kprobe_entry_program *program, const char *glob, const char *to)
+static int probe_module(struct file *file, const struct kprobe_entry_program *program,
+			const char *glob, const char *to)
 {
 	static const uint32_t first = 0;
 	const struct ptx_function *kernel = NULL;
@@ -360,8 +379,10 @@ static int probe_module(struct file *file, const struct kprobe_entry_program *pr
 static int kprobe_entry(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "probe", required_argument, NULL, 'p' }, { "kernel", required_argument, NULL, 'k' },
-		{ "output", required_argument, NULL, 'o' }, { 0 },
+		{ "probe", required_argument, NULL, 'p' },
+		{ "kernel", required_argument, NULL, 'k' },
+		{ "output", required_argument, NULL, 'o' },
+		{ 0 },
 	};
 	const char *probe = NULL, *glob = "*", *to = NULL;
 	struct kprobe_entry_program program;
@@ -401,12 +422,13 @@ int main(int argc, char **argv)
 		const char *name;
 		int (*run)(int argc, char **argv);
 	} commands[] = {
-		{ "parse", parse }, { "roundtrip", roundtrip }, { "list", list }, { "statements", statements },
-		{ "kprobe-entry", kprobe_entry },
+		{ "parse", parse },	      { "roundtrip", roundtrip },	{ "list", list },
+		{ "statements", statements }, { "kprobe-entry", kprobe_entry },
 	};
 
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		if (argc >= 3 && !strcmp(argv[1], commands[i].name) && (argc == 3 || commands[i].run == kprobe_entry))
+		if (argc >= 3 && !strcmp(argv[1], commands[i].name) &&
+		    (argc == 3 || commands[i].run == kprobe_entry))
 			return commands[i].run(argc - 1, argv + 1);
 	fputs(usage, stderr);
 	return 2;

@@ -59,7 +59,8 @@ static void test_bad_changes(void **state)
 
 	assert_int_equal(ptx_edit_insert(edit, 11, "x", 1), -EINVAL);
 	assert_int_equal(ptx_edit_replace(edit, (struct ptx_range){ 9, 2 }, "x", 1), -EINVAL);
-	assert_int_equal(ptx_edit_replace(edit, (struct ptx_range){ 1, UINT32_MAX }, "x", 1), -EINVAL);
+	assert_int_equal(ptx_edit_replace(edit, (struct ptx_range){ 1, UINT32_MAX }, "x", 1),
+			 -EINVAL);
 	assert_int_equal(ptx_edit_replace(edit, (struct ptx_range){ 2, 3 }, "x", 1), 0);
 	assert_int_equal(ptx_edit_insert(edit, 4, "y", 1), 0); /* inside */
 	assert_int_equal(ptx_edit_apply(edit, &out, &length), PTX_EDIT_E_OVERLAP);
@@ -86,21 +87,24 @@ static struct ptx_module parse(const char *text)
 
 static void test_header(void **state)
 {
-	static const char text[] = ".version 7.0\n.target sm_70, debug\n.address_size 64 // x\n.entry k() { }";
+	static const char text[] =
+		".version 7.0\n.target sm_70, debug\n.address_size 64 // x\n.entry k() { }";
 	struct ptx_module module = parse(text);
 	struct ptx_edit *edit = start(text);
 
 	assert_int_equal(ptx_edit_raise_version(edit, &module, 63), PTX_EDIT_E_KEPT);
 	assert_int_equal(ptx_edit_raise_version(edit, &module, 70), PTX_EDIT_E_KEPT);
 	assert_int_equal(ptx_edit_raise_version(edit, &module, 85), 0);
-	assert_int_equal(ptx_edit_raise_version(edit, &module, 80), PTX_EDIT_E_KEPT); /* the highest counts */
+	assert_int_equal(ptx_edit_raise_version(edit, &module, 80),
+			 PTX_EDIT_E_KEPT); /* the highest counts */
 	assert_int_equal(ptx_edit_raise_target(edit, &module, 60), PTX_EDIT_E_KEPT);
 	assert_int_equal(ptx_edit_raise_target(edit, &module, 80), 0);
 	assert_int_equal(ptx_edit_raise_target(edit, &module, 103), 0);
 	assert_int_equal(ptx_edit_insert_after_header(edit, &module, "A", 1), 0);
 	assert_int_equal(ptx_edit_insert_after_header(edit, &module, "B", 1), 0);
 	assert_int_equal(ptx_edit_append(edit, "end\n", 4), 0);
-	finish(edit, ".version 8.5\n.target sm_103, debug\n.address_size 64\nA\nB // x\n.entry k() { }\nend\n");
+	finish(edit,
+	       ".version 8.5\n.target sm_103, debug\n.address_size 64\nA\nB // x\n.entry k() { }\nend\n");
 	ptx_module_deinit(&module);
 
 	module = parse(".version 9.0\n.target sm_90a\n");
@@ -115,7 +119,9 @@ static void test_header(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_changes), cmocka_unit_test(test_bad_changes), cmocka_unit_test(test_header),
+		cmocka_unit_test(test_changes),
+		cmocka_unit_test(test_bad_changes),
+		cmocka_unit_test(test_header),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

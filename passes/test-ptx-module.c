@@ -49,11 +49,14 @@ static void assert_range(const char *text, struct ptx_range range, const char *e
 static void assert_token(const struct ptx_body *body, uint32_t token, const char *expected)
 {
 	assert_in_range(token, 0, body->token_count - 1);
-	assert_range(body->module->text, (struct ptx_range){ body->tokens[token].offset, body->tokens[token].length }, expected);
+	assert_range(body->module->text,
+		     (struct ptx_range){ body->tokens[token].offset, body->tokens[token].length },
+		     expected);
 }
 
 /* The whole text fails, bodies included, with this message at this place. */
-static void assert_error(const char *text, int expected, unsigned int line, unsigned int column, const char *message)
+static void assert_error(const char *text, int expected, unsigned int line, unsigned int column,
+			 const char *message)
 {
 	struct ptx_error error = { 0 };
 	struct ptx_module module;
@@ -71,7 +74,8 @@ static void assert_error(const char *text, int expected, unsigned int line, unsi
 		}
 		ptx_module_deinit(&module);
 	}
-	if (r != expected || error.line != line || error.column != column || !strstr(error.message, message))
+	if (r != expected || error.line != line || error.column != column ||
+	    !strstr(error.message, message))
 		fail_msg("'%s': %d, %u:%u: %s", text, r, error.line, error.column, error.message);
 }
 
@@ -104,7 +108,8 @@ static void test_header(void **state)
 	assert_error(".version 8.3\n", PTX_E_SYNTAX, 2, 1, "expected .target");
 	assert_error(".version 8.3\n.target debug\n", PTX_E_SYNTAX, 3, 1, "a target like sm_90");
 	assert_error(".version 8.3\n.target sm_9_0\n", PTX_E_SYNTAX, 2, 9, "a target like sm_90");
-	assert_error(".version 8.3\n.target sm_90\n.address_size 16", PTX_E_SYNTAX, 3, 15, "32 or 64");
+	assert_error(".version 8.3\n.target sm_90\n.address_size 16", PTX_E_SYNTAX, 3, 15,
+		     "32 or 64");
 	assert_error(HEADER ".version 8.3", PTX_E_SYNTAX, 4, 1, "not '.version'");
 }
 
@@ -132,7 +137,8 @@ static void test_functions(void **state)
 	assert_int_equal(function->body.length, 0);
 	assert_int_equal(function->return_count, 1);
 	assert_int_equal(function->parameter_count, 2);
-	assert_range(module.text, module.parameters[function->first_parameter + 1].name, "vprintf_param_1");
+	assert_range(module.text, module.parameters[function->first_parameter + 1].name,
+		     "vprintf_param_1");
 
 	function = ptx_module_next_kernel(&module, NULL);
 	assert_ptr_equal(function, ptx_module_find_function(&module, "$k.x", 4));
@@ -153,9 +159,12 @@ static void test_functions(void **state)
 	assert_true(parameter[1].array);
 	assert_int_equal(parameter[2].type, PTX_TYPE_TEXREF);
 	assert_int_equal(function->directive_count, 4);
-	assert_range(module.text, ptx_function_directive(&module, function, ".maxntid")->arguments, "128, 1, 1");
-	assert_range(module.text, ptx_function_directive(&module, function, ".pragma")->arguments, "\"x } {\"");
-	assert_int_equal(ptx_function_directive(&module, function, ".explicitcluster")->arguments.length, 0);
+	assert_range(module.text, ptx_function_directive(&module, function, ".maxntid")->arguments,
+		     "128, 1, 1");
+	assert_range(module.text, ptx_function_directive(&module, function, ".pragma")->arguments,
+		     "\"x } {\"");
+	assert_int_equal(
+		ptx_function_directive(&module, function, ".explicitcluster")->arguments.length, 0);
 	assert_null(ptx_function_directive(&module, function, ".reqntid"));
 
 	function = ptx_module_find_function(&module, "f", 1);
@@ -180,7 +189,8 @@ static void test_functions(void **state)
 
 static void test_variables(void **state)
 {
-	struct ptx_module module = parse(HEADER
+	struct ptx_module module = parse(
+		HEADER
 		".global .align 1 .b8 $str[4] = {37, 100, 10}; .extern .shared .align 16 .b8 dyn[];\n"
 		".visible .const .v2 .f32 a[3][5], b = { 1, (2) }, c; .global .u64 p=generic(a)+8;\n"
 		".extern .global .attribute(.managed) .align 4 .b32 m; .const[3] .b32 old; .weak.global.s16 w;\n"
@@ -200,7 +210,8 @@ static void test_variables(void **state)
 	assert_int_equal(v[2].size, 120);
 	assert_range(module.text, v[3].name, "b");
 	assert_range(module.text, v[3].initializer, "{ 1, (2) }");
-	assert_range(module.text, v[4].text, ".visible .const .v2 .f32 a[3][5], b = { 1, (2) }, c;");
+	assert_range(module.text, v[4].text,
+		     ".visible .const .v2 .f32 a[3][5], b = { 1, (2) }, c;");
 	assert_int_equal(v[4].linkage, PTX_LINKAGE_VISIBLE);
 	assert_range(module.text, v[5].initializer, "generic(a)+8");
 	assert_int_equal(v[6].alignment, 4);
@@ -218,14 +229,18 @@ static void test_variables(void **state)
 	assert_error(HEADER ".global .b32 x = ;", PTX_E_SYNTAX, 4, 18, "initial value");
 	assert_error(HEADER ".global .b32 x[4;", PTX_E_SYNTAX, 4, 17, "expected ']'");
 	assert_error(HEADER ".global .align 3 .b32 x;", PTX_E_SYNTAX, 4, 16, "power of two");
-	assert_error(HEADER ".global .b64 x[0xFFFFFFFFFFFFFFFF];", PTX_E_SYNTAX, 4, 35, "smaller array bound");
-	assert_error(HEADER ".global .b32 x = {1, (2};", PTX_E_SYNTAX, 4, 24, "another closing bracket");
-	assert_error(HEADER ".global .unheard_of x;", PTX_E_SYNTAX, 4, 9, "expected a type, a state space");
+	assert_error(HEADER ".global .b64 x[0xFFFFFFFFFFFFFFFF];", PTX_E_SYNTAX, 4, 35,
+		     "smaller array bound");
+	assert_error(HEADER ".global .b32 x = {1, (2};", PTX_E_SYNTAX, 4, 24,
+		     "another closing bracket");
+	assert_error(HEADER ".global .unheard_of x;", PTX_E_SYNTAX, 4, 9,
+		     "expected a type, a state space");
 }
 
 static void test_items(void **state)
 {
-	struct ptx_module module = parse(HEADER
+	struct ptx_module module = parse(
+		HEADER
 		".file 1 \"a } b.cu\", 123, 456\n.section .debug_str { $L: .b8 1,2 // }\n.b64 .debug_line+4 }\n.pragma \"x;\" , \"y\";\n"
 		".section\t.debug_loc\n{\n}\n@@DWARF .section .debug_info, \"\n@@DWARF\n.loc 1 2 3\n.alias a, b;");
 
@@ -245,12 +260,14 @@ static void test_items(void **state)
 	assert_error(HEADER "}", PTX_E_SYNTAX, 4, 1, "not '}'");
 	assert_error(HEADER ".entry (", PTX_E_SYNTAX, 4, 9, "not the end");
 	assert_error(HEADER ".entry k(.param .b32 a,)", PTX_E_SYNTAX, 4, 24, "a parameter");
-	assert_error(HEADER ".visible k", PTX_E_SYNTAX, 4, 10, "a function, a variable or a directive");
+	assert_error(HEADER ".visible k", PTX_E_SYNTAX, 4, 10,
+		     "a function, a variable or a directive");
 	assert_error(HEADER "hello", PTX_E_SYNTAX, 4, 1, "not 'hello'");
 	assert_error(HEADER ".section .x", PTX_E_SYNTAX, 4, 12, "expected '{'");
 }
 
-static const char body_text[] = HEADER ".entry k(.param .u64 p) {\n"
+static const char body_text[] = HEADER
+	".entry k(.param .u64 p) {\n"
 	".reg .b32 %r<33>, x; .reg .v4 .f32 v; .reg.pred p;\n"
 	".shared .align 4 .b8 tile[512], q;\n"
 	"ret: @p bra ret; @ ! p ld .global.v2 .u32 {%r1,%r2}, [%r3 + 4];\n"
@@ -268,13 +285,35 @@ static void test_body(void **state)
 	struct ptx_body body = parse_body(&module, "k");
 	const struct ptx_statement *s = body.statements;
 	static const uint8_t kinds[] = {
-		PTX_STATEMENT_REGISTERS, PTX_STATEMENT_REGISTERS, PTX_STATEMENT_REGISTERS, PTX_STATEMENT_VARIABLE,
-		PTX_STATEMENT_LABEL, PTX_STATEMENT_INSTRUCTION, PTX_STATEMENT_INSTRUCTION, PTX_STATEMENT_SCOPE_OPEN,
-		PTX_STATEMENT_REGISTERS, PTX_STATEMENT_VARIABLE, PTX_STATEMENT_INSTRUCTION, PTX_STATEMENT_SCOPE_OPEN,
-		PTX_STATEMENT_INSTRUCTION, PTX_STATEMENT_SCOPE_CLOSE, PTX_STATEMENT_SCOPE_CLOSE, PTX_STATEMENT_LABEL,
-		PTX_STATEMENT_CALL_PROTOTYPE, PTX_STATEMENT_LABEL, PTX_STATEMENT_BRANCH_TARGETS, PTX_STATEMENT_CALL_TARGETS,
-		PTX_STATEMENT_LOC, PTX_STATEMENT_LABEL, PTX_STATEMENT_LABEL, PTX_STATEMENT_PRAGMA, PTX_STATEMENT_INSTRUCTION,
-		PTX_STATEMENT_OTHER, PTX_STATEMENT_INSTRUCTION, PTX_STATEMENT_INSTRUCTION, PTX_STATEMENT_INSTRUCTION,
+		PTX_STATEMENT_REGISTERS,
+		PTX_STATEMENT_REGISTERS,
+		PTX_STATEMENT_REGISTERS,
+		PTX_STATEMENT_VARIABLE,
+		PTX_STATEMENT_LABEL,
+		PTX_STATEMENT_INSTRUCTION,
+		PTX_STATEMENT_INSTRUCTION,
+		PTX_STATEMENT_SCOPE_OPEN,
+		PTX_STATEMENT_REGISTERS,
+		PTX_STATEMENT_VARIABLE,
+		PTX_STATEMENT_INSTRUCTION,
+		PTX_STATEMENT_SCOPE_OPEN,
+		PTX_STATEMENT_INSTRUCTION,
+		PTX_STATEMENT_SCOPE_CLOSE,
+		PTX_STATEMENT_SCOPE_CLOSE,
+		PTX_STATEMENT_LABEL,
+		PTX_STATEMENT_CALL_PROTOTYPE,
+		PTX_STATEMENT_LABEL,
+		PTX_STATEMENT_BRANCH_TARGETS,
+		PTX_STATEMENT_CALL_TARGETS,
+		PTX_STATEMENT_LOC,
+		PTX_STATEMENT_LABEL,
+		PTX_STATEMENT_LABEL,
+		PTX_STATEMENT_PRAGMA,
+		PTX_STATEMENT_INSTRUCTION,
+		PTX_STATEMENT_OTHER,
+		PTX_STATEMENT_INSTRUCTION,
+		PTX_STATEMENT_INSTRUCTION,
+		PTX_STATEMENT_INSTRUCTION,
 	};
 
 	assert_int_equal(body.statement_count, sizeof(kinds));
@@ -296,7 +335,8 @@ static void test_body(void **state)
 	assert_token(&body, s[5].guard, "p");
 	assert_false(s[5].guard_negated);
 	assert_true(s[6].guard_negated);
-	assert_range(module.text, ptx_statement_text(&body, &s[6]), "@ ! p ld .global.v2 .u32 {%r1,%r2}, [%r3 + 4];");
+	assert_range(module.text, ptx_statement_text(&body, &s[6]),
+		     "@ ! p ld .global.v2 .u32 {%r1,%r2}, [%r3 + 4];");
 	assert_int_equal(s[6].operand_count, 2);
 	assert_int_equal(s[7].partner, 14);
 	assert_int_equal(s[14].partner, 7);
@@ -308,7 +348,9 @@ static void test_body(void **state)
 	assert_int_equal(s[18].operand_count, 2);
 	assert_int_equal(s[24].operand_count, 4);
 	assert_token(&body, body.operands[s[24].first_operand].first, "p");
-	assert_int_equal(body.operands[s[24].first_operand].end - body.operands[s[24].first_operand].first, 3);
+	assert_int_equal(body.operands[s[24].first_operand].end -
+				 body.operands[s[24].first_operand].first,
+			 3);
 	ptx_body_deinit(&body);
 	ptx_body_deinit(&body);
 	ptx_module_deinit(&module);
@@ -369,15 +411,18 @@ static void test_body_errors(void **state)
 	assert_error(HEADER ".entry k() { ; }", PTX_E_SYNTAX, 4, 14, "a statement");
 	assert_error(HEADER ".entry k() { add a,, b; }", PTX_E_SYNTAX, 4, 20, "an operand");
 	assert_error(HEADER ".entry k() { add a, [b; }", PTX_E_SYNTAX, 4, 25, "a closing bracket");
-	assert_error(HEADER ".entry k() { add a, (b]; }", PTX_E_SYNTAX, 4, 23, "another closing bracket");
+	assert_error(HEADER ".entry k() { add a, (b]; }", PTX_E_SYNTAX, 4, 23,
+		     "another closing bracket");
 	assert_error(HEADER ".entry k() { @bra; }", PTX_E_SYNTAX, 4, 18, "an instruction");
 	assert_error(HEADER ".entry k() { @1 bra x; }", PTX_E_SYNTAX, 4, 15, "a predicate");
-	assert_error(HEADER ".entry k() { .reg .b32 %r<0>; }", PTX_E_SYNTAX, 4, 27, "how many registers");
+	assert_error(HEADER ".entry k() { .reg .b32 %r<0>; }", PTX_E_SYNTAX, 4, 27,
+		     "how many registers");
 	assert_error(HEADER ".entry k() { .reg .b32 %r<2; }", PTX_E_SYNTAX, 4, 28, "expected '>'");
 	assert_error(HEADER ".entry k() { .reg %r; }", PTX_E_SYNTAX, 4, 19, "a type");
 	assert_error(HEADER ".entry k() { .loc 1; }", PTX_E_SYNTAX, 4, 20, "number of a line");
 	assert_error(HEADER ".entry k() { %r1 = 2; }", PTX_E_SYNTAX, 4, 14, "an instruction");
-	assert_error(HEADER ".entry k() { add.u32 a, 0f12, b; }", PTX_E_SYNTAX, 4, 25, "malformed number");
+	assert_error(HEADER ".entry k() { add.u32 a, 0f12, b; }", PTX_E_SYNTAX, 4, 25,
+		     "malformed number");
 
 	module = parse(HEADER ".entry k();");
 	assert_int_equal(ptx_body_parse(&body, &module, module.functions, &error), PTX_E_SYNTAX);
@@ -414,7 +459,8 @@ static void test_size(void **state)
 	struct ptx_error error = { 0 };
 	struct ptx_module module;
 
-	assert_int_equal(ptx_module_parse(&module, "", (size_t)PTX_SOURCE_MAX + 1, &error), PTX_E_LIMIT);
+	assert_int_equal(ptx_module_parse(&module, "", (size_t)PTX_SOURCE_MAX + 1, &error),
+			 PTX_E_LIMIT);
 	assert_non_null(strstr(error.message, "bytes of PTX"));
 }
 
@@ -435,7 +481,8 @@ static void test_prefixes(void **state)
 			if (!ptx_module_parse(&module, copy, length, &error)) {
 				for (uint32_t j = 0; j < module.function_count; j++)
 					if (module.functions[j].body.length &&
-					    !ptx_body_parse(&body, &module, &module.functions[j], &error))
+					    !ptx_body_parse(&body, &module, &module.functions[j],
+							    &error))
 						ptx_body_deinit(&body);
 				ptx_module_deinit(&module);
 			}
@@ -447,10 +494,11 @@ static void test_prefixes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_header), cmocka_unit_test(test_functions), cmocka_unit_test(test_variables),
-		cmocka_unit_test(test_items), cmocka_unit_test(test_body), cmocka_unit_test(test_instructions),
-		cmocka_unit_test(test_body_errors), cmocka_unit_test(test_nesting), cmocka_unit_test(test_size),
-		cmocka_unit_test(test_prefixes),
+		cmocka_unit_test(test_header),	    cmocka_unit_test(test_functions),
+		cmocka_unit_test(test_variables),   cmocka_unit_test(test_items),
+		cmocka_unit_test(test_body),	    cmocka_unit_test(test_instructions),
+		cmocka_unit_test(test_body_errors), cmocka_unit_test(test_nesting),
+		cmocka_unit_test(test_size),	    cmocka_unit_test(test_prefixes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -286,6 +286,7 @@ def main():
     parser.add_argument('--fatbin-tool', help='needed by --libraries')
     parser.add_argument('--libraries', nargs='+', default=[], metavar='FILE', help='libraries whose PTX is judged')
     parser.add_argument('--cuda', default=os.environ.get('CUDA_HOME', '/usr/local/cuda'))
+    parser.add_argument('--ptxas', help='another ptxas than that of --cuda: cuDNN is ahead of its toolkit')
     parser.add_argument('--triton', metavar='PYTHON', help='an interpreter that has triton')
     parser.add_argument('--probe', default=os.path.join(HERE, 'probe-counter.ptx'))
     parser.add_argument('--quick', action='store_true', help='a few of the sources only: under a minute')
@@ -299,7 +300,7 @@ def main():
     parser.add_argument('--verbose', action='store_true')
     options = parser.parse_args()
     options.nvcc = os.path.join(options.cuda, 'bin/nvcc')
-    options.ptxas = os.path.join(options.cuda, 'bin/ptxas')
+    options.ptxas = options.ptxas or os.path.join(options.cuda, 'bin/ptxas')
     if not os.access(options.ptxas, os.X_OK) or (not options.no_sources and not os.access(options.nvcc, os.X_OK)):
         print(f'judge.py: no nvcc or ptxas in {options.cuda}/bin: skipped')
         return 77

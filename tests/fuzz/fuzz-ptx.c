@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as PTX: parse, read all bodies, write unedited (must be identical), then kprobe_entry on every kernel. What
- * comes out of that must parse, must hold the source as a subsequence of its bytes, and refuses a second pass.
- * A text that begins with '!' is a program's instead, put into a fixed module.
+ * Any bytes as PTX: parse, read all bodies, write unedited (must be identical), then kprobe_entry
+ * on every kernel. What comes out of that must parse, must hold the source as a subsequence of its
+ * bytes, and refuses a second pass. A text that begins with '!' is a program's instead, put into a
+ * fixed module.
  */
 
 #include "kprobe-entry.h"
 
 #include <stdlib.h>
 
-#define CHECK(condition)                                                                                            \
-	do {                                                                                                        \
-		if (!(condition))                                                                                   \
-			abort();                                                                                    \
+#define CHECK(condition)          \
+	do {                      \
+		if (!(condition)) \
+			abort();  \
 	} while (0)
 
 static const char program_text[] =
@@ -24,34 +25,42 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_error(const struct ptx_error *error, const char *text, size_t length)
 {
-	CHECK(error->offset <= length && error->line >= 1 && error->column >= 1 && error->message[0]);
+	CHECK(error->offset <= length && error->line >= 1 && error->column >= 1 &&
+	      error->message[0]);
 	CHECK(strlen(error->message) < sizeof(error->message) && !strchr(error->message, '\n'));
 }
 
 /* Everything a body says must lie within it. */
 static void check_body(const struct ptx_body *body)
 {
-	uint32_t next = 0, begin = body->function->body.offset, end = begin + body->function->body.length;
+	uint32_t next = 0, begin = body->function->body.offset,
+		 end = begin + body->function->body.length;
 	const struct ptx_statement *statement;
 	struct ptx_call call;
 
 	for (uint32_t i = 0; i < body->token_count; i++)
-		CHECK(body->tokens[i].offset >= begin && body->tokens[i].offset + body->tokens[i].length <= end);
+		CHECK(body->tokens[i].offset >= begin &&
+		      body->tokens[i].offset + body->tokens[i].length <= end);
 	for (uint32_t i = 0; i < body->statement_count; i++) {
 		statement = &body->statements[i];
-		CHECK(statement->first == next && statement->end > next && statement->end <= body->token_count);
+		CHECK(statement->first == next && statement->end > next &&
+		      statement->end <= body->token_count);
 		next = statement->end;
 		if (statement->partner != PTX_NONE)
 			CHECK(body->statements[statement->partner].partner == i);
 		for (uint32_t j = 0; j < statement->operand_count; j++) {
-			const struct ptx_operand *operand = &body->operands[statement->first_operand + j];
+			const struct ptx_operand *operand =
+				&body->operands[statement->first_operand + j];
 
-			CHECK(operand->first >= statement->first && operand->first < operand->end && operand->end < statement->end);
+			CHECK(operand->first >= statement->first && operand->first < operand->end &&
+			      operand->end < statement->end);
 		}
 		if (ptx_instruction_call(body, statement, &call)) {
 			CHECK(call.target < body->token_count);
-			CHECK(call.returns <= call.returns_end && call.returns_end <= body->token_count);
-			CHECK(call.arguments <= call.arguments_end && call.arguments_end <= body->token_count);
+			CHECK(call.returns <= call.returns_end &&
+			      call.returns_end <= body->token_count);
+			CHECK(call.arguments <= call.arguments_end &&
+			      call.arguments_end <= body->token_count);
 		}
 		(void)ptx_instruction_has(body, statement, "no_such_part");
 		CHECK(ptx_statement_text(body, statement).length > 0);
@@ -89,7 +98,8 @@ static bool is_subsequence(const char *part, size_t part_length, const char *who
 }
 
 /* Probes every kernel. Returns the new text, malloced, or NULL. */
-static char *probe(const struct ptx_module *module, const struct kprobe_entry_program *program, size_t *length, uint32_t *applied)
+static char *probe(const struct ptx_module *module, const struct kprobe_entry_program *program,
+		   size_t *length, uint32_t *applied)
 {
 	static const uint32_t first[] = { 0 };
 	const struct ptx_function *kernel = NULL;
@@ -121,7 +131,11 @@ static char *probe(const struct ptx_module *module, const struct kprobe_entry_pr
 static void fuzz_module(const char *text, size_t length)
 {
 	const struct kprobe_entry_program program = {
-		.symbol = "__fuzz_program", .text = program_text, .length = sizeof(program_text) - 1, .isa = 10, .target = 1,
+		.symbol = "__fuzz_program",
+		.text = program_text,
+		.length = sizeof(program_text) - 1,
+		.isa = 10,
+		.target = 1,
 	};
 	struct ptx_module module, again;
 	struct ptx_error error = { 0 };
@@ -157,8 +171,11 @@ static void fuzz_module(const char *text, size_t length)
 
 static void fuzz_program(const char *text, size_t length)
 {
-	static const char host[] = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n";
-	const struct kprobe_entry_program program = { .symbol = "p", .text = text, .length = length, .isa = 63, .target = 52 };
+	static const char host[] =
+		".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n";
+	const struct kprobe_entry_program program = {
+		.symbol = "p", .text = text, .length = length, .isa = 63, .target = 52
+	};
 	struct ptx_module module, again;
 	struct ptx_error error = { 0 };
 	size_t out_length;
@@ -169,7 +186,8 @@ static void fuzz_program(const char *text, size_t length)
 	out = probe(&module, &program, &out_length, &applied);
 	if (out) {
 		CHECK(applied == 1 && !ptx_module_parse(&again, out, out_length, &error));
-		CHECK(ptx_module_find_function(&again, "p", 1) && ptx_module_find_function(&again, "__probe_func__k", 15));
+		CHECK(ptx_module_find_function(&again, "p", 1) &&
+		      ptx_module_find_function(&again, "__probe_func__k", 15));
 		ptx_module_deinit(&again);
 	}
 	free(out);
@@ -178,7 +196,8 @@ static void fuzz_program(const char *text, size_t length)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	char *copy = malloc(size ?: 1); /* exactly as long: a sanitizer sees what is read behind it */
+	char *copy =
+		malloc(size ?: 1); /* exactly as long: a sanitizer sees what is read behind it */
 
 	CHECK(copy);
 	if (size && data[0] == '!') {
