@@ -178,9 +178,8 @@ static int image_send(struct client *client, uint32_t sequence, const struct ima
 /* Answers the client and remembers why. 0 or negative as above. */
 static int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence, struct image_result *result) {
 	struct process *process = client->process;
-	uint64_t module_id = ++daemon->processes.last_module;
 	struct image_result *own = NULL;
-	struct module *module;
+	struct module *module = NULL;
 	int r;
 
 	if (client->connection->state == SHIM_LOADER_BUSY)
@@ -194,8 +193,6 @@ static int image_answer(struct daemon *daemon, struct client *client, uint32_t s
 			if (r < 0)
 				return r;
 			result = own;
-		} else {
-			module_id = module->id;
 		}
 	}
 	if (result->replaced)
@@ -203,7 +200,7 @@ static int image_answer(struct daemon *daemon, struct client *client, uint32_t s
 	else
 		daemon->counters.images_own++;
 	image_record(daemon, process, result);
-	r = image_send(client, sequence, result, module_id);
+	r = image_send(client, sequence, result, module ? module->id : ++daemon->processes.last_module);
 	image_result_unref(own);
 	return r;
 }

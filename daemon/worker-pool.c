@@ -15,7 +15,7 @@
 #include "worker-pool.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -436,6 +436,7 @@ static int worker_spawn(struct worker_pool *pool) {
 	pool->n_alive++;
 	worker->n_handles = 2;
 	uv_timer_init(pool->loop, &worker->timer);
+	close_range(3, ~0U, CLOSE_RANGE_CLOEXEC); /* what a library, or whoever started us, left open */
 	r = uv_spawn(pool->loop, &worker->process, &options);
 	close(pair[1]);
 	if (r == 0) {

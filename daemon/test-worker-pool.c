@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The pool against workers that do everything wrong (test-worker.c). */
+
+#include "worker-pool.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *worker_path;
+
+struct seen {
+	unsigned int n;
+	int result;
+	char message[256];
+	long long pid, fds;
+	bool home;
+	char output[16];
+	uint64_t output_size;
+};
+
+struct fixture {
+	uv_loop_t loop;
+	struct worker_pool *pool;
+};
+
+static void setup_pool(struct fixture *f, const char *argument, unsigned int workers, bool single_use, unsigned int ready_ms) {
+	static const char *arguments[2];
+	static const char *const environment[] = { "LANG=C", NULL };
+	struct worker_pool_options options = {
+		.size = sizeof(options), .path = worker_path, .arguments = arguments, .environment = environment,
+		.workers = workers, .single_use = single_use, .ready_ms = ready_ms,
+	};
+
+	arguments[0] = argument;
+	assert_int_equal(uv_loop_init(&f->loop), 0);
+	assert_int_equal(worker_pool_new(&f->pool, &f->loop, &options), 0);
+}
+
+static void teardown_pool(struct fixture *f) {
+	f->pool = worker_pool_free(f->pool);
+	uv_run(&f->loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&f->loop), 0); /* nothing is left behind */
+}
+
+static void on_done(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata) {
+	struct seen *seen = userdata;
+	int fd;
+
+	seen->n++;
+	seen->result = result;
+	snprintf(seen->message, sizeof(seen->message), "%s", message);
+	if (reply) {
+		seen->pid = json_object_get_int64(json_object_object_get(reply, "pid"));
+		seen->fds = json_object_get_int64(json_object_object_get(reply, "fds"));
+		seen->home = json_object_get_boolean(json_object_object_get(reply, "home"));
+	}
+	seen->output_size = worker_task_output_size(task, 0);
+	fd = worker_task_steal_fd(task, 0);
+	if (fd >= 0) {
+		assert_true(pread(fd, seen->output, sizeof(seen->output) - 1, 0) >= 0);
+		if (result == _WORKER_POOL_SUCCESS) {
+			assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+			assert_true(pwrite(fd, "x", 1, 0) < 0);
+		}
+		close(fd);
+	}
+}
+
+static void submit(struct fixture *f, struct seen *seen, const char *what, uint64_t output, unsigned int deadline_ms) {
+	json_object *request = json_object_new_object();
+	struct worker_task *task;
+
+	json_object_object_add(request, "do", json_object_new_string(what));
+	task = worker_task_new(request, on_done, seen);
+	assert_non_null(task);
+	if (output)
+		assert_int_equal(worker_task_add_output(task, output), 0);
+	worker_pool_submit(f->pool, task, deadline_ms);
+	assert_int_equal(seen->n, 0); /* never from within */
+}
+
+static void wait_for(struct fixture *f, const struct seen *seen) {
+	while (!seen->n)
+		uv_run(&f->loop, UV_RUN_ONCE);
+}
+
+static struct seen once(struct fixture *f, const char *what, uint64_t output, unsigned int deadline_ms) {
+	struct seen seen = {};
+
+	submit(f, &seen, what, output, deadline_ms);
+	wait_for(f, &seen);
+	return seen;
+}
+
+static void test_good(void **state) {
+	struct fixture f;
+	struct seen first, second;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	first = once(&f, "", 0, 5000);
+	assert_int_equal(first.result, _WORKER_POOL_SUCCESS);
+	assert_int_equal(first.fds, 0); /* nothing of ours leaks into it */
+	assert_false(first.home); /* nor our environment */
+	second = once(&f, "write", 100, 5000);
+	assert_int_equal(second.result, _WORKER_POOL_SUCCESS);
+	assert_int_equal(second.pid, first.pid); /* the same worker again */
+	assert_int_equal(second.output_size, 5);
+	assert_string_equal(second.output, "hello");
+	assert_string_equal(json_object_get_string(json_object_object_get(worker_pool_features(f.pool), "name")), "test");
+	assert_null(worker_pool_trouble(f.pool));
+	teardown_pool(&f);
+}
+
+static void test_refused(void **state) {
+	struct fixture f;
+	struct seen seen;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	seen = once(&f, "error", 0, 5000);
+	assert_int_equal(seen.result, WORKER_POOL_E_REFUSED);
+	assert_string_equal(seen.message, "no good");
+	assert_int_equal(worker_pool_counters(f.pool)->crashes, 0);
+	teardown_pool(&f);
+}
+
+/* A worker that fails is replaced, and the next job is done. */
+static void check_failure(const char *what, uint64_t output, unsigned int deadline_ms, int result, const char *message) {
+	struct fixture f;
+	struct seen seen, next;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	seen = once(&f, what, output, deadline_ms);
+	assert_int_equal(seen.result, result);
+	assert_string_equal(seen.message, message);
+	next = once(&f, "", 0, 5000);
+	assert_int_equal(next.result, _WORKER_POOL_SUCCESS);
+	assert_int_equal(worker_pool_counters(f.pool)->spawned, 2);
+	teardown_pool(&f);
+}
+
+static void test_crash(void **state) {
+	check_failure("crash", 0, 5000, WORKER_POOL_E_CRASHED, "worker crashed (signal 11)");
+}
+
+static void test_exit(void **state) {
+	check_failure("exit", 0, 5000, WORKER_POOL_E_CRASHED, "worker ended (status 3)");
+}
+
+static void test_hang(void **state) {
+	check_failure("hang", 0, 300, WORKER_POOL_E_TIMEOUT, "worker timed out");
+}
+
+static void test_close(void **state) {
+	check_failure("close", 0, 5000, WORKER_POOL_E_CRASHED, "worker crashed (signal 9)");
+}
+
+static void test_garbage(void **state) {
+	check_failure("garbage", 0, 5000, WORKER_POOL_E_PROTOCOL, "worker sent a malformed reply");
+	check_failure("trailing", 0, 5000, WORKER_POOL_E_PROTOCOL, "worker sent a malformed reply");
+	check_failure("id", 0, 5000, WORKER_POOL_E_PROTOCOL, "worker sent a malformed reply");
+	check_failure("fd", 0, 5000, WORKER_POOL_E_PROTOCOL, "worker sent a malformed reply");
+}
+
+static void test_cheating_outputs(void **state) {
+	check_failure("large", 4096, 5000, WORKER_POOL_E_PROTOCOL, "worker wrote more than it may");
+	check_failure("map", 4096, 5000, WORKER_POOL_E_PROTOCOL, "worker kept its output writable");
+}
+
+/* Crashes in a row: the rate is bounded, jobs fail with a reason in their time. */
+static void test_crash_loop(void **state) {
+	struct fixture f;
+	unsigned int crashed = 0;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	for (int i = 0; i < 40; i++) {
+		struct seen seen = once(&f, "crash", 0, 100);
+
+		assert_int_not_equal(seen.result, _WORKER_POOL_SUCCESS);
+		crashed += seen.result == WORKER_POOL_E_CRASHED;
+	}
+	assert_true(crashed >= 10);
+	/* a burst of 17, then 4 a second in at most 40 x 0.1 s */
+	assert_true(worker_pool_counters(f.pool)->spawned <= 17 + 17);
+	teardown_pool(&f);
+}
+
+static void test_single_use(void **state) {
+	struct fixture f;
+	struct seen first, second;
+
+	setup_pool(&f, NULL, 1, true, 0);
+	first = once(&f, "", 0, 5000);
+	second = once(&f, "", 0, 5000);
+	assert_int_equal(first.result, _WORKER_POOL_SUCCESS);
+	assert_int_equal(second.result, _WORKER_POOL_SUCCESS);
+	assert_int_not_equal(first.pid, second.pid);
+	assert_int_equal(worker_pool_counters(f.pool)->crashes, 0);
+	teardown_pool(&f);
+}
+
+static void test_queue(void **state) {
+	struct seen seen[20] = {};
+	struct fixture f;
+
+	setup_pool(&f, NULL, 2, false, 0);
+	for (int i = 0; i < 20; i++)
+		submit(&f, &seen[i], "slow", 0, i == 19 ? 120 : 20000);
+	for (int i = 0; i < 20; i++) {
+		wait_for(&f, &seen[i]);
+		assert_int_equal(seen[i].n, 1);
+	}
+	for (int i = 0; i < 19; i++)
+		assert_int_equal(seen[i].result, _WORKER_POOL_SUCCESS);
+	assert_int_equal(seen[19].result, WORKER_POOL_E_TIMEOUT);
+	assert_string_equal(seen[19].message, "no worker was free in time");
+	teardown_pool(&f);
+}
+
+static void test_never_ready(void **state) {
+	struct fixture f;
+	struct seen seen;
+
+	setup_pool(&f, "--not-ready", 1, false, 100);
+	seen = once(&f, "", 0, 400);
+	assert_true(seen.result == WORKER_POOL_E_TIMEOUT || seen.result == WORKER_POOL_E_UNAVAILABLE);
+	assert_non_null(worker_pool_trouble(f.pool));
+	teardown_pool(&f);
+
+	setup_pool(&f, "--die", 1, false, 0);
+	seen = once(&f, "", 0, 3000);
+	assert_int_equal(seen.result, WORKER_POOL_E_UNAVAILABLE);
+	assert_non_null(strstr(seen.message, "did not get ready: worker ended (status 7)"));
+	teardown_pool(&f);
+
+	setup_pool(&f, "--garbage", 1, false, 0);
+	seen = once(&f, "", 0, 1000);
+	assert_int_not_equal(seen.result, _WORKER_POOL_SUCCESS);
+	teardown_pool(&f);
+}
+
+static void test_missing(void **state) {
+	const char *path = worker_path;
+	struct fixture f;
+	struct seen seen;
+
+	worker_path = "/nonexistent/worker";
+	setup_pool(&f, NULL, 1, false, 0);
+	worker_path = path;
+	seen = once(&f, "", 0, 5000);
+	assert_int_equal(seen.result, WORKER_POOL_E_UNAVAILABLE);
+	assert_string_equal(seen.message, "/nonexistent/worker: no such file or directory");
+	teardown_pool(&f);
+}
+
+/* The pool ends while jobs are in work and in the queue. */
+static void test_free_busy(void **state) {
+	struct seen seen[3] = {};
+	struct fixture f;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	once(&f, "", 0, 5000);
+	for (int i = 0; i < 3; i++)
+		submit(&f, &seen[i], "hang", 0, 10000);
+	for (int i = 0; i < 3; i++)
+		uv_run(&f.loop, UV_RUN_NOWAIT);
+	teardown_pool(&f);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(seen[i].n, 1);
+		assert_int_equal(seen[i].result, WORKER_POOL_E_UNAVAILABLE);
+	}
+}
+
+int main(int argc, char *argv[]) {
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_good),	       cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_crash),	       cmocka_unit_test(test_exit),
+		cmocka_unit_test(test_hang),	       cmocka_unit_test(test_close),
+		cmocka_unit_test(test_garbage),	       cmocka_unit_test(test_cheating_outputs),
+		cmocka_unit_test(test_crash_loop),     cmocka_unit_test(test_single_use),
+		cmocka_unit_test(test_queue),	       cmocka_unit_test(test_never_ready),
+		cmocka_unit_test(test_missing),	       cmocka_unit_test(test_free_busy),
+	};
+
+	if (argc != 2)
+		return 2;
+	worker_path = argv[1];
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shim wire protocol (proto/wire.h) from Python: a shim without CUDA, for tests of the daemon."""
+import array
+import fcntl
+import os
+import socket
+import struct
+
+MAGIC, VERSION = 0x57525047, 1
+HELLO, IMAGE, INSTANCE, ARMED, UNLOAD, REPORT, SYNCED = 1, 2, 3, 4, 5, 6, 7
+WELCOME, IMAGE_REPLY, SLOT, INSTANCE_REPLY, SYNC, DISARM = 64, 65, 66, 67, 68, 69
+LOADER, MIRROR = 1, 2
+FATBIN, PTX, CUBIN = 1, 2, 3
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+BODIES = {
+    HELLO: "<II32s", IMAGE: "<QIIIIII", INSTANCE: "<QII", ARMED: "<QII", UNLOAD: "<Q", REPORT: "<Q192s", SYNCED: "<",
+    WELCOME: "<II", IMAGE_REPLY: "<QQII192s", SLOT: "<QQ64s", INSTANCE_REPLY: "<QQQQ", SYNC: "<", DISARM: "<Q",
+}
+
+
+def message(kind, *fields, sequence=1, magic=MAGIC, version=VERSION, size=None):
+    body = struct.pack(BODIES[kind], *fields)
+    return struct.pack("<IHHII", magic, version, kind, 16 + len(body) if size is None else size, sequence) + body
+
+
+def memfd(data, seals=SEALS):
+    fd = os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(fd, data)
+    if seals:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+class Closed(Exception):
+    pass
+
+
+class Shim:
+    def __init__(self, directory, role=LOADER, hello=True, timeout=10):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        self.socket.settimeout(timeout)
+        self.socket.connect(os.path.join(directory, "shim.sock"))
+        if hello:
+            self.send(message(HELLO, role, 13000, b"test"))
+            kind, fields, _ = self.receive()
+            assert kind == WELCOME, kind
+            self.deadline_ms, self.period_ms = fields
+
+    def close(self):
+        self.socket.close()
+
+    def send(self, data, *fds):
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        try:
+            self.socket.sendmsg([data], ancillary)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise Closed from error
+
+    def receive(self):
+        """One message: its type, its fields, and a descriptor or None."""
+        try:
+            data, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(4 * 4))
+        except (ConnectionResetError, BrokenPipeError) as error:
+            raise Closed from error
+        fd = None
+        for level, kind, payload in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                fd = array.array("i", payload[:4])[0]
+        if not data:
+            raise Closed
+        magic, version, kind, size, self.sequence = struct.unpack_from("<IHHII", data)
+        assert (magic, version, size) == (MAGIC, VERSION, len(data)), data
+        return kind, struct.unpack_from(BODIES[kind], data, 16), fd
+
+    def image(self, data, kind=PTX, capability=(9, 0), device=0, sequence=7):
+        """Sends an image. (bytes or None, module id, reason, [(map, symbol)])."""
+        fd = memfd(data)
+        self.send(message(IMAGE, len(data), kind, 0, *capability, device, 0, sequence=sequence), fd)
+        os.close(fd)
+        return self.image_reply()
+
+    def image_reply(self):
+        kind, (module, size, verdict, slots, reason), fd = self.receive()
+        assert kind == IMAGE_REPLY, kind
+        found = []
+        for _ in range(slots):
+            kind, (slot_module, map_id, symbol), _ = self.receive()
+            assert kind == SLOT and slot_module == module
+            found.append((map_id, symbol.rstrip(b"\0").decode()))
+        new = None
+        if verdict:
+            assert os.fstat(fd).st_size == size and fcntl.fcntl(fd, fcntl.F_GET_SEALS) & SEALS == SEALS
+            new = os.pread(fd, size, 0)
+        if fd is not None:
+            os.close(fd)
+        return new, module, reason.rstrip(b"\0").decode(), found
+
+    def instance(self, map_id, device=0):
+        """Asks for an instance: (descriptor or None, its size, size of its data)."""
+        self.send(message(INSTANCE, map_id, device, 0))
+        kind, (reply_map, instance, size, data_size), fd = self.receive()
+        assert kind == INSTANCE_REPLY and reply_map == map_id and instance
+        return fd, size, data_size
+
+    def closed(self):
+        """Whether the daemon has hung up."""
+        try:
+            self.receive()
+        except Closed:
+            return True
+        return False
