@@ -25,7 +25,7 @@
 #define TRIPLE "nvptx64-nvidia-cuda"
 #define PASSES                                                                                         \
 	"always-inline,globaldce,"                                                                      \
-	"function(sroa,early-cse,instcombine,adce,sroa,infer-address-spaces),"           \
+	"function(sroa,early-cse,instcombine<no-verify-fixpoint>,adce,sroa,infer-address-spaces),"           \
 	"default<O2>"
 
 static int internal_error(char **error, const char *what, const char *message)

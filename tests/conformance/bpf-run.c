@@ -195,7 +195,7 @@ static int translate_case(const struct test_case *c, struct translate_result *re
 	return r < 0 ? fail(error, "translate: %s", strerror(-r)) : 0;
 }
 
-/* What a reader of the map sees. `raw` is the instance's data. */
+/* What a reader of the map sees. `raw` is the instance's data; NULL: zeros, the program does not use the map. */
 static int merge_map(const struct translate_map *map, const struct translate_map_result *layout, const uint8_t *raw,
                      struct bytes *merged, char **error)
 {
@@ -205,9 +205,9 @@ static int merge_map(const struct translate_map *map, const struct translate_map
 	merged->data = calloc(merged->size + 8, 1);
 	if (!merged->data)
 		return fail(error, "out of memory");
-	for (uint32_t i = 0; i < map->max_entries; i++) {
-		for (size_t at = 0; at < layout->value_stride; at += lane) {
-			size_t n = at + lane > map->value_size ? map->value_size - (at < map->value_size ? at : map->value_size) : lane;
+	for (uint32_t i = 0; raw && i < map->max_entries; i++) {
+		for (size_t at = 0; at < map->value_size; at += lane) {
+			size_t n = at + lane > map->value_size ? map->value_size - at : lane;
 			uint64_t sum = 0;
 
 			for (uint32_t s = 0; s < layout->shards; s++) {
@@ -216,8 +216,7 @@ static int merge_map(const struct translate_map *map, const struct translate_map
 				memcpy(&value, raw + s * layout->shard_stride + i * layout->value_stride + at, lane);
 				sum += value;
 			}
-			if (n)
-				memcpy(merged->data + (size_t)i * map->value_size + at, &sum, n);
+			memcpy(merged->data + (size_t)i * map->value_size + at, &sum, n);
 		}
 	}
 	return 0;
@@ -270,14 +269,12 @@ static int run_collect(struct run *run, struct outcome *outcome, char **error)
 		                 "cuMemcpyDtoH", error);
 	for (size_t i = 0; !r && i < run->test->n_maps; i++) {
 		const struct translate_map_result *layout = run->translated->maps + i;
-		uint8_t *raw;
+		uint8_t *raw = layout->used ? malloc(layout->data_size) : NULL;
 
-		if (!layout->used)
-			continue;
-		raw = malloc(layout->data_size);
-		if (!raw)
+		if (layout->used && !raw)
 			return fail(error, "out of memory");
-		r = driver_check(d, d->to_host(raw, run->data[i], layout->data_size), "cuMemcpyDtoH", error);
+		if (raw)
+			r = driver_check(d, d->to_host(raw, run->data[i], layout->data_size), "cuMemcpyDtoH", error);
 		if (!r)
 			r = merge_map(run->test->maps + i, layout, raw, outcome->maps + i, error);
 		free(raw);
@@ -477,10 +474,7 @@ static void print_outcome(const struct test_case *test, struct outcome *outcome)
 {
 	printf("0x%" PRIx64, outcome->r0);
 	for (size_t i = 0; i < test->n_maps; i++) {
-		if (outcome->maps[i].data)
-			print_hex(outcome->maps + i);
-		else
-			fputs(" unused", stdout);
+		print_hex(outcome->maps + i);
 		free(outcome->maps[i].data);
 	}
 	if (test->want_memory)

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""run.py [--fill | --reference] BPF_RUN FILE...: the conformance suite.
+
+A case is a program in the assembly of bpf.py and what it must give. Every case is run twice, by the interpreter in
+bpf.py and by BPF_RUN --batch (which needs a libcuda.so.1: NVIDIA's or tests/sim); both must give what is written.
+
+    == name                        starts a case
+    .mem HEX                       memory: r1 points to it, r2 is its length
+    .map TYPE:KEY:VALUE:ENTRIES    a map; the first is map[0]
+    .grid N, .block N              how many threads run it; r0 is the last one's
+    .memory                        the memory is part of the result
+    r0 = 1; exit                   the program
+    => 0x1 HEX...                  r0, each map's values, the memory
+    => error: TEXT                 or: the translator refuses it, with TEXT in the message
+
+--fill writes the interpreter's result where a case has none. --reference runs the interpreter only. Exit 77: no CUDA driver.
+"""
+
+import subprocess
+import sys
+import tempfile
+
+import bpf
+
+
+class Case:
+    def __init__(self, name, path, line):
+        self.name, self.path, self.line = name, path, line
+        self.memory, self.maps, self.grid, self.block = b'', [], 1, 1
+        self.want_memory = False
+        self.text, self.expected = '', None
+
+    def code(self):
+        return bpf.assemble(self.text)
+
+    def words(self):
+        words = ['prog=' + self.code().hex()]
+        if self.memory:
+            words.append('mem=' + self.memory.hex())
+        words += ['map=' + m for m in self.maps]
+        if self.grid != 1 or self.block != 1:
+            words += ['grid=%d' % self.grid, 'block=%d' % self.block]
+        if self.want_memory:
+            words.append('want=memory')
+        return ' '.join(words)
+
+    def reference(self):
+        """The result by the interpreter, as bpf-run would print it."""
+        maps = [bpf.Map(*map(int, m.split(':'))) for m in self.maps]
+        machine = bpf.Machine(self.code(), self.memory, maps, self.grid, self.block)
+        words = ['0x%x' % machine.run()] + [m.values().hex() for m in maps]
+        if self.want_memory:
+            words.append(bytes(machine.memory).hex())
+        return ' '.join(words)
+
+
+def read_cases(path):
+    cases = []
+    with open(path) as f:
+        for number, line in enumerate(f, 1):
+            line = line.split('#')[0].strip()
+            case = cases[-1] if cases else None
+            if not line:
+                continue
+            if line.startswith('== '):
+                cases.append(Case(line[3:].strip().replace(' ', '-'), path, number))
+            elif line.startswith('.mem '):
+                case.memory = bytes.fromhex(line[5:])
+            elif line.startswith('.map '):
+                case.maps.append(line[5:].strip())
+            elif line.startswith('.grid '):
+                case.grid = int(line[6:])
+            elif line.startswith('.block '):
+                case.block = int(line[7:])
+            elif line == '.memory':
+                case.want_memory = True
+            elif line.startswith('=> '):
+                case.expected = line[3:].strip()
+            else:
+                case.text += line + '\n'
+    return cases
+
+
+def fill(path):
+    """Adds what is missing."""
+    missing = {}
+    for case in read_cases(path):
+        if case.expected is None:
+            missing[case.line] = case
+    lines = open(path).read().split('\n')
+    out, pending = [], None
+    for number, line in enumerate(lines + ['== end'], 1):
+        if line.startswith('== '):
+            if pending:
+                while out and not out[-1].strip():
+                    out.pop()
+                out += ['=> ' + pending.reference(), '']
+            pending = missing.get(number)
+        out.append(line)
+    with open(path, 'w') as f:
+        f.write('\n'.join(out[:-1]).rstrip('\n') + '\n')
+
+
+def fits(expected, got):
+    if expected.startswith('error: '):
+        return got.startswith('error: ') and expected[7:] in got
+    return expected == got
+
+
+def run_batch(bpf_run, cases):
+    """Answers of bpf-run, by case name; exits with 77 if there is no driver."""
+    with tempfile.NamedTemporaryFile('w', suffix='.batch') as f:
+        for i, case in enumerate(cases):
+            f.write('%d %s\n' % (i, case.words()))
+        f.flush()
+        p = subprocess.run(bpf_run + ['--batch', f.name], capture_output=True, text=True)
+    if p.returncode == 1 and 'no CUDA driver' in p.stderr:
+        print('skipped: %s' % p.stderr.strip())
+        sys.exit(77)
+    answers = {}
+    for line in p.stdout.splitlines():
+        number, _, answer = line.partition(' ')
+        answers[int(number)] = answer
+    if p.returncode:
+        print('bpf-run ended with %d: %s' % (p.returncode, p.stderr.strip()))
+    return [answers.get(i, 'no answer') for i in range(len(cases))]
+
+
+def main():
+    args = sys.argv[1:]
+    mode = args.pop(0) if args and args[0].startswith('--') else None
+    if mode == '--fill':
+        for path in args:
+            fill(path)
+        return 0
+    bpf_run = [] if mode == '--reference' else [args.pop(0)]
+    cases = [case for path in args for case in read_cases(path)]
+    failures = 0
+    answers = run_batch(bpf_run, cases) if bpf_run else [None] * len(cases)
+    for case, answer in zip(cases, answers):
+        wrong = []
+        if not case.expected:
+            wrong.append('nothing expected')
+        elif not case.expected.startswith('error: ') and case.reference() != case.expected:
+            wrong.append('interpreter: %s' % case.reference())
+        if answer is not None and case.expected and not fits(case.expected, answer):
+            wrong.append('bpf-run: %s' % answer)
+        if wrong:
+            failures += 1
+            print('%s:%d: %s: expected %s; %s' % (case.path, case.line, case.name, case.expected, '; '.join(wrong)))
+    print('%d cases, %d failures' % (len(cases), failures))
+    return 1 if failures or not cases else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
