@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Filters, and the page that announces them. */
+
+#include "filter.h"
+#include "interest-page.h"
+#include "process-facts.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const struct process_facts python = { .pid = 42, .uid = 1000, .comm = "python3", .exe = "/usr/bin/python3.11" };
+
+static void test_matches(void **state) {
+	struct filter filter = {};
+
+	assert_true(filter_matches(&filter, &python)); /* nothing said: everybody */
+	filter.has_pid = true;
+	filter.pid = 42;
+	assert_true(filter_matches(&filter, &python));
+	filter.pid = 43;
+	assert_false(filter_matches(&filter, &python));
+	filter = (struct filter){ .has_uid = true, .uid = 1000 };
+	assert_true(filter_matches(&filter, &python));
+	assert_true(filter_set_comm(&filter, "python3"));
+	assert_true(filter_matches(&filter, &python));
+	assert_true(filter_set_comm(&filter, "python"));
+	assert_false(filter_matches(&filter, &python)); /* whole, and no glob */
+	assert_true(filter_set_comm(&filter, "python3"));
+	filter.uid = 0;
+	assert_false(filter_matches(&filter, &python)); /* all must hold */
+}
+
+static void test_exe(void **state) {
+	static const char *const good[] = { "/usr/bin/python3.11", "/usr/bin/python3*", "*python3.1?", "/usr/*/python3.11", "*" };
+	static const char *const bad[] = { "/usr/bin/python3", "/usr/bin/perl*", "/usr/bin/python3.1[02]" };
+	struct process_facts unknown = python;
+	struct filter filter = {};
+
+	for (size_t i = 0; i < 5; i++) {
+		assert_true(filter_set_exe(&filter, good[i]));
+		assert_true(filter_matches(&filter, &python));
+	}
+	for (size_t i = 0; i < 3; i++) {
+		assert_true(filter_set_exe(&filter, bad[i]));
+		assert_false(filter_matches(&filter, &python));
+	}
+	unknown.exe[0] = '\0';
+	assert_true(filter_set_exe(&filter, "*"));
+	assert_false(filter_matches(&filter, &unknown)); /* what could not be read is not meant */
+	assert_false(filter_set_exe(&filter, "python3"));
+	assert_false(filter_set_exe(&filter, ""));
+	assert_false(filter_set_comm(&filter, ""));
+	assert_false(filter_set_comm(&filter, "sixteen-bytes-xx"));
+	assert_true(filter_set_comm(&filter, "fifteen-bytes-x"));
+}
+
+static void test_rule(void **state) {
+	struct interest_rule rule;
+	struct filter filter = { .has_pid = true, .pid = 7, .has_uid = true, .uid = 5 };
+
+	filter_set_comm(&filter, "fifteen-bytes-x");
+	filter_set_exe(&filter, "/bin/true");
+	filter_to_rule(&filter, &rule);
+	assert_int_equal(rule.flags, INTEREST_RULE_PID | INTEREST_RULE_UID | INTEREST_RULE_COMM | INTEREST_RULE_EXE);
+	assert_int_equal(rule.pid, 7);
+	assert_int_equal(rule.uid, 5);
+	assert_string_equal(rule.comm, "fifteen-bytes-x");
+	assert_true(rule.exe == interest_hash("/bin/true"));
+	filter_set_exe(&filter, "/bin/tr*");
+	filter_to_rule(&filter, &rule); /* too wide, never too narrow */
+	assert_int_equal(rule.flags, INTEREST_RULE_PID | INTEREST_RULE_UID | INTEREST_RULE_COMM);
+}
+
+static const struct interest_page *open_page(const char *path) {
+	const struct interest_page *page;
+	struct stat status;
+	int fd;
+
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(fd, &status), 0);
+	assert_int_equal(status.st_size, INTEREST_PAGE_SIZE);
+	assert_int_equal(status.st_mode & 07777, 0644);
+	page = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(page, MAP_FAILED);
+	close(fd);
+	return page;
+}
+
+static void test_page(void **state) {
+	struct interest_rule rules[100] = {};
+	struct interest_writer *writer, *second;
+	const struct interest_page *page, *other;
+	char folder[] = "/tmp/test-filter-XXXXXX", path[64];
+	uint64_t generation;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/interest", folder);
+	umask(077); /* other users' processes must be able to read it all the same */
+	assert_int_equal(interest_writer_new(&writer, path, 1500), 0);
+	page = open_page(path);
+	assert_int_equal(page->magic, INTEREST_MAGIC);
+	assert_int_equal(page->version, INTEREST_VERSION);
+	assert_int_equal(page->deadline_ms, 1500);
+	assert_int_equal(page->rule_count, 0);
+	generation = page->generation;
+	assert_int_equal(generation & 1, 0);
+
+	rules[0] = rules[1] = rules[2] = (struct interest_rule){ .flags = INTEREST_RULE_PID, .pid = 3 };
+	rules[1].pid = 4;
+	interest_writer_set(writer, rules, 3);
+	assert_int_equal(page->rule_count, 2); /* equal ones once */
+	assert_int_equal(page->rules[1].pid, 4);
+	assert_int_equal(page->flags, 0);
+	assert_true(page->generation > generation && !(page->generation & 1));
+
+	for (unsigned int i = 0; i < 100; i++)
+		rules[i] = (struct interest_rule){ .flags = INTEREST_RULE_PID, .pid = i };
+	interest_writer_set(writer, rules, INTEREST_RULES_MAX);
+	assert_int_equal(page->rule_count, INTEREST_RULES_MAX);
+	assert_int_equal(page->flags, 0);
+	interest_writer_set(writer, rules, INTEREST_RULES_MAX + 1);
+	assert_int_equal(page->flags, INTEREST_FLAG_EVERYONE);
+	interest_writer_set(writer, NULL, 0);
+	assert_int_equal(page->rule_count, 0);
+	assert_int_equal(page->flags, 0);
+	assert_int_equal(page->rules[5].flags, 0);
+
+	/* the next daemon, after this one was killed: readers of the old page are told */
+	assert_int_equal(interest_writer_new(&second, path, 2000), 0);
+	assert_int_equal(page->flags & INTEREST_FLAG_CLOSED, INTEREST_FLAG_CLOSED);
+	other = open_page(path);
+	assert_int_equal(other->flags, 0);
+	assert_int_equal(other->deadline_ms, 2000);
+	interest_writer_free(second);
+	assert_int_equal(other->flags, INTEREST_FLAG_CLOSED);
+	assert_int_equal(other->generation & 1, 0);
+	interest_writer_free(writer);
+	munmap((void *)page, INTEREST_PAGE_SIZE);
+	munmap((void *)other, INTEREST_PAGE_SIZE);
+	unlink(path);
+	rmdir(folder);
+	assert_int_equal(interest_writer_new(&writer, path, 1), -ENOENT);
+}
+
+/* A name with spaces and parentheses does not confuse the reader of /proc/PID/stat. */
+static void test_facts(void **state) {
+	struct process_facts facts, again;
+	char exe[FILTER_EXE_SIZE] = "", comm[16] = "";
+	pid_t child;
+
+	assert_int_equal(prctl(PR_GET_NAME, comm), 0);
+	assert_int_equal(prctl(PR_SET_NAME, "a) R 1 (b"), 0);
+	assert_int_equal(process_facts_read(&facts, getpid(), -1), 0);
+	assert_string_equal(facts.comm, "a) R 1 (b");
+	assert_int_equal(facts.uid, getuid());
+	assert_true(facts.start_time > 0);
+	assert_true(readlink("/proc/self/exe", exe, sizeof(exe) - 1) > 0);
+	assert_string_equal(facts.exe, exe);
+	assert_int_equal(prctl(PR_SET_NAME, comm), 0);
+	assert_int_equal(process_facts_read(&again, getpid(), -1), 0);
+	assert_true(process_facts_same(&facts, &again)); /* whatever it calls itself */
+	process_facts_refresh(&facts);
+	assert_string_equal(facts.comm, comm);
+	again.start_time++;
+	assert_false(process_facts_same(&facts, &again)); /* the pid was reused */
+
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		_exit(0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_int_equal(process_facts_read(&again, child, -1), -ESRCH);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_matches), cmocka_unit_test(test_exe),   cmocka_unit_test(test_rule),
+		cmocka_unit_test(test_page),	cmocka_unit_test(test_facts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
