@@ -134,7 +134,7 @@ static void fuzz_module(const char *text, size_t length)
 		.symbol = "__fuzz_program",
 		.text = program_text,
 		.length = sizeof(program_text) - 1,
-		.isa = 10,
+		.isa = 0,
 		.target = 1,
 	};
 	struct ptx_module module, again;
