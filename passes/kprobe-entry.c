@@ -9,12 +9,12 @@
  *	}
  *
  * as its first statement, behind the declarations it begins with. It stands before the first label,
- * so a loop to the kernel's beginning does not come by again; and before the first .loc and .pragma,
- * because a pragma may speak of the instruction after it. Nothing has .noinline: ptxas makes small
- * probes part of the kernel.
+ * so a loop to the kernel's beginning does not come by again; and before the first .loc and
+ *.pragma, because a pragma may speak of the instruction after it. Nothing has .noinline: ptxas
+ *makes small probes part of the kernel.
  *
  * A program's text is parsed as a module of its own to find its global variables and functions.
- * What another program has brought already (maps that programs share, prototypes) is cut out; any
+ * Variables that another program has brought already (maps that programs share) are cut out; any
  * other clash of names is the caller's to hear of.
  */
 
@@ -142,28 +142,16 @@ static int merge_variables(struct pass *pass, const struct kprobe_entry_program 
 }
 
 /*
- * Cuts prototypes of external functions (vprintf) out that are there already; finds clashing
- * functions.
+ * Finds functions whose names clash. Prototypes (of vprintf) stay, though the module may have them
+ * too: ptxas takes them twice, and wants one before the first call.
  */
-static int merge_functions(struct pass *pass, const struct ptx_module *text, struct ptx_edit *edit)
+static int check_functions(struct pass *pass, const struct ptx_module *text)
 {
-	const struct ptx_function *function;
-	const char *name;
 	int r = 0;
 
-	for (uint32_t i = 0; !r && i < text->function_count; i++) {
-		function = &text->functions[i];
-		name = text->text + function->name.offset;
-		if (function->body.length) {
-			r = bring(pass, text, function->name, false);
-		} else if (function->linkage == PTX_LINKAGE_EXTERN) {
-			r = ptx_module_find_function(pass->module, name, function->name.length)
-				    ? -EEXIST
-				    : bring(pass, text, function->name, true);
-			if (r == -EEXIST)
-				r = ptx_edit_replace(edit, function->text, NULL, 0);
-		}
-	}
+	for (uint32_t i = 0; !r && i < text->function_count; i++)
+		if (text->functions[i].body.length)
+			r = bring(pass, text, text->functions[i].name, false);
 	return r;
 }
 
@@ -222,7 +210,7 @@ static int insert_parsed(struct pass *pass, const struct kprobe_entry_program *p
 		return r;
 	r = merge_variables(pass, program, text, edit);
 	if (!r)
-		r = merge_functions(pass, text, edit);
+		r = check_functions(pass, text);
 	if (!r)
 		r = insert_rest(pass, edit, header);
 	ptx_edit_free(edit);

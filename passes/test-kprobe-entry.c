@@ -16,6 +16,7 @@
 #define FUNCTION(name)                \
 	".func (.param .b64 r) " name \
 	" (.param .b64 ctx)\n{\n\tst.param.b64 [r], 0; // }\n\tret;\n}\n"
+#define PROTOTYPE ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n"
 #define CALLER_BEGIN(kernel) ".func __probe_func__" kernel "()\n{\n"
 #define CALL_PROGRAM(name)                                                                                         \
 	"\t{\n\t.param .b64 context;\n\t.param .b64 result;\n\tst.param.b64 [context], 0;\n\tcall (result), " name \
@@ -120,9 +121,7 @@ static void test_programs(void **state)
 {
 	const struct kprobe_entry_program programs[] = {
 		program("p0", "// one\n" SHARED FUNCTION("p0")),
-		program("p1", SHARED
-			".global .b32 p1_private;\n.extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n" FUNCTION(
-				"p1")),
+		program("p1", SHARED ".global .b32 p1_private;\n" PROTOTYPE FUNCTION("p1")),
 		program("p2", "this is not read, nobody uses it"),
 	};
 	static const char text[] = HEADER
@@ -130,10 +129,11 @@ static void test_programs(void **state)
 		".visible .entry a();\n.visible .entry a() { exit; }\n.weak .entry b { ret; }\n.entry c();\n";
 	static const char expected[] =
 		".version 7.5\n.target sm_80\n.address_size 64\n"
-		"// one\n" SHARED FUNCTION(
-			"p0") "\n"
-			      "\n.global .b32 p1_private;\n\n" FUNCTION("p1") "\n" CALLER_BEGIN("a")
-				      CALL_PROGRAM("p1") CALL_PROGRAM("p0") CALLER_END
+		"// one\n" SHARED FUNCTION("p0") "\n"
+						 "\n.global .b32 p1_private;\n" PROTOTYPE FUNCTION(
+							 "p1") "\n" CALLER_BEGIN("a")
+							 CALL_PROGRAM("p1") CALL_PROGRAM("p0")
+								 CALLER_END
 		"\n" CALLER_BEGIN("b") CALL_PROGRAM("p0") CALLER_END
 		"\n"
 		"\n.extern .func (.param .b32 func_retval0) vprintf\n(.param .b64 a,\n.param .b64 b\n)\n;\n"
