@@ -10,7 +10,7 @@
  * host are not linked. A program in kprobe/ may be for either; such are linked too, and left out
  * in a second try if libbpf cannot link them (kernel types that this process must not look up).
  *
- * Maps are created by nobody: their types and sizes are noted, then replaced by those of a small array, so that libbpf neither
+ * What libbpf would trust is checked before (elf-check.c). Maps are created by nobody: their types and sizes are noted, then replaced by those of a small array, so that libbpf neither
  * refuses numbers it does not know nor looks up how many CPUs there are.
  */
 
@@ -21,13 +21,12 @@
 #include <bpf/libbpf.h>
 #include <ctype.h>
 #include <errno.h>
-#include <gelf.h>
-#include <libelf.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "elf-check.h"
 #include "lanes.h"
 
 #define LOG_MAX ((size_t)64 << 10)
@@ -451,29 +450,12 @@ static int btf_finish(struct link_step *step, struct bpf_object *object) {
 /* Copies the text of the section "license", if there is one. libbpf keeps it to itself. */
 static void license_read(struct link_step *step) {
 	struct linked *linked = &step->output->linked;
-	Elf_Scn *section = NULL;
-	Elf_Data *data;
-	GElf_Shdr header;
-	const char *name;
-	size_t names;
-	Elf *elf;
+	const void *text;
+	size_t size;
 
-	elf_version(EV_CURRENT);
-	elf = elf_memory((char *)step->elf, step->size);
-	if (!elf)
-		return;
-	if (!elf_getshdrstrndx(elf, &names))
-		while ((section = elf_nextscn(elf, section))) {
-			if (!gelf_getshdr(section, &header) || !(name = elf_strptr(elf, names, header.sh_name)) ||
-			    strcmp(name, "license"))
-				continue;
-			data = elf_rawdata(section, NULL);
-			if (data && data->d_buf && data->d_size && data->d_size < sizeof(linked->license))
-				memcpy(linked->license, data->d_buf, data->d_size);
-			break;
-		}
-	elf_end(elf);
-	linked->license[sizeof(linked->license) - 1] = '\0';
+	text = elf_section(step->elf, "license", &size);
+	if (text)
+		memcpy(linked->license, text, size < sizeof(linked->license) ? size : sizeof(linked->license) - 1);
 	for (char *c = linked->license; *c; c++)
 		if (!isprint((unsigned char)*c))
 			*c = '?';
@@ -536,9 +518,12 @@ static bool worth_another_try(const struct link_step *step) {
 }
 
 static int step_run(struct link_step *step) {
+	char error[ELF_CHECK_ERROR_SIZE];
 	struct bpf_object *object;
 	int r;
 
+	if (elf_check(step->elf, step->size, error))
+		return refuse(step, "%s", error);
 	object = object_open(step);
 	if (!object)
 		return refuse_by_libbpf(step, "not a usable BPF object", -errno);
@@ -566,7 +551,7 @@ int link_object(const void *elf, size_t size, struct link_output **outputp, stru
 	int r;
 
 	*failure = (struct link_failure){};
-	if (size < sizeof(Elf64_Ehdr) || size > LINK_OBJECT_MAX)
+	if (!size || size > LINK_OBJECT_MAX)
 		return refuse(&step, "%zu bytes cannot be a BPF object", size);
 	copy = malloc(size); /* libelf may write to it */
 	step.output = calloc(1, sizeof(*step.output));

@@ -322,19 +322,32 @@ static void test_damaged(void **state) {
 	free(elf);
 }
 
-/* An object for another machine is no BPF object. libbpf's words are in the log. */
-static void test_foreign(void **state) {
+static void refused(const void *elf, size_t size, const char *reason, const char *log) {
 	struct link_output *output;
 	struct link_failure failure;
+
+	assert_int_equal(link_object(elf, size, &output, &failure), LINK_E_OBJECT);
+	if (!strstr(failure.reason, reason))
+		fail_msg("%s", failure.reason);
+	assert_int_equal(log != NULL, failure.log != NULL);
+	if (log)
+		assert_non_null(strstr(failure.log, log));
+	link_failure_deinit(&failure);
+}
+
+/* Objects that cannot be used, each with a word that helps. libbpf's own words are in the log. */
+static void test_refused(void **state) {
 	size_t size;
 	uint8_t *elf = object_read("counter", &size);
 
 	elf[18] = 62; /* e_machine: x86-64 */
-	assert_int_equal(link_object(elf, size, &output, &failure), LINK_E_OBJECT);
-	assert_non_null(strstr(failure.reason, "not a valid eBPF object"));
-	assert_non_null(failure.log);
-	assert_non_null(strstr(failure.log, "libbpf: "));
-	link_failure_deinit(&failure);
+	refused(elf, size, "not a valid eBPF object file", NULL);
+	free(elf);
+	elf = object_read("extern", &size);
+	refused(elf, size, "missing", "libbpf: ");
+	free(elf);
+	elf = object_read("core", &size);
+	refused(elf, size, "CO-RE", NULL);
 	free(elf);
 }
 
@@ -343,7 +356,7 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_counter),	      cmocka_unit_test(test_btf),	cmocka_unit_test(test_globals),
 		cmocka_unit_test(test_calls),	      cmocka_unit_test(test_types_survive),
 		cmocka_unit_test(test_classes),	      cmocka_unit_test(test_lanes),	cmocka_unit_test(test_json),
-		cmocka_unit_test(test_json_hostile),  cmocka_unit_test(test_damaged),	cmocka_unit_test(test_foreign),
+		cmocka_unit_test(test_json_hostile),  cmocka_unit_test(test_damaged),	cmocka_unit_test(test_refused),
 	};
 
 	if (argc < 2 || !*argv[1])

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Type information: a header, types one after the other (each a fixed part, then records that its kind and length say), strings. The first
+ * pass finds out how many types there are, the second looks at what they refer to; the last follows each chain
+ * of modifiers and typedefs, which libbpf does without an end if it is a circle.
+ */
+
+#include "btf-check.h"
+
+#include <linux/btf.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHAIN_MAX 32
+#define TYPES_MAX 1000000
+
+struct btf_file {
+	const uint8_t *types;
+	size_t types_size;
+	size_t strings_size;
+	const struct btf_type **by_id; /* by_id[0]: void */
+	uint32_t n_types;
+	char *error;
+};
+
+__attribute__((format(printf, 2, 3)))
+static bool wrong(struct btf_file *f, const char *format, ...) {
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(f->error, BTF_CHECK_ERROR_SIZE, format, arguments);
+	va_end(arguments);
+	return false;
+}
+
+/* Bytes that follow the fixed part of a type; SIZE_MAX: there is no such kind. */
+static size_t tail_size(const struct btf_type *type) {
+	size_t n = BTF_INFO_VLEN(type->info);
+
+	switch (BTF_INFO_KIND(type->info)) {
+	case BTF_KIND_PTR:
+	case BTF_KIND_FWD:
+	case BTF_KIND_TYPEDEF:
+	case BTF_KIND_VOLATILE:
+	case BTF_KIND_CONST:
+	case BTF_KIND_RESTRICT:
+	case BTF_KIND_FUNC:
+	case BTF_KIND_FLOAT:
+	case BTF_KIND_TYPE_TAG:
+		return 0;
+	case BTF_KIND_INT:
+		return sizeof(uint32_t);
+	case BTF_KIND_ARRAY:
+		return sizeof(struct btf_array);
+	case BTF_KIND_STRUCT:
+	case BTF_KIND_UNION:
+		return n * sizeof(struct btf_member);
+	case BTF_KIND_ENUM:
+		return n * sizeof(struct btf_enum);
+	case BTF_KIND_ENUM64:
+		return n * sizeof(struct btf_enum64);
+	case BTF_KIND_FUNC_PROTO:
+		return n * sizeof(struct btf_param);
+	case BTF_KIND_VAR:
+		return sizeof(struct btf_var);
+	case BTF_KIND_DATASEC:
+		return n * sizeof(struct btf_var_secinfo);
+	case BTF_KIND_DECL_TAG:
+		return sizeof(struct btf_decl_tag);
+	}
+	return SIZE_MAX;
+}
+
+/* Whether the fixed part's second word is a type. */
+static bool refers(uint32_t kind) {
+	switch (kind) {
+	case BTF_KIND_PTR:
+	case BTF_KIND_TYPEDEF:
+	case BTF_KIND_VOLATILE:
+	case BTF_KIND_CONST:
+	case BTF_KIND_RESTRICT:
+	case BTF_KIND_FUNC:
+	case BTF_KIND_FUNC_PROTO:
+	case BTF_KIND_VAR:
+	case BTF_KIND_DECL_TAG:
+	case BTF_KIND_TYPE_TAG:
+		return true;
+	}
+	return false;
+}
+
+/* Finds all types. */
+static bool scan(struct btf_file *f) {
+	for (size_t at = 0; at < f->types_size;) {
+		const struct btf_type *type = (const void *)(f->types + at);
+		size_t tail;
+
+		if (f->types_size - at < sizeof(*type))
+			return wrong(f, "half a type at its end");
+		tail = tail_size(type);
+		if (tail > f->types_size - at - sizeof(*type))
+			return wrong(f, "type %u has an unknown kind or is cut short", f->n_types + 1);
+		if (f->n_types == TYPES_MAX)
+			return wrong(f, "too many types");
+		f->by_id[++f->n_types] = type;
+		at += sizeof(*type) + tail;
+	}
+	return true;
+}
+
+static bool is_kind(const struct btf_file *f, uint32_t id, uint32_t kind) {
+	return id && id <= f->n_types && BTF_INFO_KIND(f->by_id[id]->info) == kind;
+}
+
+/* The records behind a type: names and types that they refer to. */
+static bool check_tail(struct btf_file *f, uint32_t id) {
+	const struct btf_type *type = f->by_id[id];
+	const struct btf_member *members = (const void *)(type + 1);
+	const struct btf_param *params = (const void *)(type + 1);
+	const struct btf_enum *enums = (const void *)(type + 1);
+	const struct btf_enum64 *enums64 = (const void *)(type + 1);
+	const struct btf_array *array = (const void *)(type + 1);
+	const struct btf_var_secinfo *variables = (const void *)(type + 1);
+	uint32_t kind = BTF_INFO_KIND(type->info), n = BTF_INFO_VLEN(type->info);
+
+	if (kind == BTF_KIND_ARRAY)
+		return array->type <= f->n_types && array->index_type <= f->n_types;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t name = 0, to = 0;
+
+		switch (kind) {
+		case BTF_KIND_STRUCT:
+		case BTF_KIND_UNION:
+			name = members[i].name_off;
+			to = members[i].type;
+			break;
+		case BTF_KIND_FUNC_PROTO:
+			name = params[i].name_off;
+			to = params[i].type;
+			break;
+		case BTF_KIND_ENUM:
+			name = enums[i].name_off;
+			break;
+		case BTF_KIND_ENUM64:
+			name = enums64[i].name_off;
+			break;
+		case BTF_KIND_DATASEC:
+			to = variables[i].type;
+			if (!is_kind(f, to, BTF_KIND_VAR) && !is_kind(f, to, BTF_KIND_FUNC))
+				return false;
+			break;
+		default:
+			return true;
+		}
+		if (name >= f->strings_size || to > f->n_types)
+			return false;
+	}
+	return true;
+}
+
+static bool check_types(struct btf_file *f) {
+	for (uint32_t id = 1; id <= f->n_types; id++) {
+		const struct btf_type *type = f->by_id[id];
+		uint32_t kind = BTF_INFO_KIND(type->info);
+
+		if (type->name_off >= f->strings_size || (refers(kind) && type->type > f->n_types) ||
+		    (kind == BTF_KIND_FUNC && !is_kind(f, type->type, BTF_KIND_FUNC_PROTO)) || !check_tail(f, id))
+			return wrong(f, "type %u refers to nothing", id);
+	}
+	return true;
+}
+
+/* Modifiers and typedefs lead somewhere else. */
+static bool check_chains(struct btf_file *f) {
+	for (uint32_t id = 1; id <= f->n_types; id++) {
+		uint32_t at = id, steps = 0;
+
+		for (;;) {
+			uint32_t kind = at ? BTF_INFO_KIND(f->by_id[at]->info) : 0;
+
+			if (kind != BTF_KIND_TYPEDEF && kind != BTF_KIND_VOLATILE && kind != BTF_KIND_CONST &&
+			    kind != BTF_KIND_RESTRICT && kind != BTF_KIND_TYPE_TAG)
+				break;
+			if (++steps > CHAIN_MAX)
+				return wrong(f, "type %u leads nowhere", id);
+			at = f->by_id[at]->type;
+		}
+	}
+	return true;
+}
+
+bool btf_check(const void *data, size_t size, char error[static BTF_CHECK_ERROR_SIZE]) {
+	struct btf_file f = { .error = error };
+	struct btf_header header;
+	const char *strings;
+	size_t body;
+	bool ok;
+
+	if (!data || size < sizeof(header))
+		return wrong(&f, "it is cut short");
+	memcpy(&header, data, sizeof(header));
+	body = size - sizeof(header);
+	if (header.magic != BTF_MAGIC || header.version != BTF_VERSION || header.flags || header.hdr_len != sizeof(header))
+		return wrong(&f, "its header is of an unknown kind");
+	if (header.type_off % 4 || header.type_len % 4 || header.type_off > body || header.type_len > body - header.type_off ||
+	    header.str_off > body || header.str_len > body - header.str_off || !header.str_len ||
+	    header.type_off + header.type_len != header.str_off || header.str_off + header.str_len != body)
+		return wrong(&f, "its parts do not fit");
+	strings = (const char *)data + sizeof(header) + header.str_off;
+	if (strings[0] || strings[header.str_len - 1])
+		return wrong(&f, "its strings do not end");
+	f.strings_size = header.str_len;
+	f.types_size = header.type_len;
+	f.types = malloc(f.types_size + 1); /* a copy, which is aligned */
+	f.by_id = calloc(f.types_size / sizeof(struct btf_type) + 2, sizeof(*f.by_id));
+	if (!f.types || !f.by_id)
+		ok = wrong(&f, "no memory");
+	else {
+		memcpy((void *)f.types, (const uint8_t *)data + sizeof(header) + header.type_off, f.types_size);
+		ok = scan(&f) && check_types(&f) && check_chains(&f);
+	}
+	free((void *)f.types);
+	free(f.by_id);
+	return ok;
+}
+
+/* The header of .BTF.ext, as far as it is fixed. */
+struct btf_ext_header {
+	uint16_t magic;
+	uint8_t version, flags;
+	uint32_t header_size;
+	uint32_t function_offset, function_size;
+	uint32_t line_offset, line_size;
+	uint32_t core_offset, core_size; /* only if header_size says so */
+};
+
+bool btf_ext_check(const void *data, size_t size, char error[static BTF_CHECK_ERROR_SIZE]) {
+	struct btf_file f = { .error = error };
+	struct btf_ext_header header = {};
+	const size_t least = offsetof(struct btf_ext_header, core_offset);
+	size_t body;
+
+	if (!data || size < least)
+		return wrong(&f, "malformed BTF: .BTF.ext is cut short");
+	memcpy(&header, data, size < sizeof(header) ? size : sizeof(header));
+	if (header.magic != BTF_MAGIC || header.version != BTF_VERSION || header.flags || header.header_size < least ||
+	    header.header_size > size || header.header_size % 4)
+		return wrong(&f, "malformed BTF: the header of .BTF.ext is of an unknown kind");
+	body = size - header.header_size;
+	if (header.function_offset > body || header.function_size > body - header.function_offset ||
+	    header.line_offset > body || header.line_size > body - header.line_offset)
+		return wrong(&f, "malformed BTF: the parts of .BTF.ext do not fit");
+	if (header.header_size >= sizeof(header) && header.core_size)
+		return wrong(&f, "the object relies on types of the running kernel (CO-RE), which a GPU does not have");
+	return true;
+}
