@@ -115,6 +115,7 @@ void ptxas_options_read(struct ptxas_options *options, const char *line, size_t 
 	while (line && next_word(&words, word, sizeof(word))) {
 		const struct known *option;
 		char *name = word, *equals;
+		bool attached = false;
 
 		if (*name != '-')
 			continue;
@@ -124,16 +125,18 @@ void ptxas_options_read(struct ptxas_options *options, const char *line, size_t 
 		if (equals) {
 			*equals = '\0';
 			strcpy(value, equals + 1);
+			attached = true;
 		} else if (name[0] == 'O' && name[1]) {
 			strcpy(value, name + 1);
 			name[1] = '\0';
+			attached = true;
 		}
 		option = find_known(name);
 		if (!option)
 			continue;
 		if (option->value == VALUE_NONE)
 			add_known(options, option, "");
-		else if ((value[0] || next_word(&words, value, sizeof(value))) && value_is_good(option, value))
+		else if ((attached || next_word(&words, value, sizeof(value))) && value_is_good(option, value))
 			add_known(options, option, value);
 	}
 }

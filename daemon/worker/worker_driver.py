@@ -77,12 +77,12 @@ class Worker:
         return self.process.returncode, errors.decode(errors="replace")
 
     def image(self, image, kind="fatbin", capability=90, program=PROBE, attachments=(("vectorAdd",),), **members):
-        """One job `image`; returns the reply and the new image."""
+        """One job `image`; returns the reply and the new image. An attachment is (kernel[, point])."""
         fds = [memfd(image), os.memfd_create("out", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)]
         message = {
             "job": "image", "id": 7, "kind": kind, "flags": 0, "input": 0, "output": 1, "capability": capability,
             "programs": [{"name": "__gpuprobe_o1_p0", "fd": 2, "isa": 63, "target": 52}],
-            "attachments": [{"id": i, "kernel": a[0], "point": "entry", "program": "__gpuprobe_o1_p0"}
+            "attachments": [{"id": i, "kernel": a[0], "point": (*a, "entry")[1], "program": "__gpuprobe_o1_p0"}
                             for i, a in enumerate(attachments, 3)],
         }
         if isinstance(program, str):

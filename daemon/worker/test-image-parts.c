@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The parts of the image worker that decide something: names, options, which entry. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <elf.h>
+#include <errno.h>
+
+#include "cubin.h"
+#include "image-select.h"
+#include "kernel-name.h"
+#include "ptxas-options.h"
+
+static void test_names(void **state)
+{
+	static const struct {
+		const char *mangled, *demangled, *qualified, *plain;
+	} cases[] = {
+		{ "_Z9vectorAddPKfS0_Pfi", "vectorAdd(float const*, float const*, float*, int)", "vectorAdd", "vectorAdd" },
+		{ "_ZN2ns6kernelIfEEvPT_", "void ns::kernel<float>(float*)", "ns::kernel<float>", "ns::kernel" },
+		/* A return type, arguments and parameters with all kinds of brackets and spaces. */
+		{ "_ZN12_GLOBAL__N_11kIiEEvv", "void (anonymous namespace)::k<int>()", "(anonymous namespace)::k<int>",
+		  "(anonymous namespace)::k" },
+		{ "_Z1fPFivE", "f(int (*)())", "f", "f" },
+		{ "_Z1fIPFivEEvT_", "void f<int (*)()>(int (*)())", "f<int (*)()>", "f" },
+		{ "_ZN1a1bILi3EEEvRA3_i", "void a::b<3>(int (&) [3])", "a::b<3>", "a::b" },
+		{ "_ZN2at6native12_GLOBAL__N_16kernelIZNS0_1fEvEUliE_EEvT_",
+		  "void at::native::(anonymous namespace)::kernel<at::native::f()::{lambda(int)#1}>(at::native::f()::{lambda(int)#1})",
+		  "at::native::(anonymous namespace)::kernel<at::native::f()::{lambda(int)#1}>",
+		  "at::native::(anonymous namespace)::kernel" },
+		{ "_ZN1AIiE1kEv", "A<int>::k()", "A<int>::k", "A::k" },
+		{ "plain", NULL, NULL, NULL },
+		{ "_Znonsense", NULL, NULL, NULL },
+		{ "", NULL, NULL, NULL },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct kernel_name name;
+
+		kernel_name_init(&name, cases[i].mangled);
+		assert_int_equal(kernel_name_demangle(&name), 0);
+		assert_int_equal(!!name.demangled, !!cases[i].demangled);
+		if (cases[i].demangled) {
+			assert_string_equal(name.demangled, cases[i].demangled);
+			assert_string_equal(name.qualified, cases[i].qualified);
+			assert_string_equal(name.plain, cases[i].plain);
+			assert_int_equal(kernel_name_match(&name, cases[i].demangled), 1);
+			assert_int_equal(kernel_name_match(&name, cases[i].qualified), 1);
+			assert_int_equal(kernel_name_match(&name, cases[i].plain), 1);
+		}
+		assert_int_equal(kernel_name_match(&name, cases[i].mangled), 1);
+		assert_int_equal(kernel_name_match(&name, "*"), 1);
+		assert_int_equal(kernel_name_match(&name, "else"), 0);
+		assert_int_equal(kernel_name_match(&name, "x::*"), 0);
+		kernel_name_deinit(&name);
+	}
+}
+
+static void test_names_before_demangling(void **state)
+{
+	struct kernel_name name;
+
+	/* An identifier that is no part of the name is refused without demangling; one that is, is looked at. */
+	kernel_name_init(&name, "_ZN2ns6kernelIfEEvPT_");
+	assert_int_equal(kernel_name_match(&name, "vectorAdd"), 0);
+	assert_false(name.tried);
+	assert_int_equal(kernel_name_match(&name, "kernel"), 0);
+	assert_true(name.tried);
+	kernel_name_deinit(&name);
+}
+
+static void test_options(void **state)
+{
+	static const struct {
+		const char *line;
+		const char *options[4];
+	} cases[] = {
+		{ "", {} },
+		{ "-O2  -maxrregcount=40 ", { "--opt-level=2", "--maxrregcount=40" } },
+		{ "-O 1 --maxrregcount 32", { "--opt-level=1", "--maxrregcount=32" } },
+		{ " --fmad false ", { "--fmad=false" } },
+		{ "--register-usage-level=3  ", { "--register-usage-level=3" } },
+		{ "-uumn --ext-desc-file=\"/usr/local/cuda-13.1/bin/ptxExtDesc.txt\"  ", {} },
+		{ "-maxrregcount=96 -v --compile-only  ", { "--maxrregcount=96" } },
+		{ "-dlcm=cg -dscm cs -g -lineinfo",
+		  { "--def-load-cache=cg", "--def-store-cache=cs", "--device-debug", "--generate-line-info" } },
+		/* Values that are none, and files. */
+		{ "-O9 -O -1 --maxrregcount=99999 --maxrregcount=-1 --maxrregcount= --fmad maybe", {} },
+		{ "--fmad=true\t--output-file=/etc/passwd -o /etc/passwd --options-file=x @x", { "--fmad=true" } },
+		{ "--fmad=true --fmad=true", { "--fmad=true" } },
+		{ "--maxrregcount", {} },
+		{ "--fmad= true", {} },
+	};
+	struct ptxas_options options;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		size_t n = 0;
+
+		ptxas_options_read(&options, cases[i].line, strlen(cases[i].line));
+		while (n < 4 && cases[i].options[n])
+			n++;
+		assert_int_equal(options.n, n);
+		for (size_t j = 0; j < n; j++)
+			assert_string_equal(options.options[j], cases[i].options[j]);
+	}
+	ptxas_options_read(&options, NULL, 0);
+	assert_int_equal(options.n, 0);
+}
+
+/* An entry as image_select_*() look at it. */
+static struct fatbin_entry entry(uint16_t kind, uint32_t sm, char suffix)
+{
+	return (struct fatbin_entry){
+		.kind = kind, .sm = sm,
+		.flags = FATBIN_FLAG_64BIT | (suffix == 'a' ? FATBIN_FLAG_ARCH_SPECIFIC : suffix == 'f' ? FATBIN_FLAG_FAMILY : 0),
+	};
+}
+
+static void test_select(void **state)
+{
+	struct fatbin_entry entries[] = {
+		entry(FATBIN_KIND_ELF, 75, 0), entry(FATBIN_KIND_ELF, 80, 0), entry(FATBIN_KIND_ELF, 86, 0),
+		entry(FATBIN_KIND_ELF, 90, 0), entry(FATBIN_KIND_ELF, 90, 'a'), entry(FATBIN_KIND_ELF, 100, 'f'),
+		entry(FATBIN_KIND_PTX, 80, 0), entry(FATBIN_KIND_PTX, 90, 'a'), entry(FATBIN_KIND_PTX, 100, 'f'),
+		entry(FATBIN_KIND_PTX, 110, 0), entry(FATBIN_KIND_LTO_IR, 89, 0),
+	};
+	const struct fatbin fatbin = { .entries = entries, .n_entries = sizeof(entries) / sizeof(*entries) };
+	static const struct {
+		unsigned int capability;
+		int code, ptx; /* indexes, -1: none */
+	} cases[] = {
+		{ 70, -1, -1 }, { 75, 0, -1 }, { 80, 1, 6 }, { 86, 2, 6 }, { 87, 2, 6 }, { 89, 2, 6 }, { 90, 4, 7 },
+		{ 100, 5, 8 }, { 103, 5, 8 }, { 110, -1, 9 }, { 120, -1, 9 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const struct fatbin_entry *code = image_select_code(&fatbin, cases[i].capability);
+		const struct fatbin_entry *ptx = image_select_ptx(&fatbin, cases[i].capability);
+
+		assert_int_equal(code ? code - entries : -1, cases[i].code);
+		assert_int_equal(ptx ? ptx - entries : -1, cases[i].ptx);
+	}
+	/* The source of code is PTX of that number and kind. */
+	assert_ptr_equal(image_select_source(&fatbin, 86, &entries[2], 80), &entries[6]);
+	assert_null(image_select_source(&fatbin, 86, &entries[2], 86));
+	assert_null(image_select_source(&fatbin, 86, &entries[2], 0));
+	assert_ptr_equal(image_select_source(&fatbin, 90, &entries[4], 0), &entries[7]);
+	assert_null(image_select_source(&fatbin, 90, &entries[3], 90));
+	entries[7].container = 1;
+	assert_null(image_select_source(&fatbin, 90, &entries[4], 0));
+	/* 32-bit code is nobody's. */
+	entries[1].flags = 0;
+	assert_null(image_select_code(&fatbin, 80));
+}
+
+/* The smallest cubin: a symbol table, its strings, section names, a note. */
+struct tiny {
+	Elf64_Ehdr header;
+	Elf64_Shdr sections[5];
+	Elf64_Sym symbols[4];
+	char strings[32];
+	char names[64];
+	struct {
+		Elf64_Nhdr header;
+		char name[12];
+		uint16_t version, virtual_sm;
+		uint32_t toolkit;
+	} note;
+};
+
+static void make_tiny(struct tiny *tiny)
+{
+	*tiny = (struct tiny){
+		.header = {
+			.e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1, 0x41, 8 },
+			.e_machine = EM_CUDA, .e_shoff = offsetof(struct tiny, sections), .e_shnum = 5,
+			.e_shentsize = sizeof(Elf64_Shdr), .e_shstrndx = 3,
+		},
+		.symbols = {
+			{ 0 },
+			{ .st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_other = 0x10, .st_shndx = 1 },
+			{ .st_name = 5, .st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC), .st_other = 0, .st_shndx = 1 },
+			{ .st_name = 5, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_other = 0x10, .st_shndx = 0 },
+		},
+		.strings = "\0one\0two",
+		.names = "\0.symtab\0.strtab\0.shstrtab\0.note.nv.cuinfo\0.text.three",
+		.note = { { 12, 8, 1000 }, "NVIDIA Corp", 2, 90, 130 },
+	};
+	tiny->sections[1] = (Elf64_Shdr){ .sh_name = 1, .sh_type = SHT_SYMTAB, .sh_offset = offsetof(struct tiny, symbols),
+					  .sh_size = sizeof(tiny->symbols), .sh_link = 2, .sh_entsize = sizeof(Elf64_Sym) };
+	tiny->sections[2] = (Elf64_Shdr){ .sh_name = 9, .sh_type = SHT_STRTAB, .sh_offset = offsetof(struct tiny, strings),
+					  .sh_size = sizeof(tiny->strings) };
+	tiny->sections[3] = (Elf64_Shdr){ .sh_name = 17, .sh_type = SHT_STRTAB, .sh_offset = offsetof(struct tiny, names),
+					  .sh_size = sizeof(tiny->names) };
+	tiny->sections[4] = (Elf64_Shdr){ .sh_name = 27, .sh_type = SHT_NOTE, .sh_offset = offsetof(struct tiny, note),
+					  .sh_size = sizeof(tiny->note) };
+}
+
+static void test_cubin(void **state)
+{
+	struct cubin cubin;
+	struct tiny tiny;
+
+	make_tiny(&tiny);
+	assert_int_equal(cubin_parse(&cubin, &tiny, sizeof(tiny)), 0);
+	assert_int_equal(cubin.n_kernels, 1);
+	assert_string_equal(cubin.kernels[0], "one");
+	assert_int_equal(cubin.virtual_sm, 90);
+	assert_int_equal(cubin.abi_version, 8);
+	cubin_deinit(&cubin);
+
+	/* Without symbols: by its sections. CUDA 12's ABI: the virtual architecture in the flags. */
+	tiny.sections[1] = (Elf64_Shdr){ .sh_name = 43, .sh_type = SHT_PROGBITS };
+	tiny.header.e_ident[EI_ABIVERSION] = 7;
+	tiny.header.e_flags = 0x500550;
+	tiny.sections[4].sh_type = SHT_NULL;
+	assert_int_equal(cubin_parse(&cubin, &tiny, sizeof(tiny)), 0);
+	assert_int_equal(cubin.n_kernels, 1);
+	assert_string_equal(cubin.kernels[0], "three");
+	assert_int_equal(cubin.virtual_sm, 0x50);
+	cubin_deinit(&cubin);
+}
+
+#define CUBIN_CASE(field, value) { offsetof(struct tiny, field), sizeof(((struct tiny *)0)->field), value }
+
+static void test_cubin_malformed(void **state)
+{
+	static const struct {
+		size_t offset, size;
+		uint64_t value;
+	} cases[] = {
+		CUBIN_CASE(header.e_ident[0], 0), CUBIN_CASE(header.e_ident[EI_CLASS], ELFCLASS32),
+		CUBIN_CASE(header.e_machine, EM_X86_64), CUBIN_CASE(header.e_shoff, UINT64_MAX),
+		CUBIN_CASE(header.e_shoff, UINT64_MAX - 100), CUBIN_CASE(header.e_shnum, 0xffff),
+		CUBIN_CASE(header.e_shentsize, 8), CUBIN_CASE(header.e_shstrndx, 5),
+		CUBIN_CASE(sections[1].sh_offset, UINT64_MAX), CUBIN_CASE(sections[1].sh_size, UINT64_MAX),
+		CUBIN_CASE(sections[1].sh_entsize, 0), CUBIN_CASE(sections[1].sh_link, 99),
+		CUBIN_CASE(sections[1].sh_link, 1), CUBIN_CASE(sections[2].sh_size, 3),
+		CUBIN_CASE(sections[2].sh_offset, sizeof(struct tiny)), CUBIN_CASE(symbols[1].st_name, UINT32_MAX),
+	};
+	struct cubin cubin;
+	struct tiny tiny;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		make_tiny(&tiny);
+		memcpy((char *)&tiny + cases[i].offset, &cases[i].value, cases[i].size);
+		assert_int_equal(cubin_parse(&cubin, &tiny, sizeof(tiny)), CUBIN_E_MALFORMED);
+	}
+	/* Every prefix but the whole. The note is last: what is cut of it is a section that lies outside. */
+	make_tiny(&tiny);
+	for (size_t size = 0; size < sizeof(tiny); size++) {
+		uint8_t *copy = malloc(size + !size);
+
+		memcpy(copy, &tiny, size);
+		assert_int_equal(cubin_parse(&cubin, copy, size), CUBIN_E_MALFORMED);
+		free(copy);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names), cmocka_unit_test(test_names_before_demangling),
+		cmocka_unit_test(test_options), cmocka_unit_test(test_select), cmocka_unit_test(test_cubin),
+		cmocka_unit_test(test_cubin_malformed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
