@@ -13,13 +13,14 @@
 
 enum {
 	_KPROBE_ENTRY_E_SUCCESS,
-	KPROBE_ENTRY_E_PROGRAM, /* a program's text is not understood, or does not define its symbol
-				   as promised */
-	KPROBE_ENTRY_E_TAKEN, /* the module has a symbol of ours already: __probe_func__<kernel>, or
-				 one of a program's */
-	KPROBE_ENTRY_E_TARGET, /* the module is for an architecture (or address size) that a program
-				  cannot run on */
-	KPROBE_ENTRY_E_KERNEL, /* the kernel's body is not understood */
+	/* a program's text is not understood, or does not define its symbol as promised */
+	KPROBE_ENTRY_E_PROGRAM,
+	/* the module has __probe_func__<kernel> or a program's symbol already */
+	KPROBE_ENTRY_E_TAKEN,
+	/* the module is for an architecture or address size that a program cannot run on */
+	KPROBE_ENTRY_E_TARGET,
+	/* the kernel's body is not understood */
+	KPROBE_ENTRY_E_KERNEL,
 };
 
 /*

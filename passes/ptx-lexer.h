@@ -40,11 +40,11 @@ struct ptx_range {
 };
 
 enum ptx_token_kind {
-	PTX_TOKEN_END,	       /* of the source; length 0 */
-	PTX_TOKEN_WORD,	       /* a name or a mnemonic with all its dotted parts:
-				  ld.global.L1::no_allocate.u32 %tid.x $L_1 _Z3kv %r1 _ */
-	PTX_TOKEN_DIRECTIVE,   /* a dot and one word: .entry .b32 .debug_info; `.v4.f32` is two of
-				  them */
+	PTX_TOKEN_END, /* of the source; length 0 */
+	/* a name or mnemonic with all its parts: ld.L1::no_allocate.u32 %tid.x $L_1 _Z3kv %r1 _ */
+	PTX_TOKEN_WORD,
+	/* a dot and one word: .entry .b32 .debug_info; `.v4.f32` is two of them */
+	PTX_TOKEN_DIRECTIVE,
 	PTX_TOKEN_INTEGER,     /* 12 0x1F 017 0b11 12U */
 	PTX_TOKEN_FLOAT,       /* 0f3F800000 0d3FF0000000000000 1.5 1e-3 */
 	PTX_TOKEN_STRING,      /* with its quotes */

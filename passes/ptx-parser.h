@@ -47,15 +47,11 @@ int ptx_parser_skip_brackets(struct ptx_parser *parser);
 /* Up to (not including) a `;` outside brackets, or a `,` if comma is set. */
 int ptx_parser_skip_to_end(struct ptx_parser *parser, bool comma);
 
-/*
- * .file 1 "name", 12, 34 and .loc 1 2 3, function_name L+4, inlined_at 5 6 7: neither ends with
- * `;`.
- */
+/* .file 1 "name", 12, 34 and .loc 1 2 3, function_name L+4, inlined_at 5 6 7: without `;` */
 int ptx_parser_file(struct ptx_parser *parser);
 int ptx_parser_loc(struct ptx_parser *parser);
 
-/* Makes room for one element more: *array has count elements; *capacity is updated. 0 or -ENOMEM.
- */
+/* Makes room for one more than count elements; *capacity is updated. 0 or -ENOMEM. */
 int ptx_array_grow(void **array, uint32_t *capacity, uint32_t count, size_t size);
 
 #define PTX_ARRAY_ADD(array, capacity, count, value)                                               \

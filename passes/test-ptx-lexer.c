@@ -129,8 +129,7 @@ static void test_errors(void **state)
 	assert_string_equal(out, "W:a E:1:2");
 }
 
-/* Every prefix of a text with everything in it: no byte behind it may be read (a sanitizer tells).
- */
+/* Every prefix of a text with everything: nothing behind it may be read (a sanitizer tells). */
 static void test_prefixes(void **state)
 {
 	static const char text[] =
