@@ -12,7 +12,7 @@
 #include "shim-server.h"
 
 #define PROCESS_MODULES_MAX 16384
-#define PROCESS_CONNECTIONS_MAX 8
+#define PROCESS_CONNECTIONS_MAX 64 /* a shim has two */
 
 struct module {
 	LIST_ENTRY(module) link;

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private daemon for a test, gpuprobectl, and programs under the shim. The build folder is the first argument of every test."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else None
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+GPUPROBED = os.path.join(BUILD, "daemon/gpuprobed")
+CTL = os.path.join(BUILD, "ctl/gpuprobectl")
+SHIM = os.path.join(BUILD, "shim/libgpuprobe-shim.so")
+SIM = os.path.join(BUILD, "tests/sim")
+COUNTER = os.path.join(BUILD, "docs/counter.bpf.o")
+VEC_ADD = os.path.join(BUILD, "tests/targets/vec_add_driver")
+SKIP = 77
+
+
+class Failed(Exception):
+    pass
+
+
+def check(condition, *what):
+    if not condition:
+        raise Failed(" ".join(str(w) for w in what) or "check failed")
+
+
+def equal(got, wanted, what=""):
+    check(got == wanted, f"{what}: {got!r}, expected {wanted!r}")
+
+
+def wait_until(condition, what, seconds=10):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise Failed(f"not within {seconds} s: {what}")
+
+
+def need(*paths):
+    """Ends the test as skipped if something that it needs was not built (no clang for BPF, no libbpf, ...)."""
+    for path in paths:
+        if not os.path.exists(path):
+            print(f"skipped: {path} was not built")
+            sys.exit(SKIP)
+
+
+class Daemon:
+    """gpuprobed --session=<unique>. Use with `with`: at the end it must stop in good order and leave nothing behind."""
+    count = 0
+
+    def __init__(self, *options, name=None, start=True):
+        Daemon.count += 1
+        self.name = name or f"e2e_{os.getpid()}_{Daemon.count}"
+        user = f"/run/user/{os.getuid()}"
+        self.directory = (f"{user}/gpuprobe-{self.name}" if os.path.isdir(user)
+                          else f"/tmp/gpuprobe-{os.getuid()}-{self.name}")
+        self.options = options
+        self.log = tempfile.NamedTemporaryFile(mode="w+", prefix="gpuprobed-", suffix=".log")
+        self.process = None
+        if start:
+            self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([GPUPROBED, f"--session={self.name}", *self.options], stderr=self.log)
+        wait_until(lambda: os.path.exists(f"{self.directory}/io.gpuprobe.control") or self.process.poll() is not None,
+                   "the daemon listens")
+        check(self.process.poll() is None, "gpuprobed ended:", self.text())
+        return self
+
+    def text(self):
+        with open(self.log.name) as log:
+            return log.read()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(timeout=15)
+        equal(status, 0, "exit status of gpuprobed: " + self.text())
+        check(not os.path.exists(self.directory), self.directory, "is left behind")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def clean(self):
+        """After kill(): what a killed daemon leaves behind."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if self.process.poll() is None:
+            if kind is None:
+                self.stop()
+            else:
+                self.kill()
+        if kind is not None:
+            print("--- gpuprobed:\n" + self.text())
+        self.clean()
+        self.log.close()
+
+    def environment(self, **more):
+        return {**os.environ, "GPUPROBE_SESSION": self.name, **more}
+
+    def ctl(self, *arguments, status=0):
+        """gpuprobectl; returns its standard output. status None: any failure, returns standard error."""
+        done = subprocess.run([CTL, *arguments], env=self.environment(), capture_output=True, text=True, timeout=60)
+        if status is None:
+            check(done.returncode != 0, "gpuprobectl", *arguments, "did not fail")
+            return done.stderr
+        equal(done.returncode, status, f"gpuprobectl {' '.join(arguments)}: {done.stderr}")
+        return done.stdout
+
+    def json(self, *arguments):
+        return json.loads(self.ctl(*arguments, "--json"))
+
+    def attach(self, *arguments, object=COUNTER):
+        return [int(line) for line in self.ctl("attach", object, *arguments).split()]
+
+    def attachments(self):
+        return self.json("list")["attachments"]
+
+    def dump(self, name="counter", *more):
+        return self.json("map", "dump", name, *more)["entries"]
+
+    def count_of(self, name="counter"):
+        entries = self.dump(name)
+        equal(len(entries), 1, "entries")
+        return entries[0]["value"]
+
+    def why(self, *more):
+        return self.json("why", *more)["outcomes"]
+
+    def status(self):
+        return self.json("status")
+
+    def start_run(self, *command, shim=True, **more):
+        """Starts a program on the CPU driver, under the shim."""
+        environment = self.environment(LD_LIBRARY_PATH=SIM, **more)
+        if shim:
+            environment["LD_PRELOAD"] = SHIM
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run(self, *command, shim=True, timeout=60, **more):
+        """Runs it to the end: exit status, output, standard error, seconds."""
+        start = time.monotonic()
+        process = self.start_run(*command, shim=shim, **more)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise Failed(f"{command} does not end")
+        return process.returncode, out, err, time.monotonic() - start
+
+
+def main(tests):
+    """Runs the tests (those named on the command line, or all), says which failed."""
+    failed = 0
+    chosen = sys.argv[2:]
+    for test in tests:
+        if chosen and test.__name__ not in chosen:
+            continue
+        start = time.monotonic()
+        try:
+            test()
+        except Exception as error:
+            import traceback
+            failed += 1
+            print(f"FAILED {test.__name__}: {error}")
+            if not isinstance(error, Failed):
+                traceback.print_exc(file=sys.stdout)
+        else:
+            print(f"ok     {test.__name__} ({time.monotonic() - start:.2f} s)")
+        sys.stdout.flush()
+    sys.exit(failed > 0)

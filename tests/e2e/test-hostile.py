@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Clients of the shim socket that do everything wrong. The daemon closes their connection and goes on."""
+import array
+import fcntl
+import os
+import resource
+import socket
+import struct
+import sys
+import time
+
+from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, check, equal, main, need, wait_until
+from wire import (ARMED, CUBIN, FATBIN, HELLO, IMAGE, IMAGE_REPLY, INSTANCE, LOADER, MIRROR, PTX, REPORT, SYNCED, UNLOAD, WELCOME,
+                  Closed, Shim, memfd, message)
+
+need(GPUPROBED, CTL, COUNTER)
+with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as file:
+    VEC_ADD_PTX = file.read()
+IMAGE_FIELDS = (PTX, 0, 9, 0, 0, 0)
+
+
+def alive(daemon):
+    """The daemon serves another client as if nothing had happened."""
+    shim = Shim(daemon.directory)
+    new, _, reason, slots = shim.image(VEC_ADD_PTX)
+    check(new and slots, "the daemon does not serve:", reason)
+    shim.close()
+
+
+def refused(daemon, data, *fds, hello=True, role=LOADER):
+    shim = Shim(daemon.directory, role=role, hello=hello)
+    try:
+        shim.send(data, *fds)
+        check(shim.closed(), "not refused:", data[:24])
+    except Closed:
+        pass
+    shim.close()
+
+
+def test_malformed():
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        fd = memfd(VEC_ADD_PTX)
+        image = message(IMAGE, len(VEC_ADD_PTX), *IMAGE_FIELDS)
+        refused(daemon, image, fd, hello=False)
+        refused(daemon, b"x", hello=False)
+        refused(daemon, b"x" * 5000, hello=False)
+        refused(daemon, message(HELLO, 3, 0, b""), hello=False)
+        refused(daemon, message(HELLO, LOADER, 0, b""), fd, hello=False)
+        refused(daemon, message(HELLO, LOADER, 0, b""))  # twice
+        for bad in ({"magic": 1}, {"version": 2}, {"size": 4}, {"size": 10000}):
+            refused(daemon, message(IMAGE, len(VEC_ADD_PTX), *IMAGE_FIELDS, **bad), fd)
+        refused(daemon, image[:-1], fd)
+        refused(daemon, image + b"x", fd)
+        refused(daemon, image)  # no descriptor
+        refused(daemon, image, fd, fd)  # two
+        refused(daemon, image, *[fd] * 200)  # many
+        refused(daemon, message(ARMED, 1, 0, 0), fd)
+        refused(daemon, message(WELCOME, 1, 1))
+        refused(daemon, message(SYNCED))
+        refused(daemon, message(UNLOAD, 1), role=MIRROR)
+        refused(daemon, message(IMAGE, len(VEC_ADD_PTX), 9, 0, 9, 0, 0, 0), fd)
+        refused(daemon, message(REPORT, 1, b"x" * 192))
+        os.close(fd)
+        alive(daemon)
+
+
+def test_bad_descriptors():
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        size = len(VEC_ADD_PTX)
+        image = message(IMAGE, size, *IMAGE_FIELDS)
+        part = fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+        cases = [memfd(VEC_ADD_PTX, seals=0), memfd(VEC_ADD_PTX, seals=part), memfd(VEC_ADD_PTX + b"x"),
+                 memfd(VEC_ADD_PTX[:-1]), memfd(b"x"), os.open("/dev/zero", os.O_RDWR), os.open("/etc/passwd", os.O_RDONLY),
+                 os.open("/tmp", os.O_RDONLY), *os.pipe(), os.open("/proc/self/mem", os.O_RDONLY)]
+        for fd in cases:
+            refused(daemon, image, fd)
+            os.close(fd)
+        alive(daemon)
+
+
+def test_unknown_names():
+    """Modules and maps that the process was not given are no breach, and give nothing."""
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        shim = Shim(daemon.directory)
+        equal(shim.instance(1)[:2], (None, 0), "a map without a module")
+        new, module, _, slots = shim.image(VEC_ADD_PTX)
+        check(new)
+        for map_id in (0, slots[0][0] + 1, 2 ** 64 - 1):
+            equal(shim.instance(map_id)[:2], (None, 0), "an unknown map")
+        for wrong in (0, module + 1, 2 ** 64 - 1):
+            shim.send(message(ARMED, wrong, 0, 0))
+            shim.send(message(UNLOAD, wrong))
+            shim.send(message(REPORT, wrong, b"no \x1b[31m way"))
+        fd, size, _ = shim.instance(slots[0][0])
+        check(fd is not None and size)
+        shim.send(message(UNLOAD, module))
+        equal(shim.instance(slots[0][0], 1)[:2], (None, 0), "a map whose module is unloaded")
+        check(any(o["reason"] == "no ?[31m way" for o in daemon.why()), "a report is remembered, made printable")
+        shim.close()
+        alive(daemon)
+
+
+def test_instance_is_sealed():
+    """A process may write what it likes into its instance, and can neither shrink it nor fool the reader."""
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        shim = Shim(daemon.directory)
+        _, module, _, slots = shim.image(VEC_ADD_PTX)
+        fd, size, data_size = shim.instance(slots[0][0])
+        for length in (0, size - 1, size + 4096):
+            try:
+                os.ftruncate(fd, length)
+            except PermissionError:
+                continue
+            check(False, "an instance changed its size")
+        os.pwrite(fd, os.urandom(4096), 0)  # the whole header
+        os.pwrite(fd, struct.pack("<Q", 99), 4096)
+        equal(daemon.count_of(), 99)
+        equal(daemon.count_of(), 99)
+        shim.close()
+        wait_until(lambda: daemon.json("map", "list")["maps"][0]["instances"] == 0, "the instance is folded")
+        equal(daemon.count_of(), 99)
+        alive(daemon)
+
+
+def test_malformed_images():
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "*")
+        shim = Shim(daemon.directory)
+        images = [(b"\0", FATBIN), (b"\x50\xed\x55\xba" + b"\xff" * 60, FATBIN), (os.urandom(100000), FATBIN), (b"\x7fELF", CUBIN),
+                  (os.urandom(5000), CUBIN), (os.urandom(5000), PTX), (VEC_ADD_PTX[:500], PTX), (VEC_ADD_PTX, FATBIN), (VEC_ADD_PTX, CUBIN),
+                  (b"{" * 100000, PTX), (b".version 8.0\n.target sm_90\n.address_size 64\n", PTX)]
+        for data, kind in images:
+            new, module, reason, slots = shim.image(data, kind=kind)
+            check(new is None and not slots and module, "an image that is none was replaced")
+            check(reason and reason.isprintable(), "no reason for", data[:20], kind)
+        equal(len(daemon.why()), len(images), "outcomes")
+        equal(daemon.status()["counters"]["worker_crashes"], 0, "crashes")
+        alive(daemon)
+
+
+def test_hang_up():
+    """Clients that leave at every moment of a request."""
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        for i in range(40):
+            shim = Shim(daemon.directory, hello=i % 4 != 0)
+            if i % 4 >= 2:
+                data = VEC_ADD_PTX + b"\n// %d\n" % i
+                fd = memfd(data)
+                shim.send(message(IMAGE, len(data), *IMAGE_FIELDS), fd)
+                os.close(fd)
+                if i % 4 == 3:
+                    time.sleep(0.005)
+            shim.close()
+        alive(daemon)
+        wait_until(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) < 60, "descriptors are given back")
+
+
+def test_second_request():
+    """A request while one is in work is a breach; the daemon survives it and the first one's end."""
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        shim = Shim(daemon.directory)
+        fd = memfd(VEC_ADD_PTX + b"//x\n")
+        data = message(IMAGE, len(VEC_ADD_PTX) + 4, *IMAGE_FIELDS)
+        shim.send(data, fd)
+        try:
+            shim.send(data, fd)
+            shim.receive()
+            shim.receive()
+            shim.receive()
+            check(False, "two requests at a time")
+        except Closed:
+            pass
+        os.close(fd)
+        alive(daemon)
+
+
+def test_quotas():
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        # connections of one uid
+        shims = []
+        for _ in range(256):
+            shims.append(Shim(daemon.directory, hello=False))
+        try:
+            Shim(daemon.directory)
+            check(False, "the 257th connection of a uid is served")
+        except (Closed, ConnectionError):
+            pass
+        for shim in shims:
+            shim.close()
+
+        def again():
+            try:
+                alive(daemon)
+                return True
+            except (Closed, ConnectionError):
+                return False
+        wait_until(again, "connections are given back")
+        # images in work of one uid: the surplus gets its own image, with a reason
+        shims = [Shim(daemon.directory) for _ in range(60)]
+        for i, shim in enumerate(shims):
+            data = VEC_ADD_PTX + b"// different %d\n" % i
+            fd = memfd(data)
+            shim.send(message(IMAGE, len(data), *IMAGE_FIELDS), fd)
+            os.close(fd)
+        replies = [shim.image_reply() for shim in shims]
+        over = [reply for reply in replies if reply[0] is None]
+        check(all("quota" in reply[2] for reply in over), [reply[2] for reply in over])
+        check(len(replies) - len(over) >= 32, len(over), "of 60 over the quota")
+        check(over, "60 images at once, and no quota")
+        for shim in shims:
+            shim.close()
+        alive(daemon)
+
+
+def test_slow_reader():
+    """A client that asks and never reads cannot make the daemon wait, or keep its answers without bound."""
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        slow = Shim(daemon.directory)
+        slow.image(VEC_ADD_PTX)
+        slow.socket.setblocking(False)
+        sent = 0
+        try:
+            for _ in range(100000):
+                slow.send(message(INSTANCE, 12345, 0, 0))
+                sent += 1
+        except (BlockingIOError, Closed):
+            pass
+        check(sent < 100000, "the daemon reads on without an end")
+        start = time.monotonic()
+        alive(daemon)
+        check(time.monotonic() - start < 2, "others wait for a slow one")
+        with open(f"/proc/{daemon.process.pid}/status") as status:
+            rss = [int(line.split()[1]) for line in status if line.startswith("VmRSS")][0]
+        check(rss < 100000, "the daemon uses", rss, "kB")
+        slow.close()
+
+
+def test_flood():
+    """Requests without a pause from several clients; another one is still served in time."""
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        floods = [Shim(daemon.directory) for _ in range(20)]
+        for shim in floods:
+            shim.socket.setblocking(False)
+        end = time.monotonic() + 1
+        served, worst = 0, 0.0
+        victim = Shim(daemon.directory)
+        while time.monotonic() < end:
+            for shim in floods:
+                try:
+                    for _ in range(50):
+                        shim.send(message(REPORT, 1, b"flood"))
+                except BlockingIOError:
+                    pass
+            start = time.monotonic()
+            new, *_ = victim.image(VEC_ADD_PTX)
+            check(new)
+            worst = max(worst, time.monotonic() - start)
+            served += 1
+        check(worst < 1, "served after", worst, "s")
+        check(served > 10, "served", served)
+
+
+if __name__ == "__main__":
+    main([test_malformed, test_bad_descriptors, test_unknown_names, test_instance_is_sealed, test_malformed_images, test_hang_up,
+          test_second_request, test_quotas, test_slow_reader, test_flood])
