@@ -12,6 +12,7 @@
  */
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -153,7 +154,7 @@ static char *copy(const char *text) {
 	return strdup(text ?: "");
 }
 
-/* A server without interfaces but org.varlink.service and without sockets. Returns 0 or negative errno. */
+/* A server without interfaces but org.varlink.service and without sockets; ignores SIGPIPE. Returns 0 or negative errno. */
 int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop, const struct varlink_server_options *options) {
 	struct varlink_server *server;
 	struct varlink_fault fault;
@@ -161,6 +162,9 @@ int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop, const s
 
 	if (options->size != sizeof(*options))
 		return -EINVAL;
+	/* libuv writes with write(): a client that goes at the wrong time must not end the process */
+	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR)
+		return -errno;
 	server = calloc(1, sizeof(*server));
 	if (!server)
 		return -ENOMEM;

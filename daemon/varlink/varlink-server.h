@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * A varlink service on a libuv loop, for one thread.
+ * A varlink service on a libuv loop, for one thread. The process ignores SIGPIPE from varlink_server_new() on.
  *
  *     varlink_server_new(&server, loop, &(struct varlink_server_options){
  *             .size = sizeof(struct varlink_server_options), .vendor = ..., .product = ..., .version = ..., .url = ... });

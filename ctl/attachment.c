@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* attach, detach, list. */
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "../daemon/base64.h"
+#include "ctl.h"
+#include "object-file.h"
+#include "varlink-json.h"
+
+enum {
+	OPTION_KERNEL = CTL_OPTION_OWN,
+	OPTION_PROGRAM,
+	OPTION_PID,
+	OPTION_COMM,
+	OPTION_EXE,
+	OPTION_UID,
+	OPTION_ALL,
+};
+
+static const char attach_help[] =
+	"Usage: gpuprobectl attach [OPTION]... FILE\n"
+	"\n"
+	"Attaches the GPU programs of an eBPF object (- is standard input) and prints the ids of the attachments, one a line, when\n"
+	"they are armed. Modules that a process has loaded already are probed when it loads them again.\n"
+	"\n"
+	"      --kernel=NAME   kernels to probe: a glob, or a mangled or demangled name; else what the program's section says\n"
+	"      --program=NAME  only this program of the object\n"
+	"      --pid=PID       only this process\n"
+	"      --comm=NAME     only processes of this name\n"
+	"      --exe=PATH      only processes of this executable, or of those that a glob matches\n"
+	"      --uid=USER      only processes of this user\n";
+
+static const char detach_help[] =
+	"Usage: gpuprobectl detach ID...\n"
+	"       gpuprobectl detach --all\n"
+	"\n"
+	"Removes attachments. Maps go with the last attachment of their object.\n";
+
+static const char list_help[] =
+	"Usage: gpuprobectl list\n"
+	"\n"
+	"Lists the attachments that you may see.\n";
+
+/* Adds a member to *@objectp, which is made if needed. */
+static void put(json_object **objectp, const char *key, json_object *value) {
+	if (!*objectp)
+		*objectp = json_object_new_object();
+	json_object_object_add(*objectp, key, value);
+}
+
+/* The executable as the daemon sees it: absolute; a glob stays as it is. Returns -1 to go on, or the exit status. */
+static int put_exe(json_object **filterp, const char *path) {
+	char *resolved;
+
+	if (!*path)
+		return ctl_usage("--exe: the path is empty");
+	if (*path == '/' || strpbrk(path, "*?[")) {
+		put(filterp, "exe", json_object_new_string(path));
+		return -1;
+	}
+	resolved = realpath(path, NULL);
+	if (!resolved)
+		return ctl_fail(CTL_USAGE, "--exe: %s: %s", path, strerror(errno));
+	put(filterp, "exe", json_object_new_string(resolved));
+	free(resolved);
+	return -1;
+}
+
+/* A user by name or number. */
+static int put_uid(json_object **filterp, const char *user) {
+	struct passwd *passwd = getpwnam(user);
+	int64_t uid;
+	int r;
+
+	if (passwd) {
+		uid = passwd->pw_uid;
+	} else if (user[strspn(user, "0123456789")]) {
+		return ctl_usage("--uid: there is no user %s", user);
+	} else {
+		r = ctl_number("--uid", user, 0, &uid);
+		if (r >= 0)
+			return r;
+	}
+	put(filterp, "uid", json_object_new_int64(uid));
+	return -1;
+}
+
+static int attach_option(struct ctl *ctl, int option, json_object *parameters, json_object **filterp) {
+	int64_t pid;
+	int r;
+
+	switch (option) {
+	case OPTION_KERNEL:
+		put(&parameters, "kernel", json_object_new_string(optarg));
+		return -1;
+	case OPTION_PROGRAM:
+		put(&parameters, "program", json_object_new_string(optarg));
+		return -1;
+	case OPTION_PID:
+		r = ctl_number("--pid", optarg, 1, &pid);
+		if (r < 0)
+			put(filterp, "pid", json_object_new_int64(pid));
+		return r;
+	case OPTION_COMM:
+		put(filterp, "comm", json_object_new_string(optarg));
+		return -1;
+	case OPTION_EXE:
+		return put_exe(filterp, optarg);
+	case OPTION_UID:
+		return put_uid(filterp, optarg);
+	default:
+		return ctl_option(ctl, option, attach_help);
+	}
+}
+
+/* Reads the command line of attach. Returns -1 to go on, or the exit status. */
+static int attach_options(struct ctl *ctl, int argc, char **argv, json_object *parameters) {
+	static const struct option options[] = {
+		CTL_OPTIONS,
+		{ "kernel", required_argument, NULL, OPTION_KERNEL },
+		{ "program", required_argument, NULL, OPTION_PROGRAM },
+		{ "pid", required_argument, NULL, OPTION_PID },
+		{ "comm", required_argument, NULL, OPTION_COMM },
+		{ "exe", required_argument, NULL, OPTION_EXE },
+		{ "uid", required_argument, NULL, OPTION_UID },
+		{},
+	};
+	json_object *filter = NULL;
+	int option, r = -1;
+
+	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0)
+		r = attach_option(ctl, option, parameters, &filter);
+	if (filter)
+		json_object_object_add(parameters, "filter", filter);
+	if (r < 0 && optind == argc)
+		r = ctl_usage("attach: which object?");
+	if (r < 0 && optind + 1 < argc)
+		r = ctl_usage("attach takes one object, but got %s too", argv[optind + 1]);
+	return r;
+}
+
+/* Adds the contents of the object to the parameters. Returns the exit status. */
+static int put_object(const char *path, json_object *parameters) {
+	unsigned char *data;
+	size_t n_data;
+	char *text;
+	int r;
+
+	r = object_file_read(path, &data, &n_data);
+	if (r)
+		return r;
+	text = malloc(base64_encoded_size(n_data));
+	if (text) {
+		base64_encode(text, data, n_data);
+		json_object_object_add(parameters, "object", json_object_new_string(text));
+	} else {
+		r = ctl_fail(CTL_ERROR, "%s: out of memory", path);
+	}
+	free(text);
+	free(data);
+	return r;
+}
+
+/* Prints the ids. An attachment that is not armed is an error, though the others stay. */
+static int print_attached(const struct ctl *ctl, json_object *parameters) {
+	json_object *attachments = ctl_get(parameters, "attachments");
+	int r = CTL_OK;
+
+	if (ctl->json)
+		ctl_print_json(ctl, parameters);
+	for (size_t i = 0; i < json_object_array_length(attachments); i++) {
+		json_object *attachment = json_object_array_get_idx(attachments, i);
+
+		if (!ctl->json)
+			printf("%lld\n", (long long)ctl_int(attachment, "id"));
+		if (strcmp(ctl_string(attachment, "state"), "armed"))
+			r = ctl_fail(CTL_ERROR, "attachment %lld (%s) is %s; gpuprobectl why tells more",
+				     (long long)ctl_int(attachment, "id"), ctl_string(attachment, "program"),
+				     ctl_string(attachment, "state"));
+	}
+	return r;
+}
+
+int command_attach(struct ctl *ctl, int argc, char **argv) {
+	json_object *parameters = json_object_new_object();
+	struct varlink_reply reply;
+	const char *path;
+	int r;
+
+	r = attach_options(ctl, argc, argv, parameters);
+	path = argv[optind];
+	if (r < 0)
+		r = put_object(path, parameters);
+	else
+		goto out;
+	if (r)
+		goto out;
+	/* the daemon answers when all is verified and compiled, which may take its time */
+	r = ctl_call(ctl, "Attach", json_object_get(parameters), !strcmp(path, "-") ? "standard input" : path, -1, &reply);
+	if (!r) {
+		r = print_attached(ctl, reply.parameters);
+		varlink_reply_deinit(&reply);
+	}
+out:
+	json_object_put(parameters);
+	return r;
+}
+
+/* Adds the ids of all attachments to @ids. */
+static int collect_ids(struct ctl *ctl, json_object *ids) {
+	struct varlink_reply reply;
+	json_object *attachments;
+	int r;
+
+	r = ctl_call(ctl, "List", NULL, "", CTL_TIMEOUT_MS, &reply);
+	if (r)
+		return r;
+	attachments = ctl_get(reply.parameters, "attachments");
+	for (size_t i = 0; i < json_object_array_length(attachments); i++)
+		json_object_array_add(ids, json_object_new_int64(ctl_int(json_object_array_get_idx(attachments, i), "id")));
+	varlink_reply_deinit(&reply);
+	return CTL_OK;
+}
+
+/* Detaches all of @ids, those behind one that fails too. Returns the exit status of the first that failed. */
+static int detach(struct ctl *ctl, json_object *ids) {
+	json_object *detached = json_object_new_array();
+	struct varlink_reply reply;
+	int result = CTL_OK, r;
+
+	for (size_t i = 0; i < json_object_array_length(ids); i++) {
+		json_object *id = json_object_array_get_idx(ids, i);
+
+		r = ctl_call(ctl, "Detach", varlink_json_pack("id", json_object_get(id), NULL), json_object_get_string(id),
+			     CTL_TIMEOUT_MS, &reply);
+		result = result ?: r;
+		if (r == CTL_UNREACHABLE)
+			break;
+		if (!r) {
+			json_object_array_add(detached, json_object_get(id));
+			varlink_reply_deinit(&reply);
+		}
+	}
+	if (ctl->json) {
+		json_object *output = varlink_json_pack("detached", json_object_get(detached), NULL);
+
+		ctl_print_json(ctl, output);
+		json_object_put(output);
+	}
+	json_object_put(detached);
+	return result;
+}
+
+int command_detach(struct ctl *ctl, int argc, char **argv) {
+	static const struct option options[] = { CTL_OPTIONS, { "all", no_argument, NULL, OPTION_ALL }, {} };
+	json_object *ids = json_object_new_array();
+	bool all = false;
+	int option, r = -1;
+
+	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+		if (option == OPTION_ALL)
+			all = true;
+		else
+			r = ctl_option(ctl, option, detach_help);
+	}
+	if (r < 0 && all == (optind < argc))
+		r = all ? ctl_usage("detach takes ids or --all, not both") : ctl_usage("detach: which attachment?");
+	for (int i = optind; r < 0 && i < argc; i++) {
+		int64_t id;
+
+		r = ctl_number("detach", argv[i], 1, &id);
+		if (r < 0)
+			json_object_array_add(ids, json_object_new_int64(id));
+	}
+	if (r < 0)
+		r = all ? collect_ids(ctl, ids) : CTL_OK;
+	else
+		goto out;
+	if (!r)
+		r = detach(ctl, ids);
+out:
+	json_object_put(ids);
+	return r;
+}
+
+/* The filter in the words of the command line. */
+static json_object *filter_text(json_object *filter) {
+	static const char *const names[] = { "pid", "uid", "comm", "exe" };
+	json_object *value;
+	char *text = NULL;
+	size_t n_text;
+	FILE *stream = open_memstream(&text, &n_text);
+
+	for (size_t i = 0; stream && i < sizeof(names) / sizeof(*names); i++) {
+		json_object *member = ctl_get(filter, names[i]);
+
+		if (member)
+			fprintf(stream, "%s%s=%s", ftell(stream) ? " " : "", names[i], json_object_get_string(member));
+	}
+	if (stream)
+		fclose(stream);
+	value = json_object_new_string(text && *text ? text : "-");
+	free(text);
+	return value;
+}
+
+int command_list(struct ctl *ctl, int argc, char **argv) {
+	static const char *const header[] = { "ID",    "OBJECT",  "PROGRAM",   "POINT", "KERNEL", "STATE",
+					      "MODULES", "PROCESSES", "OWNER", "FILTER", NULL };
+	json_object *attachments, *rows;
+	struct varlink_reply reply;
+	int r;
+
+	r = ctl_no_options(ctl, argc, argv, list_help);
+	if (r >= 0)
+		return r;
+	r = ctl_call(ctl, "List", NULL, "", CTL_TIMEOUT_MS, &reply);
+	if (r)
+		return r;
+	if (ctl->json) {
+		ctl_print_json(ctl, reply.parameters);
+		varlink_reply_deinit(&reply);
+		return CTL_OK;
+	}
+	attachments = ctl_get(reply.parameters, "attachments");
+	rows = json_object_new_array();
+	for (size_t i = 0; i < json_object_array_length(attachments); i++) {
+		json_object *attachment = json_object_array_get_idx(attachments, i), *row = json_object_new_array();
+
+		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(attachment, "id")));
+		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(attachment, "object")));
+		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "program")));
+		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "point")));
+		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "kernel")));
+		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "state")));
+		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(attachment, "modules")));
+		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(attachment, "processes")));
+		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(attachment, "owner")));
+		json_object_array_add(row, filter_text(ctl_get(attachment, "filter")));
+		json_object_array_add(rows, row);
+	}
+	ctl_print_table(header, rows);
+	json_object_put(rows);
+	varlink_reply_deinit(&reply);
+	return CTL_OK;
+}

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+# bash completion for gpuprobectl
+
+# A column of a table that gpuprobectl prints, without its header; nothing if there is no daemon.
+_gpuprobectl_column() {
+	gpuprobectl "${@:2}" 2>/dev/null | awk -v column="$1" 'NR > 1 { print $column }'
+}
+
+_gpuprobectl() {
+	local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command= noun= i
+	local global="--json --pretty --session --socket --help --version"
+
+	COMPREPLY=()
+	# "--kernel=x" comes as three words
+	if [[ $word == = ]]; then
+		word=
+	elif [[ $previous == = ]]; then
+		previous=${COMP_WORDS[COMP_CWORD - 2]}
+	fi
+	for ((i = 1; i < COMP_CWORD; i++)); do
+		[[ ${COMP_WORDS[i]} == -* || ${COMP_WORDS[i]} == = || ${COMP_WORDS[i - 1]} == = ]] && continue
+		[[ ${COMP_WORDS[i - 1]} == --socket ]] && continue
+		if [[ -z $command ]]; then
+			command=${COMP_WORDS[i]}
+		elif [[ -z $noun ]]; then
+			noun=${COMP_WORDS[i]}
+		fi
+	done
+
+	case $previous in
+	--socket | --exe)
+		compopt -o filenames 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -f -- "$word")
+		return
+		;;
+	--uid)
+		mapfile -t COMPREPLY < <(compgen -u -- "$word")
+		return
+		;;
+	--pid)
+		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && echo [0-9]*)" -- "$word")
+		return
+		;;
+	--kernel | --program | --comm)
+		return
+		;;
+	esac
+
+	case $command in
+	"")
+		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why map $global" -- "$word")
+		;;
+	attach)
+		if [[ $word == -* ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "--kernel --program --pid --comm --exe --uid $global" -- "$word")
+		else
+			compopt -o filenames 2>/dev/null
+			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.o' -- "$word")
+		fi
+		;;
+	detach)
+		mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 1 list) --all $global" -- "$word")
+		;;
+	why)
+		mapfile -t COMPREPLY < <(compgen -W "--pid --kernel $global" -- "$word")
+		;;
+	map)
+		if [[ -z $noun ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "list dump $global" -- "$word")
+		elif [[ $noun == dump ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list)
+				--per-process --nonzero --raw $global" -- "$word")
+		fi
+		;;
+	*)
+		mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
+		;;
+	esac
+}
+
+complete -F _gpuprobectl gpuprobectl

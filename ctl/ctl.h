@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What the commands of gpuprobectl share. Each command is one function that returns the exit status. */
+
+#include <getopt.h>
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "varlink-client.h"
+
+enum ctl_exit {
+	CTL_OK = 0,
+	CTL_ERROR = 1,
+	CTL_USAGE = 2,
+	CTL_UNREACHABLE = 3, /* no daemon, or it went away */
+	CTL_VERIFIER = 4, /* the verifier refused a program */
+	CTL_NOT_FOUND = 5,
+	CTL_PERMISSION = 6,
+};
+
+#define CTL_TIMEOUT_MS 30000
+#define CTL_TITLE "gpuprobectl: " /* argv[0] of a command begins with it */
+
+struct ctl {
+	bool json, pretty;
+	const char *socket; /* --socket, or NULL */
+	bool session; /* --session or the variable: no other daemon will do */
+	const char *session_name; /* NULL or "": the one without a name */
+	char path[256]; /* of the socket, once connected */
+	struct varlink_client *client;
+	struct varlink_interface *interface;
+};
+
+/* options.c: options that every command takes, anywhere on the command line */
+enum {
+	CTL_OPTION_JSON = 256,
+	CTL_OPTION_PRETTY,
+	CTL_OPTION_SESSION,
+	CTL_OPTION_SOCKET,
+	CTL_OPTION_OWN, /* the first one that a command may use */
+};
+#define CTL_OPTIONS                                                                                                             \
+	{ "help", no_argument, NULL, 'h' }, { "version", no_argument, NULL, 'V' },                                               \
+	{ "json", no_argument, NULL, CTL_OPTION_JSON }, { "pretty", no_argument, NULL, CTL_OPTION_PRETTY },                      \
+	{ "session", optional_argument, NULL, CTL_OPTION_SESSION }, { "socket", required_argument, NULL, CTL_OPTION_SOCKET }
+int ctl_option(struct ctl *ctl, int option, const char *help);
+int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help);
+int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp);
+int ctl_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int ctl_fail(enum ctl_exit status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* connection.c */
+int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters, const char *subject, int timeout_ms,
+	     struct varlink_reply *reply);
+int ctl_call_more(struct ctl *ctl, const char *method, json_object *consume_parameters);
+int ctl_next(struct ctl *ctl, const char *method, const char *subject, struct varlink_reply *reply);
+
+/* output.c */
+void ctl_print_json(const struct ctl *ctl, json_object *value);
+void ctl_print_text(const char *text);
+void ctl_print_table(const char *const *header, json_object *rows);
+void ctl_print_time(int64_t microseconds);
+const char *ctl_string(json_object *object, const char *key);
+int64_t ctl_int(json_object *object, const char *key);
+json_object *ctl_get(json_object *object, const char *key);
+json_object *ctl_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* one file each */
+int command_attach(struct ctl *ctl, int argc, char **argv);
+int command_detach(struct ctl *ctl, int argc, char **argv);
+int command_list(struct ctl *ctl, int argc, char **argv);
+int command_status(struct ctl *ctl, int argc, char **argv);
+int command_why(struct ctl *ctl, int argc, char **argv);
+int command_map(struct ctl *ctl, int argc, char **argv);

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A daemon for the tests of gpuprobectl: fake-daemon SOCKET. It speaks the control interface, through the same library as the
+ * real one, and does nothing behind it. What it answers follows from what it is asked: a program called `refused` is
+ * refused by the verifier, a map called `struct` holds structs, and so on. Attach answers with what it was given.
+ */
+
+#include <bpf/btf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../daemon/base64.h"
+#include "varlink-idl.h"
+#include "varlink-interfaces.h"
+#include "varlink-json.h"
+#include "varlink-server.h"
+
+#define ERROR(name) "io.gpuprobe.control." name
+#define STREAM_ENTRIES 100000
+
+struct event {
+	uint32_t a;
+	int64_t b;
+	char name[8];
+	uint32_t color;
+	uint32_t low : 3, high : 29;
+	uint16_t list[2];
+	union {
+		uint32_t u;
+		float f;
+	};
+	uint8_t flag;
+};
+
+enum { TYPE_U32, TYPE_S64, TYPE_CHAR, TYPE_U16, TYPE_BOOL, TYPE_FLOAT, TYPE_U64, TYPE_COLOR, TYPE_EVENT, N_TYPES };
+
+static struct {
+	json_object *attachments;
+	int64_t next_id;
+	const char *btf; /* in base64 */
+	int types[N_TYPES];
+} state;
+
+static json_object *get(json_object *object, const char *key) {
+	json_object *value = NULL;
+
+	json_object_object_get_ex(object, key, &value);
+	return value;
+}
+
+static json_object *from_text(const char *text) {
+	json_object *value;
+
+	if (varlink_json_parse(&value, text, strlen(text)))
+		abort();
+	return value;
+}
+
+static json_object *base64(const void *data, size_t n_data) {
+	char *text = malloc(base64_encoded_size(n_data));
+	json_object *value;
+
+	base64_encode(text, data, n_data);
+	value = json_object_new_string(text);
+	free(text);
+	return value;
+}
+
+static void check(int r) {
+	if (r < 0)
+		abort();
+}
+
+/* Types as clang would describe struct event. */
+static void make_btf(void) {
+	struct btf *btf = btf__new_empty();
+	const void *data;
+	uint32_t n_data;
+	int *types = state.types, name, list, anonymous;
+
+	types[TYPE_U32] = btf__add_int(btf, "unsigned int", 4, 0);
+	types[TYPE_S64] = btf__add_int(btf, "long", 8, BTF_INT_SIGNED);
+	types[TYPE_CHAR] = btf__add_int(btf, "char", 1, BTF_INT_SIGNED);
+	types[TYPE_U16] = btf__add_int(btf, "unsigned short", 2, 0);
+	types[TYPE_BOOL] = btf__add_int(btf, "_Bool", 1, BTF_INT_BOOL);
+	types[TYPE_FLOAT] = btf__add_float(btf, "float", 4);
+	types[TYPE_U64] = btf__add_typedef(btf, "__u64", btf__add_int(btf, "unsigned long", 8, 0));
+	types[TYPE_COLOR] = btf__add_enum(btf, "color", 4);
+	check(btf__add_enum_value(btf, "RED", 0));
+	check(btf__add_enum_value(btf, "GREEN", 1));
+	name = btf__add_array(btf, types[TYPE_U32], types[TYPE_CHAR], 8);
+	list = btf__add_array(btf, types[TYPE_U32], types[TYPE_U16], 2);
+	anonymous = btf__add_union(btf, NULL, 4);
+	check(btf__add_field(btf, "u", types[TYPE_U32], 0, 0));
+	check(btf__add_field(btf, "f", types[TYPE_FLOAT], 0, 0));
+	types[TYPE_EVENT] = btf__add_struct(btf, "event", sizeof(struct event));
+	check(btf__add_field(btf, "a", types[TYPE_U32], 0, 0));
+	check(btf__add_field(btf, "b", types[TYPE_S64], 64, 0));
+	check(btf__add_field(btf, "name", name, 128, 0));
+	check(btf__add_field(btf, "color", types[TYPE_COLOR], 192, 0));
+	check(btf__add_field(btf, "low", types[TYPE_U32], 224, 3));
+	check(btf__add_field(btf, "high", types[TYPE_U32], 227, 29));
+	check(btf__add_field(btf, "list", list, 256, 0));
+	check(btf__add_field(btf, NULL, anonymous, 288, 0));
+	check(btf__add_field(btf, "flag", types[TYPE_BOOL], 320, 0));
+	data = btf__raw_data(btf, &n_data);
+	state.btf = strdup(json_object_get_string(base64(data, n_data)));
+}
+
+/* The errors of attach, by the name of the program that is asked for. NULL: there is none of this name. */
+static const struct {
+	const char *program, *error, *parameters;
+} attach_errors[] = {
+	{ "missing", ERROR("NotFound"), "{\"what\":\"missing\"}" },
+	{ "refused", ERROR("VerificationFailed"), "{\"program\":\"refused\",\"reason\":\"invalid access to map value\","
+						  "\"log\":\"; *value = 1; @ a.bpf.c:7\\nR1 invalid mem access\"}" },
+	{ "logless", ERROR("VerificationFailed"), "{\"program\":\"logless\",\"reason\":\"no reason\",\"log\":null}" },
+	{ "uncompiled", ERROR("CompileFailed"), "{\"program\":\"uncompiled\",\"reason\":\"helper 6 comes with the next release\"}" },
+	{ "invalid", ERROR("InvalidObject"), "{\"reason\":\"no GPU program in it\",\"log\":\"libbpf: hm\\n\"}" },
+	{ "denied", ERROR("PermissionDenied"), "{\"reason\":\"only root and the group gpuprobe may attach\"}" },
+	{ "unavailable", ERROR("Unavailable"), "{\"reason\":\"no CAP_BPF here\"}" },
+	{ "limit", ERROR("LimitExceeded"), "{\"what\":\"attachments of uid 0\",\"limit\":64}" },
+	{ "argument", ERROR("InvalidArgument"), "{\"parameter\":\"kernel\",\"reason\":\"unfinished [ in the glob\"}" },
+	{ "internal", ERROR("Internal"), "{\"reason\":\"worker did not start\"}" },
+	{ "forbidden", "org.varlink.service.PermissionDenied", "{}" },
+	{ "other", "org.varlink.service.InvalidParameter", "{\"parameter\":\"filter\"}" },
+	{ "old", "org.varlink.service.MethodNotImplemented", "{\"method\":\"io.gpuprobe.control.Attach\"}" },
+};
+
+static int attach(struct varlink_call *call, json_object *parameters, void *userdata) {
+	json_object *program = get(parameters, "program"), *kernel = get(parameters, "kernel"), *filter = get(parameters, "filter");
+	const char *name = program ? json_object_get_string(program) : "cuda__count";
+	json_object *attachment, *list = json_object_new_array();
+	unsigned char *data;
+	size_t n_data;
+
+	for (size_t i = 0; i < sizeof(attach_errors) / sizeof(*attach_errors); i++)
+		if (!strcmp(name, attach_errors[i].program))
+			return varlink_call_error(call, attach_errors[i].error, from_text(attach_errors[i].parameters));
+	if (!strcmp(name, "crash"))
+		return -EIO;
+	if (base64_decode(json_object_get_string(get(parameters, "object")), strlen(json_object_get_string(get(parameters, "object"))),
+			  &data, &n_data))
+		return varlink_call_invalid_parameter(call, "object");
+	attachment = varlink_json_pack(
+		"id", json_object_new_int64(++state.next_id), "object", json_object_new_int64((int64_t)n_data), "program",
+		json_object_new_string(name), "point", json_object_new_string("entry"), "kernel",
+		kernel ? json_object_get(kernel) : json_object_new_string("vectorAdd"), "filter",
+		filter ? json_object_get(filter) : json_object_new_object(), "state",
+		json_object_new_string(strcmp(name, "failed") ? "armed" : "failed"), "modules", json_object_new_int(0), "processes",
+		json_object_new_int(0), "owner", json_object_new_int64(varlink_call_peer(call)->uid), NULL);
+	free(data);
+	json_object_array_add(state.attachments, json_object_get(attachment));
+	json_object_array_add(list, attachment);
+	return varlink_call_reply(call, varlink_json_pack("attachments", list, "maps", json_object_new_array(), NULL));
+}
+
+static int detach(struct varlink_call *call, json_object *parameters, void *userdata) {
+	int64_t id = json_object_get_int64(get(parameters, "id"));
+	char text[32];
+
+	for (size_t i = 0; i < json_object_array_length(state.attachments); i++)
+		if (json_object_get_int64(get(json_object_array_get_idx(state.attachments, i), "id")) == id) {
+			json_object_array_del_idx(state.attachments, i, 1);
+			return varlink_call_reply(call, NULL);
+		}
+	snprintf(text, sizeof(text), "%lld", (long long)id);
+	return varlink_call_error(call, ERROR("NotFound"), varlink_json_pack("what", json_object_new_string(text), NULL));
+}
+
+static int list_attachments(struct varlink_call *call, json_object *parameters, void *userdata) {
+	return varlink_call_reply(call, varlink_json_pack("attachments", json_object_get(state.attachments), NULL));
+}
+
+static int status(struct varlink_call *call, json_object *parameters, void *userdata) {
+	json_object *reply = from_text(
+		"{\"version\":\"0.1.0\",\"pid\":4711,\"mode\":\"session\",\"started\":1700000000000000,\"verify\":\"on\","
+		"\"compiler\":\"nvJitLink 13.0\",\"attachments\":1,\"maps\":2,\"counters\":{\"images\":3,\"images_replaced\":2,"
+		"\"images_own\":1,\"images_cached\":0,\"worker_crashes\":0,\"worker_timeouts\":0,\"processes\":1},"
+		"\"missing\":[\"no CAP_BPF: nothing can be verified; run as root\"]}");
+
+	return varlink_call_reply(call, reply);
+}
+
+static int why(struct varlink_call *call, json_object *parameters, void *userdata) {
+	json_object *kernel = get(parameters, "kernel"), *pid = get(parameters, "pid");
+	json_object *reply = from_text(
+		"{\"outcomes\":[{\"pid\":77,\"comm\":\"vec_add\",\"time\":1700000000000000,\"kernel\":\"_Z9vectorAddPfS_\",\"demangled\":"
+		"\"vectorAdd(float*, float*)\",\"outcome\":\"probed\",\"reason\":\"\",\"attachments\":[1]},"
+		"{\"pid\":78,\"comm\":\"py\\u001b[31mthon\",\"time\":1700000000000000,\"kernel\":\"\",\"demangled\":\"\",\"outcome\":"
+		"\"not-probed\",\"reason\":\"no PTX for sm_90 in this image: SASS only\",\"attachments\":[]}]}");
+
+	if (kernel && !strcmp(json_object_get_string(kernel), "none"))
+		json_object_array_del_idx(get(reply, "outcomes"), 0, 2);
+	if (pid && json_object_get_int64(pid) == 78)
+		json_object_array_del_idx(get(reply, "outcomes"), 0, 1);
+	return varlink_call_reply(call, reply);
+}
+
+static const struct {
+	const char *name, *type, *merge;
+	int64_t value_size, max_entries;
+	int value_type; /* index; -1: none */
+} maps[] = {
+	{ "counter", "gpu_array", "sum64", 8, 1, TYPE_U64 },	 { "struct", "array", "none", sizeof(struct event), 2, TYPE_EVENT },
+	{ "percpu", "percpu_array", "percpu", 8, 2, TYPE_S64 },	 { "plain", "array", "none", 8, 1, -1 },
+	{ "large", "array", "none", 8, STREAM_ENTRIES, TYPE_U64 }, { "misfit", "array", "none", 4, 1, TYPE_EVENT },
+	{ "empty", "array", "none", 8, 1, TYPE_U64 },
+};
+
+static json_object *map_json(size_t i) {
+	return varlink_json_pack("id", json_object_new_int64((int64_t)i + 1), "object", json_object_new_int(1), "name",
+				 json_object_new_string(maps[i].name), "type", json_object_new_string(maps[i].type), "key_size",
+				 json_object_new_int(4), "value_size", json_object_new_int64(maps[i].value_size), "max_entries",
+				 json_object_new_int64(maps[i].max_entries), "shards", json_object_new_int(1), "merge",
+				 json_object_new_string(maps[i].merge), "instances", json_object_new_int(1), "bytes",
+				 json_object_new_int(4096), NULL);
+}
+
+static int list_maps(struct varlink_call *call, json_object *parameters, void *userdata) {
+	json_object *list = json_object_new_array();
+
+	for (size_t i = 0; i < sizeof(maps) / sizeof(*maps); i++)
+		json_object_array_add(list, map_json(i));
+	return varlink_call_reply(call, varlink_json_pack("maps", list, NULL));
+}
+
+static json_object *entry(uint32_t key, const void *value, size_t n_value, size_t n_values, int64_t pid) {
+	json_object *values = json_object_new_array(), *object;
+
+	for (size_t i = 0; i < n_values; i++)
+		json_object_array_add(values, base64((const char *)value + i * n_value, n_value));
+	object = varlink_json_pack("key", base64(&key, sizeof(key)), "values", values, NULL);
+	if (pid)
+		json_object_object_add(object, "pid", json_object_new_int64(pid));
+	return object;
+}
+
+static json_object *entries_of(size_t map, bool per_process, bool nonzero) {
+	struct event events[2] = {
+		{ .a = 1, .b = -2, .name = "a,(b)", .color = 1, .low = 5, .high = 100, .list = { 7, 8 }, .f = 1.5F, .flag = 1 }, {},
+	};
+	int64_t per_sm[] = { 1, -2, 3 };
+	uint64_t counter = UINT64_C(18446744073709551615), some[] = { 5, 6 };
+	json_object *entries = json_object_new_array();
+
+	switch (map) {
+	case 0:
+		if (per_process) {
+			json_object_array_add(entries, entry(0, &some[0], 8, 1, 77));
+			json_object_array_add(entries, entry(0, &some[1], 8, 1, 78));
+		} else {
+			json_object_array_add(entries, entry(0, &counter, 8, 1, 0));
+		}
+		break;
+	case 1:
+		json_object_array_add(entries, entry(0, &events[0], sizeof(struct event), 1, 0));
+		if (!nonzero)
+			json_object_array_add(entries, entry(1, &events[1], sizeof(struct event), 1, 0));
+		break;
+	case 2:
+		json_object_array_add(entries, entry(0, per_sm, 8, 3, 0));
+		json_object_array_add(entries, entry(1, per_sm, 8, 1, 0));
+		break;
+	case 3:
+	case 5:
+		json_object_array_add(entries, entry(0, &some[0], (size_t)maps[map].value_size, 1, 0));
+		break;
+	}
+	return entries;
+}
+
+static json_object *dump_reply(size_t map, json_object *consume_entries, bool first) {
+	bool typed = maps[map].value_type >= 0;
+
+	return varlink_json_pack("map", map_json(map), "entries", consume_entries, "btf",
+				 first && typed ? json_object_new_string(state.btf) : NULL, "btf_key_type",
+				 json_object_new_int(typed ? state.types[TYPE_U32] : 0), "btf_value_type",
+				 json_object_new_int(typed ? state.types[maps[map].value_type] : 0), NULL);
+}
+
+/* Sends the large map, a thousand elements a reply; the userdata is the next key. */
+static int produce_large(struct varlink_call *call, void *userdata) {
+	size_t key = (size_t)userdata;
+	json_object *entries = json_object_new_array();
+
+	for (size_t end = key + 1000; key < end; key++) {
+		uint64_t value = key * 2;
+
+		json_object_array_add(entries, entry((uint32_t)key, &value, 8, 1, 0));
+	}
+	varlink_call_set_userdata(call, (void *)key);
+	if (key == STREAM_ENTRIES)
+		return varlink_call_reply(call, dump_reply(4, entries, false));
+	return varlink_call_continue(call, dump_reply(4, entries, key == 1000));
+}
+
+static int dump_map(struct varlink_call *call, json_object *parameters, void *userdata) {
+	const char *name = json_object_get_string(get(parameters, "map"));
+	bool per_process = json_object_get_boolean(get(parameters, "per_process")),
+	     nonzero = json_object_get_boolean(get(parameters, "nonzero"));
+
+	if (!strcmp(name, "twice"))
+		return varlink_call_error(call, ERROR("Ambiguous"), from_text("{\"what\":\"twice\",\"ids\":[3,14]}"));
+	if (!strcmp(name, "theirs"))
+		return varlink_call_error(call, ERROR("PermissionDenied"), from_text("{\"reason\":\"it is of uid 1000\"}"));
+	for (size_t i = 0; i < sizeof(maps) / sizeof(*maps); i++)
+		if (!strcmp(name, maps[i].name) || strtoul(name, NULL, 10) == i + 1)
+			return i == 4 && varlink_call_more(call) ?
+				       varlink_call_stream(call, produce_large) :
+				       varlink_call_reply(call, dump_reply(i, entries_of(i, per_process, nonzero), true));
+	return varlink_call_error(call, ERROR("NotFound"), varlink_json_pack("what", json_object_new_string(name), NULL));
+}
+
+static const struct varlink_method methods[] = {
+	{ "Attach", attach }, { "Detach", detach },	 { "List", list_attachments }, { "Status", status },
+	{ "Why", why },	      { "ListMaps", list_maps }, { "DumpMap", dump_map },      {},
+};
+
+int main(int argc, char **argv) {
+	struct varlink_server *server;
+	struct varlink_fault fault;
+	uv_loop_t *loop = uv_default_loop();
+	int r;
+
+	if (argc != 2)
+		return 2;
+	state.attachments = json_object_new_array();
+	make_btf();
+	r = varlink_server_new(&server, loop, &(struct varlink_server_options){
+		.size = sizeof(struct varlink_server_options), .vendor = "gpuprobe", .product = "fake-daemon",
+		.version = PROJECT_VERSION, .url = "http://localhost" });
+	if (!r)
+		r = varlink_server_add_interface(server, varlink_io_gpuprobe_control, methods, NULL, &fault);
+	if (!r)
+		r = varlink_server_listen(server, argv[1], 0600);
+	if (r) {
+		fprintf(stderr, "fake-daemon: %d\n", r);
+		return EXIT_FAILURE;
+	}
+	puts("ready");
+	fflush(stdout);
+	return uv_run(loop, UV_RUN_DEFAULT);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * gpuprobectl: what an operator types. Finds the command, lets it run, and says whether the output could be written.
+ *
+ * Commands print their result on standard output, and nothing else there; what is wrong goes to standard error in one line,
+ * and into the exit status (enum ctl_exit). With SIGPIPE as it comes from the kernel, `... | head` ends quietly.
+ */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl.h"
+#include "varlink-idl.h"
+#include "paths.h"
+
+static const char help[] =
+	"Usage: gpuprobectl [OPTION]... COMMAND [ARGUMENT]...\n"
+	"\n"
+	"  attach FILE       attach the GPU programs of an eBPF object; prints the ids\n"
+	"  detach ID...      remove attachments\n"
+	"  list              what is attached\n"
+	"  status            state of the daemon\n"
+	"  why               what was probed and what was not, and why\n"
+	"  map list          maps of attached objects\n"
+	"  map dump MAP      contents of a map\n"
+	"\n"
+	"      --json            print JSON\n"
+	"      --pretty          print JSON for people\n"
+	"      --session[=NAME]  ask a session daemon of yours (also: " PATHS_SESSION_VARIABLE "=NAME)\n"
+	"      --socket=PATH     ask the daemon at this socket\n"
+	"  -h, --help            this text, or that of a command\n"
+	"  -V, --version         print the version\n"
+	"\n"
+	"Without --session and --socket: your session daemon if one runs, else the system's.\n"
+	"Exit status: 0 fine, 1 error, 2 usage, 3 no daemon, 4 refused by the verifier, 5 not found, 6 not permitted.\n";
+
+static const struct {
+	const char *name;
+	int (*run)(struct ctl *ctl, int argc, char **argv);
+	char title[32]; /* its argv[0], which getopt puts before what it says */
+} commands[] = {
+	{ "attach", command_attach, CTL_TITLE "attach" }, { "detach", command_detach, CTL_TITLE "detach" },
+	{ "list", command_list, CTL_TITLE "list" },	  { "status", command_status, CTL_TITLE "status" },
+	{ "why", command_why, CTL_TITLE "why" },	  { "map", command_map, CTL_TITLE "map" },
+};
+
+/* Options before the command. Returns -1 to go on, or the exit status. */
+static int parse_options(struct ctl *ctl, int argc, char **argv) {
+	static const struct option options[] = { CTL_OPTIONS, {} };
+	int option, r;
+
+	while ((option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0) {
+		r = ctl_option(ctl, option, help);
+		if (r >= 0)
+			return r;
+	}
+	return -1;
+}
+
+static int run(struct ctl *ctl, int argc, char **argv) {
+	int r, first;
+
+	r = parse_options(ctl, argc, argv);
+	if (r >= 0)
+		return r;
+	if (optind == argc) {
+		fputs(help, stderr);
+		return CTL_USAGE;
+	}
+	first = optind;
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (!strcmp(argv[first], commands[i].name)) {
+			argv[first] = (char *)commands[i].title;
+			optind = 0; /* getopt starts over */
+			return commands[i].run(ctl, argc - first, argv + first);
+		}
+	return ctl_usage("there is no command %s", argv[first]);
+}
+
+int main(int argc, char **argv) {
+	struct ctl ctl = {};
+	int r;
+
+	signal(SIGPIPE, SIG_DFL);
+	if (argc > 0)
+		argv[0] = (char *)"gpuprobectl";
+	r = run(&ctl, argc, argv);
+	varlink_client_free(ctl.client);
+	varlink_interface_free(ctl.interface);
+	if ((fflush(stdout) == EOF || ferror(stdout)) && r == CTL_OK)
+		r = ctl_fail(CTL_ERROR, "cannot write the output: %s", strerror(errno));
+	return r;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * map list, map dump.
+ *
+ * A dump is printed as it comes, reply by reply, so a large map needs no memory here and `| head` stops it early. The first
+ * reply brings the types.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../daemon/base64.h"
+#include "ctl.h"
+#include "value.h"
+
+enum {
+	OPTION_PER_PROCESS = CTL_OPTION_OWN,
+	OPTION_NONZERO,
+	OPTION_RAW,
+};
+
+static const char help[] =
+	"Usage: gpuprobectl map list\n"
+	"       gpuprobectl map dump [OPTION]... MAP\n"
+	"\n"
+	"Lists maps, or shows the contents of one, which is given by its name or id. Values are shown by their types; several values\n"
+	"of one key are those of the SMs that hold one.\n"
+	"\n"
+	"      --per-process  each process for itself; else the values of all are merged\n"
+	"      --nonzero      leave out elements that are all zeros\n"
+	"      --raw          bytes in hexadecimal\n";
+
+static int map_list(struct ctl *ctl, int argc, char **argv) {
+	static const char *const header[] = { "ID",    "OBJECT", "NAME",      "TYPE",  "KEY", "VALUE", "ENTRIES",
+					      "SHARDS", "MERGE",  "INSTANCES", "BYTES", NULL };
+	static const char *const members[] = { "id",     "object", "name",      "type", "key_size", "value_size", "max_entries",
+					       "shards", "merge",  "instances", "bytes" };
+	struct varlink_reply reply;
+	json_object *maps, *rows;
+	int r;
+
+	r = ctl_no_options(ctl, argc, argv, help);
+	if (r >= 0)
+		return r;
+	r = ctl_call(ctl, "ListMaps", NULL, "", CTL_TIMEOUT_MS, &reply);
+	if (r)
+		return r;
+	if (ctl->json) {
+		ctl_print_json(ctl, reply.parameters);
+		varlink_reply_deinit(&reply);
+		return CTL_OK;
+	}
+	maps = ctl_get(reply.parameters, "maps");
+	rows = json_object_new_array();
+	for (size_t i = 0; i < json_object_array_length(maps); i++) {
+		json_object *row = json_object_new_array();
+
+		for (size_t j = 0; j < sizeof(members) / sizeof(*members); j++)
+			json_object_array_add(row, ctl_format("%s", ctl_string(json_object_array_get_idx(maps, i), members[j])));
+		json_object_array_add(rows, row);
+	}
+	ctl_print_table(header, rows);
+	json_object_put(rows);
+	varlink_reply_deinit(&reply);
+	return CTL_OK;
+}
+
+struct dump {
+	struct ctl *ctl;
+	struct value_types *types;
+	uint32_t key_type, value_type;
+	bool raw, percpu;
+	size_t n_entries;
+	int64_t pid; /* of the entry before, 0: none */
+};
+
+/* Bytes of a string in base64. NULL if it is none. */
+static unsigned char *decode(json_object *text, size_t *n_datap) {
+	unsigned char *data;
+
+	if (!text || base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text), &data, n_datap))
+		return NULL;
+	return data;
+}
+
+/* Makes JSON of a value in base64. False if it is not base64, or without memory. */
+static bool read_value(struct dump *dump, uint32_t type, json_object *text, json_object **valuep) {
+	unsigned char *data;
+	size_t n_data;
+
+	data = decode(text, &n_data);
+	if (data)
+		*valuep = value_json(dump->types, type, data, n_data);
+	free(data);
+	return data && *valuep;
+}
+
+/* Prints a value in base64 for people. False if it is not base64. */
+static bool print_value(struct dump *dump, uint32_t type, json_object *text) {
+	json_object *value = NULL;
+	bool fine = read_value(dump, type, text, &value);
+
+	if (fine)
+		value_print(value, stdout);
+	json_object_put(value);
+	return fine;
+}
+
+/* 0: 16777216 */
+static bool print_entry(struct dump *dump, json_object *entry) {
+	json_object *values = ctl_get(entry, "values"), *pid = ctl_get(entry, "pid");
+
+	if (pid && json_object_get_int64(pid) != dump->pid) {
+		dump->pid = json_object_get_int64(pid);
+		printf("process %lld:\n", (long long)dump->pid);
+	}
+	if (pid)
+		printf("  ");
+	if (!print_value(dump, dump->key_type, ctl_get(entry, "key")))
+		return false;
+	putchar(':');
+	for (size_t i = 0; i < json_object_array_length(values); i++) {
+		fputs(i ? ", " : " ", stdout);
+		if (!print_value(dump, dump->value_type, json_object_array_get_idx(values, i)))
+			return false;
+	}
+	putchar('\n');
+	return true;
+}
+
+/* {"key":0,"value":16777216}, or with "values" for a percpu map. */
+static bool print_entry_json(struct dump *dump, json_object *entry) {
+	json_object *values = ctl_get(entry, "values"), *pid = ctl_get(entry, "pid"), *output = json_object_new_object();
+	json_object *value = NULL, *list = json_object_new_array();
+	bool fine;
+
+	if (pid)
+		json_object_object_add(output, "pid", json_object_get(pid));
+	fine = read_value(dump, dump->key_type, ctl_get(entry, "key"), &value);
+	json_object_object_add(output, "key", value);
+	for (size_t i = 0; fine && i < json_object_array_length(values); i++) {
+		value = NULL;
+		fine = read_value(dump, dump->value_type, json_object_array_get_idx(values, i), &value);
+		json_object_array_add(list, value);
+	}
+	if (dump->percpu)
+		json_object_object_add(output, "values", json_object_get(list));
+	else
+		json_object_object_add(output, "value", json_object_get(json_object_array_get_idx(list, 0)));
+	json_object_put(list);
+	if (fine) {
+		fputs(dump->n_entries ? "," : "", stdout);
+		fputs(dump->ctl->pretty ? "\n    " : "", stdout);
+		fputs(json_object_to_json_string_ext(output, JSON_C_TO_STRING_NOSLASHESCAPE |
+						     (dump->ctl->pretty ? JSON_C_TO_STRING_SPACED : JSON_C_TO_STRING_PLAIN)), stdout);
+	}
+	json_object_put(output);
+	return fine;
+}
+
+/* Takes types and sizes from the first reply, and begins the output. Returns the exit status. */
+static int dump_begin(struct dump *dump, json_object *parameters) {
+	json_object *map = ctl_get(parameters, "map"), *text = ctl_get(parameters, "btf");
+	unsigned char *btf = NULL;
+	size_t n_btf = 0;
+	int r;
+
+	dump->percpu = !strcmp(ctl_string(map, "merge"), "percpu");
+	if (!dump->raw) {
+		dump->key_type = (uint32_t)ctl_int(parameters, "btf_key_type");
+		dump->value_type = (uint32_t)ctl_int(parameters, "btf_value_type");
+		btf = decode(text, &n_btf);
+	}
+	r = value_types_new(&dump->types, n_btf ? btf : NULL, n_btf);
+	if (r == -EINVAL)
+		r = value_types_new(&dump->types, NULL, 0);
+	free(btf);
+	if (r)
+		return ctl_fail(CTL_ERROR, "%s", strerror(-r));
+	if (dump->ctl->json) {
+		const char *text_map = json_object_to_json_string_ext(map, JSON_C_TO_STRING_NOSLASHESCAPE |
+					(dump->ctl->pretty ? JSON_C_TO_STRING_SPACED : JSON_C_TO_STRING_PLAIN));
+
+		if (dump->ctl->pretty)
+			printf("{\n  \"map\": %s,\n  \"entries\": [", text_map);
+		else
+			printf("{\"map\":%s,\"entries\":[", text_map);
+	}
+	return CTL_OK;
+}
+
+static int dump_entries(struct dump *dump, json_object *parameters) {
+	json_object *entries = ctl_get(parameters, "entries");
+
+	for (size_t i = 0; i < json_object_array_length(entries); i++) {
+		json_object *entry = json_object_array_get_idx(entries, i);
+
+		if (dump->ctl->json ? !print_entry_json(dump, entry) : !print_entry(dump, entry))
+			return ctl_fail(CTL_ERROR, "the daemon sent an element that is not base64");
+		dump->n_entries++;
+	}
+	return CTL_OK;
+}
+
+/* Reads the replies. Returns the exit status. */
+static int dump_replies(struct dump *dump, const char *name) {
+	struct varlink_reply reply;
+	bool continues = true;
+	int r = CTL_OK;
+
+	while (!r && continues) {
+		r = ctl_next(dump->ctl, "DumpMap", name, &reply);
+		if (r)
+			return r;
+		if (!dump->types)
+			r = dump_begin(dump, reply.parameters);
+		if (!r)
+			r = dump_entries(dump, reply.parameters);
+		continues = reply.continues;
+		varlink_reply_deinit(&reply);
+	}
+	if (!r && dump->ctl->json)
+		puts(!dump->ctl->pretty ? "]}" : dump->n_entries ? "\n  ]\n}" : "]\n}");
+	return r;
+}
+
+static int map_dump(struct ctl *ctl, int argc, char **argv) {
+	static const struct option options[] = {
+		CTL_OPTIONS,
+		{ "per-process", no_argument, NULL, OPTION_PER_PROCESS },
+		{ "nonzero", no_argument, NULL, OPTION_NONZERO },
+		{ "raw", no_argument, NULL, OPTION_RAW },
+		{},
+	};
+	json_object *parameters = json_object_new_object();
+	struct dump dump = { .ctl = ctl };
+	int option, r = -1;
+
+	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+		if (option == OPTION_PER_PROCESS)
+			json_object_object_add(parameters, "per_process", json_object_new_boolean(true));
+		else if (option == OPTION_NONZERO)
+			json_object_object_add(parameters, "nonzero", json_object_new_boolean(true));
+		else if (option == OPTION_RAW)
+			dump.raw = true;
+		else
+			r = ctl_option(ctl, option, help);
+	}
+	if (r < 0 && optind == argc)
+		r = ctl_usage("map dump: which map?");
+	if (r < 0 && optind + 1 < argc)
+		r = ctl_usage("map dump takes one map, but got %s too", argv[optind + 1]);
+	if (r >= 0) {
+		json_object_put(parameters);
+		return r;
+	}
+	json_object_object_add(parameters, "map", json_object_new_string(argv[optind]));
+	r = ctl_call_more(ctl, "DumpMap", parameters);
+	if (!r)
+		r = dump_replies(&dump, argv[optind]);
+	value_types_free(dump.types);
+	return r;
+}
+
+int command_map(struct ctl *ctl, int argc, char **argv) {
+	static const struct option options[] = { CTL_OPTIONS, {} };
+	static char title_list[] = CTL_TITLE "map list", title_dump[] = CTL_TITLE "map dump";
+	int option, first, r;
+
+	while ((option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0) {
+		r = ctl_option(ctl, option, help);
+		if (r >= 0)
+			return r;
+	}
+	if (optind == argc)
+		return ctl_usage("map: list or dump?");
+	first = optind;
+	optind = 0;
+	if (!strcmp(argv[first], "list")) {
+		argv[first] = title_list;
+		return map_list(ctl, argc - first, argv + first);
+	}
+	if (!strcmp(argv[first], "dump")) {
+		argv[first] = title_dump;
+		return map_dump(ctl, argc - first, argv + first);
+	}
+	return ctl_usage("map has no command %s", argv[first]);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Options and numbers on the command line, and the one line that says what is wrong with them. */
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl.h"
+#include "paths.h"
+
+static void print_error(const char *format, va_list arguments) {
+	fputs("gpuprobectl: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+}
+
+/* Says what is wrong. Returns @status. */
+int ctl_fail(enum ctl_exit status, const char *format, ...) {
+	va_list arguments;
+
+	va_start(arguments, format);
+	fflush(stdout);
+	print_error(format, arguments);
+	va_end(arguments);
+	return status;
+}
+
+/* Says what is wrong with the command line, and where to read. Returns CTL_USAGE. */
+int ctl_usage(const char *format, ...) {
+	char text[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	return ctl_fail(CTL_USAGE, "%s; see gpuprobectl --help", text);
+}
+
+static bool is_session_name(const char *name) {
+	size_t n = strlen(name);
+
+	return n <= PATHS_SESSION_NAME_MAX &&
+	       strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == n;
+}
+
+/* Takes an option that all commands have. @help is the text of the command. Returns -1 to go on, or the exit status. */
+int ctl_option(struct ctl *ctl, int option, const char *help) {
+	switch (option) {
+	case 'h':
+		fputs(help, stdout);
+		return CTL_OK;
+	case 'V':
+		puts("gpuprobectl " PROJECT_VERSION);
+		return CTL_OK;
+	case CTL_OPTION_PRETTY:
+		ctl->pretty = true;
+		ctl->json = true;
+		return -1;
+	case CTL_OPTION_JSON:
+		ctl->json = true;
+		return -1;
+	case CTL_OPTION_SESSION:
+		if (optarg && (!*optarg || !is_session_name(optarg)))
+			return ctl_usage("%s: the name of a session has letters, digits and _, at most %d", optarg,
+					 PATHS_SESSION_NAME_MAX);
+		ctl->session = true;
+		ctl->session_name = optarg;
+		return -1;
+	case CTL_OPTION_SOCKET:
+		ctl->socket = optarg;
+		return -1;
+	default:
+		/* getopt has said what is wrong */
+		return CTL_USAGE;
+	}
+}
+
+/* For commands without options and arguments. Returns -1 to go on, or the exit status. */
+int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help) {
+	static const struct option options[] = { CTL_OPTIONS, {} };
+	int option, r;
+
+	while ((option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+		r = ctl_option(ctl, option, help);
+		if (r >= 0)
+			return r;
+	}
+	if (optind < argc)
+		return ctl_usage("%s takes no argument, but got %s", argv[0] + strlen(CTL_TITLE), argv[optind]);
+	return -1;
+}
+
+/* Reads a decimal number of at least @min. Returns -1 to go on, or the exit status. */
+int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp) {
+	long long number;
+	char *end;
+
+	errno = 0;
+	number = strtoll(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno || number < min)
+		return ctl_usage("%s: %s is not a number from %lld up", what, text, (long long)min);
+	*numberp = number;
+	return -1;
+}

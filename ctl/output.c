@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Output for people and for programs.
+ *
+ * Names of processes and kernels are other people's choice, so control characters in them are not sent to a terminal.
+ */
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ctl.h"
+
+/* The member, or NULL. */
+json_object *ctl_get(json_object *object, const char *key) {
+	json_object *value = NULL;
+
+	json_object_object_get_ex(object, key, &value);
+	return value;
+}
+
+/* The member as a string; "" if it is absent or null. Valid as long as @object. */
+const char *ctl_string(json_object *object, const char *key) {
+	json_object *value = ctl_get(object, key);
+
+	return value ? json_object_get_string(value) : "";
+}
+
+/* The member as a number; 0 if it is absent or null. */
+int64_t ctl_int(json_object *object, const char *key) {
+	return json_object_get_int64(ctl_get(object, key));
+}
+
+/* A formatted string as a value, for a table. */
+json_object *ctl_format(const char *format, ...) {
+	json_object *value;
+	va_list arguments;
+	char *text;
+	int n;
+
+	va_start(arguments, format);
+	n = vasprintf(&text, format, arguments);
+	va_end(arguments);
+	if (n < 0)
+		return NULL;
+	value = json_object_new_string(text);
+	free(text);
+	return value;
+}
+
+/* Prints JSON and a line end, spread out if the user wants it pretty. */
+void ctl_print_json(const struct ctl *ctl, json_object *value) {
+	int flags = ctl->pretty ? JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED : JSON_C_TO_STRING_PLAIN;
+
+	puts(json_object_to_json_string_ext(value, flags | JSON_C_TO_STRING_NOSLASHESCAPE));
+}
+
+/* The character at @text and its length; what a terminal would take for a command is a '?'. */
+static size_t next_character(const char *text, const char **outp) {
+	unsigned char c = text[0];
+	size_t n = 1;
+
+	*outp = text;
+	if (c < 0x20 || c == 0x7f || (c == 0xc2 && (unsigned char)text[1] < 0xa0)) {
+		*outp = "?";
+		return c == 0xc2 && text[1] ? 2 : 1;
+	}
+	if (c >= 0xc0)
+		while ((text[n] & 0xc0) == 0x80)
+			n++;
+	return n;
+}
+
+/* Prints a text without its control characters. */
+void ctl_print_text(const char *text) {
+	const char *out;
+
+	while (*text) {
+		size_t n = next_character(text, &out);
+
+		fwrite(out, 1, *out == '?' ? 1 : n, stdout);
+		text += n;
+	}
+}
+
+/* Columns that a text takes; good enough for names. */
+static int width(const char *text) {
+	const char *out;
+	int n = 0;
+
+	for (; *text; n++)
+		text += next_character(text, &out);
+	return n;
+}
+
+#define MAX_COLUMNS 16
+
+/* Prints rows, arrays of strings, below a header that NULL ends. Nothing if there are no rows. */
+void ctl_print_table(const char *const *header, json_object *rows) {
+	size_t n_rows = json_object_array_length(rows), n_columns = 0;
+	int widths[MAX_COLUMNS];
+
+	if (!n_rows)
+		return;
+	for (; header[n_columns]; n_columns++)
+		widths[n_columns] = width(header[n_columns]);
+	for (size_t i = 0; i < n_rows; i++)
+		for (size_t j = 0; j < n_columns; j++) {
+			json_object *row = json_object_array_get_idx(rows, i);
+			int n = width(json_object_get_string(json_object_array_get_idx(row, j)));
+
+			widths[j] = n > widths[j] ? n : widths[j];
+		}
+	for (size_t i = 0; i < n_rows + 1; i++) {
+		json_object *row = i ? json_object_array_get_idx(rows, i - 1) : NULL;
+
+		for (size_t j = 0; j < n_columns; j++) {
+			const char *cell = row ? json_object_get_string(json_object_array_get_idx(row, j)) : header[j];
+
+			ctl_print_text(cell);
+			if (j + 1 < n_columns)
+				printf("%*s", widths[j] - width(cell) + 2, "");
+		}
+		putchar('\n');
+	}
+}
+
+/* Prints local time, as in 2026-11-21 09:57:26. */
+void ctl_print_time(int64_t microseconds) {
+	time_t seconds = microseconds / 1000000;
+	struct tm tm;
+	char text[64];
+
+	if (localtime_r(&seconds, &tm) && strftime(text, sizeof(text), "%F %T", &tm))
+		fputs(text, stdout);
+	else
+		putchar('?');
+}

@@ -1,0 +1,456 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""test-gpuprobectl.py GPUPROBECTL FAKE_DAEMON COMPLETION: every command, every error and its exit status, and the JSON."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+CTL, DAEMON, COMPLETION = (os.path.abspath(path) for path in sys.argv[1:4])
+OK, ERROR, USAGE, UNREACHABLE, VERIFIER, NOT_FOUND, PERMISSION = range(7)
+HEADER = b'\x7fELF\x02\x01\x01' + bytes(9) + struct.pack('<HHIQQQIHHHHHH', 1, 247, 1, 0, 0, 0, 0, 64, 0, 0, 64, 0, 0)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix='test-gpuprobectl-'))
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.socket = str(self.dir / 'socket')
+        self.daemon = subprocess.Popen([DAEMON, self.socket], stdout=subprocess.PIPE)
+        self.addCleanup(self.stop)
+        self.assertEqual(self.daemon.stdout.readline(), b'ready\n')
+        self.object = self.file('prog.o', HEADER + b'the rest')
+
+    def stop(self):
+        self.daemon.kill()
+        self.daemon.wait()
+        self.daemon.stdout.close()
+
+    def file(self, name, data):
+        path = self.dir / name
+        path.write_bytes(data)
+        return str(path)
+
+    def run_ctl(self, *args, status=OK, stderr='', env=None, **more):
+        """Runs it; compares the exit status, and stderr unless it is None. Returns standard output."""
+        environment = {'PATH': os.environ['PATH'], 'LC_ALL': 'C.UTF-8', 'TZ': 'UTC', **(env or {})}
+        for key in os.environ:
+            if key.startswith(('ASAN', 'LSAN', 'UBSAN')):
+                environment[key] = os.environ[key]
+        done = subprocess.run([CTL, *args], capture_output=True, timeout=60, env=environment, **more)
+        err = done.stderr.decode()
+        self.assertEqual(done.returncode, status, err)
+        if stderr is not None:
+            self.assertEqual(err, stderr and f'gpuprobectl: {stderr}\n')
+        return done.stdout.decode()
+
+    def ctl(self, *args, **more):
+        return self.run_ctl('--socket', self.socket, *args, **more)
+
+    def json(self, *args, **more):
+        return json.loads(self.ctl('--json', *args, **more))
+
+
+class Attach(Case):
+    def test_ids(self):
+        self.assertEqual(self.ctl('attach', self.object), '1\n')
+        self.assertEqual(self.ctl('attach', self.object, '--kernel', 'vec*'), '2\n')
+        self.assertEqual(self.ctl('attach', '-', input=HEADER), '3\n')
+
+    def test_json_and_filter(self):
+        exe = self.file('app', b'')
+        output = self.json('attach', '--kernel=a(int)', '--program', 'cuda__p', '--pid=12', '--comm=x\u00e9', '--exe', 'app',
+                           '--uid=root', self.object, cwd=self.dir)
+        self.assertEqual(output, {'attachments': [{
+            'id': 1, 'object': len(HEADER) + 8, 'program': 'cuda__p', 'point': 'entry', 'kernel': 'a(int)',
+            'filter': {'pid': 12, 'comm': 'x\u00e9', 'exe': os.path.realpath(exe), 'uid': 0}, 'state': 'armed', 'modules': 0,
+            'processes': 0, 'owner': os.getuid()}], 'maps': []})
+        for given, seen in ('/usr/bin/*', '/usr/bin/*'), ('*python?', '*python?'):
+            output = self.json('attach', '--exe', given, self.object)
+            self.assertEqual(output['attachments'][0]['filter'], {'exe': seen})
+        self.assertEqual(self.json('attach', '--uid', '4294967294', self.object)['attachments'][0]['filter'], {'uid': 4294967294})
+
+    def test_failed(self):
+        out = self.ctl('attach', self.object, '--program=failed', status=ERROR,
+                       stderr='attachment 1 (failed) is failed; gpuprobectl why tells more')
+        self.assertEqual(out, '1\n')
+
+    def test_refused_by_daemon(self):
+        path = self.object
+        cases = {
+            'missing': (NOT_FOUND, f'{path}: there is no program missing in it'),
+            'refused': (VERIFIER, f'{path}: the verifier refused program refused: invalid access to map value\n'
+                        '; *value = 1; @ a.bpf.c:7\nR1 invalid mem access'),
+            'logless': (VERIFIER, f'{path}: the verifier refused program logless: no reason'),
+            'uncompiled': (ERROR, f'{path}: program uncompiled cannot run on a GPU: helper 6 comes with the next release'),
+            'invalid': (ERROR, f'{path}: not usable: no GPU program in it\nlibbpf: hm'),
+            'denied': (PERMISSION, 'not permitted: only root and the group gpuprobe may attach'),
+            'unavailable': (ERROR, 'no CAP_BPF here'),
+            'limit': (ERROR, 'too many: attachments of uid 0; the limit is 64'),
+            'argument': (ERROR, 'kernel: unfinished [ in the glob'),
+            'internal': (ERROR, 'the daemon has a problem: worker did not start'),
+            'forbidden': (PERMISSION, 'not permitted; try sudo, or become a member of the group gpuprobe'),
+            'other': (ERROR, f'{self.socket}: the daemon does not take filter as we gave it: is it of another version?'),
+            'old': (ERROR, f'{self.socket}: the daemon does not offer this (MethodNotImplemented): is it of another version?'),
+            'crash': (UNREACHABLE, f'{self.socket}: the daemon hung up; its log says why: journalctl -u gpuprobed'),
+        }
+        for program, (status, text) in cases.items():
+            for option in (), ('--json',):
+                with self.subTest(program=program, option=option):
+                    out = self.ctl('attach', path, '--program', program, *option, status=status, stderr=text)
+                    self.assertEqual(out, '')
+
+    def test_files(self):
+        how = 'compile it with: clang -O2 -g -target bpf -c'
+        x86 = bytearray(HEADER)
+        x86[18:20] = struct.pack('<H', 62)
+        big_endian = bytearray(HEADER)
+        big_endian[5] = 2
+        os.mkfifo(self.dir / 'fifo')
+        cases = {
+            str(self.dir / 'nothing.o'): (NOT_FOUND, 'No such file or directory'),
+            str(self.dir): (ERROR, 'is a directory, not an eBPF object'),
+            str(self.dir / 'fifo'): (ERROR, 'is not a regular file, not an eBPF object'),
+            '/dev/null': (ERROR, 'is not a regular file, not an eBPF object'),
+            self.file('prog.c', b'int main(void) { return 0; }'): (ERROR, f'is not an eBPF object; {how} {self.dir}/prog.c'),
+            self.file('text', b'hello'): (ERROR, f'is not an eBPF object; {how} prog.bpf.c'),
+            self.file('empty', b''): (ERROR, 'is empty, not an eBPF object'),
+            self.file('short', HEADER[:40]): (ERROR, 'is cut short: it has 40 bytes'),
+            self.file('x86', x86): (ERROR, f'is an ELF file for another machine, not an eBPF object; {how} prog.bpf.c'),
+            self.file('be', big_endian): (ERROR, f'is an ELF file for another machine, not an eBPF object; {how} prog.bpf.c'),
+            self.file('large', HEADER + bytes(12 << 20)): (ERROR, 'is too large: an object has at most 12578816 bytes'),
+        }
+        for path, (status, text) in cases.items():
+            with self.subTest(path=path):
+                between = ': ' if status == NOT_FOUND else ' '
+                self.ctl('attach', path, status=status, stderr=path + between + text)
+        self.ctl('attach', '-', input=b'x', status=ERROR, stderr=f'standard input is not an eBPF object; {how} prog.bpf.c')
+        if os.getuid() != 0:
+            os.chmod(self.object, 0)
+            self.ctl('attach', self.object, status=PERMISSION, stderr=f'{self.object}: Permission denied')
+
+    def test_largest(self):
+        path = self.file('largest.o', HEADER + bytes(12578816 - len(HEADER)))
+        self.assertEqual(self.json('attach', path)['attachments'][0]['object'], 12578816)
+
+    def test_usage(self):
+        see = '; see gpuprobectl --help'
+        cases = (
+            ((), 'attach: which object?' + see),
+            ((self.object, 'b.o'), 'attach takes one object, but got b.o too' + see),
+            ((self.object, '--pid=0'), '--pid: 0 is not a number from 1 up' + see),
+            ((self.object, '--pid=1x'), '--pid: 1x is not a number from 1 up' + see),
+            ((self.object, '--pid=-1'), '--pid: -1 is not a number from 1 up' + see),
+            ((self.object, '--pid='), '--pid:  is not a number from 1 up' + see),
+            ((self.object, '--pid=99999999999999999999'), '--pid: 99999999999999999999 is not a number from 1 up' + see),
+            ((self.object, '--uid=no-such-user'), '--uid: there is no user no-such-user' + see),
+            ((self.object, '--exe='), '--exe: the path is empty' + see),
+            ((self.object, '--exe=no/such'), '--exe: no/such: No such file or directory'),
+            ((self.object, '--nonsense'), "attach: unrecognized option '--nonsense'"),
+            ((self.object, '--kernel'), "attach: option '--kernel' requires an argument"),
+        )
+        for args, text in cases:
+            with self.subTest(args=args):
+                self.assertEqual(self.ctl('attach', *args, status=USAGE, stderr=text), '')
+        self.assertEqual(self.json('list'), {'attachments': []})
+
+
+class Rest(Case):
+    def test_list(self):
+        self.assertEqual(self.ctl('list'), '')
+        self.ctl('attach', self.object)
+        self.ctl('attach', self.object, '--kernel=k\x1b[31m\u00e9', '--pid=7', '--comm=c d')
+        lines = self.ctl('list').splitlines()
+        self.assertEqual(lines[0].split(), 'ID OBJECT PROGRAM POINT KERNEL STATE MODULES PROCESSES OWNER FILTER'.split())
+        self.assertEqual(lines[1].split(), ['1', '72', 'cuda__count', 'entry', 'vectorAdd', 'armed', '0', '0', str(os.getuid()), '-'])
+        self.assertIn('k?[31m\u00e9 ', lines[2])
+        self.assertTrue(lines[2].endswith('  pid=7 comm=c d'))
+        self.assertEqual(lines[0].index('STATE'), lines[2].index('armed'))
+        output = self.json('list')
+        self.assertEqual([attachment['id'] for attachment in output['attachments']], [1, 2])
+        self.assertEqual(output['attachments'][1]['kernel'], 'k\x1b[31m\u00e9')
+
+    def test_detach(self):
+        for _ in range(4):
+            self.ctl('attach', self.object)
+        self.assertEqual(self.ctl('detach', '1'), '')
+        self.assertEqual(self.json('detach', '2'), {'detached': [2]})
+        missing = 'there is no attachment 9; gpuprobectl list shows them'
+        self.assertEqual(self.json('detach', '9', '3', status=NOT_FOUND, stderr=missing), {'detached': [3]})
+        self.assertEqual(self.json('detach', '--all'), {'detached': [4]})
+        self.assertEqual(self.ctl('detach', '--all'), '')
+        self.assertEqual(self.ctl('list'), '')
+        see = '; see gpuprobectl --help'
+        self.ctl('detach', status=USAGE, stderr='detach: which attachment?' + see)
+        self.ctl('detach', 'x', status=USAGE, stderr='detach: x is not a number from 1 up' + see)
+        self.ctl('detach', '--all', '1', status=USAGE, stderr='detach takes ids or --all, not both' + see)
+
+    def test_status(self):
+        text = self.ctl('status')
+        self.assertIn(f'gpuprobed 0.1.0, process 4711, session daemon at {self.socket}\nstarted: 2023-11-14 22:13:20\n', text)
+        self.assertIn('verifier: on\ncompiler: nvJitLink 13.0\nattachments: 1\nmaps: 2\n', text)
+        self.assertIn('  images replaced: 2\n', text)
+        self.assertTrue(text.endswith('missing: no CAP_BPF: nothing can be verified; run as root\n'))
+        output = self.json('status')
+        self.assertEqual(set(output), {'version', 'pid', 'mode', 'started', 'verify', 'compiler', 'attachments', 'maps', 'counters',
+                                       'missing'})
+        self.assertEqual(output['counters']['images_own'], 1)
+
+    def test_why(self):
+        self.assertEqual(self.ctl('why'),
+                         '2023-11-14 22:13:20  77 vec_add  probed  vectorAdd(float*, float*)\n'
+                         '2023-11-14 22:13:20  78 py?[31mthon  not-probed  no PTX for sm_90 in this image: SASS only\n')
+        self.assertEqual(len(self.ctl('why', '--pid', '78').splitlines()), 1)
+        self.assertEqual(self.ctl('why', '--kernel=none'), '')
+        output = self.json('why')
+        self.assertEqual(set(output['outcomes'][0]), {'pid', 'comm', 'time', 'kernel', 'demangled', 'outcome', 'reason', 'attachments'})
+        self.ctl('why', '77', status=USAGE, stderr='why takes no argument, but got 77; see gpuprobectl --help')
+        self.ctl('why', '--pid=x', status=USAGE, stderr='--pid: x is not a number from 1 up; see gpuprobectl --help')
+
+    def test_help_and_version(self):
+        self.assertEqual(self.run_ctl('--version'), 'gpuprobectl 0.1.0\n')
+        self.assertTrue(self.run_ctl('--help').startswith('Usage: gpuprobectl [OPTION]... COMMAND'))
+        for command in 'attach', 'detach', 'list', 'status', 'why', 'map':
+            self.assertTrue(self.run_ctl(command, '--help').startswith(f'Usage: gpuprobectl {command}'))
+            self.assertTrue(self.run_ctl(command, '-h').startswith(f'Usage: gpuprobectl {command}'))
+            self.assertEqual(self.run_ctl(command, '--version'), 'gpuprobectl 0.1.0\n')
+        self.assertEqual(self.run_ctl(status=USAGE, stderr=None), '')
+        self.run_ctl('nonsense', status=USAGE, stderr='there is no command nonsense; see gpuprobectl --help')
+        self.run_ctl('--nonsense', status=USAGE, stderr="unrecognized option '--nonsense'")
+        self.run_ctl('list', 'x', status=USAGE, stderr='list takes no argument, but got x; see gpuprobectl --help')
+
+    def test_full_disk(self):
+        with open('/dev/full', 'wb') as full:
+            done = subprocess.run([CTL, '--socket', self.socket, 'status'], stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual((done.returncode, done.stderr), (ERROR, b'gpuprobectl: cannot write the output: No space left on device\n'))
+
+    def test_completion(self):
+        bash = shutil.which('bash')
+        if not bash:
+            self.skipTest('no bash')
+        os.symlink(CTL, self.dir / 'gpuprobectl')
+        self.ctl('attach', self.object)
+        wrapper = self.file('bin', b'')
+        os.remove(wrapper)
+        os.mkdir(wrapper)
+        script = pathlib.Path(wrapper) / 'gpuprobectl'
+        script.write_text(f'#!/bin/sh\nexec "{CTL}" --socket "{self.socket}" "$@"\n')
+        script.chmod(0o755)
+
+        def complete(*words):
+            quoted = ' '.join(f"'{word}'" for word in words)
+            code = (f'PATH={wrapper}:$PATH; . "{COMPLETION}"; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1};'
+                    '_gpuprobectl; printf "%s\\n" "${COMPREPLY[@]}"')
+            return set(subprocess.run([bash, '-c', code], capture_output=True, check=True, cwd=self.dir).stdout.decode().split())
+        self.assertEqual(complete('gpuprobectl', 'sta'), {'status'})
+        self.assertEqual(complete('gpuprobectl', 'map', ''), {'list', 'dump', '--json', '--pretty', '--session', '--socket', '--help',
+                                                              '--version'})
+        self.assertEqual(complete('gpuprobectl', '--json', 'map', 'dump', 'c'), {'counter'})
+        self.assertEqual(complete('gpuprobectl', 'detach', '1'), {'1'})
+        self.assertEqual(complete('gpuprobectl', 'attach', '--k'), {'--kernel'})
+        self.assertEqual(complete('gpuprobectl', 'attach', 'pro'), {'prog.o'})
+        self.assertEqual(complete('gpuprobectl', 'attach', '--uid', '=', 'roo'), {'root'})
+
+
+class Map(Case):
+    def test_list(self):
+        lines = self.ctl('map', 'list').splitlines()
+        self.assertEqual(lines[0].split(), 'ID OBJECT NAME TYPE KEY VALUE ENTRIES SHARDS MERGE INSTANCES BYTES'.split())
+        self.assertEqual(lines[1].split(), '1 1 counter gpu_array 4 8 1 1 sum64 1 4096'.split())
+        self.assertEqual(self.json('map', 'list')['maps'][0], {
+            'id': 1, 'object': 1, 'name': 'counter', 'type': 'gpu_array', 'key_size': 4, 'value_size': 8, 'max_entries': 1,
+            'shards': 1, 'merge': 'sum64', 'instances': 1, 'bytes': 4096})
+
+    def test_scalar(self):
+        self.assertEqual(self.ctl('map', 'dump', 'counter'), '0: 18446744073709551615\n')
+        self.assertEqual(self.ctl('map', 'dump', '1'), '0: 18446744073709551615\n')
+        self.assertEqual(self.json('map', 'dump', 'counter')['entries'], [{'key': 0, 'value': 18446744073709551615}])
+        self.assertEqual(self.ctl('map', 'dump', '--raw', 'counter'), '00000000: ffffffffffffffff\n')
+        self.assertEqual(self.json('map', 'dump', '--raw', 'counter')['entries'], [{'key': '00000000', 'value': 'f' * 16}])
+        self.assertEqual(self.ctl('map', 'dump', 'empty'), '')
+        self.assertEqual(self.json('map', 'dump', 'empty')['entries'], [])
+
+    def test_per_process(self):
+        self.assertEqual(self.ctl('map', 'dump', '--per-process', 'counter'), 'process 77:\n  0: 5\nprocess 78:\n  0: 6\n')
+        self.assertEqual(self.json('map', 'dump', '--per-process', 'counter')['entries'],
+                         [{'pid': 77, 'key': 0, 'value': 5}, {'pid': 78, 'key': 0, 'value': 6}])
+
+    def test_struct(self):
+        first = ('0: {.a = 1, .b = -2, .name = "a,(b)", .color = GREEN, .low = 5, .high = 100, .list = [7, 8], .u = 1069547520, '
+                 '.f = 1.5, .flag = true}\n')
+        second = ('1: {.a = 0, .b = 0, .name = "", .color = RED, .low = 0, .high = 0, .list = [0, 0], .u = 0, .f = 0, '
+                  '.flag = false}\n')
+        self.assertEqual(self.ctl('map', 'dump', 'struct'), first + second)
+        self.assertEqual(self.ctl('map', 'dump', 'struct', '--nonzero'), first)
+        output = self.json('map', 'dump', 'struct')
+        self.assertEqual(output['map']['name'], 'struct')
+        self.assertEqual(output['entries'][0], {'key': 0, 'value': {
+            'a': 1, 'b': -2, 'name': 'a,(b)', 'color': 'GREEN', 'low': 5, 'high': 100, 'list': [7, 8], 'u': 1069547520, 'f': 1.5,
+            'flag': True}})
+        pretty = self.ctl('map', 'dump', 'struct', '--pretty')
+        self.assertEqual(json.loads(pretty), output)
+        self.assertGreater(pretty.count('\n'), 5)
+
+    def test_others(self):
+        self.assertEqual(self.ctl('map', 'dump', 'percpu'), '0: 1, -2, 3\n1: 1\n')
+        self.assertEqual(self.json('map', 'dump', 'percpu')['entries'], [{'key': 0, 'values': [1, -2, 3]}, {'key': 1, 'values': [1]}])
+        self.assertEqual(self.ctl('map', 'dump', 'plain'), '00000000: 0500000000000000\n')
+        self.assertEqual(self.ctl('map', 'dump', 'misfit'), '0: 05000000\n')
+
+    def test_errors(self):
+        self.ctl('map', 'dump', 'nothing', status=NOT_FOUND, stderr='there is no map nothing; gpuprobectl map list shows them')
+        self.ctl('map', 'dump', 'twice', status=ERROR, stderr='several maps have the name twice; say which by its id: 3, 14')
+        self.ctl('map', 'dump', 'theirs', status=PERMISSION, stderr='not permitted: it is of uid 1000')
+        see = '; see gpuprobectl --help'
+        self.ctl('map', status=USAGE, stderr='map: list or dump?' + see)
+        self.ctl('map', 'x', status=USAGE, stderr='map has no command x' + see)
+        self.ctl('map', 'dump', status=USAGE, stderr='map dump: which map?' + see)
+        self.ctl('map', 'dump', 'a', 'b', status=USAGE, stderr='map dump takes one map, but got b too' + see)
+        self.ctl('map', 'dump', '--pid', 'a', status=USAGE, stderr="map dump: unrecognized option '--pid'")
+
+    def test_stream(self):
+        lines = self.ctl('map', 'dump', 'large').splitlines()
+        self.assertEqual(len(lines), 100000)
+        self.assertEqual(lines[-1], '99999: 199998')
+        entries = self.json('map', 'dump', 'large')['entries']
+        self.assertEqual(entries[65536], {'key': 65536, 'value': 131072})
+        self.assertEqual(len(entries), 100000)
+
+    def test_head(self):
+        """Whoever closes the pipe early hears nothing, and the daemon goes on."""
+        for ignored in False, True:
+            def prepare(ignored=ignored):
+                signal.signal(signal.SIGPIPE, signal.SIG_IGN if ignored else signal.SIG_DFL)
+            process = subprocess.Popen([CTL, '--socket', self.socket, 'map', 'dump', 'large'], stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, preexec_fn=prepare)
+            self.assertEqual(process.stdout.readline(), b'0: 0\n')
+            process.stdout.close()
+            self.assertEqual(process.stderr.read(), b'')
+            self.assertEqual(process.wait(), -signal.SIGPIPE)
+            process.stderr.close()
+        self.assertEqual(self.ctl('map', 'dump', 'counter'), '0: 18446744073709551615\n')
+
+
+class Connection(Case):
+    def test_nobody(self):
+        path = str(self.dir / 'other')
+        self.run_ctl('--socket', path, 'list', status=UNREACHABLE, stderr=f'{path}: no daemon answers there: No such file or directory')
+        self.stop_here()
+        self.ctl('list', status=UNREACHABLE, stderr=f'{self.socket}: no daemon answers there: Connection refused')
+        self.run_ctl('--socket', 'x' * 200, 'list', status=USAGE, stderr='x' * 200 + ': too long for a socket')
+
+    def stop_here(self):
+        self.daemon.kill()
+        self.daemon.wait()
+
+    def test_permission(self):
+        if os.getuid() != 0:
+            self.skipTest('only root can become somebody else')
+        os.chmod(self.dir, 0o755)
+        os.chmod(self.socket, 0o600)
+        self.ctl('list', status=PERMISSION, user=65534, group=65534, extra_groups=[],
+                 stderr=f'{self.socket}: Permission denied: you may not talk to this daemon; try sudo')
+
+    def session(self, name, mode=0o700):
+        """Makes the directory of a session daemon, with its socket, as proto/paths.h says."""
+        run = f'/run/user/{os.getuid()}'
+        path = pathlib.Path((f'{run}/gpuprobe' if os.path.isdir(run) else f'/tmp/gpuprobe-{os.getuid()}') + f'-{name}')
+        path.mkdir(mode)
+        path.chmod(mode)
+        self.addCleanup(shutil.rmtree, path)
+        daemon = subprocess.Popen([DAEMON, str(path / 'io.gpuprobe.control')], stdout=subprocess.PIPE)
+        self.addCleanup(daemon.stdout.close)
+        self.addCleanup(daemon.wait)
+        self.addCleanup(daemon.kill)
+        self.assertEqual(daemon.stdout.readline(), b'ready\n')
+        return path
+
+    def test_session(self):
+        name = f'test_{os.getpid()}'
+        path = self.session(name)
+        for args, env in (['--session=' + name], {}), ([], {'GPUPROBE_SESSION': name}):
+            self.assertIn(f'at {path}/io.gpuprobe.control\n', self.run_ctl(*args, 'status', env=env))
+        self.assertIn(f'at {path}/', self.run_ctl('status', f'--session={name}', env={'GPUPROBE_SESSION': 'other'}))
+        path.chmod(0o755)
+        text = (f'no session daemon at {path}/io.gpuprobe.control: its directory is not one of yours with mode 0700; start one with: '
+                f'gpuprobed --session={name}')
+        self.run_ctl('--session=' + name, 'status', status=UNREACHABLE, stderr=text)
+
+    def test_no_session(self):
+        self.assertIn(f'start one with: gpuprobed --session=none{os.getpid()}\n',
+                      self.error('--session=none' + str(os.getpid()), 'list', status=UNREACHABLE))
+        for name in 'a/b', '../x', 'x' * 33, 'a b':
+            text = 'the name of a session has letters, digits and _, at most 32'
+            self.run_ctl(f'--session={name}', 'list', status=USAGE, stderr=f'{name}: {text}; see gpuprobectl --help')
+            self.run_ctl('list', env={'GPUPROBE_SESSION': name}, status=USAGE, stderr=f'GPUPROBE_SESSION={name}: {text}')
+
+    def error(self, *args, status):
+        done = subprocess.run([CTL, *args], capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, status)
+        return done.stderr.decode()
+
+    def bad_daemon(self, answer):
+        """A daemon that reads something, says @answer and hangs up."""
+        path = str(self.dir / 'bad')
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen()
+
+        def serve():
+            connection, _ = listener.accept()
+            connection.recv(65536)
+            connection.sendall(answer)
+            connection.close()
+            listener.close()
+            os.remove(path)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        self.addCleanup(thread.join)
+        return path
+
+    def test_bad_daemon(self):
+        version = 'is it of another version?'
+        cases = (
+            (b'', UNREACHABLE, 'the daemon hung up; its log says why: journalctl -u gpuprobed'),
+            (b'{"parameters":', UNREACHABLE, 'the daemon hung up; its log says why: journalctl -u gpuprobed'),
+            (b'HTTP/1.1 400 Bad Request\0', ERROR, 'what answers there does not talk varlink'),
+            (b'{"parameters":{"attachments":[]},"continues":true}\0', ERROR, 'what answers there does not talk varlink'),
+            (b'{}\0', ERROR, f"the daemon's answer to List is not understood (attachments: missing): {version}"),
+            (b'{"parameters":{"attachments":[{"id":"1"}]}}\0', ERROR,
+             f"the daemon's answer to List is not understood (attachments[0].id: not an int): {version}"),
+            (b'{"error":"org.example.What","parameters":{"a":1}}\0', ERROR, 'unknown error org.example.What {"a":1}'),
+            (b'{"error":"io.gpuprobe.control.NotFound"}\0', ERROR, 'unknown error io.gpuprobe.control.NotFound {}'),
+            (b'{"parameters":{"attachments":[],"later":1}}\0', OK, ''),
+        )
+        for answer, status, text in cases:
+            with self.subTest(answer=answer):
+                path = self.bad_daemon(answer)
+                self.run_ctl('--socket', path, 'list', status=status, stderr=text and f'{path}: {text}')
+                self.doCleanups_threads()
+
+    def doCleanups_threads(self):
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread():
+                thread.join(10)
+
+    def test_bad_dump(self):
+        entry = ('{"parameters":{"map":{"id":1,"object":1,"name":"m","type":"array","key_size":4,"value_size":4,"max_entries":1,'
+                 '"shards":1,"merge":"none","instances":0,"bytes":0},"entries":[{"key":"%s","values":["AAAAAA=="]}],"btf":"%s",'
+                 '"btf_key_type":1,"btf_value_type":77}}\0')
+        path = self.bad_daemon((entry % ('!', '')).encode())
+        self.run_ctl('--socket', path, 'map', 'dump', 'm', status=ERROR, stderr='the daemon sent an element that is not base64')
+        self.doCleanups_threads()
+        path = self.bad_daemon((entry % ('AQAAAA==', 'AAAA')).encode())
+        self.assertEqual(self.run_ctl('--socket', path, 'map', 'dump', 'm'), '01000000: 00000000\n')
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])

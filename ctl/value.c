@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Values by their types.
+ *
+ * One walk over the types makes JSON: integers are numbers, enums their names, structs objects, arrays arrays, arrays of char
+ * strings if they are text. For people the same tree is printed in the manner of C. libbpf has btf_dump__dump_type_data() for
+ * that, but the one of Debian 12 (1.1) leaves out what follows an array of char that ends with a NUL in the same struct.
+ *
+ * BTF comes from the daemon, but from its user's object in the first place: every access is checked against the size of the
+ * data, and the depth is bounded. What has no type, or one that does not fit, is hexadecimal.
+ */
+
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "value.h"
+
+#define DEPTH_MAX 32
+
+struct value_types {
+	struct btf *btf;
+};
+
+static const char bare; /* its address marks strings that people see without quotes: names of enums, hexadecimal */
+
+/* Without @btf, all is hexadecimal. Returns 0, -EINVAL if it is no BTF, or -ENOMEM. */
+int value_types_new(struct value_types **typesp, const void *btf, size_t n_btf) {
+	struct value_types *types = calloc(1, sizeof(*types));
+
+	if (!types)
+		return -ENOMEM;
+	libbpf_set_print(NULL);
+	if (btf && n_btf <= UINT32_MAX)
+		types->btf = btf__new(btf, (uint32_t)n_btf);
+	if (btf && !types->btf) {
+		free(types);
+		return -EINVAL;
+	}
+	*typesp = types;
+	return 0;
+}
+
+/* Takes NULL. Returns NULL. */
+struct value_types *value_types_free(struct value_types *types) {
+	if (!types)
+		return NULL;
+	btf__free(types->btf);
+	free(types);
+	return NULL;
+}
+
+/* A name of the types; NULL if it has none, "?" if it is one that no compiler would write. */
+static const char *name_at(const struct btf *btf, uint32_t offset) {
+	const char *name = btf__name_by_offset(btf, offset);
+
+	if (!name || !*name)
+		return NULL;
+	for (const char *p = name; *p; p++)
+		if (*p <= ' ' || *p > '~')
+			return "?";
+	return name;
+}
+
+/* Up to 64 bits that begin @bit_offset bits into @data, the lowest first. */
+static uint64_t load_bits(const unsigned char *data, uint32_t bit_offset, uint32_t n_bits) {
+	uint64_t value = 0;
+
+	for (uint32_t i = 0; i < n_bits; i++) {
+		uint32_t bit = bit_offset + i;
+
+		value |= (uint64_t)(data[bit / 8] >> bit % 8 & 1) << i;
+	}
+	return value;
+}
+
+static int64_t sign_extend(uint64_t value, uint32_t n_bits) {
+	return n_bits < 64 ? (int64_t)(value << (64 - n_bits)) >> (64 - n_bits) : (int64_t)value;
+}
+
+/* A string that people see without quotes. */
+static json_object *bare_json(const char *text) {
+	json_object *value = json_object_new_string(text);
+
+	if (value)
+		json_object_set_userdata(value, (void *)&bare, NULL);
+	return value;
+}
+
+/* Hexadecimal digits of all bytes, in the order of memory. */
+static json_object *hex_json(const unsigned char *data, size_t n_data) {
+	char *text = malloc(n_data * 2 + 1);
+	json_object *value = NULL;
+
+	if (text) {
+		text[0] = '\0';
+		for (size_t i = 0; i < n_data; i++)
+			sprintf(text + i * 2, "%02x", data[i]);
+		value = bare_json(text);
+	}
+	free(text);
+	return value;
+}
+
+/* An integer of @n_bits bits at @bit_offset. */
+static json_object *int_json(const struct btf_type *type, const unsigned char *data, uint32_t bit_offset, uint32_t n_bits) {
+	uint64_t value;
+
+	if (n_bits > 64)
+		return hex_json(data, type->size);
+	value = load_bits(data, bit_offset, n_bits);
+	if (btf_int_encoding(type) & BTF_INT_BOOL)
+		return json_object_new_boolean(value != 0);
+	if (btf_int_encoding(type) & BTF_INT_SIGNED)
+		return json_object_new_int64(sign_extend(value, n_bits));
+	return json_object_new_uint64(value);
+}
+
+static json_object *enum_json(const struct btf *btf, const struct btf_type *type, const unsigned char *data, uint32_t bit_offset,
+			      uint32_t n_bits) {
+	uint64_t value = load_bits(data, bit_offset, n_bits), mask = n_bits < 64 ? (UINT64_C(1) << n_bits) - 1 : UINT64_MAX;
+
+	for (uint16_t i = 0; i < btf_vlen(type); i++) {
+		bool wide = btf_is_enum64(type);
+		uint64_t candidate = wide ? btf_enum64_value(btf_enum64(type) + i) : (uint64_t)(int64_t)btf_enum(type)[i].val;
+		const char *name = name_at(btf, wide ? btf_enum64(type)[i].name_off : btf_enum(type)[i].name_off);
+
+		if ((candidate & mask) == value && name)
+			return bare_json(name);
+	}
+	if (btf_kflag(type))
+		return json_object_new_int64(sign_extend(value, n_bits));
+	return json_object_new_uint64(value);
+}
+
+static json_object *float_json(const struct btf_type *type, const unsigned char *data) {
+	double wide;
+	float narrow;
+
+	if (type->size == sizeof(narrow)) {
+		memcpy(&narrow, data, sizeof(narrow));
+		wide = narrow;
+	} else if (type->size == sizeof(wide)) {
+		memcpy(&wide, data, sizeof(wide));
+	} else {
+		return hex_json(data, type->size);
+	}
+	return __builtin_isfinite(wide) ? json_object_new_double(wide) : hex_json(data, type->size);
+}
+
+static json_object *walk(const struct btf *btf, uint32_t id, const unsigned char *data, size_t n_data, unsigned int depth);
+
+/* An array of char that is printable up to its first NUL, as a string; else NULL. */
+static json_object *text_json(const struct btf *btf, const struct btf_array *array, const unsigned char *data) {
+	const struct btf_type *element = btf__type_by_id(btf, btf__resolve_type(btf, array->type));
+	const char *name = element ? btf__name_by_offset(btf, element->name_off) : NULL;
+	size_t n = 0;
+
+	if (!name || !btf_is_int(element) || element->size != 1 || strcmp(name, "char"))
+		return NULL;
+	for (; n < array->nelems && data[n]; n++)
+		if (data[n] < 0x20 || data[n] > 0x7e)
+			return NULL;
+	for (size_t i = n; i < array->nelems; i++)
+		if (data[i])
+			return NULL;
+	return json_object_new_string_len((const char *)data, (int)n);
+}
+
+static json_object *array_json(const struct btf *btf, const struct btf_type *type, const unsigned char *data, size_t n_data,
+			       unsigned int depth) {
+	const struct btf_array *array = btf_array(type);
+	int64_t size = btf__resolve_size(btf, array->type);
+	json_object *value;
+
+	if (size <= 0 || array->nelems > n_data / (uint64_t)size)
+		return hex_json(data, n_data);
+	value = text_json(btf, array, data);
+	if (value)
+		return value;
+	value = json_object_new_array();
+	for (uint32_t i = 0; i < array->nelems; i++)
+		json_object_array_add(value, walk(btf, array->type, data + i * (uint64_t)size, (size_t)size, depth + 1));
+	return value;
+}
+
+/* A member that is a bitfield, or NULL if it does not fit. */
+static json_object *bitfield_json(const struct btf *btf, uint32_t id, const unsigned char *data, size_t n_data, uint32_t bit_offset,
+				  uint32_t n_bits) {
+	const struct btf_type *type = btf__type_by_id(btf, btf__resolve_type(btf, id));
+
+	if (!type || n_bits > 64 || (uint64_t)bit_offset + n_bits > (uint64_t)n_data * 8)
+		return NULL;
+	if (btf_is_int(type))
+		return int_json(type, data, bit_offset, n_bits);
+	if (btf_is_enum(type) || btf_is_enum64(type))
+		return enum_json(btf, type, data, bit_offset, n_bits);
+	return NULL;
+}
+
+/* Structs and unions. The members of one without a name belong to what is around it. */
+static json_object *struct_json(const struct btf *btf, const struct btf_type *type, const unsigned char *data, size_t n_data,
+				unsigned int depth) {
+	json_object *object = json_object_new_object();
+
+	for (uint16_t i = 0; i < btf_vlen(type); i++) {
+		const struct btf_member *member = btf_members(type) + i;
+		const char *name = name_at(btf, member->name_off);
+		uint32_t offset = btf_member_bit_offset(type, i), n_bits = btf_member_bitfield_size(type, i);
+		json_object *value = NULL;
+
+		if (n_bits)
+			value = bitfield_json(btf, member->type, data, n_data, offset, n_bits);
+		else if (offset % 8 == 0 && offset / 8 <= n_data)
+			value = walk(btf, member->type, data + offset / 8, n_data - offset / 8, depth + 1);
+		if (name) {
+			json_object_object_add(object, name, value);
+		} else {
+			if (json_object_is_type(value, json_type_object)) {
+				json_object_object_foreach(value, key, inner)
+					json_object_object_add(object, key, json_object_get(inner));
+			}
+			json_object_put(value);
+		}
+	}
+	return object;
+}
+
+static json_object *walk(const struct btf *btf, uint32_t id, const unsigned char *data, size_t n_data, unsigned int depth) {
+	int resolved = btf__resolve_type(btf, id);
+	const struct btf_type *type = resolved > 0 ? btf__type_by_id(btf, (uint32_t)resolved) : NULL;
+	int64_t size = type ? btf__resolve_size(btf, id) : -1;
+
+	if (size < 0 || (uint64_t)size > n_data || depth > DEPTH_MAX)
+		return hex_json(data, n_data);
+	switch (btf_kind(type)) {
+	case BTF_KIND_INT:
+		return int_json(type, data, 0, (uint32_t)size * 8);
+	case BTF_KIND_ENUM:
+	case BTF_KIND_ENUM64:
+		return enum_json(btf, type, data, 0, size <= 8 ? (uint32_t)size * 8 : 64);
+	case BTF_KIND_PTR:
+		return json_object_new_uint64(load_bits(data, 0, size <= 8 ? (uint32_t)size * 8 : 64));
+	case BTF_KIND_FLOAT:
+		return float_json(type, data);
+	case BTF_KIND_ARRAY:
+		return array_json(btf, type, data, (size_t)size, depth);
+	case BTF_KIND_STRUCT:
+	case BTF_KIND_UNION:
+		return struct_json(btf, type, data, (size_t)size, depth);
+	default:
+		return hex_json(data, n_data);
+	}
+}
+
+/* The value as JSON; NULL without memory. */
+json_object *value_json(struct value_types *types, uint32_t type, const unsigned char *data, size_t n_data) {
+	if (!types->btf || !type)
+		return hex_json(data, n_data);
+	return walk(types->btf, type, data, n_data, 0);
+}
+
+/* Prints text in quotes, with backslashes before what needs them. What is printable ASCII only gets here. */
+static void print_quoted(const char *text, FILE *stream) {
+	putc('"', stream);
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			putc('\\', stream);
+		putc(*text, stream);
+	}
+	putc('"', stream);
+}
+
+/* Prints for people what value_json() made: {.a = 1, .color = RED, .name = "x", .list = [7, 8]}. */
+void value_print(json_object *value, FILE *stream) {
+	const char *between = "";
+
+	switch (json_object_get_type(value)) {
+	case json_type_object: {
+		putc('{', stream);
+		json_object_object_foreach(value, key, member) {
+			fprintf(stream, "%s.%s = ", between, key);
+			value_print(member, stream);
+			between = ", ";
+		}
+		putc('}', stream);
+		break;
+	}
+	case json_type_array:
+		putc('[', stream);
+		for (size_t i = 0; i < json_object_array_length(value); i++) {
+			fputs(i ? ", " : "", stream);
+			value_print(json_object_array_get_idx(value, i), stream);
+		}
+		putc(']', stream);
+		break;
+	case json_type_double:
+		fprintf(stream, "%.9g", json_object_get_double(value));
+		break;
+	case json_type_string:
+		if (json_object_get_userdata(value) == &bare)
+			fputs(json_object_get_string(value), stream);
+		else
+			print_quoted(json_object_get_string(value), stream);
+		break;
+	case json_type_null:
+		putc('?', stream);
+		break;
+	default:
+		fputs(json_object_get_string(value), stream);
+		break;
+	}
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* why. */
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ctl.h"
+
+enum {
+	OPTION_PID = CTL_OPTION_OWN,
+	OPTION_KERNEL,
+};
+
+static const char help[] =
+	"Usage: gpuprobectl why [--pid=PID] [--kernel=NAME]\n"
+	"\n"
+	"Lists what was probed and what was not, newest first, and the reason in one line each.\n"
+	"\n"
+	"      --pid=PID      only about this process\n"
+	"      --kernel=NAME  only about this kernel: a glob, or a mangled or demangled name\n";
+
+static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters) {
+	static const struct option options[] = {
+		CTL_OPTIONS,
+		{ "pid", required_argument, NULL, OPTION_PID },
+		{ "kernel", required_argument, NULL, OPTION_KERNEL },
+		{},
+	};
+	int option, r = -1;
+	int64_t pid;
+
+	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+		if (option == OPTION_PID) {
+			r = ctl_number("--pid", optarg, 1, &pid);
+			if (r < 0)
+				json_object_object_add(parameters, "pid", json_object_new_int64(pid));
+		} else if (option == OPTION_KERNEL) {
+			json_object_object_add(parameters, "kernel", json_object_new_string(optarg));
+		} else {
+			r = ctl_option(ctl, option, help);
+		}
+	}
+	if (r < 0 && optind < argc)
+		r = ctl_usage("why takes no argument, but got %s", argv[optind]);
+	return r;
+}
+
+/* 2026-11-21 10:00:00  1234 vec_add  not-probed  vectorAdd(float*): no PTX for sm_90 in this image: SASS only */
+static void print(json_object *outcome) {
+	const char *kernel = ctl_string(outcome, "demangled"), *reason = ctl_string(outcome, "reason");
+
+	if (!*kernel)
+		kernel = ctl_string(outcome, "kernel");
+	ctl_print_time(ctl_int(outcome, "time"));
+	printf("  %lld ", (long long)ctl_int(outcome, "pid"));
+	ctl_print_text(ctl_string(outcome, "comm"));
+	printf("  ");
+	ctl_print_text(ctl_string(outcome, "outcome"));
+	if (*kernel) {
+		printf("  ");
+		ctl_print_text(kernel);
+	}
+	if (*reason) {
+		printf("%s", *kernel ? ": " : "  ");
+		ctl_print_text(reason);
+	}
+	putchar('\n');
+}
+
+int command_why(struct ctl *ctl, int argc, char **argv) {
+	json_object *parameters = json_object_new_object(), *outcomes;
+	struct varlink_reply reply;
+	int r;
+
+	r = parse(ctl, argc, argv, parameters);
+	if (r >= 0) {
+		json_object_put(parameters);
+		return r;
+	}
+	r = ctl_call(ctl, "Why", parameters, "", CTL_TIMEOUT_MS, &reply);
+	if (r)
+		return r;
+	outcomes = ctl_get(reply.parameters, "outcomes");
+	if (ctl->json)
+		ctl_print_json(ctl, reply.parameters);
+	else
+		for (size_t i = 0; i < json_object_array_length(outcomes); i++)
+			print(json_object_array_get_idx(outcomes, i));
+	if (!json_object_array_length(outcomes) && isatty(STDOUT_FILENO))
+		fputs("gpuprobectl: nothing is remembered; a kernel shows up here when a process with the shim loads its module\n",
+		      stderr);
+	varlink_reply_deinit(&reply);
+	return CTL_OK;
+}
