@@ -354,30 +354,43 @@ void ptx_body_deinit(struct ptx_body *body)
 	*body = (struct ptx_body){ 0 };
 }
 
+/* Where a walk over the parts of a mnemonic is: the token, and the offset of its next part. */
+struct part_cursor {
+	uint32_t token;
+	uint32_t at; /* 0: at the token's beginning */
+};
+
+/* Takes the next part; false if there is none. */
+static bool next_part(const struct ptx_body *body, const struct ptx_statement *statement,
+		      struct part_cursor *cursor, struct ptx_range *part)
+{
+	const char *text = body->module->text, *dot;
+	uint32_t end;
+
+	if (statement->kind != PTX_STATEMENT_INSTRUCTION || cursor->token >= statement->opcode_end)
+		return false;
+	end = body->tokens[cursor->token].offset + body->tokens[cursor->token].length;
+	if (!cursor->at)
+		cursor->at = body->tokens[cursor->token].offset;
+	if (text[cursor->at] == '.')
+		cursor->at++;
+	dot = memchr(text + cursor->at, '.', end - cursor->at);
+	*part = (struct ptx_range){ cursor->at, (dot ? (uint32_t)(dot - text) : end) - cursor->at };
+	cursor->at = dot ? (uint32_t)(dot - text) : 0;
+	if (!dot)
+		cursor->token++;
+	return true;
+}
+
 struct ptx_range ptx_instruction_part(const struct ptx_body *body,
 				      const struct ptx_statement *statement, unsigned int part)
 {
-	const char *text = body->module->text, *dot;
-	uint32_t at, end;
+	struct part_cursor cursor = { .token = statement->opcode };
+	struct ptx_range range;
 
-	if (statement->kind != PTX_STATEMENT_INSTRUCTION)
-		return (struct ptx_range){ 0, 0 };
-	for (uint32_t token = statement->opcode; token < statement->opcode_end; token++) {
-		at = body->tokens[token].offset;
-		end = at + body->tokens[token].length;
-		if (text[at] == '.')
-			at++;
-		for (;;) {
-			dot = memchr(text + at, '.', end - at);
-			if (!part--)
-				return (struct ptx_range){
-					at, (dot ? (uint32_t)(dot - text) : end) - at
-				};
-			if (!dot)
-				break;
-			at = dot - text + 1;
-		}
-	}
+	while (next_part(body, statement, &cursor, &range))
+		if (!part--)
+			return range;
 	return (struct ptx_range){ 0, 0 };
 }
 
@@ -390,15 +403,15 @@ bool ptx_instruction_is(const struct ptx_body *body, const struct ptx_statement 
 bool ptx_instruction_has(const struct ptx_body *body, const struct ptx_statement *statement,
 			 const char *modifier)
 {
+	struct part_cursor cursor = { .token = statement->opcode };
 	struct ptx_range part;
 
-	for (unsigned int i = 1;; i++) {
-		part = ptx_instruction_part(body, statement, i);
-		if (!part.length)
-			return false;
+	if (!next_part(body, statement, &cursor, &part))
+		return false;
+	while (next_part(body, statement, &cursor, &part))
 		if (ptx_range_is(body->module->text, part, modifier))
 			return true;
-	}
+	return false;
 }
 
 /* Is the operand in parentheses? */
