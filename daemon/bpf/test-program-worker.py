@@ -116,8 +116,10 @@ def main(path, folder):
     assert reply["status"] == "error" and reply["error"] == "program", reply
     assert "\n" not in reply["message"], reply
 
-    # no object
+    # no object, and one that does not link
     reply, _ = link(worker, b"not an object" * 100)
+    assert (reply["status"], reply["error"], reply["message"]) == ("error", "object", "not an ELF file"), reply
+    reply, _ = link(worker, read("extern"))
     assert (reply["status"], reply["error"]) == ("error", "object") and "libbpf: " in reply["log"], reply
 
     # requests that lie
