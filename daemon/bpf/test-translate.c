@@ -190,8 +190,8 @@ static void test_sharding(void **state)
 		  PROGRAM(LD64(2, INSN_PSEUDO_MAP_IDX_VALUE, 0, 0), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 2, 1, 0), END),
 		  MAP_MERGE_NONE },
 		{ "update beside the add",
-		  PROGRAM(LOOKUP(0, 0, 9), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), MOVR(2, 10), ADD(2, -4),
-		          MOVR(3, 2), MOV(4, 0), MAP(1, 0), CALL(2), END),
+		  PROGRAM(LOOKUP(0, 0, 10), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), MOVR(2, 10), ADD(2, -4),
+		          MOVR(3, 10), ADD(3, -16), MOV(4, 0), MAP(1, 0), CALL(2), END),
 		  MAP_MERGE_NONE },
 		{ "lookup only", PROGRAM(LOOKUP(0, 0, 0), END), MAP_MERGE_NONE },
 	};
