@@ -164,7 +164,7 @@ static int attach_map(struct attach *attach, struct object *object, size_t i, co
 		spec.initial = bytes + linked->initial.offset;
 		spec.n_initial = linked->initial.count;
 	}
-	if (linked->lanes.count) {
+	if (linked->has_lanes) { /* none at all, perhaps: nothing is added */
 		spec.lanes = (const struct map_lane *)(bytes + linked->lanes.offset);
 		spec.n_lanes = linked->lanes.count;
 	}
