@@ -77,7 +77,7 @@ class Judge:
             command.insert(1, '-g')
         try:
             result = self.run(command, timeout=self.options.timeout)
-            if 'Unresolved extern' in result.stdout: # made to be linked
+            if re.search('Unresolved extern|Cannot take address of function', result.stdout): # made to be linked
                 result = self.run([*command, '-c'], timeout=self.options.timeout)
         except subprocess.TimeoutExpired:
             return None, f'timeout after {self.options.timeout} s'
