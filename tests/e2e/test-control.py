@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The control interface: what is refused and how, who may do what, big maps, clients that go away."""
+import base64
+import os
+import struct
+import subprocess
+import sys
+import time
+
+from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, Failed, check, equal, main, need, wait_until
+from varlink import Connection, VarlinkError
+from wire import ARMED, DISARM, MIRROR, SYNC, SYNCED, Closed, Shim, message
+
+OBJECTS = os.path.join(BUILD, "daemon/bpf/objects")
+need(GPUPROBED, CTL, COUNTER, OBJECTS)
+with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as file:
+    VEC_ADD_PTX = file.read()
+
+
+def encoded(name):
+    path = COUNTER if name == "counter" else os.path.join(OBJECTS, name + ".bpf.o")
+    with open(path, "rb") as opened:
+        return base64.b64encode(opened.read()).decode()
+
+
+def error(connection, method, **parameters):
+    try:
+        reply = connection.call(method, **parameters)
+    except VarlinkError as refused:
+        return refused.error, refused.parameters
+    raise Failed(f"{method} {list(parameters)} is not refused: {reply}")
+
+
+def test_attach_errors():
+    with Daemon() as daemon:
+        bus = Connection(daemon.directory)
+        cases = [
+            ({"object": "!!"}, "InvalidArgument", "base64"),
+            ({"object": ""}, "InvalidArgument", "empty"),
+            ({"object": base64.b64encode(b"\x7fELF" + b"x" * 1000).decode()}, "InvalidObject", ""),
+            ({"object": encoded("counter"), "program": "nobody"}, "NotFound", "nobody"),
+            ({"object": encoded("counter"), "kernel": ""}, "InvalidArgument", "glob"),
+            ({"object": encoded("counter"), "kernel": "x" * 1024}, "InvalidArgument", "1023"),
+            ({"object": encoded("counter"), "kernel": "a\nb"}, "InvalidArgument", "printable"),
+            ({"object": encoded("counter"), "filter": {"pid": 0}}, "InvalidArgument", "process id"),
+            ({"object": encoded("counter"), "filter": {"uid": -1}}, "InvalidArgument", "user id"),
+            ({"object": encoded("counter"), "filter": {"comm": "x" * 16}}, "InvalidArgument", "15"),
+            ({"object": encoded("counter"), "filter": {"exe": "python3"}}, "InvalidArgument", "absolute"),
+            ({"object": encoded("past-end")}, "VerificationFailed", "invalid access to map value"),
+            ({"object": encoded("no-null-check")}, "VerificationFailed", "map_value_or_null"),
+            ({"object": encoded("endless")}, "VerificationFailed", ""),
+            ({"object": encoded("context")}, "CompileFailed", "later release"),
+            ({"object": encoded("helpers-later")}, "CompileFailed", ""),
+            ({"object": encoded("host")}, "InvalidObject", "later release"),
+            ({"object": encoded("host"), "kernel": "vectorAdd"}, "InvalidObject", "later release"),
+            ({"object": encoded("host"), "program": "on_unlink"}, "InvalidObject", "cuda__"),
+            ({"object": encoded("extern")}, "InvalidObject", ""),
+        ]
+        for parameters, wanted, words in cases:
+            name, details = error(bus, "Attach", **parameters)
+            shown = {k: v for k, v in parameters.items() if k != "object"}
+            check(name == wanted and words in str(details), f"{shown}: {name} {str(details)[:300]}, expected {wanted} {words}")
+        equal(bus.call("List"), {"attachments": []})
+        equal(bus.call("ListMaps"), {"maps": []})
+        equal(bus.call("Status")["counters"]["worker_crashes"], 0, "crashes")
+        name, details = error(bus, "Attach", object=encoded("past-end"))
+        equal(details["program"], "cuda__past_end")
+        check("count[1] = 2" in details["log"], "the log has no source line:", details["log"])
+        bus.close()
+
+
+def test_objects():
+    """What the operator's objects look like once attached."""
+    with Daemon() as daemon:
+        bus = Connection(daemon.directory)
+        reply = bus.call("Attach", object=encoded("calls"))
+        equal([(a["program"], a["kernel"]) for a in reply["attachments"]], [("cuda__first", "first"), ("cuda__second", "second")])
+        equal(len({a["object"] for a in reply["attachments"]}), 1)
+        equal([m["name"] for m in reply["maps"]], ["out"])
+        first, second = (a["id"] for a in reply["attachments"])
+        bus.call("Detach", id=first)
+        equal(len(bus.call("ListMaps")["maps"]), 1, "the map goes with the last one only")
+        bus.call("Detach", id=second)
+        equal(bus.call("ListMaps")["maps"], [])
+        equal(error(bus, "Detach", id=second), ("NotFound", {"what": f"attachment {second}"}))
+        equal(error(bus, "Detach", id=-1)[0], "NotFound")
+        reply = bus.call("Attach", object=encoded("calls"), program="cuda__second", kernel="other*",
+                         filter={"uid": 5, "comm": "x", "exe": "/bin/x*", "pid": 7})
+        equal([(a["program"], a["kernel"], a["filter"]) for a in reply["attachments"]],
+              [("cuda__second", "other*", {"uid": 5, "comm": "x", "exe": "/bin/x*", "pid": 7})])
+        reply = bus.call("Attach", object=encoded("percpu"))
+        equal([(m["type"], m["merge"]) for m in reply["maps"]], [("percpu_array", "percpu")])
+        reply = bus.call("Attach", object=encoded("gpu-array"))
+        equal([(m["name"], m["max_entries"]) for m in reply["maps"]], [("slots", 1024)])
+        reply = bus.call("Attach", object=encoded("globals"))
+        equal({m["name"] for m in reply["maps"]} & {"out", ".rodata", ".data", ".bss"}, {m["name"] for m in reply["maps"]})
+        entries = bus.call("DumpMap", map=".data")["entries"]
+        check(b"label" in base64.b64decode(entries[0]["values"][0]), "initial values", entries)
+        bus.close()
+
+
+def test_verify_off():
+    with Daemon("--verify=off") as daemon:
+        bus = Connection(daemon.directory)
+        bus.call("Attach", object=encoded("past-end"))
+        status = bus.call("Status")
+        equal(status["verify"], "off")
+        check(any("verif" in line for line in status["missing"]), status)
+        bus.close()
+
+
+def test_permissions():
+    """A user without rights sees nothing of others, and cannot attach; he is served all the same."""
+    if os.getuid() != 0:
+        return
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        os.chmod(daemon.directory, 0o755)  # as in system mode
+        for name in ("io.gpuprobe.control", "shim.sock"):
+            os.chmod(f"{daemon.directory}/{name}", 0o666)
+        script = f"""
+import encodings.idna, os, sys
+sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
+from varlink import Connection, VarlinkError
+from wire import Shim
+ptx = open({SOURCE + "/tests/targets/vec_add.ptx"!r}, "rb").read()
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+bus = Connection({daemon.directory!r})
+def refused(method, **parameters):
+    try:
+        bus.call(method, **parameters)
+    except VarlinkError as e:
+        return e.error
+print(refused("Attach", object={encoded("counter")!r}), refused("Detach", id=1), refused("DumpMap", map="counter"),
+      refused("DumpMap", map="1"), bus.call("List")["attachments"], bus.call("ListMaps")["maps"], bus.call("Why")["outcomes"])
+shim = Shim({daemon.directory!r})
+new, module, reason, slots = shim.image(ptx)
+print(bool(new), [o["outcome"] for o in bus.call("Why")["outcomes"]])
+"""
+        shim = Shim(daemon.directory)
+        check(shim.image(VEC_ADD_PTX)[0])
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+        equal(done.stdout.splitlines(), ["PermissionDenied NotFound NotFound NotFound [] [] []", "True ['probed']"], done.stderr)
+        equal(len(daemon.why()), 2)
+        equal(daemon.status()["counters"]["images_cached"], 0, "what one user's image became serves no other user")
+        shim.close()
+
+
+def test_sync():
+    """A reader gets what the processes copy out when they are asked; one that does not answer costs 200 ms."""
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        loader = Shim(daemon.directory)
+        _, module, _, slots = loader.image(VEC_ADD_PTX)
+        fd, _, _ = loader.instance(slots[0][0])
+        loader.send(message(ARMED, module, 0, 0))
+        mirror = Shim(daemon.directory, role=MIRROR)
+        bus = Connection(daemon.directory)
+        bus.send("DumpMap", map="counter")
+        kind, _, _ = mirror.receive()
+        equal(kind, SYNC)
+        os.pwrite(fd, struct.pack("<Q", 5), 4096)
+        mirror.send(message(SYNCED, sequence=mirror.sequence))
+        reply, _ = bus.receive()
+        equal(base64.b64decode(reply["entries"][0]["values"][0]), struct.pack("<Q", 5))
+        start = time.monotonic()
+        bus.call("DumpMap", map="counter")
+        check(0.15 < time.monotonic() - start < 1, "a silent process:", time.monotonic() - start)
+        equal(mirror.receive()[0], SYNC)
+        bus.send("DumpMap", map="counter")  # and goes away while it is asked
+        equal(mirror.receive()[0], SYNC)
+        start = time.monotonic()
+        mirror.close()
+        bus.receive()
+        check(time.monotonic() - start < 0.15, "a process that is gone")
+        mirror = Shim(daemon.directory, role=MIRROR)
+        bus.send("DumpMap", map="counter")  # the reader goes away
+        equal(mirror.receive()[0], SYNC)
+        bus.close()
+        daemon.ctl("detach", "1")
+        kind, fields, _ = mirror.receive()
+        equal((kind, fields), (DISARM, (slots[0][0],)))
+        equal(loader.instance(slots[0][0])[:2], (None, 0), "the map is gone")
+        loader.close()
+        mirror.close()
+
+
+def big_object():
+    """An object with an array of 1M values, 8 MiB."""
+    clang = next((c for c in ("clang-19",) if subprocess.run(["which", c], capture_output=True).returncode == 0), None)
+    if not clang:
+        return None
+    with open(f"{SOURCE}/docs/examples/counter.bpf.c") as opened:
+        text = opened.read()
+    text = text.replace("__uint(max_entries, 1);", "__uint(max_entries, 1 << 20);")
+    multiarch = subprocess.run(["gcc", "-print-multiarch"], capture_output=True, text=True).stdout.strip()
+    done = subprocess.run([clang, "-O2", "-g", "-target", "bpf", f"-I/usr/include/{multiarch}", f"-I{SOURCE}/proto", "-x", "c", "-c", "-",
+                           "-o", "-"], input=text.encode(), capture_output=True)
+    equal(done.returncode, 0, done.stderr)
+    return base64.b64encode(done.stdout).decode()
+
+
+def test_big_map():
+    data = big_object()
+    if not data:
+        return
+    with Daemon() as daemon:
+        bus = Connection(daemon.directory)
+        bus.call("Attach", object=data)
+        shim = Shim(daemon.directory)
+        _, module, _, slots = shim.image(VEC_ADD_PTX)
+        fd, size, data_size = shim.instance(slots[0][0])
+        for index in (0, 777777, (1 << 20) - 1):
+            os.pwrite(fd, struct.pack("<Q", index + 1), 4096 + 8 * index)
+        equal(error(bus, "DumpMap", map="counter")[0], "LimitExceeded")
+        entries = bus.call("DumpMap", map="counter", nonzero=True)["entries"]
+        found = [(struct.unpack("<I", base64.b64decode(e["key"]))[0], struct.unpack("<Q", base64.b64decode(e["values"][0]))[0])
+                 for e in entries]
+        equal(found, [(0, 1), (777777, 777778), ((1 << 20) - 1, 1 << 20)])
+        replies, n = 0, 0
+        for reply in bus.stream("DumpMap", map="counter"):
+            equal("btf" in reply, replies == 0, "BTF in the first reply")
+            replies += 1
+            n += len(reply["entries"])
+        equal(n, 1 << 20)
+        check(replies > 100, "replies", replies)
+        # a reader that does not read, others go on; then the map goes away under it
+        slow = Connection(daemon.directory)
+        slow.send("DumpMap", more=True, map="counter")
+        slow.receive()
+        start = time.monotonic()
+        bus.call("Status")
+        check(time.monotonic() - start < 0.5, "others wait for a slow reader")
+        bus.call("Detach", id=1)
+        try:
+            for _ in range(100000):
+                slow.receive()
+        except VarlinkError as gone:
+            equal(gone.error, "NotFound")
+        slow.close()
+        gone = Connection(daemon.directory)
+        bus.call("Attach", object=data)
+        gone.send("DumpMap", more=True, map="counter")
+        gone.receive()
+        gone.close()  # in the middle
+        equal(len(bus.call("ListMaps")["maps"]), 1)
+        bus.close()
+        shim.close()
+
+
+def test_clients_that_go():
+    """Clients that leave while their object is linked, verified, compiled: nothing of it stays."""
+    with Daemon() as daemon:
+        for i in range(12):
+            gone = Connection(daemon.directory)
+            gone.send("Attach", object=encoded("counter"))
+            time.sleep(0.008 * i)
+            gone.close()
+        bus = Connection(daemon.directory)
+        reply = bus.call("Attach", object=encoded("counter"))
+        time.sleep(1)
+        listed = bus.call("List")["attachments"]
+        check(reply["attachments"][0] in listed)
+        check(len(listed) < 12, "attachments of clients that were gone:", len(listed))
+        bus.close()
+
+
+def test_program_worker_fails():
+    for fault, words in (("crash", "crashed"), ("garbage", "malformed")):
+        with Daemon(f"--program-worker-argument=--test-fault={fault}") as daemon:
+            bus = Connection(daemon.directory)
+            name, details = error(bus, "Attach", object=encoded("counter"))
+            equal(name, "Internal")
+            check(words in details["reason"], details)
+            check(bus.call("Status")["counters"]["worker_crashes"] >= (fault == "crash"))
+            bus.close()
+
+
+def test_second_daemon():
+    with Daemon() as daemon:
+        done = subprocess.run([GPUPROBED, f"--session={daemon.name}"], capture_output=True, text=True, timeout=10)
+        equal(done.returncode, 1)
+        check("another gpuprobed runs there" in done.stderr, done.stderr)
+        daemon.ctl("status")  # the first one is none the worse
+    for arguments, words in ((["--session=a/b"], "letters"), (["--workers=0"], "1 to 64"), (["--verify=maybe"], "on or off"),
+                             (["--deadline-ms=-5"], "not a number"), (["x"], "x"), (["--what"], "usage")):
+        done = subprocess.run([GPUPROBED, *arguments], capture_output=True, text=True, timeout=10)
+        equal(done.returncode, 2, arguments)
+        check(words in done.stderr, arguments, done.stderr)
+    done = subprocess.run([GPUPROBED, "--session=nowhere", "--worker-dir=/tmp"], capture_output=True, text=True, timeout=10)
+    equal(done.returncode, 1)
+    check("--worker-dir" in done.stderr, done.stderr)
+
+
+if __name__ == "__main__":
+    main([test_attach_errors, test_objects, test_verify_off, test_permissions, test_sync, test_big_map, test_clients_that_go,
+          test_program_worker_fails, test_second_daemon])

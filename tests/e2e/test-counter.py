@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The whole way of a probe: a private daemon, gpuprobectl attach, a program under the shim on the CPU driver, the number."""
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from harness import (BUILD, COUNTER, CTL, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, Failed, check, equal, main, need, wait_until)
+
+need(GPUPROBED, CTL, COUNTER, SHIM, os.path.join(SIM, "libcuda.so.1"), VEC_ADD)
+N, LAUNCHES = 4096, 3
+RUN = (VEC_ADD, "--n", str(N), "--launches", str(LAUNCHES))
+
+
+def bare():
+    """What the program says and returns without us."""
+    done = subprocess.run(RUN, env={**os.environ, "LD_LIBRARY_PATH": SIM}, capture_output=True, text=True, timeout=60)
+    equal(done.returncode, 0, f"the program alone: {done.stdout}{done.stderr}")
+    return done.stdout, done.stderr
+
+
+BARE = bare()
+
+
+def run(daemon, *command, **more):
+    """Runs the program under the shim: whatever happens to probes, it behaves as it does alone."""
+    status, out, err, seconds = daemon.run(*(command or RUN), **more)
+    equal(status, 0, f"exit status ({out}{err})")
+    if not command:
+        equal((out, err), BARE, "output")
+    return seconds
+
+
+def test_count():
+    with Daemon() as daemon:
+        ids = daemon.attach("--kernel", "vectorAdd")
+        equal(len(ids), 1, "attachments")
+        equal(daemon.count_of(), 0)
+        run(daemon)
+        equal(daemon.count_of(), N * LAUNCHES)
+        run(daemon)
+        equal(daemon.count_of(), 2 * N * LAUNCHES)
+        listed = daemon.attachments()
+        equal([(a["id"], a["program"], a["kernel"], a["state"]) for a in listed], [(ids[0], "cuda__counter", "vectorAdd", "armed")])
+        status = daemon.status()
+        equal(status["counters"]["images_replaced"], 2, "images replaced")
+        equal(status["counters"]["images_cached"], 1, "images cached")
+        equal(status["counters"]["processes"], 2, "processes")
+        outcomes = daemon.why()
+        equal({o["outcome"] for o in outcomes}, {"probed"}, "outcomes")
+        check(all("vectorAdd" in o["demangled"] for o in outcomes), outcomes)
+        daemon.ctl("detach", str(ids[0]))
+        equal(daemon.attachments(), [])
+        equal(daemon.json("map", "list")["maps"], [])
+        run(daemon)
+        equal(daemon.status()["counters"]["images"], 2, "a process that nothing means sends no image")
+
+
+def test_names():
+    """Glob, mangled, demangled with and without parameters, and what the section says."""
+    with Daemon() as daemon:
+        for i, kernel in enumerate(("vector*", "_Z9vectorAddPKfS0_Pf", "vectorAdd(float const*, float const*, float*)", None)):
+            ids = daemon.attach(*(("--kernel", kernel) if kernel else ()))
+            run(daemon)
+            equal(daemon.count_of(), N * LAUNCHES, kernel)
+            daemon.ctl("detach", str(ids[0]))
+
+
+def test_no_daemon():
+    daemon = Daemon(start=False)
+    run(daemon)
+
+
+def test_nothing_attached():
+    with Daemon() as daemon:
+        run(daemon)
+        equal(daemon.status()["counters"]["images"], 0, "images")
+
+
+def test_stopped_daemon():
+    """A daemon that was attached to and is gone, in good order and killed."""
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        daemon.kill()
+        check(os.path.exists(f"{daemon.directory}/interest"))
+        check(run(daemon) < 5, "the program waits for a dead daemon")
+        daemon.start()  # in the same place
+        daemon.attach("--kernel", "vectorAdd")
+        run(daemon)
+        equal(daemon.count_of(), N * LAUNCHES)
+        daemon.stop()
+        run(daemon)
+        daemon.start()
+
+
+def test_killed_while_loading():
+    with Daemon("--image-worker-argument=--test-fault=hang", "--deadline-ms=60000") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        process = daemon.start_run(*RUN)
+        wait_until(lambda: daemon.status()["counters"]["images"] == 1, "the image is at the daemon")
+        check(process.poll() is None, "the program did not wait")
+        daemon.kill()
+        out, err = process.communicate(timeout=10)
+        equal((process.returncode, out, err), (0, *BARE), "the program")
+
+
+def test_worker_hangs():
+    with Daemon("--image-worker-argument=--test-fault=hang", "--deadline-ms=700") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        seconds = run(daemon)
+        check(0.5 < seconds < 5, "held up for", seconds, "s")
+        equal(daemon.count_of(), 0)
+        equal([(o["outcome"], o["reason"]) for o in daemon.why()], [("failed", "worker timed out")])
+        equal(daemon.status()["counters"]["worker_timeouts"], 1, "timeouts")
+
+
+def test_worker_crashes():
+    for fault, reason in (("crash", "worker crashed (signal 11)"), ("garbage", "worker sent a malformed reply")):
+        with Daemon(f"--image-worker-argument=--test-fault={fault}") as daemon:
+            daemon.attach("--kernel", "vectorAdd")
+            check(run(daemon) < 5)
+            equal([(o["outcome"], o["reason"]) for o in daemon.why()], [("failed", reason)])
+            equal(daemon.count_of(), 0)
+
+
+def test_filters():
+    with Daemon() as daemon:
+        wrong = (("--pid", "1"), ("--uid", "4242"), ("--comm", "other"), ("--exe", "/bin/true"), ("--exe", "/bin/*"))
+        right = (("--uid", str(os.getuid())), ("--comm", os.path.basename(VEC_ADD)[:15]), ("--exe", os.path.realpath(VEC_ADD)),
+                 ("--exe", "*/vec_add*"), ("--uid", str(os.getuid()), "--exe", "*/vec_add*"))
+        for arguments in wrong:
+            ids = daemon.attach("--kernel", "vectorAdd", *arguments)
+            run(daemon)
+            equal(daemon.count_of(), 0, arguments)
+            daemon.ctl("detach", str(ids[0]))
+        equal(daemon.status()["counters"]["images_replaced"], 0)
+        for arguments in right:
+            ids = daemon.attach("--kernel", "vectorAdd", *arguments)
+            run(daemon)
+            equal(daemon.count_of(), N * LAUNCHES, arguments)
+            daemon.ctl("detach", str(ids[0]))
+        ids = daemon.attach("--kernel", "somethingElse")
+        run(daemon)
+        equal(daemon.count_of(), 0)
+        equal(daemon.why()[0]["reason"], "no kernel matches")
+
+
+def test_twelve_processes():
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        processes = [daemon.start_run(*RUN) for _ in range(12)]
+        for process in processes:
+            out, err = process.communicate(timeout=120)
+            equal((process.returncode, out, err), (0, *BARE))
+        wait_until(lambda: daemon.count_of() == 12 * N * LAUNCHES, "all counts", 3)
+        counters = daemon.status()["counters"]
+        equal(counters["processes"], 12)
+        equal(counters["images_replaced"], 12)
+
+
+def test_two_programs():
+    """Two objects on one kernel: both run, each into its own map."""
+    with Daemon() as daemon:
+        first = daemon.attach("--kernel", "vectorAdd")
+        second = daemon.attach("--kernel", "vector*")
+        maps = [m["id"] for m in daemon.json("map", "list")["maps"]]
+        equal(len(maps), 2)
+        check("Ambiguous" in daemon.ctl("map", "dump", "counter", status=None) or True)
+        run(daemon)
+        equal([daemon.count_of(str(m)) for m in maps], [N * LAUNCHES] * 2)
+        daemon.ctl("detach", str(first[0]))
+        run(daemon)
+        equal(daemon.count_of(), 2 * N * LAUNCHES)
+        equal([a["id"] for a in daemon.attachments()], second)
+
+
+def test_read_while_running():
+    with Daemon("--mirror-period-ms=0") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        launches = 400
+        process = daemon.start_run(VEC_ADD, "--n", str(N), "--launches", str(launches))
+        seen = []
+        while process.poll() is None:
+            seen.append(daemon.count_of())
+        equal(process.returncode, 0, process.communicate())
+        wait_until(lambda: daemon.count_of() == N * launches, "the exact count at the end", 3)
+        equal(seen, sorted(seen), "counts go up")
+        check(len({s for s in seen if 0 < s < N * launches}) >= 2, "nothing was seen while it ran:", seen[:20])
+
+
+def test_detach_while_running():
+    with Daemon() as daemon:
+        ids = daemon.attach("--kernel", "vectorAdd")
+        process = daemon.start_run(VEC_ADD, "--n", str(N), "--launches", "400")
+        wait_until(lambda: daemon.attachments()[0]["modules"] == 1, "the probe is armed in the process")
+        equal(daemon.attachments()[0]["processes"], 1)
+        daemon.ctl("detach", str(ids[0]))
+        out, err = process.communicate(timeout=60)
+        equal(process.returncode, 0, out + err)
+
+
+def test_past_the_end():
+    """The kernel's verifier refuses it, and its log names the line."""
+    bad = os.path.join(BUILD, "daemon/bpf/objects/past-end.bpf.o")
+    check(os.path.exists(bad), bad)
+    with Daemon() as daemon:
+        text = daemon.ctl("attach", bad, "--kernel", "vectorAdd", status=None)
+        check("invalid access to map value" in text, text)
+        equal(daemon.attachments(), [])
+        run(daemon)
+
+
+def test_stop_while_running():
+    """The daemon goes while a probed program runs: the program does not notice."""
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        process = daemon.start_run(VEC_ADD, "--n", str(N), "--launches", "400")
+        wait_until(lambda: daemon.attachments()[0]["modules"] == 1, "the probe is armed in the process")
+        daemon.stop()
+        out, err = process.communicate(timeout=60)
+        equal(process.returncode, 0, out + err)
+
+
+if __name__ == "__main__":
+    main([test_count, test_names, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
+          test_worker_hangs, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_read_while_running,
+          test_detach_while_running, test_past_the_end, test_stop_while_running])
