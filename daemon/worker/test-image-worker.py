@@ -432,6 +432,9 @@ class Hostile(Base):
     def test_no_leak(self):
         """Descriptors and memory after many jobs of all kinds."""
         def used():
+            # The answer to this says that the descriptors of the job before are closed.
+            self.worker.send({"id": 1})
+            self.worker.receive()
             with open(f"/proc/{self.worker.process.pid}/status") as status:
                 rss = int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1))
             try:

@@ -364,6 +364,7 @@ int worker_run(const struct worker_options *options, const struct worker_handler
 		r = message_receive(&message, options->fd);
 		if (r <= 0)
 			break;
+		r = 0;
 		if (options->fault != WORKER_FAULT_NONE)
 			r = make_fault(options);
 		else if (!options->no_sandbox && (r = sandbox_job_begin(&options->sandbox)))
