@@ -158,7 +158,7 @@ static int helper_stub(int32_t helper, bool allow_exit, enum stub *stub, char *e
 	return fail(error, SHADOW_E_REFUSED, "there is no helper %d on a GPU", helper);
 }
 
-/* A load of a 64-bit constant, which may be a map or a place in its value. */
+/* A load of a 64-bit constant, which may be a declared map or a place in a data section. */
 static int check_load(const struct linked *linked, const struct bpf_insn *insn, uint64_t *maps, char *error) {
 	const struct linked_map *map;
 
@@ -170,8 +170,8 @@ static int check_load(const struct linked *linked, const struct bpf_insn *insn, 
 	if (insn->imm < 0 || (size_t)insn->imm >= linked->n_maps)
 		return fail(error, SHADOW_E_INVALID, "there is no map %d", insn->imm);
 	map = &linked->maps[insn->imm];
-	if (insn->src_reg == BPF_PSEUDO_MAP_IDX_VALUE && map->internal == LINKED_MAP_DECLARED)
-		return fail(error, SHADOW_E_INVALID, "map %s has no values to point to", map->name);
+	if ((insn->src_reg == BPF_PSEUDO_MAP_IDX_VALUE) != (map->internal != LINKED_MAP_DECLARED))
+		return fail(error, SHADOW_E_INVALID, "map %s is referred to in the wrong way", map->name);
 	*maps |= UINT64_C(1) << insn->imm;
 	return 0;
 }

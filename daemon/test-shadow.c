@@ -178,6 +178,7 @@ static void test_refused(void **state) {
 	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX, 2), EXIT);
 	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX, -1), EXIT);
 	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX_VALUE, 0), EXIT); /* of a declared map */
+	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX, 1), EXIT); /* a data section as a map */
 	REFUSED(SHADOW_E_INVALID, EXIT, { .code = BPF_LD | BPF_IMM | BPF_DW });
 	/* a call into what will be appended */
 	REFUSED(SHADOW_E_INVALID, CALL(511), { .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = 1 }, EXIT);

@@ -15,11 +15,10 @@ struct {
 SEC("kprobe/every")
 int cuda__later(void *ctx)
 {
-	static const char text[] = "hello";
 	__u32 key = 1;
 	__u64 *value;
 
-	ebpf_puts(text);
+	ebpf_puts("a literal is in .rodata.str1.1");
 	value = bpf_map_lookup_elem(&out, &key);
 	if (value)
 		*value = bpf_get_device_ordinal() + bpf_get_current_pid_tgid();
