@@ -109,7 +109,7 @@ static void test_refused(void **state) {
 	refused("no-null-check", "invalid mem access 'map_value_or_null'", "*count += 1;");
 	refused("bad-pointer", "invalid mem access 'scalar'", "bpf_get_thread_idx(&x, bad, &x);");
 	refused("context-beyond", "invalid bpf_context access off=168 size=8", "ctx + 168");
-	refused("endless", "", NULL);
+	refused("endless", "a loop without an end", NULL);
 	refused("host-helper", "there is no helper 113 on a GPU", NULL);
 	refused("exit", "bpf_cuda_exit", NULL);
 }

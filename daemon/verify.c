@@ -239,6 +239,10 @@ static int program_verify(struct verify *v, const struct shadow *shadow, size_t 
 	r = program_load(v, shadow, infos, false);
 	if (!r)
 		return 0;
+	if (r == -E2BIG) /* after seconds; to do it again for a log of a million lines helps nobody */
+		return report_set(v, VERIFY_E_REFUSED, index,
+				  "the verifier gave up after a million instructions: a loop without an end, or too many ways "
+				  "through the program");
 	if (!v->log) {
 		v->log = malloc(LOG_SIZE);
 		if (!v->log)
