@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The link step on an ELF object. Whatever is accepted must be writable as JSON and readable again, must have a shadow or a
- * reason why not, and every table must lie inside of the blob (the sanitizer looks when the sums are made).
+ * The link step on an ELF object. Whatever is accepted must be writable as JSON and readable again, and every table must
+ * lie inside of the blob (the sanitizer looks when the sums are made).
  */
 
 #include <json-c/json.h>
@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "link.h"
-#include "shadow.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -53,22 +52,6 @@ static void check_json(const struct link_output *output) {
 	json_object_put(reply);
 }
 
-static void check_shadows(const struct link_output *output) {
-	char error[SHADOW_ERROR_SIZE];
-	struct shadow_map map;
-	struct shadow shadow;
-
-	for (size_t i = 0; i < output->linked.n_programs; i++) {
-		*error = '\0';
-		if (!shadow_make(&output->linked, output->blob, i, true, &shadow, error))
-			shadow_deinit(&shadow);
-		else if (!*error)
-			abort();
-	}
-	for (size_t i = 0; i < output->linked.n_maps; i++)
-		shadow_map_make(&output->linked.maps[i], 4096, &map, error);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	struct link_failure failure;
 	struct link_output *output;
@@ -83,7 +66,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 		return 0;
 	check_tables(output);
 	check_json(output);
-	check_shadows(output);
 	link_output_free(output);
 	return 0;
 }
