@@ -291,6 +291,8 @@ int main(int argc, char *argv[]) {
 
 	if (argc != 2)
 		return 2;
-	worker_path = argv[1];
+	worker_path = realpath(argv[1], NULL); /* workers are started in / */
+	if (!worker_path)
+		return 2;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
