@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A replaced module has one pointer per map, 0 until it is armed: then probes do nothing. Arming happens where a context is
+ * current anyway: right after the load if there is one, and before launches. Each thread remembers the context and the
+ * generation of loads for which it last found everything armed, so that a launch of a probed process costs a comparison.
+ *
+ * Locks: the loader's first, then the instances'.
+ */
+
+#include "arm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "load.h"
+#include "mirror.h"
+
+unsigned arm_load_count;
+static uint64_t generation = 1; /* of the loads and contexts; changes when anything may have to be armed anew */
+
+static __thread struct {
+	driver_handle context;
+	uint64_t generation;
+	bool inside; /* the driver called us back, or the application did from a callback */
+} here;
+
+/* Which module is armed where, or failed to be: that is not tried again. */
+struct armed {
+	struct armed *next;
+	uint64_t module_id;
+	driver_handle context;
+};
+
+static struct armed *armed;
+
+static bool is_armed(const struct load *load, driver_handle context)
+{
+	for (const struct armed *one = armed; one; one = one->next)
+		if (one->module_id == load->module_id && one->context == context)
+			return true;
+	return false;
+}
+
+/* Forgets what was armed in a context, or (NULL) of a module. */
+static void forget_armed(driver_handle context, uint64_t module_id)
+{
+	for (struct armed **link = &armed; *link;) {
+		struct armed *one = *link;
+
+		if (context ? one->context == context : one->module_id == module_id) {
+			*link = one->next;
+			free(one);
+		} else {
+			link = &one->next;
+		}
+	}
+	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+}
+
+void arm_load_added(void)
+{
+	__atomic_add_fetch(&arm_load_count, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+}
+
+void arm_load_removed(uint64_t module_id)
+{
+	__atomic_sub_fetch(&arm_load_count, 1, __ATOMIC_RELAXED);
+	forget_armed(NULL, module_id);
+}
+
+/* The instance of a map in a context, asked of the daemon if this process has none there. */
+static struct mirror_instance *get_instance(struct mirror_context *context, uint64_t map_id)
+{
+	struct mirror_instance *instance = mirror_find_instance(context, map_id);
+	union wire_message message;
+	struct client *client;
+	uint64_t deadline_ms;
+	int fd;
+
+	if (instance)
+		return instance;
+	client = load_client(&deadline_ms);
+	if (!client)
+		return NULL;
+	memset(&message, 0, sizeof(message));
+	client_prepare(client, &message, WIRE_INSTANCE, 0);
+	message.instance.map_id = map_id;
+	message.instance.device = (uint32_t)context->device;
+	if (!client_call(client, &message, -1, WIRE_INSTANCE_REPLY, &fd, deadline_ms)) {
+		load_give_up();
+		return NULL;
+	}
+	if (fd < 0)
+		return NULL; /* refused: a quota, or the map is gone */
+	return mirror_add_instance(context, map_id, fd, message.instance_reply.size, message.instance_reply.data_size);
+}
+
+/* Where a slot's pointer lies in the current context; 0 if it is not there. */
+static driver_pointer find_slot(const struct load *load, const char *symbol)
+{
+	const struct driver *driver = driver_own();
+	driver_pointer where = 0;
+	size_t size = 0;
+	driver_result result;
+
+	if (load->kind == LOAD_LIBRARY)
+		result = driver->library_get_global ? driver->library_get_global(&where, &size, load->handle, symbol) : -1;
+	else
+		result = driver->module_get_global(&where, &size, load->handle, symbol);
+	return !result && size == sizeof(driver_pointer) ? where : 0;
+}
+
+/* Arms one module in the current context. Returns why not, or NULL. */
+static const char *arm_load(const struct load *load, struct mirror_context *context)
+{
+	for (uint32_t i = 0; i < load->slot_count; i++) {
+		struct mirror_instance *instance;
+		driver_pointer where = find_slot(load, load->slots[i].symbol);
+
+		if (!where)
+			return "the driver does not find a probe's map pointer in the module";
+		instance = get_instance(context, load->slots[i].map_id);
+		if (!instance)
+			return "no memory for a map: the daemon refused it, or the device is full";
+		if (!instance->disarmed && !mirror_write_pointer(context, where, instance->buffer))
+			return "writing a probe's map pointer failed";
+	}
+	return NULL;
+}
+
+static void report_armed(const struct load *load, const struct mirror_context *context, const char *reason)
+{
+	union wire_message message;
+	struct client *client;
+	uint64_t deadline_ms;
+
+	if (reason) {
+		load_report(load->module_id, reason);
+		return;
+	}
+	client = load_client(&deadline_ms);
+	if (!client)
+		return;
+	memset(&message, 0, sizeof(message));
+	client_prepare(client, &message, WIRE_ARMED, 0);
+	message.armed.module_id = load->module_id;
+	message.armed.device = (uint32_t)context->device;
+	if (!client_send(client, &message, -1, deadline_ms))
+		load_give_up();
+}
+
+/* Arms what is not armed in this context; both locks are held. */
+static void arm_context(driver_handle handle)
+{
+	struct mirror_context *context = mirror_find_context(handle);
+
+	for (struct load *load = load_first(); load; load = load->next) {
+		struct armed *one;
+		const char *reason;
+
+		if ((load->kind == LOAD_MODULE && load->context != handle) || is_armed(load, handle))
+			continue;
+		one = calloc(1, sizeof(*one));
+		if (!context)
+			context = mirror_add_context(handle);
+		if (!one || !context) {
+			free(one);
+			return;
+		}
+		reason = arm_load(load, context);
+		*one = (struct armed){ armed, load->module_id, handle };
+		armed = one;
+		report_armed(load, context, reason);
+		if (!reason)
+			mirror_start(load_folder(), load_deadline_ms());
+	}
+}
+
+/* The slow path of a launch. */
+static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t seen)
+{
+	const struct driver *driver = driver_own();
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+
+	if (!load_lock())
+		return;
+	driver->exchange_capture_mode(&mode);
+	mirror_lock();
+	arm_context(context);
+	mirror_unlock();
+	driver->exchange_capture_mode(&mode);
+	here.context = context;
+	here.generation = seen;
+	load_unlock();
+}
+
+void arm_current(void)
+{
+	const struct driver *driver = driver_own();
+	uint64_t seen = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
+	driver_handle context = NULL;
+	int saved;
+
+	if (!driver || here.inside || driver->ctx_get_current(&context) != 0 || !context)
+		return;
+	if (here.context == context && here.generation == seen)
+		return;
+	saved = errno;
+	here.inside = true;
+	arm_slowly(context, seen);
+	here.inside = false;
+	errno = saved;
+}
+
+/* Copies a context's instances out, and perhaps forgets them. */
+static void end_context(driver_handle handle, bool forget)
+{
+	const struct driver *driver = driver_own();
+	struct mirror_context *context;
+	driver_handle before = NULL;
+	int saved = errno, mode = DRIVER_CAPTURE_MODE_RELAXED;
+
+	if (!driver || here.inside || !load_lock())
+		return;
+	here.inside = true;
+	mirror_lock();
+	context = mirror_find_context(handle);
+	if (context && driver->ctx_get_current(&before) == 0 && driver->ctx_set_current(handle) == 0) {
+		driver->exchange_capture_mode(&mode);
+		mirror_copy(context, true, forget);
+		driver->exchange_capture_mode(&mode);
+		driver->ctx_set_current(before);
+	}
+	if (context && forget) {
+		forget_armed(handle, 0);
+		mirror_forget_context(context);
+	}
+	mirror_unlock();
+	load_unlock();
+	here.inside = false;
+	errno = saved;
+}
+
+void arm_context_ends(driver_handle context)
+{
+	if (arm_needed())
+		end_context(context, true);
+}
+
+void arm_primary_may_end(int device)
+{
+	driver_handle found[16];
+	unsigned count = 0;
+
+	if (!arm_needed() || here.inside || !load_lock())
+		return;
+	mirror_lock();
+	for (struct mirror_context *context = mirror_first_context(); context && count < 16; context = context->next)
+		if (context->device == device && context->primary)
+			found[count++] = context->handle;
+	mirror_unlock();
+	load_unlock();
+	while (count)
+		end_context(found[--count], false);
+}
+
+void arm_primary_ended(int device)
+{
+	const struct driver *driver = driver_own();
+	struct mirror_context *next;
+	unsigned flags;
+	int active = 1;
+
+	if (!arm_needed() || !driver || driver->get_primary_state(device, &flags, &active) != 0 || active || !load_lock())
+		return;
+	mirror_lock();
+	for (struct mirror_context *context = mirror_first_context(); context; context = next) {
+		next = context->next;
+		if (context->device == device && context->primary) {
+			forget_armed(context->handle, 0);
+			mirror_forget_context(context);
+		}
+	}
+	mirror_unlock();
+	load_unlock();
+}
+
+/* Stops one context's probes from using a map; it must be current. */
+static void disarm_in(struct mirror_context *context, uint64_t map_id)
+{
+	struct mirror_instance *instance = mirror_find_instance(context, map_id);
+
+	if (!instance || instance->disarmed)
+		return;
+	for (struct load *load = load_first(); load; load = load->next) {
+		if (!is_armed(load, context->handle))
+			continue;
+		for (uint32_t i = 0; i < load->slot_count; i++) {
+			driver_pointer where = load->slots[i].map_id == map_id ? find_slot(load, load->slots[i].symbol) : 0;
+
+			if (where)
+				mirror_write_pointer(context, where, 0);
+		}
+	}
+	mirror_copy(context, false, false);
+	instance->disarmed = true;
+}
+
+void arm_disarm(uint64_t map_id)
+{
+	const struct driver *driver = driver_own();
+
+	if (!load_lock())
+		return;
+	mirror_lock();
+	for (struct mirror_context *context = mirror_first_context(); context; context = context->next)
+		if (driver->ctx_set_current(context->handle) == 0)
+			disarm_in(context, map_id);
+	driver->ctx_set_current(NULL);
+	mirror_unlock();
+	load_unlock();
+}

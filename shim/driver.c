@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "driver.h"
+
+#include <pthread.h>
+
+static struct driver table;
+static const struct driver *complete; /* the table, once it is */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void look_up(void)
+{
+	int missing = 0;
+
+#define X(field, name, arguments)                                                  \
+	table.field = (driver_result(*) arguments)driver_symbol(name);             \
+	missing += !table.field;
+	DRIVER_OWN_FUNCTIONS(X)
+#undef X
+	table.library_get_global =
+		(driver_result(*)(driver_pointer *, size_t *, driver_handle, const char *))driver_symbol("cuLibraryGetGlobal");
+	if (!missing)
+		complete = &table;
+}
+
+const struct driver *driver_own(void)
+{
+	pthread_once(&once, look_up);
+	return complete;
+}

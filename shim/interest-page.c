@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Reads the daemons' interest pages (proto/interest.h): the session daemon of this user, then the system one. The pages stay
+ * mapped; one stat a load tells whether the file was replaced by a new daemon. Everything that is doubtful about a file or
+ * a folder means: no daemon there.
+ */
+
+#include "interest-page.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "interest.h"
+#include "paths.h"
+
+#define DEADLINE_MAX_MS 60000
+#define INITIAL_PID_NAMESPACE "pid:[4026531836]"
+#define INITIAL_USER_NAMESPACE "user:[4026531837]"
+
+struct page {
+	char folder[INTEREST_FOLDER_MAX];
+	const struct interest_page *page; /* or NULL */
+	dev_t device;
+	ino_t inode;
+};
+
+static struct page session_page, system_page;
+
+/* A session name: letters, digits, underscore, 1 to 32 of them. */
+static bool valid_name(const char *name)
+{
+	size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+
+	return length && length <= PATHS_SESSION_NAME_MAX && !name[length];
+}
+
+/* Writes the session folder of this user; false if there can be none. */
+static bool session_folder(char *folder, const char *name)
+{
+	struct stat status;
+	char user[64];
+	int length;
+
+	snprintf(user, sizeof(user), PATHS_USER_DIR, (unsigned)getuid());
+	length = snprintf(folder, INTEREST_FOLDER_MAX,
+			  stat(user, &status) == 0 && S_ISDIR(status.st_mode) ? PATHS_SESSION_IN_USER_DIR : PATHS_SESSION_IN_TMP,
+			  (unsigned)getuid());
+	if (name)
+		snprintf(folder + length, INTEREST_FOLDER_MAX - (size_t)length, "-%s", name);
+	return lstat(folder, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == getuid() &&
+	       (status.st_mode & 07777) == 0700;
+}
+
+/* Maps the page of a folder, or keeps the mapping if the file is still the same. */
+static void refresh(struct page *page, const char *folder)
+{
+	char path[INTEREST_FOLDER_MAX + sizeof(PATHS_INTEREST_PAGE) + 1];
+	struct stat status;
+	void *mapped;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, PATHS_INTEREST_PAGE);
+	if (page->page && !strcmp(page->folder, folder) && stat(path, &status) == 0 && status.st_dev == page->device &&
+	    status.st_ino == page->inode)
+		return;
+	if (page->page)
+		munmap((void *)page->page, INTEREST_PAGE_SIZE);
+	page->page = NULL;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return;
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= INTEREST_PAGE_SIZE) {
+		mapped = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ, MAP_SHARED, fd, 0);
+		if (mapped != MAP_FAILED) {
+			page->page = mapped;
+			page->device = status.st_dev;
+			page->inode = status.st_ino;
+			strcpy(page->folder, folder);
+		}
+	}
+	close(fd);
+}
+
+static bool in_namespace(const char *link, const char *initial)
+{
+	char text[64];
+	ssize_t length = readlink(link, text, sizeof(text) - 1);
+
+	if (length < 0)
+		return false;
+	text[length] = 0;
+	return !strcmp(text, initial);
+}
+
+static bool comm_is(const char *comm)
+{
+	char own[17] = "", wanted[17] = "";
+	int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return true;
+	if (read(fd, own, sizeof(own) - 1) < 0) {
+		close(fd);
+		return true;
+	}
+	close(fd);
+	own[strcspn(own, "\n")] = 0;
+	memcpy(wanted, comm, 16);
+	return !strcmp(own, wanted);
+}
+
+static bool exe_is(uint64_t hash)
+{
+	char path[4097];
+	ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	if (length < 0)
+		return true;
+	path[length] = 0;
+	return interest_hash(path) == hash;
+}
+
+/* Could this rule mean this process? Where one cannot know, it could. */
+static bool rule_matches(const struct interest_rule *rule)
+{
+	if ((rule->flags & INTEREST_RULE_PID) && rule->pid != (uint32_t)getpid() &&
+	    in_namespace("/proc/self/ns/pid", INITIAL_PID_NAMESPACE))
+		return false;
+	if ((rule->flags & INTEREST_RULE_UID) && rule->uid != (uint32_t)getuid() &&
+	    in_namespace("/proc/self/ns/user", INITIAL_USER_NAMESPACE))
+		return false;
+	if ((rule->flags & INTEREST_RULE_COMM) && !comm_is(rule->comm))
+		return false;
+	return !(rule->flags & INTEREST_RULE_EXE) || exe_is(rule->exe);
+}
+
+/* Takes a stable copy of the page; false if the daemon kept writing. */
+static bool snapshot(const struct interest_page *page, struct interest_page *copy)
+{
+	for (unsigned i = 0; i < INTEREST_RETRIES; i++) {
+		uint64_t before = __atomic_load_n(&page->generation, __ATOMIC_ACQUIRE);
+
+		memcpy(copy, page, sizeof(*copy));
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (!(before & 1) && __atomic_load_n(&page->generation, __ATOMIC_RELAXED) == before)
+			return true;
+	}
+	return false;
+}
+
+static bool page_matches(const struct page *page, struct interest *interest)
+{
+	struct interest_page copy;
+	bool stable, meant;
+
+	if (!page->page || page->page->magic != INTEREST_MAGIC || page->page->version != INTEREST_VERSION)
+		return false;
+	stable = snapshot(page->page, &copy);
+	if (copy.flags & INTEREST_FLAG_CLOSED)
+		return false;
+	meant = !stable || (copy.flags & INTEREST_FLAG_EVERYONE) || copy.rule_count > INTEREST_RULES_MAX;
+	for (uint32_t i = 0; !meant && i < copy.rule_count; i++)
+		meant = rule_matches(&copy.rules[i]);
+	if (!meant)
+		return false;
+	strcpy(interest->folder, page->folder);
+	interest->generation = copy.generation;
+	interest->deadline_ms = copy.deadline_ms < DEADLINE_MAX_MS ? copy.deadline_ms : DEADLINE_MAX_MS;
+	return true;
+}
+
+bool interest_find(struct interest *interest)
+{
+	const char *name = secure_getenv(PATHS_SESSION_VARIABLE);
+	char folder[INTEREST_FOLDER_MAX];
+
+	if (!getauxval(AT_SECURE)) {
+		if (name && !valid_name(name))
+			name = NULL;
+		if (session_folder(folder, name)) {
+			refresh(&session_page, folder);
+			if (page_matches(&session_page, interest))
+				return true;
+		}
+		if (name)
+			return false;
+	}
+	refresh(&system_page, PATHS_SYSTEM_DIR);
+	return page_matches(&system_page, interest);
+}

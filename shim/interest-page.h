@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define INTEREST_FOLDER_MAX 96
+
+/* The daemon that has an attachment for this process. */
+struct interest {
+	char folder[INTEREST_FOLDER_MAX]; /* its runtime directory (proto/paths.h) */
+	uint64_t generation; /* of its interest page */
+	uint32_t deadline_ms; /* how long one load may wait for it */
+};
+
+/*
+ * Is a daemon interested in this process? Fills in which. Makes a few syscalls and no message. Not thread-safe: the caller holds
+ * the loader's lock.
+ */
+bool interest_find(struct interest *interest);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Loading and unloading of modules: which image the driver gets. A struct load is one replaced image, from the daemon's answer
+ * until after the driver's unload; it exists only when there is a replacement.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client.h"
+#include "driver.h"
+
+enum load_kind {
+	LOAD_LIBRARY, /* handle is a CUlibrary: good in every context */
+	LOAD_MODULE, /* handle is a CUmodule: of one context */
+};
+
+/* A pointer of the module that arming fills in; see wire_slot. */
+struct load_slot {
+	uint64_t map_id;
+	char symbol[WIRE_SYMBOL_MAX];
+};
+
+struct load {
+	struct load *next;
+	uint64_t module_id;
+	void *image; /* mapped read-only */
+	size_t size;
+	enum load_kind kind;
+	driver_handle handle; /* NULL until the driver has taken the image */
+	driver_handle context; /* of a module */
+	struct load_slot *slots;
+	uint32_t slot_count;
+};
+
+/*
+ * Asks the daemon for a replacement of an image, if it is interested in this process: NULL means to use the application's own. Waits at
+ * most the daemon's deadline.
+ */
+struct load *load_replace(const void *code);
+
+/* The image to hand to the driver. */
+const void *load_image(const struct load *load);
+
+/* The driver took it: it is kept from now on, and armed if a context is current. */
+void load_commit(struct load *load, enum load_kind kind, driver_handle handle);
+
+/* The driver did not take it: forgets it, and tells the daemon. */
+void load_refused(struct load *load, driver_result result);
+
+/* The module is about to be unloaded: it is armed no more. NULL if it is none of ours. */
+struct load *load_begin_unload(enum load_kind kind, driver_handle handle);
+
+/* It is unloaded: the image can go. */
+void load_end_unload(struct load *load);
+
+/* A file that an application loads by name, mapped if anybody is interested in this process. */
+struct load_file {
+	void *data;
+	size_t size;
+};
+
+bool load_file_open(struct load_file *file, const char *path);
+void load_file_close(struct load_file *file);
+
+/* For arm.c, with the loader's lock held: the loads that the driver has taken, and the connection to the daemon. */
+struct load *load_first(void);
+bool load_lock(void);
+void load_unlock(void);
+/* The open connection, or NULL; *deadline_ms: until when an answer may be waited for. */
+struct client *load_client(uint64_t *deadline_ms);
+/* The daemon that the loads came from, and how long it may be waited for. */
+const char *load_folder(void);
+uint32_t load_deadline_ms(void);
+/* Tells the daemon a reason, for `gpuprobectl why`. */
+void load_report(uint64_t module_id, const char *reason);
+/* Closes the connection after a failure; no daemon is asked again for a while. */
+void load_give_up(void);

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Maps live in device memory and the daemon reads shared memory: one thread copies, when the daemon asks, every
+ * mirror_period_ms otherwise, and a last time when the process exits. It starts with the first armed module, blocks all signals, polls
+ * its own connection, and ends when the daemon does. Copies go over a stream of ours that blocks nothing, in the relaxed
+ * capture mode, so that no capture of the application is disturbed.
+ *
+ * At exit the thread waits for the GPU (kernels that still run count, too) while the exiting thread waits for it, no longer than the deadline.
+ * An exit handler that is registered after the driver was initialised runs before the driver's own.
+ */
+
+#include "mirror.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "arm.h"
+#include "client.h"
+#include "interest-page.h"
+
+#define STACK_SIZE (256 * 1024)
+#define RESIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mirror_context *contexts;
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	bool running, stopping, registered;
+	pid_t owner;
+	char folder[INTEREST_FOLDER_MAX];
+	uint32_t deadline_ms;
+	struct client client;
+} thread = { .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .client = CLIENT_NONE };
+
+void mirror_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void mirror_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+struct mirror_context *mirror_first_context(void)
+{
+	return contexts;
+}
+
+struct mirror_context *mirror_find_context(driver_handle handle)
+{
+	for (struct mirror_context *context = contexts; context; context = context->next)
+		if (context->handle == handle)
+			return context;
+	return NULL;
+}
+
+static bool is_primary(driver_handle handle, int device)
+{
+	const struct driver *driver = driver_own();
+	driver_handle primary = NULL;
+	unsigned flags;
+	int active = 0;
+
+	if (driver->get_primary_state(device, &flags, &active) != 0 || !active ||
+	    driver->primary_retain(&primary, device) != 0)
+		return false;
+	driver->primary_release(device);
+	return primary == handle;
+}
+
+struct mirror_context *mirror_add_context(driver_handle handle)
+{
+	const struct driver *driver = driver_own();
+	struct mirror_context *context = calloc(1, sizeof(*context));
+
+	if (!context)
+		return NULL;
+	context->handle = handle;
+	if (driver->ctx_get_device(&context->device) != 0 ||
+	    driver->stream_create(&context->stream, DRIVER_STREAM_NON_BLOCKING) != 0) {
+		free(context);
+		return NULL;
+	}
+	context->primary = is_primary(handle, context->device);
+	context->next = contexts;
+	contexts = context;
+	return context;
+}
+
+struct mirror_instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id)
+{
+	for (struct mirror_instance *instance = context->instances; instance; instance = instance->next)
+		if (instance->map_id == map_id)
+			return instance;
+	return NULL;
+}
+
+static void *data_of(const struct mirror_instance *instance)
+{
+	return (char *)instance->header + MAP_DATA_OFFSET;
+}
+
+static void free_instance(struct mirror_instance *instance)
+{
+	if (instance->header && instance->header != MAP_FAILED)
+		munmap(instance->header, instance->size);
+	free(instance);
+}
+
+/* Maps the memfd: of the promised size, and sealed so that it stays so. */
+static bool map_instance(struct mirror_instance *instance, int fd)
+{
+	struct stat status;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	if (seals < 0 || (seals & RESIZE_SEALS) != RESIZE_SEALS || fstat(fd, &status) < 0 ||
+	    (uint64_t)status.st_size != instance->size || instance->data_size > MAP_DATA_SIZE_MAX || !instance->data_size ||
+	    instance->size != MAP_DATA_OFFSET + instance->data_size)
+		return false;
+	instance->header = mmap(NULL, instance->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	return instance->header != MAP_FAILED && instance->header->magic == MAP_MAGIC &&
+	       instance->header->version == MAP_LAYOUT_VERSION && instance->header->map_id == instance->map_id;
+}
+
+struct mirror_instance *mirror_add_instance(struct mirror_context *context, uint64_t map_id, int fd, uint64_t size,
+					    uint64_t data_size)
+{
+	const struct driver *driver = driver_own();
+	struct mirror_instance *instance = calloc(1, sizeof(*instance));
+	bool good = false;
+
+	if (instance) {
+		instance->map_id = map_id;
+		instance->size = size;
+		instance->data_size = data_size;
+		good = map_instance(instance, fd);
+	}
+	close(fd);
+	if (good && driver->mem_alloc(&instance->buffer, data_size) == 0) {
+		if (driver->copy_to_device(instance->buffer, data_of(instance), data_size, context->stream) == 0 &&
+		    driver->stream_synchronize(context->stream) == 0) {
+			instance->next = context->instances;
+			context->instances = instance;
+			return instance;
+		}
+		driver->mem_free(instance->buffer);
+	}
+	if (instance)
+		free_instance(instance);
+	return NULL;
+}
+
+bool mirror_write_pointer(struct mirror_context *context, driver_pointer where, driver_pointer value)
+{
+	const struct driver *driver = driver_own();
+
+	return driver->copy_to_device(where, &value, sizeof(value), context->stream) == 0 &&
+	       driver->stream_synchronize(context->stream) == 0;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void mirror_copy(struct mirror_context *context, bool wait, bool final)
+{
+	const struct driver *driver = driver_own();
+	driver_result result = 0;
+
+	if (wait)
+		driver->ctx_synchronize();
+	for (struct mirror_instance *instance = context->instances; instance; instance = instance->next) {
+		if (instance->disarmed)
+			continue;
+		__atomic_or_fetch(&instance->header->sequence, 1, __ATOMIC_SEQ_CST);
+		result |= driver->copy_to_host(data_of(instance), instance->buffer, instance->data_size, context->stream);
+	}
+	result |= driver->stream_synchronize(context->stream);
+	for (struct mirror_instance *instance = context->instances; instance; instance = instance->next) {
+		if (instance->disarmed)
+			continue;
+		if (!result) {
+			instance->header->mirrored_ns = now_ns();
+			instance->header->state = final ? MAP_INSTANCE_FINAL : MAP_INSTANCE_LIVE;
+		}
+		__atomic_add_fetch(&instance->header->sequence, 1, __ATOMIC_RELEASE);
+	}
+}
+
+void mirror_forget_context(struct mirror_context *context)
+{
+	for (struct mirror_context **link = &contexts; *link; link = &(*link)->next) {
+		if (*link == context) {
+			*link = context->next;
+			break;
+		}
+	}
+	while (context->instances) {
+		struct mirror_instance *instance = context->instances;
+
+		context->instances = instance->next;
+		free_instance(instance); /* its device memory goes with the context */
+	}
+	free(context);
+}
+
+/* ---- the thread ---------------------------------------------------------------------------------------------- */
+
+static void copy_all(bool wait, bool final)
+{
+	const struct driver *driver = driver_own();
+
+	mirror_lock();
+	for (struct mirror_context *context = contexts; context; context = context->next)
+		if (driver->ctx_set_current(context->handle) == 0)
+			mirror_copy(context, wait, final);
+	driver->ctx_set_current(NULL);
+	mirror_unlock();
+}
+
+/* Serves one message; false: the connection is of no more use. */
+static bool serve(void)
+{
+	union wire_message message;
+	uint64_t deadline_ms = client_now_ms() + thread.deadline_ms;
+	uint32_t sequence;
+
+	if (!client_receive(&thread.client, &message, 0, NULL, deadline_ms))
+		return false;
+	sequence = message.header.sequence;
+	if (message.header.type == WIRE_SYNC)
+		copy_all(false, false);
+	else if (message.header.type == WIRE_DISARM)
+		arm_disarm(message.disarm.map_id);
+	else
+		return false;
+	client_prepare(&thread.client, &message, WIRE_SYNCED, sequence);
+	return client_send(&thread.client, &message, -1, deadline_ms);
+}
+
+static bool is_stopping(void)
+{
+	bool stopping;
+
+	pthread_mutex_lock(&thread.lock);
+	stopping = thread.stopping;
+	pthread_mutex_unlock(&thread.lock);
+	return stopping;
+}
+
+static void run(uint32_t period_ms)
+{
+	while (!is_stopping()) {
+		struct pollfd polled = { .fd = thread.client.fd, .events = POLLIN };
+		int r;
+
+		if (!client_is_open(&thread.client))
+			return;
+		r = poll(&polled, 1, period_ms ? (int)period_ms : -1);
+		if (is_stopping())
+			break;
+		if (r == 0)
+			copy_all(false, false);
+		else if (r > 0 && !serve())
+			return;
+	}
+	copy_all(true, true);
+}
+
+static void *mirror_thread(void *unused)
+{
+	int mode = DRIVER_CAPTURE_MODE_RELAXED, version = 0;
+	struct wire_welcome welcome = { 0 };
+	struct client opened = CLIENT_NONE;
+	bool open;
+
+	prctl(PR_SET_NAME, "gpuprobe");
+	driver_own()->exchange_capture_mode(&mode);
+	driver_own()->driver_get_version(&version);
+	open = client_open(&opened, thread.folder, WIRE_ROLE_MIRROR, (uint32_t)version,
+			   client_now_ms() + thread.deadline_ms, &welcome);
+	pthread_mutex_lock(&thread.lock);
+	thread.client = opened;
+	pthread_mutex_unlock(&thread.lock);
+	if (open)
+		run(welcome.mirror_period_ms);
+	pthread_mutex_lock(&thread.lock);
+	client_close(&thread.client);
+	thread.running = false;
+	pthread_cond_broadcast(&thread.ended);
+	pthread_mutex_unlock(&thread.lock);
+	return NULL;
+}
+
+/* Runs when the process exits: the last copy, bounded by the deadline. */
+static void at_exit(void)
+{
+	struct timespec until;
+
+	if (thread.owner != getpid())
+		return;
+	pthread_mutex_lock(&thread.lock);
+	thread.stopping = true;
+	if (thread.running && client_is_open(&thread.client))
+		shutdown(thread.client.fd, SHUT_RD); /* wakes the thread */
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += thread.deadline_ms / 1000 + 1;
+	while (thread.running && pthread_cond_timedwait(&thread.ended, &thread.lock, &until) == 0)
+		;
+	pthread_mutex_unlock(&thread.lock);
+}
+
+static bool create_thread(void)
+{
+	sigset_t all, before;
+	pthread_attr_t attributes;
+	pthread_t created;
+	bool good = false;
+
+	if (pthread_attr_init(&attributes) != 0)
+		return false;
+	sigfillset(&all);
+	if (pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0 &&
+	    pthread_attr_setstacksize(&attributes, STACK_SIZE) == 0 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
+		good = pthread_create(&created, &attributes, mirror_thread, NULL) == 0;
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+	}
+	pthread_attr_destroy(&attributes);
+	return good;
+}
+
+void mirror_start(const char *folder, uint32_t deadline_ms)
+{
+	pthread_mutex_lock(&thread.lock);
+	if (!thread.running && !thread.stopping) {
+		strcpy(thread.folder, folder);
+		thread.deadline_ms = deadline_ms;
+		thread.owner = getpid();
+		if (!thread.registered)
+			thread.registered = atexit(at_exit) == 0;
+		thread.running = create_thread();
+	}
+	pthread_mutex_unlock(&thread.lock);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The instances of this process and the thread that copies them to the daemon's memory. The thread exists while there are
+ * instances and a daemon.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "driver.h"
+#include "map-layout.h"
+
+/* One context that a probed module runs in. */
+struct mirror_context {
+	struct mirror_context *next;
+	driver_handle handle;
+	int device;
+	bool primary; /* the device's primary context */
+	driver_handle stream; /* ours, not blocking */
+	struct mirror_instance *instances;
+};
+
+struct mirror_instance {
+	struct mirror_instance *next;
+	uint64_t map_id;
+	struct map_header *header; /* the mapped memfd */
+	uint64_t size, data_size;
+	driver_pointer buffer;
+	bool disarmed; /* its map is gone; the buffer stays, kernels may still write to it */
+};
+
+/* All that follows is called with the lock of the instances held, but for mirror_lock itself. */
+void mirror_lock(void);
+void mirror_unlock(void);
+
+struct mirror_context *mirror_find_context(driver_handle handle);
+struct mirror_context *mirror_add_context(driver_handle handle);
+struct mirror_instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id);
+
+/* Makes an instance of the memfd: device memory with its data. Consumes fd; NULL if something is wrong with it or the driver. */
+struct mirror_instance *mirror_add_instance(struct mirror_context *context, uint64_t map_id, int fd, uint64_t size,
+					    uint64_t data_size);
+
+/* Copies every instance of a context to its memfd; the context must be current. wait: for the kernels first. */
+void mirror_copy(struct mirror_context *context, bool wait, bool final);
+
+/* Drops a context that is about to end, or has. */
+void mirror_forget_context(struct mirror_context *context);
+struct mirror_context *mirror_first_context(void);
+
+/* Writes 8 bytes to device memory on the context's stream and waits for it; the context must be current. */
+bool mirror_write_pointer(struct mirror_context *context, driver_pointer where, driver_pointer value);
+
+/* Starts the thread if it does not run. folder: the daemon's. */
+void mirror_start(const char *folder, uint32_t deadline_ms);
