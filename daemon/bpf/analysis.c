@@ -93,15 +93,31 @@ static void clobber_all(const struct analysis *a, struct analysis_frame *state, 
 			chain->slots[i] = value_scalar(0, value_maps(chain->slots + i));
 }
 
-/* The union of what is on the stacks. */
+/* Something is stored somewhere on a stack. */
+static void stack_write_somewhere(struct analysis_frame *stack, const struct value *value)
+{
+	for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
+		stack->slots[i] = value_scalar(0, value_maps(stack->slots + i) | value_maps(value));
+}
+
+/* The maps that anything on a stack may point into. */
+static uint64_t stack_maps(const struct analysis_frame *stack)
+{
+	uint64_t maps = 0;
+
+	for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
+		maps |= value_maps(stack->slots + i);
+	return maps;
+}
+
+/* The same of all stacks. */
 static uint64_t all_slots_maps(const struct analysis *a, const struct analysis_frame *state, uint32_t frame)
 {
 	const struct analysis_frame *chain = state - a->flow->frames[frame].depth;
 	uint64_t maps = 0;
 
 	for (; chain <= state; chain++)
-		for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
-			maps |= value_maps(chain->slots + i);
+		maps |= stack_maps(chain);
 	return maps;
 }
 
@@ -115,14 +131,16 @@ static int store(struct analysis *a, struct analysis_frame *state, uint32_t fram
 	switch (base->kind) {
 	case VALUE_STACK:
 		offset += (int64_t)base->bits;
-		r = check_stack(a, pc, offset, n);
+		r = base->exact ? check_stack(a, pc, offset, n) : 0;
 		if (r)
 			return r;
 		stack = frame_state(a, state, frame, base->ref);
-		if (stack)
+		if (!stack)
+			note_escape(a, value);
+		else if (base->exact)
 			stack_write(stack, offset, n, value);
 		else
-			note_escape(a, value);
+			stack_write_somewhere(stack, value);
 		return 0;
 	case VALUE_MAP:
 		return fault_at(a->fault, pc, "stores through a reference to a map");
@@ -148,11 +166,16 @@ static int load(struct analysis *a, struct analysis_frame *state, uint32_t frame
 	switch (base->kind) {
 	case VALUE_STACK:
 		offset += (int64_t)base->bits;
-		r = check_stack(a, pc, offset, n);
+		r = base->exact ? check_stack(a, pc, offset, n) : 0;
 		if (r)
 			return r;
 		stack = frame_state(a, state, frame, base->ref);
-		*value = stack ? stack_read(stack, offset, n, sign) : value_scalar(0, 0);
+		if (!stack)
+			*value = value_scalar(0, 0);
+		else if (base->exact)
+			*value = stack_read(stack, offset, n, sign);
+		else
+			*value = value_scalar(0, stack_maps(stack));
 		return 0;
 	case VALUE_MAP:
 		return fault_at(a->fault, pc, "loads through a reference to a map");
@@ -167,6 +190,14 @@ static int load(struct analysis *a, struct analysis_frame *state, uint32_t frame
 	}
 }
 
+/* Each map of a set may be written or read by what we do not follow. */
+static void note_maps(struct analysis *a, uint64_t maps)
+{
+	struct value value = value_scalar(0, maps);
+
+	note_escape(a, &value);
+}
+
 /* A helper reads `size` bytes at an address that stay what they are. */
 static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
                         const struct value *address, uint64_t size)
@@ -177,10 +208,12 @@ static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32
 
 	switch (address->kind) {
 	case VALUE_STACK:
-		r = check_stack(a, pc, offset, size);
-		if (r || size == 0)
-			return r;
 		stack = frame_state(a, state, frame, address->ref);
+		if (stack && !address->exact)
+			note_maps(a, stack_maps(stack));
+		r = address->exact ? check_stack(a, pc, offset, size) : 0;
+		if (r || size == 0 || !address->exact)
+			return r;
 		for (size_t i = analysis_slot(offset);
 		     stack && i <= analysis_slot(offset + (int64_t)size - 1); i++)
 			note_escape(a, stack->slots + i);
@@ -189,9 +222,8 @@ static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32
 		return fault_at(a->fault, pc, "a helper would read through a reference to a map");
 	default:
 		note_escape(a, address);
-		for (uint32_t i = 0; address->kind != VALUE_MAP_VALUE && i < a->n_maps; i++)
-			if (all_slots_maps(a, state, frame) >> i & 1)
-				note(a, i, MAP_USE_OTHER);
+		if (address->kind != VALUE_MAP_VALUE)
+			note_maps(a, all_slots_maps(a, state, frame));
 		return 0;
 	}
 }
@@ -430,7 +462,7 @@ static void enter_frame(struct analysis_frame *callee, const struct analysis_fra
 {
 	for (unsigned i = 0; i < ANALYSIS_REGISTERS; i++)
 		callee->registers[i] = caller && i >= 1 && i <= 5 ? caller->registers[i] : value_scalar(0, 0);
-	callee->registers[10] = (struct value){ .kind = VALUE_STACK, .ref = frame };
+	callee->registers[10] = (struct value){ .kind = VALUE_STACK, .exact = true, .ref = frame };
 	for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
 		callee->slots[i] = value_scalar(0, 0);
 }

@@ -18,20 +18,20 @@
 enum value_kind {
 	VALUE_SCALAR, /* anything, pointers that we lost track of included */
 	VALUE_CONST,
-	VALUE_STACK, /* a frame's r10 plus a constant */
+	VALUE_STACK, /* an address in a frame's stack */
 	VALUE_MAP, /* a map, as helpers take it */
 	VALUE_MAP_VALUE, /* an address in a value of a map, or NULL */
 };
 
 struct value {
 	uint8_t kind;
-	uint8_t align; /* SCALAR, inexact MAP_VALUE: the number of low bits known to be 0, at most 3 */
+	uint8_t align; /* SCALAR, inexact address: the number of low bits known to be 0, at most 3 */
 	uint8_t known; /* CONST: mask of known bytes; all of them, but in a stack slot */
-	bool exact; /* MAP_VALUE: the offset is a constant, the same in all threads */
+	bool exact; /* STACK, MAP_VALUE: the offset (from r10; in the map's data) is a constant, the same in all threads */
 	uint32_t ref; /* STACK: frame; MAP, MAP_VALUE: map */
 	uint32_t site; /* MAP_VALUE: what that lookup gave last, unchanged: analysis_site(); 0: unknown */
 	uint32_t reserved; /* 0, so that values compare as bytes */
-	uint64_t bits; /* CONST: the value; STACK, exact MAP_VALUE: offset; SCALAR: maps it may point into */
+	uint64_t bits; /* CONST: the value; exact address: offset; SCALAR: maps it may point into */
 };
 
 #define ANALYSIS_REGISTERS 11

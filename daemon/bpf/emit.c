@@ -80,10 +80,16 @@ static LLVMValueRef stack_pointer(struct emitter *e, uint32_t frame, int64_t off
 	return LLVMBuildGEP2(e->builder, e->i8, e->stacks[frame], &index, 1, "");
 }
 
+/* The address of the lowest byte of a stack. */
+static LLVMValueRef stack_number(struct emitter *e, uint32_t frame)
+{
+	return LLVMBuildPtrToInt(e->builder, e->stacks[frame], e->i64, "");
+}
+
 LLVMValueRef emit_get(struct emitter *e, unsigned reg)
 {
 	if (reg == 10)
-		return LLVMBuildPtrToInt(e->builder, stack_pointer(e, e->frame, 0), e->i64, "");
+		return LLVMBuildAdd(e->builder, stack_number(e, e->frame), emit_const(e, INSN_STACK_SIZE), "");
 	return LLVMBuildLoad2(e->builder, e->i64, register_pointer(e, e->frame, reg), "");
 }
 
@@ -99,7 +105,7 @@ struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset
 	unsigned align = value_align(&base), offset_align = offset ? (unsigned)__builtin_ctzll((uint64_t)offset) : 3;
 	LLVMValueRef number;
 
-	if (base.kind == VALUE_STACK) {
+	if (base.kind == VALUE_STACK && base.exact) {
 		offset += (int64_t)base.bits;
 		align = offset ? (unsigned)__builtin_ctzll((uint64_t)offset) : 3;
 		address.align = 1u << (align < 3 ? align : 3);
@@ -107,12 +113,18 @@ struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset
 		return address;
 	}
 	number = LLVMBuildAdd(e->builder, emit_get(e, reg), emit_const(e, (uint64_t)offset), "");
+	address.align = 1u << (align < offset_align ? align : offset_align);
+	address.exact = base.exact;
+	if (base.kind == VALUE_STACK) {
+		/* as an index of the array, so that LLVM knows which memory it is */
+		number = LLVMBuildSub(e->builder, number, stack_number(e, base.ref), "");
+		address.pointer = LLVMBuildGEP2(e->builder, e->i8, e->stacks[base.ref], &number, 1, "");
+		return address;
+	}
 	address.pointer = LLVMBuildIntToPtr(e->builder, number,
 	                                    base.kind == VALUE_MAP_VALUE ? e->global_pointer :
 	                                                                   e->generic_pointer,
 	                                    "");
-	address.align = 1u << (align < offset_align ? align : offset_align);
-	address.exact = base.exact;
 	return address;
 }
 

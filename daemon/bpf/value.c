@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A value climbs: constant, pointer with a constant offset, pointer with some offset, scalar; and a scalar
+ * A value climbs: constant, address with a constant offset, address with some offset, scalar; and a scalar
  * only loses known low bits and gains maps. So iteration ends. A null pointer is below every pointer to a map value, because
  * `p = NULL` on one way and `p = lookup()` on the other is how compilers write an optional pointer.
  */
@@ -36,7 +36,6 @@ unsigned value_align(const struct value *value)
 	case VALUE_CONST:
 		return value->known == 0xff ? low_zeros(value->bits) : 0;
 	case VALUE_STACK:
-		return low_zeros(value->bits);
 	case VALUE_MAP_VALUE:
 		return value->exact ? low_zeros(value->bits) : value->align;
 	case VALUE_SCALAR:
@@ -58,9 +57,10 @@ uint64_t value_maps(const struct value *value)
 	}
 }
 
-static struct value map_value_inexact(uint32_t map, unsigned align)
+/* An address of the same kind, somewhere in the same stack or map. */
+static struct value inexact(const struct value *address, unsigned align)
 {
-	return (struct value){ .kind = VALUE_MAP_VALUE, .align = (uint8_t)align, .ref = map };
+	return (struct value){ .kind = address->kind, .align = (uint8_t)align, .ref = address->ref };
 }
 
 static struct value without_site(const struct value *value)
@@ -71,16 +71,27 @@ static struct value without_site(const struct value *value)
 	return result;
 }
 
-static struct value map_value_moved(const struct value *pointer, const struct value *by, bool subtract)
+/* An address plus or minus a number. */
+static struct value moved(const struct value *address, const struct value *by, bool subtract)
 {
-	struct value result = *pointer;
+	struct value result = without_site(address);
 
-	result.site = 0;
-	if (pointer->exact && by->kind == VALUE_CONST) {
-		result.bits = subtract ? pointer->bits - by->bits : pointer->bits + by->bits;
+	if (address->exact && by->kind == VALUE_CONST) {
+		result.bits = subtract ? address->bits - by->bits : address->bits + by->bits;
 		return result;
 	}
-	return map_value_inexact(pointer->ref, min_align(value_align(pointer), value_align(by)));
+	return inexact(address, min_align(value_align(address), value_align(by)));
+}
+
+static bool is_address(const struct value *value)
+{
+	return value->kind == VALUE_STACK || value->kind == VALUE_MAP_VALUE;
+}
+
+/* A number that is no address, as far as we know. */
+static bool is_number(const struct value *value)
+{
+	return value->kind == VALUE_CONST || (value->kind == VALUE_SCALAR && value->bits == 0);
 }
 
 /* Mask of the bytes of two words that are the same. */
@@ -108,12 +119,12 @@ struct value value_join(const struct value *a, const struct value *b, bool slot)
 		if (result.known)
 			return result;
 	}
-	if (a->kind == VALUE_MAP_VALUE && b->kind == VALUE_MAP_VALUE && a->ref == b->ref) {
+	if (is_address(a) && a->kind == b->kind && a->ref == b->ref) {
 		struct value x = without_site(a), y = without_site(b);
 
 		if (memcmp(&x, &y, sizeof(x)) == 0)
 			return x;
-		return map_value_inexact(a->ref, min_align(value_align(a), value_align(b)));
+		return inexact(a, min_align(value_align(a), value_align(b)));
 	}
 	if (a->kind == VALUE_MAP_VALUE && value_is_const(b, 0))
 		return without_site(a);
@@ -207,24 +218,10 @@ struct value value_alu(const struct bpf_insn *insn, const struct value *a, const
 	if (op == BPF_MOV && b->kind == VALUE_CONST && fold(insn, 0, b->bits, &bits))
 		return value_const(bits);
 
-	if (wide && (op == BPF_ADD || op == BPF_SUB)) {
-		if (a->kind == VALUE_STACK && b->kind == VALUE_CONST) {
-			struct value result = *a;
-
-			result.bits = op == BPF_ADD ? a->bits + b->bits : a->bits - b->bits;
-			return result;
-		}
-		if (op == BPF_ADD && a->kind == VALUE_CONST && b->kind == VALUE_STACK) {
-			struct value result = *b;
-
-			result.bits += a->bits;
-			return result;
-		}
-		if (a->kind == VALUE_MAP_VALUE && value_maps(b) == 0)
-			return map_value_moved(a, b, op == BPF_SUB);
-		if (op == BPF_ADD && b->kind == VALUE_MAP_VALUE && value_maps(a) == 0)
-			return map_value_moved(b, a, false);
-	}
+	if (wide && (op == BPF_ADD || op == BPF_SUB) && is_address(a) && is_number(b))
+		return moved(a, b, op == BPF_SUB);
+	if (wide && op == BPF_ADD && is_number(a) && is_address(b))
+		return moved(b, a, false);
 	maps = (op == BPF_MOV ? 0 : value_maps(a)) | (op == BPF_NEG || op == BPF_END ? 0 : value_maps(b));
 	return value_scalar(alu_align(insn, a, b), maps);
 }
