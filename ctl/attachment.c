@@ -44,10 +44,9 @@ static const char detach_help[] =
 	"\n"
 	"Removes attachments. Maps go with the last attachment of their object.\n";
 
-static const char list_help[] =
-	"Usage: gpuprobectl list\n"
-	"\n"
-	"Lists the attachments that you may see.\n";
+static const char list_help[] = "Usage: gpuprobectl list\n"
+				"\n"
+				"Lists the attachments that you may see.\n";
 
 /* Adds a member to *@objectp, which is made if needed. */
 static void put(json_object **objectp, const char *key, json_object *value) {
@@ -56,7 +55,10 @@ static void put(json_object **objectp, const char *key, json_object *value) {
 	json_object_object_add(*objectp, key, value);
 }
 
-/* The executable as the daemon sees it: absolute; a glob stays as it is. Returns -1 to go on, or the exit status. */
+/*
+ * The executable as the daemon sees it: absolute; a glob stays as it is. Returns -1 to go on, or
+ * the exit status.
+ */
 static int put_exe(json_object **filterp, const char *path) {
 	char *resolved;
 
@@ -93,7 +95,8 @@ static int put_uid(json_object **filterp, const char *user) {
 	return -1;
 }
 
-static int attach_option(struct ctl *ctl, int option, json_object *parameters, json_object **filterp) {
+static int attach_option(struct ctl *ctl, int option, json_object *parameters,
+			 json_object **filterp) {
 	int64_t pid;
 	int r;
 
@@ -182,9 +185,10 @@ static int print_attached(const struct ctl *ctl, json_object *parameters) {
 		if (!ctl->json)
 			printf("%lld\n", (long long)ctl_int(attachment, "id"));
 		if (strcmp(ctl_string(attachment, "state"), "armed"))
-			r = ctl_fail(CTL_ERROR, "attachment %lld (%s) is %s; gpuprobectl why tells more",
-				     (long long)ctl_int(attachment, "id"), ctl_string(attachment, "program"),
-				     ctl_string(attachment, "state"));
+			r = ctl_fail(
+				CTL_ERROR, "attachment %lld (%s) is %s; gpuprobectl why tells more",
+				(long long)ctl_int(attachment, "id"),
+				ctl_string(attachment, "program"), ctl_string(attachment, "state"));
 	}
 	return r;
 }
@@ -204,7 +208,8 @@ int command_attach(struct ctl *ctl, int argc, char **argv) {
 	if (r)
 		goto out;
 	/* the daemon answers when all is verified and compiled, which may take its time */
-	r = ctl_call(ctl, "Attach", json_object_get(parameters), !strcmp(path, "-") ? "standard input" : path, -1, &reply);
+	r = ctl_call(ctl, "Attach", json_object_get(parameters),
+		     !strcmp(path, "-") ? "standard input" : path, -1, &reply);
 	if (!r) {
 		r = print_attached(ctl, reply.parameters);
 		varlink_reply_deinit(&reply);
@@ -225,12 +230,17 @@ static int collect_ids(struct ctl *ctl, json_object *ids) {
 		return r;
 	attachments = ctl_get(reply.parameters, "attachments");
 	for (size_t i = 0; i < json_object_array_length(attachments); i++)
-		json_object_array_add(ids, json_object_new_int64(ctl_int(json_object_array_get_idx(attachments, i), "id")));
+		json_object_array_add(
+			ids, json_object_new_int64(
+				     ctl_int(json_object_array_get_idx(attachments, i), "id")));
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }
 
-/* Detaches all of @ids, those behind one that fails too. Returns the exit status of the first that failed. */
+/*
+ * Detaches all of @ids, those behind one that fails too. Returns the exit status of the first that
+ * failed.
+ */
 static int detach(struct ctl *ctl, json_object *ids) {
 	json_object *detached = json_object_new_array();
 	struct varlink_reply reply;
@@ -239,8 +249,8 @@ static int detach(struct ctl *ctl, json_object *ids) {
 	for (size_t i = 0; i < json_object_array_length(ids); i++) {
 		json_object *id = json_object_array_get_idx(ids, i);
 
-		r = ctl_call(ctl, "Detach", varlink_json_pack("id", json_object_get(id), NULL), json_object_get_string(id),
-			     CTL_TIMEOUT_MS, &reply);
+		r = ctl_call(ctl, "Detach", varlink_json_pack("id", json_object_get(id), NULL),
+			     json_object_get_string(id), CTL_TIMEOUT_MS, &reply);
 		result = result ?: r;
 		if (r == CTL_UNREACHABLE)
 			break;
@@ -250,7 +260,8 @@ static int detach(struct ctl *ctl, json_object *ids) {
 		}
 	}
 	if (ctl->json) {
-		json_object *output = varlink_json_pack("detached", json_object_get(detached), NULL);
+		json_object *output = varlink_json_pack("detached", json_object_get(detached),
+							NULL);
 
 		ctl_print_json(ctl, output);
 		json_object_put(output);
@@ -260,7 +271,9 @@ static int detach(struct ctl *ctl, json_object *ids) {
 }
 
 int command_detach(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS, { "all", no_argument, NULL, OPTION_ALL }, {} };
+	static const struct option options[] = { CTL_OPTIONS,
+						 { "all", no_argument, NULL, OPTION_ALL },
+						 {} };
 	json_object *ids = json_object_new_array();
 	bool all = false;
 	int option, r = -1;
@@ -272,7 +285,8 @@ int command_detach(struct ctl *ctl, int argc, char **argv) {
 			r = ctl_option(ctl, option, detach_help);
 	}
 	if (r < 0 && all == (optind < argc))
-		r = all ? ctl_usage("detach takes ids or --all, not both") : ctl_usage("detach: which attachment?");
+		r = all ? ctl_usage("detach takes ids or --all, not both")
+			: ctl_usage("detach: which attachment?");
 	for (int i = optind; r < 0 && i < argc; i++) {
 		int64_t id;
 
@@ -303,7 +317,8 @@ static json_object *filter_text(json_object *filter) {
 		json_object *member = ctl_get(filter, names[i]);
 
 		if (member)
-			fprintf(stream, "%s%s=%s", ftell(stream) ? " " : "", names[i], json_object_get_string(member));
+			fprintf(stream, "%s%s=%s", ftell(stream) ? " " : "", names[i],
+				json_object_get_string(member));
 	}
 	if (stream)
 		fclose(stream);
@@ -313,8 +328,9 @@ static json_object *filter_text(json_object *filter) {
 }
 
 int command_list(struct ctl *ctl, int argc, char **argv) {
-	static const char *const header[] = { "ID",    "OBJECT",  "PROGRAM",   "POINT", "KERNEL", "STATE",
-					      "MODULES", "PROCESSES", "OWNER", "FILTER", NULL };
+	static const char *const header[] = { "ID",     "OBJECT", "PROGRAM", "POINT",
+					      "KERNEL", "STATE",  "MODULES", "PROCESSES",
+					      "OWNER",  "FILTER", NULL };
 	json_object *attachments, *rows;
 	struct varlink_reply reply;
 	int r;
@@ -333,17 +349,25 @@ int command_list(struct ctl *ctl, int argc, char **argv) {
 	attachments = ctl_get(reply.parameters, "attachments");
 	rows = json_object_new_array();
 	for (size_t i = 0; i < json_object_array_length(attachments); i++) {
-		json_object *attachment = json_object_array_get_idx(attachments, i), *row = json_object_new_array();
+		json_object *attachment = json_object_array_get_idx(attachments, i),
+			    *row = json_object_new_array();
 
-		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(attachment, "id")));
-		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(attachment, "object")));
-		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "program")));
+		json_object_array_add(row,
+				      ctl_format("%lld", (long long)ctl_int(attachment, "id")));
+		json_object_array_add(row,
+				      ctl_format("%lld", (long long)ctl_int(attachment, "object")));
+		json_object_array_add(row,
+				      json_object_new_string(ctl_string(attachment, "program")));
 		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "point")));
-		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "kernel")));
+		json_object_array_add(row,
+				      json_object_new_string(ctl_string(attachment, "kernel")));
 		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "state")));
-		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(attachment, "modules")));
-		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(attachment, "processes")));
-		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(attachment, "owner")));
+		json_object_array_add(
+			row, ctl_format("%lld", (long long)ctl_int(attachment, "modules")));
+		json_object_array_add(
+			row, ctl_format("%lld", (long long)ctl_int(attachment, "processes")));
+		json_object_array_add(row,
+				      ctl_format("%lld", (long long)ctl_int(attachment, "owner")));
 		json_object_array_add(row, filter_text(ctl_get(attachment, "filter")));
 		json_object_array_add(rows, row);
 	}

@@ -3,9 +3,10 @@
 /*
  * The way to the daemon: which socket, calls, and what its errors mean to the user.
  *
- * Which daemon is decided as in proto/paths.h. A session directory that is not the user's own is not looked at, since anyone
- * can make one in /tmp. Every answer is checked against the interface file that we were built with before a command
- * looks at it, so commands need not; members that a later daemon adds are passed over.
+ * Which daemon is decided as in proto/paths.h. A session directory that is not the user's own is
+ * not looked at, since anyone can make one in /tmp. Every answer is checked against the interface
+ * file that we were built with before a command looks at it, so commands need not; members that a
+ * later daemon adds are passed over.
  */
 
 #include <errno.h>
@@ -23,7 +24,10 @@
 #define INTERFACE "io.gpuprobe.control"
 #define SERVICE "org.varlink.service"
 
-/* Writes the path of the session's socket. False if its directory is not there or not private to the user. */
+/*
+ * Writes the path of the session's socket. False if its directory is not there or not private to
+ * the user.
+ */
 static bool session_socket(const char *name, char *path, size_t n_path, const char **whyp) {
 	char directory[128];
 	struct stat st;
@@ -55,16 +59,24 @@ static int dial(struct ctl *ctl, int timeout_ms) {
 /* Says why there is no connection to ctl->path. */
 static int unreachable(struct ctl *ctl, int error) {
 	if (error == EACCES || error == EPERM)
-		return ctl_fail(CTL_PERMISSION, "%s: %s: you may not talk to this daemon; try sudo", ctl->path, strerror(error));
+		return ctl_fail(CTL_PERMISSION, "%s: %s: you may not talk to this daemon; try sudo",
+				ctl->path, strerror(error));
 	if (error == ENAMETOOLONG)
 		return ctl_fail(CTL_USAGE, "%s: too long for a socket", ctl->path);
 	if (ctl->socket)
-		return ctl_fail(CTL_UNREACHABLE, "%s: no daemon answers there: %s", ctl->path, strerror(error));
+		return ctl_fail(CTL_UNREACHABLE, "%s: no daemon answers there: %s", ctl->path,
+				strerror(error));
 	if (ctl->session)
-		return ctl_fail(CTL_UNREACHABLE, "no session daemon at %s: %s; start one with: gpuprobed --session%s%s", ctl->path,
-				strerror(error), ctl->session_name && *ctl->session_name ? "=" : "", ctl->session_name ?: "");
-	return ctl_fail(CTL_UNREACHABLE, "no daemon at %s: %s; start it with: systemctl start gpuprobed, or try: gpuprobed --session",
-			ctl->path, strerror(error));
+		return ctl_fail(
+			CTL_UNREACHABLE,
+			"no session daemon at %s: %s; start one with: gpuprobed --session%s%s",
+			ctl->path, strerror(error),
+			ctl->session_name && *ctl->session_name ? "=" : "",
+			ctl->session_name ?: "");
+	return ctl_fail(
+		CTL_UNREACHABLE,
+		"no daemon at %s: %s; start it with: systemctl start gpuprobed, or try: gpuprobed --session",
+		ctl->path, strerror(error));
 }
 
 /* Connects to the daemon that is meant, unless connected. Returns the exit status. */
@@ -75,18 +87,25 @@ static int ctl_connect(struct ctl *ctl, int timeout_ms) {
 
 	if (ctl->client)
 		return CTL_OK;
-	if (!ctl->interface && varlink_interface_new(&ctl->interface, varlink_io_gpuprobe_control, &fault))
+	if (!ctl->interface &&
+	    varlink_interface_new(&ctl->interface, varlink_io_gpuprobe_control, &fault))
 		return ctl_fail(CTL_ERROR, "out of memory");
 	if (!ctl->session && !ctl->socket && variable) {
 		ctl->session = true;
 		ctl->session_name = variable;
-		if (strspn(variable, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") != strlen(variable) ||
+		if (strspn(variable,
+			   "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") !=
+			    strlen(variable) ||
 		    strlen(variable) > PATHS_SESSION_NAME_MAX)
-			return ctl_fail(CTL_USAGE, PATHS_SESSION_VARIABLE "=%s: the name of a session has letters, digits and _, at most %d",
-					variable, PATHS_SESSION_NAME_MAX);
+			return ctl_fail(
+				CTL_USAGE,
+				PATHS_SESSION_VARIABLE
+				"=%s: the name of a session has letters, digits and _, at most %d",
+				variable, PATHS_SESSION_NAME_MAX);
 	}
 	if (ctl->socket) {
-		if (snprintf(ctl->path, sizeof(ctl->path), "%s", ctl->socket) >= (int)sizeof(ctl->path))
+		if (snprintf(ctl->path, sizeof(ctl->path), "%s", ctl->socket) >=
+		    (int)sizeof(ctl->path))
 			return ctl_fail(CTL_USAGE, "--socket: too long for a socket");
 		r = dial(ctl, timeout_ms);
 		return r ? unreachable(ctl, -r) : CTL_OK;
@@ -98,8 +117,11 @@ static int ctl_connect(struct ctl *ctl, int timeout_ms) {
 		if (ctl->session || (r != -ENOENT && r != -ECONNREFUSED))
 			return unreachable(ctl, -r);
 	} else if (ctl->session) {
-		return ctl_fail(CTL_UNREACHABLE, "no session daemon at %s: %s; start one with: gpuprobed --session%s%s", ctl->path, why,
-				ctl->session_name && *ctl->session_name ? "=" : "", ctl->session_name ?: "");
+		return ctl_fail(
+			CTL_UNREACHABLE,
+			"no session daemon at %s: %s; start one with: gpuprobed --session%s%s",
+			ctl->path, why, ctl->session_name && *ctl->session_name ? "=" : "",
+			ctl->session_name ?: "");
 	}
 	snprintf(ctl->path, sizeof(ctl->path), "%s/%s", PATHS_SYSTEM_DIR, PATHS_CONTROL_SOCKET);
 	r = dial(ctl, timeout_ms);
@@ -110,11 +132,14 @@ static int ctl_connect(struct ctl *ctl, int timeout_ms) {
 static int broken(struct ctl *ctl, int error) {
 	switch (error) {
 	case ECONNRESET:
-		return ctl_fail(CTL_UNREACHABLE, "%s: the daemon hung up; its log says why: journalctl -u gpuprobed", ctl->path);
+		return ctl_fail(CTL_UNREACHABLE,
+				"%s: the daemon hung up; its log says why: journalctl -u gpuprobed",
+				ctl->path);
 	case ETIMEDOUT:
 		return ctl_fail(CTL_UNREACHABLE, "%s: the daemon does not answer", ctl->path);
 	case EBADMSG:
-		return ctl_fail(CTL_ERROR, "%s: what answers there does not talk varlink", ctl->path);
+		return ctl_fail(CTL_ERROR, "%s: what answers there does not talk varlink",
+				ctl->path);
 	case EMSGSIZE:
 		return ctl_fail(CTL_ERROR, "the call is longer than a message may be");
 	default:
@@ -126,7 +151,8 @@ static int not_found(const char *method, const char *subject, const char *what) 
 	if (!strcmp(method, "Attach"))
 		return ctl_fail(CTL_NOT_FOUND, "%s: there is no program %s in it", subject, what);
 	if (!strcmp(method, "Detach"))
-		return ctl_fail(CTL_NOT_FOUND, "there is no attachment %s; gpuprobectl list shows them", what);
+		return ctl_fail(CTL_NOT_FOUND,
+				"there is no attachment %s; gpuprobectl list shows them", what);
 	return ctl_fail(CTL_NOT_FOUND, "there is no map %s; gpuprobectl map list shows them", what);
 }
 
@@ -144,12 +170,15 @@ static int ambiguous(json_object *parameters) {
 	for (size_t i = 0; i < json_object_array_length(ids) && n < sizeof(text) - 24; i++)
 		n += snprintf(text + n, sizeof(text) - n, "%s%lld", i ? ", " : "",
 			      (long long)json_object_get_int64(json_object_array_get_idx(ids, i)));
-	return ctl_fail(CTL_ERROR, "several maps have the name %s; say which by its id: %s", ctl_string(parameters, "what"), text);
+	return ctl_fail(CTL_ERROR, "several maps have the name %s; say which by its id: %s",
+			ctl_string(parameters, "what"), text);
 }
 
 /* An error of the control interface. */
-static int control_error(const char *method, const char *subject, const char *error, json_object *parameters) {
-	const char *program = ctl_string(parameters, "program"), *reason = ctl_string(parameters, "reason");
+static int control_error(const char *method, const char *subject, const char *error,
+			 json_object *parameters) {
+	const char *program = ctl_string(parameters, "program"),
+		   *reason = ctl_string(parameters, "reason");
 	int r;
 
 	if (!strcmp(error, "NotFound"))
@@ -159,7 +188,8 @@ static int control_error(const char *method, const char *subject, const char *er
 	if (!strcmp(error, "PermissionDenied"))
 		return ctl_fail(CTL_PERMISSION, "not permitted: %s", reason);
 	if (!strcmp(error, "LimitExceeded"))
-		return ctl_fail(CTL_ERROR, "too many: %s; the limit is %lld", ctl_string(parameters, "what"),
+		return ctl_fail(CTL_ERROR, "too many: %s; the limit is %lld",
+				ctl_string(parameters, "what"),
 				(long long)ctl_int(parameters, "limit"));
 	if (!strcmp(error, "InvalidArgument"))
 		return ctl_fail(CTL_ERROR, "%s: %s", ctl_string(parameters, "parameter"), reason);
@@ -169,9 +199,11 @@ static int control_error(const char *method, const char *subject, const char *er
 		return ctl_fail(CTL_ERROR, "the daemon has a problem: %s", reason);
 
 	if (!strcmp(error, "VerificationFailed"))
-		r = ctl_fail(CTL_VERIFIER, "%s: the verifier refused program %s: %s", subject, program, reason);
+		r = ctl_fail(CTL_VERIFIER, "%s: the verifier refused program %s: %s", subject,
+			     program, reason);
 	else if (!strcmp(error, "CompileFailed"))
-		r = ctl_fail(CTL_ERROR, "%s: program %s cannot run on a GPU: %s", subject, program, reason);
+		r = ctl_fail(CTL_ERROR, "%s: program %s cannot run on a GPU: %s", subject, program,
+			     reason);
 	else
 		r = ctl_fail(CTL_ERROR, "%s: not usable: %s", subject, reason);
 	print_log(ctl_string(parameters, "log"));
@@ -183,51 +215,71 @@ static int service_error(struct ctl *ctl, const char *error, json_object *parame
 	json_object *parameter = ctl_get(parameters, "parameter");
 
 	if (!strcmp(error, "PermissionDenied"))
-		return ctl_fail(CTL_PERMISSION, "not permitted; try sudo, or become a member of the group gpuprobe");
+		return ctl_fail(
+			CTL_PERMISSION,
+			"not permitted; try sudo, or become a member of the group gpuprobe");
 	if (!strcmp(error, "InvalidParameter") && json_object_is_type(parameter, json_type_string))
-		return ctl_fail(CTL_ERROR, "%s: the daemon does not take %s as we gave it: is it of another version?", ctl->path,
-				json_object_get_string(parameter));
-	return ctl_fail(CTL_ERROR, "%s: the daemon does not offer this (%s): is it of another version?", ctl->path, error);
+		return ctl_fail(
+			CTL_ERROR,
+			"%s: the daemon does not take %s as we gave it: is it of another version?",
+			ctl->path, json_object_get_string(parameter));
+	return ctl_fail(CTL_ERROR,
+			"%s: the daemon does not offer this (%s): is it of another version?",
+			ctl->path, error);
 }
 
-/* Tells what an error of the daemon means. @subject: what the user asked about, a file or a name. */
-static int explain(struct ctl *ctl, const char *method, const char *subject, const struct varlink_reply *reply) {
+/*
+ * Tells what an error of the daemon means. @subject: what the user asked about, a file or a name.
+ */
+static int explain(struct ctl *ctl, const char *method, const char *subject,
+		   const struct varlink_reply *reply) {
 	const struct varlink_member *member = NULL;
 	struct varlink_fault fault;
 
 	if (!strncmp(reply->error, SERVICE ".", strlen(SERVICE ".")))
 		return service_error(ctl, reply->error + strlen(SERVICE "."), reply->parameters);
 	if (!strncmp(reply->error, INTERFACE ".", strlen(INTERFACE ".")))
-		member = varlink_interface_find(ctl->interface, VARLINK_MEMBER_ERROR, reply->error + strlen(INTERFACE "."));
+		member = varlink_interface_find(ctl->interface, VARLINK_MEMBER_ERROR,
+						reply->error + strlen(INTERFACE "."));
 	if (!member || varlink_type_validate_open(member->type, reply->parameters, &fault))
-		return ctl_fail(CTL_ERROR, "%s: unknown error %s %s", ctl->path, reply->error,
-				json_object_to_json_string_ext(reply->parameters, JSON_C_TO_STRING_PLAIN));
+		return ctl_fail(
+			CTL_ERROR, "%s: unknown error %s %s", ctl->path, reply->error,
+			json_object_to_json_string_ext(reply->parameters, JSON_C_TO_STRING_PLAIN));
 	return control_error(method, subject, member->name, reply->parameters);
 }
 
-/* Judges what a call gave. Returns the exit status; the reply is the caller's only if that is CTL_OK. */
-static int check(struct ctl *ctl, const char *method, const char *subject, int r, struct varlink_reply *reply) {
+/*
+ * Judges what a call gave. Returns the exit status; the reply is the caller's only if that is
+ * CTL_OK.
+ */
+static int check(struct ctl *ctl, const char *method, const char *subject, int r,
+		 struct varlink_reply *reply) {
 	struct varlink_fault fault;
 
 	if (r < 0)
 		return broken(ctl, -r);
 	if (r > 0)
 		r = explain(ctl, method, subject, reply);
-	else if (varlink_type_validate_open(varlink_interface_find(ctl->interface, VARLINK_MEMBER_METHOD, method)->reply,
-					    reply->parameters, &fault))
-		r = ctl_fail(CTL_ERROR, "%s: the daemon's answer to %s is not understood (%s: %s): is it of another version?",
-			     ctl->path, method, fault.field, fault.reason);
+	else if (varlink_type_validate_open(
+			 varlink_interface_find(ctl->interface, VARLINK_MEMBER_METHOD, method)
+				 ->reply,
+			 reply->parameters, &fault))
+		r = ctl_fail(
+			CTL_ERROR,
+			"%s: the daemon's answer to %s is not understood (%s: %s): is it of another version?",
+			ctl->path, method, fault.field, fault.reason);
 	if (r)
 		varlink_reply_deinit(reply);
 	return r;
 }
 
 /*
- * Calls a method of the control interface, by its short name. Takes the parameters in any case. Errors are told to the user,
- * with @subject as what they are about. Returns the exit status; on CTL_OK *@reply is valid and the caller's.
+ * Calls a method of the control interface, by its short name. Takes the parameters in any case.
+ * Errors are told to the user, with @subject as what they are about. Returns the exit status; on
+ * CTL_OK *@reply is valid and the caller's.
  */
-int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters, const char *subject, int timeout_ms,
-	     struct varlink_reply *reply) {
+int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters,
+	     const char *subject, int timeout_ms, struct varlink_reply *reply) {
 	char name[64];
 	int r;
 
@@ -257,6 +309,7 @@ int ctl_call_more(struct ctl *ctl, const char *method, json_object *consume_para
 }
 
 /* The next reply, as from ctl_call(). */
-int ctl_next(struct ctl *ctl, const char *method, const char *subject, struct varlink_reply *reply) {
+int ctl_next(struct ctl *ctl, const char *method, const char *subject,
+	     struct varlink_reply *reply) {
 	return check(ctl, method, subject, varlink_client_next(ctl->client, reply), reply);
 }

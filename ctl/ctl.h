@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the commands of gpuprobectl share. Each command is one function that returns the exit status. */
+/*
+ * What the commands of gpuprobectl share. Each command is one function that returns the exit
+ * status.
+ */
 
 #include <getopt.h>
 #include <json-c/json.h>
@@ -16,7 +19,7 @@ enum ctl_exit {
 	CTL_ERROR = 1,
 	CTL_USAGE = 2,
 	CTL_UNREACHABLE = 3, /* no daemon, or it went away */
-	CTL_VERIFIER = 4, /* the verifier refused a program */
+	CTL_VERIFIER = 4,    /* the verifier refused a program */
 	CTL_NOT_FOUND = 5,
 	CTL_PERMISSION = 6,
 };
@@ -26,10 +29,10 @@ enum ctl_exit {
 
 struct ctl {
 	bool json, pretty;
-	const char *socket; /* --socket, or NULL */
-	bool session; /* --session or the variable: no other daemon will do */
+	const char *socket;       /* --socket, or NULL */
+	bool session;             /* --session or the variable: no other daemon will do */
 	const char *session_name; /* NULL or "": the one without a name */
-	char path[256]; /* of the socket, once connected */
+	char path[256];           /* of the socket, once connected */
 	struct varlink_client *client;
 	struct varlink_interface *interface;
 };
@@ -42,10 +45,15 @@ enum {
 	CTL_OPTION_SOCKET,
 	CTL_OPTION_OWN, /* the first one that a command may use */
 };
-#define CTL_OPTIONS                                                                                                             \
-	{ "help", no_argument, NULL, 'h' }, { "version", no_argument, NULL, 'V' },                                               \
-	{ "json", no_argument, NULL, CTL_OPTION_JSON }, { "pretty", no_argument, NULL, CTL_OPTION_PRETTY },                      \
-	{ "session", optional_argument, NULL, CTL_OPTION_SESSION }, { "socket", required_argument, NULL, CTL_OPTION_SOCKET }
+/* clang-format off */
+#define CTL_OPTIONS \
+	{ "help", no_argument, NULL, 'h' }, \
+	{ "version", no_argument, NULL, 'V' }, \
+	{ "json", no_argument, NULL, CTL_OPTION_JSON }, \
+	{ "pretty", no_argument, NULL, CTL_OPTION_PRETTY }, \
+	{ "session", optional_argument, NULL, CTL_OPTION_SESSION }, \
+	{ "socket", required_argument, NULL, CTL_OPTION_SOCKET }
+/* clang-format on */
 int ctl_option(struct ctl *ctl, int option, const char *help);
 int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help);
 int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp);
@@ -53,8 +61,8 @@ int ctl_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int ctl_fail(enum ctl_exit status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* connection.c */
-int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters, const char *subject, int timeout_ms,
-	     struct varlink_reply *reply);
+int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters,
+	     const char *subject, int timeout_ms, struct varlink_reply *reply);
 int ctl_call_more(struct ctl *ctl, const char *method, json_object *consume_parameters);
 int ctl_next(struct ctl *ctl, const char *method, const char *subject, struct varlink_reply *reply);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A daemon for the tests of gpuprobectl: fake-daemon SOCKET. It speaks the control interface, through the same library as the
- * real one, and does nothing behind it. What it answers follows from what it is asked: a program called `refused` is
- * refused by the verifier, a map called `struct` holds structs, and so on. Attach answers with what it was given.
+ * A daemon for the tests of gpuprobectl: fake-daemon SOCKET. It speaks the control interface,
+ * through the same library as the real one, and does nothing behind it. What it answers follows
+ * from what it is asked: a program called `refused` is refused by the verifier, a map called
+ * `struct` holds structs, and so on. Attach answers with what it was given.
  */
 
 #include <bpf/btf.h>
@@ -35,7 +36,18 @@ struct event {
 	uint8_t flag;
 };
 
-enum { TYPE_U32, TYPE_S64, TYPE_CHAR, TYPE_U16, TYPE_BOOL, TYPE_FLOAT, TYPE_U64, TYPE_COLOR, TYPE_EVENT, N_TYPES };
+enum {
+	TYPE_U32,
+	TYPE_S64,
+	TYPE_CHAR,
+	TYPE_U16,
+	TYPE_BOOL,
+	TYPE_FLOAT,
+	TYPE_U64,
+	TYPE_COLOR,
+	TYPE_EVENT,
+	N_TYPES
+};
 
 static struct {
 	json_object *attachments;
@@ -110,28 +122,39 @@ static void make_btf(void) {
 	state.btf = strdup(json_object_get_string(base64(data, n_data)));
 }
 
-/* The errors of attach, by the name of the program that is asked for. NULL: there is none of this name. */
+/*
+ * The errors of attach, by the name of the program that is asked for. NULL: there is none of this
+ * name.
+ */
 static const struct {
 	const char *program, *error, *parameters;
 } attach_errors[] = {
 	{ "missing", ERROR("NotFound"), "{\"what\":\"missing\"}" },
-	{ "refused", ERROR("VerificationFailed"), "{\"program\":\"refused\",\"reason\":\"invalid access to map value\","
-						  "\"log\":\"; *value = 1; @ a.bpf.c:7\\nR1 invalid mem access\"}" },
-	{ "logless", ERROR("VerificationFailed"), "{\"program\":\"logless\",\"reason\":\"no reason\",\"log\":null}" },
-	{ "uncompiled", ERROR("CompileFailed"), "{\"program\":\"uncompiled\",\"reason\":\"helper 6 comes with the next release\"}" },
-	{ "invalid", ERROR("InvalidObject"), "{\"reason\":\"no GPU program in it\",\"log\":\"libbpf: hm\\n\"}" },
-	{ "denied", ERROR("PermissionDenied"), "{\"reason\":\"only root and the group gpuprobe may attach\"}" },
+	{ "refused", ERROR("VerificationFailed"),
+	  "{\"program\":\"refused\",\"reason\":\"invalid access to map value\","
+	  "\"log\":\"; *value = 1; @ a.bpf.c:7\\nR1 invalid mem access\"}" },
+	{ "logless", ERROR("VerificationFailed"),
+	  "{\"program\":\"logless\",\"reason\":\"no reason\",\"log\":null}" },
+	{ "uncompiled", ERROR("CompileFailed"),
+	  "{\"program\":\"uncompiled\",\"reason\":\"helper 6 comes with the next release\"}" },
+	{ "invalid", ERROR("InvalidObject"),
+	  "{\"reason\":\"no GPU program in it\",\"log\":\"libbpf: hm\\n\"}" },
+	{ "denied", ERROR("PermissionDenied"),
+	  "{\"reason\":\"only root and the group gpuprobe may attach\"}" },
 	{ "unavailable", ERROR("Unavailable"), "{\"reason\":\"no CAP_BPF here\"}" },
 	{ "limit", ERROR("LimitExceeded"), "{\"what\":\"attachments of uid 0\",\"limit\":64}" },
-	{ "argument", ERROR("InvalidArgument"), "{\"parameter\":\"kernel\",\"reason\":\"unfinished [ in the glob\"}" },
+	{ "argument", ERROR("InvalidArgument"),
+	  "{\"parameter\":\"kernel\",\"reason\":\"unfinished [ in the glob\"}" },
 	{ "internal", ERROR("Internal"), "{\"reason\":\"worker did not start\"}" },
 	{ "forbidden", "org.varlink.service.PermissionDenied", "{}" },
 	{ "other", "org.varlink.service.InvalidParameter", "{\"parameter\":\"filter\"}" },
-	{ "old", "org.varlink.service.MethodNotImplemented", "{\"method\":\"io.gpuprobe.control.Attach\"}" },
+	{ "old", "org.varlink.service.MethodNotImplemented",
+	  "{\"method\":\"io.gpuprobe.control.Attach\"}" },
 };
 
 static int attach(struct varlink_call *call, json_object *parameters, void *userdata) {
-	json_object *program = get(parameters, "program"), *kernel = get(parameters, "kernel"), *filter = get(parameters, "filter");
+	json_object *program = get(parameters, "program"), *kernel = get(parameters, "kernel"),
+		    *filter = get(parameters, "filter");
 	const char *name = program ? json_object_get_string(program) : "cuda__count";
 	json_object *attachment, *list = json_object_new_array();
 	unsigned char *data;
@@ -139,23 +162,28 @@ static int attach(struct varlink_call *call, json_object *parameters, void *user
 
 	for (size_t i = 0; i < sizeof(attach_errors) / sizeof(*attach_errors); i++)
 		if (!strcmp(name, attach_errors[i].program))
-			return varlink_call_error(call, attach_errors[i].error, from_text(attach_errors[i].parameters));
+			return varlink_call_error(call, attach_errors[i].error,
+						  from_text(attach_errors[i].parameters));
 	if (!strcmp(name, "crash"))
 		return -EIO;
-	if (base64_decode(json_object_get_string(get(parameters, "object")), strlen(json_object_get_string(get(parameters, "object"))),
-			  &data, &n_data))
+	if (base64_decode(json_object_get_string(get(parameters, "object")),
+			  strlen(json_object_get_string(get(parameters, "object"))), &data,
+			  &n_data))
 		return varlink_call_invalid_parameter(call, "object");
 	attachment = varlink_json_pack(
-		"id", json_object_new_int64(++state.next_id), "object", json_object_new_int64((int64_t)n_data), "program",
-		json_object_new_string(name), "point", json_object_new_string("entry"), "kernel",
+		"id", json_object_new_int64(++state.next_id), "object",
+		json_object_new_int64((int64_t)n_data), "program", json_object_new_string(name),
+		"point", json_object_new_string("entry"), "kernel",
 		kernel ? json_object_get(kernel) : json_object_new_string("vectorAdd"), "filter",
 		filter ? json_object_get(filter) : json_object_new_object(), "state",
-		json_object_new_string(strcmp(name, "failed") ? "armed" : "failed"), "modules", json_object_new_int(0), "processes",
-		json_object_new_int(0), "owner", json_object_new_int64(varlink_call_peer(call)->uid), NULL);
+		json_object_new_string(strcmp(name, "failed") ? "armed" : "failed"), "modules",
+		json_object_new_int(0), "processes", json_object_new_int(0), "owner",
+		json_object_new_int64(varlink_call_peer(call)->uid), NULL);
 	free(data);
 	json_object_array_add(state.attachments, json_object_get(attachment));
 	json_object_array_add(list, attachment);
-	return varlink_call_reply(call, varlink_json_pack("attachments", list, "maps", json_object_new_array(), NULL));
+	return varlink_call_reply(call, varlink_json_pack("attachments", list, "maps",
+							  json_object_new_array(), NULL));
 }
 
 static int detach(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -163,16 +191,19 @@ static int detach(struct varlink_call *call, json_object *parameters, void *user
 	char text[32];
 
 	for (size_t i = 0; i < json_object_array_length(state.attachments); i++)
-		if (json_object_get_int64(get(json_object_array_get_idx(state.attachments, i), "id")) == id) {
+		if (json_object_get_int64(
+			    get(json_object_array_get_idx(state.attachments, i), "id")) == id) {
 			json_object_array_del_idx(state.attachments, i, 1);
 			return varlink_call_reply(call, NULL);
 		}
 	snprintf(text, sizeof(text), "%lld", (long long)id);
-	return varlink_call_error(call, ERROR("NotFound"), varlink_json_pack("what", json_object_new_string(text), NULL));
+	return varlink_call_error(call, ERROR("NotFound"),
+				  varlink_json_pack("what", json_object_new_string(text), NULL));
 }
 
 static int list_attachments(struct varlink_call *call, json_object *parameters, void *userdata) {
-	return varlink_call_reply(call, varlink_json_pack("attachments", json_object_get(state.attachments), NULL));
+	return varlink_call_reply(
+		call, varlink_json_pack("attachments", json_object_get(state.attachments), NULL));
 }
 
 static int status(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -205,19 +236,24 @@ static const struct {
 	int64_t value_size, max_entries;
 	int value_type; /* index; -1: none */
 } maps[] = {
-	{ "counter", "gpu_array", "sum64", 8, 1, TYPE_U64 },	 { "struct", "array", "none", sizeof(struct event), 2, TYPE_EVENT },
-	{ "percpu", "percpu_array", "percpu", 8, 2, TYPE_S64 },	 { "plain", "array", "none", 8, 1, -1 },
-	{ "large", "array", "none", 8, STREAM_ENTRIES, TYPE_U64 }, { "misfit", "array", "none", 4, 1, TYPE_EVENT },
+	{ "counter", "gpu_array", "sum64", 8, 1, TYPE_U64 },
+	{ "struct", "array", "none", sizeof(struct event), 2, TYPE_EVENT },
+	{ "percpu", "percpu_array", "percpu", 8, 2, TYPE_S64 },
+	{ "plain", "array", "none", 8, 1, -1 },
+	{ "large", "array", "none", 8, STREAM_ENTRIES, TYPE_U64 },
+	{ "misfit", "array", "none", 4, 1, TYPE_EVENT },
 	{ "empty", "array", "none", 8, 1, TYPE_U64 },
 };
 
 static json_object *map_json(size_t i) {
-	return varlink_json_pack("id", json_object_new_int64((int64_t)i + 1), "object", json_object_new_int(1), "name",
-				 json_object_new_string(maps[i].name), "type", json_object_new_string(maps[i].type), "key_size",
-				 json_object_new_int(4), "value_size", json_object_new_int64(maps[i].value_size), "max_entries",
-				 json_object_new_int64(maps[i].max_entries), "shards", json_object_new_int(1), "merge",
-				 json_object_new_string(maps[i].merge), "instances", json_object_new_int(1), "bytes",
-				 json_object_new_int(4096), NULL);
+	return varlink_json_pack(
+		"id", json_object_new_int64((int64_t)i + 1), "object", json_object_new_int(1),
+		"name", json_object_new_string(maps[i].name), "type",
+		json_object_new_string(maps[i].type), "key_size", json_object_new_int(4),
+		"value_size", json_object_new_int64(maps[i].value_size), "max_entries",
+		json_object_new_int64(maps[i].max_entries), "shards", json_object_new_int(1),
+		"merge", json_object_new_string(maps[i].merge), "instances", json_object_new_int(1),
+		"bytes", json_object_new_int(4096), NULL);
 }
 
 static int list_maps(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -228,7 +264,8 @@ static int list_maps(struct varlink_call *call, json_object *parameters, void *u
 	return varlink_call_reply(call, varlink_json_pack("maps", list, NULL));
 }
 
-static json_object *entry(uint32_t key, const void *value, size_t n_value, size_t n_values, int64_t pid) {
+static json_object *entry(uint32_t key, const void *value, size_t n_value, size_t n_values,
+			  int64_t pid) {
 	json_object *values = json_object_new_array(), *object;
 
 	for (size_t i = 0; i < n_values; i++)
@@ -241,7 +278,16 @@ static json_object *entry(uint32_t key, const void *value, size_t n_value, size_
 
 static json_object *entries_of(size_t map, bool per_process, bool nonzero) {
 	struct event events[2] = {
-		{ .a = 1, .b = -2, .name = "a,(b)", .color = 1, .low = 5, .high = 100, .list = { 7, 8 }, .f = 1.5F, .flag = 1 }, {},
+		{ .a = 1,
+		  .b = -2,
+		  .name = "a,(b)",
+		  .color = 1,
+		  .low = 5,
+		  .high = 100,
+		  .list = { 7, 8 },
+		  .f = 1.5F,
+		  .flag = 1 },
+		{},
 	};
 	int64_t per_sm[] = { 1, -2, 3 };
 	uint64_t counter = UINT64_C(18446744073709551615), some[] = { 5, 6 };
@@ -259,7 +305,8 @@ static json_object *entries_of(size_t map, bool per_process, bool nonzero) {
 	case 1:
 		json_object_array_add(entries, entry(0, &events[0], sizeof(struct event), 1, 0));
 		if (!nonzero)
-			json_object_array_add(entries, entry(1, &events[1], sizeof(struct event), 1, 0));
+			json_object_array_add(entries,
+					      entry(1, &events[1], sizeof(struct event), 1, 0));
 		break;
 	case 2:
 		json_object_array_add(entries, entry(0, per_sm, 8, 3, 0));
@@ -267,7 +314,8 @@ static json_object *entries_of(size_t map, bool per_process, bool nonzero) {
 		break;
 	case 3:
 	case 5:
-		json_object_array_add(entries, entry(0, &some[0], (size_t)maps[map].value_size, 1, 0));
+		json_object_array_add(entries,
+				      entry(0, &some[0], (size_t)maps[map].value_size, 1, 0));
 		break;
 	}
 	return entries;
@@ -276,10 +324,11 @@ static json_object *entries_of(size_t map, bool per_process, bool nonzero) {
 static json_object *dump_reply(size_t map, json_object *consume_entries, bool first) {
 	bool typed = maps[map].value_type >= 0;
 
-	return varlink_json_pack("map", map_json(map), "entries", consume_entries, "btf",
-				 first && typed ? json_object_new_string(state.btf) : NULL, "btf_key_type",
-				 json_object_new_int(typed ? state.types[TYPE_U32] : 0), "btf_value_type",
-				 json_object_new_int(typed ? state.types[maps[map].value_type] : 0), NULL);
+	return varlink_json_pack(
+		"map", map_json(map), "entries", consume_entries, "btf",
+		first && typed ? json_object_new_string(state.btf) : NULL, "btf_key_type",
+		json_object_new_int(typed ? state.types[TYPE_U32] : 0), "btf_value_type",
+		json_object_new_int(typed ? state.types[maps[map].value_type] : 0), NULL);
 }
 
 /* Sends the large map, a thousand elements a reply; the userdata is the next key. */
@@ -304,20 +353,32 @@ static int dump_map(struct varlink_call *call, json_object *parameters, void *us
 	     nonzero = json_object_get_boolean(get(parameters, "nonzero"));
 
 	if (!strcmp(name, "twice"))
-		return varlink_call_error(call, ERROR("Ambiguous"), from_text("{\"what\":\"twice\",\"ids\":[3,14]}"));
+		return varlink_call_error(call, ERROR("Ambiguous"),
+					  from_text("{\"what\":\"twice\",\"ids\":[3,14]}"));
 	if (!strcmp(name, "theirs"))
-		return varlink_call_error(call, ERROR("PermissionDenied"), from_text("{\"reason\":\"it is of uid 1000\"}"));
+		return varlink_call_error(call, ERROR("PermissionDenied"),
+					  from_text("{\"reason\":\"it is of uid 1000\"}"));
 	for (size_t i = 0; i < sizeof(maps) / sizeof(*maps); i++)
 		if (!strcmp(name, maps[i].name) || strtoul(name, NULL, 10) == i + 1)
-			return i == 4 && varlink_call_more(call) ?
-				       varlink_call_stream(call, produce_large) :
-				       varlink_call_reply(call, dump_reply(i, entries_of(i, per_process, nonzero), true));
-	return varlink_call_error(call, ERROR("NotFound"), varlink_json_pack("what", json_object_new_string(name), NULL));
+			return i == 4 && varlink_call_more(call)
+				       ? varlink_call_stream(call, produce_large)
+				       : varlink_call_reply(
+						 call,
+						 dump_reply(i, entries_of(i, per_process, nonzero),
+							    true));
+	return varlink_call_error(call, ERROR("NotFound"),
+				  varlink_json_pack("what", json_object_new_string(name), NULL));
 }
 
 static const struct varlink_method methods[] = {
-	{ "Attach", attach }, { "Detach", detach },	 { "List", list_attachments }, { "Status", status },
-	{ "Why", why },	      { "ListMaps", list_maps }, { "DumpMap", dump_map },      {},
+	{ "Attach", attach },
+	{ "Detach", detach },
+	{ "List", list_attachments },
+	{ "Status", status },
+	{ "Why", why },
+	{ "ListMaps", list_maps },
+	{ "DumpMap", dump_map },
+	{},
 };
 
 int main(int argc, char **argv) {
@@ -330,11 +391,16 @@ int main(int argc, char **argv) {
 		return 2;
 	state.attachments = json_object_new_array();
 	make_btf();
-	r = varlink_server_new(&server, loop, &(struct varlink_server_options){
-		.size = sizeof(struct varlink_server_options), .vendor = "gpuprobe", .product = "fake-daemon",
-		.version = PROJECT_VERSION, .url = "http://localhost" });
+	r = varlink_server_new(
+		&server, loop,
+		&(struct varlink_server_options){ .size = sizeof(struct varlink_server_options),
+						  .vendor = "gpuprobe",
+						  .product = "fake-daemon",
+						  .version = PROJECT_VERSION,
+						  .url = "http://localhost" });
 	if (!r)
-		r = varlink_server_add_interface(server, varlink_io_gpuprobe_control, methods, NULL, &fault);
+		r = varlink_server_add_interface(server, varlink_io_gpuprobe_control, methods, NULL,
+						 &fault);
 	if (!r)
 		r = varlink_server_listen(server, argv[1], 0600);
 	if (r) {

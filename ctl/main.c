@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * gpuprobectl: what an operator types. Finds the command, lets it run, and says whether the output could be written.
+ * gpuprobectl: what an operator types. Finds the command, lets it run, and says whether the output
+ * could be written.
  *
- * Commands print their result on standard output, and nothing else there; what is wrong goes to standard error in one line,
- * and into the exit status (enum ctl_exit). With SIGPIPE as it comes from the kernel, `... | head` ends quietly.
+ * Commands print their result on standard output, and nothing else there; what is wrong goes to
+ * standard error in one line, and into the exit status (enum ctl_exit). With SIGPIPE as it comes
+ * from the kernel, `... | head` ends quietly.
  */
 
 #include <errno.h>
@@ -30,7 +32,8 @@ static const char help[] =
 	"\n"
 	"      --json            print JSON\n"
 	"      --pretty          print JSON for people\n"
-	"      --session[=NAME]  ask a session daemon of yours (also: " PATHS_SESSION_VARIABLE "=NAME)\n"
+	"      --session[=NAME]  ask a session daemon of yours (also: " PATHS_SESSION_VARIABLE
+	"=NAME)\n"
 	"      --socket=PATH     ask the daemon at this socket\n"
 	"  -h, --help            this text, or that of a command\n"
 	"  -V, --version         print the version\n"
@@ -43,9 +46,12 @@ static const struct {
 	int (*run)(struct ctl *ctl, int argc, char **argv);
 	char title[32]; /* its argv[0], which getopt puts before what it says */
 } commands[] = {
-	{ "attach", command_attach, CTL_TITLE "attach" }, { "detach", command_detach, CTL_TITLE "detach" },
-	{ "list", command_list, CTL_TITLE "list" },	  { "status", command_status, CTL_TITLE "status" },
-	{ "why", command_why, CTL_TITLE "why" },	  { "map", command_map, CTL_TITLE "map" },
+	{ "attach", command_attach, CTL_TITLE "attach" },
+	{ "detach", command_detach, CTL_TITLE "detach" },
+	{ "list", command_list, CTL_TITLE "list" },
+	{ "status", command_status, CTL_TITLE "status" },
+	{ "why", command_why, CTL_TITLE "why" },
+	{ "map", command_map, CTL_TITLE "map" },
 };
 
 /* Options before the command. Returns -1 to go on, or the exit status. */

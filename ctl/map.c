@@ -3,8 +3,8 @@
 /*
  * map list, map dump.
  *
- * A dump is printed as it comes, reply by reply, so a large map needs no memory here and `| head` stops it early. The first
- * reply brings the types.
+ * A dump is printed as it comes, reply by reply, so a large map needs no memory here and `| head`
+ * stops it early. The first reply brings the types.
  */
 
 #include <errno.h>
@@ -34,10 +34,12 @@ static const char help[] =
 	"      --raw          bytes in hexadecimal\n";
 
 static int map_list(struct ctl *ctl, int argc, char **argv) {
-	static const char *const header[] = { "ID",    "OBJECT", "NAME",      "TYPE",  "KEY", "VALUE", "ENTRIES",
-					      "SHARDS", "MERGE",  "INSTANCES", "BYTES", NULL };
-	static const char *const members[] = { "id",     "object", "name",      "type", "key_size", "value_size", "max_entries",
-					       "shards", "merge",  "instances", "bytes" };
+	static const char *const header[] = { "ID",    "OBJECT",    "NAME",    "TYPE",
+					      "KEY",   "VALUE",     "ENTRIES", "SHARDS",
+					      "MERGE", "INSTANCES", "BYTES",   NULL };
+	static const char *const members[] = { "id",       "object",     "name",        "type",
+					       "key_size", "value_size", "max_entries", "shards",
+					       "merge",    "instances",  "bytes" };
 	struct varlink_reply reply;
 	json_object *maps, *rows;
 	int r;
@@ -59,7 +61,9 @@ static int map_list(struct ctl *ctl, int argc, char **argv) {
 		json_object *row = json_object_new_array();
 
 		for (size_t j = 0; j < sizeof(members) / sizeof(*members); j++)
-			json_object_array_add(row, ctl_format("%s", ctl_string(json_object_array_get_idx(maps, i), members[j])));
+			json_object_array_add(
+				row, ctl_format("%s", ctl_string(json_object_array_get_idx(maps, i),
+								 members[j])));
 		json_object_array_add(rows, row);
 	}
 	ctl_print_table(header, rows);
@@ -81,7 +85,8 @@ struct dump {
 static unsigned char *decode(json_object *text, size_t *n_datap) {
 	unsigned char *data;
 
-	if (!text || base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text), &data, n_datap))
+	if (!text || base64_decode(json_object_get_string(text),
+				   (size_t)json_object_get_string_len(text), &data, n_datap))
 		return NULL;
 	return data;
 }
@@ -92,10 +97,11 @@ static bool read_value(struct dump *dump, uint32_t type, json_object *text, json
 	size_t n_data;
 
 	data = decode(text, &n_data);
-	if (data)
-		*valuep = value_json(dump->types, type, data, n_data);
+	if (!data)
+		return false;
+	*valuep = value_json(dump->types, type, data, n_data);
 	free(data);
-	return data && *valuep;
+	return *valuep;
 }
 
 /* Prints a value in base64 for people. False if it is not base64. */
@@ -133,7 +139,8 @@ static bool print_entry(struct dump *dump, json_object *entry) {
 
 /* {"key":0,"value":16777216}, or with "values" for a percpu map. */
 static bool print_entry_json(struct dump *dump, json_object *entry) {
-	json_object *values = ctl_get(entry, "values"), *pid = ctl_get(entry, "pid"), *output = json_object_new_object();
+	json_object *values = ctl_get(entry, "values"), *pid = ctl_get(entry, "pid"),
+		    *output = json_object_new_object();
 	json_object *value = NULL, *list = json_object_new_array();
 	bool fine;
 
@@ -143,19 +150,24 @@ static bool print_entry_json(struct dump *dump, json_object *entry) {
 	json_object_object_add(output, "key", value);
 	for (size_t i = 0; fine && i < json_object_array_length(values); i++) {
 		value = NULL;
-		fine = read_value(dump, dump->value_type, json_object_array_get_idx(values, i), &value);
+		fine = read_value(dump, dump->value_type, json_object_array_get_idx(values, i),
+				  &value);
 		json_object_array_add(list, value);
 	}
 	if (dump->percpu)
 		json_object_object_add(output, "values", json_object_get(list));
 	else
-		json_object_object_add(output, "value", json_object_get(json_object_array_get_idx(list, 0)));
+		json_object_object_add(output, "value",
+				       json_object_get(json_object_array_get_idx(list, 0)));
 	json_object_put(list);
 	if (fine) {
 		fputs(dump->n_entries ? "," : "", stdout);
 		fputs(dump->ctl->pretty ? "\n    " : "", stdout);
-		fputs(json_object_to_json_string_ext(output, JSON_C_TO_STRING_NOSLASHESCAPE |
-						     (dump->ctl->pretty ? JSON_C_TO_STRING_SPACED : JSON_C_TO_STRING_PLAIN)), stdout);
+		fputs(json_object_to_json_string_ext(
+			      output, JSON_C_TO_STRING_NOSLASHESCAPE |
+					      (dump->ctl->pretty ? JSON_C_TO_STRING_SPACED
+								 : JSON_C_TO_STRING_PLAIN)),
+		      stdout);
 	}
 	json_object_put(output);
 	return fine;
@@ -181,8 +193,10 @@ static int dump_begin(struct dump *dump, json_object *parameters) {
 	if (r)
 		return ctl_fail(CTL_ERROR, "%s", strerror(-r));
 	if (dump->ctl->json) {
-		const char *text_map = json_object_to_json_string_ext(map, JSON_C_TO_STRING_NOSLASHESCAPE |
-					(dump->ctl->pretty ? JSON_C_TO_STRING_SPACED : JSON_C_TO_STRING_PLAIN));
+		const char *text_map = json_object_to_json_string_ext(
+			map, JSON_C_TO_STRING_NOSLASHESCAPE |
+				     (dump->ctl->pretty ? JSON_C_TO_STRING_SPACED
+							: JSON_C_TO_STRING_PLAIN));
 
 		if (dump->ctl->pretty)
 			printf("{\n  \"map\": %s,\n  \"entries\": [", text_map);
@@ -241,9 +255,11 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 
 	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
 		if (option == OPTION_PER_PROCESS)
-			json_object_object_add(parameters, "per_process", json_object_new_boolean(true));
+			json_object_object_add(parameters, "per_process",
+					       json_object_new_boolean(true));
 		else if (option == OPTION_NONZERO)
-			json_object_object_add(parameters, "nonzero", json_object_new_boolean(true));
+			json_object_object_add(parameters, "nonzero",
+					       json_object_new_boolean(true));
 		else if (option == OPTION_RAW)
 			dump.raw = true;
 		else

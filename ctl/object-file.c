@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Reads an eBPF object, and sees by its first bytes whether it is one: the usual mistakes (a source file, a program of the
- * machine, a folder) are found here, where their names are known. What is inside is the daemon's matter.
+ * Reads an eBPF object, and sees by its first bytes whether it is one: the usual mistakes (a source
+ * file, a program of the machine, a folder) are found here, where their names are known. What is
+ * inside is the daemon's matter.
  */
 
 #include <elf.h>
@@ -63,16 +64,23 @@ static int check(const char *path, const char *name, const unsigned char *data, 
 	if (n_data == 0)
 		return ctl_fail(CTL_ERROR, "%s is empty, not an eBPF object", name);
 	if (memcmp(header.e_ident, ELFMAG, SELFMAG))
-		return ctl_fail(CTL_ERROR, "%s is not an eBPF object; " HOW "%s", name, is_source ? path : "prog.bpf.c");
+		return ctl_fail(CTL_ERROR, "%s is not an eBPF object; " HOW "%s", name,
+				is_source ? path : "prog.bpf.c");
 	if (n_data < sizeof(header))
 		return ctl_fail(CTL_ERROR, "%s is cut short: it has %zu bytes", name, n_data);
-	if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_machine != EM_BPF)
-		return ctl_fail(CTL_ERROR, "%s is an ELF file for another machine, not an eBPF object; " HOW "%s", name,
-				is_source ? path : "prog.bpf.c");
+	if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
+	    header.e_machine != EM_BPF)
+		return ctl_fail(CTL_ERROR,
+				"%s is an ELF file for another machine, not an eBPF object; " HOW
+				"%s",
+				name, is_source ? path : "prog.bpf.c");
 	return CTL_OK;
 }
 
-/* Reads the object at @path; "-" is standard input. Tells the user what is wrong. Returns the exit status; free *@datap. */
+/*
+ * Reads the object at @path; "-" is standard input. Tells the user what is wrong. Returns the exit
+ * status; free *@datap.
+ */
 int object_file_read(const char *path, unsigned char **datap, size_t *n_datap) {
 	bool is_stdin = !strcmp(path, "-");
 	const char *name = is_stdin ? "standard input" : path;
@@ -83,17 +91,21 @@ int object_file_read(const char *path, unsigned char **datap, size_t *n_datap) {
 
 	fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
-		return ctl_fail(errno == EACCES ? CTL_PERMISSION : errno == ENOENT ? CTL_NOT_FOUND : CTL_ERROR, "%s: %s", name,
-				strerror(errno));
+		return ctl_fail(errno == EACCES   ? CTL_PERMISSION
+				: errno == ENOENT ? CTL_NOT_FOUND
+						  : CTL_ERROR,
+				"%s: %s", name, strerror(errno));
 	if (!is_stdin && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
 		close(fd);
-		return ctl_fail(CTL_ERROR, "%s is %s, not an eBPF object", name, S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
+		return ctl_fail(CTL_ERROR, "%s is %s, not an eBPF object", name,
+				S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
 	}
 	r = read_all(fd, &data, &n_data);
 	if (!is_stdin)
 		close(fd);
 	if (r == -EFBIG)
-		return ctl_fail(CTL_ERROR, "%s is too large: an object has at most %zu bytes", name, OBJECT_FILE_MAX);
+		return ctl_fail(CTL_ERROR, "%s is too large: an object has at most %zu bytes", name,
+				OBJECT_FILE_MAX);
 	if (r)
 		return ctl_fail(CTL_ERROR, "%s: %s", name, strerror(-r));
 	r = check(path, name, data, n_data);

@@ -46,7 +46,10 @@ static bool is_session_name(const char *name) {
 	       strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == n;
 }
 
-/* Takes an option that all commands have. @help is the text of the command. Returns -1 to go on, or the exit status. */
+/*
+ * Takes an option that all commands have. @help is the text of the command. Returns -1 to go on, or
+ * the exit status.
+ */
 int ctl_option(struct ctl *ctl, int option, const char *help) {
 	switch (option) {
 	case 'h':
@@ -64,8 +67,9 @@ int ctl_option(struct ctl *ctl, int option, const char *help) {
 		return -1;
 	case CTL_OPTION_SESSION:
 		if (optarg && (!*optarg || !is_session_name(optarg)))
-			return ctl_usage("%s: the name of a session has letters, digits and _, at most %d", optarg,
-					 PATHS_SESSION_NAME_MAX);
+			return ctl_usage(
+				"%s: the name of a session has letters, digits and _, at most %d",
+				optarg, PATHS_SESSION_NAME_MAX);
 		ctl->session = true;
 		ctl->session_name = optarg;
 		return -1;
@@ -89,7 +93,8 @@ int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help) {
 			return r;
 	}
 	if (optind < argc)
-		return ctl_usage("%s takes no argument, but got %s", argv[0] + strlen(CTL_TITLE), argv[optind]);
+		return ctl_usage("%s takes no argument, but got %s", argv[0] + strlen(CTL_TITLE),
+				 argv[optind]);
 	return -1;
 }
 

@@ -3,7 +3,8 @@
 /*
  * Output for people and for programs.
  *
- * Names of processes and kernels are other people's choice, so control characters in them are not sent to a terminal.
+ * Names of processes and kernels are other people's choice, so control characters in them are not
+ * sent to a terminal.
  */
 
 #include <stdarg.h>
@@ -53,7 +54,8 @@ json_object *ctl_format(const char *format, ...) {
 
 /* Prints JSON and a line end, spread out if the user wants it pretty. */
 void ctl_print_json(const struct ctl *ctl, json_object *value) {
-	int flags = ctl->pretty ? JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED : JSON_C_TO_STRING_PLAIN;
+	int flags = ctl->pretty ? JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED
+				: JSON_C_TO_STRING_PLAIN;
 
 	puts(json_object_to_json_string_ext(value, flags | JSON_C_TO_STRING_NOSLASHESCAPE));
 }
@@ -118,7 +120,9 @@ void ctl_print_table(const char *const *header, json_object *rows) {
 		json_object *row = i ? json_object_array_get_idx(rows, i - 1) : NULL;
 
 		for (size_t j = 0; j < n_columns; j++) {
-			const char *cell = row ? json_object_get_string(json_object_array_get_idx(row, j)) : header[j];
+			const char *cell =
+				row ? json_object_get_string(json_object_array_get_idx(row, j))
+				    : header[j];
 
 			ctl_print_text(cell);
 			if (j + 1 < n_columns)

@@ -23,12 +23,13 @@ static void print_counters(json_object *counters) {
 static void print(const struct ctl *ctl, json_object *status) {
 	json_object *missing = ctl_get(status, "missing");
 
-	printf("gpuprobed %s, process %lld, %s daemon at %s\n", ctl_string(status, "version"), (long long)ctl_int(status, "pid"),
-	       ctl_string(status, "mode"), ctl->path);
+	printf("gpuprobed %s, process %lld, %s daemon at %s\n", ctl_string(status, "version"),
+	       (long long)ctl_int(status, "pid"), ctl_string(status, "mode"), ctl->path);
 	printf("started: ");
 	ctl_print_time(ctl_int(status, "started"));
-	printf("\nverifier: %s\ncompiler: %s\nattachments: %lld\nmaps: %lld\n", ctl_string(status, "verify"),
-	       ctl_string(status, "compiler"), (long long)ctl_int(status, "attachments"), (long long)ctl_int(status, "maps"));
+	printf("\nverifier: %s\ncompiler: %s\nattachments: %lld\nmaps: %lld\n",
+	       ctl_string(status, "verify"), ctl_string(status, "compiler"),
+	       (long long)ctl_int(status, "attachments"), (long long)ctl_int(status, "maps"));
 	printf("since the start:\n");
 	print_counters(ctl_get(status, "counters"));
 	for (size_t i = 0; i < json_object_array_length(missing); i++) {

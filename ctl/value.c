@@ -3,12 +3,14 @@
 /*
  * Values by their types.
  *
- * One walk over the types makes JSON: integers are numbers, enums their names, structs objects, arrays arrays, arrays of char
- * strings if they are text. For people the same tree is printed in the manner of C. libbpf has btf_dump__dump_type_data() for
- * that, but the one of Debian 12 (1.1) leaves out what follows an array of char that ends with a NUL in the same struct.
+ * One walk over the types makes JSON: integers are numbers, enums their names, structs objects,
+ * arrays arrays, arrays of char strings if they are text. For people the same tree is printed in
+ * the manner of C. libbpf has btf_dump__dump_type_data() for that, but the one of Debian 12 (1.1)
+ * leaves out what follows an array of char that ends with a NUL in the same struct.
  *
- * BTF comes from the daemon, but from its user's object in the first place: every access is checked against the size of the
- * data, and the depth is bounded. What has no type, or one that does not fit, is hexadecimal.
+ * BTF comes from the daemon, but from its user's object in the first place: every access is checked
+ * against the size of the data, and the depth is bounded. What has no type, or one that does not
+ * fit, is hexadecimal.
  */
 
 #include <bpf/btf.h>
@@ -26,7 +28,8 @@ struct value_types {
 	struct btf *btf;
 };
 
-static const char bare; /* its address marks strings that people see without quotes: names of enums, hexadecimal */
+static const char bare; /* its address marks strings that people see without quotes: names of enums,
+			   hexadecimal */
 
 /* Without @btf, all is hexadecimal. Returns 0, -EINVAL if it is no BTF, or -ENOMEM. */
 int value_types_new(struct value_types **typesp, const void *btf, size_t n_btf) {
@@ -107,7 +110,8 @@ static json_object *hex_json(const unsigned char *data, size_t n_data) {
 }
 
 /* An integer of @n_bits bits at @bit_offset. */
-static json_object *int_json(const struct btf_type *type, const unsigned char *data, uint32_t bit_offset, uint32_t n_bits) {
+static json_object *int_json(const struct btf_type *type, const unsigned char *data,
+			     uint32_t bit_offset, uint32_t n_bits) {
 	uint64_t value;
 
 	if (n_bits > 64)
@@ -120,14 +124,17 @@ static json_object *int_json(const struct btf_type *type, const unsigned char *d
 	return json_object_new_uint64(value);
 }
 
-static json_object *enum_json(const struct btf *btf, const struct btf_type *type, const unsigned char *data, uint32_t bit_offset,
-			      uint32_t n_bits) {
-	uint64_t value = load_bits(data, bit_offset, n_bits), mask = n_bits < 64 ? (UINT64_C(1) << n_bits) - 1 : UINT64_MAX;
+static json_object *enum_json(const struct btf *btf, const struct btf_type *type,
+			      const unsigned char *data, uint32_t bit_offset, uint32_t n_bits) {
+	uint64_t value = load_bits(data, bit_offset, n_bits),
+		 mask = n_bits < 64 ? (UINT64_C(1) << n_bits) - 1 : UINT64_MAX;
 
 	for (uint16_t i = 0; i < btf_vlen(type); i++) {
 		bool wide = btf_is_enum64(type);
-		uint64_t candidate = wide ? btf_enum64_value(btf_enum64(type) + i) : (uint64_t)(int64_t)btf_enum(type)[i].val;
-		const char *name = name_at(btf, wide ? btf_enum64(type)[i].name_off : btf_enum(type)[i].name_off);
+		uint64_t candidate = wide ? btf_enum64_value(btf_enum64(type) + i)
+					  : (uint64_t)(int64_t)btf_enum(type)[i].val;
+		const char *name = name_at(btf, wide ? btf_enum64(type)[i].name_off
+						     : btf_enum(type)[i].name_off);
 
 		if ((candidate & mask) == value && name)
 			return bare_json(name);
@@ -152,10 +159,12 @@ static json_object *float_json(const struct btf_type *type, const unsigned char 
 	return __builtin_isfinite(wide) ? json_object_new_double(wide) : hex_json(data, type->size);
 }
 
-static json_object *walk(const struct btf *btf, uint32_t id, const unsigned char *data, size_t n_data, unsigned int depth);
+static json_object *walk(const struct btf *btf, uint32_t id, const unsigned char *data,
+			 size_t n_data, unsigned int depth);
 
 /* An array of char that is printable up to its first NUL, as a string; else NULL. */
-static json_object *text_json(const struct btf *btf, const struct btf_array *array, const unsigned char *data) {
+static json_object *text_json(const struct btf *btf, const struct btf_array *array,
+			      const unsigned char *data) {
 	const struct btf_type *element = btf__type_by_id(btf, btf__resolve_type(btf, array->type));
 	const char *name = element ? btf__name_by_offset(btf, element->name_off) : NULL;
 	size_t n = 0;
@@ -171,8 +180,8 @@ static json_object *text_json(const struct btf *btf, const struct btf_array *arr
 	return json_object_new_string_len((const char *)data, (int)n);
 }
 
-static json_object *array_json(const struct btf *btf, const struct btf_type *type, const unsigned char *data, size_t n_data,
-			       unsigned int depth) {
+static json_object *array_json(const struct btf *btf, const struct btf_type *type,
+			       const unsigned char *data, size_t n_data, unsigned int depth) {
 	const struct btf_array *array = btf_array(type);
 	int64_t size = btf__resolve_size(btf, array->type);
 	json_object *value;
@@ -184,13 +193,14 @@ static json_object *array_json(const struct btf *btf, const struct btf_type *typ
 		return value;
 	value = json_object_new_array();
 	for (uint32_t i = 0; i < array->nelems; i++)
-		json_object_array_add(value, walk(btf, array->type, data + i * (uint64_t)size, (size_t)size, depth + 1));
+		json_object_array_add(value, walk(btf, array->type, data + i * (uint64_t)size,
+						  (size_t)size, depth + 1));
 	return value;
 }
 
 /* A member that is a bitfield, or NULL if it does not fit. */
-static json_object *bitfield_json(const struct btf *btf, uint32_t id, const unsigned char *data, size_t n_data, uint32_t bit_offset,
-				  uint32_t n_bits) {
+static json_object *bitfield_json(const struct btf *btf, uint32_t id, const unsigned char *data,
+				  size_t n_data, uint32_t bit_offset, uint32_t n_bits) {
 	const struct btf_type *type = btf__type_by_id(btf, btf__resolve_type(btf, id));
 
 	if (!type || n_bits > 64 || (uint64_t)bit_offset + n_bits > (uint64_t)n_data * 8)
@@ -203,20 +213,22 @@ static json_object *bitfield_json(const struct btf *btf, uint32_t id, const unsi
 }
 
 /* Structs and unions. The members of one without a name belong to what is around it. */
-static json_object *struct_json(const struct btf *btf, const struct btf_type *type, const unsigned char *data, size_t n_data,
-				unsigned int depth) {
+static json_object *struct_json(const struct btf *btf, const struct btf_type *type,
+				const unsigned char *data, size_t n_data, unsigned int depth) {
 	json_object *object = json_object_new_object();
 
 	for (uint16_t i = 0; i < btf_vlen(type); i++) {
 		const struct btf_member *member = btf_members(type) + i;
 		const char *name = name_at(btf, member->name_off);
-		uint32_t offset = btf_member_bit_offset(type, i), n_bits = btf_member_bitfield_size(type, i);
+		uint32_t offset = btf_member_bit_offset(type, i),
+			 n_bits = btf_member_bitfield_size(type, i);
 		json_object *value = NULL;
 
 		if (n_bits)
 			value = bitfield_json(btf, member->type, data, n_data, offset, n_bits);
 		else if (offset % 8 == 0 && offset / 8 <= n_data)
-			value = walk(btf, member->type, data + offset / 8, n_data - offset / 8, depth + 1);
+			value = walk(btf, member->type, data + offset / 8, n_data - offset / 8,
+				     depth + 1);
 		if (name) {
 			json_object_object_add(object, name, value);
 		} else {
@@ -230,9 +242,11 @@ static json_object *struct_json(const struct btf *btf, const struct btf_type *ty
 	return object;
 }
 
-static json_object *walk(const struct btf *btf, uint32_t id, const unsigned char *data, size_t n_data, unsigned int depth) {
+static json_object *walk(const struct btf *btf, uint32_t id, const unsigned char *data,
+			 size_t n_data, unsigned int depth) {
 	int resolved = btf__resolve_type(btf, id);
-	const struct btf_type *type = resolved > 0 ? btf__type_by_id(btf, (uint32_t)resolved) : NULL;
+	const struct btf_type *type = resolved > 0 ? btf__type_by_id(btf, (uint32_t)resolved)
+						   : NULL;
 	int64_t size = type ? btf__resolve_size(btf, id) : -1;
 
 	if (size < 0 || (uint64_t)size > n_data || depth > DEPTH_MAX)
@@ -244,7 +258,8 @@ static json_object *walk(const struct btf *btf, uint32_t id, const unsigned char
 	case BTF_KIND_ENUM64:
 		return enum_json(btf, type, data, 0, size <= 8 ? (uint32_t)size * 8 : 64);
 	case BTF_KIND_PTR:
-		return json_object_new_uint64(load_bits(data, 0, size <= 8 ? (uint32_t)size * 8 : 64));
+		return json_object_new_uint64(
+			load_bits(data, 0, size <= 8 ? (uint32_t)size * 8 : 64));
 	case BTF_KIND_FLOAT:
 		return float_json(type, data);
 	case BTF_KIND_ARRAY:
@@ -258,13 +273,17 @@ static json_object *walk(const struct btf *btf, uint32_t id, const unsigned char
 }
 
 /* The value as JSON; NULL without memory. */
-json_object *value_json(struct value_types *types, uint32_t type, const unsigned char *data, size_t n_data) {
+json_object *value_json(struct value_types *types, uint32_t type, const unsigned char *data,
+			size_t n_data) {
 	if (!types->btf || !type)
 		return hex_json(data, n_data);
 	return walk(types->btf, type, data, n_data, 0);
 }
 
-/* Prints text in quotes, with backslashes before what needs them. What is printable ASCII only gets here. */
+/*
+ * Prints text in quotes, with backslashes before what needs them. What is printable ASCII only gets
+ * here.
+ */
 static void print_quoted(const char *text, FILE *stream) {
 	putc('"', stream);
 	for (; *text; text++) {

@@ -12,5 +12,6 @@ struct value_types;
 
 int value_types_new(struct value_types **typesp, const void *btf, size_t n_btf);
 struct value_types *value_types_free(struct value_types *types);
-json_object *value_json(struct value_types *types, uint32_t type, const unsigned char *data, size_t n_data);
+json_object *value_json(struct value_types *types, uint32_t type, const unsigned char *data,
+			size_t n_data);
 void value_print(json_object *value, FILE *stream);

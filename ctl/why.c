@@ -35,9 +35,11 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 		if (option == OPTION_PID) {
 			r = ctl_number("--pid", optarg, 1, &pid);
 			if (r < 0)
-				json_object_object_add(parameters, "pid", json_object_new_int64(pid));
+				json_object_object_add(parameters, "pid",
+						       json_object_new_int64(pid));
 		} else if (option == OPTION_KERNEL) {
-			json_object_object_add(parameters, "kernel", json_object_new_string(optarg));
+			json_object_object_add(parameters, "kernel",
+					       json_object_new_string(optarg));
 		} else {
 			r = ctl_option(ctl, option, help);
 		}
@@ -47,9 +49,13 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 	return r;
 }
 
-/* 2026-11-21 10:00:00  1234 vec_add  not-probed  vectorAdd(float*): no PTX for sm_90 in this image: SASS only */
+/*
+ * 2026-11-21 10:00:00  1234 vec_add  not-probed  vectorAdd(float*): no PTX for sm_90 in this image:
+ * SASS only
+ */
 static void print(json_object *outcome) {
-	const char *kernel = ctl_string(outcome, "demangled"), *reason = ctl_string(outcome, "reason");
+	const char *kernel = ctl_string(outcome, "demangled"),
+		   *reason = ctl_string(outcome, "reason");
 
 	if (!*kernel)
 		kernel = ctl_string(outcome, "kernel");

@@ -4,10 +4,11 @@
  * The test of org.varlink.certification, both roles in one program:
  *
  *     certification server SOCKET     serves until SIGTERM
- *     certification client SOCKET     calls everything once, in order; exit status 0 if the service was content
+ *     certification client SOCKET     calls everything once, in order; exit status 0 if the service
+ * was content
  *
- * The service has a table: what a method must be given, and what it returns. A client is known by its id, and must
- * call in order. The client passes on what it got.
+ * The service has a table: what a method must be given, and what it returns. A client is known by
+ * its id, and must call in order. The client passes on what it got.
  */
 
 #include <errno.h>
@@ -25,10 +26,14 @@
 #define STRUCT "{\"bool\":false,\"int\":2,\"float\":3.14,\"string\":\"a lot of string\"}"
 #define MAP "{\"bar\":\"Bar\",\"foo\":\"Foo\"}"
 #define SET "{\"one\":{},\"two\":{},\"three\":{}}"
-#define MYTYPE "{\"object\":{\"method\":\"" INTERFACE ".Test09\",\"parameters\":{\"map\":" MAP "}},\"enum\":\"two\"," \
-	       "\"struct\":{\"first\":1,\"second\":\"2\"},\"array\":[\"one\",\"two\",\"three\"],\"dictionary\":" MAP "," \
-	       "\"stringset\":" SET ",\"nullable\":null,\"nullable_array_struct\":null,\"interface\":{\"foo\":[null," \
-	       "{\"foo\":\"foo\",\"bar\":\"bar\"},null,{\"one\":\"foo\",\"two\":\"bar\"}],\"anon\":{\"foo\":true,\"bar\":false}}}"
+#define MYTYPE                                                                                                \
+	"{\"object\":{\"method\":\"" INTERFACE ".Test09\",\"parameters\":{\"map\":" MAP                       \
+	"}},\"enum\":\"two\","                                                                                \
+	"\"struct\":{\"first\":1,\"second\":\"2\"},\"array\":[\"one\",\"two\",\"three\"],\"dictionary\":" MAP \
+	","                                                                                                   \
+	"\"stringset\":" SET                                                                                  \
+	",\"nullable\":null,\"nullable_array_struct\":null,\"interface\":{\"foo\":[null,"                     \
+	"{\"foo\":\"foo\",\"bar\":\"bar\"},null,{\"one\":\"foo\",\"two\":\"bar\"}],\"anon\":{\"foo\":true,\"bar\":false}}}"
 #define N_MORE 10
 #define N_CLIENTS 16
 
@@ -122,12 +127,18 @@ static int start(struct varlink_call *call, json_object *parameters, void *userd
 	service->clients[id % N_CLIENTS].id = id;
 	service->clients[id % N_CLIENTS].next = 0;
 	snprintf(text, sizeof(text), "%u", id);
-	return varlink_call_reply(call, varlink_json_pack("client_id", json_object_new_string(text), NULL));
+	return varlink_call_reply(
+		call, varlink_json_pack("client_id", json_object_new_string(text), NULL));
 }
 
-/* Finds the client of a call, and takes its id out of the parameters. Returns NULL after it has answered. */
-static size_t *find_client(struct varlink_call *call, struct service *service, json_object *parameters) {
-	unsigned long id = strtoul(json_object_get_string(json_object_object_get(parameters, "client_id")), NULL, 10);
+/*
+ * Finds the client of a call, and takes its id out of the parameters. Returns NULL after it has
+ * answered.
+ */
+static size_t *find_client(struct varlink_call *call, struct service *service,
+			   json_object *parameters) {
+	unsigned long id = strtoul(
+		json_object_get_string(json_object_object_get(parameters, "client_id")), NULL, 10);
 
 	if (id == 0 || service->clients[id % N_CLIENTS].id != id) {
 		varlink_call_error(call, INTERFACE ".ClientIdError", NULL);
@@ -160,16 +171,19 @@ static int test(struct varlink_call *call, json_object *parameters, void *userda
 	if (!next)
 		return 0;
 	wants = wanted(step);
-	if (*next != step || !same(wants, parameters) || varlink_call_more(call) != !strcmp(name, "Test10") ||
+	if (*next != step || !same(wants, parameters) ||
+	    varlink_call_more(call) != !strcmp(name, "Test10") ||
 	    varlink_call_oneway(call) != !strcmp(name, "Test11")) {
 		fprintf(stderr, "%s: wants %s\n", name, json_object_to_json_string(wants));
 		fprintf(stderr, "%s: got   %s\n", name, json_object_to_json_string(parameters));
 		return varlink_call_error(call, INTERFACE ".CertificationError",
-					  varlink_json_pack("wants", wants, "got", json_object_get(parameters), NULL));
+					  varlink_json_pack("wants", wants, "got",
+							    json_object_get(parameters), NULL));
 	}
 	json_object_put(wants);
 	++*next;
-	return steps[step].returns ? varlink_call_reply(call, from_text(steps[step].returns)) : varlink_call_stream(call, produce);
+	return steps[step].returns ? varlink_call_reply(call, from_text(steps[step].returns))
+				   : varlink_call_stream(call, produce);
 }
 
 static int end(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -177,13 +191,22 @@ static int end(struct varlink_call *call, json_object *parameters, void *userdat
 
 	if (!next)
 		return 0;
-	return varlink_call_reply(call, varlink_json_pack("all_ok", json_object_new_boolean(*next == N_STEPS), NULL));
+	return varlink_call_reply(
+		call, varlink_json_pack("all_ok", json_object_new_boolean(*next == N_STEPS), NULL));
 }
 
 static const struct varlink_method methods[] = {
 	{ "Start", start },
-	{ "Test01", test }, { "Test02", test }, { "Test03", test }, { "Test04", test }, { "Test05", test }, { "Test06", test },
-	{ "Test07", test }, { "Test08", test }, { "Test09", test }, { "Test10", test, VARLINK_METHOD_MORE_ONLY },
+	{ "Test01", test },
+	{ "Test02", test },
+	{ "Test03", test },
+	{ "Test04", test },
+	{ "Test05", test },
+	{ "Test06", test },
+	{ "Test07", test },
+	{ "Test08", test },
+	{ "Test09", test },
+	{ "Test10", test, VARLINK_METHOD_MORE_ONLY },
 	{ "Test11", test },
 	{ "End", end },
 	{},
@@ -204,12 +227,17 @@ static int serve(const char *path) {
 
 	if (uv_loop_init(&loop) < 0)
 		return EXIT_FAILURE;
-	r = varlink_server_new(&server, &loop, &(struct varlink_server_options){
-		.size = sizeof(struct varlink_server_options),
-		.vendor = "gpuprobe", .product = "certification", .version = PROJECT_VERSION, .url = "https://varlink.org",
-	});
+	r = varlink_server_new(&server, &loop,
+			       &(struct varlink_server_options){
+				       .size = sizeof(struct varlink_server_options),
+				       .vendor = "gpuprobe",
+				       .product = "certification",
+				       .version = PROJECT_VERSION,
+				       .url = "https://varlink.org",
+			       });
 	if (!r)
-		r = varlink_server_add_interface(server, varlink_org_varlink_certification, methods, &service, &fault);
+		r = varlink_server_add_interface(server, varlink_org_varlink_certification, methods,
+						 &service, &fault);
 	if (!r)
 		r = varlink_server_listen(server, path, 0600);
 	if (r) {
@@ -228,14 +256,16 @@ static int serve(const char *path) {
 /* Says what went wrong with a call. */
 static int report(const char *method, int r, struct varlink_reply *reply) {
 	if (r > 0)
-		fprintf(stderr, "%s: %s %s\n", method, reply->error, json_object_to_json_string(reply->parameters));
+		fprintf(stderr, "%s: %s %s\n", method, reply->error,
+			json_object_to_json_string(reply->parameters));
 	else
 		fprintf(stderr, "%s: %s\n", method, strerror(-r));
 	return EXIT_FAILURE;
 }
 
 /* Collects the replies of Test10 in an array. */
-static int collect(struct varlink_client *client, const char *method, json_object *consume_parameters, json_object *replies,
+static int collect(struct varlink_client *client, const char *method,
+		   json_object *consume_parameters, json_object *replies,
 		   struct varlink_reply *reply) {
 	int r;
 
@@ -245,7 +275,8 @@ static int collect(struct varlink_client *client, const char *method, json_objec
 		if (!r) {
 			bool continues = reply->continues;
 
-			json_object_array_add(replies, json_object_get(json_object_object_get(reply->parameters, "string")));
+			json_object_array_add(replies, json_object_get(json_object_object_get(
+							       reply->parameters, "string")));
 			varlink_reply_deinit(reply);
 			if (!continues)
 				return 0;
@@ -289,7 +320,8 @@ static int ask(const char *path) {
 			return report(method, r, &reply);
 		varlink_reply_deinit(&reply);
 	}
-	r = varlink_client_call(client, INTERFACE ".End", varlink_json_pack("client_id", id, NULL), &reply);
+	r = varlink_client_call(client, INTERFACE ".End", varlink_json_pack("client_id", id, NULL),
+				&reply);
 	if (r)
 		return report("End", r, &reply);
 	json_object_object_get_ex(reply.parameters, "all_ok", &all_ok);

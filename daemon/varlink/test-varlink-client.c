@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The client against services that do not behave. Each is a child process that accepts one connection, reads one call
- * for each entry of its script, and says what stands there.
+ * The client against services that do not behave. Each is a child process that accepts one
+ * connection, reads one call for each entry of its script, and says what stands there.
  */
 
 #include <errno.h>
@@ -29,11 +29,13 @@ struct step {
 	const char *bytes;
 	size_t n_bytes;
 	bool piecemeal; /* byte by byte */
-	bool silent; /* says nothing, and stays */
+	bool silent;    /* says nothing, and stays */
 };
 
-#define SAY(text) { (text), sizeof(text) }
-#define SAY_RAW(text) { (text), sizeof(text) - 1 }
+#define SAY(text) \
+	{ (text), sizeof(text) }
+#define SAY_RAW(text) \
+	{ (text), sizeof(text) - 1 }
 
 static char path[64];
 
@@ -54,7 +56,9 @@ static void serve(int listener, const struct step *steps, size_t n_steps) {
 		if (steps[i].silent)
 			pause();
 		for (size_t n = 0; n < steps[i].n_bytes;) {
-			ssize_t sent = send(fd, steps[i].bytes + n, steps[i].piecemeal ? 1 : steps[i].n_bytes - n, MSG_NOSIGNAL);
+			ssize_t sent = send(fd, steps[i].bytes + n,
+					    steps[i].piecemeal ? 1 : steps[i].n_bytes - n,
+					    MSG_NOSIGNAL);
 
 			if (sent < 0)
 				_exit(0);
@@ -67,7 +71,8 @@ static void serve(int listener, const struct step *steps, size_t n_steps) {
 }
 
 /* Starts a service and connects to it. */
-static pid_t start(const struct step *steps, size_t n_steps, int timeout_ms, struct varlink_client **clientp) {
+static pid_t start(const struct step *steps, size_t n_steps, int timeout_ms,
+		   struct varlink_client **clientp) {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	pid_t pid;
@@ -93,14 +98,17 @@ static void stop(pid_t pid, struct varlink_client *client) {
 	unlink(path);
 }
 
-#define START(timeout, client, ...)                                                                                            \
-	start((const struct step[]){ __VA_ARGS__ }, sizeof((const struct step[]){ __VA_ARGS__ }) / sizeof(struct step), timeout, client)
+#define START(timeout, client, ...)                 \
+	start((const struct step[]){ __VA_ARGS__ }, \
+	      sizeof((const struct step[]){ __VA_ARGS__ }) / sizeof(struct step), timeout, client)
 
 static void test_replies(void **state) {
 	struct varlink_client *client;
 	struct varlink_reply reply;
-	pid_t pid = START(5000, &client, SAY("{}"), SAY("{\"parameters\":null}"), SAY("{\"parameters\":{\"a\":1}}"),
-			  { "{\"parameters\":{\"slow\":true}}", sizeof("{\"parameters\":{\"slow\":true}}"), .piecemeal = true },
+	pid_t pid = START(5000, &client, SAY("{}"), SAY("{\"parameters\":null}"),
+			  SAY("{\"parameters\":{\"a\":1}}"),
+			  { "{\"parameters\":{\"slow\":true}}",
+			    sizeof("{\"parameters\":{\"slow\":true}}"), .piecemeal = true },
 			  SAY("{\"error\":\"a.b.Bad\",\"parameters\":{\"x\":2}}"), SAY("{}"));
 
 	for (int i = 0; i < 2; i++) {
@@ -108,13 +116,17 @@ static void test_replies(void **state) {
 		assert_int_equal(json_object_object_length(reply.parameters), 0);
 		varlink_reply_deinit(&reply);
 	}
-	assert_int_equal(varlink_client_call(client, "a.b.C", varlink_json_pack("p", json_object_new_int(1), NULL), &reply), 0);
+	assert_int_equal(varlink_client_call(client, "a.b.C",
+					     varlink_json_pack("p", json_object_new_int(1), NULL),
+					     &reply),
+			 0);
 	assert_int_equal(json_object_get_int(json_object_object_get(reply.parameters, "a")), 1);
 	varlink_reply_deinit(&reply);
 	assert_int_equal(varlink_client_call(client, "a.b.C", NULL, &reply), 0);
 	assert_true(json_object_get_boolean(json_object_object_get(reply.parameters, "slow")));
 	varlink_reply_deinit(&reply);
-	assert_int_equal(varlink_client_call(client, "a.b.C", NULL, &reply), VARLINK_CLIENT_E_ERROR);
+	assert_int_equal(varlink_client_call(client, "a.b.C", NULL, &reply),
+			 VARLINK_CLIENT_E_ERROR);
 	assert_string_equal(reply.error, "a.b.Bad");
 	assert_int_equal(json_object_get_int(json_object_object_get(reply.parameters, "x")), 2);
 	varlink_reply_deinit(&reply);
@@ -127,18 +139,21 @@ static void test_replies(void **state) {
 }
 
 static void test_more(void **state) {
-	static const char replies[] = "{\"parameters\":{\"i\":0},\"continues\":true}\0{\"parameters\":{\"i\":1},\"continues\":true}\0"
-				      "{\"parameters\":{\"i\":2}}";
+	static const char replies[] =
+		"{\"parameters\":{\"i\":0},\"continues\":true}\0{\"parameters\":{\"i\":1},\"continues\":true}\0"
+		"{\"parameters\":{\"i\":2}}";
 	struct varlink_client *client;
 	struct varlink_reply reply;
-	pid_t pid = START(5000, &client, SAY(replies), SAY("{\"continues\":true}\0{\"error\":\"a.b.Bad\"}"));
+	pid_t pid = START(5000, &client, SAY(replies),
+			  SAY("{\"continues\":true}\0{\"error\":\"a.b.Bad\"}"));
 
 	assert_int_equal(varlink_client_next(client, &reply), -ENODATA);
 	assert_int_equal(varlink_client_call_more(client, "a.b.C", NULL), 0);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(varlink_client_call(client, "a.b.C", NULL, &reply), -EBUSY);
 		assert_int_equal(varlink_client_next(client, &reply), 0);
-		assert_int_equal(json_object_get_int(json_object_object_get(reply.parameters, "i")), i);
+		assert_int_equal(json_object_get_int(json_object_object_get(reply.parameters, "i")),
+				 i);
 		assert_int_equal(reply.continues, i < 2);
 		varlink_reply_deinit(&reply);
 	}
@@ -158,9 +173,14 @@ static void test_garbage(void **state) {
 		struct step step;
 		int error;
 	} cases[] = {
-		{ SAY("x"), -EBADMSG }, { SAY(""), -EBADMSG }, { SAY("[]"), -EBADMSG }, { SAY("{\"x\":1}"), -EBADMSG },
-		{ SAY("{\"continues\":true}"), -EBADMSG }, { SAY("{\"error\":\"nodot\"}"), -EBADMSG },
-		{ SAY("{\"parameters\":{\"a\":1,\"a\":2}}"), -EBADMSG }, { SAY_RAW("{\"parameters\":{"), -ECONNRESET },
+		{ SAY("x"), -EBADMSG },
+		{ SAY(""), -EBADMSG },
+		{ SAY("[]"), -EBADMSG },
+		{ SAY("{\"x\":1}"), -EBADMSG },
+		{ SAY("{\"continues\":true}"), -EBADMSG },
+		{ SAY("{\"error\":\"nodot\"}"), -EBADMSG },
+		{ SAY("{\"parameters\":{\"a\":1,\"a\":2}}"), -EBADMSG },
+		{ SAY_RAW("{\"parameters\":{"), -ECONNRESET },
 		{ SAY_RAW(""), -ECONNRESET },
 	};
 
@@ -169,7 +189,8 @@ static void test_garbage(void **state) {
 		struct varlink_reply reply = {};
 		pid_t pid = start(&cases[i].step, 1, 5000, &client);
 
-		assert_int_equal(varlink_client_call(client, "a.b.C", NULL, &reply), cases[i].error);
+		assert_int_equal(varlink_client_call(client, "a.b.C", NULL, &reply),
+				 cases[i].error);
 		assert_null(reply.root);
 		assert_int_equal(varlink_client_call(client, "a.b.C", NULL, &reply), -ENOTCONN);
 		stop(pid, client);
@@ -225,8 +246,11 @@ static void test_timeout(void **state) {
 	begin = now_ms();
 	pid = START(100, &client, { .silent = true });
 	kill(pid, SIGSTOP);
-	assert_int_equal(varlink_client_call(client, "a.b.C", varlink_json_pack("x", json_object_new_string(large), NULL), &reply),
-			 -ETIMEDOUT);
+	assert_int_equal(
+		varlink_client_call(client, "a.b.C",
+				    varlink_json_pack("x", json_object_new_string(large), NULL),
+				    &reply),
+		-ETIMEDOUT);
 	assert_in_range(now_ms() - begin, 100, 2000);
 	stop(pid, client);
 	free(large);
@@ -241,10 +265,16 @@ static void test_too_long(void **state) {
 
 	memset(large, 'x', VARLINK_MESSAGE_MAX);
 	large[VARLINK_MESSAGE_MAX] = '\0';
-	assert_int_equal(varlink_client_call(client, "a.b.C", varlink_json_pack("x", json_object_new_string(large), NULL), &reply),
-			 -EMSGSIZE);
-	assert_int_equal(varlink_client_call(client, "a.b.C", varlink_json_pack("x", json_object_new_string("\xff"), NULL), &reply),
-			 -EILSEQ);
+	assert_int_equal(
+		varlink_client_call(client, "a.b.C",
+				    varlink_json_pack("x", json_object_new_string(large), NULL),
+				    &reply),
+		-EMSGSIZE);
+	assert_int_equal(
+		varlink_client_call(client, "a.b.C",
+				    varlink_json_pack("x", json_object_new_string("\xff"), NULL),
+				    &reply),
+		-EILSEQ);
 	assert_int_equal(varlink_client_call(client, "a.b.C", NULL, &reply), 0);
 	varlink_reply_deinit(&reply);
 	stop(pid, client);
@@ -266,8 +296,9 @@ static void test_connect(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_replies), cmocka_unit_test(test_more), cmocka_unit_test(test_garbage),
-		cmocka_unit_test(test_endless), cmocka_unit_test(test_timeout), cmocka_unit_test(test_too_long),
+		cmocka_unit_test(test_replies), cmocka_unit_test(test_more),
+		cmocka_unit_test(test_garbage), cmocka_unit_test(test_endless),
+		cmocka_unit_test(test_timeout), cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_connect),
 	};
 

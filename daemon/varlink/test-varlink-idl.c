@@ -64,25 +64,47 @@ static void test_refused(void **state) {
 		const char *text;
 		unsigned int line;
 	} cases[] = {
-		{ "", 1 }, { "interface", 1 }, { "interface a", 1 }, { "interface a.b", 1 }, { "interface .a.b\ntype A (a: int)", 1 },
-		{ "interface a..b\ntype A (a: int)", 1 }, { "interface a.b-\ntype A (a: int)", 1 }, { "interface a.-b\ntype A (a: int)", 1 },
-		{ "interface 1a.b\ntype A (a: int)", 1 }, { "interface a.b\ntype A ()", 2 }, { "interface a.b\ntype a (a: int)", 2 },
-		{ "interface a.b\ntype A (a: int,)", 2 }, { "interface a.b\ntype A (a: int b: int)", 2 },
-		{ "interface a.b\ntype A (a: int, b)", 2 }, { "interface a.b\ntype A (a, b: int)", 2 },
-		{ "interface a.b\ntype A (a: int, a: int)", 2 }, { "interface a.b\ntype A (a: ??int)", 2 },
-		{ "interface a.b\ntype A (a: integer)", 2 }, { "interface a.b\ntype A (a: [int]string)", 2 },
-		{ "interface a.b\ntype A (a: B)", 2 }, { "interface a.b\ntype A (_a: int)", 2 }, { "interface a.b\ntype A (a_: int)", 2 },
-		{ "interface a.b\ntype A (a__b: int)", 2 }, { "interface a.b\ntype A (a: int)\nerror A ()", 3 },
-		{ "interface a.b\nmethod A() ->", 2 }, { "interface a.b\nmethod A()", 2 }, { "interface a.b\nmethod A(a) -> ()", 2 },
-		{ "interface a.b\nerror A (a)", 2 }, { "interface a.b\nstruct A (a: int)", 2 }, { "interface a.b\ntype A (a: int", 2 },
-		{ "interface a.b\ntype A int", 2 }, { "interface a.b\ntype A (a: int)\n\xff", 1 },
-		{ "interface a.b\ntype A (a: [][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][]int)", 2 },
+		{ "", 1 },
+		{ "interface", 1 },
+		{ "interface a", 1 },
+		{ "interface a.b", 1 },
+		{ "interface .a.b\ntype A (a: int)", 1 },
+		{ "interface a..b\ntype A (a: int)", 1 },
+		{ "interface a.b-\ntype A (a: int)", 1 },
+		{ "interface a.-b\ntype A (a: int)", 1 },
+		{ "interface 1a.b\ntype A (a: int)", 1 },
+		{ "interface a.b\ntype A ()", 2 },
+		{ "interface a.b\ntype a (a: int)", 2 },
+		{ "interface a.b\ntype A (a: int,)", 2 },
+		{ "interface a.b\ntype A (a: int b: int)", 2 },
+		{ "interface a.b\ntype A (a: int, b)", 2 },
+		{ "interface a.b\ntype A (a, b: int)", 2 },
+		{ "interface a.b\ntype A (a: int, a: int)", 2 },
+		{ "interface a.b\ntype A (a: ??int)", 2 },
+		{ "interface a.b\ntype A (a: integer)", 2 },
+		{ "interface a.b\ntype A (a: [int]string)", 2 },
+		{ "interface a.b\ntype A (a: B)", 2 },
+		{ "interface a.b\ntype A (_a: int)", 2 },
+		{ "interface a.b\ntype A (a_: int)", 2 },
+		{ "interface a.b\ntype A (a__b: int)", 2 },
+		{ "interface a.b\ntype A (a: int)\nerror A ()", 3 },
+		{ "interface a.b\nmethod A() ->", 2 },
+		{ "interface a.b\nmethod A()", 2 },
+		{ "interface a.b\nmethod A(a) -> ()", 2 },
+		{ "interface a.b\nerror A (a)", 2 },
+		{ "interface a.b\nstruct A (a: int)", 2 },
+		{ "interface a.b\ntype A (a: int", 2 },
+		{ "interface a.b\ntype A int", 2 },
+		{ "interface a.b\ntype A (a: int)\n\xff", 1 },
+		{ "interface a.b\ntype A (a: [][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][]int)",
+		  2 },
 	};
 	struct varlink_interface *interface;
 	struct varlink_fault fault;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		if (varlink_interface_new(&interface, cases[i].text, &fault) != VARLINK_IDL_E_SYNTAX)
+		if (varlink_interface_new(&interface, cases[i].text, &fault) !=
+		    VARLINK_IDL_E_SYNTAX)
 			fail_msg("accepted: %s", cases[i].text);
 		assert_non_null(fault.reason);
 		assert_in_range(fault.line, cases[i].line, cases[i].line + 1);
@@ -107,7 +129,8 @@ static void test_cut(void **state) {
 	assert_true(accepted > 0 && accepted < sizeof(example) / 4);
 }
 
-static void check(const struct varlink_type *type, const char *text, int expected, const char *field) {
+static void check(const struct varlink_type *type, const char *text, int expected,
+		  const char *field) {
 	struct varlink_fault fault;
 	json_object *value;
 	int r;
@@ -115,11 +138,13 @@ static void check(const struct varlink_type *type, const char *text, int expecte
 	assert_int_equal(varlink_json_parse(&value, text, strlen(text)), 0);
 	r = varlink_type_validate(type, value, &fault);
 	if (r != expected || strcmp(fault.field, field))
-		fail_msg("%s: %d at '%s', expected %d at '%s'", text, r, fault.field, expected, field);
+		fail_msg("%s: %d at '%s', expected %d at '%s'", text, r, fault.field, expected,
+			 field);
 	json_object_put(value);
 }
 
-#define GOOD "\"b\":true,\"i\":1,\"f\":1.5,\"s\":\"\",\"o\":{\"x\":[1]},\"a\":[1,null],\"m\":{\"k\":\"v\"},\"set\":{\"x\":{}}"
+#define GOOD \
+	"\"b\":true,\"i\":1,\"f\":1.5,\"s\":\"\",\"o\":{\"x\":[1]},\"a\":[1,null],\"m\":{\"k\":\"v\"},\"set\":{\"x\":{}}"
 
 static void test_validate(void **state) {
 	struct varlink_interface *interface;
@@ -130,13 +155,19 @@ static void test_validate(void **state) {
 	type = varlink_interface_find(interface, VARLINK_MEMBER_METHOD, "Do")->type;
 	check(type, "{" GOOD "}", 0, "");
 	check(type, "{" GOOD ",\"n\":null,\"in_line\":null}", 0, "");
-	check(type, "{" GOOD ",\"n\":{\"value\":1,\"next\":{\"value\":2,\"colors\":[\"red\"]},\"colors\":[]}}", 0, "");
+	check(type,
+	      "{" GOOD
+	      ",\"n\":{\"value\":1,\"next\":{\"value\":2,\"colors\":[\"red\"]},\"colors\":[]}}",
+	      0, "");
 	check(type, "{" GOOD ",\"x\":1}", VARLINK_IDL_E_UNKNOWN, "x");
-	check(type, "{" GOOD ",\"n\":{\"value\":1,\"next\":{\"value\":2,\"colors\":[\"blue\"]},\"colors\":[]}}", VARLINK_IDL_E_TYPE,
-	      "n.next.colors[0]");
+	check(type,
+	      "{" GOOD
+	      ",\"n\":{\"value\":1,\"next\":{\"value\":2,\"colors\":[\"blue\"]},\"colors\":[]}}",
+	      VARLINK_IDL_E_TYPE, "n.next.colors[0]");
 	check(type, "{" GOOD ",\"n\":{\"colors\":[]}}", VARLINK_IDL_E_MISSING, "n.value");
 	check(type, "{" GOOD ",\"in_line\":{\"x\":1,\"y\":1}}", VARLINK_IDL_E_TYPE, "in_line.y");
-	check(type, "{" GOOD ",\"in_line\":{\"x\":1,\"y\":\"two\",\"z\":0}}", VARLINK_IDL_E_UNKNOWN, "in_line.z");
+	check(type, "{" GOOD ",\"in_line\":{\"x\":1,\"y\":\"two\",\"z\":0}}", VARLINK_IDL_E_UNKNOWN,
+	      "in_line.z");
 	check(type, "{}", VARLINK_IDL_E_MISSING, "b");
 	check(type, "{\"b\":null}", VARLINK_IDL_E_MISSING, "b");
 	check(type, "{\"b\":0}", VARLINK_IDL_E_TYPE, "b");
@@ -170,7 +201,9 @@ static void test_open(void **state) {
 	struct varlink_fault fault;
 	json_object *value;
 
-	assert_int_equal(varlink_interface_new(&interface, "interface a.b\nmethod M(x: (y: int)) -> ()", &fault), 0);
+	assert_int_equal(varlink_interface_new(
+				 &interface, "interface a.b\nmethod M(x: (y: int)) -> ()", &fault),
+			 0);
 	type = varlink_interface_find(interface, VARLINK_MEMBER_METHOD, "M")->type;
 	value = json_tokener_parse("{\"new\":1,\"x\":{\"new\":2,\"y\":3}}");
 	assert_int_equal(varlink_type_validate(type, value, &fault), VARLINK_IDL_E_UNKNOWN);
@@ -189,14 +222,20 @@ static void test_long_path(void **state) {
 	struct varlink_fault fault;
 	char text[1024];
 
-	assert_int_equal(varlink_interface_new(&interface, "interface a.b\ntype T (a: T)\nmethod M(x: T) -> ()", &fault), 0);
+	assert_int_equal(varlink_interface_new(&interface,
+					       "interface a.b\ntype T (a: T)\nmethod M(x: T) -> ()",
+					       &fault),
+			 0);
 	snprintf(text, sizeof(text), "{\"x\":{\"%0500d\":1}}", 0);
 	for (int i = 0; i < 2; i++) {
 		json_object *value;
 
 		assert_int_equal(varlink_json_parse(&value, text, strlen(text)), 0);
-		assert_int_equal(varlink_type_validate(varlink_interface_find(interface, VARLINK_MEMBER_METHOD, "M")->type, value,
-						       &fault), VARLINK_IDL_E_UNKNOWN);
+		assert_int_equal(
+			varlink_type_validate(
+				varlink_interface_find(interface, VARLINK_MEMBER_METHOD, "M")->type,
+				value, &fault),
+			VARLINK_IDL_E_UNKNOWN);
 		assert_int_equal(strlen(fault.field), sizeof(fault.field) - 1);
 		json_object_put(value);
 	}
@@ -205,8 +244,9 @@ static void test_long_path(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse), cmocka_unit_test(test_own_interfaces), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_cut), cmocka_unit_test(test_validate), cmocka_unit_test(test_long_path),
+		cmocka_unit_test(test_parse),    cmocka_unit_test(test_own_interfaces),
+		cmocka_unit_test(test_refused),  cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_validate), cmocka_unit_test(test_long_path),
 		cmocka_unit_test(test_open),
 	};
 

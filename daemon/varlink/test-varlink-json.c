@@ -24,8 +24,23 @@ static int parse(const char *text) {
 
 static void test_accepted(void **state) {
 	static const char *const texts[] = {
-		"{}", "[]", " {} ", "null", "true", "-1", "0", "1.5e-3", "\"\"", "[1,2,[3,{\"a\":null}]]", "9223372036854775807",
-		"-9223372036854775808", "{\"a\":{\"a\":1}}", "\"\\\"\\\\\\u00e9\"", "\"\xc3\xa9\"", "\"\\ud83d\\ude00\"", "\"a:b\"",
+		"{}",
+		"[]",
+		" {} ",
+		"null",
+		"true",
+		"-1",
+		"0",
+		"1.5e-3",
+		"\"\"",
+		"[1,2,[3,{\"a\":null}]]",
+		"9223372036854775807",
+		"-9223372036854775808",
+		"{\"a\":{\"a\":1}}",
+		"\"\\\"\\\\\\u00e9\"",
+		"\"\xc3\xa9\"",
+		"\"\\ud83d\\ude00\"",
+		"\"a:b\"",
 		"\t{\n\"a\" : 1 }\r\n",
 	};
 
@@ -36,12 +51,61 @@ static void test_accepted(void **state) {
 
 static void test_refused(void **state) {
 	static const char *const texts[] = {
-		"", " ", "{", "}", "{}}", "{} {}", "[1,]", "[,1]", "{\"a\":1,}", "{a:1}", "{'a':1}", "'a'", "{\"a\" 1}", "{\"a\":}",
-		"{\"a\":1,\"a\":2}", "{\"b\":{\"a\":1,\"a\":1}}", "[{\"a\":1,\"\\u0061\":2}]", "01", "-", "+1", "1.", ".5", "1e", "1e+",
-		"0x10", "1e999", "[-1e999]", "-9223372036854775809", "-99999999999999999999", "NaN", "Infinity", "-Infinity", "nan", "True", "TRUE", "nul",
-		"truefalse", "tru", "\"a", "\"\\\"", "\"\\x\"", "\"\\u12\"", "\"\\u0000\"", "\"a\\u0000b\"", "\"a\nb\"", "\"\x01\"",
-		"\"\xff\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"", "\"\xe2\x82\"", "/* */{}", "{}//",
-		"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]", "\xef\xbb\xbf{}",
+		"",
+		" ",
+		"{",
+		"}",
+		"{}}",
+		"{} {}",
+		"[1,]",
+		"[,1]",
+		"{\"a\":1,}",
+		"{a:1}",
+		"{'a':1}",
+		"'a'",
+		"{\"a\" 1}",
+		"{\"a\":}",
+		"{\"a\":1,\"a\":2}",
+		"{\"b\":{\"a\":1,\"a\":1}}",
+		"[{\"a\":1,\"\\u0061\":2}]",
+		"01",
+		"-",
+		"+1",
+		"1.",
+		".5",
+		"1e",
+		"1e+",
+		"0x10",
+		"1e999",
+		"[-1e999]",
+		"-9223372036854775809",
+		"-99999999999999999999",
+		"NaN",
+		"Infinity",
+		"-Infinity",
+		"nan",
+		"True",
+		"TRUE",
+		"nul",
+		"truefalse",
+		"tru",
+		"\"a",
+		"\"\\\"",
+		"\"\\x\"",
+		"\"\\u12\"",
+		"\"\\u0000\"",
+		"\"a\\u0000b\"",
+		"\"a\nb\"",
+		"\"\x01\"",
+		"\"\xff\"",
+		"\"\xc0\x80\"",
+		"\"\xed\xa0\x80\"",
+		"\"\xf4\x90\x80\x80\"",
+		"\"\xe2\x82\"",
+		"/* */{}",
+		"{}//",
+		"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+		"\xef\xbb\xbf{}",
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
@@ -51,7 +115,8 @@ static void test_refused(void **state) {
 
 /* A text that is cut anywhere is no text. */
 static void test_cut(void **state) {
-	static const char text[] = "{\"method\":\"a.B\",\"parameters\":{\"x\":[1,2.5,\"\\u00e9\\n\",true,null]},\"more\":false}";
+	static const char text[] =
+		"{\"method\":\"a.B\",\"parameters\":{\"x\":[1,2.5,\"\\u00e9\\n\",true,null]},\"more\":false}";
 	json_object *value;
 
 	for (size_t n = 0; n < strlen(text); n++)
@@ -64,7 +129,8 @@ static void test_cut(void **state) {
 static void test_string(void **state) {
 	json_object *value = varlink_json_string("a\xff\xc3\xa9\xe2\x82z");
 
-	assert_string_equal(json_object_get_string(value), "a\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbdz");
+	assert_string_equal(json_object_get_string(value),
+			    "a\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbdz");
 	json_object_put(value);
 }
 
@@ -84,13 +150,25 @@ static void test_print(void **state) {
 
 static void test_call_message(void **state) {
 	static const char *const good[] = {
-		"{\"method\":\"a.B\"}", "{\"method\":\"a.B\",\"parameters\":null}", "{\"method\":\"a.B\",\"parameters\":{}}",
+		"{\"method\":\"a.B\"}",
+		"{\"method\":\"a.B\",\"parameters\":null}",
+		"{\"method\":\"a.B\",\"parameters\":{}}",
 		"{\"parameters\":{\"x\":1},\"method\":\"a.B\",\"more\":true,\"oneway\":false}",
 	};
 	static const char *const bad[] = {
-		"{}", "[]", "1", "null", "{\"method\":1}", "{\"method\":null}", "{\"method\":\"a.B\",\"parameters\":[]}",
-		"{\"method\":\"a.B\",\"parameters\":\"\"}", "{\"method\":\"a.B\",\"more\":1}", "{\"method\":\"a.B\",\"more\":null}",
-		"{\"method\":\"a.B\",\"x\":1}", "{\"method\":\"a.B\",\"error\":\"a.B\"}", "{\"method\":\"a.B\",\"more\":true,\"oneway\":true}",
+		"{}",
+		"[]",
+		"1",
+		"null",
+		"{\"method\":1}",
+		"{\"method\":null}",
+		"{\"method\":\"a.B\",\"parameters\":[]}",
+		"{\"method\":\"a.B\",\"parameters\":\"\"}",
+		"{\"method\":\"a.B\",\"more\":1}",
+		"{\"method\":\"a.B\",\"more\":null}",
+		"{\"method\":\"a.B\",\"x\":1}",
+		"{\"method\":\"a.B\",\"error\":\"a.B\"}",
+		"{\"method\":\"a.B\",\"more\":true,\"oneway\":true}",
 	};
 	struct varlink_call_message message;
 
@@ -101,31 +179,45 @@ static void test_call_message(void **state) {
 	}
 	assert_true(message.parameters && message.more && !message.oneway && !message.upgrade);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
-		assert_int_equal(varlink_call_message_parse(&message, bad[i], strlen(bad[i])), VARLINK_MESSAGE_E_INVALID);
+		assert_int_equal(varlink_call_message_parse(&message, bad[i], strlen(bad[i])),
+				 VARLINK_MESSAGE_E_INVALID);
 }
 
 static void test_reply_message(void **state) {
 	static const char *const good[] = {
-		"{}", "{\"parameters\":null}", "{\"parameters\":{\"a\":1},\"continues\":true}", "{\"error\":\"a.B\",\"continues\":false}",
+		"{}",
+		"{\"parameters\":null}",
+		"{\"parameters\":{\"a\":1},\"continues\":true}",
+		"{\"error\":\"a.B\",\"continues\":false}",
 	};
 	static const char *const bad[] = {
-		"[]", "null", "{\"error\":null}", "{\"error\":\"B\"}", "{\"error\":\"a.\"}", "{\"error\":\"a.B\",\"continues\":true}",
-		"{\"parameters\":1}", "{\"method\":\"a.B\"}", "{\"continues\":\"true\"}",
+		"[]",
+		"null",
+		"{\"error\":null}",
+		"{\"error\":\"B\"}",
+		"{\"error\":\"a.\"}",
+		"{\"error\":\"a.B\",\"continues\":true}",
+		"{\"parameters\":1}",
+		"{\"method\":\"a.B\"}",
+		"{\"continues\":\"true\"}",
 	};
 	struct varlink_reply_message message;
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
-		assert_int_equal(varlink_reply_message_parse(&message, good[i], strlen(good[i])), 0);
+		assert_int_equal(varlink_reply_message_parse(&message, good[i], strlen(good[i])),
+				 0);
 		json_object_put(message.root);
 	}
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
-		assert_int_equal(varlink_reply_message_parse(&message, bad[i], strlen(bad[i])), VARLINK_MESSAGE_E_INVALID);
+		assert_int_equal(varlink_reply_message_parse(&message, bad[i], strlen(bad[i])),
+				 VARLINK_MESSAGE_E_INVALID);
 }
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_accepted), cmocka_unit_test(test_refused), cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_string), cmocka_unit_test(test_print), cmocka_unit_test(test_call_message),
+		cmocka_unit_test(test_accepted),      cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_cut),           cmocka_unit_test(test_string),
+		cmocka_unit_test(test_print),         cmocka_unit_test(test_call_message),
 		cmocka_unit_test(test_reply_message),
 	};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The server, as clients see it that behave and that do not. Server and client are in one thread: whenever the client waits, the
- * loop is run.
+ * The server, as clients see it that behave and that do not. Server and client are in one thread:
+ * whenever the client waits, the loop is run.
  */
 
 #include <errno.h>
@@ -82,8 +82,8 @@ static int produce_count(struct varlink_call *call, void *userdata) {
 
 	memset(padding, 'x', fixture->count_size);
 	padding[fixture->count_size] = '\0';
-	parameters = varlink_json_pack("i", json_object_new_int64((int64_t)fixture->n_count), "padding",
-				       json_object_new_string(padding), NULL);
+	parameters = varlink_json_pack("i", json_object_new_int64((int64_t)fixture->n_count),
+				       "padding", json_object_new_string(padding), NULL);
 	free(padding);
 	fixture->n_produced++;
 	if (++fixture->n_count == fixture->count_max)
@@ -98,7 +98,8 @@ static int count(struct varlink_call *call, json_object *parameters, void *userd
 
 	fixture->n_count = 0;
 	fixture->count_max = (size_t)json_object_get_int64(json_object_object_get(parameters, "n"));
-	fixture->count_size = (size_t)json_object_get_int64(json_object_object_get(parameters, "size"));
+	fixture->count_size =
+		(size_t)json_object_get_int64(json_object_object_get(parameters, "size"));
 	varlink_call_set_userdata(call, fixture);
 	varlink_call_on_cancel(call, on_cancel);
 	return varlink_call_stream(call, produce_count);
@@ -111,7 +112,9 @@ static int produce_watch(struct varlink_call *call, void *userdata) {
 	if (fixture->idle)
 		return VARLINK_PRODUCE_IDLE;
 	fixture->idle = true;
-	return varlink_call_continue(call, varlink_json_pack("i", json_object_new_int64((int64_t)++fixture->n_count), NULL));
+	return varlink_call_continue(
+		call,
+		varlink_json_pack("i", json_object_new_int64((int64_t)++fixture->n_count), NULL));
 }
 
 static int watch(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -125,13 +128,17 @@ static int watch(struct varlink_call *call, json_object *parameters, void *userd
 static int wrong(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct fixture *fixture = userdata;
 
-	fixture->wrong = varlink_call_reply(call, varlink_json_pack("i", json_object_new_string("1"), NULL));
+	fixture->wrong =
+		varlink_call_reply(call, varlink_json_pack("i", json_object_new_string("1"), NULL));
 	assert_string_equal(varlink_call_fault(call)->field, "i");
-	assert_int_equal(varlink_call_error(call, "org.example.test.Nonsense", NULL), VARLINK_E_INVALID);
-	assert_int_equal(varlink_call_error(call, "org.example.test.Refused", NULL), VARLINK_E_INVALID);
+	assert_int_equal(varlink_call_error(call, "org.example.test.Nonsense", NULL),
+			 VARLINK_E_INVALID);
+	assert_int_equal(varlink_call_error(call, "org.example.test.Refused", NULL),
+			 VARLINK_E_INVALID);
 	assert_int_equal(varlink_call_continue(call, NULL), VARLINK_E_SINGLE);
 	assert_int_equal(varlink_call_stream(call, produce_watch), VARLINK_E_SINGLE);
-	assert_int_equal(varlink_call_reply(call, varlink_json_pack("i", json_object_new_int(1), NULL)), 0);
+	assert_int_equal(
+		varlink_call_reply(call, varlink_json_pack("i", json_object_new_int(1), NULL)), 0);
 	return varlink_call_reply(call, NULL) == VARLINK_E_DONE ? 0 : -EIO;
 }
 
@@ -146,21 +153,30 @@ static int fail_handler(struct varlink_call *call, json_object *parameters, void
 static int who(struct varlink_call *call, json_object *parameters, void *userdata) {
 	const struct varlink_peer *peer = varlink_call_peer(call);
 
-	return varlink_call_reply(call, varlink_json_pack(
-		"uid", json_object_new_int64(peer->uid), "pid", json_object_new_int64(peer->pid),
-		"mine", json_object_new_boolean(varlink_call_peer_in_group(call, getgid())),
-		"other", json_object_new_boolean(varlink_call_peer_in_group(call, 4294967000U)), NULL));
+	return varlink_call_reply(
+		call,
+		varlink_json_pack(
+			"uid", json_object_new_int64(peer->uid), "pid",
+			json_object_new_int64(peer->pid), "mine",
+			json_object_new_boolean(varlink_call_peer_in_group(call, getgid())),
+			"other",
+			json_object_new_boolean(varlink_call_peer_in_group(call, 4294967000U)),
+			NULL));
 }
 
 static int refuse(struct varlink_call *call, json_object *parameters, void *userdata) {
-	if (!strcmp(json_object_get_string(json_object_object_get(parameters, "how")), "permission"))
+	if (!strcmp(json_object_get_string(json_object_object_get(parameters, "how")),
+		    "permission"))
 		return varlink_call_permission_denied(call);
 	return varlink_call_error(call, "org.example.test.Refused", json_object_get(parameters));
 }
 
 static const struct varlink_method methods[] = {
-	{ "Echo", echo }, { "Later", later }, { "Count", count }, { "Watch", watch, VARLINK_METHOD_MORE_ONLY }, { "Wrong", wrong },
-	{ "Forget", forget }, { "Fail", fail_handler }, { "Who", who }, { "Refuse", refuse }, {},
+	{ "Echo", echo },         { "Later", later },
+	{ "Count", count },       { "Watch", watch, VARLINK_METHOD_MORE_ONLY },
+	{ "Wrong", wrong },       { "Forget", forget },
+	{ "Fail", fail_handler }, { "Who", who },
+	{ "Refuse", refuse },     {},
 };
 
 static int setup(void **state) {
@@ -168,11 +184,22 @@ static int setup(void **state) {
 	struct varlink_fault fault;
 
 	assert_int_equal(uv_loop_init(&fixture->loop), 0);
-	assert_int_equal(varlink_server_new(&fixture->server, &fixture->loop, &(struct varlink_server_options){
-		.size = sizeof(struct varlink_server_options), .vendor = "v", .product = "p", .version = "1", .url = "u",
-		.connections_per_uid_max = 8, .message_max = 1024 * 1024, .output_mark = 64 * 1024,
-		.bytes_per_uid_max = 7680 * 1024, .stall_ms = 200 }), 0);
-	assert_int_equal(varlink_server_add_interface(fixture->server, interface, methods, fixture, &fault), 0);
+	assert_int_equal(varlink_server_new(&fixture->server, &fixture->loop,
+					    &(struct varlink_server_options){
+						    .size = sizeof(struct varlink_server_options),
+						    .vendor = "v",
+						    .product = "p",
+						    .version = "1",
+						    .url = "u",
+						    .connections_per_uid_max = 8,
+						    .message_max = 1024 * 1024,
+						    .output_mark = 64 * 1024,
+						    .bytes_per_uid_max = 7680 * 1024,
+						    .stall_ms = 200 }),
+			 0);
+	assert_int_equal(
+		varlink_server_add_interface(fixture->server, interface, methods, fixture, &fault),
+		0);
 	snprintf(fixture->path, sizeof(fixture->path), "/tmp/test-varlink-%d", getpid());
 	assert_int_equal(varlink_server_listen(fixture->server, fixture->path, 0600), 0);
 	*state = fixture;
@@ -268,10 +295,14 @@ static void expect(struct fixture *fixture, int fd, const char *call, const char
 		fail_msg("%s: %s, expected %s", call, text, reply);
 }
 
-#define CALL(method, parameters) "{\"method\":\"org.example.test." method "\",\"parameters\":" parameters "}"
-#define MORE(method, parameters) "{\"method\":\"org.example.test." method "\",\"parameters\":" parameters ",\"more\":true}"
-#define ONEWAY(method, parameters) "{\"method\":\"org.example.test." method "\",\"parameters\":" parameters ",\"oneway\":true}"
-#define ERROR(name, key, value) "{\"error\":\"org.varlink.service." name "\",\"parameters\":{\"" key "\":\"" value "\"}}"
+#define CALL(method, parameters) \
+	"{\"method\":\"org.example.test." method "\",\"parameters\":" parameters "}"
+#define MORE(method, parameters) \
+	"{\"method\":\"org.example.test." method "\",\"parameters\":" parameters ",\"more\":true}"
+#define ONEWAY(method, parameters) \
+	"{\"method\":\"org.example.test." method "\",\"parameters\":" parameters ",\"oneway\":true}"
+#define ERROR(name, key, value) \
+	"{\"error\":\"org.varlink.service." name "\",\"parameters\":{\"" key "\":\"" value "\"}}"
 #define OK "{\"parameters\":{}}"
 #define HI "{\"parameters\":{\"text\":\"hi\"}}"
 
@@ -282,10 +313,14 @@ static void test_service(void **state) {
 	expect(fixture, fd, "{\"method\":\"org.varlink.service.GetInfo\"}",
 	       "{\"parameters\":{\"vendor\":\"v\",\"product\":\"p\",\"version\":\"1\",\"url\":\"u\","
 	       "\"interfaces\":[\"org.varlink.service\",\"org.example.test\"]}}");
-	send_text(fixture, fd, "{\"method\":\"org.varlink.service.GetInterfaceDescription\",\"parameters\":"
-			       "{\"interface\":\"org.example.test\"}}");
-	assert_non_null(strstr(receive(fixture, fd), "{\"parameters\":{\"description\":\"interface org.example.test\\nmethod Echo("));
-	expect(fixture, fd, "{\"method\":\"org.varlink.service.GetInterfaceDescription\",\"parameters\":{\"interface\":\"a.b\"}}",
+	send_text(fixture, fd,
+		  "{\"method\":\"org.varlink.service.GetInterfaceDescription\",\"parameters\":"
+		  "{\"interface\":\"org.example.test\"}}");
+	assert_non_null(strstr(
+		receive(fixture, fd),
+		"{\"parameters\":{\"description\":\"interface org.example.test\\nmethod Echo("));
+	expect(fixture, fd,
+	       "{\"method\":\"org.varlink.service.GetInterfaceDescription\",\"parameters\":{\"interface\":\"a.b\"}}",
 	       ERROR("InterfaceNotFound", "interface", "a.b"));
 	close(fd);
 }
@@ -294,35 +329,48 @@ static void test_errors(void **state) {
 	struct fixture *fixture = *state;
 	int fd = dial(fixture);
 
-	expect(fixture, fd, "{\"method\":\"org.nowhere.Do\"}", ERROR("InterfaceNotFound", "interface", "org.nowhere"));
-	expect(fixture, fd, CALL("Nothing", "{}"), ERROR("MethodNotFound", "method", "org.example.test.Nothing"));
-	expect(fixture, fd, CALL("Missing", "{}"), ERROR("MethodNotImplemented", "method", "org.example.test.Missing"));
-	expect(fixture, fd, "{\"method\":\"Echo\"}", ERROR("InvalidParameter", "parameter", "method"));
-	expect(fixture, fd, CALL("Echo", "{\"text\":1}"), ERROR("InvalidParameter", "parameter", "text"));
+	expect(fixture, fd, "{\"method\":\"org.nowhere.Do\"}",
+	       ERROR("InterfaceNotFound", "interface", "org.nowhere"));
+	expect(fixture, fd, CALL("Nothing", "{}"),
+	       ERROR("MethodNotFound", "method", "org.example.test.Nothing"));
+	expect(fixture, fd, CALL("Missing", "{}"),
+	       ERROR("MethodNotImplemented", "method", "org.example.test.Missing"));
+	expect(fixture, fd, "{\"method\":\"Echo\"}",
+	       ERROR("InvalidParameter", "parameter", "method"));
+	expect(fixture, fd, CALL("Echo", "{\"text\":1}"),
+	       ERROR("InvalidParameter", "parameter", "text"));
 	expect(fixture, fd, CALL("Echo", "{}"), ERROR("InvalidParameter", "parameter", "text"));
 	expect(fixture, fd, CALL("Echo", "null"), ERROR("InvalidParameter", "parameter", "text"));
-	expect(fixture, fd, CALL("Echo", "{\"text\":\"\",\"x\":null}"), ERROR("InvalidParameter", "parameter", "x"));
-	expect(fixture, fd, CALL("Watch", "{}"), "{\"error\":\"org.varlink.service.ExpectedMore\",\"parameters\":{}}");
+	expect(fixture, fd, CALL("Echo", "{\"text\":\"\",\"x\":null}"),
+	       ERROR("InvalidParameter", "parameter", "x"));
+	expect(fixture, fd, CALL("Watch", "{}"),
+	       "{\"error\":\"org.varlink.service.ExpectedMore\",\"parameters\":{}}");
 	expect(fixture, fd, "{\"method\":\"org.example.test.Later\",\"upgrade\":true}",
 	       ERROR("InvalidParameter", "parameter", "upgrade"));
 	expect(fixture, fd, CALL("Refuse", "{\"how\":\"permission\"}"),
 	       "{\"error\":\"org.varlink.service.PermissionDenied\",\"parameters\":{}}");
-	expect(fixture, fd, CALL("Refuse", "{\"how\":\"x\"}"), "{\"error\":\"org.example.test.Refused\",\"parameters\":{\"how\":\"x\"}}");
+	expect(fixture, fd, CALL("Refuse", "{\"how\":\"x\"}"),
+	       "{\"error\":\"org.example.test.Refused\",\"parameters\":{\"how\":\"x\"}}");
 	expect(fixture, fd, CALL("Wrong", "{}"), "{\"parameters\":{\"i\":1}}");
 	assert_int_equal(fixture->wrong, VARLINK_E_INVALID);
 	close(fd);
 }
 
-/* All nullable parameters may be left out or null; `parameters` too where there is nothing to say. */
+/*
+ * All nullable parameters may be left out or null; `parameters` too where there is nothing to say.
+ */
 static void test_parameters(void **state) {
 	struct fixture *fixture = *state;
 	int fd = dial(fixture);
 
 	expect(fixture, fd, CALL("Echo", "{\"text\":\"hi\"}"), HI);
-	expect(fixture, fd, CALL("Echo", "{\"text\":\"hi\",\"number\":null}"), "{\"parameters\":{\"text\":\"hi\",\"number\":null}}");
+	expect(fixture, fd, CALL("Echo", "{\"text\":\"hi\",\"number\":null}"),
+	       "{\"parameters\":{\"text\":\"hi\",\"number\":null}}");
 	expect(fixture, fd, CALL("Echo", "{\"number\":-5,\"text\":\"\\u00e9/\"}"),
 	       "{\"parameters\":{\"number\":-5,\"text\":\"\xc3\xa9/\"}}");
-	expect(fixture, fd, " { \"method\" : \"org.example.test.Echo\" , \"more\" : true, \"parameters\":{\"text\":\"hi\"} } \n", HI);
+	expect(fixture, fd,
+	       " { \"method\" : \"org.example.test.Echo\" , \"more\" : true, \"parameters\":{\"text\":\"hi\"} } \n",
+	       HI);
 	close(fd);
 }
 
@@ -331,13 +379,17 @@ static void test_peer(void **state) {
 	int fd = dial(fixture);
 	char expected[128];
 
-	snprintf(expected, sizeof(expected), "{\"parameters\":{\"uid\":%u,\"pid\":%d,\"mine\":true,\"other\":false}}", getuid(),
+	snprintf(expected, sizeof(expected),
+		 "{\"parameters\":{\"uid\":%u,\"pid\":%d,\"mine\":true,\"other\":false}}", getuid(),
 		 getpid());
 	expect(fixture, fd, CALL("Who", "{}"), expected);
 	close(fd);
 }
 
-/* A handler that fails, or forgets the call, costs the client the connection, not the others theirs. */
+/*
+ * A handler that fails, or forgets the call, costs the client the connection, not the others
+ * theirs.
+ */
 static void test_handler_fails(void **state) {
 	struct fixture *fixture = *state;
 	int fd = dial(fixture), other = dial(fixture);
@@ -379,7 +431,8 @@ static void test_oneway(void **state) {
 /* Calls that were sent ahead are answered in order, also when the first one takes its time. */
 static void test_pipelined(void **state) {
 	struct fixture *fixture = *state;
-	static char calls[] = CALL("Later", "{}") "\0" CALL("Echo", "{\"text\":\"hi\"}") "\0" CALL("Nothing", "{}");
+	static char calls[] = CALL("Later", "{}") "\0" CALL("Echo", "{\"text\":\"hi\"}") "\0" CALL(
+		"Nothing", "{}");
 	int fd = dial(fixture);
 
 	send_bytes(fixture, fd, calls, sizeof(calls));
@@ -406,7 +459,8 @@ static void test_flood(void **state) {
 	for (int i = 0; i < 20000; i++, n_bytes += sizeof(call))
 		memcpy(bytes + n_bytes, call, sizeof(call));
 	for (int64_t end = now_ms() + 20000; replies < 20000 && now_ms() < end;) {
-		ssize_t n = sent < n_bytes ? send(fd, bytes + sent, n_bytes - sent, MSG_NOSIGNAL) : 0;
+		ssize_t n = sent < n_bytes ? send(fd, bytes + sent, n_bytes - sent, MSG_NOSIGNAL)
+					   : 0;
 
 		sent += n > 0 ? n : 0;
 		uv_run(&fixture->loop, UV_RUN_NOWAIT);
@@ -423,9 +477,22 @@ static void test_flood(void **state) {
 static void test_garbage(void **state) {
 	struct fixture *fixture = *state;
 	static const char *const garbage[] = {
-		"", "x", "{", "[]", "null", "{}", "{\"method\":1}", "{\"method\":\"a.B\",\"extra\":1}", "{\"method\":\"a.B\"}}",
-		"{\"method\":\"a.B\",\"method\":\"a.C\"}", "{\"method\":\"a.B\",\"parameters\":[]}", "{\"method\":\"a.B\",\"more\":1}",
-		"{\"method\":\"a.B\",\"oneway\":true,\"more\":true}", "{\"method\":\"a.\xff\"}", "{\"error\":\"a.B\"}", "GET / HTTP/1.1\r\n",
+		"",
+		"x",
+		"{",
+		"[]",
+		"null",
+		"{}",
+		"{\"method\":1}",
+		"{\"method\":\"a.B\",\"extra\":1}",
+		"{\"method\":\"a.B\"}}",
+		"{\"method\":\"a.B\",\"method\":\"a.C\"}",
+		"{\"method\":\"a.B\",\"parameters\":[]}",
+		"{\"method\":\"a.B\",\"more\":1}",
+		"{\"method\":\"a.B\",\"oneway\":true,\"more\":true}",
+		"{\"method\":\"a.\xff\"}",
+		"{\"error\":\"a.B\"}",
+		"GET / HTTP/1.1\r\n",
 	};
 
 	for (size_t i = 0; i < sizeof(garbage) / sizeof(*garbage); i++) {
@@ -485,7 +552,9 @@ static void test_bytewise(void **state) {
 /* A message as long as may be, and one byte more. */
 static void test_oversize(void **state) {
 	struct fixture *fixture = *state;
-	static const char head[] = "{\"method\":\"org.example.test.Echo\",\"parameters\":{\"text\":\"", tail[] = "\"}}";
+	static const char head[] =
+		"{\"method\":\"org.example.test.Echo\",\"parameters\":{\"text\":\"",
+			  tail[] = "\"}}";
 	size_t max = 1024 * 1024;
 	char *text = malloc(max + 2);
 	int fd = dial(fixture);
@@ -494,7 +563,9 @@ static void test_oversize(void **state) {
 	memcpy(text, head, strlen(head));
 	memcpy(text + max - strlen(tail), tail, sizeof(tail));
 	send_text(fixture, fd, text);
-	assert_int_equal(strlen(receive(fixture, fd)), max - strlen(head) - strlen(tail) + strlen("{\"parameters\":{\"text\":\"\"}}"));
+	assert_int_equal(strlen(receive(fixture, fd)),
+			 max - strlen(head) - strlen(tail) +
+				 strlen("{\"parameters\":{\"text\":\"\"}}"));
 
 	memset(text, 'x', max + 1);
 	memcpy(text, head, strlen(head));
@@ -516,8 +587,10 @@ static void test_stream(void **state) {
 	struct fixture *fixture = *state;
 	int fd = dial(fixture);
 
-	expect(fixture, fd, MORE("Count", "{\"n\":3,\"size\":1}"), "{\"parameters\":{\"i\":0,\"padding\":\"x\"},\"continues\":true}");
-	expect(fixture, fd, NULL, "{\"parameters\":{\"i\":1,\"padding\":\"x\"},\"continues\":true}");
+	expect(fixture, fd, MORE("Count", "{\"n\":3,\"size\":1}"),
+	       "{\"parameters\":{\"i\":0,\"padding\":\"x\"},\"continues\":true}");
+	expect(fixture, fd, NULL,
+	       "{\"parameters\":{\"i\":1,\"padding\":\"x\"},\"continues\":true}");
 	expect(fixture, fd, NULL, "{\"parameters\":{\"i\":2,\"padding\":\"x\"}}");
 	expect(fixture, fd, CALL("Echo", "{\"text\":\"hi\"}"), HI);
 	assert_int_equal(fixture->n_produced, 3);
@@ -530,7 +603,8 @@ static void test_stream(void **state) {
 		spin(fixture, 5);
 		fixture->idle = false;
 		varlink_call_wake(fixture->later);
-		snprintf(expected, sizeof(expected), "{\"parameters\":{\"i\":%d},\"continues\":true}", i);
+		snprintf(expected, sizeof(expected),
+			 "{\"parameters\":{\"i\":%d},\"continues\":true}", i);
 		expect(fixture, fd, NULL, expected);
 	}
 	close(fd);
@@ -539,7 +613,10 @@ static void test_stream(void **state) {
 	assert_null(fixture->later);
 }
 
-/* A client that does not read: the producer stops soon, goes on when it reads, and after a while the client is dropped. */
+/*
+ * A client that does not read: the producer stops soon, goes on when it reads, and after a while
+ * the client is dropped.
+ */
 static void test_back_pressure(void **state) {
 	struct fixture *fixture = *state;
 	unsigned int n_produced;
@@ -643,7 +720,35 @@ static void test_connection_limit(void **state) {
 		close(fds[i]);
 }
 
-/* Half-sent messages of several connections are charged to their user: in the end one is too much. */
+/* The limit of all users together, of a second server on the same loop. */
+static void test_total_limit(void **state) {
+	struct fixture *fixture = *state, other = {};
+	int fds[3];
+
+	assert_int_equal(
+		varlink_server_new(&other.server, &fixture->loop,
+				   &(struct varlink_server_options){
+					   .size = sizeof(struct varlink_server_options),
+					   .connections_max = 2,
+				   }),
+		0);
+	snprintf(other.path, sizeof(other.path), "%s-total", fixture->path);
+	assert_int_equal(varlink_server_listen(other.server, other.path, 0600), 0);
+	for (int i = 0; i < 3; i++)
+		fds[i] = dial(&other);
+	spin(fixture, 20);
+	assert_int_equal(varlink_server_connections(other.server), 2);
+	assert_int_equal(recv(fds[2], &(char){ 0 }, 1, 0), 0);
+	assert_int_equal(recv(fds[1], &(char){ 0 }, 1, 0), -1);
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+	varlink_server_free(other.server);
+	spin(fixture, 5);
+}
+
+/*
+ * Half-sent messages of several connections are charged to their user: in the end one is too much.
+ */
 static void test_byte_limit(void **state) {
 	struct fixture *fixture = *state;
 	size_t n_bytes = 1000 * 1000;
@@ -687,7 +792,8 @@ static void test_listen(void **state) {
 	assert_int_equal(st.st_mode, S_IFSOCK | 0666);
 	strcat(address.sun_path, "c");
 	close(open(address.sun_path, O_CREAT | O_WRONLY, 0600));
-	assert_int_equal(varlink_server_listen(fixture->server, address.sun_path, 0600), -EADDRINUSE);
+	assert_int_equal(varlink_server_listen(fixture->server, address.sun_path, 0600),
+			 -EADDRINUSE);
 	unlink(address.sun_path);
 	assert_int_equal(varlink_server_listen(fixture->server, "/nonexistent/x", 0600), -ENOENT);
 }
@@ -697,9 +803,15 @@ static void test_add_interface(void **state) {
 	struct fixture *fixture = *state;
 	struct varlink_fault fault;
 
-	assert_int_equal(varlink_server_add_interface(fixture->server, interface, methods, NULL, &fault), -EEXIST);
-	assert_int_equal(varlink_server_add_interface(fixture->server, "interface a.b\nerror X ()", methods, NULL, &fault), -EINVAL);
-	assert_int_equal(varlink_server_add_interface(fixture->server, "interface", methods, NULL, &fault), VARLINK_E_INVALID);
+	assert_int_equal(
+		varlink_server_add_interface(fixture->server, interface, methods, NULL, &fault),
+		-EEXIST);
+	assert_int_equal(varlink_server_add_interface(fixture->server, "interface a.b\nerror X ()",
+						      methods, NULL, &fault),
+			 -EINVAL);
+	assert_int_equal(
+		varlink_server_add_interface(fixture->server, "interface", methods, NULL, &fault),
+		VARLINK_E_INVALID);
 }
 
 /* The server is freed with a call running, a stream under way and one half sent. */
@@ -722,9 +834,12 @@ static void test_free_busy(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		TEST(service), TEST(errors), TEST(parameters), TEST(peer), TEST(handler_fails), TEST(oneway), TEST(pipelined),
-		TEST(flood), TEST(garbage), TEST(cut), TEST(bytewise), TEST(oversize), TEST(stream), TEST(back_pressure),
-		TEST(disconnect), TEST(late_answer), TEST(connection_limit), TEST(byte_limit), TEST(listen), TEST(add_interface),
+		TEST(service),          TEST(errors),        TEST(parameters), TEST(peer),
+		TEST(handler_fails),    TEST(oneway),        TEST(pipelined),  TEST(flood),
+		TEST(garbage),          TEST(cut),           TEST(bytewise),   TEST(oversize),
+		TEST(stream),           TEST(back_pressure), TEST(disconnect), TEST(late_answer),
+		TEST(connection_limit),
+		TEST(total_limit), TEST(byte_limit),    TEST(listen),     TEST(add_interface),
 		TEST(free_busy),
 	};
 

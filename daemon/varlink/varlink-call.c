@@ -3,10 +3,10 @@
 /*
  * A call on its way through a handler.
  *
- * The connection has one reference as long as the call runs; handlers that answer later have their own. `connection` is NULL
- * as soon as the call is done or cancelled, and everything that would send something looks at it first. If all
- * references but the connection's are gone, nobody can answer any more, and the client would wait forever: then the
- * connection is closed.
+ * The connection has one reference as long as the call runs; handlers that answer later have their
+ * own. `connection` is NULL as soon as the call is done or cancelled, and everything that would
+ * send something looks at it first. If all references but the connection's are gone, nobody can
+ * answer any more, and the client would wait forever: then the connection is closed.
  */
 
 #include <errno.h>
@@ -69,11 +69,17 @@ void call_cancel(struct varlink_call *call) {
 }
 
 /* Answers with an error of org.varlink.service that has one string, or none. */
-static int service_error(struct varlink_call *call, const char *error, const char *name, const char *value) {
-	return varlink_call_error(call, error, name ? varlink_json_pack(name, varlink_json_string(value), NULL) : NULL);
+static int service_error(struct varlink_call *call, const char *error, const char *name,
+			 const char *value) {
+	return varlink_call_error(call, error,
+				  name ? varlink_json_pack(name, varlink_json_string(value), NULL)
+				       : NULL);
 }
 
-/* Looks the method up and checks the call against it. Returns the method, or NULL after it has answered. */
+/*
+ * Looks the method up and checks the call against it. Returns the method, or NULL after it has
+ * answered.
+ */
 static const struct varlink_method *call_resolve(struct varlink_call *call) {
 	const struct varlink_call_message *message = &call->message;
 	const struct varlink_method *method;
@@ -88,11 +94,13 @@ static const struct varlink_method *call_resolve(struct varlink_call *call) {
 	call->service = server_find_service(call->connection->server, message->method, n);
 	if (!call->service) {
 		interface = strndup(message->method, n);
-		service_error(call, SERVICE_ERROR("InterfaceNotFound"), "interface", interface ?: "");
+		service_error(call, SERVICE_ERROR("InterfaceNotFound"), "interface",
+			      interface ?: "");
 		free(interface);
 		return NULL;
 	}
-	call->method = varlink_interface_find(call->service->interface, VARLINK_MEMBER_METHOD, call->member);
+	call->method = varlink_interface_find(call->service->interface, VARLINK_MEMBER_METHOD,
+					      call->member);
 	if (!call->method) {
 		service_error(call, SERVICE_ERROR("MethodNotFound"), "method", message->method);
 		return NULL;
@@ -105,11 +113,13 @@ static const struct varlink_method *call_resolve(struct varlink_call *call) {
 		if (!strcmp(method->name, call->member))
 			break;
 	if (!method->name) {
-		service_error(call, SERVICE_ERROR("MethodNotImplemented"), "method", message->method);
+		service_error(call, SERVICE_ERROR("MethodNotImplemented"), "method",
+			      message->method);
 		return NULL;
 	}
 	if (varlink_type_validate(call->method->type, message->parameters, &call->fault)) {
-		service_error(call, SERVICE_ERROR("InvalidParameter"), "parameter", call->fault.field);
+		service_error(call, SERVICE_ERROR("InvalidParameter"), "parameter",
+			      call->fault.field);
 		return NULL;
 	}
 	if ((method->flags & VARLINK_METHOD_MORE_ONLY) && !message->more) {
@@ -119,8 +129,12 @@ static const struct varlink_method *call_resolve(struct varlink_call *call) {
 	return method;
 }
 
-/* Runs a call, whose message it takes in any case. Returns 0 or negative errno: then the connection is to be closed. */
-int call_dispatch(struct varlink_connection *connection, struct varlink_call_message *consume_message) {
+/*
+ * Runs a call, whose message it takes in any case. Returns 0 or negative errno: then the connection
+ * is to be closed.
+ */
+int call_dispatch(struct varlink_connection *connection,
+		  struct varlink_call_message *consume_message) {
 	const struct varlink_method *method;
 	struct varlink_call *call;
 	int r = 0;
@@ -130,7 +144,8 @@ int call_dispatch(struct varlink_connection *connection, struct varlink_call_mes
 		consume_message->parameters = json_object_new_object();
 		json_object_object_del(consume_message->root, "parameters");
 		if (!consume_message->parameters ||
-		    json_object_object_add(consume_message->root, "parameters", consume_message->parameters) < 0) {
+		    json_object_object_add(consume_message->root, "parameters",
+					   consume_message->parameters) < 0) {
 			free(call);
 			call = NULL;
 		}
@@ -193,7 +208,10 @@ const struct varlink_peer *varlink_call_peer(const struct varlink_call *call) {
 	return &call->peer;
 }
 
-/* Whether the client had @gid as its group or a supplementary one when it connected. False if it has gone. */
+/*
+ * Whether the client had @gid as its group or a supplementary one when it connected. False if it
+ * has gone.
+ */
 bool varlink_call_peer_in_group(const struct varlink_call *call, gid_t gid) {
 	socklen_t n_groups = 64 * sizeof(gid_t);
 	gid_t *groups = NULL, *grown;
@@ -232,7 +250,8 @@ static int call_check(const struct varlink_call *call) {
 }
 
 /* Checks parameters of a reply, which may be NULL for none. */
-static int validate(struct varlink_call *call, const struct varlink_type *type, json_object *parameters) {
+static int validate(struct varlink_call *call, const struct varlink_type *type,
+		    json_object *parameters) {
 	json_object *empty = parameters ? NULL : json_object_new_object();
 	int r;
 
@@ -242,17 +261,21 @@ static int validate(struct varlink_call *call, const struct varlink_type *type, 
 }
 
 /* Sends what is valid; the client of a oneway call gets nothing. */
-static int call_send(struct varlink_call *call, const char *error, json_object *consume_parameters, bool continues) {
+static int call_send(struct varlink_call *call, const char *error, json_object *consume_parameters,
+		     bool continues) {
 	if (call->message.oneway) {
 		json_object_put(consume_parameters);
 		return 0;
 	}
-	return connection_send(call->connection, varlink_reply_message_new(error, consume_parameters, continues), &call->fault);
+	return connection_send(call->connection,
+			       varlink_reply_message_new(error, consume_parameters, continues),
+			       &call->fault);
 }
 
 /*
- * The final answer, {} if @consume_parameters is NULL; takes them in any case. Returns 0; VARLINK_E_INVALID if they are not
- * what the interface says, and the call can still be answered; VARLINK_E_DONE; VARLINK_E_DISCONNECTED; negative errno.
+ * The final answer, {} if @consume_parameters is NULL; takes them in any case. Returns 0;
+ * VARLINK_E_INVALID if they are not what the interface says, and the call can still be answered;
+ * VARLINK_E_DONE; VARLINK_E_DISCONNECTED; negative errno.
  */
 int varlink_call_reply(struct varlink_call *call, json_object *consume_parameters) {
 	int r = call_check(call);
@@ -285,7 +308,8 @@ static const struct varlink_type *find_error(struct varlink_server *server, cons
 }
 
 /* The final answer as an error, by its qualified name. Otherwise as varlink_call_reply(). */
-int varlink_call_error(struct varlink_call *call, const char *error, json_object *consume_parameters) {
+int varlink_call_error(struct varlink_call *call, const char *error,
+		       json_object *consume_parameters) {
 	const struct varlink_type *type;
 	int r = call_check(call);
 
@@ -319,8 +343,9 @@ int varlink_call_permission_denied(struct varlink_call *call) {
 }
 
 /*
- * An answer that is not the last one; takes the parameters in any case. Returns 0; VARLINK_E_SINGLE without `more`;
- * VARLINK_E_FULL if output_mark bytes wait for the client; otherwise as varlink_call_reply().
+ * An answer that is not the last one; takes the parameters in any case. Returns 0; VARLINK_E_SINGLE
+ * without `more`; VARLINK_E_FULL if output_mark bytes wait for the client; otherwise as
+ * varlink_call_reply().
  */
 int varlink_call_continue(struct varlink_call *call, json_object *consume_parameters) {
 	int r = call_check(call);
@@ -346,8 +371,12 @@ void *varlink_call_userdata(const struct varlink_call *call) {
 	return call->userdata;
 }
 
-/* @cancel is called with the call's userdata if the connection is closed before the final answer, not by a failing handler. */
-void varlink_call_on_cancel(struct varlink_call *call, void (*cancel)(struct varlink_call *call, void *userdata)) {
+/*
+ * @cancel is called with the call's userdata if the connection is closed before the final answer,
+ * not by a failing handler.
+ */
+void varlink_call_on_cancel(struct varlink_call *call,
+			    void (*cancel)(struct varlink_call *call, void *userdata)) {
 	call->cancel = cancel;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The client. The socket is non-blocking, and poll() with the time that is left is the only place where it waits, so that a
- * timeout covers a whole call: what is sent and what comes back. After a failure the state is DEAD, for a reply that
- * comes late would be taken for that of the next call.
+ * The client. The socket is non-blocking, and poll() with the time that is left is the only place
+ * where it waits, so that a timeout covers a whole call: what is sent and what comes back. After a
+ * failure the state is DEAD, for a reply that comes late would be taken for that of the next call.
  */
 
 #include <errno.h>
@@ -26,7 +26,7 @@
 enum client_state {
 	CLIENT_IDLE,
 	CLIENT_AWAITING_REPLY, /* one */
-	CLIENT_AWAITING_MORE, /* one that does not continue, perhaps after some that do */
+	CLIENT_AWAITING_MORE,  /* one that does not continue, perhaps after some that do */
 	CLIENT_DEAD,
 };
 
@@ -65,7 +65,8 @@ static int wait_for(struct varlink_client *client, short events, int64_t deadlin
 	return r < 0 ? -errno : r == 0 ? -ETIMEDOUT : 0;
 }
 
-static int send_all(struct varlink_client *client, const char *text, size_t n_text, int64_t deadline) {
+static int send_all(struct varlink_client *client, const char *text, size_t n_text,
+		    int64_t deadline) {
 	ssize_t n;
 	int r;
 
@@ -86,8 +87,8 @@ static int send_all(struct varlink_client *client, const char *text, size_t n_te
 }
 
 /* Sends a call. Takes the parameters in any case. */
-static int client_send(struct varlink_client *client, const char *method, json_object *consume_parameters, bool oneway,
-		       bool more, int64_t deadline) {
+static int client_send(struct varlink_client *client, const char *method,
+		       json_object *consume_parameters, bool oneway, bool more, int64_t deadline) {
 	json_object *message;
 	const char *text;
 	size_t n_text;
@@ -105,7 +106,10 @@ static int client_send(struct varlink_client *client, const char *method, json_o
 		r = -EMSGSIZE;
 	if (!r) {
 		r = send_all(client, text, n_text + 1, deadline);
-		client->state = r ? CLIENT_DEAD : oneway ? CLIENT_IDLE : more ? CLIENT_AWAITING_MORE : CLIENT_AWAITING_REPLY;
+		client->state = r        ? CLIENT_DEAD
+				: oneway ? CLIENT_IDLE
+				: more   ? CLIENT_AWAITING_MORE
+					 : CLIENT_AWAITING_REPLY;
 	}
 	json_object_put(message);
 	return r;
@@ -117,7 +121,8 @@ static int receive(struct varlink_client *client, int64_t deadline) {
 	int r;
 
 	if (client->input_begin > 0) {
-		memmove(client->input, client->input + client->input_begin, client->input_end - client->input_begin);
+		memmove(client->input, client->input + client->input_begin,
+			client->input_end - client->input_begin);
 		client->input_end -= client->input_begin;
 		client->input_begin = 0;
 	}
@@ -149,7 +154,8 @@ static int receive(struct varlink_client *client, int64_t deadline) {
 }
 
 /* Reads one reply. *@reply is untouched on failure. */
-static int receive_reply(struct varlink_client *client, struct varlink_reply *reply, int64_t deadline) {
+static int receive_reply(struct varlink_client *client, struct varlink_reply *reply,
+			 int64_t deadline) {
 	struct varlink_reply_message message;
 	const char *begin, *nul;
 	size_t n_input;
@@ -158,8 +164,9 @@ static int receive_reply(struct varlink_client *client, struct varlink_reply *re
 	for (;;) {
 		begin = client->input + client->input_begin;
 		n_input = client->input_end - client->input_begin;
-		nul = n_input > client->input_scanned ?
-			memchr(begin + client->input_scanned, '\0', n_input - client->input_scanned) : NULL;
+		nul = n_input > client->input_scanned ? memchr(begin + client->input_scanned, '\0',
+							       n_input - client->input_scanned)
+						      : NULL;
 		if (nul)
 			break;
 		client->input_scanned = n_input;
@@ -177,18 +184,21 @@ static int receive_reply(struct varlink_client *client, struct varlink_reply *re
 
 	if (!message.parameters) {
 		message.parameters = json_object_new_object();
-		if (!message.parameters || json_object_object_add(message.root, "parameters", message.parameters) < 0) {
+		if (!message.parameters ||
+		    json_object_object_add(message.root, "parameters", message.parameters) < 0) {
 			json_object_put(message.parameters);
 			json_object_put(message.root);
 			return -ENOMEM;
 		}
 	}
-	*reply = (struct varlink_reply){ message.root, message.error, message.parameters, message.continues };
+	*reply = (struct varlink_reply){ message.root, message.error, message.parameters,
+					 message.continues };
 	return 0;
 }
 
 /* Waits for a reply and brings the state forward. */
-static int client_receive(struct varlink_client *client, struct varlink_reply *reply, int64_t deadline) {
+static int client_receive(struct varlink_client *client, struct varlink_reply *reply,
+			  int64_t deadline) {
 	struct varlink_reply received;
 	int r;
 
@@ -207,12 +217,16 @@ static int client_receive(struct varlink_client *client, struct varlink_reply *r
 	return received.error ? VARLINK_CLIENT_E_ERROR : 0;
 }
 
-/* Connects; the wait for room in the queue of the service is bounded as well. Returns 0 or negative errno. */
+/*
+ * Connects; the wait for room in the queue of the service is bounded as well. Returns 0 or negative
+ * errno.
+ */
 static int client_dial(struct varlink_client *client, const struct sockaddr_un *address) {
 	struct timeval timeout = { client->timeout_ms / 1000, client->timeout_ms % 1000 * 1000 };
 	int r;
 
-	if (client->timeout_ms > 0 && setsockopt(client->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0)
+	if (client->timeout_ms > 0 &&
+	    setsockopt(client->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0)
 		return -errno;
 	do
 		r = connect(client->fd, (const struct sockaddr *)address, sizeof(*address));
@@ -222,7 +236,10 @@ static int client_dial(struct varlink_client *client, const struct sockaddr_un *
 	return fcntl(client->fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-/* Connects to the socket at @path. @timeout_ms bounds each call; negative: wait for ever. Returns 0 or negative errno. */
+/*
+ * Connects to the socket at @path. @timeout_ms bounds each call; negative: wait for ever. Returns 0
+ * or negative errno.
+ */
 int varlink_client_connect(struct varlink_client **clientp, const char *path, int timeout_ms) {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct varlink_client *client;
@@ -257,11 +274,12 @@ struct varlink_client *varlink_client_free(struct varlink_client *client) {
 }
 
 /*
- * Calls and waits for the reply. Takes @consume_parameters, which may be NULL, in any case. Returns 0 or VARLINK_CLIENT_E_ERROR
- * with *@reply, to be freed with varlink_reply_deinit(), or negative errno.
+ * Calls and waits for the reply. Takes @consume_parameters, which may be NULL, in any case. Returns
+ * 0 or VARLINK_CLIENT_E_ERROR with *@reply, to be freed with varlink_reply_deinit(), or negative
+ * errno.
  */
-int varlink_client_call(struct varlink_client *client, const char *method, json_object *consume_parameters,
-			struct varlink_reply *reply) {
+int varlink_client_call(struct varlink_client *client, const char *method,
+			json_object *consume_parameters, struct varlink_reply *reply) {
 	int64_t deadline = deadline_of(client);
 	int r;
 
@@ -269,12 +287,19 @@ int varlink_client_call(struct varlink_client *client, const char *method, json_
 	return r ?: client_receive(client, reply, deadline);
 }
 
-/* Calls and asks for more than one reply: get them with varlink_client_next(). Returns 0 or negative errno. */
-int varlink_client_call_more(struct varlink_client *client, const char *method, json_object *consume_parameters) {
+/*
+ * Calls and asks for more than one reply: get them with varlink_client_next(). Returns 0 or
+ * negative errno.
+ */
+int varlink_client_call_more(struct varlink_client *client, const char *method,
+			     json_object *consume_parameters) {
 	return client_send(client, method, consume_parameters, false, true, deadline_of(client));
 }
 
-/* The next reply of varlink_client_call_more(). Returns as varlink_client_call(); -ENODATA after the last one. */
+/*
+ * The next reply of varlink_client_call_more(). Returns as varlink_client_call(); -ENODATA after
+ * the last one.
+ */
 int varlink_client_next(struct varlink_client *client, struct varlink_reply *reply) {
 	if (client->state != CLIENT_AWAITING_MORE)
 		return client->state == CLIENT_DEAD ? -ENOTCONN : -ENODATA;
@@ -282,7 +307,8 @@ int varlink_client_next(struct varlink_client *client, struct varlink_reply *rep
 }
 
 /* Calls and lets the service not answer. Returns 0 or negative errno. */
-int varlink_client_call_oneway(struct varlink_client *client, const char *method, json_object *consume_parameters) {
+int varlink_client_call_oneway(struct varlink_client *client, const char *method,
+			       json_object *consume_parameters) {
 	return client_send(client, method, consume_parameters, true, false, deadline_of(client));
 }
 

@@ -10,8 +10,9 @@
  *             ... reply.error, reply.parameters
  *     varlink_reply_deinit(&reply);
  *
- * Or with `more`: varlink_client_call_more() once, then varlink_client_next() until reply.continues is false.
- * A negative errno leaves the connection useless: -ECONNRESET the service hung up, -ETIMEDOUT, -EBADMSG it does not talk varlink.
+ * Or with `more`: varlink_client_call_more() once, then varlink_client_next() until reply.continues
+ * is false. A negative errno leaves the connection useless: -ECONNRESET the service hung up,
+ * -ETIMEDOUT, -EBADMSG it does not talk varlink.
  */
 
 #include <json-c/json.h>
@@ -25,17 +26,19 @@ enum {
 struct varlink_client;
 
 struct varlink_reply {
-	json_object *root; /* owns the rest */
-	const char *error; /* a qualified name, or NULL */
+	json_object *root;       /* owns the rest */
+	const char *error;       /* a qualified name, or NULL */
 	json_object *parameters; /* never NULL */
 	bool continues;
 };
 
 int varlink_client_connect(struct varlink_client **clientp, const char *path, int timeout_ms);
 struct varlink_client *varlink_client_free(struct varlink_client *client);
-int varlink_client_call(struct varlink_client *client, const char *method, json_object *consume_parameters,
-			struct varlink_reply *reply);
-int varlink_client_call_more(struct varlink_client *client, const char *method, json_object *consume_parameters);
+int varlink_client_call(struct varlink_client *client, const char *method,
+			json_object *consume_parameters, struct varlink_reply *reply);
+int varlink_client_call_more(struct varlink_client *client, const char *method,
+			     json_object *consume_parameters);
 int varlink_client_next(struct varlink_client *client, struct varlink_reply *reply);
-int varlink_client_call_oneway(struct varlink_client *client, const char *method, json_object *consume_parameters);
+int varlink_client_call_oneway(struct varlink_client *client, const char *method,
+			       json_object *consume_parameters);
 void varlink_reply_deinit(struct varlink_reply *reply);

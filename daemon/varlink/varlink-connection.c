@@ -3,16 +3,17 @@
 /*
  * One client of the server.
  *
- * Everything that may let a connection go on ends in connection_process(): bytes came in, bytes went out, a call was
- * answered, a producer was woken. It runs calls and producers in turn, as long as less than output_mark bytes wait
- * for the client. It is not entered twice, so a handler that answers at once returns to the loop in it and the stack stays
- * flat however many calls were pipelined.
+ * Everything that may let a connection go on ends in connection_process(): bytes came in, bytes
+ * went out, a call was answered, a producer was woken. It runs calls and producers in turn, as long
+ * as less than output_mark bytes wait for the client. It is not entered twice, so a handler that
+ * answers at once returns to the loop in it and the stack stays flat however many calls were
+ * pipelined.
  *
- * Bounds: input is one message, and while a call runs INPUT_AHEAD bytes; output is output_mark bytes and one message. Both are
- * charged to the uid of the client.
+ * Bounds: input is one message, and while a call runs INPUT_AHEAD bytes; output is output_mark
+ * bytes and one message. Both are charged to the uid of the client.
  *
- * A client that shuts down its sending side only still gets its answers. One that closes the socket is gone: its call is
- * cancelled, unless it is a oneway call, for which nobody waits.
+ * A client that shuts down its sending side only still gets its answers. One that closes the socket
+ * is gone: its call is cancelled, unless it is a oneway call, for which nobody waits.
  */
 
 #include <errno.h>
@@ -71,7 +72,10 @@ static void on_closed(uv_handle_t *handle) {
 	server_handle_closed(server);
 }
 
-/* Closes at once: what is not written is lost, a running call is cancelled. The memory goes later, by the loop. */
+/*
+ * Closes at once: what is not written is lost, a running call is cancelled. The memory goes later,
+ * by the loop.
+ */
 void connection_close(struct varlink_connection *connection) {
 	struct varlink_server *server = connection->server;
 
@@ -107,10 +111,12 @@ static void on_written(uv_write_t *request, int status) {
 }
 
 /*
- * Queues a message, which it takes in any case; NULL stands for one that there was no memory for. Returns 0,
- * VARLINK_E_INVALID with *@fault if it cannot be sent, or negative errno after it has closed the connection.
+ * Queues a message, which it takes in any case; NULL stands for one that there was no memory for.
+ * Returns 0, VARLINK_E_INVALID with *@fault if it cannot be sent, or negative errno after it has
+ * closed the connection.
  */
-int connection_send(struct varlink_connection *connection, json_object *consume_message, struct varlink_fault *fault) {
+int connection_send(struct varlink_connection *connection, json_object *consume_message,
+		    struct varlink_fault *fault) {
 	struct output *output = NULL;
 	const char *text;
 	size_t n_text;
@@ -119,7 +125,8 @@ int connection_send(struct varlink_connection *connection, json_object *consume_
 
 	r = consume_message ? varlink_json_print(consume_message, &text, &n_text) : -ENOMEM;
 	if (r == -EILSEQ || (!r && n_text > VARLINK_MESSAGE_MAX)) {
-		*fault = (struct varlink_fault){ .reason = r ? "a string is not UTF-8" : "longer than a message may be" };
+		*fault = (struct varlink_fault){ .reason = r ? "a string is not UTF-8"
+							     : "longer than a message may be" };
 		json_object_put(consume_message);
 		return VARLINK_E_INVALID;
 	}
@@ -205,7 +212,8 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
 		return;
 	}
 	n = connection->n_input_max - connection->input_end;
-	*buffer = uv_buf_init(connection->input + connection->input_end, n < INPUT_CHUNK ? n : INPUT_CHUNK);
+	*buffer = uv_buf_init(connection->input + connection->input_end,
+			      n < INPUT_CHUNK ? n : INPUT_CHUNK);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buffer) {
@@ -231,7 +239,8 @@ static bool input_next(struct varlink_connection *connection, const char **textp
 	const char *nul = NULL;
 
 	if (n > connection->input_scanned)
-		nul = memchr(begin + connection->input_scanned, '\0', n - connection->input_scanned);
+		nul = memchr(begin + connection->input_scanned, '\0',
+			     n - connection->input_scanned);
 	if (!nul) {
 		connection->input_scanned = n;
 		return false;
@@ -255,7 +264,9 @@ static bool process_input(struct varlink_connection *connection) {
 	int r;
 
 	if (!input_next(connection, &text, &n_text)) {
-		if (connection->input_end - connection->input_begin > connection->server->message_max || connection->read_ended)
+		if (connection->input_end - connection->input_begin >
+			    connection->server->message_max ||
+		    connection->read_ended)
 			drain(connection);
 		return false;
 	}
@@ -289,20 +300,24 @@ static bool process_call(struct varlink_connection *connection) {
 		connection_close(connection);
 		return false;
 	}
-	/* a producer that wants to be called again but sent nothing would never let the loop go on */
+	/*
+	 * a producer that wants to be called again but sent nothing would never let the loop go on
+	 */
 	return connection->state != CONNECTION_RUNNING || connection->call != call ||
 	       (r == VARLINK_PRODUCE_AGAIN && connection->n_output > n_output);
 }
 
 static bool is_blocked(const struct varlink_connection *connection) {
-	return connection->state == CONNECTION_RUNNING || connection->n_output >= connection->server->output_mark;
+	return connection->state == CONNECTION_RUNNING ||
+	       connection->n_output >= connection->server->output_mark;
 }
 
 /* Reads unless there is enough to do. */
 static void update_reading(struct varlink_connection *connection) {
 	bool want = !connection->read_ended && connection->state != CONNECTION_DRAINING;
 
-	if (is_blocked(connection) && connection->input_end - connection->input_begin >= INPUT_AHEAD)
+	if (is_blocked(connection) &&
+	    connection->input_end - connection->input_begin >= INPUT_AHEAD)
 		want = false;
 	if (want == connection->reading)
 		return;
@@ -330,8 +345,8 @@ void connection_process(struct varlink_connection *connection) {
 	}
 	connection->processing = false;
 
-	if (connection->state == CONNECTION_RUNNING && connection->read_ended && !connection->call->message.oneway &&
-	    is_hung_up(connection))
+	if (connection->state == CONNECTION_RUNNING && connection->read_ended &&
+	    !connection->call->message.oneway && is_hung_up(connection))
 		connection_close(connection);
 	if (connection->state == CONNECTION_DRAINING && !connection->n_output)
 		connection_close(connection);
@@ -344,12 +359,13 @@ void connection_process(struct varlink_connection *connection) {
 
 /* Whether something can happen to the connection that no event tells. */
 bool connection_needs_sweep(const struct varlink_connection *connection) {
-	return connection->n_output || (connection->state == CONNECTION_RUNNING && !connection->reading);
+	return connection->n_output ||
+	       (connection->state == CONNECTION_RUNNING && !connection->reading);
 }
 
 /*
- * Drops the client if it does not read, or has gone unnoticed. Messages that were written are progress (on_written), and so is
- * a part of a long one, which shows in the loop's queue.
+ * Drops the client if it does not read, or has gone unnoticed. Messages that were written are
+ * progress (on_written), and so is a part of a long one, which shows in the loop's queue.
  */
 void connection_sweep(struct varlink_connection *connection, uint64_t now) {
 	size_t queue_size = uv_stream_get_write_queue_size((uv_stream_t *)&connection->pipe);
@@ -363,8 +379,8 @@ void connection_sweep(struct varlink_connection *connection, uint64_t now) {
 			return;
 		}
 	}
-	if (connection->state == CONNECTION_RUNNING && !connection->reading && !connection->call->message.oneway &&
-	    is_hung_up(connection))
+	if (connection->state == CONNECTION_RUNNING && !connection->reading &&
+	    !connection->call->message.oneway && is_hung_up(connection))
 		connection_close(connection);
 }
 
@@ -379,11 +395,15 @@ static int read_peer(struct varlink_connection *connection) {
 		return r;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &n_credentials) < 0)
 		return -errno;
-	connection->peer = (struct varlink_peer){ credentials.uid, credentials.gid, credentials.pid };
+	connection->peer = (struct varlink_peer){ credentials.uid, credentials.gid,
+						  credentials.pid };
 	return 0;
 }
 
-/* Takes a client from the queue of @listener. One too many is sent away without a word: varlink has none for it. */
+/*
+ * Takes a client from the queue of @listener. One too many is sent away without a word: varlink has
+ * none for it.
+ */
 void connection_accept(struct varlink_listener *listener) {
 	struct varlink_server *server = listener->server;
 	struct varlink_connection *connection;

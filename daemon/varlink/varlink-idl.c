@@ -3,12 +3,14 @@
 /*
  * Parser of varlink interface descriptions.
  *
- * Recursive descent without a token buffer: each function skips blanks and comments itself and consumes what it knows.
- * All nodes and names live in one arena that belongs to the interface, as does a copy of the text for
- * GetInterfaceDescription, so there is one free for everything and half-built trees need no care. Names of types are
- * resolved after the last member, since a type may be used above the place where it is defined.
+ * Recursive descent without a token buffer: each function skips blanks and comments itself and
+ * consumes what it knows. All nodes and names live in one arena that belongs to the interface, as
+ * does a copy of the text for GetInterfaceDescription, so there is one free for everything and
+ * half-built trees need no care. Names of types are resolved after the last member, since a type
+ * may be used above the place where it is defined.
  *
- * The first problem is kept as line and reason; every function returns 0, VARLINK_IDL_E_SYNTAX or -ENOMEM.
+ * The first problem is kept as line and reason; every function returns 0, VARLINK_IDL_E_SYNTAX or
+ * -ENOMEM.
  */
 
 #include <errno.h>
@@ -103,7 +105,10 @@ static int take(struct parser *parser, size_t n, const char **namep) {
 	return 0;
 }
 
-/* A name of two or more parts, joined by dots; a part has letters, digits and, not at its ends, dashes. */
+/*
+ * A name of two or more parts, joined by dots; a part has letters, digits and, not at its ends,
+ * dashes.
+ */
 static int parse_interface_name(struct parser *parser, const char **namep) {
 	size_t n = 0, dots = 0;
 
@@ -113,7 +118,8 @@ static int parse_interface_name(struct parser *parser, const char **namep) {
 	for (;;) {
 		if (!is_alnum(parser->p[n]))
 			return fail(parser, "invalid name of an interface");
-		while (is_alnum(parser->p[n]) || (parser->p[n] == '-' && parser->p[n + strspn(parser->p + n, "-")] != '.'))
+		while (is_alnum(parser->p[n]) ||
+		       (parser->p[n] == '-' && parser->p[n + strspn(parser->p + n, "-")] != '.'))
 			n++;
 		if (parser->p[n - 1] == '-')
 			return fail(parser, "invalid name of an interface");
@@ -153,7 +159,10 @@ static int parse_field_name(struct parser *parser, const char **namep) {
 
 static int parse_type(struct parser *parser, unsigned int depth, struct varlink_type **typep);
 
-/* After "(": fields up to ")". Fields with types make a struct, without an enum; none make an empty struct. */
+/*
+ * After "(": fields up to ")". Fields with types make a struct, without an enum; none make an empty
+ * struct.
+ */
 static int parse_fields(struct parser *parser, unsigned int depth, struct varlink_type *type) {
 	struct varlink_field **nextp = &type->fields;
 	bool first = true, has_types = true;
@@ -213,8 +222,9 @@ static int parse_type(struct parser *parser, unsigned int depth, struct varlink_
 		const char *word;
 		enum varlink_kind kind;
 	} basic[] = {
-		{ "bool", VARLINK_BOOL }, { "int", VARLINK_INT }, { "float", VARLINK_FLOAT },
-		{ "string", VARLINK_STRING }, { "object", VARLINK_OBJECT },
+		{ "bool", VARLINK_BOOL },     { "int", VARLINK_INT },
+		{ "float", VARLINK_FLOAT },   { "string", VARLINK_STRING },
+		{ "object", VARLINK_OBJECT },
 	};
 	struct varlink_type *type;
 
@@ -337,7 +347,8 @@ static int parse_interface(struct parser *parser) {
 	if (!parser->interface->members)
 		return fail(parser, "an interface has at least one member");
 
-	for (struct varlink_member *member = parser->interface->members; member; member = member->next) {
+	for (struct varlink_member *member = parser->interface->members; member;
+	     member = member->next) {
 		r = resolve(parser, member->type);
 		if (!r && member->reply)
 			r = resolve(parser, member->reply);
@@ -347,8 +358,12 @@ static int parse_interface(struct parser *parser) {
 	return 0;
 }
 
-/* Parses a description; the text is copied. Returns 0, VARLINK_IDL_E_SYNTAX with *@fault filled in, or -ENOMEM. */
-int varlink_interface_new(struct varlink_interface **interfacep, const char *text, struct varlink_fault *fault) {
+/*
+ * Parses a description; the text is copied. Returns 0, VARLINK_IDL_E_SYNTAX with *@fault filled in,
+ * or -ENOMEM.
+ */
+int varlink_interface_new(struct varlink_interface **interfacep, const char *text,
+			  struct varlink_fault *fault) {
 	struct varlink_interface *interface;
 	struct parser parser;
 	int r;
@@ -363,7 +378,8 @@ int varlink_interface_new(struct varlink_interface **interfacep, const char *tex
 		return -ENOMEM;
 	}
 	parser = (struct parser){ .interface = interface, .p = interface->text, .fault = fault };
-	if (strlen(interface->text) > VARLINK_IDL_TEXT_MAX || !varlink_utf8_valid(interface->text, strlen(interface->text)))
+	if (strlen(interface->text) > VARLINK_IDL_TEXT_MAX ||
+	    !varlink_utf8_valid(interface->text, strlen(interface->text)))
 		r = fail(&parser, "too long, or not UTF-8");
 	else
 		r = parse_interface(&parser);
@@ -404,8 +420,10 @@ const struct varlink_member *varlink_interface_members(const struct varlink_inte
 
 /* The member of this kind and name, or NULL. */
 const struct varlink_member *varlink_interface_find(const struct varlink_interface *interface,
-						    enum varlink_member_kind kind, const char *name) {
-	for (const struct varlink_member *member = interface->members; member; member = member->next)
+						    enum varlink_member_kind kind,
+						    const char *name) {
+	for (const struct varlink_member *member = interface->members; member;
+	     member = member->next)
 		if (member->kind == kind && !strcmp(member->name, name))
 			return member;
 	return NULL;

@@ -3,14 +3,16 @@
 /*
  * A guard around json-c.
  *
- * json-c builds the tree, but some things it changes without a word: of two equal keys the last one stays, an
- * integer that does not fit saturates, 1e999 is infinite, a string with \u0000 in it ends early for everybody who reads it as
- * a C string; and NaN, Infinity, leading zeros and control characters pass. So the text is first walked once by a small
- * scanner, which looks at tokens only (structure is json-c's matter) and counts the colons outside of strings. If the tree
- * has fewer members than the text has colons, a key was there twice.
+ * json-c builds the tree, but some things it changes without a word: of two equal keys the last one
+ * stays, an integer that does not fit saturates, 1e999 is infinite, a string with \u0000 in it ends
+ * early for everybody who reads it as a C string; and NaN, Infinity, leading zeros and control
+ * characters pass. So the text is first walked once by a small scanner, which looks at tokens only
+ * (structure is json-c's matter) and counts the colons outside of strings. If the tree has fewer
+ * members than the text has colons, a key was there twice.
  *
- * An integer above INT64_MAX is let through: json-c keeps it as unsigned, and validation refuses it by the name
- * of its field. One below INT64_MIN is refused here, as it could not be told from INT64_MIN.
+ * An integer above INT64_MAX is let through: json-c keeps it as unsigned, and validation refuses it
+ * by the name of its field. One below INT64_MIN is refused here, as it could not be told from
+ * INT64_MIN.
  */
 
 #include <errno.h>
@@ -59,7 +61,10 @@ bool varlink_utf8_valid(const char *text, size_t n_text) {
 	return true;
 }
 
-/* Passes the string whose opening quote is before @p. Returns what follows the closing quote, or NULL. */
+/*
+ * Passes the string whose opening quote is before @p. Returns what follows the closing quote, or
+ * NULL.
+ */
 static const char *scan_string(const char *p, const char *end) {
 	for (; p < end; p++) {
 		if ((unsigned char)*p < 0x20)
@@ -114,7 +119,8 @@ static const char *scan_number(const char *p, const char *end) {
 			return NULL;
 		p = next;
 	}
-	if (integer && negative && (n > 19 || (n == 19 && memcmp(digits, "9223372036854775808", 19) > 0)))
+	if (integer && negative &&
+	    (n > 19 || (n == 19 && memcmp(digits, "9223372036854775808", 19) > 0)))
 		return NULL;
 	return p;
 }
@@ -132,15 +138,25 @@ static const char *scan_word(const char *p, const char *end) {
 	return NULL;
 }
 
-/* Walks over the tokens of @text; counts the members of all objects. False if there is a token that is not JSON's. */
+/*
+ * Walks over the tokens of @text; counts the members of all objects. False if there is a token that
+ * is not JSON's.
+ */
 static bool scan(const char *text, size_t n_text, size_t *n_membersp) {
 	const char *p = text, *end = text + n_text;
 	size_t n_members = 0;
 
 	while (p && p < end) {
 		switch (*p) {
-		case ' ': case '\t': case '\r': case '\n':
-		case '{': case '}': case '[': case ']': case ',':
+		case ' ':
+		case '\t':
+		case '\r':
+		case '\n':
+		case '{':
+		case '}':
+		case '[':
+		case ']':
+		case ',':
 			p++;
 			break;
 		case ':':
@@ -150,8 +166,17 @@ static bool scan(const char *text, size_t n_text, size_t *n_membersp) {
 		case '"':
 			p = scan_string(p + 1, end);
 			break;
-		case '-': case '0': case '1': case '2': case '3': case '4':
-		case '5': case '6': case '7': case '8': case '9':
+		case '-':
+		case '0':
+		case '1':
+		case '2':
+		case '3':
+		case '4':
+		case '5':
+		case '6':
+		case '7':
+		case '8':
+		case '9':
 			p = scan_number(p, end);
 			break;
 		default:
@@ -163,7 +188,10 @@ static bool scan(const char *text, size_t n_text, size_t *n_membersp) {
 	return p;
 }
 
-/* Counts the members of all objects in @value. False if a number is infinite. The depth is bounded by that of the parser. */
+/*
+ * Counts the members of all objects in @value. False if a number is infinite. The depth is bounded
+ * by that of the parser.
+ */
 static bool inspect(json_object *value, size_t *n_membersp) {
 	if (json_object_is_type(value, json_type_object)) {
 		json_object_object_foreach(value, key, member) {
@@ -183,8 +211,8 @@ static bool inspect(json_object *value, size_t *n_membersp) {
 }
 
 /*
- * Parses one JSON value that fills @text. Returns 0 and the value (the caller's; NULL is JSON's null),
- * VARLINK_JSON_E_INVALID, or -ENOMEM.
+ * Parses one JSON value that fills @text. Returns 0 and the value (the caller's; NULL is JSON's
+ * null), VARLINK_JSON_E_INVALID, or -ENOMEM.
  */
 int varlink_json_parse(json_object **valuep, const char *text, size_t n_text) {
 	json_tokener *tokener;
@@ -192,7 +220,8 @@ int varlink_json_parse(json_object **valuep, const char *text, size_t n_text) {
 	enum json_tokener_error error;
 	size_t n_members, n_found = 0, end;
 
-	if (n_text == 0 || n_text > INT32_MAX || !varlink_utf8_valid(text, n_text) || !scan(text, n_text, &n_members))
+	if (n_text == 0 || n_text > INT32_MAX || !varlink_utf8_valid(text, n_text) ||
+	    !scan(text, n_text, &n_members))
 		return VARLINK_JSON_E_INVALID;
 
 	tokener = json_tokener_new_ex(VARLINK_JSON_DEPTH);
@@ -213,7 +242,8 @@ int varlink_json_parse(json_object **valuep, const char *text, size_t n_text) {
 
 	while (end < n_text && strchr(" \t\r\n", text[end]))
 		end++;
-	if (error != json_tokener_success || end != n_text || !inspect(value, &n_found) || n_found != n_members) {
+	if (error != json_tokener_success || end != n_text || !inspect(value, &n_found) ||
+	    n_found != n_members) {
 		json_object_put(value);
 		return VARLINK_JSON_E_INVALID;
 	}
@@ -221,12 +251,16 @@ int varlink_json_parse(json_object **valuep, const char *text, size_t n_text) {
 	return 0;
 }
 
-/* The text of @value, which keeps it. Returns 0, -ENOMEM, or -EILSEQ if a string in it is not UTF-8. */
+/*
+ * The text of @value, which keeps it. Returns 0, -ENOMEM, or -EILSEQ if a string in it is not
+ * UTF-8.
+ */
 int varlink_json_print(json_object *value, const char **textp, size_t *n_textp) {
 	const char *text;
 	size_t n_text;
 
-	text = json_object_to_json_string_length(value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &n_text);
+	text = json_object_to_json_string_length(
+		value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &n_text);
 	if (!text)
 		return -ENOMEM;
 	if (!varlink_utf8_valid(text, n_text))
@@ -236,7 +270,10 @@ int varlink_json_print(json_object *value, const char **textp, size_t *n_textp) 
 	return 0;
 }
 
-/* A string value of any bytes, such as a name that another process chose: what is not UTF-8 becomes U+FFFD. */
+/*
+ * A string value of any bytes, such as a name that another process chose: what is not UTF-8 becomes
+ * U+FFFD.
+ */
 json_object *varlink_json_string(const char *text) {
 	size_t n_text = strlen(text), n_copy = 0;
 	json_object *value;
@@ -267,8 +304,8 @@ json_object *varlink_json_string(const char *text) {
 }
 
 /*
- * An object of pairs (const char *key, json_object *value), ended by NULL. Takes the values, in any case. Returns NULL
- * without memory. A value that is NULL is JSON's null.
+ * An object of pairs (const char *key, json_object *value), ended by NULL. Takes the values, in any
+ * case. Returns NULL without memory. A value that is NULL is JSON's null.
  */
 json_object *varlink_json_pack(const char *first_key, ...) {
 	json_object *object = json_object_new_object();

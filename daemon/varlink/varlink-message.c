@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Envelopes. Only the specified keys are accepted, each with its type; `parameters` may be absent, null or an object, and
- * is printed as an object always, since some clients insist on one. An error is final, so it does not continue.
+ * Envelopes. Only the specified keys are accepted, each with its type; `parameters` may be absent,
+ * null or an object, and is printed as an object always, since some clients insist on one. An error
+ * is final, so it does not continue.
  */
 
 #include <errno.h>
@@ -32,7 +33,10 @@ static bool get_parameters(json_object *value, json_object **outp) {
 	return true;
 }
 
-/* Where the name of the member begins in interface.Member: *@n_interfacep is the length of what is before the dot. */
+/*
+ * Where the name of the member begins in interface.Member: *@n_interfacep is the length of what is
+ * before the dot.
+ */
 bool varlink_name_split(const char *name, size_t *n_interfacep) {
 	const char *dot = strrchr(name, '.');
 
@@ -46,18 +50,23 @@ static bool call_message_read(struct varlink_call_message *message) {
 	if (!json_object_is_type(message->root, json_type_object))
 		return false;
 	json_object_object_foreach(message->root, key, value) {
-		if (!strcmp(key, "method") ? !get_string(value, &message->method) :
-		    !strcmp(key, "parameters") ? !get_parameters(value, &message->parameters) :
-		    !strcmp(key, "oneway") ? !get_bool(value, &message->oneway) :
-		    !strcmp(key, "more") ? !get_bool(value, &message->more) :
-		    !strcmp(key, "upgrade") ? !get_bool(value, &message->upgrade) : true)
+		if (!strcmp(key, "method")       ? !get_string(value, &message->method)
+		    : !strcmp(key, "parameters") ? !get_parameters(value, &message->parameters)
+		    : !strcmp(key, "oneway")     ? !get_bool(value, &message->oneway)
+		    : !strcmp(key, "more")       ? !get_bool(value, &message->more)
+		    : !strcmp(key, "upgrade")    ? !get_bool(value, &message->upgrade)
+						 : true)
 			return false;
 	}
 	return message->method && message->oneway + message->more + message->upgrade <= 1;
 }
 
-/* Reads a call. On 0 the caller puts @message->root. Returns 0, VARLINK_MESSAGE_E_INVALID or -ENOMEM. */
-int varlink_call_message_parse(struct varlink_call_message *message, const char *text, size_t n_text) {
+/*
+ * Reads a call. On 0 the caller puts @message->root. Returns 0, VARLINK_MESSAGE_E_INVALID or
+ * -ENOMEM.
+ */
+int varlink_call_message_parse(struct varlink_call_message *message, const char *text,
+			       size_t n_text) {
 	struct varlink_call_message new = {};
 	int r;
 
@@ -78,16 +87,21 @@ static bool reply_message_read(struct varlink_reply_message *message) {
 	if (!json_object_is_type(message->root, json_type_object))
 		return false;
 	json_object_object_foreach(message->root, key, value) {
-		if (!strcmp(key, "parameters") ? !get_parameters(value, &message->parameters) :
-		    !strcmp(key, "error") ? !get_string(value, &message->error) :
-		    !strcmp(key, "continues") ? !get_bool(value, &message->continues) : true)
+		if (!strcmp(key, "parameters")  ? !get_parameters(value, &message->parameters)
+		    : !strcmp(key, "error")     ? !get_string(value, &message->error)
+		    : !strcmp(key, "continues") ? !get_bool(value, &message->continues)
+						: true)
 			return false;
 	}
 	return !message->error || (!message->continues && varlink_name_split(message->error, &n));
 }
 
-/* Reads a reply. On 0 the caller puts @message->root. Returns 0, VARLINK_MESSAGE_E_INVALID or -ENOMEM. */
-int varlink_reply_message_parse(struct varlink_reply_message *message, const char *text, size_t n_text) {
+/*
+ * Reads a reply. On 0 the caller puts @message->root. Returns 0, VARLINK_MESSAGE_E_INVALID or
+ * -ENOMEM.
+ */
+int varlink_reply_message_parse(struct varlink_reply_message *message, const char *text,
+				size_t n_text) {
 	struct varlink_reply_message new = {};
 	int r;
 
@@ -111,8 +125,11 @@ static json_object *add(json_object *object, const char *key, json_object *value
 	return NULL;
 }
 
-/* A call. Takes @consume_parameters, which may be NULL, in any case; returns NULL without memory. */
-json_object *varlink_call_message_new(const char *method, json_object *consume_parameters, bool oneway, bool more) {
+/*
+ * A call. Takes @consume_parameters, which may be NULL, in any case; returns NULL without memory.
+ */
+json_object *varlink_call_message_new(const char *method, json_object *consume_parameters,
+				      bool oneway, bool more) {
 	json_object *message = json_object_new_object();
 
 	if (!consume_parameters)
@@ -126,8 +143,12 @@ json_object *varlink_call_message_new(const char *method, json_object *consume_p
 	return message;
 }
 
-/* A reply; an error if @error. Takes @consume_parameters, which may be NULL, in any case; returns NULL without memory. */
-json_object *varlink_reply_message_new(const char *error, json_object *consume_parameters, bool continues) {
+/*
+ * A reply; an error if @error. Takes @consume_parameters, which may be NULL, in any case; returns
+ * NULL without memory.
+ */
+json_object *varlink_reply_message_new(const char *error, json_object *consume_parameters,
+				       bool continues) {
 	json_object *message = json_object_new_object();
 
 	if (!consume_parameters)

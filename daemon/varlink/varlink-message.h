@@ -15,21 +15,25 @@ enum {
 #define VARLINK_MESSAGE_MAX (16 * 1024 * 1024) /* bytes, without the NUL */
 
 struct varlink_call_message {
-	json_object *root; /* owns the rest */
-	const char *method; /* not checked further */
+	json_object *root;       /* owns the rest */
+	const char *method;      /* not checked further */
 	json_object *parameters; /* an object, or NULL */
 	bool oneway, more, upgrade;
 };
 
 struct varlink_reply_message {
-	json_object *root; /* owns the rest */
-	const char *error; /* a qualified name, or NULL */
+	json_object *root;       /* owns the rest */
+	const char *error;       /* a qualified name, or NULL */
 	json_object *parameters; /* an object, or NULL */
 	bool continues;
 };
 
-int varlink_call_message_parse(struct varlink_call_message *message, const char *text, size_t n_text);
-int varlink_reply_message_parse(struct varlink_reply_message *message, const char *text, size_t n_text);
-json_object *varlink_call_message_new(const char *method, json_object *consume_parameters, bool oneway, bool more);
-json_object *varlink_reply_message_new(const char *error, json_object *consume_parameters, bool continues);
+int varlink_call_message_parse(struct varlink_call_message *message, const char *text,
+			       size_t n_text);
+int varlink_reply_message_parse(struct varlink_reply_message *message, const char *text,
+				size_t n_text);
+json_object *varlink_call_message_new(const char *method, json_object *consume_parameters,
+				      bool oneway, bool more);
+json_object *varlink_reply_message_new(const char *error, json_object *consume_parameters,
+				       bool continues);
 bool varlink_name_split(const char *name, size_t *n_interfacep);

@@ -10,10 +10,10 @@
 #include "varlink-server.h"
 
 enum connection_state {
-	CONNECTION_IDLE, /* waits for a call */
-	CONNECTION_RUNNING, /* a call has no final answer yet */
+	CONNECTION_IDLE,     /* waits for a call */
+	CONNECTION_RUNNING,  /* a call has no final answer yet */
 	CONNECTION_DRAINING, /* nothing more is read or run; closed when all is written */
-	CONNECTION_CLOSED, /* its handle is being closed; freed by the loop */
+	CONNECTION_CLOSED,   /* its handle is being closed; freed by the loop */
 };
 
 /* What connections of one uid use together. Lives as long as one of them. */
@@ -36,7 +36,7 @@ struct varlink_listener {
 	uv_pipe_t pipe;
 	struct varlink_server *server;
 	struct varlink_listener *next;
-	char *path; /* to be removed at the end, or NULL */
+	char *path;   /* to be removed at the end, or NULL */
 	dev_t device; /* of what was bound there */
 	ino_t inode;
 };
@@ -65,20 +65,20 @@ struct varlink_connection {
 	enum connection_state state;
 	bool processing; /* connection_process() is on the stack */
 	bool reading;
-	bool read_ended; /* the client shut its side down */
+	bool read_ended;           /* the client shut its side down */
 	struct varlink_call *call; /* in RUNNING */
 
 	char *input;
 	size_t n_input_max, input_begin, input_end;
 	size_t input_scanned; /* from input_begin: no NUL there */
 
-	size_t n_output; /* bytes not yet written */
+	size_t n_output;        /* bytes not yet written */
 	size_t last_queue_size; /* as the loop told it, and since when */
 	uint64_t last_progress; /* loop time, ms */
 };
 
 struct varlink_call {
-	unsigned int n_refs; /* one is the connection's while the call runs */
+	unsigned int n_refs;                   /* one is the connection's while the call runs */
 	struct varlink_connection *connection; /* NULL when done or cancelled */
 	bool done, dispatching, idle, woken;
 	struct varlink_call_message message;
@@ -93,7 +93,8 @@ struct varlink_call {
 };
 
 /* varlink-server.c */
-struct varlink_service *server_find_service(struct varlink_server *server, const char *name, size_t n_name);
+struct varlink_service *server_find_service(struct varlink_server *server, const char *name,
+					    size_t n_name);
 void server_watch(struct varlink_server *server);
 int server_user_acquire(struct varlink_server *server, uid_t uid, struct varlink_user **userp);
 void server_user_release(struct varlink_server *server, struct varlink_user *user);
@@ -102,12 +103,14 @@ void server_handle_closed(struct varlink_server *server);
 /* varlink-connection.c */
 void connection_accept(struct varlink_listener *listener);
 void connection_process(struct varlink_connection *connection);
-int connection_send(struct varlink_connection *connection, json_object *consume_message, struct varlink_fault *fault);
+int connection_send(struct varlink_connection *connection, json_object *consume_message,
+		    struct varlink_fault *fault);
 void connection_close(struct varlink_connection *connection);
 void connection_sweep(struct varlink_connection *connection, uint64_t now);
 bool connection_needs_sweep(const struct varlink_connection *connection);
 
 /* varlink-call.c */
-int call_dispatch(struct varlink_connection *connection, struct varlink_call_message *consume_message);
+int call_dispatch(struct varlink_connection *connection,
+		  struct varlink_call_message *consume_message);
 int call_produce(struct varlink_call *call);
 void call_cancel(struct varlink_call *call);

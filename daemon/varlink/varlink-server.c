@@ -3,12 +3,13 @@
 /*
  * The service: what it serves, where it listens, who uses how much of it, and the sweep.
  *
- * Memory follows libuv: a handle is closed at once but its memory is needed until the loop has told so. Therefore the server
- * counts its handles (listeners, connections, the timer), and the one that is closed last frees it.
+ * Memory follows libuv: a handle is closed at once but its memory is needed until the loop has told
+ * so. Therefore the server counts its handles (listeners, connections, the timer), and the one that
+ * is closed last frees it.
  *
- * The sweep is a timer that runs only while a connection has something to watch: output that its client does not
- * take, or a running call whose connection is not read (the client sent ahead too much, or shut its side down), so
- * that reading cannot tell that the client has gone.
+ * The sweep is a timer that runs only while a connection has something to watch: output that its
+ * client does not take, or a running call whose connection is not read (the client sent ahead too
+ * much, or shut its side down), so that reading cannot tell that the client has gone.
  */
 
 #include <errno.h>
@@ -27,7 +28,8 @@
 #define LISTEN_BACKLOG 256
 
 /* The service whose interface has this name, or NULL. */
-struct varlink_service *server_find_service(struct varlink_server *server, const char *name, size_t n_name) {
+struct varlink_service *server_find_service(struct varlink_server *server, const char *name,
+					    size_t n_name) {
 	for (struct varlink_service *service = server->services; service; service = service->next) {
 		const char *other = varlink_interface_name(service->interface);
 
@@ -74,11 +76,13 @@ static void on_sweep(uv_timer_t *timer) {
 	struct varlink_server *server = timer->data;
 	bool needed = false;
 
-	for (struct varlink_connection *connection = server->connections, *next; connection; connection = next) {
+	for (struct varlink_connection *connection = server->connections, *next; connection;
+	     connection = next) {
 		next = connection->next;
 		connection_sweep(connection, uv_now(server->loop));
 	}
-	for (struct varlink_connection *connection = server->connections; connection; connection = connection->next)
+	for (struct varlink_connection *connection = server->connections; connection;
+	     connection = connection->next)
 		needed = needed || connection_needs_sweep(connection);
 	if (!needed && !server->closing)
 		uv_timer_stop(timer);
@@ -97,15 +101,18 @@ static int get_info(struct varlink_call *call, json_object *parameters, void *us
 	json_object *interfaces = json_object_new_array();
 
 	for (struct varlink_service *service = server->services; service; service = service->next)
-		json_object_array_add(interfaces, json_object_new_string(varlink_interface_name(service->interface)));
-	return varlink_call_reply(call, varlink_json_pack("vendor", json_object_new_string(server->vendor),
-							  "product", json_object_new_string(server->product),
-							  "version", json_object_new_string(server->version),
-							  "url", json_object_new_string(server->url),
-							  "interfaces", interfaces, NULL));
+		json_object_array_add(interfaces, json_object_new_string(varlink_interface_name(
+							  service->interface)));
+	return varlink_call_reply(
+		call, varlink_json_pack("vendor", json_object_new_string(server->vendor), "product",
+					json_object_new_string(server->product), "version",
+					json_object_new_string(server->version), "url",
+					json_object_new_string(server->url), "interfaces",
+					interfaces, NULL));
 }
 
-static int get_interface_description(struct varlink_call *call, json_object *parameters, void *userdata) {
+static int get_interface_description(struct varlink_call *call, json_object *parameters,
+				     void *userdata) {
 	struct varlink_service *service;
 	json_object *value = NULL;
 	const char *name;
@@ -114,11 +121,14 @@ static int get_interface_description(struct varlink_call *call, json_object *par
 	name = json_object_get_string(value);
 	service = server_find_service(userdata, name, strlen(name));
 	if (!service)
-		return varlink_call_error(call, "org.varlink.service.InterfaceNotFound",
-					  varlink_json_pack("interface", json_object_new_string(name), NULL));
-	return varlink_call_reply(call, varlink_json_pack("description",
-							  json_object_new_string(varlink_interface_text(service->interface)),
-							  NULL));
+		return varlink_call_error(
+			call, "org.varlink.service.InterfaceNotFound",
+			varlink_json_pack("interface", json_object_new_string(name), NULL));
+	return varlink_call_reply(
+		call,
+		varlink_json_pack(
+			"description",
+			json_object_new_string(varlink_interface_text(service->interface)), NULL));
 }
 
 static const struct varlink_method service_methods[] = {
@@ -154,15 +164,21 @@ static char *copy(const char *text) {
 	return strdup(text ?: "");
 }
 
-/* A server without interfaces but org.varlink.service and without sockets; ignores SIGPIPE. Returns 0 or negative errno. */
-int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop, const struct varlink_server_options *options) {
+/*
+ * A server without interfaces but org.varlink.service and without sockets; ignores SIGPIPE. Returns
+ * 0 or negative errno.
+ */
+int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop,
+		       const struct varlink_server_options *options) {
 	struct varlink_server *server;
 	struct varlink_fault fault;
 	int r;
 
 	if (options->size != sizeof(*options))
 		return -EINVAL;
-	/* libuv writes with write(): a client that goes at the wrong time must not end the process */
+	/*
+	 * libuv writes with write(): a client that goes at the wrong time must not end the process
+	 */
 	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR)
 		return -errno;
 	server = calloc(1, sizeof(*server));
@@ -182,7 +198,8 @@ int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop, const s
 	if (!server->vendor || !server->product || !server->version || !server->url)
 		r = -ENOMEM;
 	else
-		r = varlink_server_add_interface(server, varlink_org_varlink_service, service_methods, server, &fault);
+		r = varlink_server_add_interface(server, varlink_org_varlink_service,
+						 service_methods, server, &fault);
 	if (!r)
 		r = uv_timer_init(loop, &server->sweep);
 	if (r) {
@@ -207,20 +224,22 @@ static void on_listener_closed(uv_handle_t *handle) {
 static void listener_close(struct varlink_listener *listener) {
 	struct stat st;
 
-	if (listener->path && lstat(listener->path, &st) >= 0 && st.st_dev == listener->device && st.st_ino == listener->inode)
+	if (listener->path && lstat(listener->path, &st) >= 0 && st.st_dev == listener->device &&
+	    st.st_ino == listener->inode)
 		unlink(listener->path);
 	uv_close((uv_handle_t *)&listener->pipe, on_listener_closed);
 }
 
 /*
- * Closes all sockets, removes their paths and cancels running calls, before it returns; the memory goes when
- * the loop has run once more. Takes NULL. Returns NULL.
+ * Closes all sockets, removes their paths and cancels running calls, before it returns; the memory
+ * goes when the loop has run once more. Takes NULL. Returns NULL.
  */
 struct varlink_server *varlink_server_free(struct varlink_server *server) {
 	if (!server || server->closing)
 		return NULL;
 	server->closing = true;
-	for (struct varlink_listener *listener = server->listeners, *next; listener; listener = next) {
+	for (struct varlink_listener *listener = server->listeners, *next; listener;
+	     listener = next) {
 		next = listener->next;
 		listener_close(listener);
 	}
@@ -232,11 +251,12 @@ struct varlink_server *varlink_server_free(struct varlink_server *server) {
 }
 
 /*
- * Serves an interface; @text is copied, @methods is not. Returns 0; VARLINK_E_INVALID with *@fault if the text is not valid;
- * -EINVAL if @methods names one that is not in it; -EEXIST; -ENOMEM.
+ * Serves an interface; @text is copied, @methods is not. Returns 0; VARLINK_E_INVALID with *@fault
+ * if the text is not valid; -EINVAL if @methods names one that is not in it; -EEXIST; -ENOMEM.
  */
-int varlink_server_add_interface(struct varlink_server *server, const char *text, const struct varlink_method *methods,
-				 void *userdata, struct varlink_fault *fault) {
+int varlink_server_add_interface(struct varlink_server *server, const char *text,
+				 const struct varlink_method *methods, void *userdata,
+				 struct varlink_fault *fault) {
 	struct varlink_interface *interface;
 	struct varlink_service *service, **linkp;
 	const char *name;
@@ -256,7 +276,9 @@ int varlink_server_add_interface(struct varlink_server *server, const char *text
 		varlink_interface_free(interface);
 		return r ?: -ENOMEM;
 	}
-	*service = (struct varlink_service){ .interface = interface, .methods = methods, .userdata = userdata };
+	*service = (struct varlink_service){ .interface = interface,
+					     .methods = methods,
+					     .userdata = userdata };
 	for (linkp = &server->services; *linkp; linkp = &(*linkp)->next)
 		;
 	*linkp = service;
@@ -305,12 +327,18 @@ static int listen_on(struct varlink_server *server, int fd, char *path) {
 	return 0;
 }
 
-/* Listens on a socket that is bound already, e.g. one that systemd passed. Takes @fd in any case. Returns 0 or negative errno. */
+/*
+ * Listens on a socket that is bound already, e.g. one that systemd passed. Takes @fd in any case.
+ * Returns 0 or negative errno.
+ */
 int varlink_server_listen_consume(struct varlink_server *server, int fd) {
 	return listen_on(server, fd, NULL);
 }
 
-/* Removes a socket that nobody listens on. Returns 0, -EADDRINUSE if somebody does, or another negative errno. */
+/*
+ * Removes a socket that nobody listens on. Returns 0, -EADDRINUSE if somebody does, or another
+ * negative errno.
+ */
 static int remove_stale(const struct sockaddr_un *address, socklen_t n_address) {
 	struct stat st;
 	int fd, r;
@@ -330,8 +358,8 @@ static int remove_stale(const struct sockaddr_un *address, socklen_t n_address) 
 }
 
 /*
- * Makes a socket at @path with permissions @mode. A stale socket in its place is removed. Returns 0,
- * -EADDRINUSE if another process listens there or it is no socket, or another negative errno.
+ * Makes a socket at @path with permissions @mode. A stale socket in its place is removed. Returns
+ * 0, -EADDRINUSE if another process listens there or it is no socket, or another negative errno.
  */
 int varlink_server_listen(struct varlink_server *server, const char *path, mode_t mode) {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -348,8 +376,12 @@ int varlink_server_listen(struct varlink_server *server, const char *path, mode_
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	/* the inode is made with the mode of the unbound socket, less the umask, so it never allows more than @mode */
-	if (fchmod(fd, mode) < 0 || bind(fd, (struct sockaddr *)&address, n_address) < 0 || chmod(path, mode) < 0) {
+	/*
+	 * the inode is made with the mode of the unbound socket, less the umask, so it never allows
+	 * more than @mode
+	 */
+	if (fchmod(fd, mode) < 0 || bind(fd, (struct sockaddr *)&address, n_address) < 0 ||
+	    chmod(path, mode) < 0) {
 		r = -errno;
 		close(fd);
 		return r;

@@ -2,21 +2,23 @@
 #pragma once
 
 /*
- * A varlink service on a libuv loop, for one thread. The process ignores SIGPIPE from varlink_server_new() on.
+ * A varlink service on a libuv loop, for one thread. The process ignores SIGPIPE from
+ * varlink_server_new() on.
  *
  *     varlink_server_new(&server, loop, &(struct varlink_server_options){
- *             .size = sizeof(struct varlink_server_options), .vendor = ..., .product = ..., .version = ..., .url = ... });
- *     varlink_server_add_interface(server, varlink_io_gpuprobe_control, methods, userdata);
- *     varlink_server_listen(server, path, 0666);      or varlink_server_listen_consume(server, fd)
- *     uv_run(loop, UV_RUN_DEFAULT);
+ *             .size = sizeof(struct varlink_server_options), .vendor = ..., .product = ...,
+ * .version = ..., .url = ... }); varlink_server_add_interface(server, varlink_io_gpuprobe_control,
+ * methods, userdata); varlink_server_listen(server, path, 0666);      or
+ * varlink_server_listen_consume(server, fd) uv_run(loop, UV_RUN_DEFAULT);
  *
- * A handler is called with parameters that are valid by the interface file: every member is known and of its type,
- * and those that are not nullable are there. A nullable one may be absent or null: json_object_object_get_ex() then
- * gives NULL in both cases if its out parameter was NULL before. The handler answers at once, or takes
- * a reference of the call and answers later. What it answers is checked against the interface file too.
+ * A handler is called with parameters that are valid by the interface file: every member is known
+ * and of its type, and those that are not nullable are there. A nullable one may be absent or null:
+ * json_object_object_get_ex() then gives NULL in both cases if its out parameter was NULL before.
+ * The handler answers at once, or takes a reference of the call and answers later. What it answers
+ * is checked against the interface file too.
  *
- * Calls of one connection run one after the other. When the client goes, a running call is cancelled: its
- * cancel function is called once, and answers are ignored from then on.
+ * Calls of one connection run one after the other. When the client goes, a running call is
+ * cancelled: its cancel function is called once, and answers are ignored from then on.
  */
 
 #include <json-c/json.h>
@@ -28,10 +30,11 @@
 enum {
 	_VARLINK_E_SUCCESS,
 	VARLINK_E_DISCONNECTED, /* the client is gone; nothing was sent, there is nothing to do */
-	VARLINK_E_FULL, /* varlink_call_continue: the client must read first; nothing was sent */
-	VARLINK_E_SINGLE, /* varlink_call_continue: the client did not ask for more replies */
-	VARLINK_E_DONE, /* the call has its final answer already; nothing was sent */
-	VARLINK_E_INVALID, /* reply or interface does not fit: see the fault; nothing was sent, the call can be answered */
+	VARLINK_E_FULL,    /* varlink_call_continue: the client must read first; nothing was sent */
+	VARLINK_E_SINGLE,  /* varlink_call_continue: the client did not ask for more replies */
+	VARLINK_E_DONE,    /* the call has its final answer already; nothing was sent */
+	VARLINK_E_INVALID, /* reply or interface does not fit: see the fault; nothing was sent, the
+			      call can be answered */
 };
 
 struct varlink_fault; /* varlink-idl.h */
@@ -46,19 +49,21 @@ struct varlink_peer {
 };
 
 struct varlink_server_options {
-	size_t size; /* of this struct */
+	size_t size;                                  /* of this struct */
 	const char *vendor, *product, *version, *url; /* GetInfo; copied */
-	unsigned int connections_max; /* 0: 4096 */
-	unsigned int connections_per_uid_max; /* 0: 128 */
-	size_t message_max; /* bytes of a call; 0: 16 MiB */
-	size_t output_mark; /* bytes queued to a client above which producers and further calls wait; 0: 256 KiB */
+	unsigned int connections_max;                 /* 0: 4096 */
+	unsigned int connections_per_uid_max;         /* 0: 128 */
+	size_t message_max;                           /* bytes of a call; 0: 16 MiB */
+	size_t output_mark; /* bytes queued to a client above which producers and further calls
+			       wait; 0: 256 KiB */
 	size_t bytes_per_uid_max; /* in both directions, of all connections of a uid; 0: 256 MiB */
-	unsigned int stall_ms; /* a client that has not read for so long is dropped; 0: 10 s */
+	unsigned int stall_ms;    /* a client that has not read for so long is dropped; 0: 10 s */
 };
 
 /*
- * Answers @call, or refers it for later; @parameters is never NULL and belongs to the call. A negative return closes
- * the connection. One that returns without an answer and without a reference closes the connection as well.
+ * Answers @call, or refers it for later; @parameters is never NULL and belongs to the call. A
+ * negative return closes the connection. One that returns without an answer and without a reference
+ * closes the connection as well.
  */
 typedef int (*varlink_handler)(struct varlink_call *call, json_object *parameters, void *userdata);
 
@@ -67,15 +72,18 @@ enum {
 };
 
 struct varlink_method {
-	const char *name; /* without interface; NULL ends the list. A method that is not listed: MethodNotImplemented */
+	const char *name; /* without interface; NULL ends the list. A method that is not listed:
+			     MethodNotImplemented */
 	varlink_handler handler;
 	unsigned int flags;
 };
 
-int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop, const struct varlink_server_options *options);
+int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop,
+		       const struct varlink_server_options *options);
 struct varlink_server *varlink_server_free(struct varlink_server *server);
-int varlink_server_add_interface(struct varlink_server *server, const char *text, const struct varlink_method *methods,
-				 void *userdata, struct varlink_fault *fault);
+int varlink_server_add_interface(struct varlink_server *server, const char *text,
+				 const struct varlink_method *methods, void *userdata,
+				 struct varlink_fault *fault);
 int varlink_server_listen(struct varlink_server *server, const char *path, mode_t mode);
 int varlink_server_listen_consume(struct varlink_server *server, int fd);
 unsigned int varlink_server_connections(const struct varlink_server *server);
@@ -91,7 +99,8 @@ const struct varlink_peer *varlink_call_peer(const struct varlink_call *call);
 bool varlink_call_peer_in_group(const struct varlink_call *call, gid_t gid);
 
 int varlink_call_reply(struct varlink_call *call, json_object *consume_parameters);
-int varlink_call_error(struct varlink_call *call, const char *error, json_object *consume_parameters);
+int varlink_call_error(struct varlink_call *call, const char *error,
+		       json_object *consume_parameters);
 int varlink_call_invalid_parameter(struct varlink_call *call, const char *parameter);
 int varlink_call_permission_denied(struct varlink_call *call);
 int varlink_call_continue(struct varlink_call *call, json_object *consume_parameters);
@@ -99,13 +108,15 @@ const struct varlink_fault *varlink_call_fault(const struct varlink_call *call);
 
 void varlink_call_set_userdata(struct varlink_call *call, void *userdata);
 void *varlink_call_userdata(const struct varlink_call *call);
-void varlink_call_on_cancel(struct varlink_call *call, void (*cancel)(struct varlink_call *call, void *userdata));
+void varlink_call_on_cancel(struct varlink_call *call,
+			    void (*cancel)(struct varlink_call *call, void *userdata));
 
 /*
- * A stream with back-pressure: @produce is called from the loop as long as less than output_mark bytes wait for the client and
- * the call is not finished; it sends one reply, or a few, with varlink_call_continue, or ends the call with varlink_call_reply
- * or varlink_call_error. It returns 0; VARLINK_PRODUCE_IDLE if it has nothing now: it is asked again after
- * varlink_call_wake; negative closes the connection. The server holds a reference for the time of the stream.
+ * A stream with back-pressure: @produce is called from the loop as long as less than output_mark
+ * bytes wait for the client and the call is not finished; it sends one reply, or a few, with
+ * varlink_call_continue, or ends the call with varlink_call_reply or varlink_call_error. It returns
+ * 0; VARLINK_PRODUCE_IDLE if it has nothing now: it is asked again after varlink_call_wake;
+ * negative closes the connection. The server holds a reference for the time of the stream.
  */
 enum {
 	VARLINK_PRODUCE_AGAIN = 0,

@@ -3,9 +3,10 @@
 /*
  * Validation of values against types of an interface.
  *
- * Walks type and value together. The path to the present place is kept in the fault's field buffer and cut back on the
- * way out, so the place is there when something is wrong. The depth is bounded by that of the value, which
- * comes from our parser or from ourselves. json-c's getters convert between types, so the type is looked at first.
+ * Walks type and value together. The path to the present place is kept in the fault's field buffer
+ * and cut back on the way out, so the place is there when something is wrong. The depth is bounded
+ * by that of the value, which comes from our parser or from ourselves. json-c's getters convert
+ * between types, so the type is looked at first.
  */
 
 #include <stdint.h>
@@ -27,9 +28,12 @@ static int refuse(struct path *path, int error, const char *reason) {
 	return error;
 }
 
-/* Validates what lies at ".@name" or, without a name, at "[@index]". The path remains where it was wrong. */
-static int validate_below(struct path *path, const char *name, size_t index, const struct varlink_type *type,
-			  json_object *value) {
+/*
+ * Validates what lies at ".@name" or, without a name, at "[@index]". The path remains where it was
+ * wrong.
+ */
+static int validate_below(struct path *path, const char *name, size_t index,
+			  const struct varlink_type *type, json_object *value) {
 	size_t n = path->n, room = sizeof(path->fault->field) - n;
 	int r, printed;
 
@@ -69,7 +73,8 @@ static int validate_struct(struct path *path, const struct varlink_type *type, j
 			return r;
 	}
 	for (const struct varlink_field *field = type->fields; field; field = field->next)
-		if (!field->type->nullable && !json_object_object_get_ex(value, field->name, NULL)) {
+		if (!field->type->nullable &&
+		    !json_object_object_get_ex(value, field->name, NULL)) {
 			r = validate_below(path, field->name, 0, field->type, NULL);
 			if (r)
 				return r;
@@ -83,7 +88,8 @@ static int validate_array(struct path *path, const struct varlink_type *type, js
 	if (!json_object_is_type(value, json_type_array))
 		return refuse(path, VARLINK_IDL_E_TYPE, "not an array");
 	for (size_t i = 0; i < json_object_array_length(value); i++) {
-		r = validate_below(path, NULL, i, type->element, json_object_array_get_idx(value, i));
+		r = validate_below(path, NULL, i, type->element,
+				   json_object_array_get_idx(value, i));
 		if (r)
 			return r;
 	}
@@ -104,7 +110,8 @@ static int validate_map(struct path *path, const struct varlink_type *type, json
 }
 
 static int validate_enum(struct path *path, const struct varlink_type *type, json_object *value) {
-	if (!json_object_is_type(value, json_type_string) || !find_field(type, json_object_get_string(value)))
+	if (!json_object_is_type(value, json_type_string) ||
+	    !find_field(type, json_object_get_string(value)))
 		return refuse(path, VARLINK_IDL_E_TYPE, "not one of the names of the enum");
 	return 0;
 }
@@ -124,11 +131,13 @@ static int validate(struct path *path, const struct varlink_type *type, json_obj
 	case VARLINK_INT:
 		if (!json_object_is_type(value, json_type_int))
 			return refuse(path, VARLINK_IDL_E_TYPE, "not an int");
-		if (json_object_get_int64(value) == INT64_MAX && json_object_get_uint64(value) > INT64_MAX)
+		if (json_object_get_int64(value) == INT64_MAX &&
+		    json_object_get_uint64(value) > INT64_MAX)
 			return refuse(path, VARLINK_IDL_E_TYPE, "an int of more than 63 bits");
 		return 0;
 	case VARLINK_FLOAT:
-		if (!json_object_is_type(value, json_type_double) && !json_object_is_type(value, json_type_int))
+		if (!json_object_is_type(value, json_type_double) &&
+		    !json_object_is_type(value, json_type_int))
 			return refuse(path, VARLINK_IDL_E_TYPE, "not a number");
 		return 0;
 	case VARLINK_STRING:
@@ -154,18 +163,23 @@ static int validate(struct path *path, const struct varlink_type *type, json_obj
 }
 
 /*
- * Whether @value, which may be NULL for null, is one of @type. Returns 0, or VARLINK_IDL_E_UNKNOWN, _TYPE or _MISSING with
- * the place and the reason in *@fault.
+ * Whether @value, which may be NULL for null, is one of @type. Returns 0, or VARLINK_IDL_E_UNKNOWN,
+ * _TYPE or _MISSING with the place and the reason in *@fault.
  */
-int varlink_type_validate(const struct varlink_type *type, json_object *value, struct varlink_fault *fault) {
+int varlink_type_validate(const struct varlink_type *type, json_object *value,
+			  struct varlink_fault *fault) {
 	struct path path = { .fault = fault };
 
 	*fault = (struct varlink_fault){};
 	return validate(&path, type, value);
 }
 
-/* The same for what a service of a later version may have said: it may have members that we do not know. */
-int varlink_type_validate_open(const struct varlink_type *type, json_object *value, struct varlink_fault *fault) {
+/*
+ * The same for what a service of a later version may have said: it may have members that we do not
+ * know.
+ */
+int varlink_type_validate_open(const struct varlink_type *type, json_object *value,
+			       struct varlink_fault *fault) {
 	struct path path = { .fault = fault, .open = true };
 
 	*fault = (struct varlink_fault){};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The parsers of varlink. The input is texts that NULs separate: the first is parsed as an interface description, and in any case
- * each other one as a call and as a reply. Parameters are validated against all members of the interface, and
- * of io.gpuprobe.control. What is accepted must print, and parse again to the same.
+ * The parsers of varlink. The input is texts that NULs separate: the first is parsed as an
+ * interface description, and in any case each other one as a call and as a reply. Parameters are
+ * validated against all members of the interface, and of io.gpuprobe.control. What is accepted must
+ * print, and parse again to the same.
  */
 
 #include <stdint.h>
@@ -31,7 +32,8 @@ static struct varlink_interface *parse(const char *text) {
 static void validate(const struct varlink_interface *interface, json_object *parameters) {
 	struct varlink_fault fault;
 
-	for (const struct varlink_member *member = varlink_interface_members(interface); member; member = member->next) {
+	for (const struct varlink_member *member = varlink_interface_members(interface); member;
+	     member = member->next) {
 		if (varlink_type_validate(member->type, parameters, &fault) && !fault.reason)
 			abort();
 		if (member->reply)
@@ -51,8 +53,8 @@ static void round_trip(json_object *value) {
 	json_object_put(again);
 }
 
-static void try_message(const struct varlink_interface *interface, const struct varlink_interface *control, const char *text,
-			size_t n_text) {
+static void try_message(const struct varlink_interface *interface,
+			const struct varlink_interface *control, const char *text, size_t n_text) {
 	struct varlink_call_message call;
 	struct varlink_reply_message reply;
 	json_object *value;
