@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -69,10 +70,13 @@ class Daemon:
 
     def start(self):
         self.process = subprocess.Popen([GPUPROBED, f"--session={self.name}", *self.options], stderr=self.log)
-        wait_until(lambda: os.path.exists(f"{self.directory}/io.gpuprobe.control") or self.process.poll() is not None,
-                   "the daemon listens")
+        wait_until(lambda: self.listens() or self.process.poll() is not None, "the daemon listens")
         check(self.process.poll() is None, "gpuprobed ended:", self.text())
         return self
+
+    def listens(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            return client.connect_ex(f"{self.directory}/io.gpuprobe.control") == 0
 
     def text(self):
         with open(self.log.name) as log:
