@@ -3,7 +3,7 @@
 /*
  * A small reader of ELF64 symbols, for bytes that nobody vouches for. Every table is checked to lie inside the file before
  * it is walked; structures are copied out, as nothing needs to be aligned. Kernels are the functions that are marked as
- * entries in st_other; files without symbols are read by their .text.<kernel> sections.
+ * entries in st_other. In a file without symbols every .text.<name> section counts, be it a kernel's or a function's.
  */
 
 #include "cubin.h"
@@ -28,12 +28,18 @@ static bool within(const struct file *file, uint64_t offset, uint64_t size)
 	return offset <= file->size && size <= file->size - offset;
 }
 
+/*
+ * A section's header. Only those types whose contents are read here are checked to lie inside the file: cubins have some
+ * of NVIDIA's own that take no room in it, as SHT_NOBITS does.
+ */
 static bool read_section(const struct file *file, uint32_t index, Elf64_Shdr *section)
 {
 	if (index >= file->header.e_shnum)
 		return false;
 	memcpy(section, file->data + file->header.e_shoff + (uint64_t)index * sizeof(*section), sizeof(*section));
-	return section->sh_type == SHT_NOBITS || within(file, section->sh_offset, section->sh_size);
+	if (section->sh_type != SHT_SYMTAB && section->sh_type != SHT_STRTAB && section->sh_type != SHT_NOTE)
+		return true;
+	return within(file, section->sh_offset, section->sh_size);
 }
 
 /* A string of a string section, which must end inside of it; NULL if there is none. */
@@ -126,6 +132,7 @@ static void read_note(const struct file *file, const Elf64_Shdr *section, struct
 static int read_sections(const struct file *file, struct cubin *cubin)
 {
 	Elf64_Shdr names = {}, section;
+	bool has_symbols = false;
 	const char *name;
 	int r;
 
@@ -139,11 +146,12 @@ static int read_sections(const struct file *file, struct cubin *cubin)
 			read_note(file, &section, cubin);
 		if (section.sh_type != SHT_SYMTAB)
 			continue;
+		has_symbols = true;
 		r = read_symbols(file, &section, cubin);
 		if (r)
 			return r;
 	}
-	return cubin->n_kernels ? 0 : read_text_sections(file, &names, cubin);
+	return has_symbols ? 0 : read_text_sections(file, &names, cubin);
 }
 
 int cubin_parse(struct cubin *cubin, const void *data, size_t size)
@@ -158,6 +166,7 @@ int cubin_parse(struct cubin *cubin, const void *data, size_t size)
 	if (memcmp(file.header.e_ident, ELFMAG, SELFMAG) || file.header.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    file.header.e_ident[EI_DATA] != ELFDATA2LSB || file.header.e_machine != EM_CUDA)
 		return CUBIN_E_MALFORMED;
+	found.relocatable = file.header.e_type == ET_REL;
 	found.abi_version = file.header.e_ident[EI_ABIVERSION];
 	if (found.abi_version < 8)
 		found.virtual_sm = file.header.e_flags >> 16 & 0xff;

@@ -340,6 +340,8 @@ static int find_source(struct job *job)
 	own_device(job, device, sizeof(device));
 	if (job->request.kind == IMAGE_CUBIN)
 		return reply_own(job, "no PTX for %s in this image: SASS only", device);
+	if (job->cubin.relocatable)
+		return reply_own(job, "relocatable code (-rdc=true), which the application links before it runs");
 	virtual_sm = job->cubin.virtual_sm ? job->cubin.virtual_sm : job->code->sm;
 	job->source = image_select_source(&job->fatbin, job->request.capability, job->code, virtual_sm);
 	if (!job->source) {

@@ -39,7 +39,7 @@ static int warm(struct json_object *features, void *userdata)
 	int r;
 
 	if (!worker->compiler)
-		return worker_add_string(features, "compiler", "none");
+		return worker_add_string(features, "no_compiler", "neither nvPTXCompiler nor nvJitLink is to be had");
 	r = compiler_compile(worker->compiler, warm_ptx, sizeof(warm_ptx) - 1, "sm_90", NULL, 0, &cubin, &size, &log);
 	free(cubin);
 	if (r > 0)

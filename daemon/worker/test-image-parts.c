@@ -214,17 +214,20 @@ static void test_cubin(void **state)
 	assert_string_equal(cubin.kernels[0], "one");
 	assert_int_equal(cubin.virtual_sm, 90);
 	assert_int_equal(cubin.abi_version, 8);
+	assert_false(cubin.relocatable);
 	cubin_deinit(&cubin);
 
 	/* Without symbols: by its sections. CUDA 12's ABI: the virtual architecture in the flags. */
 	tiny.sections[1] = (Elf64_Shdr){ .sh_name = 43, .sh_type = SHT_PROGBITS };
 	tiny.header.e_ident[EI_ABIVERSION] = 7;
 	tiny.header.e_flags = 0x500550;
+	tiny.header.e_type = ET_REL;
 	tiny.sections[4].sh_type = SHT_NULL;
 	assert_int_equal(cubin_parse(&cubin, &tiny, sizeof(tiny)), 0);
 	assert_int_equal(cubin.n_kernels, 1);
 	assert_string_equal(cubin.kernels[0], "three");
 	assert_int_equal(cubin.virtual_sm, 0x50);
+	assert_true(cubin.relocatable);
 	cubin_deinit(&cubin);
 }
 
