@@ -732,7 +732,7 @@ static void test_total_limit(void **state) {
 					   .connections_max = 2,
 				   }),
 		0);
-	snprintf(other.path, sizeof(other.path), "%s-total", fixture->path);
+	snprintf(other.path, sizeof(other.path), "/tmp/test-varlink-%d-total", getpid());
 	assert_int_equal(varlink_server_listen(other.server, other.path, 0600), 0);
 	for (int i = 0; i < 3; i++)
 		fds[i] = dial(&other);
