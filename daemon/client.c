@@ -11,11 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon.h"
 #include "image.h"
 #include "memfd.h"
 #include "process-facts.h"
+
+#define CLIENT_CONTEXTS_MAX 64 /* of one process on one device, at a time */
 
 struct sync_wait {
 	struct shim_connection *connection; /* NULL: answered, or gone */
@@ -169,6 +172,39 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
 	return 0;
 }
 
+/*
+ * The instance for one more context of a process on a device. Two contexts must not copy their buffers over each other,
+ * so each has one of its own; map.c tells them apart by "device" numbers SHIM_DEVICES_MAX apart. The instance of a context that
+ * has ended is handed on: the new one begins with what it holds.
+ */
+static int client_get_instance(struct daemon *daemon, const struct process *process, struct map *map, uint32_t device,
+			       struct map_instance **instancep) {
+	const uint32_t again = MAP_INSTANCE_NEW;
+	struct map_instance *i;
+	uint32_t n = 0;
+	int r;
+
+	for (i = map->instances; i; i = i->next) {
+		const volatile struct map_header *header = (const void *)i->bytes;
+
+		if (i->process != process->number || i->device % SHIM_DEVICES_MAX != device)
+			continue;
+		if (header->state == MAP_INSTANCE_FINAL &&
+		    pwrite(i->fd, &again, sizeof(again), offsetof(struct map_header, state)) == sizeof(again)) {
+			*instancep = i;
+			return 0;
+		}
+		n++;
+	}
+	if (n >= CLIENT_CONTEXTS_MAX)
+		return MAP_E_QUOTA;
+	r = map_instance_get(map, process->number, process->facts.pid, device + n * SHIM_DEVICES_MAX,
+			     daemon->registry.last_instance + 1, instancep);
+	if (r == 0)
+		daemon->registry.last_instance++;
+	return r;
+}
+
 static int client_on_instance(struct daemon *daemon, struct client *client, const struct wire_instance *instance) {
 	union wire_message message = { .header = { .type = WIRE_INSTANCE_REPLY } };
 	struct process *process = client->process;
@@ -178,11 +214,10 @@ static int client_on_instance(struct daemon *daemon, struct client *client, cons
 
 	message.header.sequence = instance->header.sequence;
 	message.instance_reply.map_id = instance->map_id;
-	message.instance_reply.instance_id = ++daemon->registry.last_instance;
+	message.instance_reply.instance_id = UINT64_MAX; /* none */
 	map = process_may_use(process, instance->map_id) ? registry_map(&daemon->registry, instance->map_id, NULL) : NULL;
 	if (map) {
-		r = map_instance_get(map, process->number, process->facts.pid, instance->device,
-				     message.instance_reply.instance_id, &made);
+		r = client_get_instance(daemon, process, map, instance->device, &made);
 		if (r)
 			outcome_log_add(&daemon->outcomes, process->facts.uid, process->facts.pid, process->facts.comm,
 					OUTCOME_FAILED, "", "",

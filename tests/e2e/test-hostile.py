@@ -127,6 +127,31 @@ def test_instance_is_sealed():
         alive(daemon)
 
 
+def test_contexts():
+    """Each context has an instance of its own; one that has ended hands its instance on; there is a limit."""
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        shim = Shim(daemon.directory)
+        _, module, _, slots = shim.image(VEC_ADD_PTX)
+        first, second = (shim.instance(slots[0][0])[0] for _ in range(2))
+        other = shim.instance(slots[0][0], 1)[0]
+        for fd, value in ((first, 1), (second, 20), (other, 300)):
+            os.pwrite(fd, struct.pack("<Q", value), 4096)
+        equal(daemon.count_of(), 321)
+        equal([e["value"] for e in daemon.dump("counter", "--per-process")], [321])
+        os.pwrite(first, struct.pack("<I", 2), 88)  # map_header.state: FINAL
+        third = shim.instance(slots[0][0])[0]
+        check(os.path.sameopenfile(first, third), "the instance of a context that has ended is not handed on")
+        equal(struct.unpack("<I", os.pread(third, 4, 88))[0], 0, "its state")
+        equal(daemon.json("map", "list")["maps"][0]["instances"], 3)
+        n = 0
+        while shim.instance(slots[0][0])[0] is not None:
+            n += 1
+            check(n < 200, "no limit of contexts")
+        shim.close()
+        alive(daemon)
+
+
 def test_malformed_images():
     with Daemon() as daemon:
         daemon.attach("--kernel", "*")
@@ -271,5 +296,5 @@ def test_flood():
 
 
 if __name__ == "__main__":
-    main([test_malformed, test_bad_descriptors, test_unknown_names, test_instance_is_sealed, test_malformed_images, test_hang_up,
+    main([test_malformed, test_bad_descriptors, test_unknown_names, test_instance_is_sealed, test_contexts, test_malformed_images, test_hang_up,
           test_second_request, test_quotas, test_slow_reader, test_flood])
