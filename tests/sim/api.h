@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The objects behind the driver API's handles, and what its files share.
+ *
+ * One lock (api_lock) guards all objects. Kernels run without it, under sim_run_lock(): so copies and queries work while a
+ * kernel runs, and what takes memory away waits for its end. Every handle is in a table of live ones with its kind, so
+ * that a wrong handle is an error and not a crash.
+ */
+
+#include "sim.h"
+
+#define API_EXPORT __attribute__((visibility("default")))
+/* A second name for a function of the same file. */
+#define API_ALIAS(alias_name, function)                                       \
+	extern API_EXPORT __typeof__(function) alias_name __attribute__((alias(#function)))
+
+enum api_kind {
+	API_CONTEXT = 1,
+	API_MODULE,
+	API_FUNCTION,
+	API_LIBRARY,
+	API_KERNEL,
+	API_STREAM,
+	API_EVENT,
+	API_GRAPH,
+	API_NODE,
+	API_EXEC,
+	API_LINK,
+};
+
+struct CUctx_st {
+	uint64_t id;
+	unsigned int flags;
+	unsigned int primary_references; /* the primary one: how often it was retained */
+	bool primary;
+	size_t limits[3];
+	CUresult error; /* of a kernel: everything fails with it from then on */
+};
+
+struct CUfunc_st {
+	struct sim_function *function;
+	CUmodule module;
+};
+
+struct CUkern_st {
+	CUfunction function;
+	CUlibrary library;
+};
+
+struct CUmod_st {
+	struct sim_program *program;
+	CUfunction functions; /* one for each kernel, as the program's functions go */
+	unsigned int function_count;
+	CUlibrary library; /* that owns it, or NULL */
+};
+
+struct CUlib_st {
+	CUmodule module;
+	CUkernel kernels;
+	unsigned int kernel_count;
+};
+
+struct CUstream_st {
+	uint64_t id;
+	unsigned int flags;
+	int priority;
+	CUcontext context;
+	CUgraph capture; /* being captured into */
+	CUstreamCaptureMode mode;
+	bool invalidated;
+	uint64_t thread; /* that began the capture */
+	struct CUstream_st *next; /* all streams */
+};
+
+struct CUevent_st {
+	unsigned int flags;
+	bool recorded;
+	uint64_t time; /* ns */
+};
+
+struct CUgraphNode_st {
+	CUgraphNodeType type;
+	CUgraph graph;
+	/* kernels */
+	CUfunction function;
+	unsigned int grid[3], block[3], shared;
+	unsigned char *parameters; /* function->parameter_bytes, owned */
+	void **pointers; /* into parameters, for GetParams */
+	/* copies and sets */
+	void *destination;
+	const void *source;
+	size_t size, element;
+	uint32_t value;
+	/* host functions */
+	CUhostFn host;
+	void *userdata;
+	struct CUgraphNode_st *original; /* in an exec: the node it is a copy of */
+};
+
+struct CUgraph_st {
+	CUgraphNode *nodes; /* in an order that respects dependencies: the one they were added in */
+	size_t count, allocated;
+};
+
+struct CUgraphExec_st {
+	struct CUgraph_st graph;
+};
+
+/* --- api-context.c --- */
+
+extern pthread_mutex_t api_mutex;
+static inline void api_lock(void)
+{
+	pthread_mutex_lock(&api_mutex);
+}
+static inline void api_unlock(void)
+{
+	pthread_mutex_unlock(&api_mutex);
+}
+
+/* Is the driver initialised and a context current that has no error? Else returns why not. */
+CUresult api_enter(void);
+CUresult api_initialized(void);
+CUcontext api_current(void);
+
+/* The table of live handles; under the lock. */
+bool api_live_add(void *handle, enum api_kind kind);
+void api_live_remove(void *handle);
+bool api_live(const void *handle, enum api_kind kind);
+uint64_t api_next_id(void);
+uint64_t api_thread_id(void);
+
+/* --- api-module.c --- */
+
+/* The function behind a CUfunction, or a CUkernel that was cast to one; NULL. Under the lock. */
+CUfunction api_function(CUfunction handle);
+/* Makes a module of an image: PTX text, fatbin, or the wrapper of one; size 0 if not known. Not under the lock. */
+CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned int options, const CUjit_option *names, void **values);
+/* Reads a file, with a NUL behind it; the caller frees. NULL if it cannot. */
+char *api_read_file(const char *path, size_t *size);
+/* The PTX texts in an image, each freed by the caller; at most max. */
+CUresult api_image_texts(const void *image, size_t size, char **texts, size_t *lengths, unsigned int max, unsigned int *count);
+
+/* --- api-stream.c --- */
+
+/* Is the handle a stream (or one of the default ones: NULL out)? Under the lock. */
+bool api_stream(CUstream handle, CUstream *out);
+/* What may not happen while somebody captures: invalidates the captures that forbid it. Takes the lock. */
+CUresult api_unsafe_in_capture(void);
+/* Adds a node to the graph that the stream captures into. 1: done (the caller returns); 0: not capturing; < 0: -CUresult. Under the lock. */
+int api_capture(CUstream stream, const struct CUgraphNode_st *node);
+
+/* --- api-graph.c --- */
+
+/* Copies a node into a graph; NULL: no memory. Under the lock. */
+CUgraphNode api_graph_add(struct CUgraph_st *graph, const struct CUgraphNode_st *node);
+CUgraph api_graph_new(void);
+void api_graph_free(CUgraph graph);
+
+/* --- api-launch.c --- */
+
+/* Checks a launch and copies its parameters into node (owned by it). Under the lock. */
+CUresult api_kernel_node(struct CUgraphNode_st *node, CUfunction f, const unsigned int grid[3], const unsigned int block[3],
+			 unsigned int shared, void **parameters, void **extra);
+void api_node_deinit(struct CUgraphNode_st *node);
+/* Does what a node says. Not under the lock. */
+CUresult api_node_run(const struct CUgraphNode_st *node);
