@@ -15,6 +15,7 @@
 #include <linux/bpf.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "btf-check.h"
@@ -159,37 +160,43 @@ static bool check_relocations(struct elf_file *f, const Elf64_Shdr *table, size_
 	return true;
 }
 
-/* Whether the instruction at `offset` of a section is relocated. */
-static bool is_relocated(const struct elf_file *f, size_t section, uint64_t offset) {
+/* Marks the instructions of a section that are relocated. */
+static void mark_relocated(const struct elf_file *f, size_t section, uint8_t *marks) {
 	for (size_t i = 1; i < f->n_sections; i++) {
 		const Elf64_Rel *relocations = (const void *)(f->bytes + f->sections[i].sh_offset);
 
 		if (f->sections[i].sh_type != SHT_REL || f->sections[i].sh_info != section)
 			continue;
 		for (size_t r = 0; r < f->sections[i].sh_size / sizeof(*relocations); r++)
-			if (relocations[r].r_offset == offset)
-				return true;
+			if (relocations[r].r_offset % sizeof(struct bpf_insn) == 0)
+				marks[relocations[r].r_offset / sizeof(struct bpf_insn)] = 1;
 	}
-	return false;
 }
 
 /*
  * Programs call functions in .text, by relocations. A call without one leads to another program of the section: libbpf
- * before 1.2 frees memory twice if there are several.
+ * before 1.2 frees memory twice if there are several. All relocations have been checked.
  */
 static bool check_calls(struct elf_file *f, size_t i) {
 	const Elf64_Shdr *section = &f->sections[i];
 	const struct bpf_insn *insns = (const void *)(f->bytes + section->sh_offset);
 	const char *name = f->names + section->sh_name;
+	size_t n = section->sh_size / sizeof(*insns);
+	bool ok = true;
+	uint8_t *marks;
 
 	if (!strcmp(name, ".text"))
 		return true;
-	for (uint64_t n = 0; n < section->sh_size / sizeof(*insns); n++)
-		if (insns[n].code == (BPF_JMP | BPF_CALL) && insns[n].src_reg == BPF_PSEUDO_CALL &&
-		    !is_relocated(f, i, n * sizeof(*insns)))
-			return wrong(f, "a program in section %.64s calls another program; only functions can be called",
-				     name);
-	return true;
+	marks = calloc(n + 1, 1);
+	if (!marks)
+		return wrong(f, "no memory");
+	mark_relocated(f, i, marks);
+	for (size_t k = 0; k < n && ok; k++)
+		if (insns[k].code == (BPF_JMP | BPF_CALL) && insns[k].src_reg == BPF_PSEUDO_CALL && !marks[k])
+			ok = wrong(f, "a program in section %.64s calls another program; only functions can be called",
+				   name);
+	free(marks);
+	return ok;
 }
 
 static bool check_contents(struct elf_file *f) {
@@ -210,8 +217,6 @@ static bool check_contents(struct elf_file *f) {
 			return false;
 		if ((section->sh_flags & SHF_EXECINSTR) && (section->sh_type != SHT_PROGBITS || section->sh_size % 8))
 			return wrong(f, "section %.64s holds no whole number of instructions", name);
-		if ((section->sh_flags & SHF_EXECINSTR) && !check_calls(f, i))
-			return false;
 		if (!strcmp(name, ".BTF") || !strcmp(name, ".BTF.ext")) {
 			bool *seen = name[4] ? &ext : &btf;
 
@@ -220,6 +225,9 @@ static bool check_contents(struct elf_file *f) {
 			*seen = true;
 		}
 	}
+	for (size_t i = 1; i < f->n_sections; i++)
+		if ((f->sections[i].sh_flags & SHF_EXECINSTR) && !check_calls(f, i))
+			return false;
 	if (btf) {
 		size_t size, ext_size = 0;
 		const void *data = elf_section(f->bytes, ".BTF", &size);
