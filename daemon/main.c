@@ -325,6 +325,7 @@ int main(int argc, char *argv[]) {
 	r = open_runtime_dir(&options, &dir);
 	if (r)
 		return r;
+	runtime_dir_keep(dir, daemon_options.control_fd >= 0, daemon_options.shim_fd >= 0);
 	daemon_options.session = options.session;
 	daemon_options.verify = options.verify;
 	daemon_options.deadline_ms = options.deadline_ms;

@@ -27,6 +27,7 @@ struct runtime_dir {
 	char lock_path[192], control[192], shim[192], interest[192];
 	int lock;
 	bool private;
+	bool keep_control, keep_shim;
 };
 
 bool runtime_dir_session_name_valid(const char *name) {
@@ -113,11 +114,18 @@ int runtime_dir_new(struct runtime_dir **dirp, const char *path, mode_t mode, bo
 	return 0;
 }
 
+void runtime_dir_keep(struct runtime_dir *dir, bool control, bool shim) {
+	dir->keep_control = control;
+	dir->keep_shim = shim;
+}
+
 struct runtime_dir *runtime_dir_free(struct runtime_dir *dir) {
 	if (!dir)
 		return NULL;
-	unlink(dir->control);
-	unlink(dir->shim);
+	if (!dir->keep_control)
+		unlink(dir->control);
+	if (!dir->keep_shim)
+		unlink(dir->shim);
 	unlink(dir->interest);
 	unlink(dir->lock_path);
 	if (dir->private)

@@ -26,6 +26,9 @@ int runtime_dir_session_path(char path[static 128], uid_t uid, const char *name)
  */
 int runtime_dir_new(struct runtime_dir **dirp, const char *path, mode_t mode, bool private);
 
+/* Sockets that somebody else made stay at the end. */
+void runtime_dir_keep(struct runtime_dir *dir, bool control, bool shim);
+
 /* Removes what a daemon puts there, and the directory if it is private. NULL is fine. */
 struct runtime_dir *runtime_dir_free(struct runtime_dir *dir);
 

@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control interface: what is refused and how, who may do what, big maps, clients that go away."""
 import base64
+import fcntl
 import os
+import signal
+import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, Failed, check, equal, main, need, wait_until
@@ -296,6 +300,52 @@ def test_second_daemon():
     check("--worker-dir" in done.stderr, done.stderr)
 
 
+def test_systemd():
+    """Sockets from the service manager, by name; readiness and the end are announced; the level is in front of a line."""
+    with tempfile.TemporaryDirectory() as folder:
+        control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        control.bind(f"{folder}/io.gpuprobe.control")
+        control.listen()
+        shim = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        shim.bind(f"{folder}/shim.sock")
+        shim.listen()
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.bind(f"{folder}/notify")
+        notify.settimeout(10)
+        name = f"e2e_systemd_{os.getpid()}"
+        fds = [os.dup(s.fileno()) for s in (shim, control)]
+        pid = os.fork()
+        if pid == 0:
+            try:
+                moved = [fcntl.fcntl(fd, fcntl.F_DUPFD, 100) for fd in fds]
+                for place, fd in enumerate(moved):
+                    os.dup2(fd, 3 + place)
+                log = os.open(f"{folder}/log", os.O_WRONLY | os.O_CREAT, 0o600)
+                os.dup2(log, 2)
+                os.execve(GPUPROBED, [GPUPROBED, f"--session={name}"],
+                          {**os.environ, "LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2", "LISTEN_FDNAMES": "shim:control",
+                           "NOTIFY_SOCKET": f"{folder}/notify", "JOURNAL_STREAM": "1:1"})
+            finally:
+                os._exit(1)
+        for fd in fds:
+            os.close(fd)
+        try:
+            check(b"READY=1" in notify.recv(4096))
+            bus = Connection(folder)
+            bus.call("Attach", object=encoded("counter"))
+            check(Shim(folder).image(VEC_ADD_PTX)[0])
+            bus.close()
+        finally:
+            os.kill(pid, signal.SIGTERM)
+            status = os.waitpid(pid, 0)[1]
+        equal(status, 0)
+        check(b"STOPPING=1" in notify.recv(4096))
+        check(os.path.exists(f"{folder}/io.gpuprobe.control"), "a socket of the service manager was removed")
+        with open(f"{folder}/log") as log:
+            text = log.read()
+        check(text.startswith("<5>") and "SIGTERM" in text, text)
+
+
 if __name__ == "__main__":
     main([test_attach_errors, test_objects, test_verify_off, test_permissions, test_sync, test_big_map, test_clients_that_go,
-          test_program_worker_fails, test_second_daemon])
+          test_program_worker_fails, test_second_daemon, test_systemd])
