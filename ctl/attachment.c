@@ -3,12 +3,12 @@
 /* attach, detach, list. */
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "../daemon/base64.h"
 #include "ctl.h"
@@ -56,19 +56,27 @@ static void put(json_object **objectp, const char *key, json_object *value) {
 }
 
 /*
- * The executable as the daemon sees it: absolute; a glob stays as it is. Returns -1 to go on, or
+ * The executable as the daemon sees it: absolute; a glob of any folder stays as it is. Returns -1 to go on, or
  * the exit status.
  */
 static int put_exe(json_object **filterp, const char *path) {
-	char *resolved;
+	bool is_glob = strpbrk(path, "*?[");
+	char *folder, *resolved;
 
 	if (!*path)
 		return ctl_usage("--exe: the path is empty");
-	if (*path == '/' || strpbrk(path, "*?[")) {
+	if (strchr("/*?[", *path)) {
 		put(filterp, "exe", json_object_new_string(path));
 		return -1;
 	}
-	resolved = realpath(path, NULL);
+	if (is_glob) {
+		folder = getcwd(NULL, 0);
+		if (!folder || asprintf(&resolved, "%s/%s", folder, path) < 0)
+			resolved = NULL;
+		free(folder);
+	} else {
+		resolved = realpath(path, NULL);
+	}
 	if (!resolved)
 		return ctl_fail(CTL_USAGE, "--exe: %s: %s", path, strerror(errno));
 	put(filterp, "exe", json_object_new_string(resolved));

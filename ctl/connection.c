@@ -147,13 +147,15 @@ static int broken(struct ctl *ctl, int error) {
 	}
 }
 
+/* @what is what the daemon missed; the user knows an attachment or a map as @subject. */
 static int not_found(const char *method, const char *subject, const char *what) {
 	if (!strcmp(method, "Attach"))
 		return ctl_fail(CTL_NOT_FOUND, "%s: there is no program %s in it", subject, what);
 	if (!strcmp(method, "Detach"))
 		return ctl_fail(CTL_NOT_FOUND,
-				"there is no attachment %s; gpuprobectl list shows them", what);
-	return ctl_fail(CTL_NOT_FOUND, "there is no map %s; gpuprobectl map list shows them", what);
+				"there is no attachment %s; gpuprobectl list shows them", subject);
+	return ctl_fail(CTL_NOT_FOUND, "there is no map %s; gpuprobectl map list shows them",
+			subject);
 }
 
 /* The log of libbpf or the verifier below the line that says what is wrong. */
@@ -201,9 +203,11 @@ static int control_error(const char *method, const char *subject, const char *er
 	if (!strcmp(error, "VerificationFailed"))
 		r = ctl_fail(CTL_VERIFIER, "%s: the verifier refused program %s: %s", subject,
 			     program, reason);
-	else if (!strcmp(error, "CompileFailed"))
+	else if (!strcmp(error, "CompileFailed") && *program)
 		r = ctl_fail(CTL_ERROR, "%s: program %s cannot run on a GPU: %s", subject, program,
 			     reason);
+	else if (!strcmp(error, "CompileFailed"))
+		r = ctl_fail(CTL_ERROR, "%s cannot run on a GPU: %s", subject, reason);
 	else
 		r = ctl_fail(CTL_ERROR, "%s: not usable: %s", subject, reason);
 	print_log(ctl_string(parameters, "log"));

@@ -137,6 +137,8 @@ static const struct {
 	  "{\"program\":\"logless\",\"reason\":\"no reason\",\"log\":null}" },
 	{ "uncompiled", ERROR("CompileFailed"),
 	  "{\"program\":\"uncompiled\",\"reason\":\"helper 6 comes with the next release\"}" },
+	{ "nameless", ERROR("CompileFailed"),
+	  "{\"program\":\"\",\"reason\":\"no worker\"}" },
 	{ "invalid", ERROR("InvalidObject"),
 	  "{\"reason\":\"no GPU program in it\",\"log\":\"libbpf: hm\\n\"}" },
 	{ "denied", ERROR("PermissionDenied"),

@@ -73,8 +73,9 @@ class Attach(Case):
             'id': 1, 'object': len(HEADER) + 8, 'program': 'cuda__p', 'point': 'entry', 'kernel': 'a(int)',
             'filter': {'pid': 12, 'comm': 'x\u00e9', 'exe': os.path.realpath(exe), 'uid': 0}, 'state': 'armed', 'modules': 0,
             'processes': 0, 'owner': os.getuid()}], 'maps': []})
-        for given, seen in ('/usr/bin/*', '/usr/bin/*'), ('*python?', '*python?'):
-            output = self.json('attach', '--exe', given, self.object)
+        for given, seen in (('/usr/bin/*', '/usr/bin/*'), ('*python?', '*python?'),
+                            ('bin/a*', os.path.realpath(self.dir) + '/bin/a*')):
+            output = self.json('attach', '--exe', given, self.object, cwd=self.dir)
             self.assertEqual(output['attachments'][0]['filter'], {'exe': seen})
         self.assertEqual(self.json('attach', '--uid', '4294967294', self.object)['attachments'][0]['filter'], {'uid': 4294967294})
 
@@ -91,6 +92,7 @@ class Attach(Case):
                         '; *value = 1; @ a.bpf.c:7\nR1 invalid mem access'),
             'logless': (VERIFIER, f'{path}: the verifier refused program logless: no reason'),
             'uncompiled': (ERROR, f'{path}: program uncompiled cannot run on a GPU: helper 6 comes with the next release'),
+            'nameless': (ERROR, f'{path} cannot run on a GPU: no worker'),
             'invalid': (ERROR, f'{path}: not usable: no GPU program in it\nlibbpf: hm'),
             'denied': (PERMISSION, 'not permitted: only root and the group gpuprobe may attach'),
             'unavailable': (ERROR, 'no CAP_BPF here'),
