@@ -26,6 +26,9 @@
  *                    bytes, modulo 2^64 or 2^32.
  *   MAP_MERGE_PERCPU a PERCPU map: shard s is the copy of SM s.
  *
+ * The buffer of a map that merges by sums may be spread over the modules: each module has one of the same size as a
+ * variable, zeros at first, and the shim adds them up when it mirrors.
+ *
  * The daemon never believes the header of an instance that it has handed out: a process may write there.
  */
 
@@ -38,6 +41,7 @@
 #define MAP_SHARD_ALIGN 128
 #define MAP_DATA_SIZE_MAX (UINT64_C(1) << 32) /* of one instance */
 #define MAP_SHARDED_SIZE_MAX (UINT64_C(64) << 20) /* shards are halved until data_size fits */
+#define MAP_RESIDENT_SIZE_MAX (UINT64_C(1) << 20) /* largest data_size that a module holds itself */
 
 enum map_merge {
 	MAP_MERGE_NONE = 0,

@@ -117,9 +117,11 @@ struct wire_image_reply {
 };
 
 /*
- * One pointer that the shim fills in: the 8-byte .global variable `symbol` of the new module
- * gets the device address of this process's instance of map `map_id` (in that context). While it is
- * 0 the probe does nothing, so a module works before it is armed and when arming fails.
+ * One variable of the new module, in one of two forms that its size tells apart.
+ * 8 bytes: a pointer that the shim fills in with the device address of this process's instance of map `map_id` (in that
+ * context). While it is 0 the probe does nothing, so a module works before it is armed and when arming fails.
+ * The instance's data_size: it *is* data of the instance. The map merges by sums (map-layout.h), and what the shim mirrors
+ * is the sum over the modules that the process has or had in that context.
  */
 struct wire_slot {
 	struct wire_header header;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A replaced module has one pointer per map, 0 until it is armed: then probes do nothing. Arming happens where a context is
+ * A replaced module has one variable per map: a pointer, 0 until it is armed, and probes do nothing till then; or, for counters,
+ * the data itself, which is then only found here. Arming happens where a context is
  * current anyway: right after the load if there is one, and before launches. Each thread remembers the context and the
  * generation of loads for which it last found everything armed, so that a launch of a probed process costs a comparison.
  *
@@ -67,9 +68,29 @@ void arm_load_added(void)
 	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
 }
 
+/* Keeps what a module that is about to be unloaded has counted, in every context. */
+static void end_regions(uint64_t module_id)
+{
+	const struct driver *driver = driver_own();
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	driver_handle before = NULL;
+
+	if (driver->ctx_get_current(&before) != 0)
+		return;
+	driver->exchange_capture_mode(&mode);
+	mirror_lock();
+	for (struct mirror_context *context = mirror_first_context(); context; context = context->next)
+		if (driver->ctx_set_current(context->handle) == 0)
+			mirror_end_regions(context, module_id);
+	mirror_unlock();
+	driver->ctx_set_current(before);
+	driver->exchange_capture_mode(&mode);
+}
+
 void arm_load_removed(uint64_t module_id)
 {
 	__atomic_sub_fetch(&arm_load_count, 1, __ATOMIC_RELAXED);
+	end_regions(module_id);
 	forget_armed(NULL, module_id);
 }
 
@@ -100,19 +121,19 @@ static struct mirror_instance *get_instance(struct mirror_context *context, uint
 	return mirror_add_instance(context, map_id, fd, message.instance_reply.size, message.instance_reply.data_size);
 }
 
-/* Where a slot's pointer lies in the current context; 0 if it is not there. */
-static driver_pointer find_slot(const struct load *load, const char *symbol)
+/* Where a slot's variable lies in the current context, and its size; 0 if it is not there. */
+static driver_pointer find_slot(const struct load *load, const char *symbol, size_t *size)
 {
 	const struct driver *driver = driver_own();
 	driver_pointer where = 0;
-	size_t size = 0;
 	driver_result result;
 
+	*size = 0;
 	if (load->kind == LOAD_LIBRARY)
-		result = driver->library_get_global ? driver->library_get_global(&where, &size, load->handle, symbol) : -1;
+		result = driver->library_get_global ? driver->library_get_global(&where, size, load->handle, symbol) : -1;
 	else
-		result = driver->module_get_global(&where, &size, load->handle, symbol);
-	return !result && size == sizeof(driver_pointer) ? where : 0;
+		result = driver->module_get_global(&where, size, load->handle, symbol);
+	return result ? 0 : where;
 }
 
 /* Arms one module in the current context. Returns why not, or NULL. */
@@ -120,15 +141,26 @@ static const char *arm_load(const struct load *load, struct mirror_context *cont
 {
 	for (uint32_t i = 0; i < load->slot_count; i++) {
 		struct mirror_instance *instance;
-		driver_pointer where = find_slot(load, load->slots[i].symbol);
+		size_t size;
+		driver_pointer where = find_slot(load, load->slots[i].symbol, &size);
 
 		if (!where)
-			return "the driver does not find a probe's map pointer in the module";
+			return "the driver does not find a probe's map in the module";
 		instance = get_instance(context, load->slots[i].map_id);
 		if (!instance)
-			return "no memory for a map: the daemon refused it, or the device is full";
-		if (!instance->disarmed && !mirror_write_pointer(context, where, instance->buffer))
+			return "no memory for a map: the daemon refused it";
+		if (instance->disarmed)
+			continue;
+		if (size == instance->data_size && size != sizeof(driver_pointer)) {
+			if (!mirror_add_region(instance, load->module_id, where))
+				return "no memory for a map: the process has none";
+		} else if (size != sizeof(driver_pointer)) {
+			return "a probe's map in the module has another size than the map";
+		} else if (!mirror_add_buffer(context, instance)) {
+			return "no memory for a map: the device has none";
+		} else if (!mirror_write_pointer(context, where, instance->buffer)) {
 			return "writing a probe's map pointer failed";
+		}
 	}
 	return NULL;
 }
@@ -301,9 +333,11 @@ static void disarm_in(struct mirror_context *context, uint64_t map_id)
 		if (!is_armed(load, context->handle))
 			continue;
 		for (uint32_t i = 0; i < load->slot_count; i++) {
-			driver_pointer where = load->slots[i].map_id == map_id ? find_slot(load, load->slots[i].symbol) : 0;
+			size_t size = 0;
+			driver_pointer where =
+				load->slots[i].map_id == map_id ? find_slot(load, load->slots[i].symbol, &size) : 0;
 
-			if (where)
+			if (where && size == sizeof(driver_pointer))
 				mirror_write_pointer(context, where, 0);
 		}
 	}

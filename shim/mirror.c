@@ -119,6 +119,14 @@ static void free_instance(struct mirror_instance *instance)
 {
 	if (instance->header && instance->header != MAP_FAILED)
 		munmap(instance->header, instance->size);
+	while (instance->regions) {
+		struct mirror_region *region = instance->regions;
+
+		instance->regions = region->next;
+		free(region);
+	}
+	free(instance->sum);
+	free(instance->past);
 	free(instance);
 }
 
@@ -140,7 +148,6 @@ static bool map_instance(struct mirror_instance *instance, int fd)
 struct mirror_instance *mirror_add_instance(struct mirror_context *context, uint64_t map_id, int fd, uint64_t size,
 					    uint64_t data_size)
 {
-	const struct driver *driver = driver_own();
 	struct mirror_instance *instance = calloc(1, sizeof(*instance));
 	bool good = false;
 
@@ -151,18 +158,53 @@ struct mirror_instance *mirror_add_instance(struct mirror_context *context, uint
 		good = map_instance(instance, fd);
 	}
 	close(fd);
-	if (good && driver->mem_alloc(&instance->buffer, data_size) == 0) {
-		if (driver->copy_to_device(instance->buffer, data_of(instance), data_size, context->stream) == 0 &&
-		    driver->stream_synchronize(context->stream) == 0) {
-			instance->next = context->instances;
-			context->instances = instance;
-			return instance;
-		}
-		driver->mem_free(instance->buffer);
+	if (!good) {
+		if (instance)
+			free_instance(instance);
+		return NULL;
 	}
-	if (instance)
-		free_instance(instance);
-	return NULL;
+	instance->merge = instance->header->merge;
+	instance->next = context->instances;
+	context->instances = instance;
+	return instance;
+}
+
+bool mirror_add_buffer(struct mirror_context *context, struct mirror_instance *instance)
+{
+	const struct driver *driver = driver_own();
+	driver_pointer buffer;
+
+	if (instance->buffer)
+		return true;
+	if (driver->mem_alloc(&buffer, instance->data_size) != 0)
+		return false;
+	if (driver->copy_to_device(buffer, data_of(instance), instance->data_size, context->stream) != 0 ||
+	    driver->stream_synchronize(context->stream) != 0) {
+		driver->mem_free(buffer);
+		return false;
+	}
+	instance->buffer = buffer;
+	return true;
+}
+
+bool mirror_add_region(struct mirror_instance *instance, uint64_t module_id, driver_pointer address)
+{
+	struct mirror_region *region;
+
+	if (instance->merge != MAP_MERGE_SUM64 && instance->merge != MAP_MERGE_SUM32)
+		return false;
+	if (!instance->sum)
+		instance->sum = malloc(instance->data_size);
+	if (!instance->past)
+		instance->past = calloc(1, instance->data_size);
+	region = malloc(sizeof(*region));
+	if (!instance->sum || !instance->past || !region) {
+		free(region);
+		return false;
+	}
+	*region = (struct mirror_region){ instance->regions, module_id, address };
+	instance->regions = region;
+	return true;
 }
 
 bool mirror_write_pointer(struct mirror_context *context, driver_pointer where, driver_pointer value)
@@ -181,28 +223,88 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-void mirror_copy(struct mirror_context *context, bool wait, bool final)
+/* Adds lanes of the width that the map merges by. */
+static void add_lanes(const struct mirror_instance *instance, void *to, const void *from)
+{
+	if (instance->merge == MAP_MERGE_SUM64) {
+		uint64_t *sums = to;
+		const uint64_t *values = from;
+
+		for (uint64_t i = 0; i < instance->data_size / 8; i++)
+			sums[i] += values[i];
+	} else {
+		uint32_t *sums = to;
+		const uint32_t *values = from;
+
+		for (uint64_t i = 0; i < instance->data_size / 4; i++)
+			sums[i] += values[i];
+	}
+}
+
+/* Adds what a region holds to `to`; the instance's room for the sum is overwritten. */
+static bool add_region(struct mirror_context *context, struct mirror_instance *instance,
+		       const struct mirror_region *region, void *to)
 {
 	const struct driver *driver = driver_own();
-	driver_result result = 0;
 
+	if (driver->copy_to_host(instance->sum, region->address, instance->data_size, context->stream) != 0 ||
+	    driver->stream_synchronize(context->stream) != 0)
+		return false;
+	add_lanes(instance, to, instance->sum);
+	return true;
+}
+
+static bool copy_instance(struct mirror_context *context, struct mirror_instance *instance)
+{
+	const struct driver *driver = driver_own();
+
+	if (instance->buffer)
+		return driver->copy_to_host(data_of(instance), instance->buffer, instance->data_size, context->stream) == 0 &&
+		       driver->stream_synchronize(context->stream) == 0;
+	if (!instance->past)
+		return true;
+	memcpy(data_of(instance), instance->past, instance->data_size);
+	for (const struct mirror_region *region = instance->regions; region; region = region->next)
+		if (!add_region(context, instance, region, data_of(instance)))
+			return false;
+	return true;
+}
+
+void mirror_copy(struct mirror_context *context, bool wait, bool final)
+{
 	if (wait)
-		driver->ctx_synchronize();
+		driver_own()->ctx_synchronize();
 	for (struct mirror_instance *instance = context->instances; instance; instance = instance->next) {
 		if (instance->disarmed)
 			continue;
 		__atomic_or_fetch(&instance->header->sequence, 1, __ATOMIC_SEQ_CST);
-		result |= driver->copy_to_host(data_of(instance), instance->buffer, instance->data_size, context->stream);
-	}
-	result |= driver->stream_synchronize(context->stream);
-	for (struct mirror_instance *instance = context->instances; instance; instance = instance->next) {
-		if (instance->disarmed)
-			continue;
-		if (!result) {
+		if (copy_instance(context, instance)) {
 			instance->header->mirrored_ns = now_ns();
 			instance->header->state = final ? MAP_INSTANCE_FINAL : MAP_INSTANCE_LIVE;
 		}
 		__atomic_add_fetch(&instance->header->sequence, 1, __ATOMIC_RELEASE);
+	}
+}
+
+void mirror_end_regions(struct mirror_context *context, uint64_t module_id)
+{
+	bool waited = false;
+
+	for (struct mirror_instance *instance = context->instances; instance; instance = instance->next) {
+		for (struct mirror_region **link = &instance->regions; *link;) {
+			struct mirror_region *region = *link;
+
+			if (region->module_id != module_id) {
+				link = &region->next;
+				continue;
+			}
+			if (!waited)
+				driver_own()->ctx_synchronize();
+			waited = true;
+			add_region(context, instance, region, instance->past);
+			*link = region->next;
+			free(region);
+		}
 	}
 }
 

@@ -22,12 +22,22 @@ struct mirror_context {
 	struct mirror_instance *instances;
 };
 
+/* Data of an instance that a module holds itself. */
+struct mirror_region {
+	struct mirror_region *next;
+	uint64_t module_id;
+	driver_pointer address;
+};
+
 struct mirror_instance {
 	struct mirror_instance *next;
 	uint64_t map_id;
 	struct map_header *header; /* the mapped memfd */
 	uint64_t size, data_size;
-	driver_pointer buffer;
+	uint32_t merge; /* enum map_merge: the width of the lanes that regions are added in */
+	driver_pointer buffer; /* in device memory, for modules with a pointer; 0: none */
+	struct mirror_region *regions;
+	unsigned char *sum, *past; /* with regions: room for the sum, and what unloaded modules had counted */
 	bool disarmed; /* its map is gone; the buffer stays, kernels may still write to it */
 };
 
@@ -39,9 +49,18 @@ struct mirror_context *mirror_find_context(driver_handle handle);
 struct mirror_context *mirror_add_context(driver_handle handle);
 struct mirror_instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id);
 
-/* Makes an instance of the memfd: device memory with its data. Consumes fd; NULL if something is wrong with it or the driver. */
+/* Makes an instance of the memfd. Consumes fd; NULL if something is wrong with it. */
 struct mirror_instance *mirror_add_instance(struct mirror_context *context, uint64_t map_id, int fd, uint64_t size,
 					    uint64_t data_size);
+
+/* Sees to it that the instance has a buffer in the current context, with its initial data. */
+bool mirror_add_buffer(struct mirror_context *context, struct mirror_instance *instance);
+
+/* Makes a module's own data part of the instance. */
+bool mirror_add_region(struct mirror_instance *instance, uint64_t module_id, driver_pointer address);
+
+/* Before a module is unloaded from the current context: keeps what its regions hold. */
+void mirror_end_regions(struct mirror_context *context, uint64_t module_id);
 
 /* Copies every instance of a context to its memfd; the context must be current. wait: for the kernels first. */
 void mirror_copy(struct mirror_context *context, bool wait, bool final);

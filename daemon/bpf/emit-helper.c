@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Helpers. The device library has the arithmetic; what touches the program's memory (keys, values, results) is done
- * here, where it is known that the memory is a stack that can become registers.
+ * Helpers. The device library has the arithmetic; what touches the program's memory (keys, values,
+ * results) is done here, where it is known that the memory is a stack that can become registers.
  */
 
 #include <errno.h>
@@ -18,6 +18,20 @@ struct lookup {
 	LLVMValueRef address, found, index;
 };
 
+/* The address of a map's data, 0 where it is not armed. */
+static LLVMValueRef emit_base(struct emitter *e, uint32_t map)
+{
+	LLVMValueRef base;
+
+	if (e->layouts[map].resident)
+		return LLVMConstPtrToInt(e->map[map].slot, e->i64);
+	base = LLVMBuildLoad2(e->builder, e->i64, e->map[map].slot, "");
+	/* written by the host between launches only */
+	LLVMSetMetadata(base, LLVMGetMDKindIDInContext(e->context, "invariant.load", 14),
+			LLVMMetadataAsValue(e->context, LLVMMDNodeInContext2(e->context, NULL, 0)));
+	return base;
+}
+
 static struct lookup emit_lookup(struct emitter *e, uint32_t map)
 {
 	const struct translate_map_result *layout = e->layouts + map;
@@ -26,18 +40,19 @@ static struct lookup emit_lookup(struct emitter *e, uint32_t map)
 	struct lookup lookup;
 
 	lookup.index = emit_load(e, &key, 4);
-	args[0] = LLVMBuildLoad2(e->builder, e->i64, e->map[map].slot, "");
-	/* written by the host between launches only */
-	LLVMSetMetadata(args[0], LLVMGetMDKindIDInContext(e->context, "invariant.load", 14),
-	                LLVMMetadataAsValue(e->context, LLVMMDNodeInContext2(e->context, NULL, 0)));
+	args[0] = emit_base(e, map);
 	args[1] = lookup.index;
 	args[2] = LLVMConstInt(e->i32, e->maps[map].max_entries, false);
-	lookup.found = emit_call(e, "gpuprobe_array_has", args, 3);
+	if (layout->resident)
+		lookup.found = LLVMBuildICmp(e->builder, LLVMIntULT, args[1], args[2], "");
+	else
+		lookup.found = emit_call(e, "gpuprobe_array_has", args, 3);
 	args[2] = emit_const(e, layout->value_stride);
 	args[3] = LLVMConstInt(e->i32, layout->shards - 1, false);
 	args[4] = emit_const(e, layout->shard_stride);
-	lookup.address = LLVMBuildSelect(e->builder, lookup.found, emit_call(e, "gpuprobe_array_address", args, 5),
-	                                 emit_const(e, 0), "");
+	lookup.address = LLVMBuildSelect(e->builder, lookup.found,
+					 emit_call(e, "gpuprobe_array_address", args, 5),
+					 emit_const(e, 0), "");
 	return lookup;
 }
 
@@ -63,16 +78,18 @@ static void emit_copy(struct emitter *e, LLVMValueRef to, uint32_t size)
 			piece /= 2;
 		source = emit_address(e, 3, at);
 		target.align = piece;
-		target.pointer = LLVMBuildIntToPtr(e->builder,
-		                                   LLVMBuildAdd(e->builder, to, emit_const(e, at), ""),
-		                                   e->global_pointer, "");
+		target.pointer = LLVMBuildIntToPtr(
+			e->builder, LLVMBuildAdd(e->builder, to, emit_const(e, at), ""),
+			e->global_pointer, "");
 		emit_store(e, &target, piece, emit_load(e, &source, piece));
 	}
 }
 
-static LLVMValueRef choose(struct emitter *e, LLVMValueRef condition, int error, LLVMValueRef otherwise)
+static LLVMValueRef choose(struct emitter *e, LLVMValueRef condition, int error,
+			   LLVMValueRef otherwise)
 {
-	return LLVMBuildSelect(e->builder, condition, emit_const(e, (uint64_t)(int64_t)-error), otherwise, "");
+	return LLVMBuildSelect(e->builder, condition, emit_const(e, (uint64_t)(int64_t)-error),
+			       otherwise, "");
 }
 
 static void emit_update(struct emitter *e, uint32_t map)
@@ -85,13 +102,14 @@ static void emit_update(struct emitter *e, uint32_t map)
 	condition = LLVMBuildICmp(e->builder, LLVMIntEQ, flags, emit_const(e, BPF_NOEXIST), "");
 	result = choose(e, condition, EEXIST, result);
 	condition = LLVMBuildICmp(e->builder, LLVMIntUGE, lookup.index,
-	                          LLVMConstInt(e->i32, e->maps[map].max_entries, false), "");
+				  LLVMConstInt(e->i32, e->maps[map].max_entries, false), "");
 	result = choose(e, condition, E2BIG, result);
 	condition = LLVMBuildICmp(e->builder, LLVMIntUGT, flags, emit_const(e, BPF_EXIST), "");
 	result = choose(e, condition, EINVAL, result);
 
 	emit_set(e, 0, result);
-	LLVMBuildCondBr(e->builder, LLVMBuildICmp(e->builder, LLVMIntEQ, result, zero, ""), store, done);
+	LLVMBuildCondBr(e->builder, LLVMBuildICmp(e->builder, LLVMIntEQ, result, zero, ""), store,
+			done);
 	LLVMPositionBuilderAtEnd(e->builder, store);
 	emit_copy(e, lookup.address, e->maps[map].value_size);
 	LLVMBuildBr(e->builder, done);
@@ -108,7 +126,8 @@ void emit_helper(struct emitter *e, const struct bpf_insn *insn)
 	case HELPER_MAP_LOOKUP:
 		lookup = emit_lookup(e, map);
 		emit_set(e, 0, lookup.address);
-		LLVMBuildStore(e->builder, lookup.found, emit_found(e, analysis_site(e->frame, e->pc)));
+		LLVMBuildStore(e->builder, lookup.found,
+			       emit_found(e, analysis_site(e->frame, e->pc)));
 		return;
 	case HELPER_MAP_UPDATE:
 		emit_update(e, map);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One LLVM function for a program and all its frames, block by block. Before each instruction the state of the
- * analysis is at hand (it steps along), and says of what kind each address is.
+ * One LLVM function for a program and all its frames, block by block. Before each instruction the
+ * state of the analysis is at hand (it steps along), and says of what kind each address is.
  *
- * An address of a map value is a number of 64 bits; it becomes a pointer to global memory where it is used.
- * A load whose alignment is not known is one of single bytes: a GPU faults where a CPU would not. What is read from the stack is
- * frozen: a program that may read what it never wrote reads something, and the compiler must not build on it.
+ * An address of a map value is a number of 64 bits; it becomes a pointer to global memory where it
+ * is used. A load whose alignment is not known is one of single bytes: a GPU faults where a CPU
+ * would not. What is read from the stack is frozen: a program that may read what it never wrote
+ * reads something, and the compiler must not build on it.
  */
 
 #include "emit.h"
@@ -52,8 +53,8 @@ LLVMValueRef emit_found(struct emitter *e, uint32_t site)
 		s++;
 	if (s == e->sites + e->n_sites) {
 		/* variables stand in the first block */
-		LLVMPositionBuilderBefore(e->builder,
-		                          LLVMGetFirstInstruction(LLVMGetEntryBasicBlock(e->function)));
+		LLVMPositionBuilderBefore(
+			e->builder, LLVMGetFirstInstruction(LLVMGetEntryBasicBlock(e->function)));
 		s->site = site;
 		s->found = LLVMBuildAlloca(e->builder, e->i1, "");
 		e->n_sites++;
@@ -89,7 +90,8 @@ static LLVMValueRef stack_number(struct emitter *e, uint32_t frame)
 LLVMValueRef emit_get(struct emitter *e, unsigned reg)
 {
 	if (reg == 10)
-		return LLVMBuildAdd(e->builder, stack_number(e, e->frame), emit_const(e, INSN_STACK_SIZE), "");
+		return LLVMBuildAdd(e->builder, stack_number(e, e->frame),
+				    emit_const(e, INSN_STACK_SIZE), "");
 	return LLVMBuildLoad2(e->builder, e->i64, register_pointer(e, e->frame, reg), "");
 }
 
@@ -102,7 +104,8 @@ struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset
 {
 	struct value base = e->state->registers[reg];
 	struct emit_address address = { .kind = base.kind };
-	unsigned align = value_align(&base), offset_align = offset ? (unsigned)__builtin_ctzll((uint64_t)offset) : 3;
+	unsigned align = value_align(&base),
+		 offset_align = offset ? (unsigned)__builtin_ctzll((uint64_t)offset) : 3;
 	LLVMValueRef number;
 
 	if (base.kind == VALUE_STACK && base.exact) {
@@ -118,13 +121,13 @@ struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset
 	if (base.kind == VALUE_STACK) {
 		/* as an index of the array, so that LLVM knows which memory it is */
 		number = LLVMBuildSub(e->builder, number, stack_number(e, base.ref), "");
-		address.pointer = LLVMBuildGEP2(e->builder, e->i8, e->stacks[base.ref], &number, 1, "");
+		address.pointer = LLVMBuildGEP2(e->builder, e->i8, e->stacks[base.ref], &number, 1,
+						"");
 		return address;
 	}
-	address.pointer = LLVMBuildIntToPtr(e->builder, number,
-	                                    base.kind == VALUE_MAP_VALUE ? e->global_pointer :
-	                                                                   e->generic_pointer,
-	                                    "");
+	address.pointer = LLVMBuildIntToPtr(
+		e->builder, number,
+		base.kind == VALUE_MAP_VALUE ? e->global_pointer : e->generic_pointer, "");
 	return address;
 }
 
@@ -136,7 +139,8 @@ LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, un
 	return address->kind == VALUE_MAP_VALUE ? value : LLVMBuildFreeze(e->builder, value, "");
 }
 
-void emit_store(struct emitter *e, const struct emit_address *address, unsigned bytes, LLVMValueRef value)
+void emit_store(struct emitter *e, const struct emit_address *address, unsigned bytes,
+		LLVMValueRef value)
 {
 	value = LLVMBuildTrunc(e->builder, value, emit_int(e, bytes), "");
 	value = LLVMBuildStore(e->builder, value, address->pointer);
@@ -180,9 +184,11 @@ static void emit_ld_imm64(struct emitter *e, const struct bpf_insn *insn)
 
 	if (insn->src_reg == INSN_PSEUDO_MAP_IDX_VALUE)
 		value = LLVMBuildAdd(e->builder, e->map[insn->imm].direct,
-		                     emit_const(e, (uint32_t)insn[1].imm), "");
+				     emit_const(e, (uint32_t)insn[1].imm), "");
 	else if (insn->src_reg == INSN_PSEUDO_MAP_IDX)
-		value = emit_const(e, (uint32_t)insn->imm); /* helpers know the map; the number means nothing */
+		value = emit_const(
+			e,
+			(uint32_t)insn->imm); /* helpers know the map; the number means nothing */
 	else
 		value = emit_const(e, insn_imm64(insn));
 	emit_set(e, insn->dst_reg, value);
@@ -199,7 +205,8 @@ static void emit_enter(struct emitter *e, uint32_t callee)
 }
 
 /* What ends a block. */
-static void emit_leave(struct emitter *e, const struct flow_block *block, const struct bpf_insn *last)
+static void emit_leave(struct emitter *e, const struct flow_block *block,
+		       const struct bpf_insn *last)
 {
 	const struct flow_frame *frame = e->flow->frames + block->frame;
 	uint32_t to = block->successors[0];
@@ -214,7 +221,7 @@ static void emit_leave(struct emitter *e, const struct flow_block *block, const 
 		emit_enter(e, e->flow->blocks[to].frame);
 	} else if (insn_is_branch(last)) {
 		LLVMBuildCondBr(e->builder, emit_condition(e, last), e->blocks[to],
-		                e->blocks[block->successors[1]]);
+				e->blocks[block->successors[1]]);
 		return;
 	}
 	LLVMBuildBr(e->builder, e->blocks[to]);
@@ -223,11 +230,12 @@ static void emit_leave(struct emitter *e, const struct flow_block *block, const 
 /* The whole of a `*v += x` on a value of a PERCPU map, at its store. */
 static void emit_rmw(struct emitter *e, const struct rmw *rmw, uint16_t live)
 {
-	const struct bpf_insn *store = e->flow->insns + rmw->store, *add = e->flow->insns + rmw->add;
+	const struct bpf_insn *store = e->flow->insns + rmw->store,
+			      *add = e->flow->insns + rmw->add;
 	unsigned bytes = insn_bytes(store->code);
 	struct emit_address address = emit_address(e, store->dst_reg, store->off);
-	LLVMValueRef operand = rmw->immediate ? emit_const(e, (uint64_t)(int64_t)add->imm) :
-	                                        emit_get(e, rmw->operand);
+	LLVMValueRef operand = rmw->immediate ? emit_const(e, (uint64_t)(int64_t)add->imm)
+					      : emit_get(e, rmw->operand);
 	bool constant = rmw->immediate || e->state->registers[rmw->operand].kind == VALUE_CONST;
 	LLVMValueRef old, sum, args[3];
 
@@ -243,7 +251,9 @@ static void emit_rmw(struct emitter *e, const struct rmw *rmw, uint16_t live)
 	args[0] = address.pointer;
 	args[1] = LLVMBuildTrunc(e->builder, operand, emit_int(e, bytes), "");
 	args[2] = LLVMConstInt(e->i1, 0, false);
-	old = emit_zext(e, emit_call(e, bytes == 8 ? "gpuprobe_fetch_add64" : "gpuprobe_fetch_add32", args, 3));
+	old = emit_zext(e,
+			emit_call(e, bytes == 8 ? "gpuprobe_fetch_add64" : "gpuprobe_fetch_add32",
+				  args, 3));
 	sum = LLVMBuildAdd(e->builder, old, operand, "");
 	if (!rmw->wide)
 		sum = emit_zext(e, LLVMBuildTrunc(e->builder, sum, e->i32, ""));
@@ -293,7 +303,8 @@ static int emit_block(struct emitter *e, uint32_t number)
 		if (rmw.store == 0 && begins_rmw(e, block, &rmw)) {
 			/* its three instructions become one, at the last of them */
 		} else if (rmw.store != 0 && e->pc == rmw.store) {
-			emit_rmw(e, &rmw, rmw_live_after(e->flow, number, e->live_out[number], e->pc));
+			emit_rmw(e, &rmw,
+				 rmw_live_after(e->flow, number, e->live_out[number], e->pc));
 			rmw = (struct rmw){ 0 };
 		} else if (rmw.store == 0 || e->pc != rmw.add) {
 			emit_insn(e, insn);
@@ -329,7 +340,20 @@ static void emit_variables(struct emitter *e)
 	}
 }
 
-/* The slots of maps; those whose values have constant addresses must be armed for the program to run at all. */
+/* Declares the global variable of a map: its data, or the pointer to it. */
+static void emit_slot(struct emitter *e, size_t map)
+{
+	const struct translate_map_result *layout = e->layouts + map;
+	LLVMTypeRef type = layout->resident ? LLVMArrayType2(e->i8, layout->data_size) : e->i64;
+
+	e->map[map].slot = LLVMAddGlobalInAddressSpace(e->module, type, e->maps[map].slot_symbol,
+						       1);
+	LLVMSetInitializer(e->map[map].slot, LLVMConstNull(type));
+	LLVMSetAlignment(e->map[map].slot, layout->resident ? MAP_SHARD_ALIGN : 8);
+}
+
+/* The slots of maps; those whose values have constant addresses must be armed for the program to
+ * run at all. */
 static void emit_slots(struct emitter *e)
 {
 	e->disarmed = NULL;
@@ -339,9 +363,7 @@ static void emit_slots(struct emitter *e)
 
 		if (!e->analysis->uses[i])
 			continue;
-		e->map[i].slot = LLVMAddGlobalInAddressSpace(e->module, e->i64, e->maps[i].slot_symbol, 1);
-		LLVMSetInitializer(e->map[i].slot, emit_const(e, 0));
-		LLVMSetAlignment(e->map[i].slot, 8);
+		emit_slot(e, i);
 		if (!(e->analysis->uses[i] & MAP_USE_DIRECT))
 			continue;
 		if (!e->disarmed)
@@ -361,8 +383,9 @@ static int emit_body(struct emitter *e)
 	for (unsigned i = 0; i < 10; i++) {
 		bool argument = i >= 1 && i <= LLVMCountParams(e->function);
 
-		LLVMBuildStore(e->builder, argument ? LLVMGetParam(e->function, i - 1) : emit_const(e, 0),
-		               register_pointer(e, 0, i));
+		LLVMBuildStore(e->builder,
+			       argument ? LLVMGetParam(e->function, i - 1) : emit_const(e, 0),
+			       register_pointer(e, 0, i));
 	}
 	emit_slots(e);
 	for (size_t i = 0; i < e->flow->n_blocks; i++)
@@ -382,8 +405,9 @@ static int emit_body(struct emitter *e)
 	return 0;
 }
 
-int emit_program(LLVMModuleRef module, struct analysis *analysis, const struct translate_program *program,
-                 const struct translate_map_result *layouts, LLVMValueRef *function)
+int emit_program(LLVMModuleRef module, struct analysis *analysis,
+		 const struct translate_program *program,
+		 const struct translate_map_result *layouts, LLVMValueRef *function)
 {
 	struct emitter e = {
 		.analysis = analysis,

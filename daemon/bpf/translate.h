@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * eBPF becomes PTX: all GPU programs of one object at a time, because how a map may be laid out depends
- * on every program that uses it.
+ * eBPF becomes PTX: all GPU programs of one object at a time, because how a map may be laid out
+ * depends on every program that uses it.
  *
- * A program is an array of relocated instructions: its entry is instruction 0, the subprograms it calls
- * (BPF_PSEUDO_CALL, relative) follow in the same array. Maps are referred to by index
+ * A program is an array of relocated instructions: its entry is instruction 0, the subprograms it
+ * calls (BPF_PSEUDO_CALL, relative) follow in the same array. Maps are referred to by index
  * (BPF_PSEUDO_MAP_IDX, BPF_PSEUDO_MAP_IDX_VALUE) into `maps`.
  */
 
@@ -19,8 +19,9 @@
 
 enum {
 	TRANSLATE_OK = 0,
-	TRANSLATE_E_PROGRAM, /* a program does what a GPU cannot, or is malformed; the error says which and where */
-	TRANSLATE_E_MAP, /* a map that a program uses cannot be on a GPU */
+	TRANSLATE_E_PROGRAM,  /* a program does what a GPU cannot, or is malformed; the error says
+				 which and where */
+	TRANSLATE_E_MAP,      /* a map that a program uses cannot be on a GPU */
 	TRANSLATE_E_INTERNAL, /* LLVM refused what we made: a defect of ours */
 };
 
@@ -34,19 +35,21 @@ enum {
 
 struct translate_map {
 	const char *name; /* for messages */
-	uint32_t type; /* enum bpf_map_type, or 15xx */
+	uint32_t type;    /* enum bpf_map_type, or 15xx */
 	uint32_t key_size;
 	uint32_t value_size;
 	uint32_t max_entries;
-	const char *slot_symbol; /* of the .global that holds the address of the instance's data */
+	const char *slot_symbol; /* of the .global that holds the address of the instance's data, or
+				    the data */
 };
 
 struct translate_program {
-	const char *name; /* for messages */
+	const char *name;   /* for messages */
 	const char *symbol; /* of the function to emit: a PTX identifier */
 	const struct bpf_insn *insns;
 	size_t n_insns;
-	bool takes_length; /* the function has a second parameter, R2 at entry (bpf-run); otherwise R2 is 0 */
+	bool takes_length; /* the function has a second parameter, R2 at entry (bpf-run); otherwise
+			      R2 is 0 */
 };
 
 struct translate_map_result {
@@ -54,15 +57,17 @@ struct translate_map_result {
 	enum map_merge merge;
 	uint32_t shards;
 	uint64_t value_stride, shard_stride, data_size; /* as map-layout.h says */
+	bool resident; /* slot_symbol is the data itself, in the module, not a pointer to it */
 };
 
 struct translate_program_result {
-	char *ptx; /* owned by the result; NUL-terminated; laid out as job.md says */
-	size_t size; /* strlen(ptx) */
+	char *ptx;            /* owned by the result; NUL-terminated; laid out as job.md says */
+	size_t size;          /* strlen(ptx) */
 	unsigned isa, target; /* 63: PTX 6.3; 52: sm_52 */
-	bool uses_context; /* reads what R1 points to, or hands R1 on */
-	uint64_t maps; /* bit i: map i is used */
-	uint64_t local_bytes; /* of local memory a thread (a BPF stack that did not become registers) */
+	bool uses_context;    /* reads what R1 points to, or hands R1 on */
+	uint64_t maps;        /* bit i: map i is used */
+	uint64_t local_bytes; /* of local memory a thread (a BPF stack that did not become
+				 registers) */
 };
 
 struct translate_result {
@@ -73,10 +78,12 @@ struct translate_result {
 };
 
 /*
- * Translates all programs or none. Returns TRANSLATE_OK and fills `result` (translate_result_deinit() frees what
- * it owns), or another value of the enum and fills `error` with one line (the caller frees it), or -ENOMEM or -EINVAL (more programs
- * or maps than the limits above, or a symbol that is no identifier). `result` is untouched unless OK is returned.
+ * Translates all programs or none. Returns TRANSLATE_OK and fills `result`
+ * (translate_result_deinit() frees what it owns), or another value of the enum and fills `error`
+ * with one line (the caller frees it), or -ENOMEM or -EINVAL (more programs or maps than the limits
+ * above, or a symbol that is no identifier). `result` is untouched unless OK is returned.
  */
-int translate_object(const struct translate_program *programs, size_t n_programs, const struct translate_map *maps,
-                     size_t n_maps, struct translate_result *result, char **error);
+int translate_object(const struct translate_program *programs, size_t n_programs,
+		     const struct translate_map *maps, size_t n_maps,
+		     struct translate_result *result, char **error);
 void translate_result_deinit(struct translate_result *result);
