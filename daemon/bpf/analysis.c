@@ -2,10 +2,12 @@
 
 /*
  * A forward dataflow over the blocks of a flow, to a fixed point; then one more walk, in which each
- * instruction's use of maps is noted. An address of a map value that is mixed with something else is no misuse yet:
- * the mixture remembers the map, and only who uses it (loads through it, stores it, compares it) loses the map.
+ * instruction's use of maps is noted. An address of a map value that is mixed with something else
+ * is no misuse yet: the mixture remembers the map, and only who uses it (loads through it, stores
+ * it, compares it) loses the map.
  *
- * A store through an address that we lost track of may hit any slot of any frame, so it clobbers them all.
+ * A store through an address that we lost track of may hit any slot of any frame, so it clobbers
+ * them all.
  */
 
 #include "analysis.h"
@@ -18,7 +20,7 @@
 #include "value.h"
 
 #define STATE_BYTES_MAX (64u << 20) /* of all states of a program */
-#define VISITS_PER_BLOCK_MAX 256 /* on average, until we give up */
+#define VISITS_PER_BLOCK_MAX 256    /* on average, until we give up */
 
 static void note(struct analysis *a, uint32_t map, unsigned use)
 {
@@ -37,8 +39,8 @@ static void note_escape(struct analysis *a, const struct value *value)
 }
 
 /* The state of another frame in the chain of callers, or NULL. `state` is that of `frame`. */
-static struct analysis_frame *frame_state(const struct analysis *a, struct analysis_frame *state, uint32_t frame,
-                                          uint32_t wanted)
+static struct analysis_frame *frame_state(const struct analysis *a, struct analysis_frame *state,
+					  uint32_t frame, uint32_t wanted)
 {
 	const struct flow_frame *frames = a->flow->frames;
 	uint32_t depth = frames[frame].depth;
@@ -55,11 +57,12 @@ static int check_stack(struct analysis *a, size_t pc, int64_t offset, uint64_t s
 	if (offset >= -INSN_STACK_SIZE && offset < 0 && (uint64_t)-offset >= size)
 		return 0;
 	return fault_at(a->fault, pc, "access of %llu bytes at r10%+lld is outside of the stack",
-	                (unsigned long long)size, (long long)offset);
+			(unsigned long long)size, (long long)offset);
 }
 
 /* Stores `n` bytes of a value at a constant offset. */
-static void stack_write(struct analysis_frame *stack, int64_t offset, unsigned n, const struct value *value)
+static void stack_write(struct analysis_frame *stack, int64_t offset, unsigned n,
+			const struct value *value)
 {
 	struct value *slot = stack->slots + analysis_slot(offset);
 	struct value scalar = value_scalar(0, value_maps(value));
@@ -73,7 +76,8 @@ static void stack_write(struct analysis_frame *stack, int64_t offset, unsigned n
 	value_slot_write(slot + 1, 0, at + n - 8, &scalar);
 }
 
-static struct value stack_read(const struct analysis_frame *stack, int64_t offset, unsigned n, bool sign)
+static struct value stack_read(const struct analysis_frame *stack, int64_t offset, unsigned n,
+			       bool sign)
 {
 	const struct value *slot = stack->slots + analysis_slot(offset);
 	unsigned at = (unsigned)offset & 7;
@@ -111,7 +115,8 @@ static uint64_t stack_maps(const struct analysis_frame *stack)
 }
 
 /* The same of all stacks. */
-static uint64_t all_slots_maps(const struct analysis *a, const struct analysis_frame *state, uint32_t frame)
+static uint64_t all_slots_maps(const struct analysis *a, const struct analysis_frame *state,
+			       uint32_t frame)
 {
 	const struct analysis_frame *chain = state - a->flow->frames[frame].depth;
 	uint64_t maps = 0;
@@ -123,7 +128,7 @@ static uint64_t all_slots_maps(const struct analysis *a, const struct analysis_f
 
 /* Stores `n` bytes of `value` at `base` + `offset`. */
 static int store(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-                 const struct value *base, int64_t offset, unsigned n, const struct value *value)
+		 const struct value *base, int64_t offset, unsigned n, const struct value *value)
 {
 	struct analysis_frame *stack;
 	int r;
@@ -158,7 +163,8 @@ static int store(struct analysis *a, struct analysis_frame *state, uint32_t fram
 
 /* Reads `n` bytes at `base` + `offset`. */
 static int load(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-                const struct value *base, int64_t offset, unsigned n, bool sign, struct value *value)
+		const struct value *base, int64_t offset, unsigned n, bool sign,
+		struct value *value)
 {
 	struct analysis_frame *stack;
 	int r;
@@ -200,7 +206,7 @@ static void note_maps(struct analysis *a, uint64_t maps)
 
 /* A helper reads `size` bytes at an address that stay what they are. */
 static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-                        const struct value *address, uint64_t size)
+			const struct value *address, uint64_t size)
 {
 	struct analysis_frame *stack;
 	int64_t offset = (int64_t)address->bits;
@@ -229,26 +235,29 @@ static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32
 }
 
 /* The map in R1, as one that device code can work on. */
-static int helper_map(struct analysis *a, size_t pc, const struct helper *helper, const struct value *r1,
-                      uint32_t *map)
+static int helper_map(struct analysis *a, size_t pc, const struct helper *helper,
+		      const struct value *r1, uint32_t *map)
 {
 	const struct translate_map *m;
 
 	if (r1->kind != VALUE_MAP)
-		return fault_at(a->fault, pc, "%s (%u): R1 is not always the same map", helper->name,
-		                helper->id);
+		return fault_at(a->fault, pc, "%s (%u): R1 is not always the same map",
+				helper->name, helper->id);
 	m = a->maps + r1->ref;
-	if (m->type != BPF_MAP_TYPE_ARRAY && m->type != BPF_MAP_TYPE_PERCPU_ARRAY && m->type != 1503)
-		return fault_at(a->fault, pc,
-		                "map %.64s has type %u, which is not available on the GPU in this release",
-		                m->name, m->type);
+	if (m->type != BPF_MAP_TYPE_ARRAY && m->type != BPF_MAP_TYPE_PERCPU_ARRAY &&
+	    m->type != 1503)
+		return fault_at(
+			a->fault, pc,
+			"map %.64s has type %u, which is not available on the GPU in this release",
+			m->name, m->type);
 	*map = r1->ref;
 	note(a, *map, MAP_USE_ANY);
 	return 0;
 }
 
 /* What this lookup gave before is not what it gives last any more. */
-static void forget_site(const struct analysis *a, struct analysis_frame *state, uint32_t frame, uint32_t site)
+static void forget_site(const struct analysis *a, struct analysis_frame *state, uint32_t frame,
+			uint32_t site)
 {
 	struct value *value = (struct value *)(state - a->flow->frames[frame].depth);
 
@@ -258,7 +267,7 @@ static void forget_site(const struct analysis *a, struct analysis_frame *state, 
 }
 
 static int step_lookup(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-                       const struct helper *helper)
+		       const struct helper *helper)
 {
 	struct value *regs = state->registers, key;
 	uint32_t map;
@@ -284,7 +293,7 @@ static int step_lookup(struct analysis *a, struct analysis_frame *state, uint32_
 }
 
 static int step_update(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-                       const struct helper *helper)
+		       const struct helper *helper)
 {
 	struct value *regs = state->registers;
 	uint32_t map;
@@ -332,8 +341,9 @@ static int step_helper(struct analysis *a, struct analysis_frame *state, uint32_
 		regs[0] = scalar;
 		break;
 	default:
-		return fault_at(a->fault, pc, "helper %s (%u) is not available on the GPU in this release",
-		                helper->name, helper->id);
+		return fault_at(a->fault, pc,
+				"helper %s (%u) is not available on the GPU in this release",
+				helper->name, helper->id);
 	}
 	for (unsigned i = 1; !r && i <= 5; i++)
 		regs[i] = scalar;
@@ -357,11 +367,12 @@ static int step_ld_imm64(struct analysis *a, struct analysis_frame *state, size_
 	}
 	map = a->maps + dst->ref;
 	if (map->type != BPF_MAP_TYPE_ARRAY && map->type != 1503)
-		return fault_at(a->fault, pc, "takes the address of a value of map %.64s, which is no array",
-		                map->name);
+		return fault_at(a->fault, pc,
+				"takes the address of a value of map %.64s, which is no array",
+				map->name);
 	if ((uint32_t)insn[1].imm >= map->value_size)
 		return fault_at(a->fault, pc, "offset %u is outside of the value of map %.64s",
-		                (uint32_t)insn[1].imm, map->name);
+				(uint32_t)insn[1].imm, map->name);
 	note(a, dst->ref, MAP_USE_OTHER | MAP_USE_DIRECT);
 	dst->kind = VALUE_MAP_VALUE;
 	dst->exact = true;
@@ -373,7 +384,8 @@ static int step_atomic(struct analysis *a, struct analysis_frame *state, uint32_
 {
 	const struct bpf_insn *insn = a->flow->insns + pc;
 	unsigned n = insn_bytes(insn->code);
-	struct value *base = state->registers + insn->dst_reg, *operand = state->registers + insn->src_reg;
+	struct value *base = state->registers + insn->dst_reg,
+		     *operand = state->registers + insn->src_reg;
 	struct value result = value_scalar(0, 0);
 	int r = 0;
 
@@ -392,17 +404,19 @@ static int step_atomic(struct analysis *a, struct analysis_frame *state, uint32_
 	if (!r)
 		r = store(a, state, frame, pc, base, insn->off, n, &stored);
 	if (insn->imm & BPF_FETCH)
-		state->registers[insn->imm == BPF_CMPXCHG ? 0 : insn->src_reg] =
-			value_scalar(0, value_maps(&result));
+		state->registers[insn->imm == BPF_CMPXCHG ? 0 : insn->src_reg] = value_scalar(
+			0, value_maps(&result));
 	return r;
 }
 
 /* A comparison with NULL tells nothing about an address; any other does. */
-static void step_branch(struct analysis *a, const struct analysis_frame *state, const struct bpf_insn *insn)
+static void step_branch(struct analysis *a, const struct analysis_frame *state,
+			const struct bpf_insn *insn)
 {
 	const struct value *x = state->registers + insn->dst_reg;
-	struct value y = INSN_SOURCE(insn->code) == BPF_X ? state->registers[insn->src_reg] :
-	                                                   value_const((uint64_t)(int64_t)insn->imm);
+	struct value y = INSN_SOURCE(insn->code) == BPF_X
+				 ? state->registers[insn->src_reg]
+				 : value_const((uint64_t)(int64_t)insn->imm);
 	bool equality = INSN_OP(insn->code) == BPF_JEQ || INSN_OP(insn->code) == BPF_JNE;
 
 	if (equality && (value_is_const(x, 0) || value_is_const(&y, 0)))
@@ -413,11 +427,12 @@ static void step_branch(struct analysis *a, const struct analysis_frame *state, 
 
 static void step_alu(struct analysis_frame *state, const struct bpf_insn *insn)
 {
-	struct value operand = INSN_SOURCE(insn->code) == BPF_X && INSN_OP(insn->code) != BPF_END ?
-	                               state->registers[insn->src_reg] :
-	                               value_const((uint64_t)(int64_t)insn->imm);
+	struct value operand = INSN_SOURCE(insn->code) == BPF_X && INSN_OP(insn->code) != BPF_END
+				       ? state->registers[insn->src_reg]
+				       : value_const((uint64_t)(int64_t)insn->imm);
 
-	state->registers[insn->dst_reg] = value_alu(insn, state->registers + insn->dst_reg, &operand);
+	state->registers[insn->dst_reg] = value_alu(insn, state->registers + insn->dst_reg,
+						    &operand);
 }
 
 int analysis_step(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc)
@@ -434,20 +449,20 @@ int analysis_step(struct analysis *a, struct analysis_frame *state, uint32_t fra
 		step_alu(state, insn);
 		return 0;
 	case BPF_LDX:
-		r = load(a, state, frame, pc, regs + insn->src_reg, insn->off, insn_bytes(insn->code),
-		         INSN_MODE(insn->code) == INSN_MODE_MEMSX, &value);
+		r = load(a, state, frame, pc, regs + insn->src_reg, insn->off,
+			 insn_bytes(insn->code), INSN_MODE(insn->code) == INSN_MODE_MEMSX, &value);
 		if (!r)
 			regs[insn->dst_reg] = value;
 		return r;
 	case BPF_ST:
 		value = value_const((uint64_t)(int64_t)insn->imm);
-		return store(a, state, frame, pc, regs + insn->dst_reg, insn->off, insn_bytes(insn->code),
-		             &value);
+		return store(a, state, frame, pc, regs + insn->dst_reg, insn->off,
+			     insn_bytes(insn->code), &value);
 	case BPF_STX:
 		if (insn_is_atomic(insn))
 			return step_atomic(a, state, frame, pc);
-		return store(a, state, frame, pc, regs + insn->dst_reg, insn->off, insn_bytes(insn->code),
-		             regs + insn->src_reg);
+		return store(a, state, frame, pc, regs + insn->dst_reg, insn->off,
+			     insn_bytes(insn->code), regs + insn->src_reg);
 	default:
 		if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER)
 			return step_helper(a, state, frame, pc);
@@ -458,10 +473,12 @@ int analysis_step(struct analysis *a, struct analysis_frame *state, uint32_t fra
 }
 
 /* Registers of a callee: its arguments, its own r10, nothing else. */
-static void enter_frame(struct analysis_frame *callee, const struct analysis_frame *caller, uint32_t frame)
+static void enter_frame(struct analysis_frame *callee, const struct analysis_frame *caller,
+			uint32_t frame)
 {
 	for (unsigned i = 0; i < ANALYSIS_REGISTERS; i++)
-		callee->registers[i] = caller && i >= 1 && i <= 5 ? caller->registers[i] : value_scalar(0, 0);
+		callee->registers[i] = caller && i >= 1 && i <= 5 ? caller->registers[i]
+								  : value_scalar(0, 0);
 	callee->registers[10] = (struct value){ .kind = VALUE_STACK, .exact = true, .ref = frame };
 	for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
 		callee->slots[i] = value_scalar(0, 0);
@@ -491,9 +508,10 @@ static uint32_t worklist_pop(struct worklist *w)
 	return block;
 }
 
-/* What a state at the end of a block makes of the start of another. `states`: memory that all states take. */
+/* What a state at the end of a block makes of the start of another. `states`: memory that all
+ * states take. */
 static int flow_into(struct analysis *a, struct worklist *w, const struct analysis_frame *state,
-                     uint32_t block, size_t *bytes)
+		     uint32_t block, size_t *bytes)
 {
 	size_t size = analysis_state_size(a->flow, a->flow->blocks[block].frame);
 	struct value *to = (struct value *)a->entry[block];
@@ -503,7 +521,8 @@ static int flow_into(struct analysis *a, struct worklist *w, const struct analys
 	if (!to) {
 		*bytes += size;
 		if (*bytes > STATE_BYTES_MAX)
-			return fault_whole(a->fault, "too complex: too many blocks in nested calls");
+			return fault_whole(a->fault,
+					   "too complex: too many blocks in nested calls");
 		a->entry[block] = malloc(size);
 		if (!a->entry[block])
 			return -ENOMEM;
@@ -525,9 +544,10 @@ static int flow_into(struct analysis *a, struct worklist *w, const struct analys
 	return 0;
 }
 
-/* From the end of a block, whose state is `state`, to what follows. `chain` has room for one frame more. */
-static int leave_block(struct analysis *a, struct worklist *w, struct analysis_frame *chain, uint32_t number,
-                       size_t *bytes)
+/* From the end of a block, whose state is `state`, to what follows. `chain` has room for one frame
+ * more. */
+static int leave_block(struct analysis *a, struct worklist *w, struct analysis_frame *chain,
+		       uint32_t number, size_t *bytes)
 {
 	const struct flow_block *block = a->flow->blocks + number;
 	struct analysis_frame *state = chain + a->flow->frames[block->frame].depth;
@@ -537,7 +557,8 @@ static int leave_block(struct analysis *a, struct worklist *w, struct analysis_f
 	if (to == FLOW_NONE)
 		return 0;
 	if (a->flow->blocks[to].frame != block->frame) {
-		if (a->flow->frames[a->flow->blocks[to].frame].depth > a->flow->frames[block->frame].depth) {
+		if (a->flow->frames[a->flow->blocks[to].frame].depth >
+		    a->flow->frames[block->frame].depth) {
 			enter_frame(state + 1, state, a->flow->blocks[to].frame);
 		} else {
 			struct value r0 = state->registers[0];
@@ -581,7 +602,8 @@ static int solve(struct analysis *a, struct worklist *w)
 		uint32_t number = worklist_pop(w);
 
 		if (visits++ > VISITS_PER_BLOCK_MAX * a->flow->n_blocks)
-			return fault_whole(a->fault, "too complex: its loops take too long to analyse");
+			return fault_whole(a->fault,
+					   "too complex: its loops take too long to analyse");
 		memcpy(chain, a->entry[number],
 		       analysis_state_size(a->flow, a->flow->blocks[number].frame));
 		r = walk_block(a, chain, number);
@@ -602,8 +624,8 @@ static int solve(struct analysis *a, struct worklist *w)
 	return r;
 }
 
-int analysis_init(struct analysis *a, const struct flow *flow, const struct translate_map *maps, size_t n_maps,
-                  struct fault *fault)
+int analysis_init(struct analysis *a, const struct flow *flow, const struct translate_map *maps,
+		  size_t n_maps, struct fault *fault)
 {
 	struct worklist w = { .size = flow->n_blocks + 1 };
 	int r = -ENOMEM;

@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * What each register and each slot of the BPF stack holds, before each instruction: enough to know that an access goes to the
- * stack at a constant offset (then it becomes a register), or to a value of a certain map (then it is
- * an access to global memory), and to know everything that a program does with a map's values.
+ * What each register and each slot of the BPF stack holds, before each instruction: enough to know
+ * that an access goes to the stack at a constant offset (then it becomes a register), or to a value
+ * of a certain map (then it is an access to global memory), and to know everything that a program
+ * does with a map's values.
  */
 
 #include <stdbool.h>
@@ -18,18 +19,21 @@
 enum value_kind {
 	VALUE_SCALAR, /* anything, pointers that we lost track of included */
 	VALUE_CONST,
-	VALUE_STACK, /* an address in a frame's stack */
-	VALUE_MAP, /* a map, as helpers take it */
+	VALUE_STACK,     /* an address in a frame's stack */
+	VALUE_MAP,       /* a map, as helpers take it */
 	VALUE_MAP_VALUE, /* an address in a value of a map, or NULL */
 };
 
 struct value {
 	uint8_t kind;
-	uint8_t align; /* SCALAR, inexact address: the number of low bits known to be 0, at most 3 */
+	uint8_t align; /* SCALAR, inexact address: the number of low bits known to be 0, at most 3
+			*/
 	uint8_t known; /* CONST: mask of known bytes; all of them, but in a stack slot */
-	bool exact; /* STACK, MAP_VALUE: the offset (from r10; in the map's data) is a constant, the same in all threads */
-	uint32_t ref; /* STACK: frame; MAP, MAP_VALUE: map */
-	uint32_t site; /* MAP_VALUE: what that lookup gave last, unchanged: analysis_site(); 0: unknown */
+	bool exact; /* STACK, MAP_VALUE: the offset (from r10; in the map's data) is a constant, the
+		       same in all threads */
+	uint32_t ref;      /* STACK: frame; MAP, MAP_VALUE: map */
+	uint32_t site;     /* MAP_VALUE: what that lookup gave last, unchanged: analysis_site(); 0:
+			      unknown */
 	uint32_t reserved; /* 0, so that values compare as bytes */
 	uint64_t bits; /* CONST: the value; exact address: offset; SCALAR: maps it may point into */
 };
@@ -37,7 +41,8 @@ struct value {
 #define ANALYSIS_REGISTERS 11
 #define ANALYSIS_SLOTS (INSN_STACK_SIZE / 8)
 
-/* One frame: registers, stack. A state is one for each frame from the program's to the current one's, by depth. */
+/* One frame: registers, stack. A state is one for each frame from the program's to the current
+ * one's, by depth. */
 struct analysis_frame {
 	struct value registers[ANALYSIS_REGISTERS];
 	struct value slots[ANALYSIS_SLOTS]; /* 0 is r10 - 512 */
@@ -45,10 +50,10 @@ struct analysis_frame {
 
 /* What programs do with the values of a map. */
 enum {
-	MAP_USE_ANY = 1, /* refers to it */
+	MAP_USE_ANY = 1,   /* refers to it */
 	MAP_USE_ADD32 = 2, /* atomic additions of 4 bytes whose result is not used */
 	MAP_USE_ADD64 = 4,
-	MAP_USE_OTHER = 8, /* reads, writes, or loses track of an address */
+	MAP_USE_OTHER = 8,   /* reads, writes, or loses track of an address */
 	MAP_USE_DIRECT = 16, /* its address is a constant of the program */
 };
 
@@ -56,19 +61,21 @@ struct analysis {
 	const struct flow *flow;
 	const struct translate_map *maps;
 	size_t n_maps;
-	struct fault *fault; /* while analysis_init() and analysis_step() run */
+	struct fault *fault;           /* while analysis_init() and analysis_step() run */
 	struct analysis_frame **entry; /* state at the start of each block; NULL: not reachable */
 	uint8_t uses[TRANSLATE_MAPS_MAX]; /* MAP_USE_ of each map */
-	bool recording; /* entry[] is final, uses[] are being taken */
+	bool recording;                   /* entry[] is final, uses[] are being taken */
 };
 
-/* Computes `entry` and `uses`. Returns 0, TRANSLATE_E_PROGRAM, TRANSLATE_E_MAP or -ENOMEM. analysis_deinit() in any case. */
-int analysis_init(struct analysis *analysis, const struct flow *flow, const struct translate_map *maps,
-                  size_t n_maps, struct fault *fault);
+/* Computes `entry` and `uses`. Returns 0, TRANSLATE_E_PROGRAM, TRANSLATE_E_MAP or -ENOMEM.
+ * analysis_deinit() in any case. */
+int analysis_init(struct analysis *analysis, const struct flow *flow,
+		  const struct translate_map *maps, size_t n_maps, struct fault *fault);
 void analysis_deinit(struct analysis *analysis);
 
 /* The effect of one instruction that is no jump, BPF call or exit on the state of a frame. */
-int analysis_step(struct analysis *analysis, struct analysis_frame *state, uint32_t frame, size_t pc);
+int analysis_step(struct analysis *analysis, struct analysis_frame *state, uint32_t frame,
+		  size_t pc);
 
 static inline size_t analysis_state_size(const struct flow *flow, uint32_t frame)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One context and one module a program. The device library's functions are internal and always inlined, so nothing of it
- * is left but what the program uses. Inlining and the scalar replacement of stacks run first by themselves: what the
- * standard pipeline then sees has no registers and no stack any more, where that is possible.
+ * One context and one module a program. The device library's functions are internal and always
+ * inlined, so nothing of it is left but what the program uses. Inlining and the scalar replacement
+ * of stacks run first by themselves: what the standard pipeline then sees has no registers and no
+ * stack any more, where that is possible.
  */
 
 #include "codegen.h"
@@ -23,9 +24,9 @@
 #include "translate.h"
 
 #define TRIPLE "nvptx64-nvidia-cuda"
-#define PASSES                                                                                         \
-	"always-inline,globaldce,"                                                                      \
-	"function(sroa,early-cse,instcombine<no-verify-fixpoint>,adce,sroa,infer-address-spaces),"           \
+#define PASSES                                                                                     \
+	"always-inline,globaldce,"                                                                 \
+	"function(sroa,early-cse,instcombine<no-verify-fixpoint>,adce,sroa,infer-address-spaces)," \
 	"default<O2>"
 
 static int internal_error(char **error, const char *what, const char *message)
@@ -46,9 +47,10 @@ static void make_internal(LLVMContextRef context, LLVMModuleRef module)
 		LLVMSetLinkage(f, LLVMInternalLinkage);
 		/* those of clang's command line: ours come from the target machine */
 		LLVMRemoveStringAttributeAtIndex(f, LLVMAttributeFunctionIndex, "target-cpu", 10);
-		LLVMRemoveStringAttributeAtIndex(f, LLVMAttributeFunctionIndex, "target-features", 15);
+		LLVMRemoveStringAttributeAtIndex(f, LLVMAttributeFunctionIndex, "target-features",
+						 15);
 		LLVMAddAttributeAtIndex(f, LLVMAttributeFunctionIndex,
-		                        LLVMCreateEnumAttribute(context, always, 0));
+					LLVMCreateEnumAttribute(context, always, 0));
 	}
 }
 
@@ -62,8 +64,8 @@ int codegen_init(struct codegen *codegen, char **error)
 	LLVMInitializeNVPTXAsmPrinter();
 
 	*codegen = (struct codegen){ .context = LLVMContextCreate() };
-	bitcode = LLVMCreateMemoryBufferWithMemoryRange((const char *)device_lib_bitcode,
-	                                                sizeof(device_lib_bitcode), "device-lib", false);
+	bitcode = LLVMCreateMemoryBufferWithMemoryRange(
+		(const char *)device_lib_bitcode, sizeof(device_lib_bitcode), "device-lib", false);
 	if (LLVMParseBitcodeInContext2(codegen->context, bitcode, &codegen->module)) {
 		LLVMDisposeMemoryBuffer(bitcode);
 		return internal_error(error, "device library", "not bitcode that this LLVM reads");
@@ -116,13 +118,15 @@ static int optimise(struct codegen *codegen, LLVMTargetMachineRef machine, char 
 	return r;
 }
 
-static int emit_text(struct codegen *codegen, LLVMTargetMachineRef machine, char **ptx, char **error)
+static int emit_text(struct codegen *codegen, LLVMTargetMachineRef machine, char **ptx,
+		     char **error)
 {
 	LLVMMemoryBufferRef buffer = NULL;
 	char *message = NULL;
 	int r = 0;
 
-	if (LLVMTargetMachineEmitToMemoryBuffer(machine, codegen->module, LLVMAssemblyFile, &message, &buffer)) {
+	if (LLVMTargetMachineEmitToMemoryBuffer(machine, codegen->module, LLVMAssemblyFile,
+						&message, &buffer)) {
 		r = internal_error(error, "code generator", message);
 		LLVMDisposeMessage(message);
 		return r;
@@ -154,7 +158,7 @@ int codegen_emit(struct codegen *codegen, LLVMValueRef keep, char **ptx, char **
 	snprintf(cpu, sizeof(cpu), "sm_%u", TRANSLATE_TARGET);
 	snprintf(features, sizeof(features), "+ptx%u", TRANSLATE_ISA);
 	machine = LLVMCreateTargetMachine(target, TRIPLE, cpu, features, LLVMCodeGenLevelAggressive,
-	                                  LLVMRelocDefault, LLVMCodeModelDefault);
+					  LLVMRelocDefault, LLVMCodeModelDefault);
 	r = optimise(codegen, machine, error);
 	if (!r) {
 		name_private_symbols(codegen->module, keep);

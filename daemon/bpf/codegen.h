@@ -12,12 +12,14 @@ struct codegen {
 	LLVMModuleRef module; /* the device library is in it, internal */
 };
 
-/* Returns 0, or TRANSLATE_E_INTERNAL and a message that the caller frees. codegen_deinit() in any case. */
+/* Returns 0, or TRANSLATE_E_INTERNAL and a message that the caller frees. codegen_deinit() in any
+ * case. */
 int codegen_init(struct codegen *codegen, char **error);
 void codegen_deinit(struct codegen *codegen);
 
 /*
- * Optimises the module and emits PTX. `keep` is the one function that stays visible; private symbols get its name as prefix. Returns 0 and
- * text that the caller frees (LLVM's header and comments included), or as above.
+ * Optimises the module and emits PTX. `keep` is the one function that stays visible; private
+ * symbols get its name as prefix. Returns 0 and text that the caller frees (LLVM's header and
+ * comments included), or as above.
  */
 int codegen_emit(struct codegen *codegen, LLVMValueRef keep, char **ptx, char **error);

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The device library: what a program calls while it runs on the GPU. Compiled to NVPTX bitcode when the project is
- * built, linked into each program and inlined; what its arguments fix is folded then (the sizes of a map are constants).
+ * The device library: what a program calls while it runs on the GPU. Compiled to NVPTX bitcode when
+ * the project is built, linked into each program and inlined; what its arguments fix is folded then
+ * (the sizes of a map are constants).
  *
- * Adding to a map value costs one memory operation a warp wherever the lanes that are together add to the same
- * address: the mask of these lanes is read once, exactly one of them (the lowest) adds the sum for all. Lanes that are not together
- * read different masks and add for themselves, so the total is exact however the warp is split.
+ * Adding to a map value costs one memory operation a warp wherever the lanes that are together add
+ * to the same address: the mask of these lanes is read once, exactly one of them (the lowest) adds
+ * the sum for all. Lanes that are not together read different masks and add for themselves, so the
+ * total is exact however the warp is split.
  *   - an operand that is a constant: the number of lanes times it;
- *   - another: a butterfly of shuffles if the warp is whole (10 shuffles for 8 bytes; 32 lanes on one address take the
- *     memory system longer than that), otherwise each lane adds for itself;
+ *   - another: a butterfly of shuffles if the warp is whole (10 shuffles for 8 bytes; 32 lanes on
+ * one address take the memory system longer than that), otherwise each lane adds for itself;
  *   - an address that may differ: the lanes compare theirs with the leader's first.
  *
- * Additions whose result is not used order nothing (relaxed, of the GPU's scope). Operations that return the old value
- * are fully ordered, as the Linux memory model has it for them: a fence on both sides.
+ * Additions whose result is not used order nothing (relaxed, of the GPU's scope). Operations that
+ * return the old value are fully ordered, as the Linux memory model has it for them: a fence on
+ * both sides.
  */
 
 #define GLOBAL __attribute__((address_space(1)))
@@ -35,20 +38,25 @@ static inline _Bool is_leader(u32 mask)
 }
 
 /*
- * The number of lanes in the mask, for the leader. Written so that the CUDA compiler cannot tell that it is the same in
- * all lanes: if it could, it would aggregate the one addition that is left over the warp once more.
+ * The number of lanes in the mask, for the leader. Written so that the CUDA compiler cannot tell
+ * that it is the same in all lanes: if it could, it would aggregate the one addition that is left
+ * over the warp once more.
  */
 static inline u32 lanes(u32 mask)
 {
 	return (u32)__builtin_popcount(mask & ~__nvvm_read_ptx_sreg_lanemask_lt());
 }
 
-static inline u64 broadcast64(u32 mask, u64 value, u32 lane)
+/*
+ * Whether the lanes of the mask have the same address in a map. The low half tells: an instance is
+ * of 4 GiB at most, and all lanes mean the same instance.
+ */
+static inline _Bool is_same_address(u32 mask, u64 address)
 {
-	u32 low = (u32)__nvvm_shfl_sync_idx_i32(mask, (int)(u32)value, (int)lane, 31);
-	u32 high = (u32)__nvvm_shfl_sync_idx_i32(mask, (int)(u32)(value >> 32), (int)lane, 31);
+	u32 leader = (u32)__nvvm_shfl_sync_idx_i32(mask, (int)(u32)address, __builtin_ctz(mask),
+						   31);
 
-	return (u64)high << 32 | low;
+	return __nvvm_vote_all_sync(mask, leader == (u32)address);
 }
 
 static inline u32 warp_sum32(u32 value)
@@ -64,7 +72,8 @@ static inline u64 warp_sum64(u64 value)
 #pragma unroll
 	for (int distance = 16; distance; distance >>= 1) {
 		u32 low = (u32)__nvvm_shfl_sync_bfly_i32(WARP, (int)(u32)value, distance, 31);
-		u32 high = (u32)__nvvm_shfl_sync_bfly_i32(WARP, (int)(u32)(value >> 32), distance, 31);
+		u32 high = (u32)__nvvm_shfl_sync_bfly_i32(WARP, (int)(u32)(value >> 32), distance,
+							  31);
 
 		value += (u64)high << 32 | low;
 	}
@@ -77,62 +86,60 @@ static inline u64 warp_sum64(u64 value)
  *   uniform: the address is
  *   varying: neither need be; `same` says that the operand is
  */
-#define DEFINE_ADD(bits, type, register)                                                               \
-	static inline void red_add##bits(GLOBAL type *p, type v)                                       \
-	{                                                                                              \
-		__asm__ volatile("red.global.add.u" #bits " [%0], %1;" ::"l"(p), register(v)           \
-		                 : "memory");                                                          \
-	}                                                                                              \
-	void gpuprobe_add##bits##_constant(GLOBAL type *p, type v);                                    \
-	void gpuprobe_add##bits##_constant(GLOBAL type *p, type v)                                     \
-	{                                                                                              \
-		u32 mask = lane_mask();                                                                \
-                                                                                                       \
-		if (is_leader(mask))                                                                   \
-			red_add##bits(p, lanes(mask) * v);                                             \
-	}                                                                                              \
-	static inline void add##bits##_whole(u32 mask, GLOBAL type *p, type v)                         \
-	{                                                                                              \
-		if (mask != WARP) {                                                                    \
-			red_add##bits(p, v);                                                           \
-			return;                                                                        \
-		}                                                                                      \
-		v = warp_sum##bits(v);                                                                 \
-		if (is_leader(mask))                                                                   \
-			red_add##bits(p, v);                                                           \
-	}                                                                                              \
-	void gpuprobe_add##bits##_uniform(GLOBAL type *p, type v);                                     \
-	void gpuprobe_add##bits##_uniform(GLOBAL type *p, type v)                                      \
-	{                                                                                              \
-		add##bits##_whole(lane_mask(), p, v);                                                  \
-	}                                                                                              \
-	void gpuprobe_add##bits##_varying(GLOBAL type *p, type v, _Bool same);                         \
-	void gpuprobe_add##bits##_varying(GLOBAL type *p, type v, _Bool same)                          \
-	{                                                                                              \
-		u32 mask = lane_mask();                                                                \
-		u64 address = (u64)p;                                                                  \
-		u64 leader = broadcast64(mask, address, (u32)__builtin_ctz(mask));                     \
-                                                                                                       \
-		if (!__nvvm_vote_all_sync(mask, address == leader)) {                                  \
-			red_add##bits(p, v);                                                           \
-		} else if (same) {                                                                     \
-			if (is_leader(mask))                                                           \
-				red_add##bits(p, lanes(mask) * v);                                     \
-		} else {                                                                               \
-			add##bits##_whole(mask, p, v);                                                 \
-		}                                                                                      \
+#define DEFINE_ADD(bits, type, register)                                                     \
+	static inline void red_add##bits(GLOBAL type *p, type v)                             \
+	{                                                                                    \
+		__asm__ volatile("red.global.add.u" #bits " [%0], %1;" ::"l"(p), register(v) \
+				 : "memory");                                                \
+	}                                                                                    \
+	void gpuprobe_add##bits##_constant(GLOBAL type *p, type v);                          \
+	void gpuprobe_add##bits##_constant(GLOBAL type *p, type v)                           \
+	{                                                                                    \
+		u32 mask = lane_mask();                                                      \
+                                                                                             \
+		if (is_leader(mask))                                                         \
+			red_add##bits(p, lanes(mask) * v);                                   \
+	}                                                                                    \
+	static inline void add##bits##_whole(u32 mask, GLOBAL type *p, type v)               \
+	{                                                                                    \
+		if (mask != WARP) {                                                          \
+			red_add##bits(p, v);                                                 \
+			return;                                                              \
+		}                                                                            \
+		v = warp_sum##bits(v);                                                       \
+		if (is_leader(mask))                                                         \
+			red_add##bits(p, v);                                                 \
+	}                                                                                    \
+	void gpuprobe_add##bits##_uniform(GLOBAL type *p, type v);                           \
+	void gpuprobe_add##bits##_uniform(GLOBAL type *p, type v)                            \
+	{                                                                                    \
+		add##bits##_whole(lane_mask(), p, v);                                        \
+	}                                                                                    \
+	void gpuprobe_add##bits##_varying(GLOBAL type *p, type v, _Bool same);               \
+	void gpuprobe_add##bits##_varying(GLOBAL type *p, type v, _Bool same)                \
+	{                                                                                    \
+		u32 mask = lane_mask();                                                      \
+                                                                                             \
+		if (!is_same_address(mask, (u64)p)) {                                        \
+			red_add##bits(p, v);                                                 \
+		} else if (same) {                                                           \
+			if (is_leader(mask))                                                 \
+				red_add##bits(p, lanes(mask) * v);                           \
+		} else {                                                                     \
+			add##bits##_whole(mask, p, v);                                       \
+		}                                                                            \
 	}
 
 DEFINE_ADD(32, u32, "r")
 DEFINE_ADD(64, u64, "l")
 
 /* The other operations without the old value, in global memory: a reduction for each lane. */
-#define DEFINE_REDUCTION(name, bits, type, register)                                                   \
-	void gpuprobe_##name##bits(GLOBAL type *p, type v);                                            \
-	void gpuprobe_##name##bits(GLOBAL type *p, type v)                                             \
-	{                                                                                              \
-		__asm__ volatile("red.global." #name ".b" #bits " [%0], %1;" ::"l"(p), register(v)     \
-		                 : "memory");                                                          \
+#define DEFINE_REDUCTION(name, bits, type, register)                                               \
+	void gpuprobe_##name##bits(GLOBAL type *p, type v);                                        \
+	void gpuprobe_##name##bits(GLOBAL type *p, type v)                                         \
+	{                                                                                          \
+		__asm__ volatile("red.global." #name ".b" #bits " [%0], %1;" ::"l"(p), register(v) \
+				 : "memory");                                                      \
 	}
 
 DEFINE_REDUCTION(or, 32, u32, "r")
@@ -148,38 +155,39 @@ static inline void fence(void)
 }
 
 /*
- * With the old value. `gpuprobe_fetch_...` in global memory, `gpuprobe_generic_...` at an address that may as well be
- * of this thread's own memory, which atomic instructions do not reach. Without `ordered`, no fences.
+ * With the old value. `gpuprobe_fetch_...` in global memory, `gpuprobe_generic_...` at an address
+ * that may as well be of this thread's own memory, which atomic instructions do not reach. Without
+ * `ordered`, no fences.
  */
-#define DEFINE_FETCH(name, bits, type, atomic, plain)                                                  \
-	type gpuprobe_fetch_##name##bits(GLOBAL type *p, type v, _Bool ordered);                       \
-	type gpuprobe_fetch_##name##bits(GLOBAL type *p, type v, _Bool ordered)                        \
-	{                                                                                              \
-		type old;                                                                              \
-                                                                                                       \
-		if (ordered)                                                                           \
-			fence();                                                                       \
-		old = atomic(p, v, __ATOMIC_RELAXED);                                                  \
-		if (ordered)                                                                           \
-			fence();                                                                       \
-		return old;                                                                            \
-	}                                                                                              \
-	type gpuprobe_generic_##name##bits(type *p, type v, _Bool ordered);                            \
-	type gpuprobe_generic_##name##bits(type *p, type v, _Bool ordered)                             \
-	{                                                                                              \
-		type old;                                                                              \
-                                                                                                       \
-		if (__nvvm_isspacep_local(p)) {                                                        \
-			old = *p;                                                                      \
-			*p = plain;                                                                    \
-			return old;                                                                    \
-		}                                                                                      \
-		if (ordered)                                                                           \
-			fence();                                                                       \
-		old = atomic(p, v, __ATOMIC_RELAXED);                                                  \
-		if (ordered)                                                                           \
-			fence();                                                                       \
-		return old;                                                                            \
+#define DEFINE_FETCH(name, bits, type, atomic, plain)                            \
+	type gpuprobe_fetch_##name##bits(GLOBAL type *p, type v, _Bool ordered); \
+	type gpuprobe_fetch_##name##bits(GLOBAL type *p, type v, _Bool ordered)  \
+	{                                                                        \
+		type old;                                                        \
+                                                                                 \
+		if (ordered)                                                     \
+			fence();                                                 \
+		old = atomic(p, v, __ATOMIC_RELAXED);                            \
+		if (ordered)                                                     \
+			fence();                                                 \
+		return old;                                                      \
+	}                                                                        \
+	type gpuprobe_generic_##name##bits(type *p, type v, _Bool ordered);      \
+	type gpuprobe_generic_##name##bits(type *p, type v, _Bool ordered)       \
+	{                                                                        \
+		type old;                                                        \
+                                                                                 \
+		if (__nvvm_isspacep_local(p)) {                                  \
+			old = *p;                                                \
+			*p = plain;                                              \
+			return old;                                              \
+		}                                                                \
+		if (ordered)                                                     \
+			fence();                                                 \
+		old = atomic(p, v, __ATOMIC_RELAXED);                            \
+		if (ordered)                                                     \
+			fence();                                                 \
+		return old;                                                      \
 	}
 
 DEFINE_FETCH(add, 32, u32, __atomic_fetch_add, old + v)
@@ -193,29 +201,31 @@ DEFINE_FETCH(xor, 64, u64, __atomic_fetch_xor, old ^ v)
 DEFINE_FETCH(xchg, 32, u32, __atomic_exchange_n, v)
 DEFINE_FETCH(xchg, 64, u64, __atomic_exchange_n, v)
 
-#define DEFINE_CMPXCHG(bits, type)                                                                     \
-	type gpuprobe_fetch_cmpxchg##bits(GLOBAL type *p, type expected, type v);                      \
-	type gpuprobe_fetch_cmpxchg##bits(GLOBAL type *p, type expected, type v)                       \
-	{                                                                                              \
-		fence();                                                                               \
-		__atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);   \
-		fence();                                                                               \
-		return expected;                                                                       \
-	}                                                                                              \
-	type gpuprobe_generic_cmpxchg##bits(type *p, type expected, type v);                           \
-	type gpuprobe_generic_cmpxchg##bits(type *p, type expected, type v)                            \
-	{                                                                                              \
-		if (__nvvm_isspacep_local(p)) {                                                        \
-			type old = *p;                                                                 \
-                                                                                                       \
-			if (old == expected)                                                           \
-				*p = v;                                                                \
-			return old;                                                                    \
-		}                                                                                      \
-		fence();                                                                               \
-		__atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);   \
-		fence();                                                                               \
-		return expected;                                                                       \
+#define DEFINE_CMPXCHG(bits, type)                                                \
+	type gpuprobe_fetch_cmpxchg##bits(GLOBAL type *p, type expected, type v); \
+	type gpuprobe_fetch_cmpxchg##bits(GLOBAL type *p, type expected, type v)  \
+	{                                                                         \
+		fence();                                                          \
+		__atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_RELAXED, \
+					    __ATOMIC_RELAXED);                    \
+		fence();                                                          \
+		return expected;                                                  \
+	}                                                                         \
+	type gpuprobe_generic_cmpxchg##bits(type *p, type expected, type v);      \
+	type gpuprobe_generic_cmpxchg##bits(type *p, type expected, type v)       \
+	{                                                                         \
+		if (__nvvm_isspacep_local(p)) {                                   \
+			type old = *p;                                            \
+                                                                                  \
+			if (old == expected)                                      \
+				*p = v;                                           \
+			return old;                                               \
+		}                                                                 \
+		fence();                                                          \
+		__atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_RELAXED, \
+					    __ATOMIC_RELAXED);                    \
+		fence();                                                          \
+		return expected;                                                  \
 	}
 
 DEFINE_CMPXCHG(32, u32)
@@ -232,7 +242,8 @@ _Bool gpuprobe_array_has(u64 base, u32 index, u32 max_entries)
 u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask, u64 shard_stride);
 u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask, u64 shard_stride)
 {
-	return base + ((u32)__nvvm_read_ptx_sreg_smid() & shard_mask) * shard_stride + index * value_stride;
+	return base + ((u32)__nvvm_read_ptx_sreg_smid() & shard_mask) * shard_stride +
+	       index * value_stride;
 }
 
 /* Stores a value in pieces of 8 bytes and a rest. `aligned`: the source is, to 8 bytes. */
@@ -278,14 +289,15 @@ u64 gpuprobe_lane_id(void)
 }
 
 /*
- * No state: the clocks and the place of the thread, mixed so that each bit of them moves each bit of the result. Lanes that
- * run together differ in their lane, calls of one thread in the SM's clock.
+ * No state: the clocks and the place of the thread, mixed so that each bit of them moves each bit
+ * of the result. Lanes that run together differ in their lane, calls of one thread in the SM's
+ * clock.
  */
 u64 gpuprobe_prandom(void);
 u64 gpuprobe_prandom(void)
 {
 	u64 x = gpuprobe_globaltimer() ^ gpuprobe_lane_id() << 59 ^ gpuprobe_sm_id() << 48 ^
-	        gpuprobe_warp_id() << 40;
+		gpuprobe_warp_id() << 40;
 
 	x += (u64)__nvvm_read_ptx_sreg_clock64() * 0x9e3779b97f4a7c15ull;
 	x = (x ^ x >> 32) * 0xd6e8feb86659fd93ull;
@@ -299,21 +311,21 @@ void gpuprobe_membar(void)
 	__nvvm_membar_sys();
 }
 
-#define DEFINE_TRIPLE(name, sreg)                                                                      \
-	u64 gpuprobe_##name##_x(void);                                                                 \
-	u64 gpuprobe_##name##_x(void)                                                                  \
-	{                                                                                              \
-		return (u32)__nvvm_read_ptx_sreg_##sreg##_x();                                         \
-	}                                                                                              \
-	u64 gpuprobe_##name##_y(void);                                                                 \
-	u64 gpuprobe_##name##_y(void)                                                                  \
-	{                                                                                              \
-		return (u32)__nvvm_read_ptx_sreg_##sreg##_y();                                         \
-	}                                                                                              \
-	u64 gpuprobe_##name##_z(void);                                                                 \
-	u64 gpuprobe_##name##_z(void)                                                                  \
-	{                                                                                              \
-		return (u32)__nvvm_read_ptx_sreg_##sreg##_z();                                         \
+#define DEFINE_TRIPLE(name, sreg)                              \
+	u64 gpuprobe_##name##_x(void);                         \
+	u64 gpuprobe_##name##_x(void)                          \
+	{                                                      \
+		return (u32)__nvvm_read_ptx_sreg_##sreg##_x(); \
+	}                                                      \
+	u64 gpuprobe_##name##_y(void);                         \
+	u64 gpuprobe_##name##_y(void)                          \
+	{                                                      \
+		return (u32)__nvvm_read_ptx_sreg_##sreg##_y(); \
+	}                                                      \
+	u64 gpuprobe_##name##_z(void);                         \
+	u64 gpuprobe_##name##_z(void)                          \
+	{                                                      \
+		return (u32)__nvvm_read_ptx_sreg_##sreg##_z(); \
 	}
 
 DEFINE_TRIPLE(block_idx, ctaid)

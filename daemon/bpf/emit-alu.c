@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Arithmetic and comparisons. Where LLVM's operations have no defined result (division by 0, INT_MIN / -1,
- * shifts by the width or more), the operand is replaced by one that has, and the result chosen after.
+ * Arithmetic and comparisons. Where LLVM's operations have no defined result (division by 0,
+ * INT_MIN / -1, shifts by the width or more), the operand is replaced by one that has, and the
+ * result chosen after.
  */
 
 #include <llvm-c/Core.h>
@@ -17,16 +18,20 @@ static LLVMValueRef operand(struct emitter *e, const struct bpf_insn *insn, LLVM
 	return LLVMConstInt(type, (uint64_t)(int64_t)insn->imm, true);
 }
 
-static LLVMValueRef unsigned_division(struct emitter *e, LLVMValueRef a, LLVMValueRef b, bool modulo)
+static LLVMValueRef unsigned_division(struct emitter *e, LLVMValueRef a, LLVMValueRef b,
+				      bool modulo)
 {
 	LLVMTypeRef type = LLVMTypeOf(a);
 	LLVMValueRef zero = LLVMConstInt(type, 0, false);
 	LLVMValueRef by_zero = LLVMBuildICmp(e->builder, LLVMIntEQ, b, zero, "");
-	LLVMValueRef divisor = LLVMBuildSelect(e->builder, by_zero, LLVMConstInt(type, 1, false), b, "");
+	LLVMValueRef divisor = LLVMBuildSelect(e->builder, by_zero, LLVMConstInt(type, 1, false), b,
+					       "");
 
 	if (modulo)
-		return LLVMBuildSelect(e->builder, by_zero, a, LLVMBuildURem(e->builder, a, divisor, ""), "");
-	return LLVMBuildSelect(e->builder, by_zero, zero, LLVMBuildUDiv(e->builder, a, divisor, ""), "");
+		return LLVMBuildSelect(e->builder, by_zero, a,
+				       LLVMBuildURem(e->builder, a, divisor, ""), "");
+	return LLVMBuildSelect(e->builder, by_zero, zero, LLVMBuildUDiv(e->builder, a, divisor, ""),
+			       "");
 }
 
 static LLVMValueRef signed_division(struct emitter *e, LLVMValueRef a, LLVMValueRef b, bool modulo)
@@ -36,7 +41,8 @@ static LLVMValueRef signed_division(struct emitter *e, LLVMValueRef a, LLVMValue
 	LLVMValueRef by_zero = LLVMBuildICmp(e->builder, LLVMIntEQ, b, zero, "");
 	LLVMValueRef by_minus = LLVMBuildICmp(e->builder, LLVMIntEQ, b, LLVMConstAllOnes(type), "");
 	LLVMValueRef special = LLVMBuildOr(e->builder, by_zero, by_minus, "");
-	LLVMValueRef divisor = LLVMBuildSelect(e->builder, special, LLVMConstInt(type, 1, false), b, "");
+	LLVMValueRef divisor = LLVMBuildSelect(e->builder, special, LLVMConstInt(type, 1, false), b,
+					       "");
 
 	if (modulo) {
 		/* x % 1 == x % -1 == 0 */
@@ -44,7 +50,7 @@ static LLVMValueRef signed_division(struct emitter *e, LLVMValueRef a, LLVMValue
 		return LLVMBuildSelect(e->builder, by_zero, a, result, "");
 	}
 	result = LLVMBuildSelect(e->builder, by_minus, LLVMBuildNeg(e->builder, a, ""),
-	                         LLVMBuildSDiv(e->builder, a, divisor, ""), "");
+				 LLVMBuildSDiv(e->builder, a, divisor, ""), "");
 	return LLVMBuildSelect(e->builder, by_zero, zero, result, "");
 }
 
@@ -58,13 +64,14 @@ static LLVMValueRef byte_swap(struct emitter *e, const struct bpf_insn *insn, LL
 		unsigned id = LLVMLookupIntrinsicID("llvm.bswap", 10);
 		LLVMValueRef intrinsic = LLVMGetIntrinsicDeclaration(e->module, id, &type, 1);
 
-		value = LLVMBuildCall2(e->builder, LLVMIntrinsicGetType(e->context, id, &type, 1), intrinsic,
-		                       &value, 1, "");
+		value = LLVMBuildCall2(e->builder, LLVMIntrinsicGetType(e->context, id, &type, 1),
+				       intrinsic, &value, 1, "");
 	}
 	return emit_zext(e, value);
 }
 
-static LLVMValueRef move(struct emitter *e, const struct bpf_insn *insn, LLVMTypeRef type, LLVMValueRef value)
+static LLVMValueRef move(struct emitter *e, const struct bpf_insn *insn, LLVMTypeRef type,
+			 LLVMValueRef value)
 {
 	if (insn->off == 0)
 		return value;
@@ -72,7 +79,8 @@ static LLVMValueRef move(struct emitter *e, const struct bpf_insn *insn, LLVMTyp
 	return LLVMBuildSExt(e->builder, value, type, "");
 }
 
-static LLVMValueRef compute(struct emitter *e, const struct bpf_insn *insn, LLVMTypeRef type, LLVMValueRef a)
+static LLVMValueRef compute(struct emitter *e, const struct bpf_insn *insn, LLVMTypeRef type,
+			    LLVMValueRef a)
 {
 	unsigned width = LLVMGetIntTypeWidth(type);
 	LLVMValueRef b;
@@ -88,9 +96,11 @@ static LLVMValueRef compute(struct emitter *e, const struct bpf_insn *insn, LLVM
 	case BPF_MUL:
 		return LLVMBuildMul(e->builder, a, b, "");
 	case BPF_DIV:
-		return insn->off ? signed_division(e, a, b, false) : unsigned_division(e, a, b, false);
+		return insn->off ? signed_division(e, a, b, false)
+				 : unsigned_division(e, a, b, false);
 	case BPF_MOD:
-		return insn->off ? signed_division(e, a, b, true) : unsigned_division(e, a, b, true);
+		return insn->off ? signed_division(e, a, b, true)
+				 : unsigned_division(e, a, b, true);
 	case BPF_OR:
 		return LLVMBuildOr(e->builder, a, b, "");
 	case BPF_AND:
@@ -125,12 +135,13 @@ void emit_alu(struct emitter *e, const struct bpf_insn *insn)
 }
 
 /*
- * A program looks whether its lookup found something. It is known already, and said better than by the address, of which the
- * compiler cannot know that it is not 0.
+ * A program looks whether its lookup found something. It is known already, and said better than by
+ * the address, of which the compiler cannot know that it is not 0.
  */
 static bool is_null_check(const struct emitter *e, const struct bpf_insn *insn)
 {
-	return (insn->code == (BPF_JMP | BPF_JEQ | BPF_K) || insn->code == (BPF_JMP | BPF_JNE | BPF_K)) &&
+	return (insn->code == (BPF_JMP | BPF_JEQ | BPF_K) ||
+		insn->code == (BPF_JMP | BPF_JNE | BPF_K)) &&
 	       insn->imm == 0 && e->state->registers[insn->dst_reg].kind == VALUE_MAP_VALUE &&
 	       e->state->registers[insn->dst_reg].site != 0;
 }
@@ -138,22 +149,24 @@ static bool is_null_check(const struct emitter *e, const struct bpf_insn *insn)
 LLVMValueRef emit_condition(struct emitter *e, const struct bpf_insn *insn)
 {
 	static const LLVMIntPredicate predicates[] = {
-		[BPF_JEQ >> 4] = LLVMIntEQ,   [BPF_JGT >> 4] = LLVMIntUGT,  [BPF_JGE >> 4] = LLVMIntUGE,
-		[BPF_JNE >> 4] = LLVMIntNE,   [BPF_JSGT >> 4] = LLVMIntSGT, [BPF_JSGE >> 4] = LLVMIntSGE,
-		[BPF_JLT >> 4] = LLVMIntULT,  [BPF_JLE >> 4] = LLVMIntULE,  [BPF_JSLT >> 4] = LLVMIntSLT,
-		[BPF_JSLE >> 4] = LLVMIntSLE,
+		[BPF_JEQ >> 4] = LLVMIntEQ,   [BPF_JGT >> 4] = LLVMIntUGT,
+		[BPF_JGE >> 4] = LLVMIntUGE,  [BPF_JNE >> 4] = LLVMIntNE,
+		[BPF_JSGT >> 4] = LLVMIntSGT, [BPF_JSGE >> 4] = LLVMIntSGE,
+		[BPF_JLT >> 4] = LLVMIntULT,  [BPF_JLE >> 4] = LLVMIntULE,
+		[BPF_JSLT >> 4] = LLVMIntSLT, [BPF_JSLE >> 4] = LLVMIntSLE,
 	};
 	LLVMTypeRef type = INSN_CLASS(insn->code) == BPF_JMP ? e->i64 : e->i32;
 	LLVMValueRef a, b;
 
 	if (is_null_check(e, insn)) {
-		a = LLVMBuildLoad2(e->builder, e->i1, emit_found(e, e->state->registers[insn->dst_reg].site), "");
+		a = LLVMBuildLoad2(e->builder, e->i1,
+				   emit_found(e, e->state->registers[insn->dst_reg].site), "");
 		return INSN_OP(insn->code) == BPF_JNE ? a : LLVMBuildNot(e->builder, a, "");
 	}
 	a = LLVMBuildTrunc(e->builder, emit_get(e, insn->dst_reg), type, "");
 	b = operand(e, insn, type);
 	if (INSN_OP(insn->code) == BPF_JSET)
 		return LLVMBuildICmp(e->builder, LLVMIntNE, LLVMBuildAnd(e->builder, a, b, ""),
-		                     LLVMConstInt(type, 0, false), "");
+				     LLVMConstInt(type, 0, false), "");
 	return LLVMBuildICmp(e->builder, predicates[INSN_OP(insn->code) >> 4], a, b, "");
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Atomic instructions. On a stack nobody else sees them, so they are plain there and may become registers; in map
- * values they are instructions on global memory; anywhere else the device library finds out when it runs.
+ * Atomic instructions. On a stack nobody else sees them, so they are plain there and may become
+ * registers; in map values they are instructions on global memory; anywhere else the device library
+ * finds out when it runs.
  */
 
 #include <stdio.h>
@@ -28,8 +29,8 @@ static const char *operation_name(int32_t imm)
 }
 
 /* What a plain operation stores. */
-static LLVMValueRef stored_value(struct emitter *e, int32_t imm, LLVMValueRef old, LLVMValueRef expected,
-                                 LLVMValueRef operand)
+static LLVMValueRef stored_value(struct emitter *e, int32_t imm, LLVMValueRef old,
+				 LLVMValueRef expected, LLVMValueRef operand)
 {
 	switch (imm & ~BPF_FETCH) {
 	case BPF_ADD:
@@ -43,22 +44,24 @@ static LLVMValueRef stored_value(struct emitter *e, int32_t imm, LLVMValueRef ol
 	case BPF_XCHG & ~BPF_FETCH:
 		return operand;
 	default:
-		return LLVMBuildSelect(e->builder, LLVMBuildICmp(e->builder, LLVMIntEQ, old, expected, ""),
-		                       operand, old, "");
+		return LLVMBuildSelect(e->builder,
+				       LLVMBuildICmp(e->builder, LLVMIntEQ, old, expected, ""),
+				       operand, old, "");
 	}
 }
 
-void emit_map_add(struct emitter *e, const struct emit_address *address, unsigned bytes, LLVMValueRef operand,
-                  bool constant)
+void emit_map_add(struct emitter *e, const struct emit_address *address, unsigned bytes,
+		  LLVMValueRef operand, bool constant)
 {
-	LLVMValueRef args[3] = { address->pointer, LLVMBuildTrunc(e->builder, operand, emit_int(e, bytes), ""),
-		                 LLVMConstInt(e->i1, constant, false) };
+	LLVMValueRef args[3] = { address->pointer,
+				 LLVMBuildTrunc(e->builder, operand, emit_int(e, bytes), ""),
+				 LLVMConstInt(e->i1, constant, false) };
 	char name[64];
 
 	snprintf(name, sizeof(name), "gpuprobe_add%u_%s", bytes * 8,
-	         !address->exact ? "varying" :
-	         constant        ? "constant" :
-	                           "uniform");
+		 !address->exact ? "varying"
+		 : constant      ? "constant"
+				 : "uniform");
 	emit_call(e, name, args, address->exact ? 2 : 3);
 }
 
@@ -78,7 +81,7 @@ void emit_atomic(struct emitter *e, const struct bpf_insn *insn)
 		emit_store(e, &address, bytes, stored_value(e, insn->imm, old, expected, operand));
 	} else if (global && insn->imm == BPF_ADD) {
 		emit_map_add(e, &address, bytes, operand,
-		             e->state->registers[insn->src_reg].kind == VALUE_CONST);
+			     e->state->registers[insn->src_reg].kind == VALUE_CONST);
 		return;
 	} else {
 		args[n++] = address.pointer;
@@ -88,10 +91,10 @@ void emit_atomic(struct emitter *e, const struct bpf_insn *insn)
 		if (insn->imm != BPF_CMPXCHG && (fetch || !global))
 			args[n++] = LLVMConstInt(e->i1, fetch, false);
 		snprintf(name, sizeof(name), "gpuprobe_%s%s%u",
-		         !global ? "generic_" :
-		         fetch   ? "fetch_" :
-		                   "",
-		         operation_name(insn->imm), bytes * 8);
+			 !global ? "generic_"
+			 : fetch ? "fetch_"
+				 : "",
+			 operation_name(insn->imm), bytes * 8);
 		old = emit_call(e, name, args, n);
 	}
 	if (fetch)

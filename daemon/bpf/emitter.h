@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * What the parts of the emitter share: the LLVM function under construction, and access to BPF's registers and memory
- * in it. A register is a variable of 64 bits of its frame; LLVM makes them values. A frame's stack is an
- * array of 512 bytes; accesses whose place the analysis knows go there by constant offset, so that LLVM can take it apart.
+ * What the parts of the emitter share: the LLVM function under construction, and access to BPF's
+ * registers and memory in it. A register is a variable of 64 bits of its frame; LLVM makes them
+ * values. A frame's stack is an array of 512 bytes; accesses whose place the analysis knows go
+ * there by constant offset, so that LLVM can take it apart.
  */
 
 #include <llvm-c/Core.h>
@@ -14,7 +15,8 @@
 /* How a map lies in memory, for the code that computes addresses. */
 struct emit_map {
 	LLVMValueRef slot; /* the global variable; NULL: the program does not use the map */
-	LLVMValueRef direct; /* address of the only value, loaded at entry; NULL: not used that way */
+	LLVMValueRef
+		direct; /* address of the only value, loaded at entry; NULL: not used that way */
 };
 
 /* A lookup, and the variable of type i1 that says whether its last result was an address. */
@@ -34,10 +36,10 @@ struct emitter {
 	LLVMValueRef function;
 	LLVMTypeRef i1, i8, i16, i32, i64, stack_type, generic_pointer, global_pointer;
 	LLVMValueRef (*registers)[10]; /* of each frame */
-	LLVMValueRef *stacks; /* of each frame */
-	LLVMBasicBlockRef *blocks; /* one each; NULL: not reachable */
-	LLVMBasicBlockRef disarmed; /* returns 0 */
-	uint16_t *live_out; /* see rmw.h */
+	LLVMValueRef *stacks;          /* of each frame */
+	LLVMBasicBlockRef *blocks;     /* one each; NULL: not reachable */
+	LLVMBasicBlockRef disarmed;    /* returns 0 */
+	uint16_t *live_out;            /* see rmw.h */
 	struct emit_map map[TRANSLATE_MAPS_MAX];
 	struct emit_site *sites; /* room for as many as there are lookups */
 	size_t n_sites;
@@ -50,9 +52,10 @@ struct emitter {
 /* Where a memory instruction goes. */
 struct emit_address {
 	LLVMValueRef pointer;
-	enum value_kind kind; /* STACK: this thread's; MAP_VALUE: global memory; otherwise unknown */
+	enum value_kind
+		kind;   /* STACK: this thread's; MAP_VALUE: global memory; otherwise unknown */
 	unsigned align; /* bytes, at most 8 */
-	bool exact; /* MAP_VALUE: the same in all threads that run together */
+	bool exact;     /* MAP_VALUE: the same in all threads that run together */
 };
 
 /* emit.c */
@@ -62,7 +65,8 @@ LLVMValueRef emit_const(struct emitter *e, uint64_t bits);
 LLVMTypeRef emit_int(struct emitter *e, unsigned bytes);
 struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset);
 LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, unsigned bytes);
-void emit_store(struct emitter *e, const struct emit_address *address, unsigned bytes, LLVMValueRef value);
+void emit_store(struct emitter *e, const struct emit_address *address, unsigned bytes,
+		LLVMValueRef value);
 LLVMValueRef emit_call(struct emitter *e, const char *function, LLVMValueRef *args, unsigned n);
 LLVMValueRef emit_zext(struct emitter *e, LLVMValueRef value);
 LLVMValueRef emit_found(struct emitter *e, uint32_t site);
@@ -74,8 +78,8 @@ LLVMValueRef emit_condition(struct emitter *e, const struct bpf_insn *insn);
 
 /* emit-atomic.c */
 void emit_atomic(struct emitter *e, const struct bpf_insn *insn);
-void emit_map_add(struct emitter *e, const struct emit_address *address, unsigned bytes, LLVMValueRef operand,
-                  bool constant);
+void emit_map_add(struct emitter *e, const struct emit_address *address, unsigned bytes,
+		  LLVMValueRef operand, bool constant);
 
 /* emit-helper.c */
 void emit_helper(struct emitter *e, const struct bpf_insn *insn);

@@ -20,9 +20,9 @@ int fault_at(struct fault *fault, size_t pc, const char *format, ...)
 
 	va_start(args, format);
 	fault_format(fault,
-	             snprintf(fault->text, sizeof(fault->text), "program %.128s, instruction %zu: ",
-	                      fault->program, pc),
-	             format, args);
+		     snprintf(fault->text, sizeof(fault->text),
+			      "program %.128s, instruction %zu: ", fault->program, pc),
+		     format, args);
 	va_end(args);
 	return TRANSLATE_E_PROGRAM;
 }
@@ -32,8 +32,9 @@ int fault_whole(struct fault *fault, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	fault_format(fault, snprintf(fault->text, sizeof(fault->text), "program %.128s: ", fault->program),
-	             format, args);
+	fault_format(fault,
+		     snprintf(fault->text, sizeof(fault->text), "program %.128s: ", fault->program),
+		     format, args);
 	va_end(args);
 	return TRANSLATE_E_PROGRAM;
 }

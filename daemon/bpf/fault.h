@@ -7,11 +7,13 @@
 
 struct fault {
 	const char *program; /* borrowed: the program under translation */
-	char text[512]; /* empty: none */
+	char text[512];      /* empty: none */
 };
 
-/* Fills in "program NAME, instruction PC: ...". Returns TRANSLATE_E_PROGRAM, for `return fault_at(...)`. */
-int fault_at(struct fault *fault, size_t pc, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Fills in "program NAME, instruction PC: ...". Returns TRANSLATE_E_PROGRAM, for `return
+ * fault_at(...)`. */
+int fault_at(struct fault *fault, size_t pc, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* Fills in "program NAME: ...". Returns TRANSLATE_E_PROGRAM. */
 int fault_whole(struct fault *fault, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * First the program as it stands: where blocks begin, which belong to which function. Then copies: one of
- * the entry function, and wherever a block ends in a call, one of the callee. A recursive program is one whose
- * frames nest without end, so the limit of the kernel (8) catches it; the number of instructions bounds the copies.
+ * First the program as it stands: where blocks begin, which belong to which function. Then copies:
+ * one of the entry function, and wherever a block ends in a call, one of the callee. A recursive
+ * program is one whose frames nest without end, so the limit of the kernel (8) catches it; the
+ * number of instructions bounds the copies.
  */
 
 #include "flow.h"
@@ -19,8 +20,8 @@
 struct flow_builder {
 	struct flow *flow;
 	struct fault *fault;
-	bool *leaders; /* one an instruction: a block begins here */
-	bool *functions; /* a function begins here */
+	bool *leaders;      /* one an instruction: a block begins here */
+	bool *functions;    /* a function begins here */
 	uint32_t *block_of; /* of a leader: number of its block within its function */
 	size_t frames_allocated, blocks_allocated;
 	size_t n_expanded; /* instructions in all copies */
@@ -127,7 +128,7 @@ static int copy_blocks(struct flow_builder *b, size_t start, uint32_t frame)
 	b->n_expanded += end - start;
 	if (b->n_expanded > TRANSLATE_INSNS_MAX)
 		return fault_whole(b->fault, "more than %u instructions once its calls are inlined",
-		                   TRANSLATE_INSNS_MAX);
+				   TRANSLATE_INSNS_MAX);
 	return 0;
 }
 
@@ -143,7 +144,7 @@ static size_t block_last(const struct flow *f, const struct flow_block *block)
 
 /* Copies the function at `start` and what it calls. Recursion is bounded by the depth of frames. */
 static int copy_function(struct flow_builder *b, size_t start, size_t call_pc, uint32_t parent,
-                         uint32_t return_block)
+			 uint32_t return_block)
 {
 	struct flow *f = b->flow;
 	uint32_t depth = parent == FLOW_NONE ? 0 : f->frames[parent].depth + 1;
@@ -151,7 +152,8 @@ static int copy_function(struct flow_builder *b, size_t start, size_t call_pc, u
 	int r;
 
 	if (depth >= INSN_FRAMES_MAX)
-		return fault_at(b->fault, call_pc, "calls nest deeper than %d frames", INSN_FRAMES_MAX);
+		return fault_at(b->fault, call_pc, "calls nest deeper than %d frames",
+				INSN_FRAMES_MAX);
 	r = reserve_frame(b);
 	if (r)
 		return r;
@@ -172,7 +174,8 @@ static int copy_function(struct flow_builder *b, size_t start, size_t call_pc, u
 			to[0] = return_block;
 		} else if (insn_is_bpf_call(insn)) {
 			to[0] = (uint32_t)f->n_blocks;
-			r = copy_function(b, (size_t)insn_call_target(insn, (int64_t)pc), pc, frame, i + 1);
+			r = copy_function(b, (size_t)insn_call_target(insn, (int64_t)pc), pc, frame,
+					  i + 1);
 			if (r)
 				return r;
 		} else if (insn_is_goto(insn) || insn_is_branch(insn)) {

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The control flow of a program with its subprograms inlined. Each call is a *frame* of its own: a copy of the
- * function's blocks with registers and stack of its own. So every later step sees one function, and what a
- * pointer into a caller's stack means is known in the callee.
+ * The control flow of a program with its subprograms inlined. Each call is a *frame* of its own: a
+ * copy of the function's blocks with registers and stack of its own. So every later step sees one
+ * function, and what a pointer into a caller's stack means is known in the callee.
  */
 
 #include <linux/bpf.h>
@@ -16,9 +16,9 @@
 #define FLOW_NONE UINT32_MAX
 
 struct flow_frame {
-	uint32_t parent; /* the caller's frame, or FLOW_NONE */
-	uint32_t depth; /* 0: the program itself */
-	uint32_t entry; /* block */
+	uint32_t parent;       /* the caller's frame, or FLOW_NONE */
+	uint32_t depth;        /* 0: the program itself */
+	uint32_t entry;        /* block */
 	uint32_t return_block; /* of the parent, or FLOW_NONE */
 };
 
@@ -27,8 +27,8 @@ struct flow_block {
 	uint32_t frame;
 	uint32_t start, end;
 	/*
-	 * Branch: taken, then not taken. BPF call: the callee's entry. Exit of a callee: the caller's block
-	 * after the call. Exit of the program: FLOW_NONE.
+	 * Branch: taken, then not taken. BPF call: the callee's entry. Exit of a callee: the
+	 * caller's block after the call. Exit of the program: FLOW_NONE.
 	 */
 	uint32_t successors[2];
 };
@@ -43,8 +43,8 @@ struct flow {
 };
 
 /*
- * Builds the flow of a validated program. Returns 0, TRANSLATE_E_PROGRAM (calls nest too deep, too large) with
- * `fault` filled in, or -ENOMEM. flow_deinit() in any case.
+ * Builds the flow of a validated program. Returns 0, TRANSLATE_E_PROGRAM (calls nest too deep, too
+ * large) with `fault` filled in, or -ENOMEM. flow_deinit() in any case.
  */
 int flow_init(struct flow *flow, const struct bpf_insn *insns, size_t n_insns, struct fault *fault);
 void flow_deinit(struct flow *flow);

@@ -7,7 +7,7 @@
 
 enum helper_kind {
 	HELPER_UNKNOWN = 0, /* not a helper of GPU programs */
-	HELPER_LATER, /* known, not in this release */
+	HELPER_LATER,       /* known, not in this release */
 	HELPER_MAP_LOOKUP,
 	HELPER_MAP_UPDATE,
 	HELPER_MAP_DELETE,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The instruction set of RFC 9669, where <linux/bpf.h> of the build machine may be too old to know it. */
+/* The instruction set of RFC 9669, where <linux/bpf.h> of the build machine may be too old to know
+ * it. */
 
 #include <linux/bpf.h>
 #include <stdbool.h>
@@ -103,7 +104,8 @@ static inline bool insn_is_atomic(const struct bpf_insn *insn)
 /* Where a jump at `pc` leads; valid for goto and branch. */
 static inline int64_t insn_jump_target(const struct bpf_insn *insn, int64_t pc)
 {
-	return pc + 1 + (insn->code == (BPF_JMP32 | BPF_JA) ? (int64_t)insn->imm : (int64_t)insn->off);
+	return pc + 1 +
+	       (insn->code == (BPF_JMP32 | BPF_JA) ? (int64_t)insn->imm : (int64_t)insn->off);
 }
 
 /* Where a BPF-to-BPF call at `pc` leads. */

@@ -8,8 +8,8 @@
 #include "translate.h"
 
 /*
- * `uses`: MAP_USE_ of analysis.h, of all programs. Returns 0 and the layout; or TRANSLATE_E_MAP and a reason (a static
- * string) if a used map cannot be on a GPU.
+ * `uses`: MAP_USE_ of analysis.h, of all programs. Returns 0 and the layout; or TRANSLATE_E_MAP and
+ * a reason (a static string) if a used map cannot be on a GPU.
  */
 int layout_map(const struct translate_map *map, uint8_t uses, struct translate_map_result *result,
-               const char **reason);
+	       const char **reason);

@@ -2,7 +2,8 @@
 
 /*
  * Between load and store there may be arithmetic that has nothing to do with it, as compilers mix
- * instructions; nothing that touches memory, and nothing that reads the loaded value but the addition.
+ * instructions; nothing that touches memory, and nothing that reads the loaded value but the
+ * addition.
  */
 
 #include "rmw.h"
@@ -65,7 +66,8 @@ static uint16_t insn_writes(const struct bpf_insn *insn)
 	}
 }
 
-/* The addition of the loaded register and something else, or the subtraction of something from it. */
+/* The addition of the loaded register and something else, or the subtraction of something from it.
+ */
 static bool match_add(const struct bpf_insn *insn, struct rmw *rmw)
 {
 	uint8_t op = INSN_OP(insn->code);
@@ -97,7 +99,8 @@ bool rmw_match(const struct bpf_insn *insns, size_t pc, size_t end, struct rmw *
 		return false;
 	*rmw = (struct rmw){ .loaded = load->dst_reg };
 
-	/* what else stands before the addition may not touch the loaded register or write the address */
+	/* what else stands before the addition may not touch the loaded register or write the
+	 * address */
 	for (i = pc + 1; i < end; i++) {
 		insn = insns + i;
 		if (!insn_is_alu(insn))
@@ -123,7 +126,8 @@ bool rmw_match(const struct bpf_insn *insns, size_t pc, size_t end, struct rmw *
 	}
 	insn = insns + i;
 	rmw->store = i;
-	return i < end && INSN_CLASS(insn->code) == BPF_STX && INSN_MODE(insn->code) == INSN_MODE_MEM &&
+	return i < end && INSN_CLASS(insn->code) == BPF_STX &&
+	       INSN_MODE(insn->code) == INSN_MODE_MEM &&
 	       INSN_SIZE(insn->code) == INSN_SIZE(load->code) && insn->dst_reg == load->src_reg &&
 	       insn->off == load->off && insn->src_reg == rmw->stored;
 }
@@ -174,8 +178,10 @@ int rmw_live_out(const struct flow *flow, uint16_t **live_out)
 					continue;
 				if (flow->blocks[to].frame == block->frame)
 					live |= live_in(flow, to, out[to]);
-				else if (flow->frames[flow->blocks[to].frame].parent == block->frame)
-					live |= live_in(flow, i + 1, out[i + 1]); /* after the call */
+				else if (flow->frames[flow->blocks[to].frame].parent ==
+					 block->frame)
+					live |= live_in(flow, i + 1,
+							out[i + 1]); /* after the call */
 			}
 			if (live != out[i]) {
 				out[i] = live;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What comes out of the translator beside a program's results: text, metadata, layouts of maps, errors. */
+/* What comes out of the translator beside a program's results: text, metadata, layouts of maps,
+ * errors. */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -16,7 +17,8 @@
 #include "translate.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define INSN(c, d, s, o, i) ((struct bpf_insn){ .code = (c), .dst_reg = (d), .src_reg = (s), .off = (o), .imm = (i) })
+#define INSN(c, d, s, o, i) \
+	((struct bpf_insn){ .code = (c), .dst_reg = (d), .src_reg = (s), .off = (o), .imm = (i) })
 #define MOV(d, i) INSN(BPF_ALU64 | BPF_MOV | BPF_K, d, 0, 0, i)
 #define MOVR(d, s) INSN(BPF_ALU64 | BPF_MOV | BPF_X, d, s, 0, 0)
 #define ADD(d, i) INSN(BPF_ALU64 | BPF_ADD | BPF_K, d, 0, 0, i)
@@ -30,17 +32,23 @@
 #define EXIT INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
 #define LD64(d, s, low, high) INSN(INSN_LD_IMM64, d, s, 0, low), INSN(0, 0, 0, 0, high)
 #define MAP(d, i) LD64(d, INSN_PSEUDO_MAP_IDX, i, 0)
-/* r0 = value for the constant key of map `m`, leave the program if there is none; `n` instructions follow before the end */
+/* r0 = value for the constant key of map `m`, leave the program if there is none; `n` instructions
+ * follow before the end */
 #define LOOKUP(m, key, n) \
 	STOREI(BPF_W, 10, -4, key), MOVR(2, 10), ADD(2, -4), MAP(1, m), CALL(1), JEQ0(0, n)
 #define END MOV(0, 0), EXIT
 
 static const struct bpf_insn counter[] = {
-	LOOKUP(0, 0, 2), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), END,
+	LOOKUP(0, 0, 2),
+	MOV(1, 1),
+	ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0),
+	END,
 };
 
-static const struct translate_map array8 = { "counter", BPF_MAP_TYPE_ARRAY, 4, 8, 1, "__gpuprobe_o1_m0" };
-static const struct translate_map percpu8 = { "per_sm", BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, 1, "__gpuprobe_o1_m0" };
+static const struct translate_map array8 = { "counter", BPF_MAP_TYPE_ARRAY, 4, 8,
+					     1,         "__gpuprobe_o1_m0" };
+static const struct translate_map percpu8 = { "per_sm", BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8,
+					      1,        "__gpuprobe_o1_m0" };
 
 static size_t occurrences(const char *text, const char *what)
 {
@@ -52,10 +60,12 @@ static size_t occurrences(const char *text, const char *what)
 }
 
 /* Translates one program, that must work. */
-static struct translate_result translated(const struct bpf_insn *insns, size_t n, const struct translate_map *maps,
-                                          size_t n_maps)
+static struct translate_result translated(const struct bpf_insn *insns, size_t n,
+					  const struct translate_map *maps, size_t n_maps)
 {
-	struct translate_program program = { .name = "p", .symbol = "__gpuprobe_o1_p0", .insns = insns, .n_insns = n };
+	struct translate_program program = {
+		.name = "p", .symbol = "__gpuprobe_o1_p0", .insns = insns, .n_insns = n
+	};
 	struct translate_result result;
 	char *error = NULL;
 	int r = translate_object(&program, 1, maps, n_maps, &result, &error);
@@ -69,7 +79,7 @@ static void test_counter(void **state)
 {
 	struct translate_result result = translated(counter, COUNT(counter), &array8, 1);
 	const struct translate_program_result *p = result.programs;
-	static const char slot[] = ".visible .global .align 8 .u64 __gpuprobe_o1_m0;\n";
+	static const char slot[] = ".visible .global .align 128 .b8 __gpuprobe_o1_m0[32768];\n";
 
 	assert_int_equal(strlen(p->ptx), p->size);
 	assert_int_equal(strncmp(p->ptx, slot, strlen(slot)), 0);
@@ -83,7 +93,7 @@ static void test_counter(void **state)
 	assert_null(strstr(p->ptx, "call"));
 	assert_null(strstr(p->ptx, "%SP"));
 	assert_int_equal(occurrences(p->ptx, "red.global.add.u64"), 1);
-	assert_int_equal(occurrences(p->ptx, "ld."), 1);
+	assert_int_equal(occurrences(p->ptx, "ld."), 0); /* the address is a constant */
 	assert_int_equal(occurrences(p->ptx, "activemask"), 1);
 	assert_int_equal(occurrences(p->ptx, "ret;"), 1);
 	assert_int_equal(p->isa, 63);
@@ -97,6 +107,7 @@ static void test_counter(void **state)
 	assert_int_equal(result.maps[0].value_stride, 8);
 	assert_int_equal(result.maps[0].shard_stride, 128);
 	assert_int_equal(result.maps[0].data_size, 32768);
+	assert_true(result.maps[0].resident);
 	translate_result_deinit(&result);
 }
 
@@ -106,7 +117,10 @@ static void test_context(void **state)
 	static const struct bpf_insn copies[] = { MOVR(6, 1), MOVR(0, 6), EXIT };
 	static const struct bpf_insn ignores[] = { MOVR(6, 1), STORE(BPF_DW, 10, 1, -8), END };
 	static const struct bpf_insn in_function[] = {
-		INSN(BPF_JMP | BPF_CALL, 0, INSN_CALL_BPF, 0, 1), EXIT, LOAD(BPF_DW, 0, 1, 16), EXIT,
+		INSN(BPF_JMP | BPF_CALL, 0, INSN_CALL_BPF, 0, 1),
+		EXIT,
+		LOAD(BPF_DW, 0, 1, 16),
+		EXIT,
 	};
 	struct translate_result result;
 
@@ -127,76 +141,86 @@ static void test_context(void **state)
 /* Programs, and what they allow for the layout of the map that they use. */
 static void test_sharding(void **state)
 {
-#define PROGRAM(...) (const struct bpf_insn[]){ __VA_ARGS__ }, COUNT(((const struct bpf_insn[]){ __VA_ARGS__ }))
+#define PROGRAM(...) \
+	(const struct bpf_insn[]){ __VA_ARGS__ }, COUNT(((const struct bpf_insn[]){ __VA_ARGS__ }))
 	const struct {
 		const char *what;
 		const struct bpf_insn *insns;
 		size_t n;
 		enum map_merge merge;
 	} cases[] = {
-		{ "add of 8 bytes", PROGRAM(LOOKUP(0, 0, 2), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), END),
+		{ "add of 8 bytes",
+		  PROGRAM(LOOKUP(0, 0, 2), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), END),
 		  MAP_MERGE_SUM64 },
-		{ "add of 4 bytes", PROGRAM(LOOKUP(0, 0, 2), MOV(1, 1), ATOMIC(BPF_W, BPF_ADD, 0, 1, 4), END),
+		{ "add of 4 bytes",
+		  PROGRAM(LOOKUP(0, 0, 2), MOV(1, 1), ATOMIC(BPF_W, BPF_ADD, 0, 1, 4), END),
 		  MAP_MERGE_SUM32 },
 		{ "adds of both widths",
-		  PROGRAM(LOOKUP(0, 0, 3), MOV(1, 1), ATOMIC(BPF_W, BPF_ADD, 0, 1, 0), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0),
-		          END),
+		  PROGRAM(LOOKUP(0, 0, 3), MOV(1, 1), ATOMIC(BPF_W, BPF_ADD, 0, 1, 0),
+			  ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), END),
 		  MAP_MERGE_NONE },
 		{ "add that returns the old value",
-		  PROGRAM(LOOKUP(0, 0, 2), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD | BPF_FETCH, 0, 1, 0), END),
+		  PROGRAM(LOOKUP(0, 0, 2), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD | BPF_FETCH, 0, 1, 0),
+			  END),
 		  MAP_MERGE_NONE },
-		{ "or", PROGRAM(LOOKUP(0, 0, 2), MOV(1, 1), ATOMIC(BPF_DW, BPF_OR, 0, 1, 0), END), MAP_MERGE_NONE },
+		{ "or", PROGRAM(LOOKUP(0, 0, 2), MOV(1, 1), ATOMIC(BPF_DW, BPF_OR, 0, 1, 0), END),
+		  MAP_MERGE_NONE },
 		{ "add and load",
-		  PROGRAM(LOOKUP(0, 0, 3), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), LOAD(BPF_DW, 1, 0, 0), END),
+		  PROGRAM(LOOKUP(0, 0, 3), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0),
+			  LOAD(BPF_DW, 1, 0, 0), END),
 		  MAP_MERGE_NONE },
 		{ "add and store",
-		  PROGRAM(LOOKUP(0, 0, 3), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), STOREI(BPF_DW, 0, 0, 0), END),
+		  PROGRAM(LOOKUP(0, 0, 3), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0),
+			  STOREI(BPF_DW, 0, 0, 0), END),
 		  MAP_MERGE_NONE },
 		{ "address kept on the stack and taken back",
-		  PROGRAM(LOOKUP(0, 0, 4), STORE(BPF_DW, 10, 0, -16), LOAD(BPF_DW, 6, 10, -16), MOV(1, 1),
-		          ATOMIC(BPF_DW, BPF_ADD, 6, 1, 0), END),
+		  PROGRAM(LOOKUP(0, 0, 4), STORE(BPF_DW, 10, 0, -16), LOAD(BPF_DW, 6, 10, -16),
+			  MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 6, 1, 0), END),
 		  MAP_MERGE_SUM64 },
 		{ "address that is added somewhere",
 		  PROGRAM(LOOKUP(0, 0, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 0, 0), END), MAP_MERGE_NONE },
 		{ "address that is stored elsewhere",
 		  PROGRAM(MOVR(6, 1), LOOKUP(0, 0, 3), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0),
-		          STORE(BPF_DW, 6, 0, 0), END),
+			  STORE(BPF_DW, 6, 0, 0), END),
 		  MAP_MERGE_NONE },
 		{ "address that is stored on the stack at an unknown place",
-		  PROGRAM(LOAD(BPF_DW, 6, 1, 0), MOVR(7, 10), ADDR(7, 6), LOOKUP(0, 0, 3), MOV(1, 1),
-		          ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), STORE(BPF_DW, 7, 0, 0), END),
+		  PROGRAM(LOAD(BPF_DW, 6, 1, 0), MOVR(7, 10), ADDR(7, 6), LOOKUP(0, 0, 3),
+			  MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), STORE(BPF_DW, 7, 0, 0), END),
 		  MAP_MERGE_SUM64 },
 		{ "the same, and what is there is used",
-		  PROGRAM(LOAD(BPF_DW, 6, 1, 0), MOVR(7, 10), ADDR(7, 6), LOOKUP(0, 0, 5), MOV(1, 1),
-		          ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), STORE(BPF_DW, 7, 0, 0), LOAD(BPF_DW, 2, 10, -64),
-		          ATOMIC(BPF_DW, BPF_ADD, 2, 1, 0), END),
+		  PROGRAM(LOAD(BPF_DW, 6, 1, 0), MOVR(7, 10), ADDR(7, 6), LOOKUP(0, 0, 5),
+			  MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), STORE(BPF_DW, 7, 0, 0),
+			  LOAD(BPF_DW, 2, 10, -64), ATOMIC(BPF_DW, BPF_ADD, 2, 1, 0), END),
 		  MAP_MERGE_NONE },
 		{ "address that is compared",
 		  PROGRAM(LOOKUP(0, 0, 3), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0),
-		          INSN(BPF_JMP | BPF_JGT | BPF_K, 0, 0, 0, 5), END),
+			  INSN(BPF_JMP | BPF_JGT | BPF_K, 0, 0, 0, 5), END),
 		  MAP_MERGE_NONE },
 		{ "address plus something",
 		  PROGRAM(LOAD(BPF_DW, 6, 1, 0), LOOKUP(0, 0, 3), ADDR(0, 6), MOV(1, 1),
-		          ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), END),
+			  ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), END),
 		  MAP_MERGE_SUM64 },
 		{ "address that arithmetic turns into something else, used",
-		  PROGRAM(LOOKUP(0, 0, 4), MOVR(6, 0), INSN(BPF_ALU64 | BPF_XOR | BPF_K, 6, 0, 0, 8), MOV(1, 1),
-		          ATOMIC(BPF_DW, BPF_ADD, 6, 1, 0), END),
+		  PROGRAM(LOOKUP(0, 0, 4), MOVR(6, 0),
+			  INSN(BPF_ALU64 | BPF_XOR | BPF_K, 6, 0, 0, 8), MOV(1, 1),
+			  ATOMIC(BPF_DW, BPF_ADD, 6, 1, 0), END),
 		  MAP_MERGE_NONE },
 		{ "address that is dead where ways meet",
-		  PROGRAM(LOAD(BPF_DW, 6, 1, 0), LOOKUP(0, 0, 5), MOVR(7, 0), JEQ0(6, 1), MOV(7, 3), MOV(1, 1),
-		          ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), END),
+		  PROGRAM(LOAD(BPF_DW, 6, 1, 0), LOOKUP(0, 0, 5), MOVR(7, 0), JEQ0(6, 1), MOV(7, 3),
+			  MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), END),
 		  MAP_MERGE_SUM64 },
 		{ "the same, not dead",
-		  PROGRAM(LOAD(BPF_DW, 6, 1, 0), LOOKUP(0, 0, 5), MOVR(7, 0), JEQ0(6, 1), MOVR(7, 10), MOV(1, 1),
-		          ATOMIC(BPF_DW, BPF_ADD, 7, 1, 0), END),
+		  PROGRAM(LOAD(BPF_DW, 6, 1, 0), LOOKUP(0, 0, 5), MOVR(7, 0), JEQ0(6, 1),
+			  MOVR(7, 10), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 7, 1, 0), END),
 		  MAP_MERGE_NONE },
 		{ "constant address",
-		  PROGRAM(LD64(2, INSN_PSEUDO_MAP_IDX_VALUE, 0, 0), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 2, 1, 0), END),
+		  PROGRAM(LD64(2, INSN_PSEUDO_MAP_IDX_VALUE, 0, 0), MOV(1, 1),
+			  ATOMIC(BPF_DW, BPF_ADD, 2, 1, 0), END),
 		  MAP_MERGE_NONE },
 		{ "update beside the add",
-		  PROGRAM(LOOKUP(0, 0, 10), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), MOVR(2, 10), ADD(2, -4),
-		          MOVR(3, 10), ADD(3, -16), MOV(4, 0), MAP(1, 0), CALL(2), END),
+		  PROGRAM(LOOKUP(0, 0, 10), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0),
+			  MOVR(2, 10), ADD(2, -4), MOVR(3, 10), ADD(3, -16), MOV(4, 0), MAP(1, 0),
+			  CALL(2), END),
 		  MAP_MERGE_NONE },
 		{ "lookup only", PROGRAM(LOOKUP(0, 0, 0), END), MAP_MERGE_NONE },
 	};
@@ -205,7 +229,8 @@ static void test_sharding(void **state)
 		struct translate_result result = translated(cases[i].insns, cases[i].n, &array8, 1);
 
 		if (result.maps[0].merge != cases[i].merge)
-			fail_msg("%s: merge %d, not %d", cases[i].what, result.maps[0].merge, cases[i].merge);
+			fail_msg("%s: merge %d, not %d", cases[i].what, result.maps[0].merge,
+				 cases[i].merge);
 		assert_int_equal(result.maps[0].shards, cases[i].merge == MAP_MERGE_NONE ? 1 : 256);
 		translate_result_deinit(&result);
 	}
@@ -215,8 +240,17 @@ static void test_sharding(void **state)
 static void test_sharding_source(void **state)
 {
 	static const struct bpf_insn insns[] = {
-		LOOKUP(0, 0, 10), MOV(1, 1), ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), MOVR(3, 0), STOREI(BPF_W, 10, -4, 0),
-		MOVR(2, 10), ADD(2, -4), MOV(4, 0), MAP(1, 1), CALL(2), END,
+		LOOKUP(0, 0, 10),
+		MOV(1, 1),
+		ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0),
+		MOVR(3, 0),
+		STOREI(BPF_W, 10, -4, 0),
+		MOVR(2, 10),
+		ADD(2, -4),
+		MOV(4, 0),
+		MAP(1, 1),
+		CALL(2),
+		END,
 	};
 	const struct translate_map maps[] = {
 		array8, { "other", BPF_MAP_TYPE_ARRAY, 4, 8, 1, "__gpuprobe_o1_m1" }
@@ -234,9 +268,18 @@ static void test_two_programs(void **state)
 	static const struct bpf_insn reader[] = { LOOKUP(0, 0, 1), LOAD(BPF_DW, 1, 0, 0), END };
 	static const struct bpf_insn nothing[] = { END };
 	struct translate_program programs[] = {
-		{ .name = "a", .symbol = "__gpuprobe_o1_p0", .insns = counter, .n_insns = COUNT(counter) },
-		{ .name = "b", .symbol = "__gpuprobe_o1_p1", .insns = reader, .n_insns = COUNT(reader) },
-		{ .name = "c", .symbol = "__gpuprobe_o1_p2", .insns = nothing, .n_insns = COUNT(nothing) },
+		{ .name = "a",
+		  .symbol = "__gpuprobe_o1_p0",
+		  .insns = counter,
+		  .n_insns = COUNT(counter) },
+		{ .name = "b",
+		  .symbol = "__gpuprobe_o1_p1",
+		  .insns = reader,
+		  .n_insns = COUNT(reader) },
+		{ .name = "c",
+		  .symbol = "__gpuprobe_o1_p2",
+		  .insns = nothing,
+		  .n_insns = COUNT(nothing) },
 	};
 	struct translate_result result;
 	char *error;
@@ -263,8 +306,11 @@ static void test_percpu(void **state)
 		LOOKUP(0, 0, 3), LOAD(BPF_DW, 1, 0, 0), ADD(1, 1), STORE(BPF_DW, 0, 1, 0), END,
 	};
 	static const struct bpf_insn not_an_increment[] = {
-		LOOKUP(0, 0, 3), LOAD(BPF_DW, 1, 0, 0), INSN(BPF_ALU64 | BPF_MUL | BPF_K, 1, 0, 0, 3),
-		STORE(BPF_DW, 0, 1, 0), END,
+		LOOKUP(0, 0, 3),
+		LOAD(BPF_DW, 1, 0, 0),
+		INSN(BPF_ALU64 | BPF_MUL | BPF_K, 1, 0, 0, 3),
+		STORE(BPF_DW, 0, 1, 0),
+		END,
 	};
 	struct translate_result result = translated(plain, COUNT(plain), &percpu8, 1);
 
@@ -292,14 +338,10 @@ static void test_layout(void **state)
 		uint32_t value_size, max_entries, shards;
 		uint64_t value_stride, shard_stride;
 	} cases[] = {
-		{ 8, 16, 256, 8, 128 },
-		{ 4, 17, 256, 8, 256 },
-		{ 12, 3, 256, 16, 128 },
-		{ 8, 32768, 256, 8, 262144 },
-		{ 8, 32769, 128, 8, 262272 },
-		{ 8, 1048576, 8, 8, 8388608 },
-		{ 8, 8388607, 1, 8, 67108856 },
-		{ 8, 536870912, 1, 8, UINT64_C(4294967296) },
+		{ 8, 16, 256, 8, 128 },         { 4, 17, 256, 8, 256 },
+		{ 12, 3, 256, 16, 128 },        { 8, 32768, 256, 8, 262144 },
+		{ 8, 32769, 128, 8, 262272 },   { 8, 1048576, 8, 8, 8388608 },
+		{ 8, 8388607, 1, 8, 67108856 }, { 8, 536870912, 1, 8, UINT64_C(4294967296) },
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
@@ -335,7 +377,9 @@ static void test_unused_map(void **state)
 static void test_direct(void **state)
 {
 	static const struct bpf_insn insns[] = {
-		LD64(2, INSN_PSEUDO_MAP_IDX_VALUE, 0, 4), LOAD(BPF_W, 0, 2, 0), EXIT,
+		LD64(2, INSN_PSEUDO_MAP_IDX_VALUE, 0, 4),
+		LOAD(BPF_W, 0, 2, 0),
+		EXIT,
 	};
 	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
 
@@ -373,11 +417,23 @@ static void test_private_symbols(void **state)
 
 static void test_stack_in_registers(void **state)
 {
-	/* a structure on the stack, written in pieces, passed to a function by address, summed there */
+	/* a structure on the stack, written in pieces, passed to a function by address, summed
+	 * there */
 	static const struct bpf_insn insns[] = {
-		STOREI(BPF_DW, 10, -8, 1), STOREI(BPF_DW, 10, -16, 2), STOREI(BPF_W, 10, -24, 3), STOREI(BPF_W, 10, -20, 0),
-		MOVR(1, 10), ADD(1, -24), INSN(BPF_JMP | BPF_CALL, 0, INSN_CALL_BPF, 0, 1), EXIT,
-		LOAD(BPF_DW, 0, 1, 0), LOAD(BPF_DW, 2, 1, 8), ADDR(0, 2), LOAD(BPF_DW, 2, 1, 16), ADDR(0, 2), EXIT,
+		STOREI(BPF_DW, 10, -8, 1),
+		STOREI(BPF_DW, 10, -16, 2),
+		STOREI(BPF_W, 10, -24, 3),
+		STOREI(BPF_W, 10, -20, 0),
+		MOVR(1, 10),
+		ADD(1, -24),
+		INSN(BPF_JMP | BPF_CALL, 0, INSN_CALL_BPF, 0, 1),
+		EXIT,
+		LOAD(BPF_DW, 0, 1, 0),
+		LOAD(BPF_DW, 2, 1, 8),
+		ADDR(0, 2),
+		LOAD(BPF_DW, 2, 1, 16),
+		ADDR(0, 2),
+		EXIT,
 	};
 	struct translate_result result = translated(insns, COUNT(insns), NULL, 0);
 
@@ -390,21 +446,27 @@ static void test_stack_in_registers(void **state)
 static void test_errors(void **state)
 {
 	static const struct bpf_insn bad[] = { MOV(0, 0), CALL(6), EXIT };
-	struct translate_program program = { .name = "cuda__x", .symbol = "__gpuprobe_o1_p0", .insns = bad, .n_insns = 3 };
+	struct translate_program program = {
+		.name = "cuda__x", .symbol = "__gpuprobe_o1_p0", .insns = bad, .n_insns = 3
+	};
 	struct translate_map map = array8;
 	struct translate_result result;
 	char *error = NULL;
 
 	memset(&result, 0xa5, sizeof(result));
-	assert_int_equal(translate_object(&program, 1, NULL, 0, &result, &error), TRANSLATE_E_PROGRAM);
-	assert_string_equal(error, "program cuda__x, instruction 1: helper bpf_trace_printk (6) is not available on "
-	                           "the GPU in this release");
+	assert_int_equal(translate_object(&program, 1, NULL, 0, &result, &error),
+			 TRANSLATE_E_PROGRAM);
+	assert_string_equal(
+		error,
+		"program cuda__x, instruction 1: helper bpf_trace_printk (6) is not available on "
+		"the GPU in this release");
 	assert_int_equal(((unsigned char *)&result)[0], 0xa5);
 	free(error);
 
 	error = NULL;
 	program.n_insns = 0;
-	assert_int_equal(translate_object(&program, 1, NULL, 0, &result, &error), TRANSLATE_E_PROGRAM);
+	assert_int_equal(translate_object(&program, 1, NULL, 0, &result, &error),
+			 TRANSLATE_E_PROGRAM);
 	assert_string_equal(error, "program cuda__x: no instructions");
 	free(error);
 
@@ -421,7 +483,9 @@ static void test_errors(void **state)
 	map = array8;
 	map.slot_symbol = "9x";
 	assert_int_equal(translate_object(&program, 1, &map, 1, &result, &error), -EINVAL);
-	assert_int_equal(translate_object(&program, TRANSLATE_PROGRAMS_MAX + 1, &array8, 1, &result, &error), -EINVAL);
+	assert_int_equal(
+		translate_object(&program, TRANSLATE_PROGRAMS_MAX + 1, &array8, 1, &result, &error),
+		-EINVAL);
 }
 
 /* Calls multiply when they are inlined; that has an end. */
@@ -438,14 +502,17 @@ static void test_explosion(void **state)
 		size_t next = n + 9;
 
 		for (int i = 0; i < 8; i++, n++)
-			insns[n] = INSN(BPF_JMP | BPF_CALL, 0, INSN_CALL_BPF, 0, (int)(next - n - 1));
+			insns[n] = INSN(BPF_JMP | BPF_CALL, 0, INSN_CALL_BPF, 0,
+					(int)(next - n - 1));
 		insns[n++] = EXIT;
 	}
 	insns[n++] = MOV(0, 0);
 	insns[n++] = EXIT;
 	program.n_insns = n;
-	assert_int_equal(translate_object(&program, 1, NULL, 0, &result, &error), TRANSLATE_E_PROGRAM);
-	assert_string_equal(error, "program boom: more than 32768 instructions once its calls are inlined");
+	assert_int_equal(translate_object(&program, 1, NULL, 0, &result, &error),
+			 TRANSLATE_E_PROGRAM);
+	assert_string_equal(
+		error, "program boom: more than 32768 instructions once its calls are inlined");
 	free(error);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * In order: every program is validated, its flow built and analysed; then the maps are laid out, from what all
- * programs do; then each program is emitted, optimised and printed. The text that LLVM prints is cut to
- * what job.md promises: slots first, then private data, then the function, no header, no comments.
+ * In order: every program is validated, its flow built and analysed; then the maps are laid out,
+ * from what all programs do; then each program is emitted, optimised and printed. The text that
+ * LLVM prints is cut to what job.md promises: slots first, then private data, then the function, no
+ * header, no comments.
  */
 
 #include "translate.h"
@@ -107,7 +108,8 @@ static int lay_out_maps(struct translation *t)
 	return 0;
 }
 
-/* Bytes of local memory, from the declarations of it: `.local .align 8 .b8 __local_depot0[512];`. */
+/* Bytes of local memory, from the declarations of it: `.local .align 8 .b8 __local_depot0[512];`.
+ */
 static uint64_t local_bytes(const char *ptx)
 {
 	uint64_t bytes = 0;
@@ -183,9 +185,9 @@ static int emit(struct translation *t, size_t i)
 	r = codegen_init(&codegen, t->error);
 	if (!r)
 		r = set_error(t,
-		              emit_program(codegen.module, &unit->analysis, t->programs + i, t->result.maps,
-		                           &function),
-		              fault.text);
+			      emit_program(codegen.module, &unit->analysis, t->programs + i,
+					   t->result.maps, &function),
+			      fault.text);
 	if (!r)
 		r = codegen_emit(&codegen, function, &text, t->error);
 	if (!r) {
@@ -218,10 +220,13 @@ static int translate(struct translation *t)
 	return r;
 }
 
-int translate_object(const struct translate_program *programs, size_t n_programs, const struct translate_map *maps,
-                     size_t n_maps, struct translate_result *result, char **error)
+int translate_object(const struct translate_program *programs, size_t n_programs,
+		     const struct translate_map *maps, size_t n_maps,
+		     struct translate_result *result, char **error)
 {
-	struct translation t = { .programs = programs, .n_programs = n_programs, .maps = maps, .n_maps = n_maps };
+	struct translation t = {
+		.programs = programs, .n_programs = n_programs, .maps = maps, .n_maps = n_maps
+	};
 	char *text = NULL;
 	int r = -ENOMEM;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Each instruction by itself first (is it one, and can it be translated), then where control goes. The
- * kernel's verifier has seen verified programs already; this is what keeps the translator itself safe when it has not.
+ * Each instruction by itself first (is it one, and can it be translated), then where control goes.
+ * The kernel's verifier has seen verified programs already; this is what keeps the translator
+ * itself safe when it has not.
  */
 
 #include "validate.h"
@@ -22,7 +23,7 @@ struct validation {
 
 enum {
 	MARK_SECOND_HALF = 1, /* of a 64-bit load */
-	MARK_FUNCTION = 2, /* a function begins here */
+	MARK_FUNCTION = 2,    /* a function begins here */
 };
 
 static int validate_alu(struct validation *v, size_t pc)
@@ -57,7 +58,8 @@ static int validate_alu(struct validation *v, size_t pc)
 	case BPF_DIV:
 	case BPF_MOD:
 		if (insn->off != 0 && insn->off != 1)
-			return fault_at(v->fault, pc, "division with an unknown offset %d", insn->off);
+			return fault_at(v->fault, pc, "division with an unknown offset %d",
+					insn->off);
 		break;
 	case BPF_MOV:
 		if (insn->off == 0)
@@ -66,7 +68,7 @@ static int validate_alu(struct validation *v, size_t pc)
 			break;
 		if (reg && wide && insn->off == 1)
 			return fault_at(v->fault, pc,
-			                "address space cast (arena) is not available on the GPU");
+					"address space cast (arena) is not available on the GPU");
 		return fault_at(v->fault, pc, "move with an unknown offset %d", insn->off);
 	default:
 		if (insn->off != 0)
@@ -81,7 +83,8 @@ static int validate_call(struct validation *v, size_t pc)
 	int64_t target;
 
 	if (INSN_SOURCE(insn->code) == BPF_X)
-		return fault_at(v->fault, pc, "call through a register is not available on the GPU");
+		return fault_at(v->fault, pc,
+				"call through a register is not available on the GPU");
 	if (insn->dst_reg != 0 || insn->off != 0)
 		return fault_at(v->fault, pc, "call with reserved fields set");
 	switch (insn->src_reg) {
@@ -90,12 +93,14 @@ static int validate_call(struct validation *v, size_t pc)
 	case INSN_CALL_BPF:
 		target = insn_call_target(insn, (int64_t)pc);
 		if (target < 0 || (uint64_t)target >= v->n_insns)
-			return fault_at(v->fault, pc, "call out of the program (to instruction %lld)",
-			                (long long)target);
+			return fault_at(v->fault, pc,
+					"call out of the program (to instruction %lld)",
+					(long long)target);
 		v->marks[target] |= MARK_FUNCTION;
 		return 0;
 	case INSN_CALL_KFUNC:
-		return fault_at(v->fault, pc, "call of a kernel function is not available on the GPU");
+		return fault_at(v->fault, pc,
+				"call of a kernel function is not available on the GPU");
 	default:
 		return fault_at(v->fault, pc, "call of an unknown kind %u", insn->src_reg);
 	}
@@ -109,7 +114,8 @@ static int validate_jump(struct validation *v, size_t pc)
 
 	switch (INSN_OP(insn->code)) {
 	case BPF_JA:
-		if (reg || insn->dst_reg != 0 || insn->src_reg != 0 || (narrow ? insn->off : insn->imm) != 0)
+		if (reg || insn->dst_reg != 0 || insn->src_reg != 0 ||
+		    (narrow ? insn->off : insn->imm) != 0)
 			return fault_at(v->fault, pc, "jump with reserved fields set");
 		return 0;
 	case BPF_CALL:
@@ -141,7 +147,8 @@ static int validate_atomic(struct validation *v, size_t pc)
 	const struct bpf_insn *insn = v->insns + pc;
 
 	if (INSN_SIZE(insn->code) != BPF_W && INSN_SIZE(insn->code) != BPF_DW)
-		return fault_at(v->fault, pc, "atomic operation on %u bytes", insn_bytes(insn->code));
+		return fault_at(v->fault, pc, "atomic operation on %u bytes",
+				insn_bytes(insn->code));
 	switch (insn->imm) {
 	case BPF_ADD:
 	case BPF_OR:
@@ -200,17 +207,21 @@ static int validate_ld_imm64(struct validation *v, size_t pc)
 	case INSN_PSEUDO_MAP_IDX:
 	case INSN_PSEUDO_MAP_IDX_VALUE:
 		if (insn->imm < 0 || (size_t)insn->imm >= v->n_maps)
-			return fault_at(v->fault, pc, "refers to map %d of %zu", insn->imm, v->n_maps);
+			return fault_at(v->fault, pc, "refers to map %d of %zu", insn->imm,
+					v->n_maps);
 		if (insn->src_reg == INSN_PSEUDO_MAP_IDX && insn[1].imm != 0)
 			return fault_at(v->fault, pc, "64-bit load with reserved fields set");
 		return 0;
 	case INSN_PSEUDO_MAP_FD:
 	case INSN_PSEUDO_MAP_VALUE:
-		return fault_at(v->fault, pc, "refers to a map by descriptor; an index is expected here");
+		return fault_at(v->fault, pc,
+				"refers to a map by descriptor; an index is expected here");
 	case INSN_PSEUDO_BTF_ID:
-		return fault_at(v->fault, pc, "address of a kernel symbol is not available on the GPU");
+		return fault_at(v->fault, pc,
+				"address of a kernel symbol is not available on the GPU");
 	case INSN_PSEUDO_FUNC:
-		return fault_at(v->fault, pc, "callbacks are not available on the GPU in this release");
+		return fault_at(v->fault, pc,
+				"callbacks are not available on the GPU in this release");
 	default:
 		return fault_at(v->fault, pc, "64-bit load of an unknown kind %u", insn->src_reg);
 	}
@@ -224,7 +235,7 @@ static int validate_insn(struct validation *v, size_t pc, size_t *slots)
 	*slots = 1;
 	if (insn->dst_reg > 10 || insn->src_reg > 10)
 		return fault_at(v->fault, pc, "register r%u does not exist",
-		                insn->dst_reg > 10 ? insn->dst_reg : insn->src_reg);
+				insn->dst_reg > 10 ? insn->dst_reg : insn->src_reg);
 	switch (INSN_CLASS(insn->code)) {
 	case BPF_ALU:
 	case BPF_ALU64:
@@ -242,12 +253,14 @@ static int validate_insn(struct validation *v, size_t pc, size_t *slots)
 			return validate_ld_imm64(v, pc);
 		}
 		if (INSN_MODE(insn->code) == BPF_ABS || INSN_MODE(insn->code) == BPF_IND)
-			return fault_at(v->fault, pc, "legacy packet access is not available on the GPU");
+			return fault_at(v->fault, pc,
+					"legacy packet access is not available on the GPU");
 		return fault_at(v->fault, pc, "unknown instruction 0x%02x", insn->code);
 	}
 }
 
-/* Jumps of the function at [start, end) stay inside it, and its last instruction does not fall out. */
+/* Jumps of the function at [start, end) stay inside it, and its last instruction does not fall out.
+ */
 static int validate_function(struct validation *v, size_t start, size_t end)
 {
 	size_t last = start;
@@ -263,14 +276,15 @@ static int validate_function(struct validation *v, size_t start, size_t end)
 			continue;
 		target = insn_jump_target(insn, (int64_t)pc);
 		if (target < (int64_t)start || target >= (int64_t)end)
-			return fault_at(v->fault, pc, "jump out of its function (to instruction %lld)",
-			                (long long)target);
+			return fault_at(v->fault, pc,
+					"jump out of its function (to instruction %lld)",
+					(long long)target);
 		if (v->marks[target] & MARK_SECOND_HALF)
 			return fault_at(v->fault, pc, "jump into the middle of a 64-bit load");
 	}
 	if (!insn_is_exit(v->insns + last) && !insn_is_goto(v->insns + last))
 		return fault_at(v->fault, last, "control falls off the end of the %s",
-		                end == v->n_insns ? "program" : "function");
+				end == v->n_insns ? "program" : "function");
 	return 0;
 }
 
@@ -299,9 +313,12 @@ static int validate_run(struct validation *v)
 	return 0;
 }
 
-int validate_program(const struct bpf_insn *insns, size_t n_insns, size_t n_maps, struct fault *fault)
+int validate_program(const struct bpf_insn *insns, size_t n_insns, size_t n_maps,
+		     struct fault *fault)
 {
-	struct validation v = { .insns = insns, .n_insns = n_insns, .n_maps = n_maps, .fault = fault };
+	struct validation v = {
+		.insns = insns, .n_insns = n_insns, .n_maps = n_maps, .fault = fault
+	};
 	int r;
 
 	if (n_insns == 0)

@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * What every later step may take for granted about a program's instructions: each opcode is one of RFC 9669,
- * registers exist and r10 is not written, jumps and calls land on an instruction (not inside a 64-bit
- * load) and jumps stay in their function, no function can be fallen out of, and map indexes exist.
+ * What every later step may take for granted about a program's instructions: each opcode is one of
+ * RFC 9669, registers exist and r10 is not written, jumps and calls land on an instruction (not
+ * inside a 64-bit load) and jumps stay in their function, no function can be fallen out of, and map
+ * indexes exist.
  */
 
 #include <linux/bpf.h>
@@ -13,4 +14,5 @@
 #include "fault.h"
 
 /* Returns 0, TRANSLATE_E_PROGRAM with `fault` filled in, or -ENOMEM. */
-int validate_program(const struct bpf_insn *insns, size_t n_insns, size_t n_maps, struct fault *fault);
+int validate_program(const struct bpf_insn *insns, size_t n_insns, size_t n_maps,
+		     struct fault *fault);

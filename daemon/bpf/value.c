@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A value climbs: constant, address with a constant offset, address with some offset, scalar; and a scalar
- * only loses known low bits and gains maps. So iteration ends. A null pointer is below every pointer to a map value, because
- * `p = NULL` on one way and `p = lookup()` on the other is how compilers write an optional pointer.
+ * A value climbs: constant, address with a constant offset, address with some offset, scalar; and a
+ * scalar only loses known low bits and gains maps. So iteration ends. A null pointer is below every
+ * pointer to a map value, because `p = NULL` on one way and `p = lookup()` on the other is how
+ * compilers write an optional pointer.
  */
 
 #include "value.h"
@@ -22,7 +23,9 @@ static unsigned min_align(unsigned a, unsigned b)
 
 struct value value_scalar(unsigned align, uint64_t maps)
 {
-	return (struct value){ .kind = VALUE_SCALAR, .align = (uint8_t)(align > 3 ? 3 : align), .bits = maps };
+	return (struct value){ .kind = VALUE_SCALAR,
+			       .align = (uint8_t)(align > 3 ? 3 : align),
+			       .bits = maps };
 }
 
 struct value value_const(uint64_t bits)
@@ -60,7 +63,9 @@ uint64_t value_maps(const struct value *value)
 /* An address of the same kind, somewhere in the same stack or map. */
 static struct value inexact(const struct value *address, unsigned align)
 {
-	return (struct value){ .kind = address->kind, .align = (uint8_t)align, .ref = address->ref };
+	return (struct value){ .kind = address->kind,
+			       .align = (uint8_t)align,
+			       .ref = address->ref };
 }
 
 static struct value without_site(const struct value *value)
@@ -130,7 +135,8 @@ struct value value_join(const struct value *a, const struct value *b, bool slot)
 		return without_site(a);
 	if (b->kind == VALUE_MAP_VALUE && value_is_const(a, 0))
 		return without_site(b);
-	return value_scalar(min_align(value_align(a), value_align(b)), value_maps(a) | value_maps(b));
+	return value_scalar(min_align(value_align(a), value_align(b)),
+			    value_maps(a) | value_maps(b));
 }
 
 /* The result of arithmetic on two constants. False: not worth knowing. */
@@ -222,7 +228,8 @@ struct value value_alu(const struct bpf_insn *insn, const struct value *a, const
 		return moved(a, b, op == BPF_SUB);
 	if (wide && op == BPF_ADD && is_number(a) && is_address(b))
 		return moved(b, a, false);
-	maps = (op == BPF_MOV ? 0 : value_maps(a)) | (op == BPF_NEG || op == BPF_END ? 0 : value_maps(b));
+	maps = (op == BPF_MOV ? 0 : value_maps(a)) |
+	       (op == BPF_NEG || op == BPF_END ? 0 : value_maps(b));
 	return value_scalar(alu_align(insn, a, b), maps);
 }
 

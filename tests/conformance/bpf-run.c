@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * bpf-run: runs an eBPF program through the path that GPU programs take (translator, LLVM, PTX, CUDA driver) and
- * prints r0 in hex. The driver is whichever libcuda.so.1 the loader finds: NVIDIA's, or tests/sim.
+ * bpf-run: runs an eBPF program through the path that GPU programs take (translator, LLVM, PTX,
+ * CUDA driver) and prints r0 in hex. The driver is whichever libcuda.so.1 the loader finds:
+ * NVIDIA's, or tests/sim.
  *
  *     bpf-run [options] [MEMORY] < PROGRAM          r1 = address of the memory, r2 = its length
  *     bpf-run --batch FILE                           many in one process
  *
- * PROGRAM and MEMORY are bytes in hex; white space does not matter. That is what public conformance suites expect of
- * the runtimes they test. A line of a batch is NAME and words:
+ * PROGRAM and MEMORY are bytes in hex; white space does not matter. That is what public conformance
+ * suites expect of the runtimes they test. A line of a batch is NAME and words:
  *
  *     prog=HEX [mem=HEX] [map=TYPE:KEY:VALUE:ENTRIES]... [grid=N] [block=N] [want=memory]
  *
- * and is answered by `NAME R0` and, for each map, its values in hex as a reader sees them (shards summed, copies of SMs
- * summed), and with want=memory the memory after the run; or by `NAME error: ...`.
+ * and is answered by `NAME R0` and, for each map, its values in hex as a reader sees them (shards
+ * summed, copies of SMs summed), and with want=memory the memory after the run; or by `NAME error:
+ * ...`.
  */
 
 #include <ctype.h>
@@ -47,8 +49,9 @@ struct driver {
 	int (*free)(uint64_t address);
 	int (*to_device)(uint64_t to, const void *from, size_t size);
 	int (*to_host)(void *to, uint64_t from, size_t size);
-	int (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-	              unsigned shared, void *stream, void **parameters, void **extra);
+	int (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+		      unsigned by, unsigned bz, unsigned shared, void *stream, void **parameters,
+		      void **extra);
 	int (*error_name)(int error, const char **name);
 };
 
@@ -95,8 +98,9 @@ struct outcome {
 };
 
 static const char *const map_names[MAPS_MAX] = { "m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7" };
-static const char *const slot_names[MAPS_MAX] = { "__gpuprobe_m0", "__gpuprobe_m1", "__gpuprobe_m2", "__gpuprobe_m3",
-	                                          "__gpuprobe_m4", "__gpuprobe_m5", "__gpuprobe_m6", "__gpuprobe_m7" };
+static const char *const slot_names[MAPS_MAX] = { "__gpuprobe_m0", "__gpuprobe_m1", "__gpuprobe_m2",
+						  "__gpuprobe_m3", "__gpuprobe_m4", "__gpuprobe_m5",
+						  "__gpuprobe_m6", "__gpuprobe_m7" };
 
 static const char entry[] =
 	".visible .entry bpf_run(.param .u64 memory, .param .u64 length, .param .u64 result)\n"
@@ -160,7 +164,8 @@ static int driver_open(struct driver *d, char **error)
 	if (!r)
 		r = driver_check(d, d->device_get(&device, 0), "cuDeviceGet", error);
 	if (!r)
-		r = driver_check(d, d->context_retain(&context, device), "cuDevicePrimaryCtxRetain", error);
+		r = driver_check(d, d->context_retain(&context, device), "cuDevicePrimaryCtxRetain",
+				 error);
 	if (!r)
 		r = driver_check(d, d->context_set(context), "cuCtxSetCurrent", error);
 	return r;
@@ -171,20 +176,24 @@ static char *module_text(const struct translate_program_result *program)
 {
 	char *text;
 
-	if (asprintf(&text, ".version %u.%u\n.target sm_%u\n.address_size 64\n\n%s\n%s", program->isa / 10,
-	             program->isa % 10, program->target, program->ptx, entry) < 0)
+	if (asprintf(&text, ".version %u.%u\n.target sm_%u\n.address_size 64\n\n%s\n%s",
+		     program->isa / 10, program->isa % 10, program->target, program->ptx,
+		     entry) < 0)
 		return NULL;
 	return text;
 }
 
 static int translate_case(const struct test_case *c, struct translate_result *result, char **error)
 {
-	struct translate_program program = { .name = "stdin", .symbol = "__gpuprobe_run", .takes_length = true };
+	struct translate_program program = { .name = "stdin",
+					     .symbol = "__gpuprobe_run",
+					     .takes_length = true };
 	char *message = NULL;
 	int r;
 
 	if (c->program.size == 0 || c->program.size % sizeof(struct bpf_insn) != 0)
-		return fail(error, "a program is a multiple of 8 bytes, this is %zu", c->program.size);
+		return fail(error, "a program is a multiple of 8 bytes, this is %zu",
+			    c->program.size);
 	program.insns = (const struct bpf_insn *)c->program.data;
 	program.n_insns = c->program.size / sizeof(struct bpf_insn);
 	r = translate_object(&program, 1, c->maps, c->n_maps, result, &message);
@@ -195,9 +204,10 @@ static int translate_case(const struct test_case *c, struct translate_result *re
 	return r < 0 ? fail(error, "translate: %s", strerror(-r)) : 0;
 }
 
-/* What a reader of the map sees. `raw` is the instance's data; NULL: zeros, the program does not use the map. */
-static int merge_map(const struct translate_map *map, const struct translate_map_result *layout, const uint8_t *raw,
-                     struct bytes *merged, char **error)
+/* What a reader of the map sees. `raw` is the instance's data; NULL: zeros, the program does not
+ * use the map. */
+static int merge_map(const struct translate_map *map, const struct translate_map_result *layout,
+		     const uint8_t *raw, struct bytes *merged, char **error)
 {
 	size_t lane = layout->merge == MAP_MERGE_SUM32 ? 4 : 8;
 
@@ -213,7 +223,10 @@ static int merge_map(const struct translate_map *map, const struct translate_map
 			for (uint32_t s = 0; s < layout->shards; s++) {
 				uint64_t value = 0;
 
-				memcpy(&value, raw + s * layout->shard_stride + i * layout->value_stride + at, lane);
+				memcpy(&value,
+				       raw + s * layout->shard_stride + i * layout->value_stride +
+					       at,
+				       lane);
 				sum += value;
 			}
 			memcpy(merged->data + (size_t)i * map->value_size + at, &sum, n);
@@ -227,8 +240,30 @@ struct run {
 	const struct test_case *test;
 	const struct translate_result *translated;
 	void *module;
-	uint64_t memory, result, data[MAPS_MAX];
+	uint64_t memory, result;
+	uint64_t data[MAPS_MAX], buffers[MAPS_MAX]; /* of each map; what of it is ours */
 };
+
+/* A buffer of zeros for a map's data, and its address in the module's pointer to it. */
+static int run_arm_pointer(struct run *run, size_t map, uint64_t slot, char **error)
+{
+	const struct driver *d = run->driver;
+	size_t size = run->translated->maps[map].data_size;
+	void *zeros = calloc(size, 1);
+	int r;
+
+	if (!zeros)
+		return fail(error, "out of memory");
+	r = driver_check(d, d->alloc(run->buffers + map, size), "cuMemAlloc", error);
+	run->data[map] = run->buffers[map];
+	if (!r)
+		r = driver_check(d, d->to_device(run->data[map], zeros, size), "cuMemcpyHtoD",
+				 error);
+	if (!r)
+		r = driver_check(d, d->to_device(slot, run->data + map, 8), "cuMemcpyHtoD", error);
+	free(zeros);
+	return r;
+}
 
 static int run_arm(struct run *run, char **error)
 {
@@ -238,23 +273,20 @@ static int run_arm(struct run *run, char **error)
 	for (size_t i = 0; !r && i < run->test->n_maps; i++) {
 		const struct translate_map_result *layout = run->translated->maps + i;
 		uint64_t slot;
-		uint8_t *zeros;
 		size_t size;
 
 		if (!layout->used)
 			continue;
-		zeros = calloc(layout->data_size, 1);
-		if (!zeros)
-			return fail(error, "out of memory");
-		r = driver_check(d, d->alloc(run->data + i, layout->data_size), "cuMemAlloc", error);
-		if (!r)
-			r = driver_check(d, d->to_device(run->data[i], zeros, layout->data_size), "cuMemcpyHtoD", error);
-		if (!r)
-			r = driver_check(d, d->module_global(&slot, &size, run->module, slot_names[i]),
-			                 "cuModuleGetGlobal", error);
-		if (!r)
-			r = driver_check(d, d->to_device(slot, run->data + i, 8), "cuMemcpyHtoD", error);
-		free(zeros);
+		r = driver_check(d, d->module_global(&slot, &size, run->module, slot_names[i]),
+				 "cuModuleGetGlobal", error);
+		if (r)
+			return r;
+		if (size != (layout->resident ? layout->data_size : 8))
+			return fail(error, "%s has %zu bytes", slot_names[i], size);
+		if (layout->resident)
+			run->data[i] = slot;
+		else
+			r = run_arm_pointer(run, i, slot, error);
 	}
 	return r;
 }
@@ -265,8 +297,9 @@ static int run_collect(struct run *run, struct outcome *outcome, char **error)
 	int r = driver_check(d, d->to_host(&outcome->r0, run->result, 8), "cuMemcpyDtoH", error);
 
 	if (!r && run->test->memory.size)
-		r = driver_check(d, d->to_host(run->test->memory.data, run->memory, run->test->memory.size),
-		                 "cuMemcpyDtoH", error);
+		r = driver_check(
+			d, d->to_host(run->test->memory.data, run->memory, run->test->memory.size),
+			"cuMemcpyDtoH", error);
 	for (size_t i = 0; !r && i < run->test->n_maps; i++) {
 		const struct translate_map_result *layout = run->translated->maps + i;
 		uint8_t *raw = layout->used ? malloc(layout->data_size) : NULL;
@@ -274,7 +307,8 @@ static int run_collect(struct run *run, struct outcome *outcome, char **error)
 		if (layout->used && !raw)
 			return fail(error, "out of memory");
 		if (raw)
-			r = driver_check(d, d->to_host(raw, run->data[i], layout->data_size), "cuMemcpyDtoH", error);
+			r = driver_check(d, d->to_host(raw, run->data[i], layout->data_size),
+					 "cuMemcpyDtoH", error);
 		if (!r)
 			r = merge_map(run->test->maps + i, layout, raw, outcome->maps + i, error);
 		free(raw);
@@ -295,15 +329,18 @@ static int run_launch(struct run *run, char **error)
 	if (!r)
 		r = driver_check(d, d->alloc(&run->result, 8), "cuMemAlloc", error);
 	if (!r && test->memory.size)
-		r = driver_check(d, d->to_device(run->memory, test->memory.data, test->memory.size), "cuMemcpyHtoD",
-		                 error);
+		r = driver_check(d, d->to_device(run->memory, test->memory.data, test->memory.size),
+				 "cuMemcpyHtoD", error);
 	if (!r)
-		r = driver_check(d, d->module_function(&function, run->module, "bpf_run"), "cuModuleGetFunction", error);
+		r = driver_check(d, d->module_function(&function, run->module, "bpf_run"),
+				 "cuModuleGetFunction", error);
 	if (r)
 		return r;
 	memory = test->memory.size ? run->memory : 0;
-	r = driver_check(d, d->launch(function, test->grid, 1, 1, test->block, 1, 1, 0, NULL, parameters, NULL),
-	                 "cuLaunchKernel", error);
+	r = driver_check(
+		d,
+		d->launch(function, test->grid, 1, 1, test->block, 1, 1, 0, NULL, parameters, NULL),
+		"cuLaunchKernel", error);
 	if (!r)
 		r = driver_check(d, d->context_synchronize(), "cuCtxSynchronize", error);
 	return r;
@@ -312,8 +349,8 @@ static int run_launch(struct run *run, char **error)
 static void run_deinit(struct run *run)
 {
 	for (size_t i = 0; i < MAPS_MAX; i++)
-		if (run->data[i])
-			run->driver->free(run->data[i]);
+		if (run->buffers[i])
+			run->driver->free(run->buffers[i]);
 	if (run->memory)
 		run->driver->free(run->memory);
 	if (run->result)
@@ -323,7 +360,8 @@ static void run_deinit(struct run *run)
 }
 
 /* Runs a case. Returns 0 and the outcome (maps[].data are the caller's), or -1 and a message. */
-static int run_case(const struct driver *driver, const struct test_case *test, struct outcome *outcome, char **error)
+static int run_case(const struct driver *driver, const struct test_case *test,
+		    struct outcome *outcome, char **error)
 {
 	struct translate_result translated;
 	struct run run = { .driver = driver, .test = test, .translated = &translated };
@@ -339,7 +377,8 @@ static int run_case(const struct driver *driver, const struct test_case *test, s
 	} else if (test->print_ptx) {
 		fputs(text, stdout);
 	} else {
-		r = driver_check(driver, driver->module_load(&run.module, text), "cuModuleLoadData", error);
+		r = driver_check(driver, driver->module_load(&run.module, text), "cuModuleLoadData",
+				 error);
 		if (!r)
 			r = run_arm(&run, error);
 		if (!r)
@@ -357,7 +396,10 @@ static int run_case(const struct driver *driver, const struct test_case *test, s
 
 static int hex_digit(int c)
 {
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+	return c >= '0' && c <= '9'   ? c - '0'
+	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
+	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
+				      : -1;
 }
 
 /* Bytes from hex; white space between bytes is skipped. The caller frees. */
@@ -395,8 +437,8 @@ static int parse_map(struct test_case *test, const char *text, char **error)
 
 	if (test->n_maps == MAPS_MAX)
 		return fail(error, "more than %d maps", MAPS_MAX);
-	if (sscanf(text, "%" SCNu32 ":%" SCNu32 ":%" SCNu32 ":%" SCNu32 "%c", &map->type, &map->key_size,
-	           &map->value_size, &map->max_entries, &end) != 4)
+	if (sscanf(text, "%" SCNu32 ":%" SCNu32 ":%" SCNu32 ":%" SCNu32 "%c", &map->type,
+		   &map->key_size, &map->value_size, &map->max_entries, &end) != 4)
 		return fail(error, "a map is TYPE:KEY:VALUE:ENTRIES, not '%s'", text);
 	map->name = map_names[test->n_maps];
 	map->slot_symbol = slot_names[test->n_maps];
@@ -543,12 +585,16 @@ static int single(const struct driver *driver, struct test_case *test, char **er
 	return r;
 }
 
-static int parse_options(int argc, char **argv, struct test_case *test, const char **batch_path, char **error)
+static int parse_options(int argc, char **argv, struct test_case *test, const char **batch_path,
+			 char **error)
 {
 	static const struct option options[] = {
-		{ "map", required_argument, NULL, 'm' },   { "grid", required_argument, NULL, 'g' },
-		{ "block", required_argument, NULL, 'b' }, { "ptx", no_argument, NULL, 'p' },
-		{ "batch", required_argument, NULL, 'B' }, { "help", no_argument, NULL, 'h' },
+		{ "map", required_argument, NULL, 'm' },
+		{ "grid", required_argument, NULL, 'g' },
+		{ "block", required_argument, NULL, 'b' },
+		{ "ptx", no_argument, NULL, 'p' },
+		{ "batch", required_argument, NULL, 'B' },
+		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	int option, r = 0;
@@ -594,7 +640,8 @@ int main(int argc, char **argv)
 	if (!r && !test.print_ptx)
 		r = driver_open(&driver, &error);
 	if (!r)
-		r = batch_path ? batch(&driver, batch_path, &error) : single(&driver, &test, &error);
+		r = batch_path ? batch(&driver, batch_path, &error)
+			       : single(&driver, &test, &error);
 	if (r)
 		fprintf(stderr, "bpf-run: %s\n", error ? error : "out of memory");
 	free(error);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any instructions and any maps through the translator: it refuses them with a line, or makes PTX. The input:
+ * Any instructions and any maps through the translator: it refuses them with a line, or makes PTX.
+ * The input:
  *
- *     byte 0       bit 7: instructions are shaped; bits 0-1: number of maps, each 4 bytes: type, value size, entries, log2 of entries
- *     the rest     instructions of 8 bytes; or shaped ones of 4 bytes, that pass validation more often: opcode from a table, registers, offset, immediate
+ *     byte 0       bit 7: instructions are shaped; bits 0-1: number of maps, each 4 bytes: type,
+ * value size, entries, log2 of entries the rest     instructions of 8 bytes; or shaped ones of 4
+ * bytes, that pass validation more often: opcode from a table, registers, offset, immediate
  *
  * 256 instructions at most: LLVM's time, not ours, is what more of them would test.
  */
@@ -23,15 +25,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define INSNS_MAX 256
 
 static const uint8_t opcodes[] = {
-	0x07, 0x0f, 0x17, 0x1f, 0x27, 0x2f, 0x37, 0x3f, 0x47, 0x4f, 0x57, 0x5f, 0x67, 0x6f, 0x77, 0x7f, 0x87, 0x97, 0x9f,
-	0xa7, 0xaf, 0xb7, 0xbf, 0xc7, 0xcf, 0xd7, 0x04, 0x0c, 0x14, 0x1c, 0x24, 0x2c, 0x34, 0x3c, 0x44, 0x4c, 0x54, 0x5c,
-	0x64, 0x6c, 0x74, 0x7c, 0x84, 0x94, 0x9c, 0xa4, 0xac, 0xb4, 0xbc, 0xc4, 0xcc, 0xd4, 0xdc, 0x61, 0x69, 0x71, 0x79,
-	0x81, 0x89, 0x91, 0x62, 0x6a, 0x72, 0x7a, 0x63, 0x6b, 0x73, 0x7b, 0xc3, 0xdb, 0x05, 0x06, 0x15, 0x1d, 0x25, 0x2d,
-	0x35, 0x3d, 0x45, 0x4d, 0x55, 0x5d, 0x65, 0x6d, 0x75, 0x7d, 0xa5, 0xad, 0xb5, 0xbd, 0xc5, 0xcd, 0xd5, 0xdd, 0x16,
-	0x1e, 0x26, 0x2e, 0x85, 0x85, 0x85, 0x85, 0x95, 0x18, 0x18, 0x18,
+	0x07, 0x0f, 0x17, 0x1f, 0x27, 0x2f, 0x37, 0x3f, 0x47, 0x4f, 0x57, 0x5f, 0x67, 0x6f,
+	0x77, 0x7f, 0x87, 0x97, 0x9f, 0xa7, 0xaf, 0xb7, 0xbf, 0xc7, 0xcf, 0xd7, 0x04, 0x0c,
+	0x14, 0x1c, 0x24, 0x2c, 0x34, 0x3c, 0x44, 0x4c, 0x54, 0x5c, 0x64, 0x6c, 0x74, 0x7c,
+	0x84, 0x94, 0x9c, 0xa4, 0xac, 0xb4, 0xbc, 0xc4, 0xcc, 0xd4, 0xdc, 0x61, 0x69, 0x71,
+	0x79, 0x81, 0x89, 0x91, 0x62, 0x6a, 0x72, 0x7a, 0x63, 0x6b, 0x73, 0x7b, 0xc3, 0xdb,
+	0x05, 0x06, 0x15, 0x1d, 0x25, 0x2d, 0x35, 0x3d, 0x45, 0x4d, 0x55, 0x5d, 0x65, 0x6d,
+	0x75, 0x7d, 0xa5, 0xad, 0xb5, 0xbd, 0xc5, 0xcd, 0xd5, 0xdd, 0x16, 0x1e, 0x26, 0x2e,
+	0x85, 0x85, 0x85, 0x85, 0x95, 0x18, 0x18, 0x18,
 };
 static const int32_t atomics[] = { 0x00, 0x40, 0x50, 0xa0, 0x01, 0x41, 0x51, 0xa1, 0xe1, 0xf1 };
-static const int32_t helpers[] = { 1, 1, 1, 2, 3, 5, 7, 8, 502, 503, 504, 505, 506, 508, 509, 510, 511, 6 };
+static const int32_t helpers[] = { 1,   1,   1,   2,   3,   5,   7,   8,   502,
+				   503, 504, 505, 506, 508, 509, 510, 511, 6 };
 static const uint32_t map_types[] = { 2, 6, 1503, 1 };
 static const char *const names[MAPS_MAX] = { "m0", "m1", "m2" };
 
@@ -40,7 +45,9 @@ static const char *const names[MAPS_MAX] = { "m0", "m1", "m2" };
 /* An instruction of 4 bytes; returns the slots that it takes. */
 static size_t shape(const uint8_t *b, struct bpf_insn *insn, unsigned n_maps)
 {
-	*insn = (struct bpf_insn){ .code = PICK(opcodes, b[0]), .dst_reg = b[1] % 11, .src_reg = (b[1] >> 4) % 11 };
+	*insn = (struct bpf_insn){ .code = PICK(opcodes, b[0]),
+				   .dst_reg = b[1] % 11,
+				   .src_reg = (b[1] >> 4) % 11 };
 	insn[1] = (struct bpf_insn){ 0 };
 	switch (INSN_CLASS(insn->code)) {
 	case BPF_ALU:
@@ -48,7 +55,9 @@ static size_t shape(const uint8_t *b, struct bpf_insn *insn, unsigned n_maps)
 		insn->dst_reg %= 10;
 		if (INSN_SOURCE(insn->code) == BPF_K || insn_is_byte_order(insn)) {
 			insn->src_reg = 0;
-			insn->imm = insn_is_byte_order(insn) ? 16 << b[2] % 3 : INSN_OP(insn->code) == BPF_NEG ? 0 : (int8_t)b[3];
+			insn->imm = insn_is_byte_order(insn)         ? 16 << b[2] % 3
+				    : INSN_OP(insn->code) == BPF_NEG ? 0
+								     : (int8_t)b[3];
 		}
 		if (INSN_OP(insn->code) == BPF_DIV || INSN_OP(insn->code) == BPF_MOD)
 			insn->off = b[2] & 1;
@@ -72,7 +81,9 @@ static size_t shape(const uint8_t *b, struct bpf_insn *insn, unsigned n_maps)
 		return 1;
 	case BPF_LD:
 		insn->dst_reg %= 10;
-		insn->src_reg = n_maps && b[2] & 1 ? (b[2] & 2 ? INSN_PSEUDO_MAP_IDX_VALUE : INSN_PSEUDO_MAP_IDX) : 0;
+		insn->src_reg = n_maps && b[2] & 1 ? (b[2] & 2 ? INSN_PSEUDO_MAP_IDX_VALUE
+							       : INSN_PSEUDO_MAP_IDX)
+						   : 0;
 		insn->imm = insn->src_reg ? (int)(b[3] % n_maps) : (int8_t)b[3];
 		return 2;
 	default:
@@ -133,8 +144,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	r = translate_object(&program, 1, maps, n_maps, &result, &error);
 	if (r == TRANSLATE_OK) {
-		if (!result.programs[0].ptx || strlen(result.programs[0].ptx) != result.programs[0].size ||
-		    strstr(result.programs[0].ptx, ".version") || !strstr(result.programs[0].ptx, " fuzz("))
+		if (!result.programs[0].ptx ||
+		    strlen(result.programs[0].ptx) != result.programs[0].size ||
+		    strstr(result.programs[0].ptx, ".version") ||
+		    !strstr(result.programs[0].ptx, " fuzz("))
 			abort();
 		translate_result_deinit(&result);
 	} else if (r > 0) {
