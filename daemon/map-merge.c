@@ -3,10 +3,10 @@
 /*
  * Reading: shards and instances become one value.
  *
- * Integers (lanes) are summed: value = initial + sum over instances of (theirs - initial), modulo their width, so that
- * what a data section starts with counts once, however many processes there are. A SUM map's instance first becomes one value: the
- * sum over its shards, of which only the first starts with the initial bytes. Bytes that are in no
- * lane cannot be added; they are those of the instance that was mirrored last.
+ * Integers (lanes) are summed: value = initial + sum over instances of (theirs - what they started with), modulo their
+ * width, so that what a data section starts with counts once, however many processes there are. A SUM map's instance
+ * first becomes one value, the sum over its shards. Bytes that are in no lane cannot be added; they are those of
+ * the instance that was mirrored last (a SUM map has none that change).
  *
  * The totals of processes that are gone have the same form: in the lanes the sum of the differences, elsewhere
  * the bytes of the last one. They are not created for instances that never differed (.rodata, a probe that never ran).
@@ -118,14 +118,14 @@ uint64_t map_totals_size(const struct map *map) {
 
 int map_totals_add(struct map *map, const struct map_instance *instance) {
 	const struct map_spec *spec = &map->spec;
+	const unsigned char *start = map_start(spec);
 	unsigned char *element = map->scratch, *total;
 
 	for (uint32_t index = 0; index < spec->max_entries; index++) {
 		bool same;
 
 		instance_copy(instance, index, element);
-		same = spec->initial ? !memcmp(element, spec->initial, spec->value_size) :
-				       is_zero(element, element_size(map));
+		same = start ? !memcmp(element, start, spec->value_size) : is_zero(element, element_size(map));
 		if (same)
 			continue;
 		if (!map->totals) {
@@ -138,7 +138,7 @@ int map_totals_add(struct map *map, const struct map_instance *instance) {
 			const unsigned char *value = element + (size_t)i * spec->value_size;
 
 			value_add(spec, total + (size_t)i * spec->value_size, value, false);
-			value_add(spec, total + (size_t)i * spec->value_size, spec->initial, true);
+			value_add(spec, total + (size_t)i * spec->value_size, start, true);
 			value_copy_rest(spec, total + (size_t)i * spec->value_size, value);
 		}
 	}
@@ -160,7 +160,7 @@ static void element_begin(const struct map *map, uint32_t index, bool with_total
 
 		value_add(spec, out + at, totals + at, false);
 		/* an element that never differed has no bytes in the totals */
-		if (!is_zero(totals + at, spec->value_size))
+		if (!map_is_sum(spec) && !is_zero(totals + at, spec->value_size))
 			value_copy_rest(spec, out + at, totals + at);
 	}
 }
@@ -176,8 +176,8 @@ static bool element_add(struct map *map, struct map_instance *instance, uint32_t
 		size_t at = (size_t)i * spec->value_size;
 
 		value_add(spec, out + at, element + at, false);
-		value_add(spec, out + at, spec->initial, true);
-		if (rest)
+		value_add(spec, out + at, map_start(spec), true);
+		if (rest && !map_is_sum(spec))
 			value_copy_rest(spec, out + at, element + at);
 	}
 	return whole;

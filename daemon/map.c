@@ -268,7 +268,7 @@ static int write_all(int fd, const void *data, size_t size, off_t offset) {
 	return 0;
 }
 
-/* Writes the header and the initial bytes; the latter are the first shard's. The rest is zeros already. */
+/* Writes the header and what the values start with. The rest is zeros already. */
 static int map_instance_fill(struct map_instance *instance) {
 	const struct map_spec *spec = &instance->map->spec;
 	struct map_header header = {
@@ -290,8 +290,8 @@ static int map_instance_fill(struct map_instance *instance) {
 	int r;
 
 	r = write_all(instance->fd, &header, sizeof(header), 0);
-	if (!r && spec->initial)
-		r = write_all(instance->fd, spec->initial, spec->n_initial, MAP_DATA_OFFSET);
+	if (!r && map_start(spec))
+		r = write_all(instance->fd, map_start(spec), spec->value_size, MAP_DATA_OFFSET);
 	return r;
 }
 

@@ -307,6 +307,38 @@ static void test_initial(void **state) {
 	map_free(map);
 }
 
+/* A data section to which programs only add: instances start with zeros, the start is added once when read. */
+static void test_initial_sum(void **state) {
+	const uint64_t initial[] = { 40, 7 };
+	struct map_spec spec = spec_make(20, 1, 4, MAP_MERGE_SUM64);
+	struct map *map;
+	struct view a, b;
+	struct map_entry entry;
+
+	spec.initial = "\x28\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0tail";
+	spec.n_initial = 20;
+	map = map_make(&spec);
+	a = view_make(map, 1, 0);
+	b = view_make(map, 2, 0);
+	assert_int_equal(*(uint64_t *)(void *)a.data, 0);
+	assert_int_equal(map_read(map, 0, &entry), 0);
+	assert_memory_equal(entry.values, initial, 16);
+	put64(&a, 0, 1);
+	put64(&a, 3 * 128, 2);
+	put64(&b, 128 + 8, 5);
+	a.header->mirrored_ns = b.header->mirrored_ns = 9;
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(map_read(map, 0, &entry), 0);
+		assert_int_equal(value64(&entry, 0), 43);
+		assert_int_equal(value64(&entry, 1), 12);
+		assert_memory_equal(entry.values + 16, "tail", 4);
+		assert_int_equal(map_process_gone(map, 2 - (uint64_t)i % 2), 0);
+	}
+	view_free(&a, MAP_DATA_OFFSET + spec.data_size);
+	view_free(&b, MAP_DATA_OFFSET + spec.data_size);
+	map_free(map);
+}
+
 /* An instance that never differed from the start (.rodata, a probe that never ran) needs no totals. */
 static void test_untouched(void **state) {
 	struct map_spec spec = spec_make(8, 1, 1, MAP_MERGE_NONE);
@@ -485,7 +517,7 @@ int main(void) {
 	static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(test_instance), TEST(test_layout_rules), TEST(test_sum64),	 TEST(test_sum32), TEST(test_percpu),
-		TEST(test_initial),  TEST(test_untouched),    TEST(test_quota),	 TEST(test_cursor), TEST(test_budget),
+		TEST(test_initial), TEST(test_initial_sum),  TEST(test_untouched),    TEST(test_quota),	 TEST(test_cursor), TEST(test_budget),
 		TEST(test_torn),     TEST(test_lanes),	      TEST(test_names),
 	};
 

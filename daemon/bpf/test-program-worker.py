@@ -100,7 +100,8 @@ def main(path, folder):
     assert program["symbol"] == "__gpuprobe_o1_p0" and program["size"] == len(texts[0])
     assert program["maps"] == [0] and program["local_bytes"] == 0 and not program["uses_context"]
     assert layout["used"] and layout["data_size"] == layout["shards"] * layout["shard_stride"]
-    assert ".visible .global .align 8 .u64 __gpuprobe_o1_m0" in texts[0] and "__gpuprobe_o1_p0" in texts[0], texts[0]
+    assert ".visible .global .align 128 .b8 __gpuprobe_o1_m0[32768];" in texts[0], texts[0]  # the data itself
+    assert "__gpuprobe_o1_p0" in texts[0], texts[0]
 
     # two programs with functions, data sections, every helper
     for name, count in (("calls", 2), ("globals", 1), ("helpers", 1), ("gpu-array", 1), ("percpu", 1)):
