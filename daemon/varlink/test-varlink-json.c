@@ -148,6 +148,32 @@ static void test_print(void **state) {
 	json_object_put(value);
 }
 
+/* The bound counts values, and is not passed by one. */
+static void test_bounded(void **state) {
+	static const struct {
+		const char *text;
+		size_t n_values;
+	} cases[] = {
+		{ "1", 1 },
+		{ "[1,2,3]", 4 },
+		{ "{\"a\":1}", 2 },
+		{ "[[1,2],3]", 5 },
+		{ "{\"a\":[1,\"x,[{\"]}", 4 },
+	};
+	json_object *value;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const char *text = cases[i].text;
+		size_t n = strlen(text), max = cases[i].n_values;
+
+		assert_int_equal(varlink_json_parse_bounded(&value, text, n, max), 0);
+		json_object_put(value);
+		if (max > 1)
+			assert_int_equal(varlink_json_parse_bounded(&value, text, n, max - 1),
+					 VARLINK_JSON_E_INVALID);
+	}
+}
+
 static void test_call_message(void **state) {
 	static const char *const good[] = {
 		"{\"method\":\"a.B\"}",
@@ -218,6 +244,7 @@ int main(void) {
 		cmocka_unit_test(test_accepted),      cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_cut),           cmocka_unit_test(test_string),
 		cmocka_unit_test(test_print),         cmocka_unit_test(test_call_message),
+		cmocka_unit_test(test_bounded),
 		cmocka_unit_test(test_reply_message),
 	};
 

@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "varlink-json.h"
@@ -140,23 +141,28 @@ static const char *scan_word(const char *p, const char *end) {
 
 /*
  * Walks over the tokens of @text; counts the members of all objects. False if there is a token that
- * is not JSON's.
+ * is not JSON's, or if there may be more than @values_max values.
  */
-static bool scan(const char *text, size_t n_text, size_t *n_membersp) {
+static bool scan(const char *text, size_t n_text, size_t values_max, size_t *n_membersp) {
 	const char *p = text, *end = text + n_text;
-	size_t n_members = 0;
+	size_t n_members = 0, n_values = 1;
 
 	while (p && p < end) {
 		switch (*p) {
+		case '{':
+		case '[':
+		case ',':
+			/* each value but the first comes behind one of these */
+			if (++n_values > values_max)
+				return false;
+			p++;
+			break;
 		case ' ':
 		case '\t':
 		case '\r':
 		case '\n':
-		case '{':
 		case '}':
-		case '[':
 		case ']':
-		case ',':
 			p++;
 			break;
 		case ':':
@@ -215,13 +221,22 @@ static bool inspect(json_object *value, size_t *n_membersp) {
  * null), VARLINK_JSON_E_INVALID, or -ENOMEM.
  */
 int varlink_json_parse(json_object **valuep, const char *text, size_t n_text) {
+	return varlink_json_parse_bounded(valuep, text, n_text, SIZE_MAX);
+}
+
+/*
+ * The same for what comes from strangers: two bytes of text can make 64 of memory, so the number of
+ * values in it is bounded before anything is made of it.
+ */
+int varlink_json_parse_bounded(json_object **valuep, const char *text, size_t n_text,
+			       size_t values_max) {
 	json_tokener *tokener;
 	json_object *value;
 	enum json_tokener_error error;
 	size_t n_members, n_found = 0, end;
 
 	if (n_text == 0 || n_text > INT32_MAX || !varlink_utf8_valid(text, n_text) ||
-	    !scan(text, n_text, &n_members))
+	    !scan(text, n_text, values_max, &n_members))
 		return VARLINK_JSON_E_INVALID;
 
 	tokener = json_tokener_new_ex(VARLINK_JSON_DEPTH);

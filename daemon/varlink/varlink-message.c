@@ -70,7 +70,7 @@ int varlink_call_message_parse(struct varlink_call_message *message, const char 
 	struct varlink_call_message new = {};
 	int r;
 
-	r = varlink_json_parse(&new.root, text, n_text);
+	r = varlink_json_parse_bounded(&new.root, text, n_text, VARLINK_CALL_VALUES_MAX);
 	if (r < 0)
 		return r;
 	if (r || !call_message_read(&new)) {

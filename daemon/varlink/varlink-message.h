@@ -13,6 +13,7 @@ enum {
 };
 
 #define VARLINK_MESSAGE_MAX (16 * 1024 * 1024) /* bytes, without the NUL */
+#define VARLINK_CALL_VALUES_MAX 65536	       /* JSON values in a call */
 
 struct varlink_call_message {
 	json_object *root;       /* owns the rest */
