@@ -3,11 +3,14 @@
 /*
  * fatbin-tool: looks into fatbins, wherever they are.
  *
- * A file is mapped, never read whole. Containers are taken from the sections of an ELF file that hold them
- * (.nv_fatbin, __nv_relfatbin), from the start of a raw fatbin, or, in anything else (archives, core files,
- * --scan), from wherever their magic number stands. `verify` takes each container apart, decompresses every
- * payload, writes the container again twice (entries copied; entries written from their fields), reads that and
- * compares: what it counts as good has gone through the whole codec.
+ * A file is mapped, never read whole. Containers are taken from the sections of an ELF file that
+ * hold them
+ * (.nv_fatbin, __nv_relfatbin), from the start of a raw fatbin, or, in anything else (archives,
+ * core files,
+ * --scan), from wherever their magic number stands. `verify` takes each container apart,
+ * decompresses every payload, writes the container again twice (entries copied; entries written
+ * from their fields), reads that and compares: what it counts as good has gone through the whole
+ * codec.
  */
 
 #include <elf.h>
@@ -49,8 +52,8 @@ struct tool {
 
 static void complain(struct tool *tool, const uint8_t *where, const char *what, int r)
 {
-	fprintf(stderr, "fatbin-tool: %s: offset %zu: %s%s%s\n", tool->file, (size_t)(where - tool->data), what,
-		r ? ": " : "", r ? fatbin_strerror(r) : "");
+	fprintf(stderr, "fatbin-tool: %s: offset %zu: %s%s%s\n", tool->file,
+		(size_t)(where - tool->data), what, r ? ": " : "", r ? fatbin_strerror(r) : "");
 	tool->n_bad++;
 }
 
@@ -65,9 +68,10 @@ static void list_entry(const struct tool *tool, const struct fatbin_entry *entry
 {
 	static const char *const compression[] = { "raw", "lz4", "zstd" };
 
-	printf("%" PRIu64 " %-6s sm_%u%s version %u.%u flags 0x%" PRIx64 " %s %" PRIu64, tool->n_containers,
-	       fatbin_kind_name(entry->kind), entry->sm, arch_suffix(entry), entry->isa_major, entry->isa_minor,
-	       entry->flags, compression[fatbin_entry_compression(entry)], entry->payload_size);
+	printf("%" PRIu64 " %-6s sm_%u%s version %u.%u flags 0x%" PRIx64 " %s %" PRIu64,
+	       tool->n_containers, fatbin_kind_name(entry->kind), entry->sm, arch_suffix(entry),
+	       entry->isa_major, entry->isa_minor, entry->flags,
+	       compression[fatbin_entry_compression(entry)], entry->payload_size);
 	if (fatbin_entry_compression(entry) != FATBIN_RAW)
 		printf(" of %" PRIu64, entry->uncompressed_size);
 	if (entry->flags & FATBIN_FLAG_SCRAMBLED)
@@ -107,8 +111,8 @@ static int extract_entry(struct tool *tool, const struct fatbin_entry *entry, si
 		complain(tool, entry->raw, "cannot be decompressed", r);
 		return 0;
 	}
-	snprintf(path, sizeof(path), "%s/%" PRIu64 ".%zu.sm_%u%s.%s", tool->directory, tool->n_containers, index,
-		 entry->sm, arch_suffix(entry), extension);
+	snprintf(path, sizeof(path), "%s/%" PRIu64 ".%zu.sm_%u%s.%s", tool->directory,
+		 tool->n_containers, index, entry->sm, arch_suffix(entry), extension);
 	file = fopen(path, "wxe");
 	if (!file || fwrite(bytes, 1, size, file) != size || fclose(file)) {
 		fprintf(stderr, "fatbin-tool: %s: %m\n", path);
@@ -126,7 +130,8 @@ static bool same_bytes(const char *a, size_t a_size, const char *b, size_t b_siz
 }
 
 /* Writes an entry from its fields, reads that, and compares. NULL: no difference. */
-static const char *rewrite_entry(const struct fatbin_entry *entry, const uint8_t *payload, uint64_t size)
+static const char *rewrite_entry(const struct fatbin_entry *entry, const uint8_t *payload,
+				 uint64_t size)
 {
 	const struct fatbin_spec spec = {
 		.kind = entry->kind,
@@ -164,11 +169,13 @@ static const char *rewrite_entry(const struct fatbin_entry *entry, const uint8_t
 			difference = "a header field was lost";
 		else if ((other->flags ^ entry->flags) & ~(uint64_t)FATBIN_FLAGS_COMPRESSION)
 			difference = "a flag was lost";
-		else if (!same_bytes(other->options, other->options_size, entry->options, entry->options_size))
+		else if (!same_bytes(other->options, other->options_size, entry->options,
+				     entry->options_size))
 			difference = "the options were lost";
 		else if (!same_bytes(other->name, other->name_size, entry->name, entry->name_size))
 			difference = "the name was lost";
-		else if (!same_bytes((char *)payload_again, size_again, (const char *)payload, size))
+		else if (!same_bytes((char *)payload_again, size_again, (const char *)payload,
+				     size))
 			difference = "the payload changed";
 	}
 	free(payload_again);
@@ -198,13 +205,15 @@ static void verify_entry(struct tool *tool, const struct fatbin_entry *entry)
 	difference = rewrite_entry(entry, payload, size);
 	if (difference)
 		complain(tool, entry->raw, difference, 0);
-	else if (entry->kind == FATBIN_KIND_ELF && (size < SELFMAG || memcmp(payload, ELFMAG, SELFMAG)))
+	else if (entry->kind == FATBIN_KIND_ELF &&
+		 (size < SELFMAG || memcmp(payload, ELFMAG, SELFMAG)))
 		complain(tool, entry->raw, "an ELF entry holds no ELF file", 0);
 	free(payload);
 }
 
 /* Copies all entries into a new container, which must be the old one. */
-static void verify_copy(struct tool *tool, const struct fatbin *fatbin, const uint8_t *data, uint64_t size)
+static void verify_copy(struct tool *tool, const struct fatbin *fatbin, const uint8_t *data,
+			uint64_t size)
 {
 	struct fatbin_writer writer = {};
 	uint8_t *copy = NULL;
@@ -238,8 +247,10 @@ static int do_container(struct tool *tool, const uint8_t *data, uint64_t size)
 	for (size_t i = 0; !r && i < fatbin.n_entries; i++) {
 		const struct fatbin_entry *entry = &fatbin.entries[i];
 
-		tool->n_kinds[entry->kind == FATBIN_KIND_PTX ? 0 : entry->kind == FATBIN_KIND_ELF ? 1 :
-			      entry->kind == FATBIN_KIND_LTO_IR ? 2 : 3]++;
+		tool->n_kinds[entry->kind == FATBIN_KIND_PTX      ? 0
+			      : entry->kind == FATBIN_KIND_ELF    ? 1
+			      : entry->kind == FATBIN_KIND_LTO_IR ? 2
+								  : 3]++;
 		if (tool->command == COMMAND_LIST && !tool->quiet)
 			list_entry(tool, entry);
 		else if (tool->command == COMMAND_EXTRACT)
@@ -261,7 +272,7 @@ static int ignore_entry(const struct fatbin_entry *entry, void *userdata)
 	return 0;
 }
 
-/* Containers one behind the other, zero padding between them; `strict`: anything else is an error. */
+/* Containers one behind the other, zeros between them; `strict`: anything else is an error. */
 static int do_range(struct tool *tool, const uint8_t *data, uint64_t size, bool strict)
 {
 	const uint32_t magic = FATBIN_MAGIC;
@@ -269,7 +280,8 @@ static int do_range(struct tool *tool, const uint8_t *data, uint64_t size, bool 
 	int r;
 
 	while (position < size) {
-		const uint8_t *found = memmem(data + position, size - position, &magic, sizeof(magic));
+		const uint8_t *found =
+			memmem(data + position, size - position, &magic, sizeof(magic));
 		uint64_t next = found ? (uint64_t)(found - data) : size;
 
 		for (; strict && position < next; position++) {
@@ -285,7 +297,8 @@ static int do_range(struct tool *tool, const uint8_t *data, uint64_t size, bool 
 		if (r < 0)
 			return r;
 		if (r) {
-			/* When scanning, four bytes that look like the magic number are no container. */
+			/* When scanning, four bytes that look like the magic number are no
+			 * container. */
 			if (strict)
 				complain(tool, found, "container", r);
 			position += sizeof(magic);
@@ -327,8 +340,9 @@ static int do_elf(struct tool *tool)
 		int r;
 
 		if (section->sh_name >= names->sh_size ||
-		    !memchr(name, 0, names->sh_size - section->sh_name) || !is_fatbin_section(name) ||
-		    section->sh_type == SHT_NOBITS || section->sh_offset > tool->size ||
+		    !memchr(name, 0, names->sh_size - section->sh_name) ||
+		    !is_fatbin_section(name) || section->sh_type == SHT_NOBITS ||
+		    section->sh_offset > tool->size ||
 		    section->sh_size > tool->size - section->sh_offset)
 			continue;
 		found = true;
@@ -363,7 +377,8 @@ static int do_file(struct tool *tool)
 	tool->data = data;
 	if (tool->scan) {
 		r = do_range(tool, data, tool->size, false);
-	} else if (tool->size >= sizeof(magic) && (memcpy(&magic, data, sizeof(magic)), magic == FATBIN_MAGIC)) {
+	} else if (tool->size >= sizeof(magic) &&
+		   (memcpy(&magic, data, sizeof(magic)), magic == FATBIN_MAGIC)) {
 		r = do_range(tool, data, tool->size, true);
 	} else {
 		r = do_elf(tool);
@@ -381,8 +396,10 @@ static int usage(FILE *file)
 		      "       fatbin-tool extract [--scan] FILE -o DIRECTORY\n"
 		      "       fatbin-tool verify [--scan] FILE...\n"
 		      "\n"
-		      "FILE is a program, library, object, archive or fatbin. --scan looks for containers everywhere,\n"
-		      "not only in an ELF file's fatbin sections. verify reads, decompresses and rewrites all, and compares.\n");
+		      "FILE is a program, library, object, archive or fatbin. --scan looks for "
+		      "containers everywhere,\n"
+		      "not only in an ELF file's fatbin sections. verify reads, decompresses and "
+		      "rewrites all, and compares.\n");
 	return file == stdout ? 0 : 2;
 }
 
@@ -398,14 +415,16 @@ static int run(struct tool *tool, char *files[], int n_files)
 	}
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	if (tool->command != COMMAND_EXTRACT && !r)
-		printf("%" PRIu64 " containers, %" PRIu64 " entries (%" PRIu64 " ptx, %" PRIu64 " elf, %" PRIu64
-		       " lto-ir, %" PRIu64 " other), %" PRIu64 " bytes",
-		       tool->n_containers, tool->n_entries, tool->n_kinds[0], tool->n_kinds[1], tool->n_kinds[2],
-		       tool->n_kinds[3], tool->bytes_stored);
+		printf("%" PRIu64 " containers, %" PRIu64 " entries (%" PRIu64 " ptx, %" PRIu64
+		       " elf, %" PRIu64 " lto-ir, %" PRIu64 " other), %" PRIu64 " bytes",
+		       tool->n_containers, tool->n_entries, tool->n_kinds[0], tool->n_kinds[1],
+		       tool->n_kinds[2], tool->n_kinds[3], tool->bytes_stored);
 	if (tool->command == COMMAND_VERIFY && !r)
-		printf(", %" PRIu64 " bytes uncompressed, %" PRIu64 " scrambled entries copied, %" PRIu64
-		       " failures, %.1f s", tool->bytes_uncompressed, tool->n_opaque, tool->n_bad,
-		       (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);
+		printf(", %" PRIu64 " bytes uncompressed, %" PRIu64
+		       " scrambled entries copied, %" PRIu64 " failures, %.1f s",
+		       tool->bytes_uncompressed, tool->n_opaque, tool->n_bad,
+		       (double)(end.tv_sec - start.tv_sec) +
+			       (double)(end.tv_nsec - start.tv_nsec) / 1e9);
 	if (tool->command != COMMAND_EXTRACT && !r)
 		printf("\n");
 	return r || tool->n_bad ? 1 : 0;

@@ -3,9 +3,10 @@
 /*
  * Writing fatbin containers.
  *
- * Headers are laid out as CUDA 13's fatbinary does it: 64 bytes, the attribute record with its bytes behind it, the
- * name; each padded to 8 with at least one NUL. A raw payload is padded, and its padded size is what the header says,
- * so that padding becomes part of it (the producers' own convention: text ends at its NUL, ELF knows its size).
+ * Headers are laid out as CUDA 13's fatbinary does it: 64 bytes, the attribute record with its
+ * bytes behind it, the name; each padded to 8 with at least one NUL. A raw payload is padded, and
+ * its padded size is what the header says, so that padding becomes part of it (the producers' own
+ * convention: text ends at its NUL, ELF knows its size).
  */
 
 #include <errno.h>
@@ -30,7 +31,7 @@ static int fail(struct fatbin_writer *writer, int r)
 	return r;
 }
 
-/* Makes room for `size` more bytes and returns where they go, zeroed; NULL if there is no memory. */
+/* Makes room for `size` more bytes and returns where they go, zeroed; NULL: no memory. */
 static uint8_t *extend(struct fatbin_writer *writer, size_t size)
 {
 	uint8_t *place;
@@ -69,8 +70,9 @@ void fatbin_writer_deinit(struct fatbin_writer *writer)
 }
 
 /*
- * Compresses into memory that the caller frees. *out stays NULL for what cannot be stored compressed (nothing;
- * LZ4 stops at 2 GB). What does not shrink is stored compressed all the same: raw it would get padding. 0 or -ENOMEM.
+ * Compresses into memory that the caller frees. *out stays NULL for what cannot be stored
+ * compressed (nothing; LZ4 stops at 2 GB). What does not shrink is stored compressed all the same:
+ * raw it would get padding. 0 or -ENOMEM.
  */
 static int compress_payload(enum fatbin_compression compression, const void *payload, uint64_t size,
 			    uint8_t **out, size_t *out_size)
@@ -81,7 +83,8 @@ static int compress_payload(enum fatbin_compression compression, const void *pay
 	if (compression == FATBIN_RAW || !size ||
 	    (compression == FATBIN_LZ4 && size > LZ4_MAX_INPUT_SIZE))
 		return 0;
-	bound = compression == FATBIN_LZ4 ? (size_t)LZ4_compressBound((int)size) : ZSTD_compressBound(size);
+	bound = compression == FATBIN_LZ4 ? (size_t)LZ4_compressBound((int)size)
+					  : ZSTD_compressBound(size);
 	buffer = malloc(bound);
 	if (!buffer)
 		return -ENOMEM;
@@ -102,9 +105,9 @@ static int compress_payload(enum fatbin_compression compression, const void *pay
 }
 
 /* Appends a header, whose sizes and compression are filled in here, its extras, and the payload. */
-static int append(struct fatbin_writer *writer, struct fatbin_format_entry *header, const void *extras,
-		  size_t extras_size, enum fatbin_compression compression, const void *payload,
-		  uint64_t payload_size)
+static int append(struct fatbin_writer *writer, struct fatbin_format_entry *header,
+		  const void *extras, size_t extras_size, enum fatbin_compression compression,
+		  const void *payload, uint64_t payload_size)
 {
 	uint8_t *compressed = NULL, *place;
 	size_t stored = payload_size;
@@ -178,8 +181,8 @@ int fatbin_writer_add(struct fatbin_writer *writer, const struct fatbin_spec *sp
 		header.name_size = spec->name_size;
 		memcpy(extras + options_room, spec->name, spec->name_size);
 	}
-	r = append(writer, &header, extras, options_room + name_room, spec->compression, spec->payload,
-		   spec->payload_size);
+	r = append(writer, &header, extras, options_room + name_room, spec->compression,
+		   spec->payload, spec->payload_size);
 	free(extras);
 	return r ? fail(writer, r) : 0;
 }

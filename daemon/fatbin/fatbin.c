@@ -3,13 +3,14 @@
 /*
  * Reading fatbin containers.
  *
- * One walk (fatbin_container_each) knows the layout and checks every length against what lies around it: an
- * attribute record and a name against the entry's header, the entry against its container, the container against
- * the buffer. All else is built on that walk. Fields are copied out with memcpy, because containers are found
- * at odd addresses (in archives); the host is little-endian, as every host of CUDA is.
+ * One walk (fatbin_container_each) knows the layout and checks every length against what lies
+ * around it: an attribute record and a name against the entry's header, the entry against its
+ * container, the container against the buffer. All else is built on that walk. Fields are copied
+ * out with memcpy, because containers are found at odd addresses (in archives); the host is
+ * little-endian, as every host of CUDA is.
  *
- * The record behind an entry's header is text for PTX (the ptxas command line) and LTO-IR (the compiler's), and
- * binary for a cubin with FATBIN_FLAG_ATTRIBUTES; it is carried the same way.
+ * The record behind an entry's header is text for PTX (the ptxas command line) and LTO-IR (the
+ * compiler's), and binary for a cubin with FATBIN_FLAG_ATTRIBUTES; it is carried the same way.
  */
 
 #include "fatbin.h"
@@ -30,7 +31,8 @@
 /* PTX that has no `.version` has to be told from PTX that has it in front of its first 64 KiB. */
 #define PTX_HEADER_SEARCH (64 * 1024)
 
-/* Fills in options and name from the extras; both must lie between the fixed header and the payload. */
+/* Fills in options and name from the extras; both must lie between the fixed header and the
+ * payload. */
 static int read_extras(struct fatbin_entry *entry, const struct fatbin_format_entry *header)
 {
 	uint64_t limit = header->header_size;
@@ -91,7 +93,8 @@ static int read_entry(struct fatbin_entry *entry, const uint8_t *data, uint64_t 
 	found.payload_size = header.payload_size;
 	found.uncompressed_size = header.payload_size;
 	if (header.flags & FATBIN_FLAGS_COMPRESSION) {
-		if ((header.flags & FATBIN_FLAGS_COMPRESSION) == FATBIN_FLAGS_COMPRESSION || !header.compressed_size)
+		if ((header.flags & FATBIN_FLAGS_COMPRESSION) == FATBIN_FLAGS_COMPRESSION ||
+		    !header.compressed_size)
 			return FATBIN_E_ENTRY;
 		found.payload_size = header.compressed_size;
 		found.uncompressed_size = header.uncompressed_size;
@@ -173,7 +176,8 @@ int fatbin_parse(struct fatbin *fatbin, const void *data, uint64_t size)
 	for (;;) {
 		uint64_t taken, padding;
 
-		r = fatbin_container_each(bytes + position, size - position, &taken, collect_entry, &collect);
+		r = fatbin_container_each(bytes + position, size - position, &taken, collect_entry,
+					  &collect);
 		if (r == FATBIN_E_MAGIC && position > 0)
 			break;
 		if (r) {
@@ -217,14 +221,16 @@ static int decompress_into(const struct fatbin_entry *entry, uint8_t *out)
 	case FATBIN_LZ4: {
 		int n;
 
-		if (entry->payload_size > LZ4_MAX_INPUT_SIZE || entry->uncompressed_size > LZ4_MAX_INPUT_SIZE)
+		if (entry->payload_size > LZ4_MAX_INPUT_SIZE ||
+		    entry->uncompressed_size > LZ4_MAX_INPUT_SIZE)
 			return FATBIN_E_LIMIT;
 		n = LZ4_decompress_safe((const char *)entry->payload, (char *)out,
 					(int)entry->payload_size, (int)entry->uncompressed_size);
 		return n >= 0 && (uint64_t)n == entry->uncompressed_size ? 0 : FATBIN_E_COMPRESSION;
 	}
 	case FATBIN_ZSTD: {
-		size_t n = ZSTD_decompress(out, entry->uncompressed_size, entry->payload, entry->payload_size);
+		size_t n = ZSTD_decompress(out, entry->uncompressed_size, entry->payload,
+					   entry->payload_size);
 
 		return !ZSTD_isError(n) && n == entry->uncompressed_size ? 0 : FATBIN_E_COMPRESSION;
 	}
@@ -256,7 +262,8 @@ int fatbin_entry_decompress(const struct fatbin_entry *entry, uint64_t limit, ui
 	return 0;
 }
 
-/* Does the text say its version, before its first function? Comments are skipped, as they may hold anything. */
+/* Does the text say its version, before its first function? Comments are skipped, as they may hold
+ * anything. */
 static bool ptx_has_version(const char *text, size_t length)
 {
 	size_t i = 0;
@@ -297,7 +304,8 @@ int fatbin_entry_ptx(const struct fatbin_entry *entry, uint64_t limit, char **te
 	if (!ptx_has_version((const char *)bytes, size)) {
 		char *longer;
 
-		n = snprintf(version, sizeof(version), ".version %u.%u\n", entry->isa_major, entry->isa_minor);
+		n = snprintf(version, sizeof(version), ".version %u.%u\n", entry->isa_major,
+			     entry->isa_minor);
 		longer = malloc(size + (size_t)n + 1);
 		if (!longer) {
 			free(bytes);

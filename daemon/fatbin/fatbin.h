@@ -3,14 +3,15 @@
 
 /*
  * NVIDIA's fatbin container: what nvcc puts into a program, what the driver takes it apart to find
- * code for a device. Layout: CUDA.md section 3, checked against the containers of CUDA 11.8 to 13.0.
+ * code for a device. Layout: CUDA.md section 3, checked against the containers of CUDA 11.8
+ * to 13.0.
  *
  *   container  16 bytes: magic, version, header size, size of all entries; then the entries.
  *              Containers may follow one another.
  *   entry      64 bytes, extras (an attribute record, a name), payload; all padded to 8 bytes.
  *
- * Parsing borrows: every pointer in an entry points into the caller's buffer, which stays as long as the
- * entries are used. Nothing here trusts a length that the buffer holds.
+ * Parsing borrows: every pointer in an entry points into the caller's buffer, which stays as long
+ * as the entries are used. Nothing here trusts a length that the buffer holds.
  */
 
 #include <stdbool.h>
@@ -69,7 +70,7 @@ struct fatbin_entry {
 	uint64_t flags; /* enum fatbin_flags */
 	uint64_t key; /* of a scrambled payload, else 0 */
 
-	/* Both borrowed, not terminated, NULL if the entry has none. PTX: the ptxas command line. */
+	/* Both borrowed, not terminated, NULL if there is none. PTX: the ptxas command line. */
 	const char *options;
 	uint32_t options_size;
 	const char *name;
@@ -95,14 +96,14 @@ struct fatbin {
 };
 
 /*
- * Read all containers that lie one behind the other at `data`. Stops without error at the first bytes
- * after a container that do not begin another one (size says where). On success the caller owns
- * *fatbin: fatbin_deinit(). On failure *fatbin is untouched.
+ * Read all containers that lie one behind the other at `data`. Stops without error at the first
+ * bytes after a container that do not begin another one (size says where). On success the caller
+ * owns *fatbin: fatbin_deinit(). On failure *fatbin is untouched.
  */
 int fatbin_parse(struct fatbin *fatbin, const void *data, uint64_t size);
 void fatbin_deinit(struct fatbin *fatbin);
 
-/* Read one container at `data`; calls back for each entry and stops at the first result other than 0. */
+/* Reads one container; calls back for each entry and stops at the first result other than 0. */
 typedef int (*fatbin_entry_fn)(const struct fatbin_entry *entry, void *userdata);
 int fatbin_container_each(const void *data, uint64_t size, uint64_t *container_size,
 			  fatbin_entry_fn fn, void *userdata);
@@ -117,8 +118,8 @@ int fatbin_entry_decompress(const struct fatbin_entry *entry, uint64_t limit, ui
 			    uint64_t *out_size);
 
 /*
- * A PTX entry's text, decompressed, without the padding behind it, NUL-terminated, in memory that the
- * caller frees. One producer leaves `.version` out of the text: it is restored from the header.
+ * A PTX entry's text, decompressed, without the padding behind it, NUL-terminated, in memory that
+ * the caller frees. One producer leaves `.version` out of the text: it is restored from the header.
  */
 int fatbin_entry_ptx(const struct fatbin_entry *entry, uint64_t limit, char **text, size_t *length);
 
@@ -126,7 +127,8 @@ const char *fatbin_kind_name(uint16_t kind); /* "ptx", "elf", "lto-ir", "unknown
 const char *fatbin_strerror(int r); /* of an enum fatbin_error or -errno; static */
 
 /*
- * The writer builds one container in memory. After the first failure every call returns that failure.
+ * The writer builds one container in memory. After the first failure every call returns that
+ * failure.
  */
 struct fatbin_writer {
 	uint8_t *data; /* owned */
@@ -143,7 +145,7 @@ struct fatbin_spec {
 	uint32_t sm;
 	uint64_t flags; /* without the compression flags */
 	enum fatbin_compression compression;
-	const char *options; /* NULL: no options record; "" of size 0: an empty record, as nvcc writes */
+	const char *options; /* NULL: no record; "" of size 0: an empty one, as nvcc writes it */
 	uint32_t options_size;
 	const char *name;
 	uint32_t name_size;
@@ -155,8 +157,8 @@ int fatbin_writer_init(struct fatbin_writer *writer);
 void fatbin_writer_deinit(struct fatbin_writer *writer);
 
 /*
- * Add an entry that says what `spec` says. A raw payload is padded to 8 bytes, and the padding is read back as part
- * of it, as it is with containers of nvcc's.
+ * Add an entry that says what `spec` says. A raw payload is padded to 8 bytes, and the padding is
+ * read back as part of it, as it is with containers of nvcc's.
  */
 int fatbin_writer_add(struct fatbin_writer *writer, const struct fatbin_spec *spec);
 
@@ -167,5 +169,5 @@ int fatbin_writer_add_ptx(struct fatbin_writer *writer, const struct fatbin_spec
 /* Add an entry as it is, byte for byte: kinds that we do not know, LTO-IR, other devices' code. */
 int fatbin_writer_copy(struct fatbin_writer *writer, const struct fatbin_entry *entry);
 
-/* Close the container and give it to the caller, who frees *data. The writer is empty afterwards. */
+/* Closes the container and gives it to the caller, who frees *data. The writer is empty then. */
 int fatbin_writer_finish(struct fatbin_writer *writer, uint8_t **data, size_t *size);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The codec against containers written byte by byte as CUDA.md says, against itself, and against damage. */
+/* The codec against containers written byte by byte as CUDA.md says, against itself, and against
+ * damage. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,8 +18,9 @@
 
 #define LIMIT (1 << 20)
 
-static const char ptx[] = "//\n// a comment: .version\n.version 8.3\n.target sm_90\n.address_size 64\n"
-			  ".visible .entry kernel()\n{\n\tret;\n}\n.visible .entry kernel2()\n{\n\tret;\n}\n";
+static const char ptx[] =
+	"//\n// a comment: .version\n.version 8.3\n.target sm_90\n.address_size 64\n"
+	".visible .entry kernel()\n{\n\tret;\n}\n.visible .entry kernel2()\n{\n\tret;\n}\n";
 static const char options[] = "-maxrregcount=40 ";
 
 /* Bytes that a test puts together, field by field. */
@@ -55,8 +57,9 @@ static void put_container(struct bytes *bytes, uint64_t size)
 }
 
 /* An entry's 64 bytes in the order of CUDA.md's table. */
-static void put_entry(struct bytes *bytes, unsigned int kind, uint32_t header, uint64_t payload, uint32_t compressed,
-		      uint32_t record, uint32_t name, uint32_t name_size, uint64_t flags, uint64_t uncompressed)
+static void put_entry(struct bytes *bytes, unsigned int kind, uint32_t header, uint64_t payload,
+		      uint32_t compressed, uint32_t record, uint32_t name, uint32_t name_size,
+		      uint64_t flags, uint64_t uncompressed)
 {
 	put(bytes, kind, 2);
 	put(bytes, 0x0101, 2);
@@ -135,41 +138,52 @@ static void test_read_compressed(void **state)
 		if (zstd)
 			n = ZSTD_compress(compressed, sizeof(compressed), ptx, sizeof(ptx), 19);
 		else
-			n = (size_t)LZ4_compress_default(ptx, (char *)compressed, sizeof(ptx), sizeof(compressed));
+			n = (size_t)LZ4_compress_default(ptx, (char *)compressed, sizeof(ptx),
+							 sizeof(compressed));
 		room = (n + 7) & ~(size_t)7;
 		put_container(&bytes, 64 + room);
-		put_entry(&bytes, 1, 64, room, (uint32_t)n, 0, 0, 0, zstd ? 0x8011 : 0x2011, sizeof(ptx));
+		put_entry(&bytes, 1, 64, room, (uint32_t)n, 0, 0, 0, zstd ? 0x8011 : 0x2011,
+			  sizeof(ptx));
 		put_text(&bytes, compressed, n, room);
 
 		assert_int_equal(fatbin_parse(&fatbin, bytes.data, bytes.size), 0);
 		assert_int_equal(fatbin.entries[0].payload_size, n);
-		assert_int_equal(fatbin_entry_decompress(&fatbin.entries[0], sizeof(ptx), &payload, &size), 0);
+		assert_int_equal(
+			fatbin_entry_decompress(&fatbin.entries[0], sizeof(ptx), &payload, &size),
+			0);
 		assert_int_equal(size, sizeof(ptx));
 		assert_memory_equal(payload, ptx, sizeof(ptx));
 		free(payload);
 		assert_int_equal(fatbin_entry_ptx(&fatbin.entries[0], LIMIT, &text, &length), 0);
 		assert_string_equal(text, ptx);
 		free(text);
-		assert_int_equal(fatbin_entry_decompress(&fatbin.entries[0], sizeof(ptx) - 1, &payload, &size),
+		assert_int_equal(fatbin_entry_decompress(&fatbin.entries[0], sizeof(ptx) - 1,
+							 &payload, &size),
 				 FATBIN_E_LIMIT);
 		fatbin_deinit(&fatbin);
 
-		/* A size that is not that of the data, by one byte either way; data that is cut or changed. */
+		/* A size that is not that of the data, by one byte either way; data that is cut or
+		 * changed. */
 		for (int wrong = -1; wrong <= 1; wrong += 2) {
 			set(&bytes, 16 + 0x38, (uint64_t)((int)sizeof(ptx) + wrong), 8);
 			assert_int_equal(fatbin_parse(&fatbin, bytes.data, bytes.size), 0);
-			assert_int_equal(fatbin_entry_decompress(&fatbin.entries[0], LIMIT, &payload, &size),
-					 FATBIN_E_COMPRESSION);
+			assert_int_equal(
+				fatbin_entry_decompress(&fatbin.entries[0], LIMIT, &payload, &size),
+				FATBIN_E_COMPRESSION);
 			fatbin_deinit(&fatbin);
 		}
 		set(&bytes, 16 + 0x38, UINT64_MAX, 8);
 		assert_int_equal(fatbin_parse(&fatbin, bytes.data, bytes.size), 0);
-		assert_int_equal(fatbin_entry_decompress(&fatbin.entries[0], UINT64_MAX, &payload, &size), FATBIN_E_LIMIT);
+		assert_int_equal(
+			fatbin_entry_decompress(&fatbin.entries[0], UINT64_MAX, &payload, &size),
+			FATBIN_E_LIMIT);
 		fatbin_deinit(&fatbin);
 		set(&bytes, 16 + 0x38, sizeof(ptx), 8);
 		set(&bytes, 16 + 0x10, n - 1, 4);
 		assert_int_equal(fatbin_parse(&fatbin, bytes.data, bytes.size), 0);
-		assert_int_equal(fatbin_entry_decompress(&fatbin.entries[0], LIMIT, &payload, &size), FATBIN_E_COMPRESSION);
+		assert_int_equal(
+			fatbin_entry_decompress(&fatbin.entries[0], LIMIT, &payload, &size),
+			FATBIN_E_COMPRESSION);
 		fatbin_deinit(&fatbin);
 	}
 }
@@ -182,8 +196,10 @@ static void test_version(void **state)
 		const char *full;
 	} cases[] = {
 		{ ".target sm_90\n", ".version 8.3\n.target sm_90\n" },
-		{ "// .version 1.0\n.target sm_90\n", ".version 8.3\n// .version 1.0\n.target sm_90\n" },
-		{ "/* .version 1.0 */ .target sm_90", ".version 8.3\n/* .version 1.0 */ .target sm_90" },
+		{ "// .version 1.0\n.target sm_90\n",
+		  ".version 8.3\n// .version 1.0\n.target sm_90\n" },
+		{ "/* .version 1.0 */ .target sm_90",
+		  ".version 8.3\n/* .version 1.0 */ .target sm_90" },
 		{ "", ".version 8.3\n" },
 		{ "/* never closed", ".version 8.3\n/* never closed" },
 		{ "\n\n\t .version 7.0\n", "\n\n\t .version 7.0\n" },
@@ -215,7 +231,8 @@ static void test_several_containers(void **state)
 	struct bytes bytes = {};
 	struct fatbin fatbin;
 
-	/* The first has an entry whose payload is not padded: the next container is 8-aligned all the same. */
+	/* The first has an entry whose payload is not padded: the next container is 8-aligned all
+	 * the same. */
 	put_container(&bytes, 64 + 5);
 	put_entry(&bytes, 77, 64, 5, 0, 0, 0, 0, 0x11, 0);
 	put_text(&bytes, payload, 5, 5);
@@ -320,7 +337,8 @@ static void test_damaged(void **state)
 		copy[i / sizeof(changes)] ^= changes[i % sizeof(changes)];
 		if (!fatbin_parse(&fatbin, copy, bytes.size)) {
 			for (size_t j = 0; j < fatbin.n_entries; j++)
-				if (!fatbin_entry_decompress(&fatbin.entries[j], LIMIT, &payload, &size))
+				if (!fatbin_entry_decompress(&fatbin.entries[j], LIMIT, &payload,
+							     &size))
 					free(payload);
 			fatbin_deinit(&fatbin);
 		}
@@ -371,14 +389,20 @@ static void test_round_trip(void **state)
 	assert_int_equal(fatbin_writer_init(&writer), 0);
 	for (size_t i = 0; i < 4 * 4 * 4 * 3; i++) {
 		const struct fatbin_spec spec = {
-			.kind = kinds[i & 3], .isa_major = 9, .isa_minor = 1, .sm = 100 + (uint32_t)i,
+			.kind = kinds[i & 3],
+			.isa_major = 9,
+			.isa_minor = 1,
+			.sm = 100 + (uint32_t)i,
 			.flags = 0x100011 + ((uint64_t)i << 32),
 			.compression = (enum fatbin_compression)(i / 64),
 			.options = option_lines[i >> 2 & 3],
-			.options_size = option_lines[i >> 2 & 3] ? (uint32_t)strlen(option_lines[i >> 2 & 3]) : 0,
+			.options_size = option_lines[i >> 2 & 3]
+						? (uint32_t)strlen(option_lines[i >> 2 & 3])
+						: 0,
 			.name = names[i >> 4 & 3],
 			.name_size = names[i >> 4 & 3] ? (uint32_t)strlen(names[i >> 4 & 3]) : 0,
-			.payload = ptx, .payload_size = 8 * (i % 16),
+			.payload = ptx,
+			.payload_size = 8 * (i % 16),
 		};
 
 		assert_int_equal(fatbin_writer_add(&writer, &spec), 0);
@@ -391,13 +415,15 @@ static void test_round_trip(void **state)
 		const struct fatbin_entry *entry = &fatbin.entries[i];
 		const char *line = option_lines[i >> 2 & 3], *name = names[i >> 4 & 3];
 		/* Nothing cannot be compressed. */
-		enum fatbin_compression compression = i % 16 ? (enum fatbin_compression)(i / 64) : FATBIN_RAW;
+		enum fatbin_compression compression =
+			i % 16 ? (enum fatbin_compression)(i / 64) : FATBIN_RAW;
 
 		assert_int_equal((uintptr_t)(entry->raw - data) % 8, 0);
 		assert_int_equal(entry->kind, kinds[i & 3]);
 		assert_int_equal(entry->sm, 100 + i);
 		assert_int_equal(entry->isa_major * 10 + entry->isa_minor, 91);
-		assert_int_equal(entry->flags & ~(uint64_t)FATBIN_FLAGS_COMPRESSION, 0x100011 + ((uint64_t)i << 32));
+		assert_int_equal(entry->flags & ~(uint64_t)FATBIN_FLAGS_COMPRESSION,
+				 0x100011 + ((uint64_t)i << 32));
 		assert_int_equal(fatbin_entry_compression(entry), compression);
 		assert_int_equal(!!entry->options, !!line);
 		assert_int_equal(entry->options_size, line ? strlen(line) : 0);
@@ -438,7 +464,9 @@ static void test_copy(void **state)
 	assert_int_equal(fatbin.n_entries, 2);
 	assert_int_equal(fatbin.entries[0].key, 0xfd624e58);
 	assert_null(fatbin.entries[0].options);
-	assert_int_equal(fatbin_entry_decompress(&fatbin.entries[0], LIMIT, &payload, &payload_size), FATBIN_E_OPAQUE);
+	assert_int_equal(
+		fatbin_entry_decompress(&fatbin.entries[0], LIMIT, &payload, &payload_size),
+		FATBIN_E_OPAQUE);
 
 	assert_int_equal(fatbin_writer_init(&writer), 0);
 	for (size_t i = 0; i < fatbin.n_entries; i++)
@@ -453,9 +481,10 @@ static void test_copy(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_read), cmocka_unit_test(test_read_compressed), cmocka_unit_test(test_version),
-		cmocka_unit_test(test_several_containers), cmocka_unit_test(test_malformed),
-		cmocka_unit_test(test_truncated), cmocka_unit_test(test_damaged), cmocka_unit_test(test_write_layout),
+		cmocka_unit_test(test_read),       cmocka_unit_test(test_read_compressed),
+		cmocka_unit_test(test_version),    cmocka_unit_test(test_several_containers),
+		cmocka_unit_test(test_malformed),  cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_damaged),    cmocka_unit_test(test_write_layout),
 		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_copy),
 	};
 

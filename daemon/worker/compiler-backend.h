@@ -23,9 +23,10 @@ struct compiler_request {
 struct compiler_backend {
 	const char *which; /* "nvjitlink" */
 	const char *name; /* "nvJitLink" */
-	/* Loads the library and fills in *state (one malloc()ed block, freed by the caller), or COMPILER_E_NONE. */
-	int (*load)(void **library, void **state, unsigned int *major, unsigned int *minor, const char *modules,
-		    const char *toolkit);
+	/* Loads the library and fills in *state (one malloc()ed block, freed by the caller), or
+	 * COMPILER_E_NONE. */
+	int (*load)(void **library, void **state, unsigned int *major, unsigned int *minor,
+		    const char *modules, const char *toolkit);
 	int (*compile)(void *state, struct compiler_request *request);
 };
 

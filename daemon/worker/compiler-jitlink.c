@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * nvJitLink through dlopen. The plain names are aliases of the newest version of each function that a library has, and
- * their types have been the same from 12.0 to 13.x; they are what is looked up.
+ * nvJitLink through dlopen. The plain names are aliases of the newest version of each function that
+ * a library has, and their types have been the same from 12.0 to 13.x; they are what is looked up.
  */
 
 #include <dlfcn.h>
@@ -29,7 +29,8 @@ typedef struct nvJitLink *nvjitlink_handle;
 struct jitlink {
 	int (*create)(nvjitlink_handle *handle, uint32_t n_options, const char **options);
 	int (*destroy)(nvjitlink_handle *handle);
-	int (*add_data)(nvjitlink_handle handle, int type, const void *data, size_t size, const char *name);
+	int (*add_data)(nvjitlink_handle handle, int type, const void *data, size_t size,
+			const char *name);
 	int (*complete)(nvjitlink_handle handle);
 	int (*get_cubin_size)(nvjitlink_handle handle, size_t *size);
 	int (*get_cubin)(nvjitlink_handle handle, void *cubin);
@@ -40,7 +41,8 @@ struct jitlink {
 
 static void *open_library(const char *toolkit)
 {
-	static const char *const names[] = { "libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so" };
+	static const char *const names[] = { "libnvJitLink.so.13", "libnvJitLink.so.12",
+					     "libnvJitLink.so" };
 	static const char *const folders[] = { "lib64", "lib" };
 	char path[4096];
 	void *library;
@@ -88,8 +90,8 @@ static int find_functions(struct jitlink *jitlink, void *library)
 	return 0;
 }
 
-static int load(void **library, void **state, unsigned int *major, unsigned int *minor, const char *modules,
-		const char *toolkit)
+static int load(void **library, void **state, unsigned int *major, unsigned int *minor,
+		const char *modules, const char *toolkit)
 {
 	struct jitlink *jitlink;
 	void *opened;
@@ -108,7 +110,8 @@ static int load(void **library, void **state, unsigned int *major, unsigned int 
 	return 0;
 }
 
-/* The error log, NULL if there is none. The library counts the NUL in the size, or not: both are allowed for. */
+/* The error log, NULL if there is none. The library counts the NUL in the size, or not: both are
+ * allowed for. */
 static char *read_log(struct jitlink *jitlink, nvjitlink_handle handle)
 {
 	size_t size = 0;
@@ -124,7 +127,8 @@ static char *read_log(struct jitlink *jitlink, nvjitlink_handle handle)
 	return log;
 }
 
-static int read_cubin(struct jitlink *jitlink, nvjitlink_handle handle, struct compiler_request *request)
+static int read_cubin(struct jitlink *jitlink, nvjitlink_handle handle,
+		      struct compiler_request *request)
 {
 	uint8_t *cubin;
 	size_t size;
@@ -178,7 +182,8 @@ static int compile(void *state, struct compiler_request *request)
 	if (r)
 		return r;
 	/* The NUL behind the text belongs to it, says the manual. */
-	r = from_result(jitlink->add_data(handle, NVJITLINK_INPUT_PTX, request->ptx, request->length + 1, "module.ptx"));
+	r = from_result(jitlink->add_data(handle, NVJITLINK_INPUT_PTX, request->ptx,
+					  request->length + 1, "module.ptx"));
 	if (!r)
 		r = from_result(jitlink->complete(handle));
 	if (r)

@@ -11,8 +11,8 @@
 #include "compiler-backend.h"
 #include "ptxcompiler-module.h"
 
-static int load(void **library, void **state, unsigned int *major, unsigned int *minor, const char *modules,
-		const char *toolkit)
+static int load(void **library, void **state, unsigned int *major, unsigned int *minor,
+		const char *modules, const char *toolkit)
 {
 	const struct ptxcompiler_table *table;
 	struct ptxcompiler_table *copy;

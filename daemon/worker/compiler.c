@@ -17,7 +17,8 @@ struct compiler {
 	char name[48];
 };
 
-static const struct compiler_backend *const backends[] = { &compiler_backend_ptxcompiler, &compiler_backend_jitlink };
+static const struct compiler_backend *const backends[] = { &compiler_backend_ptxcompiler,
+							   &compiler_backend_jitlink };
 
 int compiler_new(struct compiler **out, const char *which, const char *modules, const char *toolkit)
 {
@@ -35,7 +36,8 @@ int compiler_new(struct compiler **out, const char *which, const char *modules, 
 		if (!automatic && strcmp(which, backends[i]->which))
 			continue;
 		known = 1;
-		r = backends[i]->load(&compiler->library, &compiler->state, &major, &minor, modules, toolkit);
+		r = backends[i]->load(&compiler->library, &compiler->state, &major, &minor, modules,
+				      toolkit);
 		if (r < 0) {
 			free(compiler);
 			return r;
@@ -43,7 +45,8 @@ int compiler_new(struct compiler **out, const char *which, const char *modules, 
 		if (r)
 			continue;
 		compiler->backend = backends[i];
-		snprintf(compiler->name, sizeof(compiler->name), "%s %u.%u", backends[i]->name, major, minor);
+		snprintf(compiler->name, sizeof(compiler->name), "%s %u.%u", backends[i]->name,
+			 major, minor);
 		*out = compiler;
 		return 0;
 	}
@@ -67,10 +70,15 @@ const char *compiler_name(const struct compiler *compiler)
 }
 
 int compiler_compile(struct compiler *compiler, const char *ptx, size_t length, const char *arch,
-		     const char *const *options, size_t n_options, uint8_t **cubin, size_t *size, char **log)
+		     const char *const *options, size_t n_options, uint8_t **cubin, size_t *size,
+		     char **log)
 {
 	struct compiler_request request = {
-		.ptx = ptx, .length = length, .arch = arch, .options = options, .n_options = n_options,
+		.ptx = ptx,
+		.length = length,
+		.arch = arch,
+		.options = options,
+		.n_options = n_options,
 	};
 	int r;
 

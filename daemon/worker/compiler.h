@@ -4,11 +4,13 @@
 /*
  * The CUDA compiler in this process, loaded at run time, because a machine may have none.
  *
- *   nvPTXCompiler  ptxas as a library. NVIDIA gives it away as a static library, so it comes as a module of ours
- *                  (libgpuprobe-ptxcompiler.so), which is built where that library is. Compiles whole programs.
- *   nvJitLink      in every toolkit and in PyTorch's wheels. Compiles PTX as relocatable code, whatever it is told: a
- *                  probe that is called is then called by the full convention (24 registers and a stack), and is never
- *                  inlined. So it is the second choice.
+ * nvPTXCompiler: ptxas as a library. NVIDIA gives it away as a static library, so it comes as a
+ * module of ours (libgpuprobe-ptxcompiler.so), which is built where that library is. It compiles
+ * whole programs.
+ *
+ * nvJitLink: in every toolkit and in PyTorch's wheels. It compiles PTX as relocatable code,
+ * whatever it is told: a probe that is called is then called by the full convention (24 registers and a
+ * stack), and is never inlined. So it is the second choice.
  */
 
 #include <stddef.h>
@@ -26,18 +28,22 @@ enum compiler_error {
 struct compiler; /* private */
 
 /*
- * Loads a compiler. `which` is "auto", "nvptxcompiler", "nvjitlink" or "none" (anything else: -EINVAL). nvJitLink is
- * looked for by its name, then in `toolkit` (may be NULL); the module in `modules` (may be NULL).
+ * Loads a compiler. `which` is "auto", "nvptxcompiler", "nvjitlink" or "none" (anything else:
+ * -EINVAL). nvJitLink is looked for by its name, then in `toolkit` (may be NULL); the module in
+ * `modules` (may be NULL).
  */
-int compiler_new(struct compiler **out, const char *which, const char *modules, const char *toolkit);
+int compiler_new(struct compiler **out, const char *which, const char *modules,
+		 const char *toolkit);
 struct compiler *compiler_free(struct compiler *compiler);
 
 /* "nvJitLink 13.0" */
 const char *compiler_name(const struct compiler *compiler);
 
 /*
- * PTX text (a NUL follows it) to a cubin for `arch` ("sm_90a"). Options are ptxas's long ones: "--maxrregcount=32". *cubin
- * and *log are the caller's to free(); *log (the compiler's words, or NULL) is set on failure too.
+ * PTX text (a NUL follows it) to a cubin for `arch` ("sm_90a"). Options are ptxas's long ones:
+ * "--maxrregcount=32". *cubin and *log are the caller's to free(); *log (the compiler's words, or
+ * NULL) is set on failure too.
  */
 int compiler_compile(struct compiler *compiler, const char *ptx, size_t length, const char *arch,
-		     const char *const *options, size_t n_options, uint8_t **cubin, size_t *size, char **log);
+		     const char *const *options, size_t n_options, uint8_t **cubin, size_t *size,
+		     char **log);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A small reader of ELF64 symbols, for bytes that nobody vouches for. Every table is checked to lie inside the file before
- * it is walked; structures are copied out, as nothing needs to be aligned. Kernels are the functions that are marked as
- * entries in st_other. In a file without symbols every .text.<name> section counts, be it a kernel's or a function's.
+ * A small reader of ELF64 symbols, for bytes that nobody vouches for. Every table is checked to lie
+ * inside the file before it is walked; structures are copied out, as nothing needs to be aligned.
+ * Kernels are the functions that are marked as entries in st_other. In a file without symbols every
+ * .text.<name> section counts, be it a kernel's or a function's.
  */
 
 #include "cubin.h"
@@ -15,7 +16,8 @@
 #include <string.h>
 
 #define STO_CUDA_ENTRY 0x10
-#define NOTE_CUINFO 1000 /* type of the note in .note.nv.cuinfo: {u16 version, u16 virtual sm, u32 toolkit} */
+#define NOTE_CUINFO                                                                                \
+	1000 /* type of the note in .note.nv.cuinfo: {u16 version, u16 virtual sm, u32 toolkit} */
 
 struct file {
 	const uint8_t *data;
@@ -29,15 +31,17 @@ static bool within(const struct file *file, uint64_t offset, uint64_t size)
 }
 
 /*
- * A section's header. Only those types whose contents are read here are checked to lie inside the file: cubins have some
- * of NVIDIA's own that take no room in it, as SHT_NOBITS does.
+ * A section's header. Only those types whose contents are read here are checked to lie inside the
+ * file: cubins have some of NVIDIA's own that take no room in it, as SHT_NOBITS does.
  */
 static bool read_section(const struct file *file, uint32_t index, Elf64_Shdr *section)
 {
 	if (index >= file->header.e_shnum)
 		return false;
-	memcpy(section, file->data + file->header.e_shoff + (uint64_t)index * sizeof(*section), sizeof(*section));
-	if (section->sh_type != SHT_SYMTAB && section->sh_type != SHT_STRTAB && section->sh_type != SHT_NOTE)
+	memcpy(section, file->data + file->header.e_shoff + (uint64_t)index * sizeof(*section),
+	       sizeof(*section));
+	if (section->sh_type != SHT_SYMTAB && section->sh_type != SHT_STRTAB &&
+	    section->sh_type != SHT_NOTE)
 		return true;
 	return within(file, section->sh_offset, section->sh_size);
 }
@@ -80,8 +84,8 @@ static int read_symbols(const struct file *file, const Elf64_Shdr *table, struct
 		int r;
 
 		memcpy(&symbol, file->data + table->sh_offset + i * sizeof(symbol), sizeof(symbol));
-		if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || !(symbol.st_other & STO_CUDA_ENTRY) ||
-		    symbol.st_shndx == SHN_UNDEF)
+		if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC ||
+		    !(symbol.st_other & STO_CUDA_ENTRY) || symbol.st_shndx == SHN_UNDEF)
 			continue;
 		name = read_string(file, &strings, symbol.st_name);
 		if (!name)
@@ -123,7 +127,8 @@ static void read_note(const struct file *file, const Elf64_Shdr *section, struct
 		return;
 	memcpy(&header, note, sizeof(header));
 	description = sizeof(header) + (((uint64_t)header.n_namesz + 3) & ~UINT64_C(3));
-	if (header.n_type != NOTE_CUINFO || header.n_descsz < 8 || description + 8 > section->sh_size)
+	if (header.n_type != NOTE_CUINFO || header.n_descsz < 8 ||
+	    description + 8 > section->sh_size)
 		return;
 	memcpy(&virtual_sm, note + description + 2, sizeof(virtual_sm));
 	cubin->virtual_sm = virtual_sm;
@@ -163,15 +168,17 @@ int cubin_parse(struct cubin *cubin, const void *data, size_t size)
 	if (size < sizeof(file.header))
 		return CUBIN_E_MALFORMED;
 	memcpy(&file.header, data, sizeof(file.header));
-	if (memcmp(file.header.e_ident, ELFMAG, SELFMAG) || file.header.e_ident[EI_CLASS] != ELFCLASS64 ||
+	if (memcmp(file.header.e_ident, ELFMAG, SELFMAG) ||
+	    file.header.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    file.header.e_ident[EI_DATA] != ELFDATA2LSB || file.header.e_machine != EM_CUDA)
 		return CUBIN_E_MALFORMED;
 	found.relocatable = file.header.e_type == ET_REL;
 	found.abi_version = file.header.e_ident[EI_ABIVERSION];
 	if (found.abi_version < 8)
 		found.virtual_sm = file.header.e_flags >> 16 & 0xff;
-	if (file.header.e_shnum && (file.header.e_shentsize != sizeof(Elf64_Shdr) ||
-				    !within(&file, file.header.e_shoff, file.header.e_shnum * sizeof(Elf64_Shdr))))
+	if (file.header.e_shnum &&
+	    (file.header.e_shentsize != sizeof(Elf64_Shdr) ||
+	     !within(&file, file.header.e_shoff, file.header.e_shnum * sizeof(Elf64_Shdr))))
 		return CUBIN_E_MALFORMED;
 	r = file.header.e_shnum ? read_sections(&file, &found) : 0;
 	if (r) {

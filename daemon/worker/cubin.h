@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a cubin (an ELF file of machine code) says about itself: the names of its kernels, and what it was made from. */
+/* What a cubin (an ELF file of machine code) says about itself: the names of its kernels, and what
+ * it was made from. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,7 +16,7 @@ enum cubin_error {
 struct cubin {
 	const char **kernels; /* owned; the names point into the file */
 	size_t n_kernels;
-	uint32_t virtual_sm; /* the compute_XX that it was compiled from; 0 if the file does not say */
+	uint32_t virtual_sm; /* the compute_XX that it was made from; 0: not said */
 	bool relocatable; /* to be linked with others before it can run (-rdc=true) */
 	uint8_t abi_version; /* 7 is CUDA 12's, 8 is CUDA 13's */
 };

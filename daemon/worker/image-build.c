@@ -3,12 +3,14 @@
 /*
  * The new image is a fatbin with
  *
- *   - a cubin for the device, compiled from the edited PTX, with the ptxas options that the old image recorded,
- *   - the edited PTX, so that a driver with another device, or one that compiles everything anew, gets the probe too,
+ *   - a cubin for the device, compiled from the edited PTX, with the ptxas options that the old
+ * image recorded,
+ *   - the edited PTX, so that a driver with another device, or one that compiles everything anew,
+ * gets the probe too,
  *   - all entries of the old image that the driver does not consider on this device, as they were.
  *
- * Entries that the driver would consider go, so that none can be preferred over ours. Without a compiler the PTX stands
- * alone, and PTX text stays PTX text: then the driver compiles.
+ * Entries that the driver would consider go, so that none can be preferred over ours. Without a
+ * compiler the PTX stands alone, and PTX text stays PTX text: then the driver compiles.
  */
 
 #include "image-build.h"
@@ -52,7 +54,8 @@ static int64_t microseconds(void)
 }
 
 /* Applies the pass: the new text is the caller's. */
-static int edit(struct image_result *result, const struct image_source *source, char **text, size_t *length)
+static int edit(struct image_result *result, const struct image_source *source, char **text,
+		size_t *length)
 {
 	struct ptx_edit *edits;
 	int r;
@@ -60,19 +63,21 @@ static int edit(struct image_result *result, const struct image_source *source, 
 	r = ptx_edit_new(&edits, source->module->text, source->module->length);
 	if (r)
 		return r;
-	r = kprobe_entry_apply(edits, source->module, source->programs, source->n_programs, source->kernels,
-			       source->n_kernels, &result->error);
+	r = kprobe_entry_apply(edits, source->module, source->programs, source->n_programs,
+			       source->kernels, source->n_kernels, &result->error);
 	if (!r)
 		r = ptx_edit_apply(edits, text, length);
 	ptx_edit_free(edits);
 	if (r > 0 && !result->error.message[0])
-		snprintf(result->error.message, sizeof(result->error.message), "edits contradict each other");
+		snprintf(result->error.message, sizeof(result->error.message),
+			 "edits contradict each other");
 	return r > 0 ? IMAGE_BUILD_E_TRANSFORM : r;
 }
 
 /* The cubin for the device, NULL if there is no compiler that can make it. */
-static int compile(struct image_result *result, const struct image_source *source, struct compiler *compiler,
-		   const struct ptx_module *edited, uint8_t **cubin, size_t *size)
+static int compile(struct image_result *result, const struct image_source *source,
+		   struct compiler *compiler, const struct ptx_module *edited, uint8_t **cubin,
+		   size_t *size)
 {
 	struct ptxas_options options = {};
 	int64_t start;
@@ -89,8 +94,8 @@ static int compile(struct image_result *result, const struct image_source *sourc
 	if (edited->target.suffix)
 		snprintf(arch + strlen(arch), 2, "%c", edited->target.suffix);
 	start = microseconds();
-	r = compiler_compile(compiler, edited->text, edited->length, arch, options.options, options.n, cubin, size,
-			     &result->log);
+	r = compiler_compile(compiler, edited->text, edited->length, arch, options.options,
+			     options.n, cubin, size, &result->log);
 	result->compile_us = microseconds() - start;
 	switch (r) {
 	case COMPILER_E_ARCH:
@@ -105,8 +110,8 @@ static int compile(struct image_result *result, const struct image_source *sourc
 }
 
 /* Puts the new image together. */
-static int pack(struct image_result *result, const struct image_source *source, const struct ptx_module *edited,
-		const uint8_t *cubin, size_t cubin_size)
+static int pack(struct image_result *result, const struct image_source *source,
+		const struct ptx_module *edited, const uint8_t *cubin, size_t cubin_size)
 {
 	const struct fatbin_entry *entry = source->entry;
 	struct fatbin_spec ptx = {
@@ -151,7 +156,8 @@ static int pack(struct image_result *result, const struct image_source *source, 
 	return r > 0 ? -EFBIG : r;
 }
 
-int image_build(struct image_result *result, const struct image_source *source, struct compiler *compiler)
+int image_build(struct image_result *result, const struct image_source *source,
+		struct compiler *compiler)
 {
 	struct ptx_module edited;
 	uint8_t *cubin = NULL;

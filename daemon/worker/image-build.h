@@ -34,6 +34,8 @@ struct image_result {
 	char *log; /* owned, may be NULL */
 };
 
-/* 0, enum image_build_error, or -ENOMEM and the like. *result needs image_result_deinit() in any case. */
-int image_build(struct image_result *result, const struct image_source *source, struct compiler *compiler);
+/* 0, enum image_build_error, or -ENOMEM and the like. *result needs image_result_deinit() in any
+ * case. */
+int image_build(struct image_result *result, const struct image_source *source,
+		struct compiler *compiler);
 void image_result_deinit(struct image_result *result);

@@ -3,11 +3,13 @@
 /*
  * The job `image`.
  *
- * First, which kernels would run on this device: those of the machine code that the driver would take, else those of the PTX
- * that it would compile (image-select.c). Then, which attachments mean which of them. Only if some do, the PTX that stands
- * for that code is parsed, checked to have all its kernels, edited, compiled and put into a new image (image-build.c).
+ * First, which kernels would run on this device: those of the machine code that the driver would
+ * take, else those of the PTX that it would compile (image-select.c). Then, which attachments mean
+ * which of them. Only if some do, the PTX that stands for that code is parsed, checked to have all
+ * its kernels, edited, compiled and put into a new image (image-build.c).
  *
- * Whatever is not an error but does not lead to a new image is `own` with a reason of one line: operators read it.
+ * Whatever is not an error but does not lead to a new image is `own` with a reason of one line:
+ * operators read it.
  */
 
 #include "image-job.h"
@@ -42,8 +44,10 @@ struct job {
 	struct json_object *reply;
 	/* The image. */
 	struct fatbin fatbin;
-	const struct fatbin_entry *code; /* machine code that would run; NULL: the driver would compile `source` */
-	const struct fatbin_entry *source; /* PTX entry; NULL if there is none, or the image is PTX text */
+	/* Machine code that would run; NULL: the driver would compile `source`. */
+	const struct fatbin_entry *code;
+	/* PTX entry; NULL if there is none, or the image is PTX text. */
+	const struct fatbin_entry *source;
 	uint8_t *code_bytes; /* owned */
 	struct cubin cubin;
 	char *text; /* owned: the PTX */
@@ -55,7 +59,7 @@ struct job {
 	size_t n_names;
 	struct target *targets; /* owned */
 	size_t n_targets;
-	bool unsupported; /* an attachment means a kernel at a point that this engine does not have */
+	bool unsupported; /* an attachment means a kernel at a point that we do not have */
 };
 
 static int finish(int r)
@@ -77,7 +81,8 @@ static int reply_error(struct job *job, const char *error, const char *format, .
 }
 
 /* One member of "kernels"; *bytes counts what it takes. */
-static int add_target(struct job *job, struct json_object *kernels, struct target *target, size_t *bytes)
+static int add_target(struct job *job, struct json_object *kernels, struct target *target,
+		      size_t *bytes)
 {
 	struct json_object *object, *list;
 	const char *demangled;
@@ -88,7 +93,8 @@ static int add_target(struct job *job, struct json_object *kernels, struct targe
 		return r;
 	demangled = target->name.demangled ? target->name.demangled : target->name.mangled;
 	/* Quotes and the like double at most what compilers write. */
-	*bytes += 2 * (strlen(target->name.mangled) + strlen(demangled)) + 64 + 21 * (size_t)target->n_attachments;
+	*bytes += 2 * (strlen(target->name.mangled) + strlen(demangled)) + 64 +
+		  21 * (size_t)target->n_attachments;
 	if (*bytes > KERNELS_BYTES_MAX)
 		return 1;
 	object = json_object_new_object();
@@ -99,7 +105,8 @@ static int add_target(struct job *job, struct json_object *kernels, struct targe
 	if (!r)
 		r = worker_add_string(object, "demangled", demangled);
 	for (uint32_t i = 0; !r && i < target->n_attachments; i++) {
-		struct json_object *id = json_object_new_int64(job->request.attachments[target->attachments[i]].id);
+		struct json_object *id =
+			json_object_new_int64(job->request.attachments[target->attachments[i]].id);
 
 		if (!id || json_object_array_add(list, id)) {
 			json_object_put(id);
@@ -177,7 +184,8 @@ static int read_code(struct job *job, const uint8_t *data, size_t size)
 
 	r = cubin_parse(&job->cubin, data, size);
 	if (r > 0)
-		return reply_error(job, "image", "malformed machine code: no cubin, or its tables lie outside of it");
+		return reply_error(job, "image",
+				   "malformed machine code: no cubin, or its tables lie outside");
 	for (size_t i = 0; !r && i < job->cubin.n_kernels; i++)
 		r = add_name(job, job->cubin.kernels[i], strlen(job->cubin.kernels[i]));
 	return r;
@@ -269,8 +277,9 @@ static int read_text(struct job *job)
 		return r;
 	if (job->module.target.number > request->capability ||
 	    (job->module.target.suffix == 'a' && job->module.target.number != request->capability))
-		return reply_own(job, "no code for sm_%u in this image: its PTX is for %.*s", request->capability,
-				 (int)job->module.target.range.length, job->text + job->module.target.range.offset);
+		return reply_own(job, "no code for sm_%u in this image: its PTX is for %.*s",
+				 request->capability, (int)job->module.target.range.length,
+				 job->text + job->module.target.range.offset);
 	return take_ptx_names(job);
 }
 
@@ -288,7 +297,8 @@ static int match_kernel(struct job *job, const char *mangled)
 		if (r <= 0 || !request->attachments[i].supported)
 			continue;
 		if (!target.attachments) {
-			target.attachments = calloc(request->n_attachments, sizeof(*target.attachments));
+			target.attachments =
+				calloc(request->n_attachments, sizeof(*target.attachments));
 			target.programs = calloc(request->n_attachments, sizeof(*target.programs));
 			if (!target.attachments || !target.programs) {
 				r = -ENOMEM;
@@ -341,14 +351,17 @@ static int find_source(struct job *job)
 	if (job->request.kind == IMAGE_CUBIN)
 		return reply_own(job, "no PTX for %s in this image: SASS only", device);
 	if (job->cubin.relocatable)
-		return reply_own(job, "relocatable code (-rdc=true), which the application links before it runs");
+		return reply_own(job, "relocatable code (-rdc=true), to be linked before it runs");
 	virtual_sm = job->cubin.virtual_sm ? job->cubin.virtual_sm : job->code->sm;
-	job->source = image_select_source(&job->fatbin, job->request.capability, job->code, virtual_sm);
+	job->source =
+		image_select_source(&job->fatbin, job->request.capability, job->code, virtual_sm);
 	if (!job->source) {
 		any = image_select_ptx(&job->fatbin, job->request.capability);
 		if (!any)
 			return reply_own(job, "no PTX for %s in this image: SASS only", device);
-		return reply_own(job, "no PTX for %s in this image: its SASS for sm_%u%s was made from compute_%u%s, "
+		return reply_own(job,
+				 "no PTX for %s in this image: its SASS for sm_%u%s was made from "
+				 "compute_%u%s, "
 				 "its PTX is compute_%u%s",
 				 device, job->code->sm, image_entry_suffix(job->code), virtual_sm,
 				 image_entry_suffix(job->code), any->sm, image_entry_suffix(any));
@@ -357,9 +370,12 @@ static int find_source(struct job *job)
 	for (size_t i = 0; !r && i < job->n_names; i++) {
 		const struct ptx_function *kernel;
 
-		kernel = ptx_module_find_function(&job->module, job->names[i], strlen(job->names[i]));
+		kernel = ptx_module_find_function(&job->module, job->names[i],
+						  strlen(job->names[i]));
 		if (!kernel || !kernel->entry || !kernel->body.length)
-			return reply_own(job, "the PTX of this image lacks kernel %.200s of its SASS", job->names[i]);
+			return reply_own(job,
+					 "the PTX of this image lacks kernel %.200s of its SASS",
+					 job->names[i]);
 	}
 	return r;
 }
@@ -379,8 +395,11 @@ static int reply_replaced(struct job *job, const struct image_result *result)
 
 		for (size_t j = 0; j < job->n_targets && !found; j++)
 			for (uint32_t k = 0; k < job->targets[j].n_attachments && !found; k++)
-				found = job->targets[j].applied && job->targets[j].attachments[k] == i;
-		if (found && json_object_array_add(applied, json_object_new_int64(job->request.attachments[i].id)))
+				found = job->targets[j].applied &&
+					job->targets[j].attachments[k] == i;
+		if (found &&
+		    json_object_array_add(applied,
+					  json_object_new_int64(job->request.attachments[i].id)))
 			r = -ENOMEM;
 	}
 	json_object_put(applied);
@@ -399,8 +418,8 @@ static int deliver(struct job *job, const struct image_result *result)
 
 	r = worker_write(job->request.output, result->data, result->size, 0);
 	if (r)
-		return reply_error(job, "internal", "cannot write the new image of %zu bytes: %s", result->size,
-				   strerror(-r));
+		return reply_error(job, "internal", "cannot write the new image of %zu bytes: %s",
+				   result->size, strerror(-r));
 	return reply_replaced(job, result);
 }
 
@@ -439,8 +458,8 @@ static int build(struct job *job, struct compiler *compiler)
 		r = reply_error(job, "transform", "%s", result.error.message);
 	else if (r == IMAGE_BUILD_E_COMPILE)
 		r = finish(worker_reply_error(job->reply, result.log, "compile",
-					      "%s does not compile the edited PTX for sm_%u", compiler_name(compiler),
-					      job->request.capability));
+					      "%s does not compile the edited PTX for sm_%u",
+					      compiler_name(compiler), job->request.capability));
 	else if (!r)
 		r = deliver(job, &result);
 	image_result_deinit(&result);
@@ -486,7 +505,8 @@ int image_job(const struct worker_job *worker_job, struct json_object *reply, vo
 		r = find_source(&job);
 	if (!r)
 		r = build(&job, worker->compiler);
-	/* Everything above ends in a reply (1) or a failure; running out of memory is the image's fault, not ours. */
+	/* Everything above ends in a reply (1) or a failure; running out of memory is the image's
+	 * fault, not ours. */
 	if (r < 0)
 		r = finish(worker_reply_error(reply, NULL, "internal", "%s", strerror(-r)));
 	job_deinit(&job);

@@ -6,7 +6,8 @@
 
 /* What the image worker's jobs share. */
 struct image_worker {
-	struct compiler *compiler; /* NULL: none on this machine; images then carry PTX for the driver to compile */
+	struct compiler *compiler; /* NULL: none on this machine; images then carry PTX for the
+				      driver to compile */
 };
 
 /* The job `image` of job.md. userdata is the struct image_worker. */

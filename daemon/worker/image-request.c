@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is wrong with a request is the daemon's fault, so it is an `internal` error; an image that cannot be mapped is too,
- * as the daemon has checked its seals and size.
+ * What is wrong with a request is the daemon's fault, so it is an `internal` error; an image that
+ * cannot be mapped is too, as the daemon has checked its seals and size.
  */
 
 #include "image-request.h"
@@ -20,8 +20,8 @@ static int bad(struct json_object *reply, const char *what)
 	return r ? r : 1;
 }
 
-static int read_program(struct image_request *request, const struct worker_job *job, struct json_object *object,
-			struct json_object *reply)
+static int read_program(struct image_request *request, const struct worker_job *job,
+			struct json_object *object, struct json_object *reply)
 {
 	struct kprobe_entry_program *program = &request->programs[request->n_programs];
 	const uint8_t *text;
@@ -29,8 +29,10 @@ static int read_program(struct image_request *request, const struct worker_job *
 	size_t size;
 	int fd;
 
-	if (!json_object_is_type(object, json_type_object) || !worker_get_string(object, "name", &program->symbol) ||
-	    !worker_get_int(object, "isa", 10, 999, &isa) || !worker_get_int(object, "target", 10, 999, &target))
+	if (!json_object_is_type(object, json_type_object) ||
+	    !worker_get_string(object, "name", &program->symbol) ||
+	    !worker_get_int(object, "isa", 10, 999, &isa) ||
+	    !worker_get_int(object, "target", 10, 999, &target))
 		return bad(reply, "a program is not as it should be");
 	fd = worker_get_fd(job, object, "fd");
 	if (fd < 0)
@@ -56,7 +58,8 @@ static int find_program(const struct image_request *request, const char *name, u
 	return -ENOENT;
 }
 
-static int read_attachment(struct image_request *request, struct json_object *object, struct json_object *reply)
+static int read_attachment(struct image_request *request, struct json_object *object,
+			   struct json_object *reply)
 {
 	struct image_attachment *attachment = &request->attachments[request->n_attachments];
 	const char *point, *program;
@@ -64,7 +67,8 @@ static int read_attachment(struct image_request *request, struct json_object *ob
 	if (!json_object_is_type(object, json_type_object) ||
 	    !worker_get_int(object, "id", INT64_MIN, INT64_MAX, &attachment->id) ||
 	    !worker_get_string(object, "kernel", &attachment->kernel) ||
-	    !worker_get_string(object, "point", &point) || !worker_get_string(object, "program", &program))
+	    !worker_get_string(object, "point", &point) ||
+	    !worker_get_string(object, "program", &program))
 		return bad(reply, "an attachment is not as it should be");
 	if (find_program(request, program, &attachment->program))
 		return bad(reply, "an attachment names a program that is not there");
@@ -86,7 +90,8 @@ static int read_kind(const char *text, enum image_kind *kind)
 	return 0;
 }
 
-static int read_lists(struct image_request *request, const struct worker_job *job, struct json_object *reply)
+static int read_lists(struct image_request *request, const struct worker_job *job,
+		      struct json_object *reply)
 {
 	struct json_object *programs, *attachments;
 	int r;
@@ -95,8 +100,10 @@ static int read_lists(struct image_request *request, const struct worker_job *jo
 		return bad(reply, "no programs, or too many");
 	if (!worker_get_array(job->request, "attachments", IMAGE_ATTACHMENTS_MAX, &attachments))
 		return bad(reply, "no attachments, or too many");
-	request->programs = calloc(json_object_array_length(programs) + 1, sizeof(*request->programs));
-	request->attachments = calloc(json_object_array_length(attachments) + 1, sizeof(*request->attachments));
+	request->programs =
+		calloc(json_object_array_length(programs) + 1, sizeof(*request->programs));
+	request->attachments =
+		calloc(json_object_array_length(attachments) + 1, sizeof(*request->attachments));
 	if (!request->programs || !request->attachments)
 		return -ENOMEM;
 	for (size_t i = 0; i < json_object_array_length(programs); i++) {
@@ -112,7 +119,8 @@ static int read_lists(struct image_request *request, const struct worker_job *jo
 	return 0;
 }
 
-int image_request_read(struct image_request *request, const struct worker_job *job, struct json_object *reply)
+int image_request_read(struct image_request *request, const struct worker_job *job,
+		       struct json_object *reply)
 {
 	int64_t capability;
 	const char *kind;
@@ -137,7 +145,8 @@ int image_request_read(struct image_request *request, const struct worker_job *j
 void image_request_deinit(struct image_request *request)
 {
 	for (size_t i = 0; i < request->n_programs; i++)
-		worker_unmap((const uint8_t *)request->programs[i].text, request->programs[i].length);
+		worker_unmap((const uint8_t *)request->programs[i].text,
+			     request->programs[i].length);
 	worker_unmap(request->data, request->size);
 	free(request->programs);
 	free(request->attachments);

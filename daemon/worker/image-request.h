@@ -31,13 +31,15 @@ struct image_request {
 	int output;
 	struct kprobe_entry_program *programs; /* owned; their texts mapped */
 	size_t n_programs;
-	struct image_attachment *attachments; /* owned; in calling order; strings belong to the request's JSON */
+	/* Owned; in calling order; strings belong to the request's JSON. */
+	struct image_attachment *attachments;
 	size_t n_attachments;
 };
 
 /*
- * Reads job->request. 0; 1: something is wrong, and `reply` is an error that says what; -ENOMEM. *request needs
- * image_request_deinit() in any case.
+ * Reads job->request. 0; 1: something is wrong, and `reply` is an error that says what; -ENOMEM.
+ * *request needs image_request_deinit() in any case.
  */
-int image_request_read(struct image_request *request, const struct worker_job *job, struct json_object *reply);
+int image_request_read(struct image_request *request, const struct worker_job *job,
+		       struct json_object *reply);
 void image_request_deinit(struct image_request *request);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The rules of the driver, as NVIDIA documents them: machine code runs on its own and later minor versions of the same
- * major one; plain PTX can be compiled for everything later; `a` is for one capability exactly, `f` for one major
- * version. Of several the nearest wins, the more special one of equals.
+ * The rules of the driver, as NVIDIA documents them: machine code runs on its own and later minor
+ * versions of the same major one; plain PTX can be compiled for everything later; `a` is for one
+ * capability exactly, `f` for one major version. Of several the nearest wins, the more special one
+ * of equals.
  */
 
 #include "image-select.h"
@@ -39,14 +40,16 @@ static bool nearer(const struct fatbin_entry *a, const struct fatbin_entry *b)
 	return (a->flags & special) && !(b->flags & special);
 }
 
-static const struct fatbin_entry *select_kind(const struct fatbin *fatbin, unsigned int capability, uint16_t kind)
+static const struct fatbin_entry *select_kind(const struct fatbin *fatbin, unsigned int capability,
+					      uint16_t kind)
 {
 	const struct fatbin_entry *best = NULL;
 
 	for (size_t i = 0; i < fatbin->n_entries; i++) {
 		const struct fatbin_entry *entry = &fatbin->entries[i];
 
-		if (entry->kind == kind && image_entry_is_for(entry, capability) && (!best || nearer(entry, best)))
+		if (entry->kind == kind && image_entry_is_for(entry, capability) &&
+		    (!best || nearer(entry, best)))
 			best = entry;
 	}
 	return best;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * gpuprobe-image-worker: takes images of CUDA processes apart and puts probes into them. It sees hostile bytes and nothing
- * else. The compiler is loaded before the sandbox and warmed inside of it, on a kernel of a few lines: then it needs
- * no file any more, cannot find a driver to load (nvJitLink looks for one, for its cache), and the first job is as fast
- * as the next.
+ * gpuprobe-image-worker: takes images of CUDA processes apart and puts probes into them. It sees
+ * hostile bytes and nothing else. The compiler is loaded before the sandbox and warmed inside of
+ * it, on a kernel of a few lines: then it needs no file any more, cannot find a driver to load
+ * (nvJitLink looks for one, for its cache), and the first job is as fast as the next.
  */
 
 #include <errno.h>
@@ -39,8 +39,10 @@ static int warm(struct json_object *features, void *userdata)
 	int r;
 
 	if (!worker->compiler)
-		return worker_add_string(features, "no_compiler", "neither nvPTXCompiler nor nvJitLink is to be had");
-	r = compiler_compile(worker->compiler, warm_ptx, sizeof(warm_ptx) - 1, "sm_90", NULL, 0, &cubin, &size, &log);
+		return worker_add_string(features, "no_compiler",
+					 "neither nvPTXCompiler nor nvJitLink is to be had");
+	r = compiler_compile(worker->compiler, warm_ptx, sizeof(warm_ptx) - 1, "sm_90", NULL, 0,
+			     &cubin, &size, &log);
 	free(cubin);
 	if (r > 0)
 		fprintf(stderr, "gpuprobe-image-worker: %s does not work in the sandbox: %s\n",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Demangling is libstdc++'s; what is cut off its result is done here. It is dear for modules with thousands of kernels, so
- * it is done when a pattern needs it: a pattern that is one identifier can only mean mangled names that contain it, as
- * mangling keeps identifiers.
+ * Demangling is libstdc++'s; what is cut off its result is done here. It is dear for modules with
+ * thousands of kernels, so it is done when a pattern needs it: a pattern that is one identifier can
+ * only mean mangled names that contain it, as mangling keeps identifiers.
  */
 
 #include "kernel-name.h"
@@ -42,7 +42,8 @@ static bool is_close(char c)
 	return c == ')' || c == '>' || c == ']' || c == '}';
 }
 
-/* The `(` of the parameters: the partner of the last `)`; NULL if the name has none (or is a variable's). */
+/* The `(` of the parameters: the partner of the last `)`; NULL if the name has none (or is a
+ * variable's). */
 static const char *find_parameters(const char *demangled)
 {
 	const char *end = strrchr(demangled, ')');
@@ -57,7 +58,8 @@ static const char *find_parameters(const char *demangled)
 	return NULL;
 }
 
-/* Where the name begins that ends before `end`: behind the return type, which a space outside brackets ends. */
+/* Where the name begins that ends before `end`: behind the return type, which a space outside
+ * brackets ends. */
 static const char *find_name(const char *demangled, const char *end)
 {
 	unsigned int depth = 0;
@@ -131,7 +133,8 @@ static bool match_one(const char *pattern, const char *text)
 /* A pattern that is one identifier and no part of this mangled name means none of its forms. */
 static bool cannot_match(const struct kernel_name *name, const char *pattern)
 {
-	static const char identifier[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+	static const char identifier[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 
 	return !pattern[strspn(pattern, identifier)] && !strstr(name->mangled, pattern);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Kernel names as operators write them, and whether a pattern means a kernel: "Kernel names" in job.md. */
+/* Kernel names as operators write them, and whether a pattern means a kernel: "Kernel names" in
+ * job.md. */
 
 #include <stdbool.h>
 

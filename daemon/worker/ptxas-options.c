@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Words are read one by one: `--name=value`, `--name value`, `-n value` and, for -O, `-O2`. A value is only ever a small
- * number or one of a few words, so nothing of the line reaches the compiler unchecked.
+ * Words are read one by one: `--name=value`, `--name value`, `-n value` and, for -O, `-O2`. A value
+ * is only ever a small number or one of a few words, so nothing of the line reaches the compiler
+ * unchecked.
  */
 
 #include "ptxas-options.h"
@@ -102,7 +103,8 @@ static void add_known(struct ptxas_options *options, const struct known *option,
 {
 	char text[PTXAS_OPTION_SIZE];
 
-	snprintf(text, sizeof(text), option->value == VALUE_NONE ? "--%s" : "--%s=%s", option->names[0], value);
+	snprintf(text, sizeof(text), option->value == VALUE_NONE ? "--%s" : "--%s=%s",
+		 option->names[0], value);
 	ptxas_options_add(options, text);
 }
 
@@ -136,7 +138,8 @@ void ptxas_options_read(struct ptxas_options *options, const char *line, size_t 
 			continue;
 		if (option->value == VALUE_NONE)
 			add_known(options, option, "");
-		else if ((attached || next_word(&words, value, sizeof(value))) && value_is_good(option, value))
+		else if ((attached || next_word(&words, value, sizeof(value))) &&
+			 value_is_good(option, value))
 			add_known(options, option, value);
 	}
 }

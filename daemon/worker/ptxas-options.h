@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The ptxas command line that a fatbin records beside its PTX, as options in their long form ("--maxrregcount=40"). The
- * line comes from a foreign image: options that change the code that is made are known one by one and passed on; all
- * others (output, warnings, files) are left out.
+ * The ptxas command line that a fatbin records beside its PTX, as options in their long form
+ * ("--maxrregcount=40"). The line comes from a foreign image: options that change the code that is
+ * made are known one by one and passed on; all others (output, warnings, files) are left out.
  */
 
 #include <stddef.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * libgpuprobe-ptxcompiler.so: NVIDIA's static library behind a table of functions. It is a file of its own so that the
- * worker does not depend on how it was built. The functions are declared here because the header may be elsewhere.
+ * libgpuprobe-ptxcompiler.so: NVIDIA's static library behind a table of functions. It is a file of
+ * its own so that the worker does not depend on how it was built. The functions are declared here
+ * because the header may be elsewhere.
  */
 
 #include "ptxcompiler-module.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What libgpuprobe-ptxcompiler.so exports: the functions of nvPTXCompiler that we use, in one table. */
+/* What libgpuprobe-ptxcompiler.so exports: the functions of nvPTXCompiler that we use, in one
+ * table. */
 
 #include <stddef.h>
 

@@ -3,10 +3,11 @@
 /*
  * The system call filter, written as classic BPF.
  *
- * Three lists of calls, tried in this order: those allowed, some only if an argument is as it must be; those that a
- * library tries and does without, which fail with an errno; and the rest, which ends the process. The program is built
- * at run time from tables of numbers, because a conditional rule is several instructions long and the tables differ
- * between architectures. Each rule is self-contained: it ends in a return or falls through to the next.
+ * Three lists of calls, tried in this order: those allowed, some only if an argument is as it must
+ * be; those that a library tries and does without, which fail with an errno; and the rest, which
+ * ends the process. The program is built at run time from tables of numbers, because a conditional
+ * rule is several instructions long and the tables differ between architectures. Each rule is
+ * self-contained: it ends in a return or falls through to the next.
  */
 
 #include "sandbox-filter.h"
@@ -35,21 +36,60 @@
 /* Calls that can do no harm with any argument. */
 static const uint16_t allowed[] = {
 	/* Descriptors that we have. */
-	SYS_read, SYS_write, SYS_pread64, SYS_pwrite64, SYS_readv, SYS_writev, SYS_recvmsg, SYS_sendmsg,
-	SYS_close, SYS_fstat, SYS_lseek, SYS_ppoll,
+	SYS_read,
+	SYS_write,
+	SYS_pread64,
+	SYS_pwrite64,
+	SYS_readv,
+	SYS_writev,
+	SYS_recvmsg,
+	SYS_sendmsg,
+	SYS_close,
+	SYS_fstat,
+	SYS_lseek,
+	SYS_ppoll,
 #ifdef SYS_poll
 	SYS_poll,
 #endif
 	/* Memory; mmap and mprotect are below. */
-	SYS_brk, SYS_munmap, SYS_mremap, SYS_madvise, SYS_membarrier,
+	SYS_brk,
+	SYS_munmap,
+	SYS_mremap,
+	SYS_madvise,
+	SYS_membarrier,
 	/* Time, threads of our own, signals to ourselves. */
-	SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday,
-	SYS_futex, SYS_sched_yield, SYS_sched_getaffinity, SYS_set_robust_list, SYS_rseq, SYS_restart_syscall,
-	SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack,
-	SYS_exit, SYS_exit_group,
+	SYS_clock_gettime,
+	SYS_clock_getres,
+	SYS_clock_nanosleep,
+	SYS_nanosleep,
+	SYS_gettimeofday,
+	SYS_futex,
+	SYS_sched_yield,
+	SYS_sched_getaffinity,
+	SYS_set_robust_list,
+	SYS_rseq,
+	SYS_restart_syscall,
+	SYS_rt_sigaction,
+	SYS_rt_sigprocmask,
+	SYS_rt_sigreturn,
+	SYS_sigaltstack,
+	SYS_exit,
+	SYS_exit_group,
 	/* What we are. */
-	SYS_getpid, SYS_getppid, SYS_gettid, SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getrandom, SYS_getrusage,
-	SYS_times, SYS_uname, SYS_sysinfo, SYS_getrlimit, SYS_getcwd,
+	SYS_getpid,
+	SYS_getppid,
+	SYS_gettid,
+	SYS_getuid,
+	SYS_geteuid,
+	SYS_getgid,
+	SYS_getegid,
+	SYS_getrandom,
+	SYS_getrusage,
+	SYS_times,
+	SYS_uname,
+	SYS_sysinfo,
+	SYS_getrlimit,
+	SYS_getcwd,
 #ifdef SYS_time
 	SYS_time,
 #endif
@@ -57,10 +97,10 @@ static const uint16_t allowed[] = {
 
 /* Calls by which a path is looked up: refused with EACCES, or allowed with read_files. */
 static const uint16_t lookups[] = {
-	SYS_faccessat, SYS_faccessat2, SYS_readlinkat, SYS_statx, SYS_newfstatat, SYS_getdents64, SYS_statfs,
-	SYS_fstatfs,
+	SYS_faccessat,  SYS_faccessat2, SYS_readlinkat, SYS_statx,
+	SYS_newfstatat, SYS_getdents64, SYS_statfs,     SYS_fstatfs,
 #ifdef SYS_access
-	SYS_access, SYS_readlink, SYS_stat, SYS_lstat,
+	SYS_access,     SYS_readlink,   SYS_stat,       SYS_lstat,
 #endif
 };
 
@@ -69,14 +109,32 @@ static const struct {
 	uint16_t number;
 	uint16_t error;
 } refused[] = {
-	{ SYS_prctl, EPERM }, { SYS_ioctl, ENOTTY }, { SYS_fcntl, EPERM }, { SYS_clone, EPERM },
-	{ SYS_clone3, ENOSYS }, { SYS_openat2, ENOSYS }, { SYS_memfd_create, EPERM }, { SYS_bpf, EPERM },
-	{ SYS_prlimit64, EPERM }, { SYS_setrlimit, EPERM }, { SYS_sched_setaffinity, EPERM }, { SYS_mlock, EPERM },
-	{ SYS_mprotect, EACCES }, { SYS_mmap, EACCES }, { SYS_openat, EACCES }, { SYS_get_mempolicy, EPERM },
-	{ SYS_unlinkat, EACCES }, { SYS_mkdirat, EACCES }, { SYS_renameat2, EACCES },
+	{ SYS_prctl, EPERM },
+	{ SYS_ioctl, ENOTTY },
+	{ SYS_fcntl, EPERM },
+	{ SYS_clone, EPERM },
+	{ SYS_clone3, ENOSYS },
+	{ SYS_openat2, ENOSYS },
+	{ SYS_memfd_create, EPERM },
+	{ SYS_bpf, EPERM },
+	{ SYS_prlimit64, EPERM },
+	{ SYS_setrlimit, EPERM },
+	{ SYS_sched_setaffinity, EPERM },
+	{ SYS_mlock, EPERM },
+	{ SYS_mprotect, EACCES },
+	{ SYS_mmap, EACCES },
+	{ SYS_openat, EACCES },
+	{ SYS_get_mempolicy, EPERM },
+	{ SYS_unlinkat, EACCES },
+	{ SYS_mkdirat, EACCES },
+	{ SYS_renameat2, EACCES },
 #ifdef SYS_open
-	{ SYS_open, EACCES }, { SYS_creat, EACCES }, { SYS_unlink, EACCES }, { SYS_mkdir, EACCES },
-	{ SYS_rename, EACCES }, { SYS_rmdir, EACCES },
+	{ SYS_open, EACCES },
+	{ SYS_creat, EACCES },
+	{ SYS_unlink, EACCES },
+	{ SYS_mkdir, EACCES },
+	{ SYS_rename, EACCES },
+	{ SYS_rmdir, EACCES },
 #endif
 };
 
@@ -113,7 +171,8 @@ static void on_call(struct filter *filter, uint32_t number, uint32_t action)
 }
 
 /* If the call is `number` and the low half of argument `index`, masked, equals `value`: allow. */
-static void allow_if(struct filter *filter, uint32_t number, unsigned int index, uint32_t mask, uint32_t value)
+static void allow_if(struct filter *filter, uint32_t number, unsigned int index, uint32_t mask,
+		     uint32_t value)
 {
 	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, number, 0, 5);
 	emit_load(filter, offsetof(struct seccomp_data, args) + 8 * index);
@@ -125,7 +184,8 @@ static void allow_if(struct filter *filter, uint32_t number, unsigned int index,
 
 static void build(struct filter *filter, bool read_files)
 {
-	const uint32_t writing = O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY);
+	const uint32_t writing =
+		O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY);
 
 	emit_load(filter, offsetof(struct seccomp_data, arch));
 	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0);
@@ -142,7 +202,8 @@ static void build(struct filter *filter, bool read_files)
 	allow_if(filter, SYS_fcntl, 1, ~0U, F_GET_SEALS);
 	allow_if(filter, SYS_fcntl, 1, ~0U, F_GETFD);
 	allow_if(filter, SYS_fcntl, 1, ~0U, F_GETFL);
-	/* abort() and SIGXCPU's limit: ourselves alone. The pid of prlimit is 0, or it is another's. */
+	/* abort() and SIGXCPU's limit: ourselves alone. The pid of prlimit is 0, or it is
+	 * another's. */
 	allow_if(filter, SYS_tgkill, 0, ~0U, (uint32_t)getpid());
 	allow_if(filter, SYS_prlimit64, 0, ~0U, 0);
 	/* glibc's fstat() */
@@ -154,7 +215,8 @@ static void build(struct filter *filter, bool read_files)
 #endif
 	}
 	for (size_t i = 0; i < sizeof(lookups) / sizeof(*lookups); i++)
-		on_call(filter, lookups[i], read_files ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | EACCES);
+		on_call(filter, lookups[i],
+			read_files ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | EACCES);
 	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
 		on_call(filter, refused[i].number, SECCOMP_RET_ERRNO | refused[i].error);
 	emit_return(filter, SECCOMP_RET_KILL_PROCESS);
@@ -170,7 +232,8 @@ int sandbox_filter_install(bool read_files)
 		return -E2BIG;
 	program.len = filter.n;
 	/* Positive: a thread that could not be given the filter. */
-	switch (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program)) {
+	switch (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
+			&program)) {
 	case 0:
 		return 0;
 	case -1:

@@ -7,10 +7,11 @@
  *   namespaces, empty root, other user    what the system grants; root becomes nobody
  *   capabilities                          none left, none to be had
  *   limits                                memory, file size, descriptors, no core, no processes
- *   system call filter                    an allow list (sandbox-filter.c); last, as it forbids all the above
+ *   system call filter                    an allow list (sandbox-filter.c); last, as it forbids all
+ * the above
  *
- * The filter alone keeps a worker from files, sockets and processes. The steps before it are there for the case that
- * the kernel has a hole behind a call that the filter allows.
+ * The filter alone keeps a worker from files, sockets and processes. The steps before it are there
+ * for the case that the kernel has a hole behind a call that the filter allows.
  */
 
 #include "sandbox.h"
@@ -33,7 +34,8 @@
 #include "sandbox-filter.h"
 
 #define NOBODY 65534
-#define NOFILE_MAX 160 /* 64 descriptors of a message, those that the compiler libraries hold, and room */
+#define NOFILE_MAX                                                                                 \
+	160 /* 64 descriptors of a message, those that the compiler libraries hold, and room */
 
 static int compare_int(const void *a, const void *b)
 {
@@ -62,7 +64,8 @@ static int close_others(const struct sandbox_options *options)
 	return close_range(from, ~0U, 0) ? -errno : 0;
 }
 
-/* All of it may be refused (RestrictNamespaces=, containers, sysctls): then the filter stands alone. */
+/* All of it may be refused (RestrictNamespaces=, containers, sysctls): then the filter stands
+ * alone. */
 static void leave_world(const struct sandbox_options *options)
 {
 	int namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWCGROUP;
@@ -71,7 +74,8 @@ static void leave_world(const struct sandbox_options *options)
 		return;
 	/* An empty, read-only root: /proc exists everywhere, and is ours alone to cover here. */
 	if (options->read_files || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	    mount("none", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, "size=4k") ||
+	    mount("none", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY,
+		  "size=4k") ||
 	    chdir("/proc") || chroot("."))
 		return;
 }
@@ -81,7 +85,8 @@ static void leave_user(void)
 {
 	if (geteuid())
 		return;
-	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
+	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) ||
+	    setresuid(NOBODY, NOBODY, NOBODY))
 		return;
 }
 
@@ -159,7 +164,8 @@ int sandbox_enter(const struct sandbox_options *options, const char **what)
 	*what = "process attributes";
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
 		return -errno;
-	/* After all changes of identity, which clear it. If the daemon is gone already, its socket tells. */
+	/* After all changes of identity, which clear it. If the daemon is gone already, its socket
+	 * tells. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0))
 		return -errno;
 	*what = "system call filter";

@@ -4,8 +4,9 @@
 /*
  * The sandbox: what a process that parses foreign bytes can still do once it is in.
  *
- * It can compute, allocate up to a limit, read and write the descriptors it holds or is sent, and end. It cannot open
- * a file (or, with read_files, only to read), make a socket, run a program, make a process, trace, or gain a privilege.
+ * It can compute, allocate up to a limit, read and write the descriptors it holds or is sent, and
+ * end. It cannot open a file (or, with read_files, only to read), make a socket, run a program,
+ * make a process, trace, or gain a privilege.
  */
 
 #include <stdbool.h>
@@ -22,9 +23,9 @@ struct sandbox_options {
 };
 
 /*
- * Enters the sandbox, for good. Threads that exist already get the same filter. Namespaces and the like that the
- * system does not grant are left out; privileges, limits and the system call filter are not: any failure there is
- * returned as -errno with *what naming the step.
+ * Enters the sandbox, for good. Threads that exist already get the same filter. Namespaces and the
+ * like that the system does not grant are left out; privileges, limits and the system call filter
+ * are not: any failure there is returned as -errno with *what naming the step.
  */
 int sandbox_enter(const struct sandbox_options *options, const char **what);
 

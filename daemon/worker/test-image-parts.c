@@ -23,16 +23,20 @@ static void test_names(void **state)
 	static const struct {
 		const char *mangled, *demangled, *qualified, *plain;
 	} cases[] = {
-		{ "_Z9vectorAddPKfS0_Pfi", "vectorAdd(float const*, float const*, float*, int)", "vectorAdd", "vectorAdd" },
-		{ "_ZN2ns6kernelIfEEvPT_", "void ns::kernel<float>(float*)", "ns::kernel<float>", "ns::kernel" },
+		{ "_Z9vectorAddPKfS0_Pfi", "vectorAdd(float const*, float const*, float*, int)",
+		  "vectorAdd", "vectorAdd" },
+		{ "_ZN2ns6kernelIfEEvPT_", "void ns::kernel<float>(float*)", "ns::kernel<float>",
+		  "ns::kernel" },
 		/* A return type, arguments and parameters with all kinds of brackets and spaces. */
-		{ "_ZN12_GLOBAL__N_11kIiEEvv", "void (anonymous namespace)::k<int>()", "(anonymous namespace)::k<int>",
-		  "(anonymous namespace)::k" },
+		{ "_ZN12_GLOBAL__N_11kIiEEvv", "void (anonymous namespace)::k<int>()",
+		  "(anonymous namespace)::k<int>", "(anonymous namespace)::k" },
 		{ "_Z1fPFivE", "f(int (*)())", "f", "f" },
 		{ "_Z1fIPFivEEvT_", "void f<int (*)()>(int (*)())", "f<int (*)()>", "f" },
 		{ "_ZN1a1bILi3EEEvRA3_i", "void a::b<3>(int (&) [3])", "a::b<3>", "a::b" },
 		{ "_ZN2at6native12_GLOBAL__N_16kernelIZNS0_1fEvEUliE_EEvT_",
-		  "void at::native::(anonymous namespace)::kernel<at::native::f()::{lambda(int)#1}>(at::native::f()::{lambda(int)#1})",
+		  "void at::native::(anonymous "
+		  "namespace)::kernel<at::native::f()::{lambda(int)#1}>(at::native::f()::{lambda("
+		  "int)#1})",
 		  "at::native::(anonymous namespace)::kernel<at::native::f()::{lambda(int)#1}>",
 		  "at::native::(anonymous namespace)::kernel" },
 		{ "_ZN1AIiE1kEv", "A<int>::k()", "A<int>::k", "A::k" },
@@ -67,7 +71,8 @@ static void test_names_before_demangling(void **state)
 {
 	struct kernel_name name;
 
-	/* An identifier that is no part of the name is refused without demangling; one that is, is looked at. */
+	/* An identifier that is no part of the name is refused without demangling; one that is, is
+	 * looked at. */
 	kernel_name_init(&name, "_ZN2ns6kernelIfEEvPT_");
 	assert_int_equal(kernel_name_match(&name, "vectorAdd"), 0);
 	assert_false(name.tried);
@@ -90,10 +95,13 @@ static void test_options(void **state)
 		{ "-uumn --ext-desc-file=\"/usr/local/cuda-13.1/bin/ptxExtDesc.txt\"  ", {} },
 		{ "-maxrregcount=96 -v --compile-only  ", { "--maxrregcount=96" } },
 		{ "-dlcm=cg -dscm cs -g -lineinfo",
-		  { "--def-load-cache=cg", "--def-store-cache=cs", "--device-debug", "--generate-line-info" } },
+		  { "--def-load-cache=cg", "--def-store-cache=cs", "--device-debug",
+		    "--generate-line-info" } },
 		/* Values that are none, and files. */
-		{ "-O9 -O -1 --maxrregcount=99999 --maxrregcount=-1 --maxrregcount= --fmad maybe", {} },
-		{ "--fmad=true\t--output-file=/etc/passwd -o /etc/passwd --options-file=x @x", { "--fmad=true" } },
+		{ "-O9 -O -1 --maxrregcount=99999 --maxrregcount=-1 --maxrregcount= --fmad maybe",
+		  {} },
+		{ "--fmad=true\t--output-file=/etc/passwd -o /etc/passwd --options-file=x @x",
+		  { "--fmad=true" } },
 		{ "--fmad=true --fmad=true", { "--fmad=true" } },
 		{ "--maxrregcount", {} },
 		{ "--fmad= true", {} },
@@ -118,26 +126,33 @@ static void test_options(void **state)
 static struct fatbin_entry entry(uint16_t kind, uint32_t sm, char suffix)
 {
 	return (struct fatbin_entry){
-		.kind = kind, .sm = sm,
-		.flags = FATBIN_FLAG_64BIT | (suffix == 'a' ? FATBIN_FLAG_ARCH_SPECIFIC : suffix == 'f' ? FATBIN_FLAG_FAMILY : 0),
+		.kind = kind,
+		.sm = sm,
+		.flags = FATBIN_FLAG_64BIT | (suffix == 'a'   ? FATBIN_FLAG_ARCH_SPECIFIC
+					      : suffix == 'f' ? FATBIN_FLAG_FAMILY
+							      : 0),
 	};
 }
 
 static void test_select(void **state)
 {
 	struct fatbin_entry entries[] = {
-		entry(FATBIN_KIND_ELF, 75, 0), entry(FATBIN_KIND_ELF, 80, 0), entry(FATBIN_KIND_ELF, 86, 0),
-		entry(FATBIN_KIND_ELF, 90, 0), entry(FATBIN_KIND_ELF, 90, 'a'), entry(FATBIN_KIND_ELF, 100, 'f'),
-		entry(FATBIN_KIND_PTX, 80, 0), entry(FATBIN_KIND_PTX, 90, 'a'), entry(FATBIN_KIND_PTX, 100, 'f'),
-		entry(FATBIN_KIND_PTX, 110, 0), entry(FATBIN_KIND_LTO_IR, 89, 0),
+		entry(FATBIN_KIND_ELF, 75, 0),    entry(FATBIN_KIND_ELF, 80, 0),
+		entry(FATBIN_KIND_ELF, 86, 0),    entry(FATBIN_KIND_ELF, 90, 0),
+		entry(FATBIN_KIND_ELF, 90, 'a'),  entry(FATBIN_KIND_ELF, 100, 'f'),
+		entry(FATBIN_KIND_PTX, 80, 0),    entry(FATBIN_KIND_PTX, 90, 'a'),
+		entry(FATBIN_KIND_PTX, 100, 'f'), entry(FATBIN_KIND_PTX, 110, 0),
+		entry(FATBIN_KIND_LTO_IR, 89, 0),
 	};
-	const struct fatbin fatbin = { .entries = entries, .n_entries = sizeof(entries) / sizeof(*entries) };
+	const struct fatbin fatbin = { .entries = entries,
+				       .n_entries = sizeof(entries) / sizeof(*entries) };
 	static const struct {
 		unsigned int capability;
 		int code, ptx; /* indexes, -1: none */
 	} cases[] = {
-		{ 70, -1, -1 }, { 75, 0, -1 }, { 80, 1, 6 }, { 86, 2, 6 }, { 87, 2, 6 }, { 89, 2, 6 }, { 90, 4, 7 },
-		{ 100, 5, 8 }, { 103, 5, 8 }, { 110, -1, 9 }, { 120, -1, 9 },
+		{ 70, -1, -1 }, { 75, 0, -1 },  { 80, 1, 6 },   { 86, 2, 6 },
+		{ 87, 2, 6 },   { 89, 2, 6 },   { 90, 4, 7 },   { 100, 5, 8 },
+		{ 103, 5, 8 },  { 110, -1, 9 }, { 120, -1, 9 },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -180,26 +195,39 @@ static void make_tiny(struct tiny *tiny)
 	*tiny = (struct tiny){
 		.header = {
 			.e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1, 0x41, 8 },
-			.e_machine = EM_CUDA, .e_shoff = offsetof(struct tiny, sections), .e_shnum = 5,
+			.e_machine = EM_CUDA,
+			.e_shoff = offsetof(struct tiny, sections),
+			.e_shnum = 5,
 			.e_shentsize = sizeof(Elf64_Shdr), .e_shstrndx = 3,
 		},
 		.symbols = {
 			{ 0 },
-			{ .st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_other = 0x10, .st_shndx = 1 },
-			{ .st_name = 5, .st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC), .st_other = 0, .st_shndx = 1 },
-			{ .st_name = 5, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_other = 0x10, .st_shndx = 0 },
+			/* A kernel, a function, a kernel that is somewhere else. */
+			{ .st_name = 1, .st_info = STT_FUNC, .st_other = 0x10, .st_shndx = 1 },
+			{ .st_name = 5, .st_info = STT_FUNC, .st_other = 0, .st_shndx = 1 },
+			{ .st_name = 5, .st_info = STT_FUNC, .st_other = 0x10, .st_shndx = 0 },
 		},
 		.strings = "\0one\0two",
 		.names = "\0.symtab\0.strtab\0.shstrtab\0.note.nv.cuinfo\0.text.three",
 		.note = { { 12, 8, 1000 }, "NVIDIA Corp", 2, 90, 130 },
 	};
-	tiny->sections[1] = (Elf64_Shdr){ .sh_name = 1, .sh_type = SHT_SYMTAB, .sh_offset = offsetof(struct tiny, symbols),
-					  .sh_size = sizeof(tiny->symbols), .sh_link = 2, .sh_entsize = sizeof(Elf64_Sym) };
-	tiny->sections[2] = (Elf64_Shdr){ .sh_name = 9, .sh_type = SHT_STRTAB, .sh_offset = offsetof(struct tiny, strings),
+	tiny->sections[1] = (Elf64_Shdr){ .sh_name = 1,
+					  .sh_type = SHT_SYMTAB,
+					  .sh_offset = offsetof(struct tiny, symbols),
+					  .sh_size = sizeof(tiny->symbols),
+					  .sh_link = 2,
+					  .sh_entsize = sizeof(Elf64_Sym) };
+	tiny->sections[2] = (Elf64_Shdr){ .sh_name = 9,
+					  .sh_type = SHT_STRTAB,
+					  .sh_offset = offsetof(struct tiny, strings),
 					  .sh_size = sizeof(tiny->strings) };
-	tiny->sections[3] = (Elf64_Shdr){ .sh_name = 17, .sh_type = SHT_STRTAB, .sh_offset = offsetof(struct tiny, names),
+	tiny->sections[3] = (Elf64_Shdr){ .sh_name = 17,
+					  .sh_type = SHT_STRTAB,
+					  .sh_offset = offsetof(struct tiny, names),
 					  .sh_size = sizeof(tiny->names) };
-	tiny->sections[4] = (Elf64_Shdr){ .sh_name = 27, .sh_type = SHT_NOTE, .sh_offset = offsetof(struct tiny, note),
+	tiny->sections[4] = (Elf64_Shdr){ .sh_name = 27,
+					  .sh_type = SHT_NOTE,
+					  .sh_offset = offsetof(struct tiny, note),
 					  .sh_size = sizeof(tiny->note) };
 }
 
@@ -217,7 +245,7 @@ static void test_cubin(void **state)
 	assert_false(cubin.relocatable);
 	cubin_deinit(&cubin);
 
-	/* Without symbols: by its sections. CUDA 12's ABI: the virtual architecture in the flags. */
+	/* Without symbols: by its sections. CUDA 12's ABI: the virtual sm is in the flags. */
 	tiny.sections[1] = (Elf64_Shdr){ .sh_name = 43, .sh_type = SHT_PROGBITS };
 	tiny.header.e_ident[EI_ABIVERSION] = 7;
 	tiny.header.e_flags = 0x500550;
@@ -231,7 +259,8 @@ static void test_cubin(void **state)
 	cubin_deinit(&cubin);
 }
 
-#define CUBIN_CASE(field, value) { offsetof(struct tiny, field), sizeof(((struct tiny *)0)->field), value }
+#define CUBIN_CASE(field, value)                                                                   \
+	{ offsetof(struct tiny, field), sizeof(((struct tiny *)0)->field), value }
 
 static void test_cubin_malformed(void **state)
 {
@@ -239,14 +268,22 @@ static void test_cubin_malformed(void **state)
 		size_t offset, size;
 		uint64_t value;
 	} cases[] = {
-		CUBIN_CASE(header.e_ident[0], 0), CUBIN_CASE(header.e_ident[EI_CLASS], ELFCLASS32),
-		CUBIN_CASE(header.e_machine, EM_X86_64), CUBIN_CASE(header.e_shoff, UINT64_MAX),
-		CUBIN_CASE(header.e_shoff, UINT64_MAX - 100), CUBIN_CASE(header.e_shnum, 0xffff),
-		CUBIN_CASE(header.e_shentsize, 8), CUBIN_CASE(header.e_shstrndx, 5),
-		CUBIN_CASE(sections[1].sh_offset, UINT64_MAX), CUBIN_CASE(sections[1].sh_size, UINT64_MAX),
-		CUBIN_CASE(sections[1].sh_entsize, 0), CUBIN_CASE(sections[1].sh_link, 99),
-		CUBIN_CASE(sections[1].sh_link, 1), CUBIN_CASE(sections[2].sh_size, 3),
-		CUBIN_CASE(sections[2].sh_offset, sizeof(struct tiny)), CUBIN_CASE(symbols[1].st_name, UINT32_MAX),
+		CUBIN_CASE(header.e_ident[0], 0),
+		CUBIN_CASE(header.e_ident[EI_CLASS], ELFCLASS32),
+		CUBIN_CASE(header.e_machine, EM_X86_64),
+		CUBIN_CASE(header.e_shoff, UINT64_MAX),
+		CUBIN_CASE(header.e_shoff, UINT64_MAX - 100),
+		CUBIN_CASE(header.e_shnum, 0xffff),
+		CUBIN_CASE(header.e_shentsize, 8),
+		CUBIN_CASE(header.e_shstrndx, 5),
+		CUBIN_CASE(sections[1].sh_offset, UINT64_MAX),
+		CUBIN_CASE(sections[1].sh_size, UINT64_MAX),
+		CUBIN_CASE(sections[1].sh_entsize, 0),
+		CUBIN_CASE(sections[1].sh_link, 99),
+		CUBIN_CASE(sections[1].sh_link, 1),
+		CUBIN_CASE(sections[2].sh_size, 3),
+		CUBIN_CASE(sections[2].sh_offset, sizeof(struct tiny)),
+		CUBIN_CASE(symbols[1].st_name, UINT32_MAX),
 	};
 	struct cubin cubin;
 	struct tiny tiny;
@@ -256,7 +293,8 @@ static void test_cubin_malformed(void **state)
 		memcpy((char *)&tiny + cases[i].offset, &cases[i].value, cases[i].size);
 		assert_int_equal(cubin_parse(&cubin, &tiny, sizeof(tiny)), CUBIN_E_MALFORMED);
 	}
-	/* Every prefix but the whole. The note is last: what is cut of it is a section that lies outside. */
+	/* Every prefix but the whole. The note is last: what is cut of it is a section that lies
+	 * outside. */
 	make_tiny(&tiny);
 	for (size_t size = 0; size < sizeof(tiny); size++) {
 		uint8_t *copy = malloc(size + !size);
@@ -270,9 +308,9 @@ static void test_cubin_malformed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names), cmocka_unit_test(test_names_before_demangling),
-		cmocka_unit_test(test_options), cmocka_unit_test(test_select), cmocka_unit_test(test_cubin),
-		cmocka_unit_test(test_cubin_malformed),
+		cmocka_unit_test(test_names),   cmocka_unit_test(test_names_before_demangling),
+		cmocka_unit_test(test_options), cmocka_unit_test(test_select),
+		cmocka_unit_test(test_cubin),   cmocka_unit_test(test_cubin_malformed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What a process in the sandbox can and cannot do. Each attempt is made by a child that has entered it; the child tells by its
- * exit code, or by the signal that ends it. Each attempt is also made outside, where it has to succeed: else the test
- * would show nothing.
+ * What a process in the sandbox can and cannot do. Each attempt is made by a child that has entered
+ * it; the child tells by its exit code, or by the signal that ends it. Each attempt is also made
+ * outside, where it has to succeed: else the test would show nothing.
  */
 
 #include <setjmp.h>
@@ -73,7 +73,11 @@ static struct sandbox_options plain(void)
 
 	keep[0] = shared_fd;
 	return (struct sandbox_options){
-		.memory = 1024 * MEBI, .file_size = 1 * MEBI, .cpu_seconds = 1, .keep = keep, .n_keep = 1,
+		.memory = 1024 * MEBI,
+		.file_size = 1 * MEBI,
+		.cpu_seconds = 1,
+		.keep = keep,
+		.n_keep = 1,
 	};
 }
 
@@ -138,7 +142,9 @@ static int connect_socket(void)
 	struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "/nothing" };
 
 	/* Not a socket: outside this is an answer, not an end. */
-	return connect(shared_fd, (struct sockaddr *)&address, sizeof(address)) && errno != ENOTSOCK ? errno : 0;
+	return connect(shared_fd, (struct sockaddr *)&address, sizeof(address)) && errno != ENOTSOCK
+		       ? errno
+		       : 0;
 }
 
 static int execute(void)
@@ -209,7 +215,8 @@ static int limit_parent(void)
 
 static int make_executable(void)
 {
-	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return page == MAP_FAILED ? errno : 0;
 }
@@ -240,7 +247,10 @@ static int is_dumpable(void)
 
 static int use_memory(void)
 {
-	return mmap(NULL, 2048 * MEBI, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? errno : 0;
+	return mmap(NULL, 2048 * MEBI, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		    0) == MAP_FAILED
+		       ? errno
+		       : 0;
 }
 
 static int use_time(void)
@@ -272,7 +282,8 @@ static int work(void)
 		return ENOMEM;
 	memset(memory, 1, 64 * MEBI);
 	free(memory);
-	if (pwrite(shared_fd, "result", 6, 0) != 6 || fstat(shared_fd, &status) || status.st_size < 6)
+	if (pwrite(shared_fd, "result", 6, 0) != 6 || fstat(shared_fd, &status) ||
+	    status.st_size < 6)
 		return errno;
 	map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, shared_fd, 0);
 	if (map == MAP_FAILED || memcmp(map, "result", 6) || munmap(map, 4096))
@@ -330,8 +341,8 @@ static void test_refused(void **state)
 		int inside = try_fn(attempts[i].attempt, &options);
 
 		if (outside || inside != attempts[i].result) {
-			print_error("%s: outside %d (0 expected), inside %d (%d expected)\n", attempts[i].name, outside,
-				    inside, attempts[i].result);
+			print_error("%s: outside %d (0 expected), inside %d (%d expected)\n",
+				    attempts[i].name, outside, inside, attempts[i].result);
 			failures++;
 		}
 	}
@@ -462,8 +473,9 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_allowed), cmocka_unit_test(test_read_files),
-		cmocka_unit_test(test_descriptors), cmocka_unit_test(test_status),
+		cmocka_unit_test(test_refused),    cmocka_unit_test(test_allowed),
+		cmocka_unit_test(test_read_files), cmocka_unit_test(test_descriptors),
+		cmocka_unit_test(test_status),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What handlers use: members of requests with their types checked, members of replies with their texts made valid,
- * descriptors that are named by their index, memfds that are mapped or written.
+ * What handlers use: members of requests with their types checked, members of replies with their
+ * texts made valid, descriptors that are named by their index, memfds that are mapped or written.
  */
 
 #include <errno.h>
@@ -38,7 +38,8 @@ static size_t utf8_sequence(const unsigned char *text, size_t left)
 			return 0;
 		character = character << 6 | (text[i] & 0x3fu);
 	}
-	if ((length == 3 && character < 0x800) || (length == 4 && (character < 0x10000 || character > 0x10ffff)) ||
+	if ((length == 3 && character < 0x800) ||
+	    (length == 4 && (character < 0x10000 || character > 0x10ffff)) ||
 	    (character >= 0xd800 && character <= 0xdfff))
 		return 0;
 	return length;
@@ -71,7 +72,8 @@ int worker_add_object(struct json_object *object, const char *key, struct json_o
 	return 0;
 }
 
-int worker_add_string_n(struct json_object *object, const char *key, const char *text, size_t length)
+int worker_add_string_n(struct json_object *object, const char *key, const char *text,
+			size_t length)
 {
 	struct json_object *string;
 	char *copy;
@@ -142,7 +144,8 @@ static int add_log(struct json_object *reply, const char *log)
 	return r;
 }
 
-int worker_reply_error(struct json_object *reply, const char *log, const char *error, const char *format, ...)
+int worker_reply_error(struct json_object *reply, const char *log, const char *error,
+		       const char *format, ...)
 {
 	char message[512];
 	va_list arguments;
@@ -180,13 +183,15 @@ bool worker_get_string(struct json_object *object, const char *key, const char *
 	struct json_object *member = get(object, key, json_type_string);
 
 	/* A string with a NUL inside would be another one to us. */
-	if (!member || strlen(json_object_get_string(member)) != (size_t)json_object_get_string_len(member))
+	if (!member ||
+	    strlen(json_object_get_string(member)) != (size_t)json_object_get_string_len(member))
 		return false;
 	*text = json_object_get_string(member);
 	return true;
 }
 
-bool worker_get_int(struct json_object *object, const char *key, int64_t min, int64_t max, int64_t *value)
+bool worker_get_int(struct json_object *object, const char *key, int64_t min, int64_t max,
+		    int64_t *value)
 {
 	struct json_object *member = get(object, key, json_type_int);
 	int64_t number;
@@ -210,7 +215,8 @@ bool worker_get_bool(struct json_object *object, const char *key, bool *value)
 	return true;
 }
 
-bool worker_get_array(struct json_object *object, const char *key, size_t max, struct json_object **array)
+bool worker_get_array(struct json_object *object, const char *key, size_t max,
+		      struct json_object **array)
 {
 	struct json_object *member = get(object, key, json_type_array);
 

@@ -3,9 +3,10 @@
 /*
  * A worker's life: options, sandbox, one message in, one message out, until end of file.
  *
- * The daemon is believed to speak the protocol: a message that is not one (no JSON, no id, cut short) ends the worker
- * with a line on stderr, as there is nobody to answer. A request that is one, but whose job is unknown or whose members
- * are wrong, gets an error reply. What is *in* the descriptors is never believed; that is the handlers' business.
+ * The daemon is believed to speak the protocol: a message that is not one (no JSON, no id, cut
+ * short) ends the worker with a line on stderr, as there is nobody to answer. A request that is
+ * one, but whose job is unknown or whose members are wrong, gets an error reply. What is *in* the
+ * descriptors is never believed; that is the handlers' business.
  */
 
 #include "worker.h"
@@ -28,16 +29,19 @@ struct message {
 
 static int usage(FILE *file)
 {
-	fprintf(file, "usage: %s [--memory=MIB] [--cpu=SECONDS] [--output=MIB]\n"
-		      "\n"
-		      "A worker of gpuprobed: serves jobs on descriptor 3, a SOCK_SEQPACKET socket. Not to be started by hand.\n"
-		      "\n"
-		      "  --memory=MIB       limit of the address space, 0: none (default 4096)\n"
-		      "  --cpu=SECONDS      limit of processor time per job, 0: none (default 60)\n"
-		      "  --output=MIB       limit of the size of an output (default 1024)\n"
-		      "  --compiler=NAME    image worker: auto, nvptxcompiler, nvjitlink or none (default auto)\n"
-		      "  --no-sandbox       for sanitizer builds and debuggers only\n"
-		      "  --test-fault=WHAT  for tests only: crash, hang or garbage when a job arrives\n",
+	fprintf(file,
+		"usage: %s [--memory=MIB] [--cpu=SECONDS] [--output=MIB]\n"
+		"\n"
+		"A worker of gpuprobed: serves jobs on descriptor 3, a SOCK_SEQPACKET socket. Not "
+		"to be started by hand.\n"
+		"\n"
+		"  --memory=MIB       limit of the address space, 0: none (default 4096)\n"
+		"  --cpu=SECONDS      limit of processor time per job, 0: none (default 60)\n"
+		"  --output=MIB       limit of the size of an output (default 1024)\n"
+		"  --compiler=NAME    image worker: auto, nvptxcompiler, nvjitlink or none "
+		"(default auto)\n"
+		"  --no-sandbox       for sanitizer builds and debuggers only\n"
+		"  --test-fault=WHAT  for tests only: crash, hang or garbage when a job arrives\n",
 		program_invocation_short_name);
 	return file == stdout ? 1 : -EINVAL;
 }
@@ -50,8 +54,8 @@ static int parse_number(const char *name, const char *text, uint64_t max, uint64
 	errno = 0;
 	number = strtoull(text, &end, 10);
 	if (errno || end == text || *end || *text == '-' || number > max) {
-		fprintf(stderr, "%s: --%s=%s: not a number from 0 to %llu\n", program_invocation_short_name, name,
-			text, (unsigned long long)max);
+		fprintf(stderr, "%s: --%s=%s: not a number from 0 to %llu\n",
+			program_invocation_short_name, name, text, (unsigned long long)max);
 		return -EINVAL;
 	}
 	*value = number;
@@ -74,10 +78,15 @@ static int parse_fault(const char *text, enum worker_fault *fault)
 int worker_options_parse(struct worker_options *options, int argc, char *argv[])
 {
 	static const struct option names[] = {
-		{ "memory", required_argument, NULL, 'm' }, { "cpu", required_argument, NULL, 'c' },
-		{ "output", required_argument, NULL, 'o' }, { "no-sandbox", no_argument, NULL, 'n' },
-		{ "test-fault", required_argument, NULL, 'f' }, { "compiler", required_argument, NULL, 'C' }, { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'v' }, {},
+		{ "memory", required_argument, NULL, 'm' },
+		{ "cpu", required_argument, NULL, 'c' },
+		{ "output", required_argument, NULL, 'o' },
+		{ "no-sandbox", no_argument, NULL, 'n' },
+		{ "test-fault", required_argument, NULL, 'f' },
+		{ "compiler", required_argument, NULL, 'C' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'v' },
+		{},
 	};
 	uint64_t memory = 4096, cpu = 60, output = 1024;
 	int c, r = 0;
@@ -129,7 +138,8 @@ static void message_close_fds(struct message *message)
 
 static void take_fds(struct message *message, struct msghdr *header)
 {
-	for (struct cmsghdr *control = CMSG_FIRSTHDR(header); control; control = CMSG_NXTHDR(header, control)) {
+	for (struct cmsghdr *control = CMSG_FIRSTHDR(header); control;
+	     control = CMSG_NXTHDR(header, control)) {
 		size_t n = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
 		if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS)
@@ -146,7 +156,8 @@ static void take_fds(struct message *message, struct msghdr *header)
 	}
 }
 
-/* Receives one message. 1, 0 at end of file, -errno (-EPROTO: cut short). The descriptors are the caller's. */
+/* Receives one message. 1, 0 at end of file, -errno (-EPROTO: cut short). The descriptors are the
+ * caller's. */
 static int message_receive(struct message *message, int fd)
 {
 	union {
@@ -210,7 +221,7 @@ static struct json_object *parse_request(const struct message *message)
 	struct json_object *object = NULL;
 	struct json_tokener *tokener;
 
-	/* A NUL would end the text for json-c; length + 1 makes it see that numbers are complete. */
+	/* A NUL would end the text for json-c; length + 1 shows it that a number is complete. */
 	if (memchr(message->text, '\0', message->size))
 		return NULL;
 	tokener = json_tokener_new();
@@ -219,7 +230,8 @@ static struct json_object *parse_request(const struct message *message)
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	object = json_tokener_parse_ex(tokener, message->text, (int)message->size + 1);
 	if (json_tokener_get_error(tokener) != json_tokener_success ||
-	    json_tokener_get_parse_end(tokener) < message->size || !json_object_is_type(object, json_type_object)) {
+	    json_tokener_get_parse_end(tokener) < message->size ||
+	    !json_object_is_type(object, json_type_object)) {
 		json_object_put(object);
 		object = NULL;
 	}
@@ -227,8 +239,8 @@ static struct json_object *parse_request(const struct message *message)
 	return object;
 }
 
-static const struct worker_handler *find_handler(const struct worker_handler *handlers, size_t n_handlers,
-						 const char *job)
+static const struct worker_handler *find_handler(const struct worker_handler *handlers,
+						 size_t n_handlers, const char *job)
 {
 	for (size_t i = 0; i < n_handlers; i++)
 		if (!strcmp(handlers[i].job, job))
@@ -254,8 +266,8 @@ static int make_fault(const struct worker_options *options)
 	}
 }
 
-static int serve(const struct worker_options *options, const struct worker_handler *handlers, size_t n_handlers,
-		 const struct message *message, void *userdata)
+static int serve(const struct worker_options *options, const struct worker_handler *handlers,
+		 size_t n_handlers, const struct message *message, void *userdata)
 {
 	struct worker_job job = { .fds = message->fds, .n_fds = message->n_fds };
 	const struct worker_handler *handler;
@@ -277,7 +289,8 @@ static int serve(const struct worker_options *options, const struct worker_handl
 	if (!worker_get_string(job.request, "job", &name))
 		r = worker_reply_error(reply, NULL, "internal", "the request names no job");
 	else if (!(handler = find_handler(handlers, n_handlers, name)))
-		r = worker_reply_error(reply, NULL, "internal", "this worker does not do the job \"%.64s\"", name);
+		r = worker_reply_error(reply, NULL, "internal",
+				       "this worker does not do the job \"%.64s\"", name);
 	else
 		r = handler->fn(&job, reply, userdata);
 	if (!r)
@@ -285,7 +298,8 @@ static int serve(const struct worker_options *options, const struct worker_handl
 	if (!r)
 		r = send_object(options->fd, reply, &size);
 	if (r == -EMSGSIZE) {
-		r = worker_reply_error(reply, NULL, "internal", "the reply would be %zu bytes long", size);
+		r = worker_reply_error(reply, NULL, "internal", "the reply would be %zu bytes long",
+				       size);
 		if (!r)
 			r = worker_add_int(reply, "id", job.id);
 		if (!r)
@@ -340,7 +354,8 @@ static int enter(const struct worker_options *options)
 	r = sandbox_enter(&sandbox, &what);
 	free(keep);
 	if (r)
-		fprintf(stderr, "%s: sandbox: %s: %s\n", program_invocation_short_name, what, strerror(-r));
+		fprintf(stderr, "%s: sandbox: %s: %s\n", program_invocation_short_name, what,
+			strerror(-r));
 	return r;
 }
 

@@ -43,11 +43,12 @@ struct worker_options {
 
 /*
  * Defaults, then the command line: --memory=MIB --cpu=SECONDS --output=MIB --no-sandbox
- * --compiler=NAME --test-fault=crash|hang|garbage --help --version. Prints what is wrong. 0: go on, 1: done, -EINVAL.
+ * --compiler=NAME --test-fault=crash|hang|garbage --help --version. Prints what is wrong. 0: go on,
+ * 1: done, -EINVAL.
  */
 int worker_options_parse(struct worker_options *options, int argc, char *argv[]);
 
-/* A request. All borrowed for the time of the handler's call; the descriptors are closed after it. */
+/* A request. All borrowed during the handler's call; the descriptors are closed after it. */
 struct worker_job {
 	int64_t id;
 	struct json_object *request;
@@ -56,10 +57,12 @@ struct worker_job {
 };
 
 /*
- * Serves one job: puts the members of the reply (all but "id") into `reply`. Returns 0 when `reply` is to be
- * sent, errors that the requester is told (worker_reply_error()) included; -errno when the worker must end.
+ * Serves one job: puts the members of the reply (all but "id") into `reply`. Returns 0 when `reply`
+ * is to be sent, errors that the requester is told (worker_reply_error()) included; -errno when the
+ * worker must end.
  */
-typedef int (*worker_job_fn)(const struct worker_job *job, struct json_object *reply, void *userdata);
+typedef int (*worker_job_fn)(const struct worker_job *job, struct json_object *reply,
+			     void *userdata);
 
 struct worker_handler {
 	const char *job;
@@ -67,47 +70,52 @@ struct worker_handler {
 };
 
 /*
- * Called once in the sandbox, before the first job: warms what the jobs use, so that what does not work in there shows
- * here, and puts into `features` what the worker can do. 0 or -errno: the worker ends.
+ * Called once in the sandbox, before the first job: warms what the jobs use, so that what does not
+ * work in there shows here, and puts into `features` what the worker can do. 0 or -errno: the
+ * worker ends.
  */
 typedef int (*worker_warm_fn)(struct json_object *features, void *userdata);
 
 /*
- * Enters the sandbox, calls warm (may be NULL), says {"ready": true, "features": {...}}, serves jobs until end of file.
- * Returns 0 at end of file, -errno after it has printed one line.
+ * Enters the sandbox, calls warm (may be NULL), says {"ready": true, "features": {...}}, serves
+ * jobs until end of file. Returns 0 at end of file, -errno after it has printed one line.
  */
 int worker_run(const struct worker_options *options, const struct worker_handler *handlers,
 	       size_t n_handlers, worker_warm_fn warm, void *userdata);
 
 /*
- * Replies. Each sets members of `reply` and returns 0 or -ENOMEM. A text that is not UTF-8 is made so. An error
- * takes away what the reply held before; `log` (may be NULL) is shortened to 64 KiB, from the middle.
+ * Replies. Each sets members of `reply` and returns 0 or -ENOMEM. A text that is not UTF-8 is made
+ * so. An error takes away what the reply held before; `log` (may be NULL) is shortened to 64 KiB,
+ * from the middle.
  */
 int worker_reply_status(struct json_object *reply, const char *status);
-int worker_reply_error(struct json_object *reply, const char *log, const char *error, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+int worker_reply_error(struct json_object *reply, const char *log, const char *error,
+		       const char *format, ...) __attribute__((format(printf, 4, 5)));
 int worker_add_string(struct json_object *object, const char *key, const char *text);
-int worker_add_string_n(struct json_object *object, const char *key, const char *text, size_t length);
+int worker_add_string_n(struct json_object *object, const char *key, const char *text,
+			size_t length);
 int worker_add_int(struct json_object *object, const char *key, int64_t value);
 int worker_add_bool(struct json_object *object, const char *key, bool value);
 int worker_add_object(struct json_object *object, const char *key, struct json_object *consumed);
 
 /*
- * Members of a request, types checked (json-c's getters convert). False if the member is absent, of another type,
- * or out of range; the output is untouched then.
+ * Members of a request, types checked (json-c's getters convert). False if the member is absent, of
+ * another type, or out of range; the output is untouched then.
  */
 bool worker_get_string(struct json_object *object, const char *key, const char **text);
-bool worker_get_int(struct json_object *object, const char *key, int64_t min, int64_t max, int64_t *value);
+bool worker_get_int(struct json_object *object, const char *key, int64_t min, int64_t max,
+		    int64_t *value);
 bool worker_get_bool(struct json_object *object, const char *key, bool *value);
-bool worker_get_array(struct json_object *object, const char *key, size_t max, struct json_object **array);
+bool worker_get_array(struct json_object *object, const char *key, size_t max,
+		      struct json_object **array);
 bool worker_get_object(struct json_object *object, const char *key, struct json_object **member);
 
 /* The descriptor whose index stands in member `key`; -EBADF if there is none such. */
 int worker_get_fd(const struct worker_job *job, struct json_object *object, const char *key);
 
 /*
- * Maps a sealed memfd to read. -EPERM if it is not sealed against writing and shrinking, -EFBIG if larger
- * than max, -ENODATA if empty, -errno. worker_unmap() takes it back; NULL is fine.
+ * Maps a sealed memfd to read. -EPERM if it is not sealed against writing and shrinking, -EFBIG if
+ * larger than max, -ENODATA if empty, -errno. worker_unmap() takes it back; NULL is fine.
  */
 int worker_map(int fd, uint64_t max, const uint8_t **data, size_t *size);
 void worker_unmap(const uint8_t *data, size_t size);

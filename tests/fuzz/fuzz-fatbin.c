@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as a fatbin: whatever is read is decompressed and written again, and what was written must read as the same.
- * Copies of entries must make the same container.
+ * Any bytes as a fatbin: whatever is read is decompressed and written again, and what was written
+ * must read as the same. Copies of entries must make the same container.
  */
 
 #include <stdint.h>
@@ -24,10 +24,18 @@ static void check(bool good)
 static void rewrite(const struct fatbin_entry *entry, const uint8_t *payload, uint64_t size)
 {
 	const struct fatbin_spec spec = {
-		.kind = entry->kind, .isa_major = entry->isa_major, .isa_minor = entry->isa_minor, .sm = entry->sm,
-		.flags = entry->flags, .compression = fatbin_entry_compression(entry),
-		.options = entry->options, .options_size = entry->options_size,
-		.name = entry->name, .name_size = entry->name_size, .payload = payload, .payload_size = size,
+		.kind = entry->kind,
+		.isa_major = entry->isa_major,
+		.isa_minor = entry->isa_minor,
+		.sm = entry->sm,
+		.flags = entry->flags,
+		.compression = fatbin_entry_compression(entry),
+		.options = entry->options,
+		.options_size = entry->options_size,
+		.name = entry->name,
+		.name_size = entry->name_size,
+		.payload = payload,
+		.payload_size = size,
 	};
 	struct fatbin_writer writer;
 	struct fatbin again;
@@ -38,7 +46,8 @@ static void rewrite(const struct fatbin_entry *entry, const uint8_t *payload, ui
 	check(!fatbin_writer_init(&writer) && !fatbin_writer_add(&writer, &spec) &&
 	      !fatbin_writer_finish(&writer, &container, &container_size));
 	check(!fatbin_parse(&again, container, container_size) && again.n_entries == 1);
-	check(again.entries[0].sm == entry->sm && again.entries[0].options_size == entry->options_size &&
+	check(again.entries[0].sm == entry->sm &&
+	      again.entries[0].options_size == entry->options_size &&
 	      again.entries[0].name_size == entry->name_size);
 	check(!fatbin_entry_decompress(&again.entries[0], LIMIT + 8, &payload_again, &size_again));
 	/* Raw payloads are padded. */
@@ -66,7 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			check(strlen(text) == length);
 			free(text);
 		}
-		if (i < 16 && !fatbin_entry_decompress(&fatbin.entries[i], LIMIT, &payload, &payload_size)) {
+		if (i < 16 &&
+		    !fatbin_entry_decompress(&fatbin.entries[i], LIMIT, &payload, &payload_size)) {
 			rewrite(&fatbin.entries[i], payload, payload_size);
 			free(payload);
 		}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as the image of a job: first byte the kind and the device, the rest the image. There is no compiler, so a new
- * image carries PTX; it must be a fatbin (or PTX) that can be read.
+ * Any bytes as the image of a job: first byte the kind and the device, the rest the image. There is
+ * no compiler, so a new image carries PTX; it must be a fatbin (or PTX) that can be read.
  */
 
 #include <fcntl.h>
@@ -67,9 +67,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < 2)
 		return 0;
 	snprintf(request, sizeof(request),
-		 "{\"job\":\"image\",\"id\":1,\"kind\":\"%s\",\"flags\":0,\"input\":0,\"output\":1,\"capability\":%d,"
+		 "{\"job\":\"image\",\"id\":1,\"kind\":\"%s\",\"flags\":0,\"input\":0,\"output\":1,"
+		 "\"capability\":%d,"
 		 "\"programs\":[{\"name\":\"p\",\"fd\":2,\"isa\":63,\"target\":52}],"
-		 "\"attachments\":[{\"id\":3,\"kernel\":\"*\",\"point\":\"entry\",\"program\":\"p\"}]}",
+		 "\"attachments\":[{\"id\":3,\"kernel\":\"*\",\"point\":\"entry\",\"program\":"
+		 "\"p\"}]}",
 		 kinds[data[0] % 3], capabilities[data[0] / 3 % 4]);
 	fds[0] = make_memfd(data + 1, size - 1, true);
 	fds[1] = make_memfd("", 0, false);
