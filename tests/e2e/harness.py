@@ -17,7 +17,7 @@ CTL = os.path.join(BUILD, "ctl/gpuprobectl")
 SHIM = os.path.join(BUILD, "shim/libgpuprobe-shim.so")
 SIM = os.path.join(BUILD, "tests/sim")
 COUNTER = os.path.join(BUILD, "docs/counter.bpf.o")
-VEC_ADD = os.path.join(BUILD, "tests/targets/vec_add_driver")
+VEC_ADD = os.path.join(BUILD, "tests/sim/vec_add_driver")
 SKIP = 77
 
 
