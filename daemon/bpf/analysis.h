@@ -26,14 +26,11 @@ enum value_kind {
 
 struct value {
 	uint8_t kind;
-	uint8_t align; /* SCALAR, inexact address: the number of low bits known to be 0, at most 3
-			*/
+	uint8_t align; /* SCALAR, inexact address: number of low bits known to be 0, at most 3 */
 	uint8_t known; /* CONST: mask of known bytes; all of them, but in a stack slot */
-	bool exact; /* STACK, MAP_VALUE: the offset (from r10; in the map's data) is a constant, the
-		       same in all threads */
+	bool exact;    /* STACK, MAP_VALUE: the offset (from r10; in the map) is a constant */
 	uint32_t ref;      /* STACK: frame; MAP, MAP_VALUE: map */
-	uint32_t site;     /* MAP_VALUE: what that lookup gave last, unchanged: analysis_site(); 0:
-			      unknown */
+	uint32_t site;     /* MAP_VALUE: of the lookup that gave it last; 0: not known */
 	uint32_t reserved; /* 0, so that values compare as bytes */
 	uint64_t bits; /* CONST: the value; exact address: offset; SCALAR: maps it may point into */
 };
@@ -41,8 +38,7 @@ struct value {
 #define ANALYSIS_REGISTERS 11
 #define ANALYSIS_SLOTS (INSN_STACK_SIZE / 8)
 
-/* One frame: registers, stack. A state is one for each frame from the program's to the current
- * one's, by depth. */
+/* One frame. A state is an array of them, from the program's to the current one's. */
 struct analysis_frame {
 	struct value registers[ANALYSIS_REGISTERS];
 	struct value slots[ANALYSIS_SLOTS]; /* 0 is r10 - 512 */
@@ -67,8 +63,10 @@ struct analysis {
 	bool recording;                   /* entry[] is final, uses[] are being taken */
 };
 
-/* Computes `entry` and `uses`. Returns 0, TRANSLATE_E_PROGRAM, TRANSLATE_E_MAP or -ENOMEM.
- * analysis_deinit() in any case. */
+/*
+ * Computes `entry` and `uses`. Returns 0, TRANSLATE_E_PROGRAM or -ENOMEM. analysis_deinit() in any
+ * case.
+ */
 int analysis_init(struct analysis *analysis, const struct flow *flow,
 		  const struct translate_map *maps, size_t n_maps, struct fault *fault);
 void analysis_deinit(struct analysis *analysis);

@@ -186,9 +186,7 @@ static void emit_ld_imm64(struct emitter *e, const struct bpf_insn *insn)
 		value = LLVMBuildAdd(e->builder, e->map[insn->imm].direct,
 				     emit_const(e, (uint32_t)insn[1].imm), "");
 	else if (insn->src_reg == INSN_PSEUDO_MAP_IDX)
-		value = emit_const(
-			e,
-			(uint32_t)insn->imm); /* helpers know the map; the number means nothing */
+		value = emit_const(e, (uint32_t)insn->imm); /* any number: helpers know the map */
 	else
 		value = emit_const(e, insn_imm64(insn));
 	emit_set(e, insn->dst_reg, value);
@@ -352,8 +350,7 @@ static void emit_slot(struct emitter *e, size_t map)
 	LLVMSetAlignment(e->map[map].slot, layout->resident ? MAP_SHARD_ALIGN : 8);
 }
 
-/* The slots of maps; those whose values have constant addresses must be armed for the program to
- * run at all. */
+/* The slots of maps. Where a value's address is a constant, the program runs only if it is armed. */
 static void emit_slots(struct emitter *e)
 {
 	e->disarmed = NULL;

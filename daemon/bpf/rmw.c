@@ -66,8 +66,7 @@ static uint16_t insn_writes(const struct bpf_insn *insn)
 	}
 }
 
-/* The addition of the loaded register and something else, or the subtraction of something from it.
- */
+/* The addition of something to the loaded register, or the subtraction of something from it. */
 static bool match_add(const struct bpf_insn *insn, struct rmw *rmw)
 {
 	uint8_t op = INSN_OP(insn->code);

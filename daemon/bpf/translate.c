@@ -108,8 +108,7 @@ static int lay_out_maps(struct translation *t)
 	return 0;
 }
 
-/* Bytes of local memory, from the declarations of it: `.local .align 8 .b8 __local_depot0[512];`.
- */
+/* Bytes of local memory, from its declarations: `.local .align 8 .b8 __local_depot0[512];`. */
 static uint64_t local_bytes(const char *ptx)
 {
 	uint64_t bytes = 0;

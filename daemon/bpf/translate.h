@@ -19,8 +19,7 @@
 
 enum {
 	TRANSLATE_OK = 0,
-	TRANSLATE_E_PROGRAM,  /* a program does what a GPU cannot, or is malformed; the error says
-				 which and where */
+	TRANSLATE_E_PROGRAM,  /* a program does what a GPU cannot, or is malformed */
 	TRANSLATE_E_MAP,      /* a map that a program uses cannot be on a GPU */
 	TRANSLATE_E_INTERNAL, /* LLVM refused what we made: a defect of ours */
 };
@@ -39,8 +38,7 @@ struct translate_map {
 	uint32_t key_size;
 	uint32_t value_size;
 	uint32_t max_entries;
-	const char *slot_symbol; /* of the .global that holds the address of the instance's data, or
-				    the data */
+	const char *slot_symbol; /* of the .global that holds the data's address, or the data */
 };
 
 struct translate_program {
@@ -48,8 +46,7 @@ struct translate_program {
 	const char *symbol; /* of the function to emit: a PTX identifier */
 	const struct bpf_insn *insns;
 	size_t n_insns;
-	bool takes_length; /* the function has a second parameter, R2 at entry (bpf-run); otherwise
-			      R2 is 0 */
+	bool takes_length; /* there is a second parameter, R2 at entry (bpf-run); else R2 is 0 */
 };
 
 struct translate_map_result {
@@ -66,8 +63,7 @@ struct translate_program_result {
 	unsigned isa, target; /* 63: PTX 6.3; 52: sm_52 */
 	bool uses_context;    /* reads what R1 points to, or hands R1 on */
 	uint64_t maps;        /* bit i: map i is used */
-	uint64_t local_bytes; /* of local memory a thread (a BPF stack that did not become
-				 registers) */
+	uint64_t local_bytes; /* of local memory a thread: a stack that is not in registers */
 };
 
 struct translate_result {

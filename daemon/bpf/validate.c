@@ -259,8 +259,7 @@ static int validate_insn(struct validation *v, size_t pc, size_t *slots)
 	}
 }
 
-/* Jumps of the function at [start, end) stay inside it, and its last instruction does not fall out.
- */
+/* Jumps of the function at [start, end) stay inside it, and nothing falls out at its end. */
 static int validate_function(struct validation *v, size_t start, size_t end)
 {
 	size_t last = start;
