@@ -161,19 +161,25 @@ class Suite:
         self.counts(self.program("vec_add_shared"))
 
     def test_counts_driver_api(self):
-        self.counts(self.build / "tests/targets/vec_add_driver")
+        self.counts(self.build / "tests/sim/vec_add_driver")
 
     def counts(self, program):
-        driver = program.name == "vec_add_driver"
         for threads, block in SHAPES:
             with Session(self) as session:
                 session.attach()
-                options = ["--n", threads, "--block", block, "--launches", 3] if driver else \
-                    ["--threads", threads, "--block", block, "--launches", 3]
-                output = session.run(program, *options)
+                output = session.run(program, "--threads", threads, "--block", block, "--launches", 3)
                 expect(f"{program.name} {threads}/{block}", session.read(), threads * 3)
-                if not driver:
-                    expect("threads the program says", expected(output), threads * 3)
+                expect("threads the program says", expected(output), threads * 3)
+
+    def test_driver_api_ways(self):
+        program = self.build / "tests/sim/vec_add_driver"
+        for load in "module", "moduleex", "library":
+            for how in "launch", "ex", "cooperative", "streams", "threads", "graph", "capture":
+                with Session(self) as session:
+                    session.attach()
+                    output = session.run(program, "--threads", 65536, "--launches", 6, "--how", how, "--load", load,
+                                         "--loads", 3, "--getproc")
+                    expect(f"{load} {how}, loaded three times", session.read(), 3 * expected(output))
 
     def test_graphs_and_threads(self):
         for how in "graph", "capture", "threads":
@@ -245,20 +251,18 @@ class Suite:
     def test_same_as_bare(self):
         bare = self.scratch / "bare"
         ours = self.scratch / "ours"
-        programs = [(self.program("vec_add"), ["--threads", 1048576])]
-        targets = self.build / "tests/targets"
-        for name in "reduction", "histogram", "matmul", "stencil", "warp", "math64":
-            if (targets / name).exists():
-                programs.append((targets / name, []))
-        for program, options in programs:
-            subprocess.run([program, *map(str, options), "--dump", bare], check=True, stdout=subprocess.DEVNULL)
+        programs = [[self.program("vec_add"), "--threads", "1048576"]]
+        for kernel in "reduceSum", "histogram", "matrixMultiply", "stencil", "warpFunctions", "math64", "functions":
+            programs.append([self.build / "tests/sim/kernels_driver", kernel])
+        for command in programs:
+            subprocess.run([*command, "--dump", bare], check=True, stdout=subprocess.DEVNULL)
             with Session(self) as session:
                 session.attach("counter", "*")
-                session.run(program, *options, "--dump", ours)
+                session.run(*command, "--dump", ours)
                 if session.read() == 0:
-                    raise AssertionError(f"{program.name}: the probe did not fire")
+                    raise AssertionError(f"{command}: the probe did not fire")
             if bare.read_bytes() != ours.read_bytes():
-                raise AssertionError(f"{program.name}: another result when probed")
+                raise AssertionError(f"{command}: another result when probed")
 
     def test_without_daemon(self):
         session = Session(self)
