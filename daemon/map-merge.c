@@ -3,16 +3,19 @@
 /*
  * Reading: shards and instances become one value.
  *
- * Integers (lanes) are summed: value = initial + sum over instances of (theirs - what they started with), modulo their
- * width, so that what a data section starts with counts once, however many processes there are. A SUM map's instance
- * first becomes one value, the sum over its shards. Bytes that are in no lane cannot be added; they are those of
- * the instance that was mirrored last (a SUM map has none that change).
+ * Integers (lanes) are summed: value = initial + sum over instances of (theirs - what they started
+ * with), modulo their width, so that what a data section starts with counts once, however many
+ * processes there are. A SUM map's instance first becomes one value, the sum over its shards. Bytes
+ * that are in no lane cannot be added; they are those of the instance that was mirrored last (a SUM
+ * map has none that change).
  *
- * The totals of processes that are gone have the same form: in the lanes the sum of the differences, elsewhere
- * the bytes of the last one. They are not created for instances that never differed (.rodata, a probe that never ran).
+ * The totals of processes that are gone have the same form: in the lanes the sum of the
+ * differences, elsewhere the bytes of the last one. They are not created for instances that never
+ * differed (.rodata, a probe that never ran).
  *
- * An instance is read under the sequence lock in its header. A process can leave that lock odd for ever, by dying or
- * on purpose; we wait for a bounded time, once for each odd number, and then take what is there.
+ * An instance is read under the sequence lock in its header. A process can leave that lock odd for
+ * ever, by dying or on purpose; we wait for a bounded time, once for each odd number, and then take
+ * what is there.
  */
 
 #include "map-merge.h"
@@ -37,18 +40,21 @@ static void lane_set(unsigned char *value, const struct map_lane *lane, uint64_t
 }
 
 /* value += sign * other, lane by lane. other NULL: zeros. */
-static void value_add(const struct map_spec *spec, unsigned char *value, const unsigned char *other, bool negative) {
+static void value_add(const struct map_spec *spec, unsigned char *value, const unsigned char *other,
+		      bool negative) {
 	if (!other)
 		return;
 	for (size_t i = 0; i < spec->n_lanes; i++) {
 		uint64_t v = lane_get(other, &spec->lanes[i]);
 
-		lane_set(value, &spec->lanes[i], lane_get(value, &spec->lanes[i]) + (negative ? -v : v));
+		lane_set(value, &spec->lanes[i],
+			 lane_get(value, &spec->lanes[i]) + (negative ? -v : v));
 	}
 }
 
 /* Copies the bytes that are in no lane. */
-static void value_copy_rest(const struct map_spec *spec, unsigned char *value, const unsigned char *other) {
+static void value_copy_rest(const struct map_spec *spec, unsigned char *value,
+			    const unsigned char *other) {
 	size_t at = 0;
 
 	for (size_t i = 0; i < spec->n_lanes; i++) {
@@ -67,8 +73,12 @@ static size_t element_size(const struct map *map) {
 	return (size_t)map->n_values * map->spec.value_size;
 }
 
-/* Copies an element out of the instance as it is now: one value, or one for each shard of a percpu map. */
-static void instance_copy(const struct map_instance *instance, uint32_t index, unsigned char *element) {
+/*
+ * Copies an element out of the instance as it is now: one value, or one for each shard of a percpu
+ * map.
+ */
+static void instance_copy(const struct map_instance *instance, uint32_t index,
+			  unsigned char *element) {
 	const struct map_spec *spec = &instance->map->spec;
 	const unsigned char *value = instance->bytes + MAP_DATA_OFFSET + index * spec->value_stride;
 
@@ -82,7 +92,10 @@ static void instance_copy(const struct map_instance *instance, uint32_t index, u
 	}
 }
 
-/* The same between two copies from the device. False if one was under way for too long: the element may be torn. */
+/*
+ * The same between two copies from the device. False if one was under way for too long: the element
+ * may be torn.
+ */
 static bool instance_read(struct map_instance *instance, uint32_t index, unsigned char *element) {
 	const struct map_header *header = (const struct map_header *)(const void *)instance->bytes;
 	uint64_t before = 0;
@@ -125,7 +138,8 @@ int map_totals_add(struct map *map, const struct map_instance *instance) {
 		bool same;
 
 		instance_copy(instance, index, element);
-		same = start ? !memcmp(element, start, spec->value_size) : is_zero(element, element_size(map));
+		same = start ? !memcmp(element, start, spec->value_size)
+			     : is_zero(element, element_size(map));
 		if (same)
 			continue;
 		if (!map->totals) {
@@ -146,7 +160,8 @@ int map_totals_add(struct map *map, const struct map_instance *instance) {
 }
 
 /* Starts an element: the initial bytes plus, if asked, the totals. */
-static void element_begin(const struct map *map, uint32_t index, bool with_totals, unsigned char *out) {
+static void element_begin(const struct map *map, uint32_t index, bool with_totals,
+			  unsigned char *out) {
 	const struct map_spec *spec = &map->spec;
 	const unsigned char *totals = map->totals ? map->totals + index * element_size(map) : NULL;
 
@@ -165,7 +180,9 @@ static void element_begin(const struct map *map, uint32_t index, bool with_total
 	}
 }
 
-/* Adds an instance to an element. rest: the bytes in no lane are this one's. False: perhaps torn. */
+/*
+ * Adds an instance to an element. rest: the bytes in no lane are this one's. False: perhaps torn.
+ */
 static bool element_add(struct map *map, struct map_instance *instance, uint32_t index, bool rest,
 			unsigned char *out) {
 	const struct map_spec *spec = &map->spec;
@@ -184,7 +201,8 @@ static bool element_add(struct map *map, struct map_instance *instance, uint32_t
 }
 
 /*
- * Fills in an entry from the instances of one process or, with `process` NULL, from all and the totals.
+ * Fills in an entry from the instances of one process or, with `process` NULL, from all and the
+ * totals.
  */
 static void entry_merge(struct map *map, uint32_t index, const struct map_instance *process,
 			struct map_entry *entry) {
@@ -228,12 +246,15 @@ static void entry_totals(struct map *map, uint32_t index, struct map_entry *entr
 	uint32_t n = map->n_values;
 
 	element_begin(map, index, true, map->scratch);
-	while (n > 1 && is_zero(map->scratch + (size_t)(n - 1) * map->spec.value_size, map->spec.value_size))
+	while (n > 1 &&
+	       is_zero(map->scratch + (size_t)(n - 1) * map->spec.value_size, map->spec.value_size))
 		n--;
 	*entry = (struct map_entry){ .index = index, .n_values = n, .values = map->scratch };
 }
 
-/* The entry at the cursor, which moves on by one. False: there was none, only the index moved on. */
+/*
+ * The entry at the cursor, which moves on by one. False: there was none, only the index moved on.
+ */
 static bool cursor_step(struct map *map, struct map_cursor *cursor, struct map_entry *entry) {
 	struct map_instance *i;
 

@@ -16,8 +16,8 @@ static inline bool map_is_sum(const struct map_spec *spec) {
 }
 
 /*
- * What the value of an instance starts with; NULL: zeros. Those of a SUM map are zeros always, as modules may hold such
- * data themselves: the initial bytes are added when the map is read.
+ * What the value of an instance starts with; NULL: zeros. Those of a SUM map are zeros always, as
+ * modules may hold such data themselves: the initial bytes are added when the map is read.
  */
 static inline const unsigned char *map_start(const struct map_spec *spec) {
 	return map_is_sum(spec) ? NULL : spec->initial;
@@ -26,5 +26,8 @@ static inline const unsigned char *map_start(const struct map_spec *spec) {
 /* Bytes that the totals of a map take. */
 uint64_t map_totals_size(const struct map *map);
 
-/* Adds what an instance holds to its map's totals, which are created when it holds anything. 0 or -ENOMEM. */
+/*
+ * Adds what an instance holds to its map's totals, which are created when it holds anything. 0 or
+ * -ENOMEM.
+ */
 int map_totals_add(struct map *map, const struct map_instance *instance);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Maps and their instances (map-layout.h). A map is what an object declares; an instance is one process's copy on one
- * device: a memfd that is filled, sealed against a change of size and then given to the process, which may write
- * to it as it likes. The daemon maps it read-only and takes sizes from its own struct map, never from the
- * header. The pages are allocated at the start: a reader must not die of SIGBUS when memory is short later.
+ * Maps and their instances (map-layout.h). A map is what an object declares; an instance is one
+ * process's copy on one device: a memfd that is filled, sealed against a change of size and then
+ * given to the process, which may write to it as it likes. The daemon maps it read-only and takes
+ * sizes from its own struct map, never from the header. The pages are allocated at the start: a
+ * reader must not die of SIGBUS when memory is short later.
  *
- * Every byte is charged to the uid that attached the object. Totals of dead processes are charged too, but never refused: the
- * instance they replace is at least as large.
+ * Every byte is charged to the uid that attached the object. Totals of dead processes are charged
+ * too, but never refused: the instance they replace is at least as large.
  */
 
 #include "map.h"
@@ -105,7 +106,8 @@ static uint64_t round_up(uint64_t value, uint64_t to) {
 static bool layout_valid(const struct map_spec *spec) {
 	uint64_t stride = round_up(spec->value_size, 8), shard;
 
-	if (spec->key_size != 4 || !spec->value_size || !spec->max_entries || spec->merge > MAP_MERGE_PERCPU)
+	if (spec->key_size != 4 || !spec->value_size || !spec->max_entries ||
+	    spec->merge > MAP_MERGE_PERCPU)
 		return false;
 	if (!spec->shards || spec->shards > MAP_SHARDS_MAX || (spec->shards & (spec->shards - 1)))
 		return false;
@@ -140,11 +142,15 @@ static bool lanes_valid(const struct map_spec *spec) {
 	return end <= spec->value_size;
 }
 
-/* Initial bytes are those of a data section: one value, that is on no map that keeps one for each SM. */
+/*
+ * Initial bytes are those of a data section: one value, that is on no map that keeps one for each
+ * SM.
+ */
 static bool initial_valid(const struct map_spec *spec) {
 	if (!spec->n_initial)
 		return true;
-	return spec->n_initial <= spec->value_size && spec->max_entries == 1 && spec->merge != MAP_MERGE_PERCPU;
+	return spec->n_initial <= spec->value_size && spec->max_entries == 1 &&
+	       spec->merge != MAP_MERGE_PERCPU;
 }
 
 /* The size of the map's lanes if they are even; 0: it has lanes of its own. */
@@ -183,18 +189,19 @@ static int map_copy_spec(struct map *map, const struct map_spec *spec) {
 	if (!lanes)
 		return -ENOMEM;
 	for (size_t i = 0; i < map->spec.n_lanes; i++)
-		lanes[i] = even ? (struct map_lane){ .offset = (uint32_t)i * even, .size = even } : spec->lanes[i];
+		lanes[i] = even ? (struct map_lane){ .offset = (uint32_t)i * even, .size = even }
+				: spec->lanes[i];
 	map->spec.lanes = lanes;
 	return 0;
 }
 
-int map_new(struct map **mapp, uint64_t id, uint64_t object, uid_t owner, const struct map_spec *spec,
-	    struct map_accounts *accounts) {
+int map_new(struct map **mapp, uint64_t id, uint64_t object, uid_t owner,
+	    const struct map_spec *spec, struct map_accounts *accounts) {
 	struct map *map;
 	int r;
 
-	if (!spec->name || !*spec->name || strlen(spec->name) >= MAP_NAME_SIZE || !layout_valid(spec) ||
-	    !initial_valid(spec) || !lanes_valid(spec))
+	if (!spec->name || !*spec->name || strlen(spec->name) >= MAP_NAME_SIZE ||
+	    !layout_valid(spec) || !initial_valid(spec) || !lanes_valid(spec))
 		return MAP_E_INVALID;
 	map = calloc(1, sizeof(*map));
 	if (!map)
@@ -333,8 +340,8 @@ fail:
 	return r;
 }
 
-int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t device, uint64_t instance_id,
-		     struct map_instance **instancep) {
+int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t device,
+		     uint64_t instance_id, struct map_instance **instancep) {
 	struct map_instance **at = &map->instances, *instance = NULL;
 	int r;
 
@@ -343,7 +350,8 @@ int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t devi
 			*instancep = *at;
 			return 0;
 		}
-		if ((*at)->process > process || ((*at)->process == process && (*at)->device > device))
+		if ((*at)->process > process ||
+		    ((*at)->process == process && (*at)->device > device))
 			break;
 	}
 	r = map_charge(map, MAP_DATA_OFFSET + map->spec.data_size, false);

@@ -9,18 +9,21 @@
 #include "map-layout.h"
 
 /*
- * Storage of the maps of attached objects. Fields of the structs here are for reading; only map.c writes them.
- * What the positive results mean:
+ * Storage of the maps of attached objects. Fields of the structs here are for reading; only map.c
+ * writes them. What the positive results mean:
  */
 enum map_result {
 	_MAP_SUCCESS,
-	MAP_E_INVALID, /* the description breaks the rules of map-layout.h, or its numbers make no sense */
+	MAP_E_INVALID, /* the description breaks map-layout.h's rules, or makes no sense */
 	MAP_E_QUOTA, /* the owner's limit of bytes is reached */
 	MAP_E_END, /* a cursor: no more entries; a read: no such index */
 	MAP_E_AGAIN, /* a cursor: the budget is used up; call again, perhaps after other work */
 };
 
-/* An integer inside a value. Instances are merged integer by integer; bytes in no lane are taken from one of them. */
+/*
+ * An integer inside a value. Instances are merged integer by integer; bytes in no lane are taken
+ * from one of them.
+ */
 struct map_lane {
 	uint32_t offset;
 	uint32_t size; /* 1, 2, 4 or 8 */
@@ -37,11 +40,11 @@ struct map_spec {
 	uint32_t value_size;
 	uint32_t max_entries;
 	uint32_t flags;
-	const void *initial; /* of .data, .rodata, .bss: the bytes the values start with; the rest is zeros */
+	const void *initial; /* the first bytes of .data, .rodata, .bss; the rest is zeros */
 	size_t n_initial;
 	uint32_t btf_key_type; /* ids in the object's BTF, 0: none */
 	uint32_t btf_value_type;
-	const struct map_lane *lanes; /* NULL: unknown; 8-byte lanes if value_size is a multiple of 8, else of 4, else of 1 */
+	const struct map_lane *lanes; /* NULL: unknown, taken to be of 8 bytes, else 4, else 1 */
 	size_t n_lanes;
 	/* the layout */
 	uint32_t shards;
@@ -67,7 +70,7 @@ struct map_instance {
 	uint32_t device;
 	int fd; /* the memfd, sealed; to be sent to the process, which may write to it */
 	uint64_t size; /* of the memfd */
-	const unsigned char *bytes; /* the memfd, mapped read-only; others write to it at any time */
+	const unsigned char *bytes; /* the memfd, mapped read-only; others may write to it */
 	uint64_t stuck; /* the odd sequence number that we gave up waiting for, else 0 */
 };
 
@@ -88,21 +91,24 @@ struct map {
 };
 
 /* accounts must outlive the map. 0, MAP_E_INVALID, MAP_E_QUOTA, or negative errno. */
-int map_new(struct map **mapp, uint64_t id, uint64_t object, uid_t owner, const struct map_spec *spec,
-	    struct map_accounts *accounts);
+int map_new(struct map **mapp, uint64_t id, uint64_t object, uid_t owner,
+	    const struct map_spec *spec, struct map_accounts *accounts);
 struct map *map_free(struct map *map); /* with all instances */
 
 /* Host memory of its instances and totals. */
 uint64_t map_bytes(const struct map *map);
 
 /*
- * The instance of a process and device: the one there is, or a new one that gets instance_id (never 0).
- * 0, MAP_E_QUOTA, or negative errno. It belongs to the map.
+ * The instance of a process and device: the one there is, or a new one that gets instance_id (never
+ * 0). 0, MAP_E_QUOTA, or negative errno. It belongs to the map.
  */
-int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t device, uint64_t instance_id,
-		     struct map_instance **instancep);
+int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t device,
+		     uint64_t instance_id, struct map_instance **instancep);
 
-/* A process is gone: what its instances hold goes into the map's totals, their memory is given back. */
+/*
+ * A process is gone: what its instances hold goes into the map's totals, their memory is given
+ * back.
+ */
 int map_process_gone(struct map *map, uint64_t process);
 
 /* CLOCK_MONOTONIC of the last complete copy from the device, as the process says; 0: never. */
@@ -112,15 +118,18 @@ uint64_t map_instance_mirrored(const struct map_instance *instance);
 struct map_entry {
 	uint32_t index; /* the key */
 	pid_t pid; /* per process: whose; 0: merged, or the total of processes that are gone */
-	uint32_t n_values; /* percpu: up to the last SM that holds a value that is not zero, at least 1 */
-	const unsigned char *values; /* n_values * value_size bytes, without gaps; good until the map is next used */
+	uint32_t n_values; /* percpu: up to the last SM whose value is not zero, at least 1 */
+	const unsigned char *values; /* of value_size bytes each; good until the next call */
 	bool torn; /* a process was in the middle of a copy for longer than we waited */
 };
 
 /* One element, merged over all instances. 0, or MAP_E_END: the map has no such index. */
 int map_read(struct map *map, uint32_t index, struct map_entry *entry);
 
-/* A place in a dump. Good across changes of the map between calls. The caller may set index to start there. */
+/*
+ * A place in a dump. Good across changes of the map between calls. The caller may set index to
+ * start there.
+ */
 struct map_cursor {
 	bool per_process;
 	bool nonzero; /* leave out entries whose values are all zeros */
@@ -130,9 +139,15 @@ struct map_cursor {
 
 void map_cursor_init(struct map_cursor *cursor, bool per_process, bool nonzero);
 
-/* The next entry. 0, MAP_E_END, or MAP_E_AGAIN once some megabytes were looked at without finding one. */
+/*
+ * The next entry. 0, MAP_E_END, or MAP_E_AGAIN once some megabytes were looked at without finding
+ * one.
+ */
 int map_next(struct map *map, struct map_cursor *cursor, struct map_entry *entry);
 
-/* For people: "array", "percpu_array", "gpu_array"; a number if it has no name (in buffer). "none", "sum64". */
+/*
+ * For people: "array", "percpu_array", "gpu_array"; a number if it has no name (in buffer). "none",
+ * "sum64".
+ */
 const char *map_type_name(uint32_t type, char buffer[static 16]);
 const char *map_merge_name(uint32_t merge);

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Each call of a helper that the kernel lacks, or that means something else there, becomes a call of a small subprogram
- * appended to the program: one instruction for one, so nothing moves and all offsets, lines and jumps stay.
- * A subprogram has the helper's effect on memory and, for everything it returns or writes, a number that the
- * verifier knows nothing about (what ktime_get_ns returns). Each such number must come from a call of its own:
- * the verifier links copies of one unknown number, and what a program finds out about one would then hold for another.
+ * Each call of a helper that the kernel lacks, or that means something else there, becomes a call
+ * of a small subprogram appended to the program: one instruction for one, so nothing moves and all
+ * offsets, lines and jumps stay. A subprogram has the helper's effect on memory and, for everything
+ * it returns or writes, a number that the verifier knows nothing about (what ktime_get_ns returns).
+ * Each such number must come from a call of its own: the verifier links copies of one unknown
+ * number, and what a program finds out about one would then hold for another.
  *
  *   write3    503-505, 508: three unknown numbers of 32 bits go through R1, R2, R3
- *   scalar    502, 506, 507, 509, 510, 512: an unknown number. And 8: the verifier takes a number of a CPU of this
- *             machine for granted, but on the GPU it is an SM.
+ *   scalar    502, 506, 507, 509, 510, 512: an unknown number. And 8: the verifier takes a number
+ *             of a CPU of this machine for granted, but on the GPU it is an SM.
  *   lane      511: an unknown number of 0..31
  *   puts      501: reads bytes through R1 up to a zero byte, at most 255
- *   ring      25: bpf_ringbuf_output; the GPU's rings and perf event arrays both become ring buffers
+ *   ring      25: bpf_ringbuf_output; the GPU's rings and perf event arrays become ring buffers
  *
- * Map types become kernel types with the same values. Arrays and hashes, percpu or not, become small hashes: newer
- * verifiers know that the lookup of a constant index in an array is never NULL, but on a GPU it is NULL as long as the probe's
- * map is not there. Data sections stay arrays, whose values can be pointed to. Maps get few entries: they are
- * never used, and fewer entries never let the verifier prove more.
+ * Map types become kernel types with the same values. Arrays and hashes, percpu or not, become
+ * small hashes: newer verifiers know that the lookup of a constant index in an array is never NULL,
+ * but on a GPU it is NULL as long as the probe's map is not there. Data sections stay arrays, whose
+ * values can be pointed to. Maps get few entries: they are never used, and fewer entries never let
+ * the verifier prove more.
  *
- * The input comes from a worker that has seen a stranger's object: instructions and records are checked as far as
- * this transformation relies on them; the kernel checks the rest.
+ * The input comes from a worker that has seen a stranger's object: instructions and records are
+ * checked as far as this transformation relies on them; the kernel checks the rest.
  */
 
 #include "shadow.h"
@@ -37,7 +39,8 @@
 #define HASH_ENTRIES 4
 
 #define INSN(CODE, DST, SRC, OFF, IMM) \
-	((struct bpf_insn){ .code = (CODE), .dst_reg = (DST), .src_reg = (SRC), .off = (OFF), .imm = (IMM) })
+	((struct bpf_insn){            \
+		.code = (CODE), .dst_reg = (DST), .src_reg = (SRC), .off = (OFF), .imm = (IMM) })
 #define MOV_REG(DST, SRC) INSN(BPF_ALU64 | BPF_MOV | BPF_X, DST, SRC, 0, 0)
 #define MOV32_REG(DST, SRC) INSN(BPF_ALU | BPF_MOV | BPF_X, DST, SRC, 0, 0)
 #define CALL(HELPER) INSN(BPF_JMP | BPF_CALL, 0, 0, 0, HELPER)
@@ -140,7 +143,8 @@ static int helper_stub(int32_t helper, bool allow_exit, enum stub *stub, char *e
 	case 507:
 		if (!allow_exit)
 			return fail(error, SHADOW_E_REFUSED,
-				    "bpf_cuda_exit stops threads of the application; this daemon does not allow it");
+				    "bpf_cuda_exit stops threads of the application; this daemon "
+				    "does not allow it");
 		*stub = STUB_SCALAR;
 		return 0;
 	case BPF_FUNC_get_smp_processor_id:
@@ -159,24 +163,30 @@ static int helper_stub(int32_t helper, bool allow_exit, enum stub *stub, char *e
 }
 
 /* A load of a 64-bit constant, which may be a declared map or a place in a data section. */
-static int check_load(const struct linked *linked, const struct bpf_insn *insn, uint64_t *maps, char *error) {
+static int check_load(const struct linked *linked, const struct bpf_insn *insn, uint64_t *maps,
+		      char *error) {
 	const struct linked_map *map;
 
 	if (!insn->src_reg)
 		return 0;
 	if (insn->src_reg != BPF_PSEUDO_MAP_IDX && insn->src_reg != BPF_PSEUDO_MAP_IDX_VALUE)
 		return fail(error, SHADOW_E_REFUSED,
-			    "the address of a function or of a symbol of the kernel is no use on a GPU");
+			    "the address of a function or of a symbol of the kernel is no use on "
+			    "a GPU");
 	if (insn->imm < 0 || (size_t)insn->imm >= linked->n_maps)
 		return fail(error, SHADOW_E_INVALID, "there is no map %d", insn->imm);
 	map = &linked->maps[insn->imm];
 	if ((insn->src_reg == BPF_PSEUDO_MAP_IDX_VALUE) != (map->internal != LINKED_MAP_DECLARED))
-		return fail(error, SHADOW_E_INVALID, "map %s is referred to in the wrong way", map->name);
+		return fail(error, SHADOW_E_INVALID, "map %s is referred to in the wrong way",
+			    map->name);
 	*maps |= UINT64_C(1) << insn->imm;
 	return 0;
 }
 
-/* Checks the copied instructions and replaces helpers; stubs go behind them, which there is room for. */
+/*
+ * Checks the copied instructions and replaces helpers; stubs go behind them, which there is room
+ * for.
+ */
 static int transform(const struct linked *linked, struct shadow *shadow, bool allow_exit,
 		     size_t at[static _STUB_N], char *error) {
 	struct bpf_insn *insns = shadow->insns;
@@ -189,7 +199,8 @@ static int transform(const struct linked *linked, struct shadow *shadow, bool al
 
 		if (insn->code == (BPF_LD | BPF_IMM | BPF_DW)) {
 			if (i + 1 == n)
-				return fail(error, SHADOW_E_INVALID, "insn %zu: half an instruction", i);
+				return fail(error, SHADOW_E_INVALID,
+					    "insn %zu: half an instruction", i);
 			r = check_load(linked, insn, &shadow->maps, error);
 			if (r)
 				return r;
@@ -202,11 +213,13 @@ static int transform(const struct linked *linked, struct shadow *shadow, bool al
 			int64_t to = (int64_t)i + 1 + insn->imm;
 
 			if (to < 0 || to >= (int64_t)n)
-				return fail(error, SHADOW_E_INVALID, "insn %zu: call of nothing", i);
+				return fail(error, SHADOW_E_INVALID, "insn %zu: call of nothing",
+					    i);
 			continue;
 		}
 		if (insn->src_reg)
-			return fail(error, SHADOW_E_REFUSED, "insn %zu: functions of the kernel cannot be called on a GPU",
+			return fail(error, SHADOW_E_REFUSED,
+				    "insn %zu: functions of the kernel cannot be called on a GPU",
 				    i);
 		r = helper_stub(insn->imm, allow_exit, &stub, error);
 		if (r)
@@ -223,9 +236,13 @@ static int transform(const struct linked *linked, struct shadow *shadow, bool al
 	return 0;
 }
 
-/* A copy of a table of the blob with room for a record for each stub, which get words[0] = their start. */
-static void *table_extend(const struct linked_table *table, const uint8_t *blob, const size_t at[static _STUB_N],
-			  uint32_t second_word, size_t record_min, uint32_t *count) {
+/*
+ * A copy of a table of the blob with room for a record for each stub, which get words[0] = their
+ * start.
+ */
+static void *table_extend(const struct linked_table *table, const uint8_t *blob,
+			  const size_t at[static _STUB_N], uint32_t second_word, size_t record_min,
+			  uint32_t *count) {
 	uint8_t *copy, *record;
 
 	copy = calloc((size_t)table->count + _STUB_N, table->record_size);
@@ -253,9 +270,12 @@ static void *table_extend(const struct linked_table *table, const uint8_t *blob,
 	return copy;
 }
 
-/* Function and line records, those of the stubs included: a function that stands for helpers, and a line without text. */
-static int infos_make(const struct linked *linked, const struct linked_program *program, const uint8_t *blob,
-		      const size_t at[static _STUB_N], struct shadow *shadow) {
+/*
+ * Function and line records, those of the stubs included: a function that stands for helpers, and a
+ * line without text.
+ */
+static int infos_make(const struct linked *linked, const struct linked_program *program,
+		      const uint8_t *blob, const size_t at[static _STUB_N], struct shadow *shadow) {
 	const struct linked_table *functions = &program->func_info, *lines = &program->line_info;
 
 	if (!linked->btf.count || !linked->helper_stub_type || !functions->count ||
@@ -268,7 +288,8 @@ static int infos_make(const struct linked *linked, const struct linked_program *
 	shadow->func_info_size = functions->record_size;
 	if (!lines->count || lines->record_size < sizeof(struct bpf_line_info))
 		return 0;
-	shadow->line_info = table_extend(lines, blob, at, 0, sizeof(struct bpf_line_info), &shadow->n_line_info);
+	shadow->line_info = table_extend(lines, blob, at, 0, sizeof(struct bpf_line_info),
+					 &shadow->n_line_info);
 	if (!shadow->line_info)
 		return -ENOMEM;
 	shadow->line_info_size = lines->record_size;
@@ -281,8 +302,8 @@ static bool inside(const struct linked *linked, const struct linked_table *table
 	       (uint64_t)table->count * table->record_size <= linked->size - table->offset;
 }
 
-int shadow_make(const struct linked *linked, const void *blob, size_t index, bool allow_exit, struct shadow *shadowp,
-		char error[static SHADOW_ERROR_SIZE]) {
+int shadow_make(const struct linked *linked, const void *blob, size_t index, bool allow_exit,
+		struct shadow *shadowp, char error[static SHADOW_ERROR_SIZE]) {
 	const struct linked_program *program;
 	struct shadow shadow = {};
 	size_t at[_STUB_N] = {};
@@ -295,16 +316,19 @@ int shadow_make(const struct linked *linked, const void *blob, size_t index, boo
 	if (!program->insns.count || program->insns.record_size != sizeof(struct bpf_insn) ||
 	    !inside(linked, &program->insns) || !inside(linked, &program->func_info) ||
 	    !inside(linked, &program->line_info))
-		return fail(error, SHADOW_E_INVALID, "program %s has no instructions", program->name);
+		return fail(error, SHADOW_E_INVALID, "program %s has no instructions",
+			    program->name);
 	if (program->insns.count > LINKED_INSNS_MAX)
-		return fail(error, SHADOW_E_REFUSED, "%u instructions, %d are allowed", program->insns.count,
-			    LINKED_INSNS_MAX);
+		return fail(error, SHADOW_E_REFUSED, "%u instructions, %d are allowed",
+			    program->insns.count, LINKED_INSNS_MAX);
 
 	shadow.n_insns = program->insns.count;
-	shadow.insns = calloc(shadow.n_insns + (size_t)_STUB_N * STUB_INSNS_MAX, sizeof(*shadow.insns));
+	shadow.insns =
+		calloc(shadow.n_insns + (size_t)_STUB_N * STUB_INSNS_MAX, sizeof(*shadow.insns));
 	if (!shadow.insns)
 		return -ENOMEM;
-	memcpy(shadow.insns, (const uint8_t *)blob + program->insns.offset, shadow.n_insns * sizeof(*shadow.insns));
+	memcpy(shadow.insns, (const uint8_t *)blob + program->insns.offset,
+	       shadow.n_insns * sizeof(*shadow.insns));
 	r = transform(linked, &shadow, allow_exit, at, error);
 	if (!r)
 		r = infos_make(linked, program, blob, at, &shadow);
@@ -327,7 +351,8 @@ void shadow_deinit(struct shadow *shadow) {
 static uint32_t kernel_type(const struct linked_map *map) {
 	switch (map->type) {
 	case BPF_MAP_TYPE_ARRAY:
-		return map->internal == LINKED_MAP_DECLARED ? BPF_MAP_TYPE_HASH : BPF_MAP_TYPE_ARRAY;
+		return map->internal == LINKED_MAP_DECLARED ? BPF_MAP_TYPE_HASH
+							    : BPF_MAP_TYPE_ARRAY;
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 	case BPF_MAP_TYPE_HASH:
 	case BPF_MAP_TYPE_PERCPU_HASH:
@@ -348,8 +373,10 @@ static uint32_t kernel_type(const struct linked_map *map) {
 
 /* Whether a map's sizes make sense, as far as the verifier is to rely on them. */
 static bool sizes_valid(const struct linked_map *map) {
-	bool hash = map->type == BPF_MAP_TYPE_HASH || map->type == BPF_MAP_TYPE_PERCPU_HASH || map->type == 1501;
-	uint32_t value_max = map->internal == LINKED_MAP_DECLARED ? SHADOW_VALUE_SIZE_MAX : SHADOW_DATA_SIZE_MAX;
+	bool hash = map->type == BPF_MAP_TYPE_HASH || map->type == BPF_MAP_TYPE_PERCPU_HASH ||
+		    map->type == 1501;
+	uint32_t value_max =
+		map->internal == LINKED_MAP_DECLARED ? SHADOW_VALUE_SIZE_MAX : SHADOW_DATA_SIZE_MAX;
 
 	if (!map->max_entries || !map->value_size || map->value_size > value_max)
 		return false;
@@ -364,14 +391,16 @@ int shadow_map_make(const struct linked_map *map, uint32_t page_size, struct sha
 	size_t n = 0;
 
 	if (!s.type)
-		return fail(error, SHADOW_E_REFUSED, "map %s: a GPU has no maps of type %u", map->name, map->type);
+		return fail(error, SHADOW_E_REFUSED, "map %s: a GPU has no maps of type %u",
+			    map->name, map->type);
 	if (s.type == BPF_MAP_TYPE_RINGBUF)
 		s.max_entries = page_size;
 	else {
 		if (!sizes_valid(map))
 			return fail(error, SHADOW_E_INVALID,
-				    "map %s: %u entries with keys of %u and values of %u bytes make no sense", map->name,
-				    map->max_entries, map->key_size, map->value_size);
+				    "map %s: %u entries with keys of %u and values of %u bytes "
+				    "make no sense",
+				    map->name, map->max_entries, map->key_size, map->value_size);
 		s.key_size = map->key_size;
 		s.value_size = map->value_size;
 		s.max_entries = s.type == BPF_MAP_TYPE_ARRAY ? 1 : HASH_ENTRIES;

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The shadow of a GPU program: a program and maps that the kernel's verifier knows, such that whatever it
- * proves about them holds for the GPU program.
+ * The shadow of a GPU program: a program and maps that the kernel's verifier knows, such that
+ * whatever it proves about them holds for the GPU program.
  */
 
 #include <linux/bpf.h>
@@ -43,11 +43,11 @@ struct shadow_map {
 };
 
 /*
- * Makes the shadow of program `index`. blob: linked->size bytes. 0 with *shadow filled in (shadow_deinit()), a positive
- * result with one line in error, or -ENOMEM.
+ * Makes the shadow of program `index`. blob: linked->size bytes. 0 with *shadow filled in
+ * (shadow_deinit()), a positive result with one line in error, or -ENOMEM.
  */
-int shadow_make(const struct linked *linked, const void *blob, size_t index, bool allow_exit, struct shadow *shadow,
-		char error[static SHADOW_ERROR_SIZE]);
+int shadow_make(const struct linked *linked, const void *blob, size_t index, bool allow_exit,
+		struct shadow *shadow, char error[static SHADOW_ERROR_SIZE]);
 void shadow_deinit(struct shadow *shadow);
 
 /* The shadow of a map. page_size: of this machine. 0 or a positive result. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Map storage: instances as a process sees and writes them (through the descriptor), and what the daemon reads.
+ * Map storage: instances as a process sees and writes them (through the descriptor), and what the
+ * daemon reads.
  */
 
 #include "map.h"
@@ -28,13 +29,15 @@ static int setup(void **state) {
 }
 
 static int teardown(void **state) {
-	assert_int_equal(map_accounts_used(accounts, OWNER), 0); /* every test gives back what it took */
+	assert_int_equal(map_accounts_used(accounts, OWNER),
+			 0); /* every test gives back what it took */
 	accounts = map_accounts_free(accounts);
 	return 0;
 }
 
 /* The layout that map-layout.h prescribes. */
-static struct map_spec spec_make(uint32_t value_size, uint32_t max_entries, uint32_t shards, uint32_t merge) {
+static struct map_spec spec_make(uint32_t value_size, uint32_t max_entries, uint32_t shards,
+				 uint32_t merge) {
 	uint64_t stride = (value_size + 7) / 8 * 8, shard = stride * max_entries;
 
 	if (shards > 1)
@@ -71,9 +74,11 @@ static struct view view_make(struct map *map, uint64_t process, uint32_t device)
 	struct view view;
 	unsigned char *bytes;
 
-	assert_int_equal(map_instance_get(map, process, (pid_t)(100 + process), device, 1000 + process, &view.instance),
+	assert_int_equal(map_instance_get(map, process, (pid_t)(100 + process), device,
+					  1000 + process, &view.instance),
 			 0);
-	bytes = mmap(NULL, view.instance->size, PROT_READ | PROT_WRITE, MAP_SHARED, view.instance->fd, 0);
+	bytes = mmap(NULL, view.instance->size, PROT_READ | PROT_WRITE, MAP_SHARED,
+		     view.instance->fd, 0);
 	assert_ptr_not_equal(bytes, MAP_FAILED);
 	view.header = (struct map_header *)(void *)bytes;
 	view.data = bytes + MAP_DATA_OFFSET;
@@ -123,7 +128,8 @@ static void test_instance(void **state) {
 	assert_int_equal(fstat(instance->fd, &status), 0);
 	assert_int_equal(status.st_size, MAP_DATA_OFFSET + 160);
 	assert_int_equal(instance->size, status.st_size);
-	assert_int_equal(fcntl(instance->fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	assert_int_equal(fcntl(instance->fd, F_GET_SEALS),
+			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	assert_int_equal(ftruncate(instance->fd, 100), -1);
 	assert_int_equal(fcntl(instance->fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", instance->fd);
@@ -146,15 +152,16 @@ static void test_instance(void **state) {
 
 static void test_layout_rules(void **state) {
 	struct map_spec good = spec_make(8, 4, 4, MAP_MERGE_SUM64), bad;
-	static const struct map_lane overlap[] = { { 0, 8 }, { 4, 4 } }, beyond[] = { { 4, 8 } }, odd[] = { { 0, 3 } };
+	static const struct map_lane overlap[] = { { 0, 8 }, { 4, 4 } }, beyond[] = { { 4, 8 } },
+				     odd[] = { { 0, 3 } };
 	struct map *map = NULL;
 	unsigned char byte = 1;
 
-#define REFUSED(...)                                                                                                   \
-	do {                                                                                                           \
-		bad = good;                                                                                            \
-		__VA_ARGS__;                                                                                           \
-		assert_int_equal(map_new(&map, 1, 1, OWNER, &bad, accounts), MAP_E_INVALID);                           \
+#define REFUSED(...)                                                                         \
+	do {                                                                                 \
+		bad = good;                                                                  \
+		__VA_ARGS__;                                                                 \
+		assert_int_equal(map_new(&map, 1, 1, OWNER, &bad, accounts), MAP_E_INVALID); \
 	} while (0)
 	REFUSED(bad.name = "");
 	REFUSED(bad.name = "a-name-of-more-than-sixty-three-characters-is-more-than-what-fits");
@@ -171,14 +178,17 @@ static void test_layout_rules(void **state) {
 	REFUSED(bad.shard_stride = UINT64_MAX);
 	REFUSED(bad.data_size = 1024);
 	REFUSED(bad.data_size = 0);
-	REFUSED(bad = spec_make(8, UINT32_MAX, 1, MAP_MERGE_NONE)); /* larger than MAP_DATA_SIZE_MAX */
-	REFUSED(bad = spec_make(8, 1 << 20, 256, MAP_MERGE_SUM64)); /* larger than MAP_SHARDED_SIZE_MAX */
+	REFUSED(bad = spec_make(8, UINT32_MAX, 1,
+				MAP_MERGE_NONE)); /* larger than MAP_DATA_SIZE_MAX */
+	REFUSED(bad = spec_make(8, 1 << 20, 256,
+				MAP_MERGE_SUM64)); /* larger than MAP_SHARDED_SIZE_MAX */
 	REFUSED(bad = spec_make(UINT32_MAX, UINT32_MAX, 1, MAP_MERGE_NONE));
 	REFUSED(bad.lanes = overlap, bad.n_lanes = 2);
 	REFUSED(bad.lanes = beyond, bad.n_lanes = 1);
 	REFUSED(bad.lanes = odd, bad.n_lanes = 1);
 	REFUSED(bad.initial = &byte, bad.n_initial = 1); /* more than one entry */
-	REFUSED(bad = spec_make(4, 1, 1, MAP_MERGE_NONE), bad.initial = "12345678", bad.n_initial = 8);
+	REFUSED(bad = spec_make(4, 1, 1, MAP_MERGE_NONE), bad.initial = "12345678",
+		bad.n_initial = 8);
 	REFUSED(bad = spec_make(8, 1, 4, MAP_MERGE_PERCPU), bad.initial = &byte, bad.n_initial = 1);
 	assert_null(map);
 	map_free(map_make(&good));
@@ -239,7 +249,8 @@ static void test_sum32(void **state) {
 static void test_percpu(void **state) {
 	struct map_spec spec = spec_make(8, 2, 16, MAP_MERGE_PERCPU);
 	struct map *map = map_make(&spec);
-	struct view a = view_make(map, 1, 0), b = view_make(map, 1, 1); /* two devices of one process */
+	struct view a = view_make(map, 1, 0),
+		    b = view_make(map, 1, 1); /* two devices of one process */
 	struct map_entry entry;
 
 	put64(&a, 3 * 128 + 8, 5);
@@ -307,7 +318,10 @@ static void test_initial(void **state) {
 	map_free(map);
 }
 
-/* A data section to which programs only add: instances start with zeros, the start is added once when read. */
+/*
+ * A data section to which programs only add: instances start with zeros, the start is added once
+ * when read.
+ */
 static void test_initial_sum(void **state) {
 	const uint64_t initial[] = { 40, 7 };
 	struct map_spec spec = spec_make(20, 1, 4, MAP_MERGE_SUM64);
@@ -339,7 +353,8 @@ static void test_initial_sum(void **state) {
 	map_free(map);
 }
 
-/* An instance that never differed from the start (.rodata, a probe that never ran) needs no totals. */
+/* An instance that never differed from the start (.rodata, a probe that never ran) needs no totals.
+ */
 static void test_untouched(void **state) {
 	struct map_spec spec = spec_make(8, 1, 1, MAP_MERGE_NONE);
 	struct map *map;
@@ -445,7 +460,10 @@ static void test_budget(void **state) {
 	map_free(map);
 }
 
-/* A process that dies in the middle of a copy, or lies: it is waited for once, and read all the same. */
+/*
+ * A process that dies in the middle of a copy, or lies: it is waited for once, and read all the
+ * same.
+ */
 static void test_torn(void **state) {
 	struct map_spec spec = spec_make(8, 4, 1, MAP_MERGE_NONE);
 	struct map *map = map_make(&spec);
@@ -516,9 +534,11 @@ static void test_names(void **state) {
 int main(void) {
 	static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(test_instance), TEST(test_layout_rules), TEST(test_sum64),	 TEST(test_sum32), TEST(test_percpu),
-		TEST(test_initial), TEST(test_initial_sum),  TEST(test_untouched),    TEST(test_quota),	 TEST(test_cursor), TEST(test_budget),
-		TEST(test_torn),     TEST(test_lanes),	      TEST(test_names),
+		TEST(test_instance),	TEST(test_layout_rules), TEST(test_sum64),
+		TEST(test_sum32),	TEST(test_percpu),	 TEST(test_initial),
+		TEST(test_initial_sum), TEST(test_untouched),	 TEST(test_quota),
+		TEST(test_cursor),	TEST(test_budget),	 TEST(test_torn),
+		TEST(test_lanes),	TEST(test_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The shadow of programs and maps, without a kernel: what is replaced, what is refused, what happens to records.
+ * The shadow of programs and maps, without a kernel: what is replaced, what is refused, what
+ * happens to records.
  */
 
 #include "shadow.h"
@@ -15,7 +16,9 @@
 #define CALL(HELPER) { .code = BPF_JMP | BPF_CALL, .imm = (HELPER) }
 #define MOV(DST, IMM) { .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = (DST), .imm = (IMM) }
 #define EXIT { .code = BPF_JMP | BPF_EXIT }
-#define LOAD(SRC, IMM) { .code = BPF_LD | BPF_IMM | BPF_DW, .dst_reg = 1, .src_reg = (SRC), .imm = (IMM) }, {}
+#define LOAD(SRC, IMM)                                                                         \
+	{ .code = BPF_LD | BPF_IMM | BPF_DW, .dst_reg = 1, .src_reg = (SRC), .imm = (IMM) }, { \
+	}
 
 static struct linked *linked;
 static uint8_t blob[16384] __attribute__((aligned(8)));
@@ -23,7 +26,8 @@ static uint8_t blob[16384] __attribute__((aligned(8)));
 /* An object of one program with a function record and two line records. */
 static void object_make(const struct bpf_insn *insns, uint32_t n) {
 	const struct bpf_func_info function = { .insn_off = 0, .type_id = 5 };
-	const struct bpf_line_info lines[] = { { .insn_off = 0, .line_off = 9 }, { .insn_off = 1, .line_off = 17 } };
+	const struct bpf_line_info lines[] = { { .insn_off = 0, .line_off = 9 },
+					       { .insn_off = 1, .line_off = 17 } };
 	struct linked_program *program;
 
 	free(linked);
@@ -44,7 +48,9 @@ static void object_make(const struct bpf_insn *insns, uint32_t n) {
 	program->line_info = (struct linked_table){ 8200, 2, sizeof(lines[0]) };
 	linked->n_maps = 2;
 	linked->maps[0] = (struct linked_map){ .name = "declared", .type = BPF_MAP_TYPE_ARRAY };
-	linked->maps[1] = (struct linked_map){ .name = ".data", .type = BPF_MAP_TYPE_ARRAY, .internal = LINKED_MAP_DATA };
+	linked->maps[1] = (struct linked_map){ .name = ".data",
+					       .type = BPF_MAP_TYPE_ARRAY,
+					       .internal = LINKED_MAP_DATA };
 }
 
 static int make(struct shadow *shadow, bool allow_exit) {
@@ -59,7 +65,8 @@ static int make(struct shadow *shadow, bool allow_exit) {
 #define MAKE(INSNS) object_make((INSNS), sizeof(INSNS) / sizeof((INSNS)[0]))
 
 static void test_untouched(void **state) {
-	const struct bpf_insn insns[] = { CALL(5), LOAD(BPF_PSEUDO_MAP_IDX, 0), LOAD(BPF_PSEUDO_MAP_IDX_VALUE, 1), EXIT };
+	const struct bpf_insn insns[] = { CALL(5), LOAD(BPF_PSEUDO_MAP_IDX, 0),
+					  LOAD(BPF_PSEUDO_MAP_IDX_VALUE, 1), EXIT };
 	struct shadow shadow;
 
 	MAKE(insns);
@@ -72,9 +79,13 @@ static void test_untouched(void **state) {
 	shadow_deinit(&shadow);
 }
 
-/* Each helper's call becomes a call into the part behind the program, whose records follow in order. */
+/*
+ * Each helper's call becomes a call into the part behind the program, whose records follow in
+ * order.
+ */
 static void test_replaced(void **state) {
-	const struct bpf_insn insns[] = { CALL(511), CALL(503), CALL(8), CALL(503), CALL(501), CALL(25), CALL(7), EXIT };
+	const struct bpf_insn insns[] = { CALL(511), CALL(503), CALL(8), CALL(503),
+					  CALL(501), CALL(25),	CALL(7), EXIT };
 	const size_t n = sizeof(insns) / sizeof(insns[0]);
 	struct bpf_func_info *functions;
 	struct bpf_line_info *lines;
@@ -88,7 +99,8 @@ static void test_replaced(void **state) {
 		assert_int_equal(shadow.insns[i].src_reg, BPF_PSEUDO_CALL);
 		targets[i] = i + 1 + (size_t)shadow.insns[i].imm;
 		assert_in_range(targets[i], n, shadow.n_insns - 1);
-		assert_int_equal(shadow.insns[targets[i] - 1].code, BPF_JMP | BPF_EXIT); /* ends what is before it */
+		assert_int_equal(shadow.insns[targets[i] - 1].code,
+				 BPF_JMP | BPF_EXIT); /* ends what is before it */
 	}
 	assert_int_equal(targets[1], targets[3]);
 	assert_memory_equal(&shadow.insns[6], &insns[6], 2 * sizeof(insns[0]));
@@ -155,10 +167,10 @@ static void refused(const struct bpf_insn *insns, uint32_t n, int result) {
 	assert_int_equal(make(&shadow, false), result);
 }
 
-#define REFUSED(RESULT, ...)                                                                     \
-	do {                                                                                     \
-		const struct bpf_insn insns[] = { __VA_ARGS__ };                                 \
-		refused(insns, sizeof(insns) / sizeof(insns[0]), RESULT);                        \
+#define REFUSED(RESULT, ...)                                              \
+	do {                                                              \
+		const struct bpf_insn insns[] = { __VA_ARGS__ };          \
+		refused(insns, sizeof(insns) / sizeof(insns[0]), RESULT); \
 	} while (0)
 
 static void test_refused(void **state) {
@@ -170,7 +182,8 @@ static void test_refused(void **state) {
 	REFUSED(SHADOW_E_REFUSED, CALL(500), EXIT);
 	REFUSED(SHADOW_E_REFUSED, CALL(513), EXIT);
 	REFUSED(SHADOW_E_REFUSED, CALL(507), EXIT);
-	REFUSED(SHADOW_E_REFUSED, { .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_KFUNC_CALL, .imm = 3 }, EXIT);
+	REFUSED(SHADOW_E_REFUSED,
+		{ .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_KFUNC_CALL, .imm = 3 }, EXIT);
 	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_MAP_FD, 0), EXIT);
 	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_MAP_VALUE, 0), EXIT);
 	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_BTF_ID, 1), EXIT);
@@ -181,8 +194,10 @@ static void test_refused(void **state) {
 	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX, 1), EXIT); /* a data section as a map */
 	REFUSED(SHADOW_E_INVALID, EXIT, { .code = BPF_LD | BPF_IMM | BPF_DW });
 	/* a call into what will be appended */
-	REFUSED(SHADOW_E_INVALID, CALL(511), { .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = 1 }, EXIT);
-	REFUSED(SHADOW_E_INVALID, { .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = -2 }, EXIT);
+	REFUSED(SHADOW_E_INVALID, CALL(511),
+		{ .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = 1 }, EXIT);
+	REFUSED(SHADOW_E_INVALID,
+		{ .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = -2 }, EXIT);
 }
 
 static void test_exit(void **state) {
@@ -218,8 +233,8 @@ static void test_outside(void **state) {
 	assert_int_equal(make(&shadow, false), SHADOW_E_INVALID);
 }
 
-static int map_make(uint32_t type, uint32_t key, uint32_t value, uint32_t entries, enum linked_internal internal,
-		    struct shadow_map *shadow) {
+static int map_make(uint32_t type, uint32_t key, uint32_t value, uint32_t entries,
+		    enum linked_internal internal, struct shadow_map *shadow) {
 	const struct linked_map map = {
 		.name = "a-rather-long-name",
 		.type = type,
@@ -237,8 +252,9 @@ static int map_make(uint32_t type, uint32_t key, uint32_t value, uint32_t entrie
 }
 
 static void test_maps(void **state) {
-	static const uint32_t arrays[] = { 2, 6, 1502, 1503, 1504, 1512, 1513 }, hashes[] = { 1, 5, 1501 },
-			      rings[] = { 4, 27, 1527 }, nothing[] = { 0, 3, 9, 12, 26, 1500, 1526, UINT32_MAX };
+	static const uint32_t arrays[] = { 2, 6, 1502, 1503, 1504, 1512, 1513 },
+			      hashes[] = { 1, 5, 1501 }, rings[] = { 4, 27, 1527 },
+			      nothing[] = { 0, 3, 9, 12, 26, 1500, 1526, UINT32_MAX };
 	struct shadow_map s;
 
 	for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++) {
@@ -248,16 +264,21 @@ static void test_maps(void **state) {
 		assert_true(s.max_entries < 100);
 		assert_int_equal(s.flags, BPF_F_RDONLY_PROG);
 		assert_string_equal(s.name, "a_rather_long_n");
-		assert_int_equal(map_make(arrays[i], 8, 24, 10, LINKED_MAP_DECLARED, &s), SHADOW_E_INVALID);
-		assert_int_equal(map_make(arrays[i], 4, 0, 10, LINKED_MAP_DECLARED, &s), SHADOW_E_INVALID);
-		assert_int_equal(map_make(arrays[i], 4, UINT32_MAX, 10, LINKED_MAP_DECLARED, &s), SHADOW_E_INVALID);
-		assert_int_equal(map_make(arrays[i], 4, 8, 0, LINKED_MAP_DECLARED, &s), SHADOW_E_INVALID);
+		assert_int_equal(map_make(arrays[i], 8, 24, 10, LINKED_MAP_DECLARED, &s),
+				 SHADOW_E_INVALID);
+		assert_int_equal(map_make(arrays[i], 4, 0, 10, LINKED_MAP_DECLARED, &s),
+				 SHADOW_E_INVALID);
+		assert_int_equal(map_make(arrays[i], 4, UINT32_MAX, 10, LINKED_MAP_DECLARED, &s),
+				 SHADOW_E_INVALID);
+		assert_int_equal(map_make(arrays[i], 4, 8, 0, LINKED_MAP_DECLARED, &s),
+				 SHADOW_E_INVALID);
 	}
 	for (size_t i = 0; i < sizeof(hashes) / sizeof(hashes[0]); i++) {
 		assert_int_equal(map_make(hashes[i], 16, 24, 10, LINKED_MAP_DECLARED, &s), 0);
 		assert_int_equal(s.type, BPF_MAP_TYPE_HASH);
 		assert_int_equal(s.key_size, 16);
-		assert_int_equal(map_make(hashes[i], 0, 24, 10, LINKED_MAP_DECLARED, &s), SHADOW_E_INVALID);
+		assert_int_equal(map_make(hashes[i], 0, 24, 10, LINKED_MAP_DECLARED, &s),
+				 SHADOW_E_INVALID);
 	}
 	for (size_t i = 0; i < sizeof(rings) / sizeof(rings[0]); i++) {
 		assert_int_equal(map_make(rings[i], 4, 64, 1000, LINKED_MAP_DECLARED, &s), 0);
@@ -266,7 +287,8 @@ static void test_maps(void **state) {
 		assert_int_equal(s.max_entries, 4096);
 	}
 	for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); i++)
-		assert_int_equal(map_make(nothing[i], 4, 8, 1, LINKED_MAP_DECLARED, &s), SHADOW_E_REFUSED);
+		assert_int_equal(map_make(nothing[i], 4, 8, 1, LINKED_MAP_DECLARED, &s),
+				 SHADOW_E_REFUSED);
 	assert_int_equal(map_make(2, 4, 4096, 1, LINKED_MAP_RODATA, &s), 0);
 	assert_int_equal(s.type, BPF_MAP_TYPE_ARRAY);
 	assert_true(s.freeze);
@@ -282,8 +304,9 @@ static int teardown(void **state) {
 
 int main(void) {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_untouched), cmocka_unit_test(test_replaced), cmocka_unit_test(test_records),
-		cmocka_unit_test(test_refused),	  cmocka_unit_test(test_exit),	   cmocka_unit_test(test_outside),
+		cmocka_unit_test(test_untouched), cmocka_unit_test(test_replaced),
+		cmocka_unit_test(test_records),	  cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_exit),	  cmocka_unit_test(test_outside),
 		cmocka_unit_test(test_maps),
 	};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The kernel's verdict on real objects (bpf/objects/). Needs CAP_BPF and CAP_PERFMON; without them all it can test is that it
- * is told so. The argument is the folder of the compiled objects.
+ * The kernel's verdict on real objects (bpf/objects/). Needs CAP_BPF and CAP_PERFMON; without them
+ * all it can test is that it is told so. The argument is the folder of the compiled objects.
  */
 
 #include "verify.h"
@@ -51,7 +51,8 @@ static unsigned int descriptors(void) {
 }
 
 /* Verifies all programs that were linked. */
-static int verify_linked(const struct link_output *output, bool allow_exit, struct verify_report *report) {
+static int verify_linked(const struct link_output *output, bool allow_exit,
+			 struct verify_report *report) {
 	const struct verify_options options = { .allow_exit = allow_exit };
 	unsigned int before = descriptors();
 	uint64_t programs = 0;
@@ -69,8 +70,10 @@ static int verify_linked(const struct link_output *output, bool allow_exit, stru
 }
 
 static void test_accepted(void **state) {
-	static const char *const names[] = { "counter", "calls",     "context",       "globals", "gpu-array",	"hash-ring",
-					     "helpers", "helpers-later", "percpu", "rodata-bound", "host" };
+	static const char *const names[] = { "counter",	     "calls",	      "context",
+					     "globals",	     "gpu-array",     "hash-ring",
+					     "helpers",	     "helpers-later", "percpu",
+					     "rodata-bound", "host" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct link_output *output = link_named(names[i]);
@@ -78,7 +81,8 @@ static void test_accepted(void **state) {
 		int r = verify_linked(output, false, &report);
 
 		if (r)
-			print_message("%s: %s\n%s\n", names[i], report.reason, report.log ? report.log : "");
+			print_message("%s: %s\n%s\n", names[i], report.reason,
+				      report.log ? report.log : "");
 		assert_int_equal(r, 0);
 		verify_report_deinit(&report);
 		link_output_free(output);
@@ -105,7 +109,8 @@ static void refused(const char *name, const char *conclusion, const char *source
 }
 
 static void test_refused(void **state) {
-	refused("past-end", "invalid access to map value, value_size=8 off=8 size=8", "count[1] = 2;");
+	refused("past-end", "invalid access to map value, value_size=8 off=8 size=8",
+		"count[1] = 2;");
 	refused("no-null-check", "invalid mem access 'map_value_or_null'", "*count += 1;");
 	refused("bad-pointer", "invalid mem access 'scalar'", "bpf_get_thread_idx(&x, bad, &x);");
 	refused("context-beyond", "invalid bpf_context access off=168 size=8", "ctx + 168");
@@ -123,7 +128,8 @@ static void test_exit_allowed(void **state) {
 	link_output_free(output);
 }
 
-/* Numbers from a GPU are unknown ones, and each on its own: what holds for x does not hold for y. */
+/* Numbers from a GPU are unknown ones, and each on its own: what holds for x does not hold for y.
+ */
 static void test_unknown(void **state) {
 	refused("unknown", "R", "table[y]");
 	refused("unknown-sm", "R", "table[sm]");
@@ -161,7 +167,8 @@ static void test_garbage(void **state) {
 	struct linked_program *program = &output->linked.programs[0];
 	struct verify_report report;
 
-	memset(output->blob + program->insns.offset, 0xff, program->insns.count * sizeof(struct bpf_insn));
+	memset(output->blob + program->insns.offset, 0xff,
+	       program->insns.count * sizeof(struct bpf_insn));
 	assert_int_equal(verify_linked(output, false, &report), VERIFY_E_REFUSED);
 	verify_report_deinit(&report);
 	link_output_free(output);
@@ -191,7 +198,8 @@ static void test_not_permitted(void **state) {
 		report = (struct verify_report){};
 		if (verify_available() != VERIFY_E_NOT_PERMITTED)
 			_exit(2);
-		if (verify_object(&output->linked, output->blob, 1, &options, &report) != VERIFY_E_NOT_PERMITTED)
+		if (verify_object(&output->linked, output->blob, 1, &options, &report) !=
+		    VERIFY_E_NOT_PERMITTED)
 			_exit(3);
 		_exit(strstr(report.reason, "CAP_BPF") ? 0 : 4);
 	}

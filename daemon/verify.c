@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Creates the shadow's maps, loads the object's BTF and then each shadow program (shadow.c) as a kprobe program, which is never
- * attached: its context is a struct pt_regs (168 bytes on x86-64), read-only. Everything is closed again.
+ * Creates the shadow's maps, loads the object's BTF and then each shadow program (shadow.c) as a
+ * kprobe program, which is never attached: its context is a struct pt_regs (168 bytes on x86-64),
+ * read-only. Everything is closed again.
  *
- * A program is loaded without a log first, which is quick; only one that is refused is loaded again to hear why. When the kernel
- * dislikes the object's BTF or the program's function and line records, it goes without: they are for people. If the verifier
- * did not even start ("processed 0 insns"), that is the case too.
+ * A program is loaded without a log first, which is quick; only one that is refused is loaded again
+ * to hear why. When the kernel dislikes the object's BTF or the program's function and line
+ * records, it goes without: they are for people. If the verifier did not even start ("processed 0
+ * insns"), that is the case too.
  */
 
 #include "verify.h"
@@ -56,16 +58,22 @@ static int report_set(struct verify *v, int result, size_t program, const char *
 
 static int not_permitted(struct verify *v) {
 	return report_set(v, VERIFY_E_NOT_PERMITTED, SIZE_MAX,
-			  "the kernel does not let this daemon verify BPF programs: it needs CAP_BPF and CAP_PERFMON "
-			  "(run the system service, or set verify=off if every user of this daemon is trusted)");
+			  "the kernel does not let this daemon verify BPF programs: it needs "
+			  "CAP_BPF and CAP_PERFMON (run the system service, or set verify=off if "
+			  "every user of this daemon is trusted)");
 }
 
-/* Whether a line of the log is about an instruction, a state or a source line, rather than a conclusion. */
+/*
+ * Whether a line of the log is about an instruction, a state or a source line, rather than a
+ * conclusion.
+ */
 static bool is_trace_line(const char *line, size_t length) {
 	static const char *const starts[] = {
-		";", "processed ", "verification time", "stack depth", "peak_states", "from ", "mark_precise:",
-		"R0", "func#", "last_idx", "regs=", "parent ", "cur state", "old state", "arg#", "Func#", "insns processed",
-		"max_states", "live regs", "caller:", "callee:", "returning from callee:", " frame", "frame",
+		";", "processed ", "insns processed", "verification time", "stack depth",
+		"peak_states", "max_states", "mark_precise:", "from ", "parent ", "last_idx",
+		"regs=", "R0", "func#", "Func#", "arg#", "cur state", "old state", "live regs",
+		"caller:",
+		"callee:", "returning from callee:", " frame", "frame",
 	};
 	size_t digits = 0;
 
@@ -77,9 +85,10 @@ static bool is_trace_line(const char *line, size_t length) {
 		return true;
 	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
 		if (length >= strlen(starts[i]) && !strncmp(line, starts[i], strlen(starts[i]))) {
-			/* "R0 !read_ok" and the like are conclusions, "R0=inv(...) R1=..." is a state */
+			/* "R0 !read_ok" is a conclusion, "R0=scalar() R1=ctx()" a state */
 			if (!strcmp(starts[i], "R0"))
-				return memchr(line, '=', length) && !memchr(line, ' ', strcspn(line, "="));
+				return memchr(line, '=', length) &&
+				       !memchr(line, ' ', strcspn(line, "="));
 			return true;
 		}
 	return false;
@@ -95,10 +104,11 @@ static bool is_insn_line(const char *line, size_t length) {
 }
 
 /*
- * Finds the verifier's conclusion: the first line after the last instruction that is no trace; and the last source
- * line before it ("; text @ file:line"), which a helper's stand-in does not have.
+ * Finds the verifier's conclusion: the first line after the last instruction that is no trace; and
+ * the last source line before it ("; text @ file:line"), which a helper's stand-in does not have.
  */
-static void log_conclude(const char *log, char *conclusion, size_t conclusion_size, char *source, size_t source_size) {
+static void log_conclude(const char *log, char *conclusion, size_t conclusion_size, char *source,
+			 size_t source_size) {
 	const char *found = NULL, *at = NULL;
 	size_t found_length = 0, at_length = 0;
 
@@ -111,15 +121,18 @@ static void log_conclude(const char *log, char *conclusion, size_t conclusion_si
 			found = line;
 			found_length = length;
 		}
-		if (length > 2 && line[0] == ';' && line[1] == ' ' && isgraph((unsigned char)line[2]) && line[2] != '@') {
+		if (length > 2 && line[0] == ';' && line[1] == ' ' &&
+		    isgraph((unsigned char)line[2]) && line[2] != '@') {
 			at = line + 2;
 			at_length = length - 2;
 		}
 		line += length;
 		line += *line == '\n';
 	}
-	snprintf(conclusion, conclusion_size, "%.*s", (int)(found_length < 512 ? found_length : 512), found ? found : "");
-	snprintf(source, source_size, "%.*s", (int)(at_length < 256 ? at_length : 256), at ? at : "");
+	snprintf(conclusion, conclusion_size, "%.*s",
+		 (int)(found_length < 512 ? found_length : 512), found ? found : "");
+	snprintf(source, source_size, "%.*s", (int)(at_length < 256 ? at_length : 256),
+		 at ? at : "");
 }
 
 /* A copy of the log; a very long one without its middle. NULL when out of memory. */
@@ -149,7 +162,8 @@ static int report_log(struct verify *v, size_t program, int error) {
 	if (!v->report->log)
 		return -ENOMEM;
 	if (!*conclusion)
-		return report_set(v, VERIFY_E_REFUSED, program, "the kernel refuses the program: %s", strerror(-error));
+		return report_set(v, VERIFY_E_REFUSED, program,
+				  "the kernel refuses the program: %s", strerror(-error));
 	if (!*source)
 		return report_set(v, VERIFY_E_REFUSED, program, "%s", conclusion);
 	return report_set(v, VERIFY_E_REFUSED, program, "%s: %s", conclusion, source);
@@ -166,21 +180,24 @@ static int map_create(struct verify *v, size_t index, size_t program) {
 
 	r = shadow_map_make(map, (uint32_t)sysconf(_SC_PAGESIZE), &shadow, error);
 	if (r)
-		return report_set(v, r == SHADOW_E_REFUSED ? VERIFY_E_REFUSED : VERIFY_E_INVALID, program, "%s", error);
+		return report_set(v, r == SHADOW_E_REFUSED ? VERIFY_E_REFUSED : VERIFY_E_INVALID,
+				  program, "%s", error);
 	options.map_flags = shadow.flags;
-	fd = bpf_map_create((enum bpf_map_type)shadow.type, shadow.name, shadow.key_size, shadow.value_size,
-			    shadow.max_entries, &options);
+	fd = bpf_map_create((enum bpf_map_type)shadow.type, shadow.name, shadow.key_size,
+			    shadow.value_size, shadow.max_entries, &options);
 	if (fd == -EPERM || fd == -EACCES)
 		return not_permitted(v);
 	if (fd < 0)
-		return report_set(v, VERIFY_E_INVALID, program, "map %s: the kernel does not create it: %s", map->name,
+		return report_set(v, VERIFY_E_INVALID, program,
+				  "map %s: the kernel does not create it: %s", map->name,
 				  strerror(-fd));
 	v->maps[index] = fd;
 	if (!shadow.freeze)
 		return 0;
 	if (map->initial.count != map->value_size || map->initial.offset > v->linked->size ||
 	    map->initial.count > v->linked->size - map->initial.offset)
-		return report_set(v, VERIFY_E_INVALID, program, "map %s: no initial values", map->name);
+		return report_set(v, VERIFY_E_INVALID, program, "map %s: no initial values",
+				  map->name);
 	r = bpf_map_update_elem(fd, &key, v->blob + map->initial.offset, BPF_ANY);
 	if (!r)
 		r = bpf_map_freeze(fd);
@@ -192,13 +209,15 @@ static void btf_load(struct verify *v) {
 	const struct linked_table *btf = &v->linked->btf;
 
 	v->btf = -1;
-	if (!btf->count || btf->offset > v->linked->size || btf->count > v->linked->size - btf->offset)
+	if (!btf->count || btf->offset > v->linked->size ||
+	    btf->count > v->linked->size - btf->offset)
 		return;
 	v->btf = bpf_btf_load(v->blob + btf->offset, btf->count, NULL);
 }
 
 /* Loads and closes. with_log: into v->log. 0 or -errno. */
-static int program_load(struct verify *v, const struct shadow *shadow, bool with_infos, bool with_log) {
+static int program_load(struct verify *v, const struct shadow *shadow, bool with_infos,
+			bool with_log) {
 	LIBBPF_OPTS(bpf_prog_load_opts, options, .fd_array = v->maps);
 	int fd;
 
@@ -217,8 +236,8 @@ static int program_load(struct verify *v, const struct shadow *shadow, bool with
 		options.log_buf = v->log;
 		options.log_size = LOG_SIZE;
 	}
-	fd = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "gpuprobe_shadow", v->linked->license, shadow->insns, shadow->n_insns,
-			   &options);
+	fd = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "gpuprobe_shadow", v->linked->license,
+			   shadow->insns, shadow->n_insns, &options);
 	if (with_log)
 		v->log[LOG_SIZE - 1] = '\0';
 	if (fd < 0)
@@ -239,10 +258,11 @@ static int program_verify(struct verify *v, const struct shadow *shadow, size_t 
 	r = program_load(v, shadow, infos, false);
 	if (!r)
 		return 0;
-	if (r == -E2BIG) /* after seconds; to do it again for a log of a million lines helps nobody */
+	/* after seconds; to do it again for a log of a million lines helps nobody */
+	if (r == -E2BIG)
 		return report_set(v, VERIFY_E_REFUSED, index,
-				  "the verifier gave up after a million instructions: a loop without an end, or too many ways "
-				  "through the program");
+				  "the verifier gave up after a million instructions: a loop "
+				  "without an end, or too many ways through the program");
 	if (!v->log) {
 		v->log = malloc(LOG_SIZE);
 		if (!v->log)
@@ -260,7 +280,10 @@ static int program_verify(struct verify *v, const struct shadow *shadow, size_t 
 	return report_log(v, index, r);
 }
 
-/* Makes the shadow of one program and the maps it needs that are not there yet, and has it verified. */
+/*
+ * Makes the shadow of one program and the maps it needs that are not there yet, and has it
+ * verified.
+ */
 static int program_run(struct verify *v, size_t index, const struct verify_options *options) {
 	char error[SHADOW_ERROR_SIZE];
 	struct shadow shadow;
@@ -270,7 +293,8 @@ static int program_run(struct verify *v, size_t index, const struct verify_optio
 	if (r < 0)
 		return r;
 	if (r)
-		return report_set(v, r == SHADOW_E_REFUSED ? VERIFY_E_REFUSED : VERIFY_E_INVALID, index, "%s", error);
+		return report_set(v, r == SHADOW_E_REFUSED ? VERIFY_E_REFUSED : VERIFY_E_INVALID,
+				  index, "%s", error);
 	for (size_t i = 0; i < v->linked->n_maps && !r; i++)
 		if ((shadow.maps & UINT64_C(1) << i) && !v->maps[i])
 			r = map_create(v, i, index);
@@ -313,7 +337,8 @@ int verify_available(void) {
 	};
 	int fd;
 
-	fd = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "gpuprobe_try", "GPL", insns, sizeof(insns) / sizeof(insns[0]), NULL);
+	fd = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "gpuprobe_try", "GPL", insns,
+			   sizeof(insns) / sizeof(insns[0]), NULL);
 	if (fd == -EPERM || fd == -EACCES || fd == -ENOSYS)
 		return VERIFY_E_NOT_PERMITTED;
 	if (fd < 0)

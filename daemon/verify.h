@@ -15,14 +15,18 @@ enum verify_result {
 	_VERIFY_SUCCESS,
 	VERIFY_E_REFUSED, /* by the verifier or by a rule of ours; report: program, reason, log */
 	VERIFY_E_NOT_PERMITTED, /* this process may not load programs: reason says what to do */
-	VERIFY_E_INVALID, /* the linked object is malformed or holds what no shadow can stand for: reason */
+	VERIFY_E_INVALID, /* the linked object is malformed or holds what no shadow can stand for:
+			     reason */
 };
 
 struct verify_options {
 	bool allow_exit; /* programs may call bpf_cuda_exit */
 };
 
-/* Zeroed by the caller, who frees reason and log (verify_report_deinit()). Filled in for positive results. */
+/*
+ * Zeroed by the caller, who frees reason and log (verify_report_deinit()). Filled in for positive
+ * results.
+ */
 struct verify_report {
 	size_t program; /* index of the program concerned; SIZE_MAX: the object as a whole */
 	char *reason; /* one line */
@@ -30,9 +34,10 @@ struct verify_report {
 };
 
 /*
- * Verifies the programs of a linked object whose bits are set in `programs` (bit i: program i). blob holds linked->size
- * bytes. Needs CAP_BPF and CAP_PERFMON; leaves nothing behind. Blocks while the verifier works, up to seconds: may
- * run in a thread of its own. 0, a positive result, or negative errno.
+ * Verifies the programs of a linked object whose bits are set in `programs` (bit i: program i).
+ * blob holds linked->size bytes. Needs CAP_BPF and CAP_PERFMON; leaves nothing behind. Blocks while
+ * the verifier works, up to seconds: may run in a thread of its own. 0, a positive result, or
+ * negative errno.
  */
 int verify_object(const struct linked *linked, const void *blob, uint64_t programs,
 		  const struct verify_options *options, struct verify_report *report);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Type information: a header, types one after the other (each a fixed part, then records that its kind and length say), strings. The first
- * pass finds out how many types there are, the second looks at what they refer to; the last follows each chain
- * of modifiers and typedefs, which libbpf does without an end if it is a circle.
+ * Type information: a header, types one after the other (each a fixed part, then records that its
+ * kind and length say), strings. The first pass finds out how many types there are, the second
+ * looks at what they refer to; the last follows each chain of modifiers and typedefs, which libbpf
+ * does without an end if it is a circle.
  */
 
 #include "btf-check.h"
@@ -103,7 +104,8 @@ static bool scan(struct btf_file *f) {
 			return wrong(f, "half a type at its end");
 		tail = tail_size(type);
 		if (tail > f->types_size - at - sizeof(*type))
-			return wrong(f, "type %u has an unknown kind or is cut short", f->n_types + 1);
+			return wrong(f, "type %u has an unknown kind or is cut short",
+				     f->n_types + 1);
 		if (f->n_types == TYPES_MAX)
 			return wrong(f, "too many types");
 		f->by_id[++f->n_types] = type;
@@ -167,8 +169,10 @@ static bool check_types(struct btf_file *f) {
 		const struct btf_type *type = f->by_id[id];
 		uint32_t kind = BTF_INFO_KIND(type->info);
 
-		if (type->name_off >= f->strings_size || (refers(kind) && type->type > f->n_types) ||
-		    (kind == BTF_KIND_FUNC && !is_kind(f, type->type, BTF_KIND_FUNC_PROTO)) || !check_tail(f, id))
+		if (type->name_off >= f->strings_size ||
+		    (refers(kind) && type->type > f->n_types) ||
+		    (kind == BTF_KIND_FUNC && !is_kind(f, type->type, BTF_KIND_FUNC_PROTO)) ||
+		    !check_tail(f, id))
 			return wrong(f, "type %u refers to nothing", id);
 	}
 	return true;
@@ -182,8 +186,9 @@ static bool check_chains(struct btf_file *f) {
 		for (;;) {
 			uint32_t kind = at ? BTF_INFO_KIND(f->by_id[at]->info) : 0;
 
-			if (kind != BTF_KIND_TYPEDEF && kind != BTF_KIND_VOLATILE && kind != BTF_KIND_CONST &&
-			    kind != BTF_KIND_RESTRICT && kind != BTF_KIND_TYPE_TAG)
+			if (kind != BTF_KIND_TYPEDEF && kind != BTF_KIND_VOLATILE &&
+			    kind != BTF_KIND_CONST && kind != BTF_KIND_RESTRICT &&
+			    kind != BTF_KIND_TYPE_TAG)
 				break;
 			if (++steps > CHAIN_MAX)
 				return wrong(f, "type %u leads nowhere", id);
@@ -204,11 +209,14 @@ bool btf_check(const void *data, size_t size, char error[static BTF_CHECK_ERROR_
 		return wrong(&f, "it is cut short");
 	memcpy(&header, data, sizeof(header));
 	body = size - sizeof(header);
-	if (header.magic != BTF_MAGIC || header.version != BTF_VERSION || header.flags || header.hdr_len != sizeof(header))
+	if (header.magic != BTF_MAGIC || header.version != BTF_VERSION || header.flags ||
+	    header.hdr_len != sizeof(header))
 		return wrong(&f, "its header is of an unknown kind");
-	if (header.type_off % 4 || header.type_len % 4 || header.type_off > body || header.type_len > body - header.type_off ||
-	    header.str_off > body || header.str_len > body - header.str_off || !header.str_len ||
-	    header.type_off + header.type_len != header.str_off || header.str_off + header.str_len != body)
+	if (header.type_off % 4 || header.type_len % 4 || header.type_off > body ||
+	    header.type_len > body - header.type_off || header.str_off > body ||
+	    header.str_len > body - header.str_off || !header.str_len ||
+	    header.type_off + header.type_len != header.str_off ||
+	    header.str_off + header.str_len != body)
 		return wrong(&f, "its parts do not fit");
 	strings = (const char *)data + sizeof(header) + header.str_off;
 	if (strings[0] || strings[header.str_len - 1])
@@ -220,7 +228,8 @@ bool btf_check(const void *data, size_t size, char error[static BTF_CHECK_ERROR_
 	if (!f.types || !f.by_id)
 		ok = wrong(&f, "no memory");
 	else {
-		memcpy((void *)f.types, (const uint8_t *)data + sizeof(header) + header.type_off, f.types_size);
+		memcpy((void *)f.types, (const uint8_t *)data + sizeof(header) + header.type_off,
+		       f.types_size);
 		ok = scan(&f) && check_types(&f) && check_chains(&f);
 	}
 	free((void *)f.types);
@@ -247,14 +256,15 @@ bool btf_ext_check(const void *data, size_t size, char error[static BTF_CHECK_ER
 	if (!data || size < least)
 		return wrong(&f, "malformed BTF: .BTF.ext is cut short");
 	memcpy(&header, data, size < sizeof(header) ? size : sizeof(header));
-	if (header.magic != BTF_MAGIC || header.version != BTF_VERSION || header.flags || header.header_size < least ||
-	    header.header_size > size || header.header_size % 4)
+	if (header.magic != BTF_MAGIC || header.version != BTF_VERSION || header.flags ||
+	    header.header_size < least || header.header_size > size || header.header_size % 4)
 		return wrong(&f, "malformed BTF: the header of .BTF.ext is of an unknown kind");
 	body = size - header.header_size;
 	if (header.function_offset > body || header.function_size > body - header.function_offset ||
 	    header.line_offset > body || header.line_size > body - header.line_offset)
 		return wrong(&f, "malformed BTF: the parts of .BTF.ext do not fit");
 	if (header.header_size >= sizeof(header) && header.core_size)
-		return wrong(&f, "the object relies on types of the running kernel (CO-RE), which a GPU does not have");
+		return wrong(&f, "the object relies on types of the running kernel (CO-RE), which "
+				 "a GPU does not have");
 	return true;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * libbpf takes the inside of an object file on trust in many places: a symbol of a section that is not there, an empty
- * .BTF.ext or a type that refers to nothing make it crash. The worker may crash, but its user should read what is wrong. So
- * each number that leads somewhere is looked at before libbpf sees it. Nothing is said about what the object means.
+ * libbpf takes the inside of an object file on trust in many places: a symbol of a section that is
+ * not there, an empty .BTF.ext or a type that refers to nothing make it crash. The worker may
+ * crash, but its user should read what is wrong. So each number that leads somewhere is looked at
+ * before libbpf sees it. Nothing is said about what the object means.
  *
- * What no GPU program can use is refused here too: CO-RE relocations (against types of the running kernel) and
- * relocations in maps (maps of maps, arrays of programs).
+ * What no GPU program can use is refused here too: CO-RE relocations (against types of the running
+ * kernel) and relocations in maps (maps of maps, arrays of programs).
  */
 
 #include "elf-check.h"
@@ -54,11 +55,14 @@ static bool check_header(struct elf_file *f) {
 	if (f->size < sizeof(*header) || memcmp(header->e_ident, ELFMAG, SELFMAG))
 		return wrong(f, "not an ELF file");
 	if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
-	    header->e_ident[EI_VERSION] != EV_CURRENT || header->e_machine != EM_BPF || header->e_type != ET_REL)
-		return wrong(f, "not a valid eBPF object file: compile it with clang -target bpf -c");
-	if (header->e_ehsize != sizeof(*header) || header->e_shentsize != sizeof(Elf64_Shdr) || header->e_phnum ||
-	    header->e_shnum < 2 || header->e_shnum > SECTIONS_MAX || header->e_shoff % 8 ||
-	    header->e_shoff > f->size || header->e_shnum * sizeof(Elf64_Shdr) > f->size - header->e_shoff)
+	    header->e_ident[EI_VERSION] != EV_CURRENT || header->e_machine != EM_BPF ||
+	    header->e_type != ET_REL)
+		return wrong(f,
+			     "not a valid eBPF object file: compile it with clang -target bpf -c");
+	if (header->e_ehsize != sizeof(*header) || header->e_shentsize != sizeof(Elf64_Shdr) ||
+	    header->e_phnum || header->e_shnum < 2 || header->e_shnum > SECTIONS_MAX ||
+	    header->e_shoff % 8 || header->e_shoff > f->size ||
+	    header->e_shnum * sizeof(Elf64_Shdr) > f->size - header->e_shoff)
 		return wrong(f, "malformed ELF file: its section headers");
 	f->sections = (const void *)(f->bytes + header->e_shoff);
 	f->n_sections = header->e_shnum;
@@ -73,7 +77,8 @@ static bool is_strings(const struct elf_file *f, size_t i) {
 		return false;
 	section = &f->sections[i];
 	return section->sh_type == SHT_STRTAB && section->sh_size &&
-	       !f->bytes[section->sh_offset] && !f->bytes[section->sh_offset + section->sh_size - 1];
+	       !f->bytes[section->sh_offset] &&
+	       !f->bytes[section->sh_offset + section->sh_size - 1];
 }
 
 /* Every section lies in the file and has a name. */
@@ -90,7 +95,8 @@ static bool check_sections(struct elf_file *f) {
 		    section->sh_size > NOBITS_MAX || (section->sh_flags & SHF_COMPRESSED))
 			return wrong(f, "malformed ELF file: section %zu", i);
 		if (file_size && section->sh_offset % 8 &&
-		    (section->sh_type == SHT_SYMTAB || section->sh_type == SHT_REL || (section->sh_flags & SHF_EXECINSTR)))
+		    (section->sh_type == SHT_SYMTAB || section->sh_type == SHT_REL ||
+		     (section->sh_flags & SHF_EXECINSTR)))
 			return wrong(f, "malformed ELF file: section %zu is not aligned", i);
 	}
 	if (!is_strings(f, header->e_shstrndx))
@@ -113,10 +119,11 @@ static bool check_symbols(struct elf_file *f) {
 			if (table)
 				return wrong(f, "malformed ELF file: two symbol tables");
 			table = &f->sections[i];
-		} else if (f->sections[i].sh_type == SHT_DYNSYM || f->sections[i].sh_type == SHT_SYMTAB_SHNDX)
+		} else if (f->sections[i].sh_type == SHT_DYNSYM ||
+			   f->sections[i].sh_type == SHT_SYMTAB_SHNDX)
 			return wrong(f, "malformed ELF file: unusual symbols");
-	if (!table || table->sh_entsize != sizeof(Elf64_Sym) || table->sh_size % sizeof(Elf64_Sym) ||
-	    !is_strings(f, table->sh_link))
+	if (!table || table->sh_entsize != sizeof(Elf64_Sym) ||
+	    table->sh_size % sizeof(Elf64_Sym) || !is_strings(f, table->sh_link))
 		return wrong(f, "malformed ELF file: its symbol table");
 	names_size = f->sections[table->sh_link].sh_size;
 	f->symbols = (const void *)(f->bytes + table->sh_offset);
@@ -135,8 +142,10 @@ static bool check_symbols(struct elf_file *f) {
 		if (symbol->st_shndx >= f->n_sections)
 			return wrong(f, "malformed ELF file: the section of symbol %zu", i);
 		size = f->sections[symbol->st_shndx].sh_size;
-		if (symbol->st_shndx && (symbol->st_value > size || symbol->st_size > size - symbol->st_value))
-			return wrong(f, "malformed ELF file: symbol %zu lies outside of its section", i);
+		if (symbol->st_shndx &&
+		    (symbol->st_value > size || symbol->st_size > size - symbol->st_value))
+			return wrong(
+				f, "malformed ELF file: symbol %zu lies outside of its section", i);
 	}
 	return true;
 }
@@ -152,10 +161,12 @@ static bool check_relocations(struct elf_file *f, const Elf64_Shdr *table, size_
 		return wrong(f, "malformed ELF file: a relocation table");
 	target = &f->sections[table->sh_info];
 	name = f->names + target->sh_name;
-	if (!strcmp(name, ".maps") || !strcmp(name, ".struct_ops") || !strcmp(name, ".struct_ops.link"))
+	if (!strcmp(name, ".maps") || !strcmp(name, ".struct_ops") ||
+	    !strcmp(name, ".struct_ops.link"))
 		return wrong(f, "maps of maps, of programs or of operations do not exist on a GPU");
 	for (size_t i = 0; i < table->sh_size / sizeof(*relocations); i++)
-		if (ELF64_R_SYM(relocations[i].r_info) >= f->n_symbols || relocations[i].r_offset >= target->sh_size)
+		if (ELF64_R_SYM(relocations[i].r_info) >= f->n_symbols ||
+		    relocations[i].r_offset >= target->sh_size)
 			return wrong(f, "malformed ELF file: relocation %zu of %.64s", i, name);
 	return true;
 }
@@ -174,8 +185,9 @@ static void mark_relocated(const struct elf_file *f, size_t section, uint8_t *ma
 }
 
 /*
- * Programs call functions in .text, by relocations. A call without one leads to another program of the section: libbpf
- * before 1.2 frees memory twice if there are several. All relocations have been checked.
+ * Programs call functions in .text, by relocations. A call without one leads to another program of
+ * the section: libbpf before 1.2 frees memory twice if there are several. All relocations have been
+ * checked.
  */
 static bool check_calls(struct elf_file *f, size_t i) {
 	const Elf64_Shdr *section = &f->sections[i];
@@ -192,8 +204,11 @@ static bool check_calls(struct elf_file *f, size_t i) {
 		return wrong(f, "no memory");
 	mark_relocated(f, i, marks);
 	for (size_t k = 0; k < n && ok; k++)
-		if (insns[k].code == (BPF_JMP | BPF_CALL) && insns[k].src_reg == BPF_PSEUDO_CALL && !marks[k])
-			ok = wrong(f, "a program in section %.64s calls another program; only functions can be called",
+		if (insns[k].code == (BPF_JMP | BPF_CALL) && insns[k].src_reg == BPF_PSEUDO_CALL &&
+		    !marks[k])
+			ok = wrong(f,
+				   "a program in section %.64s calls another program; only "
+				   "functions can be called",
 				   name);
 	free(marks);
 	return ok;
@@ -215,8 +230,10 @@ static bool check_contents(struct elf_file *f) {
 			return wrong(f, "malformed ELF file: relocations of an unusual kind");
 		if (section->sh_type == SHT_REL && !check_relocations(f, section, symbols))
 			return false;
-		if ((section->sh_flags & SHF_EXECINSTR) && (section->sh_type != SHT_PROGBITS || section->sh_size % 8))
-			return wrong(f, "section %.64s holds no whole number of instructions", name);
+		if ((section->sh_flags & SHF_EXECINSTR) &&
+		    (section->sh_type != SHT_PROGBITS || section->sh_size % 8))
+			return wrong(f, "section %.64s holds no whole number of instructions",
+				     name);
 		if (!strcmp(name, ".BTF") || !strcmp(name, ".BTF.ext")) {
 			bool *seen = name[4] ? &ext : &btf;
 
@@ -245,7 +262,9 @@ static bool check_contents(struct elf_file *f) {
 const char *elf_check(const void *elf, size_t size, char error[static ELF_CHECK_ERROR_SIZE]) {
 	struct elf_file f = { .bytes = elf, .size = size, .error = error };
 
-	return check_header(&f) && check_sections(&f) && check_symbols(&f) && check_contents(&f) ? NULL : error;
+	return check_header(&f) && check_sections(&f) && check_symbols(&f) && check_contents(&f)
+		       ? NULL
+		       : error;
 }
 
 const void *elf_section(const void *elf, const char *name, size_t *size) {
@@ -255,7 +274,8 @@ const void *elf_section(const void *elf, const char *name, size_t *size) {
 	const char *names = (const char *)bytes + sections[header->e_shstrndx].sh_offset;
 
 	for (size_t i = 1; i < header->e_shnum; i++)
-		if (sections[i].sh_type != SHT_NOBITS && !strcmp(names + sections[i].sh_name, name)) {
+		if (sections[i].sh_type != SHT_NOBITS &&
+		    !strcmp(names + sections[i].sh_name, name)) {
 			*size = sections[i].sh_size;
 			return *size ? bytes + sections[i].sh_offset : NULL;
 		}

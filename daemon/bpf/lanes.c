@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A walk over a BTF type that writes down its integers. BTF comes from the object's author: types may be nested
- * without end or refer to each other in circles, so depth and steps are bounded, and what goes beyond is left out.
+ * A walk over a BTF type that writes down its integers. BTF comes from the object's author: types
+ * may be nested without end or refer to each other in circles, so depth and steps are bounded, and
+ * what goes beyond is left out.
  */
 
 #include "lanes.h"
@@ -29,7 +30,8 @@ static void walk_int(struct lanes_walk *w, const struct btf_type *type, uint64_t
 
 	if (size != 1 && size != 2 && size != 4 && size != 8)
 		return;
-	if ((btf_int_encoding(type) & BTF_INT_BOOL) || btf_int_offset(type) || btf_int_bits(type) != size * 8)
+	if ((btf_int_encoding(type) & BTF_INT_BOOL) || btf_int_offset(type) ||
+	    btf_int_bits(type) != size * 8)
 		return;
 	if (offset < w->end || offset + size > w->size || w->n == LINKED_LANES_MAX)
 		return;
@@ -49,7 +51,8 @@ static const struct btf_type *resolve(const struct btf *btf, uint32_t id) {
 	return NULL;
 }
 
-static void walk_array(struct lanes_walk *w, const struct btf_type *type, uint64_t offset, unsigned int depth) {
+static void walk_array(struct lanes_walk *w, const struct btf_type *type, uint64_t offset,
+		       unsigned int depth) {
 	const struct btf_array *array = btf_array(type);
 	const struct btf_type *element = resolve(w->btf, array->type);
 	int64_t size = element ? btf__resolve_size(w->btf, array->type) : -1;
@@ -65,12 +68,14 @@ static void walk_array(struct lanes_walk *w, const struct btf_type *type, uint64
 	}
 }
 
-static void walk_members(struct lanes_walk *w, const struct btf_type *type, uint64_t offset, unsigned int depth) {
+static void walk_members(struct lanes_walk *w, const struct btf_type *type, uint64_t offset,
+			 unsigned int depth) {
 	uint32_t n = btf_is_union(type) && btf_vlen(type) ? 1 : btf_vlen(type);
 
 	for (uint32_t i = 0; i < n; i++)
 		if (!btf_member_bitfield_size(type, i) && btf_member_bit_offset(type, i) % 8 == 0)
-			walk(w, btf_members(type)[i].type, offset + btf_member_bit_offset(type, i) / 8, depth + 1);
+			walk(w, btf_members(type)[i].type,
+			     offset + btf_member_bit_offset(type, i) / 8, depth + 1);
 }
 
 static void walk(struct lanes_walk *w, uint32_t id, uint64_t offset, unsigned int depth) {
@@ -88,7 +93,8 @@ static void walk(struct lanes_walk *w, uint32_t id, uint64_t offset, unsigned in
 		walk(w, type->type, offset, depth + 1);
 	else if (btf_is_datasec(type))
 		for (uint32_t i = 0; i < btf_vlen(type); i++)
-			walk(w, btf_var_secinfos(type)[i].type, offset + btf_var_secinfos(type)[i].offset, depth + 1);
+			walk(w, btf_var_secinfos(type)[i].type,
+			     offset + btf_var_secinfos(type)[i].offset, depth + 1);
 }
 
 size_t lanes_find(const struct btf *btf, uint32_t type, uint32_t size, struct linked_lane *lanes) {

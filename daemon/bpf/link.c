@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * libbpf does the linking, in the mode in which it writes a loader program (bpf_object__gen_loader) instead of calling
- * the kernel: it relocates calls, data and maps (the latter in index form) and hands each program to a
- * prepare callback, where we copy it. The loader program itself is thrown away.
+ * libbpf does the linking, in the mode in which it writes a loader program (bpf_object__gen_loader)
+ * instead of calling the kernel: it relocates calls, data and maps (the latter in index form) and
+ * hands each program to a prepare callback, where we copy it. The loader program itself is thrown
+ * away.
  *
- * The object is opened twice: first to learn the names of its sections, so that a handler of ours can be registered for
- * each (libbpf's own would look for tracepoints and kernel types), then to link. Programs that can only run on the
- * host are not linked. A program in kprobe/ may be for either; such are linked too, and left out
- * in a second try if libbpf cannot link them (kernel types that this process must not look up).
+ * The object is opened twice: first to learn the names of its sections, so that a handler of ours
+ * can be registered for each (libbpf's own would look for tracepoints and kernel types), then to
+ * link. Programs that can only run on the host are not linked. A program in kprobe/ may be for
+ * either; such are linked too, and left out in a second try if libbpf cannot link them (kernel
+ * types that this process must not look up).
  *
- * What libbpf would trust is checked before (elf-check.c). Maps are created by nobody: their types and sizes are noted, then replaced by those of a small array, so that libbpf neither
- * refuses numbers it does not know nor looks up how many CPUs there are.
+ * What libbpf would trust is checked before (elf-check.c). Maps are created by nobody: their types
+ * and sizes are noted, then replaced by those of a small array, so that libbpf neither refuses
+ * numbers it does not know nor looks up how many CPUs there are.
  */
 
 #include "link.h"
@@ -51,7 +54,10 @@ struct link_step {
 	int error; /* -ENOMEM in a callback */
 };
 
-/* libbpf's print callback has no argument for its user: where the words of the step of this thread go. */
+/*
+ * libbpf's print callback has no argument for its user: where the words of the step of this thread
+ * go.
+ */
 static _Thread_local struct link_log *current_log;
 
 __attribute__((format(printf, 2, 0)))
@@ -154,17 +160,19 @@ static int program_capture(struct bpf_program *prog, struct bpf_prog_load_opts *
 	if (!program || program->insns.count)
 		return -EINVAL;
 	if (n > LINKED_INSNS_MAX) {
-		refuse(step, "program %s: %zu instructions, %d are allowed", program->name, n, LINKED_INSNS_MAX);
+		refuse(step, "program %s: %zu instructions, %d are allowed", program->name, n,
+		       LINKED_INSNS_MAX);
 		step->error = LINK_E_OBJECT;
 		return -E2BIG;
 	}
-	r = blob_append(step, bpf_program__insns(prog), n, sizeof(struct bpf_insn), &program->insns);
+	r = blob_append(step, bpf_program__insns(prog), n, sizeof(struct bpf_insn),
+			&program->insns);
 	if (!r && opts->func_info_cnt && opts->func_info_rec_size <= LINKED_RECORD_MAX)
-		r = blob_append(step, opts->func_info, opts->func_info_cnt, opts->func_info_rec_size,
-				&program->func_info);
+		r = blob_append(step, opts->func_info, opts->func_info_cnt,
+				opts->func_info_rec_size, &program->func_info);
 	if (!r && opts->line_info_cnt && opts->line_info_rec_size <= LINKED_RECORD_MAX)
-		r = blob_append(step, opts->line_info, opts->line_info_cnt, opts->line_info_rec_size,
-				&program->line_info);
+		r = blob_append(step, opts->line_info, opts->line_info_cnt,
+				opts->line_info_rec_size, &program->line_info);
 	if (r)
 		step->error = r;
 	return r ? -ENOMEM : 0;
@@ -174,12 +182,13 @@ static int program_capture(struct bpf_program *prog, struct bpf_prog_load_opts *
 static int handlers_register(struct link_step *step, const struct bpf_object *object) {
 	LIBBPF_OPTS(libbpf_prog_handler_opts, options, .cookie = (long)(intptr_t)step,
 		    .prog_prepare_load_fn = program_capture);
-	static bool placeholder; /* libbpf before 1.2 frees its list twice if it was empty once: keep one in it */
+	static bool placeholder; /* libbpf before 1.2 frees its list twice if it was empty once */
 	struct bpf_program *prog;
 	int id;
 
 	if (!placeholder) {
-		id = libbpf_register_prog_handler("gpuprobe-placeholder", BPF_PROG_TYPE_KPROBE, 0, NULL);
+		id = libbpf_register_prog_handler("gpuprobe-placeholder", BPF_PROG_TYPE_KPROBE, 0,
+						  NULL);
 		if (id < 0)
 			return id;
 		placeholder = true;
@@ -221,7 +230,8 @@ static bool is_certainly_gpu(const struct linked_program *program) {
 /* Whether it may be one. */
 static bool may_be_gpu(const struct linked_program *program) {
 	return is_certainly_gpu(program) || starts_with(program->section, "kprobe/") ||
-	       starts_with(program->section, "kretprobe/") || starts_with(program->section, "memcapture/");
+	       starts_with(program->section, "kretprobe/") ||
+	       starts_with(program->section, "memcapture/");
 }
 
 static bool is_name(const char *text, size_t size) {
@@ -240,7 +250,8 @@ static int programs_begin(struct link_step *step, struct bpf_object *object) {
 
 	linked->n_programs = 0;
 	bpf_object__for_each_program(prog, object) {
-		const char *name = bpf_program__name(prog), *section = bpf_program__section_name(prog);
+		const char *name = bpf_program__name(prog),
+			   *section = bpf_program__section_name(prog);
 		struct linked_program *program;
 
 		if (linked->n_programs == LINKED_PROGRAMS_MAX)
@@ -254,21 +265,25 @@ static int programs_begin(struct link_step *step, struct bpf_object *object) {
 			if (!strcmp(linked->programs[i].name, name))
 				return refuse(step, "two programs of the name %s", name);
 		if (strlen(section) >= sizeof(program->section))
-			return refuse(step, "program %s: the name of its section is too long", name);
+			return refuse(step, "program %s: the name of its section is too long",
+				      name);
 		for (const char *c = section; *c; c++)
 			if (!isprint((unsigned char)*c))
 				return refuse(step, "program %s: strange name of a section", name);
 		strcpy(program->name, name);
 		strcpy(program->section, section);
 		linked->n_programs++;
-		if (bpf_program__set_autoload(prog, step->only_certain ? is_certainly_gpu(program) :
-									 may_be_gpu(program)) < 0)
+		if (bpf_program__set_autoload(prog, step->only_certain ? is_certainly_gpu(program)
+								       : may_be_gpu(program)) < 0)
 			return refuse(step, "program %s cannot be linked", name);
 	}
 	return linked->n_programs ? 0 : refuse(step, "no program in the object");
 }
 
-/* A data section's kind, from the name that libbpf gives its map ("object.rodata", or ".data.mine"). */
+/*
+ * A data section's kind, from the name that libbpf gives its map ("object.rodata", or
+ * ".data.mine").
+ */
 static int map_internal(struct link_step *step, const char *name, enum linked_internal *internal) {
 	if (starts_with(name, ".rodata"))
 		*internal = LINKED_MAP_RODATA;
@@ -277,12 +292,14 @@ static int map_internal(struct link_step *step, const char *name, enum linked_in
 	else if (starts_with(name, ".bss"))
 		*internal = LINKED_MAP_BSS;
 	else
-		return refuse(step, "%s: a GPU has no kernel configuration or symbols to link to", name);
+		return refuse(step, "%s: a GPU has no kernel configuration or symbols to link to",
+			      name);
 	return 0;
 }
 
 /* Notes what a map is, its initial bytes and its integers. */
-static int map_note(struct link_step *step, const struct btf *btf, struct bpf_map *m, struct linked_map *map) {
+static int map_note(struct link_step *step, const struct btf *btf, struct bpf_map *m,
+		    struct linked_map *map) {
 	static const size_t prefix = sizeof(OBJECT_NAME) - 1;
 	const char *name = bpf_map__name(m);
 	struct linked_lane *lanes;
@@ -340,7 +357,8 @@ static int maps_begin(struct link_step *step, struct bpf_object *object) {
 		if (linked->n_maps == LINKED_MAPS_MAX)
 			return refuse(step, "more than %d maps", LINKED_MAPS_MAX);
 		if (bpf_map__type(m) == BPF_MAP_TYPE_STRUCT_OPS)
-			return refuse(step, "map %s: struct_ops is nothing for a GPU", bpf_map__name(m));
+			return refuse(step, "map %s: struct_ops is nothing for a GPU",
+				      bpf_map__name(m));
 		r = map_note(step, btf, m, &linked->maps[linked->n_maps]);
 		if (r)
 			return r;
@@ -348,8 +366,9 @@ static int maps_begin(struct link_step *step, struct bpf_object *object) {
 		bpf_map__set_pin_path(m, NULL);
 		if (bpf_map__is_internal(m))
 			continue;
-		if (bpf_map__set_type(m, BPF_MAP_TYPE_ARRAY) < 0 || bpf_map__set_key_size(m, 4) < 0 ||
-		    bpf_map__set_value_size(m, 8) < 0 || bpf_map__set_max_entries(m, 1) < 0)
+		if (bpf_map__set_type(m, BPF_MAP_TYPE_ARRAY) < 0 ||
+		    bpf_map__set_key_size(m, 4) < 0 || bpf_map__set_value_size(m, 8) < 0 ||
+		    bpf_map__set_max_entries(m, 1) < 0)
 			return refuse(step, "map %s cannot be linked", bpf_map__name(m));
 	}
 	return 0;
@@ -364,11 +383,13 @@ static int subprograms_count(const struct bpf_insn *insns, size_t n, uint32_t *c
 	if (!seen)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
-		bool call = insns[i].code == (BPF_JMP | BPF_CALL) && insns[i].src_reg == BPF_PSEUDO_CALL;
+		bool call = insns[i].code == (BPF_JMP | BPF_CALL) &&
+			    insns[i].src_reg == BPF_PSEUDO_CALL;
 		bool load = insns[i].code == (BPF_LD | BPF_IMM | BPF_DW);
 		int64_t to = (int64_t)i + 1 + insns[i].imm;
 
-		if ((call || (load && insns[i].src_reg == BPF_PSEUDO_FUNC)) && to > 0 && to < (int64_t)n && !seen[to]) {
+		if ((call || (load && insns[i].src_reg == BPF_PSEUDO_FUNC)) && to > 0 &&
+		    to < (int64_t)n && !seen[to]) {
 			seen[to] = 1;
 			count++;
 		}
@@ -384,11 +405,13 @@ static bool uses_gpu(const struct linked *linked, const struct bpf_insn *insns, 
 	for (size_t i = 0; i < n; i++) {
 		const struct bpf_insn *insn = &insns[i];
 
-		if (insn->code == (BPF_JMP | BPF_CALL) && !insn->src_reg && linked_helper_is_gpu(insn->imm))
+		if (insn->code == (BPF_JMP | BPF_CALL) && !insn->src_reg &&
+		    linked_helper_is_gpu(insn->imm))
 			return true;
 		if (insn->code != (BPF_LD | BPF_IMM | BPF_DW))
 			continue;
-		if ((insn->src_reg == BPF_PSEUDO_MAP_IDX || insn->src_reg == BPF_PSEUDO_MAP_IDX_VALUE) &&
+		if ((insn->src_reg == BPF_PSEUDO_MAP_IDX ||
+		     insn->src_reg == BPF_PSEUDO_MAP_IDX_VALUE) &&
 		    insn->imm >= 0 && (size_t)insn->imm < linked->n_maps &&
 		    linked_type_is_gpu(linked->maps[insn->imm].type))
 			return true;
@@ -412,7 +435,8 @@ static int programs_finish(struct link_step *step) {
 				return refuse(step, "program %s was not linked", program->name);
 			continue;
 		}
-		insns = (const struct bpf_insn *)(const void *)(step->output->blob + program->insns.offset);
+		insns = (const struct bpf_insn *)(const void *)(step->output->blob +
+								program->insns.offset);
 		program->gpu |= uses_gpu(linked, insns, program->insns.count);
 		r = subprograms_count(insns, program->insns.count, &program->n_subprograms);
 		if (r)
@@ -455,7 +479,8 @@ static void license_read(struct link_step *step) {
 
 	text = elf_section(step->elf, "license", &size);
 	if (text)
-		memcpy(linked->license, text, size < sizeof(linked->license) ? size : sizeof(linked->license) - 1);
+		memcpy(linked->license, text,
+		       size < sizeof(linked->license) ? size : sizeof(linked->license) - 1);
 	for (char *c = linked->license; *c; c++)
 		if (!isprint((unsigned char)*c))
 			*c = '?';
@@ -544,7 +569,8 @@ static int step_run(struct link_step *step) {
 	return r;
 }
 
-int link_object(const void *elf, size_t size, struct link_output **outputp, struct link_failure *failure) {
+int link_object(const void *elf, size_t size, struct link_output **outputp,
+		struct link_failure *failure) {
 	struct link_step step = { .size = size, .failure = failure };
 	libbpf_print_fn_t print;
 	void *copy;

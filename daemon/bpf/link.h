@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * The link step: an ELF object made by clang -target bpf becomes relocated instructions, maps and BTF. Makes no
- * bpf(2) call and opens no file. Not for two threads at a time: libbpf's handlers and print function are global.
+ * The link step: an ELF object made by clang -target bpf becomes relocated instructions, maps and
+ * BTF. Makes no bpf(2) call and opens no file. Not for two threads at a time: libbpf's handlers and
+ * print function are global.
  */
 
 #include <stddef.h>
@@ -29,7 +30,11 @@ struct link_failure {
 	char *log; /* libbpf's words, many lines, may be empty; NULL: it said nothing */
 };
 
-/* 0 with *outputp (link_output_free()), LINK_E_OBJECT with failure filled in (link_failure_deinit()), or -ENOMEM. */
-int link_object(const void *elf, size_t size, struct link_output **outputp, struct link_failure *failure);
+/*
+ * 0 with *outputp (link_output_free()), LINK_E_OBJECT with failure filled in
+ * (link_failure_deinit()), or -ENOMEM.
+ */
+int link_object(const void *elf, size_t size, struct link_output **outputp,
+		struct link_failure *failure);
 struct link_output *link_output_free(struct link_output *output);
 void link_failure_deinit(struct link_failure *failure);

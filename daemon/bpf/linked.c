@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The metadata of a linked object as JSON, both ways. The writer is a worker that has seen a stranger's ELF file, so the
- * reader takes each number with its range and each name with its alphabet, and a table only if it lies inside
- * the blob. json-c's getters convert between types and saturate, so types are checked first.
+ * The metadata of a linked object as JSON, both ways. The writer is a worker that has seen a
+ * stranger's ELF file, so the reader takes each number with its range and each name with its
+ * alphabet, and a table only if it lies inside the blob. json-c's getters convert between types and
+ * saturate, so types are checked first.
  */
 
 #include "linked.h"
@@ -32,12 +33,13 @@ static int wrong(char *error, const char *what, const char *key) {
 }
 
 /* An integer member within [min, max]. */
-static int get_int(struct json_object *object, const char *key, int64_t min, int64_t max, int64_t *value,
-		   char *error) {
+static int get_int(struct json_object *object, const char *key, int64_t min, int64_t max,
+		   int64_t *value, char *error) {
 	struct json_object *member;
 	int64_t v;
 
-	if (!json_object_object_get_ex(object, key, &member) || !json_object_is_type(member, json_type_int))
+	if (!json_object_object_get_ex(object, key, &member) ||
+	    !json_object_is_type(member, json_type_int))
 		return wrong(error, "no integer", key);
 	v = json_object_get_int64(member);
 	if (v < min || v > max)
@@ -58,12 +60,14 @@ static int get_u32(struct json_object *object, const char *key, uint32_t *value,
 }
 
 /* A string member of printable ASCII that fits into `size` bytes with its NUL. */
-static int get_name(struct json_object *object, const char *key, char *text, size_t size, char *error) {
+static int get_name(struct json_object *object, const char *key, char *text, size_t size,
+		    char *error) {
 	struct json_object *member;
 	const char *s;
 	size_t n;
 
-	if (!json_object_object_get_ex(object, key, &member) || !json_object_is_type(member, json_type_string))
+	if (!json_object_object_get_ex(object, key, &member) ||
+	    !json_object_is_type(member, json_type_string))
 		return wrong(error, "no string", key);
 	s = json_object_get_string(member);
 	n = (size_t)json_object_get_string_len(member);
@@ -78,11 +82,12 @@ static int get_name(struct json_object *object, const char *key, char *text, siz
 }
 
 /*
- * A table: an object with "offset" and a count under `count_key`. record_size 0: the member "record_size" says. The member may
- * be absent or null: an empty table.
+ * A table: an object with "offset" and a count under `count_key`. record_size 0: the member
+ * "record_size" says. The member may be absent or null: an empty table.
  */
-static int get_table(struct json_object *object, const char *key, const char *count_key, uint32_t record_size,
-		     int64_t count_max, uint64_t blob_size, struct linked_table *table, char *error) {
+static int get_table(struct json_object *object, const char *key, const char *count_key,
+		     uint32_t record_size, int64_t count_max, uint64_t blob_size,
+		     struct linked_table *table, char *error) {
 	struct json_object *member;
 	int64_t offset, count, record = record_size;
 	int r;
@@ -96,7 +101,8 @@ static int get_table(struct json_object *object, const char *key, const char *co
 	if (!r)
 		r = get_int(member, count_key, 0, count_max, &count, error);
 	if (!r && !record_size)
-		r = get_int(member, "record_size", count ? 8 : 0, LINKED_RECORD_MAX, &record, error);
+		r = get_int(member, "record_size", count ? 8 : 0, LINKED_RECORD_MAX, &record,
+			    error);
 	if (r)
 		return r;
 	if (offset % 8 || (uint64_t)count * (uint64_t)record > blob_size - (uint64_t)offset)
@@ -140,9 +146,10 @@ int linked_map_from_json(struct linked_map *map, struct json_object *object, uin
 	    (r = get_u32(object, "btf_key_type", &m.btf_key_type, error)) ||
 	    (r = get_u32(object, "btf_value_type", &m.btf_value_type, error)) ||
 	    (r = get_internal(object, &m.internal, error)) ||
-	    (r = get_table(object, "initial", "size", 1, LINKED_BLOB_MAX, blob_size, &m.initial, error)) ||
-	    (r = get_table(object, "lanes", "count", sizeof(struct linked_lane), LINKED_LANES_MAX, blob_size,
-			   &m.lanes, error)))
+	    (r = get_table(object, "initial", "size", 1, LINKED_BLOB_MAX, blob_size, &m.initial,
+			   error)) ||
+	    (r = get_table(object, "lanes", "count", sizeof(struct linked_lane), LINKED_LANES_MAX,
+			   blob_size, &m.lanes, error)))
 		return r;
 	m.has_lanes = json_object_object_get(object, "lanes");
 	if (m.initial.count && m.initial.count != m.value_size)
@@ -151,13 +158,14 @@ int linked_map_from_json(struct linked_map *map, struct json_object *object, uin
 	return 0;
 }
 
-int linked_insns_from_json(struct linked_table *insns, struct json_object *object, uint64_t blob_size,
-			   char error[static ERROR_SIZE]) {
-	return get_table(object, "insns", "count", sizeof(struct bpf_insn), LINKED_INSNS_MAX, blob_size, insns, error);
+int linked_insns_from_json(struct linked_table *insns, struct json_object *object,
+			   uint64_t blob_size, char error[static ERROR_SIZE]) {
+	return get_table(object, "insns", "count", sizeof(struct bpf_insn), LINKED_INSNS_MAX,
+			 blob_size, insns, error);
 }
 
-int linked_program_from_json(struct linked_program *program, struct json_object *object, uint64_t blob_size,
-			     char error[static ERROR_SIZE]) {
+int linked_program_from_json(struct linked_program *program, struct json_object *object,
+			     uint64_t blob_size, char error[static ERROR_SIZE]) {
 	struct linked_program p = {};
 	struct json_object *gpu;
 	int r;
@@ -167,11 +175,14 @@ int linked_program_from_json(struct linked_program *program, struct json_object 
 	if ((r = get_name(object, "name", p.name, sizeof(p.name), error)) ||
 	    (r = get_name(object, "section", p.section, sizeof(p.section), error)) ||
 	    (r = linked_insns_from_json(&p.insns, object, blob_size, error)) ||
-	    (r = get_table(object, "func_info", "count", 0, LINKED_INSNS_MAX, blob_size, &p.func_info, error)) ||
-	    (r = get_table(object, "line_info", "count", 0, LINKED_INSNS_MAX, blob_size, &p.line_info, error)) ||
+	    (r = get_table(object, "func_info", "count", 0, LINKED_INSNS_MAX, blob_size,
+			   &p.func_info, error)) ||
+	    (r = get_table(object, "line_info", "count", 0, LINKED_INSNS_MAX, blob_size,
+			   &p.line_info, error)) ||
 	    (r = get_u32(object, "relocated_subprograms", &p.n_subprograms, error)))
 		return r;
-	if (!json_object_object_get_ex(object, "gpu", &gpu) || !json_object_is_type(gpu, json_type_boolean))
+	if (!json_object_object_get_ex(object, "gpu", &gpu) ||
+	    !json_object_is_type(gpu, json_type_boolean))
 		return wrong(error, "no boolean", "gpu");
 	p.gpu = json_object_get_boolean(gpu);
 	*program = p;
@@ -179,16 +190,18 @@ int linked_program_from_json(struct linked_program *program, struct json_object 
 }
 
 /* An array member of at most `max` elements. */
-static int get_array(struct json_object *object, const char *key, size_t max, struct json_object **array,
-		     char *error) {
-	if (!json_object_object_get_ex(object, key, array) || !json_object_is_type(*array, json_type_array))
+static int get_array(struct json_object *object, const char *key, size_t max,
+		     struct json_object **array, char *error) {
+	if (!json_object_object_get_ex(object, key, array) ||
+	    !json_object_is_type(*array, json_type_array))
 		return wrong(error, "no array", key);
 	if (json_object_array_length(*array) > max)
 		return wrong(error, "too many", key);
 	return 0;
 }
 
-int linked_from_json(struct linked **linkedp, struct json_object *reply, char error[static ERROR_SIZE]) {
+int linked_from_json(struct linked **linkedp, struct json_object *reply,
+		     char error[static ERROR_SIZE]) {
 	struct json_object *maps, *programs;
 	struct linked *linked;
 	int64_t size;
@@ -201,7 +214,8 @@ int linked_from_json(struct linked **linkedp, struct json_object *reply, char er
 	    (r = get_name(reply, "license", linked->license, sizeof(linked->license), error)) ||
 	    (r = get_array(reply, "maps", LINKED_MAPS_MAX, &maps, error)) ||
 	    (r = get_array(reply, "programs", LINKED_PROGRAMS_MAX, &programs, error)) ||
-	    (r = get_table(reply, "btf", "size", 1, LINKED_BLOB_MAX, (uint64_t)size, &linked->btf, error)))
+	    (r = get_table(reply, "btf", "size", 1, LINKED_BLOB_MAX, (uint64_t)size, &linked->btf,
+			   error)))
 		goto out;
 	linked->size = (uint64_t)size;
 	if (linked->btf.count) {
@@ -219,7 +233,8 @@ int linked_from_json(struct linked **linkedp, struct json_object *reply, char er
 			goto out;
 	linked->n_programs = json_object_array_length(programs);
 	for (size_t i = 0; i < linked->n_programs; i++)
-		if ((r = linked_program_from_json(&linked->programs[i], json_object_array_get_idx(programs, i),
+		if ((r = linked_program_from_json(&linked->programs[i],
+						  json_object_array_get_idx(programs, i),
 						  linked->size, error)))
 			goto out;
 	*linkedp = linked;
@@ -245,14 +260,15 @@ static int add_int(struct json_object *object, const char *key, uint64_t value) 
 }
 
 /* A table, or null. The record size is said where it may vary, under func_info and line_info. */
-static int add_table(struct json_object *object, const char *key, const char *count_key, bool present,
-		     const struct linked_table *table) {
+static int add_table(struct json_object *object, const char *key, const char *count_key,
+		     bool present, const struct linked_table *table) {
 	struct json_object *o;
 
 	if (!present)
 		return json_object_object_add(object, key, NULL) < 0 ? -ENOMEM : 0;
 	o = json_object_new_object();
-	if (add(object, key, o) || add_int(o, "offset", table->offset) || add_int(o, count_key, table->count))
+	if (add(object, key, o) || add_int(o, "offset", table->offset) ||
+	    add_int(o, count_key, table->count))
 		return -ENOMEM;
 	return strstr(key, "_info") ? add_int(o, "record_size", table->record_size) : 0;
 }
@@ -263,7 +279,8 @@ static int map_to_json(const struct linked_map *map, struct json_object *o) {
 	if (add(o, "name", json_object_new_string(map->name)) || add_int(o, "type", map->type) ||
 	    add_int(o, "key_size", map->key_size) || add_int(o, "value_size", map->value_size) ||
 	    add_int(o, "max_entries", map->max_entries) || add_int(o, "flags", map->flags) ||
-	    add_int(o, "btf_key_type", map->btf_key_type) || add_int(o, "btf_value_type", map->btf_value_type) ||
+	    add_int(o, "btf_key_type", map->btf_key_type) ||
+	    add_int(o, "btf_value_type", map->btf_value_type) ||
 	    add_table(o, "initial", "size", map->initial.count, &map->initial) ||
 	    add_table(o, "lanes", "count", map->has_lanes, &map->lanes))
 		return -ENOMEM;

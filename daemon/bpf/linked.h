@@ -2,10 +2,11 @@
 #pragma once
 
 /*
- * A linked object: what the job `link` makes of an ELF file. Numbers and names are here, bytes (instructions, BTF,
- * initial values) are ranges of one blob. The program worker fills it in and writes it as JSON (job.md); the daemon
- * and the job `compile` read it back with linked_from_json(), which believes nothing: every range lies inside
- * the blob, is aligned, and every count is bounded. What the bytes in the ranges say is not checked there.
+ * A linked object: what the job `link` makes of an ELF file. Numbers and names are here, bytes
+ * (instructions, BTF, initial values) are ranges of one blob. The program worker fills it in and
+ * writes it as JSON (job.md); the daemon and the job `compile` read it back with
+ * linked_from_json(), which believes nothing: every range lies inside the blob, is aligned, and
+ * every count is bounded. What the bytes in the ranges say is not checked there.
  */
 
 #include <linux/bpf.h>
@@ -67,7 +68,7 @@ struct linked_program {
 	char name[LINKED_NAME_SIZE]; /* the C function: an identifier */
 	char section[LINKED_NAME_SIZE];
 	bool gpu; /* by its name, section, helpers or maps */
-	struct linked_table insns; /* struct bpf_insn; none for a program that can only run on the host */
+	struct linked_table insns; /* struct bpf_insn; none: it can only run on the host */
 	struct linked_table func_info; /* as BPF_PROG_LOAD takes them */
 	struct linked_table line_info;
 	uint32_t n_subprograms; /* that follow its own instructions */
@@ -98,12 +99,14 @@ int linked_to_json(const struct linked *linked, struct json_object *reply);
 /* Reads them back. 0 with *linkedp to free(), LINKED_E_INVALID with a line in error, or -ENOMEM. */
 int linked_from_json(struct linked **linkedp, struct json_object *reply, char error[static 192]);
 
-/* One element of "maps" or "programs" of a reply or request. blob_size bounds its ranges. As above. */
+/*
+ * One element of "maps" or "programs" of a reply or request. blob_size bounds its ranges. As above.
+ */
 int linked_map_from_json(struct linked_map *map, struct json_object *object, uint64_t blob_size,
 			 char error[static 192]);
-int linked_program_from_json(struct linked_program *program, struct json_object *object, uint64_t blob_size,
-			     char error[static 192]);
+int linked_program_from_json(struct linked_program *program, struct json_object *object,
+			     uint64_t blob_size, char error[static 192]);
 
 /* The member "insns" alone. As above. */
-int linked_insns_from_json(struct linked_table *insns, struct json_object *object, uint64_t blob_size,
-			   char error[static 192]);
+int linked_insns_from_json(struct linked_table *insns, struct json_object *object,
+			   uint64_t blob_size, char error[static 192]);

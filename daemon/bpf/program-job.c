@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The jobs of the program worker, between the harness and what does the work: JSON and descriptors on one side, link.h and
- * translate.h on the other. The daemon asks and is believed, but what it asks about came from a stranger, and a request
- * may also be wrong: every member is checked before it is used.
+ * The jobs of the program worker, between the harness and what does the work: JSON and descriptors
+ * on one side, link.h and translate.h on the other. The daemon asks and is believed, but what it
+ * asks about came from a stranger, and a request may also be wrong: every member is checked before
+ * it is used.
  */
 
 #include "program-job.h"
@@ -23,7 +24,8 @@
 #define PREFIX_MAX 48
 
 int program_job_link(const struct worker_job *job, struct json_object *reply, void *userdata) {
-	int input = worker_get_fd(job, job->request, "input"), output = worker_get_fd(job, job->request, "output");
+	int input = worker_get_fd(job, job->request, "input"),
+	    output = worker_get_fd(job, job->request, "output");
 	struct link_failure failure;
 	struct link_output *linked;
 	const uint8_t *elf;
@@ -31,10 +33,12 @@ int program_job_link(const struct worker_job *job, struct json_object *reply, vo
 	int r;
 
 	if (input < 0 || output < 0)
-		return worker_reply_error(reply, NULL, "internal", "link: input or output is missing");
+		return worker_reply_error(reply, NULL, "internal",
+					  "link: input or output is missing");
 	r = worker_map(input, LINK_OBJECT_MAX, &elf, &size);
 	if (r == -EFBIG || r == -ENODATA)
-		return worker_reply_error(reply, NULL, "object", "the object is empty or larger than %zu MiB",
+		return worker_reply_error(reply, NULL, "object",
+					  "the object is empty or larger than %zu MiB",
 					  LINK_OBJECT_MAX >> 20);
 	if (r)
 		return worker_reply_error(reply, NULL, "internal", "link: input: %s", strerror(-r));
@@ -102,7 +106,8 @@ static int maps_parse(struct compile *c, struct json_object *request) {
 		r = linked_map_from_json(map, object, c->blob_size, c->error);
 		if (r)
 			return r;
-		if (!worker_get_string(object, "slot_symbol", &symbol) || !is_symbol(symbol, SYMBOL_SIZE - 1))
+		if (!worker_get_string(object, "slot_symbol", &symbol) ||
+		    !is_symbol(symbol, SYMBOL_SIZE - 1))
 			return wrong(c, "a map's slot_symbol is no symbol");
 		c->maps[i] = (struct translate_map){
 			.name = map->name,
@@ -130,7 +135,8 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 	c->n_programs = json_object_array_length(array);
 	for (size_t i = 0; i < c->n_programs; i++) {
 		object = json_object_array_get_idx(array, i);
-		if (!json_object_is_type(object, json_type_object) || !worker_get_string(object, "name", &name) ||
+		if (!json_object_is_type(object, json_type_object) ||
+		    !worker_get_string(object, "name", &name) ||
 		    !worker_get_int(object, "index", 0, LINKED_PROGRAMS_MAX - 1, &c->indices[i]))
 			return wrong(c, "a program without a name or an index");
 		r = linked_insns_from_json(&insns, object, c->blob_size, c->error);
@@ -186,13 +192,15 @@ static int maps_reply(const struct translate_result *result, struct json_object 
 }
 
 /* One program of the reply. */
-static int program_reply(const struct compile *c, size_t i, const struct translate_program_result *program,
-			 struct json_object *o) {
+static int program_reply(const struct compile *c, size_t i,
+			 const struct translate_program_result *program, struct json_object *o) {
 	struct json_object *maps = json_object_new_array();
 
 	if (worker_add_object(o, "maps", maps) || worker_add_int(o, "index", c->indices[i]) ||
-	    worker_add_string(o, "symbol", c->symbols[i]) || worker_add_int(o, "size", (int64_t)program->size) ||
-	    worker_add_int(o, "isa", program->isa) || worker_add_int(o, "target", program->target) ||
+	    worker_add_string(o, "symbol", c->symbols[i]) ||
+	    worker_add_int(o, "size", (int64_t)program->size) ||
+	    worker_add_int(o, "isa", program->isa) ||
+	    worker_add_int(o, "target", program->target) ||
 	    worker_add_bool(o, "uses_context", program->uses_context) ||
 	    worker_add_int(o, "local_bytes", (int64_t)program->local_bytes))
 		return -ENOMEM;
@@ -209,14 +217,17 @@ static int program_reply(const struct compile *c, size_t i, const struct transla
 }
 
 /* Writes the PTX and the reply. */
-static int compile_reply(const struct compile *c, const struct translate_result *result, struct json_object *reply) {
+static int compile_reply(const struct compile *c, const struct translate_result *result,
+			 struct json_object *reply) {
 	struct json_object *array, *o;
 	int r;
 
 	for (size_t i = 0; i < result->n_programs; i++) {
-		r = worker_write(c->outputs[i], result->programs[i].ptx, result->programs[i].size, 0);
+		r = worker_write(c->outputs[i], result->programs[i].ptx, result->programs[i].size,
+				 0);
 		if (r)
-			return worker_reply_error(reply, NULL, "internal", "compile: output of program %s: %s",
+			return worker_reply_error(reply, NULL, "internal",
+						  "compile: output of program %s: %s",
 						  c->programs[i].name, strerror(-r));
 	}
 	r = worker_reply_status(reply, "compiled");
@@ -247,9 +258,11 @@ static int compile_run(struct compile *c, const struct worker_job *job, struct j
 	if (r == -ENOMEM)
 		return r;
 	if (r) {
-		const char *word = r == TRANSLATE_E_PROGRAM || r == TRANSLATE_E_MAP ? "program" : "internal";
+		const char *word =
+			r == TRANSLATE_E_PROGRAM || r == TRANSLATE_E_MAP ? "program" : "internal";
 
-		r = worker_reply_error(reply, NULL, word, "%s", error ? error : "the request is malformed");
+		r = worker_reply_error(reply, NULL, word, "%s",
+				       error ? error : "the request is malformed");
 		free(error);
 		return r;
 	}
@@ -296,7 +309,8 @@ int program_job_warm(struct json_object *features, void *userdata) {
 
 	r = translate_object(&program, 1, NULL, 0, &result, &error);
 	if (r) {
-		fprintf(stderr, "LLVM does not work in the sandbox: %s\n", error ? error : strerror(r < 0 ? -r : EIO));
+		fprintf(stderr, "LLVM does not work in the sandbox: %s\n",
+			error ? error : strerror(r < 0 ? -r : EIO));
 		free(error);
 		return r < 0 ? r : -EIO;
 	}

@@ -10,5 +10,8 @@
 int program_job_link(const struct worker_job *job, struct json_object *reply, void *userdata);
 int program_job_compile(const struct worker_job *job, struct json_object *reply, void *userdata);
 
-/* Translates a program of two instructions, so that the first job finds LLVM ready; says what libraries there are. */
+/*
+ * Translates a program of two instructions, so that the first job finds LLVM ready; says what
+ * libraries there are.
+ */
 int program_job_warm(struct json_object *features, void *userdata);

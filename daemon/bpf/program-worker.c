@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * gpuprobe-program-worker: links eBPF objects and turns their programs into PTX. It sees what operators attach, and never
- * an application's image. LLVM and libbpf are linked in, so everything is loaded before the sandbox.
+ * gpuprobe-program-worker: links eBPF objects and turns their programs into PTX. It sees what
+ * operators attach, and never an application's image. LLVM and libbpf are linked in, so everything
+ * is loaded before the sandbox.
  */
 
 #include "program-job.h"
@@ -18,6 +19,7 @@ int main(int argc, char *argv[]) {
 	r = worker_options_parse(&options, argc, argv);
 	if (r)
 		return r > 0 ? 0 : 2;
-	r = worker_run(&options, handlers, sizeof(handlers) / sizeof(handlers[0]), program_job_warm, NULL);
+	r = worker_run(&options, handlers, sizeof(handlers) / sizeof(handlers[0]), program_job_warm,
+		       NULL);
 	return r < 0;
 }

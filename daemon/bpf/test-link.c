@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The link step on real objects (objects/, compiled by clang 19) and on damaged ones. The argument is the folder of the
- * compiled objects.
+ * The link step on real objects (objects/, compiled by clang 19) and on damaged ones. The argument
+ * is the folder of the compiled objects.
  */
 
 #include <bpf/btf.h>
@@ -56,7 +56,8 @@ static struct link_output *link_named(const char *name) {
 }
 
 static const struct bpf_insn *insns_of(const struct link_output *output, size_t i) {
-	return (const struct bpf_insn *)(const void *)(output->blob + output->linked.programs[i].insns.offset);
+	return (const struct bpf_insn *)(const void *)(output->blob +
+						       output->linked.programs[i].insns.offset);
 }
 
 static void test_counter(void **state) {
@@ -111,8 +112,10 @@ static void test_btf(void **state) {
 	assert_true(btf_is_func(stub));
 	assert_string_equal(btf__name_by_offset(btf, stub->name_off), "gpuprobe_helper_stub");
 	assert_int_equal(btf_vlen(btf__type_by_id(btf, stub->type)), 0);
-	assert_string_equal(btf__name_by_offset(btf, btf__type_by_id(btf, linked->maps[0].btf_value_type)->name_off),
-			    "__u64");
+	assert_string_equal(
+		btf__name_by_offset(btf,
+				    btf__type_by_id(btf, linked->maps[0].btf_value_type)->name_off),
+		"__u64");
 	btf__free(btf);
 	link_output_free(output);
 }
@@ -128,7 +131,8 @@ static const struct linked_map *map_named(const struct linked *linked, const cha
 static void test_globals(void **state) {
 	struct link_output *output = link_named("globals");
 	const struct linked *linked = &output->linked;
-	const struct linked_map *data = map_named(linked, ".data"), *rodata = map_named(linked, ".rodata"),
+	const struct linked_map *data = map_named(linked, ".data"),
+				*rodata = map_named(linked, ".rodata"),
 				*bss = map_named(linked, ".bss");
 	const struct bpf_insn *insns = insns_of(output, 0);
 	unsigned int values = 0;
@@ -169,7 +173,8 @@ static void test_calls(void **state) {
 
 static void test_types_survive(void **state) {
 	struct link_output *output = link_named("hash-ring");
-	const struct linked_map *seen = map_named(&output->linked, "seen"), *events = map_named(&output->linked, "events");
+	const struct linked_map *seen = map_named(&output->linked, "seen"),
+				*events = map_named(&output->linked, "events");
 
 	assert_int_equal(seen->type, 1501);
 	assert_int_equal(seen->key_size, 8);
@@ -213,7 +218,8 @@ static void test_lanes(void **state) {
 
 /* What is written as JSON is read back the same. */
 static void test_json(void **state) {
-	static const char *const names[] = { "counter", "globals", "calls", "hash-ring", "host", "percpu" };
+	static const char *const names[] = { "counter",	  "globals", "calls",
+					     "hash-ring", "host",    "percpu" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct link_output *output = link_named(names[i]);
@@ -227,18 +233,24 @@ static void test_json(void **state) {
 		assert_int_equal(back->size, output->linked.size);
 		assert_int_equal(back->helper_stub_type, output->linked.helper_stub_type);
 		for (size_t p = 0; p < back->n_programs; p++) {
-			assert_string_equal(back->programs[p].name, output->linked.programs[p].name);
+			assert_string_equal(back->programs[p].name,
+					    output->linked.programs[p].name);
 			assert_int_equal(back->programs[p].gpu, output->linked.programs[p].gpu);
-			assert_int_equal(back->programs[p].insns.offset, output->linked.programs[p].insns.offset);
-			assert_int_equal(back->programs[p].insns.count, output->linked.programs[p].insns.count);
-			assert_int_equal(back->programs[p].line_info.count, output->linked.programs[p].line_info.count);
+			assert_int_equal(back->programs[p].insns.offset,
+					 output->linked.programs[p].insns.offset);
+			assert_int_equal(back->programs[p].insns.count,
+					 output->linked.programs[p].insns.count);
+			assert_int_equal(back->programs[p].line_info.count,
+					 output->linked.programs[p].line_info.count);
 		}
 		for (size_t m = 0; m < back->n_maps; m++) {
 			assert_string_equal(back->maps[m].name, output->linked.maps[m].name);
 			assert_int_equal(back->maps[m].internal, output->linked.maps[m].internal);
 			assert_int_equal(back->maps[m].has_lanes, output->linked.maps[m].has_lanes);
-			assert_int_equal(back->maps[m].lanes.count, output->linked.maps[m].lanes.count);
-			assert_int_equal(back->maps[m].initial.count, output->linked.maps[m].initial.count);
+			assert_int_equal(back->maps[m].lanes.count,
+					 output->linked.maps[m].lanes.count);
+			assert_int_equal(back->maps[m].initial.count,
+					 output->linked.maps[m].initial.count);
 		}
 		free(back);
 		json_object_put(reply);
@@ -255,16 +267,23 @@ static void test_json_hostile(void **state) {
 		"{\"size\":8,\"license\":\"\",\"maps\":[],\"programs\":[7]}",
 		"{\"size\":8,\"license\":7,\"maps\":[],\"programs\":[]}",
 		"{\"size\":8,\"license\":\"\\u001b\",\"maps\":[],\"programs\":[]}",
-		"{\"size\":8,\"license\":\"\",\"btf\":{\"offset\":0,\"size\":9,\"helper_stub_type\":1},\"maps\":[],\"programs\":[]}",
-		"{\"size\":64,\"license\":\"\",\"maps\":[],\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"gpu\":true,"
+		"{\"size\":8,\"license\":\"\",\"btf\":{\"offset\":0,\"size\":9,"
+		"\"helper_stub_type\":1},\"maps\":[],\"programs\":[]}",
+		"{\"size\":64,\"license\":\"\",\"maps\":[],"
+		"\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"gpu\":true,"
 		"\"insns\":{\"offset\":60,\"count\":1},\"relocated_subprograms\":0}]}",
-		"{\"size\":64,\"license\":\"\",\"maps\":[],\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"gpu\":true,"
+		"{\"size\":64,\"license\":\"\",\"maps\":[],"
+		"\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"gpu\":true,"
 		"\"insns\":{\"offset\":0,\"count\":9},\"relocated_subprograms\":0}]}",
-		"{\"size\":64,\"license\":\"\",\"maps\":[],\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"gpu\":true,"
-		"\"insns\":{\"offset\":0,\"count\":8},\"func_info\":{\"offset\":0,\"count\":1,\"record_size\":4},"
+		"{\"size\":64,\"license\":\"\",\"maps\":[],"
+		"\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"gpu\":true,"
+		"\"insns\":{\"offset\":0,\"count\":8},\"func_info\":{\"offset\":0,"
+		"\"count\":1,\"record_size\":4},"
 		"\"relocated_subprograms\":0}]}",
-		"{\"size\":64,\"license\":\"\",\"maps\":[],\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"gpu\":true,"
-		"\"insns\":{\"offset\":0,\"count\":8},\"line_info\":{\"offset\":8,\"count\":4,\"record_size\":16},"
+		"{\"size\":64,\"license\":\"\",\"maps\":[],"
+		"\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"gpu\":true,"
+		"\"insns\":{\"offset\":0,\"count\":8},\"line_info\":{\"offset\":8,"
+		"\"count\":4,\"record_size\":16},"
 		"\"relocated_subprograms\":0}]}",
 	};
 
@@ -280,7 +299,10 @@ static void test_json_hostile(void **state) {
 	}
 }
 
-/* Whatever becomes of a damaged object, it is said in one line. libbpf's own crashes would show here. */
+/*
+ * Whatever becomes of a damaged object, it is said in one line. libbpf's own crashes would show
+ * here.
+ */
 static void damaged(const void *elf, size_t size) {
 	struct link_output *output;
 	struct link_failure failure;
@@ -296,14 +318,18 @@ static void damaged(const void *elf, size_t size) {
 }
 
 static void test_damaged(void **state) {
-	static const char *const texts[] = { "", "\177ELF", "#!/bin/sh\necho no object at all, and long enough to be one\n\n\n\n\n" };
+	static const char *const texts[] = {
+		"", "\177ELF",
+		"#!/bin/sh\necho no object at all, and long enough to be one\n\n\n\n\n"
+	};
 	struct link_output *output;
 	struct link_failure failure;
 	size_t size;
 	uint8_t *elf = object_read("globals", &size), *copy = malloc(size), byte;
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		assert_int_equal(link_object(texts[i], strlen(texts[i]), &output, &failure), LINK_E_OBJECT);
+		assert_int_equal(link_object(texts[i], strlen(texts[i]), &output, &failure),
+				 LINK_E_OBJECT);
 		assert_true(*failure.reason);
 		link_failure_deinit(&failure);
 	}
@@ -353,10 +379,12 @@ static void test_refused(void **state) {
 
 int main(int argc, char *argv[]) {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_counter),	      cmocka_unit_test(test_btf),	cmocka_unit_test(test_globals),
-		cmocka_unit_test(test_calls),	      cmocka_unit_test(test_types_survive),
-		cmocka_unit_test(test_classes),	      cmocka_unit_test(test_lanes),	cmocka_unit_test(test_json),
-		cmocka_unit_test(test_json_hostile),  cmocka_unit_test(test_damaged),	cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_counter),	      cmocka_unit_test(test_btf),
+		cmocka_unit_test(test_globals),	      cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_types_survive), cmocka_unit_test(test_classes),
+		cmocka_unit_test(test_lanes),	      cmocka_unit_test(test_json),
+		cmocka_unit_test(test_json_hostile),  cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_refused),
 	};
 
 	if (argc < 2 || !*argv[1])

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The shadow transformation on any instructions and metadata. The input: a struct of numbers, then the blob. What comes out must
- * call only what the kernel has or what was appended, and its records must lie in it, in order.
+ * The shadow transformation on any instructions and metadata. The input: a struct of numbers, then
+ * the blob. What comes out must call only what the kernel has or what was appended, and its records
+ * must lie in it, in order.
  */
 
 #include <stdint.h>
@@ -23,7 +24,10 @@ struct numbers {
 	uint32_t value_size, max_entries;
 };
 
-/* count: of the program's own instructions; own_records: of its function records, which may say anything. */
+/*
+ * count: of the program's own instructions; own_records: of its function records, which may say
+ * anything.
+ */
 static void check(const struct shadow *shadow, uint32_t count, uint32_t own_records) {
 	size_t last = 0;
 
@@ -44,18 +48,22 @@ static void check(const struct shadow *shadow, uint32_t count, uint32_t own_reco
 		} else if (insn->src_reg || insn->imm > 211 || insn->imm <= 0)
 			abort();
 	}
-	if (shadow->n_insns > count && shadow->insns[shadow->n_insns - 1].code != (BPF_JMP | BPF_EXIT))
+	if (shadow->n_insns > count &&
+	    shadow->insns[shadow->n_insns - 1].code != (BPF_JMP | BPF_EXIT))
 		abort();
 	for (uint32_t i = own_records; i < shadow->n_func_info; i++) {
 		uint32_t offset;
 
-		memcpy(&offset, (const uint8_t *)shadow->func_info + (size_t)i * shadow->func_info_size, 4);
+		memcpy(&offset,
+		       (const uint8_t *)shadow->func_info + (size_t)i * shadow->func_info_size, 4);
 		if (offset < count || offset >= shadow->n_insns || offset <= last)
 			abort();
 		last = offset;
 	}
 	for (uint32_t i = 0; i < shadow->n_line_info; i++) {
-		volatile uint8_t byte = ((const uint8_t *)shadow->line_info)[(size_t)(i + 1) * shadow->line_info_size - 1];
+		volatile uint8_t byte =
+			((const uint8_t *)
+				 shadow->line_info)[(size_t)(i + 1) * shadow->line_info_size - 1];
 
 		(void)byte;
 	}
@@ -90,8 +98,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	}
 	linked->programs[0].insns = (struct linked_table){ n.offset, n.count * factor, 8 };
 	linked->programs[0].func_info =
-		(struct linked_table){ n.function_offset, n.function_count * factor, n.function_size * factor };
-	linked->programs[0].line_info = (struct linked_table){ n.line_offset, n.line_count * factor, n.line_size * factor };
+		(struct linked_table){ n.function_offset, n.function_count * factor,
+				       n.function_size * factor };
+	linked->programs[0].line_info =
+		(struct linked_table){ n.line_offset, n.line_count * factor, n.line_size * factor };
 	for (size_t i = 0; i < LINKED_MAPS_MAX; i++)
 		linked->maps[i] = (struct linked_map){
 			.name = "map",
@@ -102,7 +112,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 			.internal = (enum linked_internal)((n.internal + i) % 4),
 		};
 	if (!shadow_make(linked, blob, 0, n.flags & 2, &shadow, error)) {
-		check(&shadow, linked->programs[0].insns.count, linked->programs[0].func_info.count);
+		check(&shadow, linked->programs[0].insns.count,
+		      linked->programs[0].func_info.count);
 		shadow_deinit(&shadow);
 	} else if (!*error)
 		abort();
