@@ -27,7 +27,8 @@
  *   MAP_MERGE_PERCPU a PERCPU map: shard s is the copy of SM s.
  *
  * The buffer of a map that merges by sums may be spread over the modules: each module has one of the same size as a
- * variable, zeros at first, and the shim adds them up when it mirrors.
+ * variable, zeros at first, and the shim adds them up when it mirrors. Its instances therefore always start with
+ * zeros; the initial bytes of a data section are added once by who reads the map.
  *
  * The daemon never believes the header of an instance that it has handed out: a process may write there.
  */
