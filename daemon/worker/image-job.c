@@ -154,7 +154,7 @@ static int reply_own(struct job *job, const char *format, ...)
 	va_end(arguments);
 	r = worker_reply_status(job->reply, "own");
 	if (!r)
-		r = worker_add_string(job->reply, "reason", reason);
+		r = worker_add_line(job->reply, "reason", reason);
 	return finish(r ? r : add_kernels(job));
 }
 
@@ -374,7 +374,7 @@ static int find_source(struct job *job)
 						  strlen(job->names[i]));
 		if (!kernel || !kernel->entry || !kernel->body.length)
 			return reply_own(job,
-					 "the PTX of this image lacks kernel %.200s of its SASS",
+					 "the PTX of this image lacks kernel %.120s of its SASS",
 					 job->names[i]);
 	}
 	return r;

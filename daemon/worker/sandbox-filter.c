@@ -198,7 +198,7 @@ static void build(struct filter *filter, bool read_files)
 	/* No memory that can be executed, be it new or made so. */
 	allow_if(filter, SYS_mmap, 2, PROT_EXEC, 0);
 	allow_if(filter, SYS_mprotect, 2, PROT_EXEC, 0);
-	/* Seals and flags can be asked for, not set; a duplicate closes on exec. */
+	/* Seals and flags can be asked for, not set. */
 	allow_if(filter, SYS_fcntl, 1, ~0U, F_GET_SEALS);
 	allow_if(filter, SYS_fcntl, 1, ~0U, F_GETFD);
 	allow_if(filter, SYS_fcntl, 1, ~0U, F_GETFL);

@@ -95,6 +95,22 @@ int worker_add_string(struct json_object *object, const char *key, const char *t
 	return worker_add_string_n(object, key, text, strlen(text));
 }
 
+/* A text for a person, in one line whatever foreign bytes were printed into it. */
+int worker_add_line(struct json_object *object, const char *key, const char *text)
+{
+	char *line = strdup(text);
+	int r;
+
+	if (!line)
+		return -ENOMEM;
+	for (char *c = line; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = ' ';
+	r = worker_add_string(object, key, line);
+	free(line);
+	return r;
+}
+
 int worker_add_int(struct json_object *object, const char *key, int64_t value)
 {
 	return worker_add_object(object, key, json_object_new_int64(value));
@@ -154,16 +170,12 @@ int worker_reply_error(struct json_object *reply, const char *log, const char *e
 	va_start(arguments, format);
 	vsnprintf(message, sizeof(message), format, arguments);
 	va_end(arguments);
-	/* One line, whatever was printed into it. */
-	for (char *c = message; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = ' ';
 	empty(reply);
 	r = worker_reply_status(reply, "error");
 	if (!r)
 		r = worker_add_string(reply, "error", error);
 	if (!r)
-		r = worker_add_string(reply, "message", message);
+		r = worker_add_line(reply, "message", message);
 	if (!r && log && *log)
 		r = add_log(reply, log);
 	return r;

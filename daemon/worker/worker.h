@@ -92,6 +92,7 @@ int worker_reply_status(struct json_object *reply, const char *status);
 int worker_reply_error(struct json_object *reply, const char *log, const char *error,
 		       const char *format, ...) __attribute__((format(printf, 4, 5)));
 int worker_add_string(struct json_object *object, const char *key, const char *text);
+int worker_add_line(struct json_object *object, const char *key, const char *text); /* no newlines */
 int worker_add_string_n(struct json_object *object, const char *key, const char *text,
 			size_t length);
 int worker_add_int(struct json_object *object, const char *key, int64_t value);
