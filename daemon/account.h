@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * What each uid uses of the daemon through the shim socket. A quota is an ordinary positive result. An account lives
- * as long as somebody holds a reference.
+ * What each uid uses of the daemon through the shim socket. A quota is an ordinary positive result.
+ * An account lives as long as somebody holds a reference.
  */
 
 #include <stddef.h>
@@ -16,7 +16,7 @@ enum {
 };
 
 #define ACCOUNT_CONNECTIONS_MAX 256
-#define ACCOUNT_IMAGES_MAX 32 /* in work at a time */
+#define ACCOUNT_IMAGES_MAX 32			      /* in work at a time */
 #define ACCOUNT_IMAGE_BYTES_MAX (UINT64_C(256) << 20) /* one image may be larger if it is alone */
 
 struct account_table;

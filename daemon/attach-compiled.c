@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The worker that compiled an operator's program is trusted with that program only: symbols must begin with the
- * object's prefix, so that no object can shadow another's; layouts are checked again by map.c.
+ * The worker that compiled an operator's program is trusted with that program only: symbols must
+ * begin with the object's prefix, so that no object can shadow another's; layouts are checked again
+ * by map.c.
  */
 
 #include "attach-compiled.h"
@@ -20,7 +21,8 @@ void compiled_prefix(char prefix[static 64], uint64_t object) {
 }
 
 void compiled_slot_symbol(char symbol[static REGISTRY_SYMBOL_SIZE], uint64_t object, size_t map) {
-	snprintf(symbol, REGISTRY_SYMBOL_SIZE, "__gpuprobe_o%llu_m%zu", (unsigned long long)object, map);
+	snprintf(symbol, REGISTRY_SYMBOL_SIZE, "__gpuprobe_o%llu_m%zu", (unsigned long long)object,
+		 map);
 }
 
 static int compiled_wrong(char *error, const char *what) {
@@ -29,10 +31,12 @@ static int compiled_wrong(char *error, const char *what) {
 }
 
 /* An integer member in a range. */
-static bool compiled_int(json_object *object, const char *key, int64_t min, int64_t max, int64_t *value) {
+static bool compiled_int(json_object *object, const char *key, int64_t min, int64_t max,
+			 int64_t *value) {
 	json_object *member = NULL;
 
-	if (!json_object_object_get_ex(object, key, &member) || !json_object_is_type(member, json_type_int))
+	if (!json_object_object_get_ex(object, key, &member) ||
+	    !json_object_is_type(member, json_type_int))
 		return false;
 	*value = json_object_get_int64(member);
 	return *value >= min && *value <= max;
@@ -41,7 +45,8 @@ static bool compiled_int(json_object *object, const char *key, int64_t min, int6
 static bool compiled_bool(json_object *object, const char *key, bool *value) {
 	json_object *member = NULL;
 
-	if (!json_object_object_get_ex(object, key, &member) || !json_object_is_type(member, json_type_boolean))
+	if (!json_object_object_get_ex(object, key, &member) ||
+	    !json_object_is_type(member, json_type_boolean))
 		return false;
 	*value = json_object_get_boolean(member);
 	return true;
@@ -51,7 +56,8 @@ static bool compiled_bool(json_object *object, const char *key, bool *value) {
 static int compiled_map_parse(struct compiled_map *map, json_object *object, char *error) {
 	int64_t shards, merge, value_stride, shard_stride, data_size;
 
-	if (!json_object_is_type(object, json_type_object) || !compiled_bool(object, "used", &map->used))
+	if (!json_object_is_type(object, json_type_object) ||
+	    !compiled_bool(object, "used", &map->used))
 		return compiled_wrong(error, "map");
 	if (!map->used)
 		return 0;
@@ -69,38 +75,43 @@ static int compiled_map_parse(struct compiled_map *map, json_object *object, cha
 	return 0;
 }
 
-static int compiled_symbol(struct compiled_program *program, json_object *object, uint64_t id, char *error) {
+static int compiled_symbol(struct compiled_program *program, json_object *object, uint64_t id,
+			   char *error) {
 	json_object *symbol = NULL;
 	char prefix[64];
 	const char *text;
 
 	compiled_prefix(prefix, id);
-	if (!json_object_object_get_ex(object, "symbol", &symbol) || !json_object_is_type(symbol, json_type_string))
+	if (!json_object_object_get_ex(object, "symbol", &symbol) ||
+	    !json_object_is_type(symbol, json_type_string))
 		return compiled_wrong(error, "symbol");
 	text = json_object_get_string(symbol);
 	if (strlen(text) >= sizeof(program->symbol) || strncmp(text, prefix, strlen(prefix)) != 0 ||
 	    text[strlen(prefix)] != '_' ||
-	    strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$") != strlen(text))
+	    strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$") !=
+		    strlen(text))
 		return compiled_wrong(error, "symbol");
 	strcpy(program->symbol, text);
 	return 0;
 }
 
-static int compiled_program_parse(struct compiled *compiled, size_t i, json_object *object, struct worker_task *task,
-				  uint64_t id, size_t index, char *error) {
+static int compiled_program_parse(struct compiled *compiled, size_t i, json_object *object,
+				  struct worker_task *task, uint64_t id, size_t index,
+				  char *error) {
 	struct compiled_program *program = &compiled->programs[i];
 	json_object *maps = NULL;
 	int64_t value;
 	int r;
 
-	if (!json_object_is_type(object, json_type_object) || !compiled_int(object, "index", 0, INT32_MAX, &value) ||
-	    (size_t)value != index)
+	if (!json_object_is_type(object, json_type_object) ||
+	    !compiled_int(object, "index", 0, INT32_MAX, &value) || (size_t)value != index)
 		return compiled_wrong(error, "program");
 	r = compiled_symbol(program, object, id, error);
 	if (r)
 		return r;
 	if (!compiled_int(object, "size", 1, INT64_MAX, &value) ||
-	    (uint64_t)value != worker_task_output_size(task, (unsigned int)(COMPILED_FIRST_OUTPUT + i)))
+	    (uint64_t)value !=
+		    worker_task_output_size(task, (unsigned int)(COMPILED_FIRST_OUTPUT + i)))
 		return compiled_wrong(error, "size of a program");
 	if (!compiled_bool(object, "uses_context", &program->uses_context))
 		return compiled_wrong(error, "uses_context");
@@ -110,11 +121,13 @@ static int compiled_program_parse(struct compiled *compiled, size_t i, json_obje
 	if (!compiled_int(object, "target", 10, 999, &value))
 		return compiled_wrong(error, "target");
 	program->target = (unsigned int)value;
-	if (!json_object_object_get_ex(object, "maps", &maps) || !json_object_is_type(maps, json_type_array))
+	if (!json_object_object_get_ex(object, "maps", &maps) ||
+	    !json_object_is_type(maps, json_type_array))
 		return compiled_wrong(error, "maps of a program");
 	for (size_t k = 0; k < json_object_array_length(maps); k++) {
 		json_object *map = json_object_array_get_idx(maps, k);
-		int64_t n = json_object_is_type(map, json_type_int) ? json_object_get_int64(map) : -1;
+		int64_t n = json_object_is_type(map, json_type_int) ? json_object_get_int64(map)
+								    : -1;
 
 		if (n < 0 || (size_t)n >= compiled->n_maps || !compiled->maps[n].used)
 			return compiled_wrong(error, "maps of a program");
@@ -124,16 +137,19 @@ static int compiled_program_parse(struct compiled *compiled, size_t i, json_obje
 	return 0;
 }
 
-int compiled_from_json(struct compiled **compiledp, json_object *reply, struct worker_task *task, uint64_t object,
-		       size_t n_maps, const size_t *chosen, size_t n_chosen, char error[static COMPILED_ERROR_SIZE]) {
+int compiled_from_json(struct compiled **compiledp, json_object *reply, struct worker_task *task,
+		       uint64_t object, size_t n_maps, const size_t *chosen, size_t n_chosen,
+		       char error[static COMPILED_ERROR_SIZE]) {
 	json_object *maps = NULL, *programs = NULL;
 	struct compiled *compiled;
 	int r = 0;
 
-	if (!json_object_object_get_ex(reply, "maps", &maps) || !json_object_is_type(maps, json_type_array) ||
+	if (!json_object_object_get_ex(reply, "maps", &maps) ||
+	    !json_object_is_type(maps, json_type_array) ||
 	    json_object_array_length(maps) != n_maps || n_maps > 64)
 		return compiled_wrong(error, "maps");
-	if (!json_object_object_get_ex(reply, "programs", &programs) || !json_object_is_type(programs, json_type_array) ||
+	if (!json_object_object_get_ex(reply, "programs", &programs) ||
+	    !json_object_is_type(programs, json_type_array) ||
 	    json_object_array_length(programs) != n_chosen)
 		return compiled_wrong(error, "programs");
 	compiled = calloc(1, sizeof(*compiled));
@@ -148,11 +164,12 @@ int compiled_from_json(struct compiled **compiledp, json_object *reply, struct w
 			compiled->programs[i].fd = -1;
 	compiled->n_maps = n_maps;
 	for (size_t i = 0; r == 0 && i < n_maps; i++)
-		r = compiled_map_parse(&compiled->maps[i], json_object_array_get_idx(maps, i), error);
+		r = compiled_map_parse(&compiled->maps[i], json_object_array_get_idx(maps, i),
+				       error);
 	for (size_t i = 0; r == 0 && i < n_chosen; i++) {
 		compiled->n_programs = i + 1;
-		r = compiled_program_parse(compiled, i, json_object_array_get_idx(programs, i), task, object, chosen[i],
-					   error);
+		r = compiled_program_parse(compiled, i, json_object_array_get_idx(programs, i),
+					   task, object, chosen[i], error);
 	}
 	if (r) {
 		compiled_free(compiled);

@@ -43,9 +43,10 @@ void compiled_prefix(char prefix[static 64], uint64_t object);
 void compiled_slot_symbol(char symbol[static REGISTRY_SYMBOL_SIZE], uint64_t object, size_t map);
 
 /*
- * chosen: the indices of the programs that were asked for, whose outputs are the task's descriptors from 1 on, in that
- * order. 0, COMPILED_E_INVALID with a line in error, or -ENOMEM.
+ * chosen: the indices of the programs that were asked for, whose outputs are the task's descriptors
+ * from 1 on, in that order. 0, COMPILED_E_INVALID with a line in error, or -ENOMEM.
  */
-int compiled_from_json(struct compiled **compiledp, json_object *reply, struct worker_task *task, uint64_t object,
-		       size_t n_maps, const size_t *chosen, size_t n_chosen, char error[static COMPILED_ERROR_SIZE]);
+int compiled_from_json(struct compiled **compiledp, json_object *reply, struct worker_task *task,
+		       uint64_t object, size_t n_maps, const size_t *chosen, size_t n_chosen,
+		       char error[static COMPILED_ERROR_SIZE]);
 struct compiled *compiled_free(struct compiled *compiled);

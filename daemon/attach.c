@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One struct attach goes through the stages below, each of which ends in a callback that starts the next. Two of
- * them are jobs of fresh workers; verification runs in a thread, on bytes that nobody can change any more. Nothing is
- * visible to others before the last stage, so giving up is freeing the struct: cancelled ones do so at the next callback.
+ * One struct attach goes through the stages below, each of which ends in a callback that starts the
+ * next. Two of them are jobs of fresh workers; verification runs in a thread, on bytes that nobody
+ * can change any more. Nothing is visible to others before the last stage, so giving up is freeing
+ * the struct: cancelled ones do so at the next callback.
  *
  *     link (worker) -> choose -> verify (thread) -> compile (worker) -> register
  */
@@ -76,9 +77,11 @@ static void attach_finish(struct attach *attach, const struct attach_outcome *ou
 	attach_free(attach);
 }
 
-__attribute__((format(printf, 5, 6)))
-static void attach_fail(struct attach *attach, enum attach_error error, const char *program, const char *log,
-			const char *format, ...) {
+static void attach_fail(struct attach *attach, enum attach_error error, const char *program,
+			const char *log, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
+static void attach_fail(struct attach *attach, enum attach_error error, const char *program,
+			const char *log, const char *format, ...) {
 	struct attach_outcome outcome = { .error = error, .program = program, .log = log };
 	char reason[512];
 	va_list arguments;
@@ -91,35 +94,40 @@ static void attach_fail(struct attach *attach, enum attach_error error, const ch
 }
 
 static void attach_fail_limit(struct attach *attach, const char *what, uint64_t limit) {
-	struct attach_outcome outcome = { .error = ATTACH_E_LIMIT, .program = what, .reason = what, .limit = limit };
+	struct attach_outcome outcome = {
+		.error = ATTACH_E_LIMIT, .program = what, .reason = what, .limit = limit
+	};
 
 	attach_finish(attach, &outcome);
 }
 
 /* A job failed. refused: what "status": "error" means at this stage. */
-static void attach_fail_job(struct attach *attach, int result, enum attach_error refused, json_object *reply,
-			    const char *message) {
+static void attach_fail_job(struct attach *attach, int result, enum attach_error refused,
+			    json_object *reply, const char *message) {
 	json_object *log = NULL, *word = NULL;
 	bool internal = false;
 
 	if (result != WORKER_POOL_E_REFUSED) {
-		attach_fail(attach, result == WORKER_POOL_E_UNAVAILABLE ? ATTACH_E_UNAVAILABLE : ATTACH_E_INTERNAL, NULL,
-			    NULL, "%s", message);
+		attach_fail(attach,
+			    result == WORKER_POOL_E_UNAVAILABLE ? ATTACH_E_UNAVAILABLE
+								: ATTACH_E_INTERNAL,
+			    NULL, NULL, "%s", message);
 		return;
 	}
 	if (json_object_object_get_ex(reply, "error", &word))
 		internal = strcmp(json_object_get_string(word) ?: "", "internal") == 0;
-	if (!json_object_object_get_ex(reply, "log", &log) || !json_object_is_type(log, json_type_string))
+	if (!json_object_object_get_ex(reply, "log", &log) ||
+	    !json_object_is_type(log, json_type_string))
 		log = NULL;
-	attach_fail(attach, internal ? ATTACH_E_INTERNAL : refused, "", log ? json_object_get_string(log) : NULL, "%s",
-		    message);
+	attach_fail(attach, internal ? ATTACH_E_INTERNAL : refused, "",
+		    log ? json_object_get_string(log) : NULL, "%s", message);
 }
 
 /* ---- register ---- */
 
 /* The attachment of one compiled program; takes its descriptor. 0 or -errno. */
-static int attach_make(struct attach *attach, struct object *object, size_t i, struct compiled_program *compiled,
-		       struct attachment **attachmentp) {
+static int attach_make(struct attach *attach, struct object *object, size_t i,
+		       struct compiled_program *compiled, struct attachment **attachmentp) {
 	struct attachment *attachment;
 	int r;
 
@@ -140,7 +148,8 @@ static int attach_make(struct attach *attach, struct object *object, size_t i, s
 }
 
 /* One map of the object. 0, MAP_E_*, or -errno. */
-static int attach_map(struct attach *attach, struct object *object, size_t i, const struct compiled_map *compiled) {
+static int attach_map(struct attach *attach, struct object *object, size_t i,
+		      const struct compiled_map *compiled) {
 	const struct linked_map *linked = &attach->linked->maps[i];
 	struct map_spec spec = {
 		.name = linked->name,
@@ -168,12 +177,13 @@ static int attach_map(struct attach *attach, struct object *object, size_t i, co
 		spec.lanes = (const struct map_lane *)(bytes + linked->lanes.offset);
 		spec.n_lanes = linked->lanes.count;
 	}
-	return map_new(&object->maps[i], ++attach->daemon->registry.last_map, object->id, object->owner, &spec,
-		       attach->daemon->map_accounts);
+	return map_new(&object->maps[i], ++attach->daemon->registry.last_map, object->id,
+		       object->owner, &spec, attach->daemon->map_accounts);
 }
 
 /* The object with its maps. 0, MAP_E_*, or -errno. */
-static int attach_object(struct attach *attach, const struct compiled *compiled, struct object **objectp) {
+static int attach_object(struct attach *attach, const struct compiled *compiled,
+			 struct object **objectp) {
 	const struct linked *linked = attach->linked;
 	struct object *object;
 	uint64_t used = 0;
@@ -191,7 +201,8 @@ static int attach_object(struct attach *attach, const struct compiled *compiled,
 		if (!object->btf)
 			r = -ENOMEM;
 		else
-			memcpy(object->btf, (const char *)attach->blob + linked->btf.offset, object->n_btf);
+			memcpy(object->btf, (const char *)attach->blob + linked->btf.offset,
+			       object->n_btf);
 	}
 	for (size_t i = 0; r == 0 && i < linked->n_maps; i++) {
 		compiled_slot_symbol(object->slots[i], attach->object_id, i);
@@ -227,8 +238,11 @@ static void attach_register(struct attach *attach, struct compiled *compiled) {
 		while (n)
 			attachment_free(attachments[--n]);
 		object_free(object);
-		attach_fail(attach, r > 0 ? ATTACH_E_INVALID_OBJECT : ATTACH_E_INTERNAL, NULL, NULL, "%s",
-			    r > 0 ? "a map of the object is larger than a map may be, or of another shape" : strerror(-r));
+		attach_fail(
+			attach, r > 0 ? ATTACH_E_INVALID_OBJECT : ATTACH_E_INTERNAL, NULL, NULL,
+			"%s",
+			r > 0 ? "a map of the object is larger than a map may be, or of another shape"
+			      : strerror(-r));
 		return;
 	}
 	registry_link(&attach->daemon->registry, object, attachments, n);
@@ -239,8 +253,8 @@ static void attach_register(struct attach *attach, struct compiled *compiled) {
 
 /* ---- compile ---- */
 
-static void attach_on_compiled(struct worker_task *task, int result, json_object *reply, const char *message,
-			       void *userdata) {
+static void attach_on_compiled(struct worker_task *task, int result, json_object *reply,
+			       const char *message, void *userdata) {
 	struct attach *attach = userdata;
 	struct compiled *compiled = NULL;
 	char error[COMPILED_ERROR_SIZE];
@@ -254,16 +268,19 @@ static void attach_on_compiled(struct worker_task *task, int result, json_object
 		attach_fail_job(attach, result, ATTACH_E_COMPILE, reply, message);
 		return;
 	}
-	r = compiled_from_json(&compiled, reply, task, attach->object_id, attach->linked->n_maps, attach->chosen,
-			       attach->n_chosen, error);
+	r = compiled_from_json(&compiled, reply, task, attach->object_id, attach->linked->n_maps,
+			       attach->chosen, attach->n_chosen, error);
 	if (r) {
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", r > 0 ? error : strerror(-r));
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s",
+			    r > 0 ? error : strerror(-r));
 		return;
 	}
 	for (size_t i = 0; i < compiled->n_programs; i++)
 		if (compiled->programs[i].uses_context) {
-			attach_fail(attach, ATTACH_E_COMPILE, attach->linked->programs[attach->chosen[i]].name, NULL,
-				    "the program reads its context: that comes with a later release");
+			attach_fail(
+				attach, ATTACH_E_COMPILE,
+				attach->linked->programs[attach->chosen[i]].name, NULL,
+				"the program reads its context: that comes with a later release");
 			compiled_free(compiled);
 			return;
 		}
@@ -272,7 +289,8 @@ static void attach_on_compiled(struct worker_task *task, int result, json_object
 }
 
 /* Puts the maps and chosen programs of the linked object into the job. 0 or -errno. */
-static int attach_compile_request(struct attach *attach, struct worker_task *task, json_object *job) {
+static int attach_compile_request(struct attach *attach, struct worker_task *task,
+				  json_object *job) {
 	json_object *described = json_object_new_object(), *maps = NULL, *programs = NULL,
 		    *chosen = json_object_new_array();
 	char symbol[64];
@@ -284,7 +302,8 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 		r = -EINVAL;
 	for (size_t i = 0; r == 0 && i < attach->linked->n_maps; i++) {
 		compiled_slot_symbol(symbol, attach->object_id, i);
-		json_object_object_add(json_object_array_get_idx(maps, i), "slot_symbol", json_object_new_string(symbol));
+		json_object_object_add(json_object_array_get_idx(maps, i), "slot_symbol",
+				       json_object_new_string(symbol));
 	}
 	for (size_t i = 0; r == 0 && i < attach->n_chosen; i++) {
 		json_object *program = json_object_array_get_idx(programs, attach->chosen[i]);
@@ -294,7 +313,8 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 			r = output;
 			break;
 		}
-		json_object_object_add(program, "index", json_object_new_int((int)attach->chosen[i]));
+		json_object_object_add(program, "index",
+				       json_object_new_int((int)attach->chosen[i]));
 		json_object_object_add(program, "output", json_object_new_int(output));
 		json_object_array_add(chosen, json_object_get(program));
 	}
@@ -346,7 +366,8 @@ static void attach_on_verify(uv_work_t *work) {
 
 	for (size_t i = 0; i < attach->n_chosen; i++)
 		programs |= UINT64_C(1) << attach->chosen[i];
-	attach->verify_result = verify_object(attach->linked, attach->blob, programs, &options, &attach->report);
+	attach->verify_result =
+		verify_object(attach->linked, attach->blob, programs, &options, &attach->report);
 }
 
 static void attach_on_verified(uv_work_t *work, int status) {
@@ -374,7 +395,8 @@ static void attach_on_verified(uv_work_t *work, int status) {
 		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, report->log, "%s", reason);
 		return;
 	default:
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "verification: %s", strerror(-attach->verify_result));
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "verification: %s",
+			    strerror(-attach->verify_result));
 		return;
 	}
 }
@@ -408,13 +430,13 @@ static bool attach_choose_one(struct attach *attach, size_t index) {
 		kernel = attach->kernel;
 	if (!kernel || strlen(kernel) >= REGISTRY_KERNEL_SIZE) {
 		attach_fail(attach, ATTACH_E_ARGUMENT, program->name, NULL,
-			    "section \"%s\" of program %s names no kernel: say which with --kernel", program->section,
-			    program->name);
+			    "section \"%s\" of program %s names no kernel: say which with --kernel",
+			    program->section, program->name);
 		return false;
 	}
 	if (!program->insns.count) {
-		attach_fail(attach, ATTACH_E_INVALID_OBJECT, program->name, NULL, "program %s has no instructions",
-			    program->name);
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
+			    "program %s has no instructions", program->name);
 		return false;
 	}
 	if (attach->n_chosen == ATTACH_PROGRAMS_MAX) {
@@ -431,8 +453,8 @@ static bool attach_choose_one(struct attach *attach, size_t index) {
 }
 
 /*
- * Chooses the programs to attach (job.md says which are GPU programs; the rule about --kernel is applied here).
- * False: the attach has failed and is gone.
+ * Chooses the programs to attach (job.md says which are GPU programs; the rule about --kernel is
+ * applied here). False: the attach has failed and is gone.
  */
 static bool attach_choose(struct attach *attach) {
 	const struct linked *linked = attach->linked;
@@ -454,32 +476,36 @@ static bool attach_choose(struct attach *attach) {
 		if (!program->gpu && !(by_kernel && program->insns.count)) {
 			if (!attach->only_program && n_gpu)
 				continue; /* told below */
-			attach_fail(attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
-				    program->insns.count ?
-					    "program %s (section \"%s\") is not marked as a GPU program: begin its name with "
-					    "cuda__, or name the kernel with --kernel" :
-					    "program %s (section \"%s\") runs on the host: that comes with a later release",
-				    program->name, program->section);
+			attach_fail(
+				attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
+				program->insns.count
+					? "program %s (section \"%s\") is not marked as a GPU program: begin its name with "
+					  "cuda__, or name the kernel with --kernel"
+					: "program %s (section \"%s\") runs on the host: that comes with a later release",
+				program->name, program->section);
 			return false;
 		}
 		if (!attach_choose_one(attach, i))
 			return false;
 	}
 	if (!found && attach->only_program) {
-		struct attach_outcome outcome = { .error = ATTACH_E_NOT_FOUND, .program = attach->only_program };
+		struct attach_outcome outcome = { .error = ATTACH_E_NOT_FOUND,
+						  .program = attach->only_program };
 
 		attach_finish(attach, &outcome);
 		return false;
 	}
 	if (!attach->n_chosen) {
-		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL, "the object has no program");
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
+			    "the object has no program");
 		return false;
 	}
 	if (!attach->only_program && host != SIZE_MAX && !by_kernel) {
-		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
-			    "program %s (section \"%s\") runs on the host, which comes with a later release: choose a GPU "
-			    "program of the object with --program", linked->programs[host].name,
-			    linked->programs[host].section);
+		attach_fail(
+			attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
+			"program %s (section \"%s\") runs on the host, which comes with a later release: choose a GPU "
+			"program of the object with --program",
+			linked->programs[host].name, linked->programs[host].section);
 		return false;
 	}
 	return true;
@@ -487,8 +513,8 @@ static bool attach_choose(struct attach *attach) {
 
 /* ---- link ---- */
 
-static void attach_on_linked(struct worker_task *task, int result, json_object *reply, const char *message,
-			     void *userdata) {
+static void attach_on_linked(struct worker_task *task, int result, json_object *reply,
+			     const char *message, void *userdata) {
 	struct attach *attach = userdata;
 	char error[192] = "";
 	int r;
@@ -502,11 +528,12 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 		return;
 	}
 	r = linked_from_json(&attach->linked, reply, error);
-	if (r == 0 && (attach->linked->size == 0 || attach->linked->size != worker_task_output_size(task, 1)))
+	if (r == 0 &&
+	    (attach->linked->size == 0 || attach->linked->size != worker_task_output_size(task, 1)))
 		r = LINKED_E_INVALID;
 	if (r) {
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "worker sent a malformed reply: %s",
-			    r > 0 ? error : strerror(-r));
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL,
+			    "worker sent a malformed reply: %s", r > 0 ? error : strerror(-r));
 		return;
 	}
 	attach->blob_fd = worker_task_steal_fd(task, 1);
@@ -522,13 +549,14 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 		return;
 	}
 	attach->work.data = attach;
-	r = uv_queue_work(attach->daemon->loop, &attach->work, attach_on_verify, attach_on_verified);
+	r = uv_queue_work(attach->daemon->loop, &attach->work, attach_on_verify,
+			  attach_on_verified);
 	if (r < 0)
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", uv_strerror(r));
 }
 
-int attach_new(struct attach **attachp, struct daemon *daemon, const struct attach_options *options, attach_fn fn,
-	       void *userdata) {
+int attach_new(struct attach **attachp, struct daemon *daemon, const struct attach_options *options,
+	       attach_fn fn, void *userdata) {
 	json_object *job = json_object_new_object();
 	struct worker_task *task = NULL;
 	struct attach *attach;
@@ -541,7 +569,8 @@ int attach_new(struct attach **attachp, struct daemon *daemon, const struct atta
 		attach->kernel = options->kernel ? strdup(options->kernel) : NULL;
 		task = worker_task_new(json_object_get(job), attach_on_linked, attach);
 	}
-	if (!task || (options->program && !attach->only_program) || (options->kernel && !attach->kernel)) {
+	if (!task || (options->program && !attach->only_program) ||
+	    (options->kernel && !attach->kernel)) {
 		worker_task_free(task);
 		json_object_put(job);
 		if (attach)

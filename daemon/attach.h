@@ -43,13 +43,13 @@ struct attach_options {
 	const void *object; /* ELF, copied */
 	size_t n_object;
 	const char *program; /* NULL: all */
-	const char *kernel; /* NULL: what the section says */
+	const char *kernel;  /* NULL: what the section says */
 	const struct filter *filter;
 };
 
 /* Starts. fn is called once, from the loop, unless attach_cancel() is called first. 0 or -errno. */
-int attach_new(struct attach **attachp, struct daemon *daemon, const struct attach_options *options, attach_fn fn,
-	       void *userdata);
+int attach_new(struct attach **attachp, struct daemon *daemon, const struct attach_options *options,
+	       attach_fn fn, void *userdata);
 
 /* fn will not be called, nothing will be attached. */
 void attach_cancel(struct attach *attach);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Base64 as varlink carries bytes. Strict: no line breaks, no missing padding, no stray bits in the last digit. */
+/* Base64 as varlink carries bytes. Strict: no line breaks, no missing padding, no stray bits in the
+ * last digit. */
 
 #include "base64.h"
 
@@ -8,7 +9,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-static const char base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static const char base64_digits[] =
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 void base64_encode(char *text, const void *data, size_t n) {
 	const unsigned char *bytes = data;
@@ -23,7 +25,8 @@ void base64_encode(char *text, const void *data, size_t n) {
 		*text++ = base64_digits[v & 63];
 	}
 	if (i < n) {
-		uint32_t v = (uint32_t)bytes[i] << 16 | (i + 1 < n ? (uint32_t)bytes[i + 1] << 8 : 0);
+		uint32_t v = (uint32_t)bytes[i] << 16 |
+			     (i + 1 < n ? (uint32_t)bytes[i + 1] << 8 : 0);
 
 		*text++ = base64_digits[v >> 18];
 		*text++ = base64_digits[v >> 12 & 63];

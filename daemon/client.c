@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Messages of shims, after shim-wire.c has found them well-formed. What they name is looked up among what this very
- * process was given: an unknown module or map is no breach, because a detach may have crossed it on the way.
+ * Messages of shims, after shim-wire.c has found them well-formed. What they name is looked up
+ * among what this very process was given: an unknown module or map is no breach, because a detach
+ * may have crossed it on the way.
  */
 
 #include "client.h"
@@ -56,8 +57,8 @@ static void client_sync_on_timer(uv_timer_t *timer) {
 }
 
 /* A connection has answered (any: false), or is gone (any: true). */
-static void client_sync_answered(struct daemon *daemon, const struct shim_connection *connection, uint32_t sequence,
-				 bool any) {
+static void client_sync_answered(struct daemon *daemon, const struct shim_connection *connection,
+				 uint32_t sequence, bool any) {
 	struct sync_request *request, *next;
 
 	for (request = LIST_FIRST(&daemon->syncs); request; request = next) {
@@ -76,7 +77,8 @@ static void client_sync_answered(struct daemon *daemon, const struct shim_connec
 }
 
 /* The MIRROR connection of the process that an instance belongs to. */
-static struct shim_connection *client_mirror_of(const struct daemon *daemon, const struct map_instance *instance) {
+static struct shim_connection *client_mirror_of(const struct daemon *daemon,
+						const struct map_instance *instance) {
 	const struct process *process;
 
 	LIST_FOREACH(process, &daemon->processes.list, link)
@@ -85,8 +87,9 @@ static struct shim_connection *client_mirror_of(const struct daemon *daemon, con
 	return NULL;
 }
 
-struct sync_request *client_sync(struct daemon *daemon, const struct map *map, unsigned int timeout_ms,
-				 void (*done)(void *userdata), void *userdata, int *rp) {
+struct sync_request *client_sync(struct daemon *daemon, const struct map *map,
+				 unsigned int timeout_ms, void (*done)(void *userdata),
+				 void *userdata, int *rp) {
 	struct sync_request *request;
 
 	*rp = 0;
@@ -109,7 +112,8 @@ struct sync_request *client_sync(struct daemon *daemon, const struct map *map, u
 		message.header.sequence = ++daemon->last_sequence;
 		if (shim_connection_send(connection, &message, -1) < 0)
 			continue; /* its end is seen soon */
-		request->waits[request->n_waits++] = (struct sync_wait){ connection, message.header.sequence };
+		request->waits[request->n_waits++] =
+			(struct sync_wait){ connection, message.header.sequence };
 	}
 	if (!request->n_waits) {
 		free(request);
@@ -133,7 +137,8 @@ void client_disarm(struct daemon *daemon, const struct map *map) {
 	uint64_t last = 0;
 
 	for (const struct map_instance *i = map->instances; i; i = i->next) {
-		struct shim_connection *connection = i->process == last ? NULL : client_mirror_of(daemon, i);
+		struct shim_connection *connection =
+			i->process == last ? NULL : client_mirror_of(daemon, i);
 		union wire_message message = { .header = { .type = WIRE_DISARM } };
 
 		last = i->process; /* instances are in order of process */
@@ -147,7 +152,8 @@ void client_disarm(struct daemon *daemon, const struct map *map) {
 
 /* ---- handlers ---- */
 
-static int client_on_hello(struct shim_connection *connection, const struct wire_hello *hello, void *userdata) {
+static int client_on_hello(struct shim_connection *connection, const struct wire_hello *hello,
+			   void *userdata) {
 	struct daemon *daemon = userdata;
 	union wire_message message = { .header = { .type = WIRE_WELCOME } };
 	struct client *client;
@@ -173,12 +179,13 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
 }
 
 /*
- * The instance for one more context of a process on a device. Two contexts must not copy their buffers over each other,
- * so each has one of its own; map.c tells them apart by "device" numbers SHIM_DEVICES_MAX apart. The instance of a context that
- * has ended is handed on: the new one begins with what it holds.
+ * The instance for one more context of a process on a device. Two contexts must not copy their
+ * buffers over each other, so each has one of its own; map.c tells them apart by "device" numbers
+ * SHIM_DEVICES_MAX apart. The instance of a context that has ended is handed on: the new one begins
+ * with what it holds.
  */
-static int client_get_instance(struct daemon *daemon, const struct process *process, struct map *map, uint32_t device,
-			       struct map_instance **instancep) {
+static int client_get_instance(struct daemon *daemon, const struct process *process,
+			       struct map *map, uint32_t device, struct map_instance **instancep) {
 	const uint32_t again = MAP_INSTANCE_NEW;
 	struct map_instance *i;
 	uint32_t n = 0;
@@ -190,7 +197,8 @@ static int client_get_instance(struct daemon *daemon, const struct process *proc
 		if (i->process != process->number || i->device % SHIM_DEVICES_MAX != device)
 			continue;
 		if (header->state == MAP_INSTANCE_FINAL &&
-		    pwrite(i->fd, &again, sizeof(again), offsetof(struct map_header, state)) == sizeof(again)) {
+		    pwrite(i->fd, &again, sizeof(again), offsetof(struct map_header, state)) ==
+			    sizeof(again)) {
 			*instancep = i;
 			return 0;
 		}
@@ -198,14 +206,16 @@ static int client_get_instance(struct daemon *daemon, const struct process *proc
 	}
 	if (n >= CLIENT_CONTEXTS_MAX)
 		return MAP_E_QUOTA;
-	r = map_instance_get(map, process->number, process->facts.pid, device + n * SHIM_DEVICES_MAX,
-			     daemon->registry.last_instance + 1, instancep);
+	r = map_instance_get(map, process->number, process->facts.pid,
+			     device + n * SHIM_DEVICES_MAX, daemon->registry.last_instance + 1,
+			     instancep);
 	if (r == 0)
 		daemon->registry.last_instance++;
 	return r;
 }
 
-static int client_on_instance(struct daemon *daemon, struct client *client, const struct wire_instance *instance) {
+static int client_on_instance(struct daemon *daemon, struct client *client,
+			      const struct wire_instance *instance) {
 	union wire_message message = { .header = { .type = WIRE_INSTANCE_REPLY } };
 	struct process *process = client->process;
 	struct map_instance *made = NULL;
@@ -215,14 +225,18 @@ static int client_on_instance(struct daemon *daemon, struct client *client, cons
 	message.header.sequence = instance->header.sequence;
 	message.instance_reply.map_id = instance->map_id;
 	message.instance_reply.instance_id = UINT64_MAX; /* none */
-	map = process_may_use(process, instance->map_id) ? registry_map(&daemon->registry, instance->map_id, NULL) : NULL;
+	map = process_may_use(process, instance->map_id)
+		      ? registry_map(&daemon->registry, instance->map_id, NULL)
+		      : NULL;
 	if (map) {
 		r = client_get_instance(daemon, process, map, instance->device, &made);
 		if (r)
-			outcome_log_add(&daemon->outcomes, process->facts.uid, process->facts.pid, process->facts.comm,
-					OUTCOME_FAILED, "", "",
-					r > 0 ? "the owner of the map has no memory left for it (quota)" :
-						"no memory for a map", NULL, 0);
+			outcome_log_add(
+				&daemon->outcomes, process->facts.uid, process->facts.pid,
+				process->facts.comm, OUTCOME_FAILED, "", "",
+				r > 0 ? "the owner of the map has no memory left for it (quota)"
+				      : "no memory for a map",
+				NULL, 0);
 	}
 	if (made) {
 		message.instance_reply.instance_id = made->id;
@@ -233,21 +247,24 @@ static int client_on_instance(struct daemon *daemon, struct client *client, cons
 }
 
 /* A module could not do something: the same kernels again, with the shim's words. */
-static void client_on_report(struct daemon *daemon, const struct client *client, const struct wire_report *report) {
+static void client_on_report(struct daemon *daemon, const struct client *client,
+			     const struct wire_report *report) {
 	const struct process_facts *facts = &client->process->facts;
 	const struct module *module = process_module(client->process, report->module_id);
 
 	for (size_t i = 0; module && i < module->result->n_kernels; i++)
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
-				module->result->kernels[i].name, module->result->kernels[i].demangled, report->reason,
-				module->result->kernels[i].attachments, module->result->kernels[i].n_attachments);
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+				OUTCOME_FAILED, module->result->kernels[i].name,
+				module->result->kernels[i].demangled, report->reason,
+				module->result->kernels[i].attachments,
+				module->result->kernels[i].n_attachments);
 	if (!module || !module->result->n_kernels)
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED, "", "",
-				report->reason, NULL, 0);
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+				OUTCOME_FAILED, "", "", report->reason, NULL, 0);
 }
 
-static int client_on_message(struct shim_connection *connection, const union wire_message *message, int consumed_fd,
-			     void *userdata) {
+static int client_on_message(struct shim_connection *connection, const union wire_message *message,
+			     int consumed_fd, void *userdata) {
 	_cleanup_fd int fd = consumed_fd;
 	struct client *client = connection->userdata;
 	struct daemon *daemon = userdata;
@@ -292,9 +309,10 @@ static void client_process_gone(struct daemon *daemon, struct process *process) 
 				map_process_gone(object->maps[i], process->number);
 	LIST_FOREACH(module, &process->modules, link)
 		if (!module->armed && module->result->n_slots)
-			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED, "", "",
-					"the process ended before its probes were armed", module->result->attachments,
-					module->result->n_attachments);
+			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+					OUTCOME_FAILED, "", "",
+					"the process ended before its probes were armed",
+					module->result->attachments, module->result->n_attachments);
 	process_free(&daemon->processes, process);
 }
 

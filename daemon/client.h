@@ -21,11 +21,13 @@ struct client {
 extern const struct shim_server_handlers client_handlers; /* userdata: the daemon */
 
 /*
- * Asks all processes that have instances of these maps to copy them out now. done is called once, from the loop: when all have answered or
- * after timeout_ms. NULL with *rp 0: there is nobody to ask, done is not called; with *rp negative: -errno.
+ * Asks all processes that have instances of these maps to copy them out now. done is called once,
+ * from the loop: when all have answered or after timeout_ms. NULL with *rp 0: there is nobody to
+ * ask, done is not called; with *rp negative: -errno.
  */
-struct sync_request *client_sync(struct daemon *daemon, const struct map *map, unsigned int timeout_ms,
-				 void (*done)(void *userdata), void *userdata, int *rp);
+struct sync_request *client_sync(struct daemon *daemon, const struct map *map,
+				 unsigned int timeout_ms, void (*done)(void *userdata),
+				 void *userdata, int *rp);
 
 /* done will not be called. */
 void client_sync_cancel(struct sync_request *request);

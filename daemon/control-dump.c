@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * DumpMap: ask the processes to copy their instances out now, wait a moment for them, then stream the entries. A stream keeps only the
- * map's id and a cursor: the map may grow, shrink or go away between two replies. With `more` it is a stream, which waits
- * for a slow reader. Without, everything is gathered for one reply, a bit at each turn of the loop, and refused
- * when it gets too large.
+ * DumpMap: ask the processes to copy their instances out now, wait a moment for them, then stream
+ * the entries. A stream keeps only the map's id and a cursor: the map may grow, shrink or go away
+ * between two replies. With `more` it is a stream, which waits for a slow reader. Without,
+ * everything is gathered for one reply, a bit at each turn of the loop, and refused when it gets
+ * too large.
  */
 
 #include "control.h"
@@ -19,7 +20,7 @@
 #include "daemon.h"
 
 #define DUMP_SYNC_MS 200
-#define DUMP_CHUNK_BYTES (64 * 1024) /* of one reply; also of one turn */
+#define DUMP_CHUNK_BYTES (64 * 1024)	  /* of one reply; also of one turn */
 #define DUMP_REPLY_MAX (12 * 1024 * 1024) /* of text, so that the message stays below 16 MiB */
 
 struct dump {
@@ -30,9 +31,9 @@ struct dump {
 	struct map_cursor cursor;
 	uint64_t map;
 	bool more;
-	bool started; /* the first reply, with the BTF, is out */
+	bool started;	      /* the first reply, with the BTF, is out */
 	json_object *entries; /* gathered, not sent yet */
-	size_t n_bytes; /* of text in entries, about */
+	size_t n_bytes;	      /* of text in entries, about */
 };
 
 static void dump_closed(uv_handle_t *handle) {
@@ -54,7 +55,8 @@ static void dump_on_cancel(struct varlink_call *call, void *userdata) {
 }
 
 /* One element as the type Entry. */
-static json_object *dump_entry(const struct map *map, const struct map_entry *entry, bool per_process, size_t *n_bytes) {
+static json_object *dump_entry(const struct map *map, const struct map_entry *entry,
+			       bool per_process, size_t *n_bytes) {
 	json_object *json = json_object_new_object(), *values = json_object_new_array();
 	size_t size = map->spec.value_size;
 	char key[16], *text;
@@ -80,7 +82,8 @@ static json_object *dump_entry(const struct map *map, const struct map_entry *en
 }
 
 /* The parameters of a reply with the entries gathered so far. */
-static json_object *dump_reply(struct dump *dump, const struct map *map, const struct object *object) {
+static json_object *dump_reply(struct dump *dump, const struct map *map,
+			       const struct object *object) {
 	json_object *json = json_object_new_object();
 	char *text;
 
@@ -106,7 +109,8 @@ static json_object *dump_reply(struct dump *dump, const struct map *map, const s
 static int dump_end(struct dump *dump, int r) {
 	varlink_call_on_cancel(dump->call, NULL);
 	if (r == VARLINK_E_INVALID)
-		control_error_reason(dump->call, "Internal", "the answer does not fit the interface");
+		control_error_reason(dump->call, "Internal",
+				     "the answer does not fit the interface");
 	dump_free(dump);
 	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
 }
@@ -122,7 +126,8 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 	int r;
 
 	if (!map)
-		return dump_end(dump, control_error_not_found(call, "the map: it was detached meanwhile"));
+		return dump_end(
+			dump, control_error_not_found(call, "the map: it was detached meanwhile"));
 	do {
 		r = map_next(map, &dump->cursor, &entry);
 		if (r)
@@ -137,8 +142,12 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 	if (r == MAP_E_END)
 		return dump_end(dump, varlink_call_reply(call, dump_reply(dump, map, object)));
 	if (!dump->more && dump->n_bytes > DUMP_REPLY_MAX)
-		return dump_end(dump, control_error_limit(call, "bytes of one reply: ask with `more`, or for nonzero elements only",
-							  DUMP_REPLY_MAX));
+		return dump_end(
+			dump,
+			control_error_limit(
+				call,
+				"bytes of one reply: ask with `more`, or for nonzero elements only",
+				DUMP_REPLY_MAX));
 	if (dump->more && dump->n_bytes >= DUMP_CHUNK_BYTES) {
 		r = varlink_call_continue(call, dump_reply(dump, map, object));
 		return r < 0 || r == VARLINK_E_INVALID ? dump_end(dump, r) : VARLINK_PRODUCE_AGAIN;
@@ -163,7 +172,8 @@ static void dump_start(void *userdata) {
 }
 
 /* The map of that name or number that the caller may see. NULL: answered. */
-static struct map *dump_find(struct daemon *daemon, struct varlink_call *call, const char *name, int *rp) {
+static struct map *dump_find(struct daemon *daemon, struct varlink_call *call, const char *name,
+			     int *rp) {
 	struct map *found = NULL;
 	json_object *ids = json_object_new_array();
 	const struct object *object;
@@ -173,7 +183,8 @@ static struct map *dump_find(struct daemon *daemon, struct varlink_call *call, c
 	bool by_id = name[0] >= '0' && name[0] <= '9' && !*end;
 
 	TAILQ_FOREACH(object, &daemon->registry.objects, link) {
-		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps; i++) {
+		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps;
+		     i++) {
 			struct map *map = object->maps[i];
 
 			if (!map || (by_id ? map->id != id : strcmp(map->name, name) != 0))
@@ -213,7 +224,8 @@ int control_dump_map(struct varlink_call *call, json_object *parameters, void *u
 	dump->map = map->id;
 	dump->more = varlink_call_more(call);
 	dump->entries = json_object_new_array();
-	map_cursor_init(&dump->cursor, control_bool(parameters, "per_process"), control_bool(parameters, "nonzero"));
+	map_cursor_init(&dump->cursor, control_bool(parameters, "per_process"),
+			control_bool(parameters, "nonzero"));
 	dump->sync = client_sync(daemon, map, DUMP_SYNC_MS, dump_start, dump, &r);
 	if (r < 0) {
 		json_object_put(dump->entries);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Methods answer at once, but Attach (attach.c) and DumpMap (control-dump.c). Parameters have been checked against the interface
- * file; here they get their meaning. No method shows a caller what is another user's.
+ * Methods answer at once, but Attach (attach.c) and DumpMap (control-dump.c). Parameters have been
+ * checked against the interface file; here they get their meaning. No method shows a caller what is
+ * another user's.
  */
 
 #include "control.h"
@@ -18,11 +19,13 @@
 #include "attach.h"
 #include "base64.h"
 #include "daemon.h"
+#include "log.h"
 #include "verify.h"
 
 #define CONTROL_INTERFACE "io.gpuprobe.control."
 #define CONTROL_GROUP "gpuprobe"
-#define CONTROL_WHY_MAX 4096
+#define CONTROL_WHY_BYTES_MAX (4 * 1024 * 1024) /* of text; escapes may make it some times longer \
+						 */
 
 /* ---- who may ---- */
 
@@ -88,7 +91,8 @@ static json_object *control_filter_json(const struct filter *filter) {
 	return json;
 }
 
-static json_object *control_attachment_json(const struct daemon *daemon, const struct attachment *attachment) {
+static json_object *control_attachment_json(const struct daemon *daemon,
+					    const struct attachment *attachment) {
 	json_object *json = json_object_new_object();
 	unsigned int modules, processes;
 
@@ -180,9 +184,15 @@ static int control_attach_success(struct control_attach *work, const struct obje
 		    *maps = json_object_new_array();
 	const struct attachment *attachment;
 
-	TAILQ_FOREACH(attachment, &work->daemon->registry.attachments, link)
-		if (attachment->object == object)
-			json_object_array_add(attachments, control_attachment_json(work->daemon, attachment));
+	TAILQ_FOREACH(attachment, &work->daemon->registry.attachments, link) {
+		if (attachment->object != object)
+			continue;
+		log_info("attachment %llu: %s at entry of %s, by uid %u",
+			 (unsigned long long)attachment->id, attachment->program,
+			 attachment->kernel, (unsigned)object->owner);
+		json_object_array_add(attachments,
+				      control_attachment_json(work->daemon, attachment));
+	}
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (object->maps[i])
 			json_object_array_add(maps, control_map_json(object->maps[i], object));
@@ -243,7 +253,8 @@ static void control_attach_done(const struct attach_outcome *outcome, void *user
 }
 
 /* The filter of a call. A line about the member in *parameterp if it makes no sense. */
-static const char *control_filter(json_object *json, struct filter *filter, const char **parameterp) {
+static const char *control_filter(json_object *json, struct filter *filter,
+				  const char **parameterp) {
 	json_object *member;
 
 	*filter = (struct filter){};
@@ -260,7 +271,8 @@ static const char *control_filter(json_object *json, struct filter *filter, cons
 	*parameterp = "filter.uid";
 	member = control_member(json, "uid");
 	if (member) {
-		if (json_object_get_int64(member) < 0 || json_object_get_int64(member) >= UINT32_MAX)
+		if (json_object_get_int64(member) < 0 ||
+		    json_object_get_int64(member) >= UINT32_MAX)
 			return "not a user id";
 		filter->has_uid = true;
 		filter->uid = (uid_t)json_object_get_int64(member);
@@ -296,24 +308,28 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	int r;
 
 	if (!control_may_attach(call))
-		return control_error_reason(call, "PermissionDenied", "only root and members of the group " CONTROL_GROUP " may attach");
+		return control_error_reason(call, "PermissionDenied",
+					    "only root and members of the group " CONTROL_GROUP
+					    " may attach");
 	options.program = control_string(parameters, "program");
 	options.kernel = control_string(parameters, "kernel");
 	why = control_filter(control_member(parameters, "filter"), &filter, &parameter);
 	if (why)
 		return control_error_argument(call, parameter, why);
 	if (options.kernel && !control_kernel_valid(options.kernel))
-		return control_error_argument(call, "kernel", "not a name or a glob of at most 1023 printable bytes");
-	r = base64_decode(json_object_get_string(object), (size_t)json_object_get_string_len(object), &bytes,
-			  &options.n_object);
+		return control_error_argument(
+			call, "kernel", "not a name or a glob of at most 1023 printable bytes");
+	r = base64_decode(json_object_get_string(object),
+			  (size_t)json_object_get_string_len(object), &bytes, &options.n_object);
 	if (r == -EINVAL)
 		return control_error_argument(call, "object", "not base64");
 	if (r < 0)
 		return r;
 	if (options.n_object == 0 || options.n_object > ATTACH_OBJECT_MAX) {
 		free(bytes);
-		return options.n_object ? control_error_limit(call, "bytes of an object", ATTACH_OBJECT_MAX) :
-					  control_error_argument(call, "object", "empty");
+		return options.n_object
+			       ? control_error_limit(call, "bytes of an object", ATTACH_OBJECT_MAX)
+			       : control_error_argument(call, "object", "empty");
 	}
 	options.object = bytes;
 	options.owner = varlink_call_peer(call)->uid;
@@ -337,13 +353,16 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 static int control_detach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
 	int64_t id = json_object_get_int64(control_member(parameters, "id"));
-	struct attachment *attachment = id > 0 ? registry_attachment(&daemon->registry, (uint64_t)id) : NULL;
+	struct attachment *attachment =
+		id > 0 ? registry_attachment(&daemon->registry, (uint64_t)id) : NULL;
 	char what[64];
 
 	if (!attachment || !control_may_see(call, attachment->object->owner)) {
 		snprintf(what, sizeof(what), "attachment %lld", (long long)id);
 		return control_error_not_found(call, what);
 	}
+	log_info("attachment %lld: detached, by uid %u", (long long)id,
+		 (unsigned)varlink_call_peer(call)->uid);
 	daemon_detach(daemon, attachment);
 	return varlink_call_reply(call, NULL);
 }
@@ -355,7 +374,8 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
 		if (control_may_see(call, attachment->object->owner))
-			json_object_array_add(attachments, control_attachment_json(daemon, attachment));
+			json_object_array_add(attachments,
+					      control_attachment_json(daemon, attachment));
 	json_object_object_add(json, "attachments", attachments);
 	return varlink_call_reply(call, json);
 }
@@ -368,7 +388,8 @@ static int control_list_maps(struct varlink_call *call, json_object *parameters,
 	TAILQ_FOREACH(object, &daemon->registry.objects, link)
 		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps; i++)
 			if (object->maps[i])
-				json_object_array_add(maps, control_map_json(object->maps[i], object));
+				json_object_array_add(maps,
+						      control_map_json(object->maps[i], object));
 	json_object_object_add(json, "maps", maps);
 	return varlink_call_reply(call, json);
 }
@@ -384,18 +405,21 @@ static json_object *control_outcome_json(const struct outcome *outcome) {
 	control_add_string(json, "outcome", outcome_kind_name(outcome->kind));
 	control_add_string(json, "reason", outcome->reason);
 	for (size_t i = 0; i < outcome->n_attachments; i++)
-		json_object_array_add(attachments, json_object_new_int64((int64_t)outcome->attachments[i]));
+		json_object_array_add(attachments,
+				      json_object_new_int64((int64_t)outcome->attachments[i]));
 	json_object_object_add(json, "attachments", attachments);
 	return json;
 }
 
-/* Outcomes are about processes: their user may see them, and so may who attached what was applied. */
+/* Outcomes are about processes: their user may see them, and so may who attached what was applied.
+ */
 static bool control_may_see_outcome(const struct daemon *daemon, const struct varlink_call *call,
 				    const struct outcome *outcome) {
 	if (control_may_see(call, outcome->uid))
 		return true;
 	for (size_t i = 0; i < outcome->n_attachments; i++) {
-		const struct attachment *attachment = registry_attachment(&daemon->registry, outcome->attachments[i]);
+		const struct attachment *attachment =
+			registry_attachment(&daemon->registry, outcome->attachments[i]);
 
 		if (attachment && control_may_see(call, attachment->object->owner))
 			return true;
@@ -409,6 +433,7 @@ static int control_why(struct varlink_call *call, json_object *parameters, void 
 	json_object *pid = control_member(parameters, "pid");
 	const char *kernel = control_string(parameters, "kernel");
 	const struct outcome *outcome;
+	size_t bytes = 0;
 
 	TAILQ_FOREACH(outcome, &daemon->outcomes.list, link) {
 		/* a failure of a whole image may be about any kernel of it */
@@ -416,8 +441,13 @@ static int control_why(struct varlink_call *call, json_object *parameters, void 
 			     (outcome->kind == OUTCOME_FAILED && !outcome->kernel[0]);
 
 		if ((!pid || json_object_get_int64(pid) == outcome->pid) && means &&
-		    control_may_see_outcome(daemon, call, outcome))
+		    control_may_see_outcome(daemon, call, outcome)) {
+			bytes += 256 + strlen(outcome->kernel) + strlen(outcome->demangled) +
+				 strlen(outcome->reason);
+			if (bytes > CONTROL_WHY_BYTES_MAX)
+				break; /* the oldest are left out */
 			json_object_array_add(outcomes, control_outcome_json(outcome));
+		}
 	}
 	json_object_object_add(json, "outcomes", outcomes);
 	return varlink_call_reply(call, json);
@@ -444,7 +474,8 @@ static json_object *control_counters_json(const struct daemon *daemon) {
 static const char *control_feature(const struct daemon *daemon, const char *key) {
 	json_object *features = worker_pool_features(daemon->image_pool), *text = NULL;
 
-	if (!features || !json_object_object_get_ex(features, key, &text) || !json_object_is_type(text, json_type_string))
+	if (!features || !json_object_object_get_ex(features, key, &text) ||
+	    !json_object_is_type(text, json_type_string))
 		return NULL;
 	return json_object_get_string(text);
 }
@@ -454,11 +485,14 @@ static void control_add_missing(json_object *missing, const struct daemon *daemo
 	char line[512];
 
 	if (daemon->verify && daemon->verify_available)
-		json_object_array_add(missing, json_object_new_string(
-			"programs cannot be verified: the daemon needs CAP_BPF and CAP_PERFMON, or --verify=off if all "
-			"programs are trusted"));
+		json_object_array_add(
+			missing,
+			json_object_new_string(
+				"programs cannot be verified: the daemon needs CAP_BPF and CAP_PERFMON, or --verify=off if all "
+				"programs are trusted"));
 	if (!daemon->verify)
-		json_object_array_add(missing, json_object_new_string("programs are not verified: --verify=off"));
+		json_object_array_add(
+			missing, json_object_new_string("programs are not verified: --verify=off"));
 	trouble = worker_pool_trouble(daemon->image_pool);
 	if (trouble)
 		json_object_array_add(missing, json_object_new_string(trouble));
@@ -466,8 +500,11 @@ static void control_add_missing(json_object *missing, const struct daemon *daemo
 	if (trouble)
 		json_object_array_add(missing, json_object_new_string(trouble));
 	if (why) {
-		snprintf(line, sizeof(line), "no CUDA compiler (%s): the driver compiles at each load; install the CUDA toolkit, or "
-			 "say where it is with --toolkit=DIR", why);
+		snprintf(
+			line, sizeof(line),
+			"no CUDA compiler (%s): the driver compiles at each load; install the CUDA toolkit, or "
+			"say where it is with --toolkit=DIR",
+			why);
 		json_object_array_add(missing, json_object_new_string(line));
 	}
 }
@@ -496,12 +533,8 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 }
 
 const struct varlink_method control_methods[] = {
-	{ "Attach", control_attach },
-	{ "Detach", control_detach },
-	{ "List", control_list },
-	{ "Status", control_status },
-	{ "Why", control_why },
-	{ "ListMaps", control_list_maps },
-	{ "DumpMap", control_dump_map },
-	{},
+	{ "Attach", control_attach },	 { "Detach", control_detach },
+	{ "List", control_list },	 { "Status", control_status },
+	{ "Why", control_why },		 { "ListMaps", control_list_maps },
+	{ "DumpMap", control_dump_map }, {},
 };

@@ -16,8 +16,8 @@ struct object;
 extern const struct varlink_method control_methods[]; /* userdata: the daemon */
 
 /*
- * Who may do what: root and the daemon's own user everything; members of the group gpuprobe attach, and see and detach
- * what is theirs; others see what is theirs.
+ * Who may do what: root and the daemon's own user everything; members of the group gpuprobe attach,
+ * and see and detach what is theirs; others see what is theirs.
  */
 bool control_is_admin(const struct varlink_call *call);
 bool control_may_attach(const struct varlink_call *call);

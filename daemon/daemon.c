@@ -38,8 +38,8 @@ void daemon_detach(struct daemon *daemon, struct attachment *attachment) {
 	daemon_announce(daemon);
 }
 
-void daemon_attachment_usage(const struct daemon *daemon, uint64_t attachment, unsigned int *modulesp,
-			     unsigned int *processesp) {
+void daemon_attachment_usage(const struct daemon *daemon, uint64_t attachment,
+			     unsigned int *modulesp, unsigned int *processesp) {
 	const struct process *process;
 
 	*modulesp = *processesp = 0;
@@ -54,11 +54,13 @@ void daemon_attachment_usage(const struct daemon *daemon, uint64_t attachment, u
 	}
 }
 
-static void daemon_on_breach(const struct shim_connection *connection, const char *why, void *userdata) {
+static void daemon_on_breach(const struct shim_connection *connection, const char *why,
+			     void *userdata) {
 	struct daemon *daemon = userdata;
 
 	/* remembered, not logged: anybody can cause it, as often as he likes */
-	outcome_log_add(&daemon->outcomes, connection->uid, connection->pid, "", OUTCOME_FAILED, "", "", why, NULL, 0);
+	outcome_log_add(&daemon->outcomes, connection->uid, connection->pid, "", OUTCOME_FAILED, "",
+			"", why, NULL, 0);
 }
 
 static int daemon_start_control(struct daemon *daemon, const struct daemon_options *options) {
@@ -74,7 +76,8 @@ static int daemon_start_control(struct daemon *daemon, const struct daemon_optio
 
 	r = varlink_server_new(&daemon->control, daemon->loop, &server_options);
 	if (r == 0)
-		r = varlink_server_add_interface(daemon->control, varlink_io_gpuprobe_control, control_methods, daemon, &fault);
+		r = varlink_server_add_interface(daemon->control, varlink_io_gpuprobe_control,
+						 control_methods, daemon, &fault);
 	if (r) {
 		log_error("control interface: %s", r < 0 ? strerror(-r) : fault.reason);
 		fd_close(options->control_fd);
@@ -83,9 +86,12 @@ static int daemon_start_control(struct daemon *daemon, const struct daemon_optio
 	if (options->control_fd >= 0)
 		r = varlink_server_listen_consume(daemon->control, options->control_fd);
 	else
-		r = varlink_server_listen(daemon->control, options->control_path, options->socket_mode);
+		r = varlink_server_listen(daemon->control, options->control_path,
+					  options->socket_mode);
 	if (r < 0)
-		log_error("%s: %s", options->control_fd >= 0 ? "control socket" : options->control_path, strerror(-r));
+		log_error("%s: %s",
+			  options->control_fd >= 0 ? "control socket" : options->control_path,
+			  strerror(-r));
 	return r;
 }
 
@@ -94,9 +100,12 @@ static int daemon_start_shims(struct daemon *daemon, const struct daemon_options
 
 	if (fd < 0)
 		fd = shim_server_listen(options->shim_path, options->socket_mode);
-	r = fd < 0 ? fd : shim_server_new(&daemon->shims, daemon->loop, fd, &daemon->accounts, &client_handlers, daemon);
+	r = fd < 0 ? fd
+		   : shim_server_new(&daemon->shims, daemon->loop, fd, &daemon->accounts,
+				     &client_handlers, daemon);
 	if (r < 0) {
-		log_error("%s: %s", options->shim_path ? options->shim_path : "shim socket", strerror(-r));
+		log_error("%s: %s", options->shim_path ? options->shim_path : "shim socket",
+			  strerror(-r));
 		return r;
 	}
 	shim_server_on_breach(daemon->shims, daemon_on_breach);
@@ -110,7 +119,8 @@ static int daemon_start_pools(struct daemon *daemon, const struct daemon_options
 	image.size = program.size = sizeof(image);
 	image.workers = options->workers;
 	program.workers = 1;
-	program.single_use = true; /* each job sees one operator's object, in a process of its own */
+	program.single_use =
+		true; /* each job sees one operator's object, in a process of its own */
 	r = worker_pool_new(&daemon->image_pool, daemon->loop, &image);
 	if (r == 0)
 		r = worker_pool_new(&daemon->program_pool, daemon->loop, &program);
@@ -143,13 +153,15 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	if (r == 0)
 		r = map_accounts_new(&daemon->map_accounts, DAEMON_MAP_BYTES_MAX);
 	if (r == 0)
-		r = interest_writer_new(&daemon->interest, options->interest_path, options->deadline_ms);
+		r = interest_writer_new(&daemon->interest, options->interest_path,
+					options->deadline_ms);
 	if (r < 0)
 		log_error("%s: %s", options->interest_path, strerror(-r));
 	if (r == 0 && daemon->verify) {
 		daemon->verify_available = verify_available();
 		if (daemon->verify_available)
-			log_warning("programs cannot be verified, and so not attached: CAP_BPF and CAP_PERFMON are missing (see --verify)");
+			log_warning(
+				"programs cannot be verified, and so not attached: CAP_BPF and CAP_PERFMON are missing (see --verify)");
 	}
 	if (r == 0)
 		r = daemon_start_pools(daemon, options);

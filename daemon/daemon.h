@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The daemon: what its parts share. One of them, made by main(); no part knows another but through this. */
+/* The daemon: what its parts share. One of them, made by main(); no part knows another but through
+ * this. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,11 +28,12 @@ struct daemon_options {
 	unsigned int mirror_period_ms;
 	unsigned int workers;
 	const char *control_path; /* NULL: control_fd is given */
-	const char *shim_path; /* NULL: shim_fd is given */
+	const char *shim_path;	  /* NULL: shim_fd is given */
 	const char *interest_path;
 	int control_fd, shim_fd; /* consumed; -1: listen at the path */
 	mode_t socket_mode;
-	struct worker_pool_options image_pool, program_pool; /* size, path, arguments, environment */
+	struct worker_pool_options image_pool,
+		program_pool; /* size, path, arguments, environment */
 };
 
 struct daemon_counters {
@@ -49,7 +51,7 @@ struct daemon {
 	bool session, verify;
 	bool stopping;
 	unsigned int deadline_ms, mirror_period_ms;
-	int64_t started; /* microseconds since the epoch */
+	int64_t started;      /* microseconds since the epoch */
 	int verify_available; /* of verify_available() */
 	struct registry registry;
 	struct map_accounts *map_accounts;
@@ -77,11 +79,11 @@ struct daemon *daemon_free(struct daemon *daemon);
 void daemon_announce(struct daemon *daemon);
 
 /*
- * Removes an attachment: the page no longer names it, processes stop using maps that nobody uses any more, and the maps of
- * its object go with its last attachment.
+ * Removes an attachment: the page no longer names it, processes stop using maps that nobody uses
+ * any more, and the maps of its object go with its last attachment.
  */
 void daemon_detach(struct daemon *daemon, struct attachment *attachment);
 
 /* Loaded modules that carry it, and processes that have such. */
-void daemon_attachment_usage(const struct daemon *daemon, uint64_t attachment, unsigned int *modulesp,
-			     unsigned int *processesp);
+void daemon_attachment_usage(const struct daemon *daemon, uint64_t attachment,
+			     unsigned int *modulesp, unsigned int *processesp);

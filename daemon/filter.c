@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A rule of the interest page has no room for globs: a filter whose exe is one gives a rule that is wider. */
+/* A rule of the interest page has no room for globs: a filter whose exe is one gives a rule that is
+ * wider. */
 
 #include "filter.h"
 

@@ -23,7 +23,7 @@ struct filter {
 /* What the daemon knows about a process; read by itself, from /proc. */
 struct process_facts {
 	pid_t pid;
-	uid_t uid; /* real */
+	uid_t uid;	     /* real */
 	uint64_t start_time; /* clock ticks since boot: pid and this name a process */
 	char comm[FILTER_COMM_SIZE];
 	char exe[FILTER_EXE_SIZE]; /* empty: could not be read */

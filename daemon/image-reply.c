@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The worker has seen a hostile image and may be in its hands. All it can do here is choose which of the offered
- * attachments are applied and what the process that sent the image gets to run; names are only shown.
+ * The worker has seen a hostile image and may be in its hands. All it can do here is choose which
+ * of the offered attachments are applied and what the process that sent the image gets to run;
+ * names are only shown.
  */
 
 #include "image-reply.h"
@@ -20,14 +21,15 @@
 static const char *image_reply_string(json_object *object, const char *key) {
 	json_object *member = NULL;
 
-	if (!json_object_object_get_ex(object, key, &member) || !json_object_is_type(member, json_type_string))
+	if (!json_object_object_get_ex(object, key, &member) ||
+	    !json_object_is_type(member, json_type_string))
 		return NULL;
 	return json_object_get_string(member);
 }
 
 /* An array of ids out of the offered ones. */
-static int image_reply_ids(json_object *object, const char *key, const uint64_t *offered, size_t n_offered,
-			   uint64_t **idsp, size_t *np) {
+static int image_reply_ids(json_object *object, const char *key, const uint64_t *offered,
+			   size_t n_offered, uint64_t **idsp, size_t *np) {
 	json_object *array = NULL;
 	size_t n;
 
@@ -35,7 +37,8 @@ static int image_reply_ids(json_object *object, const char *key, const uint64_t 
 	*np = 0;
 	if (!json_object_object_get_ex(object, key, &array))
 		return 0;
-	if (!json_object_is_type(array, json_type_array) || json_object_array_length(array) > n_offered)
+	if (!json_object_is_type(array, json_type_array) ||
+	    json_object_array_length(array) > n_offered)
 		return IMAGE_REPLY_E_INVALID;
 	n = json_object_array_length(array);
 	*idsp = calloc(n ? n : 1, sizeof(**idsp));
@@ -55,8 +58,8 @@ static int image_reply_ids(json_object *object, const char *key, const uint64_t 
 	return 0;
 }
 
-static int image_reply_kernels(struct image_result *result, json_object *reply, const uint64_t *offered,
-			       size_t n_offered) {
+static int image_reply_kernels(struct image_result *result, json_object *reply,
+			       const uint64_t *offered, size_t n_offered) {
 	json_object *array = NULL;
 	size_t n;
 
@@ -87,20 +90,23 @@ static int image_reply_kernels(struct image_result *result, json_object *reply, 
 		kernel->demangled = strdup(demangled ? demangled : name);
 		if (!kernel->name || !kernel->demangled)
 			return -ENOMEM;
-		r = image_reply_ids(item, "attachments", offered, n_offered, &kernel->attachments, &kernel->n_attachments);
+		r = image_reply_ids(item, "attachments", offered, n_offered, &kernel->attachments,
+				    &kernel->n_attachments);
 		if (r)
 			return r;
 	}
 	return 0;
 }
 
-/* The maps of the applied programs, each once; those of attachments that went away meanwhile stay unarmed. */
+/* The maps of the applied programs, each once; those of attachments that went away meanwhile stay
+ * unarmed. */
 static int image_reply_slots(struct image_result *result, const struct registry *registry) {
 	result->slots = calloc(WIRE_SLOTS_MAX, sizeof(*result->slots));
 	if (!result->slots)
 		return -ENOMEM;
 	for (size_t i = 0; i < result->n_attachments; i++) {
-		const struct attachment *attachment = registry_attachment(registry, result->attachments[i]);
+		const struct attachment *attachment =
+			registry_attachment(registry, result->attachments[i]);
 		const struct object *object = attachment ? attachment->object : NULL;
 
 		for (size_t m = 0; object && m < object->n_maps; m++) {
@@ -117,8 +123,9 @@ static int image_reply_slots(struct image_result *result, const struct registry 
 	return 0;
 }
 
-static int image_reply_fill(struct image_result *result, json_object *reply, struct worker_task *task,
-			    const struct registry *registry, const uint64_t *offered, size_t n_offered) {
+static int image_reply_fill(struct image_result *result, json_object *reply,
+			    struct worker_task *task, const struct registry *registry,
+			    const uint64_t *offered, size_t n_offered) {
 	const char *status = image_reply_string(reply, "status"), *reason;
 	json_object *size = NULL;
 	int r;
@@ -128,7 +135,8 @@ static int image_reply_fill(struct image_result *result, json_object *reply, str
 		return r;
 	if (strcmp(status, "own") == 0) {
 		reason = image_reply_string(reply, "reason");
-		snprintf(result->reason, sizeof(result->reason), "%s", reason ? reason : "the worker gave no reason");
+		snprintf(result->reason, sizeof(result->reason), "%s",
+			 reason ? reason : "the worker gave no reason");
 		outcome_clean(result->reason);
 		return 0;
 	}
@@ -138,7 +146,8 @@ static int image_reply_fill(struct image_result *result, json_object *reply, str
 	result->size = worker_task_output_size(task, IMAGE_REPLY_OUTPUT);
 	if (result->size == 0 || (uint64_t)json_object_get_int64(size) != result->size)
 		return IMAGE_REPLY_E_INVALID;
-	r = image_reply_ids(reply, "applied", offered, n_offered, &result->attachments, &result->n_attachments);
+	r = image_reply_ids(reply, "applied", offered, n_offered, &result->attachments,
+			    &result->n_attachments);
 	if (r)
 		return r;
 	if (!result->n_attachments)
@@ -152,7 +161,8 @@ static int image_reply_fill(struct image_result *result, json_object *reply, str
 }
 
 int image_reply_parse(struct image_result **resultp, json_object *reply, struct worker_task *task,
-		      const struct registry *registry, const uint64_t *attachments, size_t n_attachments) {
+		      const struct registry *registry, const uint64_t *attachments,
+		      size_t n_attachments) {
 	struct image_result *result;
 	int r;
 

@@ -18,8 +18,9 @@ enum {
 #define IMAGE_REPLY_OUTPUT 1
 
 /*
- * Turns a worker's reply into a result; takes the new image from the task. `attachments` are those that were asked
- * for: the reply may name no other. 0, IMAGE_REPLY_E_INVALID, or -ENOMEM.
+ * Turns a worker's reply into a result; takes the new image from the task. `attachments` are those
+ * that were asked for: the reply may name no other. 0, IMAGE_REPLY_E_INVALID, or -ENOMEM.
  */
 int image_reply_parse(struct image_result **resultp, json_object *reply, struct worker_task *task,
-		      const struct registry *registry, const uint64_t *attachments, size_t n_attachments);
+		      const struct registry *registry, const uint64_t *attachments,
+		      size_t n_attachments);

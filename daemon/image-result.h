@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a worker made of an image: shared by the cache, the modules that carry it, and the outcomes. */
+/* What a worker made of an image: shared by the cache, the modules that carry it, and the outcomes.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@ struct image_result {
 	unsigned int n_refs;
 	bool replaced;
 	bool failed; /* own image, because something went wrong */
-	int fd; /* the new image, sealed; -1 unless replaced */
+	int fd;	     /* the new image, sealed; -1 unless replaced */
 	uint64_t size;
 	char reason[192]; /* why the own image is used */
 	struct image_kernel *kernels;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * request -> hash -> cache entry -> answer. An entry is made when the first request for it starts and has a result
- * when the worker is done; requests that come in between wait on it, so that twelve processes which load the same image
- * cost one job. The key holds the ids of the attachments that mean the process, so an entry can only become useless, never
- * wrong; and the uid, so that what one user makes the workers say reaches no other.
+ * request -> hash -> cache entry -> answer. An entry is made when the first request for it starts
+ * and has a result when the worker is done; requests that come in between wait on it, so that
+ * twelve processes which load the same image cost one job. The key holds the ids of the attachments
+ * that mean the process, so an entry can only become useless, never wrong; and the uid, so that
+ * what one user makes the workers say reaches no other.
  *
- * A request outlives its client: the job runs anyway, its result serves the next load, and it stays charged to the uid
- * until then, so that hanging up is no way around the quota.
+ * A request outlives its client: the job runs anyway, its result serves the next load, and it stays
+ * charged to the uid until then, so that hanging up is no way around the quota.
  *
  * The daemon does not look into images; it hashes them, large ones in a thread.
  */
@@ -31,6 +32,8 @@
 #include "memfd.h"
 
 #define IMAGE_HASH_INLINE_MAX (1024 * 1024)
+#define IMAGE_KEEP_ALWAYS UINT64_MAX
+#define IMAGE_KEEP_BAD_MS 30000 /* a failure that may be the worker's and not the image's */
 
 struct image_key {
 	XXH128_hash_t hash;
@@ -62,7 +65,8 @@ struct image_entry {
 	struct daemon *daemon;
 	struct image_key key;
 	struct image_result *result; /* NULL: in work */
-	bool doomed; /* an attachment of it went away while it was in work */
+	uint64_t expires;	     /* uv_now */
+	bool doomed;		     /* an attachment of it went away while it was in work */
 	struct image_request_list waiters;
 };
 
@@ -116,11 +120,16 @@ void image_cache_forget(struct image_cache *cache, uint64_t attachment) {
 	}
 }
 
-static struct image_entry *image_cache_find(struct image_cache *cache, const struct image_key *key) {
+static struct image_entry *image_cache_find(struct image_cache *cache,
+					    const struct image_key *key) {
 	struct image_entry *entry;
 
 	TAILQ_FOREACH(entry, &cache->list, link)
 		if (!entry->doomed && memcmp(&entry->key, key, sizeof(*key)) == 0) {
+			if (entry->result && entry->expires <= uv_now(entry->daemon->loop)) {
+				image_entry_free(cache, entry);
+				return NULL;
+			}
 			TAILQ_REMOVE(&cache->list, entry, link);
 			TAILQ_INSERT_HEAD(&cache->list, entry, link);
 			return entry;
@@ -130,7 +139,8 @@ static struct image_entry *image_cache_find(struct image_cache *cache, const str
 
 /* ---- answers ---- */
 
-static void image_record(struct daemon *daemon, const struct process *process, const struct image_result *result) {
+static void image_record(struct daemon *daemon, const struct process *process,
+			 const struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
 	enum outcome_kind kind = result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED;
 
@@ -138,16 +148,18 @@ static void image_record(struct daemon *daemon, const struct process *process, c
 		const struct image_kernel *kernel = &result->kernels[i];
 
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
-				result->replaced ? OUTCOME_PROBED : kind, kernel->name, kernel->demangled,
-				result->reason, kernel->attachments, kernel->n_attachments);
+				result->replaced ? OUTCOME_PROBED : kind, kernel->name,
+				kernel->demangled, result->reason, kernel->attachments,
+				kernel->n_attachments);
 	}
 	if (!result->n_kernels)
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind, "", "", result->reason,
-				NULL, 0);
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind, "",
+				"", result->reason, NULL, 0);
 }
 
 /* Sends IMAGE_REPLY and the SLOTs. 0 or negative: the connection is of no use any more. */
-static int image_send(struct client *client, uint32_t sequence, const struct image_result *result, uint64_t module) {
+static int image_send(struct client *client, uint32_t sequence, const struct image_result *result,
+		      uint64_t module) {
 	union wire_message message = {};
 	int r;
 
@@ -176,7 +188,8 @@ static int image_send(struct client *client, uint32_t sequence, const struct ima
 }
 
 /* Answers the client and remembers why. 0 or negative as above. */
-static int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence, struct image_result *result) {
+static int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence,
+			struct image_result *result) {
 	struct process *process = client->process;
 	struct image_result *own = NULL;
 	struct module *module = NULL;
@@ -189,7 +202,9 @@ static int image_answer(struct daemon *daemon, struct client *client, uint32_t s
 		if (r < 0)
 			return r;
 		if (r > 0) {
-			r = image_result_new_own(&own, false, "this process has %d probed modules: no more", PROCESS_MODULES_MAX);
+			r = image_result_new_own(&own, false,
+						 "this process has %d probed modules: no more",
+						 PROCESS_MODULES_MAX);
 			if (r < 0)
 				return r;
 			result = own;
@@ -200,14 +215,17 @@ static int image_answer(struct daemon *daemon, struct client *client, uint32_t s
 	else
 		daemon->counters.images_own++;
 	image_record(daemon, process, result);
-	r = image_send(client, sequence, result, module ? module->id : ++daemon->processes.last_module);
+	r = image_send(client, sequence, result,
+		       module ? module->id : ++daemon->processes.last_module);
 	image_result_unref(own);
 	return r;
 }
 
 /* Answers with the own image at once. */
-__attribute__((format(printf, 4, 5)))
-static int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, const char *format, ...) {
+static int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence,
+			    const char *format, ...) __attribute__((format(printf, 4, 5)));
+static int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence,
+			    const char *format, ...) {
 	struct image_result *result;
 	char reason[WIRE_REASON_MAX];
 	va_list arguments;
@@ -224,7 +242,8 @@ static int image_answer_own(struct daemon *daemon, struct client *client, uint32
 	return r;
 }
 
-/* The end of a request: answers if there is still somebody, gives back what was charged, frees it. */
+/* The end of a request: answers if there is still somebody, gives back what was charged, frees it.
+ */
 static void image_request_finish(struct image_request *request, struct image_result *result) {
 	struct client *client = request->client;
 
@@ -232,7 +251,8 @@ static void image_request_finish(struct image_request *request, struct image_res
 	account_unref(request->account);
 	if (client) {
 		client->request = NULL;
-		if (!result || image_answer(request->daemon, client, request->message.header.sequence, result) < 0)
+		if (!result || image_answer(request->daemon, client,
+					    request->message.header.sequence, result) < 0)
 			shim_connection_close(client->connection);
 	}
 	fd_close(request->fd);
@@ -244,7 +264,8 @@ void image_abandon(struct image_request *request) {
 }
 
 /* The end of an entry's work: takes over the result, NULL if there is no memory. */
-static void image_entry_finish(struct image_entry *entry, struct image_result *result, bool keep) {
+static void image_entry_finish(struct image_entry *entry, struct image_result *result,
+			       uint64_t keep) {
 	struct image_cache *cache = &entry->daemon->images;
 	struct image_request_list waiters = entry->waiters;
 	struct image_request *request;
@@ -256,6 +277,8 @@ static void image_entry_finish(struct image_entry *entry, struct image_result *r
 		image_result_ref(result);
 	if (result && keep && !entry->doomed) {
 		entry->result = image_result_ref(result);
+		entry->expires = keep == IMAGE_KEEP_ALWAYS ? UINT64_MAX
+							   : uv_now(entry->daemon->loop) + keep;
 		if (result->replaced)
 			cache->bytes += result->size;
 		image_cache_trim(cache);
@@ -272,30 +295,38 @@ static void image_entry_finish(struct image_entry *entry, struct image_result *r
 
 /* ---- the job ---- */
 
-static void image_on_done(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata) {
+static void image_on_done(struct worker_task *task, int result, json_object *reply,
+			  const char *message, void *userdata) {
 	struct image_entry *entry = userdata;
 	struct image_result *made = NULL;
-	bool keep = false;
+	uint64_t keep = 0;
 	int r;
 
 	if (result == _WORKER_POOL_SUCCESS) {
-		r = image_reply_parse(&made, reply, task, &entry->daemon->registry, entry->key.attachments,
-				      entry->key.n_attachments);
-		keep = r == 0;
+		r = image_reply_parse(&made, reply, task, &entry->daemon->registry,
+				      entry->key.attachments, entry->key.n_attachments);
+		keep = r == 0 ? IMAGE_KEEP_ALWAYS : IMAGE_KEEP_BAD_MS;
 		if (r > 0)
 			r = image_result_new_own(&made, true, "worker sent a malformed reply");
+	} else if (result != WORKER_POOL_E_REFUSED) {
+		/* an image that makes workers hang or crash does not get one at each load */
+		if (result != WORKER_POOL_E_BUSY && result != WORKER_POOL_E_UNAVAILABLE)
+			keep = IMAGE_KEEP_BAD_MS;
+		r = image_result_new_own(&made, true, "%s", message);
 	} else {
 		json_object *word = NULL;
 
 		r = image_result_new_own(&made, true, "%s", message);
-		if (result == WORKER_POOL_E_REFUSED && json_object_object_get_ex(reply, "error", &word) &&
-		    json_object_is_type(word, json_type_string))
-			keep = strcmp(json_object_get_string(word), "internal") != 0;
+		if (json_object_object_get_ex(reply, "error", &word) &&
+		    json_object_is_type(word, json_type_string) &&
+		    strcmp(json_object_get_string(word), "internal") != 0)
+			keep = IMAGE_KEEP_ALWAYS;
 	}
 	image_entry_finish(entry, r < 0 ? NULL : made, keep);
 }
 
-static int image_job_add(json_object *programs, json_object *attachments, const struct attachment *attachment, int fd) {
+static int image_job_add(json_object *programs, json_object *attachments,
+			 const struct attachment *attachment, int fd) {
 	json_object *program = json_object_new_object(), *member = json_object_new_object();
 
 	json_object_object_add(program, "name", json_object_new_string(attachment->symbol));
@@ -316,7 +347,8 @@ static const char *image_kind_name(uint32_t kind) {
 }
 
 /* Makes the job of an entry. 0 or -errno; on failure nothing was submitted. */
-static int image_job(struct image_entry *entry, const struct image_request *request, unsigned int deadline_ms) {
+static int image_job(struct image_entry *entry, const struct image_request *request,
+		     unsigned int deadline_ms) {
 	json_object *job = json_object_new_object(), *programs = json_object_new_array(),
 		    *attachments = json_object_new_array();
 	struct daemon *daemon = entry->daemon;
@@ -324,7 +356,8 @@ static int image_job(struct image_entry *entry, const struct image_request *requ
 	int input, output, fd;
 
 	json_object_object_add(job, "job", json_object_new_string("image"));
-	json_object_object_add(job, "kind", json_object_new_string(image_kind_name(entry->key.kind)));
+	json_object_object_add(job, "kind",
+			       json_object_new_string(image_kind_name(entry->key.kind)));
 	json_object_object_add(job, "flags", json_object_new_int((int)entry->key.flags));
 	json_object_object_add(job, "capability", json_object_new_int((int)entry->key.capability));
 	json_object_object_add(job, "programs", programs);
@@ -340,7 +373,8 @@ static int image_job(struct image_entry *entry, const struct image_request *requ
 	json_object_object_add(job, "input", json_object_new_int(input));
 	json_object_object_add(job, "output", json_object_new_int(output));
 	for (size_t i = 0; input >= 0 && output >= 0 && i < entry->key.n_attachments; i++) {
-		const struct attachment *attachment = registry_attachment(&daemon->registry, entry->key.attachments[i]);
+		const struct attachment *attachment =
+			registry_attachment(&daemon->registry, entry->key.attachments[i]);
 
 		fd = fcntl(attachment->fd, F_DUPFD_CLOEXEC, 3);
 		input = fd < 0 ? -errno : worker_task_add_input(task, fd);
@@ -359,7 +393,8 @@ static int image_job(struct image_entry *entry, const struct image_request *requ
 /* ---- requests ---- */
 
 /* The attachments that mean the process, in order of id. */
-static size_t image_match(const struct daemon *daemon, const struct process *process, uint64_t *ids) {
+static size_t image_match(const struct daemon *daemon, const struct process *process,
+			  uint64_t *ids) {
 	const struct attachment *attachment;
 	size_t n = 0;
 
@@ -440,7 +475,8 @@ static void image_on_worked(uv_work_t *work, int status) {
 	image_request_start(work->data);
 }
 
-int image_submit(struct daemon *daemon, struct client *client, const struct wire_image *message, int consumed_fd) {
+int image_submit(struct daemon *daemon, struct client *client, const struct wire_image *message,
+		 int consumed_fd) {
 	_cleanup_fd int fd = consumed_fd;
 	uint32_t sequence = message->header.sequence;
 	uint64_t ids[IMAGE_PROGRAMS_MAX];
@@ -453,11 +489,14 @@ int image_submit(struct daemon *daemon, struct client *client, const struct wire
 	if (r < 0)
 		return r;
 	if (!image_match(daemon, client->process, ids))
-		return image_answer_own(daemon, client, sequence, "no attachment means this process");
+		return image_answer_own(daemon, client, sequence,
+					"no attachment means this process");
 	if (account_charge_image(client->connection->account, message->image_size))
-		return image_answer_own(daemon, client, sequence, "quota: other images of uid %u are in work (at most %d, or %llu MiB)",
-					(unsigned)client->connection->uid, ACCOUNT_IMAGES_MAX,
-					(unsigned long long)(ACCOUNT_IMAGE_BYTES_MAX >> 20));
+		return image_answer_own(
+			daemon, client, sequence,
+			"quota: other images of uid %u are in work (at most %d, or %llu MiB)",
+			(unsigned)client->connection->uid, ACCOUNT_IMAGES_MAX,
+			(unsigned long long)(ACCOUNT_IMAGE_BYTES_MAX >> 20));
 	request = calloc(1, sizeof(*request));
 	if (!request) {
 		account_discharge_image(client->connection->account, message->image_size);

@@ -25,7 +25,7 @@ struct image_cache {
 	struct image_entry_list list; /* most recently used first */
 	unsigned int n;
 	uint64_t bytes; /* of the images in it */
-	uint64_t seed; /* of the hash: nobody can make two images collide on purpose */
+	uint64_t seed;	/* of the hash: nobody can make two images collide on purpose */
 };
 
 int image_cache_init(struct image_cache *cache);
@@ -35,10 +35,11 @@ void image_cache_deinit(struct image_cache *cache);
 void image_cache_forget(struct image_cache *cache, uint64_t attachment);
 
 /*
- * An IMAGE from a client, with its descriptor, which is consumed. Answered now or later. Negative: the message is a
- * breach, or there is no memory.
+ * An IMAGE from a client, with its descriptor, which is consumed. Answered now or later. Negative:
+ * the message is a breach, or there is no memory.
  */
-int image_submit(struct daemon *daemon, struct client *client, const struct wire_image *message, int fd);
+int image_submit(struct daemon *daemon, struct client *client, const struct wire_image *message,
+		 int fd);
 
 /* The client is gone; its request goes on without it. */
 void image_abandon(struct image_request *request);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Readers map the file, so the page is never replaced while the daemon lives: a sequence lock makes changes
- * atomic. A page that a killed daemon left behind is marked closed before the new one takes its name, so that processes
- * which still map the old one look again.
+ * Readers map the file, so the page is never replaced while the daemon lives: a sequence lock makes
+ * changes atomic. A page that a killed daemon left behind is marked closed before the new one takes
+ * its name, so that processes which still map the old one look again.
  */
 
 #include "interest-page.h"
@@ -32,14 +32,16 @@ static void interest_end(struct interest_page *page) {
 	__atomic_store_n(&page->generation, page->generation + 1, __ATOMIC_RELEASE);
 }
 
-/* Tells the readers of the page of a daemon that did not end in good order. Failures do not matter. */
+/* Tells the readers of the page of a daemon that did not end in good order. Failures do not matter.
+ */
 static void interest_close_old(const char *path) {
 	_cleanup_fd int fd = -1;
 	struct interest_page *page;
 	struct stat status;
 
 	fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size != INTEREST_PAGE_SIZE)
+	if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) ||
+	    status.st_size != INTEREST_PAGE_SIZE)
 		return;
 	page = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (page == MAP_FAILED)
@@ -105,7 +107,8 @@ struct interest_writer *interest_writer_free(struct interest_writer *writer) {
 	return NULL;
 }
 
-void interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules, size_t n_rules) {
+void interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules,
+			 size_t n_rules) {
 	struct interest_rule kept[INTEREST_RULES_MAX];
 	uint32_t n_kept = 0, flags = 0;
 

@@ -12,8 +12,8 @@
 struct interest_writer;
 
 /*
- * Puts a new page in place of what lies at path, which is told that it is closed. Nobody is meant yet. The path is
- * borrowed. 0 or -errno.
+ * Puts a new page in place of what lies at path, which is told that it is closed. Nobody is meant
+ * yet. The path is borrowed. 0 or -errno.
  */
 int interest_writer_new(struct interest_writer **writerp, const char *path, uint32_t deadline_ms);
 
@@ -21,4 +21,5 @@ int interest_writer_new(struct interest_writer **writerp, const char *path, uint
 struct interest_writer *interest_writer_free(struct interest_writer *writer);
 
 /* Announces new rules. Equal ones are merged; too many of them mean everyone. */
-void interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules, size_t n_rules);
+void interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules,
+			 size_t n_rules);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * systemd connects standard error to the journal and says so in JOURNAL_STREAM; a prefix <6> is then the level.
- * Elsewhere it is for people. One write(2) a line, so that lines of the workers do not mix with ours.
+ * systemd connects standard error to the journal and says so in JOURNAL_STREAM; a prefix <6> is
+ * then the level. Elsewhere it is for people. One write(2) a line, so that lines of the workers do
+ * not mix with ours.
  */
 
 #include "log.h"
@@ -22,7 +23,8 @@ void log_message(enum log_level level, const char *format, ...) {
 	if (getenv("JOURNAL_STREAM"))
 		r = snprintf(line, sizeof(line), "<%d>", (int)level);
 	else
-		r = snprintf(line, sizeof(line), "gpuprobed: %s", level <= LOG_LEVEL_ERROR ? "error: " : "");
+		r = snprintf(line, sizeof(line), "gpuprobed: %s",
+			     level <= LOG_LEVEL_ERROR ? "error: " : "");
 	start = (size_t)r;
 	va_start(arguments, format);
 	r = vsnprintf(line + start, sizeof(line) - start - 1, format, arguments);

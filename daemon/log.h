@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Messages of the daemon, on standard error. Only the daemon's own code logs; libraries return errors. */
+/* Messages of the daemon, on standard error. Only the daemon's own code logs; libraries return
+ * errors. */
 
 enum log_level {
 	LOG_LEVEL_ERROR = 3, /* as in syslog(3) */
@@ -11,7 +12,8 @@ enum log_level {
 };
 
 /* One line; bytes that are not printable are shown as '?'. */
-void log_message(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void log_message(enum log_level level, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 #define log_error(...) log_message(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_message(LOG_LEVEL_WARNING, __VA_ARGS__)

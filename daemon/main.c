@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* gpuprobed: options, where it lives, the loop, and the end. Exit status: 0 asked to stop, 1 cannot run, 2 wrong usage. */
+/* gpuprobed: options, where it lives, the loop, and the end. Exit status: 0 asked to stop, 1 cannot
+ * run, 2 wrong usage. */
 
 #include <errno.h>
 #include <getopt.h>
@@ -49,14 +50,16 @@ static int usage(FILE *file) {
 	return file == stdout ? 0 : 2;
 }
 
-static int parse_number(const char *name, const char *text, unsigned int min, unsigned int max, unsigned int *value) {
+static int parse_number(const char *name, const char *text, unsigned int min, unsigned int max,
+			unsigned int *value) {
 	unsigned long n;
 	char *end;
 
 	errno = 0;
 	n = strtoul(text, &end, 10);
 	if (errno || *text < '0' || *text > '9' || *end || n < min || n > max) {
-		fprintf(stderr, "gpuprobed: --%s=%s: not a number from %u to %u\n", name, text, min, max);
+		fprintf(stderr, "gpuprobed: --%s=%s: not a number from %u to %u\n", name, text, min,
+			max);
 		return -EINVAL;
 	}
 	*value = (unsigned int)n;
@@ -75,12 +78,17 @@ static int add_argument(const char **arguments, const char *argument) {
 /* 0: go on; 1: done; negative: wrong usage. */
 static int parse_options(struct options *options, int argc, char *argv[]) {
 	static const struct option names[] = {
-		{ "session", optional_argument, NULL, 's' },	{ "verify", required_argument, NULL, 'v' },
-		{ "deadline-ms", required_argument, NULL, 'd' }, { "mirror-period-ms", required_argument, NULL, 'm' },
-		{ "workers", required_argument, NULL, 'w' },	{ "worker-dir", required_argument, NULL, 'W' },
-		{ "toolkit", required_argument, NULL, 't' },	{ "image-worker-argument", required_argument, NULL, 'i' },
+		{ "session", optional_argument, NULL, 's' },
+		{ "verify", required_argument, NULL, 'v' },
+		{ "deadline-ms", required_argument, NULL, 'd' },
+		{ "mirror-period-ms", required_argument, NULL, 'm' },
+		{ "workers", required_argument, NULL, 'w' },
+		{ "worker-dir", required_argument, NULL, 'W' },
+		{ "toolkit", required_argument, NULL, 't' },
+		{ "image-worker-argument", required_argument, NULL, 'i' },
 		{ "program-worker-argument", required_argument, NULL, 'p' },
-		{ "help", no_argument, NULL, 'h' },		{ "version", no_argument, NULL, 'V' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
 		{},
 	};
 	int c, r = 0;
@@ -102,7 +110,8 @@ static int parse_options(struct options *options, int argc, char *argv[]) {
 			r = parse_number("deadline-ms", optarg, 10, 600000, &options->deadline_ms);
 			break;
 		case 'm':
-			r = parse_number("mirror-period-ms", optarg, 0, 3600000, &options->mirror_period_ms);
+			r = parse_number("mirror-period-ms", optarg, 0, 3600000,
+					 &options->mirror_period_ms);
 			break;
 		case 'w':
 			r = parse_number("workers", optarg, 1, WORKERS_MAX, &options->workers);
@@ -138,15 +147,17 @@ static int parse_options(struct options *options, int argc, char *argv[]) {
 }
 
 /*
- * Finds an executable: in --worker-dir; else where it is installed, seen from our own file; else in the folder that
- * meson builds it in, likewise.
+ * Finds an executable: in --worker-dir; else where it is installed, seen from our own file; else in
+ * the folder that meson builds it in, likewise.
  */
-static int find_worker(char path[static PATH_MAX], const struct options *options, const char *name, const char *folder) {
+static int find_worker(char path[static PATH_MAX], const struct options *options, const char *name,
+		       const char *folder) {
 	char self[PATH_MAX], *slash;
 	ssize_t n;
 
 	if (options->worker_dir) {
-		if (!realpath(options->worker_dir, self) || snprintf(path, PATH_MAX, "%s/%s", self, name) >= PATH_MAX)
+		if (!realpath(options->worker_dir, self) ||
+		    snprintf(path, PATH_MAX, "%s/%s", self, name) >= PATH_MAX)
 			return -ENOENT;
 		return access(path, X_OK) == 0 ? 0 : -errno;
 	}
@@ -156,16 +167,18 @@ static int find_worker(char path[static PATH_MAX], const struct options *options
 	self[n] = '\0';
 	slash = strrchr(self, '/');
 	*slash = '\0';
-	if (snprintf(path, PATH_MAX, "%s/../libexec/gpuprobe/%s", self, name) < PATH_MAX && access(path, X_OK) == 0)
+	if (snprintf(path, PATH_MAX, "%s/../libexec/gpuprobe/%s", self, name) < PATH_MAX &&
+	    access(path, X_OK) == 0)
 		return 0;
-	if (snprintf(path, PATH_MAX, "%s/%s/%s", self, folder, name) < PATH_MAX && access(path, X_OK) == 0)
+	if (snprintf(path, PATH_MAX, "%s/%s/%s", self, folder, name) < PATH_MAX &&
+	    access(path, X_OK) == 0)
 		return 0;
 	return -ENOENT;
 }
 
 /* Makes the workers' environment: what they need to load their libraries, and no more. */
-static int make_environment(const char *environment[static 8], char storage[static 3][PATH_MAX + 32],
-			    const struct options *options) {
+static int make_environment(const char *environment[static 8],
+			    char storage[static 3][PATH_MAX + 32], const struct options *options) {
 	const char *toolkit = options->toolkit ? options->toolkit : getenv("CUDA_HOME");
 	const char *libraries = options->session ? getenv("LD_LIBRARY_PATH") : NULL;
 	const char *sanitizer = getenv("ASAN_OPTIONS");
@@ -197,7 +210,8 @@ static int open_runtime_dir(const struct options *options, struct runtime_dir **
 	if (!options->session) {
 		strcpy(path, PATHS_SYSTEM_DIR);
 	} else if (runtime_dir_session_path(path, getuid(), options->session_name)) {
-		fprintf(stderr, "gpuprobed: --session=%s: a name has 1 to %d letters, digits and underscores\n",
+		fprintf(stderr,
+			"gpuprobed: --session=%s: a name has 1 to %d letters, digits and underscores\n",
 			options->session_name, PATHS_SESSION_NAME_MAX);
 		return 2;
 	}
@@ -208,7 +222,9 @@ static int open_runtime_dir(const struct options *options, struct runtime_dir **
 		log_error("%s: not a directory of this user alone", path);
 	else if (r < 0)
 		log_error("%s: %s%s", path, strerror(-r),
-			  !options->session && r == -EACCES ? " (a private daemon needs no root: --session)" : "");
+			  !options->session && r == -EACCES
+				  ? " (a private daemon needs no root: --session)"
+				  : "");
 	return r ? 1 : 0;
 }
 
@@ -282,7 +298,8 @@ static int run(struct daemon_options *daemon_options, const struct runtime_dir *
 			stop.signals[i].data = &stop;
 			uv_signal_start(&stop.signals[i], on_signal, numbers[i]);
 		}
-		log_notice("%s " PROJECT_VERSION " listens in %s", daemon_options->session ? "session daemon" : "daemon",
+		log_notice("%s " PROJECT_VERSION " listens in %s",
+			   daemon_options->session ? "session daemon" : "daemon",
 			   runtime_dir_path(dir));
 		sd_notifyf(0, "READY=1\nSTATUS=listens in %s", runtime_dir_path(dir));
 	} else if (stop.daemon) {
@@ -309,11 +326,14 @@ int main(int argc, char *argv[]) {
 	if (!options.workers) {
 		long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
-		options.workers = processors < 2 ? 2 : processors > 8 ? 8 : (unsigned int)processors;
+		options.workers = processors < 2   ? 2
+				  : processors > 8 ? 8
+						   : (unsigned int)processors;
 	}
 	if (find_worker(image_path, &options, "gpuprobe-image-worker", "worker") < 0 ||
 	    find_worker(program_path, &options, "gpuprobe-program-worker", "bpf") < 0) {
-		log_error("the workers are not found: reinstall, or say where they are with --worker-dir=DIR");
+		log_error(
+			"the workers are not found: reinstall, or say where they are with --worker-dir=DIR");
 		return 1;
 	}
 	signal(SIGPIPE, SIG_IGN);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Foreign memory is looked at only if its seals say that it can neither shrink (a SIGBUS for us) nor
- * change (bytes that were checked are the bytes that are used). Only memfds have seals, so the check of
- * the seals is also the check that it is no device, socket or file on a slow disk.
+ * Foreign memory is looked at only if its seals say that it can neither shrink (a SIGBUS for us)
+ * nor change (bytes that were checked are the bytes that are used). Only memfds have seals, so the
+ * check of the seals is also the check that it is no device, socket or file on a slow disk.
  */
 
 #include "memfd.h"
@@ -74,7 +74,8 @@ int memfd_check(int fd, uint64_t size, const char **whyp) {
 		*whyp = "the memfd is not sealed";
 		return -EINVAL;
 	}
-	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || (uint64_t)status.st_size != size) {
+	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) ||
+	    (uint64_t)status.st_size != size) {
 		*whyp = "the memfd has another size than the message says";
 		return -EINVAL;
 	}

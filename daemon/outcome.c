@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A ring, but with a bound for each uid, so that nobody makes others' outcomes be forgotten. Texts come from workers
- * and shims: they are made printable when they are stored, because they end on terminals.
+ * A ring, but with a bound for each uid, so that nobody makes others' outcomes be forgotten. Texts
+ * come from workers and shims: they are made printable when they are stored, because they end on
+ * terminals.
  */
 
 #include "outcome.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#define OUTCOME_TEXT_MAX 4096
+#define OUTCOME_TEXT_MAX 2048 /* names of C++ templates are long */
 
 void outcome_log_init(struct outcome_log *log) {
 	TAILQ_INIT(&log->list);
@@ -65,9 +66,9 @@ static void outcome_log_trim(struct outcome_log *log, uid_t uid) {
 		outcome_free(log, TAILQ_LAST(&log->list, outcome_list));
 }
 
-int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *comm, enum outcome_kind kind,
-		    const char *kernel, const char *demangled, const char *reason, const uint64_t *attachments,
-		    size_t n_attachments) {
+int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *comm,
+		    enum outcome_kind kind, const char *kernel, const char *demangled,
+		    const char *reason, const uint64_t *attachments, size_t n_attachments) {
 	struct outcome *outcome;
 	struct timespec now;
 
@@ -129,7 +130,8 @@ bool outcome_means(const struct outcome *outcome, const char *pattern) {
 	if (outcome_name_means(pattern, outcome->kernel, strlen(outcome->kernel)) ||
 	    outcome_name_means(pattern, name, n))
 		return true;
-	/* without the parameters: up to the first '(' outside of template arguments that does not begin "(anonymous" */
+	/* without the parameters: up to the first '(' outside of template arguments that does not
+	 * begin "(anonymous" */
 	for (end = name; *end; end++) {
 		if (*end == '<')
 			depth++;

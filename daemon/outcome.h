@@ -15,7 +15,7 @@ enum outcome_kind {
 	OUTCOME_FAILED,
 };
 
-#define OUTCOME_MAX 4096 /* remembered */
+#define OUTCOME_MAX 4096     /* remembered */
 #define OUTCOME_UID_MAX 1024 /* of one uid */
 #define OUTCOME_ATTACHMENTS_MAX 64
 
@@ -44,12 +44,12 @@ void outcome_log_init(struct outcome_log *log);
 void outcome_log_deinit(struct outcome_log *log);
 
 /*
- * Remembers one; text that is not printable is shown as '?'. The oldest one of this uid, or of all, is forgotten when
- * there are too many. 0 or -ENOMEM.
+ * Remembers one; text that is not printable is shown as '?'. The oldest one of this uid, or of all,
+ * is forgotten when there are too many. 0 or -ENOMEM.
  */
-int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *comm, enum outcome_kind kind,
-		    const char *kernel, const char *demangled, const char *reason, const uint64_t *attachments,
-		    size_t n_attachments);
+int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *comm,
+		    enum outcome_kind kind, const char *kernel, const char *demangled,
+		    const char *reason, const uint64_t *attachments, size_t n_attachments);
 
 const char *outcome_kind_name(enum outcome_kind kind);
 

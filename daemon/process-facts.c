@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A pid may be reused between the connect(2) that told us of it and the moment we read /proc. The pidfd of the peer (Linux 6.5)
- * settles that: if its process is still alive after we have read, what we read is about it. On older kernels the start
- * time is read before and after, which leaves the time before the first reading open.
+ * A pid may be reused between the connect(2) that told us of it and the moment we read /proc. The
+ * pidfd of the peer (Linux 6.5) settles that: if its process is still alive after we have read,
+ * what we read is about it. On older kernels the start time is read before and after, which leaves
+ * the time before the first reading open.
  */
 
 #include "process-facts.h"

@@ -4,8 +4,9 @@
 #include "filter.h"
 
 /*
- * Reads what /proc says about a process (struct process_facts, filter.h). With pidfd (or -1) it is sure that the facts are
- * those of the process that the pidfd names. 0, -ESRCH if it is gone, -errno.
+ * Reads what /proc says about a process (struct process_facts, filter.h). With pidfd (or -1) it is
+ * sure that the facts are those of the process that the pidfd names. 0, -ESRCH if it is gone,
+ * -errno.
  */
 int process_facts_read(struct process_facts *facts, pid_t pid, int pidfd);
 

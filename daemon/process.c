@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * pid and start time name a process; an exec keeps both, and closes the connections, but their end may be seen after the
- * new program's greeting: so the executable is part of the name, and both are there for a moment.
+ * pid and start time name a process; an exec keeps both, and closes the connections, but their end
+ * may be seen after the new program's greeting: so the executable is part of the name, and both are
+ * there for a moment.
  */
 
 #include "process.h"
@@ -63,8 +64,8 @@ struct process *process_free(struct process_table *table, struct process *proces
 	return NULL;
 }
 
-int process_module_new(struct process_table *table, struct process *process, struct image_result *result,
-		       struct module **modulep) {
+int process_module_new(struct process_table *table, struct process *process,
+		       struct image_result *result, struct module **modulep) {
 	struct module *module;
 
 	if (process->n_modules >= PROCESS_MODULES_MAX)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* CUDA processes that talk to the daemon, their connections, and their modules that carry probes. */
+/* CUDA processes that talk to the daemon, their connections, and their modules that carry probes.
+ */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,18 +53,20 @@ enum {
 };
 
 /*
- * The process at the other end: the one there is, or a new one. The connection is added to it. 0, PROCESS_E_LIMIT,
- * -ESRCH if it is gone already, -errno.
+ * The process at the other end: the one there is, or a new one. The connection is added to it. 0,
+ * PROCESS_E_LIMIT, -ESRCH if it is gone already, -errno.
  */
-int process_table_connect(struct process_table *table, struct shim_connection *connection, struct process **processp);
+int process_table_connect(struct process_table *table, struct shim_connection *connection,
+			  struct process **processp);
 
-/* Takes the connection away. True: it was the last; the caller lets go of its maps, then calls process_free(). */
+/* Takes the connection away. True: it was the last; the caller lets go of its maps, then calls
+ * process_free(). */
 bool process_disconnect(struct process *process, struct shim_connection *connection);
 struct process *process_free(struct process_table *table, struct process *process);
 
 /* A module that carries this result; takes a reference. 0, PROCESS_E_LIMIT, or -ENOMEM. */
-int process_module_new(struct process_table *table, struct process *process, struct image_result *result,
-		       struct module **modulep);
+int process_module_new(struct process_table *table, struct process *process,
+		       struct image_result *result, struct module **modulep);
 struct module *process_module(const struct process *process, uint64_t id);
 void process_module_free(struct process *process, struct module *module);
 

@@ -67,7 +67,8 @@ int registry_room(const struct registry *registry, size_t n) {
 	return n > REGISTRY_ATTACHMENTS_MAX - registry->n_attachments ? REGISTRY_E_LIMIT : 0;
 }
 
-void registry_link(struct registry *registry, struct object *object, struct attachment *attachments[], size_t n) {
+void registry_link(struct registry *registry, struct object *object,
+		   struct attachment *attachments[], size_t n) {
 	TAILQ_INSERT_TAIL(&registry->objects, object, link);
 	for (size_t i = 0; i < n; i++) {
 		attachments[i]->id = ++registry->last_attachment;

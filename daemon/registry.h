@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Objects, with their maps, and the attachments of their programs. Maps and the bytes of an object live as long as
- * it has an attachment.
+ * Objects, with their maps, and the attachments of their programs. Maps and the bytes of an object
+ * live as long as it has an attachment.
  */
 
 #include <stdbool.h>
@@ -34,8 +34,10 @@ struct object {
 	void *btf; /* NULL: none */
 	size_t n_btf;
 	size_t n_maps;
-	struct map *maps[REGISTRY_OBJECT_MAPS_MAX]; /* NULL: declared, but used by no attached program */
-	char slots[REGISTRY_OBJECT_MAPS_MAX][REGISTRY_SYMBOL_SIZE]; /* symbol of the pointer to it */
+	struct map *maps[REGISTRY_OBJECT_MAPS_MAX]; /* NULL: declared, but used by no attached
+						       program */
+	char slots[REGISTRY_OBJECT_MAPS_MAX]
+		  [REGISTRY_SYMBOL_SIZE]; /* symbol of the pointer to it */
 	unsigned int n_attachments;
 };
 
@@ -46,8 +48,8 @@ struct attachment {
 	char program[REGISTRY_PROGRAM_SIZE]; /* the C function */
 	char kernel[REGISTRY_KERNEL_SIZE];
 	struct filter filter;
-	uint64_t maps; /* bit i: uses object->maps[i] */
-	int fd; /* sealed PTX of the program */
+	uint64_t maps;			   /* bit i: uses object->maps[i] */
+	int fd;				   /* sealed PTX of the program */
 	char symbol[REGISTRY_SYMBOL_SIZE]; /* to call */
 	unsigned int isa, target;
 };
@@ -77,7 +79,8 @@ struct attachment *attachment_free(struct attachment *attachment);
 int registry_room(const struct registry *registry, size_t n);
 
 /* Takes the object and its attachments, which get their ids. */
-void registry_link(struct registry *registry, struct object *object, struct attachment *attachments[], size_t n);
+void registry_link(struct registry *registry, struct object *object,
+		   struct attachment *attachments[], size_t n);
 
 /* Takes it out and frees it, and its object if it was the last. */
 void registry_remove(struct registry *registry, struct attachment *attachment);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The directory in which the daemon is found (proto/paths.h), and the lock that says that it runs there. */
+/* The directory in which the daemon is found (proto/paths.h), and the lock that says that it runs
+ * there. */
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -9,8 +10,8 @@
 enum {
 	_RUNTIME_DIR_E_SUCCESS,
 	RUNTIME_DIR_E_RUNNING, /* another daemon runs there */
-	RUNTIME_DIR_E_UNSAFE, /* the directory is not ours, or open to others */
-	RUNTIME_DIR_E_NAME, /* no session name */
+	RUNTIME_DIR_E_UNSAFE,  /* the directory is not ours, or open to others */
+	RUNTIME_DIR_E_NAME,    /* no session name */
 };
 
 struct runtime_dir;
@@ -21,8 +22,8 @@ bool runtime_dir_session_name_valid(const char *name);
 int runtime_dir_session_path(char path[static 128], uid_t uid, const char *name);
 
 /*
- * Makes the directory (mode) if it is not there, checks it, takes the lock. A private one must be ours and
- * 0700. 0, RUNTIME_DIR_E_*, or -errno.
+ * Makes the directory (mode) if it is not there, checks it, takes the lock. A private one must be
+ * ours and 0700. 0, RUNTIME_DIR_E_*, or -errno.
  */
 int runtime_dir_new(struct runtime_dir **dirp, const char *path, mode_t mode, bool private);
 

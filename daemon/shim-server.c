@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * libuv's pipes cannot receive descriptors that are no sockets, so this is uv_poll_t and recvmsg(2). While a
- * peer has not taken what we sent it, we read nothing from it: its requests bound its replies. One wake-up handles a few
- * datagrams only, then others have their turn.
+ * libuv's pipes cannot receive descriptors that are no sockets, so this is uv_poll_t and
+ * recvmsg(2). While a peer has not taken what we sent it, we read nothing from it: its requests
+ * bound its replies. One wake-up handles a few datagrams only, then others have their turn.
  *
- * Closing is in two steps: shim_connection_close() takes the connection out of the world, the memory goes when libuv
- * has let go of the handle.
+ * Closing is in two steps: shim_connection_close() takes the connection out of the world, the
+ * memory goes when libuv has let go of the handle.
  */
 
 #include "shim-server.h"
@@ -80,7 +80,8 @@ static int shim_send_now(int socket_fd, const union wire_message *message, size_
 	for (;;) {
 		if (sendmsg(socket_fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size)
 			return 0;
-		/* ETOOMANYREFS: descriptors in flight, of this uid; the peer takes them or is thrown out */
+		/* ETOOMANYREFS: descriptors in flight, of this uid; the peer takes them or is
+		 * thrown out */
 		if (errno != EINTR)
 			return errno == ETOOMANYREFS ? -EAGAIN : -errno;
 	}
@@ -159,8 +160,8 @@ static int shim_connection_flush(struct shim_connection *connection) {
 /* ---- receiving ---- */
 
 /*
- * One datagram, with at most one descriptor in *fdp; surplus ones are closed and counted. Bytes received (0: the end),
- * or -errno.
+ * One datagram, with at most one descriptor in *fdp; surplus ones are closed and counted. Bytes
+ * received (0: the end), or -errno.
  */
 static ssize_t shim_receive(int socket_fd, union wire_message *message, int *fdp, size_t *n_fds) {
 	union {
@@ -201,7 +202,8 @@ static ssize_t shim_receive(int socket_fd, union wire_message *message, int *fdp
 	return n;
 }
 
-/* Handles one datagram. 0, -EAGAIN if there is none, or negative: the connection is to be closed. */
+/* Handles one datagram. 0, -EAGAIN if there is none, or negative: the connection is to be closed.
+ */
 static int shim_connection_receive(struct shim_connection *connection) {
 	struct shim_server *server = connection->server;
 	union wire_message message = {};
@@ -217,8 +219,8 @@ static int shim_connection_receive(struct shim_connection *connection) {
 		return -ENOTCONN;
 	if (n < 0 && n != -EMSGSIZE)
 		return (int)n;
-	why = n < 0 ? "a datagram that is too large" :
-		      shim_wire_check(connection->state, &message, (size_t)n, n_fds);
+	why = n < 0 ? "a datagram that is too large"
+		    : shim_wire_check(connection->state, &message, (size_t)n, n_fds);
 	if (why) {
 		fd_close(fd);
 		if (server->breach)
@@ -241,7 +243,8 @@ static void shim_connection_on_poll(uv_poll_t *poll, int status, int events) {
 
 	if (r == 0 && events & UV_WRITABLE)
 		r = shim_connection_flush(connection);
-	for (unsigned int i = 0; r == 0 && events & UV_READABLE && i < SHIM_DATAGRAMS_PER_TURN; i++) {
+	for (unsigned int i = 0; r == 0 && events & UV_READABLE && i < SHIM_DATAGRAMS_PER_TURN;
+	     i++) {
 		if (connection->n_output || connection->state == SHIM_CLOSED)
 			break;
 		r = shim_connection_receive(connection);
@@ -348,7 +351,8 @@ static void shim_server_on_poll(uv_poll_t *poll, int status, int events) {
 
 		if (fd >= 0) {
 			shim_server_add(server, fd);
-		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+			   errno == ENOBUFS) {
 			uv_poll_stop(&server->poll); /* else this would spin */
 			uv_timer_start(&server->pause, shim_server_resume, 100, 0);
 			return;
@@ -388,8 +392,9 @@ static void shim_server_closed(uv_handle_t *handle) {
 	shim_server_maybe_destroy(server);
 }
 
-int shim_server_new(struct shim_server **serverp, uv_loop_t *loop, int listen_fd, struct account_table *accounts,
-		    const struct shim_server_handlers *handlers, void *userdata) {
+int shim_server_new(struct shim_server **serverp, uv_loop_t *loop, int listen_fd,
+		    struct account_table *accounts, const struct shim_server_handlers *handlers,
+		    void *userdata) {
 	struct shim_server *server;
 	int r;
 
@@ -434,6 +439,7 @@ unsigned int shim_server_connections(const struct shim_server *server) {
 }
 
 void shim_server_on_breach(struct shim_server *server,
-			   void (*breach)(const struct shim_connection *connection, const char *why, void *userdata)) {
+			   void (*breach)(const struct shim_connection *connection, const char *why,
+					  void *userdata)) {
 	server->breach = breach;
 }

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * The socket that shims connect to (proto/wire.h). Every peer is hostile: what reaches the handlers has passed
- * shim_wire_check(), and a peer that sends anything else, or does not read, loses its connection.
+ * The socket that shims connect to (proto/wire.h). Every peer is hostile: what reaches the handlers
+ * has passed shim_wire_check(), and a peer that sends anything else, or does not read, loses its
+ * connection.
  */
 
 #include <stdbool.h>
@@ -43,32 +44,39 @@ struct shim_connection {
 
 struct shim_server_handlers {
 	/* HELLO. Negative closes the connection. */
-	int (*hello)(struct shim_connection *connection, const struct wire_hello *hello, void *userdata);
+	int (*hello)(struct shim_connection *connection, const struct wire_hello *hello,
+		     void *userdata);
 	/* Any other message. fd is -1 or to be consumed. Negative closes the connection. */
-	int (*message)(struct shim_connection *connection, const union wire_message *message, int fd, void *userdata);
+	int (*message)(struct shim_connection *connection, const union wire_message *message,
+		       int fd, void *userdata);
 	/* The connection ends, for whatever reason; only after a successful hello. */
 	void (*closed)(struct shim_connection *connection, void *userdata);
 };
 
 /* Consumes the listening socket. handlers, accounts are borrowed. 0 or -errno. */
-int shim_server_new(struct shim_server **serverp, uv_loop_t *loop, int listen_fd, struct account_table *accounts,
-		    const struct shim_server_handlers *handlers, void *userdata);
+int shim_server_new(struct shim_server **serverp, uv_loop_t *loop, int listen_fd,
+		    struct account_table *accounts, const struct shim_server_handlers *handlers,
+		    void *userdata);
 
 /* Closes everything; memory goes once the loop has closed its handles. */
 struct shim_server *shim_server_free(struct shim_server *server);
 
-/* A listening SOCK_SEQPACKET socket at path, in place of what is there. The descriptor, or -errno. */
+/* A listening SOCK_SEQPACKET socket at path, in place of what is there. The descriptor, or -errno.
+ */
 int shim_server_listen(const char *path, mode_t mode);
 
 unsigned int shim_server_connections(const struct shim_server *server);
 
-/* Lines for the log on peers that were thrown out, at most a few a second: the caller's, or NULL. */
+/* Lines for the log on peers that were thrown out, at most a few a second: the caller's, or NULL.
+ */
 void shim_server_on_breach(struct shim_server *server,
-			   void (*breach)(const struct shim_connection *connection, const char *why, void *userdata));
+			   void (*breach)(const struct shim_connection *connection, const char *why,
+					  void *userdata));
 
 /*
- * Sends a message, header but magic, version, size filled in by the caller; fd (or -1) is borrowed. Never blocks: what does
- * not go now waits, and a peer that lets too much wait is thrown out later. 0 or -errno.
+ * Sends a message, header but magic, version, size filled in by the caller; fd (or -1) is borrowed.
+ * Never blocks: what does not go now waits, and a peer that lets too much wait is thrown out later.
+ * 0 or -errno.
  */
 int shim_connection_send(struct shim_connection *connection, union wire_message *message, int fd);
 

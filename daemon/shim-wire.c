@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Nothing in a message is believed: fields that name things (modules, maps) are looked up among those of the sender's
- * process later; all others have a range, checked here, in one place, before anybody reads them.
+ * Nothing in a message is believed: fields that name things (modules, maps) are looked up among
+ * those of the sender's process later; all others have a range, checked here, in one place, before
+ * anybody reads them.
  */
 
 #include "shim-wire.h"
@@ -66,8 +67,8 @@ static const char *shim_loader_check(enum shim_state state, const union wire_mes
 	}
 }
 
-const char *shim_wire_check(enum shim_state state, const union wire_message *message, size_t received,
-			    size_t n_fds) {
+const char *shim_wire_check(enum shim_state state, const union wire_message *message,
+			    size_t received, size_t n_fds) {
 	if (!wire_valid(message, received))
 		return "not a message of this version";
 	if (n_fds != shim_wire_fds(message->header.type))
@@ -76,16 +77,20 @@ const char *shim_wire_check(enum shim_state state, const union wire_message *mes
 	case SHIM_NEW:
 		if (message->header.type != WIRE_HELLO)
 			return "no greeting";
-		if (message->hello.role != WIRE_ROLE_LOADER && message->hello.role != WIRE_ROLE_MIRROR)
+		if (message->hello.role != WIRE_ROLE_LOADER &&
+		    message->hello.role != WIRE_ROLE_MIRROR)
 			return "unknown role";
-		if (!shim_text_valid(message->hello.shim_version, sizeof(message->hello.shim_version)))
+		if (!shim_text_valid(message->hello.shim_version,
+				     sizeof(message->hello.shim_version)))
 			return "text without end";
 		return NULL;
 	case SHIM_LOADER:
 	case SHIM_LOADER_BUSY:
 		return shim_loader_check(state, message);
 	case SHIM_MIRROR:
-		return message->header.type == WIRE_SYNCED ? NULL : "a message that a mirror does not send";
+		return message->header.type == WIRE_SYNCED
+			       ? NULL
+			       : "a message that a mirror does not send";
 	case SHIM_CLOSED:
 		break;
 	}

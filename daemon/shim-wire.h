@@ -8,8 +8,8 @@
 #include "wire.h"
 
 enum shim_state {
-	SHIM_NEW, /* HELLO must come first */
-	SHIM_LOADER, /* no request is open */
+	SHIM_NEW,	  /* HELLO must come first */
+	SHIM_LOADER,	  /* no request is open */
 	SHIM_LOADER_BUSY, /* an IMAGE is in work */
 	SHIM_MIRROR,
 	SHIM_CLOSED,
@@ -19,11 +19,12 @@ enum shim_state {
 #define SHIM_CAPABILITY_MAJOR_MAX 99
 
 /*
- * Whether this datagram with n_fds descriptors is acceptable in this state: well-formed, of a type that may come
- * now, every field in range, every text terminated. NULL if it is, else one constant line.
+ * Whether this datagram with n_fds descriptors is acceptable in this state: well-formed, of a type
+ * that may come now, every field in range, every text terminated. NULL if it is, else one constant
+ * line.
  */
-const char *shim_wire_check(enum shim_state state, const union wire_message *message, size_t received,
-			    size_t n_fds);
+const char *shim_wire_check(enum shim_state state, const union wire_message *message,
+			    size_t received, size_t n_fds);
 
 /* The state after an acceptable message. */
 enum shim_state shim_wire_next(enum shim_state state, const union wire_message *message);

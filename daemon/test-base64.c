@@ -13,8 +13,14 @@
 /* The vectors of RFC 4648, section 10. */
 static void test_vectors(void **state) {
 	static const char *const vectors[][2] = {
-		{ "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" }, { "foo", "Zm9v" }, { "foob", "Zm9vYg==" },
-		{ "fooba", "Zm9vYmE=" }, { "foobar", "Zm9vYmFy" }, { "\xff\xfe\xfd", "//79" },
+		{ "", "" },
+		{ "f", "Zg==" },
+		{ "fo", "Zm8=" },
+		{ "foo", "Zm9v" },
+		{ "foob", "Zm9vYg==" },
+		{ "fooba", "Zm9vYmE=" },
+		{ "foobar", "Zm9vYmFy" },
+		{ "\xff\xfe\xfd", "//79" },
 	};
 
 	for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++) {
@@ -33,7 +39,8 @@ static void test_vectors(void **state) {
 }
 
 static void test_bad(void **state) {
-	static const char *const bad[] = { "Z", "Zg", "Zg=", "Z===", "====", "Zg==Zg==", "Zm9v\n", "Zh==", "Zm9=", "Zm-v", "Zm9v ===" };
+	static const char *const bad[] = { "Z",	     "Zg",   "Zg=",  "Z===", "====",	"Zg==Zg==",
+					   "Zm9v\n", "Zh==", "Zm9=", "Zm-v", "Zm9v ===" };
 	unsigned char *data;
 	size_t n;
 

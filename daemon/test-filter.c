@@ -22,7 +22,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct process_facts python = { .pid = 42, .uid = 1000, .comm = "python3", .exe = "/usr/bin/python3.11" };
+static const struct process_facts python = {
+	.pid = 42, .uid = 1000, .comm = "python3", .exe = "/usr/bin/python3.11"
+};
 
 static void test_matches(void **state) {
 	struct filter filter = {};
@@ -45,8 +47,10 @@ static void test_matches(void **state) {
 }
 
 static void test_exe(void **state) {
-	static const char *const good[] = { "/usr/bin/python3.11", "/usr/bin/python3*", "*python3.1?", "/usr/*/python3.11", "*" };
-	static const char *const bad[] = { "/usr/bin/python3", "/usr/bin/perl*", "/usr/bin/python3.1[02]" };
+	static const char *const good[] = { "/usr/bin/python3.11", "/usr/bin/python3*",
+					    "*python3.1?", "/usr/*/python3.11", "*" };
+	static const char *const bad[] = { "/usr/bin/python3", "/usr/bin/perl*",
+					   "/usr/bin/python3.1[02]" };
 	struct process_facts unknown = python;
 	struct filter filter = {};
 
@@ -75,7 +79,8 @@ static void test_rule(void **state) {
 	filter_set_comm(&filter, "fifteen-bytes-x");
 	filter_set_exe(&filter, "/bin/true");
 	filter_to_rule(&filter, &rule);
-	assert_int_equal(rule.flags, INTEREST_RULE_PID | INTEREST_RULE_UID | INTEREST_RULE_COMM | INTEREST_RULE_EXE);
+	assert_int_equal(rule.flags, INTEREST_RULE_PID | INTEREST_RULE_UID | INTEREST_RULE_COMM |
+					     INTEREST_RULE_EXE);
 	assert_int_equal(rule.pid, 7);
 	assert_int_equal(rule.uid, 5);
 	assert_string_equal(rule.comm, "fifteen-bytes-x");
@@ -120,7 +125,8 @@ static void test_page(void **state) {
 	generation = page->generation;
 	assert_int_equal(generation & 1, 0);
 
-	rules[0] = rules[1] = rules[2] = (struct interest_rule){ .flags = INTEREST_RULE_PID, .pid = 3 };
+	rules[0] = rules[1] = rules[2] =
+		(struct interest_rule){ .flags = INTEREST_RULE_PID, .pid = 3 };
 	rules[1].pid = 4;
 	interest_writer_set(writer, rules, 3);
 	assert_int_equal(page->rule_count, 2); /* equal ones once */
@@ -189,8 +195,9 @@ static void test_facts(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matches), cmocka_unit_test(test_exe),   cmocka_unit_test(test_rule),
-		cmocka_unit_test(test_page),	cmocka_unit_test(test_facts),
+		cmocka_unit_test(test_matches), cmocka_unit_test(test_exe),
+		cmocka_unit_test(test_rule),	cmocka_unit_test(test_page),
+		cmocka_unit_test(test_facts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,10 +16,13 @@ static void test_order_and_bounds(void **state) {
 	char reason[32];
 
 	outcome_log_init(&log);
-	assert_int_equal(outcome_log_add(&log, 7, 70, "seven", OUTCOME_PROBED, "k", "k()", "", NULL, 0), 0);
+	assert_int_equal(
+		outcome_log_add(&log, 7, 70, "seven", OUTCOME_PROBED, "k", "k()", "", NULL, 0), 0);
 	for (int i = 0; i < 3 * OUTCOME_UID_MAX; i++) {
 		snprintf(reason, sizeof(reason), "%d", i);
-		assert_int_equal(outcome_log_add(&log, 1000, 1, "x", OUTCOME_FAILED, "", "", reason, NULL, 0), 0);
+		assert_int_equal(outcome_log_add(&log, 1000, 1, "x", OUTCOME_FAILED, "", "", reason,
+						 NULL, 0),
+				 0);
 	}
 	TAILQ_FOREACH(outcome, &log.list, link) {
 		of_1000 += outcome->uid == 1000;
@@ -30,7 +33,8 @@ static void test_order_and_bounds(void **state) {
 	snprintf(reason, sizeof(reason), "%d", 3 * OUTCOME_UID_MAX - 1);
 	assert_string_equal(TAILQ_FIRST(&log.list)->reason, reason); /* newest first */
 	for (uid_t uid = 0; uid < 3 * OUTCOME_MAX; uid++)
-		assert_int_equal(outcome_log_add(&log, uid, 1, "x", OUTCOME_FAILED, "", "", "", NULL, 0), 0);
+		assert_int_equal(
+			outcome_log_add(&log, uid, 1, "x", OUTCOME_FAILED, "", "", "", NULL, 0), 0);
 	assert_int_equal(log.n, OUTCOME_MAX);
 	outcome_log_deinit(&log);
 	assert_int_equal(log.n, 0);
@@ -41,7 +45,8 @@ static void test_clean(void **state) {
 	uint64_t ids[100] = { 5, 6 };
 
 	outcome_log_init(&log);
-	outcome_log_add(&log, 1, 1, "e\x1b[31m", OUTCOME_NOT_PROBED, "k\n", "\xff", "a\tb", ids, 100);
+	outcome_log_add(&log, 1, 1, "e\x1b[31m", OUTCOME_NOT_PROBED, "k\n", "\xff", "a\tb", ids,
+			100);
 	assert_string_equal(TAILQ_FIRST(&log.list)->comm, "e?[31m");
 	assert_string_equal(TAILQ_FIRST(&log.list)->kernel, "k?");
 	assert_string_equal(TAILQ_FIRST(&log.list)->demangled, "?");

@@ -77,7 +77,8 @@ static void test_unsafe(void **state) {
 	snprintf(path, sizeof(path), "%s/open", folder);
 	snprintf(link, sizeof(link), "%s/link", folder);
 	assert_int_equal(mkdir(path, 0755), 0);
-	assert_int_equal(runtime_dir_new(&dir, path, 0700, true), RUNTIME_DIR_E_UNSAFE); /* somebody else's idea */
+	assert_int_equal(runtime_dir_new(&dir, path, 0700, true),
+			 RUNTIME_DIR_E_UNSAFE); /* somebody else's idea */
 	assert_int_equal(chmod(path, 0700), 0);
 	assert_int_equal(symlink(path, link), 0);
 	assert_int_equal(runtime_dir_new(&dir, link, 0700, true), RUNTIME_DIR_E_UNSAFE);

@@ -29,17 +29,19 @@ static union wire_message make(uint16_t type) {
 }
 
 static const char *check(enum shim_state state, const union wire_message *message) {
-	return shim_wire_check(state, message, message->header.size, shim_wire_fds(message->header.type));
+	return shim_wire_check(state, message, message->header.size,
+			       shim_wire_fds(message->header.type));
 }
 
 static void test_states(void **state) {
-	static const uint16_t types[] = { WIRE_HELLO, WIRE_IMAGE, WIRE_INSTANCE, WIRE_ARMED, WIRE_UNLOAD, WIRE_REPORT, WIRE_SYNCED,
-					  WIRE_WELCOME, WIRE_IMAGE_REPLY, WIRE_SLOT, WIRE_INSTANCE_REPLY, WIRE_SYNC, WIRE_DISARM };
+	static const uint16_t types[] = { WIRE_HELLO,  WIRE_IMAGE,	    WIRE_INSTANCE,
+					  WIRE_ARMED,  WIRE_UNLOAD,	    WIRE_REPORT,
+					  WIRE_SYNCED, WIRE_WELCOME,	    WIRE_IMAGE_REPLY,
+					  WIRE_SLOT,   WIRE_INSTANCE_REPLY, WIRE_SYNC,
+					  WIRE_DISARM };
 	static const char *const allowed[] = {
-		[SHIM_NEW] = "1000000000000",
-		[SHIM_LOADER] = "0111110000000",
-		[SHIM_LOADER_BUSY] = "0001110000000",
-		[SHIM_MIRROR] = "0000001000000",
+		[SHIM_NEW] = "1000000000000",	      [SHIM_LOADER] = "0111110000000",
+		[SHIM_LOADER_BUSY] = "0001110000000", [SHIM_MIRROR] = "0000001000000",
 		[SHIM_CLOSED] = "0000000000000",
 	};
 
@@ -79,7 +81,8 @@ static void test_framing(void **state) {
 	message.header.magic++;
 	assert_non_null(check(SHIM_LOADER, &message));
 	message = make(WIRE_ARMED);
-	assert_non_null(shim_wire_check(SHIM_LOADER, &message, message.header.size, 1)); /* surplus descriptor */
+	assert_non_null(shim_wire_check(SHIM_LOADER, &message, message.header.size,
+					1)); /* surplus descriptor */
 	message.header.type = 1000;
 	assert_non_null(shim_wire_check(SHIM_LOADER, &message, message.header.size, 0));
 }
@@ -87,12 +90,12 @@ static void test_framing(void **state) {
 static void test_fields(void **state) {
 	union wire_message message;
 
-#define BAD(TYPE, STATE, CHANGE)                                       \
-	do {                                                           \
-		message = make(TYPE);                                  \
-		assert_null(check(STATE, &message));                   \
-		CHANGE;                                                \
-		assert_non_null(check(STATE, &message));               \
+#define BAD(TYPE, STATE, CHANGE)                         \
+	do {                                             \
+		message = make(TYPE);                    \
+		assert_null(check(STATE, &message));     \
+		CHANGE;                                  \
+		assert_non_null(check(STATE, &message)); \
 	} while (0)
 	BAD(WIRE_HELLO, SHIM_NEW, message.hello.role = 0);
 	BAD(WIRE_HELLO, SHIM_NEW, message.hello.role = 3);

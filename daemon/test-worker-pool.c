@@ -31,12 +31,18 @@ struct fixture {
 	struct worker_pool *pool;
 };
 
-static void setup_pool(struct fixture *f, const char *argument, unsigned int workers, bool single_use, unsigned int ready_ms) {
+static void setup_pool(struct fixture *f, const char *argument, unsigned int workers,
+		       bool single_use, unsigned int ready_ms) {
 	static const char *arguments[2];
 	static const char *const environment[] = { "LANG=C", NULL };
 	struct worker_pool_options options = {
-		.size = sizeof(options), .path = worker_path, .arguments = arguments, .environment = environment,
-		.workers = workers, .single_use = single_use, .ready_ms = ready_ms,
+		.size = sizeof(options),
+		.path = worker_path,
+		.arguments = arguments,
+		.environment = environment,
+		.workers = workers,
+		.single_use = single_use,
+		.ready_ms = ready_ms,
 	};
 
 	arguments[0] = argument;
@@ -50,7 +56,8 @@ static void teardown_pool(struct fixture *f) {
 	assert_int_equal(uv_loop_close(&f->loop), 0); /* nothing is left behind */
 }
 
-static void on_done(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata) {
+static void on_done(struct worker_task *task, int result, json_object *reply, const char *message,
+		    void *userdata) {
 	struct seen *seen = userdata;
 	int fd;
 
@@ -67,14 +74,16 @@ static void on_done(struct worker_task *task, int result, json_object *reply, co
 	if (fd >= 0) {
 		assert_true(pread(fd, seen->output, sizeof(seen->output) - 1, 0) >= 0);
 		if (result == _WORKER_POOL_SUCCESS) {
-			assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+			assert_int_equal(fcntl(fd, F_GET_SEALS),
+					 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 			assert_true(pwrite(fd, "x", 1, 0) < 0);
 		}
 		close(fd);
 	}
 }
 
-static void submit(struct fixture *f, struct seen *seen, const char *what, uint64_t output, unsigned int deadline_ms) {
+static void submit(struct fixture *f, struct seen *seen, const char *what, uint64_t output,
+		   unsigned int deadline_ms) {
 	json_object *request = json_object_new_object();
 	struct worker_task *task;
 
@@ -92,7 +101,8 @@ static void wait_for(struct fixture *f, const struct seen *seen) {
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
 
-static struct seen once(struct fixture *f, const char *what, uint64_t output, unsigned int deadline_ms) {
+static struct seen once(struct fixture *f, const char *what, uint64_t output,
+			unsigned int deadline_ms) {
 	struct seen seen = {};
 
 	submit(f, &seen, what, output, deadline_ms);
@@ -108,13 +118,15 @@ static void test_good(void **state) {
 	first = once(&f, "", 0, 5000);
 	assert_int_equal(first.result, _WORKER_POOL_SUCCESS);
 	assert_int_equal(first.fds, 0); /* nothing of ours leaks into it */
-	assert_false(first.home); /* nor our environment */
+	assert_false(first.home);	/* nor our environment */
 	second = once(&f, "write", 100, 5000);
 	assert_int_equal(second.result, _WORKER_POOL_SUCCESS);
 	assert_int_equal(second.pid, first.pid); /* the same worker again */
 	assert_int_equal(second.output_size, 5);
 	assert_string_equal(second.output, "hello");
-	assert_string_equal(json_object_get_string(json_object_object_get(worker_pool_features(f.pool), "name")), "test");
+	assert_string_equal(json_object_get_string(
+				    json_object_object_get(worker_pool_features(f.pool), "name")),
+			    "test");
 	assert_null(worker_pool_trouble(f.pool));
 	teardown_pool(&f);
 }
@@ -132,7 +144,8 @@ static void test_refused(void **state) {
 }
 
 /* A worker that fails is replaced, and the next job is done. */
-static void check_failure(const char *what, uint64_t output, unsigned int deadline_ms, int result, const char *message) {
+static void check_failure(const char *what, uint64_t output, unsigned int deadline_ms, int result,
+			  const char *message) {
 	struct fixture f;
 	struct seen seen, next;
 
@@ -219,7 +232,7 @@ static void test_queue(void **state) {
 	}
 	for (int i = 0; i < 19; i++)
 		assert_int_equal(seen[i].result, _WORKER_POOL_SUCCESS);
-	assert_int_equal(seen[19].result, WORKER_POOL_E_TIMEOUT);
+	assert_int_equal(seen[19].result, WORKER_POOL_E_BUSY);
 	assert_string_equal(seen[19].message, "no worker was free in time");
 	teardown_pool(&f);
 }
@@ -230,7 +243,8 @@ static void test_never_ready(void **state) {
 
 	setup_pool(&f, "--not-ready", 1, false, 100);
 	seen = once(&f, "", 0, 400);
-	assert_true(seen.result == WORKER_POOL_E_TIMEOUT || seen.result == WORKER_POOL_E_UNAVAILABLE);
+	assert_true(seen.result == WORKER_POOL_E_BUSY ||
+		    seen.result == WORKER_POOL_E_UNAVAILABLE);
 	assert_non_null(worker_pool_trouble(f.pool));
 	teardown_pool(&f);
 
@@ -280,13 +294,13 @@ static void test_free_busy(void **state) {
 
 int main(int argc, char *argv[]) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),	       cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_crash),	       cmocka_unit_test(test_exit),
-		cmocka_unit_test(test_hang),	       cmocka_unit_test(test_close),
-		cmocka_unit_test(test_garbage),	       cmocka_unit_test(test_cheating_outputs),
-		cmocka_unit_test(test_crash_loop),     cmocka_unit_test(test_single_use),
-		cmocka_unit_test(test_queue),	       cmocka_unit_test(test_never_ready),
-		cmocka_unit_test(test_missing),	       cmocka_unit_test(test_free_busy),
+		cmocka_unit_test(test_good),	   cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_crash),	   cmocka_unit_test(test_exit),
+		cmocka_unit_test(test_hang),	   cmocka_unit_test(test_close),
+		cmocka_unit_test(test_garbage),	   cmocka_unit_test(test_cheating_outputs),
+		cmocka_unit_test(test_crash_loop), cmocka_unit_test(test_single_use),
+		cmocka_unit_test(test_queue),	   cmocka_unit_test(test_never_ready),
+		cmocka_unit_test(test_missing),	   cmocka_unit_test(test_free_busy),
 	};
 
 	if (argc != 2)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A worker for the tests of the pool: does what "do" says, good or bad. --not-ready: never gets ready;
+ * A worker for the tests of the pool: does what "do" says, good or bad. --not-ready: never gets
+ * ready;
  * --die: ends at once; --garbage: greets with garbage.
  */
 
@@ -28,7 +29,9 @@ static int receive(char *text, size_t size, int fds[8]) {
 		struct cmsghdr align;
 	} control;
 	struct iovec vector = { text, size - 1 };
-	struct msghdr message = { .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control.bytes,
+	struct msghdr message = { .msg_iov = &vector,
+				  .msg_iovlen = 1,
+				  .msg_control = control.bytes,
 				  .msg_controllen = sizeof(control.bytes) };
 	struct cmsghdr *c;
 	ssize_t n;
@@ -55,11 +58,14 @@ static int count_fds(void) {
 static void serve(const char *text, int fds[8]) {
 	json_object *request = json_tokener_parse(text), *member = NULL;
 	long long id = json_object_get_int64(json_object_object_get(request, "id"));
-	const char *what = json_object_object_get_ex(request, "do", &member) ? json_object_get_string(member) : "";
+	const char *what = json_object_object_get_ex(request, "do", &member)
+				   ? json_object_get_string(member)
+				   : "";
 	char reply[256];
 
-	snprintf(reply, sizeof(reply), "{\"id\":%lld,\"status\":\"done\",\"pid\":%d,\"fds\":%d,\"home\":%s}", id, (int)getpid(),
-		 count_fds(), getenv("HOME") ? "true" : "false");
+	snprintf(reply, sizeof(reply),
+		 "{\"id\":%lld,\"status\":\"done\",\"pid\":%d,\"fds\":%d,\"home\":%s}", id,
+		 (int)getpid(), count_fds(), getenv("HOME") ? "true" : "false");
 	if (strcmp(what, "crash") == 0) {
 		signal(SIGSEGV, SIG_DFL); /* no sanitizer's handler */
 		raise(SIGSEGV);
@@ -81,7 +87,10 @@ static void serve(const char *text, int fds[8]) {
 		snprintf(reply, sizeof(reply), "{\"id\":%lld,\"status\":\"done\"}", id + 1);
 		say(reply);
 	} else if (strcmp(what, "error") == 0) {
-		snprintf(reply, sizeof(reply), "{\"id\":%lld,\"status\":\"error\",\"error\":\"image\",\"message\":\"no good\"}", id);
+		snprintf(
+			reply, sizeof(reply),
+			"{\"id\":%lld,\"status\":\"error\",\"error\":\"image\",\"message\":\"no good\"}",
+			id);
 		say(reply);
 	} else if (strcmp(what, "slow") == 0) {
 		usleep(50000);
@@ -103,7 +112,9 @@ static void serve(const char *text, int fds[8]) {
 	} else if (strcmp(what, "fd") == 0) {
 		struct iovec vector = { reply, strlen(reply) };
 		char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {};
-		struct msghdr message = { .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control,
+		struct msghdr message = { .msg_iov = &vector,
+					  .msg_iovlen = 1,
+					  .msg_control = control,
 					  .msg_controllen = sizeof(control) };
 		struct cmsghdr *c = CMSG_FIRSTHDR(&message);
 
@@ -128,7 +139,9 @@ int main(int argc, char *argv[]) {
 	if (argc > 1 && strcmp(argv[1], "--not-ready") == 0)
 		for (;;)
 			pause();
-	say(argc > 1 && strcmp(argv[1], "--garbage") == 0 ? "ready" : "{\"ready\":true,\"features\":{\"name\":\"test\"}}");
+	say(argc > 1 && strcmp(argv[1], "--garbage") == 0
+		    ? "ready"
+		    : "{\"ready\":true,\"features\":{\"name\":\"test\"}}");
 	while (receive(text, sizeof(text), fds) == 0) {
 		serve(text, fds);
 		for (int fd = 4; fd < 64; fd++)

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Workers are started ahead of the work: each gets ready (its compiler loaded, its sandbox entered) while nobody waits.
- * A worker is STARTING, IDLE, BUSY with one task, or ENDING; one that ends is replaced, at most RESTART_BURST at once
- * and RESTART_RATE a second afterwards, so that an image which kills its worker costs others little.
+ * Workers are started ahead of the work: each gets ready (its compiler loaded, its sandbox entered)
+ * while nobody waits. A worker is STARTING, IDLE, BUSY with one task, or ENDING; one that ends is
+ * replaced, at most RESTART_BURST at once and RESTART_RATE a second afterwards, so that an image
+ * which kills its worker costs others little.
  *
- * A task has one deadline, from its submission on. A worker that is late is killed; so is one whose reply is no reply,
- * because what it says next cannot be trusted either. End of file on the socket comes before the exit status: a busy
- * worker whose socket ends has GRACE_MS to show the signal that killed it, so that the message can name it.
+ * A task has one deadline, from its submission on. A worker that is late is killed; so is one whose
+ * reply is no reply, because what it says next cannot be trusted either. End of file on the socket
+ * comes before the exit status: a busy worker whose socket ends has GRACE_MS to show the signal
+ * that killed it, so that the message can name it.
  *
- * Workers get descriptors 0-2 and their socket, an environment of a few words, and a session of their own.
+ * Workers get descriptors 0-2 and their socket, an environment of a few words, and a session of
+ * their own.
  */
 
 #include "worker-pool.h"
@@ -160,7 +163,8 @@ void worker_task_forget(struct worker_task *task) {
 	task->fn = NULL;
 }
 
-static void worker_task_finish(struct worker_task *task, int result, json_object *reply, const char *message) {
+static void worker_task_finish(struct worker_task *task, int result, json_object *reply,
+			       const char *message) {
 	if (task->fn)
 		task->fn(task, result, reply, message, task->userdata);
 	worker_task_free(task);
@@ -225,7 +229,8 @@ static void worker_on_exit(uv_process_t *process, int64_t status, int term_signa
 	else
 		snprintf(message, sizeof(message), "worker ended (status %d)", (int)status);
 	if (worker->state == WORKER_STARTING && !pool->freed)
-		snprintf(pool->trouble, sizeof(pool->trouble), "%s did not get ready: %s", pool->path, message);
+		snprintf(pool->trouble, sizeof(pool->trouble), "%s did not get ready: %s",
+			 pool->path, message);
 	if (worker->state != WORKER_ENDING)
 		pool->counters.crashes++;
 	worker->task = NULL;
@@ -244,7 +249,8 @@ static void worker_on_timer(uv_timer_t *timer) {
 	if (worker->eof || worker->state == WORKER_ENDING) {
 		worker_kill(worker); /* the exit comes */
 	} else if (worker->state == WORKER_STARTING) {
-		snprintf(pool->trouble, sizeof(pool->trouble), "%s did not get ready in time", pool->path);
+		snprintf(pool->trouble, sizeof(pool->trouble), "%s did not get ready in time",
+			 pool->path);
 		worker_fail(worker, WORKER_POOL_E_TIMEOUT, "");
 	} else if (worker->state == WORKER_BUSY) {
 		pool->counters.timeouts++;
@@ -253,7 +259,8 @@ static void worker_on_timer(uv_timer_t *timer) {
 	worker_pool_update(pool);
 }
 
-/* One datagram into the pool's buffer. Its size, 0 at the end, -EAGAIN, or -EPROTO if it is none we take. */
+/* One datagram into the pool's buffer. Its size, 0 at the end, -EAGAIN, or -EPROTO if it is none we
+ * take. */
 static ssize_t worker_receive(struct worker *worker) {
 	union {
 		char bytes[CMSG_SPACE(sizeof(int) * WORKER_FDS_MAX)];
@@ -271,7 +278,9 @@ static ssize_t worker_receive(struct worker *worker) {
 
 	n = recvmsg(worker->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? -EAGAIN : errno == ECONNRESET ? 0 : -EPROTO;
+		return errno == EAGAIN || errno == EINTR ? -EAGAIN
+		       : errno == ECONNRESET		 ? 0
+							 : -EPROTO;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
@@ -298,7 +307,8 @@ static json_object *worker_parse(const char *text, size_t n) {
 		return NULL;
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	value = json_tokener_parse_ex(tokener, text, (int)n);
-	if (json_tokener_get_error(tokener) != json_tokener_success || json_tokener_get_parse_end(tokener) != n ||
+	if (json_tokener_get_error(tokener) != json_tokener_success ||
+	    json_tokener_get_parse_end(tokener) != n ||
 	    !json_object_is_type(value, json_type_object)) {
 		json_object_put(value);
 		value = NULL;
@@ -325,8 +335,8 @@ static void worker_on_ready(struct worker *worker, json_object *message) {
 	struct worker_pool *pool = worker->pool;
 	json_object *ready = NULL, *features = NULL;
 
-	if (!json_object_object_get_ex(message, "ready", &ready) || !json_object_is_type(ready, json_type_boolean) ||
-	    !json_object_get_boolean(ready)) {
+	if (!json_object_object_get_ex(message, "ready", &ready) ||
+	    !json_object_is_type(ready, json_type_boolean) || !json_object_get_boolean(ready)) {
 		worker_fail(worker, WORKER_POOL_E_PROTOCOL, "");
 		return;
 	}
@@ -346,8 +356,9 @@ static void worker_on_reply(struct worker *worker, json_object *reply) {
 	const char *trouble, *message = "";
 	int result = _WORKER_POOL_SUCCESS;
 
-	if (!json_object_object_get_ex(reply, "id", &id) || !json_object_is_type(id, json_type_int) ||
-	    json_object_get_int64(id) != task->id || !json_object_object_get_ex(reply, "status", &status) ||
+	if (!json_object_object_get_ex(reply, "id", &id) ||
+	    !json_object_is_type(id, json_type_int) || json_object_get_int64(id) != task->id ||
+	    !json_object_object_get_ex(reply, "status", &status) ||
 	    !json_object_is_type(status, json_type_string)) {
 		worker_fail(worker, WORKER_POOL_E_PROTOCOL, "worker sent a malformed reply");
 		return;
@@ -360,7 +371,8 @@ static void worker_on_reply(struct worker *worker, json_object *reply) {
 	if (strcmp(json_object_get_string(status), "error") == 0) {
 		result = WORKER_POOL_E_REFUSED;
 		message = "worker gave no reason";
-		if (json_object_object_get_ex(reply, "message", &text) && json_object_is_type(text, json_type_string))
+		if (json_object_object_get_ex(reply, "message", &text) &&
+		    json_object_is_type(text, json_type_string))
 			message = json_object_get_string(text);
 	}
 	worker->task = NULL;
@@ -436,7 +448,8 @@ static int worker_spawn(struct worker_pool *pool) {
 	pool->n_alive++;
 	worker->n_handles = 2;
 	uv_timer_init(pool->loop, &worker->timer);
-	close_range(3, ~0U, CLOSE_RANGE_CLOEXEC); /* what a library, or whoever started us, left open */
+	close_range(3, ~0U,
+		    CLOSE_RANGE_CLOEXEC); /* what a library, or whoever started us, left open */
 	r = uv_spawn(pool->loop, &worker->process, &options);
 	close(pair[1]);
 	if (r == 0) {
@@ -449,7 +462,8 @@ static int worker_spawn(struct worker_pool *pool) {
 			worker_kill(worker);
 	}
 	if (r < 0) {
-		snprintf(pool->trouble, sizeof(pool->trouble), "%s: %s", pool->path, uv_strerror(r));
+		snprintf(pool->trouble, sizeof(pool->trouble), "%s: %s", pool->path,
+			 uv_strerror(r));
 		worker_end(worker);
 		worker->exited = true;
 		worker_close_handles(worker);
@@ -476,10 +490,12 @@ static void worker_assign(struct worker *worker, struct worker_task *task) {
 
 	task->id = ++pool->next_id;
 	json_object_object_add(task->request, "id", json_object_new_int64(task->id));
-	vector.iov_base = (void *)json_object_to_json_string_length(task->request, JSON_C_TO_STRING_PLAIN, &n);
+	vector.iov_base = (void *)json_object_to_json_string_length(task->request,
+								    JSON_C_TO_STRING_PLAIN, &n);
 	vector.iov_len = n;
 	if (!vector.iov_base || n > WORKER_MESSAGE_MAX) {
-		worker_task_finish(task, WORKER_POOL_E_UNAVAILABLE, NULL, "the job is larger than a message to a worker may be");
+		worker_task_finish(task, WORKER_POOL_E_UNAVAILABLE, NULL,
+				   "the job is larger than a message to a worker may be");
 		return;
 	}
 	if (task->n_fds) {
@@ -496,7 +512,8 @@ static void worker_assign(struct worker *worker, struct worker_task *task) {
 	worker->task = task;
 	worker->state = WORKER_BUSY;
 	if (sendmsg(worker->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)n) {
-		/* it died while it was idle: its exit status is on the way, another one can do this */
+		/* it died while it was idle: its exit status is on the way, another one can do this
+		 */
 		worker->task = NULL;
 		worker->eof = true;
 		pool->counters.crashes++;
@@ -506,7 +523,8 @@ static void worker_assign(struct worker *worker, struct worker_task *task) {
 		pool->n_queue++;
 		return;
 	}
-	uv_timer_start(&worker->timer, worker_on_timer, task->deadline > now ? task->deadline - now : 0, 0);
+	uv_timer_start(&worker->timer, worker_on_timer,
+		       task->deadline > now ? task->deadline - now : 0, 0);
 }
 
 static struct worker *worker_pool_idle(struct worker_pool *pool) {
@@ -542,7 +560,8 @@ static void worker_pool_destroy(struct worker_pool *pool) {
 	free(pool);
 }
 
-/* Starts workers that are missing, as far as the rate of restarts allows. Milliseconds until more may start, or 0. */
+/* Starts workers that are missing, as far as the rate of restarts allows. Milliseconds until more
+ * may start, or 0. */
 static uint64_t worker_pool_restart(struct worker_pool *pool, uint64_t now) {
 	pool->tokens += (double)(now - pool->tokens_at) * RESTART_RATE / 1000;
 	pool->tokens_at = now;
@@ -557,7 +576,8 @@ static uint64_t worker_pool_restart(struct worker_pool *pool, uint64_t now) {
 	return 0;
 }
 
-/* Brings the pool to what it should be: dead tasks out, tasks to idle workers, workers started, timer set. */
+/* Brings the pool to what it should be: dead tasks out, tasks to idle workers, workers started,
+ * timer set. */
 static void worker_pool_update(struct worker_pool *pool) {
 	struct worker_task *task, *next;
 	uint64_t now = uv_now(pool->loop), wait;
@@ -568,7 +588,8 @@ static void worker_pool_update(struct worker_pool *pool) {
 			worker_pool_destroy(pool);
 		return;
 	}
-	/* Functions of tasks may submit tasks: only the list head is looked at after one was called. */
+	/* Functions of tasks may submit tasks: only the list head is looked at after one was
+	 * called. */
 	while ((task = TAILQ_FIRST(&pool->queue)) && (worker = worker_pool_idle(pool))) {
 		TAILQ_REMOVE(&pool->queue, task, link);
 		pool->n_queue--;
@@ -585,7 +606,8 @@ restart:
 		TAILQ_REMOVE(&pool->queue, task, link);
 		pool->n_queue--;
 		if (task->deadline <= now)
-			worker_task_finish(task, WORKER_POOL_E_TIMEOUT, NULL, "no worker was free in time");
+			worker_task_finish(task, WORKER_POOL_E_BUSY, NULL,
+					   "no worker was free in time");
 		else
 			worker_task_finish(task, WORKER_POOL_E_UNAVAILABLE, NULL, pool->trouble);
 		goto restart;
@@ -617,7 +639,8 @@ static char **worker_strings(const char *first, const char *const *rest) {
 	return copy;
 }
 
-int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop, const struct worker_pool_options *options) {
+int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
+		    const struct worker_pool_options *options) {
 	struct worker_pool *pool;
 
 	if (options->size != sizeof(*options))
@@ -667,7 +690,8 @@ struct worker_pool *worker_pool_free(struct worker_pool *pool) {
 	return NULL;
 }
 
-void worker_pool_submit(struct worker_pool *pool, struct worker_task *task, unsigned int deadline_ms) {
+void worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
+			unsigned int deadline_ms) {
 	task->deadline = uv_now(pool->loop) + deadline_ms;
 	if (pool->n_queue >= pool->queue_max)
 		task->deadline = 0; /* finished by the timer, as never from within */

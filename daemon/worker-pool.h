@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * A pool of worker processes (worker/job.md). Nothing here blocks: tasks are queued, and their function is called
- * from the loop once, with the reply or with the reason why there is none.
+ * A pool of worker processes (worker/job.md). Nothing here blocks: tasks are queued, and their
+ * function is called from the loop once, with the reply or with the reason why there is none.
  */
 
 #include <json-c/json.h>
@@ -13,11 +13,12 @@
 #include <uv.h>
 
 enum {
-	_WORKER_POOL_SUCCESS, /* the reply has a status that is not "error"; outputs are sealed */
+	_WORKER_POOL_SUCCESS,  /* the reply has a status that is not "error"; outputs are sealed */
 	WORKER_POOL_E_REFUSED, /* status "error": reply has error, message, perhaps log */
-	WORKER_POOL_E_TIMEOUT,
+	WORKER_POOL_E_TIMEOUT, /* the worker was late, and is dead now */
+	WORKER_POOL_E_BUSY, /* no worker was free in time */
 	WORKER_POOL_E_CRASHED,
-	WORKER_POOL_E_PROTOCOL, /* what came is no reply */
+	WORKER_POOL_E_PROTOCOL,	   /* what came is no reply */
 	WORKER_POOL_E_UNAVAILABLE, /* no worker starts, or the pool ends */
 };
 
@@ -25,21 +26,22 @@ struct worker_pool;
 struct worker_task;
 
 /*
- * result is one of the above; reply is borrowed, NULL unless SUCCESS or REFUSED; message is one line, empty on
- * success. Descriptors can be taken with worker_task_steal_fd(). The task is freed afterwards.
+ * result is one of the above; reply is borrowed, NULL unless SUCCESS or REFUSED; message is one
+ * line, empty on success. Descriptors can be taken with worker_task_steal_fd(). The task is freed
+ * afterwards.
  */
-typedef void (*worker_task_fn)(struct worker_task *task, int result, json_object *reply, const char *message,
-			       void *userdata);
+typedef void (*worker_task_fn)(struct worker_task *task, int result, json_object *reply,
+			       const char *message, void *userdata);
 
 struct worker_pool_options {
-	size_t size; /* of this struct */
-	const char *path; /* of the executable; copied */
-	const char *const *arguments; /* NULL-terminated, after argv[0]; copied */
+	size_t size;			/* of this struct */
+	const char *path;		/* of the executable; copied */
+	const char *const *arguments;	/* NULL-terminated, after argv[0]; copied */
 	const char *const *environment; /* NULL-terminated; copied */
-	unsigned int workers; /* alive at a time */
-	bool single_use; /* a worker serves one job, then ends */
-	unsigned int ready_ms; /* how long a worker may take to get ready; 0: 20 s */
-	unsigned int queue_max; /* tasks waiting; 0: 4096 */
+	unsigned int workers;		/* alive at a time */
+	bool single_use;		/* a worker serves one job, then ends */
+	unsigned int ready_ms;		/* how long a worker may take to get ready; 0: 20 s */
+	unsigned int queue_max;		/* tasks waiting; 0: 4096 */
 };
 
 struct worker_pool_counters {
@@ -49,9 +51,11 @@ struct worker_pool_counters {
 };
 
 /* Starts the workers. 0 or -errno; a worker that does not start is tried again later. */
-int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop, const struct worker_pool_options *options);
+int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
+		    const struct worker_pool_options *options);
 
-/* Kills the workers, calls the functions of all tasks. Memory goes once the loop has closed its handles. */
+/* Kills the workers, calls the functions of all tasks. Memory goes once the loop has closed its
+ * handles. */
 struct worker_pool *worker_pool_free(struct worker_pool *pool);
 
 const struct worker_pool_counters *worker_pool_counters(const struct worker_pool *pool);
@@ -79,7 +83,8 @@ int worker_task_steal_fd(struct worker_task *task, unsigned int index);
 uint64_t worker_task_output_size(const struct worker_task *task, unsigned int index);
 
 /* Consumes the task; its function is called later, never from within. */
-void worker_pool_submit(struct worker_pool *pool, struct worker_task *task, unsigned int deadline_ms);
+void worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
+			unsigned int deadline_ms);
 
 /* The function will not be called. */
 void worker_task_forget(struct worker_task *task);

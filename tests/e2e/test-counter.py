@@ -155,7 +155,15 @@ def test_worker_hangs():
         check(0.5 < seconds < 5, "held up for", seconds, "s")
         equal(daemon.count_of(), 0)
         equal([(o["outcome"], o["reason"]) for o in daemon.why()], [("failed", "worker timed out")])
+        check(run(daemon) < 0.5, "the same image holds up the next process, too")
         equal(daemon.status()["counters"]["worker_timeouts"], 1, "timeouts")
+
+
+def test_many_loads():
+    """A hanging worker costs a process that loads one image many times one deadline, not many."""
+    with Daemon("--image-worker-argument=--test-fault=hang", "--deadline-ms=700") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        check(run(daemon, *RUN, "--loads", "20") < 3)
 
 
 def test_worker_crashes():
@@ -268,5 +276,5 @@ def test_stop_while_running():
 
 if __name__ == "__main__":
     main([test_count, test_names, test_ways, test_kernels, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
-          test_worker_hangs, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_read_while_running,
+          test_worker_hangs, test_many_loads, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_read_while_running,
           test_detach_while_running, test_past_the_end, test_stop_while_running])

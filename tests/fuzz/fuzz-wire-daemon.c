@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The daemon's side of the shim protocol: a connection's life as a sequence of datagrams, each a byte with the number
- * of its descriptors, two with its length, and its bytes. What is accepted is used as the daemon uses it.
+ * The daemon's side of the shim protocol: a connection's life as a sequence of datagrams, each a
+ * byte with the number of its descriptors, two with its length, and its bytes. What is accepted is
+ * used as the daemon uses it.
  */
 
 #include <stdint.h>
@@ -14,20 +15,24 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Traps if an accepted message breaks what the handlers rely on. */
-static void use(enum shim_state state, const union wire_message *message, size_t received, size_t n_fds) {
+static void use(enum shim_state state, const union wire_message *message, size_t received,
+		size_t n_fds) {
 	if (received != message->header.size || received != wire_size(message->header.type) ||
 	    n_fds != (message->header.type == WIRE_IMAGE))
 		abort();
 	switch (message->header.type) {
 	case WIRE_HELLO:
-		if (state != SHIM_NEW || strlen(message->hello.shim_version) >= sizeof(message->hello.shim_version))
+		if (state != SHIM_NEW ||
+		    strlen(message->hello.shim_version) >= sizeof(message->hello.shim_version))
 			abort();
 		break;
 	case WIRE_IMAGE:
 		if (state != SHIM_LOADER || message->image.image_size == 0 ||
-		    message->image.image_size > WIRE_IMAGE_SIZE_MAX || message->image.device >= SHIM_DEVICES_MAX ||
+		    message->image.image_size > WIRE_IMAGE_SIZE_MAX ||
+		    message->image.device >= SHIM_DEVICES_MAX ||
 		    message->image.capability_major * 10 + message->image.capability_minor > 999 ||
-		    message->image.kind < WIRE_IMAGE_FATBIN || message->image.kind > WIRE_IMAGE_CUBIN)
+		    message->image.kind < WIRE_IMAGE_FATBIN ||
+		    message->image.kind > WIRE_IMAGE_CUBIN)
 			abort();
 		break;
 	case WIRE_INSTANCE:
