@@ -264,6 +264,17 @@ class Images(Base):
                 reply, out = self.replaced(nvcc(*gencode("90", "sm_90", "compute_90"), *arguments))
                 self.check_image(out, [ADD], [ADD])
 
+    @needs_nvcc
+    def test_ptx_lacks_a_kernel(self):
+        cubin = nvcc("-arch=sm_90", kind="-cubin")
+        both = entry(2, cubin)[16:] + entry(1, PTX.encode() + b"\0")[16:]
+        image = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(both)) + both
+        self.own(image, r"^the PTX of this image lacks kernel \S+ of its SASS$")
+        # A name that is no name stays in one line.
+        reply = self.own(image.replace(b"vectorAddPKf", b"vector\n\x1b\xffPKf"), "^the PTX of this image lacks",
+                         attachments=[("*",)])
+        self.assertNotRegex(reply["reason"], "[\0-\x1f]")
+
     def test_ptx_text(self):
         for text in PTX, PTX + "\0", PTX + "\0\0\0":
             reply, out = self.replaced(text.encode(), kind="ptx")
