@@ -14,7 +14,7 @@ import time
 
 from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, Failed, check, equal, main, need, wait_until
 from varlink import Connection, VarlinkError
-from wire import ARMED, DISARM, MIRROR, SYNC, SYNCED, Closed, Shim, message
+from wire import ARMED, DISARM, IMAGE, MIRROR, PTX, SYNC, SYNCED, Closed, Shim, memfd, message
 
 OBJECTS = os.path.join(BUILD, "daemon/bpf/objects")
 need(GPUPROBED, CTL, COUNTER, OBJECTS)
@@ -300,6 +300,27 @@ def test_second_daemon():
     check("--worker-dir" in done.stderr, done.stderr)
 
 
+def test_stop_busy():
+    """The daemon is asked to stop while an object is in work, an image is in work, and a reader reads."""
+    for delay in (0, 0.01, 0.03, 0.05):
+        with Daemon("--image-worker-argument=--test-fault=hang") as daemon:
+            daemon.attach("--kernel", "vectorAdd")
+            shim = Shim(daemon.directory)
+            fd = memfd(VEC_ADD_PTX)
+            shim.send(message(IMAGE, len(VEC_ADD_PTX), PTX, 0, 9, 0, 0, 0), fd)
+            os.close(fd)
+            attaching, reading = Connection(daemon.directory), Connection(daemon.directory)
+            attaching.send("Attach", object=encoded("calls"))
+            reading.send("DumpMap", more=True, map="counter")
+            time.sleep(delay)
+            start = time.monotonic()
+            daemon.stop()
+            check(time.monotonic() - start < 2, "stopping took", time.monotonic() - start)
+            check(shim.closed())
+            attaching.close()
+            reading.close()
+
+
 def test_systemd():
     """Sockets from the service manager, by name; readiness and the end are announced; the level is in front of a line."""
     with tempfile.TemporaryDirectory() as folder:
@@ -348,4 +369,4 @@ def test_systemd():
 
 if __name__ == "__main__":
     main([test_attach_errors, test_objects, test_verify_off, test_permissions, test_sync, test_big_map, test_clients_that_go,
-          test_program_worker_fails, test_second_daemon, test_systemd])
+          test_program_worker_fails, test_second_daemon, test_stop_busy, test_systemd])

@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The daemon in system mode, in a mount namespace with a /run of its own: modes, another user's process, who sees what.
+set -u
+build=$(realpath "$1")
+if [ "${2:-}" != inside ]; then
+	[ "$(id -u)" = 0 ] && unshare --mount --propagation private true 2>/dev/null || { echo "skipped: needs root and mount namespaces"; exit 77; }
+	for file in shim/libgpuprobe-shim.so tests/sim/libcuda.so.1 docs/counter.bpf.o daemon/bpf/gpuprobe-program-worker; do
+		[ -e "$build/$file" ] || { echo "skipped: $file was not built"; exit 77; }
+	done
+	exec unshare --mount --propagation private "$0" "$build" inside
+fi
+fail() { echo "FAILED: $*"; cat /run/log; kill "$daemon" 2>/dev/null; exit 1; }
+mount -t tmpfs none /run || exit 77
+unset GPUPROBE_SESSION
+ctl=$build/ctl/gpuprobectl
+"$build/daemon/gpuprobed" 2>/run/log &
+daemon=$!
+for _ in $(seq 100); do "$ctl" status >/dev/null 2>&1 && break; sleep 0.05; done
+modes=$(cd /run/gpuprobe && stat -c '%a %n' . interest io.gpuprobe.control lock shim.sock | tr '\n' ' ')
+[ "$modes" = "755 . 644 interest 666 io.gpuprobe.control 600 lock 666 shim.sock " ] || fail "modes: $modes"
+"$ctl" status | grep -q "system daemon" || fail "$("$ctl" status)"
+[ "$("$ctl" attach "$build/docs/counter.bpf.o")" = 1 ] || fail attach
+application=(env "LD_PRELOAD=$build/shim/libgpuprobe-shim.so" "LD_LIBRARY_PATH=$build/tests/sim"
+	"$build/tests/sim/vec_add_driver" --threads 4096 --launches 3)
+"${application[@]}" || fail "the program"
+expected=12288
+nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+if "${nobody[@]}" "$ctl" status >/dev/null 2>&1; then # the build folder may be root's alone
+	"${nobody[@]}" "${application[@]}" || fail "another user's program"
+	expected=24576
+	[ "$("$ctl" why | wc -l)" = 2 ] || fail "why: $("$ctl" why)"
+	[ "$("${nobody[@]}" "$ctl" why | wc -l)" = 1 ] || fail "why of another user: $("${nobody[@]}" "$ctl" why)"
+	"${nobody[@]}" "$ctl" attach "$build/docs/counter.bpf.o" 2>/dev/null && fail "anybody may attach"
+	"${nobody[@]}" "$ctl" detach 1 2>/dev/null && fail "anybody may detach"
+	"${nobody[@]}" "$ctl" map dump counter 2>/dev/null && fail "anybody may read"
+fi
+[ "$("$ctl" map dump counter)" = "0: $expected" ] || fail "$("$ctl" map dump counter)"
+kill "$daemon"
+wait "$daemon" || fail "exit status $?"
+[ -z "$(ls -A /run/gpuprobe)" ] || fail "left behind: $(ls -A /run/gpuprobe)"
+echo ok
