@@ -252,6 +252,23 @@ def test_detach_while_running():
         equal(process.returncode, 0, out + err)
 
 
+def test_killed_process():
+    """A killed process loses at most what it counted since the last copy; its instance is given back."""
+    with Daemon("--mirror-period-ms=20") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        process = daemon.start_run(VEC_ADD, "--threads", str(N), "--launches", "100000")
+        seen = wait_until(daemon.count_of, "something is counted")
+        equal(daemon.json("map", "list")["maps"][0]["instances"], 1, "instances")
+        process.kill()
+        process.communicate()
+        wait_until(lambda: daemon.json("map", "list")["maps"][0]["instances"] == 0, "the instance is folded")
+        count = daemon.count_of()
+        check(count >= seen and count % 32 == 0, count, "after", seen)
+        equal(daemon.attachments()[0]["processes"], 0, "processes")
+        run(daemon)
+        equal(daemon.count_of(), count + N * LAUNCHES)
+
+
 def test_past_the_end():
     """The kernel's verifier refuses it, and its log names the line."""
     bad = os.path.join(BUILD, "daemon/bpf/objects/past-end.bpf.o")
@@ -277,4 +294,4 @@ def test_stop_while_running():
 if __name__ == "__main__":
     main([test_count, test_names, test_ways, test_kernels, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
           test_worker_hangs, test_many_loads, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_read_while_running,
-          test_detach_while_running, test_past_the_end, test_stop_while_running])
+          test_detach_while_running, test_killed_process, test_past_the_end, test_stop_while_running])
