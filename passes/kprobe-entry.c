@@ -8,7 +8,7 @@
  *	call __probe_func__<kernel>;
  *	}
  *
- * as its first statement, behind the declarations it begins with. It stands before the first label,
+ * (or the programs' bodies themselves: kprobe_entry_kernel.inlined) as its first statement, behind the declarations it begins with. It stands before the first label,
  * so a loop to the kernel's beginning does not come by again; and before the first .loc and
  *.pragma, because a pragma may speak of the instruction after it. Nothing has .noinline: ptxas
  *makes small probes part of the kernel.
@@ -24,7 +24,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "ptx-inline.h"
+
 #define PREFIX "__probe_func__"
+#define INLINE_MAX 16384 /* bytes of a kernel's programs that are put into it */
+#define PROGRAM_HEADER ".version 9.9\n.target sm_999\n.address_size 64\n"
+
+/* A program, parsed as a module of its own. */
+struct parsed {
+	char *text;
+	struct ptx_module module;
+	bool called; /* by a kernel that does not have it inlined: its functions are needed */
+	bool simple; /* its one function can be inlined */
+};
 
 /* A name that is in the new module and was not in the old one. */
 struct placed {
@@ -38,6 +50,7 @@ struct pass {
 	const struct kprobe_entry_program *programs;
 	size_t program_count;
 	bool *used; /* by program */
+	struct parsed *parsed; /* by program; text NULL: not used */
 	struct placed *placed;
 	size_t placed_count, placed_capacity;
 	struct ptx_error *error;
@@ -197,66 +210,152 @@ static int insert_rest(struct pass *pass, const struct ptx_edit *edit, size_t he
 }
 
 static int insert_parsed(struct pass *pass, const struct kprobe_entry_program *program,
-			 const struct ptx_module *text, size_t header)
+			 const struct parsed *parsed, size_t header)
 {
+	const struct ptx_module *text = &parsed->module;
 	struct ptx_edit *edit;
 	int r;
 
-	r = check_symbol(pass, program, text);
-	if (r)
-		return r;
 	r = ptx_edit_new(&edit, text->text, text->length);
 	if (r)
 		return r;
 	r = merge_variables(pass, program, text, edit);
-	if (!r)
+	if (!r && parsed->called)
 		r = check_functions(pass, text);
+	else if (!r)
+		r = ptx_edit_replace(edit, text->functions[0].text, NULL, 0);
 	if (!r)
 		r = insert_rest(pass, edit, header);
 	ptx_edit_free(edit);
 	return r;
 }
 
-/* Adds one program to the module. */
-static int insert_program(struct pass *pass, const struct kprobe_entry_program *program)
+/* Can the module hold the program at all? */
+static int check_target(struct pass *pass, const struct kprobe_entry_program *program)
 {
-	static const char header[] = ".version 9.9\n.target sm_999\n.address_size 64\n";
-	struct ptx_error inner;
-	struct ptx_module text;
-	char *copy;
+	if (pass->module->address_size == 64 && program->target <= pass->module->target.number)
+		return 0;
+	ptx_error_set(pass->error, pass->module->text, pass->module->target.range.offset,
+		      "program %.80s needs sm_%u and 64-bit addresses, the module is for %.*s with %u-bit ones",
+		      program->symbol, program->target, (int)pass->module->target.range.length,
+		      pass->module->text + pass->module->target.range.offset, pass->module->address_size);
+	return KPROBE_ENTRY_E_TARGET;
+}
+
+/* Is the program one function that ptx_inline_write() understands? */
+static int find_simple(struct parsed *parsed, const struct kprobe_entry_program *program)
+{
+	const struct ptx_function *function =
+		ptx_module_find_function(&parsed->module, program->symbol, strlen(program->symbol));
+	char *bytes = NULL;
+	size_t length;
+	FILE *stream;
 	int r;
 
-	if (pass->module->address_size != 64 || program->target > pass->module->target.number) {
-		ptx_error_set(
-			pass->error, pass->module->text, pass->module->target.range.offset,
-			"program %.80s needs sm_%u and 64-bit addresses, the module is for %.*s with %u-bit ones",
-			program->symbol, program->target, (int)pass->module->target.range.length,
-			pass->module->text + pass->module->target.range.offset,
-			pass->module->address_size);
-		return KPROBE_ENTRY_E_TARGET;
-	}
+	parsed->simple = false;
+	if (parsed->module.function_count != 1 || program->length > INLINE_MAX)
+		return 0;
+	stream = open_memstream(&bytes, &length);
+	if (!stream)
+		return -ENOMEM;
+	r = ptx_inline_write(stream, &parsed->module, function, "0", "");
+	if (fclose(stream))
+		r = -ENOMEM;
+	free(bytes);
+	parsed->simple = !r;
+	return r < 0 ? r : 0;
+}
+
+static int parse_program(struct pass *pass, size_t index)
+{
+	const struct kprobe_entry_program *program = &pass->programs[index];
+	struct parsed *parsed = &pass->parsed[index];
+	struct ptx_error inner;
+	size_t length = sizeof(PROGRAM_HEADER) - 1 + program->length;
+	char *text;
+	int r;
+
+	r = check_target(pass, program);
+	if (r)
+		return r;
 	if (program->length > PTX_SOURCE_MAX / 2)
 		return program_error(pass, program, "its text is too large");
-	copy = malloc(sizeof(header) - 1 + program->length);
-	if (!copy)
+	text = malloc(length);
+	if (!text)
 		return -ENOMEM;
-	memcpy(mempcpy(copy, header, sizeof(header) - 1), program->text, program->length);
-	r = ptx_module_parse(&text, copy, sizeof(header) - 1 + program->length, &inner);
-	if (r > 0) {
-		ptx_error_set(pass->error, pass->module->text, 0, "program %.80s, line %u: %s",
-			      program->symbol, inner.line > 3 ? inner.line - 3 : 1, inner.message);
-		r = KPROBE_ENTRY_E_PROGRAM;
-	} else if (!r) {
-		r = insert_parsed(pass, program, &text, sizeof(header) - 1);
-		ptx_module_deinit(&text);
+	memcpy(mempcpy(text, PROGRAM_HEADER, sizeof(PROGRAM_HEADER) - 1), program->text, program->length);
+	r = ptx_module_parse(&parsed->module, text, length, &inner);
+	if (r) {
+		free(text);
+		if (r < 0)
+			return r;
+		ptx_error_set(pass->error, pass->module->text, 0, "program %.80s, line %u: %s", program->symbol,
+			      inner.line > 3 ? inner.line - 3 : 1, inner.message);
+		return KPROBE_ENTRY_E_PROGRAM;
 	}
-	free(copy);
+	parsed->text = text;
+	r = check_symbol(pass, program, &parsed->module);
+	return r ? r : find_simple(parsed, program);
+}
+
+/* Adds one program to the module: its variables, and its functions if it is called. */
+static int insert_program(struct pass *pass, size_t index)
+{
+	const struct kprobe_entry_program *program = &pass->programs[index];
+	int r;
+
+	r = insert_parsed(pass, program, &pass->parsed[index], sizeof(PROGRAM_HEADER) - 1);
 	if (!r) {
 		r = ptx_edit_raise_version(pass->edit, pass->module, program->isa);
 		if (r == PTX_EDIT_E_KEPT)
 			r = 0;
 	}
 	return r;
+}
+
+/* Which kernels have their programs inlined, and which programs are called nevertheless. */
+static void choose_inlined(struct pass *pass, struct kprobe_entry_kernel *kernels, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct kprobe_entry_kernel *kernel = &kernels[i];
+		size_t length = 0;
+
+		if (!kernel->kernel->body.length)
+			continue;
+		for (uint32_t j = 0; j < kernel->program_count; j++) {
+			length += pass->programs[kernel->programs[j]].length;
+			if (!pass->parsed[kernel->programs[j]].simple || length > INLINE_MAX)
+				kernel->inlined = false;
+		}
+		for (uint32_t j = 0; j < kernel->program_count && !kernel->inlined; j++)
+			pass->parsed[kernel->programs[j]].called = true;
+	}
+}
+
+/* The kernel's programs, one block after the other, where the call would be. */
+static int insert_inlined(struct pass *pass, const struct kprobe_entry_kernel *kernel, uint32_t offset)
+{
+	char *bytes = NULL, suffix[32];
+	size_t length = 0;
+	FILE *stream;
+	int r = 0;
+
+	stream = open_memstream(&bytes, &length);
+	if (!stream)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < kernel->program_count && !r; i++) {
+		const struct ptx_module *text = &pass->parsed[kernel->programs[i]].module;
+
+		snprintf(suffix, sizeof(suffix), "__gpuprobe%u", i);
+		r = ptx_inline_write(stream, text, &text->functions[0], "0", suffix);
+	}
+	fputc('\t', stream);
+	if (fclose(stream))
+		r = -ENOMEM;
+	if (!r)
+		r = ptx_edit_insert(pass->edit, offset, bytes, length);
+	free(bytes);
+	return r > 0 ? -EINVAL : r; /* it was possible before */
 }
 
 /* Writes the function that calls the kernel's programs. name: with the prefix. */
@@ -332,9 +431,17 @@ static int probe_named(struct pass *pass, const struct kprobe_entry_kernel *kern
 
 static int probe_kernel(struct pass *pass, struct kprobe_entry_kernel *kernel)
 {
+	uint32_t offset;
 	char *name;
 	int r;
 
+	if (kernel->inlined) {
+		r = entry_offset(pass, kernel->kernel, &offset);
+		if (!r)
+			r = insert_inlined(pass, kernel, offset);
+		kernel->applied = !r;
+		return r;
+	}
 	if (asprintf(&name, PREFIX "%.*s", (int)kernel->kernel->name.length,
 		     pass->module->text + kernel->kernel->name.offset) < 0)
 		return -ENOMEM;
@@ -388,18 +495,28 @@ int kprobe_entry_apply(struct ptx_edit *edit, const struct ptx_module *module,
 	int r;
 
 	pass.used = calloc(program_count + 1, sizeof(*pass.used));
-	if (!pass.used)
-		return -ENOMEM;
-	r = check_kernels(&pass, kernels, kernel_count);
+	pass.parsed = calloc(program_count + 1, sizeof(*pass.parsed));
+	r = pass.used && pass.parsed ? check_kernels(&pass, kernels, kernel_count) : -ENOMEM;
 	for (size_t i = 0; i < program_count && !r; i++)
 		if (pass.used[i])
-			r = insert_program(&pass, &programs[i]);
+			r = parse_program(&pass, i);
+	if (!r)
+		choose_inlined(&pass, kernels, kernel_count);
+	for (size_t i = 0; i < program_count && !r; i++)
+		if (pass.used[i])
+			r = insert_program(&pass, i);
 	for (size_t i = 0; i < kernel_count && !r; i++)
 		if (kernels[i].kernel->body.length && kernels[i].program_count)
 			r = probe_kernel(&pass, &kernels[i]);
 	for (size_t i = 0; i < pass.placed_count; i++)
 		free(pass.placed[i].name);
 	free(pass.placed);
+	for (size_t i = 0; pass.parsed && i < program_count; i++) {
+		if (pass.parsed[i].text)
+			ptx_module_deinit(&pass.parsed[i].module);
+		free(pass.parsed[i].text);
+	}
+	free(pass.parsed);
 	free(pass.used);
 	return r;
 }

@@ -41,6 +41,11 @@ struct kprobe_entry_kernel {
 	const uint32_t *programs; /* indexes into the array of programs */
 	uint32_t program_count;
 	bool applied; /* out: false if the kernel has no body, or no programs */
+	/*
+	 * in: put the programs' bodies into the kernel, without function or call, which is faster; out: whether
+	 * that was possible. Programs that are large or have functions of their own are called.
+	 */
+	bool inlined;
 };
 
 /*

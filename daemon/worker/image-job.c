@@ -448,6 +448,7 @@ static int build(struct job *job, struct compiler *compiler)
 							   strlen(target->name.mangled)),
 			.programs = target->programs,
 			.program_count = target->n_attachments,
+			.inlined = true,
 		};
 	}
 	r = image_build(&result, &source, compiler);

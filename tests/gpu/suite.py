@@ -291,9 +291,10 @@ class Suite:
                     raise AssertionError(f"worker {fault}: took {time.monotonic() - start:.1f} s")
 
     def test_conformance(self):
-        runner = TOP / "tests/conformance/run.py"
-        result = subprocess.run([sys.executable, runner, "--build", self.build], env=self.tool_env(), capture_output=True,
-                                text=True, timeout=400)
+        folder = TOP / "tests/conformance"
+        cases = sorted((folder / "cases").iterdir())
+        result = subprocess.run([sys.executable, folder / "run.py", self.build / "daemon/bpf/bpf-run", *cases],
+                                env=self.tool_env(), capture_output=True, text=True, timeout=400)
         self.benchmarks["conformance"] = result.stdout.strip().splitlines()[-1:]
         if result.returncode != 0:
             raise AssertionError((result.stdout + result.stderr)[-3000:])
