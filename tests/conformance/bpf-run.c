@@ -12,10 +12,15 @@
  * suites expect of the runtimes they test. A line of a batch is NAME and words:
  *
  *     prog=HEX [mem=HEX] [map=TYPE:KEY:VALUE:ENTRIES]... [grid=N] [block=N] [want=memory]
+ * [warps=whole]
  *
  * and is answered by `NAME R0` and, for each map, its values in hex as a reader sees them (shards
  * summed, copies of SMs summed), and with want=memory the memory after the run; or by `NAME error:
  * ...`.
+ *
+ * warps=whole takes it that the 32 threads of a warp are together wherever the program asks who is:
+ * a driver that runs one thread after the other would say that each is alone, and what whole warps
+ * do would not be tested. For programs in which it is true.
  */
 
 #include <ctype.h>
@@ -89,6 +94,7 @@ struct test_case {
 	size_t n_maps;
 	unsigned grid, block;
 	bool want_memory;
+	bool whole_warps;
 	bool print_ptx;
 };
 
@@ -169,6 +175,27 @@ static int driver_open(struct driver *d, char **error)
 	if (!r)
 		r = driver_check(d, d->context_set(context), "cuCtxSetCurrent", error);
 	return r;
+}
+
+/* Replaces each `activemask.b32 %rN;` by `mov.b32 %rN, -1;`, in place. */
+static void pretend_whole_warps(char *text)
+{
+	static const char activemask[] = "activemask.b32";
+
+	while ((text = strstr(text, activemask))) {
+		char *end = strchr(text, ';'), *reg = strchr(text, '%');
+		char instruction[64];
+		int n;
+
+		if (!end || !reg || reg > end)
+			return;
+		n = snprintf(instruction, sizeof(instruction), "mov.b32 %.*s,-1;", (int)(end - reg),
+			     reg);
+		/* no longer than what it replaces: "activemask.b32 \t%rN;" */
+		memset(text, ' ', (size_t)(end - text) + 1);
+		memcpy(text, instruction, (size_t)n);
+		text = end + 1;
+	}
 }
 
 /* The module's text: header, program, a kernel that calls it. NULL: no memory. */
@@ -372,6 +399,8 @@ static int run_case(const struct driver *driver, const struct test_case *test,
 	if (r)
 		return r;
 	text = module_text(translated.programs);
+	if (text && test->whole_warps)
+		pretend_whole_warps(text);
 	if (!text) {
 		r = fail(error, "out of memory");
 	} else if (test->print_ptx) {
@@ -471,6 +500,10 @@ static int parse_word(struct test_case *test, const char *word, char **error)
 		return parse_count(word + 6, &test->block, error);
 	if (strcmp(word, "want=memory") == 0) {
 		test->want_memory = true;
+		return 0;
+	}
+	if (strcmp(word, "warps=whole") == 0) {
+		test->whole_warps = true;
 		return 0;
 	}
 	return fail(error, "unknown word '%.32s'", word);

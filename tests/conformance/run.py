@@ -10,6 +10,7 @@ bpf.py and by BPF_RUN --batch (which needs a libcuda.so.1: NVIDIA's or tests/sim
     .map TYPE:KEY:VALUE:ENTRIES    a map; the first is map[0]
     .grid N, .block N              how many threads run it; r0 is the last one's
     .memory                        the memory is part of the result
+    .whole                         all threads of each warp are together (see bpf-run.c), so that this is tested without a GPU
     r0 = 1; exit                   the program
     => 0x1 HEX...                  r0, each map's values, the memory
     => error: TEXT                 or: the translator refuses it, with TEXT in the message
@@ -28,7 +29,7 @@ class Case:
     def __init__(self, name, path, line):
         self.name, self.path, self.line = name, path, line
         self.memory, self.maps, self.grid, self.block = b'', [], 1, 1
-        self.want_memory = False
+        self.want_memory = self.whole_warps = False
         self.text, self.expected = '', None
 
     def code(self):
@@ -43,6 +44,8 @@ class Case:
             words += ['grid=%d' % self.grid, 'block=%d' % self.block]
         if self.want_memory:
             words.append('want=memory')
+        if self.whole_warps:
+            words.append('warps=whole')
         return ' '.join(words)
 
     def reference(self):
@@ -75,6 +78,8 @@ def read_cases(path):
                 case.block = int(line[7:])
             elif line == '.memory':
                 case.want_memory = True
+            elif line == '.whole':
+                case.whole_warps = True
             elif line.startswith('=> '):
                 case.expected = line[3:].strip()
             else:
