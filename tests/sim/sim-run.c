@@ -67,12 +67,20 @@ struct runner {
 	size_t stack_size;
 };
 
+/* Stacks of the usual size are kept for the next launch: under the run lock, like everything here. */
+static struct sim_context *kept_contexts;
+
 static struct sim_context *context_take(struct runner *runner)
 {
 	struct sim_context *context = runner->free_contexts;
 
 	if (context) {
 		runner->free_contexts = context->next;
+		return context;
+	}
+	if (kept_contexts && runner->stack_size == SIM_STACK_SIZE) {
+		context = kept_contexts;
+		kept_contexts = context->next;
 		return context;
 	}
 	context = malloc(sizeof(*context) + runner->stack_size);
@@ -215,12 +223,18 @@ static void run_blocks(struct runner *runner)
 static void runner_deinit(struct runner *runner)
 {
 	for (uint32_t n = 0; runner->block.threads && n < runner->block.thread_count; n++)
-		free(runner->block.threads[n].context);
+		if (runner->block.threads[n].context)
+			context_give(runner, &runner->block.threads[n]);
 	while (runner->free_contexts) {
-		struct sim_context *next = runner->free_contexts->next;
+		struct sim_context *context = runner->free_contexts;
 
-		free(runner->free_contexts);
-		runner->free_contexts = next;
+		runner->free_contexts = context->next;
+		if (runner->stack_size == SIM_STACK_SIZE) {
+			context->next = kept_contexts;
+			kept_contexts = context;
+		} else {
+			free(context);
+		}
 	}
 	free(runner->block.threads);
 	free(runner->block.shared);
@@ -233,7 +247,9 @@ CUresult sim_run(const struct sim_launch *launch)
 	struct sim_program *program = launch->function->program;
 	struct sim_block *block = &runner.block;
 
-	runner.stack_size = SIM_STACK_SIZE + launch->function->frame_size;
+	runner.stack_size = SIM_STACK_SIZE;
+	if (launch->function->frame_size > SIM_STACK_SIZE / 2) /* large local arrays */
+		runner.stack_size += launch->function->frame_size;
 	block->thread_count = launch->block[0] * launch->block[1] * launch->block[2];
 	block->shared_size = program->shared_size + launch->dynamic_shared;
 	block->threads = calloc(block->thread_count, sizeof(*block->threads));
