@@ -392,16 +392,30 @@ static int image_job(struct image_entry *entry, const struct image_request *requ
 
 /* ---- requests ---- */
 
-/* The attachments that mean the process, in order of id. */
+/* How many attachments mean the process; the first ones, in order of id, as many as a job can
+ * carry, in ids. */
 static size_t image_match(const struct daemon *daemon, const struct process *process,
-			  uint64_t *ids) {
+			  uint64_t ids[static IMAGE_PROGRAMS_MAX]) {
 	const struct attachment *attachment;
 	size_t n = 0;
 
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
-		if (n < IMAGE_PROGRAMS_MAX && filter_matches(&attachment->filter, &process->facts))
-			ids[n++] = attachment->id;
+		if (filter_matches(&attachment->filter, &process->facts) &&
+		    n++ < IMAGE_PROGRAMS_MAX)
+			ids[n - 1] = attachment->id;
 	return n;
+}
+
+/* Remembers that attachments were left out. */
+static void image_record_excess(struct daemon *daemon, const struct process *process, size_t n) {
+	const struct process_facts *facts = &process->facts;
+	char reason[128];
+
+	snprintf(reason, sizeof(reason),
+		 "%zu attachments mean this process: only the first %d of them are applied", n,
+		 IMAGE_PROGRAMS_MAX);
+	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED, "",
+			"", reason, NULL, 0);
 }
 
 /* The image is hashed: from the cache, or to a worker. */
@@ -410,6 +424,7 @@ static void image_request_start(struct image_request *request) {
 	struct image_entry *entry;
 	struct image_key key;
 	unsigned int deadline, spent;
+	size_t n;
 	int r;
 
 	if (!request->client || daemon->stopping || request->hash_result < 0) {
@@ -423,7 +438,10 @@ static void image_request_start(struct image_request *request) {
 	key.flags = request->message.flags;
 	key.capability = request->message.capability_major * 10 + request->message.capability_minor;
 	key.uid = request->client->process->uid;
-	key.n_attachments = image_match(daemon, request->client->process, key.attachments);
+	n = image_match(daemon, request->client->process, key.attachments);
+	key.n_attachments = n < IMAGE_PROGRAMS_MAX ? n : IMAGE_PROGRAMS_MAX;
+	if (n > IMAGE_PROGRAMS_MAX)
+		image_record_excess(daemon, request->client->process, n);
 	entry = image_cache_find(&daemon->images, &key);
 	if (entry && entry->result) {
 		daemon->counters.images_cached++;

@@ -208,13 +208,19 @@ static void test_crash_loop(void **state) {
 static void test_single_use(void **state) {
 	struct fixture f;
 	struct seen first, second;
+	uint64_t start;
 
 	setup_pool(&f, NULL, 1, true, 0);
+	start = uv_now(&f.loop);
 	first = once(&f, "", 0, 5000);
 	second = once(&f, "", 0, 5000);
 	assert_int_equal(first.result, _WORKER_POOL_SUCCESS);
 	assert_int_equal(second.result, _WORKER_POOL_SUCCESS);
 	assert_int_not_equal(first.pid, second.pid);
+	/* workers that did their job are replaced at once, however many */
+	for (int i = 0; i < 60; i++)
+		assert_int_equal(once(&f, "", 0, 5000).result, _WORKER_POOL_SUCCESS);
+	assert_true(uv_now(&f.loop) - start < 5000);
 	assert_int_equal(worker_pool_counters(f.pool)->crashes, 0);
 	teardown_pool(&f);
 }

@@ -378,6 +378,7 @@ static void worker_on_reply(struct worker *worker, json_object *reply) {
 	worker->task = NULL;
 	uv_timer_stop(&worker->timer);
 	if (pool->single_use) {
+		pool->tokens += 1; /* its successor is no restart after a failure */
 		worker_end(worker);
 		shutdown(worker->fd, SHUT_RDWR); /* it ends by itself */
 		uv_timer_start(&worker->timer, worker_on_timer, ENDING_MS, 0);

@@ -227,6 +227,17 @@ def test_two_programs():
         equal([a["id"] for a in daemon.attachments()], second)
 
 
+def test_many_attachments():
+    """As many as fit are applied, and it is told that others were not."""
+    with Daemon() as daemon:
+        for _ in range(62):
+            daemon.attach("--kernel", "vectorAdd", "--exe", "*/vec_add_driver")
+        run(daemon)
+        maps = [m["id"] for m in daemon.json("map", "list")["maps"]]
+        equal([daemon.count_of(str(m)) for m in maps], [N * LAUNCHES] * 60 + [0] * 2)
+        check(any("only the first 60" in o["reason"] for o in daemon.why()), daemon.why())
+
+
 def test_read_while_running():
     with Daemon("--mirror-period-ms=0") as daemon:
         daemon.attach("--kernel", "vectorAdd")
@@ -293,5 +304,5 @@ def test_stop_while_running():
 
 if __name__ == "__main__":
     main([test_count, test_names, test_ways, test_kernels, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
-          test_worker_hangs, test_many_loads, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_read_while_running,
+          test_worker_hangs, test_many_loads, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_many_attachments, test_read_while_running,
           test_detach_while_running, test_killed_process, test_past_the_end, test_stop_while_running])
