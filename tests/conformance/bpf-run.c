@@ -11,12 +11,12 @@
  * PROGRAM and MEMORY are bytes in hex; white space does not matter. That is what public conformance
  * suites expect of the runtimes they test. A line of a batch is NAME and words:
  *
- *     prog=HEX [mem=HEX] [map=TYPE:KEY:VALUE:ENTRIES]... [grid=N] [block=N] [want=memory]
- * [warps=whole]
+ *     prog=HEX [mem=HEX] [map=TYPE:KEY:VALUE:ENTRIES]... [grid=N] [block=N]
+ *     [want=memory] [warps=whole] [maps=unarmed]
  *
  * and is answered by `NAME R0` and, for each map, its values in hex as a reader sees them (shards
- * summed, copies of SMs summed), and with want=memory the memory after the run; or by `NAME error:
- * ...`.
+ * summed, copies of SMs summed), and with want=memory the memory after the run; or by
+ * `NAME error: ...`. With maps=unarmed the pointers to maps' data stay 0.
  *
  * warps=whole takes it that the 32 threads of a warp are together wherever the program asks who is:
  * a driver that runs one thread after the other would say that each is alone, and what whole warps
@@ -94,7 +94,7 @@ struct test_case {
 	size_t n_maps;
 	unsigned grid, block;
 	bool want_memory;
-	bool whole_warps;
+	bool whole_warps, unarmed;
 	bool print_ptx;
 };
 
@@ -312,7 +312,7 @@ static int run_arm(struct run *run, char **error)
 			return fail(error, "%s has %zu bytes", slot_names[i], size);
 		if (layout->resident)
 			run->data[i] = slot;
-		else
+		else if (!run->test->unarmed)
 			r = run_arm_pointer(run, i, slot, error);
 	}
 	return r;
@@ -329,9 +329,10 @@ static int run_collect(struct run *run, struct outcome *outcome, char **error)
 			"cuMemcpyDtoH", error);
 	for (size_t i = 0; !r && i < run->test->n_maps; i++) {
 		const struct translate_map_result *layout = run->translated->maps + i;
-		uint8_t *raw = layout->used ? malloc(layout->data_size) : NULL;
+		bool used = layout->used && run->data[i];
+		uint8_t *raw = used ? malloc(layout->data_size) : NULL;
 
-		if (layout->used && !raw)
+		if (used && !raw)
 			return fail(error, "out of memory");
 		if (raw)
 			r = driver_check(d, d->to_host(raw, run->data[i], layout->data_size),
@@ -500,6 +501,10 @@ static int parse_word(struct test_case *test, const char *word, char **error)
 		return parse_count(word + 6, &test->block, error);
 	if (strcmp(word, "want=memory") == 0) {
 		test->want_memory = true;
+		return 0;
+	}
+	if (strcmp(word, "maps=unarmed") == 0) {
+		test->unarmed = true;
 		return 0;
 	}
 	if (strcmp(word, "warps=whole") == 0) {
