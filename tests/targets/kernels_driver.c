@@ -2,9 +2,10 @@
 /*
  * Kernels of the usual kinds through the driver API, each against the same thing in C.
  *
- *   kernels_driver [--dump FILE] reduceSum | histogram | matrixMultiply | stencil | warpFunctions | math64 | functions
+ *   kernels_driver [--dump FILE] [--image FILE] [--global NAME] reduceSum | histogram | matrixMultiply | stencil | warpFunctions | math64 | functions
  *
- * Prints "NAME threads=N PASS" (or FAIL and where) and exits 0 (1). --dump writes the result memory, for a comparison of two runs.
+ * Prints "NAME threads=N PASS" (or FAIL and where) and exits 0 (1). --dump writes the result memory, for a comparison of two runs. --image loads
+ * another image than its own (PTX or fatbin with the same kernels); --global prints a 64-bit variable of the module afterwards.
  */
 
 #include <math.h>
@@ -289,24 +290,48 @@ static void execute(struct run *run, CUmodule module, const char *name, bool has
 			CHECK(driver.mem_free(memory[k]));
 }
 
-/* The kernel `functions` counts its threads in a variable of the module. */
-static bool count_is(CUmodule module, uint64_t expected)
+static uint64_t read_global(CUmodule module, const char *name)
 {
 	CUdeviceptr address;
-	uint64_t count = 0;
+	uint64_t value = 0;
 	size_t size;
 
-	CHECK(driver.module_get_global(&address, &size, module, "calls"));
-	if (size != sizeof(count))
-		return false;
-	CHECK(driver.memcpy_to_host(&count, address, sizeof(count)));
-	return count == expected;
+	CHECK(driver.module_get_global(&address, &size, module, name));
+	if (size != sizeof(value)) {
+		fprintf(stderr, "kernels_driver: %s has %zu bytes\n", name, size);
+		exit(1);
+	}
+	CHECK(driver.memcpy_to_host(&value, address, sizeof(value)));
+	return value;
+}
+
+/* A file with a NUL behind it; exits if it cannot be read. */
+static char *read_image(const char *path)
+{
+	FILE *file = fopen(path, "rb");
+	long size = -1;
+	char *data;
+
+	if (file && !fseek(file, 0, SEEK_END))
+		size = ftell(file);
+	if (size < 0) {
+		perror(path);
+		exit(1);
+	}
+	rewind(file);
+	data = room((size_t)size + 1);
+	if (fread(data, 1, (size_t)size, file) != (size_t)size) {
+		perror(path);
+		exit(1);
+	}
+	fclose(file);
+	return data;
 }
 
 int main(int argc, char **argv)
 {
 	struct run run = {.grid = {1, 1}, .block = {1, 1}};
-	const char *dump = NULL, *name = NULL;
+	const char *dump = NULL, *name = NULL, *image = NULL, *global = NULL;
 	size_t at, which = 0;
 	CUmodule module;
 	bool right;
@@ -314,6 +339,10 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--dump") && i + 1 < argc)
 			dump = argv[++i];
+		else if (!strcmp(argv[i], "--image") && i + 1 < argc)
+			image = argv[++i];
+		else if (!strcmp(argv[i], "--global") && i + 1 < argc)
+			global = argv[++i];
 		else
 			name = argv[i];
 	}
@@ -325,16 +354,21 @@ int main(int argc, char **argv)
 	}
 	kernels[which].prepare(&run);
 	driver_start(false);
-	CHECK(driver.module_load_data(&module, kernels_image));
+	image = image ? read_image(image) : (const char *)kernels_image;
+	CHECK(driver.module_load_data(&module, image));
 	execute(&run, module, name, kernels[which].has_n);
 	driver_dump(dump, run.output, run.output_size);
 	for (at = 0; at < run.output_size && ((char *)run.output)[at] == ((char *)run.expected)[at];)
 		at++;
-	right = at == run.output_size && (strcmp(name, "functions") || count_is(module, (uint64_t)run.n));
+	right = at == run.output_size && (strcmp(name, "functions") || read_global(module, "calls") == (uint64_t)run.n);
 	if (!right)
 		fprintf(stderr, "%s: the result is wrong at byte %zu of %zu\n", name, at, run.output_size);
+	if (global)
+		printf("%s=%llu\n", global, (unsigned long long)read_global(module, global));
 	CHECK(driver.module_unload(module));
 	printf("%s threads=%u %s\n", name, run.grid[0] * run.grid[1] * run.block[0] * run.block[1], right ? "PASS" : "FAIL");
+	if (image != (const char *)kernels_image)
+		free((void *)image);
 	free(run.inputs[0]);
 	free(run.inputs[1]);
 	free(run.output);
