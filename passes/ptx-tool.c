@@ -20,8 +20,8 @@ static const char usage[] =
 	"       ptx-tool roundtrip FILE         parse, write unedited, compare\n"
 	"       ptx-tool list FILE              kernels, functions and variables, one per line\n"
 	"       ptx-tool statements FILE        each body's statements, one per line\n"
-	"       ptx-tool kprobe-entry FILE --probe PROBE.ptx [--kernel GLOB] -o OUT\n"
-	"                                       call the probe in each kernel; FILE and OUT may be -\n";
+	"       ptx-tool kprobe-entry FILE --probe PROBE.ptx [--kernel GLOB] [--inline] -o OUT\n"
+	"                                       call the probe in each kernel, or put it there; FILE and OUT may be -\n";
 
 struct file {
 	const char *path;
@@ -341,7 +341,7 @@ static bool name_matches(const struct file *file, const struct ptx_function *ker
 
 /* Probes the matching kernels and writes the new text. */
 static int probe_module(struct file *file, const struct kprobe_entry_program *program,
-			const char *glob, const char *to)
+			const char *glob, bool inlined, const char *to)
 {
 	static const uint32_t first = 0;
 	const struct ptx_function *kernel = NULL;
@@ -356,7 +356,7 @@ static int probe_module(struct file *file, const struct kprobe_entry_program *pr
 	r = kernels ? ptx_edit_new(&edit, file->text, file->length) : -ENOMEM;
 	while (!r && (kernel = ptx_module_next_kernel(&file->module, kernel)))
 		if (name_matches(file, kernel, glob))
-			kernels[count++] = (struct kprobe_entry_kernel){ kernel, &first, 1, false };
+			kernels[count++] = (struct kprobe_entry_kernel){ kernel, &first, 1, false, inlined };
 	if (!r)
 		r = kprobe_entry_apply(edit, &file->module, program, 1, kernels, count, &error);
 	if (!r)
@@ -381,6 +381,7 @@ static int kprobe_entry(int argc, char **argv)
 	static const struct option options[] = {
 		{ "probe", required_argument, NULL, 'p' },
 		{ "kernel", required_argument, NULL, 'k' },
+		{ "inline", no_argument, NULL, 'i' },
 		{ "output", required_argument, NULL, 'o' },
 		{ 0 },
 	};
@@ -388,6 +389,7 @@ static int kprobe_entry(int argc, char **argv)
 	struct kprobe_entry_program program;
 	struct file file;
 	char *buffer = NULL;
+	bool inlined = false;
 	int option, r;
 
 	while ((option = getopt_long(argc, argv, "o:", options, NULL)) >= 0) {
@@ -395,6 +397,8 @@ static int kprobe_entry(int argc, char **argv)
 			probe = optarg;
 		else if (option == 'k')
 			glob = optarg;
+		else if (option == 'i')
+			inlined = true;
 		else if (option == 'o')
 			to = optarg;
 		else
@@ -408,7 +412,7 @@ static int kprobe_entry(int argc, char **argv)
 		return 1;
 	r = open_module(&file, argv[optind]);
 	if (!r) {
-		r = probe_module(&file, &program, glob, to);
+		r = probe_module(&file, &program, glob, inlined, to);
 		close_module(&file);
 	}
 	free((char *)(uintptr_t)program.symbol);

@@ -99,7 +99,8 @@ class Judge:
                 return self.fail(name, step, result.stdout)
         target, debug = re.search(r'target (sm_\w+)( debug)?', result.stdout).groups()
         probed = os.path.join(self.folder, f'{digest[:16]}.probed.ptx')
-        result = self.run([self.options.tool, 'kprobe-entry', path, '--probe', self.options.probe, '-o', probed])
+        form = [] if self.options.call else ['--inline']
+        result = self.run([self.options.tool, 'kprobe-entry', path, '--probe', self.options.probe, *form, '-o', probed])
         model = time.monotonic() - begin
         if result.returncode:
             return self.fail(name, 'kprobe-entry', result.stdout)
@@ -289,6 +290,7 @@ def main():
     parser.add_argument('--ptxas', help='another ptxas than that of --cuda: cuDNN is ahead of its toolkit')
     parser.add_argument('--triton', metavar='PYTHON', help='an interpreter that has triton')
     parser.add_argument('--probe', default=os.path.join(HERE, 'probe-counter.ptx'))
+    parser.add_argument('--call', action='store_true', help='kernels call the probe; else it is put into them')
     parser.add_argument('--quick', action='store_true', help='a few of the sources only: under a minute')
     parser.add_argument('--no-sources', action='store_true', help='do not compile the .cu files')
     parser.add_argument('--no-ptxas', action='store_true', help='do not assemble')
