@@ -164,7 +164,9 @@ class Images(Base):
         text = files[f"0.{int(self.has_compiler)}.sm_{ptx_sm}.ptx"].decode()
         self.assertEqual(text.count(".visible .global .align 8 .u64 __gpuprobe_o1_m0"), 1)
         for kernel in kernels:
-            self.assertEqual(f"__probe_func__{kernel}" in text, kernel in probed, kernel)
+            # The probe is in the kernel itself, or the kernel begins with a call.
+            body = re.search(r"\.entry " + re.escape(kernel) + r"\(.*?^}", text, re.S | re.M).group(0)
+            self.assertEqual("__gpuprobe_o1_m0" in body or f"__probe_func__{kernel}" in body, kernel in probed, kernel)
         if os.access(PTXAS, os.X_OK):
             path = os.path.join(folder, "check.ptx")
             with open(path, "w") as file:
@@ -180,6 +182,16 @@ class Images(Base):
         self.assertEqual(reply["format"], "cubin" if self.has_compiler else "ptx")
         self.check_image(out, [ADD, FLOAT, INT, "plain"], [ADD])
         self.assertIn("0 failures", tool(out, "verify"))
+
+    def test_called_program(self):
+        """A program with a function of its own is called, not made part of the kernel."""
+        first_line, rest = PROBE.split("\n", 1)
+        program = (first_line + "\n.func __gpuprobe_o1_p0_h()\n{\n\tret;\n}\n" +
+                   rest.replace("\tret;\n}", "\tcall __gpuprobe_o1_p0_h;\n\tret;\n}"))
+        reply, out = self.replaced(SAMPLE_IMAGE, program=program)
+        text = next(data for name, data in extract(out).items() if name.endswith(".ptx"))
+        self.assertIn(f"__probe_func__{ADD}".encode(), text)
+        self.check_image(out, [ADD, FLOAT, INT, "plain"], [ADD])
 
     def test_patterns(self):
         for pattern, kernels in [
@@ -283,7 +295,7 @@ class Images(Base):
                 self.assertEqual([e[:2] for e in entries(out)], [("elf", "sm_90"), ("ptx", "sm_80")])
             else:
                 self.assertEqual(reply["format"], "ptx")
-                self.assertIn(b"__probe_func__vectorAdd", out)
+                self.assertIn(b"[__gpuprobe_o1_m0]", out)
         self.own(PTX.replace("sm_80", "sm_100").encode(), "^no code for sm_90 in this image: its PTX is for sm_100$",
                  kind="ptx")
         self.own(PTX.replace("sm_80", "sm_90a").encode(), "its PTX is for sm_90a$", kind="ptx", capability=100)
@@ -390,7 +402,7 @@ class Hostile(Base):
         self.error(SAMPLE_IMAGE, "transform", program=".func nothing() { ret; }\n")
         self.error(SAMPLE_IMAGE, "transform", program="}")
         self.error(SAMPLE_IMAGE, "transform", program="\xff")
-        self.error(PTX.replace("vectorAdd", "__gpuprobe_o1_p0").encode(), "transform", kind="ptx",
+        self.error(PTX.replace("vectorAdd", "__gpuprobe_o1_m0").encode(), "transform", kind="ptx",
                    attachments=[("*",)])
 
     def test_kernel_names(self):
