@@ -163,13 +163,12 @@ static bool from_tables(struct sim_decoder *d)
 
 /* --- setp, set --- */
 
-static bool compare_from_name(const struct sim_decoder *d, uint32_t part, bool is_signed_or_float, enum sim_compare *compare)
+static bool compare_from_name(const struct sim_decoder *d, uint32_t part, enum sim_compare *compare)
 {
 	static const char *const names[SIM_COMPARE_COUNT] = {"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu",
 							     "num", "nan"};
 	static const char *const unsigned_names[] = {"", "", "lo", "ls", "hi", "hs"};
 
-	(void)is_signed_or_float;
 	for (int n = 0; n < SIM_COMPARE_COUNT; n++)
 		if (sim_part_is(d, part, names[n]) || (n >= 2 && n < 6 && sim_part_is(d, part, unsigned_names[n]))) {
 			*compare = n;
@@ -196,7 +195,7 @@ static bool compare(struct sim_decoder *d, bool set)
 	struct sim_insn *insn;
 	bool simple;
 
-	if (d->part_count < (set ? 4u : 3u) || !compare_from_name(d, 1, true, &comparison))
+	if (d->part_count < (set ? 4u : 3u) || !compare_from_name(d, 1, &comparison))
 		return unknown(d);
 	type = sim_part_type(d, d->part_count - 1);
 	if (set)

@@ -4,14 +4,10 @@
  * comes last makes all of them ready again.
  */
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "sim-op.h"
 #include "sim-print.h"
-
-#define BUDGET 100000 /* backward branches of one thread until another one gets its turn */
 
 SIM_OP(nop) { return i + 1; }
 SIM_OP(branch_if) { return RD(i->a) ? i->target : i + 1; }
@@ -22,7 +18,7 @@ SIM_OP(branch_back)
 {
 	if (--t->budget > 0)
 		return i->target;
-	t->budget = BUDGET;
+	t->budget = SIM_BUDGET;
 	t->next = i->target;
 	t->state = SIM_READY;
 	return NULL;
@@ -52,11 +48,6 @@ SIM_OP(trap)
 SIM_OP(end)
 {
 	return sim_fault(t, i, CUDA_ERROR_INVALID_PC, "the body ends without ret");
-}
-
-SIM_OP(unsupported_call)
-{
-	return sim_fault(t, i, CUDA_ERROR_LAUNCH_FAILED, "a call of %s, which the CPU driver does not have", (const char *)i->data);
 }
 
 /* --- calls --- */
@@ -368,7 +359,7 @@ sim_op sim_op_control(enum sim_control control)
 		[SIM_CONTROL_BRANCH_INDEX] = branch_index,
 		[SIM_CONTROL_CALL] = call, [SIM_CONTROL_RETURN] = return_from, [SIM_CONTROL_EXIT] = exit_thread,
 		[SIM_CONTROL_TRAP] = trap, [SIM_CONTROL_END] = end, [SIM_CONTROL_NOP] = nop, [SIM_CONTROL_FENCE] = fence,
-		[SIM_CONTROL_UNSUPPORTED_CALL] = unsupported_call, [SIM_CONTROL_PRINT] = print, [SIM_CONTROL_ASSERT] = assert_failed,
+		[SIM_CONTROL_PRINT] = print, [SIM_CONTROL_ASSERT] = assert_failed,
 		[SIM_CONTROL_BARRIER] = barrier, [SIM_CONTROL_WARP] = sim_warp, [SIM_CONTROL_ACTIVEMASK] = activemask,
 		[SIM_CONTROL_SPECIAL] = special,
 	};

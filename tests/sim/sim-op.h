@@ -55,9 +55,8 @@ sim_op sim_op_setp_general(void);
 /* As above, the result being all ones, or 1.0 if bits is 1. */
 sim_op sim_op_set(void);
 
-/* from, to: enum ptx_type. Looks at mode. NULL if there is none. */
+/* NULL if there is none. The instruction's mode is to be SIM_* | to << 8 | from << 16. */
 sim_op sim_op_convert(enum ptx_type to, enum ptx_type from, uint32_t mode);
-/* mode of convert_general: SIM_* | to << 8 | from << 16 */
 
 /* Loads and stores. */
 enum sim_access {
@@ -113,7 +112,6 @@ enum sim_control {
 	SIM_CONTROL_END, /* ran off the end of the body */
 	SIM_CONTROL_NOP,
 	SIM_CONTROL_FENCE,
-	SIM_CONTROL_UNSUPPORTED_CALL, /* of a function that only a GPU's runtime has; data is its name */
 	SIM_CONTROL_PRINT, /* vprintf */
 	SIM_CONTROL_ASSERT, /* __assertfail */
 	SIM_CONTROL_BARRIER, /* a: number, b: threads (0 as constant: all); mode: sync 0, arrive 1, red.popc 2, and 3, or 4; c predicate */

@@ -137,7 +137,7 @@ static void block_prepare(struct runner *runner)
 		for (uint32_t y = 0; y < size[1]; y++)
 			for (uint32_t x = 0; x < size[0]; x++, index++)
 				block->threads[index] = (struct sim_thread){
-					.block = block, .index = index, .tid = {x, y, z}, .state = SIM_READY, .budget = 100000,
+					.block = block, .index = index, .tid = {x, y, z}, .state = SIM_READY, .budget = SIM_BUDGET,
 				};
 }
 

@@ -7,6 +7,8 @@
 
 #include "sim.h"
 
+#define SIM_BUDGET 100000 /* backward branches of one thread until another one gets its turn */
+
 enum sim_state {
 	SIM_READY,
 	SIM_AT_BARRIER,
