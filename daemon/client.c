@@ -19,7 +19,7 @@
 #include "memfd.h"
 #include "process-facts.h"
 
-#define CLIENT_CONTEXTS_MAX 64 /* of one process on one device, at a time */
+#define CLIENT_CONTEXTS_MAX 256 /* of one process on one device */
 
 struct sync_wait {
 	struct shim_connection *connection; /* NULL: answered, or gone */
@@ -181,11 +181,13 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
 /*
  * The instance for one more context of a process on a device. Two contexts must not copy their
  * buffers over each other, so each has one of its own; map.c tells them apart by "device" numbers
- * SHIM_DEVICES_MAX apart. The instance of a context that has ended is handed on: the new one begins
- * with what it holds.
+ * SHIM_DEVICES_MAX apart. The instance of a context that has ended is handed on and the new one
+ * begins with what it holds, but for maps that merge by sums: those begin with zeros
+ * (map-layout.h).
  */
 static int client_get_instance(struct daemon *daemon, const struct process *process,
 			       struct map *map, uint32_t device, struct map_instance **instancep) {
+	const bool sums = map->spec.merge == MAP_MERGE_SUM64 || map->spec.merge == MAP_MERGE_SUM32;
 	const uint32_t again = MAP_INSTANCE_NEW;
 	struct map_instance *i;
 	uint32_t n = 0;
@@ -196,7 +198,7 @@ static int client_get_instance(struct daemon *daemon, const struct process *proc
 
 		if (i->process != process->number || i->device % SHIM_DEVICES_MAX != device)
 			continue;
-		if (header->state == MAP_INSTANCE_FINAL &&
+		if (!sums && header->state == MAP_INSTANCE_FINAL &&
 		    pwrite(i->fd, &again, sizeof(again), offsetof(struct map_header, state)) ==
 			    sizeof(again)) {
 			*instancep = i;

@@ -126,6 +126,7 @@ static void free_instance(struct mirror_instance *instance)
 		free(region);
 	}
 	free(instance->sum);
+	free(instance->total);
 	free(instance->past);
 	free(instance);
 }
@@ -195,10 +196,12 @@ bool mirror_add_region(struct mirror_instance *instance, uint64_t module_id, dri
 		return false;
 	if (!instance->sum)
 		instance->sum = malloc(instance->data_size);
+	if (!instance->total)
+		instance->total = malloc(instance->data_size);
 	if (!instance->past)
 		instance->past = calloc(1, instance->data_size);
 	region = malloc(sizeof(*region));
-	if (!instance->sum || !instance->past || !region) {
+	if (!instance->sum || !instance->total || !instance->past || !region) {
 		free(region);
 		return false;
 	}
@@ -263,10 +266,11 @@ static bool copy_instance(struct mirror_context *context, struct mirror_instance
 		       driver->stream_synchronize(context->stream) == 0;
 	if (!instance->past)
 		return true;
-	memcpy(data_of(instance), instance->past, instance->data_size);
+	memcpy(instance->total, instance->past, instance->data_size);
 	for (const struct mirror_region *region = instance->regions; region; region = region->next)
-		if (!add_region(context, instance, region, data_of(instance)))
+		if (!add_region(context, instance, region, instance->total))
 			return false;
+	memcpy(data_of(instance), instance->total, instance->data_size); /* at once: we may be killed at any moment */
 	return true;
 }
 

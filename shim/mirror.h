@@ -37,7 +37,7 @@ struct mirror_instance {
 	uint32_t merge; /* enum map_merge: the width of the lanes that regions are added in */
 	driver_pointer buffer; /* in device memory, for modules with a pointer; 0: none */
 	struct mirror_region *regions;
-	unsigned char *sum, *past; /* with regions: room for the sum, and what unloaded modules had counted */
+	unsigned char *sum, *total, *past; /* with regions: room for one's bytes and for the sum; what unloaded modules had counted */
 	bool disarmed; /* its map is gone; the buffer stays, kernels may still write to it */
 };
 
