@@ -282,7 +282,7 @@ class Suite:
 
     def test_worker_faults(self):
         for fault in "crash", "hang", "garbage":
-            with Session(self, f"--test-fault={fault}") as session:
+            with Session(self, f"--image-worker-argument=--test-fault={fault}") as session:
                 session.attach()
                 start = time.monotonic()
                 output = session.run(self.program("vec_add"), "--threads", 1024)
