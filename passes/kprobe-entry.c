@@ -442,6 +442,11 @@ static int probe_kernel(struct pass *pass, struct kprobe_entry_kernel *kernel)
 		kernel->applied = !r;
 		return r;
 	}
+	if (pass->module->text[kernel->kernel->name.offset] == '%') { /* only at the start of a name */
+		ptx_error_set(pass->error, pass->module->text, kernel->kernel->name.offset,
+			      "a kernel whose name begins with %% cannot call a function named after it");
+		return KPROBE_ENTRY_E_KERNEL;
+	}
 	if (asprintf(&name, PREFIX "%.*s", (int)kernel->kernel->name.length,
 		     pass->module->text + kernel->kernel->name.offset) < 0)
 		return -ENOMEM;
