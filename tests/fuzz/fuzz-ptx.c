@@ -99,7 +99,7 @@ static bool is_subsequence(const char *part, size_t part_length, const char *who
 
 /* Probes every kernel. Returns the new text, malloced, or NULL. */
 static char *probe(const struct ptx_module *module, const struct kprobe_entry_program *program,
-		   size_t *length, uint32_t *applied)
+		   bool inlined, size_t *length, uint32_t *applied)
 {
 	static const uint32_t first[] = { 0 };
 	const struct ptx_function *kernel = NULL;
@@ -114,7 +114,8 @@ static char *probe(const struct ptx_module *module, const struct kprobe_entry_pr
 	kernels = calloc(module->function_count + 1, sizeof(*kernels));
 	CHECK(kernels && !ptx_edit_new(&edit, module->text, module->length));
 	while ((kernel = ptx_module_next_kernel(module, kernel)))
-		kernels[count++] = (struct kprobe_entry_kernel){ kernel, first, 1, false };
+		kernels[count++] =
+			(struct kprobe_entry_kernel){ kernel, first, 1, false, inlined };
 	r = kprobe_entry_apply(edit, module, program, 1, kernels, count, &error);
 	CHECK(r >= 0);
 	if (r)
@@ -154,15 +155,23 @@ static void fuzz_module(const char *text, size_t length)
 	CHECK(out_length == length && !memcmp(out, text, length));
 	ptx_edit_free(edit);
 	free(out);
-	out = probe(&module, &program, &out_length, &applied);
+	out = probe(&module, &program, false, &out_length, &applied);
 	if (out) {
 		CHECK(is_subsequence(text, length, out, out_length));
 		CHECK(!ptx_module_parse(&again, out, out_length, &error));
 		CHECK(again.function_count == module.function_count + applied + !!applied);
 		CHECK(bodies_good(&again) == good);
-		twice = probe(&again, &program, &out_length, &none);
+		twice = probe(&again, &program, false, &out_length, &none);
 		CHECK(!twice == !!applied);
 		free(twice);
+		ptx_module_deinit(&again);
+	}
+	free(out);
+	out = probe(&module, &program, true, &out_length, &applied);
+	if (out) {
+		CHECK(is_subsequence(text, length, out, out_length));
+		CHECK(!ptx_module_parse(&again, out, out_length, &error));
+		CHECK(bodies_good(&again) == good);
 		ptx_module_deinit(&again);
 	}
 	free(out);
@@ -183,14 +192,18 @@ static void fuzz_program(const char *text, size_t length)
 	char *out;
 
 	CHECK(!ptx_module_parse(&module, host, sizeof(host) - 1, &error));
-	out = probe(&module, &program, &out_length, &applied);
-	if (out) {
+	for (int inlined = 0; inlined < 2; inlined++) {
+		out = probe(&module, &program, inlined, &out_length, &applied);
+		if (!out)
+			continue;
 		CHECK(applied == 1 && !ptx_module_parse(&again, out, out_length, &error));
-		CHECK(ptx_module_find_function(&again, "p", 1) &&
-		      ptx_module_find_function(&again, "__probe_func__k", 15));
+		if (ptx_module_find_function(&again, "__probe_func__k", 15))
+			CHECK(ptx_module_find_function(&again, "p", 1));
+		else
+			CHECK(inlined && bodies_good(&again));
 		ptx_module_deinit(&again);
+		free(out);
 	}
-	free(out);
 	ptx_module_deinit(&module);
 }
 
