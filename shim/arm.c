@@ -26,13 +26,12 @@ static uint64_t generation = 1; /* of the loads and contexts; changes when anyth
 static __thread struct {
 	driver_handle context;
 	uint64_t generation;
-	bool inside; /* the driver called us back, or the application did from a callback */
 } here;
 
 /* Which module is armed where, or failed to be: that is not tried again. */
 struct armed {
 	struct armed *next;
-	uint64_t module_id;
+	const struct load *load;
 	driver_handle context;
 };
 
@@ -41,18 +40,18 @@ static struct armed *armed;
 static bool is_armed(const struct load *load, driver_handle context)
 {
 	for (const struct armed *one = armed; one; one = one->next)
-		if (one->module_id == load->module_id && one->context == context)
+		if (one->load == load && one->context == context)
 			return true;
 	return false;
 }
 
-/* Forgets what was armed in a context, or (NULL) of a module. */
-static void forget_armed(driver_handle context, uint64_t module_id)
+/* Forgets what was armed in a context, or (NULL) of a load. */
+static void forget_armed(driver_handle context, const struct load *load)
 {
 	for (struct armed **link = &armed; *link;) {
 		struct armed *one = *link;
 
-		if (context ? one->context == context : one->module_id == module_id) {
+		if (context ? one->context == context : one->load == load) {
 			*link = one->next;
 			free(one);
 		} else {
@@ -69,7 +68,7 @@ void arm_load_added(void)
 }
 
 /* Keeps what a module that is about to be unloaded has counted, in every context. */
-static void end_regions(uint64_t module_id)
+static void end_regions(const struct load *load)
 {
 	const struct driver *driver = driver_own();
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
@@ -81,17 +80,18 @@ static void end_regions(uint64_t module_id)
 	mirror_lock();
 	for (struct mirror_context *context = mirror_first_context(); context; context = context->next)
 		if (driver->ctx_set_current(context->handle) == 0)
-			mirror_end_regions(context, module_id);
+			mirror_end_regions(context, load);
 	mirror_unlock();
 	driver->ctx_set_current(before);
 	driver->exchange_capture_mode(&mode);
 }
 
-void arm_load_removed(uint64_t module_id)
+void arm_load_removed(const struct load *load, bool keep)
 {
 	__atomic_sub_fetch(&arm_load_count, 1, __ATOMIC_RELAXED);
-	end_regions(module_id);
-	forget_armed(NULL, module_id);
+	if (keep)
+		end_regions(load);
+	forget_armed(NULL, load);
 }
 
 /* The instance of a map in a context, asked of the daemon if this process has none there. */
@@ -152,7 +152,7 @@ static const char *arm_load(const struct load *load, struct mirror_context *cont
 		if (instance->disarmed)
 			continue;
 		if (size == instance->data_size && size != sizeof(driver_pointer)) {
-			if (!mirror_add_region(instance, load->module_id, where))
+			if (!mirror_add_region(instance, load, where))
 				return "no memory for a map: the process has none";
 		} else if (size != sizeof(driver_pointer)) {
 			return "a probe's map in the module has another size than the map";
@@ -195,7 +195,7 @@ static void arm_context(driver_handle handle)
 		struct armed *one;
 		const char *reason;
 
-		if ((load->kind == LOAD_MODULE && load->context != handle) || is_armed(load, handle))
+		if ((load->kind == LOAD_MODULE && load->context != handle) || !load_is_current(load) || is_armed(load, handle))
 			continue;
 		one = calloc(1, sizeof(*one));
 		if (!context)
@@ -205,21 +205,21 @@ static void arm_context(driver_handle handle)
 			return;
 		}
 		reason = arm_load(load, context);
-		*one = (struct armed){ armed, load->module_id, handle };
+		*one = (struct armed){ armed, load, handle };
 		armed = one;
 		report_armed(load, context, reason);
 		if (!reason)
-			mirror_start(load_folder(), load_deadline_ms());
+			mirror_start(load_folder(), load_deadline_ms(), load->epoch);
 	}
 }
 
-/* The slow path of a launch. */
-static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t seen)
+/* The slow path of a launch; until_ms: how long it may take, 0: as long as a load. */
+static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t seen, uint64_t until_ms)
 {
 	const struct driver *driver = driver_own();
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 
-	if (!load_lock())
+	if (!(until_ms ? load_lock_until(until_ms) : load_lock()))
 		return;
 	driver->exchange_capture_mode(&mode);
 	mirror_lock();
@@ -231,95 +231,101 @@ static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t
 	load_unlock();
 }
 
-void arm_current(void)
+void arm_current(uint64_t until_ms)
 {
 	const struct driver *driver = driver_own();
 	uint64_t seen = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
 	driver_handle context = NULL;
 	int saved;
 
-	if (!driver || here.inside || driver->ctx_get_current(&context) != 0 || !context)
+	if (!driver || driver->ctx_get_current(&context) != 0 || !context)
 		return;
 	if (here.context == context && here.generation == seen)
 		return;
 	saved = errno;
-	here.inside = true;
-	arm_slowly(context, seen);
-	here.inside = false;
+	arm_slowly(context, seen, until_ms);
 	errno = saved;
 }
 
-/* Copies a context's instances out, and perhaps forgets them. */
-static void end_context(driver_handle handle, bool forget)
+/* Locks, for the end of a context: what waits then for the driver would find it gone, so this may take long. */
+static bool lock_for_end(void)
+{
+	return load_lock_until(client_now_ms() + 2 * load_deadline_ms() + 1000);
+}
+
+/* Copies a context's instances out, and takes it away from the mirror's thread. */
+static void detach(struct mirror_context *context)
 {
 	const struct driver *driver = driver_own();
-	struct mirror_context *context;
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	driver_handle before = NULL;
-	int saved = errno, mode = DRIVER_CAPTURE_MODE_RELAXED;
 
-	if (!driver || here.inside || !load_lock())
-		return;
-	here.inside = true;
-	mirror_lock();
-	context = mirror_find_context(handle);
-	if (context && driver->ctx_get_current(&before) == 0 && driver->ctx_set_current(handle) == 0) {
+	if (driver->ctx_get_current(&before) == 0 && driver->ctx_set_current(context->handle) == 0) {
 		driver->exchange_capture_mode(&mode);
-		mirror_copy(context, true, forget);
+		mirror_copy(context, true, false);
 		driver->exchange_capture_mode(&mode);
 		driver->ctx_set_current(before);
 	}
-	if (context && forget) {
-		forget_armed(handle, 0);
-		mirror_forget_context(context);
-	}
-	mirror_unlock();
-	load_unlock();
-	here.inside = false;
-	errno = saved;
+	mirror_detach_context(context);
 }
 
-void arm_context_ends(driver_handle context)
-{
-	if (arm_needed())
-		end_context(context, true);
-}
-
-void arm_primary_may_end(int device)
-{
-	driver_handle found[16];
-	unsigned count = 0;
-
-	if (!arm_needed() || here.inside || !load_lock())
-		return;
-	mirror_lock();
-	for (struct mirror_context *context = mirror_first_context(); context && count < 16; context = context->next)
-		if (context->device == device && context->primary)
-			found[count++] = context->handle;
-	mirror_unlock();
-	load_unlock();
-	while (count)
-		end_context(found[--count], false);
-}
-
-void arm_primary_ended(int device)
+bool arm_primary_active(int device)
 {
 	const struct driver *driver = driver_own();
-	struct mirror_context *next;
 	unsigned flags;
-	int active = 1;
+	int active = 0;
 
-	if (!arm_needed() || !driver || driver->get_primary_state(device, &flags, &active) != 0 || active || !load_lock())
-		return;
-	mirror_lock();
-	for (struct mirror_context *context = mirror_first_context(); context; context = next) {
-		next = context->next;
-		if (context->device == device && context->primary) {
-			forget_armed(context->handle, 0);
-			mirror_forget_context(context);
-		}
+	return driver && driver->get_primary_state(device, &flags, &active) == 0 && active;
+}
+
+driver_handle arm_primary(int device)
+{
+	const struct driver *driver = driver_own();
+	driver_handle primary = NULL;
+
+	if ((!arm_needed() && !mirror_has_contexts()) || !arm_primary_active(device) ||
+	    driver->primary_retain(&primary, device) != 0)
+		return NULL;
+	driver->primary_release(device);
+	return primary;
+}
+
+struct mirror_context *arm_context_ending(driver_handle handle)
+{
+	struct mirror_context *context = NULL;
+	int saved = errno;
+
+	if (handle && mirror_has_contexts() && lock_for_end()) {
+		mirror_lock();
+		context = mirror_find_context(handle);
+		if (context)
+			detach(context);
+		mirror_unlock();
+		load_unlock();
 	}
-	mirror_unlock();
-	load_unlock();
+	errno = saved;
+	return context;
+}
+
+void arm_context_ended(struct mirror_context *context, driver_handle handle, bool gone)
+{
+	int saved = errno;
+
+	if (!context && (!gone || !handle || !arm_needed()))
+		return;
+	if (lock_for_end()) { /* else nobody touches the context any more, and its memory is lost */
+		mirror_lock();
+		if (gone) {
+			forget_armed(handle, NULL);
+			load_forget_context(handle);
+			mirror_free_context(context);
+		} else {
+			mirror_attach_context(context);
+		}
+		mirror_unlock();
+		load_unlock();
+	}
+	errno = saved;
 }
 
 /* Stops one context's probes from using a map; it must be current. */

@@ -11,6 +11,9 @@
 
 #include "driver.h"
 
+struct load;
+struct mirror_context;
+
 /* How many replaced modules the process has; 0 in all but probed processes. Read by every launch. */
 extern unsigned arm_load_count __attribute__((visibility("hidden")));
 
@@ -20,19 +23,23 @@ static inline bool arm_needed(void)
 	return __atomic_load_n(&arm_load_count, __ATOMIC_RELAXED) != 0;
 }
 
-/* Arms every replaced module in the calling thread's context, where that is not done. Cheap when it is. */
-void arm_current(void);
+/* Arms every replaced module in the calling thread's context, where that is not done. Cheap when it is. until_ms: or 0. */
+void arm_current(uint64_t until_ms);
 
-/* A replaced module came, or goes; with the loader's lock held. */
+/* A replaced module came, or goes; with the loader's lock held. keep: what it has counted, it can still be read. */
 void arm_load_added(void);
-void arm_load_removed(uint64_t module_id);
+void arm_load_removed(const struct load *load, bool keep);
 
 /* Stops all probes of this process from using a map. For the mirror's thread: leaves no context current. */
 void arm_disarm(uint64_t map_id);
 
-/* Before a context is destroyed: its instances are copied out a last time, and forgotten. */
-void arm_context_ends(driver_handle context);
+/*
+ * Before a call that may end a context: its instances are copied out a last time, and our thread leaves it alone. What is
+ * returned, perhaps NULL, goes to arm_context_ended() after that call. gone: it has ended.
+ */
+struct mirror_context *arm_context_ending(driver_handle handle);
+void arm_context_ended(struct mirror_context *context, driver_handle handle, bool gone);
 
-/* Before and after a primary context is released or reset: copied out; forgotten if it is gone. */
-void arm_primary_may_end(int device);
-void arm_primary_ended(int device);
+/* The primary context of a device, if it is active and we have anything to do with contexts. */
+driver_handle arm_primary(int device);
+bool arm_primary_active(int device);

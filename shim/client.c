@@ -48,6 +48,13 @@ bool client_is_open(const struct client *client)
 	       status.st_dev == client->device && status.st_ino == client->inode;
 }
 
+bool client_is_alive(const struct client *client)
+{
+	struct pollfd polled = { .fd = client->fd, .events = POLLIN };
+
+	return client_is_open(client) && poll(&polled, 1, 0) == 0;
+}
+
 void client_close(struct client *client)
 {
 	if (client_is_open(client))
@@ -104,8 +111,11 @@ bool client_send(struct client *client, const union wire_message *message, int f
 		memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
 	}
 	for (;;) {
-		ssize_t sent = sendmsg(client->fd, &datagram, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t sent;
 
+		if (!client_is_open(client))
+			return false;
+		sent = sendmsg(client->fd, &datagram, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (sent >= 0)
 			return sent == (ssize_t)message->header.size;
 		if (errno == EINTR)
@@ -156,7 +166,8 @@ bool client_receive(struct client *client, union wire_message *message, enum wir
 	bool good;
 
 	do {
-		if (!wait_for(client->fd, POLLIN, deadline_ms))
+		/* asked after the wait: nothing must be read from whoever has the number now */
+		if (!wait_for(client->fd, POLLIN, deadline_ms) || !client_is_open(client))
 			return false;
 		received = recvmsg(client->fd, &datagram, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	} while (received < 0 && (errno == EINTR || errno == EAGAIN));
@@ -200,7 +211,21 @@ static bool peer_is_trusted(int fd, const char *folder)
 	return !strcmp(folder, PATHS_SYSTEM_DIR) || peer.uid == getuid() || peer.uid == 0;
 }
 
-static int connect_to(const char *folder)
+/* Connects; a full queue of connections is waited for until the deadline, as poll() does not tell of it. */
+static bool connect_patiently(int fd, const struct sockaddr_un *address, uint64_t deadline_ms)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+
+	while (connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0) {
+		if ((errno != EAGAIN && errno != EINTR) || client_now_ms() >= deadline_ms)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+/* A connected socket, or -1. */
+static int connect_to(const char *folder, uint64_t deadline_ms)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd, length;
@@ -211,7 +236,7 @@ static int connect_to(const char *folder)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -1;
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || !peer_is_trusted(fd, folder)) {
+	if (!connect_patiently(fd, &address, deadline_ms) || !peer_is_trusted(fd, folder)) {
 		close(fd);
 		return -1;
 	}
@@ -225,20 +250,24 @@ bool client_open(struct client *client, const char *folder, enum wire_role role,
 	union wire_message message;
 	struct stat status;
 
-	opened.fd = connect_to(folder);
+	opened.fd = connect_to(folder, deadline_ms);
 	if (opened.fd < 0)
 		return false;
-	memset(&message, 0, sizeof(message));
-	client_prepare(&opened, &message, WIRE_HELLO, 0);
-	message.hello.role = role;
-	message.hello.driver_version = driver_version;
-	strncpy(message.hello.shim_version, PROJECT_VERSION, sizeof(message.hello.shim_version) - 1);
-	if (fstat(opened.fd, &status) < 0 || !client_call(&opened, &message, -1, WIRE_WELCOME, NULL, deadline_ms)) {
+	if (fstat(opened.fd, &status) < 0) {
 		close(opened.fd);
 		return false;
 	}
 	opened.device = status.st_dev;
 	opened.inode = status.st_ino;
+	memset(&message, 0, sizeof(message));
+	client_prepare(&opened, &message, WIRE_HELLO, 0);
+	message.hello.role = role;
+	message.hello.driver_version = driver_version;
+	strncpy(message.hello.shim_version, PROJECT_VERSION, sizeof(message.hello.shim_version) - 1);
+	if (!client_call(&opened, &message, -1, WIRE_WELCOME, NULL, deadline_ms)) {
+		client_close(&opened);
+		return false;
+	}
 	*welcome = message.welcome;
 	*client = opened;
 	return true;

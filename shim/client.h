@@ -33,6 +33,9 @@ void client_close(struct client *client);
 /* Is the connection open, and its descriptor still ours? */
 bool client_is_open(const struct client *client);
 
+/* Is it open, with nothing to be read? For connections where only we begin: else the daemon is gone, or out of step. */
+bool client_is_alive(const struct client *client);
+
 /* Fills in a header; a new sequence number unless one is given. */
 void client_prepare(struct client *client, union wire_message *message, enum wire_type type, uint32_t sequence);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlsym: asks shim_dlsym(handle, name) for a wrapper and returns it; else *jumps* to the real dlsym with the registers and
- * the return address that the caller left, because RTLD_NEXT and RTLD_DEFAULT depend on who calls.
+ * dlsym: asks shim_dlsym(handle, name). That answers with what to return, or with -1: then this *jumps* to the real dlsym
+ * with the registers and the return address that the caller left, because RTLD_NEXT and RTLD_DEFAULT depend on who calls.
  */
 #if defined(__x86_64__)
 	.text
@@ -23,7 +23,7 @@ dlsym:
 	.cfi_adjust_cfa_offset -8
 	popq	%rdi
 	.cfi_adjust_cfa_offset -8
-	testq	%rax, %rax
+	cmpq	$-1, %rax
 	jne	1f
 	jmp	*shim_real_dlsym(%rip)
 1:	ret
@@ -48,7 +48,8 @@ dlsym:
 	.cfi_restore 29
 	.cfi_restore 30
 	.cfi_adjust_cfa_offset -32
-	cbnz	x9, 1f
+	cmn	x9, #1
+	b.ne	1f
 	adrp	x16, shim_real_dlsym
 	ldr	x16, [x16, :lo12:shim_real_dlsym]
 	br	x16

@@ -13,13 +13,14 @@
 #include "arm.h"
 #include "driver.h"
 #include "load.h"
+#include "mirror.h"
 #include "symbols.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
 /*
  * Declares WRAPPER and real_WRAPPER, a function pointer that is found when it is first used, for programs that
- * link libcuda.so.1. If the driver has no such function the wrapper answers CUDA_ERROR_NOT_FOUND.
+ * link libcuda.so.1. If there is no such function the wrapper answers CUDA_ERROR_NOT_FOUND.
  */
 #define WRAP(name, ...)                                                    \
 	EXPORT driver_result name(__VA_ARGS__);                            \
@@ -36,11 +37,20 @@ static __attribute__((noinline, cold)) void find_real(void **real, const char *n
 {
 	int saved = errno;
 
-	*real = driver_symbol(name);
+	*real = symbols_next(name);
 	errno = saved;
 }
 
 /* ---- looking functions up ------------------------------------------------------------------------------------ */
+
+/* After a cuGetProcAddress: name and flags are its arguments, `own` is what the driver exports under its name. */
+static void swap(const char *name, void **found, int version, uint64_t flags, void *called, const char *own)
+{
+	int saved = errno;
+
+	symbols_swap(name, found, version, flags, called == driver_symbol(own));
+	errno = saved;
+}
 
 WRAP(cuGetProcAddress, const char *symbol, void **function, int version, uint64_t flags)
 {
@@ -50,7 +60,7 @@ WRAP(cuGetProcAddress, const char *symbol, void **function, int version, uint64_
 		return DRIVER_ERROR_NOT_FOUND;
 	result = real_cuGetProcAddress(symbol, function, version, flags);
 	if (!result)
-		symbols_swap(symbol, function, flags);
+		swap(symbol, function, version, flags, (void *)real_cuGetProcAddress, "cuGetProcAddress");
 	return result;
 }
 
@@ -62,151 +72,119 @@ WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint
 		return DRIVER_ERROR_NOT_FOUND;
 	result = real_cuGetProcAddress_v2(symbol, function, version, flags, status);
 	if (!result)
-		symbols_swap(symbol, function, flags);
+		swap(symbol, function, version, flags, (void *)real_cuGetProcAddress_v2, "cuGetProcAddress_v2");
 	return result;
 }
 
 /* ---- loading ------------------------------------------------------------------------------------------------- */
 
 /*
- * The common way of every load: TRY(image) is the driver's function with that image. If there is a replacement and the
- * driver takes it, it is kept until the module is unloaded; whatever else happens, the application's own image is loaded.
+ * The common way of every load. If there is a replacement and the driver takes it (`REPLACED`, an expression of `load`), it is kept
+ * until the module is unloaded; whatever else happens, the application's own image is loaded (`OWN`).
  */
-#define LOAD(image, kind, out, TRY)                                                \
-	do {                                                                       \
-		int saved_ = errno;                                                \
-		struct load *load_ = load_replace(image);                          \
-		driver_result result_;                                             \
-                                                                                   \
-		if (!load_) {                                                      \
-			errno = saved_;                                            \
-			return TRY(image);                                         \
-		}                                                                  \
-		errno = saved_;                                                    \
-		result_ = TRY(load_image(load_));                                  \
-		saved_ = errno;                                                    \
-		if (!result_) {                                                    \
-			load_commit(load_, kind, *(out));                          \
-			errno = saved_;                                            \
-			return 0;                                                  \
-		}                                                                  \
-		load_refused(load_, result_);                                      \
-		errno = saved_;                                                    \
-		return TRY(image);                                                 \
+#define LOAD(REPLACEMENT, kind, out, values, count, REPLACED, OWN)      \
+	do {                                                            \
+		int saved_ = errno;                                     \
+		struct load *load = REPLACEMENT;                        \
+		driver_result result_, own_;                            \
+                                                                        \
+		if (!load) {                                            \
+			errno = saved_;                                 \
+			return OWN;                                     \
+		}                                                       \
+		load_keep_options(load, values, count);                 \
+		errno = saved_;                                         \
+		result_ = REPLACED;                                     \
+		if (!result_) {                                         \
+			saved_ = errno;                                 \
+			load_commit(load, kind, *(out));                \
+			errno = saved_;                                 \
+			return 0;                                       \
+		}                                                       \
+		load_restore_options(load);                             \
+		errno = saved_;                                         \
+		own_ = OWN;                                             \
+		saved_ = errno;                                         \
+		load_refused(load, result_, own_);                      \
+		errno = saved_;                                         \
+		return own_;                                            \
 	} while (0)
 
-WRAP(cuLibraryLoadData, driver_handle *library, const void *code, void *jit_options, void *jit_values, unsigned jit_count,
-     void *options, void *values, unsigned count)
+WRAP(cuLibraryLoadData, driver_handle *library, const void *code, void *jit_options, void **jit_values, unsigned jit_count,
+     void *options, void **values, unsigned count)
 {
 	if (!have_cuLibraryLoadData())
 		return DRIVER_ERROR_NOT_FOUND;
 #define TRY(image) real_cuLibraryLoadData(library, image, jit_options, jit_values, jit_count, options, values, count)
-	LOAD(code, LOAD_LIBRARY, library, TRY);
+	LOAD(load_replace(code), LOAD_LIBRARY, library, jit_values, jit_count, TRY(load_image(load)), TRY(code));
 #undef TRY
-}
-
-WRAP(cuLibraryLoadFromFile, driver_handle *library, const char *path, void *jit_options, void *jit_values, unsigned jit_count,
-     void *options, void *values, unsigned count)
-{
-	struct load_file file;
-
-	if (!have_cuLibraryLoadFromFile())
-		return DRIVER_ERROR_NOT_FOUND;
-	if (load_file_open(&file, path) && have_cuLibraryLoadData()) {
-		struct load *load = load_replace(file.data);
-		driver_result result = DRIVER_ERROR_NOT_FOUND;
-
-		load_file_close(&file);
-		if (load) {
-			result = real_cuLibraryLoadData(library, load_image(load), jit_options, jit_values, jit_count, options,
-							values, count);
-			if (!result) {
-				load_commit(load, LOAD_LIBRARY, *library);
-				return 0;
-			}
-			load_refused(load, result);
-		}
-	}
-	return real_cuLibraryLoadFromFile(library, path, jit_options, jit_values, jit_count, options, values, count);
 }
 
 WRAP(cuModuleLoadData, driver_handle *module, const void *image)
 {
 	if (!have_cuModuleLoadData())
 		return DRIVER_ERROR_NOT_FOUND;
-#define TRY(image) real_cuModuleLoadData(module, image)
-	LOAD(image, LOAD_MODULE, module, TRY);
-#undef TRY
+	LOAD(load_replace(image), LOAD_MODULE, module, NULL, 0, real_cuModuleLoadData(module, load_image(load)),
+	     real_cuModuleLoadData(module, image));
 }
 
-WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned count, void *options, void *values)
+WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned count, void *options, void **values)
 {
 	if (!have_cuModuleLoadDataEx())
 		return DRIVER_ERROR_NOT_FOUND;
 #define TRY(image) real_cuModuleLoadDataEx(module, image, count, options, values)
-	LOAD(image, LOAD_MODULE, module, TRY);
+	LOAD(load_replace(image), LOAD_MODULE, module, values, count, TRY(load_image(load)), TRY(image));
 #undef TRY
 }
 
+/* The driver takes any image as data; what is a fat binary to it, is not ours to say. */
 WRAP(cuModuleLoadFatBinary, driver_handle *module, const void *image)
 {
 	if (!have_cuModuleLoadFatBinary())
 		return DRIVER_ERROR_NOT_FOUND;
-#define TRY(image) real_cuModuleLoadFatBinary(module, image)
-	LOAD(image, LOAD_MODULE, module, TRY);
-#undef TRY
+	LOAD(have_cuModuleLoadData() ? load_replace(image) : NULL, LOAD_MODULE, module, NULL, 0,
+	     real_cuModuleLoadData(module, load_image(load)), real_cuModuleLoadFatBinary(module, image));
+}
+
+/* A file becomes an image in memory if it is replaced. The options of a library's load mean the same for both, but for "preserved", which ours is. */
+WRAP(cuLibraryLoadFromFile, driver_handle *library, const char *path, void *jit_options, void **jit_values, unsigned jit_count,
+     void *options, void **values, unsigned count)
+{
+	if (!have_cuLibraryLoadFromFile())
+		return DRIVER_ERROR_NOT_FOUND;
+	LOAD(have_cuLibraryLoadData() ? load_replace_file(path) : NULL, LOAD_LIBRARY, library, jit_values, jit_count,
+	     real_cuLibraryLoadData(library, load_image(load), jit_options, jit_values, jit_count, options, values, count),
+	     real_cuLibraryLoadFromFile(library, path, jit_options, jit_values, jit_count, options, values, count));
 }
 
 WRAP(cuModuleLoad, driver_handle *module, const char *path)
 {
-	struct load_file file;
-
 	if (!have_cuModuleLoad())
 		return DRIVER_ERROR_NOT_FOUND;
-	if (load_file_open(&file, path) && have_cuModuleLoadData()) {
-		struct load *load = load_replace(file.data);
-		driver_result result;
+	LOAD(have_cuModuleLoadData() ? load_replace_file(path) : NULL, LOAD_MODULE, module, NULL, 0,
+	     real_cuModuleLoadData(module, load_image(load)), real_cuModuleLoad(module, path));
+}
 
-		load_file_close(&file);
-		if (load) {
-			result = real_cuModuleLoadData(module, load_image(load));
-			if (!result) {
-				load_commit(load, LOAD_MODULE, *module);
-				return 0;
-			}
-			load_refused(load, result);
-		}
+#define UNLOAD(name, kind)                                          \
+	WRAP(name, driver_handle handle)                            \
+	{                                                           \
+		int saved = errno;                                  \
+		driver_result result;                               \
+		struct load *load;                                  \
+                                                                    \
+		if (!have_##name())                                 \
+			return DRIVER_ERROR_NOT_FOUND;              \
+		load = load_begin_unload(kind, handle);             \
+		errno = saved;                                      \
+		result = real_##name(handle);                       \
+		saved = errno;                                      \
+		if (load)                                           \
+			load_end_unload(load, result);              \
+		errno = saved;                                      \
+		return result;                                      \
 	}
-	return real_cuModuleLoad(module, path);
-}
-
-WRAP(cuLibraryUnload, driver_handle library)
-{
-	struct load *load;
-	driver_result result;
-
-	if (!have_cuLibraryUnload())
-		return DRIVER_ERROR_NOT_FOUND;
-	load = load_begin_unload(LOAD_LIBRARY, library);
-	result = real_cuLibraryUnload(library);
-	if (load)
-		load_end_unload(load);
-	return result;
-}
-
-WRAP(cuModuleUnload, driver_handle module)
-{
-	struct load *load;
-	driver_result result;
-
-	if (!have_cuModuleUnload())
-		return DRIVER_ERROR_NOT_FOUND;
-	load = load_begin_unload(LOAD_MODULE, module);
-	result = real_cuModuleUnload(module);
-	if (load)
-		load_end_unload(load);
-	return result;
-}
+UNLOAD(cuLibraryUnload, LOAD_LIBRARY)
+UNLOAD(cuModuleUnload, LOAD_MODULE)
 
 /* ---- launching: probed modules are armed in the current context before their first kernel runs there --------- */
 
@@ -216,7 +194,7 @@ WRAP(cuModuleUnload, driver_handle module)
 		if (__builtin_expect(!have_##name(), 0))            \
 			return DRIVER_ERROR_NOT_FOUND;              \
 		if (__builtin_expect(arm_needed(), 0))              \
-			arm_current();                              \
+			arm_current(0);                             \
 		return real_##name arguments;                       \
 	}
 
@@ -244,39 +222,79 @@ LAUNCH_GRAPH(cuGraphLaunch_ptsz)
 
 /* ---- the end of a context: what its instances hold is copied out first --------------------------------------- */
 
-#define DESTROY_CONTEXT(name)                         \
-	WRAP(name, driver_handle context)             \
-	{                                             \
-		if (!have_##name())                   \
-			return DRIVER_ERROR_NOT_FOUND; \
-		arm_context_ends(context);            \
-		return real_##name(context);          \
+#define DESTROY_CONTEXT(name, find_context)                                      \
+	WRAP(name, driver_handle handle)                                         \
+	{                                                                        \
+		struct mirror_context *ending;                                   \
+		driver_handle context;                                           \
+		driver_result result;                                            \
+		int saved = errno;                                               \
+                                                                                 \
+		if (!have_##name())                                              \
+			return DRIVER_ERROR_NOT_FOUND;                           \
+		context = find_context(handle);                                  \
+		ending = arm_context_ending(context);                            \
+		errno = saved;                                                   \
+		result = real_##name(handle);                                    \
+		saved = errno;                                                   \
+		arm_context_ended(ending, context, !result);                     \
+		errno = saved;                                                   \
+		return result;                                                   \
 	}
-DESTROY_CONTEXT(cuCtxDestroy)
-DESTROY_CONTEXT(cuCtxDestroy_v2)
 
-#define RELEASE_PRIMARY(name)                         \
-	WRAP(name, int device)                        \
-	{                                             \
-		driver_result result;                 \
-                                                      \
-		if (!have_##name())                   \
-			return DRIVER_ERROR_NOT_FOUND; \
-		arm_primary_may_end(device);          \
-		result = real_##name(device);         \
-		arm_primary_ended(device);            \
-		return result;                        \
+static driver_handle itself(driver_handle context)
+{
+	return context;
+}
+
+/* A green context is destroyed under a handle of its own. */
+static driver_handle of_green(driver_handle green)
+{
+	driver_result (*find)(driver_handle *, driver_handle) =
+		(driver_result(*)(driver_handle *, driver_handle))driver_symbol("cuCtxFromGreenCtx");
+	driver_handle context = NULL;
+
+	return mirror_has_contexts() && find && find(&context, green) == 0 ? context : NULL;
+}
+
+DESTROY_CONTEXT(cuCtxDestroy, itself)
+DESTROY_CONTEXT(cuCtxDestroy_v2, itself)
+DESTROY_CONTEXT(cuCtxDetach, itself)
+DESTROY_CONTEXT(cuGreenCtxDestroy, of_green)
+
+/* always: the primary context is gone after a success, whoever holds it. */
+#define RELEASE_PRIMARY(name, always)                                                             \
+	WRAP(name, int device)                                                                    \
+	{                                                                                         \
+		struct mirror_context *ending;                                                    \
+		driver_handle context;                                                            \
+		driver_result result;                                                             \
+		int saved = errno;                                                                \
+                                                                                                  \
+		if (!have_##name())                                                               \
+			return DRIVER_ERROR_NOT_FOUND;                                            \
+		context = arm_primary(device);                                                    \
+		ending = arm_context_ending(context);                                             \
+		errno = saved;                                                                    \
+		result = real_##name(device);                                                     \
+		saved = errno;                                                                    \
+		if (context)                                                                      \
+			arm_context_ended(ending, context,                                        \
+					  !result && (always || !arm_primary_active(device)));   \
+		errno = saved;                                                                    \
+		return result;                                                                    \
 	}
-RELEASE_PRIMARY(cuDevicePrimaryCtxRelease)
-RELEASE_PRIMARY(cuDevicePrimaryCtxRelease_v2)
-RELEASE_PRIMARY(cuDevicePrimaryCtxReset)
-RELEASE_PRIMARY(cuDevicePrimaryCtxReset_v2)
+RELEASE_PRIMARY(cuDevicePrimaryCtxRelease, 0)
+RELEASE_PRIMARY(cuDevicePrimaryCtxRelease_v2, 0)
+RELEASE_PRIMARY(cuDevicePrimaryCtxReset, 1)
+RELEASE_PRIMARY(cuDevicePrimaryCtxReset_v2, 1)
 
 #define ENTRY(name) { #name, (void *)name, (void **)&real_##name }
 
 const struct wrapper wrappers[] = {
 	ENTRY(cuCtxDestroy),
 	ENTRY(cuCtxDestroy_v2),
+	ENTRY(cuCtxDetach),
 	ENTRY(cuDevicePrimaryCtxRelease),
 	ENTRY(cuDevicePrimaryCtxRelease_v2),
 	ENTRY(cuDevicePrimaryCtxReset),
@@ -285,6 +303,7 @@ const struct wrapper wrappers[] = {
 	ENTRY(cuGetProcAddress_v2),
 	ENTRY(cuGraphLaunch),
 	ENTRY(cuGraphLaunch_ptsz),
+	ENTRY(cuGreenCtxDestroy),
 	ENTRY(cuLaunchCooperativeKernel),
 	ENTRY(cuLaunchCooperativeKernel_ptsz),
 	ENTRY(cuLaunchKernel),

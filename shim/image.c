@@ -37,25 +37,40 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-static bool elf_size(const Elf64_Ehdr *header, size_t *size)
+/* Section headers are copied: the driver takes them at any alignment. */
+static bool elf_size(const char *bytes, size_t limit, size_t *size)
 {
-	uint64_t end = larger(header->e_shoff + (uint64_t)header->e_shnum * header->e_shentsize,
-			      header->e_phoff + (uint64_t)header->e_phnum * header->e_phentsize);
-	const Elf64_Shdr *sections;
+	uint64_t end, count;
+	Elf64_Shdr section;
+	Elf64_Ehdr header;
 
-	if (header->e_ident[EI_CLASS] != ELFCLASS64 || end > WIRE_IMAGE_SIZE_MAX ||
-	    (header->e_shnum && header->e_shentsize != sizeof(Elf64_Shdr)) || header->e_shoff % 8)
+	memcpy(&header, bytes, sizeof(header));
+	count = header.e_shnum;
+	if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shoff > limit || header.e_phoff > limit ||
+	    (header.e_shoff && header.e_shentsize != sizeof(section)))
 		return false;
-	sections = (const Elf64_Shdr *)((const char *)header + header->e_shoff);
-	for (unsigned i = 0; i < header->e_shnum; i++) {
-		if (sections[i].sh_type == SHT_NOBITS)
-			continue;
-		if (sections[i].sh_offset > WIRE_IMAGE_SIZE_MAX || sections[i].sh_size > WIRE_IMAGE_SIZE_MAX)
+	if (!count && header.e_shoff) { /* too many for 16 bits: the first one says how many */
+		if (header.e_shoff + sizeof(section) > limit)
 			return false;
-		end = larger(end, sections[i].sh_offset + sections[i].sh_size);
+		memcpy(&section, bytes + header.e_shoff, sizeof(section));
+		count = section.sh_size;
+	}
+	if (count > limit / sizeof(section))
+		return false;
+	end = larger(header.e_shoff + count * sizeof(section),
+		     header.e_phoff + (uint64_t)header.e_phnum * header.e_phentsize);
+	if (end > limit)
+		return false;
+	for (uint64_t i = 0; i < count; i++) {
+		memcpy(&section, bytes + header.e_shoff + i * sizeof(section), sizeof(section));
+		if (section.sh_type == SHT_NOBITS || section.sh_type == SHT_NULL)
+			continue;
+		if (section.sh_offset > limit || section.sh_size > limit)
+			return false;
+		end = larger(end, section.sh_offset + section.sh_size);
 	}
 	*size = end;
-	return end >= sizeof(*header) && end <= WIRE_IMAGE_SIZE_MAX;
+	return end >= sizeof(header) && end <= limit;
 }
 
 /* Could this be PTX? Comments, blank lines, directives: nothing that is not text in the first bytes. */
@@ -67,42 +82,49 @@ static bool looks_like_text(const unsigned char *bytes)
 	return bytes[0] != 0;
 }
 
-bool image_recognise(struct image *image, const void *code)
+/* The image inside a wrapper, a structure that nvcc leaves in the program's memory; NULL if it is of no known version. */
+static const void *unwrap(const struct wrapper_header *wrapper, uint32_t *flags)
 {
-	const struct container_header *container;
+	if (wrapper->version != 1 && wrapper->version != 2)
+		return NULL;
+	if (wrapper->version == 2)
+		*flags = WIRE_IMAGE_FLAG_RELOCATABLE;
+	return wrapper->data;
+}
+
+bool image_recognise(struct image *image, const void *code, size_t available)
+{
 	uint32_t magic;
 
-	if (!code)
+	*image = (struct image){ .data = code };
+	if (!code || available < IMAGE_TAIL)
 		return false;
-	image->flags = 0;
 	memcpy(&magic, code, sizeof(magic));
-	if (magic == WRAPPER_MAGIC) {
-		const struct wrapper_header *wrapper = code;
-
-		if (wrapper->version != 1 && wrapper->version != 2)
+	if (magic == WRAPPER_MAGIC && available == IMAGE_IN_MEMORY) {
+		image->data = unwrap(code, &image->flags);
+		if (!image->data)
 			return false;
-		if (wrapper->version == 2)
-			image->flags = WIRE_IMAGE_FLAG_RELOCATABLE;
-		code = wrapper->data;
-		if (!code)
-			return false;
-		memcpy(&magic, code, sizeof(magic));
+		memcpy(&magic, image->data, sizeof(magic));
 	}
-	image->data = code;
+	if (available > WIRE_IMAGE_SIZE_MAX)
+		available = WIRE_IMAGE_SIZE_MAX;
 	if (magic == CONTAINER_MAGIC) {
-		container = code;
+		struct container_header container;
+
+		memcpy(&container, image->data, sizeof(container));
 		image->kind = WIRE_IMAGE_FATBIN;
-		if (container->size > WIRE_IMAGE_SIZE_MAX - container->header_size)
+		if (container.header_size < sizeof(container) || container.header_size > available ||
+		    container.size > available - container.header_size)
 			return false;
-		image->size = container->header_size + container->size;
+		image->size = container.header_size + container.size;
 	} else if (!memcmp(&magic, ELFMAG, SELFMAG)) {
 		image->kind = WIRE_IMAGE_CUBIN;
-		if (!elf_size(code, &image->size))
+		if (!elf_size(image->data, available, &image->size))
 			return false;
-	} else if (looks_like_text(code)) {
+	} else if (looks_like_text(image->data)) {
 		image->kind = WIRE_IMAGE_PTX;
-		image->size = strnlen(code, WIRE_IMAGE_SIZE_MAX);
-		if (image->size == WIRE_IMAGE_SIZE_MAX)
+		image->size = strnlen(image->data, available);
+		if (image->size == available)
 			return false;
 	} else {
 		return false;

@@ -13,8 +13,15 @@ struct image {
 	uint32_t flags; /* enum wire_image_flags */
 };
 
-/* Finds out; false if it is nothing that we know, or larger than WIRE_IMAGE_SIZE_MAX. Reads no more than the driver would. */
-bool image_recognise(struct image *image, const void *code);
+#define IMAGE_IN_MEMORY SIZE_MAX
+#define IMAGE_TAIL 64
+
+/*
+ * Finds out; false if it is nothing that we know, or larger than WIRE_IMAGE_SIZE_MAX. Reads no more than the driver would.
+ * available: how many bytes are there, zeros behind the image included, at least IMAGE_TAIL; or IMAGE_IN_MEMORY, for what an
+ * application hands to the driver: only there can be wrappers, whose pointers are followed.
+ */
+bool image_recognise(struct image *image, const void *code, size_t available);
 
 /* A sealed memfd with the image, or -1. */
 int image_to_memfd(const struct image *image);

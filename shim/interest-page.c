@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -99,36 +98,45 @@ static bool in_namespace(const char *link, const char *initial)
 	return !strcmp(text, initial);
 }
 
-static bool comm_is(const char *comm)
-{
-	char own[17] = "", wanted[17] = "";
-	int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+/* What rules ask about this process, read when first asked. */
+struct facts {
+	bool has_comm, has_exe; /* tried */
+	char comm[16];          /* empty: unknown */
+	uint64_t exe;           /* 0: unknown */
+};
 
-	if (fd < 0)
-		return true;
-	if (read(fd, own, sizeof(own) - 1) < 0) {
-		close(fd);
-		return true;
+static bool comm_is(struct facts *facts, const char *wanted)
+{
+	if (!facts->has_comm) {
+		int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+		ssize_t length = fd < 0 ? -1 : read(fd, facts->comm, sizeof(facts->comm));
+
+		if (fd >= 0)
+			close(fd);
+		if (length > 0 && facts->comm[length - 1] == '\n')
+			facts->comm[length - 1] = 0;
+		facts->has_comm = true;
 	}
-	close(fd);
-	own[strcspn(own, "\n")] = 0;
-	memcpy(wanted, comm, 16);
-	return !strcmp(own, wanted);
+	return !facts->comm[0] || !strncmp(facts->comm, wanted, sizeof(facts->comm));
 }
 
-static bool exe_is(uint64_t hash)
+static bool exe_is(struct facts *facts, uint64_t wanted)
 {
-	char path[4097];
-	ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+	if (!facts->has_exe) {
+		char path[4097];
+		ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
-	if (length < 0)
-		return true;
-	path[length] = 0;
-	return interest_hash(path) == hash;
+		if (length > 0) {
+			path[length] = 0;
+			facts->exe = interest_hash(path);
+		}
+		facts->has_exe = true;
+	}
+	return !facts->exe || facts->exe == wanted;
 }
 
 /* Could this rule mean this process? Where one cannot know, it could. */
-static bool rule_matches(const struct interest_rule *rule)
+static bool rule_matches(const struct interest_rule *rule, struct facts *facts)
 {
 	if ((rule->flags & INTEREST_RULE_PID) && rule->pid != (uint32_t)getpid() &&
 	    in_namespace("/proc/self/ns/pid", INITIAL_PID_NAMESPACE))
@@ -136,9 +144,9 @@ static bool rule_matches(const struct interest_rule *rule)
 	if ((rule->flags & INTEREST_RULE_UID) && rule->uid != (uint32_t)getuid() &&
 	    in_namespace("/proc/self/ns/user", INITIAL_USER_NAMESPACE))
 		return false;
-	if ((rule->flags & INTEREST_RULE_COMM) && !comm_is(rule->comm))
+	if ((rule->flags & INTEREST_RULE_COMM) && !comm_is(facts, rule->comm))
 		return false;
-	return !(rule->flags & INTEREST_RULE_EXE) || exe_is(rule->exe);
+	return !(rule->flags & INTEREST_RULE_EXE) || exe_is(facts, rule->exe);
 }
 
 /* Takes a stable copy of the page; false if the daemon kept writing. */
@@ -158,6 +166,7 @@ static bool snapshot(const struct interest_page *page, struct interest_page *cop
 static bool page_matches(const struct page *page, struct interest *interest)
 {
 	struct interest_page copy;
+	struct facts facts = { 0 };
 	bool stable, meant;
 
 	if (!page->page || page->page->magic != INTEREST_MAGIC || page->page->version != INTEREST_VERSION)
@@ -167,10 +176,12 @@ static bool page_matches(const struct page *page, struct interest *interest)
 		return false;
 	meant = !stable || (copy.flags & INTEREST_FLAG_EVERYONE) || copy.rule_count > INTEREST_RULES_MAX;
 	for (uint32_t i = 0; !meant && i < copy.rule_count; i++)
-		meant = rule_matches(&copy.rules[i]);
+		meant = rule_matches(&copy.rules[i], &facts);
 	if (!meant)
 		return false;
 	strcpy(interest->folder, page->folder);
+	interest->device = page->device;
+	interest->inode = page->inode;
 	interest->generation = copy.generation;
 	interest->deadline_ms = copy.deadline_ms < DEADLINE_MAX_MS ? copy.deadline_ms : DEADLINE_MAX_MS;
 	return true;
@@ -181,17 +192,17 @@ bool interest_find(struct interest *interest)
 	const char *name = secure_getenv(PATHS_SESSION_VARIABLE);
 	char folder[INTEREST_FOLDER_MAX];
 
-	if (!getauxval(AT_SECURE)) {
-		if (name && !valid_name(name))
-			name = NULL;
-		if (session_folder(folder, name)) {
-			refresh(&session_page, folder);
-			if (page_matches(&session_page, interest))
-				return true;
-		}
-		if (name)
-			return false;
+	if (name && !*name)
+		name = NULL;
+	if (name && !valid_name(name))
+		return false; /* a session was asked for, and none has such a name */
+	if (session_folder(folder, name)) {
+		refresh(&session_page, folder);
+		if (page_matches(&session_page, interest))
+			return true;
 	}
+	if (name)
+		return false;
 	refresh(&system_page, PATHS_SYSTEM_DIR);
 	return page_matches(&system_page, interest);
 }

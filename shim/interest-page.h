@@ -3,18 +3,20 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define INTEREST_FOLDER_MAX 96
 
 /* The daemon that has an attachment for this process. */
 struct interest {
 	char folder[INTEREST_FOLDER_MAX]; /* its runtime directory (proto/paths.h) */
-	uint64_t generation; /* of its interest page */
+	dev_t device; /* its page, which file it is: another one is another daemon */
+	ino_t inode;
+	uint64_t generation; /* of the page */
 	uint32_t deadline_ms; /* how long one load may wait for it */
 };
 
 /*
- * Is a daemon interested in this process? Fills in which. Makes a few syscalls and no message. Not thread-safe: the caller holds
- * the loader's lock.
+ * Is a daemon interested in this process? Fills in which. Makes a few syscalls and no message. Not thread-safe.
  */
 bool interest_find(struct interest *interest);

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One connection to the daemon, one list of replaced images, one lock around both. The lock is waited for no longer
- * than the longest deadline, and never held while the driver loads or unloads. A process that forked after it came here first leaves
- * everything alone in the child: CUDA does not work there either.
+ * One connection to the daemon, one list of replaced images, one lock around both; another lock around the interest pages, so that
+ * a process that nobody is interested in never waits. Locks are waited for no longer than the daemon's deadline, which is also
+ * the time that a load has from its begin to its arming, and are never held while the driver loads or unloads. Who comes here
+ * again while he holds a lock (a signal handler, a callback of a tool) is let go on alone. So is a process that forked
+ * after it came here first: CUDA does not work in the child either.
  *
  * After a failure (late, broken, absurd) the connection is closed and no daemon is asked until its interest page has changed or
  * ten seconds have passed, so that a sick daemon costs one deadline and not one a module.
+ *
+ * Ids are a daemon's own. Loads carry the number of the daemon they came from (its epoch), and are neither armed nor spoken of
+ * once it is another's turn; their probes go on writing to memory that nobody reads.
  */
 
 #include "load.h"
@@ -17,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -25,35 +31,80 @@
 #include "arm.h"
 #include "image.h"
 #include "interest-page.h"
+#include "mirror.h"
 
 #define BACK_OFF_MS 10000
-#define LOCK_WAIT_S 5
+#define PAGE_WAIT_MS 1000
 #define CONTENT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pid_t owner; /* the process that came here first */
+static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER; /* around interest_find() */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all that follows */
+static pid_t owner; /* the process that came here first; 0: none yet */
 static struct load *loads;
 static struct client client = CLIENT_NONE;
 static struct interest interest; /* what the connection was opened for */
-static uint64_t failed_generation, failed_until_ms;
+static struct interest failed; /* what was tried in vain, */
+static uint64_t failed_until_ms; /* and till when it is not tried again */
+static uint64_t epoch; /* the number of the daemon */
+static uint64_t operation_until_ms; /* how long who holds the lock may wait for the daemon */
+static uint32_t wait_ms; /* the deadline of the last daemon; read without the lock */
+
+static __thread bool inside; /* this thread holds one of the locks, or is about to */
+
+static void at_fork(void)
+{
+	client_close(&client); /* or the daemon would not notice the end of the parent */
+	mirror_forked();
+}
+
+/* Is this the process whose memory this is? The first that asks makes it its own. */
+static bool is_owner(void)
+{
+	pid_t none = 0, self = getpid();
+
+	if (__atomic_load_n(&owner, __ATOMIC_RELAXED) == self)
+		return true;
+	if (!__atomic_compare_exchange_n(&owner, &none, self, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return false;
+	pthread_atfork(NULL, NULL, at_fork);
+	return true;
+}
+
+static bool enter(pthread_mutex_t *mutex, uint64_t until_ms)
+{
+	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000 };
+
+	if (inside || mirror_is_mine() || !is_owner())
+		return false;
+	inside = true;
+	if (pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0)
+		return true;
+	inside = false;
+	return false;
+}
+
+static void leave(pthread_mutex_t *mutex)
+{
+	pthread_mutex_unlock(mutex);
+	inside = false;
+}
+
+bool load_lock_until(uint64_t until_ms)
+{
+	if (!enter(&lock, until_ms))
+		return false;
+	operation_until_ms = until_ms;
+	return true;
+}
 
 bool load_lock(void)
 {
-	struct timespec until;
-
-	if (owner && owner != getpid())
-		return false;
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += LOCK_WAIT_S;
-	if (pthread_mutex_timedlock(&lock, &until) != 0)
-		return false;
-	owner = getpid();
-	return true;
+	return load_lock_until(client_now_ms() + __atomic_load_n(&wait_ms, __ATOMIC_RELAXED));
 }
 
 void load_unlock(void)
 {
-	pthread_mutex_unlock(&lock);
+	leave(&lock);
 }
 
 struct load *load_first(void)
@@ -61,16 +112,21 @@ struct load *load_first(void)
 	return loads;
 }
 
+bool load_is_current(const struct load *load)
+{
+	return load->epoch == epoch;
+}
+
 void load_give_up(void)
 {
 	client_close(&client);
-	failed_generation = interest.generation;
+	failed = interest;
 	failed_until_ms = client_now_ms() + BACK_OFF_MS;
 }
 
 struct client *load_client(uint64_t *deadline_ms)
 {
-	*deadline_ms = client_now_ms() + interest.deadline_ms;
+	*deadline_ms = operation_until_ms;
 	return client_is_open(&client) ? &client : NULL;
 }
 
@@ -106,28 +162,50 @@ static bool opted_out(void)
 	return choice && !strcmp(choice, "off");
 }
 
-/* Is a daemon interested, and has it not just failed us? */
+/* Is a daemon interested? */
 static bool interested(struct interest *found)
 {
-	return !opted_out() && interest_find(found) &&
-	       !(found->generation == failed_generation && client_now_ms() < failed_until_ms);
+	bool yes;
+
+	if (getauxval(AT_SECURE) || opted_out() || !enter(&page_lock, client_now_ms() + PAGE_WAIT_MS))
+		return false;
+	yes = interest_find(found);
+	leave(&page_lock);
+	return yes;
+}
+
+static bool same_daemon(const struct interest *a, const struct interest *b)
+{
+	return a->device == b->device && a->inode == b->inode && !strcmp(a->folder, b->folder);
+}
+
+/* Has it just failed us? */
+static bool has_failed(const struct interest *found)
+{
+	return same_daemon(found, &failed) && found->generation == failed.generation && client_now_ms() < failed_until_ms;
 }
 
 /* Connects to the interested daemon, if that is not done. */
 static bool connected(const struct interest *found, uint64_t deadline_ms)
 {
+	bool same = same_daemon(found, &interest);
 	struct wire_welcome welcome;
 	int version = 0;
 
-	if (client_is_open(&client) && !strcmp(interest.folder, found->folder)) {
-		interest = *found;
-		return true;
-	}
-	client_close(&client);
 	interest = *found;
+	__atomic_store_n(&wait_ms, found->deadline_ms, __ATOMIC_RELAXED);
+	if (same && client_is_alive(&client))
+		return true;
+	client_close(&client);
 	if (driver_own()->driver_get_version(&version) != 0)
 		version = 0;
-	return client_open(&client, found->folder, WIRE_ROLE_LOADER, (uint32_t)version, deadline_ms, &welcome);
+	if (!client_open(&client, found->folder, WIRE_ROLE_LOADER, (uint32_t)version, deadline_ms, &welcome))
+		return false;
+	if (!same || !mirror_is_connected()) { /* it knows nothing of what we had from the one before */
+		epoch++;
+		mirror_forget_daemon();
+	}
+	return true;
 }
 
 /* Fills in which device the module is for: the current context's, or the first. */
@@ -150,19 +228,32 @@ static bool describe_device(struct wire_image *message)
 	return true;
 }
 
-/* Maps what the daemon answered; consumes fd. */
+/* Is the answer something whose end the driver will find where it is? */
+static bool ends_inside(const struct load *load)
+{
+	struct image image;
+
+	return image_recognise(&image, load->image, load->size) && image.data == load->image;
+}
+
+/* Maps what the daemon answered, with zeros behind it, because PTX ends with one; consumes fd. */
 static bool map_reply(struct load *load, int fd, uint64_t size)
 {
 	struct stat status;
 	int seals = fcntl(fd, F_GET_SEALS);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	bool good = false;
 
 	load->image = MAP_FAILED;
 	if (seals >= 0 && (seals & CONTENT_SEALS) == CONTENT_SEALS && fstat(fd, &status) == 0 &&
-	    (uint64_t)status.st_size == size && size && size <= WIRE_IMAGE_SIZE_MAX)
-		load->image = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+	    (uint64_t)status.st_size == size && size && size <= WIRE_IMAGE_SIZE_MAX) {
+		load->size = (size + page - 1) / page * page + page;
+		load->image = mmap(NULL, load->size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		good = load->image != MAP_FAILED &&
+		       mmap(load->image, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED;
+	}
 	close(fd);
-	load->size = size;
-	return load->image != MAP_FAILED;
+	return good && ends_inside(load);
 }
 
 static bool receive_slots(struct load *load, uint32_t count, uint64_t deadline_ms)
@@ -192,6 +283,7 @@ static void free_load(struct load *load)
 	if (load->image && load->image != MAP_FAILED)
 		munmap(load->image, load->size);
 	free(load->slots);
+	free(load->kept_options);
 	free(load);
 }
 
@@ -230,7 +322,9 @@ static struct load *ask(const struct image *image, uint64_t deadline_ms, bool *b
 		return NULL;
 	}
 	load->module_id = message.image_reply.module_id;
-	if (!map_reply(load, received, message.image_reply.image_size) ||
+	load->epoch = epoch;
+	load->deadline_ms = deadline_ms;
+	if (!load->module_id || !map_reply(load, received, message.image_reply.image_size) ||
 	    !receive_slots(load, message.image_reply.slot_count, deadline_ms)) {
 		free_load(load);
 		return NULL;
@@ -239,20 +333,17 @@ static struct load *ask(const struct image *image, uint64_t deadline_ms, bool *b
 	return load;
 }
 
-struct load *load_replace(const void *code)
+static struct load *replace(const struct interest *found, const struct image *image)
 {
-	struct interest found;
-	struct image image;
+	uint64_t deadline_ms = client_now_ms() + found->deadline_ms;
 	struct load *load = NULL;
 	bool broken = false;
-	uint64_t deadline_ms;
 
-	if (!load_lock())
+	if (!driver_own() || !load_lock_until(deadline_ms))
 		return NULL;
-	if (interested(&found) && driver_own() && image_recognise(&image, code)) {
-		deadline_ms = client_now_ms() + found.deadline_ms;
-		if (connected(&found, deadline_ms))
-			load = ask(&image, deadline_ms, &broken);
+	if (!has_failed(found)) {
+		if (connected(found, deadline_ms))
+			load = ask(image, deadline_ms, &broken);
 		else
 			broken = true;
 		if (broken)
@@ -260,6 +351,16 @@ struct load *load_replace(const void *code)
 	}
 	load_unlock();
 	return load;
+}
+
+struct load *load_replace(const void *code)
+{
+	struct interest found;
+	struct image image;
+
+	if (!interested(&found) || !image_recognise(&image, code, IMAGE_IN_MEMORY))
+		return NULL;
+	return replace(&found, &image);
 }
 
 const void *load_image(const struct load *load)
@@ -275,20 +376,23 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle)
 		return; /* never armed, and its image stays mapped */
 	if (kind == LOAD_MODULE)
 		driver_own()->ctx_get_current(&load->context);
+	free(load->kept_options);
+	load->kept_options = NULL;
 	load->next = loads;
-	loads = load;
+	__atomic_store_n(&loads, load, __ATOMIC_RELAXED);
 	arm_load_added();
 	load_unlock();
-	arm_current();
+	arm_current(load->deadline_ms); /* what takes longer is done before the first launch */
 }
 
-void load_refused(struct load *load, driver_result result)
+void load_refused(struct load *load, driver_result result, driver_result own_result)
 {
 	char reason[WIRE_REASON_MAX];
 
-	if (load_lock()) {
+	if (!own_result && load_lock()) { /* else it is not our image's fault */
 		snprintf(reason, sizeof(reason), "the driver refused the probed image: error %d", result);
-		load_report(load->module_id, reason);
+		if (load_is_current(load))
+			load_report(load->module_id, reason);
 		load_unlock();
 	}
 	free_load(load);
@@ -298,13 +402,13 @@ struct load *load_begin_unload(enum load_kind kind, driver_handle handle)
 {
 	struct load *load = NULL;
 
-	if (!loads || !load_lock())
+	if (!__atomic_load_n(&loads, __ATOMIC_RELAXED) || !load_lock())
 		return NULL;
 	for (struct load **link = &loads; *link; link = &(*link)->next) {
 		if ((*link)->kind == kind && (*link)->handle == handle) {
 			load = *link;
 			*link = load->next;
-			arm_load_removed(load->module_id);
+			arm_load_removed(load, true);
 			break;
 		}
 	}
@@ -312,55 +416,91 @@ struct load *load_begin_unload(enum load_kind kind, driver_handle handle)
 	return load;
 }
 
-void load_end_unload(struct load *load)
+static void tell_unload(const struct load *load)
 {
 	union wire_message message;
 	uint64_t deadline_ms;
 
+	if (!load_is_current(load) || !load_client(&deadline_ms))
+		return;
+	memset(&message, 0, sizeof(message));
+	client_prepare(&client, &message, WIRE_UNLOAD, 0);
+	message.unload.module_id = load->module_id;
+	if (!client_send(&client, &message, -1, deadline_ms))
+		load_give_up();
+}
+
+void load_end_unload(struct load *load, driver_result result)
+{
+	if (result)
+		return; /* the driver may still read the image: it stays mapped */
 	if (load_lock()) {
-		if (load_client(&deadline_ms)) {
-			memset(&message, 0, sizeof(message));
-			client_prepare(&client, &message, WIRE_UNLOAD, 0);
-			message.unload.module_id = load->module_id;
-			if (!client_send(&client, &message, -1, deadline_ms))
-				load_give_up();
-		}
+		tell_unload(load);
 		load_unlock();
 	}
 	free_load(load);
 }
 
-bool load_file_open(struct load_file *file, const char *path)
+void load_forget_context(driver_handle context)
+{
+	for (struct load **link = &loads; *link;) {
+		struct load *load = *link;
+
+		if (load->kind != LOAD_MODULE || load->context != context) {
+			link = &load->next;
+			continue;
+		}
+		*link = load->next;
+		arm_load_removed(load, false);
+		tell_unload(load);
+		free_load(load);
+	}
+}
+
+struct load *load_replace_file(const char *path)
 {
 	struct interest found;
 	struct stat status;
-	bool wanted;
-	int fd, saved = errno;
+	struct load *load = NULL;
+	struct image image;
+	char *bytes = NULL;
+	size_t size = 0;
+	int fd;
 
-	file->data = MAP_FAILED;
-	if (!path || !load_lock())
-		return false;
-	wanted = interested(&found);
-	load_unlock();
-	fd = wanted ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-	if (fd >= 0) {
-		/* one byte more than the file, so that PTX ends with a NUL */
-		if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
-		    (uint64_t)status.st_size < WIRE_IMAGE_SIZE_MAX) {
-			file->size = (size_t)status.st_size + 1;
-			file->data = mmap(NULL, file->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		}
-		if (file->data != MAP_FAILED && pread(fd, file->data, file->size - 1, 0) != (ssize_t)file->size - 1)
-			load_file_close(file);
-		close(fd);
+	if (!path || !interested(&found))
+		return NULL;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
+	    (uint64_t)status.st_size < WIRE_IMAGE_SIZE_MAX) {
+		size = (size_t)status.st_size + IMAGE_TAIL; /* zeros behind it: PTX ends with one */
+		bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (bytes == MAP_FAILED)
+			bytes = NULL;
 	}
-	errno = saved;
-	return file->data != MAP_FAILED;
+	if (bytes && pread(fd, bytes, (size_t)status.st_size, 0) == status.st_size &&
+	    image_recognise(&image, bytes, size) && image.data == bytes)
+		load = replace(&found, &image);
+	close(fd);
+	if (bytes)
+		munmap(bytes, size);
+	return load;
 }
 
-void load_file_close(struct load_file *file)
+void load_keep_options(struct load *load, void **values, unsigned count)
 {
-	if (file->data != MAP_FAILED)
-		munmap(file->data, file->size);
-	file->data = MAP_FAILED;
+	load->options = values;
+	load->option_count = values && count ? count : 0;
+	if (!load->option_count)
+		return;
+	load->kept_options = calloc(count, sizeof(*values));
+	if (load->kept_options)
+		memcpy(load->kept_options, values, count * sizeof(*values));
+}
+
+void load_restore_options(struct load *load)
+{
+	if (load->kept_options)
+		memcpy(load->options, load->kept_options, load->option_count * sizeof(*load->options));
 }

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -39,21 +40,33 @@ static struct mirror_context *contexts;
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
-	bool running, stopping, registered;
+	bool running; /* there is a thread */
+	bool wanted; /* it is to connect, again perhaps */
+	bool stopping, registered;
+	uint64_t epoch; /* of the daemon that it is to connect to */
 	pid_t owner;
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
 	struct client client;
 } thread = { .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .client = CLIENT_NONE };
 
+static __thread bool mine; /* this thread holds the lock, or is about to */
+
 void mirror_lock(void)
 {
+	mine = true;
 	pthread_mutex_lock(&lock);
 }
 
 void mirror_unlock(void)
 {
 	pthread_mutex_unlock(&lock);
+	mine = false;
+}
+
+bool mirror_is_mine(void)
+{
+	return mine;
 }
 
 struct mirror_context *mirror_first_context(void)
@@ -69,20 +82,6 @@ struct mirror_context *mirror_find_context(driver_handle handle)
 	return NULL;
 }
 
-static bool is_primary(driver_handle handle, int device)
-{
-	const struct driver *driver = driver_own();
-	driver_handle primary = NULL;
-	unsigned flags;
-	int active = 0;
-
-	if (driver->get_primary_state(device, &flags, &active) != 0 || !active ||
-	    driver->primary_retain(&primary, device) != 0)
-		return false;
-	driver->primary_release(device);
-	return primary == handle;
-}
-
 struct mirror_context *mirror_add_context(driver_handle handle)
 {
 	const struct driver *driver = driver_own();
@@ -96,16 +95,14 @@ struct mirror_context *mirror_add_context(driver_handle handle)
 		free(context);
 		return NULL;
 	}
-	context->primary = is_primary(handle, context->device);
-	context->next = contexts;
-	contexts = context;
+	mirror_attach_context(context);
 	return context;
 }
 
 struct mirror_instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id)
 {
 	for (struct mirror_instance *instance = context->instances; instance; instance = instance->next)
-		if (instance->map_id == map_id)
+		if (instance->map_id == map_id && !instance->forgotten)
 			return instance;
 	return NULL;
 }
@@ -188,7 +185,7 @@ bool mirror_add_buffer(struct mirror_context *context, struct mirror_instance *i
 	return true;
 }
 
-bool mirror_add_region(struct mirror_instance *instance, uint64_t module_id, driver_pointer address)
+bool mirror_add_region(struct mirror_instance *instance, const struct load *load, driver_pointer address)
 {
 	struct mirror_region *region;
 
@@ -205,7 +202,7 @@ bool mirror_add_region(struct mirror_instance *instance, uint64_t module_id, dri
 		free(region);
 		return false;
 	}
-	*region = (struct mirror_region){ instance->regions, module_id, address };
+	*region = (struct mirror_region){ instance->regions, load, address };
 	instance->regions = region;
 	return true;
 }
@@ -246,31 +243,33 @@ static void add_lanes(const struct mirror_instance *instance, void *to, const vo
 
 /* Adds what a region holds to `to`; the instance's room for the sum is overwritten. */
 static bool add_region(struct mirror_context *context, struct mirror_instance *instance,
-		       const struct mirror_region *region, void *to)
+		       driver_pointer region, void *to)
 {
 	const struct driver *driver = driver_own();
 
-	if (driver->copy_to_host(instance->sum, region->address, instance->data_size, context->stream) != 0 ||
+	if (driver->copy_to_host(instance->sum, region, instance->data_size, context->stream) != 0 ||
 	    driver->stream_synchronize(context->stream) != 0)
 		return false;
 	add_lanes(instance, to, instance->sum);
 	return true;
 }
 
+/* Copies one instance. What is in the daemon's memory changes only when everything is here: we may be killed at any moment. */
 static bool copy_instance(struct mirror_context *context, struct mirror_instance *instance)
 {
 	const struct driver *driver = driver_own();
 
-	if (instance->buffer)
-		return driver->copy_to_host(data_of(instance), instance->buffer, instance->data_size, context->stream) == 0 &&
-		       driver->stream_synchronize(context->stream) == 0;
 	if (!instance->past)
-		return true;
+		return !instance->buffer ||
+		       (driver->copy_to_host(data_of(instance), instance->buffer, instance->data_size, context->stream) == 0 &&
+			driver->stream_synchronize(context->stream) == 0);
 	memcpy(instance->total, instance->past, instance->data_size);
+	if (instance->buffer && !add_region(context, instance, instance->buffer, instance->total))
+		return false;
 	for (const struct mirror_region *region = instance->regions; region; region = region->next)
-		if (!add_region(context, instance, region, instance->total))
+		if (!add_region(context, instance, region->address, instance->total))
 			return false;
-	memcpy(data_of(instance), instance->total, instance->data_size); /* at once: we may be killed at any moment */
+	memcpy(data_of(instance), instance->total, instance->data_size);
 	return true;
 }
 
@@ -290,7 +289,7 @@ void mirror_copy(struct mirror_context *context, bool wait, bool final)
 	}
 }
 
-void mirror_end_regions(struct mirror_context *context, uint64_t module_id)
+void mirror_end_regions(struct mirror_context *context, const struct load *load)
 {
 	bool waited = false;
 
@@ -298,35 +297,64 @@ void mirror_end_regions(struct mirror_context *context, uint64_t module_id)
 		for (struct mirror_region **link = &instance->regions; *link;) {
 			struct mirror_region *region = *link;
 
-			if (region->module_id != module_id) {
+			if (region->load != load) {
 				link = &region->next;
 				continue;
 			}
 			if (!waited)
 				driver_own()->ctx_synchronize();
 			waited = true;
-			add_region(context, instance, region, instance->past);
+			add_region(context, instance, region->address, instance->past);
 			*link = region->next;
 			free(region);
 		}
 	}
 }
 
-void mirror_forget_context(struct mirror_context *context)
+void mirror_attach_context(struct mirror_context *context)
+{
+	context->next = contexts;
+	__atomic_store_n(&contexts, context, __ATOMIC_RELAXED);
+}
+
+void mirror_detach_context(struct mirror_context *context)
 {
 	for (struct mirror_context **link = &contexts; *link; link = &(*link)->next) {
 		if (*link == context) {
-			*link = context->next;
+			__atomic_store_n(link, context->next, __ATOMIC_RELAXED);
 			break;
 		}
 	}
+	context->next = NULL;
+}
+
+void mirror_free_context(struct mirror_context *context)
+{
+	if (!context)
+		return;
 	while (context->instances) {
 		struct mirror_instance *instance = context->instances;
 
 		context->instances = instance->next;
-		free_instance(instance); /* its device memory goes with the context */
+		if (!instance->disarmed)
+			instance->header->state = MAP_INSTANCE_FINAL;
+		free_instance(instance); /* its device memory went with the context */
 	}
 	free(context);
+}
+
+bool mirror_has_contexts(void)
+{
+	return __atomic_load_n(&contexts, __ATOMIC_RELAXED) != NULL;
+}
+
+void mirror_forget_daemon(void)
+{
+	mirror_lock();
+	for (struct mirror_context *context = contexts; context; context = context->next)
+		for (struct mirror_instance *instance = context->instances; instance; instance = instance->next)
+			instance->forgotten = instance->disarmed = true;
+	mirror_unlock();
 }
 
 /* ---- the thread ---------------------------------------------------------------------------------------------- */
@@ -363,47 +391,56 @@ static bool serve(void)
 	return client_send(&thread.client, &message, -1, deadline_ms);
 }
 
-static bool is_stopping(void)
+static bool is_stopping(bool *elsewhere)
 {
 	bool stopping;
 
 	pthread_mutex_lock(&thread.lock);
 	stopping = thread.stopping;
+	*elsewhere = thread.wanted;
 	pthread_mutex_unlock(&thread.lock);
 	return stopping;
 }
 
+/* Serves a connection until the process exits, the daemon does, or there is a new one. */
 static void run(uint32_t period_ms)
 {
-	while (!is_stopping()) {
+	bool elsewhere;
+
+	while (!is_stopping(&elsewhere) && !elsewhere) {
 		struct pollfd polled = { .fd = thread.client.fd, .events = POLLIN };
 		int r;
 
 		if (!client_is_open(&thread.client))
 			return;
-		r = poll(&polled, 1, period_ms ? (int)period_ms : -1);
-		if (is_stopping())
+		r = poll(&polled, 1, period_ms ? (int)(period_ms & INT_MAX) : -1);
+		if (is_stopping(&elsewhere) || elsewhere)
 			break;
 		if (r == 0)
 			copy_all(false, false);
 		else if (r > 0 && !serve())
 			return;
 	}
-	copy_all(true, true);
+	if (!elsewhere)
+		copy_all(true, true);
 }
 
-static void *mirror_thread(void *unused)
+static void connect_and_run(void)
 {
-	int mode = DRIVER_CAPTURE_MODE_RELAXED, version = 0;
 	struct wire_welcome welcome = { 0 };
 	struct client opened = CLIENT_NONE;
+	char folder[INTEREST_FOLDER_MAX];
+	uint32_t deadline_ms;
+	int version = 0;
 	bool open;
 
-	prctl(PR_SET_NAME, "gpuprobe");
-	driver_own()->exchange_capture_mode(&mode);
 	driver_own()->driver_get_version(&version);
-	open = client_open(&opened, thread.folder, WIRE_ROLE_MIRROR, (uint32_t)version,
-			   client_now_ms() + thread.deadline_ms, &welcome);
+	pthread_mutex_lock(&thread.lock);
+	thread.wanted = false;
+	strcpy(folder, thread.folder);
+	deadline_ms = thread.deadline_ms;
+	pthread_mutex_unlock(&thread.lock);
+	open = client_open(&opened, folder, WIRE_ROLE_MIRROR, (uint32_t)version, client_now_ms() + deadline_ms, &welcome);
 	pthread_mutex_lock(&thread.lock);
 	thread.client = opened;
 	pthread_mutex_unlock(&thread.lock);
@@ -411,28 +448,56 @@ static void *mirror_thread(void *unused)
 		run(welcome.mirror_period_ms);
 	pthread_mutex_lock(&thread.lock);
 	client_close(&thread.client);
-	thread.running = false;
-	pthread_cond_broadcast(&thread.ended);
 	pthread_mutex_unlock(&thread.lock);
+}
+
+static void *mirror_thread(void *unused)
+{
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	bool again;
+
+	prctl(PR_SET_NAME, "gpuprobe");
+	driver_own()->exchange_capture_mode(&mode);
+	do {
+		connect_and_run();
+		pthread_mutex_lock(&thread.lock);
+		again = thread.wanted && !thread.stopping;
+		thread.running = again;
+		pthread_cond_broadcast(&thread.ended);
+		pthread_mutex_unlock(&thread.lock);
+	} while (again);
 	return NULL;
 }
 
-/* Runs when the process exits: the last copy, bounded by the deadline. */
+/* Runs when the process exits: the last copy, bounded by the deadline. exit() may have been called anywhere, in a signal handler. */
 static void at_exit(void)
 {
-	struct timespec until;
+	uint64_t until_ms = client_now_ms() + thread.deadline_ms;
+	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000 };
 
-	if (thread.owner != getpid())
+	if (thread.owner != getpid() || mine || pthread_mutex_clocklock(&thread.lock, CLOCK_MONOTONIC, &until) != 0)
 		return;
-	pthread_mutex_lock(&thread.lock);
 	thread.stopping = true;
 	if (thread.running && client_is_open(&thread.client))
 		shutdown(thread.client.fd, SHUT_RD); /* wakes the thread */
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += thread.deadline_ms / 1000 + 1;
-	while (thread.running && pthread_cond_timedwait(&thread.ended, &thread.lock, &until) == 0)
+	while (thread.running && pthread_cond_clockwait(&thread.ended, &thread.lock, CLOCK_MONOTONIC, &until) == 0)
 		;
 	pthread_mutex_unlock(&thread.lock);
+}
+
+bool mirror_is_connected(void)
+{
+	bool connected;
+
+	pthread_mutex_lock(&thread.lock);
+	connected = thread.running && !thread.wanted && client_is_open(&thread.client);
+	pthread_mutex_unlock(&thread.lock);
+	return connected;
+}
+
+void mirror_forked(void)
+{
+	client_close(&thread.client);
 }
 
 static bool create_thread(void)
@@ -454,16 +519,21 @@ static bool create_thread(void)
 	return good;
 }
 
-void mirror_start(const char *folder, uint32_t deadline_ms)
+void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)
 {
 	pthread_mutex_lock(&thread.lock);
-	if (!thread.running && !thread.stopping) {
+	if (!thread.stopping && (!thread.running || epoch != thread.epoch)) {
 		strcpy(thread.folder, folder);
 		thread.deadline_ms = deadline_ms;
+		thread.epoch = epoch;
 		thread.owner = getpid();
+		thread.wanted = true;
 		if (!thread.registered)
 			thread.registered = atexit(at_exit) == 0;
-		thread.running = create_thread();
+		if (!thread.running)
+			thread.running = create_thread();
+		else if (client_is_open(&thread.client))
+			shutdown(thread.client.fd, SHUT_RD); /* wakes it */
 	}
 	pthread_mutex_unlock(&thread.lock);
 }

@@ -12,12 +12,13 @@
 #include "driver.h"
 #include "map-layout.h"
 
+struct load;
+
 /* One context that a probed module runs in. */
 struct mirror_context {
 	struct mirror_context *next;
 	driver_handle handle;
 	int device;
-	bool primary; /* the device's primary context */
 	driver_handle stream; /* ours, not blocking */
 	struct mirror_instance *instances;
 };
@@ -25,7 +26,7 @@ struct mirror_context {
 /* Data of an instance that a module holds itself. */
 struct mirror_region {
 	struct mirror_region *next;
-	uint64_t module_id;
+	const struct load *load;
 	driver_pointer address;
 };
 
@@ -38,7 +39,8 @@ struct mirror_instance {
 	driver_pointer buffer; /* in device memory, for modules with a pointer; 0: none */
 	struct mirror_region *regions;
 	unsigned char *sum, *total, *past; /* with regions: room for one's bytes and for the sum; what unloaded modules had counted */
-	bool disarmed; /* its map is gone; the buffer stays, kernels may still write to it */
+	bool forgotten; /* of a daemon that is gone: never found again */
+	bool disarmed; /* its map or its daemon is gone; the buffer stays, kernels may still write to it */
 };
 
 /* All that follows is called with the lock of the instances held, but for mirror_lock itself. */
@@ -57,20 +59,37 @@ struct mirror_instance *mirror_add_instance(struct mirror_context *context, uint
 bool mirror_add_buffer(struct mirror_context *context, struct mirror_instance *instance);
 
 /* Makes a module's own data part of the instance. */
-bool mirror_add_region(struct mirror_instance *instance, uint64_t module_id, driver_pointer address);
+bool mirror_add_region(struct mirror_instance *instance, const struct load *load, driver_pointer address);
 
 /* Before a module is unloaded from the current context: keeps what its regions hold. */
-void mirror_end_regions(struct mirror_context *context, uint64_t module_id);
+void mirror_end_regions(struct mirror_context *context, const struct load *load);
 
 /* Copies every instance of a context to its memfd; the context must be current. wait: for the kernels first. */
 void mirror_copy(struct mirror_context *context, bool wait, bool final);
 
-/* Drops a context that is about to end, or has. */
-void mirror_forget_context(struct mirror_context *context);
+/* Takes a context off the list that the thread copies, puts it back, or frees one that is off it and gone. */
+void mirror_detach_context(struct mirror_context *context);
+void mirror_attach_context(struct mirror_context *context);
+void mirror_free_context(struct mirror_context *context);
 struct mirror_context *mirror_first_context(void);
 
 /* Writes 8 bytes to device memory on the context's stream and waits for it; the context must be current. */
 bool mirror_write_pointer(struct mirror_context *context, driver_pointer where, driver_pointer value);
 
-/* Starts the thread if it does not run. folder: the daemon's. */
-void mirror_start(const char *folder, uint32_t deadline_ms);
+/* The calls that follow need no lock. */
+
+/* Does this thread hold the lock? Then a tool's callback has brought it here. */
+bool mirror_is_mine(void);
+bool mirror_has_contexts(void);
+
+/* Starts the thread if it does not run, or sends it to the new daemon. folder: the daemon's. */
+void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch);
+
+/* Is the thread connected with the daemon? */
+bool mirror_is_connected(void);
+
+/* The instances so far are of a daemon that is gone. Takes the lock of the instances. */
+void mirror_forget_daemon(void);
+
+/* In a forked child: closes the connection's descriptor. */
+void mirror_forked(void);

@@ -4,7 +4,12 @@
  * Who gets our wrapper instead of a driver function: callers of dlsym and of cuGetProcAddress. Both call the real one first and
  * swap only what it found. (Programs that link libcuda.so.1 bind to our exported wrappers without being asked.)
  *
+ * There may be another interposer. A wrapper calls whom its caller would have called without us, and that is settled when
+ * it is first given out; a function found later that is neither the driver's nor that one is left alone. So nobody is bypassed
+ * and no circle can arise.
+ *
  * Nothing here makes a syscall or takes a lock of ours; what is written are pointers that every writer would set to the same.
+ * dlerror() says after us what it would say without us: glibc forgets an error at the next dl* call that succeeds.
  */
 
 #include "symbols.h"
@@ -15,9 +20,13 @@
 
 #include "driver.h"
 
+#define JUMP ((void *)-1)
+#define NAME_MAX_LENGTH 64
+#define CUDA_12 12000
+
 void *shim_dlsym(void *handle, const char *name);
 
-/* Read by dlsym.S after shim_dlsym has returned NULL. */
+/* Read by dlsym.S after shim_dlsym has returned JUMP. */
 void *(*shim_real_dlsym)(void *, const char *) __attribute__((visibility("hidden")));
 
 static void *real_dlsym(void *handle, const char *name)
@@ -55,27 +64,6 @@ static const struct wrapper *find(const char *name)
 	return NULL;
 }
 
-/* What dlsym returns, or NULL: then dlsym.S goes on with the real one, which is resolved by now. */
-void *shim_dlsym(void *handle, const char *name)
-{
-	const struct wrapper *wrapper;
-	void *real;
-
-	if (!shim_real_dlsym)
-		real_dlsym(RTLD_DEFAULT, "dlsym");
-	if (!name || handle == RTLD_NEXT)
-		return NULL;
-	wrapper = find(name);
-	if (!wrapper || getauxval(AT_SECURE))
-		return NULL;
-	real = real_dlsym(handle, name);
-	if (!real)
-		return NULL; /* asked again by the jump, so that dlerror() speaks of the caller's lookup */
-	if (real != wrapper->function)
-		*wrapper->real = real;
-	return wrapper->function;
-}
-
 void *driver_symbol(const char *name)
 {
 	static void *driver;
@@ -85,32 +73,108 @@ void *driver_symbol(const char *name)
 	return driver ? real_dlsym(driver, name) : NULL;
 }
 
-/* The wrapper for what cuGetProcAddress has found under a name without version suffix. */
-static const struct wrapper *find_found(const char *name, void *found, int per_thread)
+void *symbols_next(const char *name)
 {
-	char suffixed[64];
-	size_t length = strlen(name);
+	void *found = real_dlsym(RTLD_NEXT, name);
 
-	if (!strcmp(name, "cuGetProcAddress")) /* versions with different arguments: which one was found? */
-		return find(found == driver_symbol("cuGetProcAddress_v2") ? "cuGetProcAddress_v2" : name);
-	if (per_thread && length < sizeof(suffixed) - 6) {
-		memcpy(suffixed, name, length);
-		memcpy(suffixed + length, "_ptsz", 6);
-		if (find(suffixed))
-			return find(suffixed);
-	}
-	return find(name);
+	return found ? found : driver_symbol(name);
 }
 
-void symbols_swap(const char *name, void **found, uint64_t flags)
+/* May the wrapper stand in for what dlsym found? If so it knows whom to call. */
+static int may_stand_for(const struct wrapper *wrapper, void *found)
+{
+	void *next;
+
+	if (*wrapper->real == found)
+		return 1;
+	next = real_dlsym(RTLD_NEXT, wrapper->name);
+	if ((next && next != found) || driver_symbol(wrapper->name) != found)
+		return 0;
+	if (!*wrapper->real)
+		*wrapper->real = found;
+	return 1;
+}
+
+/* What dlsym returns, or JUMP: dlsym.S goes on with the real one, which is known by then. */
+void *shim_dlsym(void *handle, const char *name)
+{
+	const struct wrapper *wrapper;
+	void *found;
+
+	if (!shim_real_dlsym)
+		real_dlsym(RTLD_DEFAULT, "dlsym");
+	if (!name || handle == RTLD_NEXT)
+		return JUMP;
+	wrapper = find(name);
+	if (!wrapper || getauxval(AT_SECURE))
+		return JUMP;
+	found = real_dlsym(handle, name);
+	if (!found)
+		return NULL;
+	if (found == wrapper->function) { /* our own export; would there be one without us? */
+		if (!*wrapper->real)
+			*wrapper->real = symbols_next(name);
+		if (!*wrapper->real)
+			return real_dlsym(RTLD_NEXT, name); /* fails, and so dlerror() speaks of it */
+	} else if (!may_stand_for(wrapper, found)) {
+		return JUMP;
+	}
+	dlerror();
+	return wrapper->function;
+}
+
+/* The wrapper called name + suffix, if it stands for the function that was found or nothing has to be found. */
+static const struct wrapper *find_suffixed(const char *name, const char *suffix, const void *found)
+{
+	char full[NAME_MAX_LENGTH + 8];
+	const struct wrapper *wrapper;
+	size_t length = strlen(name);
+
+	if (length > NAME_MAX_LENGTH)
+		return NULL;
+	memcpy(full, name, length);
+	strcpy(full + length, suffix);
+	wrapper = find(full);
+	return wrapper && (!found || driver_symbol(full) == found) ? wrapper : NULL;
+}
+
+/*
+ * cuGetProcAddress gives many versions of a function under one name. Which one was found tells its address; if the address is
+ * none of the driver's (somebody else interposes), then the rules of the driver tell.
+ */
+static const struct wrapper *find_found(const char *name, const void *found, int version, int per_thread)
+{
+	static const char *const suffixes[] = { "_ptsz", "_v2", "" };
+	const struct wrapper *wrapper = NULL;
+
+	for (size_t i = per_thread ? 0 : 1; !wrapper && i < 3; i++)
+		wrapper = find_suffixed(name, suffixes[i], found);
+	if (!wrapper && per_thread)
+		wrapper = find_suffixed(name, "_ptsz", NULL);
+	if (!wrapper && (strcmp(name, "cuGetProcAddress") != 0 || version >= CUDA_12))
+		wrapper = find_suffixed(name, "_v2", NULL);
+	return wrapper ? wrapper : find(name);
+}
+
+/* A driver that refers to its own exported functions finds ours. */
+static int is_ours(const void *function)
+{
+	for (size_t i = 0; i < wrapper_count; i++)
+		if (wrappers[i].function == function)
+			return 1;
+	return 0;
+}
+
+void symbols_swap(const char *name, void **found, int version, uint64_t flags, int by_driver)
 {
 	const struct wrapper *wrapper;
 
 	if (!name || name[0] != 'c' || name[1] != 'u' || !found || !*found || getauxval(AT_SECURE))
 		return;
-	wrapper = find_found(name, *found, !!(flags & DRIVER_PROC_ADDRESS_PER_THREAD));
-	if (!wrapper || *found == wrapper->function)
+	wrapper = find_found(name, *found, version, !!(flags & DRIVER_PROC_ADDRESS_PER_THREAD));
+	if (!wrapper || is_ours(*found) || (*wrapper->real && *wrapper->real != *found && !by_driver))
 		return;
-	*wrapper->real = *found;
+	if (!*wrapper->real)
+		*wrapper->real = *found;
 	*found = wrapper->function;
 }
