@@ -39,13 +39,13 @@ class Case(unittest.TestCase):
         path.write_bytes(data)
         return str(path)
 
-    def run_ctl(self, *args, status=OK, stderr='', env=None, **more):
+    def run_ctl(self, *args, program=None, status=OK, stderr='', env=None, **more):
         """Runs it; compares the exit status, and stderr unless it is None. Returns standard output."""
         environment = {'PATH': os.environ['PATH'], 'LC_ALL': 'C.UTF-8', 'TZ': 'UTC', **(env or {})}
         for key in os.environ:
             if key.startswith(('ASAN', 'LSAN', 'UBSAN')):
                 environment[key] = os.environ[key]
-        done = subprocess.run([CTL, *args], capture_output=True, timeout=60, env=environment, **more)
+        done = subprocess.run([program or CTL, *args], capture_output=True, timeout=60, env=environment, **more)
         err = done.stderr.decode()
         self.assertEqual(done.returncode, status, err)
         if stderr is not None:
@@ -358,7 +358,9 @@ class Connection(Case):
             self.skipTest('only root can become somebody else')
         os.chmod(self.dir, 0o755)
         os.chmod(self.socket, 0o600)
-        self.ctl('list', status=PERMISSION, user=65534, group=65534, extra_groups=[],
+        program = self.dir / 'gpuprobectl' # the build folder may be root's alone
+        shutil.copy(CTL, program)
+        self.ctl('list', program=program, status=PERMISSION, user=65534, group=65534, extra_groups=[],
                  stderr=f'{self.socket}: Permission denied: you may not talk to this daemon; try sudo')
 
     def session(self, name, mode=0o700):
@@ -395,7 +397,7 @@ class Connection(Case):
             self.run_ctl('list', env={'GPUPROBE_SESSION': name}, status=USAGE, stderr=f'GPUPROBE_SESSION={name}: {text}')
 
     def error(self, *args, status):
-        done = subprocess.run([CTL, *args], capture_output=True, timeout=60)
+        done = subprocess.run([program or CTL, *args], capture_output=True, timeout=60)
         self.assertEqual(done.returncode, status)
         return done.stderr.decode()
 
