@@ -397,7 +397,7 @@ class Connection(Case):
             self.run_ctl('list', env={'GPUPROBE_SESSION': name}, status=USAGE, stderr=f'GPUPROBE_SESSION={name}: {text}')
 
     def error(self, *args, status):
-        done = subprocess.run([program or CTL, *args], capture_output=True, timeout=60)
+        done = subprocess.run([CTL, *args], capture_output=True, timeout=60)
         self.assertEqual(done.returncode, status)
         return done.stderr.decode()
 
