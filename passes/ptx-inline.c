@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Registers and variables that the body declares are the block's own, so they need no other names. Labels are renamed all the
- * same, and so is the way out: `ret` becomes a branch to the block's end. Reading the parameter becomes a move, writing the
- * result nothing. Whatever else mentions one of the two is left to a call.
+ * Registers and variables that the body declares are the block's own, so they need no other names.
+ * Labels are renamed all the same, and so is the way out: `ret` becomes a branch to the block's
+ * end. Reading the parameter becomes a move, writing the result nothing. Whatever else mentions one
+ * of the two, or the function itself, is left to a call; so are variables that all calls share, and
+ * a label that would meet the one at the end.
+ *
+ * A thread that leaves early waits at the block's end for those of its warp that do not, as at the
+ * end of any `if`: ptxas makes it the point of reconvergence.
  */
 
 #include "ptx-inline.h"
@@ -11,11 +16,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define END_LABEL "$L__end"
+
 struct inlining {
 	FILE *stream;
 	const struct ptx_body *body;
 	const char *argument, *suffix;
-	struct ptx_range parameter, result; /* names */
+	struct ptx_range function, parameter, result; /* names */
+	struct ptx_range *labels; /* names, in order */
+	size_t label_count;
 };
 
 static const char *text_of(const struct inlining *inlining)
@@ -23,31 +32,69 @@ static const char *text_of(const struct inlining *inlining)
 	return inlining->body->module->text;
 }
 
-static bool same_name(const struct inlining *inlining, struct ptx_range name, const struct ptx_token *token)
+static bool same_name(const struct inlining *inlining, struct ptx_range name,
+		      const struct ptx_token *token)
 {
 	return name.length == token->length &&
-	       !memcmp(text_of(inlining) + name.offset, text_of(inlining) + token->offset, name.length);
+	       !memcmp(text_of(inlining) + name.offset, text_of(inlining) + token->offset,
+		       name.length);
+}
+
+static int compare_names(const void *a, const void *b, void *text)
+{
+	const struct ptx_range *left = a, *right = b;
+	const char *bytes = text;
+
+	if (left->length != right->length)
+		return left->length < right->length ? -1 : 1;
+	return memcmp(bytes + left->offset, bytes + right->offset, left->length);
+}
+
+/* Fills in labels. 0 or -ENOMEM. */
+static int collect_labels(struct inlining *inlining)
+{
+	const struct ptx_body *body = inlining->body;
+
+	inlining->labels = calloc((size_t)body->statement_count + 1, sizeof(*inlining->labels));
+	if (!inlining->labels)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < body->statement_count; i++) {
+		const struct ptx_token *label = &body->tokens[body->statements[i].first];
+
+		if (body->statements[i].kind == PTX_STATEMENT_LABEL)
+			inlining->labels[inlining->label_count++] =
+				(struct ptx_range){ label->offset, label->length };
+	}
+	qsort_r(inlining->labels, inlining->label_count, sizeof(*inlining->labels), compare_names,
+		(void *)text_of(inlining));
+	return 0;
 }
 
 static bool is_label(const struct inlining *inlining, const struct ptx_token *token)
 {
-	const struct ptx_body *body = inlining->body;
+	struct ptx_range name = { token->offset, token->length };
+	size_t from = 0, to = inlining->label_count;
 
 	if (token->kind != PTX_TOKEN_WORD)
 		return false;
-	for (uint32_t i = 0; i < body->statement_count; i++) {
-		const struct ptx_token *label = &body->tokens[body->statements[i].first];
+	while (from < to) {
+		size_t middle = from + (to - from) / 2;
+		int order = compare_names(&name, &inlining->labels[middle],
+					  (void *)text_of(inlining));
 
-		if (body->statements[i].kind == PTX_STATEMENT_LABEL && label->length == token->length &&
-		    !memcmp(text_of(inlining) + label->offset, text_of(inlining) + token->offset, token->length))
+		if (!order)
 			return true;
+		if (order < 0)
+			to = middle;
+		else
+			from = middle + 1;
 	}
 	return false;
 }
 
 /* Does an operand read or write memory at the name, without an offset or with +0? */
-static bool operand_is(const struct inlining *inlining, const struct ptx_statement *statement, uint32_t operand,
-		       struct ptx_range name)
+static bool operand_is(const struct inlining *inlining, const struct ptx_statement *statement,
+		       uint32_t operand, struct ptx_range name)
 {
 	const struct ptx_operand *range;
 	const struct ptx_token *tokens = inlining->body->tokens;
@@ -57,18 +104,38 @@ static bool operand_is(const struct inlining *inlining, const struct ptx_stateme
 		return false;
 	range = &inlining->body->operands[statement->first_operand + operand];
 	count = range->end - range->first;
-	if ((count != 3 && count != 5) || !ptx_token_is_char(text_of(inlining), &tokens[range->first], '[') ||
+	if ((count != 3 && count != 5) ||
+	    !ptx_token_is_char(text_of(inlining), &tokens[range->first], '[') ||
 	    !same_name(inlining, name, &tokens[range->first + 1]))
 		return false;
-	return count == 3 || (ptx_token_is_char(text_of(inlining), &tokens[range->first + 2], '+') &&
-			      ptx_token_is(text_of(inlining), &tokens[range->first + 3], "0"));
+	return count == 3 ||
+	       (ptx_token_is_char(text_of(inlining), &tokens[range->first + 2], '+') &&
+		ptx_token_is(text_of(inlining), &tokens[range->first + 3], "0"));
 }
 
-static bool mentions(const struct inlining *inlining, const struct ptx_statement *statement, struct ptx_range name)
+/* Is it one whose meaning a block inside another function cannot keep? */
+static bool needs_function(const struct inlining *inlining, const struct ptx_statement *statement)
 {
-	for (uint32_t i = statement->first; i < statement->end; i++)
-		if (same_name(inlining, name, &inlining->body->tokens[i]))
+	for (uint32_t i = statement->first; i < statement->end; i++) {
+		const struct ptx_token *token = &inlining->body->tokens[i];
+
+		if (same_name(inlining, inlining->parameter, token) ||
+		    same_name(inlining, inlining->result, token) ||
+		    same_name(inlining, inlining->function, token))
 			return true;
+	}
+	if (statement->kind == PTX_STATEMENT_LABEL)
+		return ptx_token_is(text_of(inlining), &inlining->body->tokens[statement->first],
+				    END_LABEL);
+	if (statement->kind != PTX_STATEMENT_VARIABLE)
+		return false;
+	for (uint32_t i = 0; i < statement->declaration_count; i++) {
+		uint8_t space =
+			inlining->body->variables[statement->first_declaration + i].space;
+
+		if (space != PTX_SPACE_LOCAL && space != PTX_SPACE_PARAM)
+			return true;
+	}
 	return false;
 }
 
@@ -80,22 +147,26 @@ static void write_guard(const struct inlining *inlining, const struct ptx_statem
 	if (statement->guard == PTX_NONE)
 		return;
 	guard = &inlining->body->tokens[statement->guard];
-	fprintf(inlining->stream, "@%s%.*s ", statement->guard_negated ? "!" : "", (int)guard->length,
-		text_of(inlining) + guard->offset);
+	fprintf(inlining->stream, "@%s%.*s ", statement->guard_negated ? "!" : "",
+		(int)guard->length, text_of(inlining) + guard->offset);
 }
 
-/* The statement as it is, but for labels. */
+/* The statement as it is, but for labels, which are operands or the statement itself. */
 static void write_statement(const struct inlining *inlining, const struct ptx_statement *statement)
 {
 	const struct ptx_token *tokens = inlining->body->tokens;
-	uint32_t done = tokens[statement->first].offset;
+	uint32_t done = tokens[statement->first].offset, from = statement->end;
 
+	if (statement->kind == PTX_STATEMENT_LABEL)
+		from = statement->first;
+	else if (statement->kind == PTX_STATEMENT_INSTRUCTION)
+		from = statement->opcode_end;
 	fputc('\t', inlining->stream);
 	for (uint32_t i = statement->first; i < statement->end; i++) {
 		uint32_t end = tokens[i].offset + tokens[i].length;
 
 		fwrite(text_of(inlining) + done, 1, end - done, inlining->stream);
-		if (is_label(inlining, &tokens[i]))
+		if (i >= from && is_label(inlining, &tokens[i]))
 			fputs(inlining->suffix, inlining->stream);
 		done = end;
 	}
@@ -110,19 +181,21 @@ static void write_move(const struct inlining *inlining, const struct ptx_stateme
 
 	fputc('\t', inlining->stream);
 	write_guard(inlining, statement);
-	fprintf(inlining->stream, "mov.b64 %.*s, %s;\n", (int)(last->offset + last->length - first->offset),
+	fprintf(inlining->stream, "mov.b64 %.*s, %s;\n",
+		(int)(last->offset + last->length - first->offset),
 		text_of(inlining) + first->offset, inlining->argument);
 }
 
 static int write_instruction(const struct inlining *inlining, const struct ptx_statement *statement)
 {
 	const struct ptx_body *body = inlining->body;
-	bool wide = ptx_instruction_has(body, statement, "b64") || ptx_instruction_has(body, statement, "u64");
+	bool wide = ptx_instruction_has(body, statement, "b64") ||
+		    ptx_instruction_has(body, statement, "u64");
 
 	if (ptx_instruction_is(body, statement, "ret")) {
 		fputc('\t', inlining->stream);
 		write_guard(inlining, statement);
-		fprintf(inlining->stream, "bra $L__end%s;\n", inlining->suffix);
+		fprintf(inlining->stream, "bra " END_LABEL "%s;\n", inlining->suffix);
 		return 0;
 	}
 	if (ptx_instruction_is(body, statement, "ld") && wide &&
@@ -130,9 +203,10 @@ static int write_instruction(const struct inlining *inlining, const struct ptx_s
 		write_move(inlining, statement);
 		return 0;
 	}
-	if (ptx_instruction_is(body, statement, "st") && wide && operand_is(inlining, statement, 0, inlining->result))
+	if (ptx_instruction_is(body, statement, "st") && wide &&
+	    operand_is(inlining, statement, 0, inlining->result))
 		return 0;
-	if (mentions(inlining, statement, inlining->parameter) || mentions(inlining, statement, inlining->result))
+	if (needs_function(inlining, statement))
 		return PTX_INLINE_E_CANNOT;
 	write_statement(inlining, statement);
 	return 0;
@@ -158,6 +232,8 @@ static int write_body(const struct inlining *inlining)
 		case PTX_STATEMENT_VARIABLE:
 		case PTX_STATEMENT_SCOPE_OPEN:
 		case PTX_STATEMENT_SCOPE_CLOSE:
+			if (needs_function(inlining, statement))
+				return PTX_INLINE_E_CANNOT;
 			write_statement(inlining, statement);
 			break;
 		case PTX_STATEMENT_LOC: /* counts the files of another module */
@@ -166,14 +242,16 @@ static int write_body(const struct inlining *inlining)
 			return PTX_INLINE_E_CANNOT;
 		}
 	}
-	fprintf(inlining->stream, "$L__end%s:\n\t}\n", inlining->suffix);
+	fprintf(inlining->stream, END_LABEL "%s:\n\t}\n", inlining->suffix);
 	return 0;
 }
 
-int ptx_inline_write(FILE *stream, const struct ptx_module *module, const struct ptx_function *function,
-		     const char *argument, const char *suffix)
+int ptx_inline_write(FILE *stream, const struct ptx_module *module,
+		     const struct ptx_function *function, const char *argument, const char *suffix)
 {
-	struct inlining inlining = { .stream = stream, .argument = argument, .suffix = suffix };
+	struct inlining inlining = {
+		.stream = stream, .argument = argument, .suffix = suffix, .function = function->name
+	};
 	struct ptx_error error;
 	struct ptx_body body;
 	int r;
@@ -186,7 +264,10 @@ int ptx_inline_write(FILE *stream, const struct ptx_module *module, const struct
 	if (r)
 		return r < 0 ? r : PTX_INLINE_E_CANNOT;
 	inlining.body = &body;
-	r = write_body(&inlining);
+	r = collect_labels(&inlining);
+	if (!r)
+		r = write_body(&inlining);
+	free(inlining.labels);
 	ptx_body_deinit(&body);
 	return r;
 }

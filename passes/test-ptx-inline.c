@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Bodies as blocks: what is written, what is left to a call, and modules that hold such blocks.
+ * Where the environment names ptxas (PTXAS), it takes every module made here. What the blocks
+ * count is checked by tests/sim/test-sim-probe.py.
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "kprobe-entry.h"
+#include "ptx-inline.h"
+
+#define HEADER ".version 7.0\n.target sm_80\n.address_size 64\n"
+#define SLOT ".visible .global .align 8 .u64 __gpuprobe_o1_m0;\n"
+#define BEGIN(name) ".func (.param .b64 r) " name "(\n\t.param .b64 ctx\n)\n{\n"
+#define KERNEL(name, body) ".visible .entry " name "(.param .u64 x)\n{\n" body "}\n"
+#define PROBES_MAX 3
+
+/* As LLVM writes them: a loop, a way out in the middle, a stack. */
+#define LOOP(name)                                                                         \
+	SLOT BEGIN(name) "\t.local .align 8 .b8 \t__local_depot0[16];\n"                   \
+			 "\t.reg .b64 \t%SP;\n\t.reg .b64 \t%SPL;\n"                       \
+			 "\t.reg .pred \t%p<3>;\n\t.reg .b32 \t%r<4>;\n"                   \
+			 "\t.reg .b64 \t%rd<4>;\n\n"                                       \
+			 "\tmov.u64 \t%SPL, __local_depot0;\n"                             \
+			 "\tcvta.local.u64 \t%SP, %SPL;\n"                                 \
+			 "\tld.param.u64 \t%rd1, [ctx+0];\n"                               \
+			 "\tst.u64 \t[%SP+8], %rd1;\n"                                     \
+			 "\tmov.u32 \t%r1, %tid.x;\n"                                      \
+			 "\tsetp.gt.u32 \t%p1, %r1, 100;\n"                                \
+			 "\tst.param.b64 \t[r], 0;\n"                                      \
+			 "\t@%p1 ret;\n"                                                   \
+			 "$L__BB0_1:\n"                                                    \
+			 "\tadd.s32 \t%r1, %r1, -1;\n"                                     \
+			 "\tsetp.gt.s32 \t%p2, %r1, 0;\n"                                  \
+			 "\tred.global.add.u64 \t[__gpuprobe_o1_m0], 1;\n"                 \
+			 "\t@%p2 bra \t$L__BB0_1;\n"                                       \
+			 "\tbra.uni \t$L__BB0_2;\n"                                        \
+			 "$L__BB0_2:\n"                                                    \
+			 "\t@!%p2 st.param.b64 \t[r+0], %rd1;\n"                           \
+			 "\tret;\n}\n"
+
+static struct ptx_module parse(const char *text)
+{
+	struct ptx_module module;
+	struct ptx_error error;
+
+	if (ptx_module_parse(&module, text, strlen(text), &error))
+		fail_msg("%u:%u: %s\n%s", error.line, error.column, error.message, text);
+	return module;
+}
+
+/* The block that a program's body becomes, malloced; NULL if it must be called. */
+static char *inlined(const char *program)
+{
+	char text[8192], *block = NULL;
+	struct ptx_module module;
+	size_t length;
+	FILE *stream;
+	int r;
+
+	snprintf(text, sizeof(text), HEADER "%s", program);
+	module = parse(text);
+	stream = open_memstream(&block, &length);
+	assert_non_null(stream);
+	r = ptx_inline_write(stream, &module,
+			     ptx_module_find_function(&module, "p", 1), "0", "_s");
+	assert_int_equal(fclose(stream), 0);
+	ptx_module_deinit(&module);
+	assert_in_range(r, 0, PTX_INLINE_E_CANNOT);
+	if (!r)
+		return block;
+	free(block);
+	return NULL;
+}
+
+static void check(const char *body, const char *expected)
+{
+	char program[4096], *block;
+
+	snprintf(program, sizeof(program), BEGIN("p") "%s}\n", body);
+	block = inlined(program);
+	assert_non_null(block);
+	assert_string_equal(block, expected);
+	free(block);
+}
+
+static void check_cannot(const char *body)
+{
+	char program[4096], *block;
+
+	snprintf(program, sizeof(program), BEGIN("p") "%s}\n", body);
+	block = inlined(program);
+	if (block)
+		fail_msg("inlined:\n%s", block);
+}
+
+static void test_ways_out(void **state)
+{
+	check("ret;", "{\n\tbra $L__end_s;\n$L__end_s:\n\t}\n");
+	check("ret.uni;", "{\n\tbra $L__end_s;\n$L__end_s:\n\t}\n");
+	check("@p ret; @!%p2 ret;",
+	      "{\n\t@p bra $L__end_s;\n\t@!%p2 bra $L__end_s;\n$L__end_s:\n\t}\n");
+	check("{ ret; }", "{\n\t{\n\tbra $L__end_s;\n\t}\n$L__end_s:\n\t}\n");
+	check("", "{\n$L__end_s:\n\t}\n"); /* a body may end without one */
+	check("exit;", "{\n\texit;\n$L__end_s:\n\t}\n");
+}
+
+static void test_parameter_and_result(void **state)
+{
+	check("ld.param.b64 %a, [ctx];", "{\n\tmov.b64 %a, 0;\n$L__end_s:\n\t}\n");
+	check("@%p ld.param.u64 %a, [ctx+0];", "{\n\t@%p mov.b64 %a, 0;\n$L__end_s:\n\t}\n");
+	check("ld .param .b64 %a, [ctx];", "{\n\tmov.b64 %a, 0;\n$L__end_s:\n\t}\n");
+	check("st.param.b64 [r], %a; @p st.param.b64 [r+0], 0;", "{\n$L__end_s:\n\t}\n");
+	check_cannot("ld.param.b32 %a, [ctx];");
+	check_cannot("ld.param.b32 %a, [ctx+4];");
+	check_cannot("ld.param.b64 %a, [ctx+8];");
+	check_cannot("mov.b64 %a, ctx;");
+	check_cannot("st.param.b32 [r+4], 0;");
+	check_cannot("ld.param.b64 %a, [r];");
+	check_cannot("st.param.b64 [ctx], 0;");
+	check_cannot("st.param.b64 [r], ctx;\nmov.b64 %a, r;");
+	check_cannot(".local .u64 y = ctx;");
+}
+
+static void test_labels(void **state)
+{
+	check("a: bra a; @%p bra b; b:",
+	      "{\n\ta_s:\n\tbra a_s;\n\t@%p bra b_s;\n\tb_s:\n$L__end_s:\n\t}\n");
+	check("bra.uni $L__BB0_10; $L__BB0_1: $L__BB0_10:",
+	      "{\n\tbra.uni $L__BB0_10_s;\n\t$L__BB0_1_s:\n\t$L__BB0_10_s:\n$L__end_s:\n\t}\n");
+	check("bra: bra bra;", "{\n\tbra_s:\n\tbra bra_s;\n$L__end_s:\n\t}\n");
+	check("$L__end1: bra $L__end1;",
+	      "{\n\t$L__end1_s:\n\tbra $L__end1_s;\n$L__end_s:\n\t}\n");
+	check_cannot("$L__end: bra $L__end;");
+	check_cannot("t: .branchtargets a, b; a: b: brx.idx %r, t;");
+}
+
+static void test_other_statements(void **state)
+{
+	check(".reg .pred %p<3>;\n.local .align 8 .b8 d[8]; .loc 1 2 3\n add.u32 %a, /* + */ %b, 1;",
+	      "{\n\t.reg .pred %p<3>;\n\t.local .align 8 .b8 d[8];\n"
+	      "\tadd.u32 %a, /* + */ %b, 1;\n$L__end_s:\n\t}\n");
+	check_cannot(".pragma \"nounroll\";");
+	check_cannot("c: .callprototype (.param .b32 _) _ (.param .b64 _); call (a), %f, (b), c;");
+	check_cannot("{ .param .b64 a; .param .b64 b; call (a), p, (b); }");
+	check_cannot("mov.u64 %a, p;");
+	/* one for all calls, not one for each kernel */
+	check_cannot(".global .u64 count; red.global.add.u64 [count], 1;");
+	check_cannot(".shared .u64 count;");
+	check_cannot(".const .u64 c = 1;");
+	assert_null(inlined(".func p(.param .b64 ctx) { ret; }\n"));
+	assert_null(inlined(".func (.param .b64 r) p(.param .b64 a, .param .b64 b) { ret; }\n"));
+}
+
+/* ptxas takes the text, if there is a ptxas. */
+static void assemble(const char *text)
+{
+	char path[] = "/tmp/test-ptx-inline-XXXXXX", command[512];
+	const char *ptxas = getenv("PTXAS");
+	int fd, status;
+
+	if (!ptxas || !*ptxas)
+		return;
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+	snprintf(command, sizeof(command), "%s -arch sm_80 -o /dev/null %s", ptxas, path);
+	status = system(command);
+	unlink(path);
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		fail_msg("ptxas does not take:\n%s", text);
+}
+
+/* A module's kernels, and which programs each gets: a string of digits. */
+struct plan {
+	const char *kernel, *programs;
+	bool inlined; /* out */
+};
+
+/* Probes as planned; returns the new text, which is assembled, too. */
+static char *probe(const char *text, const char *const *programs, size_t n_programs,
+		   struct plan *plans, size_t n)
+{
+	struct kprobe_entry_program entries[PROBES_MAX];
+	uint32_t order[PROBES_MAX][PROBES_MAX];
+	struct kprobe_entry_kernel kernels[PROBES_MAX];
+	static const char *const symbols[] = { "p0", "p1", "p2" };
+	struct ptx_module module = parse(text);
+	struct ptx_error error = {};
+	struct ptx_edit *edit;
+	size_t length;
+	char *out;
+
+	for (size_t i = 0; i < n_programs; i++)
+		entries[i] = (struct kprobe_entry_program){ .symbol = symbols[i],
+							    .text = programs[i],
+							    .length = strlen(programs[i]),
+							    .isa = 63,
+							    .target = 52 };
+	for (size_t i = 0; i < n; i++) {
+		uint32_t count = (uint32_t)strlen(plans[i].programs);
+
+		for (uint32_t j = 0; j < count; j++)
+			order[i][j] = (uint32_t)(plans[i].programs[j] - '0');
+		kernels[i] = (struct kprobe_entry_kernel){
+			.kernel = ptx_module_find_function(&module, plans[i].kernel,
+							   strlen(plans[i].kernel)),
+			.programs = order[i],
+			.program_count = count,
+			.inlined = true,
+		};
+	}
+	assert_int_equal(ptx_edit_new(&edit, text, strlen(text)), 0);
+	if (kprobe_entry_apply(edit, &module, entries, n_programs, kernels, n, &error))
+		fail_msg("%s", error.message);
+	for (size_t i = 0; i < n; i++) {
+		assert_true(kernels[i].applied);
+		plans[i].inlined = kernels[i].inlined;
+	}
+	assert_int_equal(ptx_edit_apply(edit, &out, &length), 0);
+	ptx_edit_free(edit);
+	ptx_module_deinit(&module);
+	assemble(out);
+	return out;
+}
+
+static size_t count(const char *text, const char *what)
+{
+	size_t n = 0;
+
+	for (; (text = strstr(text, what)); text += strlen(what))
+		n++;
+	return n;
+}
+
+static const char two_kernels[] =
+	HEADER KERNEL("a", "\t.reg .pred %p<2>;\n\t.reg .b32 %r<3>;\n\tmov.u32 %r1, %tid.x;\n"
+			   "\tsetp.eq.s32 %p1, %r1, 0;\n\t@%p1 bra $L__BB0_1;\n\tbar.sync 0;\n"
+			   "$L__BB0_1:\n\tret;\n") KERNEL("b", "$L__BB0_1:\n\tret;\n");
+
+static void test_two_programs(void **state)
+{
+	static const char *const programs[] = { LOOP("p0"), LOOP("p1") };
+	struct plan plans[] = { { "a", "01", false }, { "b", "1", false } };
+	char *out;
+
+	out = probe(two_kernels, programs, 2, plans, 2);
+	assert_true(plans[0].inlined && plans[1].inlined);
+	assert_int_equal(count(out, SLOT), 1);
+	assert_int_equal(count(out, ".func"), 0);
+	assert_int_equal(count(out, "__local_depot0[16]"), 3);
+	assert_int_equal(count(out, "\n\t$L__BB0_1__gpuprobe0:"), 2);
+	assert_int_equal(count(out, "\n\t$L__BB0_1__gpuprobe1:"), 1);
+	assert_int_equal(count(out, "$L__BB0_1:"), 2);
+	/* behind the declarations, before the first instruction */
+	assert_non_null(strstr(out, "\t.reg .b32 %r<3>;\n\t{\n\t.local"));
+	assert_non_null(strstr(out, "$L__end__gpuprobe1:\n\t}\n\tmov.u32 %r1, %tid.x;"));
+	free(out);
+}
+
+static void test_called_and_inlined(void **state)
+{
+	static const char *const programs[] = {
+		LOOP("p0"),
+		".func p1_helper() { ret; }\n" BEGIN("p1") "\tcall p1_helper;\n\tret;\n}\n",
+	};
+	struct plan plans[] = { { "a", "01", false }, { "b", "0", false } };
+	char *out;
+
+	out = probe(two_kernels, programs, 2, plans, 2);
+	assert_true(!plans[0].inlined && plans[1].inlined);
+	assert_int_equal(count(out, SLOT), 1);
+	assert_int_equal(count(out, BEGIN("p0")), 1);
+	assert_int_equal(count(out, BEGIN("p1")), 1);
+	assert_int_equal(count(out, "call __probe_func__a;"), 1);
+	assert_int_equal(count(out, "__probe_func__b"), 0);
+	assert_int_equal(count(out, "$L__BB0_1__gpuprobe0:"), 1);
+	free(out);
+}
+
+/* A program of some thousand instructions. */
+static char *large(const char *name, size_t instructions)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *stream = open_memstream(&text, &length);
+
+	fprintf(stream, BEGIN("%s") "\t.reg .b32 %%r<2>;\n", name);
+	for (size_t i = 0; i < instructions; i++)
+		fprintf(stream, "\tmov.u32 %%r1, 1234567;\n"); /* 24 bytes */
+	fputs("\tret;\n}\n", stream);
+	fclose(stream);
+	return text;
+}
+
+static void test_sizes(void **state)
+{
+	char *small = large("p0", 400), *other = large("p1", 400), *big = large("p2", 800), *out;
+	const char *const programs[] = { small, other, big };
+	struct plan plans[] = { { "a", "0", false }, { "b", "01", false } };
+	struct plan both[] = { { "a", "1", false }, { "b", "2", false } };
+
+	out = probe(two_kernels, programs, 3, plans, 2);
+	assert_true(plans[0].inlined && !plans[1].inlined);
+	free(out);
+	out = probe(two_kernels, programs, 3, both, 2);
+	assert_true(both[0].inlined && !both[1].inlined);
+	assert_null(strstr(out, BEGIN("p1")));
+	assert_non_null(strstr(out, BEGIN("p2")));
+	free(out);
+	free(small);
+	free(other);
+	free(big);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ways_out),
+		cmocka_unit_test(test_parameter_and_result),
+		cmocka_unit_test(test_labels),
+		cmocka_unit_test(test_other_statements),
+		cmocka_unit_test(test_two_programs),
+		cmocka_unit_test(test_called_and_inlined),
+		cmocka_unit_test(test_sizes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
