@@ -138,6 +138,8 @@ static bool from_tables(struct sim_decoder *d)
 	if ((mode & SIM_SAT) && type == PTX_TYPE_S32) { /* integers: a name of its own */
 		char *dot = strrchr(key, '.');
 
+		if (!dot)
+			return unknown(d);
 		memmove(dot + 4, dot, strlen(dot) + 1);
 		memcpy(dot, ".sat", 4);
 		mode &= ~SIM_SAT;
