@@ -4,7 +4,7 @@
 /*
  * Layout of a map and of its instances.
  *
- * A map has one *instance* per process and device. An instance's data lives in a buffer in device
+ * A map has one *instance* per process and CUDA context (contexts of one device share nothing). An instance's data lives in a buffer in device
  * memory; a memfd that daemon and process share holds a header page and a copy of the buffer, byte for
  * byte (the mirror). The daemon fills the copy before it hands it out (zeros, or the initial bytes of .data,
  * .rodata, .bss), the shim uploads it when it creates the buffer and copies back when asked, periodically,
