@@ -290,6 +290,43 @@ class Suite:
                 if time.monotonic() - start > 6:
                     raise AssertionError(f"worker {fault}: took {time.monotonic() - start:.1f} s")
 
+    def test_pytorch_and_triton_unharmed(self):
+        """Stock PyTorch: its code is SASS, Triton's comes as cubins. Nothing can be probed, and nothing may change."""
+        code = """
+import torch
+torch.manual_seed(0)
+x = torch.randn(1024, 1024, device="cuda")
+w = torch.randn(1024, 1024, device="cuda", requires_grad=True)
+loss = torch.nn.functional.gelu(x @ w).softmax(-1).square().sum()
+loss.backward()
+f = torch.compile(lambda t: (t * 2 + 1).relu().sum(-1))
+print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.flatten().sort()[0][:3].tolist())
+"""
+        command = [sys.executable, "-c", code]
+        if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode != 0:
+            print("      (no PyTorch here)")
+            return
+        cache = {"TORCHINDUCTOR_CACHE_DIR": str(self.scratch / "inductor")}
+        start = time.monotonic()
+        bare = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **cache})
+        middle = time.monotonic()
+        with Session(self) as session:
+            session.attach("counter", "*")
+            ours = subprocess.run(command, capture_output=True, text=True, env={**session.app_env(), **cache})
+            counters = session.json("status")["counters"]
+        expect("exit code", (bare.returncode, ours.returncode), (0, 0))
+        expect("output", ours.stdout, bare.stdout)
+        self.benchmarks["pytorch"] = {"bare_s": round(middle - start, 2), "ours_s": round(time.monotonic() - middle, 2),
+                                      "counters": counters}
+
+    def test_random_programs(self):
+        runner = TOP / "tests/conformance/random-programs.py"
+        result = subprocess.run([sys.executable, runner, self.build / "daemon/bpf/bpf-run", "500"], env=self.tool_env(),
+                                capture_output=True, text=True, timeout=300)
+        self.benchmarks["random_programs"] = result.stdout.strip().splitlines()[-1:]
+        if result.returncode != 0:
+            raise AssertionError((result.stdout + result.stderr)[-3000:])
+
     def test_conformance(self):
         folder = TOP / "tests/conformance"
         cases = sorted((folder / "cases").iterdir())
