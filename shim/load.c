@@ -169,7 +169,7 @@ static bool interested(struct interest *found)
 
 	if (getauxval(AT_SECURE) || opted_out() || !enter(&page_lock, client_now_ms() + PAGE_WAIT_MS))
 		return false;
-	yes = interest_find(found);
+	yes = interest_find(found) && found->deadline_ms;
 	leave(&page_lock);
 	return yes;
 }

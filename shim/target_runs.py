@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs target programs bare and under the shim. The build folder is the first argument of every test here."""
+import os
+import subprocess
+import sys
+import time
+
+BUILD = os.path.abspath(sys.argv[1])
+SHIM = os.path.join(BUILD, "shim/libgpuprobe-shim.so")
+TARGETS = os.path.join(BUILD, "tests/targets")
+SIM = os.path.join(BUILD, "tests/sim")
+failures = 0
+
+
+def session(label):
+    return f"s{os.getpid()}_{label}"
+
+
+def run(arguments, preload=(SHIM,), timeout=60, **environment):
+    """(status, standard output, standard error, seconds)."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
+    start = time.monotonic()
+    try:
+        done = subprocess.run([os.path.join(TARGETS, arguments[0]), *arguments[1:]], capture_output=True, text=True, timeout=timeout,
+                              env={**clean, "LD_LIBRARY_PATH": SIM, **({"LD_PRELOAD": ":".join(preload)} if preload else {}), **environment})
+    except subprocess.TimeoutExpired as late:
+        return "hangs", str(late.stdout), str(late.stderr), timeout
+    return done.returncode, done.stdout, done.stderr, time.monotonic() - start
+
+
+def report(label, good, text=""):
+    global failures
+    failures += not good
+    print(f"{'ok  ' if good else 'FAIL'} {label}{'' if good else ': ' + text}", flush=True)
+
+
+def as_bare(label, bare, ours, limit=None):
+    """Whether a run under the shim cannot be told from the bare one."""
+    if bare[:3] != ours[:3]:
+        report(label, False, f"\n  bare {bare[:3]}\n  ours {ours[:3]}")
+        return False
+    if limit is not None and ours[3] > bare[3] + limit:
+        report(label, False, f"took {ours[3]:.1f} s, bare {bare[3]:.1f} s, allowed {limit:.1f} s more")
+        return False
+    return True
+
+
+def end():
+    print(f"{failures} failures")
+    sys.exit(1 if failures else 0)

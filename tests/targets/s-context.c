@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Contexts that end with modules in them: destroyed, released, reset; a new one after each. 9 launches in all, and an
+ * unload before the context ends in one case, after in none.
+ */
+
+#include <dlfcn.h>
+
+#include "s.h"
+
+int main(void)
+{
+	__typeof__(cuCtxCreate_v4) *create;
+	__typeof__(cuCtxDestroy_v2) *destroy;
+	__typeof__(cuDevicePrimaryCtxReset_v2) *reset;
+	struct s_loaded loaded, library;
+	CUcontext context;
+	CUdevice device;
+	void *handle;
+
+	driver_start(false);
+	handle = dlopen("libcuda.so.1", RTLD_NOW);
+	*(void **)&create = dlsym(handle, "cuCtxCreate_v4");
+	*(void **)&destroy = dlsym(handle, "cuCtxDestroy_v2");
+	*(void **)&reset = dlsym(handle, "cuDevicePrimaryCtxReset_v2");
+	CHECK(driver.device_get(&device, 0));
+	library = s_load(S_LIBRARY);
+	printf("library in the primary context: %d\n", s_launch(&library));
+	for (int i = 0; i < 3; i++) {
+		CHECK(create(&context, NULL, 0, device));
+		loaded = s_load(S_MODULE);
+		s_get_function(&library);
+		printf("context %d: %d %d\n", i, s_launch(&loaded), s_launch(&library));
+		if (i == 1)
+			s_unload(&loaded);
+		CHECK(destroy(context));
+	}
+	printf("destroyed again: %d\n", destroy(context) != 0);
+	CHECK(driver.primary_retain(&context, device));
+	CHECK(driver.ctx_set_current(context));
+	s_get_function(&library);
+	printf("library again: %d\n", s_launch(&library));
+	s_unload(&library);
+	loaded = s_load(S_MODULE);
+	printf("before the reset: %d\n", s_launch(&loaded));
+	printf("reset: %d\n", reset(device));
+	CHECK(driver.primary_retain(&context, device));
+	CHECK(driver.ctx_set_current(context));
+	printf("after it: %d\n", s_once(S_MODULE));
+	printf("release: %d\n", driver.primary_release(device));
+	return 0;
+}

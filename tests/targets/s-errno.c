@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* errno after calls that succeed, and the thread's mask and the open descriptors below 100, as they were. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+
+#include "s.h"
+
+static int low_descriptors(void)
+{
+	int count = 0;
+
+	for (int fd = 0; fd < 100; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+int main(void)
+{
+	struct s_loaded loaded;
+	sigset_t mask;
+	int before, blocked = 0;
+
+	driver_start(false);
+	before = low_descriptors();
+	for (int how = S_MODULE; how <= S_LIBRARY; how++) {
+		errno = 4242;
+		loaded = s_load(how);
+		printf("load: %d\n", errno);
+		s_launch(&loaded);
+		printf("launch: %d\n", errno);
+		s_unload(&loaded);
+		printf("unload: %d\n", errno);
+	}
+	sigprocmask(SIG_SETMASK, NULL, &mask);
+	for (int number = 1; number < 32; number++)
+		blocked += sigismember(&mask, number) == 1;
+	printf("blocked: %d, new low descriptors: %d\n", blocked, low_descriptors() - before);
+	return 0;
+}

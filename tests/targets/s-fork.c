@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fork() before CUDA is touched (the child then uses it), and after (the child exits, with its exit handlers). */
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "s.h"
+
+static int wait_for(pid_t child)
+{
+	int status;
+
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		return -1;
+	return status;
+}
+
+int main(void)
+{
+	struct s_loaded loaded;
+	pid_t child;
+
+	child = fork();
+	if (!child) {
+		driver_start(false);
+		printf("child before: %d\n", s_once(S_LIBRARY));
+		exit(3);
+	}
+	printf("status %d\n", wait_for(child));
+	driver_start(false);
+	loaded = s_load(S_LIBRARY);
+	printf("parent: %d\n", s_launch(&loaded));
+	fflush(stdout);
+	for (int how = 0; how < 3; how++) {
+		child = fork();
+		if (!child) {
+			if (how == 0)
+				exit(4);
+			if (how == 1)
+				_exit(5);
+			/* CUDA does not work here, but calling it must come back */
+			(void)driver.library_unload(loaded.library);
+			exit(6);
+		}
+		printf("status %d\n", wait_for(child));
+		fflush(stdout);
+	}
+	printf("parent again: %d %d\n", s_launch(&loaded), s_once(S_MODULE));
+	s_unload(&loaded);
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does what it reads: l loads, launches and unloads; k loads a library to keep, at first, and launches from it; f forks a child that sleeps. */
+
+#include <unistd.h>
+
+#include "s.h"
+
+int main(void)
+{
+	struct s_loaded kept = {0};
+	char step;
+
+	driver_start(false);
+	while (read(STDIN_FILENO, &step, 1) == 1) {
+		if (step == 'k' && !kept.library)
+			kept = s_load(S_LIBRARY);
+		if (step == 'k')
+			printf("kept %d\n", s_launch(&kept));
+		if (step == 'l')
+			printf("once %d\n", s_once(S_MODULE));
+		if (step == 'f' && !fork()) {
+			close(STDOUT_FILENO);
+			sleep(5);
+			_exit(0);
+		}
+		fflush(stdout);
+	}
+	return 0;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Unloads what is unloaded already, what was never loaded, and what another call unloads; loads what is no image. */
+
+#include "s.h"
+
+int main(void)
+{
+	static const char garbage[4096] = "this is no PTX";
+	struct s_loaded library, module;
+	int foreign = 0;
+
+	driver_start(false);
+	library = s_load(S_LIBRARY);
+	module = s_load(S_MODULE);
+	printf("%d %d\n", s_launch(&library), s_launch(&module));
+	printf("library: %d", driver.library_unload(library.library));
+	printf(" %d\n", driver.library_unload(library.library));
+	printf("module: %d", driver.module_unload(module.module));
+	printf(" %d\n", driver.module_unload(module.module));
+	printf("foreign: %d %d %d %d\n", driver.library_unload((CUlibrary)&foreign), driver.module_unload((CUmodule)&foreign),
+	       driver.library_unload(NULL), driver.module_unload(NULL));
+	printf("garbage: %d %d %d\n", driver.module_load_data(&module.module, garbage),
+	       driver.library_load_data(&library.library, garbage, NULL, NULL, 0, NULL, NULL, 0),
+	       driver.module_load_data(&module.module, NULL));
+	printf("%d\n", s_once(S_LIBRARY));
+	return 0;
+}
