@@ -2,8 +2,7 @@
 """A daemon for tests of the shim, which answers as a script says: rightly, late, with garbage, not at all.
 
 A script is a dict: step -> function(connection, answer). The steps are "welcome", "image", "slot", "instance"; answer is a list of
-(bytes, descriptors) that the right daemon would send, and what the function returns is sent instead (None: hang up). "sleep" is
-how long every answer takes, "silent": never read. The right answer to PTX is the same PTX, with a counter of threads at
+(bytes, descriptors) that the right daemon would send, and what the function returns is sent instead (None: hang up). "silent": never read. The right answer to PTX is the same PTX, with a counter of threads at
 every ret: in a buffer that a pointer leads to (form "pointer"), or in the module itself (form "resident")."""
 import array
 import ctypes
@@ -115,9 +114,6 @@ class FakeDaemon:
         connection.close()
 
     def send(self, connection, step, answer):
-        time.sleep(self.script.get("sleep", 0))
-        with self.lock:
-            self.steps[step] = self.steps.get(step, 0) + 1
         if step in self.script:
             answer = self.script[step](connection, answer)
         if answer is None:
@@ -126,6 +122,8 @@ class FakeDaemon:
             connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
             for fd in set(fds):
                 os.close(fd)
+        with self.lock:
+            self.steps[step] = self.steps.get(step, 0) + 1
         return True
 
     def one(self, connection):
@@ -172,6 +170,11 @@ class FakeDaemon:
     def count(self):
         """The sum over the instances."""
         return sum(struct.unpack_from("<Q", memory, DATA_OFFSET)[0] for memory in self.instances)
+
+    def connected(self, number):
+        """Whether so many connections were welcomed."""
+        with self.lock:
+            return self.steps.get("welcome", 0) == number
 
     def seen(self, kind):
         with self.lock:

@@ -60,15 +60,16 @@ for form in ("pointer", "resident"):
     # The connections break while the daemon goes on, as when it restarts in place.
     with fake_daemon.FakeDaemon(session(f"broken_{form}"), form=form) as daemon:
         program = Program(daemon.name)
-        good = program.step("k")
+        good = program.step("k") and within(lambda: daemon.connected(2))
         daemon.hang_up()
+        time.sleep(0.2)
         good = good and program.step("k") and program.step("l") and program.step("l") and program.end() == 0
         report(f"{form}: broken connections", good and daemon.seen(wire.HELLO) == 4, f"{daemon.seen(wire.HELLO)} hellos")
 
     # On demand: SYNC is answered, and then the numbers are there. DISARM stops the counting of the pointer's form.
     with fake_daemon.FakeDaemon(session(f"sync_{form}"), form=form, period_ms=0) as daemon:
         program = Program(daemon.name)
-        good = program.step("k") and program.step("k") and daemon.count() == 0 and within(lambda: daemon.seen(wire.HELLO) == 2)
+        good = program.step("k") and program.step("k") and daemon.count() == 0 and within(lambda: daemon.connected(2))
         daemon.connections[1].send(wire.message(wire.SYNC, sequence=99))
         good = good and within(lambda: daemon.seen(wire.SYNCED) == 1)
         report(f"{form}: SYNC", good and daemon.count() == 2 * THREADS, str(daemon.count()))
@@ -86,7 +87,7 @@ for form in ("pointer", "resident"):
 
 with fake_daemon.FakeDaemon(session("noise")) as daemon:  # what the daemon says by itself may be anything, too
     program = Program(daemon.name)
-    good = program.step("k") and within(lambda: daemon.seen(wire.HELLO) == 2)
+    good = program.step("k") and within(lambda: daemon.connected(2))
     daemon.connections[1].send(os.urandom(300))
     daemon.connections[0].send(os.urandom(300))
     report("noise out of turn", good and program.step("k") and program.step("l") and program.end() == 0)
