@@ -240,7 +240,7 @@ static int helper_map(struct analysis *a, size_t pc, const struct helper *helper
 {
 	const struct translate_map *m;
 
-	if (r1->kind != VALUE_MAP)
+	if (r1->kind != VALUE_MAP || r1->ref == VALUE_ANY_MAP)
 		return fault_at(a->fault, pc, "%s (%u): R1 is not always the same map",
 				helper->name, helper->id);
 	m = a->maps + r1->ref;

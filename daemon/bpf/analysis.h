@@ -20,7 +20,7 @@ enum value_kind {
 	VALUE_SCALAR, /* anything, pointers that we lost track of included */
 	VALUE_CONST,
 	VALUE_STACK,     /* an address in a frame's stack */
-	VALUE_MAP,       /* a map, as helpers take it */
+	VALUE_MAP,       /* a map, as helpers take it; or what may be one (VALUE_ANY_MAP) */
 	VALUE_MAP_VALUE, /* an address in a value of a map, or NULL */
 };
 
@@ -34,6 +34,12 @@ struct value {
 	uint32_t reserved; /* 0, so that values compare as bytes */
 	uint64_t bits; /* CONST: the value; exact address: offset; SCALAR: maps it may point into */
 };
+
+/*
+ * As ref of VALUE_MAP: a map we do not know which, or something else (bits: as of SCALAR). Nothing
+ * is read through it: the kernel's maps can be read, and its verifier allows that.
+ */
+#define VALUE_ANY_MAP UINT32_MAX
 
 #define ANALYSIS_REGISTERS 11
 #define ANALYSIS_SLOTS (INSN_STACK_SIZE / 8)

@@ -186,7 +186,8 @@ static void emit_ld_imm64(struct emitter *e, const struct bpf_insn *insn)
 		value = LLVMBuildAdd(e->builder, e->map[insn->imm].direct,
 				     emit_const(e, (uint32_t)insn[1].imm), "");
 	else if (insn->src_reg == INSN_PSEUDO_MAP_IDX)
-		value = emit_const(e, (uint32_t)insn->imm); /* any number: helpers know the map */
+		/* any number, as helpers know the map; but not 0: the verifier knows that, too */
+		value = emit_const(e, (uint64_t)(uint32_t)insn->imm + 1);
 	else
 		value = emit_const(e, insn_imm64(insn));
 	emit_set(e, insn->dst_reg, value);

@@ -111,6 +111,8 @@ bool rmw_match(const struct bpf_insn *insns, size_t pc, size_t end, struct rmw *
 	}
 	if (i >= end || !match_add(insns + i, rmw) || rmw->stored == load->src_reg)
 		return false;
+	if (!rmw->wide && insn_bytes(load->code) == 8) /* the upper half becomes 0 */
+		return false;
 	rmw->add = i;
 
 	/* and after it, nothing may see that the addition has not happened yet */

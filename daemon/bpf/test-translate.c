@@ -312,6 +312,13 @@ static void test_percpu(void **state)
 		STORE(BPF_DW, 0, 1, 0),
 		END,
 	};
+	static const struct bpf_insn narrow[] = {
+		LOOKUP(0, 0, 3),
+		LOAD(BPF_DW, 1, 0, 0),
+		INSN(BPF_ALU | BPF_ADD | BPF_K, 1, 0, 0, 1),
+		STORE(BPF_DW, 0, 1, 0),
+		END,
+	};
 	struct translate_result result = translated(plain, COUNT(plain), &percpu8, 1);
 
 	assert_int_equal(result.maps[0].merge, MAP_MERGE_PERCPU);
@@ -323,6 +330,12 @@ static void test_percpu(void **state)
 
 	result = translated(not_an_increment, COUNT(not_an_increment), &percpu8, 1);
 	assert_int_equal(occurrences(result.programs[0].ptx, "st.global"), 1);
+	translate_result_deinit(&result);
+
+	/* the sum of 32 bits in a value of 64: its upper half becomes 0, which no addition does */
+	result = translated(narrow, COUNT(narrow), &percpu8, 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "st.global"), 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "red.global"), 0);
 	translate_result_deinit(&result);
 
 	/* on an array the same is a load and a store, as in the kernel */
@@ -443,6 +456,87 @@ static void test_stack_in_registers(void **state)
 	translate_result_deinit(&result);
 }
 
+/*
+ * The kernel's verifier knows that the address of a map is not NULL, and does not look at what
+ * would come if it were.
+ */
+static void test_map_is_not_null(void **state)
+{
+	static const struct bpf_insn insns[] = {
+		MOV(0, 0),	  MAP(1, 0),		 JEQ0(1, 1), EXIT,
+		LD64(2, 0, 64, 0), LOAD(BPF_DW, 0, 2, 0), EXIT,
+	};
+	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
+
+	assert_int_equal(occurrences(result.programs[0].ptx, "ld."), 0);
+	translate_result_deinit(&result);
+}
+
+static void check_map_access(const struct bpf_insn *insns, size_t n)
+{
+	const struct translate_map maps[] = { array8, percpu8 };
+	struct translate_program program = {
+		.name = "p", .symbol = "p", .insns = insns, .n_insns = n
+	};
+	struct translate_result result;
+	char *error = NULL;
+
+	assert_int_equal(translate_object(&program, 1, maps, 2, &result, &error),
+			 TRANSLATE_E_PROGRAM);
+	if (!strstr(error, "a reference to a map"))
+		fail_msg("%s", error);
+	free(error);
+}
+
+/* The verifier lets programs read the kernel's maps themselves. There are none on a GPU. */
+static void test_map_is_not_memory(void **state)
+{
+	static const struct bpf_insn plain[] = { MAP(1, 0), LOAD(BPF_W, 0, 1, 16), EXIT };
+	static const struct bpf_insn moved[] = { MAP(1, 0), ADD(1, 0), LOAD(BPF_W, 0, 1, 16),
+						 EXIT };
+	static const struct bpf_insn moved_by[] = { MAP(1, 0), MOV(2, 0), ADDR(2, 1),
+						    LOAD(BPF_W, 0, 2, 16), EXIT };
+	static const struct bpf_insn spilled[] = {
+		MAP(1, 0), STORE(BPF_DW, 10, 1, -8), LOAD(BPF_DW, 1, 10, -8),
+		LOAD(BPF_W, 0, 1, 16), EXIT
+	};
+	static const struct bpf_insn either[] = {
+		CALL(7), MAP(6, 0), JEQ0(0, 2), MAP(6, 1), LOAD(BPF_W, 0, 6, 16), EXIT,
+	};
+	static const struct bpf_insn or_stack[] = {
+		STOREI(BPF_DW, 10, -8, 0), CALL(7), MOVR(6, 10), JEQ0(0, 2),
+		MAP(6, 1), LOAD(BPF_W, 0, 6, -8), EXIT,
+	};
+
+	check_map_access(plain, COUNT(plain));
+	check_map_access(moved, COUNT(moved));
+	check_map_access(moved_by, COUNT(moved_by));
+	check_map_access(spilled, COUNT(spilled));
+	check_map_access(either, COUNT(either));
+	check_map_access(or_stack, COUNT(or_stack));
+}
+
+/* What may be a map or an address in one is still an address that we must not lose. */
+static void test_map_or_value(void **state)
+{
+	static const struct bpf_insn insns[] = {
+		LOOKUP(0, 0, 9),
+		MOVR(6, 0),
+		MOV(1, 1),
+		ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0),
+		CALL(7),
+		JEQ0(0, 2),
+		MAP(6, 0),
+		INSN(BPF_JMP | BPF_JGT | BPF_K, 6, 0, 1, 77),
+		MOV(7, 0),
+		END,
+	};
+	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
+
+	assert_int_equal(result.maps[0].merge, MAP_MERGE_NONE);
+	translate_result_deinit(&result);
+}
+
 static void test_errors(void **state)
 {
 	static const struct bpf_insn bad[] = { MOV(0, 0), CALL(6), EXIT };
@@ -530,7 +624,8 @@ int main(void)
 		cmocka_unit_test(test_direct),
 		cmocka_unit_test(test_private_symbols),
 		cmocka_unit_test(test_stack_in_registers),
-		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_map_is_not_null), cmocka_unit_test(test_map_is_not_memory),
+		cmocka_unit_test(test_map_or_value), cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_explosion),
 	};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A value climbs: constant, address with a constant offset, address with some offset, scalar; and a
- * scalar only loses known low bits and gains maps. So iteration ends. A null pointer is below every
+ * A value climbs: constant, address with a constant offset, address with some offset, scalar, any
+ * map; and a scalar only loses known low bits and gains maps. So iteration ends. A null pointer is below every
  * pointer to a map value, because `p = NULL` on one way and `p = lookup()` on the other is how
  * compilers write an optional pointer.
  */
@@ -53,11 +53,21 @@ uint64_t value_maps(const struct value *value)
 	switch (value->kind) {
 	case VALUE_SCALAR:
 		return value->bits;
+	case VALUE_MAP:
+		return value->ref == VALUE_ANY_MAP ? value->bits : 0;
 	case VALUE_MAP_VALUE:
 		return UINT64_C(1) << value->ref;
 	default:
 		return 0;
 	}
+}
+
+/* What comes of a reference to a map and something else. */
+static struct value any_map(const struct value *a, const struct value *b)
+{
+	return (struct value){ .kind = VALUE_MAP,
+			       .ref = VALUE_ANY_MAP,
+			       .bits = value_maps(a) | value_maps(b) };
 }
 
 /* An address of the same kind, somewhere in the same stack or map. */
@@ -114,6 +124,8 @@ struct value value_join(const struct value *a, const struct value *b, bool slot)
 {
 	if (memcmp(a, b, sizeof(*a)) == 0)
 		return *a;
+	if (a->kind == VALUE_MAP || b->kind == VALUE_MAP)
+		return any_map(a, b);
 	if (slot && a->kind == VALUE_CONST && b->kind == VALUE_CONST) {
 		struct value result = *a;
 
@@ -228,6 +240,8 @@ struct value value_alu(const struct bpf_insn *insn, const struct value *a, const
 		return moved(a, b, op == BPF_SUB);
 	if (wide && op == BPF_ADD && is_number(a) && is_address(b))
 		return moved(b, a, false);
+	if (wide && op == BPF_ADD && (a->kind == VALUE_MAP || b->kind == VALUE_MAP))
+		return any_map(a, b); /* plus 0, as the verifier has it */
 	maps = (op == BPF_MOV ? 0 : value_maps(a)) |
 	       (op == BPF_NEG || op == BPF_END ? 0 : value_maps(b));
 	return value_scalar(alu_align(insn, a, b), maps);
