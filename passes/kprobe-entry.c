@@ -8,10 +8,10 @@
  *	call __probe_func__<kernel>;
  *	}
  *
- * (or the programs' bodies themselves: kprobe_entry_kernel.inlined) as its first statement, behind the declarations it begins with. It stands before the first label,
- * so a loop to the kernel's beginning does not come by again; and before the first .loc and
- *.pragma, because a pragma may speak of the instruction after it. Nothing has .noinline: ptxas
- *makes small probes part of the kernel.
+ * (or the programs' bodies themselves: kprobe_entry_kernel.inlined) as its first statement, behind
+ * the declarations it begins with. It stands before the first label, so a loop to the kernel's
+ * beginning does not come by again; and before the first .loc and .pragma, because a pragma may
+ * speak of the instruction after it. Nothing has .noinline.
  *
  * A program's text is parsed as a module of its own to find its global variables and functions.
  * Variables that another program has brought already (maps that programs share) are cut out; any
@@ -28,6 +28,7 @@
 
 #define PREFIX "__probe_func__"
 #define INLINE_MAX 16384 /* bytes of a kernel's programs that are put into it */
+#define INLINE_TOTAL_MAX ((size_t)16 << 20) /* of all kernels; the others call */
 #define PROGRAM_HEADER ".version 9.9\n.target sm_999\n.address_size 64\n"
 
 /* A program, parsed as a module of its own. */
@@ -316,6 +317,8 @@ static int insert_program(struct pass *pass, size_t index)
 /* Which kernels have their programs inlined, and which programs are called nevertheless. */
 static void choose_inlined(struct pass *pass, struct kprobe_entry_kernel *kernels, size_t count)
 {
+	size_t total = 0;
+
 	for (size_t i = 0; i < count; i++) {
 		struct kprobe_entry_kernel *kernel = &kernels[i];
 		size_t length = 0;
@@ -324,9 +327,12 @@ static void choose_inlined(struct pass *pass, struct kprobe_entry_kernel *kernel
 			continue;
 		for (uint32_t j = 0; j < kernel->program_count; j++) {
 			length += pass->programs[kernel->programs[j]].length;
-			if (!pass->parsed[kernel->programs[j]].simple || length > INLINE_MAX)
+			if (!pass->parsed[kernel->programs[j]].simple || length > INLINE_MAX ||
+			    length > INLINE_TOTAL_MAX - total)
 				kernel->inlined = false;
 		}
+		if (kernel->inlined)
+			total += length;
 		for (uint32_t j = 0; j < kernel->program_count && !kernel->inlined; j++)
 			pass->parsed[kernel->programs[j]].called = true;
 	}

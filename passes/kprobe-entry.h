@@ -5,8 +5,8 @@
  * The pass kprobe_entry: programs are called when a thread enters a kernel.
  *
  * For each probed kernel the module gets a function __probe_func__<kernel> that calls the kernel's
- * programs one after the other, and the kernel's body begins with a call of it. Small probes are
- * inlined by ptxas: no register, no stack.
+ * programs one after the other, and the kernel's body begins with a call of it; or the programs'
+ * bodies stand there themselves (inlined).
  */
 
 #include "ptx-edit.h"
@@ -31,7 +31,7 @@ struct kprobe_entry_program {
 	const char *symbol; /* NUL-terminated */
 	const char *text;
 	size_t length;
-	uint32_t isa;	 /* least PTX ISA, 63 is 6.3: the module's .version is raised to it */
+	uint32_t isa; /* least PTX ISA, 63 is 6.3: the module's .version is raised to it */
 	uint32_t target; /* least architecture, 52 is sm_52 */
 };
 
@@ -42,8 +42,9 @@ struct kprobe_entry_kernel {
 	uint32_t program_count;
 	bool applied; /* out: false if the kernel has no body, or no programs */
 	/*
-	 * in: put the programs' bodies into the kernel, without function or call, which is faster; out: whether
-	 * that was possible. Programs that are large or have functions of their own are called.
+	 * in: put the programs' bodies into the kernel, without function or call, which is faster;
+	 * out: whether that was possible. Programs that are large or have functions of their own
+	 * are called; so are those of the last kernels of a module with very many.
 	 */
 	bool inlined;
 };

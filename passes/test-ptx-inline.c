@@ -324,6 +324,47 @@ static void test_sizes(void **state)
 	free(big);
 }
 
+/* So many kernels that the module would grow without measure: the last ones call. */
+static void test_many_kernels(void **state)
+{
+	enum { N = 1200 };
+	static const uint32_t first[] = { 0 };
+	struct kprobe_entry_kernel *kernels = calloc(N, sizeof(*kernels));
+	struct kprobe_entry_program program = {
+		.symbol = "p0", .text = large("p0", 700), .isa = 63, .target = 52
+	};
+	const struct ptx_function *kernel = NULL;
+	char *text = NULL, *out;
+	struct ptx_module module;
+	struct ptx_error error;
+	struct ptx_edit *edit;
+	size_t length, n = 0;
+	FILE *stream;
+
+	program.length = strlen(program.text);
+	assert_in_range(program.length, 16000, 16384);
+	stream = open_memstream(&text, &length);
+	fputs(HEADER, stream);
+	for (int i = 0; i < N; i++)
+		fprintf(stream, ".visible .entry k%d() { ret; }\n", i);
+	fclose(stream);
+	module = parse(text);
+	while ((kernel = ptx_module_next_kernel(&module, kernel)))
+		kernels[n++] = (struct kprobe_entry_kernel){ kernel, first, 1, false, true };
+	assert_int_equal(n, N);
+	assert_int_equal(ptx_edit_new(&edit, text, length), 0);
+	assert_int_equal(kprobe_entry_apply(edit, &module, &program, 1, kernels, N, &error), 0);
+	assert_int_equal(ptx_edit_apply(edit, &out, &length), 0);
+	assert_true(kernels[0].inlined && kernels[1000].inlined && !kernels[N - 1].inlined);
+	assert_in_range(length, 16 << 20, 18 << 20);
+	ptx_edit_free(edit);
+	ptx_module_deinit(&module);
+	free(out);
+	free(text);
+	free((char *)program.text);
+	free(kernels);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -334,6 +375,7 @@ int main(void)
 		cmocka_unit_test(test_two_programs),
 		cmocka_unit_test(test_called_and_inlined),
 		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_many_kernels),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define STO_CUDA_ENTRY 0x10
+#define NAME_MAX_LENGTH ((size_t)64 << 10) /* each is searched for its end */
 #define NOTE_CUINFO                                                                                \
 	1000 /* type of the note in .note.nv.cuinfo: {u16 version, u16 virtual sm, u32 toolkit} */
 
@@ -46,15 +47,20 @@ static bool read_section(const struct file *file, uint32_t index, Elf64_Shdr *se
 	return within(file, section->sh_offset, section->sh_size);
 }
 
-/* A string of a string section, which must end inside of it; NULL if there is none. */
+/*
+ * A string of a string section, which must end inside of it, and soon; NULL if there is none.
+ */
 static const char *read_string(const struct file *file, const Elf64_Shdr *strings, uint32_t offset)
 {
 	const char *string;
+	uint64_t left;
 
 	if (strings->sh_type != SHT_STRTAB || offset >= strings->sh_size)
 		return NULL;
 	string = (const char *)file->data + strings->sh_offset + offset;
-	return memchr(string, '\0', strings->sh_size - offset) ? string : NULL;
+	left = strings->sh_size - offset;
+	return memchr(string, '\0', left < NAME_MAX_LENGTH ? left : NAME_MAX_LENGTH) ? string
+										     : NULL;
 }
 
 static int add_kernel(struct cubin *cubin, const char *name)
@@ -151,6 +157,8 @@ static int read_sections(const struct file *file, struct cubin *cubin)
 			read_note(file, &section, cubin);
 		if (section.sh_type != SHT_SYMTAB)
 			continue;
+		if (has_symbols) /* ELF has one; thousands of the same would take minutes */
+			return CUBIN_E_MALFORMED;
 		has_symbols = true;
 		r = read_symbols(file, &section, cubin);
 		if (r)

@@ -293,6 +293,10 @@ static void test_cubin_malformed(void **state)
 		memcpy((char *)&tiny + cases[i].offset, &cases[i].value, cases[i].size);
 		assert_int_equal(cubin_parse(&cubin, &tiny, sizeof(tiny)), CUBIN_E_MALFORMED);
 	}
+	/* The symbols once more, as a section of its own. */
+	make_tiny(&tiny);
+	tiny.sections[4] = tiny.sections[1];
+	assert_int_equal(cubin_parse(&cubin, &tiny, sizeof(tiny)), CUBIN_E_MALFORMED);
 	/* Every prefix but the whole. The note is last: what is cut of it is a section that lies
 	 * outside. */
 	make_tiny(&tiny);
@@ -305,12 +309,34 @@ static void test_cubin_malformed(void **state)
 	}
 }
 
+/* A name without end is no name, though the file holds its last byte. */
+static void test_cubin_long_name(void **state)
+{
+	const size_t size = sizeof(struct tiny) + (1 << 20);
+	struct cubin cubin;
+	struct tiny *tiny;
+
+	tiny = calloc(1, size);
+	assert_non_null(tiny);
+	make_tiny(tiny);
+	tiny->sections[2].sh_offset = sizeof(*tiny);
+	tiny->sections[2].sh_size = 1 << 20;
+	memset(tiny + 1, 'x', (1 << 20) - 1);
+	assert_int_equal(cubin_parse(&cubin, tiny, size), CUBIN_E_MALFORMED);
+	((char *)(tiny + 1))[1000] = '\0';
+	assert_int_equal(cubin_parse(&cubin, tiny, size), 0);
+	assert_int_equal(strlen(cubin.kernels[0]), 999);
+	cubin_deinit(&cubin);
+	free(tiny);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),   cmocka_unit_test(test_names_before_demangling),
 		cmocka_unit_test(test_options), cmocka_unit_test(test_select),
 		cmocka_unit_test(test_cubin),   cmocka_unit_test(test_cubin_malformed),
+		cmocka_unit_test(test_cubin_long_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
