@@ -14,6 +14,7 @@
 
 static void close_all(void)
 {
+	usleep(200000); /* who else has descriptors has them by then */
 	if (close_range(FIRST, ~0U, 0))
 		for (int fd = FIRST; fd < 1024; fd++)
 			close(fd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts that end with modules in them: destroyed, released, reset; a new one after each. 9 launches in all, and an
- * unload before the context ends in one case, after in none.
+ * Contexts that end with modules in them: destroyed, released, reset; a new one after each. 7 launches in all. (The CPU driver has one
+ * copy of a library's variables, not one a context: there is a library only while there is one context.)
  */
 
 #include <dlfcn.h>
@@ -26,11 +26,11 @@ int main(void)
 	CHECK(driver.device_get(&device, 0));
 	library = s_load(S_LIBRARY);
 	printf("library in the primary context: %d\n", s_launch(&library));
+	s_unload(&library);
 	for (int i = 0; i < 3; i++) {
 		CHECK(create(&context, NULL, 0, device));
 		loaded = s_load(S_MODULE);
-		s_get_function(&library);
-		printf("context %d: %d %d\n", i, s_launch(&loaded), s_launch(&library));
+		printf("context %d: %d\n", i, s_launch(&loaded));
 		if (i == 1)
 			s_unload(&loaded);
 		CHECK(destroy(context));
@@ -38,7 +38,7 @@ int main(void)
 	printf("destroyed again: %d\n", destroy(context) != 0);
 	CHECK(driver.primary_retain(&context, device));
 	CHECK(driver.ctx_set_current(context));
-	s_get_function(&library);
+	library = s_load(S_LIBRARY);
 	printf("library again: %d\n", s_launch(&library));
 	s_unload(&library);
 	loaded = s_load(S_MODULE);
