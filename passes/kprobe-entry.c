@@ -57,7 +57,7 @@ struct pass {
 	struct ptx_error *error;
 };
 
-/* An error about a program. where: in its text, or NULL. */
+/* An error about a program. */
 static int program_error(struct pass *pass, const struct kprobe_entry_program *program,
 			 const char *what)
 {
@@ -237,9 +237,11 @@ static int check_target(struct pass *pass, const struct kprobe_entry_program *pr
 	if (pass->module->address_size == 64 && program->target <= pass->module->target.number)
 		return 0;
 	ptx_error_set(pass->error, pass->module->text, pass->module->target.range.offset,
-		      "program %.80s needs sm_%u and 64-bit addresses, the module is for %.*s with %u-bit ones",
+		      "program %.80s needs sm_%u and 64-bit addresses, "
+		      "the module is for %.*s with %u-bit ones",
 		      program->symbol, program->target, (int)pass->module->target.range.length,
-		      pass->module->text + pass->module->target.range.offset, pass->module->address_size);
+		      pass->module->text + pass->module->target.range.offset,
+		      pass->module->address_size);
 	return KPROBE_ENTRY_E_TARGET;
 }
 
@@ -284,14 +286,15 @@ static int parse_program(struct pass *pass, size_t index)
 	text = malloc(length);
 	if (!text)
 		return -ENOMEM;
-	memcpy(mempcpy(text, PROGRAM_HEADER, sizeof(PROGRAM_HEADER) - 1), program->text, program->length);
+	memcpy(mempcpy(text, PROGRAM_HEADER, sizeof(PROGRAM_HEADER) - 1), program->text,
+	       program->length);
 	r = ptx_module_parse(&parsed->module, text, length, &inner);
 	if (r) {
 		free(text);
 		if (r < 0)
 			return r;
-		ptx_error_set(pass->error, pass->module->text, 0, "program %.80s, line %u: %s", program->symbol,
-			      inner.line > 3 ? inner.line - 3 : 1, inner.message);
+		ptx_error_set(pass->error, pass->module->text, 0, "program %.80s, line %u: %s",
+			      program->symbol, inner.line > 3 ? inner.line - 3 : 1, inner.message);
 		return KPROBE_ENTRY_E_PROGRAM;
 	}
 	parsed->text = text;
@@ -339,7 +342,8 @@ static void choose_inlined(struct pass *pass, struct kprobe_entry_kernel *kernel
 }
 
 /* The kernel's programs, one block after the other, where the call would be. */
-static int insert_inlined(struct pass *pass, const struct kprobe_entry_kernel *kernel, uint32_t offset)
+static int insert_inlined(struct pass *pass, const struct kprobe_entry_kernel *kernel,
+			  uint32_t offset)
 {
 	char *bytes = NULL, suffix[32];
 	size_t length = 0;
@@ -379,8 +383,8 @@ static int insert_caller(struct pass *pass, const struct kprobe_entry_kernel *ke
 	fprintf(stream, ".func %s()\n{\n", name);
 	for (uint32_t i = 0; i < kernel->program_count; i++)
 		fprintf(stream,
-			"\t{\n\t.param .b64 context;\n\t.param .b64 result;\n\tst.param.b64 [context], 0;\n"
-			"\tcall (result), %s, (context);\n\t}\n",
+			"\t{\n\t.param .b64 context;\n\t.param .b64 result;\n"
+			"\tst.param.b64 [context], 0;\n\tcall (result), %s, (context);\n\t}\n",
 			pass->programs[kernel->programs[i]].symbol);
 	fputs("\tret;\n}\n", stream);
 	r = fclose(stream) ? -ENOMEM
@@ -448,9 +452,11 @@ static int probe_kernel(struct pass *pass, struct kprobe_entry_kernel *kernel)
 		kernel->applied = !r;
 		return r;
 	}
-	if (pass->module->text[kernel->kernel->name.offset] == '%') { /* only at the start of a name */
+	/* which may only stand at the start of a name */
+	if (pass->module->text[kernel->kernel->name.offset] == '%') {
 		ptx_error_set(pass->error, pass->module->text, kernel->kernel->name.offset,
-			      "a kernel whose name begins with %% cannot call a function named after it");
+			      "a kernel whose name begins with %% cannot call a function named "
+			      "after it");
 		return KPROBE_ENTRY_E_KERNEL;
 	}
 	if (asprintf(&name, PREFIX "%.*s", (int)kernel->kernel->name.length,

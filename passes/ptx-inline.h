@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * A function's body as a block `{ ... }` that stands where a call of it would: ptxas calls even small functions (and
- * always does when it compiles relocatable code, as nvJitLink does), and a call at a kernel's entry costs a memory-bound kernel a
- * third of its time.
+ * A function's body as a block `{ ... }` that stands where a call of it would: ptxas calls even
+ * small functions (and always does when it compiles relocatable code, as nvJitLink does), and a
+ * call at a kernel's entry costs a memory-bound kernel a third of its time.
  */
 
 #include <stdio.h>
@@ -13,13 +13,14 @@
 
 enum {
 	_PTX_INLINE_E_SUCCESS,
-	PTX_INLINE_E_CANNOT, /* the body uses its parameter, its result or its labels in a way that only a call can */
+	/* what the body does with its parameter, result, labels or variables takes a call */
+	PTX_INLINE_E_CANNOT,
 };
 
 /*
- * Writes the body of a function with one 8-byte parameter and one result. The parameter is replaced by `argument` (a
- * register or a number), the result is dropped, labels get `suffix` appended. On PTX_INLINE_E_CANNOT what was written so far is of no use.
- * Returns as the enum says, or -ENOMEM.
+ * Writes the body of a function with one 8-byte parameter and one result. The parameter is replaced
+ * by `argument` (a register or a number), the result is dropped, labels get `suffix` appended. On
+ * PTX_INLINE_E_CANNOT what was written so far is of no use. Returns as the enum says, or -ENOMEM.
  */
-int ptx_inline_write(FILE *stream, const struct ptx_module *module, const struct ptx_function *function,
-		     const char *argument, const char *suffix);
+int ptx_inline_write(FILE *stream, const struct ptx_module *module,
+		     const struct ptx_function *function, const char *argument, const char *suffix);
