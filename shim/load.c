@@ -407,7 +407,7 @@ struct load *load_begin_unload(enum load_kind kind, driver_handle handle)
 	for (struct load **link = &loads; *link; link = &(*link)->next) {
 		if ((*link)->kind == kind && (*link)->handle == handle) {
 			load = *link;
-			*link = load->next;
+			__atomic_store_n(link, load->next, __ATOMIC_RELAXED);
 			arm_load_removed(load, true);
 			break;
 		}
@@ -450,7 +450,7 @@ void load_forget_context(driver_handle context)
 			link = &load->next;
 			continue;
 		}
-		*link = load->next;
+		__atomic_store_n(link, load->next, __ATOMIC_RELAXED);
 		arm_load_removed(load, false);
 		tell_unload(load);
 		free_load(load);
