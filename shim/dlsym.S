@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlsym: asks shim_dlsym(handle, name). That answers with what to return, or with -1: then this *jumps* to the real dlsym
+ * dlsym: asks shim_dlsym(handle, name, return address). That answers with what to return, or with -1: then this *jumps* to the real dlsym
  * with the registers and the return address that the caller left, because RTLD_NEXT and RTLD_DEFAULT depend on who calls.
  */
 #if defined(__x86_64__)
@@ -16,6 +16,7 @@ dlsym:
 	.cfi_adjust_cfa_offset 8
 	subq	$8, %rsp
 	.cfi_adjust_cfa_offset 8
+	movq	24(%rsp), %rdx
 	call	shim_dlsym
 	addq	$8, %rsp
 	.cfi_adjust_cfa_offset -8
@@ -41,6 +42,7 @@ dlsym:
 	.cfi_offset 29, -32
 	.cfi_offset 30, -24
 	stp	x0, x1, [sp, #16]
+	mov	x2, x30
 	bl	shim_dlsym
 	mov	x9, x0
 	ldp	x0, x1, [sp, #16]

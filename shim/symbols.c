@@ -4,9 +4,9 @@
  * Who gets our wrapper instead of a driver function: callers of dlsym and of cuGetProcAddress. Both call the real one first and
  * swap only what it found. (Programs that link libcuda.so.1 bind to our exported wrappers without being asked.)
  *
- * There may be another interposer. A wrapper calls whom its caller would have called without us, and that is settled when
- * it is first given out; a function found later that is neither the driver's nor that one is left alone. So nobody is bypassed
- * and no circle can arise.
+ * There may be other interposers. Only functions of the driver itself are swapped, and none that somebody else stands in front
+ * of; for programs that link the driver a wrapper calls the next library with that symbol. So nobody is bypassed, and whoever
+ * looks for the driver behind himself does not find us in front of him.
  *
  * Nothing here makes a syscall or takes a lock of ours; what is written are pointers that every writer would set to the same.
  * dlerror() says after us what it would say without us: glibc forgets an error at the next dl* call that succeeds.
@@ -24,7 +24,7 @@
 #define NAME_MAX_LENGTH 64
 #define CUDA_12 12000
 
-void *shim_dlsym(void *handle, const char *name);
+void *shim_dlsym(void *handle, const char *name, const void *caller);
 
 /* Read by dlsym.S after shim_dlsym has returned JUMP. */
 void *(*shim_real_dlsym)(void *, const char *) __attribute__((visibility("hidden")));
@@ -80,23 +80,30 @@ void *symbols_next(const char *name)
 	return found ? found : driver_symbol(name);
 }
 
-/* May the wrapper stand in for what dlsym found? If so it knows whom to call. */
-static int may_stand_for(const struct wrapper *wrapper, void *found)
+/* Does another interposer have to do with this function? */
+static int is_of_others(const struct wrapper *wrapper, const void *found)
 {
-	void *next;
+	const void *own = driver_symbol(wrapper->name), *next = real_dlsym(RTLD_NEXT, wrapper->name);
 
-	if (*wrapper->real == found)
-		return 1;
-	next = real_dlsym(RTLD_NEXT, wrapper->name);
-	if ((next && next != found) || driver_symbol(wrapper->name) != found)
-		return 0;
-	if (!*wrapper->real)
-		*wrapper->real = found;
-	return 1;
+	return (next && next != own) || (found != own && found == real_dlsym(RTLD_DEFAULT, wrapper->name));
 }
 
-/* What dlsym returns, or JUMP: dlsym.S goes on with the real one, which is known by then. */
-void *shim_dlsym(void *handle, const char *name)
+/*
+ * What a lookup would find without us that found our export: the next in the global scope; for RTLD_DEFAULT of a library
+ * outside of it also what it brought along.
+ */
+static void *find_without_us(void *handle, const struct wrapper *wrapper, const void *caller)
+{
+	void *found = real_dlsym(RTLD_NEXT, wrapper->name), *map = NULL;
+	Dl_info info;
+
+	if (!found && handle == RTLD_DEFAULT && dladdr1(caller, &info, &map, RTLD_DL_LINKMAP) && map)
+		found = real_dlsym(map, wrapper->name);
+	return found == wrapper->function ? NULL : found;
+}
+
+/* What dlsym returns, or JUMP: dlsym.S goes on with the real one, which is known by then. caller: the return address. */
+void *shim_dlsym(void *handle, const char *name, const void *caller)
 {
 	const struct wrapper *wrapper;
 	void *found;
@@ -111,14 +118,15 @@ void *shim_dlsym(void *handle, const char *name)
 	found = real_dlsym(handle, name);
 	if (!found)
 		return NULL;
-	if (found == wrapper->function) { /* our own export; would there be one without us? */
-		if (!*wrapper->real)
-			*wrapper->real = symbols_next(name);
-		if (!*wrapper->real)
+	if (found == wrapper->function) {
+		found = find_without_us(handle, wrapper, caller);
+		if (!found)
 			return real_dlsym(RTLD_NEXT, name); /* fails, and so dlerror() speaks of it */
-	} else if (!may_stand_for(wrapper, found)) {
+	} else if (found != driver_symbol(name) || is_of_others(wrapper, found)) {
 		return JUMP;
 	}
+	if (!*wrapper->real)
+		*wrapper->real = found;
 	dlerror();
 	return wrapper->function;
 }
@@ -172,7 +180,7 @@ void symbols_swap(const char *name, void **found, int version, uint64_t flags, i
 	if (!name || name[0] != 'c' || name[1] != 'u' || !found || !*found || getauxval(AT_SECURE))
 		return;
 	wrapper = find_found(name, *found, version, !!(flags & DRIVER_PROC_ADDRESS_PER_THREAD));
-	if (!wrapper || is_ours(*found) || (*wrapper->real && *wrapper->real != *found && !by_driver))
+	if (!wrapper || !by_driver || is_ours(*found) || is_of_others(wrapper, *found))
 		return;
 	if (!*wrapper->real)
 		*wrapper->real = *found;

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Another library that stands in front of one driver function, for test-symbols.c; it asks for the driver's at each call. */
+
+#include <dlfcn.h>
+#include <stddef.h>
+
+extern int interposed;
+int interposed;
+
+int cuCtxDestroy_v2(void *context);
+int cuCtxDestroy_v2(void *context)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	int (*real)(void *) = driver ? (int (*)(void *))dlsym(driver, "cuCtxDestroy_v2") : NULL;
+
+	interposed++;
+	return real ? real(context) : 1;
+}

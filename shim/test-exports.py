@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the shim exports and needs, against the committed lists; and that it does nothing when it is loaded.
+
+  test-exports.py SHIM EMPTY-LIBRARY NM READELF
+"""
+import os
+import re
+import subprocess
+import sys
+
+shim, empty, nm, readelf = sys.argv[1:]
+folder = os.path.dirname(os.path.abspath(__file__))
+failed = 0
+
+
+def run(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def lines(name):
+    with open(os.path.join(folder, name)) as file:
+        return [line.strip() for line in file if line.strip() and not line.startswith("#")]
+
+
+def compare(what, found, wanted):
+    global failed
+    for name in sorted(set(found) - set(wanted)):
+        print(f"{what}: {name} is not in the list")
+    for name in sorted(set(wanted) - set(found)):
+        print(f"{what}: {name} is in the list only")
+    failed |= set(found) != set(wanted)
+
+
+def dynamic(library):
+    return run(readelf, "-dW", library)
+
+
+def constructors(library):
+    """How many functions run when it is loaded; the compiler's own start file brings one."""
+    size = re.search(r"INIT_ARRAYSZ\)\s+(\d+)", dynamic(library))
+    return int(size.group(1)) // 8 if size else 0
+
+
+exported = [line.split()[-1] for line in run(nm, "-D", "--defined-only", shim).splitlines()]
+for name in exported:
+    if "@" in name:
+        print(f"{name}: exported with a version: nobody would find it")
+        failed = 1
+compare("exports", exported, lines("exports.txt"))
+needed = re.findall(r"NEEDED\).*\[(.*)\]", dynamic(shim))
+if set(needed) - {"libc.so.6"} - set(lines("needed.txt")) or "libc.so.6" not in needed:
+    print("needed:", *needed)
+    failed = 1
+if constructors(shim) != constructors(empty):
+    print(f"{constructors(shim)} constructors, an empty library has {constructors(empty)}")
+    failed = 1
+for flag in ("BIND_NOW", "TEXTREL", "RUNPATH", "RPATH"):
+    if flag in dynamic(shim):
+        print(f"the dynamic section has {flag}")
+        failed = 1
+sys.exit(failed)
