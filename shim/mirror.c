@@ -372,10 +372,10 @@ static void copy_all(bool wait, bool final)
 }
 
 /* Serves one message; false: the connection is of no more use. */
-static bool serve(void)
+static bool serve(uint32_t wait_ms)
 {
 	union wire_message message;
-	uint64_t deadline_ms = client_now_ms() + thread.deadline_ms;
+	uint64_t deadline_ms = client_now_ms() + wait_ms;
 	uint32_t sequence;
 
 	if (!client_receive(&thread.client, &message, 0, NULL, deadline_ms))
@@ -403,7 +403,7 @@ static bool is_stopping(bool *elsewhere)
 }
 
 /* Serves a connection until the process exits, the daemon does, or there is a new one. */
-static void run(uint32_t period_ms)
+static void run(uint32_t period_ms, uint32_t wait_ms)
 {
 	bool elsewhere;
 
@@ -418,7 +418,7 @@ static void run(uint32_t period_ms)
 			break;
 		if (r == 0)
 			copy_all(false, false);
-		else if (r > 0 && !serve())
+		else if (r > 0 && !serve(wait_ms))
 			return;
 	}
 	if (!elsewhere)
@@ -445,7 +445,7 @@ static void connect_and_run(void)
 	thread.client = opened;
 	pthread_mutex_unlock(&thread.lock);
 	if (open)
-		run(welcome.mirror_period_ms);
+		run(welcome.mirror_period_ms, deadline_ms);
 	pthread_mutex_lock(&thread.lock);
 	client_close(&thread.client);
 	pthread_mutex_unlock(&thread.lock);
