@@ -106,8 +106,8 @@ static uint64_t round_up(uint64_t value, uint64_t to) {
 static bool layout_valid(const struct map_spec *spec) {
 	uint64_t stride = round_up(spec->value_size, 8), shard;
 
-	if (spec->key_size != 4 || !spec->value_size || !spec->max_entries ||
-	    spec->merge > MAP_MERGE_PERCPU)
+	if (spec->key_size != 4 || !spec->value_size || spec->value_size > MAP_VALUE_SIZE_MAX ||
+	    !spec->max_entries || spec->merge > MAP_MERGE_PERCPU)
 		return false;
 	if (!spec->shards || spec->shards > MAP_SHARDS_MAX || (spec->shards & (spec->shards - 1)))
 		return false;

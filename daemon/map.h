@@ -30,6 +30,7 @@ struct map_lane {
 };
 
 #define MAP_LANES_MAX 4096
+#define MAP_VALUE_SIZE_MAX ((uint32_t)16 << 20) /* reading takes room for a few values */
 #define MAP_NAME_SIZE 64
 
 /* What the jobs `link` and `compile` say about a map. Pointers are borrowed. */

@@ -183,6 +183,7 @@ static void test_layout_rules(void **state) {
 	REFUSED(bad = spec_make(8, 1 << 20, 256,
 				MAP_MERGE_SUM64)); /* larger than MAP_SHARDED_SIZE_MAX */
 	REFUSED(bad = spec_make(UINT32_MAX, UINT32_MAX, 1, MAP_MERGE_NONE));
+	REFUSED(bad = spec_make(UINT32_MAX - 8, 1, 1, MAP_MERGE_NONE)); /* not with verify=off */
 	REFUSED(bad.lanes = overlap, bad.n_lanes = 2);
 	REFUSED(bad.lanes = beyond, bad.n_lanes = 1);
 	REFUSED(bad.lanes = odd, bad.n_lanes = 1);
