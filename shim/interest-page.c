@@ -25,6 +25,7 @@
 
 struct page {
 	char folder[INTEREST_FOLDER_MAX];
+	char name[PATHS_SESSION_NAME_MAX + 1]; /* of the session that was looked for */
 	const struct interest_page *page; /* or NULL */
 	dev_t device;
 	ino_t inode;
@@ -57,21 +58,32 @@ static bool session_folder(char *folder, const char *name)
 	       (status.st_mode & 07777) == 0700;
 }
 
-/* Maps the page of a folder, or keeps the mapping if the file is still the same. */
-static void refresh(struct page *page, const char *folder)
+/* Is the mapped page still that of its folder? A new daemon makes a new file; the old one's number is not free while we map it. */
+static bool is_fresh(const struct page *page)
+{
+	char path[INTEREST_FOLDER_MAX + sizeof(PATHS_INTEREST_PAGE) + 1];
+	struct stat status;
+
+	if (!page->page)
+		return false;
+	snprintf(path, sizeof(path), "%s/%s", page->folder, PATHS_INTEREST_PAGE);
+	return stat(path, &status) == 0 && status.st_dev == page->device && status.st_ino == page->inode;
+}
+
+/* Maps the page of a folder; without one (NULL) there is none. */
+static void map_page(struct page *page, const char *folder)
 {
 	char path[INTEREST_FOLDER_MAX + sizeof(PATHS_INTEREST_PAGE) + 1];
 	struct stat status;
 	void *mapped;
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/%s", folder, PATHS_INTEREST_PAGE);
-	if (page->page && !strcmp(page->folder, folder) && stat(path, &status) == 0 && status.st_dev == page->device &&
-	    status.st_ino == page->inode)
-		return;
 	if (page->page)
 		munmap((void *)page->page, INTEREST_PAGE_SIZE);
 	page->page = NULL;
+	if (!folder)
+		return;
+	snprintf(path, sizeof(path), "%s/%s", folder, PATHS_INTEREST_PAGE);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return;
@@ -96,6 +108,22 @@ static bool in_namespace(const char *link, const char *initial)
 		return false;
 	text[length] = 0;
 	return !strcmp(text, initial);
+}
+
+static bool pid_is(uint32_t wanted)
+{
+	static int numbered_alike; /* as the daemon numbers them: 1; -1: no. A process stays in its namespace. */
+
+	if (wanted == (uint32_t)getpid())
+		return true;
+	if (!numbered_alike)
+		numbered_alike = in_namespace("/proc/self/ns/pid", INITIAL_PID_NAMESPACE) ? 1 : -1;
+	return numbered_alike < 0;
+}
+
+static bool uid_is(uint32_t wanted)
+{
+	return wanted == (uint32_t)getuid() || !in_namespace("/proc/self/ns/user", INITIAL_USER_NAMESPACE);
 }
 
 /* What rules ask about this process, read when first asked. */
@@ -138,11 +166,9 @@ static bool exe_is(struct facts *facts, uint64_t wanted)
 /* Could this rule mean this process? Where one cannot know, it could. */
 static bool rule_matches(const struct interest_rule *rule, struct facts *facts)
 {
-	if ((rule->flags & INTEREST_RULE_PID) && rule->pid != (uint32_t)getpid() &&
-	    in_namespace("/proc/self/ns/pid", INITIAL_PID_NAMESPACE))
+	if ((rule->flags & INTEREST_RULE_PID) && !pid_is(rule->pid))
 		return false;
-	if ((rule->flags & INTEREST_RULE_UID) && rule->uid != (uint32_t)getuid() &&
-	    in_namespace("/proc/self/ns/user", INITIAL_USER_NAMESPACE))
+	if ((rule->flags & INTEREST_RULE_UID) && !uid_is(rule->uid))
 		return false;
 	if ((rule->flags & INTEREST_RULE_COMM) && !comm_is(facts, rule->comm))
 		return false;
@@ -196,13 +222,15 @@ bool interest_find(struct interest *interest)
 		name = NULL;
 	if (name && !valid_name(name))
 		return false; /* a session was asked for, and none has such a name */
-	if (session_folder(folder, name)) {
-		refresh(&session_page, folder);
-		if (page_matches(&session_page, interest))
-			return true;
+	if (!is_fresh(&session_page) || strcmp(session_page.name, name ? name : "") != 0) {
+		map_page(&session_page, session_folder(folder, name) ? folder : NULL);
+		strcpy(session_page.name, name ? name : "");
 	}
+	if (page_matches(&session_page, interest))
+		return true;
 	if (name)
 		return false;
-	refresh(&system_page, PATHS_SYSTEM_DIR);
+	if (!is_fresh(&system_page))
+		map_page(&system_page, PATHS_SYSTEM_DIR);
 	return page_matches(&system_page, interest);
 }
