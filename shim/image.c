@@ -100,7 +100,9 @@ bool image_recognise(struct image *image, const void *code, size_t available)
 	if (!code || available < IMAGE_TAIL)
 		return false;
 	memcpy(&magic, code, sizeof(magic));
-	if (magic == WRAPPER_MAGIC && available == IMAGE_IN_MEMORY) {
+	if (magic == WRAPPER_MAGIC) {
+		if (available != IMAGE_IN_MEMORY)
+			return false; /* not text either: the driver would follow its pointer */
 		image->data = unwrap(code, &image->flags);
 		if (!image->data)
 			return false;

@@ -118,6 +118,7 @@ def steps():
     yield "image: text without an end, one page", {"image": image(b"x" * 4096)}
     yield "image: text without an end, 4 pages", {"image": image(b"/" * 16384)}
     yield "image: a wrapper", {"image": image(struct.pack("<IIQQ", 0x466243b1, 1, 0x1000, 0).ljust(4096, b"\0"))}
+    yield "image: a wrapper that could be text", {"image": image(struct.pack("<IIQQ", 0x466243b1, 0, 0x7878787878787878, 0).ljust(4096, b"\0"))}
     yield "image: container of 1 TiB", {"image": image(struct.pack("<IHHQ", 0xba55ed50, 1, 16, 1 << 40).ljust(4096, b"\0"))}
     yield "image: container without a header", {"image": image(struct.pack("<IHHQ", 0xba55ed50, 1, 0, 100).ljust(4096, b"\0"))}
     yield "image: container, longer than it is", {"image": image(struct.pack("<IHHQ", 0xba55ed50, 1, 16, 1 << 20).ljust(4096, b"\0"))}
