@@ -9,6 +9,7 @@
 #include <llvm-c/Core.h>
 
 #include "emitter.h"
+#include "value.h"
 
 /* The second operand in the operation's width. */
 static LLVMValueRef operand(struct emitter *e, const struct bpf_insn *insn, LLVMTypeRef type)
@@ -146,6 +147,20 @@ static bool is_null_check(const struct emitter *e, const struct bpf_insn *insn)
 	       e->state->registers[insn->dst_reg].site != 0;
 }
 
+/*
+ * Whether 32-bit operands are compared that may be addresses. The kernel's verifier takes for
+ * granted that the low half of an address is not 0 either, and does not look at what comes if it
+ * is; on a GPU memory often begins at such an address. So the whole of it is compared.
+ */
+static bool compares_half_addresses(const struct emitter *e, const struct bpf_insn *insn)
+{
+	uint64_t maps = value_maps(e->state->registers + insn->dst_reg);
+
+	if (INSN_SOURCE(insn->code) == BPF_X)
+		maps |= value_maps(e->state->registers + insn->src_reg);
+	return maps && (INSN_OP(insn->code) == BPF_JEQ || INSN_OP(insn->code) == BPF_JNE);
+}
+
 LLVMValueRef emit_condition(struct emitter *e, const struct bpf_insn *insn)
 {
 	static const LLVMIntPredicate predicates[] = {
@@ -163,6 +178,8 @@ LLVMValueRef emit_condition(struct emitter *e, const struct bpf_insn *insn)
 				   emit_found(e, e->state->registers[insn->dst_reg].site), "");
 		return INSN_OP(insn->code) == BPF_JNE ? a : LLVMBuildNot(e->builder, a, "");
 	}
+	if (compares_half_addresses(e, insn))
+		type = e->i64;
 	a = LLVMBuildTrunc(e->builder, emit_get(e, insn->dst_reg), type, "");
 	b = operand(e, insn, type);
 	if (INSN_OP(insn->code) == BPF_JSET)

@@ -472,6 +472,28 @@ static void test_map_is_not_null(void **state)
 	translate_result_deinit(&result);
 }
 
+/* The same with half of the address of a value. */
+static void test_half_address_is_not_null(void **state)
+{
+	static const struct bpf_insn insns[] = {
+		LOOKUP(0, 0, 4),
+		INSN(BPF_JMP32 | BPF_JNE | BPF_K, 0, 0, 3, 0),
+		LD64(2, 0, 64, 0),
+		STOREI(BPF_DW, 2, 0, 7),
+		END,
+	};
+	struct translate_result result = translated(insns, COUNT(insns), &percpu8, 1);
+	const char *ptx = result.programs[0].ptx;
+
+	/* the slot's 64 bits are compared, and what has been looked up; nothing of 32 bits is */
+	assert_int_equal(occurrences(ptx, "cvt.u32.u64") + occurrences(ptx, "setp.eq.s32") +
+				 occurrences(ptx, "setp.ne.s32"),
+			 0);
+	if (!strstr(ptx, "setp."))
+		fail_msg("%s", ptx);
+	translate_result_deinit(&result);
+}
+
 static void check_map_access(const struct bpf_insn *insns, size_t n)
 {
 	const struct translate_map maps[] = { array8, percpu8 };
@@ -624,7 +646,9 @@ int main(void)
 		cmocka_unit_test(test_direct),
 		cmocka_unit_test(test_private_symbols),
 		cmocka_unit_test(test_stack_in_registers),
-		cmocka_unit_test(test_map_is_not_null), cmocka_unit_test(test_map_is_not_memory),
+		cmocka_unit_test(test_map_is_not_null),
+		cmocka_unit_test(test_half_address_is_not_null),
+		cmocka_unit_test(test_map_is_not_memory),
 		cmocka_unit_test(test_map_or_value), cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_explosion),
 	};
