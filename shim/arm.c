@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A replaced module has one variable per map: a pointer, 0 until it is armed, and probes do nothing till then; or, for counters,
- * the data itself, which is then only found here. Arming happens where a context is
- * current anyway: right after the load if there is one, and before launches. Each thread remembers the context and the
- * generation of loads for which it last found everything armed, so that a launch of a probed process costs a comparison.
+ * A replaced module has one variable per map: a pointer, 0 until it is armed, and probes do nothing
+ * till then; or, for counters, the data itself, which is then only found here. Arming happens where
+ * a context is current anyway: right after the load if there is one, and before launches. Each
+ * thread remembers the context and the generation of loads for which it last found everything
+ * armed, so that a launch of a probed process costs a comparison.
  *
  * Locks: the loader's first, then the instances'.
  */
@@ -21,7 +22,8 @@
 #include "mirror.h"
 
 unsigned arm_load_count;
-static uint64_t generation = 1; /* of the loads and contexts; changes when anything may have to be armed anew */
+static uint64_t generation =
+	1; /* of the loads and contexts; changes when anything may have to be armed anew */
 
 static __thread struct {
 	driver_handle context;
@@ -78,7 +80,8 @@ static void end_regions(const struct load *load)
 		return;
 	driver->exchange_capture_mode(&mode);
 	mirror_lock();
-	for (struct mirror_context *context = mirror_first_context(); context; context = context->next)
+	for (struct mirror_context *context = mirror_first_context(); context;
+	     context = context->next)
 		if (driver->ctx_set_current(context->handle) == 0)
 			mirror_end_regions(context, load);
 	mirror_unlock();
@@ -118,7 +121,8 @@ static struct mirror_instance *get_instance(struct mirror_context *context, uint
 	}
 	if (fd < 0)
 		return NULL; /* refused: a quota, or the map is gone */
-	return mirror_add_instance(context, map_id, fd, message.instance_reply.size, message.instance_reply.data_size);
+	return mirror_add_instance(context, map_id, fd, message.instance_reply.size,
+				   message.instance_reply.data_size);
 }
 
 /* Where a slot's variable lies in the current context, and its size; 0 if it is not there. */
@@ -130,7 +134,9 @@ static driver_pointer find_slot(const struct load *load, const char *symbol, siz
 
 	*size = 0;
 	if (load->kind == LOAD_LIBRARY)
-		result = driver->library_get_global ? driver->library_get_global(&where, size, load->handle, symbol) : -1;
+		result = driver->library_get_global
+				 ? driver->library_get_global(&where, size, load->handle, symbol)
+				 : -1;
 	else
 		result = driver->module_get_global(&where, size, load->handle, symbol);
 	return result ? 0 : where;
@@ -165,7 +171,8 @@ static const char *arm_load(const struct load *load, struct mirror_context *cont
 	return NULL;
 }
 
-static void report_armed(const struct load *load, const struct mirror_context *context, const char *reason)
+static void report_armed(const struct load *load, const struct mirror_context *context,
+			 const char *reason)
 {
 	union wire_message message;
 	struct client *client;
@@ -195,7 +202,8 @@ static void arm_context(driver_handle handle)
 		struct armed *one;
 		const char *reason;
 
-		if ((load->kind == LOAD_MODULE && load->context != handle) || !load_is_current(load) || is_armed(load, handle))
+		if ((load->kind == LOAD_MODULE && load->context != handle) ||
+		    !load_is_current(load) || is_armed(load, handle))
 			continue;
 		one = calloc(1, sizeof(*one));
 		if (!context)
@@ -214,7 +222,8 @@ static void arm_context(driver_handle handle)
 }
 
 /* The slow path of a launch; until_ms: how long it may take, 0: as long as a load. */
-static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t seen, uint64_t until_ms)
+static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t seen,
+						 uint64_t until_ms)
 {
 	const struct driver *driver = driver_own();
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
@@ -247,7 +256,10 @@ void arm_current(uint64_t until_ms)
 	errno = saved;
 }
 
-/* Locks, for the end of a context: what waits then for the driver would find it gone, so this may take long. */
+/*
+ * Locks, for the end of a context: what waits then for the driver would find it gone, so this may
+ * take long.
+ */
 static bool lock_for_end(void)
 {
 	return load_lock_until(client_now_ms() + 2 * load_deadline_ms() + 1000);
@@ -260,7 +272,8 @@ static void detach(struct mirror_context *context)
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	driver_handle before = NULL;
 
-	if (driver->ctx_get_current(&before) == 0 && driver->ctx_set_current(context->handle) == 0) {
+	if (driver->ctx_get_current(&before) == 0 &&
+	    driver->ctx_set_current(context->handle) == 0) {
 		driver->exchange_capture_mode(&mode);
 		mirror_copy(context, true, false);
 		driver->exchange_capture_mode(&mode);
@@ -341,7 +354,9 @@ static void disarm_in(struct mirror_context *context, uint64_t map_id)
 		for (uint32_t i = 0; i < load->slot_count; i++) {
 			size_t size = 0;
 			driver_pointer where =
-				load->slots[i].map_id == map_id ? find_slot(load, load->slots[i].symbol, &size) : 0;
+				load->slots[i].map_id == map_id
+					? find_slot(load, load->slots[i].symbol, &size)
+					: 0;
 
 			if (where && size == sizeof(driver_pointer))
 				mirror_write_pointer(context, where, 0);
@@ -358,7 +373,8 @@ void arm_disarm(uint64_t map_id)
 	if (!load_lock())
 		return;
 	mirror_lock();
-	for (struct mirror_context *context = mirror_first_context(); context; context = context->next)
+	for (struct mirror_context *context = mirror_first_context(); context;
+	     context = context->next)
 		if (driver->ctx_set_current(context->handle) == 0)
 			disarm_in(context, map_id);
 	driver->ctx_set_current(NULL);

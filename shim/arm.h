@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Arming: giving the probes of replaced modules the memory that they write to, in each context where they run; and
- * bringing what is in it home before the context ends.
+ * Arming: giving the probes of replaced modules the memory that they write to, in each context
+ * where they run; and bringing what is in it home before the context ends.
  */
 
 #include <stdbool.h>
@@ -14,7 +14,8 @@
 struct load;
 struct mirror_context;
 
-/* How many replaced modules the process has; 0 in all but probed processes. Read by every launch. */
+/* How many replaced modules the process has; 0 in all but probed processes. Read by every launch.
+ */
 extern unsigned arm_load_count __attribute__((visibility("hidden")));
 
 /* Must this launch come by arm_current()? */
@@ -23,19 +24,29 @@ static inline bool arm_needed(void)
 	return __atomic_load_n(&arm_load_count, __ATOMIC_RELAXED) != 0;
 }
 
-/* Arms every replaced module in the calling thread's context, where that is not done. Cheap when it is. until_ms: or 0. */
+/*
+ * Arms every replaced module in the calling thread's context, where that is not done. Cheap when it
+ * is. until_ms: or 0.
+ */
 void arm_current(uint64_t until_ms);
 
-/* A replaced module came, or goes; with the loader's lock held. keep: what it has counted, it can still be read. */
+/*
+ * A replaced module came, or goes; with the loader's lock held. keep: what it has counted, it can
+ * still be read.
+ */
 void arm_load_added(void);
 void arm_load_removed(const struct load *load, bool keep);
 
-/* Stops all probes of this process from using a map. For the mirror's thread: leaves no context current. */
+/*
+ * Stops all probes of this process from using a map. For the mirror's thread: leaves no context
+ * current.
+ */
 void arm_disarm(uint64_t map_id);
 
 /*
- * Before a call that may end a context: its instances are copied out a last time, and our thread leaves it alone. What is
- * returned, perhaps NULL, goes to arm_context_ended() after that call. gone: it has ended.
+ * Before a call that may end a context: its instances are copied out a last time, and our thread
+ * leaves it alone. What is returned, perhaps NULL, goes to arm_context_ended() after that call.
+ * gone: it has ended.
  */
 struct mirror_context *arm_context_ending(driver_handle handle);
 void arm_context_ended(struct mirror_context *context, driver_handle handle, bool gone);

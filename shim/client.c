@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The wire protocol (proto/wire.h) as the shim speaks it: blocking with a deadline on a non-blocking socket, no SIGPIPE, no
- * descriptor that survives exec. Any surprise breaks the connection; the caller then lets the application go on alone.
+ * The wire protocol (proto/wire.h) as the shim speaks it: blocking with a deadline on a
+ * non-blocking socket, no SIGPIPE, no descriptor that survives exec. Any surprise breaks the
+ * connection; the caller then lets the application go on alone.
  */
 
 #include "client.h"
@@ -81,7 +82,8 @@ static bool wait_for(int fd, short events, uint64_t deadline_ms)
 	}
 }
 
-void client_prepare(struct client *client, union wire_message *message, enum wire_type type, uint32_t sequence)
+void client_prepare(struct client *client, union wire_message *message, enum wire_type type,
+		    uint32_t sequence)
 {
 	message->header = (struct wire_header){
 		.magic = WIRE_MAGIC,
@@ -92,7 +94,8 @@ void client_prepare(struct client *client, union wire_message *message, enum wir
 	};
 }
 
-bool client_send(struct client *client, const union wire_message *message, int fd, uint64_t deadline_ms)
+bool client_send(struct client *client, const union wire_message *message, int fd,
+		 uint64_t deadline_ms)
 {
 	struct iovec bytes = { (void *)message, message->header.size };
 	union {
@@ -131,7 +134,8 @@ static bool take_descriptor(struct msghdr *datagram, int *fd)
 	bool surplus = false;
 
 	*fd = -1;
-	for (struct cmsghdr *part = CMSG_FIRSTHDR(datagram); part; part = CMSG_NXTHDR(datagram, part)) {
+	for (struct cmsghdr *part = CMSG_FIRSTHDR(datagram); part;
+	     part = CMSG_NXTHDR(datagram, part)) {
 		size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
 		if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
@@ -151,7 +155,8 @@ static bool take_descriptor(struct msghdr *datagram, int *fd)
 	return !surplus && !(datagram->msg_flags & (MSG_TRUNC | MSG_CTRUNC));
 }
 
-bool client_receive(struct client *client, union wire_message *message, enum wire_type type, int *fd, uint64_t deadline_ms)
+bool client_receive(struct client *client, union wire_message *message, enum wire_type type,
+		    int *fd, uint64_t deadline_ms)
 {
 	struct iovec bytes = { message, sizeof(*message) };
 	union {
@@ -159,7 +164,10 @@ bool client_receive(struct client *client, union wire_message *message, enum wir
 		char space[CMSG_SPACE(4 * sizeof(int))];
 	} control;
 	struct msghdr datagram = {
-		.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.space),
+		.msg_iov = &bytes,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control.space),
 	};
 	ssize_t received;
 	int one;
@@ -184,12 +192,13 @@ bool client_receive(struct client *client, union wire_message *message, enum wir
 	return good;
 }
 
-bool client_call(struct client *client, union wire_message *message, int send_fd, enum wire_type reply, int *fd,
-		 uint64_t deadline_ms)
+bool client_call(struct client *client, union wire_message *message, int send_fd,
+		 enum wire_type reply, int *fd, uint64_t deadline_ms)
 {
 	uint32_t sequence = message->header.sequence;
 
-	if (!client_send(client, message, send_fd, deadline_ms) || !client_receive(client, message, reply, fd, deadline_ms))
+	if (!client_send(client, message, send_fd, deadline_ms) ||
+	    !client_receive(client, message, reply, fd, deadline_ms))
 		return false;
 	if (message->header.sequence == sequence)
 		return true;
@@ -200,7 +209,10 @@ bool client_call(struct client *client, union wire_message *message, int send_fd
 	return false;
 }
 
-/* A user's own session daemon must be that user's; below /run/gpuprobe only the system's daemon can listen. */
+/*
+ * A user's own session daemon must be that user's; below /run/gpuprobe only the system's daemon can
+ * listen.
+ */
 static bool peer_is_trusted(int fd, const char *folder)
 {
 	struct ucred peer;
@@ -211,7 +223,10 @@ static bool peer_is_trusted(int fd, const char *folder)
 	return !strcmp(folder, PATHS_SYSTEM_DIR) || peer.uid == getuid() || peer.uid == 0;
 }
 
-/* Connects; a full queue of connections is waited for until the deadline, as poll() does not tell of it. */
+/*
+ * Connects; a full queue of connections is waited for until the deadline, as poll() does not tell
+ * of it.
+ */
 static bool connect_patiently(int fd, const struct sockaddr_un *address, uint64_t deadline_ms)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
@@ -230,7 +245,8 @@ static int connect_to(const char *folder, uint64_t deadline_ms)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd, length;
 
-	length = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", folder, PATHS_SHIM_SOCKET);
+	length = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", folder,
+			  PATHS_SHIM_SOCKET);
 	if (length < 0 || (size_t)length >= sizeof(address.sun_path))
 		return -1;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -243,8 +259,8 @@ static int connect_to(const char *folder, uint64_t deadline_ms)
 	return client_move_descriptor(fd);
 }
 
-bool client_open(struct client *client, const char *folder, enum wire_role role, uint32_t driver_version,
-		 uint64_t deadline_ms, struct wire_welcome *welcome)
+bool client_open(struct client *client, const char *folder, enum wire_role role,
+		 uint32_t driver_version, uint64_t deadline_ms, struct wire_welcome *welcome)
 {
 	struct client opened = CLIENT_NONE;
 	union wire_message message;
@@ -263,7 +279,8 @@ bool client_open(struct client *client, const char *folder, enum wire_role role,
 	client_prepare(&opened, &message, WIRE_HELLO, 0);
 	message.hello.role = role;
 	message.hello.driver_version = driver_version;
-	strncpy(message.hello.shim_version, PROJECT_VERSION, sizeof(message.hello.shim_version) - 1);
+	strncpy(message.hello.shim_version, PROJECT_VERSION,
+		sizeof(message.hello.shim_version) - 1);
 	if (!client_call(&opened, &message, -1, WIRE_WELCOME, NULL, deadline_ms)) {
 		client_close(&opened);
 		return false;

@@ -11,13 +11,14 @@ static void look_up(void)
 {
 	int missing = 0;
 
-#define X(field, name, arguments)                                                  \
-	table.field = (driver_result(*) arguments)driver_symbol(name);             \
+#define X(field, name, arguments)                                      \
+	table.field = (driver_result(*) arguments)driver_symbol(name); \
 	missing += !table.field;
 	DRIVER_OWN_FUNCTIONS(X)
 #undef X
 	table.library_get_global =
-		(driver_result(*)(driver_pointer *, size_t *, driver_handle, const char *))driver_symbol("cuLibraryGetGlobal");
+		(driver_result(*)(driver_pointer *, size_t *, driver_handle,
+				  const char *))driver_symbol("cuLibraryGetGlobal");
 	if (!missing)
 		complete = &table;
 }

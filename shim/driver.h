@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * The part of the CUDA driver API that the shim wraps or calls, declared from the public documentation: the shim builds without
- * a toolkit. Handles are opaque pointers; a result is 0 or an error number.
+ * The part of the CUDA driver API that the shim wraps or calls, declared from the public
+ * documentation: the shim builds without a toolkit. Handles are opaque pointers; a result is 0 or
+ * an error number.
  */
 
 #include <stddef.h>
@@ -21,28 +22,29 @@ typedef unsigned long long driver_pointer;
 #define DRIVER_PROC_ADDRESS_PER_THREAD (UINT64_C(1) << 1)
 
 /*
- * The driver's functions that the shim calls for itself, found in libcuda.so.1 once, when the first image is replaced.
- * With the versions' suffixes, because the plain names are the oldest forms.
+ * The driver's functions that the shim calls for itself, found in libcuda.so.1 once, when the first
+ * image is replaced. With the versions' suffixes, because the plain names are the oldest forms.
  */
-#define DRIVER_OWN_FUNCTIONS(X)                                                                            \
-	X(ctx_get_current, "cuCtxGetCurrent", (driver_handle *))                                           \
-	X(ctx_set_current, "cuCtxSetCurrent", (driver_handle))                                             \
-	X(ctx_get_device, "cuCtxGetDevice", (int *))                                                       \
-	X(ctx_synchronize, "cuCtxSynchronize", (void))                                                     \
-	X(device_get, "cuDeviceGet", (int *, int))                                                         \
-	X(device_get_attribute, "cuDeviceGetAttribute", (int *, int, int))                                 \
-	X(driver_get_version, "cuDriverGetVersion", (int *))                                               \
-	X(get_primary_state, "cuDevicePrimaryCtxGetState", (int, unsigned *, int *))                       \
-	X(primary_retain, "cuDevicePrimaryCtxRetain", (driver_handle *, int))                              \
-	X(primary_release, "cuDevicePrimaryCtxRelease_v2", (int))                                          \
-	X(mem_alloc, "cuMemAlloc_v2", (driver_pointer *, size_t))                                          \
-	X(mem_free, "cuMemFree_v2", (driver_pointer))                                                      \
-	X(copy_to_device, "cuMemcpyHtoDAsync_v2", (driver_pointer, const void *, size_t, driver_handle))   \
-	X(copy_to_host, "cuMemcpyDtoHAsync_v2", (void *, driver_pointer, size_t, driver_handle))           \
-	X(module_get_global, "cuModuleGetGlobal_v2",                                                       \
-	  (driver_pointer *, size_t *, driver_handle, const char *))                                       \
-	X(stream_create, "cuStreamCreate", (driver_handle *, unsigned))                                    \
-	X(stream_synchronize, "cuStreamSynchronize", (driver_handle))                                      \
+#define DRIVER_OWN_FUNCTIONS(X)                                                                  \
+	X(ctx_get_current, "cuCtxGetCurrent", (driver_handle *))                                 \
+	X(ctx_set_current, "cuCtxSetCurrent", (driver_handle))                                   \
+	X(ctx_get_device, "cuCtxGetDevice", (int *))                                             \
+	X(ctx_synchronize, "cuCtxSynchronize", (void))                                           \
+	X(device_get, "cuDeviceGet", (int *, int))                                               \
+	X(device_get_attribute, "cuDeviceGetAttribute", (int *, int, int))                       \
+	X(driver_get_version, "cuDriverGetVersion", (int *))                                     \
+	X(get_primary_state, "cuDevicePrimaryCtxGetState", (int, unsigned *, int *))             \
+	X(primary_retain, "cuDevicePrimaryCtxRetain", (driver_handle *, int))                    \
+	X(primary_release, "cuDevicePrimaryCtxRelease_v2", (int))                                \
+	X(mem_alloc, "cuMemAlloc_v2", (driver_pointer *, size_t))                                \
+	X(mem_free, "cuMemFree_v2", (driver_pointer))                                            \
+	X(copy_to_device, "cuMemcpyHtoDAsync_v2",                                                \
+	  (driver_pointer, const void *, size_t, driver_handle))                                 \
+	X(copy_to_host, "cuMemcpyDtoHAsync_v2", (void *, driver_pointer, size_t, driver_handle)) \
+	X(module_get_global, "cuModuleGetGlobal_v2",                                             \
+	  (driver_pointer *, size_t *, driver_handle, const char *))                             \
+	X(stream_create, "cuStreamCreate", (driver_handle *, unsigned))                          \
+	X(stream_synchronize, "cuStreamSynchronize", (driver_handle))                            \
 	X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int *))
 
 struct driver {
@@ -50,11 +52,13 @@ struct driver {
 	DRIVER_OWN_FUNCTIONS(X)
 #undef X
 	/* since CUDA 12; NULL in an older driver, where no library can be loaded either */
-	driver_result (*library_get_global)(driver_pointer *, size_t *, driver_handle, const char *);
+	driver_result (*library_get_global)(driver_pointer *, size_t *, driver_handle,
+					    const char *);
 };
 
 /* The table, or NULL if the driver lacks one of the functions (then nothing can be replaced). */
 const struct driver *driver_own(void);
 
-/* The driver's own symbol, past every interposer; NULL if libcuda.so.1 is not loaded or lacks it. */
+/* The driver's own symbol, past every interposer; NULL if libcuda.so.1 is not loaded or lacks it.
+ */
 void *driver_symbol(const char *name);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The driver functions that the shim stands in front of, and nothing else: each wrapper is a few lines, and the work is
- * behind them (load.c, arm.c). While no probe is in the process a launch costs one relaxed load.
+ * The driver functions that the shim stands in front of, and nothing else: each wrapper is a few
+ * lines, and the work is behind them (load.c, arm.c). While no probe is in the process a launch
+ * costs one relaxed load.
  *
- * A call of the driver made by ourselves never comes by here: driver.h's table holds the driver's own addresses.
+ * A call of the driver made by ourselves never comes by here: driver.h's table holds the driver's
+ * own addresses.
  */
 
 #include <errno.h>
@@ -19,8 +21,9 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /*
- * Declares WRAPPER and real_WRAPPER, a function pointer that is found when it is first used, for programs that
- * link libcuda.so.1. If there is no such function the wrapper answers CUDA_ERROR_NOT_FOUND.
+ * Declares WRAPPER and real_WRAPPER, a function pointer that is found when it is first used, for
+ * programs that link libcuda.so.1. If there is no such function the wrapper answers
+ * CUDA_ERROR_NOT_FOUND.
  */
 #define WRAP(name, ...)                                                    \
 	EXPORT driver_result name(__VA_ARGS__);                            \
@@ -41,10 +44,14 @@ static __attribute__((noinline, cold)) void find_real(void **real, const char *n
 	errno = saved;
 }
 
-/* ---- looking functions up ------------------------------------------------------------------------------------ */
+/* ---- looking functions up ----------------------------------------------------------- */
 
-/* After a cuGetProcAddress: name and flags are its arguments, `own` is what the driver exports under its name. */
-static void swap(const char *name, void **found, int version, uint64_t flags, void *called, const char *own)
+/*
+ * After a cuGetProcAddress: name and flags are its arguments, `own` is what the driver exports
+ * under its name.
+ */
+static void swap(const char *name, void **found, int version, uint64_t flags, void *called,
+		 const char *own)
 {
 	int saved = errno;
 
@@ -60,11 +67,13 @@ WRAP(cuGetProcAddress, const char *symbol, void **function, int version, uint64_
 		return DRIVER_ERROR_NOT_FOUND;
 	result = real_cuGetProcAddress(symbol, function, version, flags);
 	if (!result)
-		swap(symbol, function, version, flags, (void *)real_cuGetProcAddress, "cuGetProcAddress");
+		swap(symbol, function, version, flags, (void *)real_cuGetProcAddress,
+		     "cuGetProcAddress");
 	return result;
 }
 
-WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint64_t flags, void *status)
+WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint64_t flags,
+     void *status)
 {
 	driver_result result;
 
@@ -72,51 +81,58 @@ WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint
 		return DRIVER_ERROR_NOT_FOUND;
 	result = real_cuGetProcAddress_v2(symbol, function, version, flags, status);
 	if (!result)
-		swap(symbol, function, version, flags, (void *)real_cuGetProcAddress_v2, "cuGetProcAddress_v2");
+		swap(symbol, function, version, flags, (void *)real_cuGetProcAddress_v2,
+		     "cuGetProcAddress_v2");
 	return result;
 }
 
-/* ---- loading ------------------------------------------------------------------------------------------------- */
+/* ---- loading
+ * -------------------------------------------------------------------------------------------------
+ */
 
 /*
- * The common way of every load. If there is a replacement and the driver takes it (`REPLACED`, an expression of `load`), it is kept
- * until the module is unloaded; whatever else happens, the application's own image is loaded (`OWN`).
+ * The common way of every load. If there is a replacement and the driver takes it (`REPLACED`, an
+ * expression of `load`), it is kept until the module is unloaded; whatever else happens, the
+ * application's own image is loaded (`OWN`).
  */
-#define LOAD(REPLACEMENT, kind, out, values, count, REPLACED, OWN)      \
-	do {                                                            \
-		int saved_ = errno;                                     \
-		struct load *load = REPLACEMENT;                        \
-		driver_result result_, own_;                            \
-                                                                        \
-		if (!load) {                                            \
-			errno = saved_;                                 \
-			return OWN;                                     \
-		}                                                       \
-		load_keep_options(load, values, count);                 \
-		errno = saved_;                                         \
-		result_ = REPLACED;                                     \
-		if (!result_) {                                         \
-			saved_ = errno;                                 \
-			load_commit(load, kind, *(out));                \
-			errno = saved_;                                 \
-			return 0;                                       \
-		}                                                       \
-		load_restore_options(load);                             \
-		errno = saved_;                                         \
-		own_ = OWN;                                             \
-		saved_ = errno;                                         \
-		load_refused(load, result_, own_);                      \
-		errno = saved_;                                         \
-		return own_;                                            \
+#define LOAD(REPLACEMENT, kind, out, values, count, REPLACED, OWN) \
+	do {                                                       \
+		int saved_ = errno;                                \
+		struct load *load = REPLACEMENT;                   \
+		driver_result result_, own_;                       \
+                                                                   \
+		if (!load) {                                       \
+			errno = saved_;                            \
+			return OWN;                                \
+		}                                                  \
+		load_keep_options(load, values, count);            \
+		errno = saved_;                                    \
+		result_ = REPLACED;                                \
+		if (!result_) {                                    \
+			saved_ = errno;                            \
+			load_commit(load, kind, *(out));           \
+			errno = saved_;                            \
+			return 0;                                  \
+		}                                                  \
+		load_restore_options(load);                        \
+		errno = saved_;                                    \
+		own_ = OWN;                                        \
+		saved_ = errno;                                    \
+		load_refused(load, result_, own_);                 \
+		errno = saved_;                                    \
+		return own_;                                       \
 	} while (0)
 
-WRAP(cuLibraryLoadData, driver_handle *library, const void *code, void *jit_options, void **jit_values, unsigned jit_count,
-     void *options, void **values, unsigned count)
+WRAP(cuLibraryLoadData, driver_handle *library, const void *code, void *jit_options,
+     void **jit_values, unsigned jit_count, void *options, void **values, unsigned count)
 {
 	if (!have_cuLibraryLoadData())
 		return DRIVER_ERROR_NOT_FOUND;
-#define TRY(image) real_cuLibraryLoadData(library, image, jit_options, jit_values, jit_count, options, values, count)
-	LOAD(load_replace(code), LOAD_LIBRARY, library, jit_values, jit_count, TRY(load_image(load)), TRY(code));
+#define TRY(image)                                                                          \
+	real_cuLibraryLoadData(library, image, jit_options, jit_values, jit_count, options, \
+			       values, count)
+	LOAD(load_replace(code), LOAD_LIBRARY, library, jit_values, jit_count,
+	     TRY(load_image(load)), TRY(code));
 #undef TRY
 }
 
@@ -124,16 +140,18 @@ WRAP(cuModuleLoadData, driver_handle *module, const void *image)
 {
 	if (!have_cuModuleLoadData())
 		return DRIVER_ERROR_NOT_FOUND;
-	LOAD(load_replace(image), LOAD_MODULE, module, NULL, 0, real_cuModuleLoadData(module, load_image(load)),
-	     real_cuModuleLoadData(module, image));
+	LOAD(load_replace(image), LOAD_MODULE, module, NULL, 0,
+	     real_cuModuleLoadData(module, load_image(load)), real_cuModuleLoadData(module, image));
 }
 
-WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned count, void *options, void **values)
+WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned count, void *options,
+     void **values)
 {
 	if (!have_cuModuleLoadDataEx())
 		return DRIVER_ERROR_NOT_FOUND;
 #define TRY(image) real_cuModuleLoadDataEx(module, image, count, options, values)
-	LOAD(load_replace(image), LOAD_MODULE, module, values, count, TRY(load_image(load)), TRY(image));
+	LOAD(load_replace(image), LOAD_MODULE, module, values, count, TRY(load_image(load)),
+	     TRY(image));
 #undef TRY
 }
 
@@ -143,18 +161,25 @@ WRAP(cuModuleLoadFatBinary, driver_handle *module, const void *image)
 	if (!have_cuModuleLoadFatBinary())
 		return DRIVER_ERROR_NOT_FOUND;
 	LOAD(have_cuModuleLoadData() ? load_replace(image) : NULL, LOAD_MODULE, module, NULL, 0,
-	     real_cuModuleLoadData(module, load_image(load)), real_cuModuleLoadFatBinary(module, image));
+	     real_cuModuleLoadData(module, load_image(load)),
+	     real_cuModuleLoadFatBinary(module, image));
 }
 
-/* A file becomes an image in memory if it is replaced. The options of a library's load mean the same for both, but for "preserved", which ours is. */
-WRAP(cuLibraryLoadFromFile, driver_handle *library, const char *path, void *jit_options, void **jit_values, unsigned jit_count,
-     void *options, void **values, unsigned count)
+/*
+ * A file becomes an image in memory if it is replaced. The options of a library's load mean the
+ * same for both, but for "preserved", which ours is.
+ */
+WRAP(cuLibraryLoadFromFile, driver_handle *library, const char *path, void *jit_options,
+     void **jit_values, unsigned jit_count, void *options, void **values, unsigned count)
 {
 	if (!have_cuLibraryLoadFromFile())
 		return DRIVER_ERROR_NOT_FOUND;
-	LOAD(have_cuLibraryLoadData() ? load_replace_file(path) : NULL, LOAD_LIBRARY, library, jit_values, jit_count,
-	     real_cuLibraryLoadData(library, load_image(load), jit_options, jit_values, jit_count, options, values, count),
-	     real_cuLibraryLoadFromFile(library, path, jit_options, jit_values, jit_count, options, values, count));
+	LOAD(have_cuLibraryLoadData() ? load_replace_file(path) : NULL, LOAD_LIBRARY, library,
+	     jit_values, jit_count,
+	     real_cuLibraryLoadData(library, load_image(load), jit_options, jit_values, jit_count,
+				    options, values, count),
+	     real_cuLibraryLoadFromFile(library, path, jit_options, jit_values, jit_count, options,
+					values, count));
 }
 
 WRAP(cuModuleLoad, driver_handle *module, const char *path)
@@ -165,50 +190,54 @@ WRAP(cuModuleLoad, driver_handle *module, const char *path)
 	     real_cuModuleLoadData(module, load_image(load)), real_cuModuleLoad(module, path));
 }
 
-#define UNLOAD(name, kind)                                          \
-	WRAP(name, driver_handle handle)                            \
-	{                                                           \
-		int saved = errno;                                  \
-		driver_result result;                               \
-		struct load *load;                                  \
-                                                                    \
-		if (!have_##name())                                 \
-			return DRIVER_ERROR_NOT_FOUND;              \
-		load = load_begin_unload(kind, handle);             \
-		errno = saved;                                      \
-		result = real_##name(handle);                       \
-		saved = errno;                                      \
-		if (load)                                           \
-			load_end_unload(load, result);              \
-		errno = saved;                                      \
-		return result;                                      \
+#define UNLOAD(name, kind)                              \
+	WRAP(name, driver_handle handle)                \
+	{                                               \
+		int saved = errno;                      \
+		driver_result result;                   \
+		struct load *load;                      \
+                                                        \
+		if (!have_##name())                     \
+			return DRIVER_ERROR_NOT_FOUND;  \
+		load = load_begin_unload(kind, handle); \
+		errno = saved;                          \
+		result = real_##name(handle);           \
+		saved = errno;                          \
+		if (load)                               \
+			load_end_unload(load, result);  \
+		errno = saved;                          \
+		return result;                          \
 	}
 UNLOAD(cuLibraryUnload, LOAD_LIBRARY)
 UNLOAD(cuModuleUnload, LOAD_MODULE)
 
-/* ---- launching: probed modules are armed in the current context before their first kernel runs there --------- */
+/*
+ * ---- launching: probed modules are armed in the current context before their first kernel runs
+ * there ---------
+ */
 
-#define LAUNCH(name, arguments, ...)                                \
-	WRAP(name, __VA_ARGS__)                                     \
-	{                                                           \
-		if (__builtin_expect(!have_##name(), 0))            \
-			return DRIVER_ERROR_NOT_FOUND;              \
-		if (__builtin_expect(arm_needed(), 0))              \
-			arm_current(0);                             \
-		return real_##name arguments;                       \
+#define LAUNCH(name, arguments, ...)                     \
+	WRAP(name, __VA_ARGS__)                          \
+	{                                                \
+		if (__builtin_expect(!have_##name(), 0)) \
+			return DRIVER_ERROR_NOT_FOUND;   \
+		if (__builtin_expect(arm_needed(), 0))   \
+			arm_current(0);                  \
+		return real_##name arguments;            \
 	}
 
-#define LAUNCH_KERNEL(name)                                                                                            \
-	LAUNCH(name, (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra), driver_handle function,    \
-	       unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,          \
-	       driver_handle stream, void **parameters, void **extra)
-#define LAUNCH_KERNEL_EX(name)                                                                                     \
-	LAUNCH(name, (configuration, function, parameters, extra), const void *configuration, driver_handle function, \
-	       void **parameters, void **extra)
-#define LAUNCH_COOPERATIVE(name)                                                                                       \
-	LAUNCH(name, (function, gx, gy, gz, bx, by, bz, shared, stream, parameters), driver_handle function, unsigned gx, \
-	       unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, driver_handle stream, \
-	       void **parameters)
+#define LAUNCH_KERNEL(name)                                                                        \
+	LAUNCH(name, (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra),        \
+	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,         \
+	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters, \
+	       void **extra)
+#define LAUNCH_KERNEL_EX(name)                                                                \
+	LAUNCH(name, (configuration, function, parameters, extra), const void *configuration, \
+	       driver_handle function, void **parameters, void **extra)
+#define LAUNCH_COOPERATIVE(name)                                                           \
+	LAUNCH(name, (function, gx, gy, gz, bx, by, bz, shared, stream, parameters),       \
+	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
+	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters)
 #define LAUNCH_GRAPH(name) LAUNCH(name, (graph, stream), driver_handle graph, driver_handle stream)
 
 LAUNCH_KERNEL(cuLaunchKernel)
@@ -220,26 +249,26 @@ LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
 LAUNCH_GRAPH(cuGraphLaunch)
 LAUNCH_GRAPH(cuGraphLaunch_ptsz)
 
-/* ---- the end of a context: what its instances hold is copied out first --------------------------------------- */
+/* ---- the end of a context: what its instances hold is copied out first -------------- */
 
-#define DESTROY_CONTEXT(name, find_context)                                      \
-	WRAP(name, driver_handle handle)                                         \
-	{                                                                        \
-		struct mirror_context *ending;                                   \
-		driver_handle context;                                           \
-		driver_result result;                                            \
-		int saved = errno;                                               \
-                                                                                 \
-		if (!have_##name())                                              \
-			return DRIVER_ERROR_NOT_FOUND;                           \
-		context = find_context(handle);                                  \
-		ending = arm_context_ending(context);                            \
-		errno = saved;                                                   \
-		result = real_##name(handle);                                    \
-		saved = errno;                                                   \
-		arm_context_ended(ending, context, !result);                     \
-		errno = saved;                                                   \
-		return result;                                                   \
+#define DESTROY_CONTEXT(name, find_context)                  \
+	WRAP(name, driver_handle handle)                     \
+	{                                                    \
+		struct mirror_context *ending;               \
+		driver_handle context;                       \
+		driver_result result;                        \
+		int saved = errno;                           \
+                                                             \
+		if (!have_##name())                          \
+			return DRIVER_ERROR_NOT_FOUND;       \
+		context = find_context(handle);              \
+		ending = arm_context_ending(context);        \
+		errno = saved;                               \
+		result = real_##name(handle);                \
+		saved = errno;                               \
+		arm_context_ended(ending, context, !result); \
+		errno = saved;                               \
+		return result;                               \
 	}
 
 static driver_handle itself(driver_handle context)
@@ -250,8 +279,8 @@ static driver_handle itself(driver_handle context)
 /* A green context is destroyed under a handle of its own. */
 static driver_handle of_green(driver_handle green)
 {
-	driver_result (*find)(driver_handle *, driver_handle) =
-		(driver_result(*)(driver_handle *, driver_handle))driver_symbol("cuCtxFromGreenCtx");
+	driver_result (*find)(driver_handle *, driver_handle) = (driver_result(*)(
+		driver_handle *, driver_handle))driver_symbol("cuCtxFromGreenCtx");
 	driver_handle context = NULL;
 
 	return mirror_has_contexts() && find && find(&context, green) == 0 ? context : NULL;
@@ -263,26 +292,26 @@ DESTROY_CONTEXT(cuCtxDetach, itself)
 DESTROY_CONTEXT(cuGreenCtxDestroy, of_green)
 
 /* always: the primary context is gone after a success, whoever holds it. */
-#define RELEASE_PRIMARY(name, always)                                                             \
-	WRAP(name, int device)                                                                    \
-	{                                                                                         \
-		struct mirror_context *ending;                                                    \
-		driver_handle context;                                                            \
-		driver_result result;                                                             \
-		int saved = errno;                                                                \
-                                                                                                  \
-		if (!have_##name())                                                               \
-			return DRIVER_ERROR_NOT_FOUND;                                            \
-		context = arm_primary(device);                                                    \
-		ending = arm_context_ending(context);                                             \
-		errno = saved;                                                                    \
-		result = real_##name(device);                                                     \
-		saved = errno;                                                                    \
-		if (context)                                                                      \
-			arm_context_ended(ending, context,                                        \
-					  !result && (always || !arm_primary_active(device)));   \
-		errno = saved;                                                                    \
-		return result;                                                                    \
+#define RELEASE_PRIMARY(name, always)                                                          \
+	WRAP(name, int device)                                                                 \
+	{                                                                                      \
+		struct mirror_context *ending;                                                 \
+		driver_handle context;                                                         \
+		driver_result result;                                                          \
+		int saved = errno;                                                             \
+                                                                                               \
+		if (!have_##name())                                                            \
+			return DRIVER_ERROR_NOT_FOUND;                                         \
+		context = arm_primary(device);                                                 \
+		ending = arm_context_ending(context);                                          \
+		errno = saved;                                                                 \
+		result = real_##name(device);                                                  \
+		saved = errno;                                                                 \
+		if (context)                                                                   \
+			arm_context_ended(ending, context,                                     \
+					  !result && (always || !arm_primary_active(device))); \
+		errno = saved;                                                                 \
+		return result;                                                                 \
 	}
 RELEASE_PRIMARY(cuDevicePrimaryCtxRelease, 0)
 RELEASE_PRIMARY(cuDevicePrimaryCtxRelease_v2, 0)

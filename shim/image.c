@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The driver takes a module as a bare pointer and finds its end itself; so must we. Fatbin containers say their size, an
- * ELF image ends with the last thing that its headers name, PTX ends with a NUL.
+ * The driver takes a module as a bare pointer and finds its end itself; so must we. Fatbin
+ * containers say their size, an ELF image ends with the last thing that its headers name, PTX ends
+ * with a NUL.
  */
 
 #include "image.h"
@@ -46,8 +47,8 @@ static bool elf_size(const char *bytes, size_t limit, size_t *size)
 
 	memcpy(&header, bytes, sizeof(header));
 	count = header.e_shnum;
-	if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shoff > limit || header.e_phoff > limit ||
-	    (header.e_shoff && header.e_shentsize != sizeof(section)))
+	if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shoff > limit ||
+	    header.e_phoff > limit || (header.e_shoff && header.e_shentsize != sizeof(section)))
 		return false;
 	if (!count && header.e_shoff) { /* too many for 16 bits: the first one says how many */
 		if (header.e_shoff + sizeof(section) > limit)
@@ -73,7 +74,10 @@ static bool elf_size(const char *bytes, size_t limit, size_t *size)
 	return end >= sizeof(header) && end <= limit;
 }
 
-/* Could this be PTX? Comments, blank lines, directives: nothing that is not text in the first bytes. */
+/*
+ * Could this be PTX? Comments, blank lines, directives: nothing that is not text in the first
+ * bytes.
+ */
 static bool looks_like_text(const unsigned char *bytes)
 {
 	for (unsigned i = 0; i < 16 && bytes[i]; i++)
@@ -82,7 +86,10 @@ static bool looks_like_text(const unsigned char *bytes)
 	return bytes[0] != 0;
 }
 
-/* The image inside a wrapper, a structure that nvcc leaves in the program's memory; NULL if it is of no known version. */
+/*
+ * The image inside a wrapper, a structure that nvcc leaves in the program's memory; NULL if it is
+ * of no known version.
+ */
 static const void *unwrap(const struct wrapper_header *wrapper, uint32_t *flags)
 {
 	if (wrapper->version != 1 && wrapper->version != 2)
@@ -115,7 +122,8 @@ bool image_recognise(struct image *image, const void *code, size_t available)
 
 		memcpy(&container, image->data, sizeof(container));
 		image->kind = WIRE_IMAGE_FATBIN;
-		if (container.header_size < sizeof(container) || container.header_size > available ||
+		if (container.header_size < sizeof(container) ||
+		    container.header_size > available ||
 		    container.size > available - container.header_size)
 			return false;
 		image->size = container.header_size + container.size;

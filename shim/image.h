@@ -5,7 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What an application hands to the driver as a module, as far as the shim needs to know it: where it starts and ends. */
+/*
+ * What an application hands to the driver as a module, as far as the shim needs to know it: where
+ * it starts and ends.
+ */
 struct image {
 	const void *data; /* behind the wrapper, if there was one */
 	size_t size; /* bytes; PTX without its NUL */
@@ -17,9 +20,10 @@ struct image {
 #define IMAGE_TAIL 64
 
 /*
- * Finds out; false if it is nothing that we know, or larger than WIRE_IMAGE_SIZE_MAX. Reads no more than the driver would.
- * available: how many bytes are there, zeros behind the image included, at least IMAGE_TAIL; or IMAGE_IN_MEMORY, for what an
- * application hands to the driver: only there can be wrappers, whose pointers are followed.
+ * Finds out; false if it is nothing that we know, or larger than WIRE_IMAGE_SIZE_MAX. Reads no more
+ * than the driver would. available: how many bytes are there, zeros behind the image included, at
+ * least IMAGE_TAIL; or IMAGE_IN_MEMORY, for what an application hands to the driver: only there can
+ * be wrappers, whose pointers are followed.
  */
 bool image_recognise(struct image *image, const void *code, size_t available);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Reads the daemons' interest pages (proto/interest.h): the session daemon of this user, then the system one. The pages stay
- * mapped; one stat a load tells whether the file was replaced by a new daemon. Everything that is doubtful about a file or
- * a folder means: no daemon there.
+ * Reads the daemons' interest pages (proto/interest.h): the session daemon of this user, then the
+ * system one. The pages stay mapped; one stat a load tells whether the file was replaced by a new
+ * daemon. Everything that is doubtful about a file or a folder means: no daemon there.
  */
 
 #include "interest-page.h"
@@ -36,7 +36,8 @@ static struct page session_page, system_page;
 /* A session name: letters, digits, underscore, 1 to 32 of them. */
 static bool valid_name(const char *name)
 {
-	size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+	size_t length =
+		strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
 
 	return length && length <= PATHS_SESSION_NAME_MAX && !name[length];
 }
@@ -50,15 +51,20 @@ static bool session_folder(char *folder, const char *name)
 
 	snprintf(user, sizeof(user), PATHS_USER_DIR, (unsigned)getuid());
 	length = snprintf(folder, INTEREST_FOLDER_MAX,
-			  stat(user, &status) == 0 && S_ISDIR(status.st_mode) ? PATHS_SESSION_IN_USER_DIR : PATHS_SESSION_IN_TMP,
+			  stat(user, &status) == 0 && S_ISDIR(status.st_mode)
+				  ? PATHS_SESSION_IN_USER_DIR
+				  : PATHS_SESSION_IN_TMP,
 			  (unsigned)getuid());
 	if (name)
 		snprintf(folder + length, INTEREST_FOLDER_MAX - (size_t)length, "-%s", name);
-	return lstat(folder, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == getuid() &&
-	       (status.st_mode & 07777) == 0700;
+	return lstat(folder, &status) == 0 && S_ISDIR(status.st_mode) &&
+	       status.st_uid == getuid() && (status.st_mode & 07777) == 0700;
 }
 
-/* Is the mapped page still that of its folder? A new daemon makes a new file; the old one's number is not free while we map it. */
+/*
+ * Is the mapped page still that of its folder? A new daemon makes a new file; the old one's number
+ * is not free while we map it.
+ */
 static bool is_fresh(const struct page *page)
 {
 	char path[INTEREST_FOLDER_MAX + sizeof(PATHS_INTEREST_PAGE) + 1];
@@ -67,7 +73,8 @@ static bool is_fresh(const struct page *page)
 	if (!page->page)
 		return false;
 	snprintf(path, sizeof(path), "%s/%s", page->folder, PATHS_INTEREST_PAGE);
-	return stat(path, &status) == 0 && status.st_dev == page->device && status.st_ino == page->inode;
+	return stat(path, &status) == 0 && status.st_dev == page->device &&
+	       status.st_ino == page->inode;
 }
 
 /* Maps the page of a folder; without one (NULL) there is none. */
@@ -87,7 +94,8 @@ static void map_page(struct page *page, const char *folder)
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return;
-	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= INTEREST_PAGE_SIZE) {
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+	    status.st_size >= INTEREST_PAGE_SIZE) {
 		mapped = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ, MAP_SHARED, fd, 0);
 		if (mapped != MAP_FAILED) {
 			page->page = mapped;
@@ -112,7 +120,8 @@ static bool in_namespace(const char *link, const char *initial)
 
 static bool pid_is(uint32_t wanted)
 {
-	static int numbered_alike; /* as the daemon numbers them: 1; -1: no. A process stays in its namespace. */
+	static int numbered_alike; /* as the daemon numbers them: 1; -1: no. A process stays in its
+				      namespace. */
 
 	if (wanted == (uint32_t)getpid())
 		return true;
@@ -123,14 +132,15 @@ static bool pid_is(uint32_t wanted)
 
 static bool uid_is(uint32_t wanted)
 {
-	return wanted == (uint32_t)getuid() || !in_namespace("/proc/self/ns/user", INITIAL_USER_NAMESPACE);
+	return wanted == (uint32_t)getuid() ||
+	       !in_namespace("/proc/self/ns/user", INITIAL_USER_NAMESPACE);
 }
 
 /* What rules ask about this process, read when first asked. */
 struct facts {
 	bool has_comm, has_exe; /* tried */
-	char comm[16];          /* empty: unknown */
-	uint64_t exe;           /* 0: unknown */
+	char comm[16]; /* empty: unknown */
+	uint64_t exe; /* 0: unknown */
 };
 
 static bool comm_is(struct facts *facts, const char *wanted)
@@ -195,12 +205,14 @@ static bool page_matches(const struct page *page, struct interest *interest)
 	struct facts facts = { 0 };
 	bool stable, meant;
 
-	if (!page->page || page->page->magic != INTEREST_MAGIC || page->page->version != INTEREST_VERSION)
+	if (!page->page || page->page->magic != INTEREST_MAGIC ||
+	    page->page->version != INTEREST_VERSION)
 		return false;
 	stable = snapshot(page->page, &copy);
 	if (copy.flags & INTEREST_FLAG_CLOSED)
 		return false;
-	meant = !stable || (copy.flags & INTEREST_FLAG_EVERYONE) || copy.rule_count > INTEREST_RULES_MAX;
+	meant = !stable || (copy.flags & INTEREST_FLAG_EVERYONE) ||
+		copy.rule_count > INTEREST_RULES_MAX;
 	for (uint32_t i = 0; !meant && i < copy.rule_count; i++)
 		meant = rule_matches(&copy.rules[i], &facts);
 	if (!meant)
@@ -209,7 +221,8 @@ static bool page_matches(const struct page *page, struct interest *interest)
 	interest->device = page->device;
 	interest->inode = page->inode;
 	interest->generation = copy.generation;
-	interest->deadline_ms = copy.deadline_ms < DEADLINE_MAX_MS ? copy.deadline_ms : DEADLINE_MAX_MS;
+	interest->deadline_ms =
+		copy.deadline_ms < DEADLINE_MAX_MS ? copy.deadline_ms : DEADLINE_MAX_MS;
 	return true;
 }
 

@@ -17,6 +17,7 @@ struct interest {
 };
 
 /*
- * Is a daemon interested in this process? Fills in which. Makes a few syscalls and no message. Not thread-safe.
+ * Is a daemon interested in this process? Fills in which. Makes a few syscalls and no message. Not
+ * thread-safe.
  */
 bool interest_find(struct interest *interest);

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One connection to the daemon, one list of replaced images, one lock around both; another lock around the interest pages, so that
- * a process that nobody is interested in never waits. Locks are waited for no longer than the daemon's deadline, which is also
- * the time that a load has from its begin to its arming, and are never held while the driver loads or unloads. Who comes here
- * again while he holds a lock (a signal handler, a callback of a tool) is let go on alone. So is a process that forked
- * after it came here first: CUDA does not work in the child either.
+ * One connection to the daemon, one list of replaced images, one lock around both; another lock
+ * around the interest pages, so that a process that nobody is interested in never waits. Locks are
+ * waited for no longer than the daemon's deadline, which is also the time that a load has from its
+ * begin to its arming, and are never held while the driver loads or unloads. Who comes here again
+ * while he holds a lock (a signal handler, a callback of a tool) is let go on alone. So is a
+ * process that forked after it came here first: CUDA does not work in the child either.
  *
- * After a failure (late, broken, absurd) the connection is closed and no daemon is asked until its interest page has changed or
- * ten seconds have passed, so that a sick daemon costs one deadline and not one a module.
+ * After a failure (late, broken, absurd) the connection is closed and no daemon is asked until its
+ * interest page has changed or ten seconds have passed, so that a sick daemon costs one deadline
+ * and not one a module.
  *
- * Ids are a daemon's own. Loads carry the number of the daemon they came from (its epoch), and are neither armed nor spoken of
- * once it is another's turn; their probes go on writing to memory that nobody reads.
+ * Ids are a daemon's own. Loads carry the number of the daemon they came from (its epoch), and are
+ * neither armed nor spoken of once it is another's turn; their probes go on writing to memory that
+ * nobody reads.
  */
 
 #include "load.h"
@@ -64,7 +67,8 @@ static bool is_owner(void)
 
 	if (__atomic_load_n(&owner, __ATOMIC_RELAXED) == self)
 		return true;
-	if (!__atomic_compare_exchange_n(&owner, &none, self, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	if (!__atomic_compare_exchange_n(&owner, &none, self, false, __ATOMIC_RELAXED,
+					 __ATOMIC_RELAXED))
 		return false;
 	pthread_atfork(NULL, NULL, at_fork);
 	return true;
@@ -72,7 +76,8 @@ static bool is_owner(void)
 
 static bool enter(pthread_mutex_t *mutex, uint64_t until_ms)
 {
-	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000 };
+	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000),
+				  .tv_nsec = (long)(until_ms % 1000) * 1000000 };
 
 	if (inside || mirror_is_mine() || !is_owner())
 		return false;
@@ -167,7 +172,8 @@ static bool interested(struct interest *found)
 {
 	bool yes;
 
-	if (getauxval(AT_SECURE) || opted_out() || !enter(&page_lock, client_now_ms() + PAGE_WAIT_MS))
+	if (getauxval(AT_SECURE) || opted_out() ||
+	    !enter(&page_lock, client_now_ms() + PAGE_WAIT_MS))
 		return false;
 	yes = interest_find(found) && found->deadline_ms;
 	leave(&page_lock);
@@ -182,7 +188,8 @@ static bool same_daemon(const struct interest *a, const struct interest *b)
 /* Has it just failed us? */
 static bool has_failed(const struct interest *found)
 {
-	return same_daemon(found, &failed) && found->generation == failed.generation && client_now_ms() < failed_until_ms;
+	return same_daemon(found, &failed) && found->generation == failed.generation &&
+	       client_now_ms() < failed_until_ms;
 }
 
 /* Connects to the interested daemon, if that is not done. */
@@ -199,9 +206,11 @@ static bool connected(const struct interest *found, uint64_t deadline_ms)
 	client_close(&client);
 	if (driver_own()->driver_get_version(&version) != 0)
 		version = 0;
-	if (!client_open(&client, found->folder, WIRE_ROLE_LOADER, (uint32_t)version, deadline_ms, &welcome))
+	if (!client_open(&client, found->folder, WIRE_ROLE_LOADER, (uint32_t)version, deadline_ms,
+			 &welcome))
 		return false;
-	if (!same || !mirror_is_connected()) { /* it knows nothing of what we had from the one before */
+	if (!same ||
+	    !mirror_is_connected()) { /* it knows nothing of what we had from the one before */
 		epoch++;
 		mirror_forget_daemon();
 	}
@@ -250,7 +259,8 @@ static bool map_reply(struct load *load, int fd, uint64_t size)
 		load->size = (size + page - 1) / page * page + page;
 		load->image = mmap(NULL, load->size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		good = load->image != MAP_FAILED &&
-		       mmap(load->image, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED;
+		       mmap(load->image, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) !=
+			       MAP_FAILED;
 	}
 	close(fd);
 	return good && ends_inside(load);
@@ -267,7 +277,8 @@ static bool receive_slots(struct load *load, uint32_t count, uint64_t deadline_m
 		return false;
 	for (uint32_t i = 0; i < count; i++) {
 		if (!client_receive(&client, &message, WIRE_SLOT, NULL, deadline_ms) ||
-		    message.slot.module_id != load->module_id || message.slot.symbol[WIRE_SYMBOL_MAX - 1])
+		    message.slot.module_id != load->module_id ||
+		    message.slot.symbol[WIRE_SYMBOL_MAX - 1])
 			return false;
 		load->slots[i].map_id = message.slot.map_id;
 		memcpy(load->slots[i].symbol, message.slot.symbol, WIRE_SYMBOL_MAX);
@@ -287,7 +298,10 @@ static void free_load(struct load *load)
 	free(load);
 }
 
-/* Sends the image and takes the answer. NULL with *broken false: the daemon says to use the own image. */
+/*
+ * Sends the image and takes the answer. NULL with *broken false: the daemon says to use the own
+ * image.
+ */
 static struct load *ask(const struct image *image, uint64_t deadline_ms, bool *broken)
 {
 	union wire_message message;
@@ -390,7 +404,8 @@ void load_refused(struct load *load, driver_result result, driver_result own_res
 	char reason[WIRE_REASON_MAX];
 
 	if (!own_result && load_lock()) { /* else it is not our image's fault */
-		snprintf(reason, sizeof(reason), "the driver refused the probed image: error %d", result);
+		snprintf(reason, sizeof(reason), "the driver refused the probed image: error %d",
+			 result);
 		if (load_is_current(load))
 			load_report(load->module_id, reason);
 		load_unlock();
@@ -475,7 +490,8 @@ struct load *load_replace_file(const char *path)
 	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
 	    (uint64_t)status.st_size < WIRE_IMAGE_SIZE_MAX) {
 		size = (size_t)status.st_size + IMAGE_TAIL; /* zeros behind it: PTX ends with one */
-		bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			     0);
 		if (bytes == MAP_FAILED)
 			bytes = NULL;
 	}
@@ -502,5 +518,6 @@ void load_keep_options(struct load *load, void **values, unsigned count)
 void load_restore_options(struct load *load)
 {
 	if (load->kept_options)
-		memcpy(load->options, load->kept_options, load->option_count * sizeof(*load->options));
+		memcpy(load->options, load->kept_options,
+		       load->option_count * sizeof(*load->options));
 }

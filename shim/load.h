@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Loading and unloading of modules: which image the driver gets. A struct load is one replaced image, from the daemon's answer
- * until after the driver's unload; it exists only when there is a replacement.
+ * Loading and unloading of modules: which image the driver gets. A struct load is one replaced
+ * image, from the daemon's answer until after the driver's unload; it exists only when there is a
+ * replacement.
  */
 
 #include <stdbool.h>
@@ -41,15 +42,18 @@ struct load {
 };
 
 /*
- * Asks the daemon for a replacement of an image, if it is interested in this process: NULL means to use the application's own. Waits at
- * most the daemon's deadline.
+ * Asks the daemon for a replacement of an image, if it is interested in this process: NULL means to
+ * use the application's own. Waits at most the daemon's deadline.
  */
 struct load *load_replace(const void *code);
 
 /* The same for a file. */
 struct load *load_replace_file(const char *path);
 
-/* The values of options go into the driver and come out of it: keeps them for a second try, and puts them back for it. */
+/*
+ * The values of options go into the driver and come out of it: keeps them for a second try, and
+ * puts them back for it.
+ */
 void load_keep_options(struct load *load, void **values, unsigned count);
 void load_restore_options(struct load *load);
 
@@ -59,7 +63,10 @@ const void *load_image(const struct load *load);
 /* The driver took it: it is kept from now on, and armed if a context is current. */
 void load_commit(struct load *load, enum load_kind kind, driver_handle handle);
 
-/* The driver did not take it, and then took the application's own or not: forgets it, and tells the daemon. */
+/*
+ * The driver did not take it, and then took the application's own or not: forgets it, and tells the
+ * daemon.
+ */
 void load_refused(struct load *load, driver_result result, driver_result own_result);
 
 /* The module is about to be unloaded: it is armed no more. NULL if it is none of ours. */
@@ -68,7 +75,10 @@ struct load *load_begin_unload(enum load_kind kind, driver_handle handle);
 /* It is unloaded, or the driver says why not: the image can go if it is. */
 void load_end_unload(struct load *load, driver_result result);
 
-/* For arm.c, with the loader's lock held: the loads that the driver has taken, and the connection to the daemon. */
+/*
+ * For arm.c, with the loader's lock held: the loads that the driver has taken, and the connection
+ * to the daemon.
+ */
 struct load *load_first(void);
 /* False: it could not be had in time, the thread has it already, or this is a forked child. */
 bool load_lock(void);

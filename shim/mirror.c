@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Maps live in device memory and the daemon reads shared memory: one thread copies, when the daemon asks, every
- * mirror_period_ms otherwise, and a last time when the process exits. It starts with the first armed module, blocks all signals, polls
- * its own connection, and ends when the daemon does. Copies go over a stream of ours that blocks nothing, in the relaxed
- * capture mode, so that no capture of the application is disturbed.
+ * Maps live in device memory and the daemon reads shared memory: one thread copies, when the daemon
+ * asks, every mirror_period_ms otherwise, and a last time when the process exits. It starts with
+ * the first armed module, blocks all signals, polls its own connection, and ends when the daemon
+ * does. Copies go over a stream of ours that blocks nothing, in the relaxed capture mode, so that
+ * no capture of the application is disturbed.
  *
- * At exit the thread waits for the GPU (kernels that still run count, too) while the exiting thread waits for it, no longer than the deadline.
- * An exit handler that is registered after the driver was initialised runs before the driver's own.
+ * At exit the thread waits for the GPU (kernels that still run count, too) while the exiting thread
+ * waits for it, no longer than the deadline. An exit handler that is registered after the driver
+ * was initialised runs before the driver's own.
  */
 
 #include "mirror.h"
@@ -48,7 +50,9 @@ static struct {
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
 	struct client client;
-} thread = { .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .client = CLIENT_NONE };
+} thread = { .lock = PTHREAD_MUTEX_INITIALIZER,
+	     .ended = PTHREAD_COND_INITIALIZER,
+	     .client = CLIENT_NONE };
 
 static __thread bool mine; /* this thread holds the lock, or is about to */
 
@@ -101,7 +105,8 @@ struct mirror_context *mirror_add_context(driver_handle handle)
 
 struct mirror_instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id)
 {
-	for (struct mirror_instance *instance = context->instances; instance; instance = instance->next)
+	for (struct mirror_instance *instance = context->instances; instance;
+	     instance = instance->next)
 		if (instance->map_id == map_id && !instance->forgotten)
 			return instance;
 	return NULL;
@@ -135,16 +140,17 @@ static bool map_instance(struct mirror_instance *instance, int fd)
 	int seals = fcntl(fd, F_GET_SEALS);
 
 	if (seals < 0 || (seals & RESIZE_SEALS) != RESIZE_SEALS || fstat(fd, &status) < 0 ||
-	    (uint64_t)status.st_size != instance->size || instance->data_size > MAP_DATA_SIZE_MAX || !instance->data_size ||
-	    instance->size != MAP_DATA_OFFSET + instance->data_size)
+	    (uint64_t)status.st_size != instance->size || instance->data_size > MAP_DATA_SIZE_MAX ||
+	    !instance->data_size || instance->size != MAP_DATA_OFFSET + instance->data_size)
 		return false;
 	instance->header = mmap(NULL, instance->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	return instance->header != MAP_FAILED && instance->header->magic == MAP_MAGIC &&
-	       instance->header->version == MAP_LAYOUT_VERSION && instance->header->map_id == instance->map_id;
+	       instance->header->version == MAP_LAYOUT_VERSION &&
+	       instance->header->map_id == instance->map_id;
 }
 
-struct mirror_instance *mirror_add_instance(struct mirror_context *context, uint64_t map_id, int fd, uint64_t size,
-					    uint64_t data_size)
+struct mirror_instance *mirror_add_instance(struct mirror_context *context, uint64_t map_id, int fd,
+					    uint64_t size, uint64_t data_size)
 {
 	struct mirror_instance *instance = calloc(1, sizeof(*instance));
 	bool good = false;
@@ -176,7 +182,8 @@ bool mirror_add_buffer(struct mirror_context *context, struct mirror_instance *i
 		return true;
 	if (driver->mem_alloc(&buffer, instance->data_size) != 0)
 		return false;
-	if (driver->copy_to_device(buffer, data_of(instance), instance->data_size, context->stream) != 0 ||
+	if (driver->copy_to_device(buffer, data_of(instance), instance->data_size,
+				   context->stream) != 0 ||
 	    driver->stream_synchronize(context->stream) != 0) {
 		driver->mem_free(buffer);
 		return false;
@@ -185,7 +192,8 @@ bool mirror_add_buffer(struct mirror_context *context, struct mirror_instance *i
 	return true;
 }
 
-bool mirror_add_region(struct mirror_instance *instance, const struct load *load, driver_pointer address)
+bool mirror_add_region(struct mirror_instance *instance, const struct load *load,
+		       driver_pointer address)
 {
 	struct mirror_region *region;
 
@@ -207,7 +215,8 @@ bool mirror_add_region(struct mirror_instance *instance, const struct load *load
 	return true;
 }
 
-bool mirror_write_pointer(struct mirror_context *context, driver_pointer where, driver_pointer value)
+bool mirror_write_pointer(struct mirror_context *context, driver_pointer where,
+			  driver_pointer value)
 {
 	const struct driver *driver = driver_own();
 
@@ -247,21 +256,26 @@ static bool add_region(struct mirror_context *context, struct mirror_instance *i
 {
 	const struct driver *driver = driver_own();
 
-	if (driver->copy_to_host(instance->sum, region, instance->data_size, context->stream) != 0 ||
+	if (driver->copy_to_host(instance->sum, region, instance->data_size, context->stream) !=
+		    0 ||
 	    driver->stream_synchronize(context->stream) != 0)
 		return false;
 	add_lanes(instance, to, instance->sum);
 	return true;
 }
 
-/* Copies one instance. What is in the daemon's memory changes only when everything is here: we may be killed at any moment. */
+/*
+ * Copies one instance. What is in the daemon's memory changes only when everything is here: we may
+ * be killed at any moment.
+ */
 static bool copy_instance(struct mirror_context *context, struct mirror_instance *instance)
 {
 	const struct driver *driver = driver_own();
 
 	if (!instance->past)
 		return !instance->buffer ||
-		       (driver->copy_to_host(data_of(instance), instance->buffer, instance->data_size, context->stream) == 0 &&
+		       (driver->copy_to_host(data_of(instance), instance->buffer,
+					     instance->data_size, context->stream) == 0 &&
 			driver->stream_synchronize(context->stream) == 0);
 	memcpy(instance->total, instance->past, instance->data_size);
 	if (instance->buffer && !add_region(context, instance, instance->buffer, instance->total))
@@ -277,7 +291,8 @@ void mirror_copy(struct mirror_context *context, bool wait, bool final)
 {
 	if (wait)
 		driver_own()->ctx_synchronize();
-	for (struct mirror_instance *instance = context->instances; instance; instance = instance->next) {
+	for (struct mirror_instance *instance = context->instances; instance;
+	     instance = instance->next) {
 		if (instance->disarmed)
 			continue;
 		__atomic_or_fetch(&instance->header->sequence, 1, __ATOMIC_SEQ_CST);
@@ -293,7 +308,8 @@ void mirror_end_regions(struct mirror_context *context, const struct load *load)
 {
 	bool waited = false;
 
-	for (struct mirror_instance *instance = context->instances; instance; instance = instance->next) {
+	for (struct mirror_instance *instance = context->instances; instance;
+	     instance = instance->next) {
 		for (struct mirror_region **link = &instance->regions; *link;) {
 			struct mirror_region *region = *link;
 
@@ -352,12 +368,13 @@ void mirror_forget_daemon(void)
 {
 	mirror_lock();
 	for (struct mirror_context *context = contexts; context; context = context->next)
-		for (struct mirror_instance *instance = context->instances; instance; instance = instance->next)
+		for (struct mirror_instance *instance = context->instances; instance;
+		     instance = instance->next)
 			instance->forgotten = instance->disarmed = true;
 	mirror_unlock();
 }
 
-/* ---- the thread ---------------------------------------------------------------------------------------------- */
+/* ---- the thread --------------------------------------------------------------------- */
 
 static void copy_all(bool wait, bool final)
 {
@@ -402,8 +419,32 @@ static bool is_stopping(bool *elsewhere)
 	return stopping;
 }
 
-/* Serves a connection until the process exits, the daemon does, or there is a new one. */
-static void run(uint32_t period_ms, uint32_t wait_ms)
+/*
+ * Ends the thread's work if no instance is left; true if so. Whoever adds one starts the thread while he holds the instances'
+ * lock, so he finds it at work or ended, never in between.
+ */
+static bool retire(void)
+{
+	bool idle = true;
+
+	mirror_lock();
+	for (const struct mirror_context *context = contexts; context; context = context->next)
+		for (const struct mirror_instance *instance = context->instances; instance; instance = instance->next)
+			idle = idle && instance->disarmed;
+	pthread_mutex_lock(&thread.lock);
+	idle = idle && !thread.wanted && !thread.stopping;
+	if (idle) {
+		client_close(&thread.client);
+		thread.running = false;
+		pthread_cond_broadcast(&thread.ended);
+	}
+	pthread_mutex_unlock(&thread.lock);
+	mirror_unlock();
+	return idle;
+}
+
+/* Serves a connection until the process exits, the daemon does, or there is a new one. true: the thread has retired. */
+static bool run(uint32_t period_ms, uint32_t wait_ms)
 {
 	bool elsewhere;
 
@@ -412,27 +453,31 @@ static void run(uint32_t period_ms, uint32_t wait_ms)
 		int r;
 
 		if (!client_is_open(&thread.client))
-			return;
+			return false;
 		r = poll(&polled, 1, period_ms ? (int)(period_ms & INT_MAX) : -1);
 		if (is_stopping(&elsewhere) || elsewhere)
 			break;
 		if (r == 0)
 			copy_all(false, false);
 		else if (r > 0 && !serve(wait_ms))
-			return;
+			return false;
+		if (r >= 0 && retire())
+			return true;
 	}
 	if (!elsewhere)
 		copy_all(true, true);
+	return false;
 }
 
-static void connect_and_run(void)
+/* true: the thread has retired. */
+static bool connect_and_run(void)
 {
 	struct wire_welcome welcome = { 0 };
 	struct client opened = CLIENT_NONE;
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
 	int version = 0;
-	bool open;
+	bool open, retired;
 
 	driver_own()->driver_get_version(&version);
 	pthread_mutex_lock(&thread.lock);
@@ -440,15 +485,18 @@ static void connect_and_run(void)
 	strcpy(folder, thread.folder);
 	deadline_ms = thread.deadline_ms;
 	pthread_mutex_unlock(&thread.lock);
-	open = client_open(&opened, folder, WIRE_ROLE_MIRROR, (uint32_t)version, client_now_ms() + deadline_ms, &welcome);
+	open = client_open(&opened, folder, WIRE_ROLE_MIRROR, (uint32_t)version,
+			   client_now_ms() + deadline_ms, &welcome);
 	pthread_mutex_lock(&thread.lock);
 	thread.client = opened;
 	pthread_mutex_unlock(&thread.lock);
-	if (open)
-		run(welcome.mirror_period_ms, deadline_ms);
+	retired = open && run(welcome.mirror_period_ms, deadline_ms);
+	if (retired)
+		return true;
 	pthread_mutex_lock(&thread.lock);
 	client_close(&thread.client);
 	pthread_mutex_unlock(&thread.lock);
+	return false;
 }
 
 static void *mirror_thread(void *unused)
@@ -459,7 +507,8 @@ static void *mirror_thread(void *unused)
 	prctl(PR_SET_NAME, "gpuprobe");
 	driver_own()->exchange_capture_mode(&mode);
 	do {
-		connect_and_run();
+		if (connect_and_run())
+			return NULL; /* another one may run already */
 		pthread_mutex_lock(&thread.lock);
 		again = thread.wanted && !thread.stopping;
 		thread.running = again;
@@ -469,18 +518,24 @@ static void *mirror_thread(void *unused)
 	return NULL;
 }
 
-/* Runs when the process exits: the last copy, bounded by the deadline. exit() may have been called anywhere, in a signal handler. */
+/*
+ * Runs when the process exits: the last copy, bounded by the deadline. exit() may have been called
+ * anywhere, in a signal handler.
+ */
 static void at_exit(void)
 {
 	uint64_t until_ms = client_now_ms() + thread.deadline_ms;
-	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000 };
+	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000),
+				  .tv_nsec = (long)(until_ms % 1000) * 1000000 };
 
-	if (thread.owner != getpid() || mine || pthread_mutex_clocklock(&thread.lock, CLOCK_MONOTONIC, &until) != 0)
+	if (thread.owner != getpid() || mine ||
+	    pthread_mutex_clocklock(&thread.lock, CLOCK_MONOTONIC, &until) != 0)
 		return;
 	thread.stopping = true;
 	if (thread.running && client_is_open(&thread.client))
 		shutdown(thread.client.fd, SHUT_RD); /* wakes the thread */
-	while (thread.running && pthread_cond_clockwait(&thread.ended, &thread.lock, CLOCK_MONOTONIC, &until) == 0)
+	while (thread.running &&
+	       pthread_cond_clockwait(&thread.ended, &thread.lock, CLOCK_MONOTONIC, &until) == 0)
 		;
 	pthread_mutex_unlock(&thread.lock);
 }
@@ -511,7 +566,8 @@ static bool create_thread(void)
 		return false;
 	sigfillset(&all);
 	if (pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0 &&
-	    pthread_attr_setstacksize(&attributes, STACK_SIZE) == 0 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
+	    pthread_attr_setstacksize(&attributes, STACK_SIZE) == 0 &&
+	    pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
 		good = pthread_create(&created, &attributes, mirror_thread, NULL) == 0;
 		pthread_sigmask(SIG_SETMASK, &before, NULL);
 	}

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The instances of this process and the thread that copies them to the daemon's memory. The thread exists while there are
- * instances and a daemon.
+ * The instances of this process and the thread that copies them to the daemon's memory. The thread
+ * exists while there are instances and a daemon.
  */
 
 #include <stdbool.h>
@@ -38,9 +38,11 @@ struct mirror_instance {
 	uint32_t merge; /* enum map_merge: the width of the lanes that regions are added in */
 	driver_pointer buffer; /* in device memory, for modules with a pointer; 0: none */
 	struct mirror_region *regions;
-	unsigned char *sum, *total, *past; /* with regions: room for one's bytes and for the sum; what unloaded modules had counted */
+	unsigned char *sum, *total, *past; /* with regions: room for one's bytes and for the sum;
+					      what unloaded modules had counted */
 	bool forgotten; /* of a daemon that is gone: never found again */
-	bool disarmed; /* its map or its daemon is gone; the buffer stays, kernels may still write to it */
+	bool disarmed; /* its map or its daemon is gone; the buffer stays, kernels may still write
+			  to it */
 };
 
 /* All that follows is called with the lock of the instances held, but for mirror_lock itself. */
@@ -52,29 +54,40 @@ struct mirror_context *mirror_add_context(driver_handle handle);
 struct mirror_instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id);
 
 /* Makes an instance of the memfd. Consumes fd; NULL if something is wrong with it. */
-struct mirror_instance *mirror_add_instance(struct mirror_context *context, uint64_t map_id, int fd, uint64_t size,
-					    uint64_t data_size);
+struct mirror_instance *mirror_add_instance(struct mirror_context *context, uint64_t map_id, int fd,
+					    uint64_t size, uint64_t data_size);
 
 /* Sees to it that the instance has a buffer in the current context, with its initial data. */
 bool mirror_add_buffer(struct mirror_context *context, struct mirror_instance *instance);
 
 /* Makes a module's own data part of the instance. */
-bool mirror_add_region(struct mirror_instance *instance, const struct load *load, driver_pointer address);
+bool mirror_add_region(struct mirror_instance *instance, const struct load *load,
+		       driver_pointer address);
 
 /* Before a module is unloaded from the current context: keeps what its regions hold. */
 void mirror_end_regions(struct mirror_context *context, const struct load *load);
 
-/* Copies every instance of a context to its memfd; the context must be current. wait: for the kernels first. */
+/*
+ * Copies every instance of a context to its memfd; the context must be current. wait: for the
+ * kernels first.
+ */
 void mirror_copy(struct mirror_context *context, bool wait, bool final);
 
-/* Takes a context off the list that the thread copies, puts it back, or frees one that is off it and gone. */
+/*
+ * Takes a context off the list that the thread copies, puts it back, or frees one that is off it
+ * and gone.
+ */
 void mirror_detach_context(struct mirror_context *context);
 void mirror_attach_context(struct mirror_context *context);
 void mirror_free_context(struct mirror_context *context);
 struct mirror_context *mirror_first_context(void);
 
-/* Writes 8 bytes to device memory on the context's stream and waits for it; the context must be current. */
-bool mirror_write_pointer(struct mirror_context *context, driver_pointer where, driver_pointer value);
+/*
+ * Writes 8 bytes to device memory on the context's stream and waits for it; the context must be
+ * current.
+ */
+bool mirror_write_pointer(struct mirror_context *context, driver_pointer where,
+			  driver_pointer value);
 
 /* The calls that follow need no lock. */
 

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Who gets our wrapper instead of a driver function: callers of dlsym and of cuGetProcAddress. Both call the real one first and
- * swap only what it found. (Programs that link libcuda.so.1 bind to our exported wrappers without being asked.)
+ * Who gets our wrapper instead of a driver function: callers of dlsym and of cuGetProcAddress. Both
+ * call the real one first and swap only what it found. (Programs that link libcuda.so.1 bind to our
+ * exported wrappers without being asked.)
  *
- * There may be other interposers. Only functions of the driver itself are swapped, and none that somebody else stands in front
- * of; for programs that link the driver a wrapper calls the next library with that symbol. So nobody is bypassed, and whoever
- * looks for the driver behind himself does not find us in front of him.
+ * There may be other interposers. Only functions of the driver itself are swapped, and none that
+ * somebody else stands in front of; for programs that link the driver a wrapper calls the next
+ * library with that symbol. So nobody is bypassed, and whoever looks for the driver behind himself
+ * does not find us in front of him.
  *
- * Nothing here makes a syscall or takes a lock of ours; what is written are pointers that every writer would set to the same.
- * dlerror() says after us what it would say without us: glibc forgets an error at the next dl* call that succeeds.
+ * Nothing here makes a syscall or takes a lock of ours; what is written are pointers that every
+ * writer would set to the same. dlerror() says after us what it would say without us: glibc forgets
+ * an error at the next dl* call that succeeds.
  */
 
 #include "symbols.h"
@@ -27,7 +30,7 @@
 void *shim_dlsym(void *handle, const char *name, const void *caller);
 
 /* Read by dlsym.S after shim_dlsym has returned JUMP. */
-void *(*shim_real_dlsym)(void *, const char *) __attribute__((visibility("hidden")));
+void *(*shim_real_dlsym)(void *, const char *)__attribute__((visibility("hidden")));
 
 static void *real_dlsym(void *handle, const char *name)
 {
@@ -83,26 +86,32 @@ void *symbols_next(const char *name)
 /* Does another interposer have to do with this function? */
 static int is_of_others(const struct wrapper *wrapper, const void *found)
 {
-	const void *own = driver_symbol(wrapper->name), *next = real_dlsym(RTLD_NEXT, wrapper->name);
+	const void *own = driver_symbol(wrapper->name),
+		   *next = real_dlsym(RTLD_NEXT, wrapper->name);
 
-	return (next && next != own) || (found != own && found == real_dlsym(RTLD_DEFAULT, wrapper->name));
+	return (next && next != own) ||
+	       (found != own && found == real_dlsym(RTLD_DEFAULT, wrapper->name));
 }
 
 /*
- * What a lookup would find without us that found our export: the next in the global scope; for RTLD_DEFAULT of a library
- * outside of it also what it brought along.
+ * What a lookup would find without us that found our export: the next in the global scope; for
+ * RTLD_DEFAULT of a library outside of it also what it brought along.
  */
 static void *find_without_us(void *handle, const struct wrapper *wrapper, const void *caller)
 {
 	void *found = real_dlsym(RTLD_NEXT, wrapper->name), *map = NULL;
 	Dl_info info;
 
-	if (!found && handle == RTLD_DEFAULT && dladdr1(caller, &info, &map, RTLD_DL_LINKMAP) && map)
+	if (!found && handle == RTLD_DEFAULT && dladdr1(caller, &info, &map, RTLD_DL_LINKMAP) &&
+	    map)
 		found = real_dlsym(map, wrapper->name);
 	return found == wrapper->function ? NULL : found;
 }
 
-/* What dlsym returns, or JUMP: dlsym.S goes on with the real one, which is known by then. caller: the return address. */
+/*
+ * What dlsym returns, or JUMP: dlsym.S goes on with the real one, which is known by then. caller:
+ * the return address.
+ */
 void *shim_dlsym(void *handle, const char *name, const void *caller)
 {
 	const struct wrapper *wrapper;
@@ -121,7 +130,8 @@ void *shim_dlsym(void *handle, const char *name, const void *caller)
 	if (found == wrapper->function) {
 		found = find_without_us(handle, wrapper, caller);
 		if (!found)
-			return real_dlsym(RTLD_NEXT, name); /* fails, and so dlerror() speaks of it */
+			return real_dlsym(RTLD_NEXT,
+					  name); /* fails, and so dlerror() speaks of it */
 	} else if (found != driver_symbol(name) || is_of_others(wrapper, found)) {
 		return JUMP;
 	}
@@ -131,7 +141,10 @@ void *shim_dlsym(void *handle, const char *name, const void *caller)
 	return wrapper->function;
 }
 
-/* The wrapper called name + suffix, if it stands for the function that was found or nothing has to be found. */
+/*
+ * The wrapper called name + suffix, if it stands for the function that was found or nothing has to
+ * be found.
+ */
 static const struct wrapper *find_suffixed(const char *name, const char *suffix, const void *found)
 {
 	char full[NAME_MAX_LENGTH + 8];
@@ -147,10 +160,12 @@ static const struct wrapper *find_suffixed(const char *name, const char *suffix,
 }
 
 /*
- * cuGetProcAddress gives many versions of a function under one name. Which one was found tells its address; if the address is
- * none of the driver's (somebody else interposes), then the rules of the driver tell.
+ * cuGetProcAddress gives many versions of a function under one name. Which one was found tells its
+ * address; if the address is none of the driver's (somebody else interposes), then the rules of the
+ * driver tell.
  */
-static const struct wrapper *find_found(const char *name, const void *found, int version, int per_thread)
+static const struct wrapper *find_found(const char *name, const void *found, int version,
+					int per_thread)
 {
 	static const char *const suffixes[] = { "_ptsz", "_v2", "" };
 	const struct wrapper *wrapper = NULL;

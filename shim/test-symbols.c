@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Who gets which function from dlsym, cuGetProcAddress and the linker, with the shim preloaded and the mock as driver. The
- * program starts itself again under LD_PRELOAD for each case: test-symbols SHIM MOCK-FOLDER INTERPOSER
+ * Who gets which function from dlsym, cuGetProcAddress and the linker, with the shim preloaded and
+ * the mock as driver. The program starts itself again under LD_PRELOAD for each case: test-symbols
+ * SHIM MOCK-FOLDER INTERPOSER
  */
 
 #include <dlfcn.h>
@@ -16,15 +17,16 @@
 
 static int failures;
 
-#define CHECK(condition)                                                                  \
-	do {                                                                              \
-		if (!(condition)) {                                                       \
-			printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);    \
-			failures++;                                                       \
-		}                                                                         \
+#define CHECK(condition)                                                               \
+	do {                                                                           \
+		if (!(condition)) {                                                    \
+			printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+			failures++;                                                    \
+		}                                                                      \
 	} while (0)
 
-typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+			    unsigned, void *, void **, void **);
 typedef int get_v1(const char *, void **, int, uint64_t);
 typedef int get_v2(const char *, void **, int, uint64_t, int *);
 typedef int simple_function(void *);
@@ -66,8 +68,10 @@ static void case_dlsym(void)
 
 	CHECK(!dlerror());
 	CHECK(IS_OURS(launch) && IS_OURS(per_thread) && launch != per_thread);
-	CHECK(launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0 && !strcmp(*last, "cuLaunchKernel"));
-	CHECK(per_thread(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0 && !strcmp(*last, "cuLaunchKernel_ptsz"));
+	CHECK(launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0 &&
+	      !strcmp(*last, "cuLaunchKernel"));
+	CHECK(per_thread(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0 &&
+	      !strcmp(*last, "cuLaunchKernel_ptsz"));
 	CHECK(IS_DRIVER(dlsym(driver, "cuInit")));
 	CHECK(!dlsym(driver, "cuLaunchKernelX") && strstr(dlerror(), "cuLaunchKernelX"));
 	CHECK(!dlsym(driver, "cu") && !dlsym(driver, "c") && !dlsym(driver, ""));
@@ -77,8 +81,10 @@ static void case_dlsym(void)
 	CHECK(strstr(dlerror(), "cuModuleLoadFatBinary"));
 	CHECK(dlsym(driver, "cuModuleUnload") && !dlerror());
 	/* both forms of one function go to their own */
-	CHECK(((simple_function *)dlsym(driver, "cuCtxDestroy"))(NULL) == 0 && !strcmp(*last, "cuCtxDestroy"));
-	CHECK(((simple_function *)dlsym(driver, "cuCtxDestroy_v2"))(NULL) == 0 && !strcmp(*last, "cuCtxDestroy_v2"));
+	CHECK(((simple_function *)dlsym(driver, "cuCtxDestroy"))(NULL) == 0 &&
+	      !strcmp(*last, "cuCtxDestroy"));
+	CHECK(((simple_function *)dlsym(driver, "cuCtxDestroy_v2"))(NULL) == 0 &&
+	      !strcmp(*last, "cuCtxDestroy_v2"));
 }
 
 /* Without a driver nobody sees one, though the shim exports its functions. */
@@ -101,7 +107,8 @@ static void case_next(void)
 	last = (const char **)dlsym(driver, "mock_last");
 	CHECK(IS_DRIVER(dlsym(RTLD_DEFAULT, "cuInit")));
 	CHECK(IS_OURS(dlsym(RTLD_DEFAULT, "cuLaunchKernel")));
-	/* the next of the program is the shim's export itself; the next of the shim is the driver */
+	/* the next of the program is the shim's export itself; the next of the shim is the driver
+	 */
 	CHECK(IS_OURS(dlsym(RTLD_NEXT, "cuLaunchKernel")));
 	CHECK(!strncmp(home((const void *)dlsym(RTLD_NEXT, "malloc")), "libc.so", 7));
 }
@@ -114,18 +121,22 @@ static void case_get_proc_address(void)
 	int status = 7;
 
 	CHECK(IS_OURS(one) && IS_OURS(two));
-	CHECK(two("cuLaunchKernel", &found, 12000, 0, &status) == 0 && IS_OURS(found) && status == 0);
+	CHECK(two("cuLaunchKernel", &found, 12000, 0, &status) == 0 && IS_OURS(found) &&
+	      status == 0);
 	CHECK(!strcmp(*last, "cuGetProcAddress_v2"));
 	((launch_function *)found)(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 	CHECK(!strcmp(*last, "cuLaunchKernel"));
 	CHECK(two("cuLaunchKernel", &found, 12000, 2, NULL) == 0 && IS_OURS(found));
 	((launch_function *)found)(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 	CHECK(!strcmp(*last, "cuLaunchKernel_ptsz"));
-	CHECK(one("cuGraphLaunch", &found, 11080, 2) == 0 && IS_OURS(found) && found == dlsym(driver, "cuGraphLaunch_ptsz"));
+	CHECK(one("cuGraphLaunch", &found, 11080, 2) == 0 && IS_OURS(found) &&
+	      found == dlsym(driver, "cuGraphLaunch_ptsz"));
 	CHECK(!strcmp(*last, "cuGetProcAddress"));
 	/* the second version lies under the plain name */
-	CHECK(two("cuCtxDestroy", &found, 12000, 0, NULL) == 0 && found == dlsym(driver, "cuCtxDestroy_v2"));
-	CHECK(two("cuCtxDestroy", &found, 12000, 2, NULL) == 0 && found == dlsym(driver, "cuCtxDestroy_v2"));
+	CHECK(two("cuCtxDestroy", &found, 12000, 0, NULL) == 0 &&
+	      found == dlsym(driver, "cuCtxDestroy_v2"));
+	CHECK(two("cuCtxDestroy", &found, 12000, 2, NULL) == 0 &&
+	      found == dlsym(driver, "cuCtxDestroy_v2"));
 	/* itself: the versions differ in their arguments */
 	CHECK(two("cuGetProcAddress", &found, 12000, 0, NULL) == 0 && found == (void *)two);
 	CHECK(two("cuGetProcAddress", &found, 11080, 0, NULL) == 0 && found == (void *)one);
@@ -146,13 +157,18 @@ static void case_interposer(void)
 	simple_function *by_handle = (simple_function *)dlsym(driver, "cuCtxDestroy_v2");
 
 	CHECK(interposed && *interposed == 0);
-	CHECK(IS_OURS(by_default) && by_default(NULL) == 0 && *interposed == 1 && !strcmp(*last, "cuCtxDestroy_v2"));
+	CHECK(IS_OURS(by_default) && by_default(NULL) == 0 && *interposed == 1 &&
+	      !strcmp(*last, "cuCtxDestroy_v2"));
 	*last = "";
-	CHECK(IS_DRIVER(by_handle) && by_handle(NULL) == 0 && *interposed == 1 && !strcmp(*last, "cuCtxDestroy_v2"));
+	CHECK(IS_DRIVER(by_handle) && by_handle(NULL) == 0 && *interposed == 1 &&
+	      !strcmp(*last, "cuCtxDestroy_v2"));
 	CHECK(by_default(NULL) == 0 && *interposed == 2);
 }
 
-/* The same library before us: RTLD_DEFAULT and the linker find it, and what it finds behind itself is not itself. */
+/*
+ * The same library before us: RTLD_DEFAULT and the linker find it, and what it finds behind itself
+ * is not itself.
+ */
 static void case_interposer_first(void)
 {
 	void *driver = open_driver();
@@ -164,7 +180,9 @@ static void case_interposer_first(void)
 	CHECK(!strcmp(home((const void *)by_default), "libmock-interposer.so"));
 	CHECK(by_default(NULL) == 0 && *interposed == 1 && !strcmp(*last, "cuCtxDestroy_v2"));
 	CHECK(IS_OURS(by_handle) && by_handle(NULL) == 0 && *interposed == 1);
-	CHECK(((get_v2 *)dlsym(driver, "cuGetProcAddress_v2"))("cuCtxDestroy", &found, 12000, 0, NULL) == 0 && found == (void *)by_handle);
+	CHECK(((get_v2 *)dlsym(driver, "cuGetProcAddress_v2"))("cuCtxDestroy", &found, 12000, 0,
+							       NULL) == 0 &&
+	      found == (void *)by_handle);
 	CHECK(by_default(NULL) == 0 && *interposed == 2);
 }
 
@@ -172,7 +190,8 @@ static void case_interposer_first(void)
 static void case_local(void)
 {
 	void *user = dlopen("libmock-user.so", RTLD_NOW | RTLD_LOCAL);
-	void *(*look)(const char *) = user ? (void *(*)(const char *))dlsym(user, "user_look") : NULL;
+	void *(*look)(const char *) =
+		user ? (void *(*)(const char *))dlsym(user, "user_look") : NULL;
 
 	CHECK(look);
 	if (!look)
@@ -185,7 +204,11 @@ static void case_local(void)
 	CHECK(!dlsym(RTLD_DEFAULT, "cuInit"));
 }
 
-enum { ALONE, BEFORE_IT, BEHIND_IT };
+enum {
+	ALONE,
+	BEFORE_IT,
+	BEHIND_IT
+};
 
 static const struct {
 	const char *name;
@@ -218,8 +241,10 @@ int main(int argc, char **argv)
 		pid_t child = fork();
 
 		if (!child) {
-			snprintf(preload, sizeof(preload), cases[i].preload == ALONE ? "%s" : "%s:%s",
-				 cases[i].preload == BEHIND_IT ? argv[3] : argv[1], cases[i].preload == BEHIND_IT ? argv[1] : argv[3]);
+			snprintf(preload, sizeof(preload),
+				 cases[i].preload == ALONE ? "%s" : "%s:%s",
+				 cases[i].preload == BEHIND_IT ? argv[3] : argv[1],
+				 cases[i].preload == BEHIND_IT ? argv[1] : argv[3]);
 			setenv("LD_PRELOAD", preload, 1);
 			execl("/proc/self/exe", argv[0], cases[i].name, (char *)NULL);
 			_exit(127);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Closes all descriptors between loads and uses the numbers for its own, which must be as it left them in the end. */
+/*
+ * Closes all descriptors between loads and uses the numbers for its own, which must be as it left
+ * them in the end.
+ */
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -46,15 +49,15 @@ static int intact(void)
 	for (int fd = FIRST; fd <= LAST; fd++) {
 		char bytes[8];
 
-		good += read(fd, bytes, sizeof(bytes)) == 1 && (bytes[0] == 'x' || bytes[0] == 'y') &&
-			read(fd, bytes, sizeof(bytes)) < 0;
+		good += read(fd, bytes, sizeof(bytes)) == 1 &&
+			(bytes[0] == 'x' || bytes[0] == 'y') && read(fd, bytes, sizeof(bytes)) < 0;
 	}
 	return good;
 }
 
 int main(void)
 {
-	struct rlimit limit = {4096, 4096};
+	struct rlimit limit = { 4096, 4096 };
 	struct s_loaded loaded;
 
 	setrlimit(RLIMIT_NOFILE, &limit);

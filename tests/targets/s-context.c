@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts that end with modules in them: destroyed, released, reset; a new one after each. 7 launches in all. (The CPU driver has one
- * copy of a library's variables, not one a context: there is a library only while there is one context.)
+ * Contexts that end with modules in them: destroyed, released, reset; a new one after each. 7
+ * launches in all. (The CPU driver has one copy of a library's variables, not one a context: there
+ * is a library only while there is one context.)
  */
 
 #include <dlfcn.h>

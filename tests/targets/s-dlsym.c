@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ways to find a function of the driver, and what dlsym and dlerror say when there is none. With a driver
- * loaded where RTLD_DEFAULT does not see it, and with none, the names must stay unknown.
+ * The ways to find a function of the driver, and what dlsym and dlerror say when there is none.
+ * With a driver loaded where RTLD_DEFAULT does not see it, and with none, the names must stay
+ * unknown.
  */
 
 #include <dlfcn.h>
 
 #include "s.h"
 
-static const char *const names[] = {"cuLaunchKernel", "cuModuleLoadData", "cuGetProcAddress_v2", "cuInit", "cuNoSuchThing", "", "puts"};
+static const char *const names[] = { "cuLaunchKernel",
+				     "cuModuleLoadData",
+				     "cuGetProcAddress_v2",
+				     "cuInit",
+				     "cuNoSuchThing",
+				     "",
+				     "puts" };
 
 static void look(const char *where, void *handle)
 {
@@ -19,7 +26,8 @@ static void look(const char *where, void *handle)
 		dlerror();
 		found = dlsym(handle, names[i]);
 		error = dlerror();
-		printf("%s \"%s\": %s, %s\n", where, names[i], found ? "found" : "null", error ? "error" : "no error");
+		printf("%s \"%s\": %s, %s\n", where, names[i], found ? "found" : "null",
+		       error ? "error" : "no error");
 	}
 }
 

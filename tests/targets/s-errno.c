@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* errno after calls that succeed, and the thread's mask and the open descriptors below 100, as they were. */
+/*
+ * errno after calls that succeed, and the thread's mask and the open descriptors below 100, as they
+ * were.
+ */
 
 #include <errno.h>
 #include <fcntl.h>

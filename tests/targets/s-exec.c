@@ -10,7 +10,7 @@
 int main(int argc, char **argv)
 {
 	char quiet_name[] = "true", argument[] = "again";
-	char *const quiet[] = {quiet_name, NULL}, *const again[] = {argv[0], argument, NULL};
+	char *const quiet[] = { quiet_name, NULL }, *const again[] = { argv[0], argument, NULL };
 	struct s_loaded loaded;
 	int status = -1;
 	pid_t child;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends as the argument says, with a module loaded: return, exit, _exit, abort, kill, thread, handler, nested. */
+/*
+ * Ends as the argument says, with a module loaded: return, exit, _exit, abort, kill, thread,
+ * handler, nested.
+ */
 
 #include <pthread.h>
 #include <signal.h>

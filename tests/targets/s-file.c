@@ -22,7 +22,7 @@ int main(void)
 {
 	__typeof__(cuModuleLoad) *module_load;
 	__typeof__(cuLibraryLoadFromFile) *library_load;
-	struct s_loaded loaded = {0};
+	struct s_loaded loaded = { 0 };
 	void *handle;
 
 	driver_start(false);
@@ -44,7 +44,8 @@ int main(void)
 	put("", 0);
 	printf("empty: %d\n", module_load(&loaded.module, path) != 0);
 	unlink(path);
-	printf("none: %d %d\n", module_load(&loaded.module, path), library_load(&loaded.library, path, NULL, NULL, 0, NULL, NULL, 0));
+	printf("none: %d %d\n", module_load(&loaded.module, path),
+	       library_load(&loaded.library, path, NULL, NULL, 0, NULL, NULL, 0));
 	printf("folder: %d\n", module_load(&loaded.module, "/tmp") != 0);
 	return 0;
 }

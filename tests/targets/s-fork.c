@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fork() before CUDA is touched (the child then uses it), and after (the child exits, with its exit handlers). */
+/*
+ * fork() before CUDA is touched (the child then uses it), and after (the child exits, with its exit
+ * handlers).
+ */
 
 #include <sys/wait.h>
 #include <unistd.h>

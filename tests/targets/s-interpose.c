@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Not a program: a library to preload, as sharing layers for GPUs are. It counts launches and passes them on: by RTLD_NEXT, or
- * (INTERPOSE=handle) by a handle of the driver.
+ * Not a program: a library to preload, as sharing layers for GPUs are. It counts launches and
+ * passes them on: by RTLD_NEXT, or (INTERPOSE=handle) by a handle of the driver.
  */
 
 #include <dlfcn.h>
@@ -13,14 +13,19 @@
 static int launches;
 static __thread int depth;
 
-__attribute__((visibility("default"))) CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
-	unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **arguments, void **extra)
+__attribute__((visibility("default"))) CUresult cuLaunchKernel(CUfunction f, unsigned int gx,
+							       unsigned int gy, unsigned int gz,
+							       unsigned int bx, unsigned int by,
+							       unsigned int bz, unsigned int shared,
+							       CUstream stream, void **arguments,
+							       void **extra)
 {
 	const char *how = getenv("INTERPOSE");
 	__typeof__(cuLaunchKernel) *next;
 	CUresult result;
 
-	*(void **)&next = dlsym(how ? dlopen("libcuda.so.1", RTLD_NOW) : RTLD_NEXT, "cuLaunchKernel");
+	*(void **)&next =
+		dlsym(how ? dlopen("libcuda.so.1", RTLD_NOW) : RTLD_NEXT, "cuLaunchKernel");
 	launches++;
 	if (!next || ++depth > 3) /* it came back to us */
 		return CUDA_ERROR_UNKNOWN;

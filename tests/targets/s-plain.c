@@ -15,7 +15,8 @@ static void look(const char *where, void *handle, const char *name)
 	errno = 4242;
 	found = dlsym(handle, name);
 	error = dlerror();
-	printf("%s %s: %s, %s, errno %d\n", where, name, found ? "found" : "null", error ? error : "no error", errno);
+	printf("%s %s: %s, %s, errno %d\n", where, name, found ? "found" : "null",
+	       error ? error : "no error", errno);
 }
 
 int main(void)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The variants for per-thread streams, by cuGetProcAddress with flag 2; old versions; the empty name. */
+/*
+ * The variants for per-thread streams, by cuGetProcAddress with flag 2; old versions; the empty
+ * name.
+ */
 
 #include <dlfcn.h>
 
@@ -21,10 +24,12 @@ int main(void)
 	CHECK(find("cuLaunchKernel", (void **)&driver.launch_kernel, 12000, 2, NULL));
 	printf("per thread: %d\n", s_launch(&loaded));
 	CHECK(find("cuGetProcAddress", &function, 12000, 0, NULL));
-	CHECK(((__typeof__(find))function)("cuLaunchKernel", (void **)&driver.launch_kernel, 12000, 0, NULL));
+	CHECK(((__typeof__(find))function)("cuLaunchKernel", (void **)&driver.launch_kernel, 12000,
+					   0, NULL));
 	printf("by the one found, 5 arguments: %d\n", s_launch(&loaded));
 	CHECK(find("cuGetProcAddress", &function, 11030, 0, NULL));
-	CHECK(((__typeof__(find_old))function)("cuLaunchKernel", (void **)&driver.launch_kernel, 11030, 2));
+	CHECK(((__typeof__(find_old))function)("cuLaunchKernel", (void **)&driver.launch_kernel,
+					       11030, 2));
 	printf("by the old one, 4 arguments: %d\n", s_launch(&loaded));
 	CHECK(find_old("cuLaunchKernel", (void **)&driver.launch_kernel, 11030, 0));
 	printf("4 arguments: %d\n", s_launch(&loaded));

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sandbox that kills for socket, connect and memfd_create: fine for CUDA as long as nobody is interested in the process. */
+/*
+ * A sandbox that kills for socket, connect and memfd_create: fine for CUDA as long as nobody is
+ * interested in the process.
+ */
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -9,7 +12,9 @@
 
 #include "s.h"
 
-#define KILL(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+#define KILL(number)                                         \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
 int main(void)
 {
@@ -20,9 +25,10 @@ int main(void)
 		KILL(SYS_memfd_create),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog filter = {sizeof(code) / sizeof(code[0]), code};
+	struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
 		return 77;
 	driver_start(false);
 	printf("%d %d\n", s_once(S_MODULE), s_once(S_LIBRARY));

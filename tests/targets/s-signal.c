@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A storm of SIGALRM (no SA_RESTART) while modules are loaded; the handler leaves errno as it was. */
+/* A storm of SIGALRM (no SA_RESTART) while modules are loaded; the handler leaves errno as it was.
+ */
 
 #include <errno.h>
 #include <signal.h>
@@ -16,8 +17,8 @@ static void on_alarm(int number)
 
 int main(void)
 {
-	struct sigaction action = {.sa_handler = on_alarm};
-	struct itimerval storm = {{0, 300}, {0, 300}}, quiet = {0};
+	struct sigaction action = { .sa_handler = on_alarm };
+	struct itimerval storm = { { 0, 300 }, { 0, 300 } }, quiet = { 0 };
 	long sum = 0;
 
 	driver_start(false);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does what it reads: l loads, launches and unloads; k loads a library to keep, at first, and launches from it; f forks a child that sleeps. */
+/*
+ * Does what it reads: l loads, launches and unloads; k loads a library to keep, at first, and
+ * launches from it; f forks a child that sleeps.
+ */
 
 #include <unistd.h>
 
@@ -7,7 +10,7 @@
 
 int main(void)
 {
-	struct s_loaded kept = {0};
+	struct s_loaded kept = { 0 };
 	char step;
 
 	driver_start(false);

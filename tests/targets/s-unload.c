@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unloads what is unloaded already, what was never loaded, and what another call unloads; loads what is no image. */
+/*
+ * Unloads what is unloaded already, what was never loaded, and what another call unloads; loads
+ * what is no image.
+ */
 
 #include "s.h"
 
@@ -17,8 +20,9 @@ int main(void)
 	printf(" %d\n", driver.library_unload(library.library));
 	printf("module: %d", driver.module_unload(module.module));
 	printf(" %d\n", driver.module_unload(module.module));
-	printf("foreign: %d %d %d %d\n", driver.library_unload((CUlibrary)&foreign), driver.module_unload((CUmodule)&foreign),
-	       driver.library_unload(NULL), driver.module_unload(NULL));
+	printf("foreign: %d %d %d %d\n", driver.library_unload((CUlibrary)&foreign),
+	       driver.module_unload((CUmodule)&foreign), driver.library_unload(NULL),
+	       driver.module_unload(NULL));
 	printf("garbage: %d %d %d\n", driver.module_load_data(&module.module, garbage),
 	       driver.library_load_data(&library.library, garbage, NULL, NULL, 0, NULL, NULL, 0),
 	       driver.module_load_data(&module.module, NULL));

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * What the s-*.c programs share. Each does one thing that programs do and that a preloaded library may break, and prints the
- * same with and without the shim (shim/test-targets.py).
+ * What the s-*.c programs share. Each does one thing that programs do and that a preloaded library
+ * may break, and prints the same with and without the shim (shim/test-targets.py).
  */
 
 #include <string.h>
@@ -15,7 +15,10 @@ extern const unsigned char vec_add_image[]; /* PTX text */
 #define S_KERNEL "_Z9vectorAddPKfS0_Pf"
 #define S_THREADS 256
 
-enum s_load { S_MODULE, S_LIBRARY };
+enum s_load {
+	S_MODULE,
+	S_LIBRARY
+};
 
 struct s_loaded {
 	CUmodule module;
@@ -37,10 +40,11 @@ static inline void s_get_function(struct s_loaded *loaded)
 
 static inline struct s_loaded s_load(enum s_load how)
 {
-	struct s_loaded loaded = {0};
+	struct s_loaded loaded = { 0 };
 
 	if (how == S_LIBRARY)
-		CHECK(driver.library_load_data(&loaded.library, vec_add_image, NULL, NULL, 0, NULL, NULL, 0));
+		CHECK(driver.library_load_data(&loaded.library, vec_add_image, NULL, NULL, 0, NULL,
+					       NULL, 0));
 	else
 		CHECK(driver.module_load_data(&loaded.module, vec_add_image));
 	s_get_function(&loaded);
@@ -60,7 +64,7 @@ static inline int s_launch(const struct s_loaded *loaded)
 {
 	float in[S_THREADS], two[S_THREADS], out[S_THREADS];
 	CUdeviceptr a, b, c;
-	void *arguments[] = {&a, &b, &c};
+	void *arguments[] = { &a, &b, &c };
 	float sum = 0;
 
 	for (int i = 0; i < S_THREADS; i++) {
@@ -72,7 +76,8 @@ static inline int s_launch(const struct s_loaded *loaded)
 	CHECK(driver.mem_alloc(&c, sizeof(in)));
 	CHECK(driver.memcpy_to_device(a, in, sizeof(in)));
 	CHECK(driver.memcpy_to_device(b, two, sizeof(in)));
-	CHECK(driver.launch_kernel(loaded->function, 2, 1, 1, S_THREADS / 2, 1, 1, 0, NULL, arguments, NULL));
+	CHECK(driver.launch_kernel(loaded->function, 2, 1, 1, S_THREADS / 2, 1, 1, 0, NULL,
+				   arguments, NULL));
 	CHECK(driver.ctx_synchronize());
 	CHECK(driver.memcpy_to_host(out, c, sizeof(out)));
 	CHECK(driver.mem_free(a));
