@@ -86,9 +86,7 @@ WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint
 	return result;
 }
 
-/* ---- loading
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- loading ------------------------------------------------------------------------ */
 
 /*
  * The common way of every load. If there is a replacement and the driver takes it (`REPLACED`, an

@@ -28,6 +28,11 @@ class Program:
         self.seconds = time.monotonic() - start
         return line == {"k": "kept 33152\n", "l": "once 33152\n", "f": ""}[what]
 
+    def mirrors(self):
+        """Whether the shim's thread is there."""
+        folder = f"/proc/{self.process.pid}/task"
+        return any(open(f"{folder}/{thread}/comm").read() == "gpuprobe\n" for thread in os.listdir(folder))
+
     def end(self):
         self.process.stdin.close()
         return self.process.wait(timeout=20)
@@ -73,14 +78,16 @@ for form in ("pointer", "resident"):
         daemon.connections[1].send(wire.message(wire.SYNC, sequence=99))
         good = good and within(lambda: daemon.seen(wire.SYNCED) == 1)
         report(f"{form}: SYNC", good and daemon.count() == 2 * THREADS, str(daemon.count()))
+        report(f"{form}: a thread while there are instances", program.mirrors())
         daemon.connections[1].send(wire.message(wire.DISARM, fake_daemon.MAP, sequence=100))
         good = within(lambda: daemon.seen(wire.SYNCED) == 2) and program.step("k")
+        report(f"{form}: none without", within(lambda: not program.mirrors()))
         report(f"{form}: DISARM", good and program.end() == 0 and daemon.count() == 2 * THREADS, str(daemon.count()))
 
     # A child that lives on does not keep the parent's connections open.
     with fake_daemon.FakeDaemon(session(f"fork_{form}"), form=form) as daemon:
         program = Program(daemon.name)
-        good = program.step("k") and within(lambda: len(daemon.connections) == 2) and program.step("f")
+        good = program.step("k") and within(lambda: daemon.connected(2)) and not time.sleep(0.1) and program.step("f")
         time.sleep(0.2)
         program.end()
         report(f"{form}: a child lives on", good and within(lambda: all(c.fileno() < 0 for c in daemon.connections), 2))

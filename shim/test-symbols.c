@@ -107,7 +107,8 @@ static void case_next(void)
 	last = (const char **)dlsym(driver, "mock_last");
 	CHECK(IS_DRIVER(dlsym(RTLD_DEFAULT, "cuInit")));
 	CHECK(IS_OURS(dlsym(RTLD_DEFAULT, "cuLaunchKernel")));
-	/* the next of the program is the shim's export itself; the next of the shim is the driver
+	/*
+	 * the next of the program is the shim's export itself; the next of the shim is the driver
 	 */
 	CHECK(IS_OURS(dlsym(RTLD_NEXT, "cuLaunchKernel")));
 	CHECK(!strncmp(home((const void *)dlsym(RTLD_NEXT, "malloc")), "libc.so", 7));
