@@ -72,16 +72,20 @@ static void walk_members(struct lanes_walk *w, const struct btf_type *type, uint
 			 unsigned int depth) {
 	uint32_t n = btf_is_union(type) && btf_vlen(type) ? 1 : btf_vlen(type);
 
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n && w->steps < STEPS_MAX; i++)
 		if (!btf_member_bitfield_size(type, i) && btf_member_bit_offset(type, i) % 8 == 0)
 			walk(w, btf_members(type)[i].type,
 			     offset + btf_member_bit_offset(type, i) / 8, depth + 1);
 }
 
 static void walk(struct lanes_walk *w, uint32_t id, uint64_t offset, unsigned int depth) {
-	const struct btf_type *type = resolve(w->btf, id);
+	const struct btf_type *type;
 
-	if (!type || depth > DEPTH_MAX || w->steps++ >= STEPS_MAX || offset >= w->size)
+	/* every visit counts, also one that ends here: a member that leads nowhere may stand thousands of times */
+	if (w->steps++ >= STEPS_MAX || depth > DEPTH_MAX || offset >= w->size)
+		return;
+	type = resolve(w->btf, id);
+	if (!type)
 		return;
 	if (btf_is_int(type))
 		walk_int(w, type, offset);
@@ -92,7 +96,7 @@ static void walk(struct lanes_walk *w, uint32_t id, uint64_t offset, unsigned in
 	else if (btf_is_var(type))
 		walk(w, type->type, offset, depth + 1);
 	else if (btf_is_datasec(type))
-		for (uint32_t i = 0; i < btf_vlen(type); i++)
+		for (uint32_t i = 0; i < btf_vlen(type) && w->steps < STEPS_MAX; i++)
 			walk(w, btf_var_secinfos(type)[i].type,
 			     offset + btf_var_secinfos(type)[i].offset, depth + 1);
 }
