@@ -34,6 +34,7 @@
 #include "interest-page.h"
 
 #define STACK_SIZE (256 * 1024)
+#define CONNECT_TRIES 4
 #define RESIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -420,8 +421,8 @@ static bool is_stopping(bool *elsewhere)
 }
 
 /*
- * Ends the thread's work if no instance is left; true if so. Whoever adds one starts the thread while he holds the instances'
- * lock, so he finds it at work or ended, never in between.
+ * Ends the thread's work if no instance is left; true if so. Whoever adds one starts the thread
+ * while he holds the instances' lock, so he finds it at work or ended, never in between.
  */
 static bool retire(void)
 {
@@ -429,7 +430,8 @@ static bool retire(void)
 
 	mirror_lock();
 	for (const struct mirror_context *context = contexts; context; context = context->next)
-		for (const struct mirror_instance *instance = context->instances; instance; instance = instance->next)
+		for (const struct mirror_instance *instance = context->instances; instance;
+		     instance = instance->next)
 			idle = idle && instance->disarmed;
 	pthread_mutex_lock(&thread.lock);
 	idle = idle && !thread.wanted && !thread.stopping;
@@ -443,7 +445,10 @@ static bool retire(void)
 	return idle;
 }
 
-/* Serves a connection until the process exits, the daemon does, or there is a new one. true: the thread has retired. */
+/*
+ * Serves a connection until the process exits, the daemon does, or there is a new one. true: the
+ * thread has retired.
+ */
 static bool run(uint32_t period_ms, uint32_t wait_ms)
 {
 	bool elsewhere;
@@ -469,15 +474,16 @@ static bool run(uint32_t period_ms, uint32_t wait_ms)
 	return false;
 }
 
-/* true: the thread has retired. */
-static bool connect_and_run(void)
+enum outcome { OUTCOME_ENDED, OUTCOME_RETIRED, OUTCOME_UNCONNECTED };
+
+static enum outcome connect_and_run(void)
 {
 	struct wire_welcome welcome = { 0 };
 	struct client opened = CLIENT_NONE;
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
 	int version = 0;
-	bool open, retired;
+	bool open;
 
 	driver_own()->driver_get_version(&version);
 	pthread_mutex_lock(&thread.lock);
@@ -490,27 +496,54 @@ static bool connect_and_run(void)
 	pthread_mutex_lock(&thread.lock);
 	thread.client = opened;
 	pthread_mutex_unlock(&thread.lock);
-	retired = open && run(welcome.mirror_period_ms, deadline_ms);
-	if (retired)
-		return true;
+	if (!open)
+		return OUTCOME_UNCONNECTED;
+	if (run(welcome.mirror_period_ms, deadline_ms))
+		return OUTCOME_RETIRED;
 	pthread_mutex_lock(&thread.lock);
 	client_close(&thread.client);
 	pthread_mutex_unlock(&thread.lock);
-	return false;
+	return OUTCOME_ENDED;
+}
+
+/*
+ * The daemon did not answer in time; it may be busy. Waits a second, or less if something happens,
+ * and says whether to try again. The last copy needs no connection: the memory is there.
+ */
+static bool try_again(unsigned *tries)
+{
+	struct timespec until;
+	bool stopping;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec++;
+	pthread_mutex_lock(&thread.lock);
+	while (!thread.stopping && !thread.wanted &&
+	       pthread_cond_clockwait(&thread.ended, &thread.lock, CLOCK_MONOTONIC, &until) == 0)
+		;
+	stopping = thread.stopping;
+	pthread_mutex_unlock(&thread.lock);
+	if (stopping)
+		copy_all(true, true);
+	return !stopping && ++*tries < CONNECT_TRIES;
 }
 
 static void *mirror_thread(void *unused)
 {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	unsigned tries = 0;
 	bool again;
 
 	prctl(PR_SET_NAME, "gpuprobe");
 	driver_own()->exchange_capture_mode(&mode);
 	do {
-		if (connect_and_run())
-			return NULL; /* another one may run already */
+		enum outcome outcome = connect_and_run();
+
+		if (outcome == OUTCOME_RETIRED)
+			return NULL; /* another thread may run already */
+		again = outcome == OUTCOME_UNCONNECTED && try_again(&tries);
 		pthread_mutex_lock(&thread.lock);
-		again = thread.wanted && !thread.stopping;
+		again = (again || thread.wanted) && !thread.stopping;
 		thread.running = again;
 		pthread_cond_broadcast(&thread.ended);
 		pthread_mutex_unlock(&thread.lock);
@@ -534,6 +567,7 @@ static void at_exit(void)
 	thread.stopping = true;
 	if (thread.running && client_is_open(&thread.client))
 		shutdown(thread.client.fd, SHUT_RD); /* wakes the thread */
+	pthread_cond_broadcast(&thread.ended);
 	while (thread.running &&
 	       pthread_cond_clockwait(&thread.ended, &thread.lock, CLOCK_MONOTONIC, &until) == 0)
 		;
@@ -590,6 +624,7 @@ void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)
 			thread.running = create_thread();
 		else if (client_is_open(&thread.client))
 			shutdown(thread.client.fd, SHUT_RD); /* wakes it */
+		pthread_cond_broadcast(&thread.ended);
 	}
 	pthread_mutex_unlock(&thread.lock);
 }

@@ -84,6 +84,21 @@ for form in ("pointer", "resident"):
         report(f"{form}: none without", within(lambda: not program.mirrors()))
         report(f"{form}: DISARM", good and program.end() == 0 and daemon.count() == 2 * THREADS, str(daemon.count()))
 
+    # A daemon that does not take the mirror's connection at first: it is asked again, and nothing is lost.
+    refused = []
+    script = {"welcome": lambda connection, answer: answer if len(refused) or daemon.seen(wire.HELLO) == 1
+              else refused.append(1)}
+    with fake_daemon.FakeDaemon(session(f"busy_{form}"), script, form=form) as daemon:
+        program = Program(daemon.name)
+        good = program.step("k") and within(lambda: daemon.connected(2)) and within(lambda: daemon.count() == THREADS)
+        report(f"{form}: a mirror that was refused tries again", good and refused and program.end() == 0, str(daemon.count()))
+    always = {"welcome": lambda connection, answer: answer if daemon.seen(wire.HELLO) == 1 else None}
+    with fake_daemon.FakeDaemon(session(f"no_{form}"), always, form=form) as daemon:
+        program = Program(daemon.name)
+        good = program.step("k") and within(lambda: daemon.seen(wire.HELLO) == 2)
+        report(f"{form}: the last copy needs no connection", good and program.end() == 0 and daemon.count() == THREADS,
+               str(daemon.count()))
+
     # A child that lives on does not keep the parent's connections open.
     with fake_daemon.FakeDaemon(session(f"fork_{form}"), form=form) as daemon:
         program = Program(daemon.name)

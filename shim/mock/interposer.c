@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Another library that stands in front of one driver function, for test-symbols.c; it asks for the driver's at each call. */
+/* Another library that stands in front of one driver function, for test-symbols.c; it asks for the
+ * driver's at each call. */
 
 #include <dlfcn.h>
 #include <stddef.h>

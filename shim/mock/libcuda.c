@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A libcuda.so.1 for tests of the shim's entry points and for the benchmark of a launch: every function only remembers who was
- * called (mock_last), and two forms of one function are different functions, as in the real driver.
+ * A libcuda.so.1 for tests of the shim's entry points and for the benchmark of a launch: every
+ * function only remembers who was called (mock_last), and two forms of one function are different
+ * functions, as in the real driver.
  */
 
 #include <stddef.h>
@@ -14,22 +15,22 @@
 EXPORT extern const char *mock_last;
 const char *mock_last = "";
 
-#define MOCK(name, ...)                   \
-	EXPORT int name(__VA_ARGS__);     \
-	EXPORT int name(__VA_ARGS__)      \
-	{                                 \
-		mock_last = #name;        \
-		return 0;                 \
+#define MOCK(name, ...)               \
+	EXPORT int name(__VA_ARGS__); \
+	EXPORT int name(__VA_ARGS__)  \
+	{                             \
+		mock_last = #name;    \
+		return 0;             \
 	}
 
 MOCK(cuInit, unsigned flags)
 MOCK(cuLibraryUnload, void *library)
 MOCK(cuModuleUnload, void *module)
 MOCK(cuModuleLoadData, void **module, const void *image)
-MOCK(cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned s, void *h,
-     void **p, void **e)
-MOCK(cuLaunchKernel_ptsz, void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned s,
-     void *h, void **p, void **e)
+MOCK(cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+     unsigned bz, unsigned s, void *h, void **p, void **e)
+MOCK(cuLaunchKernel_ptsz, void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+     unsigned bz, unsigned s, void *h, void **p, void **e)
 MOCK(cuLaunchKernelEx, const void *c, void *f, void **p, void **e)
 MOCK(cuLaunchKernelEx_ptsz, const void *c, void *f, void **p, void **e)
 MOCK(cuGraphLaunch, void *g, void *s)
@@ -38,7 +39,8 @@ MOCK(cuCtxDestroy, void *c)
 MOCK(cuCtxDestroy_v2, void *c)
 
 EXPORT int cuGetProcAddress(const char *symbol, void **found, int version, uint64_t flags);
-EXPORT int cuGetProcAddress_v2(const char *symbol, void **found, int version, uint64_t flags, int *status);
+EXPORT int cuGetProcAddress_v2(const char *symbol, void **found, int version, uint64_t flags,
+			       int *status);
 
 static const struct {
 	const char *name;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A library that links the driver and looks for it by RTLD_DEFAULT, for test-symbols.c, which opens it RTLD_LOCAL. */
+/* A library that links the driver and looks for it by RTLD_DEFAULT, for test-symbols.c, which opens
+ * it RTLD_LOCAL. */
 
 #include <dlfcn.h>
 #include <stddef.h>

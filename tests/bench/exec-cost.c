@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the preload costs a process that never uses CUDA: posix_spawn of /bin/true without a preload, with an empty library, and
- * with the shim, in turns.
+ * What the preload costs a process that never uses CUDA: posix_spawn of /bin/true without a
+ * preload, with an empty library, and with the shim, in turns.
  *
  *   exec-cost SHIM EMPTY-LIBRARY [SPAWNS=800]
  *
- * Prints one JSON object: medians in microseconds from the spawn to the end of the process; "added_us" is what the shim costs
- * more than the empty library. Exits 1 if that is more than 10 us.
+ * Prints one JSON object: medians in microseconds from the spawn to the end of the process;
+ * "added_us" is what the shim costs more than the empty library. Exits 1 if that is more than 10
+ * us.
  */
 
 #include <spawn.h>
@@ -20,7 +21,12 @@
 #define SPAWNS_MAX 20000
 #define LIMIT_US 10.0
 
-enum { BARE, EMPTY, SHIM, WAYS };
+enum {
+	BARE,
+	EMPTY,
+	SHIM,
+	WAYS
+};
 
 static double now_us(void)
 {
@@ -42,7 +48,8 @@ static double spawn(const char *preload)
 
 	snprintf(variable, sizeof(variable), "LD_PRELOAD=%s", preload ? preload : "");
 	start = now_us();
-	if (posix_spawn(&child, "/bin/true", NULL, NULL, argv, environment) != 0 || waitpid(child, &status, 0) != child || status) {
+	if (posix_spawn(&child, "/bin/true", NULL, NULL, argv, environment) != 0 ||
+	    waitpid(child, &status, 0) != child || status) {
 		fprintf(stderr, "/bin/true failed with %s\n", variable);
 		exit(2);
 	}
@@ -70,7 +77,9 @@ int main(int argc, char **argv)
 		for (int way = 0; way < WAYS; way++) {
 			/* each one follows each other one equally often */
 			int turn = (way + (i + 6)) % WAYS;
-			double time = spawn(turn == SHIM ? argv[1] : turn == EMPTY ? argv[2] : NULL);
+			double time = spawn(turn == SHIM    ? argv[1]
+					    : turn == EMPTY ? argv[2]
+							    : NULL);
 
 			if (i >= 0)
 				times[turn][i] = time;
@@ -79,8 +88,10 @@ int main(int argc, char **argv)
 		qsort(times[way], (size_t)spawns, sizeof(double), compare);
 		medians[way] = times[way][spawns / 2];
 	}
-	printf("{\"benchmark\": \"exec-cost\", \"spawns\": %d, \"bare_us\": %.1f, \"empty_us\": %.1f, \"shim_us\": %.1f, "
+	printf("{\"benchmark\": \"exec-cost\", \"spawns\": %d, \"bare_us\": %.1f, \"empty_us\": "
+	       "%.1f, \"shim_us\": %.1f, "
 	       "\"added_us\": %.1f, \"limit_us\": %.0f}\n",
-	       spawns, medians[BARE], medians[EMPTY], medians[SHIM], medians[SHIM] - medians[EMPTY], LIMIT_US);
+	       spawns, medians[BARE], medians[EMPTY], medians[SHIM], medians[SHIM] - medians[EMPTY],
+	       LIMIT_US);
 	return medians[SHIM] - medians[EMPTY] > LIMIT_US;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What a launch costs more with the shim loaded and nothing attached: cuLaunchKernel of a stand-in driver that does nothing,
- * bare and under the shim, in turns.
+ * What a launch costs more with the shim loaded and nothing attached: cuLaunchKernel of a stand-in
+ * driver that does nothing, bare and under the shim, in turns.
  *
  *   launch-cost SHIM DRIVER-FOLDER [LAUNCHES=10000000] [ROUNDS=7]
  *
- * Prints one JSON object: the median of the rounds in nanoseconds a launch, for a program that finds the function by dlsym. "added_ns": the
- * difference; exits 1 if that is more than 20 ns. The program starts itself anew for each round, with LD_PRELOAD or without.
+ * Prints one JSON object: the median of the rounds in nanoseconds a launch, for a program that
+ * finds the function by dlsym. "added_ns": the difference; exits 1 if that is more than 20 ns. The
+ * program starts itself anew for each round, with LD_PRELOAD or without.
  */
 
 #include <dlfcn.h>
@@ -21,7 +22,8 @@
 #define ROUNDS_MAX 101
 #define LIMIT_NS 20.0
 
-typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+			    unsigned, void *, void **, void **);
 
 static double now_ns(void)
 {
@@ -35,7 +37,8 @@ static double now_ns(void)
 static int measure(long launches)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-	launch_function *launch = driver ? (launch_function *)dlsym(driver, "cuLaunchKernel") : NULL;
+	launch_function *launch =
+		driver ? (launch_function *)dlsym(driver, "cuLaunchKernel") : NULL;
 	double start;
 
 	if (!launch) {
@@ -113,7 +116,8 @@ int main(int argc, char **argv)
 	}
 	bare_ns = median(bare, rounds);
 	shim_ns = median(shim, rounds);
-	printf("{\"benchmark\": \"launch-cost\", \"launches\": %s, \"rounds\": %d, \"bare_ns\": %.2f, \"shim_ns\": %.2f, "
+	printf("{\"benchmark\": \"launch-cost\", \"launches\": %s, \"rounds\": %d, \"bare_ns\": "
+	       "%.2f, \"shim_ns\": %.2f, "
 	       "\"added_ns\": %.2f, \"limit_ns\": %.0f}\n",
 	       launches, rounds, bare_ns, shim_ns, shim_ns - bare_ns, LIMIT_NS);
 	return shim_ns - bare_ns > LIMIT_NS;

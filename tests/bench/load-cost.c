@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What a module load costs more with the shim loaded, in a process that no attachment means: cuModuleLoadData of a stand-in driver
- * that does nothing, bare, under the shim without a daemon, and with a daemon's interest page whose rules mean others.
+ * What a module load costs more with the shim loaded, in a process that no attachment means:
+ * cuModuleLoadData of a stand-in driver that does nothing, bare, under the shim without a daemon,
+ * and with a daemon's interest page whose rules mean others.
  *
  *   load-cost SHIM DRIVER-FOLDER [LOADS=20000] [ROUNDS=5]
  *
- * Prints one JSON object: medians of the rounds in nanoseconds a load. Exits 1 if one of the two costs more than 10 us.
+ * Prints one JSON object: medians of the rounds in nanoseconds a load. Exits 1 if one of the two
+ * costs more than 10 us.
  */
 
 #include <dlfcn.h>
@@ -26,7 +28,12 @@
 #define FOLDER_MAX 128
 #define LIMIT_NS 10000.0
 
-enum { BARE, NO_DAEMON, NOT_MEANT, WAYS };
+enum {
+	BARE,
+	NO_DAEMON,
+	NOT_MEANT,
+	WAYS
+};
 
 typedef int load_function(void **, const void *);
 
@@ -62,7 +69,11 @@ static int measure(long loads)
 static void write_page(char folder[FOLDER_MAX], const char *session)
 {
 	static struct interest_page page = {
-		.magic = INTEREST_MAGIC, .version = INTEREST_VERSION, .generation = 2, .deadline_ms = 2000, .rule_count = 8,
+		.magic = INTEREST_MAGIC,
+		.version = INTEREST_VERSION,
+		.generation = 2,
+		.deadline_ms = 2000,
+		.rule_count = 8,
 	};
 	static char bytes[INTEREST_PAGE_SIZE];
 	char user[32], base[64], path[FOLDER_MAX + 16];
@@ -72,14 +83,18 @@ static void write_page(char folder[FOLDER_MAX], const char *session)
 	for (unsigned i = 0; i < page.rule_count; i++) {
 		struct interest_rule *rule = &page.rules[i];
 
-		rule->flags = i % 4 == 0 ? INTEREST_RULE_PID : i % 4 == 1 ? INTEREST_RULE_COMM : INTEREST_RULE_EXE;
+		rule->flags = i % 4 == 0   ? INTEREST_RULE_PID
+			      : i % 4 == 1 ? INTEREST_RULE_COMM
+					   : INTEREST_RULE_EXE;
 		rule->pid = 1 + i;
 		snprintf(rule->comm, sizeof(rule->comm), "other%u", i);
 		rule->exe = interest_hash("/usr/bin/other") + i;
 	}
 	memcpy(bytes, &page, sizeof(page));
 	snprintf(user, sizeof(user), PATHS_USER_DIR, (unsigned)getuid());
-	snprintf(base, sizeof(base), stat(user, &status) == 0 ? PATHS_SESSION_IN_USER_DIR : PATHS_SESSION_IN_TMP, (unsigned)getuid());
+	snprintf(base, sizeof(base),
+		 stat(user, &status) == 0 ? PATHS_SESSION_IN_USER_DIR : PATHS_SESSION_IN_TMP,
+		 (unsigned)getuid());
 	snprintf(folder, FOLDER_MAX, "%s-%s", base, session);
 	snprintf(path, sizeof(path), "%.*s/%s", FOLDER_MAX, folder, PATHS_INTEREST_PAGE);
 	if (mkdir(folder, 0700) < 0 || (fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600)) < 0 ||
@@ -163,8 +178,10 @@ int main(int argc, char **argv)
 		qsort(times[way], (size_t)rounds, sizeof(double), compare);
 		medians[way] = times[way][rounds / 2];
 	}
-	printf("{\"benchmark\": \"load-cost\", \"loads\": %s, \"rounds\": %d, \"bare_ns\": %.0f, \"no_daemon_ns\": %.0f, "
+	printf("{\"benchmark\": \"load-cost\", \"loads\": %s, \"rounds\": %d, \"bare_ns\": %.0f, "
+	       "\"no_daemon_ns\": %.0f, "
 	       "\"not_meant_ns\": %.0f, \"limit_ns\": %.0f}\n",
 	       loads, rounds, medians[BARE], medians[NO_DAEMON], medians[NOT_MEANT], LIMIT_NS);
-	return medians[NO_DAEMON] - medians[BARE] > LIMIT_NS || medians[NOT_MEANT] - medians[BARE] > LIMIT_NS;
+	return medians[NO_DAEMON] - medians[BARE] > LIMIT_NS ||
+	       medians[NOT_MEANT] - medians[BARE] > LIMIT_NS;
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The shim's side of its protocol, against a daemon that says anything. An input is a script: records of
+ * The shim's side of its protocol, against a daemon that says anything. An input is a script:
+ * records of
  *
- *   u8 how      bits 0-2  descriptor beside it (see give()); bit 3: header made right; bit 4: after a request was received;
- *               bit 5: on the MIRROR connection, else on the LOADER's
- *   u8 type     WIRE_WELCOME + type % 6, for a header made right
- *   u8 length   bytes that follow: the body, or with bit 3 clear the whole datagram
+ *   u8 how      bits 0-2  descriptor beside it (see give()); bit 3: header made right; bit 4: after
+ * a request was received; bit 5: on the MIRROR connection, else on the LOADER's u8 type
+ * WIRE_WELCOME + type % 6, for a header made right u8 length   bytes that follow: the body, or with
+ * bit 3 clear the whole datagram
  *
- * Each connection gets its records and then an end of file. The shim's loader, arming and mirror are the real ones; the
- * driver behind them is a piece of memory. What the shim would hand to the driver is read to its end.
+ * Each connection gets its records and then an end of file. The shim's loader, arming and mirror
+ * are the real ones; the driver behind them is a piece of memory. What the shim would hand to the
+ * driver is read to its end.
  */
 
 #include <fcntl.h>
@@ -38,7 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define DEADLINE_MS 40
 #define SCRIPT_MAX 4096
 #define DATA_SIZE 64 /* of an instance */
-static const char ptx[] = ".version 8.0\n.target sm_90\n.address_size 64\n// a module of sixty-four bytes\n";
+static const char ptx[] =
+	".version 8.0\n.target sm_90\n.address_size 64\n// a module of sixty-four bytes\n";
 
 static char folder[INTEREST_FOLDER_MAX];
 static uint64_t generation;
@@ -49,14 +52,17 @@ static struct script {
 	uint8_t bytes[SCRIPT_MAX];
 } current;
 
-/* ---- a driver ------------------------------------------------------------------------------------------------ */
+/* ---- a driver
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static unsigned char memory[4096];
 static size_t used;
 
 static void check_memory(driver_pointer where, size_t size)
 {
-	if (where < (driver_pointer)(uintptr_t)memory || where + size > (driver_pointer)(uintptr_t)(memory + sizeof(memory)))
+	if (where < (driver_pointer)(uintptr_t)memory ||
+	    where + size > (driver_pointer)(uintptr_t)(memory + sizeof(memory)))
 		abort();
 }
 
@@ -124,7 +130,8 @@ static driver_result release(driver_pointer where)
 	return 0;
 }
 
-static driver_result to_device(driver_pointer where, const void *from, size_t size, driver_handle stream)
+static driver_result to_device(driver_pointer where, const void *from, size_t size,
+			       driver_handle stream)
 {
 	check_memory(where, size);
 	memcpy((void *)(uintptr_t)where, from, size);
@@ -139,7 +146,8 @@ static driver_result to_host(void *to, driver_pointer where, size_t size, driver
 }
 
 /* Symbols that begin with p are pointers, with d data; others are not there. */
-static driver_result get_global(driver_pointer *where, size_t *size, driver_handle module, const char *symbol)
+static driver_result get_global(driver_pointer *where, size_t *size, driver_handle module,
+				const char *symbol)
 {
 	if (strlen(symbol) >= WIRE_SYMBOL_MAX)
 		abort();
@@ -193,12 +201,16 @@ void *driver_symbol(const char *name)
 	abort();
 }
 
-/* ---- a daemon ------------------------------------------------------------------------------------------------ */
+/* ---- a daemon
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* Always interested, and always changed: nothing that failed is remembered. */
 bool interest_find(struct interest *interest)
 {
-	*interest = (struct interest){ .inode = 1, .generation = generation += 2, .deadline_ms = DEADLINE_MS };
+	*interest = (struct interest){ .inode = 1,
+				       .generation = generation += 2,
+				       .deadline_ms = DEADLINE_MS };
 	strcpy(interest->folder, folder);
 	return true;
 }
@@ -207,7 +219,8 @@ static int filled_memfd(const void *bytes, size_t size, int seals)
 {
 	int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	if (fd < 0 || pwrite(fd, bytes, size, 0) != (ssize_t)size || (seals && fcntl(fd, F_ADD_SEALS, seals) < 0))
+	if (fd < 0 || pwrite(fd, bytes, size, 0) != (ssize_t)size ||
+	    (seals && fcntl(fd, F_ADD_SEALS, seals) < 0))
 		abort();
 	return fd;
 }
@@ -218,7 +231,11 @@ static int give(unsigned which, const uint8_t *body, size_t length, int fds[2])
 	static const int all = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 	unsigned char instance[MAP_DATA_OFFSET + DATA_SIZE] = { 0 };
 	struct map_header header = {
-		.magic = MAP_MAGIC, .version = MAP_LAYOUT_VERSION, .map_id = 1, .shards = 1, .data_size = DATA_SIZE,
+		.magic = MAP_MAGIC,
+		.version = MAP_LAYOUT_VERSION,
+		.map_id = 1,
+		.shards = 1,
+		.data_size = DATA_SIZE,
 		.merge = length ? body[length - 1] % 4 : MAP_MERGE_SUM64,
 	};
 
@@ -234,7 +251,8 @@ static int give(unsigned which, const uint8_t *body, size_t length, int fds[2])
 		memcpy(instance, &header, sizeof(header));
 		if (which == 4)
 			memcpy(instance, body, length < sizeof(header) ? length : sizeof(header));
-		fds[0] = filled_memfd(instance, sizeof(instance), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+		fds[0] = filled_memfd(instance, sizeof(instance),
+				      F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 		return 1;
 	case 5: /* two */
 		fds[0] = filled_memfd(ptx, sizeof(ptx) - 1, all);
@@ -269,8 +287,11 @@ static void send_record(int fd, const uint8_t *record, size_t length, uint32_t s
 		uint16_t type = (uint16_t)(WIRE_WELCOME + record[1] % 6);
 		size_t room = wire_size(type) - sizeof(struct wire_header);
 
-		datagram.message.header = (struct wire_header){ WIRE_MAGIC, WIRE_VERSION, type, (uint32_t)wire_size(type), sequence };
-		memcpy(datagram.bytes + sizeof(struct wire_header), body, length < room ? length : room);
+		datagram.message.header =
+			(struct wire_header){ WIRE_MAGIC, WIRE_VERSION, type,
+					      (uint32_t)wire_size(type), sequence };
+		memcpy(datagram.bytes + sizeof(struct wire_header), body,
+		       length < room ? length : room);
 		bytes.iov_len = wire_size(type);
 	} else {
 		memcpy(datagram.bytes, body, length);
@@ -294,7 +315,9 @@ static uint32_t receive_request(int fd, union wire_message *request)
 {
 	struct iovec bytes = { request, sizeof(*request) };
 	struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
-	ssize_t length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC); /* no room for descriptors: the kernel drops them */
+	ssize_t length =
+		recvmsg(fd, &message,
+			MSG_CMSG_CLOEXEC); /* no room for descriptors: the kernel drops them */
 
 	if (length > 0 && !wire_valid(request, (size_t)length))
 		abort(); /* the shim itself keeps to the protocol */
@@ -369,7 +392,8 @@ static void start(void)
 	atexit(remove_folder);
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", folder, PATHS_SHIM_SOCKET);
 	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(listener, 64) < 0 ||
+	if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+	    listen(listener, 64) < 0 ||
 	    pthread_create(&thread, NULL, accept_all, (void *)(intptr_t)listener) != 0)
 		abort();
 }
