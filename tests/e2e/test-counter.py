@@ -241,8 +241,9 @@ def test_many_attachments():
 def test_read_while_running():
     with Daemon("--mirror-period-ms=0") as daemon:
         daemon.attach("--kernel", "vectorAdd")
-        launches = 400
-        process = daemon.start_run(VEC_ADD, "--threads", str(N), "--launches", str(launches))
+        launches = 200
+        # it waits between launches, so that there is something to see on a slow machine too
+        process = daemon.start_run(VEC_ADD, "--threads", str(N), "--launches", str(launches), "--sleep-ms", "10")
         seen = []
         while process.poll() is None:
             seen.append(daemon.count_of())
