@@ -268,7 +268,8 @@ def test_killed_process():
     """A killed process loses at most what it counted since the last copy; its instance is given back."""
     with Daemon("--mirror-period-ms=20") as daemon:
         daemon.attach("--kernel", "vectorAdd")
-        process = daemon.start_run(VEC_ADD, "--threads", str(N), "--launches", "100000")
+        # the CPU driver has one lock, which launches without a pause leave to nobody else
+        process = daemon.start_run(VEC_ADD, "--threads", str(N), "--launches", "100000", "--sleep-ms", "1")
         seen = wait_until(daemon.count_of, "something is counted")
         equal(daemon.json("map", "list")["maps"][0]["instances"], 1, "instances")
         process.kill()
