@@ -343,17 +343,9 @@ int command_list(struct ctl *ctl, int argc, char **argv) {
 	struct varlink_reply reply;
 	int r;
 
-	r = ctl_no_options(ctl, argc, argv, list_help);
+	r = ctl_query(ctl, argc, argv, list_help, "List", &reply);
 	if (r >= 0)
 		return r;
-	r = ctl_call(ctl, "List", NULL, "", CTL_TIMEOUT_MS, &reply);
-	if (r)
-		return r;
-	if (ctl->json) {
-		ctl_print_json(ctl, reply.parameters);
-		varlink_reply_deinit(&reply);
-		return CTL_OK;
-	}
 	attachments = ctl_get(reply.parameters, "attachments");
 	rows = json_object_new_array();
 	for (size_t i = 0; i < json_object_array_length(attachments); i++) {

@@ -317,3 +317,20 @@ int ctl_next(struct ctl *ctl, const char *method, const char *subject,
 	     struct varlink_reply *reply) {
 	return check(ctl, method, subject, varlink_client_next(ctl->client, reply), reply);
 }
+
+int ctl_query(struct ctl *ctl, int argc, char **argv, const char *help, const char *method,
+	      struct varlink_reply *reply) {
+	int r;
+
+	r = ctl_no_options(ctl, argc, argv, help);
+	if (r >= 0)
+		return r;
+	r = ctl_call(ctl, method, NULL, "", CTL_TIMEOUT_MS, reply);
+	if (r)
+		return r;
+	if (!ctl->json)
+		return -1;
+	ctl_print_json(ctl, reply->parameters);
+	varlink_reply_deinit(reply);
+	return CTL_OK;
+}

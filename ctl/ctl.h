@@ -63,6 +63,12 @@ int ctl_fail(enum ctl_exit status, const char *format, ...) __attribute__((forma
 /* connection.c */
 int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	     const char *subject, int timeout_ms, struct varlink_reply *reply);
+/*
+ * A command without options and arguments that asks one thing: with --json it is printed here. Returns -1 with a reply
+ * that the caller prints and deinitialises, or the exit status.
+ */
+int ctl_query(struct ctl *ctl, int argc, char **argv, const char *help, const char *method,
+	      struct varlink_reply *reply);
 int ctl_call_more(struct ctl *ctl, const char *method, json_object *consume_parameters);
 int ctl_next(struct ctl *ctl, const char *method, const char *subject, struct varlink_reply *reply);
 

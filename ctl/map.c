@@ -44,17 +44,9 @@ static int map_list(struct ctl *ctl, int argc, char **argv) {
 	json_object *maps, *rows;
 	int r;
 
-	r = ctl_no_options(ctl, argc, argv, help);
+	r = ctl_query(ctl, argc, argv, help, "ListMaps", &reply);
 	if (r >= 0)
 		return r;
-	r = ctl_call(ctl, "ListMaps", NULL, "", CTL_TIMEOUT_MS, &reply);
-	if (r)
-		return r;
-	if (ctl->json) {
-		ctl_print_json(ctl, reply.parameters);
-		varlink_reply_deinit(&reply);
-		return CTL_OK;
-	}
 	maps = ctl_get(reply.parameters, "maps");
 	rows = json_object_new_array();
 	for (size_t i = 0; i < json_object_array_length(maps); i++) {

@@ -43,16 +43,10 @@ int command_status(struct ctl *ctl, int argc, char **argv) {
 	struct varlink_reply reply;
 	int r;
 
-	r = ctl_no_options(ctl, argc, argv, help);
+	r = ctl_query(ctl, argc, argv, help, "Status", &reply);
 	if (r >= 0)
 		return r;
-	r = ctl_call(ctl, "Status", NULL, "", CTL_TIMEOUT_MS, &reply);
-	if (r)
-		return r;
-	if (ctl->json)
-		ctl_print_json(ctl, reply.parameters);
-	else
-		print(ctl, reply.parameters);
+	print(ctl, reply.parameters);
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }
