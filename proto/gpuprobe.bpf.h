@@ -7,33 +7,35 @@
  *
  * A program is a GPU program if its function name starts with `cuda__` or its section with `gpu`.
  *
- *     SEC("kprobe/vectorAdd")       entry of a kernel, once a thread
- *     SEC("kretprobe/vectorAdd")    every way out of a kernel, once a thread                        (next release)
- *     SEC("kprobe/__memcapture")    every memory instruction of a kernel                            (next release)
- *     SEC("memcapture/<kernel>")    the same for one kernel                                         (next release)
- *     SEC("kprobe/__directly_run")  a kernel of its own                                             (next release)
+ *     SEC("kprobe/vectorAdd")         entry of a kernel, once a thread
+ *     SEC("kretprobe/vectorAdd")      every way out of a kernel, once a thread
+ *     SEC("memcapture/vectorAdd")     every memory instruction of a kernel; SEC("kprobe/__memcapture"): of all kernels
+ *     SEC("kprobe/dev:helper")        entry of a device function that was not inlined; kretprobe/dev:, memcapture/dev: too
+ *     SEC("kprobe/vectorAdd@x.cu:12") a source line, where the module has line information (nvcc -lineinfo)
+ *     SEC("kprobe/vectorAdd@block:3") a basic block of the PTX, counted from 0
+ *     SEC("kprobe/__directly_run")    a kernel of its own: gpuprobectl run
  *
- * <kernel> is a glob, a mangled or a demangled name; `gpuprobectl attach --kernel` overrides it.
- *
- * What is marked (next release) is refused by this one with a message that says so; numbers
- * and layouts do not change.
+ * <kernel> is a glob, a mangled or a demangled name; `gpuprobectl attach --kernel` overrides it. If the kernel calls
+ * __bpftime_cuda__kernel_trace() (or another stub that the daemon is configured for), programs at its entry run there instead.
+ * Several programs at one point run in the order in which they were attached.
  *
  * Standard helpers with their standard numbers and signatures, from <bpf/bpf_helpers.h>:
- *   1 bpf_map_lookup_elem, 2 bpf_map_update_elem, 5 bpf_ktime_get_ns (%globaltimer), 7 bpf_get_prandom_u32,
- *   8 bpf_get_smp_processor_id (the SM), 14 bpf_get_current_pid_tgid (of the host process; next release),
- *   3 bpf_map_delete_elem, 6 bpf_trace_printk, 16 bpf_get_current_comm, 25 bpf_perf_event_output,
- *   130-133 bpf_ringbuf_output/reserve/submit/discard, 177 bpf_trace_vprintk                        (next release)
+ *   1 bpf_map_lookup_elem, 2 bpf_map_update_elem, 3 bpf_map_delete_elem, 5 bpf_ktime_get_ns (%globaltimer),
+ *   6 bpf_trace_printk, 177 bpf_trace_vprintk (bpf_printk: `gpuprobectl log`), 7 bpf_get_prandom_u32,
+ *   8 bpf_get_smp_processor_id (the SM), 14 bpf_get_current_pid_tgid and 16 bpf_get_current_comm (of the host process, whose id
+ *   stands for the thread's too), 25 bpf_perf_event_output, 130 bpf_ringbuf_output, 131 bpf_ringbuf_reserve (NULL where the program
+ *   holds a record from the same place already; whether there is room shows at submit), 132 bpf_ringbuf_submit, 133 bpf_ringbuf_discard
  */
 
 /* Map types. A map of one of these types runs on the GPU; the standard types do too when a GPU program uses them. */
 enum gpuprobe_map_type {
-	BPF_MAP_TYPE_GPU_HASH_MAP = 1501, /* (next release) */
-	BPF_MAP_TYPE_PERGPUTD_ARRAY_MAP = 1502, /* an array with one value a thread (next release) */
+	BPF_MAP_TYPE_GPU_HASH_MAP = 1501, /* in device memory, lock-free; full: update is -E2BIG */
+	BPF_MAP_TYPE_PERGPUTD_ARRAY_MAP = 1502, /* an array with one value a thread: attach --threads says for how many; beyond: NULL */
 	BPF_MAP_TYPE_GPU_ARRAY_MAP = 1503, /* an array, one copy; max_entries values; key u32 */
-	BPF_MAP_TYPE_GPU_KERNEL_SHARED_ARRAY_MAP = 1504, /* shared with host eBPF programs (next release) */
-	BPF_MAP_TYPE_PERGPUTD_ARRAY_HOST_MAP = 1512, /* 1502 in host memory (next release) */
-	BPF_MAP_TYPE_GPU_ARRAY_HOST_MAP = 1513, /* 1503 in host memory (next release) */
-	BPF_MAP_TYPE_GPU_RINGBUF_MAP = 1527, /* (next release) */
+	BPF_MAP_TYPE_GPU_KERNEL_SHARED_ARRAY_MAP = 1504, /* shared with host eBPF programs of the object */
+	BPF_MAP_TYPE_PERGPUTD_ARRAY_HOST_MAP = 1512, /* 1502 in host memory */
+	BPF_MAP_TYPE_GPU_ARRAY_HOST_MAP = 1513, /* 1503 in host memory */
+	BPF_MAP_TYPE_GPU_RINGBUF_MAP = 1527, /* records of up to value_size bytes; written with bpf_perf_event_output */
 };
 
 #ifdef __bpf__
@@ -42,10 +44,14 @@ enum gpuprobe_map_type {
  * Arrays, ARRAY and 1503: a lookup of an index >= max_entries is NULL. __sync_fetch_and_add whose result is not
  * used is exact and cheap: one memory operation a warp. Update (BPF_ANY, BPF_EXIST) stores the value in
  * pieces of its alignment, up to 8 bytes: the last writer wins, 8-byte values are never torn.
+ * Hashes: lookup, update (BPF_ANY, BPF_NOEXIST -EEXIST, BPF_EXIST -ENOENT), delete (-ENOENT), from all threads at once. As on a CPU,
+ * the slot of a deleted element may be taken by another while somebody still holds a pointer to its value.
+ * Rings: a record that finds no room is lost and counted; nobody waits. bpf_perf_event_output returns 0, -ENOSPC, or -E2BIG
+ * for a record above 4096 bytes or the ring's value_size; its flags and context are ignored.
  * PERCPU_ARRAY: "CPU" reads SM; several warps of an SM run at once, so count with __sync_fetch_and_add.
  */
 
-/* Writes a string of at most 255 bytes to the log. (next release) */
+/* Writes a string of at most 255 bytes to the log. Returns 0, or -ENOSPC where that has no room. */
 static long (*const ebpf_puts)(const char *string) = (void *)501;
 
 /* %globaltimer: nanoseconds, steps of 32 ns on an H200. Not the host's clock. */
@@ -60,30 +66,29 @@ static long (*const bpf_get_grid_dim)(__u64 *x, __u64 *y, __u64 *z) = (void *)50
 /* A system-wide memory fence (membar.sys). Returns 0. */
 static long (*const bpf_gpu_membar)(void) = (void *)506;
 
-/* The calling thread leaves the kernel. Refused unless the daemon allows it. (next release) */
+/* The calling thread leaves the kernel. Refused unless the daemon allows it (gpuprobed --allow-exit). */
 static long (*const bpf_cuda_exit)(void) = (void *)507;
 
 static __u64 (*const bpf_get_sm_id)(void) = (void *)509; /* %smid */
 static __u64 (*const bpf_get_warp_id)(void) = (void *)510; /* %warpid: of the SM's schedulers, may change */
 static __u64 (*const bpf_get_lane_id)(void) = (void *)511; /* 0..31 */
-static __u64 (*const bpf_get_device_ordinal)(void) = (void *)512; /* as the process numbers devices (next release) */
+static __u64 (*const bpf_get_device_ordinal)(void) = (void *)512; /* as the process numbers devices */
 
 /*
  * Contexts: what R1 points to. All are read-only and at most 168 bytes, so that the kernel's verifier checks reads
- * as those of a kprobe's pt_regs: aligned, 8 bytes wide. A program that reads nothing pays nothing. (next release:
- * this one refuses programs that read their context.)
+ * as those of a kprobe's pt_regs: aligned, 8 bytes wide. A program pays for the fields that it reads.
  */
 
-/* At entry and return. */
+/* At entry and return, at lines and blocks. */
 struct gpuprobe_kernel_ctx {
-	__u64 kernel_id; /* `gpuprobectl kernel list` names it */
+	__u64 kernel_id; /* of the kernel or device function that the probe stands in; `gpuprobectl kernel list` names it */
 	__u64 device; /* ordinal in the process */
 	__u64 pid; /* of the host process, as the daemon sees it */
 	__u64 grid_dim; /* x | y << 32 */
 	__u64 grid_dim_z;
 	__u64 block_dim; /* x | y << 16 | z << 32 */
 	__u64 shared_bytes; /* dynamic shared memory */
-	__u64 param_count; /* parameters the kernel has */
+	__u64 param_count; /* parameters of the kernel or device function */
 	__u64 params[13]; /* the first 13, zero-extended; larger than 8 bytes: their first 8 */
 };
 

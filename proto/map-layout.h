@@ -4,20 +4,32 @@
 /*
  * Layout of a map and of its instances.
  *
- * A map has one *instance* per process and CUDA context (contexts of one device share nothing). An instance's data lives in a buffer in device
- * memory; a memfd that daemon and process share holds a header page and a copy of the buffer, byte for
- * byte (the mirror). The daemon fills the copy before it hands it out (zeros, or the initial bytes of .data,
- * .rodata, .bss), the shim uploads it when it creates the buffer and copies back when asked, periodically,
- * and before the context ends.
+ * An *instance* is the memory of a map for one process and CUDA context (contexts of one device share nothing), or for all
+ * processes if the map is shared. Who holds it says its place:
  *
- * The data is `shards` copies of the map's values, `shard_stride` bytes apart:
+ *   MAP_PLACE_DEVICE  a buffer in device memory; a memfd that daemon and process share holds a header page and a copy of the
+ *                     buffer, byte for byte (the mirror). The daemon fills the copy before it hands it out, the shim
+ *                     uploads it when it creates the buffer and copies back when asked, periodically, and before the context
+ *                     ends. Rings have a host area behind the copy that the GPU writes to directly.
+ *   MAP_PLACE_HOST    the memfd itself: header page, then the data, registered with the driver. Nothing is copied.
+ *                     Types 1512 and 1513, and every map of an object attached as shared: then one memfd for all processes.
+ *   MAP_PLACE_KERNEL  the pages of a kernel array (BPF_F_MMAPABLE), which host programs of the object use too: the
+ *                     descriptor is that of the map, the data starts at offset 0, there is no header. Elements are
+ *                     round_up(value_size, 8) bytes apart. ARRAY and 1504 that host programs share; one for all processes.
  *
- *     value of index i in shard s:  data + s * shard_stride + i * value_stride
- *     value_stride = value_size rounded up to 8
- *     shard_stride = max_entries * value_stride rounded up to 128 (a cache line) when shards > 1
- *     data_size    = shards * shard_stride
+ *     memfd:  header (one page) | data (data_size) | up to the next page | host area (host_size)
  *
- * shards is a power of two. Device code picks its shard as (%smid & (shards - 1)). What the shards mean:
+ * The data, by the kind of map:
+ *
+ * MAP_KIND_ARRAY: `shards` copies of the map's values, `shard_stride` bytes apart:
+ *
+ *     element of index i in shard s:  data + s * shard_stride + i * value_stride
+ *
+ *   value_stride = value_size rounded up to 8; 16 for MAP_MERGE_LATEST
+ *   shard_stride = max_entries * value_stride, rounded up to 128 (a cache line) when shards > 1
+ *   data_size    = shards * shard_stride
+ *
+ *   shards is a power of two. Device code picks its shard as (%smid & (shards - 1)). What the shards mean:
  *
  *   MAP_MERGE_NONE   shards == 1; the copy is the value. Between instances: see `merge` of the reader.
  *   MAP_MERGE_SUM64, MAP_MERGE_SUM32
@@ -25,36 +37,91 @@
  *                    never read them: the value is the sum over shards and instances, lane by lane of 8 or 4
  *                    bytes, modulo 2^64 or 2^32.
  *   MAP_MERGE_PERCPU a PERCPU map: shard s is the copy of SM s.
+ *   MAP_MERGE_LATEST the compiler proved that GPU programs only ever update the values whole and never read them, and
+ *                    value_size <= 8: an element is {u64 value, zero-extended; u64 stamp}, stored at once; the stamp is
+ *                    %globaltimer (never 0), or 0 where the shard was never written. The value is that with the highest stamp.
  *
- * The buffer of a map that merges by sums may be spread over the modules: each module has one of the same size as a
- * variable, zeros at first, and the shim adds them up when it mirrors. Its instances therefore always start with
- * zeros; the initial bytes of a data section are added once by who reads the map.
+ *   The buffer of a map that merges by sums may be spread over the modules: each module has one of the same size as a
+ *   variable, zeros at first, and the shim adds them up when it mirrors. Its instances therefore always start with
+ *   zeros; the initial bytes of a data section are added once by who reads the map.
  *
- * The daemon never believes the header of an instance that it has handed out: a process may write there.
+ * MAP_KIND_THREADS (1502, 1512): one value a thread, `threads` of them for each index; the thread's number is that of
+ *   its block in the grid (x fastest) times the block's size plus its number in the block. Threads beyond have none.
+ *
+ *     value of index i for thread t:  data + (i * threads + t) * value_stride
+ *
+ * MAP_KIND_HASH (HASH, PERCPU_HASH, 1501): struct map_hash, 128 bytes; then `capacity` slots (a power of two), entry_stride bytes
+ *   apart: u64 word (see below), the key padded to 8 bytes, then `shards` values, value_stride bytes apart (more than one for
+ *   PERCPU_HASH: that of SM s is number s & (shards - 1)). Linear probing from hash & (capacity - 1), see map_hash_key().
+ *
+ * MAP_KIND_RING (RINGBUF, PERF_EVENT_ARRAY, 1527): the data is `rings` struct map_ring, 128 bytes each; the host area holds
+ *   `rings` tails, u64, 64 bytes apart, padded to a page, then `rings` rings of ring_size bytes (a power of two). See below.
+ *
+ * The daemon never believes the header or the contents of an instance that it has handed out: a process may write there.
  */
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define MAP_MAGIC UINT32_C(0x4d525047) /* "GPRM" */
-#define MAP_LAYOUT_VERSION UINT32_C(1)
+#define MAP_LAYOUT_VERSION UINT32_C(2)
 #define MAP_DATA_OFFSET 4096
 #define MAP_SHARDS_MAX 256
 #define MAP_SHARD_ALIGN 128
-#define MAP_DATA_SIZE_MAX (UINT64_C(1) << 32) /* of one instance */
+#define MAP_DATA_SIZE_MAX (UINT64_C(1) << 32) /* of one instance, host area included */
 #define MAP_SHARDED_SIZE_MAX (UINT64_C(64) << 20) /* shards are halved until data_size fits */
 #define MAP_RESIDENT_SIZE_MAX (UINT64_C(1) << 20) /* largest data_size that a module holds itself */
+#define MAP_KEY_SIZE_MAX 512 /* bytes; of hash maps */
+#define MAP_THREADS_DEFAULT UINT32_C(65536) /* of per-thread arrays, where the user does not say */
+#define MAP_THREADS_MAX (UINT32_C(1) << 28)
+#define MAP_RINGS_MAX 128 /* of one instance: a producer uses ring (%smid & (rings - 1)) */
+#define MAP_RING_SIZE_MIN (UINT64_C(16) << 10) /* of one of them */
+#define MAP_RING_TOTAL_DEFAULT (UINT64_C(8) << 20) /* of one instance, where the user does not say */
+#define MAP_RING_TOTAL_MAX (UINT64_C(2) << 30)
+#define MAP_RECORD_SIZE_MAX 4096 /* bytes of one record */
+
+enum map_kind {
+	MAP_KIND_ARRAY = 0,
+	MAP_KIND_THREADS = 1,
+	MAP_KIND_HASH = 2,
+	MAP_KIND_RING = 3,
+};
+
+enum map_place {
+	MAP_PLACE_DEVICE = 0,
+	MAP_PLACE_HOST = 1,
+	MAP_PLACE_KERNEL = 2,
+};
 
 enum map_merge {
 	MAP_MERGE_NONE = 0,
 	MAP_MERGE_SUM64 = 1,
 	MAP_MERGE_SUM32 = 2,
 	MAP_MERGE_PERCPU = 3,
+	MAP_MERGE_LATEST = 4,
 };
 
 enum map_instance_state {
 	MAP_INSTANCE_NEW = 0, /* never mirrored */
 	MAP_INSTANCE_LIVE = 1,
 	MAP_INSTANCE_FINAL = 2, /* the context ended in good order after the last copy */
+};
+
+/* How a map lies in memory. Computed by map_layout_init() alone, on both sides. */
+struct map_layout {
+	uint32_t kind; /* enum map_kind */
+	uint32_t place; /* enum map_place */
+	uint32_t merge; /* enum map_merge */
+	uint32_t shards;
+	uint32_t threads; /* THREADS, else 0 */
+	uint32_t rings; /* RING, else 0 */
+	uint64_t value_stride; /* bytes */
+	uint64_t shard_stride; /* bytes; ARRAY, else 0 */
+	uint64_t entry_stride; /* bytes; HASH, else 0 */
+	uint64_t capacity; /* slots; HASH, else 0 */
+	uint64_t ring_size; /* bytes; RING, else 0 */
+	uint64_t data_size; /* bytes */
+	uint64_t host_size; /* bytes of the host area; RING, else 0 */
 };
 
 struct map_header {
@@ -66,11 +133,7 @@ struct map_header {
 	uint32_t key_size; /* bytes */
 	uint32_t value_size; /* bytes */
 	uint32_t max_entries;
-	uint32_t shards;
-	uint32_t merge; /* enum map_merge */
-	uint64_t value_stride; /* bytes */
-	uint64_t shard_stride; /* bytes */
-	uint64_t data_size; /* bytes */
+	struct map_layout layout;
 	/* written by the shim: */
 	uint64_t sequence; /* odd while a copy is under way */
 	uint64_t mirrored_ns; /* CLOCK_MONOTONIC of the last complete copy */
@@ -79,3 +142,244 @@ struct map_header {
 };
 
 _Static_assert(sizeof(struct map_header) <= MAP_DATA_OFFSET, "the header has a page of its own");
+
+/*
+ * Hash maps are open-addressed and lock-free. The word of a slot:
+ *
+ *     bits 0-2 state, bits 3-31 version, bits 32-63 tag (upper half of the key's hash; for keys of at most 4 bytes the key, zero-extended)
+ *
+ *   EMPTY    never used: a search ends here
+ *   BUSY     one thread writes key and value; others pass by
+ *   PENDING  key and value are there; being checked for a second slot with the same key (see device-lib-hash.c)
+ *   LIVE     an element
+ *   DEAD     deleted, can be taken again (BUSY, with the next version); a search goes on
+ *
+ * A search looks at MAP_HASH_WINDOW slots at most, unless `overflow` says that an element lies further on.
+ */
+enum map_slot_state {
+	MAP_SLOT_EMPTY = 0,
+	MAP_SLOT_BUSY = 1,
+	MAP_SLOT_PENDING = 2,
+	MAP_SLOT_LIVE = 3,
+	MAP_SLOT_DEAD = 4,
+};
+
+#define MAP_SLOT_STATE_MASK UINT64_C(7)
+#define MAP_SLOT_VERSION_ONE UINT64_C(8)
+#define MAP_HASH_WINDOW 128
+
+struct map_hash {
+	uint32_t count; /* elements; may be more than max_entries for a moment */
+	uint32_t overflow; /* 1: once an element was put beyond its window */
+	uint64_t reserved[15];
+};
+
+/* 64-bit hash of a key given as zero-padded 8-byte little-endian words. */
+static inline uint64_t map_hash_mix(uint64_t hash, uint64_t word) {
+	hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+	return hash ^ hash >> 32;
+}
+
+/*
+ * Rings. Producers of ring r reserve by compare-and-swap on `head`, write a batch (one warp's records of one size), fence, and
+ * store the stamp; the consumer looks at the batch at its tail, takes it if the stamp is there, and stores the new tail in the
+ * host area. Positions count bytes, never wrap, and are multiples of 32; position p lies at (p & (ring_size - 1)).
+ *
+ *     struct map_batch | count records of `size` bytes | padding to 32 bytes
+ *
+ * A batch lies in one piece: where it would not fit before the end of the ring, a batch of count 0 and size 0 fills the rest.
+ * A producer that finds no room adds its records to `lost` and goes on. It looks at the consumer's tail, which is across the bus,
+ * only when the cached one leaves no room, and that at most every MAP_RING_REFRESH_NS.
+ */
+struct map_ring {
+	uint64_t head; /* position */
+	uint64_t tail; /* cached copy of the consumer's */
+	uint64_t lost; /* records */
+	uint64_t base; /* device address of the ring's bytes; written by the shim; 0: not there, records are lost */
+	uint64_t tail_address; /* device address of the consumer's tail; written by the shim */
+	uint64_t refreshed; /* %globaltimer when a producer last read the consumer's tail */
+	uint64_t cookie; /* random, from the daemon */
+	uint64_t written; /* records */
+	uint64_t reserved[8];
+};
+
+struct map_batch {
+	uint64_t stamp; /* map_ring_stamp(position, cookie), stored last */
+	uint32_t size; /* bytes of one record */
+	uint32_t count; /* 1..32 records; 0: skip to the end of the ring */
+	uint64_t lanes; /* bit i: lane i wrote one; records are in order of lanes */
+	uint32_t sm;
+	uint32_t warp; /* %warpid */
+};
+
+#define MAP_BATCH_ALIGN 32
+#define MAP_RING_TAIL_STRIDE 64
+#define MAP_RING_REFRESH_NS 20000
+
+_Static_assert(sizeof(struct map_hash) == 128 && sizeof(struct map_ring) == 128 && sizeof(struct map_batch) == 32,
+	       "device code and daemon agree on these");
+
+static inline uint64_t map_ring_stamp(uint64_t position, uint64_t cookie) {
+	return (position + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ cookie;
+}
+
+static inline uint64_t map_round_up(uint64_t n, uint64_t to) {
+	return (n + to - 1) / to * to;
+}
+
+/* From the start of the memfd. */
+static inline uint64_t map_host_offset(const struct map_layout *layout) {
+	return map_round_up(MAP_DATA_OFFSET + layout->data_size, 4096);
+}
+
+static inline uint64_t map_memfd_size(const struct map_layout *layout) {
+	return layout->host_size ? map_host_offset(layout) + layout->host_size : MAP_DATA_OFFSET + layout->data_size;
+}
+
+/* From the start of the host area. */
+static inline uint64_t map_ring_offset(const struct map_layout *layout, uint32_t ring) {
+	return map_round_up((uint64_t)layout->rings * MAP_RING_TAIL_STRIDE, 4096) + ring * layout->ring_size;
+}
+
+/* What a layout follows from. */
+struct map_shape {
+	uint32_t type; /* enum bpf_map_type, or 15xx */
+	uint32_t key_size, value_size, max_entries;
+	uint32_t place; /* enum map_place */
+	uint32_t merge; /* of arrays, what the programs do: NONE, SUM64, SUM32, LATEST; ignored for PERCPU types */
+	uint32_t threads; /* of per-thread arrays */
+	uint64_t ring_bytes; /* of one instance of a ring; rounded down to a power of two; 0: the default */
+};
+
+/* The kind of a map type, or -1: a GPU has no such maps. */
+static inline int map_kind_of(uint32_t type) {
+	switch (type) {
+	case 2: /* BPF_MAP_TYPE_ARRAY */
+	case 6: /* BPF_MAP_TYPE_PERCPU_ARRAY */
+	case 1503:
+	case 1504:
+	case 1513:
+		return MAP_KIND_ARRAY;
+	case 1502:
+	case 1512:
+		return MAP_KIND_THREADS;
+	case 1: /* BPF_MAP_TYPE_HASH */
+	case 5: /* BPF_MAP_TYPE_PERCPU_HASH */
+	case 1501:
+		return MAP_KIND_HASH;
+	case 4: /* BPF_MAP_TYPE_PERF_EVENT_ARRAY */
+	case 27: /* BPF_MAP_TYPE_RINGBUF */
+	case 1527:
+		return MAP_KIND_RING;
+	}
+	return -1;
+}
+
+static inline uint64_t map_power_of_two(uint64_t n) { /* the highest that is not above n > 0 */
+	while (n & (n - 1))
+		n &= n - 1;
+	return n;
+}
+
+/* The shards of an array or percpu hash whose one copy takes `bytes`. */
+static inline uint32_t map_shards_for(uint64_t bytes) {
+	uint32_t shards = MAP_SHARDS_MAX;
+
+	while (shards > 1 && bytes > MAP_SHARDED_SIZE_MAX / shards)
+		shards /= 2;
+	return shards;
+}
+
+static inline const char *map_layout_array(struct map_layout *l, const struct map_shape *shape) {
+	uint64_t values;
+
+	l->merge = shape->type == 6 ? MAP_MERGE_PERCPU : l->place == MAP_PLACE_DEVICE ? shape->merge : MAP_MERGE_NONE;
+	if (l->merge == MAP_MERGE_LATEST)
+		l->value_stride = 16;
+	values = l->value_stride * shape->max_entries;
+	l->shards = l->merge == MAP_MERGE_NONE ? 1 : map_shards_for(map_round_up(values, MAP_SHARD_ALIGN));
+	l->shard_stride = l->shards > 1 ? map_round_up(values, MAP_SHARD_ALIGN) : values;
+	l->data_size = l->shards * l->shard_stride;
+	return NULL;
+}
+
+static inline const char *map_layout_hash(struct map_layout *l, const struct map_shape *shape) {
+	uint64_t slots = 64;
+
+	if (!shape->key_size || shape->key_size > MAP_KEY_SIZE_MAX)
+		return "a hash map has keys of 1 to 512 bytes";
+	while (slots < (uint64_t)shape->max_entries * 2)
+		slots *= 2;
+	l->capacity = slots;
+	if (shape->type == 5) {
+		l->merge = MAP_MERGE_PERCPU;
+		l->shards = map_shards_for(l->value_stride * slots);
+	}
+	l->entry_stride = map_round_up(8 + map_round_up(shape->key_size, 8) + l->value_stride * l->shards, 16);
+	if (l->entry_stride == 48 || l->entry_stride == 16) /* not across two lines where that is cheap to avoid */
+		l->entry_stride = l->entry_stride == 48 ? 64 : 32;
+	if (l->entry_stride > MAP_DATA_SIZE_MAX / slots)
+		return "it is larger than 4 GiB";
+	l->data_size = sizeof(struct map_hash) + slots * l->entry_stride;
+	return NULL;
+}
+
+static inline const char *map_layout_ring(struct map_layout *l, const struct map_shape *shape) {
+	uint64_t bytes = shape->ring_bytes ? shape->ring_bytes : MAP_RING_TOTAL_DEFAULT;
+
+	if (bytes < MAP_RING_SIZE_MIN)
+		bytes = MAP_RING_SIZE_MIN;
+	if (bytes > MAP_RING_TOTAL_MAX)
+		return "a ring has at most 2 GiB";
+	bytes = map_power_of_two(bytes);
+	l->value_stride = 0;
+	l->rings = MAP_RINGS_MAX;
+	while (l->rings > 1 && bytes / l->rings < MAP_RING_SIZE_MIN)
+		l->rings /= 2;
+	l->ring_size = bytes / l->rings;
+	l->data_size = l->rings * sizeof(struct map_ring);
+	l->host_size = map_ring_offset(l, l->rings);
+	return NULL;
+}
+
+/*
+ * Fills in *layout from the shape. Returns NULL, or why there is no such map on a GPU (a static string); *layout is then
+ * undefined.
+ */
+static inline const char *map_layout_init(struct map_layout *layout, const struct map_shape *shape) {
+	struct map_layout *l = layout;
+	int kind = map_kind_of(shape->type);
+	const char *wrong = NULL;
+
+	*l = (struct map_layout){ .place = shape->place, .shards = 1 };
+	if (kind < 0)
+		return "its type is not available on a GPU";
+	l->kind = (uint32_t)kind;
+	if (shape->type == 1512 || shape->type == 1513)
+		l->place = MAP_PLACE_HOST;
+	if (kind == MAP_KIND_RING)
+		l->place = MAP_PLACE_DEVICE; /* its records are in the host area in any case */
+	if (l->place == MAP_PLACE_KERNEL && shape->type != 2 && shape->type != 1504)
+		return "host programs can share arrays only";
+	if (kind == MAP_KIND_RING)
+		return map_layout_ring(l, shape);
+	if (!shape->value_size || !shape->max_entries)
+		return "it has no entries, or values without bytes";
+	if (kind != MAP_KIND_HASH && shape->key_size != 4)
+		return "an array has keys of 4 bytes";
+	l->value_stride = map_round_up(shape->value_size, 8);
+	if (l->value_stride > MAP_DATA_SIZE_MAX / shape->max_entries)
+		return "it is larger than 4 GiB";
+	if (kind == MAP_KIND_HASH)
+		wrong = map_layout_hash(l, shape);
+	else if (kind == MAP_KIND_ARRAY)
+		wrong = map_layout_array(l, shape);
+	else {
+		l->threads = shape->threads ? shape->threads : MAP_THREADS_DEFAULT;
+		if (l->threads > MAP_THREADS_MAX ||
+		    l->value_stride * shape->max_entries > MAP_DATA_SIZE_MAX / l->threads)
+			return "it is larger than 4 GiB: one value for each thread and entry";
+		l->data_size = l->value_stride * shape->max_entries * l->threads;
+	}
+	return wrong;
+}

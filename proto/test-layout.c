@@ -15,12 +15,12 @@
 
 SIZE(wire_header, 16);
 SIZE(wire_hello, 56);
-SIZE(wire_welcome, 24);
+SIZE(wire_welcome, 48);
 SIZE(wire_image, 48);
 SIZE(wire_image_reply, 232);
-SIZE(wire_slot, 96);
+SIZE(wire_slot, 104);
 SIZE(wire_instance, 32);
-SIZE(wire_instance_reply, 48);
+SIZE(wire_instance_reply, 56);
 SIZE(wire_armed, 32);
 SIZE(wire_unload, 24);
 SIZE(wire_report, 216);
@@ -29,16 +29,49 @@ SIZE(wire_disarm, 24);
 SIZE(wire_synced, 16);
 SIZE(interest_rule, 40);
 SIZE(interest_page, 2592);
-SIZE(map_header, 96);
+SIZE(map_header, 144);
+SIZE(map_layout, 80);
+SIZE(map_hash, 128);
+SIZE(map_ring, 128);
+SIZE(map_batch, 32);
+SIZE(gpuprobe_process, 64);
 OFFSET(wire_image, capability_major, 32);
 OFFSET(wire_image_reply, reason, 40);
-OFFSET(wire_slot, symbol, 32);
+OFFSET(wire_slot, symbol, 40);
+OFFSET(wire_welcome, comm, 32);
+OFFSET(gpuprobe_process, comm, 16);
 OFFSET(wire_instance_reply, data_size, 40);
 OFFSET(interest_rule, exe, 32);
 OFFSET(interest_page, rules, 32);
-OFFSET(map_header, shards, 40);
-OFFSET(map_header, sequence, 72);
-OFFSET(map_header, state, 88);
+OFFSET(map_header, layout, 40);
+OFFSET(map_header, sequence, 120);
+OFFSET(map_header, state, 136);
+OFFSET(map_layout, value_stride, 24);
+OFFSET(map_layout, host_size, 72);
+
+/* A few layouts that existing objects rely on. */
+static int layouts_hold(void)
+{
+	struct map_layout l;
+
+	if (map_layout_init(&l, &(struct map_shape){ .type = 2, .key_size = 4, .value_size = 8, .max_entries = 1,
+						     .merge = MAP_MERGE_SUM64 }) ||
+	    l.kind != MAP_KIND_ARRAY || l.shards != 256 || l.shard_stride != 128 || l.data_size != 32768)
+		return 0;
+	if (map_layout_init(&l, &(struct map_shape){ .type = 1, .key_size = 4, .value_size = 8, .max_entries = 256 }) ||
+	    l.kind != MAP_KIND_HASH || l.capacity != 512 || l.entry_stride != 32 || l.data_size != 128 + 512 * 32)
+		return 0;
+	if (map_layout_init(&l, &(struct map_shape){ .type = 1527, .key_size = 4, .value_size = 32, .max_entries = 8 }) ||
+	    l.rings != 128 || l.ring_size != 65536 || l.host_size != 8192 + (8 << 20) ||
+	    map_memfd_size(&l) != 4096 + 16384 + l.host_size)
+		return 0;
+	if (map_layout_init(&l, &(struct map_shape){ .type = 1502, .key_size = 4, .value_size = 8, .max_entries = 2, .threads = 10 }) ||
+	    l.data_size != 160)
+		return 0;
+	return map_layout_init(&l, &(struct map_shape){ .type = 3, .key_size = 4, .value_size = 8, .max_entries = 2 }) != NULL &&
+	       map_layout_init(&l, &(struct map_shape){ .type = 1, .key_size = 4, .value_size = 8, .max_entries = 2,
+						        .place = MAP_PLACE_KERNEL }) != NULL;
+}
 
 int main(void)
 {
@@ -52,6 +85,8 @@ int main(void)
 	message.header.version--;
 	message.header.type = WIRE_DISARM;
 	if (wire_valid(&message, sizeof(struct wire_sync)) || wire_size(0) || wire_size(WIRE_SYNCED + 1))
+		return 1;
+	if (!layouts_hold())
 		return 1;
 	return interest_hash("") != UINT64_C(0xcbf29ce484222325) || interest_hash("/bin/true") == interest_hash("/bin/false");
 }

@@ -7,7 +7,7 @@
  * Transport: AF_UNIX, SOCK_SEQPACKET, at <runtime dir>/shim.sock (paths.h). One datagram is one
  * message; each message type has one fixed size, little-endian, no pointers, no padding that
  * is not named. Descriptors travel as SCM_RIGHTS beside the message that says so; at most one.
- * Every descriptor is a memfd. The sender of an image seals it (SHRINK|GROW|WRITE|SEAL); the daemon
+ * Every descriptor is a memfd (but for MAP_PLACE_KERNEL). The sender of an image seals it (SHRINK|GROW|WRITE|SEAL); the daemon
  * seals map instances against SHRINK|GROW|SEAL. A receiver checks seals and size before mapping.
  *
  * A process opens up to two connections, told apart by wire_hello.role:
@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC UINT32_C(0x57525047) /* "GPRW" */
-#define WIRE_VERSION UINT16_C(1)
+#define WIRE_VERSION UINT16_C(2)
 
 #define WIRE_REASON_MAX 192 /* one line of text, NUL-terminated and NUL-padded */
 #define WIRE_SYMBOL_MAX 64 /* a PTX symbol, NUL-terminated and NUL-padded */
@@ -77,6 +77,9 @@ struct wire_welcome {
 	struct wire_header header;
 	uint32_t deadline_ms; /* how long the shim waits for any one reply */
 	uint32_t mirror_period_ms; /* how often device-resident maps are copied out; 0: only when asked */
+	uint32_t pid; /* of the process, as the daemon sees it */
+	uint32_t reserved; /* 0 */
+	char comm[16]; /* as in /proc/PID/comm, NUL-padded */
 };
 
 enum wire_image_kind {
@@ -116,17 +119,38 @@ struct wire_image_reply {
 	char reason[WIRE_REASON_MAX]; /* why the own image is used; empty when replaced */
 };
 
-/*
- * One variable of the new module, in one of two forms that its size tells apart.
- * 8 bytes: a pointer that the shim fills in with the device address of this process's instance of map `map_id` (in that
- * context). While it is 0 the probe does nothing, so a module works before it is armed and when arming fails.
- * The instance's data_size: it *is* data of the instance. The map merges by sums (map-layout.h), and what the shim mirrors
- * is the sum over the modules that the process has or had in that context.
- */
+enum wire_slot_kind {
+	/*
+	 * 8 bytes: a pointer that the shim fills in with the device address of the data of this process's instance of map
+	 * `map_id` (in that context). While it is 0 the probe does nothing, so a module works before it is armed and when
+	 * arming fails. May lie in constant memory.
+	 */
+	WIRE_SLOT_POINTER = 1,
+	/*
+	 * The instance's data_size: it *is* data of the instance. The map merges by sums (map-layout.h), and what the shim
+	 * mirrors is the sum over the modules that the process has or had in that context.
+	 */
+	WIRE_SLOT_DATA = 2,
+	/* A struct gpuprobe_process, which the shim fills in. map_id is 0. May lie in constant memory. */
+	WIRE_SLOT_PROCESS = 3,
+};
+
+/* What WIRE_SLOT_PROCESS holds: the same in all modules of a process and device. */
+#define WIRE_PROCESS_SYMBOL "__gpuprobe_process"
+struct gpuprobe_process {
+	uint64_t pid_tgid; /* pid << 32 | pid */
+	uint64_t device; /* ordinal in the process */
+	char comm[16];
+	uint64_t reserved[4]; /* 0 */
+};
+
+/* One variable of the new module. */
 struct wire_slot {
 	struct wire_header header;
 	uint64_t module_id;
 	uint64_t map_id;
+	uint32_t kind; /* enum wire_slot_kind */
+	uint32_t reserved; /* 0 */
 	char symbol[WIRE_SYMBOL_MAX];
 };
 
@@ -138,13 +162,18 @@ struct wire_instance {
 	uint32_t reserved; /* 0 */
 };
 
-/* Descriptor: the instance's memfd (map-layout.h), unless size is 0 (refused: quota, unknown map). */
+/*
+ * Descriptor: the instance's memfd, or with MAP_PLACE_KERNEL a kernel map's (map-layout.h), unless size is 0 (refused: quota,
+ * unknown map).
+ */
 struct wire_instance_reply {
 	struct wire_header header;
 	uint64_t map_id;
 	uint64_t instance_id; /* never 0 */
-	uint64_t size; /* bytes of the memfd: MAP_DATA_OFFSET + data_size */
-	uint64_t data_size; /* bytes of the device buffer */
+	uint64_t size; /* bytes of the memfd: map_memfd_size(); of a kernel map: whole pages to map */
+	uint64_t data_size; /* bytes of the device buffer, or of the data in host memory */
+	uint32_t place; /* enum map_place */
+	uint32_t kind; /* enum map_kind */
 };
 
 /* A module's slots are filled in in one more context: probes count from here on. */

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Programs are put into a module: where a thread enters a function, on every way out of it, at its memory instructions, at a
+ * source line, at a basic block. Either their bodies stand there (inlined, which is faster: ptx-inline.h), or they are called
+ * through a function with a name that a reader of the PTX finds: __probe_func__<function>, __retprobe_func__<function>,
+ * __memcapture__N.
+ */
+
+#include "ptx-edit.h"
+
+enum {
+	_PROBE_E_SUCCESS,
+	/* a program's text is not understood, or does not define its symbol as promised */
+	PROBE_E_PROGRAM,
+	/* the module has one of the names that we would add already */
+	PROBE_E_TAKEN,
+	/* the module is for an architecture or address size that a program cannot run on */
+	PROBE_E_TARGET,
+	/* a function's body is not understood */
+	PROBE_E_FUNCTION,
+};
+
+enum probe_point {
+	/*
+	 * Before the first statement that is no declaration. If the body calls one of options.stubs, there instead: each such
+	 * call is replaced.
+	 */
+	PROBE_ENTRY,
+	/* Before every `ret` and `exit` of the body, under its predicate, and at its end if that can be reached. */
+	PROBE_RETURN,
+	/* Before every memory instruction, under its predicate. */
+	PROBE_MEMORY,
+	/* Before the first instruction of each run of instructions whose .loc names that line. */
+	PROBE_LINE,
+	/* At the start of the n-th basic block of the body, counted from 0 in the order of the text. */
+	PROBE_BLOCK,
+};
+
+/* Bits of probe_use.spaces: 1 << (enum gpuprobe_space of proto/gpuprobe.bpf.h). */
+#define PROBE_SPACES_DEFAULT 0x1fu /* all but param */
+
+/*
+ * A program's PTX, laid out as daemon/worker/job.md says, without .version/.target/.address_size. It defines
+ * .func (.param .b64 r) SYMBOL(.param .b64 c0, ...), one parameter for each field of the context that it reads. Borrowed.
+ */
+struct probe_program {
+	const char *symbol; /* NUL-terminated */
+	const char *text;
+	size_t length;
+	uint32_t isa; /* least PTX ISA, 63 is 6.3: the module's .version is raised to it */
+	uint32_t target; /* least architecture, 52 is sm_52 */
+	const uint16_t *context; /* offsets in the context (proto/gpuprobe.bpf.h), multiples of 8, in the order of the parameters */
+	uint32_t context_count;
+};
+
+/* One program at one kind of point of a function. */
+struct probe_use {
+	uint32_t program; /* index */
+	enum probe_point point;
+	uint32_t spaces; /* MEMORY: which */
+	const char *file; /* LINE: matches the end of the path in .file, at a '/' or whole */
+	uint32_t line; /* LINE */
+	uint32_t block; /* BLOCK */
+	uint32_t sites; /* out: places where it stands now; 0: there is no such point */
+};
+
+/* A function of the module (kernel or device function), with what is to be put into it; in calling order at each point. */
+struct probe_function {
+	const struct ptx_function *function;
+	struct probe_use *uses;
+	uint32_t use_count;
+};
+
+/* An instruction that got a memory probe. */
+struct probe_instruction {
+	uint32_t index; /* lower half of its id: counted over the module, in order of text */
+	const struct ptx_function *function;
+	struct ptx_range text; /* in the module's text */
+	struct ptx_range file; /* in the module's text, without quotes; length 0: no line information */
+	uint32_t line; /* 0: unknown */
+};
+
+struct probe_options {
+	/* names of functions, mangled, demangled without parameters or plain; see PROBE_ENTRY */
+	const char *const *stubs;
+	size_t n_stubs;
+	uint32_t image; /* upper half of instruction ids */
+	bool call; /* call programs even where they could be inlined */
+};
+
+struct probe_result {
+	struct probe_instruction *instructions; /* owned by the caller: free() */
+	size_t n_instructions;
+};
+
+/*
+ * Adds the edits. Each program that is used is put into the module once; a global line (.visible .global|.const .align 8 .u64 X;)
+ * that another program brought already is dropped. `.const` lines of programs become `.global` (and the loads that name them,
+ * ld.global) if the module's constant bank would be more than full (64 KiB, alignment counted). Returns 0, one of the enum above
+ * (*error is filled in, its place is in the module's text), or -ENOMEM, -EINVAL. What edits were added on failure is of no use.
+ */
+int probe_apply(struct ptx_edit *edit, const struct ptx_module *module, const struct probe_options *options,
+		const struct probe_program *programs, size_t program_count, struct probe_function *functions,
+		size_t function_count, struct probe_result *result, struct ptx_error *error);
