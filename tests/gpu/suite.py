@@ -12,13 +12,14 @@ import ctypes
 import json
 import os
 import re
-import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from bench import Benchmarks
+from session import Session, expect, expected, finish
 
 TOP = Path(__file__).resolve().parents[2]
 SHAPES = [(32, 32), (1024, 128), (99840, 384), (1048576, 1024), (16777216, 256)]  # threads, block
@@ -44,94 +45,7 @@ def gpu():
     return {"gpu": name.value.decode(), "cuda_driver": version.value, "driver": text[0] if text else ""}
 
 
-class Session:
-    """A private daemon; `with` starts and stops it."""
-
-    serial = 0
-
-    def __init__(self, suite, *options):
-        Session.serial += 1
-        self.suite = suite
-        self.name = f"gpu{os.getpid()}_{Session.serial}"
-        self.options = options
-
-    def __enter__(self):
-        build = self.suite.build
-        self.log = open(self.suite.scratch / f"{self.name}.log", "w")
-        self.daemon = subprocess.Popen(
-            [build / "daemon/gpuprobed", f"--session={self.name}", *self.options],
-            env=self.suite.tool_env(), stderr=self.log, stdout=self.log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + 20
-        while self.ctl("status", check=False).returncode != 0:
-            if self.daemon.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError("the daemon did not start: " + Path(self.log.name).read_text())
-            time.sleep(0.02)
-        return self
-
-    def __exit__(self, *_):
-        self.daemon.send_signal(signal.SIGTERM)
-        try:
-            self.daemon.wait(10)
-        except subprocess.TimeoutExpired:
-            self.daemon.kill()
-            self.daemon.wait()
-        self.log.close()
-
-    def ctl(self, *args, check=True):
-        result = subprocess.run([self.suite.build / "ctl/gpuprobectl", f"--session={self.name}", *map(str, args)],
-                                env=self.suite.tool_env(), capture_output=True, text=True, timeout=60)
-        if check and result.returncode != 0:
-            raise RuntimeError(f"gpuprobectl {' '.join(map(str, args))}: exit {result.returncode}: {result.stderr}")
-        return result
-
-    def json(self, *args):
-        return json.loads(self.ctl("--json", *args).stdout)
-
-    def attach(self, program="counter", kernel="vectorAdd", *args):
-        return self.ctl("attach", self.suite.object(program), "--kernel", kernel, *args).stdout.split()
-
-    def read(self, name="counter"):
-        """Sum of all integers of a map."""
-        total = 0
-        for entry in self.json("map", "dump", name)["entries"]:
-            for value in entry["values"] if "values" in entry else [entry["value"]]:
-                total += value if isinstance(value, int) else int(value, 0)
-        return total
-
-    def app_env(self):
-        env = dict(os.environ)
-        env["LD_PRELOAD"] = str(self.suite.build / "shim/libgpuprobe-shim.so")
-        env["GPUPROBE_SESSION"] = self.name
-        return env
-
-    def start(self, *command):
-        return subprocess.Popen([str(word) for word in command], env=self.app_env(), stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
-
-    def run(self, *command):
-        return finish(self.start(*command))
-
-
-def finish(process, timeout=120):
-    out, err = process.communicate(timeout=timeout)
-    if process.returncode != 0:
-        raise RuntimeError(f"{process.args}: exit {process.returncode}: {out}{err}")
-    if err:
-        raise RuntimeError(f"{process.args}: wrote to stderr: {err}")
-    return out
-
-
-def expected(output):
-    """threads x launches of a vec_add run, from what it printed."""
-    return int(re.search(r"threads=(\d+)", output)[1]) * int(re.search(r"launches=(\d+)", output)[1])
-
-
-def expect(what, got, want):
-    if got != want:
-        raise AssertionError(f"{what}: {got}, expected {want}")
-
-
-class Suite:
+class Suite(Benchmarks):
     def __init__(self, arguments):
         self.build = Path(arguments.build).resolve()
         self.libraries = arguments.libraries
@@ -148,6 +62,9 @@ class Suite:
 
     def object(self, name):
         return self.build / "docs" / f"{name}.bpf.o"
+
+    def bench_object(self, name):
+        return self.build / "tests/gpu" / f"{name}.bpf.o"
 
     def program(self, name):
         return self.build / "tests/gpu" / name
@@ -335,40 +252,6 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         self.benchmarks["conformance"] = result.stdout.strip().splitlines()[-1:]
         if result.returncode != 0:
             raise AssertionError((result.stdout + result.stderr)[-3000:])
-
-    # ---- benchmarks -----------------------------------------------------------------------------------------------
-
-    def bench_counter(self):
-        with Session(self) as session:
-            session.attach()
-            figures = json.loads(session.run(self.program("counter")))
-            counted = session.read()
-            figures["counted"] = counted
-            self.benchmarks["counter"] = figures
-            expect("count == threads x launches", counted, figures["expected"])
-
-    def bench_first_load(self):
-        """Wall time of the first launch (lazy load, probe and arming in it), bare and ours in turn; nothing cached."""
-        bare, ours, second, unmatched = [], [], [], []
-        program = self.program("vec_add")
-
-        def first(output):
-            return int(re.search(r"first_us=(\d+)", output)[1])
-        for _ in range(9):
-            bare.append(first(subprocess.run([program, "--threads", "1024"], capture_output=True, text=True, check=True).stdout))
-            with Session(self) as session:
-                session.attach()
-                ours.append(first(session.run(program, "--threads", 1024)))
-                expect("the probe fired", session.read(), 1024)
-                second.append(first(session.run(program, "--threads", 1024)))
-            with Session(self) as session:
-                session.attach("counter", "anotherKernel")
-                session.run(program, "--threads", 1024)
-                unmatched.append(first(session.run(program, "--threads", 1024)))
-        figures = self.benchmarks["first_load"] = {"unmatched_us": statistics.median(unmatched)}
-        figures.update({"bare_us": statistics.median(bare), "ours_us": statistics.median(ours),
-                        "added_us": statistics.median(ours) - statistics.median(bare), "all_bare": bare, "all_ours": ours})
-        figures["second_process_us"] = statistics.median(second)
 
     # ---------------------------------------------------------------------------------------------------------------
 

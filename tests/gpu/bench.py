@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks of the GPU suite. Each checks that the probe fired as often as it had to."""
+import json
+import re
+import statistics
+import subprocess
+
+from session import Session, expect
+
+SIZES = [32, 1024, 10240, 102400, 1048576, 16777216]
+RING_BYTES = 2 << 30
+
+
+class Benchmarks:
+    def bench_counter(self):
+        with Session(self) as session:
+            session.attach()
+            figures = json.loads(session.run(self.program("counter")))
+            counted = session.read()
+            figures["counted"] = counted
+            self.benchmarks["counter"] = figures
+            expect("count == threads x launches", counted, figures["expected"])
+
+    def bench_first_load(self):
+        """Wall time of the first launch (lazy load, probe and arming in it), bare and ours in turn; nothing cached."""
+        bare, ours, second, unmatched = [], [], [], []
+        program = self.program("vec_add")
+
+        def first(output):
+            return int(re.search(r"first_us=(\d+)", output)[1])
+        for _ in range(9):
+            bare.append(first(subprocess.run([program, "--threads", "1024"], capture_output=True, text=True, check=True).stdout))
+            with Session(self) as session:
+                session.attach()
+                ours.append(first(session.run(program, "--threads", 1024)))
+                expect("the probe fired", session.read(), 1024)
+                second.append(first(session.run(program, "--threads", 1024)))
+            with Session(self) as session:
+                session.attach("counter", "anotherKernel")
+                session.run(program, "--threads", 1024)
+                unmatched.append(first(session.run(program, "--threads", 1024)))
+        figures = self.benchmarks["first_load"] = {"unmatched_us": statistics.median(unmatched)}
+        figures.update({"bare_us": statistics.median(bare), "ours_us": statistics.median(ours),
+                        "added_us": statistics.median(ours) - statistics.median(bare), "all_bare": bare, "all_ours": ours})
+        figures["second_process_us"] = statistics.median(second)
+
+    def bench_probes(self):
+        """Bare, ours and hand-written CUDA for each kind of probe: tests/bench/probes.cu."""
+        figures = self.benchmarks["probes"] = {}
+        for case, maps in PROBES.items():
+            with Session(self) as session:
+                options = ["--program", f"cuda__{case}*" if case in ("both", "lookup") else f"cuda__{case}"]
+                if case == "thread":
+                    options += ["--threads", max(SIZES)]
+                session.ctl("attach", self.bench_object("probes"), *options)
+                result = json.loads(session.run(self.program("probes"), case))
+                launched = sum(size["threads"] * size["launches"] for size in result["sizes"])
+                for name, check in maps.items():
+                    got = session.read(name)
+                    if not check(got, launched, result):
+                        raise AssertionError(f"{case}: map {name} holds {got}; {launched} threads were launched")
+                    result[name] = got
+                if case == "empty":
+                    expect("p_empty is probed", [k["name"] for k in session.json("kernel", "list")["kernels"]], ["p_empty"])
+                figures[case] = result
+
+    def bench_ring(self):
+        """Events of 32 bytes from every thread, while the ring has room: nobody reads. Written and lost are all of them."""
+        figures = self.benchmarks["ring"] = []
+        for size in SIZES:
+            with Session(self) as session:
+                session.ctl("attach", self.bench_object("probes"), "--program", "cuda__ring32", "--ring-size", RING_BYTES)
+                result = json.loads(session.run(self.program("probes"), "ring32", "--size", size))["sizes"][0]
+                ring, = session.json("map", "list")["maps"]
+                expect("written + lost", ring["written"] + ring["lost"], result["threads"] * result["launches"])
+                figures.append({**result, "written": ring["written"], "lost": ring["lost"]})
+
+
+def exactly(got, launched, result):
+    return got == launched
+
+
+# What the maps of a case hold in the end. The timer is sampled, a table that is updated holds a thread's number.
+PROBES = {
+    "empty": {},
+    "entry": {"entries": exactly},
+    "return": {"returns": exactly},
+    "both": {"both_entries": exactly, "both_returns": exactly},
+    "globaltimer": {"ticks": lambda got, launched, result: got > 0},
+    "lookup": {"table_hits": lambda got, launched, result: got == result["checked_threads"]},
+    "update": {"updated": lambda got, launched, result: 1 <= got <= max(SIZES)},
+    "spread": {"spread": lambda got, launched, result: got >= sum(range(1, 65537))},
+    "thread": {"threads": exactly},
+    "hash1": {"hash1": exactly},
+    "hash256": {"hash256": exactly},
+    "hash1m": {"hash1m": exactly},
+    "memory": {"accesses": lambda got, launched, result: got == 3 * launched},
+}
