@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A batch is there if its stamp is that of its position. Stamps differ at every position and in
+ * every instance, so bytes of an earlier round, or of a record, are not mistaken for one. While a
+ * process lives, a batch without a stamp is one that is being written: the consumer waits there. A
+ * batch that has its stamp and makes no sense is no accident: the ring is broken and nothing more is
+ * taken from it; its producers soon find no room, and count.
+ *
+ * Once the process has ended, nothing waits any more: whatever is not a batch is passed over in
+ * steps of MAP_BATCH_ALIGN, to the end of what a ring can hold.
+ */
+
+#include "ring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a batch without records (the rest of a ring) counts for in the budget, and an empty ring. */
+#define RING_STEP_COST 64
+
+struct ring {
+	uint64_t tail;	   /* of the next batch to look at */
+	uint64_t released; /* the tail that the producers know */
+	uint64_t until;	   /* no batch at or behind it is taken */
+	uint64_t taken;	   /* records */
+	bool broken;
+};
+
+struct ring_consumer {
+	const struct map_ring *data;
+	unsigned char *host;
+	struct map_layout layout;
+	uint64_t cookie;
+	bool ended;
+	uint32_t next; /* the ring to begin with */
+	struct ring rings[];
+};
+
+void ring_start(struct map_ring *rings, uint32_t n_rings, uint64_t cookie) {
+	for (uint32_t i = 0; i < n_rings; i++)
+		rings[i] = (struct map_ring){ .cookie = cookie };
+}
+
+int ring_consumer_new(struct ring_consumer **consumerp, const struct map_layout *layout,
+		      uint64_t cookie, const void *data, void *host) {
+	struct ring_consumer *consumer;
+
+	consumer = calloc(1, sizeof(*consumer) + layout->rings * sizeof(consumer->rings[0]));
+	if (!consumer)
+		return -ENOMEM;
+	consumer->data = data;
+	consumer->host = host;
+	consumer->layout = *layout;
+	consumer->cookie = cookie;
+	ring_consumer_limit(consumer, false);
+	*consumerp = consumer;
+	return 0;
+}
+
+struct ring_consumer *ring_consumer_free(struct ring_consumer *consumer) {
+	free(consumer);
+	return NULL;
+}
+
+/* Lets the producers have what was taken. */
+static void ring_release(struct ring_consumer *consumer, uint32_t number) {
+	struct ring *ring = &consumer->rings[number];
+	uint64_t *tail = (void *)(consumer->host + (size_t)number * MAP_RING_TAIL_STRIDE);
+
+	if (ring->released == ring->tail)
+		return;
+	__atomic_store_n(tail, ring->tail, __ATOMIC_RELEASE);
+	ring->released = ring->tail;
+}
+
+/*
+ * The batch at `at`, with `room` bytes before the end of the ring: its records are copied to
+ * scratch. Returns its bytes in the ring; 0: it makes no sense. Each field is read once: it may change
+ * meanwhile.
+ */
+static uint64_t ring_read(const unsigned char *at, uint64_t room, unsigned char *scratch,
+			  struct ring_batch *batch) {
+	const struct map_batch *shared = (const void *)at;
+	uint64_t lanes, n;
+
+	batch->size = __atomic_load_n(&shared->size, __ATOMIC_RELAXED);
+	batch->count = __atomic_load_n(&shared->count, __ATOMIC_RELAXED);
+	if (!batch->count && !batch->size)
+		return room;
+	if (!batch->size || batch->size > MAP_RECORD_SIZE_MAX || !batch->count ||
+	    batch->count > RING_LANES)
+		return 0;
+	n = map_round_up(sizeof(*shared) + (uint64_t)batch->size * batch->count, MAP_BATCH_ALIGN);
+	lanes = __atomic_load_n(&shared->lanes, __ATOMIC_RELAXED);
+	if (n > room || lanes > UINT32_MAX || __builtin_popcountll(lanes) != (int)batch->count)
+		return 0;
+	batch->lanes = (uint32_t)lanes;
+	batch->sm = __atomic_load_n(&shared->sm, __ATOMIC_RELAXED);
+	batch->records = scratch;
+	memcpy(scratch, at + sizeof(*shared), (size_t)batch->size * batch->count);
+	return n;
+}
+
+/* Takes from one ring, until it has no more or *budgetp is 0. False: the taker wants no more. */
+static bool ring_walk(struct ring_consumer *consumer, uint32_t number, unsigned char *scratch,
+		      size_t *budgetp, ring_take take, void *userdata) {
+	const uint64_t size = consumer->layout.ring_size;
+	const unsigned char *bytes =
+		consumer->host + map_ring_offset(&consumer->layout, number);
+	struct ring *ring = &consumer->rings[number];
+	bool more = true;
+
+	while (more && *budgetp && ring->tail < ring->until) {
+		uint64_t offset = ring->tail & (size - 1), n = 0, cost;
+		const uint64_t *stamp = (const void *)(bytes + offset);
+		struct ring_batch batch = {};
+		bool stamped = __atomic_load_n(stamp, __ATOMIC_ACQUIRE) ==
+			       map_ring_stamp(ring->tail, consumer->cookie);
+
+		if (stamped)
+			n = ring_read(bytes + offset, size - offset, scratch, &batch);
+		if (!n && !consumer->ended) {
+			ring->broken = stamped;
+			if (stamped)
+				ring->until = ring->tail;
+			break;
+		}
+		ring->tail += n ?: MAP_BATCH_ALIGN;
+		ring->taken += batch.count;
+		cost = batch.count ? n : RING_STEP_COST;
+		*budgetp -= cost < *budgetp ? cost : *budgetp;
+		if (n && batch.count)
+			more = take(&batch, userdata);
+		if (ring->tail - ring->released >= size / 8)
+			ring_release(consumer, number);
+	}
+	ring_release(consumer, number);
+	return more;
+}
+
+int ring_consume(struct ring_consumer *consumer, unsigned char *scratch, size_t budget,
+		 ring_take take, void *userdata) {
+	const uint32_t n_rings = consumer->layout.rings, first = consumer->next;
+
+	for (uint32_t i = 0; i < n_rings; i++) {
+		uint32_t number = (first + i) % n_rings;
+
+		if (!ring_walk(consumer, number, scratch, &budget, take, userdata) || !budget) {
+			consumer->next = (number + 1) % n_rings;
+			return 0;
+		}
+	}
+	return RING_E_EMPTY;
+}
+
+/* Batches that begin before this are in the ring now, or may be written by now. */
+static void ring_limit(struct ring_consumer *consumer, struct ring *ring) {
+	ring->until = ring->tail + consumer->layout.ring_size;
+}
+
+void ring_consumer_limit(struct ring_consumer *consumer, bool limited) {
+	for (uint32_t i = 0; !consumer->ended && i < consumer->layout.rings; i++) {
+		struct ring *ring = &consumer->rings[i];
+
+		if (ring->broken)
+			continue;
+		if (limited)
+			ring_limit(consumer, ring);
+		else
+			ring->until = UINT64_MAX;
+	}
+}
+
+void ring_consumer_end(struct ring_consumer *consumer) {
+	for (uint32_t i = 0; !consumer->ended && i < consumer->layout.rings; i++) {
+		ring_limit(consumer, &consumer->rings[i]);
+		consumer->rings[i].broken = false;
+	}
+	consumer->ended = true;
+}
+
+bool ring_consumer_drained(const struct ring_consumer *consumer) {
+	for (uint32_t i = 0; i < consumer->layout.rings; i++)
+		if (consumer->rings[i].tail < consumer->rings[i].until)
+			return false;
+	return consumer->ended;
+}
+
+static uint64_t ring_add(uint64_t a, uint64_t b) {
+	return a > INT64_MAX || b > INT64_MAX - a ? INT64_MAX : a + b;
+}
+
+uint64_t ring_consumer_written(const struct ring_consumer *consumer) {
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < consumer->layout.rings; i++)
+		sum = ring_add(sum, __atomic_load_n(&consumer->data[i].written, __ATOMIC_RELAXED));
+	return sum;
+}
+
+uint64_t ring_consumer_lost(const struct ring_consumer *consumer) {
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < consumer->layout.rings; i++) {
+		const struct ring *ring = &consumer->rings[i];
+		uint64_t written = __atomic_load_n(&consumer->data[i].written, __ATOMIC_RELAXED);
+
+		sum = ring_add(sum, __atomic_load_n(&consumer->data[i].lost, __ATOMIC_RELAXED));
+		if ((ring->broken || (consumer->ended && ring->tail >= ring->until)) &&
+		    written > ring->taken)
+			sum = ring_add(sum, written - ring->taken);
+	}
+	return sum;
+}
