@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Where a program belongs, as its section or --point says it (worker/job.md, "Sections"). */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum section_point {
+	SECTION_ENTRY,
+	SECTION_RETURN,
+	SECTION_MEMORY,
+	SECTION_LINE,
+	SECTION_BLOCK,
+};
+
+enum section_result {
+	_SECTION_SUCCESS,
+	SECTION_E_INVALID, /* malformed: the error says what was expected */
+};
+
+#define SECTION_ERROR_SIZE 256
+#define SECTION_KERNEL_SIZE 2048 /* names of C++ templates are long */
+#define SECTION_FILE_SIZE 256
+#define SECTION_DIRECTLY_RUN "__gpuprobe_directly_run" /* the kernel that `gpuprobectl run` launches */
+
+struct section {
+	enum section_point point;
+	bool known; /* begins with kprobe, kretprobe or memcapture; else the point is the entry */
+	bool device_function; /* kernel means functions that are no kernels */
+	char kernel[SECTION_KERNEL_SIZE]; /* name or glob; empty: it says none */
+	char file[SECTION_FILE_SIZE]; /* LINE: the end of a path */
+	uint32_t line, block;
+};
+
+/*
+ * kernel (or NULL) stands for the name in the section; with dev: before it, for device functions. 0 or SECTION_E_INVALID
+ * with one line in error.
+ */
+int section_parse(struct section *section, const char *text, const char *kernel,
+		  char error[static SECTION_ERROR_SIZE]);
+
+/* "entry", "return", "memory", "line", "block". */
+const char *section_point_name(enum section_point point);
+
+/* Names of state spaces. The bit of one, 1 << its number in proto/gpuprobe.bpf.h; 0: there is none of this name. */
+#define SECTION_SPACES_DEFAULT UINT32_C(0x1f) /* all but param */
+uint32_t section_space(const char *name);
+const char *section_space_name(unsigned int number); /* NULL: no more */
