@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * How long a launch takes to reach the GPU: a uprobe on the host and a probe in the kernel share one map. times[0] is when the host
- * last called cuLaunchKernel, times[1] when a kernel that was launched since began, both in nanoseconds; times[2] counts
- * launches, times[3] sums the differences. The GPU's clock is close to the host's real-time clock, within some 100 us.
+ * last called cuLaunchKernel (CLOCK_MONOTONIC), times[1] when a kernel that was launched since began (the GPU's clock, which is
+ * close to CLOCK_REALTIME), both in nanoseconds; times[2] counts launches, times[3] sums the differences.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -22,7 +22,7 @@ int host_launch(void *ctx)
 	__u64 *launched = bpf_map_lookup_elem(&times, &zero);
 
 	if (launched)
-		*launched = bpf_ktime_get_tai_ns() - 37000000000ull; /* TAI is 37 s ahead of real time */
+		*launched = bpf_ktime_get_ns();
 	return 0;
 }
 
