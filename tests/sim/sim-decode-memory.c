@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ld, st, atom, red, vector mov, cvta, isspacep. Cache hints change nothing; scopes and orders neither: one thread runs at a time. */
+/*
+ * ld, st, atom, red, cp.async, vector mov, cvta, isspacep. Cache hints and scopes change nothing: atomic operations are the CPU's, and a fence
+ * stands by a load or store that has an order.
+ */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +17,7 @@ static bool harmless(const struct sim_decoder *d, uint32_t part)
 		"volatile", "relaxed", "acquire", "release", "acq_rel", "weak", "mmio", "cta", "cluster", "gpu", "sys",
 		"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "level::eviction_priority", "L1::evict_normal",
 		"L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B",
-		"L2::evict_last", "L2::evict_normal", "L2::evict_first", "noftz", "uni", "unified",
+		"L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::cache_hint", "noftz", "uni", "unified",
 	};
 
 	for (uint32_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
@@ -81,7 +84,7 @@ static bool vector_access(struct sim_decoder *d, const struct access *access, bo
 	return true;
 }
 
-static bool load_or_store(struct sim_decoder *d, bool load)
+static bool plain_access(struct sim_decoder *d, bool load)
 {
 	uint32_t value = load ? 0 : 1, place = load ? 1 : 0, slots[8], slot, count;
 	struct sim_address address;
@@ -89,6 +92,8 @@ static bool load_or_store(struct sim_decoder *d, bool load)
 	struct sim_insn *insn;
 
 	if (!sim_operands(d, 2, 3) || !read_parts(d, &access))
+		return false;
+	if (sim_has_part(d, "release") && !sim_emit(d, sim_op_control(SIM_CONTROL_FENCE)))
 		return false;
 	if (access.operation[0])
 		return sim_decode_fail(d, ".%s is not supported", access.operation);
@@ -109,6 +114,11 @@ static bool load_or_store(struct sim_decoder *d, bool load)
 	insn->a = address.slot;
 	insn->offset = address.offset;
 	return true;
+}
+
+static bool load_or_store(struct sim_decoder *d, bool load)
+{
+	return plain_access(d, load) && (!sim_has_part(d, "acquire") || sim_emit(d, sim_op_control(SIM_CONTROL_FENCE)));
 }
 
 static bool atomic(struct sim_decoder *d, bool reduction)
@@ -240,6 +250,61 @@ static bool convert_address(struct sim_decoder *d)
 	return sim_decode_fail(d, "an address space that is not supported");
 }
 
+/* cp.async[...].shared.global [to], [from], size [, bytes to read, or a predicate: none]: done at once, so there is nothing to wait for. */
+static bool copy_async(struct sim_decoder *d)
+{
+	const struct ptx_operand *last;
+	const struct sim_symbol *symbol;
+	struct sim_address to, from;
+	struct sim_copy *copy;
+	struct sim_insn *insn;
+	uint32_t index;
+	uint64_t size;
+	bool good = true;
+
+	if (sim_has_part(d, "commit_group") || sim_has_part(d, "wait_group") || sim_has_part(d, "wait_all"))
+		return sim_emit(d, sim_op_control(SIM_CONTROL_NOP));
+	if (sim_has_part(d, "bulk") || sim_has_part(d, "mbarrier") || !sim_has_part(d, "global"))
+		return sim_decode_fail(d, "cp.async of this kind is not supported");
+	copy = calloc(1, sizeof(*copy));
+	if (!sim_keep(d, copy) || !sim_operands(d, 3, 5) || !sim_source(d, 2, PTX_TYPE_U32, &copy->read) ||
+	    !sim_address(d, 0, true, 1, &to) || !sim_address(d, 1, false, 1, &from))
+		return false;
+	size = copy->read < d->function->register_count ? 0 : d->constants[copy->read - d->function->register_count];
+	if ((size != 4 && size != 8 && size != 16) || to.access != SIM_ACCESS_SHARED || from.access != SIM_ACCESS_REAL)
+		return sim_decode_fail(d, "cp.async of this kind is not supported");
+	copy->size = size;
+	copy->ignore = d->zero;
+	if (d->statement->operand_count > (sim_has_part(d, "L2::cache_hint") ? 4 : 3)) {
+		last = &d->body->operands[d->statement->first_operand + 3];
+		symbol = last->end - last->first == 1 ? sim_find_symbol(d, sim_token_range(d, last->first), &index) : NULL;
+		if (symbol ? symbol->type == PTX_TYPE_PRED : sim_token_char(d, last->first, '!'))
+			good = sim_predicate_source(d, 3, &copy->ignore);
+		else
+			good = sim_source(d, 3, PTX_TYPE_U32, &copy->read);
+	}
+	if (!good)
+		return false;
+	copy->to = to.slot;
+	copy->to_offset = to.offset;
+	insn = sim_emit(d, sim_op_copy());
+	if (!insn)
+		return false;
+	insn->a = from.slot;
+	insn->data = copy;
+	copy->from_offset = from.offset;
+	return true;
+}
+
+/* createpolicy: a policy is a number that nobody looks at. */
+static bool create_policy(struct sim_decoder *d)
+{
+	uint32_t destination;
+
+	return sim_operands(d, 1, 4) && sim_destination(d, 0, &destination) &&
+	       emit_row(d, sim_op_address, "cvta.global", destination, d->zero);
+}
+
 /* mapa: in a cluster of one block every address maps to itself. */
 static bool map_address(struct sim_decoder *d)
 {
@@ -262,6 +327,10 @@ bool sim_decode_memory(struct sim_decoder *d, bool *known)
 		return atomic(d, true);
 	if (sim_part_is(d, 0, "cvta") || sim_part_is(d, 0, "isspacep"))
 		return convert_address(d);
+	if (sim_part_is(d, 0, "cp") && sim_has_part(d, "async"))
+		return copy_async(d);
+	if (sim_part_is(d, 0, "createpolicy"))
+		return create_policy(d);
 	if (sim_part_is(d, 0, "mapa"))
 		return map_address(d);
 	if (sim_part_is(d, 0, "mov") && d->part_count == 2)

@@ -173,13 +173,21 @@ static char *vector_address(struct sim_thread *t, const struct sim_insn *i, cons
 	return NULL;
 }
 
+/* 16 bytes go at once, as on a GPU: others may look on. */
+typedef uint64_t wide __attribute__((vector_size(16), may_alias));
+
 SIM_OP(load_vector)
 {
 	const struct sim_vector *vector = i->data;
 	const char *p = vector_address(t, i, vector);
+	wide whole;
 
 	if (!p)
 		return NULL;
+	if (vector->count * vector->element == sizeof(whole) && !((uintptr_t)p % sizeof(whole))) {
+		whole = *(const volatile wide *)p;
+		p = (const char *)&whole;
+	}
 	for (uint32_t n = 0; n < vector->count; n++, p += vector->element) {
 		uint64_t value = 0;
 
@@ -194,12 +202,17 @@ SIM_OP(load_vector)
 SIM_OP(store_vector)
 {
 	const struct sim_vector *vector = i->data;
-	char *p = vector_address(t, i, vector);
+	char *p = vector_address(t, i, vector), *to = p;
+	wide whole;
 
 	if (!p)
 		return NULL;
-	for (uint32_t n = 0; n < vector->count; n++, p += vector->element)
-		memcpy(p, &RD(vector->slots[n]), vector->element);
+	if (vector->count * vector->element == sizeof(whole) && !((uintptr_t)p % sizeof(whole)))
+		to = (char *)&whole;
+	for (uint32_t n = 0; n < vector->count; n++)
+		memcpy(to + n * vector->element, &RD(vector->slots[n]), vector->element);
+	if (to != p)
+		*(volatile wide *)p = whole;
 	return i + 1;
 }
 
@@ -211,6 +224,32 @@ sim_op sim_op_load_vector(void)
 sim_op sim_op_store_vector(void)
 {
 	return store_vector;
+}
+
+/* The first and the last byte that are read are looked up: always one byte, because what an instruction remembers is for one size. */
+SIM_OP(copy)
+{
+	const struct sim_copy *copy = i->data;
+	uint32_t read = RD(copy->ignore) ? 0 : RD(copy->read);
+	uintptr_t from = RD(i->a) + copy->from_offset;
+	char *to = shared_address(t, i, RD(copy->to) + copy->to_offset, copy->size);
+
+	if (!to)
+		return NULL;
+	if (read > copy->size)
+		read = copy->size;
+	if (from % copy->size)
+		return sim_fault(t, i, CUDA_ERROR_MISALIGNED_ADDRESS, "%u bytes at address 0x%zx", copy->size, (size_t)from);
+	if (read && (!real_address(t, i, from, 1) || !real_address(t, i, from + read - 1, 1)))
+		return NULL;
+	memcpy(to, (const void *)from, read);
+	memset(to + read, 0, copy->size - read);
+	return i + 1;
+}
+
+sim_op sim_op_copy(void)
+{
+	return copy;
 }
 
 /* --- atomics --- */
@@ -332,7 +371,17 @@ static bool in_stack(struct sim_thread *t, uint64_t address)
 }
 
 SIM_OP(is_shared) { RD(i->d) = in_shared(t, RD(i->a)); return i + 1; }
-SIM_OP(is_local) { RD(i->d) = in_stack(t, RD(i->a)); return i + 1; }
+
+/* A kernel's parameters are at the bottom of its stack. */
+static bool in_parameters(struct sim_thread *t, uint64_t address)
+{
+	const struct sim_function *kernel = t->block->launch->function;
+
+	return address - (uint64_t)(uintptr_t)(t->context->stack + sizeof(struct sim_frame)) < kernel->parameters_end;
+}
+
+SIM_OP(is_local) { RD(i->d) = in_stack(t, RD(i->a)) && !in_parameters(t, RD(i->a)); return i + 1; }
+SIM_OP(is_parameter) { RD(i->d) = in_parameters(t, RD(i->a)); return i + 1; }
 
 SIM_OP(is_constant)
 {
@@ -361,5 +410,6 @@ const struct sim_op_row sim_op_address[] = {
 	{"cvta.param", same_address, "Dt"}, {"cvta.to.param", same_address, "Dt"},
 	{"isspacep.shared", is_shared, "Dt"}, {"isspacep.local", is_local, "Dt"},
 	{"isspacep.global", is_global, "Dt"}, {"isspacep.const", is_constant, "Dt"},
+	{"isspacep.param", is_parameter, "Dt"},
 	{NULL},
 };

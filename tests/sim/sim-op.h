@@ -80,6 +80,14 @@ sim_op sim_op_store_vector(void);
 /* Atomics: "add", "min" ...; e is SIM_ACCESS_*; d may be the sink. NULL if there is none. */
 sim_op sim_op_atomic(const char *operation, enum ptx_type type);
 
+/* cp.async, at once: data is a struct sim_copy, a the source. What is not read becomes zeros. */
+struct sim_copy {
+	int64_t to_offset, from_offset;
+	uint32_t size; /* bytes written */
+	uint32_t to, read, ignore; /* registers: an offset in shared memory, bytes to read, a predicate that says none */
+};
+sim_op sim_op_copy(void);
+
 /* Address arithmetic. */
 extern const struct sim_op_row sim_op_address[]; /* cvta and isspacep: keys of ours */
 sim_op sim_op_frame_address(void); /* d = frame + offset */

@@ -31,6 +31,10 @@ static const char *const head =
 	".global .f32 real = 0f3FC00000;\n.shared .align 8 .b8 s[16];\n"
 	".func (.param .b32 r) plus_one (.param .b32 v) { .reg .b32 %x; ld.param.b32 %x, [v]; add.u32 %x, %x, 1; st.param.b32 [r], %x; ret; }\n"
 	".func (.reg .b32 r) in_registers (.reg .b32 a, .reg .b32 b) { add.u32 r, a, b; ret; }\n"
+	".func (.param .b64 r) three (.param .b64 x, .param .b64 y, .param .b32 z) { .reg .b64 %x<3>; .reg .b32 %z; .reg .pred %p;"
+	" ld.param.b64 %x0, [x]; st.param.b64 [r], %x0; ld.param.b32 %z, [z]; setp.eq.u32 %p, %z, 7; @%p ret;"
+	" ld.param.b64 %x1, [y]; cvt.u64.u32 %x2, %z; add.u64 %x0, %x0, %x1; add.u64 %x0, %x0, %x2; st.param.b64 [r], %x0; ret; }\n"
+	".func leave () { .reg .pred %p; setp.eq.u32 %p, 1, 1; @%p exit; ret; }\n"
 	".visible .entry test(.param .u64 out, .param .u64 a, .param .u64 b, .param .u64 c)\n{\n"
 	".reg .b64 %a<3>; .reg .b64 %d; .reg .b64 %o; .reg .b32 %r<5>; .reg .f32 %f<4>; .reg .f64 %g<4>; .reg .b16 %h<4>;\n"
 	".reg .pred %p; .reg .pred %q; .reg .pred %t; .local .align 8 .b8 l[16];\n"
@@ -64,7 +68,7 @@ static uint64_t execute(const struct row *row)
 	if (cuModuleLoadDataEx(&module, text, 2, options, values) != CUDA_SUCCESS)
 		fail_msg("%s: %s", row->code, log);
 	OK(cuModuleGetFunction(&function, module, "test"));
-	OK(cuMemAlloc_v2(&out, 8));
+	OK(cuMemAlloc_v2(&out, 16));
 	OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
 	OK(cuMemcpyDtoH_v2(&result, out, 8));
 	OK(cuMemFree_v2(out));
