@@ -110,24 +110,6 @@ static json_object *control_attachment_json(const struct daemon *daemon,
 	return json;
 }
 
-json_object *control_map_json(const struct map *map, const struct object *object) {
-	json_object *json = json_object_new_object();
-	char buffer[16];
-
-	control_add_int(json, "id", (int64_t)map->id);
-	control_add_int(json, "object", (int64_t)object->id);
-	control_add_string(json, "name", map->name);
-	control_add_string(json, "type", map_type_name(map->spec.type, buffer));
-	control_add_int(json, "key_size", map->spec.key_size);
-	control_add_int(json, "value_size", map->spec.value_size);
-	control_add_int(json, "max_entries", map->spec.max_entries);
-	control_add_int(json, "shards", map->spec.shards);
-	control_add_string(json, "merge", map_merge_name(map->spec.merge));
-	control_add_int(json, "instances", map->n_instances);
-	control_add_int(json, "bytes", (int64_t)map_bytes(map));
-	return json;
-}
-
 /* ---- errors ---- */
 
 int control_error_not_found(struct varlink_call *call, const char *what) {

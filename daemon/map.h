@@ -9,13 +9,13 @@
 #include "map-layout.h"
 
 /*
- * Storage of the maps of attached objects. Fields of the structs here are for reading; only map.c
- * writes them. What the positive results mean:
+ * Storage of the maps of attached objects, and reading them. Fields of the structs here are for
+ * reading; only map*.c writes them. What the positive results mean:
  */
 enum map_result {
 	_MAP_SUCCESS,
 	MAP_E_INVALID, /* the description breaks map-layout.h's rules, or makes no sense */
-	MAP_E_QUOTA, /* the owner's limit of bytes is reached */
+	MAP_E_QUOTA, /* the owner's limit of bytes is reached; a cursor: too large to be merged */
 	MAP_E_END, /* a cursor: no more entries; a read: no such index */
 	MAP_E_AGAIN, /* a cursor: the budget is used up; call again, perhaps after other work */
 };
@@ -37,7 +37,7 @@ struct map_lane {
 struct map_spec {
 	const char *name;
 	uint32_t type; /* enum bpf_map_type, or 15xx */
-	uint32_t key_size; /* 4: this release has arrays */
+	uint32_t key_size;
 	uint32_t value_size;
 	uint32_t max_entries;
 	uint32_t flags;
@@ -47,12 +47,9 @@ struct map_spec {
 	uint32_t btf_value_type;
 	const struct map_lane *lanes; /* NULL: unknown, taken to be of 8 bytes, else 4, else 1 */
 	size_t n_lanes;
-	/* the layout */
-	uint32_t shards;
-	uint32_t merge; /* enum map_merge */
-	uint64_t value_stride;
-	uint64_t shard_stride;
-	uint64_t data_size;
+	struct map_layout layout; /* from map_layout_init() */
+	bool shared; /* MAP_PLACE_HOST: one instance for all processes; else of no meaning */
+	int kernel_fd; /* MAP_PLACE_KERNEL: the kernel's map, of which the map keeps a copy */
 };
 
 /* Bytes of map memory by owner. */
@@ -62,17 +59,23 @@ int map_accounts_new(struct map_accounts **accountsp, uint64_t limit);
 struct map_accounts *map_accounts_free(struct map_accounts *accounts);
 uint64_t map_accounts_used(const struct map_accounts *accounts, uid_t uid);
 
+struct ring_consumer;
+
 struct map_instance {
 	struct map_instance *next; /* in order of process, then device */
 	struct map *map;
 	uint64_t id;
-	uint64_t process; /* the daemon's own number of the process, never reused */
-	pid_t pid;
+	uint64_t process; /* the daemon's own number of the process, never reused; 0: of all */
+	pid_t pid; /* 0: of all processes */
 	uint32_t device;
-	int fd; /* the memfd, sealed; to be sent to the process, which may write to it */
-	uint64_t size; /* of the memfd */
-	const unsigned char *bytes; /* the memfd, mapped read-only; others may write to it */
+	int fd; /* to be sent to the process: the memfd, sealed, or the kernel's map */
+	uint64_t size; /* of the memfd; of a kernel's map whole pages: what is to be mapped */
+	const unsigned char *bytes; /* all of it, mapped read-only; others may write to it */
+	const unsigned char *data; /* in it */
 	uint64_t stuck; /* the odd sequence number that we gave up waiting for, else 0 */
+	unsigned char *host; /* a ring's host area, mapped for writing; else NULL */
+	struct ring_consumer *consumer; /* of a ring; else NULL */
+	bool gone; /* a ring whose process has ended, and which is not drained yet */
 };
 
 struct map {
@@ -80,14 +83,16 @@ struct map {
 	uint64_t object;
 	uid_t owner;
 	char name[MAP_NAME_SIZE];
-	struct map_spec spec; /* name, initial, lanes: the map's own copies */
+	struct map_spec spec; /* name, initial, lanes: the map's own copies; kernel_fd: -1 */
 	struct map_accounts *accounts;
 	uint64_t charged; /* bytes, for instances and retained */
 	struct map_instance *instances;
-	unsigned int n_instances;
+	unsigned int n_instances; /* of processes that are there */
 	uint32_t n_values; /* values that an element shows: the shards of a percpu map, else 1 */
-	bool retained; /* instances of processes that are gone are in the totals below */
-	unsigned char *totals; /* see map-merge.c; NULL: they added nothing */
+	uint32_t index; /* room for the key of an entry */
+	bool retained; /* instances of processes that are gone are in what follows */
+	struct map_totals *totals; /* see map-merge.h; NULL: they added nothing */
+	uint64_t written, lost; /* records, of rings that are gone */
 	unsigned char *scratch; /* room for two elements: what an entry points to, and work space */
 };
 
@@ -101,54 +106,82 @@ uint64_t map_bytes(const struct map *map);
 
 /*
  * The instance of a process and device: the one there is, or a new one that gets instance_id (never
- * 0). 0, MAP_E_QUOTA, or negative errno. It belongs to the map.
+ * 0). Of a map in a kernel's map or shared by all processes there is one only, whoever asks. 0,
+ * MAP_E_QUOTA, or negative errno. It belongs to the map.
  */
 int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t device,
 		     uint64_t instance_id, struct map_instance **instancep);
 
 /*
  * A process is gone: what its instances hold goes into the map's totals, their memory is given
- * back.
+ * back. A ring that has records stays until the consumer has taken them.
  */
 int map_process_gone(struct map *map, uint64_t process);
+
+/*
+ * Lets the rings go whose process is gone and which are drained. To be called after a consumer read
+ * from one that is gone.
+ */
+void map_reap(struct map *map);
+
+/* Records of all rings so far, as of the last copy, those that are gone included. */
+uint64_t map_written(const struct map *map);
+uint64_t map_lost(const struct map *map);
 
 /* CLOCK_MONOTONIC of the last complete copy from the device, as the process says; 0: never. */
 uint64_t map_instance_mirrored(const struct map_instance *instance);
 
 /* Values of an element: one, or for a percpu map one for each SM (shard). */
 struct map_entry {
-	uint32_t index; /* the key */
+	const unsigned char *key; /* of key_size bytes; good until the next call, as the values */
+	uint32_t index; /* the key of an array; else undefined */
+	uint32_t thread; /* of a per-thread array; else undefined */
 	pid_t pid; /* per process: whose; 0: merged, or the total of processes that are gone */
 	uint32_t n_values; /* percpu: up to the last SM whose value is not zero, at least 1 */
-	const unsigned char *values; /* of value_size bytes each; good until the next call */
+	const unsigned char *values; /* of value_size bytes each */
 	bool torn; /* a process was in the middle of a copy for longer than we waited */
 };
 
-/* One element, merged over all instances. 0, or MAP_E_END: the map has no such index. */
+/* One element of an array, merged over all instances. 0, or MAP_E_END: it has no such index. */
 int map_read(struct map *map, uint32_t index, struct map_entry *entry);
+
+struct map_snapshot;
+
+/* How a dump goes over a map. */
+struct map_order {
+	bool per_process;
+	bool nonzero; /* leave out entries whose values are all zeros */
+	bool latest; /* several instances: the value of the one mirrored last, not the sum */
+};
 
 /*
  * A place in a dump. Good across changes of the map between calls. The caller may set index to
  * start there.
  */
 struct map_cursor {
-	bool per_process;
-	bool nonzero; /* leave out entries whose values are all zeros */
+	struct map_order order;
 	uint32_t index;
-	uint64_t process;
+	/* inside map-cursor.c: */
+	uint64_t process; /* the first that is not through yet */
+	uint64_t thread; /* per-thread arrays: the next, */
+	uint64_t end; /* ... and where they end; 0: not known yet */
+	struct map_snapshot *snapshot; /* hash maps: elements to be given out */
 };
 
-void map_cursor_init(struct map_cursor *cursor, bool per_process, bool nonzero);
+void map_cursor_init(struct map_cursor *cursor, const struct map_order *order);
+void map_cursor_deinit(struct map_cursor *cursor);
 
 /*
  * The next entry. 0, MAP_E_END, or MAP_E_AGAIN once some megabytes were looked at without finding
- * one.
+ * one; MAP_E_QUOTA: a hash map that is too large to be merged here; negative errno. Rings have none.
  */
 int map_next(struct map *map, struct map_cursor *cursor, struct map_entry *entry);
 
 /*
  * For people: "array", "percpu_array", "gpu_array"; a number if it has no name (in buffer). "none",
- * "sum64".
+ * "sum64". "hash". "device".
  */
 const char *map_type_name(uint32_t type, char buffer[static 16]);
 const char *map_merge_name(uint32_t merge);
+const char *map_kind_name(uint32_t kind);
+const char *map_place_name(uint32_t place);
