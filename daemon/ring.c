@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a batch without records (the rest of a ring) counts for in the budget, and an empty ring. */
+/* What passing over something without records counts for in the budget. */
 #define RING_STEP_COST 64
 
 struct ring {
@@ -128,11 +128,13 @@ static bool ring_walk(struct ring_consumer *consumer, uint32_t number, unsigned 
 			break;
 		}
 		ring->tail += n ?: MAP_BATCH_ALIGN;
-		ring->taken += batch.count;
-		cost = batch.count ? n : RING_STEP_COST;
-		*budgetp -= cost < *budgetp ? cost : *budgetp;
-		if (n && batch.count)
+		cost = RING_STEP_COST;
+		if (n && batch.count) {
+			cost = n;
+			ring->taken += batch.count;
 			more = take(&batch, userdata);
+		}
+		*budgetp -= cost < *budgetp ? cost : *budgetp;
 		if (ring->tail - ring->released >= size / 8)
 			ring_release(consumer, number);
 	}
