@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from bench import Benchmarks
+from real import RealCode
 from session import Session, expect, expected, finish
 
 TOP = Path(__file__).resolve().parents[2]
@@ -45,7 +46,7 @@ def gpu():
     return {"gpu": name.value.decode(), "cuda_driver": version.value, "driver": text[0] if text else ""}
 
 
-class Suite(Benchmarks):
+class Suite(Benchmarks, RealCode):
     def __init__(self, arguments):
         self.build = Path(arguments.build).resolve()
         self.libraries = arguments.libraries
