@@ -53,32 +53,11 @@ static int64_t microseconds(void)
 	return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
 }
 
-/* Applies the pass: the new text is the caller's. */
-static int edit(struct image_result *result, const struct image_source *source, char **text,
-		size_t *length)
-{
-	struct ptx_edit *edits;
-	int r;
-
-	r = ptx_edit_new(&edits, source->module->text, source->module->length);
-	if (r)
-		return r;
-	r = kprobe_entry_apply(edits, source->module, source->programs, source->n_programs,
-			       source->kernels, source->n_kernels, &result->error);
-	if (!r)
-		r = ptx_edit_apply(edits, text, length);
-	ptx_edit_free(edits);
-	if (r > 0 && !result->error.message[0])
-		snprintf(result->error.message, sizeof(result->error.message),
-			 "edits contradict each other");
-	return r > 0 ? IMAGE_BUILD_E_TRANSFORM : r;
-}
-
 /* The cubin for the device, NULL if there is no compiler that can make it. */
 static int compile(struct image_result *result, const struct image_source *source,
-		   struct compiler *compiler, const struct ptx_module *edited, uint8_t **cubin,
-		   size_t *size)
+		   struct compiler *compiler, uint8_t **cubin, size_t *size)
 {
+	const struct ptx_module *edited = source->module;
 	struct ptxas_options options = {};
 	int64_t start;
 	char arch[32];
@@ -111,8 +90,9 @@ static int compile(struct image_result *result, const struct image_source *sourc
 
 /* Puts the new image together. */
 static int pack(struct image_result *result, const struct image_source *source,
-		const struct ptx_module *edited, const uint8_t *cubin, size_t cubin_size)
+		const uint8_t *cubin, size_t cubin_size)
 {
+	const struct ptx_module *edited = source->module;
 	const struct fatbin_entry *entry = source->entry;
 	struct fatbin_spec ptx = {
 		.kind = FATBIN_KIND_PTX,
@@ -159,32 +139,23 @@ static int pack(struct image_result *result, const struct image_source *source,
 int image_build(struct image_result *result, const struct image_source *source,
 		struct compiler *compiler)
 {
-	struct ptx_module edited;
+	const struct ptx_module *module = source->module;
 	uint8_t *cubin = NULL;
-	size_t cubin_size = 0, length;
-	char *text = NULL;
+	size_t cubin_size = 0;
 	int r;
 
 	*result = (struct image_result){};
-	r = edit(result, source, &text, &length);
-	if (r)
-		return r;
-	r = ptx_module_parse(&edited, text, length, &result->error);
-	if (r) {
-		free(text);
-		return r > 0 ? IMAGE_BUILD_E_TRANSFORM : r;
-	}
-	r = compile(result, source, compiler, &edited, &cubin, &cubin_size);
+	r = compile(result, source, compiler, &cubin, &cubin_size);
 	if (!r && !cubin && !source->fatbin) {
-		result->data = (uint8_t *)text;
-		result->size = length;
-		text = NULL;
+		result->data = malloc(module->length + 1);
+		if (!result->data)
+			return -ENOMEM;
+		memcpy(result->data, module->text, module->length);
+		result->size = module->length;
 	} else if (!r) {
-		r = pack(result, source, &edited, cubin, cubin_size);
+		r = pack(result, source, cubin, cubin_size);
 	}
 	result->machine_code = cubin;
 	free(cubin);
-	ptx_module_deinit(&edited);
-	free(text);
 	return r;
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* From PTX and the kernels to probe to a new image. */
+/* From edited PTX to a new image. */
 
 #include "compiler.h"
 #include "fatbin.h"
-#include "kprobe-entry.h"
+#include "ptx-module.h"
 
 enum image_build_error {
 	_IMAGE_BUILD_E_SUCCESS,
-	IMAGE_BUILD_E_TRANSFORM, /* the pass does not do it: see error->message */
 	IMAGE_BUILD_E_COMPILE, /* see log */
 };
 
@@ -17,12 +16,8 @@ enum image_build_error {
 struct image_source {
 	const struct fatbin *fatbin; /* the image that the PTX is from; NULL if it was PTX text */
 	const struct fatbin_entry *entry; /* its entry there; NULL likewise */
-	const struct ptx_module *module;
+	const struct ptx_module *module; /* edited */
 	unsigned int capability;
-	const struct kprobe_entry_program *programs;
-	size_t n_programs;
-	struct kprobe_entry_kernel *kernels; /* .applied is filled in */
-	size_t n_kernels;
 };
 
 struct image_result {
@@ -30,7 +25,6 @@ struct image_result {
 	size_t size;
 	bool machine_code; /* it holds a cubin for the device; else the driver has to compile */
 	int64_t compile_us;
-	struct ptx_error error;
 	char *log; /* owned, may be NULL */
 };
 

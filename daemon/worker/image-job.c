@@ -5,8 +5,12 @@
  *
  * First, which kernels would run on this device: those of the machine code that the driver would
  * take, else those of the PTX that it would compile (image-select.c). Then, which attachments mean
- * which of them. Only if some do, the PTX that stands for that code is parsed, checked to have all
- * its kernels, edited, compiled and put into a new image (image-build.c).
+ * which of them (image-target.c); device functions are looked for in the PTX, as machine code does
+ * not name them. Only if some do, the PTX that stands for that code is parsed, checked to have all
+ * its kernels, edited (image-edit.c), compiled and put into a new image (image-build.c).
+ *
+ * Where passes of the user take part, this is done in stages, each a job of its own that starts
+ * from the image; what comes from such a pass is believed as little as the image (image-check.c).
  *
  * Whatever is not an error but does not lead to a new image is `own` with a reason of one line:
  * operators read it.
@@ -22,21 +26,18 @@
 
 #include "cubin.h"
 #include "image-build.h"
+#include "image-edit.h"
 #include "image-request.h"
 #include "image-select.h"
-#include "kernel-name.h"
 
 #define PAYLOAD_MAX PTX_SOURCE_MAX
-#define KERNELS_MAX 500 /* that a reply lists */
-#define KERNELS_BYTES_MAX (96 * 1024) /* of their names and numbers in the reply */
 
-/* A kernel that attachments mean. */
-struct target {
-	struct kernel_name name;
-	uint32_t *attachments; /* owned: indexes, in calling order */
-	uint32_t *programs; /* owned: of each attachment */
-	uint32_t n_attachments;
-	bool applied;
+/* PTX and what it says. */
+struct source {
+	char *text; /* owned; a NUL follows */
+	size_t length;
+	struct ptx_module module;
+	bool parsed;
 };
 
 struct job {
@@ -44,22 +45,21 @@ struct job {
 	struct json_object *reply;
 	/* The image. */
 	struct fatbin fatbin;
-	/* Machine code that would run; NULL: the driver would compile `source`. */
+	/* Machine code that would run; NULL: the driver would compile `entry`. */
 	const struct fatbin_entry *code;
 	/* PTX entry; NULL if there is none, or the image is PTX text. */
-	const struct fatbin_entry *source;
+	const struct fatbin_entry *entry;
 	uint8_t *code_bytes; /* owned */
 	struct cubin cubin;
-	char *text; /* owned: the PTX */
-	size_t length;
-	struct ptx_module module;
-	bool has_module;
+	struct source original;
+	struct source foreign; /* that a pass of the user made of it */
 	/* What would run. */
 	char **names; /* owned, of all kernels */
 	size_t n_names;
-	struct target *targets; /* owned */
-	size_t n_targets;
-	bool unsupported; /* an attachment means a kernel at a point that we do not have */
+	char **device_names; /* owned, of functions that attachments may mean */
+	size_t n_device_names;
+	struct image_targets targets;
+	bool edited; /* what the targets' uses say about sites is true */
 };
 
 static int finish(int r)
@@ -80,65 +80,11 @@ static int reply_error(struct job *job, const char *error, const char *format, .
 	return finish(worker_reply_error(job->reply, NULL, error, "%s", message));
 }
 
-/* One member of "kernels"; *bytes counts what it takes. */
-static int add_target(struct job *job, struct json_object *kernels, struct target *target,
-		      size_t *bytes)
-{
-	struct json_object *object, *list;
-	const char *demangled;
-	int r;
-
-	r = kernel_name_demangle(&target->name);
-	if (r)
-		return r;
-	demangled = target->name.demangled ? target->name.demangled : target->name.mangled;
-	/* Quotes and the like double at most what compilers write. */
-	*bytes += 2 * (strlen(target->name.mangled) + strlen(demangled)) + 64 +
-		  21 * (size_t)target->n_attachments;
-	if (*bytes > KERNELS_BYTES_MAX)
-		return 1;
-	object = json_object_new_object();
-	list = json_object_new_array();
-	r = object && list ? 0 : -ENOMEM;
-	if (!r)
-		r = worker_add_string(object, "name", target->name.mangled);
-	if (!r)
-		r = worker_add_string(object, "demangled", demangled);
-	for (uint32_t i = 0; !r && i < target->n_attachments; i++) {
-		struct json_object *id =
-			json_object_new_int64(job->request.attachments[target->attachments[i]].id);
-
-		if (!id || json_object_array_add(list, id)) {
-			json_object_put(id);
-			r = -ENOMEM;
-		}
-	}
-	if (!r)
-		r = worker_add_object(object, "attachments", json_object_get(list));
-	if (!r && json_object_array_add(kernels, json_object_get(object))) {
-		json_object_put(object);
-		r = -ENOMEM;
-	}
-	json_object_put(list);
-	json_object_put(object);
-	return r;
-}
-
 static int add_kernels(struct job *job)
 {
-	struct json_object *kernels;
-	bool truncated = false;
-	size_t bytes = 0;
 	int r;
 
-	kernels = json_object_new_array();
-	r = worker_add_object(job->reply, "kernels", kernels);
-	for (size_t i = 0; !r && i < job->n_targets && !truncated; i++) {
-		r = i == KERNELS_MAX ? 1 : add_target(job, kernels, &job->targets[i], &bytes);
-		truncated = r > 0;
-	}
-	if (truncated)
-		r = worker_add_bool(job->reply, "truncated", true);
+	r = image_targets_add_kernels(&job->targets, &job->request, job->reply, job->edited);
 	return r ? r : worker_add_int(job->reply, "kernel_count", (int64_t)job->n_names);
 }
 
@@ -163,18 +109,17 @@ static void own_device(const struct job *job, char *text, size_t size)
 	snprintf(text, size, "sm_%u", job->request.capability);
 }
 
-static int add_name(struct job *job, const char *name, size_t length)
+static int add_name(char ***names, size_t *count, const char *name, size_t length)
 {
-	if (!(job->n_names & (job->n_names - 1))) {
-		size_t n = job->n_names ? 2 * job->n_names : 1;
-		char **names = reallocarray(job->names, n, sizeof(*names));
+	if (!(*count & (*count - 1))) {
+		char **more = reallocarray(*names, *count ? 2 * *count : 1, sizeof(*more));
 
-		if (!names)
+		if (!more)
 			return -ENOMEM;
-		job->names = names;
+		*names = more;
 	}
-	job->names[job->n_names] = strndup(name, length);
-	return job->names[job->n_names++] ? 0 : -ENOMEM;
+	(*names)[*count] = strndup(name, length);
+	return (*names)[(*count)++] ? 0 : -ENOMEM;
 }
 
 /* Reads the machine code `data`, which has to stay, and takes its kernels' names. */
@@ -187,21 +132,35 @@ static int read_code(struct job *job, const uint8_t *data, size_t size)
 		return reply_error(job, "image",
 				   "malformed machine code: no cubin, or its tables lie outside");
 	for (size_t i = 0; !r && i < job->cubin.n_kernels; i++)
-		r = add_name(job, job->cubin.kernels[i], strlen(job->cubin.kernels[i]));
+		r = add_name(&job->names, &job->n_names, job->cubin.kernels[i],
+			     strlen(job->cubin.kernels[i]));
 	return r;
 }
 
-/* Parses job->text. */
+static int parse(struct source *source, struct ptx_error *error)
+{
+	int r = ptx_module_parse(&source->module, source->text, source->length, error);
+
+	source->parsed = !r;
+	return r;
+}
+
+static void source_deinit(struct source *source)
+{
+	if (source->parsed)
+		ptx_module_deinit(&source->module);
+	free(source->text);
+}
+
+/* Parses the PTX of the image. */
 static int read_ptx(struct job *job)
 {
 	struct ptx_error error = {};
 	int r;
 
-	r = ptx_module_parse(&job->module, job->text, job->length, &error);
+	r = parse(&job->original, &error);
 	if (r > 0)
 		return reply_error(job, "image", "PTX line %u: %s", error.line, error.message);
-	if (!r)
-		job->has_module = true;
 	return r;
 }
 
@@ -209,7 +168,7 @@ static int read_ptx_entry(struct job *job)
 {
 	int r;
 
-	r = fatbin_entry_ptx(job->source, PAYLOAD_MAX, &job->text, &job->length);
+	r = fatbin_entry_ptx(job->entry, PAYLOAD_MAX, &job->original.text, &job->original.length);
 	if (r == FATBIN_E_OPAQUE)
 		return reply_own(job, "the PTX in this image is scrambled");
 	if (r > 0)
@@ -219,12 +178,14 @@ static int read_ptx_entry(struct job *job)
 
 static int take_ptx_names(struct job *job)
 {
+	const struct ptx_module *module = &job->original.module;
 	const struct ptx_function *kernel = NULL;
 	int r = 0;
 
-	while (!r && (kernel = ptx_module_next_kernel(&job->module, kernel)))
+	while (!r && (kernel = ptx_module_next_kernel(module, kernel)))
 		if (kernel->body.length)
-			r = add_name(job, job->text + kernel->name.offset, kernel->name.length);
+			r = add_name(&job->names, &job->n_names, module->text + kernel->name.offset,
+				     kernel->name.length);
 	return r;
 }
 
@@ -243,8 +204,8 @@ static int read_fatbin(struct job *job)
 	own_device(job, device, sizeof(device));
 	job->code = image_select_code(&job->fatbin, request->capability);
 	if (!job->code) {
-		job->source = image_select_ptx(&job->fatbin, request->capability);
-		if (!job->source)
+		job->entry = image_select_ptx(&job->fatbin, request->capability);
+		if (!job->entry)
 			return reply_own(job, "no code for %s in this image", device);
 		r = read_ptx_entry(job);
 		return r ? r : take_ptx_names(job);
@@ -257,86 +218,51 @@ static int read_fatbin(struct job *job)
 	return r ? r : read_code(job, job->code_bytes, size);
 }
 
-/* PTX text; NULs at its end are the sender's. */
+/* Takes a copy of PTX text; NULs at its end are the sender's. */
+static int copy_text(struct source *source, const uint8_t *data, size_t length)
+{
+	while (length && !data[length - 1])
+		length--;
+	source->text = malloc(length + 1);
+	if (!source->text)
+		return -ENOMEM;
+	memcpy(source->text, data, length);
+	source->text[length] = '\0';
+	source->length = length;
+	return 0;
+}
+
 static int read_text(struct job *job)
 {
 	const struct image_request *request = &job->request;
-	size_t length = request->size;
+	const struct ptx_target *target = &job->original.module.target;
 	int r;
 
-	while (length && !request->data[length - 1])
-		length--;
-	job->text = malloc(length + 1);
-	if (!job->text)
-		return -ENOMEM;
-	memcpy(job->text, request->data, length);
-	job->text[length] = '\0';
-	job->length = length;
-	r = read_ptx(job);
+	r = copy_text(&job->original, request->data, request->size);
+	if (!r)
+		r = read_ptx(job);
 	if (r)
 		return r;
-	if (job->module.target.number > request->capability ||
-	    (job->module.target.suffix == 'a' && job->module.target.number != request->capability))
+	if (target->number > request->capability ||
+	    (target->suffix == 'a' && target->number != request->capability))
 		return reply_own(job, "no code for sm_%u in this image: its PTX is for %.*s",
-				 request->capability, (int)job->module.target.range.length,
-				 job->text + job->module.target.range.offset);
+				 request->capability, (int)target->range.length,
+				 job->original.text + target->range.offset);
 	return take_ptx_names(job);
 }
 
-static int match_kernel(struct job *job, const char *mangled)
+/* Reads the image: what would run, and which kernels that has. */
+static int read_image(struct job *job)
 {
-	const struct image_request *request = &job->request;
-	struct target target = {}, *targets;
-	int r = 0;
-
-	kernel_name_init(&target.name, mangled);
-	for (size_t i = 0; r >= 0 && i < request->n_attachments; i++) {
-		r = kernel_name_match(&target.name, request->attachments[i].kernel);
-		if (r > 0 && !request->attachments[i].supported)
-			job->unsupported = true;
-		if (r <= 0 || !request->attachments[i].supported)
-			continue;
-		if (!target.attachments) {
-			target.attachments =
-				calloc(request->n_attachments, sizeof(*target.attachments));
-			target.programs = calloc(request->n_attachments, sizeof(*target.programs));
-			if (!target.attachments || !target.programs) {
-				r = -ENOMEM;
-				break;
-			}
-		}
-		target.attachments[target.n_attachments] = (uint32_t)i;
-		target.programs[target.n_attachments++] = request->attachments[i].program;
+	switch (job->request.kind) {
+	case IMAGE_FATBIN:
+		return read_fatbin(job);
+	case IMAGE_PTX:
+		return read_text(job);
+	case IMAGE_CUBIN:
+		return read_code(job, job->request.data, job->request.size);
 	}
-	if (r >= 0 && target.n_attachments) {
-		targets = reallocarray(job->targets, job->n_targets + 1, sizeof(*targets));
-		if (targets) {
-			job->targets = targets;
-			job->targets[job->n_targets++] = target;
-			return 0;
-		}
-		r = -ENOMEM;
-	}
-	kernel_name_deinit(&target.name);
-	free(target.attachments);
-	free(target.programs);
-	return r < 0 ? r : 0;
-}
-
-/* Finds the kernels that attachments mean. */
-static int match(struct job *job)
-{
-	for (size_t i = 0; i < job->n_names; i++) {
-		int r = match_kernel(job, job->names[i]);
-
-		if (r)
-			return r;
-	}
-	if (job->n_targets)
-		return 0;
-	if (job->unsupported)
-		return reply_own(job, "the PTX engine has no such attach point");
-	return reply_own(job, "no kernel matches");
+	return -EINVAL;
 }
 
 /* There is machine code: finds, parses and checks the PTX that it was made from. */
@@ -353,9 +279,9 @@ static int find_source(struct job *job)
 	if (job->cubin.relocatable)
 		return reply_own(job, "relocatable code (-rdc=true), to be linked before it runs");
 	virtual_sm = job->cubin.virtual_sm ? job->cubin.virtual_sm : job->code->sm;
-	job->source =
+	job->entry =
 		image_select_source(&job->fatbin, job->request.capability, job->code, virtual_sm);
-	if (!job->source) {
+	if (!job->entry) {
 		any = image_select_ptx(&job->fatbin, job->request.capability);
 		if (!any)
 			return reply_own(job, "no PTX for %s in this image: SASS only", device);
@@ -370,7 +296,7 @@ static int find_source(struct job *job)
 	for (size_t i = 0; !r && i < job->n_names; i++) {
 		const struct ptx_function *kernel;
 
-		kernel = ptx_module_find_function(&job->module, job->names[i],
+		kernel = ptx_module_find_function(&job->original.module, job->names[i],
 						  strlen(job->names[i]));
 		if (!kernel || !kernel->entry || !kernel->body.length)
 			return reply_own(job,
@@ -380,136 +306,273 @@ static int find_source(struct job *job)
 	return r;
 }
 
-static int reply_replaced(struct job *job, const struct image_result *result)
+/* Finds the kernels that attachments mean; without any there is no need to look at PTX. */
+static int match_kernels(struct job *job)
 {
-	struct json_object *applied = json_object_new_array();
-	int r;
+	int r = 0;
 
-	r = worker_reply_status(job->reply, "replaced");
-	if (!r)
-		r = worker_add_int(job->reply, "size", (int64_t)result->size);
-	if (!r)
-		r = worker_add_object(job->reply, "applied", json_object_get(applied));
-	for (size_t i = 0; !r && i < job->request.n_attachments; i++) {
-		bool found = false;
-
-		for (size_t j = 0; j < job->n_targets && !found; j++)
-			for (uint32_t k = 0; k < job->targets[j].n_attachments && !found; k++)
-				found = job->targets[j].applied &&
-					job->targets[j].attachments[k] == i;
-		if (found &&
-		    json_object_array_add(applied,
-					  json_object_new_int64(job->request.attachments[i].id)))
-			r = -ENOMEM;
-	}
-	json_object_put(applied);
-	if (!r)
-		r = add_kernels(job);
-	if (!r)
-		r = worker_add_int(job->reply, "compile_us", result->compile_us);
-	if (!r)
-		r = worker_add_string(job->reply, "format", result->machine_code ? "cubin" : "ptx");
-	return finish(r);
+	for (size_t i = 0; !r && i < job->n_names; i++)
+		r = image_targets_match(&job->targets, &job->request, job->names[i], false);
+	if (r || job->targets.n || image_request_device_functions(&job->request) ||
+	    job->request.stage == IMAGE_STAGE_CHECK)
+		return r;
+	return reply_own(job, "no kernel matches");
 }
 
-static int deliver(struct job *job, const struct image_result *result)
+static int match_device_functions(struct job *job)
 {
+	const struct ptx_module *module = &job->original.module;
+	int r = 0;
+
+	if (!image_request_device_functions(&job->request))
+		return 0;
+	for (uint32_t i = 0; !r && i < module->function_count; i++) {
+		const struct ptx_function *function = &module->functions[i];
+
+		if (!function->entry && function->body.length)
+			r = add_name(&job->device_names, &job->n_device_names,
+				     module->text + function->name.offset, function->name.length);
+	}
+	for (size_t i = 0; !r && i < job->n_device_names; i++)
+		r = image_targets_match(&job->targets, &job->request, job->device_names[i], true);
+	if (r || job->targets.n || job->request.stage == IMAGE_STAGE_CHECK)
+		return r;
+	return reply_own(job, "no kernel and no device function matches");
+}
+
+/* The text that a pass of the user made, if the stage has one. */
+static int read_foreign(struct job *job)
+{
+	const struct image_targets none = {};
+	const bool edited = job->request.stage != IMAGE_STAGE_EDIT;
+	struct ptx_error error = {};
 	int r;
 
-	r = worker_write(job->request.output, result->data, result->size, 0);
+	if (job->request.stage < IMAGE_STAGE_CHECK)
+		return 0;
+	r = copy_text(&job->foreign, job->request.text, job->request.text_size);
 	if (r)
-		return reply_error(job, "internal", "cannot write the new image of %zu bytes: %s",
-				   result->size, strerror(-r));
-	return reply_replaced(job, result);
+		return r;
+	r = parse(&job->foreign, &error);
+	if (r > 0)
+		return reply_error(job, "transform", "PTX line %u: %s", error.line, error.message);
+	if (!r)
+		r = image_check(&job->foreign.module, &job->original.module, &job->request,
+				edited ? &job->targets : &none, &error);
+	return r > 0 ? reply_error(job, "transform", "%s", error.message) : r;
 }
 
-static int build(struct job *job, struct compiler *compiler)
+/* Writes an output that the request names (fd -1: it does not) and its size into the reply. */
+static int deliver(struct job *job, int fd, const char *what, const void *data, size_t size)
 {
-	struct image_source source = {
-		.fatbin = job->request.kind == IMAGE_FATBIN ? &job->fatbin : NULL,
-		.entry = job->source,
-		.module = &job->module,
-		.capability = job->request.capability,
-		.programs = job->request.programs,
-		.n_programs = job->request.n_programs,
-		.n_kernels = job->n_targets,
-	};
-	struct image_result result = {};
 	int r;
 
-	source.kernels = calloc(job->n_targets, sizeof(*source.kernels));
-	if (!source.kernels)
-		return -ENOMEM;
-	for (size_t i = 0; i < job->n_targets; i++) {
-		const struct target *target = &job->targets[i];
+	if (fd < 0)
+		return 0;
+	r = worker_write(fd, data, size, 0);
+	if (r)
+		return reply_error(job, "internal", "cannot write the output of %zu bytes (%s): %s",
+				   size, what, strerror(-r));
+	return worker_add_int(job->reply, what, (int64_t)size);
+}
 
-		source.kernels[i] = (struct kprobe_entry_kernel){
-			.kernel = ptx_module_find_function(&job->module, target->name.mangled,
-							   strlen(target->name.mangled)),
-			.programs = target->programs,
-			.program_count = target->n_attachments,
-			.inlined = true,
-		};
+static int deliver_instructions(struct job *job, const struct image_edited *edited,
+				const struct ptx_module *module)
+{
+	size_t length;
+	char *text;
+	int r;
+
+	if (job->request.instructions < 0)
+		return 0;
+	r = image_instructions_write(&edited->probes, module, &text, &length);
+	if (r)
+		return r;
+	r = deliver(job, job->request.instructions, "instructions_size", text, length);
+	free(text);
+	return r;
+}
+
+/* No program found a place: says so for the first one. */
+static int reply_no_point(struct job *job)
+{
+	struct image_target *target = &job->targets.targets[0];
+	char point[160];
+	int r;
+
+	r = kernel_name_demangle(&target->name);
+	if (r)
+		return r;
+	job->edited = false; /* all that were meant are named */
+	image_point_format(&target->uses[0], point, sizeof(point));
+	return reply_own(job, "no such point in %s %.200s: %s",
+			 target->device_function ? "device function" : "kernel",
+			 target->name.plain ? target->name.plain : target->name.mangled, point);
+}
+
+/* Edits `module`; what is said about it goes into the reply. */
+static int edit(struct job *job, const struct ptx_module *module, struct source *out)
+{
+	struct ptx_error error = {};
+	struct image_edited edited;
+	int r;
+
+	r = image_edit(&edited, module, &job->request, &job->targets, &error);
+	if (r > 0)
+		r = reply_error(job, "transform", "%s", error.message);
+	job->edited = true;
+	if (!r && !image_targets_sites(&job->targets))
+		r = reply_no_point(job);
+	if (!r)
+		r = deliver_instructions(job, &edited, module);
+	if (!r) {
+		out->text = edited.text;
+		out->length = edited.length;
+		edited.text = NULL;
+		r = parse(out, &error);
+		if (r > 0)
+			r = reply_error(job, "transform", "the edited text, line %u: %s", error.line,
+					error.message);
 	}
+	image_edited_deinit(&edited);
+	return r;
+}
+
+/* Compiles, makes the new image, replies. */
+static int build(struct job *job, const struct source *edited, struct compiler *compiler)
+{
+	const struct image_source source = {
+		.fatbin = job->request.kind == IMAGE_FATBIN ? &job->fatbin : NULL,
+		.entry = job->entry,
+		.module = &edited->module,
+		.capability = job->request.capability,
+	};
+	struct image_result result;
+	int r;
+
 	r = image_build(&result, &source, compiler);
-	for (size_t i = 0; i < job->n_targets; i++)
-		job->targets[i].applied = source.kernels[i].applied;
-	free(source.kernels);
-	if (r == IMAGE_BUILD_E_TRANSFORM)
-		r = reply_error(job, "transform", "%s", result.error.message);
-	else if (r == IMAGE_BUILD_E_COMPILE)
+	if (r == IMAGE_BUILD_E_COMPILE)
 		r = finish(worker_reply_error(job->reply, result.log, "compile",
 					      "%s does not compile the edited PTX for sm_%u",
 					      compiler_name(compiler), job->request.capability));
-	else if (!r)
-		r = deliver(job, &result);
+	if (!r)
+		r = deliver(job, job->request.text_output, "text_size", edited->text, edited->length);
+	if (!r)
+		r = deliver(job, job->request.output, "size", result.data, result.size);
+	if (!r)
+		r = worker_add_int(job->reply, "compile_us", result.compile_us);
+	if (!r)
+		r = worker_add_string(job->reply, "format", result.machine_code ? "cubin" : "ptx");
 	image_result_deinit(&result);
 	return r;
 }
 
+/* The end of every reply that is no error and not `own`. */
+static int reply(struct job *job, const char *status)
+{
+	int r = worker_reply_status(job->reply, status);
+
+	if (!r && job->edited)
+		r = image_targets_add_applied(&job->targets, &job->request, job->reply);
+	return finish(r ? r : add_kernels(job));
+}
+
+static int stage_edit(struct job *job)
+{
+	struct source edited = {};
+	int r;
+
+	r = edit(job, &job->foreign.module, &edited);
+	if (!r)
+		r = deliver(job, job->request.text_output, "text_size", edited.text, edited.length);
+	if (!r)
+		r = deliver(job, job->request.output, "size", edited.text, edited.length);
+	if (!r)
+		r = worker_add_int(job->reply, "isa", edited.module.isa);
+	if (!r)
+		r = worker_add_int(job->reply, "target", edited.module.target.number);
+	source_deinit(&edited);
+	return r ? r : reply(job, "text");
+}
+
+static int stage_all(struct job *job, struct compiler *compiler)
+{
+	struct source edited = {};
+	int r;
+
+	r = edit(job, &job->original.module, &edited);
+	if (!r)
+		r = build(job, &edited, compiler);
+	source_deinit(&edited);
+	return r ? r : reply(job, "replaced");
+}
+
+/* What is asked for, once the PTX is there. */
+static int run_stage(struct job *job, struct compiler *compiler)
+{
+	int r;
+
+	switch (job->request.stage) {
+	case IMAGE_STAGE_EXTRACT:
+		r = deliver(job, job->request.output, "size", job->original.text,
+			    job->original.length);
+		return r ? r : reply(job, "text");
+	case IMAGE_STAGE_CHECK:
+		return reply(job, "text");
+	case IMAGE_STAGE_EDIT:
+		return stage_edit(job);
+	case IMAGE_STAGE_BUILD:
+		r = build(job, &job->foreign, compiler);
+		return r ? r : reply(job, "replaced");
+	case IMAGE_STAGE_ALL:
+		return stage_all(job, compiler);
+	}
+	return -EINVAL;
+}
+
+static void names_free(char **names, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		free(names[i]);
+	free(names);
+}
+
 static void job_deinit(struct job *job)
 {
-	for (size_t i = 0; i < job->n_targets; i++) {
-		kernel_name_deinit(&job->targets[i].name);
-		free(job->targets[i].attachments);
-		free(job->targets[i].programs);
-	}
-	free(job->targets);
-	for (size_t i = 0; i < job->n_names; i++)
-		free(job->names[i]);
-	free(job->names);
-	if (job->has_module)
-		ptx_module_deinit(&job->module);
-	free(job->text);
+	image_targets_deinit(&job->targets);
+	names_free(job->names, job->n_names);
+	names_free(job->device_names, job->n_device_names);
+	source_deinit(&job->foreign);
+	source_deinit(&job->original);
 	cubin_deinit(&job->cubin);
 	free(job->code_bytes);
 	fatbin_deinit(&job->fatbin);
 	image_request_deinit(&job->request);
 }
 
-int image_job(const struct worker_job *worker_job, struct json_object *reply, void *userdata)
+int image_job(const struct worker_job *worker_job, struct json_object *json, void *userdata)
 {
 	struct image_worker *worker = userdata;
-	struct job job = { .reply = reply };
+	struct job job = { .reply = json };
 	int r;
 
-	r = image_request_read(&job.request, worker_job, reply);
-	if (!r && job.request.kind == IMAGE_FATBIN)
-		r = read_fatbin(&job);
-	else if (!r && job.request.kind == IMAGE_PTX)
-		r = read_text(&job);
-	else if (!r)
-		r = read_code(&job, job.request.data, job.request.size);
+	r = image_request_read(&job.request, worker_job, json);
 	if (!r)
-		r = match(&job);
-	if (!r && !job.has_module)
+		r = read_image(&job);
+	if (!r)
+		r = match_kernels(&job);
+	if (!r && !job.original.parsed)
 		r = find_source(&job);
 	if (!r)
-		r = build(&job, worker->compiler);
+		r = match_device_functions(&job);
+	if (!r)
+		r = read_foreign(&job);
+	if (!r)
+		r = run_stage(&job, worker->compiler);
 	/* Everything above ends in a reply (1) or a failure; running out of memory is the image's
 	 * fault, not ours. */
 	if (r < 0)
-		r = finish(worker_reply_error(reply, NULL, "internal", "%s", strerror(-r)));
+		r = finish(worker_reply_error(json, NULL, "internal", "%s", strerror(-r)));
 	job_deinit(&job);
 	return r > 0 ? 0 : r;
 }

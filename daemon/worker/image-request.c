@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define PROGRAM_MAX (16 << 20)
+#define CONTEXT_END 168 /* bytes of a context: proto/gpuprobe.bpf.h */
 
 static int bad(struct json_object *reply, const char *what)
 {
@@ -20,10 +21,43 @@ static int bad(struct json_object *reply, const char *what)
 	return r ? r : 1;
 }
 
+static bool has(struct json_object *object, const char *key)
+{
+	return json_object_object_get_ex(object, key, NULL);
+}
+
+/* "context": offsets, multiples of 8. False if it is there and not that. */
+static bool read_context(struct probe_program *program, struct json_object *object)
+{
+	struct json_object *array;
+	uint16_t *context;
+
+	if (!has(object, "context"))
+		return true;
+	if (!worker_get_array(object, "context", IMAGE_CONTEXT_MAX, &array))
+		return false;
+	context = calloc(json_object_array_length(array) + 1, sizeof(*context));
+	if (!context)
+		return false;
+	program->context = context;
+	for (size_t i = 0; i < json_object_array_length(array); i++) {
+		struct json_object *member = json_object_array_get_idx(array, i);
+		int64_t offset;
+
+		if (!json_object_is_type(member, json_type_int))
+			return false;
+		offset = json_object_get_int64(member);
+		if (offset < 0 || offset >= CONTEXT_END || offset % 8)
+			return false;
+		context[program->context_count++] = (uint16_t)offset;
+	}
+	return true;
+}
+
 static int read_program(struct image_request *request, const struct worker_job *job,
 			struct json_object *object, struct json_object *reply)
 {
-	struct kprobe_entry_program *program = &request->programs[request->n_programs];
+	struct probe_program *program = &request->programs[request->n_programs];
 	const uint8_t *text;
 	int64_t isa, target;
 	size_t size;
@@ -43,7 +77,9 @@ static int read_program(struct image_request *request, const struct worker_job *
 	program->length = size;
 	program->isa = (uint32_t)isa;
 	program->target = (uint32_t)target;
-	request->n_programs++;
+	request->n_programs++; /* from here on it is freed with the others */
+	if (!read_context(program, object))
+		return bad(reply, "a program's context is no list of offsets");
 	return 0;
 }
 
@@ -58,35 +94,113 @@ static int find_program(const struct image_request *request, const char *name, u
 	return -ENOENT;
 }
 
+/* "spaces": names. False if it is there and not that. */
+static bool read_spaces(struct probe_use *use, struct json_object *object)
+{
+	/* As enum gpuprobe_space of proto/gpuprobe.bpf.h counts them. */
+	static const char *const names[] = { "generic", "global", "shared",
+					     "local",   "const",  "param" };
+	struct json_object *array;
+
+	use->spaces = PROBE_SPACES_DEFAULT;
+	if (!has(object, "spaces"))
+		return true;
+	if (!worker_get_array(object, "spaces", sizeof(names) / sizeof(*names), &array))
+		return false;
+	use->spaces = 0;
+	for (size_t i = 0; i < json_object_array_length(array); i++) {
+		struct json_object *member = json_object_array_get_idx(array, i);
+		size_t space = 0;
+
+		if (!json_object_is_type(member, json_type_string))
+			return false;
+		while (space < sizeof(names) / sizeof(*names) &&
+		       strcmp(json_object_get_string(member), names[space]))
+			space++;
+		if (space == sizeof(names) / sizeof(*names))
+			return false;
+		use->spaces |= 1u << space;
+	}
+	return use->spaces;
+}
+
+/* What "point" says, with the members that belong to it. */
+static bool read_point(struct probe_use *use, struct json_object *object)
+{
+	const char *point;
+	int64_t number;
+
+	if (!worker_get_string(object, "point", &point))
+		return false;
+	if (!strcmp(point, "entry")) {
+		use->point = PROBE_ENTRY;
+		return true;
+	}
+	if (!strcmp(point, "return")) {
+		use->point = PROBE_RETURN;
+		return true;
+	}
+	if (!strcmp(point, "memory")) {
+		use->point = PROBE_MEMORY;
+		return read_spaces(use, object);
+	}
+	if (!strcmp(point, "line")) {
+		use->point = PROBE_LINE;
+		if (!worker_get_string(object, "file", &use->file) || !*use->file ||
+		    !worker_get_int(object, "line", 1, UINT32_MAX, &number))
+			return false;
+		use->line = (uint32_t)number;
+		return true;
+	}
+	if (strcmp(point, "block") || !worker_get_int(object, "block", 0, UINT32_MAX - 1, &number))
+		return false;
+	use->point = PROBE_BLOCK;
+	use->block = (uint32_t)number;
+	return true;
+}
+
 static int read_attachment(struct image_request *request, struct json_object *object,
 			   struct json_object *reply)
 {
 	struct image_attachment *attachment = &request->attachments[request->n_attachments];
-	const char *point, *program;
+	const char *program;
 
 	if (!json_object_is_type(object, json_type_object) ||
 	    !worker_get_int(object, "id", INT64_MIN, INT64_MAX, &attachment->id) ||
 	    !worker_get_string(object, "kernel", &attachment->kernel) ||
-	    !worker_get_string(object, "point", &point) ||
-	    !worker_get_string(object, "program", &program))
+	    !worker_get_string(object, "program", &program) ||
+	    (has(object, "device_function") &&
+	     !worker_get_bool(object, "device_function", &attachment->device_function)))
 		return bad(reply, "an attachment is not as it should be");
-	if (find_program(request, program, &attachment->program))
+	if (!read_point(&attachment->use, object))
+		return bad(reply, "an attachment's point is none that there is");
+	if (find_program(request, program, &attachment->use.program))
 		return bad(reply, "an attachment names a program that is not there");
-	attachment->supported = !strcmp(point, "entry");
 	request->n_attachments++;
 	return 0;
 }
 
-static int read_kind(const char *text, enum image_kind *kind)
+static int read_stubs(struct image_request *request, struct json_object *object,
+		      struct json_object *reply)
 {
-	if (!strcmp(text, "fatbin"))
-		*kind = IMAGE_FATBIN;
-	else if (!strcmp(text, "ptx"))
-		*kind = IMAGE_PTX;
-	else if (!strcmp(text, "cubin"))
-		*kind = IMAGE_CUBIN;
-	else
-		return -EINVAL;
+	struct json_object *array;
+	const char **stubs;
+
+	if (!has(object, "stubs"))
+		return 0;
+	if (!worker_get_array(object, "stubs", IMAGE_STUBS_MAX, &array))
+		return bad(reply, "stubs is no list, or too long");
+	stubs = calloc(json_object_array_length(array) + 1, sizeof(*stubs));
+	if (!stubs)
+		return -ENOMEM;
+	request->options.stubs = stubs;
+	for (size_t i = 0; i < json_object_array_length(array); i++) {
+		struct json_object *member = json_object_array_get_idx(array, i);
+
+		if (!json_object_is_type(member, json_type_string))
+			return bad(reply, "a stub is no name");
+		stubs[request->options.n_stubs++] = json_object_get_string(member);
+	}
 	return 0;
 }
 
@@ -116,39 +230,105 @@ static int read_lists(struct image_request *request, const struct worker_job *jo
 		if (r)
 			return r;
 	}
+	return read_stubs(request, job->request, reply);
+}
+
+/* The index of `text` in names, a list that NULL ends; -1 if it is not there. */
+static int find_word(const char *const *names, const char *text)
+{
+	for (int i = 0; names[i]; i++)
+		if (!strcmp(names[i], text))
+			return i;
+	return -1;
+}
+
+/* A descriptor that may be absent. False if it is named and not there. */
+static bool read_optional_fd(const struct worker_job *job, const char *key, int *fd)
+{
+	*fd = has(job->request, key) ? worker_get_fd(job, job->request, key) : -1;
+	return *fd >= 0 || !has(job->request, key);
+}
+
+static int read_words(struct image_request *request, const struct worker_job *job,
+		      struct json_object *reply)
+{
+	static const char *const kinds[] = { "fatbin", "ptx", "cubin", NULL };
+	static const char *const stages[] = { "all", "extract", "check", "edit", "build", NULL };
+	const char *kind, *stage = "all";
+	int64_t capability, image = 0, isa = 0, target = 0;
+
+	if (!worker_get_string(job->request, "kind", &kind) || find_word(kinds, kind) < 0)
+		return bad(reply, "kind is not fatbin, ptx or cubin");
+	if (has(job->request, "stage") &&
+	    (!worker_get_string(job->request, "stage", &stage) || find_word(stages, stage) < 0))
+		return bad(reply, "stage is not all, extract, check, edit or build");
+	if (!worker_get_int(job->request, "flags", 0, UINT32_MAX, &request->flags) ||
+	    !worker_get_int(job->request, "capability", 30, 999, &capability))
+		return bad(reply, "flags or capability are missing or out of range");
+	if ((has(job->request, "image") &&
+	     !worker_get_int(job->request, "image", 0, INT32_MAX, &image)) ||
+	    (has(job->request, "call") &&
+	     !worker_get_bool(job->request, "call", &request->options.call)) ||
+	    (has(job->request, "isa") && !worker_get_int(job->request, "isa", 10, 999, &isa)) ||
+	    (has(job->request, "target") &&
+	     !worker_get_int(job->request, "target", 10, 999, &target)))
+		return bad(reply, "image, call, isa or target are out of range");
+	request->kind = (enum image_kind)find_word(kinds, kind);
+	request->stage = (enum image_stage)find_word(stages, stage);
+	request->capability = (unsigned int)capability;
+	request->options.image = (uint32_t)image;
+	request->isa = (uint32_t)isa;
+	request->target = (uint32_t)target;
 	return 0;
 }
 
 int image_request_read(struct image_request *request, const struct worker_job *job,
 		       struct json_object *reply)
 {
-	int64_t capability;
-	const char *kind;
-	int input;
+	int input, text, r;
 
-	*request = (struct image_request){};
-	if (!worker_get_string(job->request, "kind", &kind) || read_kind(kind, &request->kind))
-		return bad(reply, "kind is not fatbin, ptx or cubin");
-	if (!worker_get_int(job->request, "flags", 0, UINT32_MAX, &request->flags) ||
-	    !worker_get_int(job->request, "capability", 30, 999, &capability))
-		return bad(reply, "flags or capability are missing or out of range");
-	request->capability = (unsigned int)capability;
+	*request = (struct image_request){ .output = -1 };
+	r = read_words(request, job, reply);
+	if (r)
+		return r;
 	input = worker_get_fd(job, job->request, "input");
 	request->output = worker_get_fd(job, job->request, "output");
-	if (input < 0 || request->output < 0 || input == request->output)
+	if (input < 0 || input == request->output ||
+	    (request->output < 0 && request->stage != IMAGE_STAGE_CHECK))
 		return bad(reply, "input or output name no descriptor");
+	if (!read_optional_fd(job, "text_output", &request->text_output) ||
+	    !read_optional_fd(job, "instructions", &request->instructions))
+		return bad(reply, "text_output or instructions name no descriptor");
 	if (worker_map(input, WORKER_INPUT_MAX, &request->data, &request->size))
 		return bad(reply, "the input is no sealed memfd of a fitting size");
+	if (request->stage >= IMAGE_STAGE_CHECK) {
+		text = worker_get_fd(job, job->request, "text");
+		if (text < 0 ||
+		    worker_map(text, WORKER_INPUT_MAX, &request->text, &request->text_size))
+			return bad(reply, "the text is no sealed memfd of a fitting size");
+	}
 	return read_lists(request, job, reply);
 }
 
 void image_request_deinit(struct image_request *request)
 {
-	for (size_t i = 0; i < request->n_programs; i++)
+	for (size_t i = 0; i < request->n_programs; i++) {
 		worker_unmap((const uint8_t *)request->programs[i].text,
 			     request->programs[i].length);
+		free((void *)request->programs[i].context);
+	}
 	worker_unmap(request->data, request->size);
+	worker_unmap(request->text, request->text_size);
 	free(request->programs);
 	free(request->attachments);
+	free((void *)request->options.stubs);
 	*request = (struct image_request){};
+}
+
+bool image_request_device_functions(const struct image_request *request)
+{
+	for (size_t i = 0; i < request->n_attachments; i++)
+		if (request->attachments[i].device_function)
+			return true;
+	return false;
 }

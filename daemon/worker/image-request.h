@@ -3,11 +3,13 @@
 
 /* The request of the job `image`, read and checked: job.md. */
 
-#include "kprobe-entry.h"
+#include "probe.h"
 #include "worker.h"
 
 #define IMAGE_PROGRAMS_MAX WORKER_FDS_MAX
 #define IMAGE_ATTACHMENTS_MAX 1024
+#define IMAGE_STUBS_MAX 64
+#define IMAGE_CONTEXT_MAX 32 /* fields that a program reads */
 
 enum image_kind {
 	IMAGE_FATBIN,
@@ -15,25 +17,38 @@ enum image_kind {
 	IMAGE_CUBIN,
 };
 
+enum image_stage {
+	IMAGE_STAGE_ALL,
+	IMAGE_STAGE_EXTRACT,
+	IMAGE_STAGE_CHECK,
+	IMAGE_STAGE_EDIT,
+	IMAGE_STAGE_BUILD,
+};
+
 struct image_attachment {
 	int64_t id;
 	const char *kernel; /* a pattern */
-	uint32_t program; /* index */
-	bool supported; /* its point is one that the PTX engine has */
+	bool device_function; /* it means functions that are no kernels */
+	struct probe_use use; /* what is put there */
 };
 
 struct image_request {
 	enum image_kind kind;
+	enum image_stage stage;
 	int64_t flags; /* enum wire_image_flags */
 	unsigned int capability; /* 90 */
 	const uint8_t *data; /* the image, mapped */
 	size_t size;
-	int output;
-	struct kprobe_entry_program *programs; /* owned; their texts mapped */
+	const uint8_t *text; /* CHECK, EDIT, BUILD: the foreign text, mapped */
+	size_t text_size;
+	uint32_t isa, target; /* the most that the foreign text may ask for; 0: as the image and the programs */
+	int output, text_output, instructions; /* -1: not wanted */
+	struct probe_program *programs; /* owned; their texts mapped, their contexts owned */
 	size_t n_programs;
 	/* Owned; in calling order; strings belong to the request's JSON. */
 	struct image_attachment *attachments;
 	size_t n_attachments;
+	struct probe_options options; /* stubs: owned array, strings of the JSON */
 };
 
 /*
@@ -43,3 +58,6 @@ struct image_request {
 int image_request_read(struct image_request *request, const struct worker_job *job,
 		       struct json_object *reply);
 void image_request_deinit(struct image_request *request);
+
+/* Does an attachment mean device functions? */
+bool image_request_device_functions(const struct image_request *request);

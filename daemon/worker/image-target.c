@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Which functions, and what is said about them. A module may have ten thousand kernels with names
+ * of kilobytes, and a reply is one datagram: what would burst it is left out, and the reply says so.
+ */
+
+#include "image-target.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KERNELS_MAX 500 /* that a reply lists */
+#define KERNELS_BYTES_MAX (96 * 1024) /* of their names and numbers in the reply */
+
+static void target_deinit(struct image_target *target)
+{
+	kernel_name_deinit(&target->name);
+	free(target->attachments);
+	free(target->uses);
+}
+
+void image_targets_deinit(struct image_targets *targets)
+{
+	for (size_t i = 0; i < targets->n; i++)
+		target_deinit(&targets->targets[i]);
+	free(targets->targets);
+	*targets = (struct image_targets){};
+}
+
+static int add_use(struct image_target *target, const struct image_request *request, size_t index)
+{
+	if (!target->attachments) {
+		target->attachments = calloc(request->n_attachments, sizeof(*target->attachments));
+		target->uses = calloc(request->n_attachments, sizeof(*target->uses));
+		if (!target->attachments || !target->uses)
+			return -ENOMEM;
+	}
+	target->attachments[target->count] = (uint32_t)index;
+	target->uses[target->count++] = request->attachments[index].use;
+	return 0;
+}
+
+static int add_target(struct image_targets *targets, const struct image_target *target)
+{
+	if (targets->n == targets->n_allocated) {
+		size_t n = targets->n ? 2 * targets->n : 4;
+		struct image_target *more = reallocarray(targets->targets, n, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		targets->targets = more;
+		targets->n_allocated = n;
+	}
+	targets->targets[targets->n++] = *target;
+	return 0;
+}
+
+int image_targets_match(struct image_targets *targets, const struct image_request *request,
+			const char *mangled, bool device_function)
+{
+	struct image_target target = { .device_function = device_function };
+	int r = 0;
+
+	kernel_name_init(&target.name, mangled);
+	for (size_t i = 0; r >= 0 && i < request->n_attachments; i++) {
+		if (request->attachments[i].device_function != device_function)
+			continue;
+		r = kernel_name_match(&target.name, request->attachments[i].kernel);
+		if (r > 0)
+			r = add_use(&target, request, i);
+	}
+	if (r >= 0 && target.count) {
+		r = add_target(targets, &target);
+		if (!r)
+			return 0;
+	}
+	target_deinit(&target);
+	return r;
+}
+
+uint64_t image_targets_sites(const struct image_targets *targets)
+{
+	uint64_t sites = 0;
+
+	for (size_t i = 0; i < targets->n; i++)
+		for (uint32_t j = 0; j < targets->targets[i].count; j++)
+			sites += targets->targets[i].uses[j].sites;
+	return sites;
+}
+
+static int add_id(struct json_object *list, int64_t id)
+{
+	struct json_object *number = json_object_new_int64(id);
+
+	if (number && !json_object_array_add(list, number))
+		return 0;
+	json_object_put(number);
+	return -ENOMEM;
+}
+
+/* The members of one object of "kernels". */
+static int fill_kernel(struct json_object *object, const struct image_target *target,
+		       const struct image_request *request, bool only_applied)
+{
+	const char *demangled = target->name.demangled ? target->name.demangled :
+							 target->name.mangled;
+	struct json_object *list = json_object_new_array();
+	int r;
+
+	r = worker_add_object(object, "attachments", list);
+	for (uint32_t i = 0; !r && i < target->count; i++)
+		if (!only_applied || target->uses[i].sites)
+			r = add_id(list, request->attachments[target->attachments[i]].id);
+	if (!r)
+		r = worker_add_string(object, "name", target->name.mangled);
+	if (!r)
+		r = worker_add_string(object, "demangled", demangled);
+	if (!r && target->device_function)
+		r = worker_add_bool(object, "device_function", true);
+	return r;
+}
+
+/* One member of "kernels"; *bytes counts what it takes. 1: there is no room for it. */
+static int add_kernel(struct json_object *kernels, struct image_target *target,
+		      const struct image_request *request, bool only_applied, size_t *bytes)
+{
+	struct json_object *object;
+	int r;
+
+	r = kernel_name_demangle(&target->name);
+	if (r)
+		return r;
+	/* Quotes and the like double at most what compilers write. */
+	*bytes += 2 * strlen(target->name.mangled) + 96 + 21 * (size_t)target->count +
+		  2 * strlen(target->name.demangled ? target->name.demangled : target->name.mangled);
+	if (*bytes > KERNELS_BYTES_MAX)
+		return 1;
+	object = json_object_new_object();
+	if (!object)
+		return -ENOMEM;
+	r = fill_kernel(object, target, request, only_applied);
+	if (!r && !json_object_array_add(kernels, object))
+		return 0;
+	json_object_put(object);
+	return r ? r : -ENOMEM;
+}
+
+static bool stands_somewhere(const struct image_target *target)
+{
+	for (uint32_t i = 0; i < target->count; i++)
+		if (target->uses[i].sites)
+			return true;
+	return false;
+}
+
+int image_targets_add_kernels(struct image_targets *targets, const struct image_request *request,
+			      struct json_object *reply, bool only_applied)
+{
+	struct json_object *kernels = json_object_new_array();
+	bool truncated = false;
+	size_t bytes = 0;
+	int r;
+
+	r = worker_add_object(reply, "kernels", kernels);
+	for (size_t i = 0; !r && i < targets->n && !truncated; i++) {
+		if (only_applied && !stands_somewhere(&targets->targets[i]))
+			continue;
+		r = json_object_array_length(kernels) == KERNELS_MAX ?
+			    1 :
+			    add_kernel(kernels, &targets->targets[i], request, only_applied,
+				       &bytes);
+		truncated = r > 0;
+	}
+	return truncated ? worker_add_bool(reply, "truncated", true) : r;
+}
+
+int image_targets_add_applied(const struct image_targets *targets,
+			      const struct image_request *request, struct json_object *reply)
+{
+	struct json_object *applied = json_object_new_array();
+	bool *stands = calloc(request->n_attachments + 1, sizeof(*stands));
+	int r;
+
+	r = worker_add_object(reply, "applied", applied);
+	if (!stands)
+		return -ENOMEM;
+	for (size_t i = 0; i < targets->n; i++)
+		for (uint32_t j = 0; j < targets->targets[i].count; j++)
+			if (targets->targets[i].uses[j].sites)
+				stands[targets->targets[i].attachments[j]] = true;
+	for (size_t i = 0; !r && i < request->n_attachments; i++)
+		if (stands[i])
+			r = add_id(applied, request->attachments[i].id);
+	free(stands);
+	return r;
+}
+
+void image_point_format(const struct probe_use *use, char *text, size_t size)
+{
+	switch (use->point) {
+	case PROBE_ENTRY:
+		snprintf(text, size, "entry");
+		break;
+	case PROBE_RETURN:
+		snprintf(text, size, "return");
+		break;
+	case PROBE_MEMORY:
+		snprintf(text, size, "memory instruction");
+		break;
+	case PROBE_LINE:
+		snprintf(text, size, "line %.120s:%u", use->file, use->line);
+		break;
+	case PROBE_BLOCK:
+		snprintf(text, size, "block %u", use->block);
+		break;
+	}
+}
