@@ -154,6 +154,14 @@ API_EXPORT CUresult cuMemFreeHost(void *p)
 	return release((uintptr_t)p, SIM_REGION_HOST);
 }
 
+/* GPUPROBE_SIM_REGISTER_MAX: bytes that can be registered in all; a real driver has limits, too. */
+static bool may_register(size_t size)
+{
+	const char *text = getenv("GPUPROBE_SIM_REGISTER_MAX");
+
+	return !text || sim_memory_registered() + size <= strtoull(text, NULL, 10);
+}
+
 /* Pages that are not there are refused, as on a GPU: mincore() knows. */
 API_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
@@ -171,6 +179,8 @@ API_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int 
 	r = api_unsafe_in_capture();
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (!may_register(bytesize))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	pages = malloc(size / sysconf(_SC_PAGESIZE) + 1);
 	if (!pages)
 		return CUDA_ERROR_OUT_OF_MEMORY;

@@ -14,7 +14,7 @@ static struct {
 	struct sim_region *regions;
 	size_t count, allocated;
 	uint64_t generation, next_id;
-	size_t used;
+	size_t used, registered;
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .generation = 1};
 
 /* The first range that ends behind address. */
@@ -53,6 +53,8 @@ static CUresult add_locked(uintptr_t base, size_t size, enum sim_region_kind kin
 	memory.count++;
 	if (kind == SIM_REGION_DEVICE)
 		memory.used += size;
+	if (kind == SIM_REGION_REGISTERED)
+		memory.registered += size;
 	return CUDA_SUCCESS;
 }
 
@@ -81,6 +83,8 @@ bool sim_memory_remove(uintptr_t base, enum sim_region_kind kind, struct sim_reg
 			*out = memory.regions[at];
 		if (kind == SIM_REGION_DEVICE)
 			memory.used -= memory.regions[at].size;
+		if (kind == SIM_REGION_REGISTERED)
+			memory.registered -= memory.regions[at].size;
 		memory.count--;
 		memmove(&memory.regions[at], &memory.regions[at + 1], (memory.count - at) * sizeof(*memory.regions));
 		memory.generation++;
@@ -129,4 +133,14 @@ size_t sim_memory_used(void)
 	used = memory.used;
 	pthread_mutex_unlock(&memory.lock);
 	return used;
+}
+
+size_t sim_memory_registered(void)
+{
+	size_t registered;
+
+	pthread_mutex_lock(&memory.lock);
+	registered = memory.registered;
+	pthread_mutex_unlock(&memory.lock);
+	return registered;
 }

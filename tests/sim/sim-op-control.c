@@ -299,7 +299,7 @@ static uint64_t special_value(const struct sim_thread *t, enum sim_special speci
 	case SIM_SREG_NWARPID:
 		return (block->thread_count + 31) / 32;
 	case SIM_SREG_SMID:
-		return block->linear % SIM_SM_COUNT;
+		return block->sm;
 	case SIM_SREG_NSMID:
 		return SIM_SM_COUNT;
 	case SIM_SREG_GRIDID:
@@ -345,8 +345,14 @@ SIM_OP(special)
 	return i + 1;
 }
 
+/* Which lanes are together is the run's affair: sim-run.c. */
 SIM_OP(activemask)
 {
+	if (t->block->whole_warps) {
+		t->next = i;
+		t->state = SIM_AT_MASK;
+		return NULL;
+	}
 	RD(i->d) = UINT32_C(1) << (t->index & 31);
 	return i + 1;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Loads, stores and atomics. A real address is looked up in the table of ranges; each instruction remembers the range that
- * it hit last, so that the common case is one comparison. A thread's own stack (local and parameter space) and the block's
+ * it hit last, so that the common case is one comparison (where several blocks run at once, each has a table of its own). A thread's own stack (local and parameter space) and the block's
  * shared memory are ranges too, tried when the remembered one does not fit.
  */
 
@@ -13,15 +13,25 @@ static void *real_slow(struct sim_thread *t, const struct sim_insn *i, uintptr_t
 {
 	struct sim_insn *cache = (struct sim_insn *)i;
 	uintptr_t shared = (uintptr_t)t->block->shared;
-	struct sim_region region;
+	struct sim_region region = {0}, *own = t->block->ranges;
 
 	if (address - (uintptr_t)t->context->stack < (uintptr_t)(t->context->end - t->context->stack) &&
 	    size <= (uintptr_t)t->context->end - address)
 		return (void *)address;
 	if (address - shared < t->block->shared_size && size <= t->block->shared_size - (address - shared))
 		return (void *)address;
-	if (!sim_memory_find(address, &region) || size > region.base + region.size - address)
+	if (own) {
+		own += (uintptr_t)i / sizeof(*i) % SIM_RANGES;
+		region = *own;
+	}
+	if (address - region.base >= region.size && !sim_memory_find(address, &region))
 		return NULL;
+	if (size > region.base + region.size - address)
+		return NULL;
+	if (own) {
+		*own = region;
+		return (void *)address;
+	}
 	cache->low = region.base;
 	cache->span = region.size - size;
 	return (void *)address;

@@ -78,7 +78,7 @@ static bool print_one(const struct sim_thread *t, const char *specification, boo
 }
 #pragma GCC diagnostic pop
 
-int sim_print(struct sim_thread *t, uint64_t format, uint64_t arguments)
+static int print(struct sim_thread *t, uint64_t format, uint64_t arguments)
 {
 	char text[4096], specification[32];
 	int count = 0;
@@ -115,5 +115,15 @@ int sim_print(struct sim_thread *t, uint64_t format, uint64_t arguments)
 		count++;
 	}
 	fflush(stdout);
+	return count;
+}
+
+int sim_print(struct sim_thread *t, uint64_t format, uint64_t arguments)
+{
+	int count;
+
+	flockfile(stdout); /* blocks may run at once */
+	count = print(t, format, arguments);
+	funlockfile(stdout);
 	return count;
 }

@@ -13,6 +13,7 @@ enum sim_state {
 	SIM_READY,
 	SIM_AT_BARRIER,
 	SIM_AT_WARP, /* waits for the lanes of warp_mask */
+	SIM_AT_MASK, /* at activemask, with GPUPROBE_SIM_WARPS=whole: till all others had their turn */
 	SIM_EXITED,
 	SIM_FAULT,
 };
@@ -62,6 +63,7 @@ struct sim_thread {
 	const struct sim_insn *warp_insn;
 	uint32_t barrier;
 	bool predicate; /* given to a reducing barrier */
+	bool had_turn; /* it is ready still, after its turn */
 };
 
 struct sim_barrier {
@@ -82,8 +84,15 @@ struct sim_block {
 	size_t shared_size;
 	struct sim_barrier barriers[SIM_BARRIERS];
 	uint64_t grid_id;
+	uint32_t sm;
+	bool whole_warps; /* activemask has all lanes that come to it, not the own one alone */
+	uint32_t turn; /* a thread's turn is 1 to so many instructions; 0: as long as it can go on */
+	uint64_t random; /* for the lengths of turns */
+	struct sim_region *ranges; /* where several blocks run at once: instead of what instructions remember */
 	CUresult result;
 };
+
+#define SIM_RANGES 64 /* of a block */
 
 #define SIM_OP(name) \
 	static const struct sim_insn *name(__attribute__((unused)) struct sim_thread *t, __attribute__((unused)) const struct sim_insn *i)

@@ -61,6 +61,8 @@ bool sim_memory_holds(uintptr_t address, size_t size);
 uint64_t sim_memory_generation(void);
 /* Bytes of device memory in use. */
 size_t sim_memory_used(void);
+/* Bytes of host memory that are registered. */
+size_t sim_memory_registered(void);
 
 /* --- what is executed --------------------------------------------------------------------------------------------- */
 
