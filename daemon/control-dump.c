@@ -171,50 +171,13 @@ static void dump_start(void *userdata) {
 		dump_end(dump, 0);
 }
 
-/* The map of that name or number that the caller may see. NULL: answered. */
-static struct map *dump_find(struct daemon *daemon, struct varlink_call *call, const char *name,
-			     int *rp) {
-	struct map *found = NULL;
-	json_object *ids = json_object_new_array();
-	const struct object *object;
-	size_t n = 0;
-	char *end;
-	unsigned long long id = strtoull(name, &end, 10);
-	bool by_id = name[0] >= '0' && name[0] <= '9' && !*end;
-
-	TAILQ_FOREACH(object, &daemon->registry.objects, link) {
-		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps;
-		     i++) {
-			struct map *map = object->maps[i];
-
-			if (!map || (by_id ? map->id != id : strcmp(map->name, name) != 0))
-				continue;
-			found = map;
-			n++;
-			json_object_array_add(ids, json_object_new_int64((int64_t)map->id));
-		}
-	}
-	if (n > 1) {
-		json_object *json = json_object_new_object();
-
-		control_add_string(json, "what", name);
-		json_object_object_add(json, "ids", ids);
-		*rp = varlink_call_error(call, "io.gpuprobe.control.Ambiguous", json);
-		return NULL;
-	}
-	json_object_put(ids);
-	if (!found)
-		*rp = control_error_not_found(call, name);
-	return found;
-}
-
 int control_dump_map(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
 	struct dump *dump;
 	struct map *map;
 	int r = 0;
 
-	map = dump_find(daemon, call, control_string(parameters, "map"), &r);
+	map = control_find_map(daemon, call, control_string(parameters, "map"), &r);
 	if (!map)
 		return r;
 	dump = calloc(1, sizeof(*dump));

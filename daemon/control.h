@@ -40,5 +40,11 @@ void control_add_string(json_object *object, const char *key, const char *value)
 /* The types Map and Attachment of the interface. */
 json_object *control_map_json(const struct map *map, const struct object *object);
 
-/* DumpMap is in a file of its own. */
+/* The map of that name or number that the caller may see. NULL: answered, with the result in *rp. */
+struct map *control_find_map(const struct daemon *daemon, struct varlink_call *call,
+			     const char *name, int *rp);
+
+/* In files of their own: DumpMap; ReadRing and ReadLog. */
 int control_dump_map(struct varlink_call *call, json_object *parameters, void *userdata);
+int control_read_ring(struct varlink_call *call, json_object *parameters, void *userdata);
+int control_read_log(struct varlink_call *call, json_object *parameters, void *userdata);
