@@ -241,6 +241,7 @@ static int client_on_instance(struct daemon *daemon, struct client *client,
 				NULL, 0);
 	}
 	if (made) {
+		snprintf(made->comm, sizeof(made->comm), "%s", process->facts.comm);
 		message.instance_reply.instance_id = made->id;
 		message.instance_reply.size = made->size;
 		message.instance_reply.data_size = map->spec.data_size;

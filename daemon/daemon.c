@@ -149,6 +149,7 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	process_table_init(&daemon->processes);
 	outcome_log_init(&daemon->outcomes);
 	LIST_INIT(&daemon->syncs);
+	LIST_INIT(&daemon->ring_readers);
 	r = image_cache_init(&daemon->images);
 	if (r == 0)
 		r = map_accounts_new(&daemon->map_accounts, DAEMON_MAP_BYTES_MAX);

@@ -46,6 +46,9 @@ struct daemon_counters {
 struct sync_request;
 LIST_HEAD(sync_list, sync_request);
 
+struct ring_reader;
+LIST_HEAD(ring_reader_list, ring_reader);
+
 struct daemon {
 	uv_loop_t *loop;
 	bool session, verify;
@@ -64,6 +67,7 @@ struct daemon {
 	struct shim_server *shims;
 	struct varlink_server *control;
 	struct sync_list syncs;
+	struct ring_reader_list ring_readers;
 	uint32_t last_sequence;
 	struct daemon_counters counters;
 };

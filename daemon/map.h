@@ -67,6 +67,7 @@ struct map_instance {
 	uint64_t id;
 	uint64_t process; /* the daemon's own number of the process, never reused; 0: of all */
 	pid_t pid; /* 0: of all processes */
+	char comm[16]; /* of the process; client.c writes it */
 	uint32_t device;
 	int fd; /* to be sent to the process: the memfd, sealed, or the kernel's map */
 	uint64_t size; /* of the memfd; of a kernel's map whole pages: what is to be mapped */
@@ -90,8 +91,9 @@ struct map {
 	unsigned int n_instances; /* of processes that are there */
 	uint32_t n_values; /* values that an element shows: the shards of a percpu map, else 1 */
 	uint32_t index; /* room for the key of an entry */
+	uint64_t folds; /* instances that went away so far */
 	bool retained; /* instances of processes that are gone are in what follows */
-	struct map_totals *totals; /* see map-merge.h; NULL: they added nothing */
+	struct map_totals *totals; /* see map-internal.h; NULL: they added nothing */
 	uint64_t written, lost; /* records, of rings that are gone */
 	unsigned char *scratch; /* room for two elements: what an entry points to, and work space */
 };
