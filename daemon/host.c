@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The object is opened a second time, here in the daemon, with its GPU programs left out: CO-RE, sections, symbols and kinds of
+ * attachment are libbpf's business. Only who may load programs into the kernel anyway gets this far (attach.c).
+ *
+ * Which maps host programs use is known once libbpf has relocated them: from the descriptors in their instructions. Until then
+ * every array is created so that it can be mapped (1504 becomes an array); what the GPU alone uses is never looked at again.
+ */
+
+#include "host.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOG_SIZE ((size_t)1 << 20)
+#define ARRAY_SHARED 1504
+
+struct host {
+	const struct linked *linked; /* borrowed while host_new() runs only */
+	struct bpf_object *object;
+	struct bpf_program *programs[LINKED_PROGRAMS_MAX]; /* by index in linked; NULL: not ours */
+	struct bpf_link *links[LINKED_PROGRAMS_MAX];
+	int maps[LINKED_MAPS_MAX]; /* descriptor, if a host program uses it; else -1 */
+	uint64_t shared; /* bit i: a GPU program uses map i too */
+};
+
+/* What libbpf last complained about, in this thread. */
+static __thread char complaint[256];
+
+static int keep_complaint(enum libbpf_print_level level, const char *format, va_list arguments) {
+	char line[sizeof(complaint)];
+	size_t n;
+
+	if (level != LIBBPF_WARN)
+		return 0;
+	vsnprintf(line, sizeof(line), format, arguments);
+	n = strcspn(line, "\n");
+	while (n && isspace((unsigned char)line[n - 1]))
+		n--;
+	line[n] = '\0';
+	if (!strstr(line, "BPF program load failed") && !strstr(line, "failed to load object") &&
+	    !strstr(line, "BEGIN PROG LOAD LOG") && !strncmp(line, "libbpf: ", 8))
+		snprintf(complaint, sizeof(complaint), "%s", line + 8);
+	return 0;
+}
+
+void host_report_deinit(struct host_report *report) {
+	free(report->reason);
+	free(report->log);
+	*report = (struct host_report){};
+}
+
+__attribute__((format(printf, 4, 5)))
+static int report_set(struct host_report *report, int result, size_t program, const char *format, ...) {
+	va_list arguments;
+	char *reason;
+	int n;
+
+	va_start(arguments, format);
+	n = vasprintf(&reason, format, arguments);
+	va_end(arguments);
+	if (n < 0)
+		return -ENOMEM;
+	free(report->reason);
+	report->program = program;
+	report->reason = reason;
+	return result;
+}
+
+/* Says why libbpf returned -error. */
+static int report_libbpf(struct host_report *report, int result, size_t program, const char *what, int error) {
+	if (error == ENOMEM)
+		return -ENOMEM;
+	if (error == EPERM || error == EACCES)
+		return report_set(report, HOST_E_NOT_PERMITTED, program,
+				  "%s: the kernel does not let this daemon: it needs CAP_BPF and CAP_PERFMON "
+				  "(run the system service)",
+				  what);
+	return report_set(report, result, program, "%s: %s", what, *complaint ? complaint : strerror(error));
+}
+
+/* Finds the programs of ours, and leaves out all others. */
+static int choose_programs(struct host *host, uint64_t chosen, struct host_report *report) {
+	const struct linked *linked = host->linked;
+	struct bpf_program *program;
+
+	bpf_object__for_each_program(program, host->object)
+		bpf_program__set_autoload(program, false);
+	for (size_t i = 0; i < linked->n_programs; i++) {
+		if (!(chosen >> i & 1))
+			continue;
+		program = bpf_object__find_program_by_name(host->object, linked->programs[i].name);
+		if (!program)
+			return report_set(report, HOST_E_INVALID, i, "the object has no program %s",
+					  linked->programs[i].name);
+		bpf_program__set_autoload(program, true);
+		host->programs[i] = program;
+	}
+	return 0;
+}
+
+/* Makes arrays mappable; leaves out maps that only a GPU has. */
+static void prepare_maps(struct host *host) {
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, host->object) {
+		if (bpf_map__type(map) == (enum bpf_map_type)ARRAY_SHARED)
+			bpf_map__set_type(map, BPF_MAP_TYPE_ARRAY);
+		if (bpf_map__type(map) == BPF_MAP_TYPE_ARRAY && !bpf_map__is_internal(map))
+			bpf_map__set_map_flags(map, bpf_map__map_flags(map) | BPF_F_MMAPABLE);
+		if (linked_type_is_gpu(bpf_map__type(map)))
+			bpf_map__set_autocreate(map, false);
+	}
+}
+
+/* The maps that a GPU program refers to, by index in linked. */
+static uint64_t gpu_maps(const struct linked *linked, const void *blob, uint64_t programs) {
+	uint64_t maps = 0;
+
+	for (size_t i = 0; i < linked->n_programs; i++) {
+		const struct linked_table *table = &linked->programs[i].insns;
+		const struct bpf_insn *insns = (const void *)((const char *)blob + table->offset);
+
+		for (uint32_t k = 0; programs >> i & 1 && k < table->count; k++)
+			if (insns[k].code == (BPF_LD | BPF_IMM | BPF_DW) &&
+			    (insns[k].src_reg == BPF_PSEUDO_MAP_IDX || insns[k].src_reg == BPF_PSEUDO_MAP_IDX_VALUE) &&
+			    insns[k].imm >= 0 && (size_t)insns[k].imm < linked->n_maps)
+				maps |= UINT64_C(1) << insns[k].imm;
+	}
+	return maps;
+}
+
+static bool program_uses(const struct bpf_program *program, int fd) {
+	const struct bpf_insn *insns = bpf_program__insns(program);
+
+	for (size_t i = 0; i < bpf_program__insn_cnt(program); i++)
+		if (insns[i].code == (BPF_LD | BPF_IMM | BPF_DW) &&
+		    (insns[i].src_reg == BPF_PSEUDO_MAP_FD || insns[i].src_reg == BPF_PSEUDO_MAP_VALUE) && insns[i].imm == fd)
+			return true;
+	return false;
+}
+
+/* libbpf's map of that name: internal ones are called by their section here, and "<object>.bss" there. */
+static struct bpf_map *find_map(const struct host *host, const struct linked_map *linked) {
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, host->object) {
+		const char *name = bpf_map__name(map), *dot = strrchr(name, '.');
+
+		if (linked->internal == LINKED_MAP_DECLARED ? !strcmp(name, linked->name) : dot && !strcmp(dot, linked->name))
+			return map;
+	}
+	return NULL;
+}
+
+/* After loading: notes which maps host programs use, and checks that those shared with the GPU can be. */
+static int find_maps(struct host *host, uint64_t gpu, struct host_report *report) {
+	for (size_t i = 0; i < host->linked->n_maps; i++) {
+		const struct linked_map *linked = &host->linked->maps[i];
+		struct bpf_map *map = find_map(host, linked);
+		int fd = map ? bpf_map__fd(map) : -1;
+		bool used = false;
+
+		for (size_t p = 0; p < LINKED_PROGRAMS_MAX && fd >= 0; p++)
+			used = used || (host->programs[p] && program_uses(host->programs[p], fd));
+		if (!used)
+			continue;
+		host->maps[i] = fd;
+		if (!(gpu >> i & 1) || linked->internal == LINKED_MAP_RODATA)
+			continue;
+		if (bpf_map__type(map) != BPF_MAP_TYPE_ARRAY)
+			return report_set(report, HOST_E_INVALID, SIZE_MAX,
+					  "map %s: programs on the host and on the GPU can share arrays only", linked->name);
+		host->shared |= UINT64_C(1) << i;
+	}
+	return 0;
+}
+
+/* The program that the kernel refused: the first that has no descriptor. */
+static size_t refused_program(const struct host *host) {
+	for (size_t i = 0; i < LINKED_PROGRAMS_MAX; i++)
+		if (host->programs[i] && bpf_program__fd(host->programs[i]) < 0)
+			return i;
+	return SIZE_MAX;
+}
+
+static int load(struct host *host, char *log, struct host_report *report) {
+	size_t program;
+	int r;
+
+	r = -bpf_object__load(host->object);
+	if (!r)
+		return 0;
+	program = refused_program(host);
+	if (*log && r != EPERM) {
+		free(report->log);
+		report->log = strdup(log);
+		if (!report->log)
+			return -ENOMEM;
+		return report_set(report, HOST_E_REFUSED, program, "the kernel's verifier refuses the program");
+	}
+	return report_libbpf(report, HOST_E_INVALID, program, "loading the programs on the host", r);
+}
+
+static int host_open(struct host *host, const void *elf, size_t n_elf, char *log, struct host_report *report) {
+	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "gpuprobe_host", .kernel_log_buf = log,
+		    .kernel_log_size = LOG_SIZE, .kernel_log_level = 0);
+
+	host->object = bpf_object__open_mem(elf, n_elf, &options);
+	if (!host->object)
+		return report_libbpf(report, HOST_E_INVALID, SIZE_MAX, "libbpf does not open the object", errno);
+	return 0;
+}
+
+int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct linked *linked, const void *blob,
+	     uint64_t gpu_programs, uint64_t host_programs, struct host_report *report) {
+	struct host *host = calloc(1, sizeof(*host));
+	char *log = calloc(1, LOG_SIZE);
+	int r;
+
+	if (!host || !log) {
+		free(host);
+		free(log);
+		return -ENOMEM;
+	}
+	libbpf_set_print(keep_complaint);
+	*complaint = '\0';
+	host->linked = linked;
+	for (size_t i = 0; i < LINKED_MAPS_MAX; i++)
+		host->maps[i] = -1;
+	r = host_open(host, elf, n_elf, log, report);
+	if (!r)
+		r = choose_programs(host, host_programs, report);
+	if (!r) {
+		prepare_maps(host);
+		r = load(host, log, report);
+	}
+	if (!r)
+		r = find_maps(host, gpu_maps(linked, blob, gpu_programs), report);
+	host->linked = NULL;
+	free(log);
+	if (r) {
+		host_free(host);
+		return r;
+	}
+	*hostp = host;
+	return 0;
+}
+
+int host_attach(struct host *host, struct host_report *report) {
+	for (size_t i = 0; i < LINKED_PROGRAMS_MAX; i++) {
+		char what[200];
+
+		if (!host->programs[i] || host->links[i])
+			continue;
+		*complaint = '\0';
+		host->links[i] = bpf_program__attach(host->programs[i]);
+		if (host->links[i])
+			continue;
+		snprintf(what, sizeof(what), "attaching %.60s to %.100s", bpf_program__name(host->programs[i]),
+			 bpf_program__section_name(host->programs[i]));
+		return report_libbpf(report, HOST_E_ATTACH, i, what, errno);
+	}
+	return 0;
+}
+
+struct host *host_free(struct host *host) {
+	if (!host)
+		return NULL;
+	for (size_t i = 0; i < LINKED_PROGRAMS_MAX; i++)
+		bpf_link__destroy(host->links[i]);
+	bpf_object__close(host->object);
+	free(host);
+	return NULL;
+}
+
+int host_map_fd(const struct host *host, size_t map) {
+	return map < LINKED_MAPS_MAX ? host->maps[map] : -1;
+}
+
+bool host_map_shared(const struct host *host, size_t map) {
+	return map < LINKED_MAPS_MAX && (host->shared >> map & 1);
+}

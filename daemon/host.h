@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The programs of an object that run on the host (uprobes, tracepoints, ...), and the kernel arrays that they share with its GPU
+ * programs. libbpf loads and attaches them.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/linked.h"
+
+enum host_result {
+	_HOST_SUCCESS,
+	HOST_E_REFUSED, /* by the kernel's verifier; report: program, reason, log */
+	HOST_E_NOT_PERMITTED, /* this process may not: reason says what to do */
+	HOST_E_INVALID, /* the object, a map or a section: reason */
+	HOST_E_ATTACH, /* there is no such function, tracepoint, ...: program, reason */
+};
+
+/* Zeroed by the caller, who calls host_report_deinit(). Filled in for positive results. */
+struct host_report {
+	size_t program; /* index in linked; SIZE_MAX: the object as a whole */
+	char *reason; /* one line */
+	char *log; /* the verifier's words; NULL: none */
+};
+
+void host_report_deinit(struct host_report *report);
+
+struct host;
+
+/*
+ * Loads the host programs of an object (bit i of host_programs: program i of linked) and creates their maps. elf is what linked was
+ * made of. gpu_programs: those that go to the GPU, whose maps may be shared. Nothing runs yet. Blocks, up to seconds: may run in a
+ * thread. 0, a positive result, or negative errno.
+ */
+int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct linked *linked, const void *blob,
+	     uint64_t gpu_programs, uint64_t host_programs, struct host_report *report);
+
+/* Attaches them: from here on they run. As above. */
+int host_attach(struct host *host, struct host_report *report);
+
+/* Detaches and closes everything. NULL is fine; returns NULL. */
+struct host *host_free(struct host *host);
+
+/* The kernel array that stands for map i of linked, if host programs use it; else -1. Owned by host. */
+int host_map_fd(const struct host *host, size_t map);
+
+/* Whether a host program, and whether a GPU program uses map i. */
+bool host_map_shared(const struct host *host, size_t map);
