@@ -52,7 +52,8 @@
  *
  * MAP_KIND_HASH (HASH, PERCPU_HASH, 1501): struct map_hash, 128 bytes; then `capacity` slots (a power of two), entry_stride bytes
  *   apart: u64 word (see below), the key padded to 8 bytes, then `shards` values, value_stride bytes apart (more than one for
- *   PERCPU_HASH: that of SM s is number s & (shards - 1)). Linear probing from hash & (capacity - 1), see map_hash_key().
+ *   PERCPU_HASH: that of SM s is number s & (shards - 1)). Linear probing from hash & (capacity - 1); the hash of a key starts as
+ *   0 and takes in the key's words one by one, see map_hash_mix(). Who reads a map need not compute it.
  *
  * MAP_KIND_RING (RINGBUF, PERF_EVENT_ARRAY, 1527): the data is `rings` struct map_ring, 128 bytes each; the host area holds
  *   `rings` tails, u64, 64 bytes apart, padded to a page, then `rings` rings of ring_size bytes (a power of two). See below.
@@ -153,8 +154,10 @@ _Static_assert(sizeof(struct map_header) <= MAP_DATA_OFFSET, "the header has a p
  *   PENDING  key and value are there; being checked for a second slot with the same key (see device-lib-hash.c)
  *   LIVE     an element
  *   DEAD     deleted, can be taken again (BUSY, with the next version); a search goes on
+ *   KILLED   was PENDING, gave way to another slot with the same key; who wrote it makes it DEAD
  *
- * A search looks at MAP_HASH_WINDOW slots at most, unless `overflow` says that an element lies further on.
+ * Only what is LIVE is an element; its key does not change while the word stays the same. A search looks at MAP_HASH_WINDOW slots
+ * at most, unless `overflow` says that an element lies further on. An EMPTY slot is all zeros; once used, never EMPTY again.
  */
 enum map_slot_state {
 	MAP_SLOT_EMPTY = 0,
@@ -162,6 +165,7 @@ enum map_slot_state {
 	MAP_SLOT_PENDING = 2,
 	MAP_SLOT_LIVE = 3,
 	MAP_SLOT_DEAD = 4,
+	MAP_SLOT_KILLED = 5,
 };
 
 #define MAP_SLOT_STATE_MASK UINT64_C(7)
@@ -169,12 +173,13 @@ enum map_slot_state {
 #define MAP_HASH_WINDOW 128
 
 struct map_hash {
-	uint32_t count; /* elements; may be more than max_entries for a moment */
-	uint32_t overflow; /* 1: once an element was put beyond its window */
-	uint64_t reserved[15];
+	uint32_t taken; /* room: elements, and slots about to become one; together with `count` a word of 8 bytes */
+	uint32_t count; /* elements; may be one too few or too many while one is inserted or deleted */
+	uint64_t overflow; /* 1: once an element was put beyond its window */
+	uint64_t reserved[14];
 };
 
-/* 64-bit hash of a key given as zero-padded 8-byte little-endian words. */
+/* The hash of a key, given as zero-padded 8-byte little-endian words, after one word more. */
 static inline uint64_t map_hash_mix(uint64_t hash, uint64_t word) {
 	hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
 	return hash ^ hash >> 32;
