@@ -23,6 +23,9 @@
 #define DUMP_CHUNK_BYTES (64 * 1024)	  /* of one reply; also of one turn */
 #define DUMP_REPLY_MAX (12 * 1024 * 1024) /* of text, so that the message stays below 16 MiB */
 
+#define DUMP_TOO_LARGE \
+	"bytes of the elements of hash maps that are read at one time: ask again when no other is, or per process"
+
 struct dump {
 	struct daemon *daemon;
 	struct varlink_call *call;
@@ -45,6 +48,7 @@ static void dump_free(struct dump *dump) {
 
 	if (dump->sync)
 		client_sync_cancel(dump->sync);
+	map_cursor_deinit(&dump->cursor);
 	json_object_put(dump->entries);
 	uv_close((uv_handle_t *)&dump->idle, dump_closed);
 	varlink_call_unref(call);
@@ -54,31 +58,42 @@ static void dump_on_cancel(struct varlink_call *call, void *userdata) {
 	dump_free(userdata);
 }
 
-/* One element as the type Entry. */
+/* Bytes as a string. NULL without memory. */
+static json_object *dump_bytes(const void *data, size_t size, size_t *n_bytes) {
+	char *text = malloc(base64_encoded_size(size));
+	json_object *json = NULL;
+
+	if (text) {
+		base64_encode(text, data, size);
+		json = json_object_new_string(text);
+		*n_bytes += base64_encoded_size(size) + 3;
+	}
+	free(text);
+	return json;
+}
+
+/* One element as the type Entry. NULL without memory. */
 static json_object *dump_entry(const struct map *map, const struct map_entry *entry,
 			       bool per_process, size_t *n_bytes) {
 	json_object *json = json_object_new_object(), *values = json_object_new_array();
+	json_object *key = dump_bytes(entry->key, map->spec.key_size, n_bytes), *value = key;
 	size_t size = map->spec.value_size;
-	char key[16], *text;
 
-	text = malloc(base64_encoded_size(size));
-	if (!text) {
-		json_object_put(json);
-		json_object_put(values);
-		return NULL;
+	for (uint32_t i = 0; value && i < entry->n_values; i++) {
+		value = dump_bytes(entry->values + i * size, size, n_bytes);
+		json_object_array_add(values, value);
 	}
-	base64_encode(key, &entry->index, sizeof(entry->index));
-	for (uint32_t i = 0; i < entry->n_values; i++) {
-		base64_encode(text, entry->values + i * size, size);
-		json_object_array_add(values, json_object_new_string(text));
-	}
-	free(text);
-	control_add_string(json, "key", key);
+	json_object_object_add(json, "key", key);
 	json_object_object_add(json, "values", values);
 	if (per_process && entry->pid)
 		control_add_int(json, "pid", entry->pid);
-	*n_bytes += 64 + entry->n_values * (base64_encoded_size(size) + 3);
-	return json;
+	if (map->spec.layout.kind == MAP_KIND_THREADS)
+		control_add_int(json, "thread", entry->thread);
+	*n_bytes += 64;
+	if (value)
+		return json;
+	json_object_put(json);
+	return NULL;
 }
 
 /* The parameters of a reply with the entries gathered so far. */
@@ -132,13 +147,16 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 		r = map_next(map, &dump->cursor, &entry);
 		if (r)
 			break;
-		json = dump_entry(map, &entry, dump->cursor.per_process, &dump->n_bytes);
+		json = dump_entry(map, &entry, dump->cursor.order.per_process, &dump->n_bytes);
 		if (!json)
 			return dump_end(dump, control_error_reason(call, "Internal", "no memory"));
 		json_object_array_add(dump->entries, json);
 	} while (dump->n_bytes - start < DUMP_CHUNK_BYTES);
 	if (r < 0)
 		return dump_end(dump, control_error_reason(call, "Internal", strerror(-r)));
+	if (r == MAP_E_QUOTA)
+		return dump_end(dump, control_error_limit(call, DUMP_TOO_LARGE,
+							  MAP_SNAPSHOT_BYTES_MAX));
 	if (r == MAP_E_END)
 		return dump_end(dump, varlink_call_reply(call, dump_reply(dump, map, object)));
 	if (!dump->more && dump->n_bytes > DUMP_REPLY_MAX)
@@ -171,14 +189,35 @@ static void dump_start(void *userdata) {
 		dump_end(dump, 0);
 }
 
+/* What the caller asks for. False: *rp is the answer. */
+static bool dump_order(struct varlink_call *call, json_object *parameters, const struct map *map,
+		       struct map_order *order, int *rp) {
+	const char *merge = control_string(parameters, "merge");
+
+	*order = (struct map_order){
+		.per_process = control_bool(parameters, "per_process"),
+		.nonzero = control_bool(parameters, "nonzero"),
+		.latest = merge && !strcmp(merge, "latest"),
+	};
+	if (map->spec.layout.kind == MAP_KIND_RING)
+		*rp = control_error_argument(call, "map",
+					     "it is a ring, whose records are read, not dumped");
+	else if (merge && !order->latest && strcmp(merge, "sum") != 0)
+		*rp = control_error_argument(call, "merge", "it is sum or latest");
+	else
+		return true;
+	return false;
+}
+
 int control_dump_map(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
+	struct map_order order;
 	struct dump *dump;
 	struct map *map;
 	int r = 0;
 
 	map = control_find_map(daemon, call, control_string(parameters, "map"), &r);
-	if (!map)
+	if (!map || !dump_order(call, parameters, map, &order, &r))
 		return r;
 	dump = calloc(1, sizeof(*dump));
 	if (!dump)
@@ -187,8 +226,7 @@ int control_dump_map(struct varlink_call *call, json_object *parameters, void *u
 	dump->map = map->id;
 	dump->more = varlink_call_more(call);
 	dump->entries = json_object_new_array();
-	map_cursor_init(&dump->cursor, control_bool(parameters, "per_process"),
-			control_bool(parameters, "nonzero"));
+	map_cursor_init(&dump->cursor, &order);
 	dump->sync = client_sync(daemon, map, DUMP_SYNC_MS, dump_start, dump, &r);
 	if (r < 0) {
 		json_object_put(dump->entries);

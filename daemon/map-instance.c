@@ -1,3 +1,394 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "map-merge.h"
+/*
+ * Instances of maps (map-layout.h): one process's copy on one device, or one for all processes. It
+ * is a memfd that is filled, sealed against a change of size and then given to the process, which
+ * may write to it as it likes; or a kernel's map. The daemon maps it read-only, but for the host
+ * area of rings, and takes sizes from its own struct map, never from the header. The pages are
+ * allocated at the start: a reader must not die of SIGBUS when memory is short later.
+ *
+ * An instance in device memory is a copy, read under the sequence lock in its header. A process can
+ * leave that lock odd for ever, by dying or on purpose; we wait for a bounded time, once for each
+ * odd number, and then take what is there.
+ */
+
+#include "map-internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "ring.h"
+
+#define PAGE_SIZE 4096
+#define SPINS 1000 /* looks at an odd sequence number before we give up */
+
+/* What a process maps, which also is what is charged. */
+static uint64_t instance_size(const struct map *map) {
+	const struct map_layout *layout = &map->spec.layout;
+
+	return layout->place == MAP_PLACE_KERNEL ? map_round_up(layout->data_size, PAGE_SIZE)
+						 : map_memfd_size(layout);
+}
+
+/* Whether all processes have the same instance. */
+static bool is_for_all(const struct map *map) {
+	return map->spec.layout.place == MAP_PLACE_KERNEL ||
+	       (map->spec.layout.place == MAP_PLACE_HOST && map->spec.shared);
+}
+
+struct map_instance *map_instance_free(struct map_instance *instance) {
+	const struct map_layout *layout;
+
+	if (!instance)
+		return NULL;
+	layout = &instance->map->spec.layout;
+	ring_consumer_free(instance->consumer);
+	if (instance->host)
+		munmap(instance->host, layout->host_size);
+	if (instance->bytes)
+		munmap((void *)instance->bytes, instance->size);
+	if (instance->fd >= 0)
+		close(instance->fd);
+	free(instance);
+	return NULL;
+}
+
+static int write_all(int fd, const void *data, size_t size, off_t offset) {
+	while (size) {
+		ssize_t n = pwrite(fd, data, size, offset);
+
+		if (n < 0) {
+			if (errno == EINTR)
+				continue;
+			return -errno;
+		}
+		data = (const char *)data + n;
+		size -= (size_t)n;
+		offset += n;
+	}
+	return 0;
+}
+
+/* Writes the header and what the values start with. The rest is zeros already. */
+static int map_instance_fill(struct map_instance *instance, uint64_t cookie) {
+	const struct map_spec *spec = &instance->map->spec;
+	struct map_ring rings[MAP_RINGS_MAX];
+	struct map_header header = {
+		.magic = MAP_MAGIC,
+		.version = MAP_LAYOUT_VERSION,
+		.map_id = instance->map->id,
+		.instance_id = instance->id,
+		.type = spec->type,
+		.key_size = spec->key_size,
+		.value_size = spec->value_size,
+		.max_entries = spec->max_entries,
+		.layout = spec->layout,
+		.state = MAP_INSTANCE_NEW,
+	};
+	int r;
+
+	r = write_all(instance->fd, &header, sizeof(header), 0);
+	if (!r && map_start(spec))
+		r = write_all(instance->fd, map_start(spec), spec->value_size, MAP_DATA_OFFSET);
+	if (!r && spec->layout.kind == MAP_KIND_RING) {
+		ring_start(rings, spec->layout.rings, cookie);
+		r = write_all(instance->fd, rings, spec->layout.data_size, MAP_DATA_OFFSET);
+	}
+	return r;
+}
+
+/* Maps the descriptor, which is of the instance's size. */
+static int map_instance_map(struct map_instance *instance, uint64_t cookie) {
+	const struct map_layout *layout = &instance->map->spec.layout;
+	void *bytes;
+
+	bytes = mmap(NULL, instance->size, PROT_READ, MAP_SHARED, instance->fd, 0);
+	if (bytes == MAP_FAILED)
+		return -errno;
+	instance->bytes = bytes;
+	instance->data = instance->bytes + (layout->place == MAP_PLACE_KERNEL ? 0 : MAP_DATA_OFFSET);
+	if (layout->kind != MAP_KIND_RING)
+		return 0;
+	bytes = mmap(NULL, layout->host_size, PROT_READ | PROT_WRITE, MAP_SHARED, instance->fd,
+		     (off_t)map_host_offset(layout));
+	if (bytes == MAP_FAILED)
+		return -errno;
+	instance->host = bytes;
+	return ring_consumer_new(&instance->consumer, layout, cookie, instance->data,
+				 instance->host);
+}
+
+static int map_instance_new(struct map_instance **instancep, struct map *map, uint64_t id) {
+	struct map_instance *instance;
+	char name[sizeof("gpuprobe-map:") + MAP_NAME_SIZE];
+	uint64_t cookie = 0;
+	int r;
+
+	if (map->spec.layout.kind == MAP_KIND_RING &&
+	    getrandom(&cookie, sizeof(cookie), 0) != sizeof(cookie))
+		return -EIO;
+	instance = calloc(1, sizeof(*instance));
+	if (!instance)
+		return -ENOMEM;
+	instance->map = map;
+	instance->id = id;
+	instance->size = instance_size(map);
+
+	snprintf(name, sizeof(name), "gpuprobe-map:%s", map->name);
+	instance->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (instance->fd < 0 || ftruncate(instance->fd, (off_t)instance->size) < 0 ||
+	    fallocate(instance->fd, 0, 0, (off_t)instance->size) < 0)
+		goto fail_errno;
+	r = map_instance_fill(instance, cookie);
+	if (r)
+		goto fail;
+	if (fcntl(instance->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		goto fail_errno;
+	r = map_instance_map(instance, cookie);
+	if (r)
+		goto fail;
+	*instancep = instance;
+	return 0;
+fail_errno:
+	r = -errno;
+fail:
+	map_instance_free(instance);
+	return r;
+}
+
+int map_instance_add_kernel(struct map *map, int fd) {
+	struct map_instance *instance;
+	int r;
+
+	r = map_charge(map, instance_size(map), false);
+	if (r)
+		return r; /* what is charged goes with the map */
+	instance = calloc(1, sizeof(*instance));
+	if (!instance)
+		return -ENOMEM;
+	instance->map = map;
+	instance->size = instance_size(map);
+	instance->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	r = instance->fd < 0 ? -errno : map_instance_map(instance, 0);
+	if (r) {
+		map_instance_free(instance);
+		return r;
+	}
+	map->instances = instance;
+	map->n_instances = 1;
+	return 0;
+}
+
+static uint64_t add_records(uint64_t a, uint64_t b) {
+	return a > INT64_MAX || b > INT64_MAX - a ? INT64_MAX : a + b;
+}
+
+static bool count_record(const struct ring_batch *batch, void *userdata) {
+	*(uint64_t *)userdata += batch->count;
+	return true;
+}
+
+/*
+ * Records that the consumer of a ring has not taken yet: they are lost if it goes now. What cannot
+ * be read for want of memory is not counted.
+ */
+static uint64_t unread(struct map_instance *instance) {
+	unsigned char *scratch = malloc(RING_SCRATCH_SIZE);
+	uint64_t n = 0;
+
+	if (!scratch)
+		return 0;
+	while (ring_consume(instance->consumer, scratch, SIZE_MAX, count_record, &n) !=
+	       RING_E_EMPTY)
+		;
+	free(scratch);
+	return n;
+}
+
+/* Takes an instance out of its list, and gives its memory back. */
+static void map_instance_remove(struct map *map, struct map_instance **at) {
+	struct map_instance *instance = *at;
+
+	*at = instance->next;
+	if (!instance->gone)
+		map->n_instances--;
+	if (instance->consumer) {
+		map->written = add_records(map->written, ring_consumer_written(instance->consumer));
+		map->lost = add_records(map->lost, ring_consumer_lost(instance->consumer));
+	}
+	map->folds++;
+	map->retained = true;
+	map_discharge(map, instance->size);
+	map_instance_free(instance);
+}
+
+/*
+ * Room for one more: while the owner has none left, rings whose process is gone and which nobody
+ * reads give way, the oldest first.
+ */
+static int map_make_room(struct map *map, uint64_t bytes) {
+	struct map_instance **at;
+	int r;
+
+	while ((r = map_charge(map, bytes, false)) == MAP_E_QUOTA) {
+		for (at = &map->instances; *at && !(*at)->gone; at = &(*at)->next)
+			;
+		if (!*at)
+			return r;
+		map->lost = add_records(map->lost, unread(*at));
+		map_instance_remove(map, at);
+	}
+	return r;
+}
+
+int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t device,
+		     uint64_t instance_id, struct map_instance **instancep) {
+	struct map_instance **at, *instance = NULL;
+	int r;
+
+	if (is_for_all(map)) {
+		process = device = 0;
+		pid = 0;
+	}
+	for (instance = map->instances; instance; instance = instance->next)
+		if (instance->process == process && instance->device == device) {
+			if (!instance->id) /* of a kernel's map: asked for the first time */
+				instance->id = instance_id;
+			*instancep = instance;
+			return 0;
+		}
+	r = map_make_room(map, instance_size(map));
+	if (r)
+		return r;
+	r = map_instance_new(&instance, map, instance_id);
+	if (r) {
+		map_discharge(map, instance_size(map));
+		return r;
+	}
+	for (at = &map->instances; *at; at = &(*at)->next)
+		if ((*at)->process > process ||
+		    ((*at)->process == process && (*at)->device > device))
+			break;
+	instance->process = process;
+	instance->pid = pid;
+	instance->device = device;
+	instance->next = *at;
+	*at = instance;
+	map->n_instances++;
+	*instancep = instance;
+	return 0;
+}
+
+/*
+ * Where there is no memory for the totals, what does not fit into them is lost: nobody would come
+ * for the instance again.
+ */
+int map_process_gone(struct map *map, uint64_t process) {
+	struct map_instance **at = &map->instances, *instance;
+	uint64_t before;
+	int r = 0, error;
+
+	while ((instance = *at)) {
+		if (instance->process != process || instance->gone) {
+			at = &instance->next;
+			continue;
+		}
+		if (instance->consumer) {
+			ring_consumer_end(instance->consumer);
+			instance->gone = true;
+			map->n_instances--;
+			at = &instance->next;
+			continue;
+		}
+		before = map_totals_bytes(map);
+		error = map_totals_add(map, instance);
+		r = r ? r : error;
+		if (map_totals_bytes(map) < before)
+			map_discharge(map, before - map_totals_bytes(map));
+		error = map_charge(map, map_totals_bytes(map) - before, true);
+		r = r ? r : error;
+		map_instance_remove(map, at);
+	}
+	map_reap(map);
+	return r;
+}
+
+void map_reap(struct map *map) {
+	struct map_instance **at = &map->instances;
+
+	while (*at)
+		if ((*at)->gone && ring_consumer_drained((*at)->consumer))
+			map_instance_remove(map, at);
+		else
+			at = &(*at)->next;
+}
+
+uint64_t map_written(const struct map *map) {
+	uint64_t sum = map->written;
+
+	for (const struct map_instance *i = map->instances; i; i = i->next)
+		if (i->consumer)
+			sum = add_records(sum, ring_consumer_written(i->consumer));
+	return sum;
+}
+
+uint64_t map_lost(const struct map *map) {
+	uint64_t sum = map->lost;
+
+	for (const struct map_instance *i = map->instances; i; i = i->next)
+		if (i->consumer)
+			sum = add_records(sum, ring_consumer_lost(i->consumer));
+	return sum;
+}
+
+/* Its header; a kernel's map has none. */
+static const struct map_header *header_of(const struct map_instance *instance) {
+	return (const void *)instance->bytes;
+}
+
+uint64_t map_instance_mirrored(const struct map_instance *instance) {
+	if (instance->map->spec.layout.place != MAP_PLACE_DEVICE)
+		return 0;
+	return __atomic_load_n(&header_of(instance)->mirrored_ns, __ATOMIC_RELAXED);
+}
+
+/* What is not copied has no time: the instance that was made last counts as the newest. */
+uint64_t map_instance_recency(const struct map_instance *instance) {
+	if (instance->map->spec.layout.place == MAP_PLACE_DEVICE)
+		return map_instance_mirrored(instance);
+	return instance->id ? instance->id : 1;
+}
+
+bool map_instance_read(struct map_instance *instance, map_copy copy, uint64_t at,
+		       unsigned char *out) {
+	const struct map_header *header = header_of(instance);
+	uint64_t before = 0;
+
+	if (instance->map->spec.layout.place != MAP_PLACE_DEVICE) {
+		copy(instance, at, out);
+		return true;
+	}
+	for (int i = 0; i < SPINS; i++) {
+		before = __atomic_load_n(&header->sequence, __ATOMIC_ACQUIRE);
+		if (before & 1) {
+			if (before == instance->stuck)
+				break;
+			__builtin_ia32_pause();
+			continue;
+		}
+		copy(instance, at, out);
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (__atomic_load_n(&header->sequence, __ATOMIC_RELAXED) == before)
+			return true;
+	}
+	if (before & 1)
+		instance->stuck = before;
+	copy(instance, at, out);
+	return false;
+}

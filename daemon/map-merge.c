@@ -1,32 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Reading: shards and instances become one value.
+ * Elements of arrays and per-thread arrays: shards and instances become one value.
  *
  * Integers (lanes) are summed: value = initial + sum over instances of (theirs - what they started
  * with), modulo their width, so that what a data section starts with counts once, however many
  * processes there are. A SUM map's instance first becomes one value, the sum over its shards. Bytes
  * that are in no lane cannot be added; they are those of the instance that was mirrored last (a SUM
- * map has none that change).
+ * map has none that change). Who asks for the latest gets all of the value from that instance.
+ *
+ * A LATEST map has a stamp with each value: the value is that with the highest, over shards and
+ * instances.
  *
  * The totals of processes that are gone have the same form: in the lanes the sum of the
- * differences, elsewhere the bytes of the last one. They are not created for instances that never
- * differed (.rodata, a probe that never ran).
+ * differences, elsewhere the bytes of the last one; of a LATEST map value and stamp. Beside them is
+ * what the newest instance held. They are not created for instances that never differed (.rodata, a
+ * probe that never ran).
  *
- * An instance is read under the sequence lock in its header. A process can leave that lock odd for
- * ever, by dying or on purpose; we wait for a bounded time, once for each odd number, and then take
- * what is there.
+ * A per-thread array is an array of max_entries * threads elements here.
  */
 
-#include "map-merge.h"
+#include "map-internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SPINS 1000 /* looks at an odd sequence number before we give up */
-#define CURSOR_BUDGET (UINT64_C(8) << 20) /* bytes of memory touched in one map_next() */
-#define CACHE_LINE 64
+#include "map-table.h"
+
+#define RUN 512 /* elements that are looked at together, to skip zeros */
+
+/* What an element of a LATEST map is on the way. */
+struct stamped {
+	uint64_t value, stamp;
+};
 
 static uint64_t lane_get(const unsigned char *value, const struct map_lane *lane) {
 	uint64_t v = 0;
@@ -39,9 +46,8 @@ static void lane_set(unsigned char *value, const struct map_lane *lane, uint64_t
 	memcpy(value + lane->offset, &v, lane->size);
 }
 
-/* value += sign * other, lane by lane. other NULL: zeros. */
-static void value_add(const struct map_spec *spec, unsigned char *value, const unsigned char *other,
-		      bool negative) {
+void map_value_add(const struct map_spec *spec, unsigned char *value, const unsigned char *other,
+		   bool negative) {
 	if (!other)
 		return;
 	for (size_t i = 0; i < spec->n_lanes; i++) {
@@ -52,9 +58,8 @@ static void value_add(const struct map_spec *spec, unsigned char *value, const u
 	}
 }
 
-/* Copies the bytes that are in no lane. */
-static void value_copy_rest(const struct map_spec *spec, unsigned char *value,
-			    const unsigned char *other) {
+void map_value_copy_rest(const struct map_spec *spec, unsigned char *value,
+			 const unsigned char *other) {
 	size_t at = 0;
 
 	for (size_t i = 0; i < spec->n_lanes; i++) {
@@ -64,237 +69,320 @@ static void value_copy_rest(const struct map_spec *spec, unsigned char *value,
 	memcpy(value + at, other + at, spec->value_size - at);
 }
 
-static bool is_zero(const unsigned char *bytes, size_t size) {
+bool map_is_zero(const unsigned char *bytes, size_t size) {
 	return !size || (!bytes[0] && !memcmp(bytes, bytes + 1, size - 1));
 }
 
-/* Bytes of one element as it is shown. */
-static size_t element_size(const struct map *map) {
-	return (size_t)map->n_values * map->spec.value_size;
+void map_copy_words(unsigned char *out, const unsigned char *from, size_t size) {
+	const uint64_t *words = (const void *)from;
+	uint64_t word;
+
+	for (; size >= sizeof(word); size -= sizeof(word), out += sizeof(word)) {
+		word = __atomic_load_n(words++, __ATOMIC_RELAXED);
+		memcpy(out, &word, sizeof(word));
+	}
+	if (size) {
+		word = __atomic_load_n(words, __ATOMIC_RELAXED);
+		memcpy(out, &word, size);
+	}
+}
+
+size_t map_scratch_size(const struct map *map) {
+	return map->spec.layout.merge == MAP_MERGE_LATEST
+		       ? sizeof(struct stamped)
+		       : (size_t)map->n_values * map->spec.value_size;
+}
+
+uint32_t map_n_values(const struct map *map, const unsigned char *values) {
+	size_t size = map->spec.value_size;
+	uint32_t n = map->n_values;
+
+	while (n > 1 && map_is_zero(values + (size_t)(n - 1) * size, size))
+		n--;
+	return n;
+}
+
+/* Elements of an instance. */
+static uint64_t n_elements(const struct map *map) {
+	const struct map_layout *layout = &map->spec.layout;
+
+	return (uint64_t)map->spec.max_entries * (layout->threads ? layout->threads : 1);
 }
 
 /*
  * Copies an element out of the instance as it is now: one value, or one for each shard of a percpu
- * map.
+ * map, or the latest with its stamp.
  */
-static void instance_copy(const struct map_instance *instance, uint32_t index,
-			  unsigned char *element) {
+static void element_copy(const struct map_instance *instance, uint64_t at, unsigned char *out) {
 	const struct map_spec *spec = &instance->map->spec;
-	const unsigned char *value = instance->bytes + MAP_DATA_OFFSET + index * spec->value_stride;
+	const struct map_layout *layout = &spec->layout;
+	const unsigned char *value = instance->data + at * layout->value_stride;
+	struct stamped best = {}, other;
 
-	memcpy(element, value, spec->value_size);
-	for (uint32_t shard = 1; shard < spec->shards; shard++) {
-		value += spec->shard_stride;
-		if (spec->merge == MAP_MERGE_PERCPU)
-			memcpy(element + (size_t)shard * spec->value_size, value, spec->value_size);
-		else
-			value_add(spec, element, value, false);
-	}
-}
-
-/*
- * The same between two copies from the device. False if one was under way for too long: the element
- * may be torn.
- */
-static bool instance_read(struct map_instance *instance, uint32_t index, unsigned char *element) {
-	const struct map_header *header = (const struct map_header *)(const void *)instance->bytes;
-	uint64_t before = 0;
-
-	for (int i = 0; i < SPINS; i++) {
-		before = __atomic_load_n(&header->sequence, __ATOMIC_ACQUIRE);
-		if (before & 1) {
-			if (before == instance->stuck)
-				break;
-			__builtin_ia32_pause();
-			continue;
+	if (layout->merge != MAP_MERGE_LATEST)
+		map_copy_words(out, value, spec->value_size);
+	for (uint32_t shard = 0; shard < layout->shards; shard++, value += layout->shard_stride) {
+		if (layout->merge == MAP_MERGE_LATEST) {
+			map_copy_words((unsigned char *)&other, value, sizeof(other));
+			best = other.stamp > best.stamp ? other : best;
+		} else if (shard && layout->merge == MAP_MERGE_PERCPU) {
+			map_copy_words(out + (size_t)shard * spec->value_size, value,
+				       spec->value_size);
+		} else if (shard) {
+			map_value_add(spec, out, value, false);
 		}
-		instance_copy(instance, index, element);
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-		if (__atomic_load_n(&header->sequence, __ATOMIC_RELAXED) == before)
-			return true;
 	}
-	if (before & 1)
-		instance->stuck = before;
-	instance_copy(instance, index, element);
-	return false;
+	if (layout->merge == MAP_MERGE_LATEST)
+		memcpy(out, &best, sizeof(best));
 }
 
-uint64_t map_instance_mirrored(const struct map_instance *instance) {
-	const struct map_header *header = (const struct map_header *)(const void *)instance->bytes;
+/* ---- what processes leave behind ---- */
 
-	return __atomic_load_n(&header->mirrored_ns, __ATOMIC_RELAXED);
+struct map_totals *map_totals_free(struct map_totals *totals) {
+	if (!totals)
+		return NULL;
+	free(totals->sums);
+	free(totals->latest);
+	map_table_free(totals->table);
+	free(totals);
+	return NULL;
 }
 
-uint64_t map_totals_size(const struct map *map) {
-	return element_size(map) * map->spec.max_entries;
+uint64_t map_totals_bytes(const struct map *map) {
+	const struct map_totals *totals = map->totals;
+	uint64_t size;
+
+	if (!totals)
+		return 0;
+	if (totals->table)
+		return map_table_bytes(totals->table);
+	size = n_elements(map) * map_scratch_size(map);
+	return (totals->sums ? size : 0) + (totals->latest ? size : 0);
+}
+
+/* Adds an element that differs from the start to the totals. latest: what is kept of it alone. */
+static void totals_add_element(struct map *map, uint64_t at, const unsigned char *element,
+			       unsigned char *latest) {
+	const struct map_spec *spec = &map->spec;
+	const unsigned char *start = map_start(spec);
+	size_t size = map_scratch_size(map);
+	unsigned char *total = map->totals->sums + at * size;
+
+	if (spec->layout.merge == MAP_MERGE_LATEST) {
+		const struct stamped *now = (const void *)element, *before = (const void *)total;
+
+		if (now->stamp > before->stamp)
+			memcpy(total, element, size);
+		return;
+	}
+	if (latest)
+		memcpy(latest + at * size, element, size);
+	for (uint32_t i = 0; i < map->n_values; i++) {
+		const unsigned char *value = element + (size_t)i * spec->value_size;
+		unsigned char *out = total + (size_t)i * spec->value_size;
+
+		map_value_add(spec, out, value, false);
+		map_value_add(spec, out, start, true);
+		map_value_copy_rest(spec, out, value);
+	}
+}
+
+/* The totals of a map, with room for sums and, if asked, for the newest instance. 0 or -ENOMEM. */
+static int totals_make(struct map *map, unsigned char **latestp) {
+	struct map_totals *totals;
+
+	if (!map->totals) {
+		totals = calloc(1, sizeof(*totals));
+		if (totals)
+			totals->sums = calloc(n_elements(map), map_scratch_size(map));
+		if (!totals || !totals->sums) {
+			map_totals_free(totals);
+			return -ENOMEM;
+		}
+		map->totals = totals;
+	}
+	if (latestp)
+		*latestp = calloc(n_elements(map), map_scratch_size(map));
+	return latestp && !*latestp ? -ENOMEM : 0;
+}
+
+/* Whether elements of an instance of a per-thread array are zeros. */
+static bool run_is_zero(const struct map_instance *instance, uint64_t first, uint64_t n) {
+	uint64_t stride = instance->map->spec.layout.value_stride;
+
+	return map_is_zero(instance->data + first * stride, n * stride);
 }
 
 int map_totals_add(struct map *map, const struct map_instance *instance) {
 	const struct map_spec *spec = &map->spec;
 	const unsigned char *start = map_start(spec);
-	unsigned char *element = map->scratch, *total;
+	uint64_t recency = map_instance_recency(instance), n = n_elements(map);
+	bool newer = recency && spec->layout.merge != MAP_MERGE_LATEST &&
+		     (!map->totals || recency >= map->totals->recency);
+	unsigned char *element = map->scratch, *latest = NULL;
+	size_t size = map_scratch_size(map);
+	int r;
 
-	for (uint32_t index = 0; index < spec->max_entries; index++) {
-		bool same;
-
-		instance_copy(instance, index, element);
-		same = start ? !memcmp(element, start, spec->value_size)
-			     : is_zero(element, element_size(map));
-		if (same)
+	if (spec->layout.kind == MAP_KIND_HASH)
+		return map_hash_totals_add(map, instance, recency);
+	for (uint64_t at = 0; at < n; at++) {
+		if (spec->layout.threads && at % RUN == 0 && n - at >= RUN &&
+		    run_is_zero(instance, at, RUN)) {
+			at += RUN - 1;
 			continue;
-		if (!map->totals) {
-			map->totals = calloc(spec->max_entries, element_size(map));
-			if (!map->totals)
-				return -ENOMEM;
 		}
-		total = map->totals + index * element_size(map);
-		for (uint32_t i = 0; i < map->n_values; i++) {
-			const unsigned char *value = element + (size_t)i * spec->value_size;
-
-			value_add(spec, total + (size_t)i * spec->value_size, value, false);
-			value_add(spec, total + (size_t)i * spec->value_size, start, true);
-			value_copy_rest(spec, total + (size_t)i * spec->value_size, value);
+		element_copy(instance, at, element);
+		if (start ? !memcmp(element, start, spec->value_size) : map_is_zero(element, size))
+			continue;
+		if (!map->totals || (newer && !latest)) {
+			r = totals_make(map, newer ? &latest : NULL);
+			if (r)
+				return r;
 		}
+		totals_add_element(map, at, element, latest);
+	}
+	if (newer && map->totals) {
+		free(map->totals->latest);
+		map->totals->latest = latest;
+		map->totals->recency = recency;
 	}
 	return 0;
 }
 
-/* Starts an element: the initial bytes plus, if asked, the totals. */
-static void element_begin(const struct map *map, uint32_t index, bool with_totals,
-			  unsigned char *out) {
-	const struct map_spec *spec = &map->spec;
-	const unsigned char *totals = map->totals ? map->totals + index * element_size(map) : NULL;
+/* ---- reading ---- */
 
-	memset(out, 0, element_size(map));
+/* The instance that was mirrored last. NULL: none ever was. */
+static struct map_instance *newest(const struct map *map, const struct map_source *source) {
+	struct map_instance *best = NULL;
+	uint64_t recency, best_recency = 0;
+
+	for (struct map_instance *i = map->instances; i; i = i->next) {
+		recency = map_source_has(source, i) ? map_instance_recency(i) : 0;
+		if (recency > best_recency) {
+			best = i;
+			best_recency = recency;
+		}
+	}
+	return best;
+}
+
+/* The highest stamp of all, or the initial bytes where nothing was ever written. */
+static bool merge_stamped(struct map *map, uint64_t at, const struct map_source *source) {
+	struct stamped best = {}, other;
+	bool whole = true;
+
+	if (source->gone && map->totals)
+		memcpy(&best, map->totals->sums + at * sizeof(best), sizeof(best));
+	for (struct map_instance *i = map->instances; i; i = i->next) {
+		if (!map_source_has(source, i))
+			continue;
+		whole &= map_instance_read(i, element_copy, at, (unsigned char *)&other);
+		best = other.stamp > best.stamp ? other : best;
+	}
+	if (!best.stamp && map->spec.initial)
+		memcpy(&best.value, map->spec.initial, map->spec.value_size);
+	memcpy(map->scratch, &best, sizeof(best));
+	return whole;
+}
+
+/* All of the newest instance. */
+static bool merge_latest(struct map *map, uint64_t at, const struct map_source *source) {
+	const struct map_totals *totals = source->gone ? map->totals : NULL;
+	struct map_instance *instance = newest(map, source);
+	const unsigned char *from = map_start(&map->spec);
+	unsigned char *out = map->scratch;
+	size_t size = map_scratch_size(map);
+	bool whole = true;
+
+	memset(out, 0, size);
+	if (instance && (!totals || map_instance_recency(instance) >= totals->recency))
+		whole = map_instance_read(instance, element_copy, at, out);
+	else if (totals && totals->latest)
+		memcpy(out, totals->latest + at * size, size);
+	else if (from)
+		memcpy(out, from, map->spec.value_size);
+	if (map_is_sum(&map->spec))
+		map_value_add(&map->spec, out, map->spec.initial, false);
+	return whole;
+}
+
+/* What sums begin with: the initial bytes and what processes left behind. */
+static void sum_begin(struct map *map, uint64_t at, const struct map_source *source) {
+	const struct map_spec *spec = &map->spec;
+	unsigned char *out = map->scratch;
+	size_t size = map_scratch_size(map);
+	const unsigned char *totals =
+		source->gone && map->totals ? map->totals->sums + at * size : NULL;
+
+	memset(out, 0, size);
 	if (spec->initial)
 		memcpy(out, spec->initial, spec->value_size);
-	if (!with_totals || !totals)
-		return;
-	for (uint32_t i = 0; i < map->n_values; i++) {
-		size_t at = (size_t)i * spec->value_size;
+	for (uint32_t i = 0; totals && i < map->n_values; i++) {
+		size_t offset = (size_t)i * spec->value_size;
 
-		value_add(spec, out + at, totals + at, false);
+		map_value_add(spec, out + offset, totals + offset, false);
 		/* an element that never differed has no bytes in the totals */
-		if (!map_is_sum(spec) && !is_zero(totals + at, spec->value_size))
-			value_copy_rest(spec, out + at, totals + at);
+		if (!map_is_sum(spec) && !map_is_zero(totals + offset, spec->value_size))
+			map_value_copy_rest(spec, out + offset, totals + offset);
 	}
 }
 
-/*
- * Adds an instance to an element. rest: the bytes in no lane are this one's. False: perhaps torn.
- */
-static bool element_add(struct map *map, struct map_instance *instance, uint32_t index, bool rest,
-			unsigned char *out) {
+static bool merge_sums(struct map *map, uint64_t at, const struct map_source *source) {
 	const struct map_spec *spec = &map->spec;
-	unsigned char *element = map->scratch + element_size(map);
-	bool whole = instance_read(instance, index, element);
+	unsigned char *out = map->scratch, *element = map->scratch + map_scratch_size(map);
+	const struct map_instance *latest = newest(map, source);
+	bool whole = true;
 
-	for (uint32_t i = 0; i < map->n_values; i++) {
-		size_t at = (size_t)i * spec->value_size;
+	sum_begin(map, at, source);
+	for (struct map_instance *instance = map->instances; instance; instance = instance->next) {
+		if (!map_source_has(source, instance))
+			continue;
+		whole &= map_instance_read(instance, element_copy, at, element);
+		for (uint32_t i = 0; i < map->n_values; i++) {
+			size_t offset = (size_t)i * spec->value_size;
 
-		value_add(spec, out + at, element + at, false);
-		value_add(spec, out + at, map_start(spec), true);
-		if (rest && !map_is_sum(spec))
-			value_copy_rest(spec, out + at, element + at);
+			map_value_add(spec, out + offset, element + offset, false);
+			map_value_add(spec, out + offset, map_start(spec), true);
+			if (instance == latest && !map_is_sum(spec))
+				map_value_copy_rest(spec, out + offset, element + offset);
+		}
 	}
 	return whole;
 }
 
-/*
- * Fills in an entry from the instances of one process or, with `process` NULL, from all and the
- * totals.
- */
-static void entry_merge(struct map *map, uint32_t index, const struct map_instance *process,
-			struct map_entry *entry) {
-	unsigned char *out = map->scratch;
-	struct map_instance *latest = NULL;
-	bool torn = false;
-	uint32_t n = map->n_values;
+void map_element(struct map *map, uint64_t at, const struct map_source *source, bool latest,
+		 struct map_entry *entry) {
+	const uint32_t threads = map->spec.layout.threads;
+	bool whole;
 
-	for (struct map_instance *i = map->instances; i; i = i->next)
-		if ((!process || i->process == process->process) && map_instance_mirrored(i) &&
-		    (!latest || map_instance_mirrored(i) > map_instance_mirrored(latest)))
-			latest = i;
-	element_begin(map, index, !process, out);
-	for (struct map_instance *i = map->instances; i; i = i->next)
-		if (!process || i->process == process->process)
-			torn |= !element_add(map, i, index, i == latest, out);
-	while (n > 1 && is_zero(out + (size_t)(n - 1) * map->spec.value_size, map->spec.value_size))
-		n--;
+	if (map->spec.layout.merge == MAP_MERGE_LATEST)
+		whole = merge_stamped(map, at, source);
+	else if (latest)
+		whole = merge_latest(map, at, source);
+	else
+		whole = merge_sums(map, at, source);
+	map->index = (uint32_t)(threads ? at / threads : at);
 	*entry = (struct map_entry){
-		.index = index,
-		.pid = process ? process->pid : 0,
-		.n_values = n,
-		.values = out,
-		.torn = torn,
+		.key = (const unsigned char *)&map->index,
+		.index = map->index,
+		.thread = threads ? (uint32_t)(at % threads) : 0,
+		.pid = source->pid,
+		.n_values = map_n_values(map, map->scratch),
+		.values = map->scratch,
+		.torn = !whole,
 	};
 }
 
-int map_read(struct map *map, uint32_t index, struct map_entry *entry) {
-	if (index >= map->spec.max_entries)
-		return MAP_E_END;
-	entry_merge(map, index, NULL, entry);
-	return 0;
-}
+bool map_elements_zero(const struct map *map, uint64_t first, uint64_t n,
+		       const struct map_source *source) {
+	const struct map_totals *totals = source->gone ? map->totals : NULL;
+	size_t size = map_scratch_size(map);
 
-void map_cursor_init(struct map_cursor *cursor, bool per_process, bool nonzero) {
-	*cursor = (struct map_cursor){ .per_process = per_process, .nonzero = nonzero };
-}
-
-/* The totals alone: the entry of the processes that are gone. */
-static void entry_totals(struct map *map, uint32_t index, struct map_entry *entry) {
-	uint32_t n = map->n_values;
-
-	element_begin(map, index, true, map->scratch);
-	while (n > 1 &&
-	       is_zero(map->scratch + (size_t)(n - 1) * map->spec.value_size, map->spec.value_size))
-		n--;
-	*entry = (struct map_entry){ .index = index, .n_values = n, .values = map->scratch };
-}
-
-/*
- * The entry at the cursor, which moves on by one. False: there was none, only the index moved on.
- */
-static bool cursor_step(struct map *map, struct map_cursor *cursor, struct map_entry *entry) {
-	struct map_instance *i;
-
-	if (!cursor->per_process) {
-		entry_merge(map, cursor->index++, NULL, entry);
-		return true;
-	}
-	for (i = map->instances; i; i = i->next)
-		if (i->process >= cursor->process)
-			break;
-	if (i && cursor->process != UINT64_MAX) {
-		entry_merge(map, cursor->index, i, entry);
-		cursor->process = i->process + 1;
-		return true;
-	}
-	cursor->process = 0;
-	if (!map->retained) {
-		cursor->index++;
+	if (totals && (!map_is_zero(totals->sums + first * size, n * size) ||
+		       (totals->latest && !map_is_zero(totals->latest + first * size, n * size))))
 		return false;
-	}
-	entry_totals(map, cursor->index++, entry);
+	for (const struct map_instance *i = map->instances; i; i = i->next)
+		if (map_source_has(source, i) && !run_is_zero(i, first, n))
+			return false;
 	return true;
-}
-
-int map_next(struct map *map, struct map_cursor *cursor, struct map_entry *entry) {
-	const struct map_spec *spec = &map->spec;
-	uint64_t line = spec->value_stride > CACHE_LINE ? spec->value_stride : CACHE_LINE;
-	uint64_t cost = line * spec->shards * (map->n_instances + 1), spent = 0;
-	struct map_entry e;
-
-	while (cursor->index < spec->max_entries) {
-		if (spent > CURSOR_BUDGET)
-			return MAP_E_AGAIN;
-		spent += cost;
-		if (!cursor_step(map, cursor, &e))
-			continue;
-		if (cursor->nonzero && is_zero(e.values, (size_t)e.n_values * spec->value_size))
-			continue;
-		*entry = e;
-		return 0;
-	}
-	return MAP_E_END;
 }

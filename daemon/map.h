@@ -149,6 +149,8 @@ int map_read(struct map *map, uint32_t index, struct map_entry *entry);
 
 struct map_snapshot;
 
+#define MAP_SNAPSHOT_BYTES_MAX (UINT64_C(512) << 20) /* of all hash maps that are being dumped */
+
 /* How a dump goes over a map. */
 struct map_order {
 	bool per_process;

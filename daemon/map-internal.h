@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside the map library: whose instances make a value, what instances start with, and the totals of
+ * processes that are gone.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "map.h"
+
+/* Instances that make a value. */
+struct map_source {
+	bool every; /* of all processes that are there */
+	bool gone;  /* of those that are gone */
+	uint64_t process; /* if not of every one, of this one */
+	pid_t pid;
+};
+
+static inline bool map_source_has(const struct map_source *source,
+				  const struct map_instance *instance) {
+	return source->every || instance->process == source->process;
+}
+
+/* What processes that are gone leave behind; NULL: they had nothing of the kind. */
+struct map_totals {
+	uint64_t recency;	/* of `latest`, see map_instance_recency() */
+	unsigned char *sums;	/* arrays: see map-merge.c */
+	unsigned char *latest;	/* arrays: elements of the newest instance; NULL: what it started with */
+	struct map_table *table; /* hash maps: see map-hash.c */
+};
+
+/* Whether programs only ever add to the values. */
+static inline bool map_is_sum(const struct map_spec *spec) {
+	return spec->layout.merge == MAP_MERGE_SUM64 || spec->layout.merge == MAP_MERGE_SUM32;
+}
+
+/*
+ * What the value of an instance starts with; NULL: zeros. Those of a SUM map are zeros always, as
+ * modules may hold such data themselves, and those of a LATEST map have no stamp yet: the initial
+ * bytes come in when the map is read.
+ */
+static inline const unsigned char *map_start(const struct map_spec *spec) {
+	return map_is_sum(spec) || spec->layout.merge == MAP_MERGE_LATEST ? NULL : spec->initial;
+}
+
+/* ---- map.c ---- */
+
+/* Charges the owner of a map. force: even over the limit. 0, MAP_E_QUOTA or -ENOMEM. */
+int map_charge(struct map *map, uint64_t bytes, bool force);
+void map_discharge(struct map *map, uint64_t bytes);
+
+/* Memory for dumps, of all owners together: *heldp bytes become `bytes`. 0 or MAP_E_QUOTA. */
+int map_accounts_hold(struct map_accounts *accounts, uint64_t *heldp, uint64_t bytes);
+uint64_t map_accounts_room(const struct map_accounts *accounts);
+
+/* ---- map-instance.c ---- */
+
+/*
+ * The instance that a map in a kernel's map has from the start; fd is borrowed. 0, MAP_E_QUOTA or
+ * negative errno.
+ */
+int map_instance_add_kernel(struct map *map, int fd);
+struct map_instance *map_instance_free(struct map_instance *instance);
+
+/* Which of several instances is newer; 0: it never had anything. */
+uint64_t map_instance_recency(const struct map_instance *instance);
+
+/*
+ * Calls copy() between two copies from the device. False if one was under way for too long: what was
+ * copied may be torn.
+ */
+typedef void (*map_copy)(const struct map_instance *instance, uint64_t at, unsigned char *out);
+bool map_instance_read(struct map_instance *instance, map_copy copy, uint64_t at,
+		       unsigned char *out);
+
+/* ---- map-merge.c ---- */
+
+/* Bytes of an element as it is worked on: its values; of a LATEST map value and stamp. */
+size_t map_scratch_size(const struct map *map);
+
+/* Copies from an instance, which is written meanwhile: 8 bytes at once. from: aligned to 8. */
+void map_copy_words(unsigned char *out, const unsigned char *from, size_t size);
+bool map_is_zero(const unsigned char *bytes, size_t size);
+
+/* value += sign * other, lane by lane. other NULL: zeros. */
+void map_value_add(const struct map_spec *spec, unsigned char *value, const unsigned char *other,
+		   bool negative);
+void map_value_copy_rest(const struct map_spec *spec, unsigned char *value,
+			 const unsigned char *other);
+
+/* Values of an element up to the last that is not zero, at least 1. */
+uint32_t map_n_values(const struct map *map, const unsigned char *values);
+
+/* Element `at` of an array or per-thread array, from these instances. */
+void map_element(struct map *map, uint64_t at, const struct map_source *source, bool latest,
+		 struct map_entry *entry);
+
+/* Whether elements of a per-thread array are zeros everywhere. */
+bool map_elements_zero(const struct map *map, uint64_t first, uint64_t n,
+		       const struct map_source *source);
+
+/*
+ * Adds what an instance holds to its map's totals, which are created when it holds anything. 0 or
+ * -ENOMEM.
+ */
+int map_totals_add(struct map *map, const struct map_instance *instance);
+struct map_totals *map_totals_free(struct map_totals *totals);
+uint64_t map_totals_bytes(const struct map *map);
+
+/* ---- map-hash.c ---- */
+
+int map_hash_totals_add(struct map *map, const struct map_instance *instance, uint64_t recency);
+
+/* The elements of some instances of a hash map, at one time. */
+int map_snapshot_new(struct map_snapshot **snapshotp, struct map *map,
+		     const struct map_source *source, bool latest);
+struct map_snapshot *map_snapshot_free(struct map_snapshot *snapshot);
+const struct map_source *map_snapshot_source(const struct map_snapshot *snapshot);
+
+/*
+ * The next element. 0, MAP_E_END, MAP_E_AGAIN: not yet, it took *spentp bytes of memory so far;
+ * MAP_E_QUOTA or -ENOMEM.
+ */
+int map_snapshot_next(struct map_snapshot *snapshot, struct map *map, struct map_entry *entry,
+		      uint64_t *spentp);
+
+#define MAP_STEP_BYTES (UINT64_C(8) << 20) /* memory touched in one map_next() */
