@@ -518,5 +518,6 @@ const struct varlink_method control_methods[] = {
 	{ "Attach", control_attach },	 { "Detach", control_detach },
 	{ "List", control_list },	 { "Status", control_status },
 	{ "Why", control_why },		 { "ListMaps", control_list_maps },
-	{ "DumpMap", control_dump_map }, {},
+	{ "DumpMap", control_dump_map }, { "ReadRing", control_read_ring },
+	{ "ReadLog", control_read_log }, {},
 };
