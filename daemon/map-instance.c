@@ -36,12 +36,6 @@ static uint64_t instance_size(const struct map *map) {
 						 : map_memfd_size(layout);
 }
 
-/* Whether all processes have the same instance. */
-static bool is_for_all(const struct map *map) {
-	return map->spec.layout.place == MAP_PLACE_KERNEL ||
-	       (map->spec.layout.place == MAP_PLACE_HOST && map->spec.shared);
-}
-
 struct map_instance *map_instance_free(struct map_instance *instance) {
 	const struct map_layout *layout;
 
@@ -252,10 +246,8 @@ int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t devi
 	struct map_instance **at, *instance = NULL;
 	int r;
 
-	if (is_for_all(map)) {
+	if (map->spec.layout.place == MAP_PLACE_KERNEL)
 		process = device = 0;
-		pid = 0;
-	}
 	for (instance = map->instances; instance; instance = instance->next)
 		if (instance->process == process && instance->device == device) {
 			if (!instance->id) /* of a kernel's map: asked for the first time */

@@ -48,7 +48,6 @@ struct map_spec {
 	const struct map_lane *lanes; /* NULL: unknown, taken to be of 8 bytes, else 4, else 1 */
 	size_t n_lanes;
 	struct map_layout layout; /* from map_layout_init() */
-	bool shared; /* MAP_PLACE_HOST: one instance for all processes; else of no meaning */
 	int kernel_fd; /* MAP_PLACE_KERNEL: the kernel's map, of which the map keeps a copy */
 };
 
@@ -65,8 +64,8 @@ struct map_instance {
 	struct map_instance *next; /* in order of process, then device */
 	struct map *map;
 	uint64_t id;
-	uint64_t process; /* the daemon's own number of the process, never reused; 0: of all */
-	pid_t pid; /* 0: of all processes */
+	uint64_t process; /* the daemon's own number of the process, never reused; 0: a kernel's map */
+	pid_t pid; /* 0: of several processes */
 	char comm[16]; /* of the process; client.c writes it */
 	uint32_t device;
 	int fd; /* to be sent to the process: the memfd, sealed, or the kernel's map */
@@ -108,8 +107,9 @@ uint64_t map_bytes(const struct map *map);
 
 /*
  * The instance of a process and device: the one there is, or a new one that gets instance_id (never
- * 0). Of a map in a kernel's map or shared by all processes there is one only, whoever asks. 0,
- * MAP_E_QUOTA, or negative errno. It belongs to the map.
+ * 0). Of a map in a kernel's map there is one only, whoever asks; processes that are to share one of
+ * another map come under one number, with pid 0. 0, MAP_E_QUOTA, or negative errno. It belongs to
+ * the map.
  */
 int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t device,
 		     uint64_t instance_id, struct map_instance **instancep);
