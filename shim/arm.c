@@ -2,10 +2,11 @@
 
 /*
  * A replaced module has one variable per map: a pointer, 0 until it is armed, and probes do nothing
- * till then; or, for counters, the data itself, which is then only found here. Arming happens where
- * a context is current anyway: right after the load if there is one, and before launches. Each
- * thread remembers the context and the generation of loads for which it last found everything
- * armed, so that a launch of a probed process costs a comparison.
+ * till then; or, for counters, the data itself, which is then only found here; and one for the
+ * facts of the process. Arming happens where a context is current anyway: right after the load if
+ * there is one, and before launches. Each thread remembers the context and the generation of loads
+ * for which it last found everything armed, so that a launch of a probed process costs a
+ * comparison.
  *
  * Locks: the loader's first, then the instances'.
  */
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "instance.h"
 #include "load.h"
 #include "mirror.h"
 
@@ -97,32 +99,43 @@ void arm_load_removed(const struct load *load, bool keep)
 	forget_armed(NULL, load);
 }
 
-/* The instance of a map in a context, asked of the daemon if this process has none there. */
-static struct mirror_instance *get_instance(struct mirror_context *context, uint64_t map_id)
+/*
+ * The instance of a map in a context, asked of the daemon if this process has none there. Returns
+ * why there is none, or NULL.
+ */
+static const char *get_instance(struct mirror_context *context, uint64_t map_id,
+				struct instance **instance)
 {
-	struct mirror_instance *instance = mirror_find_instance(context, map_id);
 	union wire_message message;
 	struct client *client;
 	uint64_t deadline_ms;
 	int fd;
 
-	if (instance)
-		return instance;
+	*instance = mirror_find_instance(context, map_id);
+	if (*instance)
+		return NULL;
 	client = load_client(&deadline_ms);
 	if (!client)
-		return NULL;
+		return "no memory for a map: the daemon is gone";
 	memset(&message, 0, sizeof(message));
 	client_prepare(client, &message, WIRE_INSTANCE, 0);
 	message.instance.map_id = map_id;
 	message.instance.device = (uint32_t)context->device;
 	if (!client_call(client, &message, -1, WIRE_INSTANCE_REPLY, &fd, deadline_ms)) {
 		load_give_up();
-		return NULL;
+		return "no memory for a map: the daemon did not answer";
 	}
-	if (fd < 0)
-		return NULL; /* refused: a quota, or the map is gone */
-	return mirror_add_instance(context, map_id, fd, message.instance_reply.size,
-				   message.instance_reply.data_size);
+	if (fd < 0) /* a quota, or the map is gone */
+		return "no memory for a map: the daemon refused it";
+	if (message.instance_reply.map_id != map_id) {
+		close(fd);
+		return "no memory for a map: the daemon gave that of another one";
+	}
+	*instance = instance_new(&message.instance_reply, fd);
+	if (!*instance)
+		return "no memory for a map: what the daemon gave is none";
+	mirror_add_instance(context, *instance);
+	return NULL;
 }
 
 /* Where a slot's variable lies in the current context, and its size; 0 if it is not there. */
@@ -142,33 +155,69 @@ static driver_pointer find_slot(const struct load *load, const char *symbol, siz
 	return result ? 0 : where;
 }
 
+/* Tells the module which process it is in. */
+static const char *arm_process(struct mirror_context *context, driver_pointer where, size_t size)
+{
+	struct gpuprobe_process process;
+
+	if (size != sizeof(process))
+		return "a probe's process variable in the module has a wrong size";
+	load_process(context->device, &process);
+	return mirror_write(context, where, &process, sizeof(process))
+		       ? NULL
+		       : "writing a probe's process variable failed";
+}
+
+/*
+ * Gives a probe the address of its map. A map that the driver has no memory for stays without:
+ * its probes do nothing, the others work.
+ */
+static const char *arm_pointer(const struct load *load, struct mirror_context *context,
+			       struct instance *instance, driver_pointer where)
+{
+	const char *reason = instance_prepare(instance, context->stream);
+
+	if (reason) {
+		load_report(load->module_id, reason);
+		return NULL;
+	}
+	return mirror_write(context, where, &instance->address, sizeof(instance->address))
+		       ? NULL
+		       : "writing a probe's map pointer failed";
+}
+
+static const char *arm_slot(const struct load *load, struct mirror_context *context,
+			    const struct load_slot *slot)
+{
+	struct instance *instance;
+	const char *reason;
+	size_t size;
+	driver_pointer where = find_slot(load, slot->symbol, &size);
+
+	if (!where)
+		return "the driver does not find a probe's map in the module";
+	if (slot->kind == WIRE_SLOT_PROCESS)
+		return arm_process(context, where, size);
+	reason = get_instance(context, slot->map_id, &instance);
+	if (reason || instance->disarmed)
+		return reason;
+	if (size != (slot->kind == WIRE_SLOT_DATA ? instance->data_size : sizeof(driver_pointer)))
+		return "a probe's map in the module has another size than the map";
+	if (slot->kind == WIRE_SLOT_POINTER)
+		return arm_pointer(load, context, instance, where);
+	return instance_add_region(instance, load, where)
+		       ? NULL
+		       : "no memory for a map: the process has none, or it cannot be summed up";
+}
+
 /* Arms one module in the current context. Returns why not, or NULL. */
 static const char *arm_load(const struct load *load, struct mirror_context *context)
 {
-	for (uint32_t i = 0; i < load->slot_count; i++) {
-		struct mirror_instance *instance;
-		size_t size;
-		driver_pointer where = find_slot(load, load->slots[i].symbol, &size);
+	const char *reason = NULL;
 
-		if (!where)
-			return "the driver does not find a probe's map in the module";
-		instance = get_instance(context, load->slots[i].map_id);
-		if (!instance)
-			return "no memory for a map: the daemon refused it";
-		if (instance->disarmed)
-			continue;
-		if (size == instance->data_size && size != sizeof(driver_pointer)) {
-			if (!mirror_add_region(instance, load, where))
-				return "no memory for a map: the process has none";
-		} else if (size != sizeof(driver_pointer)) {
-			return "a probe's map in the module has another size than the map";
-		} else if (!mirror_add_buffer(context, instance)) {
-			return "no memory for a map: the device has none";
-		} else if (!mirror_write_pointer(context, where, instance->buffer)) {
-			return "writing a probe's map pointer failed";
-		}
-	}
-	return NULL;
+	for (uint32_t i = 0; i < load->slot_count && !reason; i++)
+		reason = arm_slot(load, context, &load->slots[i]);
+	return reason;
 }
 
 static void report_armed(const struct load *load, const struct mirror_context *context,
@@ -344,7 +393,8 @@ void arm_context_ended(struct mirror_context *context, driver_handle handle, boo
 /* Stops one context's probes from using a map; it must be current. */
 static void disarm_in(struct mirror_context *context, uint64_t map_id)
 {
-	struct mirror_instance *instance = mirror_find_instance(context, map_id);
+	const driver_pointer none = 0;
+	struct instance *instance = mirror_find_instance(context, map_id);
 
 	if (!instance || instance->disarmed)
 		return;
@@ -352,14 +402,15 @@ static void disarm_in(struct mirror_context *context, uint64_t map_id)
 		if (!is_armed(load, context->handle))
 			continue;
 		for (uint32_t i = 0; i < load->slot_count; i++) {
-			size_t size = 0;
-			driver_pointer where =
-				load->slots[i].map_id == map_id
-					? find_slot(load, load->slots[i].symbol, &size)
-					: 0;
+			const struct load_slot *slot = &load->slots[i];
+			driver_pointer where;
+			size_t size;
 
-			if (where && size == sizeof(driver_pointer))
-				mirror_write_pointer(context, where, 0);
+			if (slot->kind != WIRE_SLOT_POINTER || slot->map_id != map_id)
+				continue;
+			where = find_slot(load, slot->symbol, &size);
+			if (where && size == sizeof(none))
+				mirror_write(context, where, &none, sizeof(none));
 		}
 	}
 	mirror_copy(context, false, false);

@@ -15,10 +15,13 @@ typedef void *driver_handle;
 typedef unsigned long long driver_pointer;
 
 #define DRIVER_ERROR_NOT_FOUND 500
+#define DRIVER_ERROR_NOT_REGISTERED 713
 #define DRIVER_ATTRIBUTE_CAPABILITY_MAJOR 75
 #define DRIVER_ATTRIBUTE_CAPABILITY_MINOR 76
 #define DRIVER_CAPTURE_MODE_RELAXED 2
 #define DRIVER_STREAM_NON_BLOCKING 1
+#define DRIVER_REGISTER_PORTABLE 1u
+#define DRIVER_REGISTER_DEVICE_MAP 2u
 #define DRIVER_PROC_ADDRESS_PER_THREAD (UINT64_C(1) << 1)
 
 /*
@@ -38,6 +41,10 @@ typedef unsigned long long driver_pointer;
 	X(primary_release, "cuDevicePrimaryCtxRelease_v2", (int))                                \
 	X(mem_alloc, "cuMemAlloc_v2", (driver_pointer *, size_t))                                \
 	X(mem_free, "cuMemFree_v2", (driver_pointer))                                            \
+	X(host_register, "cuMemHostRegister_v2", (void *, size_t, unsigned))                     \
+	X(host_unregister, "cuMemHostUnregister", (void *))                                      \
+	X(host_get_device_pointer, "cuMemHostGetDevicePointer_v2",                               \
+	  (driver_pointer *, void *, unsigned))                                                  \
 	X(copy_to_device, "cuMemcpyHtoDAsync_v2",                                                \
 	  (driver_pointer, const void *, size_t, driver_handle))                                 \
 	X(copy_to_host, "cuMemcpyDtoHAsync_v2", (void *, driver_pointer, size_t, driver_handle)) \

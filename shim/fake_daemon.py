@@ -2,8 +2,9 @@
 """A daemon for tests of the shim, which answers as a script says: rightly, late, with garbage, not at all.
 
 A script is a dict: step -> function(connection, answer). The steps are "welcome", "image", "slot", "instance"; answer is a list of
-(bytes, descriptors) that the right daemon would send, and what the function returns is sent instead (None: hang up). "silent": never read. The right answer to PTX is the same PTX, with a counter of threads at
-every ret: in a buffer that a pointer leads to (form "pointer"), or in the module itself (form "resident")."""
+(bytes, descriptors) that the right daemon would send, and what the function returns is sent instead (None: hang up). "silent": never
+read. The right answer to PTX is the same PTX, with a counter of threads at every ret, in one of the forms of FORMS: what a slot is,
+and where the map's memory."""
 import array
 import ctypes
 import fcntl
@@ -20,8 +21,10 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests/e2e"))
 import wire  # noqa: E402
 
-PAGE_MAGIC, MAP_MAGIC, EVERYONE, CLOSED = 0x49525047, 0x4d525047, 1, 2
+PAGE_MAGIC, EVERYONE, CLOSED = 0x49525047, 1, 2
 DATA_OFFSET, DATA_SIZE = 4096, 4096
+RINGS, RING_SIZE, COOKIE = 4, 16384, 0x1122334455667788
+PID, COMM = 4242, b"as the daemon "
 MAP = 77
 INSTANCE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
@@ -38,18 +41,71 @@ def folder_of(name):
     return f"{user}/gpuprobe-{name}" if os.path.isdir(user) else f"/tmp/gpuprobe-{os.getuid()}-{name}"
 
 
+def through(load, code):
+    """Code that uses the map's address in %ga, where there is one."""
+    return ("{ .reg .pred %gp; .reg .b64 %ga; .reg .b64 %gx<5>;\n" + load + "setp.eq.u64 %gp, %ga, 0;\n@%gp bra GPUPROBE_NONE;\n" + code +
+            "GPUPROBE_NONE:\n}\n")
+
+
+LOAD, LOAD_CONST = (f"ld.{space}.u64 %ga, [gpuprobe_map];\n" for space in ("global", "const"))
+POINTER, POINTER_CONST = (f".visible .{space} .align 8 .u64 gpuprobe_map{value};\n" for space, value in (("global", ""), ("const", " = 0")))
+COUNT = "red.global.add.u64 [%ga], 1;\n"
+# in the third ring: what is written in the control block, beside the consumer's tail, and in the ring
+COUNT_RING = ("ld.global.u64 %gx0, [%ga+280];\nsetp.eq.u64 %gp, %gx0, 0;\n@%gp bra GPUPROBE_NONE;\nld.global.u64 %gx1, [%ga+288];\n"
+              "atom.global.add.u64 %gx2, [%ga+312], 1;\nred.global.add.u64 [%gx1+8], 1;\nand.b64 %gx3, %gx2, 2047;\n"
+              "shl.b64 %gx3, %gx3, 3;\nadd.u64 %gx3, %gx3, %gx0;\nst.global.u64 [%gx3], %gx2;\n")
+COUNT_PROCESS = COUNT + "".join(f"ld.const.u64 %gx0, [__gpuprobe_process+{n}];\nst.global.u64 [%ga+{8 + n}], %gx0;\n" for n in range(0, 64, 8))
+PROCESS = ".visible .const .align 8 .b8 __gpuprobe_process[64];\n"
+SLOT, PROCESS_SLOT = (MAP, wire.POINTER, b"gpuprobe_map"), (0, wire.PROCESS, b"__gpuprobe_process")
+# form: (variables, code at ret, slots, place of the instance, kind of the map)
+FORMS = {
+    "pointer": (POINTER, through(LOAD, COUNT), [SLOT], wire.DEVICE, wire.ARRAY),
+    "const": (POINTER_CONST, through(LOAD_CONST, COUNT), [SLOT], wire.DEVICE, wire.ARRAY),
+    "resident": (f".visible .global .align 128 .b8 gpuprobe_map[{DATA_SIZE}];\n",
+                 "{ .reg .b64 %ga;\nmov.u64 %ga, gpuprobe_map;\nred.global.add.u64 [%ga], 1;\n}\n",
+                 [(MAP, wire.DATA, b"gpuprobe_map")], wire.DEVICE, wire.ARRAY),
+    "host": (POINTER_CONST, through(LOAD_CONST, COUNT), [SLOT], wire.HOST, wire.ARRAY),
+    "kernel": (POINTER_CONST, through(LOAD_CONST, COUNT), [SLOT], wire.KERNEL, wire.ARRAY),
+    "ring": (POINTER_CONST, through(LOAD_CONST, COUNT_RING), [SLOT], wire.DEVICE, wire.RING),
+    "process": (PROCESS + POINTER_CONST, through(LOAD_CONST, COUNT_PROCESS), [PROCESS_SLOT, SLOT], wire.DEVICE, wire.ARRAY),
+}
+
+
 def probe(ptx, form):
-    """A counter of threads in every kernel, in the first 8 bytes of the map."""
-    if form == "pointer":
-        variable = ".visible .global .align 8 .u64 gpuprobe_map;\n"
-        count = ("{ .reg .pred %gp; .reg .b64 %ga;\nld.global.u64 %ga, [gpuprobe_map];\nsetp.eq.u64 %gp, %ga, 0;\n"
-                 "@%gp bra GPUPROBE_NONE;\nred.global.add.u64 [%ga], 1;\nGPUPROBE_NONE:\n}\n")
-    else:
-        variable = f".visible .global .align 128 .b8 gpuprobe_map[{DATA_SIZE}];\n"
-        count = "{ .reg .b64 %ga;\nmov.u64 %ga, gpuprobe_map;\nred.global.add.u64 [%ga], 1;\n}\n"
+    """A counter of threads in every kernel."""
+    variables, count = FORMS[form][:2]
     text = ptx.decode()
-    text = re.sub(r"(\.address_size 64\n)", lambda m: m.group(1) + variable, text, count=1)
+    text = re.sub(r"(\.address_size 64\n)", lambda m: m.group(1) + variables, text, count=1)
     return re.sub(r"\n\tret;", lambda m: "\n" + count + "\tret;", text).encode()
+
+
+def kernel_array():
+    """The descriptor of a BPF array that can be mapped; where the kernel gives none, a sealed memfd stands for it."""
+    attributes = struct.pack("<IIIII", 2, 4, 8, DATA_SIZE // 8, 1 << 10).ljust(128, b"\0")
+    fd = ctypes.CDLL(None).syscall({"x86_64": 321, "aarch64": 280}[os.uname().machine], 0, attributes, len(attributes))
+    if fd >= 0:
+        return fd
+    fd = os.memfd_create("instance", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, DATA_SIZE)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, INSTANCE_SEALS)
+    return fd
+
+
+def instance_memory(map_id, number, place, kind):
+    """(descriptor, size, size of the data) of an instance, as the daemon makes it."""
+    if place == wire.KERNEL:
+        return kernel_array(), DATA_SIZE, DATA_SIZE
+    host_size, data_size = (4096 + RINGS * RING_SIZE, RINGS * 128) if kind == wire.RING else (0, DATA_SIZE)
+    size = DATA_OFFSET + 4096 + host_size if host_size else DATA_OFFSET + data_size
+    fd = os.memfd_create("instance", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    rings = (RINGS, RING_SIZE) if host_size else (0, 0)
+    layout = (kind, place, 0 if host_size or place else 1, 1, 0, rings[0], 8, DATA_SIZE, 0, 0, rings[1], data_size, host_size)
+    os.pwrite(fd, struct.pack(wire.HEADER, wire.MAP_MAGIC, wire.LAYOUT_VERSION, map_id, number, 2, 4, 8, 512, *layout, 0, 0, 0, 0), 0)
+    for ring in range(rings[0]):
+        os.pwrite(fd, struct.pack("<Q", COOKIE + ring), DATA_OFFSET + ring * 128 + 48)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, INSTANCE_SEALS)
+    return fd, size, data_size
 
 
 class FakeDaemon:
@@ -136,7 +192,8 @@ class FakeDaemon:
         with self.lock:
             self.messages.append((kind, fields))
         if kind == wire.HELLO:
-            return self.send(connection, "welcome", [(wire.message(wire.WELCOME, self.deadline_ms, self.period_ms, sequence=sequence), [])])
+            return self.send(connection, "welcome", [(wire.message(wire.WELCOME, self.deadline_ms, self.period_ms, PID, 0, COMM,
+                                                                     sequence=sequence), [])])
         if kind == wire.IMAGE:
             image = os.pread(fd, fields[0], 0)
             os.close(fd)
@@ -150,26 +207,30 @@ class FakeDaemon:
             self.module += 1
             module = self.module
         new = probe(image, self.form)
-        reply = wire.message(wire.IMAGE_REPLY, module, len(new), 1, 1, b"", sequence=sequence)
+        slots = FORMS[self.form][2]
+        reply = wire.message(wire.IMAGE_REPLY, module, len(new), 1, len(slots), b"", sequence=sequence)
         if not self.send(connection, "image", [(reply, [wire.memfd(new)])]):
             return False
-        return self.send(connection, "slot", [(wire.message(wire.SLOT, module, MAP, b"gpuprobe_map", sequence=sequence), [])])
+        return all(self.send(connection, "slot", [(wire.message(wire.SLOT, module, map_id, kind, 0, symbol, sequence=sequence), [])])
+                   for map_id, kind, symbol in slots)
 
     def answer_instance(self, connection, map_id, sequence):
-        fd = os.memfd_create("instance", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(fd, DATA_OFFSET + DATA_SIZE)
-        memory = mmap.mmap(fd, DATA_OFFSET + DATA_SIZE)
+        place, kind = FORMS[self.form][3:]
         with self.lock:
-            self.instances.append(memory)
-            number = len(self.instances)
-        struct.pack_into("<IIQQIIIIIIQQQ", memory, 0, MAP_MAGIC, 1, map_id, number, 2, 4, 8, 512, 1, 1, 8, 4096, DATA_SIZE)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, INSTANCE_SEALS)
-        reply = wire.message(wire.INSTANCE_REPLY, map_id, number, DATA_OFFSET + DATA_SIZE, DATA_SIZE, sequence=sequence)
+            number = len(self.instances) + 1
+            fd, size, data_size = instance_memory(map_id, number, place, kind)
+            self.instances.append(mmap.mmap(fd, size))
+        reply = wire.message(wire.INSTANCE_REPLY, map_id, number, size, data_size, place, kind, sequence=sequence)
         return self.send(connection, "instance", [(reply, [fd])])
 
+    def values(self, offset=0):
+        """The u64 at that place of the data of each instance."""
+        start = 0 if FORMS[self.form][3] == wire.KERNEL else DATA_OFFSET
+        return [struct.unpack_from("<Q", memory, start + offset)[0] for memory in self.instances]
+
     def count(self):
-        """The sum over the instances."""
-        return sum(struct.unpack_from("<Q", memory, DATA_OFFSET)[0] for memory in self.instances)
+        """The sum over the instances: of a ring, what the GPU wrote into host memory itself."""
+        return sum(self.values(4096 + 2 * 64 + 8 if self.form == "ring" else 0))
 
     def connected(self, number):
         """Whether so many connections were welcomed."""

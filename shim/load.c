@@ -49,6 +49,7 @@ static struct interest interest; /* what the connection was opened for */
 static struct interest failed; /* what was tried in vain, */
 static uint64_t failed_until_ms; /* and till when it is not tried again */
 static uint64_t epoch; /* the number of the daemon */
+static struct wire_welcome welcome; /* what it said */
 static uint64_t operation_until_ms; /* how long who holds the lock may wait for the daemon */
 static uint32_t wait_ms; /* the deadline of the last daemon; read without the lock */
 
@@ -145,6 +146,15 @@ uint32_t load_deadline_ms(void)
 	return interest.deadline_ms;
 }
 
+void load_process(int device, struct gpuprobe_process *process)
+{
+	*process = (struct gpuprobe_process){
+		.pid_tgid = (uint64_t)welcome.pid << 32 | welcome.pid,
+		.device = (uint64_t)device,
+	};
+	memcpy(process->comm, welcome.comm, sizeof(process->comm));
+}
+
 void load_report(uint64_t module_id, const char *reason)
 {
 	union wire_message message;
@@ -196,7 +206,6 @@ static bool has_failed(const struct interest *found)
 static bool connected(const struct interest *found, uint64_t deadline_ms)
 {
 	bool same = same_daemon(found, &interest);
-	struct wire_welcome welcome;
 	int version = 0;
 
 	interest = *found;
@@ -278,8 +287,10 @@ static bool receive_slots(struct load *load, uint32_t count, uint64_t deadline_m
 	for (uint32_t i = 0; i < count; i++) {
 		if (!client_receive(&client, &message, WIRE_SLOT, NULL, deadline_ms) ||
 		    message.slot.module_id != load->module_id ||
-		    message.slot.symbol[WIRE_SYMBOL_MAX - 1])
+		    message.slot.symbol[WIRE_SYMBOL_MAX - 1] ||
+		    message.slot.kind < WIRE_SLOT_POINTER || message.slot.kind > WIRE_SLOT_PROCESS)
 			return false;
+		load->slots[i].kind = message.slot.kind;
 		load->slots[i].map_id = message.slot.map_id;
 		memcpy(load->slots[i].symbol, message.slot.symbol, WIRE_SYMBOL_MAX);
 	}

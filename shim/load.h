@@ -19,9 +19,10 @@ enum load_kind {
 	LOAD_MODULE, /* handle is a CUmodule: of one context */
 };
 
-/* A pointer of the module that arming fills in; see wire_slot. */
+/* A variable of the module that arming fills in or takes over; see wire_slot. */
 struct load_slot {
 	uint64_t map_id;
+	enum wire_slot_kind kind;
 	char symbol[WIRE_SYMBOL_MAX];
 };
 
@@ -93,6 +94,8 @@ struct client *load_client(uint64_t *deadline_ms);
 /* The daemon that the loads came from, and how long it may be waited for. */
 const char *load_folder(void);
 uint32_t load_deadline_ms(void);
+/* What programs may know about this process, as the daemon sees it. */
+void load_process(int device, struct gpuprobe_process *process);
 /* Tells the daemon a reason, for `gpuprobectl why`. */
 void load_report(uint64_t module_id, const char *reason);
 /* Closes the connection after a failure; no daemon is asked again for a while. */

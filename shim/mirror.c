@@ -15,27 +15,24 @@
 #include "mirror.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "arm.h"
 #include "client.h"
+#include "instance.h"
 #include "interest-page.h"
 
 #define STACK_SIZE (256 * 1024)
 #define CONNECT_TRIES 4
-#define RESIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mirror_context *contexts;
@@ -104,204 +101,39 @@ struct mirror_context *mirror_add_context(driver_handle handle)
 	return context;
 }
 
-struct mirror_instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id)
+struct instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id)
 {
-	for (struct mirror_instance *instance = context->instances; instance;
+	for (struct instance *instance = context->instances; instance;
 	     instance = instance->next)
 		if (instance->map_id == map_id && !instance->forgotten)
 			return instance;
 	return NULL;
 }
 
-static void *data_of(const struct mirror_instance *instance)
+void mirror_add_instance(struct mirror_context *context, struct instance *instance)
 {
-	return (char *)instance->header + MAP_DATA_OFFSET;
-}
-
-static void free_instance(struct mirror_instance *instance)
-{
-	if (instance->header && instance->header != MAP_FAILED)
-		munmap(instance->header, instance->size);
-	while (instance->regions) {
-		struct mirror_region *region = instance->regions;
-
-		instance->regions = region->next;
-		free(region);
-	}
-	free(instance->sum);
-	free(instance->total);
-	free(instance->past);
-	free(instance);
-}
-
-/* Maps the memfd: of the promised size, and sealed so that it stays so. */
-static bool map_instance(struct mirror_instance *instance, int fd)
-{
-	struct stat status;
-	int seals = fcntl(fd, F_GET_SEALS);
-
-	if (seals < 0 || (seals & RESIZE_SEALS) != RESIZE_SEALS || fstat(fd, &status) < 0 ||
-	    (uint64_t)status.st_size != instance->size || instance->data_size > MAP_DATA_SIZE_MAX ||
-	    !instance->data_size || instance->size != MAP_DATA_OFFSET + instance->data_size)
-		return false;
-	instance->header = mmap(NULL, instance->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	return instance->header != MAP_FAILED && instance->header->magic == MAP_MAGIC &&
-	       instance->header->version == MAP_LAYOUT_VERSION &&
-	       instance->header->map_id == instance->map_id;
-}
-
-struct mirror_instance *mirror_add_instance(struct mirror_context *context, uint64_t map_id, int fd,
-					    uint64_t size, uint64_t data_size)
-{
-	struct mirror_instance *instance = calloc(1, sizeof(*instance));
-	bool good = false;
-
-	if (instance) {
-		instance->map_id = map_id;
-		instance->size = size;
-		instance->data_size = data_size;
-		good = map_instance(instance, fd);
-	}
-	close(fd);
-	if (!good) {
-		if (instance)
-			free_instance(instance);
-		return NULL;
-	}
-	instance->merge = instance->header->merge;
 	instance->next = context->instances;
 	context->instances = instance;
-	return instance;
 }
 
-bool mirror_add_buffer(struct mirror_context *context, struct mirror_instance *instance)
-{
-	const struct driver *driver = driver_own();
-	driver_pointer buffer;
-
-	if (instance->buffer)
-		return true;
-	if (driver->mem_alloc(&buffer, instance->data_size) != 0)
-		return false;
-	if (driver->copy_to_device(buffer, data_of(instance), instance->data_size,
-				   context->stream) != 0 ||
-	    driver->stream_synchronize(context->stream) != 0) {
-		driver->mem_free(buffer);
-		return false;
-	}
-	instance->buffer = buffer;
-	return true;
-}
-
-bool mirror_add_region(struct mirror_instance *instance, const struct load *load,
-		       driver_pointer address)
-{
-	struct mirror_region *region;
-
-	if (instance->merge != MAP_MERGE_SUM64 && instance->merge != MAP_MERGE_SUM32)
-		return false;
-	if (!instance->sum)
-		instance->sum = malloc(instance->data_size);
-	if (!instance->total)
-		instance->total = malloc(instance->data_size);
-	if (!instance->past)
-		instance->past = calloc(1, instance->data_size);
-	region = malloc(sizeof(*region));
-	if (!instance->sum || !instance->total || !instance->past || !region) {
-		free(region);
-		return false;
-	}
-	*region = (struct mirror_region){ instance->regions, load, address };
-	instance->regions = region;
-	return true;
-}
-
-bool mirror_write_pointer(struct mirror_context *context, driver_pointer where,
-			  driver_pointer value)
+bool mirror_write(struct mirror_context *context, driver_pointer where, const void *bytes,
+		  size_t size)
 {
 	const struct driver *driver = driver_own();
 
-	return driver->copy_to_device(where, &value, sizeof(value), context->stream) == 0 &&
+	return driver->copy_to_device(where, bytes, size, context->stream) == 0 &&
 	       driver->stream_synchronize(context->stream) == 0;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-/* Adds lanes of the width that the map merges by. */
-static void add_lanes(const struct mirror_instance *instance, void *to, const void *from)
-{
-	if (instance->merge == MAP_MERGE_SUM64) {
-		uint64_t *sums = to;
-		const uint64_t *values = from;
-
-		for (uint64_t i = 0; i < instance->data_size / 8; i++)
-			sums[i] += values[i];
-	} else {
-		uint32_t *sums = to;
-		const uint32_t *values = from;
-
-		for (uint64_t i = 0; i < instance->data_size / 4; i++)
-			sums[i] += values[i];
-	}
-}
-
-/* Adds what a region holds to `to`; the instance's room for the sum is overwritten. */
-static bool add_region(struct mirror_context *context, struct mirror_instance *instance,
-		       driver_pointer region, void *to)
-{
-	const struct driver *driver = driver_own();
-
-	if (driver->copy_to_host(instance->sum, region, instance->data_size, context->stream) !=
-		    0 ||
-	    driver->stream_synchronize(context->stream) != 0)
-		return false;
-	add_lanes(instance, to, instance->sum);
-	return true;
-}
-
-/*
- * Copies one instance. What is in the daemon's memory changes only when everything is here: we may
- * be killed at any moment.
- */
-static bool copy_instance(struct mirror_context *context, struct mirror_instance *instance)
-{
-	const struct driver *driver = driver_own();
-
-	if (!instance->past)
-		return !instance->buffer ||
-		       (driver->copy_to_host(data_of(instance), instance->buffer,
-					     instance->data_size, context->stream) == 0 &&
-			driver->stream_synchronize(context->stream) == 0);
-	memcpy(instance->total, instance->past, instance->data_size);
-	if (instance->buffer && !add_region(context, instance, instance->buffer, instance->total))
-		return false;
-	for (const struct mirror_region *region = instance->regions; region; region = region->next)
-		if (!add_region(context, instance, region->address, instance->total))
-			return false;
-	memcpy(data_of(instance), instance->total, instance->data_size);
-	return true;
 }
 
 void mirror_copy(struct mirror_context *context, bool wait, bool final)
 {
-	if (wait)
-		driver_own()->ctx_synchronize();
-	for (struct mirror_instance *instance = context->instances; instance;
-	     instance = instance->next) {
-		if (instance->disarmed)
+	for (struct instance *instance = context->instances; instance; instance = instance->next) {
+		if (!instance_is_copied(instance))
 			continue;
-		__atomic_or_fetch(&instance->header->sequence, 1, __ATOMIC_SEQ_CST);
-		if (copy_instance(context, instance)) {
-			instance->header->mirrored_ns = now_ns();
-			instance->header->state = final ? MAP_INSTANCE_FINAL : MAP_INSTANCE_LIVE;
-		}
-		__atomic_add_fetch(&instance->header->sequence, 1, __ATOMIC_RELEASE);
+		if (wait)
+			driver_own()->ctx_synchronize();
+		wait = false;
+		instance_copy(instance, context->stream, final);
 	}
 }
 
@@ -309,22 +141,13 @@ void mirror_end_regions(struct mirror_context *context, const struct load *load)
 {
 	bool waited = false;
 
-	for (struct mirror_instance *instance = context->instances; instance;
-	     instance = instance->next) {
-		for (struct mirror_region **link = &instance->regions; *link;) {
-			struct mirror_region *region = *link;
-
-			if (region->load != load) {
-				link = &region->next;
-				continue;
-			}
-			if (!waited)
-				driver_own()->ctx_synchronize();
-			waited = true;
-			add_region(context, instance, region->address, instance->past);
-			*link = region->next;
-			free(region);
-		}
+	for (struct instance *instance = context->instances; instance; instance = instance->next) {
+		if (!instance_has_region(instance, load))
+			continue;
+		if (!waited)
+			driver_own()->ctx_synchronize();
+		waited = true;
+		instance_end_regions(instance, load, context->stream);
 	}
 }
 
@@ -347,16 +170,19 @@ void mirror_detach_context(struct mirror_context *context)
 
 void mirror_free_context(struct mirror_context *context)
 {
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+
 	if (!context)
 		return;
+	driver_own()->exchange_capture_mode(&mode);
 	while (context->instances) {
-		struct mirror_instance *instance = context->instances;
+		struct instance *instance = context->instances;
 
 		context->instances = instance->next;
-		if (!instance->disarmed)
-			instance->header->state = MAP_INSTANCE_FINAL;
-		free_instance(instance); /* its device memory went with the context */
+		instance_mark_final(instance);
+		instance_free(instance);
 	}
+	driver_own()->exchange_capture_mode(&mode);
 	free(context);
 }
 
@@ -369,7 +195,7 @@ void mirror_forget_daemon(void)
 {
 	mirror_lock();
 	for (struct mirror_context *context = contexts; context; context = context->next)
-		for (struct mirror_instance *instance = context->instances; instance;
+		for (struct instance *instance = context->instances; instance;
 		     instance = instance->next)
 			instance->forgotten = instance->disarmed = true;
 	mirror_unlock();
@@ -430,7 +256,7 @@ static bool retire(void)
 
 	mirror_lock();
 	for (const struct mirror_context *context = contexts; context; context = context->next)
-		for (const struct mirror_instance *instance = context->instances; instance;
+		for (const struct instance *instance = context->instances; instance;
 		     instance = instance->next)
 			idle = idle && instance->disarmed;
 	pthread_mutex_lock(&thread.lock);

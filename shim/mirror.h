@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 #include "driver.h"
-#include "map-layout.h"
 
+struct instance;
 struct load;
 
 /* One context that a probed module runs in. */
@@ -20,29 +20,7 @@ struct mirror_context {
 	driver_handle handle;
 	int device;
 	driver_handle stream; /* ours, not blocking */
-	struct mirror_instance *instances;
-};
-
-/* Data of an instance that a module holds itself. */
-struct mirror_region {
-	struct mirror_region *next;
-	const struct load *load;
-	driver_pointer address;
-};
-
-struct mirror_instance {
-	struct mirror_instance *next;
-	uint64_t map_id;
-	struct map_header *header; /* the mapped memfd */
-	uint64_t size, data_size;
-	uint32_t merge; /* enum map_merge: the width of the lanes that regions are added in */
-	driver_pointer buffer; /* in device memory, for modules with a pointer; 0: none */
-	struct mirror_region *regions;
-	unsigned char *sum, *total, *past; /* with regions: room for one's bytes and for the sum;
-					      what unloaded modules had counted */
-	bool forgotten; /* of a daemon that is gone: never found again */
-	bool disarmed; /* its map or its daemon is gone; the buffer stays, kernels may still write
-			  to it */
+	struct instance *instances;
 };
 
 /* All that follows is called with the lock of the instances held, but for mirror_lock itself. */
@@ -51,18 +29,8 @@ void mirror_unlock(void);
 
 struct mirror_context *mirror_find_context(driver_handle handle);
 struct mirror_context *mirror_add_context(driver_handle handle);
-struct mirror_instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id);
-
-/* Makes an instance of the memfd. Consumes fd; NULL if something is wrong with it. */
-struct mirror_instance *mirror_add_instance(struct mirror_context *context, uint64_t map_id, int fd,
-					    uint64_t size, uint64_t data_size);
-
-/* Sees to it that the instance has a buffer in the current context, with its initial data. */
-bool mirror_add_buffer(struct mirror_context *context, struct mirror_instance *instance);
-
-/* Makes a module's own data part of the instance. */
-bool mirror_add_region(struct mirror_instance *instance, const struct load *load,
-		       driver_pointer address);
+struct instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id);
+void mirror_add_instance(struct mirror_context *context, struct instance *instance);
 
 /* Before a module is unloaded from the current context: keeps what its regions hold. */
 void mirror_end_regions(struct mirror_context *context, const struct load *load);
@@ -82,12 +50,9 @@ void mirror_attach_context(struct mirror_context *context);
 void mirror_free_context(struct mirror_context *context);
 struct mirror_context *mirror_first_context(void);
 
-/*
- * Writes 8 bytes to device memory on the context's stream and waits for it; the context must be
- * current.
- */
-bool mirror_write_pointer(struct mirror_context *context, driver_pointer where,
-			  driver_pointer value);
+/* Writes to device memory on the context's stream and waits for it; the context must be current. */
+bool mirror_write(struct mirror_context *context, driver_pointer where, const void *bytes,
+		  size_t size);
 
 /* The calls that follow need no lock. */
 

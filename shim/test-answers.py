@@ -126,11 +126,11 @@ def steps():
         yield f"image: ELF {offset:#x} {count}", {"image": image(elf(offset, count))}
     yield "image: one byte", {"image": image(b"x")}
     yield "slot: of another module", {"slot": field("<Q", 16, 12345)}
-    yield "slot: a name without an end", {"slot": header(lambda data: data.__setitem__(slice(32, 96), b"x" * 64))}
-    yield "slot: a name that is not there", {"slot": header(lambda data: data.__setitem__(slice(32, 96), b"nothing".ljust(64, b"\0")))}
+    yield "slot: a name without an end", {"slot": header(lambda data: data.__setitem__(slice(40, 104), b"x" * 64))}
+    yield "slot: a name that is not there", {"slot": header(lambda data: data.__setitem__(slice(40, 104), b"nothing".ljust(64, b"\0")))}
     yield "instance: no descriptor", {"instance": descriptors(0)}
     yield "instance: refused", {"instance": lambda connection, answer: [(wire.message(
-        wire.INSTANCE_REPLY, fake_daemon.MAP, 1, 0, 0, sequence=struct.unpack_from("<I", answer[0][0], 12)[0]), [])]}
+        wire.INSTANCE_REPLY, fake_daemon.MAP, 1, 0, 0, 0, 0, sequence=struct.unpack_from("<I", answer[0][0], 12)[0]), [])]}
     yield "instance: of another map", {"instance": field("<Q", 16, 999)}
     yield "instance: 1 TiB", {"instance": field("<Q", 32, 1 << 40)}
     yield "instance: data of 1 TiB", {"instance": field("<Q", 40, 1 << 40)}

@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 
-MAGIC, VERSION = 0x57525047, 1
+MAGIC, VERSION = 0x57525047, 2
 HELLO, IMAGE, INSTANCE, ARMED, UNLOAD, REPORT, SYNCED = 1, 2, 3, 4, 5, 6, 7
 WELCOME, IMAGE_REPLY, SLOT, INSTANCE_REPLY, SYNC, DISARM = 64, 65, 66, 67, 68, 69
 LOADER, MIRROR = 1, 2
@@ -14,8 +14,15 @@ FATBIN, PTX, CUBIN = 1, 2, 3
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 BODIES = {
     HELLO: "<II32s", IMAGE: "<QIIIIII", INSTANCE: "<QII", ARMED: "<QII", UNLOAD: "<Q", REPORT: "<Q192s", SYNCED: "<",
-    WELCOME: "<II", IMAGE_REPLY: "<QQII192s", SLOT: "<QQ64s", INSTANCE_REPLY: "<QQQQ", SYNC: "<", DISARM: "<Q",
+    WELCOME: "<IIII16s", IMAGE_REPLY: "<QQII192s", SLOT: "<QQII64s", INSTANCE_REPLY: "<QQQQII", SYNC: "<", DISARM: "<Q",
 }
+POINTER, DATA, PROCESS = 1, 2, 3  # kinds of slots
+DEVICE, HOST, KERNEL = 0, 1, 2  # places of instances
+ARRAY, THREADS, HASH, RING = 0, 1, 2, 3  # kinds of maps
+# struct map_header (proto/map-layout.h): magic, version, map, instance, type, key, value, entries; kind, place, merge, shards, threads,
+# rings; value_stride, shard_stride, entry_stride, capacity, ring_size, data_size, host_size; sequence, mirrored_ns, state, reserved
+HEADER = "<IIQQIIII" "IIIIII" "QQQQQQQ" "QQII"
+MAP_MAGIC, LAYOUT_VERSION, DATA_OFFSET = 0x4d525047, 2, 4096
 
 
 def message(kind, *fields, sequence=1, magic=MAGIC, version=VERSION, size=None):
@@ -44,7 +51,7 @@ class Shim:
             self.send(message(HELLO, role, 13000, b"test"))
             kind, fields, _ = self.receive()
             assert kind == WELCOME, kind
-            self.deadline_ms, self.period_ms = fields
+            self.deadline_ms, self.period_ms, self.pid, _, self.comm = fields
 
     def close(self):
         self.socket.close()
@@ -73,7 +80,7 @@ class Shim:
         return kind, struct.unpack_from(BODIES[kind], data, 16), fd
 
     def image(self, data, kind=PTX, capability=(9, 0), device=0, sequence=7):
-        """Sends an image. (bytes or None, module id, reason, [(map, symbol)])."""
+        """Sends an image. (bytes or None, module id, reason, [(map, symbol, kind)])."""
         fd = memfd(data)
         self.send(message(IMAGE, len(data), kind, 0, *capability, device, 0, sequence=sequence), fd)
         os.close(fd)
@@ -84,9 +91,9 @@ class Shim:
         assert kind == IMAGE_REPLY, kind
         found = []
         for _ in range(slots):
-            kind, (slot_module, map_id, symbol), _ = self.receive()
+            kind, (slot_module, map_id, slot_kind, _, symbol), _ = self.receive()
             assert kind == SLOT and slot_module == module
-            found.append((map_id, symbol.rstrip(b"\0").decode()))
+            found.append((map_id, symbol.rstrip(b"\0").decode(), slot_kind))
         new = None
         if verdict:
             assert os.fstat(fd).st_size == size and fcntl.fcntl(fd, fcntl.F_GET_SEALS) & SEALS == SEALS
@@ -96,9 +103,9 @@ class Shim:
         return new, module, reason.rstrip(b"\0").decode(), found
 
     def instance(self, map_id, device=0):
-        """Asks for an instance: (descriptor or None, its size, size of its data)."""
+        """Asks for an instance: (descriptor or None, its size, size of its data); where it is and of which kind are in place and kind."""
         self.send(message(INSTANCE, map_id, device, 0))
-        kind, (reply_map, instance, size, data_size), fd = self.receive()
+        kind, (reply_map, instance, size, data_size, self.place, self.kind), fd = self.receive()
         assert kind == INSTANCE_REPLY and reply_map == map_id and instance
         return fd, size, data_size
 

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * One instance of a map (proto/map-layout.h): the memory that the daemon hands out for one context,
+ * and where kernels find it. Instances are used with the lock of mirror.h held; whoever calls the
+ * driver through them has the context current and the capture mode relaxed.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "driver.h"
+#include "map-layout.h"
+#include "wire.h"
+
+struct load;
+
+/* Data of an instance that a module holds itself. */
+struct instance_region {
+	struct instance_region *next;
+	const struct load *load;
+	driver_pointer address;
+};
+
+struct instance {
+	struct instance *next;
+	uint64_t map_id;
+	void *mapping; /* of the daemon's descriptor */
+	uint64_t size; /* of the mapping */
+	uint64_t data_size;
+	struct map_layout layout; /* as the header had it, checked; of KERNEL place and kind alone */
+	driver_pointer address; /* of the data, as kernels see it; 0 until instance_prepare() */
+	void *registered; /* the part of the mapping that the driver knows; NULL: none */
+	struct instance_region *regions;
+	unsigned char *sum, *total, *past; /* with regions: room for one's bytes and for the sum;
+					      what unloaded modules had counted */
+	bool forgotten; /* of a daemon that is gone: never found again */
+	bool disarmed; /* its map or its daemon is gone; its memory stays, kernels may still write
+			  to it */
+};
+
+/*
+ * Maps what the daemon sent. Consumes fd. NULL: it is not what map-layout.h says, or there is no
+ * memory.
+ */
+struct instance *instance_new(const struct wire_instance_reply *reply, int fd);
+
+/*
+ * Its device memory went with the context, or was never there; host memory is unregistered, if
+ * the driver has not done so. NULL is fine.
+ */
+void instance_free(struct instance *instance);
+
+/*
+ * Sees to it that kernels of the current context can use the data: with its initial values in a
+ * buffer, or where the daemon reads it. Returns why not (address is 0 then), or NULL.
+ */
+const char *instance_prepare(struct instance *instance, driver_handle stream);
+
+/* Is there anything that has to be copied for the daemon to see it? */
+bool instance_is_copied(const struct instance *instance);
+
+/* Copies it to the daemon's memory. final: for the last time. */
+void instance_copy(struct instance *instance, driver_handle stream, bool final);
+
+/* The context ended in good order. */
+void instance_mark_final(struct instance *instance);
+
+/* Makes a module's own data part of the instance. */
+bool instance_add_region(struct instance *instance, const struct load *load,
+			 driver_pointer address);
+
+/* Does a module hold data of it? */
+bool instance_has_region(const struct instance *instance, const struct load *load);
+
+/* Before the module is unloaded, when its kernels have ended: keeps what its regions hold. */
+void instance_end_regions(struct instance *instance, const struct load *load,
+			  driver_handle stream);
