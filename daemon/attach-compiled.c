@@ -52,26 +52,38 @@ static bool compiled_bool(json_object *object, const char *key, bool *value) {
 	return true;
 }
 
+/* What a worker may have proved: nothing else leaves the memory of the map as map-layout.h says. */
+static bool compiled_merge_possible(const struct map_layout *layout, const struct map_shape *shape) {
+	if (layout->merge != shape->merge) /* the type or the place has decided */
+		return false;
+	return shape->merge != MAP_MERGE_LATEST || shape->value_size <= 8;
+}
+
 /* Maps that no program uses need no layout. */
-static int compiled_map_parse(struct compiled_map *map, json_object *object, char *error) {
-	int64_t shards, merge, value_stride, shard_stride, data_size;
+static int compiled_map_parse(struct compiled_map *map, json_object *object, const struct map_shape *wanted,
+			      char *error) {
+	struct map_shape shape = *wanted;
+	const char *why;
+	int64_t merge;
+	bool sums;
 
 	if (!json_object_is_type(object, json_type_object) ||
 	    !compiled_bool(object, "used", &map->used))
 		return compiled_wrong(error, "map");
 	if (!map->used)
 		return 0;
-	if (!compiled_int(object, "shards", 1, MAP_SHARDS_MAX, &shards) ||
-	    !compiled_int(object, "merge", MAP_MERGE_NONE, MAP_MERGE_PERCPU, &merge) ||
-	    !compiled_int(object, "value_stride", 1, INT64_MAX, &value_stride) ||
-	    !compiled_int(object, "shard_stride", 1, INT64_MAX, &shard_stride) ||
-	    !compiled_int(object, "data_size", 1, INT64_MAX, &data_size))
+	if (!compiled_int(object, "merge", MAP_MERGE_NONE, MAP_MERGE_LATEST, &merge) ||
+	    !compiled_bool(object, "resident", &map->resident))
 		return compiled_wrong(error, "layout of a map");
-	map->shards = (uint32_t)shards;
-	map->merge = (uint32_t)merge;
-	map->value_stride = (uint64_t)value_stride;
-	map->shard_stride = (uint64_t)shard_stride;
-	map->data_size = (uint64_t)data_size;
+	shape.merge = (uint32_t)merge;
+	why = map_layout_init(&map->layout, &shape);
+	if (why)
+		return compiled_wrong(error, why);
+	if (!compiled_merge_possible(&map->layout, &shape))
+		return compiled_wrong(error, "a map cannot merge so");
+	sums = merge == MAP_MERGE_SUM64 || merge == MAP_MERGE_SUM32;
+	if (map->resident && (!sums || map->layout.data_size > MAP_RESIDENT_SIZE_MAX))
+		return compiled_wrong(error, "modules cannot hold the data of this map");
 	return 0;
 }
 
@@ -95,8 +107,42 @@ static int compiled_symbol(struct compiled_program *program, json_object *object
 	return 0;
 }
 
+static int compiled_context(struct compiled_program *program, json_object *object, char *error) {
+	json_object *offsets = NULL;
+
+	if (!json_object_object_get_ex(object, "context", &offsets) ||
+	    !json_object_is_type(offsets, json_type_array) ||
+	    json_object_array_length(offsets) > COMPILED_CONTEXT_MAX)
+		return compiled_wrong(error, "context of a program");
+	for (size_t i = 0; i < json_object_array_length(offsets); i++) {
+		json_object *item = json_object_array_get_idx(offsets, i);
+		int64_t offset = json_object_is_type(item, json_type_int) ? json_object_get_int64(item) : -1;
+
+		if (offset < 0 || offset > UINT16_MAX || offset % 8)
+			return compiled_wrong(error, "context of a program");
+		for (size_t k = 0; k < i; k++)
+			if (program->context[k] == offset)
+				return compiled_wrong(error, "context of a program");
+		program->context[program->n_context++] = (uint16_t)offset;
+	}
+	return 0;
+}
+
+int compiled_check_context(const struct compiled_program *program, const char *name, bool memory,
+			   char error[static COMPILED_ERROR_SIZE]) {
+	const int size = memory ? COMPILED_MEMORY_CONTEXT_SIZE : COMPILED_KERNEL_CONTEXT_SIZE;
+
+	for (size_t i = 0; i < program->n_context; i++)
+		if (program->context[i] >= size) {
+			snprintf(error, COMPILED_ERROR_SIZE, "program %s reads byte %d of its context: %s it has %d bytes",
+				 name, program->context[i], memory ? "at a memory access" : "at this point", size);
+			return COMPILED_E_INVALID;
+		}
+	return 0;
+}
+
 static int compiled_program_parse(struct compiled *compiled, size_t i, json_object *object,
-				  struct worker_task *task, uint64_t id, size_t index,
+				  struct worker_task *task, const struct compiled_request *request,
 				  char *error) {
 	struct compiled_program *program = &compiled->programs[i];
 	json_object *maps = NULL;
@@ -104,17 +150,20 @@ static int compiled_program_parse(struct compiled *compiled, size_t i, json_obje
 	int r;
 
 	if (!json_object_is_type(object, json_type_object) ||
-	    !compiled_int(object, "index", 0, INT32_MAX, &value) || (size_t)value != index)
+	    !compiled_int(object, "index", 0, INT32_MAX, &value) || (size_t)value != request->chosen[i])
 		return compiled_wrong(error, "program");
-	r = compiled_symbol(program, object, id, error);
+	r = compiled_symbol(program, object, request->object, error);
 	if (r)
 		return r;
 	if (!compiled_int(object, "size", 1, INT64_MAX, &value) ||
 	    (uint64_t)value !=
 		    worker_task_output_size(task, (unsigned int)(COMPILED_FIRST_OUTPUT + i)))
 		return compiled_wrong(error, "size of a program");
-	if (!compiled_bool(object, "uses_context", &program->uses_context))
-		return compiled_wrong(error, "uses_context");
+	r = compiled_context(program, object, error);
+	if (r)
+		return r;
+	if (!compiled_bool(object, "process", &program->process))
+		return compiled_wrong(error, "process");
 	if (!compiled_int(object, "isa", 10, 999, &value))
 		return compiled_wrong(error, "isa");
 	program->isa = (unsigned int)value;
@@ -138,8 +187,8 @@ static int compiled_program_parse(struct compiled *compiled, size_t i, json_obje
 }
 
 int compiled_from_json(struct compiled **compiledp, json_object *reply, struct worker_task *task,
-		       uint64_t object, size_t n_maps, const size_t *chosen, size_t n_chosen,
-		       char error[static COMPILED_ERROR_SIZE]) {
+		       const struct compiled_request *request, char error[static COMPILED_ERROR_SIZE]) {
+	const size_t n_maps = request->n_maps, n_chosen = request->n_chosen;
 	json_object *maps = NULL, *programs = NULL;
 	struct compiled *compiled;
 	int r = 0;
@@ -165,11 +214,11 @@ int compiled_from_json(struct compiled **compiledp, json_object *reply, struct w
 	compiled->n_maps = n_maps;
 	for (size_t i = 0; r == 0 && i < n_maps; i++)
 		r = compiled_map_parse(&compiled->maps[i], json_object_array_get_idx(maps, i),
-				       error);
+				       &request->shapes[i], error);
 	for (size_t i = 0; r == 0 && i < n_chosen; i++) {
 		compiled->n_programs = i + 1;
 		r = compiled_program_parse(compiled, i, json_object_array_get_idx(programs, i),
-					   task, object, chosen[i], error);
+					   task, request, error);
 	}
 	if (r) {
 		compiled_free(compiled);

@@ -27,7 +27,6 @@
 
 #define ATTACH_LINK_MS 10000
 #define ATTACH_COMPILE_MS 30000
-#define ATTACH_PROGRAMS_MAX 60 /* outputs that one job can carry */
 #define ATTACH_PTX_MAX (UINT64_C(16) << 20)
 
 struct attach {
@@ -36,17 +35,22 @@ struct attach {
 	attach_fn fn;
 	void *userdata;
 	uid_t owner;
-	char *only_program, *kernel;
+	char *only_program, *kernel, *point; /* what wish points to */
+	struct attach_wish wish;
 	struct filter filter;
+	uint32_t threads;
+	uint64_t ring_bytes;
+	bool shared;
 	uint64_t object_id;
 	/* link */
 	struct linked *linked;
 	int blob_fd;
 	const void *blob; /* linked->size bytes, sealed */
 	/* choose */
-	size_t chosen[ATTACH_PROGRAMS_MAX]; /* indices of programs */
-	char *kernels[ATTACH_PROGRAMS_MAX];
-	size_t n_chosen;
+	struct attach_choices choices;
+	size_t chosen[ATTACH_PROGRAMS_MAX]; /* choices.programs[].program */
+	/* compile */
+	struct map_shape shapes[LINKED_MAPS_MAX]; /* merge: nothing is proved yet */
 	/* verify */
 	uv_work_t work;
 	int verify_result;
@@ -54,8 +58,7 @@ struct attach {
 };
 
 static void attach_free(struct attach *attach) {
-	for (size_t i = 0; i < attach->n_chosen; i++)
-		free(attach->kernels[i]);
+	attach_choices_deinit(&attach->choices);
 	if (attach->blob)
 		munmap((void *)attach->blob, attach->linked->size);
 	fd_close(attach->blob_fd);
@@ -63,6 +66,7 @@ static void attach_free(struct attach *attach) {
 	verify_report_deinit(&attach->report);
 	free(attach->only_program);
 	free(attach->kernel);
+	free(attach->point);
 	free(attach);
 }
 
@@ -125,22 +129,37 @@ static void attach_fail_job(struct attach *attach, int result, enum attach_error
 
 /* ---- register ---- */
 
+/* Whether what the pass gives the program comes from the process slot (proto/gpuprobe.bpf.h: device, pid). */
+static bool attach_needs_process(const struct compiled_program *compiled, enum section_point point) {
+	for (size_t i = 0; point != SECTION_MEMORY && i < compiled->n_context; i++)
+		if (compiled->context[i] == 8 || compiled->context[i] == 16)
+			return true;
+	return compiled->process;
+}
+
 /* The attachment of one compiled program; takes its descriptor. 0 or -errno. */
 static int attach_make(struct attach *attach, struct object *object, size_t i,
 		       struct compiled_program *compiled, struct attachment **attachmentp) {
+	const struct attach_choice *choice = &attach->choices.programs[i];
 	struct attachment *attachment;
 	int r;
 
 	r = attachment_new(&attachment, object);
 	if (r < 0)
 		return r;
-	strcpy(attachment->program, attach->linked->programs[attach->chosen[i]].name);
-	strcpy(attachment->kernel, attach->kernels[i]);
+	strcpy(attachment->program, attach->linked->programs[choice->program].name);
+	attachment->section = choice->section;
+	snprintf(attachment->section_text, sizeof(attachment->section_text), "%s", choice->text);
+	attachment->spaces = attach->wish.spaces ?: SECTION_SPACES_DEFAULT;
 	strcpy(attachment->symbol, compiled->symbol);
 	attachment->filter = attach->filter;
 	attachment->maps = compiled->maps;
 	attachment->isa = compiled->isa;
 	attachment->target = compiled->target;
+	attachment->process = attach_needs_process(compiled, choice->section.point);
+	_Static_assert(COMPILED_KERNEL_CONTEXT_SIZE / 8 <= REGISTRY_CONTEXT_MAX, "each field once");
+	attachment->n_context = compiled->n_context;
+	memcpy(attachment->context, compiled->context, compiled->n_context * sizeof(uint16_t));
 	attachment->fd = compiled->fd;
 	compiled->fd = -1;
 	*attachmentp = attachment;
@@ -160,11 +179,8 @@ static int attach_map(struct attach *attach, struct object *object, size_t i,
 		.flags = linked->flags,
 		.btf_key_type = linked->btf_key_type,
 		.btf_value_type = linked->btf_value_type,
-		.shards = compiled->shards,
-		.merge = compiled->merge,
-		.value_stride = compiled->value_stride,
-		.shard_stride = compiled->shard_stride,
-		.data_size = compiled->data_size,
+		.layout = compiled->layout,
+		.kernel_fd = -1,
 	};
 	const char *bytes = attach->blob;
 
@@ -195,6 +211,7 @@ static int attach_object(struct attach *attach, const struct compiled *compiled,
 	if (r < 0)
 		return r;
 	object->n_maps = linked->n_maps;
+	object->shared = attach->shared;
 	if (linked->btf.count) {
 		object->n_btf = linked->btf.count;
 		object->btf = malloc(object->n_btf);
@@ -206,6 +223,8 @@ static int attach_object(struct attach *attach, const struct compiled *compiled,
 	}
 	for (size_t i = 0; r == 0 && i < linked->n_maps; i++) {
 		compiled_slot_symbol(object->slots[i], attach->object_id, i);
+		if (compiled->maps[i].resident)
+			object->resident |= UINT64_C(1) << i;
 		if (used >> i & 1)
 			r = attach_map(attach, object, i, &compiled->maps[i]);
 	}
@@ -224,12 +243,12 @@ static void attach_register(struct attach *attach, struct compiled *compiled) {
 	size_t n = 0;
 	int r;
 
-	if (registry_room(&attach->daemon->registry, attach->n_chosen)) {
+	if (registry_room(&attach->daemon->registry, attach->choices.n)) {
 		attach_fail_limit(attach, "attachments", REGISTRY_ATTACHMENTS_MAX);
 		return;
 	}
 	r = attach_object(attach, compiled, &object);
-	while (r == 0 && n < attach->n_chosen) {
+	while (r == 0 && n < attach->choices.n) {
 		r = attach_make(attach, object, n, &compiled->programs[n], &attachments[n]);
 		if (r == 0)
 			n++;
@@ -257,6 +276,7 @@ static void attach_on_compiled(struct worker_task *task, int result, json_object
 			       const char *message, void *userdata) {
 	struct attach *attach = userdata;
 	struct compiled *compiled = NULL;
+	struct compiled_request request;
 	char error[COMPILED_ERROR_SIZE];
 	int r;
 
@@ -268,24 +288,57 @@ static void attach_on_compiled(struct worker_task *task, int result, json_object
 		attach_fail_job(attach, result, ATTACH_E_COMPILE, reply, message);
 		return;
 	}
-	r = compiled_from_json(&compiled, reply, task, attach->object_id, attach->linked->n_maps,
-			       attach->chosen, attach->n_chosen, error);
+	request = (struct compiled_request){
+		.object = attach->object_id,
+		.n_maps = attach->linked->n_maps,
+		.shapes = attach->shapes,
+		.n_chosen = attach->choices.n,
+		.chosen = attach->chosen,
+	};
+	r = compiled_from_json(&compiled, reply, task, &request, error);
 	if (r) {
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s",
 			    r > 0 ? error : strerror(-r));
 		return;
 	}
-	for (size_t i = 0; i < compiled->n_programs; i++)
-		if (compiled->programs[i].uses_context) {
-			attach_fail(
-				attach, ATTACH_E_COMPILE,
-				attach->linked->programs[attach->chosen[i]].name, NULL,
-				"the program reads its context: that comes with a later release");
+	for (size_t i = 0; i < compiled->n_programs; i++) {
+		const char *name = attach->linked->programs[attach->chosen[i]].name;
+		bool memory = attach->choices.programs[i].section.point == SECTION_MEMORY;
+
+		if (compiled_check_context(&compiled->programs[i], name, memory, error)) {
+			attach_fail(attach, ATTACH_E_COMPILE, name, NULL, "%s", error);
 			compiled_free(compiled);
 			return;
 		}
+	}
 	attach_register(attach, compiled);
 	compiled_free(compiled);
+}
+
+/* What the maps are to be like, and what the worker needs to know of that. */
+static void attach_shape(struct attach *attach, json_object *maps) {
+	char symbol[REGISTRY_SYMBOL_SIZE];
+
+	for (size_t i = 0; i < attach->linked->n_maps; i++) {
+		const struct linked_map *linked = &attach->linked->maps[i];
+		json_object *map = json_object_array_get_idx(maps, i);
+		struct map_shape *shape = &attach->shapes[i];
+
+		*shape = (struct map_shape){
+			.type = linked->type,
+			.key_size = linked->key_size,
+			.value_size = linked->value_size,
+			.max_entries = linked->max_entries,
+			.place = attach->shared ? MAP_PLACE_HOST : MAP_PLACE_DEVICE,
+			.threads = attach->threads,
+			.ring_bytes = attach->ring_bytes,
+		};
+		compiled_slot_symbol(symbol, attach->object_id, i);
+		json_object_object_add(map, "slot_symbol", json_object_new_string(symbol));
+		json_object_object_add(map, "place", json_object_new_int((int)shape->place));
+		json_object_object_add(map, "threads", json_object_new_int64(shape->threads));
+		json_object_object_add(map, "ring_bytes", json_object_new_int64((int64_t)shape->ring_bytes));
+	}
 }
 
 /* Puts the maps and chosen programs of the linked object into the job. 0 or -errno. */
@@ -293,19 +346,15 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 				  json_object *job) {
 	json_object *described = json_object_new_object(), *maps = NULL, *programs = NULL,
 		    *chosen = json_object_new_array();
-	char symbol[64];
 	int r;
 
 	r = linked_to_json(attach->linked, described);
 	if (r == 0 && (!json_object_object_get_ex(described, "maps", &maps) ||
 		       !json_object_object_get_ex(described, "programs", &programs)))
 		r = -EINVAL;
-	for (size_t i = 0; r == 0 && i < attach->linked->n_maps; i++) {
-		compiled_slot_symbol(symbol, attach->object_id, i);
-		json_object_object_add(json_object_array_get_idx(maps, i), "slot_symbol",
-				       json_object_new_string(symbol));
-	}
-	for (size_t i = 0; r == 0 && i < attach->n_chosen; i++) {
+	if (r == 0)
+		attach_shape(attach, maps);
+	for (size_t i = 0; r == 0 && i < attach->choices.n; i++) {
 		json_object *program = json_object_array_get_idx(programs, attach->chosen[i]);
 		int output = worker_task_add_output(task, ATTACH_PTX_MAX);
 
@@ -361,10 +410,10 @@ static void attach_compile(struct attach *attach) {
 
 static void attach_on_verify(uv_work_t *work) {
 	struct attach *attach = work->data;
-	struct verify_options options = {};
+	struct verify_options options = { .allow_exit = attach->daemon->allow_exit };
 	uint64_t programs = 0;
 
-	for (size_t i = 0; i < attach->n_chosen; i++)
+	for (size_t i = 0; i < attach->choices.n; i++)
 		programs |= UINT64_C(1) << attach->chosen[i];
 	attach->verify_result =
 		verify_object(attach->linked, attach->blob, programs, &options, &attach->report);
@@ -403,112 +452,61 @@ static void attach_on_verified(uv_work_t *work, int status) {
 
 /* ---- choose ---- */
 
-/* What a section says: the kernel, or why the program cannot be attached (constant). */
-static const char *attach_section(const char *section, const char **kernelp) {
-	*kernelp = NULL;
-	if (strncmp(section, "kretprobe/", 10) == 0 || strcmp(section, "kretprobe") == 0)
-		return "probes at the return of a kernel come with a later release";
-	if (strncmp(section, "memcapture", 10) == 0 || strcmp(section, "kprobe/__memcapture") == 0)
-		return "probes at memory accesses come with a later release";
-	if (strcmp(section, "kprobe/__directly_run") == 0)
-		return "programs that are a kernel of their own come with a later release";
-	if (strncmp(section, "kprobe/", 7) == 0 && section[7])
-		*kernelp = section + 7;
-	return NULL;
-}
-
-/* Adds a program to the chosen ones. False: the attach has failed and is gone. */
-static bool attach_choose_one(struct attach *attach, size_t index) {
-	const struct linked_program *program = &attach->linked->programs[index];
-	const char *kernel, *trouble = attach_section(program->section, &kernel);
-
-	if (trouble) {
-		attach_fail(attach, ATTACH_E_COMPILE, program->name, NULL, "%s", trouble);
-		return false;
-	}
-	if (attach->kernel)
-		kernel = attach->kernel;
-	if (!kernel || strlen(kernel) >= REGISTRY_KERNEL_SIZE) {
-		attach_fail(attach, ATTACH_E_ARGUMENT, program->name, NULL,
-			    "section \"%s\" of program %s names no kernel: say which with --kernel",
-			    program->section, program->name);
-		return false;
-	}
-	if (!program->insns.count) {
-		attach_fail(attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
-			    "program %s has no instructions", program->name);
-		return false;
-	}
-	if (attach->n_chosen == ATTACH_PROGRAMS_MAX) {
-		attach_fail_limit(attach, "GPU programs of one object", ATTACH_PROGRAMS_MAX);
-		return false;
-	}
-	attach->kernels[attach->n_chosen] = strdup(kernel);
-	if (!attach->kernels[attach->n_chosen]) {
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "no memory");
-		return false;
-	}
-	attach->chosen[attach->n_chosen++] = index;
-	return true;
-}
-
 /*
- * Chooses the programs to attach (job.md says which are GPU programs; the rule about --kernel is
- * applied here). False: the attach has failed and is gone.
+ * Programs of the object that run on the host, by their indices (choices.hosts). False: the attach has failed and is gone.
+ * A program that may be meant for the GPU is told from one that cannot be.
  */
-static bool attach_choose(struct attach *attach) {
-	const struct linked *linked = attach->linked;
-	size_t n_gpu = 0, host = SIZE_MAX;
-	bool by_kernel, found = false;
+static bool attach_hosts(struct attach *attach) {
+	const struct attach_choices *choices = &attach->choices;
+	const struct linked_program *program;
 
-	for (size_t i = 0; i < linked->n_programs; i++) {
-		n_gpu += linked->programs[i].gpu;
-		if (!linked->programs[i].gpu)
-			host = i;
-	}
-	by_kernel = attach->kernel && !n_gpu;
-	for (size_t i = 0; i < linked->n_programs; i++) {
-		const struct linked_program *program = &linked->programs[i];
-
-		if (attach->only_program && strcmp(attach->only_program, program->name) != 0)
-			continue;
-		found = true;
-		if (!program->gpu && !(by_kernel && program->insns.count)) {
-			if (!attach->only_program && n_gpu)
-				continue; /* told below */
-			attach_fail(
-				attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
-				program->insns.count
-					? "program %s (section \"%s\") is not marked as a GPU program: begin its name with "
-					  "cuda__, or name the kernel with --kernel"
-					: "program %s (section \"%s\") runs on the host: that comes with a later release",
-				program->name, program->section);
-			return false;
-		}
-		if (!attach_choose_one(attach, i))
-			return false;
-	}
-	if (!found && attach->only_program) {
-		struct attach_outcome outcome = { .error = ATTACH_E_NOT_FOUND,
-						  .program = attach->only_program };
-
-		attach_finish(attach, &outcome);
-		return false;
-	}
-	if (!attach->n_chosen) {
+	if (!choices->n_hosts)
+		return true;
+	program = &attach->linked->programs[choices->hosts[0]];
+	if (choices->n)
 		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
-			    "the object has no program");
-		return false;
+			    "program %s (section \"%s\") runs on the host, which comes with a later release: choose a GPU "
+			    "program of the object with --program",
+			    program->name, program->section);
+	else
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
+			    program->insns.count
+				    ? "program %s (section \"%s\") is not marked as a GPU program: begin its name with "
+				      "cuda__, or name the kernel with --kernel"
+				    : "program %s (section \"%s\") runs on the host: that comes with a later release",
+			    program->name, program->section);
+	return false;
+}
+
+/* False: the attach has failed and is gone. */
+static bool attach_choose_programs(struct attach *attach) {
+	struct attach_outcome outcome = {};
+	struct attach_trouble trouble;
+	int r;
+
+	r = attach_choose(&attach->choices, attach->linked, &attach->wish, &trouble);
+	switch (r) {
+	case 0:
+		for (size_t i = 0; i < attach->choices.n; i++)
+			attach->chosen[i] = attach->choices.programs[i].program;
+		return attach_hosts(attach);
+	case ATTACH_CHOOSE_E_NOT_FOUND:
+		outcome = (struct attach_outcome){ .error = ATTACH_E_NOT_FOUND, .program = trouble.reason };
+		attach_finish(attach, &outcome);
+		break;
+	case ATTACH_CHOOSE_E_OBJECT:
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, trouble.program, NULL, "%s", trouble.reason);
+		break;
+	case ATTACH_CHOOSE_E_ARGUMENT:
+		attach_fail(attach, ATTACH_E_ARGUMENT, trouble.parameter, NULL, "%s", trouble.reason);
+		break;
+	case ATTACH_CHOOSE_E_LIMIT:
+		attach_fail_limit(attach, trouble.reason, ATTACH_PROGRAMS_MAX);
+		break;
+	default:
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
 	}
-	if (!attach->only_program && host != SIZE_MAX && !by_kernel) {
-		attach_fail(
-			attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
-			"program %s (section \"%s\") runs on the host, which comes with a later release: choose a GPU "
-			"program of the object with --program",
-			linked->programs[host].name, linked->programs[host].section);
-		return false;
-	}
-	return true;
+	return false;
 }
 
 /* ---- link ---- */
@@ -542,7 +540,7 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
 		return;
 	}
-	if (!attach_choose(attach))
+	if (!attach_choose_programs(attach))
 		return;
 	if (!attach->daemon->verify) {
 		attach_compile(attach);
@@ -555,6 +553,42 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", uv_strerror(r));
 }
 
+/* A copy of a text that may be NULL. */
+static bool attach_copy(char **copyp, const char *text) {
+	*copyp = text ? strdup(text) : NULL;
+	return !text || *copyp;
+}
+
+/* The attach without its job. NULL: no memory. */
+static struct attach *attach_alloc(struct daemon *daemon, const struct attach_options *options, attach_fn fn,
+				   void *userdata) {
+	struct attach *attach = calloc(1, sizeof(*attach));
+
+	if (!attach)
+		return NULL;
+	attach->blob_fd = -1;
+	attach->daemon = daemon;
+	attach->fn = fn;
+	attach->userdata = userdata;
+	attach->owner = options->owner;
+	attach->filter = *options->filter;
+	attach->threads = options->threads;
+	attach->ring_bytes = options->ring_bytes;
+	attach->shared = options->shared;
+	if (!attach_copy(&attach->only_program, options->wish.program) ||
+	    !attach_copy(&attach->kernel, options->wish.kernel) || !attach_copy(&attach->point, options->wish.point)) {
+		attach_free(attach);
+		return NULL;
+	}
+	attach->wish = (struct attach_wish){
+		.program = attach->only_program,
+		.kernel = attach->kernel,
+		.point = attach->point,
+		.spaces = options->wish.spaces,
+	};
+	return attach;
+}
+
 int attach_new(struct attach **attachp, struct daemon *daemon, const struct attach_options *options,
 	       attach_fn fn, void *userdata) {
 	json_object *job = json_object_new_object();
@@ -562,26 +596,15 @@ int attach_new(struct attach **attachp, struct daemon *daemon, const struct atta
 	struct attach *attach;
 	int input, output;
 
-	attach = calloc(1, sizeof(*attach));
-	if (attach) {
-		attach->blob_fd = -1;
-		attach->only_program = options->program ? strdup(options->program) : NULL;
-		attach->kernel = options->kernel ? strdup(options->kernel) : NULL;
+	attach = attach_alloc(daemon, options, fn, userdata);
+	if (attach)
 		task = worker_task_new(json_object_get(job), attach_on_linked, attach);
-	}
-	if (!task || (options->program && !attach->only_program) ||
-	    (options->kernel && !attach->kernel)) {
-		worker_task_free(task);
+	if (!task) {
 		json_object_put(job);
 		if (attach)
 			attach_free(attach);
 		return -ENOMEM;
 	}
-	attach->daemon = daemon;
-	attach->fn = fn;
-	attach->userdata = userdata;
-	attach->owner = options->owner;
-	attach->filter = *options->filter;
 	attach->object_id = ++daemon->registry.last_object;
 	input = memfd_new_sealed("gpuprobe-object", options->object, options->n_object);
 	if (input >= 0)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "attach-choose.h"
 #include "filter.h"
 #include "registry.h"
 
@@ -22,13 +23,13 @@ enum attach_error {
 	ATTACH_E_COMPILE,
 	ATTACH_E_UNAVAILABLE,
 	ATTACH_E_LIMIT,
-	ATTACH_E_ARGUMENT, /* the kernel */
+	ATTACH_E_ARGUMENT, /* outcome.program: which parameter */
 	ATTACH_E_INTERNAL,
 };
 
 struct attach_outcome {
 	enum attach_error error;
-	const char *program; /* or what was not found, or what the limit is of */
+	const char *program; /* or what was not found, or what the limit is of, or the parameter */
 	const char *reason;
 	const char *log; /* NULL: none */
 	uint64_t limit;
@@ -42,9 +43,11 @@ struct attach_options {
 	uid_t owner;
 	const void *object; /* ELF, copied */
 	size_t n_object;
-	const char *program; /* NULL: all */
-	const char *kernel;  /* NULL: what the section says */
+	struct attach_wish wish; /* copied */
 	const struct filter *filter;
+	uint32_t threads;    /* of per-thread arrays; 0: the default */
+	uint64_t ring_bytes; /* of one instance of a ring; 0: the default */
+	bool shared;	     /* one copy of each map for all processes of a user */
 };
 
 /* Starts. fn is called once, from the loop, unless attach_cancel() is called first. 0 or -errno. */

@@ -20,6 +20,11 @@
 #include "process-facts.h"
 
 #define CLIENT_CONTEXTS_MAX 256 /* of one process on one device */
+#define CLIENT_SHARED (UINT64_C(1) << 63) /* with a uid: stands for all processes of the user, which are no numbers so high */
+
+enum {
+	CLIENT_E_USER = 1000, /* beside enum map_result */
+};
 
 struct sync_wait {
 	struct shim_connection *connection; /* NULL: answered, or gone */
@@ -93,8 +98,8 @@ struct sync_request *client_sync(struct daemon *daemon, const struct map *map,
 	struct sync_request *request;
 
 	*rp = 0;
-	if (!map->n_instances)
-		return NULL;
+	if (!map->n_instances || map->spec.layout.place != MAP_PLACE_DEVICE)
+		return NULL; /* what is in host memory is there without a copy */
 	request = calloc(1, sizeof(*request) + map->n_instances * sizeof(request->waits[0]));
 	if (!request) {
 		*rp = -ENOMEM;
@@ -134,15 +139,13 @@ void client_sync_cancel(struct sync_request *request) {
 }
 
 void client_disarm(struct daemon *daemon, const struct map *map) {
-	uint64_t last = 0;
+	const struct process *process;
 
-	for (const struct map_instance *i = map->instances; i; i = i->next) {
-		struct shim_connection *connection =
-			i->process == last ? NULL : client_mirror_of(daemon, i);
+	LIST_FOREACH(process, &daemon->processes.list, link) {
+		struct shim_connection *connection = process_mirror(process);
 		union wire_message message = { .header = { .type = WIRE_DISARM } };
 
-		last = i->process; /* instances are in order of process */
-		if (!connection)
+		if (!connection || !process_may_use(process, map->id))
 			continue;
 		message.disarm.map_id = map->id;
 		message.header.sequence = ++daemon->last_sequence;
@@ -174,6 +177,9 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
 	message.header.sequence = hello->header.sequence;
 	message.welcome.deadline_ms = daemon->deadline_ms;
 	message.welcome.mirror_period_ms = daemon->mirror_period_ms;
+	message.welcome.pid = (uint32_t)client->process->facts.pid;
+	_Static_assert(sizeof(message.welcome.comm) == FILTER_COMM_SIZE, "NUL-padded both");
+	memcpy(message.welcome.comm, client->process->facts.comm, sizeof(message.welcome.comm));
 	shim_connection_send(connection, &message, -1); /* if it fails, the end is seen soon */
 	return 0;
 }
@@ -185,13 +191,13 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
  * begins with what it holds, but for maps that merge by sums: those begin with zeros
  * (map-layout.h).
  */
-static int client_get_instance(struct daemon *daemon, const struct process *process,
-			       struct map *map, uint32_t device, struct map_instance **instancep) {
-	const bool sums = map->spec.merge == MAP_MERGE_SUM64 || map->spec.merge == MAP_MERGE_SUM32;
+static int client_get_own_instance(struct daemon *daemon, const struct process *process,
+				   struct map *map, uint32_t device, struct map_instance **instancep) {
+	const uint32_t merge = map->spec.layout.merge;
+	const bool sums = merge == MAP_MERGE_SUM64 || merge == MAP_MERGE_SUM32;
 	const uint32_t again = MAP_INSTANCE_NEW;
 	struct map_instance *i;
 	uint32_t n = 0;
-	int r;
 
 	for (i = map->instances; i; i = i->next) {
 		const volatile struct map_header *header = (const void *)i->bytes;
@@ -208,12 +214,44 @@ static int client_get_instance(struct daemon *daemon, const struct process *proc
 	}
 	if (n >= CLIENT_CONTEXTS_MAX)
 		return MAP_E_QUOTA;
-	r = map_instance_get(map, process->number, process->facts.pid,
-			     device + n * SHIM_DEVICES_MAX, daemon->registry.last_instance + 1,
-			     instancep);
-	if (r == 0)
-		daemon->registry.last_instance++;
+	return map_instance_get(map, process->number, process->facts.pid,
+				device + n * SHIM_DEVICES_MAX, daemon->registry.last_instance + 1, instancep);
+}
+
+/*
+ * Which instance a process gets: one for each of its contexts; of an object attached as shared, what lies in host memory is one
+ * for all processes of its user; what host programs share is one altogether, and goes to processes of one user only, whoever
+ * comes first: users share no memory that nobody has told them to share.
+ */
+static int client_get_instance(struct daemon *daemon, const struct process *process, struct object *object,
+			       struct map *map, uint32_t device, struct map_instance **instancep) {
+	const uint32_t place = map->spec.layout.place;
+	int r;
+
+	if (place == MAP_PLACE_KERNEL) {
+		if (object->has_kernel_user && object->kernel_user != process->uid)
+			return CLIENT_E_USER;
+		r = map_instance_get(map, 0, 0, 0, daemon->registry.last_instance + 1, instancep);
+		if (r == 0) {
+			object->has_kernel_user = true;
+			object->kernel_user = process->uid;
+		}
+	} else if (place == MAP_PLACE_HOST && object->shared) {
+		r = map_instance_get(map, CLIENT_SHARED | process->uid, 0, 0, daemon->registry.last_instance + 1,
+				     instancep);
+	} else {
+		r = client_get_own_instance(daemon, process, map, device, instancep);
+	}
+	if (r == 0 && (*instancep)->id > daemon->registry.last_instance)
+		daemon->registry.last_instance = (*instancep)->id;
 	return r;
+}
+
+static const char *client_instance_trouble(int r) {
+	if (r == CLIENT_E_USER)
+		return "the map is shared with programs on the host and with processes of another user: attach for each "
+		       "user, with --uid";
+	return r > 0 ? "the owner of the map has no memory left for it (quota)" : "no memory for a map";
 }
 
 static int client_on_instance(struct daemon *daemon, struct client *client,
@@ -221,6 +259,7 @@ static int client_on_instance(struct daemon *daemon, struct client *client,
 	union wire_message message = { .header = { .type = WIRE_INSTANCE_REPLY } };
 	struct process *process = client->process;
 	struct map_instance *made = NULL;
+	struct object *object = NULL;
 	struct map *map;
 	int r;
 
@@ -228,23 +267,25 @@ static int client_on_instance(struct daemon *daemon, struct client *client,
 	message.instance_reply.map_id = instance->map_id;
 	message.instance_reply.instance_id = UINT64_MAX; /* none */
 	map = process_may_use(process, instance->map_id)
-		      ? registry_map(&daemon->registry, instance->map_id, NULL)
+		      ? registry_map(&daemon->registry, instance->map_id, &object)
 		      : NULL;
 	if (map) {
-		r = client_get_instance(daemon, process, map, instance->device, &made);
-		if (r)
-			outcome_log_add(
-				&daemon->outcomes, process->facts.uid, process->facts.pid,
-				process->facts.comm, OUTCOME_FAILED, "", "",
-				r > 0 ? "the owner of the map has no memory left for it (quota)"
-				      : "no memory for a map",
-				NULL, 0);
+		r = client_get_instance(daemon, process, object, map, instance->device, &made);
+		if (r) {
+			made = NULL;
+			outcome_log_add(&daemon->outcomes, process->facts.uid, process->facts.pid,
+					process->facts.comm, OUTCOME_FAILED, &(struct outcome_subject){},
+					client_instance_trouble(r));
+		}
 	}
 	if (made) {
-		snprintf(made->comm, sizeof(made->comm), "%s", process->facts.comm);
+		if (made->pid)
+			snprintf(made->comm, sizeof(made->comm), "%s", process->facts.comm);
 		message.instance_reply.instance_id = made->id;
 		message.instance_reply.size = made->size;
-		message.instance_reply.data_size = map->spec.data_size;
+		message.instance_reply.data_size = map->spec.layout.data_size;
+		message.instance_reply.place = map->spec.layout.place;
+		message.instance_reply.kind = map->spec.layout.kind;
 	}
 	return shim_connection_send(client->connection, &message, made ? made->fd : -1);
 }
@@ -255,15 +296,19 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 	const struct process_facts *facts = &client->process->facts;
 	const struct module *module = process_module(client->process, report->module_id);
 
-	for (size_t i = 0; module && i < module->result->n_kernels; i++)
+	for (size_t i = 0; module && i < module->result->n_kernels; i++) {
+		const struct image_kernel *kernel = &module->result->kernels[i];
+
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
-				OUTCOME_FAILED, module->result->kernels[i].name,
-				module->result->kernels[i].demangled, report->reason,
-				module->result->kernels[i].attachments,
-				module->result->kernels[i].n_attachments);
+				OUTCOME_FAILED,
+				&(struct outcome_subject){ kernel->name, kernel->demangled,
+							   kernel->device_function, kernel->attachments,
+							   kernel->n_attachments },
+				report->reason);
+	}
 	if (!module || !module->result->n_kernels)
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
-				OUTCOME_FAILED, "", "", report->reason, NULL, 0);
+				OUTCOME_FAILED, &(struct outcome_subject){}, report->reason);
 }
 
 static int client_on_message(struct shim_connection *connection, const union wire_message *message,
@@ -313,9 +358,11 @@ static void client_process_gone(struct daemon *daemon, struct process *process) 
 	LIST_FOREACH(module, &process->modules, link)
 		if (!module->armed && module->result->n_slots)
 			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
-					OUTCOME_FAILED, "", "",
-					"the process ended before its probes were armed",
-					module->result->attachments, module->result->n_attachments);
+					OUTCOME_FAILED,
+					&(struct outcome_subject){
+						.attachments = module->result->attachments,
+						.n_attachments = module->result->n_attachments },
+					"the process ended before its probes were armed");
 	process_free(&daemon->processes, process);
 }
 

@@ -19,6 +19,7 @@
 #include "attach.h"
 #include "base64.h"
 #include "daemon.h"
+#include "kernels.h"
 #include "log.h"
 #include "verify.h"
 
@@ -100,8 +101,9 @@ static json_object *control_attachment_json(const struct daemon *daemon,
 	control_add_int(json, "id", (int64_t)attachment->id);
 	control_add_int(json, "object", (int64_t)attachment->object->id);
 	control_add_string(json, "program", attachment->program);
-	control_add_string(json, "point", "entry");
-	control_add_string(json, "kernel", attachment->kernel);
+	control_add_string(json, "point", section_point_name(attachment->section.point));
+	control_add_string(json, "kernel", attachment->section.kernel);
+	control_add_string(json, "section", attachment->section_text);
 	json_object_object_add(json, "filter", control_filter_json(&attachment->filter));
 	control_add_string(json, "state", "armed");
 	control_add_int(json, "modules", modules);
@@ -169,9 +171,10 @@ static int control_attach_success(struct control_attach *work, const struct obje
 	TAILQ_FOREACH(attachment, &work->daemon->registry.attachments, link) {
 		if (attachment->object != object)
 			continue;
-		log_info("attachment %llu: %s at entry of %s, by uid %u",
+		log_info("attachment %llu: %s at %s of %s, by uid %u",
 			 (unsigned long long)attachment->id, attachment->program,
-			 attachment->kernel, (unsigned)object->owner);
+			 section_point_name(attachment->section.point), attachment->section.kernel,
+			 (unsigned)object->owner);
 		json_object_array_add(attachments,
 				      control_attachment_json(work->daemon, attachment));
 	}
@@ -193,7 +196,7 @@ static int control_attach_failure(struct varlink_call *call, const struct attach
 	case ATTACH_E_LIMIT:
 		return control_error_limit(call, outcome->program, outcome->limit);
 	case ATTACH_E_ARGUMENT:
-		return control_error_argument(call, "kernel", outcome->reason);
+		return control_error_argument(call, outcome->program, outcome->reason);
 	case ATTACH_E_UNAVAILABLE:
 		return control_error_reason(call, "Unavailable", outcome->reason);
 	case ATTACH_E_INVALID_OBJECT:
@@ -270,13 +273,61 @@ static const char *control_filter(json_object *json, struct filter *filter,
 	return NULL;
 }
 
-static bool control_kernel_valid(const char *kernel) {
-	size_t n = strlen(kernel);
+/* Printable, and neither empty nor too long. */
+static bool control_name_valid(const char *name) {
+	size_t n = strlen(name);
 
 	for (size_t i = 0; i < n; i++)
-		if ((unsigned char)kernel[i] < ' ' || kernel[i] == 0x7f)
+		if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
 			return false;
-	return n > 0 && n < REGISTRY_KERNEL_SIZE;
+	return n > 0 && n < SECTION_KERNEL_SIZE;
+}
+
+/* The state spaces of a call. A line if there are none of these names. */
+static const char *control_spaces(json_object *json, uint32_t *spaces) {
+	if (!json)
+		return NULL;
+	for (size_t i = 0; i < json_object_array_length(json); i++) {
+		uint32_t space = section_space(json_object_get_string(json_object_array_get_idx(json, i)));
+
+		if (!space)
+			return "expected some of global, shared, local, const, param, generic";
+		*spaces |= space;
+	}
+	return *spaces ? NULL : "empty";
+}
+
+/* What a call of Attach says but the object and the filter. A line about the member in *parameterp if it makes no sense. */
+static const char *control_attach_options(json_object *parameters, struct attach_options *options,
+					  const char **parameterp) {
+	json_object *threads = control_member(parameters, "threads"),
+		    *ring_size = control_member(parameters, "ring_size");
+	const char *why;
+
+	options->wish.program = control_string(parameters, "program");
+	options->wish.kernel = control_string(parameters, "kernel");
+	options->wish.point = control_string(parameters, "point");
+	options->shared = control_bool(parameters, "shared");
+	*parameterp = "kernel";
+	if (options->wish.kernel && !control_name_valid(options->wish.kernel))
+		return "not a name or a glob of at most 2047 printable bytes";
+	*parameterp = "point";
+	if (options->wish.point && !control_name_valid(options->wish.point))
+		return "not a section of at most 2047 printable bytes";
+	*parameterp = "spaces";
+	why = control_spaces(control_member(parameters, "spaces"), &options->wish.spaces);
+	if (why)
+		return why;
+	*parameterp = "threads";
+	if (threads && (json_object_get_int64(threads) < 1 || json_object_get_int64(threads) > MAP_THREADS_MAX))
+		return "a per-thread array has values for 1 to 268435456 threads";
+	options->threads = threads ? (uint32_t)json_object_get_int64(threads) : MAP_THREADS_DEFAULT;
+	*parameterp = "ring_size";
+	if (ring_size && (json_object_get_int64(ring_size) < (int64_t)MAP_RING_SIZE_MIN ||
+			  json_object_get_int64(ring_size) > (int64_t)MAP_RING_TOTAL_MAX))
+		return "a ring has 16384 (16 KiB) to 2147483648 (2 GiB) bytes";
+	options->ring_bytes = ring_size ? (uint64_t)json_object_get_int64(ring_size) : MAP_RING_TOTAL_DEFAULT;
+	return NULL;
 }
 
 static int control_attach(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -293,14 +344,11 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 		return control_error_reason(call, "PermissionDenied",
 					    "only root and members of the group " CONTROL_GROUP
 					    " may attach");
-	options.program = control_string(parameters, "program");
-	options.kernel = control_string(parameters, "kernel");
 	why = control_filter(control_member(parameters, "filter"), &filter, &parameter);
+	if (!why)
+		why = control_attach_options(parameters, &options, &parameter);
 	if (why)
 		return control_error_argument(call, parameter, why);
-	if (options.kernel && !control_kernel_valid(options.kernel))
-		return control_error_argument(
-			call, "kernel", "not a name or a glob of at most 1023 printable bytes");
 	r = base64_decode(json_object_get_string(object),
 			  (size_t)json_object_get_string_len(object), &bytes, &options.n_object);
 	if (r == -EINVAL)
@@ -519,5 +567,6 @@ const struct varlink_method control_methods[] = {
 	{ "List", control_list },	 { "Status", control_status },
 	{ "Why", control_why },		 { "ListMaps", control_list_maps },
 	{ "DumpMap", control_dump_map }, { "ReadRing", control_read_ring },
-	{ "ReadLog", control_read_log }, {},
+	{ "ReadLog", control_read_log }, { "ListKernels", control_list_kernels },
+	{ "ShowKernel", control_show_kernel }, {},
 };

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "artifact.h"
 #include "client.h"
 #include "control.h"
 #include "log.h"
@@ -59,8 +60,8 @@ static void daemon_on_breach(const struct shim_connection *connection, const cha
 	struct daemon *daemon = userdata;
 
 	/* remembered, not logged: anybody can cause it, as often as he likes */
-	outcome_log_add(&daemon->outcomes, connection->uid, connection->pid, "", OUTCOME_FAILED, "",
-			"", why, NULL, 0);
+	outcome_log_add(&daemon->outcomes, connection->uid, connection->pid, "", OUTCOME_FAILED,
+			&(struct outcome_subject){}, why);
 }
 
 static int daemon_start_control(struct daemon *daemon, const struct daemon_options *options) {
@@ -143,6 +144,10 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	daemon->loop = loop;
 	daemon->session = options->session;
 	daemon->verify = options->verify;
+	daemon->allow_exit = options->allow_exit;
+	daemon->stubs = options->stubs;
+	while (options->stubs[daemon->n_stubs])
+		daemon->n_stubs++;
 	daemon->deadline_ms = options->deadline_ms;
 	daemon->mirror_period_ms = options->mirror_period_ms;
 	registry_init(&daemon->registry);
@@ -158,6 +163,11 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 					options->deadline_ms);
 	if (r < 0)
 		log_error("%s: %s", options->interest_path, strerror(-r));
+	if (r == 0 && options->keep_artifacts) {
+		r = artifact_store_new(&daemon->artifacts, loop, options->keep_artifacts);
+		if (r < 0)
+			log_error("--keep-artifacts=%s: %s", options->keep_artifacts, strerror(-r));
+	}
 	if (r == 0 && daemon->verify) {
 		daemon->verify_available = verify_available();
 		if (daemon->verify_available)
@@ -191,6 +201,7 @@ struct daemon *daemon_free(struct daemon *daemon) {
 	registry_deinit(&daemon->registry);
 	outcome_log_deinit(&daemon->outcomes);
 	map_accounts_free(daemon->map_accounts);
+	artifact_store_free(daemon->artifacts);
 	free(daemon);
 	return NULL;
 }

@@ -19,11 +19,15 @@
 #include "shim-server.h"
 #include "worker-pool.h"
 
+struct artifact_store;
 struct varlink_server;
 
 struct daemon_options {
 	bool session;
 	bool verify;
+	bool allow_exit; /* programs may call bpf_cuda_exit */
+	const char *const *stubs; /* NULL-terminated; as in struct daemon */
+	const char *keep_artifacts; /* folder, or NULL */
 	unsigned int deadline_ms; /* of one image, for the shim */
 	unsigned int mirror_period_ms;
 	unsigned int workers;
@@ -51,8 +55,11 @@ LIST_HEAD(ring_reader_list, ring_reader);
 
 struct daemon {
 	uv_loop_t *loop;
-	bool session, verify;
+	bool session, verify, allow_exit;
 	bool stopping;
+	const char *const *stubs; /* functions whose calls stand for the entry of a kernel */
+	size_t n_stubs;
+	struct artifact_store *artifacts; /* NULL: nothing is kept */
 	unsigned int deadline_ms, mirror_period_ms;
 	int64_t started;      /* microseconds since the epoch */
 	int verify_available; /* of verify_available() */

@@ -59,8 +59,8 @@ static int image_reply_ids(json_object *object, const char *key, const uint64_t 
 }
 
 static int image_reply_kernels(struct image_result *result, json_object *reply,
-			       const uint64_t *offered, size_t n_offered) {
-	json_object *array = NULL;
+			       const struct image_reply_request *request) {
+	json_object *array = NULL, *device = NULL;
 	size_t n;
 
 	if (!json_object_object_get_ex(reply, "kernels", &array))
@@ -90,69 +90,104 @@ static int image_reply_kernels(struct image_result *result, json_object *reply,
 		kernel->demangled = strdup(demangled ? demangled : name);
 		if (!kernel->name || !kernel->demangled)
 			return -ENOMEM;
-		r = image_reply_ids(item, "attachments", offered, n_offered, &kernel->attachments,
-				    &kernel->n_attachments);
+		kernel->device_function = json_object_object_get_ex(item, "device_function", &device) &&
+					  json_object_get_boolean(device);
+		r = image_reply_ids(item, "attachments", request->attachments, request->n_attachments,
+				    &kernel->attachments, &kernel->n_attachments);
 		if (r)
 			return r;
 	}
 	return 0;
 }
 
-/* The maps of the applied programs, each once; those of attachments that went away meanwhile stay
- * unarmed. */
+/* One more slot; one that is there already is not put in twice. */
+static int image_reply_slot(struct image_result *result, uint64_t map, enum wire_slot_kind kind,
+			    const char *symbol) {
+	if (image_result_uses(result, map))
+		return 0;
+	if (result->n_slots == WIRE_SLOTS_MAX)
+		return IMAGE_REPLY_E_INVALID;
+	result->slots[result->n_slots].map = map;
+	result->slots[result->n_slots].kind = kind;
+	strcpy(result->slots[result->n_slots].symbol, symbol);
+	result->n_slots++;
+	return 0;
+}
+
+/*
+ * The maps of the applied programs, and what they know of the process. Those of attachments that went away meanwhile stay
+ * unarmed.
+ */
 static int image_reply_slots(struct image_result *result, const struct registry *registry) {
+	int r = 0;
+
 	result->slots = calloc(WIRE_SLOTS_MAX, sizeof(*result->slots));
 	if (!result->slots)
 		return -ENOMEM;
-	for (size_t i = 0; i < result->n_attachments; i++) {
+	for (size_t i = 0; r == 0 && i < result->n_attachments; i++) {
 		const struct attachment *attachment =
 			registry_attachment(registry, result->attachments[i]);
 		const struct object *object = attachment ? attachment->object : NULL;
 
-		for (size_t m = 0; object && m < object->n_maps; m++) {
-			if (!(attachment->maps >> m & 1) || !object->maps[m] ||
-			    image_result_uses(result, object->maps[m]->id))
-				continue;
-			if (result->n_slots == WIRE_SLOTS_MAX)
-				return IMAGE_REPLY_E_INVALID;
-			result->slots[result->n_slots].map = object->maps[m]->id;
-			strcpy(result->slots[result->n_slots].symbol, object->slots[m]);
-			result->n_slots++;
-		}
+		for (size_t m = 0; r == 0 && object && m < object->n_maps; m++)
+			if (attachment->maps >> m & 1 && object->maps[m])
+				r = image_reply_slot(result, object->maps[m]->id,
+						     object->resident >> m & 1 ? WIRE_SLOT_DATA
+									       : WIRE_SLOT_POINTER,
+						     object->slots[m]);
+		if (r == 0 && attachment && attachment->process)
+			r = image_reply_slot(result, 0, WIRE_SLOT_PROCESS, WIRE_PROCESS_SYMBOL);
 	}
+	return r;
+}
+
+/* Takes the instructions with memory probes, if the worker found any. What they say is looked at when somebody asks. */
+static int image_reply_instructions(struct image_result *result, json_object *reply,
+				    struct worker_task *task) {
+	json_object *size = NULL;
+
+	if (!json_object_object_get_ex(reply, "instructions_size", &size))
+		return 0;
+	result->n_instructions = worker_task_output_size(task, IMAGE_REPLY_INSTRUCTIONS);
+	if (!json_object_is_type(size, json_type_int) ||
+	    (uint64_t)json_object_get_int64(size) != result->n_instructions)
+		return IMAGE_REPLY_E_INVALID;
+	if (result->n_instructions)
+		result->instructions = worker_task_steal_fd(task, IMAGE_REPLY_INSTRUCTIONS);
 	return 0;
 }
 
 static int image_reply_fill(struct image_result *result, json_object *reply,
-			    struct worker_task *task, const struct registry *registry,
-			    const uint64_t *offered, size_t n_offered) {
+			    struct worker_task *task, const struct image_reply_request *request) {
 	const char *status = image_reply_string(reply, "status"), *reason;
 	json_object *size = NULL;
 	int r;
 
-	r = image_reply_kernels(result, reply, offered, n_offered);
+	r = image_reply_kernels(result, reply, request);
 	if (r)
 		return r;
-	if (strcmp(status, "own") == 0) {
+	if (status && strcmp(status, "own") == 0) {
 		reason = image_reply_string(reply, "reason");
 		snprintf(result->reason, sizeof(result->reason), "%s",
 			 reason ? reason : "the worker gave no reason");
 		outcome_clean(result->reason);
 		return 0;
 	}
-	if (strcmp(status, "replaced") != 0 || !json_object_object_get_ex(reply, "size", &size) ||
+	if (!status || strcmp(status, "replaced") != 0 || !json_object_object_get_ex(reply, "size", &size) ||
 	    !json_object_is_type(size, json_type_int))
 		return IMAGE_REPLY_E_INVALID;
 	result->size = worker_task_output_size(task, IMAGE_REPLY_OUTPUT);
 	if (result->size == 0 || (uint64_t)json_object_get_int64(size) != result->size)
 		return IMAGE_REPLY_E_INVALID;
-	r = image_reply_ids(reply, "applied", offered, n_offered, &result->attachments,
-			    &result->n_attachments);
+	r = image_reply_ids(reply, "applied", request->attachments, request->n_attachments,
+			    &result->attachments, &result->n_attachments);
 	if (r)
 		return r;
 	if (!result->n_attachments)
 		return IMAGE_REPLY_E_INVALID;
-	r = image_reply_slots(result, registry);
+	r = image_reply_slots(result, request->registry);
+	if (r == 0)
+		r = image_reply_instructions(result, reply, task);
 	if (r)
 		return r;
 	result->fd = worker_task_steal_fd(task, IMAGE_REPLY_OUTPUT);
@@ -161,15 +196,15 @@ static int image_reply_fill(struct image_result *result, json_object *reply,
 }
 
 int image_reply_parse(struct image_result **resultp, json_object *reply, struct worker_task *task,
-		      const struct registry *registry, const uint64_t *attachments,
-		      size_t n_attachments) {
+		      const struct image_reply_request *request) {
 	struct image_result *result;
 	int r;
 
 	r = image_result_new(&result);
 	if (r < 0)
 		return r;
-	r = image_reply_fill(result, reply, task, registry, attachments, n_attachments);
+	result->image = request->image;
+	r = image_reply_fill(result, reply, task, request);
 	if (r) {
 		image_result_unref(result);
 		return r;

@@ -16,11 +16,19 @@ enum {
 
 /* Descriptors of an `image` job, by index. */
 #define IMAGE_REPLY_OUTPUT 1
+#define IMAGE_REPLY_INSTRUCTIONS 2
+
+/* What was asked for. Borrowed. */
+struct image_reply_request {
+	const struct registry *registry;
+	const uint64_t *attachments; /* the reply may name no other */
+	size_t n_attachments;
+	uint32_t image;
+};
 
 /*
- * Turns a worker's reply into a result; takes the new image from the task. `attachments` are those
- * that were asked for: the reply may name no other. 0, IMAGE_REPLY_E_INVALID, or -ENOMEM.
+ * Turns a worker's reply into a result; takes the new image and the instructions from the task. 0, IMAGE_REPLY_E_INVALID, or
+ * -ENOMEM.
  */
 int image_reply_parse(struct image_result **resultp, json_object *reply, struct worker_task *task,
-		      const struct registry *registry, const uint64_t *attachments,
-		      size_t n_attachments);
+		      const struct image_reply_request *request);

@@ -20,6 +20,7 @@ int image_result_new(struct image_result **resultp) {
 		return -ENOMEM;
 	result->n_refs = 1;
 	result->fd = -1;
+	result->instructions = -1;
 	*resultp = result;
 	return 0;
 }
@@ -41,6 +42,7 @@ struct image_result *image_result_unref(struct image_result *result) {
 	free(result->attachments);
 	free(result->slots);
 	fd_close(result->fd);
+	fd_close(result->instructions);
 	free(result);
 	return NULL;
 }

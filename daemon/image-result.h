@@ -11,12 +11,14 @@
 struct image_kernel {
 	char *name; /* mangled */
 	char *demangled;
+	bool device_function;
 	uint64_t *attachments;
 	size_t n_attachments;
 };
 
 struct image_slot {
-	uint64_t map;
+	uint64_t map;  /* 0: of the process */
+	uint32_t kind; /* enum wire_slot_kind */
 	char symbol[64];
 };
 
@@ -27,6 +29,9 @@ struct image_result {
 	int fd;	     /* the new image, sealed; -1 unless replaced */
 	uint64_t size;
 	char reason[192]; /* why the own image is used */
+	uint32_t image;	  /* upper half of the ids of its instructions */
+	int instructions; /* JSON of a worker (job.md), sealed; -1: none */
+	uint64_t n_instructions; /* bytes */
 	struct image_kernel *kernels;
 	size_t n_kernels;
 	uint64_t *attachments; /* applied */

@@ -10,7 +10,7 @@
  * A request outlives its client: the job runs anyway, its result serves the next load, and it stays
  * charged to the uid until then, so that hanging up is no way around the quota.
  *
- * The daemon does not look into images; it hashes them, large ones in a thread.
+ * The daemon does not look into images; it hashes them, large ones in a thread. What workers do with them is image-work.c's.
  */
 
 #include "image.h"
@@ -28,12 +28,10 @@
 
 #include "client.h"
 #include "daemon.h"
-#include "image-reply.h"
 #include "memfd.h"
 
 #define IMAGE_HASH_INLINE_MAX (1024 * 1024)
-#define IMAGE_KEEP_ALWAYS UINT64_MAX
-#define IMAGE_KEEP_BAD_MS 30000 /* a failure that may be the worker's and not the image's */
+#define IMAGE_NUMBER_MAX UINT32_C(0x7fffffff)
 
 struct image_key {
 	XXH128_hash_t hash;
@@ -137,6 +135,15 @@ static struct image_entry *image_cache_find(struct image_cache *cache,
 	return NULL;
 }
 
+void image_cache_each(const struct image_cache *cache,
+		      void (*fn)(struct image_result *result, uid_t uid, void *userdata), void *userdata) {
+	const struct image_entry *entry;
+
+	TAILQ_FOREACH(entry, &cache->list, link)
+		if (entry->result)
+			fn(entry->result, entry->key.uid, userdata);
+}
+
 /* ---- answers ---- */
 
 static void image_record(struct daemon *daemon, const struct process *process,
@@ -148,13 +155,15 @@ static void image_record(struct daemon *daemon, const struct process *process,
 		const struct image_kernel *kernel = &result->kernels[i];
 
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
-				result->replaced ? OUTCOME_PROBED : kind, kernel->name,
-				kernel->demangled, result->reason, kernel->attachments,
-				kernel->n_attachments);
+				result->replaced ? OUTCOME_PROBED : kind,
+				&(struct outcome_subject){ kernel->name, kernel->demangled,
+							   kernel->device_function, kernel->attachments,
+							   kernel->n_attachments },
+				result->reason);
 	}
 	if (!result->n_kernels)
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind, "",
-				"", result->reason, NULL, 0);
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind,
+				&(struct outcome_subject){}, result->reason);
 }
 
 /* Sends IMAGE_REPLY and the SLOTs. 0 or negative: the connection is of no use any more. */
@@ -181,6 +190,7 @@ static int image_send(struct client *client, uint32_t sequence, const struct ima
 		slot.header.sequence = sequence;
 		slot.slot.module_id = module;
 		slot.slot.map_id = result->slots[i].map;
+		slot.slot.kind = result->slots[i].kind;
 		memcpy(slot.slot.symbol, result->slots[i].symbol, strlen(result->slots[i].symbol));
 		r = shim_connection_send(client->connection, &slot, -1);
 	}
@@ -263,9 +273,9 @@ void image_abandon(struct image_request *request) {
 	request->client = NULL;
 }
 
-/* The end of an entry's work: takes over the result, NULL if there is no memory. */
-static void image_entry_finish(struct image_entry *entry, struct image_result *result,
-			       uint64_t keep) {
+/* The end of an entry's work: an image_work_fn. */
+static void image_entry_finish(struct image_result *result, uint64_t keep, void *userdata) {
+	struct image_entry *entry = userdata;
 	struct image_cache *cache = &entry->daemon->images;
 	struct image_request_list waiters = entry->waiters;
 	struct image_request *request;
@@ -293,101 +303,26 @@ static void image_entry_finish(struct image_entry *entry, struct image_result *r
 	image_result_unref(result); /* the reference that was handed in */
 }
 
-/* ---- the job ---- */
-
-static void image_on_done(struct worker_task *task, int result, json_object *reply,
-			  const char *message, void *userdata) {
-	struct image_entry *entry = userdata;
-	struct image_result *made = NULL;
-	uint64_t keep = 0;
-	int r;
-
-	if (result == _WORKER_POOL_SUCCESS) {
-		r = image_reply_parse(&made, reply, task, &entry->daemon->registry,
-				      entry->key.attachments, entry->key.n_attachments);
-		keep = r == 0 ? IMAGE_KEEP_ALWAYS : IMAGE_KEEP_BAD_MS;
-		if (r > 0)
-			r = image_result_new_own(&made, true, "worker sent a malformed reply");
-	} else if (result != WORKER_POOL_E_REFUSED) {
-		/* an image that makes workers hang or crash does not get one at each load */
-		if (result != WORKER_POOL_E_BUSY && result != WORKER_POOL_E_UNAVAILABLE)
-			keep = IMAGE_KEEP_BAD_MS;
-		r = image_result_new_own(&made, true, "%s", message);
-	} else {
-		json_object *word = NULL;
-
-		r = image_result_new_own(&made, true, "%s", message);
-		if (json_object_object_get_ex(reply, "error", &word) &&
-		    json_object_is_type(word, json_type_string) &&
-		    strcmp(json_object_get_string(word), "internal") != 0)
-			keep = IMAGE_KEEP_ALWAYS;
-	}
-	image_entry_finish(entry, r < 0 ? NULL : made, keep);
-}
-
-static int image_job_add(json_object *programs, json_object *attachments,
-			 const struct attachment *attachment, int fd) {
-	json_object *program = json_object_new_object(), *member = json_object_new_object();
-
-	json_object_object_add(program, "name", json_object_new_string(attachment->symbol));
-	json_object_object_add(program, "fd", json_object_new_int(fd));
-	json_object_object_add(program, "isa", json_object_new_int((int)attachment->isa));
-	json_object_object_add(program, "target", json_object_new_int((int)attachment->target));
-	json_object_array_add(programs, program);
-	json_object_object_add(member, "id", json_object_new_int64((int64_t)attachment->id));
-	json_object_object_add(member, "kernel", json_object_new_string(attachment->kernel));
-	json_object_object_add(member, "point", json_object_new_string("entry"));
-	json_object_object_add(member, "program", json_object_new_string(attachment->symbol));
-	json_object_array_add(attachments, member);
-	return 0;
-}
-
-static const char *image_kind_name(uint32_t kind) {
-	return kind == WIRE_IMAGE_FATBIN ? "fatbin" : kind == WIRE_IMAGE_PTX ? "ptx" : "cubin";
-}
-
-/* Makes the job of an entry. 0 or -errno; on failure nothing was submitted. */
-static int image_job(struct image_entry *entry, const struct image_request *request,
-		     unsigned int deadline_ms) {
-	json_object *job = json_object_new_object(), *programs = json_object_new_array(),
-		    *attachments = json_object_new_array();
+/* Sends an entry on its way. 0 or -errno; on failure nothing was started. */
+static int image_entry_start(struct image_entry *entry, const struct image_request *request,
+			     uint64_t deadline) {
 	struct daemon *daemon = entry->daemon;
-	struct worker_task *task;
-	int input, output, fd;
+	struct image_cache *cache = &daemon->images;
 
-	json_object_object_add(job, "job", json_object_new_string("image"));
-	json_object_object_add(job, "kind",
-			       json_object_new_string(image_kind_name(entry->key.kind)));
-	json_object_object_add(job, "flags", json_object_new_int((int)entry->key.flags));
-	json_object_object_add(job, "capability", json_object_new_int((int)entry->key.capability));
-	json_object_object_add(job, "programs", programs);
-	json_object_object_add(job, "attachments", attachments);
-	task = worker_task_new(json_object_get(job), image_on_done, entry);
-	if (!task) {
-		json_object_put(job);
-		return -ENOMEM;
-	}
-	fd = fcntl(request->fd, F_DUPFD_CLOEXEC, 3);
-	input = fd < 0 ? -errno : worker_task_add_input(task, fd);
-	output = worker_task_add_output(task, WIRE_IMAGE_SIZE_MAX);
-	json_object_object_add(job, "input", json_object_new_int(input));
-	json_object_object_add(job, "output", json_object_new_int(output));
-	for (size_t i = 0; input >= 0 && output >= 0 && i < entry->key.n_attachments; i++) {
-		const struct attachment *attachment =
-			registry_attachment(&daemon->registry, entry->key.attachments[i]);
-
-		fd = fcntl(attachment->fd, F_DUPFD_CLOEXEC, 3);
-		input = fd < 0 ? -errno : worker_task_add_input(task, fd);
-		if (input >= 0)
-			image_job_add(programs, attachments, attachment, input);
-	}
-	json_object_put(job);
-	if (input < 0 || output < 0) {
-		worker_task_free(task);
-		return input < 0 ? input : output;
-	}
-	worker_pool_submit(daemon->image_pool, task, deadline_ms);
-	return 0;
+	cache->last_image = cache->last_image % IMAGE_NUMBER_MAX + 1;
+	return image_work_start(&(struct image_work){
+		.daemon = daemon,
+		.kind = entry->key.kind,
+		.flags = entry->key.flags,
+		.capability = entry->key.capability,
+		.image = cache->last_image,
+		.attachments = entry->key.attachments,
+		.n_attachments = entry->key.n_attachments,
+		.fd = request->fd,
+		.deadline = deadline,
+		.fn = image_entry_finish,
+		.userdata = entry,
+	});
 }
 
 /* ---- requests ---- */
@@ -414,8 +349,8 @@ static void image_record_excess(struct daemon *daemon, const struct process *pro
 	snprintf(reason, sizeof(reason),
 		 "%zu attachments mean this process: only the first %d of them are applied", n,
 		 IMAGE_PROGRAMS_MAX);
-	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED, "",
-			"", reason, NULL, 0);
+	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
+			&(struct outcome_subject){}, reason);
 }
 
 /* The image is hashed: from the cache, or to a worker. */
@@ -423,7 +358,6 @@ static void image_request_start(struct image_request *request) {
 	struct daemon *daemon = request->daemon;
 	struct image_entry *entry;
 	struct image_key key;
-	unsigned int deadline, spent;
 	size_t n;
 	int r;
 
@@ -462,9 +396,9 @@ static void image_request_start(struct image_request *request) {
 	LIST_INIT(&entry->waiters);
 	TAILQ_INSERT_HEAD(&daemon->images.list, entry, link);
 	daemon->images.n++;
-	spent = (unsigned int)(uv_now(daemon->loop) - request->started);
-	deadline = daemon->deadline_ms - daemon->deadline_ms / 10; /* the shim is to hear of it */
-	r = image_job(entry, request, spent < deadline ? deadline - spent : 0);
+	/* the shim is to hear of it before its own deadline */
+	r = image_entry_start(entry, request,
+			      request->started + daemon->deadline_ms - daemon->deadline_ms / 10);
 	if (r < 0) {
 		image_entry_free(&daemon->images, entry);
 		image_request_finish(request, NULL);

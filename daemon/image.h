@@ -6,8 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
+#include <sys/types.h>
 
 #include "image-result.h"
+#include "image-work.h"
 #include "wire.h"
 
 struct daemon;
@@ -17,7 +19,6 @@ struct image_request;
 
 #define IMAGE_CACHE_ENTRIES_MAX 1024
 #define IMAGE_CACHE_BYTES_MAX (UINT64_C(256) << 20)
-#define IMAGE_PROGRAMS_MAX 60 /* that one job can carry */
 
 TAILQ_HEAD(image_entry_list, image_entry);
 
@@ -26,6 +27,7 @@ struct image_cache {
 	unsigned int n;
 	uint64_t bytes; /* of the images in it */
 	uint64_t seed;	/* of the hash: nobody can make two images collide on purpose */
+	uint32_t last_image; /* number given to an image; 31 bits */
 };
 
 int image_cache_init(struct image_cache *cache);
@@ -33,6 +35,10 @@ void image_cache_deinit(struct image_cache *cache);
 
 /* Forgets what was made with this attachment. */
 void image_cache_forget(struct image_cache *cache, uint64_t attachment);
+
+/* Calls fn for each result in the cache, with the uid whose processes may get it. */
+void image_cache_each(const struct image_cache *cache,
+		      void (*fn)(struct image_result *result, uid_t uid, void *userdata), void *userdata);
 
 /*
  * An IMAGE from a client, with its descriptor, which is consumed. Answered now or later. Negative:

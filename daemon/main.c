@@ -24,10 +24,13 @@
 
 #define WORKER_ARGUMENTS_MAX 16
 #define WORKERS_MAX 64
+#define STUBS_MAX 16
+#define STUB_DEFAULT "__bpftime_cuda__kernel_trace" /* what objects and sources for other tools call */
 
 struct options {
-	bool session, verify;
-	const char *session_name, *worker_dir, *toolkit;
+	bool session, verify, allow_exit;
+	const char *session_name, *worker_dir, *toolkit, *keep_artifacts;
+	const char *stubs[STUBS_MAX + 1];
 	unsigned int deadline_ms, mirror_period_ms, workers;
 	const char *image_arguments[WORKER_ARGUMENTS_MAX + 1]; /* for tests */
 	const char *program_arguments[WORKER_ARGUMENTS_MAX + 1];
@@ -41,6 +44,10 @@ static int usage(FILE *file) {
 		"\n"
 		"  --session[=NAME]        a private daemon of this user, for a try; processes find it by GPUPROBE_SESSION=NAME\n"
 		"  --verify=on|off         have the kernel's verifier check programs (default on)\n"
+		"  --allow-exit            programs may end threads of kernels (bpf_cuda_exit)\n"
+		"  --stub=NAME             a function whose calls stand for the entry of a kernel; may be given several times\n"
+		"                          (default " STUB_DEFAULT ")\n"
+		"  --keep-artifacts=DIR    keep the PTX and the new image of each replaced image in DIR\n"
 		"  --deadline-ms=N         how long a process may be held up by one module (default 2000)\n"
 		"  --mirror-period-ms=N    how often maps are copied out of device memory (default 100; 0: when asked)\n"
 		"  --workers=N             image workers (default: processors, at least 2, at most 8)\n"
@@ -66,6 +73,20 @@ static int parse_number(const char *name, const char *text, unsigned int min, un
 	return 0;
 }
 
+static int add_stub(struct options *options, const char *name) {
+	size_t n = 0;
+
+	while (options->stubs[n])
+		n++;
+	if (!*name || n == STUBS_MAX) {
+		fprintf(stderr, "gpuprobed: --stub=%s: %s\n", name,
+			*name ? "at most 16 of them" : "expected the name of a function");
+		return -EINVAL;
+	}
+	options->stubs[n] = name;
+	return 0;
+}
+
 static int add_argument(const char **arguments, const char *argument) {
 	for (size_t i = 0; i < WORKER_ARGUMENTS_MAX; i++)
 		if (!arguments[i]) {
@@ -80,6 +101,9 @@ static int parse_options(struct options *options, int argc, char *argv[]) {
 	static const struct option names[] = {
 		{ "session", optional_argument, NULL, 's' },
 		{ "verify", required_argument, NULL, 'v' },
+		{ "allow-exit", no_argument, NULL, 'x' },
+		{ "stub", required_argument, NULL, 'u' },
+		{ "keep-artifacts", required_argument, NULL, 'k' },
 		{ "deadline-ms", required_argument, NULL, 'd' },
 		{ "mirror-period-ms", required_argument, NULL, 'm' },
 		{ "workers", required_argument, NULL, 'w' },
@@ -105,6 +129,15 @@ static int parse_options(struct options *options, int argc, char *argv[]) {
 				fprintf(stderr, "gpuprobed: --verify=%s: on or off\n", optarg);
 				r = -EINVAL;
 			}
+			break;
+		case 'x':
+			options->allow_exit = true;
+			break;
+		case 'u':
+			r = add_stub(options, optarg);
+			break;
+		case 'k':
+			options->keep_artifacts = optarg;
 			break;
 		case 'd':
 			r = parse_number("deadline-ms", optarg, 10, 600000, &options->deadline_ms);
@@ -323,6 +356,8 @@ int main(int argc, char *argv[]) {
 	r = parse_options(&options, argc, argv);
 	if (r)
 		return r > 0 ? 0 : 2;
+	if (!options.stubs[0])
+		options.stubs[0] = STUB_DEFAULT;
 	if (!options.workers) {
 		long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -348,6 +383,9 @@ int main(int argc, char *argv[]) {
 	runtime_dir_keep(dir, daemon_options.control_fd >= 0, daemon_options.shim_fd >= 0);
 	daemon_options.session = options.session;
 	daemon_options.verify = options.verify;
+	daemon_options.allow_exit = options.allow_exit;
+	daemon_options.stubs = options.stubs;
+	daemon_options.keep_artifacts = options.keep_artifacts;
 	daemon_options.deadline_ms = options.deadline_ms;
 	daemon_options.mirror_period_ms = options.mirror_period_ms;
 	daemon_options.workers = options.workers;

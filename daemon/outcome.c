@@ -67,8 +67,9 @@ static void outcome_log_trim(struct outcome_log *log, uid_t uid) {
 }
 
 int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *comm,
-		    enum outcome_kind kind, const char *kernel, const char *demangled,
-		    const char *reason, const uint64_t *attachments, size_t n_attachments) {
+		    enum outcome_kind kind, const struct outcome_subject *subject,
+		    const char *reason) {
+	size_t n_attachments = subject->n_attachments;
 	struct outcome *outcome;
 	struct timespec now;
 
@@ -85,12 +86,13 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 	outcome->kind = kind;
 	strncpy(outcome->comm, comm, sizeof(outcome->comm) - 1);
 	outcome_clean(outcome->comm);
-	outcome->kernel = outcome_text(kernel);
-	outcome->demangled = outcome_text(demangled);
+	outcome->kernel = outcome_text(subject->kernel ?: "");
+	outcome->demangled = outcome_text(subject->demangled ?: "");
+	outcome->device_function = subject->device_function;
 	outcome->reason = outcome_text(reason);
 	outcome->n_attachments = n_attachments;
 	if (n_attachments)
-		memcpy(outcome->attachments, attachments, n_attachments * sizeof(uint64_t));
+		memcpy(outcome->attachments, subject->attachments, n_attachments * sizeof(uint64_t));
 	TAILQ_INSERT_HEAD(&log->list, outcome, link);
 	log->n++;
 	if (!outcome->kernel || !outcome->demangled || !outcome->reason) {
@@ -123,11 +125,15 @@ static bool outcome_name_means(const char *pattern, const char *name, size_t n) 
 }
 
 bool outcome_means(const struct outcome *outcome, const char *pattern) {
-	const char *name = outcome->demangled, *end, *start = name;
+	return outcome_kernel_means(outcome->kernel, outcome->demangled, pattern);
+}
+
+bool outcome_kernel_means(const char *kernel, const char *demangled, const char *pattern) {
+	const char *name = demangled, *end, *start = name;
 	size_t n = strlen(name), base;
 	int depth = 0;
 
-	if (outcome_name_means(pattern, outcome->kernel, strlen(outcome->kernel)) ||
+	if (outcome_name_means(pattern, kernel, strlen(kernel)) ||
 	    outcome_name_means(pattern, name, n))
 		return true;
 	/* without the parameters: up to the first '(' outside of template arguments that does not

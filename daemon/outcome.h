@@ -27,6 +27,7 @@ struct outcome {
 	int64_t time; /* microseconds since the epoch */
 	enum outcome_kind kind;
 	char *kernel; /* mangled, or empty: a whole image or process */
+	bool device_function;
 	char *demangled;
 	char *reason;
 	size_t n_attachments;
@@ -43,18 +44,28 @@ struct outcome_log {
 void outcome_log_init(struct outcome_log *log);
 void outcome_log_deinit(struct outcome_log *log);
 
+/* What an outcome is about. All zeros: a whole image or process, and no attachment in particular. Borrowed. */
+struct outcome_subject {
+	const char *kernel; /* NULL: a whole image or process */
+	const char *demangled;
+	bool device_function;
+	const uint64_t *attachments;
+	size_t n_attachments;
+};
+
 /*
  * Remembers one; text that is not printable is shown as '?'. The oldest one of this uid, or of all,
  * is forgotten when there are too many. 0 or -ENOMEM.
  */
 int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *comm,
-		    enum outcome_kind kind, const char *kernel, const char *demangled,
-		    const char *reason, const uint64_t *attachments, size_t n_attachments);
+		    enum outcome_kind kind, const struct outcome_subject *subject,
+		    const char *reason);
 
 const char *outcome_kind_name(enum outcome_kind kind);
 
 /* Whether the outcome is about a kernel that the pattern means (job.md, "Kernel names"). */
 bool outcome_means(const struct outcome *outcome, const char *pattern);
+bool outcome_kernel_means(const char *kernel, const char *demangled, const char *pattern);
 
 /* Makes one printable line of foreign text, in place. */
 void outcome_clean(char *text);

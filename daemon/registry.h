@@ -15,6 +15,7 @@
 #include "filter.h"
 #include "interest-page.h"
 #include "map.h"
+#include "section.h"
 
 enum {
 	_REGISTRY_E_SUCCESS,
@@ -25,19 +26,23 @@ enum {
 #define REGISTRY_OBJECT_MAPS_MAX 64
 #define REGISTRY_SYMBOL_SIZE 64
 #define REGISTRY_PROGRAM_SIZE 128
-#define REGISTRY_KERNEL_SIZE 1024
+#define REGISTRY_CONTEXT_MAX 21 /* fields of a context that a program reads */
 
 struct object {
 	TAILQ_ENTRY(object) link;
 	uint64_t id;
 	uid_t owner;
+	bool shared; /* maps in host memory are one for all processes of a user */
 	void *btf; /* NULL: none */
 	size_t n_btf;
 	size_t n_maps;
 	struct map *maps[REGISTRY_OBJECT_MAPS_MAX]; /* NULL: declared, but used by no attached
 						       program */
 	char slots[REGISTRY_OBJECT_MAPS_MAX]
-		  [REGISTRY_SYMBOL_SIZE]; /* symbol of the pointer to it */
+		  [REGISTRY_SYMBOL_SIZE]; /* symbol of the pointer to it, or of its data */
+	uint64_t resident; /* bit i: modules hold the data of map i themselves */
+	bool has_kernel_user; /* maps that host programs share went to processes of kernel_user: */
+	uid_t kernel_user;    /* ... other users get none of them */
 	unsigned int n_attachments;
 };
 
@@ -46,12 +51,17 @@ struct attachment {
 	uint64_t id;
 	struct object *object;
 	char program[REGISTRY_PROGRAM_SIZE]; /* the C function */
-	char kernel[REGISTRY_KERNEL_SIZE];
+	struct section section;		     /* where it stands; section.kernel is never empty */
+	char section_text[SECTION_KERNEL_SIZE + 16]; /* in the words of the section or --point */
+	uint32_t spaces;			     /* MEMORY: bits of section_space() */
 	struct filter filter;
 	uint64_t maps;			   /* bit i: uses object->maps[i] */
+	bool process;			   /* the module gets a PROCESS slot (wire.h) */
 	int fd;				   /* sealed PTX of the program */
 	char symbol[REGISTRY_SYMBOL_SIZE]; /* to call */
 	unsigned int isa, target;
+	uint16_t context[REGISTRY_CONTEXT_MAX]; /* offsets of the fields that it reads */
+	size_t n_context;
 };
 
 TAILQ_HEAD(object_list, object);

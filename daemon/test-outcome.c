@@ -12,16 +12,16 @@
 static void test_order_and_bounds(void **state) {
 	struct outcome_log log;
 	struct outcome *outcome;
+	static const struct outcome_subject kernel = { .kernel = "k", .demangled = "k()" }, image = {};
 	unsigned int of_1000 = 0, of_7 = 0;
 	char reason[32];
 
 	outcome_log_init(&log);
 	assert_int_equal(
-		outcome_log_add(&log, 7, 70, "seven", OUTCOME_PROBED, "k", "k()", "", NULL, 0), 0);
+		outcome_log_add(&log, 7, 70, "seven", OUTCOME_PROBED, &kernel, ""), 0);
 	for (int i = 0; i < 3 * OUTCOME_UID_MAX; i++) {
 		snprintf(reason, sizeof(reason), "%d", i);
-		assert_int_equal(outcome_log_add(&log, 1000, 1, "x", OUTCOME_FAILED, "", "", reason,
-						 NULL, 0),
+		assert_int_equal(outcome_log_add(&log, 1000, 1, "x", OUTCOME_FAILED, &image, reason),
 				 0);
 	}
 	TAILQ_FOREACH(outcome, &log.list, link) {
@@ -34,7 +34,7 @@ static void test_order_and_bounds(void **state) {
 	assert_string_equal(TAILQ_FIRST(&log.list)->reason, reason); /* newest first */
 	for (uid_t uid = 0; uid < 3 * OUTCOME_MAX; uid++)
 		assert_int_equal(
-			outcome_log_add(&log, uid, 1, "x", OUTCOME_FAILED, "", "", "", NULL, 0), 0);
+			outcome_log_add(&log, uid, 1, "x", OUTCOME_FAILED, &image, ""), 0);
 	assert_int_equal(log.n, OUTCOME_MAX);
 	outcome_log_deinit(&log);
 	assert_int_equal(log.n, 0);
@@ -43,10 +43,13 @@ static void test_order_and_bounds(void **state) {
 static void test_clean(void **state) {
 	struct outcome_log log;
 	uint64_t ids[100] = { 5, 6 };
+	const struct outcome_subject subject = {
+		.kernel = "k\n", .demangled = "\xff", .device_function = true, .attachments = ids, .n_attachments = 100
+	};
 
 	outcome_log_init(&log);
-	outcome_log_add(&log, 1, 1, "e\x1b[31m", OUTCOME_NOT_PROBED, "k\n", "\xff", "a\tb", ids,
-			100);
+	outcome_log_add(&log, 1, 1, "e\x1b[31m", OUTCOME_NOT_PROBED, &subject, "a\tb");
+	assert_true(TAILQ_FIRST(&log.list)->device_function);
 	assert_string_equal(TAILQ_FIRST(&log.list)->comm, "e?[31m");
 	assert_string_equal(TAILQ_FIRST(&log.list)->kernel, "k?");
 	assert_string_equal(TAILQ_FIRST(&log.list)->demangled, "?");

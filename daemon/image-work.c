@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The descriptors of a job: the image, the new image, the instructions, then what depends on options and stage, then the
+ * programs. Programs of attachments that went away between two stages cannot be sent any more: the work fails, which nobody
+ * misses, because what was asked for is no longer wanted.
+ */
+
+#include "image-work.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "artifact.h"
+#include "daemon.h"
+#include "image-reply.h"
+#include "memfd.h"
+
+#define IMAGE_KEEP_BAD_MS 30000 /* a failure that may be the worker's and not the image's */
+#define IMAGE_INSTRUCTIONS_MAX (UINT64_C(64) << 20)
+#define IMAGE_TEXT_MAX (UINT64_C(256) << 20)
+
+static void image_work_free(struct image_work *work) {
+	fd_close(work->fd);
+	free(work);
+}
+
+/* ---- requests ---- */
+
+static void image_work_add_string(json_object *object, const char *key, const char *text) {
+	json_object_object_add(object, key, json_object_new_string(text));
+}
+
+static void image_work_add_int(json_object *object, const char *key, int64_t value) {
+	json_object_object_add(object, key, json_object_new_int64(value));
+}
+
+static json_object *image_work_program(const struct attachment *attachment, int fd) {
+	json_object *program = json_object_new_object(), *context = json_object_new_array();
+
+	image_work_add_string(program, "name", attachment->symbol);
+	image_work_add_int(program, "fd", fd);
+	image_work_add_int(program, "isa", attachment->isa);
+	image_work_add_int(program, "target", attachment->target);
+	for (size_t i = 0; i < attachment->n_context; i++)
+		json_object_array_add(context, json_object_new_int(attachment->context[i]));
+	json_object_object_add(program, "context", context);
+	return program;
+}
+
+static json_object *image_work_attachment(const struct attachment *attachment) {
+	const struct section *section = &attachment->section;
+	json_object *json = json_object_new_object(), *spaces;
+
+	image_work_add_int(json, "id", (int64_t)attachment->id);
+	image_work_add_string(json, "kernel", section->kernel);
+	json_object_object_add(json, "device_function", json_object_new_boolean(section->device_function));
+	image_work_add_string(json, "point", section_point_name(section->point));
+	image_work_add_string(json, "program", attachment->symbol);
+	if (section->point == SECTION_LINE) {
+		image_work_add_string(json, "file", section->file);
+		image_work_add_int(json, "line", section->line);
+	} else if (section->point == SECTION_BLOCK) {
+		image_work_add_int(json, "block", section->block);
+	} else if (section->point == SECTION_MEMORY && attachment->spaces != SECTION_SPACES_DEFAULT) {
+		spaces = json_object_new_array();
+		for (unsigned int i = 0; section_space_name(i); i++)
+			if (attachment->spaces >> i & 1)
+				json_object_array_add(spaces, json_object_new_string(section_space_name(i)));
+		json_object_object_add(json, "spaces", spaces);
+	}
+	return json;
+}
+
+/* The members that are the same in all jobs of the work. */
+static json_object *image_work_request(const struct image_work *work, enum image_stage stage) {
+	static const char *const stages[] = { "all", "extract", "edit", "build" };
+	static const char *const kinds[] = {
+		[WIRE_IMAGE_FATBIN] = "fatbin", [WIRE_IMAGE_PTX] = "ptx", [WIRE_IMAGE_CUBIN] = "cubin"
+	};
+	json_object *request = json_object_new_object(), *stubs = json_object_new_array();
+
+	image_work_add_string(request, "job", "image");
+	image_work_add_string(request, "kind", kinds[work->kind]);
+	image_work_add_int(request, "flags", work->flags);
+	image_work_add_int(request, "capability", work->capability);
+	image_work_add_int(request, "image", work->image);
+	for (size_t i = 0; i < work->daemon->n_stubs; i++)
+		json_object_array_add(stubs, json_object_new_string(work->daemon->stubs[i]));
+	json_object_object_add(request, "stubs", stubs);
+	json_object_object_add(request, "call", json_object_new_boolean(work->daemon->artifacts != NULL));
+	image_work_add_string(request, "stage", stages[stage]);
+	return request;
+}
+
+/* Adds a descriptor under a name. 0 or -errno. */
+static int image_work_add_fd(json_object *request, const char *key, int index) {
+	if (index < 0)
+		return index;
+	image_work_add_int(request, key, index);
+	return 0;
+}
+
+/* Adds the programs and where they belong. 0 or -errno. */
+static int image_work_add_programs(const struct image_work *work, struct worker_task *task, json_object *request) {
+	json_object *programs = json_object_new_array(), *attachments = json_object_new_array();
+
+	json_object_object_add(request, "programs", programs);
+	json_object_object_add(request, "attachments", attachments);
+	for (size_t i = 0; i < work->n_attachments; i++) {
+		const struct attachment *attachment =
+			registry_attachment(&work->daemon->registry, work->attachments[i]);
+		int fd, index;
+
+		if (!attachment)
+			return -ESTALE;
+		fd = fcntl(attachment->fd, F_DUPFD_CLOEXEC, 3);
+		index = fd < 0 ? -errno : worker_task_add_input(task, fd);
+		if (index < 0)
+			return index;
+		json_object_array_add(programs, image_work_program(attachment, index));
+		json_object_array_add(attachments, image_work_attachment(attachment));
+	}
+	return 0;
+}
+
+int image_work_submit(struct image_work *work, enum image_stage stage, int text, worker_task_fn fn, void *userdata) {
+	json_object *request = image_work_request(work, stage);
+	uint64_t now = uv_now(work->daemon->loop);
+	struct worker_task *task;
+	int r, fd;
+
+	task = worker_task_new(json_object_get(request), fn, userdata);
+	fd = fcntl(work->fd, F_DUPFD_CLOEXEC, 3);
+	if (!task || fd < 0) {
+		r = task ? -errno : -ENOMEM;
+		worker_task_free(task);
+		json_object_put(request);
+		fd_close(text);
+		fd_close(fd);
+		return r;
+	}
+	r = image_work_add_fd(request, "input", worker_task_add_input(task, fd));
+	if (r == 0)
+		r = image_work_add_fd(request, "output", worker_task_add_output(task, WIRE_IMAGE_SIZE_MAX));
+	if (r == 0)
+		r = image_work_add_fd(request, "instructions",
+				      worker_task_add_output(task, IMAGE_INSTRUCTIONS_MAX));
+	if (r == 0 && work->daemon->artifacts && (stage == IMAGE_STAGE_ALL || stage == IMAGE_STAGE_BUILD))
+		r = image_work_add_fd(request, "text_output", worker_task_add_output(task, IMAGE_TEXT_MAX));
+	if (r == 0 && text >= 0)
+		r = image_work_add_fd(request, "text", worker_task_add_input(task, text));
+	else
+		fd_close(text);
+	if (r == 0)
+		r = image_work_add_programs(work, task, request);
+	json_object_put(request);
+	if (r < 0) {
+		worker_task_free(task);
+		return r;
+	}
+	worker_pool_submit(work->daemon->image_pool, task,
+			   work->deadline > now ? (unsigned int)(work->deadline - now) : 0);
+	return 0;
+}
+
+int image_work_start(const struct image_work *template) {
+	struct image_work *work = malloc(sizeof(*work));
+	int r;
+
+	if (!work)
+		return -ENOMEM;
+	*work = *template;
+	work->fd = fcntl(template->fd, F_DUPFD_CLOEXEC, 3);
+	r = work->fd < 0 ? -errno : image_work_submit(work, IMAGE_STAGE_ALL, -1, image_work_take, work);
+	if (r < 0)
+		image_work_free(work);
+	return r;
+}
+
+/* ---- replies ---- */
+
+static void image_work_end(struct image_work *work, struct image_result *result, uint64_t keep) {
+	work->fn(result, keep, work->userdata);
+	image_work_free(work);
+}
+
+void image_work_fail(struct image_work *work, uint64_t keep, const char *format, ...) {
+	struct image_result *result = NULL;
+	char reason[sizeof(result->reason)];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(reason, sizeof(reason), format, arguments);
+	va_end(arguments);
+	if (image_result_new_own(&result, true, "%s", reason) < 0)
+		result = NULL;
+	image_work_end(work, result, keep);
+}
+
+/* Keeps what was made for a curious person. */
+static void image_work_keep(struct image_work *work, const struct image_result *result, json_object *reply,
+			    struct worker_task *task) {
+	json_object *size = NULL;
+	struct artifact artifact = {
+		.name = result->n_kernels ? result->kernels[0].name : "",
+		.image = result->fd,
+		.image_size = result->size,
+		.text = -1,
+	};
+	const unsigned int text = IMAGE_REPLY_INSTRUCTIONS + 1;
+
+	if (!work->daemon->artifacts || !result->replaced)
+		return;
+	if (json_object_object_get_ex(reply, "text_size", &size) && json_object_is_type(size, json_type_int) &&
+	    json_object_get_int64(size) > 0 &&
+	    (uint64_t)json_object_get_int64(size) == worker_task_output_size(task, text)) {
+		artifact.text_size = worker_task_output_size(task, text);
+		artifact.text = worker_task_steal_fd(task, text);
+	}
+	artifact_store_keep(work->daemon->artifacts, &artifact);
+	fd_close(artifact.text);
+}
+
+void image_work_take(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata) {
+	struct image_work *work = userdata;
+	const struct image_reply_request request = {
+		.registry = &work->daemon->registry,
+		.attachments = work->attachments,
+		.n_attachments = work->n_attachments,
+		.image = work->image,
+	};
+	struct image_result *made = NULL;
+	json_object *word = NULL;
+	uint64_t keep;
+	int r;
+
+	switch (result) {
+	case _WORKER_POOL_SUCCESS:
+		r = image_reply_parse(&made, reply, task, &request);
+		if (r > 0) {
+			image_work_fail(work, IMAGE_KEEP_BAD_MS, "worker sent a malformed reply");
+			return;
+		}
+		if (r == 0)
+			image_work_keep(work, made, reply, task);
+		image_work_end(work, made, IMAGE_KEEP_ALWAYS);
+		return;
+	case WORKER_POOL_E_REFUSED:
+		keep = json_object_object_get_ex(reply, "error", &word) && json_object_is_type(word, json_type_string) &&
+				       strcmp(json_object_get_string(word), "internal") != 0
+			       ? IMAGE_KEEP_ALWAYS
+			       : 0;
+		break;
+	case WORKER_POOL_E_BUSY:
+	case WORKER_POOL_E_UNAVAILABLE:
+		keep = 0;
+		break;
+	default: /* an image that makes workers hang or crash does not get one at each load */
+		keep = IMAGE_KEEP_BAD_MS;
+	}
+	image_work_fail(work, keep, "%s", message);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* One image on its way through the image workers: the jobs `image` of worker/job.md, in one stage or several. */
+
+#include <json-c/json.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "image-result.h"
+#include "worker-pool.h"
+
+struct daemon;
+
+#define IMAGE_PROGRAMS_MAX 58 /* that one job can carry beside its other descriptors */
+#define IMAGE_KEEP_ALWAYS UINT64_MAX
+
+enum image_stage {
+	IMAGE_STAGE_ALL,
+	IMAGE_STAGE_EXTRACT,
+	IMAGE_STAGE_EDIT,
+	IMAGE_STAGE_BUILD,
+};
+
+/*
+ * The end: result is NULL if there is no memory, else a reference that is handed over; keep says for how many milliseconds it
+ * holds for the same image (0: not at all).
+ */
+typedef void (*image_work_fn)(struct image_result *result, uint64_t keep, void *userdata);
+
+struct image_work {
+	struct daemon *daemon;
+	uint32_t kind, flags, capability;
+	uint32_t image; /* upper half of instruction ids */
+	const uint64_t *attachments; /* borrowed: good until the end */
+	size_t n_attachments;
+	int fd; /* the image, sealed */
+	uint64_t deadline; /* uv_now() */
+	image_work_fn fn;
+	void *userdata;
+};
+
+/* Takes the struct (fd is duplicated) and starts; fn is called once, never from within. 0 or -errno: nothing was started. */
+int image_work_start(const struct image_work *work);
+
+/*
+ * Submits the job of one stage; text (consumed; -1: none) is what EDIT and BUILD work on. 0 or -errno: fn will not be called.
+ * image_work_start() submits IMAGE_STAGE_ALL; stages of others end in image_work_take() or image_work_fail().
+ */
+int image_work_submit(struct image_work *work, enum image_stage stage, int text, worker_task_fn fn, void *userdata);
+
+/* The last stage has answered (a worker_task_fn; userdata: the work): its fn is told, and the work is gone. */
+void image_work_take(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata);
+
+/* The own image, because something went wrong; printf-like. The work is gone. */
+void image_work_fail(struct image_work *work, uint64_t keep, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "attach-choose.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void add(struct linked *linked, const char *name, const char *section, bool gpu, uint32_t insns) {
+	struct linked_program *program = &linked->programs[linked->n_programs++];
+
+	strcpy(program->name, name);
+	strcpy(program->section, section);
+	program->gpu = gpu;
+	program->insns.count = insns;
+}
+
+static void test_points(void **state) {
+	struct linked *linked = calloc(1, sizeof(*linked));
+	struct attach_choices choices;
+	struct attach_trouble trouble;
+	struct attach_wish wish = {};
+
+	add(linked, "cuda__in", "kprobe/f", true, 2);
+	add(linked, "cuda__out", "kretprobe/f", true, 2);
+	add(linked, "cuda__memory", "memcapture/g", true, 2);
+	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), 0);
+	assert_int_equal(choices.n, 3);
+	assert_int_equal(choices.n_hosts, 0);
+	assert_int_equal(choices.programs[1].section.point, SECTION_RETURN);
+	assert_string_equal(choices.programs[2].section.kernel, "g");
+	attach_choices_deinit(&choices);
+
+	wish = (struct attach_wish){ .program = "cuda__out", .kernel = "h*", .point = "kprobe/f@x.cu:3" };
+	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), 0);
+	assert_int_equal(choices.n, 1);
+	assert_int_equal(choices.programs[0].program, 1);
+	assert_int_equal(choices.programs[0].section.point, SECTION_LINE);
+	assert_string_equal(choices.programs[0].section.kernel, "h*");
+	assert_string_equal(choices.programs[0].text, "kprobe/f@x.cu:3");
+	attach_choices_deinit(&choices);
+
+	wish = (struct attach_wish){ .program = "cuda__memory", .spaces = 2 };
+	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), 0);
+	attach_choices_deinit(&choices);
+	free(linked);
+}
+
+static void test_refused(void **state) {
+	static const struct {
+		struct attach_wish wish;
+		const char *section;
+		int result;
+		const char *parameter, *reason;
+	} cases[] = {
+		{ { .program = "nobody" }, "kprobe/f", ATTACH_CHOOSE_E_NOT_FOUND, NULL, "nobody" },
+		{ {}, "gpu", ATTACH_CHOOSE_E_ARGUMENT, "kernel",
+		  "section \"gpu\" of program cuda__p names no kernel: say which with --kernel" },
+		{ {}, "kprobe", ATTACH_CHOOSE_E_ARGUMENT, "kernel",
+		  "section \"kprobe\" of program cuda__p names no kernel: say which with --kernel" },
+		{ {}, "kprobe/f@x.cu", ATTACH_CHOOSE_E_OBJECT, "kernel",
+		  "kprobe/f@x.cu: expected FILE:LINE or block:N after @" },
+		{ { .point = "kprobe/f@x.cu" }, "kprobe/f", ATTACH_CHOOSE_E_ARGUMENT, "point",
+		  "kprobe/f@x.cu: expected FILE:LINE or block:N after @" },
+		{ { .point = "entry" }, "kprobe/f", ATTACH_CHOOSE_E_ARGUMENT, "point",
+		  "entry: expected kprobe/, kretprobe/ or memcapture/ and a kernel" },
+		{ { .spaces = 2 }, "kprobe/f", ATTACH_CHOOSE_E_ARGUMENT, "spaces",
+		  "no program of these stands at memory accesses: memcapture/" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct linked *linked = calloc(1, sizeof(*linked));
+		struct attach_choices choices;
+		struct attach_trouble trouble;
+
+		add(linked, "cuda__p", cases[i].section, true, 2);
+		assert_int_equal(attach_choose(&choices, linked, &cases[i].wish, &trouble), cases[i].result);
+		assert_string_equal(trouble.reason, cases[i].reason);
+		if (cases[i].parameter)
+			assert_string_equal(trouble.parameter, cases[i].parameter);
+		free(linked);
+	}
+}
+
+/* Who runs on the host: the function of host programs is told, and nobody else is chosen for it. */
+static void test_hosts(void **state) {
+	struct linked *linked = calloc(1, sizeof(*linked));
+	struct attach_wish wish = {};
+	struct attach_choices choices;
+	struct attach_trouble trouble;
+
+	add(linked, "on_launch", "uprobe/cuLaunchKernel", false, 0);
+	add(linked, "cuda__p", "kprobe/f", true, 2);
+	add(linked, "plain", "kprobe/do_sys_open", false, 2);
+	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), 0);
+	assert_int_equal(choices.n, 1);
+	assert_int_equal(choices.n_hosts, 2);
+	assert_int_equal(choices.hosts[0], 0);
+	assert_int_equal(choices.hosts[1], 2);
+	attach_choices_deinit(&choices);
+
+	/* nothing says that it is for the GPU, but --kernel: a program that can only run on the host stays there */
+	linked->programs[1].gpu = false;
+	wish.kernel = "k";
+	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), 0);
+	assert_int_equal(choices.n, 2);
+	assert_int_equal(choices.n_hosts, 1);
+	assert_string_equal(choices.programs[1].section.kernel, "k");
+	attach_choices_deinit(&choices);
+	free(linked);
+}
+
+static void test_bounds(void **state) {
+	struct linked *linked = calloc(1, sizeof(*linked));
+	struct attach_wish wish = {};
+	struct attach_choices choices;
+	struct attach_trouble trouble;
+	char name[32];
+
+	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), ATTACH_CHOOSE_E_OBJECT);
+	assert_string_equal(trouble.reason, "the object has no program");
+	for (int i = 0; i < ATTACH_PROGRAMS_MAX; i++) {
+		snprintf(name, sizeof(name), "cuda__%d", i);
+		add(linked, name, "kprobe/f", true, 2);
+	}
+	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), 0);
+	attach_choices_deinit(&choices);
+	add(linked, "cuda__more", "kprobe/f", true, 2);
+	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), ATTACH_CHOOSE_E_LIMIT);
+	linked->programs[3].insns.count = 0;
+	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), ATTACH_CHOOSE_E_OBJECT);
+	assert_string_equal(trouble.program, "cuda__3");
+	free(linked);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_points),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_hosts),
+		cmocka_unit_test(test_bounds),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
