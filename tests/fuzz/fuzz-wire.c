@@ -58,6 +58,7 @@ static struct script {
 
 static unsigned char memory[4096];
 static size_t used;
+static unsigned registered; /* ranges of host memory */
 
 static void check_memory(driver_pointer where, size_t size)
 {
@@ -130,6 +131,32 @@ static driver_result release(driver_pointer where)
 	return 0;
 }
 
+/* The memory is there, all of it. */
+static driver_result host_register(void *host, size_t size, unsigned flags)
+{
+	volatile unsigned char *bytes = host;
+
+	bytes[0] = bytes[0];
+	bytes[size - 1] = bytes[size - 1];
+	registered++;
+	return 0;
+}
+
+static driver_result host_unregister(void *host)
+{
+	if (!registered--)
+		abort();
+	return 0;
+}
+
+static driver_result host_pointer(driver_pointer *where, void *host, unsigned flags)
+{
+	if (!registered)
+		abort();
+	*where = (driver_pointer)(uintptr_t)host;
+	return 0;
+}
+
 static driver_result to_device(driver_pointer where, const void *from, size_t size,
 			       driver_handle stream)
 {
@@ -184,6 +211,9 @@ void *driver_symbol(const char *name)
 		{ "cuDevicePrimaryCtxRelease_v2", primary_release },
 		{ "cuMemAlloc_v2", allocate },
 		{ "cuMemFree_v2", release },
+		{ "cuMemHostRegister_v2", host_register },
+		{ "cuMemHostUnregister", host_unregister },
+		{ "cuMemHostGetDevicePointer_v2", host_pointer },
 		{ "cuMemcpyHtoDAsync_v2", to_device },
 		{ "cuMemcpyDtoHAsync_v2", to_host },
 		{ "cuModuleGetGlobal_v2", get_global },
@@ -225,19 +255,41 @@ static int filled_memfd(const void *bytes, size_t size, int seals)
 	return fd;
 }
 
-/* Makes the descriptors of a record: 0 or more. */
-static int give(unsigned which, const uint8_t *body, size_t length, int fds[2])
+/* An instance of the place and kind that the reply names, or with a header out of its body. */
+static int make_instance(const uint8_t *body, size_t length, bool bad)
 {
-	static const int all = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
-	unsigned char instance[MAP_DATA_OFFSET + DATA_SIZE] = { 0 };
+	unsigned char instance[4 * MAP_DATA_OFFSET] = { 0 };
 	struct map_header header = {
 		.magic = MAP_MAGIC,
 		.version = MAP_LAYOUT_VERSION,
 		.map_id = 1,
-		.shards = 1,
-		.data_size = DATA_SIZE,
-		.merge = length ? body[length - 1] % 4 : MAP_MERGE_SUM64,
+		.layout = {
+			.kind = length >= 40 ? body[36] % 4 : MAP_KIND_ARRAY,
+			.place = length >= 40 ? body[32] % 3 : MAP_PLACE_DEVICE,
+			.merge = length ? body[length - 1] % 5 : MAP_MERGE_SUM64,
+			.shards = 1,
+			.data_size = DATA_SIZE,
+		},
 	};
+	size_t size;
+
+	if (header.layout.kind == MAP_KIND_RING) {
+		header.layout.rings = 1;
+		header.layout.ring_size = 4096;
+		header.layout.data_size = sizeof(struct map_ring);
+		header.layout.host_size = map_ring_offset(&header.layout, 1);
+	}
+	size = header.layout.place == MAP_PLACE_KERNEL ? 4096 : map_memfd_size(&header.layout);
+	memcpy(instance, &header, sizeof(header));
+	if (bad)
+		memcpy(instance, body, length < sizeof(header) ? length : sizeof(header));
+	return filled_memfd(instance, size, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+}
+
+/* Makes the descriptors of a record: 0 or more. */
+static int give(unsigned which, const uint8_t *body, size_t length, int fds[2])
+{
+	static const int all = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 
 	switch (which) {
 	case 1: /* an image, as it should be */
@@ -248,11 +300,7 @@ static int give(unsigned which, const uint8_t *body, size_t length, int fds[2])
 		return 1;
 	case 3: /* an instance */
 	case 4: /* one with a bad header */
-		memcpy(instance, &header, sizeof(header));
-		if (which == 4)
-			memcpy(instance, body, length < sizeof(header) ? length : sizeof(header));
-		fds[0] = filled_memfd(instance, sizeof(instance),
-				      F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+		fds[0] = make_instance(body, length, which == 4);
 		return 1;
 	case 5: /* two */
 		fds[0] = filled_memfd(ptx, sizeof(ptx) - 1, all);
@@ -430,6 +478,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	context = arm_context_ending(memory);
 	arm_context_ended(context, memory, true);
+	if (registered)
+		abort();
 	used = 0;
 	return 0;
 }
