@@ -31,6 +31,8 @@
 #define INLINE_TOTAL_MAX ((size_t)16 << 20) /* of all kernels; the others call */
 #define PROGRAM_HEADER ".version 9.9\n.target sm_999\n.address_size 64\n"
 
+static const char *const no_context[] = { "0" };
+
 /* A program, parsed as a module of its own. */
 struct parsed {
 	char *text;
@@ -261,7 +263,7 @@ static int find_simple(struct parsed *parsed, const struct kprobe_entry_program 
 	stream = open_memstream(&bytes, &length);
 	if (!stream)
 		return -ENOMEM;
-	r = ptx_inline_write(stream, &parsed->module, function, "0", "");
+	r = ptx_inline_write(stream, &parsed->module, function, no_context, "");
 	if (fclose(stream))
 		r = -ENOMEM;
 	free(bytes);
@@ -357,7 +359,7 @@ static int insert_inlined(struct pass *pass, const struct kprobe_entry_kernel *k
 		const struct ptx_module *text = &pass->parsed[kernel->programs[i]].module;
 
 		snprintf(suffix, sizeof(suffix), "__gpuprobe%u", i);
-		r = ptx_inline_write(stream, text, &text->functions[0], "0", suffix);
+		r = ptx_inline_write(stream, text, &text->functions[0], no_context, suffix);
 	}
 	fputc('\t', stream);
 	if (fclose(stream))

@@ -3,9 +3,9 @@
 /*
  * Registers and variables that the body declares are the block's own, so they need no other names.
  * Labels are renamed all the same, and so is the way out: `ret` becomes a branch to the block's
- * end. Reading the parameter becomes a move, writing the result nothing. Whatever else mentions one
- * of the two, or the function itself, is left to a call; so are variables that all calls share, and
- * a label that would meet the one at the end.
+ * end. Reading a parameter becomes a move, writing the result nothing. Whatever else mentions one of
+ * them, or the function itself, is left to a call; so are variables that all calls share, and a label
+ * that would meet the one at the end.
  *
  * A thread that leaves early waits at the block's end for those of its warp that do not, as at the
  * end of any `if`: ptxas makes it the point of reconvergence.
@@ -21,8 +21,11 @@
 struct inlining {
 	FILE *stream;
 	const struct ptx_body *body;
-	const char *argument, *suffix;
-	struct ptx_range function, parameter, result; /* names */
+	const char *const *arguments;
+	const char *suffix;
+	struct ptx_range function, result; /* names */
+	const struct ptx_variable *parameters;
+	uint32_t parameter_count;
 	struct ptx_range *labels; /* names, in order */
 	size_t label_count;
 };
@@ -119,10 +122,12 @@ static bool needs_function(const struct inlining *inlining, const struct ptx_sta
 	for (uint32_t i = statement->first; i < statement->end; i++) {
 		const struct ptx_token *token = &inlining->body->tokens[i];
 
-		if (same_name(inlining, inlining->parameter, token) ||
-		    same_name(inlining, inlining->result, token) ||
+		if (same_name(inlining, inlining->result, token) ||
 		    same_name(inlining, inlining->function, token))
 			return true;
+		for (uint32_t j = 0; j < inlining->parameter_count; j++)
+			if (same_name(inlining, inlining->parameters[j].name, token))
+				return true;
 	}
 	if (statement->kind == PTX_STATEMENT_LABEL)
 		return ptx_token_is(text_of(inlining), &inlining->body->tokens[statement->first],
@@ -173,7 +178,8 @@ static void write_statement(const struct inlining *inlining, const struct ptx_st
 	fputc('\n', inlining->stream);
 }
 
-static void write_move(const struct inlining *inlining, const struct ptx_statement *statement)
+static void write_move(const struct inlining *inlining, const struct ptx_statement *statement,
+		       const char *argument)
 {
 	const struct ptx_operand *to = &inlining->body->operands[statement->first_operand];
 	const struct ptx_token *first = &inlining->body->tokens[to->first];
@@ -183,7 +189,7 @@ static void write_move(const struct inlining *inlining, const struct ptx_stateme
 	write_guard(inlining, statement);
 	fprintf(inlining->stream, "mov.b64 %.*s, %s;\n",
 		(int)(last->offset + last->length - first->offset),
-		text_of(inlining) + first->offset, inlining->argument);
+		text_of(inlining) + first->offset, argument);
 }
 
 static int write_instruction(const struct inlining *inlining, const struct ptx_statement *statement)
@@ -198,10 +204,12 @@ static int write_instruction(const struct inlining *inlining, const struct ptx_s
 		fprintf(inlining->stream, "bra " END_LABEL "%s;\n", inlining->suffix);
 		return 0;
 	}
-	if (ptx_instruction_is(body, statement, "ld") && wide &&
-	    operand_is(inlining, statement, 1, inlining->parameter)) {
-		write_move(inlining, statement);
-		return 0;
+	for (uint32_t i = 0; i < inlining->parameter_count; i++) {
+		if (wide && ptx_instruction_is(body, statement, "ld") &&
+		    operand_is(inlining, statement, 1, inlining->parameters[i].name)) {
+			write_move(inlining, statement, inlining->arguments[i]);
+			return 0;
+		}
 	}
 	if (ptx_instruction_is(body, statement, "st") && wide &&
 	    operand_is(inlining, statement, 0, inlining->result))
@@ -246,19 +254,23 @@ static int write_body(const struct inlining *inlining)
 	return 0;
 }
 
-int ptx_inline_write(FILE *stream, const struct ptx_module *module,
-		     const struct ptx_function *function, const char *argument, const char *suffix)
+int ptx_inline_write(FILE *stream, const struct ptx_module *module, const struct ptx_function *function,
+		     const char *const *arguments, const char *suffix)
 {
 	struct inlining inlining = {
-		.stream = stream, .argument = argument, .suffix = suffix, .function = function->name
+		.stream = stream,
+		.arguments = arguments,
+		.suffix = suffix,
+		.function = function->name,
+		.parameters = module->parameters + function->first_parameter,
+		.parameter_count = function->parameter_count,
 	};
 	struct ptx_error error;
 	struct ptx_body body;
 	int r;
 
-	if (function->parameter_count != 1 || function->return_count != 1)
+	if (function->return_count != 1)
 		return PTX_INLINE_E_CANNOT;
-	inlining.parameter = module->parameters[function->first_parameter].name;
 	inlining.result = module->parameters[function->first_return].name;
 	r = ptx_body_parse(&body, module, function, &error);
 	if (r)

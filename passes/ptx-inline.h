@@ -18,9 +18,9 @@ enum {
 };
 
 /*
- * Writes the body of a function with one 8-byte parameter and one result. The parameter is replaced
- * by `argument` (a register or a number), the result is dropped, labels get `suffix` appended. On
- * PTX_INLINE_E_CANNOT what was written so far is of no use. Returns as the enum says, or -ENOMEM.
+ * Writes the body of a function with 8-byte parameters and one result. Parameter n is replaced by arguments[n] (a register or
+ * a number), the result is dropped, labels get `suffix` appended. On PTX_INLINE_E_CANNOT what was written so far is of no use.
+ * Returns as the enum says, or -ENOMEM.
  */
-int ptx_inline_write(FILE *stream, const struct ptx_module *module,
-		     const struct ptx_function *function, const char *argument, const char *suffix);
+int ptx_inline_write(FILE *stream, const struct ptx_module *module, const struct ptx_function *function,
+		     const char *const *arguments, const char *suffix);

@@ -6,7 +6,7 @@
  * code 1, wrong usage is exit code 2.
  */
 
-#include "kprobe-entry.h"
+#include "probe.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -20,8 +20,18 @@ static const char usage[] =
 	"       ptx-tool roundtrip FILE         parse, write unedited, compare\n"
 	"       ptx-tool list FILE              kernels, functions and variables, one per line\n"
 	"       ptx-tool statements FILE        each body's statements, one per line\n"
-	"       ptx-tool kprobe-entry FILE --probe PROBE.ptx [--kernel GLOB] [--inline] -o OUT\n"
-	"                                       call the probe in each kernel, or put it there; FILE and OUT may be -\n";
+	"       ptx-tool probe FILE --probe PROBE.ptx [options] -o OUT\n"
+	"                                       put programs into it; FILE and OUT may be -\n"
+	"options of probe:\n"
+	"       --probe PROBE.ptx               a program: its last function; the next options are this one's\n"
+	"       --context N,N,...               offsets of the fields that its parameters stand for\n"
+	"       --point entry|return|memory|line:FILE:N|block:N   where it goes: several; else at the entry\n"
+	"       --spaces MASK                   of which state spaces, for a memory point before it\n"
+	"       --kernel GLOB, --device GLOB    in which kernels (else all) and device functions (else none)\n"
+	"       --stub NAME                     calls of this stand for the entry\n"
+	"       --image N                       upper half of the ids of instructions\n"
+	"       --call                          call programs, even if they could be put there\n"
+	"       --instructions                  list the instructions that got memory probes\n";
 
 struct file {
 	const char *path;
@@ -276,7 +286,7 @@ static int statements(int argc, char **argv)
 }
 
 /* The probe's function is the last one that its file defines. */
-static int read_probe(const char *path, struct kprobe_entry_program *program, char **buffer)
+static int read_probe(const char *path, struct probe_program *program, char **buffer)
 {
 	static const char header[] = ".version 6.3\n.target sm_52\n.address_size 64\n";
 	const struct ptx_function *function = NULL;
@@ -300,7 +310,7 @@ static int read_probe(const char *path, struct kprobe_entry_program *program, ch
 	for (uint32_t i = 0; i < module.function_count; i++)
 		if (module.functions[i].body.length)
 			function = &module.functions[i];
-	*program = (struct kprobe_entry_program){
+	*program = (struct probe_program){
 		.symbol = function ? strndup(whole + function->name.offset, function->name.length)
 				   : strdup(""),
 		.text = text,
@@ -329,94 +339,235 @@ static int write_file(const char *path, const char *text, size_t length)
 	return 1;
 }
 
-static bool name_matches(const struct file *file, const struct ptx_function *kernel,
-			 const char *glob)
+#define PROGRAMS_MAX 8
+#define USES_MAX 32
+#define CONTEXT_MAX 32
+
+/* What the options of `probe` say. */
+struct request {
+	struct probe_program programs[PROGRAMS_MAX];
+	char *buffers[PROGRAMS_MAX];
+	uint16_t contexts[PROGRAMS_MAX][CONTEXT_MAX];
+	uint32_t program_count;
+	struct probe_use uses[USES_MAX];
+	uint32_t use_count;
+	const char *stubs[USES_MAX];
+	struct probe_options options;
+	const char *kernels, *devices, *to;
+	bool instructions;
+};
+
+static bool name_matches(const struct file *file, const struct ptx_function *function, const char *glob)
 {
-	char *name = strndup(file->text + kernel->name.offset, kernel->name.length);
+	char *name = strndup(file->text + function->name.offset, function->name.length);
 	bool matches = name && !fnmatch(glob, name, 0);
 
 	free(name);
 	return matches;
 }
 
-/* Probes the matching kernels and writes the new text. */
-static int probe_module(struct file *file, const struct kprobe_entry_program *program,
-			const char *glob, bool inlined, const char *to)
+static void print_instructions(const struct file *file, const struct probe_result *result)
 {
-	static const uint32_t first = 0;
-	const struct ptx_function *kernel = NULL;
-	struct kprobe_entry_kernel *kernels;
+	for (size_t i = 0; i < result->n_instructions; i++) {
+		const struct probe_instruction *one = &result->instructions[i];
+
+		fprintf(stderr, "%u %.*s %.*s:%u %.*s\n", one->index, (int)one->function->name.length,
+			file->text + one->function->name.offset, (int)one->file.length,
+			file->text + one->file.offset, one->line, (int)one->text.length,
+			file->text + one->text.offset);
+	}
+}
+
+/* Probes the matching functions and writes the new text. */
+static int probe_module(struct file *file, const struct request *request)
+{
+	size_t count = 0, sites = 0, probed = 0, length, n = file->module.function_count;
+	struct probe_function *functions = calloc(n + 1, sizeof(*functions));
+	struct probe_use *uses = calloc(n * request->use_count + 1, sizeof(*uses));
+	struct probe_result result = { 0 };
 	struct ptx_error error = { 0 };
 	struct ptx_edit *edit = NULL;
-	size_t count = 0, applied = 0, length;
 	char *out = NULL;
 	int r;
 
-	kernels = calloc(file->module.function_count + 1, sizeof(*kernels));
-	r = kernels ? ptx_edit_new(&edit, file->text, file->length) : -ENOMEM;
-	while (!r && (kernel = ptx_module_next_kernel(&file->module, kernel)))
-		if (name_matches(file, kernel, glob))
-			kernels[count++] = (struct kprobe_entry_kernel){ kernel, &first, 1, false, inlined };
+	r = functions && uses ? ptx_edit_new(&edit, file->text, file->length) : -ENOMEM;
+	for (size_t i = 0; i < n && !r; i++) {
+		const struct ptx_function *function = &file->module.functions[i];
+		const char *glob = function->entry ? request->kernels : request->devices;
+
+		if (!glob || !function->body.length || !name_matches(file, function, glob))
+			continue;
+		functions[count] = (struct probe_function){ function, uses + count * request->use_count,
+							    request->use_count };
+		memcpy(functions[count].uses, request->uses, request->use_count * sizeof(*uses));
+		count++;
+	}
 	if (!r)
-		r = kprobe_entry_apply(edit, &file->module, program, 1, kernels, count, &error);
+		r = probe_apply(edit, &file->module, &request->options, request->programs, request->program_count,
+				functions, count, &result, &error);
 	if (!r)
 		r = ptx_edit_apply(edit, &out, &length);
 	if (r) {
 		report(file->path, r, &error);
 	} else {
-		for (size_t i = 0; i < count; i++)
-			applied += kernels[i].applied;
-		r = write_file(to, out, length);
+		for (size_t i = 0; i < count; i++) {
+			size_t before = sites;
+
+			for (uint32_t j = 0; j < request->use_count; j++)
+				sites += functions[i].uses[j].sites;
+			probed += functions[i].function->entry && sites > before;
+		}
+		r = write_file(request->to, out, length);
 		if (!r)
-			fprintf(stderr, "%zu kernels probed\n", applied);
+			fprintf(stderr, "%zu kernels probed at %zu sites\n", probed, sites);
+		if (!r && request->instructions)
+			print_instructions(file, &result);
 	}
+	free(result.instructions);
 	free(out);
 	ptx_edit_free(edit);
-	free(kernels);
+	free(uses);
+	free(functions);
 	return !!r;
 }
 
-static int kprobe_entry(int argc, char **argv)
+/* entry, return, memory, line:FILE:N, block:N */
+static bool read_point(struct request *request, char *word)
+{
+	struct probe_use use = { .spaces = PROBE_SPACES_DEFAULT };
+	char *colon = strrchr(word, ':'), *end;
+	unsigned long number;
+
+	if (!request->program_count || request->use_count == USES_MAX)
+		return false;
+	use.program = request->program_count - 1;
+	if (!strcmp(word, "entry")) {
+		use.point = PROBE_ENTRY;
+	} else if (!strcmp(word, "return")) {
+		use.point = PROBE_RETURN;
+	} else if (!strcmp(word, "memory")) {
+		use.point = PROBE_MEMORY;
+	} else if (colon && colon[1]) {
+		number = strtoul(colon + 1, &end, 10);
+		if (*end || number > UINT32_MAX)
+			return false;
+		*colon = '\0';
+		if (!strcmp(word, "block")) {
+			use.point = PROBE_BLOCK;
+			use.block = (uint32_t)number;
+		} else if (!strncmp(word, "line:", 5)) {
+			use.point = PROBE_LINE;
+			use.file = word + 5;
+			use.line = (uint32_t)number;
+		} else {
+			return false;
+		}
+	} else {
+		return false;
+	}
+	request->uses[request->use_count++] = use;
+	return true;
+}
+
+static bool read_context(struct request *request, const char *list)
+{
+	struct probe_program *program;
+	uint16_t *context;
+	char *end;
+
+	if (!request->program_count)
+		return false;
+	program = &request->programs[request->program_count - 1];
+	context = request->contexts[request->program_count - 1];
+	program->context = context;
+	for (program->context_count = 0; *list && program->context_count < CONTEXT_MAX; list = end + (*end == ',')) {
+		context[program->context_count++] = (uint16_t)strtoul(list, &end, 10);
+		if (end == list)
+			return false;
+	}
+	return !*list;
+}
+
+/* Takes one option; false: wrong usage, or a program that cannot be read. */
+static bool read_option(struct request *request, int option)
+{
+	switch (option) {
+	case 'p':
+		if (request->program_count == PROGRAMS_MAX ||
+		    read_probe(optarg, &request->programs[request->program_count],
+			       &request->buffers[request->program_count]))
+			return false;
+		request->program_count++;
+		return true;
+	case 'c':
+		return read_context(request, optarg);
+	case 'P':
+		return read_point(request, optarg);
+	case 's':
+		if (request->use_count)
+			request->uses[request->use_count - 1].spaces = (uint32_t)strtoul(optarg, NULL, 0);
+		return request->use_count;
+	case 'k':
+		request->kernels = optarg;
+		return true;
+	case 'd':
+		request->devices = optarg;
+		return true;
+	case 'S':
+		if (request->options.n_stubs < USES_MAX)
+			request->stubs[request->options.n_stubs++] = optarg;
+		return true;
+	case 'I':
+		request->options.image = (uint32_t)strtoul(optarg, NULL, 0);
+		return true;
+	case 'C':
+		request->options.call = true;
+		return true;
+	case 'l':
+		request->instructions = true;
+		return true;
+	case 'o':
+		request->to = optarg;
+		return true;
+	}
+	return false;
+}
+
+static int probe(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "probe", required_argument, NULL, 'p' },
-		{ "kernel", required_argument, NULL, 'k' },
-		{ "inline", no_argument, NULL, 'i' },
-		{ "output", required_argument, NULL, 'o' },
-		{ 0 },
+		{ "probe", required_argument, NULL, 'p' },   { "context", required_argument, NULL, 'c' },
+		{ "point", required_argument, NULL, 'P' },   { "spaces", required_argument, NULL, 's' },
+		{ "kernel", required_argument, NULL, 'k' },  { "device", required_argument, NULL, 'd' },
+		{ "stub", required_argument, NULL, 'S' },    { "image", required_argument, NULL, 'I' },
+		{ "call", no_argument, NULL, 'C' },	     { "instructions", no_argument, NULL, 'l' },
+		{ "output", required_argument, NULL, 'o' },  { 0 },
 	};
-	const char *probe = NULL, *glob = "*", *to = NULL;
-	struct kprobe_entry_program program;
+	struct request request = { .kernels = "*" };
 	struct file file;
-	char *buffer = NULL;
-	bool inlined = false;
-	int option, r;
+	bool good = true;
+	int option, r = 2;
 
-	while ((option = getopt_long(argc, argv, "o:", options, NULL)) >= 0) {
-		if (option == 'p')
-			probe = optarg;
-		else if (option == 'k')
-			glob = optarg;
-		else if (option == 'i')
-			inlined = true;
-		else if (option == 'o')
-			to = optarg;
-		else
-			return 2;
-	}
-	if (optind + 1 != argc || !probe || !to) {
+	request.options.stubs = request.stubs;
+	while (good && (option = getopt_long(argc, argv, "o:", options, NULL)) >= 0)
+		good = read_option(&request, option);
+	if (!good || optind + 1 != argc || !request.program_count || !request.to) {
 		fputs(usage, stderr);
-		return 2;
+	} else {
+		char entry[] = "entry";
+
+		if (!request.use_count)
+			read_point(&request, entry);
+		r = open_module(&file, argv[optind]);
+		if (!r) {
+			r = probe_module(&file, &request);
+			close_module(&file);
+		}
 	}
-	if (read_probe(probe, &program, &buffer))
-		return 1;
-	r = open_module(&file, argv[optind]);
-	if (!r) {
-		r = probe_module(&file, &program, glob, inlined, to);
-		close_module(&file);
+	for (uint32_t i = 0; i < request.program_count; i++) {
+		free((char *)(uintptr_t)request.programs[i].symbol);
+		free(request.buffers[i]);
 	}
-	free((char *)(uintptr_t)program.symbol);
-	free(buffer);
 	return r;
 }
 
@@ -427,12 +578,12 @@ int main(int argc, char **argv)
 		int (*run)(int argc, char **argv);
 	} commands[] = {
 		{ "parse", parse },	      { "roundtrip", roundtrip },	{ "list", list },
-		{ "statements", statements }, { "kprobe-entry", kprobe_entry },
+		{ "statements", statements }, { "probe", probe },
 	};
 
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		if (argc >= 3 && !strcmp(argv[1], commands[i].name) &&
-		    (argc == 3 || commands[i].run == kprobe_entry))
+		    (argc == 3 || commands[i].run == probe))
 			return commands[i].run(argc - 1, argv + 1);
 	fputs(usage, stderr);
 	return 2;

@@ -25,6 +25,8 @@
 #define KERNEL(name, body) ".visible .entry " name "(.param .u64 x)\n{\n" body "}\n"
 #define PROBES_MAX 3
 
+static const char *const no_context[] = { "0", "0" };
+
 /* As LLVM writes them: a loop, a way out in the middle, a stack. */
 #define LOOP(name)                                                                         \
 	SLOT BEGIN(name) "\t.local .align 8 .b8 \t__local_depot0[16];\n"                   \
@@ -73,7 +75,7 @@ static char *inlined(const char *program)
 	stream = open_memstream(&block, &length);
 	assert_non_null(stream);
 	r = ptx_inline_write(stream, &module,
-			     ptx_module_find_function(&module, "p", 1), "0", "_s");
+			     ptx_module_find_function(&module, "p", 1), no_context, "_s");
 	assert_int_equal(fclose(stream), 0);
 	ptx_module_deinit(&module);
 	assert_in_range(r, 0, PTX_INLINE_E_CANNOT);

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Judges the PTX model and kprobe_entry on large real PTX.
+"""Judges the PTX model and the pass on large real PTX.
 
 Sources of modules: the .cu files beside this script (compiled by nvcc for several architectures) and its .ptx files, the triton_*.py
 scripts (with --triton PYTHON, an interpreter that has triton), and PTX files or folders given as arguments (what
 `fatbin-tool extract` took out of libraries; --libraries does that itself).
 
-Of each module: it parses, all bodies too; written unedited it is byte-identical; every kernel gets kprobe_entry with a
-counter; the result assembles with ptxas. If it does not, the unedited module is assembled as well: a module that
+Of each module: it parses, all bodies too; written unedited it is byte-identical; every kernel gets a counter at
+its entry (--points: elsewhere, too); the result assembles with ptxas. If it does not, the unedited module is assembled as well: a module that
 ptxas refuses anyway is counted apart. With --compare the unedited one is always assembled, and registers and warnings are
 compared. A source that says `corpus: ... same-registers` is compared in any case, and fails if a kernel needs more.
 
@@ -99,11 +99,12 @@ class Judge:
                 return self.fail(name, step, result.stdout)
         target, debug = re.search(r'target (sm_\w+)( debug)?', result.stdout).groups()
         probed = os.path.join(self.folder, f'{digest[:16]}.probed.ptx')
-        form = [] if self.options.call else ['--inline']
-        result = self.run([self.options.tool, 'kprobe-entry', path, '--probe', self.options.probe, *form, '-o', probed])
+        form = ['--call'] if self.options.call else []
+        points = [word for point in self.options.points for word in ('--point', point)]
+        result = self.run([self.options.tool, 'probe', path, '--probe', self.options.probe, *points, *form, '-o', probed])
         model = time.monotonic() - begin
         if result.returncode:
-            return self.fail(name, 'kprobe-entry', result.stdout)
+            return self.fail(name, 'probe', result.stdout)
         kernels = int(re.search(r'(\d+) kernels probed', result.stdout).group(1))
         stated = re.search(rb'^// corpus: kernels=(\d+)$', text, re.M)
         if stated: # a text that a search gets wrong
@@ -112,7 +113,7 @@ class Judge:
             expected = len(re.findall(rb'^[^/\n]*\.entry\b', text, re.M))
             expected -= len(re.findall(r'^kernel-prototype ', self.run([self.options.tool, 'list', path]).stdout, re.M))
         if kernels != expected:
-            self.fail(name, 'kprobe-entry', f'{kernels} kernels probed, not {expected}')
+            self.fail(name, 'probe', f'{kernels} kernels probed, not {expected}')
         seconds = 0
         status = 'probed'
         if not self.options.no_ptxas:
@@ -290,6 +291,7 @@ def main():
     parser.add_argument('--ptxas', help='another ptxas than that of --cuda: cuDNN is ahead of its toolkit')
     parser.add_argument('--triton', metavar='PYTHON', help='an interpreter that has triton')
     parser.add_argument('--probe', default=os.path.join(HERE, 'probe-counter.ptx'))
+    parser.add_argument('--points', nargs='+', default=['entry'], help='where the probe goes: entry return memory block:0 ...')
     parser.add_argument('--call', action='store_true', help='kernels call the probe; else it is put into them')
     parser.add_argument('--quick', action='store_true', help='a few of the sources only: under a minute')
     parser.add_argument('--no-sources', action='store_true', help='do not compile the .cu files')

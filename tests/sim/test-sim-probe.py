@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """test-sim-probe.py PTX_TOOL KERNELS_DRIVER KERNELS_PTX
 
-Each kernel gives the same memory bare and with a probe that kprobe_entry put in, called or inlined, and the probe has counted
+Each kernel gives the same memory bare and with a probe at its entry, called or inlined, and the probe has counted
 its threads: one probe at once, the other on three ways out, with labels, a loop and a stack.
 """
 import os, re, subprocess, sys, tempfile
@@ -65,14 +65,14 @@ with tempfile.TemporaryDirectory() as folder:
 
     def probe(name, program, *options):
         open(path(name + ".txt"), "w").write(program)
-        subprocess.run([tool, "kprobe-entry", source, "--probe", path(name + ".txt"), *options, "-o", path(name)], check=True)
+        subprocess.run([tool, "probe", source, "--probe", path(name + ".txt"), "--context", "160", *options, "-o", path(name)], check=True)
         called = "call __probe_func__" in open(path(name)).read()
-        if called == ("--inline" in options):
+        if called != ("--call" in options):
             sys.exit("%s: %s" % (name, "called, though it is to be inlined" if called else "not called"))
         return name
 
-    probed = [probe("simple", SIMPLE), probe("simple-inlined", SIMPLE, "--inline"),
-              probe("branches", BRANCHES), probe("branches-inlined", BRANCHES, "--inline")]
+    probed = [probe("simple", SIMPLE, "--call"), probe("simple-inlined", SIMPLE),
+              probe("branches", BRANCHES, "--call"), probe("branches-inlined", BRANCHES)]
     for kernel in kernels:
         subprocess.run([driver, "--dump", path("bare"), kernel], check=True)
         for image in probed:

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Private to the pass: the fields of a context, computed in the block where programs stand. */
+
+#include <stdio.h>
+
+#include "probe-access.h"
+
+#define PROBE_FIELDS 21 /* of 8 bytes: the larger of the two contexts of proto/gpuprobe.bpf.h */
+
+/* Fields that programs want, and with what to replace a parameter that stands for one: a number or a register. */
+struct probe_context {
+	uint32_t wanted; /* a bit for each field */
+	char arguments[PROBE_FIELDS][24];
+};
+
+/* Registers of ours are named after this. */
+#define PROBE_REGISTER "%%gpuprobe_"
+
+/* What a context is of. */
+struct probe_place {
+	const struct probe_names *names;
+	uint32_t statement;
+	const char *process_space; /* "const" or "global" */
+	const struct probe_access *access; /* NULL: the context of a kernel's entry */
+	uint64_t instruction; /* its id, with access */
+};
+
+/* Declares registers, computes the wanted fields in them, and fills in arguments. */
+void probe_context_write(FILE *stream, const struct probe_place *place, struct probe_context *context);
+bool probe_context_needs_process(uint32_t wanted);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Private to the pass: what a name means at a statement of a body. Scopes may declare a name again, and nvcc makes thousands of
+ * scopes (one for each inline assembly), so declarations are sorted.
+ */
+
+#include "ptx-module.h"
+
+struct probe_names {
+	const struct ptx_body *body; /* borrowed */
+	uint32_t *scopes; /* by statement: the SCOPE_OPEN around it; PTX_NONE */
+	uint32_t *registers; /* indexes, by name, then statement */
+	uint32_t *variables;
+};
+
+/* 0 or -ENOMEM. */
+int probe_names_init(struct probe_names *names, const struct ptx_body *body);
+void probe_names_deinit(struct probe_names *names);
+
+/* A register as an instruction names it: %r12, or %v.x of a vector. */
+struct probe_register {
+	uint8_t type; /* enum ptx_type */
+	uint8_t vector; /* 1 if the token names one element */
+};
+
+/* What the token means at the statement (body->statement_count: the end). False: no register. */
+bool probe_names_register(const struct probe_names *names, uint32_t statement, uint32_t token, struct probe_register *out);
+
+/* The variable of the body that the token means; NULL. */
+const struct ptx_variable *probe_names_variable(const struct probe_names *names, uint32_t statement, uint32_t token);
+
+/* The function's parameter that the token means; NULL. */
+const struct ptx_variable *probe_names_parameter(const struct probe_names *names, uint32_t statement, uint32_t token);

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Every kind of point is a walk over the flat list of a body's statements. What each finds is sorted afterwards, so that uses of
+ * one place stand together: a place that several points share gets the entry first, then the block, the line, the memory
+ * access and the return.
+ *
+ * Blocks begin at labels that something branches to, and behind branches and returns. Labels that only debug information names
+ * are none, so that -lineinfo does not change the numbers.
+ */
+
+#include "probe-site.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "probe-access.h"
+
+struct finder {
+	struct probe_sites *sites;
+	const struct probe_names *names;
+	const struct ptx_body *body;
+	const struct probe_files *files;
+	const struct probe_options *options;
+	bool *targets; /* by statement: a label that something branches to */
+};
+
+static int compare_files(const void *a, const void *b)
+{
+	const struct probe_file *left = a, *right = b;
+
+	return (left->number > right->number) - (left->number < right->number);
+}
+
+int probe_files_init(struct probe_files *files, const struct ptx_module *module)
+{
+	*files = (struct probe_files){ 0 };
+	files->files = calloc((size_t)module->item_count + 1, sizeof(*files->files));
+	if (!files->files)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < module->item_count; i++) {
+		const struct ptx_range *text = &module->items[i].text;
+		struct ptx_token token[3];
+		struct ptx_lexer lexer;
+		struct ptx_error error;
+		struct probe_file *file = &files->files[files->count];
+
+		if (module->items[i].kind != PTX_ITEM_FILE)
+			continue;
+		ptx_lexer_init(&lexer, module->text, text->offset, text->offset + text->length);
+		for (unsigned int j = 0; j < 3; j++)
+			if (ptx_lexer_next(&lexer, &token[j], &error))
+				token[j] = (struct ptx_token){ .kind = PTX_TOKEN_END };
+		if (token[2].kind != PTX_TOKEN_STRING || token[2].length < 2 ||
+		    !ptx_integer_value(module->text + token[1].offset, token[1].length, &file->number))
+			continue;
+		file->path = (struct ptx_range){ token[2].offset + 1, token[2].length - 2 };
+		files->count++;
+	}
+	qsort(files->files, files->count, sizeof(*files->files), compare_files);
+	return 0;
+}
+
+void probe_files_deinit(struct probe_files *files)
+{
+	free(files->files);
+}
+
+bool probe_files_find(const struct probe_files *files, const struct ptx_body *body, const struct ptx_statement *loc,
+		      struct ptx_range *path, uint32_t *line)
+{
+	const struct ptx_token *token = &body->tokens[loc->first];
+	struct probe_file wanted = { 0 }, *found;
+	uint64_t number;
+
+	*path = (struct ptx_range){ 0 };
+	*line = 0;
+	if (loc->end - loc->first < 3 ||
+	    !ptx_integer_value(body->module->text + token[1].offset, token[1].length, &wanted.number) ||
+	    !ptx_integer_value(body->module->text + token[2].offset, token[2].length, &number) ||
+	    number > UINT32_MAX)
+		return false;
+	found = files->count ? bsearch(&wanted, files->files, files->count, sizeof(wanted), compare_files) : NULL;
+	if (!found)
+		return false;
+	*path = found->path;
+	*line = (uint32_t)number;
+	return true;
+}
+
+static int compare_names(const void *a, const void *b, void *text)
+{
+	const struct ptx_token *left = a, *right = b;
+	const char *bytes = text;
+
+	if (left->length != right->length)
+		return left->length < right->length ? -1 : 1;
+	return memcmp(bytes + left->offset, bytes + right->offset, left->length);
+}
+
+static bool is_branch(const struct ptx_body *body, const struct ptx_statement *statement)
+{
+	return ptx_instruction_is(body, statement, "bra") || ptx_instruction_is(body, statement, "brx");
+}
+
+static bool is_return(const struct ptx_body *body, const struct ptx_statement *statement)
+{
+	return ptx_instruction_is(body, statement, "ret") || ptx_instruction_is(body, statement, "exit");
+}
+
+static bool ends_block(const struct ptx_body *body, const struct ptx_statement *statement)
+{
+	return is_branch(body, statement) || is_return(body, statement) ||
+	       ptx_instruction_is(body, statement, "trap");
+}
+
+/* Fills in targets. 0 or -ENOMEM. */
+static int find_targets(struct finder *finder)
+{
+	const struct ptx_body *body = finder->body;
+	char *text = (char *)(uintptr_t)body->module->text;
+	struct ptx_token *names;
+	size_t count = 0;
+
+	finder->targets = calloc((size_t)body->statement_count + 1, sizeof(*finder->targets));
+	names = calloc((size_t)body->operand_count + 1, sizeof(*names));
+	if (!finder->targets || !names) {
+		free(names);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < body->statement_count; i++) {
+		const struct ptx_statement *statement = &body->statements[i];
+
+		if (statement->kind != PTX_STATEMENT_BRANCH_TARGETS && !is_branch(body, statement))
+			continue;
+		for (uint32_t j = 0; j < statement->operand_count; j++)
+			names[count++] = body->tokens[body->operands[statement->first_operand + j].first];
+	}
+	qsort_r(names, count, sizeof(*names), compare_names, text);
+	for (uint32_t i = 0; i < body->statement_count && count; i++)
+		if (body->statements[i].kind == PTX_STATEMENT_LABEL) {
+			const struct ptx_token *label = &body->tokens[body->statements[i].first];
+			size_t from = 0, to = count;
+
+			while (from < to) {
+				size_t middle = from + (to - from) / 2;
+
+				if (compare_names(&names[middle], label, text) < 0)
+					from = middle + 1;
+				else
+					to = middle;
+			}
+			finder->targets[i] = from < count && !compare_names(&names[from], label, text);
+		}
+	free(names);
+	return 0;
+}
+
+static int add(struct finder *finder, uint32_t statement, enum probe_point point, uint32_t use, bool stub)
+{
+	struct probe_sites *sites = finder->sites;
+	struct probe_site *larger;
+	uint32_t capacity;
+
+	if (sites->count == sites->capacity) {
+		capacity = sites->capacity ? sites->capacity * 2 : 16;
+		larger = capacity > sites->capacity ? reallocarray(sites->sites, capacity, sizeof(*larger)) :
+						      NULL;
+		if (!larger)
+			return -ENOMEM;
+		sites->sites = larger;
+		sites->capacity = capacity;
+	}
+	sites->sites[sites->count++] = (struct probe_site){ statement, use, (uint8_t)point, stub };
+	return 0;
+}
+
+/* Takes `<length><name>` of a mangled name; false if there is none. */
+static bool next_name(const char **at, const char *end, const char **name, size_t *length)
+{
+	*length = 0;
+	while (*at < end && **at >= '0' && **at <= '9' && *length < 100000)
+		*length = *length * 10 + (size_t)(*(*at)++ - '0');
+	*name = *at;
+	if (!*length || *length > (size_t)(end - *at))
+		return false;
+	*at += *length;
+	return true;
+}
+
+bool probe_name_is(const char *name, size_t length, const char *wanted)
+{
+	const char *at = name, *end = name + length, *part;
+	bool nested, first = true;
+	size_t part_length;
+
+	if (length == strlen(wanted) && !memcmp(name, wanted, length))
+		return true;
+	if (length < 3 || memcmp(name, "_Z", 2))
+		return false;
+	at += 2;
+	nested = *at == 'N';
+	at += nested || *at == 'L'; /* L: static */
+	do {
+		if (!next_name(&at, end, &part, &part_length))
+			return false;
+		if (!first && strncmp(wanted, "::", 2))
+			return false;
+		wanted += first ? 0 : 2;
+		if (strncmp(wanted, part, part_length))
+			return false;
+		wanted += part_length;
+		first = false;
+	} while (nested && at < end && *at != 'E');
+	return !*wanted && at < end && *at != 'I'; /* I: of a template */
+}
+
+static bool is_stub(const struct finder *finder, const struct ptx_statement *statement)
+{
+	struct ptx_call call;
+
+	if (!finder->options->n_stubs || !ptx_instruction_call(finder->body, statement, &call) || call.indirect)
+		return false;
+	for (size_t i = 0; i < finder->options->n_stubs; i++)
+		if (probe_name_is(ptx_body_token_text(finder->body, call.target),
+				  finder->body->tokens[call.target].length, finder->options->stubs[i]))
+			return true;
+	return false;
+}
+
+static int find_entry(struct finder *finder, uint32_t use)
+{
+	const struct ptx_body *body = finder->body;
+	uint32_t first = body->statement_count, stubs = 0;
+	int r;
+
+	for (uint32_t i = 0; i < body->statement_count; i++) {
+		const struct ptx_statement *statement = &body->statements[i];
+
+		if (first == body->statement_count && statement->kind != PTX_STATEMENT_REGISTERS &&
+		    statement->kind != PTX_STATEMENT_VARIABLE)
+			first = i;
+		if (!is_stub(finder, statement))
+			continue;
+		stubs++;
+		r = add(finder, i, PROBE_ENTRY, use, true);
+		if (r)
+			return r;
+	}
+	return stubs ? 0 : add(finder, first, PROBE_ENTRY, use, false);
+}
+
+static int find_returns(struct finder *finder, uint32_t use)
+{
+	const struct ptx_body *body = finder->body;
+	bool reached = true;
+	int r;
+
+	for (uint32_t i = 0; i < body->statement_count; i++) {
+		const struct ptx_statement *statement = &body->statements[i];
+
+		if (is_return(body, statement)) {
+			r = add(finder, i, PROBE_RETURN, use, false);
+			if (r)
+				return r;
+		}
+		if (finder->targets[i])
+			reached = true;
+		else if (statement->guard == PTX_NONE && ends_block(body, statement))
+			reached = false;
+	}
+	return reached ? add(finder, body->statement_count, PROBE_RETURN, use, false) : 0;
+}
+
+static int find_memory(struct finder *finder, uint32_t use, uint32_t spaces)
+{
+	struct probe_access access;
+	int r;
+
+	for (uint32_t i = 0; i < finder->body->statement_count; i++) {
+		if (!probe_access_read(finder->names, i, &access) || !(spaces & 1u << access.space))
+			continue;
+		r = add(finder, i, PROBE_MEMORY, use, false);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+/* Is it the path, or its end from a '/' on? */
+static bool path_matches(const char *path, size_t length, const char *wanted)
+{
+	size_t tail = strlen(wanted);
+
+	return tail <= length && !memcmp(path + length - tail, wanted, tail) &&
+	       (tail == length || path[length - tail - 1] == '/');
+}
+
+static int find_line(struct finder *finder, uint32_t use, const char *file, uint32_t line)
+{
+	const struct ptx_body *body = finder->body;
+	bool here = false, before = false;
+	struct ptx_range path;
+	uint32_t number;
+	int r;
+
+	for (uint32_t i = 0; i < body->statement_count; i++) {
+		if (body->statements[i].kind == PTX_STATEMENT_LOC)
+			here = probe_files_find(finder->files, body, &body->statements[i], &path, &number) &&
+			       number == line && path_matches(body->module->text + path.offset, path.length, file);
+		if (body->statements[i].kind != PTX_STATEMENT_INSTRUCTION)
+			continue;
+		if (here && !before) {
+			r = add(finder, i, PROBE_LINE, use, false);
+			if (r)
+				return r;
+		}
+		before = here;
+	}
+	return 0;
+}
+
+static int find_block(struct finder *finder, uint32_t use, uint32_t block)
+{
+	const struct ptx_body *body = finder->body;
+	bool starts = true;
+
+	for (uint32_t i = 0; i < body->statement_count; i++) {
+		starts |= finder->targets[i];
+		if (body->statements[i].kind != PTX_STATEMENT_INSTRUCTION)
+			continue;
+		if (starts && !block--)
+			return add(finder, i, PROBE_BLOCK, use, false);
+		starts = ends_block(body, &body->statements[i]);
+	}
+	return 0;
+}
+
+static int compare_sites(const void *a, const void *b)
+{
+	static const uint8_t order[] = {
+		[PROBE_ENTRY] = 0, [PROBE_BLOCK] = 1, [PROBE_LINE] = 2, [PROBE_MEMORY] = 3, [PROBE_RETURN] = 4
+	};
+	const struct probe_site *left = a, *right = b;
+
+	if (left->statement != right->statement)
+		return left->statement < right->statement ? -1 : 1;
+	if (left->point != right->point)
+		return order[left->point] - order[right->point];
+	return (left->use > right->use) - (left->use < right->use);
+}
+
+static int find_use(struct finder *finder, const struct probe_use *use, uint32_t index)
+{
+	switch (use->point) {
+	case PROBE_ENTRY:
+		return find_entry(finder, index);
+	case PROBE_RETURN:
+		return find_returns(finder, index);
+	case PROBE_MEMORY:
+		return find_memory(finder, index, use->spaces);
+	case PROBE_LINE:
+		return use->file ? find_line(finder, index, use->file, use->line) : -EINVAL;
+	case PROBE_BLOCK:
+		return find_block(finder, index, use->block);
+	}
+	return -EINVAL;
+}
+
+int probe_sites_init(struct probe_sites *sites, const struct probe_names *names, const struct probe_files *files,
+		     const struct probe_options *options, const struct probe_function *function)
+{
+	struct finder finder = {
+		.sites = sites,
+		.names = names,
+		.body = names->body,
+		.files = files,
+		.options = options,
+	};
+	int r;
+
+	*sites = (struct probe_sites){ 0 };
+	r = find_targets(&finder);
+	for (uint32_t i = 0; i < function->use_count && !r; i++)
+		r = find_use(&finder, &function->uses[i], i);
+	free(finder.targets);
+	if (r)
+		probe_sites_deinit(sites);
+	else if (sites->count)
+		qsort(sites->sites, sites->count, sizeof(*sites->sites), compare_sites);
+	return r;
+}
+
+void probe_sites_deinit(struct probe_sites *sites)
+{
+	free(sites->sites);
+	*sites = (struct probe_sites){ 0 };
+}
+
+uint32_t probe_site_offset(const struct ptx_body *body, uint32_t statement)
+{
+	uint32_t first = statement;
+
+	if (statement == body->statement_count)
+		return body->function->body.offset + body->function->body.length - 1;
+	while (statement && (body->statements[statement - 1].kind == PTX_STATEMENT_PRAGMA ||
+			     body->statements[statement - 1].kind == PTX_STATEMENT_LOC))
+		if (body->statements[--statement].kind == PTX_STATEMENT_PRAGMA)
+			first = statement;
+	return body->tokens[body->statements[first].first].offset;
+}

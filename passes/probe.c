@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Functions are taken in the order of the text. Each is parsed, its sites are found (probe-site.h), and every site gets
+ *
+ *	{
+ *	@!%p bra $L__skip;		if the instruction runs under %p
+ *	...				the fields that programs read, computed (probe-context.h)
+ *	{ program } { program }		or a call of a function that calls them
+ *	$L__skip:
+ *	}
+ *
+ * before its instruction, which stays as it is. A scope of our own keeps names apart, so that nothing of the function's is
+ * touched: its registers are read, never written. At an entry it stands before the first label, so a loop to the beginning does
+ * not come by again; and it always stands before a .pragma, because that may speak of the instruction after it. Nothing has
+ * .noinline.
+ *
+ * Inlined programs make a module grow; beyond limits, sites call. Entries, returns, lines and blocks come first, then memory
+ * instructions in order of text. Functions that sites call are written at the end, when all of them are known, and go behind
+ * the header with the programs.
+ */
+
+#include "probe.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../proto/kernel-id.h"
+#include "probe-context.h"
+#include "probe-program.h"
+#include "probe-site.h"
+#include "probe-stub.h"
+#include "ptx-inline.h"
+
+#define INLINE_MAX 16384 /* bytes of programs that are put into a function */
+#define INLINE_TOTAL_MAX ((size_t)16 << 20) /* of all functions; the others call */
+#define FIELD_COST 256 /* about what it takes to compute a field */
+
+/* A function __memcapture__N and the like: which programs it calls. */
+struct signature {
+	enum probe_point point;
+	uint32_t number; /* among those of its point */
+	uint32_t *programs;
+	uint32_t count;
+};
+
+struct pass {
+	struct program_set set;
+	const struct probe_options *options;
+	struct probe_files files;
+	struct signature *signatures;
+	uint32_t signature_count, signature_capacity;
+	uint32_t numbers[PROBE_BLOCK + 1]; /* next of each point */
+	FILE *callers; /* the functions that sites call */
+	size_t inlined; /* bytes */
+	struct probe_instruction *instructions;
+	uint32_t instruction_count, instruction_capacity;
+};
+
+/* The function that is worked on. */
+struct work {
+	struct pass *pass;
+	const struct probe_function *function;
+	const struct ptx_body *body;
+	struct probe_names names;
+	struct probe_sites sites;
+	bool *inlined; /* by site; the first of each place counts */
+	bool caller[PROBE_BLOCK + 1]; /* ENTRY, RETURN: it has its function already */
+	uint32_t labels; /* suffixes that were given out */
+	const struct ptx_statement *loc; /* the one before the current site */
+	uint32_t loc_next; /* the statement to look at next for it */
+};
+
+static const char *const prefixes[] = {
+	[PROBE_ENTRY] = "__probe_func__", [PROBE_RETURN] = "__retprobe_func__", [PROBE_MEMORY] = "__memcapture__",
+	[PROBE_LINE] = "__lineprobe__",	  [PROBE_BLOCK] = "__blockprobe__",
+};
+
+/* The sites of one place are [first, the result). */
+static uint32_t place_end(const struct work *work, uint32_t first)
+{
+	const struct probe_site *sites = work->sites.sites;
+	uint32_t end = first + 1;
+
+	while (end < work->sites.count && sites[end].statement == sites[first].statement &&
+	       sites[end].point == sites[first].point)
+		end++;
+	return end;
+}
+
+static uint32_t program_of(const struct work *work, uint32_t site)
+{
+	return work->function->uses[work->sites.sites[site].use].program;
+}
+
+/* Bits of the fields that a program reads. */
+static uint32_t fields_of(const struct pass *pass, uint32_t program)
+{
+	const struct probe_program *one = &pass->set.programs[program];
+	uint32_t fields = 0;
+
+	for (uint32_t i = 0; i < one->context_count; i++)
+		fields |= 1u << one->context[i] / 8;
+	return fields;
+}
+
+static uint32_t fields_of_place(const struct work *work, uint32_t first, uint32_t end)
+{
+	uint32_t fields = 0;
+
+	for (uint32_t i = first; i < end; i++)
+		fields |= fields_of(work->pass, program_of(work, i));
+	return fields;
+}
+
+/* Decides for places of memory instructions, or for the others, which hold their programs themselves. */
+static void choose_inlined(struct work *work, bool memory, size_t *left)
+{
+	struct pass *pass = work->pass;
+	uint32_t end;
+
+	for (uint32_t first = 0; first < work->sites.count; first = end) {
+		size_t length = 0;
+		bool simple = !pass->options->call;
+
+		end = place_end(work, first);
+		if ((work->sites.sites[first].point == PROBE_MEMORY) != memory)
+			continue;
+		for (uint32_t i = first; i < end; i++) {
+			length += pass->set.programs[program_of(work, i)].length;
+			simple &= pass->set.parsed[program_of(work, i)].simple;
+		}
+		length += (size_t)FIELD_COST * (unsigned int)__builtin_popcount(fields_of_place(work, first, end));
+		work->inlined[first] = simple && length <= *left && length <= INLINE_TOTAL_MAX - pass->inlined;
+		if (work->inlined[first]) {
+			*left -= length;
+			pass->inlined += length;
+		}
+		for (uint32_t i = first; i < end; i++) {
+			pass->set.parsed[program_of(work, i)].used = true;
+			pass->set.parsed[program_of(work, i)].called |= !work->inlined[first];
+			work->function->uses[work->sites.sites[i].use].sites++;
+		}
+	}
+}
+
+/* The list of fields, as parameters of a call or a declaration. */
+static void write_list(FILE *stream, uint32_t fields, const char *format)
+{
+	const char *separator = "";
+
+	for (unsigned int field = 0; field < PROBE_FIELDS; field++) {
+		if (!(fields & 1u << field))
+			continue;
+		fprintf(stream, "%s%s%u", separator, format, field);
+		separator = ", ";
+	}
+}
+
+/* Writes a function that calls programs one after the other, with the fields that each reads. */
+static void write_caller(struct pass *pass, const char *name, const uint32_t *programs, uint32_t count)
+{
+	FILE *stream = pass->callers;
+	uint32_t fields = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		fields |= fields_of(pass, programs[i]);
+	fprintf(stream, ".func %s(", name);
+	write_list(stream, fields, ".param .b64 c");
+	fputs(")\n{\n", stream);
+	if (fields)
+		fprintf(stream, "\t.reg .b64 %%c<%u>;\n", PROBE_FIELDS);
+	for (unsigned int field = 0; field < PROBE_FIELDS; field++)
+		if (fields & 1u << field)
+			fprintf(stream, "\tld.param.b64 %%c%u, [c%u];\n", field, field);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct probe_program *program = &pass->set.programs[programs[i]];
+
+		fputs("\t{\n\t.param .b64 result;\n", stream);
+		for (uint32_t j = 0; j < program->context_count; j++)
+			fprintf(stream, "\t.param .b64 a%u;\n\tst.param.b64 [a%u], %%c%u;\n", j, j, program->context[j] / 8);
+		fprintf(stream, "\tcall (result), %s", program->symbol);
+		for (uint32_t j = 0; j < program->context_count; j++)
+			fprintf(stream, "%sa%u", j ? ", " : ", (", j);
+		fputs(program->context_count ? ");\n\t}\n" : ";\n\t}\n", stream);
+	}
+	fputs("\tret;\n}\n", stream);
+}
+
+/* The number of the function for these programs; it is written if it is new. */
+static int find_signature(struct pass *pass, enum probe_point point, const uint32_t *programs, uint32_t count,
+			  uint32_t *number)
+{
+	struct signature *larger, *signature;
+	uint32_t capacity;
+	char name[32];
+	int r;
+
+	for (uint32_t i = 0; i < pass->signature_count; i++) {
+		signature = &pass->signatures[i];
+		if (signature->point == point && signature->count == count &&
+		    !memcmp(signature->programs, programs, count * sizeof(*programs))) {
+			*number = signature->number;
+			return 0;
+		}
+	}
+	if (pass->signature_count == pass->signature_capacity) {
+		capacity = pass->signature_capacity ? pass->signature_capacity * 2 : 8;
+		larger = reallocarray(pass->signatures, capacity, sizeof(*larger));
+		if (!larger)
+			return -ENOMEM;
+		pass->signatures = larger;
+		pass->signature_capacity = capacity;
+	}
+	*number = pass->numbers[point]++;
+	snprintf(name, sizeof(name), "%s%u", prefixes[point], *number);
+	r = program_set_place(&pass->set, name);
+	if (r)
+		return r;
+	signature = &pass->signatures[pass->signature_count];
+	*signature = (struct signature){ point, *number, calloc(count, sizeof(*programs)), count };
+	if (!signature->programs)
+		return -ENOMEM;
+	memcpy(signature->programs, programs, count * sizeof(*programs));
+	pass->signature_count++;
+	write_caller(pass, name, programs, count);
+	return 0;
+}
+
+/* The name of the function that an entry or a return calls; it is written if it is new. */
+static int find_named(struct work *work, enum probe_point point, const uint32_t *programs, uint32_t count, char **name)
+{
+	const struct ptx_range range = work->function->function->name;
+	const char *text = work->body->module->text;
+	int r;
+
+	if (text[range.offset] == '%') { /* which may only stand at the start of a name */
+		ptx_error_set(work->pass->set.error, text, range.offset,
+			      "a function whose name begins with %% cannot call one named after it");
+		return PROBE_E_FUNCTION;
+	}
+	if (asprintf(name, "%s%.*s", prefixes[point], (int)range.length, text + range.offset) < 0)
+		return -ENOMEM;
+	if (work->caller[point])
+		return 0;
+	work->caller[point] = true;
+	r = program_set_place(&work->pass->set, *name);
+	if (r)
+		free(*name);
+	else
+		write_caller(work->pass, *name, programs, count);
+	return r;
+}
+
+static int find_caller(struct work *work, enum probe_point point, const uint32_t *programs, uint32_t count, char **name)
+{
+	uint32_t number;
+	int r;
+
+	if (point == PROBE_ENTRY || point == PROBE_RETURN)
+		return find_named(work, point, programs, count, name);
+	r = find_signature(work->pass, point, programs, count, &number);
+	if (!r && asprintf(name, "%s%u", prefixes[point], number) < 0)
+		r = -ENOMEM;
+	return r;
+}
+
+/* The call of a place's programs. */
+static int write_call(struct work *work, FILE *stream, uint32_t first, uint32_t end,
+		      const struct probe_context *context)
+{
+	uint32_t *programs = calloc(end - first, sizeof(*programs));
+	char *name = NULL;
+	int r;
+
+	if (!programs)
+		return -ENOMEM;
+	for (uint32_t i = first; i < end; i++)
+		programs[i - first] = program_of(work, i);
+	r = find_caller(work, work->sites.sites[first].point, programs, end - first, &name);
+	free(programs);
+	if (r)
+		return r;
+	for (unsigned int field = 0; field < PROBE_FIELDS; field++)
+		if (context->wanted & 1u << field)
+			fprintf(stream, "\t.param .b64 gpuprobe_a%u;\n\tst.param.b64 [gpuprobe_a%u], %s;\n", field, field,
+				context->arguments[field]);
+	fprintf(stream, "\tcall %s", name);
+	if (context->wanted) {
+		fputs(", (", stream);
+		write_list(stream, context->wanted, "gpuprobe_a");
+		fputc(')', stream);
+	}
+	fputs(";\n", stream);
+	free(name);
+	return 0;
+}
+
+/* A place's programs themselves. */
+static int write_programs(struct work *work, FILE *stream, uint32_t first, uint32_t end,
+			  const struct probe_context *context)
+{
+	const char *arguments[64];
+	char suffix[32];
+	int r = 0;
+
+	for (uint32_t i = first; i < end && !r; i++) {
+		const struct probe_program *program = &work->pass->set.programs[program_of(work, i)];
+		const struct parsed_program *parsed = &work->pass->set.parsed[program_of(work, i)];
+
+		for (uint32_t j = 0; j < program->context_count; j++)
+			arguments[j] = context->arguments[program->context[j] / 8];
+		snprintf(suffix, sizeof(suffix), "__gpuprobe%u", work->labels++);
+		r = ptx_inline_write(stream, &parsed->module, parsed->function, arguments, suffix);
+	}
+	return r > 0 ? -EINVAL : r; /* it was possible before */
+}
+
+/* Notes an instruction that gets a memory probe; its index is the count before. */
+static int add_instruction(struct work *work, uint32_t statement)
+{
+	struct pass *pass = work->pass;
+	struct probe_instruction *larger, *instruction;
+	uint32_t capacity;
+
+	if (pass->instruction_count == pass->instruction_capacity) {
+		capacity = pass->instruction_capacity ? pass->instruction_capacity * 2 : 16;
+		larger = reallocarray(pass->instructions, capacity, sizeof(*larger));
+		if (!larger)
+			return -ENOMEM;
+		pass->instructions = larger;
+		pass->instruction_capacity = capacity;
+	}
+	for (; work->loc_next < statement; work->loc_next++)
+		if (work->body->statements[work->loc_next].kind == PTX_STATEMENT_LOC)
+			work->loc = &work->body->statements[work->loc_next];
+	instruction = &pass->instructions[pass->instruction_count];
+	*instruction = (struct probe_instruction){
+		.index = pass->instruction_count,
+		.function = work->function->function,
+		.text = ptx_statement_text(work->body, &work->body->statements[statement]),
+	};
+	if (work->loc)
+		probe_files_find(&pass->files, work->body, work->loc, &instruction->file, &instruction->line);
+	pass->instruction_count++;
+	return 0;
+}
+
+/* Lines and blocks stand before an instruction whatever its predicate is. */
+static bool is_guarded(const struct work *work, const struct probe_site *site)
+{
+	return (site->stub || site->point == PROBE_MEMORY || site->point == PROBE_RETURN) &&
+	       site->statement < work->body->statement_count &&
+	       work->body->statements[site->statement].guard != PTX_NONE;
+}
+
+/* `@!%p bra LABEL`, which is `@%p` of the instruction turned round. */
+static void write_skip(const struct work *work, FILE *stream, uint32_t index, uint32_t label)
+{
+	const struct ptx_statement *statement = &work->body->statements[index];
+	const struct ptx_token *guard = &work->body->tokens[statement->guard];
+
+	fprintf(stream, "\t@%s%.*s bra $L__skip__gpuprobe%u;\n", statement->guard_negated ? "" : "!",
+		(int)guard->length, work->body->module->text + guard->offset, label);
+}
+
+static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t end)
+{
+	const struct probe_site *site = &work->sites.sites[first];
+	struct pass *pass = work->pass;
+	struct probe_context context = { .wanted = fields_of_place(work, first, end) };
+	struct probe_access access;
+	struct probe_place place = {
+		.names = &work->names,
+		.statement = site->statement,
+		.process_space = pass->set.constant_full ? "global" : "const",
+	};
+	bool skips = is_guarded(work, site), scope = skips || context.wanted || !work->inlined[first];
+	uint32_t label = skips ? work->labels++ : 0;
+	int r = 0;
+
+	if (site->point == PROBE_MEMORY) {
+		probe_access_read(&work->names, site->statement, &access);
+		place.access = &access;
+		place.instruction = instruction_id(pass->options->image, pass->instruction_count);
+		r = add_instruction(work, site->statement);
+		if (r)
+			return r;
+	} else {
+		pass->set.needs_process |= probe_context_needs_process(context.wanted);
+	}
+	if (scope)
+		fputs("{\n", stream);
+	if (skips)
+		write_skip(work, stream, site->statement, label);
+	probe_context_write(stream, &place, &context);
+	r = work->inlined[first] ? write_programs(work, stream, first, end, &context) :
+				   write_call(work, stream, first, end, &context);
+	if (skips)
+		fprintf(stream, "$L__skip__gpuprobe%u:\n", label);
+	if (scope)
+		fputs("\t}\n", stream);
+	fputc('\t', stream);
+	return r;
+}
+
+static int edit_place(struct work *work, uint32_t first, uint32_t end)
+{
+	const struct probe_site *site = &work->sites.sites[first];
+	struct ptx_edit *edit = work->pass->set.edit;
+	char *bytes = NULL;
+	size_t length = 0;
+	FILE *stream;
+	int r;
+
+	stream = open_memstream(&bytes, &length);
+	if (!stream)
+		return -ENOMEM;
+	r = write_place(work, stream, first, end);
+	if (fclose(stream))
+		r = -ENOMEM;
+	if (!r && site->stub)
+		r = probe_stub_replace(edit, &work->names, site->statement, bytes, length, work->pass->set.error);
+	else if (!r)
+		r = ptx_edit_insert(edit, probe_site_offset(work->body, site->statement), bytes, length);
+	free(bytes);
+	return r;
+}
+
+static int edit_sites(struct work *work)
+{
+	size_t left = INLINE_MAX;
+	uint32_t end;
+	int r = 0;
+
+	work->inlined = calloc((size_t)work->sites.count + 1, sizeof(*work->inlined));
+	if (!work->inlined)
+		return -ENOMEM;
+	choose_inlined(work, false, &left);
+	choose_inlined(work, true, &left);
+	for (uint32_t first = 0; first < work->sites.count && !r; first = end) {
+		end = place_end(work, first);
+		r = edit_place(work, first, end);
+	}
+	free(work->inlined);
+	return r;
+}
+
+static int edit_function(struct pass *pass, const struct probe_function *function)
+{
+	struct work work = { .pass = pass, .function = function };
+	struct ptx_error inner;
+	struct ptx_body body;
+	int r;
+
+	r = ptx_body_parse(&body, pass->set.module, function->function, &inner);
+	if (r > 0) {
+		*pass->set.error = inner;
+		return PROBE_E_FUNCTION;
+	}
+	if (r)
+		return r;
+	work.body = &body;
+	r = probe_names_init(&work.names, &body);
+	if (!r) {
+		r = probe_sites_init(&work.sites, &work.names, &pass->files, pass->options, function);
+		if (!r)
+			r = edit_sites(&work);
+		probe_sites_deinit(&work.sites);
+		probe_names_deinit(&work.names);
+	}
+	ptx_body_deinit(&body);
+	return r;
+}
+
+/* Is the caller's list sound? Notes which programs are listed, and puts functions with a body in the order of the text. */
+static int check_functions(const struct ptx_module *module, struct probe_function *functions, size_t count, bool *listed,
+			   size_t program_count, struct probe_function **ordered)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct ptx_function *function = functions[i].function;
+		size_t index = (size_t)(function - module->functions);
+
+		if (function < module->functions || function >= module->functions + module->function_count ||
+		    ordered[index])
+			return -EINVAL;
+		ordered[index] = &functions[i];
+		for (uint32_t j = 0; j < functions[i].use_count; j++) {
+			functions[i].uses[j].sites = 0;
+			if (functions[i].uses[j].program >= program_count)
+				return -EINVAL;
+			if (function->body.length)
+				listed[functions[i].uses[j].program] = true;
+		}
+	}
+	return 0;
+}
+
+/* Everything between the checks and the clean-up. */
+static int run(struct pass *pass, struct probe_function **ordered)
+{
+	const struct ptx_module *module = pass->set.module;
+	char *callers = NULL;
+	size_t length = 0;
+	int r;
+
+	pass->callers = open_memstream(&callers, &length);
+	if (!pass->callers)
+		return -ENOMEM;
+	r = probe_files_init(&pass->files, module);
+	for (uint32_t i = 0; i < module->function_count && !r; i++)
+		if (ordered[i] && ordered[i]->use_count && module->functions[i].body.length)
+			r = edit_function(pass, ordered[i]);
+	if (fclose(pass->callers))
+		r = -ENOMEM;
+	if (!r)
+		r = program_set_insert(&pass->set);
+	if (!r && length)
+		r = ptx_edit_insert_after_header(pass->set.edit, module, callers, length);
+	free(callers);
+	probe_files_deinit(&pass->files);
+	return r;
+}
+
+int probe_apply(struct ptx_edit *edit, const struct ptx_module *module, const struct probe_options *options,
+		const struct probe_program *programs, size_t program_count, struct probe_function *functions,
+		size_t function_count, struct probe_result *result, struct ptx_error *error)
+{
+	struct pass pass = {
+		.set = { .edit = edit, .module = module, .programs = programs, .count = program_count, .error = error },
+		.options = options,
+	};
+	struct probe_function **ordered = calloc((size_t)module->function_count + 1, sizeof(*ordered));
+	bool *listed = calloc(program_count + 1, sizeof(*listed));
+	int r = -ENOMEM;
+
+	if (ordered && listed)
+		r = check_functions(module, functions, function_count, listed, program_count, ordered);
+	if (!r)
+		r = program_set_parse(&pass.set, listed);
+	if (!r)
+		r = run(&pass, ordered);
+	program_set_deinit(&pass.set);
+	for (uint32_t i = 0; i < pass.signature_count; i++)
+		free(pass.signatures[i].programs);
+	free(pass.signatures);
+	free(ordered);
+	free(listed);
+	if (r) {
+		free(pass.instructions);
+		return r;
+	}
+	*result = (struct probe_result){ pass.instructions, pass.instruction_count };
+	return 0;
+}
