@@ -19,6 +19,8 @@ SIM = os.path.join(BUILD, "tests/sim")
 COUNTER = os.path.join(BUILD, "docs/counter.bpf.o")
 VEC_ADD = os.path.join(BUILD, "tests/sim/vec_add_driver")
 SKIP = 77
+GPU = os.environ.get("GPUPROBE_TEST_GPU") == "1" # programs run on the machine's own driver
+TOOL_LIBRARIES = os.environ.get("GPUPROBE_TEST_LIBRARIES") # of the daemon and gpuprobectl, unpacked from a bundle
 
 
 class Failed(Exception):
@@ -69,7 +71,8 @@ class Daemon:
             self.start()
 
     def start(self):
-        self.process = subprocess.Popen([GPUPROBED, f"--session={self.name}", *self.options], stderr=self.log)
+        self.process = subprocess.Popen([GPUPROBED, f"--session={self.name}", *self.options], stderr=self.log,
+                                        env={**os.environ, **self.tools()})
         wait_until(lambda: self.listens() or self.process.poll() is not None, "the daemon listens")
         check(self.process.poll() is None, "gpuprobed ended:", self.text())
         return self
@@ -113,9 +116,19 @@ class Daemon:
     def environment(self, **more):
         return {**os.environ, "GPUPROBE_SESSION": self.name, **more}
 
+    @staticmethod
+    def libraries():
+        """Where programs find the CUDA driver."""
+        return {} if GPU else {"LD_LIBRARY_PATH": SIM}
+
+    @staticmethod
+    def tools():
+        """Where the daemon and gpuprobectl find their libraries, and a program on the host the driver."""
+        return {"LD_LIBRARY_PATH": TOOL_LIBRARIES} if TOOL_LIBRARIES else {} if GPU else {"LD_LIBRARY_PATH": SIM}
+
     def ctl(self, *arguments, status=0):
         """gpuprobectl; returns its standard output. status None: any failure, returns standard error."""
-        done = subprocess.run([CTL, *arguments], env=self.environment(), capture_output=True, text=True, timeout=60)
+        done = subprocess.run([CTL, *arguments], env=self.environment(**self.tools()), capture_output=True, text=True, timeout=60)
         if status is None:
             check(done.returncode != 0, "gpuprobectl", *arguments, "did not fail")
             return done.stderr
@@ -124,6 +137,9 @@ class Daemon:
 
     def json(self, *arguments):
         return json.loads(self.ctl(*arguments, "--json"))
+
+    def json_lines(self, *arguments):
+        return [json.loads(line) for line in self.ctl("--json", *arguments).splitlines()]
 
     def attach(self, *arguments, object=COUNTER):
         return [int(line) for line in self.ctl("attach", object, *arguments).split()]
@@ -147,7 +163,7 @@ class Daemon:
 
     def start_run(self, *command, shim=True, **more):
         """Starts a program on the CPU driver, under the shim."""
-        environment = self.environment(LD_LIBRARY_PATH=SIM, **more)
+        environment = self.environment(**self.libraries(), **more)
         if shim:
             environment["LD_PRELOAD"] = SHIM
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
