@@ -72,6 +72,16 @@ int ctl_query(struct ctl *ctl, int argc, char **argv, const char *help, const ch
 int ctl_call_more(struct ctl *ctl, const char *method, json_object *consume_parameters);
 int ctl_next(struct ctl *ctl, const char *method, const char *subject, struct varlink_reply *reply);
 
+/*
+ * stream.c: calls a method that gives records, with `more`, and hands the parameters of each reply to take(), until
+ * the last one, Ctrl-C, or until take() returns another value than CTL_OK: CTL_STREAM_ENOUGH, or an
+ * exit status. Says what was lost. Returns the exit status.
+ */
+#define CTL_STREAM_ENOUGH (-1)
+int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_parameters,
+	       const char *subject, int (*take)(json_object *parameters, void *userdata),
+	       void *userdata);
+
 /* output.c */
 void ctl_print_json(const struct ctl *ctl, json_object *value);
 void ctl_print_text(const char *text);
@@ -89,3 +99,5 @@ int command_list(struct ctl *ctl, int argc, char **argv);
 int command_status(struct ctl *ctl, int argc, char **argv);
 int command_why(struct ctl *ctl, int argc, char **argv);
 int command_map(struct ctl *ctl, int argc, char **argv);
+int command_ring(struct ctl *ctl, int argc, char **argv);
+int command_log(struct ctl *ctl, int argc, char **argv);

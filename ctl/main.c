@@ -29,6 +29,8 @@ static const char help[] =
 	"  why               what was probed and what was not, and why\n"
 	"  map list          maps of attached objects\n"
 	"  map dump MAP      contents of a map\n"
+	"  ring read MAP     records of a ring\n"
+	"  log               what programs print\n"
 	"\n"
 	"      --json            print JSON\n"
 	"      --pretty          print JSON for people\n"
@@ -52,6 +54,8 @@ static const struct {
 	{ "status", command_status, CTL_TITLE "status" },
 	{ "why", command_why, CTL_TITLE "why" },
 	{ "map", command_map, CTL_TITLE "map" },
+	{ "ring", command_ring, CTL_TITLE "ring" },
+	{ "log", command_log, CTL_TITLE "log" },
 };
 
 /* Options before the command. Returns -1 to go on, or the exit status. */

@@ -57,6 +57,24 @@ struct value_types *value_types_free(struct value_types *types) {
 	return NULL;
 }
 
+/* The struct, union or typedef of that name; 0: there is none. */
+uint32_t value_types_find(const struct value_types *types, const char *name) {
+	static const uint32_t kinds[] = { BTF_KIND_STRUCT, BTF_KIND_TYPEDEF, BTF_KIND_UNION };
+
+	for (size_t i = 0; types->btf && i < sizeof(kinds) / sizeof(*kinds); i++) {
+		int id = btf__find_by_name_kind(types->btf, name, kinds[i]);
+
+		if (id > 0)
+			return (uint32_t)id;
+	}
+	return 0;
+}
+
+/* Bytes of a value of the type; negative: it has none. */
+int64_t value_types_size(const struct value_types *types, uint32_t type) {
+	return types->btf && type ? btf__resolve_size(types->btf, type) : -1;
+}
+
 /* A name of the types; NULL if it has none, "?" if it is one that no compiler would write. */
 static const char *name_at(const struct btf *btf, uint32_t offset) {
 	const char *name = btf__name_by_offset(btf, offset);

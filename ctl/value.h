@@ -12,6 +12,8 @@ struct value_types;
 
 int value_types_new(struct value_types **typesp, const void *btf, size_t n_btf);
 struct value_types *value_types_free(struct value_types *types);
+uint32_t value_types_find(const struct value_types *types, const char *name);
+int64_t value_types_size(const struct value_types *types, uint32_t type);
 json_object *value_json(struct value_types *types, uint32_t type, const unsigned char *data,
 			size_t n_data);
 void value_print(json_object *value, FILE *stream);

@@ -196,6 +196,25 @@ static int receive_reply(struct varlink_client *client, struct varlink_reply *re
 	return 0;
 }
 
+/*
+ * Waits until a reply begins to come, which varlink_client_next() then reads, or until @other_fd is
+ * readable, which goes before it. @timeout_ms: negative for ever. Returns 0, VARLINK_CLIENT_E_OTHER,
+ * VARLINK_CLIENT_E_AGAIN, or negative errno.
+ */
+int varlink_client_wait(struct varlink_client *client, int other_fd, int timeout_ms) {
+	struct pollfd pollfds[] = { { .fd = client->fd, .events = POLLIN },
+				    { .fd = other_fd, .events = POLLIN } };
+	const bool buffered = client->input_end > client->input_begin;
+	int r;
+
+	r = poll(pollfds, 2, buffered ? 0 : timeout_ms);
+	if (r < 0 && errno != EINTR)
+		return -errno;
+	if (r > 0 && pollfds[1].revents)
+		return VARLINK_CLIENT_E_OTHER;
+	return buffered || r > 0 ? 0 : VARLINK_CLIENT_E_AGAIN;
+}
+
 /* Waits for a reply and brings the state forward. */
 static int client_receive(struct varlink_client *client, struct varlink_reply *reply,
 			  int64_t deadline) {

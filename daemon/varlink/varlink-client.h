@@ -21,6 +21,8 @@
 enum {
 	_VARLINK_CLIENT_E_SUCCESS,
 	VARLINK_CLIENT_E_ERROR, /* the service answered with an error */
+	VARLINK_CLIENT_E_OTHER, /* varlink_client_wait: the other descriptor is readable */
+	VARLINK_CLIENT_E_AGAIN, /* varlink_client_wait: nothing came so far */
 };
 
 struct varlink_client;
@@ -39,6 +41,7 @@ int varlink_client_call(struct varlink_client *client, const char *method,
 int varlink_client_call_more(struct varlink_client *client, const char *method,
 			     json_object *consume_parameters);
 int varlink_client_next(struct varlink_client *client, struct varlink_reply *reply);
+int varlink_client_wait(struct varlink_client *client, int other_fd, int timeout_ms);
 int varlink_client_call_oneway(struct varlink_client *client, const char *method,
 			       json_object *consume_parameters);
 void varlink_reply_deinit(struct varlink_reply *reply);

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * ring read: records of a ring, one a line, as they come.
+ *
+ * A record has the type that --type names, else that of the map's values, if its size is that of the
+ * type, but for padding: one ring may have records of several kinds. Else it is hexadecimal.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../daemon/base64.h"
+#include "ctl.h"
+#include "value.h"
+
+enum {
+	OPTION_RAW = CTL_OPTION_OWN,
+	OPTION_TYPE,
+};
+
+static const char help[] =
+	"Usage: gpuprobectl ring read [OPTION]... MAP\n"
+	"\n"
+	"Prints the records of a ring, which is given by its name or id, and takes them out: process, SM, lane, value. Each record goes\n"
+	"to one reader.\n"
+	"\n"
+	"  -f, --follow       go on until Ctrl-C\n"
+	"  -n, --count=COUNT  stop after so many records; more may have been taken out\n"
+	"      --type=STRUCT  show records as this struct of the object; else as the map's values\n"
+	"      --raw          bytes in hexadecimal\n";
+
+struct reader {
+	struct ctl *ctl;
+	struct value_types *types; /* NULL: no reply so far */
+	const char *type_name;	   /* --type, or NULL */
+	uint32_t type;
+	int64_t type_size;
+	bool raw;
+	int64_t n_left; /* records to print; negative: all */
+};
+
+/* Takes the types from the first reply. Returns the exit status. */
+static int begin(struct reader *reader, json_object *parameters) {
+	json_object *text = ctl_get(parameters, "btf");
+	unsigned char *btf = NULL;
+	size_t n_btf = 0;
+	int r;
+
+	if (text && !reader->raw &&
+	    base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text), &btf,
+			  &n_btf))
+		n_btf = 0;
+	r = value_types_new(&reader->types, n_btf ? btf : NULL, n_btf);
+	if (r == -EINVAL)
+		r = value_types_new(&reader->types, NULL, 0);
+	free(btf);
+	if (r)
+		return ctl_fail(CTL_ERROR, "%s", strerror(-r));
+	if (reader->raw)
+		return CTL_OK;
+	reader->type = reader->type_name
+			       ? value_types_find(reader->types, reader->type_name)
+			       : (uint32_t)ctl_int(parameters, "btf_value_type");
+	if (reader->type_name && !reader->type)
+		return ctl_fail(CTL_NOT_FOUND, "--type: the object has no struct %s",
+				reader->type_name);
+	reader->type_size = value_types_size(reader->types, reader->type);
+	return CTL_OK;
+}
+
+/* The bytes by their type; NULL without memory. */
+static json_object *read_value(const struct reader *reader, const unsigned char *data, size_t n_data) {
+	const int64_t padding = (int64_t)n_data - reader->type_size;
+	bool fits = reader->type_size > 0 && padding >= 0 && (reader->type_name || padding < 8);
+
+	return value_json(reader->types, fits ? reader->type : 0, data, n_data);
+}
+
+/* 1234 sm 17 lane 3: {.ts = 5} */
+static bool print_record(const struct reader *reader, json_object *record) {
+	json_object *text = ctl_get(record, "data"), *value, *output;
+	unsigned char *data;
+	size_t n_data;
+
+	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text), &data,
+			  &n_data))
+		return false;
+	value = read_value(reader, data, n_data);
+	free(data);
+	if (reader->ctl->json) {
+		output = json_object_new_object();
+		for (size_t i = 0; i < 3; i++) {
+			static const char *const keys[] = { "pid", "sm", "lane" };
+
+			json_object_object_add(output, keys[i],
+					       json_object_get(ctl_get(record, keys[i])));
+		}
+		json_object_object_add(output, "record", json_object_get(value));
+		ctl_print_json(reader->ctl, output);
+		json_object_put(output);
+	} else {
+		printf("%lld sm %lld lane %lld: ", (long long)ctl_int(record, "pid"),
+		       (long long)ctl_int(record, "sm"), (long long)ctl_int(record, "lane"));
+		value_print(value, stdout);
+		putchar('\n');
+	}
+	json_object_put(value);
+	return true;
+}
+
+static int take_records(json_object *parameters, void *userdata) {
+	json_object *records = ctl_get(parameters, "records");
+	struct reader *reader = userdata;
+	int r = reader->types ? CTL_OK : begin(reader, parameters);
+
+	for (size_t i = 0; !r && i < json_object_array_length(records); i++) {
+		if (!reader->n_left)
+			return CTL_STREAM_ENOUGH;
+		if (!print_record(reader, json_object_array_get_idx(records, i)))
+			r = ctl_fail(CTL_ERROR, "the daemon sent a record that is not base64");
+		if (reader->n_left > 0)
+			reader->n_left--;
+	}
+	return !r && !reader->n_left ? CTL_STREAM_ENOUGH : r;
+}
+
+static int ring_read(struct ctl *ctl, int argc, char **argv) {
+	static const struct option options[] = {
+		CTL_OPTIONS,
+		{ "follow", no_argument, NULL, 'f' },
+		{ "count", required_argument, NULL, 'n' },
+		{ "raw", no_argument, NULL, OPTION_RAW },
+		{ "type", required_argument, NULL, OPTION_TYPE },
+		{},
+	};
+	json_object *parameters = json_object_new_object();
+	struct reader reader = { .ctl = ctl, .n_left = -1 };
+	int option, r = -1;
+
+	while (r < 0 && (option = getopt_long(argc, argv, "fn:hV", options, NULL)) >= 0) {
+		if (option == 'f')
+			json_object_object_add(parameters, "follow", json_object_new_boolean(true));
+		else if (option == 'n')
+			r = ctl_number("--count", optarg, 1, &reader.n_left);
+		else if (option == OPTION_RAW)
+			reader.raw = true;
+		else if (option == OPTION_TYPE)
+			reader.type_name = optarg;
+		else
+			r = ctl_option(ctl, option, help);
+	}
+	if (r < 0 && reader.raw && reader.type_name)
+		r = ctl_usage("ring read takes --raw or --type, not both");
+	if (r < 0 && optind == argc)
+		r = ctl_usage("ring read: which map?");
+	if (r < 0 && optind + 1 < argc)
+		r = ctl_usage("ring read takes one map, but got %s too", argv[optind + 1]);
+	if (r >= 0) {
+		json_object_put(parameters);
+		return r;
+	}
+	json_object_object_add(parameters, "map", json_object_new_string(argv[optind]));
+	r = ctl_stream(ctl, "ReadRing", parameters, argv[optind], take_records, &reader);
+	value_types_free(reader.types);
+	return r;
+}
+
+int command_ring(struct ctl *ctl, int argc, char **argv) {
+	static const struct option options[] = { CTL_OPTIONS, {} };
+	static char title_read[] = CTL_TITLE "ring read";
+	int option, first, r;
+
+	while ((option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0) {
+		r = ctl_option(ctl, option, help);
+		if (r >= 0)
+			return r;
+	}
+	if (optind == argc)
+		return ctl_usage("ring: read?");
+	first = optind;
+	optind = 0;
+	if (strcmp(argv[first], "read"))
+		return ctl_usage("ring has no command %s", argv[first]);
+	argv[first] = title_read;
+	return ring_read(ctl, argc - first, argv + first);
+}

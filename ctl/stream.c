@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Records as they come, until the user has enough: Ctrl-C is a good end. So signals come through a
+ * descriptor, looked at between two replies; what was printed is whole lines.
+ */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ctl.h"
+
+#define TELL_MS 1000 /* how often it says that records were lost */
+
+struct stream {
+	struct ctl *ctl;
+	int signals;		/* a descriptor */
+	int64_t lost, told;	/* records; those that the user knows of */
+	int64_t told_at;	/* milliseconds */
+};
+
+static int64_t now_ms(void) {
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+static void tell_lost(struct stream *stream) {
+	if (stream->lost == stream->told)
+		return;
+	ctl_fail(CTL_OK, "lost %lld records: the ring was full (attach with --ring-size)",
+		 (long long)stream->lost);
+	stream->told = stream->lost;
+	stream->told_at = now_ms();
+}
+
+/* Waits for a reply. CTL_OK: there is one; CTL_STREAM_ENOUGH: the user wants no more. */
+static int stream_wait(struct stream *stream) {
+	int r;
+
+	for (;;) {
+		int64_t left = stream->told_at + TELL_MS - now_ms();
+
+		if (stream->lost != stream->told && left <= 0)
+			tell_lost(stream);
+		r = varlink_client_wait(stream->ctl->client, stream->signals,
+					stream->lost == stream->told ? -1 : (int)left);
+		if (r == VARLINK_CLIENT_E_OTHER)
+			return CTL_STREAM_ENOUGH;
+		if (r != VARLINK_CLIENT_E_AGAIN)
+			return CTL_OK; /* what is wrong, ctl_next() says */
+	}
+}
+
+int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_parameters,
+	       const char *subject, int (*take)(json_object *parameters, void *userdata),
+	       void *userdata) {
+	struct stream stream = { .ctl = ctl };
+	struct varlink_reply reply = {};
+	bool continues = true;
+	sigset_t signals;
+	int r;
+
+	r = ctl_call_more(ctl, method, consume_parameters);
+	if (r)
+		return r;
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	stream.signals = signalfd(-1, &signals, SFD_CLOEXEC);
+	if (stream.signals < 0)
+		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
+	while (!r && continues) {
+		r = stream_wait(&stream);
+		if (!r)
+			r = ctl_next(ctl, method, subject, &reply);
+		if (r)
+			break;
+		stream.lost = ctl_int(reply.parameters, "lost");
+		continues = reply.continues;
+		r = take(reply.parameters, userdata);
+		varlink_reply_deinit(&reply);
+		fflush(stdout);
+	}
+	tell_lost(&stream);
+	close(stream.signals);
+	return r == CTL_STREAM_ENOUGH ? CTL_OK : r;
+}
