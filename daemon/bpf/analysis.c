@@ -16,31 +16,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "helper.h"
+#include "analysis-step.h"
 #include "value.h"
 
 #define STATE_BYTES_MAX (64u << 20) /* of all states of a program */
 #define VISITS_PER_BLOCK_MAX 256    /* on average, until we give up */
 
-static void note(struct analysis *a, uint32_t map, unsigned use)
+void analysis_note(struct analysis *a, uint32_t map, unsigned use)
 {
 	if (a->recording)
 		a->uses[map] |= (uint8_t)(use | MAP_USE_ANY);
 }
 
 /* A value goes where we do not follow it. */
-static void note_escape(struct analysis *a, const struct value *value)
+void analysis_escape(struct analysis *a, const struct value *value)
 {
 	uint64_t maps = value_maps(value);
 
 	for (uint32_t i = 0; maps && i < a->n_maps; i++)
 		if (maps >> i & 1)
-			note(a, i, MAP_USE_OTHER);
+			analysis_note(a, i, MAP_USE_OTHER);
 }
 
 /* The state of another frame in the chain of callers, or NULL. `state` is that of `frame`. */
-static struct analysis_frame *frame_state(const struct analysis *a, struct analysis_frame *state,
-					  uint32_t frame, uint32_t wanted)
+struct analysis_frame *analysis_frame_state(const struct analysis *a,
+					    struct analysis_frame *state, uint32_t frame,
+					    uint32_t wanted)
 {
 	const struct flow_frame *frames = a->flow->frames;
 	uint32_t depth = frames[frame].depth;
@@ -51,13 +52,46 @@ static struct analysis_frame *frame_state(const struct analysis *a, struct analy
 	return NULL;
 }
 
+static const char *symbolic_name(const struct value *value)
+{
+	return value->kind == VALUE_CONTEXT  ? "its context"
+	       : value->kind == VALUE_RECORD ? "a reserved record"
+					     : "what may be its context or a reserved record";
+}
+
 /* What a load or store at a constant offset of r10 may touch. */
-static int check_stack(struct analysis *a, size_t pc, int64_t offset, uint64_t size)
+int analysis_check_stack(struct analysis *a, size_t pc, int64_t offset, uint64_t size)
 {
 	if (offset >= -INSN_STACK_SIZE && offset < 0 && (uint64_t)-offset >= size)
 		return 0;
 	return fault_at(a->fault, pc, "access of %llu bytes at r10%+lld is outside of the stack",
 			(unsigned long long)size, (long long)offset);
+}
+
+/* The same of a record. */
+int analysis_check_record(struct analysis *a, size_t pc, const struct value *address,
+			  int64_t offset, uint64_t size)
+{
+	offset += (int64_t)address->bits;
+	if (!address->exact ||
+	    (offset >= 0 && (uint64_t)offset <= address->size && size <= address->size - (uint64_t)offset))
+		return 0;
+	return fault_at(a->fault, pc, "access of %llu bytes at offset %lld of a record of %u bytes",
+			(unsigned long long)size, (long long)offset, address->size);
+}
+
+/* A read of the context: inside of one field. Notes the field. */
+static int read_context(struct analysis *a, size_t pc, int64_t offset, unsigned n)
+{
+	if (offset < 0 || offset + n > 8 * TRANSLATE_CONTEXT_FIELDS)
+		return fault_at(a->fault, pc, "reads %u bytes at offset %lld of its context of %u bytes",
+				n, (long long)offset, 8 * TRANSLATE_CONTEXT_FIELDS);
+	if (offset % 8 + n > 8)
+		return fault_at(a->fault, pc, "reads two fields of its context at once, at offset %lld",
+				(long long)offset);
+	if (a->recording)
+		a->context |= UINT32_C(1) << offset / 8;
+	return 0;
 }
 
 /* Stores `n` bytes of a value at a constant offset. */
@@ -87,25 +121,35 @@ static struct value stack_read(const struct analysis_frame *stack, int64_t offse
 	return value_scalar(0, value_maps(slot) | value_maps(slot + 1));
 }
 
-/* Something is stored, we do not know where. Slots keep what they may point to. */
+/* A slot that something may have been stored to. It keeps what it may point to. */
+static struct value touched(const struct value *slot, uint64_t maps)
+{
+	struct value value = value_scalar(0, value_maps(slot) | maps);
+
+	if (value_is_symbolic(slot))
+		value.kind = VALUE_LOST;
+	return value;
+}
+
+/* Something is stored, we do not know where. */
 static void clobber_all(const struct analysis *a, struct analysis_frame *state, uint32_t frame)
 {
 	struct analysis_frame *chain = state - a->flow->frames[frame].depth;
 
 	for (; chain <= state; chain++)
 		for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
-			chain->slots[i] = value_scalar(0, value_maps(chain->slots + i));
+			chain->slots[i] = touched(chain->slots + i, 0);
 }
 
 /* Something is stored somewhere on a stack. */
 static void stack_write_somewhere(struct analysis_frame *stack, const struct value *value)
 {
 	for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
-		stack->slots[i] = value_scalar(0, value_maps(stack->slots + i) | value_maps(value));
+		stack->slots[i] = touched(stack->slots + i, value_maps(value));
 }
 
 /* The maps that anything on a stack may point into. */
-static uint64_t stack_maps(const struct analysis_frame *stack)
+uint64_t analysis_stack_maps(const struct analysis_frame *stack)
 {
 	uint64_t maps = 0;
 
@@ -115,33 +159,36 @@ static uint64_t stack_maps(const struct analysis_frame *stack)
 }
 
 /* The same of all stacks. */
-static uint64_t all_slots_maps(const struct analysis *a, const struct analysis_frame *state,
-			       uint32_t frame)
+uint64_t analysis_all_maps(const struct analysis *a, const struct analysis_frame *state,
+			   uint32_t frame)
 {
 	const struct analysis_frame *chain = state - a->flow->frames[frame].depth;
 	uint64_t maps = 0;
 
 	for (; chain <= state; chain++)
-		maps |= stack_maps(chain);
+		maps |= analysis_stack_maps(chain);
 	return maps;
 }
 
 /* Stores `n` bytes of `value` at `base` + `offset`. */
-static int store(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-		 const struct value *base, int64_t offset, unsigned n, const struct value *value)
+int analysis_store(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
+		   const struct value *base, int64_t offset, unsigned n, const struct value *value)
 {
 	struct analysis_frame *stack;
 	int r;
 
+	if (value_is_symbolic(value) &&
+	    !(base->kind == VALUE_STACK && base->exact && n == 8 && (offset + (int64_t)base->bits) % 8 == 0))
+		return fault_at(a->fault, pc, "stores the address of %s", symbolic_name(value));
 	switch (base->kind) {
 	case VALUE_STACK:
 		offset += (int64_t)base->bits;
-		r = base->exact ? check_stack(a, pc, offset, n) : 0;
+		r = base->exact ? analysis_check_stack(a, pc, offset, n) : 0;
 		if (r)
 			return r;
-		stack = frame_state(a, state, frame, base->ref);
+		stack = analysis_frame_state(a, state, frame, base->ref);
 		if (!stack)
-			note_escape(a, value);
+			analysis_escape(a, value);
 		else if (base->exact)
 			stack_write(stack, offset, n, value);
 		else
@@ -150,21 +197,27 @@ static int store(struct analysis *a, struct analysis_frame *state, uint32_t fram
 	case VALUE_MAP:
 		return fault_at(a->fault, pc, "stores through a reference to a map");
 	case VALUE_MAP_VALUE:
-		note(a, base->ref, MAP_USE_OTHER);
-		note_escape(a, value);
+		analysis_note(a, base->ref, MAP_USE_OTHER);
+		analysis_escape(a, value);
 		return 0;
+	case VALUE_RECORD:
+		analysis_escape(a, value);
+		return analysis_check_record(a, pc, base, offset, n);
+	case VALUE_CONTEXT:
+	case VALUE_LOST:
+		return fault_at(a->fault, pc, "stores to %s", symbolic_name(base));
 	default:
-		note_escape(a, base);
-		note_escape(a, value);
+		analysis_escape(a, base);
+		analysis_escape(a, value);
 		clobber_all(a, state, frame);
 		return 0;
 	}
 }
 
 /* Reads `n` bytes at `base` + `offset`. */
-static int load(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-		const struct value *base, int64_t offset, unsigned n, bool sign,
-		struct value *value)
+int analysis_load(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
+		  const struct value *base, int64_t offset, unsigned n, bool sign,
+		  struct value *value)
 {
 	struct analysis_frame *stack;
 	int r;
@@ -172,182 +225,36 @@ static int load(struct analysis *a, struct analysis_frame *state, uint32_t frame
 	switch (base->kind) {
 	case VALUE_STACK:
 		offset += (int64_t)base->bits;
-		r = base->exact ? check_stack(a, pc, offset, n) : 0;
+		r = base->exact ? analysis_check_stack(a, pc, offset, n) : 0;
 		if (r)
 			return r;
-		stack = frame_state(a, state, frame, base->ref);
+		stack = analysis_frame_state(a, state, frame, base->ref);
 		if (!stack)
 			*value = value_scalar(0, 0);
 		else if (base->exact)
 			*value = stack_read(stack, offset, n, sign);
 		else
-			*value = value_scalar(0, stack_maps(stack));
+			*value = value_scalar(0, analysis_stack_maps(stack));
 		return 0;
 	case VALUE_MAP:
 		return fault_at(a->fault, pc, "loads through a reference to a map");
 	case VALUE_MAP_VALUE:
-		note(a, base->ref, MAP_USE_OTHER);
+		analysis_note(a, base->ref, MAP_USE_OTHER);
 		*value = value_scalar(0, 0);
 		return 0;
+	case VALUE_RECORD:
+		*value = value_scalar(0, 0);
+		return analysis_check_record(a, pc, base, offset, n);
+	case VALUE_CONTEXT:
+		*value = value_scalar(0, 0);
+		return read_context(a, pc, offset + (int64_t)base->bits, n);
+	case VALUE_LOST:
+		return fault_at(a->fault, pc, "loads through %s", symbolic_name(base));
 	default:
-		note_escape(a, base);
-		*value = value_scalar(0, all_slots_maps(a, state, frame));
+		analysis_escape(a, base);
+		*value = value_scalar(0, analysis_all_maps(a, state, frame));
 		return 0;
 	}
-}
-
-/* Each map of a set may be written or read by what we do not follow. */
-static void note_maps(struct analysis *a, uint64_t maps)
-{
-	struct value value = value_scalar(0, maps);
-
-	note_escape(a, &value);
-}
-
-/* A helper reads `size` bytes at an address that stay what they are. */
-static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-			const struct value *address, uint64_t size)
-{
-	struct analysis_frame *stack;
-	int64_t offset = (int64_t)address->bits;
-	int r;
-
-	switch (address->kind) {
-	case VALUE_STACK:
-		stack = frame_state(a, state, frame, address->ref);
-		if (stack && !address->exact)
-			note_maps(a, stack_maps(stack));
-		r = address->exact ? check_stack(a, pc, offset, size) : 0;
-		if (r || size == 0 || !address->exact)
-			return r;
-		for (size_t i = analysis_slot(offset);
-		     stack && i <= analysis_slot(offset + (int64_t)size - 1); i++)
-			note_escape(a, stack->slots + i);
-		return 0;
-	case VALUE_MAP:
-		return fault_at(a->fault, pc, "a helper would read through a reference to a map");
-	default:
-		note_escape(a, address);
-		if (address->kind != VALUE_MAP_VALUE)
-			note_maps(a, all_slots_maps(a, state, frame));
-		return 0;
-	}
-}
-
-/* The map in R1, as one that device code can work on. */
-static int helper_map(struct analysis *a, size_t pc, const struct helper *helper,
-		      const struct value *r1, uint32_t *map)
-{
-	const struct translate_map *m;
-
-	if (r1->kind != VALUE_MAP || r1->ref == VALUE_ANY_MAP)
-		return fault_at(a->fault, pc, "%s (%u): R1 is not always the same map",
-				helper->name, helper->id);
-	m = a->maps + r1->ref;
-	if (m->type != BPF_MAP_TYPE_ARRAY && m->type != BPF_MAP_TYPE_PERCPU_ARRAY &&
-	    m->type != 1503)
-		return fault_at(
-			a->fault, pc,
-			"map %.64s has type %u, which is not available on the GPU in this release",
-			m->name, m->type);
-	*map = r1->ref;
-	note(a, *map, MAP_USE_ANY);
-	return 0;
-}
-
-/* What this lookup gave before is not what it gives last any more. */
-static void forget_site(const struct analysis *a, struct analysis_frame *state, uint32_t frame,
-			uint32_t site)
-{
-	struct value *value = (struct value *)(state - a->flow->frames[frame].depth);
-
-	for (; value < (struct value *)(state + 1); value++)
-		if (value->site == site)
-			value->site = 0;
-}
-
-static int step_lookup(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-		       const struct helper *helper)
-{
-	struct value *regs = state->registers, key;
-	uint32_t map;
-	int r;
-
-	r = helper_map(a, pc, helper, regs + 1, &map);
-	if (!r)
-		r = helper_reads(a, state, frame, pc, regs + 2, 4);
-	if (!r)
-		r = load(a, state, frame, pc, regs + 2, 0, 4, false, &key);
-	if (r)
-		return r;
-	forget_site(a, state, frame, analysis_site(frame, pc));
-	regs[0] = (struct value){
-		.kind = VALUE_MAP_VALUE, .align = 3, .ref = map, .site = analysis_site(frame, pc)
-	};
-	if (key.kind == VALUE_CONST) {
-		regs[0].exact = true;
-		regs[0].align = 0;
-		regs[0].bits = key.bits * (((uint64_t)a->maps[map].value_size + 7) & ~UINT64_C(7));
-	}
-	return 0;
-}
-
-static int step_update(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-		       const struct helper *helper)
-{
-	struct value *regs = state->registers;
-	uint32_t map;
-	int r;
-
-	r = helper_map(a, pc, helper, regs + 1, &map);
-	if (!r)
-		r = helper_reads(a, state, frame, pc, regs + 2, 4);
-	if (!r)
-		r = helper_reads(a, state, frame, pc, regs + 3, a->maps[map].value_size);
-	if (r)
-		return r;
-	note(a, map, MAP_USE_OTHER);
-	regs[0] = value_scalar(0, 0);
-	return 0;
-}
-
-static int step_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc)
-{
-	uint32_t id = (uint32_t)a->flow->insns[pc].imm, map;
-	const struct helper *helper = helper_find(id);
-	struct value *regs = state->registers, scalar = value_scalar(0, 0);
-	int r = 0;
-
-	if (!helper)
-		return fault_at(a->fault, pc, "helper %u is not available on the GPU", id);
-	switch (helper->kind) {
-	case HELPER_MAP_LOOKUP:
-		r = step_lookup(a, state, frame, pc, helper);
-		break;
-	case HELPER_MAP_UPDATE:
-		r = step_update(a, state, frame, pc, helper);
-		break;
-	case HELPER_MAP_DELETE:
-		r = helper_map(a, pc, helper, regs + 1, &map);
-		regs[0] = scalar;
-		break;
-	case HELPER_TRIPLE:
-		for (unsigned i = 1; !r && i <= 3; i++)
-			r = store(a, state, frame, pc, regs + i, 0, 8, &scalar);
-		regs[0] = scalar;
-		break;
-	case HELPER_SCALAR:
-	case HELPER_MEMBAR:
-		regs[0] = scalar;
-		break;
-	default:
-		return fault_at(a->fault, pc,
-				"helper %s (%u) is not available on the GPU in this release",
-				helper->name, helper->id);
-	}
-	for (unsigned i = 1; !r && i <= 5; i++)
-		regs[i] = scalar;
-	return r;
 }
 
 static int step_ld_imm64(struct analysis *a, struct analysis_frame *state, size_t pc)
@@ -362,18 +269,18 @@ static int step_ld_imm64(struct analysis *a, struct analysis_frame *state, size_
 	}
 	*dst = (struct value){ .kind = VALUE_MAP, .ref = (uint32_t)insn->imm };
 	if (insn->src_reg == INSN_PSEUDO_MAP_IDX) {
-		note(a, dst->ref, MAP_USE_ANY);
+		analysis_note(a, dst->ref, MAP_USE_ANY);
 		return 0;
 	}
 	map = a->maps + dst->ref;
-	if (map->type != BPF_MAP_TYPE_ARRAY && map->type != 1503)
+	if (map_kind_of(map->type) != MAP_KIND_ARRAY || map->type == BPF_MAP_TYPE_PERCPU_ARRAY)
 		return fault_at(a->fault, pc,
 				"takes the address of a value of map %.64s, which is no array",
 				map->name);
 	if ((uint32_t)insn[1].imm >= map->value_size)
 		return fault_at(a->fault, pc, "offset %u is outside of the value of map %.64s",
 				(uint32_t)insn[1].imm, map->name);
-	note(a, dst->ref, MAP_USE_OTHER | MAP_USE_DIRECT);
+	analysis_note(a, dst->ref, MAP_USE_OTHER | MAP_USE_DIRECT);
 	dst->kind = VALUE_MAP_VALUE;
 	dst->exact = true;
 	dst->bits = (uint32_t)insn[1].imm;
@@ -389,20 +296,22 @@ static int step_atomic(struct analysis *a, struct analysis_frame *state, uint32_
 	struct value result = value_scalar(0, 0);
 	int r = 0;
 
+	if (value_is_symbolic(operand))
+		return fault_at(a->fault, pc, "stores the address of %s", symbolic_name(operand));
 	if (base->kind == VALUE_MAP_VALUE && insn->imm == BPF_ADD) {
-		note(a, base->ref, n == 8 ? MAP_USE_ADD64 : MAP_USE_ADD32);
-		note_escape(a, operand);
+		analysis_note(a, base->ref, n == 8 ? MAP_USE_ADD64 : MAP_USE_ADD32);
+		analysis_escape(a, operand);
 		return 0;
 	}
 	if (insn->imm & BPF_FETCH)
-		r = load(a, state, frame, pc, base, insn->off, n, false, &result);
-	note_escape(a, operand);
+		r = analysis_load(a, state, frame, pc, base, insn->off, n, false, &result);
+	analysis_escape(a, operand);
 	if (insn->imm == BPF_CMPXCHG)
-		note_escape(a, state->registers);
+		analysis_escape(a, state->registers);
 	/* what is there afterwards depends on what was there */
 	struct value stored = value_scalar(0, value_maps(operand) | value_maps(&result));
 	if (!r)
-		r = store(a, state, frame, pc, base, insn->off, n, &stored);
+		r = analysis_store(a, state, frame, pc, base, insn->off, n, &stored);
 	if (insn->imm & BPF_FETCH)
 		state->registers[insn->imm == BPF_CMPXCHG ? 0 : insn->src_reg] = value_scalar(
 			0, value_maps(&result));
@@ -410,9 +319,9 @@ static int step_atomic(struct analysis *a, struct analysis_frame *state, uint32_
 }
 
 /* A comparison with NULL tells nothing about an address; any other does. */
-static void step_branch(struct analysis *a, const struct analysis_frame *state,
-			const struct bpf_insn *insn)
+static int step_branch(struct analysis *a, const struct analysis_frame *state, size_t pc)
 {
+	const struct bpf_insn *insn = a->flow->insns + pc;
 	const struct value *x = state->registers + insn->dst_reg;
 	struct value y = INSN_SOURCE(insn->code) == BPF_X
 				 ? state->registers[insn->src_reg]
@@ -420,19 +329,52 @@ static void step_branch(struct analysis *a, const struct analysis_frame *state,
 	bool equality = INSN_OP(insn->code) == BPF_JEQ || INSN_OP(insn->code) == BPF_JNE;
 
 	if (equality && (value_is_const(x, 0) || value_is_const(&y, 0)))
-		return;
-	note_escape(a, x);
-	note_escape(a, &y);
+		return 0;
+	if (value_is_symbolic(x) || value_is_symbolic(&y))
+		return fault_at(a->fault, pc, "compares the address of %s",
+				symbolic_name(value_is_symbolic(x) ? x : &y));
+	analysis_escape(a, x);
+	analysis_escape(a, &y);
+	return 0;
 }
 
-static void step_alu(struct analysis_frame *state, const struct bpf_insn *insn)
+/* An address that is none in memory can be moved, by a constant if it is that of the context. */
+static bool may_compute(const struct bpf_insn *insn, const struct value *x, const struct value *y)
 {
+	bool wide = INSN_CLASS(insn->code) == BPF_ALU64;
+	uint8_t op = INSN_OP(insn->code);
+
+	if (op == BPF_MOV)
+		return !value_is_symbolic(y) || (wide && insn->off == 0);
+	if (!value_is_symbolic(x) && !value_is_symbolic(y))
+		return true;
+	if (!wide || (op != BPF_ADD && op != BPF_SUB))
+		return false;
+	if (value_is_symbolic(y)) {
+		const struct value *number = x;
+
+		if (op == BPF_SUB || value_is_symbolic(x))
+			return false;
+		x = y;
+		y = number;
+	}
+	return x->kind != VALUE_LOST &&
+	       (y->kind == VALUE_CONST || (x->kind == VALUE_RECORD && y->kind == VALUE_SCALAR && !value_maps(y)));
+}
+
+static int step_alu(struct analysis *a, struct analysis_frame *state, size_t pc)
+{
+	const struct bpf_insn *insn = a->flow->insns + pc;
+	const struct value *x = state->registers + insn->dst_reg;
 	struct value operand = INSN_SOURCE(insn->code) == BPF_X && INSN_OP(insn->code) != BPF_END
 				       ? state->registers[insn->src_reg]
 				       : value_const((uint64_t)(int64_t)insn->imm);
 
-	state->registers[insn->dst_reg] = value_alu(insn, state->registers + insn->dst_reg,
-						    &operand);
+	if (!may_compute(insn, x, &operand))
+		return fault_at(a->fault, pc, "computes with the address of %s",
+				symbolic_name(value_is_symbolic(&operand) ? &operand : x));
+	state->registers[insn->dst_reg] = value_alu(insn, x, &operand);
+	return 0;
 }
 
 int analysis_step(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc)
@@ -446,29 +388,26 @@ int analysis_step(struct analysis *a, struct analysis_frame *state, uint32_t fra
 	switch (INSN_CLASS(insn->code)) {
 	case BPF_ALU:
 	case BPF_ALU64:
-		step_alu(state, insn);
-		return 0;
+		return step_alu(a, state, pc);
 	case BPF_LDX:
-		r = load(a, state, frame, pc, regs + insn->src_reg, insn->off,
+		r = analysis_load(a, state, frame, pc, regs + insn->src_reg, insn->off,
 			 insn_bytes(insn->code), INSN_MODE(insn->code) == INSN_MODE_MEMSX, &value);
 		if (!r)
 			regs[insn->dst_reg] = value;
 		return r;
 	case BPF_ST:
 		value = value_const((uint64_t)(int64_t)insn->imm);
-		return store(a, state, frame, pc, regs + insn->dst_reg, insn->off,
+		return analysis_store(a, state, frame, pc, regs + insn->dst_reg, insn->off,
 			     insn_bytes(insn->code), &value);
 	case BPF_STX:
 		if (insn_is_atomic(insn))
 			return step_atomic(a, state, frame, pc);
-		return store(a, state, frame, pc, regs + insn->dst_reg, insn->off,
+		return analysis_store(a, state, frame, pc, regs + insn->dst_reg, insn->off,
 			     insn_bytes(insn->code), regs + insn->src_reg);
 	default:
 		if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER)
-			return step_helper(a, state, frame, pc);
-		if (insn_is_branch(insn))
-			step_branch(a, state, insn);
-		return 0;
+			return analysis_helper(a, state, frame, pc);
+		return insn_is_branch(insn) ? step_branch(a, state, pc) : 0;
 	}
 }
 
@@ -596,7 +535,10 @@ static int solve(struct analysis *a, struct worklist *w)
 	int r;
 
 	enter_frame(chain, NULL, 0);
-	chain->registers[1] = value_scalar(3, 0); /* contexts are aligned to 8 */
+	if (a->takes_memory)
+		chain->registers[1] = value_scalar(3, 0); /* aligned to 8 */
+	else
+		chain->registers[1] = (struct value){ .kind = VALUE_CONTEXT, .exact = true };
 	r = flow_into(a, w, chain, 0, &bytes);
 	while (!r && w->head != w->tail) {
 		uint32_t number = worklist_pop(w);
@@ -625,12 +567,16 @@ static int solve(struct analysis *a, struct worklist *w)
 }
 
 int analysis_init(struct analysis *a, const struct flow *flow, const struct translate_map *maps,
-		  size_t n_maps, struct fault *fault)
+		  size_t n_maps, bool takes_memory, struct fault *fault)
 {
 	struct worklist w = { .size = flow->n_blocks + 1 };
 	int r = -ENOMEM;
 
-	*a = (struct analysis){ .flow = flow, .maps = maps, .n_maps = n_maps, .fault = fault };
+	*a = (struct analysis){ .flow = flow,
+				.maps = maps,
+				.n_maps = n_maps,
+				.fault = fault,
+				.takes_memory = takes_memory };
 	a->entry = calloc(flow->n_blocks, sizeof(*a->entry));
 	w.blocks = calloc(w.size, sizeof(*w.blocks));
 	w.queued = calloc(flow->n_blocks, sizeof(*w.queued));

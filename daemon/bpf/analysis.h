@@ -22,17 +22,20 @@ enum value_kind {
 	VALUE_STACK,     /* an address in a frame's stack */
 	VALUE_MAP,       /* a map, as helpers take it; or what may be one (VALUE_ANY_MAP) */
 	VALUE_MAP_VALUE, /* an address in a value of a map, or NULL */
+	VALUE_CONTEXT,   /* an address in the context, at a constant offset */
+	VALUE_RECORD,    /* an address in a record that was reserved in a ring, or NULL */
+	VALUE_LOST,      /* what may be one of the last two: nothing can be done with it */
 };
 
 struct value {
 	uint8_t kind;
 	uint8_t align; /* SCALAR, inexact address: number of low bits known to be 0, at most 3 */
 	uint8_t known; /* CONST: mask of known bytes; all of them, but in a stack slot */
-	bool exact;    /* STACK, MAP_VALUE: the offset (from r10; in the map) is a constant */
-	uint32_t ref;      /* STACK: frame; MAP, MAP_VALUE: map */
-	uint32_t site;     /* MAP_VALUE: of the lookup that gave it last; 0: not known */
-	uint32_t reserved; /* 0, so that values compare as bytes */
-	uint64_t bits; /* CONST: the value; exact address: offset; SCALAR: maps it may point into */
+	bool exact;    /* addresses: the offset (from r10; in the map, the record) is a constant */
+	uint32_t ref;  /* STACK: frame; MAP, MAP_VALUE, RECORD: map */
+	uint32_t site; /* MAP_VALUE: of the lookup that gave it last; 0: not known. RECORD: its own */
+	uint32_t size; /* RECORD: bytes; else 0, so that values compare as bytes */
+	uint64_t bits; /* CONST: the value; exact address: offset; SCALAR, LOST: maps it may point into */
 };
 
 /*
@@ -40,6 +43,10 @@ struct value {
  * is read through it: the kernel's maps can be read, and its verifier allows that.
  */
 #define VALUE_ANY_MAP UINT32_MAX
+
+/* What stands for the addresses of a context and of records: programs compare them with NULL. */
+#define ANALYSIS_CONTEXT_ADDRESS UINT64_C(0x110000)
+#define ANALYSIS_RECORD_ADDRESS UINT64_C(0x220000)
 
 #define ANALYSIS_REGISTERS 11
 #define ANALYSIS_SLOTS (INSN_STACK_SIZE / 8)
@@ -57,6 +64,7 @@ enum {
 	MAP_USE_ADD64 = 4,
 	MAP_USE_OTHER = 8,   /* reads, writes, or loses track of an address */
 	MAP_USE_DIRECT = 16, /* its address is a constant of the program */
+	MAP_USE_UPDATE = 32, /* stores a value whole, with flags that are constant and let it */
 };
 
 struct analysis {
@@ -66,7 +74,10 @@ struct analysis {
 	struct fault *fault;           /* while analysis_init() and analysis_step() run */
 	struct analysis_frame **entry; /* state at the start of each block; NULL: not reachable */
 	uint8_t uses[TRANSLATE_MAPS_MAX]; /* MAP_USE_ of each map */
-	bool recording;                   /* entry[] is final, uses[] are being taken */
+	uint32_t context; /* bit i: field i of the context is read */
+	bool process;     /* something of the process slot is read */
+	bool takes_memory;
+	bool recording; /* entry[] is final, what is above is being taken */
 };
 
 /*
@@ -74,7 +85,8 @@ struct analysis {
  * case.
  */
 int analysis_init(struct analysis *analysis, const struct flow *flow,
-		  const struct translate_map *maps, size_t n_maps, struct fault *fault);
+		  const struct translate_map *maps, size_t n_maps, bool takes_memory,
+		  struct fault *fault);
 void analysis_deinit(struct analysis *analysis);
 
 /* The effect of one instruction that is no jump, BPF call or exit on the state of a frame. */
@@ -94,7 +106,7 @@ static inline bool value_is_const(const struct value *value, uint64_t bits)
 	return value->kind == VALUE_CONST && value->known == 0xff && value->bits == bits;
 }
 
-/* Names a lookup: the instruction, in that frame. Not 0. */
+/* Names a lookup or a reservation: the instruction, in that frame. Not 0. */
 static inline uint32_t analysis_site(uint32_t frame, size_t pc)
 {
 	return frame * TRANSLATE_INSNS_MAX + (uint32_t)pc + 1;

@@ -13,6 +13,7 @@
 #include <llvm-c/Analysis.h>
 #include <llvm-c/BitReader.h>
 #include <llvm-c/Error.h>
+#include <llvm-c/Linker.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
 #include <llvm-c/Transforms/PassBuilder.h>
@@ -21,6 +22,8 @@
 #include <string.h>
 
 #include "device-lib-bitcode.h"
+#include "device-lib-hash-bitcode.h"
+#include "device-lib-ring-bitcode.h"
 #include "translate.h"
 
 #define TRIPLE "nvptx64-nvidia-cuda"
@@ -54,25 +57,47 @@ static void make_internal(LLVMContextRef context, LLVMModuleRef module)
 	}
 }
 
-int codegen_init(struct codegen *codegen, char **error)
+/* Adds a part of the device library to the module, which is NULL at first. */
+static int add_library(struct codegen *codegen, const unsigned char *bytes, size_t size,
+		       char **error)
 {
-	LLVMMemoryBufferRef bitcode;
+	LLVMMemoryBufferRef bitcode =
+		LLVMCreateMemoryBufferWithMemoryRange((const char *)bytes, size, "device-lib", false);
+	LLVMModuleRef module;
+	LLVMBool failed = LLVMParseBitcodeInContext2(codegen->context, bitcode, &module);
+
+	LLVMDisposeMemoryBuffer(bitcode);
+	if (failed)
+		return internal_error(error, "device library", "not bitcode that this LLVM reads");
+	if (!codegen->module) {
+		codegen->module = module;
+		return 0;
+	}
+	if (LLVMLinkModules2(codegen->module, module))
+		return internal_error(error, "device library", "its parts do not fit");
+	return 0;
+}
+
+int codegen_init(struct codegen *codegen, unsigned target, bool rings, bool hashes, char **error)
+{
+	int r;
 
 	LLVMInitializeNVPTXTargetInfo();
 	LLVMInitializeNVPTXTarget();
 	LLVMInitializeNVPTXTargetMC();
 	LLVMInitializeNVPTXAsmPrinter();
 
-	*codegen = (struct codegen){ .context = LLVMContextCreate() };
-	bitcode = LLVMCreateMemoryBufferWithMemoryRange(
-		(const char *)device_lib_bitcode, sizeof(device_lib_bitcode), "device-lib", false);
-	if (LLVMParseBitcodeInContext2(codegen->context, bitcode, &codegen->module)) {
-		LLVMDisposeMemoryBuffer(bitcode);
-		return internal_error(error, "device library", "not bitcode that this LLVM reads");
-	}
-	LLVMDisposeMemoryBuffer(bitcode);
-	make_internal(codegen->context, codegen->module);
-	return 0;
+	*codegen = (struct codegen){ .context = LLVMContextCreate(), .target = target };
+	r = add_library(codegen, device_lib_bitcode, sizeof(device_lib_bitcode), error);
+	if (!r && rings)
+		r = add_library(codegen, device_lib_ring_bitcode, sizeof(device_lib_ring_bitcode),
+				error);
+	if (!r && hashes)
+		r = add_library(codegen, device_lib_hash_bitcode, sizeof(device_lib_hash_bitcode),
+				error);
+	if (!r)
+		make_internal(codegen->context, codegen->module);
+	return r;
 }
 
 void codegen_deinit(struct codegen *codegen)
@@ -155,7 +180,7 @@ int codegen_emit(struct codegen *codegen, LLVMValueRef keep, char **ptx, char **
 		LLVMDisposeMessage(message);
 		return r;
 	}
-	snprintf(cpu, sizeof(cpu), "sm_%u", TRANSLATE_TARGET);
+	snprintf(cpu, sizeof(cpu), "sm_%u", codegen->target);
 	snprintf(features, sizeof(features), "+ptx%u", TRANSLATE_ISA);
 	machine = LLVMCreateTargetMachine(target, TRIPLE, cpu, features, LLVMCodeGenLevelAggressive,
 					  LLVMRelocDefault, LLVMCodeModelDefault);

@@ -10,11 +10,14 @@
 struct codegen {
 	LLVMContextRef context;
 	LLVMModuleRef module; /* the device library is in it, internal */
+	unsigned target;      /* 52: sm_52 */
 };
 
-/* Returns 0, or TRANSLATE_E_INTERNAL and a message that the caller frees. codegen_deinit() in any
- * case. */
-int codegen_init(struct codegen *codegen, char **error);
+/*
+ * `rings`, `hashes`: the parts of the device library for these are needed, too. Returns 0, or
+ * TRANSLATE_E_INTERNAL and a message that the caller frees. codegen_deinit() in any case.
+ */
+int codegen_init(struct codegen *codegen, unsigned target, bool rings, bool hashes, char **error);
 void codegen_deinit(struct codegen *codegen);
 
 /*

@@ -19,33 +19,7 @@
  * both sides.
  */
 
-#define GLOBAL __attribute__((address_space(1)))
-
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
-#define WARP 0xffffffffu
-
-static inline u32 lane_mask(void)
-{
-	return __nvvm_activemask();
-}
-
-/* True in the lowest lane of the mask. */
-static inline _Bool is_leader(u32 mask)
-{
-	return !(mask & __nvvm_read_ptx_sreg_lanemask_lt());
-}
-
-/*
- * The number of lanes in the mask, for the leader. Written so that the CUDA compiler cannot tell
- * that it is the same in all lanes: if it could, it would aggregate the one addition that is left
- * over the warp once more.
- */
-static inline u32 lanes(u32 mask)
-{
-	return (u32)__builtin_popcount(mask & ~__nvvm_read_ptx_sreg_lanemask_lt());
-}
+#include "device-lib.h"
 
 /*
  * Whether the lanes of the mask have the same address in a map. The low half tells: an instance is
@@ -85,74 +59,82 @@ static inline u64 warp_sum64(u64 value)
  *   constant: the address and the operand are the same in all threads
  *   uniform: the address is
  *   varying: neither need be; `same` says that the operand is
+ *   own: no two threads have the same address
+ * "_sys": in host memory, which others see, too.
  */
-#define DEFINE_ADD(bits, type, register)                                                     \
-	static inline void red_add##bits(GLOBAL type *p, type v)                             \
-	{                                                                                    \
-		__asm__ volatile("red.global.add.u" #bits " [%0], %1;" ::"l"(p), register(v) \
-				 : "memory");                                                \
-	}                                                                                    \
-	void gpuprobe_add##bits##_constant(GLOBAL type *p, type v);                          \
-	void gpuprobe_add##bits##_constant(GLOBAL type *p, type v)                           \
-	{                                                                                    \
-		u32 mask = lane_mask();                                                      \
-                                                                                             \
-		if (is_leader(mask))                                                         \
-			red_add##bits(p, lanes(mask) * v);                                   \
-	}                                                                                    \
-	static inline void add##bits##_whole(u32 mask, GLOBAL type *p, type v)               \
-	{                                                                                    \
-		if (mask != WARP) {                                                          \
-			red_add##bits(p, v);                                                 \
-			return;                                                              \
-		}                                                                            \
-		v = warp_sum##bits(v);                                                       \
-		if (is_leader(mask))                                                         \
-			red_add##bits(p, v);                                                 \
-	}                                                                                    \
-	void gpuprobe_add##bits##_uniform(GLOBAL type *p, type v);                           \
-	void gpuprobe_add##bits##_uniform(GLOBAL type *p, type v)                            \
-	{                                                                                    \
-		add##bits##_whole(lane_mask(), p, v);                                        \
-	}                                                                                    \
-	void gpuprobe_add##bits##_varying(GLOBAL type *p, type v, _Bool same);               \
-	void gpuprobe_add##bits##_varying(GLOBAL type *p, type v, _Bool same)                \
-	{                                                                                    \
-		u32 mask = lane_mask();                                                      \
-                                                                                             \
-		if (!is_same_address(mask, (u64)p)) {                                        \
-			red_add##bits(p, v);                                                 \
-		} else if (same) {                                                           \
-			if (is_leader(mask))                                                 \
-				red_add##bits(p, lanes(mask) * v);                           \
-		} else {                                                                     \
-			add##bits##_whole(mask, p, v);                                       \
-		}                                                                            \
+#define DEFINE_ADD(bits, suffix, scope, type, register)                                                \
+	static inline void red_add##bits##suffix(GLOBAL type *p, type v)                               \
+	{                                                                                              \
+		__asm__ volatile("red" scope ".global.add.u" #bits " [%0], %1;" ::"l"(p), register(v)  \
+				 : "memory");                                                          \
+	}                                                                                              \
+	void gpuprobe_add##bits##_own##suffix(GLOBAL type *p, type v);                                 \
+	void gpuprobe_add##bits##_own##suffix(GLOBAL type *p, type v)                                  \
+	{                                                                                              \
+		red_add##bits##suffix(p, v);                                                           \
+	}                                                                                              \
+	void gpuprobe_add##bits##_constant##suffix(GLOBAL type *p, type v);                            \
+	void gpuprobe_add##bits##_constant##suffix(GLOBAL type *p, type v)                             \
+	{                                                                                              \
+		u32 mask = lane_mask();                                                                \
+                                                                                                       \
+		if (is_leader(mask))                                                                   \
+			red_add##bits##suffix(p, lanes(mask) * v);                                     \
+	}                                                                                              \
+	static inline void add##bits##_whole##suffix(u32 mask, GLOBAL type *p, type v)                 \
+	{                                                                                              \
+		if (mask != WARP) {                                                                    \
+			red_add##bits##suffix(p, v);                                                   \
+			return;                                                                        \
+		}                                                                                      \
+		v = warp_sum##bits(v);                                                                 \
+		if (is_leader(mask))                                                                   \
+			red_add##bits##suffix(p, v);                                                   \
+	}                                                                                              \
+	void gpuprobe_add##bits##_uniform##suffix(GLOBAL type *p, type v);                             \
+	void gpuprobe_add##bits##_uniform##suffix(GLOBAL type *p, type v)                              \
+	{                                                                                              \
+		add##bits##_whole##suffix(lane_mask(), p, v);                                          \
+	}                                                                                              \
+	void gpuprobe_add##bits##_varying##suffix(GLOBAL type *p, type v, _Bool same);                 \
+	void gpuprobe_add##bits##_varying##suffix(GLOBAL type *p, type v, _Bool same)                  \
+	{                                                                                              \
+		u32 mask = lane_mask();                                                                \
+                                                                                                       \
+		if (!is_same_address(mask, (u64)p)) {                                                  \
+			red_add##bits##suffix(p, v);                                                   \
+		} else if (same) {                                                                     \
+			if (is_leader(mask))                                                           \
+				red_add##bits##suffix(p, lanes(mask) * v);                             \
+		} else {                                                                               \
+			add##bits##_whole##suffix(mask, p, v);                                         \
+		}                                                                                      \
 	}
 
-DEFINE_ADD(32, u32, "r")
-DEFINE_ADD(64, u64, "l")
+DEFINE_ADD(32, , "", u32, "r")
+DEFINE_ADD(64, , "", u64, "l")
+DEFINE_ADD(32, _sys, ".sys", u32, "r")
+DEFINE_ADD(64, _sys, ".sys", u64, "l")
 
 /* The other operations without the old value, in global memory: a reduction for each lane. */
-#define DEFINE_REDUCTION(name, bits, type, register)                                               \
-	void gpuprobe_##name##bits(GLOBAL type *p, type v);                                        \
-	void gpuprobe_##name##bits(GLOBAL type *p, type v)                                         \
-	{                                                                                          \
-		__asm__ volatile("red.global." #name ".b" #bits " [%0], %1;" ::"l"(p), register(v) \
-				 : "memory");                                                      \
+#define DEFINE_REDUCTION(name, bits, suffix, scope, type, register)                          \
+	void gpuprobe_##name##bits##suffix(GLOBAL type *p, type v);                          \
+	void gpuprobe_##name##bits##suffix(GLOBAL type *p, type v)                           \
+	{                                                                                    \
+		__asm__ volatile("red" scope ".global." #name ".b" #bits " [%0], %1;" ::"l"( \
+					 p),                                                 \
+				 register(v)                                                 \
+				 : "memory");                                                \
 	}
+#define DEFINE_REDUCTIONS(name)                               \
+	DEFINE_REDUCTION(name, 32, , "", u32, "r")            \
+	DEFINE_REDUCTION(name, 64, , "", u64, "l")            \
+	DEFINE_REDUCTION(name, 32, _sys, ".sys", u32, "r")    \
+	DEFINE_REDUCTION(name, 64, _sys, ".sys", u64, "l")
 
-DEFINE_REDUCTION(or, 32, u32, "r")
-DEFINE_REDUCTION(or, 64, u64, "l")
-DEFINE_REDUCTION(and, 32, u32, "r")
-DEFINE_REDUCTION(and, 64, u64, "l")
-DEFINE_REDUCTION(xor, 32, u32, "r")
-DEFINE_REDUCTION(xor, 64, u64, "l")
-
-static inline void fence(void)
-{
-	__nvvm_membar_gl();
-}
+DEFINE_REDUCTIONS(or)
+DEFINE_REDUCTIONS(and)
+DEFINE_REDUCTIONS(xor)
 
 /*
  * With the old value. `gpuprobe_fetch_...` in global memory, `gpuprobe_generic_...` at an address
@@ -231,12 +213,76 @@ DEFINE_FETCH(xchg, 64, u64, __atomic_exchange_n, v)
 DEFINE_CMPXCHG(32, u32)
 DEFINE_CMPXCHG(64, u64)
 
-/* Whether an array has that index. `base` is 0 where the process's instance is not armed. */
-_Bool gpuprobe_array_has(u64 base, u32 index, u32 max_entries);
-_Bool gpuprobe_array_has(u64 base, u32 index, u32 max_entries)
-{
-	return index < max_entries && base;
-}
+/*
+ * The same in host memory, or where that is possible. The compiler's own atomic operations are of
+ * the GPU's scope, whatever they are asked for.
+ */
+#define DEFINE_SYSTEM_FETCH(name, operation, bits, type, register, plain)                          \
+	type gpuprobe_fetch_##name##bits##_sys(GLOBAL type *p, type v, _Bool ordered);             \
+	type gpuprobe_fetch_##name##bits##_sys(GLOBAL type *p, type v, _Bool ordered)              \
+	{                                                                                          \
+		type old;                                                                          \
+                                                                                                   \
+		if (ordered)                                                                       \
+			__nvvm_membar_sys();                                                       \
+		__asm__ volatile("atom.sys.global." operation #bits " %0, [%1], %2;"               \
+				 : "=" register(old)                                               \
+				 : "l"(p), register(v)                                             \
+				 : "memory");                                                      \
+		if (ordered)                                                                       \
+			__nvvm_membar_sys();                                                       \
+		return old;                                                                        \
+	}                                                                                          \
+	type gpuprobe_generic_##name##bits##_sys(type *p, type v, _Bool ordered);                  \
+	type gpuprobe_generic_##name##bits##_sys(type *p, type v, _Bool ordered)                   \
+	{                                                                                          \
+		type old;                                                                          \
+                                                                                                   \
+		if (!__nvvm_isspacep_local(p))                                                     \
+			return gpuprobe_fetch_##name##bits##_sys((GLOBAL type *)p, v, ordered);    \
+		old = *p;                                                                          \
+		*p = plain;                                                                        \
+		return old;                                                                        \
+	}
+#define DEFINE_SYSTEM_FETCHES(name, operation, plain)                    \
+	DEFINE_SYSTEM_FETCH(name, operation, 32, u32, "r", plain)        \
+	DEFINE_SYSTEM_FETCH(name, operation, 64, u64, "l", plain)
+
+DEFINE_SYSTEM_FETCHES(add, "add.u", old + v)
+DEFINE_SYSTEM_FETCHES(or, "or.b", old | v)
+DEFINE_SYSTEM_FETCHES(and, "and.b", old &v)
+DEFINE_SYSTEM_FETCHES(xor, "xor.b", old ^ v)
+DEFINE_SYSTEM_FETCHES(xchg, "exch.b", v)
+
+#define DEFINE_SYSTEM_CMPXCHG(bits, type, register)                                                 \
+	type gpuprobe_fetch_cmpxchg##bits##_sys(GLOBAL type *p, type expected, type v);             \
+	type gpuprobe_fetch_cmpxchg##bits##_sys(GLOBAL type *p, type expected, type v)              \
+	{                                                                                           \
+		type old;                                                                           \
+                                                                                                    \
+		__nvvm_membar_sys();                                                                \
+		__asm__ volatile("atom.sys.global.cas.b" #bits " %0, [%1], %2, %3;"                 \
+				 : "=" register(old)                                                \
+				 : "l"(p), register(expected), register(v)                          \
+				 : "memory");                                                       \
+		__nvvm_membar_sys();                                                                \
+		return old;                                                                         \
+	}                                                                                           \
+	type gpuprobe_generic_cmpxchg##bits##_sys(type *p, type expected, type v);                  \
+	type gpuprobe_generic_cmpxchg##bits##_sys(type *p, type expected, type v)                   \
+	{                                                                                           \
+		type old;                                                                           \
+                                                                                                    \
+		if (!__nvvm_isspacep_local(p))                                                      \
+			return gpuprobe_fetch_cmpxchg##bits##_sys((GLOBAL type *)p, expected, v);   \
+		old = *p;                                                                           \
+		if (old == expected)                                                                \
+			*p = v;                                                                     \
+		return old;                                                                         \
+	}
+
+DEFINE_SYSTEM_CMPXCHG(32, u32, "r")
+DEFINE_SYSTEM_CMPXCHG(64, u64, "l")
 
 /* The address of a value of an array that has it. See proto/map-layout.h. */
 u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask, u64 shard_stride);
@@ -244,6 +290,38 @@ u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask
 {
 	return base + ((u32)__nvvm_read_ptx_sreg_smid() & shard_mask) * shard_stride +
 	       index * value_stride;
+}
+
+/* The number of the calling thread in the grid: that of its block times the block's size, plus its own. */
+u64 gpuprobe_thread_number(void);
+u64 gpuprobe_thread_number(void)
+{
+	u32 width = __nvvm_read_ptx_sreg_ntid_x(), height = __nvvm_read_ptx_sreg_ntid_y();
+	u32 size = width * height * (u32)__nvvm_read_ptx_sreg_ntid_z();
+	u32 thread = __nvvm_read_ptx_sreg_tid_x() +
+		     width * (__nvvm_read_ptx_sreg_tid_y() + height * (u32)__nvvm_read_ptx_sreg_tid_z());
+	u64 row = __nvvm_read_ptx_sreg_ctaid_y() +
+		  (u64)(u32)__nvvm_read_ptx_sreg_nctaid_y() * (u32)__nvvm_read_ptx_sreg_ctaid_z();
+
+	return (row * (u32)__nvvm_read_ptx_sreg_nctaid_x() + (u32)__nvvm_read_ptx_sreg_ctaid_x()) * size +
+	       thread;
+}
+
+/* Stores a value of at most 8 bytes and when, at once. */
+void gpuprobe_store_latest(u64 to, u64 value);
+void gpuprobe_store_latest(u64 to, u64 value)
+{
+	__asm__ volatile("st.global.v2.b64 [%0], {%1, %2};" ::"l"(to), "l"(value),
+			 "l"((u64)__nvvm_read_ptx_sreg_globaltimer())
+			 : "memory");
+}
+
+/* The calling thread ends. */
+void gpuprobe_exit(void);
+void gpuprobe_exit(void)
+{
+	__asm__ volatile("exit;" ::: "memory");
+	__builtin_unreachable();
 }
 
 /* Stores a value in pieces of 8 bytes and a rest. `aligned`: the source is, to 8 bytes. */

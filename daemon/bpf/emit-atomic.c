@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Atomic instructions. On a stack nobody else sees them, so they are plain there and may become
+ * Atomic instructions. On a stack or in a record nobody else sees them, so they are plain there and may become
  * registers; in map values they are instructions on global memory; anywhere else the device library
  * finds out when it runs.
  */
@@ -58,11 +58,13 @@ void emit_map_add(struct emitter *e, const struct emit_address *address, unsigne
 				 LLVMConstInt(e->i1, constant, false) };
 	char name[64];
 
-	snprintf(name, sizeof(name), "gpuprobe_add%u_%s", bytes * 8,
-		 !address->exact ? "varying"
-		 : constant      ? "constant"
-				 : "uniform");
-	emit_call(e, name, args, address->exact ? 2 : 3);
+	snprintf(name, sizeof(name), "gpuprobe_add%u_%s%s", bytes * 8,
+		 address->own      ? "own"
+		 : !address->exact ? "varying"
+		 : constant        ? "constant"
+				   : "uniform",
+		 address->system ? "_sys" : "");
+	emit_call(e, name, args, address->own || address->exact ? 2 : 3);
 }
 
 void emit_atomic(struct emitter *e, const struct bpf_insn *insn)
@@ -76,7 +78,7 @@ void emit_atomic(struct emitter *e, const struct bpf_insn *insn)
 	bool fetch = insn->imm & BPF_FETCH, global = address.kind == VALUE_MAP_VALUE;
 	char name[64];
 
-	if (address.kind == VALUE_STACK) {
+	if (address.kind == VALUE_STACK || address.kind == VALUE_RECORD) {
 		old = emit_load(e, &address, bytes);
 		emit_store(e, &address, bytes, stored_value(e, insn->imm, old, expected, operand));
 	} else if (global && insn->imm == BPF_ADD) {
@@ -90,11 +92,11 @@ void emit_atomic(struct emitter *e, const struct bpf_insn *insn)
 		args[n++] = operand;
 		if (insn->imm != BPF_CMPXCHG && (fetch || !global))
 			args[n++] = LLVMConstInt(e->i1, fetch, false);
-		snprintf(name, sizeof(name), "gpuprobe_%s%s%u",
+		snprintf(name, sizeof(name), "gpuprobe_%s%s%u%s",
 			 !global ? "generic_"
 			 : fetch ? "fetch_"
 				 : "",
-			 operation_name(insn->imm), bytes * 8);
+			 operation_name(insn->imm), bytes * 8, address.system ? "_sys" : "");
 		old = emit_call(e, name, args, n);
 	}
 	if (fetch)

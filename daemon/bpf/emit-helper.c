@@ -1,140 +1,84 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/*
- * Helpers. The device library has the arithmetic; what touches the program's memory (keys, values,
- * results) is done here, where it is known that the memory is a stack that can become registers.
- */
+/* Helpers: which part of the emitter has them; those that only give numbers are here. */
 
 #include <errno.h>
-#include <stddef.h>
 
 #include "emitter.h"
 #include "helper.h"
+#include "wire.h"
 
-#define COPY_UNROLLED_MAX 128 /* bytes of a value that is stored without a loop */
-
-/* The address of the value for the key that R2 points to, or 0; whether there is one; the key. */
-struct lookup {
-	LLVMValueRef address, found, index;
-};
-
-/* The address of a map's data, 0 where it is not armed. */
-static LLVMValueRef emit_base(struct emitter *e, uint32_t map)
+/* 8 bytes of the process slot; the analysis has seen that there is one. */
+static LLVMValueRef process_word(struct emitter *e, size_t offset)
 {
-	LLVMValueRef base;
+	LLVMValueRef index = emit_const(e, offset),
+		     pointer = LLVMBuildGEP2(e->builder, e->i8, e->process, &index, 1, ""),
+		     value = LLVMBuildLoad2(e->builder, e->i64, pointer, "");
 
-	if (e->layouts[map].resident)
-		return LLVMConstPtrToInt(e->map[map].slot, e->i64);
-	base = LLVMBuildLoad2(e->builder, e->i64, e->map[map].slot, "");
-	/* written by the host between launches only */
-	LLVMSetMetadata(base, LLVMGetMDKindIDInContext(e->context, "invariant.load", 14),
-			LLVMMetadataAsValue(e->context, LLVMMDNodeInContext2(e->context, NULL, 0)));
-	return base;
+	LLVMSetAlignment(value, 8);
+	return value;
 }
 
-static struct lookup emit_lookup(struct emitter *e, uint32_t map)
+/* bpf_get_current_comm(buffer, size): a text that always ends, then zeros. */
+static void emit_comm(struct emitter *e)
 {
-	const struct translate_map_result *layout = e->layouts + map;
-	struct emit_address key = emit_address(e, 2, 0);
-	LLVMValueRef args[5];
-	struct lookup lookup;
+	uint64_t size = e->state->registers[2].bits, end = size < 16 ? size - 1 : 15;
 
-	lookup.index = emit_load(e, &key, 4);
-	args[0] = emit_base(e, map);
-	args[1] = lookup.index;
-	args[2] = LLVMConstInt(e->i32, e->maps[map].max_entries, false);
-	if (layout->resident)
-		lookup.found = LLVMBuildICmp(e->builder, LLVMIntULT, args[1], args[2], "");
-	else
-		lookup.found = emit_call(e, "gpuprobe_array_has", args, 3);
-	args[2] = emit_const(e, layout->value_stride);
-	args[3] = LLVMConstInt(e->i32, layout->shards - 1, false);
-	args[4] = emit_const(e, layout->shard_stride);
-	lookup.address = LLVMBuildSelect(e->builder, lookup.found,
-					 emit_call(e, "gpuprobe_array_address", args, 5),
-					 emit_const(e, 0), "");
-	return lookup;
-}
+	for (uint64_t at = 0; at < size;) {
+		struct emit_address to = emit_address(e, 1, (int64_t)at);
+		unsigned bytes = size - at >= 8 ? 8 : 1;
+		LLVMValueRef word = emit_const(e, 0);
 
-/* Stores `size` bytes from where R3 points to at `to`. */
-static void emit_copy(struct emitter *e, LLVMValueRef to, uint32_t size)
-{
-	struct emit_address from = emit_address(e, 3, 0);
-	LLVMValueRef args[4];
-	unsigned piece = 8;
-
-	if (size > COPY_UNROLLED_MAX) {
-		args[0] = to;
-		args[1] = LLVMBuildAddrSpaceCast(e->builder, from.pointer, e->generic_pointer, "");
-		args[2] = emit_const(e, size);
-		args[3] = LLVMConstInt(e->i1, from.align == 8, false);
-		emit_call(e, "gpuprobe_copy", args, 4);
-		return;
+		if (at < 16) {
+			word = process_word(e, offsetof(struct gpuprobe_process, comm) + at / 8 * 8);
+			word = LLVMBuildLShr(e->builder, word, emit_const(e, at % 8 * 8), "");
+			/* what is beyond the end */
+			if (at + bytes > end)
+				word = LLVMBuildAnd(e->builder, word,
+						    emit_const(e, end <= at ? 0
+									    : (UINT64_C(1) << (end - at) * 8) - 1),
+						    "");
+		}
+		emit_store(e, &to, bytes, word);
+		at += bytes;
 	}
-	for (uint32_t at = 0; at < size; at += piece) {
-		struct emit_address source, target = { .kind = VALUE_MAP_VALUE };
-
-		while (piece > size - at)
-			piece /= 2;
-		source = emit_address(e, 3, at);
-		target.align = piece;
-		target.pointer = LLVMBuildIntToPtr(
-			e->builder, LLVMBuildAdd(e->builder, to, emit_const(e, at), ""),
-			e->global_pointer, "");
-		emit_store(e, &target, piece, emit_load(e, &source, piece));
-	}
+	emit_set(e, 0, emit_const(e, 0));
 }
 
-static LLVMValueRef choose(struct emitter *e, LLVMValueRef condition, int error,
-			   LLVMValueRef otherwise)
+/* The calling thread leaves the kernel: what follows in the program is not reached. */
+static void emit_exit(struct emitter *e)
 {
-	return LLVMBuildSelect(e->builder, condition, emit_const(e, (uint64_t)(int64_t)-error),
-			       otherwise, "");
+	emit_call(e, "gpuprobe_exit", NULL, 0);
+	LLVMBuildUnreachable(e->builder);
+	LLVMPositionBuilderAtEnd(e->builder, emit_new_block(e, "left"));
+	emit_set(e, 0, emit_const(e, 0));
 }
 
-static void emit_update(struct emitter *e, uint32_t map)
+/* Helpers of maps with keys. */
+static void emit_map_helper(struct emitter *e, enum helper_kind kind)
 {
-	LLVMValueRef flags = emit_get(e, 4), zero = emit_const(e, 0), result, condition;
-	LLVMBasicBlockRef store = emit_new_block(e, "store"), done = emit_new_block(e, "stored");
-	struct lookup lookup = emit_lookup(e, map);
+	uint32_t map = e->state->registers[1].ref;
+	bool hash = e->layouts[map].layout.kind == MAP_KIND_HASH;
 
-	result = choose(e, LLVMBuildNot(e->builder, lookup.found, ""), ENODEV, zero);
-	condition = LLVMBuildICmp(e->builder, LLVMIntEQ, flags, emit_const(e, BPF_NOEXIST), "");
-	result = choose(e, condition, EEXIST, result);
-	condition = LLVMBuildICmp(e->builder, LLVMIntUGE, lookup.index,
-				  LLVMConstInt(e->i32, e->maps[map].max_entries, false), "");
-	result = choose(e, condition, E2BIG, result);
-	condition = LLVMBuildICmp(e->builder, LLVMIntUGT, flags, emit_const(e, BPF_EXIST), "");
-	result = choose(e, condition, EINVAL, result);
-
-	emit_set(e, 0, result);
-	LLVMBuildCondBr(e->builder, LLVMBuildICmp(e->builder, LLVMIntEQ, result, zero, ""), store,
-			done);
-	LLVMPositionBuilderAtEnd(e->builder, store);
-	emit_copy(e, lookup.address, e->maps[map].value_size);
-	LLVMBuildBr(e->builder, done);
-	LLVMPositionBuilderAtEnd(e->builder, done);
+	if (kind == HELPER_MAP_LOOKUP)
+		hash ? emit_hash_lookup(e, map) : emit_map_lookup(e, map);
+	else if (kind == HELPER_MAP_UPDATE)
+		hash ? emit_hash_update(e, map) : emit_map_update(e, map);
+	else if (hash)
+		emit_hash_delete(e, map);
+	else /* elements of arrays always exist */
+		emit_set(e, 0, emit_const(e, (uint64_t)(int64_t)-EINVAL));
 }
 
 void emit_helper(struct emitter *e, const struct bpf_insn *insn)
 {
 	const struct helper *helper = helper_find((uint32_t)insn->imm);
-	uint32_t map = e->state->registers[1].ref;
-	struct lookup lookup;
 
 	switch (helper->kind) {
 	case HELPER_MAP_LOOKUP:
-		lookup = emit_lookup(e, map);
-		emit_set(e, 0, lookup.address);
-		LLVMBuildStore(e->builder, lookup.found,
-			       emit_found(e, analysis_site(e->frame, e->pc)));
-		return;
 	case HELPER_MAP_UPDATE:
-		emit_update(e, map);
-		return;
 	case HELPER_MAP_DELETE:
-		/* elements of arrays always exist */
-		emit_set(e, 0, emit_const(e, (uint64_t)(int64_t)-EINVAL));
+		emit_map_helper(e, helper->kind);
 		return;
 	case HELPER_SCALAR:
 		emit_set(e, 0, emit_call(e, helper->device[0], NULL, 0));
@@ -146,6 +90,30 @@ void emit_helper(struct emitter *e, const struct bpf_insn *insn)
 			emit_store(e, &to, 8, emit_call(e, helper->device[i], NULL, 0));
 		}
 		emit_set(e, 0, emit_const(e, 0));
+		return;
+	case HELPER_PID_TGID:
+		emit_set(e, 0, process_word(e, offsetof(struct gpuprobe_process, pid_tgid)));
+		return;
+	case HELPER_DEVICE:
+		emit_set(e, 0, process_word(e, offsetof(struct gpuprobe_process, device)));
+		return;
+	case HELPER_COMM:
+		emit_comm(e);
+		return;
+	case HELPER_EXIT:
+		emit_exit(e);
+		return;
+	case HELPER_PRINTK:
+	case HELPER_VPRINTK:
+	case HELPER_PUTS:
+		emit_log_helper(e, helper);
+		return;
+	case HELPER_PERF_OUTPUT:
+	case HELPER_RING_OUTPUT:
+	case HELPER_RING_RESERVE:
+	case HELPER_RING_SUBMIT:
+	case HELPER_RING_DISCARD:
+		emit_ring_helper(e, helper);
 		return;
 	default:
 		emit_call(e, "gpuprobe_membar", NULL, 0);

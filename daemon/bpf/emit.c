@@ -18,6 +18,11 @@
 
 #include "emitter.h"
 #include "rmw.h"
+#include "wire.h"
+
+/* Address spaces of NVPTX. */
+#define SPACE_GLOBAL 1
+#define SPACE_CONST 4
 
 static LLVMValueRef register_pointer(struct emitter *e, uint32_t frame, unsigned reg)
 {
@@ -63,7 +68,7 @@ LLVMValueRef emit_found(struct emitter *e, uint32_t site)
 	return s->found;
 }
 
-/* The number of helper calls in all frames: no program has more lookups. */
+/* The number of helper calls in all frames: no program has more lookups or records. */
 static size_t count_calls(const struct flow *flow)
 {
 	size_t n = 0;
@@ -100,6 +105,24 @@ void emit_set(struct emitter *e, unsigned reg, LLVMValueRef value)
 	LLVMBuildStore(e->builder, value, register_pointer(e, e->frame, reg));
 }
 
+/* A place in a reserved record, whose address is a mere number. */
+static struct emit_address record_address(struct emitter *e, unsigned reg, int64_t offset)
+{
+	const struct value *base = e->state->registers + reg;
+	struct emit_record *record = emit_record(e, base);
+	struct emit_address address = { .kind = VALUE_RECORD };
+	unsigned align = value_align(base), offset_align;
+	LLVMValueRef index = emit_const(e, base->bits + (uint64_t)offset);
+
+	offset_align = offset ? (unsigned)__builtin_ctzll((uint64_t)offset) : 3;
+	address.align = 1u << (align < offset_align ? align : offset_align);
+	if (!base->exact)
+		index = LLVMBuildAdd(e->builder, emit_get(e, reg),
+				     emit_const(e, (uint64_t)offset - ANALYSIS_RECORD_ADDRESS), "");
+	address.pointer = LLVMBuildGEP2(e->builder, e->i8, record->bytes, &index, 1, "");
+	return address;
+}
+
 struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset)
 {
 	struct value base = e->state->registers[reg];
@@ -115,9 +138,16 @@ struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset
 		address.pointer = stack_pointer(e, base.ref, offset);
 		return address;
 	}
+	if (base.kind == VALUE_RECORD)
+		return record_address(e, reg, offset);
 	number = LLVMBuildAdd(e->builder, emit_get(e, reg), emit_const(e, (uint64_t)offset), "");
 	address.align = 1u << (align < offset_align ? align : offset_align);
 	address.exact = base.exact;
+	address.system = base.kind == VALUE_MAP_VALUE
+				 ? e->layouts[base.ref].layout.place != MAP_PLACE_DEVICE
+				 : e->system;
+	address.own = base.kind == VALUE_MAP_VALUE &&
+		      e->layouts[base.ref].layout.kind == MAP_KIND_THREADS;
 	if (base.kind == VALUE_STACK) {
 		/* as an index of the array, so that LLVM knows which memory it is */
 		number = LLVMBuildSub(e->builder, number, stack_number(e, base.ref), "");
@@ -154,6 +184,16 @@ LLVMValueRef emit_call(struct emitter *e, const char *name, LLVMValueRef *args, 
 	return LLVMBuildCall2(e->builder, LLVMGlobalGetValueType(function), function, args, n, "");
 }
 
+/* A field of the context, or a part of one: a parameter. */
+static LLVMValueRef context_load(struct emitter *e, const struct bpf_insn *insn, unsigned bytes)
+{
+	uint64_t offset = e->state->registers[insn->src_reg].bits + (uint64_t)(int64_t)insn->off;
+	LLVMValueRef field = e->fields[offset / 8];
+
+	field = LLVMBuildLShr(e->builder, field, emit_const(e, offset % 8 * 8), "");
+	return LLVMBuildTrunc(e->builder, field, emit_int(e, bytes), "");
+}
+
 static void emit_memory(struct emitter *e, const struct bpf_insn *insn)
 {
 	unsigned bytes = insn_bytes(insn->code);
@@ -162,8 +202,12 @@ static void emit_memory(struct emitter *e, const struct bpf_insn *insn)
 
 	switch (INSN_CLASS(insn->code)) {
 	case BPF_LDX:
-		address = emit_address(e, insn->src_reg, insn->off);
-		value = emit_load(e, &address, bytes);
+		if (e->state->registers[insn->src_reg].kind == VALUE_CONTEXT) {
+			value = context_load(e, insn, bytes);
+		} else {
+			address = emit_address(e, insn->src_reg, insn->off);
+			value = emit_load(e, &address, bytes);
+		}
 		if (INSN_MODE(insn->code) == INSN_MODE_MEMSX)
 			value = LLVMBuildSExt(e->builder, value, e->i64, "");
 		emit_set(e, insn->dst_reg, emit_zext(e, value));
@@ -280,7 +324,8 @@ static bool begins_rmw(const struct emitter *e, const struct flow_block *block, 
 	const struct value *base = e->state->registers + e->flow->insns[e->pc].src_reg;
 
 	return INSN_CLASS(e->flow->insns[e->pc].code) == BPF_LDX && base->kind == VALUE_MAP_VALUE &&
-	       e->maps[base->ref].type == BPF_MAP_TYPE_PERCPU_ARRAY &&
+	       (e->maps[base->ref].type == BPF_MAP_TYPE_PERCPU_ARRAY ||
+		e->maps[base->ref].type == BPF_MAP_TYPE_PERCPU_HASH) &&
 	       rmw_match(e->flow->insns, e->pc, block->end, rmw);
 }
 
@@ -325,7 +370,7 @@ static void emit_types(struct emitter *e)
 	e->i64 = LLVMInt64TypeInContext(e->context);
 	e->stack_type = LLVMArrayType2(e->i8, INSN_STACK_SIZE);
 	e->generic_pointer = LLVMPointerTypeInContext(e->context, 0);
-	e->global_pointer = LLVMPointerTypeInContext(e->context, 1);
+	e->global_pointer = LLVMPointerTypeInContext(e->context, SPACE_GLOBAL);
 }
 
 /* Registers and stacks of all frames, each as a variable. */
@@ -339,22 +384,42 @@ static void emit_variables(struct emitter *e)
 	}
 }
 
-/* Declares the global variable of a map: its data, or the pointer to it. */
+/* A variable of the module that the host writes: in global or constant memory. */
+static LLVMValueRef emit_global(struct emitter *e, LLVMTypeRef type, const char *name,
+				unsigned space, unsigned align)
+{
+	LLVMValueRef global = LLVMAddGlobalInAddressSpace(e->module, type, name, space);
+
+	LLVMSetInitializer(global, LLVMConstNull(type));
+	LLVMSetExternallyInitialized(global, true);
+	LLVMSetAlignment(global, align);
+	return global;
+}
+
+/* Declares the variable of a map: its data, or the pointer to it. */
 static void emit_slot(struct emitter *e, size_t map)
 {
 	const struct translate_map_result *layout = e->layouts + map;
-	LLVMTypeRef type = layout->resident ? LLVMArrayType2(e->i8, layout->data_size) : e->i64;
 
-	e->map[map].slot = LLVMAddGlobalInAddressSpace(e->module, type, e->maps[map].slot_symbol,
-						       1);
-	LLVMSetInitializer(e->map[map].slot, LLVMConstNull(type));
-	LLVMSetAlignment(e->map[map].slot, layout->resident ? MAP_SHARD_ALIGN : 8);
+	if (layout->resident)
+		e->map[map].slot = emit_global(e, LLVMArrayType2(e->i8, layout->layout.data_size),
+					       e->maps[map].slot_symbol, SPACE_GLOBAL,
+					       MAP_SHARD_ALIGN);
+	else
+		e->map[map].slot =
+			emit_global(e, e->i64, e->maps[map].slot_symbol, SPACE_CONST, 8);
+	if (layout->layout.place != MAP_PLACE_DEVICE)
+		e->system = true;
 }
 
 /* The slots of maps. Where a value's address is a constant, the program runs only if it is armed. */
 static void emit_slots(struct emitter *e)
 {
 	e->disarmed = NULL;
+	if (e->analysis->process)
+		e->process = emit_global(
+			e, LLVMArrayType2(e->i8, sizeof(struct gpuprobe_process)),
+			WIRE_PROCESS_SYMBOL, SPACE_CONST, 8);
 	for (size_t i = 0; i < e->analysis->n_maps; i++) {
 		LLVMBasicBlockRef armed;
 		LLVMValueRef zero;
@@ -366,7 +431,7 @@ static void emit_slots(struct emitter *e)
 			continue;
 		if (!e->disarmed)
 			e->disarmed = emit_new_block(e, "disarmed");
-		e->map[i].direct = LLVMBuildLoad2(e->builder, e->i64, e->map[i].slot, "");
+		e->map[i].direct = emit_base(e, (uint32_t)i);
 		zero = LLVMBuildICmp(e->builder, LLVMIntEQ, e->map[i].direct, emit_const(e, 0), "");
 		armed = emit_new_block(e, "armed");
 		LLVMBuildCondBr(e->builder, zero, e->disarmed, armed);
@@ -374,17 +439,29 @@ static void emit_slots(struct emitter *e)
 	}
 }
 
+/* Registers at the start, and the fields of the context. */
+static void emit_arguments(struct emitter *e)
+{
+	unsigned parameter = 0;
+
+	for (unsigned i = 0; i < 10; i++) {
+		LLVMValueRef value = emit_const(e, i == 1 ? ANALYSIS_CONTEXT_ADDRESS : 0);
+
+		if (e->program->takes_memory)
+			value = i == 1 || i == 2 ? LLVMGetParam(e->function, i - 1)
+						 : emit_const(e, 0);
+		LLVMBuildStore(e->builder, value, register_pointer(e, 0, i));
+	}
+	for (unsigned i = 0; i < TRANSLATE_CONTEXT_FIELDS; i++)
+		if (e->analysis->context >> i & 1)
+			e->fields[i] = LLVMGetParam(e->function, parameter++);
+}
+
 static int emit_body(struct emitter *e)
 {
 	LLVMPositionBuilderAtEnd(e->builder, emit_new_block(e, "entry"));
 	emit_variables(e);
-	for (unsigned i = 0; i < 10; i++) {
-		bool argument = i >= 1 && i <= LLVMCountParams(e->function);
-
-		LLVMBuildStore(e->builder,
-			       argument ? LLVMGetParam(e->function, i - 1) : emit_const(e, 0),
-			       register_pointer(e, 0, i));
-	}
+	emit_arguments(e);
 	emit_slots(e);
 	for (size_t i = 0; i < e->flow->n_blocks; i++)
 		if (e->analysis->entry[i])
@@ -409,25 +486,29 @@ int emit_program(LLVMModuleRef module, struct analysis *analysis,
 {
 	struct emitter e = {
 		.analysis = analysis,
+		.program = program,
 		.flow = analysis->flow,
 		.maps = analysis->maps,
 		.layouts = layouts,
 		.module = module,
 		.context = LLVMGetModuleContext(module),
 	};
-	LLVMTypeRef parameters[2], type;
+	LLVMTypeRef parameters[TRANSLATE_CONTEXT_FIELDS], type;
+	unsigned n = program->takes_memory ? 2 : (unsigned)__builtin_popcount(analysis->context);
 	int r = -ENOMEM;
 
 	emit_types(&e);
-	parameters[0] = parameters[1] = e.i64;
-	type = LLVMFunctionType(e.i64, parameters, program->takes_length ? 2 : 1, false);
+	for (unsigned i = 0; i < n; i++)
+		parameters[i] = e.i64;
+	type = LLVMFunctionType(e.i64, parameters, n, false);
 	e.function = LLVMAddFunction(module, program->symbol, type);
 	e.builder = LLVMCreateBuilderInContext(e.context);
 	e.registers = calloc(e.flow->n_frames, sizeof(*e.registers));
 	e.stacks = calloc(e.flow->n_frames, sizeof(*e.stacks));
 	e.blocks = calloc(e.flow->n_blocks, sizeof(*e.blocks));
 	e.sites = calloc(count_calls(e.flow) + 1, sizeof(*e.sites));
-	if (e.registers && e.stacks && e.blocks && e.sites)
+	e.records = calloc(count_calls(e.flow) + 1, sizeof(*e.records));
+	if (e.registers && e.stacks && e.blocks && e.sites && e.records)
 		r = rmw_live_out(e.flow, &e.live_out);
 	if (!r)
 		r = emit_body(&e);
@@ -435,6 +516,7 @@ int emit_program(LLVMModuleRef module, struct analysis *analysis,
 	free(e.stacks);
 	free(e.blocks);
 	free(e.sites);
+	free(e.records);
 	free(e.live_out);
 	LLVMDisposeBuilder(e.builder);
 	if (!r)

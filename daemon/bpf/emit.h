@@ -8,8 +8,8 @@
 #include "analysis.h"
 
 /*
- * Adds `i64 symbol(i64 context)` (or `(i64, i64)`) to the module, and the slots of the maps that it
- * uses. Returns 0 and the function, or -ENOMEM.
+ * Adds `i64 symbol(i64 ...)` to the module, with a parameter for each field of the context that it
+ * reads, and the slots that it uses. Returns 0 and the function, or -ENOMEM.
  */
 int emit_program(LLVMModuleRef module, struct analysis *analysis,
 		 const struct translate_program *program,

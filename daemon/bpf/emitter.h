@@ -25,11 +25,18 @@ struct emit_site {
 	LLVMValueRef found;
 };
 
+/* A reservation: a variable of bytes, and one of type i1, whether it is held. */
+struct emit_record {
+	uint32_t site;
+	LLVMValueRef bytes, held;
+};
+
 struct emitter {
 	struct analysis *analysis;
+	const struct translate_program *program;
 	const struct flow *flow;
 	const struct translate_map *maps;
-	const struct translate_map_result *layouts;
+	const struct translate_map_result *layouts; /* .layout is that of map-layout.h */
 	LLVMContextRef context;
 	LLVMModuleRef module; /* holds the device library already */
 	LLVMBuilderRef builder;
@@ -41,8 +48,13 @@ struct emitter {
 	LLVMBasicBlockRef disarmed;    /* returns 0 */
 	uint16_t *live_out;            /* see rmw.h */
 	struct emit_map map[TRANSLATE_MAPS_MAX];
-	struct emit_site *sites; /* room for as many as there are lookups */
+	LLVMValueRef process; /* the process slot; NULL: not used */
+	LLVMValueRef fields[TRANSLATE_CONTEXT_FIELDS]; /* of the context: parameters, or NULL */
+	bool system; /* some map is in host memory: atomic operations that may meet it are for all */
+	struct emit_site *sites; /* room for as many as there are calls */
 	size_t n_sites;
+	struct emit_record *records; /* the same */
+	size_t n_records;
 	/* where we are: */
 	uint32_t frame;
 	struct analysis_frame *state;
@@ -53,9 +65,11 @@ struct emitter {
 struct emit_address {
 	LLVMValueRef pointer;
 	enum value_kind
-		kind;   /* STACK: this thread's; MAP_VALUE: global memory; otherwise unknown */
+		kind;   /* STACK, RECORD: this thread's; MAP_VALUE: global memory; otherwise unknown */
 	unsigned align; /* bytes, at most 8 */
 	bool exact;     /* MAP_VALUE: the same in all threads that run together */
+	bool own;       /* MAP_VALUE: another one in each thread */
+	bool system;    /* it may be in host memory */
 };
 
 /* emit.c */
@@ -83,3 +97,27 @@ void emit_map_add(struct emitter *e, const struct emit_address *address, unsigne
 
 /* emit-helper.c */
 void emit_helper(struct emitter *e, const struct bpf_insn *insn);
+
+struct helper;
+
+/* emit-map.c: arrays and per-thread arrays; an instance's address in memory, 0 if not armed */
+LLVMValueRef emit_base(struct emitter *e, uint32_t map);
+void emit_map_lookup(struct emitter *e, uint32_t map);
+void emit_map_update(struct emitter *e, uint32_t map);
+
+/*
+ * emit-hash.c: the same for MAP_KIND_HASH. Arguments are in registers 1-4 (keys and values: see
+ * emit_address()), the result goes to r0. A lookup also says what it found: emit_found().
+ */
+void emit_hash_lookup(struct emitter *e, uint32_t map);
+void emit_hash_update(struct emitter *e, uint32_t map);
+void emit_hash_delete(struct emitter *e, uint32_t map);
+
+/* emit-ring.c: helpers 25, 130-133 */
+void emit_ring_helper(struct emitter *e, const struct helper *helper);
+struct emit_record *emit_record(struct emitter *e, const struct value *value);
+LLVMValueRef emit_ring_write(struct emitter *e, uint32_t map, LLVMValueRef data, LLVMValueRef size,
+			     bool aligned);
+
+/* emit-log.c: helpers 6, 177, 501 */
+void emit_log_helper(struct emitter *e, const struct helper *helper);

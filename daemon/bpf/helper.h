@@ -1,19 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The helpers that a GPU program may call, and those that it may not call yet. */
+/* The helpers that a GPU program may call. */
 
 #include <stdint.h>
 
 enum helper_kind {
 	HELPER_UNKNOWN = 0, /* not a helper of GPU programs */
-	HELPER_LATER,       /* known, not in this release */
 	HELPER_MAP_LOOKUP,
 	HELPER_MAP_UPDATE,
 	HELPER_MAP_DELETE,
 	HELPER_SCALAR, /* no arguments, a number */
 	HELPER_TRIPLE, /* writes three u64 through R1, R2, R3; returns 0 */
 	HELPER_MEMBAR,
+	HELPER_PID_TGID, /* of the process slot, as the next two */
+	HELPER_DEVICE,
+	HELPER_COMM,
+	HELPER_PERF_OUTPUT, /* rings */
+	HELPER_RING_OUTPUT,
+	HELPER_RING_RESERVE,
+	HELPER_RING_SUBMIT,
+	HELPER_RING_DISCARD,
+	HELPER_PRINTK, /* the log */
+	HELPER_VPRINTK,
+	HELPER_PUTS,
+	HELPER_EXIT,
 };
 
 struct helper {

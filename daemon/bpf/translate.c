@@ -85,7 +85,8 @@ static int analyse(struct translation *t, size_t i)
 	if (!r)
 		r = flow_init(&unit->flow, program->insns, program->n_insns, &fault);
 	if (!r)
-		r = analysis_init(&unit->analysis, &unit->flow, t->maps, t->n_maps, &fault);
+		r = analysis_init(&unit->analysis, &unit->flow, t->maps, t->n_maps,
+				  program->takes_memory, &fault);
 	return set_error(t, r, fault.text);
 }
 
@@ -145,10 +146,16 @@ static void put_line(FILE *out, const char *line, size_t length)
 	fprintf(out, "%.*s\n", (int)length, line);
 }
 
+/* Whether a line declares a variable that the host writes. */
+static bool is_slot(const char *line)
+{
+	return strncmp(line, ".visible .global ", 17) == 0 ||
+	       strncmp(line, ".visible .const ", 16) == 0;
+}
+
 /* Cuts LLVM's output to what job.md says. Returns text that the caller frees, or NULL. */
 static char *cut_ptx(const char *text, size_t *size)
 {
-	static const char slot[] = ".visible .global ";
 	char *ptx = NULL;
 	FILE *out = open_memstream(&ptx, size);
 
@@ -156,10 +163,8 @@ static char *cut_ptx(const char *text, size_t *size)
 		return NULL;
 	for (int slots = 1; slots >= 0; slots--) {
 		for (const char *line = text, *end; *line; line = *end ? end + 1 : end) {
-			bool is_slot = strncmp(line, slot, sizeof(slot) - 1) == 0;
-
 			end = strchrnul(line, '\n');
-			if (is_slot == (slots == 1))
+			if (is_slot(line) == (slots == 1))
 				put_line(out, line, (size_t)(end - line));
 		}
 	}
@@ -170,6 +175,33 @@ static char *cut_ptx(const char *text, size_t *size)
 	return ptx;
 }
 
+/* What a program needs beyond the least, by the maps that it uses. */
+static void find_needs(const struct translation *t, const struct analysis *analysis, bool *rings,
+		       bool *hashes, struct translate_program_result *result)
+{
+	bool host = false;
+
+	*rings = *hashes = false;
+	for (size_t m = 0; m < t->n_maps; m++) {
+		const struct map_layout *layout = &t->result.maps[m].layout;
+
+		if (!analysis->uses[m])
+			continue;
+		result->maps |= UINT64_C(1) << m;
+		*rings |= layout->kind == MAP_KIND_RING;
+		*hashes |= layout->kind == MAP_KIND_HASH;
+		host |= layout->place != MAP_PLACE_DEVICE;
+	}
+	result->isa = TRANSLATE_ISA;
+	result->target = *rings || *hashes ? TRANSLATE_TARGET_ORDERED
+			 : host            ? TRANSLATE_TARGET_SYSTEM
+					   : TRANSLATE_TARGET;
+	result->process = analysis->process;
+	for (unsigned i = 0; i < TRANSLATE_CONTEXT_FIELDS; i++)
+		if (analysis->context >> i & 1)
+			result->context[result->context_count++] = (uint16_t)(8 * i);
+}
+
 static int emit(struct translation *t, size_t i)
 {
 	struct translate_program_result *result = t->result.programs + i;
@@ -177,11 +209,13 @@ static int emit(struct translation *t, size_t i)
 	struct unit *unit = t->units + i;
 	struct codegen codegen;
 	LLVMValueRef function;
+	bool rings, hashes;
 	char *text = NULL;
 	int r;
 
 	unit->analysis.fault = &fault;
-	r = codegen_init(&codegen, t->error);
+	find_needs(t, &unit->analysis, &rings, &hashes, result);
+	r = codegen_init(&codegen, result->target, rings, hashes, t->error);
 	if (!r)
 		r = set_error(t,
 			      emit_program(codegen.module, &unit->analysis, t->programs + i,
@@ -190,13 +224,7 @@ static int emit(struct translation *t, size_t i)
 	if (!r)
 		r = codegen_emit(&codegen, function, &text, t->error);
 	if (!r) {
-		result->uses_context = LLVMGetFirstUse(LLVMGetParam(function, 0)) != NULL;
 		result->local_bytes = local_bytes(text);
-		result->isa = TRANSLATE_ISA;
-		result->target = TRANSLATE_TARGET;
-		for (size_t m = 0; m < t->n_maps; m++)
-			if (unit->analysis.uses[m])
-				result->maps |= UINT64_C(1) << m;
 		result->ptx = cut_ptx(text, &result->size);
 		if (!result->ptx)
 			r = -ENOMEM;

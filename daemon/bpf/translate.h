@@ -28,9 +28,13 @@ enum {
 #define TRANSLATE_MAPS_MAX 64
 #define TRANSLATE_INSNS_MAX 32768 /* of one program, after its subprograms are inlined */
 
+#define TRANSLATE_CONTEXT_FIELDS 21 /* of 8 bytes: 168 in all, see gpuprobe.bpf.h */
+
 /* The least PTX ISA and target that a module needs to hold a translated program. */
 #define TRANSLATE_ISA 63
 #define TRANSLATE_TARGET 52
+#define TRANSLATE_TARGET_SYSTEM 60 /* if it works atomically on maps in host memory */
+#define TRANSLATE_TARGET_ORDERED 70 /* if it uses a ring or a hash */
 
 struct translate_map {
 	const char *name; /* for messages */
@@ -38,7 +42,11 @@ struct translate_map {
 	uint32_t key_size;
 	uint32_t value_size;
 	uint32_t max_entries;
-	const char *slot_symbol; /* of the .global that holds the data's address, or the data */
+	const char *slot_symbol; /* of the variable that holds the data's address, or the data */
+	uint32_t place; /* enum map_place */
+	uint32_t threads; /* of per-thread arrays; 0: the default */
+	uint64_t ring_bytes; /* of rings; 0: the default */
+	bool log; /* what printk and puts write to */
 };
 
 struct translate_program {
@@ -46,22 +54,28 @@ struct translate_program {
 	const char *symbol; /* of the function to emit: a PTX identifier */
 	const struct bpf_insn *insns;
 	size_t n_insns;
-	bool takes_length; /* there is a second parameter, R2 at entry (bpf-run); else R2 is 0 */
+	uint16_t index; /* of the program in its object, for the log's records */
+	/*
+	 * R1 and R2 at entry are an address in generic memory and a number, and parameters of the
+	 * function (bpf-run). Otherwise R1 is a context and R2 is 0.
+	 */
+	bool takes_memory;
 };
 
 struct translate_map_result {
 	bool used; /* by any program */
-	enum map_merge merge;
-	uint32_t shards;
-	uint64_t value_stride, shard_stride, data_size; /* as map-layout.h says */
 	bool resident; /* slot_symbol is the data itself, in the module, not a pointer to it */
+	struct map_layout layout; /* undefined but for `merge` and `shards`, if it is not used */
 };
 
 struct translate_program_result {
 	char *ptx;            /* owned by the result; NUL-terminated; laid out as job.md says */
 	size_t size;          /* strlen(ptx) */
 	unsigned isa, target; /* 63: PTX 6.3; 52: sm_52 */
-	bool uses_context;    /* reads what R1 points to, or hands R1 on */
+	/* the fields of the context that it reads, ascending: its parameters */
+	uint16_t context[TRANSLATE_CONTEXT_FIELDS];
+	uint32_t context_count;
+	bool process;         /* it refers to __gpuprobe_process */
 	uint64_t maps;        /* bit i: map i is used */
 	uint64_t local_bytes; /* of local memory a thread: a stack that is not in registers */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A value climbs: constant, address with a constant offset, address with some offset, scalar, any
- * map; and a scalar only loses known low bits and gains maps. So iteration ends. A null pointer is below every
+ * A value climbs: constant, address with a constant offset, address with some offset, scalar (lost,
+ * of a context or a record), any map; and a scalar only loses known low bits and gains maps. So iteration ends. A null pointer is below every
  * pointer to a map value, because `p = NULL` on one way and `p = lookup()` on the other is how
  * compilers write an optional pointer.
  */
@@ -40,6 +40,7 @@ unsigned value_align(const struct value *value)
 		return value->known == 0xff ? low_zeros(value->bits) : 0;
 	case VALUE_STACK:
 	case VALUE_MAP_VALUE:
+	case VALUE_RECORD:
 		return value->exact ? low_zeros(value->bits) : value->align;
 	case VALUE_SCALAR:
 		return value->align;
@@ -52,6 +53,7 @@ uint64_t value_maps(const struct value *value)
 {
 	switch (value->kind) {
 	case VALUE_SCALAR:
+	case VALUE_LOST:
 		return value->bits;
 	case VALUE_MAP:
 		return value->ref == VALUE_ANY_MAP ? value->bits : 0;
@@ -75,14 +77,18 @@ static struct value inexact(const struct value *address, unsigned align)
 {
 	return (struct value){ .kind = address->kind,
 			       .align = (uint8_t)align,
-			       .ref = address->ref };
+			       .ref = address->ref,
+			       .site = address->kind == VALUE_RECORD ? address->site : 0,
+			       .size = address->size };
 }
 
+/* A record's place is what it is; a lookup's is only where its result came from last. */
 static struct value without_site(const struct value *value)
 {
 	struct value result = *value;
 
-	result.site = 0;
+	if (value->kind != VALUE_RECORD)
+		result.site = 0;
 	return result;
 }
 
@@ -100,7 +106,26 @@ static struct value moved(const struct value *address, const struct value *by, b
 
 static bool is_address(const struct value *value)
 {
-	return value->kind == VALUE_STACK || value->kind == VALUE_MAP_VALUE;
+	return value->kind == VALUE_STACK || value->kind == VALUE_MAP_VALUE ||
+	       value->kind == VALUE_RECORD || value->kind == VALUE_CONTEXT;
+}
+
+bool value_is_symbolic(const struct value *value)
+{
+	return value->kind == VALUE_CONTEXT || value->kind == VALUE_RECORD ||
+	       value->kind == VALUE_LOST;
+}
+
+/* What comes of two values that are not the same, one of which is an address of that kind. */
+static struct value join_symbolic(const struct value *a, const struct value *b)
+{
+	if (a->kind == VALUE_RECORD && value_is_const(b, 0))
+		return *a;
+	if (b->kind == VALUE_RECORD && value_is_const(a, 0))
+		return *b;
+	if (a->kind == VALUE_RECORD && b->kind == VALUE_RECORD && a->site == b->site)
+		return inexact(a, min_align(value_align(a), value_align(b)));
+	return (struct value){ .kind = VALUE_LOST, .bits = value_maps(a) | value_maps(b) };
 }
 
 /* A number that is no address, as far as we know. */
@@ -126,6 +151,8 @@ struct value value_join(const struct value *a, const struct value *b, bool slot)
 		return *a;
 	if (a->kind == VALUE_MAP || b->kind == VALUE_MAP)
 		return any_map(a, b);
+	if (value_is_symbolic(a) || value_is_symbolic(b))
+		return join_symbolic(a, b);
 	if (slot && a->kind == VALUE_CONST && b->kind == VALUE_CONST) {
 		struct value result = *a;
 

@@ -11,6 +11,9 @@ struct value value_const(uint64_t bits);
 /* The maps that a value may point into. */
 uint64_t value_maps(const struct value *value);
 
+/* An address that is none in memory: it can be kept, passed on, and used for what it stands for. */
+bool value_is_symbolic(const struct value *value);
+
 /* What holds if either holds. `slot`: of the stack, where single bytes may be known. */
 struct value value_join(const struct value *a, const struct value *b, bool slot);
 
