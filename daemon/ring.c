@@ -183,6 +183,21 @@ void ring_consumer_end(struct ring_consumer *consumer) {
 	consumer->ended = true;
 }
 
+void ring_consumer_skip(struct ring_consumer *consumer) {
+	const uint64_t mask = consumer->layout.ring_size - 1;
+
+	for (uint32_t i = 0; consumer->ended && i < consumer->layout.rings; i++) {
+		const unsigned char *bytes =
+			consumer->host + map_ring_offset(&consumer->layout, i);
+		struct ring *ring = &consumer->rings[i];
+
+		while (ring->tail < ring->until &&
+		       *(const uint64_t *)(const void *)(bytes + (ring->tail & mask)) !=
+			       map_ring_stamp(ring->tail, consumer->cookie))
+			ring->tail += MAP_BATCH_ALIGN;
+	}
+}
+
 bool ring_consumer_drained(const struct ring_consumer *consumer) {
 	for (uint32_t i = 0; i < consumer->layout.rings; i++)
 		if (consumer->rings[i].tail < consumer->rings[i].until)

@@ -70,6 +70,8 @@ void ring_consumer_limit(struct ring_consumer *consumer, bool limited);
  * finished, which a killed process leaves, are found by their stamps.
  */
 void ring_consumer_end(struct ring_consumer *consumer);
+/* After the end: goes over what holds no batches, so that a ring without any is drained. */
+void ring_consumer_skip(struct ring_consumer *consumer);
 bool ring_consumer_drained(const struct ring_consumer *consumer); /* only after the end */
 
 /*
