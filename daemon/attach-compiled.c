@@ -56,6 +56,8 @@ static bool compiled_bool(json_object *object, const char *key, bool *value) {
 static bool compiled_merge_possible(const struct map_layout *layout, const struct map_shape *shape) {
 	if (layout->merge != shape->merge) /* the type or the place has decided */
 		return false;
+	if (shape->merge == MAP_MERGE_PERCPU && shape->type != 5 && shape->type != 6)
+		return false;
 	return shape->merge != MAP_MERGE_LATEST || shape->value_size <= 8;
 }
 

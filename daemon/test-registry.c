@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "registry.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <string.h>
+
+static struct map *make_map(struct map_accounts *accounts, uint64_t id) {
+	struct map_shape shape = { .type = 2, .key_size = 4, .value_size = 8, .max_entries = 1 };
+	struct map_spec spec = {
+		.name = "m", .type = 2, .key_size = 4, .value_size = 8, .max_entries = 1, .kernel_fd = -1
+	};
+	struct map *map = NULL;
+
+	assert_null(map_layout_init(&spec.layout, &shape));
+	assert_int_equal(map_new(&map, id, 1, 0, &spec, accounts), 0);
+	return map;
+}
+
+/* Order is that of attaching, whatever went away meanwhile; ids are never used again; the rest of an object stays. */
+static void test_order_and_detach(void **state) {
+	struct map_accounts *accounts = NULL;
+	struct attachment *attachments[3], *more[1], *attachment;
+	struct object *first = NULL, *second = NULL;
+	struct registry registry;
+	const struct map *map;
+	uint64_t last = 0;
+
+	registry_init(&registry);
+	assert_int_equal(map_accounts_new(&accounts, UINT64_C(1) << 30), 0);
+	assert_int_equal(object_new(&first, 1, 0), 0);
+	first->n_maps = 2;
+	map = first->maps[0] = make_map(accounts, 11);
+	first->maps[1] = make_map(accounts, 12);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(attachment_new(&attachments[i], first), 0);
+		attachments[i]->maps = i == 1 ? 3 : 2;
+	}
+	registry_link(&registry, first, attachments, 3);
+	assert_int_equal(attachments[0]->id, 1);
+	assert_int_equal(attachments[2]->id, 3);
+	assert_true(registry_map_used(&registry, map));
+	registry_remove(&registry, attachments[1]);
+	assert_false(registry_map_used(&registry, map)); /* but the object has it still */
+	assert_ptr_equal(registry_map(&registry, 11, NULL), map);
+	assert_ptr_equal(registry_attachment(&registry, 1), attachments[0]);
+	assert_null(registry_attachment(&registry, 2));
+	assert_ptr_equal(registry_attachment(&registry, 3), attachments[2]);
+
+	assert_int_equal(object_new(&second, 2, 0), 0);
+	assert_int_equal(attachment_new(&more[0], second), 0);
+	registry_link(&registry, second, more, 1);
+	assert_int_equal(more[0]->id, 4);
+	TAILQ_FOREACH(attachment, &registry.attachments, link) {
+		assert_true(attachment->id > last);
+		last = attachment->id;
+	}
+	assert_int_equal(registry.n_attachments, 3);
+	registry_remove(&registry, attachments[0]);
+	registry_remove(&registry, attachments[2]);
+	assert_null(registry_map(&registry, 11, NULL));
+	assert_int_equal(registry_room(&registry, REGISTRY_ATTACHMENTS_MAX - 1), 0);
+	assert_int_equal(registry_room(&registry, REGISTRY_ATTACHMENTS_MAX), REGISTRY_E_LIMIT);
+	registry_deinit(&registry);
+	map_accounts_free(accounts);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_order_and_detach) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
