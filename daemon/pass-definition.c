@@ -352,8 +352,8 @@ static int read_file(const char *file, bool trusted, char **textp, size_t *lengt
 
 int pass_definition_load(struct pass_definition **definitionp, const char *file, bool trusted,
 			 char error[static PASS_ERROR_SIZE]) {
-	size_t length;
-	char *text;
+	size_t length = 0;
+	char *text = NULL;
 	int r;
 
 	r = read_file(file, trusted, &text, &length, error);

@@ -17,6 +17,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -222,22 +223,124 @@ static void build(struct filter *filter, bool read_files)
 	emit_return(filter, SECCOMP_RET_KILL_PROCESS);
 }
 
-int sandbox_filter_install(bool read_files)
-{
-	struct filter filter = { .n = 0 };
-	struct sock_fprog program = { .filter = filter.code };
+/*
+ * What a program that an operator has named may not do. It is any program, so that there is a list of
+ * what is forbidden: the network, other processes, mounts and namespaces, and interfaces of the kernel
+ * that programs do without and that have had holes.
+ */
+static const uint16_t forbidden[] = {
+	SYS_socket,
+	SYS_ptrace,
+	SYS_process_vm_readv,
+	SYS_process_vm_writev,
+	SYS_process_madvise,
+	SYS_pidfd_getfd,
+	SYS_kcmp,
+	SYS_bpf,
+	SYS_perf_event_open,
+	SYS_userfaultfd,
+	SYS_io_uring_setup,
+	SYS_io_uring_enter,
+	SYS_io_uring_register,
+	SYS_keyctl,
+	SYS_add_key,
+	SYS_request_key,
+	SYS_mount,
+	SYS_umount2,
+	SYS_pivot_root,
+	SYS_chroot,
+	SYS_move_mount,
+	SYS_open_tree,
+	SYS_fsopen,
+	SYS_fsconfig,
+	SYS_fsmount,
+	SYS_fspick,
+	SYS_mount_setattr,
+	SYS_unshare,
+	SYS_setns,
+	SYS_open_by_handle_at,
+	SYS_quotactl,
+	SYS_swapon,
+	SYS_swapoff,
+	SYS_reboot,
+	SYS_acct,
+	SYS_init_module,
+	SYS_finit_module,
+	SYS_delete_module,
+	SYS_kexec_load,
+	SYS_shmget,
+	SYS_msgget,
+	SYS_semget,
+	SYS_mq_open,
+	SYS_clock_settime,
+	SYS_settimeofday,
+	SYS_sethostname,
+	SYS_setdomainname,
+	SYS_prlimit64, /* of others; of itself: below */
+};
 
-	build(&filter, read_files);
-	if (filter.full)
+static int install(struct filter *filter)
+{
+	struct sock_fprog program = { .filter = filter->code };
+
+	if (filter->full)
 		return -E2BIG;
-	program.len = filter.n;
+	program.len = filter->n;
 	/* Positive: a thread that could not be given the filter. */
-	switch (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
-			&program)) {
+	switch (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program)) {
 	case 0:
 		return 0;
 	case -1:
 		return -errno;
 	}
 	return -ESRCH;
+}
+
+static void begin(struct filter *filter)
+{
+	emit_load(filter, offsetof(struct seccomp_data, arch));
+	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0);
+	emit_return(filter, SECCOMP_RET_KILL_PROCESS);
+	emit_load(filter, offsetof(struct seccomp_data, nr));
+}
+
+int sandbox_filter_install_programs(void)
+{
+	const uint32_t namespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
+				    CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+	struct filter filter = { .n = 0 };
+
+	begin(&filter);
+#ifdef __x86_64__
+	/* The x32 calls have numbers of their own. */
+	emit(&filter, BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1);
+	emit_return(&filter, SECCOMP_RET_ERRNO | ENOSYS);
+#endif
+	allow_if(&filter, SYS_prlimit64, 0, ~0U, 0);
+	allow_if(&filter, SYS_clone, 0, namespaces, 0);
+	on_call(&filter, SYS_clone, SECCOMP_RET_ERRNO | EPERM);
+	on_call(&filter, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS); /* its flags cannot be seen */
+	for (size_t i = 0; i < sizeof(forbidden) / sizeof(*forbidden); i++)
+		on_call(&filter, forbidden[i], SECCOMP_RET_ERRNO | EPERM);
+	emit_return(&filter, SECCOMP_RET_ALLOW);
+	return install(&filter);
+}
+
+int sandbox_filter_install_group(void)
+{
+	struct filter filter = { .n = 0 };
+
+	begin(&filter);
+	on_call(&filter, SYS_setsid, SECCOMP_RET_ERRNO | EPERM);
+	on_call(&filter, SYS_setpgid, SECCOMP_RET_ERRNO | EPERM);
+	emit_return(&filter, SECCOMP_RET_ALLOW);
+	return install(&filter);
+}
+
+int sandbox_filter_install(bool read_files)
+{
+	struct filter filter = { .n = 0 };
+
+	build(&filter, read_files);
+	return install(&filter);
 }

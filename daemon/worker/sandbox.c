@@ -22,6 +22,7 @@
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -34,6 +35,7 @@
 #include "sandbox-filter.h"
 
 #define NOBODY 65534
+#define PROCESSES_MAX 64 /* that a program may start, with threads */
 #define NOFILE_MAX                                                                                 \
 	160 /* 64 descriptors of a message, those that the compiler libraries hold, and room */
 
@@ -70,7 +72,9 @@ static void leave_world(const struct sandbox_options *options)
 {
 	int namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWCGROUP;
 
-	if (unshare(geteuid() ? namespaces | CLONE_NEWUSER : namespaces))
+	if (options->run_programs)
+		namespaces |= CLONE_NEWPID; /* of the next process, and those it makes */
+	if (unshare(geteuid() ? namespaces | CLONE_NEWUSER : namespaces) || options->run_programs)
 		return;
 	/* An empty, read-only root: /proc exists everywhere, and is ours alone to cover here. */
 	if (options->read_files || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
@@ -117,6 +121,25 @@ static int limit(int resource, uint64_t value)
 	return setrlimit((__rlimit_resource_t)resource, &new) ? -errno : 0;
 }
 
+/*
+ * How many processes the user may have. Where there is no user namespace, those that he has already
+ * count, too: then all threads of the system are the nearest that is known.
+ */
+static uint64_t process_limit(const struct sandbox_options *options)
+{
+	unsigned long running, total = 0;
+	FILE *file;
+
+	if (!options->run_programs)
+		return 0;
+	file = fopen("/proc/loadavg", "re");
+	if (file && fscanf(file, "%*s %*s %*s %lu/%lu", &running, &total) != 2)
+		total = 1024;
+	if (file)
+		fclose(file);
+	return total + PROCESSES_MAX;
+}
+
 static int set_limits(const struct sandbox_options *options)
 {
 	int r = 0;
@@ -130,7 +153,7 @@ static int set_limits(const struct sandbox_options *options)
 	if (!r)
 		r = limit(RLIMIT_NOFILE, NOFILE_MAX);
 	if (!r)
-		r = limit(RLIMIT_NPROC, 0);
+		r = limit(RLIMIT_NPROC, process_limit(options));
 	if (!r)
 		r = limit(RLIMIT_MEMLOCK, 0);
 	if (!r)
@@ -169,7 +192,8 @@ int sandbox_enter(const struct sandbox_options *options, const char **what)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0))
 		return -errno;
 	*what = "system call filter";
-	return sandbox_filter_install(options->read_files);
+	return options->run_programs ? sandbox_filter_install_programs() :
+				       sandbox_filter_install(options->read_files);
 }
 
 int sandbox_job_begin(const struct sandbox_options *options)
@@ -185,4 +209,9 @@ int sandbox_job_begin(const struct sandbox_options *options)
 	if (cpu.rlim_cur > cpu.rlim_max)
 		cpu.rlim_cur = cpu.rlim_max;
 	return setrlimit(RLIMIT_CPU, &cpu) ? -errno : 0;
+}
+
+int sandbox_stay_in_group(void)
+{
+	return sandbox_filter_install_group();
 }

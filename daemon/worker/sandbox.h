@@ -7,6 +7,10 @@
  * It can compute, allocate up to a limit, read and write the descriptors it holds or is sent, and
  * end. It cannot open a file (or, with read_files, only to read), make a socket, run a program,
  * make a process, trace, or gain a privilege.
+ *
+ * With run_programs it is another one, for a process that runs a program which an operator has named:
+ * that may read what the user may, start processes of its own, few, and compute; it has no network, no
+ * privilege to gain, and no process of others to look at.
  */
 
 #include <stdbool.h>
@@ -18,6 +22,7 @@ struct sandbox_options {
 	uint64_t file_size; /* bytes that a descriptor may be written to */
 	uint32_t cpu_seconds; /* per job, see sandbox_job_begin(); 0: no limit */
 	bool read_files; /* openat(2) for reading works; else it fails with EACCES */
+	bool run_programs; /* see above */
 	const int *keep; /* descriptors that stay open besides 0, 1, 2 */
 	size_t n_keep;
 };
@@ -31,3 +36,6 @@ int sandbox_enter(const struct sandbox_options *options, const char **what);
 
 /* Starts the processor time of one job: SIGXCPU ends a process that uses more. 0 or -errno. */
 int sandbox_job_begin(const struct sandbox_options *options);
+
+/* With run_programs, in the new process: it cannot leave its process group any more. 0 or -errno. */
+int sandbox_stay_in_group(void);
