@@ -57,7 +57,7 @@ COUNT_RING = ("ld.global.u64 %gx0, [%ga+280];\nsetp.eq.u64 %gp, %gx0, 0;\n@%gp b
 COUNT_PROCESS = COUNT + "".join(f"ld.const.u64 %gx0, [__gpuprobe_process+{n}];\nst.global.u64 [%ga+{8 + n}], %gx0;\n" for n in range(0, 64, 8))
 PROCESS = ".visible .const .align 8 .b8 __gpuprobe_process[64];\n"
 SLOT, PROCESS_SLOT = (MAP, wire.POINTER, b"gpuprobe_map"), (0, wire.PROCESS, b"__gpuprobe_process")
-# form: (variables, code at ret, slots, place of the instance, kind of the map)
+# form: (variables, code at ret, slots, place of the instance (one for all maps, or by map), kind of the map)
 FORMS = {
     "pointer": (POINTER, through(LOAD, COUNT), [SLOT], wire.DEVICE, wire.ARRAY),
     "const": (POINTER_CONST, through(LOAD_CONST, COUNT), [SLOT], wire.DEVICE, wire.ARRAY),
@@ -67,6 +67,10 @@ FORMS = {
     "host": (POINTER_CONST, through(LOAD_CONST, COUNT), [SLOT], wire.HOST, wire.ARRAY),
     "kernel": (POINTER_CONST, through(LOAD_CONST, COUNT), [SLOT], wire.KERNEL, wire.ARRAY),
     "ring": (POINTER_CONST, through(LOAD_CONST, COUNT_RING), [SLOT], wire.DEVICE, wire.RING),
+    "two": (POINTER_CONST + POINTER_CONST.replace("gpuprobe_map", "gpuprobe_other"),
+            through(LOAD_CONST, COUNT) + through(LOAD_CONST.replace("gpuprobe_map", "gpuprobe_other"), COUNT)
+            .replace("GPUPROBE_NONE", "GPUPROBE_NO_OTHER"),
+            [SLOT, (MAP + 1, wire.POINTER, b"gpuprobe_other")], {MAP: wire.HOST, MAP + 1: wire.DEVICE}, wire.ARRAY),
     "process": (PROCESS + POINTER_CONST, through(LOAD_CONST, COUNT_PROCESS), [PROCESS_SLOT, SLOT], wire.DEVICE, wire.ARRAY),
 }
 
@@ -216,6 +220,7 @@ class FakeDaemon:
 
     def answer_instance(self, connection, map_id, sequence):
         place, kind = FORMS[self.form][3:]
+        place = place[map_id] if isinstance(place, dict) else place
         with self.lock:
             number = len(self.instances) + 1
             fd, size, data_size = instance_memory(map_id, number, place, kind)
@@ -231,6 +236,10 @@ class FakeDaemon:
     def count(self):
         """The sum over the instances: of a ring, what the GPU wrote into host memory itself."""
         return sum(self.values(4096 + 2 * 64 + 8 if self.form == "ring" else 0))
+
+    def reports(self):
+        with self.lock:
+            return [fields[1].rstrip(b"\0").decode() for kind, fields in self.messages if kind == wire.REPORT]
 
     def connected(self, number):
         """Whether so many connections were welcomed."""

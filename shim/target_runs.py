@@ -45,6 +45,39 @@ def as_bare(label, bare, ours, limit=None):
     return True
 
 
+class Steps:
+    """s-steps, one step at a time."""
+
+    def __init__(self, name):
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
+        self.process = subprocess.Popen([os.path.join(TARGETS, "s-steps")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name})
+
+    def step(self, what):
+        start = time.monotonic()
+        self.process.stdin.write(what.encode())
+        self.process.stdin.flush()
+        line = self.process.stdout.readline().decode() if what != "f" else ""
+        self.seconds = time.monotonic() - start
+        return line == {"k": "kept 33152\n", "l": "once 33152\n", "f": ""}[what]
+
+    def mirrors(self):
+        """Whether the shim's thread is there."""
+        folder = f"/proc/{self.process.pid}/task"
+        return any(open(f"{folder}/{thread}/comm").read() == "gpuprobe\n" for thread in os.listdir(folder))
+
+    def end(self):
+        self.process.stdin.close()
+        return self.process.wait(timeout=20)
+
+
+def within(condition, seconds=3):
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit and not condition():
+        time.sleep(0.02)
+    return condition()
+
+
 def end():
     print(f"{failures} failures")
     sys.exit(1 if failures else 0)

@@ -2,54 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Daemons that die, come back, and lose interest while a process runs."""
 import os
-import subprocess
 import time
 
 import fake_daemon
 import wire
-from target_runs import SHIM, SIM, TARGETS, end, report, session
+from target_runs import Steps, end, report, session, within
 
 THREADS = 256
-
-
-class Program:
-    """s-steps, one step at a time."""
-
-    def __init__(self, name):
-        clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
-        self.process = subprocess.Popen([os.path.join(TARGETS, "s-steps")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name})
-
-    def step(self, what):
-        start = time.monotonic()
-        self.process.stdin.write(what.encode())
-        self.process.stdin.flush()
-        line = self.process.stdout.readline().decode() if what != "f" else ""
-        self.seconds = time.monotonic() - start
-        return line == {"k": "kept 33152\n", "l": "once 33152\n", "f": ""}[what]
-
-    def mirrors(self):
-        """Whether the shim's thread is there."""
-        folder = f"/proc/{self.process.pid}/task"
-        return any(open(f"{folder}/{thread}/comm").read() == "gpuprobe\n" for thread in os.listdir(folder))
-
-    def end(self):
-        self.process.stdin.close()
-        return self.process.wait(timeout=20)
-
-
-def within(condition, seconds=3):
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit and not condition():
-        time.sleep(0.02)
-    return condition()
 
 
 for form in ("pointer", "resident"):
     # A daemon is killed and another takes its place, with the same numbers of maps and modules.
     name = session(f"again_{form}")
     first = fake_daemon.FakeDaemon(name, form=form)
-    program = Program(name)
+    program = Steps(name)
     good = program.step("k") and program.step("l") and within(lambda: first.count() == 2 * THREADS)
     report(f"{form}: the first daemon counts", good, str(first.count()))
     first.stop()
@@ -64,7 +30,7 @@ for form in ("pointer", "resident"):
 
     # The connections break while the daemon goes on, as when it restarts in place.
     with fake_daemon.FakeDaemon(session(f"broken_{form}"), form=form) as daemon:
-        program = Program(daemon.name)
+        program = Steps(daemon.name)
         good = program.step("k") and within(lambda: daemon.connected(2))
         daemon.hang_up()
         time.sleep(0.2)
@@ -73,7 +39,7 @@ for form in ("pointer", "resident"):
 
     # On demand: SYNC is answered, and then the numbers are there. DISARM stops the counting of the pointer's form.
     with fake_daemon.FakeDaemon(session(f"sync_{form}"), form=form, period_ms=0) as daemon:
-        program = Program(daemon.name)
+        program = Steps(daemon.name)
         good = program.step("k") and program.step("k") and daemon.count() == 0 and within(lambda: daemon.connected(2))
         daemon.connections[1].send(wire.message(wire.SYNC, sequence=99))
         good = good and within(lambda: daemon.seen(wire.SYNCED) == 1)
@@ -89,32 +55,32 @@ for form in ("pointer", "resident"):
     script = {"welcome": lambda connection, answer: answer if len(refused) or daemon.seen(wire.HELLO) == 1
               else refused.append(1)}
     with fake_daemon.FakeDaemon(session(f"busy_{form}"), script, form=form) as daemon:
-        program = Program(daemon.name)
+        program = Steps(daemon.name)
         good = program.step("k") and within(lambda: daemon.connected(2)) and within(lambda: daemon.count() == THREADS)
         report(f"{form}: a mirror that was refused tries again", good and refused and program.end() == 0, str(daemon.count()))
     always = {"welcome": lambda connection, answer: answer if daemon.seen(wire.HELLO) == 1 else None}
     with fake_daemon.FakeDaemon(session(f"no_{form}"), always, form=form) as daemon:
-        program = Program(daemon.name)
+        program = Steps(daemon.name)
         good = program.step("k") and within(lambda: daemon.seen(wire.HELLO) == 2)
         report(f"{form}: the last copy needs no connection", good and program.end() == 0 and daemon.count() == THREADS,
                str(daemon.count()))
 
     # A child that lives on does not keep the parent's connections open.
     with fake_daemon.FakeDaemon(session(f"fork_{form}"), form=form) as daemon:
-        program = Program(daemon.name)
+        program = Steps(daemon.name)
         good = program.step("k") and within(lambda: daemon.connected(2)) and not time.sleep(0.1) and program.step("f")
         time.sleep(0.2)
         program.end()
         report(f"{form}: a child lives on", good and within(lambda: all(c.fileno() < 0 for c in daemon.connections), 2))
 
 with fake_daemon.FakeDaemon(session("noise")) as daemon:  # what the daemon says by itself may be anything, too
-    program = Program(daemon.name)
+    program = Steps(daemon.name)
     good = program.step("k") and within(lambda: daemon.connected(2))
     daemon.connections[1].send(os.urandom(300))
     daemon.connections[0].send(os.urandom(300))
     report("noise out of turn", good and program.step("k") and program.step("l") and program.end() == 0)
 with fake_daemon.FakeDaemon(session("late_interest"), flags=0) as daemon:
-    program = Program(daemon.name)
+    program = Steps(daemon.name)
     good = program.step("l") and not daemon.messages
     daemon.write_page(fake_daemon.page(generation=4))
     good = good and program.step("l") and within(lambda: daemon.count() == THREADS)
