@@ -145,7 +145,7 @@ static int edit(struct work *work, const struct ptxpass_program *program, char *
 		struct ptxpass_error *error) {
 	const struct probe_options options = { .stubs = work->stubs, .n_stubs = work->n_stubs, .call = true };
 	const struct probe_program probe = {
-		.symbol = PTXPASS_SYMBOL,
+		.symbol = program->symbol,
 		.text = program->text,
 		.length = strlen(program->text),
 		.isa = program->isa,
@@ -175,13 +175,24 @@ static int edit(struct work *work, const struct ptxpass_program *program, char *
 	return r ? ptxpass_fail(error, PTXPASS_INTERNAL, "%s", strerror(-r)) : 0;
 }
 
+/* A name for the program that no pass before us has taken. */
+static void name_program(const struct work *work, struct ptxpass_program *program) {
+	for (unsigned int i = 0;; i++) {
+		int length = snprintf(program->symbol, sizeof(program->symbol), "__gpuprobe_pass_program_%u", i);
+
+		if (!ptx_module_has_symbol(&work->module, program->symbol, (size_t)length))
+			return;
+	}
+}
+
 static int apply(struct work *work, char **output, size_t *length, struct ptxpass_error *error) {
-	struct ptxpass_program program;
+	struct ptxpass_program program = {};
 	int r;
 
 	r = find_functions(work, error);
 	if (r || !work->n_functions)
 		return r;
+	name_program(work, &program);
 	r = ptxpass_program_make(&program, work->request, error);
 	if (!r)
 		r = edit(work, &program, output, length, error);

@@ -12,12 +12,13 @@
 
 #include "ptxpass.h"
 
+/* Does nothing; for the name. */
 static const char empty[] =
-	".func (.param .b64 r) " PTXPASS_SYMBOL "()\n"
+	".func (.param .b64 r) %s()\n"
 	"{\n"
-	"	.reg .b64 %zero;\n"
-	"	mov.b64 %zero, 0;\n"
-	"	st.param.b64 [r], %zero;\n"
+	"	.reg .b64 %%zero;\n"
+	"	mov.b64 %%zero, 0;\n"
+	"	st.param.b64 [r], %%zero;\n"
 	"	ret;\n"
 	"}\n";
 
@@ -56,7 +57,7 @@ static int resolve_maps(struct ptxpass_request *request, struct ptxpass_error *e
 static int translate(struct ptxpass_program *program, struct ptxpass_request *request, struct ptxpass_error *error) {
 	const struct translate_program input = {
 		.name = "program",
-		.symbol = PTXPASS_SYMBOL,
+		.symbol = program->symbol,
 		.insns = request->insns,
 		.n_insns = request->n_insns,
 	};
@@ -89,10 +90,13 @@ int ptxpass_program_make(struct ptxpass_program *program, struct ptxpass_request
 			 struct ptxpass_error *error) {
 	int r;
 
-	*program = (struct ptxpass_program){ .isa = TRANSLATE_ISA, .target = TRANSLATE_TARGET };
+	program->isa = TRANSLATE_ISA;
+	program->target = TRANSLATE_TARGET;
 	if (!request->n_insns) {
-		program->text = strdup(empty);
-		return program->text ? 0 : ptxpass_fail(error, PTXPASS_INTERNAL, "no memory");
+		if (asprintf(&program->text, empty, program->symbol) >= 0)
+			return 0;
+		program->text = NULL;
+		return ptxpass_fail(error, PTXPASS_INTERNAL, "no memory");
 	}
 	r = resolve_maps(request, error);
 	return r ? r : translate(program, request, error);

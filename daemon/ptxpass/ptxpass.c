@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ptx-module.h"
+
 #define INPUT_MAX (INT32_MAX - 1)
 
 static int usage(FILE *file, const char *name) {
@@ -90,14 +92,26 @@ static int read_input(char **textp, size_t *lengthp, struct ptxpass_error *error
 /* A definition may bound what comes out and say what has to be in it. */
 static int validate(const struct pass_definition *definition, const char *output, size_t length,
 		    struct ptxpass_error *error) {
+	struct ptx_error why = {};
+	struct ptx_module module;
+	int r;
+
 	if (length > definition->max_output_bytes)
 		return ptxpass_fail(error, PTXPASS_TRANSFORM, "the output has %zu bytes, at most %llu are allowed", length,
 				    (unsigned long long)definition->max_output_bytes);
-	for (size_t i = 0; i < definition->required_symbols.n; i++)
-		if (!strstr(output, definition->required_symbols.strings[i]))
-			return ptxpass_fail(error, PTXPASS_TRANSFORM, "the output lacks %.200s",
-					    definition->required_symbols.strings[i]);
-	return 0;
+	if (!definition->required_symbols.n)
+		return 0;
+	r = ptx_module_parse(&module, output, length, &why);
+	if (r)
+		return ptxpass_fail(error, PTXPASS_INTERNAL, "the output: %s", r < 0 ? strerror(-r) : why.message);
+	for (size_t i = 0; !r && i < definition->required_symbols.n; i++) {
+		const char *symbol = definition->required_symbols.strings[i];
+
+		if (!ptx_module_has_symbol(&module, symbol, strlen(symbol)))
+			r = ptxpass_fail(error, PTXPASS_TRANSFORM, "the output lacks %.200s", symbol);
+	}
+	ptx_module_deinit(&module);
+	return r;
 }
 
 static int write_reply(const struct ptxpass_request *request, const char *output, size_t length,

@@ -54,14 +54,14 @@ void ptxpass_request_deinit(struct ptxpass_request *request);
 
 /* The instructions as PTX, in a form that probe.h takes. Without any, a function that does nothing. */
 struct ptxpass_program {
+	char symbol[64];
 	char *text; /* owned */
 	uint32_t isa, target;
 	uint16_t context[TRANSLATE_CONTEXT_FIELDS];
 	uint32_t context_count;
 };
 
-#define PTXPASS_SYMBOL "__gpuprobe_pass_program"
-
+/* program->symbol says what it is to be called. */
 int ptxpass_program_make(struct ptxpass_program *program, struct ptxpass_request *request, struct ptxpass_error *error);
 void ptxpass_program_deinit(struct ptxpass_program *program);
 
