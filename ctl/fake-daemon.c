@@ -19,22 +19,10 @@
 #include "varlink-json.h"
 #include "varlink-server.h"
 
+#include "fake-daemon.h"
+
 #define ERROR(name) "io.gpuprobe.control." name
 #define STREAM_ENTRIES 100000
-
-struct event {
-	uint32_t a;
-	int64_t b;
-	char name[8];
-	uint32_t color;
-	uint32_t low : 3, high : 29;
-	uint16_t list[2];
-	union {
-		uint32_t u;
-		float f;
-	};
-	uint8_t flag;
-};
 
 enum {
 	TYPE_U32,
@@ -54,6 +42,7 @@ static struct {
 	int64_t next_id;
 	const char *btf; /* in base64 */
 	int types[N_TYPES];
+	struct fake_types ring_types;
 } state;
 
 static json_object *get(json_object *object, const char *key) {
@@ -120,6 +109,7 @@ static void make_btf(void) {
 	check(btf__add_field(btf, "flag", types[TYPE_BOOL], 320, 0));
 	data = btf__raw_data(btf, &n_data);
 	state.btf = strdup(json_object_get_string(base64(data, n_data)));
+	state.ring_types = (struct fake_types){ state.btf, types[TYPE_EVENT] };
 }
 
 /*
@@ -380,6 +370,8 @@ static const struct varlink_method methods[] = {
 	{ "Why", why },
 	{ "ListMaps", list_maps },
 	{ "DumpMap", dump_map },
+	{ "ReadRing", fake_read_ring },
+	{ "ReadLog", fake_read_log },
 	{},
 };
 
@@ -401,8 +393,8 @@ int main(int argc, char **argv) {
 						  .version = PROJECT_VERSION,
 						  .url = "http://localhost" });
 	if (!r)
-		r = varlink_server_add_interface(server, varlink_io_gpuprobe_control, methods, NULL,
-						 &fault);
+		r = varlink_server_add_interface(server, varlink_io_gpuprobe_control, methods,
+						 &state.ring_types, &fault);
 	if (!r)
 		r = varlink_server_listen(server, argv[1], 0600);
 	if (r) {

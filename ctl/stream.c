@@ -19,9 +19,10 @@
 
 struct stream {
 	struct ctl *ctl;
-	int signals;		/* a descriptor */
-	int64_t lost, told;	/* records; those that the user knows of */
-	int64_t told_at;	/* milliseconds */
+	bool follow;
+	int signals;	    /* a descriptor */
+	int64_t lost, told; /* records; those that the user knows of */
+	int64_t told_at;    /* milliseconds */
 };
 
 static int64_t now_ms(void) {
@@ -46,11 +47,14 @@ static int stream_wait(struct stream *stream) {
 
 	for (;;) {
 		int64_t left = stream->told_at + TELL_MS - now_ms();
+		bool untold = stream->follow && stream->lost != stream->told;
 
-		if (stream->lost != stream->told && left <= 0)
+		if (untold && left <= 0) {
 			tell_lost(stream);
+			untold = false;
+		}
 		r = varlink_client_wait(stream->ctl->client, stream->signals,
-					stream->lost == stream->told ? -1 : (int)left);
+					untold ? (int)left : -1);
 		if (r == VARLINK_CLIENT_E_OTHER)
 			return CTL_STREAM_ENOUGH;
 		if (r != VARLINK_CLIENT_E_AGAIN)
@@ -61,12 +65,13 @@ static int stream_wait(struct stream *stream) {
 int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	       const char *subject, int (*take)(json_object *parameters, void *userdata),
 	       void *userdata) {
-	struct stream stream = { .ctl = ctl };
+	struct stream stream = { .ctl = ctl, .told_at = now_ms() };
 	struct varlink_reply reply = {};
 	bool continues = true;
 	sigset_t signals;
 	int r;
 
+	stream.follow = json_object_get_boolean(ctl_get(consume_parameters, "follow"));
 	r = ctl_call_more(ctl, method, consume_parameters);
 	if (r)
 		return r;
