@@ -7,7 +7,7 @@ scripts (with --triton PYTHON, an interpreter that has triton), and PTX files or
 `fatbin-tool extract` took out of libraries; --libraries does that itself).
 
 Of each module: it parses, all bodies too; written unedited it is byte-identical; every kernel gets a counter at
-its entry (--points: elsewhere, too); the result assembles with ptxas. If it does not, the unedited module is assembled as well: a module that
+its entry (--everywhere: much more); the result assembles with ptxas. If it does not, the unedited module is assembled as well: a module that
 ptxas refuses anyway is counted apart. With --compare the unedited one is always assembled, and registers and warnings are
 compared. A source that says `corpus: ... same-registers` is compared in any case, and fails if a kernel needs more.
 
@@ -100,8 +100,7 @@ class Judge:
         target, debug = re.search(r'target (sm_\w+)( debug)?', result.stdout).groups()
         probed = os.path.join(self.folder, f'{digest[:16]}.probed.ptx')
         form = ['--call'] if self.options.call else []
-        points = [word for point in self.options.points for word in ('--point', point)]
-        result = self.run([self.options.tool, 'probe', path, '--probe', self.options.probe, *points, *form, '-o', probed])
+        result = self.run([self.options.tool, 'probe', path, *self.options.programs, *form, '-o', probed])
         model = time.monotonic() - begin
         if result.returncode:
             return self.fail(name, 'probe', result.stdout)
@@ -201,7 +200,7 @@ class Judge:
             # "flags=A -B": compiled with A, then with A -B
             flags = re.search(r'flags=(\S*)(.*)', words.replace('same-registers', ''))
             base = flags.group(1).split()
-            same = 'same-registers' in words
+    XX
             variants = [base] + ([] if self.options.quick else [base + [extra] for extra in flags.group(2).split()])
             for architecture in architectures:
                 for variant in variants:
@@ -291,7 +290,8 @@ def main():
     parser.add_argument('--ptxas', help='another ptxas than that of --cuda: cuDNN is ahead of its toolkit')
     parser.add_argument('--triton', metavar='PYTHON', help='an interpreter that has triton')
     parser.add_argument('--probe', default=os.path.join(HERE, 'probe-counter.ptx'))
-    parser.add_argument('--points', nargs='+', default=['entry'], help='where the probe goes: entry return memory block:0 ...')
+    parser.add_argument('--everywhere', action='store_true', help='not one probe at entries, but programs that read all of their '
+                        'contexts at entries, returns, blocks and memory instructions, of device functions, too')
     parser.add_argument('--call', action='store_true', help='kernels call the probe; else it is put into them')
     parser.add_argument('--quick', action='store_true', help='a few of the sources only: under a minute')
     parser.add_argument('--no-sources', action='store_true', help='do not compile the .cu files')
@@ -303,6 +303,12 @@ def main():
     parser.add_argument('--keep', action='store_true', help='keep the files that are made, print where')
     parser.add_argument('--verbose', action='store_true')
     options = parser.parse_args()
+    options.programs = ['--probe', options.probe]
+    if options.everywhere:
+        kernel = ','.join(str(offset) for offset in range(0, 168, 8))
+        options.programs = ['--probe', os.path.join(HERE, 'probe-kernel.ptx'), '--context', kernel, '--point', 'entry', '--point', 'return',
+                            '--point', 'block:1', '--probe', os.path.join(HERE, 'probe-memory.ptx'), '--context', '0,8,16,24,32,40',
+                            '--point', 'memory', '--spaces', '0x3f', '--device', '*', '--image', '7']
     options.nvcc = os.path.join(options.cuda, 'bin/nvcc')
     options.ptxas = options.ptxas or os.path.join(options.cuda, 'bin/ptxas')
     if not os.access(options.ptxas, os.X_OK) or (not options.no_sources and not os.access(options.nvcc, os.X_OK)):
