@@ -6,6 +6,11 @@ _gpuprobectl_column() {
 	gpuprobectl "${@:2}" 2>/dev/null | awk -v column="$1" 'NR > 1 { print $column }'
 }
 
+# Names of the maps that are rings.
+_gpuprobectl_rings() {
+	gpuprobectl map list 2>/dev/null | awk '$4 ~ /ring|perf_event/ { print $3 }'
+}
+
 _gpuprobectl() {
 	local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command= noun= i
 	local global="--json --pretty --session --socket --help --version"
@@ -41,14 +46,14 @@ _gpuprobectl() {
 		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && echo [0-9]*)" -- "$word")
 		return
 		;;
-	--kernel | --program | --comm)
+	--kernel | --program | --comm | --type | --count | -n | --object)
 		return
 		;;
 	esac
 
 	case $command in
 	"")
-		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why map $global" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why map ring log $global" -- "$word")
 		;;
 	attach)
 		if [[ $word == -* ]]; then
@@ -71,6 +76,17 @@ _gpuprobectl() {
 			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list)
 				--per-process --nonzero --raw $global" -- "$word")
 		fi
+		;;
+	ring)
+		if [[ -z $noun ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "read $global" -- "$word")
+		elif [[ $noun == read ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_rings)
+				--follow --count --type --raw $global" -- "$word")
+		fi
+		;;
+	log)
+		mapfile -t COMPREPLY < <(compgen -W "--follow --object $global" -- "$word")
 		;;
 	*)
 		mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
