@@ -200,7 +200,7 @@ class Judge:
             # "flags=A -B": compiled with A, then with A -B
             flags = re.search(r'flags=(\S*)(.*)', words.replace('same-registers', ''))
             base = flags.group(1).split()
-    XX
+            same = 'same-registers' in words and not self.options.everywhere
             variants = [base] + ([] if self.options.quick else [base + [extra] for extra in flags.group(2).split()])
             for architecture in architectures:
                 for variant in variants:
