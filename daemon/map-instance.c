@@ -26,6 +26,7 @@
 #include "ring.h"
 
 #define PAGE_SIZE 4096
+#define SKIP_MAX (UINT64_C(64) << 20) /* bytes of rings that are searched when their process ends */
 #define SPINS 1000 /* looks at an odd sequence number before we give up */
 
 /* What a process maps, which also is what is charged. */
@@ -277,6 +278,16 @@ int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t devi
 	return 0;
 }
 
+/* Charges what the totals take more than before, or less. 0 or -ENOMEM. */
+static int charge_totals(struct map *map, uint64_t before) {
+	uint64_t now = map_totals_bytes(map);
+
+	if (now > before)
+		return map_charge(map, now - before, true);
+	map_discharge(map, before - now);
+	return 0;
+}
+
 /*
  * Where there is no memory for the totals, what does not fit into them is lost: nobody would come
  * for the instance again.
@@ -293,6 +304,8 @@ int map_process_gone(struct map *map, uint64_t process) {
 		}
 		if (instance->consumer) {
 			ring_consumer_end(instance->consumer);
+			if (map->spec.layout.host_size <= SKIP_MAX)
+				ring_consumer_skip(instance->consumer);
 			instance->gone = true;
 			map->n_instances--;
 			at = &instance->next;
@@ -301,9 +314,7 @@ int map_process_gone(struct map *map, uint64_t process) {
 		before = map_totals_bytes(map);
 		error = map_totals_add(map, instance);
 		r = r ? r : error;
-		if (map_totals_bytes(map) < before)
-			map_discharge(map, before - map_totals_bytes(map));
-		error = map_charge(map, map_totals_bytes(map) - before, true);
+		error = charge_totals(map, before);
 		r = r ? r : error;
 		map_instance_remove(map, at);
 	}

@@ -2,7 +2,7 @@
 
 /*
  * Map storage: instances as a process sees and writes them (through the descriptor), and what the
- * daemon reads.
+ * daemon reads. Arrays here; the other kinds are in test-map-kinds.c.
  */
 
 #include "map.h"
@@ -10,17 +10,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
-#define OWNER 1000
+#include "test-map-view.h"
 
 static struct map_accounts *accounts;
 
@@ -35,25 +32,15 @@ static int teardown(void **state) {
 	return 0;
 }
 
-/* The layout that map-layout.h prescribes. */
-static struct map_spec spec_make(uint32_t value_size, uint32_t max_entries, uint32_t shards,
-				 uint32_t merge) {
-	uint64_t stride = (value_size + 7) / 8 * 8, shard = stride * max_entries;
-
-	if (shards > 1)
-		shard = (shard + 127) / 128 * 128;
-	return (struct map_spec){
-		.name = "values",
-		.type = BPF_MAP_TYPE_ARRAY,
+/* An array: 256 shards if it merges, where these fit. */
+static struct map_spec spec_make(uint32_t value_size, uint32_t max_entries, uint32_t merge) {
+	return spec_of(&(struct map_shape){
+		.type = merge == MAP_MERGE_PERCPU ? BPF_MAP_TYPE_PERCPU_ARRAY : BPF_MAP_TYPE_ARRAY,
 		.key_size = 4,
 		.value_size = value_size,
 		.max_entries = max_entries,
-		.shards = shards,
 		.merge = merge,
-		.value_stride = stride,
-		.shard_stride = shard,
-		.data_size = shard * shards,
-	};
+	});
 }
 
 static struct map *map_make(const struct map_spec *spec) {
@@ -61,43 +48,6 @@ static struct map *map_make(const struct map_spec *spec) {
 
 	assert_int_equal(map_new(&map, 7, 1, OWNER, spec, accounts), 0);
 	return map;
-}
-
-/* A process's view of its instance. */
-struct view {
-	struct map_instance *instance;
-	struct map_header *header;
-	unsigned char *data;
-};
-
-static struct view view_make(struct map *map, uint64_t process, uint32_t device) {
-	struct view view;
-	unsigned char *bytes;
-
-	assert_int_equal(map_instance_get(map, process, (pid_t)(100 + process), device,
-					  1000 + process, &view.instance),
-			 0);
-	bytes = mmap(NULL, view.instance->size, PROT_READ | PROT_WRITE, MAP_SHARED,
-		     view.instance->fd, 0);
-	assert_ptr_not_equal(bytes, MAP_FAILED);
-	view.header = (struct map_header *)(void *)bytes;
-	view.data = bytes + MAP_DATA_OFFSET;
-	return view;
-}
-
-static void view_free(struct view *view, size_t size) {
-	munmap(view->header, size);
-}
-
-static void put64(struct view *view, uint64_t offset, uint64_t value) {
-	memcpy(view->data + offset, &value, sizeof(value));
-}
-
-static uint64_t value64(const struct map_entry *entry, uint32_t i) {
-	uint64_t value;
-
-	memcpy(&value, entry->values + i * sizeof(value), sizeof(value));
-	return value;
 }
 
 static uint64_t read64(struct map *map, uint32_t index) {
@@ -109,7 +59,7 @@ static uint64_t read64(struct map *map, uint32_t index) {
 }
 
 static void test_instance(void **state) {
-	struct map_spec spec = spec_make(12, 10, 1, MAP_MERGE_NONE);
+	struct map_spec spec = spec_make(12, 10, MAP_MERGE_NONE);
 	struct map *map = map_make(&spec);
 	struct map_instance *instance, *again;
 	struct map_header header;
@@ -142,8 +92,8 @@ static void test_instance(void **state) {
 	assert_int_equal(header.map_id, 7);
 	assert_int_equal(header.instance_id, 55);
 	assert_int_equal(header.value_size, 12);
-	assert_int_equal(header.value_stride, 16);
-	assert_int_equal(header.data_size, 160);
+	assert_int_equal(header.layout.value_stride, 16);
+	assert_int_equal(header.layout.data_size, 160);
 	assert_int_equal(header.state, MAP_INSTANCE_NEW);
 	assert_int_equal(map_bytes(map), 2 * (MAP_DATA_OFFSET + 160));
 	assert_int_equal(map_accounts_used(accounts, OWNER), map_bytes(map));
@@ -151,7 +101,7 @@ static void test_instance(void **state) {
 }
 
 static void test_layout_rules(void **state) {
-	struct map_spec good = spec_make(8, 4, 4, MAP_MERGE_SUM64), bad;
+	struct map_spec good = spec_make(8, 4, MAP_MERGE_SUM64), bad;
 	static const struct map_lane overlap[] = { { 0, 8 }, { 4, 4 } }, beyond[] = { { 4, 8 } },
 				     odd[] = { { 0, 3 } };
 	struct map *map = NULL;
@@ -167,46 +117,49 @@ static void test_layout_rules(void **state) {
 	REFUSED(bad.name = "a-name-of-more-than-sixty-three-characters-is-more-than-what-fits");
 	REFUSED(bad.key_size = 8);
 	REFUSED(bad.value_size = 0);
+	REFUSED(bad.value_size = 16);
 	REFUSED(bad.max_entries = 0);
-	REFUSED(bad.shards = 3);
-	REFUSED(bad.shards = 0);
-	REFUSED(bad.shards = 512);
-	REFUSED(bad.merge = 4);
-	REFUSED(bad.merge = MAP_MERGE_NONE); /* has one shard */
-	REFUSED(bad.value_stride = 16);
-	REFUSED(bad.shard_stride = 32);
-	REFUSED(bad.shard_stride = UINT64_MAX);
-	REFUSED(bad.data_size = 1024);
-	REFUSED(bad.data_size = 0);
-	REFUSED(bad = spec_make(8, UINT32_MAX, 1,
-				MAP_MERGE_NONE)); /* larger than MAP_DATA_SIZE_MAX */
-	REFUSED(bad = spec_make(8, 1 << 20, 256,
-				MAP_MERGE_SUM64)); /* larger than MAP_SHARDED_SIZE_MAX */
-	REFUSED(bad = spec_make(UINT32_MAX, UINT32_MAX, 1, MAP_MERGE_NONE));
-	REFUSED(bad = spec_make(UINT32_MAX - 8, 1, 1, MAP_MERGE_NONE)); /* not with verify=off */
+	REFUSED(bad.max_entries = 100);
+	REFUSED(bad.type = BPF_MAP_TYPE_HASH);
+	REFUSED(bad.type = BPF_MAP_TYPE_STACK);
+	REFUSED(bad.layout.kind = MAP_KIND_RING);
+	REFUSED(bad.layout.place = MAP_PLACE_HOST); /* has one shard */
+	REFUSED(bad.layout.place = 3);
+	REFUSED(bad.layout.shards = 3);
+	REFUSED(bad.layout.shards = 0);
+	REFUSED(bad.layout.shards = 512);
+	REFUSED(bad.layout.merge = MAP_MERGE_LATEST); /* has another stride */
+	REFUSED(bad.layout.merge = MAP_MERGE_NONE); /* has one shard */
+	REFUSED(bad.layout.merge = 5);
+	REFUSED(bad.layout.value_stride = 16);
+	REFUSED(bad.layout.shard_stride = 32);
+	REFUSED(bad.layout.shard_stride = UINT64_MAX);
+	REFUSED(bad.layout.data_size = 1024);
+	REFUSED(bad.layout.data_size = 0);
+	REFUSED(bad.layout.host_size = 4096);
+	REFUSED(bad = spec_make(UINT32_MAX - 8, 1, MAP_MERGE_NONE)); /* not with verify=off */
+	REFUSED(bad = spec_make(16, 4, MAP_MERGE_LATEST));
 	REFUSED(bad.lanes = overlap, bad.n_lanes = 2);
 	REFUSED(bad.lanes = beyond, bad.n_lanes = 1);
 	REFUSED(bad.lanes = odd, bad.n_lanes = 1);
 	REFUSED(bad.initial = &byte, bad.n_initial = 1); /* more than one entry */
-	REFUSED(bad = spec_make(4, 1, 1, MAP_MERGE_NONE), bad.initial = "12345678",
+	REFUSED(bad = spec_make(4, 1, MAP_MERGE_NONE), bad.initial = "12345678",
 		bad.n_initial = 8);
-	REFUSED(bad = spec_make(8, 1, 4, MAP_MERGE_PERCPU), bad.initial = &byte, bad.n_initial = 1);
+	REFUSED(bad = spec_make(8, 1, MAP_MERGE_PERCPU), bad.initial = &byte, bad.n_initial = 1);
 	assert_null(map);
 	map_free(map_make(&good));
 }
 
 /* Shards and instances add up, modulo 2^64; a process that ends leaves its count behind. */
 static void test_sum64(void **state) {
-	struct map_spec spec = spec_make(16, 3, 8, MAP_MERGE_SUM64);
+	struct map_spec spec = spec_make(16, 3, MAP_MERGE_SUM64);
 	struct map *map = map_make(&spec);
 	struct view a, b;
-	size_t size;
 
-	assert_int_equal(spec.shard_stride, 128);
+	assert_int_equal(spec.layout.shard_stride, 128);
 	assert_int_equal(read64(map, 1), 0);
 	a = view_make(map, 1, 0);
 	b = view_make(map, 2, 0);
-	size = a.instance->size;
 	for (uint64_t shard = 0; shard < 8; shard++) {
 		put64(&a, shard * 128 + 16, shard + 1); /* index 1 */
 		put64(&b, shard * 128 + 16, 100);
@@ -225,13 +178,13 @@ static void test_sum64(void **state) {
 	assert_int_equal(map_process_gone(map, 2), 0); /* nothing more to do */
 	assert_int_equal(read64(map, 1), 36 + 800);
 	assert_int_equal(map_bytes(map), 3 * 16); /* the totals */
-	view_free(&a, size);
-	view_free(&b, size);
+	view_free(&a);
+	view_free(&b);
 	map_free(map);
 }
 
 static void test_sum32(void **state) {
-	struct map_spec spec = spec_make(8, 1, 2, MAP_MERGE_SUM32);
+	struct map_spec spec = spec_make(8, 1, MAP_MERGE_SUM32);
 	struct map *map = map_make(&spec);
 	struct view a = view_make(map, 1, 0);
 	const uint32_t first[] = { UINT32_MAX, 10 }, second[] = { 5, 20 };
@@ -242,13 +195,13 @@ static void test_sum32(void **state) {
 	assert_int_equal(map_read(map, 0, &entry), 0);
 	assert_memory_equal(entry.values, ((uint32_t[]){ 4, 30 }), 8); /* no carry between lanes */
 	assert_int_equal(map_read(map, 1, &entry), MAP_E_END);
-	view_free(&a, a.instance->size);
+	view_free(&a);
 	map_free(map);
 }
 
 /* Each SM its own value; those of one SM add up over instances. */
 static void test_percpu(void **state) {
-	struct map_spec spec = spec_make(8, 2, 16, MAP_MERGE_PERCPU);
+	struct map_spec spec = spec_make(8, 2, MAP_MERGE_PERCPU);
 	struct map *map = map_make(&spec);
 	struct view a = view_make(map, 1, 0),
 		    b = view_make(map, 1, 1); /* two devices of one process */
@@ -264,8 +217,8 @@ static void test_percpu(void **state) {
 	assert_int_equal(value64(&entry, 0), 0);
 	assert_int_equal(map_read(map, 0, &entry), 0);
 	assert_int_equal(entry.n_values, 1);
-	view_free(&a, a.instance->size);
-	view_free(&b, b.instance->size);
+	view_free(&a);
+	view_free(&b);
 	assert_int_equal(map_process_gone(map, 1), 0);
 	assert_int_equal(map_read(map, 1, &entry), 0);
 	assert_int_equal(value64(&entry, 3), 11);
@@ -277,11 +230,10 @@ static void test_percpu(void **state) {
 static void test_initial(void **state) {
 	static const struct map_lane lanes[] = { { 0, 8 }, { 8, 4 } };
 	static const unsigned char initial[] = { 100, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 'a', 'b' };
-	struct map_spec spec = spec_make(16, 1, 1, MAP_MERGE_NONE);
+	struct map_spec spec = spec_make(16, 1, MAP_MERGE_NONE);
 	struct map *map;
 	struct view a, b;
 	struct map_entry entry;
-	size_t size;
 
 	spec.lanes = lanes;
 	spec.n_lanes = 2;
@@ -293,7 +245,6 @@ static void test_initial(void **state) {
 
 	a = view_make(map, 1, 0);
 	b = view_make(map, 2, 0);
-	size = a.instance->size;
 	assert_memory_equal(a.data, initial, sizeof(initial));
 	put64(&a, 0, 101);
 	put64(&b, 0, 110);
@@ -314,8 +265,8 @@ static void test_initial(void **state) {
 	assert_int_equal(value64(&entry, 0), 111);
 	assert_int_equal(entry.values[8], 7);
 	assert_memory_equal(entry.values + 12, "ab", 2); /* the last to go */
-	view_free(&a, size);
-	view_free(&b, size);
+	view_free(&a);
+	view_free(&b);
 	map_free(map);
 }
 
@@ -325,7 +276,7 @@ static void test_initial(void **state) {
  */
 static void test_initial_sum(void **state) {
 	const uint64_t initial[] = { 40, 7 };
-	struct map_spec spec = spec_make(20, 1, 4, MAP_MERGE_SUM64);
+	struct map_spec spec = spec_make(20, 1, MAP_MERGE_SUM64);
 	struct map *map;
 	struct view a, b;
 	struct map_entry entry;
@@ -349,15 +300,15 @@ static void test_initial_sum(void **state) {
 		assert_memory_equal(entry.values + 16, "tail", 4);
 		assert_int_equal(map_process_gone(map, 2 - (uint64_t)i % 2), 0);
 	}
-	view_free(&a, MAP_DATA_OFFSET + spec.data_size);
-	view_free(&b, MAP_DATA_OFFSET + spec.data_size);
+	view_free(&a);
+	view_free(&b);
 	map_free(map);
 }
 
 /* An instance that never differed from the start (.rodata, a probe that never ran) needs no totals.
  */
 static void test_untouched(void **state) {
-	struct map_spec spec = spec_make(8, 1, 1, MAP_MERGE_NONE);
+	struct map_spec spec = spec_make(8, 1, MAP_MERGE_NONE);
 	struct map *map;
 	struct map_instance *instance;
 
@@ -372,7 +323,7 @@ static void test_untouched(void **state) {
 }
 
 static void test_quota(void **state) {
-	struct map_spec spec = spec_make(8, 64 << 10, 1, MAP_MERGE_NONE); /* 512 KiB and a header */
+	struct map_spec spec = spec_make(8, 64 << 10, MAP_MERGE_NONE); /* 512 KiB and a header */
 	struct map *map = map_make(&spec), *other;
 	struct map_instance *instance;
 
@@ -391,7 +342,7 @@ static void test_quota(void **state) {
 }
 
 static void test_cursor(void **state) {
-	struct map_spec spec = spec_make(8, 100, 1, MAP_MERGE_NONE);
+	struct map_spec spec = spec_make(8, 100, MAP_MERGE_NONE);
 	struct map *map = map_make(&spec);
 	struct view a = view_make(map, 1, 0), b = view_make(map, 2, 0);
 	struct map_cursor cursor;
@@ -402,12 +353,12 @@ static void test_cursor(void **state) {
 	put64(&b, 8 * 10, 2);
 	put64(&b, 8 * 99, 3);
 
-	map_cursor_init(&cursor, false, false);
+	cursor = cursor_of(false, false, false);
 	while (!map_next(map, &cursor, &entry))
 		assert_int_equal(entry.index, n++);
 	assert_int_equal(n, 100);
 
-	map_cursor_init(&cursor, false, true);
+	cursor = cursor_of(false, true, false);
 	assert_int_equal(map_next(map, &cursor, &entry), 0);
 	assert_int_equal(entry.index, 10);
 	assert_int_equal(value64(&entry, 0), 3);
@@ -415,7 +366,7 @@ static void test_cursor(void **state) {
 	assert_int_equal(entry.index, 99);
 	assert_int_equal(map_next(map, &cursor, &entry), MAP_E_END);
 
-	map_cursor_init(&cursor, true, true);
+	cursor = cursor_of(true, true, false);
 	assert_int_equal(map_next(map, &cursor, &entry), 0);
 	assert_int_equal(entry.pid, 101);
 	assert_int_equal(value64(&entry, 0), 1);
@@ -432,27 +383,27 @@ static void test_cursor(void **state) {
 	assert_int_equal(entry.pid, 102);
 	assert_int_equal(entry.index, 99);
 	assert_int_equal(map_next(map, &cursor, &entry), MAP_E_END);
-	view_free(&a, MAP_DATA_OFFSET + spec.data_size);
-	view_free(&b, MAP_DATA_OFFSET + spec.data_size);
+	view_free(&a);
+	view_free(&b);
 	map_free(map);
 }
 
 /* A dump of much that is zero gives control back now and then. */
 static void test_budget(void **state) {
-	struct map_spec spec = spec_make(8, 1 << 17, 1, MAP_MERGE_NONE);
+	struct map_spec spec = spec_make(8, 1 << 17, MAP_MERGE_NONE);
 	struct map_cursor cursor;
 	struct map_entry entry;
 	struct map *map = map_make(&spec);
 	unsigned int again = 0;
 	int r;
 
-	map_cursor_init(&cursor, false, true);
+	cursor = cursor_of(false, true, false);
 	while ((r = map_next(map, &cursor, &entry)) == MAP_E_AGAIN)
 		again++;
 	assert_int_equal(r, MAP_E_END);
 	assert_in_range(again, 0, 10);
 	map->n_instances = 20; /* as if there were many to look at */
-	map_cursor_init(&cursor, false, true);
+	cursor = cursor_of(false, true, false);
 	for (again = 0; (r = map_next(map, &cursor, &entry)) == MAP_E_AGAIN; again++)
 		;
 	assert_int_equal(r, MAP_E_END);
@@ -466,7 +417,7 @@ static void test_budget(void **state) {
  * same.
  */
 static void test_torn(void **state) {
-	struct map_spec spec = spec_make(8, 4, 1, MAP_MERGE_NONE);
+	struct map_spec spec = spec_make(8, 4, MAP_MERGE_NONE);
 	struct map *map = map_make(&spec);
 	struct view a = view_make(map, 1, 0);
 	struct map_entry entry;
@@ -487,13 +438,13 @@ static void test_torn(void **state) {
 	assert_int_equal(value64(&entry, 0), 5);
 	assert_int_equal(map_process_gone(map, 1), 0);
 	assert_int_equal(read64(map, 0), 5);
-	view_free(&a, MAP_DATA_OFFSET + spec.data_size);
+	view_free(&a);
 	map_free(map);
 }
 
 /* Without BTF: lanes of 8, 4 or 1 bytes. With BTF that says "no integer": none. */
 static void test_lanes(void **state) {
-	struct map_spec spec = spec_make(12, 1, 1, MAP_MERGE_NONE);
+	struct map_spec spec = spec_make(12, 1, MAP_MERGE_NONE);
 	struct map *map = map_make(&spec);
 	static const struct map_lane none;
 	struct map_entry entry;
@@ -501,11 +452,11 @@ static void test_lanes(void **state) {
 
 	assert_int_equal(map->spec.n_lanes, 3);
 	map_free(map);
-	spec = spec_make(9, 1, 1, MAP_MERGE_NONE);
+	spec = spec_make(9, 1, MAP_MERGE_NONE);
 	map = map_make(&spec);
 	assert_int_equal(map->spec.n_lanes, 9);
 	map_free(map);
-	spec = spec_make(8, 1, 1, MAP_MERGE_NONE);
+	spec = spec_make(8, 1, MAP_MERGE_NONE);
 	spec.lanes = &none;
 	map = map_make(&spec);
 	assert_int_equal(map->spec.n_lanes, 0);
@@ -517,8 +468,8 @@ static void test_lanes(void **state) {
 	b.header->mirrored_ns = 2;
 	assert_int_equal(map_read(map, 0, &entry), 0);
 	assert_string_equal((const char *)entry.values, "second!");
-	view_free(&a, MAP_DATA_OFFSET + spec.data_size);
-	view_free(&b, MAP_DATA_OFFSET + spec.data_size);
+	view_free(&a);
+	view_free(&b);
 	map_free(map);
 }
 
@@ -529,7 +480,11 @@ static void test_names(void **state) {
 	assert_string_equal(map_type_name(1503, buffer), "gpu_array");
 	assert_string_equal(map_type_name(4000000000u, buffer), "4000000000");
 	assert_string_equal(map_merge_name(MAP_MERGE_SUM32), "sum32");
+	assert_string_equal(map_merge_name(MAP_MERGE_LATEST), "latest");
 	assert_string_equal(map_merge_name(99), "unknown");
+	assert_string_equal(map_kind_name(MAP_KIND_RING), "ring");
+	assert_string_equal(map_place_name(MAP_PLACE_KERNEL), "kernel");
+	assert_string_equal(map_place_name(3), "unknown");
 }
 
 int main(void) {
