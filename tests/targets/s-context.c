@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Contexts that end with modules in them: destroyed, released, reset; a new one after each. 7
- * launches in all. (The CPU driver has one copy of a library's variables, not one a context: there
+ * launches in all; or, with an argument, MANY that end while none is current. (The CPU driver has one copy of a library's variables, not one a context: there
  * is a library only while there is one context.)
  */
 
@@ -9,11 +9,30 @@
 
 #include "s.h"
 
-int main(void)
+#define MANY 20
+
+static __typeof__(cuCtxCreate_v4) *create;
+static __typeof__(cuCtxDestroy_v2) *destroy;
+static __typeof__(cuDevicePrimaryCtxReset_v2) *reset;
+
+/* Destroys contexts while none is current; what the program allocates next is its own. */
+static void none_current(CUdevice device)
 {
-	__typeof__(cuCtxCreate_v4) *create;
-	__typeof__(cuCtxDestroy_v2) *destroy;
-	__typeof__(cuDevicePrimaryCtxReset_v2) *reset;
+	for (int i = 0; i < MANY; i++) {
+		struct s_loaded loaded;
+		CUcontext context;
+
+		CHECK(driver.ctx_set_current(NULL));
+		CHECK(create(&context, NULL, 0, device));
+		loaded = s_load(S_MODULE);
+		printf("context %d: %d\n", i, s_launch(&loaded));
+		CHECK(driver.ctx_set_current(NULL));
+		CHECK(destroy(context));
+	}
+}
+
+int main(int argc, char **argv)
+{
 	struct s_loaded loaded, library;
 	CUcontext context;
 	CUdevice device;
@@ -25,6 +44,10 @@ int main(void)
 	*(void **)&destroy = dlsym(handle, "cuCtxDestroy_v2");
 	*(void **)&reset = dlsym(handle, "cuDevicePrimaryCtxReset_v2");
 	CHECK(driver.device_get(&device, 0));
+	if (argc > 1) {
+		none_current(device);
+		return 0;
+	}
 	library = s_load(S_LIBRARY);
 	printf("library in the primary context: %d\n", s_launch(&library));
 	s_unload(&library);
