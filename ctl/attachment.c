@@ -22,6 +22,11 @@ enum {
 	OPTION_COMM,
 	OPTION_EXE,
 	OPTION_UID,
+	OPTION_POINT,
+	OPTION_SPACES,
+	OPTION_THREADS,
+	OPTION_RING_SIZE,
+	OPTION_SHARED,
 	OPTION_ALL,
 };
 
@@ -33,10 +38,16 @@ static const char attach_help[] =
 	"\n"
 	"      --kernel=NAME   kernels to probe: a glob, or a mangled or demangled name; else what the program's section says\n"
 	"      --program=NAME  only this program of the object\n"
+	"      --point=POINT   where, in place of the program's section: kprobe/f, kretprobe/f, memcapture/f, kprobe/f@x.cu:12,\n"
+	"                      kprobe/f@block:3; dev:f for a device function; --kernel then stands for f\n"
+	"      --spaces=LIST   memory points: which of global,shared,local,const,param,generic; else all but param\n"
 	"      --pid=PID       only this process\n"
 	"      --comm=NAME     only processes of this name\n"
 	"      --exe=PATH      only processes of this executable, or of those that a glob matches\n"
-	"      --uid=USER      only processes of this user\n";
+	"      --uid=USER      only processes of this user\n"
+	"      --threads=N     values that a per-thread array has for each index; else 65536\n"
+	"      --ring-size=N   bytes of a ring of one process, with K, M or G; else 8M\n"
+	"      --shared        one copy of each map for all processes of a user, in host memory\n";
 
 static const char detach_help[] =
 	"Usage: gpuprobectl detach ID...\n"
@@ -103,12 +114,48 @@ static int put_uid(json_object **filterp, const char *user) {
 	return -1;
 }
 
+/* Adds the names of a list with commas. Returns -1 to go on, or the exit status. */
+static int put_spaces(json_object *parameters, const char *list) {
+	json_object *spaces = ctl_get(parameters, "spaces");
+
+	if (!spaces) {
+		spaces = json_object_new_array();
+		json_object_object_add(parameters, "spaces", spaces);
+	}
+	for (size_t n; *list; list += n + (list[n] == ',')) {
+		n = strcspn(list, ",");
+		json_object_array_add(spaces, json_object_new_string_len(list, (int)n));
+	}
+	return json_object_array_length(spaces) ? -1 : ctl_usage("--spaces: the list is empty");
+}
+
+/* Adds a number or size under a key. r is what reading it returned. */
+static int put_number(json_object *parameters, const char *key, int64_t number, int r) {
+	if (r < 0)
+		json_object_object_add(parameters, key, json_object_new_int64(number));
+	return r;
+}
+
 static int attach_option(struct ctl *ctl, int option, json_object *parameters,
 			 json_object **filterp) {
-	int64_t pid;
+	int64_t number = 0;
 	int r;
 
 	switch (option) {
+	case OPTION_POINT:
+		put(&parameters, "point", json_object_new_string(optarg));
+		return -1;
+	case OPTION_SPACES:
+		return put_spaces(parameters, optarg);
+	case OPTION_THREADS:
+		r = ctl_number("--threads", optarg, 1, &number);
+		return put_number(parameters, "threads", number, r);
+	case OPTION_RING_SIZE:
+		r = ctl_size("--ring-size", optarg, &number);
+		return put_number(parameters, "ring_size", number, r);
+	case OPTION_SHARED:
+		put(&parameters, "shared", json_object_new_boolean(true));
+		return -1;
 	case OPTION_KERNEL:
 		put(&parameters, "kernel", json_object_new_string(optarg));
 		return -1;
@@ -116,9 +163,9 @@ static int attach_option(struct ctl *ctl, int option, json_object *parameters,
 		put(&parameters, "program", json_object_new_string(optarg));
 		return -1;
 	case OPTION_PID:
-		r = ctl_number("--pid", optarg, 1, &pid);
+		r = ctl_number("--pid", optarg, 1, &number);
 		if (r < 0)
-			put(filterp, "pid", json_object_new_int64(pid));
+			put(filterp, "pid", json_object_new_int64(number));
 		return r;
 	case OPTION_COMM:
 		put(filterp, "comm", json_object_new_string(optarg));
@@ -142,6 +189,11 @@ static int attach_options(struct ctl *ctl, int argc, char **argv, json_object *p
 		{ "comm", required_argument, NULL, OPTION_COMM },
 		{ "exe", required_argument, NULL, OPTION_EXE },
 		{ "uid", required_argument, NULL, OPTION_UID },
+		{ "point", required_argument, NULL, OPTION_POINT },
+		{ "spaces", required_argument, NULL, OPTION_SPACES },
+		{ "threads", required_argument, NULL, OPTION_THREADS },
+		{ "ring-size", required_argument, NULL, OPTION_RING_SIZE },
+		{ "shared", no_argument, NULL, OPTION_SHARED },
 		{},
 	};
 	json_object *filter = NULL;
@@ -336,9 +388,9 @@ static json_object *filter_text(json_object *filter) {
 }
 
 int command_list(struct ctl *ctl, int argc, char **argv) {
-	static const char *const header[] = { "ID",     "OBJECT", "PROGRAM", "POINT",
-					      "KERNEL", "STATE",  "MODULES", "PROCESSES",
-					      "OWNER",  "FILTER", NULL };
+	static const char *const header[] = { "ID",	  "OBJECT", "PROGRAM", "SECTION",
+					      "POINT",	  "KERNEL", "STATE",   "MODULES",
+					      "PROCESSES", "OWNER", "FILTER",  NULL };
 	json_object *attachments, *rows;
 	struct varlink_reply reply;
 	int r;
@@ -358,6 +410,7 @@ int command_list(struct ctl *ctl, int argc, char **argv) {
 				      ctl_format("%lld", (long long)ctl_int(attachment, "object")));
 		json_object_array_add(row,
 				      json_object_new_string(ctl_string(attachment, "program")));
+		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "section")));
 		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "point")));
 		json_object_array_add(row,
 				      json_object_new_string(ctl_string(attachment, "kernel")));

@@ -157,6 +157,10 @@ static int not_found(const char *method, const char *subject, const char *what) 
 	if (!strcmp(method, "ReadLog"))
 		return ctl_fail(CTL_NOT_FOUND,
 				"there is no object %s; gpuprobectl list shows them", subject);
+	if (!strcmp(method, "ShowKernel"))
+		return ctl_fail(CTL_NOT_FOUND,
+				"there is no %s with memory probes now; gpuprobectl kernel list shows what there is",
+				what);
 	if (strstr(what, "detached meanwhile"))
 		return ctl_fail(CTL_NOT_FOUND, "the map %s was detached meanwhile", subject);
 	return ctl_fail(CTL_NOT_FOUND, "there is no map %s; gpuprobectl map list shows them",

@@ -57,6 +57,7 @@ enum {
 int ctl_option(struct ctl *ctl, int option, const char *help);
 int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help);
 int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp);
+int ctl_size(const char *what, const char *text, int64_t *sizep);
 int ctl_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int ctl_fail(enum ctl_exit status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -99,5 +100,6 @@ int command_list(struct ctl *ctl, int argc, char **argv);
 int command_status(struct ctl *ctl, int argc, char **argv);
 int command_why(struct ctl *ctl, int argc, char **argv);
 int command_map(struct ctl *ctl, int argc, char **argv);
+int command_kernel(struct ctl *ctl, int argc, char **argv);
 int command_ring(struct ctl *ctl, int argc, char **argv);
 int command_log(struct ctl *ctl, int argc, char **argv);

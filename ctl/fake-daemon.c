@@ -146,7 +146,7 @@ static const struct {
 
 static int attach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *program = get(parameters, "program"), *kernel = get(parameters, "kernel"),
-		    *filter = get(parameters, "filter");
+		    *filter = get(parameters, "filter"), *point = get(parameters, "point");
 	const char *name = program ? json_object_get_string(program) : "cuda__count";
 	json_object *attachment, *list = json_object_new_array();
 	unsigned char *data;
@@ -158,6 +158,14 @@ static int attach(struct varlink_call *call, json_object *parameters, void *user
 						  from_text(attach_errors[i].parameters));
 	if (!strcmp(name, "crash"))
 		return -EIO;
+	if (!strcmp(name, "echo")) { /* says what it was asked for */
+		json_object_object_del(parameters, "object");
+		return varlink_call_error(
+			call, ERROR("Internal"),
+			varlink_json_pack("reason", json_object_new_string(json_object_to_json_string_ext(
+							    parameters, JSON_C_TO_STRING_PLAIN)),
+					  NULL));
+	}
 	if (base64_decode(json_object_get_string(get(parameters, "object")),
 			  strlen(json_object_get_string(get(parameters, "object"))), &data,
 			  &n_data))
@@ -166,7 +174,8 @@ static int attach(struct varlink_call *call, json_object *parameters, void *user
 		"id", json_object_new_int64(++state.next_id), "object",
 		json_object_new_int64((int64_t)n_data), "program", json_object_new_string(name),
 		"point", json_object_new_string("entry"), "kernel",
-		kernel ? json_object_get(kernel) : json_object_new_string("vectorAdd"), "filter",
+		kernel ? json_object_get(kernel) : json_object_new_string("vectorAdd"), "section",
+		json_object_new_string(point ? json_object_get_string(point) : "kprobe/vectorAdd"), "filter",
 		filter ? json_object_get(filter) : json_object_new_object(), "state",
 		json_object_new_string(strcmp(name, "failed") ? "armed" : "failed"), "modules",
 		json_object_new_int(0), "processes", json_object_new_int(0), "owner",
@@ -243,7 +252,8 @@ static json_object *map_json(size_t i) {
 		"name", json_object_new_string(maps[i].name), "type",
 		json_object_new_string(maps[i].type), "key_size", json_object_new_int(4),
 		"value_size", json_object_new_int64(maps[i].value_size), "max_entries",
-		json_object_new_int64(maps[i].max_entries), "shards", json_object_new_int(1),
+		json_object_new_int64(maps[i].max_entries), "kind",
+		json_object_new_string("array"), "place", json_object_new_string("device"), "shards", json_object_new_int(1),
 		"merge", json_object_new_string(maps[i].merge), "instances", json_object_new_int(1),
 		"bytes", json_object_new_int(4096), NULL);
 }
@@ -362,6 +372,34 @@ static int dump_map(struct varlink_call *call, json_object *parameters, void *us
 				  varlink_json_pack("what", json_object_new_string(name), NULL));
 }
 
+static int list_kernels(struct varlink_call *call, json_object *parameters, void *userdata) {
+	json_object *pid = get(parameters, "pid");
+	json_object *reply = from_text(
+		"{\"kernels\":[{\"id\":\"00000000000000ab\",\"name\":\"_Z9vectorAddPfS_\",\"demangled\":\"vectorAdd(float*, float*)\","
+		"\"device_function\":false,\"pids\":[77,78],\"attachments\":[1]},{\"id\":\"00000000000000cd\",\"name\":\"_Z1gv\","
+		"\"demangled\":\"g()\",\"device_function\":true,\"pids\":[],\"attachments\":[]}]}");
+
+	if (pid && json_object_get_int64(pid) == 77)
+		json_object_array_del_idx(get(reply, "kernels"), 1, 1);
+	return varlink_call_reply(call, reply);
+}
+
+static int show_kernel(struct varlink_call *call, json_object *parameters, void *userdata) {
+	json_object *kernel = get(parameters, "kernel"), *instruction = get(parameters, "instruction");
+	json_object *reply = from_text(
+		"{\"instructions\":[{\"id\":\"0000001100000000\",\"kernel\":\"_Z1fv\",\"text\":\"ld.global.f32 %f1, [%rd4];\","
+		"\"file\":\"x.cu\",\"line\":12},{\"id\":\"0000001100000001\",\"kernel\":\"_Z1fv\",\"text\":\"bar\\u001b\"}]}");
+
+	if (!kernel == !instruction)
+		return varlink_call_invalid_parameter(call, "kernel");
+	if (instruction)
+		json_object_array_del_idx(get(reply, "instructions"), 1, 1);
+	if (!strcmp(json_object_get_string(kernel ?: instruction), "none"))
+		return varlink_call_error(call, ERROR("NotFound"),
+					  varlink_json_pack("what", json_object_new_string("kernel none"), NULL));
+	return varlink_call_reply(call, reply);
+}
+
 static const struct varlink_method methods[] = {
 	{ "Attach", attach },
 	{ "Detach", detach },
@@ -372,6 +410,8 @@ static const struct varlink_method methods[] = {
 	{ "DumpMap", dump_map },
 	{ "ReadRing", fake_read_ring },
 	{ "ReadLog", fake_read_log },
+	{ "ListKernels", list_kernels },
+	{ "ShowKernel", show_kernel },
 	{},
 };
 

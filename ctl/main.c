@@ -27,6 +27,8 @@ static const char help[] =
 	"  list              what is attached\n"
 	"  status            state of the daemon\n"
 	"  why               what was probed and what was not, and why\n"
+	"  kernel list       kernels that are or were probed, or missed\n"
+	"  kernel show NAME  instructions of a kernel that have memory probes\n"
 	"  map list          maps of attached objects\n"
 	"  map dump MAP      contents of a map\n"
 	"  ring read MAP     records of a ring\n"
@@ -53,6 +55,7 @@ static const struct {
 	{ "list", command_list, CTL_TITLE "list" },
 	{ "status", command_status, CTL_TITLE "status" },
 	{ "why", command_why, CTL_TITLE "why" },
+	{ "kernel", command_kernel, CTL_TITLE "kernel" },
 	{ "map", command_map, CTL_TITLE "map" },
 	{ "ring", command_ring, CTL_TITLE "ring" },
 	{ "log", command_log, CTL_TITLE "log" },

@@ -110,3 +110,28 @@ int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp
 	*numberp = number;
 	return -1;
 }
+
+/* Reads a number of bytes, which K, M or G may follow (1024 each). Returns -1 to go on, or the exit status. */
+int ctl_size(const char *what, const char *text, int64_t *sizep) {
+	static const char suffixes[] = "KMG";
+	long long size;
+	const char *suffix;
+	char *end;
+
+	errno = 0;
+	size = strtoll(text, &end, 10);
+	suffix = *end ? strchr(suffixes, *end) : NULL;
+	if (suffix) {
+		int shift = 10 * (int)(suffix - suffixes + 1);
+
+		if (size > INT64_MAX >> shift)
+			errno = ERANGE;
+		else
+			size <<= shift;
+		end++;
+	}
+	if (*text < '0' || *text > '9' || *end || errno || size < 1)
+		return ctl_usage("%s: %s is not a size, such as 65536, 64K or 1G", what, text);
+	*sizep = size;
+	return -1;
+}

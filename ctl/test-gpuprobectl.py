@@ -71,7 +71,7 @@ class Attach(Case):
                            '--uid=root', self.object, cwd=self.dir)
         self.assertEqual(output, {'attachments': [{
             'id': 1, 'object': len(HEADER) + 8, 'program': 'cuda__p', 'point': 'entry', 'kernel': 'a(int)',
-            'filter': {'pid': 12, 'comm': 'x\u00e9', 'exe': os.path.realpath(exe), 'uid': 0}, 'state': 'armed', 'modules': 0,
+            'section': 'kprobe/vectorAdd', 'filter': {'pid': 12, 'comm': 'x\u00e9', 'exe': os.path.realpath(exe), 'uid': 0}, 'state': 'armed', 'modules': 0,
             'processes': 0, 'owner': os.getuid()}], 'maps': []})
         for given, seen in (('/usr/bin/*', '/usr/bin/*'), ('*python?', '*python?'),
                             ('bin/a*', os.path.realpath(self.dir) + '/bin/a*')):
@@ -171,8 +171,8 @@ class Rest(Case):
         self.ctl('attach', self.object)
         self.ctl('attach', self.object, '--kernel=k\x1b[31m\u00e9', '--pid=7', '--comm=c d')
         lines = self.ctl('list').splitlines()
-        self.assertEqual(lines[0].split(), 'ID OBJECT PROGRAM POINT KERNEL STATE MODULES PROCESSES OWNER FILTER'.split())
-        self.assertEqual(lines[1].split(), ['1', '72', 'cuda__count', 'entry', 'vectorAdd', 'armed', '0', '0', str(os.getuid()), '-'])
+        self.assertEqual(lines[0].split(), 'ID OBJECT PROGRAM SECTION POINT KERNEL STATE MODULES PROCESSES OWNER FILTER'.split())
+        self.assertEqual(lines[1].split(), ['1', '72', 'cuda__count', 'kprobe/vectorAdd', 'entry', 'vectorAdd', 'armed', '0', '0', str(os.getuid()), '-'])
         self.assertIn('k?[31m\u00e9 ', lines[2])
         self.assertTrue(lines[2].endswith('  pid=7 comm=c d'))
         self.assertEqual(lines[0].index('STATE'), lines[2].index('armed'))
@@ -217,10 +217,50 @@ class Rest(Case):
         self.ctl('why', '77', status=USAGE, stderr='why takes no argument, but got 77; see gpuprobectl --help')
         self.ctl('why', '--pid=x', status=USAGE, stderr='--pid: x is not a number from 1 up; see gpuprobectl --help')
 
+    def test_attach_options(self):
+        def asked(*args):
+            done = subprocess.run([CTL, '--socket', self.socket, 'attach', '--program=echo', *args, self.object],
+                                  capture_output=True, timeout=60, check=False)
+            text = done.stderr.decode()
+            self.assertEqual(done.returncode, ERROR, text)
+            return {key: value for key, value in json.loads(text[text.index('{'):text.rindex('}') + 1]).items() if key != 'program'}
+        self.assertEqual(asked(), {})
+        self.assertEqual(asked('--point', 'kprobe/f@x.cu:12', '--kernel=k'), {'point': 'kprobe/f@x.cu:12', 'kernel': 'k'})
+        self.assertEqual(asked('--spaces=global,shared', '--spaces', 'param'), {'spaces': ['global', 'shared', 'param']})
+        self.assertEqual(asked('--threads', '1048576', '--shared'), {'threads': 1048576, 'shared': True})
+        for text, size in ('65536', 65536), ('64K', 65536), ('16M', 16 << 20), ('2G', 2 << 30):
+            self.assertEqual(asked('--ring-size', text), {'ring_size': size})
+        for text in '', 'K', '-1', '0', '1.5M', '64k', '64KB', '9999999999G', '99999999999999999999':
+            self.ctl('attach', '--ring-size', text, self.object, status=USAGE,
+                     stderr=f'--ring-size: {text} is not a size, such as 65536, 64K or 1G; see gpuprobectl --help')
+        self.ctl('attach', '--spaces=', self.object, status=USAGE, stderr='--spaces: the list is empty; see gpuprobectl --help')
+        self.ctl('attach', '--threads=0', self.object, status=USAGE,
+                 stderr='--threads: 0 is not a number from 1 up; see gpuprobectl --help')
+
+    def test_kernel(self):
+        lines = self.ctl('kernel', 'list').splitlines()
+        self.assertEqual(lines[0].split(), 'ID TYPE PIDS ATTACHMENTS KERNEL'.split())
+        self.assertEqual(lines[1].split(None, 4), ['00000000000000ab', 'kernel', '77,78', '1', 'vectorAdd(float*, float*)'])
+        self.assertEqual(lines[2].split(None, 4), ['00000000000000cd', 'device', '-', '-', 'g()'])
+        self.assertEqual(len(self.json('kernel', 'list', '--pid=77')['kernels']), 1)
+        lines = self.ctl('kernel', 'show', 'f').splitlines()
+        self.assertEqual(lines[0].split(), 'ID KERNEL SOURCE INSTRUCTION'.split())
+        self.assertEqual(lines[1].split(None, 3), ['0000001100000000', '_Z1fv', 'x.cu:12', 'ld.global.f32 %f1, [%rd4];'])
+        self.assertEqual(lines[2].split(None, 3), ['0000001100000001', '_Z1fv', '-', 'bar?'])
+        self.assertEqual(self.json('kernel', 'show', '--instruction=1100000000')['instructions'][0]['line'], 12)
+        self.ctl('kernel', 'show', 'none', status=NOT_FOUND, stderr='there is no kernel none with memory probes now; '
+                 'gpuprobectl kernel list shows what there is')
+        see = '; see gpuprobectl --help'
+        self.ctl('kernel', status=USAGE, stderr='kernel: list or show?' + see)
+        self.ctl('kernel', 'dump', status=USAGE, stderr='there is no command kernel dump' + see)
+        self.ctl('kernel', 'list', 'f', status=USAGE, stderr='kernel list takes no argument and no --instruction' + see)
+        for args in [], ['a', 'b'], ['a', '--instruction=1'], ['a', '--pid=1']:
+            self.ctl('kernel', 'show', *args, status=USAGE, stderr='kernel show takes one kernel, or --instruction' + see)
+
     def test_help_and_version(self):
         self.assertEqual(self.run_ctl('--version'), 'gpuprobectl 0.1.0\n')
         self.assertTrue(self.run_ctl('--help').startswith('Usage: gpuprobectl [OPTION]... COMMAND'))
-        for command in 'attach', 'detach', 'list', 'status', 'why', 'map':
+        for command in 'attach', 'detach', 'list', 'status', 'why', 'kernel', 'map':
             self.assertTrue(self.run_ctl(command, '--help').startswith(f'Usage: gpuprobectl {command}'))
             self.assertTrue(self.run_ctl(command, '-h').startswith(f'Usage: gpuprobectl {command}'))
             self.assertEqual(self.run_ctl(command, '--version'), 'gpuprobectl 0.1.0\n')
@@ -258,6 +298,10 @@ class Rest(Case):
         self.assertEqual(complete('gpuprobectl', '--json', 'map', 'dump', 'c'), {'counter'})
         self.assertEqual(complete('gpuprobectl', 'detach', '1'), {'1'})
         self.assertEqual(complete('gpuprobectl', 'attach', '--k'), {'--kernel'})
+        self.assertEqual(complete('gpuprobectl', 'attach', '--s'), {'--spaces', '--shared', '--session', '--socket'})
+        self.assertEqual(complete('gpuprobectl', 'attach', '--spaces', 'g'), {'global', 'generic'})
+        self.assertEqual(complete('gpuprobectl', 'kernel', 's'), {'show'})
+        self.assertEqual(complete('gpuprobectl', 'kernel', 'show', '0'), {'00000000000000ab', '00000000000000cd'})
         self.assertEqual(complete('gpuprobectl', 'attach', 'pro'), {'prog.o'})
         self.assertEqual(complete('gpuprobectl', 'attach', '--uid', '=', 'roo'), {'root'})
 
@@ -269,7 +313,7 @@ class Map(Case):
         self.assertEqual(lines[1].split(), '1 1 counter gpu_array 4 8 1 1 sum64 1 4096'.split())
         self.assertEqual(self.json('map', 'list')['maps'][0], {
             'id': 1, 'object': 1, 'name': 'counter', 'type': 'gpu_array', 'key_size': 4, 'value_size': 8, 'max_entries': 1,
-            'shards': 1, 'merge': 'sum64', 'instances': 1, 'bytes': 4096})
+            'kind': 'array', 'place': 'device', 'shards': 1, 'merge': 'sum64', 'instances': 1, 'bytes': 4096})
 
     def test_scalar(self):
         self.assertEqual(self.ctl('map', 'dump', 'counter'), '0: 18446744073709551615\n')
@@ -447,7 +491,7 @@ class Connection(Case):
 
     def test_bad_dump(self):
         entry = ('{"parameters":{"map":{"id":1,"object":1,"name":"m","type":"array","key_size":4,"value_size":4,"max_entries":1,'
-                 '"shards":1,"merge":"none","instances":0,"bytes":0},"entries":[{"key":"%s","values":["AAAAAA=="]}],"btf":"%s",'
+                 '"kind":"array","place":"device","shards":1,"merge":"none","instances":0,"bytes":0},"entries":[{"key":"%s","values":["AAAAAA=="]}],"btf":"%s",'
                  '"btf_key_type":1,"btf_value_type":77}}\0')
         path = self.bad_daemon((entry % ('!', '')).encode())
         self.run_ctl('--socket', path, 'map', 'dump', 'm', status=ERROR, stderr='the daemon sent an element that is not base64')

@@ -46,18 +46,27 @@ _gpuprobectl() {
 		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && echo [0-9]*)" -- "$word")
 		return
 		;;
-	--kernel | --program | --comm | --type | --count | -n | --object)
+	--spaces)
+		mapfile -t COMPREPLY < <(compgen -W "global shared local const param generic" -- "$word")
+		return
+		;;
+	--point)
+		mapfile -t COMPREPLY < <(compgen -W "kprobe/ kretprobe/ memcapture/ kprobe/dev: kprobe/__memcapture" -- "$word")
+		return
+		;;
+	--kernel | --program | --comm | --threads | --ring-size | --instruction | --type | --count | -n | --object)
 		return
 		;;
 	esac
 
 	case $command in
 	"")
-		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why map ring log $global" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel map ring log $global" -- "$word")
 		;;
 	attach)
 		if [[ $word == -* ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--kernel --program --pid --comm --exe --uid $global" -- "$word")
+			mapfile -t COMPREPLY < <(compgen -W "--kernel --program --point --spaces --pid --comm --exe --uid
+				--threads --ring-size --shared $global" -- "$word")
 		else
 			compopt -o filenames 2>/dev/null
 			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.o' -- "$word")
@@ -68,6 +77,15 @@ _gpuprobectl() {
 		;;
 	why)
 		mapfile -t COMPREPLY < <(compgen -W "--pid --kernel $global" -- "$word")
+		;;
+	kernel)
+		if [[ -z $noun ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "list show $global" -- "$word")
+		elif [[ $noun == list ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "--pid $global" -- "$word")
+		else
+			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 1 kernel list) --instruction $global" -- "$word")
+		fi
 		;;
 	map)
 		if [[ -z $noun ]]; then
