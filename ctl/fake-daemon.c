@@ -34,6 +34,7 @@ enum {
 	TYPE_U64,
 	TYPE_COLOR,
 	TYPE_EVENT,
+	TYPE_PAIR,
 	N_TYPES
 };
 
@@ -107,6 +108,9 @@ static void make_btf(void) {
 	check(btf__add_field(btf, "list", list, 256, 0));
 	check(btf__add_field(btf, NULL, anonymous, 288, 0));
 	check(btf__add_field(btf, "flag", types[TYPE_BOOL], 320, 0));
+	types[TYPE_PAIR] = btf__add_struct(btf, "pair", 8);
+	check(btf__add_field(btf, "x", types[TYPE_U32], 0, 0));
+	check(btf__add_field(btf, "y", types[TYPE_COLOR], 32, 0));
 	data = btf__raw_data(btf, &n_data);
 	state.btf = strdup(json_object_get_string(base64(data, n_data)));
 	state.ring_types = (struct fake_types){ state.btf, types[TYPE_EVENT] };
@@ -236,26 +240,44 @@ static const struct {
 	const char *name, *type, *merge;
 	int64_t value_size, max_entries;
 	int value_type; /* index; -1: none */
+	const char *kind; /* NULL: array */
 } maps[] = {
-	{ "counter", "gpu_array", "sum64", 8, 1, TYPE_U64 },
-	{ "struct", "array", "none", sizeof(struct event), 2, TYPE_EVENT },
-	{ "percpu", "percpu_array", "percpu", 8, 2, TYPE_S64 },
-	{ "plain", "array", "none", 8, 1, -1 },
-	{ "large", "array", "none", 8, STREAM_ENTRIES, TYPE_U64 },
-	{ "misfit", "array", "none", 4, 1, TYPE_EVENT },
-	{ "empty", "array", "none", 8, 1, TYPE_U64 },
+	{ "counter", "gpu_array", "sum64", 8, 1, TYPE_U64, NULL },
+	{ "struct", "array", "none", sizeof(struct event), 2, TYPE_EVENT, NULL },
+	{ "percpu", "percpu_array", "percpu", 8, 2, TYPE_S64, NULL },
+	{ "plain", "array", "none", 8, 1, -1, NULL },
+	{ "large", "array", "none", 8, STREAM_ENTRIES, TYPE_U64, NULL },
+	{ "misfit", "array", "none", 4, 1, TYPE_EVENT, NULL },
+	{ "empty", "array", "none", 8, 1, TYPE_U64, NULL },
+	{ "threads", "gpu_thread_array", "none", 8, 2, TYPE_U64, "threads" },
+	{ "pairs", "percpu_hash", "percpu", 8, 2, TYPE_S64, "hash" }, /* keys: struct pair */
+	{ "events", "ringbuf", "none", 0, 4096, -1, "ring" },
 };
 
+static bool is_kind(size_t map, const char *kind) {
+	return maps[map].kind && !strcmp(maps[map].kind, kind);
+}
+
 static json_object *map_json(size_t i) {
-	return varlink_json_pack(
+	json_object *map = varlink_json_pack(
 		"id", json_object_new_int64((int64_t)i + 1), "object", json_object_new_int(1),
 		"name", json_object_new_string(maps[i].name), "type",
-		json_object_new_string(maps[i].type), "key_size", json_object_new_int(4),
-		"value_size", json_object_new_int64(maps[i].value_size), "max_entries",
+		json_object_new_string(maps[i].type), "key_size",
+		json_object_new_int(is_kind(i, "hash") ? 8 : 4), "value_size",
+		json_object_new_int64(maps[i].value_size), "max_entries",
 		json_object_new_int64(maps[i].max_entries), "kind",
-		json_object_new_string("array"), "place", json_object_new_string("device"), "shards", json_object_new_int(1),
-		"merge", json_object_new_string(maps[i].merge), "instances", json_object_new_int(1),
-		"bytes", json_object_new_int(4096), NULL);
+		json_object_new_string(maps[i].kind ? maps[i].kind : "array"), "place",
+		json_object_new_string("device"), "shards", json_object_new_int(1), "merge",
+		json_object_new_string(maps[i].merge), "instances", json_object_new_int(1), "bytes",
+		json_object_new_int(4096), NULL);
+
+	if (is_kind(i, "threads"))
+		json_object_object_add(map, "threads", json_object_new_int(65536));
+	if (is_kind(i, "ring")) {
+		json_object_object_add(map, "written", json_object_new_int64(5000000000));
+		json_object_object_add(map, "lost", json_object_new_int(7));
+	}
+	return map;
 }
 
 static int list_maps(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -278,7 +300,29 @@ static json_object *entry(uint32_t key, const void *value, size_t n_value, size_
 	return object;
 }
 
-static json_object *entries_of(size_t map, bool per_process, bool nonzero) {
+static void add_member(json_object *object, const char *key, json_object *value) {
+	json_object_object_del(object, key);
+	json_object_object_add(object, key, value);
+}
+
+/* Of a per-thread array. */
+static json_object *thread_entry(uint32_t key, int thread, uint64_t value, int64_t pid) {
+	json_object *object = entry(key, &value, sizeof(value), 1, pid);
+
+	add_member(object, "thread", json_object_new_int(thread));
+	return object;
+}
+
+/* Of the hash map. */
+static json_object *pair_entry(uint32_t x, uint32_t y, const int64_t *values, size_t n_values) {
+	json_object *object = entry(0, values, sizeof(*values), n_values, 0);
+	const uint32_t pair[] = { x, y };
+
+	add_member(object, "key", base64(pair, sizeof(pair)));
+	return object;
+}
+
+static json_object *entries_of(size_t map, bool per_process, bool nonzero, bool latest) {
 	struct event events[2] = {
 		{ .a = 1,
 		  .b = -2,
@@ -314,6 +358,16 @@ static json_object *entries_of(size_t map, bool per_process, bool nonzero) {
 		json_object_array_add(entries, entry(0, per_sm, 8, 3, 0));
 		json_object_array_add(entries, entry(1, per_sm, 8, 1, 0));
 		break;
+	case 7:
+		json_object_array_add(entries, thread_entry(0, 5, 1, per_process ? 77 : 0));
+		json_object_array_add(entries, thread_entry(1, 0, 9, per_process ? 77 : 0));
+		if (per_process)
+			json_object_array_add(entries, thread_entry(1, 0, 3, 0));
+		break;
+	case 8:
+		json_object_array_add(entries, pair_entry(7, 1, per_sm, latest ? 1 : 3));
+		json_object_array_add(entries, pair_entry(8, 0, per_sm, 1));
+		break;
 	case 3:
 	case 5:
 		json_object_array_add(entries,
@@ -329,7 +383,8 @@ static json_object *dump_reply(size_t map, json_object *consume_entries, bool fi
 	return varlink_json_pack(
 		"map", map_json(map), "entries", consume_entries, "btf",
 		first && typed ? json_object_new_string(state.btf) : NULL, "btf_key_type",
-		json_object_new_int(typed ? state.types[TYPE_U32] : 0), "btf_value_type",
+		json_object_new_int(!typed ? 0 : state.types[is_kind(map, "hash") ? TYPE_PAIR : TYPE_U32]),
+		"btf_value_type",
 		json_object_new_int(typed ? state.types[maps[map].value_type] : 0), NULL);
 }
 
@@ -351,8 +406,10 @@ static int produce_large(struct varlink_call *call, void *userdata) {
 
 static int dump_map(struct varlink_call *call, json_object *parameters, void *userdata) {
 	const char *name = json_object_get_string(get(parameters, "map"));
+	json_object *merge = get(parameters, "merge");
 	bool per_process = json_object_get_boolean(get(parameters, "per_process")),
-	     nonzero = json_object_get_boolean(get(parameters, "nonzero"));
+	     nonzero = json_object_get_boolean(get(parameters, "nonzero")),
+	     latest = merge && !strcmp(json_object_get_string(merge), "latest");
 
 	if (!strcmp(name, "twice"))
 		return varlink_call_error(call, ERROR("Ambiguous"),
@@ -366,7 +423,7 @@ static int dump_map(struct varlink_call *call, json_object *parameters, void *us
 				       ? varlink_call_stream(call, produce_large)
 				       : varlink_call_reply(
 						 call,
-						 dump_reply(i, entries_of(i, per_process, nonzero),
+						 dump_reply(i, entries_of(i, per_process, nonzero, latest),
 							    true));
 	return varlink_call_error(call, ERROR("NotFound"),
 				  varlink_json_pack("what", json_object_new_string(name), NULL));

@@ -19,6 +19,7 @@
 enum {
 	OPTION_PER_PROCESS = CTL_OPTION_OWN,
 	OPTION_NONZERO,
+	OPTION_MERGE,
 	OPTION_RAW,
 };
 
@@ -27,19 +28,36 @@ static const char help[] =
 	"       gpuprobectl map dump [OPTION]... MAP\n"
 	"\n"
 	"Lists maps, or shows the contents of one, which is given by its name or id. Values are shown by their types; several values\n"
-	"of one key are those of the SMs that hold one.\n"
+	"of one key are those of the SMs that hold one; those of a per-thread array are shown with the thread's number in the grid.\n"
 	"\n"
 	"      --per-process  each process for itself; else the values of all are merged\n"
+	"      --merge=HOW    sum, the default: integers of several processes add up; latest: the value of the one that was copied last\n"
 	"      --nonzero      leave out elements that are all zeros\n"
 	"      --raw          bytes in hexadecimal\n";
 
 static int map_list(struct ctl *ctl, int argc, char **argv) {
-	static const char *const header[] = { "ID",    "OBJECT",    "NAME",    "TYPE",
-					      "KEY",   "VALUE",     "ENTRIES", "SHARDS",
-					      "MERGE", "INSTANCES", "BYTES",   NULL };
-	static const char *const members[] = { "id",       "object",     "name",        "type",
-					       "key_size", "value_size", "max_entries", "shards",
-					       "merge",    "instances",  "bytes" };
+	static const struct {
+		const char *title, *member;
+	} columns[] = {
+		{ "ID", "id" },
+		{ "OBJECT", "object" },
+		{ "NAME", "name" },
+		{ "TYPE", "type" },
+		{ "KIND", "kind" },
+		{ "PLACE", "place" },
+		{ "KEY", "key_size" },
+		{ "VALUE", "value_size" },
+		{ "ENTRIES", "max_entries" },
+		{ "THREADS", "threads" },
+		{ "SHARDS", "shards" },
+		{ "MERGE", "merge" },
+		{ "WRITTEN", "written" },
+		{ "LOST", "lost" },
+		{ "INSTANCES", "instances" },
+		{ "BYTES", "bytes" },
+	};
+	const size_t n_columns = sizeof(columns) / sizeof(*columns);
+	const char *header[sizeof(columns) / sizeof(*columns) + 1] = {};
 	struct varlink_reply reply;
 	json_object *maps, *rows;
 	int r;
@@ -49,13 +67,17 @@ static int map_list(struct ctl *ctl, int argc, char **argv) {
 		return r;
 	maps = ctl_get(reply.parameters, "maps");
 	rows = json_object_new_array();
+	for (size_t j = 0; j < n_columns; j++)
+		header[j] = columns[j].title;
 	for (size_t i = 0; i < json_object_array_length(maps); i++) {
 		json_object *row = json_object_new_array();
 
-		for (size_t j = 0; j < sizeof(members) / sizeof(*members); j++)
-			json_object_array_add(
-				row, ctl_format("%s", ctl_string(json_object_array_get_idx(maps, i),
-								 members[j])));
+		for (size_t j = 0; j < n_columns; j++) {
+			const char *text = ctl_string(json_object_array_get_idx(maps, i),
+						      columns[j].member);
+
+			json_object_array_add(row, ctl_format("%s", *text ? text : "-"));
+		}
 		json_object_array_add(rows, row);
 	}
 	ctl_print_table(header, rows);
@@ -68,9 +90,9 @@ struct dump {
 	struct ctl *ctl;
 	struct value_types *types;
 	uint32_t key_type, value_type;
-	bool raw, percpu;
+	bool raw, percpu, per_process;
 	size_t n_entries;
-	int64_t pid; /* of the entry before, 0: none */
+	int64_t pid; /* of the entry before */
 };
 
 /* Bytes of a string in base64. NULL if it is none. */
@@ -107,18 +129,31 @@ static bool print_value(struct dump *dump, uint32_t type, json_object *text) {
 	return fine;
 }
 
-/* 0: 16777216 */
-static bool print_entry(struct dump *dump, json_object *entry) {
-	json_object *values = ctl_get(entry, "values"), *pid = ctl_get(entry, "pid");
-
-	if (pid && json_object_get_int64(pid) != dump->pid) {
-		dump->pid = json_object_get_int64(pid);
-		printf("process %lld:\n", (long long)dump->pid);
-	}
+/* Whose the entries are that follow, if others' came before. 0: of those that are gone, or share them. */
+static void print_process(struct dump *dump, int64_t pid) {
+	if (dump->n_entries && pid == dump->pid)
+		return;
+	dump->pid = pid;
 	if (pid)
+		printf("process %lld:\n", (long long)pid);
+	else
+		puts("processes together:");
+}
+
+/* 0: 16777216, or [0] thread 5: 1 */
+static bool print_entry(struct dump *dump, json_object *entry) {
+	json_object *values = ctl_get(entry, "values"), *pid = ctl_get(entry, "pid"),
+		    *thread = ctl_get(entry, "thread");
+
+	if (dump->per_process) {
+		print_process(dump, pid ? json_object_get_int64(pid) : 0);
 		printf("  ");
+	}
+	fputs(thread ? "[" : "", stdout);
 	if (!print_value(dump, dump->key_type, ctl_get(entry, "key")))
 		return false;
+	if (thread)
+		printf("] thread %lld", (long long)json_object_get_int64(thread));
 	putchar(':');
 	for (size_t i = 0; i < json_object_array_length(values); i++) {
 		fputs(i ? ", " : " ", stdout);
@@ -129,15 +164,17 @@ static bool print_entry(struct dump *dump, json_object *entry) {
 	return true;
 }
 
-/* {"key":0,"value":16777216}, or with "values" for a percpu map. */
+/* {"key":0,"value":16777216}, with "values" for a percpu map, "thread" for a per-thread array. */
 static bool print_entry_json(struct dump *dump, json_object *entry) {
 	json_object *values = ctl_get(entry, "values"), *pid = ctl_get(entry, "pid"),
-		    *output = json_object_new_object();
+		    *thread = ctl_get(entry, "thread"), *output = json_object_new_object();
 	json_object *value = NULL, *list = json_object_new_array();
 	bool fine;
 
 	if (pid)
 		json_object_object_add(output, "pid", json_object_get(pid));
+	if (thread)
+		json_object_object_add(output, "thread", json_object_get(thread));
 	fine = read_value(dump, dump->key_type, ctl_get(entry, "key"), &value);
 	json_object_object_add(output, "key", value);
 	for (size_t i = 0; fine && i < json_object_array_length(values); i++) {
@@ -238,6 +275,7 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 		CTL_OPTIONS,
 		{ "per-process", no_argument, NULL, OPTION_PER_PROCESS },
 		{ "nonzero", no_argument, NULL, OPTION_NONZERO },
+		{ "merge", required_argument, NULL, OPTION_MERGE },
 		{ "raw", no_argument, NULL, OPTION_RAW },
 		{},
 	};
@@ -247,11 +285,15 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 
 	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
 		if (option == OPTION_PER_PROCESS)
-			json_object_object_add(parameters, "per_process",
-					       json_object_new_boolean(true));
+			dump.per_process = true;
 		else if (option == OPTION_NONZERO)
 			json_object_object_add(parameters, "nonzero",
 					       json_object_new_boolean(true));
+		else if (option == OPTION_MERGE && strcmp(optarg, "sum") != 0 &&
+			 strcmp(optarg, "latest") != 0)
+			r = ctl_usage("--merge: %s is neither sum nor latest", optarg);
+		else if (option == OPTION_MERGE)
+			json_object_object_add(parameters, "merge", json_object_new_string(optarg));
 		else if (option == OPTION_RAW)
 			dump.raw = true;
 		else
@@ -266,6 +308,7 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 		return r;
 	}
 	json_object_object_add(parameters, "map", json_object_new_string(argv[optind]));
+	json_object_object_add(parameters, "per_process", json_object_new_boolean(dump.per_process));
 	r = ctl_call_more(ctl, "DumpMap", parameters);
 	if (!r)
 		r = dump_replies(&dump, argv[optind]);

@@ -309,8 +309,11 @@ class Rest(Case):
 class Map(Case):
     def test_list(self):
         lines = self.ctl('map', 'list').splitlines()
-        self.assertEqual(lines[0].split(), 'ID OBJECT NAME TYPE KEY VALUE ENTRIES SHARDS MERGE INSTANCES BYTES'.split())
-        self.assertEqual(lines[1].split(), '1 1 counter gpu_array 4 8 1 1 sum64 1 4096'.split())
+        self.assertEqual(lines[0].split(), 
+                         'ID OBJECT NAME TYPE KIND PLACE KEY VALUE ENTRIES THREADS SHARDS MERGE WRITTEN LOST INSTANCES BYTES'.split())
+        self.assertEqual(lines[1].split(), '1 1 counter gpu_array array device 4 8 1 - 1 sum64 - - 1 4096'.split())
+        self.assertEqual(lines[8].split(), '8 1 threads gpu_thread_array threads device 4 8 2 65536 1 none - - 1 4096'.split())
+        self.assertEqual(lines[10].split(), '10 1 events ringbuf ring device 4 0 4096 - 1 none 5000000000 7 1 4096'.split())
         self.assertEqual(self.json('map', 'list')['maps'][0], {
             'id': 1, 'object': 1, 'name': 'counter', 'type': 'gpu_array', 'key_size': 4, 'value_size': 8, 'max_entries': 1,
             'kind': 'array', 'place': 'device', 'shards': 1, 'merge': 'sum64', 'instances': 1, 'bytes': 4096})
@@ -328,6 +331,24 @@ class Map(Case):
         self.assertEqual(self.ctl('map', 'dump', '--per-process', 'counter'), 'process 77:\n  0: 5\nprocess 78:\n  0: 6\n')
         self.assertEqual(self.json('map', 'dump', '--per-process', 'counter')['entries'],
                          [{'pid': 77, 'key': 0, 'value': 5}, {'pid': 78, 'key': 0, 'value': 6}])
+
+    def test_threads(self):
+        self.assertEqual(self.ctl('map', 'dump', 'threads'), '[0] thread 5: 1\n[1] thread 0: 9\n')
+        self.assertEqual(self.json('map', 'dump', 'threads')['entries'],
+                         [{'thread': 5, 'key': 0, 'value': 1}, {'thread': 0, 'key': 1, 'value': 9}])
+        self.assertEqual(self.ctl('map', 'dump', '--per-process', 'threads'),
+                         'process 77:\n  [0] thread 5: 1\n  [1] thread 0: 9\nprocesses together:\n  [1] thread 0: 3\n')
+        self.assertEqual(self.json('map', 'dump', '--per-process', 'threads')['entries'][1:],
+                         [{'pid': 77, 'thread': 0, 'key': 1, 'value': 9}, {'thread': 0, 'key': 1, 'value': 3}])
+        self.assertEqual(self.ctl('map', 'dump', '--raw', 'threads').splitlines()[0], '[00000000] thread 5: 0100000000000000')
+
+    def test_hash(self):
+        self.assertEqual(self.ctl('map', 'dump', 'pairs'), '{.x = 7, .y = GREEN}: 1, -2, 3\n{.x = 8, .y = RED}: 1\n')
+        self.assertEqual(self.ctl('map', 'dump', 'pairs', '--merge=sum'), self.ctl('map', 'dump', 'pairs'))
+        self.assertEqual(self.ctl('map', 'dump', 'pairs', '--merge=latest'), '{.x = 7, .y = GREEN}: 1\n{.x = 8, .y = RED}: 1\n')
+        self.assertEqual(self.json('map', 'dump', 'pairs')['entries'],
+                         [{'key': {'x': 7, 'y': 'GREEN'}, 'values': [1, -2, 3]}, {'key': {'x': 8, 'y': 'RED'}, 'values': [1]}])
+        self.assertEqual(self.ctl('map', 'dump', '--raw', 'pairs').splitlines()[1], '0800000000000000: 0100000000000000')
 
     def test_struct(self):
         first = ('0: {.a = 1, .b = -2, .name = "a,(b)", .color = GREEN, .low = 5, .high = 100, .list = [7, 8], .u = 1069547520, '
@@ -360,6 +381,7 @@ class Map(Case):
         self.ctl('map', 'x', status=USAGE, stderr='map has no command x' + see)
         self.ctl('map', 'dump', status=USAGE, stderr='map dump: which map?' + see)
         self.ctl('map', 'dump', 'a', 'b', status=USAGE, stderr='map dump takes one map, but got b too' + see)
+        self.ctl('map', 'dump', '--merge=none', 'a', status=USAGE, stderr='--merge: none is neither sum nor latest' + see)
         self.ctl('map', 'dump', '--pid', 'a', status=USAGE, stderr="map dump: unrecognized option '--pid'")
 
     def test_stream(self):

@@ -92,7 +92,7 @@ _gpuprobectl() {
 			mapfile -t COMPREPLY < <(compgen -W "list dump $global" -- "$word")
 		elif [[ $noun == dump ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list)
-				--per-process --nonzero --raw $global" -- "$word")
+				--per-process --merge= --nonzero --raw $global" -- "$word")
 		fi
 		;;
 	ring)
