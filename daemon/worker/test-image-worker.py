@@ -334,10 +334,7 @@ class Images(Base):
         reply, out = self.replaced(text.encode(), kind="ptx", attachments=[("k*",)])
         self.assertTrue(5 < len(reply["kernels"]) < 100 and reply["truncated"])
 
-    def test_points(self):
-        self.own(SAMPLE_IMAGE, "^the PTX engine has no such attach point$", attachments=[("vectorAdd", "memory")])
-        reply, _ = self.replaced(SAMPLE_IMAGE, attachments=[("vectorAdd", "memory"), ("plain",)])
-        self.assertEqual((reply["applied"], [k["name"] for k in reply["kernels"]]), ([4], ["plain"]))
+    def test_nothing_attached(self):
         self.own(SAMPLE_IMAGE, "^no kernel matches$", attachments=[])
 
 
@@ -427,6 +424,9 @@ class Hostile(Base):
             {"attachments": [{"id": "3", "kernel": "k", "point": "entry", "program": "p"}]},
             {"attachments": [{"id": 3, "kernel": "k\0x", "point": "entry", "program": "p"}]},
             {"job": "link"}, {"job": 3}, {"job": "x" * 5000},
+            {"stage": "none"}, {"stage": 1}, {"stage": "check"}, {"stage": "edit", "text": 9}, {"stage": "build", "text": 1},
+            {"text_output": 9}, {"instructions": "x"}, {"image": -1}, {"image": 1 << 31}, {"call": 1}, {"stubs": "x"},
+            {"stubs": [1]}, {"stubs": ["x"] * 65}, {"isa": 1}, {"target": "90"},
         ]:
             fds = [memfd(PTX.encode()), memfd(b"", seal=False), memfd(PROBE.encode())]
             with self.subTest(change):

@@ -11,7 +11,7 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_S
 
 PROBE = """\
 .visible .global .align 8 .u64 __gpuprobe_o1_m0 = 0;
-.func (.param .b64 r) __gpuprobe_o1_p0(.param .b64 ctx)
+.func (.param .b64 r) __gpuprobe_o1_p0()
 {
 	.reg .pred %p;
 	.reg .b64 %a, %one, %zero;
@@ -76,21 +76,33 @@ class Worker:
         _, errors = self.process.communicate(timeout=20)
         return self.process.returncode, errors.decode(errors="replace")
 
-    def image(self, image, kind="fatbin", capability=90, program=PROBE, attachments=(("vectorAdd",),), **members):
-        """One job `image`; returns the reply and the new image. An attachment is (kernel[, point])."""
+    def image(self, image, kind="fatbin", capability=90, program=PROBE, attachments=(("vectorAdd",),), text=None,
+              outputs=(), **members):
+        """One job `image`; returns the reply and the new image. An attachment is (kernel[, point[, members]]).
+
+        `text` is a foreign text; `outputs` names further outputs, which are found in self.outputs afterwards.
+        """
         fds = [memfd(image), os.memfd_create("out", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)]
         message = {
             "job": "image", "id": 7, "kind": kind, "flags": 0, "input": 0, "output": 1, "capability": capability,
             "programs": [{"name": "__gpuprobe_o1_p0", "fd": 2, "isa": 63, "target": 52}],
-            "attachments": [{"id": i, "kernel": a[0], "point": (*a, "entry")[1], "program": "__gpuprobe_o1_p0"}
+            "attachments": [{"id": i, "kernel": a[0], "point": (*a, "entry")[1], "program": "__gpuprobe_o1_p0",
+                             **(a[2] if len(a) > 2 else {})}
                             for i, a in enumerate(attachments, 3)],
         }
         if isinstance(program, str):
             fds.append(memfd(program.encode()))
+        if text is not None:
+            message["text"] = len(fds)
+            fds.append(memfd(text))
+        for name in outputs:
+            message[name] = len(fds)
+            fds.append(os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
         message.update(members)
         try:
             self.send(message, fds)
             reply = self.receive()
+            self.outputs = {name: os.pread(fds[message[name]], 1 << 30, 0) for name in outputs}
             size = os.fstat(fds[1]).st_size
             return reply, os.pread(fds[1], size, 0)
         finally:

@@ -118,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < 1)
 		return 0;
 	shaped = data[0] & 0x80;
-	program.takes_length = data[0] & 0x40;
+	program.takes_memory = data[0] & 0x40;
 	n_maps = data[0] & 3;
 	for (unsigned i = 0; i < n_maps; i++) {
 		const uint8_t *b = data + 1 + 4 * i;

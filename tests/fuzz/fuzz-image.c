@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as the image of a job: first byte the kind and the device, the rest the image. There is
- * no compiler, so a new image carries PTX; it must be a fatbin (or PTX) that can be read.
+ * Any bytes as the image of a job: first byte the kind, the device and the points, the rest the
+ * image. There is no compiler, so a new image carries PTX; it must be a fatbin (or PTX) that can be
+ * read, and the edited PTX must pass for what a pass of the user might have made.
  */
 
 #include <fcntl.h>
@@ -22,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char probe[] =
 	".visible .global .align 8 .u64 m;\n"
-	".func (.param .b64 r) p(.param .b64 ctx)\n"
+	".func (.param .b64 r) p(.param .b64 c0, .param .b64 c1)\n"
 	"{\n"
 	"	ret;\n"
 	"}\n";
@@ -54,48 +55,91 @@ static void check_image(const uint8_t *image, size_t size)
 	}
 }
 
+/* Runs a job; returns its status, for static strings alone. */
+static const char *run(const char *request, const int *fds, size_t n_fds)
+{
+	static const char *const known[] = { "replaced", "own", "text", "error" };
+	struct worker_job job = { .id = 1, .fds = fds, .n_fds = n_fds };
+	struct json_object *reply = json_object_new_object(), *status;
+	struct image_worker worker = {};
+	const char *found = NULL;
+
+	job.request = json_tokener_parse(request);
+	if (!job.request || image_job(&job, reply, &worker) ||
+	    !json_object_object_get_ex(reply, "status", &status))
+		abort();
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (!strcmp(json_object_get_string(status), known[i]))
+			found = known[i];
+	if (!found)
+		abort();
+	json_object_put(reply);
+	json_object_put(job.request);
+	return found;
+}
+
+static void check_result(int fd)
+{
+	struct stat result;
+	void *map;
+
+	if (fstat(fd, &result) || !result.st_size)
+		abort();
+	map = mmap(NULL, (size_t)result.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (map == MAP_FAILED)
+		abort();
+	check_image(map, (size_t)result.st_size);
+	munmap(map, (size_t)result.st_size);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char *const kinds[] = { "fatbin", "ptx", "cubin" };
 	static const int capabilities[] = { 75, 80, 90, 103 };
-	struct json_object *reply, *status;
-	struct image_worker worker = {};
-	struct worker_job job = { .id = 1, .n_fds = 3 };
-	char request[512];
-	int fds[3];
+	static const char *const points[] = {
+		"\"point\":\"entry\"",
+		"\"point\":\"return\"",
+		"\"point\":\"memory\",\"spaces\":[\"generic\",\"global\",\"shared\",\"local\",\"const\",\"param\"]",
+		"\"point\":\"block\",\"block\":1",
+		"\"point\":\"line\",\"file\":\"x.cu\",\"line\":1",
+	};
+	const size_t n_points = sizeof(points) / sizeof(*points);
+	char common[512], request[2048], attachments[1024] = "";
+	int fds[5];
 
 	if (size < 2)
 		return 0;
-	snprintf(request, sizeof(request),
-		 "{\"job\":\"image\",\"id\":1,\"kind\":\"%s\",\"flags\":0,\"input\":0,\"output\":1,"
-		 "\"capability\":%d,"
-		 "\"programs\":[{\"name\":\"p\",\"fd\":2,\"isa\":63,\"target\":52}],"
-		 "\"attachments\":[{\"id\":3,\"kernel\":\"*\",\"point\":\"entry\",\"program\":"
-		 "\"p\"}]}",
-		 kinds[data[0] % 3], capabilities[data[0] / 3 % 4]);
+	snprintf(common, sizeof(common),
+		 "\"job\":\"image\",\"id\":1,\"kind\":\"%s\",\"flags\":0,\"input\":0,\"output\":1,"
+		 "\"capability\":%d,\"image\":1,\"stubs\":[\"stub\"],\"call\":%s,"
+		 "\"programs\":[{\"name\":\"p\",\"fd\":2,\"isa\":63,\"target\":52,\"context\":[8,64]}]",
+		 kinds[data[0] % 3], capabilities[data[0] / 3 % 4], data[0] & 128 ? "true" : "false");
+	/* One point, or all of them, in kernels and device functions. */
+	for (size_t i = 0; i < n_points; i++)
+		if (data[0] / 12 % 6 == i || data[0] / 12 % 6 == n_points)
+			for (int device = 0; device < 2; device++)
+				snprintf(attachments + strlen(attachments),
+					 sizeof(attachments) - strlen(attachments),
+					 "%s{\"id\":%zu,\"kernel\":\"*\",\"device_function\":%s,%s,"
+					 "\"program\":\"p\"}",
+					 *attachments ? "," : "", i, device ? "true" : "false", points[i]);
 	fds[0] = make_memfd(data + 1, size - 1, true);
 	fds[1] = make_memfd("", 0, false);
 	fds[2] = make_memfd(probe, sizeof(probe) - 1, true);
-	job.fds = fds;
-	job.request = json_tokener_parse(request);
-	reply = json_object_new_object();
-	if (image_job(&job, reply, &worker) || !json_object_object_get_ex(reply, "status", &status))
-		abort();
-	if (!strcmp(json_object_get_string(status), "replaced")) {
-		struct stat result;
-		void *map;
-
-		if (fstat(fds[1], &result) || !result.st_size)
+	fds[3] = make_memfd("", 0, false);
+	fds[4] = make_memfd("", 0, false);
+	snprintf(request, sizeof(request),
+		 "{%s,\"attachments\":[%s],\"text_output\":3,\"instructions\":4}", common, attachments);
+	if (!strcmp(run(request, fds, 5), "replaced")) {
+		check_result(fds[1]);
+		if (fcntl(fds[3], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE))
 			abort();
-		map = mmap(NULL, (size_t)result.st_size, PROT_READ, MAP_PRIVATE, fds[1], 0);
-		if (map == MAP_FAILED)
+		snprintf(request, sizeof(request), "{%s,\"attachments\":[],\"stage\":\"check\",\"text\":3,"
+						   "\"isa\":999}", common);
+		if (strcmp(run(request, fds, 5), "text"))
 			abort();
-		check_image(map, (size_t)result.st_size);
-		munmap(map, (size_t)result.st_size);
 	}
-	json_object_put(reply);
-	json_object_put(job.request);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 5; i++)
 		close(fds[i]);
 	return 0;
 }
