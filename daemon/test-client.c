@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The daemon's side of the shim wire, over a real socket: what a process is told about itself, slots of all kinds, and which
+ * instance of a map whom. Other users are this process with another effective id when it connects, so that needs root.
+ */
+
+#include "client.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "daemon.h"
+#include "memfd.h"
+
+#define OTHER_USER 65534
+
+struct world {
+	uv_loop_t loop;
+	struct daemon daemon;
+	struct object *object;
+	char folder[64], path[128];
+	uint32_t sequence;
+};
+
+static int setup(void **state) {
+	struct world *world = calloc(1, sizeof(*world));
+	struct daemon *daemon = &world->daemon;
+	struct attachment *attachment;
+	int fd;
+
+	strcpy(world->folder, "/tmp/test-client-XXXXXX");
+	assert_non_null(mkdtemp(world->folder));
+	assert_int_equal(chmod(world->folder, 0755), 0);
+	snprintf(world->path, sizeof(world->path), "%s/shim.sock", world->folder);
+	assert_int_equal(uv_loop_init(&world->loop), 0);
+	daemon->loop = &world->loop;
+	daemon->deadline_ms = 2000;
+	daemon->mirror_period_ms = 100;
+	registry_init(&daemon->registry);
+	process_table_init(&daemon->processes);
+	outcome_log_init(&daemon->outcomes);
+	LIST_INIT(&daemon->syncs);
+	assert_int_equal(image_cache_init(&daemon->images), 0);
+	assert_int_equal(map_accounts_new(&daemon->map_accounts, UINT64_C(1) << 30), 0);
+	fd = shim_server_listen(world->path, 0666);
+	assert_true(fd >= 0);
+	assert_int_equal(shim_server_new(&daemon->shims, &world->loop, fd, &daemon->accounts, &client_handlers, daemon), 0);
+	assert_int_equal(object_new(&world->object, 1, 0), 0);
+	assert_int_equal(attachment_new(&attachment, world->object), 0);
+	attachment->maps = UINT64_MAX;
+	registry_link(&daemon->registry, world->object, &attachment, 1);
+	*state = world;
+	return 0;
+}
+
+static int teardown(void **state) {
+	struct world *world = *state;
+	struct daemon *daemon = &world->daemon;
+
+	daemon->shims = shim_server_free(daemon->shims);
+	uv_run(&world->loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&world->loop), 0);
+	registry_deinit(&daemon->registry);
+	outcome_log_deinit(&daemon->outcomes);
+	map_accounts_free(daemon->map_accounts);
+	unlink(world->path);
+	rmdir(world->folder);
+	free(world);
+	return 0;
+}
+
+/* A map of the object, of a type and place; id 11 and on. */
+static struct map *add_map(struct world *world, uint32_t type, uint32_t place, uint32_t merge, int kernel_fd) {
+	struct map_shape shape = {
+		.type = type, .key_size = 4, .value_size = 8, .max_entries = 512, .place = place, .merge = merge
+	};
+	struct map_spec spec = {
+		.name = "m", .type = type, .key_size = 4, .value_size = 8, .max_entries = 512, .kernel_fd = kernel_fd
+	};
+	struct map **mapp = &world->object->maps[world->object->n_maps++];
+
+	assert_null(map_layout_init(&spec.layout, &shape));
+	assert_int_equal(map_new(mapp, 10 + world->object->n_maps, 1, 0, &spec, world->daemon.map_accounts), 0);
+	return *mapp;
+}
+
+/* Lets the daemon work off what is there. */
+static void turn(struct world *world) {
+	for (int i = 0; i < 8; i++)
+		uv_run(&world->loop, UV_RUN_NOWAIT);
+}
+
+/* The next message, and its descriptor or -1. */
+static int receive(int fd, union wire_message *message) {
+	char control[CMSG_SPACE(sizeof(int))];
+	struct iovec vector = { message, sizeof(*message) };
+	struct msghdr header = {
+		.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
+	};
+	ssize_t n = recvmsg(fd, &header, MSG_DONTWAIT);
+	int got = -1;
+
+	assert_true(n > 0);
+	assert_true(wire_valid(message, (size_t)n));
+	if (CMSG_FIRSTHDR(&header))
+		memcpy(&got, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof(got));
+	return got;
+}
+
+static void send_message(struct world *world, int fd, union wire_message *message, uint16_t type) {
+	message->header = (struct wire_header){ WIRE_MAGIC, WIRE_VERSION, type, (uint32_t)wire_size(type), ++world->sequence };
+	assert_int_equal(send(fd, message, wire_size(type), 0), wire_size(type));
+	turn(world);
+}
+
+/* Connects as a user and says hello. The socket. */
+static int connect_as(struct world *world, uid_t uid, uint32_t role, union wire_message *welcome) {
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	union wire_message hello = { .hello = { .role = role, .shim_version = "test" } };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strcpy(address.sun_path, world->path);
+	if (uid != geteuid())
+		assert_int_equal(seteuid(uid), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	if (geteuid() != getuid())
+		assert_int_equal(seteuid(getuid()), 0);
+	send_message(world, fd, &hello, WIRE_HELLO);
+	assert_int_equal(receive(fd, welcome), -1);
+	assert_int_equal(welcome->header.type, WIRE_WELCOME);
+	return fd;
+}
+
+/* The newest process gets a module that uses all maps of the object. */
+static void load_module(struct world *world) {
+	struct process *process = LIST_FIRST(&world->daemon.processes.list);
+	struct image_result *result;
+	struct module *module;
+
+	assert_int_equal(image_result_new(&result), 0);
+	result->slots = calloc(world->object->n_maps, sizeof(*result->slots));
+	for (size_t i = 0; i < world->object->n_maps; i++)
+		result->slots[result->n_slots++].map = world->object->maps[i]->id;
+	assert_int_equal(process_module_new(&world->daemon.processes, process, result, &module), 0);
+	image_result_unref(result);
+}
+
+/* Asks for an instance. Its descriptor; the reply in *reply. */
+static int ask(struct world *world, int fd, const struct map *map, uint32_t device, struct wire_instance_reply *reply) {
+	union wire_message message = { .instance = { .map_id = map->id, .device = device } };
+	int got;
+
+	send_message(world, fd, &message, WIRE_INSTANCE);
+	got = receive(fd, &message);
+	assert_int_equal(message.header.type, WIRE_INSTANCE_REPLY);
+	assert_int_equal(message.instance_reply.map_id, map->id);
+	*reply = message.instance_reply;
+	return got;
+}
+
+/* Whether both are the same file. Closes them. */
+static bool same(int a, int b) {
+	struct stat x, y;
+
+	assert_int_equal(fstat(a, &x), 0);
+	assert_int_equal(fstat(b, &y), 0);
+	close(a);
+	close(b);
+	return x.st_ino == y.st_ino && x.st_dev == y.st_dev;
+}
+
+static void test_welcome(void **state) {
+	union wire_message welcome;
+	int fd = connect_as(*state, geteuid(), WIRE_ROLE_LOADER, &welcome);
+	char comm[17] = "";
+	FILE *file = fopen("/proc/self/comm", "r");
+
+	assert_int_equal(fread(comm, 1, 16, file) > 0, 1);
+	fclose(file);
+	comm[strcspn(comm, "\n")] = '\0';
+	assert_int_equal(welcome.welcome.pid, getpid());
+	assert_string_equal(welcome.welcome.comm, comm);
+	assert_int_equal(welcome.welcome.reserved, 0);
+	close(fd);
+}
+
+/* A map for itself: each context has an instance, whose places and kinds are told. */
+static void test_own(void **state) {
+	struct world *world = *state;
+	const struct map *device = add_map(world, 2, MAP_PLACE_DEVICE, MAP_MERGE_SUM64, -1);
+	const struct map *host = add_map(world, 1513, MAP_PLACE_DEVICE, MAP_MERGE_NONE, -1);
+	const struct map *ring = add_map(world, 1527, MAP_PLACE_HOST, MAP_MERGE_NONE, -1);
+	struct wire_instance_reply a, b;
+	union wire_message welcome;
+	int fd = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &welcome), first, second;
+
+	assert_int_equal(ask(world, fd, device, 0, &a), -1); /* no module of it uses the map */
+	assert_int_equal(a.size, 0);
+	load_module(world);
+	first = ask(world, fd, device, 0, &a);
+	second = ask(world, fd, device, 0, &b);
+	assert_int_equal(a.place, MAP_PLACE_DEVICE);
+	assert_int_equal(a.kind, MAP_KIND_ARRAY);
+	assert_int_equal(a.size, map_memfd_size(&device->spec.layout));
+	assert_int_equal(a.data_size, device->spec.layout.data_size);
+	assert_true(a.instance_id != b.instance_id);
+	assert_false(same(first, second));
+	first = ask(world, fd, host, 0, &a);
+	second = ask(world, fd, host, 0, &b);
+	assert_int_equal(a.place, MAP_PLACE_HOST);
+	assert_false(same(first, second));
+	close(ask(world, fd, ring, 1, &a));
+	assert_int_equal(a.place, MAP_PLACE_DEVICE);
+	assert_int_equal(a.kind, MAP_KIND_RING);
+	assert_int_equal(a.size, map_memfd_size(&ring->spec.layout));
+	close(fd);
+}
+
+/* Attached as shared: one for all processes and contexts of a user, which stays when they go; rings are not. */
+static void test_shared(void **state) {
+	struct world *world = *state;
+	const struct map *host = add_map(world, 2, MAP_PLACE_HOST, MAP_MERGE_NONE, -1);
+	const struct map *ring = add_map(world, 1527, MAP_PLACE_HOST, MAP_MERGE_NONE, -1);
+	struct wire_instance_reply a, b;
+	union wire_message welcome;
+	int fd, first, second, other;
+
+	world->object->shared = true;
+	fd = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &welcome);
+	load_module(world);
+	first = ask(world, fd, host, 0, &a);
+	assert_true(same(dup(first), ask(world, fd, host, 1, &b)));
+	assert_int_equal(a.instance_id, b.instance_id);
+	assert_false(same(ask(world, fd, ring, 0, &a), ask(world, fd, ring, 0, &b)));
+	if (geteuid() == 0) {
+		other = connect_as(world, OTHER_USER, WIRE_ROLE_LOADER, &welcome);
+		load_module(world);
+		second = ask(world, other, host, 0, &b);
+		assert_true(same(dup(second), ask(world, other, host, 3, &a)));
+		assert_false(same(dup(first), second));
+		close(other);
+	}
+	close(fd);
+	turn(world);
+	assert_int_equal(world->daemon.processes.n, 0);
+	fd = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &welcome); /* a new process */
+	load_module(world);
+	assert_true(same(first, ask(world, fd, host, 0, &a)));
+	close(fd);
+}
+
+/* What host programs share goes to one user's processes. Any file that can be mapped stands for the kernel's map. */
+static void test_kernel(void **state) {
+	struct world *world = *state;
+	struct wire_instance_reply reply;
+	union wire_message welcome;
+	const struct map *map;
+	int kernel = memfd_create("array", MFD_CLOEXEC), fd, other;
+
+	assert_int_equal(ftruncate(kernel, 4096), 0);
+	map = add_map(world, 2, MAP_PLACE_KERNEL, MAP_MERGE_NONE, kernel);
+	fd = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &welcome);
+	load_module(world);
+	assert_true(same(kernel, ask(world, fd, map, 0, &reply)));
+	assert_int_equal(reply.place, MAP_PLACE_KERNEL);
+	assert_int_equal(reply.size, 4096);
+	assert_int_equal(reply.data_size, 4096);
+	if (geteuid() == 0) {
+		other = connect_as(world, OTHER_USER, WIRE_ROLE_LOADER, &welcome);
+		load_module(world);
+		assert_int_equal(ask(world, other, map, 0, &reply), -1);
+		assert_int_equal(reply.size, 0);
+		assert_non_null(strstr(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, "another user"));
+		close(other);
+	}
+	close(fd);
+}
+
+/* Detaching tells those whose modules use the map, wherever its instance is. */
+static void test_disarm(void **state) {
+	struct world *world = *state;
+	const struct map *map = add_map(world, 2, MAP_PLACE_HOST, MAP_MERGE_NONE, -1);
+	union wire_message message;
+	int loader = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &message),
+	    mirror = connect_as(world, geteuid(), WIRE_ROLE_MIRROR, &message);
+
+	client_disarm(&world->daemon, map);
+	assert_true(recv(mirror, &message, sizeof(message), MSG_DONTWAIT) < 0);
+	load_module(world);
+	client_disarm(&world->daemon, map);
+	assert_int_equal(receive(mirror, &message), -1);
+	assert_int_equal(message.header.type, WIRE_DISARM);
+	assert_int_equal(message.disarm.map_id, map->id);
+	close(mirror);
+	close(loader);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_welcome, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_own, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_shared, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_kernel, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_disarm, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
