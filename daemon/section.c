@@ -31,14 +31,14 @@ static int wrong(char *error, const char *text, const char *format, ...) {
 	return SECTION_E_INVALID;
 }
 
-/* All of text is one decimal number of at least min. */
+/* All of text is one decimal number of at least min and less than UINT32_MAX, which workers keep for themselves. */
 static bool number(const char *text, uint32_t min, uint32_t *value) {
 	unsigned long long n;
 	char *end;
 
 	errno = 0;
 	n = strtoull(text, &end, 10);
-	if (*text < '0' || *text > '9' || *end || errno || n < min || n > UINT32_MAX)
+	if (*text < '0' || *text > '9' || *end || errno || n < min || n >= UINT32_MAX)
 		return false;
 	*value = (uint32_t)n;
 	return true;
