@@ -306,6 +306,35 @@ static bool warp_barrier(struct sim_decoder *d)
 	return sim_operands(d, 1, 1) && sim_source(d, 0, PTX_TYPE_U32, &mask) && emit_warp(d, SIM_WARP_SYNC, 0, mask, slots);
 }
 
+/* ldmatrix.sync.aligned.m8n8.{x1,x2,x4}[.trans][.shared].b16 {...}, [row]: one instruction for each matrix. */
+static bool load_matrix(struct sim_decoder *d)
+{
+	uint32_t to[8], count, mask, number = sim_has_part(d, "x4") ? 4 : sim_has_part(d, "x2") ? 2 : 1;
+	uint32_t transposed = sim_has_part(d, "trans") ? SIM_MATRIX_TRANSPOSED : 0;
+	struct sim_address address;
+	struct sim_insn slots = {.e = d->sink}, *insn;
+
+	if (!sim_has_part(d, "m8n8") || !sim_has_part(d, "b16") || !(sim_has_part(d, "shared") || sim_has_part(d, "shared::cta")))
+		return sim_decode_fail(d, "ldmatrix of this kind is not supported");
+	if (!sim_operands(d, 2, 2) || !sim_vector_operand(d, 0, PTX_TYPE_B32, false, to, &count) ||
+	    !sim_address(d, 1, true, 16, &address) || !sim_constant(d, UINT32_MAX, &mask) || !sim_temporary(d, &slots.a))
+		return false;
+	if (count != number || address.access != SIM_ACCESS_SHARED)
+		return sim_decode_fail(d, "ldmatrix of %u into %u registers", number, count);
+	insn = sim_emit(d, sim_op_copy_register()); /* its register may be a destination */
+	if (!insn)
+		return false;
+	insn->d = slots.a;
+	insn->a = address.slot;
+	slots.width = (uint32_t)address.offset;
+	for (uint32_t n = 0; n < number; n++) {
+		slots.d = to[n];
+		if (!emit_warp(d, SIM_WARP_MATRIX, n | transposed, mask, slots))
+			return false;
+	}
+	return true;
+}
+
 static bool active_mask(struct sim_decoder *d)
 {
 	struct sim_insn *insn;
@@ -354,6 +383,8 @@ bool sim_decode_control(struct sim_decoder *d, bool *known)
 		return redux(d);
 	if (sim_part_is(d, 0, "elect"))
 		return elect(d);
+	if (sim_part_is(d, 0, "ldmatrix"))
+		return load_matrix(d);
 	if (sim_part_is(d, 0, "activemask"))
 		return active_mask(d);
 	for (uint32_t n = 0; nops[n]; n++)

@@ -299,10 +299,16 @@ static bool copy_async(struct sim_decoder *d)
 /* createpolicy: a policy is a number that nobody looks at. */
 static bool create_policy(struct sim_decoder *d)
 {
+	struct sim_insn *insn;
 	uint32_t destination;
 
-	return sim_operands(d, 1, 4) && sim_destination(d, 0, &destination) &&
-	       emit_row(d, sim_op_address, "cvta.global", destination, d->zero);
+	if (!sim_operands(d, 1, 4) || !sim_destination(d, 0, &destination))
+		return false;
+	insn = sim_emit(d, sim_op_copy_register());
+	if (!insn)
+		return false;
+	insn->d = destination;
+	return true;
 }
 
 /* mapa: in a cluster of one block every address maps to itself. */

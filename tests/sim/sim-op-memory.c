@@ -70,6 +70,11 @@ static inline void *shared_address(struct sim_thread *t, const struct sim_insn *
 	return t->block->shared + address;
 }
 
+void *sim_shared_address(struct sim_thread *t, const struct sim_insn *i, uint32_t address, size_t size)
+{
+	return shared_address(t, i, address, size);
+}
+
 #define ACCESS(type)                                                                                          \
 	SIM_OP(load_real_##type)                                                                              \
 	{                                                                                                     \
@@ -369,6 +374,11 @@ sim_op sim_op_frame_address(void)
 SIM_OP(to_generic_shared) { RD(i->d) = (uint64_t)(uintptr_t)t->block->shared + (uint32_t)RD(i->a); return i + 1; }
 SIM_OP(from_generic_shared) { RD(i->d) = (uint32_t)(RD(i->a) - (uint64_t)(uintptr_t)t->block->shared); return i + 1; }
 SIM_OP(same_address) { RD(i->d) = RD(i->a); return i + 1; }
+
+sim_op sim_op_copy_register(void)
+{
+	return same_address;
+}
 
 static bool in_shared(struct sim_thread *t, uint64_t address)
 {

@@ -198,6 +198,37 @@ static void elect(struct sim_thread *lanes[32])
 		}
 }
 
+/*
+ * One 8x8 matrix of ldmatrix, of 16-bit elements: lane 8 * matrix + row has the address of a row, each lane gets two elements.
+ * False after a fault.
+ */
+static bool load_matrix(struct sim_thread *lanes[32])
+{
+	uint16_t rows[8][8] = {0};
+
+	for (int lane = 0; lane < 32; lane++) {
+		struct sim_thread *t = lanes[lane];
+		const void *row;
+
+		if (!t || (uint32_t)lane / 8 != (detail_of(t->warp_insn) & 3))
+			continue;
+		row = sim_shared_address(t, t->warp_insn, RD(t->warp_insn->a) + t->warp_insn->width, sizeof(rows[0]));
+		if (!row)
+			return false;
+		memcpy(rows[lane % 8], row, sizeof(rows[0]));
+	}
+	for (int lane = 0; lane < 32; lane++) {
+		struct sim_thread *t = lanes[lane];
+		uint32_t i = lane / 4, j = lane % 4 * 2;
+
+		if (t)
+			RD(t->warp_insn->d) = detail_of(t->warp_insn) & SIM_MATRIX_TRANSPOSED
+						      ? rows[j][i] | (uint32_t)rows[j + 1][i] << 16
+						      : rows[i][j] | (uint32_t)rows[i][j + 1] << 16;
+	}
+	return true;
+}
+
 void sim_warp_check(struct sim_thread *t)
 {
 	struct sim_thread *lanes[32];
@@ -219,6 +250,10 @@ void sim_warp_check(struct sim_thread *t)
 		break;
 	case SIM_WARP_ELECT:
 		elect(lanes);
+		break;
+	case SIM_WARP_MATRIX:
+		if (!load_matrix(lanes))
+			return;
 		break;
 	}
 	for (int lane = 0; lane < 32; lane++)

@@ -91,6 +91,7 @@ sim_op sim_op_copy(void);
 /* Address arithmetic. */
 extern const struct sim_op_row sim_op_address[]; /* cvta and isspacep: keys of ours */
 sim_op sim_op_frame_address(void); /* d = frame + offset */
+sim_op sim_op_copy_register(void); /* d = a */
 
 /* Control. */
 struct sim_table { uint32_t count; const struct sim_insn *targets[]; };
@@ -150,6 +151,7 @@ enum { SIM_SHFL_UP, SIM_SHFL_DOWN, SIM_SHFL_BFLY, SIM_SHFL_IDX };
 enum { SIM_VOTE_ALL, SIM_VOTE_ANY, SIM_VOTE_UNI, SIM_VOTE_BALLOT };
 enum { SIM_MATCH_ANY, SIM_MATCH_ALL };
 enum { SIM_REDUX_ADD, SIM_REDUX_MIN, SIM_REDUX_MAX, SIM_REDUX_UMIN, SIM_REDUX_UMAX, SIM_REDUX_AND, SIM_REDUX_OR, SIM_REDUX_XOR };
+enum { SIM_MATRIX_TRANSPOSED = 4 }; /* with the matrix's number, 0-3; a: offset of a row in shared memory, width is added */
 /* a: value (or predicate), b and c: shfl's second and third operands, e: destination predicate; `bits` has the register of the mask */
 const struct sim_insn *sim_warp(struct sim_thread *t, const struct sim_insn *i);
 /* Completes the group that t belongs to if all lanes of its mask are there. */

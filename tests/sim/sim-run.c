@@ -281,9 +281,9 @@ static void block_run(struct runner *runner)
 			if (t->state == SIM_EXITED) {
 				context_give(runner, t);
 				sim_thread_exited(t);
-			} else if (t->state == SIM_FAULT) {
-				return;
 			}
+			if (block->result != CUDA_SUCCESS) /* of this thread, or of a lane that it waited for */
+				return;
 		}
 		moved = masks_release(block) || moved;
 	}

@@ -25,6 +25,7 @@ enum sim_warp_kind {
 	SIM_WARP_MATCH,
 	SIM_WARP_REDUX,
 	SIM_WARP_ELECT,
+	SIM_WARP_MATRIX, /* ldmatrix, one matrix */
 };
 
 /* Lies in front of a frame's registers. */
@@ -138,6 +139,9 @@ const struct sim_insn *sim_fault(struct sim_thread *t, const struct sim_insn *i,
 
 /* Pushes a frame for function. The caller fills in parameters. False if the stack is full. */
 bool sim_push(struct sim_thread *t, const struct sim_function *function, const struct sim_insn *call);
+
+/* sim-op-memory.c: shared memory at an offset; NULL after a fault. */
+void *sim_shared_address(struct sim_thread *t, const struct sim_insn *i, uint32_t address, size_t size);
 
 /* sim-op-control.c: wakes up those whom this thread's end lets go on. */
 void sim_thread_exited(struct sim_thread *t);

@@ -26,6 +26,16 @@ static const char text[] =
 	" shfl.sync.idx.b32 %s, %s, 0, 31, %m; st.global.u32 [%a+8], %s;\n"
 	" and.b32 %k, %t, 1; setp.eq.u32 %p, %k, 0; @%p bra EVEN; activemask.b32 %m; bra BOTH; EVEN: activemask.b32 %m;\n"
 	" BOTH: st.global.u32 [%a+4], %m; ret; }\n"
+	/* row r of matrix m has 64 m + 8 r + c in column c; a lane writes four registers, then the third one transposed */
+	".visible .entry matrix(.param .u64 out) { .reg .b64 %o; .reg .b32 %t; .reg .b32 %a; .reg .b32 %n; .reg .b16 %h; .reg .b32 %r<5>;\n"
+	" .reg .pred %p; .shared .align 16 .b8 s[800];\n"
+	" ld.param.u64 %o, [out]; mov.u32 %t, %tid.x; mov.u32 %n, 0; FILL: mad.lo.u32 %a, %t, 8, %n; cvt.u16.u32 %h, %a; shl.b32 %a, %a, 1;\n"
+	" mov.u32 %r0, s; add.u32 %a, %a, %r0; st.shared.u16 [%a+32], %h; add.u32 %n, %n, 1; setp.lt.u32 %p, %n, 8; @%p bra FILL; bar.sync 0;\n"
+	" mad.lo.u32 %a, %t, 16, %r0; ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%r4}, [%a+288];\n"
+	" ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%a, %r1, %r2, %r3}, [%a+32];\n"
+	" mul.wide.u32 %o, %t, 20; { .reg .b64 %q; ld.param.u64 %q, [out]; add.u64 %o, %o, %q; }\n"
+	" st.global.u32 [%o], %a; st.global.u32 [%o+4], %r1; st.global.u32 [%o+8], %r2; st.global.u32 [%o+12], %r3;\n"
+	" st.global.u32 [%o+16], %r4; ret; }\n"
 	/* not atomic, and atomic by compare-and-swap */
 	".visible .entry count(.param .u64 out) { .reg .b64 %o; .reg .b32 %a; .reg .b32 %b; .reg .b32 %c; .reg .pred %p; ld.param.u64 %o, [out];\n"
 	" ld.global.u32 %a, [%o]; add.u32 %a, %a, 1; st.global.u32 [%o], %a; ld.relaxed.sys.global.u32 %a, [%o+4];\n"
@@ -115,6 +125,21 @@ static void test_turns(void **state)
 	assert_true(parts && wholes);
 }
 
+static void test_matrix(void **state)
+{
+	uint32_t out[5 * 32];
+
+	mode("", "", "");
+	run("matrix", 1, 32, out, sizeof(out));
+	for (uint32_t n = 0; n < 32; n++) {
+		uint32_t first = 8 * (n / 4) + n % 4 * 2, transposed = 8 * (n % 4 * 2) + n / 4;
+
+		for (uint32_t m = 0; m < 4; m++)
+			assert_int_equal(out[5 * n + m], (64 * m + first) | (64 * m + first + 1) << 16);
+		assert_int_equal(out[5 * n + 4], (128 + transposed) | (128 + transposed + 8) << 16);
+	}
+}
+
 static void test_races(void **state)
 {
 	uint32_t out[2];
@@ -174,7 +199,8 @@ static int setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_alone), cmocka_unit_test(test_whole), cmocka_unit_test(test_turns), cmocka_unit_test(test_races),
+		cmocka_unit_test(test_alone), cmocka_unit_test(test_whole), cmocka_unit_test(test_turns), cmocka_unit_test(test_matrix),
+		cmocka_unit_test(test_races),
 		cmocka_unit_test(test_blocks_at_once), cmocka_unit_test(test_register_limit),
 	};
 
