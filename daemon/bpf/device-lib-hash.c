@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Hash maps, as proto/map-layout.h lays them out. Nobody waits for anybody, and these hold however
+ * threads interleave (test-hash.c tries it):
+ *
+ *   - One element a key. A slot that is to become one is PENDING first, with its key in it. Only
+ *     who knows that it is PENDING, then fences (sequentially consistent), then looks through the
+ *     key's whole path and finds neither an element of the key nor a second PENDING slot makes it
+ *     LIVE. Of two slots of one key, take the ones that made them LIVE and the later of their two
+ *     fences: behind it, the other slot is seen PENDING or LIVE (or is gone again), and then one of
+ *     the two is killed instead. The path is the same for both: slots before one that was taken
+ *     were not EMPTY then, and never will be.
+ *   - Of several PENDING slots of a key the first on the path stays, the others are KILLED, by
+ *     whoever sees them. Anybody who wants to insert the key and finds one PENDING slot completes
+ *     it, so that one that stalls holds nobody up. Its writer learns from its word what became of
+ *     it: KILLED is for the writer alone to make DEAD, so anything else means that it has been LIVE.
+ *   - At most max_entries elements, and full only where they are that many. `taken` is raised before
+ *     a slot is made LIVE and lowered if that fails, `count` follows once it is. Taken but not full
+ *     means that somebody is between the two: then it is tried again, HASH_PATIENT times at most.
+ *   - A miss is one: a key that is never absent does not change its slot.
+ *
+ * To keep threads that insert one key at once from filling its path, a slot bears its tag from the
+ * moment that it is taken; who sees one with its own tag looks again some times before it takes
+ * another or completes that one.
+ *
+ * Loads are of the GPU's scope, which no L1 cache answers. A load behind a branch on what an earlier
+ * one gave is performed after it, and one of 16 aligned bytes at once, as GPUs do both. Where
+ * nobody deletes, an element stays, so a hit may come from an L1 cache; a miss is looked at again.
+ *
+ * An update of an element writes in place, as of arrays. If the element is deleted meanwhile, it
+ * may write into the slot's next one, like any other holder of a pointer to the value.
+ */
+
+#include "map-layout.h"
+
+#ifdef __NVPTX__
+#include "device-lib-hash-gpu.h"
+#endif
+
+#ifndef HASH_POLITE
+#define HASH_POLITE 64 /* looks at a path before one meddles with what another is about to complete */
+#define HASH_PATIENT 4096 /* looks before one takes it for full because others are in between */
+#endif
+
+enum { HASH_NOEXIST = 1, HASH_EXIST = 2 };
+enum { HASH_ENOENT = 2, HASH_E2BIG = 7, HASH_EEXIST = 17, HASH_ENODEV = 19, HASH_EINVAL = 22 };
+
+/* What is constant of a map, as its program has it. */
+struct hash {
+	u64 base; /* of struct map_hash */
+	u64 mask; /* capacity - 1 */
+	u64 stride;
+	u32 key_words;
+	u32 shards;
+	u32 value_stride;
+	u32 max_entries;
+	_Bool small;    /* the tag is the key */
+	_Bool immortal; /* nobody deletes */
+	_Bool system;   /* in host memory */
+};
+
+/* A value to store. */
+struct hash_value {
+	const char *data;
+	u32 size;
+	_Bool aligned; /* to 8 bytes; and the size is a multiple of 8 */
+};
+
+/* A slot and its word, or address 0. */
+struct slot {
+	u64 address, word;
+};
+
+/* What is on a key's path. */
+struct path {
+	struct slot live;
+	struct slot first, last; /* of the PENDING ones with the key */
+	struct slot free;        /* the first that can be taken */
+	_Bool twin;              /* somebody writes one with the same tag */
+	_Bool busy;              /* not all others are elements */
+};
+
+static inline u64 with_state(u64 word, u64 state)
+{
+	return (word & ~MAP_SLOT_STATE_MASK) | state;
+}
+
+static inline u64 hash_key(const struct hash *h, const u64 *key)
+{
+	u64 hash = 0;
+
+	for (u32 i = 0; i < h->key_words; i++)
+		hash = map_hash_mix(hash, key[i]);
+	return hash;
+}
+
+static inline u64 hash_tag(const struct hash *h, const u64 *key, u64 hash)
+{
+	return h->small ? key[0] << 32 : hash & 0xffffffff00000000ull;
+}
+
+static inline u64 hash_slot(const struct hash *h, u64 position)
+{
+	return h->base + sizeof(struct map_hash) + (position & h->mask) * h->stride;
+}
+
+/* Whether a key's path has a slot number n. */
+static inline _Bool is_on_path(const struct hash *h, u64 n)
+{
+	return n <= h->mask && (n < MAP_HASH_WINDOW ||
+				load(h, h->base + offsetof(struct map_hash, overflow)));
+}
+
+/* Compares the words of a key behind the first. */
+static inline _Bool is_key(const struct hash *h, u64 slot, const u64 *key)
+{
+	for (u32 i = 1; i < h->key_words; i++)
+		if (load(h, slot + 8 + 8 * i) != key[i])
+			return 0;
+	return 1;
+}
+
+/* Whether a slot is what it was, so that what was read of its key is one key. */
+static inline _Bool is_same(const struct hash *h, struct slot slot)
+{
+	return h->key_words == 1 || load(h, slot.address) == slot.word;
+}
+
+static inline u64 value_of(const struct hash *h, u64 slot)
+{
+	u64 value = slot + 8 + 8 * h->key_words;
+
+	return h->shards > 1 ? value + (shard() & (h->shards - 1)) * h->value_stride : value;
+}
+
+/* Stores a value in pieces of 8 bytes, the last one with zeros. */
+static inline void store_value(const struct hash *h, u64 to, const struct hash_value *value)
+{
+	for (u32 i = 0; i < value->size; i += 8) {
+		u64 piece = 0;
+
+		if (value->aligned)
+			piece = *(const u64 *)(value->data + i);
+		else
+			for (u32 n = 0; n < 8 && i + n < value->size; n++)
+				piece |= (u64)(unsigned char)value->data[i + n] << 8 * n;
+		store(h, to + i, piece);
+	}
+}
+
+/* The element of a key, or address 0. `strong`: not from an L1 cache. */
+static inline struct slot find(const struct hash *h, const u64 *key, _Bool strong)
+{
+	u64 hash = hash_key(h, key), live = hash_tag(h, key, hash) | MAP_SLOT_LIVE;
+	u64 mask = ~(((1ull << 32) - 1) & ~MAP_SLOT_STATE_MASK);
+	struct slot slot;
+
+	for (;; strong = 1) {
+		for (u64 n = 0; is_on_path(h, n); n++) {
+			u64 first;
+
+			slot.address = hash_slot(h, hash + n);
+			load_pair(h, slot.address, strong, &slot.word, &first);
+			if ((slot.word & mask) == live) {
+				if (h->small)
+					return slot;
+				if (first == key[0] && is_key(h, slot.address, key)) {
+					if (h->immortal || is_same(h, slot))
+						return slot;
+					n--; /* no longer the one that was compared */
+				}
+			} else if (slot.word == 0) {
+				break;
+			}
+		}
+		if (strong) {
+			slot.address = 0;
+			return slot;
+		}
+	}
+}
+
+/* Looks through a key's path, up to its element if there is one. */
+static inline void look(const struct hash *h, const u64 *key, u64 hash, u64 tag,
+			struct path *path)
+{
+	*path = (struct path){ 0 };
+	for (u64 n = 0; is_on_path(h, n); n++) {
+		struct slot slot = { .address = hash_slot(h, hash + n) };
+		u64 state, first;
+		_Bool same;
+
+		load_pair(h, slot.address, 1, &slot.word, &first);
+		state = slot.word & MAP_SLOT_STATE_MASK;
+		same = (slot.word ^ tag) >> 32 == 0;
+		if ((state == MAP_SLOT_EMPTY || state == MAP_SLOT_DEAD) && !path->free.address)
+			path->free = slot;
+		if (state == MAP_SLOT_EMPTY)
+			return;
+		path->busy |= state != MAP_SLOT_LIVE;
+		path->twin |= same && state == MAP_SLOT_BUSY;
+		if (!same || (state != MAP_SLOT_LIVE && state != MAP_SLOT_PENDING))
+			continue;
+		if (!h->small) {
+			if (first != key[0] || !is_key(h, slot.address, key))
+				continue;
+			if (!is_same(h, slot)) {
+				n--; /* no longer the one that was compared */
+				continue;
+			}
+		}
+		if (state == MAP_SLOT_LIVE) {
+			path->live = slot;
+			return;
+		}
+		if (!path->first.address)
+			path->first = slot;
+		path->last = slot;
+	}
+}
+
+/* Writes key and value to a slot that was free. Returns it PENDING, or with address 0. */
+static inline struct slot take(const struct hash *h, struct slot slot, u64 tag, const u64 *key,
+			       const struct hash_value *value)
+{
+	u64 word = (slot.word & 0xffffffffull & ~MAP_SLOT_STATE_MASK) + MAP_SLOT_VERSION_ONE;
+
+	word = tag | (word & 0xffffffffull) | MAP_SLOT_BUSY;
+	if (compare_and_swap(h, slot.address, slot.word, word) != slot.word) {
+		slot.address = 0;
+		return slot;
+	}
+	for (u32 i = 0; i < h->key_words; i++)
+		store(h, slot.address + 8 + 8 * i, key[i]);
+	if (h->shards > 1)
+		for (u64 i = 0; i < (u64)h->shards * h->value_stride; i += 8)
+			store(h, slot.address + 8 + 8 * h->key_words + i, 0);
+	store_value(h, value_of(h, slot.address), value);
+	slot.word = with_state(word, MAP_SLOT_PENDING);
+	fence_all(h);
+	store(h, slot.address, slot.word);
+	return slot;
+}
+
+/* Gives a PENDING slot of one's own back. False: it has become an element. */
+static inline _Bool retire(const struct hash *h, struct slot own)
+{
+	u64 dead = with_state(own.word, MAP_SLOT_DEAD);
+	u64 word = compare_and_swap(h, own.address, own.word, dead);
+
+	if (word == own.word)
+		return 1;
+	if (word != with_state(own.word, MAP_SLOT_KILLED))
+		return 0;
+	store(h, own.address, dead);
+	return 1;
+}
+
+enum room { ROOM_TAKEN, ROOM_LATER, ROOM_FULL };
+
+/* Takes room for one element more. */
+static inline enum room take_room(const struct hash *h)
+{
+	u64 room = load(h, h->base);
+
+	/* `count` may be below 0 for a moment */
+	if ((int)(room >> 32) >= (int)h->max_entries)
+		return ROOM_FULL;
+	if ((u32)room >= h->max_entries)
+		return ROOM_LATER;
+	if ((u32)add(h, h->base, 1) < h->max_entries)
+		return ROOM_TAKEN;
+	add(h, h->base, -1ull);
+	return ROOM_LATER;
+}
+
+/* Makes a PENDING slot LIVE, for which room is taken. False: it is no longer what it was. */
+static inline _Bool complete(const struct hash *h, struct slot slot)
+{
+	_Bool done = compare_and_swap(h, slot.address, slot.word,
+				      with_state(slot.word, MAP_SLOT_LIVE)) == slot.word;
+
+	add(h, h->base, done ? 1ull << 32 : -1ull);
+	return done;
+}
+
+/* Somebody's insertion of a key. */
+struct insertion {
+	struct slot own;   /* PENDING when it was last seen */
+	struct slot known; /* PENDING, since before the last fence */
+	_Bool full;        /* the map was, before the last look, and will be */
+	u32 looks;
+};
+
+enum { HASH_GOES_ON = 1 };
+
+static inline long look_later(struct insertion *in, u32 looks)
+{
+	if (in->looks >= looks)
+		return 0;
+	look_again();
+	return HASH_GOES_ON;
+}
+
+/* There is one PENDING slot with the key. HASH_GOES_ON: look again. */
+static inline long insert_pending(const struct hash *h, struct insertion *in, struct slot slot)
+{
+	enum room room;
+
+	if (slot.address != in->known.address || slot.word != in->known.word) {
+		if (in->own.address || !look_later(in, HASH_POLITE))
+			in->known = slot;
+		return HASH_GOES_ON;
+	}
+	room = take_room(h);
+	if (room == ROOM_TAKEN) {
+		if (complete(h, slot) && slot.address == in->own.address)
+			return 0;
+	} else if (room == ROOM_FULL || !look_later(in, HASH_PATIENT)) {
+		/* that it is PENDING until now means that there is no element */
+		u64 gone = with_state(slot.word, slot.address == in->own.address ? MAP_SLOT_DEAD :
+										  MAP_SLOT_KILLED);
+
+		if (compare_and_swap(h, slot.address, slot.word, gone) == slot.word)
+			return -HASH_E2BIG;
+	}
+	return HASH_GOES_ON;
+}
+
+/* There is neither an element with the key nor a PENDING slot. */
+static inline long insert_new(const struct hash *h, struct insertion *in, const struct path *path,
+			      u64 tag, const u64 *key, const struct hash_value *value)
+{
+	u64 overflow = h->base + offsetof(struct map_hash, overflow);
+	_Bool can_overflow = h->mask >= MAP_HASH_WINDOW && !load(h, overflow);
+
+	if (in->full)
+		return -HASH_E2BIG;
+	if (h->immortal && (int)(load(h, h->base) >> 32) >= (int)h->max_entries) {
+		in->full = 1;
+	} else if (path->twin && look_later(in, HASH_POLITE)) {
+		/* it may be the same key */
+	} else if (path->free.address) {
+		in->own = in->known = take(h, path->free, tag, key, value);
+	} else if (!path->busy || !look_later(in, can_overflow ? HASH_POLITE : HASH_PATIENT)) {
+		if (!can_overflow)
+			return -HASH_E2BIG;
+		store(h, overflow, 1);
+	}
+	return HASH_GOES_ON;
+}
+
+static inline long update(const struct hash *h, const u64 *key, const struct hash_value *value,
+			  u64 flags)
+{
+	u64 hash = hash_key(h, key), tag = hash_tag(h, key, hash);
+	struct insertion in = { 0 };
+	struct path path;
+	long r;
+
+	for (;; in.looks++) {
+		if (in.known.address)
+			fence_all(h);
+		look(h, key, hash, tag, &path);
+		if (in.own.address &&
+		    (path.live.address || load(h, in.own.address) != in.own.word)) {
+			if (!retire(h, in.own))
+				return 0;
+			in.own.address = in.known.address = 0;
+			if (!path.live.address)
+				continue;
+		}
+		if (path.live.address) {
+			if (flags == HASH_NOEXIST)
+				return -HASH_EEXIST;
+			store_value(h, value_of(h, path.live.address), value);
+			return 0;
+		}
+		if (flags == HASH_EXIST)
+			return -HASH_ENOENT;
+		if (path.first.address != path.last.address)
+			compare_and_swap(h, path.last.address, path.last.word,
+					 with_state(path.last.word, MAP_SLOT_KILLED)),
+				r = HASH_GOES_ON;
+		else if (path.first.address)
+			r = insert_pending(h, &in, path.first);
+		else
+			r = insert_new(h, &in, &path, tag, key, value);
+		if (r != HASH_GOES_ON)
+			return r;
+	}
+}
+
+static inline long erase(const struct hash *h, const u64 *key)
+{
+	struct slot slot;
+
+	do {
+		slot = find(h, key, 1);
+		if (!slot.address)
+			return -HASH_ENOENT;
+	} while (compare_and_swap(h, slot.address, slot.word,
+				  with_state(slot.word, MAP_SLOT_DEAD)) != slot.word);
+	add(h, h->base, -(1ull << 32 | 1));
+	return 0;
+}
+
+#ifdef __NVPTX__
+
+/* All but `base` are constants where these are called; see emit-hash.c. `base` 0: not armed. */
+#define HASH_PARAMETERS                                                                       \
+	u64 base, u64 mask, u64 stride, u32 key_words, u32 shards, u32 value_stride,          \
+		u32 max_entries, _Bool small, _Bool immortal, _Bool system, const u64 *key
+
+#define HASH_ARGUMENTS                                                                        \
+	{                                                                                     \
+		base, mask, stride, key_words, shards, value_stride, max_entries, small,      \
+			immortal, system                                                      \
+	}
+
+u64 gpuprobe_hash_lookup(HASH_PARAMETERS);
+u64 gpuprobe_hash_lookup(HASH_PARAMETERS)
+{
+	struct hash hash = HASH_ARGUMENTS;
+	struct slot slot = { 0 };
+
+	if (base)
+		slot = find(&hash, key, !immortal);
+	return slot.address ? value_of(&hash, slot.address) : 0;
+}
+
+long gpuprobe_hash_update(HASH_PARAMETERS, const char *value, u32 size, _Bool aligned, u64 flags);
+long gpuprobe_hash_update(HASH_PARAMETERS, const char *value, u32 size, _Bool aligned, u64 flags)
+{
+	struct hash hash = HASH_ARGUMENTS;
+	struct hash_value stored = { value, size, aligned };
+
+	if (flags > HASH_EXIST)
+		return -HASH_EINVAL;
+	return base ? update(&hash, key, &stored, flags) : -HASH_ENODEV;
+}
+
+long gpuprobe_hash_delete(HASH_PARAMETERS);
+long gpuprobe_hash_delete(HASH_PARAMETERS)
+{
+	struct hash hash = HASH_ARGUMENTS;
+
+	return base ? erase(&hash, key) : -HASH_ENODEV;
+}
+
+#endif
