@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ring.h"
@@ -278,6 +279,21 @@ int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t devi
 	return 0;
 }
 
+/*
+ * That of an instance whose process is gone. One that said that it was of the future does not stay
+ * the newest for ever.
+ */
+static uint64_t recency_at_end(const struct map_instance *instance) {
+	uint64_t recency = map_instance_recency(instance), now;
+	struct timespec time;
+
+	if (instance->map->spec.layout.place != MAP_PLACE_DEVICE)
+		return recency;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	now = (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+	return recency < now ? recency : now;
+}
+
 /* Charges what the totals take more than before, or less. 0 or -ENOMEM. */
 static int charge_totals(struct map *map, uint64_t before) {
 	uint64_t now = map_totals_bytes(map);
@@ -312,7 +328,7 @@ int map_process_gone(struct map *map, uint64_t process) {
 			continue;
 		}
 		before = map_totals_bytes(map);
-		error = map_totals_add(map, instance);
+		error = map_totals_add(map, instance, recency_at_end(instance));
 		r = r ? r : error;
 		error = charge_totals(map, before);
 		r = r ? r : error;

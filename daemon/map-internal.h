@@ -106,7 +106,7 @@ bool map_elements_zero(const struct map *map, uint64_t first, uint64_t n,
  * Adds what an instance holds to its map's totals, which are created when it holds anything. 0 or
  * -ENOMEM.
  */
-int map_totals_add(struct map *map, const struct map_instance *instance);
+int map_totals_add(struct map *map, const struct map_instance *instance, uint64_t recency);
 struct map_totals *map_totals_free(struct map_totals *totals);
 uint64_t map_totals_bytes(const struct map *map);
 

@@ -213,10 +213,10 @@ static bool run_is_zero(const struct map_instance *instance, uint64_t first, uin
 	return map_is_zero(instance->data + first * stride, n * stride);
 }
 
-int map_totals_add(struct map *map, const struct map_instance *instance) {
+int map_totals_add(struct map *map, const struct map_instance *instance, uint64_t recency) {
 	const struct map_spec *spec = &map->spec;
 	const unsigned char *start = map_start(spec);
-	uint64_t recency = map_instance_recency(instance), n = n_elements(map);
+	uint64_t n = n_elements(map);
 	bool newer = recency && spec->layout.merge != MAP_MERGE_LATEST &&
 		     (!map->totals || recency >= map->totals->recency);
 	unsigned char *element = map->scratch, *latest = NULL;

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <linux/bpf.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "ring.h"
@@ -167,6 +168,18 @@ static void test_order_latest(void **state) {
 	assert_int_equal(latest64(map, 0), 0);
 	assert_int_equal(read64(map, 0), 18);
 	assert_int_equal(map_bytes(map), 2 * 8);
+
+	view_free(&b);
+	b = view_make(map, 4, 0); /* says that it is of the future, until it is gone */
+	put64(&b, 0, 1);
+	b.header->mirrored_ns = UINT64_MAX;
+	view_free(&a);
+	a = view_make(map, 5, 0);
+	put64(&a, 0, 2);
+	a.header->mirrored_ns = UINT64_MAX / 2;
+	assert_int_equal(latest64(map, 0), 1);
+	assert_int_equal(map_process_gone(map, 4), 0);
+	assert_int_equal(latest64(map, 0), 2);
 	view_free(&a);
 	view_free(&b);
 	map_free(map);
@@ -330,6 +343,41 @@ static void test_kernel(void **state) {
 	assert_int_equal(map_process_gone(map, 3), 0);
 	assert_int_equal(read64(map, 299), 5);
 	assert_int_equal(map->n_instances, 1);
+	view_free(&view);
+	map_free(map);
+}
+
+/* One of the kernel, which host programs write to; skipped where there are none. */
+static void test_kernel_array(void **state) {
+	struct map_spec spec = spec_of(
+		&(struct map_shape){ 1504, 4, 12, 300, .place = MAP_PLACE_KERNEL });
+	union bpf_attr create = { .map_type = BPF_MAP_TYPE_ARRAY,
+				  .key_size = 4,
+				  .value_size = 12,
+				  .max_entries = 300,
+				  .map_flags = BPF_F_MMAPABLE };
+	const uint32_t key = 299;
+	union bpf_attr access = { .key = (uintptr_t)&key };
+	struct map *map = NULL;
+	struct map_entry entry;
+	struct view view;
+	char value[16];
+
+	spec.kernel_fd = (int)syscall(SYS_bpf, BPF_MAP_CREATE, &create, sizeof(create));
+	if (spec.kernel_fd < 0)
+		skip();
+	assert_int_equal(map_new(&map, 7, 1, OWNER, &spec, accounts), 0);
+	access.map_fd = (uint32_t)spec.kernel_fd;
+	access.value = (uintptr_t)"from a host";
+	assert_int_equal(syscall(SYS_bpf, BPF_MAP_UPDATE_ELEM, &access, sizeof(access)), 0);
+	assert_int_equal(map_read(map, key, &entry), 0);
+	assert_memory_equal(entry.values, "from a host", 12);
+	view = view_make(map, 3, 1);
+	memcpy(view.data + key * 16, "from a GPU!", 12);
+	access.value = (uintptr_t)value;
+	assert_int_equal(syscall(SYS_bpf, BPF_MAP_LOOKUP_ELEM, &access, sizeof(access)), 0);
+	assert_memory_equal(value, "from a GPU!", 12);
+	close(spec.kernel_fd);
 	view_free(&view);
 	map_free(map);
 }
@@ -504,8 +552,9 @@ int main(void) {
 		TEST(test_stamped),	 TEST(test_stamped_initial),
 		TEST(test_order_latest), TEST(test_threads),
 		TEST(test_threads_many), TEST(test_host),
-		TEST(test_kernel),	 TEST(test_ring),
-		TEST(test_ring_quota),	 TEST(test_garbage),
+		TEST(test_kernel),	 TEST(test_kernel_array),
+		TEST(test_ring),	 TEST(test_ring_quota),
+		TEST(test_garbage),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
