@@ -158,11 +158,13 @@ static const struct ptx_variable *find_parameter(const struct probe_names *names
 {
 	const struct ptx_module *module = names->body->module;
 	const struct ptx_function *function = names->body->function;
-	const struct ptx_variable *parameter = module->parameters + function->first_parameter;
 
-	for (uint32_t i = 0; i < function->parameter_count; i++, parameter++)
+	for (uint32_t i = 0; i < function->parameter_count; i++) {
+		const struct ptx_variable *parameter = &module->parameters[function->first_parameter + i];
+
 		if (!compare_ranges(module->text, parameter->name, name))
 			return parameter;
+	}
 	return NULL;
 }
 
