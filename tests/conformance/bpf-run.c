@@ -6,21 +6,25 @@
  * NVIDIA's, or tests/sim.
  *
  *     bpf-run [options] [MEMORY] < PROGRAM          r1 = address of the memory, r2 = its length
+ *     bpf-run [options] --context CONTEXT < PROGRAM  r1 = the context, as GPU programs have it
  *     bpf-run --batch FILE                           many in one process
  *
  * PROGRAM and MEMORY are bytes in hex; white space does not matter. That is what public conformance
  * suites expect of the runtimes they test. A line of a batch is NAME and words:
  *
- *     prog=HEX [mem=HEX] [map=TYPE:KEY:VALUE:ENTRIES]... [grid=N] [block=N]
- *     [want=memory] [warps=whole] [maps=unarmed]
+ *     prog=HEX [mem=HEX | context=HEX] [map=TYPE:KEY:VALUE:ENTRIES[,OPTION]...]... [grid=N]
+ *     [block=N] [want=memory] [warps=whole | warps=MASK] [maps=unarmed]
  *
- * and is answered by `NAME R0` and, for each map, its values in hex as a reader sees them (shards
- * summed, copies of SMs summed), and with want=memory the memory after the run; or by
+ * and is answered by `NAME R0` and, for each map, its contents in hex as a reader sees them
+ * (bpf-run.h), and with want=memory the memory after the run; or by
  * `NAME error: ...`. With maps=unarmed the pointers to maps' data stay 0.
  *
- * warps=whole takes it that the 32 threads of a warp are together wherever the program asks who is:
- * a driver that runs one thread after the other would say that each is alone, and what whole warps
- * do would not be tested. For programs in which it is true.
+ * Options of a map are host, kernel (where it lies), threads=N, ring=BYTES and log (it is what printk
+ * writes to). The process is 4660 (0x1234), its name "bpf-run", the device number 3.
+ *
+ * warps=whole takes it that the 32 threads of a warp are together wherever the program asks who is,
+ * warps=MASK that these lanes are: a driver that runs one thread after the other would say that each
+ * is alone, and what warps do would not be tested. For programs in which it is true.
  */
 
 #include <ctype.h>
@@ -33,7 +37,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "translate.h"
+#include "bpf-run.h"
+#include "wire.h"
 
 #define MAPS_MAX 8
 #define MEMORY_MAX (1u << 20)
@@ -83,18 +88,15 @@ static const struct {
 
 /* ---- one run ---- */
 
-struct bytes {
-	uint8_t *data;
-	size_t size;
-};
-
 struct test_case {
-	struct bytes program, memory;
+	struct bytes program, memory, context;
+	bool has_context;
 	struct translate_map maps[MAPS_MAX];
 	size_t n_maps;
 	unsigned grid, block;
 	bool want_memory;
-	bool whole_warps, unarmed;
+	bool unarmed;
+	uint32_t mask; /* of the lanes that are together; 0: the driver knows */
 	bool print_ptx;
 };
 
@@ -108,25 +110,34 @@ static const char *const slot_names[MAPS_MAX] = { "__gpuprobe_m0", "__gpuprobe_m
 						  "__gpuprobe_m3", "__gpuprobe_m4", "__gpuprobe_m5",
 						  "__gpuprobe_m6", "__gpuprobe_m7" };
 
-static const char entry[] =
-	".visible .entry bpf_run(.param .u64 memory, .param .u64 length, .param .u64 result)\n"
-	"{\n"
-	"	.reg .b64 %rd<5>;\n"
-	"	ld.param.u64 %rd1, [memory];\n"
-	"	ld.param.u64 %rd2, [length];\n"
-	"	ld.param.u64 %rd3, [result];\n"
-	"	{\n"
-	"	.param .b64 argument0;\n"
-	"	.param .b64 argument1;\n"
-	"	.param .b64 value;\n"
-	"	st.param.b64 [argument0], %rd1;\n"
-	"	st.param.b64 [argument1], %rd2;\n"
-	"	call (value), __gpuprobe_run, (argument0, argument1);\n"
-	"	ld.param.b64 %rd4, [value];\n"
-	"	}\n"
-	"	st.global.u64 [%rd3], %rd4;\n"
-	"	ret;\n"
-	"}\n";
+/* A kernel that calls the program with parameters that it takes from `arguments`. */
+static void print_entry(FILE *out, const uint16_t *offsets, uint32_t n)
+{
+	fputs(".visible .entry bpf_run(.param .u64 arguments, .param .u64 result)\n"
+	      "{\n"
+	      "	.reg .b64 %rd<4>;\n"
+	      "	ld.param.u64 %rd1, [arguments];\n"
+	      "	ld.param.u64 %rd2, [result];\n"
+	      "	{\n"
+	      "	.param .b64 value;\n",
+	      out);
+	for (uint32_t i = 0; i < n; i++)
+		fprintf(out,
+			"	.param .b64 argument%u;\n"
+			"	ld.global.u64 %%rd3, [%%rd1+%u];\n"
+			"	st.param.b64 [argument%u], %%rd3;\n",
+			i, offsets[i], i);
+	fputs("	call (value), __gpuprobe_run, (", out);
+	for (uint32_t i = 0; i < n; i++)
+		fprintf(out, "%sargument%u", i ? ", " : "", i);
+	fputs(");\n"
+	      "	ld.param.b64 %rd3, [value];\n"
+	      "	}\n"
+	      "	st.global.u64 [%rd2], %rd3;\n"
+	      "	ret;\n"
+	      "}\n",
+	      out);
+}
 
 static int fail(char **error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -177,44 +188,56 @@ static int driver_open(struct driver *d, char **error)
 	return r;
 }
 
-/* Replaces each `activemask.b32 %rN;` by `mov.b32 %rN, -1;`, in place. */
-static void pretend_whole_warps(char *text)
+/* Replaces each `activemask.b32 %rN;` by `mov.b32 %rN, MASK;`. Consumes text; NULL: no memory. */
+static char *pretend_mask(char *text, uint32_t mask)
 {
 	static const char activemask[] = "activemask.b32";
+	char *result = NULL, *at = text, *found;
+	size_t size;
+	FILE *out = open_memstream(&result, &size);
 
-	while ((text = strstr(text, activemask))) {
-		char *end = strchr(text, ';'), *reg = strchr(text, '%');
-		char instruction[64];
-		int n;
+	while (out && (found = strstr(at, activemask))) {
+		char *reg = strchr(found, '%');
+		int n = reg ? (int)strcspn(reg, ";") : 0;
 
-		if (!end || !reg || reg > end)
-			return;
-		n = snprintf(instruction, sizeof(instruction), "mov.b32 %.*s,-1;", (int)(end - reg),
-			     reg);
-		/* no longer than what it replaces: "activemask.b32 \t%rN;" */
-		memset(text, ' ', (size_t)(end - text) + 1);
-		memcpy(text, instruction, (size_t)n);
-		text = end + 1;
+		if (!reg)
+			break;
+		fprintf(out, "%.*smov.b32 %.*s, %" PRIu32, (int)(found - at), at, n, reg, mask);
+		at = reg + n;
 	}
+	if (out) {
+		fputs(at, out);
+		if (fclose(out) != 0)
+			result = NULL;
+	}
+	free(text);
+	return result;
 }
 
 /* The module's text: header, program, a kernel that calls it. NULL: no memory. */
-static char *module_text(const struct translate_program_result *program)
+static char *module_text(const struct test_case *c, const struct translate_program_result *program)
 {
-	char *text;
+	static const uint16_t memory[] = { 0, 8 };
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
 
-	if (asprintf(&text, ".version %u.%u\n.target sm_%u\n.address_size 64\n\n%s\n%s",
-		     program->isa / 10, program->isa % 10, program->target, program->ptx,
-		     entry) < 0)
+	if (!out)
 		return NULL;
-	return text;
+	fprintf(out, ".version %u.%u\n.target sm_%u\n.address_size 64\n\n%s\n", program->isa / 10,
+		program->isa % 10, program->target, program->ptx);
+	if (c->has_context)
+		print_entry(out, program->context, program->context_count);
+	else
+		print_entry(out, memory, 2);
+	return fclose(out) == 0 ? text : NULL;
 }
 
 static int translate_case(const struct test_case *c, struct translate_result *result, char **error)
 {
 	struct translate_program program = { .name = "stdin",
 					     .symbol = "__gpuprobe_run",
-					     .takes_length = true };
+					     .takes_memory = !c->has_context };
 	char *message = NULL;
 	int r;
 
@@ -231,71 +254,64 @@ static int translate_case(const struct test_case *c, struct translate_result *re
 	return r < 0 ? fail(error, "translate: %s", strerror(-r)) : 0;
 }
 
-/* What a reader of the map sees. `raw` is the instance's data; NULL: zeros, the program does not
- * use the map. */
-static int merge_map(const struct translate_map *map, const struct translate_map_result *layout,
-		     const uint8_t *raw, struct bytes *merged, char **error)
-{
-	size_t lane = layout->merge == MAP_MERGE_SUM32 ? 4 : 8;
-
-	merged->size = (size_t)map->value_size * map->max_entries;
-	merged->data = calloc(merged->size + 8, 1);
-	if (!merged->data)
-		return fail(error, "out of memory");
-	for (uint32_t i = 0; raw && i < map->max_entries; i++) {
-		for (size_t at = 0; at < map->value_size; at += lane) {
-			size_t n = at + lane > map->value_size ? map->value_size - at : lane;
-			uint64_t sum = 0;
-
-			for (uint32_t s = 0; s < layout->shards; s++) {
-				uint64_t value = 0;
-
-				memcpy(&value,
-				       raw + s * layout->shard_stride + i * layout->value_stride +
-					       at,
-				       lane);
-				sum += value;
-			}
-			memcpy(merged->data + (size_t)i * map->value_size + at, &sum, n);
-		}
-	}
-	return 0;
-}
-
 struct run {
 	const struct driver *driver;
 	const struct test_case *test;
 	const struct translate_result *translated;
 	void *module;
-	uint64_t memory, result;
+	uint64_t memory, arguments, result;
 	uint64_t data[MAPS_MAX], buffers[MAPS_MAX]; /* of each map; what of it is ours */
 };
 
-/* A buffer of zeros for a map's data, and its address in the module's pointer to it. */
+/* Memory for a map, as it is at first, and its address in the module's pointer to it. */
 static int run_arm_pointer(struct run *run, size_t map, uint64_t slot, char **error)
 {
+	const struct map_layout *layout = &run->translated->maps[map].layout;
 	const struct driver *d = run->driver;
-	size_t size = run->translated->maps[map].data_size;
-	void *zeros = calloc(size, 1);
+	size_t size = instance_size(layout);
+	uint8_t *initial = calloc(size, 1);
 	int r;
 
-	if (!zeros)
+	if (!initial)
 		return fail(error, "out of memory");
 	r = driver_check(d, d->alloc(run->buffers + map, size), "cuMemAlloc", error);
 	run->data[map] = run->buffers[map];
+	instance_init(layout, initial, run->data[map]);
 	if (!r)
-		r = driver_check(d, d->to_device(run->data[map], zeros, size), "cuMemcpyHtoD",
+		r = driver_check(d, d->to_device(run->data[map], initial, size), "cuMemcpyHtoD",
 				 error);
 	if (!r)
 		r = driver_check(d, d->to_device(slot, run->data + map, 8), "cuMemcpyHtoD", error);
-	free(zeros);
+	free(initial);
 	return r;
+}
+
+/* What the shim would say about the process. */
+static int run_arm_process(struct run *run, char **error)
+{
+	static const struct gpuprobe_process process = {
+		.pid_tgid = UINT64_C(0x123400001234), .device = 3, .comm = "bpf-run"
+	};
+	const struct driver *d = run->driver;
+	uint64_t slot;
+	size_t size;
+	int r;
+
+	if (!run->translated->programs[0].process)
+		return 0;
+	r = driver_check(d, d->module_global(&slot, &size, run->module, WIRE_PROCESS_SYMBOL),
+			 "cuModuleGetGlobal", error);
+	if (!r && size != sizeof(process))
+		return fail(error, WIRE_PROCESS_SYMBOL " has %zu bytes", size);
+	return r ? r
+		 : driver_check(d, d->to_device(slot, &process, sizeof(process)), "cuMemcpyHtoD",
+				error);
 }
 
 static int run_arm(struct run *run, char **error)
 {
 	const struct driver *d = run->driver;
-	int r = 0;
+	int r = run_arm_process(run, error);
 
 	for (size_t i = 0; !r && i < run->test->n_maps; i++) {
 		const struct translate_map_result *layout = run->translated->maps + i;
@@ -308,7 +324,7 @@ static int run_arm(struct run *run, char **error)
 				 "cuModuleGetGlobal", error);
 		if (r)
 			return r;
-		if (size != (layout->resident ? layout->data_size : 8))
+		if (size != (layout->resident ? layout->layout.data_size : 8))
 			return fail(error, "%s has %zu bytes", slot_names[i], size);
 		if (layout->resident)
 			run->data[i] = slot;
@@ -330,15 +346,16 @@ static int run_collect(struct run *run, struct outcome *outcome, char **error)
 	for (size_t i = 0; !r && i < run->test->n_maps; i++) {
 		const struct translate_map_result *layout = run->translated->maps + i;
 		bool used = layout->used && run->data[i];
-		uint8_t *raw = used ? malloc(layout->data_size) : NULL;
+		size_t size = instance_size(&layout->layout);
+		uint8_t *raw = used ? malloc(size) : NULL;
 
 		if (used && !raw)
 			return fail(error, "out of memory");
 		if (raw)
-			r = driver_check(d, d->to_host(raw, run->data[i], layout->data_size),
-					 "cuMemcpyDtoH", error);
-		if (!r)
-			r = merge_map(run->test->maps + i, layout, raw, outcome->maps + i, error);
+			r = driver_check(d, d->to_host(raw, run->data[i], size), "cuMemcpyDtoH",
+					 error);
+		if (!r && instance_read(run->test->maps + i, layout, raw, outcome->maps + i))
+			r = fail(error, "map %zu is not as map-layout.h says", i);
 		free(raw);
 	}
 	return r;
@@ -348,8 +365,9 @@ static int run_launch(struct run *run, char **error)
 {
 	const struct driver *d = run->driver;
 	const struct test_case *test = run->test;
+	uint8_t arguments[8 * TRANSLATE_CONTEXT_FIELDS] = { 0 };
 	uint64_t length = test->memory.size, memory;
-	void *function, *parameters[] = { &memory, &length, &run->result };
+	void *function, *parameters[] = { &run->arguments, &run->result };
 	int r;
 
 	/* some memory even where there is none, so that r1 is an address */
@@ -365,6 +383,16 @@ static int run_launch(struct run *run, char **error)
 	if (r)
 		return r;
 	memory = test->memory.size ? run->memory : 0;
+	memcpy(arguments, &memory, 8);
+	memcpy(arguments + 8, &length, 8);
+	if (test->has_context)
+		memcpy(arguments, test->context.data, test->context.size);
+	r = driver_check(d, d->alloc(&run->arguments, sizeof(arguments)), "cuMemAlloc", error);
+	if (!r)
+		r = driver_check(d, d->to_device(run->arguments, arguments, sizeof(arguments)),
+				 "cuMemcpyHtoD", error);
+	if (r)
+		return r;
 	r = driver_check(
 		d,
 		d->launch(function, test->grid, 1, 1, test->block, 1, 1, 0, NULL, parameters, NULL),
@@ -381,6 +409,8 @@ static void run_deinit(struct run *run)
 			run->driver->free(run->buffers[i]);
 	if (run->memory)
 		run->driver->free(run->memory);
+	if (run->arguments)
+		run->driver->free(run->arguments);
 	if (run->result)
 		run->driver->free(run->result);
 	if (run->module)
@@ -399,9 +429,9 @@ static int run_case(const struct driver *driver, const struct test_case *test,
 	r = translate_case(test, &translated, error);
 	if (r)
 		return r;
-	text = module_text(translated.programs);
-	if (text && test->whole_warps)
-		pretend_whole_warps(text);
+	text = module_text(test, translated.programs);
+	if (text && test->mask)
+		text = pretend_mask(text, test->mask);
 	if (!text) {
 		r = fail(error, "out of memory");
 	} else if (test->print_ptx) {
@@ -460,22 +490,6 @@ static int parse_hex(const char *text, struct bytes *bytes, char **error)
 	return 0;
 }
 
-static int parse_map(struct test_case *test, const char *text, char **error)
-{
-	struct translate_map *map = test->maps + test->n_maps;
-	char end;
-
-	if (test->n_maps == MAPS_MAX)
-		return fail(error, "more than %d maps", MAPS_MAX);
-	if (sscanf(text, "%" SCNu32 ":%" SCNu32 ":%" SCNu32 ":%" SCNu32 "%c", &map->type,
-		   &map->key_size, &map->value_size, &map->max_entries, &end) != 4)
-		return fail(error, "a map is TYPE:KEY:VALUE:ENTRIES, not '%s'", text);
-	map->name = map_names[test->n_maps];
-	map->slot_symbol = slot_names[test->n_maps];
-	test->n_maps++;
-	return 0;
-}
-
 static int parse_count(const char *text, unsigned *count, char **error)
 {
 	char *end;
@@ -487,12 +501,67 @@ static int parse_count(const char *text, unsigned *count, char **error)
 	return 0;
 }
 
+/* An option of a map: "host", "threads=64" ... */
+static int parse_map_option(struct translate_map *map, const char *text, char **error)
+{
+	unsigned n;
+	int r = 0;
+
+	if (strcmp(text, "host") == 0)
+		map->place = MAP_PLACE_HOST;
+	else if (strcmp(text, "kernel") == 0)
+		map->place = MAP_PLACE_KERNEL;
+	else if (strcmp(text, "log") == 0)
+		map->log = true;
+	else if (strncmp(text, "threads=", 8) == 0 && !(r = parse_count(text + 8, &n, error)))
+		map->threads = n;
+	else if (strncmp(text, "ring=", 5) == 0 && !(r = parse_count(text + 5, &n, error)))
+		map->ring_bytes = n;
+	else
+		return r ? r : fail(error, "unknown option of a map '%.32s'", text);
+	return 0;
+}
+
+static int parse_map(struct test_case *test, const char *text, char **error)
+{
+	struct translate_map *map = test->maps + test->n_maps;
+	char *copy, *save, *option, end;
+	int r = 0;
+
+	if (test->n_maps == MAPS_MAX)
+		return fail(error, "more than %d maps", MAPS_MAX);
+	copy = strdup(text);
+	option = copy ? strtok_r(copy, ",", &save) : NULL;
+	if (!option || sscanf(option, "%" SCNu32 ":%" SCNu32 ":%" SCNu32 ":%" SCNu32 "%c", &map->type,
+			      &map->key_size, &map->value_size, &map->max_entries, &end) != 4)
+		r = fail(error, "a map is TYPE:KEY:VALUE:ENTRIES[,OPTION]..., not '%s'", text);
+	while (!r && (option = strtok_r(NULL, ",", &save)))
+		r = parse_map_option(map, option, error);
+	free(copy);
+	map->name = map_names[test->n_maps];
+	map->slot_symbol = slot_names[test->n_maps];
+	test->n_maps++;
+	return r;
+}
+
+static int parse_context(struct test_case *test, const char *text, char **error)
+{
+	test->has_context = true;
+	if (parse_hex(text, &test->context, error))
+		return -1;
+	if (test->context.size > 8 * TRANSLATE_CONTEXT_FIELDS)
+		return fail(error, "a context has at most %d bytes", 8 * TRANSLATE_CONTEXT_FIELDS);
+	return 0;
+}
+
 static int parse_word(struct test_case *test, const char *word, char **error)
 {
 	if (strncmp(word, "prog=", 5) == 0)
 		return parse_hex(word + 5, &test->program, error);
 	if (strncmp(word, "mem=", 4) == 0)
 		return parse_hex(word + 4, &test->memory, error);
+	if (strncmp(word, "context=", 8) == 0)
+		return parse_context(test, word + 8, error);
 	if (strncmp(word, "map=", 4) == 0)
 		return parse_map(test, word + 4, error);
 	if (strncmp(word, "grid=", 5) == 0)
@@ -507,9 +576,10 @@ static int parse_word(struct test_case *test, const char *word, char **error)
 		test->unarmed = true;
 		return 0;
 	}
-	if (strcmp(word, "warps=whole") == 0) {
-		test->whole_warps = true;
-		return 0;
+	if (strncmp(word, "warps=", 6) == 0) {
+		test->mask = strcmp(word + 6, "whole") == 0 ? UINT32_MAX
+							    : (uint32_t)strtoul(word + 6, NULL, 16);
+		return test->mask ? 0 : fail(error, "not a mask: '%.32s'", word + 6);
 	}
 	return fail(error, "unknown word '%.32s'", word);
 }
@@ -518,6 +588,7 @@ static void test_case_deinit(struct test_case *test)
 {
 	free(test->program.data);
 	free(test->memory.data);
+	free(test->context.data);
 }
 
 /* All of a stream, NUL-terminated. The caller frees. */
@@ -545,7 +616,7 @@ static char *read_all(FILE *stream)
 
 static void print_hex(const struct bytes *bytes)
 {
-	putchar(' ');
+	fputs(bytes->size ? " " : " -", stdout);
 	for (size_t i = 0; i < bytes->size; i++)
 		printf("%02x", bytes->data[i]);
 }
@@ -601,10 +672,11 @@ static int batch(const struct driver *driver, const char *path, char **error)
 }
 
 static const char usage[] =
-	"usage: bpf-run [--map TYPE:KEY:VALUE:ENTRIES]... [--grid N] [--block N] [MEMORY] < PROGRAM\n"
+	"usage: bpf-run [--map TYPE:KEY:VALUE:ENTRIES[,OPTION]...]... [--grid N] [--block N]\n"
+	"               [MEMORY | --context CONTEXT] < PROGRAM\n"
 	"       bpf-run --ptx [--map ...] < PROGRAM     print the module and do not run it\n"
 	"       bpf-run --batch FILE\n"
-	"PROGRAM and MEMORY are bytes in hex; prints r0 in hex, then each map's values.\n";
+	"PROGRAM, MEMORY and CONTEXT are bytes in hex; prints r0 in hex, then each map's contents.\n";
 
 static int single(const struct driver *driver, struct test_case *test, char **error)
 {
@@ -628,6 +700,7 @@ static int parse_options(int argc, char **argv, struct test_case *test, const ch
 {
 	static const struct option options[] = {
 		{ "map", required_argument, NULL, 'm' },
+		{ "context", required_argument, NULL, 'c' },
 		{ "grid", required_argument, NULL, 'g' },
 		{ "block", required_argument, NULL, 'b' },
 		{ "ptx", no_argument, NULL, 'p' },
@@ -641,6 +714,9 @@ static int parse_options(int argc, char **argv, struct test_case *test, const ch
 		switch (option) {
 		case 'm':
 			r = parse_map(test, optarg, error);
+			break;
+		case 'c':
+			r = parse_context(test, optarg, error);
 			break;
 		case 'g':
 			r = parse_count(optarg, &test->grid, error);

@@ -7,13 +7,17 @@ bpf.py and by BPF_RUN --batch (which needs a libcuda.so.1: NVIDIA's or tests/sim
 
     == name                        starts a case
     .mem HEX                       memory: r1 points to it, r2 is its length
-    .map TYPE:KEY:VALUE:ENTRIES    a map; the first is map[0]
+    .context HEX                   instead: r1 is a context
+    .map TYPE:KEY:VALUE:ENTRIES    a map; the first is map[0]; options: see bpf-run.c
+    .device                        the interpreter does not run it: it knows nothing of what the case is about
     .grid N, .block N              how many threads run it; r0 is the last one's
     .memory                        the memory is part of the result
     .unarmed                       maps have no data yet (the interpreter does not run these)
     .whole                         all threads of each warp are together (see bpf-run.c), so that this is tested without a GPU
+    .warps MASK                    these lanes are
     r0 = 1; exit                   the program
     => 0x1 HEX...                  r0, each map's values, the memory
+    =+ HEX                         goes on with it
     => error: TEXT                 or: the translator refuses it, with TEXT in the message
 
 --fill writes the interpreter's result where a case has none. --reference runs the interpreter only. Exit 77: no CUDA driver.
@@ -30,7 +34,9 @@ class Case:
     def __init__(self, name, path, line):
         self.name, self.path, self.line = name, path, line
         self.memory, self.maps, self.grid, self.block = b'', [], 1, 1
-        self.want_memory = self.whole_warps = self.unarmed = False
+        self.want_memory = self.unarmed = self.device = False
+        self.warps = None
+        self.context = None
         self.text, self.expected = '', None
 
     def code(self):
@@ -40,13 +46,15 @@ class Case:
         words = ['prog=' + self.code().hex()]
         if self.memory:
             words.append('mem=' + self.memory.hex())
+        if self.context is not None:
+            words.append('context=' + self.context.hex())
         words += ['map=' + m for m in self.maps]
         if self.grid != 1 or self.block != 1:
             words += ['grid=%d' % self.grid, 'block=%d' % self.block]
         if self.want_memory:
             words.append('want=memory')
-        if self.whole_warps:
-            words.append('warps=whole')
+        if self.warps:
+            words.append('warps=' + self.warps)
         if self.unarmed:
             words.append('maps=unarmed')
         return ' '.join(words)
@@ -73,6 +81,11 @@ def read_cases(path):
                 cases.append(Case(line[3:].strip().replace(' ', '-'), path, number))
             elif line.startswith('.mem '):
                 case.memory = bytes.fromhex(line[5:])
+            elif line.startswith('.context '):
+                case.context = bytes.fromhex(line[9:])
+                case.device = True
+            elif line == '.device':
+                case.device = True
             elif line.startswith('.map '):
                 case.maps.append(line[5:].strip())
             elif line.startswith('.grid '):
@@ -84,9 +97,13 @@ def read_cases(path):
             elif line == '.unarmed':
                 case.unarmed = True
             elif line == '.whole':
-                case.whole_warps = True
+                case.warps = 'whole'
+            elif line.startswith('.warps '):
+                case.warps = line[7:]
             elif line.startswith('=> '):
                 case.expected = line[3:].strip()
+            elif line.startswith('=+ '):
+                case.expected += line[3:].strip()
             else:
                 case.text += line + '\n'
     return cases
@@ -152,7 +169,7 @@ def main():
         wrong = []
         if not case.expected:
             wrong.append('nothing expected')
-        elif not case.unarmed and not case.expected.startswith('error: ') and case.reference() != case.expected:
+        elif not case.unarmed and not case.device and not case.expected.startswith('error: ') and case.reference() != case.expected:
             wrong.append('interpreter: %s' % case.reference())
         if answer is not None and case.expected and not fits(case.expected, answer):
             wrong.append('bpf-run: %s' % answer)
