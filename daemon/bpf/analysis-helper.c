@@ -209,7 +209,9 @@ static int step_ring(struct analysis *a, struct analysis_frame *state, uint32_t 
 	int r;
 
 	if (helper->kind == HELPER_RING_SUBMIT || helper->kind == HELPER_RING_DISCARD) {
-		if (regs[1].kind == VALUE_RECORD && regs[1].exact && regs[1].bits == 0)
+		/* what is only NULL so far may become a record or NULL */
+		if ((regs[1].kind == VALUE_RECORD && regs[1].exact && regs[1].bits == 0) ||
+		    (value_is_const(regs + 1, 0) && !a->recording))
 			return 0;
 		return fault_at(a->fault, pc, "%s (%u): R1 is not always the same reserved record",
 				helper->name, helper->id);
@@ -258,6 +260,8 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
 		break;
 	case HELPER_MAP_DELETE:
 		r = read_key(a, state, frame, pc, helper, &map);
+		if (!r && map_kind_of(a->maps[map].type) == MAP_KIND_HASH)
+			analysis_note(a, map, MAP_USE_DELETE);
 		break;
 	case HELPER_TRIPLE:
 		for (unsigned i = 1; !r && i <= 3; i++)

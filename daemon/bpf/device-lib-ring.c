@@ -123,10 +123,9 @@ static inline u64 refresh(ring_pointer ring)
 }
 
 /* The half of a batch's header with the stamp: what was stored before is there when it is seen. */
-static inline void store_stamp(ring_pointer ring, u64 to, u64 position, u32 size, u32 count)
+static inline void store_stamp(u64 to, u64 stamp, u32 size, u32 count)
 {
-	__asm__ volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(to),
-			 "l"((u64)map_ring_stamp(position, ring->cookie)),
+	__asm__ volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(to), "l"(stamp),
 			 "l"((u64)count << 32 | size)
 			 : "memory");
 }
@@ -152,7 +151,8 @@ static inline u64 reserve(ring_pointer ring, u64 ring_size, u32 need, u32 count)
 			break;
 	}
 	if (skip)
-		store_stamp(ring, ring->base + (head & (ring_size - 1)), head, 0, 0);
+		store_stamp(ring->base + (head & (ring_size - 1)), map_ring_stamp(head, ring->cookie),
+			    0, 0);
 	add(&ring->written, count);
 	return head + skip;
 }
@@ -213,7 +213,7 @@ static inline _Bool write_batch(u32 mask, ring_pointer ring, u64 ring_size, cons
 {
 	u32 count = (u32)__builtin_popcount(mask), rank = rank_in(mask);
 	u32 need = (32 + count * size + MAP_BATCH_ALIGN - 1) & ~(MAP_BATCH_ALIGN - 1u);
-	u64 position = NOWHERE, to;
+	u64 position = NOWHERE, to, stamp;
 
 	if (rank == 0)
 		position = reserve(ring, ring_size, need, count);
@@ -221,6 +221,7 @@ static inline _Bool write_batch(u32 mask, ring_pointer ring, u64 ring_size, cons
 	if (position == NOWHERE)
 		return 0;
 	to = ring->base + (position & (ring_size - 1));
+	stamp = map_ring_stamp(position, ring->cookie);
 	if (constant && size % 4 == 0 && size <= TRANSPOSED_MAX)
 		store_transposed(mask, count, to + 32, record, size);
 	else
@@ -233,7 +234,7 @@ static inline _Bool write_batch(u32 mask, ring_pointer ring, u64 ring_size, cons
 	__nvvm_bar_warp_sync(mask);
 	if (rank == 0) {
 		__asm__ volatile("fence.acq_rel.sys;" ::: "memory");
-		store_stamp(ring, to, position, size, count);
+		store_stamp(to, stamp, size, count);
 	}
 	return 1;
 }

@@ -49,7 +49,7 @@ static void emit_comm(struct emitter *e)
 static void emit_exit(struct emitter *e)
 {
 	emit_call(e, "gpuprobe_exit", NULL, 0);
-	LLVMBuildUnreachable(e->builder);
+	LLVMBuildRet(e->builder, emit_const(e, 0));
 	LLVMPositionBuilderAtEnd(e->builder, emit_new_block(e, "left"));
 	emit_set(e, 0, emit_const(e, 0));
 }
