@@ -42,8 +42,8 @@ static bool write_zero(const struct replacer *replacer, FILE *stream, uint32_t s
 		return false;
 	size = ptx_type_size(found.type);
 	if (found.type == PTX_TYPE_F32 || found.type == PTX_TYPE_F64)
-		fprintf(stream, "mov.f%u %.*s, 0d0000000000000000; ", 8 * size, (int)name->length,
-			replacer->text + name->offset);
+		fprintf(stream, "mov.f%u %.*s, 0%c%0*u; ", 8 * size, (int)name->length, replacer->text + name->offset,
+			size == 4 ? 'f' : 'd', 2 * (int)size, 0);
 	else if (size == 2 || size == 4 || size == 8)
 		fprintf(stream, "mov.b%u %.*s, 0; ", 8 * size, (int)name->length, replacer->text + name->offset);
 	else

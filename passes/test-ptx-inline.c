@@ -6,26 +6,18 @@
  * count is checked by tests/sim/test-sim-probe.py.
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <cmocka.h>
+#include "test-probe.h"
 
-#include "kprobe-entry.h"
 #include "ptx-inline.h"
 
-#define HEADER ".version 7.0\n.target sm_80\n.address_size 64\n"
 #define SLOT ".visible .global .align 8 .u64 __gpuprobe_o1_m0;\n"
 #define BEGIN(name) ".func (.param .b64 r) " name "(\n\t.param .b64 ctx\n)\n{\n"
 #define KERNEL(name, body) ".visible .entry " name "(.param .u64 x)\n{\n" body "}\n"
 #define PROBES_MAX 3
 
-static const char *const no_context[] = { "0", "0" };
+static const uint16_t no_parameter[] = { 160 }; /* reads as 0 */
+
+static const char *const arguments[] = { "0", "%other" };
 
 /* As LLVM writes them: a loop, a way out in the middle, a stack. */
 #define LOOP(name)                                                                         \
@@ -75,7 +67,7 @@ static char *inlined(const char *program)
 	stream = open_memstream(&block, &length);
 	assert_non_null(stream);
 	r = ptx_inline_write(stream, &module,
-			     ptx_module_find_function(&module, "p", 1), no_context, "_s");
+			     ptx_module_find_function(&module, "p", 1), arguments, "_s");
 	assert_int_equal(fclose(stream), 0);
 	ptx_module_deinit(&module);
 	assert_in_range(r, 0, PTX_INLINE_E_CANNOT);
@@ -134,6 +126,22 @@ static void test_parameter_and_result(void **state)
 	check_cannot(".local .u64 y = ctx;");
 }
 
+/* None, or several. */
+static void test_parameters(void **state)
+{
+	char *block = inlined(".func (.param .b64 r) p()\n{\nst.param.b64 [r], 0;\nret;\n}\n");
+
+	assert_string_equal(block, "{\n\tbra $L__end_s;\n$L__end_s:\n\t}\n");
+	free(block);
+	block = inlined(".func (.param .b64 r) p(.param .b64 a, .param .b64 b)\n"
+			"{\nld.param.b64 %x, [b];\n@%p ld.param.u64 %y, [a+0];\nld.param.b64 %z, [b];\n}\n");
+	assert_string_equal(block, "{\n\tmov.b64 %x, %other;\n\t@%p mov.b64 %y, 0;\n\tmov.b64 %z, %other;\n$L__end_s:\n\t}\n");
+	free(block);
+	assert_null(inlined(".func (.param .b64 r) p(.param .b64 a, .param .b64 b) { mov.b64 %x, b; }\n"));
+	assert_null(inlined(".func (.param .b64 r) p(.param .b64 a, .param .b64 b) { st.param.b64 [b], 0; }\n"));
+	assert_null(inlined(".func (.param .b64 r) p(.param .b64 a, .param .b64 b) { ld.param.b64 %x, [b+8]; }\n"));
+}
+
 static void test_labels(void **state)
 {
 	check("a: bra a; @%p bra b; b:",
@@ -161,27 +169,6 @@ static void test_other_statements(void **state)
 	check_cannot(".shared .u64 count;");
 	check_cannot(".const .u64 c = 1;");
 	assert_null(inlined(".func p(.param .b64 ctx) { ret; }\n"));
-	assert_null(inlined(".func (.param .b64 r) p(.param .b64 a, .param .b64 b) { ret; }\n"));
-}
-
-/* ptxas takes the text, if there is a ptxas. */
-static void assemble(const char *text)
-{
-	char path[] = "/tmp/test-ptx-inline-XXXXXX", command[512];
-	const char *ptxas = getenv("PTXAS");
-	int fd, status;
-
-	if (!ptxas || !*ptxas)
-		return;
-	fd = mkstemp(path);
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-	close(fd);
-	snprintf(command, sizeof(command), "%s -arch sm_80 -o /dev/null %s", ptxas, path);
-	status = system(command);
-	unlink(path);
-	if (!WIFEXITED(status) || WEXITSTATUS(status))
-		fail_msg("ptxas does not take:\n%s", text);
 }
 
 /* A module's kernels, and which programs each gets: a string of digits. */
@@ -194,56 +181,47 @@ struct plan {
 static char *probe(const char *text, const char *const *programs, size_t n_programs,
 		   struct plan *plans, size_t n)
 {
-	struct kprobe_entry_program entries[PROBES_MAX];
-	uint32_t order[PROBES_MAX][PROBES_MAX];
-	struct kprobe_entry_kernel kernels[PROBES_MAX];
 	static const char *const symbols[] = { "p0", "p1", "p2" };
+	struct probe_program entries[PROBES_MAX];
+	struct probe_use uses[PROBES_MAX][PROBES_MAX] = {};
+	struct probe_function functions[PROBES_MAX];
 	struct ptx_module module = parse(text);
+	struct probe_options options = {};
+	struct probe_result result = {};
 	struct ptx_error error = {};
 	struct ptx_edit *edit;
 	size_t length;
 	char *out;
 
-	for (size_t i = 0; i < n_programs; i++)
-		entries[i] = (struct kprobe_entry_program){ .symbol = symbols[i],
-							    .text = programs[i],
-							    .length = strlen(programs[i]),
-							    .isa = 63,
-							    .target = 52 };
+	for (size_t i = 0; i < n_programs; i++) {
+		entries[i] = program(symbols[i], programs[i]);
+		entries[i].context = no_parameter;
+		entries[i].context_count = 1;
+	}
 	for (size_t i = 0; i < n; i++) {
-		uint32_t count = (uint32_t)strlen(plans[i].programs);
-
-		for (uint32_t j = 0; j < count; j++)
-			order[i][j] = (uint32_t)(plans[i].programs[j] - '0');
-		kernels[i] = (struct kprobe_entry_kernel){
-			.kernel = ptx_module_find_function(&module, plans[i].kernel,
-							   strlen(plans[i].kernel)),
-			.programs = order[i],
-			.program_count = count,
-			.inlined = true,
+		functions[i] = (struct probe_function){
+			.function = ptx_module_find_function(&module, plans[i].kernel, strlen(plans[i].kernel)),
+			.uses = uses[i],
+			.use_count = (uint32_t)strlen(plans[i].programs),
 		};
+		for (uint32_t j = 0; j < functions[i].use_count; j++)
+			uses[i][j].program = (uint32_t)(plans[i].programs[j] - '0');
 	}
 	assert_int_equal(ptx_edit_new(&edit, text, strlen(text)), 0);
-	if (kprobe_entry_apply(edit, &module, entries, n_programs, kernels, n, &error))
+	if (probe_apply(edit, &module, &options, entries, n_programs, functions, n, &result, &error))
 		fail_msg("%s", error.message);
-	for (size_t i = 0; i < n; i++) {
-		assert_true(kernels[i].applied);
-		plans[i].inlined = kernels[i].inlined;
-	}
 	assert_int_equal(ptx_edit_apply(edit, &out, &length), 0);
+	for (size_t i = 0; i < n; i++) {
+		char call[64];
+
+		snprintf(call, sizeof(call), "call __probe_func__%s", plans[i].kernel);
+		plans[i].inlined = !strstr(out, call);
+		assert_int_equal(uses[i][0].sites, 1);
+	}
 	ptx_edit_free(edit);
 	ptx_module_deinit(&module);
-	assemble(out);
+	assemble(out, "sm_80");
 	return out;
-}
-
-static size_t count(const char *text, const char *what)
-{
-	size_t n = 0;
-
-	for (; (text = strstr(text, what)); text += strlen(what))
-		n++;
-	return n;
 }
 
 static const char two_kernels[] =
@@ -259,15 +237,15 @@ static void test_two_programs(void **state)
 
 	out = probe(two_kernels, programs, 2, plans, 2);
 	assert_true(plans[0].inlined && plans[1].inlined);
-	assert_int_equal(count(out, SLOT), 1);
-	assert_int_equal(count(out, ".func"), 0);
-	assert_int_equal(count(out, "__local_depot0[16]"), 3);
-	assert_int_equal(count(out, "\n\t$L__BB0_1__gpuprobe0:"), 2);
-	assert_int_equal(count(out, "\n\t$L__BB0_1__gpuprobe1:"), 1);
-	assert_int_equal(count(out, "$L__BB0_1:"), 2);
+	assert_int_equal(occurrences(out, SLOT), 1);
+	assert_int_equal(occurrences(out, ".func"), 0);
+	assert_int_equal(occurrences(out, "__local_depot0[16]"), 3);
+	assert_int_equal(occurrences(out, "\n\t$L__BB0_1__gpuprobe0:"), 2);
+	assert_int_equal(occurrences(out, "\n\t$L__BB0_1__gpuprobe1:"), 1);
+	assert_int_equal(occurrences(out, "$L__BB0_1:"), 2);
 	/* behind the declarations, before the first instruction */
-	assert_non_null(strstr(out, "\t.reg .b32 %r<3>;\n\t{\n\t.local"));
-	assert_non_null(strstr(out, "$L__end__gpuprobe1:\n\t}\n\tmov.u32 %r1, %tid.x;"));
+	assert_non_null(strstr(out, "\t.reg .b32 %r<3>;\n\t{\n\t.reg .b64 %gpuprobe_c20;\n{\n\t.local"));
+	assert_non_null(strstr(out, "$L__end__gpuprobe1:\n\t}\n\t}\n\tmov.u32 %r1, %tid.x;"));
 	free(out);
 }
 
@@ -282,12 +260,12 @@ static void test_called_and_inlined(void **state)
 
 	out = probe(two_kernels, programs, 2, plans, 2);
 	assert_true(!plans[0].inlined && plans[1].inlined);
-	assert_int_equal(count(out, SLOT), 1);
-	assert_int_equal(count(out, BEGIN("p0")), 1);
-	assert_int_equal(count(out, BEGIN("p1")), 1);
-	assert_int_equal(count(out, "call __probe_func__a;"), 1);
-	assert_int_equal(count(out, "__probe_func__b"), 0);
-	assert_int_equal(count(out, "$L__BB0_1__gpuprobe0:"), 1);
+	assert_int_equal(occurrences(out, SLOT), 1);
+	assert_int_equal(occurrences(out, BEGIN("p0")), 1);
+	assert_int_equal(occurrences(out, BEGIN("p1")), 1);
+	assert_int_equal(occurrences(out, "call __probe_func__a, ("), 1);
+	assert_int_equal(occurrences(out, "__probe_func__b"), 0);
+	assert_int_equal(occurrences(out, "$L__BB0_1__gpuprobe0:"), 1);
 	free(out);
 }
 
@@ -330,41 +308,64 @@ static void test_sizes(void **state)
 static void test_many_kernels(void **state)
 {
 	enum { N = 1200 };
-	static const uint32_t first[] = { 0 };
-	struct kprobe_entry_kernel *kernels = calloc(N, sizeof(*kernels));
-	struct kprobe_entry_program program = {
-		.symbol = "p0", .text = large("p0", 700), .isa = 63, .target = 52
-	};
-	const struct ptx_function *kernel = NULL;
-	char *text = NULL, *out;
-	struct ptx_module module;
-	struct ptx_error error;
-	struct ptx_edit *edit;
-	size_t length, n = 0;
+	char *program_text = large("p0", 690), *text = NULL;
+	struct probe_program one = program("p0", program_text);
+	struct trial trial = { .programs = &one, .count = 1, .use_count = 1, .kernels_only = true };
+	size_t length;
 	FILE *stream;
 
-	program.length = strlen(program.text);
-	assert_in_range(program.length, 16000, 16384);
+	assert_in_range(one.length, 15500, 16384);
+	one.context = no_parameter;
+	one.context_count = 1;
 	stream = open_memstream(&text, &length);
 	fputs(HEADER, stream);
 	for (int i = 0; i < N; i++)
 		fprintf(stream, ".visible .entry k%d() { ret; }\n", i);
 	fclose(stream);
-	module = parse(text);
-	while ((kernel = ptx_module_next_kernel(&module, kernel)))
-		kernels[n++] = (struct kprobe_entry_kernel){ kernel, first, 1, false, true };
-	assert_int_equal(n, N);
-	assert_int_equal(ptx_edit_new(&edit, text, length), 0);
-	assert_int_equal(kprobe_entry_apply(edit, &module, &program, 1, kernels, N, &error), 0);
-	assert_int_equal(ptx_edit_apply(edit, &out, &length), 0);
-	assert_true(kernels[0].inlined && kernels[1000].inlined && !kernels[N - 1].inlined);
-	assert_in_range(length, 16 << 20, 18 << 20);
-	ptx_edit_free(edit);
-	ptx_module_deinit(&module);
-	free(out);
+	must(text, &trial);
+	assert_int_equal(trial.sites[0], N);
+	assert_null(strstr(trial.out, "call __probe_func__k1000,"));
+	assert_non_null(strstr(trial.out, "call __probe_func__k1199,"));
+	assert_in_range(strlen(trial.out), 15 << 20, 18 << 20);
+	finish(&trial);
 	free(text);
-	free((char *)program.text);
-	free(kernels);
+	free(program_text);
+}
+
+/* Memory instructions come behind the returns, and what does not fit calls. */
+static void test_many_sites(void **state)
+{
+	char *program_text = large("p0", 50), *text = NULL;
+	struct probe_program one = program("p0", program_text);
+	struct trial trial = {
+		.programs = &one,
+		.count = 1,
+		.uses = { { .point = PROBE_MEMORY, .spaces = PROBE_SPACES_DEFAULT }, { .point = PROBE_RETURN } },
+		.use_count = 2,
+		.kernels_only = true,
+	};
+	size_t length;
+	FILE *stream;
+
+	one.context = no_parameter;
+	one.context_count = 1;
+	stream = open_memstream(&text, &length);
+	fputs(HEADER ".visible .entry k(.param .u64 x)\n{\n\t.reg .b64 %rd<3>;\n\tld.param.u64 %rd1, [x];\n", stream);
+	for (int i = 0; i < 500; i++)
+		fputs("\tld.volatile.global.u64 %rd2, [%rd1];\n", stream);
+	fputs("\tret;\n}\n", stream);
+	fclose(stream);
+	must(text, &trial);
+	assert_int_equal(trial.sites[0], 500);
+	assert_int_equal(trial.sites[1], 1);
+	assert_null(strstr(trial.out, "call __retprobe_func__k"));
+	length = 16384 / (one.length + 256) - 1; /* memory instructions that fit */
+	assert_int_equal(occurrences(trial.out, "call __memcapture__0, ("), 500 - length);
+	assert_int_equal(occurrences(trial.out, ".func __memcapture__"), 1);
+	assemble(trial.out, "sm_80");
+	finish(&trial);
+	free(text);
+	free(program_text);
 }
 
 int main(void)
@@ -372,12 +373,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ways_out),
 		cmocka_unit_test(test_parameter_and_result),
+		cmocka_unit_test(test_parameters),
 		cmocka_unit_test(test_labels),
 		cmocka_unit_test(test_other_statements),
 		cmocka_unit_test(test_two_programs),
 		cmocka_unit_test(test_called_and_inlined),
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_many_kernels),
+		cmocka_unit_test(test_many_sites),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

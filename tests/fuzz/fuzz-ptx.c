@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as PTX: parse, read all bodies, write unedited (must be identical), then kprobe_entry
- * on every kernel. What comes out of that must parse, must hold the source as a subsequence of its
- * bytes, and refuses a second pass. A text that begins with '!' is a program's instead, put into a
- * fixed module.
+ * Any bytes as PTX: parse, read all bodies, write unedited (must be identical), then probes at every kind of point of every
+ * function, called and inlined, with and without stubs. What comes out of that must parse, must hold the source as a
+ * subsequence of its bytes (where no call of a stub goes), and refuses a second pass. A text that begins with '!' is a
+ * program's instead, put into a fixed module.
  */
 
-#include "kprobe-entry.h"
+#include "probe.h"
 
 #include <stdlib.h>
 
@@ -17,9 +17,13 @@
 			abort();  \
 	} while (0)
 
+#define USES 8
+
 static const char program_text[] =
-	".visible .global .align 8 .u64 __fuzz_map = 0;\n"
-	".func (.param .b64 r) __fuzz_program (.param .b64 ctx)\n{\n\tst.param.b64 [r], 0;\n\tret;\n}\n";
+	".visible .const .align 8 .u64 __fuzz_map;\n"
+	".func (.param .b64 r) __fuzz_program (.param .b64 c0, .param .b64 c1, .param .b64 c2, .param .b64 c3, .param .b64 c4)\n{\n"
+	"\t.reg .b64 %rd<3>;\n\tld.const.b64 %rd1, [__fuzz_map];\n\tld.param.b64 %rd2, [c1];\n\tst.param.b64 [r], 0;\n\tret;\n}\n";
+static const uint16_t fields[] = { 0, 8, 16, 40, 64 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -97,53 +101,106 @@ static bool is_subsequence(const char *part, size_t part_length, const char *who
 	return at == part_length;
 }
 
-/* Probes every kernel. Returns the new text, malloced, or NULL. */
-static char *probe(const struct ptx_module *module, const struct kprobe_entry_program *program,
-		   bool inlined, size_t *length, uint32_t *applied)
+static void check_instructions(const struct ptx_module *module, const struct probe_result *result)
 {
-	static const uint32_t first[] = { 0 };
-	const struct ptx_function *kernel = NULL;
-	struct kprobe_entry_kernel *kernels;
+	for (size_t i = 0; i < result->n_instructions; i++) {
+		const struct probe_instruction *one = &result->instructions[i];
+
+		CHECK(one->index == i && one->text.length);
+		CHECK(one->text.offset >= one->function->body.offset &&
+		      one->text.offset + one->text.length < one->function->body.offset + one->function->body.length);
+		CHECK(one->file.offset + one->file.length <= module->length);
+		CHECK(!i || one->text.offset > one[-1].text.offset);
+	}
+}
+
+/* Probes every function everywhere. Returns the new text, malloced, or NULL. */
+static char *probe(const struct ptx_module *module, const struct probe_program *program,
+		   const struct probe_options *options, size_t *length, uint32_t *sites)
+{
+	static const struct probe_use everywhere[USES] = {
+		{ .point = PROBE_ENTRY },
+		{ .point = PROBE_RETURN },
+		{ .point = PROBE_MEMORY, .spaces = 0x3f },
+		{ .point = PROBE_MEMORY, .spaces = 2 },
+		{ .point = PROBE_LINE, .file = "x.cu", .line = 1 },
+		{ .point = PROBE_BLOCK },
+		{ .point = PROBE_BLOCK, .block = 2 },
+		{ .point = PROBE_ENTRY },
+	};
+	struct probe_function *functions;
+	struct probe_result result = { 0 };
 	struct ptx_error error = { 0 };
+	struct probe_use *uses;
 	struct ptx_edit *edit;
 	char *out = NULL;
-	size_t count = 0;
 	int r;
 
-	*applied = 0;
-	kernels = calloc(module->function_count + 1, sizeof(*kernels));
-	CHECK(kernels && !ptx_edit_new(&edit, module->text, module->length));
-	while ((kernel = ptx_module_next_kernel(module, kernel)))
-		kernels[count++] =
-			(struct kprobe_entry_kernel){ kernel, first, 1, false, inlined };
-	r = kprobe_entry_apply(edit, module, program, 1, kernels, count, &error);
+	*sites = 0;
+	functions = calloc(module->function_count + 1, sizeof(*functions));
+	uses = calloc((size_t)module->function_count + 1, sizeof(everywhere));
+	CHECK(functions && uses && !ptx_edit_new(&edit, module->text, module->length));
+	for (uint32_t i = 0; i < module->function_count; i++) {
+		functions[i] = (struct probe_function){ &module->functions[i], uses + (size_t)i * USES, USES };
+		memcpy(functions[i].uses, everywhere, sizeof(everywhere));
+	}
+	r = probe_apply(edit, module, options, program, 1, functions, module->function_count, &result, &error);
 	CHECK(r >= 0);
-	if (r)
+	if (r) {
 		check_error(&error, module->text, module->length);
-	else
+	} else {
 		CHECK(!ptx_edit_apply(edit, &out, length));
-	for (size_t i = 0; i < count; i++)
-		*applied += kernels[i].applied;
+		check_instructions(module, &result);
+		for (uint32_t i = 0; i < module->function_count * USES; i++)
+			*sites += uses[i].sites;
+	}
 	ptx_edit_free(edit);
-	free(kernels);
+	free(result.instructions);
+	free(uses);
+	free(functions);
 	return out;
+}
+
+/* One way of probing it. */
+static void fuzz_way(const struct ptx_module *module, bool good, bool call, bool stubs)
+{
+	static const char *const names[] = { "stub", "ns::stub" };
+	const struct probe_program program = {
+		.symbol = "__fuzz_program",
+		.text = program_text,
+		.length = sizeof(program_text) - 1,
+		.target = 1,
+		.context = fields,
+		.context_count = sizeof(fields) / sizeof(fields[0]),
+	};
+	const struct probe_options options = { .stubs = names, .n_stubs = stubs ? 2 : 0, .image = 1, .call = call };
+	struct ptx_module again;
+	struct ptx_error error;
+	uint32_t sites, none;
+	size_t length;
+	char *out, *twice;
+
+	out = probe(module, &program, &options, &length, &sites);
+	if (!out)
+		return;
+	CHECK(good && (stubs || is_subsequence(module->text, module->length, out, length)));
+	CHECK(!ptx_module_parse(&again, out, length, &error));
+	CHECK(bodies_good(&again) && again.function_count >= module->function_count);
+	CHECK(!call || (again.function_count > module->function_count) == !!sites);
+	twice = probe(&again, &program, &options, &length, &none);
+	CHECK(!twice == !!sites);
+	free(twice);
+	ptx_module_deinit(&again);
+	free(out);
 }
 
 static void fuzz_module(const char *text, size_t length)
 {
-	const struct kprobe_entry_program program = {
-		.symbol = "__fuzz_program",
-		.text = program_text,
-		.length = sizeof(program_text) - 1,
-		.isa = 0,
-		.target = 1,
-	};
-	struct ptx_module module, again;
 	struct ptx_error error = { 0 };
+	struct ptx_module module;
 	struct ptx_edit *edit;
 	size_t out_length;
-	uint32_t applied, none;
-	char *out, *twice;
+	char *out;
 	bool good;
 
 	if (ptx_module_parse(&module, text, length, &error)) {
@@ -155,56 +212,42 @@ static void fuzz_module(const char *text, size_t length)
 	CHECK(out_length == length && !memcmp(out, text, length));
 	ptx_edit_free(edit);
 	free(out);
-	out = probe(&module, &program, false, &out_length, &applied);
-	if (out) {
-		CHECK(is_subsequence(text, length, out, out_length));
-		CHECK(!ptx_module_parse(&again, out, out_length, &error));
-		CHECK(again.function_count == module.function_count + applied + !!applied);
-		CHECK(bodies_good(&again) == good);
-		twice = probe(&again, &program, false, &out_length, &none);
-		CHECK(!twice == !!applied);
-		free(twice);
-		ptx_module_deinit(&again);
-	}
-	free(out);
-	out = probe(&module, &program, true, &out_length, &applied);
-	if (out) {
-		CHECK(is_subsequence(text, length, out, out_length));
-		CHECK(!ptx_module_parse(&again, out, out_length, &error));
-		CHECK(bodies_good(&again) == good);
-		ptx_module_deinit(&again);
-	}
-	free(out);
+	for (int way = 0; way < 4; way++)
+		fuzz_way(&module, good, way & 1, way & 2);
 	ptx_module_deinit(&module);
 }
 
+/* A program, with room in the constant bank and without. */
 static void fuzz_program(const char *text, size_t length)
 {
-	static const char host[] =
-		".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n";
-	const struct kprobe_entry_program program = {
-		.symbol = "p", .text = text, .length = length, .isa = 63, .target = 52
+	static const char *const hosts[] = {
+		".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n",
+		".version 8.0\n.target sm_80\n.address_size 64\n.const .b8 c[65536];\n.visible .entry k() { ret; }\n",
 	};
+	struct probe_program program = { .symbol = "p", .text = text, .length = length, .isa = 63, .target = 52, .context = fields };
 	struct ptx_module module, again;
 	struct ptx_error error = { 0 };
 	size_t out_length;
-	uint32_t applied;
+	uint32_t sites;
 	char *out;
 
-	CHECK(!ptx_module_parse(&module, host, sizeof(host) - 1, &error));
-	for (int inlined = 0; inlined < 2; inlined++) {
-		out = probe(&module, &program, inlined, &out_length, &applied);
-		if (!out)
-			continue;
-		CHECK(applied == 1 && !ptx_module_parse(&again, out, out_length, &error));
-		if (ptx_module_find_function(&again, "__probe_func__k", 15))
-			CHECK(ptx_module_find_function(&again, "p", 1));
-		else
-			CHECK(inlined && bodies_good(&again));
-		ptx_module_deinit(&again);
+	for (int way = 0; way < 8; way++) {
+		const struct probe_options options = { .call = way & 1 };
+
+		program.context_count = way & 4 ? 1 : 0;
+		CHECK(!ptx_module_parse(&module, hosts[(way & 2) / 2], strlen(hosts[(way & 2) / 2]), &error));
+		out = probe(&module, &program, &options, &out_length, &sites);
+		if (out) {
+			CHECK(sites == 4 && !ptx_module_parse(&again, out, out_length, &error));
+			if (ptx_module_find_function(&again, "__probe_func__k", 15))
+				CHECK(ptx_module_find_function(&again, "p", 1));
+			else
+				CHECK(!options.call && bodies_good(&again));
+			ptx_module_deinit(&again);
+		}
 		free(out);
+		ptx_module_deinit(&module);
 	}
-	ptx_module_deinit(&module);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
