@@ -65,6 +65,7 @@ enum {
 	MAP_USE_OTHER = 8,   /* reads, writes, or loses track of an address */
 	MAP_USE_DIRECT = 16, /* its address is a constant of the program */
 	MAP_USE_UPDATE = 32, /* stores a value whole, with flags that are constant and let it */
+	MAP_USE_DELETE = 64, /* deletes elements, of a hash */
 };
 
 struct analysis {

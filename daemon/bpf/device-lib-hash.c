@@ -419,6 +419,15 @@ static inline long erase(const struct hash *h, const u64 *key)
 			immortal, system                                                      \
 	}
 
+/* Pads a key that is too long for registers. */
+void gpuprobe_hash_pad(u64 *to, const unsigned char *from, u32 size);
+void gpuprobe_hash_pad(u64 *to, const unsigned char *from, u32 size)
+{
+	to[(size - 1) / 8] = 0;
+	for (u32 i = 0; i < size; i++)
+		((unsigned char *)to)[i] = from[i];
+}
+
 u64 gpuprobe_hash_lookup(HASH_PARAMETERS);
 u64 gpuprobe_hash_lookup(HASH_PARAMETERS)
 {

@@ -148,6 +148,8 @@ struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset
 				 : e->system;
 	address.own = base.kind == VALUE_MAP_VALUE &&
 		      e->layouts[base.ref].layout.kind == MAP_KIND_THREADS;
+	address.fresh = base.kind == VALUE_MAP_VALUE &&
+			e->layouts[base.ref].layout.kind == MAP_KIND_HASH;
 	if (base.kind == VALUE_STACK) {
 		/* as an index of the array, so that LLVM knows which memory it is */
 		number = LLVMBuildSub(e->builder, number, stack_number(e, base.ref), "");
@@ -166,6 +168,7 @@ LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, un
 	LLVMValueRef value = LLVMBuildLoad2(e->builder, emit_int(e, bytes), address->pointer, "");
 
 	LLVMSetAlignment(value, address->align < bytes ? address->align : bytes);
+	LLVMSetVolatile(value, address->fresh);
 	return address->kind == VALUE_MAP_VALUE ? value : LLVMBuildFreeze(e->builder, value, "");
 }
 

@@ -70,6 +70,7 @@ struct emit_address {
 	bool exact;     /* MAP_VALUE: the same in all threads that run together */
 	bool own;       /* MAP_VALUE: another one in each thread */
 	bool system;    /* it may be in host memory */
+	bool fresh;     /* a load must not come from an L1 cache: it may hold what was there before */
 };
 
 /* emit.c */

@@ -51,6 +51,7 @@ int layout_map(const struct translate_map *map, uint8_t uses, struct translate_m
 	if (*reason)
 		return TRANSLATE_E_MAP;
 	result->used = true;
+	result->deletes = uses & MAP_USE_DELETE;
 	result->resident = layout->shards > 1 &&
 			   (layout->merge == MAP_MERGE_SUM64 || layout->merge == MAP_MERGE_SUM32) &&
 			   layout->data_size <= MAP_RESIDENT_SIZE_MAX;

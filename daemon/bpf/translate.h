@@ -64,6 +64,7 @@ struct translate_program {
 
 struct translate_map_result {
 	bool used; /* by any program */
+	bool deletes;  /* a program deletes elements */
 	bool resident; /* slot_symbol is the data itself, in the module, not a pointer to it */
 	struct map_layout layout; /* undefined but for `merge` and `shards`, if it is not used */
 };
