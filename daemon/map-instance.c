@@ -224,23 +224,37 @@ static void map_instance_remove(struct map *map, struct map_instance **at) {
 	map_instance_free(instance);
 }
 
-/*
- * Room for one more: while the owner has none left, rings whose process is gone and which nobody
- * reads give way, the oldest first.
- */
+/* The oldest ring whose process is gone; what nobody read of it is lost. False: there is none. */
+static bool map_drop_oldest(struct map *map) {
+	struct map_instance **at = &map->instances;
+
+	while (*at && !(*at)->gone)
+		at = &(*at)->next;
+	if (!*at)
+		return false;
+	map->lost = add_records(map->lost, unread(*at));
+	map_instance_remove(map, at);
+	return true;
+}
+
+/* Room for one more: while the owner has none left, rings that nobody reads give way. */
 static int map_make_room(struct map *map, uint64_t bytes) {
-	struct map_instance **at;
 	int r;
 
-	while ((r = map_charge(map, bytes, false)) == MAP_E_QUOTA) {
-		for (at = &map->instances; *at && !(*at)->gone; at = &(*at)->next)
-			;
-		if (!*at)
-			return r;
-		map->lost = add_records(map->lost, unread(*at));
-		map_instance_remove(map, at);
-	}
+	do
+		r = map_charge(map, bytes, false);
+	while (r == MAP_E_QUOTA && map_drop_oldest(map));
 	return r;
+}
+
+/* Rings that nobody reads do not pile up with every process that ends: the newest stay. */
+static void map_trim(struct map *map) {
+	uint64_t n = 0;
+
+	for (const struct map_instance *i = map->instances; i; i = i->next)
+		n += i->gone;
+	for (; n > 1 && n * instance_size(map) > MAP_GONE_BYTES_MAX; n--)
+		map_drop_oldest(map);
 }
 
 int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t device,
@@ -335,6 +349,7 @@ int map_process_gone(struct map *map, uint64_t process) {
 		map_instance_remove(map, at);
 	}
 	map_reap(map);
+	map_trim(map);
 	return r;
 }
 

@@ -32,6 +32,7 @@ struct map_lane {
 #define MAP_LANES_MAX 4096
 #define MAP_VALUE_SIZE_MAX ((uint32_t)16 << 20) /* reading takes room for a few values */
 #define MAP_NAME_SIZE 64
+#define MAP_GONE_BYTES_MAX (UINT64_C(64) << 20) /* of the rings of a map; one in any case */
 
 /* What the jobs `link` and `compile` say about a map. Pointers are borrowed. */
 struct map_spec {
@@ -116,7 +117,9 @@ int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t devi
 
 /*
  * A process is gone: what its instances hold goes into the map's totals, their memory is given
- * back. A ring that has records stays until the consumer has taken them.
+ * back. A ring that has records stays until the consumer has taken them, or until those of processes
+ * that are gone are more than MAP_GONE_BYTES_MAX, or their owner has no room for a new one: then the
+ * oldest goes, and its records are lost.
  */
 int map_process_gone(struct map *map, uint64_t process);
 

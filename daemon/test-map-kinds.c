@@ -492,6 +492,34 @@ static void test_ring_quota(void **state) {
 	accounts = all;
 }
 
+/* They do not pile up either: the newest stay. */
+static void test_ring_pile(void **state) {
+	const uint64_t fit = MAP_GONE_BYTES_MAX / (8 << 20); /* with the headers one less */
+	struct map_accounts *all = accounts;
+	unsigned int n = 0;
+	struct map *map;
+	struct view a;
+
+	assert_int_equal(map_accounts_new(&accounts, UINT64_C(1) << 30), 0);
+	map = map_of(&(struct map_shape){ BPF_MAP_TYPE_RINGBUF, 0, 0, 4096 }); /* of 8 MiB */
+	for (uint64_t process = 1; process <= fit + 2; process++) {
+		a = view_make(map, process, 0);
+		put_record(&a, 0, 0, process);
+		view_free(&a);
+		assert_int_equal(map_process_gone(map, process), 0);
+	}
+	for (struct map_instance *i = map->instances; i; i = i->next, n++)
+		assert_int_equal(consume(i), i->process);
+	assert_int_equal(n, fit - 1);
+	assert_int_equal(map->instances->process, 4);
+	assert_int_equal(map_lost(map), 3);
+	map_reap(map);
+	assert_null(map->instances);
+	map_free(map);
+	map_accounts_free(accounts);
+	accounts = all;
+}
+
 /* ---- hostile processes ---- */
 
 static uint64_t noise(uint64_t *seed) {
@@ -554,7 +582,7 @@ int main(void) {
 		TEST(test_threads_many), TEST(test_host),
 		TEST(test_kernel),	 TEST(test_kernel_array),
 		TEST(test_ring),	 TEST(test_ring_quota),
-		TEST(test_garbage),
+		TEST(test_ring_pile),	 TEST(test_garbage),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
