@@ -10,7 +10,6 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "../daemon/base64.h"
 #include "ctl.h"
 #include "object-file.h"
 #include "varlink-json.h"
@@ -210,28 +209,6 @@ static int attach_options(struct ctl *ctl, int argc, char **argv, json_object *p
 	return r;
 }
 
-/* Adds the contents of the object to the parameters. Returns the exit status. */
-static int put_object(const char *path, json_object *parameters) {
-	unsigned char *data;
-	size_t n_data;
-	char *text;
-	int r;
-
-	r = object_file_read(path, &data, &n_data);
-	if (r)
-		return r;
-	text = malloc(base64_encoded_size(n_data));
-	if (text) {
-		base64_encode(text, data, n_data);
-		json_object_object_add(parameters, "object", json_object_new_string(text));
-	} else {
-		r = ctl_fail(CTL_ERROR, "%s: out of memory", path);
-	}
-	free(text);
-	free(data);
-	return r;
-}
-
 /* Prints the ids. An attachment that is not armed is an error, though the others stay. */
 static int print_attached(const struct ctl *ctl, json_object *parameters) {
 	json_object *attachments = ctl_get(parameters, "attachments");
@@ -262,7 +239,7 @@ int command_attach(struct ctl *ctl, int argc, char **argv) {
 	r = attach_options(ctl, argc, argv, parameters);
 	path = argv[optind];
 	if (r < 0)
-		r = put_object(path, parameters);
+		r = object_file_put(path, parameters);
 	else
 		goto out;
 	if (r)

@@ -83,6 +83,12 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 	       const char *subject, int (*take)(json_object *parameters, void *userdata),
 	       void *userdata);
 
+/* map.c: dumps a map, by its name or id, as `map dump` does. Returns the exit status. */
+int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero);
+
+/* log.c: prints the lines that an object's programs have written; as elements of a JSON array if asked. Returns the exit status. */
+int ctl_log_object(struct ctl *ctl, int64_t object, bool in_array);
+
 /* output.c */
 void ctl_print_json(const struct ctl *ctl, json_object *value);
 void ctl_print_text(const char *text);
@@ -102,4 +108,5 @@ int command_why(struct ctl *ctl, int argc, char **argv);
 int command_map(struct ctl *ctl, int argc, char **argv);
 int command_kernel(struct ctl *ctl, int argc, char **argv);
 int command_ring(struct ctl *ctl, int argc, char **argv);
+int command_run(struct ctl *ctl, int argc, char **argv);
 int command_log(struct ctl *ctl, int argc, char **argv);

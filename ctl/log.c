@@ -43,6 +43,32 @@ static int take_lines(json_object *parameters, void *userdata) {
 	return CTL_OK;
 }
 
+/* Lines as elements of an array. */
+struct elements {
+	struct ctl *ctl;
+	size_t n;
+};
+
+static int take_elements(json_object *parameters, void *userdata) {
+	json_object *lines = ctl_get(parameters, "lines");
+	struct elements *elements = userdata;
+
+	for (size_t i = 0; i < json_object_array_length(lines); i++) {
+		fputs(elements->n++ ? "," : "", stdout);
+		ctl_print_json(elements->ctl, json_object_array_get_idx(lines, i));
+	}
+	return CTL_OK;
+}
+
+int ctl_log_object(struct ctl *ctl, int64_t object, bool in_array) {
+	json_object *parameters = json_object_new_object();
+	struct elements elements = { .ctl = ctl };
+
+	json_object_object_add(parameters, "object", json_object_new_int64(object));
+	return in_array ? ctl_stream(ctl, "ReadLog", parameters, "", take_elements, &elements)
+			: ctl_stream(ctl, "ReadLog", parameters, "", take_lines, ctl);
+}
+
 int command_log(struct ctl *ctl, int argc, char **argv) {
 	static const struct option options[] = {
 		CTL_OPTIONS,

@@ -32,6 +32,7 @@ static const char help[] =
 	"  map list          maps of attached objects\n"
 	"  map dump MAP      contents of a map\n"
 	"  ring read MAP     records of a ring\n"
+	"  run FILE          run a program as a kernel of its own\n"
 	"  log               what programs print\n"
 	"\n"
 	"      --json            print JSON\n"
@@ -58,6 +59,7 @@ static const struct {
 	{ "kernel", command_kernel, CTL_TITLE "kernel" },
 	{ "map", command_map, CTL_TITLE "map" },
 	{ "ring", command_ring, CTL_TITLE "ring" },
+	{ "run", command_run, CTL_TITLE "run" },
 	{ "log", command_log, CTL_TITLE "log" },
 };
 

@@ -270,6 +270,20 @@ static int dump_replies(struct dump *dump, const char *name) {
 	return r;
 }
 
+int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero) {
+	json_object *parameters = json_object_new_object();
+	struct dump dump = { .ctl = ctl };
+	int r;
+
+	json_object_object_add(parameters, "map", json_object_new_string(map));
+	json_object_object_add(parameters, "nonzero", json_object_new_boolean(nonzero));
+	r = ctl_call_more(ctl, "DumpMap", parameters);
+	if (!r)
+		r = dump_replies(&dump, map);
+	value_types_free(dump.types);
+	return r;
+}
+
 static int map_dump(struct ctl *ctl, int argc, char **argv) {
 	static const struct option options[] = {
 		CTL_OPTIONS,

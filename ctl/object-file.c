@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../daemon/base64.h"
 #include "ctl.h"
 #include "object-file.h"
 
@@ -116,4 +117,25 @@ int object_file_read(const char *path, unsigned char **datap, size_t *n_datap) {
 	*datap = data;
 	*n_datap = n_data;
 	return CTL_OK;
+}
+
+int object_file_put(const char *path, json_object *parameters) {
+	unsigned char *data;
+	size_t n_data;
+	char *text;
+	int r;
+
+	r = object_file_read(path, &data, &n_data);
+	if (r)
+		return r;
+	text = malloc(base64_encoded_size(n_data));
+	if (text) {
+		base64_encode(text, data, n_data);
+		json_object_object_add(parameters, "object", json_object_new_string(text));
+	} else {
+		r = ctl_fail(CTL_ERROR, "%s: out of memory", path);
+	}
+	free(text);
+	free(data);
+	return r;
 }

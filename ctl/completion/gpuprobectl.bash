@@ -54,19 +54,27 @@ _gpuprobectl() {
 		mapfile -t COMPREPLY < <(compgen -W "kprobe/ kretprobe/ memcapture/ kprobe/dev: kprobe/__memcapture" -- "$word")
 		return
 		;;
-	--kernel | --program | --comm | --threads | --ring-size | --instruction | --type | --count | -n | --object)
+	--kernel | --program | --comm | --grid | --block | --device | --threads | --ring-size | --instruction | --type | --count | -n | --object)
 		return
 		;;
 	esac
 
 	case $command in
 	"")
-		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel map ring log $global" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel map ring run log $global" -- "$word")
 		;;
 	attach)
 		if [[ $word == -* ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "--kernel --program --point --spaces --pid --comm --exe --uid
 				--threads --ring-size --shared $global" -- "$word")
+		else
+			compopt -o filenames 2>/dev/null
+			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.o' -- "$word")
+		fi
+		;;
+	run)
+		if [[ $word == -* ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "--grid --block --count --device --program --threads --ring-size $global" -- "$word")
 		else
 			compopt -o filenames 2>/dev/null
 			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.o' -- "$word")

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * run: a program becomes a kernel of its own. A child process waits until the program is attached to it alone, then becomes
+ * gpuprobe-launch, which launches an empty kernel under the shim. Afterwards the log and the maps are printed and everything is detached,
+ * whatever happened in between.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ctl.h"
+#include "launch.h"
+#include "object-file.h"
+#include "paths.h"
+#include "varlink-json.h"
+
+enum {
+	OPTION_GRID = CTL_OPTION_OWN,
+	OPTION_BLOCK,
+	OPTION_COUNT,
+	OPTION_DEVICE,
+	OPTION_PROGRAM,
+	OPTION_THREADS,
+	OPTION_RING_SIZE,
+};
+
+static const char help[] =
+	"Usage: gpuprobectl run [OPTION]... FILE\n"
+	"\n"
+	"Runs the program of an eBPF object whose section is kprobe/__directly_run as a kernel of its own, prints its log and maps, and leaves\n"
+	"nothing behind.\n"
+	"\n"
+	"      --grid=X[,Y[,Z]]   blocks; else 1\n"
+	"      --block=X[,Y[,Z]]  threads of a block; else 1\n"
+	"      --count=N          launches; else 1\n"
+	"      --device=N         the device; else 0\n"
+	"      --program=NAME     this program, whatever its section\n"
+	"      --threads=N        values that a per-thread array has for each index; else 65536\n"
+	"      --ring-size=N      bytes of a ring, with K, M or G; else 8M\n";
+
+struct run {
+	struct ctl *ctl;
+	const char *path;
+	int64_t size[6]; /* grid, block */
+	int64_t count, device;
+	json_object *parameters; /* of Attach */
+	char launcher[4096], shim[4096];
+	pid_t child;
+	int go; /* the child waits for a byte here */
+	int output; /* what it prints */
+};
+
+/* "8,4" into three numbers. Returns -1 to go on, or the exit status. */
+static int read_size(const char *what, const char *text, int64_t size[static 3]) {
+	char *copy = strdup(text), *rest = copy, *word;
+	int n = 0, r = -1;
+
+	size[0] = size[1] = size[2] = 1;
+	while (r < 0 && copy && (word = strsep(&rest, ",")))
+		r = n < 3 ? ctl_number(what, word, 1, &size[n++]) : ctl_usage("%s takes up to three numbers, not %s", what, text);
+	for (int i = 0; r < 0 && i < 3; i++)
+		if (size[i] > INT32_MAX)
+			r = ctl_usage("%s: %s is too large", what, text);
+	free(copy);
+	return r;
+}
+
+static int run_option(struct run *run, int option) {
+	int64_t number;
+	int r;
+
+	switch (option) {
+	case OPTION_GRID:
+		return read_size("--grid", optarg, run->size);
+	case OPTION_BLOCK:
+		return read_size("--block", optarg, run->size + 3);
+	case OPTION_COUNT:
+		return ctl_number("--count", optarg, 1, &run->count);
+	case OPTION_DEVICE:
+		return ctl_number("--device", optarg, 0, &run->device);
+	case OPTION_PROGRAM:
+		json_object_object_add(run->parameters, "program", json_object_new_string(optarg));
+		json_object_object_add(run->parameters, "point", json_object_new_string("kprobe/__directly_run"));
+		return -1;
+	case OPTION_THREADS:
+		r = ctl_number("--threads", optarg, 1, &number);
+		if (r < 0)
+			json_object_object_add(run->parameters, "threads", json_object_new_int64(number));
+		return r;
+	case OPTION_RING_SIZE:
+		r = ctl_size("--ring-size", optarg, &number);
+		if (r < 0)
+			json_object_object_add(run->parameters, "ring_size", json_object_new_int64(number));
+		return r;
+	default:
+		return ctl_option(run->ctl, option, help);
+	}
+}
+
+/* Returns -1 to go on, or the exit status. */
+static int run_options(struct run *run, int argc, char **argv) {
+	static const struct option options[] = {
+		CTL_OPTIONS,
+		{ "grid", required_argument, NULL, OPTION_GRID },
+		{ "block", required_argument, NULL, OPTION_BLOCK },
+		{ "count", required_argument, NULL, OPTION_COUNT },
+		{ "device", required_argument, NULL, OPTION_DEVICE },
+		{ "program", required_argument, NULL, OPTION_PROGRAM },
+		{ "threads", required_argument, NULL, OPTION_THREADS },
+		{ "ring-size", required_argument, NULL, OPTION_RING_SIZE },
+		{},
+	};
+	int option, r = -1;
+
+	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0)
+		r = run_option(run, option);
+	if (r < 0 && optind == argc)
+		r = ctl_usage("run: which object?");
+	if (r < 0 && optind + 1 < argc)
+		r = ctl_usage("run takes one object, but got %s too", argv[optind + 1]);
+	run->path = argv[optind];
+	return r;
+}
+
+/* The first of the places that exists: as installed, or in a build folder. */
+static bool find_file(char path[static 4096], const char *installed, const char *beside) {
+	char self[4000];
+	ssize_t n;
+
+	snprintf(path, 4096, "%s", installed);
+	if (!access(path, R_OK))
+		return true;
+	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	if (n < 0)
+		return false;
+	self[n] = '\0';
+	*strrchr(self, '/') = '\0';
+	snprintf(path, 4096, "%s/%s", self, beside);
+	return !access(path, R_OK);
+}
+
+/* In the child: waits, then becomes the launcher. */
+static void become_launcher(const struct run *run, int go, int output) {
+	const char *preload = getenv("LD_PRELOAD");
+	char numbers[8][24], *arguments[10] = { (char *)"gpuprobe-launch" }, *value, byte;
+
+	if (read(go, &byte, 1) != 1)
+		_exit(CTL_ERROR);
+	for (int i = 0; i < 8; i++) {
+		snprintf(numbers[i], sizeof(numbers[i]), "%lld",
+			 (long long)(i < 6 ? run->size[i] : i == 6 ? run->count : run->device));
+		arguments[i + 1] = numbers[i];
+	}
+	if (asprintf(&value, "%s%s%s", run->shim, preload ? ":" : "", preload ?: "") < 0)
+		_exit(CTL_ERROR);
+	setenv("LD_PRELOAD", value, 1);
+	if (run->ctl->session)
+		setenv(PATHS_SESSION_VARIABLE, run->ctl->session_name ?: "", 1);
+	dup2(output, STDOUT_FILENO);
+	execv(run->launcher, arguments);
+	ctl_fail(CTL_ERROR, "%s: %s", run->launcher, strerror(errno));
+	_exit(CTL_ERROR);
+}
+
+static int start_child(struct run *run) {
+	int go[2], output[2];
+
+	if (pipe2(go, O_CLOEXEC) < 0)
+		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
+	if (pipe2(output, O_CLOEXEC) < 0) {
+		close(go[0]);
+		close(go[1]);
+		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
+	}
+	fflush(stdout);
+	run->child = fork();
+	if (run->child == 0) {
+		close(go[1]);
+		become_launcher(run, go[0], output[1]);
+	}
+	close(go[0]);
+	close(output[1]);
+	run->go = go[1];
+	run->output = output[0];
+	return run->child < 0 ? ctl_fail(CTL_ERROR, "%s", strerror(errno)) : CTL_OK;
+}
+
+/* Whether one of the attachments is at the launcher's kernel. */
+static bool is_runnable(json_object *attachments) {
+	for (size_t i = 0; i < json_object_array_length(attachments); i++)
+		if (!strcmp(ctl_string(json_object_array_get_idx(attachments, i), "kernel"), LAUNCH_KERNEL))
+			return true;
+	return false;
+}
+
+/* Lets the child go and waits for it. Returns the exit status; *microsecondsp: of all launches. */
+static int launch(struct run *run, int64_t *microsecondsp) {
+	char text[32] = "";
+	size_t n = 0;
+	ssize_t got;
+	int status;
+
+	if (write(run->go, "", 1) != 1)
+		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
+	while (n < sizeof(text) - 1 && (got = read(run->output, text + n, sizeof(text) - 1 - n)) > 0)
+		n += (size_t)got;
+	while (waitpid(run->child, &status, 0) < 0 && errno == EINTR)
+		;
+	run->child = 0;
+	*microsecondsp = strtoll(text, NULL, 10);
+	if (WIFSIGNALED(status))
+		return ctl_fail(CTL_ERROR, "the kernel was not run: %s", strsignal(WTERMSIG(status)));
+	return WEXITSTATUS(status) ? CTL_ERROR : CTL_OK; /* it has said why */
+}
+
+/* Prints log and maps of the object. Returns the exit status. */
+static int print_results(struct run *run, json_object *maps, int64_t object, int64_t microseconds) {
+	int r = CTL_OK, n = 0;
+
+	if (run->ctl->json)
+		printf("{\"microseconds\":%lld,\"log\":[", (long long)microseconds);
+	r = ctl_log_object(run->ctl, object, run->ctl->json);
+	if (run->ctl->json)
+		printf("],\"maps\":[");
+	for (size_t i = 0; !r && i < json_object_array_length(maps); i++) {
+		json_object *map = json_object_array_get_idx(maps, i);
+		const char *name = ctl_string(map, "name");
+		char id[24];
+
+		if (!strcmp(name, ".rodata") || !strcmp(ctl_string(map, "kind"), "ring"))
+			continue;
+		if (run->ctl->json)
+			fputs(n++ ? "," : "", stdout);
+		else
+			printf("%s:\n", name);
+		snprintf(id, sizeof(id), "%lld", (long long)ctl_int(map, "id"));
+		r = ctl_dump_map(run->ctl, id, true);
+	}
+	if (run->ctl->json)
+		puts("]}");
+	return r;
+}
+
+/* What is left of an attached object goes; @attachments may be NULL. */
+static int detach(struct run *run, json_object *attachments) {
+	struct varlink_reply reply;
+	int result = CTL_OK, r;
+
+	for (size_t i = 0; i < json_object_array_length(attachments); i++) {
+		json_object *attachment = json_object_array_get_idx(attachments, i);
+
+		r = ctl_call(run->ctl, "Detach", varlink_json_pack("id", json_object_get(ctl_get(attachment, "id")), NULL),
+			     ctl_string(attachment, "program"), CTL_TIMEOUT_MS, &reply);
+		if (!r)
+			varlink_reply_deinit(&reply);
+		result = result ?: r;
+	}
+	return result;
+}
+
+/* Between attach and detach. Returns the exit status. */
+static int run_attached(struct run *run, json_object *reply) {
+	json_object *attachments = ctl_get(reply, "attachments");
+	int64_t microseconds = 0;
+	int r;
+
+	if (!is_runnable(attachments))
+		return ctl_fail(CTL_ERROR, "%s: no program has the section kprobe/__directly_run: say which one with --program",
+				run->path);
+	r = launch(run, &microseconds);
+	return r ?: print_results(run, ctl_get(reply, "maps"),
+				  ctl_int(json_object_array_get_idx(attachments, 0), "object"), microseconds);
+}
+
+static int run_object(struct run *run) {
+	struct varlink_reply reply;
+	int r, detached;
+
+	json_object_object_add(run->parameters, "filter",
+			       varlink_json_pack("pid", json_object_new_int64(run->child), NULL));
+	r = ctl_call(run->ctl, "Attach", json_object_get(run->parameters), run->path, -1, &reply);
+	if (r)
+		return r;
+	r = run_attached(run, reply.parameters);
+	detached = detach(run, ctl_get(reply.parameters, "attachments"));
+	varlink_reply_deinit(&reply);
+	return r ?: detached;
+}
+
+int command_run(struct ctl *ctl, int argc, char **argv) {
+	struct run run = { .ctl = ctl, .size = { 1, 1, 1, 1, 1, 1 }, .count = 1, .go = -1, .output = -1 };
+	int r;
+
+	run.parameters = json_object_new_object();
+	r = run_options(&run, argc, argv);
+	if (r >= 0)
+		goto out;
+	r = object_file_put(run.path, run.parameters);
+	if (r)
+		goto out;
+	if (!find_file(run.launcher, LAUNCH_PATH, "gpuprobe-launch") ||
+	    !find_file(run.shim, LAUNCH_SHIM, "../shim/libgpuprobe-shim.so")) {
+		r = ctl_fail(CTL_ERROR, "%s and %s are not installed", LAUNCH_PATH, LAUNCH_SHIM);
+		goto out;
+	}
+	/* Ctrl-C ends the kernel; what is attached goes in any case */
+	r = start_child(&run);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	if (!r)
+		r = run_object(&run);
+	if (run.child > 0) {
+		kill(run.child, SIGKILL);
+		waitpid(run.child, NULL, 0);
+	}
+	if (run.go >= 0)
+		close(run.go);
+	if (run.output >= 0)
+		close(run.output);
+out:
+	json_object_put(run.parameters);
+	return r;
+}
