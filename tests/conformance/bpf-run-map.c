@@ -13,7 +13,8 @@ size_t instance_size(const struct map_layout *layout)
 	return layout->data_size + layout->host_size;
 }
 
-void instance_init(const struct map_layout *layout, uint8_t *memory, uint64_t address)
+void instance_init(const struct map_layout *layout, uint8_t *memory, uint64_t address,
+		   uint64_t head)
 {
 	uint64_t host = address + layout->data_size;
 
@@ -22,8 +23,11 @@ void instance_init(const struct map_layout *layout, uint8_t *memory, uint64_t ad
 			.base = host + map_ring_offset(layout, i),
 			.tail_address = host + i * MAP_RING_TAIL_STRIDE,
 			.cookie = COOKIE + i,
+			.head = head,
+			.tail = head < layout->ring_size ? 0 : head - layout->ring_size,
 		};
 
+		memcpy(memory + layout->data_size + i * MAP_RING_TAIL_STRIDE, &head, sizeof(head));
 		memcpy(memory + i * sizeof(ring), &ring, sizeof(ring));
 	}
 }
@@ -130,16 +134,16 @@ static int read_hash(const struct translate_map *map, const struct map_layout *l
 /* The batches of one ring. */
 static int read_ring(const struct translate_map *map, const struct map_layout *layout,
 		     const struct map_ring *ring, uint32_t number, const uint8_t *memory,
-		     struct bytes *bytes, uint64_t *records)
+		     uint64_t head, struct bytes *bytes, uint64_t *records)
 {
 	const uint8_t *data = memory + layout->data_size + map_ring_offset(layout, number);
 	struct map_batch batch;
 	int r = 0;
 
-	for (uint64_t at = 0; !r && at < ring->head;) {
+	for (uint64_t at = head; !r && at < ring->head;) {
 		uint64_t left = layout->ring_size - (at & (layout->ring_size - 1));
 		const uint8_t *place = data + (at & (layout->ring_size - 1));
-		uint32_t head[2];
+		uint32_t sizes[2];
 
 		memcpy(&batch, place, sizeof(batch));
 		if (batch.stamp != map_ring_stamp(at, ring->cookie) || batch.count > 32)
@@ -153,9 +157,9 @@ static int read_ring(const struct translate_map *map, const struct map_layout *l
 		if ((unsigned)__builtin_popcountll(batch.lanes) != batch.count ||
 		    sizeof(batch) + (uint64_t)batch.size * batch.count > left)
 			return -EINVAL;
-		head[0] = batch.size;
-		head[1] = batch.count;
-		r = append(bytes, head, sizeof(head));
+		sizes[0] = batch.size;
+		sizes[1] = batch.count;
+		r = append(bytes, sizes, sizeof(sizes));
 		if (!r)
 			r = append(bytes, place + sizeof(batch), (size_t)batch.size * batch.count);
 		for (uint32_t i = 0; !r && map->log && i < batch.count; i++) /* the time */
@@ -167,7 +171,7 @@ static int read_ring(const struct translate_map *map, const struct map_layout *l
 }
 
 static int read_rings(const struct translate_map *map, const struct map_layout *layout,
-		      const uint8_t *memory, struct bytes *bytes)
+		      const uint8_t *memory, uint64_t head, struct bytes *bytes)
 {
 	uint32_t sums[2] = { 0, 0 };
 	struct map_ring ring;
@@ -178,7 +182,7 @@ static int read_rings(const struct translate_map *map, const struct map_layout *
 		memcpy(&ring, memory + i * sizeof(ring), sizeof(ring));
 		sums[0] += (uint32_t)ring.lost;
 		sums[1] += (uint32_t)ring.written;
-		r = read_ring(map, layout, &ring, i, memory, bytes, &records);
+		r = read_ring(map, layout, &ring, i, memory, head, bytes, &records);
 	}
 	if (!r && records != sums[1])
 		r = -EINVAL;
@@ -188,7 +192,7 @@ static int read_rings(const struct translate_map *map, const struct map_layout *
 }
 
 int instance_read(const struct translate_map *map, const struct translate_map_result *result,
-		  const uint8_t *memory, struct bytes *bytes)
+		  const uint8_t *memory, uint64_t head, struct bytes *bytes)
 {
 	const struct map_layout *layout = &result->layout;
 	int r = 0;
@@ -212,7 +216,7 @@ int instance_read(const struct translate_map *map, const struct translate_map_re
 		r = read_hash(map, layout, memory, bytes);
 		break;
 	default:
-		r = read_rings(map, layout, memory, bytes);
+		r = read_rings(map, layout, memory, head, bytes);
 	}
 	if (r) {
 		free(bytes->data);

@@ -16,11 +16,12 @@
  *     [block=N] [want=memory] [warps=whole | warps=MASK] [maps=unarmed]
  *
  * and is answered by `NAME R0` and, for each map, its contents in hex as a reader sees them
- * (bpf-run.h), and with want=memory the memory after the run; or by
- * `NAME error: ...`. With maps=unarmed the pointers to maps' data stay 0.
+ * (bpf-run.h), and with want=memory the memory after the run; or by `NAME error: ...`. With
+ * maps=unarmed the pointers to maps' data stay 0.
  *
- * Options of a map are host, kernel (where it lies), threads=N, ring=BYTES and log (it is what printk
- * writes to). The process is 4660 (0x1234), its name "bpf-run", the device number 3.
+ * Options of a map are host, kernel (where it lies), threads=N, ring=BYTES, head=BYTES (see
+ * instance_init()) and log (it is what printk writes to). The process is 4660 (0x1234), its name
+ * "bpf-run", the device number 3.
  *
  * warps=whole takes it that the 32 threads of a warp are together wherever the program asks who is,
  * warps=MASK that these lanes are: a driver that runs one thread after the other would say that each
@@ -92,6 +93,7 @@ struct test_case {
 	struct bytes program, memory, context;
 	bool has_context;
 	struct translate_map maps[MAPS_MAX];
+	uint64_t heads[MAPS_MAX]; /* of rings: bytes that were written and read before */
 	size_t n_maps;
 	unsigned grid, block;
 	bool want_memory;
@@ -276,7 +278,7 @@ static int run_arm_pointer(struct run *run, size_t map, uint64_t slot, char **er
 		return fail(error, "out of memory");
 	r = driver_check(d, d->alloc(run->buffers + map, size), "cuMemAlloc", error);
 	run->data[map] = run->buffers[map];
-	instance_init(layout, initial, run->data[map]);
+	instance_init(layout, initial, run->data[map], run->test->heads[map]);
 	if (!r)
 		r = driver_check(d, d->to_device(run->data[map], initial, size), "cuMemcpyHtoD",
 				 error);
@@ -354,7 +356,8 @@ static int run_collect(struct run *run, struct outcome *outcome, char **error)
 		if (raw)
 			r = driver_check(d, d->to_host(raw, run->data[i], size), "cuMemcpyDtoH",
 					 error);
-		if (!r && instance_read(run->test->maps + i, layout, raw, outcome->maps + i))
+		if (!r && instance_read(run->test->maps + i, layout, raw, run->test->heads[i],
+					outcome->maps + i))
 			r = fail(error, "map %zu is not as map-layout.h says", i);
 		free(raw);
 	}
@@ -502,8 +505,9 @@ static int parse_count(const char *text, unsigned *count, char **error)
 }
 
 /* An option of a map: "host", "threads=64" ... */
-static int parse_map_option(struct translate_map *map, const char *text, char **error)
+static int parse_map_option(struct test_case *test, const char *text, char **error)
 {
+	struct translate_map *map = test->maps + test->n_maps;
 	unsigned n;
 	int r = 0;
 
@@ -517,6 +521,8 @@ static int parse_map_option(struct translate_map *map, const char *text, char **
 		map->threads = n;
 	else if (strncmp(text, "ring=", 5) == 0 && !(r = parse_count(text + 5, &n, error)))
 		map->ring_bytes = n;
+	else if (strncmp(text, "head=", 5) == 0 && !(r = parse_count(text + 5, &n, error)))
+		test->heads[test->n_maps] = n;
 	else
 		return r ? r : fail(error, "unknown option of a map '%.32s'", text);
 	return 0;
@@ -536,7 +542,7 @@ static int parse_map(struct test_case *test, const char *text, char **error)
 			      &map->key_size, &map->value_size, &map->max_entries, &end) != 4)
 		r = fail(error, "a map is TYPE:KEY:VALUE:ENTRIES[,OPTION]..., not '%s'", text);
 	while (!r && (option = strtok_r(NULL, ",", &save)))
-		r = parse_map_option(map, option, error);
+		r = parse_map_option(test, option, error);
 	free(copy);
 	map->name = map_names[test->n_maps];
 	map->slot_symbol = slot_names[test->n_maps];

@@ -16,8 +16,12 @@ struct bytes {
 /* Bytes of an instance: data, and the host area of rings behind it. */
 size_t instance_size(const struct map_layout *layout);
 
-/* An instance as it is at first, in `memory` of zeros, which the device has at `address`. */
-void instance_init(const struct map_layout *layout, uint8_t *memory, uint64_t address);
+/*
+ * An instance as it is at first, in `memory` of zeros, which the device has at `address`. Rings are
+ * as if `head` bytes had been written and read; producers have not heard of the last that were read.
+ */
+void instance_init(const struct map_layout *layout, uint8_t *memory, uint64_t address,
+		   uint64_t head);
 
 /*
  * What a reader sees of an instance; NULL: of none.
@@ -31,4 +35,4 @@ void instance_init(const struct map_layout *layout, uint8_t *memory, uint64_t ad
  * Returns 0, -ENOMEM, or -EINVAL: it breaks the rules of map-layout.h.
  */
 int instance_read(const struct translate_map *map, const struct translate_map_result *result,
-		  const uint8_t *memory, struct bytes *bytes);
+		  const uint8_t *memory, uint64_t head, struct bytes *bytes);
