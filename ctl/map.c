@@ -27,11 +27,13 @@ static const char help[] =
 	"Usage: gpuprobectl map list\n"
 	"       gpuprobectl map dump [OPTION]... MAP\n"
 	"\n"
-	"Lists maps, or shows the contents of one, which is given by its name or id. Values are shown by their types; several values\n"
-	"of one key are those of the SMs that hold one; those of a per-thread array are shown with the thread's number in the grid.\n"
+	"Lists maps, or shows the contents of one, which is given by its name or id. Values are shown\n"
+	"by their types; several values of one key are those of the SMs that hold one; those of a\n"
+	"per-thread array are shown with the thread's number in the grid.\n"
 	"\n"
 	"      --per-process  each process for itself; else the values of all are merged\n"
-	"      --merge=HOW    sum, the default: integers of several processes add up; latest: the value of the one that was copied last\n"
+	"      --merge=HOW    sum, the default: integers of several processes add up;\n"
+	"                     latest: the value of the one that was copied last\n"
 	"      --nonzero      leave out elements that are all zeros\n"
 	"      --raw          bytes in hexadecimal\n";
 
@@ -129,7 +131,7 @@ static bool print_value(struct dump *dump, uint32_t type, json_object *text) {
 	return fine;
 }
 
-/* Whose the entries are that follow, if others' came before. 0: of those that are gone, or share them. */
+/* Whose the entries are that follow. 0: of those that are gone, or that share one instance. */
 static void print_process(struct dump *dump, int64_t pid) {
 	if (dump->n_entries && pid == dump->pid)
 		return;
@@ -322,7 +324,8 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 		return r;
 	}
 	json_object_object_add(parameters, "map", json_object_new_string(argv[optind]));
-	json_object_object_add(parameters, "per_process", json_object_new_boolean(dump.per_process));
+	json_object_object_add(parameters, "per_process",
+			       json_object_new_boolean(dump.per_process));
 	r = ctl_call_more(ctl, "DumpMap", parameters);
 	if (!r)
 		r = dump_replies(&dump, argv[optind]);

@@ -24,7 +24,7 @@
 #define DUMP_REPLY_MAX (12 * 1024 * 1024) /* of text, so that the message stays below 16 MiB */
 
 #define DUMP_TOO_LARGE \
-	"bytes of the elements of hash maps that are read at one time: ask again when no other is, or per process"
+	"bytes of hash maps that are read at one time: ask when no other is, or per process"
 
 struct dump {
 	struct daemon *daemon;

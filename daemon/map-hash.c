@@ -4,10 +4,10 @@
  * Hash maps: instances become one table, key by key.
  *
  * A slot is an element if its word says LIVE before and after key and value were copied. Nothing
- * else in an instance is believed: it is gone over from the first slot to the last, a key that comes
- * twice in one instance counts once, and of a torn slot at worst the value is wrong. Integers of
- * several instances are summed, bytes in no lane are from the newest that has the key; or all of the
- * value is, if the latest is asked for.
+ * else in an instance is believed: it is gone over from the first slot to the last, a key that
+ * comes twice in one instance counts once, and of a torn slot at worst the value is wrong. Integers
+ * of several instances are summed, bytes in no lane are from the newest that has the key; or all of
+ * the value is, if the latest is asked for.
  *
  * What processes leave behind is a table too, with two elements for each key: the sums, and that of
  * the newest.
@@ -40,8 +40,8 @@ static size_t padded_key_size(const struct map *map) {
 }
 
 /*
- * Copies slot `at`: its word, the key padded with zeros, the values. The word is 0 where there is no
- * element. A key of at most 4 bytes is in the word.
+ * Copies slot `at`: its word, the key padded with zeros, the values. The word is 0 where there is
+ * no element. A key of at most 4 bytes is in the word.
  */
 static void slot_copy(const struct map_instance *instance, uint64_t at, unsigned char *out) {
 	const struct map_spec *spec = &instance->map->spec;

@@ -108,7 +108,9 @@ static int map_instance_map(struct map_instance *instance, uint64_t cookie) {
 	if (bytes == MAP_FAILED)
 		return -errno;
 	instance->bytes = bytes;
-	instance->data = instance->bytes + (layout->place == MAP_PLACE_KERNEL ? 0 : MAP_DATA_OFFSET);
+	instance->data = bytes;
+	if (layout->place != MAP_PLACE_KERNEL)
+		instance->data += MAP_DATA_OFFSET;
 	if (layout->kind != MAP_KIND_RING)
 		return 0;
 	bytes = mmap(NULL, layout->host_size, PROT_READ | PROT_WRITE, MAP_SHARED, instance->fd,

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Inside the map library: whose instances make a value, what instances start with, and the totals of
- * processes that are gone.
+ * Inside the map library: whose instances make a value, what instances start with, and the totals
+ * of processes that are gone.
  */
 
 #include <stdbool.h>
@@ -28,7 +28,7 @@ static inline bool map_source_has(const struct map_source *source,
 struct map_totals {
 	uint64_t recency;	/* of `latest`, see map_instance_recency() */
 	unsigned char *sums;	/* arrays: see map-merge.c */
-	unsigned char *latest;	/* arrays: elements of the newest instance; NULL: what it started with */
+	unsigned char *latest;	/* arrays: of the newest instance; NULL: what it started with */
 	struct map_table *table; /* hash maps: see map-hash.c */
 };
 
@@ -69,8 +69,8 @@ struct map_instance *map_instance_free(struct map_instance *instance);
 uint64_t map_instance_recency(const struct map_instance *instance);
 
 /*
- * Calls copy() between two copies from the device. False if one was under way for too long: what was
- * copied may be torn.
+ * Calls copy() between two copies from the device. False if one was under way for too long: what
+ * was copied may be torn.
  */
 typedef void (*map_copy)(const struct map_instance *instance, uint64_t at, unsigned char *out);
 bool map_instance_read(struct map_instance *instance, map_copy copy, uint64_t at,

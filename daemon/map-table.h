@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * A table of keys and what belongs to them, in the daemon's memory. Entries are only ever added, and
- * keep their numbers. Keys come from processes: the hash is seeded, so that nobody can choose keys
- * that collide.
+ * A table of keys and what belongs to them, in the daemon's memory. Entries are only ever added,
+ * and keep their numbers. Keys come from processes: the hash is seeded, so that nobody can choose
+ * keys that collide.
  */
 
 #include <stdbool.h>
@@ -31,8 +31,8 @@ struct map_table_entry *map_table_at(const struct map_table *table, uint32_t i);
 unsigned char *map_table_payload(const struct map_table *table, struct map_table_entry *entry);
 
 /*
- * The entry of a key, which is padded with zeros to 8 bytes; *addedp: it is a new one, all zeros. 0,
- * MAP_E_QUOTA: it would grow by more than `room` bytes, or -ENOMEM.
+ * The entry of a key, which is padded with zeros to 8 bytes; *addedp: it is a new one, all zeros.
+ * 0, MAP_E_QUOTA: it would grow by more than `room` bytes, or -ENOMEM.
  */
 int map_table_get(struct map_table *table, const unsigned char *key, uint64_t room,
 		  struct map_table_entry **entryp, bool *addedp);

@@ -65,7 +65,7 @@ struct map_instance {
 	struct map_instance *next; /* in order of process, then device */
 	struct map *map;
 	uint64_t id;
-	uint64_t process; /* the daemon's own number of the process, never reused; 0: a kernel's map */
+	uint64_t process; /* the daemon's own number, never reused; 0: a kernel's map */
 	pid_t pid; /* 0: of several processes */
 	char comm[16]; /* of the process; client.c writes it */
 	uint32_t device;
@@ -108,18 +108,18 @@ uint64_t map_bytes(const struct map *map);
 
 /*
  * The instance of a process and device: the one there is, or a new one that gets instance_id (never
- * 0). Of a map in a kernel's map there is one only, whoever asks; processes that are to share one of
- * another map come under one number, with pid 0. 0, MAP_E_QUOTA, or negative errno. It belongs to
- * the map.
+ * 0). Of a map in a kernel's map there is one only, whoever asks; processes that are to share one
+ * of another map come under one number, with pid 0. 0, MAP_E_QUOTA, or negative errno. It belongs
+ * to the map.
  */
 int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t device,
 		     uint64_t instance_id, struct map_instance **instancep);
 
 /*
  * A process is gone: what its instances hold goes into the map's totals, their memory is given
- * back. A ring that has records stays until the consumer has taken them, or until those of processes
- * that are gone are more than MAP_GONE_BYTES_MAX, or their owner has no room for a new one: then the
- * oldest goes, and its records are lost.
+ * back. A ring that has records stays until the consumer has taken them, or until those of
+ * processes that are gone are more than MAP_GONE_BYTES_MAX, or their owner has no room for a new
+ * one: then the oldest goes, and its records are lost.
  */
 int map_process_gone(struct map *map, uint64_t process);
 
@@ -180,7 +180,8 @@ void map_cursor_deinit(struct map_cursor *cursor);
 
 /*
  * The next entry. 0, MAP_E_END, or MAP_E_AGAIN once some megabytes were looked at without finding
- * one; MAP_E_QUOTA: a hash map that is too large to be merged here; negative errno. Rings have none.
+ * one; MAP_E_QUOTA: a hash map that is too large to be merged here; negative errno. Rings have
+ * none.
  */
 int map_next(struct map *map, struct map_cursor *cursor, struct map_entry *entry);
 

@@ -120,8 +120,8 @@ static void assert_entries(const char *parameters, const char *expected) {
 
 	assert_null(dump(parameters, &reply));
 	json_object_object_get_ex(reply.parameters, "entries", &entries);
-	text = strdup(json_object_to_json_string_ext(entries, JSON_C_TO_STRING_PLAIN |
-								      JSON_C_TO_STRING_NOSLASHESCAPE));
+	text = strdup(json_object_to_json_string_ext(
+		entries, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
 	for (char *at = text; *at; at++)
 		if (*at == '"')
 			*at = '\'';
@@ -195,7 +195,8 @@ static void test_refused(void **state) {
 	view_free(&a);
 	map_accounts_hold(test.daemon.map_accounts, &held, MAP_SNAPSHOT_BYTES_MAX - 64);
 	serve();
-	assert_string_equal(dump("{\"map\":\"keys\",\"merge\":\"most\"}", &reply), "InvalidArgument");
+	assert_string_equal(dump("{\"map\":\"keys\",\"merge\":\"most\"}", &reply),
+			    "InvalidArgument");
 	varlink_reply_deinit(&reply);
 	assert_string_equal(dump("{\"map\":\"ring\"}", &reply), "InvalidArgument");
 	varlink_reply_deinit(&reply);
