@@ -75,10 +75,10 @@ struct slot {
 /* What is on a key's path. */
 struct path {
 	struct slot live;
-	struct slot first, last; /* of the PENDING ones with the key */
-	struct slot free;        /* the first that can be taken */
-	_Bool twin;              /* somebody writes one with the same tag */
-	_Bool busy;              /* not all others are elements */
+	struct slot pending; /* with the key */
+	struct slot free;    /* the first that can be taken */
+	_Bool twin;          /* somebody writes one with the same tag */
+	_Bool busy;          /* not all others are elements */
 };
 
 static inline u64 with_state(u64 word, u64 state)
@@ -181,7 +181,7 @@ static inline struct slot find(const struct hash *h, const u64 *key, _Bool stron
 	}
 }
 
-/* Looks through a key's path, up to its element if there is one. */
+/* Looks through a key's path, up to its element if there is one. Kills PENDING slots but one. */
 static inline void look(const struct hash *h, const u64 *key, u64 hash, u64 tag,
 			struct path *path)
 {
@@ -214,9 +214,11 @@ static inline void look(const struct hash *h, const u64 *key, u64 hash, u64 tag,
 			path->live = slot;
 			return;
 		}
-		if (!path->first.address)
-			path->first = slot;
-		path->last = slot;
+		if (!path->pending.address)
+			path->pending = slot;
+		else if (compare_and_swap(h, slot.address, slot.word,
+					  with_state(slot.word, MAP_SLOT_KILLED)) != slot.word)
+			n--;
 	}
 }
 
@@ -379,12 +381,8 @@ static inline long update(const struct hash *h, const u64 *key, const struct has
 		}
 		if (flags == HASH_EXIST)
 			return -HASH_ENOENT;
-		if (path.first.address != path.last.address)
-			compare_and_swap(h, path.last.address, path.last.word,
-					 with_state(path.last.word, MAP_SLOT_KILLED)),
-				r = HASH_GOES_ON;
-		else if (path.first.address)
-			r = insert_pending(h, &in, path.first);
+		if (path.pending.address)
+			r = insert_pending(h, &in, path.pending);
 		else
 			r = insert_new(h, &in, &path, tag, key, value);
 		if (r != HASH_GOES_ON)
