@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """An image worker in the hands of an attacker: whatever it replies, the program gets its own image, and the reason is told."""
+import contextlib
 import json
 import os
 import sys
 import tempfile
 
-from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, check, equal, main, need
+from harness import BUILD, COUNTER, CTL, GPUPROBED, Daemon, check, equal, main, need, wait_until
 from wire import Shim
 
 need(GPUPROBED, CTL, COUNTER)
@@ -26,6 +27,11 @@ while True:
     request = json.loads(data)
     plan = json.load(open({plan!r}))
     os.pwrite(fds[1], b"x" * plan["write"], 0)
+    for key in "instructions", "text_output":
+        if key in plan and key in request:
+            os.pwrite(fds[request[key]], plan[key].encode(), 0)
+    with open({plan!r} + ".request", "w") as file:
+        json.dump(request, file)
     reply = plan["reply"]
     if isinstance(reply, dict):
         reply = json.dumps({{"id": request["id"], **reply}})
@@ -51,11 +57,14 @@ LIES = [
     (100, '{"id":1,"status":"replaced"} '), (100, "\0"), (100, '{"id":1,"status":"\udcff"}'.encode("utf-8", "surrogateescape").decode("latin1")),
     (100, {"status": "error"}), (100, {"status": "error", "error": 7, "message": 7}),
     (100, {"status": "error", "error": "image", "message": "\x1b]0;title\x07 no"}),
+    (100, changed(instructions_size=1)), (100, changed(instructions_size=-1)), (100, changed(instructions_size="0")),
     (0, {"status": "own"}), (0, {"status": "own", "reason": 7}), (0, {"status": "own", "reason": "x" * 10000}),
 ]
 
 
-def test_lies():
+@contextlib.contextmanager
+def lying_daemon(*options):
+    """A daemon with such a worker. Gives it and ask(number, write, reply, ...), which loads an image and says what came of it."""
     with tempfile.TemporaryDirectory() as folder:
         plan = os.path.join(folder, "plan")
         worker = os.path.join(folder, "gpuprobe-image-worker")
@@ -63,26 +72,109 @@ def test_lies():
             file.write(WORKER.format(python=sys.executable, plan=plan))
         os.chmod(worker, 0o755)
         os.symlink(PROGRAM_WORKER, os.path.join(folder, "gpuprobe-program-worker"))
-        with Daemon(f"--worker-dir={folder}", "--workers=4", "--deadline-ms=20000") as daemon:
-            daemon.attach("--kernel", "*")
+        with Daemon(f"--worker-dir={folder}", "--workers=4", "--deadline-ms=20000", *options) as daemon:
             shim = Shim(daemon.directory, timeout=30)
 
-            def ask(number, write, reply):
+            def ask(number, write, reply, **more):
                 with open(plan, "w") as file:
-                    json.dump({"write": write, "reply": reply}, file)
-                return shim.image(PTX + b"// %d\n" % number)
-
-            for number, (write, reply) in enumerate(LIES):
-                new, _, reason, slots = ask(number, write, reply)
-                check(new is None and not slots, "believed:", reply)
-                check(reason and reason.isascii() and reason.isprintable(), reply, "reason:", reason)
-                outcome = daemon.why()[0]
-                check(outcome["outcome"] in ("failed", "not-probed") and outcome["reason"].isprintable(), outcome)
-            new, _, reason, slots = ask(-1, 100, GOOD)  # the truth is believed, so the lies were refused for what they are
-            equal((new, len(slots)), (b"x" * 100, 1), reason)
-            equal(daemon.why()[0]["outcome"], "probed")
+                    json.dump({"write": write, "reply": reply, **more}, file)
+                result = shim.image(PTX + b"// %d\n" % number)
+                if os.path.exists(plan + ".request"):
+                    with open(plan + ".request") as file:
+                        daemon.request = json.load(file)
+                return result
+            yield daemon, ask
             shim.close()
 
 
+def test_lies():
+    with lying_daemon() as (daemon, ask):
+        daemon.attach("--kernel", "*")
+        for number, (write, reply) in enumerate(LIES):
+            new, _, reason, slots = ask(number, write, reply)
+            check(new is None and not slots, "believed:", reply)
+            check(reason and reason.isascii() and reason.isprintable(), reply, "reason:", reason)
+            outcome = daemon.why()[0]
+            check(outcome["outcome"] in ("failed", "not-probed") and outcome["reason"].isprintable(), outcome)
+        new, _, reason, slots = ask(-1, 100, GOOD)  # the truth is believed, so the lies were refused for what they are
+        equal((new, len(slots)), (b"x" * 100, 1), reason)
+        equal(daemon.why()[0]["outcome"], "probed")
+
+
+def test_requests():
+    """What the worker is asked for: points, spaces, contexts, stubs."""
+    with lying_daemon("--stub=one", "--stub", "two") as (daemon, ask):
+        points = ["kprobe/f", "kretprobe/f", "memcapture/dev:f", "kprobe/f@x.cu:12", "kprobe/f@block:3"]
+        for point in points:
+            daemon.attach("--point", point, *(["--spaces=shared,param"] if "memcapture" in point else []))
+        equal([a["section"] for a in daemon.attachments()], points)
+        equal([(a["point"], a["kernel"]) for a in daemon.attachments()],
+              [("entry", "f"), ("return", "f"), ("memory", "f"), ("line", "f"), ("block", "f")])
+        ask(0, 0, {"status": "own", "reason": "no such point in kernel f: line x.cu:12",
+                   "kernels": [{"name": "f", "demangled": "f", "attachments": [4]}]})
+        request = daemon.request
+        equal((request["stubs"], request["call"], request["stage"], "text_output" in request), (["one", "two"], False, "all", False))
+        check(0 < request["image"] < 1 << 31, request)
+        for attachment in request["attachments"]:
+            check(attachment.pop("program").startswith("__gpuprobe_o"), request)
+        equal(request["attachments"], [
+            {"id": 1, "kernel": "f", "device_function": False, "point": "entry"},
+            {"id": 2, "kernel": "f", "device_function": False, "point": "return"},
+            {"id": 3, "kernel": "f", "device_function": True, "point": "memory", "spaces": ["shared", "param"]},
+            {"id": 4, "kernel": "f", "device_function": False, "point": "line", "file": "x.cu", "line": 12},
+            {"id": 5, "kernel": "f", "device_function": False, "point": "block", "block": 3}])
+        equal([program["context"] for program in request["programs"]], [[]] * 5)
+        outcome = daemon.why()[0]
+        equal((outcome["kernel"], outcome["outcome"], outcome["reason"]),
+              ("f", "not-probed", "no such point in kernel f: line x.cu:12"))
+        daemon.ctl("detach", "2")
+        ask(1, 0, {"status": "own", "reason": "x"})
+        equal([attachment["id"] for attachment in daemon.request["attachments"]], [1, 3, 4, 5])
+
+
+def test_instructions():
+    """Lists of instructions are shown, as far as they make sense."""
+    with lying_daemon() as (daemon, ask):
+        daemon.attach("--kernel", "*")
+
+        def show(number, text):
+            new, _, reason, _ = ask(number, 100, changed(instructions_size=len(text)), instructions=text)
+            check(new, reason)
+            return daemon.request["image"]
+        image = show(0, '[{"index":0,"kernel":"k","text":"ld.global.u32 %r1, [%rd1];","file":"x.cu","line":3},'
+                        '{"index":1,"kernel":"other","text":"bar"},{"index":2,"kernel":"k","text":"\\u001b]0;t\\u0007"}]')
+        shown = daemon.json("kernel", "show", "k")["instructions"]
+        equal([(int(i["id"], 16), i["text"], i.get("line")) for i in shown],
+              [(image << 32, "ld.global.u32 %r1, [%rd1];", 3), (image << 32 | 2, "?]0;t?", None)])
+        equal(daemon.json("kernel", "show", "--instruction", f"{image << 32 | 1:x}")["instructions"][0]["kernel"], "other")
+        kernel, = daemon.json("kernel", "list")["kernels"]
+        equal((kernel["name"], kernel["pids"], kernel["attachments"]), ("k", [os.getpid()], [1]))
+        equal(len(daemon.json("kernel", "show", kernel["id"])["instructions"]), 2)
+        for number, text in enumerate(('{"index":0}', "[" * 1000, '[{"index":-1,"kernel":"k","text":"x"}]', '[{"index":0,"kernel":7,"text":"x"}]',
+                                       '[{"index":0,"kernel":"k","text":"' + "x" * 100000 + '"}]', '["k"]', "\0"), 1):
+            image = show(number, text)
+            daemon.ctl("kernel", "show", "--instruction", f"{image << 32:x}", status=5)
+        equal(len(daemon.json("kernel", "show", "k")["instructions"]), 2)  # those of the others are as they were
+
+
+def test_artifacts():
+    with tempfile.TemporaryDirectory() as folder:
+        kept = os.path.join(folder, "kept")
+        with lying_daemon(f"--keep-artifacts={kept}") as (daemon, ask):
+            daemon.attach("--kernel", "*")
+            text = "// PTX after all passes"
+            for number in 0, 1, 0:  # the third comes from the cache
+                ask(number, 100, changed(text_size=len(text)), text_output=text)
+            equal((daemon.request["call"], "text_output" in daemon.request), (True, True))
+            ask(2, 0, {"status": "own", "reason": "not replaced: not kept"})
+            wait_until(lambda: os.path.exists(os.path.join(kept, "2-k")), "both are there")
+            equal(sorted(os.listdir(kept)), ["1-k", "2-k"])
+            for name in "1-k", "2-k":
+                with open(os.path.join(kept, name, "main.ptx")) as file:
+                    equal(file.read(), text)
+                with open(os.path.join(kept, name, "out.fatbin"), "rb") as file:
+                    equal(file.read(), b"x" * 100)
+
+
 if __name__ == "__main__":
-    main([test_lies])
+    main([test_lies, test_requests, test_instructions, test_artifacts])
