@@ -568,5 +568,5 @@ const struct varlink_method control_methods[] = {
 	{ "Why", control_why },		 { "ListMaps", control_list_maps },
 	{ "DumpMap", control_dump_map }, { "ReadRing", control_read_ring },
 	{ "ReadLog", control_read_log }, { "ListKernels", control_list_kernels },
-	{ "ShowKernel", control_show_kernel }, {},
+	{ "ShowKernel", control_show_kernel }, { "ListPasses", control_list_passes }, {},
 };

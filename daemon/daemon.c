@@ -15,6 +15,7 @@
 #include "control.h"
 #include "log.h"
 #include "memfd.h"
+#include "pass.h"
 #include "varlink-idl.h"
 #include "varlink-interfaces.h"
 #include "varlink-server.h"
@@ -114,7 +115,8 @@ static int daemon_start_shims(struct daemon *daemon, const struct daemon_options
 }
 
 static int daemon_start_pools(struct daemon *daemon, const struct daemon_options *options) {
-	struct worker_pool_options image = options->image_pool, program = options->program_pool;
+	struct worker_pool_options image = options->image_pool, program = options->program_pool,
+				   pass = options->pass_pool;
 	int r;
 
 	image.size = program.size = sizeof(image);
@@ -125,9 +127,37 @@ static int daemon_start_pools(struct daemon *daemon, const struct daemon_options
 	r = worker_pool_new(&daemon->image_pool, daemon->loop, &image);
 	if (r == 0)
 		r = worker_pool_new(&daemon->program_pool, daemon->loop, &program);
+	if (r == 0 && pass_set_runs_programs(&daemon->passes)) {
+		pass.size = sizeof(pass);
+		pass.workers = 2;
+		pass.single_use = true; /* as above: one pass, one process */
+		r = worker_pool_new(&daemon->pass_pool, daemon->loop, &pass);
+	}
 	if (r < 0)
 		log_error("workers: %s", strerror(-r));
 	return r;
+}
+
+static void daemon_on_bad_pass(const char *line, void *userdata) {
+	log_warning("pass left out: %s", line);
+}
+
+/* Reads the definitions of passes. 0 or -ENOMEM. */
+static int daemon_load_passes(struct daemon *daemon, const struct daemon_options *options) {
+	int r;
+
+	daemon->n_pass_folders = pass_folders(options->pass_folder, PASS_DATA_FOLDER, daemon->pass_folders);
+	r = pass_set_load(&daemon->passes, daemon->pass_folders, daemon->n_pass_folders, daemon_on_bad_pass, NULL);
+	if (r < 0)
+		return r;
+	log_notice("Discovered %zu pass definitions from %s%s%s", daemon->passes.n_found, daemon->pass_folders[0],
+		   daemon->n_pass_folders > 1 ? " and " : "",
+		   daemon->n_pass_folders > 1 ? daemon->pass_folders[1] : "");
+	if (!options->pass_pool.path && pass_set_runs_programs(&daemon->passes)) {
+		log_error("gpuprobe-pass-worker is not found: passes of the user cannot run; reinstall");
+		return -ENOENT;
+	}
+	return 0;
 }
 
 int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options) {
@@ -175,6 +205,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 				"programs cannot be verified, and so not attached: CAP_BPF and CAP_PERFMON are missing (see --verify)");
 	}
 	if (r == 0)
+		r = daemon_load_passes(daemon, options);
+	if (r == 0)
 		r = daemon_start_pools(daemon, options);
 	if (r == 0)
 		r = daemon_start_shims(daemon, options);
@@ -192,6 +224,7 @@ void daemon_stop(struct daemon *daemon) {
 	daemon->shims = shim_server_free(daemon->shims);
 	daemon->image_pool = worker_pool_free(daemon->image_pool);
 	daemon->program_pool = worker_pool_free(daemon->program_pool);
+	daemon->pass_pool = worker_pool_free(daemon->pass_pool);
 }
 
 struct daemon *daemon_free(struct daemon *daemon) {
@@ -199,6 +232,7 @@ struct daemon *daemon_free(struct daemon *daemon) {
 		return NULL;
 	image_cache_deinit(&daemon->images);
 	registry_deinit(&daemon->registry);
+	pass_set_deinit(&daemon->passes);
 	outcome_log_deinit(&daemon->outcomes);
 	map_accounts_free(daemon->map_accounts);
 	artifact_store_free(daemon->artifacts);

@@ -14,6 +14,7 @@
 #include "interest-page.h"
 #include "map.h"
 #include "outcome.h"
+#include "pass-definition.h"
 #include "process.h"
 #include "registry.h"
 #include "shim-server.h"
@@ -38,6 +39,8 @@ struct daemon_options {
 	mode_t socket_mode;
 	struct worker_pool_options image_pool,
 		program_pool; /* size, path, arguments, environment */
+	struct worker_pool_options pass_pool; /* likewise; path NULL: its worker is missing */
+	const char *pass_folder; /* with definitions of passes, instead of the usual ones; or NULL */
 };
 
 struct daemon_counters {
@@ -71,6 +74,10 @@ struct daemon {
 	struct image_cache images;
 	struct interest_writer *interest;
 	struct worker_pool *image_pool, *program_pool;
+	struct pass_set passes;
+	const char *pass_folders[2];
+	size_t n_pass_folders;
+	struct worker_pool *pass_pool; /* NULL: there are no passes of the user */
 	struct shim_server *shims;
 	struct varlink_server *control;
 	struct sync_list syncs;

@@ -190,6 +190,11 @@ static int image_reply_fill(struct image_result *result, json_object *reply,
 		r = image_reply_instructions(result, reply, task);
 	if (r)
 		return r;
+	reason = image_reply_string(reply, "note"); /* of pass.c */
+	if (reason) {
+		snprintf(result->reason, sizeof(result->reason), "%s", reason);
+		outcome_clean(result->reason);
+	}
 	result->fd = worker_task_steal_fd(task, IMAGE_REPLY_OUTPUT);
 	result->replaced = true;
 	return 0;

@@ -19,6 +19,7 @@
 #include "daemon.h"
 #include "image-reply.h"
 #include "memfd.h"
+#include "pass.h"
 
 #define IMAGE_KEEP_BAD_MS 30000 /* a failure that may be the worker's and not the image's */
 #define IMAGE_INSTRUCTIONS_MAX (UINT64_C(64) << 20)
@@ -78,7 +79,7 @@ static json_object *image_work_attachment(const struct attachment *attachment) {
 
 /* The members that are the same in all jobs of the work. */
 static json_object *image_work_request(const struct image_work *work, enum image_stage stage) {
-	static const char *const stages[] = { "all", "extract", "edit", "build" };
+	static const char *const stages[] = { "all", "extract", "check", "edit", "check_edited", "build" };
 	static const char *const kinds[] = {
 		[WIRE_IMAGE_FATBIN] = "fatbin", [WIRE_IMAGE_PTX] = "ptx", [WIRE_IMAGE_CUBIN] = "cubin"
 	};
@@ -94,6 +95,10 @@ static json_object *image_work_request(const struct image_work *work, enum image
 	json_object_object_add(request, "stubs", stubs);
 	json_object_object_add(request, "call", json_object_new_boolean(work->daemon->artifacts != NULL));
 	image_work_add_string(request, "stage", stages[stage]);
+	if (work->isa) {
+		image_work_add_int(request, "isa", work->isa);
+		image_work_add_int(request, "target", work->target);
+	}
 	return request;
 }
 
@@ -176,7 +181,12 @@ int image_work_start(const struct image_work *template) {
 		return -ENOMEM;
 	*work = *template;
 	work->fd = fcntl(template->fd, F_DUPFD_CLOEXEC, 3);
-	r = work->fd < 0 ? -errno : image_work_submit(work, IMAGE_STAGE_ALL, -1, image_work_take, work);
+	if (work->fd < 0)
+		r = -errno;
+	else if (pass_set_runs_programs(&work->daemon->passes))
+		r = pass_start(work);
+	else
+		r = image_work_submit(work, IMAGE_STAGE_ALL, -1, image_work_take, work);
 	if (r < 0)
 		image_work_free(work);
 	return r;

@@ -18,7 +18,9 @@ struct daemon;
 enum image_stage {
 	IMAGE_STAGE_ALL,
 	IMAGE_STAGE_EXTRACT,
+	IMAGE_STAGE_CHECK,
 	IMAGE_STAGE_EDIT,
+	IMAGE_STAGE_CHECK_EDITED,
 	IMAGE_STAGE_BUILD,
 };
 
@@ -32,6 +34,7 @@ struct image_work {
 	struct daemon *daemon;
 	uint32_t kind, flags, capability;
 	uint32_t image; /* upper half of instruction ids */
+	uint32_t isa, target; /* of the edited text; 0: there is none yet */
 	const uint64_t *attachments; /* borrowed: good until the end */
 	size_t n_attachments;
 	int fd; /* the image, sealed */
@@ -44,8 +47,8 @@ struct image_work {
 int image_work_start(const struct image_work *work);
 
 /*
- * Submits the job of one stage; text (consumed; -1: none) is what EDIT and BUILD work on. 0 or -errno: fn will not be called.
- * image_work_start() submits IMAGE_STAGE_ALL; stages of others end in image_work_take() or image_work_fail().
+ * Submits the job of one stage; text (consumed; -1: none) is what all stages but EXTRACT and ALL work on. 0 or -errno: fn will not be called.
+ * image_work_start() submits IMAGE_STAGE_ALL, unless there are passes of the user (pass.h); stages of others end in image_work_take() or image_work_fail().
  */
 int image_work_submit(struct image_work *work, enum image_stage stage, int text, worker_task_fn fn, void *userdata);
 

@@ -32,6 +32,8 @@ struct options {
 	const char *session_name, *worker_dir, *toolkit, *keep_artifacts;
 	const char *stubs[STUBS_MAX + 1];
 	unsigned int deadline_ms, mirror_period_ms, workers;
+	const char *pass_dir;
+	const char *pass_arguments[WORKER_ARGUMENTS_MAX + 1];
 	const char *image_arguments[WORKER_ARGUMENTS_MAX + 1]; /* for tests */
 	const char *program_arguments[WORKER_ARGUMENTS_MAX + 1];
 };
@@ -52,6 +54,7 @@ static int usage(FILE *file) {
 		"  --mirror-period-ms=N    how often maps are copied out of device memory (default 100; 0: when asked)\n"
 		"  --workers=N             image workers (default: processors, at least 2, at most 8)\n"
 		"  --worker-dir=DIR        where the workers are\n"
+		"  --pass-dir=DIR          definitions of passes, instead of " PASS_DATA_FOLDER " and " PASS_SYSTEM_FOLDER "\n"
 		"  --toolkit=DIR           CUDA toolkit (default $CUDA_HOME, then /usr/local/cuda)\n"
 		"  --help, --version\n");
 	return file == stdout ? 0 : 2;
@@ -111,6 +114,8 @@ static int parse_options(struct options *options, int argc, char *argv[]) {
 		{ "toolkit", required_argument, NULL, 't' },
 		{ "image-worker-argument", required_argument, NULL, 'i' },
 		{ "program-worker-argument", required_argument, NULL, 'p' },
+		{ "pass-worker-argument", required_argument, NULL, 'P' },
+		{ "pass-dir", required_argument, NULL, 'D' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{},
@@ -160,6 +165,12 @@ static int parse_options(struct options *options, int argc, char *argv[]) {
 			break;
 		case 'p':
 			r = add_argument(options->program_arguments, optarg);
+			break;
+		case 'P':
+			r = add_argument(options->pass_arguments, optarg);
+			break;
+		case 'D':
+			options->pass_dir = optarg;
 			break;
 		case 'h':
 			usage(stdout);
@@ -347,7 +358,7 @@ static int run(struct daemon_options *daemon_options, const struct runtime_dir *
 
 int main(int argc, char *argv[]) {
 	struct options options = { .verify = true, .deadline_ms = 2000, .mirror_period_ms = 100 };
-	char image_path[PATH_MAX], program_path[PATH_MAX], storage[3][PATH_MAX + 32];
+	char image_path[PATH_MAX], program_path[PATH_MAX], pass_path[PATH_MAX], storage[3][PATH_MAX + 32];
 	const char *environment[8];
 	struct daemon_options daemon_options = {};
 	struct runtime_dir *dir = NULL;
@@ -399,6 +410,11 @@ int main(int argc, char *argv[]) {
 	daemon_options.program_pool.path = program_path;
 	daemon_options.program_pool.arguments = options.program_arguments;
 	daemon_options.program_pool.environment = environment;
+	daemon_options.pass_folder = options.pass_dir;
+	if (find_worker(pass_path, &options, "gpuprobe-pass-worker", "ptxpass") == 0)
+		daemon_options.pass_pool.path = pass_path;
+	daemon_options.pass_pool.arguments = options.pass_arguments;
+	daemon_options.pass_pool.environment = environment;
 	r = run(&daemon_options, dir);
 	runtime_dir_free(dir);
 	return r;

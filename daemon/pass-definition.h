@@ -81,7 +81,8 @@ typedef void (*pass_complain_fn)(const char *line, void *userdata);
 
 /*
  * Loads all definitions of the folders, of which those that do not exist have none. A bad file is told to `complain`
- * (may be NULL) in one line, and left out. If there is none at all, the set has the passes that are built in. 0 or -ENOMEM.
+ * (may be NULL) in one line, and left out. If none of them is of a pass that is built in, the set has those, too: only who
+ * defines one of them leaves others out. 0 or -ENOMEM.
  */
 int pass_set_load(struct pass_set *set, const char *const *folders, size_t n_folders, pass_complain_fn complain,
 		  void *userdata);

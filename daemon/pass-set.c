@@ -159,12 +159,19 @@ static int set_load_builtins(struct pass_set *set) {
 	return 0;
 }
 
+static bool has_builtin(const struct pass_set *set) {
+	for (size_t i = 0; i < set->n; i++)
+		if (!set->definitions[i]->executable)
+			return true;
+	return false;
+}
+
 int pass_set_load(struct pass_set *set, const char *const *folders, size_t n_folders, pass_complain_fn complain,
 		  void *userdata) {
 	struct files files = { .files = calloc(FILES_MAX, sizeof(*files.files)) };
 	int r;
 
-	*set = (struct pass_set){ .definitions = calloc(FILES_MAX, sizeof(*set->definitions)) };
+	*set = (struct pass_set){ .definitions = calloc(FILES_MAX + 3, sizeof(*set->definitions)) };
 	r = files.files && set->definitions ? 0 : -ENOMEM;
 	for (size_t i = 0; !r && i < n_folders; i++)
 		r = files_read(&files, folders[i], complain, userdata);
@@ -172,7 +179,7 @@ int pass_set_load(struct pass_set *set, const char *const *folders, size_t n_fol
 		qsort(files.files, files.n, sizeof(*files.files), compare_files);
 	for (size_t i = 0; !r && i < files.n; i++)
 		r = set_load_file(set, &files.files[i], complain, userdata);
-	if (!r && !set->n)
+	if (!r && !has_builtin(set))
 		r = set_load_builtins(set);
 	if (!r)
 		qsort(set->definitions, set->n, sizeof(*set->definitions), compare_definitions);

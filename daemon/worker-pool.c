@@ -155,6 +155,16 @@ int worker_task_steal_fd(struct worker_task *task, unsigned int index) {
 	return fd;
 }
 
+void worker_task_replace_output(struct worker_task *task, unsigned int index, int fd, uint64_t size) {
+	if (index >= task->n_fds) {
+		fd_close(fd);
+		return;
+	}
+	fd_close(task->fds[index]);
+	task->fds[index] = fd;
+	task->output_size[index] = size;
+}
+
 uint64_t worker_task_output_size(const struct worker_task *task, unsigned int index) {
 	return index < task->n_fds ? task->output_size[index] : 0;
 }

@@ -79,6 +79,9 @@ int worker_task_add_output(struct worker_task *task, uint64_t max);
 /* The descriptor at index, no longer the task's; -1 if there is none. */
 int worker_task_steal_fd(struct worker_task *task, unsigned int index);
 
+/* The descriptor at index becomes another one, sealed, with so many bytes in it. Consumes fd (-1: none). */
+void worker_task_replace_output(struct worker_task *task, unsigned int index, int fd, uint64_t size);
+
 /* Bytes in the output at index. 0 for none. */
 uint64_t worker_task_output_size(const struct worker_task *task, unsigned int index);
 

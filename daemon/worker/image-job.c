@@ -314,7 +314,7 @@ static int match_kernels(struct job *job)
 	for (size_t i = 0; !r && i < job->n_names; i++)
 		r = image_targets_match(&job->targets, &job->request, job->names[i], false);
 	if (r || job->targets.n || image_request_device_functions(&job->request) ||
-	    job->request.stage == IMAGE_STAGE_CHECK)
+	    image_request_checks(&job->request))
 		return r;
 	return reply_own(job, "no kernel matches");
 }
@@ -335,7 +335,7 @@ static int match_device_functions(struct job *job)
 	}
 	for (size_t i = 0; !r && i < job->n_device_names; i++)
 		r = image_targets_match(&job->targets, &job->request, job->device_names[i], true);
-	if (r || job->targets.n || job->request.stage == IMAGE_STAGE_CHECK)
+	if (r || job->targets.n || image_request_checks(&job->request))
 		return r;
 	return reply_own(job, "no kernel and no device function matches");
 }
@@ -344,7 +344,7 @@ static int match_device_functions(struct job *job)
 static int read_foreign(struct job *job)
 {
 	const struct image_targets none = {};
-	const bool edited = job->request.stage != IMAGE_STAGE_EDIT;
+	const bool edited = job->request.stage >= IMAGE_STAGE_CHECK_EDITED;
 	struct ptx_error error = {};
 	int r;
 
@@ -518,6 +518,7 @@ static int run_stage(struct job *job, struct compiler *compiler)
 			    job->original.length);
 		return r ? r : reply(job, "text");
 	case IMAGE_STAGE_CHECK:
+	case IMAGE_STAGE_CHECK_EDITED:
 		return reply(job, "text");
 	case IMAGE_STAGE_EDIT:
 		return stage_edit(job);

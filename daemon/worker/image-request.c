@@ -253,7 +253,8 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 		      struct json_object *reply)
 {
 	static const char *const kinds[] = { "fatbin", "ptx", "cubin", NULL };
-	static const char *const stages[] = { "all", "extract", "check", "edit", "build", NULL };
+	static const char *const stages[] = { "all",  "extract",      "check",
+					      "edit", "check_edited", "build", NULL };
 	const char *kind, *stage = "all";
 	int64_t capability, image = 0, isa = 0, target = 0;
 
@@ -261,7 +262,7 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 		return bad(reply, "kind is not fatbin, ptx or cubin");
 	if (has(job->request, "stage") &&
 	    (!worker_get_string(job->request, "stage", &stage) || find_word(stages, stage) < 0))
-		return bad(reply, "stage is not all, extract, check, edit or build");
+		return bad(reply, "stage is none that there is");
 	if (!worker_get_int(job->request, "flags", 0, UINT32_MAX, &request->flags) ||
 	    !worker_get_int(job->request, "capability", 30, 999, &capability))
 		return bad(reply, "flags or capability are missing or out of range");
@@ -294,7 +295,7 @@ int image_request_read(struct image_request *request, const struct worker_job *j
 	input = worker_get_fd(job, job->request, "input");
 	request->output = worker_get_fd(job, job->request, "output");
 	if (input < 0 || input == request->output ||
-	    (request->output < 0 && request->stage != IMAGE_STAGE_CHECK))
+	    (request->output < 0 && !image_request_checks(request)))
 		return bad(reply, "input or output name no descriptor");
 	if (!read_optional_fd(job, "text_output", &request->text_output) ||
 	    !read_optional_fd(job, "instructions", &request->instructions))
@@ -323,6 +324,11 @@ void image_request_deinit(struct image_request *request)
 	free(request->attachments);
 	free((void *)request->options.stubs);
 	*request = (struct image_request){};
+}
+
+bool image_request_checks(const struct image_request *request)
+{
+	return request->stage == IMAGE_STAGE_CHECK || request->stage == IMAGE_STAGE_CHECK_EDITED;
 }
 
 bool image_request_device_functions(const struct image_request *request)

@@ -22,6 +22,7 @@ enum image_stage {
 	IMAGE_STAGE_EXTRACT,
 	IMAGE_STAGE_CHECK,
 	IMAGE_STAGE_EDIT,
+	IMAGE_STAGE_CHECK_EDITED,
 	IMAGE_STAGE_BUILD,
 };
 
@@ -39,7 +40,7 @@ struct image_request {
 	unsigned int capability; /* 90 */
 	const uint8_t *data; /* the image, mapped */
 	size_t size;
-	const uint8_t *text; /* CHECK, EDIT, BUILD: the foreign text, mapped */
+	const uint8_t *text; /* from CHECK on: the foreign text, mapped */
 	size_t text_size;
 	uint32_t isa, target; /* the most that the foreign text may ask for; 0: as the image and the programs */
 	int output, text_output, instructions; /* -1: not wanted */
@@ -58,6 +59,9 @@ struct image_request {
 int image_request_read(struct image_request *request, const struct worker_job *job,
 		       struct json_object *reply);
 void image_request_deinit(struct image_request *request);
+
+/* Is a text to be checked, and that is all? */
+bool image_request_checks(const struct image_request *request);
 
 /* Does an attachment mean device functions? */
 bool image_request_device_functions(const struct image_request *request);

@@ -254,7 +254,7 @@ class Stages(Base):
         self.assertEqual((reply["isa"], reply["target"]), (70, 80))
         self.assertIn(b"/* mine */", edited)
         self.assertEqual(edited.count(COUNT.encode()), 1)
-        self.job("text", self.ENTRY, stage="check", text=edited)
+        self.job("text", self.ENTRY, stage="check_edited", text=edited)
         reply, out = self.job("replaced", self.ENTRY, stage="build", text=edited, outputs=["text_output"])
         self.assertEqual(self.worker.outputs["text_output"], edited)
         self.assertEqual(reply["size"], len(out))
@@ -284,14 +284,17 @@ class Stages(Base):
             with self.subTest(change):
                 self.assertNotEqual(edited, edited.replace(*change))
                 self.refused("build", edited.replace(*change), words)
+                self.refused("check_edited", edited.replace(*change), words)
                 self.refused("edit", PTX.replace(*change), words)
+                self.refused("check", PTX.replace(*change), words)
         # What is private may go, and a pass may be allowed more.
         self.job("text", stage="check", text=PTX.replace(".global .align 4 .u32 private_one;\n", "").encode())
         self.job("text", stage="check", text=PTX.replace(".version 7.0", ".version 8.4").encode(), isa=84)
 
     def test_slots(self):
         self.refused("build", PTX, f"^variable {SLOT} is gone$")
-        self.refused("check", PTX, f"^variable {SLOT} is gone$")
+        self.refused("check_edited", PTX, f"^variable {SLOT} is gone$")
+        self.job("text", self.ENTRY, stage="check", text=PTX.encode())
         edited = self.text(self.ENTRY)[0]
         self.refused("build", edited.replace(f".u64 {SLOT} ", f".u32 {SLOT} "), f"^variable {SLOT} is another$")
         self.refused("build", edited.replace(f".visible .global .align 8 .u64 {SLOT}", f".global .align 8 .u64 {SLOT}"),
