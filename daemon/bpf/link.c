@@ -31,6 +31,8 @@
 
 #include "elf-check.h"
 #include "lanes.h"
+#include "log-record.h"
+#include "map-layout.h"
 
 #define LOG_MAX ((size_t)64 << 10)
 #define OBJECT_NAME "object"
@@ -222,16 +224,27 @@ static bool starts_with(const char *text, const char *prefix) {
 	return !strncmp(text, prefix, strlen(prefix));
 }
 
+/* Whether its section is one that kernels on the host and on a GPU both have points for. */
+static bool is_kprobe(const struct linked_program *program) {
+	return starts_with(program->section, "kprobe/") ||
+	       starts_with(program->section, "kretprobe/");
+}
+
 /* Whether name or section alone make it a GPU program. */
 static bool is_certainly_gpu(const struct linked_program *program) {
-	return starts_with(program->name, "cuda__") || starts_with(program->section, "gpu");
+	const char *section = program->section;
+
+	if (starts_with(program->name, "cuda__") || starts_with(section, "gpu") ||
+	    starts_with(section, "memcapture/"))
+		return true;
+	return is_kprobe(program) &&
+	       (strchr(section, '@') || starts_with(strchr(section, '/'), "/dev:") ||
+		!strcmp(section, "kprobe/__memcapture") || !strcmp(section, "kprobe/__directly_run"));
 }
 
 /* Whether it may be one. */
 static bool may_be_gpu(const struct linked_program *program) {
-	return is_certainly_gpu(program) || starts_with(program->section, "kprobe/") ||
-	       starts_with(program->section, "kretprobe/") ||
-	       starts_with(program->section, "memcapture/");
+	return is_certainly_gpu(program) || is_kprobe(program);
 }
 
 static bool is_name(const char *text, size_t size) {
@@ -420,6 +433,52 @@ static bool uses_gpu(const struct linked *linked, const struct bpf_insn *insns, 
 	return false;
 }
 
+/* Whether instructions write to the log. */
+static bool uses_log(const struct bpf_insn *insns, size_t n) {
+	for (size_t i = 0; i < n; i++) {
+		if (insns[i].code == (BPF_JMP | BPF_CALL) && !insns[i].src_reg &&
+		    linked_helper_logs(insns[i].imm))
+			return true;
+		i += insns[i].code == (BPF_LD | BPF_IMM | BPF_DW);
+	}
+	return false;
+}
+
+/*
+ * Adds the log, if a program writes to it: one for the GPU, or any where none is known to be for
+ * one, as it may become that.
+ */
+static int log_add(struct link_step *step) {
+	struct linked *linked = &step->output->linked;
+	bool any, gpu = false, gpu_logs = false, logs = false;
+
+	for (size_t i = 0; i < linked->n_programs; i++) {
+		const struct linked_program *program = &linked->programs[i];
+
+		if (!program->insns.count)
+			continue;
+		any = uses_log((const struct bpf_insn *)(const void *)(step->output->blob +
+								       program->insns.offset),
+			       program->insns.count);
+		logs |= any;
+		gpu |= program->gpu;
+		gpu_logs |= any && program->gpu;
+	}
+	if (!(gpu ? gpu_logs : logs))
+		return 0;
+	if (linked->n_maps == LINKED_MAPS_MAX)
+		return refuse(step, "more than %d maps, with that of the log", LINKED_MAPS_MAX);
+	linked->maps[linked->n_maps++] = (struct linked_map){
+		.name = LOG_MAP_NAME,
+		.type = 1527,
+		.key_size = 4,
+		.value_size = MAP_RECORD_SIZE_MAX,
+		.max_entries = 1,
+		.internal = LINKED_MAP_LOG,
+	};
+	return 0;
+}
+
 /* After linking: every program asked for is there; which are for the GPU. */
 static int programs_finish(struct link_step *step) {
 	struct linked *linked = &step->output->linked;
@@ -519,6 +578,8 @@ static int step_link(struct link_step *step) {
 		goto out;
 	}
 	r = programs_finish(step);
+	if (!r)
+		r = log_add(step);
 	if (!r)
 		r = btf_finish(step, object);
 	if (r < 0 && r != -ENOMEM)

@@ -22,6 +22,7 @@ static const char *const internal_names[] = {
 	[LINKED_MAP_RODATA] = "rodata",
 	[LINKED_MAP_DATA] = "data",
 	[LINKED_MAP_BSS] = "bss",
+	[LINKED_MAP_LOG] = "log",
 };
 
 #define N_INTERNAL_NAMES (sizeof(internal_names) / sizeof(internal_names[0]))

@@ -35,6 +35,7 @@ enum linked_internal {
 	LINKED_MAP_RODATA, /* made from the section .rodata, and so on */
 	LINKED_MAP_DATA,
 	LINKED_MAP_BSS,
+	LINKED_MAP_LOG, /* made for printk and puts: proto/log-record.h */
 };
 
 struct linked_table {
@@ -59,7 +60,7 @@ struct linked_map {
 	enum linked_internal internal;
 	uint32_t btf_key_type; /* 0: none */
 	uint32_t btf_value_type;
-	struct linked_table initial; /* bytes, value_size of them, of an internal map */
+	struct linked_table initial; /* bytes, value_size of them, of a data section */
 	bool has_lanes; /* BTF says where the integers are; perhaps nowhere */
 	struct linked_table lanes; /* struct linked_lane, in order of offset, without overlap */
 };
@@ -91,6 +92,11 @@ static inline bool linked_type_is_gpu(uint32_t type) {
 
 static inline bool linked_helper_is_gpu(int32_t helper) {
 	return helper >= 501 && helper <= 512;
+}
+
+/* Whether a helper writes to the log. */
+static inline bool linked_helper_logs(int32_t helper) {
+	return helper == 6 || helper == 177 || helper == 501;
 }
 
 /* Adds the members of the reply of `link` (all but id and status). 0 or -ENOMEM. */

@@ -93,6 +93,7 @@ static int wrong(struct compile *c, const char *what) {
 
 static int maps_parse(struct compile *c, struct json_object *request) {
 	struct json_object *array, *object;
+	int64_t place, threads, ring_bytes;
 	const char *symbol;
 	int r;
 
@@ -109,6 +110,11 @@ static int maps_parse(struct compile *c, struct json_object *request) {
 		if (!worker_get_string(object, "slot_symbol", &symbol) ||
 		    !is_symbol(symbol, SYMBOL_SIZE - 1))
 			return wrong(c, "a map's slot_symbol is no symbol");
+		if (!worker_get_int(object, "place", 0, MAP_PLACE_KERNEL, &place) ||
+		    !worker_get_int(object, "threads", 0, MAP_THREADS_MAX, &threads) ||
+		    !worker_get_int(object, "ring_bytes", 0, (int64_t)MAP_RING_TOTAL_MAX,
+				    &ring_bytes))
+			return wrong(c, "a map's place, threads or ring_bytes");
 		c->maps[i] = (struct translate_map){
 			.name = map->name,
 			.type = map->type,
@@ -116,6 +122,10 @@ static int maps_parse(struct compile *c, struct json_object *request) {
 			.value_size = map->value_size,
 			.max_entries = map->max_entries,
 			.slot_symbol = symbol,
+			.place = (uint32_t)place,
+			.threads = (uint32_t)threads,
+			.ring_bytes = (uint64_t)ring_bytes,
+			.log = map->internal == LINKED_MAP_LOG,
 		};
 	}
 	return 0;
@@ -154,6 +164,7 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 		c->programs[i] = (struct translate_program){
 			.name = name,
 			.symbol = c->symbols[i],
+			.index = (uint16_t)c->indices[i],
 			.insns = (const struct bpf_insn *)(const void *)(c->blob + insns.offset),
 			.n_insns = insns.count,
 		};
@@ -181,39 +192,47 @@ static int maps_reply(const struct translate_result *result, struct json_object 
 		const struct translate_map_result *map = &result->maps[i];
 
 		o = append(array);
-		if (!o || worker_add_int(o, "shards", map->shards) ||
-		    worker_add_int(o, "shard_stride", (int64_t)map->shard_stride) ||
-		    worker_add_int(o, "value_stride", (int64_t)map->value_stride) ||
-		    worker_add_int(o, "data_size", (int64_t)map->data_size) ||
-		    worker_add_int(o, "merge", map->merge) || worker_add_bool(o, "used", map->used))
+		if (!o || worker_add_int(o, "merge", map->layout.merge) ||
+		    worker_add_bool(o, "used", map->used) ||
+		    worker_add_bool(o, "resident", map->resident))
 			r = -ENOMEM;
 	}
 	return r;
 }
 
+/* Appends a number to an array. */
+static int append_int(struct json_object *array, int64_t n) {
+	struct json_object *number = json_object_new_int64(n);
+
+	if (!number || json_object_array_add(array, number) < 0) {
+		json_object_put(number);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
 /* One program of the reply. */
 static int program_reply(const struct compile *c, size_t i,
 			 const struct translate_program_result *program, struct json_object *o) {
-	struct json_object *maps = json_object_new_array();
+	struct json_object *maps = json_object_new_array(), *context;
+	int r = 0;
 
-	if (worker_add_object(o, "maps", maps) || worker_add_int(o, "index", c->indices[i]) ||
+	if (worker_add_object(o, "maps", maps) ||
+	    worker_add_object(o, "context", context = json_object_new_array()) ||
+	    worker_add_int(o, "index", c->indices[i]) ||
 	    worker_add_string(o, "symbol", c->symbols[i]) ||
 	    worker_add_int(o, "size", (int64_t)program->size) ||
 	    worker_add_int(o, "isa", program->isa) ||
 	    worker_add_int(o, "target", program->target) ||
-	    worker_add_bool(o, "uses_context", program->uses_context) ||
+	    worker_add_bool(o, "process", program->process) ||
 	    worker_add_int(o, "local_bytes", (int64_t)program->local_bytes))
 		return -ENOMEM;
-	for (size_t m = 0; m < c->n_maps; m++)
-		if (program->maps & UINT64_C(1) << m) {
-			struct json_object *index = json_object_new_int64((int64_t)m);
-
-			if (!index || json_object_array_add(maps, index) < 0) {
-				json_object_put(index);
-				return -ENOMEM;
-			}
-		}
-	return 0;
+	for (size_t m = 0; m < c->n_maps && !r; m++)
+		if (program->maps & UINT64_C(1) << m)
+			r = append_int(maps, (int64_t)m);
+	for (uint32_t f = 0; f < program->context_count && !r; f++)
+		r = append_int(context, program->context[f]);
+	return r;
 }
 
 /* Writes the PTX and the reply. */
