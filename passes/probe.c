@@ -213,8 +213,10 @@ static int find_signature(struct pass *pass, enum probe_point point, const uint3
 		pass->signatures = larger;
 		pass->signature_capacity = capacity;
 	}
-	*number = pass->numbers[point]++;
-	snprintf(name, sizeof(name), "%s%u", prefixes[point], *number);
+	do { /* a pass before us may have been here */
+		*number = pass->numbers[point]++;
+		snprintf(name, sizeof(name), "%s%u", prefixes[point], *number);
+	} while (ptx_module_has_symbol(pass->set.module, name, strlen(name)));
 	r = program_set_place(&pass->set, name);
 	if (r)
 		return r;
