@@ -238,6 +238,14 @@ static bool write_kernel_field(const struct writer *writer, uint64_t *number)
 	return true;
 }
 
+/* The text of tokens [first, end). */
+static const char *range_text(const struct writer *writer, uint32_t first, uint32_t end, int *length)
+{
+	*length = (int)(writer->body->tokens[end - 1].offset + writer->body->tokens[end - 1].length -
+			writer->body->tokens[first].offset);
+	return token_text(writer, first);
+}
+
 /* What cvta converts from: "" is generic, NULL: it cannot. */
 static const char *address_space(const struct writer *writer)
 {
@@ -287,8 +295,9 @@ static bool write_base(const struct writer *writer, uint32_t token)
 static void write_address(const struct writer *writer)
 {
 	const struct ptx_operand *operand;
-	const char *space = address_space(writer);
+	const char *space = address_space(writer), *expression;
 	uint32_t first, end;
+	int length;
 
 	write_zero(writer);
 	if (writer->place->access->address == PTX_NONE || !space)
@@ -304,13 +313,11 @@ static void write_address(const struct writer *writer)
 	if (write_base(writer, first++)) {
 		if (first < end)
 			first += ptx_token_is_char(writer->text, &writer->body->tokens[first], '+');
-		if (first < end)
+		if (first < end) {
+			expression = range_text(writer, first, end, &length);
 			LINE(writer, "add.s64 " FIELD_REGISTER ", " FIELD_REGISTER ", %.*s;",
-			     writer->field, writer->field,
-			     (int)(writer->body->tokens[end - 1].offset +
-				   writer->body->tokens[end - 1].length -
-				   writer->body->tokens[first].offset),
-			     token_text(writer, first));
+			     writer->field, writer->field, length, expression);
+		}
 		if (*space)
 			LINE(writer, "cvta.%s.u64 " FIELD_REGISTER ", " FIELD_REGISTER ";", space,
 			     writer->field, writer->field);
@@ -349,6 +356,16 @@ static bool constant_bits(const struct writer *writer, uint32_t first, uint32_t 
 	return true;
 }
 
+/* Is it an expression of numbers, 1+2*3? */
+static bool is_expression(const struct writer *writer, uint32_t first, uint32_t end)
+{
+	for (uint32_t i = first; i < end; i++)
+		if (writer->body->tokens[i].kind != PTX_TOKEN_INTEGER &&
+		    writer->body->tokens[i].kind != PTX_TOKEN_PUNCTUATION)
+			return false;
+	return true;
+}
+
 /* One element, tokens [first, end), at a byte of the value. suffix: ".x" of a vector's name, or "". */
 static void write_element(const struct writer *writer, uint32_t first, uint32_t end, uint32_t at,
 			  const char *suffix)
@@ -356,12 +373,17 @@ static void write_element(const struct writer *writer, uint32_t first, uint32_t 
 	const struct probe_place *place = writer->place;
 	uint32_t bytes = place->access->element < 8 ? place->access->element : 8;
 	struct probe_register found;
+	const char *expression;
 	uint64_t bits;
+	int length;
 
 	if (first == end)
 		return;
+	expression = range_text(writer, first, end, &length);
 	if (constant_bits(writer, first, end, &bits))
 		LINE(writer, "mov.b64 " PROBE_REGISTER "d, 0x%" PRIx64 ";", bits);
+	else if (is_expression(writer, first, end))
+		LINE(writer, "mov.b64 " PROBE_REGISTER "d, %.*s;", length, expression);
 	else if (end - first != 1 ||
 		 !probe_names_register(place->names, place->statement, first, &found) ||
 		 !widen(writer, found.type, token_text(writer, first), token_length(writer, first),

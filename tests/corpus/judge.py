@@ -29,7 +29,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ARCHITECTURES = ['75', '80', '90', '90a', '100', '120']
-QUICK = {'vector_add.cu': ['75', '90', '120'], 'calls.cu': ['75', '90'], 'inline_asm.cu': ['90'], 'long_names.cu': ['90'], 'hopper.cu': ['90a'],
+QUICK = {'stubs.cu': ['90'], 'vector_add.cu': ['75', '90', '120'], 'calls.cu': ['75', '90'], 'inline_asm.cu': ['90'], 'long_names.cu': ['90'], 'hopper.cu': ['90a'],
          'textures.cu': ['80'], 'parent.cu': ['120'], 'tensor_cores.cu': ['80']}
 
 
@@ -308,7 +308,8 @@ def main():
         kernel = ','.join(str(offset) for offset in range(0, 168, 8))
         options.programs = ['--probe', os.path.join(HERE, 'probe-kernel.ptx'), '--context', kernel, '--point', 'entry', '--point', 'return',
                             '--point', 'block:1', '--probe', os.path.join(HERE, 'probe-memory.ptx'), '--context', '0,8,16,24,32,40',
-                            '--point', 'memory', '--spaces', '0x3f', '--device', '*', '--image', '7']
+                            '--point', 'memory', '--spaces', '0x3f', '--device', '*', '--image', '7',
+                            '--stub', '__bpftime_cuda__kernel_trace', '--stub', '__gpuprobe_stub']
     options.nvcc = os.path.join(options.cuda, 'bin/nvcc')
     options.ptxas = options.ptxas or os.path.join(options.cuda, 'bin/ptxas')
     if not os.access(options.ptxas, os.X_OK) or (not options.no_sources and not os.access(options.nvcc, os.X_OK)):
