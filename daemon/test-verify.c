@@ -72,8 +72,9 @@ static int verify_linked(const struct link_output *output, bool allow_exit,
 static void test_accepted(void **state) {
 	static const char *const names[] = { "counter",	     "calls",	      "context",
 					     "globals",	     "gpu-array",     "hash-ring",
-					     "helpers",	     "helpers-later", "percpu",
-					     "rodata-bound", "host" };
+					     "helpers",	     "log",	      "percpu",
+					     "rodata-bound", "host",	      "rings",
+					     "sections" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct link_output *output = link_named(names[i]);

@@ -113,8 +113,12 @@ static int read_key(struct analysis *a, struct analysis_frame *state, uint32_t f
 {
 	struct value *regs = state->registers;
 	int r = helper_map(a, pc, helper, 1, regs + 1, false, map);
+	bool hash;
 
-	return r ? r : helper_reads(a, state, frame, pc, regs + 2, a->maps[*map].key_size);
+	if (r)
+		return r;
+	hash = map_kind_of(a->maps[*map].type) == MAP_KIND_HASH;
+	return helper_reads(a, state, frame, pc, regs + 2, hash ? a->maps[*map].key_size : 4);
 }
 
 static int step_lookup(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,

@@ -205,6 +205,37 @@ static void test_classes(void **state) {
 	link_output_free(output);
 }
 
+/* What only a GPU has points for. */
+static void test_sections(void **state) {
+	struct link_output *output = link_named("sections");
+
+	assert_int_equal(output->linked.n_programs, 8);
+	for (size_t i = 0; i < 8; i++) {
+		const struct linked_program *program = &output->linked.programs[i];
+
+		assert_int_equal(program->gpu, strcmp(program->name, "on_unlink") != 0);
+		assert_true(program->insns.count > 0);
+	}
+	/* the one that writes to a log does so on the host */
+	for (size_t i = 0; i < output->linked.n_maps; i++)
+		assert_int_not_equal(output->linked.maps[i].internal, LINKED_MAP_LOG);
+	link_output_free(output);
+}
+
+/* The log is the last map. */
+static void test_log(void **state) {
+	struct link_output *output = link_named("log");
+	const struct linked *linked = &output->linked;
+	const struct linked_map *log = map_named(linked, ".log");
+
+	assert_ptr_equal(log, &linked->maps[linked->n_maps - 1]);
+	assert_int_equal(log->internal, LINKED_MAP_LOG);
+	assert_int_equal(log->type, 1527);
+	assert_int_equal(log->max_entries, 1);
+	assert_int_equal(log->initial.count, 0);
+	link_output_free(output);
+}
+
 static void test_lanes(void **state) {
 	static const struct linked_lane expected[] = { { 0, 8 }, { 8, 4 }, { 12, 4 }, { 24, 1 } };
 	struct link_output *output = link_named("percpu");
@@ -218,8 +249,8 @@ static void test_lanes(void **state) {
 
 /* What is written as JSON is read back the same. */
 static void test_json(void **state) {
-	static const char *const names[] = { "counter",	  "globals", "calls",
-					     "hash-ring", "host",    "percpu" };
+	static const char *const names[] = { "counter", "globals", "calls", "hash-ring",
+					     "host",	"log",	   "percpu" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct link_output *output = link_named(names[i]);
@@ -382,6 +413,7 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_counter),	      cmocka_unit_test(test_btf),
 		cmocka_unit_test(test_globals),	      cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_types_survive), cmocka_unit_test(test_classes),
+		cmocka_unit_test(test_sections),      cmocka_unit_test(test_log),
 		cmocka_unit_test(test_lanes),	      cmocka_unit_test(test_json),
 		cmocka_unit_test(test_json_hostile),  cmocka_unit_test(test_damaged),
 		cmocka_unit_test(test_refused),

@@ -37,6 +37,9 @@
 #define LOOKUP(m, key, n) \
 	STOREI(BPF_W, 10, -4, key), MOVR(2, 10), ADD(2, -4), MAP(1, m), CALL(1), JEQ0(0, n)
 #define END MOV(0, 0), EXIT
+/* the key at r10 - 4, the value at r10 - 16 */
+#define UPDATE(flags) \
+	MOVR(2, 10), ADD(2, -4), MOVR(3, 10), ADD(3, -16), MOV(4, flags), MAP(1, 0), CALL(2)
 
 static const struct bpf_insn counter[] = {
 	LOOKUP(0, 0, 2),
@@ -60,12 +63,15 @@ static size_t occurrences(const char *text, const char *what)
 }
 
 /* Translates one program, that must work. */
-static struct translate_result translated(const struct bpf_insn *insns, size_t n,
-					  const struct translate_map *maps, size_t n_maps)
+static struct translate_result translated_as(bool takes_memory, const struct bpf_insn *insns,
+					     size_t n, const struct translate_map *maps,
+					     size_t n_maps)
 {
-	struct translate_program program = {
-		.name = "p", .symbol = "__gpuprobe_o1_p0", .insns = insns, .n_insns = n
-	};
+	struct translate_program program = { .name = "p",
+					     .symbol = "__gpuprobe_o1_p0",
+					     .insns = insns,
+					     .n_insns = n,
+					     .takes_memory = takes_memory };
 	struct translate_result result;
 	char *error = NULL;
 	int r = translate_object(&program, 1, maps, n_maps, &result, &error);
@@ -73,6 +79,12 @@ static struct translate_result translated(const struct bpf_insn *insns, size_t n
 	if (r)
 		fail_msg("%d: %s", r, error ? error : "no message");
 	return result;
+}
+
+static struct translate_result translated(const struct bpf_insn *insns, size_t n,
+					  const struct translate_map *maps, size_t n_maps)
+{
+	return translated_as(false, insns, n, maps, n_maps);
 }
 
 static void test_counter(void **state)
@@ -100,41 +112,49 @@ static void test_counter(void **state)
 	assert_int_equal(p->target, 52);
 	assert_int_equal(p->maps, 1);
 	assert_int_equal(p->local_bytes, 0);
-	assert_false(p->uses_context);
+	assert_int_equal(p->context_count, 0);
+	assert_non_null(strstr(p->ptx, "__gpuprobe_o1_p0()"));
 	assert_true(result.maps[0].used);
-	assert_int_equal(result.maps[0].merge, MAP_MERGE_SUM64);
-	assert_int_equal(result.maps[0].shards, 256);
-	assert_int_equal(result.maps[0].value_stride, 8);
-	assert_int_equal(result.maps[0].shard_stride, 128);
-	assert_int_equal(result.maps[0].data_size, 32768);
+	assert_int_equal(result.maps[0].layout.merge, MAP_MERGE_SUM64);
+	assert_int_equal(result.maps[0].layout.shards, 256);
+	assert_int_equal(result.maps[0].layout.value_stride, 8);
+	assert_int_equal(result.maps[0].layout.shard_stride, 128);
+	assert_int_equal(result.maps[0].layout.data_size, 32768);
 	assert_true(result.maps[0].resident);
 	translate_result_deinit(&result);
 }
 
+/* Fields of the context that are read, in whatever way, are the parameters. */
 static void test_context(void **state)
 {
-	static const struct bpf_insn reads[] = { LOAD(BPF_DW, 0, 1, 8), EXIT };
-	static const struct bpf_insn copies[] = { MOVR(6, 1), MOVR(0, 6), EXIT };
 	static const struct bpf_insn ignores[] = { MOVR(6, 1), STORE(BPF_DW, 10, 1, -8), END };
-	static const struct bpf_insn in_function[] = {
+	static const struct bpf_insn reads[] = {
+		MOVR(6, 1),
+		LOAD(BPF_DW, 0, 1, 80),
+		CALL(5),
+		LOAD(BPF_B, 2, 6, 71),
+		LOAD(BPF_W, 3, 6, 64),
+		MOVR(1, 6),
 		INSN(BPF_JMP | BPF_CALL, 0, INSN_CALL_BPF, 0, 1),
 		EXIT,
 		LOAD(BPF_DW, 0, 1, 16),
 		EXIT,
 	};
-	struct translate_result result;
+	struct translate_result result = translated(ignores, COUNT(ignores), NULL, 0);
+
+	assert_int_equal(result.programs[0].context_count, 0);
+	assert_null(strstr(result.programs[0].ptx, "ld.param"));
+	translate_result_deinit(&result);
 
 	result = translated(reads, COUNT(reads), NULL, 0);
-	assert_true(result.programs[0].uses_context);
-	translate_result_deinit(&result);
-	result = translated(copies, COUNT(copies), NULL, 0);
-	assert_true(result.programs[0].uses_context);
-	translate_result_deinit(&result);
-	result = translated(ignores, COUNT(ignores), NULL, 0);
-	assert_false(result.programs[0].uses_context);
-	translate_result_deinit(&result);
-	result = translated(in_function, COUNT(in_function), NULL, 0);
-	assert_true(result.programs[0].uses_context);
+	assert_int_equal(result.programs[0].context_count, 3);
+	assert_int_equal(result.programs[0].context[0], 16);
+	assert_int_equal(result.programs[0].context[1], 64);
+	assert_int_equal(result.programs[0].context[2], 80);
+	assert_int_equal(occurrences(result.programs[0].ptx, ".param .b64 __gpuprobe_o1_p0_param_"),
+			 3);
+	assert_null(strstr(result.programs[0].ptx, ".local"));
+	assert_null(strstr(result.programs[0].ptx, "ld.u")); /* nothing at a generic address */
 	translate_result_deinit(&result);
 }
 
@@ -222,16 +242,33 @@ static void test_sharding(void **state)
 			  MOVR(2, 10), ADD(2, -4), MOVR(3, 10), ADD(3, -16), MOV(4, 0), MAP(1, 0),
 			  CALL(2), END),
 		  MAP_MERGE_NONE },
+		{ "updates",
+		  PROGRAM(STOREI(BPF_W, 10, -4, 0), STOREI(BPF_DW, 10, -16, 7), UPDATE(0), UPDATE(2),
+			  END),
+		  MAP_MERGE_LATEST },
+		{ "update that must not exist",
+		  PROGRAM(STOREI(BPF_W, 10, -4, 0), STOREI(BPF_DW, 10, -16, 7), UPDATE(1), END),
+		  MAP_MERGE_NONE },
+		{ "update with flags that are not known",
+		  PROGRAM(LOAD(BPF_DW, 6, 1, 0), STOREI(BPF_W, 10, -4, 0), STOREI(BPF_DW, 10, -16, 7),
+			  MOVR(2, 10), ADD(2, -4), MOVR(3, 10), ADD(3, -16), MOVR(4, 6), MAP(1, 0),
+			  CALL(2), END),
+		  MAP_MERGE_NONE },
+		{ "updates and a lookup whose value is read",
+		  PROGRAM(STOREI(BPF_DW, 10, -16, 7), LOOKUP(0, 0, 9), LOAD(BPF_DW, 6, 0, 0), UPDATE(0),
+			  END),
+		  MAP_MERGE_NONE },
 		{ "lookup only", PROGRAM(LOOKUP(0, 0, 0), END), MAP_MERGE_NONE },
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
-		struct translate_result result = translated(cases[i].insns, cases[i].n, &array8, 1);
+		struct translate_result result =
+			translated_as(true, cases[i].insns, cases[i].n, &array8, 1);
 
-		if (result.maps[0].merge != cases[i].merge)
-			fail_msg("%s: merge %d, not %d", cases[i].what, result.maps[0].merge,
+		if (result.maps[0].layout.merge != cases[i].merge)
+			fail_msg("%s: merge %d, not %d", cases[i].what, result.maps[0].layout.merge,
 				 cases[i].merge);
-		assert_int_equal(result.maps[0].shards, cases[i].merge == MAP_MERGE_NONE ? 1 : 256);
+		assert_int_equal(result.maps[0].layout.shards, cases[i].merge == MAP_MERGE_NONE ? 1 : 256);
 		translate_result_deinit(&result);
 	}
 }
@@ -257,8 +294,8 @@ static void test_sharding_source(void **state)
 	};
 	struct translate_result result = translated(insns, COUNT(insns), maps, 2);
 
-	assert_int_equal(result.maps[0].merge, MAP_MERGE_NONE);
-	assert_int_equal(result.maps[1].merge, MAP_MERGE_NONE);
+	assert_int_equal(result.maps[0].layout.merge, MAP_MERGE_NONE);
+	assert_int_equal(result.maps[1].layout.merge, MAP_MERGE_LATEST);
 	assert_int_equal(result.programs[0].maps, 3);
 	translate_result_deinit(&result);
 }
@@ -285,15 +322,19 @@ static void test_two_programs(void **state)
 	char *error;
 
 	assert_int_equal(translate_object(programs, 3, &array8, 1, &result, &error), TRANSLATE_OK);
-	assert_int_equal(result.maps[0].merge, MAP_MERGE_NONE);
-	assert_int_equal(result.maps[0].shards, 1);
-	assert_int_equal(result.maps[0].shard_stride, 8);
-	assert_int_equal(result.maps[0].data_size, 8);
+	assert_int_equal(result.maps[0].layout.merge, MAP_MERGE_NONE);
+	assert_int_equal(result.maps[0].layout.shards, 1);
+	assert_int_equal(result.maps[0].layout.shard_stride, 8);
+	assert_int_equal(result.maps[0].layout.data_size, 8);
 	assert_int_equal(result.programs[0].maps, 1);
 	assert_int_equal(result.programs[1].maps, 1);
 	assert_int_equal(result.programs[2].maps, 0);
 	assert_non_null(strstr(result.programs[1].ptx, "__gpuprobe_o1_p1("));
 	assert_null(strstr(result.programs[2].ptx, ".global"));
+	assert_non_null(strstr(result.programs[0].ptx,
+			       ".visible .const .align 8 .u64 __gpuprobe_o1_m0;\n"));
+	assert_int_equal(occurrences(result.programs[0].ptx, "[__gpuprobe_o1_m0]"), 1);
+	assert_non_null(strstr(result.programs[0].ptx, "ld.const.u64"));
 	/* without shards there is no SM in the address, and still one operation a warp */
 	assert_null(strstr(result.programs[0].ptx, "smid"));
 	assert_non_null(strstr(result.programs[0].ptx, "activemask"));
@@ -321,8 +362,8 @@ static void test_percpu(void **state)
 	};
 	struct translate_result result = translated(plain, COUNT(plain), &percpu8, 1);
 
-	assert_int_equal(result.maps[0].merge, MAP_MERGE_PERCPU);
-	assert_int_equal(result.maps[0].shards, 256);
+	assert_int_equal(result.maps[0].layout.merge, MAP_MERGE_PERCPU);
+	assert_int_equal(result.maps[0].layout.shards, 256);
 	assert_int_equal(occurrences(result.programs[0].ptx, "red.global.add.u64"), 1);
 	assert_int_equal(occurrences(result.programs[0].ptx, "st.global"), 0);
 	assert_non_null(strstr(result.programs[0].ptx, "activemask"));
@@ -340,7 +381,7 @@ static void test_percpu(void **state)
 
 	/* on an array the same is a load and a store, as in the kernel */
 	result = translated(plain, COUNT(plain), &array8, 1);
-	assert_int_equal(result.maps[0].merge, MAP_MERGE_NONE);
+	assert_int_equal(result.maps[0].layout.merge, MAP_MERGE_NONE);
 	assert_int_equal(occurrences(result.programs[0].ptx, "st.global.u64"), 1);
 	translate_result_deinit(&result);
 }
@@ -364,11 +405,11 @@ static void test_layout(void **state)
 		map.value_size = cases[i].value_size;
 		map.max_entries = cases[i].max_entries;
 		result = translated(counter, COUNT(counter), &map, 1);
-		assert_int_equal(result.maps[0].merge, MAP_MERGE_SUM64);
-		assert_int_equal(result.maps[0].shards, cases[i].shards);
-		assert_int_equal(result.maps[0].value_stride, cases[i].value_stride);
-		assert_int_equal(result.maps[0].shard_stride, cases[i].shard_stride);
-		assert_int_equal(result.maps[0].data_size, cases[i].shards * cases[i].shard_stride);
+		assert_int_equal(result.maps[0].layout.merge, MAP_MERGE_SUM64);
+		assert_int_equal(result.maps[0].layout.shards, cases[i].shards);
+		assert_int_equal(result.maps[0].layout.value_stride, cases[i].value_stride);
+		assert_int_equal(result.maps[0].layout.shard_stride, cases[i].shard_stride);
+		assert_int_equal(result.maps[0].layout.data_size, cases[i].shards * cases[i].shard_stride);
 		translate_result_deinit(&result);
 	}
 }
@@ -382,7 +423,7 @@ static void test_unused_map(void **state)
 	map.type = BPF_MAP_TYPE_HASH; /* does no harm where it is not used */
 	result = translated(insns, COUNT(insns), &map, 1);
 	assert_false(result.maps[0].used);
-	assert_int_equal(result.maps[0].shards, 1);
+	assert_int_equal(result.maps[0].layout.shards, 1);
 	translate_result_deinit(&result);
 }
 
@@ -398,7 +439,7 @@ static void test_direct(void **state)
 
 	assert_int_equal(occurrences(result.programs[0].ptx, "ld.global.u32"), 1);
 	assert_non_null(strstr(result.programs[0].ptx, "setp"));
-	assert_int_equal(result.maps[0].merge, MAP_MERGE_NONE);
+	assert_int_equal(result.maps[0].layout.merge, MAP_MERGE_NONE);
 	translate_result_deinit(&result);
 }
 
@@ -424,7 +465,7 @@ static void test_private_symbols(void **state)
 
 		assert_true(name && name < end);
 	}
-	assert_true(result.programs[0].uses_context);
+	assert_int_equal(result.programs[0].context_count, 1);
 	translate_result_deinit(&result);
 }
 
@@ -555,7 +596,97 @@ static void test_map_or_value(void **state)
 	};
 	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
 
-	assert_int_equal(result.maps[0].merge, MAP_MERGE_NONE);
+	assert_int_equal(result.maps[0].layout.merge, MAP_MERGE_NONE);
+	translate_result_deinit(&result);
+}
+
+/* Each kind of map, and each part of the PTX that it brings. */
+static void test_kinds(void **state)
+{
+	static const struct bpf_insn output[] = {
+		MOVR(6, 1),	MOV(1, 0),	  STORE(BPF_DW, 10, 1, -8), STORE(BPF_DW, 10, 1, -16),
+		MOVR(1, 6),	MAP(2, 0),	  MOV(3, 0),		    MOVR(4, 10),
+		ADD(4, -16),	MOV(5, 16),	  CALL(25),		    EXIT,
+	};
+	static const struct bpf_insn reserve[] = {
+		MAP(1, 0), MOV(2, 32), MOV(3, 0), CALL(131), JEQ0(0, 4), STOREI(BPF_DW, 0, 24, 5),
+		MOVR(1, 0), MOV(2, 0), CALL(132), END,
+	};
+	struct translate_map map = { "ring", BPF_MAP_TYPE_RINGBUF, 0, 0, 4096, "__gpuprobe_o1_m0" };
+	struct translate_result result = translated(output, COUNT(output), &map, 1);
+
+	assert_int_equal(result.maps[0].layout.kind, MAP_KIND_RING);
+	assert_int_equal(result.maps[0].layout.rings, 128);
+	assert_int_equal(result.programs[0].target, 70);
+	assert_int_equal(result.programs[0].local_bytes, 0);
+	assert_int_equal(occurrences(result.programs[0].ptx, "st.global.v4"), 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "fence.acq_rel.sys"), 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "match.any"), 0);
+	translate_result_deinit(&result);
+
+	result = translated(reserve, COUNT(reserve), &map, 1);
+	assert_int_equal(result.programs[0].local_bytes, 0);
+	assert_null(strstr(result.programs[0].ptx, ".local"));
+	assert_int_equal(occurrences(result.programs[0].ptx, "st.global.v4"), 1);
+	translate_result_deinit(&result);
+
+	map = (struct translate_map){ "own", 1502, 4, 8, 1, "__gpuprobe_o1_m0", .threads = 1024 };
+	result = translated(counter, COUNT(counter), &map, 1);
+	assert_int_equal(result.maps[0].layout.data_size, 8192);
+	assert_int_equal(result.programs[0].target, 52);
+	assert_int_equal(occurrences(result.programs[0].ptx, "red.global.add.u64"), 1);
+	assert_null(strstr(result.programs[0].ptx, "shfl"));
+	assert_null(strstr(result.programs[0].ptx, "activemask"));
+	translate_result_deinit(&result);
+
+	map = (struct translate_map){ "host", 1513, 4, 8, 1, "__gpuprobe_o1_m0" };
+	result = translated(counter, COUNT(counter), &map, 1);
+	assert_int_equal(result.maps[0].layout.place, MAP_PLACE_HOST);
+	assert_int_equal(result.maps[0].layout.merge, MAP_MERGE_NONE);
+	assert_int_equal(result.programs[0].target, 60);
+	assert_int_equal(occurrences(result.programs[0].ptx, "red.sys.global.add.u64"), 1);
+	translate_result_deinit(&result);
+}
+
+/* The process is a slot like those of maps; only who asks for it has it. */
+static void test_process(void **state)
+{
+	static const struct bpf_insn asks[] = { CALL(14), EXIT };
+	struct translate_result result = translated(asks, COUNT(asks), NULL, 0);
+	static const char slot[] = ".visible .const .align 8 .b8 __gpuprobe_process[64];\n";
+
+	assert_true(result.programs[0].process);
+	assert_int_equal(strncmp(result.programs[0].ptx, slot, strlen(slot)), 0);
+	translate_result_deinit(&result);
+	result = translated(counter, COUNT(counter), &array8, 1);
+	assert_false(result.programs[0].process);
+	assert_null(strstr(result.programs[0].ptx, "__gpuprobe_process"));
+	translate_result_deinit(&result);
+}
+
+/* Whole values with the time, 16 bytes at once, each SM for itself. */
+static void test_latest(void **state)
+{
+	static const struct bpf_insn insns[] = { STOREI(BPF_W, 10, -4, 0), STOREI(BPF_DW, 10, -16, 7),
+						 UPDATE(0), END };
+	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
+
+	assert_int_equal(result.maps[0].layout.value_stride, 16);
+	assert_int_equal(result.maps[0].layout.shards, 256);
+	assert_false(result.maps[0].resident);
+	assert_int_equal(occurrences(result.programs[0].ptx, "st.global.v2.b64"), 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "globaltimer"), 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "ld."), 1); /* the slot */
+	translate_result_deinit(&result);
+}
+
+static void test_exit(void **state)
+{
+	static const struct bpf_insn insns[] = { CALL(511), JEQ0(0, 1), CALL(507), END };
+	struct translate_result result = translated(insns, COUNT(insns), NULL, 0);
+
+	assert_int_equal(occurrences(result.programs[0].ptx, "exit;"), 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "ret;"), 1);
 	translate_result_deinit(&result);
 }
 
@@ -574,8 +705,7 @@ static void test_errors(void **state)
 			 TRANSLATE_E_PROGRAM);
 	assert_string_equal(
 		error,
-		"program cuda__x, instruction 1: helper bpf_trace_printk (6) is not available on "
-		"the GPU in this release");
+		"program cuda__x, instruction 1: bpf_trace_printk (6): the object has no log");
 	assert_int_equal(((unsigned char *)&result)[0], 0xa5);
 	free(error);
 
@@ -649,7 +779,12 @@ int main(void)
 		cmocka_unit_test(test_map_is_not_null),
 		cmocka_unit_test(test_half_address_is_not_null),
 		cmocka_unit_test(test_map_is_not_memory),
-		cmocka_unit_test(test_map_or_value), cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_map_or_value),
+		cmocka_unit_test(test_kinds),
+		cmocka_unit_test(test_process),
+		cmocka_unit_test(test_latest),
+		cmocka_unit_test(test_exit),
+		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_explosion),
 	};
 
