@@ -283,23 +283,30 @@ static bool control_name_valid(const char *name) {
 	return n > 0 && n < SECTION_KERNEL_SIZE;
 }
 
-/* The state spaces of a call. A line if there are none of these names. */
-static const char *control_spaces(json_object *json, uint32_t *spaces) {
+/* The state spaces of a call. A line, perhaps in buffer, if there are none of these names. */
+static const char *control_spaces(json_object *json, uint32_t *spaces, char buffer[static 128]) {
 	if (!json)
 		return NULL;
 	for (size_t i = 0; i < json_object_array_length(json); i++) {
-		uint32_t space = section_space(json_object_get_string(json_object_array_get_idx(json, i)));
+		const char *name = json_object_get_string(json_object_array_get_idx(json, i));
+		uint32_t space = section_space(name);
 
-		if (!space)
-			return "expected some of global, shared, local, const, param, generic";
+		if (!space) {
+			snprintf(buffer, 128, "%.32s: expected some of global, shared, local, const, param, generic",
+				 name);
+			return buffer;
+		}
 		*spaces |= space;
 	}
 	return *spaces ? NULL : "empty";
 }
 
-/* What a call of Attach says but the object and the filter. A line about the member in *parameterp if it makes no sense. */
+/*
+ * What a call of Attach says but the object and the filter. A line about the member in *parameterp, perhaps in buffer, if it makes
+ * no sense.
+ */
 static const char *control_attach_options(json_object *parameters, struct attach_options *options,
-					  const char **parameterp) {
+					  const char **parameterp, char buffer[static 128]) {
 	json_object *threads = control_member(parameters, "threads"),
 		    *ring_size = control_member(parameters, "ring_size");
 	const char *why;
@@ -315,7 +322,7 @@ static const char *control_attach_options(json_object *parameters, struct attach
 	if (options->wish.point && !control_name_valid(options->wish.point))
 		return "not a section of at most 2047 printable bytes";
 	*parameterp = "spaces";
-	why = control_spaces(control_member(parameters, "spaces"), &options->wish.spaces);
+	why = control_spaces(control_member(parameters, "spaces"), &options->wish.spaces, buffer);
 	if (why)
 		return why;
 	*parameterp = "threads";
@@ -336,6 +343,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	struct attach_options options = {};
 	json_object *object = control_member(parameters, "object");
 	const char *why, *parameter = NULL;
+	char buffer[128];
 	unsigned char *bytes;
 	struct filter filter;
 	int r;
@@ -346,7 +354,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 					    " may attach");
 	why = control_filter(control_member(parameters, "filter"), &filter, &parameter);
 	if (!why)
-		why = control_attach_options(parameters, &options, &parameter);
+		why = control_attach_options(parameters, &options, &parameter, buffer);
 	if (why)
 		return control_error_argument(call, parameter, why);
 	r = base64_decode(json_object_get_string(object),

@@ -45,7 +45,7 @@ def test_attach_errors():
             ({"object": base64.b64encode(b"\x7fELF" + b"x" * 1000).decode()}, "InvalidObject", ""),
             ({"object": encoded("counter"), "program": "nobody"}, "NotFound", "nobody"),
             ({"object": encoded("counter"), "kernel": ""}, "InvalidArgument", "glob"),
-            ({"object": encoded("counter"), "kernel": "x" * 1024}, "InvalidArgument", "1023"),
+            ({"object": encoded("counter"), "kernel": "x" * 2048}, "InvalidArgument", "2047"),
             ({"object": encoded("counter"), "kernel": "a\nb"}, "InvalidArgument", "printable"),
             ({"object": encoded("counter"), "filter": {"pid": 0}}, "InvalidArgument", "process id"),
             ({"object": encoded("counter"), "filter": {"uid": -1}}, "InvalidArgument", "user id"),

@@ -11,7 +11,7 @@ import sys
 import time
 
 from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, check, equal, main, need, wait_until
-from wire import (ARMED, CUBIN, FATBIN, HELLO, IMAGE, IMAGE_REPLY, INSTANCE, LOADER, MIRROR, PTX, REPORT, SYNCED, UNLOAD, WELCOME,
+from wire import (ARMED, CUBIN, FATBIN, HEADER, HELLO, IMAGE, IMAGE_REPLY, INSTANCE, LOADER, MIRROR, PTX, REPORT, SYNCED, UNLOAD, WELCOME,
                   Closed, Shim, memfd, message)
 
 need(GPUPROBED, CTL, COUNTER)
@@ -26,6 +26,9 @@ def alive(daemon):
     new, _, reason, slots = shim.image(VEC_ADD_PTX)
     check(new and slots, "the daemon does not serve:", reason)
     shim.close()
+
+
+STATE = struct.calcsize(HEADER) - 8  # of map_header.state
 
 
 def refused(daemon, data, *fds, hello=True, role=LOADER):
@@ -57,7 +60,7 @@ def test_malformed():
         refused(daemon, image, fd, fd)  # two
         refused(daemon, image, *[fd] * 200)  # many
         refused(daemon, message(ARMED, 1, 0, 0), fd)
-        refused(daemon, message(WELCOME, 1, 1))
+        refused(daemon, message(WELCOME, 1, 1, 1, 0, b""))
         refused(daemon, message(SYNCED))
         refused(daemon, message(UNLOAD, 1), role=MIRROR)
         refused(daemon, message(IMAGE, len(VEC_ADD_PTX), 9, 0, 9, 0, 0, 0), fd)
@@ -135,12 +138,12 @@ def test_contexts():
         shim = Shim(daemon.directory)
         _, module, _, slots = shim.image(VEC_ADD_PTX)
         merges = {m["id"]: m["merge"] for m in daemon.json("map", "list")["maps"]}
-        for map_id, _ in slots:
+        for map_id, _, _ in slots:
             first, second = (shim.instance(map_id)[0] for _ in range(2))
             other = shim.instance(map_id, 1)[0]
             for fd, value in ((first, 1), (second, 20), (other, 300)):
                 os.pwrite(fd, struct.pack("<Q", value), 4096)
-            os.pwrite(first, struct.pack("<I", 2), 88)  # map_header.state: FINAL
+            os.pwrite(first, struct.pack("<I", 2), STATE)  # map_header.state: FINAL
             third = shim.instance(map_id)[0]
             if merges[map_id] == "sum64":
                 equal(daemon.count_of(str(map_id)), 321)
@@ -148,12 +151,12 @@ def test_contexts():
                 equal(os.pread(third, 8, 4096), bytes(8), "a sum begins with")
                 equal(len({os.fstat(fd).st_ino for fd in (first, second, other, third)}), 4, "instances")
             else:
-                equal(merges[map_id], "none")
+                equal(merges[map_id], "latest")
                 check(os.path.sameopenfile(first, third), "the instance of a context that has ended is not handed on")
-                equal(struct.unpack("<I", os.pread(third, 4, 88))[0], 0, "its state")
+                equal(struct.unpack("<I", os.pread(third, 4, STATE))[0], 0, "its state")
             for fd in (first, second, other, third):
                 os.close(fd)
-        equal(set(merges.values()), {"sum64", "none"}, "merges")
+        equal(set(merges.values()), {"sum64", "latest"}, "merges")
         n = 0
         while True:
             fd, size, _ = shim.instance(slots[0][0])

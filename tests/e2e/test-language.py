@@ -110,7 +110,7 @@ def test_memory_contexts():
             number = f"{seen[key]['instruction']:x}"
             shown, = daemon.json("kernel", "show", "--instruction", number)["instructions"]
             check(words in shown["text"].replace("\t", " "), shown)
-            equal((shown["id"], shown["kernel"]), (number, "accesses"))
+            equal((int(shown["id"], 16), shown["kernel"]), (int(number, 16), "accesses"))
             check(shown["file"].endswith("language.cu") and shown["line"] > 30, shown)
         equal(len(daemon.json("kernel", "show", "accesses")["instructions"]), 6)
         check("st.global.v4" in daemon.ctl("kernel", "show", "accesses"))
