@@ -70,7 +70,7 @@ def link(worker, data):
 def compile(worker, linked, blob, **change):
     programs = [(i, p) for i, p in enumerate(linked["programs"]) if p["gpu"]]
     outputs = [os.memfd_create("ptx", os.MFD_ALLOW_SEALING) for _ in programs]
-    maps = [dict(m, slot_symbol=f"__gpuprobe_o1_m{i}") for i, m in enumerate(linked["maps"])]
+    maps = [dict(m, slot_symbol=f"__gpuprobe_o1_m{i}", place=0, threads=0, ring_bytes=0) for i, m in enumerate(linked["maps"])]
     request = {"job": "compile", "input": 0, "prefix": "__gpuprobe_o1", "maps": maps,
                "programs": [{"index": i, "name": p["name"], "insns": p["insns"], "output": n + 1}
                             for n, (i, p) in enumerate(programs)]}
@@ -98,24 +98,39 @@ def main(path, folder):
     assert reply["status"] == "compiled", reply
     program, layout = reply["programs"][0], reply["maps"][0]
     assert program["symbol"] == "__gpuprobe_o1_p0" and program["size"] == len(texts[0])
-    assert program["maps"] == [0] and program["local_bytes"] == 0 and not program["uses_context"]
-    assert layout["used"] and layout["data_size"] == layout["shards"] * layout["shard_stride"]
+    assert program["maps"] == [0] and program["local_bytes"] == 0 and program["context"] == []
+    assert layout == {"merge": 1, "used": True, "resident": True} and not program["process"]
     assert ".visible .global .align 128 .b8 __gpuprobe_o1_m0[32768];" in texts[0], texts[0]  # the data itself
     assert "__gpuprobe_o1_p0" in texts[0], texts[0]
 
-    # two programs with functions, data sections, every helper
-    for name, count in (("calls", 2), ("globals", 1), ("helpers", 1), ("gpu-array", 1), ("percpu", 1)):
+    # two programs with functions, data sections, every helper, rings, sections
+    for name, count in (("calls", 2), ("globals", 1), ("helpers", 1), ("gpu-array", 1), ("percpu", 1), ("hash-ring", 1),
+                        ("rings", 1), ("exit", 1), ("sections", 7)):
         linked, blob = link(worker, read(name))
         assert linked["status"] == "linked", linked
         reply, texts = compile(worker, linked, blob)
         assert reply["status"] == "compiled" and len(reply["programs"]) == count, (name, reply)
         assert all(p["symbol"] in t for p, t in zip(reply["programs"], texts)), name
 
-    # a program that this release does not compile: said, with its name
-    linked, blob = link(worker, read("hash-ring"))
+    # the fields of its context are a program's parameters
+    linked, blob = link(worker, read("context"))
+    reply, texts = compile(worker, linked, blob)
+    assert reply["programs"][0]["context"] == [64, 160], reply
+    assert texts[0].count(".param .b64 __gpuprobe_o1_p0_param_") == 2, texts[0]
+
+    # the log is a map, the process a slot
+    linked, blob = link(worker, read("log"))
+    assert linked["maps"][-1]["internal"] == "log", linked
+    reply, texts = compile(worker, linked, blob)
+    program = reply["programs"][0]
+    assert program["process"] and len(linked["maps"]) - 1 in program["maps"] and program["target"] == 70, reply
+    assert ".visible .const .align 8 .b8 __gpuprobe_process[64];\n" in texts[0], texts[0]
+
+    # a program that a GPU cannot run: said, with its name
+    linked, blob = link(worker, read("context-beyond"))
     reply, _ = compile(worker, linked, blob)
     assert reply["status"] == "error" and reply["error"] == "program", reply
-    assert "\n" not in reply["message"], reply
+    assert "cuda__context_beyond" in reply["message"] and "\n" not in reply["message"], reply
 
     # no object, and one that does not link
     reply, _ = link(worker, b"not an object" * 100)
@@ -126,6 +141,8 @@ def main(path, folder):
     # requests that lie
     linked, blob = link(worker, read("counter"))
     for change in ({"prefix": "a b"}, {"prefix": "x" * 200}, {"maps": [{}]}, {"maps": 3}, {"programs": []},
+                   {"maps": [dict(m, slot_symbol="m", place=3, threads=0, ring_bytes=0) for m in linked["maps"]]},
+                   {"maps": [dict(m, slot_symbol="m", place=0, threads=-1, ring_bytes=0) for m in linked["maps"]]},
                    {"programs": [{"index": 0, "name": "p", "output": 1, "insns": {"offset": 0, "count": 30000}}]},
                    {"programs": [{"index": 0, "name": "p", "output": 9, "insns": linked["programs"][0]["insns"]}]},
                    {"programs": [{"index": -1, "name": "p", "output": 1, "insns": linked["programs"][0]["insns"]}]}):
