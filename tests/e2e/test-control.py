@@ -54,8 +54,19 @@ def test_attach_errors():
             ({"object": encoded("past-end")}, "VerificationFailed", "invalid access to map value"),
             ({"object": encoded("no-null-check")}, "VerificationFailed", "map_value_or_null"),
             ({"object": encoded("endless")}, "VerificationFailed", ""),
-            ({"object": encoded("context")}, "CompileFailed", "later release"),
-            ({"object": encoded("helpers-later")}, "CompileFailed", ""),
+            ({"object": encoded("counter"), "point": "kprobe/f@x.cu"}, "InvalidArgument", "expected FILE:LINE or block:N after @"),
+            ({"object": encoded("counter"), "point": "uprobe/f"}, "InvalidArgument", "expected kprobe/"),
+            ({"object": encoded("counter"), "point": "kprobe/"}, "InvalidArgument", "--kernel"),
+            ({"object": encoded("counter"), "point": ""}, "InvalidArgument", "section"),
+            ({"object": encoded("counter"), "spaces": ["shared"]}, "InvalidArgument", "memory accesses"),
+            ({"object": encoded("counter"), "point": "memcapture/f", "spaces": ["texture"]}, "InvalidArgument", "texture"),
+            ({"object": encoded("counter"), "point": "memcapture/f", "spaces": []}, "InvalidArgument", "empty"),
+            ({"object": encoded("counter"), "threads": 0}, "InvalidArgument", "268435456"),
+            ({"object": encoded("counter"), "threads": 1 << 40}, "InvalidArgument", "268435456"),
+            ({"object": encoded("counter"), "ring_size": 16383}, "InvalidArgument", "16 KiB"),
+            ({"object": encoded("counter"), "ring_size": (2 << 30) + 1}, "InvalidArgument", "2 GiB"),
+            ({"object": encoded("context"), "point": "memcapture/f"}, "CompileFailed", "at a memory access it has 48 bytes"),
+            ({"object": encoded("exit")}, "VerificationFailed", "bpf_cuda_exit"),
             ({"object": encoded("host")}, "InvalidObject", "later release"),
             ({"object": encoded("host"), "kernel": "vectorAdd"}, "InvalidObject", "later release"),
             ({"object": encoded("host"), "program": "on_unlink"}, "InvalidObject", "cuda__"),
@@ -101,6 +112,30 @@ def test_objects():
         equal({m["name"] for m in reply["maps"]} & {"out", ".rodata", ".data", ".bss"}, {m["name"] for m in reply["maps"]})
         entries = bus.call("DumpMap", map=".data")["entries"]
         check(b"label" in base64.b64decode(entries[0]["values"][0]), "initial values", entries)
+        bus.close()
+
+
+def test_points():
+    """What was asked for is listed; maps lie where they were asked to lie."""
+    with Daemon() as daemon:
+        bus = Connection(daemon.directory)
+        bus.call("Attach", object=encoded("counter"), point="kprobe/dev:f@x.cu:12", kernel="g*")
+        bus.call("Attach", object=encoded("counter"), point="kprobe/__memcapture", spaces=["global", "param"])
+        bus.call("Attach", object=encoded("calls"), point="kprobe/both@block:2")
+        equal([(a["section"], a["point"], a["kernel"]) for a in bus.call("List")["attachments"]],
+              [("kprobe/dev:f@x.cu:12", "line", "g*"), ("kprobe/__memcapture", "memory", "*"),
+               ("kprobe/both@block:2", "block", "both"), ("kprobe/both@block:2", "block", "both")])
+        equal([(m["kind"], m["place"], m["merge"]) for m in bus.call("Attach", object=encoded("counter"))["maps"]],
+              [("array", "device", "sum64")])
+        reply = bus.call("Attach", object=encoded("counter"), shared=True)
+        equal([(m["kind"], m["place"], m["merge"], m["shards"]) for m in reply["maps"]], [("array", "host", "none", 1)])
+        for method, parameters, wanted in (("ListKernels", {"pid": 0}, "InvalidArgument"), ("ShowKernel", {}, "InvalidArgument"),
+                                           ("ShowKernel", {"kernel": "f", "instruction": "1"}, "InvalidArgument"),
+                                           ("ShowKernel", {"instruction": "xyz"}, "InvalidArgument"),
+                                           ("ShowKernel", {"instruction": "1"}, "NotFound"),
+                                           ("ShowKernel", {"kernel": "nobody"}, "NotFound")):
+            equal(error(bus, method, **parameters)[0], wanted, (method, parameters))
+        equal(bus.call("ListKernels"), {"kernels": []})
         bus.close()
 
 
@@ -368,5 +403,5 @@ def test_systemd():
 
 
 if __name__ == "__main__":
-    main([test_attach_errors, test_objects, test_verify_off, test_permissions, test_sync, test_big_map, test_clients_that_go,
+    main([test_attach_errors, test_objects, test_points, test_verify_off, test_permissions, test_sync, test_big_map, test_clients_that_go,
           test_program_worker_fails, test_second_daemon, test_stop_busy, test_systemd])

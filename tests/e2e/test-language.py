@@ -223,8 +223,12 @@ def test_maps():
         equal(results[3] + results[4], 512, "each update came through or found the map full")
         equal((results[6], results[7]), (results[3], results[4]), "who came in went out")
         equal(daemon.dump("small"), [], "left in the small map")
+        process = daemon.start_run(DRIVER, "vectorAdd", "--launches", "2", "--sleep-ms", "1500")
+        wait_until(lambda: any(entry.get("pid") == process.pid for entry in daemon.dump("gpu_hash", "--per-process")), "its entries")
         per_process = daemon.dump("gpu_hash", "--per-process")
-        equal({entry["value"] for entry in per_process}, {16}, "of each process")
+        equal({entry["value"] for entry in per_process if entry.get("pid") == process.pid}, {16}, "of the process")
+        equal({entry["value"] for entry in per_process if "pid" not in entry}, {32}, "of those that are gone")
+        process.communicate(timeout=60)
 
 
 def test_shared():
