@@ -30,7 +30,7 @@ struct dump {
 	struct daemon *daemon;
 	struct varlink_call *call;
 	struct sync_request *sync;
-	uv_idle_t idle; /* turns of the loop, without `more` */
+	uv_idle_t idle; /* turns of the loop: without `more`, or when one found nothing to send */
 	struct map_cursor cursor;
 	uint64_t map;
 	bool more;
@@ -130,6 +130,8 @@ static int dump_end(struct dump *dump, int r) {
 	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
 }
 
+static void dump_on_idle(uv_idle_t *idle);
+
 /* A turn: gathers entries, sends a reply when there are enough. */
 static int dump_produce(struct varlink_call *call, void *userdata) {
 	struct dump *dump = userdata;
@@ -170,13 +172,21 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 		r = varlink_call_continue(call, dump_reply(dump, map, object));
 		return r < 0 || r == VARLINK_E_INVALID ? dump_end(dump, r) : VARLINK_PRODUCE_AGAIN;
 	}
-	return VARLINK_PRODUCE_AGAIN;
+	if (dump->more) /* who sends nothing is not asked again */
+		uv_idle_start(&dump->idle, dump_on_idle);
+	return VARLINK_PRODUCE_IDLE;
 }
 
+/* The next turn: of a stream the server's, when there is room for a reply. */
 static void dump_on_idle(uv_idle_t *idle) {
 	struct dump *dump = idle->data;
 
-	dump_produce(dump->call, dump);
+	if (!dump->more) {
+		dump_produce(dump->call, dump);
+		return;
+	}
+	uv_idle_stop(idle);
+	varlink_call_wake(dump->call);
 }
 
 static void dump_start(void *userdata) {

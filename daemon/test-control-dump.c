@@ -236,10 +236,13 @@ static void test_ring_listed(void **state) {
 	assert_listed("lost", "6");
 }
 
-/* A large map comes in several replies. Who hangs up in the middle leaves nothing behind. */
+/*
+ * A large map comes in several replies, the first after some turns without one. Who hangs up in the
+ * middle leaves nothing behind.
+ */
 static void test_stream(void **state) {
 	enum { n = 50000 };
-	struct map *map = make_map("keys", &(struct map_shape){ BPF_MAP_TYPE_HASH, 8, 8, n });
+	struct map *map = make_map("keys", &(struct map_shape){ BPF_MAP_TYPE_HASH, 8, 8, 8 * n });
 	struct view a = view_make(map, 1, 0);
 	struct varlink_reply reply;
 	unsigned int replies = 0;
