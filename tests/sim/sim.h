@@ -2,7 +2,8 @@
 #pragma once
 
 /*
- * The interpreter: PTX text becomes a program, a program's kernels are launched over a grid, in the calling thread.
+ * The interpreter: PTX text becomes a program, a program's kernels are launched over a grid, in the calling thread (sim-run.c
+ * has modes with more of them).
  *
  * sim-memory.c   what a kernel may access: a sorted table of address ranges
  * sim-program.c  a module: its variables in real memory, its functions
@@ -85,7 +86,7 @@ struct sim_insn {
 	};
 	uint32_t position; /* in the text of the module */
 	uint32_t width; /* bytes accessed */
-	/* The range that the last access hit: address - low <= span. Written while it runs; launches hold a lock. */
+	/* The range that the last access hit: address - low <= span. Written while it runs, unless blocks run at once; launches hold a lock. */
 	uintptr_t low;
 	size_t span;
 };
