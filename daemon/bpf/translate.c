@@ -57,7 +57,8 @@ static bool input_is_valid(const struct translation *t)
 		if (!is_identifier(t->programs[i].symbol) || strlen(t->programs[i].symbol) > 256)
 			return false;
 	for (size_t i = 0; i < t->n_maps; i++)
-		if (!is_identifier(t->maps[i].slot_symbol) || strlen(t->maps[i].slot_symbol) > 256)
+		if (!is_identifier(t->maps[i].slot_symbol) ||
+		    strlen(t->maps[i].slot_symbol) > 256 || t->maps[i].place > MAP_PLACE_KERNEL)
 			return false;
 	return true;
 }

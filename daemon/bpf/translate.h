@@ -92,7 +92,7 @@ struct translate_result {
  * Translates all programs or none. Returns TRANSLATE_OK and fills `result`
  * (translate_result_deinit() frees what it owns), or another value of the enum and fills `error`
  * with one line (the caller frees it), or -ENOMEM or -EINVAL (more programs or maps than the limits
- * above, or a symbol that is no identifier). `result` is untouched unless OK is returned.
+ * above, a symbol that is no identifier, no place). `result` is untouched unless OK is returned.
  */
 int translate_object(const struct translate_program *programs, size_t n_programs,
 		     const struct translate_map *maps, size_t n_maps,

@@ -35,9 +35,11 @@ static const uint8_t opcodes[] = {
 	0x85, 0x85, 0x85, 0x85, 0x95, 0x18, 0x18, 0x18,
 };
 static const int32_t atomics[] = { 0x00, 0x40, 0x50, 0xa0, 0x01, 0x41, 0x51, 0xa1, 0xe1, 0xf1 };
-static const int32_t helpers[] = { 1,   1,   1,   2,   3,   5,   7,   8,   502,
-				   503, 504, 505, 506, 508, 509, 510, 511, 6 };
-static const uint32_t map_types[] = { 2, 6, 1503, 1 };
+static const int32_t helpers[] = { 1,	1,   1,	  2,   3,   5,	 7,   8,   502, 503, 504,
+				   505, 506, 508, 509, 510, 511, 6,   14,  16,	25,  130,
+				   131, 131, 132, 132, 133, 177, 501, 507, 512, 12 };
+static const uint32_t map_types[] = { 2,    6,	  1503, 27,   1,    1502, 1527, 5,
+				      1501, 1504, 1512, 1513, 4,    7,	  2,	2 };
 static const char *const names[MAPS_MAX] = { "m0", "m1", "m2" };
 
 #define PICK(array, n) ((array)[(n) % (sizeof(array) / sizeof((array)[0]))])
@@ -126,7 +128,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (end - b < 4)
 			return 0;
 		maps[i] = (struct translate_map){ .name = names[i], .slot_symbol = names[i] };
-		maps[i].type = PICK(map_types, b[0]);
+		maps[i].type = PICK(map_types, b[0] & 15);
+		maps[i].place = (b[0] >> 4 & 3) % 3;
+		maps[i].log = b[0] >> 6 & 1;
+		maps[i].threads = b[1];
+		maps[i].ring_bytes = (uint64_t)b[2] << (b[3] & 31);
 		maps[i].key_size = b[0] & 0x80 ? b[1] : 4;
 		maps[i].value_size = b[1] == 255 ? UINT32_MAX : b[1] * 3u;
 		maps[i].max_entries = (uint32_t)b[2] << (b[3] & 31);
