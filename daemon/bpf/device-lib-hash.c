@@ -295,31 +295,27 @@ struct insertion {
 	u32 looks;
 };
 
-enum { HASH_GOES_ON = 1 };
+/* What an insertion goes on with, if it has no result: look again, at once or later. */
+enum { HASH_NOW = 1, HASH_LATER = 2 };
 
-static inline long look_later(struct insertion *in, u32 looks)
-{
-	if (in->looks >= looks)
-		return 0;
-	look_again();
-	return HASH_GOES_ON;
-}
-
-/* There is one PENDING slot with the key. HASH_GOES_ON: look again. */
+/* There is one PENDING slot with the key. */
 static inline long insert_pending(const struct hash *h, struct insertion *in, struct slot slot)
 {
 	enum room room;
 
 	if (slot.address != in->known.address || slot.word != in->known.word) {
-		if (in->own.address || !look_later(in, HASH_POLITE))
-			in->known = slot;
-		return HASH_GOES_ON;
+		if (!in->own.address && in->looks < HASH_POLITE)
+			return HASH_LATER;
+		in->known = slot;
+		return HASH_NOW;
 	}
 	room = take_room(h);
 	if (room == ROOM_TAKEN) {
 		if (complete(h, slot) && slot.address == in->own.address)
 			return 0;
-	} else if (room == ROOM_FULL || !look_later(in, HASH_PATIENT)) {
+	} else if (room == ROOM_LATER && in->looks < HASH_PATIENT) {
+		return HASH_LATER;
+	} else {
 		/* that it is PENDING until now means that there is no element */
 		u64 gone = with_state(slot.word, slot.address == in->own.address ? MAP_SLOT_DEAD :
 										  MAP_SLOT_KILLED);
@@ -327,7 +323,7 @@ static inline long insert_pending(const struct hash *h, struct insertion *in, st
 		if (compare_and_swap(h, slot.address, slot.word, gone) == slot.word)
 			return -HASH_E2BIG;
 	}
-	return HASH_GOES_ON;
+	return HASH_NOW;
 }
 
 /* There is neither an element with the key nor a PENDING slot. */
@@ -335,22 +331,27 @@ static inline long insert_new(const struct hash *h, struct insertion *in, const 
 			      u64 tag, const u64 *key, const struct hash_value *value)
 {
 	u64 overflow = h->base + offsetof(struct map_hash, overflow);
-	_Bool can_overflow = h->mask >= MAP_HASH_WINDOW && !load(h, overflow);
+	_Bool can_overflow;
 
 	if (in->full)
 		return -HASH_E2BIG;
 	if (h->immortal && (int)(load(h, h->base) >> 32) >= (int)h->max_entries) {
 		in->full = 1;
-	} else if (path->twin && look_later(in, HASH_POLITE)) {
-		/* it may be the same key */
-	} else if (path->free.address) {
-		in->own = in->known = take(h, path->free, tag, key, value);
-	} else if (!path->busy || !look_later(in, can_overflow ? HASH_POLITE : HASH_PATIENT)) {
-		if (!can_overflow)
-			return -HASH_E2BIG;
-		store(h, overflow, 1);
+		return HASH_NOW;
 	}
-	return HASH_GOES_ON;
+	if (path->twin && in->looks < HASH_POLITE)
+		return HASH_LATER; /* it may be the same key */
+	if (path->free.address) {
+		in->own = in->known = take(h, path->free, tag, key, value);
+		return HASH_NOW;
+	}
+	can_overflow = h->mask >= MAP_HASH_WINDOW && !load(h, overflow);
+	if (path->busy && in->looks < (can_overflow ? HASH_POLITE : HASH_PATIENT))
+		return HASH_LATER;
+	if (!can_overflow)
+		return -HASH_E2BIG;
+	store(h, overflow, 1);
+	return HASH_NOW;
 }
 
 static inline long update(const struct hash *h, const u64 *key, const struct hash_value *value,
@@ -385,7 +386,9 @@ static inline long update(const struct hash *h, const u64 *key, const struct has
 			r = insert_pending(h, &in, path.pending);
 		else
 			r = insert_new(h, &in, &path, tag, key, value);
-		if (r != HASH_GOES_ON)
+		if (r == HASH_LATER)
+			look_again();
+		else if (r != HASH_NOW)
 			return r;
 	}
 }

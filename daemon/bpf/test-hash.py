@@ -25,7 +25,7 @@ def rounded(n):
     return (n + 7) & ~7
 
 
-def insns_of(path):
+def insns_of(path, section=b'kprobe/hash'):
     """The instructions of an object's one program, its references to the one map resolved."""
     with open(path, 'rb') as f:
         data = f.read()
@@ -34,14 +34,32 @@ def insns_of(path):
     sections = [struct.unpack_from('<IIQQQQIIQQ', data, offset + i * size) for i in range(n)]
     for s in sections:
         name = data[sections[names][4] + s[0]:].split(b'\0', 1)[0]
-        if name == b'kprobe/hash':
+        if name == section:
             code = bytearray(data[s[4]:s[4] + s[5]])
-        if name == b'.relkprobe/hash':
+        if name == b'.rel' + section:
             relocations = data[s[4]:s[4] + s[5]]
     for i in range(0, len(relocations), 16):
         at, = struct.unpack_from('<Q', relocations, i)
         code[at + 1] |= 5 << 4  # BPF_PSEUDO_MAP_IDX
     return bytes(code)
+
+
+def compiled(command, source, folder):
+    path = os.path.join(folder, 'hash.bpf.o')
+    subprocess.run([*command, '-O2', '-g', '-Wall', '-Werror', '-target', 'bpf', '-I', HERE + '/../../proto', '-c', source,
+                    '-o', path], check=True)
+    return path
+
+
+def check_size(command, bpf_run, folder):
+    """A program that counts by key has to fit where programs are put into kernels (INLINE_MAX of passes/probe.c), in registers."""
+    path = compiled(command, HERE + '/../../docs/examples/hash_count.bpf.c', folder)
+    text = subprocess.run([bpf_run, '--ptx', '--map', '1:8:8:4096'], input=insns_of(path, b'kprobe/vectorAdd').hex(),
+                          capture_output=True, text=True, check=True).stdout
+    text = text[text.index('.func'):text.index('.visible .entry')]
+    print('a count by key takes %d bytes of PTX' % len(text))
+    check(len(text) < 16384, 'that is too much to be put into a kernel')
+    check('.local' not in text, 'it needs a stack')
 
 
 class Shape:
@@ -52,12 +70,9 @@ class Shape:
         return 'type %d, key %d, value %d%s' % (self.kind, self.key, self.value, ', on the stack' if self.on_stack else '')
 
     def compile(self, command, folder):
-        path = os.path.join(folder, 'hash.bpf.o')
         flags = ['-DMAP_TYPE=%d' % self.kind, '-DKEY_SIZE=%d' % self.key, '-DVALUE_SIZE=%d' % self.value]
         flags += ['-DON_STACK'] if self.on_stack else []
-        subprocess.run([*command, '-O2', '-g', '-Wall', '-Werror', '-target', 'bpf', *flags, '-c', HERE + '/objects/hash.bpf.c',
-                        '-o', path], check=True)
-        self.code = insns_of(path).hex()
+        self.code = insns_of(compiled(command + flags, HERE + '/objects/hash.bpf.c', folder)).hex()
 
     def make_key(self, i):
         """Key number i: the first bytes differ, or only the last."""
@@ -231,6 +246,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for shape in {id(c.shape): c.shape for c in cases}.values():
             shape.compile(command, folder)
+        check_size(command, bpf_run, folder)
         batch = os.path.join(folder, 'batch')
         with open(batch, 'w') as f:
             f.writelines('%s\n' % c.line(str(i)) for i, c in enumerate(cases))
