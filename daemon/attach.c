@@ -23,6 +23,7 @@
 #include "bpf/linked.h"
 #include "daemon.h"
 #include "memfd.h"
+#include "pass.h"
 #include "verify.h"
 
 #define ATTACH_LINK_MS 10000
@@ -487,8 +488,17 @@ static bool attach_choose_programs(struct attach *attach) {
 	r = attach_choose(&attach->choices, attach->linked, &attach->wish, &trouble);
 	switch (r) {
 	case 0:
-		for (size_t i = 0; i < attach->choices.n; i++)
-			attach->chosen[i] = attach->choices.programs[i].program;
+		for (size_t i = 0; i < attach->choices.n; i++) {
+			const struct attach_choice *choice = &attach->choices.programs[i];
+
+			attach->chosen[i] = choice->program;
+			if (!pass_set_builtin(&attach->daemon->passes, &choice->section, choice->text)) {
+				attach_fail(attach, ATTACH_E_ARGUMENT, NULL, "point",
+					    "%.128s: the definitions of passes have none for this point (gpuprobectl pass list)",
+					    choice->text);
+				return false;
+			}
+		}
 		return attach_hosts(attach);
 	case ATTACH_CHOOSE_E_NOT_FOUND:
 		outcome = (struct attach_outcome){ .error = ATTACH_E_NOT_FOUND, .program = trouble.reason };

@@ -53,8 +53,9 @@ static json_object *image_work_program(const struct attachment *attachment, int 
 	return program;
 }
 
-static json_object *image_work_attachment(const struct attachment *attachment) {
+static json_object *image_work_attachment(const struct attachment *attachment, uint32_t default_spaces) {
 	const struct section *section = &attachment->section;
+	uint32_t wanted = attachment->spaces == SECTION_SPACES_DEFAULT ? default_spaces : attachment->spaces;
 	json_object *json = json_object_new_object(), *spaces;
 
 	image_work_add_int(json, "id", (int64_t)attachment->id);
@@ -67,10 +68,10 @@ static json_object *image_work_attachment(const struct attachment *attachment) {
 		image_work_add_int(json, "line", section->line);
 	} else if (section->point == SECTION_BLOCK) {
 		image_work_add_int(json, "block", section->block);
-	} else if (section->point == SECTION_MEMORY && attachment->spaces != SECTION_SPACES_DEFAULT) {
+	} else if (section->point == SECTION_MEMORY && wanted != SECTION_SPACES_DEFAULT) {
 		spaces = json_object_new_array();
 		for (unsigned int i = 0; section_space_name(i); i++)
-			if (attachment->spaces >> i & 1)
+			if (wanted >> i & 1)
 				json_object_array_add(spaces, json_object_new_string(section_space_name(i)));
 		json_object_object_add(json, "spaces", spaces);
 	}
@@ -92,6 +93,7 @@ static json_object *image_work_request(const struct image_work *work, enum image
 	image_work_add_int(request, "image", work->image);
 	for (size_t i = 0; i < work->daemon->n_stubs; i++)
 		json_object_array_add(stubs, json_object_new_string(work->daemon->stubs[i]));
+	pass_set_add_stubs(&work->daemon->passes, stubs);
 	json_object_object_add(request, "stubs", stubs);
 	json_object_object_add(request, "call", json_object_new_boolean(work->daemon->artifacts != NULL));
 	image_work_add_string(request, "stage", stages[stage]);
@@ -113,6 +115,7 @@ static int image_work_add_fd(json_object *request, const char *key, int index) {
 /* Adds the programs and where they belong. 0 or -errno. */
 static int image_work_add_programs(const struct image_work *work, struct worker_task *task, json_object *request) {
 	json_object *programs = json_object_new_array(), *attachments = json_object_new_array();
+	uint32_t spaces = pass_set_spaces(&work->daemon->passes);
 
 	json_object_object_add(request, "programs", programs);
 	json_object_object_add(request, "attachments", attachments);
@@ -128,7 +131,7 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 		if (index < 0)
 			return index;
 		json_object_array_add(programs, image_work_program(attachment, index));
-		json_object_array_add(attachments, image_work_attachment(attachment));
+		json_object_array_add(attachments, image_work_attachment(attachment, spaces));
 	}
 	return 0;
 }

@@ -29,6 +29,7 @@
 #define PASS_MS_MIN 20	 /* below that a pass is not started */
 #define PASS_GRACE_MS 2000 /* for its worker */
 #define PASS_OUTPUT_INDEX 1
+#define PASS_STUBS_MAX 64 /* that a job can carry */
 
 struct pass_step {
 	const struct pass_definition *definition;
@@ -479,4 +480,44 @@ const struct pass_definition *pass_set_builtin(const struct pass_set *set, const
 			return definition;
 	}
 	return NULL;
+}
+
+/* A parameter of a pass that is built in: an array, or NULL. */
+static json_object *pass_parameter(const struct pass_set *set, const char *name, const char *parameter) {
+	const struct pass_definition *definition = pass_set_find(set, name);
+	json_object *array = NULL;
+
+	if (definition && !definition->executable && definition->parameters &&
+	    json_object_object_get_ex(definition->parameters, parameter, &array) &&
+	    json_object_is_type(array, json_type_array))
+		return array;
+	return NULL;
+}
+
+void pass_set_add_stubs(const struct pass_set *set, json_object *array) {
+	json_object *stubs = pass_parameter(set, "kprobe_entry", "stubs");
+
+	for (size_t i = 0; stubs && i < json_object_array_length(stubs); i++) {
+		json_object *stub = json_object_array_get_idx(stubs, i);
+		bool there = !json_object_is_type(stub, json_type_string) ||
+			     json_object_array_length(array) >= PASS_STUBS_MAX;
+
+		for (size_t j = 0; !there && j < json_object_array_length(array); j++)
+			there = !strcmp(json_object_get_string(json_object_array_get_idx(array, j)),
+					json_object_get_string(stub));
+		if (!there)
+			json_object_array_add(array, json_object_get(stub));
+	}
+}
+
+uint32_t pass_set_spaces(const struct pass_set *set) {
+	json_object *names = pass_parameter(set, "kprobe_memcapture", "spaces");
+	uint32_t spaces = 0;
+
+	for (size_t i = 0; names && i < json_object_array_length(names); i++) {
+		const char *name = json_object_get_string(json_object_array_get_idx(names, i));
+
+		spaces |= name ? section_space(name) : 0;
+	}
+	return spaces ? spaces : SECTION_SPACES_DEFAULT;
 }

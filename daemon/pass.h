@@ -20,6 +20,10 @@ bool pass_set_runs_programs(const struct pass_set *set);
 const struct pass_definition *pass_set_builtin(const struct pass_set *set, const struct section *section,
 					       const char *section_text);
 
+/* Parameters of the passes that are built in: stubs are added to the array; spaces of memory points, as bits of section_space(). */
+void pass_set_add_stubs(const struct pass_set *set, json_object *array);
+uint32_t pass_set_spaces(const struct pass_set *set);
+
 /*
  * Drives the work through all its stages; the end is that of image_work_start(). 0 or -errno: nothing was started.
  */
