@@ -110,3 +110,4 @@ int command_kernel(struct ctl *ctl, int argc, char **argv);
 int command_ring(struct ctl *ctl, int argc, char **argv);
 int command_run(struct ctl *ctl, int argc, char **argv);
 int command_log(struct ctl *ctl, int argc, char **argv);
+int command_pass(struct ctl *ctl, int argc, char **argv);

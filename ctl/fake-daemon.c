@@ -457,6 +457,14 @@ static int show_kernel(struct varlink_call *call, json_object *parameters, void 
 	return varlink_call_reply(call, reply);
 }
 
+static int list_passes(struct varlink_call *call, json_object *parameters, void *userdata) {
+	return varlink_call_reply(
+		call, from_text("{\"passes\":[{\"name\":\"mine\",\"description\":\"does \\u001bthis\",\"file\":\"/etc/p/mine.json\","
+				"\"executable\":\"/usr/bin/mine\",\"order\":50,\"include\":[\"kprobe/*\"],\"exclude\":[\"kprobe/f\"]},"
+				"{\"name\":\"kretprobe\",\"description\":\"\",\"file\":\"\",\"executable\":\"\",\"order\":200,"
+				"\"include\":[\"kretprobe/*\"],\"exclude\":[]}],\"folders\":[\"/etc/p\"]}"));
+}
+
 static const struct varlink_method methods[] = {
 	{ "Attach", attach },
 	{ "Detach", detach },
@@ -469,6 +477,7 @@ static const struct varlink_method methods[] = {
 	{ "ReadLog", fake_read_log },
 	{ "ListKernels", list_kernels },
 	{ "ShowKernel", show_kernel },
+	{ "ListPasses", list_passes },
 	{},
 };
 

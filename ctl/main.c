@@ -34,6 +34,8 @@ static const char help[] =
 	"  ring read MAP     records of a ring\n"
 	"  run FILE          run a program as a kernel of its own\n"
 	"  log               what programs print\n"
+	"  pass list         passes that the daemon runs\n"
+	"  pass test FILE    run passes on a PTX file, here\n"
 	"\n"
 	"      --json            print JSON\n"
 	"      --pretty          print JSON for people\n"
@@ -61,6 +63,7 @@ static const struct {
 	{ "ring", command_ring, CTL_TITLE "ring" },
 	{ "run", command_run, CTL_TITLE "run" },
 	{ "log", command_log, CTL_TITLE "log" },
+	{ "pass", command_pass, CTL_TITLE "pass" },
 };
 
 /* Options before the command. Returns -1 to go on, or the exit status. */

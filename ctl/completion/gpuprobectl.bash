@@ -33,6 +33,15 @@ _gpuprobectl() {
 	done
 
 	case $previous in
+	--pass)
+		mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 2 pass list)" -- "$word")
+		return
+		;;
+	--pass-dir)
+		compopt -o filenames 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -d -- "$word")
+		return
+		;;
 	--socket | --exe)
 		compopt -o filenames 2>/dev/null
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
@@ -61,7 +70,7 @@ _gpuprobectl() {
 
 	case $command in
 	"")
-		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel map ring run log $global" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel map ring run log pass $global" -- "$word")
 		;;
 	attach)
 		if [[ $word == -* ]]; then
@@ -109,6 +118,16 @@ _gpuprobectl() {
 		elif [[ $noun == read ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_rings)
 				--follow --count --type --raw $global" -- "$word")
+		fi
+		;;
+	pass)
+		if [[ -z $noun ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "list test $global" -- "$word")
+		elif [[ $noun == test && $word == -* ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "--pass --kernel --pass-dir $global" -- "$word")
+		elif [[ $noun == test ]]; then
+			compopt -o filenames 2>/dev/null
+			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.ptx' -- "$word")
 		fi
 		;;
 	log)
