@@ -32,6 +32,7 @@
 
 #define IMAGE_HASH_INLINE_MAX (1024 * 1024)
 #define IMAGE_NUMBER_MAX UINT32_C(0x7fffffff)
+#define IMAGE_NAMES_MAX ((size_t)64 << 10) /* bytes of names in a job, twice: JSON escapes some; a job has 128 KiB */
 
 struct image_key {
 	XXH128_hash_t hash;
@@ -328,27 +329,31 @@ static int image_entry_start(struct image_entry *entry, const struct image_reque
 /* ---- requests ---- */
 
 /* How many attachments mean the process; the first ones, in order of id, as many as a job can
- * carry, in ids. */
+ * carry, in ids and *n_ids. */
 static size_t image_match(const struct daemon *daemon, const struct process *process,
-			  uint64_t ids[static IMAGE_PROGRAMS_MAX]) {
+			  uint64_t ids[static IMAGE_PROGRAMS_MAX], size_t *n_ids) {
 	const struct attachment *attachment;
-	size_t n = 0;
+	size_t n = 0, text = 0;
 
-	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
-		if (filter_matches(&attachment->filter, &process->facts) &&
-		    n++ < IMAGE_PROGRAMS_MAX)
-			ids[n - 1] = attachment->id;
+	*n_ids = 0;
+	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link) {
+		if (!filter_matches(&attachment->filter, &process->facts))
+			continue;
+		n++;
+		text += 2 * (strlen(attachment->section.kernel) + strlen(attachment->section.file));
+		if (*n_ids + 1 == n && n <= IMAGE_PROGRAMS_MAX && text <= IMAGE_NAMES_MAX)
+			ids[(*n_ids)++] = attachment->id;
+	}
 	return n;
 }
 
 /* Remembers that attachments were left out. */
-static void image_record_excess(struct daemon *daemon, const struct process *process, size_t n) {
+static void image_record_excess(struct daemon *daemon, const struct process *process, size_t n, size_t n_applied) {
 	const struct process_facts *facts = &process->facts;
 	char reason[128];
 
 	snprintf(reason, sizeof(reason),
-		 "%zu attachments mean this process: only the first %d of them are applied", n,
-		 IMAGE_PROGRAMS_MAX);
+		 "%zu attachments mean this process: only the first %zu of them are applied", n, n_applied);
 	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
 			&(struct outcome_subject){}, reason);
 }
@@ -372,10 +377,9 @@ static void image_request_start(struct image_request *request) {
 	key.flags = request->message.flags;
 	key.capability = request->message.capability_major * 10 + request->message.capability_minor;
 	key.uid = request->client->process->uid;
-	n = image_match(daemon, request->client->process, key.attachments);
-	key.n_attachments = n < IMAGE_PROGRAMS_MAX ? n : IMAGE_PROGRAMS_MAX;
-	if (n > IMAGE_PROGRAMS_MAX)
-		image_record_excess(daemon, request->client->process, n);
+	n = image_match(daemon, request->client->process, key.attachments, &key.n_attachments);
+	if (n > key.n_attachments)
+		image_record_excess(daemon, request->client->process, n, key.n_attachments);
 	entry = image_cache_find(&daemon->images, &key);
 	if (entry && entry->result) {
 		daemon->counters.images_cached++;
@@ -432,6 +436,7 @@ int image_submit(struct daemon *daemon, struct client *client, const struct wire
 	_cleanup_fd int fd = consumed_fd;
 	uint32_t sequence = message->header.sequence;
 	uint64_t ids[IMAGE_PROGRAMS_MAX];
+	size_t n_ids;
 	struct image_request *request;
 	const char *why;
 	int r;
@@ -440,7 +445,7 @@ int image_submit(struct daemon *daemon, struct client *client, const struct wire
 	r = memfd_check(fd, message->image_size, &why);
 	if (r < 0)
 		return r;
-	if (!image_match(daemon, client->process, ids))
+	if (!image_match(daemon, client->process, ids, &n_ids))
 		return image_answer_own(daemon, client, sequence,
 					"no attachment means this process");
 	if (account_charge_image(client->connection->account, message->image_size))

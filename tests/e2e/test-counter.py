@@ -238,6 +238,21 @@ def test_many_attachments():
         check(any("only the first 58" in o["reason"] for o in daemon.why()), daemon.why())
 
 
+def test_long_names():
+    """Names that fill a job: the first that fit are applied."""
+    with Daemon() as daemon:
+        name = "vectorAdd" + "*" * 2000
+        for _ in range(20):
+            daemon.attach("--kernel", name, "--exe", "*/vec_add_driver")
+        run(daemon)
+        maps = [m["id"] for m in daemon.json("map", "list")["maps"]]
+        counts = [daemon.count_of(str(m)) for m in maps]
+        fit = counts.count(N * LAUNCHES)
+        check(10 <= fit < 20, counts)
+        equal(counts, [N * LAUNCHES] * fit + [0] * (20 - fit))
+        check(any(f"only the first {fit} " in o["reason"] for o in daemon.why()), daemon.why())
+
+
 def test_read_while_running():
     with Daemon("--mirror-period-ms=0") as daemon:
         daemon.attach("--kernel", "vectorAdd")
@@ -306,5 +321,5 @@ def test_stop_while_running():
 
 if __name__ == "__main__":
     main([test_count, test_names, test_ways, test_kernels, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
-          test_worker_hangs, test_many_loads, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_many_attachments, test_read_while_running,
-          test_detach_while_running, test_killed_process, test_past_the_end, test_stop_while_running])
+          test_worker_hangs, test_many_loads, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_many_attachments,
+          test_long_names, test_read_while_running, test_detach_while_running, test_killed_process, test_past_the_end, test_stop_while_running])
