@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Each field gets a register c<n> of its own, and what it takes to compute it happens in a scope of its own, so that names do
- * not meet; ptxas sees through both. Constants need no register. What cannot be had is 0: the address of a kernel's parameter
+ * A field that is no constant gets a register c<n>. Temporary registers are declared in a scope around their use: ptxas sees
+ * through all that, and a module with very many sites stays short. What cannot be had is 0: the address of a kernel's parameter
  * before PTX 7.7 and sm_70 (no cvta.param) and of a function's one, whatever is behind an operand of a form that we do not know.
  *
  * Parameters in .param space are read again where they are wanted, because they cannot change. A function's parameters in
@@ -11,7 +11,6 @@
 
 #include "probe-context.h"
 
-#include <stdarg.h>
 #include <inttypes.h>
 
 #include "../proto/kernel-id.h"
@@ -46,23 +45,11 @@ struct writer {
 	unsigned int field; /* whose register is written */
 };
 
-#define FIELD_REGISTER PROBE_REGISTER "c%u"
+#define FIELD PROBE_REGISTER "c%u"
+#define TEMPORARY PROBE_REGISTER "t"
 
-/* A line of a field's block; each %u stands for the field's number. */
-#define LINE(writer, format, ...) \
-	fprintf((writer)->stream, "\t" format "\n", ##__VA_ARGS__)
-
-static void open_block(const struct writer *writer)
-{
-	fprintf(writer->stream,
-		"\t{\n\t.reg .b64 " PROBE_REGISTER "d;\n\t.reg .b32 " PROBE_REGISTER "w, " PROBE_REGISTER
-		"x;\n\t.reg .b16 " PROBE_REGISTER "h;\n");
-}
-
-static void close_block(const struct writer *writer)
-{
-	fputs("\t}\n", writer->stream);
-}
+/* A line of text. */
+#define LINE(writer, format, ...) fprintf((writer)->stream, "\t" format "\n", ##__VA_ARGS__)
 
 static const char *token_text(const struct writer *writer, uint32_t token)
 {
@@ -74,128 +61,113 @@ static int token_length(const struct writer *writer, uint32_t token)
 	return (int)writer->body->tokens[token].length;
 }
 
-/* Two dimensions, each in 32 bits: c = low | high << shift. */
-static void write_pair(const struct writer *writer, const char *low, const char *high)
+static void declare(const struct writer *writer)
 {
-	open_block(writer);
+	LINE(writer, ".reg .b64 " FIELD ";", writer->field);
+}
+
+/* c = low | high << 32, of special registers; low may have one more above 16 bits. */
+static void write_pair(const struct writer *writer, const char *low, const char *middle, const char *high)
+{
+	declare(writer);
+	LINE(writer, "{\n\t.reg .b32 " PROBE_REGISTER "w, " PROBE_REGISTER "x;");
 	LINE(writer, "mov.u32 " PROBE_REGISTER "w, %s;", low);
+	if (middle) {
+		LINE(writer, "mov.u32 " PROBE_REGISTER "x, %s;", middle);
+		LINE(writer, "shl.b32 " PROBE_REGISTER "x, " PROBE_REGISTER "x, 16;");
+		LINE(writer, "or.b32 " PROBE_REGISTER "w, " PROBE_REGISTER "w, " PROBE_REGISTER "x;");
+	}
 	LINE(writer, "mov.u32 " PROBE_REGISTER "x, %s;", high);
-	LINE(writer, "mov.b64 " FIELD_REGISTER ", {" PROBE_REGISTER "w, " PROBE_REGISTER "x};",
-	     writer->field);
-	close_block(writer);
+	LINE(writer, "mov.b64 " FIELD ", {" PROBE_REGISTER "w, " PROBE_REGISTER "x};\n\t}", writer->field);
 }
 
 static void write_special(const struct writer *writer, const char *name)
 {
-	open_block(writer);
+	declare(writer);
+	LINE(writer, "{\n\t.reg .b32 " PROBE_REGISTER "w;");
 	LINE(writer, "mov.u32 " PROBE_REGISTER "w, %s;", name);
-	LINE(writer, "cvt.u64.u32 " FIELD_REGISTER ", " PROBE_REGISTER "w;", writer->field);
-	close_block(writer);
-}
-
-/* x | y << 16 | z << 32 */
-static void write_block_dim(const struct writer *writer)
-{
-	open_block(writer);
-	LINE(writer, "mov.u32 " PROBE_REGISTER "w, %%ntid.x;");
-	LINE(writer, "mov.u32 " PROBE_REGISTER "x, %%ntid.y;");
-	LINE(writer, "shl.b32 " PROBE_REGISTER "x, " PROBE_REGISTER "x, 16;");
-	LINE(writer, "or.b32 " PROBE_REGISTER "w, " PROBE_REGISTER "w, " PROBE_REGISTER "x;");
-	LINE(writer, "mov.u32 " PROBE_REGISTER "x, %%ntid.z;");
-	LINE(writer, "mov.b64 " FIELD_REGISTER ", {" PROBE_REGISTER "w, " PROBE_REGISTER "x};",
-	     writer->field);
-	close_block(writer);
+	LINE(writer, "cvt.u64.u32 " FIELD ", " PROBE_REGISTER "w;\n\t}", writer->field);
 }
 
 /* Part of the process slot, which is there once in a process and on a device. */
 static void write_process(const struct writer *writer, unsigned int offset, unsigned int bits)
 {
-	open_block(writer);
-	LINE(writer, "ld.%s.b%u " PROBE_REGISTER "%s, [__gpuprobe_process+%u];",
-	     writer->place->process_space, bits, bits == 32 ? "w" : "d", offset);
-	if (bits == 32)
-		LINE(writer, "cvt.u64.u32 " FIELD_REGISTER ", " PROBE_REGISTER "w;", writer->field);
-	else
-		LINE(writer, "mov.b64 " FIELD_REGISTER ", " PROBE_REGISTER "d;", writer->field);
-	close_block(writer);
+	declare(writer);
+	LINE(writer, "ld.%s.u%u " FIELD ", [__gpuprobe_process+%u];", writer->place->process_space, bits,
+	     writer->field, offset);
 }
 
-/*
- * A register, or one element of it, zero-extended into `PROBE_REGISTER d`; false if it has no such bits. suffix: ".x" or "".
- */
-static bool widen(const struct writer *writer, uint8_t type, const char *name, int length,
+/* The register in which something is computed: the field's, or the temporary one. */
+static const char *target_name(const struct writer *writer, bool temporary, char *name, size_t size)
+{
+	if (temporary)
+		snprintf(name, size, TEMPORARY);
+	else
+		snprintf(name, size, FIELD, writer->field);
+	return name;
+}
+
+/* A register's bits, zero-extended into `to`; false if it has none. suffix: ".x" of an element, or "". */
+static bool widen(const struct writer *writer, const char *to, uint8_t type, const char *name, int length,
 		  const char *suffix)
 {
-	switch (ptx_type_size(type)) {
-	case 16:
-		LINE(writer, "{\n\t.reg .b64 " PROBE_REGISTER "e;\n\tmov.b128 {" PROBE_REGISTER
-			     "d, " PROBE_REGISTER "e}, %.*s%s;\n\t}",
-		     length, name, suffix);
-		return true;
-	case 8:
-		LINE(writer, "mov.b64 " PROBE_REGISTER "d, %.*s%s;", length, name, suffix);
-		return true;
-	case 4:
-		LINE(writer, "mov.b32 " PROBE_REGISTER "w, %.*s%s;", length, name, suffix);
-		LINE(writer, "cvt.u64.u32 " PROBE_REGISTER "d, " PROBE_REGISTER "w;");
-		return true;
-	case 2:
-		LINE(writer, "mov.b16 " PROBE_REGISTER "h, %.*s%s;", length, name, suffix);
-		LINE(writer, "cvt.u64.u16 " PROBE_REGISTER "d, " PROBE_REGISTER "h;");
-		return true;
-	case 1:
-		if (type == PTX_TYPE_PRED)
-			LINE(writer, "selp.b64 " PROBE_REGISTER "d, 1, 0, %.*s%s;", length, name,
-			     suffix);
-		else
-			LINE(writer, "cvt.u64.u8 " PROBE_REGISTER "d, %.*s%s;", length, name, suffix);
-		return true;
-	}
-	return false;
+	bool integer = type == PTX_TYPE_B32 || type == PTX_TYPE_U32 || type == PTX_TYPE_S32 ||
+		       type == PTX_TYPE_B16 || type == PTX_TYPE_U16 || type == PTX_TYPE_S16;
+	unsigned int bits = 8 * ptx_type_size(type);
+
+	if (type == PTX_TYPE_PRED)
+		LINE(writer, "selp.b64 %s, 1, 0, %.*s;", to, length, name);
+	else if (bits == 128)
+		LINE(writer, "{\n\t.reg .b64 " PROBE_REGISTER "e;\n\tmov.b128 {%s, " PROBE_REGISTER "e}, %.*s%s;\n\t}",
+		     to, length, name, suffix);
+	else if (bits == 64)
+		LINE(writer, "mov.b64 %s, %.*s%s;", to, length, name, suffix);
+	else if (bits == 8 || (bits && integer))
+		LINE(writer, "cvt.u64.u%u %s, %.*s%s;", bits, to, length, name, suffix);
+	else if (bits)
+		LINE(writer,
+		     "{\n\t.reg .b%u " PROBE_REGISTER "w;\n\tmov.b%u " PROBE_REGISTER
+		     "w, %.*s%s;\n\tcvt.u64.u%u %s, " PROBE_REGISTER "w;\n\t}",
+		     bits, bits, length, name, suffix, bits, to);
+	return bits;
 }
 
-/* c |= the low `bytes` of d << shift */
-static void merge(const struct writer *writer, uint32_t bytes, uint32_t shift)
+/* The temporary register goes to its place in the field: c |= t << 8 * at. */
+static void merge(const struct writer *writer, uint32_t at)
 {
-	if (bytes < 8)
-		LINE(writer, "and.b64 " PROBE_REGISTER "d, " PROBE_REGISTER "d, 0x%" PRIx64 ";",
-		     (UINT64_C(1) << 8 * bytes) - 1);
-	if (shift)
-		LINE(writer, "shl.b64 " PROBE_REGISTER "d, " PROBE_REGISTER "d, %u;", 8 * shift);
-	LINE(writer, "or.b64 " FIELD_REGISTER ", " FIELD_REGISTER ", " PROBE_REGISTER "d;",
-	     writer->field, writer->field);
+	LINE(writer, "shl.b64 " TEMPORARY ", " TEMPORARY ", %u;", 8 * at);
+	LINE(writer, "or.b64 " FIELD ", " FIELD ", " TEMPORARY ";", writer->field, writer->field);
 }
 
-static void write_zero(const struct writer *writer)
-{
-	LINE(writer, "mov.b64 " FIELD_REGISTER ", 0;", writer->field);
-}
-
-/* Its first 8 bytes, in pieces as large as its alignment allows. */
-static void write_parameter(const struct writer *writer, const struct ptx_variable *parameter)
+/* Its first 8 bytes, in pieces as large as its alignment allows. False: it has none. */
+static bool write_parameter(const struct writer *writer, const struct ptx_variable *parameter)
 {
 	uint64_t size = parameter->size < 8 ? parameter->size : 8;
 	uint32_t alignment = ptx_type_size(parameter->type) * parameter->vector, piece;
 	const char *name = writer->text + parameter->name.offset;
 	int length = (int)parameter->name.length;
+	char to[32];
 
-	write_zero(writer);
-	open_block(writer);
-	if (parameter->space == PTX_SPACE_REG && parameter->vector == 1 && !parameter->array) {
-		if (widen(writer, parameter->type, name, length, ""))
-			merge(writer, 8, 0);
-	} else if (parameter->space == PTX_SPACE_PARAM) {
-		if (alignment < parameter->alignment)
-			alignment = parameter->alignment;
-		for (uint32_t at = 0; at < size; at += piece) {
-			for (piece = 8; piece > alignment || piece > size - at;)
-				piece /= 2;
-			LINE(writer, "ld.param.u%u " PROBE_REGISTER "d, [%.*s+%u];", 8 * piece, length,
-			     name, at);
-			merge(writer, 8, at);
+	if (!size || (parameter->space == PTX_SPACE_REG && (parameter->vector != 1 || parameter->array)))
+		return false;
+	declare(writer);
+	if (parameter->space == PTX_SPACE_REG)
+		return widen(writer, target_name(writer, false, to, sizeof(to)), parameter->type, name, length, "");
+	if (alignment < parameter->alignment)
+		alignment = parameter->alignment;
+	for (uint32_t at = 0; at < size; at += piece) {
+		for (piece = 8; piece > alignment || piece > size - at;)
+			piece /= 2;
+		if (at)
+			LINE(writer, "{\n\t.reg .b64 " TEMPORARY ";");
+		LINE(writer, "ld.param.u%u %s, [%.*s+%u];", 8 * piece, target_name(writer, at, to, sizeof(to)), length,
+		     name, at);
+		if (at) {
+			merge(writer, at);
+			LINE(writer, "}");
 		}
 	}
-	close_block(writer);
+	return true;
 }
 
 /* A field of gpuprobe_kernel_ctx. False: *number is its value. */
@@ -204,6 +176,7 @@ static bool write_kernel_field(const struct writer *writer, uint64_t *number)
 	const struct ptx_module *module = writer->body->module;
 	const struct ptx_function *function = writer->body->function;
 
+	*number = 0;
 	switch (writer->field) {
 	case FIELD_KERNEL_ID:
 		*number = kernel_id(writer->text + function->name.offset, function->name.length);
@@ -215,13 +188,13 @@ static bool write_kernel_field(const struct writer *writer, uint64_t *number)
 		write_process(writer, 0, 32);
 		return true;
 	case FIELD_GRID_DIM:
-		write_pair(writer, "%nctaid.x", "%nctaid.y");
+		write_pair(writer, "%nctaid.x", NULL, "%nctaid.y");
 		return true;
 	case FIELD_GRID_DIM_Z:
 		write_special(writer, "%nctaid.z");
 		return true;
 	case FIELD_BLOCK_DIM:
-		write_block_dim(writer);
+		write_pair(writer, "%ntid.x", "%ntid.y", "%ntid.z");
 		return true;
 	case FIELD_SHARED_BYTES:
 		write_special(writer, "%dynamic_smem_size");
@@ -230,12 +203,24 @@ static bool write_kernel_field(const struct writer *writer, uint64_t *number)
 		*number = function->parameter_count;
 		return false;
 	}
-	*number = 0;
 	if (writer->field - FIELD_PARAMS >= function->parameter_count)
 		return false;
-	write_parameter(writer, &module->parameters[function->first_parameter + writer->field -
-						    FIELD_PARAMS]);
-	return true;
+	return write_parameter(writer,
+			       &module->parameters[function->first_parameter + writer->field - FIELD_PARAMS]);
+}
+
+/* Is it an expression of numbers, 1+2*3? */
+static bool is_expression(const struct writer *writer, uint32_t first, uint32_t end)
+{
+	for (uint32_t i = first; i < end; i++) {
+		const struct ptx_token *token = &writer->body->tokens[i];
+
+		if (token->kind != PTX_TOKEN_INTEGER &&
+		    (token->kind != PTX_TOKEN_PUNCTUATION ||
+		     !strchr("+-*/%&|^~()<>!?:=", writer->text[token->offset])))
+			return false;
+	}
+	return first < end;
 }
 
 /* The text of tokens [first, end). */
@@ -270,59 +255,79 @@ static const char *address_space(const struct writer *writer)
 	return NULL;
 }
 
-/* A register, a variable or a number becomes c; false if the token is none. */
-static bool write_base(const struct writer *writer, uint32_t token)
+/* Where 64 bits are: a piece of text. */
+struct source {
+	const char *text;
+	int length;
+};
+
+/*
+ * A register as it stands in the text if it has 64 bits; any other, a variable or a number in `to`, the field's register. False if
+ * it is none of them.
+ */
+static bool find_base(const struct writer *writer, uint32_t token, const char *to, struct source *source)
 {
 	const struct probe_place *place = writer->place;
+	const struct ptx_token *word = &writer->body->tokens[token];
 	struct probe_register found;
 
+	*source = (struct source){ token_text(writer, token), token_length(writer, token) };
 	if (probe_names_register(place->names, place->statement, token, &found)) {
-		if (found.vector != 1 || !widen(writer, found.type, token_text(writer, token),
-						token_length(writer, token), ""))
+		if (found.vector != 1)
 			return false;
-		LINE(writer, "mov.b64 " FIELD_REGISTER ", " PROBE_REGISTER "d;", writer->field);
-		return true;
-	}
-	if (writer->body->tokens[token].kind != PTX_TOKEN_WORD &&
-	    writer->body->tokens[token].kind != PTX_TOKEN_INTEGER)
+		if (found.type == PTX_TYPE_B64 || found.type == PTX_TYPE_U64 || found.type == PTX_TYPE_S64)
+			return true;
+		if (!widen(writer, to, found.type, source->text, source->length, ""))
+			return false;
+	} else if (word->kind == PTX_TOKEN_WORD || word->kind == PTX_TOKEN_INTEGER) {
+		LINE(writer, "mov.u64 %s, %.*s;", to, source->length, source->text);
+	} else {
 		return false;
-	LINE(writer, "mov.u64 " FIELD_REGISTER ", %.*s;", writer->field, token_length(writer, token),
-	     token_text(writer, token));
+	}
+	*source = (struct source){ to, (int)strlen(to) };
 	return true;
 }
 
-/* [base], [base+constant], [base, {...}] */
-static void write_address(const struct writer *writer)
+/* [base], [base+constant], [base, {...}]. False: it cannot be had. */
+static bool write_address(const struct writer *writer)
 {
-	const struct ptx_operand *operand;
 	const char *space = address_space(writer), *expression;
-	uint32_t first, end;
+	const struct ptx_operand *operand;
+	struct source source;
+	char to[32];
+	uint32_t base, first, end;
 	int length;
 
-	write_zero(writer);
 	if (writer->place->access->address == PTX_NONE || !space)
-		return;
+		return false;
 	operand = &writer->body->operands[writer->place->access->address];
-	first = operand->first + 1;
-	for (end = first; end < operand->end - 1; end++)
+	base = operand->first + 1;
+	for (end = base; end < operand->end - 1; end++)
 		if (ptx_token_is_char(writer->text, &writer->body->tokens[end], ','))
 			break;
-	if (first >= end)
-		return;
-	open_block(writer);
-	if (write_base(writer, first++)) {
-		if (first < end)
-			first += ptx_token_is_char(writer->text, &writer->body->tokens[first], '+');
-		if (first < end) {
-			expression = range_text(writer, first, end, &length);
-			LINE(writer, "add.s64 " FIELD_REGISTER ", " FIELD_REGISTER ", %.*s;",
-			     writer->field, writer->field, length, expression);
-		}
-		if (*space)
-			LINE(writer, "cvta.%s.u64 " FIELD_REGISTER ", " FIELD_REGISTER ";", space,
-			     writer->field, writer->field);
+	if (base >= end)
+		return false;
+	first = base + 1;
+	if (first < end)
+		first += ptx_token_is_char(writer->text, &writer->body->tokens[first], '+');
+	if (first < end && !is_expression(writer, first, end))
+		return false;
+	declare(writer);
+	target_name(writer, false, to, sizeof(to));
+	if (!find_base(writer, base, to, &source)) {
+		LINE(writer, "mov.b64 %s, 0;", to);
+		return true;
 	}
-	close_block(writer);
+	if (first < end) {
+		expression = range_text(writer, first, end, &length);
+		LINE(writer, "add.s64 %s, %.*s, %.*s;", to, source.length, source.text, length, expression);
+		source = (struct source){ to, (int)strlen(to) };
+	}
+	if (*space)
+		LINE(writer, "cvta.%s.u64 %s, %.*s;", space, to, source.length, source.text);
+	else if (source.text != to)
+		LINE(writer, "mov.b64 %s, %.*s;", to, source.length, source.text);
+	return true;
 }
 
 /* The bits of [-]number as an element of the access; false if the tokens are none. */
@@ -356,40 +361,39 @@ static bool constant_bits(const struct writer *writer, uint32_t first, uint32_t 
 	return true;
 }
 
-/* Is it an expression of numbers, 1+2*3? */
-static bool is_expression(const struct writer *writer, uint32_t first, uint32_t end)
+static uint64_t element_mask(const struct writer *writer)
 {
-	for (uint32_t i = first; i < end; i++)
-		if (writer->body->tokens[i].kind != PTX_TOKEN_INTEGER &&
-		    writer->body->tokens[i].kind != PTX_TOKEN_PUNCTUATION)
-			return false;
-	return true;
+	uint32_t bytes = writer->place->access->element;
+
+	return bytes < 8 ? (UINT64_C(1) << 8 * bytes) - 1 : UINT64_MAX;
 }
 
 /* One element, tokens [first, end), at a byte of the value. suffix: ".x" of a vector's name, or "". */
-static void write_element(const struct writer *writer, uint32_t first, uint32_t end, uint32_t at,
-			  const char *suffix)
+static void write_element(const struct writer *writer, uint32_t first, uint32_t end, uint32_t at, const char *suffix)
 {
 	const struct probe_place *place = writer->place;
-	uint32_t bytes = place->access->element < 8 ? place->access->element : 8;
-	struct probe_register found;
+	uint64_t bits = 0, mask = element_mask(writer);
+	struct probe_register found = { 0 };
 	const char *expression;
-	uint64_t bits;
+	char to[32];
 	int length;
 
-	if (first == end)
-		return;
-	expression = range_text(writer, first, end, &length);
-	if (constant_bits(writer, first, end, &bits))
-		LINE(writer, "mov.b64 " PROBE_REGISTER "d, 0x%" PRIx64 ";", bits);
-	else if (is_expression(writer, first, end))
-		LINE(writer, "mov.b64 " PROBE_REGISTER "d, %.*s;", length, expression);
-	else if (end - first != 1 ||
-		 !probe_names_register(place->names, place->statement, first, &found) ||
-		 !widen(writer, found.type, token_text(writer, first), token_length(writer, first),
-			suffix))
-		return;
-	merge(writer, bytes, at);
+	if (at)
+		LINE(writer, "{\n\t.reg .b64 " TEMPORARY ";");
+	target_name(writer, at, to, sizeof(to));
+	if (first < end && !constant_bits(writer, first, end, &bits) && is_expression(writer, first, end)) {
+		expression = range_text(writer, first, end, &length);
+		LINE(writer, "mov.b64 %s, %.*s;", to, length, expression);
+	} else if (end != first + 1 || !probe_names_register(place->names, place->statement, first, &found) ||
+		   !widen(writer, to, found.type, token_text(writer, first), token_length(writer, first), suffix)) {
+		LINE(writer, "mov.b64 %s, 0x%" PRIx64 ";", to, bits & mask);
+	}
+	if (ptx_type_size(found.type) != place->access->element && mask != UINT64_MAX)
+		LINE(writer, "and.b64 %s, %s, 0x%" PRIx64 ";", to, to, mask);
+	if (at) {
+		merge(writer, at);
+		LINE(writer, "}");
+	}
 }
 
 /* The elements of a vector's name: v.x, v.y, ... */
@@ -402,45 +406,49 @@ static void write_vector(const struct writer *writer, uint32_t token, uint32_t c
 		write_element(writer, token, token + 1, i * element, suffixes[i]);
 }
 
-/* The first 8 bytes of the operand: a, {a, b, ...} or a vector's name. */
-static void write_value(const struct writer *writer)
+/* The first 8 bytes of the operand: a, {a, b, ...} or a vector's name. False: *number is the value. */
+static bool write_value(const struct writer *writer, uint64_t *number)
 {
 	const struct probe_access *access = writer->place->access;
 	const struct ptx_operand *operand;
 	struct probe_register found;
 	uint32_t from, at = 0;
 
-	write_zero(writer);
 	if (access->value == PTX_NONE || !access->element)
-		return;
+		return false;
 	operand = &writer->body->operands[access->value];
-	open_block(writer);
+	if (constant_bits(writer, operand->first, operand->end, number)) {
+		*number &= element_mask(writer);
+		return false;
+	}
+	declare(writer);
 	if (ptx_token_is_char(writer->text, &writer->body->tokens[operand->first], '{')) {
 		from = operand->first + 1;
 		for (uint32_t i = from; i < operand->end && at < 8; i++) {
-			if (i + 1 < operand->end &&
-			    !ptx_token_is_char(writer->text, &writer->body->tokens[i], ','))
+			if (i + 1 < operand->end && !ptx_token_is_char(writer->text, &writer->body->tokens[i], ','))
 				continue;
 			write_element(writer, from, i, at, "");
 			at += access->element;
 			from = i + 1;
 		}
 	} else if (operand->end - operand->first == 1 &&
-		   probe_names_register(writer->place->names, writer->place->statement, operand->first,
-					&found) &&
+		   probe_names_register(writer->place->names, writer->place->statement, operand->first, &found) &&
 		   found.vector > 1) {
 		write_vector(writer, operand->first, found.vector);
 	} else {
 		write_element(writer, operand->first, operand->end, 0, "");
 	}
-	close_block(writer);
+	return true;
 }
 
 /* How many bytes an operand says. False: *number is known. */
 static bool write_size(const struct writer *writer, uint64_t *number)
 {
 	const struct probe_access *access = writer->place->access;
+	const struct probe_place *place = writer->place;
 	const struct ptx_operand *operand;
+	struct probe_register found;
+	char to[32];
 
 	*number = access->size;
 	if (access->size_operand == PTX_NONE)
@@ -448,12 +456,14 @@ static bool write_size(const struct writer *writer, uint64_t *number)
 	operand = &writer->body->operands[access->size_operand];
 	if (constant_bits(writer, operand->first, operand->end, number))
 		return false;
-	write_zero(writer);
-	open_block(writer);
-	if (operand->end - operand->first == 1)
-		write_base(writer, operand->first);
-	close_block(writer);
-	return true;
+	*number = 0;
+	if (operand->end != operand->first + 1 ||
+	    !probe_names_register(place->names, place->statement, operand->first, &found) ||
+	    !ptx_type_size(found.type) || found.vector != 1)
+		return false;
+	declare(writer);
+	return widen(writer, target_name(writer, false, to, sizeof(to)), found.type, token_text(writer, operand->first),
+		     token_length(writer, operand->first), "");
 }
 
 /* A field of gpuprobe_memory_ctx. False: *number is its value. */
@@ -465,8 +475,7 @@ static bool write_memory_field(const struct writer *writer, uint64_t *number)
 		*number = writer->place->instruction;
 		return false;
 	case FIELD_ADDRESS:
-		write_address(writer);
-		return true;
+		return write_address(writer);
 	case FIELD_SIZE:
 		return write_size(writer, number);
 	case FIELD_SPACE:
@@ -476,10 +485,7 @@ static bool write_memory_field(const struct writer *writer, uint64_t *number)
 		*number = writer->place->access->kind;
 		return false;
 	case FIELD_VALUE:
-		if (writer->place->access->value == PTX_NONE)
-			return false;
-		write_value(writer);
-		return true;
+		return write_value(writer, number);
 	}
 	return false; /* behind the end of this context */
 }
@@ -493,9 +499,6 @@ void probe_context_write(FILE *stream, const struct probe_place *place, struct p
 		.text = place->names->body->module->text,
 	};
 
-	for (unsigned int field = 0; field < PROBE_FIELDS; field++)
-		if (context->wanted & 1u << field)
-			LINE(&writer, ".reg .b64 " FIELD_REGISTER ";", field);
 	for (unsigned int field = 0; field < PROBE_FIELDS; field++) {
 		char *argument = context->arguments[field];
 		uint64_t number;
@@ -507,7 +510,7 @@ void probe_context_write(FILE *stream, const struct probe_place *place, struct p
 		written = place->access ? write_memory_field(&writer, &number) :
 					  write_kernel_field(&writer, &number);
 		if (written)
-			snprintf(argument, sizeof(context->arguments[field]), FIELD_REGISTER, field);
+			snprintf(argument, sizeof(context->arguments[field]), FIELD, field);
 		else
 			snprintf(argument, sizeof(context->arguments[field]), "0x%" PRIx64, number);
 	}

@@ -27,6 +27,6 @@ struct probe_place {
 	uint64_t instruction; /* its id, with access */
 };
 
-/* Declares registers, computes the wanted fields in them, and fills in arguments. */
+/* Declares registers, computes the wanted fields in them, and fills in arguments. Without memory, fields are 0. */
 void probe_context_write(FILE *stream, const struct probe_place *place, struct probe_context *context);
 bool probe_context_needs_process(uint32_t wanted);

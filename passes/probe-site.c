@@ -397,12 +397,63 @@ void probe_sites_deinit(struct probe_sites *sites)
 	*sites = (struct probe_sites){ 0 };
 }
 
-uint32_t probe_site_offset(const struct ptx_body *body, uint32_t statement)
+/* Statements that pass arguments, call or return, and take results: in this order they belong together. */
+enum frame_part {
+	FRAME_NONE,
+	FRAME_ARGUMENT,
+	FRAME_CALL,
+	FRAME_RESULT,
+};
+
+static enum frame_part frame_part(const struct probe_names *names, uint32_t index)
 {
+	const struct ptx_body *body = names->body;
+	const struct ptx_statement *statement = &body->statements[index];
+	const struct ptx_variable *variable;
+	const struct ptx_operand *from;
+
+	if (ptx_instruction_is(body, statement, "call") || is_return(body, statement))
+		return FRAME_CALL;
+	if (ptx_instruction_is(body, statement, "st") &&
+	    (ptx_instruction_has(body, statement, "param") || ptx_instruction_has(body, statement, "param::func")))
+		return FRAME_ARGUMENT;
+	if (!ptx_instruction_is(body, statement, "ld") || statement->operand_count != 2)
+		return FRAME_NONE;
+	from = &body->operands[statement->first_operand + 1];
+	variable = from->end - from->first >= 3 ? probe_names_variable(names, index, from->first + 1) : NULL;
+	return variable && variable->space == PTX_SPACE_PARAM ? FRAME_RESULT : FRAME_NONE;
+}
+
+/* The first statement of those that an instruction belongs together with. */
+static uint32_t frame_begin(const struct probe_names *names, uint32_t statement)
+{
+	enum frame_part part = frame_part(names, statement), before;
 	uint32_t first = statement;
+
+	for (uint32_t i = statement; part != FRAME_NONE && i--;) {
+		uint8_t kind = names->body->statements[i].kind;
+
+		if (kind == PTX_STATEMENT_LOC || kind == PTX_STATEMENT_VARIABLE)
+			continue;
+		before = frame_part(names, i);
+		if (before == FRAME_NONE || before > part || (before == part && part == FRAME_CALL))
+			break;
+		first = i;
+		part = before;
+	}
+	return first;
+}
+
+uint32_t probe_site_offset(const struct probe_names *names, const struct probe_site *site)
+{
+	const struct ptx_body *body = names->body;
+	uint32_t statement = site->statement, first;
 
 	if (statement == body->statement_count)
 		return body->function->body.offset + body->function->body.length - 1;
+	if (site->point != PROBE_ENTRY)
+		statement = frame_begin(names, statement);
+	first = statement;
 	while (statement && (body->statements[statement - 1].kind == PTX_STATEMENT_PRAGMA ||
 			     body->statements[statement - 1].kind == PTX_STATEMENT_LOC))
 		if (body->statements[--statement].kind == PTX_STATEMENT_PRAGMA)

@@ -41,8 +41,11 @@ int probe_sites_init(struct probe_sites *sites, const struct probe_names *names,
 		     const struct probe_options *options, const struct probe_function *function);
 void probe_sites_deinit(struct probe_sites *sites);
 
-/* Where a site's text goes: before pragmas that speak of its instruction. */
-uint32_t probe_site_offset(const struct ptx_body *body, uint32_t statement);
+/*
+ * Where a site's text goes: before pragmas that speak of its instruction, and not between those that pass arguments and their
+ * call, or that set a result and the return (which PTX wants to stand together).
+ */
+uint32_t probe_site_offset(const struct probe_names *names, const struct probe_site *site);
 
 /* Is a function's name, mangled or not, what the user calls it? _ZN2ns1fEv is ns::f. */
 bool probe_name_is(const char *name, size_t length, const char *wanted);

@@ -284,17 +284,21 @@ static int write_call(struct work *work, FILE *stream, uint32_t first, uint32_t 
 	free(programs);
 	if (r)
 		return r;
+	if (context->wanted) {
+		fputs("\t{\n\t.param .b64 ", stream);
+		write_list(stream, context->wanted, "a");
+		fputs(";\n", stream);
+	}
 	for (unsigned int field = 0; field < PROBE_FIELDS; field++)
 		if (context->wanted & 1u << field)
-			fprintf(stream, "\t.param .b64 gpuprobe_a%u;\n\tst.param.b64 [gpuprobe_a%u], %s;\n", field, field,
-				context->arguments[field]);
+			fprintf(stream, "\tst.param.b64 [a%u], %s;\n", field, context->arguments[field]);
 	fprintf(stream, "\tcall %s", name);
 	if (context->wanted) {
 		fputs(", (", stream);
-		write_list(stream, context->wanted, "gpuprobe_a");
+		write_list(stream, context->wanted, "a");
 		fputc(')', stream);
 	}
-	fputs(";\n", stream);
+	fputs(context->wanted ? ";\n\t}\n" : ";\n", stream);
 	free(name);
 	return 0;
 }
@@ -425,7 +429,7 @@ static int edit_place(struct work *work, uint32_t first, uint32_t end)
 	if (!r && site->stub)
 		r = probe_stub_replace(edit, &work->names, site->statement, bytes, length, work->pass->set.error);
 	else if (!r)
-		r = ptx_edit_insert(edit, probe_site_offset(work->body, site->statement), bytes, length);
+		r = ptx_edit_insert(edit, probe_site_offset(&work->names, site), bytes, length);
 	free(bytes);
 	return r;
 }

@@ -83,6 +83,23 @@ static void test_predicated_returns(void **state)
 	finish(&trial);
 }
 
+/* Arguments, call and results stay together; so do a result and the return. */
+static void test_frames(void **state)
+{
+	static const char text[] = "{ .reg .b32 r;\n.loc 1 1 1\nmov.u32 r, 1;\n{ .param .b32 a;\n.loc 1 2 1\n%sst.param.b32 [a], r;\n"
+				   ".param .b32 b;\n.loc 1 3 1\nst.param.b32 [b], r;\n.param .b32 q;\n.loc 1 4 1\ncall (q), f, (a, b);\n"
+				   ".loc 1 5 1\nld.param.b32 r, [q];\n}\n.loc 1 6 1\n%scall f;\n.loc 1 7 1\n%scall f; ret; }";
+	char body[1024];
+
+	for (uint32_t line = 2; line < 8; line++) {
+		snprintf(body, sizeof(body), text, line < 6 ? "#" : "", line == 6 ? "#" : "", line == 7 ? "#" : "");
+		check(body, (struct probe_use){ .point = PROBE_LINE, .file = "x.cu", .line = line }, "__lineprobe__0");
+	}
+	check_return("{ .reg .b32 r; mov.u32 r, 1;\n#st.param.b32 [x], r;\n.loc 1 1 1\nst.param.b32 [x+4], r;\nret; }");
+	check_return("{ .reg .b32 r; st.param.b32 [x], r; mov.u32 r, 1;\n#ret; }");
+	check_return("{ .reg .b32 r; st.param.b32 [x], r; $a: #ret; }");
+}
+
 static void check_line(const char *body, const char *file, uint32_t line)
 {
 	check(body, (struct probe_use){ .point = PROBE_LINE, .file = file, .line = line }, "__lineprobe__0");
@@ -323,7 +340,7 @@ static void test_order(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_returns), cmocka_unit_test(test_predicated_returns), cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_returns), cmocka_unit_test(test_predicated_returns), cmocka_unit_test(test_frames), cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_blocks),	cmocka_unit_test(test_stubs),		   cmocka_unit_test(test_stub_errors),
 		cmocka_unit_test(test_names),	cmocka_unit_test(test_memory),		   cmocka_unit_test(test_instructions),
 		cmocka_unit_test(test_order),

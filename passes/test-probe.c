@@ -348,8 +348,8 @@ static void test_constant_bank(void **state)
 		assert_int_equal(occurrences(trial.out, full & 1 ? "ld .global .b64 %rd1" : "ld .const .b64 %rd1"), 2);
 		assert_int_equal(occurrences(trial.out, full & 1 ? "ld.global.b64 %rd1" : "ld.const.b64 %rd1"), 2);
 		assert_int_equal(occurrences(trial.out, "ld.const.u64 %rd2"), 2); /* not a slot */
-		assert_int_equal(occurrences(trial.out, full & 1 ? "ld.global.b64 %gpuprobe_d, [__gpuprobe_process+8]" :
-								   "ld.const.b64 %gpuprobe_d, [__gpuprobe_process+8]"),
+		assert_int_equal(occurrences(trial.out, full & 1 ? "ld.global.u64 %gpuprobe_c1, [__gpuprobe_process+8]" :
+								   "ld.const.u64 %gpuprobe_c1, [__gpuprobe_process+8]"),
 				 2);
 		assemble(trial.out, "sm_80");
 		finish(&trial);

@@ -244,7 +244,7 @@ static void test_two_programs(void **state)
 	assert_int_equal(occurrences(out, "\n\t$L__BB0_1__gpuprobe1:"), 1);
 	assert_int_equal(occurrences(out, "$L__BB0_1:"), 2);
 	/* behind the declarations, before the first instruction */
-	assert_non_null(strstr(out, "\t.reg .b32 %r<3>;\n\t{\n\t.reg .b64 %gpuprobe_c20;\n{\n\t.local"));
+	assert_non_null(strstr(out, "\t.reg .b32 %r<3>;\n\t{\n{\n\t.local"));
 	assert_non_null(strstr(out, "$L__end__gpuprobe1:\n\t}\n\t}\n\tmov.u32 %r1, %tid.x;"));
 	free(out);
 }
