@@ -36,7 +36,7 @@ static const char attach_help[] =
 	"they are armed. Modules that a process has loaded already are probed when it loads them again.\n"
 	"\n"
 	"      --kernel=NAME   kernels to probe: a glob, or a mangled or demangled name; else what the program's section says\n"
-	"      --program=NAME  only this program of the object\n"
+	"      --program=NAME  only this program of the object, or those that a glob matches\n"
 	"      --point=POINT   where, in place of the program's section: kprobe/f, kretprobe/f, memcapture/f, kprobe/f@x.cu:12,\n"
 	"                      kprobe/f@block:3; dev:f for a device function; --kernel then stands for f\n"
 	"      --spaces=LIST   memory points: which of global,shared,local,const,param,generic; else all but param\n"

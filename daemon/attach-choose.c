@@ -8,6 +8,7 @@
 #include "attach-choose.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,7 @@ static int choose_all(struct attach_choices *choices, const struct linked *linke
 	for (size_t i = 0; i < linked->n_programs; i++) {
 		const struct linked_program *program = &linked->programs[i];
 
-		if (wish->program && strcmp(wish->program, program->name) != 0)
+		if (wish->program && fnmatch(wish->program, program->name, 0) != 0)
 			continue;
 		found = true;
 		if (!program->gpu && !(all_may && program->insns.count)) {

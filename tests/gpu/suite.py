@@ -237,6 +237,17 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         self.benchmarks["pytorch"] = {"bare_s": round(middle - start, 2), "ours_s": round(time.monotonic() - middle, 2),
                                       "counters": counters}
 
+    def test_language(self):
+        """Every point, context, helper and map: tests/e2e/test-language.py, on this GPU."""
+        env = {**os.environ, "GPUPROBE_TEST_GPU": "1"}
+        if self.libraries:
+            env["GPUPROBE_TEST_LIBRARIES"] = self.libraries
+        result = subprocess.run([sys.executable, TOP / "tests/e2e/test-language.py", self.build], env=env, capture_output=True, text=True,
+                                timeout=300)
+        self.benchmarks["language"] = [line for line in result.stdout.splitlines() if line.startswith(("ok ", "FAILED"))]
+        if result.returncode != 0:
+            raise AssertionError((result.stdout + result.stderr)[-6000:])
+
     def test_random_programs(self):
         runner = TOP / "tests/conformance/random-programs.py"
         result = subprocess.run([sys.executable, runner, self.build / "daemon/bpf/bpf-run", "500"], env=self.tool_env(),
@@ -262,7 +273,7 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
             function()
             result = {"name": name, "result": "pass"}
         except Exception as problem:  # a suite goes on
-            result = {"name": name, "result": "fail", "why": f"{type(problem).__name__}: {problem}"[-2000:]}
+            result = {"name": name, "result": "fail", "why": f"{type(problem).__name__}: {problem}"[-6000:]}
         result["seconds"] = round(time.monotonic() - start, 2)
         self.results.append(result)
         print(f"{result['result']:5} {name} {result['seconds']} s {result.get('why', '')}", flush=True)
