@@ -493,7 +493,7 @@ static bool attach_choose_programs(struct attach *attach) {
 
 			attach->chosen[i] = choice->program;
 			if (!pass_set_builtin(&attach->daemon->passes, &choice->section, choice->text)) {
-				attach_fail(attach, ATTACH_E_ARGUMENT, NULL, "point",
+				attach_fail(attach, ATTACH_E_ARGUMENT, "point", NULL,
 					    "%.128s: the definitions of passes have none for this point (gpuprobectl pass list)",
 					    choice->text);
 				return false;
