@@ -442,6 +442,19 @@ static void emit_slots(struct emitter *e)
 	}
 }
 
+/* A parameter that is read as a whole, as who puts the body elsewhere relies on: LLVM would read less. */
+static LLVMValueRef whole_parameter(struct emitter *e, unsigned number)
+{
+	static const char text[] = "mov.b64 $0, $1;", constraints[] = "=l,l";
+	LLVMTypeRef type = LLVMFunctionType(e->i64, &e->i64, 1, false);
+	LLVMValueRef move = LLVMGetInlineAsm(type, text, strlen(text), constraints,
+					     strlen(constraints), false, false,
+					     LLVMInlineAsmDialectATT, false),
+		     parameter = LLVMGetParam(e->function, number);
+
+	return LLVMBuildCall2(e->builder, type, move, &parameter, 1, "");
+}
+
 /* Registers at the start, and the fields of the context. */
 static void emit_arguments(struct emitter *e)
 {
@@ -457,7 +470,7 @@ static void emit_arguments(struct emitter *e)
 	}
 	for (unsigned i = 0; i < TRANSLATE_CONTEXT_FIELDS; i++)
 		if (e->analysis->context >> i & 1)
-			e->fields[i] = LLVMGetParam(e->function, parameter++);
+			e->fields[i] = whole_parameter(e, parameter++);
 }
 
 static int emit_body(struct emitter *e)

@@ -130,12 +130,15 @@ static void test_context(void **state)
 	static const struct bpf_insn ignores[] = { MOVR(6, 1), STORE(BPF_DW, 10, 1, -8), END };
 	static const struct bpf_insn reads[] = {
 		MOVR(6, 1),
-		LOAD(BPF_DW, 0, 1, 80),
+		LOAD(BPF_DW, 7, 1, 80),
 		CALL(5),
-		LOAD(BPF_B, 2, 6, 71),
-		LOAD(BPF_W, 3, 6, 64),
+		LOAD(BPF_B, 8, 6, 71),
+		LOAD(BPF_W, 9, 6, 64),
 		MOVR(1, 6),
-		INSN(BPF_JMP | BPF_CALL, 0, INSN_CALL_BPF, 0, 1),
+		INSN(BPF_JMP | BPF_CALL, 0, INSN_CALL_BPF, 0, 4),
+		ADDR(0, 7),
+		ADDR(0, 8),
+		ADDR(0, 9),
 		EXIT,
 		LOAD(BPF_DW, 0, 1, 16),
 		EXIT,
@@ -155,6 +158,9 @@ static void test_context(void **state)
 			 3);
 	assert_null(strstr(result.programs[0].ptx, ".local"));
 	assert_null(strstr(result.programs[0].ptx, "ld.u")); /* nothing at a generic address */
+	/* and whole, although less is asked for */
+	assert_int_equal(occurrences(result.programs[0].ptx, "ld.param.u64"), 3);
+	assert_int_equal(occurrences(result.programs[0].ptx, "ld.param"), 3);
 	translate_result_deinit(&result);
 }
 
@@ -622,6 +628,7 @@ static void test_kinds(void **state)
 	assert_int_equal(occurrences(result.programs[0].ptx, "st.global.v4"), 1);
 	assert_int_equal(occurrences(result.programs[0].ptx, "fence.acq_rel.sys"), 1);
 	assert_int_equal(occurrences(result.programs[0].ptx, "match.any"), 0);
+	assert_int_equal(occurrences(result.programs[0].ptx, ".pragma"), 0);
 	translate_result_deinit(&result);
 
 	result = translated(reserve, COUNT(reserve), &map, 1);

@@ -128,7 +128,9 @@ static uint64_t local_bytes(const char *ptx)
 static void put_line(FILE *out, const char *line, size_t length)
 {
 	const char *comment = memmem(line, length, "//", 2);
-	static const char *const header[] = { ".version ", ".target ", ".address_size " };
+	/* the pragma only says that LLVM did not unroll a loop */
+	static const char *const dropped[] = { ".version ", ".target ", ".address_size ",
+					       "\t.pragma \"nounroll\"" };
 
 	if (comment)
 		length = (size_t)(comment - line);
@@ -136,8 +138,9 @@ static void put_line(FILE *out, const char *line, size_t length)
 		length--;
 	if (length == 0)
 		return;
-	for (size_t i = 0; i < sizeof(header) / sizeof(header[0]); i++)
-		if (length > strlen(header[i]) && memcmp(line, header[i], strlen(header[i])) == 0)
+	for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++)
+		if (length > strlen(dropped[i]) &&
+		    memcmp(line, dropped[i], strlen(dropped[i])) == 0)
 			return;
 	/* the function is for the module that it is put in, not for linking */
 	if (length > 15 && memcmp(line, ".visible .func ", 15) == 0) {
