@@ -95,11 +95,11 @@ struct gpuprobe_kernel_ctx {
 /* At a memory instruction. */
 struct gpuprobe_memory_ctx {
 	__u64 instruction_id; /* `gpuprobectl kernel show` resolves it to PTX text and source line */
-	__u64 address; /* generic */
-	__u64 size; /* bytes a thread moves */
+	__u64 address; /* generic; of a copy, the side in global memory; of a tensor's copy, that of its map */
+	__u64 size; /* bytes a thread moves; 0: a tensor's copy, which its map describes */
 	__u64 space; /* enum gpuprobe_space */
 	__u64 kind; /* enum gpuprobe_access */
-	__u64 value; /* stored: its first 8 bytes; else 0 */
+	__u64 value; /* stored, or an atomic's operand (the new value of a compare-and-swap): its first 8 bytes; else 0 */
 };
 
 enum gpuprobe_space {
