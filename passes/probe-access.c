@@ -13,20 +13,17 @@ struct parts {
 	bool cluster, cas, tensor;
 };
 
-static bool is_space(const char *text, struct ptx_range part, enum probe_space *space, bool *cluster)
+static bool is_space(const char *text, struct ptx_range part, enum probe_space *space,
+		     bool *cluster)
 {
 	static const struct {
 		const char *name;
 		enum probe_space space;
 	} names[] = {
-		{ "global", PROBE_SPACE_GLOBAL },
-		{ "shared", PROBE_SPACE_SHARED },
-		{ "shared::cta", PROBE_SPACE_SHARED },
-		{ "shared::cluster", PROBE_SPACE_SHARED },
-		{ "local", PROBE_SPACE_LOCAL },
-		{ "const", PROBE_SPACE_CONST },
-		{ "param", PROBE_SPACE_PARAM },
-		{ "param::entry", PROBE_SPACE_PARAM },
+		{ "global", PROBE_SPACE_GLOBAL },      { "shared", PROBE_SPACE_SHARED },
+		{ "shared::cta", PROBE_SPACE_SHARED }, { "shared::cluster", PROBE_SPACE_SHARED },
+		{ "local", PROBE_SPACE_LOCAL },	       { "const", PROBE_SPACE_CONST },
+		{ "param", PROBE_SPACE_PARAM },	       { "param::entry", PROBE_SPACE_PARAM },
 		{ "param::func", PROBE_SPACE_PARAM },
 	};
 
@@ -76,8 +73,9 @@ static void read_parts(const struct ptx_body *body, const struct ptx_statement *
 {
 	struct ptx_range part;
 
-	*parts = (struct parts){ .vector = 1 };
-	for (uint32_t token = statement->opcode, number = 0; token < statement->opcode_end; token++) {
+	*parts = (struct parts) { .vector = 1 };
+	for (uint32_t token = statement->opcode, number = 0; token < statement->opcode_end;
+	     token++) {
 		const char *text = body->module->text;
 		uint32_t at = body->tokens[token].offset, end = at + body->tokens[token].length;
 
@@ -86,7 +84,7 @@ static void read_parts(const struct ptx_body *body, const struct ptx_statement *
 
 			at += text[at] == '.';
 			dot = memchr(text + at, '.', end - at);
-			part = (struct ptx_range){ at, (dot ? (uint32_t)(dot - text) : end) - at };
+			part = (struct ptx_range) { at, (dot ? (uint32_t)(dot - text) : end) - at };
 			at += part.length;
 			if (number == 0)
 				parts->first = part;
@@ -100,8 +98,8 @@ static void read_parts(const struct ptx_body *body, const struct ptx_statement *
 
 static bool is_address(const struct ptx_body *body, uint32_t operand)
 {
-	return ptx_token_is_char(body->module->text,
-				 &body->tokens[body->operands[operand].first], '[');
+	return ptx_token_is_char(body->module->text, &body->tokens[body->operands[operand].first],
+				 '[');
 }
 
 /* The n-th operand in brackets; PTX_NONE. */
@@ -134,7 +132,8 @@ static uint32_t count_elements(const struct ptx_body *body, uint32_t operand)
 	return count;
 }
 
-/* [to], [from], bytes; or [map, {x, y}] on one side. False for what only waits, commits or prefetches. */
+/* [to], [from], bytes; or [map, {x, y}] on one side. False for what only waits, commits or
+ * prefetches. */
 static bool read_copy(const struct ptx_body *body, const struct ptx_statement *statement,
 		      const struct parts *parts, struct probe_access *out)
 {
@@ -144,9 +143,9 @@ static bool read_copy(const struct ptx_body *body, const struct ptx_statement *s
 	    ptx_instruction_has(body, statement, "prefetch"))
 		return false;
 	out->kind = PROBE_ACCESS_ASYNC_COPY;
-	out->address = parts->space != PROBE_SPACE_GLOBAL && parts->other == PROBE_SPACE_GLOBAL ?
-			       from :
-			       to;
+	out->address = parts->space != PROBE_SPACE_GLOBAL && parts->other == PROBE_SPACE_GLOBAL
+			       ? from
+			       : to;
 	out->space = out->address == from ? parts->other : parts->space;
 	out->cluster = out->address == to && parts->cluster;
 	if (parts->tensor) {
@@ -173,8 +172,8 @@ static void read_store(const struct ptx_body *body, const struct ptx_statement *
 static void read_matrix(const struct ptx_body *body, const struct ptx_statement *statement,
 			bool store, struct probe_access *out)
 {
-	uint32_t registers = store ? operand_after(statement, out->address, 1) :
-				     statement->first_operand;
+	uint32_t registers =
+		store ? operand_after(statement, out->address, 1) : statement->first_operand;
 
 	out->kind = store ? PROBE_ACCESS_STORE : PROBE_ACCESS_MATRIX_LOAD;
 	out->value = store ? registers : PTX_NONE;
@@ -212,7 +211,7 @@ bool probe_access_read(const struct probe_names *names, uint32_t index, struct p
 	if (statement->kind != PTX_STATEMENT_INSTRUCTION)
 		return false;
 	read_parts(body, statement, &parts);
-	*out = (struct probe_access){
+	*out = (struct probe_access) {
 		.space = parts.space,
 		.cluster = parts.cluster,
 		.address = find_address(body, statement, 0),

@@ -5,7 +5,8 @@
 
 #include "probe-names.h"
 
-/* enum gpuprobe_space and enum gpuprobe_access of proto/gpuprobe.bpf.h, which only BPF programs can include. */
+/* enum gpuprobe_space and enum gpuprobe_access of proto/gpuprobe.bpf.h, which only BPF programs can
+ * include. */
 enum probe_space {
 	PROBE_SPACE_GENERIC,
 	PROBE_SPACE_GLOBAL,
@@ -37,7 +38,9 @@ struct probe_access {
 };
 
 /*
- * Is it a memory instruction, and which? Of a copy, the address is the one in global memory, else the destination; a tensor's is
- * its map, and its size is 0. What passes arguments in a call (st.param, ld.param of results) is no memory instruction.
+ * Is it a memory instruction, and which? Of a copy, the address is the one in global memory, else
+ * the destination; a tensor's is its map, and its size is 0. What passes arguments in a call
+ * (st.param, ld.param of results) is no memory instruction.
  */
-bool probe_access_read(const struct probe_names *names, uint32_t statement, struct probe_access *out);
+bool probe_access_read(const struct probe_names *names, uint32_t statement,
+		       struct probe_access *out);

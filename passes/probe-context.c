@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A field that is no constant gets a register c<n>. Temporary registers are declared in a scope around their use: ptxas sees
- * through all that, and a module with very many sites stays short. What cannot be had is 0: the address of a kernel's parameter
- * before PTX 7.7 and sm_70 (no cvta.param) and of a function's one, whatever is behind an operand of a form that we do not know.
+ * A field that is no constant gets a register c<n>. Temporary registers are declared in a scope
+ * around their use: ptxas sees through all that, and a module with very many sites stays short.
+ * What cannot be had is 0: the address of a kernel's parameter before PTX 7.7 and sm_70 (no
+ * cvta.param) and of a function's one, whatever is behind an operand of a form that we do not know.
  *
- * Parameters in .param space are read again where they are wanted, because they cannot change. A function's parameters in
- * registers have at its return what the function left in them.
+ * Parameters in .param space are read again where they are wanted, because they cannot change. A
+ * function's parameters in registers have at its return what the function left in them.
  */
 
 #include "probe-context.h"
@@ -66,8 +67,9 @@ static void declare(const struct writer *writer)
 	LINE(writer, ".reg .b64 " FIELD ";", writer->field);
 }
 
-/* c = low | high << 32, of special registers; low may have one more above 16 bits. */
-static void write_pair(const struct writer *writer, const char *low, const char *middle, const char *high)
+/* c = low | middle << 16 | high << 32, of special registers. */
+static void write_pair(const struct writer *writer, const char *low, const char *middle,
+		       const char *high)
 {
 	declare(writer);
 	LINE(writer, "{\n\t.reg .b32 " PROBE_REGISTER "w, " PROBE_REGISTER "x;");
@@ -75,10 +77,12 @@ static void write_pair(const struct writer *writer, const char *low, const char 
 	if (middle) {
 		LINE(writer, "mov.u32 " PROBE_REGISTER "x, %s;", middle);
 		LINE(writer, "shl.b32 " PROBE_REGISTER "x, " PROBE_REGISTER "x, 16;");
-		LINE(writer, "or.b32 " PROBE_REGISTER "w, " PROBE_REGISTER "w, " PROBE_REGISTER "x;");
+		LINE(writer,
+		     "or.b32 " PROBE_REGISTER "w, " PROBE_REGISTER "w, " PROBE_REGISTER "x;");
 	}
 	LINE(writer, "mov.u32 " PROBE_REGISTER "x, %s;", high);
-	LINE(writer, "mov.b64 " FIELD ", {" PROBE_REGISTER "w, " PROBE_REGISTER "x};\n\t}", writer->field);
+	LINE(writer, "mov.b64 " FIELD ", {" PROBE_REGISTER "w, " PROBE_REGISTER "x};\n\t}",
+	     writer->field);
 }
 
 static void write_special(const struct writer *writer, const char *name)
@@ -93,8 +97,8 @@ static void write_special(const struct writer *writer, const char *name)
 static void write_process(const struct writer *writer, unsigned int offset, unsigned int bits)
 {
 	declare(writer);
-	LINE(writer, "ld.%s.u%u " FIELD ", [__gpuprobe_process+%u];", writer->place->process_space, bits,
-	     writer->field, offset);
+	LINE(writer, "ld.%s.u%u " FIELD ", [__gpuprobe_process+%u];", writer->place->process_space,
+	     bits, writer->field, offset);
 }
 
 /* The register in which something is computed: the field's, or the temporary one. */
@@ -107,9 +111,9 @@ static const char *target_name(const struct writer *writer, bool temporary, char
 	return name;
 }
 
-/* A register's bits, zero-extended into `to`; false if it has none. suffix: ".x" of an element, or "". */
-static bool widen(const struct writer *writer, const char *to, uint8_t type, const char *name, int length,
-		  const char *suffix)
+/* A register's bits, zero-extended into `to`; false if it has none. suffix: "", or ".x" of one. */
+static bool widen(const struct writer *writer, const char *to, uint8_t type, const char *name,
+		  int length, const char *suffix)
 {
 	bool integer = type == PTX_TYPE_B32 || type == PTX_TYPE_U32 || type == PTX_TYPE_S32 ||
 		       type == PTX_TYPE_B16 || type == PTX_TYPE_U16 || type == PTX_TYPE_S16;
@@ -118,7 +122,9 @@ static bool widen(const struct writer *writer, const char *to, uint8_t type, con
 	if (type == PTX_TYPE_PRED)
 		LINE(writer, "selp.b64 %s, 1, 0, %.*s;", to, length, name);
 	else if (bits == 128)
-		LINE(writer, "{\n\t.reg .b64 " PROBE_REGISTER "e;\n\tmov.b128 {%s, " PROBE_REGISTER "e}, %.*s%s;\n\t}",
+		LINE(writer,
+		     "{\n\t.reg .b64 " PROBE_REGISTER "e;\n\tmov.b128 {%s, " PROBE_REGISTER
+		     "e}, %.*s%s;\n\t}",
 		     to, length, name, suffix);
 	else if (bits == 64)
 		LINE(writer, "mov.b64 %s, %.*s%s;", to, length, name, suffix);
@@ -148,11 +154,13 @@ static bool write_parameter(const struct writer *writer, const struct ptx_variab
 	int length = (int)parameter->name.length;
 	char to[32];
 
-	if (!size || (parameter->space == PTX_SPACE_REG && (parameter->vector != 1 || parameter->array)))
+	if (!size ||
+	    (parameter->space == PTX_SPACE_REG && (parameter->vector != 1 || parameter->array)))
 		return false;
 	declare(writer);
 	if (parameter->space == PTX_SPACE_REG)
-		return widen(writer, target_name(writer, false, to, sizeof(to)), parameter->type, name, length, "");
+		return widen(writer, target_name(writer, false, to, sizeof(to)), parameter->type,
+			     name, length, "");
 	if (alignment < parameter->alignment)
 		alignment = parameter->alignment;
 	for (uint32_t at = 0; at < size; at += piece) {
@@ -160,8 +168,8 @@ static bool write_parameter(const struct writer *writer, const struct ptx_variab
 			piece /= 2;
 		if (at)
 			LINE(writer, "{\n\t.reg .b64 " TEMPORARY ";");
-		LINE(writer, "ld.param.u%u %s, [%.*s+%u];", 8 * piece, target_name(writer, at, to, sizeof(to)), length,
-		     name, at);
+		LINE(writer, "ld.param.u%u %s, [%.*s+%u];", 8 * piece,
+		     target_name(writer, at, to, sizeof(to)), length, name, at);
 		if (at) {
 			merge(writer, at);
 			LINE(writer, "}");
@@ -205,8 +213,9 @@ static bool write_kernel_field(const struct writer *writer, uint64_t *number)
 	}
 	if (writer->field - FIELD_PARAMS >= function->parameter_count)
 		return false;
-	return write_parameter(writer,
-			       &module->parameters[function->first_parameter + writer->field - FIELD_PARAMS]);
+	return write_parameter(
+		writer,
+		&module->parameters[function->first_parameter + writer->field - FIELD_PARAMS]);
 }
 
 /* Is it an expression of numbers, 1+2*3? */
@@ -224,10 +233,11 @@ static bool is_expression(const struct writer *writer, uint32_t first, uint32_t 
 }
 
 /* The text of tokens [first, end). */
-static const char *range_text(const struct writer *writer, uint32_t first, uint32_t end, int *length)
+static const char *range_text(const struct writer *writer, uint32_t first, uint32_t end,
+			      int *length)
 {
-	*length = (int)(writer->body->tokens[end - 1].offset + writer->body->tokens[end - 1].length -
-			writer->body->tokens[first].offset);
+	*length = (int)(writer->body->tokens[end - 1].offset +
+			writer->body->tokens[end - 1].length - writer->body->tokens[first].offset);
 	return token_text(writer, first);
 }
 
@@ -262,20 +272,22 @@ struct source {
 };
 
 /*
- * A register as it stands in the text if it has 64 bits; any other, a variable or a number in `to`, the field's register. False if
- * it is none of them.
+ * A register as it stands in the text if it has 64 bits; any other, a variable or a number in `to`,
+ * the field's register. False if it is none of them.
  */
-static bool find_base(const struct writer *writer, uint32_t token, const char *to, struct source *source)
+static bool find_base(const struct writer *writer, uint32_t token, const char *to,
+		      struct source *source)
 {
 	const struct probe_place *place = writer->place;
 	const struct ptx_token *word = &writer->body->tokens[token];
 	struct probe_register found;
 
-	*source = (struct source){ token_text(writer, token), token_length(writer, token) };
+	*source = (struct source) { token_text(writer, token), token_length(writer, token) };
 	if (probe_names_register(place->names, place->statement, token, &found)) {
 		if (found.vector != 1)
 			return false;
-		if (found.type == PTX_TYPE_B64 || found.type == PTX_TYPE_U64 || found.type == PTX_TYPE_S64)
+		if (found.type == PTX_TYPE_B64 || found.type == PTX_TYPE_U64 ||
+		    found.type == PTX_TYPE_S64)
 			return true;
 		if (!widen(writer, to, found.type, source->text, source->length, ""))
 			return false;
@@ -284,7 +296,7 @@ static bool find_base(const struct writer *writer, uint32_t token, const char *t
 	} else {
 		return false;
 	}
-	*source = (struct source){ to, (int)strlen(to) };
+	*source = (struct source) { to, (int)strlen(to) };
 	return true;
 }
 
@@ -320,8 +332,9 @@ static bool write_address(const struct writer *writer)
 	}
 	if (first < end) {
 		expression = range_text(writer, first, end, &length);
-		LINE(writer, "add.s64 %s, %.*s, %.*s;", to, source.length, source.text, length, expression);
-		source = (struct source){ to, (int)strlen(to) };
+		LINE(writer, "add.s64 %s, %.*s, %.*s;", to, source.length, source.text, length,
+		     expression);
+		source = (struct source) { to, (int)strlen(to) };
 	}
 	if (*space)
 		LINE(writer, "cvta.%s.u64 %s, %.*s;", space, to, source.length, source.text);
@@ -368,8 +381,10 @@ static uint64_t element_mask(const struct writer *writer)
 	return bytes < 8 ? (UINT64_C(1) << 8 * bytes) - 1 : UINT64_MAX;
 }
 
-/* One element, tokens [first, end), at a byte of the value. suffix: ".x" of a vector's name, or "". */
-static void write_element(const struct writer *writer, uint32_t first, uint32_t end, uint32_t at, const char *suffix)
+/* One element, tokens [first, end), at a byte of the value. suffix: ".x" of a vector's name, or "".
+ */
+static void write_element(const struct writer *writer, uint32_t first, uint32_t end, uint32_t at,
+			  const char *suffix)
 {
 	const struct probe_place *place = writer->place;
 	uint64_t bits = 0, mask = element_mask(writer);
@@ -381,11 +396,14 @@ static void write_element(const struct writer *writer, uint32_t first, uint32_t 
 	if (at)
 		LINE(writer, "{\n\t.reg .b64 " TEMPORARY ";");
 	target_name(writer, at, to, sizeof(to));
-	if (first < end && !constant_bits(writer, first, end, &bits) && is_expression(writer, first, end)) {
+	if (first < end && !constant_bits(writer, first, end, &bits) &&
+	    is_expression(writer, first, end)) {
 		expression = range_text(writer, first, end, &length);
 		LINE(writer, "mov.b64 %s, %.*s;", to, length, expression);
-	} else if (end != first + 1 || !probe_names_register(place->names, place->statement, first, &found) ||
-		   !widen(writer, to, found.type, token_text(writer, first), token_length(writer, first), suffix)) {
+	} else if (end != first + 1 ||
+		   !probe_names_register(place->names, place->statement, first, &found) ||
+		   !widen(writer, to, found.type, token_text(writer, first),
+			  token_length(writer, first), suffix)) {
 		LINE(writer, "mov.b64 %s, 0x%" PRIx64 ";", to, bits & mask);
 	}
 	if (ptx_type_size(found.type) != place->access->element && mask != UINT64_MAX)
@@ -406,7 +424,8 @@ static void write_vector(const struct writer *writer, uint32_t token, uint32_t c
 		write_element(writer, token, token + 1, i * element, suffixes[i]);
 }
 
-/* The first 8 bytes of the operand: a, {a, b, ...} or a vector's name. False: *number is the value. */
+/* The first 8 bytes of the operand: a, {a, b, ...} or a vector's name. False: *number is the value.
+ */
 static bool write_value(const struct writer *writer, uint64_t *number)
 {
 	const struct probe_access *access = writer->place->access;
@@ -425,14 +444,16 @@ static bool write_value(const struct writer *writer, uint64_t *number)
 	if (ptx_token_is_char(writer->text, &writer->body->tokens[operand->first], '{')) {
 		from = operand->first + 1;
 		for (uint32_t i = from; i < operand->end && at < 8; i++) {
-			if (i + 1 < operand->end && !ptx_token_is_char(writer->text, &writer->body->tokens[i], ','))
+			if (i + 1 < operand->end &&
+			    !ptx_token_is_char(writer->text, &writer->body->tokens[i], ','))
 				continue;
 			write_element(writer, from, i, at, "");
 			at += access->element;
 			from = i + 1;
 		}
 	} else if (operand->end - operand->first == 1 &&
-		   probe_names_register(writer->place->names, writer->place->statement, operand->first, &found) &&
+		   probe_names_register(writer->place->names, writer->place->statement,
+					operand->first, &found) &&
 		   found.vector > 1) {
 		write_vector(writer, operand->first, found.vector);
 	} else {
@@ -462,8 +483,8 @@ static bool write_size(const struct writer *writer, uint64_t *number)
 	    !ptx_type_size(found.type) || found.vector != 1)
 		return false;
 	declare(writer);
-	return widen(writer, target_name(writer, false, to, sizeof(to)), found.type, token_text(writer, operand->first),
-		     token_length(writer, operand->first), "");
+	return widen(writer, target_name(writer, false, to, sizeof(to)), found.type,
+		     token_text(writer, operand->first), token_length(writer, operand->first), "");
 }
 
 /* A field of gpuprobe_memory_ctx. False: *number is its value. */
@@ -490,7 +511,8 @@ static bool write_memory_field(const struct writer *writer, uint64_t *number)
 	return false; /* behind the end of this context */
 }
 
-void probe_context_write(FILE *stream, const struct probe_place *place, struct probe_context *context)
+void probe_context_write(FILE *stream, const struct probe_place *place,
+			 struct probe_context *context)
 {
 	struct writer writer = {
 		.stream = stream,
@@ -507,8 +529,8 @@ void probe_context_write(FILE *stream, const struct probe_place *place, struct p
 		if (!(context->wanted & 1u << field))
 			continue;
 		writer.field = field;
-		written = place->access ? write_memory_field(&writer, &number) :
-					  write_kernel_field(&writer, &number);
+		written = place->access ? write_memory_field(&writer, &number)
+					: write_kernel_field(&writer, &number);
 		if (written)
 			snprintf(argument, sizeof(context->arguments[field]), FIELD, field);
 		else

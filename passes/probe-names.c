@@ -72,7 +72,7 @@ void probe_names_deinit(struct probe_names *names)
 	free(names->scopes);
 	free(names->registers);
 	free(names->variables);
-	*names = (struct probe_names){ 0 };
+	*names = (struct probe_names) { 0 };
 }
 
 /* Does what `declaring` declares hold at `at`? */
@@ -80,8 +80,7 @@ static bool encloses(const struct probe_names *names, uint32_t declaring, uint32
 {
 	uint32_t open = names->scopes[declaring];
 
-	return declaring < at &&
-	       (open == PTX_NONE || at < names->body->statements[open].partner);
+	return declaring < at && (open == PTX_NONE || at < names->body->statements[open].partner);
 }
 
 static struct ptx_range name_of(const struct probe_names *names, uint32_t index, bool registers)
@@ -91,18 +90,19 @@ static struct ptx_range name_of(const struct probe_names *names, uint32_t index,
 
 static uint32_t statement_of(const struct probe_names *names, uint32_t index, bool registers)
 {
-	return registers ? names->body->registers[index].statement :
-			   names->body->variables[index].statement;
+	return registers ? names->body->registers[index].statement
+			 : names->body->variables[index].statement;
 }
 
-/* The innermost declaration of the name that holds at the statement; PTX_NONE. number: PTX_NONE, or that of %r<N>. */
+/* The innermost declaration of the name that holds at the statement; PTX_NONE. number: PTX_NONE, or
+ * that of %r<N>. */
 static uint32_t find(const struct probe_names *names, struct ptx_range name, uint32_t number,
 		     uint32_t at, bool registers)
 {
 	const uint32_t *sorted_indexes = registers ? names->registers : names->variables;
 	const char *text = names->body->module->text;
-	uint32_t from = 0, to = registers ? names->body->register_count :
-					    names->body->variable_count;
+	uint32_t from = 0,
+		 to = registers ? names->body->register_count : names->body->variable_count;
 
 	/* behind the last of that name that stands before the statement */
 	while (from < to) {
@@ -121,8 +121,9 @@ static uint32_t find(const struct probe_names *names, struct ptx_range name, uin
 			break;
 		if (!encloses(names, statement_of(names, index, registers), at))
 			continue;
-		if (!registers || (number == PTX_NONE ? !names->body->registers[index].count :
-							number < names->body->registers[index].count))
+		if (!registers ||
+		    (number == PTX_NONE ? !names->body->registers[index].count
+					: number < names->body->registers[index].count))
 			return index;
 	}
 	return PTX_NONE;
@@ -143,8 +144,8 @@ static uint32_t find_register(const struct probe_names *names, struct ptx_range 
 		number += (uint64_t)(digit - '0') * unit;
 		if (digit == '0' && name.length - length > 1)
 			continue; /* %r01 is not one of %r<N> */
-		index = find(names, (struct ptx_range){ name.offset, length }, (uint32_t)number, at,
-			     true);
+		index = find(names, (struct ptx_range) { name.offset, length }, (uint32_t)number,
+			     at, true);
 		if (index != PTX_NONE &&
 		    (found == PTX_NONE || names->body->registers[index].statement >
 						  names->body->registers[found].statement))
@@ -154,13 +155,15 @@ static uint32_t find_register(const struct probe_names *names, struct ptx_range 
 }
 
 /* The parameter of that name. */
-static const struct ptx_variable *find_parameter(const struct probe_names *names, struct ptx_range name)
+static const struct ptx_variable *find_parameter(const struct probe_names *names,
+						 struct ptx_range name)
 {
 	const struct ptx_module *module = names->body->module;
 	const struct ptx_function *function = names->body->function;
 
 	for (uint32_t i = 0; i < function->parameter_count; i++) {
-		const struct ptx_variable *parameter = &module->parameters[function->first_parameter + i];
+		const struct ptx_variable *parameter =
+			&module->parameters[function->first_parameter + i];
 
 		if (!compare_ranges(module->text, parameter->name, name))
 			return parameter;
@@ -184,14 +187,14 @@ bool probe_names_register(const struct probe_names *names, uint32_t statement, u
 		name.length = (uint32_t)(dot - text) - name.offset;
 	index = find_register(names, name, statement);
 	if (index != PTX_NONE) {
-		*out = (struct probe_register){ names->body->registers[index].type,
-						dot ? 1 : names->body->registers[index].vector };
+		*out = (struct probe_register) { names->body->registers[index].type,
+						 dot ? 1 : names->body->registers[index].vector };
 		return true;
 	}
 	parameter = find_parameter(names, name);
 	if (!parameter || parameter->space != PTX_SPACE_REG)
 		return false;
-	*out = (struct probe_register){ parameter->type, dot ? 1 : parameter->vector };
+	*out = (struct probe_register) { parameter->type, dot ? 1 : parameter->vector };
 	return true;
 }
 
@@ -199,18 +202,18 @@ const struct ptx_variable *probe_names_variable(const struct probe_names *names,
 						uint32_t token)
 {
 	const struct ptx_token *word = &names->body->tokens[token];
-	uint32_t index = find(names, (struct ptx_range){ word->offset, word->length }, PTX_NONE,
+	uint32_t index = find(names, (struct ptx_range) { word->offset, word->length }, PTX_NONE,
 			      statement, false);
 
 	return index == PTX_NONE ? NULL : &names->body->variables[index];
 }
 
-const struct ptx_variable *probe_names_parameter(const struct probe_names *names, uint32_t statement,
-						 uint32_t token)
+const struct ptx_variable *probe_names_parameter(const struct probe_names *names,
+						 uint32_t statement, uint32_t token)
 {
 	const struct ptx_token *word = &names->body->tokens[token];
 
 	if (probe_names_variable(names, statement, token))
 		return NULL;
-	return find_parameter(names, (struct ptx_range){ word->offset, word->length });
+	return find_parameter(names, (struct ptx_range) { word->offset, word->length });
 }

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Private to the pass: what a name means at a statement of a body. Scopes may declare a name again, and nvcc makes thousands of
- * scopes (one for each inline assembly), so declarations are sorted.
+ * Private to the pass: what a name means at a statement of a body. Scopes may declare a name again,
+ * and nvcc makes thousands of scopes (one for each inline assembly), so declarations are sorted.
  */
 
 #include "ptx-module.h"
@@ -26,10 +26,13 @@ struct probe_register {
 };
 
 /* What the token means at the statement (body->statement_count: the end). False: no register. */
-bool probe_names_register(const struct probe_names *names, uint32_t statement, uint32_t token, struct probe_register *out);
+bool probe_names_register(const struct probe_names *names, uint32_t statement, uint32_t token,
+			  struct probe_register *out);
 
 /* The variable of the body that the token means; NULL. */
-const struct ptx_variable *probe_names_variable(const struct probe_names *names, uint32_t statement, uint32_t token);
+const struct ptx_variable *probe_names_variable(const struct probe_names *names, uint32_t statement,
+						uint32_t token);
 
 /* The function's parameter that the token means; NULL. */
-const struct ptx_variable *probe_names_parameter(const struct probe_names *names, uint32_t statement, uint32_t token);
+const struct ptx_variable *probe_names_parameter(const struct probe_names *names,
+						 uint32_t statement, uint32_t token);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A program's text is parsed as a module of its own to find its global variables and functions. Variables that another program
- * has brought already (maps that programs share) are cut out; any other clash of names is the caller's to hear of.
+ * A program's text is parsed as a module of its own to find its global variables and functions.
+ * Variables that another program has brought already (maps that programs share) are cut out; any
+ * other clash of names is the caller's to hear of.
  *
- * Constant memory is the same 64 KiB for the module and for us. Where both do not fit, the programs' slots move to global
- * memory before anything else is done with the text, so that inlined bodies read them there, too.
+ * Constant memory is the same 64 KiB for the module and for us. Where both do not fit, the
+ * programs' slots move to global memory before anything else is done with the text, so that inlined
+ * bodies read them there, too.
  */
 
 #include "probe-program.h"
@@ -23,7 +25,8 @@
 #define PROCESS_SIZE 64
 #define PARAMETERS_MAX 64
 
-static int program_error(struct program_set *set, const struct probe_program *program, const char *what)
+static int program_error(struct program_set *set, const struct probe_program *program,
+			 const char *what)
 {
 	ptx_error_set(set->error, set->module->text, 0, "program %.80s: %s", program->symbol, what);
 	return PROBE_E_PROGRAM;
@@ -57,7 +60,7 @@ static int place(struct program_set *set, const char *name, size_t length, bool 
 		set->placed = larger;
 		set->placed_capacity = capacity;
 	}
-	set->placed[set->placed_count] = (struct placed_name){ strndup(name, length), shared };
+	set->placed[set->placed_count] = (struct placed_name) { strndup(name, length), shared };
 	if (!set->placed[set->placed_count].name)
 		return -ENOMEM;
 	set->placed_count++;
@@ -65,8 +68,8 @@ static int place(struct program_set *set, const char *name, size_t length, bool 
 }
 
 /*
- * Something brings this name. Returns 0 if it is new (and now placed), PROBE_E_TAKEN if that may not be, and -EEXIST if what
- * brings it is to be left out.
+ * Something brings this name. Returns 0 if it is new (and now placed), PROBE_E_TAKEN if that may
+ * not be, and -EEXIST if what brings it is to be left out.
  */
 static int bring(struct program_set *set, const char *name, size_t length, bool shared)
 {
@@ -143,14 +146,14 @@ static int check_symbol(struct program_set *set, const struct probe_program *pro
 				     "its text does not define a function of that name");
 	if (function->return_count != 1 || function->parameter_count != program->context_count ||
 	    function->parameter_count > PARAMETERS_MAX)
-		return program_error(
-			set, program,
-			"its function has not one result and one parameter for each field that it reads");
+		return program_error(set, program,
+				     "its function has not one result and one parameter for each "
+				     "field that it reads");
 	for (uint32_t i = 0; i <= function->parameter_count; i++) {
 		const struct ptx_variable *parameter =
-			i < function->parameter_count ?
-				&text->parameters[function->first_parameter + i] :
-				&text->parameters[function->first_return];
+			i < function->parameter_count
+				? &text->parameters[function->first_parameter + i]
+				: &text->parameters[function->first_return];
 
 		if (parameter->space != PTX_SPACE_PARAM || parameter->size != 8 ||
 		    parameter->array || ptx_type_size(parameter->type) != 8)
@@ -224,8 +227,8 @@ static int parse_consume(struct program_set *set, size_t index, char *text, size
 	r = check_symbol(set, program, &parsed->module);
 	if (r)
 		return r;
-	parsed->function = ptx_module_find_function(&parsed->module, program->symbol,
-						    strlen(program->symbol));
+	parsed->function =
+		ptx_module_find_function(&parsed->module, program->symbol, strlen(program->symbol));
 	return find_simple(parsed);
 }
 
@@ -268,7 +271,8 @@ static void add_constant(uint64_t *end, const struct ptx_variable *variable)
 }
 
 /* Has an earlier program that slot? */
-static bool is_repeated(const struct program_set *set, size_t index, const char *name, size_t length)
+static bool is_repeated(const struct program_set *set, size_t index, const char *name,
+			size_t length)
 {
 	for (size_t i = 0; i < index; i++)
 		if (set->parsed[i].text &&
@@ -337,8 +341,8 @@ static int move_loads(const struct ptx_module *text, const struct ptx_function *
 			continue;
 		name = address_name(&body, statement, 1);
 		variable = name ? ptx_module_find_variable(text, text->text + name->offset,
-							   name->length) :
-				  NULL;
+							   name->length)
+				: NULL;
 		if (!variable || !is_slot(variable))
 			continue;
 		for (unsigned int part = 1;; part++) {
@@ -369,7 +373,7 @@ static int move_slot(const struct ptx_module *text, const struct ptx_variable *v
 		r = ptx_lexer_next(&lexer, &token, &error);
 		if (!r && ptx_token_is(text->text, &token, ".const"))
 			return ptx_edit_replace(edit,
-						(struct ptx_range){ token.offset, token.length },
+						(struct ptx_range) { token.offset, token.length },
 						".global", 7);
 	} while (!r && token.kind != PTX_TOKEN_END);
 	return r < 0 ? r : -EINVAL; /* it was parsed before */

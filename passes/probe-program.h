@@ -35,8 +35,9 @@ struct program_set {
 };
 
 /*
- * Parses those of the set's programs that `listed` names. What the caller has filled in (edit, module, programs, count, error)
- * stays borrowed. All return 0, an error of probe.h, -ENOMEM or -EINVAL; deinit is due in any case.
+ * Parses those of the set's programs that `listed` names. What the caller has filled in (edit,
+ * module, programs, count, error) stays borrowed. All return 0, an error of probe.h, -ENOMEM or
+ * -EINVAL; deinit is due in any case.
  */
 int program_set_parse(struct program_set *set, const bool *listed);
 void program_set_deinit(struct program_set *set);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Every kind of point is a walk over the flat list of a body's statements. What each finds is sorted afterwards, so that uses of
- * one place stand together: a place that several points share gets the entry first, then the block, the line, the memory
- * access and the return.
+ * Every kind of point is a walk over the flat list of a body's statements. What each finds is
+ * sorted afterwards, so that uses of one place stand together: a place that several points share
+ * gets the entry first, then the block, the line, the memory access and the return.
  *
- * Blocks begin at labels that something branches to, and behind branches and returns. Labels that only debug information names
- * are none, so that -lineinfo does not change the numbers.
+ * Blocks begin at labels that something branches to, and behind branches and returns. Labels that
+ * only debug information names are none, so that -lineinfo does not change the numbers.
  */
 
 #include "probe-site.h"
@@ -34,7 +34,7 @@ static int compare_files(const void *a, const void *b)
 
 int probe_files_init(struct probe_files *files, const struct ptx_module *module)
 {
-	*files = (struct probe_files){ 0 };
+	*files = (struct probe_files) { 0 };
 	files->files = calloc((size_t)module->item_count + 1, sizeof(*files->files));
 	if (!files->files)
 		return -ENOMEM;
@@ -50,11 +50,12 @@ int probe_files_init(struct probe_files *files, const struct ptx_module *module)
 		ptx_lexer_init(&lexer, module->text, text->offset, text->offset + text->length);
 		for (unsigned int j = 0; j < 3; j++)
 			if (ptx_lexer_next(&lexer, &token[j], &error))
-				token[j] = (struct ptx_token){ .kind = PTX_TOKEN_END };
+				token[j] = (struct ptx_token) { .kind = PTX_TOKEN_END };
 		if (token[2].kind != PTX_TOKEN_STRING || token[2].length < 2 ||
-		    !ptx_integer_value(module->text + token[1].offset, token[1].length, &file->number))
+		    !ptx_integer_value(module->text + token[1].offset, token[1].length,
+				       &file->number))
 			continue;
-		file->path = (struct ptx_range){ token[2].offset + 1, token[2].length - 2 };
+		file->path = (struct ptx_range) { token[2].offset + 1, token[2].length - 2 };
 		files->count++;
 	}
 	qsort(files->files, files->count, sizeof(*files->files), compare_files);
@@ -66,21 +67,24 @@ void probe_files_deinit(struct probe_files *files)
 	free(files->files);
 }
 
-bool probe_files_find(const struct probe_files *files, const struct ptx_body *body, const struct ptx_statement *loc,
-		      struct ptx_range *path, uint32_t *line)
+bool probe_files_find(const struct probe_files *files, const struct ptx_body *body,
+		      const struct ptx_statement *loc, struct ptx_range *path, uint32_t *line)
 {
 	const struct ptx_token *token = &body->tokens[loc->first];
 	struct probe_file wanted = { 0 }, *found;
 	uint64_t number;
 
-	*path = (struct ptx_range){ 0 };
+	*path = (struct ptx_range) { 0 };
 	*line = 0;
 	if (loc->end - loc->first < 3 ||
-	    !ptx_integer_value(body->module->text + token[1].offset, token[1].length, &wanted.number) ||
+	    !ptx_integer_value(body->module->text + token[1].offset, token[1].length,
+			       &wanted.number) ||
 	    !ptx_integer_value(body->module->text + token[2].offset, token[2].length, &number) ||
 	    number > UINT32_MAX)
 		return false;
-	found = files->count ? bsearch(&wanted, files->files, files->count, sizeof(wanted), compare_files) : NULL;
+	found = files->count ? bsearch(&wanted, files->files, files->count, sizeof(wanted),
+				       compare_files)
+			     : NULL;
 	if (!found)
 		return false;
 	*path = found->path;
@@ -100,12 +104,14 @@ static int compare_names(const void *a, const void *b, void *text)
 
 static bool is_branch(const struct ptx_body *body, const struct ptx_statement *statement)
 {
-	return ptx_instruction_is(body, statement, "bra") || ptx_instruction_is(body, statement, "brx");
+	return ptx_instruction_is(body, statement, "bra") ||
+	       ptx_instruction_is(body, statement, "brx");
 }
 
 static bool is_return(const struct ptx_body *body, const struct ptx_statement *statement)
 {
-	return ptx_instruction_is(body, statement, "ret") || ptx_instruction_is(body, statement, "exit");
+	return ptx_instruction_is(body, statement, "ret") ||
+	       ptx_instruction_is(body, statement, "exit");
 }
 
 static bool ends_block(const struct ptx_body *body, const struct ptx_statement *statement)
@@ -134,7 +140,8 @@ static int find_targets(struct finder *finder)
 		if (statement->kind != PTX_STATEMENT_BRANCH_TARGETS && !is_branch(body, statement))
 			continue;
 		for (uint32_t j = 0; j < statement->operand_count; j++)
-			names[count++] = body->tokens[body->operands[statement->first_operand + j].first];
+			names[count++] =
+				body->tokens[body->operands[statement->first_operand + j].first];
 	}
 	qsort_r(names, count, sizeof(*names), compare_names, text);
 	for (uint32_t i = 0; i < body->statement_count && count; i++)
@@ -150,13 +157,15 @@ static int find_targets(struct finder *finder)
 				else
 					to = middle;
 			}
-			finder->targets[i] = from < count && !compare_names(&names[from], label, text);
+			finder->targets[i] =
+				from < count && !compare_names(&names[from], label, text);
 		}
 	free(names);
 	return 0;
 }
 
-static int add(struct finder *finder, uint32_t statement, enum probe_point point, uint32_t use, bool stub)
+static int add(struct finder *finder, uint32_t statement, enum probe_point point, uint32_t use,
+	       bool stub)
 {
 	struct probe_sites *sites = finder->sites;
 	struct probe_site *larger;
@@ -164,14 +173,15 @@ static int add(struct finder *finder, uint32_t statement, enum probe_point point
 
 	if (sites->count == sites->capacity) {
 		capacity = sites->capacity ? sites->capacity * 2 : 16;
-		larger = capacity > sites->capacity ? reallocarray(sites->sites, capacity, sizeof(*larger)) :
-						      NULL;
+		larger = capacity > sites->capacity
+				 ? reallocarray(sites->sites, capacity, sizeof(*larger))
+				 : NULL;
 		if (!larger)
 			return -ENOMEM;
 		sites->sites = larger;
 		sites->capacity = capacity;
 	}
-	sites->sites[sites->count++] = (struct probe_site){ statement, use, (uint8_t)point, stub };
+	sites->sites[sites->count++] = (struct probe_site) { statement, use, (uint8_t)point, stub };
 	return 0;
 }
 
@@ -219,11 +229,13 @@ static bool is_stub(const struct finder *finder, const struct ptx_statement *sta
 {
 	struct ptx_call call;
 
-	if (!finder->options->n_stubs || !ptx_instruction_call(finder->body, statement, &call) || call.indirect)
+	if (!finder->options->n_stubs || !ptx_instruction_call(finder->body, statement, &call) ||
+	    call.indirect)
 		return false;
 	for (size_t i = 0; i < finder->options->n_stubs; i++)
 		if (probe_name_is(ptx_body_token_text(finder->body, call.target),
-				  finder->body->tokens[call.target].length, finder->options->stubs[i]))
+				  finder->body->tokens[call.target].length,
+				  finder->options->stubs[i]))
 			return true;
 	return false;
 }
@@ -306,8 +318,10 @@ static int find_line(struct finder *finder, uint32_t use, const char *file, uint
 
 	for (uint32_t i = 0; i < body->statement_count; i++) {
 		if (body->statements[i].kind == PTX_STATEMENT_LOC)
-			here = probe_files_find(finder->files, body, &body->statements[i], &path, &number) &&
-			       number == line && path_matches(body->module->text + path.offset, path.length, file);
+			here = probe_files_find(finder->files, body, &body->statements[i], &path,
+						&number) &&
+			       number == line &&
+			       path_matches(body->module->text + path.offset, path.length, file);
 		if (body->statements[i].kind != PTX_STATEMENT_INSTRUCTION)
 			continue;
 		if (here && !before) {
@@ -338,9 +352,11 @@ static int find_block(struct finder *finder, uint32_t use, uint32_t block)
 
 static int compare_sites(const void *a, const void *b)
 {
-	static const uint8_t order[] = {
-		[PROBE_ENTRY] = 0, [PROBE_BLOCK] = 1, [PROBE_LINE] = 2, [PROBE_MEMORY] = 3, [PROBE_RETURN] = 4
-	};
+	static const uint8_t order[] = { [PROBE_ENTRY] = 0,
+					 [PROBE_BLOCK] = 1,
+					 [PROBE_LINE] = 2,
+					 [PROBE_MEMORY] = 3,
+					 [PROBE_RETURN] = 4 };
 	const struct probe_site *left = a, *right = b;
 
 	if (left->statement != right->statement)
@@ -367,8 +383,9 @@ static int find_use(struct finder *finder, const struct probe_use *use, uint32_t
 	return -EINVAL;
 }
 
-int probe_sites_init(struct probe_sites *sites, const struct probe_names *names, const struct probe_files *files,
-		     const struct probe_options *options, const struct probe_function *function)
+int probe_sites_init(struct probe_sites *sites, const struct probe_names *names,
+		     const struct probe_files *files, const struct probe_options *options,
+		     const struct probe_function *function)
 {
 	struct finder finder = {
 		.sites = sites,
@@ -379,7 +396,7 @@ int probe_sites_init(struct probe_sites *sites, const struct probe_names *names,
 	};
 	int r;
 
-	*sites = (struct probe_sites){ 0 };
+	*sites = (struct probe_sites) { 0 };
 	r = find_targets(&finder);
 	for (uint32_t i = 0; i < function->use_count && !r; i++)
 		r = find_use(&finder, &function->uses[i], i);
@@ -394,10 +411,11 @@ int probe_sites_init(struct probe_sites *sites, const struct probe_names *names,
 void probe_sites_deinit(struct probe_sites *sites)
 {
 	free(sites->sites);
-	*sites = (struct probe_sites){ 0 };
+	*sites = (struct probe_sites) { 0 };
 }
 
-/* Statements that pass arguments, call or return, and take results: in this order they belong together. */
+/* Statements that pass arguments, call or return, and take results: in this order they belong
+ * together. */
 enum frame_part {
 	FRAME_NONE,
 	FRAME_ARGUMENT,
@@ -415,12 +433,15 @@ static enum frame_part frame_part(const struct probe_names *names, uint32_t inde
 	if (ptx_instruction_is(body, statement, "call") || is_return(body, statement))
 		return FRAME_CALL;
 	if (ptx_instruction_is(body, statement, "st") &&
-	    (ptx_instruction_has(body, statement, "param") || ptx_instruction_has(body, statement, "param::func")))
+	    (ptx_instruction_has(body, statement, "param") ||
+	     ptx_instruction_has(body, statement, "param::func")))
 		return FRAME_ARGUMENT;
 	if (!ptx_instruction_is(body, statement, "ld") || statement->operand_count != 2)
 		return FRAME_NONE;
 	from = &body->operands[statement->first_operand + 1];
-	variable = from->end - from->first >= 3 ? probe_names_variable(names, index, from->first + 1) : NULL;
+	variable = from->end - from->first >= 3
+			   ? probe_names_variable(names, index, from->first + 1)
+			   : NULL;
 	return variable && variable->space == PTX_SPACE_PARAM ? FRAME_RESULT : FRAME_NONE;
 }
 

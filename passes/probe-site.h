@@ -24,7 +24,7 @@ struct probe_files {
 	struct probe_file {
 		uint64_t number;
 		struct ptx_range path; /* without quotes */
-	} *files;
+	} * files;
 	uint32_t count;
 };
 
@@ -33,17 +33,19 @@ int probe_files_init(struct probe_files *files, const struct ptx_module *module)
 void probe_files_deinit(struct probe_files *files);
 
 /* What a .loc names; false (and line 0) if the file has no name. */
-bool probe_files_find(const struct probe_files *files, const struct ptx_body *body, const struct ptx_statement *loc,
-		      struct ptx_range *path, uint32_t *line);
+bool probe_files_find(const struct probe_files *files, const struct ptx_body *body,
+		      const struct ptx_statement *loc, struct ptx_range *path, uint32_t *line);
 
 /* Finds the sites of a function's uses. 0 or -ENOMEM. */
-int probe_sites_init(struct probe_sites *sites, const struct probe_names *names, const struct probe_files *files,
-		     const struct probe_options *options, const struct probe_function *function);
+int probe_sites_init(struct probe_sites *sites, const struct probe_names *names,
+		     const struct probe_files *files, const struct probe_options *options,
+		     const struct probe_function *function);
 void probe_sites_deinit(struct probe_sites *sites);
 
 /*
- * Where a site's text goes: before pragmas that speak of its instruction, and not between those that pass arguments and their
- * call, or that set a result and the return (which PTX wants to stand together).
+ * Where a site's text goes: before pragmas that speak of its instruction, and not between those
+ * that pass arguments and their call, or that set a result and the return (which PTX wants to stand
+ * together).
  */
 uint32_t probe_site_offset(const struct probe_names *names, const struct probe_site *site);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * ptxas 13 dies of a signal when a parameter is read that no call has written: so reads of a result become moves of 0, from
- * the call to the end of its scope, or up to another call that writes the same one.
+ * ptxas 13 dies of a signal when a parameter is read that no call has written: so reads of a result
+ * become moves of 0, from the call to the end of its scope, or up to another call that writes the
+ * same one.
  */
 
 #include "probe-stub.h"
@@ -23,14 +24,16 @@ struct replacer {
 
 static bool same_text(const struct replacer *replacer, uint32_t left, uint32_t right)
 {
-	const struct ptx_token *a = &replacer->body->tokens[left], *b = &replacer->body->tokens[right];
+	const struct ptx_token *a = &replacer->body->tokens[left],
+			       *b = &replacer->body->tokens[right];
 
 	return a->length == b->length &&
 	       !memcmp(replacer->text + a->offset, replacer->text + b->offset, a->length);
 }
 
 /* Writes `mov REGISTER, 0;`; false if it is no register that a mov takes. */
-static bool write_zero(const struct replacer *replacer, FILE *stream, uint32_t statement, uint32_t token)
+static bool write_zero(const struct replacer *replacer, FILE *stream, uint32_t statement,
+		       uint32_t token)
 {
 	const struct ptx_token *name = &replacer->body->tokens[token];
 	struct probe_register found;
@@ -42,10 +45,11 @@ static bool write_zero(const struct replacer *replacer, FILE *stream, uint32_t s
 		return false;
 	size = ptx_type_size(found.type);
 	if (found.type == PTX_TYPE_F32 || found.type == PTX_TYPE_F64)
-		fprintf(stream, "mov.f%u %.*s, 0%c%0*u; ", 8 * size, (int)name->length, replacer->text + name->offset,
-			size == 4 ? 'f' : 'd', 2 * (int)size, 0);
+		fprintf(stream, "mov.f%u %.*s, 0%c%0*u; ", 8 * size, (int)name->length,
+			replacer->text + name->offset, size == 4 ? 'f' : 'd', 2 * (int)size, 0);
 	else if (size == 2 || size == 4 || size == 8)
-		fprintf(stream, "mov.b%u %.*s, 0; ", 8 * size, (int)name->length, replacer->text + name->offset);
+		fprintf(stream, "mov.b%u %.*s, 0; ", 8 * size, (int)name->length,
+			replacer->text + name->offset);
 	else
 		return false;
 	return true;
@@ -71,19 +75,21 @@ static int replace_read(const struct replacer *replacer, uint32_t index)
 	if (fclose(stream)) {
 		r = -ENOMEM;
 	} else if (!good) {
-		ptx_error_set(replacer->error, replacer->text, replacer->body->tokens[to->first].offset,
+		ptx_error_set(replacer->error, replacer->text,
+			      replacer->body->tokens[to->first].offset,
 			      "what a stub returns goes to something that is not understood");
 		r = PROBE_E_FUNCTION;
 	} else {
-		r = ptx_edit_replace(replacer->edit, ptx_statement_text(replacer->body, statement), bytes,
-				     length);
+		r = ptx_edit_replace(replacer->edit, ptx_statement_text(replacer->body, statement),
+				     bytes, length);
 	}
 	free(bytes);
 	return r;
 }
 
 /* Does another call write that parameter? */
-static bool is_written(const struct replacer *replacer, const struct ptx_statement *statement, uint32_t name)
+static bool is_written(const struct replacer *replacer, const struct ptx_statement *statement,
+		       uint32_t name)
 {
 	struct ptx_call call;
 
@@ -96,7 +102,8 @@ static bool is_written(const struct replacer *replacer, const struct ptx_stateme
 }
 
 /* Is it ld.param ..., [name...]? */
-static bool reads(const struct replacer *replacer, const struct ptx_statement *statement, uint32_t name)
+static bool reads(const struct replacer *replacer, const struct ptx_statement *statement,
+		  uint32_t name)
 {
 	const struct ptx_operand *from;
 
@@ -124,7 +131,8 @@ static int replace_result(const struct replacer *replacer, uint32_t index, uint3
 }
 
 /* A result in a register, as old PTX has it, is 0 behind the bytes. */
-static int add_zeroes(const struct replacer *replacer, uint32_t statement, const struct ptx_call *call, FILE *stream)
+static int add_zeroes(const struct replacer *replacer, uint32_t statement,
+		      const struct ptx_call *call, FILE *stream)
 {
 	struct probe_register found;
 
@@ -143,8 +151,8 @@ static int add_zeroes(const struct replacer *replacer, uint32_t statement, const
 }
 
 /* The call itself. */
-static int replace_call(const struct replacer *replacer, uint32_t statement, const struct ptx_call *call,
-			const char *bytes, size_t length)
+static int replace_call(const struct replacer *replacer, uint32_t statement,
+			const struct ptx_call *call, const char *bytes, size_t length)
 {
 	char *whole = NULL;
 	size_t whole_length;
@@ -160,14 +168,15 @@ static int replace_call(const struct replacer *replacer, uint32_t statement, con
 		r = -ENOMEM;
 	if (!r)
 		r = ptx_edit_replace(replacer->edit,
-				     ptx_statement_text(replacer->body, &replacer->body->statements[statement]), whole,
-				     whole_length);
+				     ptx_statement_text(replacer->body,
+							&replacer->body->statements[statement]),
+				     whole, whole_length);
 	free(whole);
 	return r;
 }
 
-int probe_stub_replace(struct ptx_edit *edit, const struct probe_names *names, uint32_t statement, const char *bytes,
-		       size_t length, struct ptx_error *error)
+int probe_stub_replace(struct ptx_edit *edit, const struct probe_names *names, uint32_t statement,
+		       const char *bytes, size_t length, struct ptx_error *error)
 {
 	const struct ptx_body *body = names->body;
 	struct replacer replacer = {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Functions are taken in the order of the text. Each is parsed, its sites are found (probe-site.h), and every site gets
+ * Functions are taken in the order of the text. Each is parsed, its sites are found (probe-site.h),
+ *and every site gets
  *
  *	{
  *	@!%p bra $L__skip;		if the instruction runs under %p
@@ -10,14 +11,14 @@
  *	$L__skip:
  *	}
  *
- * before its instruction, which stays as it is. A scope of our own keeps names apart, so that nothing of the function's is
- * touched: its registers are read, never written. At an entry it stands before the first label, so a loop to the beginning does
- * not come by again; and it always stands before a .pragma, because that may speak of the instruction after it. Nothing has
- * .noinline.
+ * before its instruction, which stays as it is. A scope of our own keeps names apart, so that
+ *nothing of the function's is touched: its registers are read, never written. At an entry it stands
+ *before the first label, so a loop to the beginning does not come by again; and it always stands
+ *before a .pragma, because that may speak of the instruction after it. Nothing has .noinline.
  *
- * Inlined programs make a module grow; beyond limits, sites call. Entries, returns, lines and blocks come first, then memory
- * instructions in order of text. Functions that sites call are written at the end, when all of them are known, and go behind
- * the header with the programs.
+ * Inlined programs make a module grow; beyond limits, sites call. Entries, returns, lines and
+ *blocks come first, then memory instructions in order of text. Functions that sites call are
+ *written at the end, when all of them are known, and go behind the header with the programs.
  */
 
 #include "probe.h"
@@ -73,8 +74,9 @@ struct work {
 };
 
 static const char *const prefixes[] = {
-	[PROBE_ENTRY] = "__probe_func__", [PROBE_RETURN] = "__retprobe_func__", [PROBE_MEMORY] = "__memcapture__",
-	[PROBE_LINE] = "__lineprobe__",	  [PROBE_BLOCK] = "__blockprobe__",
+	[PROBE_ENTRY] = "__probe_func__",  [PROBE_RETURN] = "__retprobe_func__",
+	[PROBE_MEMORY] = "__memcapture__", [PROBE_LINE] = "__lineprobe__",
+	[PROBE_BLOCK] = "__blockprobe__",
 };
 
 /* The sites of one place are [first, the result). */
@@ -114,7 +116,8 @@ static uint32_t fields_of_place(const struct work *work, uint32_t first, uint32_
 	return fields;
 }
 
-/* Decides for places of memory instructions, or for the others, which hold their programs themselves. */
+/* Decides for places of memory instructions, or for the others, which hold their programs
+ * themselves. */
 static void choose_inlined(struct work *work, bool memory, size_t *left)
 {
 	struct pass *pass = work->pass;
@@ -131,8 +134,10 @@ static void choose_inlined(struct work *work, bool memory, size_t *left)
 			length += pass->set.programs[program_of(work, i)].length;
 			simple &= pass->set.parsed[program_of(work, i)].simple;
 		}
-		length += (size_t)FIELD_COST * (unsigned int)__builtin_popcount(fields_of_place(work, first, end));
-		work->inlined[first] = simple && length <= *left && length <= INLINE_TOTAL_MAX - pass->inlined;
+		length += (size_t)FIELD_COST *
+			  (unsigned int)__builtin_popcount(fields_of_place(work, first, end));
+		work->inlined[first] =
+			simple && length <= *left && length <= INLINE_TOTAL_MAX - pass->inlined;
 		if (work->inlined[first]) {
 			*left -= length;
 			pass->inlined += length;
@@ -159,7 +164,8 @@ static void write_list(FILE *stream, uint32_t fields, const char *format)
 }
 
 /* Writes a function that calls programs one after the other, with the fields that each reads. */
-static void write_caller(struct pass *pass, const char *name, const uint32_t *programs, uint32_t count)
+static void write_caller(struct pass *pass, const char *name, const uint32_t *programs,
+			 uint32_t count)
 {
 	FILE *stream = pass->callers;
 	uint32_t fields = 0;
@@ -179,7 +185,8 @@ static void write_caller(struct pass *pass, const char *name, const uint32_t *pr
 
 		fputs("\t{\n\t.param .b64 result;\n", stream);
 		for (uint32_t j = 0; j < program->context_count; j++)
-			fprintf(stream, "\t.param .b64 a%u;\n\tst.param.b64 [a%u], %%c%u;\n", j, j, program->context[j] / 8);
+			fprintf(stream, "\t.param .b64 a%u;\n\tst.param.b64 [a%u], %%c%u;\n", j, j,
+				program->context[j] / 8);
 		fprintf(stream, "\tcall (result), %s", program->symbol);
 		for (uint32_t j = 0; j < program->context_count; j++)
 			fprintf(stream, "%sa%u", j ? ", " : ", (", j);
@@ -189,8 +196,8 @@ static void write_caller(struct pass *pass, const char *name, const uint32_t *pr
 }
 
 /* The number of the function for these programs; it is written if it is new. */
-static int find_signature(struct pass *pass, enum probe_point point, const uint32_t *programs, uint32_t count,
-			  uint32_t *number)
+static int find_signature(struct pass *pass, enum probe_point point, const uint32_t *programs,
+			  uint32_t count, uint32_t *number)
 {
 	struct signature *larger, *signature;
 	uint32_t capacity;
@@ -221,7 +228,7 @@ static int find_signature(struct pass *pass, enum probe_point point, const uint3
 	if (r)
 		return r;
 	signature = &pass->signatures[pass->signature_count];
-	*signature = (struct signature){ point, *number, calloc(count, sizeof(*programs)), count };
+	*signature = (struct signature) { point, *number, calloc(count, sizeof(*programs)), count };
 	if (!signature->programs)
 		return -ENOMEM;
 	memcpy(signature->programs, programs, count * sizeof(*programs));
@@ -231,15 +238,17 @@ static int find_signature(struct pass *pass, enum probe_point point, const uint3
 }
 
 /* The name of the function that an entry or a return calls; it is written if it is new. */
-static int find_named(struct work *work, enum probe_point point, const uint32_t *programs, uint32_t count, char **name)
+static int find_named(struct work *work, enum probe_point point, const uint32_t *programs,
+		      uint32_t count, char **name)
 {
 	const struct ptx_range range = work->function->function->name;
 	const char *text = work->body->module->text;
 	int r;
 
 	if (text[range.offset] == '%') { /* which may only stand at the start of a name */
-		ptx_error_set(work->pass->set.error, text, range.offset,
-			      "a function whose name begins with %% cannot call one named after it");
+		ptx_error_set(
+			work->pass->set.error, text, range.offset,
+			"a function whose name begins with %% cannot call one named after it");
 		return PROBE_E_FUNCTION;
 	}
 	if (asprintf(name, "%s%.*s", prefixes[point], (int)range.length, text + range.offset) < 0)
@@ -255,7 +264,8 @@ static int find_named(struct work *work, enum probe_point point, const uint32_t 
 	return r;
 }
 
-static int find_caller(struct work *work, enum probe_point point, const uint32_t *programs, uint32_t count, char **name)
+static int find_caller(struct work *work, enum probe_point point, const uint32_t *programs,
+		       uint32_t count, char **name)
 {
 	uint32_t number;
 	int r;
@@ -291,7 +301,8 @@ static int write_call(struct work *work, FILE *stream, uint32_t first, uint32_t 
 	}
 	for (unsigned int field = 0; field < PROBE_FIELDS; field++)
 		if (context->wanted & 1u << field)
-			fprintf(stream, "\tst.param.b64 [a%u], %s;\n", field, context->arguments[field]);
+			fprintf(stream, "\tst.param.b64 [a%u], %s;\n", field,
+				context->arguments[field]);
 	fprintf(stream, "\tcall %s", name);
 	if (context->wanted) {
 		fputs(", (", stream);
@@ -312,7 +323,8 @@ static int write_programs(struct work *work, FILE *stream, uint32_t first, uint3
 	int r = 0;
 
 	for (uint32_t i = first; i < end && !r; i++) {
-		const struct probe_program *program = &work->pass->set.programs[program_of(work, i)];
+		const struct probe_program *program =
+			&work->pass->set.programs[program_of(work, i)];
 		const struct parsed_program *parsed = &work->pass->set.parsed[program_of(work, i)];
 
 		for (uint32_t j = 0; j < program->context_count; j++)
@@ -342,13 +354,14 @@ static int add_instruction(struct work *work, uint32_t statement)
 		if (work->body->statements[work->loc_next].kind == PTX_STATEMENT_LOC)
 			work->loc = &work->body->statements[work->loc_next];
 	instruction = &pass->instructions[pass->instruction_count];
-	*instruction = (struct probe_instruction){
+	*instruction = (struct probe_instruction) {
 		.index = pass->instruction_count,
 		.function = work->function->function,
 		.text = ptx_statement_text(work->body, &work->body->statements[statement]),
 	};
 	if (work->loc)
-		probe_files_find(&pass->files, work->body, work->loc, &instruction->file, &instruction->line);
+		probe_files_find(&pass->files, work->body, work->loc, &instruction->file,
+				 &instruction->line);
 	pass->instruction_count++;
 	return 0;
 }
@@ -367,8 +380,9 @@ static void write_skip(const struct work *work, FILE *stream, uint32_t index, ui
 	const struct ptx_statement *statement = &work->body->statements[index];
 	const struct ptx_token *guard = &work->body->tokens[statement->guard];
 
-	fprintf(stream, "\t@%s%.*s bra $L__skip__gpuprobe%u;\n", statement->guard_negated ? "" : "!",
-		(int)guard->length, work->body->module->text + guard->offset, label);
+	fprintf(stream, "\t@%s%.*s bra $L__skip__gpuprobe%u;\n",
+		statement->guard_negated ? "" : "!", (int)guard->length,
+		work->body->module->text + guard->offset, label);
 }
 
 static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t end)
@@ -382,7 +396,8 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 		.statement = site->statement,
 		.process_space = pass->set.constant_full ? "global" : "const",
 	};
-	bool skips = is_guarded(work, site), scope = skips || context.wanted || !work->inlined[first];
+	bool skips = is_guarded(work, site),
+	     scope = skips || context.wanted || !work->inlined[first];
 	uint32_t label = skips ? work->labels++ : 0;
 	int r = 0;
 
@@ -401,8 +416,8 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 	if (skips)
 		write_skip(work, stream, site->statement, label);
 	probe_context_write(stream, &place, &context);
-	r = work->inlined[first] ? write_programs(work, stream, first, end, &context) :
-				   write_call(work, stream, first, end, &context);
+	r = work->inlined[first] ? write_programs(work, stream, first, end, &context)
+				 : write_call(work, stream, first, end, &context);
 	if (skips)
 		fprintf(stream, "$L__skip__gpuprobe%u:\n", label);
 	if (scope)
@@ -427,7 +442,8 @@ static int edit_place(struct work *work, uint32_t first, uint32_t end)
 	if (fclose(stream))
 		r = -ENOMEM;
 	if (!r && site->stub)
-		r = probe_stub_replace(edit, &work->names, site->statement, bytes, length, work->pass->set.error);
+		r = probe_stub_replace(edit, &work->names, site->statement, bytes, length,
+				       work->pass->set.error);
 	else if (!r)
 		r = ptx_edit_insert(edit, probe_site_offset(&work->names, site), bytes, length);
 	free(bytes);
@@ -470,7 +486,8 @@ static int edit_function(struct pass *pass, const struct probe_function *functio
 	work.body = &body;
 	r = probe_names_init(&work.names, &body);
 	if (!r) {
-		r = probe_sites_init(&work.sites, &work.names, &pass->files, pass->options, function);
+		r = probe_sites_init(&work.sites, &work.names, &pass->files, pass->options,
+				     function);
 		if (!r)
 			r = edit_sites(&work);
 		probe_sites_deinit(&work.sites);
@@ -480,16 +497,18 @@ static int edit_function(struct pass *pass, const struct probe_function *functio
 	return r;
 }
 
-/* Is the caller's list sound? Notes which programs are listed, and puts functions with a body in the order of the text. */
-static int check_functions(const struct ptx_module *module, struct probe_function *functions, size_t count, bool *listed,
-			   size_t program_count, struct probe_function **ordered)
+/* Is the caller's list sound? Notes which programs are listed, and puts functions with a body in
+ * the order of the text. */
+static int check_functions(const struct ptx_module *module, struct probe_function *functions,
+			   size_t count, bool *listed, size_t program_count,
+			   struct probe_function **ordered)
 {
 	for (size_t i = 0; i < count; i++) {
 		const struct ptx_function *function = functions[i].function;
 		size_t index = (size_t)(function - module->functions);
 
-		if (function < module->functions || function >= module->functions + module->function_count ||
-		    ordered[index])
+		if (function < module->functions ||
+		    function >= module->functions + module->function_count || ordered[index])
 			return -EINVAL;
 		ordered[index] = &functions[i];
 		for (uint32_t j = 0; j < functions[i].use_count; j++) {
@@ -529,20 +548,27 @@ static int run(struct pass *pass, struct probe_function **ordered)
 	return r;
 }
 
-int probe_apply(struct ptx_edit *edit, const struct ptx_module *module, const struct probe_options *options,
-		const struct probe_program *programs, size_t program_count, struct probe_function *functions,
-		size_t function_count, struct probe_result *result, struct ptx_error *error)
+int probe_apply(struct ptx_edit *edit, const struct ptx_module *module,
+		const struct probe_options *options, const struct probe_program *programs,
+		size_t program_count, struct probe_function *functions, size_t function_count,
+		struct probe_result *result, struct ptx_error *error)
 {
 	struct pass pass = {
-		.set = { .edit = edit, .module = module, .programs = programs, .count = program_count, .error = error },
+		.set = { .edit = edit,
+			 .module = module,
+			 .programs = programs,
+			 .count = program_count,
+			 .error = error },
 		.options = options,
 	};
-	struct probe_function **ordered = calloc((size_t)module->function_count + 1, sizeof(*ordered));
+	struct probe_function **ordered =
+		calloc((size_t)module->function_count + 1, sizeof(*ordered));
 	bool *listed = calloc(program_count + 1, sizeof(*listed));
 	int r = -ENOMEM;
 
 	if (ordered && listed)
-		r = check_functions(module, functions, function_count, listed, program_count, ordered);
+		r = check_functions(module, functions, function_count, listed, program_count,
+				    ordered);
 	if (!r)
 		r = program_set_parse(&pass.set, listed);
 	if (!r)
@@ -557,6 +583,6 @@ int probe_apply(struct ptx_edit *edit, const struct ptx_module *module, const st
 		free(pass.instructions);
 		return r;
 	}
-	*result = (struct probe_result){ pass.instructions, pass.instruction_count };
+	*result = (struct probe_result) { pass.instructions, pass.instruction_count };
 	return 0;
 }

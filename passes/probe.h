@@ -30,13 +30,29 @@ enum probe_point {
 	PROBE_ENTRY,
 	/* Before every `ret` and `exit` of the body, under its predicate, and at its end if that can be reached. */
 	PROBE_RETURN,
-	/* Before every memory instruction, under its predicate. */
+	/*
+	 * Before every memory instruction, under its predicate: ld ldu st atom red, ldmatrix stmatrix, cp.async and cp.reduce.async
+	 * (not what waits or commits), multimem. Not st.param and the ld.param of a call's result.
+	 */
 	PROBE_MEMORY,
-	/* Before the first instruction of each run of instructions whose .loc names that line. */
+	/* Before the first instruction of each run of instructions whose .loc names that line (not only in its inlined_at). */
 	PROBE_LINE,
-	/* At the start of the n-th basic block of the body, counted from 0 in the order of the text. */
+	/*
+	 * At the start of the n-th basic block of the body, counted from 0 in the order of the text: blocks begin at labels that
+	 * something branches to, and behind bra, brx, ret, exit and trap.
+	 */
 	PROBE_BLOCK,
 };
+
+/*
+ * At one instruction, entries come before blocks, lines, memory accesses and returns; programs of one point in calling order.
+ * Between the passing of arguments and their call, and between st.param of a result and its ret, lines, blocks and returns stand
+ * before the first of these. A field that a program reads is computed there, from registers that are only read:
+ * - a function's parameters in registers (.reg) have at its return what the function has left in them; those in .param space
+ *   are always as passed;
+ * - the address of a parameter is 0 before PTX 7.7 or sm_70 (no cvta.param), and in functions that are no kernels;
+ * - fields beyond the end of a memory context are 0.
+ */
 
 /* Bits of probe_use.spaces: 1 << (enum gpuprobe_space of proto/gpuprobe.bpf.h). */
 #define PROBE_SPACES_DEFAULT 0x1fu /* all but param */
