@@ -6,7 +6,7 @@
  * can change any more. Nothing is visible to others before the last stage, so giving up is freeing
  * the struct: cancelled ones do so at the next callback.
  *
- *     link (worker) -> choose -> verify (thread) -> compile (worker) -> register
+ *     link (worker) -> choose -> verify (thread) -> compile (worker) -> register (attach-register.c)
  */
 
 #include "attach.h"
@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 
 #include "attach-compiled.h"
+#include "attach-register.h"
 #include "bpf/linked.h"
 #include "daemon.h"
 #include "memfd.h"
@@ -130,145 +131,39 @@ static void attach_fail_job(struct attach *attach, int result, enum attach_error
 
 /* ---- register ---- */
 
-/* Whether what the pass gives the program comes from the process slot (proto/gpuprobe.bpf.h: device, pid). */
-static bool attach_needs_process(const struct compiled_program *compiled, enum section_point point) {
-	for (size_t i = 0; point != SECTION_MEMORY && i < compiled->n_context; i++)
-		if (compiled->context[i] == 8 || compiled->context[i] == 16)
-			return true;
-	return compiled->process;
-}
-
-/* The attachment of one compiled program; takes its descriptor. 0 or -errno. */
-static int attach_make(struct attach *attach, struct object *object, size_t i,
-		       struct compiled_program *compiled, struct attachment **attachmentp) {
-	const struct attach_choice *choice = &attach->choices.programs[i];
-	struct attachment *attachment;
-	int r;
-
-	r = attachment_new(&attachment, object);
-	if (r < 0)
-		return r;
-	strcpy(attachment->program, attach->linked->programs[choice->program].name);
-	attachment->section = choice->section;
-	snprintf(attachment->section_text, sizeof(attachment->section_text), "%s", choice->text);
-	attachment->spaces = attach->wish.spaces ?: SECTION_SPACES_DEFAULT;
-	strcpy(attachment->symbol, compiled->symbol);
-	attachment->filter = attach->filter;
-	attachment->maps = compiled->maps;
-	attachment->isa = compiled->isa;
-	attachment->target = compiled->target;
-	attachment->process = attach_needs_process(compiled, choice->section.point);
-	_Static_assert(COMPILED_KERNEL_CONTEXT_SIZE / 8 <= REGISTRY_CONTEXT_MAX, "each field once");
-	attachment->n_context = compiled->n_context;
-	memcpy(attachment->context, compiled->context, compiled->n_context * sizeof(uint16_t));
-	attachment->fd = compiled->fd;
-	compiled->fd = -1;
-	*attachmentp = attachment;
-	return 0;
-}
-
-/* One map of the object. 0, MAP_E_*, or -errno. */
-static int attach_map(struct attach *attach, struct object *object, size_t i,
-		      const struct compiled_map *compiled) {
-	const struct linked_map *linked = &attach->linked->maps[i];
-	struct map_spec spec = {
-		.name = linked->name,
-		.type = linked->type,
-		.key_size = linked->key_size,
-		.value_size = linked->value_size,
-		.max_entries = linked->max_entries,
-		.flags = linked->flags,
-		.btf_key_type = linked->btf_key_type,
-		.btf_value_type = linked->btf_value_type,
-		.layout = compiled->layout,
-		.kernel_fd = -1,
+/* Ends the attach: with an object in the registry, or without. */
+static void attach_commit(struct attach *attach, struct compiled *compiled) {
+	const struct attach_plan plan = {
+		.daemon = attach->daemon,
+		.object_id = attach->object_id,
+		.owner = attach->owner,
+		.shared = attach->shared,
+		.filter = &attach->filter,
+		.spaces = attach->wish.spaces,
+		.linked = attach->linked,
+		.blob = attach->blob,
+		.choices = &attach->choices,
 	};
-	const char *bytes = attach->blob;
-
-	_Static_assert(sizeof(struct map_lane) == sizeof(struct linked_lane), "the same records");
-	if (linked->initial.count) {
-		spec.initial = bytes + linked->initial.offset;
-		spec.n_initial = linked->initial.count;
-	}
-	if (linked->has_lanes) { /* none at all, perhaps: nothing is added */
-		spec.lanes = (const struct map_lane *)(bytes + linked->lanes.offset);
-		spec.n_lanes = linked->lanes.count;
-	}
-	return map_new(&object->maps[i], ++attach->daemon->registry.last_map, object->id,
-		       object->owner, &spec, attach->daemon->map_accounts);
-}
-
-/* The object with its maps. 0, MAP_E_*, or -errno. */
-static int attach_object(struct attach *attach, const struct compiled *compiled,
-			 struct object **objectp) {
-	const struct linked *linked = attach->linked;
-	struct object *object;
-	uint64_t used = 0;
-	int r;
-
-	for (size_t i = 0; i < compiled->n_programs; i++)
-		used |= compiled->programs[i].maps;
-	r = object_new(&object, attach->object_id, attach->owner);
-	if (r < 0)
-		return r;
-	object->n_maps = linked->n_maps;
-	object->shared = attach->shared;
-	if (linked->btf.count) {
-		object->n_btf = linked->btf.count;
-		object->btf = malloc(object->n_btf);
-		if (!object->btf)
-			r = -ENOMEM;
-		else
-			memcpy(object->btf, (const char *)attach->blob + linked->btf.offset,
-			       object->n_btf);
-	}
-	for (size_t i = 0; r == 0 && i < linked->n_maps; i++) {
-		compiled_slot_symbol(object->slots[i], attach->object_id, i);
-		if (compiled->maps[i].resident)
-			object->resident |= UINT64_C(1) << i;
-		if (used >> i & 1)
-			r = attach_map(attach, object, i, &compiled->maps[i]);
-	}
-	if (r) {
-		object_free(object);
-		return r;
-	}
-	*objectp = object;
-	return 0;
-}
-
-static void attach_register(struct attach *attach, struct compiled *compiled) {
-	struct attachment *attachments[ATTACH_PROGRAMS_MAX] = {};
 	struct attach_outcome outcome = {};
 	struct object *object = NULL;
-	size_t n = 0;
 	int r;
 
-	if (registry_room(&attach->daemon->registry, attach->choices.n)) {
+	r = attach_register(&plan, compiled, &object);
+	switch (r) {
+	case 0:
+		outcome.object = object;
+		attach_finish(attach, &outcome);
+		return;
+	case ATTACH_REGISTER_E_LIMIT:
 		attach_fail_limit(attach, "attachments", REGISTRY_ATTACHMENTS_MAX);
 		return;
-	}
-	r = attach_object(attach, compiled, &object);
-	while (r == 0 && n < attach->choices.n) {
-		r = attach_make(attach, object, n, &compiled->programs[n], &attachments[n]);
-		if (r == 0)
-			n++;
-	}
-	if (r) {
-		while (n)
-			attachment_free(attachments[--n]);
-		object_free(object);
-		attach_fail(
-			attach, r > 0 ? ATTACH_E_INVALID_OBJECT : ATTACH_E_INTERNAL, NULL, NULL,
-			"%s",
-			r > 0 ? "a map of the object is larger than a map may be, or of another shape"
-			      : strerror(-r));
+	case ATTACH_REGISTER_E_MAP:
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
+			    "a map of the object is larger than a map may be, or of another shape");
 		return;
+	default:
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
 	}
-	registry_link(&attach->daemon->registry, object, attachments, n);
-	daemon_announce(attach->daemon);
-	outcome.object = object;
-	attach_finish(attach, &outcome);
 }
 
 /* ---- compile ---- */
@@ -312,7 +207,7 @@ static void attach_on_compiled(struct worker_task *task, int result, json_object
 			return;
 		}
 	}
-	attach_register(attach, compiled);
+	attach_commit(attach, compiled);
 	compiled_free(compiled);
 }
 

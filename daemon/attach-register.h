@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Puts what was chosen and compiled into the registry. */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "attach-choose.h"
+#include "attach-compiled.h"
+#include "bpf/linked.h"
+#include "filter.h"
+#include "registry.h"
+
+struct daemon;
+
+enum {
+	_ATTACH_REGISTER_SUCCESS,
+	ATTACH_REGISTER_E_LIMIT, /* too many attachments */
+	ATTACH_REGISTER_E_MAP, /* a map is larger than a map may be, or of another shape */
+};
+
+/* Borrowed. */
+struct attach_plan {
+	struct daemon *daemon;
+	uint64_t object_id;
+	uid_t owner;
+	bool shared;
+	const struct filter *filter;
+	uint32_t spaces; /* of memory points; 0: the default */
+	const struct linked *linked;
+	const void *blob; /* linked->size bytes */
+	const struct attach_choices *choices;
+};
+
+/*
+ * Makes the object, its maps and an attachment of each program, and tells all processes. Takes the descriptors of the compiled
+ * programs. 0 with *objectp, which is the registry's, a positive result, or -errno: nothing is there then.
+ */
+int attach_register(const struct attach_plan *plan, struct compiled *compiled, struct object **objectp);
