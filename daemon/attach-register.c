@@ -108,7 +108,7 @@ static int attach_object(const struct attach_plan *plan, const struct compiled *
 		if (compiled->maps[i].resident)
 			object->resident |= UINT64_C(1) << i;
 		if (used >> i & 1)
-			r = attach_map(attach, object, i, &compiled->maps[i]);
+			r = attach_map(plan, object, i, &compiled->maps[i]);
 	}
 	if (r) {
 		object_free(object);
