@@ -20,6 +20,8 @@
 #include "shim-server.h"
 #include "worker-pool.h"
 
+#define DAEMON_STUB_DEFAULT "__bpftime_cuda__kernel_trace" /* what objects and sources for other tools call */
+
 struct artifact_store;
 struct varlink_server;
 
@@ -60,7 +62,7 @@ struct daemon {
 	uv_loop_t *loop;
 	bool session, verify, allow_exit;
 	bool stopping;
-	const char *const *stubs; /* functions whose calls stand for the entry of a kernel */
+	const char *const *stubs; /* functions whose calls stand for the entry; none: what the passes say, or the default */
 	size_t n_stubs;
 	struct artifact_store *artifacts; /* NULL: nothing is kept */
 	unsigned int deadline_ms, mirror_period_ms;

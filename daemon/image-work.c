@@ -93,7 +93,10 @@ static json_object *image_work_request(const struct image_work *work, enum image
 	image_work_add_int(request, "image", work->image);
 	for (size_t i = 0; i < work->daemon->n_stubs; i++)
 		json_object_array_add(stubs, json_object_new_string(work->daemon->stubs[i]));
-	pass_set_add_stubs(&work->daemon->passes, stubs);
+	if (!work->daemon->n_stubs)
+		pass_set_add_stubs(&work->daemon->passes, stubs);
+	if (!json_object_array_length(stubs))
+		json_object_array_add(stubs, json_object_new_string(DAEMON_STUB_DEFAULT));
 	json_object_object_add(request, "stubs", stubs);
 	json_object_object_add(request, "call", json_object_new_boolean(work->daemon->artifacts != NULL));
 	image_work_add_string(request, "stage", stages[stage]);

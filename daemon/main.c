@@ -25,7 +25,6 @@
 #define WORKER_ARGUMENTS_MAX 16
 #define WORKERS_MAX 64
 #define STUBS_MAX 16
-#define STUB_DEFAULT "__bpftime_cuda__kernel_trace" /* what objects and sources for other tools call */
 
 struct options {
 	bool session, verify, allow_exit;
@@ -48,7 +47,7 @@ static int usage(FILE *file) {
 		"  --verify=on|off         have the kernel's verifier check programs (default on)\n"
 		"  --allow-exit            programs may end threads of kernels (bpf_cuda_exit)\n"
 		"  --stub=NAME             a function whose calls stand for the entry of a kernel; may be given several times\n"
-		"                          (default " STUB_DEFAULT ")\n"
+		"                          (default: what the pass kprobe_entry says, " DAEMON_STUB_DEFAULT ")\n"
 		"  --keep-artifacts=DIR    keep the PTX and the new image of each replaced image in DIR\n"
 		"  --deadline-ms=N         how long a process may be held up by one module (default 2000)\n"
 		"  --mirror-period-ms=N    how often maps are copied out of device memory (default 100; 0: when asked)\n"
@@ -367,8 +366,6 @@ int main(int argc, char *argv[]) {
 	r = parse_options(&options, argc, argv);
 	if (r)
 		return r > 0 ? 0 : 2;
-	if (!options.stubs[0])
-		options.stubs[0] = STUB_DEFAULT;
 	if (!options.workers) {
 		long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
