@@ -48,16 +48,6 @@ static LLVMValueRef load_words(struct emitter *e, unsigned reg, uint32_t size)
 {
 	LLVMValueRef words = new_words(e, (size + 7) / 8);
 
-	if (size > UNROLLED_MAX) {
-		struct emit_address from = emit_address(e, reg, 0);
-		LLVMValueRef args[3] = { words,
-					 LLVMBuildAddrSpaceCast(e->builder, from.pointer,
-								e->generic_pointer, ""),
-					 LLVMConstInt(e->i32, size, false) };
-
-		emit_call(e, "gpuprobe_hash_pad", args, 3);
-		return words;
-	}
 	for (uint32_t at = 0; at < size; at += 8) {
 		LLVMValueRef index = emit_const(e, at / 8);
 
@@ -65,6 +55,23 @@ static LLVMValueRef load_words(struct emitter *e, unsigned reg, uint32_t size)
 			       LLVMBuildGEP2(e->builder, e->i64, words, &index, 1, ""));
 	}
 	return words;
+}
+
+/* The key that R2 points to, in words that nobody else writes. */
+static LLVMValueRef load_key(struct emitter *e, uint32_t size)
+{
+	struct emit_address from = emit_address(e, 2, 0);
+	LLVMValueRef args[3];
+
+	if (size <= UNROLLED_MAX)
+		return load_words(e, 2, size);
+	if (!e->long_key)
+		e->long_key = new_words(e, MAP_KEY_SIZE_MAX / 8);
+	args[0] = e->long_key;
+	args[1] = LLVMBuildAddrSpaceCast(e->builder, from.pointer, e->generic_pointer, "");
+	args[2] = LLVMConstInt(e->i32, size, false);
+	emit_call(e, "gpuprobe_hash_pad", args, 3);
+	return e->long_key;
 }
 
 /* The arguments that all functions of hash maps begin with: the map, and the key. */
@@ -86,7 +93,7 @@ static unsigned common_arguments(struct emitter *e, uint32_t map, LLVMValueRef *
 	/* other objects may delete from a map that is shared */
 	args[n++] = LLVMConstInt(e->i1, !e->layouts[map].deletes && !system, false);
 	args[n++] = LLVMConstInt(e->i1, system, false);
-	args[n++] = load_words(e, 2, key_size);
+	args[n++] = load_key(e, key_size);
 	return n;
 }
 

@@ -51,6 +51,7 @@ struct emitter {
 	LLVMValueRef process; /* the process slot; NULL: not used */
 	LLVMValueRef fields[TRANSLATE_CONTEXT_FIELDS]; /* of the context: parameters, or NULL */
 	bool system; /* some map is in host memory: atomic operations that may meet it are for all */
+	LLVMValueRef long_key; /* room for any key of a hash; NULL: not needed so far */
 	struct emit_site *sites; /* room for as many as there are calls */
 	size_t n_sites;
 	struct emit_record *records; /* the same */

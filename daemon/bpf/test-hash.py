@@ -63,8 +63,8 @@ def check_size(command, bpf_run, folder):
 
 
 class Shape:
-    def __init__(self, kind, key, value, on_stack):
-        self.kind, self.key, self.value, self.on_stack = kind, key, value, on_stack
+    def __init__(self, kind, key, value, on_stack, place=''):
+        self.kind, self.key, self.value, self.on_stack, self.place = kind, key, value, on_stack, place
 
     def __str__(self):
         return 'type %d, key %d, value %d%s' % (self.kind, self.key, self.value, ', on the stack' if self.on_stack else '')
@@ -100,8 +100,8 @@ class Shape:
     def line(self, name, threads, grid, *words):
         """A line of a batch. threads: the calls of each."""
         memory = struct.pack('<Q', len(threads[0])) + b''.join(self.pack(c) for calls in threads for c in calls)
-        return ' '.join([name, 'prog=' + self.code, 'mem=' + memory.hex(), 'map=%d:%d:%d:%d' % (
-            self.kind, self.key, self.value, ENTRIES), 'grid=%d' % grid, 'block=%d' % (len(threads) // grid), 'want=memory', *words])
+        return ' '.join([name, 'prog=' + self.code, 'mem=' + memory.hex(), 'map=%d:%d:%d:%d%s' % (
+            self.kind, self.key, self.value, ENTRIES, self.place), 'grid=%d' % grid, 'block=%d' % (len(threads) // grid), 'want=memory', *words])
 
     def answer(self, words, threads):
         """The results of all calls, by thread, and the elements."""
@@ -247,6 +247,7 @@ def make_cases(sizes, seed):
             yield Churn(shape, 24, 4, 32, 6, seed)
     yield Unarmed(Shape(HASH, 8, 8, True))
     yield Counts(Shape(HASH, 4, 8, True), 1, 8, 64, 2)
+    yield Script(Shape(HASH, 8, 8, True, ',host'), 150, (LOOKUP, UPDATE, UPDATE, DELETE), seed)
 
 
 def main():
