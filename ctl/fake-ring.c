@@ -5,12 +5,14 @@
  * more after that, and does not end.
  */
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../daemon/base64.h"
 #include "fake-daemon.h"
+#include "ring-reply.h"
 #include "varlink-json.h"
 #include "varlink-server.h"
 
@@ -33,6 +35,9 @@ static const struct fake_ring rings[] = {
 	{ "detached", true, { 4 }, { 0, 0 } },
 	{ "large", false, {}, { 0, 0 } },
 	{ "garbage", false, {}, { 0, 0 } },
+	{ "cut", false, { 4 }, { 0, 0 } },
+	{ "torn", false, { 4 }, { 0, 0 } },
+	{ "lanes", false, { 4 }, { 0, 0 } },
 };
 
 /* A call in work. */
@@ -51,52 +56,64 @@ static json_object *get(json_object *object, const char *key) {
 	return value;
 }
 
-static json_object *record(const void *data, size_t n_data, int number) {
-	char text[256];
+/* Bytes of a reply: batches of one record each. */
+struct batches {
+	size_t n;
+	unsigned char bytes[64 * 1024];
+};
 
-	base64_encode(text, data, n_data);
-	return varlink_json_pack("pid", json_object_new_int(77), "data",
-				 json_object_new_string(text), "sm", json_object_new_int(5), "lane",
-				 json_object_new_int(number), NULL);
+static void add_record(struct batches *batches, const void *data, size_t n_data, unsigned int lane) {
+	struct ring_reply_batch batch = {
+		.pid = 77, .sm = 5, .size = (uint32_t)n_data, .count = 1, .lanes = 1u << lane
+	};
+
+	memcpy(batches->bytes + batches->n, &batch, sizeof(batch));
+	memcpy(batches->bytes + batches->n + sizeof(batch), data, n_data);
+	batches->n += sizeof(batch) + n_data;
 }
 
-static json_object *records_of(const struct fake_ring *ring) {
+static void add_records_of(struct batches *batches, const struct fake_ring *ring) {
 	const struct event events[3] = {
 		{ .a = 1, .b = -2, .name = "a", .color = 1, .list = { 7, 8 }, .f = 1.5F, .flag = 1 }
 	};
-	json_object *records = json_object_new_array();
 
-	for (int i = 0; i < RECORDS_MAX && ring->sizes[i]; i++)
-		json_object_array_add(records, record(events, ring->sizes[i], i));
-	if (!strcmp(ring->name, "garbage"))
-		json_object_array_add(
-			records, varlink_json_pack("pid", json_object_new_int(1), "data",
-						   json_object_new_string("!"), "sm",
-						   json_object_new_int(1), "lane",
-						   json_object_new_int(1), NULL));
-	return records;
+	for (unsigned int i = 0; i < RECORDS_MAX && ring->sizes[i]; i++)
+		add_record(batches, events, ring->sizes[i], i);
+	if (!strcmp(ring->name, "cut"))
+		batches->n -= 1;
+	if (!strcmp(ring->name, "torn"))
+		batches->n = 10;
+	if (!strcmp(ring->name, "lanes"))
+		batches->bytes[offsetof(struct ring_reply_batch, lanes)] = 3;
 }
 
-static json_object *reply_of(const struct work *work, json_object *consume_records, bool first) {
+static json_object *reply_of(const struct work *work, const struct batches *batches, bool first) {
 	bool typed = work->ring->typed;
+	char *text = malloc(base64_encoded_size(batches->n));
+	json_object *reply;
 
-	return varlink_json_pack(
-		"records", consume_records, "lost",
+	base64_encode(text, batches->bytes, batches->n);
+	if (!strcmp(work->ring->name, "garbage"))
+		strcpy(text, "!");
+	reply = varlink_json_pack(
+		"records", json_object_new_array(), "batches", json_object_new_string(text), "lost",
 		json_object_new_int64(work->ring->lost[!first]), "btf",
 		first && typed ? json_object_new_string(work->types->btf) : NULL, "btf_value_type",
 		json_object_new_int(typed ? work->types->event : 0), NULL);
+	free(text);
+	return reply;
 }
 
 /* A thousand records a reply. */
 static int produce_large(struct varlink_call *call, struct work *work) {
-	json_object *records = json_object_new_array();
+	struct batches batches = {};
 	bool first = work->next == 0;
 
 	for (uint32_t end = work->next + 1000; work->next < end; work->next++)
-		json_object_array_add(records, record(&work->next, sizeof(work->next), 0));
+		add_record(&batches, &work->next, sizeof(work->next), 0);
 	if (work->next < LARGE || work->follow)
-		return varlink_call_continue(call, reply_of(work, records, first));
-	return varlink_call_reply(call, reply_of(work, records, first));
+		return varlink_call_continue(call, reply_of(work, &batches, first));
+	return varlink_call_reply(call, reply_of(work, &batches, first));
 }
 
 static json_object *lines(void) {
@@ -114,6 +131,7 @@ static json_object *lines(void) {
 static int produce(struct varlink_call *call, void *userdata) {
 	struct work *work = userdata;
 	bool first = !work->n_replies++;
+	struct batches batches = {};
 	json_object *reply;
 
 	if (work->ring && !strcmp(work->ring->name, "large"))
@@ -127,8 +145,9 @@ static int produce(struct varlink_call *call, void *userdata) {
 					  NULL));
 	if (!first && work->follow)
 		return VARLINK_PRODUCE_IDLE;
-	reply = work->ring ? reply_of(work, first ? records_of(work->ring) : json_object_new_array(),
-				      first)
+	if (work->ring && first)
+		add_records_of(&batches, work->ring);
+	reply = work->ring ? reply_of(work, &batches, first)
 			   : varlink_json_pack("lines", first ? lines() : json_object_new_array(),
 					       "lost", json_object_new_int(first ? 0 : 3), NULL);
 	return first ? varlink_call_continue(call, reply) : varlink_call_reply(call, reply);
@@ -148,6 +167,8 @@ static int start(struct varlink_call *call, json_object *parameters, const struc
 int fake_read_ring(struct varlink_call *call, json_object *parameters, void *userdata) {
 	const char *name = json_object_get_string(get(parameters, "map"));
 
+	if (!json_object_get_boolean(get(parameters, "raw")))
+		return varlink_call_invalid_parameter(call, "raw");
 	for (size_t i = 0; i < sizeof(rings) / sizeof(*rings); i++)
 		if (!strcmp(name, rings[i].name))
 			return start(call, parameters, &rings[i], userdata);

@@ -14,6 +14,7 @@
 
 #include "../daemon/base64.h"
 #include "ctl.h"
+#include "ring-reply.h"
 #include "value.h"
 
 enum {
@@ -80,51 +81,68 @@ static json_object *read_value(const struct reader *reader, const unsigned char 
 }
 
 /* 1234 sm 17 lane 3: {.ts = 5} */
-static bool print_record(const struct reader *reader, json_object *record) {
-	json_object *text = ctl_get(record, "data"), *value, *output;
-	unsigned char *data;
-	size_t n_data;
+static void print_record(const struct reader *reader, const struct ring_reply_batch *batch,
+			 unsigned int lane, const unsigned char *data) {
+	json_object *value = read_value(reader, data, batch->size), *output;
 
-	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text), &data,
-			  &n_data))
-		return false;
-	value = read_value(reader, data, n_data);
-	free(data);
 	if (reader->ctl->json) {
 		output = json_object_new_object();
-		for (size_t i = 0; i < 3; i++) {
-			static const char *const keys[] = { "pid", "sm", "lane" };
-
-			json_object_object_add(output, keys[i],
-					       json_object_get(ctl_get(record, keys[i])));
-		}
+		json_object_object_add(output, "pid", json_object_new_int64(batch->pid));
+		json_object_object_add(output, "sm", json_object_new_int64(batch->sm));
+		json_object_object_add(output, "lane", json_object_new_int64(lane));
 		json_object_object_add(output, "record", json_object_get(value));
 		ctl_print_json(reader->ctl, output);
 		json_object_put(output);
 	} else {
-		printf("%lld sm %lld lane %lld: ", (long long)ctl_int(record, "pid"),
-		       (long long)ctl_int(record, "sm"), (long long)ctl_int(record, "lane"));
+		printf("%u sm %u lane %u: ", batch->pid, batch->sm, lane);
 		value_print(value, stdout);
 		putchar('\n');
 	}
 	json_object_put(value);
-	return true;
+}
+
+/* Prints batches of proto/ring-reply.h. Returns the exit status, or CTL_STREAM_ENOUGH. */
+static int print_batches(struct reader *reader, const unsigned char *data, size_t n_data) {
+	struct ring_reply_batch batch;
+
+	while (n_data) {
+		if (n_data < sizeof(batch))
+			goto fail;
+		memcpy(&batch, data, sizeof(batch));
+		data += sizeof(batch);
+		n_data -= sizeof(batch);
+		if (!batch.size || __builtin_popcount(batch.lanes) != (int)batch.count ||
+		    (uint64_t)batch.size * batch.count > n_data)
+			goto fail;
+		for (; batch.lanes; batch.lanes &= batch.lanes - 1) {
+			if (!reader->n_left)
+				return CTL_STREAM_ENOUGH;
+			print_record(reader, &batch, (unsigned int)__builtin_ctz(batch.lanes), data);
+			reader->n_left -= reader->n_left > 0;
+			data += batch.size;
+			n_data -= batch.size;
+		}
+	}
+	return reader->n_left ? CTL_OK : CTL_STREAM_ENOUGH;
+fail:
+	return ctl_fail(CTL_ERROR, "the daemon sent records that make no sense");
 }
 
 static int take_records(json_object *parameters, void *userdata) {
-	json_object *records = ctl_get(parameters, "records");
+	json_object *text = ctl_get(parameters, "batches");
 	struct reader *reader = userdata;
 	int r = reader->types ? CTL_OK : begin(reader, parameters);
+	unsigned char *data = NULL;
+	size_t n_data = 0;
 
-	for (size_t i = 0; !r && i < json_object_array_length(records); i++) {
-		if (!reader->n_left)
-			return CTL_STREAM_ENOUGH;
-		if (!print_record(reader, json_object_array_get_idx(records, i)))
-			r = ctl_fail(CTL_ERROR, "the daemon sent a record that is not base64");
-		if (reader->n_left > 0)
-			reader->n_left--;
-	}
-	return !r && !reader->n_left ? CTL_STREAM_ENOUGH : r;
+	if (r || !text)
+		return r;
+	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text), &data,
+			  &n_data))
+		return ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
+	r = print_batches(reader, data, n_data);
+	free(data);
+	return r;
 }
 
 static int ring_read(struct ctl *ctl, int argc, char **argv) {
@@ -163,6 +181,7 @@ static int ring_read(struct ctl *ctl, int argc, char **argv) {
 		return r;
 	}
 	json_object_object_add(parameters, "map", json_object_new_string(argv[optind]));
+	json_object_object_add(parameters, "raw", json_object_new_boolean(true));
 	r = ctl_stream(ctl, "ReadRing", parameters, argv[optind], take_records, &reader);
 	value_types_free(reader.types);
 	return r;

@@ -114,7 +114,9 @@ class Ring(Case):
         self.assertEqual(self.ctl('ring', 'read', 'detached', status=NOT_FOUND,
                                   stderr='gpuprobectl: the map detached was detached meanwhile\n'), '77 sm 5 lane 0: 01000000\n')
         self.ctl('ring', 'read', 'busy', status=ERROR, stderr='gpuprobectl: process 77 reads it already\n')
-        self.ctl('ring', 'read', 'garbage', status=ERROR, stderr='gpuprobectl: the daemon sent a record that is not base64\n')
+        self.ctl('ring', 'read', 'garbage', status=ERROR, stderr='gpuprobectl: the daemon sent records that are not base64\n')
+        for name in 'cut', 'torn', 'lanes':
+            self.ctl('ring', 'read', name, status=ERROR, stderr='gpuprobectl: the daemon sent records that make no sense\n')
         see = '; see gpuprobectl --help\n'
         for args, text in ((('ring',), 'ring: read?'), (('ring', 'x'), 'ring has no command x'),
                            (('ring', 'read'), 'ring read: which map?'),

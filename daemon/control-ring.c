@@ -25,9 +25,13 @@
 #include "log-format.h"
 #include "log-record.h"
 #include "ring.h"
+#include "ring-reply.h"
 
 #define READER_CHUNK_BYTES (128 * 1024)	    /* of text in one reply; also of one turn */
 #define READER_SINGLE_BYTES (8 * 1024 * 1024) /* of text in an only reply */
+#define READER_RAW_SIZE(more) \
+	(((more) ? READER_CHUNK_BYTES : READER_SINGLE_BYTES + READER_CHUNK_BYTES) + \
+	 sizeof(struct ring_reply_batch) + RING_SCRATCH_SIZE)
 #define READER_BUDGET ((size_t)4 << 20)	    /* bytes of rings in one turn */
 #define READER_PAUSE_MAX_MS 20
 #define READER_SYNC_MS 200    /* to wait for the last copy of the counters */
@@ -60,7 +64,9 @@ struct ring_reader {
 	uint64_t malformed;  /* records of logs that were none */
 	uint64_t lost;	     /* as the client knows it */
 	json_object *items;  /* gathered, not sent yet */
-	size_t n_bytes;	     /* of text in items, about */
+	unsigned char *raw;  /* the same, as the client wants it; NULL: as items */
+	size_t n_raw;	     /* bytes in it */
+	size_t n_bytes;	     /* of text in items or of raw, about */
 	size_t skip;	     /* instances; where to begin */
 	/* while it takes: */
 	size_t n_enough; /* of n_bytes */
@@ -145,6 +151,23 @@ static bool reader_take_records(const struct ring_batch *batch, void *userdata) 
 	return reader->n_bytes < reader->n_enough;
 }
 
+/* raw has room for one batch more than a reply is to have. */
+static bool reader_take_raw(const struct ring_batch *batch, void *userdata) {
+	struct ring_reader *reader = userdata;
+	struct ring_reply_batch header = { .pid = (uint32_t)reader->source->pid,
+					   .sm = batch->sm,
+					   .size = batch->size,
+					   .count = batch->count,
+					   .lanes = batch->lanes };
+	size_t n = (size_t)batch->size * batch->count;
+
+	memcpy(reader->raw + reader->n_raw, &header, sizeof(header));
+	memcpy(reader->raw + reader->n_raw + sizeof(header), batch->records, n);
+	reader->n_raw += sizeof(header) + n;
+	reader->n_bytes = base64_encoded_size(reader->n_raw);
+	return reader->n_bytes < reader->n_enough;
+}
+
 /* The name of a program, whose symbol ends with its index: __gpuprobe_o1_p0. */
 static void reader_add_program(const struct ring_reader *reader, json_object *json,
 			       uint16_t index) {
@@ -201,12 +224,21 @@ static int compare_lines(const void *a, const void *b) {
 	return x < y ? -1 : x > y;
 }
 
+static void reader_add_base64(json_object *json, const char *key, const void *data, size_t n) {
+	char *text = malloc(base64_encoded_size(n));
+
+	if (!text)
+		return;
+	base64_encode(text, data, n);
+	control_add_string(json, key, text);
+	free(text);
+}
+
 /* The parameters of a reply with what was gathered so far. */
 static json_object *reader_reply(struct ring_reader *reader) {
 	json_object *json = json_object_new_object();
 	struct reader_place place = {};
 	const struct map *map = reader_next(reader, &place);
-	char *text;
 
 	if (reader->log)
 		json_object_array_sort(reader->items, compare_lines);
@@ -216,14 +248,11 @@ static json_object *reader_reply(struct ring_reader *reader) {
 	reader->lost = reader_lost(reader);
 	control_add_int(json, "lost", (int64_t)reader->lost);
 	if (!reader->log) {
-		text = map && !reader->started && place.object->btf
-			       ? malloc(base64_encoded_size(place.object->n_btf))
-			       : NULL;
-		if (text) {
-			base64_encode(text, place.object->btf, place.object->n_btf);
-			control_add_string(json, "btf", text);
-			free(text);
-		}
+		if (map && !reader->started && place.object->btf)
+			reader_add_base64(json, "btf", place.object->btf, place.object->n_btf);
+		if (reader->raw)
+			reader_add_base64(json, "batches", reader->raw, reader->n_raw);
+		reader->n_raw = 0;
 		control_add_int(json, "btf_value_type", map ? map->spec.btf_value_type : 0);
 	}
 	reader->started = true;
@@ -235,7 +264,9 @@ static json_object *reader_reply(struct ring_reader *reader) {
 /* Takes from one map until there is enough. As reader_take(). */
 static int reader_take_map(struct ring_reader *reader, struct map *map, size_t *ordinalp,
 			   bool first) {
-	ring_take take = reader->log ? reader_take_lines : reader_take_records;
+	ring_take take = reader->log   ? reader_take_lines
+			 : reader->raw ? reader_take_raw
+				       : reader_take_records;
 	bool gone = false;
 	int r = RING_E_EMPTY;
 
@@ -295,6 +326,7 @@ static void reader_free(struct ring_reader *reader) {
 	if (reader->sync)
 		client_sync_cancel(reader->sync);
 	json_object_put(reader->items);
+	free(reader->raw);
 	uv_close((uv_handle_t *)&reader->timer, reader_closed);
 	varlink_call_unref(call);
 }
@@ -411,7 +443,7 @@ static int reader_turn(struct varlink_call *call, void *userdata) {
 			       ? reader_finish(reader)
 			       : reader_wait(reader, 0);
 	reader_refresh(reader);
-	if (json_object_array_length(reader->items) ||
+	if (reader->n_bytes ||
 	    (reader->follow && reader_lost(reader) != reader->lost)) {
 		reader->pause_ms = 1;
 		r = varlink_call_continue(call, reader_reply(reader));
@@ -456,6 +488,7 @@ static void reader_limit(const struct ring_reader *reader) {
 static int reader_start(struct daemon *daemon, struct varlink_call *call, json_object *parameters,
 			uint64_t map, uint64_t object) {
 	struct ring_reader *reader, *other;
+	bool refused = false;
 	int r = 0;
 
 	reader = calloc(1, sizeof(*reader));
@@ -472,14 +505,22 @@ static int reader_start(struct daemon *daemon, struct varlink_call *call, json_o
 	reader->last_instance = daemon->registry.last_instance;
 	reader->synced = uv_now(daemon->loop);
 	reader->items = json_object_new_array();
+	if (map && control_bool(parameters, "raw")) {
+		reader->raw = malloc(READER_RAW_SIZE(reader->more));
+		r = reader->raw ? 0 : -ENOMEM;
+	}
 	LIST_FOREACH(other, &daemon->ring_readers, link)
-		if (readers_clash(reader, other)) {
-			json_object_put(reader->items);
-			free(reader);
+		if (r == 0 && !refused && readers_clash(reader, other)) {
 			r = reader_refuse(other, call);
-			varlink_call_unref(call);
-			return r;
+			refused = true;
 		}
+	if (r || refused) {
+		json_object_put(reader->items);
+		free(reader->raw);
+		free(reader);
+		varlink_call_unref(call);
+		return r;
+	}
 	LIST_INSERT_HEAD(&daemon->ring_readers, reader, link);
 	uv_timer_init(daemon->loop, &reader->timer);
 	reader->timer.data = reader;

@@ -20,6 +20,7 @@
 #include "control.h"
 #include "daemon.h"
 #include "log-record.h"
+#include "ring-reply.h"
 #include "test-ring-producer.h"
 #include "varlink-client.h"
 #include "varlink-idl.h"
@@ -313,6 +314,7 @@ static int setup(void **state) {
 	uv_sem_init(&test.done, 0);
 	uv_async_init(&test.loop, &test.async, on_async);
 	test.daemon.loop = &test.loop;
+	test.daemon.mirror_period_ms = 100;
 	registry_init(&test.daemon.registry);
 	LIST_INIT(&test.daemon.ring_readers);
 	if (map_accounts_new(&test.daemon.map_accounts, UINT64_C(1) << 30) ||
@@ -387,6 +389,85 @@ static void test_drain(void **state) {
 	process_stop(&processes[1]);
 }
 
+/* The same in batches, with `more` and without. */
+static size_t read_batches(const struct varlink_reply *reply, bool *seen) {
+	json_object *text = control_member(reply->parameters, "batches");
+	unsigned char *bytes, *at;
+	size_t n_bytes, n = 0;
+
+	assert_non_null(text);
+	assert_int_equal(n_of(reply, "records"), 0);
+	assert_int_equal(base64_decode(json_object_get_string(text),
+				       (size_t)json_object_get_string_len(text), &bytes, &n_bytes),
+			 0);
+	for (at = bytes; at < bytes + n_bytes;) {
+		struct ring_reply_batch batch;
+
+		memcpy(&batch, at, sizeof(batch));
+		at += sizeof(batch);
+		assert_int_equal(batch.pid, 1001);
+		assert_int_equal(batch.size, RECORD);
+		assert_int_equal(batch.lanes, UINT32_MAX);
+		assert_int_equal(batch.reserved, 0);
+		for (uint32_t i = 0; i < batch.count; i++, at += RECORD) {
+			uint32_t number;
+
+			memcpy(&number, at, sizeof(number));
+			assert_int_equal(batch.sm, 100 + number / 32 % 128);
+			assert_false(seen[number]);
+			seen[number] = true;
+			n++;
+		}
+	}
+	assert_ptr_equal(at, bytes + n_bytes);
+	free(bytes);
+	return n;
+}
+
+static void test_raw(void **state) {
+	enum { n = 960000 };
+	static bool seen[n];
+	struct map *map = map_made("events", UINT64_C(64) << 20);
+	struct varlink_client *client = connected();
+	struct process_rings process;
+	struct varlink_reply reply;
+	bool continues = true;
+	size_t n_seen = 0;
+
+	process_start(&process, map, 1);
+	assert_int_equal(process_write(&process, 0, n), n);
+	for (int more = 0; more < 2; more++) {
+		json_object *parameters = json_object_new_object();
+
+		control_add_string(parameters, "map", "events");
+		json_object_object_add(parameters, "raw", json_object_new_boolean(true));
+		if (more)
+			assert_int_equal(varlink_client_call_more(client,
+								  "io.gpuprobe.control.ReadRing",
+								  parameters),
+					 0);
+		else
+			assert_int_equal(varlink_client_call(client,
+							     "io.gpuprobe.control.ReadRing",
+							     parameters, &reply),
+					 0);
+		while (more && continues) {
+			next(client, &reply);
+			n_seen += read_batches(&reply, seen);
+			continues = reply.continues;
+			varlink_reply_deinit(&reply);
+		}
+		if (!more) {
+			n_seen = read_batches(&reply, seen);
+			varlink_reply_deinit(&reply);
+			assert_in_range(n_seen, 32, n - 32);
+		}
+	}
+	assert_int_equal(n_seen, n);
+	varlink_client_free(client);
+	process_stop(&process);
+}
+
 /* Without `more`: one reply, no larger than a message; the rest with the next call. */
 static void test_single(void **state) {
 	struct map *map = map_made("events", UINT64_C(64) << 20);
@@ -457,6 +538,26 @@ static void test_follow(void **state) {
 	process_write(&processes[1], 7, 32);
 	process_stop(&processes[0]);
 	process_stop(&processes[1]);
+}
+
+/* Where processes do not copy their counters on their own, they are asked now and then. */
+static void test_refresh(void **state) {
+	struct map *map = map_made("events", 64 << 10);
+	struct process_rings process;
+	struct varlink_client *client;
+	struct varlink_reply reply;
+
+	test.daemon.mirror_period_ms = 0;
+	process_start(&process, map, 1);
+	sync_ring = process.rings.data;
+	sync_lost = 9;
+	client = ask("ReadRing", "events", true);
+	next(client, &reply);
+	assert_int_equal(n_of(&reply, "records"), 0);
+	assert_int_equal(number_of(reply.parameters, "lost"), 9);
+	varlink_reply_deinit(&reply);
+	varlink_client_free(client);
+	process_stop(&process);
 }
 
 /* What a process wrote before it ended is read after it; then its memory goes. */
@@ -637,7 +738,9 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_single, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_raw, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_follow, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_refresh, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ended, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_slow_client, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detached, setup, teardown),
