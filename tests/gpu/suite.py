@@ -239,12 +239,21 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
 
     def test_language(self):
         """Every point, context, helper and map: tests/e2e/test-language.py, on this GPU."""
-        env = {**os.environ, "GPUPROBE_TEST_GPU": "1"}
+        self.script("language", TOP / "tests/e2e/test-language.py", self.build)
+
+    def test_guides(self):
+        self.script("guides", TOP / "tests/e2e/test-guides.py", self.build)
+
+    def test_hash_contention(self):
+        self.script("hash", TOP / "tests/gpu/hash.py", self.build)
+
+    def script(self, name, *command):
+        """A test that is a program of its own; its output is kept."""
+        env = {**self.tool_env(), "GPUPROBE_TEST_GPU": "1"}
         if self.libraries:
             env["GPUPROBE_TEST_LIBRARIES"] = self.libraries
-        result = subprocess.run([sys.executable, TOP / "tests/e2e/test-language.py", self.build], env=env, capture_output=True, text=True,
-                                timeout=300)
-        self.benchmarks["language"] = [line for line in result.stdout.splitlines() if line.startswith(("ok ", "FAILED"))]
+        result = subprocess.run([sys.executable, *command], env=env, capture_output=True, text=True, timeout=400)
+        self.benchmarks[name] = result.stdout.splitlines()[-60:]
         if result.returncode != 0:
             raise AssertionError((result.stdout + result.stderr)[-6000:])
 
