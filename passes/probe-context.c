@@ -154,7 +154,8 @@ static bool write_parameter(const struct writer *writer, const struct ptx_variab
 	int length = (int)parameter->name.length;
 	char to[32];
 
-	if (!size ||
+	if (!size || parameter->type == PTX_TYPE_TEXREF || parameter->type == PTX_TYPE_SAMPLERREF ||
+	    parameter->type == PTX_TYPE_SURFREF ||
 	    (parameter->space == PTX_SPACE_REG && (parameter->vector != 1 || parameter->array)))
 		return false;
 	declare(writer);

@@ -445,6 +445,23 @@ static enum frame_part frame_part(const struct probe_names *names, uint32_t inde
 	return variable && variable->space == PTX_SPACE_PARAM ? FRAME_RESULT : FRAME_NONE;
 }
 
+/* Does it stand between arguments and their call without breaking them up? */
+static bool is_frame_declaration(const struct ptx_body *body, uint32_t index)
+{
+	switch (body->statements[index].kind) {
+	case PTX_STATEMENT_LOC:
+	case PTX_STATEMENT_VARIABLE:
+	case PTX_STATEMENT_CALL_PROTOTYPE:
+	case PTX_STATEMENT_CALL_TARGETS:
+		return true;
+	case PTX_STATEMENT_LABEL: /* of one of them */
+		return index + 1 < body->statement_count &&
+		       (body->statements[index + 1].kind == PTX_STATEMENT_CALL_PROTOTYPE ||
+			body->statements[index + 1].kind == PTX_STATEMENT_CALL_TARGETS);
+	}
+	return false;
+}
+
 /* The first statement of those that an instruction belongs together with. */
 static uint32_t frame_begin(const struct probe_names *names, uint32_t statement)
 {
@@ -452,9 +469,7 @@ static uint32_t frame_begin(const struct probe_names *names, uint32_t statement)
 	uint32_t first = statement;
 
 	for (uint32_t i = statement; part != FRAME_NONE && i--;) {
-		uint8_t kind = names->body->statements[i].kind;
-
-		if (kind == PTX_STATEMENT_LOC || kind == PTX_STATEMENT_VARIABLE)
+		if (is_frame_declaration(names->body, i))
 			continue;
 		before = frame_part(names, i);
 		if (before == FRAME_NONE || before > part || (before == part && part == FRAME_CALL))

@@ -95,6 +95,9 @@ static void test_frames(void **state)
 		snprintf(body, sizeof(body), text, line < 6 ? "#" : "", line == 6 ? "#" : "", line == 7 ? "#" : "");
 		check(body, (struct probe_use){ .point = PROBE_LINE, .file = "x.cu", .line = line }, "__lineprobe__0");
 	}
+	check("{ .reg .b64 t; .reg .b32 r; mov.u32 r, 1;\n{ .param .b32 a;\n#st.param.b32 [a], r;\nproto: .callprototype _ (.param .b32 _);\n"
+	      ".loc 1 9 1\ncall t, (a), proto; } ret; }",
+	      (struct probe_use){ .point = PROBE_LINE, .file = "x.cu", .line = 9 }, "__lineprobe__0");
 	check_return("{ .reg .b32 r; mov.u32 r, 1;\n#st.param.b32 [x], r;\n.loc 1 1 1\nst.param.b32 [x+4], r;\nret; }");
 	check_return("{ .reg .b32 r; st.param.b32 [x], r; mov.u32 r, 1;\n#ret; }");
 	check_return("{ .reg .b32 r; st.param.b32 [x], r; $a: #ret; }");
