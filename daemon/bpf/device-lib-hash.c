@@ -2,31 +2,31 @@
 
 /*
  * Hash maps, as proto/map-layout.h lays them out. Nobody waits for anybody, and these hold however
- * threads interleave (test-hash.c tries it):
+ * threads interleave (test-hash-schedules.c tries it):
  *
  *   - One element a key. A slot that is to become one is PENDING first, with its key in it. Only
  *     who knows that it is PENDING, then fences (sequentially consistent), then looks through the
  *     key's whole path and finds neither an element of the key nor a second PENDING slot makes it
- *     LIVE. Of two slots of one key, take the ones that made them LIVE and the later of their two
- *     fences: behind it, the other slot is seen PENDING or LIVE (or is gone again), and then one of
- *     the two is killed instead. The path is the same for both: slots before one that was taken
- *     were not EMPTY then, and never will be.
+ *     LIVE. Of two slots of one key, take those who made them LIVE and the later of their two
+ *     fences: behind it, the other slot is seen PENDING or LIVE (or is gone again), and one of the
+ *     two is killed instead. It is seen, because the slots before it were not EMPTY when it was
+ *     taken and never will be, and `overflow` was set before if it is beyond the window.
  *   - Of several PENDING slots of a key the first on the path stays, the others are KILLED, by
  *     whoever sees them. Anybody who wants to insert the key and finds one PENDING slot completes
  *     it, so that one that stalls holds nobody up. Its writer learns from its word what became of
- *     it: KILLED is for the writer alone to make DEAD, so anything else means that it has been LIVE.
- *   - At most max_entries elements, and full only where they are that many. `taken` is raised before
- *     a slot is made LIVE and lowered if that fails, `count` follows once it is. Taken but not full
- *     means that somebody is between the two: then it is tried again, HASH_PATIENT times at most.
- *   - A miss is one: a key that is never absent does not change its slot.
+ *     it: KILLED is for the writer alone to make DEAD; anything else means that it has been LIVE.
+ *   - At most max_entries elements, and full only where they are that many. `taken` is raised
+ *     before a slot is made LIVE and lowered if that fails, `count` follows once it is. Taken but
+ *     not full means that somebody is between the two: then it is tried again, HASH_PATIENT times.
+ *   - A miss is one: a key changes its slot by being deleted first.
  *
  * To keep threads that insert one key at once from filling its path, a slot bears its tag from the
  * moment that it is taken; who sees one with its own tag looks again some times before it takes
  * another or completes that one.
  *
- * Loads are of the GPU's scope, which no L1 cache answers. A load behind a branch on what an earlier
- * one gave is performed after it, and one of 16 aligned bytes at once, as GPUs do both. Where
- * nobody deletes, an element stays, so a hit may come from an L1 cache; a miss is looked at again.
+ * No L1 cache answers loads of the GPU's scope. A load behind a branch on what an earlier one gave
+ * is performed after it, and one of 16 aligned bytes at once, as GPUs do both. Where nobody
+ * deletes, an element stays: a hit may come from an L1 cache, but a miss is looked at again.
  *
  * An update of an element writes in place, as of arrays. If the element is deleted meanwhile, it
  * may write into the slot's next one, like any other holder of a pointer to the value.
@@ -39,8 +39,8 @@
 #endif
 
 #ifndef HASH_POLITE
-#define HASH_POLITE 64 /* looks at a path before one meddles with what another is about to complete */
-#define HASH_PATIENT 4096 /* looks before one takes it for full because others are in between */
+#define HASH_POLITE 64    /* looks before one meddles with what another is about to complete */
+#define HASH_PATIENT 4096 /* looks before it is full because others are in between */
 #endif
 
 enum { HASH_NOEXIST = 1, HASH_EXIST = 2 };
@@ -79,6 +79,7 @@ struct path {
 	struct slot free;    /* the first that can be taken */
 	_Bool twin;          /* somebody writes one with the same tag */
 	_Bool busy;          /* not all others are elements */
+	_Bool whole;         /* it ended where the map does, not the window */
 };
 
 static inline u64 with_state(u64 word, u64 state)
@@ -185,8 +186,10 @@ static inline struct slot find(const struct hash *h, const u64 *key, _Bool stron
 static inline void look(const struct hash *h, const u64 *key, u64 hash, u64 tag,
 			struct path *path)
 {
+	u64 n;
+
 	*path = (struct path){ 0 };
-	for (u64 n = 0; is_on_path(h, n); n++) {
+	for (n = 0; is_on_path(h, n); n++) {
 		struct slot slot = { .address = hash_slot(h, hash + n) };
 		u64 state, first;
 		_Bool same;
@@ -220,6 +223,7 @@ static inline void look(const struct hash *h, const u64 *key, u64 hash, u64 tag,
 					  with_state(slot.word, MAP_SLOT_KILLED)) != slot.word)
 			n--;
 	}
+	path->whole = n > h->mask;
 }
 
 /* Writes key and value to a slot that was free. Returns it PENDING, or with address 0. */
@@ -330,9 +334,6 @@ static inline long insert_pending(const struct hash *h, struct insertion *in, st
 static inline long insert_new(const struct hash *h, struct insertion *in, const struct path *path,
 			      u64 tag, const u64 *key, const struct hash_value *value)
 {
-	u64 overflow = h->base + offsetof(struct map_hash, overflow);
-	_Bool can_overflow;
-
 	if (in->full)
 		return -HASH_E2BIG;
 	if (h->immortal && (int)(load(h, h->base) >> 32) >= (int)h->max_entries) {
@@ -345,12 +346,11 @@ static inline long insert_new(const struct hash *h, struct insertion *in, const 
 		in->own = in->known = take(h, path->free, tag, key, value);
 		return HASH_NOW;
 	}
-	can_overflow = h->mask >= MAP_HASH_WINDOW && !load(h, overflow);
-	if (path->busy && in->looks < (can_overflow ? HASH_POLITE : HASH_PATIENT))
+	if (path->busy && in->looks < (path->whole ? HASH_PATIENT : HASH_POLITE))
 		return HASH_LATER;
-	if (!can_overflow)
+	if (path->whole)
 		return -HASH_E2BIG;
-	store(h, overflow, 1);
+	store(h, h->base + offsetof(struct map_hash, overflow), 1);
 	return HASH_NOW;
 }
 

@@ -4,7 +4,7 @@
  * The hash map of the device library under every schedule of two or three threads with few
  * switches, and under many random ones: a thread may be interrupted before each access to memory.
  * After each step no key has two elements; in the end the counts are those of the elements, and the
- * results are those of some order of the calls in which none comes before one that had ended when it
+ * results are those of an order of the calls in which none comes before one that ended before it
  * began. Memory is sequentially consistent here; see test-hash-threads.c for the other half.
  *
  *     test-hash-schedules [RANDOM_RUNS [SEED]]
@@ -16,6 +16,7 @@
 
 #define HASH_POLITE 2
 #define HASH_PATIENT 200
+#define TEST_WINDOW 2 /* elements come to lie beyond it */
 
 #include "test-hash.h"
 
@@ -432,6 +433,10 @@ static const struct scenario scenarios[] = {
 	  { { DELETE(0), UPDATE(1, 1) }, { UPDATE(1, 1), LOOKUP(1) } } },
 	{ "free before and behind", 4, 2, 8, true, 2, 2,
 	  { { UPDATE(0, 1) }, { DELETE(1), UPDATE(0, 1) }, { UPDATE(0, 1), LOOKUP(0) } } },
+	{ "beyond the window", 8, 4, 8, true, 2, 3,
+	  { { UPDATE(2, 1), LOOKUP(2) }, { UPDATE(2, 1) }, { LOOKUP(2), DELETE(0) } } },
+	{ "beyond the window, then before", 8, 4, 8, true, 2, 3,
+	  { { UPDATE(2, 1) }, { DELETE(0), UPDATE(2, 1) }, { LOOKUP(2), UPDATE(2, 0) } } },
 	{ "exist", 4, 2, 8, false, 3, 0, { { UPDATE(0, 0), DELETE(0) }, { UPDATE(0, 2) } } },
 	{ "two count one key", 4, 1, 8, false, 2, 0, { { COUNT(0), COUNT(0) }, { COUNT(0) } } },
 	{ "two count two keys", 4, 1, 4, false, 1, 0, { { COUNT(0), COUNT(1) }, { COUNT(1) } } },

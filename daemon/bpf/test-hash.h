@@ -67,6 +67,11 @@ static inline void host_load_pair(u64 address, _Bool strong, u64 *a, u64 *b)
 #define add(h, address, value) host_add(address, value)
 #define fence_all(h) __atomic_thread_fence(__ATOMIC_SEQ_CST)
 
+#include "map-layout.h"
+#ifdef TEST_WINDOW
+#undef MAP_HASH_WINDOW
+#define MAP_HASH_WINDOW TEST_WINDOW
+#endif
 #include "device-lib-hash.c"
 
 /* A map of `capacity` slots and no elements: keys of `key_size` bytes, values of 8. Free h->base. */
