@@ -214,8 +214,8 @@ static void test_steps(void **state) {
 	int r;
 
 	for (uint32_t i = 0; i < n; i++) {
-		put(&a, 2 * i, i, 1);
-		put(&b, 2 * i + 1, i, 2);
+		put(&a, 2 * i, (uint64_t)i << 32, 1);
+		put(&b, 2 * i + 1, (uint64_t)i << 32, 2);
 	}
 	assert_int_equal(map_next(map, &cursor, &entry), MAP_E_AGAIN);
 	assert_int_equal(map_next(map, &cursor, &entry), MAP_E_AGAIN);

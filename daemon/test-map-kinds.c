@@ -88,6 +88,11 @@ static void test_stamped(void **state) {
 	assert_int_equal(map_process_gone(map, 2), 0);
 	assert_int_equal(read64(map, 1), 21);
 	assert_int_equal(read64(map, 0), 0);
+	view_free(&a);
+	a = view_make(map, 3, 0);
+	put_stamped(&a, 0, 1, 30, 199);
+	assert_int_equal(map_process_gone(map, 3), 0); /* not the latest, though the last to go */
+	assert_int_equal(read64(map, 1), 21);
 	assert_int_equal(map_bytes(map), 3 * 16);
 	view_free(&a);
 	view_free(&b);
@@ -185,6 +190,29 @@ static void test_order_latest(void **state) {
 	map_free(map);
 }
 
+/* What a data section starts with is not in the instances of a map that sums. */
+static void test_order_latest_initial(void **state) {
+	struct map_spec spec = spec_of(&(struct map_shape){ BPF_MAP_TYPE_ARRAY, 4, 8, 1,
+							    .merge = MAP_MERGE_SUM64 });
+	struct map *map;
+	struct view a;
+
+	spec.initial = "\x64";
+	spec.n_initial = 1;
+	assert_int_equal(map_new(&map, 7, 1, OWNER, &spec, accounts), 0);
+	assert_int_equal(latest64(map, 0), 100);
+	a = view_make(map, 1, 0);
+	put64(&a, 0, 5);
+	a.header->mirrored_ns = 1;
+	for (int pass = 0; pass < 2; pass++) {
+		assert_int_equal(latest64(map, 0), 105);
+		assert_int_equal(read64(map, 0), 105);
+		assert_int_equal(map_process_gone(map, 1), 0);
+	}
+	view_free(&a);
+	map_free(map);
+}
+
 /* ---- per-thread arrays ---- */
 
 static void put_thread(struct view *view, uint64_t index, uint64_t thread, uint64_t value) {
@@ -261,7 +289,8 @@ static void test_threads_many(void **state) {
 	struct map *map = map_of(&(struct map_shape){ 1502, 4, 8, 1, .threads = threads });
 	struct view a = view_make(map, 1, 0);
 	struct map_cursor cursor = cursor_of(false, true, false);
-	const uint32_t some[] = { 0, 511, 512, 1 << 20, threads - 4, threads - 1 };
+	const uint32_t some[] = { 0, 511, 512, 1536, 1 << 20, threads - 4, threads - 1 };
+	const size_t n_some = sizeof(some) / sizeof(*some);
 	struct map_entry entry;
 	unsigned int again = 0;
 	int r;
@@ -276,11 +305,11 @@ static void test_threads_many(void **state) {
 	assert_int_equal(r, MAP_E_END);
 	assert_in_range(again, 3, 100);
 
-	for (size_t i = 0; i < 6; i++)
+	for (size_t i = 0; i < n_some; i++)
 		put_thread(&a, 0, some[i], some[i] + 1);
 	for (int pass = 0; pass < 2; pass++) {
 		cursor = cursor_of(false, true, false);
-		for (size_t i = 0; i < 6; i++)
+		for (size_t i = 0; i < n_some; i++)
 			assert_thread(map, &cursor, 0, 0, some[i], some[i] + 1);
 		assert_end(map, &cursor);
 		assert_int_equal(map_process_gone(map, 1), 0); /* the second time from the totals */
@@ -578,7 +607,8 @@ int main(void) {
 	static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(test_stamped),	 TEST(test_stamped_initial),
-		TEST(test_order_latest), TEST(test_threads),
+		TEST(test_order_latest), TEST(test_order_latest_initial),
+		TEST(test_threads),
 		TEST(test_threads_many), TEST(test_host),
 		TEST(test_kernel),	 TEST(test_kernel_array),
 		TEST(test_ring),	 TEST(test_ring_quota),
