@@ -118,9 +118,11 @@ static json_object *hex_json(const unsigned char *data, size_t n_data) {
 	json_object *value = NULL;
 
 	if (text) {
-		text[0] = '\0';
-		for (size_t i = 0; i < n_data; i++)
-			sprintf(text + i * 2, "%02x", data[i]);
+		for (size_t i = 0; i < n_data; i++) {
+			text[i * 2] = "0123456789abcdef"[data[i] >> 4];
+			text[i * 2 + 1] = "0123456789abcdef"[data[i] & 15];
+		}
+		text[n_data * 2] = '\0';
 		value = bare_json(text);
 	}
 	free(text);

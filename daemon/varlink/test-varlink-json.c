@@ -125,6 +125,25 @@ static void test_cut(void **state) {
 	json_object_put(value);
 }
 
+/* A bad byte is found wherever it stands in a long text. */
+static void test_utf8(void **state) {
+	for (size_t n = 1; n < 40; n++)
+		for (size_t i = 0; i < n; i++) {
+			char text[40];
+
+			memset(text, 'a', sizeof(text));
+			assert_true(varlink_utf8_valid(text, n));
+			text[i] = (char)0xff;
+			assert_false(varlink_utf8_valid(text, n));
+			text[i] = (char)0xc3;
+			assert_false(varlink_utf8_valid(text, n));
+			if (i + 1 == n)
+				continue;
+			text[i + 1] = (char)0xa9;
+			assert_true(varlink_utf8_valid(text, n));
+		}
+}
+
 /* Bytes that are not UTF-8 become U+FFFD one by one; the rest stays. */
 static void test_string(void **state) {
 	json_object *value = varlink_json_string("a\xff\xc3\xa9\xe2\x82z");
@@ -241,6 +260,7 @@ static void test_reply_message(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_utf8),
 		cmocka_unit_test(test_accepted),      cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_cut),           cmocka_unit_test(test_string),
 		cmocka_unit_test(test_print),         cmocka_unit_test(test_call_message),

@@ -52,9 +52,18 @@ static size_t utf8_sequence(const unsigned char *text, size_t n_text) {
 	return n;
 }
 
-/* Whether the bytes are UTF-8. */
+/* Whether the bytes are UTF-8. Eight of ASCII go at once: messages may be megabytes of base64. */
 bool varlink_utf8_valid(const char *text, size_t n_text) {
+	uint64_t word;
+
 	for (size_t i = 0, n; i < n_text; i += n) {
+		for (; n_text - i >= sizeof(word); i += sizeof(word)) {
+			memcpy(&word, text + i, sizeof(word));
+			if (word & UINT64_C(0x8080808080808080))
+				break;
+		}
+		if (i == n_text)
+			break;
 		n = utf8_sequence((const unsigned char *)text + i, n_text - i);
 		if (!n)
 			return false;
