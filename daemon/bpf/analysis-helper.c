@@ -50,8 +50,9 @@ static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32
 		return analysis_check_record(a, pc, address, 0, size);
 	case VALUE_CONTEXT:
 	case VALUE_LOST:
-		return fault_at(a->fault, pc, "a helper would read the context, or what may be a reserved "
-					      "record");
+		return fault_at(a->fault, pc,
+				"a helper would read the context, or what may be a reserved "
+				"record");
 	default:
 		analysis_escape(a, address);
 		if (address->kind != VALUE_MAP_VALUE)
@@ -68,7 +69,8 @@ static int helper_reads_sized(struct analysis *a, struct analysis_frame *state, 
 	struct value somewhere = *address;
 
 	if (size->kind == VALUE_CONST)
-		return helper_reads(a, state, frame, pc, address, size->bits < max ? size->bits : max);
+		return helper_reads(a, state, frame, pc, address,
+				    size->bits < max ? size->bits : max);
 	somewhere.exact = false; /* nothing about its end is known */
 	return helper_reads(a, state, frame, pc, &somewhere, 0);
 }
@@ -86,8 +88,9 @@ static int helper_map(struct analysis *a, size_t pc, const struct helper *helper
 	m = a->maps + value->ref;
 	kind = map_kind_of(m->type);
 	if (kind < 0)
-		return fault_at(a->fault, pc, "map %.64s has type %u, which is not available on the GPU",
-				m->name, m->type);
+		return fault_at(a->fault, pc,
+				"map %.64s has type %u, which is not available on the GPU", m->name,
+				m->type);
 	if ((kind == MAP_KIND_RING) != ring)
 		return fault_at(a->fault, pc, "%s (%u): map %.64s is %s ring", helper->name,
 				helper->id, m->name, ring ? "no" : "a");
@@ -157,9 +160,10 @@ static int step_update(struct analysis *a, struct analysis_frame *state, uint32_
 		r = helper_reads(a, state, frame, pc, regs + 3, a->maps[map].value_size);
 	if (r)
 		return r;
-	analysis_note(a, map, value_is_const(regs + 4, BPF_ANY) || value_is_const(regs + 4, BPF_EXIST)
-				      ? MAP_USE_UPDATE
-				      : MAP_USE_OTHER);
+	analysis_note(a, map,
+		      value_is_const(regs + 4, BPF_ANY) || value_is_const(regs + 4, BPF_EXIST)
+			      ? MAP_USE_UPDATE
+			      : MAP_USE_OTHER);
 	regs[0] = value_scalar(0, 0);
 	return 0;
 }
@@ -173,8 +177,8 @@ static int step_comm(struct analysis *a, struct analysis_frame *state, uint32_t 
 	int r = 0;
 
 	if (regs[2].kind != VALUE_CONST || !size || size > COMM_SIZE_MAX)
-		return fault_at(a->fault, pc, "%s (%u): R2 is not a constant of 1 to %u", helper->name,
-				helper->id, COMM_SIZE_MAX);
+		return fault_at(a->fault, pc, "%s (%u): R2 is not a constant of 1 to %u",
+				helper->name, helper->id, COMM_SIZE_MAX);
 	for (uint64_t i = 0; !r && i < size; i += size - i >= 8 ? 8 : 1)
 		r = analysis_store(a, state, frame, pc, regs + 1, (int64_t)i, size - i >= 8 ? 8 : 1,
 				   &scalar);
@@ -193,7 +197,8 @@ static int step_reserve(struct analysis *a, struct analysis_frame *state, uint32
 	if (r)
 		return r;
 	if (regs[2].kind != VALUE_CONST)
-		return fault_at(a->fault, pc, "%s (%u): R2 is not a constant", helper->name, helper->id);
+		return fault_at(a->fault, pc, "%s (%u): R2 is not a constant", helper->name,
+				helper->id);
 	regs[0] = (struct value){ .kind = VALUE_RECORD,
 				  .exact = true,
 				  .ref = map,
@@ -237,10 +242,12 @@ static int step_log(struct analysis *a, struct analysis_frame *state, uint32_t f
 	while (map < a->n_maps && !a->maps[map].log)
 		map++;
 	if (map == a->n_maps)
-		return fault_at(a->fault, pc, "%s (%u): the object has no log", helper->name, helper->id);
+		return fault_at(a->fault, pc, "%s (%u): the object has no log", helper->name,
+				helper->id);
 	analysis_note(a, (uint32_t)map, MAP_USE_ANY);
 	r = helper_reads_sized(a, state, frame, pc, regs + 1,
-			       helper->kind == HELPER_PUTS ? &unknown : regs + 2, LOG_FORMAT_MAX + 1);
+			       helper->kind == HELPER_PUTS ? &unknown : regs + 2,
+			       LOG_FORMAT_MAX + 1);
 	if (!r && helper->kind == HELPER_VPRINTK && !value_is_const(regs + 4, 0))
 		r = helper_reads_sized(a, state, frame, pc, regs + 3, regs + 4, 8 * LOG_ARGS_MAX);
 	return r;

@@ -73,8 +73,8 @@ int analysis_check_record(struct analysis *a, size_t pc, const struct value *add
 			  int64_t offset, uint64_t size)
 {
 	offset += (int64_t)address->bits;
-	if (!address->exact ||
-	    (offset >= 0 && (uint64_t)offset <= address->size && size <= address->size - (uint64_t)offset))
+	if (!address->exact || (offset >= 0 && (uint64_t)offset <= address->size &&
+				size <= address->size - (uint64_t)offset))
 		return 0;
 	return fault_at(a->fault, pc, "access of %llu bytes at offset %lld of a record of %u bytes",
 			(unsigned long long)size, (long long)offset, address->size);
@@ -84,10 +84,12 @@ int analysis_check_record(struct analysis *a, size_t pc, const struct value *add
 static int read_context(struct analysis *a, size_t pc, int64_t offset, unsigned n)
 {
 	if (offset < 0 || offset + n > 8 * TRANSLATE_CONTEXT_FIELDS)
-		return fault_at(a->fault, pc, "reads %u bytes at offset %lld of its context of %u bytes",
-				n, (long long)offset, 8 * TRANSLATE_CONTEXT_FIELDS);
+		return fault_at(a->fault, pc,
+				"reads %u bytes at offset %lld of its context of %u bytes", n,
+				(long long)offset, 8 * TRANSLATE_CONTEXT_FIELDS);
 	if (offset % 8 + n > 8)
-		return fault_at(a->fault, pc, "reads two fields of its context at once, at offset %lld",
+		return fault_at(a->fault, pc,
+				"reads two fields of its context at once, at offset %lld",
 				(long long)offset);
 	if (a->recording)
 		a->context |= UINT32_C(1) << offset / 8;
@@ -177,8 +179,8 @@ int analysis_store(struct analysis *a, struct analysis_frame *state, uint32_t fr
 	struct analysis_frame *stack;
 	int r;
 
-	if (value_is_symbolic(value) &&
-	    !(base->kind == VALUE_STACK && base->exact && n == 8 && (offset + (int64_t)base->bits) % 8 == 0))
+	if (value_is_symbolic(value) && !(base->kind == VALUE_STACK && base->exact && n == 8 &&
+					  (offset + (int64_t)base->bits) % 8 == 0))
 		return fault_at(a->fault, pc, "stores the address of %s", symbolic_name(value));
 	switch (base->kind) {
 	case VALUE_STACK:
@@ -359,7 +361,8 @@ static bool may_compute(const struct bpf_insn *insn, const struct value *x, cons
 		y = number;
 	}
 	return x->kind != VALUE_LOST &&
-	       (y->kind == VALUE_CONST || (x->kind == VALUE_RECORD && y->kind == VALUE_SCALAR && !value_maps(y)));
+	       (y->kind == VALUE_CONST ||
+		(x->kind == VALUE_RECORD && y->kind == VALUE_SCALAR && !value_maps(y)));
 }
 
 static int step_alu(struct analysis *a, struct analysis_frame *state, size_t pc)

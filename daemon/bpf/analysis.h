@@ -33,9 +33,11 @@ struct value {
 	uint8_t known; /* CONST: mask of known bytes; all of them, but in a stack slot */
 	bool exact;    /* addresses: the offset (from r10; in the map, the record) is a constant */
 	uint32_t ref;  /* STACK: frame; MAP, MAP_VALUE, RECORD: map */
-	uint32_t site; /* MAP_VALUE: of the lookup that gave it last; 0: not known. RECORD: its own */
+	uint32_t site; /* MAP_VALUE: of the lookup that gave it last; 0: not known. RECORD: its own
+			*/
 	uint32_t size; /* RECORD: bytes; else 0, so that values compare as bytes */
-	uint64_t bits; /* CONST: the value; exact address: offset; SCALAR, LOST: maps it may point into */
+	uint64_t bits; /* CONST: the value; exact address: offset; SCALAR, LOST: maps it may point
+			  into */
 };
 
 /*

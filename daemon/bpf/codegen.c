@@ -61,8 +61,8 @@ static void make_internal(LLVMContextRef context, LLVMModuleRef module)
 static int add_library(struct codegen *codegen, const unsigned char *bytes, size_t size,
 		       char **error)
 {
-	LLVMMemoryBufferRef bitcode =
-		LLVMCreateMemoryBufferWithMemoryRange((const char *)bytes, size, "device-lib", false);
+	LLVMMemoryBufferRef bitcode = LLVMCreateMemoryBufferWithMemoryRange(
+		(const char *)bytes, size, "device-lib", false);
 	LLVMModuleRef module;
 	LLVMBool failed = LLVMParseBitcodeInContext2(codegen->context, bitcode, &module);
 

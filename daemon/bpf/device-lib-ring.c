@@ -5,11 +5,12 @@
  * one size are a group: they write one batch. Its lowest lane reserves; all store; then the group
  * meets, so that all stores come before the fence of the leader, and the fence before the stamp.
  *
- * What lanes have in registers is stored so that the group writes contiguous runs: lane r stores the
- * chunks r, n + r, 2n + r ... of the batch, which it gets from the lanes that have them. Single
+ * What lanes have in registers is stored so that the group writes contiguous runs: lane r stores
+ * the chunks r, n + r, 2n + r ... of the batch, which it gets from the lanes that have them. Single
  * stores of 16 bytes to host memory would cost five to nine times as much.
  *
- * Nobody waits: a loop ends because another producer got further, and what finds no room is counted.
+ * Nobody waits: a loop ends because another producer got further, and what finds no room is
+ * counted.
  */
 
 #include "device-lib.h"
@@ -58,7 +59,8 @@ static inline u64 compare_and_swap(GLOBAL uint64_t *p, u64 expected, u64 value)
 
 static inline void add(GLOBAL uint64_t *p, u64 value)
 {
-	__asm__ volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+	__asm__ volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(p), "l"(value)
+			 : "memory");
 }
 
 static inline u32 group_of(u32 mask, u32 value)
@@ -151,8 +153,8 @@ static inline u64 reserve(ring_pointer ring, u64 ring_size, u32 need, u32 count)
 			break;
 	}
 	if (skip)
-		store_stamp(ring->base + (head & (ring_size - 1)), map_ring_stamp(head, ring->cookie),
-			    0, 0);
+		store_stamp(ring->base + (head & (ring_size - 1)),
+			    map_ring_stamp(head, ring->cookie), 0, 0);
 	add(&ring->written, count);
 	return head + skip;
 }
@@ -240,9 +242,9 @@ static inline _Bool write_batch(u32 mask, ring_pointer ring, u64 ring_size, cons
 }
 
 /*
- * Writes a record of 1 to 4096 bytes. `base`: of the rings, 0 if they are not there. `constant`: the
- * size is, and so the same in all lanes. Whether it was written: it was lost and counted otherwise,
- * or there is no ring.
+ * Writes a record of 1 to 4096 bytes. `base`: of the rings, 0 if they are not there. `constant`:
+ * the size is, and so the same in all lanes. Whether it was written: it was lost and counted
+ * otherwise, or there is no ring.
  */
 _Bool gpuprobe_ring_write(u64 base, u32 ring_mask, u64 ring_size, const void *record, u32 size,
 			  _Bool constant, _Bool aligned);

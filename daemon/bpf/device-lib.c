@@ -62,53 +62,54 @@ static inline u64 warp_sum64(u64 value)
  *   own: no two threads have the same address
  * "_sys": in host memory, which others see, too.
  */
-#define DEFINE_ADD(bits, suffix, scope, type, register)                                                \
-	static inline void red_add##bits##suffix(GLOBAL type *p, type v)                               \
-	{                                                                                              \
-		__asm__ volatile("red" scope ".global.add.u" #bits " [%0], %1;" ::"l"(p), register(v)  \
-				 : "memory");                                                          \
-	}                                                                                              \
-	void gpuprobe_add##bits##_own##suffix(GLOBAL type *p, type v);                                 \
-	void gpuprobe_add##bits##_own##suffix(GLOBAL type *p, type v)                                  \
-	{                                                                                              \
-		red_add##bits##suffix(p, v);                                                           \
-	}                                                                                              \
-	void gpuprobe_add##bits##_constant##suffix(GLOBAL type *p, type v);                            \
-	void gpuprobe_add##bits##_constant##suffix(GLOBAL type *p, type v)                             \
-	{                                                                                              \
-		u32 mask = lane_mask();                                                                \
-                                                                                                       \
-		if (is_leader(mask))                                                                   \
-			red_add##bits##suffix(p, lanes(mask) * v);                                     \
-	}                                                                                              \
-	static inline void add##bits##_whole##suffix(u32 mask, GLOBAL type *p, type v)                 \
-	{                                                                                              \
-		if (mask != WARP) {                                                                    \
-			red_add##bits##suffix(p, v);                                                   \
-			return;                                                                        \
-		}                                                                                      \
-		v = warp_sum##bits(v);                                                                 \
-		if (is_leader(mask))                                                                   \
-			red_add##bits##suffix(p, v);                                                   \
-	}                                                                                              \
-	void gpuprobe_add##bits##_uniform##suffix(GLOBAL type *p, type v);                             \
-	void gpuprobe_add##bits##_uniform##suffix(GLOBAL type *p, type v)                              \
-	{                                                                                              \
-		add##bits##_whole##suffix(lane_mask(), p, v);                                          \
-	}                                                                                              \
-	void gpuprobe_add##bits##_varying##suffix(GLOBAL type *p, type v, _Bool same);                 \
-	void gpuprobe_add##bits##_varying##suffix(GLOBAL type *p, type v, _Bool same)                  \
-	{                                                                                              \
-		u32 mask = lane_mask();                                                                \
-                                                                                                       \
-		if (!is_same_address(mask, (u64)p)) {                                                  \
-			red_add##bits##suffix(p, v);                                                   \
-		} else if (same) {                                                                     \
-			if (is_leader(mask))                                                           \
-				red_add##bits##suffix(p, lanes(mask) * v);                             \
-		} else {                                                                               \
-			add##bits##_whole##suffix(mask, p, v);                                         \
-		}                                                                                      \
+#define DEFINE_ADD(bits, suffix, scope, type, register)                                   \
+	static inline void red_add##bits##suffix(GLOBAL type *p, type v)                  \
+	{                                                                                 \
+		__asm__ volatile("red" scope ".global.add.u" #bits " [%0], %1;" ::"l"(p), \
+				 register(v)                                              \
+				 : "memory");                                             \
+	}                                                                                 \
+	void gpuprobe_add##bits##_own##suffix(GLOBAL type *p, type v);                    \
+	void gpuprobe_add##bits##_own##suffix(GLOBAL type *p, type v)                     \
+	{                                                                                 \
+		red_add##bits##suffix(p, v);                                              \
+	}                                                                                 \
+	void gpuprobe_add##bits##_constant##suffix(GLOBAL type *p, type v);               \
+	void gpuprobe_add##bits##_constant##suffix(GLOBAL type *p, type v)                \
+	{                                                                                 \
+		u32 mask = lane_mask();                                                   \
+                                                                                          \
+		if (is_leader(mask))                                                      \
+			red_add##bits##suffix(p, lanes(mask) * v);                        \
+	}                                                                                 \
+	static inline void add##bits##_whole##suffix(u32 mask, GLOBAL type *p, type v)    \
+	{                                                                                 \
+		if (mask != WARP) {                                                       \
+			red_add##bits##suffix(p, v);                                      \
+			return;                                                           \
+		}                                                                         \
+		v = warp_sum##bits(v);                                                    \
+		if (is_leader(mask))                                                      \
+			red_add##bits##suffix(p, v);                                      \
+	}                                                                                 \
+	void gpuprobe_add##bits##_uniform##suffix(GLOBAL type *p, type v);                \
+	void gpuprobe_add##bits##_uniform##suffix(GLOBAL type *p, type v)                 \
+	{                                                                                 \
+		add##bits##_whole##suffix(lane_mask(), p, v);                             \
+	}                                                                                 \
+	void gpuprobe_add##bits##_varying##suffix(GLOBAL type *p, type v, _Bool same);    \
+	void gpuprobe_add##bits##_varying##suffix(GLOBAL type *p, type v, _Bool same)     \
+	{                                                                                 \
+		u32 mask = lane_mask();                                                   \
+                                                                                          \
+		if (!is_same_address(mask, (u64)p)) {                                     \
+			red_add##bits##suffix(p, v);                                      \
+		} else if (same) {                                                        \
+			if (is_leader(mask))                                              \
+				red_add##bits##suffix(p, lanes(mask) * v);                \
+		} else {                                                                  \
+			add##bits##_whole##suffix(mask, p, v);                            \
+		}                                                                         \
 	}
 
 DEFINE_ADD(32, , "", u32, "r")
@@ -254,31 +255,31 @@ DEFINE_SYSTEM_FETCHES(and, "and.b", old &v)
 DEFINE_SYSTEM_FETCHES(xor, "xor.b", old ^ v)
 DEFINE_SYSTEM_FETCHES(xchg, "exch.b", v)
 
-#define DEFINE_SYSTEM_CMPXCHG(bits, type, register)                                                 \
-	type gpuprobe_fetch_cmpxchg##bits##_sys(GLOBAL type *p, type expected, type v);             \
-	type gpuprobe_fetch_cmpxchg##bits##_sys(GLOBAL type *p, type expected, type v)              \
-	{                                                                                           \
-		type old;                                                                           \
-                                                                                                    \
-		__nvvm_membar_sys();                                                                \
-		__asm__ volatile("atom.sys.global.cas.b" #bits " %0, [%1], %2, %3;"                 \
-				 : "=" register(old)                                                \
-				 : "l"(p), register(expected), register(v)                          \
-				 : "memory");                                                       \
-		__nvvm_membar_sys();                                                                \
-		return old;                                                                         \
-	}                                                                                           \
-	type gpuprobe_generic_cmpxchg##bits##_sys(type *p, type expected, type v);                  \
-	type gpuprobe_generic_cmpxchg##bits##_sys(type *p, type expected, type v)                   \
-	{                                                                                           \
-		type old;                                                                           \
-                                                                                                    \
-		if (!__nvvm_isspacep_local(p))                                                      \
-			return gpuprobe_fetch_cmpxchg##bits##_sys((GLOBAL type *)p, expected, v);   \
-		old = *p;                                                                           \
-		if (old == expected)                                                                \
-			*p = v;                                                                     \
-		return old;                                                                         \
+#define DEFINE_SYSTEM_CMPXCHG(bits, type, register)                                               \
+	type gpuprobe_fetch_cmpxchg##bits##_sys(GLOBAL type *p, type expected, type v);           \
+	type gpuprobe_fetch_cmpxchg##bits##_sys(GLOBAL type *p, type expected, type v)            \
+	{                                                                                         \
+		type old;                                                                         \
+                                                                                                  \
+		__nvvm_membar_sys();                                                              \
+		__asm__ volatile("atom.sys.global.cas.b" #bits " %0, [%1], %2, %3;"               \
+				 : "=" register(old)                                              \
+				 : "l"(p), register(expected), register(v)                        \
+				 : "memory");                                                     \
+		__nvvm_membar_sys();                                                              \
+		return old;                                                                       \
+	}                                                                                         \
+	type gpuprobe_generic_cmpxchg##bits##_sys(type *p, type expected, type v);                \
+	type gpuprobe_generic_cmpxchg##bits##_sys(type *p, type expected, type v)                 \
+	{                                                                                         \
+		type old;                                                                         \
+                                                                                                  \
+		if (!__nvvm_isspacep_local(p))                                                    \
+			return gpuprobe_fetch_cmpxchg##bits##_sys((GLOBAL type *)p, expected, v); \
+		old = *p;                                                                         \
+		if (old == expected)                                                              \
+			*p = v;                                                                   \
+		return old;                                                                       \
 	}
 
 DEFINE_SYSTEM_CMPXCHG(32, u32, "r")
@@ -292,18 +293,21 @@ u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask
 	       index * value_stride;
 }
 
-/* The number of the calling thread in the grid: that of its block times the block's size, plus its own. */
+/* The number of the calling thread in the grid: that of its block times the block's size, plus its
+ * own. */
 u64 gpuprobe_thread_number(void);
 u64 gpuprobe_thread_number(void)
 {
 	u32 width = __nvvm_read_ptx_sreg_ntid_x(), height = __nvvm_read_ptx_sreg_ntid_y();
 	u32 size = width * height * (u32)__nvvm_read_ptx_sreg_ntid_z();
-	u32 thread = __nvvm_read_ptx_sreg_tid_x() +
-		     width * (__nvvm_read_ptx_sreg_tid_y() + height * (u32)__nvvm_read_ptx_sreg_tid_z());
+	u32 thread =
+		__nvvm_read_ptx_sreg_tid_x() +
+		width * (__nvvm_read_ptx_sreg_tid_y() + height * (u32)__nvvm_read_ptx_sreg_tid_z());
 	u64 row = __nvvm_read_ptx_sreg_ctaid_y() +
 		  (u64)(u32)__nvvm_read_ptx_sreg_nctaid_y() * (u32)__nvvm_read_ptx_sreg_ctaid_z();
 
-	return (row * (u32)__nvvm_read_ptx_sreg_nctaid_x() + (u32)__nvvm_read_ptx_sreg_ctaid_x()) * size +
+	return (row * (u32)__nvvm_read_ptx_sreg_nctaid_x() + (u32)__nvvm_read_ptx_sreg_ctaid_x()) *
+		       size +
 	       thread;
 }
 

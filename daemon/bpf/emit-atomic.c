@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Atomic instructions. On a stack or in a record nobody else sees them, so they are plain there and may become
- * registers; in map values they are instructions on global memory; anywhere else the device library
- * finds out when it runs.
+ * Atomic instructions. On a stack or in a record nobody else sees them, so they are plain there and
+ * may become registers; in map values they are instructions on global memory; anywhere else the
+ * device library finds out when it runs.
  */
 
 #include <stdio.h>

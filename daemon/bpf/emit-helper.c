@@ -30,14 +30,17 @@ static void emit_comm(struct emitter *e)
 		LLVMValueRef word = emit_const(e, 0);
 
 		if (at < 16) {
-			word = process_word(e, offsetof(struct gpuprobe_process, comm) + at / 8 * 8);
+			word = process_word(e,
+					    offsetof(struct gpuprobe_process, comm) + at / 8 * 8);
 			word = LLVMBuildLShr(e->builder, word, emit_const(e, at % 8 * 8), "");
 			/* what is beyond the end */
 			if (at + bytes > end)
-				word = LLVMBuildAnd(e->builder, word,
-						    emit_const(e, end <= at ? 0
-									    : (UINT64_C(1) << (end - at) * 8) - 1),
-						    "");
+				word = LLVMBuildAnd(
+					e->builder, word,
+					emit_const(e,
+						   end <= at ? 0
+							     : (UINT64_C(1) << (end - at) * 8) - 1),
+					"");
 		}
 		emit_store(e, &to, bytes, word);
 		at += bytes;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Rings. A record that is written at once goes from where it is into the ring; one that was reserved
- * is a variable of the thread until it is submitted, so that the ring is never held up by a thread
- * that thinks. Records of a size that device-lib-ring.c transposes are copied word by word first:
- * then they are registers.
+ * Rings. A record that is written at once goes from where it is into the ring; one that was
+ * reserved is a variable of the thread until it is submitted, so that the ring is never held up by
+ * a thread that thinks. Records of a size that device-lib-ring.c transposes are copied word by word
+ * first: then they are registers.
  */
 
 #include <errno.h>
@@ -105,7 +105,8 @@ static LLVMValueRef error_number(struct emitter *e, int error)
 	return emit_const(e, (uint64_t)(int64_t)-error);
 }
 
-/* bpf_perf_event_output(context, map, flags, data, size), bpf_ringbuf_output(map, data, size, flags) */
+/* bpf_perf_event_output(context, map, flags, data, size), bpf_ringbuf_output(map, data, size,
+ * flags) */
 static void emit_output(struct emitter *e, unsigned map_reg, unsigned data_reg, int error)
 {
 	uint32_t map = e->state->registers[map_reg].ref, max = size_max(e->maps + map);
@@ -121,8 +122,8 @@ static void emit_output(struct emitter *e, unsigned map_reg, unsigned data_reg, 
 		}
 		written = write_constant(e, map, &from, (uint32_t)size->bits);
 		emit_set(e, 0,
-			 LLVMBuildSelect(e->builder, written, emit_const(e, 0), error_number(e, error),
-					 ""));
+			 LLVMBuildSelect(e->builder, written, emit_const(e, 0),
+					 error_number(e, error), ""));
 		return;
 	}
 	fits = emit_new_block(e, "fits");
@@ -130,16 +131,19 @@ static void emit_output(struct emitter *e, unsigned map_reg, unsigned data_reg, 
 	n = emit_get(e, data_reg + 1);
 	ok = LLVMBuildICmp(e->builder, LLVMIntEQ, n, emit_const(e, 0), "");
 	emit_set(e, 0,
-		 LLVMBuildSelect(e->builder, ok, error_number(e, EINVAL), error_number(e, E2BIG), ""));
-	ok = LLVMBuildICmp(e->builder, LLVMIntULT, LLVMBuildSub(e->builder, n, emit_const(e, 1), ""),
-			   emit_const(e, max), "");
+		 LLVMBuildSelect(e->builder, ok, error_number(e, EINVAL), error_number(e, E2BIG),
+				 ""));
+	ok = LLVMBuildICmp(e->builder, LLVMIntULT,
+			   LLVMBuildSub(e->builder, n, emit_const(e, 1), ""), emit_const(e, max),
+			   "");
 	LLVMBuildCondBr(e->builder, ok, fits, done);
 	LLVMPositionBuilderAtEnd(e->builder, fits);
 	written = emit_ring_write(
 		e, map, LLVMBuildAddrSpaceCast(e->builder, from.pointer, e->generic_pointer, ""),
 		LLVMBuildTrunc(e->builder, n, e->i32, ""), from.align == 8);
-	emit_set(e, 0,
-		 LLVMBuildSelect(e->builder, written, emit_const(e, 0), error_number(e, error), ""));
+	emit_set(
+		e, 0,
+		LLVMBuildSelect(e->builder, written, emit_const(e, 0), error_number(e, error), ""));
 	LLVMBuildBr(e->builder, done);
 	LLVMPositionBuilderAtEnd(e->builder, done);
 }

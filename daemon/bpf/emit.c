@@ -415,7 +415,8 @@ static void emit_slot(struct emitter *e, size_t map)
 		e->system = true;
 }
 
-/* The slots of maps. Where a value's address is a constant, the program runs only if it is armed. */
+/* The slots of maps. Where a value's address is a constant, the program runs only if it is armed.
+ */
 static void emit_slots(struct emitter *e)
 {
 	e->disarmed = NULL;
@@ -442,7 +443,8 @@ static void emit_slots(struct emitter *e)
 	}
 }
 
-/* A parameter that is read as a whole, as who puts the body elsewhere relies on: LLVM would read less. */
+/* A parameter that is read as a whole, as who puts the body elsewhere relies on: LLVM would read
+ * less. */
 static LLVMValueRef whole_parameter(struct emitter *e, unsigned number)
 {
 	static const char text[] = "mov.b64 $0, $1;", constraints[] = "=l,l";

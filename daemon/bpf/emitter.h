@@ -50,7 +50,8 @@ struct emitter {
 	struct emit_map map[TRANSLATE_MAPS_MAX];
 	LLVMValueRef process; /* the process slot; NULL: not used */
 	LLVMValueRef fields[TRANSLATE_CONTEXT_FIELDS]; /* of the context: parameters, or NULL */
-	bool system; /* some map is in host memory: atomic operations that may meet it are for all */
+	bool system; /* some map is in host memory: atomic operations that may meet it are for all
+		      */
 	LLVMValueRef long_key; /* room for any key of a hash; NULL: not needed so far */
 	struct emit_site *sites; /* room for as many as there are calls */
 	size_t n_sites;
@@ -65,13 +66,13 @@ struct emitter {
 /* Where a memory instruction goes. */
 struct emit_address {
 	LLVMValueRef pointer;
-	enum value_kind
-		kind;   /* STACK, RECORD: this thread's; MAP_VALUE: global memory; otherwise unknown */
+	enum value_kind kind; /* STACK, RECORD: this thread's; MAP_VALUE: global memory; otherwise
+				 unknown */
 	unsigned align; /* bytes, at most 8 */
 	bool exact;     /* MAP_VALUE: the same in all threads that run together */
 	bool own;       /* MAP_VALUE: another one in each thread */
 	bool system;    /* it may be in host memory */
-	bool fresh;     /* a load must not come from an L1 cache: it may hold what was there before */
+	bool fresh; /* a load must not come from an L1 cache: it may hold what was there before */
 };
 
 /* emit.c */

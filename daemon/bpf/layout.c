@@ -7,8 +7,8 @@
  * own, too, and the probe has its address as a constant: waiting for a pointer at a kernel's entry
  * costs more than the addition (vectorAdd, 16.8M threads, H200: 1.44x against 1.10x).
  *
- * The same holds where programs only ever store whole values of at most 8 bytes: each SM stores to a
- * copy of its own, with the time, and the youngest is the value.
+ * The same holds where programs only ever store whole values of at most 8 bytes: each SM stores to
+ * a copy of its own, with the time, and the youngest is the value.
  */
 
 #include "layout.h"

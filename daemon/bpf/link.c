@@ -239,7 +239,8 @@ static bool is_certainly_gpu(const struct linked_program *program) {
 		return true;
 	return is_kprobe(program) &&
 	       (strchr(section, '@') || starts_with(strchr(section, '/'), "/dev:") ||
-		!strcmp(section, "kprobe/__memcapture") || !strcmp(section, "kprobe/__directly_run"));
+		!strcmp(section, "kprobe/__memcapture") ||
+		!strcmp(section, "kprobe/__directly_run"));
 }
 
 /* Whether it may be one. */

@@ -249,20 +249,20 @@ static void test_sharding(void **state)
 			  CALL(2), END),
 		  MAP_MERGE_NONE },
 		{ "updates",
-		  PROGRAM(STOREI(BPF_W, 10, -4, 0), STOREI(BPF_DW, 10, -16, 7), UPDATE(0), UPDATE(2),
-			  END),
+		  PROGRAM(STOREI(BPF_W, 10, -4, 0), STOREI(BPF_DW, 10, -16, 7), UPDATE(0),
+			  UPDATE(2), END),
 		  MAP_MERGE_LATEST },
 		{ "update that must not exist",
 		  PROGRAM(STOREI(BPF_W, 10, -4, 0), STOREI(BPF_DW, 10, -16, 7), UPDATE(1), END),
 		  MAP_MERGE_NONE },
 		{ "update with flags that are not known",
-		  PROGRAM(LOAD(BPF_DW, 6, 1, 0), STOREI(BPF_W, 10, -4, 0), STOREI(BPF_DW, 10, -16, 7),
-			  MOVR(2, 10), ADD(2, -4), MOVR(3, 10), ADD(3, -16), MOVR(4, 6), MAP(1, 0),
-			  CALL(2), END),
+		  PROGRAM(LOAD(BPF_DW, 6, 1, 0), STOREI(BPF_W, 10, -4, 0),
+			  STOREI(BPF_DW, 10, -16, 7), MOVR(2, 10), ADD(2, -4), MOVR(3, 10),
+			  ADD(3, -16), MOVR(4, 6), MAP(1, 0), CALL(2), END),
 		  MAP_MERGE_NONE },
 		{ "updates and a lookup whose value is read",
-		  PROGRAM(STOREI(BPF_DW, 10, -16, 7), LOOKUP(0, 0, 9), LOAD(BPF_DW, 6, 0, 0), UPDATE(0),
-			  END),
+		  PROGRAM(STOREI(BPF_DW, 10, -16, 7), LOOKUP(0, 0, 9), LOAD(BPF_DW, 6, 0, 0),
+			  UPDATE(0), END),
 		  MAP_MERGE_NONE },
 		{ "lookup only", PROGRAM(LOOKUP(0, 0, 0), END), MAP_MERGE_NONE },
 	};
@@ -274,7 +274,8 @@ static void test_sharding(void **state)
 		if (result.maps[0].layout.merge != cases[i].merge)
 			fail_msg("%s: merge %d, not %d", cases[i].what, result.maps[0].layout.merge,
 				 cases[i].merge);
-		assert_int_equal(result.maps[0].layout.shards, cases[i].merge == MAP_MERGE_NONE ? 1 : 256);
+		assert_int_equal(result.maps[0].layout.shards,
+				 cases[i].merge == MAP_MERGE_NONE ? 1 : 256);
 		translate_result_deinit(&result);
 	}
 }
@@ -415,7 +416,8 @@ static void test_layout(void **state)
 		assert_int_equal(result.maps[0].layout.shards, cases[i].shards);
 		assert_int_equal(result.maps[0].layout.value_stride, cases[i].value_stride);
 		assert_int_equal(result.maps[0].layout.shard_stride, cases[i].shard_stride);
-		assert_int_equal(result.maps[0].layout.data_size, cases[i].shards * cases[i].shard_stride);
+		assert_int_equal(result.maps[0].layout.data_size,
+				 cases[i].shards * cases[i].shard_stride);
 		translate_result_deinit(&result);
 	}
 }
@@ -610,9 +612,18 @@ static void test_map_or_value(void **state)
 static void test_kinds(void **state)
 {
 	static const struct bpf_insn output[] = {
-		MOVR(6, 1),	MOV(1, 0),	  STORE(BPF_DW, 10, 1, -8), STORE(BPF_DW, 10, 1, -16),
-		MOVR(1, 6),	MAP(2, 0),	  MOV(3, 0),		    MOVR(4, 10),
-		ADD(4, -16),	MOV(5, 16),	  CALL(25),		    EXIT,
+		MOVR(6, 1),
+		MOV(1, 0),
+		STORE(BPF_DW, 10, 1, -8),
+		STORE(BPF_DW, 10, 1, -16),
+		MOVR(1, 6),
+		MAP(2, 0),
+		MOV(3, 0),
+		MOVR(4, 10),
+		ADD(4, -16),
+		MOV(5, 16),
+		CALL(25),
+		EXIT,
 	};
 	static const struct bpf_insn reserve[] = {
 		MAP(1, 0), MOV(2, 32), MOV(3, 0), CALL(131), JEQ0(0, 4), STOREI(BPF_DW, 0, 24, 5),
@@ -674,8 +685,8 @@ static void test_process(void **state)
 /* Whole values with the time, 16 bytes at once, each SM for itself. */
 static void test_latest(void **state)
 {
-	static const struct bpf_insn insns[] = { STOREI(BPF_W, 10, -4, 0), STOREI(BPF_DW, 10, -16, 7),
-						 UPDATE(0), END };
+	static const struct bpf_insn insns[] = { STOREI(BPF_W, 10, -4, 0),
+						 STOREI(BPF_DW, 10, -16, 7), UPDATE(0), END };
 	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
 
 	assert_int_equal(result.maps[0].layout.value_stride, 16);

@@ -2,9 +2,9 @@
 
 /*
  * A value climbs: constant, address with a constant offset, address with some offset, scalar (lost,
- * of a context or a record), any map; and a scalar only loses known low bits and gains maps. So iteration ends. A null pointer is below every
- * pointer to a map value, because `p = NULL` on one way and `p = lookup()` on the other is how
- * compilers write an optional pointer.
+ * of a context or a record), any map; and a scalar only loses known low bits and gains maps. So
+ * iteration ends. A null pointer is below every pointer to a map value, because `p = NULL` on one
+ * way and `p = lookup()` on the other is how compilers write an optional pointer.
  */
 
 #include "value.h"

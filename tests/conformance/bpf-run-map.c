@@ -165,7 +165,8 @@ static int read_ring(const struct translate_map *map, const struct map_layout *l
 		for (uint32_t i = 0; !r && map->log && i < batch.count; i++) /* the time */
 			memset(bytes->data + bytes->size - (size_t)batch.size * (i + 1), 0, 8);
 		*records += batch.count;
-		at += map_round_up(sizeof(batch) + (uint64_t)batch.size * batch.count, MAP_BATCH_ALIGN);
+		at += map_round_up(sizeof(batch) + (uint64_t)batch.size * batch.count,
+				   MAP_BATCH_ALIGN);
 	}
 	return r;
 }

@@ -24,8 +24,8 @@
  * "bpf-run", the device number 3.
  *
  * warps=whole takes it that the 32 threads of a warp are together wherever the program asks who is,
- * warps=MASK that these lanes are: a driver that runs one thread after the other would say that each
- * is alone, and what warps do would not be tested. For programs in which it is true.
+ * warps=MASK that these lanes are: a driver that runs one thread after the other would say that
+ * each is alone, and what warps do would not be tested. For programs in which it is true.
  */
 
 #include <ctype.h>
@@ -538,8 +538,9 @@ static int parse_map(struct test_case *test, const char *text, char **error)
 		return fail(error, "more than %d maps", MAPS_MAX);
 	copy = strdup(text);
 	option = copy ? strtok_r(copy, ",", &save) : NULL;
-	if (!option || sscanf(option, "%" SCNu32 ":%" SCNu32 ":%" SCNu32 ":%" SCNu32 "%c", &map->type,
-			      &map->key_size, &map->value_size, &map->max_entries, &end) != 4)
+	if (!option ||
+	    sscanf(option, "%" SCNu32 ":%" SCNu32 ":%" SCNu32 ":%" SCNu32 "%c", &map->type,
+		   &map->key_size, &map->value_size, &map->max_entries, &end) != 4)
 		r = fail(error, "a map is TYPE:KEY:VALUE:ENTRIES[,OPTION]..., not '%s'", text);
 	while (!r && (option = strtok_r(NULL, ",", &save)))
 		r = parse_map_option(test, option, error);
@@ -682,7 +683,8 @@ static const char usage[] =
 	"               [MEMORY | --context CONTEXT] < PROGRAM\n"
 	"       bpf-run --ptx [--map ...] < PROGRAM     print the module and do not run it\n"
 	"       bpf-run --batch FILE\n"
-	"PROGRAM, MEMORY and CONTEXT are bytes in hex; prints r0 in hex, then each map's contents.\n";
+	"PROGRAM, MEMORY and CONTEXT are bytes in hex; prints r0 in hex, then each map's "
+	"contents.\n";
 
 static int single(const struct driver *driver, struct test_case *test, char **error)
 {

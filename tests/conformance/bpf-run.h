@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What bpf-run's parts share: a map's memory, made as daemon and shim make it and read as readers do. */
+/* What bpf-run's parts share: a map's memory, made as daemon and shim make it and read as readers
+ * do. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,7 +19,8 @@ size_t instance_size(const struct map_layout *layout);
 
 /*
  * An instance as it is at first, in `memory` of zeros, which the device has at `address`. Rings are
- * as if `head` bytes had been written and read; producers have not heard of the last that were read.
+ * as if `head` bytes had been written and read; producers have not heard of the last that were
+ * read.
  */
 void instance_init(const struct map_layout *layout, uint8_t *memory, uint64_t address,
 		   uint64_t head);
@@ -28,8 +30,8 @@ void instance_init(const struct map_layout *layout, uint8_t *memory, uint64_t ad
  *
  *     array            values, one after the other
  *     per-thread array the values of index 0, one a thread, then those of index 1 ...
- *     hash             elements in order of keys: key, value (of a percpu hash: the sum of its copies)
- *     ring             u32 lost, u32 written, then each batch: u32 size, u32 count, its records
+ *     hash             elements in order of keys: key, value (of a percpu hash: the sum of its
+ * copies) ring             u32 lost, u32 written, then each batch: u32 size, u32 count, its records
  *                      (of a log, with time 0)
  *
  * Returns 0, -ENOMEM, or -EINVAL: it breaks the rules of map-layout.h.
