@@ -21,6 +21,7 @@
 #include "daemon.h"
 #include "kernels.h"
 #include "log.h"
+#include "varlink-json.h"
 #include "verify.h"
 
 #define CONTROL_INTERFACE "io.gpuprobe.control."
@@ -75,7 +76,7 @@ void control_add_int(json_object *object, const char *key, int64_t value) {
 }
 
 void control_add_string(json_object *object, const char *key, const char *value) {
-	json_object_object_add(object, key, json_object_new_string(value));
+	json_object_object_add(object, key, varlink_json_string(value));
 }
 
 static json_object *control_filter_json(const struct filter *filter) {

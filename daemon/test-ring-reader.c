@@ -178,8 +178,8 @@ static void make_instance(void *argument) {
 					  0, ++test.daemon.registry.last_instance,
 					  &process->instance),
 			 0);
-	snprintf(process->instance->comm, sizeof(process->instance->comm), "app%d",
-		 (int)process->process);
+	snprintf(process->instance->comm, sizeof(process->instance->comm), "\xff%d",
+		 (int)process->process); /* a name may be any bytes */
 }
 
 static void process_start(struct process_rings *process, struct map *map, uint64_t number) {
@@ -719,11 +719,11 @@ static void test_log(void **state) {
 	next(client, &reply);
 	assert_int_equal(n_of(&reply, "lines"), 3);
 	check_line(&reply, 0,
-		   "{\"pid\":1001,\"comm\":\"app1\",\"time\":100,\"program\":\"program 4\",\"text\":\"n is -1\"}");
+		   "{\"pid\":1001,\"comm\":\"\xef\xbf\xbd" "1\",\"time\":100,\"program\":\"program 4\",\"text\":\"n is -1\"}");
 	check_line(&reply, 1,
-		   "{\"pid\":1002,\"comm\":\"app2\",\"time\":200,\"program\":\"cuda__third\",\"text\":\"n is 8\"}");
+		   "{\"pid\":1002,\"comm\":\"\xef\xbf\xbd" "2\",\"time\":200,\"program\":\"cuda__third\",\"text\":\"n is 8\"}");
 	check_line(&reply, 2,
-		   "{\"pid\":1001,\"comm\":\"app1\",\"time\":300,\"program\":\"cuda__third\",\"text\":\"n is 7\"}");
+		   "{\"pid\":1001,\"comm\":\"\xef\xbf\xbd" "1\",\"time\":300,\"program\":\"cuda__third\",\"text\":\"n is 7\"}");
 	assert_int_equal(number_of(reply.parameters, "lost"), 1);
 	varlink_reply_deinit(&reply);
 	next(client, &reply);
