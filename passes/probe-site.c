@@ -383,37 +383,6 @@ static int find_use(struct finder *finder, const struct probe_use *use, uint32_t
 	return -EINVAL;
 }
 
-int probe_sites_init(struct probe_sites *sites, const struct probe_names *names,
-		     const struct probe_files *files, const struct probe_options *options,
-		     const struct probe_function *function)
-{
-	struct finder finder = {
-		.sites = sites,
-		.names = names,
-		.body = names->body,
-		.files = files,
-		.options = options,
-	};
-	int r;
-
-	*sites = (struct probe_sites) { 0 };
-	r = find_targets(&finder);
-	for (uint32_t i = 0; i < function->use_count && !r; i++)
-		r = find_use(&finder, &function->uses[i], i);
-	free(finder.targets);
-	if (r)
-		probe_sites_deinit(sites);
-	else if (sites->count)
-		qsort(sites->sites, sites->count, sizeof(*sites->sites), compare_sites);
-	return r;
-}
-
-void probe_sites_deinit(struct probe_sites *sites)
-{
-	free(sites->sites);
-	*sites = (struct probe_sites) { 0 };
-}
-
 /* Statements that pass arguments, call or return, and take results: in this order they belong
  * together. */
 enum frame_part {
@@ -465,7 +434,10 @@ static bool is_frame_declaration(const struct ptx_body *body, uint32_t index)
 /* The first statement of those that an instruction belongs together with. */
 static uint32_t frame_begin(const struct probe_names *names, uint32_t statement)
 {
-	enum frame_part part = frame_part(names, statement), before;
+	enum frame_part part = statement < names->body->statement_count
+				       ? frame_part(names, statement)
+				       : FRAME_NONE;
+	enum frame_part before;
 	uint32_t first = statement;
 
 	for (uint32_t i = statement; part != FRAME_NONE && i--;) {
@@ -478,6 +450,79 @@ static uint32_t frame_begin(const struct probe_names *names, uint32_t statement)
 		part = before;
 	}
 	return first;
+}
+
+/* Is the parameter that the statement reads a result of the call? */
+static bool is_result_of(const struct ptx_body *body, uint32_t index, uint32_t call_index)
+{
+	const struct ptx_statement *statement = &body->statements[index];
+	const struct ptx_token *name =
+		&body->tokens[body->operands[statement->first_operand + 1].first + 1];
+	struct ptx_call call;
+
+	if (!ptx_instruction_call(body, &body->statements[call_index], &call))
+		return false;
+	for (uint32_t i = call.returns; i < call.returns_end; i++)
+		if (!compare_names(&body->tokens[i], name, (void *)(uintptr_t)body->module->text))
+			return true;
+	return false;
+}
+
+/* Marks the sites that stand between a call and a read of its result. */
+static int find_fragile(struct probe_sites *sites, const struct probe_names *names)
+{
+	const struct ptx_body *body = names->body;
+	bool *fragile = calloc((size_t)body->statement_count + 1, sizeof(*fragile));
+	uint32_t call = PTX_NONE, marked = 0;
+
+	if (!fragile)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < body->statement_count; i++) {
+		if (ptx_instruction_is(body, &body->statements[i], "call"))
+			call = i;
+		if (call == PTX_NONE || frame_part(names, i) != FRAME_RESULT ||
+		    !is_result_of(body, i, call))
+			continue;
+		for (marked = marked > call ? marked : call + 1; marked <= i; marked++)
+			fragile[marked] = true;
+	}
+	for (uint32_t i = 0; i < sites->count; i++)
+		sites->sites[i].fragile = fragile[frame_begin(names, sites->sites[i].statement)];
+	free(fragile);
+	return 0;
+}
+
+int probe_sites_init(struct probe_sites *sites, const struct probe_names *names,
+		     const struct probe_files *files, const struct probe_options *options,
+		     const struct probe_function *function)
+{
+	struct finder finder = {
+		.sites = sites,
+		.names = names,
+		.body = names->body,
+		.files = files,
+		.options = options,
+	};
+	int r;
+
+	*sites = (struct probe_sites) { 0 };
+	r = find_targets(&finder);
+	for (uint32_t i = 0; i < function->use_count && !r; i++)
+		r = find_use(&finder, &function->uses[i], i);
+	free(finder.targets);
+	if (!r)
+		r = find_fragile(sites, names);
+	if (r)
+		probe_sites_deinit(sites);
+	else if (sites->count)
+		qsort(sites->sites, sites->count, sizeof(*sites->sites), compare_sites);
+	return r;
+}
+
+void probe_sites_deinit(struct probe_sites *sites)
+{
+	free(sites->sites);
+	*sites = (struct probe_sites) { 0 };
 }
 
 uint32_t probe_site_offset(const struct probe_names *names, const struct probe_site *site)

@@ -12,6 +12,11 @@ struct probe_site {
 	uint32_t use; /* index in the function's */
 	uint8_t point; /* enum probe_point */
 	bool stub; /* the statement is a call that goes */
+	/*
+	 * Between a call and the ld.param of its result: nothing may be called there. ptxas 13
+	 * leaves the result in the registers in which the next call gets its arguments.
+	 */
+	bool fragile;
 };
 
 struct probe_sites {

@@ -59,6 +59,13 @@ struct pass {
 	uint32_t instruction_count, instruction_capacity;
 };
 
+/* How a place has its programs. */
+enum form {
+	FORM_CALL,
+	FORM_INLINE,
+	FORM_NONE, /* nothing may be called there, and they cannot be inlined */
+};
+
 /* The function that is worked on. */
 struct work {
 	struct pass *pass;
@@ -66,7 +73,7 @@ struct work {
 	const struct ptx_body *body;
 	struct probe_names names;
 	struct probe_sites sites;
-	bool *inlined; /* by site; the first of each place counts */
+	enum form *forms; /* by site; the first of each place counts */
 	bool caller[PROBE_BLOCK + 1]; /* ENTRY, RETURN: it has its function already */
 	uint32_t labels; /* suffixes that were given out */
 	const struct ptx_statement *loc; /* the one before the current site */
@@ -116,37 +123,49 @@ static uint32_t fields_of_place(const struct work *work, uint32_t first, uint32_
 	return fields;
 }
 
+/* Notes that a place's programs are used, and how. */
+static void count_place(struct work *work, uint32_t first, uint32_t end)
+{
+	for (uint32_t i = first; i < end; i++) {
+		struct parsed_program *program = &work->pass->set.parsed[program_of(work, i)];
+
+		program->used = true;
+		program->called |= work->forms[first] == FORM_CALL;
+		work->function->uses[work->sites.sites[i].use].sites++;
+	}
+}
+
 /* Decides for places of memory instructions, or for the others, which hold their programs
  * themselves. */
-static void choose_inlined(struct work *work, bool memory, size_t *left)
+static void choose_forms(struct work *work, bool memory, size_t *left)
 {
 	struct pass *pass = work->pass;
 	uint32_t end;
 
 	for (uint32_t first = 0; first < work->sites.count; first = end) {
-		size_t length = 0;
-		bool simple = !pass->options->call;
+		const struct probe_site *site = &work->sites.sites[first];
+		bool simple = true;
+		size_t length;
 
 		end = place_end(work, first);
-		if ((work->sites.sites[first].point == PROBE_MEMORY) != memory)
+		if ((site->point == PROBE_MEMORY) != memory)
 			continue;
+		length = (size_t)FIELD_COST *
+			 (unsigned int)__builtin_popcount(fields_of_place(work, first, end));
 		for (uint32_t i = first; i < end; i++) {
 			length += pass->set.programs[program_of(work, i)].length;
 			simple &= pass->set.parsed[program_of(work, i)].simple;
 		}
-		length += (size_t)FIELD_COST *
-			  (unsigned int)__builtin_popcount(fields_of_place(work, first, end));
-		work->inlined[first] =
-			simple && length <= *left && length <= INLINE_TOTAL_MAX - pass->inlined;
-		if (work->inlined[first]) {
+		if (site->fragile) {
+			work->forms[first] = simple ? FORM_INLINE : FORM_NONE;
+		} else if (simple && !pass->options->call && length <= *left &&
+			   length <= INLINE_TOTAL_MAX - pass->inlined) {
+			work->forms[first] = FORM_INLINE;
 			*left -= length;
 			pass->inlined += length;
 		}
-		for (uint32_t i = first; i < end; i++) {
-			pass->set.parsed[program_of(work, i)].used = true;
-			pass->set.parsed[program_of(work, i)].called |= !work->inlined[first];
-			work->function->uses[work->sites.sites[i].use].sites++;
-		}
+		if (work->forms[first] != FORM_NONE)
+			count_place(work, first, end);
 	}
 }
 
@@ -396,8 +415,8 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 		.statement = site->statement,
 		.process_space = pass->set.constant_full ? "global" : "const",
 	};
-	bool skips = is_guarded(work, site),
-	     scope = skips || context.wanted || !work->inlined[first];
+	bool inlined = work->forms[first] == FORM_INLINE, skips = is_guarded(work, site),
+	     scope = skips || context.wanted || !inlined;
 	uint32_t label = skips ? work->labels++ : 0;
 	int r = 0;
 
@@ -416,8 +435,8 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 	if (skips)
 		write_skip(work, stream, site->statement, label);
 	probe_context_write(stream, &place, &context);
-	r = work->inlined[first] ? write_programs(work, stream, first, end, &context)
-				 : write_call(work, stream, first, end, &context);
+	r = inlined ? write_programs(work, stream, first, end, &context)
+		    : write_call(work, stream, first, end, &context);
 	if (skips)
 		fprintf(stream, "$L__skip__gpuprobe%u:\n", label);
 	if (scope)
@@ -456,16 +475,17 @@ static int edit_sites(struct work *work)
 	uint32_t end;
 	int r = 0;
 
-	work->inlined = calloc((size_t)work->sites.count + 1, sizeof(*work->inlined));
-	if (!work->inlined)
+	work->forms = calloc((size_t)work->sites.count + 1, sizeof(*work->forms));
+	if (!work->forms)
 		return -ENOMEM;
-	choose_inlined(work, false, &left);
-	choose_inlined(work, true, &left);
+	choose_forms(work, false, &left);
+	choose_forms(work, true, &left);
 	for (uint32_t first = 0; first < work->sites.count && !r; first = end) {
 		end = place_end(work, first);
-		r = edit_place(work, first, end);
+		if (work->forms[first] != FORM_NONE)
+			r = edit_place(work, first, end);
 	}
-	free(work->inlined);
+	free(work->forms);
 	return r;
 }
 

@@ -47,7 +47,8 @@ enum probe_point {
 /*
  * At one instruction, entries come before blocks, lines, memory accesses and returns; programs of one point in calling order.
  * Between the passing of arguments and their call, and between st.param of a result and its ret, lines, blocks and returns stand
- * before the first of these. A field that a program reads is computed there, from registers that are only read:
+ * before the first of these. Between a call and the ld.param of its result, where nothing may be called, programs stand themselves
+ * whatever options.call says; if they cannot (probe_use.sites does not count it), there is no such place. A field that a program reads is computed there, from registers that are only read:
  * - a function's parameters in registers (.reg) have at its return what the function has left in them; those in .param space
  *   are always as passed;
  * - the address of a parameter is 0 before PTX 7.7 or sm_70 (no cvta.param), and in functions that are no kernels;

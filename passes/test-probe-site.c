@@ -103,6 +103,40 @@ static void test_frames(void **state)
 	check_return("{ .reg .b32 r; st.param.b32 [x], r; $a: #ret; }");
 }
 
+/* Between a call and the read of its result nothing is called. */
+static void test_results(void **state)
+{
+	static const char text[] =
+		HEADER ".visible .func (.param .align 8 .b8 r[8]) f() { st.param.b32 [r], 1; ret; }\n"
+		".visible .entry k(.param .u64 x)\n{\n.reg .b32 %r<3>; .reg .b64 %rd;\nld.param.u64 %rd, [x];\n{ .param .align 8 .b8 q[8]; call (q), f;\n"
+		"ld.param.b32 %r1, [q];\nst.global.u32 [%rd], %r1;\n.loc 1 5 1\nld.param.b32 %r2, [q+4];\n}\nst.global.u32 [%rd], %r2;\nret;\n}\n"
+		".file 1 \"x.cu\"\n";
+	const struct probe_program programs[] = {
+		program("p", FUNCTION("p")),
+		program("p", ".func p_helper() { ret; }\n.func (.param .b64 r) p()\n{\n\tcall p_helper;\n\tst.param.b64 [r], 0;\n\tret;\n}\n"),
+	};
+	struct trial trial = {
+		.count = 1,
+		.uses = { { .point = PROBE_MEMORY, .spaces = PROBE_SPACES_DEFAULT }, { .point = PROBE_LINE, .file = "x.cu", .line = 5 } },
+		.use_count = 2,
+		.kernels_only = true,
+		.options = { .call = true },
+	};
+
+	for (size_t i = 0; i < 2; i++) {
+		trial.programs = &programs[i];
+		must(text, &trial);
+		assert_int_equal(trial.sites[0], i ? 1 : 2);
+		assert_int_equal(trial.sites[1], i ? 0 : 1);
+		assert_int_equal(trial.result.n_instructions, i ? 1 : 2);
+		assert_int_equal(occurrences(trial.out, "call __memcapture__0;"), 1);
+		assert_null(strstr(trial.out, "call __lineprobe__0;"));
+		assert_true(strstr(trial.out, "call __memcapture__0;") > strstr(trial.out, "[q+4]"));
+		assemble(trial.out, "sm_80");
+		finish(&trial);
+	}
+}
+
 static void check_line(const char *body, const char *file, uint32_t line)
 {
 	check(body, (struct probe_use){ .point = PROBE_LINE, .file = file, .line = line }, "__lineprobe__0");
@@ -343,7 +377,7 @@ static void test_order(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_returns), cmocka_unit_test(test_predicated_returns), cmocka_unit_test(test_frames), cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_returns), cmocka_unit_test(test_predicated_returns), cmocka_unit_test(test_frames), cmocka_unit_test(test_results), cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_blocks),	cmocka_unit_test(test_stubs),		   cmocka_unit_test(test_stub_errors),
 		cmocka_unit_test(test_names),	cmocka_unit_test(test_memory),		   cmocka_unit_test(test_instructions),
 		cmocka_unit_test(test_order),
