@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * pass list, pass test. The second needs no daemon: it runs the passes here, one by one, each on the file as it is, as the
- * daemon's pass worker would, but without its sandbox. Passes that are built in are run by their executables.
+ * pass list, pass test. The second needs no daemon: it runs the passes here, one by one, each on
+ * the file as it is, as the daemon's pass worker would, but without its sandbox. Passes that are
+ * built in are run by their executables.
  */
 
 #include <errno.h>
@@ -46,9 +47,11 @@ static json_object *join(json_object *strings, json_object *excluded) {
 	FILE *stream = open_memstream(&text, &n_text);
 
 	for (size_t i = 0; stream && i < json_object_array_length(strings); i++)
-		fprintf(stream, "%s%s", i ? " " : "", json_object_get_string(json_object_array_get_idx(strings, i)));
+		fprintf(stream, "%s%s", i ? " " : "",
+			json_object_get_string(json_object_array_get_idx(strings, i)));
 	for (size_t i = 0; stream && i < json_object_array_length(excluded); i++)
-		fprintf(stream, " !%s", json_object_get_string(json_object_array_get_idx(excluded, i)));
+		fprintf(stream, " !%s",
+			json_object_get_string(json_object_array_get_idx(excluded, i)));
 	if (stream)
 		fclose(stream);
 	value = json_object_new_string(text ? text : "");
@@ -57,17 +60,21 @@ static json_object *join(json_object *strings, json_object *excluded) {
 }
 
 static void print_passes(json_object *parameters) {
-	static const char *const header[] = { "ORDER", "NAME", "POINTS", "EXECUTABLE", "DESCRIPTION", NULL };
+	static const char *const header[] = { "ORDER",	    "NAME",	   "POINTS",
+					      "EXECUTABLE", "DESCRIPTION", NULL };
 	json_object *passes = ctl_get(parameters, "passes"), *rows = json_object_new_array();
 
 	for (size_t i = 0; i < json_object_array_length(passes); i++) {
-		json_object *pass = json_object_array_get_idx(passes, i), *row = json_object_new_array();
+		json_object *pass = json_object_array_get_idx(passes, i),
+			    *row = json_object_new_array();
 		const char *executable = ctl_string(pass, "executable");
 
 		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(pass, "order")));
 		json_object_array_add(row, json_object_new_string(ctl_string(pass, "name")));
-		json_object_array_add(row, join(ctl_get(pass, "include"), ctl_get(pass, "exclude")));
-		json_object_array_add(row, json_object_new_string(*executable ? executable : "built in"));
+		json_object_array_add(row,
+				      join(ctl_get(pass, "include"), ctl_get(pass, "exclude")));
+		json_object_array_add(
+			row, json_object_new_string(*executable ? executable : "built in"));
 		json_object_array_add(row, json_object_new_string(ctl_string(pass, "description")));
 		json_object_array_add(rows, row);
 	}
@@ -110,7 +117,8 @@ static int read_text(struct trial *trial, const char *path) {
 		return ctl_fail(CTL_ERROR, "%s: %s", path, strerror(errno));
 	if (!S_ISREG(status.st_mode) || status.st_size > PTX_SOURCE_MAX) {
 		close(fd);
-		return ctl_fail(CTL_ERROR, "%s: not a file of at most %u MiB", path, PTX_SOURCE_MAX >> 20);
+		return ctl_fail(CTL_ERROR, "%s: not a file of at most %u MiB", path,
+				PTX_SOURCE_MAX >> 20);
 	}
 	trial->text = malloc((size_t)status.st_size + 1);
 	while (trial->text && n > 0 && trial->length < (size_t)status.st_size) {
@@ -160,14 +168,16 @@ static bool find_builtin(char path[static PATH_MAX], const char *name) {
 	self[n] = '\0';
 	*strrchr(self, '/') = '\0';
 	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++)
-		if (snprintf(path, PATH_MAX, "%s/%s/ptxpass_%s", self, folders[i], name) < PATH_MAX &&
+		if (snprintf(path, PATH_MAX, "%s/%s/ptxpass_%s", self, folders[i], name) <
+			    PATH_MAX &&
 		    access(path, X_OK) == 0)
 			return true;
 	return false;
 }
 
 /* The first attach point of the kernel that the pass means: by kind, in this order. */
-static bool choose_point(const struct pass_definition *definition, const char *kernel, char *point, size_t size) {
+static bool choose_point(const struct pass_definition *definition, const char *kernel, char *point,
+			 size_t size) {
 	static const char *const prefixes[] = { "kprobe/", "kretprobe/", "memcapture/" };
 
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
@@ -178,8 +188,8 @@ static bool choose_point(const struct pass_definition *definition, const char *k
 	return false;
 }
 
-static void add_result(struct trial *trial, const struct pass_definition *definition, const char *point,
-		       const char *result, int status, const char *reason) {
+static void add_result(struct trial *trial, const struct pass_definition *definition,
+		       const char *point, const char *result, int status, const char *reason) {
 	json_object *object = json_object_new_object();
 
 	json_object_object_add(object, "pass", json_object_new_string(definition->name));
@@ -216,7 +226,8 @@ static int try_pass(struct trial *trial, const struct pass_definition *definitio
 	}
 	if (!run.executable) {
 		if (!find_builtin(path, definition->name)) {
-			add_result(trial, definition, point, "failed", -1, "its executable is not installed");
+			add_result(trial, definition, point, "failed", -1,
+				   "its executable is not installed");
 			return CTL_OK;
 		}
 		run.executable = path;
@@ -224,7 +235,11 @@ static int try_pass(struct trial *trial, const struct pass_definition *definitio
 	r = pass_run(&run, &output, error);
 	if (r < 0)
 		return ctl_fail(CTL_ERROR, "pass %s: %s", definition->name, strerror(-r));
-	add_result(trial, definition, point, r ? "failed" : output.ptx ? "changed" : "ok", output.status, error);
+	add_result(trial, definition, point,
+		   r		? "failed"
+		   : output.ptx ? "changed"
+				: "ok",
+		   output.status, error);
 	free(output.ptx);
 	return CTL_OK;
 }
@@ -234,7 +249,8 @@ static void print_results(const struct trial *trial) {
 	json_object *rows = json_object_new_array();
 
 	for (size_t i = 0; i < json_object_array_length(trial->results); i++) {
-		json_object *result = json_object_array_get_idx(trial->results, i), *row = json_object_new_array();
+		json_object *result = json_object_array_get_idx(trial->results, i),
+			    *row = json_object_new_array();
 		static const char *const members[] = { "pass", "attach_point", "result" };
 
 		for (size_t j = 0; j < 3; j++) {
@@ -242,9 +258,10 @@ static void print_results(const struct trial *trial) {
 
 			json_object_array_add(row, json_object_new_string(*text ? text : "-"));
 		}
-		json_object_array_add(row, ctl_get(result, "exit_status")
-						   ? ctl_format("%lld", (long long)ctl_int(result, "exit_status"))
-						   : json_object_new_string("-"));
+		json_object_array_add(
+			row, ctl_get(result, "exit_status")
+				     ? ctl_format("%lld", (long long)ctl_int(result, "exit_status"))
+				     : json_object_new_string("-"));
 		json_object_array_add(row, json_object_new_string(ctl_string(result, "reason")));
 		json_object_array_add(rows, row);
 	}
@@ -262,10 +279,13 @@ static int try_passes(struct trial *trial, const char *folder, const char *only)
 	struct pass_set set;
 	int r;
 
-	r = pass_set_load(&set, folders, pass_folders(folder, PASS_DATA_FOLDER, folders), complain, NULL);
+	r = pass_set_load(&set, folders, pass_folders(folder, PASS_DATA_FOLDER, folders), complain,
+			  NULL);
 	if (r < 0)
 		return ctl_fail(CTL_ERROR, "passes: %s", strerror(-r));
-	r = only && !pass_set_find(&set, only) ? ctl_fail(CTL_NOT_FOUND, "there is no pass %s", only) : CTL_OK;
+	r = only && !pass_set_find(&set, only)
+		    ? ctl_fail(CTL_NOT_FOUND, "there is no pass %s", only)
+		    : CTL_OK;
 	trial->results = json_object_new_array();
 	for (size_t i = 0; r == CTL_OK && i < set.n; i++)
 		if (!only || !strcmp(set.definitions[i]->name, only))
@@ -330,5 +350,6 @@ int command_pass(struct ctl *ctl, int argc, char **argv) {
 		fputs(help, stdout);
 		return CTL_OK;
 	}
-	return argc > 1 ? ctl_usage("there is no command pass %s", argv[1]) : ctl_usage("pass: list or test?");
+	return argc > 1 ? ctl_usage("there is no command pass %s", argv[1])
+			: ctl_usage("pass: list or test?");
 }

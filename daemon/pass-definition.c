@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One definition. Members that the schema does not have are refused, because a misspelt "exclude" would let a pass run
- * where it is not wanted.
+ * One definition. Members that the schema does not have are refused, because a misspelt "exclude"
+ * would let a pass run where it is not wanted.
  */
 
 #include "pass-definition.h"
@@ -48,15 +48,16 @@ static json_object *parse_object(const char *text, size_t length, const char **w
 	if (!tokener)
 		return NULL;
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	while (length && (text[length - 1] == '\n' || text[length - 1] == ' ' || text[length - 1] == '\t' ||
-			  text[length - 1] == '\r'))
+	while (length && (text[length - 1] == '\n' || text[length - 1] == ' ' ||
+			  text[length - 1] == '\t' || text[length - 1] == '\r'))
 		length--;
 	object = json_tokener_parse_ex(tokener, text, (int)length);
 	if (json_tokener_get_error(tokener) == json_tokener_continue)
 		*why = "it ends too early";
 	else if (json_tokener_get_error(tokener) != json_tokener_success)
 		*why = json_tokener_error_desc(json_tokener_get_error(tokener));
-	else if (json_tokener_get_parse_end(tokener) != length || !json_object_is_type(object, json_type_object))
+	else if (json_tokener_get_parse_end(tokener) != length ||
+		 !json_object_is_type(object, json_type_object))
 		*why = "it is not one object";
 	else
 		*why = NULL;
@@ -70,7 +71,7 @@ static json_object *parse_object(const char *text, size_t length, const char **w
 /* Refuses members that are not in `names`, which NULL ends. */
 static int check_members(json_object *object, const char *const *names, const char *where,
 			 char error[static PASS_ERROR_SIZE]) {
-	json_object_object_foreach(object, key, value) {
+	json_object_object_foreach (object, key, value) {
 		size_t i = 0;
 
 		(void)value;
@@ -91,13 +92,14 @@ static int get(json_object *object, const char *key, enum json_type type, json_o
 	if (json_object_is_type(*memberp, type))
 		return 0;
 	return invalid(error, "%s is not %s", key,
-		       type == json_type_string ? "a string" :
-		       type == json_type_int	? "an integer" :
-		       type == json_type_array	? "an array" :
-						  "an object");
+		       type == json_type_string	 ? "a string"
+		       : type == json_type_int	 ? "an integer"
+		       : type == json_type_array ? "an array"
+						 : "an object");
 }
 
-static int get_string(json_object *object, const char *key, char **stringp, char error[static PASS_ERROR_SIZE]) {
+static int get_string(json_object *object, const char *key, char **stringp,
+		      char error[static PASS_ERROR_SIZE]) {
 	json_object *member;
 	int r;
 
@@ -136,8 +138,8 @@ static int get_strings(json_object *object, const char *key, struct pass_strings
 	return 0;
 }
 
-static int get_number(json_object *object, const char *key, int64_t min, int64_t max, int64_t *number,
-		      char error[static PASS_ERROR_SIZE]) {
+static int get_number(json_object *object, const char *key, int64_t min, int64_t max,
+		      int64_t *number, char error[static PASS_ERROR_SIZE]) {
 	json_object *member;
 	int r;
 
@@ -146,11 +148,13 @@ static int get_number(json_object *object, const char *key, int64_t min, int64_t
 		return r;
 	*number = json_object_get_int64(member);
 	if (*number < min || *number > max)
-		return invalid(error, "%s is not from %lld to %lld", key, (long long)min, (long long)max);
+		return invalid(error, "%s is not from %lld to %lld", key, (long long)min,
+			       (long long)max);
 	return 0;
 }
 
-static int parse_attach(struct pass_definition *definition, json_object *object, char error[static PASS_ERROR_SIZE]) {
+static int parse_attach(struct pass_definition *definition, json_object *object,
+			char error[static PASS_ERROR_SIZE]) {
 	static const char *const members[] = { "include", "exclude", NULL };
 	json_object *points;
 	char *type = NULL;
@@ -160,7 +164,8 @@ static int parse_attach(struct pass_definition *definition, json_object *object,
 	r = get_string(object, "attach_type", &type, error);
 	if (r)
 		return r;
-	while (type && i < sizeof(attach_types) / sizeof(*attach_types) && strcmp(type, attach_types[i]))
+	while (type && i < sizeof(attach_types) / sizeof(*attach_types) &&
+	       strcmp(type, attach_types[i]))
 		i++;
 	free(type);
 	if (i == sizeof(attach_types) / sizeof(*attach_types))
@@ -194,7 +199,8 @@ static int parse_validation(struct pass_definition *definition, json_object *obj
 	if (!r && validation)
 		r = get_number(validation, "max_output_bytes", 1, OUTPUT_MAX, &max, error);
 	if (!r && validation)
-		r = get_strings(validation, "required_symbols", &definition->required_symbols, error);
+		r = get_strings(validation, "required_symbols", &definition->required_symbols,
+				error);
 	definition->max_output_bytes = (uint64_t)max;
 	return r;
 }
@@ -211,7 +217,8 @@ static int parse_executable(struct pass_definition *definition, json_object *obj
 	if (r || !name) {
 		free(name);
 		if (!r && !pass_builtin_text(definition->name, &length))
-			r = invalid(error, "executable is missing, and no pass %.64s is built in", definition->name);
+			r = invalid(error, "executable is missing, and no pass %.64s is built in",
+				    definition->name);
 		return r;
 	}
 	if (!*name) {
@@ -222,7 +229,8 @@ static int parse_executable(struct pass_definition *definition, json_object *obj
 		definition->executable = name;
 		return 0;
 	}
-	r = asprintf(&definition->executable, "%.*s/%s", (int)(slash - definition->file), definition->file, name);
+	r = asprintf(&definition->executable, "%.*s/%s", (int)(slash - definition->file),
+		     definition->file, name);
 	free(name);
 	if (r >= 0)
 		return 0;
@@ -232,9 +240,10 @@ static int parse_executable(struct pass_definition *definition, json_object *obj
 
 static int parse_members(struct pass_definition *definition, json_object *object,
 			 char error[static PASS_ERROR_SIZE]) {
-	static const char *const members[] = { "name",	   "description", "executable", "attach_points", "attach_type",
-					       "order",	   "parameters",  "validation", "timeout_ms",	 "memory_mib",
-					       "$schema", NULL };
+	static const char *const members[] = { "name",		"description", "executable",
+					       "attach_points", "attach_type", "order",
+					       "parameters",	"validation",  "timeout_ms",
+					       "memory_mib",	"$schema",     NULL };
 	int64_t timeout = TIMEOUT_MS, memory = MEMORY_MIB;
 	json_object *parameters = NULL;
 	int r;
@@ -243,9 +252,11 @@ static int parse_members(struct pass_definition *definition, json_object *object
 	if (!r)
 		r = get_string(object, "name", &definition->name, error);
 	if (!r && (!definition->name || !*definition->name || strlen(definition->name) > 64 ||
-		   definition->name[strspn(definition->name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-							     "0123456789_-.")]))
-		return invalid(error, "name is missing, or not 1 to 64 letters, digits, _, - and .");
+		   definition->name[strspn(definition->name,
+					   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+					   "0123456789_-.")]))
+		return invalid(error,
+			       "name is missing, or not 1 to 64 letters, digits, _, - and .");
 	if (!r)
 		r = get_string(object, "description", &definition->description, error);
 	if (!r && !definition->description) {
@@ -272,8 +283,8 @@ static int parse_members(struct pass_definition *definition, json_object *object
 	return r;
 }
 
-int pass_definition_parse(struct pass_definition **definitionp, const char *text, size_t length, const char *file,
-			  char error[static PASS_ERROR_SIZE]) {
+int pass_definition_parse(struct pass_definition **definitionp, const char *text, size_t length,
+			  const char *file, char error[static PASS_ERROR_SIZE]) {
 	struct pass_definition *definition;
 	json_object *object;
 	const char *why;
@@ -302,10 +313,11 @@ int pass_definition_parse(struct pass_definition **definitionp, const char *text
 }
 
 /* A file that somebody else could have written is not believed. */
-static int check_owner(const struct stat *status, const char *what, char error[static PASS_ERROR_SIZE]) {
+static int check_owner(const struct stat *status, const char *what,
+		       char error[static PASS_ERROR_SIZE]) {
 	if (status->st_uid && status->st_uid != geteuid())
-		return invalid(error, "%s belongs to uid %u, not to root or uid %u", what, (unsigned)status->st_uid,
-			       (unsigned)geteuid());
+		return invalid(error, "%s belongs to uid %u, not to root or uid %u", what,
+			       (unsigned)status->st_uid, (unsigned)geteuid());
 	if (status->st_mode & S_IWOTH)
 		return invalid(error, "%s is writable by everybody", what);
 	return 0;
@@ -400,20 +412,24 @@ json_object *pass_definition_to_json(const struct pass_definition *definition) {
 	if (!object || !points || !validation)
 		return NULL;
 	json_object_object_add(object, "name", json_object_new_string(definition->name));
-	json_object_object_add(object, "description", json_object_new_string(definition->description));
+	json_object_object_add(object, "description",
+			       json_object_new_string(definition->description));
 	if (definition->executable)
-		json_object_object_add(object, "executable", json_object_new_string(definition->executable));
+		json_object_object_add(object, "executable",
+				       json_object_new_string(definition->executable));
 	json_object_object_add(points, "include", strings_to_json(&definition->include));
 	json_object_object_add(points, "exclude", strings_to_json(&definition->exclude));
 	json_object_object_add(object, "attach_points", points);
-	json_object_object_add(object, "attach_type", json_object_new_string(attach_types[definition->attach_type]));
+	json_object_object_add(object, "attach_type",
+			       json_object_new_string(attach_types[definition->attach_type]));
 	json_object_object_add(object, "order", json_object_new_int64(definition->order));
 	json_object_object_add(object, "parameters",
-			       definition->parameters ? json_object_get(definition->parameters) :
-							json_object_new_object());
+			       definition->parameters ? json_object_get(definition->parameters)
+						      : json_object_new_object());
 	json_object_object_add(validation, "max_output_bytes",
 			       json_object_new_int64((int64_t)definition->max_output_bytes));
-	json_object_object_add(validation, "required_symbols", strings_to_json(&definition->required_symbols));
+	json_object_object_add(validation, "required_symbols",
+			       strings_to_json(&definition->required_symbols));
 	json_object_object_add(object, "validation", validation);
 	json_object_object_add(object, "timeout_ms", json_object_new_int64(definition->timeout_ms));
 	json_object_object_add(object, "memory_mib", json_object_new_int64(definition->memory_mib));
@@ -432,10 +448,12 @@ bool pass_definition_means(const struct pass_definition *definition, const char 
 
 	if (!strncmp(attach_point, "kretprobe/", 10))
 		type = PASS_ATTACH_KRETPROBE;
-	else if (!strncmp(attach_point, "memcapture/", 11) || !strcmp(attach_point, "kprobe/__memcapture"))
+	else if (!strncmp(attach_point, "memcapture/", 11) ||
+		 !strcmp(attach_point, "kprobe/__memcapture"))
 		type = PASS_ATTACH_MEMCAPTURE;
 	return (definition->attach_type == PASS_ATTACH_ANY || definition->attach_type == type) &&
-	       matches(&definition->include, attach_point) && !matches(&definition->exclude, attach_point);
+	       matches(&definition->include, attach_point) &&
+	       !matches(&definition->exclude, attach_point);
 }
 
 int pass_executable_check(const char *path, char error[static PASS_ERROR_SIZE]) {

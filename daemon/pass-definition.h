@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Definitions of passes: JSON files (proto/pass.schema.json) in folders, of which a later one overrides files of the
- * same name in an earlier one; an empty file hides one. Used by the daemon, by gpuprobectl and by the pass executables.
+ * Definitions of passes: JSON files (proto/pass.schema.json) in folders, of which a later one
+ * overrides files of the same name in an earlier one; an empty file hides one. Used by the daemon,
+ * by gpuprobectl and by the pass executables.
  */
 
 #include <json-c/json.h>
@@ -36,9 +37,9 @@ struct pass_strings {
 
 struct pass_definition {
 	char *name;
-	char *description; /* "" if there is none */
-	char *file;	   /* "" if built in */
-	char *executable;  /* absolute; NULL: built in */
+	char *description;		      /* "" if there is none */
+	char *file;			      /* "" if built in */
+	char *executable;		      /* absolute; NULL: built in */
 	struct pass_strings include, exclude; /* globs of attach points: kprobe/vector* */
 	enum pass_attach_type attach_type;
 	int64_t order;
@@ -52,12 +53,13 @@ struct pass_definition {
 };
 
 /*
- * Reads one. `file` names it, for messages and for a relative `executable`; NULL: it is built in. 0, PASS_E_INVALID
- * with one line in error, or -ENOMEM.
+ * Reads one. `file` names it, for messages and for a relative `executable`; NULL: it is built in.
+ * 0, PASS_E_INVALID with one line in error, or -ENOMEM.
  */
-int pass_definition_parse(struct pass_definition **definitionp, const char *text, size_t length, const char *file,
-			  char error[static PASS_ERROR_SIZE]);
-/* As above from a file; what cannot be read is invalid. With `trusted` it has to be root's or our own, and not world-writable. */
+int pass_definition_parse(struct pass_definition **definitionp, const char *text, size_t length,
+			  const char *file, char error[static PASS_ERROR_SIZE]);
+/* As above from a file; what cannot be read is invalid. With `trusted` it has to be root's or our
+ * own, and not world-writable. */
 int pass_definition_load(struct pass_definition **definitionp, const char *file, bool trusted,
 			 char error[static PASS_ERROR_SIZE]);
 struct pass_definition *pass_definition_free(struct pass_definition *definition);
@@ -68,7 +70,8 @@ json_object *pass_definition_to_json(const struct pass_definition *definition);
 /* Does it mean this attach point ("kprobe/vectorAdd")? */
 bool pass_definition_means(const struct pass_definition *definition, const char *attach_point);
 
-/* May we run this file: a regular executable file of root or our own, not world-writable? 0, or PASS_E_INVALID with error. */
+/* May we run this file: a regular executable file of root or our own, not world-writable? 0, or
+ * PASS_E_INVALID with error. */
 int pass_executable_check(const char *path, char error[static PASS_ERROR_SIZE]);
 
 struct pass_set {
@@ -80,12 +83,12 @@ struct pass_set {
 typedef void (*pass_complain_fn)(const char *line, void *userdata);
 
 /*
- * Loads all definitions of the folders, of which those that do not exist have none. A bad file is told to `complain`
- * (may be NULL) in one line, and left out. If none of them is of a pass that is built in, the set has those, too: only who
- * defines one of them leaves others out. 0 or -ENOMEM.
+ * Loads all definitions of the folders, of which those that do not exist have none. A bad file is
+ * told to `complain` (may be NULL) in one line, and left out. If none of them is of a pass that is
+ * built in, the set has those, too: only who defines one of them leaves others out. 0 or -ENOMEM.
  */
-int pass_set_load(struct pass_set *set, const char *const *folders, size_t n_folders, pass_complain_fn complain,
-		  void *userdata);
+int pass_set_load(struct pass_set *set, const char *const *folders, size_t n_folders,
+		  pass_complain_fn complain, void *userdata);
 void pass_set_deinit(struct pass_set *set);
 
 /* The pass of that name; NULL if there is none. */
@@ -94,5 +97,6 @@ const struct pass_definition *pass_set_find(const struct pass_set *set, const ch
 /* The JSON of a pass that is built in, without a NUL; NULL for another name. */
 const char *pass_builtin_text(const char *name, size_t *length);
 
-/* The folder that is meant: explicitly, by PASS_VARIABLE, or <datadir>/gpuprobe/passes.d and PASS_SYSTEM_FOLDER. 1 or 2. */
+/* The folder that is meant: explicitly, by PASS_VARIABLE, or <datadir>/gpuprobe/passes.d and
+ * PASS_SYSTEM_FOLDER. 1 or 2. */
 size_t pass_folders(const char *explicitly, const char *installed, const char *folders[static 2]);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Three processes: we; a supervisor, the leader of a new process group; the pass in that group. Whatever the pass starts
- * is in the group, too (the pass worker's filter forbids leaving it), so killing the group ends all of it. If we die
- * before, the supervisor kills the group. Where we have a pid namespace of our own, the supervisor is its first process,
- * and nothing at all outlives it.
+ * Three processes: we; a supervisor, the leader of a new process group; the pass in that group.
+ * Whatever the pass starts is in the group, too (the pass worker's filter forbids leaving it), so
+ * killing the group ends all of it. If we die before, the supervisor kills the group. Where we have
+ * a pid namespace of our own, the supervisor is its first process, and nothing at all outlives it.
  *
- * We write the request, read the answer and what is said on standard error, all at once, until the pass has ended or the
- * time is up. What is not read by then is lost; an answer that is too long ends the pass.
+ * We write the request, read the answer and what is said on standard error, all at once, until the
+ * pass has ended or the time is up. What is not read by then is lost; an answer that is too long
+ * ends the pass.
  */
 
 #include "pass-run.h"
@@ -31,10 +32,16 @@
 
 #define PATH "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define FILE_SIZE_MAX (UINT64_C(64) << 20) /* that a pass may write */
-#define WORDS_MAX 4096 /* of standard error that are kept */
+#define WORDS_MAX 4096			   /* of standard error that are kept */
 #define FAILED_TO_START 127
 
-enum { REQUEST, ANSWER, WORDS, STATUS, N_PIPES };
+enum {
+	REQUEST,
+	ANSWER,
+	WORDS,
+	STATUS,
+	N_PIPES
+};
 
 /* A run under way. */
 struct running {
@@ -173,9 +180,9 @@ static int start(struct running *running) {
 }
 
 static void write_request(struct running *running) {
-	ssize_t n = running->request_length ?
-			    write(running->ours[REQUEST], running->request, running->request_length) :
-			    0;
+	ssize_t n = running->request_length ? write(running->ours[REQUEST], running->request,
+						    running->request_length)
+					    : 0;
 
 	if (n > 0) {
 		running->request += n;
@@ -222,7 +229,8 @@ static void read_words(struct running *running) {
 
 /* The pass has ended: so does everything that it has started. */
 static void read_status(struct running *running) {
-	if (read(running->ours[STATUS], &running->status, sizeof(running->status)) == sizeof(running->status))
+	if (read(running->ours[STATUS], &running->status, sizeof(running->status)) ==
+	    sizeof(running->status))
 		running->ended = true;
 	close_end(&running->ours[STATUS]);
 	kill(-running->supervisor, SIGKILL);
@@ -233,14 +241,16 @@ static int serve(struct running *running) {
 	int r = 0;
 
 	while (!r && !running->too_long &&
-	       (running->ours[ANSWER] >= 0 || running->ours[WORDS] >= 0 || running->ours[STATUS] >= 0)) {
+	       (running->ours[ANSWER] >= 0 || running->ours[WORDS] >= 0 ||
+		running->ours[STATUS] >= 0)) {
 		int64_t left = running->deadline - milliseconds();
 		struct pollfd polled[N_PIPES];
 
 		if (left <= 0)
 			return 0;
 		for (int i = 0; i < N_PIPES; i++)
-			polled[i] = (struct pollfd){ running->ours[i], i == REQUEST ? POLLOUT : POLLIN, 0 };
+			polled[i] = (struct pollfd){ running->ours[i],
+						     i == REQUEST ? POLLOUT : POLLIN, 0 };
 		if (poll(polled, N_PIPES, (int)left) < 0)
 			continue;
 		if (polled[REQUEST].revents)
@@ -276,7 +286,8 @@ static const char *first_line(struct running *running) {
 }
 
 /* How it ended. */
-static int judge_end(struct running *running, struct pass_output *output, char error[static PASS_ERROR_SIZE]) {
+static int judge_end(struct running *running, struct pass_output *output,
+		     char error[static PASS_ERROR_SIZE]) {
 	const char *line = first_line(running);
 
 	if (running->too_long)
@@ -306,14 +317,17 @@ static int make_request(const struct pass_run *run, json_object **requestp) {
 	if (!request || !ptx)
 		return -ENOMEM;
 	if (run->parameters) {
-		json_object_object_foreach(run->parameters, key, value)
+		json_object_object_foreach (run->parameters, key, value)
 			json_object_object_add(request, key, json_object_get(value));
 	}
 	json_object_object_add(request, "full_ptx", ptx);
 	if (run->kernel)
-		json_object_object_add(request, "to_patch_kernel", json_object_new_string(run->kernel));
-	json_object_object_add(request, "global_ebpf_map_info_symbol", json_object_new_string("map_info"));
-	json_object_object_add(request, "ebpf_communication_data_symbol", json_object_new_string("constData"));
+		json_object_object_add(request, "to_patch_kernel",
+				       json_object_new_string(run->kernel));
+	json_object_object_add(request, "global_ebpf_map_info_symbol",
+			       json_object_new_string("map_info"));
+	json_object_object_add(request, "ebpf_communication_data_symbol",
+			       json_object_new_string("constData"));
 	return 0;
 }
 
@@ -325,8 +339,8 @@ static int check_output(const struct pass_run *run, const struct pass_output *ou
 	int r;
 
 	if (output->length > run->max_output_bytes)
-		return failed(error, "output_ptx has %zu bytes, at most %llu are allowed", output->length,
-			      (unsigned long long)run->max_output_bytes);
+		return failed(error, "output_ptx has %zu bytes, at most %llu are allowed",
+			      output->length, (unsigned long long)run->max_output_bytes);
 	r = ptx_module_parse(&module, output->ptx, output->length, &why);
 	if (r > 0)
 		return failed(error, "output_ptx, line %u: %s", why.line, why.message);
@@ -352,12 +366,15 @@ static int read_output(const struct running *running, struct pass_output *output
 
 	if (!tokener)
 		return -ENOMEM;
-	while (length && strchr(" \t\r\n", running->answer[length - 1]) && running->answer[length - 1])
+	while (length && strchr(" \t\r\n", running->answer[length - 1]) &&
+	       running->answer[length - 1])
 		length--;
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	answer = json_tokener_parse_ex(tokener, running->answer ? running->answer : "", (int)length);
+	answer =
+		json_tokener_parse_ex(tokener, running->answer ? running->answer : "", (int)length);
 	good = json_tokener_get_error(tokener) == json_tokener_success &&
-	       json_tokener_get_parse_end(tokener) == length && json_object_is_type(answer, json_type_object);
+	       json_tokener_get_parse_end(tokener) == length &&
+	       json_object_is_type(answer, json_type_object);
 	json_tokener_free(tokener);
 	if (good && json_object_object_get_ex(answer, "output_ptx", &ptx) && ptx &&
 	    !json_object_is_type(ptx, json_type_string))
@@ -374,7 +391,8 @@ static int read_output(const struct running *running, struct pass_output *output
 	return output->length && !output->ptx ? -ENOMEM : 0;
 }
 
-static int run_request(struct running *running, struct pass_output *output, char error[static PASS_ERROR_SIZE]) {
+static int run_request(struct running *running, struct pass_output *output,
+		       char error[static PASS_ERROR_SIZE]) {
 	void (*old)(int) = signal(SIGPIPE, SIG_IGN);
 	int r;
 
@@ -391,7 +409,8 @@ static int run_request(struct running *running, struct pass_output *output, char
 	return !r && output->ptx ? check_output(running->run, output, error) : r;
 }
 
-int pass_run(const struct pass_run *run, struct pass_output *output, char error[static PASS_ERROR_SIZE]) {
+int pass_run(const struct pass_run *run, struct pass_output *output,
+	     char error[static PASS_ERROR_SIZE]) {
 	struct running *running = calloc(1, sizeof(*running));
 	json_object *request = NULL;
 	int r;
@@ -407,7 +426,8 @@ int pass_run(const struct pass_run *run, struct pass_output *output, char error[
 	r = run->ptx_length > INT32_MAX / 8 ? -EFBIG : make_request(run, &request);
 	if (!r) {
 		running->request = json_object_to_json_string_length(
-			request, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &running->request_length);
+			request, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE,
+			&running->request_length);
 		r = running->request ? run_request(running, output, error) : -ENOMEM;
 	}
 	if (r) {

@@ -77,7 +77,8 @@ static int files_add(struct files *files, const char *name, const char *folder) 
 	return 0;
 }
 
-static int files_read(struct files *files, const char *folder, pass_complain_fn complain, void *userdata) {
+static int files_read(struct files *files, const char *folder, pass_complain_fn complain,
+		      void *userdata) {
 	char line[PASS_ERROR_SIZE];
 	struct dirent *entry;
 	int r = 0;
@@ -94,7 +95,8 @@ static int files_read(struct files *files, const char *folder, pass_complain_fn 
 	while (!r && (entry = readdir(dir))) {
 		size_t length = strlen(entry->d_name);
 
-		if (entry->d_name[0] != '.' && length > 5 && !strcmp(entry->d_name + length - 5, ".json"))
+		if (entry->d_name[0] != '.' && length > 5 &&
+		    !strcmp(entry->d_name + length - 5, ".json"))
 			r = files_add(files, entry->d_name, folder);
 	}
 	closedir(dir);
@@ -116,7 +118,8 @@ static int compare_definitions(const void *a, const void *b) {
 }
 
 /* One file into the set. A name that is there already, of an earlier file, is bad. */
-static int set_load_file(struct pass_set *set, const struct file *file, pass_complain_fn complain, void *userdata) {
+static int set_load_file(struct pass_set *set, const struct file *file, pass_complain_fn complain,
+			 void *userdata) {
 	char path[4096], error[PASS_ERROR_SIZE], line[sizeof(path) + sizeof(error) + 8];
 	struct pass_definition *definition = NULL;
 	struct stat status;
@@ -149,8 +152,9 @@ static int set_load_builtins(struct pass_set *set) {
 	char error[PASS_ERROR_SIZE];
 
 	for (size_t i = 0; i < sizeof(builtins) / sizeof(*builtins); i++) {
-		int r = pass_definition_parse(&set->definitions[set->n], (const char *)builtins[i].text,
-					      builtins[i].size, NULL, error);
+		int r = pass_definition_parse(&set->definitions[set->n],
+					      (const char *)builtins[i].text, builtins[i].size,
+					      NULL, error);
 
 		if (r)
 			return r < 0 ? r : -EINVAL;
@@ -166,8 +170,8 @@ static bool has_builtin(const struct pass_set *set) {
 	return false;
 }
 
-int pass_set_load(struct pass_set *set, const char *const *folders, size_t n_folders, pass_complain_fn complain,
-		  void *userdata) {
+int pass_set_load(struct pass_set *set, const char *const *folders, size_t n_folders,
+		  pass_complain_fn complain, void *userdata) {
 	struct files files = { .files = calloc(FILES_MAX, sizeof(*files.files)) };
 	int r;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Definitions of passes: what is one, which files count, in which order they run, whose are believed. */
+/* Definitions of passes: what is one, which files count, in which order they run, whose are
+ * believed. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,16 +21,18 @@
 #define POINTS "\"attach_points\":{\"include\":[\"kprobe/*\"]}"
 
 static void test_parse(void **state) {
-	static const char text[] = "{\"name\":\"mine\",\"description\":\"d\",\"executable\":\"bin/x\","
-				   "\"attach_points\":{\"include\":[\"kprobe/a*\",\"kretprobe/b\"],\"exclude\":[\"kprobe/ab\"]},"
-				   "\"attach_type\":\"any\",\"order\":-5,\"parameters\":{\"x\":1},"
-				   "\"validation\":{\"max_output_bytes\":100,\"required_symbols\":[\"s\"]},"
-				   "\"timeout_ms\":5,\"memory_mib\":7}\n";
+	static const char text[] =
+		"{\"name\":\"mine\",\"description\":\"d\",\"executable\":\"bin/x\","
+		"\"attach_points\":{\"include\":[\"kprobe/a*\",\"kretprobe/b\"],\"exclude\":[\"kprobe/ab\"]},"
+		"\"attach_type\":\"any\",\"order\":-5,\"parameters\":{\"x\":1},"
+		"\"validation\":{\"max_output_bytes\":100,\"required_symbols\":[\"s\"]},"
+		"\"timeout_ms\":5,\"memory_mib\":7}\n";
 	char error[PASS_ERROR_SIZE] = "";
 	struct pass_definition *d = NULL;
 	json_object *printed;
 
-	assert_int_equal(pass_definition_parse(&d, text, sizeof(text) - 1, "/etc/p/mine.json", error), 0);
+	assert_int_equal(
+		pass_definition_parse(&d, text, sizeof(text) - 1, "/etc/p/mine.json", error), 0);
 	assert_string_equal(d->name, "mine");
 	assert_string_equal(d->executable, "/etc/p/bin/x");
 	assert_int_equal(d->order, -5);
@@ -46,7 +49,8 @@ static void test_parse(void **state) {
 	printed = pass_definition_to_json(d);
 	pass_definition_free(d);
 	assert_int_equal(pass_definition_parse(&d, json_object_to_json_string(printed),
-					       strlen(json_object_to_json_string(printed)), "/x", error),
+					       strlen(json_object_to_json_string(printed)), "/x",
+					       error),
 			 0);
 	assert_string_equal(d->executable, "/etc/p/bin/x");
 	assert_true(pass_definition_means(d, "kprobe/abc"));
@@ -59,10 +63,14 @@ static void test_types(void **state) {
 		const char *type, *point;
 		bool means;
 	} cases[] = {
-		{ "kprobe", "kprobe/f", true },		 { "kprobe", "kretprobe/f", false },
-		{ "kprobe", "kprobe/__memcapture", false }, { "memcapture", "kprobe/__memcapture", true },
-		{ "memcapture", "memcapture/f", true },	 { "memcapture", "kprobe/f", false },
-		{ "kretprobe", "kretprobe/f", true },	 { "kretprobe", "kprobe/f", false },
+		{ "kprobe", "kprobe/f", true },
+		{ "kprobe", "kretprobe/f", false },
+		{ "kprobe", "kprobe/__memcapture", false },
+		{ "memcapture", "kprobe/__memcapture", true },
+		{ "memcapture", "memcapture/f", true },
+		{ "memcapture", "kprobe/f", false },
+		{ "kretprobe", "kretprobe/f", true },
+		{ "kretprobe", "kprobe/f", false },
 		{ "any", "kretprobe/f", true },
 	};
 
@@ -70,8 +78,10 @@ static void test_types(void **state) {
 		char text[256], error[PASS_ERROR_SIZE];
 		struct pass_definition *d;
 
-		snprintf(text, sizeof(text), "{\"name\":\"kretprobe\",\"attach_type\":\"%s\",\"attach_points\":{\"include\":[\"*\"]}}",
-			 cases[i].type);
+		snprintf(
+			text, sizeof(text),
+			"{\"name\":\"kretprobe\",\"attach_type\":\"%s\",\"attach_points\":{\"include\":[\"*\"]}}",
+			cases[i].type);
 		assert_int_equal(pass_definition_parse(&d, text, strlen(text), "/x", error), 0);
 		assert_int_equal(pass_definition_means(d, cases[i].point), cases[i].means);
 		pass_definition_free(d);
@@ -89,30 +99,43 @@ static void test_invalid(void **state) {
 		{ "{}", "name is missing" },
 		{ "{\"name\":3," POINTS "}", "name is not a string" },
 		{ "{\"name\":\"a b\"," POINTS "}", "name is missing, or not" },
-		{ "{\"name\":\"mine\"," POINTS "}", "executable is missing, and no pass mine is built in" },
+		{ "{\"name\":\"mine\"," POINTS "}",
+		  "executable is missing, and no pass mine is built in" },
 		{ "{\"name\":\"mine\",\"executable\":\"\"," POINTS "}", "executable is empty" },
 		{ "{\"name\":\"mine\",\"executable\":7," POINTS "}", "executable is not a string" },
 		{ "{\"name\":\"mine\",\"executable\":\"/x\"}", "attach_points is missing" },
-		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"attach_points\":[]}", "attach_points is not an object" },
-		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"attach_points\":{}}", "include is missing" },
-		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"attach_points\":{\"include\":[]}}", "include is missing" },
-		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"attach_points\":{\"include\":[1]}}", "no string" },
+		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"attach_points\":[]}",
+		  "attach_points is not an object" },
+		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"attach_points\":{}}",
+		  "include is missing" },
+		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"attach_points\":{\"include\":[]}}",
+		  "include is missing" },
+		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"attach_points\":{\"include\":[1]}}",
+		  "no string" },
 		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"attach_points\":{\"include\":[\"*\"],\"exlude\":[]}}",
 		  "attach_points.exlude: there is no such member" },
-		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"ordr\":1," POINTS "}", "ordr: there is no such member" },
-		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"order\":\"1\"," POINTS "}", "order is not an integer" },
-		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"order\":99999999999," POINTS "}", "order is not from" },
-		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"attach_type\":\"x\"," POINTS "}", "attach_type is not" },
-		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"parameters\":3," POINTS "}", "parameters is not an object" },
-		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"timeout_ms\":0," POINTS "}", "timeout_ms is not from" },
-		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"validation\":{\"max\":1}," POINTS "}", "validation.max" },
+		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"ordr\":1," POINTS "}",
+		  "ordr: there is no such member" },
+		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"order\":\"1\"," POINTS "}",
+		  "order is not an integer" },
+		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"order\":99999999999," POINTS "}",
+		  "order is not from" },
+		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"attach_type\":\"x\"," POINTS "}",
+		  "attach_type is not" },
+		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"parameters\":3," POINTS "}",
+		  "parameters is not an object" },
+		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"timeout_ms\":0," POINTS "}",
+		  "timeout_ms is not from" },
+		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"validation\":{\"max\":1}," POINTS "}",
+		  "validation.max" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		char error[PASS_ERROR_SIZE] = "";
 		struct pass_definition *d = NULL;
 
-		assert_int_equal(pass_definition_parse(&d, cases[i].text, strlen(cases[i].text), "/x/y", error),
+		assert_int_equal(pass_definition_parse(&d, cases[i].text, strlen(cases[i].text),
+						       "/x/y", error),
 				 PASS_E_INVALID);
 		assert_null(d);
 		if (!strstr(error, cases[i].words))
@@ -172,7 +195,8 @@ static void expect(const char *first, const char *second, size_t n_found, const 
 }
 
 #define BUILTINS "kprobe_entry kretprobe kprobe_memcapture"
-#define USER(name, order) "{\"name\":\"" name "\",\"executable\":\"/bin/sh\",\"order\":" order "," POINTS "}"
+#define USER(name, order)                                                                          \
+	"{\"name\":\"" name "\",\"executable\":\"/bin/sh\",\"order\":" order "," POINTS "}"
 
 static void test_folders(void **state) {
 	assert_non_null(mkdtemp(base));
@@ -185,7 +209,8 @@ static void test_folders(void **state) {
 	put("a", "README", "this is no definition", 0644);
 	put("a", ".hidden.json", "nor this", 0644);
 	expect("a", "none", 2, "x " BUILTINS " y");
-	/* Another file of the same name, in a later folder, stands for it; an empty one hides it. */
+	/* Another file of the same name, in a later folder, stands for it; an empty one hides it.
+	 */
 	put("b", "x.json", USER("z", "500"), 0644);
 	expect("a", "b", 2, BUILTINS " y z");
 	expect("b", "a", 2, "x " BUILTINS " y");
@@ -216,9 +241,14 @@ static void test_bad_files(void **state) {
 	expect("bad", "none", 1, "good " BUILTINS);
 	for (size_t i = 0; i < 8; i++) {
 		static const char *const words[] = {
-			"1.json: not JSON", "3.json: there is a pass good already", "4.json: it is writable by everybody",
-			"5.json: executable", "6.json: executable", "7.json: its executable is writable by everybody",
-			"8.json: not a regular file", "9.json: No such file",
+			"1.json: not JSON",
+			"3.json: there is a pass good already",
+			"4.json: it is writable by everybody",
+			"5.json: executable",
+			"6.json: executable",
+			"7.json: its executable is writable by everybody",
+			"8.json: not a regular file",
+			"9.json: No such file",
 		};
 
 		if (!strstr(complaints, words[i]))

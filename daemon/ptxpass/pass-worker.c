@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * gpuprobe-pass-worker: runs passes of the user, one in its life. It has no more rights than the pass, and reads the
- * answer, which is as foreign as the pass.
+ * gpuprobe-pass-worker: runs passes of the user, one in its life. It has no more rights than the
+ * pass, and reads the answer, which is as foreign as the pass.
  */
 
 #include <errno.h>
@@ -58,7 +58,8 @@ static int reply_passed(const struct pass_output *made, int output, json_object 
 	if (made->ptx) {
 		r = worker_write(output, made->ptx, made->length, 0);
 		if (r)
-			return worker_reply_error(reply, NULL, "internal", "pass: output: %s", strerror(-r));
+			return worker_reply_error(reply, NULL, "internal", "pass: output: %s",
+						  strerror(-r));
 	}
 	r = worker_reply_status(reply, "passed");
 	if (!r)
@@ -69,7 +70,8 @@ static int reply_passed(const struct pass_output *made, int output, json_object 
 static int pass_job(const struct worker_job *job, json_object *reply, void *userdata) {
 	const struct worker_options *options = userdata;
 	struct pass_run run = { .prepare = options->no_sandbox ? NULL : sandbox_stay_in_group };
-	int input = worker_get_fd(job, job->request, "input"), output = worker_get_fd(job, job->request, "output");
+	int input = worker_get_fd(job, job->request, "input"),
+	    output = worker_get_fd(job, job->request, "output");
 	char error[PASS_ERROR_SIZE];
 	struct pass_strings symbols;
 	struct pass_output made;
@@ -77,7 +79,8 @@ static int pass_job(const struct worker_job *job, json_object *reply, void *user
 	int r;
 
 	if (input < 0 || output < 0 || !read_request(&run, job))
-		return worker_reply_error(reply, NULL, "internal", "pass: the request is not as it should be");
+		return worker_reply_error(reply, NULL, "internal",
+					  "pass: the request is not as it should be");
 	r = worker_map(input, WORKER_INPUT_MAX, &text, &run.ptx_length);
 	if (r)
 		return worker_reply_error(reply, NULL, "internal", "pass: input: %s", strerror(-r));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Which functions are meant, and what is done to them. A kernel that is not there, or an attach point that the
- * definition does not mean, changes nothing and is no error: whoever runs passes runs them one after the other.
+ * Which functions are meant, and what is done to them. A kernel that is not there, or an attach
+ * point that the definition does not mean, changes nothing and is no error: whoever runs passes
+ * runs them one after the other.
  */
 
 #include <errno.h>
@@ -44,10 +45,13 @@ static int read_parameters(struct work *work, struct ptxpass_error *error) {
 	json_object *array;
 
 	if (json_object_object_get_ex(work->definition->parameters, "stubs", &array)) {
-		if (!json_object_is_type(array, json_type_array) || json_object_array_length(array) > 64)
-			return ptxpass_fail(error, PTXPASS_CONFIGURATION, "parameters.stubs is no array of at most 64 names");
+		if (!json_object_is_type(array, json_type_array) ||
+		    json_object_array_length(array) > 64)
+			return ptxpass_fail(error, PTXPASS_CONFIGURATION,
+					    "parameters.stubs is no array of at most 64 names");
 		for (size_t i = 0; i < json_object_array_length(array); i++)
-			work->stubs[work->n_stubs++] = json_object_get_string(json_object_array_get_idx(array, i));
+			work->stubs[work->n_stubs++] =
+				json_object_get_string(json_object_array_get_idx(array, i));
 	}
 	work->use.spaces = PROBE_SPACES_DEFAULT;
 	if (!json_object_object_get_ex(work->definition->parameters, "spaces", &array))
@@ -60,7 +64,8 @@ static int read_parameters(struct work *work, struct ptxpass_error *error) {
 		uint32_t space = name ? section_space(name) : 0;
 
 		if (!space)
-			return ptxpass_fail(error, PTXPASS_CONFIGURATION, "parameters.spaces: there is no space %.32s",
+			return ptxpass_fail(error, PTXPASS_CONFIGURATION,
+					    "parameters.spaces: there is no space %.32s",
 					    name ? name : "null");
 		work->use.spaces |= space;
 	}
@@ -68,7 +73,8 @@ static int read_parameters(struct work *work, struct ptxpass_error *error) {
 }
 
 /* What the attach point asks for. 1: not ours; 0, or an exit status. */
-static int read_attach_point(struct work *work, const char *attach_point, struct ptxpass_error *error) {
+static int read_attach_point(struct work *work, const char *attach_point,
+			     struct ptxpass_error *error) {
 	char why[SECTION_ERROR_SIZE], made[SECTION_KERNEL_SIZE + 16];
 	const char *kernel = work->request->kernel;
 	size_t pass = 0;
@@ -78,7 +84,8 @@ static int read_attach_point(struct work *work, const char *attach_point, struct
 	if (!attach_point) {
 		if (!kernel)
 			return ptxpass_fail(error, PTXPASS_CONFIGURATION,
-					    PTXPASS_ATTACH_POINT " is not set, and the request has no to_patch_kernel");
+					    PTXPASS_ATTACH_POINT
+					    " is not set, and the request has no to_patch_kernel");
 		snprintf(made, sizeof(made), "%s%s", passes[pass].prefix, kernel);
 		attach_point = made;
 	}
@@ -141,9 +148,11 @@ static int find_functions(struct work *work, struct ptxpass_error *error) {
 }
 
 /* The edited text, or NULL if the program found no place. */
-static int edit(struct work *work, const struct ptxpass_program *program, char **output, size_t *length,
-		struct ptxpass_error *error) {
-	const struct probe_options options = { .stubs = work->stubs, .n_stubs = work->n_stubs, .call = true };
+static int edit(struct work *work, const struct ptxpass_program *program, char **output,
+		size_t *length, struct ptxpass_error *error) {
+	const struct probe_options options = { .stubs = work->stubs,
+					       .n_stubs = work->n_stubs,
+					       .call = true };
 	const struct probe_program probe = {
 		.symbol = program->symbol,
 		.text = program->text,
@@ -162,7 +171,8 @@ static int edit(struct work *work, const struct ptxpass_program *program, char *
 	r = ptx_edit_new(&edits, work->module.text, work->module.length);
 	if (r)
 		return ptxpass_fail(error, PTXPASS_INTERNAL, "%s", strerror(-r));
-	r = probe_apply(edits, &work->module, &options, &probe, 1, work->functions, work->n_functions, &result, &why);
+	r = probe_apply(edits, &work->module, &options, &probe, 1, work->functions,
+			work->n_functions, &result, &why);
 	for (size_t i = 0; i < work->n_functions; i++)
 		sites += work->uses[i].sites;
 	if (!r && sites)
@@ -178,7 +188,8 @@ static int edit(struct work *work, const struct ptxpass_program *program, char *
 /* A name for the program that no pass before us has taken. */
 static void name_program(const struct work *work, struct ptxpass_program *program) {
 	for (unsigned int i = 0;; i++) {
-		int length = snprintf(program->symbol, sizeof(program->symbol), "__gpuprobe_pass_program_%u", i);
+		int length = snprintf(program->symbol, sizeof(program->symbol),
+				      "__gpuprobe_pass_program_%u", i);
 
 		if (!ptx_module_has_symbol(&work->module, program->symbol, (size_t)length))
 			return;
@@ -200,8 +211,9 @@ static int apply(struct work *work, char **output, size_t *length, struct ptxpas
 	return r;
 }
 
-int ptxpass_apply(const struct pass_definition *definition, struct ptxpass_request *request, const char *attach_point,
-		  char **output, size_t *length, struct ptxpass_error *error) {
+int ptxpass_apply(const struct pass_definition *definition, struct ptxpass_request *request,
+		  const char *attach_point, char **output, size_t *length,
+		  struct ptxpass_error *error) {
 	struct work work = { .definition = definition, .request = request };
 	struct ptx_error why = {};
 	int r;
@@ -214,7 +226,8 @@ int ptxpass_apply(const struct pass_definition *definition, struct ptxpass_reque
 		return r == 1 ? 0 : r;
 	r = ptx_module_parse(&work.module, request->ptx, request->ptx_length, &why);
 	if (r > 0)
-		return ptxpass_fail(error, PTXPASS_TRANSFORM, "full_ptx, line %u: %s", why.line, why.message);
+		return ptxpass_fail(error, PTXPASS_TRANSFORM, "full_ptx, line %u: %s", why.line,
+				    why.message);
 	if (r < 0)
 		return ptxpass_fail(error, PTXPASS_INTERNAL, "%s", strerror(-r));
 	r = apply(&work, output, length, error);

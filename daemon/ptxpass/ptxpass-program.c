@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Instructions become PTX. They may refer to maps by index (BPF_PSEUDO_MAP_IDX), as our own linker leaves them, or by
- * descriptor (BPF_PSEUDO_MAP_FD), as they would go to the kernel, if the request says what is behind it.
+ * Instructions become PTX. They may refer to maps by index (BPF_PSEUDO_MAP_IDX), as our own linker
+ * leaves them, or by descriptor (BPF_PSEUDO_MAP_FD), as they would go to the kernel, if the request
+ * says what is behind it.
  */
 
 #include <errno.h>
@@ -13,14 +14,13 @@
 #include "ptxpass.h"
 
 /* Does nothing; for the name. */
-static const char empty[] =
-	".func (.param .b64 r) %s()\n"
-	"{\n"
-	"	.reg .b64 %%zero;\n"
-	"	mov.b64 %%zero, 0;\n"
-	"	st.param.b64 [r], %%zero;\n"
-	"	ret;\n"
-	"}\n";
+static const char empty[] = ".func (.param .b64 r) %s()\n"
+			    "{\n"
+			    "	.reg .b64 %%zero;\n"
+			    "	mov.b64 %%zero, 0;\n"
+			    "	st.param.b64 [r], %%zero;\n"
+			    "	ret;\n"
+			    "}\n";
 
 /* The map that a descriptor stands for; -1: none. */
 static int find_map(const struct ptxpass_request *request, int fd) {
@@ -41,9 +41,10 @@ static int resolve_maps(struct ptxpass_request *request, struct ptxpass_error *e
 		if (insn->src_reg == BPF_PSEUDO_MAP_FD || insn->src_reg == BPF_PSEUDO_MAP_VALUE)
 			map = find_map(request, insn->imm);
 		if (insn->src_reg && (map < 0 || (size_t)map >= request->n_maps))
-			return ptxpass_fail(error, PTXPASS_TRANSFORM,
-					    "instruction %zu refers to map %d, and the request has no such member of \"maps\"",
-					    i, insn->imm);
+			return ptxpass_fail(
+				error, PTXPASS_TRANSFORM,
+				"instruction %zu refers to map %d, and the request has no such member of \"maps\"",
+				i, insn->imm);
 		insn->imm = map;
 		if (insn->src_reg == BPF_PSEUDO_MAP_FD)
 			insn->src_reg = BPF_PSEUDO_MAP_IDX;
@@ -54,7 +55,8 @@ static int resolve_maps(struct ptxpass_request *request, struct ptxpass_error *e
 	return 0;
 }
 
-static int translate(struct ptxpass_program *program, struct ptxpass_request *request, struct ptxpass_error *error) {
+static int translate(struct ptxpass_program *program, struct ptxpass_request *request,
+		     struct ptxpass_error *error) {
 	const struct translate_program input = {
 		.name = "program",
 		.symbol = program->symbol,
@@ -69,9 +71,11 @@ static int translate(struct ptxpass_program *program, struct ptxpass_request *re
 	r = translate_object(&input, 1, request->maps, request->n_maps, &result, &why);
 	if (r) {
 		r = ptxpass_fail(error,
-				 r == TRANSLATE_E_PROGRAM || r == TRANSLATE_E_MAP || r == -EINVAL ? PTXPASS_TRANSFORM :
-												    PTXPASS_INTERNAL,
-				 "the instructions do not become PTX: %s", why ? why : strerror(r < 0 ? -r : EIO));
+				 r == TRANSLATE_E_PROGRAM || r == TRANSLATE_E_MAP || r == -EINVAL
+					 ? PTXPASS_TRANSFORM
+					 : PTXPASS_INTERNAL,
+				 "the instructions do not become PTX: %s",
+				 why ? why : strerror(r < 0 ? -r : EIO));
 		free(why);
 		return r;
 	}

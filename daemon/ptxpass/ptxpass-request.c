@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Fields that we do not know are fine, as others send more than we need; those that we know must have their type.
- * An instruction is eight bytes, read as a little-endian number, in two halves.
+ * Fields that we do not know are fine, as others send more than we need; those that we know must
+ * have their type. An instruction is eight bytes, read as a little-endian number, in two halves.
  */
 
 #include <errno.h>
@@ -33,15 +33,15 @@ static int get(json_object *object, const char *key, enum json_type type, json_o
 	if (!*memberp || json_object_is_type(*memberp, type))
 		return 0;
 	return ptxpass_fail(error, PTXPASS_INPUT, "%s is not %s", key,
-			    type == json_type_string ? "a string" :
-			    type == json_type_array  ? "an array" :
-			    type == json_type_int    ? "an integer" :
-						       "an object");
+			    type == json_type_string  ? "a string"
+			    : type == json_type_array ? "an array"
+			    : type == json_type_int   ? "an integer"
+						      : "an object");
 }
 
 /* A PTX identifier, or a default. */
-static int get_symbol(json_object *object, const char *key, const char *otherwise, const char **symbol,
-		      struct ptxpass_error *error) {
+static int get_symbol(json_object *object, const char *key, const char *otherwise,
+		      const char **symbol, struct ptxpass_error *error) {
 	json_object *member;
 	int r;
 
@@ -49,13 +49,16 @@ static int get_symbol(json_object *object, const char *key, const char *otherwis
 	if (r)
 		return r;
 	*symbol = member ? json_object_get_string(member) : otherwise;
-	if (*symbol && (!**symbol || strlen(*symbol) > 200 || (**symbol >= '0' && **symbol <= '9') ||
-			(*symbol)[strspn(*symbol, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$")]))
+	if (*symbol &&
+	    (!**symbol || strlen(*symbol) > 200 || (**symbol >= '0' && **symbol <= '9') ||
+	     (*symbol)[strspn(*symbol,
+			      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$")]))
 		return ptxpass_fail(error, PTXPASS_INPUT, "%s is not the name of a symbol", key);
 	return 0;
 }
 
-static int get_u32(json_object *object, const char *key, bool required, uint32_t *value, struct ptxpass_error *error) {
+static int get_u32(json_object *object, const char *key, bool required, uint32_t *value,
+		   struct ptxpass_error *error) {
 	json_object *member;
 	int64_t number;
 	int r;
@@ -72,18 +75,21 @@ static int get_u32(json_object *object, const char *key, bool required, uint32_t
 	return 0;
 }
 
-static int read_instruction(struct bpf_insn *insn, json_object *object, size_t index, struct ptxpass_error *error) {
+static int read_instruction(struct bpf_insn *insn, json_object *object, size_t index,
+			    struct ptxpass_error *error) {
 	struct ptxpass_error inner;
 	uint32_t low = 0, high = 0;
 	int r;
 
 	if (!json_object_is_type(object, json_type_object))
-		return ptxpass_fail(error, PTXPASS_INPUT, "ebpf_instructions[%zu] is not an object", index);
+		return ptxpass_fail(error, PTXPASS_INPUT, "ebpf_instructions[%zu] is not an object",
+				    index);
 	r = get_u32(object, "lower_32bit", true, &low, &inner);
 	if (!r)
 		r = get_u32(object, "upper_32bit", true, &high, &inner);
 	if (r)
-		return ptxpass_fail(error, PTXPASS_INPUT, "ebpf_instructions[%zu]: %.300s", index, inner.message);
+		return ptxpass_fail(error, PTXPASS_INPUT, "ebpf_instructions[%zu]: %.300s", index,
+				    inner.message);
 	*insn = (struct bpf_insn){
 		.code = (uint8_t)low,
 		.dst_reg = (low >> 8) & 15,
@@ -94,7 +100,8 @@ static int read_instruction(struct bpf_insn *insn, json_object *object, size_t i
 	return 0;
 }
 
-static int read_instructions(struct ptxpass_request *request, json_object *object, struct ptxpass_error *error) {
+static int read_instructions(struct ptxpass_request *request, json_object *object,
+			     struct ptxpass_error *error) {
 	json_object *array;
 	int r;
 
@@ -102,17 +109,20 @@ static int read_instructions(struct ptxpass_request *request, json_object *objec
 	if (r || !array)
 		return r;
 	if (json_object_array_length(array) > TRANSLATE_INSNS_MAX)
-		return ptxpass_fail(error, PTXPASS_INPUT, "ebpf_instructions has more than %d members",
+		return ptxpass_fail(error, PTXPASS_INPUT,
+				    "ebpf_instructions has more than %d members",
 				    TRANSLATE_INSNS_MAX);
 	request->insns = calloc(json_object_array_length(array) + 1, sizeof(*request->insns));
 	if (!request->insns)
 		return ptxpass_fail(error, PTXPASS_INTERNAL, "no memory");
 	for (size_t i = 0; !r && i < json_object_array_length(array); i++)
-		r = read_instruction(&request->insns[request->n_insns++], json_object_array_get_idx(array, i), i, error);
+		r = read_instruction(&request->insns[request->n_insns++],
+				     json_object_array_get_idx(array, i), i, error);
 	return r;
 }
 
-static int read_map(struct ptxpass_request *request, json_object *object, struct ptxpass_error *error) {
+static int read_map(struct ptxpass_request *request, json_object *object,
+		    struct ptxpass_error *error) {
 	struct translate_map *map = &request->maps[request->n_maps];
 	const char *slot = NULL, *name = NULL;
 	uint32_t fd = UINT32_MAX;
@@ -135,7 +145,8 @@ static int read_map(struct ptxpass_request *request, json_object *object, struct
 		r = get_symbol(object, "name", "map", &name, error);
 	if (r)
 		return r;
-	if (!slot && asprintf(&request->slots[request->n_maps], "%s_%zu", request->map_symbol, request->n_maps) < 0) {
+	if (!slot && asprintf(&request->slots[request->n_maps], "%s_%zu", request->map_symbol,
+			      request->n_maps) < 0) {
 		request->slots[request->n_maps] = NULL;
 		return ptxpass_fail(error, PTXPASS_INTERNAL, "no memory");
 	}
@@ -145,7 +156,8 @@ static int read_map(struct ptxpass_request *request, json_object *object, struct
 	return 0;
 }
 
-static int read_maps(struct ptxpass_request *request, json_object *object, struct ptxpass_error *error) {
+static int read_maps(struct ptxpass_request *request, json_object *object,
+		     struct ptxpass_error *error) {
 	json_object *array;
 	int r;
 
@@ -153,14 +165,16 @@ static int read_maps(struct ptxpass_request *request, json_object *object, struc
 	if (r || !array)
 		return r;
 	if (json_object_array_length(array) > TRANSLATE_MAPS_MAX)
-		return ptxpass_fail(error, PTXPASS_INPUT, "maps has more than %d members", TRANSLATE_MAPS_MAX);
+		return ptxpass_fail(error, PTXPASS_INPUT, "maps has more than %d members",
+				    TRANSLATE_MAPS_MAX);
 	for (size_t i = 0; !r && i < json_object_array_length(array); i++)
 		r = read_map(request, json_object_array_get_idx(array, i), error);
 	return r;
 }
 
 /* The fields that are in "input" of the nested form, and in the request itself of the flat one. */
-static int read_input(struct ptxpass_request *request, json_object *object, struct ptxpass_error *error) {
+static int read_input(struct ptxpass_request *request, json_object *object,
+		      struct ptxpass_error *error) {
 	const char *data_symbol;
 	json_object *member;
 	int r;
@@ -176,13 +190,17 @@ static int read_input(struct ptxpass_request *request, json_object *object, stru
 	if (!r && member && *json_object_get_string(member))
 		request->kernel = json_object_get_string(member);
 	if (!r)
-		r = get_symbol(object, "global_ebpf_map_info_symbol", "map_info", &request->map_symbol, error);
+		r = get_symbol(object, "global_ebpf_map_info_symbol", "map_info",
+			       &request->map_symbol, error);
 	/* What we put into modules needs no such area: the name is checked and not used. */
-	return r ? r : get_symbol(object, "ebpf_communication_data_symbol", "constData", &data_symbol, error);
+	return r ? r
+		 : get_symbol(object, "ebpf_communication_data_symbol", "constData", &data_symbol,
+			      error);
 }
 
 /* All of the text as one JSON object. */
-static int parse(struct ptxpass_request *request, const char *text, size_t length, struct ptxpass_error *error) {
+static int parse(struct ptxpass_request *request, const char *text, size_t length,
+		 struct ptxpass_error *error) {
 	struct json_tokener *tokener = json_tokener_new_ex(16);
 	enum json_tokener_error why;
 
@@ -198,7 +216,8 @@ static int parse(struct ptxpass_request *request, const char *text, size_t lengt
 	json_tokener_free(tokener);
 	if (why != json_tokener_success)
 		return ptxpass_fail(error, PTXPASS_INPUT, "the input is not JSON: %s",
-				    why == json_tokener_continue ? "it ends too early" : json_tokener_error_desc(why));
+				    why == json_tokener_continue ? "it ends too early"
+								 : json_tokener_error_desc(why));
 	if (!json_object_is_type(request->json, json_type_object))
 		return ptxpass_fail(error, PTXPASS_INPUT, "the input is not a JSON object");
 	return 0;

@@ -20,7 +20,8 @@ static int usage(FILE *file, const char *name) {
 		"usage: ptxpass_%s [--config FILE] [--print-config]\n"
 		"\n"
 		"Reads a JSON request with PTX on standard input, writes one with the PTX that the pass makes of it on\n"
-		"standard output. " PTXPASS_ATTACH_POINT " in the environment says where, as in kprobe/vectorAdd.\n"
+		"standard output. " PTXPASS_ATTACH_POINT
+		" in the environment says where, as in kprobe/vectorAdd.\n"
 		"\n"
 		"  --config FILE    definition of the pass, instead of the one that is built in\n"
 		"  --print-config   print the definition, and end\n"
@@ -45,17 +46,19 @@ static int load(struct pass_definition **definitionp, const char *name, const ch
 	const char *text = pass_builtin_text(name, &length);
 	int r;
 
-	r = config ? pass_definition_load(definitionp, config, false, why) :
-		     pass_definition_parse(definitionp, text, length, NULL, why);
+	r = config ? pass_definition_load(definitionp, config, false, why)
+		   : pass_definition_parse(definitionp, text, length, NULL, why);
 	if (r < 0)
 		return ptxpass_fail(error, PTXPASS_INTERNAL, "%s", strerror(-r));
 	if (r)
-		return ptxpass_fail(error, PTXPASS_CONFIGURATION, "%.300s: %s", config ? config : name, why);
+		return ptxpass_fail(error, PTXPASS_CONFIGURATION, "%.300s: %s",
+				    config ? config : name, why);
 	if (!strcmp((*definitionp)->name, name) && !(*definitionp)->executable)
 		return 0;
 	*definitionp = pass_definition_free(*definitionp);
-	return ptxpass_fail(error, PTXPASS_CONFIGURATION, "%.300s: it does not define the pass %s that is built in",
-			    config, name);
+	return ptxpass_fail(error, PTXPASS_CONFIGURATION,
+			    "%.300s: it does not define the pass %s that is built in", config,
+			    name);
 }
 
 static int read_input(char **textp, size_t *lengthp, struct ptxpass_error *error) {
@@ -77,7 +80,8 @@ static int read_input(char **textp, size_t *lengthp, struct ptxpass_error *error
 		n = read(STDIN_FILENO, text + length, size - length - 1);
 		if (n < 0 && errno != EINTR) {
 			free(text);
-			return ptxpass_fail(error, PTXPASS_INPUT, "standard input: %s", strerror(errno));
+			return ptxpass_fail(error, PTXPASS_INPUT, "standard input: %s",
+					    strerror(errno));
 		}
 		length += n > 0 ? (size_t)n : 0;
 	}
@@ -97,18 +101,21 @@ static int validate(const struct pass_definition *definition, const char *output
 	int r;
 
 	if (length > definition->max_output_bytes)
-		return ptxpass_fail(error, PTXPASS_TRANSFORM, "the output has %zu bytes, at most %llu are allowed", length,
+		return ptxpass_fail(error, PTXPASS_TRANSFORM,
+				    "the output has %zu bytes, at most %llu are allowed", length,
 				    (unsigned long long)definition->max_output_bytes);
 	if (!definition->required_symbols.n)
 		return 0;
 	r = ptx_module_parse(&module, output, length, &why);
 	if (r)
-		return ptxpass_fail(error, PTXPASS_INTERNAL, "the output: %s", r < 0 ? strerror(-r) : why.message);
+		return ptxpass_fail(error, PTXPASS_INTERNAL, "the output: %s",
+				    r < 0 ? strerror(-r) : why.message);
 	for (size_t i = 0; !r && i < definition->required_symbols.n; i++) {
 		const char *symbol = definition->required_symbols.strings[i];
 
 		if (!ptx_module_has_symbol(&module, symbol, strlen(symbol)))
-			r = ptxpass_fail(error, PTXPASS_TRANSFORM, "the output lacks %.200s", symbol);
+			r = ptxpass_fail(error, PTXPASS_TRANSFORM, "the output lacks %.200s",
+					 symbol);
 	}
 	ptx_module_deinit(&module);
 	return r;
@@ -117,15 +124,19 @@ static int validate(const struct pass_definition *definition, const char *output
 static int write_reply(const struct ptxpass_request *request, const char *output, size_t length,
 		       struct ptxpass_error *error) {
 	json_object *reply = json_object_new_object(),
-		    *text = length <= INT32_MAX ? json_object_new_string_len(output ? output : "", (int)length) : NULL;
+		    *text = length <= INT32_MAX
+				    ? json_object_new_string_len(output ? output : "", (int)length)
+				    : NULL;
 	const char *line = NULL;
 	int r = 0;
 
 	if (reply && text && !json_object_object_add(reply, "output_ptx", text)) {
 		text = NULL;
 		if (request->nested)
-			json_object_object_add(reply, "modified", json_object_new_boolean(output != NULL));
-		line = json_object_to_json_string_ext(reply, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+			json_object_object_add(reply, "modified",
+					       json_object_new_boolean(output != NULL));
+		line = json_object_to_json_string_ext(
+			reply, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 	}
 	if (!line)
 		r = ptxpass_fail(error, PTXPASS_INTERNAL, "no memory");
@@ -150,7 +161,8 @@ static int run(const struct pass_definition *definition, struct ptxpass_error *e
 	free(text);
 	length = 0;
 	if (!r)
-		r = ptxpass_apply(definition, &request, attach_point && *attach_point ? attach_point : NULL, &output,
+		r = ptxpass_apply(definition, &request,
+				  attach_point && *attach_point ? attach_point : NULL, &output,
 				  &length, error);
 	if (!r && output)
 		r = validate(definition, output, length, error);
@@ -166,11 +178,13 @@ static int print_config(const struct pass_definition *definition, struct ptxpass
 
 	if (!object)
 		return ptxpass_fail(error, PTXPASS_INTERNAL, "no memory");
-	puts(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+	puts(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PRETTY |
+							    JSON_C_TO_STRING_SPACED |
 							    JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(object);
 	if (fflush(stdout) == EOF)
-		return ptxpass_fail(error, PTXPASS_INTERNAL, "standard output: %s", strerror(errno));
+		return ptxpass_fail(error, PTXPASS_INTERNAL, "standard output: %s",
+				    strerror(errno));
 	return 0;
 }
 
@@ -206,7 +220,8 @@ static int ptxpass_main(const char *name, int argc, char **argv) {
 		}
 	}
 	if (optind < argc) {
-		ptxpass_fail(&error, PTXPASS_CONFIGURATION, "%.200s: what is this? See --help", argv[optind]);
+		ptxpass_fail(&error, PTXPASS_CONFIGURATION, "%.200s: what is this? See --help",
+			     argv[optind]);
 		return complain(name, &error, PTXPASS_CONFIGURATION);
 	}
 	r = load(&definition, name, config, &error);

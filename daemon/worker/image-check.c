@@ -14,7 +14,8 @@
 
 #include "image-edit.h"
 
-#define NAME(module, range) (int)((range).length < 120 ? (range).length : 120), (module)->text + (range).offset
+#define NAME(module, range)                                                                        \
+	(int)((range).length < 120 ? (range).length : 120), (module)->text + (range).offset
 
 __attribute__((format(printf, 2, 3)))
 static int refuse(struct ptx_error *error, const char *format, ...)
@@ -82,11 +83,13 @@ static int check_variables(const struct ptx_module *foreign, const struct ptx_mo
 		other = ptx_module_find_variable(foreign, original->text + variable->name.offset,
 						 variable->name.length);
 		if (!other || !is_known(other->linkage))
-			return refuse(error, "variable %.*s is gone", NAME(original, variable->name));
+			return refuse(error, "variable %.*s is gone",
+				      NAME(original, variable->name));
 		if (other->size != variable->size ||
 		    (other->space != variable->space &&
 		     (!of_program || other->space != PTX_SPACE_GLOBAL)))
-			return refuse(error, "variable %.*s is another", NAME(original, variable->name));
+			return refuse(error, "variable %.*s is another",
+				      NAME(original, variable->name));
 	}
 	return 0;
 }
@@ -137,12 +140,13 @@ static int check_header(const struct ptx_module *foreign, const struct ptx_modul
 			const struct image_request *request, struct ptx_error *error)
 {
 	uint32_t isa = original->isa > request->isa ? original->isa : request->isa;
-	uint32_t target = original->target.number > request->target ? original->target.number :
-								      request->target;
+	uint32_t target = original->target.number > request->target ? original->target.number
+								    : request->target;
 
 	for (size_t i = 0; i < request->n_programs; i++) {
 		isa = request->programs[i].isa > isa ? request->programs[i].isa : isa;
-		target = request->programs[i].target > target ? request->programs[i].target : target;
+		target =
+			request->programs[i].target > target ? request->programs[i].target : target;
 	}
 	if (foreign->isa > isa)
 		return refuse(error, ".version %u.%u is newer than %u.%u", foreign->isa / 10,

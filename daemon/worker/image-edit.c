@@ -69,7 +69,8 @@ int image_edit(struct image_edited *edited, const struct ptx_module *module,
 	return r > 0 ? IMAGE_EDIT_E_TRANSFORM : r;
 }
 
-/* A range of the source as a JSON string in one line: white space is one blank, what is no ASCII a `?`. */
+/* A range of the source as a JSON string in one line: white space is one blank, what is no ASCII a
+ * `?`. */
 static void write_string(FILE *stream, const char *text, struct ptx_range range)
 {
 	bool blank = false;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The programs are put into PTX; and whether PTX that somebody else edited may stand for the original. */
+/* The programs are put into PTX; and whether PTX that somebody else edited may stand for the
+ * original. */
 
 #include "image-target.h"
 
@@ -13,7 +14,8 @@ enum image_edit_error {
 struct image_edited {
 	char *text; /* owned */
 	size_t length;
-	struct probe_result probes; /* its instructions are owned; they point into the module's text */
+	struct probe_result
+		probes; /* its instructions are owned; they point into the module's text */
 };
 
 /*
@@ -25,7 +27,8 @@ int image_edit(struct image_edited *edited, const struct ptx_module *module,
 	       struct ptx_error *error);
 void image_edited_deinit(struct image_edited *edited);
 
-/* The instructions that got probes, as the JSON array of job.md. *out is the caller's. 0 or -ENOMEM. */
+/* The instructions that got probes, as the JSON array of job.md. *out is the caller's. 0 or
+ * -ENOMEM. */
 int image_instructions_write(const struct probe_result *probes, const struct ptx_module *module,
 			     char **out, size_t *length);
 

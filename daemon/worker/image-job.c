@@ -68,8 +68,8 @@ static int finish(int r)
 }
 
 /* A reply is ready: these return 1, or -ENOMEM. */
-__attribute__((format(printf, 3, 4)))
-static int reply_error(struct job *job, const char *error, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int reply_error(struct job *job, const char *error,
+							     const char *format, ...)
 {
 	char message[400];
 	va_list arguments;
@@ -88,8 +88,7 @@ static int add_kernels(struct job *job)
 	return r ? r : worker_add_int(job->reply, "kernel_count", (int64_t)job->n_names);
 }
 
-__attribute__((format(printf, 2, 3)))
-static int reply_own(struct job *job, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int reply_own(struct job *job, const char *format, ...)
 {
 	char reason[400];
 	va_list arguments;
@@ -431,8 +430,8 @@ static int edit(struct job *job, const struct ptx_module *module, struct source 
 		edited.text = NULL;
 		r = parse(out, &error);
 		if (r > 0)
-			r = reply_error(job, "transform", "the edited text, line %u: %s", error.line,
-					error.message);
+			r = reply_error(job, "transform", "the edited text, line %u: %s",
+					error.line, error.message);
 	}
 	image_edited_deinit(&edited);
 	return r;
@@ -456,7 +455,8 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 					      "%s does not compile the edited PTX for sm_%u",
 					      compiler_name(compiler), job->request.capability));
 	if (!r)
-		r = deliver(job, job->request.text_output, "text_size", edited->text, edited->length);
+		r = deliver(job, job->request.text_output, "text_size", edited->text,
+			    edited->length);
 	if (!r)
 		r = deliver(job, job->request.output, "size", result.data, result.size);
 	if (!r)

@@ -99,7 +99,7 @@ static bool read_spaces(struct probe_use *use, struct json_object *object)
 {
 	/* As enum gpuprobe_space of proto/gpuprobe.bpf.h counts them. */
 	static const char *const names[] = { "generic", "global", "shared",
-					     "local",   "const",  "param" };
+					     "local",	"const",  "param" };
 	struct json_object *array;
 
 	use->spaces = PROBE_SPACES_DEFAULT;
@@ -253,8 +253,8 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 		      struct json_object *reply)
 {
 	static const char *const kinds[] = { "fatbin", "ptx", "cubin", NULL };
-	static const char *const stages[] = { "all",  "extract",      "check",
-					      "edit", "check_edited", "build", NULL };
+	static const char *const stages[] = { "all",	      "extract", "check", "edit",
+					      "check_edited", "build",	 NULL };
 	const char *kind, *stage = "all";
 	int64_t capability, image = 0, isa = 0, target = 0;
 

@@ -28,7 +28,7 @@ enum image_stage {
 
 struct image_attachment {
 	int64_t id;
-	const char *kernel; /* a pattern */
+	const char *kernel;   /* a pattern */
 	bool device_function; /* it means functions that are no kernels */
 	struct probe_use use; /* what is put there */
 };
@@ -36,15 +36,16 @@ struct image_attachment {
 struct image_request {
 	enum image_kind kind;
 	enum image_stage stage;
-	int64_t flags; /* enum wire_image_flags */
+	int64_t flags;		 /* enum wire_image_flags */
 	unsigned int capability; /* 90 */
-	const uint8_t *data; /* the image, mapped */
+	const uint8_t *data;	 /* the image, mapped */
 	size_t size;
 	const uint8_t *text; /* from CHECK on: the foreign text, mapped */
 	size_t text_size;
-	uint32_t isa, target; /* the most that the foreign text may ask for; 0: as the image and the programs */
+	uint32_t isa, target; /* the most that the foreign text may ask for; 0: as the image and the
+				 programs */
 	int output, text_output, instructions; /* -1: not wanted */
-	struct probe_program *programs; /* owned; their texts mapped, their contexts owned */
+	struct probe_program *programs;	       /* owned; their texts mapped, their contexts owned */
 	size_t n_programs;
 	/* Owned; in calling order; strings belong to the request's JSON. */
 	struct image_attachment *attachments;

@@ -2,7 +2,8 @@
 
 /*
  * Which functions, and what is said about them. A module may have ten thousand kernels with names
- * of kilobytes, and a reply is one datagram: what would burst it is left out, and the reply says so.
+ * of kilobytes, and a reply is one datagram: what would burst it is left out, and the reply says
+ * so.
  */
 
 #include "image-target.h"
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KERNELS_MAX 500 /* that a reply lists */
+#define KERNELS_MAX 500		      /* that a reply lists */
 #define KERNELS_BYTES_MAX (96 * 1024) /* of their names and numbers in the reply */
 
 static void target_deinit(struct image_target *target)
@@ -101,12 +102,50 @@ static int add_id(struct json_object *list, int64_t id)
 	return -ENOMEM;
 }
 
+/* Whether somebody asked for a point of this very function that it does not have. Globs may mean functions without it. */
+static bool misses(const struct image_target *target, const struct image_request *request,
+		   uint32_t use)
+{
+	const struct image_attachment *attachment =
+		&request->attachments[target->attachments[use]];
+
+	return !target->uses[use].sites && !strpbrk(attachment->kernel, "*?[");
+}
+
+/* "missing" of an object of "kernels", if there is something. */
+static int add_missing(struct json_object *object, const struct image_target *target,
+		       const struct image_request *request)
+{
+	struct json_object *list = NULL;
+	char point[160];
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < target->count; i++) {
+		struct json_object *item;
+
+		if (!misses(target, request, i))
+			continue;
+		if (!list)
+			r = worker_add_object(object, "missing", list = json_object_new_array());
+		item = r ? NULL : json_object_new_object();
+		if (!item || json_object_array_add(list, item)) {
+			json_object_put(item);
+			return -ENOMEM;
+		}
+		image_point_format(&target->uses[i], point, sizeof(point));
+		r = worker_add_int(item, "id", request->attachments[target->attachments[i]].id);
+		if (!r)
+			r = worker_add_line(item, "point", point);
+	}
+	return r;
+}
+
 /* The members of one object of "kernels". */
 static int fill_kernel(struct json_object *object, const struct image_target *target,
 		       const struct image_request *request, bool only_applied)
 {
-	const char *demangled = target->name.demangled ? target->name.demangled :
-							 target->name.mangled;
+	const char *demangled =
+		target->name.demangled ? target->name.demangled : target->name.mangled;
 	struct json_object *list = json_object_new_array();
 	int r;
 
@@ -120,7 +159,7 @@ static int fill_kernel(struct json_object *object, const struct image_target *ta
 		r = worker_add_string(object, "demangled", demangled);
 	if (!r && target->device_function)
 		r = worker_add_bool(object, "device_function", true);
-	return r;
+	return !r && only_applied ? add_missing(object, target, request) : r;
 }
 
 /* One member of "kernels"; *bytes counts what it takes. 1: there is no room for it. */
@@ -134,8 +173,9 @@ static int add_kernel(struct json_object *kernels, struct image_target *target,
 	if (r)
 		return r;
 	/* Quotes and the like double at most what compilers write. */
-	*bytes += 2 * strlen(target->name.mangled) + 96 + 21 * (size_t)target->count +
-		  2 * strlen(target->name.demangled ? target->name.demangled : target->name.mangled);
+	*bytes +=
+		2 * strlen(target->name.mangled) + 96 + 256 * (size_t)target->count +
+		2 * strlen(target->name.demangled ? target->name.demangled : target->name.mangled);
 	if (*bytes > KERNELS_BYTES_MAX)
 		return 1;
 	object = json_object_new_object();
@@ -148,10 +188,10 @@ static int add_kernel(struct json_object *kernels, struct image_target *target,
 	return r ? r : -ENOMEM;
 }
 
-static bool stands_somewhere(const struct image_target *target)
+static bool stands_or_misses(const struct image_target *target, const struct image_request *request)
 {
 	for (uint32_t i = 0; i < target->count; i++)
-		if (target->uses[i].sites)
+		if (target->uses[i].sites || misses(target, request, i))
 			return true;
 	return false;
 }
@@ -166,12 +206,12 @@ int image_targets_add_kernels(struct image_targets *targets, const struct image_
 
 	r = worker_add_object(reply, "kernels", kernels);
 	for (size_t i = 0; !r && i < targets->n && !truncated; i++) {
-		if (only_applied && !stands_somewhere(&targets->targets[i]))
+		if (only_applied && !stands_or_misses(&targets->targets[i], request))
 			continue;
-		r = json_object_array_length(kernels) == KERNELS_MAX ?
-			    1 :
-			    add_kernel(kernels, &targets->targets[i], request, only_applied,
-				       &bytes);
+		r = json_object_array_length(kernels) == KERNELS_MAX
+			    ? 1
+			    : add_kernel(kernels, &targets->targets[i], request, only_applied,
+					 &bytes);
 		truncated = r > 0;
 	}
 	return truncated ? worker_add_bool(reply, "truncated", true) : r;

@@ -32,7 +32,8 @@ uint64_t image_targets_sites(const struct image_targets *targets);
 
 /*
  * "kernels" of a reply, at most as many as a message can hold, else "truncated" too. With
- * only_applied those attachments of each that stand there, else all that mean it.
+ * only_applied those attachments of each that stand there, and as "missing" those that named it and found no place; else all
+ * that mean it.
  */
 int image_targets_add_kernels(struct image_targets *targets, const struct image_request *request,
 			      struct json_object *reply, bool only_applied);

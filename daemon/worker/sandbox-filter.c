@@ -98,10 +98,10 @@ static const uint16_t allowed[] = {
 
 /* Calls by which a path is looked up: refused with EACCES, or allowed with read_files. */
 static const uint16_t lookups[] = {
-	SYS_faccessat,  SYS_faccessat2, SYS_readlinkat, SYS_statx,
-	SYS_newfstatat, SYS_getdents64, SYS_statfs,     SYS_fstatfs,
+	SYS_faccessat,	SYS_faccessat2, SYS_readlinkat, SYS_statx,
+	SYS_newfstatat, SYS_getdents64, SYS_statfs,	SYS_fstatfs,
 #ifdef SYS_access
-	SYS_access,     SYS_readlink,   SYS_stat,       SYS_lstat,
+	SYS_access,	SYS_readlink,	SYS_stat,	SYS_lstat,
 #endif
 };
 
@@ -224,9 +224,9 @@ static void build(struct filter *filter, bool read_files)
 }
 
 /*
- * What a program that an operator has named may not do. It is any program, so that there is a list of
- * what is forbidden: the network, other processes, mounts and namespaces, and interfaces of the kernel
- * that programs do without and that have had holes.
+ * What a program that an operator has named may not do. It is any program, so that there is a list
+ * of what is forbidden: the network, other processes, mounts and namespaces, and interfaces of the
+ * kernel that programs do without and that have had holes.
  */
 static const uint16_t forbidden[] = {
 	SYS_socket,
@@ -287,7 +287,8 @@ static int install(struct filter *filter)
 		return -E2BIG;
 	program.len = filter->n;
 	/* Positive: a thread that could not be given the filter. */
-	switch (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program)) {
+	switch (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
+			&program)) {
 	case 0:
 		return 0;
 	case -1:

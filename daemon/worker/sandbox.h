@@ -8,9 +8,9 @@
  * end. It cannot open a file (or, with read_files, only to read), make a socket, run a program,
  * make a process, trace, or gain a privilege.
  *
- * With run_programs it is another one, for a process that runs a program which an operator has named:
- * that may read what the user may, start processes of its own, few, and compute; it has no network, no
- * privilege to gain, and no process of others to look at.
+ * With run_programs it is another one, for a process that runs a program which an operator has
+ * named: that may read what the user may, start processes of its own, few, and compute; it has no
+ * network, no privilege to gain, and no process of others to look at.
  */
 
 #include <stdbool.h>
@@ -18,12 +18,12 @@
 #include <stdint.h>
 
 struct sandbox_options {
-	uint64_t memory; /* bytes of address space */
-	uint64_t file_size; /* bytes that a descriptor may be written to */
+	uint64_t memory;      /* bytes of address space */
+	uint64_t file_size;   /* bytes that a descriptor may be written to */
 	uint32_t cpu_seconds; /* per job, see sandbox_job_begin(); 0: no limit */
-	bool read_files; /* openat(2) for reading works; else it fails with EACCES */
-	bool run_programs; /* see above */
-	const int *keep; /* descriptors that stay open besides 0, 1, 2 */
+	bool read_files;      /* openat(2) for reading works; else it fails with EACCES */
+	bool run_programs;    /* see above */
+	const int *keep;      /* descriptors that stay open besides 0, 1, 2 */
 	size_t n_keep;
 };
 
@@ -37,5 +37,6 @@ int sandbox_enter(const struct sandbox_options *options, const char **what);
 /* Starts the processor time of one job: SIGXCPU ends a process that uses more. 0 or -errno. */
 int sandbox_job_begin(const struct sandbox_options *options);
 
-/* With run_programs, in the new process: it cannot leave its process group any more. 0 or -errno. */
+/* With run_programs, in the new process: it cannot leave its process group any more. 0 or -errno.
+ */
 int sandbox_stay_in_group(void);

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 
-from harness import BUILD, COUNTER, SIM, VEC_ADD, Daemon, check, equal, main, need
+from harness import BUILD, COUNTER, VEC_ADD, Daemon, check, equal, main, need, wait_until
 
 need(os.path.join(BUILD, "daemon/ptxpass/gpuprobe-pass-worker"), COUNTER, VEC_ADD)
 N, LAUNCHES = 4096, 3
@@ -176,6 +176,30 @@ def test_instructions():
             equal(len(listed), 3, listed)
 
 
+def test_deadline():
+    """Passes that hang leave enough of the usual deadline to do without them."""
+    with Passes() as passes:
+        for name in "one", "two", "three":
+            passes.define(name, "exec sleep 1000")
+        with Daemon("--pass-dir", passes.folder) as daemon:
+            daemon.attach("--kernel", "vectorAdd")
+            run_counted(daemon)
+            check(reasons(daemon).startswith("without pass one: timed out"), reasons(daemon))
+
+
+def test_stopped():
+    """The daemon stops in good order while a pass runs, and the program goes on."""
+    with Passes() as passes:
+        passes.define("mine", f"echo x > {passes.marks}/started; exec sleep 1000", timeout_ms=15000)
+        with passes.daemon() as daemon:
+            daemon.attach("--kernel", "vectorAdd")
+            process = daemon.start_run(*RUN)
+            wait_until(lambda: os.path.exists(f"{passes.marks}/started"), "the pass runs")
+            daemon.stop()
+            out, err = process.communicate(timeout=30)
+            equal(process.returncode, 0, out + err)
+
+
 def test_not_meant():
     with Passes() as passes:
         passes.define("mine", f"echo x >> {passes.marks}/ran; echo '{{}}'", include=["kprobe/other", "kretprobe/*"])
@@ -211,4 +235,4 @@ def test_definitions():
 
 
 if __name__ == "__main__":
-    main([test_order, test_python, test_bad, test_removes_slots, test_not_compiled, test_instructions, test_not_meant, test_definitions])
+    main([test_order, test_python, test_bad, test_removes_slots, test_not_compiled, test_instructions, test_deadline, test_stopped, test_not_meant, test_definitions])

@@ -21,12 +21,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char probe[] =
-	".visible .global .align 8 .u64 m;\n"
-	".func (.param .b64 r) p(.param .b64 c0, .param .b64 c1)\n"
-	"{\n"
-	"	ret;\n"
-	"}\n";
+static const char probe[] = ".visible .global .align 8 .u64 m;\n"
+			    ".func (.param .b64 r) p(.param .b64 c0, .param .b64 c1)\n"
+			    "{\n"
+			    "	ret;\n"
+			    "}\n";
 
 static int make_memfd(const void *data, size_t size, bool seal)
 {
@@ -109,11 +108,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 2)
 		return 0;
-	snprintf(common, sizeof(common),
-		 "\"job\":\"image\",\"id\":1,\"kind\":\"%s\",\"flags\":0,\"input\":0,\"output\":1,"
-		 "\"capability\":%d,\"image\":1,\"stubs\":[\"stub\"],\"call\":%s,"
-		 "\"programs\":[{\"name\":\"p\",\"fd\":2,\"isa\":63,\"target\":52,\"context\":[8,64]}]",
-		 kinds[data[0] % 3], capabilities[data[0] / 3 % 4], data[0] & 128 ? "true" : "false");
+	snprintf(
+		common, sizeof(common),
+		"\"job\":\"image\",\"id\":1,\"kind\":\"%s\",\"flags\":0,\"input\":0,\"output\":1,"
+		"\"capability\":%d,\"image\":1,\"stubs\":[\"stub\"],\"call\":%s,"
+		"\"programs\":[{\"name\":\"p\",\"fd\":2,\"isa\":63,\"target\":52,\"context\":[8,64]}]",
+		kinds[data[0] % 3], capabilities[data[0] / 3 % 4],
+		data[0] & 128 ? "true" : "false");
 	/* One point, or all of them, in kernels and device functions. */
 	for (size_t i = 0; i < n_points; i++)
 		if (data[0] / 12 % 6 == i || data[0] / 12 % 6 == n_points)
@@ -122,20 +123,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 					 sizeof(attachments) - strlen(attachments),
 					 "%s{\"id\":%zu,\"kernel\":\"*\",\"device_function\":%s,%s,"
 					 "\"program\":\"p\"}",
-					 *attachments ? "," : "", i, device ? "true" : "false", points[i]);
+					 *attachments ? "," : "", i, device ? "true" : "false",
+					 points[i]);
 	fds[0] = make_memfd(data + 1, size - 1, true);
 	fds[1] = make_memfd("", 0, false);
 	fds[2] = make_memfd(probe, sizeof(probe) - 1, true);
 	fds[3] = make_memfd("", 0, false);
 	fds[4] = make_memfd("", 0, false);
 	snprintf(request, sizeof(request),
-		 "{%s,\"attachments\":[%s],\"text_output\":3,\"instructions\":4}", common, attachments);
+		 "{%s,\"attachments\":[%s],\"text_output\":3,\"instructions\":4}", common,
+		 attachments);
 	if (!strcmp(run(request, fds, 5), "replaced")) {
 		check_result(fds[1]);
 		if (fcntl(fds[3], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE))
 			abort();
-		snprintf(request, sizeof(request), "{%s,\"attachments\":[],\"stage\":\"check\",\"text\":3,"
-						   "\"isa\":999}", common);
+		snprintf(request, sizeof(request),
+			 "{%s,\"attachments\":[],\"stage\":\"check\",\"text\":3,"
+			 "\"isa\":999}",
+			 common);
 		if (strcmp(run(request, fds, 5), "text"))
 			abort();
 	}
