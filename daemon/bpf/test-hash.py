@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """test-hash.py BPF_RUN (CLANG [OPTION...] | FOLDER): hash maps, from C to what is in memory in the end.
 
-Compiles objects/hash.bpf.c for many types and sizes (or takes it from FOLDER, for a few, as tests/gpu compiles it), runs it through BPF_RUN --batch (a libcuda.so.1 is needed: NVIDIA's or
-tests/sim) and compares: one thread's calls with what the kernel's maps would answer; many threads' with each other.
-Exit 77: no CUDA driver.
+Compiles objects/hash.bpf.c for many types and sizes (or takes it from FOLDER, for a few, as tests/gpu compiles it), runs it
+through BPF_RUN --batch (a libcuda.so.1 is needed: NVIDIA's or tests/sim) and compares: one thread's calls with what the kernel's
+maps would answer; many threads' with each other. Exit 77: no CUDA driver.
 """
 
 import os
@@ -51,15 +51,27 @@ def compiled(command, source, folder):
     return path
 
 
-def check_size(command, bpf_run, folder):
-    """A program that counts by key has to fit where programs are put into kernels (INLINE_MAX of passes/probe.c), in registers."""
+def ptx_of(bpf_run, code):
+    command = [bpf_run, '--ptx', '--map', '1:8:8:4096']
+    return subprocess.run(command, input=code, capture_output=True, text=True, check=True).stdout
+
+
+def check_text(command, bpf_run, folder):
+    """A program that counts by key has to fit where programs are put into kernels (INLINE_MAX of passes/probe.c), in registers.
+    Only where nobody deletes may a lookup be answered from an L1 cache; what it finds is never read from one."""
     path = compiled(command, HERE + '/../../docs/examples/hash_count.bpf.c', folder)
-    text = subprocess.run([bpf_run, '--ptx', '--map', '1:8:8:4096'], input=insns_of(path, b'kprobe/vectorAdd').hex(),
-                          capture_output=True, text=True, check=True).stdout
+    text = ptx_of(bpf_run, insns_of(path, b'kprobe/vectorAdd').hex())
+    check('.target sm_70' in text and 'ld.global.v2.b64' in text, 'counting by key: no cached lookup, or another target')
     text = text[text.index('.func'):text.index('.visible .entry')]
     print('a count by key takes %d bytes of PTX' % len(text))
     check(len(text) < 16384, 'that is too much to be put into a kernel')
     check('.local' not in text, 'it needs a stack')
+    shape = Shape(HASH, 8, 8, True)
+    shape.compile(command, folder)
+    text = ptx_of(bpf_run, shape.code)
+    check('ld.global.v2.b64' not in text, 'a lookup from a cache though elements are deleted')
+    check('ld.relaxed.gpu.global.v2.b64' in text, 'no lookup')
+    check('ld.volatile.global.u8' in text, 'a value that may come from a cache')
 
 
 class Shape:
@@ -100,8 +112,9 @@ class Shape:
     def line(self, name, threads, grid, *words):
         """A line of a batch. threads: the calls of each."""
         memory = struct.pack('<Q', len(threads[0])) + b''.join(self.pack(c) for calls in threads for c in calls)
-        return ' '.join([name, 'prog=' + self.code, 'mem=' + memory.hex(), 'map=%d:%d:%d:%d%s' % (
-            self.kind, self.key, self.value, ENTRIES, self.place), 'grid=%d' % grid, 'block=%d' % (len(threads) // grid), 'want=memory', *words])
+        shape = '%d:%d:%d:%d%s' % (self.kind, self.key, self.value, ENTRIES, self.place)
+        return ' '.join([name, 'prog=' + self.code, 'mem=' + memory.hex(), 'map=' + shape, 'grid=%d' % grid,
+                         'block=%d' % (len(threads) // grid), 'want=memory', *words])
 
     def answer(self, words, threads):
         """The results of all calls, by thread, and the elements."""
@@ -209,8 +222,8 @@ class Churn:
     def __init__(self, shape, keys, grid, block, n, seed):
         r = random.Random(seed)
         self.shape, self.grid = shape, grid
-        self.threads = [[(r.choice((UPDATE, DELETE)), 1, shape.make_key(r.randrange(keys)), shape.make_value(i)) for i in range(n)]
-                        for _ in range(grid * block)]
+        self.threads = [[(r.choice((UPDATE, DELETE)), 1, shape.make_key(r.randrange(keys)), shape.make_value(i))
+                         for i in range(n)] for _ in range(grid * block)]
 
     def line(self, name):
         return self.shape.line(name, self.threads, self.grid)
@@ -258,7 +271,7 @@ def main():
         for shape in {id(c.shape): c.shape for c in cases}.values():
             shape.compile(command, folder)
         if not prebuilt:
-            check_size(command, bpf_run, folder)
+            check_text(command, bpf_run, folder)
         batch = os.path.join(folder, 'batch')
         with open(batch, 'w') as f:
             f.writelines('%s\n' % c.line(str(i)) for i, c in enumerate(cases))
