@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The fake daemon's rings and logs. What a ring gives follows from its name; with `follow` it has nothing
- * more after that, and does not end.
+ * The fake daemon's rings and logs. What a ring gives follows from its name; with `follow` it has
+ * nothing more after that, and does not end.
  */
 
 #include <stddef.h>
@@ -62,7 +62,8 @@ struct batches {
 	unsigned char bytes[64 * 1024];
 };
 
-static void add_record(struct batches *batches, const void *data, size_t n_data, unsigned int lane) {
+static void add_record(struct batches *batches, const void *data, size_t n_data,
+		       unsigned int lane) {
 	struct ring_reply_batch batch = {
 		.pid = 77, .sm = 5, .size = (uint32_t)n_data, .count = 1, .lanes = 1u << lane
 	};
@@ -117,11 +118,12 @@ static int produce_large(struct varlink_call *call, struct work *work) {
 }
 
 static json_object *lines(void) {
-	json_object *line = varlink_json_pack(
-		"pid", json_object_new_int(1234), "comm", json_object_new_string("vec\x1b" "add"),
-		"time", json_object_new_int64(1700000000000000001), "program",
-		json_object_new_string("cuda__probe"), "text",
-		json_object_new_string("ts=5 \"x\""), NULL);
+	json_object *line = varlink_json_pack("pid", json_object_new_int(1234), "comm",
+					      json_object_new_string("vec\x1b"
+								     "add"),
+					      "time", json_object_new_int64(1700000000000000001),
+					      "program", json_object_new_string("cuda__probe"),
+					      "text", json_object_new_string("ts=5 \"x\""), NULL);
 	json_object *array = json_object_new_array();
 
 	json_object_array_add(array, line);
@@ -139,10 +141,10 @@ static int produce(struct varlink_call *call, void *userdata) {
 	if (work->ring && !first && !strcmp(work->ring->name, "detached"))
 		return varlink_call_error(
 			call, "io.gpuprobe.control.NotFound",
-			varlink_json_pack("what",
-					  json_object_new_string(
-						  "the map: it was detached meanwhile"),
-					  NULL));
+			varlink_json_pack(
+				"what",
+				json_object_new_string("the map: it was detached meanwhile"),
+				NULL));
 	if (!first && work->follow)
 		return VARLINK_PRODUCE_IDLE;
 	if (work->ring && first)
@@ -176,7 +178,8 @@ int fake_read_ring(struct varlink_call *call, json_object *parameters, void *use
 		return varlink_call_error(
 			call, "io.gpuprobe.control.Unavailable",
 			varlink_json_pack("reason",
-					  json_object_new_string("process 77 reads it already"), NULL));
+					  json_object_new_string("process 77 reads it already"),
+					  NULL));
 	return varlink_call_error(call, "io.gpuprobe.control.NotFound",
 				  varlink_json_pack("what", json_object_new_string(name), NULL));
 }

@@ -10,13 +10,13 @@ enum {
 	OPTION_OBJECT = CTL_OPTION_OWN,
 };
 
-static const char help[] =
-	"Usage: gpuprobectl log [OPTION]...\n"
-	"\n"
-	"Prints, and takes away, the lines that programs have written with bpf_printk or ebpf_puts: the process, the program, the text.\n"
-	"\n"
-	"  -f, --follow     go on until Ctrl-C\n"
-	"      --object=N   of this object only; list shows them\n";
+static const char help[] = "Usage: gpuprobectl log [OPTION]...\n"
+			   "\n"
+			   "Prints, and takes away, the lines that programs have written with "
+			   "bpf_printk or ebpf_puts: the process, the program, the text.\n"
+			   "\n"
+			   "  -f, --follow     go on until Ctrl-C\n"
+			   "      --object=N   of this object only; list shows them\n";
 
 /* vec_add-1234 [cuda__probe] text */
 static void print_line(json_object *line) {

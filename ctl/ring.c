@@ -3,8 +3,8 @@
 /*
  * ring read: records of a ring, one a line, as they come.
  *
- * A record has the type that --type names, else that of the map's values, if its size is that of the
- * type, but for padding: one ring may have records of several kinds. Else it is hexadecimal.
+ * A record has the type that --type names, else that of the map's values, if its size is that of
+ * the type, but for padding: one ring may have records of several kinds. Else it is hexadecimal.
  */
 
 #include <errno.h>
@@ -25,7 +25,8 @@ enum {
 static const char help[] =
 	"Usage: gpuprobectl ring read [OPTION]... MAP\n"
 	"\n"
-	"Prints the records of a ring, which is given by its name or id, and takes them out: process, SM, lane, value. Each record goes\n"
+	"Prints the records of a ring, which is given by its name or id, and takes them out: "
+	"process, SM, lane, value. Each record goes\n"
 	"to one reader.\n"
 	"\n"
 	"  -f, --follow       go on until Ctrl-C\n"
@@ -51,8 +52,8 @@ static int begin(struct reader *reader, json_object *parameters) {
 	int r;
 
 	if (text && !reader->raw &&
-	    base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text), &btf,
-			  &n_btf))
+	    base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text),
+			  &btf, &n_btf))
 		n_btf = 0;
 	r = value_types_new(&reader->types, n_btf ? btf : NULL, n_btf);
 	if (r == -EINVAL)
@@ -62,9 +63,8 @@ static int begin(struct reader *reader, json_object *parameters) {
 		return ctl_fail(CTL_ERROR, "%s", strerror(-r));
 	if (reader->raw)
 		return CTL_OK;
-	reader->type = reader->type_name
-			       ? value_types_find(reader->types, reader->type_name)
-			       : (uint32_t)ctl_int(parameters, "btf_value_type");
+	reader->type = reader->type_name ? value_types_find(reader->types, reader->type_name)
+					 : (uint32_t)ctl_int(parameters, "btf_value_type");
 	if (reader->type_name && !reader->type)
 		return ctl_fail(CTL_NOT_FOUND, "--type: the object has no struct %s",
 				reader->type_name);
@@ -73,7 +73,8 @@ static int begin(struct reader *reader, json_object *parameters) {
 }
 
 /* The bytes by their type; NULL without memory. */
-static json_object *read_value(const struct reader *reader, const unsigned char *data, size_t n_data) {
+static json_object *read_value(const struct reader *reader, const unsigned char *data,
+			       size_t n_data) {
 	const int64_t padding = (int64_t)n_data - reader->type_size;
 	bool fits = reader->type_size > 0 && padding >= 0 && (reader->type_name || padding < 8);
 
@@ -117,7 +118,8 @@ static int print_batches(struct reader *reader, const unsigned char *data, size_
 		for (; batch.lanes; batch.lanes &= batch.lanes - 1) {
 			if (!reader->n_left)
 				return CTL_STREAM_ENOUGH;
-			print_record(reader, &batch, (unsigned int)__builtin_ctz(batch.lanes), data);
+			print_record(reader, &batch, (unsigned int)__builtin_ctz(batch.lanes),
+				     data);
 			reader->n_left -= reader->n_left > 0;
 			data += batch.size;
 			n_data -= batch.size;
@@ -137,8 +139,8 @@ static int take_records(json_object *parameters, void *userdata) {
 
 	if (r || !text)
 		return r;
-	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text), &data,
-			  &n_data))
+	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text),
+			  &data, &n_data))
 		return ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
 	r = print_batches(reader, data, n_data);
 	free(data);

@@ -5,9 +5,10 @@
  * reads the replies; what the client does not take stays in the rings, where producers count what
  * finds no room. Nothing else is kept between two replies: maps and instances may come and go.
  *
- * Without `follow` a reader ends when it has seen what the rings could hold at its start; before the last
- * reply it asks the processes for a copy of their counters. With it, it looks again after 1 to 20 ms.
- * Without `more` there is one reply, with what fits into it; the rest waits for the next call.
+ * Without `follow` a reader ends when it has seen what the rings could hold at its start; before
+ * the last reply it asks the processes for a copy of their counters. With it, it looks again after
+ * 1 to 20 ms. Without `more` there is one reply, with what fits into it; the rest waits for the
+ * next call.
  *
  * A record goes to one reader, so there is one at a time for each map.
  */
@@ -27,14 +28,14 @@
 #include "ring.h"
 #include "ring-reply.h"
 
-#define READER_CHUNK_BYTES (128 * 1024)	    /* of text in one reply; also of one turn */
+#define READER_CHUNK_BYTES (128 * 1024)	      /* of text in one reply; also of one turn */
 #define READER_SINGLE_BYTES (8 * 1024 * 1024) /* of text in an only reply */
-#define READER_RAW_SIZE(more) \
-	(((more) ? READER_CHUNK_BYTES : READER_SINGLE_BYTES + READER_CHUNK_BYTES) + \
+#define READER_RAW_SIZE(more)                                                                      \
+	(((more) ? READER_CHUNK_BYTES : READER_SINGLE_BYTES + READER_CHUNK_BYTES) +                \
 	 sizeof(struct ring_reply_batch) + RING_SCRATCH_SIZE)
-#define READER_BUDGET ((size_t)4 << 20)	    /* bytes of rings in one turn */
+#define READER_BUDGET ((size_t)4 << 20) /* bytes of rings in one turn */
 #define READER_PAUSE_MAX_MS 20
-#define READER_SYNC_MS 200    /* to wait for the last copy of the counters */
+#define READER_SYNC_MS 200     /* to wait for the last copy of the counters */
 #define READER_REFRESH_MS 1000 /* how old they get where nobody copies them periodically */
 
 #define READER_DETACHED "the map: it was detached meanwhile"
@@ -87,7 +88,8 @@ static bool reader_means(const struct ring_reader *reader, const struct object *
 	       (!reader->object || reader->object == object->id);
 }
 
-/* The next of its maps: begin with (struct reader_place){}, and do not let maps come or go meanwhile. */
+/* The next of its maps: begin with (struct reader_place){}, and do not let maps come or go
+ * meanwhile. */
 struct reader_place {
 	struct object *object;
 	size_t i;
@@ -176,7 +178,7 @@ static void reader_add_program(const struct ring_reader *reader, json_object *js
 	char name[32];
 
 	snprintf(name, sizeof(name), "_p%u", index);
-	TAILQ_FOREACH(attachment, &reader->daemon->registry.attachments, link) {
+	TAILQ_FOREACH (attachment, &reader->daemon->registry.attachments, link) {
 		end = strrchr(attachment->symbol, '_');
 		if (attachment->object == reader->source_object && end && !strcmp(end, name)) {
 			control_add_string(json, "program", attachment->program);
@@ -290,8 +292,8 @@ static int reader_take_map(struct ring_reader *reader, struct map *map, size_t *
 }
 
 /*
- * Gathers n_bytes of text, about. It begins where it stopped, so that no instance waits for ever behind
- * another. 0: there may be more; RING_E_EMPTY; or -ESTALE: what it was to read is gone.
+ * Gathers n_bytes of text, about. It begins where it stopped, so that no instance waits for ever
+ * behind another. 0: there may be more; RING_E_EMPTY; or -ESTALE: what it was to read is gone.
  */
 static int reader_take(struct ring_reader *reader, size_t n_bytes) {
 	size_t n_maps = 0;
@@ -380,7 +382,8 @@ static struct map *reader_next_sync(struct ring_reader *reader) {
 	return found;
 }
 
-/* Asks for a copy of the counters of one map now and then, if the processes make none on their own. */
+/* Asks for a copy of the counters of one map now and then, if the processes make none on their own.
+ */
 static void reader_refresh(struct ring_reader *reader) {
 	const unsigned int period = reader->daemon->mirror_period_ms;
 	const struct map *map;
@@ -405,9 +408,9 @@ static void reader_sync_next(void *userdata) {
 
 	reader->sync = NULL;
 	while (!reader->sync && waited < READER_SYNC_MS && (map = reader_next_sync(reader)))
-		reader->sync = client_sync(reader->daemon, map,
-					   READER_SYNC_MS - (unsigned int)waited,
-					   reader_sync_next, reader, &r);
+		reader->sync =
+			client_sync(reader->daemon, map, READER_SYNC_MS - (unsigned int)waited,
+				    reader_sync_next, reader, &r);
 	if (!reader->sync) {
 		reader->state = READER_LAST;
 		reader_wait(reader, 0);
@@ -443,8 +446,7 @@ static int reader_turn(struct varlink_call *call, void *userdata) {
 			       ? reader_finish(reader)
 			       : reader_wait(reader, 0);
 	reader_refresh(reader);
-	if (reader->n_bytes ||
-	    (reader->follow && reader_lost(reader) != reader->lost)) {
+	if (reader->n_bytes || (reader->follow && reader_lost(reader) != reader->lost)) {
 		reader->pause_ms = 1;
 		r = varlink_call_continue(call, reader_reply(reader));
 		return r < 0 || r == VARLINK_E_INVALID ? reader_end(reader, r)
@@ -509,7 +511,7 @@ static int reader_start(struct daemon *daemon, struct varlink_call *call, json_o
 		reader->raw = malloc(READER_RAW_SIZE(reader->more));
 		r = reader->raw ? 0 : -ENOMEM;
 	}
-	LIST_FOREACH(other, &daemon->ring_readers, link)
+	LIST_FOREACH (other, &daemon->ring_readers, link)
 		if (r == 0 && !refused && readers_clash(reader, other)) {
 			r = reader_refuse(other, call);
 			refused = true;
@@ -556,7 +558,7 @@ int control_read_log(struct varlink_call *call, json_object *parameters, void *u
 
 	if (!member)
 		return reader_start(daemon, call, parameters, 0, 0);
-	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+	TAILQ_FOREACH (object, &daemon->registry.objects, link)
 		if (id > 0 && object->id == (uint64_t)id && control_may_see(call, object->owner))
 			return reader_start(daemon, call, parameters, 0, object->id);
 	snprintf(what, sizeof(what), "object %lld", (long long)id);

@@ -4,8 +4,8 @@
  * A batch is there if its stamp is that of its position. Stamps differ at every position and in
  * every instance, so bytes of an earlier round, or of a record, are not mistaken for one. While a
  * process lives, a batch without a stamp is one that is being written: the consumer waits there. A
- * batch that has its stamp and makes no sense is no accident: the ring is broken and nothing more is
- * taken from it; its producers soon find no room, and count.
+ * batch that has its stamp and makes no sense is no accident: the ring is broken and nothing more
+ * is taken from it; its producers soon find no room, and count.
  *
  * Once the process has ended, nothing waits any more: whatever is not a batch is passed over in
  * steps of MAP_BATCH_ALIGN, to the end of what a ring can hold.
@@ -77,8 +77,8 @@ static void ring_release(struct ring_consumer *consumer, uint32_t number) {
 
 /*
  * The batch at `at`, with `room` bytes before the end of the ring: its records are copied to
- * scratch. Returns its bytes in the ring; 0: it makes no sense. Each field is read once: it may change
- * meanwhile.
+ * scratch. Returns its bytes in the ring; 0: it makes no sense. Each field is read once: it may
+ * change meanwhile.
  */
 static uint64_t ring_read(const unsigned char *at, uint64_t room, unsigned char *scratch,
 			  struct ring_batch *batch) {
@@ -107,8 +107,7 @@ static uint64_t ring_read(const unsigned char *at, uint64_t room, unsigned char 
 static bool ring_walk(struct ring_consumer *consumer, uint32_t number, unsigned char *scratch,
 		      size_t *budgetp, ring_take take, void *userdata) {
 	const uint64_t size = consumer->layout.ring_size;
-	const unsigned char *bytes =
-		consumer->host + map_ring_offset(&consumer->layout, number);
+	const unsigned char *bytes = consumer->host + map_ring_offset(&consumer->layout, number);
 	struct ring *ring = &consumer->rings[number];
 	bool more = true;
 
@@ -187,8 +186,7 @@ void ring_consumer_skip(struct ring_consumer *consumer) {
 	const uint64_t mask = consumer->layout.ring_size - 1;
 
 	for (uint32_t i = 0; consumer->ended && i < consumer->layout.rings; i++) {
-		const unsigned char *bytes =
-			consumer->host + map_ring_offset(&consumer->layout, i);
+		const unsigned char *bytes = consumer->host + map_ring_offset(&consumer->layout, i);
 		struct ring *ring = &consumer->rings[i];
 
 		while (ring->tail < ring->until &&

@@ -3,9 +3,9 @@
 
 /*
  * The consumer's side of the rings of one instance of a map (map-layout.h). What it reads may be
- * written by a hostile process at the same time. Positions, cookie and sizes are the consumer's own:
- * of the memory it believes nothing but a batch whose stamp is right, and of that only what it has
- * copied and checked.
+ * written by a hostile process at the same time. Positions, cookie and sizes are the consumer's
+ * own: of the memory it believes nothing but a batch whose stamp is right, and of that only what it
+ * has copied and checked.
  *
  *     ring_consumer_new(&consumer, &layout, cookie, bytes + MAP_DATA_OFFSET, host_area);
  *     while (ring_consume(consumer, scratch, budget, take, userdata) != RING_E_EMPTY) ...
@@ -75,8 +75,8 @@ void ring_consumer_skip(struct ring_consumer *consumer);
 bool ring_consumer_drained(const struct ring_consumer *consumer); /* only after the end */
 
 /*
- * Records written and lost so far, as of the last copy; at most INT64_MAX. Lost are those that found
- * no room, and those of rings that were broken or ended whose batches never were readable.
+ * Records written and lost so far, as of the last copy; at most INT64_MAX. Lost are those that
+ * found no room, and those of rings that were broken or ended whose batches never were readable.
  */
 uint64_t ring_consumer_written(const struct ring_consumer *consumer);
 uint64_t ring_consumer_lost(const struct ring_consumer *consumer);

@@ -76,7 +76,8 @@ static void test_conversions(void **state) {
 		{ "\n", "", 0 },
 		{ "a\tb\tc", "a       b       c", 0 },
 		{ "\x1b[31mred\r", "\\x1b[31mred\\x0d", 0 },
-		{ "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", 0 },
+		{ "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+		  "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", 0 },
 		{ "\xc3", "\\xc3", 0 },
 		{ "\xc3(", "\\xc3(", 0 },
 		{ "\xc2\x9b", "\\xc2\\x9b", 0 }, /* CSI in one character */
@@ -93,8 +94,8 @@ static void test_conversions(void **state) {
 
 /* All flags, widths and precisions against printf(). */
 static void test_printf(void **state) {
-	static const uint64_t values[] = { 0, 1, 7, 255, 0x80000000, UINT32_MAX, INT64_MAX, 1ull << 63,
-					   UINT64_MAX };
+	static const uint64_t values[] = { 0,	       1,	  7,	      255,	 0x80000000,
+					   UINT32_MAX, INT64_MAX, 1ull << 63, UINT64_MAX };
 	static const char *const sizes[] = { "", "hh", "h", "l", "ll" };
 	static const char letters[] = "diuxXo";
 	char flags[6], format[32], expected[256];

@@ -68,10 +68,11 @@ static inline bool producer_reserve(const struct producer_rings *rings, uint32_t
 
 /* Writes one batch, its records one behind the other in `records`. False: they are lost. */
 static inline bool producer_write(const struct producer_rings *rings, uint32_t number,
-				  uint32_t size, uint32_t lanes, const void *records, bool stamped) {
+				  uint32_t size, uint32_t lanes, const void *records,
+				  bool stamped) {
 	uint32_t count = (uint32_t)__builtin_popcount(lanes);
-	uint64_t n = map_round_up(sizeof(struct map_batch) + (uint64_t)size * count,
-				  MAP_BATCH_ALIGN);
+	uint64_t n =
+		map_round_up(sizeof(struct map_batch) + (uint64_t)size * count, MAP_BATCH_ALIGN);
 	struct map_batch *batch;
 	uint64_t position;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The consumer of rings against producers that follow the protocol, and against those that do not. */
+/* The consumer of rings against producers that follow the protocol, and against those that do not.
+ */
 
 #include "ring.h"
 
@@ -36,9 +37,9 @@ static void make(uint64_t bytes) {
 	assert_ptr_not_equal(area, MAP_FAILED);
 	assert_int_equal(mprotect(area + page, n_mapped - 2 * page, PROT_READ | PROT_WRITE), 0);
 	producer_rings_init(&rings, bytes, area + page);
-	assert_int_equal(ring_consumer_new(&consumer, &rings.layout, rings.cookie, rings.data,
-					   rings.host),
-			 0);
+	assert_int_equal(
+		ring_consumer_new(&consumer, &rings.layout, rings.cookie, rings.data, rings.host),
+		0);
 }
 
 static int teardown(void **state) {
@@ -119,7 +120,8 @@ static void test_full(void **state) {
 		while (producer_write(&rings, 0, sizeof(records) / 3, 7, records, true))
 			written += 3;
 		lost += 3;
-		assert_int_equal(ring_consume(consumer, scratch, SIZE_MAX, see, &seen), RING_E_EMPTY);
+		assert_int_equal(ring_consume(consumer, scratch, SIZE_MAX, see, &seen),
+				 RING_E_EMPTY);
 	}
 	assert_true(written > 100 * 3 * 3);
 	assert_int_equal(seen.n_records, written);
@@ -150,7 +152,8 @@ static void test_endless(void **state) {
 	}
 	ring_consumer_limit(consumer, true);
 	seen = (struct seen){};
-	for (calls = 0; ring_consume(consumer, scratch, 4096, refill, &seen) != RING_E_EMPTY; calls++)
+	for (calls = 0; ring_consume(consumer, scratch, 4096, refill, &seen) != RING_E_EMPTY;
+	     calls++)
 		assert_true(calls < 100);
 	assert_in_range(seen.n_batches, 16 * KIB / 64 / 2, 16 * KIB / 64);
 	ring_consumer_limit(consumer, false);
@@ -202,17 +205,20 @@ static void test_garbage(void **state) {
 		producer_write(&rings, 0, 8, 1, "a record", true);
 		batch = (void *)producer_at(&rings, 0, 64);
 		memcpy(&batch->size, &garbage[i].size, sizeof(*batch) - sizeof(batch->stamp));
-		assert_int_equal(ring_consume(consumer, scratch, SIZE_MAX, see, &seen), RING_E_EMPTY);
+		assert_int_equal(ring_consume(consumer, scratch, SIZE_MAX, see, &seen),
+				 RING_E_EMPTY);
 		assert_int_equal(seen.n_records, 1);
 		assert_int_equal(ring_consumer_lost(consumer), 2);
 		assert_int_equal(tail_of(0), 64);
 		producer_write(&rings, 1, 8, 1, "a record", true);
 		ring_consumer_limit(consumer, true);
 		ring_consumer_limit(consumer, false);
-		assert_int_equal(ring_consume(consumer, scratch, SIZE_MAX, see, &seen), RING_E_EMPTY);
+		assert_int_equal(ring_consume(consumer, scratch, SIZE_MAX, see, &seen),
+				 RING_E_EMPTY);
 		assert_int_equal(seen.n_records, 2);
 		ring_consumer_end(consumer);
-		assert_int_equal(ring_consume(consumer, scratch, SIZE_MAX, see, &seen), RING_E_EMPTY);
+		assert_int_equal(ring_consume(consumer, scratch, SIZE_MAX, see, &seen),
+				 RING_E_EMPTY);
 		assert_int_equal(seen.n_records, 3); /* that behind the garbage */
 		assert_int_equal(ring_consumer_lost(consumer), 1);
 		teardown(state);
@@ -267,8 +273,8 @@ static void *produce(void *userdata) {
 			memset(record->rest, (int)(sequence & 0xff), size - sizeof(*record));
 		}
 		producer->attempted += count;
-		producer_write(&rings, (uint32_t)(random >> 40) % rings.layout.rings, size, lanes, memory,
-			       true);
+		producer_write(&rings, (uint32_t)(random >> 40) % rings.layout.rings, size, lanes,
+			       memory, true);
 	}
 	__atomic_fetch_sub(&n_producing, 1, __ATOMIC_RELEASE);
 	return NULL;
@@ -308,8 +314,8 @@ static void test_concurrent(void **state) {
 	n_producing = PRODUCERS;
 	for (uint32_t i = 0; i < PRODUCERS; i++) {
 		producers[i].number = i;
-		assert_int_equal(
-			pthread_create(&producers[i].thread, NULL, produce, &producers[i]), 0);
+		assert_int_equal(pthread_create(&producers[i].thread, NULL, produce, &producers[i]),
+				 0);
 	}
 	do {
 		last = !__atomic_load_n(&n_producing, __ATOMIC_ACQUIRE);
@@ -338,7 +344,8 @@ static bool check_batch(const struct ring_batch *batch, void *userdata) {
 	return true;
 }
 
-/* Stamps that are right, headers that are not, or not for long; at the positions where it will look. */
+/* Stamps that are right, headers that are not, or not for long; at the positions where it will
+ * look. */
 struct scribbler {
 	pthread_t thread;
 	uint64_t n;
@@ -351,7 +358,8 @@ static void *scribble(void *userdata) {
 
 	for (uint64_t i = 0; !__atomic_load_n(&scribbler->stop, __ATOMIC_RELAXED); i++) {
 		uint32_t ring = (uint32_t)i % rings.layout.rings;
-		uint64_t tail = *(volatile uint64_t *)(void *)(rings.host + ring * MAP_RING_TAIL_STRIDE);
+		uint64_t tail =
+			*(volatile uint64_t *)(void *)(rings.host + ring * MAP_RING_TAIL_STRIDE);
 		volatile struct map_batch *batch = (void *)producer_at(&rings, ring, tail);
 
 		random = map_hash_mix(random, i);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The consumer of rings on whatever a process writes. The input is commands: bytes at a place near the
- * tail, with or without the stamp that belongs there; reading; the end. No more comes out than went
- * in, and it comes to an end.
+ * The consumer of rings on whatever a process writes. The input is commands: bytes at a place near
+ * the tail, with or without the stamp that belongs there; reading; the end. No more comes out than
+ * went in, and it comes to an end.
  */
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct command {
-	uint8_t what;	/* 0-3 write, 4-5 read, 6 limit, 7 end */
+	uint8_t what; /* 0-3 write, 4-5 read, 6 limit, 7 end */
 	uint8_t ring;
 	uint8_t offset; /* from the tail, in steps of 32 bytes */
 	uint8_t n;	/* bytes that follow, to be written behind the stamp */
