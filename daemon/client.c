@@ -299,6 +299,8 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 	for (size_t i = 0; module && i < module->result->n_kernels; i++) {
 		const struct image_kernel *kernel = &module->result->kernels[i];
 
+		if (!kernel->n_attachments)
+			continue; /* nothing of ours is in it */
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
 				OUTCOME_FAILED,
 				&(struct outcome_subject){ kernel->name, kernel->demangled,

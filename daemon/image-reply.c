@@ -27,9 +27,17 @@ static const char *image_reply_string(json_object *object, const char *key) {
 	return json_object_get_string(member);
 }
 
+static bool image_reply_offered(json_object *id, const struct image_reply_request *request) {
+	for (size_t i = 0; i < request->n_attachments; i++)
+		if (json_object_is_type(id, json_type_int) &&
+		    (uint64_t)json_object_get_int64(id) == request->attachments[i])
+			return true;
+	return false;
+}
+
 /* An array of ids out of the offered ones. */
-static int image_reply_ids(json_object *object, const char *key, const uint64_t *offered,
-			   size_t n_offered, uint64_t **idsp, size_t *np) {
+static int image_reply_ids(json_object *object, const char *key, const struct image_reply_request *request,
+			   uint64_t **idsp, size_t *np) {
 	json_object *array = NULL;
 	size_t n;
 
@@ -38,7 +46,7 @@ static int image_reply_ids(json_object *object, const char *key, const uint64_t 
 	if (!json_object_object_get_ex(object, key, &array))
 		return 0;
 	if (!json_object_is_type(array, json_type_array) ||
-	    json_object_array_length(array) > n_offered)
+	    json_object_array_length(array) > request->n_attachments)
 		return IMAGE_REPLY_E_INVALID;
 	n = json_object_array_length(array);
 	*idsp = calloc(n ? n : 1, sizeof(**idsp));
@@ -46,14 +54,37 @@ static int image_reply_ids(json_object *object, const char *key, const uint64_t 
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
 		json_object *id = json_object_array_get_idx(array, i);
-		bool known = false;
 
-		for (size_t k = 0; k < n_offered; k++)
-			known = known || (json_object_is_type(id, json_type_int) &&
-					  (uint64_t)json_object_get_int64(id) == offered[k]);
-		if (!known)
+		if (!image_reply_offered(id, request))
 			return IMAGE_REPLY_E_INVALID;
 		(*idsp)[(*np)++] = (uint64_t)json_object_get_int64(id);
+	}
+	return 0;
+}
+
+/* "missing" of a kernel. */
+static int image_reply_missing(struct image_kernel *kernel, json_object *item,
+			       const struct image_reply_request *request) {
+	json_object *array = NULL, *id = NULL, *entry;
+	const char *point;
+
+	if (!json_object_object_get_ex(item, "missing", &array))
+		return 0;
+	if (!json_object_is_type(array, json_type_array) ||
+	    json_object_array_length(array) > request->n_attachments)
+		return IMAGE_REPLY_E_INVALID;
+	kernel->missing = calloc(json_object_array_length(array) + 1, sizeof(*kernel->missing));
+	if (!kernel->missing)
+		return -ENOMEM;
+	for (size_t i = 0; i < json_object_array_length(array); i++) {
+		entry = json_object_array_get_idx(array, i);
+		if (!json_object_is_type(entry, json_type_object) || !json_object_object_get_ex(entry, "id", &id) ||
+		    !image_reply_offered(id, request))
+			return IMAGE_REPLY_E_INVALID;
+		point = image_reply_string(entry, "point");
+		if (i == 0)
+			snprintf(kernel->missing_point, sizeof(kernel->missing_point), "%s", point ? point : "");
+		kernel->missing[kernel->n_missing++] = (uint64_t)json_object_get_int64(id);
 	}
 	return 0;
 }
@@ -92,8 +123,9 @@ static int image_reply_kernels(struct image_result *result, json_object *reply,
 			return -ENOMEM;
 		kernel->device_function = json_object_object_get_ex(item, "device_function", &device) &&
 					  json_object_get_boolean(device);
-		r = image_reply_ids(item, "attachments", request->attachments, request->n_attachments,
-				    &kernel->attachments, &kernel->n_attachments);
+		r = image_reply_ids(item, "attachments", request, &kernel->attachments, &kernel->n_attachments);
+		if (r == 0)
+			r = image_reply_missing(kernel, item, request);
 		if (r)
 			return r;
 	}
@@ -179,8 +211,7 @@ static int image_reply_fill(struct image_result *result, json_object *reply,
 	result->size = worker_task_output_size(task, IMAGE_REPLY_OUTPUT);
 	if (result->size == 0 || (uint64_t)json_object_get_int64(size) != result->size)
 		return IMAGE_REPLY_E_INVALID;
-	r = image_reply_ids(reply, "applied", request->attachments, request->n_attachments,
-			    &result->attachments, &result->n_attachments);
+	r = image_reply_ids(reply, "applied", request, &result->attachments, &result->n_attachments);
 	if (r)
 		return r;
 	if (!result->n_attachments)

@@ -37,6 +37,7 @@ struct image_result *image_result_unref(struct image_result *result) {
 		free(result->kernels[i].name);
 		free(result->kernels[i].demangled);
 		free(result->kernels[i].attachments);
+		free(result->kernels[i].missing);
 	}
 	free(result->kernels);
 	free(result->attachments);

@@ -14,6 +14,9 @@ struct image_kernel {
 	bool device_function;
 	uint64_t *attachments;
 	size_t n_attachments;
+	uint64_t *missing; /* attachments that name it and found no such point */
+	size_t n_missing;
+	char missing_point[160]; /* of the first of them */
 };
 
 struct image_slot {

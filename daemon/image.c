@@ -147,6 +147,20 @@ void image_cache_each(const struct image_cache *cache,
 
 /* ---- answers ---- */
 
+/* Remembers that points that were asked for by the name of the kernel are not there. */
+static void image_record_missing(struct daemon *daemon, const struct process_facts *facts,
+				 const struct image_kernel *kernel) {
+	char reason[256];
+
+	snprintf(reason, sizeof(reason), "no such point in %s: %s%s",
+		 kernel->device_function ? "this device function" : "this kernel", kernel->missing_point,
+		 kernel->n_missing > 1 ? ", and others" : "");
+	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
+			&(struct outcome_subject){ kernel->name, kernel->demangled, kernel->device_function,
+						   kernel->missing, kernel->n_missing },
+			reason);
+}
+
 static void image_record(struct daemon *daemon, const struct process *process,
 			 const struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
@@ -155,6 +169,10 @@ static void image_record(struct daemon *daemon, const struct process *process,
 	for (size_t i = 0; i < result->n_kernels; i++) {
 		const struct image_kernel *kernel = &result->kernels[i];
 
+		if (kernel->n_missing)
+			image_record_missing(daemon, facts, kernel);
+		if (kernel->n_missing && !kernel->n_attachments)
+			continue;
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
 				result->replaced ? OUTCOME_PROBED : kind,
 				&(struct outcome_subject){ kernel->name, kernel->demangled,

@@ -118,6 +118,20 @@ static void test_replaced(void **state) {
 	image_result_unref(result);
 }
 
+static void test_missing(void **state) {
+	struct image_result *result;
+
+	assert_int_equal(parse(*state,
+			       "{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":\"f\",\"attachments\":"
+			       "[1],\"missing\":[{\"id\":3,\"point\":\"line x.cu:12\"},{\"id\":2,\"point\":\"block 9\"}]}]}",
+			       &result),
+			 0);
+	assert_int_equal(result->kernels[0].n_missing, 2);
+	assert_int_equal(result->kernels[0].missing[0], 3);
+	assert_string_equal(result->kernels[0].missing_point, "line x.cu:12");
+	image_result_unref(result);
+}
+
 static void test_own(void **state) {
 	struct image_result *result;
 
@@ -146,6 +160,9 @@ static void test_lies(void **state) {
 		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"instructions_size\":19}",
 		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"instructions_size\":\"20\"}",
 		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":1}]}",
+		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":\"f\",\"missing\":[{\"id\":4}]}]}",
+		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":\"f\",\"missing\":[1]}]}",
+		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":\"f\",\"missing\":{}}]}",
 		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":\"f\",\"attachments\":[9]}]}",
 	};
 	struct image_result *result;
@@ -158,6 +175,7 @@ static void test_lies(void **state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_replaced, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_missing, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_own, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lies, setup, teardown),
 	};

@@ -145,6 +145,13 @@ def test_lines_and_blocks():
         run(daemon, "lines")
         check(any("no such point" in reason for reason in probed(daemon)), daemon.why())
         equal(daemon.count_of(), 0)
+    with Daemon() as daemon:  # where other programs found theirs
+        here, = daemon.attach("--point", "kprobe/lines")
+        nowhere, = daemon.attach("--point", "kprobe/lines@language.cu:1")
+        daemon.attach("--point", "kprobe/*@language.cu:1")  # a glob may mean kernels without such a line
+        run(daemon, "lines")
+        told = {(o["outcome"], o["reason"], *o["attachments"]) for o in daemon.why()}
+        equal(told, {("probed", "", here), ("not-probed", "no such point in this kernel: line language.cu:1", nowhere)})
 
 
 def test_directly_run():
