@@ -18,7 +18,8 @@
 #include "map-layout.h"
 
 #define NOWHERE (~0ull) /* no position: these are multiples of 32 */
-#define TRANSPOSED_MAX 64
+#define TRANSPOSED_MAX 64 /* bytes of records that are in registers */
+#define GATHERED_MAX 128  /* and in memory */
 #define ENOSPC 28
 #define EINVAL 22
 
@@ -190,6 +191,28 @@ static inline void store_transposed(u32 mask, u32 count, u64 to, const u32 *reco
 	}
 }
 
+/* The same of records in memory, of a size that is a multiple of 8 and the same in all lanes. */
+static inline void store_gathered(u32 mask, u32 count, u64 to, const u64 *record, u32 parts)
+{
+	u32 rank = rank_in(mask);
+
+#pragma nounroll
+	for (u32 i = 0; i < parts; i++) {
+		u32 chunk = i * count + rank, lane = lane_of(mask, chunk / parts),
+		    part = chunk % parts;
+		u64 value = 0;
+
+#pragma nounroll
+		for (u32 j = 0; j < parts; j++) {
+			u64 word = shuffle64(mask, record[j], lane);
+
+			if (part == j)
+				value = word;
+		}
+		*(GLOBAL u64 *)(to + (u64)chunk * 8) = value;
+	}
+}
+
 /* A record that is in memory, by its own lane. `aligned`: to 8 bytes. */
 static inline void store_own(u64 to, const char *record, u32 size, _Bool aligned)
 {
@@ -226,6 +249,8 @@ static inline _Bool write_batch(u32 mask, ring_pointer ring, u64 ring_size, cons
 	stamp = map_ring_stamp(position, ring->cookie);
 	if (constant && size % 4 == 0 && size <= TRANSPOSED_MAX)
 		store_transposed(mask, count, to + 32, record, size);
+	else if (aligned && size % 8 == 0 && size <= GATHERED_MAX)
+		store_gathered(mask, count, to + 32, record, size / 8);
 	else
 		store_own(to + 32 + (u64)rank * size, record, size, aligned);
 	if (rank == 0)
