@@ -74,7 +74,7 @@ static void test_accepted(void **state) {
 					     "globals",	     "gpu-array",     "hash-ring",
 					     "helpers",	     "log",	      "percpu",
 					     "rodata-bound", "host",	      "rings",
-					     "sections" };
+					     "sections",     "hash_count" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct link_output *output = link_named(names[i]);
