@@ -132,8 +132,10 @@ static uint32_t count_elements(const struct ptx_body *body, uint32_t operand)
 	return count;
 }
 
-/* [to], [from], bytes; or [map, {x, y}] on one side. False for what only waits, commits or
- * prefetches. */
+/*
+ * [to], [from], bytes; or [map, {x, y}] on one side. False for what only waits, commits or
+ * prefetches.
+ */
 static bool read_copy(const struct ptx_body *body, const struct ptx_statement *statement,
 		      const struct parts *parts, struct probe_access *out)
 {

@@ -5,8 +5,10 @@
 
 #include "probe-names.h"
 
-/* enum gpuprobe_space and enum gpuprobe_access of proto/gpuprobe.bpf.h, which only BPF programs can
- * include. */
+/*
+ * enum gpuprobe_space and enum gpuprobe_access of proto/gpuprobe.bpf.h, which only BPF programs can
+ * include.
+ */
 enum probe_space {
 	PROBE_SPACE_GENERIC,
 	PROBE_SPACE_GLOBAL,

@@ -9,8 +9,10 @@
 
 #define PROBE_FIELDS 21 /* of 8 bytes: the larger of the two contexts of proto/gpuprobe.bpf.h */
 
-/* Fields that programs want, and with what to replace a parameter that stands for one: a number or
- * a register. */
+/*
+ * Fields that programs want, and with what to replace a parameter that stands for one: a number or
+ * a register.
+ */
 struct probe_context {
 	uint32_t wanted; /* a bit for each field */
 	char arguments[PROBE_FIELDS][24];
@@ -28,8 +30,7 @@ struct probe_place {
 	uint64_t instruction; /* its id, with access */
 };
 
-/* Declares registers, computes the wanted fields in them, and fills in arguments. Without memory,
- * fields are 0. */
+/* Declares registers, computes the wanted fields in them, and fills in arguments. */
 void probe_context_write(FILE *stream, const struct probe_place *place,
 			 struct probe_context *context);
 bool probe_context_needs_process(uint32_t wanted);

@@ -94,8 +94,10 @@ static uint32_t statement_of(const struct probe_names *names, uint32_t index, bo
 			 : names->body->variables[index].statement;
 }
 
-/* The innermost declaration of the name that holds at the statement; PTX_NONE. number: PTX_NONE, or
- * that of %r<N>. */
+/*
+ * The innermost declaration of the name that holds at the statement; PTX_NONE. number: PTX_NONE, or
+ * that of %r<N>.
+ */
 static uint32_t find(const struct probe_names *names, struct ptx_range name, uint32_t number,
 		     uint32_t at, bool registers)
 {

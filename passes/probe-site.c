@@ -383,8 +383,10 @@ static int find_use(struct finder *finder, const struct probe_use *use, uint32_t
 	return -EINVAL;
 }
 
-/* Statements that pass arguments, call or return, and take results: in this order they belong
- * together. */
+/*
+ * Statements that pass arguments, call or return, and take results: in this order they belong
+ * together.
+ */
 enum frame_part {
 	FRAME_NONE,
 	FRAME_ARGUMENT,

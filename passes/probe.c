@@ -135,8 +135,7 @@ static void count_place(struct work *work, uint32_t first, uint32_t end)
 	}
 }
 
-/* Decides for places of memory instructions, or for the others, which hold their programs
- * themselves. */
+/* Decides for the places of memory instructions, or for all others. */
 static void choose_forms(struct work *work, bool memory, size_t *left)
 {
 	struct pass *pass = work->pass;
@@ -517,8 +516,10 @@ static int edit_function(struct pass *pass, const struct probe_function *functio
 	return r;
 }
 
-/* Is the caller's list sound? Notes which programs are listed, and puts functions with a body in
- * the order of the text. */
+/*
+ * Is the caller's list sound? Notes which programs are listed, and puts functions with a body in
+ * the order of the text.
+ */
 static int check_functions(const struct ptx_module *module, struct probe_function *functions,
 			   size_t count, bool *listed, size_t program_count,
 			   struct probe_function **ordered)
