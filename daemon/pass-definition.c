@@ -205,10 +205,23 @@ static int parse_validation(struct pass_definition *definition, json_object *obj
 	return r;
 }
 
-/* `executable`, made absolute: relative to the folder of the definition. */
+/* A name in the folder of a file, as an absolute path; the caller's. NULL: no memory. */
+static char *name_beside(const char *file, const char *name) {
+	const char *slash = strrchr(file, '/');
+	char *folder = slash ? strndup(file, (size_t)(slash - file) + 1) : strdup("."), *real,
+	     *path;
+
+	real = folder ? realpath(folder, NULL) : NULL;
+	if (!folder || asprintf(&path, "%s/%s", real ? real : folder, name) < 0)
+		path = NULL;
+	free(real);
+	free(folder);
+	return path;
+}
+
+/* `executable`: relative to the folder of the definition. */
 static int parse_executable(struct pass_definition *definition, json_object *object,
 			    char error[static PASS_ERROR_SIZE]) {
-	const char *slash = strrchr(definition->file, '/');
 	char *name = NULL;
 	size_t length;
 	int r;
@@ -225,17 +238,13 @@ static int parse_executable(struct pass_definition *definition, json_object *obj
 		free(name);
 		return invalid(error, "executable is empty");
 	}
-	if (*name == '/' || !slash) {
+	if (*name == '/') {
 		definition->executable = name;
 		return 0;
 	}
-	r = asprintf(&definition->executable, "%.*s/%s", (int)(slash - definition->file),
-		     definition->file, name);
+	definition->executable = name_beside(definition->file, name);
 	free(name);
-	if (r >= 0)
-		return 0;
-	definition->executable = NULL;
-	return -ENOMEM;
+	return definition->executable ? 0 : -ENOMEM;
 }
 
 static int parse_members(struct pass_definition *definition, json_object *object,

@@ -198,6 +198,20 @@ static void expect(const char *first, const char *second, size_t n_found, const 
 #define USER(name, order)                                                                          \
 	"{\"name\":\"" name "\",\"executable\":\"/bin/sh\",\"order\":" order "," POINTS "}"
 
+static void test_relative(void) {
+	const char *const folders[] = { "e" };
+	struct pass_set set;
+	char *wanted;
+
+	assert_int_equal(chdir(base), 0);
+	assert_int_equal(pass_set_load(&set, folders, 1, complain, NULL), 0);
+	wanted = realpath("e/run", NULL);
+	assert_string_equal(pass_set_find(&set, "r")->executable, wanted);
+	assert_int_equal(chdir("/"), 0);
+	free(wanted);
+	pass_set_deinit(&set);
+}
+
 static void test_folders(void **state) {
 	assert_non_null(mkdtemp(base));
 	/* Nothing there: what is built in. */
@@ -214,6 +228,10 @@ static void test_folders(void **state) {
 	put("b", "x.json", USER("z", "500"), 0644);
 	expect("a", "b", 2, BUILTINS " y z");
 	expect("b", "a", 2, "x " BUILTINS " y");
+	/* An executable beside the file is found from anywhere, however the folder was named. */
+	put("e", "run", "#!/bin/sh\n", 0755);
+	put("e", "r.json", "{\"name\":\"r\",\"executable\":\"run\"," POINTS "}", 0644);
+	test_relative();
 	put("b", "x.json", "", 0644);
 	expect("a", "b", 1, BUILTINS " y");
 	assert_string_equal(complaints, "");

@@ -267,6 +267,26 @@ class Configuration(Case):
             path = self.config(name, {})
             self.assertEqual(json.loads(self.execute(name, "--config", path, "--print-config")), printed)
 
+    def test_schema(self):
+        """The schema has the members that are read, and the defaults that count."""
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../proto/pass.schema.json")) as file:
+            members = json.load(file)["properties"]
+        text = '{"name": "kretprobe", "attach_points": {"include": ["kretprobe/*"]}}'
+        printed = json.loads(self.execute("kretprobe", "--config", self.config("kretprobe", {}, text), "--print-config"))
+        self.assertEqual(set(printed) | {"$schema", "executable"}, set(members))
+        for name in "attach_points", "validation":
+            self.assertEqual(set(printed[name]), set(members[name]["properties"]))
+        for name in "attach_type", "order", "timeout_ms", "memory_mib":
+            self.assertEqual(printed[name], members[name]["default"])
+        self.assertIn(printed["attach_type"], members["attach_type"]["enum"])
+        for name in "order", "timeout_ms", "memory_mib":
+            for limit, step in ("minimum", -1), ("maximum", 1):
+                if limit in members[name]:
+                    good = self.config("kretprobe", {name: members[name][limit]})
+                    self.execute("kretprobe", "--config", good, "--print-config")
+                    bad = self.config("kretprobe", {name: members[name][limit] + step})
+                    self.execute("kretprobe", "--config", bad, "--print-config", status=CONFIGURATION)
+
     def test_points(self):
         points = {"attach_points": {"include": ["kprobe/vec*", "kprobe/other"], "exclude": ["kprobe/vectorSub"]}}
         for point, changed in ("kprobe/vectorAdd", True), ("kprobe/other", True), ("kprobe/o*", False), \
