@@ -90,7 +90,7 @@ static void add_records_of(struct batches *batches, const struct fake_ring *ring
 
 static json_object *reply_of(const struct work *work, const struct batches *batches, bool first) {
 	bool typed = work->ring->typed;
-	char *text = malloc(base64_encoded_size(batches->n));
+	char *text = malloc(base64_encoded_size(batches->n) + 1);
 	json_object *reply;
 
 	base64_encode(text, batches->bytes, batches->n);

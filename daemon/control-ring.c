@@ -88,8 +88,7 @@ static bool reader_means(const struct ring_reader *reader, const struct object *
 	       (!reader->object || reader->object == object->id);
 }
 
-/* The next of its maps: begin with (struct reader_place){}, and do not let maps come or go
- * meanwhile. */
+/* Where reader_next() is: begin with {}. Maps do not come or go meanwhile. */
 struct reader_place {
 	struct object *object;
 	size_t i;
@@ -178,7 +177,7 @@ static void reader_add_program(const struct ring_reader *reader, json_object *js
 	char name[32];
 
 	snprintf(name, sizeof(name), "_p%u", index);
-	TAILQ_FOREACH (attachment, &reader->daemon->registry.attachments, link) {
+	TAILQ_FOREACH(attachment, &reader->daemon->registry.attachments, link) {
 		end = strrchr(attachment->symbol, '_');
 		if (attachment->object == reader->source_object && end && !strcmp(end, name)) {
 			control_add_string(json, "program", attachment->program);
@@ -382,8 +381,7 @@ static struct map *reader_next_sync(struct ring_reader *reader) {
 	return found;
 }
 
-/* Asks for a copy of the counters of one map now and then, if the processes make none on their own.
- */
+/* Asks for a copy of the counters of one map now and then, if processes make none on their own. */
 static void reader_refresh(struct ring_reader *reader) {
 	const unsigned int period = reader->daemon->mirror_period_ms;
 	const struct map *map;
@@ -511,7 +509,7 @@ static int reader_start(struct daemon *daemon, struct varlink_call *call, json_o
 		reader->raw = malloc(READER_RAW_SIZE(reader->more));
 		r = reader->raw ? 0 : -ENOMEM;
 	}
-	LIST_FOREACH (other, &daemon->ring_readers, link)
+	LIST_FOREACH(other, &daemon->ring_readers, link)
 		if (r == 0 && !refused && readers_clash(reader, other)) {
 			r = reader_refuse(other, call);
 			refused = true;
@@ -558,7 +556,7 @@ int control_read_log(struct varlink_call *call, json_object *parameters, void *u
 
 	if (!member)
 		return reader_start(daemon, call, parameters, 0, 0);
-	TAILQ_FOREACH (object, &daemon->registry.objects, link)
+	TAILQ_FOREACH(object, &daemon->registry.objects, link)
 		if (id > 0 && object->id == (uint64_t)id && control_may_see(call, object->owner))
 			return reader_start(daemon, call, parameters, 0, object->id);
 	snprintf(what, sizeof(what), "object %lld", (long long)id);
