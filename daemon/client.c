@@ -188,13 +188,13 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
  * The instance for one more context of a process on a device. Two contexts must not copy their
  * buffers over each other, so each has one of its own; map.c tells them apart by "device" numbers
  * SHIM_DEVICES_MAX apart. The instance of a context that has ended is handed on and the new one
- * begins with what it holds, but for maps that merge by sums: those begin with zeros
- * (map-layout.h).
+ * begins with what it holds, but for maps whose data modules may hold (they merge by sums, or keep the latest): those begin with
+ * zeros (map-layout.h).
  */
 static int client_get_own_instance(struct daemon *daemon, const struct process *process,
 				   struct map *map, uint32_t device, struct map_instance **instancep) {
 	const uint32_t merge = map->spec.layout.merge;
-	const bool sums = merge == MAP_MERGE_SUM64 || merge == MAP_MERGE_SUM32;
+	const bool zeros = merge == MAP_MERGE_SUM64 || merge == MAP_MERGE_SUM32 || merge == MAP_MERGE_LATEST;
 	const uint32_t again = MAP_INSTANCE_NEW;
 	struct map_instance *i;
 	uint32_t n = 0;
@@ -204,7 +204,7 @@ static int client_get_own_instance(struct daemon *daemon, const struct process *
 
 		if (i->process != process->number || i->device % SHIM_DEVICES_MAX != device)
 			continue;
-		if (!sums && header->state == MAP_INSTANCE_FINAL &&
+		if (!zeros && header->state == MAP_INSTANCE_FINAL &&
 		    pwrite(i->fd, &again, sizeof(again), offsetof(struct map_header, state)) ==
 			    sizeof(again)) {
 			*instancep = i;

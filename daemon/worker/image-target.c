@@ -174,8 +174,10 @@ static int add_kernel(struct json_object *kernels, struct image_target *target,
 		return r;
 	/* Quotes and the like double at most what compilers write. */
 	*bytes +=
-		2 * strlen(target->name.mangled) + 96 + 256 * (size_t)target->count +
+		2 * strlen(target->name.mangled) + 96 + 21 * (size_t)target->count +
 		2 * strlen(target->name.demangled ? target->name.demangled : target->name.mangled);
+	for (uint32_t i = 0; only_applied && i < target->count; i++)
+		*bytes += misses(target, request, i) ? 256 : 0;
 	if (*bytes > KERNELS_BYTES_MAX)
 		return 1;
 	object = json_object_new_object();
