@@ -5,8 +5,10 @@
 test-pass-worker.py WORKER
 """
 
+import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -210,6 +212,34 @@ class Sandbox(Case):
                            "pick = [l.split()[1] for l in text.splitlines() if l.startswith(('CapEff', 'NoNewPrivs', 'Seccomp:'))]\n"
                            "sys.stderr.write(','.join(pick))\nsys.exit(9)\n")
         self.failed(path, "^exit status 9: 0+,1,2$")
+
+    def test_files(self):
+        """Temporary files are all that a pass can write, whatever rights its user has."""
+        for place in "/var", "/opt", "/srv", "/run", "/home", os.path.expanduser("~"):
+            try:
+                outside = tempfile.mkdtemp(dir=place)
+            except OSError:
+                continue
+            os.chmod(outside, 0o777)
+            break
+        else:
+            self.skipTest("no folder outside of /tmp")
+        try:
+            path = self.script(f"set -e; echo x > /dev/null; t=$(mktemp); echo x > $t; cat $t; rm $t\n"
+                               f"echo x > {outside}/file && exit 8\nexit 9\n")
+            done = subprocess.run([path], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            self.assertEqual(done.returncode, 8, done.stderr)
+            os.unlink(os.path.join(outside, "file"))
+            if not self.landlock():
+                self.skipTest("no Landlock")
+            self.failed(path, "^exit status (2|9): .*file: Permission denied$")
+            self.assertEqual(os.listdir(outside), [])
+        finally:
+            shutil.rmtree(outside)
+
+    @staticmethod
+    def landlock():
+        return ctypes.CDLL(None).syscall(444, None, 0, 1) >= 1
 
     def test_calls(self):
         path = self.python("import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nwords = []\n"

@@ -5,6 +5,7 @@
  *
  *   no new privileges, close descriptors  then nothing is inherited
  *   namespaces, empty root, other user    what the system grants; root becomes nobody
+ *   files                                 run_programs: writes to temporary folders alone
  *   capabilities                          none left, none to be had
  *   limits                                memory, file size, descriptors, no core, no processes
  *   system call filter                    an allow list (sandbox-filter.c); last, as it forbids all
@@ -20,6 +21,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/landlock.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -82,6 +84,63 @@ static void leave_world(const struct sandbox_options *options)
 		  "size=4k") ||
 	    chdir("/proc") || chroot("."))
 		return;
+}
+
+/* For headers older than the kernel. */
+#define TRUNCATE_ACCESS (UINT64_C(1) << 14)
+
+/* Lets a program write below `path`; a path that is not there is none. */
+static int allow_writing(int rules, const char *path, uint64_t access)
+{
+	struct landlock_path_beneath_attr rule = { .allowed_access = access };
+	int r;
+
+	rule.parent_fd = open(path, O_PATH | O_CLOEXEC);
+	if (rule.parent_fd < 0)
+		return 0;
+	r = syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) ? -errno
+											: 0;
+	close(rule.parent_fd);
+	return r;
+}
+
+/*
+ * A program may write what everybody may: temporary files. The daemon's user may have files that
+ * matter. Where the kernel has no Landlock, the user's rights are the bound.
+ */
+static int limit_writing(void)
+{
+	static const char *const folders[] = { "/tmp", "/var/tmp", "/dev/shm" };
+	static const char *const files[] = { "/dev/null", "/dev/zero", "/dev/full" };
+	struct landlock_ruleset_attr handled = {
+		.handled_access_fs = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |
+				     LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
+				     LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
+				     LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
+				     LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM,
+	};
+	long version =
+		syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	uint64_t on_files = LANDLOCK_ACCESS_FS_WRITE_FILE;
+	int rules, r = 0;
+
+	if (version < 1)
+		return 0;
+	if (version >= 3) {
+		handled.handled_access_fs |= TRUNCATE_ACCESS;
+		on_files |= TRUNCATE_ACCESS;
+	}
+	rules = (int)syscall(SYS_landlock_create_ruleset, &handled, sizeof(handled), 0);
+	if (rules < 0)
+		return -errno;
+	for (size_t i = 0; !r && i < sizeof(folders) / sizeof(*folders); i++)
+		r = allow_writing(rules, folders[i], handled.handled_access_fs);
+	for (size_t i = 0; !r && i < sizeof(files) / sizeof(*files); i++)
+		r = allow_writing(rules, files[i], on_files);
+	if (!r && syscall(SYS_landlock_restrict_self, rules, 0))
+		r = -errno;
+	close(rules);
+	return r;
 }
 
 /* A root whose user namespace does not know nobody stays what it is, but has no capabilities. */
@@ -174,6 +233,10 @@ int sandbox_enter(const struct sandbox_options *options, const char **what)
 		return r;
 	leave_world(options);
 	leave_user();
+	*what = "files";
+	r = options->run_programs ? limit_writing() : 0;
+	if (r)
+		return r;
 	*what = "capabilities";
 	r = drop_capabilities();
 	if (r)
@@ -192,8 +255,8 @@ int sandbox_enter(const struct sandbox_options *options, const char **what)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0))
 		return -errno;
 	*what = "system call filter";
-	return options->run_programs ? sandbox_filter_install_programs() :
-				       sandbox_filter_install(options->read_files);
+	return options->run_programs ? sandbox_filter_install_programs()
+				     : sandbox_filter_install(options->read_files);
 }
 
 int sandbox_job_begin(const struct sandbox_options *options)

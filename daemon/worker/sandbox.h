@@ -9,8 +9,8 @@
  * make a process, trace, or gain a privilege.
  *
  * With run_programs it is another one, for a process that runs a program which an operator has
- * named: that may read what the user may, start processes of its own, few, and compute; it has no
- * network, no privilege to gain, and no process of others to look at.
+ * named: that may read what the user may, write temporary files, start processes of its own, few,
+ * and compute; it has no network, no privilege to gain, and no process of others to look at.
  */
 
 #include <stdbool.h>
