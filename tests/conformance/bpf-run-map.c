@@ -131,19 +131,55 @@ static int read_hash(const struct translate_map *map, const struct map_layout *l
 	return r;
 }
 
-/* The batches of one ring. */
+/* The batches of all rings, in the order in which they are found. */
+struct batches {
+	struct bytes *items; /* each: u32 size, u32 count, records */
+	size_t n;
+	uint64_t records;
+};
+
+static int add_batch(struct batches *batches, const struct translate_map *map,
+		     const struct map_batch *batch, const uint8_t *records)
+{
+	size_t size = (size_t)batch->size * batch->count;
+	struct bytes *larger = realloc(batches->items, (batches->n + 1) * sizeof(*larger)), *item;
+	int r;
+
+	if (!larger)
+		return -ENOMEM;
+	batches->items = larger;
+	item = larger + batches->n++;
+	*item = (struct bytes){ 0 };
+	r = append(item, &batch->size, sizeof(batch->size));
+	if (!r)
+		r = append(item, &batch->count, sizeof(batch->count));
+	if (!r)
+		r = append(item, records, size);
+	for (uint32_t i = 0; !r && map->log && i < batch->count; i++) /* the time */
+		memset(item->data + 8 + (size_t)batch->size * i, 0, 8);
+	batches->records += batch->count;
+	return r;
+}
+
+static int compare_batches(const void *a, const void *b)
+{
+	const struct bytes *x = a, *y = b;
+	int order = memcmp(x->data, y->data, x->size < y->size ? x->size : y->size);
+
+	return order ? order : (x->size > y->size) - (x->size < y->size);
+}
+
 static int read_ring(const struct translate_map *map, const struct map_layout *layout,
 		     const struct map_ring *ring, uint32_t number, const uint8_t *memory,
-		     uint64_t head, struct bytes *bytes, uint64_t *records)
+		     uint64_t head, struct batches *batches)
 {
 	const uint8_t *data = memory + layout->data_size + map_ring_offset(layout, number);
 	struct map_batch batch;
 	int r = 0;
 
 	for (uint64_t at = head; !r && at < ring->head;) {
-		uint64_t left = layout->ring_size - (at & (layout->ring_size - 1));
+		uint64_t left = layout->ring_size - (at & (layout->ring_size - 1)), size;
 		const uint8_t *place = data + (at & (layout->ring_size - 1));
-		uint32_t sizes[2];
 
 		memcpy(&batch, place, sizeof(batch));
 		if (batch.stamp != map_ring_stamp(at, ring->cookie) || batch.count > 32)
@@ -154,19 +190,11 @@ static int read_ring(const struct translate_map *map, const struct map_layout *l
 			at += left;
 			continue;
 		}
-		if ((unsigned)__builtin_popcountll(batch.lanes) != batch.count ||
-		    sizeof(batch) + (uint64_t)batch.size * batch.count > left)
+		size = sizeof(batch) + (uint64_t)batch.size * batch.count;
+		if ((unsigned)__builtin_popcountll(batch.lanes) != batch.count || size > left)
 			return -EINVAL;
-		sizes[0] = batch.size;
-		sizes[1] = batch.count;
-		r = append(bytes, sizes, sizeof(sizes));
-		if (!r)
-			r = append(bytes, place + sizeof(batch), (size_t)batch.size * batch.count);
-		for (uint32_t i = 0; !r && map->log && i < batch.count; i++) /* the time */
-			memset(bytes->data + bytes->size - (size_t)batch.size * (i + 1), 0, 8);
-		*records += batch.count;
-		at += map_round_up(sizeof(batch) + (uint64_t)batch.size * batch.count,
-				   MAP_BATCH_ALIGN);
+		r = add_batch(batches, map, &batch, place + sizeof(batch));
+		at += map_round_up(size, MAP_BATCH_ALIGN);
 	}
 	return r;
 }
@@ -174,21 +202,29 @@ static int read_ring(const struct translate_map *map, const struct map_layout *l
 static int read_rings(const struct translate_map *map, const struct map_layout *layout,
 		      const uint8_t *memory, uint64_t head, struct bytes *bytes)
 {
+	struct batches batches = { 0 };
 	uint32_t sums[2] = { 0, 0 };
 	struct map_ring ring;
-	uint64_t records = 0;
-	int r = append(bytes, sums, sizeof(sums));
+	int r = 0;
 
 	for (uint32_t i = 0; !r && i < layout->rings; i++) {
 		memcpy(&ring, memory + i * sizeof(ring), sizeof(ring));
 		sums[0] += (uint32_t)ring.lost;
 		sums[1] += (uint32_t)ring.written;
-		r = read_ring(map, layout, &ring, i, memory, head, bytes, &records);
+		r = read_ring(map, layout, &ring, i, memory, head, &batches);
 	}
-	if (!r && records != sums[1])
+	if (!r && batches.records != sums[1])
 		r = -EINVAL;
 	if (!r)
-		memcpy(bytes->data, sums, sizeof(sums));
+		r = append(bytes, sums, sizeof(sums));
+	if (!r && batches.n)
+		qsort(batches.items, batches.n, sizeof(*batches.items), compare_batches);
+	for (size_t i = 0; i < batches.n; i++) {
+		if (!r)
+			r = append(bytes, batches.items[i].data, batches.items[i].size);
+		free(batches.items[i].data);
+	}
+	free(batches.items);
 	return r;
 }
 
