@@ -198,7 +198,7 @@ static void process_stop(struct process_rings *process) {
 	munmap(process->memory, map_memfd_size(&process->rings.layout));
 }
 
-static void end_process(void *argument) {
+static inline void end_process(void *argument) {
 	const struct process_rings *process = argument;
 
 	assert_int_equal(map_process_gone(process->map, process->process), 0);
@@ -206,7 +206,7 @@ static void end_process(void *argument) {
 
 /* Writes records numbered from `from` on, one warp a batch, over all rings. Returns how many found
  * room. */
-static uint32_t process_write(struct process_rings *process, uint32_t from, uint32_t n) {
+static inline uint32_t process_write(struct process_rings *process, uint32_t from, uint32_t n) {
 	unsigned char records[32 * RECORD] = {};
 	uint32_t written = 0;
 
@@ -233,7 +233,7 @@ static struct varlink_client *connected(void) {
 	return client;
 }
 
-static struct varlink_client *ask(const char *method, const char *map, bool follow) {
+static inline struct varlink_client *ask(const char *method, const char *map, bool follow) {
 	struct varlink_client *client = connected();
 	json_object *parameters = json_object_new_object();
 	char name[64];
@@ -246,7 +246,7 @@ static struct varlink_client *ask(const char *method, const char *map, bool foll
 	return client;
 }
 
-static void next(struct varlink_client *client, struct varlink_reply *reply) {
+static inline void next(struct varlink_client *client, struct varlink_reply *reply) {
 	assert_int_equal(varlink_client_next(client, reply), 0);
 }
 
