@@ -67,7 +67,6 @@ static int compiled_map_parse(struct compiled_map *map, json_object *object, con
 	struct map_shape shape = *wanted;
 	const char *why;
 	int64_t merge;
-	bool sums;
 
 	if (!json_object_is_type(object, json_type_object) ||
 	    !compiled_bool(object, "used", &map->used))
@@ -83,8 +82,7 @@ static int compiled_map_parse(struct compiled_map *map, json_object *object, con
 		return compiled_wrong(error, why);
 	if (!compiled_merge_possible(&map->layout, &shape))
 		return compiled_wrong(error, "a map cannot merge so");
-	sums = merge == MAP_MERGE_SUM64 || merge == MAP_MERGE_SUM32;
-	if (map->resident && (!sums || map->layout.data_size > MAP_RESIDENT_SIZE_MAX))
+	if (map->resident && !map_can_be_resident(&map->layout))
 		return compiled_wrong(error, "modules cannot hold the data of this map");
 	return 0;
 }

@@ -66,6 +66,7 @@ static void test_maps(void **state) {
 		{ 2, 4, 8, 0, MAP("\"merge\":0,\"resident\":false"), 0, MAP_MERGE_NONE, false },
 		{ 1503, 4, 4, 0, MAP("\"merge\":2,\"resident\":false"), 0, MAP_MERGE_SUM32, false },
 		{ 2, 4, 8, 0, MAP("\"merge\":4,\"resident\":false"), 0, MAP_MERGE_LATEST, false },
+		{ 2, 4, 8, 0, MAP("\"merge\":4,\"resident\":true"), 0, MAP_MERGE_LATEST, true },
 		{ 6, 4, 8, 0, MAP("\"merge\":3,\"resident\":false"), 0, MAP_MERGE_PERCPU, false },
 		{ 5, 8, 8, 0, MAP("\"merge\":3,\"resident\":false"), 0, MAP_MERGE_PERCPU, false },
 		{ 1501, 8, 8, 0, MAP("\"merge\":0,\"resident\":false"), 0, MAP_MERGE_NONE, false },
@@ -83,7 +84,6 @@ static void test_maps(void **state) {
 		{ 2, 4, 8, 0, MAP("\"merge\":-1,\"resident\":false"), COMPILED_E_INVALID, 0, false },
 		/* modules hold sums only, and small ones */
 		{ 2, 4, 8, 0, MAP("\"merge\":0,\"resident\":true"), COMPILED_E_INVALID, 0, false },
-		{ 2, 4, 8, 0, MAP("\"merge\":4,\"resident\":true"), COMPILED_E_INVALID, 0, false },
 		{ 2, 4, 65536, 0, MAP("\"merge\":1,\"resident\":true"), COMPILED_E_INVALID, 0, false },
 		/* no map of a GPU, or no answer */
 		{ 9, 4, 8, 0, MAP("\"merge\":0,\"resident\":false"), COMPILED_E_INVALID, 0, false },

@@ -41,9 +41,9 @@
  *                    value_size <= 8: an element is {u64 value, zero-extended; u64 stamp}, stored at once; the stamp is
  *                    %globaltimer (never 0), or 0 where the shard was never written. The value is that with the highest stamp.
  *
- *   The buffer of a map that merges by sums may be spread over the modules: each module has one of the same size as a
- *   variable, zeros at first, and the shim adds them up when it mirrors. Its instances therefore always start with
- *   zeros; the initial bytes of a data section are added once by who reads the map.
+ *   The buffer of a map that merges by sums or keeps the latest may be spread over the modules: each module has one of the same
+ *   size as a variable, zeros at first, and the shim merges them when it mirrors. Its instances therefore always start
+ *   with zeros; the initial bytes of a data section are added once by who reads the map.
  *
  * MAP_KIND_THREADS (1502, 1512): one value a thread, `threads` of them for each index; the thread's number is that of
  *   its block in the grid (x fastest) times the block's size plus its number in the block. Threads beyond have none.
@@ -244,6 +244,13 @@ static inline uint64_t map_memfd_size(const struct map_layout *layout) {
 /* From the start of the host area. */
 static inline uint64_t map_ring_offset(const struct map_layout *layout, uint32_t ring) {
 	return map_round_up((uint64_t)layout->rings * MAP_RING_TAIL_STRIDE, 4096) + ring * layout->ring_size;
+}
+
+/* Whether modules may hold the data themselves. */
+static inline int map_can_be_resident(const struct map_layout *layout) {
+	return layout->kind == MAP_KIND_ARRAY && layout->place == MAP_PLACE_DEVICE &&
+	       layout->data_size <= MAP_RESIDENT_SIZE_MAX &&
+	       (layout->merge == MAP_MERGE_SUM64 || layout->merge == MAP_MERGE_SUM32 || layout->merge == MAP_MERGE_LATEST);
 }
 
 /* What a layout follows from. */

@@ -127,8 +127,8 @@ enum wire_slot_kind {
 	 */
 	WIRE_SLOT_POINTER = 1,
 	/*
-	 * The instance's data_size: it *is* data of the instance. The map merges by sums (map-layout.h), and what the shim
-	 * mirrors is the sum over the modules that the process has or had in that context.
+	 * The instance's data_size: it *is* data of the instance. The map merges by sums or keeps the latest (map-layout.h), and
+	 * what the shim mirrors is merged over the modules that the process has or had in that context.
 	 */
 	WIRE_SLOT_DATA = 2,
 	/* A struct gpuprobe_process, which the shim fills in. map_id is 0. May lie in constant memory. */

@@ -255,10 +255,22 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Adds lanes of the width that the map merges by. */
-static void add_lanes(const struct instance *instance, void *to, const void *from)
+/* The younger of each pair of elements, {value, time of the store}; 0: never. */
+static void keep_latest(const struct instance *instance, uint64_t *to, const uint64_t *from)
 {
-	if (instance->layout.merge == MAP_MERGE_SUM64) {
+	for (uint64_t i = 0; i < instance->data_size / 8; i += 2)
+		if (from[i + 1] > to[i + 1]) {
+			to[i] = from[i];
+			to[i + 1] = from[i + 1];
+		}
+}
+
+/* Merges what one module holds into `to`. */
+static void merge_data(const struct instance *instance, void *to, const void *from)
+{
+	if (instance->layout.merge == MAP_MERGE_LATEST) {
+		keep_latest(instance, to, from);
+	} else if (instance->layout.merge == MAP_MERGE_SUM64) {
 		uint64_t *sums = to;
 		const uint64_t *values = from;
 
@@ -273,7 +285,7 @@ static void add_lanes(const struct instance *instance, void *to, const void *fro
 	}
 }
 
-/* Adds what a region holds to `to`; the instance's room for one's bytes is overwritten. */
+/* Merges what a region holds into `to`; the instance's room for one's bytes is overwritten. */
 static bool add_region(struct instance *instance, driver_pointer region, driver_handle stream,
 		       void *to)
 {
@@ -282,7 +294,7 @@ static bool add_region(struct instance *instance, driver_pointer region, driver_
 	if (driver->copy_to_host(instance->sum, region, instance->data_size, stream) != 0 ||
 	    driver->stream_synchronize(stream) != 0)
 		return false;
-	add_lanes(instance, to, instance->sum);
+	merge_data(instance, to, instance->sum);
 	return true;
 }
 
@@ -343,8 +355,7 @@ bool instance_add_region(struct instance *instance, const struct load *load,
 {
 	struct instance_region *region;
 
-	if (in_host_memory(instance) || (instance->layout.merge != MAP_MERGE_SUM64 &&
-					 instance->layout.merge != MAP_MERGE_SUM32))
+	if (!map_can_be_resident(&instance->layout))
 		return false;
 	if (!instance->sum)
 		instance->sum = malloc(instance->data_size);

@@ -15,6 +15,9 @@
 
 #include "analysis.h"
 
+/* Where threads have many elements to store to they rarely meet, and the copies would cost more than that. */
+#define LATEST_ENTRIES_MAX (MAP_RESIDENT_SIZE_MAX / MAP_SHARDS_MAX / 16)
+
 static enum map_merge merge_of(const struct translate_map *map, uint8_t uses)
 {
 	switch (uses & ~MAP_USE_ANY) {
@@ -23,7 +26,7 @@ static enum map_merge merge_of(const struct translate_map *map, uint8_t uses)
 	case MAP_USE_ADD32:
 		return MAP_MERGE_SUM32;
 	case MAP_USE_UPDATE:
-		return map->value_size <= 8 ? MAP_MERGE_LATEST : MAP_MERGE_NONE;
+		return map->value_size <= 8 && map->max_entries <= LATEST_ENTRIES_MAX ? MAP_MERGE_LATEST : MAP_MERGE_NONE;
 	default:
 		return MAP_MERGE_NONE;
 	}
@@ -52,8 +55,6 @@ int layout_map(const struct translate_map *map, uint8_t uses, struct translate_m
 		return TRANSLATE_E_MAP;
 	result->used = true;
 	result->deletes = uses & MAP_USE_DELETE;
-	result->resident = layout->shards > 1 &&
-			   (layout->merge == MAP_MERGE_SUM64 || layout->merge == MAP_MERGE_SUM32) &&
-			   layout->data_size <= MAP_RESIDENT_SIZE_MAX;
+	result->resident = map_can_be_resident(layout);
 	return 0;
 }
