@@ -265,18 +265,6 @@ static double median(std::vector<float> values)
 	return values[values.size() / 2];
 }
 
-static std::vector<ring> rings(RINGS);
-
-static void reset_rings(char *base, u64 size)
-{
-	ring *on_device;
-
-	CHECK(cudaMemcpyFromSymbol(&on_device, hand_rings, sizeof(on_device)));
-	for (int i = 0; i < RINGS; i++)
-		rings[i] = ring{0, 0, 0, (u64)(base + i * size), {}};
-	CHECK(cudaMemcpy(on_device, rings.data(), RINGS * sizeof(ring), cudaMemcpyHostToDevice));
-}
-
 /* The memory of what is written by hand. */
 static char *prepare(const char *name, u64 ring_size)
 {
@@ -299,6 +287,11 @@ static char *prepare(const char *name, u64 ring_size)
 			exit(1);
 		}
 		CHECK(cudaHostRegister(host, RINGS * ring_size, cudaHostRegisterMapped | cudaHostRegisterPortable));
+		std::vector<ring> rings(RINGS);
+
+		for (int i = 0; i < RINGS; i++)
+			rings[i].base = (u64)(host + i * ring_size);
+		CHECK(cudaMemcpy(memory, rings.data(), RINGS * sizeof(ring), cudaMemcpyHostToDevice));
 	}
 	return host;
 }
@@ -311,7 +304,7 @@ static void measure(size_t which, size_t threads, int rounds, char *host, u64 ri
 	std::vector<float> times[VARIANTS];
 	cudaGraphExec_t exec[VARIANTS];
 
-	if (host) { /* as long as the rings have room, which nobody empties */
+	if (host) { /* as long as the rings have room: nobody empties them */
 		u64 room = RINGS * ring_size / (threads * 34);
 
 		nodes = room >= 120 ? 10 : 1;
@@ -325,8 +318,6 @@ static void measure(size_t which, size_t threads, int rounds, char *host, u64 ri
 			int v = (k + r + warm) % VARIANTS; /* each goes first equally often */
 			float ms;
 
-			if (host && v == HAND_WRITTEN)
-				reset_rings(host, ring_size);
 			CHECK(cudaEventRecord(start, stream));
 			CHECK(cudaGraphLaunch(exec[v], stream));
 			CHECK(cudaEventRecord(stop, stream));

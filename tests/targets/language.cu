@@ -84,7 +84,7 @@ extern "C" __global__ void lines(unsigned *data)
 	unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
 
 	if (i % 4 == 3)
-		atomicAdd(data + 2, i * 5u); /* this one */
+		atomicAdd(data + 1000, i * 5u); /* this one */
 	data[i % 1024] = i;
 }
 

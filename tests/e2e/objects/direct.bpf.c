@@ -21,7 +21,7 @@ int cuda__square(void *ctx)
 	key = x;
 	value = bpf_map_lookup_elem(&squares, &key);
 	if (value)
-		*value += x * x;
+		__sync_fetch_and_add(value, x * x);
 	return 0;
 }
 
