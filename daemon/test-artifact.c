@@ -9,9 +9,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,8 +49,8 @@ static int teardown(void **state) {
 	return 0;
 }
 
-/* Keeps one and waits. */
-static void keep(struct world *world, const char *name, const char *text, const char *image) {
+/* Keeps one and waits. limit: of the bytes of a file that is written meanwhile; 0: none. */
+static void keep_limited(struct world *world, const char *name, const char *text, const char *image, rlim_t limit) {
 	struct artifact artifact = {
 		.name = name,
 		.text = text ? memfd_new_sealed("text", text, strlen(text)) : -1,
@@ -57,10 +59,20 @@ static void keep(struct world *world, const char *name, const char *text, const 
 		.image_size = strlen(image),
 	};
 
+	struct rlimit all;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
+	if (limit)
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){ limit, all.rlim_max }), 0);
 	artifact_store_keep(world->store, &artifact);
 	fd_close(artifact.text); /* it has its own */
 	fd_close(artifact.image);
 	uv_run(&world->loop, UV_RUN_DEFAULT);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &all), 0);
+}
+
+static void keep(struct world *world, const char *name, const char *text, const char *image) {
+	keep_limited(world, name, text, image, 0);
 }
 
 static void assert_file(const struct world *world, const char *name, const char *text) {
@@ -138,8 +150,11 @@ static void test_trouble(void **state) {
 	close(open(taken, O_WRONLY | O_CREAT, 0600)); /* a name that is taken */
 	keep(world, "b", "p", "i");
 	assert_int_equal(entries(world), 2);
+	signal(SIGXFSZ, SIG_IGN);
+	keep_limited(world, "full", "ptx", "an image that finds no room", 8);
+	assert_int_equal(entries(world), 2);
 	keep(world, "c", "p", "i");
-	assert_file(world, "3-c/out.fatbin", "i");
+	assert_file(world, "4-c/out.fatbin", "i");
 	assert_int_equal(artifact_store_new(&(struct artifact_store *){ NULL }, &world->loop, taken), -ENOTDIR);
 }
 
