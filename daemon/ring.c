@@ -190,7 +190,8 @@ void ring_consumer_skip(struct ring_consumer *consumer) {
 		struct ring *ring = &consumer->rings[i];
 
 		while (ring->tail < ring->until &&
-		       *(const uint64_t *)(const void *)(bytes + (ring->tail & mask)) !=
+		       __atomic_load_n((const uint64_t *)(const void *)(bytes + (ring->tail & mask)),
+				       __ATOMIC_ACQUIRE) !=
 			       map_ring_stamp(ring->tail, consumer->cookie))
 			ring->tail += MAP_BATCH_ALIGN;
 	}

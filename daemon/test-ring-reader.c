@@ -193,8 +193,8 @@ static void test_single(void **state) {
 	int calls = 0;
 
 	process_start(&process, map, 1);
-	written = process_write(&process, 0, 200000);
-	assert_int_equal(written, 200000);
+	written = process_write(&process, 0, 120000);
+	assert_int_equal(written, 120000);
 	do {
 		struct varlink_client *client = connected();
 		json_object *parameters = json_object_new_object();

@@ -182,6 +182,34 @@ static void test_ended(void **state) {
 	assert_int_equal(ring_consumer_lost(consumer), 16);
 }
 
+/* A ring that ended is drained if no batch is in it. */
+static void test_skip(void **state) {
+	struct seen seen = {};
+	uint64_t record = 1;
+
+	make(32 * KIB);
+	producer_write(&rings, 0, 8, 1, &record, true);
+	assert_int_equal(ring_consume(consumer, scratch, SIZE_MAX, see, &seen), RING_E_EMPTY);
+	ring_consumer_skip(consumer); /* not before the end */
+	producer_write(&rings, 0, 8, 1, &record, false);
+	producer_write(&rings, 0, 8, 1, &record, true);
+	ring_consumer_end(consumer);
+	ring_consumer_skip(consumer);
+	assert_false(ring_consumer_drained(consumer));
+	assert_int_equal(ring_consume(consumer, scratch, SIZE_MAX, see, &seen), RING_E_EMPTY);
+	assert_int_equal(seen.n_records, 2);
+	assert_int_equal(ring_consumer_lost(consumer), 1);
+	assert_true(ring_consumer_drained(consumer));
+	teardown(state);
+	make(32 * KIB);
+	producer_write(&rings, 1, 8, 1, &record, false);
+	ring_consumer_end(consumer);
+	assert_false(ring_consumer_drained(consumer));
+	ring_consumer_skip(consumer);
+	assert_true(ring_consumer_drained(consumer));
+	assert_int_equal(ring_consumer_lost(consumer), 1);
+}
+
 /* A stamp, but no batch: nothing more comes out of this ring, its records count as lost. */
 static void test_garbage(void **state) {
 	static const struct map_batch garbage[] = {
@@ -407,6 +435,7 @@ int main(void) {
 		cmocka_unit_test_teardown(test_full, teardown),
 		cmocka_unit_test_teardown(test_endless, teardown),
 		cmocka_unit_test_teardown(test_ended, teardown),
+		cmocka_unit_test_teardown(test_skip, teardown),
 		cmocka_unit_test_teardown(test_garbage, teardown),
 		cmocka_unit_test_teardown(test_counters, teardown),
 		cmocka_unit_test_teardown(test_concurrent, teardown),
