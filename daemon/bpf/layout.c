@@ -15,7 +15,7 @@
 
 #include "analysis.h"
 
-/* Where threads have many elements to store to they rarely meet, and the copies would cost more than that. */
+/* Threads with many elements to store to rarely meet, and the copies would cost more than that. */
 #define LATEST_ENTRIES_MAX (MAP_RESIDENT_SIZE_MAX / MAP_SHARDS_MAX / 16)
 
 static enum map_merge merge_of(const struct translate_map *map, uint8_t uses)
@@ -26,7 +26,9 @@ static enum map_merge merge_of(const struct translate_map *map, uint8_t uses)
 	case MAP_USE_ADD32:
 		return MAP_MERGE_SUM32;
 	case MAP_USE_UPDATE:
-		return map->value_size <= 8 && map->max_entries <= LATEST_ENTRIES_MAX ? MAP_MERGE_LATEST : MAP_MERGE_NONE;
+		return map->value_size <= 8 && map->max_entries <= LATEST_ENTRIES_MAX
+			       ? MAP_MERGE_LATEST
+			       : MAP_MERGE_NONE;
 	default:
 		return MAP_MERGE_NONE;
 	}

@@ -694,7 +694,7 @@ static void test_latest(void **state)
 	assert_true(result.maps[0].resident);
 	assert_int_equal(occurrences(result.programs[0].ptx, "st.global.v2.b64"), 1);
 	assert_int_equal(occurrences(result.programs[0].ptx, "globaltimer"), 1);
-	assert_int_equal(occurrences(result.programs[0].ptx, "ld."), 0); /* its address is a constant */
+	assert_int_equal(occurrences(result.programs[0].ptx, "ld."), 0); /* a constant address */
 	translate_result_deinit(&result);
 }
 
