@@ -19,6 +19,7 @@
 
 /* What passing over something without records counts for in the budget. */
 #define RING_STEP_COST 64
+#define RING_SETTLE_READS 64
 
 struct ring {
 	uint64_t tail;	   /* of the next batch to look at */
@@ -103,6 +104,23 @@ static uint64_t ring_read(const unsigned char *at, uint64_t room, unsigned char 
 	return n;
 }
 
+/*
+ * As ring_read(), of a batch whose stamp is there. The stamp and the sizes are two halves of one
+ * store: it goes over the bus at once, but PTX does not promise that. So what has no records is
+ * looked at for some time more before it is taken for the rest of a ring, or for garbage.
+ */
+static uint64_t ring_read_settled(const unsigned char *at, uint64_t room, unsigned char *scratch,
+				  struct ring_batch *batch) {
+	uint64_t n = 0;
+
+	for (int i = 0; i < RING_SETTLE_READS; i++) {
+		n = ring_read(at, room, scratch, batch);
+		if (n && batch->count)
+			break;
+	}
+	return n;
+}
+
 /* Takes from one ring, until it has no more or *budgetp is 0. False: the taker wants no more. */
 static bool ring_walk(struct ring_consumer *consumer, uint32_t number, unsigned char *scratch,
 		      size_t *budgetp, ring_take take, void *userdata) {
@@ -119,7 +137,7 @@ static bool ring_walk(struct ring_consumer *consumer, uint32_t number, unsigned 
 			       map_ring_stamp(ring->tail, consumer->cookie);
 
 		if (stamped)
-			n = ring_read(bytes + offset, size - offset, scratch, &batch);
+			n = ring_read_settled(bytes + offset, size - offset, scratch, &batch);
 		if (!n && !consumer->ended) {
 			ring->broken = stamped;
 			if (stamped)
@@ -190,9 +208,9 @@ void ring_consumer_skip(struct ring_consumer *consumer) {
 		struct ring *ring = &consumer->rings[i];
 
 		while (ring->tail < ring->until &&
-		       __atomic_load_n((const uint64_t *)(const void *)(bytes + (ring->tail & mask)),
-				       __ATOMIC_ACQUIRE) !=
-			       map_ring_stamp(ring->tail, consumer->cookie))
+		       __atomic_load_n(
+			       (const uint64_t *)(const void *)(bytes + (ring->tail & mask)),
+			       __ATOMIC_ACQUIRE) != map_ring_stamp(ring->tail, consumer->cookie))
 			ring->tail += MAP_BATCH_ALIGN;
 	}
 }
