@@ -66,8 +66,8 @@ static void put(json_object **objectp, const char *key, json_object *value) {
 }
 
 /*
- * The executable as the daemon sees it: absolute; a glob of any folder stays as it is. Returns -1 to go on, or
- * the exit status.
+ * The executable as the daemon sees it: absolute; a glob of any folder stays as it is. Returns -1
+ * to go on, or the exit status.
  */
 static int put_exe(json_object **filterp, const char *path) {
 	bool is_glob = strpbrk(path, "*?[");
@@ -387,7 +387,8 @@ int command_list(struct ctl *ctl, int argc, char **argv) {
 				      ctl_format("%lld", (long long)ctl_int(attachment, "object")));
 		json_object_array_add(row,
 				      json_object_new_string(ctl_string(attachment, "program")));
-		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "section")));
+		json_object_array_add(row,
+				      json_object_new_string(ctl_string(attachment, "section")));
 		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "point")));
 		json_object_array_add(row,
 				      json_object_new_string(ctl_string(attachment, "kernel")));

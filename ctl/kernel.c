@@ -32,7 +32,8 @@ static json_object *ids_text(json_object *ids) {
 	FILE *stream = open_memstream(&text, &n_text);
 
 	for (size_t i = 0; stream && i < json_object_array_length(ids); i++)
-		fprintf(stream, "%s%s", i ? "," : "", json_object_get_string(json_object_array_get_idx(ids, i)));
+		fprintf(stream, "%s%s", i ? "," : "",
+			json_object_get_string(json_object_array_get_idx(ids, i)));
 	if (stream)
 		fclose(stream);
 	value = json_object_new_string(text && *text ? text : "-");
@@ -45,7 +46,8 @@ static void print_kernels(json_object *kernels) {
 	json_object *rows = json_object_new_array();
 
 	for (size_t i = 0; i < json_object_array_length(kernels); i++) {
-		json_object *kernel = json_object_array_get_idx(kernels, i), *row = json_object_new_array();
+		json_object *kernel = json_object_array_get_idx(kernels, i),
+			    *row = json_object_new_array();
 		bool device = json_object_get_boolean(ctl_get(kernel, "device_function"));
 
 		json_object_array_add(row, json_object_new_string(ctl_string(kernel, "id")));
@@ -64,14 +66,17 @@ static void print_instructions(json_object *instructions) {
 	json_object *rows = json_object_new_array();
 
 	for (size_t i = 0; i < json_object_array_length(instructions); i++) {
-		json_object *instruction = json_object_array_get_idx(instructions, i), *row = json_object_new_array();
+		json_object *instruction = json_object_array_get_idx(instructions, i),
+			    *row = json_object_new_array();
 
 		json_object_array_add(row, json_object_new_string(ctl_string(instruction, "id")));
-		json_object_array_add(row, json_object_new_string(ctl_string(instruction, "kernel")));
-		json_object_array_add(row, ctl_get(instruction, "file")
-						   ? ctl_format("%s:%lld", ctl_string(instruction, "file"),
-								(long long)ctl_int(instruction, "line"))
-						   : json_object_new_string("-"));
+		json_object_array_add(row,
+				      json_object_new_string(ctl_string(instruction, "kernel")));
+		json_object_array_add(
+			row, ctl_get(instruction, "file")
+				     ? ctl_format("%s:%lld", ctl_string(instruction, "file"),
+						  (long long)ctl_int(instruction, "line"))
+				     : json_object_new_string("-"));
 		json_object_array_add(row, json_object_new_string(ctl_string(instruction, "text")));
 		json_object_array_add(rows, row);
 	}
@@ -80,8 +85,8 @@ static void print_instructions(json_object *instructions) {
 }
 
 /* Asks and prints. Returns the exit status. */
-static int query(struct ctl *ctl, const char *method, json_object *consume_parameters, const char *subject,
-		 const char *member, void (*print)(json_object *list)) {
+static int query(struct ctl *ctl, const char *method, json_object *consume_parameters,
+		 const char *subject, const char *member, void (*print)(json_object *list)) {
 	struct varlink_reply reply;
 	int r;
 
@@ -97,10 +102,12 @@ static int query(struct ctl *ctl, const char *method, json_object *consume_param
 }
 
 /* Reads the options; *instructionp is in argv. Returns -1 to go on, or the exit status. */
-static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters, const char **instructionp) {
+static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters,
+		 const char **instructionp) {
 	static const struct option options[] = { CTL_OPTIONS,
 						 { "pid", required_argument, NULL, OPTION_PID },
-						 { "instruction", required_argument, NULL, OPTION_INSTRUCTION },
+						 { "instruction", required_argument, NULL,
+						   OPTION_INSTRUCTION },
 						 {} };
 	int option, r = -1;
 	int64_t pid;
@@ -109,7 +116,8 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 		if (option == OPTION_PID) {
 			r = ctl_number("--pid", optarg, 1, &pid);
 			if (r < 0)
-				json_object_object_add(parameters, "pid", json_object_new_int64(pid));
+				json_object_object_add(parameters, "pid",
+						       json_object_new_int64(pid));
 		} else if (option == OPTION_INSTRUCTION) {
 			*instructionp = optarg;
 		} else {
@@ -120,7 +128,8 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 }
 
 /* What is asked for, after the options. Returns the exit status; consumes parameters. */
-static int run(struct ctl *ctl, int argc, char **argv, json_object *parameters, const char *instruction) {
+static int run(struct ctl *ctl, int argc, char **argv, json_object *parameters,
+	       const char *instruction) {
 	const char *verb = optind < argc ? argv[optind++] : "", *subject;
 	int left = argc - optind;
 
@@ -130,14 +139,16 @@ static int run(struct ctl *ctl, int argc, char **argv, json_object *parameters, 
 		subject = instruction ?: argv[optind];
 		json_object_object_add(parameters, instruction ? "instruction" : "kernel",
 				       json_object_new_string(subject));
-		return query(ctl, "ShowKernel", parameters, subject, "instructions", print_instructions);
+		return query(ctl, "ShowKernel", parameters, subject, "instructions",
+			     print_instructions);
 	}
 	json_object_put(parameters);
 	if (!strcmp(verb, "list"))
 		return ctl_usage("kernel list takes no argument and no --instruction");
 	if (!strcmp(verb, "show"))
 		return ctl_usage("kernel show takes one kernel, or --instruction");
-	return *verb ? ctl_usage("there is no command kernel %s", verb) : ctl_usage("kernel: list or show?");
+	return *verb ? ctl_usage("there is no command kernel %s", verb)
+		     : ctl_usage("kernel: list or show?");
 }
 
 int command_kernel(struct ctl *ctl, int argc, char **argv) {

@@ -111,7 +111,8 @@ int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp
 	return -1;
 }
 
-/* Reads a number of bytes, which K, M or G may follow (1024 each). Returns -1 to go on, or the exit status. */
+/* Reads a number of bytes, which K, M or G may follow (1024 each). Returns -1 to go on, or the exit
+ * status. */
 int ctl_size(const char *what, const char *text, int64_t *sizep) {
 	static const char suffixes[] = "KMG";
 	long long size;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The files are written into a hidden folder that gets its name when they are complete. All is relative to a descriptor of the
- * store's folder, so that nobody who may rename that folder leads us elsewhere.
+ * The files are written into a hidden folder that gets its name when they are complete. All is
+ * relative to a descriptor of the store's folder, so that nobody who may rename that folder leads
+ * us elsewhere.
  */
 
 #include "artifact.h"
@@ -55,7 +56,8 @@ static uint64_t artifact_last(int folder) {
 		char *end;
 		unsigned long long n = strtoull(entry->d_name, &end, 10);
 
-		if (isdigit((unsigned char)entry->d_name[0]) && *end == '-' && n > last && n < UINT32_MAX)
+		if (isdigit((unsigned char)entry->d_name[0]) && *end == '-' && n > last &&
+		    n < UINT32_MAX)
 			last = n;
 	}
 	closedir(dir);
@@ -127,7 +129,8 @@ static void artifact_on_work(uv_work_t *handle) {
 	_cleanup_fd int folder = -1;
 
 	if (mkdirat(store, work->hidden, 0700) == 0)
-		folder = openat(store, work->hidden, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		folder = openat(store, work->hidden,
+				O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (folder < 0) {
 		work->result = -errno;
 		return;
@@ -150,7 +153,8 @@ static void artifact_on_worked(uv_work_t *handle, int status) {
 	struct artifact_work *work = handle->data;
 
 	if (work->result < 0 && !work->store->warned)
-		log_warning("artifacts cannot be kept: %s: %s", work->name, strerror(-work->result));
+		log_warning("artifacts cannot be kept: %s: %s", work->name,
+			    strerror(-work->result));
 	work->store->warned = work->result < 0;
 	fd_close(work->text);
 	fd_close(work->image);
@@ -176,7 +180,8 @@ void artifact_store_keep(struct artifact_store *store, const struct artifact *ar
 	work->image_size = artifact->image_size;
 	work->text = artifact->text < 0 ? -1 : fcntl(artifact->text, F_DUPFD_CLOEXEC, 3);
 	work->image = fcntl(artifact->image, F_DUPFD_CLOEXEC, 3);
-	if (work->image < 0 || uv_queue_work(store->loop, &work->work, artifact_on_work, artifact_on_worked) < 0) {
+	if (work->image < 0 ||
+	    uv_queue_work(store->loop, &work->work, artifact_on_work, artifact_on_worked) < 0) {
 		fd_close(work->text);
 		fd_close(work->image);
 		free(work);

@@ -17,14 +17,16 @@ struct artifact {
 	uint64_t image_size;
 };
 
-/* The folder is made with mode 0700 if there is none; numbers go on after the highest in it. 0 or -errno. */
+/* The folder is made with mode 0700 if there is none; numbers go on after the highest in it. 0 or
+ * -errno. */
 int artifact_store_new(struct artifact_store **storep, uv_loop_t *loop, const char *folder);
 
 /* Not while the loop runs. NULL is fine. */
 struct artifact_store *artifact_store_free(struct artifact_store *store);
 
 /*
- * Writes FOLDER/<n>-<name>/main.ptx and out.fatbin, in a thread; the folder shows up when both are complete. What cannot be
- * written is left out, with one warning until something can be written again.
+ * Writes FOLDER/<n>-<name>/main.ptx and out.fatbin, in a thread; the folder shows up when both are
+ * complete. What cannot be written is left out, with one warning until something can be written
+ * again.
  */
 void artifact_store_keep(struct artifact_store *store, const struct artifact *artifact);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A program is for the GPU if `link` says so. If it says so of none, --kernel or --point make GPU programs of those that could be
- * (an object of another tool, whose section is kprobe/ and that uses nothing of the GPU). The others run on the host.
+ * A program is for the GPU if `link` says so. If it says so of none, --kernel or --point make GPU
+ * programs of those that could be (an object of another tool, whose section is kprobe/ and that
+ * uses nothing of the GPU). The others run on the host.
  */
 
 #include "attach-choose.h"
@@ -16,7 +17,8 @@
 
 /* Fills in *trouble; returns result. */
 __attribute__((format(printf, 4, 5)))
-static int trouble_set(struct attach_trouble *trouble, int result, const char *program, const char *format, ...) {
+static int trouble_set(struct attach_trouble *trouble, int result, const char *program,
+		       const char *format, ...) {
 	va_list arguments;
 
 	trouble->program = program;
@@ -34,35 +36,41 @@ static int choose_one(struct attach_choices *choices, const struct linked *linke
 	char error[SECTION_ERROR_SIZE];
 
 	if (!program->insns.count)
-		return trouble_set(trouble, ATTACH_CHOOSE_E_OBJECT, program->name, "program %s has no instructions",
-				   program->name);
+		return trouble_set(trouble, ATTACH_CHOOSE_E_OBJECT, program->name,
+				   "program %s has no instructions", program->name);
 	if (choices->n == ATTACH_PROGRAMS_MAX)
-		return trouble_set(trouble, ATTACH_CHOOSE_E_LIMIT, NULL, "GPU programs of one object");
+		return trouble_set(trouble, ATTACH_CHOOSE_E_LIMIT, NULL,
+				   "GPU programs of one object");
 	choice->program = index;
 	choice->text = wish->point ?: program->section;
 	if (section_parse(&choice->section, choice->text, wish->kernel, error)) {
 		trouble->parameter = wish->point ? "point" : "kernel";
-		return trouble_set(trouble, wish->point ? ATTACH_CHOOSE_E_ARGUMENT : ATTACH_CHOOSE_E_OBJECT, program->name,
-				   "%s", error);
+		return trouble_set(trouble,
+				   wish->point ? ATTACH_CHOOSE_E_ARGUMENT : ATTACH_CHOOSE_E_OBJECT,
+				   program->name, "%s", error);
 	}
 	if (wish->point && !choice->section.known) {
 		trouble->parameter = "point";
-		return trouble_set(trouble, ATTACH_CHOOSE_E_ARGUMENT, program->name,
-				   "%.100s: expected kprobe/, kretprobe/ or memcapture/ and a kernel", wish->point);
+		return trouble_set(
+			trouble, ATTACH_CHOOSE_E_ARGUMENT, program->name,
+			"%.100s: expected kprobe/, kretprobe/ or memcapture/ and a kernel",
+			wish->point);
 	}
 	if (!choice->section.kernel[0]) {
 		trouble->parameter = "kernel";
-		return trouble_set(trouble, ATTACH_CHOOSE_E_ARGUMENT, program->name,
-				   "section \"%.128s\" of program %s names no kernel: say which with --kernel", choice->text,
-				   program->name);
+		return trouble_set(
+			trouble, ATTACH_CHOOSE_E_ARGUMENT, program->name,
+			"section \"%.128s\" of program %s names no kernel: say which with --kernel",
+			choice->text, program->name);
 	}
 	choices->n++;
 	return 0;
 }
 
 /* All that are to be looked at, in the order of the object. */
-static int choose_all(struct attach_choices *choices, const struct linked *linked, const struct attach_wish *wish,
-		      bool all_may, struct attach_trouble *trouble) {
+static int choose_all(struct attach_choices *choices, const struct linked *linked,
+		      const struct attach_wish *wish, bool all_may,
+		      struct attach_trouble *trouble) {
 	bool found = false;
 	int r;
 
@@ -81,7 +89,8 @@ static int choose_all(struct attach_choices *choices, const struct linked *linke
 			return r;
 	}
 	if (!found && wish->program)
-		return trouble_set(trouble, ATTACH_CHOOSE_E_NOT_FOUND, NULL, "%.200s", wish->program);
+		return trouble_set(trouble, ATTACH_CHOOSE_E_NOT_FOUND, NULL, "%.200s",
+				   wish->program);
 	return 0;
 }
 
@@ -93,8 +102,8 @@ static bool any_memory(const struct attach_choices *choices) {
 	return false;
 }
 
-int attach_choose(struct attach_choices *choices, const struct linked *linked, const struct attach_wish *wish,
-		  struct attach_trouble *trouble) {
+int attach_choose(struct attach_choices *choices, const struct linked *linked,
+		  const struct attach_wish *wish, struct attach_trouble *trouble) {
 	size_t n_gpu = 0;
 	int r;
 

@@ -48,9 +48,9 @@ struct attach_trouble {
 };
 
 /*
- * Applies job.md's rules, the one about --kernel too. 0 with *choices to be deinitialised, a positive result with *trouble
- * filled in, or -ENOMEM.
+ * Applies job.md's rules, the one about --kernel too. 0 with *choices to be deinitialised, a
+ * positive result with *trouble filled in, or -ENOMEM.
  */
-int attach_choose(struct attach_choices *choices, const struct linked *linked, const struct attach_wish *wish,
-		  struct attach_trouble *trouble);
+int attach_choose(struct attach_choices *choices, const struct linked *linked,
+		  const struct attach_wish *wish, struct attach_trouble *trouble);
 void attach_choices_deinit(struct attach_choices *choices);

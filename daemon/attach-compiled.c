@@ -53,7 +53,8 @@ static bool compiled_bool(json_object *object, const char *key, bool *value) {
 }
 
 /* What a worker may have proved: nothing else leaves the memory of the map as map-layout.h says. */
-static bool compiled_merge_possible(const struct map_layout *layout, const struct map_shape *shape) {
+static bool compiled_merge_possible(const struct map_layout *layout,
+				    const struct map_shape *shape) {
 	if (layout->merge != shape->merge) /* the type or the place has decided */
 		return false;
 	if (shape->merge == MAP_MERGE_PERCPU && shape->type != 5 && shape->type != 6)
@@ -62,8 +63,8 @@ static bool compiled_merge_possible(const struct map_layout *layout, const struc
 }
 
 /* Maps that no program uses need no layout. */
-static int compiled_map_parse(struct compiled_map *map, json_object *object, const struct map_shape *wanted,
-			      char *error) {
+static int compiled_map_parse(struct compiled_map *map, json_object *object,
+			      const struct map_shape *wanted, char *error) {
 	struct map_shape shape = *wanted;
 	const char *why;
 	int64_t merge;
@@ -116,7 +117,8 @@ static int compiled_context(struct compiled_program *program, json_object *objec
 		return compiled_wrong(error, "context of a program");
 	for (size_t i = 0; i < json_object_array_length(offsets); i++) {
 		json_object *item = json_object_array_get_idx(offsets, i);
-		int64_t offset = json_object_is_type(item, json_type_int) ? json_object_get_int64(item) : -1;
+		int64_t offset =
+			json_object_is_type(item, json_type_int) ? json_object_get_int64(item) : -1;
 
 		if (offset < 0 || offset > UINT16_MAX || offset % 8)
 			return compiled_wrong(error, "context of a program");
@@ -134,8 +136,10 @@ int compiled_check_context(const struct compiled_program *program, const char *n
 
 	for (size_t i = 0; i < program->n_context; i++)
 		if (program->context[i] >= size) {
-			snprintf(error, COMPILED_ERROR_SIZE, "program %s reads byte %d of its context: %s it has %d bytes",
-				 name, program->context[i], memory ? "at a memory access" : "at this point", size);
+			snprintf(error, COMPILED_ERROR_SIZE,
+				 "program %s reads byte %d of its context: %s it has %d bytes",
+				 name, program->context[i],
+				 memory ? "at a memory access" : "at this point", size);
 			return COMPILED_E_INVALID;
 		}
 	return 0;
@@ -150,7 +154,8 @@ static int compiled_program_parse(struct compiled *compiled, size_t i, json_obje
 	int r;
 
 	if (!json_object_is_type(object, json_type_object) ||
-	    !compiled_int(object, "index", 0, INT32_MAX, &value) || (size_t)value != request->chosen[i])
+	    !compiled_int(object, "index", 0, INT32_MAX, &value) ||
+	    (size_t)value != request->chosen[i])
 		return compiled_wrong(error, "program");
 	r = compiled_symbol(program, object, request->object, error);
 	if (r)
@@ -187,7 +192,8 @@ static int compiled_program_parse(struct compiled *compiled, size_t i, json_obje
 }
 
 int compiled_from_json(struct compiled **compiledp, json_object *reply, struct worker_task *task,
-		       const struct compiled_request *request, char error[static COMPILED_ERROR_SIZE]) {
+		       const struct compiled_request *request,
+		       char error[static COMPILED_ERROR_SIZE]) {
 	const size_t n_maps = request->n_maps, n_chosen = request->n_chosen;
 	json_object *maps = NULL, *programs = NULL;
 	struct compiled *compiled;

@@ -54,17 +54,20 @@ struct compiled_request {
 	size_t n_maps;
 	const struct map_shape *shapes; /* of the maps, but for what the programs do to them */
 	size_t n_chosen;
-	const size_t *chosen; /* indices of programs; their outputs are the task's descriptors from 1 on, in that order */
+	const size_t *chosen; /* indices of programs; their outputs are the task's descriptors from
+				 1 on, in that order */
 };
 
 /*
- * The layouts are computed here: the worker says no more than which merge it proved, and one that such a map cannot have is
- * refused. 0, COMPILED_E_INVALID with a line in error, or -ENOMEM.
+ * The layouts are computed here: the worker says no more than which merge it proved, and one that
+ * such a map cannot have is refused. 0, COMPILED_E_INVALID with a line in error, or -ENOMEM.
  */
 int compiled_from_json(struct compiled **compiledp, json_object *reply, struct worker_task *task,
-		       const struct compiled_request *request, char error[static COMPILED_ERROR_SIZE]);
+		       const struct compiled_request *request,
+		       char error[static COMPILED_ERROR_SIZE]);
 struct compiled *compiled_free(struct compiled *compiled);
 
-/* Whether all that the program reads of its context is there. 0, or COMPILED_E_INVALID with a line for its author in error. */
+/* Whether all that the program reads of its context is there. 0, or COMPILED_E_INVALID with a line
+ * for its author in error. */
 int compiled_check_context(const struct compiled_program *program, const char *name, bool memory,
 			   char error[static COMPILED_ERROR_SIZE]);

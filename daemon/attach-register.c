@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The last stage: what was chosen and compiled becomes an object of the registry, or nothing at all. */
+/* The last stage: what was chosen and compiled becomes an object of the registry, or nothing at
+ * all. */
 
 #include "attach-register.h"
 
@@ -11,8 +12,10 @@
 
 #include "daemon.h"
 
-/* Whether what the pass gives the program comes from the process slot (proto/gpuprobe.bpf.h: device, pid). */
-static bool attach_needs_process(const struct compiled_program *compiled, enum section_point point) {
+/* Whether what the pass gives the program comes from the process slot (proto/gpuprobe.bpf.h:
+ * device, pid). */
+static bool attach_needs_process(const struct compiled_program *compiled,
+				 enum section_point point) {
 	for (size_t i = 0; point != SECTION_MEMORY && i < compiled->n_context; i++)
 		if (compiled->context[i] == 8 || compiled->context[i] == 16)
 			return true;
@@ -118,7 +121,8 @@ static int attach_object(const struct attach_plan *plan, const struct compiled *
 	return 0;
 }
 
-int attach_register(const struct attach_plan *plan, struct compiled *compiled, struct object **objectp) {
+int attach_register(const struct attach_plan *plan, struct compiled *compiled,
+		    struct object **objectp) {
 	struct attachment *attachments[ATTACH_PROGRAMS_MAX] = {};
 	struct object *object = NULL;
 	size_t n = 0;

@@ -35,7 +35,9 @@ struct attach_plan {
 };
 
 /*
- * Makes the object, its maps and an attachment of each program, and tells all processes. Takes the descriptors of the compiled
- * programs. 0 with *objectp, which is the registry's, a positive result, or -errno: nothing is there then.
+ * Makes the object, its maps and an attachment of each program, and tells all processes. Takes the
+ * descriptors of the compiled programs. 0 with *objectp, which is the registry's, a positive
+ * result, or -errno: nothing is there then.
  */
-int attach_register(const struct attach_plan *plan, struct compiled *compiled, struct object **objectp);
+int attach_register(const struct attach_plan *plan, struct compiled *compiled,
+		    struct object **objectp);

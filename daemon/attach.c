@@ -6,7 +6,8 @@
  * can change any more. Nothing is visible to others before the last stage, so giving up is freeing
  * the struct: cancelled ones do so at the next callback.
  *
- *     link (worker) -> choose -> verify (thread) -> compile (worker) -> register (attach-register.c)
+ *     link (worker) -> choose -> verify (thread) -> compile (worker) -> register
+ * (attach-register.c)
  */
 
 #include "attach.h"
@@ -233,7 +234,8 @@ static void attach_shape(struct attach *attach, json_object *maps) {
 		json_object_object_add(map, "slot_symbol", json_object_new_string(symbol));
 		json_object_object_add(map, "place", json_object_new_int((int)shape->place));
 		json_object_object_add(map, "threads", json_object_new_int64(shape->threads));
-		json_object_object_add(map, "ring_bytes", json_object_new_int64((int64_t)shape->ring_bytes));
+		json_object_object_add(map, "ring_bytes",
+				       json_object_new_int64((int64_t)shape->ring_bytes));
 	}
 }
 
@@ -349,8 +351,8 @@ static void attach_on_verified(uv_work_t *work, int status) {
 /* ---- choose ---- */
 
 /*
- * Programs of the object that run on the host, by their indices (choices.hosts). False: the attach has failed and is gone.
- * A program that may be meant for the GPU is told from one that cannot be.
+ * Programs of the object that run on the host, by their indices (choices.hosts). False: the attach
+ * has failed and is gone. A program that may be meant for the GPU is told from one that cannot be.
  */
 static bool attach_hosts(struct attach *attach) {
 	const struct attach_choices *choices = &attach->choices;
@@ -360,17 +362,19 @@ static bool attach_hosts(struct attach *attach) {
 		return true;
 	program = &attach->linked->programs[choices->hosts[0]];
 	if (choices->n)
-		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
-			    "program %s (section \"%s\") runs on the host, which comes with a later release: choose a GPU "
-			    "program of the object with --program",
-			    program->name, program->section);
+		attach_fail(
+			attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
+			"program %s (section \"%s\") runs on the host, which comes with a later release: choose a GPU "
+			"program of the object with --program",
+			program->name, program->section);
 	else
-		attach_fail(attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
-			    program->insns.count
-				    ? "program %s (section \"%s\") is not marked as a GPU program: begin its name with "
-				      "cuda__, or name the kernel with --kernel"
-				    : "program %s (section \"%s\") runs on the host: that comes with a later release",
-			    program->name, program->section);
+		attach_fail(
+			attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
+			program->insns.count
+				? "program %s (section \"%s\") is not marked as a GPU program: begin its name with "
+				  "cuda__, or name the kernel with --kernel"
+				: "program %s (section \"%s\") runs on the host: that comes with a later release",
+			program->name, program->section);
 	return false;
 }
 
@@ -387,23 +391,28 @@ static bool attach_choose_programs(struct attach *attach) {
 			const struct attach_choice *choice = &attach->choices.programs[i];
 
 			attach->chosen[i] = choice->program;
-			if (!pass_set_builtin(&attach->daemon->passes, &choice->section, choice->text)) {
-				attach_fail(attach, ATTACH_E_ARGUMENT, "point", NULL,
-					    "%.128s: the definitions of passes have none for this point (gpuprobectl pass list)",
-					    choice->text);
+			if (!pass_set_builtin(&attach->daemon->passes, &choice->section,
+					      choice->text)) {
+				attach_fail(
+					attach, ATTACH_E_ARGUMENT, "point", NULL,
+					"%.128s: the definitions of passes have none for this point (gpuprobectl pass list)",
+					choice->text);
 				return false;
 			}
 		}
 		return attach_hosts(attach);
 	case ATTACH_CHOOSE_E_NOT_FOUND:
-		outcome = (struct attach_outcome){ .error = ATTACH_E_NOT_FOUND, .program = trouble.reason };
+		outcome = (struct attach_outcome){ .error = ATTACH_E_NOT_FOUND,
+						   .program = trouble.reason };
 		attach_finish(attach, &outcome);
 		break;
 	case ATTACH_CHOOSE_E_OBJECT:
-		attach_fail(attach, ATTACH_E_INVALID_OBJECT, trouble.program, NULL, "%s", trouble.reason);
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, trouble.program, NULL, "%s",
+			    trouble.reason);
 		break;
 	case ATTACH_CHOOSE_E_ARGUMENT:
-		attach_fail(attach, ATTACH_E_ARGUMENT, trouble.parameter, NULL, "%s", trouble.reason);
+		attach_fail(attach, ATTACH_E_ARGUMENT, trouble.parameter, NULL, "%s",
+			    trouble.reason);
 		break;
 	case ATTACH_CHOOSE_E_LIMIT:
 		attach_fail_limit(attach, trouble.reason, ATTACH_PROGRAMS_MAX);
@@ -465,8 +474,8 @@ static bool attach_copy(char **copyp, const char *text) {
 }
 
 /* The attach without its job. NULL: no memory. */
-static struct attach *attach_alloc(struct daemon *daemon, const struct attach_options *options, attach_fn fn,
-				   void *userdata) {
+static struct attach *attach_alloc(struct daemon *daemon, const struct attach_options *options,
+				   attach_fn fn, void *userdata) {
 	struct attach *attach = calloc(1, sizeof(*attach));
 
 	if (!attach)
@@ -481,7 +490,8 @@ static struct attach *attach_alloc(struct daemon *daemon, const struct attach_op
 	attach->ring_bytes = options->ring_bytes;
 	attach->shared = options->shared;
 	if (!attach_copy(&attach->only_program, options->wish.program) ||
-	    !attach_copy(&attach->kernel, options->wish.kernel) || !attach_copy(&attach->point, options->wish.point)) {
+	    !attach_copy(&attach->kernel, options->wish.kernel) ||
+	    !attach_copy(&attach->point, options->wish.point)) {
 		attach_free(attach);
 		return NULL;
 	}

@@ -20,7 +20,9 @@
 #include "process-facts.h"
 
 #define CLIENT_CONTEXTS_MAX 256 /* of one process on one device */
-#define CLIENT_SHARED (UINT64_C(1) << 63) /* with a uid: stands for all processes of the user, which are no numbers so high */
+#define CLIENT_SHARED                                                                              \
+	(UINT64_C(1) << 63) /* with a uid: stands for all processes of the user, which are no      \
+			       numbers so high */
 
 enum {
 	CLIENT_E_USER = 1000, /* beside enum map_result */
@@ -188,13 +190,15 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
  * The instance for one more context of a process on a device. Two contexts must not copy their
  * buffers over each other, so each has one of its own; map.c tells them apart by "device" numbers
  * SHIM_DEVICES_MAX apart. The instance of a context that has ended is handed on and the new one
- * begins with what it holds, but for maps whose data modules may hold (they merge by sums, or keep the latest): those begin with
- * zeros (map-layout.h).
+ * begins with what it holds, but for maps whose data modules may hold (they merge by sums, or keep
+ * the latest): those begin with zeros (map-layout.h).
  */
 static int client_get_own_instance(struct daemon *daemon, const struct process *process,
-				   struct map *map, uint32_t device, struct map_instance **instancep) {
+				   struct map *map, uint32_t device,
+				   struct map_instance **instancep) {
 	const uint32_t merge = map->spec.layout.merge;
-	const bool zeros = merge == MAP_MERGE_SUM64 || merge == MAP_MERGE_SUM32 || merge == MAP_MERGE_LATEST;
+	const bool zeros =
+		merge == MAP_MERGE_SUM64 || merge == MAP_MERGE_SUM32 || merge == MAP_MERGE_LATEST;
 	const uint32_t again = MAP_INSTANCE_NEW;
 	struct map_instance *i;
 	uint32_t n = 0;
@@ -215,16 +219,19 @@ static int client_get_own_instance(struct daemon *daemon, const struct process *
 	if (n >= CLIENT_CONTEXTS_MAX)
 		return MAP_E_QUOTA;
 	return map_instance_get(map, process->number, process->facts.pid,
-				device + n * SHIM_DEVICES_MAX, daemon->registry.last_instance + 1, instancep);
+				device + n * SHIM_DEVICES_MAX, daemon->registry.last_instance + 1,
+				instancep);
 }
 
 /*
- * Which instance a process gets: one for each of its contexts; of an object attached as shared, what lies in host memory is one
- * for all processes of its user; what host programs share is one altogether, and goes to processes of one user only, whoever
- * comes first: users share no memory that nobody has told them to share.
+ * Which instance a process gets: one for each of its contexts; of an object attached as shared,
+ * what lies in host memory is one for all processes of its user; what host programs share is one
+ * altogether, and goes to processes of one user only, whoever comes first: users share no memory
+ * that nobody has told them to share.
  */
-static int client_get_instance(struct daemon *daemon, const struct process *process, struct object *object,
-			       struct map *map, uint32_t device, struct map_instance **instancep) {
+static int client_get_instance(struct daemon *daemon, const struct process *process,
+			       struct object *object, struct map *map, uint32_t device,
+			       struct map_instance **instancep) {
 	const uint32_t place = map->spec.layout.place;
 	int r;
 
@@ -237,8 +244,8 @@ static int client_get_instance(struct daemon *daemon, const struct process *proc
 			object->kernel_user = process->uid;
 		}
 	} else if (place == MAP_PLACE_HOST && object->shared) {
-		r = map_instance_get(map, CLIENT_SHARED | process->uid, 0, 0, daemon->registry.last_instance + 1,
-				     instancep);
+		r = map_instance_get(map, CLIENT_SHARED | process->uid, 0, 0,
+				     daemon->registry.last_instance + 1, instancep);
 	} else {
 		r = client_get_own_instance(daemon, process, map, device, instancep);
 	}
@@ -251,7 +258,8 @@ static const char *client_instance_trouble(int r) {
 	if (r == CLIENT_E_USER)
 		return "the map is shared with programs on the host and with processes of another user: attach for each "
 		       "user, with --uid";
-	return r > 0 ? "the owner of the map has no memory left for it (quota)" : "no memory for a map";
+	return r > 0 ? "the owner of the map has no memory left for it (quota)"
+		     : "no memory for a map";
 }
 
 static int client_on_instance(struct daemon *daemon, struct client *client,
@@ -274,8 +282,8 @@ static int client_on_instance(struct daemon *daemon, struct client *client,
 		if (r) {
 			made = NULL;
 			outcome_log_add(&daemon->outcomes, process->facts.uid, process->facts.pid,
-					process->facts.comm, OUTCOME_FAILED, &(struct outcome_subject){},
-					client_instance_trouble(r));
+					process->facts.comm, OUTCOME_FAILED,
+					&(struct outcome_subject){}, client_instance_trouble(r));
 		}
 	}
 	if (made) {
@@ -301,12 +309,12 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 
 		if (!kernel->n_attachments)
 			continue; /* nothing of ours is in it */
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
-				OUTCOME_FAILED,
-				&(struct outcome_subject){ kernel->name, kernel->demangled,
-							   kernel->device_function, kernel->attachments,
-							   kernel->n_attachments },
-				report->reason);
+		outcome_log_add(
+			&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
+			&(struct outcome_subject){ kernel->name, kernel->demangled,
+						   kernel->device_function, kernel->attachments,
+						   kernel->n_attachments },
+			report->reason);
 	}
 	if (!module || !module->result->n_kernels)
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,

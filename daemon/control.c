@@ -293,8 +293,10 @@ static const char *control_spaces(json_object *json, uint32_t *spaces, char buff
 		uint32_t space = section_space(name);
 
 		if (!space) {
-			snprintf(buffer, 128, "%.32s: expected some of global, shared, local, const, param, generic",
-				 name);
+			snprintf(
+				buffer, 128,
+				"%.32s: expected some of global, shared, local, const, param, generic",
+				name);
 			return buffer;
 		}
 		*spaces |= space;
@@ -303,8 +305,8 @@ static const char *control_spaces(json_object *json, uint32_t *spaces, char buff
 }
 
 /*
- * What a call of Attach says but the object and the filter. A line about the member in *parameterp, perhaps in buffer, if it makes
- * no sense.
+ * What a call of Attach says but the object and the filter. A line about the member in *parameterp,
+ * perhaps in buffer, if it makes no sense.
  */
 static const char *control_attach_options(json_object *parameters, struct attach_options *options,
 					  const char **parameterp, char buffer[static 128]) {
@@ -327,14 +329,16 @@ static const char *control_attach_options(json_object *parameters, struct attach
 	if (why)
 		return why;
 	*parameterp = "threads";
-	if (threads && (json_object_get_int64(threads) < 1 || json_object_get_int64(threads) > MAP_THREADS_MAX))
+	if (threads && (json_object_get_int64(threads) < 1 ||
+			json_object_get_int64(threads) > MAP_THREADS_MAX))
 		return "a per-thread array has values for 1 to 268435456 threads";
 	options->threads = threads ? (uint32_t)json_object_get_int64(threads) : MAP_THREADS_DEFAULT;
 	*parameterp = "ring_size";
 	if (ring_size && (json_object_get_int64(ring_size) < (int64_t)MAP_RING_SIZE_MIN ||
 			  json_object_get_int64(ring_size) > (int64_t)MAP_RING_TOTAL_MAX))
 		return "a ring has 16384 (16 KiB) to 2147483648 (2 GiB) bytes";
-	options->ring_bytes = ring_size ? (uint64_t)json_object_get_int64(ring_size) : MAP_RING_TOTAL_DEFAULT;
+	options->ring_bytes =
+		ring_size ? (uint64_t)json_object_get_int64(ring_size) : MAP_RING_TOTAL_DEFAULT;
 	return NULL;
 }
 

@@ -40,7 +40,8 @@ void control_add_string(json_object *object, const char *key, const char *value)
 /* The types Map and Attachment of the interface. */
 json_object *control_map_json(const struct map *map, const struct object *object);
 
-/* The map of that name or number that the caller may see. NULL: answered, with the result in *rp. */
+/* The map of that name or number that the caller may see. NULL: answered, with the result in *rp.
+ */
 struct map *control_find_map(const struct daemon *daemon, struct varlink_call *call,
 			     const char *name, int *rp);
 

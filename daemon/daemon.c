@@ -146,15 +146,18 @@ static void daemon_on_bad_pass(const char *line, void *userdata) {
 static int daemon_load_passes(struct daemon *daemon, const struct daemon_options *options) {
 	int r;
 
-	daemon->n_pass_folders = pass_folders(options->pass_folder, PASS_DATA_FOLDER, daemon->pass_folders);
-	r = pass_set_load(&daemon->passes, daemon->pass_folders, daemon->n_pass_folders, daemon_on_bad_pass, NULL);
+	daemon->n_pass_folders =
+		pass_folders(options->pass_folder, PASS_DATA_FOLDER, daemon->pass_folders);
+	r = pass_set_load(&daemon->passes, daemon->pass_folders, daemon->n_pass_folders,
+			  daemon_on_bad_pass, NULL);
 	if (r < 0)
 		return r;
-	log_notice("Discovered %zu pass definitions from %s%s%s", daemon->passes.n_found, daemon->pass_folders[0],
-		   daemon->n_pass_folders > 1 ? " and " : "",
+	log_notice("Discovered %zu pass definitions from %s%s%s", daemon->passes.n_found,
+		   daemon->pass_folders[0], daemon->n_pass_folders > 1 ? " and " : "",
 		   daemon->n_pass_folders > 1 ? daemon->pass_folders[1] : "");
 	if (!options->pass_pool.path && pass_set_runs_programs(&daemon->passes)) {
-		log_error("gpuprobe-pass-worker is not found: passes of the user cannot run; reinstall");
+		log_error(
+			"gpuprobe-pass-worker is not found: passes of the user cannot run; reinstall");
 		return -ENOENT;
 	}
 	return 0;

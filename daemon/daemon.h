@@ -20,7 +20,8 @@
 #include "shim-server.h"
 #include "worker-pool.h"
 
-#define DAEMON_STUB_DEFAULT "__bpftime_cuda__kernel_trace" /* what objects and sources for other tools call */
+/* what objects and sources for other tools call */
+#define DAEMON_STUB_DEFAULT "__bpftime_cuda__kernel_trace"
 
 struct artifact_store;
 struct varlink_server;
@@ -42,7 +43,7 @@ struct daemon_options {
 	struct worker_pool_options image_pool,
 		program_pool; /* size, path, arguments, environment */
 	struct worker_pool_options pass_pool; /* likewise; path NULL: its worker is missing */
-	const char *pass_folder; /* with definitions of passes, instead of the usual ones; or NULL */
+	const char *pass_folder; /* with definitions of passes; NULL: the usual ones */
 };
 
 struct daemon_counters {
@@ -62,7 +63,8 @@ struct daemon {
 	uv_loop_t *loop;
 	bool session, verify, allow_exit;
 	bool stopping;
-	const char *const *stubs; /* functions whose calls stand for the entry; none: what the passes say, or the default */
+	const char *const *stubs; /* functions whose calls stand for the entry; none: what the
+				     passes say, or the default */
 	size_t n_stubs;
 	struct artifact_store *artifacts; /* NULL: nothing is kept */
 	unsigned int deadline_ms, mirror_period_ms;

@@ -36,8 +36,8 @@ static bool image_reply_offered(json_object *id, const struct image_reply_reques
 }
 
 /* An array of ids out of the offered ones. */
-static int image_reply_ids(json_object *object, const char *key, const struct image_reply_request *request,
-			   uint64_t **idsp, size_t *np) {
+static int image_reply_ids(json_object *object, const char *key,
+			   const struct image_reply_request *request, uint64_t **idsp, size_t *np) {
 	json_object *array = NULL;
 	size_t n;
 
@@ -78,12 +78,14 @@ static int image_reply_missing(struct image_kernel *kernel, json_object *item,
 		return -ENOMEM;
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
 		entry = json_object_array_get_idx(array, i);
-		if (!json_object_is_type(entry, json_type_object) || !json_object_object_get_ex(entry, "id", &id) ||
+		if (!json_object_is_type(entry, json_type_object) ||
+		    !json_object_object_get_ex(entry, "id", &id) ||
 		    !image_reply_offered(id, request))
 			return IMAGE_REPLY_E_INVALID;
 		point = image_reply_string(entry, "point");
 		if (i == 0)
-			snprintf(kernel->missing_point, sizeof(kernel->missing_point), "%s", point ? point : "");
+			snprintf(kernel->missing_point, sizeof(kernel->missing_point), "%s",
+				 point ? point : "");
 		kernel->missing[kernel->n_missing++] = (uint64_t)json_object_get_int64(id);
 	}
 	return 0;
@@ -121,9 +123,11 @@ static int image_reply_kernels(struct image_result *result, json_object *reply,
 		kernel->demangled = strdup(demangled ? demangled : name);
 		if (!kernel->name || !kernel->demangled)
 			return -ENOMEM;
-		kernel->device_function = json_object_object_get_ex(item, "device_function", &device) &&
-					  json_object_get_boolean(device);
-		r = image_reply_ids(item, "attachments", request, &kernel->attachments, &kernel->n_attachments);
+		kernel->device_function =
+			json_object_object_get_ex(item, "device_function", &device) &&
+			json_object_get_boolean(device);
+		r = image_reply_ids(item, "attachments", request, &kernel->attachments,
+				    &kernel->n_attachments);
 		if (r == 0)
 			r = image_reply_missing(kernel, item, request);
 		if (r)
@@ -147,8 +151,8 @@ static int image_reply_slot(struct image_result *result, uint64_t map, enum wire
 }
 
 /*
- * The maps of the applied programs, and what they know of the process. Those of attachments that went away meanwhile stay
- * unarmed.
+ * The maps of the applied programs, and what they know of the process. Those of attachments that
+ * went away meanwhile stay unarmed.
  */
 static int image_reply_slots(struct image_result *result, const struct registry *registry) {
 	int r = 0;
@@ -173,7 +177,8 @@ static int image_reply_slots(struct image_result *result, const struct registry 
 	return r;
 }
 
-/* Takes the instructions with memory probes, if the worker found any. What they say is looked at when somebody asks. */
+/* Takes the instructions with memory probes, if the worker found any. What they say is looked at
+ * when somebody asks. */
 static int image_reply_instructions(struct image_result *result, json_object *reply,
 				    struct worker_task *task) {
 	json_object *size = NULL;
@@ -205,13 +210,15 @@ static int image_reply_fill(struct image_result *result, json_object *reply,
 		outcome_clean(result->reason);
 		return 0;
 	}
-	if (!status || strcmp(status, "replaced") != 0 || !json_object_object_get_ex(reply, "size", &size) ||
+	if (!status || strcmp(status, "replaced") != 0 ||
+	    !json_object_object_get_ex(reply, "size", &size) ||
 	    !json_object_is_type(size, json_type_int))
 		return IMAGE_REPLY_E_INVALID;
 	result->size = worker_task_output_size(task, IMAGE_REPLY_OUTPUT);
 	if (result->size == 0 || (uint64_t)json_object_get_int64(size) != result->size)
 		return IMAGE_REPLY_E_INVALID;
-	r = image_reply_ids(reply, "applied", request, &result->attachments, &result->n_attachments);
+	r = image_reply_ids(reply, "applied", request, &result->attachments,
+			    &result->n_attachments);
 	if (r)
 		return r;
 	if (!result->n_attachments)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The descriptors of a job: the image, the new image, the instructions, then what depends on options and stage, then the
- * programs. Programs of attachments that went away between two stages cannot be sent any more: the work fails, which nobody
- * misses, because what was asked for is no longer wanted.
+ * The descriptors of a job: the image, the new image, the instructions, then what depends on
+ * options and stage, then the programs. Programs of attachments that went away between two stages
+ * cannot be sent any more: the work fails, which nobody misses, because what was asked for is no
+ * longer wanted.
  */
 
 #include "image-work.h"
@@ -53,14 +54,17 @@ static json_object *image_work_program(const struct attachment *attachment, int 
 	return program;
 }
 
-static json_object *image_work_attachment(const struct attachment *attachment, uint32_t default_spaces) {
+static json_object *image_work_attachment(const struct attachment *attachment,
+					  uint32_t default_spaces) {
 	const struct section *section = &attachment->section;
-	uint32_t wanted = attachment->spaces == SECTION_SPACES_DEFAULT ? default_spaces : attachment->spaces;
+	uint32_t wanted =
+		attachment->spaces == SECTION_SPACES_DEFAULT ? default_spaces : attachment->spaces;
 	json_object *json = json_object_new_object(), *spaces;
 
 	image_work_add_int(json, "id", (int64_t)attachment->id);
 	image_work_add_string(json, "kernel", section->kernel);
-	json_object_object_add(json, "device_function", json_object_new_boolean(section->device_function));
+	json_object_object_add(json, "device_function",
+			       json_object_new_boolean(section->device_function));
 	image_work_add_string(json, "point", section_point_name(section->point));
 	image_work_add_string(json, "program", attachment->symbol);
 	if (section->point == SECTION_LINE) {
@@ -72,7 +76,8 @@ static json_object *image_work_attachment(const struct attachment *attachment, u
 		spaces = json_object_new_array();
 		for (unsigned int i = 0; section_space_name(i); i++)
 			if (wanted >> i & 1)
-				json_object_array_add(spaces, json_object_new_string(section_space_name(i)));
+				json_object_array_add(
+					spaces, json_object_new_string(section_space_name(i)));
 		json_object_object_add(json, "spaces", spaces);
 	}
 	return json;
@@ -80,10 +85,11 @@ static json_object *image_work_attachment(const struct attachment *attachment, u
 
 /* The members that are the same in all jobs of the work. */
 static json_object *image_work_request(const struct image_work *work, enum image_stage stage) {
-	static const char *const stages[] = { "all", "extract", "check", "edit", "check_edited", "build" };
-	static const char *const kinds[] = {
-		[WIRE_IMAGE_FATBIN] = "fatbin", [WIRE_IMAGE_PTX] = "ptx", [WIRE_IMAGE_CUBIN] = "cubin"
-	};
+	static const char *const stages[] = { "all",  "extract",      "check",
+					      "edit", "check_edited", "build" };
+	static const char *const kinds[] = { [WIRE_IMAGE_FATBIN] = "fatbin",
+					     [WIRE_IMAGE_PTX] = "ptx",
+					     [WIRE_IMAGE_CUBIN] = "cubin" };
 	json_object *request = json_object_new_object(), *stubs = json_object_new_array();
 
 	image_work_add_string(request, "job", "image");
@@ -98,7 +104,8 @@ static json_object *image_work_request(const struct image_work *work, enum image
 	if (!json_object_array_length(stubs))
 		json_object_array_add(stubs, json_object_new_string(DAEMON_STUB_DEFAULT));
 	json_object_object_add(request, "stubs", stubs);
-	json_object_object_add(request, "call", json_object_new_boolean(work->daemon->artifacts != NULL));
+	json_object_object_add(request, "call",
+			       json_object_new_boolean(work->daemon->artifacts != NULL));
 	image_work_add_string(request, "stage", stages[stage]);
 	if (work->isa) {
 		image_work_add_int(request, "isa", work->isa);
@@ -116,7 +123,8 @@ static int image_work_add_fd(json_object *request, const char *key, int index) {
 }
 
 /* Adds the programs and where they belong. 0 or -errno. */
-static int image_work_add_programs(const struct image_work *work, struct worker_task *task, json_object *request) {
+static int image_work_add_programs(const struct image_work *work, struct worker_task *task,
+				   json_object *request) {
 	json_object *programs = json_object_new_array(), *attachments = json_object_new_array();
 	uint32_t spaces = pass_set_spaces(&work->daemon->passes);
 
@@ -139,7 +147,8 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 	return 0;
 }
 
-int image_work_submit(struct image_work *work, enum image_stage stage, int text, worker_task_fn fn, void *userdata) {
+int image_work_submit(struct image_work *work, enum image_stage stage, int text, worker_task_fn fn,
+		      void *userdata) {
 	json_object *request = image_work_request(work, stage);
 	uint64_t now = uv_now(work->daemon->loop);
 	struct worker_task *task;
@@ -157,12 +166,15 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 	}
 	r = image_work_add_fd(request, "input", worker_task_add_input(task, fd));
 	if (r == 0)
-		r = image_work_add_fd(request, "output", worker_task_add_output(task, WIRE_IMAGE_SIZE_MAX));
+		r = image_work_add_fd(request, "output",
+				      worker_task_add_output(task, WIRE_IMAGE_SIZE_MAX));
 	if (r == 0)
 		r = image_work_add_fd(request, "instructions",
 				      worker_task_add_output(task, IMAGE_INSTRUCTIONS_MAX));
-	if (r == 0 && work->daemon->artifacts && (stage == IMAGE_STAGE_ALL || stage == IMAGE_STAGE_BUILD))
-		r = image_work_add_fd(request, "text_output", worker_task_add_output(task, IMAGE_TEXT_MAX));
+	if (r == 0 && work->daemon->artifacts &&
+	    (stage == IMAGE_STAGE_ALL || stage == IMAGE_STAGE_BUILD))
+		r = image_work_add_fd(request, "text_output",
+				      worker_task_add_output(task, IMAGE_TEXT_MAX));
 	if (r == 0 && text >= 0)
 		r = image_work_add_fd(request, "text", worker_task_add_input(task, text));
 	else
@@ -219,8 +231,8 @@ void image_work_fail(struct image_work *work, uint64_t keep, const char *format,
 }
 
 /* Keeps what was made for a curious person. */
-static void image_work_keep(struct image_work *work, const struct image_result *result, json_object *reply,
-			    struct worker_task *task) {
+static void image_work_keep(struct image_work *work, const struct image_result *result,
+			    json_object *reply, struct worker_task *task) {
 	json_object *size = NULL;
 	struct artifact artifact = {
 		.name = result->n_kernels ? result->kernels[0].name : "",
@@ -232,8 +244,8 @@ static void image_work_keep(struct image_work *work, const struct image_result *
 
 	if (!work->daemon->artifacts || !result->replaced)
 		return;
-	if (json_object_object_get_ex(reply, "text_size", &size) && json_object_is_type(size, json_type_int) &&
-	    json_object_get_int64(size) > 0 &&
+	if (json_object_object_get_ex(reply, "text_size", &size) &&
+	    json_object_is_type(size, json_type_int) && json_object_get_int64(size) > 0 &&
 	    (uint64_t)json_object_get_int64(size) == worker_task_output_size(task, text)) {
 		artifact.text_size = worker_task_output_size(task, text);
 		artifact.text = worker_task_steal_fd(task, text);
@@ -242,7 +254,8 @@ static void image_work_keep(struct image_work *work, const struct image_result *
 	fd_close(artifact.text);
 }
 
-void image_work_take(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata) {
+void image_work_take(struct worker_task *task, int result, json_object *reply, const char *message,
+		     void *userdata) {
 	struct image_work *work = userdata;
 	const struct image_reply_request request = {
 		.registry = &work->daemon->registry,
@@ -267,7 +280,8 @@ void image_work_take(struct worker_task *task, int result, json_object *reply, c
 		image_work_end(work, made, IMAGE_KEEP_ALWAYS);
 		return;
 	case WORKER_POOL_E_REFUSED:
-		keep = json_object_object_get_ex(reply, "error", &word) && json_object_is_type(word, json_type_string) &&
+		keep = json_object_object_get_ex(reply, "error", &word) &&
+				       json_object_is_type(word, json_type_string) &&
 				       strcmp(json_object_get_string(word), "internal") != 0
 			       ? IMAGE_KEEP_ALWAYS
 			       : 0;

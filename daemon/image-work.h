@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* One image on its way through the image workers: the jobs `image` of worker/job.md, in one stage or several. */
+/* One image on its way through the image workers: the jobs `image` of worker/job.md, in one stage
+ * or several. */
 
 #include <json-c/json.h>
 #include <stddef.h>
@@ -25,8 +26,8 @@ enum image_stage {
 };
 
 /*
- * The end: result is NULL if there is no memory, else a reference that is handed over; keep says for how many milliseconds it
- * holds for the same image (0: not at all).
+ * The end: result is NULL if there is no memory, else a reference that is handed over; keep says
+ * for how many milliseconds it holds for the same image (0: not at all).
  */
 typedef void (*image_work_fn)(struct image_result *result, uint64_t keep, void *userdata);
 
@@ -43,17 +44,23 @@ struct image_work {
 	void *userdata;
 };
 
-/* Takes the struct (fd is duplicated) and starts; fn is called once, never from within. 0 or -errno: nothing was started. */
+/* Takes the struct (fd is duplicated) and starts; fn is called once, never from within. 0 or
+ * -errno: nothing was started. */
 int image_work_start(const struct image_work *work);
 
 /*
- * Submits the job of one stage; text (consumed; -1: none) is what all stages but EXTRACT and ALL work on. 0 or -errno: fn will not be called.
- * image_work_start() submits IMAGE_STAGE_ALL, unless there are passes of the user (pass.h); stages of others end in image_work_take() or image_work_fail().
+ * Submits the job of one stage; text (consumed; -1: none) is what all stages but EXTRACT and ALL
+ * work on. 0 or -errno: fn will not be called. image_work_start() submits IMAGE_STAGE_ALL, unless
+ * there are passes of the user (pass.h); stages of others end in image_work_take() or
+ * image_work_fail().
  */
-int image_work_submit(struct image_work *work, enum image_stage stage, int text, worker_task_fn fn, void *userdata);
+int image_work_submit(struct image_work *work, enum image_stage stage, int text, worker_task_fn fn,
+		      void *userdata);
 
-/* The last stage has answered (a worker_task_fn; userdata: the work): its fn is told, and the work is gone. */
-void image_work_take(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata);
+/* The last stage has answered (a worker_task_fn; userdata: the work): its fn is told, and the work
+ * is gone. */
+void image_work_take(struct worker_task *task, int result, json_object *reply, const char *message,
+		     void *userdata);
 
 /* The own image, because something went wrong; printf-like. The work is gone. */
 void image_work_fail(struct image_work *work, uint64_t keep, const char *format, ...)

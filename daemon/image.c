@@ -10,7 +10,8 @@
  * A request outlives its client: the job runs anyway, its result serves the next load, and it stays
  * charged to the uid until then, so that hanging up is no way around the quota.
  *
- * The daemon does not look into images; it hashes them, large ones in a thread. What workers do with them is image-work.c's.
+ * The daemon does not look into images; it hashes them, large ones in a thread. What workers do
+ * with them is image-work.c's.
  */
 
 #include "image.h"
@@ -32,7 +33,9 @@
 
 #define IMAGE_HASH_INLINE_MAX (1024 * 1024)
 #define IMAGE_NUMBER_MAX UINT32_C(0x7fffffff)
-#define IMAGE_NAMES_MAX ((size_t)64 << 10) /* bytes of names in a job, twice: JSON escapes some; a job has 128 KiB */
+#define IMAGE_NAMES_MAX                                                                            \
+	((size_t)64                                                                                \
+	 << 10) /* bytes of names in a job, twice: JSON escapes some; a job has 128 KiB */
 
 struct image_key {
 	XXH128_hash_t hash;
@@ -137,7 +140,8 @@ static struct image_entry *image_cache_find(struct image_cache *cache,
 }
 
 void image_cache_each(const struct image_cache *cache,
-		      void (*fn)(struct image_result *result, uid_t uid, void *userdata), void *userdata) {
+		      void (*fn)(struct image_result *result, uid_t uid, void *userdata),
+		      void *userdata) {
 	const struct image_entry *entry;
 
 	TAILQ_FOREACH(entry, &cache->list, link)
@@ -153,11 +157,12 @@ static void image_record_missing(struct daemon *daemon, const struct process_fac
 	char reason[256];
 
 	snprintf(reason, sizeof(reason), "no such point in %s: %s%s",
-		 kernel->device_function ? "this device function" : "this kernel", kernel->missing_point,
-		 kernel->n_missing > 1 ? ", and others" : "");
+		 kernel->device_function ? "this device function" : "this kernel",
+		 kernel->missing_point, kernel->n_missing > 1 ? ", and others" : "");
 	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
-			&(struct outcome_subject){ kernel->name, kernel->demangled, kernel->device_function,
-						   kernel->missing, kernel->n_missing },
+			&(struct outcome_subject){ kernel->name, kernel->demangled,
+						   kernel->device_function, kernel->missing,
+						   kernel->n_missing },
 			reason);
 }
 
@@ -175,9 +180,9 @@ static void image_record(struct daemon *daemon, const struct process *process,
 			continue;
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
 				result->replaced ? OUTCOME_PROBED : kind,
-				&(struct outcome_subject){ kernel->name, kernel->demangled,
-							   kernel->device_function, kernel->attachments,
-							   kernel->n_attachments },
+				&(struct outcome_subject){
+					kernel->name, kernel->demangled, kernel->device_function,
+					kernel->attachments, kernel->n_attachments },
 				result->reason);
 	}
 	if (!result->n_kernels)
@@ -366,12 +371,14 @@ static size_t image_match(const struct daemon *daemon, const struct process *pro
 }
 
 /* Remembers that attachments were left out. */
-static void image_record_excess(struct daemon *daemon, const struct process *process, size_t n, size_t n_applied) {
+static void image_record_excess(struct daemon *daemon, const struct process *process, size_t n,
+				size_t n_applied) {
 	const struct process_facts *facts = &process->facts;
 	char reason[128];
 
 	snprintf(reason, sizeof(reason),
-		 "%zu attachments mean this process: only the first %zu of them are applied", n, n_applied);
+		 "%zu attachments mean this process: only the first %zu of them are applied", n,
+		 n_applied);
 	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
 			&(struct outcome_subject){}, reason);
 }

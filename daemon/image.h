@@ -38,7 +38,8 @@ void image_cache_forget(struct image_cache *cache, uint64_t attachment);
 
 /* Calls fn for each result in the cache, with the uid whose processes may get it. */
 void image_cache_each(const struct image_cache *cache,
-		      void (*fn)(struct image_result *result, uid_t uid, void *userdata), void *userdata);
+		      void (*fn)(struct image_result *result, uid_t uid, void *userdata),
+		      void *userdata);
 
 /*
  * An IMAGE from a client, with its descriptor, which is consumed. Answered now or later. Negative:

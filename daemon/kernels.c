@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Kernels are in two places: in the modules that processes have now, and among the outcomes, where those are too that were
- * missed or have gone. Instructions are kept with the result of their image, as the worker wrote them: it has seen a hostile
- * image, so the list is read when somebody asks, one element at a time, and never believed.
+ * Kernels are in two places: in the modules that processes have now, and among the outcomes, where
+ * those are too that were missed or have gone. Instructions are kept with the result of their
+ * image, as the worker wrote them: it has seen a hostile image, so the list is read when somebody
+ * asks, one element at a time, and never believed.
  */
 
 #include "kernels.h"
@@ -40,7 +41,8 @@ struct kernel_table {
 };
 
 /* The kernel of that name, which is added if need be. NULL: there are too many. */
-static struct kernel *kernel_get(struct kernel_table *table, const char *name, const char *demangled, bool device_function) {
+static struct kernel *kernel_get(struct kernel_table *table, const char *name,
+				 const char *demangled, bool device_function) {
 	const size_t mask = 4 * KERNELS_MAX - 1;
 	size_t at = kernel_id(name, strlen(name)) & mask;
 	struct kernel *kernel;
@@ -70,10 +72,11 @@ static void kernel_add_attachments(struct kernel *kernel, const uint64_t *ids, s
 		bool known = false;
 
 		for (size_t k = 0; k < json_object_array_length(kernel->attachments); k++)
-			known = known || (uint64_t)json_object_get_int64(
-						 json_object_array_get_idx(kernel->attachments, k)) == ids[i];
+			known = known || (uint64_t)json_object_get_int64(json_object_array_get_idx(
+						 kernel->attachments, k)) == ids[i];
 		if (!known)
-			json_object_array_add(kernel->attachments, json_object_new_int64((int64_t)ids[i]));
+			json_object_array_add(kernel->attachments,
+					      json_object_new_int64((int64_t)ids[i]));
 	}
 }
 
@@ -83,7 +86,8 @@ static bool kernels_may_see(const struct daemon *daemon, const struct varlink_ca
 	if (!call || control_may_see(call, uid))
 		return true;
 	for (size_t i = 0; i < n; i++) {
-		const struct attachment *attachment = registry_attachment(&daemon->registry, attachments[i]);
+		const struct attachment *attachment =
+			registry_attachment(&daemon->registry, attachments[i]);
 
 		if (attachment && control_may_see(call, attachment->object->owner))
 			return true;
@@ -91,25 +95,30 @@ static bool kernels_may_see(const struct daemon *daemon, const struct varlink_ca
 	return false;
 }
 
-static void kernels_from_outcomes(struct kernel_table *table, const struct varlink_call *call, int64_t pid) {
+static void kernels_from_outcomes(struct kernel_table *table, const struct varlink_call *call,
+				  int64_t pid) {
 	const struct outcome *outcome;
 
 	TAILQ_FOREACH(outcome, &table->daemon->outcomes.list, link) {
 		struct kernel *kernel;
 
 		if (!outcome->kernel[0] || (pid && pid != outcome->pid) ||
-		    !kernels_may_see(table->daemon, call, outcome->uid, outcome->attachments, outcome->n_attachments))
+		    !kernels_may_see(table->daemon, call, outcome->uid, outcome->attachments,
+				     outcome->n_attachments))
 			continue;
-		kernel = kernel_get(table, outcome->kernel, outcome->demangled, outcome->device_function);
+		kernel = kernel_get(table, outcome->kernel, outcome->demangled,
+				    outcome->device_function);
 		if (kernel && !json_object_array_length(kernel->attachments))
-			kernel_add_attachments(kernel, outcome->attachments, outcome->n_attachments);
+			kernel_add_attachments(kernel, outcome->attachments,
+					       outcome->n_attachments);
 	}
 }
 
 /* One kernel of a module that a process has. */
 static void kernels_from_module(struct kernel_table *table, const struct process *process,
 				const struct image_kernel *image) {
-	struct kernel *kernel = kernel_get(table, image->name, image->demangled, image->device_function);
+	struct kernel *kernel =
+		kernel_get(table, image->name, image->demangled, image->device_function);
 
 	if (!kernel)
 		return;
@@ -124,7 +133,8 @@ static void kernels_from_module(struct kernel_table *table, const struct process
 	kernel->last_pid = process->facts.pid;
 }
 
-static void kernels_from_processes(struct kernel_table *table, const struct varlink_call *call, int64_t pid) {
+static void kernels_from_processes(struct kernel_table *table, const struct varlink_call *call,
+				   int64_t pid) {
 	const struct process *process;
 	const struct module *module;
 
@@ -133,15 +143,16 @@ static void kernels_from_processes(struct kernel_table *table, const struct varl
 			const struct image_result *result = module->result;
 
 			if ((pid && pid != process->facts.pid) ||
-			    !kernels_may_see(table->daemon, call, process->facts.uid, result->attachments,
-					     result->n_attachments))
+			    !kernels_may_see(table->daemon, call, process->facts.uid,
+					     result->attachments, result->n_attachments))
 				continue;
 			for (size_t i = 0; i < result->n_kernels; i++)
 				kernels_from_module(table, process, &result->kernels[i]);
 		}
 }
 
-json_object *kernels_list(const struct daemon *daemon, const struct varlink_call *call, int64_t pid) {
+json_object *kernels_list(const struct daemon *daemon, const struct varlink_call *call,
+			  int64_t pid) {
 	struct kernel_table *table = calloc(1, sizeof(*table));
 	json_object *array = json_object_new_array();
 	char id[17];
@@ -160,7 +171,8 @@ json_object *kernels_list(const struct daemon *daemon, const struct varlink_call
 		control_add_string(json, "id", id);
 		control_add_string(json, "name", kernel->name);
 		control_add_string(json, "demangled", kernel->demangled);
-		json_object_object_add(json, "device_function", json_object_new_boolean(kernel->device_function));
+		json_object_object_add(json, "device_function",
+				       json_object_new_boolean(kernel->device_function));
 		json_object_object_add(json, "pids", kernel->pids);
 		json_object_object_add(json, "attachments", kernel->attachments);
 		json_object_array_add(array, json);
@@ -189,7 +201,8 @@ static const char *kernels_item_end(const char *text, const char *end) {
 	return NULL;
 }
 
-int kernels_walk(const char *text, size_t size, int (*fn)(json_object *item, void *userdata), void *userdata) {
+int kernels_walk(const char *text, size_t size, int (*fn)(json_object *item, void *userdata),
+		 void *userdata) {
 	struct json_tokener *tokener = json_tokener_new_ex(4);
 	const char *end = text + size;
 	int r = KERNELS_E_INVALID;
@@ -207,7 +220,9 @@ int kernels_walk(const char *text, size_t size, int (*fn)(json_object *item, voi
 			if (text < end && *text == ']')
 				break;
 			item_end = text < end && *text == '{' ? kernels_item_end(text, end) : NULL;
-			item = item_end ? json_tokener_parse_ex(tokener, text, (int)(item_end - text)) : NULL;
+			item = item_end ? json_tokener_parse_ex(tokener, text,
+								(int)(item_end - text))
+					: NULL;
 			r = item ? fn(item, userdata) : KERNELS_E_INVALID;
 			json_object_put(item);
 			json_tokener_reset(tokener);
@@ -232,8 +247,8 @@ static void kernels_add_result(struct image_result *result, uid_t uid, void *use
 	struct kernels_results *results = userdata;
 	struct image_result **grown;
 
-	if (!result->replaced ||
-	    !kernels_may_see(results->daemon, results->call, uid, result->attachments, result->n_attachments))
+	if (!result->replaced || !kernels_may_see(results->daemon, results->call, uid,
+						  result->attachments, result->n_attachments))
 		return;
 	if (results->n == results->max) {
 		results->max = results->max ? 2 * results->max : 64;
@@ -297,7 +312,8 @@ static bool kernels_hex(const char *text, uint64_t *value) {
 	return true;
 }
 
-static bool kernels_means(const struct kernels_search *search, const char *name, const char *demangled) {
+static bool kernels_means(const struct kernels_search *search, const char *name,
+			  const char *demangled) {
 	if (search->by_id)
 		return kernel_id(name, strlen(name)) == search->id;
 	return outcome_kernel_means(name, demangled, search->pattern);
@@ -328,13 +344,17 @@ static int kernels_on_item(json_object *item, void *userdata) {
 	uint64_t id;
 	char hex[17];
 
-	if (!json_object_object_get_ex(item, "index", &index) || !json_object_is_type(index, json_type_int) ||
-	    json_object_get_int64(index) < 0 || json_object_get_int64(index) > UINT32_MAX ||
-	    !json_object_object_get_ex(item, "kernel", &kernel) || !json_object_is_type(kernel, json_type_string) ||
-	    !json_object_object_get_ex(item, "text", &text) || !json_object_is_type(text, json_type_string))
+	if (!json_object_object_get_ex(item, "index", &index) ||
+	    !json_object_is_type(index, json_type_int) || json_object_get_int64(index) < 0 ||
+	    json_object_get_int64(index) > UINT32_MAX ||
+	    !json_object_object_get_ex(item, "kernel", &kernel) ||
+	    !json_object_is_type(kernel, json_type_string) ||
+	    !json_object_object_get_ex(item, "text", &text) ||
+	    !json_object_is_type(text, json_type_string))
 		return KERNELS_E_INVALID;
 	id = instruction_id(search->result->image, (uint32_t)json_object_get_int64(index));
-	if (search->pattern ? !kernels_means_any(search, json_object_get_string(kernel)) : id != search->id)
+	if (search->pattern ? !kernels_means_any(search, json_object_get_string(kernel))
+			    : id != search->id)
 		return 0;
 	search->found = true;
 	json = json_object_new_object();
@@ -342,24 +362,26 @@ static int kernels_on_item(json_object *item, void *userdata) {
 	control_add_string(json, "id", hex);
 	search->bytes += 128 + kernels_add_text(json, "kernel", kernel);
 	search->bytes += kernels_add_text(json, "text", text);
-	if (json_object_object_get_ex(item, "file", &file) && json_object_is_type(file, json_type_string))
+	if (json_object_object_get_ex(item, "file", &file) &&
+	    json_object_is_type(file, json_type_string))
 		search->bytes += kernels_add_text(json, "file", file);
-	if (json_object_object_get_ex(item, "line", &line) && json_object_is_type(line, json_type_int) &&
-	    json_object_get_int64(line) >= 0)
+	if (json_object_object_get_ex(item, "line", &line) &&
+	    json_object_is_type(line, json_type_int) && json_object_get_int64(line) >= 0)
 		control_add_int(json, "line", json_object_get_int64(line));
 	json_object_array_add(search->array, json);
 	return search->bytes > KERNELS_REPLY_MAX ? KERNELS_E_LIMIT : 0;
 }
 
-/* The instructions of one image that are looked for. A malformed list ends where it is malformed. */
+/* The instructions of one image that are looked for. A malformed list ends where it is malformed.
+ */
 static int kernels_search_result(struct kernels_search *search, const struct image_result *result) {
 	const void *text;
 	int r;
 
 	search->result = result;
 	for (size_t i = 0; search->pattern && i < result->n_kernels; i++)
-		search->found = search->found ||
-				kernels_means(search, result->kernels[i].name, result->kernels[i].demangled);
+		search->found = search->found || kernels_means(search, result->kernels[i].name,
+							       result->kernels[i].demangled);
 	if (result->instructions < 0)
 		return 0;
 	r = memfd_map(result->instructions, (size_t)result->n_instructions, &text);
@@ -397,7 +419,8 @@ int control_list_kernels(struct varlink_call *call, json_object *parameters, voi
 	if (pid && json_object_get_int64(pid) <= 0)
 		return control_error_argument(call, "pid", "not a process id");
 	json = json_object_new_object();
-	json_object_object_add(json, "kernels", kernels_list(userdata, call, pid ? json_object_get_int64(pid) : 0));
+	json_object_object_add(json, "kernels",
+			       kernels_list(userdata, call, pid ? json_object_get_int64(pid) : 0));
 	return varlink_call_reply(call, json);
 }
 
@@ -409,7 +432,8 @@ int control_show_kernel(struct varlink_call *call, json_object *parameters, void
 	int r;
 
 	if (!kernel == !instruction)
-		return control_error_argument(call, "kernel", "say which kernel, or which instruction");
+		return control_error_argument(call, "kernel",
+					      "say which kernel, or which instruction");
 	array = json_object_new_array();
 	r = kernels_show(userdata, call, kernel, instruction, array);
 	if (r) {
@@ -427,7 +451,8 @@ int control_show_kernel(struct varlink_call *call, json_object *parameters, void
 	case KERNELS_E_NOT_FOUND:
 		return control_error_not_found(call, what);
 	case KERNELS_E_LIMIT:
-		return control_error_limit(call, "bytes of one reply: ask for one kernel", KERNELS_REPLY_MAX);
+		return control_error_limit(call, "bytes of one reply: ask for one kernel",
+					   KERNELS_REPLY_MAX);
 	}
 	return r;
 }

@@ -21,21 +21,26 @@ enum kernels_result {
 #define KERNELS_MAX 8192 /* of one reply: the oldest are left out */
 #define KERNELS_REPLY_MAX (12 * 1024 * 1024) /* bytes of text of instructions, about */
 
-/* The array of type Kernel that the caller (NULL: somebody who sees all) may see; pid 0: of all processes. Owned by the caller. */
-json_object *kernels_list(const struct daemon *daemon, const struct varlink_call *call, int64_t pid);
+/* The array of type Kernel that the caller (NULL: somebody who sees all) may see; pid 0: of all
+ * processes. Owned by the caller. */
+json_object *kernels_list(const struct daemon *daemon, const struct varlink_call *call,
+			  int64_t pid);
 
 /*
- * Adds the instructions of the kernels that `kernel` means (name, glob, or 16 hexadecimal digits), or the one with the id
- * `instruction` if that is not NULL, to `array`. 0, KERNELS_E_*, or negative errno.
+ * Adds the instructions of the kernels that `kernel` means (name, glob, or 16 hexadecimal digits),
+ * or the one with the id `instruction` if that is not NULL, to `array`. 0, KERNELS_E_*, or negative
+ * errno.
  */
 int kernels_show(const struct daemon *daemon, const struct varlink_call *call, const char *kernel,
 		 const char *instruction, json_object *array);
 
 /*
- * Goes over the elements of a worker's list of instructions. fn returns 0 to go on; what else it returns ends the walk. 0, that,
- * KERNELS_E_INVALID, or -ENOMEM. However long the list is, one element at a time is in memory.
+ * Goes over the elements of a worker's list of instructions. fn returns 0 to go on; what else it
+ * returns ends the walk. 0, that, KERNELS_E_INVALID, or -ENOMEM. However long the list is, one
+ * element at a time is in memory.
  */
-int kernels_walk(const char *text, size_t size, int (*fn)(json_object *item, void *userdata), void *userdata);
+int kernels_walk(const char *text, size_t size, int (*fn)(json_object *item, void *userdata),
+		 void *userdata);
 
 /* Methods of the control interface; userdata: the daemon. */
 int control_list_kernels(struct varlink_call *call, json_object *parameters, void *userdata);

@@ -47,13 +47,15 @@ static int usage(FILE *file) {
 		"  --verify=on|off         have the kernel's verifier check programs (default on)\n"
 		"  --allow-exit            programs may end threads of kernels (bpf_cuda_exit)\n"
 		"  --stub=NAME             a function whose calls stand for the entry of a kernel; may be given several times\n"
-		"                          (default: what the pass kprobe_entry says, " DAEMON_STUB_DEFAULT ")\n"
+		"                          (default: what the pass kprobe_entry says, " DAEMON_STUB_DEFAULT
+		")\n"
 		"  --keep-artifacts=DIR    keep the PTX and the new image of each replaced image in DIR\n"
 		"  --deadline-ms=N         how long a process may be held up by one module (default 2000)\n"
 		"  --mirror-period-ms=N    how often maps are copied out of device memory (default 100; 0: when asked)\n"
 		"  --workers=N             image workers (default: processors, at least 2, at most 8)\n"
 		"  --worker-dir=DIR        where the workers are\n"
-		"  --pass-dir=DIR          definitions of passes, instead of " PASS_DATA_FOLDER " and " PASS_SYSTEM_FOLDER "\n"
+		"  --pass-dir=DIR          definitions of passes, instead of " PASS_DATA_FOLDER
+		" and " PASS_SYSTEM_FOLDER "\n"
 		"  --toolkit=DIR           CUDA toolkit (default $CUDA_HOME, then /usr/local/cuda)\n"
 		"  --help, --version\n");
 	return file == stdout ? 0 : 2;
@@ -357,7 +359,8 @@ static int run(struct daemon_options *daemon_options, const struct runtime_dir *
 
 int main(int argc, char *argv[]) {
 	struct options options = { .verify = true, .deadline_ms = 2000, .mirror_period_ms = 100 };
-	char image_path[PATH_MAX], program_path[PATH_MAX], pass_path[PATH_MAX], storage[3][PATH_MAX + 32];
+	char image_path[PATH_MAX], program_path[PATH_MAX], pass_path[PATH_MAX],
+		storage[3][PATH_MAX + 32];
 	const char *environment[8];
 	struct daemon_options daemon_options = {};
 	struct runtime_dir *dir = NULL;

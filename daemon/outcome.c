@@ -92,7 +92,8 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 	outcome->reason = outcome_text(reason);
 	outcome->n_attachments = n_attachments;
 	if (n_attachments)
-		memcpy(outcome->attachments, subject->attachments, n_attachments * sizeof(uint64_t));
+		memcpy(outcome->attachments, subject->attachments,
+		       n_attachments * sizeof(uint64_t));
 	TAILQ_INSERT_HEAD(&log->list, outcome, link);
 	log->n++;
 	if (!outcome->kernel || !outcome->demangled || !outcome->reason) {

@@ -44,7 +44,8 @@ struct outcome_log {
 void outcome_log_init(struct outcome_log *log);
 void outcome_log_deinit(struct outcome_log *log);
 
-/* What an outcome is about. All zeros: a whole image or process, and no attachment in particular. Borrowed. */
+/* What an outcome is about. All zeros: a whole image or process, and no attachment in particular.
+ * Borrowed. */
 struct outcome_subject {
 	const char *kernel; /* NULL: a whole image or process */
 	const char *demangled;

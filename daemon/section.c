@@ -3,8 +3,9 @@
 /*
  *     kprobe | kretprobe | memcapture  [ / [dev:] KERNEL [ @ FILE:LINE | @ block:N ] ]
  *
- * PTX has no '@' in names and C++ none in demangled ones, so the first one ends the kernel; the last ':' ends the file. A name
- * that only looks like a number of ours ("block:x") is an error, not a file.
+ * PTX has no '@' in names and C++ none in demangled ones, so the first one ends the kernel; the
+ * last ':' ends the file. A name that only looks like a number of ours ("block:x") is an error, not
+ * a file.
  */
 
 #include "section.h"
@@ -16,7 +17,9 @@
 #include <string.h>
 
 static const char *const point_names[] = { "entry", "return", "memory", "line", "block" };
-static const char *const space_names[] = { "generic", "global", "shared", "local", "const", "param" };
+static const char *const space_names[] = {
+	"generic", "global", "shared", "local", "const", "param"
+};
 
 /* Says what is wrong with the section; returns SECTION_E_INVALID. */
 __attribute__((format(printf, 3, 4)))
@@ -24,14 +27,16 @@ static int wrong(char *error, const char *text, const char *format, ...) {
 	va_list arguments;
 	int n;
 
-	n = snprintf(error, SECTION_ERROR_SIZE, "%.100s%s: ", text, strlen(text) > 100 ? "..." : "");
+	n = snprintf(error, SECTION_ERROR_SIZE, "%.100s%s: ", text,
+		     strlen(text) > 100 ? "..." : "");
 	va_start(arguments, format);
 	vsnprintf(error + n, SECTION_ERROR_SIZE - (size_t)n, format, arguments);
 	va_end(arguments);
 	return SECTION_E_INVALID;
 }
 
-/* All of text is one decimal number of at least min and less than UINT32_MAX, which workers keep for themselves. */
+/* All of text is one decimal number of at least min and less than UINT32_MAX, which workers keep
+ * for themselves. */
 static bool number(const char *text, uint32_t min, uint32_t *value) {
 	unsigned long long n;
 	char *end;
@@ -50,7 +55,8 @@ static int parse_place(struct section *section, const char *text, const char *pl
 	size_t n = colon ? (size_t)(colon - place) : 0;
 
 	if (section->point != SECTION_ENTRY)
-		return wrong(error, text, "a source line or block has one point, that of kprobe/: no @ here");
+		return wrong(error, text,
+			     "a source line or block has one point, that of kprobe/: no @ here");
 	if (!n || !colon[1])
 		return wrong(error, text, "expected FILE:LINE or block:N after @");
 	if (n == 5 && strncmp(place, "block", 5) == 0) {
@@ -60,9 +66,11 @@ static int parse_place(struct section *section, const char *text, const char *pl
 		return 0;
 	}
 	if (!number(colon + 1, 1, &section->line))
-		return wrong(error, text, "expected the number of a line after the file: FILE:LINE");
+		return wrong(error, text,
+			     "expected the number of a line after the file: FILE:LINE");
 	if (n >= sizeof(section->file))
-		return wrong(error, text, "the name of the file has more than %d bytes", SECTION_FILE_SIZE - 1);
+		return wrong(error, text, "the name of the file has more than %d bytes",
+			     SECTION_FILE_SIZE - 1);
 	memcpy(section->file, place, n);
 	section->file[n] = '\0';
 	section->point = SECTION_LINE;
@@ -70,13 +78,15 @@ static int parse_place(struct section *section, const char *text, const char *pl
 }
 
 /* The name of a kernel, which may have dev: before it. */
-static int parse_kernel(struct section *section, const char *text, const char *name, size_t n, char *error) {
+static int parse_kernel(struct section *section, const char *text, const char *name, size_t n,
+			char *error) {
 	if (n >= 4 && strncmp(name, "dev:", 4) == 0) {
 		section->device_function = true;
 		name += 4;
 		n -= 4;
 		if (!n)
-			return wrong(error, text, "expected the name of a device function after dev:");
+			return wrong(error, text,
+				     "expected the name of a device function after dev:");
 	}
 	if (n >= sizeof(section->kernel))
 		return wrong(error, text, "a name has at most %d bytes", SECTION_KERNEL_SIZE - 1);
@@ -100,7 +110,8 @@ static int parse_rest(struct section *section, const char *text, const char *res
 	} else if (strcmp(rest, "__directly_run") == 0 && section->point == SECTION_ENTRY) {
 		strcpy(section->kernel, SECTION_DIRECTLY_RUN);
 	} else {
-		r = parse_kernel(section, text, rest, at ? (size_t)(at - rest) : strlen(rest), error);
+		r = parse_kernel(section, text, rest, at ? (size_t)(at - rest) : strlen(rest),
+				 error);
 		if (r)
 			return r;
 	}

@@ -23,7 +23,8 @@ enum section_result {
 #define SECTION_ERROR_SIZE 256
 #define SECTION_KERNEL_SIZE 2048 /* names of C++ templates are long */
 #define SECTION_FILE_SIZE 256
-#define SECTION_DIRECTLY_RUN "__gpuprobe_directly_run" /* the kernel that `gpuprobectl run` launches */
+#define SECTION_DIRECTLY_RUN                                                                       \
+	"__gpuprobe_directly_run" /* the kernel that `gpuprobectl run` launches */
 
 struct section {
 	enum section_point point;
@@ -35,8 +36,8 @@ struct section {
 };
 
 /*
- * kernel (or NULL) stands for the name in the section; with dev: before it, for device functions. 0 or SECTION_E_INVALID
- * with one line in error.
+ * kernel (or NULL) stands for the name in the section; with dev: before it, for device functions. 0
+ * or SECTION_E_INVALID with one line in error.
  */
 int section_parse(struct section *section, const char *text, const char *kernel,
 		  char error[static SECTION_ERROR_SIZE]);
@@ -44,7 +45,8 @@ int section_parse(struct section *section, const char *text, const char *kernel,
 /* "entry", "return", "memory", "line", "block". */
 const char *section_point_name(enum section_point point);
 
-/* Names of state spaces. The bit of one, 1 << its number in proto/gpuprobe.bpf.h; 0: there is none of this name. */
+/* Names of state spaces. The bit of one, 1 << its number in proto/gpuprobe.bpf.h; 0: there is none
+ * of this name. */
 #define SECTION_SPACES_DEFAULT UINT32_C(0x1f) /* all but param */
 uint32_t section_space(const char *name);
 const char *section_space_name(unsigned int number); /* NULL: no more */

@@ -50,7 +50,8 @@ static int teardown(void **state) {
 }
 
 /* Keeps one and waits. limit: of the bytes of a file that is written meanwhile; 0: none. */
-static void keep_limited(struct world *world, const char *name, const char *text, const char *image, rlim_t limit) {
+static void keep_limited(struct world *world, const char *name, const char *text, const char *image,
+			 rlim_t limit) {
 	struct artifact artifact = {
 		.name = name,
 		.text = text ? memfd_new_sealed("text", text, strlen(text)) : -1,
@@ -63,7 +64,8 @@ static void keep_limited(struct world *world, const char *name, const char *text
 
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
 	if (limit)
-		assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){ limit, all.rlim_max }), 0);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){ limit, all.rlim_max }),
+				 0);
 	artifact_store_keep(world->store, &artifact);
 	fd_close(artifact.text); /* it has its own */
 	fd_close(artifact.image);
@@ -155,7 +157,9 @@ static void test_trouble(void **state) {
 	assert_int_equal(entries(world), 2);
 	keep(world, "c", "p", "i");
 	assert_file(world, "4-c/out.fatbin", "i");
-	assert_int_equal(artifact_store_new(&(struct artifact_store *){ NULL }, &world->loop, taken), -ENOTDIR);
+	assert_int_equal(
+		artifact_store_new(&(struct artifact_store *){ NULL }, &world->loop, taken),
+		-ENOTDIR);
 }
 
 int main(void) {

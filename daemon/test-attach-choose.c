@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void add(struct linked *linked, const char *name, const char *section, bool gpu, uint32_t insns) {
+static void add(struct linked *linked, const char *name, const char *section, bool gpu,
+		uint32_t insns) {
 	struct linked_program *program = &linked->programs[linked->n_programs++];
 
 	strcpy(program->name, name);
@@ -35,7 +36,9 @@ static void test_points(void **state) {
 	assert_string_equal(choices.programs[2].section.kernel, "g");
 	attach_choices_deinit(&choices);
 
-	wish = (struct attach_wish){ .program = "cuda__out", .kernel = "h*", .point = "kprobe/f@x.cu:3" };
+	wish = (struct attach_wish){ .program = "cuda__out",
+				     .kernel = "h*",
+				     .point = "kprobe/f@x.cu:3" };
 	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), 0);
 	assert_int_equal(choices.n, 1);
 	assert_int_equal(choices.programs[0].program, 1);
@@ -58,17 +61,35 @@ static void test_refused(void **state) {
 		const char *parameter, *reason;
 	} cases[] = {
 		{ { .program = "nobody" }, "kprobe/f", ATTACH_CHOOSE_E_NOT_FOUND, NULL, "nobody" },
-		{ {}, "gpu", ATTACH_CHOOSE_E_ARGUMENT, "kernel",
+		{ {},
+		  "gpu",
+		  ATTACH_CHOOSE_E_ARGUMENT,
+		  "kernel",
 		  "section \"gpu\" of program cuda__p names no kernel: say which with --kernel" },
-		{ {}, "kprobe", ATTACH_CHOOSE_E_ARGUMENT, "kernel",
+		{ {},
+		  "kprobe",
+		  ATTACH_CHOOSE_E_ARGUMENT,
+		  "kernel",
 		  "section \"kprobe\" of program cuda__p names no kernel: say which with --kernel" },
-		{ {}, "kprobe/f@x.cu", ATTACH_CHOOSE_E_OBJECT, "kernel",
+		{ {},
+		  "kprobe/f@x.cu",
+		  ATTACH_CHOOSE_E_OBJECT,
+		  "kernel",
 		  "kprobe/f@x.cu: expected FILE:LINE or block:N after @" },
-		{ { .point = "kprobe/f@x.cu" }, "kprobe/f", ATTACH_CHOOSE_E_ARGUMENT, "point",
+		{ { .point = "kprobe/f@x.cu" },
+		  "kprobe/f",
+		  ATTACH_CHOOSE_E_ARGUMENT,
+		  "point",
 		  "kprobe/f@x.cu: expected FILE:LINE or block:N after @" },
-		{ { .point = "entry" }, "kprobe/f", ATTACH_CHOOSE_E_ARGUMENT, "point",
+		{ { .point = "entry" },
+		  "kprobe/f",
+		  ATTACH_CHOOSE_E_ARGUMENT,
+		  "point",
 		  "entry: expected kprobe/, kretprobe/ or memcapture/ and a kernel" },
-		{ { .spaces = 2 }, "kprobe/f", ATTACH_CHOOSE_E_ARGUMENT, "spaces",
+		{ { .spaces = 2 },
+		  "kprobe/f",
+		  ATTACH_CHOOSE_E_ARGUMENT,
+		  "spaces",
 		  "no program of these stands at memory accesses: memcapture/" },
 	};
 
@@ -78,7 +99,8 @@ static void test_refused(void **state) {
 		struct attach_trouble trouble;
 
 		add(linked, "cuda__p", cases[i].section, true, 2);
-		assert_int_equal(attach_choose(&choices, linked, &cases[i].wish, &trouble), cases[i].result);
+		assert_int_equal(attach_choose(&choices, linked, &cases[i].wish, &trouble),
+				 cases[i].result);
 		assert_string_equal(trouble.reason, cases[i].reason);
 		if (cases[i].parameter)
 			assert_string_equal(trouble.parameter, cases[i].parameter);
@@ -103,7 +125,8 @@ static void test_hosts(void **state) {
 	assert_int_equal(choices.hosts[1], 2);
 	attach_choices_deinit(&choices);
 
-	/* nothing says that it is for the GPU, but --kernel: a program that can only run on the host stays there */
+	/* nothing says that it is for the GPU, but --kernel: a program that can only run on the
+	 * host stays there */
 	linked->programs[1].gpu = false;
 	wish.kernel = "k";
 	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), 0);

@@ -24,19 +24,23 @@ int worker_task_steal_fd(struct worker_task *task, unsigned int index) {
 }
 
 #define MAP(members) "{\"used\":true," members "}"
-#define PROGRAM(index, context, process)                                                            \
-	"{\"index\":" #index ",\"symbol\":\"__gpuprobe_o7_p" #index "\",\"size\":10,\"isa\":63,\"target\":52," \
+#define PROGRAM(index, context, process)                                                           \
+	"{\"index\":" #index ",\"symbol\":\"__gpuprobe_o7_p" #index                                \
+	"\",\"size\":10,\"isa\":63,\"target\":52,"                                                 \
 	"\"context\":" context ",\"maps\":[0],\"process\":" process ",\"local_bytes\":0}"
 
-static struct map_shape shape_of(uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t place) {
-	return (struct map_shape){
-		.type = type, .key_size = key_size, .value_size = value_size, .max_entries = 4, .place = place
-	};
+static struct map_shape shape_of(uint32_t type, uint32_t key_size, uint32_t value_size,
+				 uint32_t place) {
+	return (struct map_shape){ .type = type,
+				   .key_size = key_size,
+				   .value_size = value_size,
+				   .max_entries = 4,
+				   .place = place };
 }
 
 /* One map and one program, number 3 of the object. */
-static int parse(struct compiled **compiledp, const struct map_shape *shape, const char *map, const char *program,
-		 char error[static COMPILED_ERROR_SIZE]) {
+static int parse(struct compiled **compiledp, const struct map_shape *shape, const char *map,
+		 const char *program, char error[static COMPILED_ERROR_SIZE]) {
 	static const size_t chosen[] = { 3 };
 	struct compiled_request request = {
 		.object = 7, .n_maps = 1, .shapes = shape, .n_chosen = 1, .chosen = chosen
@@ -74,17 +78,24 @@ static void test_maps(void **state) {
 		{ 2, 4, 8, 1, MAP("\"merge\":0,\"resident\":false"), 0, MAP_MERGE_NONE, false },
 		/* not possible for the map */
 		{ 2, 4, 8, 0, MAP("\"merge\":3,\"resident\":false"), COMPILED_E_INVALID, 0, false },
-		{ 2, 4, 16, 0, MAP("\"merge\":4,\"resident\":false"), COMPILED_E_INVALID, 0, false },
-		{ 2, 4, 8, 1, MAP("\"merge\":1,\"resident\":false"), COMPILED_E_INVALID, 0, false }, /* in host memory */
-		{ 1513, 4, 8, 0, MAP("\"merge\":1,\"resident\":false"), COMPILED_E_INVALID, 0, false },
-		{ 1501, 8, 8, 0, MAP("\"merge\":1,\"resident\":false"), COMPILED_E_INVALID, 0, false },
-		{ 1502, 4, 8, 0, MAP("\"merge\":1,\"resident\":false"), COMPILED_E_INVALID, 0, false },
+		{ 2, 4, 16, 0, MAP("\"merge\":4,\"resident\":false"), COMPILED_E_INVALID, 0,
+		  false },
+		{ 2, 4, 8, 1, MAP("\"merge\":1,\"resident\":false"), COMPILED_E_INVALID, 0,
+		  false }, /* in host memory */
+		{ 1513, 4, 8, 0, MAP("\"merge\":1,\"resident\":false"), COMPILED_E_INVALID, 0,
+		  false },
+		{ 1501, 8, 8, 0, MAP("\"merge\":1,\"resident\":false"), COMPILED_E_INVALID, 0,
+		  false },
+		{ 1502, 4, 8, 0, MAP("\"merge\":1,\"resident\":false"), COMPILED_E_INVALID, 0,
+		  false },
 		{ 6, 4, 8, 0, MAP("\"merge\":1,\"resident\":false"), COMPILED_E_INVALID, 0, false },
 		{ 2, 4, 8, 0, MAP("\"merge\":5,\"resident\":false"), COMPILED_E_INVALID, 0, false },
-		{ 2, 4, 8, 0, MAP("\"merge\":-1,\"resident\":false"), COMPILED_E_INVALID, 0, false },
+		{ 2, 4, 8, 0, MAP("\"merge\":-1,\"resident\":false"), COMPILED_E_INVALID, 0,
+		  false },
 		/* modules hold sums only, and small ones */
 		{ 2, 4, 8, 0, MAP("\"merge\":0,\"resident\":true"), COMPILED_E_INVALID, 0, false },
-		{ 2, 4, 65536, 0, MAP("\"merge\":1,\"resident\":true"), COMPILED_E_INVALID, 0, false },
+		{ 2, 4, 65536, 0, MAP("\"merge\":1,\"resident\":true"), COMPILED_E_INVALID, 0,
+		  false },
 		/* no map of a GPU, or no answer */
 		{ 9, 4, 8, 0, MAP("\"merge\":0,\"resident\":false"), COMPILED_E_INVALID, 0, false },
 		{ 2, 8, 8, 0, MAP("\"merge\":0,\"resident\":false"), COMPILED_E_INVALID, 0, false },
@@ -97,13 +108,15 @@ static void test_maps(void **state) {
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct map_shape shape =
-			shape_of(cases[i].type, cases[i].key_size, cases[i].value_size, cases[i].place), with;
+		struct map_shape shape = shape_of(cases[i].type, cases[i].key_size,
+						  cases[i].value_size, cases[i].place),
+				 with;
 		struct compiled *compiled = NULL;
 		char error[COMPILED_ERROR_SIZE];
 		struct map_layout layout;
 
-		if (parse(&compiled, &shape, cases[i].map, PROGRAM(3, "[]", "false"), error) != cases[i].result)
+		if (parse(&compiled, &shape, cases[i].map, PROGRAM(3, "[]", "false"), error) !=
+		    cases[i].result)
 			fail_msg("case %zu: %s", i, error);
 		assert_int_equal(!*error, cases[i].result == 0);
 		if (cases[i].result)
@@ -155,14 +168,17 @@ static void test_context(void **state) {
 
 	assert_int_equal(compiled_check_context(&program, "p", false, error), 0);
 	assert_int_equal(compiled_check_context(&program, "p", true, error), COMPILED_E_INVALID);
-	assert_string_equal(error, "program p reads byte 160 of its context: at a memory access it has 48 bytes");
+	assert_string_equal(
+		error,
+		"program p reads byte 160 of its context: at a memory access it has 48 bytes");
 	program.n_context = 2;
 	assert_int_equal(compiled_check_context(&program, "p", true, error), 0);
 	program.context[1] = 48;
 	assert_int_equal(compiled_check_context(&program, "p", true, error), COMPILED_E_INVALID);
 	program.context[1] = 168;
 	assert_int_equal(compiled_check_context(&program, "p", false, error), COMPILED_E_INVALID);
-	assert_string_equal(error, "program p reads byte 168 of its context: at this point it has 168 bytes");
+	assert_string_equal(
+		error, "program p reads byte 168 of its context: at this point it has 168 bytes");
 }
 
 int main(void) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The daemon's side of the shim wire, over a real socket: what a process is told about itself, slots of all kinds, and which
- * instance of a map whom. Other users are this process with another effective id when it connects, so that needs root.
+ * The daemon's side of the shim wire, over a real socket: what a process is told about itself,
+ * slots of all kinds, and which instance of a map whom. Other users are this process with another
+ * effective id when it connects, so that needs root.
  */
 
 #include "client.h"
@@ -56,7 +57,9 @@ static int setup(void **state) {
 	assert_int_equal(map_accounts_new(&daemon->map_accounts, UINT64_C(1) << 30), 0);
 	fd = shim_server_listen(world->path, 0666);
 	assert_true(fd >= 0);
-	assert_int_equal(shim_server_new(&daemon->shims, &world->loop, fd, &daemon->accounts, &client_handlers, daemon), 0);
+	assert_int_equal(shim_server_new(&daemon->shims, &world->loop, fd, &daemon->accounts,
+					 &client_handlers, daemon),
+			 0);
 	assert_int_equal(object_new(&world->object, 1, 0), 0);
 	assert_int_equal(attachment_new(&attachment, world->object), 0);
 	attachment->maps = UINT64_MAX;
@@ -82,17 +85,26 @@ static int teardown(void **state) {
 }
 
 /* A map of the object, of a type and place; id 11 and on. */
-static struct map *add_map(struct world *world, uint32_t type, uint32_t place, uint32_t merge, int kernel_fd) {
-	struct map_shape shape = {
-		.type = type, .key_size = 4, .value_size = 8, .max_entries = 512, .place = place, .merge = merge
-	};
-	struct map_spec spec = {
-		.name = "m", .type = type, .key_size = 4, .value_size = 8, .max_entries = 512, .kernel_fd = kernel_fd
-	};
+static struct map *add_map(struct world *world, uint32_t type, uint32_t place, uint32_t merge,
+			   int kernel_fd) {
+	struct map_shape shape = { .type = type,
+				   .key_size = 4,
+				   .value_size = 8,
+				   .max_entries = 512,
+				   .place = place,
+				   .merge = merge };
+	struct map_spec spec = { .name = "m",
+				 .type = type,
+				 .key_size = 4,
+				 .value_size = 8,
+				 .max_entries = 512,
+				 .kernel_fd = kernel_fd };
 	struct map **mapp = &world->object->maps[world->object->n_maps++];
 
 	assert_null(map_layout_init(&spec.layout, &shape));
-	assert_int_equal(map_new(mapp, 10 + world->object->n_maps, 1, 0, &spec, world->daemon.map_accounts), 0);
+	assert_int_equal(
+		map_new(mapp, 10 + world->object->n_maps, 1, 0, &spec, world->daemon.map_accounts),
+		0);
 	return *mapp;
 }
 
@@ -106,9 +118,10 @@ static void turn(struct world *world) {
 static int receive(int fd, union wire_message *message) {
 	char control[CMSG_SPACE(sizeof(int))];
 	struct iovec vector = { message, sizeof(*message) };
-	struct msghdr header = {
-		.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
-	};
+	struct msghdr header = { .msg_iov = &vector,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control) };
 	ssize_t n = recvmsg(fd, &header, MSG_DONTWAIT);
 	int got = -1;
 
@@ -120,7 +133,8 @@ static int receive(int fd, union wire_message *message) {
 }
 
 static void send_message(struct world *world, int fd, union wire_message *message, uint16_t type) {
-	message->header = (struct wire_header){ WIRE_MAGIC, WIRE_VERSION, type, (uint32_t)wire_size(type), ++world->sequence };
+	message->header = (struct wire_header){ WIRE_MAGIC, WIRE_VERSION, type,
+						(uint32_t)wire_size(type), ++world->sequence };
 	assert_int_equal(send(fd, message, wire_size(type), 0), wire_size(type));
 	turn(world);
 }
@@ -158,7 +172,8 @@ static void load_module(struct world *world) {
 }
 
 /* Asks for an instance. Its descriptor; the reply in *reply. */
-static int ask(struct world *world, int fd, const struct map *map, uint32_t device, struct wire_instance_reply *reply) {
+static int ask(struct world *world, int fd, const struct map *map, uint32_t device,
+	       struct wire_instance_reply *reply) {
 	union wire_message message = { .instance = { .map_id = map->id, .device = device } };
 	int got;
 
@@ -228,7 +243,8 @@ static void test_own(void **state) {
 	close(fd);
 }
 
-/* Attached as shared: one for all processes and contexts of a user, which stays when they go; rings are not. */
+/* Attached as shared: one for all processes and contexts of a user, which stays when they go; rings
+ * are not. */
 static void test_shared(void **state) {
 	struct world *world = *state;
 	const struct map *host = add_map(world, 2, MAP_PLACE_HOST, MAP_MERGE_NONE, -1);
@@ -261,7 +277,8 @@ static void test_shared(void **state) {
 	close(fd);
 }
 
-/* What host programs share goes to one user's processes. Any file that can be mapped stands for the kernel's map. */
+/* What host programs share goes to one user's processes. Any file that can be mapped stands for the
+ * kernel's map. */
 static void test_kernel(void **state) {
 	struct world *world = *state;
 	struct wire_instance_reply reply;
@@ -282,7 +299,8 @@ static void test_kernel(void **state) {
 		load_module(world);
 		assert_int_equal(ask(world, other, map, 0, &reply), -1);
 		assert_int_equal(reply.size, 0);
-		assert_non_null(strstr(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, "another user"));
+		assert_non_null(
+			strstr(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, "another user"));
 		close(other);
 	}
 	close(fd);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a worker's reply becomes: slots of all kinds, kernels, instructions; and replies that are lies. */
+/* What a worker's reply becomes: slots of all kinds, kernels, instructions; and replies that are
+ * lies. */
 
 #include "image-reply.h"
 
@@ -29,12 +30,20 @@ struct world {
 	struct map_accounts *accounts;
 };
 
-/* One object with maps 11 (resident), 12 and 13; attachment 1 uses 11 and 12, 2 uses 12 and knows its process, 3 uses none. */
+/* One object with maps 11 (resident), 12 and 13; attachment 1 uses 11 and 12, 2 uses 12 and knows
+ * its process, 3 uses none. */
 static int setup(void **state) {
-	struct map_shape shape = { .type = 2, .key_size = 4, .value_size = 8, .max_entries = 1, .merge = MAP_MERGE_SUM64 };
-	struct map_spec spec = {
-		.name = "m", .type = 2, .key_size = 4, .value_size = 8, .max_entries = 1, .kernel_fd = -1
-	};
+	struct map_shape shape = { .type = 2,
+				   .key_size = 4,
+				   .value_size = 8,
+				   .max_entries = 1,
+				   .merge = MAP_MERGE_SUM64 };
+	struct map_spec spec = { .name = "m",
+				 .type = 2,
+				 .key_size = 4,
+				 .value_size = 8,
+				 .max_entries = 1,
+				 .kernel_fd = -1 };
 	static const uint64_t uses[] = { 3, 2, 0 };
 	struct world *world = calloc(1, sizeof(*world));
 	struct attachment *attachments[3];
@@ -47,7 +56,8 @@ static int setup(void **state) {
 	object->n_maps = 3;
 	object->resident = 1;
 	for (size_t i = 0; i < 3; i++) {
-		assert_int_equal(map_new(&object->maps[i], 11 + i, 1, 0, &spec, world->accounts), 0);
+		assert_int_equal(map_new(&object->maps[i], 11 + i, 1, 0, &spec, world->accounts),
+				 0);
 		strcpy(object->slots[i], (const char *[]){ "data", "pointer", "unused" }[i]);
 		assert_int_equal(attachment_new(&attachments[i], object), 0);
 		attachments[i]->maps = uses[i];
@@ -69,9 +79,10 @@ static int teardown(void **state) {
 
 static int parse(const struct world *world, const char *text, struct image_result **resultp) {
 	static const uint64_t offered[] = { 1, 2, 3 };
-	struct image_reply_request request = {
-		.registry = &world->registry, .attachments = offered, .n_attachments = 3, .image = 17
-	};
+	struct image_reply_request request = { .registry = &world->registry,
+					       .attachments = offered,
+					       .n_attachments = 3,
+					       .image = 17 };
 	json_object *reply = json_tokener_parse(text);
 	int r;
 
@@ -82,8 +93,8 @@ static int parse(const struct world *world, const char *text, struct image_resul
 	return r;
 }
 
-#define KERNELS                                                                                       \
-	"\"kernels\":[{\"name\":\"_Z1fv\",\"demangled\":\"f()\",\"attachments\":[1,2]},"                 \
+#define KERNELS                                                                                    \
+	"\"kernels\":[{\"name\":\"_Z1fv\",\"demangled\":\"f()\",\"attachments\":[1,2]},"           \
 	"{\"name\":\"_Z1gv\",\"demangled\":\"g()\",\"device_function\":true,\"attachments\":[2]}]"
 
 static void test_replaced(void **state) {
@@ -112,7 +123,9 @@ static void test_replaced(void **state) {
 	assert_string_equal(result->slots[2].symbol, WIRE_PROCESS_SYMBOL);
 	image_result_unref(result);
 
-	assert_int_equal(parse(*state, "{\"status\":\"replaced\",\"size\":100,\"applied\":[3]}", &result), 0);
+	assert_int_equal(
+		parse(*state, "{\"status\":\"replaced\",\"size\":100,\"applied\":[3]}", &result),
+		0);
 	assert_int_equal(result->n_slots, 0);
 	assert_int_equal(result->instructions, -1);
 	image_result_unref(result);
@@ -121,11 +134,12 @@ static void test_replaced(void **state) {
 static void test_missing(void **state) {
 	struct image_result *result;
 
-	assert_int_equal(parse(*state,
-			       "{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":\"f\",\"attachments\":"
-			       "[1],\"missing\":[{\"id\":3,\"point\":\"line x.cu:12\"},{\"id\":2,\"point\":\"block 9\"}]}]}",
-			       &result),
-			 0);
+	assert_int_equal(
+		parse(*state,
+		      "{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":\"f\",\"attachments\":"
+		      "[1],\"missing\":[{\"id\":3,\"point\":\"line x.cu:12\"},{\"id\":2,\"point\":\"block 9\"}]}]}",
+		      &result),
+		0);
 	assert_int_equal(result->kernels[0].n_missing, 2);
 	assert_int_equal(result->kernels[0].missing[0], 3);
 	assert_string_equal(result->kernels[0].missing_point, "line x.cu:12");
@@ -135,11 +149,12 @@ static void test_missing(void **state) {
 static void test_own(void **state) {
 	struct image_result *result;
 
-	assert_int_equal(parse(*state,
-			       "{\"status\":\"own\",\"reason\":\"no such point in kernel f: line x.cu:12\",\"kernels\":[{\"name\":"
-			       "\"_Z1fv\",\"demangled\":\"f()\",\"attachments\":[1]}]}",
-			       &result),
-			 0);
+	assert_int_equal(
+		parse(*state,
+		      "{\"status\":\"own\",\"reason\":\"no such point in kernel f: line x.cu:12\",\"kernels\":[{\"name\":"
+		      "\"_Z1fv\",\"demangled\":\"f()\",\"attachments\":[1]}]}",
+		      &result),
+		0);
 	assert_false(result->replaced);
 	assert_false(result->failed);
 	assert_string_equal(result->reason, "no such point in kernel f: line x.cu:12");

@@ -28,10 +28,12 @@ struct world {
 	struct image_result *results[2];
 };
 
-static struct image_kernel make_kernel(const char *name, const char *demangled, bool device, uint64_t attachment) {
-	struct image_kernel kernel = {
-		.name = strdup(name), .demangled = strdup(demangled), .device_function = device, .n_attachments = 1
-	};
+static struct image_kernel make_kernel(const char *name, const char *demangled, bool device,
+				       uint64_t attachment) {
+	struct image_kernel kernel = { .name = strdup(name),
+				       .demangled = strdup(demangled),
+				       .device_function = device,
+				       .n_attachments = 1 };
 
 	kernel.attachments = malloc(sizeof(uint64_t));
 	kernel.attachments[0] = attachment;
@@ -39,7 +41,8 @@ static struct image_kernel make_kernel(const char *name, const char *demangled, 
 }
 
 /* A replaced image with f() and the device function g(), or with f() alone. */
-static struct image_result *make_result(uint32_t image, size_t n_kernels, const char *instructions) {
+static struct image_result *make_result(uint32_t image, size_t n_kernels,
+					const char *instructions) {
 	struct image_result *result = NULL;
 
 	assert_int_equal(image_result_new(&result), 0);
@@ -52,7 +55,8 @@ static struct image_result *make_result(uint32_t image, size_t n_kernels, const 
 	result->n_kernels = n_kernels;
 	if (instructions) {
 		result->n_instructions = strlen(instructions);
-		result->instructions = memfd_new_sealed("instructions", instructions, strlen(instructions));
+		result->instructions =
+			memfd_new_sealed("instructions", instructions, strlen(instructions));
 	}
 	return result;
 }
@@ -81,7 +85,8 @@ static int setup(void **state) {
 	}
 	outcome_log_add(&daemon->outcomes, 0, 300, "x", OUTCOME_NOT_PROBED,
 			&(struct outcome_subject){ "_Z1hv", "h()", false, missed, 1 }, "no PTX");
-	outcome_log_add(&daemon->outcomes, 0, 300, "x", OUTCOME_FAILED, &(struct outcome_subject){}, "no kernel in it");
+	outcome_log_add(&daemon->outcomes, 0, 300, "x", OUTCOME_FAILED, &(struct outcome_subject){},
+			"no kernel in it");
 	*state = world;
 	return 0;
 }
@@ -113,24 +118,28 @@ static void test_list(void **state) {
 	snprintf(f, sizeof(f), "%016llx", (unsigned long long)kernel_id("_Z1fv", 5));
 	snprintf(g, sizeof(g), "%016llx", (unsigned long long)kernel_id("_Z1gv", 5));
 	snprintf(h, sizeof(h), "%016llx", (unsigned long long)kernel_id("_Z1hv", 5));
-	snprintf(expected, sizeof(expected),
-		 "[{\"id\":\"%s\",\"name\":\"_Z1hv\",\"demangled\":\"h()\",\"device_function\":false,\"pids\":[],\"attachments\":[5]},"
-		 "{\"id\":\"%s\",\"name\":\"_Z1fv\",\"demangled\":\"f()\",\"device_function\":false,\"pids\":[200,100],"
-		 "\"attachments\":[18,17]},"
-		 "{\"id\":\"%s\",\"name\":\"_Z1gv\",\"demangled\":\"g()\",\"device_function\":true,\"pids\":[100],"
-		 "\"attachments\":[17]}]",
-		 h, f, g);
+	snprintf(
+		expected, sizeof(expected),
+		"[{\"id\":\"%s\",\"name\":\"_Z1hv\",\"demangled\":\"h()\",\"device_function\":false,\"pids\":[],\"attachments\":[5]},"
+		"{\"id\":\"%s\",\"name\":\"_Z1fv\",\"demangled\":\"f()\",\"device_function\":false,\"pids\":[200,100],"
+		"\"attachments\":[18,17]},"
+		"{\"id\":\"%s\",\"name\":\"_Z1gv\",\"demangled\":\"g()\",\"device_function\":true,\"pids\":[100],"
+		"\"attachments\":[17]}]",
+		h, f, g);
 	assert_json(kernels_list(&world->daemon, NULL, 0), expected);
-	snprintf(expected, sizeof(expected),
-		 "[{\"id\":\"%s\",\"name\":\"_Z1fv\",\"demangled\":\"f()\",\"device_function\":false,\"pids\":[200],"
-		 "\"attachments\":[18]}]",
-		 f);
+	snprintf(
+		expected, sizeof(expected),
+		"[{\"id\":\"%s\",\"name\":\"_Z1fv\",\"demangled\":\"f()\",\"device_function\":false,\"pids\":[200],"
+		"\"attachments\":[18]}]",
+		f);
 	assert_json(kernels_list(&world->daemon, NULL, 200), expected);
 	assert_json(kernels_list(&world->daemon, NULL, 1), "[]");
 }
 
-#define F "{\"id\":\"0000001100000000\",\"kernel\":\"_Z1fv\",\"text\":\"ld.global.f32 %f1, [%rd4];\",\"file\":\"x.cu\",\"line\":12}"
-#define G "{\"id\":\"0000001100000001\",\"kernel\":\"_Z1gv\",\"text\":\"st.shared.u8 [%r1+\\\"}\\\"], %rs1;\"}"
+#define F                                                                                          \
+	"{\"id\":\"0000001100000000\",\"kernel\":\"_Z1fv\",\"text\":\"ld.global.f32 %f1, [%rd4];\",\"file\":\"x.cu\",\"line\":12}"
+#define G                                                                                          \
+	"{\"id\":\"0000001100000001\",\"kernel\":\"_Z1gv\",\"text\":\"st.shared.u8 [%r1+\\\"}\\\"], %rs1;\"}"
 
 static void test_show(void **state) {
 	static const struct {
@@ -149,7 +158,8 @@ static void test_show(void **state) {
 		{ NULL, "", "[]", KERNELS_E_INVALID },
 		{ NULL, "11111111111111111", "[]", KERNELS_E_INVALID },
 		{ "nobody", NULL, "[]", KERNELS_E_NOT_FOUND },
-		{ "h", NULL, "[]", KERNELS_E_NOT_FOUND }, /* it was missed: no image of it is here */
+		{ "h", NULL, "[]",
+		  KERNELS_E_NOT_FOUND }, /* it was missed: no image of it is here */
 	};
 	struct world *world = *state;
 	char id[17];
@@ -157,7 +167,8 @@ static void test_show(void **state) {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		json_object *array = json_object_new_array();
 
-		if (kernels_show(&world->daemon, NULL, cases[i].kernel, cases[i].instruction, array) != cases[i].result)
+		if (kernels_show(&world->daemon, NULL, cases[i].kernel, cases[i].instruction,
+				 array) != cases[i].result)
 			fail_msg("case %zu", i);
 		assert_json(array, cases[i].expected);
 	}

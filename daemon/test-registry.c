@@ -10,9 +10,12 @@
 
 static struct map *make_map(struct map_accounts *accounts, uint64_t id) {
 	struct map_shape shape = { .type = 2, .key_size = 4, .value_size = 8, .max_entries = 1 };
-	struct map_spec spec = {
-		.name = "m", .type = 2, .key_size = 4, .value_size = 8, .max_entries = 1, .kernel_fd = -1
-	};
+	struct map_spec spec = { .name = "m",
+				 .type = 2,
+				 .key_size = 4,
+				 .value_size = 8,
+				 .max_entries = 1,
+				 .kernel_fd = -1 };
 	struct map *map = NULL;
 
 	assert_null(map_layout_init(&spec.layout, &shape));
@@ -20,7 +23,8 @@ static struct map *make_map(struct map_accounts *accounts, uint64_t id) {
 	return map;
 }
 
-/* Order is that of attaching, whatever went away meanwhile; ids are never used again; the rest of an object stays. */
+/* Order is that of attaching, whatever went away meanwhile; ids are never used again; the rest of
+ * an object stays. */
 static void test_order_and_detach(void **state) {
 	struct map_accounts *accounts = NULL;
 	struct attachment *attachments[3], *more[1], *attachment;

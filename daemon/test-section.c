@@ -24,18 +24,20 @@ static void test_forms(void **state) {
 		{ "memcapture/f", NULL, SECTION_MEMORY, true, false, "f", "", 0, 0 },
 		{ "kprobe/__memcapture", NULL, SECTION_MEMORY, true, false, "*", "", 0, 0 },
 		{ "memcapture/__memcapture", NULL, SECTION_MEMORY, true, false, "*", "", 0, 0 },
-		{ "kprobe/__directly_run", NULL, SECTION_ENTRY, true, false, SECTION_DIRECTLY_RUN, "", 0, 0 },
+		{ "kprobe/__directly_run", NULL, SECTION_ENTRY, true, false, SECTION_DIRECTLY_RUN,
+		  "", 0, 0 },
 		{ "kprobe/dev:g", NULL, SECTION_ENTRY, true, true, "g", "", 0, 0 },
 		{ "kretprobe/dev:g", NULL, SECTION_RETURN, true, true, "g", "", 0, 0 },
 		{ "memcapture/dev:g*", NULL, SECTION_MEMORY, true, true, "g*", "", 0, 0 },
 		{ "kprobe/f@x.cu:12", NULL, SECTION_LINE, true, false, "f", "x.cu", 12, 0 },
-		{ "kprobe/f@C:/a b/x.cu:4294967294", NULL, SECTION_LINE, true, false, "f", "C:/a b/x.cu",
-		  UINT32_MAX - 1, 0 },
+		{ "kprobe/f@C:/a b/x.cu:4294967294", NULL, SECTION_LINE, true, false, "f",
+		  "C:/a b/x.cu", UINT32_MAX - 1, 0 },
 		{ "kprobe/dev:f@x.cu:1", NULL, SECTION_LINE, true, true, "f", "x.cu", 1, 0 },
 		{ "kprobe/f@block:0", NULL, SECTION_BLOCK, true, false, "f", "", 0, 0 },
 		{ "kprobe/f@block:31", NULL, SECTION_BLOCK, true, false, "f", "", 0, 31 },
 		{ "kprobe/f@myblock:3", NULL, SECTION_LINE, true, false, "f", "myblock", 3, 0 },
-		{ "kprobe/ns::f<int>(float*)", NULL, SECTION_ENTRY, true, false, "ns::f<int>(float*)", "", 0, 0 },
+		{ "kprobe/ns::f<int>(float*)", NULL, SECTION_ENTRY, true, false,
+		  "ns::f<int>(float*)", "", 0, 0 },
 		{ "kprobe", NULL, SECTION_ENTRY, true, false, "", "", 0, 0 },
 		{ "kprobe/", NULL, SECTION_ENTRY, true, false, "", "", 0, 0 },
 		{ "kretprobe", "k", SECTION_RETURN, true, false, "k", "", 0, 0 },
@@ -67,7 +69,8 @@ static void test_forms(void **state) {
 }
 
 static void test_malformed(void **state) {
-	static char long_name[SECTION_KERNEL_SIZE + 8] = "kprobe/", long_file[SECTION_FILE_SIZE + 16] = "kprobe/f@";
+	static char long_name[SECTION_KERNEL_SIZE + 8] = "kprobe/",
+						    long_file[SECTION_FILE_SIZE + 16] = "kprobe/f@";
 	static const struct {
 		const char *text, *kernel, *error;
 	} cases[] = {
@@ -84,12 +87,16 @@ static void test_malformed(void **state) {
 		  "kprobe/f@x.cu:-1: expected the number of a line after the file: FILE:LINE" },
 		{ "kprobe/f@x.cu:4294967295", NULL,
 		  "kprobe/f@x.cu:4294967295: expected the number of a line after the file: FILE:LINE" },
-		{ "kprobe/f@block:", NULL, "kprobe/f@block:: expected FILE:LINE or block:N after @" },
+		{ "kprobe/f@block:", NULL,
+		  "kprobe/f@block:: expected FILE:LINE or block:N after @" },
 		{ "kprobe/f@block:x", NULL, "kprobe/f@block:x: expected a number after block:" },
-		{ "kprobe/f@block:4294967295", NULL, "kprobe/f@block:4294967295: expected a number after block:" },
+		{ "kprobe/f@block:4294967295", NULL,
+		  "kprobe/f@block:4294967295: expected a number after block:" },
 		{ "kprobe/f@block:1x", NULL, "kprobe/f@block:1x: expected a number after block:" },
-		{ "kprobe/dev:", NULL, "kprobe/dev:: expected the name of a device function after dev:" },
-		{ "kprobe/dev:@x:1", NULL, "kprobe/dev:@x:1: expected the name of a device function after dev:" },
+		{ "kprobe/dev:", NULL,
+		  "kprobe/dev:: expected the name of a device function after dev:" },
+		{ "kprobe/dev:@x:1", NULL,
+		  "kprobe/dev:@x:1: expected the name of a device function after dev:" },
 		{ "kprobe/f", "dev:", "dev:: expected the name of a device function after dev:" },
 		{ "kretprobe/f@x.cu:1", NULL,
 		  "kretprobe/f@x.cu:1: a source line or block has one point, that of kprobe/: no @ here" },
@@ -109,14 +116,16 @@ static void test_malformed(void **state) {
 		char error[SECTION_ERROR_SIZE] = "";
 		struct section section;
 
-		if (section_parse(&section, cases[i].text, cases[i].kernel, error) != SECTION_E_INVALID)
+		if (section_parse(&section, cases[i].text, cases[i].kernel, error) !=
+		    SECTION_E_INVALID)
 			fail_msg("%s is taken", cases[i].text);
 		if (cases[i].error)
 			assert_string_equal(error, cases[i].error);
 		else
-			assert_non_null(strstr(error, i + 1 < sizeof(cases) / sizeof(cases[0])
-							      ? "...: a name has at most 2047 bytes"
-							      : "the file has more than 255 bytes"));
+			assert_non_null(
+				strstr(error, i + 1 < sizeof(cases) / sizeof(cases[0])
+						      ? "...: a name has at most 2047 bytes"
+						      : "the file has more than 255 bytes"));
 	}
 }
 
