@@ -51,10 +51,31 @@ static int attach_make(const struct attach_plan *plan, struct object *object, si
 	return 0;
 }
 
+/* The attachment of a program on the host. 0 or -errno. */
+static int attach_make_host(const struct attach_plan *plan, struct object *object, size_t program,
+			    struct attachment **attachmentp) {
+	const struct linked_program *linked = &plan->linked->programs[program];
+	const char *where = strchr(linked->section, '/');
+	struct attachment *attachment;
+	int r;
+
+	r = attachment_new(&attachment, object);
+	if (r < 0)
+		return r;
+	strcpy(attachment->program, linked->name);
+	strcpy(attachment->section_text, linked->section);
+	strcpy(attachment->section.kernel, where ? where + 1 : linked->section);
+	attachment->on_host = true;
+	attachment->host_program = program;
+	*attachmentp = attachment;
+	return 0;
+}
+
 /* One map of the object. 0, MAP_E_*, or -errno. */
 static int attach_map(const struct attach_plan *plan, struct object *object, size_t i,
-		      const struct compiled_map *compiled) {
+		      const struct map_layout *layout) {
 	const struct linked_map *linked = &plan->linked->maps[i];
+	bool kernel = layout->place == MAP_PLACE_KERNEL;
 	struct map_spec spec = {
 		.name = linked->name,
 		.type = linked->type,
@@ -64,13 +85,13 @@ static int attach_map(const struct attach_plan *plan, struct object *object, siz
 		.flags = linked->flags,
 		.btf_key_type = linked->btf_key_type,
 		.btf_value_type = linked->btf_value_type,
-		.layout = compiled->layout,
-		.kernel_fd = -1,
+		.layout = *layout,
+		.kernel_fd = kernel ? host_map_fd(*plan->host, i) : -1,
 	};
 	const char *bytes = plan->blob;
 
 	_Static_assert(sizeof(struct map_lane) == sizeof(struct linked_lane), "the same records");
-	if (linked->initial.count) {
+	if (linked->initial.count && !kernel) { /* a kernel's map has them already */
 		spec.initial = bytes + linked->initial.offset;
 		spec.n_initial = linked->initial.count;
 	}
@@ -82,10 +103,26 @@ static int attach_map(const struct attach_plan *plan, struct object *object, siz
 		       object->owner, &spec, plan->daemon->map_accounts);
 }
 
+/* Whether map i is an array that programs on the host alone use; then its layout. */
+static bool attach_host_layout(const struct attach_plan *plan, size_t i, struct map_layout *layout) {
+	const struct linked_map *linked = &plan->linked->maps[i];
+	const struct map_shape shape = {
+		.type = linked->type,
+		.key_size = linked->key_size,
+		.value_size = linked->value_size,
+		.max_entries = linked->max_entries,
+		.place = MAP_PLACE_KERNEL,
+	};
+
+	return *plan->host && host_map_fd(*plan->host, i) >= 0 && linked->internal != LINKED_MAP_RODATA &&
+	       !map_layout_init(layout, &shape);
+}
+
 /* The object with its maps. 0, MAP_E_*, or -errno. */
 static int attach_object(const struct attach_plan *plan, const struct compiled *compiled,
 			 struct object **objectp) {
 	const struct linked *linked = plan->linked;
+	struct map_layout layout;
 	struct object *object;
 	uint64_t used = 0;
 	int r;
@@ -111,7 +148,9 @@ static int attach_object(const struct attach_plan *plan, const struct compiled *
 		if (compiled->maps[i].resident)
 			object->resident |= UINT64_C(1) << i;
 		if (used >> i & 1)
-			r = attach_map(plan, object, i, &compiled->maps[i]);
+			r = attach_map(plan, object, i, &compiled->maps[i].layout);
+		else if (attach_host_layout(plan, i, &layout))
+			r = attach_map(plan, object, i, &layout);
 	}
 	if (r) {
 		object_free(object);
@@ -123,25 +162,35 @@ static int attach_object(const struct attach_plan *plan, const struct compiled *
 
 int attach_register(const struct attach_plan *plan, struct compiled *compiled,
 		    struct object **objectp) {
-	struct attachment *attachments[ATTACH_PROGRAMS_MAX] = {};
+	struct attachment *attachments[ATTACH_PROGRAMS_MAX + LINKED_PROGRAMS_MAX] = {};
+	size_t n = 0, n_gpu = plan->choices->n, n_all = n_gpu + plan->choices->n_hosts;
 	struct object *object = NULL;
-	size_t n = 0;
 	int r;
 
-	if (registry_room(&plan->daemon->registry, plan->choices->n))
+	if (registry_room(&plan->daemon->registry, n_all))
 		return ATTACH_REGISTER_E_LIMIT;
 	r = attach_object(plan, compiled, &object);
-	while (r == 0 && n < plan->choices->n) {
-		r = attach_make(plan, object, n, &compiled->programs[n], &attachments[n]);
+	if (r > 0)
+		r = ATTACH_REGISTER_E_MAP;
+	while (r == 0 && n < n_all) {
+		r = n < n_gpu ? attach_make(plan, object, n, &compiled->programs[n], &attachments[n])
+			      : attach_make_host(plan, object, plan->choices->hosts[n - n_gpu], &attachments[n]);
 		if (r == 0)
 			n++;
+	}
+	if (r == 0 && *plan->host) {
+		r = host_attach(*plan->host, plan->host_report);
+		if (r > 0)
+			r = ATTACH_REGISTER_E_HOST;
 	}
 	if (r) {
 		while (n)
 			attachment_free(attachments[--n]);
 		object_free(object);
-		return r < 0 ? r : ATTACH_REGISTER_E_MAP;
+		return r;
 	}
+	object->host = *plan->host;
+	*plan->host = NULL;
 	registry_link(&plan->daemon->registry, object, attachments, n);
 	daemon_announce(plan->daemon);
 	*objectp = object;

@@ -19,6 +19,7 @@ enum {
 	_ATTACH_REGISTER_SUCCESS,
 	ATTACH_REGISTER_E_LIMIT, /* too many attachments */
 	ATTACH_REGISTER_E_MAP, /* a map is larger than a map may be, or of another shape */
+	ATTACH_REGISTER_E_HOST, /* a program on the host cannot be attached: the report says why */
 };
 
 /* Borrowed. */
@@ -32,6 +33,8 @@ struct attach_plan {
 	const struct linked *linked;
 	const void *blob; /* linked->size bytes */
 	const struct attach_choices *choices;
+	struct host **host; /* *host NULL: there are no programs on the host; taken if all goes well */
+	struct host_report *host_report;
 };
 
 /*

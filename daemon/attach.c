@@ -7,6 +7,9 @@
  * the struct: cancelled ones do so at the next callback.
  *
  *     link (worker) -> choose -> verify (thread) -> compile (worker) -> register
+ *
+ * Programs of the object that run on the host are loaded in the thread, too, so that it is known which arrays
+ * they share with the others, and attached at the end.
  * (attach-register.c)
  */
 
@@ -19,11 +22,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "attach-compiled.h"
 #include "attach-register.h"
 #include "bpf/linked.h"
 #include "daemon.h"
+#include "host.h"
 #include "memfd.h"
 #include "pass.h"
 #include "verify.h"
@@ -58,6 +63,12 @@ struct attach {
 	uv_work_t work;
 	int verify_result;
 	struct verify_report report;
+	/* programs on the host */
+	void *elf; /* a copy of the object */
+	size_t n_elf;
+	int host_result;
+	struct host_report host_report;
+	struct host *host;
 };
 
 static void attach_free(struct attach *attach) {
@@ -67,6 +78,9 @@ static void attach_free(struct attach *attach) {
 	fd_close(attach->blob_fd);
 	free(attach->linked);
 	verify_report_deinit(&attach->report);
+	host_report_deinit(&attach->host_report);
+	host_free(attach->host);
+	free(attach->elf);
 	free(attach->only_program);
 	free(attach->kernel);
 	free(attach->point);
@@ -144,6 +158,8 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 		.linked = attach->linked,
 		.blob = attach->blob,
 		.choices = &attach->choices,
+		.host = &attach->host,
+		.host_report = &attach->host_report,
 	};
 	struct attach_outcome outcome = {};
 	struct object *object = NULL;
@@ -161,6 +177,9 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 	case ATTACH_REGISTER_E_MAP:
 		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
 			    "a map of the object is larger than a map may be, or of another shape");
+		return;
+	case ATTACH_REGISTER_E_HOST:
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL, "%s", attach->host_report.reason);
 		return;
 	default:
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
@@ -226,7 +245,9 @@ static void attach_shape(struct attach *attach, json_object *maps) {
 			.key_size = linked->key_size,
 			.value_size = linked->value_size,
 			.max_entries = linked->max_entries,
-			.place = attach->shared ? MAP_PLACE_HOST : MAP_PLACE_DEVICE,
+			.place = attach->host && host_map_shared(attach->host, i) ? MAP_PLACE_KERNEL
+				 : attach->shared				  ? MAP_PLACE_HOST
+										  : MAP_PLACE_DEVICE,
 			.threads = attach->threads,
 			.ring_bytes = attach->ring_bytes,
 		};
@@ -309,12 +330,47 @@ static void attach_compile(struct attach *attach) {
 static void attach_on_verify(uv_work_t *work) {
 	struct attach *attach = work->data;
 	struct verify_options options = { .allow_exit = attach->daemon->allow_exit };
-	uint64_t programs = 0;
+	uint64_t programs = 0, hosts = 0;
 
 	for (size_t i = 0; i < attach->choices.n; i++)
 		programs |= UINT64_C(1) << attach->chosen[i];
-	attach->verify_result =
-		verify_object(attach->linked, attach->blob, programs, &options, &attach->report);
+	if (attach->daemon->verify)
+		attach->verify_result =
+			verify_object(attach->linked, attach->blob, programs, &options, &attach->report);
+	for (size_t i = 0; i < attach->choices.n_hosts; i++)
+		hosts |= UINT64_C(1) << attach->choices.hosts[i];
+	if (!attach->verify_result && hosts)
+		attach->host_result = host_new(&attach->host, attach->elf, attach->n_elf, attach->linked, attach->blob,
+					       programs, hosts, &attach->host_report);
+}
+
+/* The programs on the host are loaded, or not. */
+static void attach_on_hosts(struct attach *attach) {
+	const struct host_report *report = &attach->host_report;
+	const char *program = report->program < attach->linked->n_programs
+				      ? attach->linked->programs[report->program].name
+				      : NULL;
+	enum attach_error error = ATTACH_E_INVALID_OBJECT;
+
+	switch (attach->host_result) {
+	case _HOST_SUCCESS:
+		attach_compile(attach);
+		return;
+	case HOST_E_REFUSED:
+		error = ATTACH_E_VERIFICATION;
+		break;
+	case HOST_E_NOT_PERMITTED:
+		error = ATTACH_E_UNAVAILABLE;
+		break;
+	case HOST_E_INVALID:
+	case HOST_E_ATTACH:
+		break;
+	default:
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "programs on the host: %s",
+			    strerror(-attach->host_result));
+		return;
+	}
+	attach_fail(attach, error, program, report->log, "%s", report->reason);
 }
 
 static void attach_on_verified(uv_work_t *work, int status) {
@@ -330,7 +386,7 @@ static void attach_on_verified(uv_work_t *work, int status) {
 		program = attach->linked->programs[report->program].name;
 	switch (attach->verify_result) {
 	case _VERIFY_SUCCESS:
-		attach_compile(attach);
+		attach_on_hosts(attach);
 		return;
 	case VERIFY_E_REFUSED:
 		attach_fail(attach, ATTACH_E_VERIFICATION, program, report->log, "%s", reason);
@@ -361,19 +417,21 @@ static bool attach_hosts(struct attach *attach) {
 	if (!choices->n_hosts)
 		return true;
 	program = &attach->linked->programs[choices->hosts[0]];
+	if (choices->n && (!attach->owner || attach->owner == geteuid()))
+		return true;
 	if (choices->n)
-		attach_fail(
-			attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
-			"program %s (section \"%s\") runs on the host, which comes with a later release: choose a GPU "
-			"program of the object with --program",
-			program->name, program->section);
+		attach_fail(attach, ATTACH_E_PERMISSION, NULL, NULL,
+			    "program %s (section \"%s\") runs on the host, where it sees all that happens: only root "
+			    "may attach it; choose a GPU program of the object with --program",
+			    program->name, program->section);
 	else
 		attach_fail(
 			attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
 			program->insns.count
 				? "program %s (section \"%s\") is not marked as a GPU program: begin its name with "
 				  "cuda__, or name the kernel with --kernel"
-				: "program %s (section \"%s\") runs on the host: that comes with a later release",
+				: "program %s (section \"%s\") runs on the host, and the object has none for the GPU: "
+				  "load it with bpftool or bpftrace",
 			program->name, program->section);
 	return false;
 }
@@ -456,7 +514,7 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 	}
 	if (!attach_choose_programs(attach))
 		return;
-	if (!attach->daemon->verify) {
+	if (!attach->daemon->verify && !attach->choices.n_hosts) {
 		attach_compile(attach);
 		return;
 	}
@@ -489,7 +547,11 @@ static struct attach *attach_alloc(struct daemon *daemon, const struct attach_op
 	attach->threads = options->threads;
 	attach->ring_bytes = options->ring_bytes;
 	attach->shared = options->shared;
-	if (!attach_copy(&attach->only_program, options->wish.program) ||
+	attach->n_elf = options->n_object;
+	attach->elf = malloc(options->n_object ? options->n_object : 1);
+	if (attach->elf)
+		memcpy(attach->elf, options->object, options->n_object);
+	if (!attach->elf || !attach_copy(&attach->only_program, options->wish.program) ||
 	    !attach_copy(&attach->kernel, options->wish.kernel) ||
 	    !attach_copy(&attach->point, options->wish.point)) {
 		attach_free(attach);

@@ -102,7 +102,7 @@ static json_object *control_attachment_json(const struct daemon *daemon,
 	control_add_int(json, "id", (int64_t)attachment->id);
 	control_add_int(json, "object", (int64_t)attachment->object->id);
 	control_add_string(json, "program", attachment->program);
-	control_add_string(json, "point", section_point_name(attachment->section.point));
+	control_add_string(json, "point", attachment->on_host ? "host" : section_point_name(attachment->section.point));
 	control_add_string(json, "kernel", attachment->section.kernel);
 	control_add_string(json, "section", attachment->section_text);
 	json_object_object_add(json, "filter", control_filter_json(&attachment->filter));
@@ -174,7 +174,8 @@ static int control_attach_success(struct control_attach *work, const struct obje
 			continue;
 		log_info("attachment %llu: %s at %s of %s, by uid %u",
 			 (unsigned long long)attachment->id, attachment->program,
-			 section_point_name(attachment->section.point), attachment->section.kernel,
+			 attachment->on_host ? "host" : section_point_name(attachment->section.point),
+			 attachment->section.kernel,
 			 (unsigned)object->owner);
 		json_object_array_add(attachments,
 				      control_attachment_json(work->daemon, attachment));
@@ -198,6 +199,8 @@ static int control_attach_failure(struct varlink_call *call, const struct attach
 		return control_error_limit(call, outcome->program, outcome->limit);
 	case ATTACH_E_ARGUMENT:
 		return control_error_argument(call, outcome->program, outcome->reason);
+	case ATTACH_E_PERMISSION:
+		return control_error_reason(call, "PermissionDenied", outcome->reason);
 	case ATTACH_E_UNAVAILABLE:
 		return control_error_reason(call, "Unavailable", outcome->reason);
 	case ATTACH_E_INVALID_OBJECT:

@@ -271,6 +271,13 @@ int host_attach(struct host *host, struct host_report *report) {
 	return 0;
 }
 
+void host_detach(struct host *host, size_t program) {
+	if (program < LINKED_PROGRAMS_MAX) {
+		bpf_link__destroy(host->links[program]);
+		host->links[program] = NULL;
+	}
+}
+
 struct host *host_free(struct host *host) {
 	if (!host)
 		return NULL;

@@ -42,6 +42,9 @@ int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct li
 /* Attaches them: from here on they run. As above. */
 int host_attach(struct host *host, struct host_report *report);
 
+/* Detaches one program. */
+void host_detach(struct host *host, size_t program);
+
 /* Detaches and closes everything. NULL is fine; returns NULL. */
 struct host *host_free(struct host *host);
 

@@ -360,7 +360,7 @@ static size_t image_match(const struct daemon *daemon, const struct process *pro
 
 	*n_ids = 0;
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link) {
-		if (!filter_matches(&attachment->filter, &process->facts))
+		if (attachment->on_host || !filter_matches(&attachment->filter, &process->facts))
 			continue;
 		n++;
 		text += 2 * (strlen(attachment->section.kernel) + strlen(attachment->section.file));

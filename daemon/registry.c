@@ -38,6 +38,7 @@ struct object *object_free(struct object *object) {
 		return NULL;
 	for (size_t i = 0; i < object->n_maps; i++)
 		map_free(object->maps[i]);
+	host_free(object->host);
 	free(object->btf);
 	free(object);
 	return NULL;
@@ -83,6 +84,8 @@ void registry_remove(struct registry *registry, struct attachment *attachment) {
 
 	TAILQ_REMOVE(&registry->attachments, attachment, link);
 	registry->n_attachments--;
+	if (attachment->on_host)
+		host_detach(object->host, attachment->host_program);
 	attachment_free(attachment);
 	if (--object->n_attachments == 0) {
 		TAILQ_REMOVE(&registry->objects, object, link);
@@ -128,6 +131,7 @@ void registry_announce(const struct registry *registry, struct interest_writer *
 	size_t n = 0;
 
 	TAILQ_FOREACH(attachment, &registry->attachments, link)
-		filter_to_rule(&attachment->filter, &rules[n++]);
+		if (!attachment->on_host)
+			filter_to_rule(&attachment->filter, &rules[n++]);
 	interest_writer_set(writer, rules, n);
 }

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "filter.h"
+#include "host.h"
 #include "interest-page.h"
 #include "map.h"
 #include "section.h"
@@ -43,6 +44,7 @@ struct object {
 	uint64_t resident; /* bit i: modules hold the data of map i themselves */
 	bool has_kernel_user; /* maps that host programs share went to processes of kernel_user: */
 	uid_t kernel_user;    /* ... other users get none of them */
+	struct host *host; /* its programs on the host; NULL: none */
 	unsigned int n_attachments;
 };
 
@@ -55,6 +57,8 @@ struct attachment {
 	char section_text[SECTION_KERNEL_SIZE + 16]; /* in the words of the section or --point */
 	uint32_t spaces;			     /* MEMORY: bits of section_space() */
 	struct filter filter;
+	bool on_host;	     /* a program on the host; what follows is of those on the GPU */
+	size_t host_program; /* for host_detach() */
 	uint64_t maps;			   /* bit i: uses object->maps[i] */
 	bool process;			   /* the module gets a PROCESS slot (wire.h) */
 	int fd;				   /* sealed PTX of the program */

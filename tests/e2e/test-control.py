@@ -67,8 +67,7 @@ def test_attach_errors():
             ({"object": encoded("counter"), "ring_size": (2 << 30) + 1}, "InvalidArgument", "2 GiB"),
             ({"object": encoded("context"), "point": "memcapture/f"}, "CompileFailed", "at a memory access it has 48 bytes"),
             ({"object": encoded("exit")}, "VerificationFailed", "bpf_cuda_exit"),
-            ({"object": encoded("host")}, "InvalidObject", "later release"),
-            ({"object": encoded("host"), "kernel": "vectorAdd"}, "InvalidObject", "later release"),
+            ({"object": encoded("host")}, "InvalidObject", "the object has none for the GPU"),
             ({"object": encoded("host"), "program": "on_unlink"}, "InvalidObject", "cuda__"),
             ({"object": encoded("extern")}, "InvalidObject", ""),
         ]

@@ -333,6 +333,51 @@ def test_exit():
         equal(daemon.count_of(), 128, "threads that reached the end")
 
 
+# ---- programs on the host ----
+
+def test_host_programs():
+    """A uprobe and a GPU probe share a kernel array; each can be detached alone."""
+    launch_latency = os.path.join(BUILD, "docs/launch_latency.bpf.o")
+    with Daemon() as daemon:
+        ids = daemon.attach(object=launch_latency)
+        listed = {a["program"]: a for a in daemon.attachments()}
+        host, gpu = listed["host_launch"], listed["cuda__launch"]
+        equal(sorted(ids), sorted([host["id"], gpu["id"]]))
+        equal((host["point"], host["kernel"], gpu["point"]), ("host", "libcuda.so.1:cuLaunchKernel", "entry"))
+        equal([(m["name"], m["place"]) for m in daemon.json("map", "list")["maps"]], [("times", "kernel")])
+        run(daemon, "vectorAdd", "--launches", "5", same=False)
+        first = values(daemon, "times")
+        check(first[0] > 0 and first[1] > 0 and first[2] == 5, first)
+        daemon.ctl("detach", str(host["id"]))
+        run(daemon, "vectorAdd", same=False)
+        second = values(daemon, "times")
+        equal((second[0] == first[0], second[2]), (True, 6), "the GPU's goes on alone")
+        daemon.ctl("detach", str(gpu["id"]))
+        equal(daemon.json("map", "list")["maps"], [])
+        # the other way around
+        host = next(a["id"] for a in daemon.json("attach", launch_latency)["attachments"] if a["point"] == "host")
+        daemon.ctl("detach", *[str(a["id"]) for a in daemon.attachments() if a["id"] != host])
+        run(daemon, "vectorAdd", same=False)
+        third = values(daemon, "times")
+        check(third[0] > first[0] and third[2] == 0, third)
+
+
+def test_host_programs_refused():
+    shared = os.path.join(BUILD, "daemon/bpf/objects/host-shared.bpf.o")
+    cases = (("*hash", "map hash: programs on the host and on the GPU can share arrays only", 1),
+             ("*on_[gn]*", "no_such_function", 1), # of the daemon
+             ("*on_[gh]*[ud]", "verifier refuses", 4), ("on_nothing", "none for the GPU", 1))
+    with Daemon() as daemon:
+        before = len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+        for programs, words, status in cases:
+            done = subprocess.run([CTL, "attach", shared, "--program", programs], env=daemon.environment(**daemon.tools()),
+                                  capture_output=True, text=True, timeout=60)
+            equal(done.returncode, status, f"{programs}: {done.stderr}")
+            check(words in done.stderr, programs, done.stderr)
+        equal(daemon.attachments(), [])
+        wait_until(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) <= before, "descriptors are closed")
+
+
 # ---- bad input ----
 
 def test_refusals():
