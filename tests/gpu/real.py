@@ -63,7 +63,7 @@ class RealCode:
         if subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True).returncode != 0:
             print(f"      (no {module} here)")
             return None
-        script = self.scratch / f"{module}.py" # Triton reads the source of its kernels
+        script = self.scratch / f"use_{module}.py" # Triton reads the source of its kernels
         script.write_text(code)
         settings = {"TRITON_CACHE_DIR": str(self.scratch / "triton"), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         command = [sys.executable, script]
