@@ -35,6 +35,7 @@ enum {
 	TYPE_COLOR,
 	TYPE_EVENT,
 	TYPE_PAIR,
+	TYPE_SECTION,
 	N_TYPES
 };
 
@@ -44,6 +45,8 @@ static struct {
 	const char *btf; /* in base64 */
 	int types[N_TYPES];
 	struct fake_types ring_types;
+	int64_t run_pid;   /* of the process that the last program to be run is attached to */
+	bool run_unprobed; /* and was not put into */
 } state;
 
 static json_object *get(json_object *object, const char *key) {
@@ -111,6 +114,11 @@ static void make_btf(void) {
 	types[TYPE_PAIR] = btf__add_struct(btf, "pair", 8);
 	check(btf__add_field(btf, "x", types[TYPE_U32], 0, 0));
 	check(btf__add_field(btf, "y", types[TYPE_COLOR], 32, 0));
+	name = btf__add_var(btf, "entered", BTF_VAR_GLOBAL_ALLOCATED, types[TYPE_U64]);
+	list = btf__add_var(btf, "pairs", BTF_VAR_STATIC, btf__add_array(btf, types[TYPE_U32], types[TYPE_PAIR], 2));
+	types[TYPE_SECTION] = btf__add_datasec(btf, ".bss", 24);
+	check(btf__add_datasec_var_info(btf, name, 0, 8));
+	check(btf__add_datasec_var_info(btf, list, 8, 16));
 	data = btf__raw_data(btf, &n_data);
 	state.btf = strdup(json_object_get_string(base64(data, n_data)));
 	state.ring_types = (struct fake_types){ state.btf, types[TYPE_EVENT] };
@@ -148,10 +156,13 @@ static const struct {
 	  "{\"method\":\"io.gpuprobe.control.Attach\"}" },
 };
 
+static json_object *maps_of_run(void);
+
 static int attach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *program = get(parameters, "program"), *kernel = get(parameters, "kernel"),
 		    *filter = get(parameters, "filter"), *point = get(parameters, "point");
 	const char *name = program ? json_object_get_string(program) : "cuda__count";
+	bool run = point && !strcmp(json_object_get_string(point), "kprobe/__directly_run");
 	json_object *attachment, *list = json_object_new_array();
 	unsigned char *data;
 	size_t n_data;
@@ -178,7 +189,7 @@ static int attach(struct varlink_call *call, json_object *parameters, void *user
 		"id", json_object_new_int64(++state.next_id), "object",
 		json_object_new_int64((int64_t)n_data), "program", json_object_new_string(name),
 		"point", json_object_new_string("entry"), "kernel",
-		kernel ? json_object_get(kernel) : json_object_new_string("vectorAdd"), "section",
+		kernel ? json_object_get(kernel) : json_object_new_string(run ? "__gpuprobe_directly_run" : "vectorAdd"), "section",
 		json_object_new_string(point ? json_object_get_string(point) : "kprobe/vectorAdd"), "filter",
 		filter ? json_object_get(filter) : json_object_new_object(), "state",
 		json_object_new_string(strcmp(name, "failed") ? "armed" : "failed"), "modules",
@@ -187,8 +198,12 @@ static int attach(struct varlink_call *call, json_object *parameters, void *user
 	free(data);
 	json_object_array_add(state.attachments, json_object_get(attachment));
 	json_object_array_add(list, attachment);
-	return varlink_call_reply(call, varlink_json_pack("attachments", list, "maps",
-							  json_object_new_array(), NULL));
+	if (run) {
+		state.run_pid = json_object_get_int64(get(filter, "pid"));
+		state.run_unprobed = !strcmp(name, "unprobed");
+	}
+	return varlink_call_reply(
+		call, varlink_json_pack("attachments", list, "maps", run ? maps_of_run() : json_object_new_array(), NULL));
 }
 
 static int detach(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -231,6 +246,15 @@ static int why(struct varlink_call *call, json_object *parameters, void *userdat
 
 	if (kernel && !strcmp(json_object_get_string(kernel), "none"))
 		json_object_array_del_idx(get(reply, "outcomes"), 0, 2);
+	if (pid && json_object_get_int64(pid) == state.run_pid) {
+		json_object_put(reply);
+		return varlink_call_reply(
+			call, from_text(state.run_unprobed
+					? "{\"outcomes\":[{\"pid\":1,\"comm\":\"gpuprobe-launch\",\"time\":1,\"kernel\":\"\",\"demangled\":\"\","
+					  "\"outcome\":\"failed\",\"reason\":\"the compiler said no\",\"attachments\":[]}]}"
+					: "{\"outcomes\":[{\"pid\":1,\"comm\":\"gpuprobe-launch\",\"time\":1,\"kernel\":\"__gpuprobe_directly_run\","
+					  "\"demangled\":\"\",\"outcome\":\"probed\",\"reason\":\"\",\"attachments\":[1]}]}"));
+	}
 	if (pid && json_object_get_int64(pid) == 78)
 		json_object_array_del_idx(get(reply, "outcomes"), 0, 1);
 	return varlink_call_reply(call, reply);
@@ -252,6 +276,7 @@ static const struct {
 	{ "threads", "gpu_thread_array", "none", 8, 2, TYPE_U64, "threads" },
 	{ "pairs", "percpu_hash", "percpu", 8, 2, TYPE_S64, "hash" }, /* keys: struct pair */
 	{ "events", "ringbuf", "none", 0, 4096, -1, "ring" },
+	{ ".bss", "array", "sum64", 24, 1, TYPE_SECTION, NULL },
 };
 
 static bool is_kind(size_t map, const char *kind) {
@@ -278,6 +303,15 @@ static json_object *map_json(size_t i) {
 		json_object_object_add(map, "lost", json_object_new_int(7));
 	}
 	return map;
+}
+
+/* counter and events */
+static json_object *maps_of_run(void) {
+	json_object *list = json_object_new_array();
+
+	json_object_array_add(list, map_json(0));
+	json_object_array_add(list, map_json(9));
+	return list;
 }
 
 static int list_maps(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -336,6 +370,7 @@ static json_object *entries_of(size_t map, bool per_process, bool nonzero, bool 
 		{},
 	};
 	int64_t per_sm[] = { 1, -2, 3 };
+	const uint32_t section[] = { 512, 0, 7, 1, 8, 0 };
 	uint64_t counter = UINT64_C(18446744073709551615), some[] = { 5, 6 };
 	json_object *entries = json_object_new_array();
 
@@ -368,6 +403,9 @@ static json_object *entries_of(size_t map, bool per_process, bool nonzero, bool 
 		json_object_array_add(entries, pair_entry(7, 1, per_sm, latest ? 1 : 3));
 		json_object_array_add(entries, pair_entry(8, 0, per_sm, 1));
 		break;
+	case 10:
+		json_object_array_add(entries, entry(0, section, sizeof(section), 1, 0));
+		break;
 	case 3:
 	case 5:
 		json_object_array_add(entries,
@@ -383,7 +421,8 @@ static json_object *dump_reply(size_t map, json_object *consume_entries, bool fi
 	return varlink_json_pack(
 		"map", map_json(map), "entries", consume_entries, "btf",
 		first && typed ? json_object_new_string(state.btf) : NULL, "btf_key_type",
-		json_object_new_int(!typed ? 0 : state.types[is_kind(map, "hash") ? TYPE_PAIR : TYPE_U32]),
+		json_object_new_int(!typed || maps[map].value_type == TYPE_SECTION ? 0
+				    : state.types[is_kind(map, "hash") ? TYPE_PAIR : TYPE_U32]),
 		"btf_value_type",
 		json_object_new_int(typed ? state.types[maps[map].value_type] : 0), NULL);
 }

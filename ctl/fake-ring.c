@@ -188,7 +188,7 @@ int fake_read_log(struct varlink_call *call, json_object *parameters, void *user
 	json_object *object = get(parameters, "object");
 	char text[32];
 
-	if (!object || json_object_get_int64(object) == 1)
+	if (!object || json_object_get_int64(object) != 9)
 		return start(call, parameters, NULL, userdata);
 	snprintf(text, sizeof(text), "object %lld", (long long)json_object_get_int64(object));
 	return varlink_call_error(call, "io.gpuprobe.control.NotFound",

@@ -93,6 +93,7 @@ struct dump {
 	struct value_types *types;
 	uint32_t key_type, value_type;
 	bool raw, percpu, per_process;
+	bool section; /* its one key, 0, has no type */
 	size_t n_entries;
 	int64_t pid; /* of the entry before */
 };
@@ -120,6 +121,14 @@ static bool read_value(struct dump *dump, uint32_t type, json_object *text, json
 	return *valuep;
 }
 
+/* As read_value(), of a key. */
+static bool read_key(struct dump *dump, json_object *text, json_object **keyp) {
+	if (!dump->section)
+		return read_value(dump, dump->key_type, text, keyp);
+	*keyp = json_object_new_int(0);
+	return *keyp;
+}
+
 /* Prints a value in base64 for people. False if it is not base64. */
 static bool print_value(struct dump *dump, uint32_t type, json_object *text) {
 	json_object *value = NULL;
@@ -145,14 +154,19 @@ static void print_process(struct dump *dump, int64_t pid) {
 /* 0: 16777216, or [0] thread 5: 1 */
 static bool print_entry(struct dump *dump, json_object *entry) {
 	json_object *values = ctl_get(entry, "values"), *pid = ctl_get(entry, "pid"),
-		    *thread = ctl_get(entry, "thread");
+		    *thread = ctl_get(entry, "thread"), *key = NULL;
+	bool fine;
 
 	if (dump->per_process) {
 		print_process(dump, pid ? json_object_get_int64(pid) : 0);
 		printf("  ");
 	}
 	fputs(thread ? "[" : "", stdout);
-	if (!print_value(dump, dump->key_type, ctl_get(entry, "key")))
+	fine = read_key(dump, ctl_get(entry, "key"), &key);
+	if (fine)
+		value_print(key, stdout);
+	json_object_put(key);
+	if (!fine)
 		return false;
 	if (thread)
 		printf("] thread %lld", (long long)json_object_get_int64(thread));
@@ -177,7 +191,7 @@ static bool print_entry_json(struct dump *dump, json_object *entry) {
 		json_object_object_add(output, "pid", json_object_get(pid));
 	if (thread)
 		json_object_object_add(output, "thread", json_object_get(thread));
-	fine = read_value(dump, dump->key_type, ctl_get(entry, "key"), &value);
+	fine = read_key(dump, ctl_get(entry, "key"), &value);
 	json_object_object_add(output, "key", value);
 	for (size_t i = 0; fine && i < json_object_array_length(values); i++) {
 		value = NULL;
@@ -223,6 +237,7 @@ static int dump_begin(struct dump *dump, json_object *parameters) {
 	free(btf);
 	if (r)
 		return ctl_fail(CTL_ERROR, "%s", strerror(-r));
+	dump->section = value_types_is_section(dump->types, dump->value_type);
 	if (dump->ctl->json) {
 		const char *text_map = json_object_to_json_string_ext(
 			map, JSON_C_TO_STRING_NOSLASHESCAPE |

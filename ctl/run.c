@@ -3,15 +3,17 @@
 /*
  * run: a program becomes a kernel of its own. A child process waits until the program is attached to it alone, then becomes
  * gpuprobe-launch, which launches an empty kernel under the shim. Afterwards the log and the maps are printed and everything is detached,
- * whatever happened in between.
+ * whatever happened in between: signals are looked at between two steps only, and nobody who reads our output ends us.
  */
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,9 +40,9 @@ static const char help[] =
 	"nothing behind.\n"
 	"\n"
 	"      --grid=X[,Y[,Z]]   blocks; else 1\n"
-	"      --block=X[,Y[,Z]]  threads of a block; else 1\n"
+	"      --block=X[,Y[,Z]]  threads of a block, at most 1024; else 1\n"
 	"      --count=N          launches; else 1\n"
-	"      --device=N         the device; else 0\n"
+	"      --device=N         the device, as CUDA numbers them; else 0\n"
 	"      --program=NAME     this program, whatever its section\n"
 	"      --threads=N        values that a per-thread array has for each index; else 65536\n"
 	"      --ring-size=N      bytes of a ring, with K, M or G; else 8M\n";
@@ -55,19 +57,29 @@ struct run {
 	pid_t child;
 	int go; /* the child waits for a byte here */
 	int output; /* what it prints */
+	int signals; /* SIGINT and SIGTERM */
 };
 
+/* What every device can do. */
+static const int64_t grid_max[3] = { INT32_MAX, 65535, 65535 }, block_max[3] = { 1024, 1024, 64 };
+#define BLOCK_THREADS_MAX 1024
+
 /* "8,4" into three numbers. Returns -1 to go on, or the exit status. */
-static int read_size(const char *what, const char *text, int64_t size[static 3]) {
+static int read_size(const char *what, const char *text, const int64_t max[static 3], int64_t size[static 3]) {
 	char *copy = strdup(text), *rest = copy, *word;
 	int n = 0, r = -1;
 
 	size[0] = size[1] = size[2] = 1;
-	while (r < 0 && copy && (word = strsep(&rest, ",")))
+	if (!copy)
+		return ctl_fail(CTL_ERROR, "out of memory");
+	while (r < 0 && (word = strsep(&rest, ",")))
 		r = n < 3 ? ctl_number(what, word, 1, &size[n++]) : ctl_usage("%s takes up to three numbers, not %s", what, text);
 	for (int i = 0; r < 0 && i < 3; i++)
-		if (size[i] > INT32_MAX)
-			r = ctl_usage("%s: %s is too large", what, text);
+		if (size[i] > max[i])
+			r = ctl_usage("%s: %lld is too many in %c, at most %lld", what, (long long)size[i], "xyz"[i],
+				      (long long)max[i]);
+	if (r < 0 && max == block_max && size[0] * size[1] * size[2] > BLOCK_THREADS_MAX)
+		r = ctl_usage("%s: %s are more than %d threads", what, text, BLOCK_THREADS_MAX);
 	free(copy);
 	return r;
 }
@@ -78,13 +90,14 @@ static int run_option(struct run *run, int option) {
 
 	switch (option) {
 	case OPTION_GRID:
-		return read_size("--grid", optarg, run->size);
+		return read_size("--grid", optarg, grid_max, run->size);
 	case OPTION_BLOCK:
-		return read_size("--block", optarg, run->size + 3);
+		return read_size("--block", optarg, block_max, run->size + 3);
 	case OPTION_COUNT:
 		return ctl_number("--count", optarg, 1, &run->count);
 	case OPTION_DEVICE:
-		return ctl_number("--device", optarg, 0, &run->device);
+		r = ctl_number("--device", optarg, 0, &run->device);
+		return r < 0 && run->device > INT32_MAX ? ctl_usage("--device: there is no device %s", optarg) : r;
 	case OPTION_PROGRAM:
 		json_object_object_add(run->parameters, "program", json_object_new_string(optarg));
 		json_object_object_add(run->parameters, "point", json_object_new_string("kprobe/__directly_run"));
@@ -129,21 +142,21 @@ static int run_options(struct run *run, int argc, char **argv) {
 	return r;
 }
 
-/* The first of the places that exists: as installed, or in a build folder. */
-static bool find_file(char path[static 4096], const char *installed, const char *beside) {
+/* The first of the places that exists: in the build folder that we lie in, or as installed. Returns the exit status. */
+static int find_file(char path[static 4096], const char *installed, const char *beside) {
 	char self[4000];
 	ssize_t n;
 
-	snprintf(path, 4096, "%s", installed);
-	if (!access(path, R_OK))
-		return true;
 	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	if (n < 0)
-		return false;
-	self[n] = '\0';
-	*strrchr(self, '/') = '\0';
-	snprintf(path, 4096, "%s/%s", self, beside);
-	return !access(path, R_OK);
+	if (n > 0) {
+		self[n] = '\0';
+		*strrchr(self, '/') = '\0';
+		snprintf(path, 4096, "%s/%s", self, beside);
+		if (!access(path, R_OK))
+			return CTL_OK;
+	}
+	snprintf(path, 4096, "%s", installed);
+	return access(path, R_OK) ? ctl_fail(CTL_ERROR, "%s: %s; is it installed?", path, strerror(errno)) : CTL_OK;
 }
 
 /* In the child: waits, then becomes the launcher. */
@@ -200,24 +213,65 @@ static bool is_runnable(json_object *attachments) {
 	return false;
 }
 
+/* Whether the user wants no more; waits until then, or for what the child prints. -1: for as long as it takes. */
+static bool is_interrupted(const struct run *run, int timeout_ms) {
+	struct pollfd fds[] = { { .fd = run->signals, .events = POLLIN }, { .fd = run->output, .events = POLLIN } };
+
+	while (poll(fds, timeout_ms ? 2 : 1, timeout_ms) < 0 && errno == EINTR)
+		;
+	return fds[0].revents;
+}
+
 /* Lets the child go and waits for it. Returns the exit status; *microsecondsp: of all launches. */
 static int launch(struct run *run, int64_t *microsecondsp) {
+	bool interrupted = is_interrupted(run, 0), gone;
 	char text[32] = "";
 	size_t n = 0;
-	ssize_t got;
+	ssize_t got = 1;
 	int status;
 
-	if (write(run->go, "", 1) != 1)
-		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
-	while (n < sizeof(text) - 1 && (got = read(run->output, text + n, sizeof(text) - 1 - n)) > 0)
-		n += (size_t)got;
+	gone = write(run->go, "", 1) != 1; /* the same Ctrl-C as ours may have been its end */
+	while (!interrupted && got > 0 && n < sizeof(text) - 1) {
+		interrupted = is_interrupted(run, -1);
+		if (!interrupted)
+			got = read(run->output, text + n, sizeof(text) - 1 - n);
+		n += got > 0 && !interrupted ? (size_t)got : 0;
+	}
+	if (interrupted || gone)
+		kill(run->child, SIGKILL);
 	while (waitpid(run->child, &status, 0) < 0 && errno == EINTR)
 		;
 	run->child = 0;
 	*microsecondsp = strtoll(text, NULL, 10);
+	if (interrupted || is_interrupted(run, 0))
+		return ctl_fail(CTL_ERROR, "interrupted: the kernel may not have run to its end");
 	if (WIFSIGNALED(status))
-		return ctl_fail(CTL_ERROR, "the kernel was not run: %s", strsignal(WTERMSIG(status)));
+		return ctl_fail(CTL_ERROR, "the kernel may not have run: gpuprobe-launch: %s", strsignal(WTERMSIG(status)));
 	return WEXITSTATUS(status) ? CTL_ERROR : CTL_OK; /* it has said why */
+}
+
+/* Whether the program was in the kernel that the process launched: fail open is not for us. Returns the exit status. */
+static int check_probed(struct run *run, pid_t pid) {
+	const char *reason = "the shim did not reach the daemon: is it the daemon of this session?";
+	struct varlink_reply reply;
+	json_object *outcomes;
+	bool probed = false;
+	int r;
+
+	r = ctl_call(run->ctl, "Why", varlink_json_pack("pid", json_object_new_int64(pid), NULL), "", CTL_TIMEOUT_MS, &reply);
+	if (r)
+		return r;
+	outcomes = ctl_get(reply.parameters, "outcomes");
+	for (size_t i = 0; i < json_object_array_length(outcomes); i++) {
+		json_object *outcome = json_object_array_get_idx(outcomes, i);
+
+		probed |= !strcmp(ctl_string(outcome, "outcome"), "probed") && !strcmp(ctl_string(outcome, "kernel"), LAUNCH_KERNEL);
+		reason = *ctl_string(outcome, "reason") ? ctl_string(outcome, "reason") : reason;
+	}
+	if (!probed)
+		r = ctl_fail(CTL_ERROR, "%s: the program was not run: %s", run->path, reason);
+	varlink_reply_deinit(&reply);
+	return r;
 }
 
 /* Prints log and maps of the object. Returns the exit status. */
@@ -229,12 +283,12 @@ static int print_results(struct run *run, json_object *maps, int64_t object, int
 	r = ctl_log_object(run->ctl, object, run->ctl->json);
 	if (run->ctl->json)
 		printf("],\"maps\":[");
-	for (size_t i = 0; !r && i < json_object_array_length(maps); i++) {
+	for (size_t i = 0; !r && !is_interrupted(run, 0) && i < json_object_array_length(maps); i++) {
 		json_object *map = json_object_array_get_idx(maps, i);
 		const char *name = ctl_string(map, "name");
 		char id[24];
 
-		if (!strcmp(name, ".rodata") || !strcmp(ctl_string(map, "kind"), "ring"))
+		if (!strncmp(name, ".rodata", strlen(".rodata")) || !strcmp(ctl_string(map, "kind"), "ring"))
 			continue;
 		if (run->ctl->json)
 			fputs(n++ ? "," : "", stdout);
@@ -248,16 +302,16 @@ static int print_results(struct run *run, json_object *maps, int64_t object, int
 	return r;
 }
 
-/* What is left of an attached object goes; @attachments may be NULL. */
+/* What is left of an attached object goes. Returns the exit status. */
 static int detach(struct run *run, json_object *attachments) {
 	struct varlink_reply reply;
 	int result = CTL_OK, r;
 
-	for (size_t i = 0; i < json_object_array_length(attachments); i++) {
+	for (size_t i = 0; result != CTL_UNREACHABLE && i < json_object_array_length(attachments); i++) {
 		json_object *attachment = json_object_array_get_idx(attachments, i);
 
 		r = ctl_call(run->ctl, "Detach", varlink_json_pack("id", json_object_get(ctl_get(attachment, "id")), NULL),
-			     ctl_string(attachment, "program"), CTL_TIMEOUT_MS, &reply);
+			     ctl_string(attachment, "id"), CTL_TIMEOUT_MS, &reply);
 		if (!r)
 			varlink_reply_deinit(&reply);
 		result = result ?: r;
@@ -268,13 +322,14 @@ static int detach(struct run *run, json_object *attachments) {
 /* Between attach and detach. Returns the exit status. */
 static int run_attached(struct run *run, json_object *reply) {
 	json_object *attachments = ctl_get(reply, "attachments");
+	const pid_t pid = run->child;
 	int64_t microseconds = 0;
 	int r;
 
 	if (!is_runnable(attachments))
 		return ctl_fail(CTL_ERROR, "%s: no program has the section kprobe/__directly_run: say which one with --program",
 				run->path);
-	r = launch(run, &microseconds);
+	r = launch(run, &microseconds) ?: check_probed(run, pid);
 	return r ?: print_results(run, ctl_get(reply, "maps"),
 				  ctl_int(json_object_array_get_idx(attachments, 0), "object"), microseconds);
 }
@@ -289,33 +344,53 @@ static int run_object(struct run *run) {
 	if (r)
 		return r;
 	r = run_attached(run, reply.parameters);
-	detached = detach(run, ctl_get(reply.parameters, "attachments"));
+	detached = r == CTL_UNREACHABLE ? r : detach(run, ctl_get(reply.parameters, "attachments"));
 	varlink_reply_deinit(&reply);
 	return r ?: detached;
 }
 
+/* With a child that waits: signals are ours to look at, and a reader that hangs up only shows afterwards. */
+static int run_child(struct run *run) {
+	struct pollfd output = { .fd = STDOUT_FILENO };
+	sigset_t signals;
+	int r;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	run->signals = signalfd(-1, &signals, SFD_CLOEXEC);
+	if (run->signals < 0)
+		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
+	signal(SIGPIPE, SIG_IGN);
+	r = run_object(run);
+	fflush(stdout);
+	signal(SIGPIPE, SIG_DFL);
+	if (poll(&output, 1, 0) > 0 && output.revents & POLLERR)
+		raise(SIGPIPE);
+	return r;
+}
+
 int command_run(struct ctl *ctl, int argc, char **argv) {
-	struct run run = { .ctl = ctl, .size = { 1, 1, 1, 1, 1, 1 }, .count = 1, .go = -1, .output = -1 };
+	struct run run = {
+		.ctl = ctl, .size = { 1, 1, 1, 1, 1, 1 }, .count = 1, .go = -1, .output = -1, .signals = -1
+	};
 	int r;
 
 	run.parameters = json_object_new_object();
 	r = run_options(&run, argc, argv);
-	if (r >= 0)
+	if (r < 0)
+		r = object_file_put(run.path, run.parameters);
+	else
 		goto out;
-	r = object_file_put(run.path, run.parameters);
-	if (r)
-		goto out;
-	if (!find_file(run.launcher, LAUNCH_PATH, "gpuprobe-launch") ||
-	    !find_file(run.shim, LAUNCH_SHIM, "../shim/libgpuprobe-shim.so")) {
-		r = ctl_fail(CTL_ERROR, "%s and %s are not installed", LAUNCH_PATH, LAUNCH_SHIM);
-		goto out;
-	}
-	/* Ctrl-C ends the kernel; what is attached goes in any case */
-	r = start_child(&run);
-	signal(SIGINT, SIG_IGN);
-	signal(SIGTERM, SIG_IGN);
 	if (!r)
-		r = run_object(&run);
+		r = find_file(run.launcher, LAUNCH_PATH, "gpuprobe-launch");
+	if (!r)
+		r = find_file(run.shim, LAUNCH_SHIM, "../shim/libgpuprobe-shim.so");
+	if (!r)
+		r = start_child(&run);
+	if (!r)
+		r = run_child(&run);
 	if (run.child > 0) {
 		kill(run.child, SIGKILL);
 		waitpid(run.child, NULL, 0);
@@ -324,6 +399,8 @@ int command_run(struct ctl *ctl, int argc, char **argv) {
 		close(run.go);
 	if (run.output >= 0)
 		close(run.output);
+	if (run.signals >= 0)
+		close(run.signals);
 out:
 	json_object_put(run.parameters);
 	return r;

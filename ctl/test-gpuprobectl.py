@@ -366,6 +366,13 @@ class Map(Case):
         self.assertEqual(json.loads(pretty), output)
         self.assertGreater(pretty.count('\n'), 5)
 
+    def test_section(self):
+        self.assertEqual(self.ctl('map', 'dump', '.bss'), '0: {.entered = 512, .pairs = [{.x = 7, .y = GREEN}, {.x = 8, .y = RED}]}\n')
+        self.assertEqual(self.json('map', 'dump', '.bss')['entries'],
+                         [{'key': 0, 'value': {'entered': 512, 'pairs': [{'x': 7, 'y': 'GREEN'}, {'x': 8, 'y': 'RED'}]}}])
+        self.assertEqual(self.ctl('map', 'dump', '--raw', '.bss'),
+                         '00000000: 000200000000000007000000010000000800000000000000\n')
+
     def test_others(self):
         self.assertEqual(self.ctl('map', 'dump', 'percpu'), '0: 1, -2, 3\n1: 1\n')
         self.assertEqual(self.json('map', 'dump', 'percpu')['entries'], [{'key': 0, 'values': [1, -2, 3]}, {'key': 1, 'values': [1]}])

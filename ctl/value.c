@@ -3,8 +3,8 @@
 /*
  * Values by their types.
  *
- * One walk over the types makes JSON: integers are numbers, enums their names, structs objects,
- * arrays arrays, arrays of char strings if they are text. For people the same tree is printed in
+ * One walk over the types makes JSON: integers are numbers, enums their names, structs and data
+ * sections objects, arrays arrays, arrays of char strings if they are text. For people the same tree is printed in
  * the manner of C. libbpf has btf_dump__dump_type_data() for that, but the one of Debian 12 (1.1)
  * leaves out what follows an array of char that ends with a NUL in the same struct.
  *
@@ -68,6 +68,13 @@ uint32_t value_types_find(const struct value_types *types, const char *name) {
 			return (uint32_t)id;
 	}
 	return 0;
+}
+
+/* Whether the type is a data section: .bss and the like. */
+bool value_types_is_section(const struct value_types *types, uint32_t type) {
+	const struct btf_type *found = types->btf ? btf__type_by_id(types->btf, type) : NULL;
+
+	return found && btf_is_datasec(found);
 }
 
 /* Bytes of a value of the type; negative: it has none. */
@@ -262,6 +269,23 @@ static json_object *struct_json(const struct btf *btf, const struct btf_type *ty
 	return object;
 }
 
+/* The variables of a data section, by their names. */
+static json_object *section_json(const struct btf *btf, const struct btf_type *type,
+				 const unsigned char *data, size_t n_data, unsigned int depth) {
+	json_object *object = json_object_new_object();
+
+	for (uint16_t i = 0; i < btf_vlen(type); i++) {
+		const struct btf_var_secinfo *info = btf_var_secinfos(type) + i;
+		const struct btf_type *variable = btf__type_by_id(btf, info->type);
+		const char *name = variable ? name_at(btf, variable->name_off) : NULL;
+
+		if (name && info->offset <= n_data && info->size <= n_data - info->offset)
+			json_object_object_add(object, name, walk(btf, info->type, data + info->offset,
+								  info->size, depth + 1));
+	}
+	return object;
+}
+
 static json_object *walk(const struct btf *btf, uint32_t id, const unsigned char *data,
 			 size_t n_data, unsigned int depth) {
 	int resolved = btf__resolve_type(btf, id);
@@ -287,6 +311,8 @@ static json_object *walk(const struct btf *btf, uint32_t id, const unsigned char
 	case BTF_KIND_STRUCT:
 	case BTF_KIND_UNION:
 		return struct_json(btf, type, data, (size_t)size, depth);
+	case BTF_KIND_DATASEC:
+		return section_json(btf, type, data, (size_t)size, depth);
 	default:
 		return hex_json(data, n_data);
 	}

@@ -224,6 +224,7 @@ def test_maps():
         equal(values(daemon, "percpu_hash"), {i: 32 for i in range(16)})
         entered, = daemon.dump(".bss", "--raw")
         equal(int.from_bytes(bytes.fromhex(entered["value"]), "little"), 512, "a global variable")
+        equal(values(daemon, ".bss"), {0: {"entered": 512}}, "by its name")
         results = values(daemon, "results")
         equal([results[i] for i in (0, 2, 5)], [0, 0, 0], "unexpected results")
         equal(results[1], 2 * 56, "threads beyond --threads")
