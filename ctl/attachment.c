@@ -123,6 +123,8 @@ static int put_spaces(json_object *parameters, const char *list) {
 	}
 	for (size_t n; *list; list += n + (list[n] == ',')) {
 		n = strcspn(list, ",");
+		if (!n)
+			return ctl_usage("--spaces: a name is missing before a comma");
 		json_object_array_add(spaces, json_object_new_string_len(list, (int)n));
 	}
 	return json_object_array_length(spaces) ? -1 : ctl_usage("--spaces: the list is empty");

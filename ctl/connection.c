@@ -185,6 +185,23 @@ static int ambiguous(json_object *parameters) {
 			ctl_string(parameters, "what"), text);
 }
 
+/* A parameter that makes no sense, named as the user gave it: filter.ring_size is --ring-size. */
+static int invalid_argument(const char *method, const char *subject, json_object *parameters) {
+	const char *parameter = ctl_string(parameters, "parameter"), *dot = strrchr(parameter, '.'),
+		   *reason = ctl_string(parameters, "reason");
+	char option[64];
+
+	if (!strcmp(parameter, "map") || !strcmp(parameter, "object"))
+		return ctl_fail(CTL_ERROR, "%s: %s", subject, reason);
+	snprintf(option, sizeof(option), "--%s", dot ? dot + 1 : parameter);
+	for (char *p = option; *p; p++)
+		if (*p == '_')
+			*p = '-';
+	if (!strcmp(method, "ShowKernel") && !strcmp(parameter, "kernel"))
+		return ctl_fail(CTL_ERROR, "%s: %s", subject, reason);
+	return ctl_fail(CTL_ERROR, "%s: %s", option, reason);
+}
+
 /* An error of the control interface. */
 static int control_error(const char *method, const char *subject, const char *error,
 			 json_object *parameters) {
@@ -203,7 +220,7 @@ static int control_error(const char *method, const char *subject, const char *er
 				ctl_string(parameters, "what"),
 				(long long)ctl_int(parameters, "limit"));
 	if (!strcmp(error, "InvalidArgument"))
-		return ctl_fail(CTL_ERROR, "%s: %s", ctl_string(parameters, "parameter"), reason);
+		return invalid_argument(method, subject, parameters);
 	if (!strcmp(error, "Unavailable"))
 		return ctl_fail(CTL_ERROR, "%s", reason);
 	if (!strcmp(error, "Internal"))

@@ -148,7 +148,7 @@ static const struct {
 	{ "unavailable", ERROR("Unavailable"), "{\"reason\":\"no CAP_BPF here\"}" },
 	{ "limit", ERROR("LimitExceeded"), "{\"what\":\"attachments of uid 0\",\"limit\":64}" },
 	{ "argument", ERROR("InvalidArgument"),
-	  "{\"parameter\":\"kernel\",\"reason\":\"unfinished [ in the glob\"}" },
+	  "{\"parameter\":\"ring_size\",\"reason\":\"not so large\"}" },
 	{ "internal", ERROR("Internal"), "{\"reason\":\"worker did not start\"}" },
 	{ "forbidden", "org.varlink.service.PermissionDenied", "{}" },
 	{ "other", "org.varlink.service.InvalidParameter", "{\"parameter\":\"filter\"}" },

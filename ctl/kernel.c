@@ -147,7 +147,7 @@ static int run(struct ctl *ctl, int argc, char **argv, json_object *parameters,
 		return ctl_usage("kernel list takes no argument and no --instruction");
 	if (!strcmp(verb, "show"))
 		return ctl_usage("kernel show takes one kernel, or --instruction");
-	return *verb ? ctl_usage("there is no command kernel %s", verb)
+	return *verb ? ctl_usage("kernel has no command %s", verb)
 		     : ctl_usage("kernel: list or show?");
 }
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 /* An object travels in one message of 16 MiB, in base64, so a quarter is lost. */
-#define OBJECT_FILE_MAX ((size_t)12 * 1024 * 1024 - 4096)
+#define OBJECT_FILE_MAX ((size_t)8 << 20)
 
 /* The bytes of an object (- is standard input), or in base64 as the member "object" of parameters. Returns the exit status. */
 int object_file_read(const char *path, unsigned char **datap, size_t *n_datap);

@@ -28,13 +28,13 @@ enum {
 
 static const char help[] =
 	"Usage: gpuprobectl pass list\n"
-	"       gpuprobectl pass test FILE.ptx [--pass=NAME] [--kernel=KERNEL] [--pass-dir=DIR]\n"
+	"       gpuprobectl pass test [OPTION]... FILE\n"
 	"\n"
 	"list shows the passes that the daemon runs, in their order. test runs each pass on a file with PTX, here and without a daemon, and\n"
 	"says for each: ok (it changes nothing), changed, or failed, and why.\n"
 	"\n"
 	"      --pass=NAME      only this pass\n"
-	"      --kernel=KERNEL  the kernel that it is to work on (default: the first one in the file)\n"
+	"      --kernel=KERNEL  the kernel that it is to work on, as PTX names it; else the first one in the file\n"
 	"      --pass-dir=DIR   definitions of passes, instead of " PASS_DATA_FOLDER " and\n"
 	"                       " PASS_SYSTEM_FOLDER " (also: " PASS_VARIABLE "=DIR)\n";
 
@@ -114,7 +114,7 @@ static int read_text(struct trial *trial, const char *path) {
 
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &status))
-		return ctl_fail(CTL_ERROR, "%s: %s", path, strerror(errno));
+		return ctl_fail(errno == ENOENT ? CTL_NOT_FOUND : CTL_ERROR, "%s: %s", path, strerror(errno));
 	if (!S_ISREG(status.st_mode) || status.st_size > PTX_SOURCE_MAX) {
 		close(fd);
 		return ctl_fail(CTL_ERROR, "%s: not a file of at most %u MiB", path,
@@ -132,7 +132,7 @@ static int read_text(struct trial *trial, const char *path) {
 	return CTL_OK;
 }
 
-/* The file has to be PTX; its first kernel is the one that is meant if none is named. */
+/* The file has to be PTX, and to have the kernel that is named; else its first one is meant. */
 static int read_kernel(struct trial *trial, const char *path, const char *kernel) {
 	const struct ptx_function *first = NULL;
 	struct ptx_error error = {};
@@ -146,13 +146,13 @@ static int read_kernel(struct trial *trial, const char *path, const char *kernel
 		return ctl_fail(CTL_ERROR, "%s: %s", path, strerror(-r));
 	do
 		first = ptx_module_next_kernel(&module, first);
-	while (first && !first->body.length);
-	if (kernel)
-		snprintf(trial->kernel, sizeof(trial->kernel), "%s", kernel);
-	else if (first)
+	while (first && (!first->body.length || (kernel && !ptx_range_is(trial->text, first->name, kernel))));
+	if (first)
 		snprintf(trial->kernel, sizeof(trial->kernel), "%.*s", (int)first->name.length,
 			 trial->text + first->name.offset);
-	r = kernel || first ? CTL_OK : ctl_fail(CTL_ERROR, "%s: it has no kernel", path);
+	if (!first)
+		r = kernel ? ctl_fail(CTL_NOT_FOUND, "%s: it has no kernel %s", path, kernel)
+			   : ctl_fail(CTL_ERROR, "%s: it has no kernel", path);
 	ptx_module_deinit(&module);
 	return r;
 }
@@ -336,20 +336,26 @@ static int test(struct ctl *ctl, int argc, char **argv) {
 }
 
 int command_pass(struct ctl *ctl, int argc, char **argv) {
-	static char titles[][32] = { CTL_TITLE "pass list", CTL_TITLE "pass test" };
+	static const struct option options[] = { CTL_OPTIONS, {} };
+	static char title_list[] = CTL_TITLE "pass list", title_test[] = CTL_TITLE "pass test";
+	int option, first, r;
 
-	if (argc > 1 && !strcmp(argv[1], "list")) {
-		argv[1] = titles[0];
-		return list(ctl, argc - 1, argv + 1);
+	while ((option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0) {
+		r = ctl_option(ctl, option, help);
+		if (r >= 0)
+			return r;
 	}
-	if (argc > 1 && !strcmp(argv[1], "test")) {
-		argv[1] = titles[1];
-		return test(ctl, argc - 1, argv + 1);
+	if (optind == argc)
+		return ctl_usage("pass: list or test?");
+	first = optind;
+	optind = 0;
+	if (!strcmp(argv[first], "list")) {
+		argv[first] = title_list;
+		return list(ctl, argc - first, argv + first);
 	}
-	if (argc > 1 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))) {
-		fputs(help, stdout);
-		return CTL_OK;
+	if (!strcmp(argv[first], "test")) {
+		argv[first] = title_test;
+		return test(ctl, argc - first, argv + first);
 	}
-	return argc > 1 ? ctl_usage("there is no command pass %s", argv[1])
-			: ctl_usage("pass: list or test?");
+	return ctl_usage("pass has no command %s", argv[first]);
 }

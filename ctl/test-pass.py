@@ -92,6 +92,8 @@ class Test(Case):
         self.define("mine", "test \"$PTX_ATTACH_POINT\" = kprobe/g && grep -q '\"to_patch_kernel\":\"g\"' && echo '{}'\n")
         self.assertEqual(self.run_test("--pass=mine", "--kernel=g"), {"mine": ("ok", 0)})
         self.assertEqual(self.run_test("--pass=mine", status=ERROR), {"mine": ("failed", 1)})
+        self.assertEqual(json.loads(self.ctl("pass", "--json", "test", "--pass=mine", "--kernel=g", "--pass-dir", self.passes, self.ptx)),
+                         [{"pass": "mine", "attach_point": "kprobe/g", "result": "ok", "exit_status": 0, "reason": ""}])
         lines = self.ctl("pass", "test", "--pass", "mine", "--kernel", "g", "--pass-dir", self.passes, self.ptx).splitlines()
         self.assertEqual([line.split() for line in lines], ["PASS POINT RESULT EXIT REASON".split(), "mine kprobe/g ok 0".split()])
 
@@ -109,12 +111,13 @@ class Test(Case):
     def test_wrong(self):
         see = "; see gpuprobectl --help"
         self.ctl("pass", status=USAGE, errors="pass: list or test?" + see)
-        self.ctl("pass", "dump", status=USAGE, errors="there is no command pass dump" + see)
+        self.ctl("pass", "dump", status=USAGE, errors="pass has no command dump" + see)
         self.ctl("pass", "test", status=USAGE, errors="pass test takes one file" + see)
         self.ctl("pass", "test", self.ptx, self.ptx, status=USAGE, errors="pass test takes one file" + see)
         self.ctl("pass", "test", self.ptx, "--pass=none", "--pass-dir", self.passes, status=NOT_FOUND,
                  errors="there is no pass none")
-        self.ctl("pass", "test", "/nowhere", status=ERROR, errors="/nowhere: No such file or directory")
+        self.ctl("pass", "test", self.ptx, "--kernel=h", status=NOT_FOUND, errors=f"{self.ptx}: it has no kernel h")
+        self.ctl("pass", "test", "/nowhere", status=NOT_FOUND, errors="/nowhere: No such file or directory")
         self.ctl("pass", "test", self.folder, status=ERROR, errors=f"{self.folder}: not a file of at most 256 MiB")
         bad = self.file("bad.ptx", "no PTX")
         self.ctl("pass", "test", bad, status=ERROR, errors=None)

@@ -143,8 +143,8 @@ static int helper_stub(int32_t helper, bool allow_exit, enum stub *stub, char *e
 	case 507:
 		if (!allow_exit)
 			return fail(error, SHADOW_E_REFUSED,
-				    "bpf_cuda_exit stops threads of the application; this daemon "
-				    "does not allow it");
+				    "bpf_cuda_exit stops threads of the application, which this daemon "
+				    "does not allow: see gpuprobed --allow-exit");
 		*stub = STUB_SCALAR;
 		return 0;
 	case BPF_FUNC_get_smp_processor_id:
