@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -306,6 +307,22 @@ class Rest(Case):
         self.assertEqual(complete('gpuprobectl', 'kernel', 'show', '0'), {'00000000000000ab', '00000000000000cd'})
         self.assertEqual(complete('gpuprobectl', 'attach', 'pro'), {'prog.o'})
         self.assertEqual(complete('gpuprobectl', 'attach', '--uid', '=', 'roo'), {'root'})
+        self.assertEqual(complete('gpuprobectl', 'map', 'dump', '--merge', '=', 'l'), {'latest'})
+        self.assertEqual(complete('gpuprobectl', 'log', '--object', ''), {'72'})
+        # what --help tells is what completion offers, and the manual has it
+        manual = (pathlib.Path(COMPLETION).parents[2] / 'docs/gpuprobectl.1.scd').read_text()
+        common = {'--json', '--pretty', '--session', '--socket', '--help', '--version'}
+        offered = {}
+        for words in (['attach'], ['detach'], ['list'], ['status'], ['why'], ['kernel', 'list'], ['kernel', 'show'], ['map', 'dump'],
+                      ['ring', 'read'], ['run'], ['log'], ['pass', 'list'], ['pass', 'test']):
+            options = complete('gpuprobectl', *words, '--')
+            self.assertLessEqual(common, options, words)
+            offered.setdefault(words[0], set()).update(options - common)
+        for command, options in offered.items():
+            told = set(re.findall(r'--[a-z][a-z-]+', self.run_ctl(command, '--help')))
+            self.assertEqual(told, options, command)
+            for option in options:
+                self.assertRegex(manual, re.escape(option) + r'\b', command)
 
 
 class Map(Case):

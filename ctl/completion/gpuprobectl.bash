@@ -55,15 +55,23 @@ _gpuprobectl() {
 		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && echo [0-9]*)" -- "$word")
 		return
 		;;
+	--object)
+		mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 2 list | sort -u)" -- "$word")
+		return
+		;;
+	--merge)
+		mapfile -t COMPREPLY < <(compgen -W "sum latest" -- "$word")
+		return
+		;;
 	--spaces)
 		mapfile -t COMPREPLY < <(compgen -W "global shared local const param generic" -- "$word")
 		return
 		;;
 	--point)
-		mapfile -t COMPREPLY < <(compgen -W "kprobe/ kretprobe/ memcapture/ kprobe/dev: kprobe/__memcapture" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "kprobe/ kretprobe/ memcapture/ kprobe/dev: kretprobe/dev: memcapture/dev: kprobe/__memcapture" -- "$word")
 		return
 		;;
-	--kernel | --program | --comm | --grid | --block | --device | --threads | --ring-size | --instruction | --type | --count | -n | --object)
+	--kernel | --program | --comm | --grid | --block | --device | --threads | --ring-size | --instruction | --type | --count | -n)
 		return
 		;;
 	esac
@@ -109,7 +117,9 @@ _gpuprobectl() {
 			mapfile -t COMPREPLY < <(compgen -W "list dump $global" -- "$word")
 		elif [[ $noun == dump ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list)
-				--per-process --merge= --nonzero --raw $global" -- "$word")
+				--per-process --merge --nonzero --raw $global" -- "$word")
+		else
+			mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
 		fi
 		;;
 	ring)
@@ -128,6 +138,8 @@ _gpuprobectl() {
 		elif [[ $noun == test ]]; then
 			compopt -o filenames 2>/dev/null
 			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.ptx' -- "$word")
+		else
+			mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
 		fi
 		;;
 	log)
