@@ -117,7 +117,8 @@ static inline u64 refresh(ring_pointer ring)
 {
 	u64 now = (u64)__nvvm_read_ptx_sreg_globaltimer(), last = load(&ring->refreshed);
 
-	if (now - last >= MAP_RING_REFRESH_NS &&
+	/* others may have done it since `now` */
+	if ((long long)(now - last) >= MAP_RING_REFRESH_NS &&
 	    compare_and_swap(&ring->refreshed, last, now) == last)
 		__asm__ volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(&ring->tail),
 				 "l"(load_tail(ring->tail_address))
@@ -133,6 +134,15 @@ static inline void store_stamp(u64 to, u64 stamp, u32 size, u32 count)
 			 : "memory");
 }
 
+/*
+ * Is there no room behind a head for so many bytes? Others may have gone on from it meanwhile, and
+ * the consumer past it: it is below the tail then, and the compare-and-swap will tell.
+ */
+static inline _Bool is_full(u64 head, u64 tail, u64 bytes, u64 ring_size)
+{
+	return (long long)(head + bytes - tail) > (long long)ring_size;
+}
+
 /* Takes `need` bytes, in one piece. The position, or NOWHERE: `count` records are lost. */
 static inline u64 reserve(ring_pointer ring, u64 ring_size, u32 need, u32 count)
 {
@@ -142,9 +152,9 @@ static inline u64 reserve(ring_pointer ring, u64 ring_size, u32 need, u32 count)
 		u64 left = ring_size - (head & (ring_size - 1));
 
 		skip = left < need ? left : 0;
-		if (head + skip + need - tail > ring_size) {
+		if (is_full(head, tail, skip + need, ring_size)) {
 			tail = refresh(ring);
-			if (head + skip + need - tail > ring_size) {
+			if (is_full(head, tail, skip + need, ring_size)) {
 				add(&ring->lost, count);
 				return NOWHERE;
 			}

@@ -14,17 +14,19 @@ size_t instance_size(const struct map_layout *layout)
 }
 
 void instance_init(const struct map_layout *layout, uint8_t *memory, uint64_t address,
-		   uint64_t head)
+		   uint64_t head, uint64_t tail)
 {
 	uint64_t host = address + layout->data_size;
 
+	if (!tail && head >= layout->ring_size)
+		tail = head - layout->ring_size;
 	for (uint32_t i = 0; i < layout->rings; i++) {
 		struct map_ring ring = {
 			.base = host + map_ring_offset(layout, i),
 			.tail_address = host + i * MAP_RING_TAIL_STRIDE,
 			.cookie = COOKIE + i,
 			.head = head,
-			.tail = head < layout->ring_size ? 0 : head - layout->ring_size,
+			.tail = tail,
 		};
 
 		memcpy(memory + layout->data_size + i * MAP_RING_TAIL_STRIDE, &head, sizeof(head));

@@ -19,8 +19,8 @@
  * (bpf-run.h), and with want=memory the memory after the run; or by `NAME error: ...`. With
  * maps=unarmed the pointers to maps' data stay 0.
  *
- * Options of a map are host, kernel (where it lies), threads=N, ring=BYTES, head=BYTES (see
- * instance_init()) and log (it is what printk writes to). The process is 4660 (0x1234), its name
+ * Options of a map are host, kernel (where it lies), threads=N, ring=BYTES, head=BYTES,
+ * tail=BYTES (see instance_init()) and log (it is what printk writes to). The process is 4660 (0x1234), its name
  * "bpf-run", the device number 3.
  *
  * warps=whole takes it that the 32 threads of a warp are together wherever the program asks who is,
@@ -94,6 +94,7 @@ struct test_case {
 	bool has_context;
 	struct translate_map maps[MAPS_MAX];
 	uint64_t heads[MAPS_MAX]; /* of rings: bytes that were written and read before */
+	uint64_t tails[MAPS_MAX]; /* and what producers have heard of that, if not 0 */
 	size_t n_maps;
 	unsigned grid, block;
 	bool want_memory;
@@ -278,7 +279,8 @@ static int run_arm_pointer(struct run *run, size_t map, uint64_t slot, char **er
 		return fail(error, "out of memory");
 	r = driver_check(d, d->alloc(run->buffers + map, size), "cuMemAlloc", error);
 	run->data[map] = run->buffers[map];
-	instance_init(layout, initial, run->data[map], run->test->heads[map]);
+	instance_init(layout, initial, run->data[map], run->test->heads[map],
+		      run->test->tails[map]);
 	if (!r)
 		r = driver_check(d, d->to_device(run->data[map], initial, size), "cuMemcpyHtoD",
 				 error);
@@ -523,6 +525,8 @@ static int parse_map_option(struct test_case *test, const char *text, char **err
 		map->ring_bytes = n;
 	else if (strncmp(text, "head=", 5) == 0 && !(r = parse_count(text + 5, &n, error)))
 		test->heads[test->n_maps] = n;
+	else if (strncmp(text, "tail=", 5) == 0 && !(r = parse_count(text + 5, &n, error)))
+		test->tails[test->n_maps] = n;
 	else
 		return r ? r : fail(error, "unknown option of a map '%.32s'", text);
 	return 0;

@@ -19,11 +19,11 @@ size_t instance_size(const struct map_layout *layout);
 
 /*
  * An instance as it is at first, in `memory` of zeros, which the device has at `address`. Rings are
- * as if `head` bytes had been written and read; producers have not heard of the last that were
- * read.
+ * as if `head` bytes had been written and read; producers have heard that `tail` were, or if that
+ * is 0, not of the last.
  */
 void instance_init(const struct map_layout *layout, uint8_t *memory, uint64_t address,
-		   uint64_t head);
+		   uint64_t head, uint64_t tail);
 
 /*
  * What a reader sees of an instance; NULL: of none.
