@@ -143,5 +143,59 @@ def test_launch_latency():
         check(-500 < float(match[1]) < 1e6, text) # the clocks are some 100 us apart at most
 
 
+# ---- the other examples of docs/examples ----
+
+def test_memory_histogram():
+    with Daemon() as daemon:
+        daemon.attach(object=example("memory_histogram"))
+        vec_add(daemon, "--threads", "256")
+        entries = daemon.dump("accesses")
+        kinds = sorted((e["key"]["kind"], e["key"]["bytes"], e["value"]) for e in entries)
+        equal(kinds, [("GPUPROBE_ACCESS_LOAD", 4, 256)] * 2 + [("GPUPROBE_ACCESS_STORE", 4, 256)])
+        for entry in entries:
+            shown, = daemon.json("kernel", "show", f"--instruction={entry['key']['instruction']:x}")["instructions"]
+            check(shown["text"].startswith("ld." if entry["key"]["kind"].endswith("LOAD") else "st."), shown)
+
+
+def test_print_launch():
+    with Daemon() as daemon:
+        daemon.attach(object=example("print_launch"))
+        vec_add(daemon, "--threads", "256", "--block", "64", "--launches", "3")
+        lines = [line["text"] for line in daemon.json_lines("log")]
+        equal(len(lines), 3, lines)
+        for line in lines:
+            check(re.fullmatch(r"4 blocks of 64 threads, c = 0x[1-9a-f][0-9a-f]+", line), line)
+
+
+def test_device_calls():
+    with Daemon() as daemon:
+        daemon.attach(object=example("device_calls"))
+        status, out, err, _ = daemon.run(os.path.join(BUILD, "tests/sim/language_driver"), "calls")
+        equal((status, err), (0, ""), out)
+        names = {int(kernel["id"], 16): kernel["name"] for kernel in daemon.json("kernel", "list")["kernels"]}
+        equal({names[e["key"]]: e["value"] for e in daemon.dump("calls")}, {"twice": 512})
+
+
+def test_thread_time():
+    with Daemon() as daemon:
+        equal(len(daemon.attach("--threads", "200", object=example("thread_time"))), 2)
+        vec_add(daemon, "--threads", "256", "--block", "64")
+        times = {entry["thread"]: entry["value"] for entry in daemon.dump("nanoseconds")}
+        check(len(times) <= 200 and max(times.values()) < 10**11, times) # the clock has steps: a thread may need no time
+
+
+def test_blocks_by_sm():
+    with Daemon() as daemon:
+        entries = daemon.json("run", example("blocks_by_sm"), "--grid", "100", "--count", "2")["maps"][0]["entries"]
+        equal(sum(entries[0]["values"]), 200)
+
+
+def test_hash_count():
+    with Daemon() as daemon:
+        daemon.attach(object=example("hash_count"))
+        vec_add(daemon, "--threads", "256", "--block", "64")
+        equal({entry["key"]: entry["value"] for entry in daemon.dump("counts")}, {block: 64 for block in range(4)})
+
+
 if __name__ == "__main__":
     main([value for name, value in sorted(globals().items()) if name.startswith("test_")])
