@@ -182,6 +182,7 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	while (options->stubs[daemon->n_stubs])
 		daemon->n_stubs++;
 	daemon->deadline_ms = options->deadline_ms;
+	daemon->compile_ms = options->compile_ms;
 	daemon->mirror_period_ms = options->mirror_period_ms;
 	registry_init(&daemon->registry);
 	process_table_init(&daemon->processes);

@@ -33,6 +33,7 @@ struct daemon_options {
 	const char *const *stubs; /* NULL-terminated; as in struct daemon */
 	const char *keep_artifacts; /* folder, or NULL */
 	unsigned int deadline_ms; /* of one image, for the shim */
+	unsigned int compile_ms;  /* of one image, for its worker, when nobody waits any more */
 	unsigned int mirror_period_ms;
 	unsigned int workers;
 	const char *control_path; /* NULL: control_fd is given */
@@ -67,7 +68,7 @@ struct daemon {
 				     passes say, or the default */
 	size_t n_stubs;
 	struct artifact_store *artifacts; /* NULL: nothing is kept */
-	unsigned int deadline_ms, mirror_period_ms;
+	unsigned int deadline_ms, compile_ms, mirror_period_ms;
 	int64_t started;      /* microseconds since the epoch */
 	int verify_available; /* of verify_available() */
 	struct registry registry;

@@ -147,14 +147,41 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 	return 0;
 }
 
+/* A stage has ended: a worker_task_fn. */
+static void image_work_on_task(struct worker_task *task, int result, json_object *reply,
+			       const char *message, void *userdata) {
+	struct image_work *work = userdata;
+
+	work->task = NULL;
+	work->stage_fn(task, result, reply, message, work->stage_userdata);
+}
+
+/* Hands the job of a stage to the pool. One that comes after the deadline is overtime from its
+ * start. */
+static void image_work_hand_over(struct image_work *work, struct worker_task *task) {
+	uint64_t now = uv_now(work->daemon->loop);
+	uint64_t deadline = work->deadline > now ? work->deadline : now;
+
+	if (work->limit > deadline)
+		worker_task_set_overtime(task, work->uid, (unsigned int)(work->limit - deadline));
+	work->task = task;
+	worker_pool_submit(work->daemon->image_pool, task, (unsigned int)(deadline - now));
+}
+
+void image_work_cancel(struct image_work *work) {
+	if (work->task)
+		worker_task_cancel(work->task);
+}
+
 int image_work_submit(struct image_work *work, enum image_stage stage, int text, worker_task_fn fn,
 		      void *userdata) {
 	json_object *request = image_work_request(work, stage);
-	uint64_t now = uv_now(work->daemon->loop);
 	struct worker_task *task;
 	int r, fd;
 
-	task = worker_task_new(json_object_get(request), fn, userdata);
+	work->stage_fn = fn;
+	work->stage_userdata = userdata;
+	task = worker_task_new(json_object_get(request), image_work_on_task, work);
 	fd = fcntl(work->fd, F_DUPFD_CLOEXEC, 3);
 	if (!task || fd < 0) {
 		r = task ? -errno : -ENOMEM;
@@ -186,12 +213,11 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 		worker_task_free(task);
 		return r;
 	}
-	worker_pool_submit(work->daemon->image_pool, task,
-			   work->deadline > now ? (unsigned int)(work->deadline - now) : 0);
+	image_work_hand_over(work, task);
 	return 0;
 }
 
-int image_work_start(const struct image_work *template) {
+int image_work_start(struct image_work **workp, const struct image_work *template) {
 	struct image_work *work = malloc(sizeof(*work));
 	int r;
 
@@ -205,9 +231,12 @@ int image_work_start(const struct image_work *template) {
 		r = pass_start(work);
 	else
 		r = image_work_submit(work, IMAGE_STAGE_ALL, -1, image_work_take, work);
-	if (r < 0)
+	if (r < 0) {
 		image_work_free(work);
-	return r;
+		return r;
+	}
+	*workp = work;
+	return 0;
 }
 
 /* ---- replies ---- */

@@ -7,6 +7,7 @@
 #include <json-c/json.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "image-result.h"
 #include "worker-pool.h"
@@ -39,14 +40,23 @@ struct image_work {
 	const uint64_t *attachments; /* borrowed: good until the end */
 	size_t n_attachments;
 	int fd; /* the image, sealed */
-	uint64_t deadline; /* uv_now() */
+	uint64_t deadline; /* uv_now(): until then somebody waits for it */
+	uint64_t limit;	   /* uv_now(): work that is under way at the deadline goes on until then */
+	uid_t uid;	   /* whose image it is */
 	image_work_fn fn;
 	void *userdata;
+	/* image-work.c's */
+	struct worker_task *task; /* NULL: no image worker has it */
+	worker_task_fn stage_fn;
+	void *stage_userdata;
 };
 
-/* Takes the struct (fd is duplicated) and starts; fn is called once, never from within. 0 or
- * -errno: nothing was started. */
-int image_work_start(const struct image_work *work);
+/* Takes a copy of the struct (fd is duplicated) and starts; fn is called once, never from within.
+ * *workp is good until then. 0 or -errno: nothing was started. */
+int image_work_start(struct image_work **workp, const struct image_work *work);
+
+/* Nobody wants it any more: ends it soon, if an image worker has it. */
+void image_work_cancel(struct image_work *work);
 
 /*
  * Submits the job of one stage; text (consumed; -1: none) is what all stages but EXTRACT and ALL

@@ -7,8 +7,10 @@
  * that mean the process, so an entry can only become useless, never wrong; and the uid, so that
  * what one user makes the workers say reaches no other.
  *
- * A request outlives its client: the job runs anyway, its result serves the next load, and it stays
- * charged to the uid until then, so that hanging up is no way around the quota.
+ * A request waits until its own deadline, the job goes on for --compile-ms: who has waited in vain
+ * gets the own image and is told so once, and does not wait for this image again; the result serves
+ * the next load. The request that a job was started for outlives its client and its deadline: it
+ * stays charged to the uid as long as the job, so that hanging up is no way around the quota.
  *
  * The daemon does not look into images; it hashes them, large ones in a thread. What workers do
  * with them is image-work.c's.
@@ -33,6 +35,7 @@
 
 #define IMAGE_HASH_INLINE_MAX (1024 * 1024)
 #define IMAGE_NUMBER_MAX UINT32_C(0x7fffffff)
+#define IMAGE_TOLD_MAX 32 /* beyond that, those told first wait again */
 #define IMAGE_NAMES_MAX                                                                            \
 	((size_t)64                                                                                \
 	 << 10) /* bytes of names in a job, twice: JSON escapes some; a job has 128 KiB */
@@ -51,11 +54,14 @@ LIST_HEAD(image_request_list, image_request);
 struct image_request {
 	LIST_ENTRY(image_request) link; /* of an entry's waiters */
 	struct daemon *daemon;
-	struct client *client; /* NULL: gone */
+	struct client *client; /* NULL: gone, or answered */
+	struct image_entry *entry; /* that it waits on */
+	bool starter;		   /* the job was started for it */
 	struct account *account;
 	struct wire_image message;
 	int fd;
-	uint64_t started; /* uv_now */
+	uint64_t deadline; /* uv_now; the shim is to hear of it before its own */
+	uv_timer_t timer;
 	uint64_t seed;
 	XXH128_hash_t hash;
 	int hash_result;
@@ -67,10 +73,16 @@ struct image_entry {
 	struct daemon *daemon;
 	struct image_key key;
 	struct image_result *result; /* NULL: in work */
+	struct image_work *work;     /* NULL: done */
+	bool late;		     /* somebody has waited for it in vain */
+	pid_t told[IMAGE_TOLD_MAX];  /* the last of those */
+	unsigned int n_told;
 	uint64_t expires;	     /* uv_now */
 	bool doomed;		     /* an attachment of it went away while it was in work */
 	struct image_request_list waiters;
 };
+
+static void image_entry_drop_unwanted(struct image_entry *entry);
 
 /* ---- the cache ---- */
 
@@ -115,10 +127,12 @@ void image_cache_forget(struct image_cache *cache, uint64_t attachment) {
 		next = TAILQ_NEXT(entry, link);
 		for (size_t i = 0; i < entry->key.n_attachments; i++)
 			uses = uses || entry->key.attachments[i] == attachment;
-		if (uses && entry->result)
+		if (uses && entry->result) {
 			image_entry_free(cache, entry);
-		else if (uses)
+		} else if (uses) {
 			entry->doomed = true;
+			image_entry_drop_unwanted(entry);
+		}
 	}
 }
 
@@ -255,6 +269,11 @@ static int image_answer(struct daemon *daemon, struct client *client, uint32_t s
 	return r;
 }
 
+/* How long a process waits for an image: the shim is to hear of it before its own deadline. */
+static unsigned int image_wait_ms(const struct daemon *daemon) {
+	return daemon->deadline_ms - daemon->deadline_ms / 10;
+}
+
 /* Answers with the own image at once. */
 static int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence,
 			    const char *format, ...) __attribute__((format(printf, 4, 5)));
@@ -276,6 +295,10 @@ static int image_answer_own(struct daemon *daemon, struct client *client, uint32
 	return r;
 }
 
+static void image_request_closed(uv_handle_t *handle) {
+	free(handle->data);
+}
+
 /* The end of a request: answers if there is still somebody, gives back what was charged, frees it.
  */
 static void image_request_finish(struct image_request *request, struct image_result *result) {
@@ -290,11 +313,80 @@ static void image_request_finish(struct image_request *request, struct image_res
 			shim_connection_close(client->connection);
 	}
 	fd_close(request->fd);
-	free(request);
+	uv_close((uv_handle_t *)&request->timer, image_request_closed);
 }
 
 void image_abandon(struct image_request *request) {
 	request->client = NULL;
+}
+
+/* Has the process waited for this image already? */
+static bool image_entry_told(const struct image_entry *entry, pid_t pid) {
+	for (unsigned int i = 0; i < entry->n_told && i < IMAGE_TOLD_MAX; i++)
+		if (entry->told[i] == pid)
+			return true;
+	return false;
+}
+
+/* Ends the work on an entry whose result can serve nobody: not those who have waited in vain, and
+ * none that comes. */
+static void image_entry_drop_unwanted(struct image_entry *entry) {
+	const struct image_request *request;
+
+	if (!entry->doomed || !entry->late || !entry->work)
+		return;
+	LIST_FOREACH(request, &entry->waiters, link)
+		if (request->client)
+			return;
+	image_work_cancel(entry->work);
+}
+
+/* The end of the waiting, not of the work. */
+static void image_request_tell(struct image_request *request) {
+	struct daemon *daemon = request->daemon;
+	struct image_entry *entry = request->entry;
+	struct client *client = request->client;
+
+	if (!client)
+		return;
+	request->client = NULL;
+	client->request = NULL;
+	entry->told[entry->n_told++ % IMAGE_TOLD_MAX] = client->process->facts.pid;
+	if (image_answer_own(daemon, client, request->message.header.sequence,
+			     "compiling takes longer than %u ms%s", image_wait_ms(daemon),
+			     entry->doomed ? ""
+					   : ": it goes on, and the next process that loads this "
+					     "image is probed") < 0)
+		shim_connection_close(client->connection);
+}
+
+/* The deadline of a request has come, and the work goes on. */
+static void image_request_on_timer(uv_timer_t *timer) {
+	struct image_request *request = timer->data;
+	struct image_entry *entry = request->entry;
+
+	entry->late = true;
+	image_request_tell(request);
+	if (!request->starter) {
+		LIST_REMOVE(request, link);
+		image_request_finish(request, NULL);
+	}
+	image_entry_drop_unwanted(entry);
+}
+
+/* Makes a request wait. Work that fails at the deadline is to say so first: a millisecond later. */
+static void image_request_wait(struct image_request *request, struct image_entry *entry) {
+	uint64_t now = uv_now(request->daemon->loop);
+
+	request->entry = entry;
+	if (entry->late && image_entry_told(entry, request->client->process->facts.pid)) {
+		image_request_tell(request);
+		image_request_finish(request, NULL);
+		return;
+	}
+	LIST_INSERT_HEAD(&entry->waiters, request, link);
+	uv_timer_start(&request->timer, image_request_on_timer,
+		       request->deadline + 1 > now ? request->deadline + 1 - now : 0, 0);
 }
 
 /* The end of an entry's work: an image_work_fn. */
@@ -307,6 +399,7 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 	if (!LIST_EMPTY(&waiters))
 		LIST_FIRST(&waiters)->link.le_prev = &waiters.lh_first;
 	LIST_INIT(&entry->waiters);
+	entry->work = NULL;
 	if (result)
 		image_result_ref(result);
 	if (result && keep && !entry->doomed) {
@@ -328,13 +421,12 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 }
 
 /* Sends an entry on its way. 0 or -errno; on failure nothing was started. */
-static int image_entry_start(struct image_entry *entry, const struct image_request *request,
-			     uint64_t deadline) {
+static int image_entry_start(struct image_entry *entry, const struct image_request *request) {
 	struct daemon *daemon = entry->daemon;
 	struct image_cache *cache = &daemon->images;
 
 	cache->last_image = cache->last_image % IMAGE_NUMBER_MAX + 1;
-	return image_work_start(&(struct image_work){
+	return image_work_start(&entry->work, &(struct image_work){
 		.daemon = daemon,
 		.kind = entry->key.kind,
 		.flags = entry->key.flags,
@@ -343,7 +435,9 @@ static int image_entry_start(struct image_entry *entry, const struct image_reque
 		.attachments = entry->key.attachments,
 		.n_attachments = entry->key.n_attachments,
 		.fd = request->fd,
-		.deadline = deadline,
+		.deadline = request->deadline,
+		.limit = request->deadline - image_wait_ms(daemon) + daemon->compile_ms,
+		.uid = entry->key.uid,
 		.fn = image_entry_finish,
 		.userdata = entry,
 	});
@@ -412,7 +506,7 @@ static void image_request_start(struct image_request *request) {
 		return;
 	}
 	if (entry) {
-		LIST_INSERT_HEAD(&entry->waiters, request, link);
+		image_request_wait(request, entry);
 		return;
 	}
 	entry = calloc(1, sizeof(*entry));
@@ -425,15 +519,14 @@ static void image_request_start(struct image_request *request) {
 	LIST_INIT(&entry->waiters);
 	TAILQ_INSERT_HEAD(&daemon->images.list, entry, link);
 	daemon->images.n++;
-	/* the shim is to hear of it before its own deadline */
-	r = image_entry_start(entry, request,
-			      request->started + daemon->deadline_ms - daemon->deadline_ms / 10);
+	r = image_entry_start(entry, request);
 	if (r < 0) {
 		image_entry_free(&daemon->images, entry);
 		image_request_finish(request, NULL);
 		return;
 	}
-	LIST_INSERT_HEAD(&entry->waiters, request, link);
+	request->starter = true;
+	image_request_wait(request, entry);
 }
 
 /* In a thread, or in the loop for small images: sees only the request. */
@@ -490,7 +583,9 @@ int image_submit(struct daemon *daemon, struct client *client, const struct wire
 	request->message = *message;
 	request->fd = fd;
 	fd = -1;
-	request->started = uv_now(daemon->loop);
+	request->deadline = uv_now(daemon->loop) + image_wait_ms(daemon);
+	uv_timer_init(daemon->loop, &request->timer);
+	request->timer.data = request;
 	request->seed = daemon->images.seed;
 	request->work.data = request;
 	client->request = request;

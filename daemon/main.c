@@ -30,7 +30,7 @@ struct options {
 	bool session, verify, allow_exit;
 	const char *session_name, *worker_dir, *toolkit, *keep_artifacts;
 	const char *stubs[STUBS_MAX + 1];
-	unsigned int deadline_ms, mirror_period_ms, workers;
+	unsigned int deadline_ms, compile_ms, mirror_period_ms, workers;
 	const char *pass_dir;
 	const char *pass_arguments[WORKER_ARGUMENTS_MAX + 1];
 	const char *image_arguments[WORKER_ARGUMENTS_MAX + 1]; /* for tests */
@@ -51,6 +51,8 @@ static int usage(FILE *file) {
 		")\n"
 		"  --keep-artifacts=DIR    keep the PTX and the new image of each replaced image in DIR\n"
 		"  --deadline-ms=N         how long a process may be held up by one module (default 2000)\n"
+		"  --compile-ms=N          how long a module may be compiled when nobody waits for it any more (default 60000;\n"
+		"                          0: it may not)\n"
 		"  --mirror-period-ms=N    how often maps are copied out of device memory (default 100; 0: when asked)\n"
 		"  --workers=N             image workers (default: processors, at least 2, at most 8)\n"
 		"  --worker-dir=DIR        where the workers are\n"
@@ -109,6 +111,7 @@ static int parse_options(struct options *options, int argc, char *argv[]) {
 		{ "stub", required_argument, NULL, 'u' },
 		{ "keep-artifacts", required_argument, NULL, 'k' },
 		{ "deadline-ms", required_argument, NULL, 'd' },
+		{ "compile-ms", required_argument, NULL, 'c' },
 		{ "mirror-period-ms", required_argument, NULL, 'm' },
 		{ "workers", required_argument, NULL, 'w' },
 		{ "worker-dir", required_argument, NULL, 'W' },
@@ -147,6 +150,9 @@ static int parse_options(struct options *options, int argc, char *argv[]) {
 			break;
 		case 'd':
 			r = parse_number("deadline-ms", optarg, 10, 600000, &options->deadline_ms);
+			break;
+		case 'c':
+			r = parse_number("compile-ms", optarg, 0, 3600000, &options->compile_ms);
 			break;
 		case 'm':
 			r = parse_number("mirror-period-ms", optarg, 0, 3600000,
@@ -358,7 +364,9 @@ static int run(struct daemon_options *daemon_options, const struct runtime_dir *
 }
 
 int main(int argc, char *argv[]) {
-	struct options options = { .verify = true, .deadline_ms = 2000, .mirror_period_ms = 100 };
+	struct options options = {
+		.verify = true, .deadline_ms = 2000, .compile_ms = 60000, .mirror_period_ms = 100
+	};
 	char image_path[PATH_MAX], program_path[PATH_MAX], pass_path[PATH_MAX],
 		storage[3][PATH_MAX + 32];
 	const char *environment[8];
@@ -398,6 +406,7 @@ int main(int argc, char *argv[]) {
 	daemon_options.stubs = options.stubs;
 	daemon_options.keep_artifacts = options.keep_artifacts;
 	daemon_options.deadline_ms = options.deadline_ms;
+	daemon_options.compile_ms = options.compile_ms;
 	daemon_options.mirror_period_ms = options.mirror_period_ms;
 	daemon_options.workers = options.workers;
 	daemon_options.control_path = runtime_dir_control(dir);

@@ -4,7 +4,8 @@
  * A drive has a plan, a list of runs (pass-plan.h). They happen one after the other, each in a
  * fresh pass worker, the text going from hand to hand as a sealed memfd. The deadline of the image
  * holds for all of it; half of the time is for passes, so that one that hangs leaves enough to do
- * without it.
+ * without it. When the deadline is over, nobody waits any more: then passes have half of the time
+ * that is left until the limit of the work.
  *
  *     EXTRACT -> (run, CHECK)* -> EDIT -> (run, CHECK_EDITED)* -> BUILD
  *
@@ -270,8 +271,11 @@ static json_object *pass_request(const struct pass_step *step, unsigned int time
 
 /* Milliseconds that are left for passes. */
 static unsigned int pass_left(const struct pass_drive *drive) {
-	uint64_t now = uv_now(drive->work->daemon->loop);
+	const struct image_work *work = drive->work;
+	uint64_t now = uv_now(work->daemon->loop);
 
+	if (now >= work->deadline)
+		return work->limit > now ? (unsigned int)(work->limit - now) / 2 : 0;
 	return drive->passes_until > now ? (unsigned int)(drive->passes_until - now) : 0;
 }
 

@@ -82,8 +82,9 @@ static void on_done(struct worker_task *task, int result, json_object *reply, co
 	}
 }
 
-static void submit(struct fixture *f, struct seen *seen, const char *what, uint64_t output,
-		   unsigned int deadline_ms) {
+static struct worker_task *submit_overtime(struct fixture *f, struct seen *seen, const char *what,
+					   uint64_t output, unsigned int deadline_ms,
+					   uint64_t owner, unsigned int overtime_ms) {
 	json_object *request = json_object_new_object();
 	struct worker_task *task;
 
@@ -92,8 +93,15 @@ static void submit(struct fixture *f, struct seen *seen, const char *what, uint6
 	assert_non_null(task);
 	if (output)
 		assert_int_equal(worker_task_add_output(task, output), 0);
+	worker_task_set_overtime(task, owner, overtime_ms);
 	worker_pool_submit(f->pool, task, deadline_ms);
 	assert_int_equal(seen->n, 0); /* never from within */
+	return task;
+}
+
+static void submit(struct fixture *f, struct seen *seen, const char *what, uint64_t output,
+		   unsigned int deadline_ms) {
+	submit_overtime(f, seen, what, output, deadline_ms, 0, 0);
 }
 
 static void wait_for(struct fixture *f, const struct seen *seen) {
@@ -298,6 +306,122 @@ static void test_free_busy(void **state) {
 	}
 }
 
+/* What takes longer than its deadline is done, by a worker that ends then. */
+static void test_overtime(void **state) {
+	struct seen first, seen = {}, meanwhile, next;
+	struct fixture f;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	first = once(&f, "", 0, 5000);
+	submit_overtime(&f, &seen, "slower", 0, 20, 1, 20000);
+	meanwhile = once(&f, "", 0, 5000);
+	wait_for(&f, &seen);
+	assert_int_equal(seen.result, _WORKER_POOL_SUCCESS);
+	assert_int_equal(seen.pid, first.pid);
+	assert_int_equal(meanwhile.result, _WORKER_POOL_SUCCESS);
+	assert_int_not_equal(meanwhile.pid, first.pid);
+	next = once(&f, "", 0, 5000);
+	assert_int_equal(next.pid, meanwhile.pid);
+	assert_int_equal(worker_pool_counters(f.pool)->spawned, 2);
+	assert_int_equal(worker_pool_counters(f.pool)->timeouts, 0);
+	assert_int_equal(worker_pool_counters(f.pool)->crashes, 0);
+	teardown_pool(&f);
+}
+
+/* One that never ends is killed after all; one that crashes is replaced once. */
+static void test_overtime_ends(void **state) {
+	struct seen seen = {}, crash = {};
+	struct fixture f;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	once(&f, "", 0, 5000);
+	submit_overtime(&f, &seen, "hang", 0, 20, 1, 100);
+	wait_for(&f, &seen);
+	assert_int_equal(seen.result, WORKER_POOL_E_TIMEOUT);
+	assert_string_equal(seen.message, "worker timed out");
+	assert_int_equal(worker_pool_counters(f.pool)->timeouts, 1);
+	once(&f, "", 0, 5000);
+	assert_int_equal(worker_pool_counters(f.pool)->spawned, 2);
+	submit_overtime(&f, &crash, "crash later", 0, 20, 1, 20000);
+	wait_for(&f, &crash);
+	assert_int_equal(crash.result, WORKER_POOL_E_CRASHED);
+	assert_int_equal(worker_pool_counters(f.pool)->timeouts, 1);
+	once(&f, "", 0, 5000);
+	assert_int_equal(worker_pool_counters(f.pool)->spawned, 3);
+	teardown_pool(&f);
+}
+
+/* However many take long: few go on, and all workers are there for others. */
+static void test_overtime_bounds(void **state) {
+	static const char refused[] = "worker timed out: too many other jobs take as long";
+	struct seen mine[2] = {}, other = {}, third = {}, quick[2] = {};
+	struct worker_task *task;
+	struct fixture f;
+
+	setup_pool(&f, NULL, 2, false, 0);
+	task = submit_overtime(&f, &mine[0], "hang", 0, 2000, 1, 60000);
+	submit_overtime(&f, &mine[1], "hang", 0, 2100, 1, 60000);
+	wait_for(&f, &mine[1]);
+	assert_int_equal(mine[1].result, WORKER_POOL_E_TIMEOUT);
+	assert_string_equal(mine[1].message, refused);
+	assert_int_equal(mine[0].n, 0);
+
+	submit_overtime(&f, &other, "hang", 0, 2000, 2, 60000);
+	submit_overtime(&f, &third, "hang", 0, 2100, 3, 60000);
+	wait_for(&f, &third);
+	assert_int_equal(third.result, WORKER_POOL_E_TIMEOUT);
+	assert_string_equal(third.message, refused);
+	assert_int_equal(other.n, 0);
+
+	for (int i = 0; i < 2; i++)
+		submit(&f, &quick[i], "slower", 0, 20000);
+	for (int i = 0; i < 2; i++) {
+		wait_for(&f, &quick[i]);
+		assert_int_equal(quick[i].result, _WORKER_POOL_SUCCESS);
+	}
+	assert_int_not_equal(quick[0].pid, quick[1].pid);
+
+	/* an end makes room for another */
+	worker_task_cancel(task);
+	assert_int_equal(mine[0].n, 0);
+	wait_for(&f, &mine[0]);
+	assert_int_equal(mine[0].result, WORKER_POOL_E_UNAVAILABLE);
+	assert_int_equal(worker_pool_counters(f.pool)->timeouts, 2);
+	mine[0] = (struct seen){};
+	submit_overtime(&f, &mine[0], "slower", 0, 20, 1, 60000);
+	wait_for(&f, &mine[0]);
+	assert_int_equal(mine[0].result, _WORKER_POOL_SUCCESS);
+	assert_int_equal(worker_pool_counters(f.pool)->timeouts, 2);
+	teardown_pool(&f); /* one is in overtime still */
+	assert_int_equal(other.result, WORKER_POOL_E_UNAVAILABLE);
+}
+
+/* Without time from the start: waits for a worker if it may take overtime; cancelled in the queue.
+ */
+static void test_overtime_queue(void **state) {
+	struct seen busy = {}, refused = {}, waits = {}, unwanted = {};
+	struct worker_task *task;
+	struct fixture f;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	submit(&f, &busy, "slower", 0, 20000);
+	submit(&f, &refused, "", 0, 0);
+	submit_overtime(&f, &waits, "slow", 0, 0, 1, 20000);
+	task = submit_overtime(&f, &unwanted, "hang", 0, 20000, 1, 0);
+	wait_for(&f, &refused);
+	assert_int_equal(refused.result, WORKER_POOL_E_BUSY);
+	assert_int_equal(busy.n, 0);
+	worker_task_cancel(task);
+	wait_for(&f, &unwanted);
+	assert_int_equal(unwanted.result, WORKER_POOL_E_UNAVAILABLE);
+	assert_int_equal(waits.n, 0);
+	wait_for(&f, &waits);
+	assert_int_equal(waits.result, _WORKER_POOL_SUCCESS);
+	assert_int_equal(busy.result, _WORKER_POOL_SUCCESS);
+	assert_int_equal(worker_pool_counters(f.pool)->timeouts, 0);
+	teardown_pool(&f);
+}
+
 int main(int argc, char *argv[]) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good),	   cmocka_unit_test(test_refused),
@@ -307,6 +431,8 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_crash_loop), cmocka_unit_test(test_single_use),
 		cmocka_unit_test(test_queue),	   cmocka_unit_test(test_never_ready),
 		cmocka_unit_test(test_missing),	   cmocka_unit_test(test_free_busy),
+		cmocka_unit_test(test_overtime),   cmocka_unit_test(test_overtime_ends),
+		cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue),
 	};
 
 	if (argc != 2)

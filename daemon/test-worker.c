@@ -69,6 +69,9 @@ static void serve(const char *text, int fds[8]) {
 	if (strcmp(what, "crash") == 0) {
 		signal(SIGSEGV, SIG_DFL); /* no sanitizer's handler */
 		raise(SIGSEGV);
+	} else if (strcmp(what, "crash later") == 0) {
+		usleep(500000);
+		raise(SIGKILL);
 	} else if (strcmp(what, "exit") == 0) {
 		exit(3);
 	} else if (strcmp(what, "hang") == 0) {
@@ -94,6 +97,9 @@ static void serve(const char *text, int fds[8]) {
 		say(reply);
 	} else if (strcmp(what, "slow") == 0) {
 		usleep(50000);
+		say(reply);
+	} else if (strcmp(what, "slower") == 0) {
+		usleep(500000);
 		say(reply);
 	} else if (strcmp(what, "write") == 0) {
 		if (pwrite(fds[0], "hello", 5, 0) != 5)

@@ -6,8 +6,13 @@
  * replaced, at most RESTART_BURST at once and RESTART_RATE a second afterwards, so that an image
  * which kills its worker costs others little.
  *
- * A task has one deadline, from its submission on. A worker that is late is killed; so is one whose
- * reply is no reply, because what it says next cannot be trusted either. End of file on the socket
+ * A task has one deadline, from its submission on. A worker that is late is killed, unless its task
+ * may take overtime. A worker in overtime has no place in the pool any more: another one is started
+ * for it, and it ends with its task; so whatever takes long, others are served by as many workers
+ * as ever. What that costs is bounded: in overtime are at most as many as the pool has workers, and
+ * half of them for one owner.
+ *
+ * Killed is also one whose reply is no reply, because what it says next cannot be trusted either. End of file on the socket
  * comes before the exit status: a busy worker whose socket ends has GRACE_MS to show the signal
  * that killed it, so that the message can name it.
  *
@@ -35,6 +40,7 @@
 #define RESTART_BURST 16
 #define RESTART_RATE 4 /* a second */
 #define GRACE_MS 200
+#define WORKER_UNWANTED "it is not wanted any more"
 #define ENDING_MS 2000
 
 enum worker_state {
@@ -51,7 +57,12 @@ struct worker_task {
 	uint64_t output_max[WORKER_FDS_MAX]; /* 0: an input */
 	uint64_t output_size[WORKER_FDS_MAX];
 	unsigned int n_fds;
-	uint64_t deadline; /* uv_now */
+	uint64_t owner;
+	unsigned int overtime_ms;
+	uint64_t queue_until, deadline, limit; /* uv_now: to get a worker, and to be done */
+	bool cancelled;
+	struct worker_pool *pool; /* that it was submitted to */
+	struct worker *worker;	  /* that has it; NULL: in the queue */
 	int64_t id;
 	worker_task_fn fn;
 	void *userdata;
@@ -63,6 +74,7 @@ struct worker {
 	enum worker_state state;
 	bool eof; /* the socket has ended, the exit status is awaited */
 	bool exited;
+	bool overtime;
 	unsigned int n_handles; /* open ones */
 	uv_process_t process;
 	uv_poll_t poll;
@@ -82,7 +94,7 @@ struct worker_pool {
 	unsigned int workers, ready_ms, queue_max;
 	bool single_use, freed;
 	struct worker_list list;
-	unsigned int n_alive; /* not ENDING */
+	unsigned int n_alive; /* not ENDING, not in overtime */
 	struct worker_task_list queue;
 	unsigned int n_queue;
 	uv_timer_t timer; /* queue deadlines and restarts */
@@ -97,6 +109,7 @@ struct worker_pool {
 };
 
 static void worker_pool_update(struct worker_pool *pool);
+static void worker_on_timer(uv_timer_t *timer);
 
 /* ---- tasks ---- */
 
@@ -169,6 +182,11 @@ uint64_t worker_task_output_size(const struct worker_task *task, unsigned int in
 	return index < task->n_fds ? task->output_size[index] : 0;
 }
 
+void worker_task_set_overtime(struct worker_task *task, uint64_t owner, unsigned int overtime_ms) {
+	task->owner = owner;
+	task->overtime_ms = overtime_ms;
+}
+
 void worker_task_forget(struct worker_task *task) {
 	task->fn = NULL;
 }
@@ -210,7 +228,8 @@ static void worker_kill(struct worker *worker) {
 static void worker_end(struct worker *worker) {
 	if (worker->state != WORKER_ENDING) {
 		worker->state = WORKER_ENDING;
-		worker->pool->n_alive--;
+		if (!worker->overtime)
+			worker->pool->n_alive--;
 		if (worker->poll.loop)
 			uv_poll_stop(&worker->poll);
 	}
@@ -252,6 +271,47 @@ static void worker_on_exit(uv_process_t *process, int64_t status, int term_signa
 	worker_pool_update(pool);
 }
 
+/* The deadline of a busy worker has come. False: it may not go on. */
+static bool worker_enter_overtime(struct worker *worker) {
+	const struct worker_task *task = worker->task;
+	struct worker_pool *pool = worker->pool;
+	uint64_t now = uv_now(pool->loop);
+	unsigned int n = 0, n_owner = 0;
+	const struct worker *other;
+
+	TAILQ_FOREACH(other, &pool->list, link)
+		if (other->overtime && other->task) {
+			n++;
+			n_owner += other->task->owner == task->owner;
+		}
+	if (n >= pool->workers || n_owner >= (pool->workers + 1) / 2)
+		return false;
+	worker->overtime = true;
+	pool->n_alive--;
+	pool->tokens += 1; /* its successor is no restart after a failure */
+	uv_timer_start(&worker->timer, worker_on_timer, task->limit > now ? task->limit - now : 0,
+		       0);
+	return true;
+}
+
+/* A busy worker is late. */
+static void worker_on_late(struct worker *worker) {
+	const struct worker_task *task = worker->task;
+	const char *message = "worker timed out";
+
+	if (task->cancelled) {
+		worker_fail(worker, WORKER_POOL_E_UNAVAILABLE, WORKER_UNWANTED);
+		return;
+	}
+	if (task->overtime_ms && !worker->overtime) {
+		if (worker_enter_overtime(worker))
+			return;
+		message = "worker timed out: too many other jobs take as long";
+	}
+	worker->pool->counters.timeouts++;
+	worker_fail(worker, WORKER_POOL_E_TIMEOUT, message);
+}
+
 static void worker_on_timer(uv_timer_t *timer) {
 	struct worker *worker = timer->data;
 	struct worker_pool *pool = worker->pool;
@@ -263,8 +323,7 @@ static void worker_on_timer(uv_timer_t *timer) {
 			 pool->path);
 		worker_fail(worker, WORKER_POOL_E_TIMEOUT, "");
 	} else if (worker->state == WORKER_BUSY) {
-		pool->counters.timeouts++;
-		worker_fail(worker, WORKER_POOL_E_TIMEOUT, "worker timed out");
+		worker_on_late(worker);
 	}
 	worker_pool_update(pool);
 }
@@ -387,8 +446,9 @@ static void worker_on_reply(struct worker *worker, json_object *reply) {
 	}
 	worker->task = NULL;
 	uv_timer_stop(&worker->timer);
-	if (pool->single_use) {
-		pool->tokens += 1; /* its successor is no restart after a failure */
+	if (pool->single_use || worker->overtime) {
+		if (!worker->overtime)
+			pool->tokens += 1; /* as in worker_enter_overtime() */
 		worker_end(worker);
 		shutdown(worker->fd, SHUT_RDWR); /* it ends by itself */
 		uv_timer_start(&worker->timer, worker_on_timer, ENDING_MS, 0);
@@ -534,6 +594,7 @@ static void worker_assign(struct worker *worker, struct worker_task *task) {
 		pool->n_queue++;
 		return;
 	}
+	task->worker = worker;
 	uv_timer_start(&worker->timer, worker_on_timer,
 		       task->deadline > now ? task->deadline - now : 0, 0);
 }
@@ -604,7 +665,9 @@ static void worker_pool_update(struct worker_pool *pool) {
 	while ((task = TAILQ_FIRST(&pool->queue)) && (worker = worker_pool_idle(pool))) {
 		TAILQ_REMOVE(&pool->queue, task, link);
 		pool->n_queue--;
-		if (task->fn)
+		if (task->cancelled)
+			worker_task_finish(task, WORKER_POOL_E_UNAVAILABLE, NULL, WORKER_UNWANTED);
+		else if (task->fn)
 			worker_assign(worker, task);
 		else
 			worker_task_free(task);
@@ -612,11 +675,13 @@ static void worker_pool_update(struct worker_pool *pool) {
 restart:
 	for (task = TAILQ_FIRST(&pool->queue); task; task = next) {
 		next = TAILQ_NEXT(task, link);
-		if (task->deadline > now && !(pool->trouble[0] && !pool->n_alive))
+		if (task->queue_until > now && !(pool->trouble[0] && !pool->n_alive))
 			continue;
 		TAILQ_REMOVE(&pool->queue, task, link);
 		pool->n_queue--;
-		if (task->deadline <= now)
+		if (task->cancelled)
+			worker_task_finish(task, WORKER_POOL_E_UNAVAILABLE, NULL, WORKER_UNWANTED);
+		else if (task->queue_until <= now)
 			worker_task_finish(task, WORKER_POOL_E_BUSY, NULL,
 					   "no worker was free in time");
 		else
@@ -625,8 +690,8 @@ restart:
 	}
 	wait = worker_pool_restart(pool, now);
 	TAILQ_FOREACH(task, &pool->queue, link)
-		if (!wait || task->deadline - now < wait)
-			wait = task->deadline > now ? task->deadline - now : 1;
+		if (!wait || task->queue_until - now < wait)
+			wait = task->queue_until > now ? task->queue_until - now : 1;
 	if (wait)
 		uv_timer_start(&pool->timer, worker_pool_on_timer, wait, 0);
 	else
@@ -703,12 +768,24 @@ struct worker_pool *worker_pool_free(struct worker_pool *pool) {
 
 void worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
 			unsigned int deadline_ms) {
+	task->pool = pool;
 	task->deadline = uv_now(pool->loop) + deadline_ms;
+	task->limit = task->deadline + task->overtime_ms;
+	task->queue_until = deadline_ms ? task->deadline : task->limit;
 	if (pool->n_queue >= pool->queue_max)
-		task->deadline = 0; /* finished by the timer, as never from within */
+		task->queue_until = 0; /* finished by the timer, as never from within */
 	TAILQ_INSERT_TAIL(&pool->queue, task, link);
 	pool->n_queue++;
 	uv_timer_start(&pool->timer, worker_pool_on_timer, 0, 0);
+}
+
+void worker_task_cancel(struct worker_task *task) {
+	task->cancelled = true;
+	task->deadline = task->queue_until = 0;
+	if (task->worker)
+		uv_timer_start(&task->worker->timer, worker_on_timer, 0, 0);
+	else
+		uv_timer_start(&task->pool->timer, worker_pool_on_timer, 0, 0);
 }
 
 const struct worker_pool_counters *worker_pool_counters(const struct worker_pool *pool) {

@@ -19,7 +19,7 @@ enum {
 	WORKER_POOL_E_BUSY, /* no worker was free in time */
 	WORKER_POOL_E_CRASHED,
 	WORKER_POOL_E_PROTOCOL,	   /* what came is no reply */
-	WORKER_POOL_E_UNAVAILABLE, /* no worker starts, or the pool ends */
+	WORKER_POOL_E_UNAVAILABLE, /* no worker starts, the pool ends, or it was cancelled */
 };
 
 struct worker_pool;
@@ -38,7 +38,7 @@ struct worker_pool_options {
 	const char *path;		/* of the executable; copied */
 	const char *const *arguments;	/* NULL-terminated, after argv[0]; copied */
 	const char *const *environment; /* NULL-terminated; copied */
-	unsigned int workers;		/* alive at a time */
+	unsigned int workers;		/* alive at a time, but for those in overtime */
 	bool single_use;		/* a worker serves one job, then ends */
 	unsigned int ready_ms;		/* how long a worker may take to get ready; 0: 20 s */
 	unsigned int queue_max;		/* tasks waiting; 0: 4096 */
@@ -85,9 +85,18 @@ void worker_task_replace_output(struct worker_task *task, unsigned int index, in
 /* Bytes in the output at index. 0 for none. */
 uint64_t worker_task_output_size(const struct worker_task *task, unsigned int index);
 
+/*
+ * A worker that has the task when its deadline comes may go on for so long, unless too many do so
+ * for the same owner, or at all. Submitted without time, it may wait for a worker as long.
+ */
+void worker_task_set_overtime(struct worker_task *task, uint64_t owner, unsigned int overtime_ms);
+
 /* Consumes the task; its function is called later, never from within. */
 void worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
 			unsigned int deadline_ms);
+
+/* Ends a task that was submitted, soon; its function is called then. */
+void worker_task_cancel(struct worker_task *task);
 
 /* The function will not be called. */
 void worker_task_forget(struct worker_task *task);

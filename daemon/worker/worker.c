@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ static int usage(FILE *file)
 		"  --compiler=NAME    image worker: auto, nvptxcompiler, nvjitlink or none "
 		"(default auto)\n"
 		"  --no-sandbox       for sanitizer builds and debuggers only\n"
-		"  --test-fault=WHAT  for tests only: crash, hang or garbage when a job arrives\n",
+		"  --test-fault=WHAT  for tests only: crash, hang, garbage or slow when a job arrives\n",
 		program_invocation_short_name);
 	return file == stdout ? 1 : -EINVAL;
 }
@@ -70,6 +71,8 @@ static int parse_fault(const char *text, enum worker_fault *fault)
 		*fault = WORKER_FAULT_HANG;
 	else if (!strcmp(text, "garbage"))
 		*fault = WORKER_FAULT_GARBAGE;
+	else if (!strcmp(text, "slow"))
+		*fault = WORKER_FAULT_SLOW;
 	else
 		return usage(stderr);
 	return 0;
@@ -248,10 +251,11 @@ static const struct worker_handler *find_handler(const struct worker_handler *ha
 	return NULL;
 }
 
-/* Does what --test-fault says. Only a hang or garbage comes back. */
+/* Does what --test-fault says. 0: the job is to be served, 1: it is not, -errno: the worker ends. */
 static int make_fault(const struct worker_options *options)
 {
 	static const char garbage[] = "\x7f\x45garbage{\"id\":";
+	int r;
 
 	switch (options->fault) {
 	case WORKER_FAULT_CRASH:
@@ -261,8 +265,14 @@ static int make_fault(const struct worker_options *options)
 	case WORKER_FAULT_HANG:
 		for (;;)
 			sleep(3600);
+	case WORKER_FAULT_GARBAGE:
+		r = send_text(options->fd, garbage, sizeof(garbage) - 1);
+		return r < 0 ? r : 1;
+	case WORKER_FAULT_SLOW:
+		poll(NULL, 0, WORKER_SLOW_MS);
+		return 0;
 	default:
-		return send_text(options->fd, garbage, sizeof(garbage) - 1);
+		return 0;
 	}
 }
 
@@ -379,15 +389,13 @@ int worker_run(const struct worker_options *options, const struct worker_handler
 		r = message_receive(&message, options->fd);
 		if (r <= 0)
 			break;
-		r = 0;
-		if (options->fault != WORKER_FAULT_NONE)
-			r = make_fault(options);
-		else if (!options->no_sandbox && (r = sandbox_job_begin(&options->sandbox)))
+		r = make_fault(options);
+		if (!r && !options->no_sandbox && (r = sandbox_job_begin(&options->sandbox)))
 			complain("processor time limit", r);
-		if (!r && options->fault == WORKER_FAULT_NONE)
+		if (!r)
 			r = serve(options, handlers, n_handlers, &message, userdata);
 		message_close_fds(&message);
-		if (r)
+		if (r < 0)
 			break;
 	}
 	free(message.text);

@@ -23,6 +23,7 @@
 #define WORKER_FD 3
 #define WORKER_MESSAGE_MAX (128 * 1024)
 #define WORKER_FDS_MAX 64
+#define WORKER_SLOW_MS 2500 /* longer than a process waits by default */
 #define WORKER_INPUT_MAX (UINT64_C(1) << 30)
 
 /* Where a worker fails on purpose: --test-fault=, for tests alone. */
@@ -31,6 +32,7 @@ enum worker_fault {
 	WORKER_FAULT_CRASH, /* SIGSEGV when a job arrives */
 	WORKER_FAULT_HANG, /* never answers */
 	WORKER_FAULT_GARBAGE, /* answers with bytes that are no JSON */
+	WORKER_FAULT_SLOW, /* answers well, WORKER_SLOW_MS later than it could */
 };
 
 struct worker_options {
@@ -43,7 +45,7 @@ struct worker_options {
 
 /*
  * Defaults, then the command line: --memory=MIB --cpu=SECONDS --output=MIB --no-sandbox
- * --compiler=NAME --test-fault=crash|hang|garbage --help --version. Prints what is wrong. 0: go on,
+ * --compiler=NAME --test-fault=crash|hang|garbage|slow --help --version. Prints what is wrong. 0: go on,
  * 1: done, -EINVAL.
  */
 int worker_options_parse(struct worker_options *options, int argc, char *argv[]);

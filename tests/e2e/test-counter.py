@@ -148,15 +148,90 @@ def test_killed_while_loading():
         equal((process.returncode, said(out, err)), (0, BARE), "the program")
 
 
+def reasons(daemon):
+    """What why says, from the first to the last."""
+    return [(o["outcome"], o["reason"]) for o in sorted(daemon.why(), key=lambda o: o["time"])]
+
+
+def goes_on(milliseconds):
+    return ("not-probed", f"compiling takes longer than {milliseconds} ms: it goes on, and the next process that loads this image is probed")
+
+
+def timeouts(daemon):
+    return daemon.status()["counters"]["worker_timeouts"]
+
+
 def test_worker_hangs():
-    with Daemon("--image-worker-argument=--test-fault=hang", "--deadline-ms=700") as daemon:
+    """A worker that never ends: the program is held up no longer than a deadline, the worker is killed after its own."""
+    with Daemon("--image-worker-argument=--test-fault=hang", "--deadline-ms=700", "--compile-ms=2500") as daemon:
         daemon.attach("--kernel", "vectorAdd")
         seconds = run(daemon)
         check(0.5 < seconds < 5, "held up for", seconds, "s")
         equal(daemon.count_of(), 0)
-        equal([(o["outcome"], o["reason"]) for o in daemon.why()], [("failed", "worker timed out")])
+        equal(reasons(daemon), [goes_on(630)])
+        wait_until(lambda: timeouts(daemon) == 1, "the worker is killed")
         check(run(daemon) < 0.5, "the same image holds up the next process, too")
-        equal(daemon.status()["counters"]["worker_timeouts"], 1, "timeouts")
+        equal(reasons(daemon), [goes_on(630), ("failed", "worker timed out")])
+        equal(timeouts(daemon), 1)
+
+
+def test_worker_hangs_no_overtime():
+    with Daemon("--image-worker-argument=--test-fault=hang", "--deadline-ms=700", "--compile-ms=0") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        seconds = run(daemon)
+        check(0.5 < seconds < 5, "held up for", seconds, "s")
+        equal(reasons(daemon), [("failed", "worker timed out")])
+        check(run(daemon) < 0.5, "the same image holds up the next process, too")
+        equal(timeouts(daemon), 1)
+
+
+def test_worker_slow():
+    """Compiling takes longer than a process waits: the first one is not probed, the next one is."""
+    with Daemon("--image-worker-argument=--test-fault=slow") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        check(run(daemon, *RUN, "--loads", "3") < 4, "each load waits")
+        equal(daemon.count_of(), 0)
+        equal(reasons(daemon), [goes_on(1800)] * 3)
+        run(daemon)  # comes while it is compiled, and waits for that
+        equal(daemon.count_of(), N * LAUNCHES)
+        run(daemon)
+        equal(daemon.count_of(), 2 * N * LAUNCHES)
+        counters = daemon.status()["counters"]
+        equal((counters["images_own"], counters["images_replaced"], counters["images_cached"]), (3, 2, 1), "images")
+        equal((counters["worker_timeouts"], counters["worker_crashes"]), (0, 0), "workers")
+
+
+def workers(daemon):
+    """The image workers that live, by pid."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as stat, open(f"/proc/{pid}/cmdline") as line:
+                fields = stat.read().rpartition(")")[2].split()
+                if fields[0] != "Z" and int(fields[1]) == daemon.process.pid and "gpuprobe-image-worker" in line.read():
+                    found.append(pid)
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return found
+
+
+def test_detach_while_compiled():
+    """Nobody can use the result: the worker ends, which is no failure; the daemon stops while another one goes on."""
+    with Daemon("--image-worker-argument=--test-fault=hang", "--deadline-ms=300", "--workers=2") as daemon:
+        ids = daemon.attach("--kernel", "vectorAdd")
+        run(daemon)
+        wait_until(lambda: len(workers(daemon)) == 3, "another worker stands in for the one that goes on")
+        daemon.ctl("detach", str(ids[0]))
+        wait_until(lambda: len(workers(daemon)) == 2, "the worker ends")
+        daemon.attach("--kernel", "vectorAdd")
+        run(daemon)
+        equal(reasons(daemon), [goes_on(270)] * 2)  # as if the first one had not been
+        equal(timeouts(daemon), 0)
+        wait_until(lambda: len(workers(daemon)) == 3, "another worker stands in for the one that goes on")
+        start = time.monotonic()
+        daemon.stop()
+        check(time.monotonic() - start < 2, "stopping took", time.monotonic() - start)
+        daemon.start()
 
 
 def test_many_loads():
@@ -321,5 +396,5 @@ def test_stop_while_running():
 
 if __name__ == "__main__":
     main([test_count, test_names, test_ways, test_kernels, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
-          test_worker_hangs, test_many_loads, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_many_attachments,
+          test_worker_hangs, test_worker_hangs_no_overtime, test_worker_slow, test_detach_while_compiled, test_many_loads, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_many_attachments,
           test_long_names, test_read_while_running, test_detach_while_running, test_killed_process, test_past_the_end, test_stop_while_running])
