@@ -355,6 +355,52 @@ static int client_on_message(struct shim_connection *connection, const union wir
 	return -EPROTO;
 }
 
+/* ---- folding ---- */
+
+static void client_folding_closed(uv_handle_t *handle) {
+	free(handle);
+}
+
+void client_stop_folding(struct daemon *daemon) {
+	if (daemon->folding)
+		uv_close((uv_handle_t *)daemon->folding, client_folding_closed);
+	daemon->folding = NULL;
+}
+
+/* Some of what is to be folded in all maps. Whether there is more. */
+static bool client_fold(struct daemon *daemon) {
+	uint64_t budget = MAP_FOLD_BYTES;
+	struct object *object;
+	bool more = false;
+
+	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+		for (size_t i = 0; i < object->n_maps; i++)
+			if (object->maps[i] && map_fold(object->maps[i], &budget))
+				more = true;
+	return more;
+}
+
+static void client_on_folding(uv_timer_t *timer) {
+	struct daemon *daemon = timer->data;
+
+	if (client_fold(daemon))
+		uv_timer_start(timer, client_on_folding, 1, 0);
+	else
+		client_stop_folding(daemon);
+}
+
+/* Folds now what is small, the rest between other work. */
+static void client_start_folding(struct daemon *daemon) {
+	if (daemon->folding || daemon->stopping || !client_fold(daemon))
+		return;
+	daemon->folding = malloc(sizeof(*daemon->folding));
+	if (!daemon->folding)
+		return; /* the next process that ends comes for it */
+	uv_timer_init(daemon->loop, daemon->folding);
+	daemon->folding->data = daemon;
+	uv_timer_start(daemon->folding, client_on_folding, 1, 0);
+}
+
 /* The process is gone: what its instances hold is kept in the totals. */
 static void client_process_gone(struct daemon *daemon, struct process *process) {
 	const struct process_facts *facts = &process->facts;
@@ -364,7 +410,8 @@ static void client_process_gone(struct daemon *daemon, struct process *process) 
 	TAILQ_FOREACH(object, &daemon->registry.objects, link)
 		for (size_t i = 0; i < object->n_maps; i++)
 			if (object->maps[i])
-				map_process_gone(object->maps[i], process->number);
+				map_process_end(object->maps[i], process->number);
+	client_start_folding(daemon);
 	LIST_FOREACH(module, &process->modules, link)
 		if (!module->armed && module->result->n_slots)
 			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,

@@ -32,5 +32,11 @@ struct sync_request *client_sync(struct daemon *daemon, const struct map *map,
 /* done will not be called. */
 void client_sync_cancel(struct sync_request *request);
 
+/*
+ * When a process ends, what its instances hold goes into the totals, of large maps between other
+ * work; this ends that for good.
+ */
+void client_stop_folding(struct daemon *daemon);
+
 /* Tells all processes with instances of the map to stop using it. */
 void client_disarm(struct daemon *daemon, const struct map *map);

@@ -101,37 +101,58 @@ static void element_add(const struct map *map, unsigned char *sums, const unsign
 
 /* ---- what processes leave behind ---- */
 
-int map_hash_totals_add(struct map *map, const struct map_instance *instance, uint64_t recency) {
-	unsigned char *slot = slot_buffer(map), *payload;
-	const size_t element = element_size(map);
+/* Adds a slot, as slot_copy() made it. 0 or -ENOMEM. */
+static int totals_add_slot(struct map *map, const unsigned char *slot) {
+	const unsigned char *key = slot + 8, *element = key + padded_key_size(map);
+	const struct map_fold *fold = &map->fold;
 	struct map_table_entry *entry;
+	unsigned char *payload;
 	bool added, newest;
+	int r;
+
+	if (!map->totals)
+		map->totals = calloc(1, sizeof(*map->totals));
+	r = map->totals ? 0 : -ENOMEM;
+	if (!r && !map->totals->table)
+		r = map_table_new(&map->totals->table, map->spec.key_size, 2 * element_size(map));
+	if (!r)
+		r = map_table_get(map->totals->table, key, UINT64_MAX, &entry, &added);
+	if (r)
+		return -ENOMEM; /* more keys than a table can have, perhaps */
+	if (!added && entry->instance == fold->instance->id)
+		return 0;
+	newest = added || fold->recency >= entry->recency;
+	payload = map_table_payload(map->totals->table, entry);
+	element_add(map, payload, element, newest);
+	if (newest) {
+		memcpy(payload + element_size(map), element, element_size(map));
+		entry->recency = fold->recency;
+	}
+	entry->instance = fold->instance->id;
+	return 0;
+}
+
+int map_hash_totals_step(struct map *map, uint64_t *budgetp) {
+	const struct map_layout *layout = &map->spec.layout;
+	unsigned char *slot = slot_buffer(map);
+	struct map_fold *fold = &map->fold;
 	int r = slot ? 0 : -ENOMEM;
 
-	for (uint64_t at = 0; !r && at < map->spec.layout.capacity; at++) {
-		slot_copy(instance, at, slot);
+	for (; !r && fold->at < layout->capacity; fold->at++) {
+		if (!*budgetp) {
+			r = MAP_E_AGAIN;
+			break;
+		}
+		map_spend(budgetp, layout->entry_stride < CACHE_LINE ? layout->entry_stride
+								     : CACHE_LINE);
+		slot_copy(fold->instance, fold->at, slot);
 		if (!is_element(slot))
 			continue;
-		if (!map->totals)
-			map->totals = calloc(1, sizeof(*map->totals));
-		r = map->totals ? 0 : -ENOMEM;
-		if (!r && !map->totals->table)
-			r = map_table_new(&map->totals->table, map->spec.key_size, 2 * element);
-		if (!r)
-			r = map_table_get(map->totals->table, slot + 8, UINT64_MAX, &entry, &added);
-		if (r || (!added && entry->instance == instance->id))
-			continue;
-		newest = added || recency >= entry->recency;
-		payload = map_table_payload(map->totals->table, entry);
-		element_add(map, payload, slot + 8 + padded_key_size(map), newest);
-		if (newest) {
-			memcpy(payload + element, slot + 8 + padded_key_size(map), element);
-			entry->recency = recency;
-		}
-		entry->instance = instance->id;
+		map_spend(budgetp, CACHE_LINE + 2 * element_size(map));
+		r = totals_add_slot(map, slot);
 	}
 	free(slot);
-	return r > 0 ? -ENOMEM : r; /* more keys than a table can have */
+	return r;
 }
 
 /* ---- snapshots ---- */
@@ -287,6 +308,9 @@ static int snapshot_slots(struct map_snapshot *snapshot, struct map *map, uint64
 static int snapshot_make(struct map_snapshot *snapshot, struct map *map, uint64_t *spentp) {
 	int r;
 
+	map->steps++;
+	if (map->fold.instance)
+		return MAP_E_AGAIN;
 	do {
 		if (*spentp > MAP_STEP_BYTES && snapshot->begun <= TRIES)
 			return MAP_E_AGAIN;

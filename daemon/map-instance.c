@@ -21,7 +21,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ring.h"
@@ -209,8 +208,7 @@ static uint64_t unread(struct map_instance *instance) {
 	return n;
 }
 
-/* Takes an instance out of its list, and gives its memory back. */
-static void map_instance_remove(struct map *map, struct map_instance **at) {
+void map_instance_remove(struct map *map, struct map_instance **at) {
 	struct map_instance *instance = *at;
 
 	*at = instance->next;
@@ -230,7 +228,7 @@ static void map_instance_remove(struct map *map, struct map_instance **at) {
 static bool map_drop_oldest(struct map *map) {
 	struct map_instance **at = &map->instances;
 
-	while (*at && !(*at)->gone)
+	while (*at && !((*at)->gone && (*at)->consumer))
 		at = &(*at)->next;
 	if (!*at)
 		return false;
@@ -254,7 +252,7 @@ static void map_trim(struct map *map) {
 	uint64_t n = 0;
 
 	for (const struct map_instance *i = map->instances; i; i = i->next)
-		n += i->gone;
+		n += i->gone && i->consumer;
 	for (; n > 1 && n * instance_size(map) > MAP_GONE_BYTES_MAX; n--)
 		map_drop_oldest(map);
 }
@@ -295,71 +293,27 @@ int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t devi
 	return 0;
 }
 
-/*
- * That of an instance whose process is gone. One that said that it was of the future does not stay
- * the newest for ever.
- */
-static uint64_t recency_at_end(const struct map_instance *instance) {
-	uint64_t recency = map_instance_recency(instance), now;
-	struct timespec time;
-
-	if (instance->map->spec.layout.place != MAP_PLACE_DEVICE)
-		return recency;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	now = (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-	return recency < now ? recency : now;
-}
-
-/* Charges what the totals take more than before, or less. 0 or -ENOMEM. */
-static int charge_totals(struct map *map, uint64_t before) {
-	uint64_t now = map_totals_bytes(map);
-
-	if (now > before)
-		return map_charge(map, now - before, true);
-	map_discharge(map, before - now);
-	return 0;
-}
-
-/*
- * Where there is no memory for the totals, what does not fit into them is lost: nobody would come
- * for the instance again.
- */
-int map_process_gone(struct map *map, uint64_t process) {
-	struct map_instance **at = &map->instances, *instance;
-	uint64_t before;
-	int r = 0, error;
-
-	while ((instance = *at)) {
-		if (instance->process != process || instance->gone) {
-			at = &instance->next;
+void map_process_end(struct map *map, uint64_t process) {
+	for (struct map_instance *i = map->instances; i; i = i->next) {
+		if (i->process != process || i->gone)
 			continue;
-		}
-		if (instance->consumer) {
-			ring_consumer_end(instance->consumer);
+		if (i->consumer) {
+			ring_consumer_end(i->consumer);
 			if (map->spec.layout.host_size <= SKIP_MAX)
-				ring_consumer_skip(instance->consumer);
-			instance->gone = true;
-			map->n_instances--;
-			at = &instance->next;
-			continue;
+				ring_consumer_skip(i->consumer);
 		}
-		before = map_totals_bytes(map);
-		error = map_totals_add(map, instance, recency_at_end(instance));
-		r = r ? r : error;
-		error = charge_totals(map, before);
-		r = r ? r : error;
-		map_instance_remove(map, at);
+		i->gone = true;
+		map->n_instances--;
 	}
 	map_reap(map);
 	map_trim(map);
-	return r;
 }
 
 void map_reap(struct map *map) {
 	struct map_instance **at = &map->instances;
 
 	while (*at)
-		if ((*at)->gone && ring_consumer_drained((*at)->consumer))
+		if ((*at)->gone && (*at)->consumer && ring_consumer_drained((*at)->consumer))
 			map_instance_remove(map, at);
 		else
 			at = &(*at)->next;

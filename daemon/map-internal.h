@@ -65,6 +65,9 @@ uint64_t map_accounts_room(const struct map_accounts *accounts);
 int map_instance_add_kernel(struct map *map, int fd);
 struct map_instance *map_instance_free(struct map_instance *instance);
 
+/* Takes an instance out of its list, and gives its memory back. */
+void map_instance_remove(struct map *map, struct map_instance **at);
+
 /* Which of several instances is newer; 0: it never had anything. */
 uint64_t map_instance_recency(const struct map_instance *instance);
 
@@ -75,6 +78,19 @@ uint64_t map_instance_recency(const struct map_instance *instance);
 typedef void (*map_copy)(const struct map_instance *instance, uint64_t at, unsigned char *out);
 bool map_instance_read(struct map_instance *instance, map_copy copy, uint64_t at,
 		       unsigned char *out);
+
+/* ---- map-fold.c ---- */
+
+/* Whether the totals have this element of the instance already. */
+static inline bool map_is_folded(const struct map_instance *instance, uint64_t at) {
+	const struct map_fold *fold = &instance->map->fold;
+
+	return fold->instance == instance && at < fold->at;
+}
+
+static inline void map_spend(uint64_t *budgetp, uint64_t bytes) {
+	*budgetp -= bytes < *budgetp ? bytes : *budgetp;
+}
 
 /* ---- map-merge.c ---- */
 
@@ -103,16 +119,16 @@ bool map_elements_zero(const struct map *map, uint64_t first, uint64_t n,
 		       const struct map_source *source);
 
 /*
- * Adds what an instance holds to its map's totals, which are created when it holds anything. 0 or
- * -ENOMEM.
+ * Adds more of what map->fold.instance holds to the totals, which are created when it holds
+ * anything. 0: that is all, MAP_E_AGAIN, or -ENOMEM.
  */
-int map_totals_add(struct map *map, const struct map_instance *instance, uint64_t recency);
+int map_totals_step(struct map *map, uint64_t *budgetp);
 struct map_totals *map_totals_free(struct map_totals *totals);
 uint64_t map_totals_bytes(const struct map *map);
 
 /* ---- map-hash.c ---- */
 
-int map_hash_totals_add(struct map *map, const struct map_instance *instance, uint64_t recency);
+int map_hash_totals_step(struct map *map, uint64_t *budgetp);
 
 /* The elements of some instances of a hash map, at one time. */
 int map_snapshot_new(struct map_snapshot **snapshotp, struct map *map,

@@ -213,38 +213,37 @@ static bool run_is_zero(const struct map_instance *instance, uint64_t first, uin
 	return map_is_zero(instance->data + first * stride, n * stride);
 }
 
-int map_totals_add(struct map *map, const struct map_instance *instance, uint64_t recency) {
+int map_totals_step(struct map *map, uint64_t *budgetp) {
 	const struct map_spec *spec = &map->spec;
+	const struct map_layout *layout = &spec->layout;
 	const unsigned char *start = map_start(spec);
-	uint64_t n = n_elements(map);
-	bool newer = recency && spec->layout.merge != MAP_MERGE_LATEST &&
-		     (!map->totals || recency >= map->totals->recency);
-	unsigned char *element = map->scratch, *latest = NULL;
+	const uint64_t n = n_elements(map), cost = layout->value_stride * layout->shards;
+	struct map_fold *fold = &map->fold;
 	size_t size = map_scratch_size(map);
 	int r;
 
-	if (spec->layout.kind == MAP_KIND_HASH)
-		return map_hash_totals_add(map, instance, recency);
-	for (uint64_t at = 0; at < n; at++) {
-		if (spec->layout.threads && at % RUN == 0 && n - at >= RUN &&
-		    run_is_zero(instance, at, RUN)) {
-			at += RUN - 1;
+	if (layout->kind == MAP_KIND_HASH)
+		return map_hash_totals_step(map, budgetp);
+	for (; fold->at < n; fold->at++) {
+		if (!*budgetp)
+			return MAP_E_AGAIN;
+		map_spend(budgetp, cost);
+		if (layout->threads && fold->at % RUN == 0 && n - fold->at >= RUN &&
+		    run_is_zero(fold->instance, fold->at, RUN)) {
+			map_spend(budgetp, (RUN - 1) * cost);
+			fold->at += RUN - 1;
 			continue;
 		}
-		element_copy(instance, at, element);
-		if (start ? !memcmp(element, start, spec->value_size) : map_is_zero(element, size))
+		element_copy(fold->instance, fold->at, map->scratch);
+		if (start ? !memcmp(map->scratch, start, spec->value_size)
+			  : map_is_zero(map->scratch, size))
 			continue;
-		if (!map->totals || (newer && !latest)) {
-			r = totals_make(map, newer ? &latest : NULL);
+		if (!map->totals || (fold->newest && !fold->latest)) {
+			r = totals_make(map, fold->newest ? &fold->latest : NULL);
 			if (r)
 				return r;
 		}
-		totals_add_element(map, at, element, latest);
-	}
-	if (newer && map->totals) {
-		free(map->totals->latest);
-		map->totals->latest = latest;
-		map->totals->recency = recency;
+		totals_add_element(map, fold->at, map->scratch, fold->latest);
 	}
 	return 0;
 }
@@ -335,7 +334,7 @@ static bool merge_sums(struct map *map, uint64_t at, const struct map_source *so
 
 	sum_begin(map, at, source);
 	for (struct map_instance *instance = map->instances; instance; instance = instance->next) {
-		if (!map_source_has(source, instance))
+		if (!map_source_has(source, instance) || map_is_folded(instance, at))
 			continue;
 		whole &= map_instance_read(instance, element_copy, at, element);
 		for (uint32_t i = 0; i < map->n_values; i++) {

@@ -250,6 +250,7 @@ struct map *map_free(struct map *map) {
 	free((void *)map->spec.initial);
 	free((void *)map->spec.lanes);
 	map_totals_free(map->totals);
+	free(map->fold.latest);
 	free(map->scratch);
 	free(map);
 	return NULL;

@@ -76,7 +76,16 @@ struct map_instance {
 	uint64_t stuck; /* the odd sequence number that we gave up waiting for, else 0 */
 	unsigned char *host; /* a ring's host area, mapped for writing; else NULL */
 	struct ring_consumer *consumer; /* of a ring; else NULL */
-	bool gone; /* a ring whose process has ended, and which is not drained yet */
+	bool gone; /* its process has ended: a ring that is not drained, else to be folded */
+};
+
+/* The instance that is being added to the totals (map-fold.c). */
+struct map_fold {
+	struct map_instance *instance; /* NULL: none */
+	uint64_t at; /* its elements, or slots, before this are in the totals */
+	uint64_t recency;
+	bool newest;
+	unsigned char *latest; /* what becomes the `latest` of the totals */
 };
 
 struct map {
@@ -91,7 +100,10 @@ struct map {
 	unsigned int n_instances; /* of processes that are there */
 	uint32_t n_values; /* values that an element shows: the shards of a percpu map, else 1 */
 	uint32_t index; /* room for the key of an entry */
-	uint64_t folds; /* instances that went away so far */
+	uint64_t folds; /* instances that went away so far, or began to */
+	struct map_fold fold;
+	uint64_t steps, steps_seen; /* of snapshots that are being made; those that map_fold() knows of */
+	unsigned int patience;
 	bool retained; /* instances of processes that are gone are in what follows */
 	struct map_totals *totals; /* see map-internal.h; NULL: they added nothing */
 	uint64_t written, lost; /* records, of rings that are gone */
@@ -117,10 +129,23 @@ int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t devi
 
 /*
  * A process is gone: what its instances hold goes into the map's totals, their memory is given
- * back. A ring that has records stays until the consumer has taken them, or until those of
- * processes that are gone are more than MAP_GONE_BYTES_MAX, or their owner has no room for a new
- * one: then the oldest goes, and its records are lost.
+ * back. This is done by map_fold(); until then, they are read where they are. A ring that has
+ * records stays until the consumer has taken them, or until those of processes that are gone are
+ * more than MAP_GONE_BYTES_MAX, or their owner has no room for a new one: then the oldest goes, and
+ * its records are lost.
  */
+void map_process_end(struct map *map, uint64_t process);
+
+#define MAP_FOLD_BYTES (UINT64_C(1) << 20) /* that are gone over without others having to wait */
+
+/*
+ * Goes on with that, over *budgetp bytes of memory or somewhat more, which are taken off. 0: all is
+ * done; MAP_E_AGAIN: call again, after other work; or -ENOMEM: the rest of an instance is lost, as
+ * nobody would come for it again; call again.
+ */
+int map_fold(struct map *map, uint64_t *budgetp);
+
+/* Both, at once. 0 or -ENOMEM. */
 int map_process_gone(struct map *map, uint64_t process);
 
 /*

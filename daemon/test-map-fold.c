@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Folding in small steps: whoever reads a map meanwhile sees everything once. */
+
+#include "map.h"
+
+#include <errno.h>
+#include <linux/bpf.h>
+
+#include "test-map-view.h"
+
+static struct map_accounts *accounts;
+
+static struct map *map_of(const struct map_shape *shape) {
+	struct map_spec spec = spec_of(shape);
+	struct map *map;
+
+	assert_int_equal(map_new(&map, 1, 1, OWNER, &spec, accounts), 0);
+	return map;
+}
+
+static struct map *hash_of(uint32_t max_entries) {
+	return map_of(&(struct map_shape){ .type = BPF_MAP_TYPE_HASH,
+					   .key_size = 8,
+					   .value_size = 8,
+					   .max_entries = max_entries });
+}
+
+static void put(struct view *view, uint64_t slot, uint64_t key, uint64_t value) {
+	uint64_t at = sizeof(struct map_hash) + slot * view->instance->map->spec.layout.entry_stride;
+
+	put64(view, at, MAP_SLOT_LIVE);
+	put64(view, at + 8, key);
+	put64(view, at + 16, value);
+}
+
+/* The sum of all first values that a dump shows. */
+static uint64_t sum_of(struct map *map, struct map_cursor cursor) {
+	struct map_entry entry;
+	uint64_t sum = 0;
+	int r;
+
+	while (!(r = next_entry(map, &cursor, &entry)))
+		sum += value64(&entry, 0);
+	assert_int_equal(r, MAP_E_END);
+	map_cursor_deinit(&cursor);
+	return sum;
+}
+
+/* One step of about `budget` bytes. */
+static int step(struct map *map, uint64_t budget) {
+	return map_fold(map, &budget);
+}
+
+static void test_array(void **state) {
+	struct map *map = map_of(&(struct map_shape){
+		.type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = 100 });
+	struct view a = view_make(map, 1, 0), b = view_make(map, 2, 0);
+	struct map_entry entry;
+	unsigned int steps = 0;
+	int r;
+
+	for (uint64_t i = 0; i < 100; i++) {
+		put64(&a, i * 8, 1);
+		put64(&b, i * 8, 10);
+	}
+	a.header->mirrored_ns = 30;
+	b.header->mirrored_ns = 20;
+	map_process_end(map, 1);
+	assert_int_equal(map->n_instances, 1);
+	for (;; steps++) {
+		assert_int_equal(sum_of(map, cursor_of(false, false, false)), 1100);
+		assert_int_equal(sum_of(map, cursor_of(true, false, false)), 1100);
+		assert_int_equal(sum_of(map, cursor_of(false, false, true)), 100);
+		assert_int_equal(map_read(map, 50, &entry), 0);
+		assert_int_equal(value64(&entry, 0), 11);
+		r = step(map, 64);
+		if (!r)
+			break;
+		assert_int_equal(r, MAP_E_AGAIN);
+	}
+	assert_true(steps > 10);
+	assert_ptr_equal(map->instances, b.instance);
+	assert_null(map->instances->next);
+	assert_int_equal(step(map, 64), 0);
+	view_free(&a);
+	view_free(&b);
+	map_free(map);
+}
+
+static void test_threads(void **state) {
+	struct map *map = map_of(&(struct map_shape){ .type = 1502,
+						      .key_size = 4,
+						      .value_size = 8,
+						      .max_entries = 2,
+						      .threads = 2000 });
+	struct view a = view_make(map, 1, 0);
+	unsigned int steps = 0;
+
+	for (uint64_t i = 0; i < 4000; i += 7)
+		put64(&a, i * 8, i);
+	map_process_end(map, 1);
+	while (step(map, 4096)) {
+		assert_int_equal(sum_of(map, cursor_of(false, true, false)), 1143142);
+		assert_int_equal(sum_of(map, cursor_of(true, false, false)), 1143142);
+		steps++;
+	}
+	assert_true(steps > 3);
+	assert_int_equal(sum_of(map, cursor_of(false, false, false)), 1143142);
+	view_free(&a);
+	map_free(map);
+}
+
+/* A dump waits for the end of an instance, and sees each element once. */
+static void test_hash(void **state) {
+	struct map *map = hash_of(100);
+	struct view a = view_make(map, 1, 0), b = view_make(map, 2, 0);
+	struct map_cursor cursor = cursor_of(false, false, false);
+	struct map_entry entry;
+	unsigned int steps = 0;
+
+	for (uint64_t i = 0; i < 100; i++) {
+		put(&a, i, i, 1);
+		put(&b, 255 - i, i, 10);
+	}
+	map_process_end(map, 1);
+	assert_int_equal(sum_of(map, cursor_of(false, false, false)), 1100);
+	while (step(map, 1000)) {
+		if (map->fold.instance)
+			assert_int_equal(map_next(map, &cursor, &entry), MAP_E_AGAIN);
+		steps++;
+	}
+	assert_true(steps > 10);
+	map_cursor_deinit(&cursor);
+	assert_int_equal(sum_of(map, cursor_of(false, false, false)), 1100);
+	assert_int_equal(sum_of(map, cursor_of(true, false, false)), 1100);
+	view_free(&a);
+	view_free(&b);
+	map_free(map);
+}
+
+/* Folding does not begin while a dump goes over the instances: it need not start again. */
+static void test_dump_first(void **state) {
+	struct map *map = hash_of(1 << 20); /* some steps of a dump */
+	struct view a = view_make(map, 1, 0), b = view_make(map, 2, 0);
+	struct map_cursor cursor = cursor_of(false, false, false);
+	struct map_entry entry;
+	unsigned int steps = 0;
+	uint64_t sum = 0;
+	int r;
+
+	put(&a, 0, 1, 1);
+	put(&a, (1 << 21) - 1, 2, 1);
+	put(&b, (1 << 21) - 1, 3, 1);
+	assert_int_equal(map_next(map, &cursor, &entry), MAP_E_AGAIN);
+	map_process_end(map, 1);
+	map_process_end(map, 2);
+	while ((r = map_next(map, &cursor, &entry)) != MAP_E_END) {
+		if (!r)
+			sum += value64(&entry, 0);
+		else
+			steps++;
+		assert_int_equal(step(map, MAP_FOLD_BYTES), MAP_E_AGAIN);
+		if (!sum)
+			assert_null(map->fold.instance);
+	}
+	assert_true(steps > 3);
+	assert_int_equal(sum, 3);
+	map_cursor_deinit(&cursor);
+	while (step(map, MAP_FOLD_BYTES))
+		;
+	assert_null(map->instances);
+	assert_int_equal(sum_of(map, cursor_of(false, false, false)), 3);
+	view_free(&a);
+	view_free(&b);
+	map_free(map);
+}
+
+/* What is detached in the middle gives everything back. */
+static void test_freed_meanwhile(void **state) {
+	struct map *map = map_of(&(struct map_shape){
+		.type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = 100 });
+	struct view a = view_make(map, 1, 0);
+
+	put64(&a, 0, 1);
+	a.header->mirrored_ns = 1;
+	map_process_end(map, 1);
+	assert_int_equal(step(map, 64), MAP_E_AGAIN);
+	assert_non_null(map->fold.latest);
+	view_free(&a);
+	map_free(map);
+	assert_int_equal(map_accounts_used(accounts, OWNER), 0);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_array),	   cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_hash),	   cmocka_unit_test(test_dump_first),
+		cmocka_unit_test(test_freed_meanwhile),
+	};
+	int r;
+
+	assert_int_equal(map_accounts_new(&accounts, UINT64_C(1) << 30), 0);
+	r = cmocka_run_group_tests(tests, NULL, NULL);
+	map_accounts_free(accounts);
+	return r;
+}
