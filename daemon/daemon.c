@@ -223,6 +223,7 @@ void daemon_stop(struct daemon *daemon) {
 	if (daemon->stopping)
 		return;
 	daemon->stopping = true;
+	client_stop_folding(daemon);
 	daemon->interest = interest_writer_free(daemon->interest); /* no new loads from here on */
 	daemon->control = varlink_server_free(daemon->control);
 	daemon->shims = shim_server_free(daemon->shims);

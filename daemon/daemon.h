@@ -87,6 +87,7 @@ struct daemon {
 	struct varlink_server *control;
 	struct sync_list syncs;
 	struct ring_reader_list ring_readers;
+	uv_timer_t *folding; /* NULL: no map has anything to be folded */
 	uint32_t last_sequence;
 	struct daemon_counters counters;
 };
