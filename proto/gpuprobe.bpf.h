@@ -21,7 +21,7 @@
  *
  * Standard helpers with their standard numbers and signatures, from <bpf/bpf_helpers.h>:
  *   1 bpf_map_lookup_elem, 2 bpf_map_update_elem, 3 bpf_map_delete_elem, 5 bpf_ktime_get_ns (%globaltimer),
- *   6 bpf_trace_printk, 177 bpf_trace_vprintk (bpf_printk: `gpuprobectl log`), 7 bpf_get_prandom_u32,
+ *   6 bpf_trace_printk, 177 bpf_trace_vprintk (bpf_printk: `gpuprobectl log`), 7 bpf_get_prandom_u32 (not for secrets),
  *   8 bpf_get_smp_processor_id (the SM), 14 bpf_get_current_pid_tgid and 16 bpf_get_current_comm (of the host process, whose id
  *   stands for the thread's too), 25 bpf_perf_event_output, 130 bpf_ringbuf_output, 131 bpf_ringbuf_reserve (NULL where the program
  *   holds a record from the same place already; whether there is room shows at submit), 132 bpf_ringbuf_submit, 133 bpf_ringbuf_discard
@@ -41,14 +41,34 @@ enum gpuprobe_map_type {
 #ifdef __bpf__
 
 /*
- * Arrays, ARRAY and 1503: a lookup of an index >= max_entries is NULL. __sync_fetch_and_add whose result is not
- * used is exact and cheap: one memory operation a warp. Update (BPF_ANY, BPF_EXIST) stores the value in
- * pieces of its alignment, up to 8 bytes: the last writer wins, 8-byte values are never torn.
- * Hashes: lookup, update (BPF_ANY, BPF_NOEXIST -EEXIST, BPF_EXIST -ENOENT), delete (-ENOENT), from all threads at once. As on a CPU,
- * the slot of a deleted element may be taken by another while somebody still holds a pointer to its value.
- * Rings: a record that finds no room is lost and counted; nobody waits. bpf_perf_event_output returns 0, -ENOSPC, or -E2BIG
- * for a record above 4096 bytes or the ring's value_size; its flags and context are ignored.
- * PERCPU_ARRAY: "CPU" reads SM; several warps of an SM run at once, so count with __sync_fetch_and_add.
+ * Each process has its own copy of a map on each of its devices (attach --shared: one for all processes of a user); who reads a
+ * map sees them merged: integers are added up, unless `map dump` is told otherwise. All that follows holds within one copy. Where
+ * a process could not get memory for a map, lookups are NULL, updates are -ENODEV, and records are lost.
+ *
+ * Arrays, ARRAY and 1503: a lookup of an index >= max_entries is NULL, an update of it -E2BIG. Update (BPF_ANY, BPF_EXIST;
+ * BPF_NOEXIST is -EEXIST) stores the value in pieces of its alignment, up to 8 bytes: the last writer wins, 8-byte values are
+ * never torn. Elements cannot be deleted (-EINVAL).
+ * Atomics, of 4 and 8 bytes, on values of any map: __sync_fetch_and_add, and with clang -mcpu=v3 its result, __sync_fetch_and_and,
+ * _or, _xor, __sync_lock_test_and_set (exchange), __sync_val_compare_and_swap. All threads of the device see them; in host memory they are not atomic against the CPU or other
+ * devices. __sync_fetch_and_add whose result is not used is exact and cheap: one memory operation a warp, and if programs do
+ * nothing else with a map, each SM adds to a copy of its own. value += 1 loses what others add at the same time.
+ * Per-thread arrays, 1502: a thread sees its own value for each index, so it needs no atomics. Threads are numbered over the grid
+ * (block * threads of a block + thread, x fastest); those from attach --threads (65536) up have no value: lookups are NULL, updates
+ * -E2BIG. Launches that run at the same time share the values.
+ * Hashes: lookup, update (BPF_ANY, BPF_NOEXIST -EEXIST, BPF_EXIST -ENOENT; full: -E2BIG, nothing is evicted), delete (-ENOENT), from
+ * all threads at once; max_entries is exact. As on a CPU, the slot of a deleted element may be taken by another while
+ * somebody still holds a pointer to its value. To count: look up; if there is none, insert a zero with BPF_NOEXIST, look up again; add.
+ * PERCPU_ARRAY, PERCPU_HASH: "CPU" reads SM; several warps of an SM run at once, so count with __sync_fetch_and_add.
+ * Rings: a record that finds no room is lost and counted; nobody waits. Their size is that of attach --ring-size (8 MiB for each
+ * process and device), whatever max_entries says; it is divided among the SMs. Records of one warp keep their order.
+ * bpf_perf_event_output and bpf_ringbuf_output return 0; -ENOSPC (the second: -EAGAIN) where there is no room; -E2BIG for a
+ * record above 4096 bytes or 1527's value_size; flags and context are ignored.
+ * 1504, and ARRAY where a host program of the object uses it too: a kernel array in host memory that the GPU reads and writes
+ * directly, one for all processes. Slow to write to: let few threads do it.
+ * Global variables (.bss, .data) are arrays of one element, with the same rules; .rodata is constant.
+ *
+ * bpf_printk: the conversions of the kernel's, at most 12 arguments, a format of at most 255 bytes; %s prints an address, as the
+ * string is in the GPU's memory. Writes to the object's log, which is a ring; returns 0, or -ENOSPC where that has no room.
  */
 
 /* Writes a string of at most 255 bytes to the log. Returns 0, or -ENOSPC where that has no room. */
@@ -66,7 +86,7 @@ static long (*const bpf_get_grid_dim)(__u64 *x, __u64 *y, __u64 *z) = (void *)50
 /* A system-wide memory fence (membar.sys). Returns 0. */
 static long (*const bpf_gpu_membar)(void) = (void *)506;
 
-/* The calling thread leaves the kernel. Refused unless the daemon allows it (gpuprobed --allow-exit). */
+/* The calling thread leaves the kernel at once, without its return probes. Refused unless the daemon allows it (gpuprobed --allow-exit). */
 static long (*const bpf_cuda_exit)(void) = (void *)507;
 
 static __u64 (*const bpf_get_sm_id)(void) = (void *)509; /* %smid */
