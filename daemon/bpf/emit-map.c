@@ -69,6 +69,11 @@ static struct place find_place(struct emitter *e, uint32_t map)
 
 	place.fits = LLVMBuildICmp(e->builder, LLVMIntULT, index,
 				   LLVMConstInt(e->i32, e->maps[map].max_entries, false), "");
+	if (!e->layouts[map].resident && layout->kind == MAP_KIND_ARRAY) {
+		LLVMValueRef args[2] = { place.base, index };
+
+		place.base = emit_call(e, "gpuprobe_array", args, 2);
+	}
 	if (layout->kind == MAP_KIND_THREADS)
 		place_threads(e, layout, index, &place);
 	else
