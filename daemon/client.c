@@ -19,13 +19,15 @@
 #include "memfd.h"
 #include "process-facts.h"
 
-#define CLIENT_CONTEXTS_MAX 256 /* of one process on one device */
+#define CLIENT_CONTEXTS_MAX 256	   /* of one process on one device */
+#define CLIENT_INSTANCES_MAX 16384 /* of processes of one uid: each is a descriptor */
 #define CLIENT_SHARED                                                                              \
 	(UINT64_C(1) << 63) /* with a uid: stands for all processes of the user, which are no      \
 			       numbers so high */
 
 enum {
 	CLIENT_E_USER = 1000, /* beside enum map_result */
+	CLIENT_E_SHARE,
 };
 
 struct sync_wait {
@@ -187,6 +189,31 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
 }
 
 /*
+ * Whether processes of a user have their share of what maps may take: of descriptors, and, as any
+ * process can ask for instances at the expense of who attached, of the memory of another user: one
+ * instance, or several up to a half of what that one may have.
+ */
+static bool client_has_share(const struct daemon *daemon, uid_t uid, const struct map *map) {
+	const uint64_t size = map_memfd_size(&map->spec.layout),
+		       half = map_accounts_limit(daemon->map_accounts) / 2;
+	const struct map_instance *instance;
+	const struct object *object;
+	uint64_t n = 0, bytes = 0;
+
+	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+		for (size_t i = 0; i < object->n_maps; i++) {
+			instance = object->maps[i] ? object->maps[i]->instances : NULL;
+			for (; instance; instance = instance->next) {
+				if (!instance->process || instance->uid != uid)
+					continue;
+				n++;
+				bytes += object->owner == map->owner ? instance->size : 0;
+			}
+		}
+	return n >= CLIENT_INSTANCES_MAX || (uid != map->owner && bytes && bytes + size > half);
+}
+
+/*
  * The instance for one more context of a process on a device. Two contexts must not copy their
  * buffers over each other, so each has one of its own; map.c tells them apart by "device" numbers
  * SHIM_DEVICES_MAX apart. The instance of a context that has ended is handed on and the new one
@@ -218,6 +245,8 @@ static int client_get_own_instance(struct daemon *daemon, const struct process *
 	}
 	if (n >= CLIENT_CONTEXTS_MAX)
 		return MAP_E_QUOTA;
+	if (client_has_share(daemon, process->uid, map))
+		return CLIENT_E_SHARE;
 	return map_instance_get(map, process->number, process->facts.pid,
 				device + n * SHIM_DEVICES_MAX, daemon->registry.last_instance + 1,
 				instancep);
@@ -256,8 +285,11 @@ static int client_get_instance(struct daemon *daemon, const struct process *proc
 
 static const char *client_instance_trouble(int r) {
 	if (r == CLIENT_E_USER)
-		return "the map is shared with programs on the host and with processes of another user: attach for each "
-		       "user, with --uid";
+		return "the map is shared with programs on the host and with processes of another user: attach "
+		       "for each user, with --uid";
+	if (r == CLIENT_E_SHARE)
+		return "processes of this user have as many instances of maps as one user may have, or "
+		       "half of the memory of who attached them (quota)";
 	return r > 0 ? "the owner of the map has no memory left for it (quota)"
 		     : "no memory for a map";
 }
@@ -287,6 +319,7 @@ static int client_on_instance(struct daemon *daemon, struct client *client,
 		}
 	}
 	if (made) {
+		made->uid = process->uid;
 		if (made->pid)
 			snprintf(made->comm, sizeof(made->comm), "%s", process->facts.comm);
 		message.instance_reply.instance_id = made->id;

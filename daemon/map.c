@@ -56,6 +56,10 @@ uint64_t map_accounts_used(const struct map_accounts *accounts, uid_t uid) {
 	return 0;
 }
 
+uint64_t map_accounts_limit(const struct map_accounts *accounts) {
+	return accounts->limit;
+}
+
 int map_accounts_hold(struct map_accounts *accounts, uint64_t *heldp, uint64_t bytes) {
 	if (bytes > *heldp && bytes - *heldp > map_accounts_room(accounts))
 		return MAP_E_QUOTA;

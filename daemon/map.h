@@ -58,6 +58,7 @@ struct map_accounts;
 int map_accounts_new(struct map_accounts **accountsp, uint64_t limit);
 struct map_accounts *map_accounts_free(struct map_accounts *accounts);
 uint64_t map_accounts_used(const struct map_accounts *accounts, uid_t uid);
+uint64_t map_accounts_limit(const struct map_accounts *accounts);
 
 struct ring_consumer;
 
@@ -67,7 +68,8 @@ struct map_instance {
 	uint64_t id;
 	uint64_t process; /* the daemon's own number, never reused; 0: a kernel's map */
 	pid_t pid; /* 0: of several processes */
-	char comm[16]; /* of the process; client.c writes it */
+	char comm[16]; /* of the process; client.c writes it, and the next */
+	uid_t uid;
 	uint32_t device;
 	int fd; /* to be sent to the process: the memfd, sealed, or the kernel's map */
 	uint64_t size; /* of the memfd; of a kernel's map whole pages: what is to be mapped */

@@ -306,6 +306,40 @@ static void test_kernel(void **state) {
 	close(fd);
 }
 
+/* Processes of other users leave half of the memory to who attached. */
+static void test_share(void **state) {
+	struct world *world = *state;
+	const struct map *ring = add_map(world, 1527, MAP_PLACE_DEVICE, MAP_MERGE_NONE, -1);
+	struct wire_instance_reply reply;
+	union wire_message welcome;
+	int other, fd, n = 0;
+
+	if (geteuid() != 0)
+		skip();
+	other = connect_as(world, OTHER_USER, WIRE_ROLE_LOADER, &welcome);
+	load_module(world);
+	while ((fd = ask(world, other, ring, 0, &reply)) >= 0) {
+		close(fd);
+		n++;
+	}
+	assert_in_range(n, 60, 63); /* of 8 MiB, in half of 1 GiB */
+	assert_int_equal(reply.size, 0);
+	assert_non_null(strstr(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, "half of"));
+	fd = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &welcome);
+	load_module(world);
+	close(ask(world, fd, ring, 0, &reply));
+	assert_true(reply.size > 0);
+	close(other);
+	turn(world);
+	assert_int_equal(ring->n_instances, 1);
+	other = connect_as(world, OTHER_USER, WIRE_ROLE_LOADER, &welcome);
+	load_module(world);
+	close(ask(world, other, ring, 0, &reply));
+	assert_true(reply.size > 0);
+	close(other);
+	close(fd);
+}
+
 /* Detaching tells those whose modules use the map, wherever its instance is. */
 static void test_disarm(void **state) {
 	struct world *world = *state;
@@ -331,6 +365,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_own, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_shared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kernel, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_share, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_disarm, setup, teardown),
 	};
 
