@@ -49,8 +49,8 @@ enum gpuprobe_map_type {
  * BPF_NOEXIST is -EEXIST) stores the value in pieces of its alignment, up to 8 bytes: the last writer wins, 8-byte values are
  * never torn. Elements cannot be deleted (-EINVAL).
  * Atomics, of 4 and 8 bytes, on values of any map: __sync_fetch_and_add, and with clang -mcpu=v3 its result, __sync_fetch_and_and,
- * _or, _xor, __sync_lock_test_and_set (exchange), __sync_val_compare_and_swap. All threads of the device see them; in host memory they are not atomic against the CPU or other
- * devices. __sync_fetch_and_add whose result is not used is exact and cheap: one memory operation a warp, and if programs do
+ * _or, _xor, __sync_lock_test_and_set (exchange), __sync_val_compare_and_swap. All threads of the device see them; in host
+ * memory they are not atomic against the CPU or other devices. __sync_fetch_and_add whose result is not used is exact and cheap: one memory operation a warp, and if programs do
  * nothing else with a map, each SM adds to a copy of its own. value += 1 loses what others add at the same time.
  * Per-thread arrays, 1502: a thread sees its own value for each index, so it needs no atomics. Threads are numbered over the grid
  * (block * threads of a block + thread, x fastest); those from attach --threads (65536) up have no value: lookups are NULL, updates
@@ -64,7 +64,7 @@ enum gpuprobe_map_type {
  * bpf_perf_event_output and bpf_ringbuf_output return 0; -ENOSPC (the second: -EAGAIN) where there is no room; -E2BIG for a
  * record above 4096 bytes or 1527's value_size; flags and context are ignored.
  * 1504, and ARRAY where a host program of the object uses it too: a kernel array in host memory that the GPU reads and writes
- * directly, one for all processes. Slow to write to: let few threads do it.
+ * directly, one for all processes of one user. Slow to write to: let few threads do it.
  * Global variables (.bss, .data) are arrays of one element, with the same rules; .rodata is constant.
  *
  * bpf_printk: the conversions of the kernel's, at most 12 arguments, a format of at most 255 bytes; %s prints an address, as the
