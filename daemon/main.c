@@ -391,6 +391,7 @@ int main(int argc, char *argv[]) {
 		return 1;
 	}
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a limit of files is an ordinary error */
 	umask(022);
 	raise_limit();
 	make_environment(environment, storage, &options);

@@ -8,6 +8,7 @@ import resource
 import socket
 import struct
 import sys
+import tempfile
 import time
 
 from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, check, equal, main, need, wait_until
@@ -264,6 +265,70 @@ def test_quotas():
         alive(daemon)
 
 
+# Answers at once, but for images with a certain word: never.
+HANGING_WORKER = """#!{python}
+import array, json, os, socket, time
+s = socket.socket(fileno=3)
+s.send(b'{{"ready":true,"features":{{}}}}')
+while True:
+    data, ancillary, _, _ = s.recvmsg(131072, 4096)
+    if not data:
+        break
+    fds = array.array("i", ancillary[0][2])
+    while b"hang" in os.pread(fds[0], 1 << 20, 0):
+        time.sleep(1000)
+    for fd in fds:
+        os.close(fd)
+    s.send(json.dumps({{"id": json.loads(data)["id"], "status": "own", "reason": "fine"}}).encode())
+"""
+
+
+def test_slow_images():
+    """Images that take for ever: few go on, each charged to its user until its end; the pool has its workers for others."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/gpuprobe-image-worker", "w") as file:
+            file.write(HANGING_WORKER.format(python=sys.executable))
+        os.chmod(f"{folder}/gpuprobe-image-worker", 0o755)
+        os.symlink(f"{BUILD}/daemon/bpf/gpuprobe-program-worker", f"{folder}/gpuprobe-program-worker")
+        with Daemon(f"--worker-dir={folder}", "--workers=2", "--deadline-ms=1500") as daemon:
+            ids = daemon.attach("--kernel", "*")
+            numbers = iter(range(1000))
+
+            def hang(n):
+                """Loads n images that hang, by n processes' connections that are closed then; the reasons."""
+                shims = [Shim(daemon.directory) for _ in range(n)]
+                for shim in shims:
+                    data = b"hang %d" % next(numbers)
+                    fd = memfd(data)
+                    shim.send(message(IMAGE, len(data), *IMAGE_FIELDS), fd)
+                    os.close(fd)
+                said = [shim.image_reply()[2] for shim in shims]
+                for shim in shims:
+                    shim.close()
+                return said
+
+            def served():
+                shim = Shim(daemon.directory)
+                for _ in range(5):
+                    equal(shim.image(b"%d" % next(numbers))[2], "fine")
+                shim.close()
+            served()
+            said = hang(6)
+            equal(len([s for s in said if "1350 ms: it goes on" in s]), 1, said)
+            equal(said.count("worker timed out: too many other jobs take as long"), 1, said)
+            equal(said.count("no worker was free in time"), 4, said)
+            served()
+            equal(len([s for s in hang(32) if s.startswith("quota:")]), 1, "over the quota")
+            served()
+            daemon.ctl("detach", str(ids[0]))
+            daemon.attach("--kernel", "*")
+            served()
+            said = hang(32)
+            equal(len([s for s in said if "1350 ms: it goes on" in s]), 1, said)
+            check(not any(s.startswith("quota:") for s in said), "what was charged is not given back:", said)
+            served()
+
+
 def test_slow_reader():
     """A client that asks and never reads cannot make the daemon wait, or keep its answers without bound."""
     with Daemon() as daemon:
@@ -316,4 +381,4 @@ def test_flood():
 
 if __name__ == "__main__":
     main([test_malformed, test_bad_descriptors, test_unknown_names, test_instance_is_sealed, test_contexts, test_malformed_images, test_hang_up,
-          test_second_request, test_quotas, test_slow_reader, test_flood])
+          test_second_request, test_quotas, test_slow_images, test_slow_reader, test_flood])
