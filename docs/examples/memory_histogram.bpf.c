@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * How often the memory instructions of a kernel run, by what they are and how many bytes they move.
- * `gpuprobectl kernel show --instruction=ID`, with the number in hexadecimal, has its PTX and source line.
+ * gpuprobectl kernel show --instruction=$(printf %x NUMBER) has the PTX and the source line of one.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
