@@ -208,7 +208,7 @@ static int parse_validation(struct pass_definition *definition, json_object *obj
 /* A name in the folder of a file, as an absolute path; the caller's. NULL: no memory. */
 static char *name_beside(const char *file, const char *name) {
 	const char *slash = strrchr(file, '/');
-	char *folder = slash ? strndup(file, (size_t)(slash - file) + 1) : strdup("."), *real,
+	char *folder = slash ? strndup(file, slash > file ? (size_t)(slash - file) : 1) : strdup("."), *real,
 	     *path;
 
 	real = folder ? realpath(folder, NULL) : NULL;
