@@ -24,6 +24,7 @@
 
 #define WORKER_ARGUMENTS_MAX 16
 #define WORKERS_MAX 64
+#define WORKER_CPU_SECONDS 60 /* their default */
 #define STUBS_MAX 16
 
 struct options {
@@ -33,7 +34,7 @@ struct options {
 	unsigned int deadline_ms, compile_ms, mirror_period_ms, workers;
 	const char *pass_dir;
 	const char *pass_arguments[WORKER_ARGUMENTS_MAX + 1];
-	const char *image_arguments[WORKER_ARGUMENTS_MAX + 1]; /* for tests */
+	const char *image_arguments[WORKER_ARGUMENTS_MAX + 2]; /* for tests; and what allow_time() adds */
 	const char *program_arguments[WORKER_ARGUMENTS_MAX + 1];
 };
 
@@ -305,6 +306,20 @@ static int take_sockets(int *controlp, int *shimp) {
 	return 0;
 }
 
+/* Workers limit the processor time of a job by themselves: not to less than we wait for. */
+static void allow_time(struct options *options, char text[static 32]) {
+	unsigned int ms = options->compile_ms > options->deadline_ms ? options->compile_ms
+								      : options->deadline_ms;
+	size_t n = 0;
+
+	if (ms <= WORKER_CPU_SECONDS * 1000)
+		return;
+	while (options->image_arguments[n])
+		n++;
+	snprintf(text, 32, "--cpu=%u", ms / 1000 + 1);
+	options->image_arguments[n] = text;
+}
+
 static void raise_limit(void) {
 	struct rlimit limit;
 
@@ -368,7 +383,7 @@ int main(int argc, char *argv[]) {
 		.verify = true, .deadline_ms = 2000, .compile_ms = 60000, .mirror_period_ms = 100
 	};
 	char image_path[PATH_MAX], program_path[PATH_MAX], pass_path[PATH_MAX],
-		storage[3][PATH_MAX + 32];
+		storage[3][PATH_MAX + 32], cpu[32];
 	const char *environment[8];
 	struct daemon_options daemon_options = {};
 	struct runtime_dir *dir = NULL;
@@ -395,6 +410,7 @@ int main(int argc, char *argv[]) {
 	umask(022);
 	raise_limit();
 	make_environment(environment, storage, &options);
+	allow_time(&options, cpu);
 	if (take_sockets(&daemon_options.control_fd, &daemon_options.shim_fd) < 0)
 		return 1;
 	r = open_runtime_dir(&options, &dir);

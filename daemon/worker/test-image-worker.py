@@ -542,6 +542,14 @@ class Life(unittest.TestCase):
             worker.receive()
         worker.process.kill()
         worker.close()
+        worker = Worker([WORKER, "--compiler=none", "--test-fault=slow"])
+        worker.send({"id": 1, "job": "none"})
+        worker.socket.settimeout(0.3)
+        with self.assertRaises(TimeoutError):
+            worker.receive()
+        worker.socket.settimeout(None)
+        self.assertEqual(worker.receive()["message"], 'this worker does not do the job "none"')
+        self.assertEqual(worker.close(), (0, ""))
 
     def test_output_limit(self):
         worker = Worker([WORKER, "--compiler=none", "--output=1"])

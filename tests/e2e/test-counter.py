@@ -202,14 +202,15 @@ def test_worker_slow():
 
 
 def workers(daemon):
-    """The image workers that live, by pid."""
+    """The command lines of the image workers that live."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/stat") as stat, open(f"/proc/{pid}/cmdline") as line:
                 fields = stat.read().rpartition(")")[2].split()
-                if fields[0] != "Z" and int(fields[1]) == daemon.process.pid and "gpuprobe-image-worker" in line.read():
-                    found.append(pid)
+                words = line.read().split("\0")
+                if fields[0] != "Z" and int(fields[1]) == daemon.process.pid and words[0].endswith("gpuprobe-image-worker"):
+                    found.append(words)
         except (FileNotFoundError, ProcessLookupError):
             pass
     return found
@@ -217,10 +218,11 @@ def workers(daemon):
 
 def test_detach_while_compiled():
     """Nobody can use the result: the worker ends, which is no failure; the daemon stops while another one goes on."""
-    with Daemon("--image-worker-argument=--test-fault=hang", "--deadline-ms=300", "--workers=2") as daemon:
+    with Daemon("--image-worker-argument=--test-fault=hang", "--deadline-ms=300", "--compile-ms=90000", "--workers=2") as daemon:
         ids = daemon.attach("--kernel", "vectorAdd")
         run(daemon)
         wait_until(lambda: len(workers(daemon)) == 3, "another worker stands in for the one that goes on")
+        check(all("--cpu=91" in words for words in workers(daemon)), "processor time of a job", workers(daemon))
         daemon.ctl("detach", str(ids[0]))
         wait_until(lambda: len(workers(daemon)) == 2, "the worker ends")
         daemon.attach("--kernel", "vectorAdd")

@@ -187,6 +187,24 @@ def test_deadline():
             check(reasons(daemon).startswith("without pass one: timed out"), reasons(daemon))
 
 
+def test_slow_worker():
+    """When nobody waits any more, passes still have their time, and the next program has what they made."""
+    with Passes() as passes:
+        passes.define("mine", f"echo x >> {passes.marks}/ran; {COPY}")
+        with Daemon("--pass-dir", passes.folder, "--image-worker-argument=--test-fault=slow", "--deadline-ms=500") as daemon:
+            daemon.attach("--kernel", "vectorAdd")
+            run_counted(daemon, 0)
+
+            def probed():
+                status, out, err, _ = daemon.run(*RUN)
+                equal(status, 0, out + err)
+                return daemon.count_of() == N * LAUNCHES
+            wait_until(probed, "the next one is probed", 60)
+            equal(reasons(daemon), "", "reason")
+            equal(passes.mark("ran"), ["x"], "runs of the pass")
+            equal(daemon.status()["counters"]["worker_timeouts"], 0)
+
+
 def test_stopped():
     """The daemon stops in good order while a pass runs, and the program goes on."""
     with Passes() as passes:
@@ -235,4 +253,4 @@ def test_definitions():
 
 
 if __name__ == "__main__":
-    main([test_order, test_python, test_bad, test_removes_slots, test_not_compiled, test_instructions, test_deadline, test_stopped, test_not_meant, test_definitions])
+    main([test_order, test_python, test_bad, test_removes_slots, test_not_compiled, test_instructions, test_deadline, test_slow_worker, test_stopped, test_not_meant, test_definitions])
