@@ -41,7 +41,25 @@ struct artifact_work {
 	int result;
 };
 
-/* The highest number of what is there already. */
+static void artifact_remove(int store, int folder, const char *name) {
+	unlinkat(folder, "main.ptx", 0);
+	unlinkat(folder, "out.fatbin", 0);
+	unlinkat(store, name, AT_REMOVEDIR);
+}
+
+/* Removes what a daemon that was killed had not completed. */
+static void artifact_clear(int store, const char *name) {
+	const char *end = name + 1 + strspn(name + 1, "0123456789");
+	_cleanup_fd int folder = -1;
+
+	if (name[0] != '.' || end == name + 1 || strcmp(end, ".new") != 0)
+		return;
+	folder = openat(store, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (folder >= 0)
+		artifact_remove(store, folder, name);
+}
+
+/* The highest number of what is there already; what is not complete is removed. */
 static uint64_t artifact_last(int folder) {
 	int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -59,6 +77,7 @@ static uint64_t artifact_last(int folder) {
 		if (isdigit((unsigned char)entry->d_name[0]) && *end == '-' && n > last &&
 		    n < UINT32_MAX)
 			last = n;
+		artifact_clear(folder, entry->d_name);
 	}
 	closedir(dir);
 	return last;
@@ -141,11 +160,8 @@ static void artifact_on_work(uv_work_t *handle) {
 		r = artifact_write(folder, "out.fatbin", work->image, work->image_size);
 	if (r == 0 && renameat(store, work->hidden, store, work->name) < 0)
 		r = -errno;
-	if (r < 0) {
-		unlinkat(folder, "main.ptx", 0);
-		unlinkat(folder, "out.fatbin", 0);
-		unlinkat(store, work->hidden, AT_REMOVEDIR);
-	}
+	if (r < 0)
+		artifact_remove(store, folder, work->hidden);
 	work->result = r;
 }
 

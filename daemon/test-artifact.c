@@ -131,13 +131,19 @@ static void test_keep(void **state) {
 /* Another daemon goes on where this one ended. */
 static void test_numbers(void **state) {
 	struct world *world = *state;
+	char left[160];
 
 	keep(world, "a", "p", "i");
 	keep(world, "b", "p", "i");
 	artifact_store_free(world->store);
+	snprintf(left, sizeof(left), "%s/.3.new", world->inner); /* it was killed */
+	assert_int_equal(mkdir(left, 0700), 0);
+	strcat(left, "/main.ptx");
+	close(open(left, O_WRONLY | O_CREAT, 0600));
 	assert_int_equal(artifact_store_new(&world->store, &world->loop, world->inner), 0);
 	keep(world, "c", "p", "i");
 	assert_file(world, "3-c/main.ptx", "p");
+	assert_int_equal(entries(world), 3);
 }
 
 /* What cannot be written leaves nothing behind, and the next one is written again. */
