@@ -311,22 +311,32 @@ u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask
 	       index * value_stride;
 }
 
-/* The number of the calling thread in the grid: that of its block times the block's size, plus its
- * own. */
+/*
+ * The number of the calling thread in the grid: that of its block times the block's size, plus its
+ * own. Most grids and blocks have one dimension; to look at the others takes longer than the rest
+ * of a lookup.
+ */
 u64 gpuprobe_thread_number(void);
 u64 gpuprobe_thread_number(void)
 {
-	u32 width = __nvvm_read_ptx_sreg_ntid_x(), height = __nvvm_read_ptx_sreg_ntid_y();
-	u32 size = width * height * (u32)__nvvm_read_ptx_sreg_ntid_z();
-	u32 thread =
-		__nvvm_read_ptx_sreg_tid_x() +
-		width * (__nvvm_read_ptx_sreg_tid_y() + height * (u32)__nvvm_read_ptx_sreg_tid_z());
-	u64 row = __nvvm_read_ptx_sreg_ctaid_y() +
-		  (u64)(u32)__nvvm_read_ptx_sreg_nctaid_y() * (u32)__nvvm_read_ptx_sreg_ctaid_z();
+	u32 width = __nvvm_read_ptx_sreg_ntid_x(), height = __nvvm_read_ptx_sreg_ntid_y(),
+	    depth = __nvvm_read_ptx_sreg_ntid_z(), rows = __nvvm_read_ptx_sreg_nctaid_y(),
+	    thread = __nvvm_read_ptx_sreg_tid_x();
+	u64 block = (u32)__nvvm_read_ptx_sreg_ctaid_x(), row, number;
 
-	return (row * (u32)__nvvm_read_ptx_sreg_nctaid_x() + (u32)__nvvm_read_ptx_sreg_ctaid_x()) *
-		       size +
-	       thread;
+	/* LLVM would make one of it with the end */
+	__asm__("mad.wide.u32 %0, %1, %2, %3;"
+		: "=l"(number)
+		: "r"((u32)block), "r"(width), "l"((u64)thread));
+	if (__builtin_expect(
+		    (height | depth | rows | (u32)__nvvm_read_ptx_sreg_nctaid_z()) == 1, 1))
+		return number;
+	row = (u32)__nvvm_read_ptx_sreg_ctaid_y() +
+	      (u64)rows * (u32)__nvvm_read_ptx_sreg_ctaid_z();
+	block += row * (u32)__nvvm_read_ptx_sreg_nctaid_x();
+	thread += width * (__nvvm_read_ptx_sreg_tid_y() +
+			   height * (u32)__nvvm_read_ptx_sreg_tid_z());
+	return block * (width * height * depth) + thread;
 }
 
 /* Stores a value of at most 8 bytes and when, at once. */

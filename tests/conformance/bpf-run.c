@@ -12,8 +12,8 @@
  * PROGRAM and MEMORY are bytes in hex; white space does not matter. That is what public conformance
  * suites expect of the runtimes they test. A line of a batch is NAME and words:
  *
- *     prog=HEX [mem=HEX | context=HEX] [map=TYPE:KEY:VALUE:ENTRIES[,OPTION]...]... [grid=N]
- *     [block=N] [want=memory] [warps=whole | warps=MASK] [maps=unarmed]
+ *     prog=HEX [mem=HEX | context=HEX] [map=TYPE:KEY:VALUE:ENTRIES[,OPTION]...]...
+ *     [grid=X[xY[xZ]]] [block=X[xY[xZ]]] [want=memory] [warps=whole | warps=MASK] [maps=unarmed]
  *
  * and is answered by `NAME R0` and, for each map, its contents in hex as a reader sees them
  * (bpf-run.h), and with want=memory the memory after the run; or by `NAME error: ...`. With
@@ -96,7 +96,7 @@ struct test_case {
 	uint64_t heads[MAPS_MAX]; /* of rings: bytes that were written and read before */
 	uint64_t tails[MAPS_MAX]; /* and what producers have heard of that, if not 0 */
 	size_t n_maps;
-	unsigned grid, block;
+	unsigned grid[3], block[3];
 	bool want_memory;
 	bool unarmed;
 	uint32_t mask; /* of the lanes that are together; 0: the driver knows */
@@ -400,7 +400,8 @@ static int run_launch(struct run *run, char **error)
 		return r;
 	r = driver_check(
 		d,
-		d->launch(function, test->grid, 1, 1, test->block, 1, 1, 0, NULL, parameters, NULL),
+		d->launch(function, test->grid[0], test->grid[1], test->grid[2], test->block[0],
+			  test->block[1], test->block[2], 0, NULL, parameters, NULL),
 		"cuLaunchKernel", error);
 	if (!r)
 		r = driver_check(d, d->context_synchronize(), "cuCtxSynchronize", error);
@@ -506,6 +507,24 @@ static int parse_count(const char *text, unsigned *count, char **error)
 	return 0;
 }
 
+/* X, XxY or XxYxZ */
+static int parse_shape(const char *text, unsigned shape[3], char **error)
+{
+	char *end = (char *)text;
+	unsigned long n;
+
+	for (unsigned i = 0; i < 3; i++) {
+		n = strtoul(text, &end, 10);
+		if (end == text || n == 0 || n > 1u << 30 || (*end && (*end != 'x' || i == 2)))
+			return fail(error, "not a grid or block: '%s'", text);
+		shape[i] = (unsigned)n;
+		if (!*end)
+			break;
+		text = end + 1;
+	}
+	return 0;
+}
+
 /* An option of a map: "host", "threads=64" ... */
 static int parse_map_option(struct test_case *test, const char *text, char **error)
 {
@@ -576,9 +595,9 @@ static int parse_word(struct test_case *test, const char *word, char **error)
 	if (strncmp(word, "map=", 4) == 0)
 		return parse_map(test, word + 4, error);
 	if (strncmp(word, "grid=", 5) == 0)
-		return parse_count(word + 5, &test->grid, error);
+		return parse_shape(word + 5, test->grid, error);
 	if (strncmp(word, "block=", 6) == 0)
-		return parse_count(word + 6, &test->block, error);
+		return parse_shape(word + 6, test->block, error);
 	if (strcmp(word, "want=memory") == 0) {
 		test->want_memory = true;
 		return 0;
@@ -646,7 +665,7 @@ static void print_outcome(const struct test_case *test, struct outcome *outcome)
 
 static void batch_line(const struct driver *driver, char *line)
 {
-	struct test_case test = { .grid = 1, .block = 1 };
+	struct test_case test = { .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
 	struct outcome outcome = { 0 };
 	char *save, *error = NULL, *name = strtok_r(line, " \t\n", &save), *word;
 	int r = 0;
@@ -683,7 +702,7 @@ static int batch(const struct driver *driver, const char *path, char **error)
 }
 
 static const char usage[] =
-	"usage: bpf-run [--map TYPE:KEY:VALUE:ENTRIES[,OPTION]...]... [--grid N] [--block N]\n"
+	"usage: bpf-run [--map TYPE:KEY:VALUE:ENTRIES[,OPTION]...]... [--grid SHAPE] [--block SHAPE]\n"
 	"               [MEMORY | --context CONTEXT] < PROGRAM\n"
 	"       bpf-run --ptx [--map ...] < PROGRAM     print the module and do not run it\n"
 	"       bpf-run --batch FILE\n"
@@ -731,10 +750,10 @@ static int parse_options(int argc, char **argv, struct test_case *test, const ch
 			r = parse_context(test, optarg, error);
 			break;
 		case 'g':
-			r = parse_count(optarg, &test->grid, error);
+			r = parse_shape(optarg, test->grid, error);
 			break;
 		case 'b':
-			r = parse_count(optarg, &test->block, error);
+			r = parse_shape(optarg, test->block, error);
 			break;
 		case 'p':
 			test->print_ptx = true;
@@ -756,7 +775,7 @@ static int parse_options(int argc, char **argv, struct test_case *test, const ch
 
 int main(int argc, char **argv)
 {
-	struct test_case test = { .grid = 1, .block = 1 };
+	struct test_case test = { .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
 	const char *batch_path = NULL;
 	struct driver driver = { 0 };
 	char *error = NULL;

@@ -10,7 +10,7 @@ bpf.py and by BPF_RUN --batch (which needs a libcuda.so.1: NVIDIA's or tests/sim
     .context HEX                   instead: r1 is a context
     .map TYPE:KEY:VALUE:ENTRIES    a map; the first is map[0]; options: see bpf-run.c
     .device                        the interpreter does not run it: it knows nothing of what the case is about
-    .grid N, .block N              how many threads run it; r0 is the last one's
+    .grid N[xN[xN]], .block N...   how many threads run it; r0 is the last one's
     .memory                        the memory is part of the result
     .unarmed                       maps have no data yet (the interpreter does not run these)
     .whole                         all threads of each warp are together (see bpf-run.c), so that this is tested without a GPU
@@ -33,7 +33,7 @@ import bpf
 class Case:
     def __init__(self, name, path, line):
         self.name, self.path, self.line = name, path, line
-        self.memory, self.maps, self.grid, self.block = b'', [], 1, 1
+        self.memory, self.maps, self.grid, self.block = b'', [], '1', '1'
         self.want_memory = self.unarmed = self.device = False
         self.warps = None
         self.context = None
@@ -49,8 +49,8 @@ class Case:
         if self.context is not None:
             words.append('context=' + self.context.hex())
         words += ['map=' + m for m in self.maps]
-        if self.grid != 1 or self.block != 1:
-            words += ['grid=%d' % self.grid, 'block=%d' % self.block]
+        if self.grid != '1' or self.block != '1':
+            words += ['grid=' + self.grid, 'block=' + self.block]
         if self.want_memory:
             words.append('want=memory')
         if self.warps:
@@ -62,7 +62,7 @@ class Case:
     def reference(self):
         """The result by the interpreter, as bpf-run would print it."""
         maps = [bpf.Map(*map(int, m.split(':'))) for m in self.maps]
-        machine = bpf.Machine(self.code(), self.memory, maps, self.grid, self.block)
+        machine = bpf.Machine(self.code(), self.memory, maps, int(self.grid), int(self.block))
         words = ['0x%x' % machine.run()] + [m.values().hex() for m in maps]
         if self.want_memory:
             words.append(bytes(machine.memory).hex())
@@ -89,9 +89,9 @@ def read_cases(path):
             elif line.startswith('.map '):
                 case.maps.append(line[5:].strip())
             elif line.startswith('.grid '):
-                case.grid = int(line[6:])
+                case.grid = line[6:]
             elif line.startswith('.block '):
-                case.block = int(line[7:])
+                case.block = line[7:]
             elif line == '.memory':
                 case.want_memory = True
             elif line == '.unarmed':
