@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// corpus: flags= -G -lineinfo -use_fast_math
+// corpus: nvrtc clang flags= -G -lineinfo -use_fast_math
 #include <cuda/atomic>
 #include <cuda/std/complex>
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// corpus: flags= -G -lineinfo -rdc=true
+// corpus: nvrtc flags= -G -lineinfo -rdc=true
 // Calls of every kind: printf, assert, malloc, function pointers, virtual functions, recursion, real functions; braces and
 // `ret;` in strings.
+#ifndef __CUDACC_RTC__
 #include <assert.h>
 #include <stdio.h>
+#endif
 
 extern __shared__ double dynamic[];
 __device__ int (*table[4])(int);

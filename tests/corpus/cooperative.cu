@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// corpus: min=80 flags= -G
+// corpus: min=80 nvrtc flags= -G
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>
 #include <cooperative_groups/reduce.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// corpus: flags= -lineinfo
+// corpus: clang flags= -lineinfo
 // CUB's device-wide algorithms: the kernels with the longest names and the most inlined scopes of the common ones.
 #include <cub/cub.cuh>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// corpus: min=80 flags= -G
+// corpus: min=80 nvrtc clang flags= -G
 // What people write in asm(): scopes, labels, comments with braces, vectors, predicates, several instructions in a line.
 #define TEXT(x) #x
 

@@ -3,11 +3,12 @@
 """Judges the PTX model and the pass on large real PTX.
 
 Sources of modules: the .cu files beside this script (compiled by nvcc for several architectures) and its .ptx files, the triton_*.py
-scripts (with --triton PYTHON, an interpreter that has triton), and PTX files or folders given as arguments (what
+scripts (with --triton PYTHON, an interpreter that has triton), what NVRTC or clang make of the .cu files that say so, with
+another CUDA's headers (--nvrtc, --clang), and PTX files or folders given as arguments (what
 `fatbin-tool extract` took out of libraries; --libraries does that itself).
 
 Of each module: it parses, all bodies too; written unedited it is byte-identical; every kernel gets a counter at
-its entry (--everywhere: much more); the result assembles with ptxas. If it does not, the unedited module is assembled as well: a module that
+its entry (--everywhere, --bpf: much more, at every memory instruction that a search for text finds); the result assembles with ptxas. If it does not, the unedited module is assembled as well: a module that
 ptxas refuses anyway is counted apart. With --compare the unedited one is always assembled, and registers and warnings are
 compared. A source that says `corpus: ... same-registers` is compared in any case, and fails if a kernel needs more.
 
@@ -15,6 +16,7 @@ Exit code: 0 all good, 1 something failed (named), 77 no nvcc or ptxas.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import hashlib
 import json
@@ -29,8 +31,39 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ARCHITECTURES = ['75', '80', '90', '90a', '100', '120']
+NEWER = ['100', '100a', '120'] # than CUDA 12.4
 QUICK = {'stubs.cu': ['90'], 'vector_add.cu': ['75', '90', '120'], 'calls.cu': ['75', '90'], 'inline_asm.cu': ['90'], 'long_names.cu': ['90'], 'hopper.cu': ['90a'],
          'textures.cu': ['80'], 'parent.cu': ['120'], 'tensor_cores.cu': ['80']}
+
+
+ACCESS = re.compile(rb'(?:ldu?|st|atom|red|ldmatrix|stmatrix|multimem|cp)\.[\w.:]+')
+NO_ACCESS = re.compile(rb'\.param|^cp.*(commit|wait|mbarrier\.arrive|prefetch)')
+STATEMENT = re.compile(rb'^(?:[\s{}]|[\w$%]+\s*:(?!:))*(?:@!?[\w$%]+\s+)?([\w.:]+)')
+
+PROBED = re.compile(r'^\d+ \S+ [^:\n]*:\d+ (?:@\s*!?\s*\S+\s+)?([\w.:]+)', re.M) # a line of ptx-tool's --instructions
+
+
+def find_accesses(text):
+    """Counts the memory instructions of a module by mnemonic, without parsing it."""
+    text = re.sub(rb'"(?:[^"\\\n]|\\.)*"', b'""', text)
+    text = re.sub(rb'//[^\n]*|/\*.*?\*/', b'', text, flags=re.S)
+    text = re.sub(rb'^\s*\.(?:loc|file)[^\n]*', b'', text, flags=re.M)
+    counts = collections.Counter()
+    for statement in text.split(b';'):
+        match = STATEMENT.match(re.sub(rb'^\s*(?:\.(?:visible|entry|func|weak|extern)\b.*?\{|\.(?:pragma|section)[^\n]*)', b'', statement, flags=re.S))
+        if match and ACCESS.fullmatch(match.group(1)) and not NO_ACCESS.search(match.group(1)):
+            counts[match.group(1).split(b'.')[0].decode()] += 1
+    return counts
+
+
+def find_line(text):
+    """A point at a source line in the middle of the module: one with an instruction behind its .loc."""
+    files = dict(re.findall(rb'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M))
+    lines = re.findall(rb'^\s*\.loc\s+(\d+)\s+(\d+)[^\n]*\n\s*(?:@\S+\s+)?(?:ld|st|add|mov|mul|setp)\.', text, re.M)
+    if not lines:
+        return None
+    file, line = lines[len(lines) // 2]
+    return f'line:{os.path.basename(files[file].decode())}:{line.decode()}'
 
 
 class Judge:
@@ -39,7 +72,7 @@ class Judge:
         self.folder = folder
         self.lock = threading.Lock()
         self.seen = set()
-        self.kernels = self.modules = self.bytes = self.duplicates = 0
+        self.kernels = self.functions = self.sites = self.accesses = self.modules = self.bytes = self.duplicates = 0
         self.assembled_bytes = self.model_seconds = self.ptxas_seconds = 0
         self.failures, self.refused, self.slow, self.notes = [], [], [], []
         self.more_registers = self.same_registers = 0
@@ -52,16 +85,41 @@ class Judge:
     def run(self, command, **more):
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace', **more)
 
-    def compile(self, source, architecture, flags):
-        """nvcc a source; returns the path of its PTX."""
-        name = f"{os.path.basename(source)}.{architecture}{''.join(flags)}.ptx".replace('/', '_')
+    def compile(self, source, architecture, flags, compiler):
+        """Compiles a source; returns the path of its PTX."""
+        name = f"{os.path.basename(source)}.{architecture}{''.join(flags)}.{compiler}.ptx".replace('/', '_').replace('.nvcc', '')
         path = os.path.join(self.folder, name)
-        result = self.run([self.options.nvcc, '-ptx', '-std=c++17', '-w', f'-arch=compute_{architecture}', *flags, source,
-                           '-o', path])
+        includes = ['-I' + os.path.join(self.options.old_cuda or '', 'include')]
+        command = {
+            'nvcc': [self.options.nvcc, '-ptx', '-std=c++17', '-w', f'-arch=compute_{architecture}', *flags, source, '-o', path],
+            'nvrtc': [sys.executable, os.path.join(HERE, 'nvrtc.py'), self.options.nvrtc, source, path, '-std=c++17', '-w',
+                      f'-arch=compute_{architecture}', '-default-device', '--device-int128', *includes, *flags],
+            'clang': [self.options.clang, '-x', 'cuda', '-std=c++17', f'--cuda-path={self.options.old_cuda}', '--cuda-device-only',
+                      f'--cuda-gpu-arch=sm_{architecture}', '-O2', '-w', '-S', source, '-o', path],
+        }[compiler]
+        result = self.run(command)
         if result.returncode:
-            self.fail(name, 'nvcc', result.stdout)
+            self.fail(name, compiler, result.stdout)
             return None
         return path
+
+    def programs(self, text):
+        """Options of ptx-tool: the programs, with a line that the module has code of. And whether memory points are among them."""
+        options = list(self.options.programs)
+        line = find_line(text) if self.options.devices else None
+        if line:
+            options[options.index('return'):options.index('return')] = [line, '--point'] # one more point of the first or second program
+        return options, 'memory' in options
+
+    def check_accesses(self, name, text, output):
+        """Does a search of the text for memory instructions find those that got programs?"""
+        if b'// corpus: kernels=' in text: # a text that a search gets wrong
+            return
+        found = collections.Counter(word.split('.')[0] for word in PROBED.findall(output) if '.param' not in word)
+        there = find_accesses(text)
+        if found != there:
+            wrong = {word: (found[word], there[word]) for word in found | there if found[word] != there[word]}
+            self.fail(name, 'memory', f'(with a program, in the text): {wrong}')
 
     def fail(self, name, step, output):
         first = next((line for line in output.splitlines() if line.strip()), '(no output)')
@@ -100,11 +158,15 @@ class Judge:
         target, debug = re.search(r'target (sm_\w+)( debug)?', result.stdout).groups()
         probed = os.path.join(self.folder, f'{digest[:16]}.probed.ptx')
         form = ['--call'] if self.options.call else []
-        result = self.run([self.options.tool, 'probe', path, *self.options.programs, *form, '-o', probed])
+        programs, memory = self.programs(text)
+        result = self.run([self.options.tool, 'probe', path, *programs, *form, '-o', probed])
         model = time.monotonic() - begin
         if result.returncode:
             return self.fail(name, 'probe', result.stdout)
-        kernels = int(re.search(r'(\d+) kernels probed', result.stdout).group(1))
+        kernels, sites = map(int, re.search(r'(\d+) kernels probed at (\d+) sites', result.stdout).groups())
+        accesses = len(PROBED.findall(result.stdout))
+        if memory:
+            self.check_accesses(name, text, result.stdout)
         stated = re.search(rb'^// corpus: kernels=(\d+)$', text, re.M)
         if stated: # a text that a search gets wrong
             expected = int(stated.group(1))
@@ -132,6 +194,9 @@ class Judge:
         with self.lock:
             self.modules += 1
             self.kernels += kernels
+            self.sites += sites
+            self.accesses += accesses
+            self.functions += len(re.findall(rb'^[^/\n]*\.func\b', text, re.M)) if self.options.devices else 0
             self.bytes += len(text)
             self.model_seconds += model
             if seconds:
@@ -143,7 +208,7 @@ class Judge:
                 self.slow.append((name, len(text)))
             if self.options.log:
                 with open(self.options.log, 'a') as log:
-                    json.dump({'hash': digest, 'name': name, 'kernels': kernels, 'bytes': len(text), 'model': round(model, 3),
+                    json.dump({'hash': digest, 'name': name, 'kernels': kernels, 'sites': sites, 'bytes': len(text), 'model': round(model, 3),
                                'ptxas': round(seconds or 0, 2), 'status': status}, log)
                     log.write('\n')
             if self.options.verbose:
@@ -195,16 +260,23 @@ class Judge:
             architectures = [only.group(1)] if only else ARCHITECTURES
             if self.options.quick:
                 architectures = QUICK.get(source, [])
+            elif self.options.architectures:
+                architectures = [a for a in architectures if a in self.options.architectures]
             if least:
                 architectures = [a for a in architectures if int(a.rstrip('af')) >= int(least.group(1))]
             # "flags=A -B": compiled with A, then with A -B
             flags = re.search(r'flags=(\S*)(.*)', words.replace('same-registers', ''))
             base = flags.group(1).split()
-            same = 'same-registers' in words and not self.options.everywhere
+            same = 'same-registers' in words and not self.options.devices
             variants = [base] + ([] if self.options.quick else [base + [extra] for extra in flags.group(2).split()])
             for architecture in architectures:
-                for variant in variants:
-                    yield os.path.join(HERE, source), architecture, variant, same
+                for compiler in 'nvcc', 'nvrtc', 'clang':
+                    if compiler == 'nvcc' and self.options.no_sources:
+                        continue
+                    if compiler != 'nvcc' and (not self.options.old_cuda or compiler not in words.split() or architecture in NEWER):
+                        continue
+                    for variant in [[]] if compiler == 'clang' else variants:
+                        yield os.path.join(HERE, source), architecture, variant, compiler, same and compiler == 'nvcc'
 
     def triton(self):
         folder = os.path.join(self.folder, 'triton')
@@ -243,15 +315,15 @@ class Judge:
 
     def all(self):
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
-            def one(source, architecture, flags, same_registers):
-                path = self.compile(source, architecture, flags)
+            def one(source, architecture, flags, compiler, same_registers):
+                path = self.compile(source, architecture, flags, compiler)
                 if path:
                     self.judge(path, os.path.basename(path), same_registers)
                     if not self.options.keep:
                         os.unlink(path)
             futures = []
+            futures += [pool.submit(one, *source) for source in self.sources()]
             if not self.options.no_sources:
-                futures += [pool.submit(one, *source) for source in self.sources()]
                 futures += [pool.submit(self.judge, os.path.join(HERE, name), name) for name in sorted(os.listdir(HERE))
                             if name.endswith('.ptx') and not name.startswith('probe-')]
             if self.options.triton:
@@ -264,7 +336,8 @@ class Judge:
                 future.result()
 
     def report(self, seconds):
-        print(f'{self.modules} modules ({self.duplicates} duplicates left out), {self.kernels} kernels, {self.bytes / 1e6:.1f} MB '
+        print(f'{self.modules} modules ({self.duplicates} duplicates left out), {self.kernels} kernels, {self.functions} functions, {self.sites} sites '
+              f'({self.accesses} memory instructions), {self.bytes / 1e6:.1f} MB '
               f'in {seconds:.0f} s; model and pass {self.model_seconds:.1f} s, ptxas {self.ptxas_seconds:.0f} s')
         if self.options.compare:
             print(f'registers: {self.same_registers} kernels need no more than before, {self.more_registers} need more '
@@ -292,6 +365,12 @@ def main():
     parser.add_argument('--probe', default=os.path.join(HERE, 'probe-counter.ptx'))
     parser.add_argument('--everywhere', action='store_true', help='not one probe at entries, but programs that read all of their '
                         'contexts at entries, returns, blocks and memory instructions, of device functions, too')
+    parser.add_argument('--bpf', action='store_true', help='as --everywhere, with programs that clang and the daemon made of '
+                        'probes.bpf.c: a hash, a ring, a log; needs sm_70')
+    parser.add_argument('--old-cuda', metavar='FOLDER', help='include/, bin/ and nvvm/ of a CUDA 12: for --nvrtc and --clang')
+    parser.add_argument('--nvrtc', metavar='LIBRARY', help='libnvrtc.so.12 of that CUDA')
+    parser.add_argument('--clang', default='clang++-19')
+    parser.add_argument('--architectures', nargs='+', help='only these')
     parser.add_argument('--call', action='store_true', help='kernels call the probe; else it is put into them')
     parser.add_argument('--quick', action='store_true', help='a few of the sources only: under a minute')
     parser.add_argument('--no-sources', action='store_true', help='do not compile the .cu files')
@@ -304,12 +383,21 @@ def main():
     parser.add_argument('--verbose', action='store_true')
     options = parser.parse_args()
     options.programs = ['--probe', options.probe]
-    if options.everywhere:
+    options.devices = options.everywhere or options.bpf
+    everywhere = ['--device', '*', '--image', '7', '--instructions', '--stub', '__bpftime_cuda__kernel_trace', '--stub', '__gpuprobe_stub']
+    if options.bpf:
+        def program(name):
+            path = os.path.join(HERE, f'probe-bpf-{name}.ptx')
+            with open(path) as file:
+                context = re.search('^// corpus: context=(.*)$', file.read(), re.M).group(1)
+            return ['--probe', path, *(['--context', context] if context else [])]
+        options.programs = [*program('hash'), '--point', 'entry', '--point', 'block:2', *program('context'), '--point', 'return',
+                            *program('ring'), '--point', 'memory', '--spaces', '0x3f', *everywhere]
+    elif options.everywhere:
         kernel = ','.join(str(offset) for offset in range(0, 168, 8))
         options.programs = ['--probe', os.path.join(HERE, 'probe-kernel.ptx'), '--context', kernel, '--point', 'entry', '--point', 'return',
                             '--point', 'block:1', '--probe', os.path.join(HERE, 'probe-memory.ptx'), '--context', '0,8,16,24,32,40',
-                            '--point', 'memory', '--spaces', '0x3f', '--device', '*', '--image', '7',
-                            '--stub', '__bpftime_cuda__kernel_trace', '--stub', '__gpuprobe_stub']
+                            '--point', 'memory', '--spaces', '0x3f', *everywhere]
     options.nvcc = os.path.join(options.cuda, 'bin/nvcc')
     options.ptxas = options.ptxas or os.path.join(options.cuda, 'bin/ptxas')
     if not os.access(options.ptxas, os.X_OK) or (not options.no_sources and not os.access(options.nvcc, os.X_OK)):

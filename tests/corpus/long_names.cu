@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// corpus: flags=
+// corpus: clang flags=
 // Kernels whose mangled names have hundreds to thousands of characters.
 template <int... Numbers> struct numbers {};
 template <typename A, typename B> struct a_pair_of_types_with_a_rather_long_name {};

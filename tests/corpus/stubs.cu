@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// corpus: flags= -lineinfo -G
+// corpus: nvrtc clang flags= -lineinfo -G
 // Kernels that call a function which stands for a probe, with and without arguments and result, in branches and loops.
 __device__ __noinline__ void __bpftime_cuda__kernel_trace() { asm volatile(""); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// corpus: flags=
+// corpus: nvrtc clang flags=
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <mma.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// corpus: flags= -G
+// corpus: nvrtc flags= -G
 #include <cuda_runtime.h>
 
 __global__ void reads(cudaTextureObject_t image, cudaTextureObject_t layers, cudaSurfaceObject_t surface, float4 *out, int n)
