@@ -32,7 +32,7 @@ enum {
 static const char attach_help[] =
 	"Usage: gpuprobectl attach [OPTION]... FILE\n"
 	"\n"
-	"Attaches the GPU programs of an eBPF object (- is standard input) and prints the ids of the attachments, one a line, when\n"
+	"Attaches the programs of an eBPF object (- is standard input) and prints the ids of the attachments, one a line, when\n"
 	"they are armed. Modules that a process has loaded already are probed when it loads them again.\n"
 	"\n"
 	"      --kernel=NAME   kernels to probe: a glob, or a mangled or demangled name; else what the program's section says\n"

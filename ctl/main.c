@@ -22,7 +22,7 @@
 static const char help[] =
 	"Usage: gpuprobectl [OPTION]... COMMAND [ARGUMENT]...\n"
 	"\n"
-	"  attach FILE       attach the GPU programs of an eBPF object; prints the ids\n"
+	"  attach FILE       attach the programs of an eBPF object; prints the ids\n"
 	"  detach ID...      remove attachments\n"
 	"  list              what is attached\n"
 	"  status            state of the daemon\n"
