@@ -262,7 +262,7 @@ static json_object *reader_reply(struct ring_reader *reader) {
 
 /* ---- turns ---- */
 
-/* Takes from one map until there is enough. As reader_take(). */
+/* Takes from one map until there is enough, or the budget is used up. As reader_take(). */
 static int reader_take_map(struct ring_reader *reader, struct map *map, size_t *ordinalp,
 			   bool first) {
 	ring_take take = reader->log   ? reader_take_lines
@@ -278,10 +278,9 @@ static int reader_take_map(struct ring_reader *reader, struct map *map, size_t *
 		reader->source = i;
 		gone = gone || i->gone;
 		if (ring_consume(i->consumer, reader->scratch, READER_BUDGET, take, reader) !=
-		    RING_E_EMPTY)
-			r = 0;
-		if (reader->n_bytes >= reader->n_enough) {
+		    RING_E_EMPTY) {
 			reader->skip = *ordinalp;
+			r = 0;
 			break;
 		}
 	}
@@ -296,7 +295,6 @@ static int reader_take_map(struct ring_reader *reader, struct map *map, size_t *
  */
 static int reader_take(struct ring_reader *reader, size_t n_bytes) {
 	size_t n_maps = 0;
-	int r = RING_E_EMPTY;
 
 	reader->n_enough = reader->n_bytes + n_bytes;
 	for (int pass = 0; pass < 2; pass++) {
@@ -308,12 +306,10 @@ static int reader_take(struct ring_reader *reader, size_t n_bytes) {
 			reader->source_object = place.object;
 			n_maps++;
 			if (reader_take_map(reader, map, &ordinal, pass == 0) != RING_E_EMPTY)
-				r = 0;
-			if (reader->n_bytes >= reader->n_enough)
 				return 0;
 		}
 	}
-	return n_maps || (reader->log && !reader->object) ? r : -ESTALE;
+	return n_maps || (reader->log && !reader->object) ? RING_E_EMPTY : -ESTALE;
 }
 
 static void reader_closed(uv_handle_t *handle) {
@@ -450,8 +446,8 @@ static int reader_turn(struct varlink_call *call, void *userdata) {
 		return r < 0 || r == VARLINK_E_INVALID ? reader_end(reader, r)
 						       : VARLINK_PRODUCE_AGAIN;
 	}
-	if (r != RING_E_EMPTY)
-		return VARLINK_PRODUCE_AGAIN;
+	if (r != RING_E_EMPTY) /* who sends nothing is not asked again */
+		return reader_wait(reader, 0);
 	if (!reader->follow)
 		return reader_finish(reader);
 	r = reader_wait(reader, reader->pause_ms);

@@ -453,6 +453,35 @@ static void test_log(void **state) {
 	process_stop(&processes[1]);
 }
 
+/* Much of what is no line, of several processes: the reader comes to its end, all is lost. */
+static void test_garbage(void **state) {
+	struct map *map = map_made(LOG_MAP_NAME, 16 << 20);
+	unsigned char garbage[1024] = {};
+	struct process_rings processes[2];
+	struct varlink_client *client;
+	struct varlink_reply reply;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		process_start(&processes[i], map, i + 1);
+		for (uint32_t ring = 0; ring < map->spec.layout.rings; ring++)
+			for (int k = 0; k < 120; k++, n++)
+				assert_true(producer_write(&processes[i].rings, ring,
+							   sizeof(garbage), 1, garbage, true));
+	}
+	client = ask("ReadLog", NULL, false);
+	do {
+		next(client, &reply);
+		assert_int_equal(n_of(&reply, "lines"), 0);
+		if (!reply.continues)
+			assert_int_equal(number_of(reply.parameters, "lost"), n);
+		varlink_reply_deinit(&reply);
+	} while (reply.continues);
+	varlink_client_free(client);
+	process_stop(&processes[0]);
+	process_stop(&processes[1]);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
@@ -465,6 +494,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_detached, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_log, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_garbage, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
