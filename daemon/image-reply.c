@@ -16,8 +16,6 @@
 #include "outcome.h"
 #include "wire.h"
 
-#define IMAGE_KERNELS_MAX 500
-
 static const char *image_reply_string(json_object *object, const char *key) {
 	json_object *member = NULL;
 

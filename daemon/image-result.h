@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define IMAGE_KERNELS_MAX 500 /* that a worker names of one image */
+
 struct image_kernel {
 	char *name; /* mangled */
 	char *demangled;
@@ -41,6 +43,7 @@ struct image_result {
 	size_t n_attachments;
 	struct image_slot *slots;
 	size_t n_slots;
+	const void *listed; /* of kernels.c: the process among whose modules it was seen last */
 };
 
 /* One reference, everything empty. 0 or -ENOMEM. */

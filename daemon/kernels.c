@@ -139,13 +139,17 @@ static void kernels_from_processes(struct kernel_table *table, const struct varl
 	const struct module *module;
 
 	LIST_FOREACH(process, &table->daemon->processes.list, link)
+		LIST_FOREACH(module, &process->modules, link)
+			module->result->listed = NULL;
+	LIST_FOREACH(process, &table->daemon->processes.list, link)
 		LIST_FOREACH(module, &process->modules, link) {
-			const struct image_result *result = module->result;
+			struct image_result *result = module->result;
 
-			if ((pid && pid != process->facts.pid) ||
+			if (result->listed == process || (pid && pid != process->facts.pid) ||
 			    !kernels_may_see(table->daemon, call, process->facts.uid,
 					     result->attachments, result->n_attachments))
 				continue;
+			result->listed = process; /* one image may be loaded thousands of times */
 			for (size_t i = 0; i < result->n_kernels; i++)
 				kernels_from_module(table, process, &result->kernels[i]);
 		}
@@ -372,17 +376,22 @@ static int kernels_on_item(json_object *item, void *userdata) {
 	return search->bytes > KERNELS_REPLY_MAX ? KERNELS_E_LIMIT : 0;
 }
 
-/* The instructions of one image that are looked for. A malformed list ends where it is malformed.
+/*
+ * The instructions of one image that are looked for. A malformed list ends where it is malformed.
+ * Lists are long: one of an image whose kernels are all known and not meant is not read.
  */
 static int kernels_search_result(struct kernels_search *search, const struct image_result *result) {
+	bool meant = false;
 	const void *text;
 	int r;
 
 	search->result = result;
 	for (size_t i = 0; search->pattern && i < result->n_kernels; i++)
-		search->found = search->found || kernels_means(search, result->kernels[i].name,
-							       result->kernels[i].demangled);
-	if (result->instructions < 0)
+		meant = meant || kernels_means(search, result->kernels[i].name,
+					       result->kernels[i].demangled);
+	search->found = search->found || meant;
+	if (result->instructions < 0 ||
+	    (search->pattern && !meant && result->n_kernels < IMAGE_KERNELS_MAX))
 		return 0;
 	r = memfd_map(result->instructions, (size_t)result->n_instructions, &text);
 	if (r < 0)

@@ -24,7 +24,7 @@ static const char list_of_17[] =
 struct world {
 	struct daemon daemon;
 	struct process processes[2];
-	struct module modules[3];
+	struct module modules[4];
 	struct image_result *results[2];
 };
 
@@ -66,7 +66,7 @@ static int setup(void **state) {
 	static const uint64_t missed[] = { 5 };
 	struct world *world = calloc(1, sizeof(*world));
 	struct daemon *daemon = &world->daemon;
-	const size_t owner[] = { 0, 0, 1 }, image[] = { 0, 1, 1 };
+	const size_t owner[] = { 0, 0, 1, 0 }, image[] = { 0, 1, 1, 0 };
 
 	registry_init(&daemon->registry);
 	outcome_log_init(&daemon->outcomes);
@@ -79,7 +79,7 @@ static int setup(void **state) {
 		LIST_INIT(&world->processes[i].modules);
 		LIST_INSERT_HEAD(&daemon->processes.list, &world->processes[i], link);
 	}
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		world->modules[i].result = world->results[image[i]];
 		LIST_INSERT_HEAD(&world->processes[owner[i]].modules, &world->modules[i], link);
 	}
@@ -176,6 +176,15 @@ static void test_show(void **state) {
 	json_object *array = json_object_new_array();
 	assert_int_equal(kernels_show(&world->daemon, NULL, id, NULL, array), 0);
 	assert_json(array, "[" G "]");
+
+	fd_close(world->results[0]->instructions); /* what cannot be meant is not read */
+	world->results[0]->instructions = 1000;
+	array = json_object_new_array();
+	assert_int_equal(kernels_show(&world->daemon, NULL, "nobody", NULL, array),
+			 KERNELS_E_NOT_FOUND);
+	assert_int_equal(kernels_show(&world->daemon, NULL, "g", NULL, array), -EBADF);
+	json_object_put(array);
+	world->results[0]->instructions = -1;
 }
 
 static int count(json_object *item, void *userdata) {
