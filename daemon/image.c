@@ -75,7 +75,7 @@ struct image_entry {
 	struct image_result *result; /* NULL: in work */
 	struct image_work *work;     /* NULL: done */
 	bool late;		     /* somebody has waited for it in vain */
-	pid_t told[IMAGE_TOLD_MAX];  /* the last of those */
+	uint64_t told[IMAGE_TOLD_MAX]; /* the last of those, by process.number */
 	unsigned int n_told;
 	uint64_t expires;	     /* uv_now */
 	bool doomed;		     /* an attachment of it went away while it was in work */
@@ -321,9 +321,9 @@ void image_abandon(struct image_request *request) {
 }
 
 /* Has the process waited for this image already? */
-static bool image_entry_told(const struct image_entry *entry, pid_t pid) {
+static bool image_entry_told(const struct image_entry *entry, uint64_t process) {
 	for (unsigned int i = 0; i < entry->n_told && i < IMAGE_TOLD_MAX; i++)
-		if (entry->told[i] == pid)
+		if (entry->told[i] == process)
 			return true;
 	return false;
 }
@@ -351,7 +351,7 @@ static void image_request_tell(struct image_request *request) {
 		return;
 	request->client = NULL;
 	client->request = NULL;
-	entry->told[entry->n_told++ % IMAGE_TOLD_MAX] = client->process->facts.pid;
+	entry->told[entry->n_told++ % IMAGE_TOLD_MAX] = client->process->number;
 	if (image_answer_own(daemon, client, request->message.header.sequence,
 			     "compiling takes longer than %u ms%s", image_wait_ms(daemon),
 			     entry->doomed ? ""
@@ -379,7 +379,7 @@ static void image_request_wait(struct image_request *request, struct image_entry
 	uint64_t now = uv_now(request->daemon->loop);
 
 	request->entry = entry;
-	if (entry->late && image_entry_told(entry, request->client->process->facts.pid)) {
+	if (entry->late && image_entry_told(entry, request->client->process->number)) {
 		image_request_tell(request);
 		image_request_finish(request, NULL);
 		return;

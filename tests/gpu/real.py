@@ -51,7 +51,7 @@ class RealCode:
             for section, count in (("kprobe/*", True), ("kretprobe/*", True), ("memcapture/*", True), ("kprobe/dev:*", name == "memory")):
                 with Session(self) as session:
                     session.ctl("attach", self.object("counter"), "--point", section)
-                    expect(f"{name} with {section}", session.run(program), bare)
+                    expect(f"{name} with {section}", session.run_probed(program), bare)
                     total = session.read()
                     kernels = session.json("kernel", "list")["kernels"]
                     probed[f"{name} {section}"] = {"count": total, "kernels": len(kernels)}

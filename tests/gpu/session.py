@@ -76,6 +76,14 @@ class Session:
     def run(self, *command):
         return finish(self.start(*command))
 
+    def run_probed(self, *command):
+        """As run(), and again for as long as the daemon goes on compiling what the program loads."""
+        while True:
+            process = self.start(*command)
+            output = finish(process)
+            if not any(o["pid"] == process.pid and "it goes on" in o["reason"] for o in self.json("why")["outcomes"]):
+                return output
+
 
 def finish(process, timeout=120):
     out, err = process.communicate(timeout=timeout)
