@@ -445,12 +445,26 @@ static int image_entry_start(struct image_entry *entry, const struct image_reque
 
 /* ---- requests ---- */
 
+/* Slots that a module needs for an attachment more. */
+static size_t image_slots(const struct daemon *daemon, const struct attachment *attachment,
+			  const uint64_t *ids, size_t n_ids) {
+	uint64_t maps = attachment->maps;
+
+	for (size_t i = 0; i < n_ids; i++) {
+		const struct attachment *other = registry_attachment(&daemon->registry, ids[i]);
+
+		if (other && other->object == attachment->object)
+			maps &= ~other->maps;
+	}
+	return (size_t)__builtin_popcountll(maps);
+}
+
 /* How many attachments mean the process; the first ones, in order of id, as many as a job can
  * carry, in ids and *n_ids. */
 static size_t image_match(const struct daemon *daemon, const struct process *process,
 			  uint64_t ids[static IMAGE_PROGRAMS_MAX], size_t *n_ids) {
 	const struct attachment *attachment;
-	size_t n = 0, text = 0;
+	size_t n = 0, text = 0, slots = 1; /* of the process */
 
 	*n_ids = 0;
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link) {
@@ -458,7 +472,10 @@ static size_t image_match(const struct daemon *daemon, const struct process *pro
 			continue;
 		n++;
 		text += 2 * (strlen(attachment->section.kernel) + strlen(attachment->section.file));
-		if (*n_ids + 1 == n && n <= IMAGE_PROGRAMS_MAX && text <= IMAGE_NAMES_MAX)
+		if (*n_ids + 1 != n || n > IMAGE_PROGRAMS_MAX || text > IMAGE_NAMES_MAX)
+			continue;
+		slots += image_slots(daemon, attachment, ids, *n_ids);
+		if (slots <= WIRE_SLOTS_MAX)
 			ids[(*n_ids)++] = attachment->id;
 	}
 	return n;

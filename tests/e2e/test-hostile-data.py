@@ -63,5 +63,18 @@ def test_full_disk():
         shutil.rmtree(folder)
 
 
+def test_many_maps():
+    """More maps than a module has slots for: the first attachments are applied, and `why` names the rest."""
+    with Daemon("--deadline-ms=60000") as daemon:
+        for _ in range(5):
+            daemon.attach(object=f"{OBJECTS}/many.bpf.o")
+        shim = Shim(daemon.directory, timeout=60)
+        new, _, reason, slots = shim.image(VEC_ADD_PTX)
+        check(new, "not replaced:", reason)
+        equal(len(slots), 4 * 60, "slots")
+        check(any("only the first 4 of them" in o["reason"] for o in daemon.why()), daemon.why())
+        shim.close()
+
+
 if __name__ == "__main__":
-    main([test_full_disk])
+    main([test_full_disk, test_many_maps])
