@@ -76,5 +76,120 @@ def test_many_maps():
         shim.close()
 
 
+def start_ctl(daemon, *arguments):
+    return subprocess.Popen([CTL, *arguments], env=daemon.environment(**daemon.tools()), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(reader, status, words):
+    """How a reader ended."""
+    _, err = reader.communicate(timeout=10)
+    equal(reader.returncode, status, err)
+    lines = err.splitlines()
+    check(words in err and len(lines) == (1 if words else 0), err)
+
+
+def wait_reader(daemon, map_id):
+    """Until a reader has the ring: another one is refused."""
+    wait_until(lambda: "reads it already" in start_ctl(daemon, "ring", "read", str(map_id)).communicate()[1], "a reader")
+
+
+def ring_instances(daemon, shim):
+    """An instance of each ring of the module: [(map, descriptor, size)]."""
+    _, _, reason, slots = shim.image(VEC_ADD_PTX)
+    check(slots, reason)
+    found = []
+    for map_id, _, _ in slots:
+        if map_id:
+            fd, size, _ = shim.instance(map_id)
+            if shim.kind == RING:
+                found.append((map_id, fd, size))
+            else:
+                os.close(fd)
+    return found
+
+
+def test_noise_in_rings():
+    """A process that writes noise all over its rings while they are read: header, heads, tails, batches with stamps that are right."""
+    with Daemon() as daemon:
+        daemon.attach(object=f"{OBJECTS}/rings.bpf.o")
+        daemon.attach(object=f"{OBJECTS}/log.bpf.o", *("--program", "cuda__log"))
+        shim = Shim(daemon.directory)
+        rings = ring_instances(daemon, shim)
+        equal(len(rings), 4, "rings")
+        readers = [start_ctl(daemon, "log", "-f")]
+        for map_id, fd, size in rings:
+            cookie = struct.unpack("<Q", os.pread(fd, 8, DATA_OFFSET + 48))[0]
+            header = struct.unpack(HEADER, os.pread(fd, struct.calcsize(HEADER), 0))
+            rings_n, ring_size, data_size = header[13], header[18], header[19]
+            first = (DATA_OFFSET + data_size + 4095) // 4096 * 4096 + (rings_n * 64 + 4095) // 4096 * 4096
+            for i in range(rings_n):
+                stamp = 0x9e3779b97f4a7c15 ^ cookie  # of position 0
+                batch = struct.pack("<QIIQII", stamp, *[(0xffffffff, 32, 0xffffffff, 1, 2), (1, 33, 1, 1, 2), (4096, 32, 0, 1, 2), (0, 0, 0, 0, 0),
+                                                        (4, 1, 1 << 40, 0, 0), (8, 2, 3, 0, 0)][i % 6])
+                os.pwrite(fd, batch, first + i * ring_size)
+            os.pwrite(fd, b"\xff" * data_size, DATA_OFFSET)  # counters, too
+        for map_id, fd, size in rings:
+            for _ in range(20):
+                os.pwrite(fd, os.urandom(65536), int.from_bytes(os.urandom(4), "little") % (size - 65536))
+        for name in "gpu", "standard", "perf":
+            daemon.ctl("ring", "read", name, "--raw")
+        for found in daemon.json("map", "list")["maps"]:
+            if found["kind"] == "ring":
+                check(0 <= found["lost"] < 2 ** 63 and 0 <= found["written"] < 2 ** 63, found)
+        for _, fd, _ in rings:
+            os.pwrite(fd, os.urandom(4096), 0)
+            os.close(fd)
+        shim.close()
+        alive(daemon)
+        for name in "gpu", "standard", "perf":
+            daemon.ctl("ring", "read", name, "--raw")
+        for reader in readers:
+            reader.terminate()
+            reader.communicate(timeout=10)
+
+
+def test_detached_while_read():
+    """Whoever reads a ring, a log or a map ends, or goes on where there may be more, when it is detached; nothing stays."""
+    with Daemon() as daemon:
+        alive_before = descriptors(daemon)
+        for _ in range(5):
+            ids = daemon.attach(object=f"{OBJECTS}/rings.bpf.o") + daemon.attach("--program", "cuda__log", object=f"{OBJECTS}/log.bpf.o")
+            shim = Shim(daemon.directory)
+            rings = ring_instances(daemon, shim)
+            of_object = [m["object"] for m in daemon.json("map", "list")["maps"] if m["name"] == ".log"]
+            reader = start_ctl(daemon, "ring", "read", "gpu", "-f")
+            log = start_ctl(daemon, "log", "-f")
+            wait_reader(daemon, "gpu")
+            if of_object:
+                wait_reader(daemon, [m["id"] for m in daemon.json("map", "list")["maps"] if m["name"] == ".log"][0])
+            for i in ids:
+                daemon.ctl("detach", str(i))
+            ended(reader, 5, "detached")
+            equal(log.poll(), None, "the log of all objects goes on")
+            log.terminate()
+            log.communicate(timeout=10)
+            check(shim.instance(rings[0][0])[0] is None, "an instance of a map that is detached")
+            for _, fd, _ in rings:
+                os.close(fd)
+            shim.close()
+            equal(daemon.json("map", "list")["maps"], [])
+        wait_until(lambda: descriptors(daemon) <= alive_before + 8, "descriptors are given back")
+        daemon.attach()
+        alive(daemon)
+
+
+def test_killed_while_read():
+    """Readers of a daemon that is killed say so and end."""
+    with Daemon() as daemon:
+        daemon.attach(object=f"{OBJECTS}/rings.bpf.o")
+        readers = [start_ctl(daemon, "ring", "read", "gpu", "-f"), start_ctl(daemon, "log", "-f")]
+        wait_reader(daemon, "gpu")
+        time.sleep(0.1)
+        daemon.kill()
+        for reader in readers:
+            _, err = reader.communicate(timeout=10)
+            check(reader.returncode not in (0, -6, -11) and len(err.splitlines()) == 1, reader.returncode, err)
+
+
 if __name__ == "__main__":
-    main([test_full_disk, test_many_maps])
+    main([test_full_disk, test_many_maps, test_noise_in_rings, test_detached_while_read, test_killed_while_read])
