@@ -206,6 +206,21 @@ def test_hang_up():
         wait_until(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) < 60, "descriptors are given back")
 
 
+def test_hang_up_slow():
+    """Who asks and leaves has asked: the work goes on beyond his deadline, and serves the next one."""
+    with Daemon("--image-worker-argument=--test-fault=slow") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        shim = Shim(daemon.directory)
+        fd = memfd(VEC_ADD_PTX)
+        shim.send(message(IMAGE, len(VEC_ADD_PTX), *IMAGE_FIELDS), fd)
+        os.close(fd)
+        shim.close()
+        time.sleep(1.9)  # the deadline is over, the work is not
+        alive(daemon)
+        counters = daemon.status()["counters"]
+        equal((counters["images"], counters["images_own"], counters["worker_timeouts"]), (2, 0, 0), "images, own, timeouts")
+
+
 def test_second_request():
     """A request while one is in work is a breach; the daemon survives it and the first one's end."""
     with Daemon() as daemon:
@@ -382,4 +397,4 @@ def test_flood():
 
 if __name__ == "__main__":
     main([test_malformed, test_bad_descriptors, test_unknown_names, test_instance_is_sealed, test_contexts, test_malformed_images, test_hang_up,
-          test_second_request, test_quotas, test_slow_images, test_slow_reader, test_flood])
+          test_hang_up_slow, test_second_request, test_quotas, test_slow_images, test_slow_reader, test_flood])
