@@ -33,7 +33,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ARCHITECTURES = ['75', '80', '90', '90a', '100', '120']
 NEWER = ['100', '100a', '120'] # than CUDA 12.4
 QUICK = {'stubs.cu': ['90'], 'vector_add.cu': ['75', '90', '120'], 'calls.cu': ['75', '90'], 'inline_asm.cu': ['90'], 'long_names.cu': ['90'], 'hopper.cu': ['90a'],
-         'textures.cu': ['80'], 'parent.cu': ['120'], 'tensor_cores.cu': ['80']}
+         'textures.cu': ['80'], 'parent.cu': ['120'], 'tensor_cores.cu': ['80'], 'accesses.cu': ['90'], 'bulk.cu': ['90a'], 'by_value.cu': ['90'],
+         'globals.cu': ['120'], 'groups_async.cu': ['90']}
 
 
 ACCESS = re.compile(rb'(?:ldu?|st|atom|red|ldmatrix|stmatrix|multimem|cp)\.[\w.:]+')
@@ -74,7 +75,7 @@ class Judge:
         self.seen = set()
         self.kernels = self.functions = self.sites = self.accesses = self.modules = self.bytes = self.duplicates = 0
         self.assembled_bytes = self.model_seconds = self.ptxas_seconds = 0
-        self.failures, self.refused, self.slow, self.notes = [], [], [], []
+        self.failures, self.refused, self.slow, self.given_up, self.notes = [], [], [], [], []
         self.more_registers = self.same_registers = 0
         self.added_registers = 0
         self.done = set()
@@ -183,6 +184,8 @@ class Judge:
                 bare_seconds, bare = self.assemble(path, target, bool(debug))
                 if seconds is None and output.startswith('timeout'):
                     status = 'timeout'
+                elif seconds is None and bare_seconds is not None and 'C7600' in output and b'setmaxnreg' in text:
+                    status = 'given up'
                 elif seconds is None and bare_seconds is None:
                     status = 'refused'
                 elif seconds is None:
@@ -206,6 +209,8 @@ class Judge:
                 self.refused.append((name, bare.splitlines()[0]))
             if status == 'timeout':
                 self.slow.append((name, len(text)))
+            if status == 'given up':
+                self.given_up.append((name, next(line for line in output.splitlines() if 'C7600' in line)))
             if self.options.log:
                 with open(self.options.log, 'a') as log:
                     json.dump({'hash': digest, 'name': name, 'kernels': kernels, 'sites': sites, 'bytes': len(text), 'model': round(model, 3),
@@ -346,6 +351,8 @@ class Judge:
                 print(f'NOTE {name}: {note}')
         for name, size in self.slow:
             print(f'NOT ASSEMBLED {name}: {size} bytes, ptxas took more than {self.options.timeout} s')
+        for name, why in self.given_up: # which registers a warp group has is fixed there, and ptxas does not always cope
+            print(f'GIVEN UP {name}: {why}')
         for name, why in self.refused:
             print(f'REFUSED BARE {name}: {why}')
         for name, step, why in self.failures:
