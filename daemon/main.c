@@ -34,7 +34,7 @@ struct options {
 	unsigned int deadline_ms, compile_ms, mirror_period_ms, workers;
 	const char *pass_dir;
 	const char *pass_arguments[WORKER_ARGUMENTS_MAX + 1];
-	const char *image_arguments[WORKER_ARGUMENTS_MAX + 2]; /* for tests; and what allow_time() adds */
+	const char *image_arguments[WORKER_ARGUMENTS_MAX + 2]; /* for tests; one of allow_time() */
 	const char *program_arguments[WORKER_ARGUMENTS_MAX + 1];
 };
 

@@ -12,9 +12,9 @@
  * as ever. What that costs is bounded: in overtime are at most as many as the pool has workers, and
  * half of them for one owner.
  *
- * Killed is also one whose reply is no reply, because what it says next cannot be trusted either. End of file on the socket
- * comes before the exit status: a busy worker whose socket ends has GRACE_MS to show the signal
- * that killed it, so that the message can name it.
+ * Killed is also one whose reply is no reply, because what it says next cannot be trusted either.
+ * End of file on the socket comes before the exit status: a busy worker whose socket ends has
+ * GRACE_MS to show the signal that killed it, so that the message can name it.
  *
  * Workers get descriptors 0-2 and their socket, an environment of a few words, and a session of
  * their own.

@@ -251,7 +251,8 @@ static const struct worker_handler *find_handler(const struct worker_handler *ha
 	return NULL;
 }
 
-/* Does what --test-fault says. 0: the job is to be served, 1: it is not, -errno: the worker ends. */
+/* Does what --test-fault says. 0: the job is to be served, 1: it is not, -errno: the worker
+ * ends. */
 static int make_fault(const struct worker_options *options)
 {
 	static const char garbage[] = "\x7f\x45garbage{\"id\":";

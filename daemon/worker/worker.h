@@ -45,8 +45,8 @@ struct worker_options {
 
 /*
  * Defaults, then the command line: --memory=MIB --cpu=SECONDS --output=MIB --no-sandbox
- * --compiler=NAME --test-fault=crash|hang|garbage|slow --help --version. Prints what is wrong. 0: go on,
- * 1: done, -EINVAL.
+ * --compiler=NAME --test-fault=crash|hang|garbage|slow --help --version. Prints what is wrong.
+ * 0: go on, 1: done, -EINVAL.
  */
 int worker_options_parse(struct worker_options *options, int argc, char *argv[]);
 
