@@ -327,8 +327,13 @@ static int check_owner(const struct stat *status, const char *what,
 	if (status->st_uid && status->st_uid != geteuid())
 		return invalid(error, "%s belongs to uid %u, not to root or uid %u", what,
 			       (unsigned)status->st_uid, (unsigned)geteuid());
+	if (S_ISDIR(status->st_mode) && status->st_mode & S_ISVTX)
+		return 0; /* what is ours there stays */
 	if (status->st_mode & S_IWOTH)
 		return invalid(error, "%s is writable by everybody", what);
+	if (status->st_mode & S_IWGRP && status->st_gid && status->st_gid != getegid())
+		return invalid(error, "%s is writable by group %u", what,
+			       (unsigned)status->st_gid);
 	return 0;
 }
 
@@ -466,11 +471,24 @@ bool pass_definition_means(const struct pass_definition *definition, const char 
 }
 
 int pass_executable_check(const char *path, char error[static PASS_ERROR_SIZE]) {
+	const char *slash = strrchr(path, '/');
 	struct stat status;
+	char *folder;
+	int r;
 
 	if (stat(path, &status))
 		return invalid(error, "executable %.300s: %s", path, strerror(errno));
 	if (!S_ISREG(status.st_mode) || access(path, X_OK))
 		return invalid(error, "executable %.300s cannot be executed", path);
-	return check_owner(&status, "its executable", error);
+	r = check_owner(&status, "its executable", error);
+	if (r)
+		return r;
+	/* Who may replace it later has it, too. */
+	folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+	if (!folder)
+		return -ENOMEM;
+	r = stat(folder, &status) ? invalid(error, "folder of its executable: %s", strerror(errno))
+				  : check_owner(&status, "the folder of its executable", error);
+	free(folder);
+	return r;
 }

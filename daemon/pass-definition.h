@@ -59,7 +59,7 @@ struct pass_definition {
 int pass_definition_parse(struct pass_definition **definitionp, const char *text, size_t length,
 			  const char *file, char error[static PASS_ERROR_SIZE]);
 /* As above from a file; what cannot be read is invalid. With `trusted` it has to be root's or our
- * own, and not world-writable. */
+ * own, and not writable by others. */
 int pass_definition_load(struct pass_definition **definitionp, const char *file, bool trusted,
 			 char error[static PASS_ERROR_SIZE]);
 struct pass_definition *pass_definition_free(struct pass_definition *definition);
@@ -70,8 +70,8 @@ json_object *pass_definition_to_json(const struct pass_definition *definition);
 /* Does it mean this attach point ("kprobe/vectorAdd")? */
 bool pass_definition_means(const struct pass_definition *definition, const char *attach_point);
 
-/* May we run this file: a regular executable file of root or our own, not world-writable? 0, or
- * PASS_E_INVALID with error. */
+/* May we run this file: a regular executable file of root or our own, which others can neither write
+ * nor replace? 0, PASS_E_INVALID with error, or -ENOMEM. */
 int pass_executable_check(const char *path, char error[static PASS_ERROR_SIZE]);
 
 struct pass_set {

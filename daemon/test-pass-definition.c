@@ -278,7 +278,20 @@ static void test_bad_files(void **state) {
 		assert_int_equal(chown(place("other", "1.json"), 12345, 0), 0);
 		expect("other", "none", 0, BUILTINS);
 		assert_non_null(strstr(complaints, "belongs to uid 12345"));
+		put("other", "1.json", USER("other", "1"), 0664); /* of a group */
+		assert_int_equal(chown(place("other", "1.json"), 0, 12345), 0);
+		expect("other", "none", 0, BUILTINS);
+		assert_non_null(strstr(complaints, "writable by group 12345"));
 	}
+	/* An executable that others can replace. */
+	put("loose", "program", "#!/bin/sh\n", 0755);
+	put("loose", "1.json", "{\"name\":\"p\",\"executable\":\"program\"," POINTS "}", 0644);
+	expect("loose", "none", 1, BUILTINS " p");
+	assert_int_equal(chmod(place("loose", ""), 0777), 0);
+	expect("loose", "none", 0, BUILTINS);
+	assert_non_null(strstr(complaints, "the folder of its executable is writable by everybody"));
+	assert_int_equal(chmod(place("loose", ""), 01777), 0);
+	expect("loose", "none", 1, BUILTINS " p");
 	/* A folder that is none. */
 	put("file", "x", "", 0644);
 	expect("file/x", "none", 0, BUILTINS);
