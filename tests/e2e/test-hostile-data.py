@@ -191,5 +191,80 @@ def test_killed_while_read():
             check(reader.returncode not in (0, -6, -11) and len(err.splitlines()) == 1, reader.returncode, err)
 
 
+def test_large_maps():
+    """Processes with large maps end one after the other, in good order or not; all is counted, at every moment, and others are served."""
+    with Daemon() as daemon:
+        daemon.attach("--threads", "1000000", object=f"{OBJECTS}/maps.bpf.o")
+        maps = {m["name"]: m["id"] for m in daemon.json("map", "list")["maps"]}
+
+        def total():
+            entries = daemon.dump(str(maps["threads"]), "--nonzero")
+            return sum(e["value"] for e in entries), len(entries)
+        for i in range(1, 4):
+            shim = Shim(daemon.directory)
+            shim.image(VEC_ADD_PTX)
+            fd, size, data_size = shim.instance(maps["threads"])
+            equal(data_size, 16000000)
+            for at in range(0, data_size, 800000):
+                os.pwrite(fd, struct.pack("<Q", 7), DATA_OFFSET + at)
+            hash_fd, hash_size, _ = shim.instance(maps["hash"])
+            os.pwrite(hash_fd, os.urandom(hash_size), 0)
+            shim.close()
+            alive(daemon)
+            for _ in range(3):
+                equal(total(), (7 * 20 * i, 20))
+            daemon.dump(str(maps["hash"]))
+            os.close(fd)
+            os.close(hash_fd)
+
+        def folded():
+            return all(m["instances"] == 0 for m in daemon.json("map", "list")["maps"])
+        wait_until(folded, "the instances are folded")
+        equal(total(), (7 * 20 * 3, 20))
+        # detached, and stopped, in the middle of it
+        shim = Shim(daemon.directory)
+        shim.image(VEC_ADD_PTX)
+        fds = [shim.instance(maps[name])[0] for name in ("threads", "host_threads", "hash")]
+        shim.close()
+        daemon.ctl("detach", "1")
+        alive_after = daemon.attach("--threads", "1000000", object=f"{OBJECTS}/maps.bpf.o")
+        check(alive_after, "not attached again")
+        shim = Shim(daemon.directory)
+        shim.image(VEC_ADD_PTX)
+        maps = {m["name"]: m["id"] for m in daemon.json("map", "list")["maps"]}
+        fds += [shim.instance(maps[name])[0] for name in ("threads", "host_threads", "hash")]
+        shim.close()
+        for fd in fds:
+            os.close(fd)
+
+
+def test_many_processes():
+    """Descriptors and memory of processes that come and go, with rings that nobody reads, have a bound."""
+    with Daemon() as daemon:
+        daemon.attach(object=f"{OBJECTS}/rings.bpf.o")
+        counts = []
+        for i in range(24):
+            shim = Shim(daemon.directory)
+            for map_id, fd, size in ring_instances(daemon, shim):
+                cookie = struct.unpack("<Q", os.pread(fd, 8, DATA_OFFSET + 48))[0]
+                header = struct.unpack(HEADER, os.pread(fd, struct.calcsize(HEADER), 0))
+                first = (DATA_OFFSET + header[19] + 4095) // 4096 * 4096 + (header[13] * 64 + 4095) // 4096 * 4096
+                os.pwrite(fd, struct.pack("<IIQII", 8, 1, 1, 2, 3) + b"\0" * 8, first + 8)
+                os.pwrite(fd, struct.pack("<Q", 0x9e3779b97f4a7c15 ^ cookie), first)  # a record
+                os.close(fd)
+            shim.close()
+            counts.append(descriptors(daemon))
+        check(counts[-1] <= counts[11], counts)
+        found = [m for m in daemon.json("map", "list")["maps"] if m["kind"] == "ring"]
+        check(all(m["bytes"] <= 80 << 20 for m in found), found)
+        for m in found:
+            lines = daemon.ctl("ring", "read", str(m["id"]), "--raw").splitlines()
+            check(0 < len(lines) < 24, len(lines), "records")
+            equal(len(lines) + m["lost"], 24, "records read and lost")
+        alive(daemon)
+        wait_until(lambda: descriptors(daemon) < counts[11] - 15, "drained rings are given back")
+
+
 if __name__ == "__main__":
-    main([test_full_disk, test_many_maps, test_noise_in_rings, test_detached_while_read, test_killed_while_read])
+    main([test_full_disk, test_many_maps, test_noise_in_rings, test_detached_while_read, test_killed_while_read,
+          test_large_maps, test_many_processes])
