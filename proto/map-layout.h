@@ -72,6 +72,7 @@
 #define MAP_DATA_SIZE_MAX (UINT64_C(1) << 32) /* of one instance, host area included */
 #define MAP_SHARDED_SIZE_MAX (UINT64_C(64) << 20) /* shards are halved until data_size fits */
 #define MAP_RESIDENT_SIZE_MAX (UINT64_C(1) << 20) /* largest data_size that a module holds itself */
+#define MAP_HASH_SPARSE_MAX 16384 /* entries of a hash map that has four slots for each; else two */
 #define MAP_KEY_SIZE_MAX 512 /* bytes; of hash maps */
 #define MAP_THREADS_DEFAULT UINT32_C(65536) /* of per-thread arrays, where the user does not say */
 #define MAP_THREADS_MAX (UINT32_C(1) << 28)
@@ -320,7 +321,8 @@ static inline const char *map_layout_hash(struct map_layout *l, const struct map
 
 	if (!shape->key_size || shape->key_size > MAP_KEY_SIZE_MAX)
 		return "a hash map has keys of 1 to 512 bytes";
-	while (slots < (uint64_t)shape->max_entries * 2)
+	/* a warp waits for its longest search: small maps can afford to have it short */
+	while (slots < (uint64_t)shape->max_entries * (shape->max_entries <= MAP_HASH_SPARSE_MAX ? 4 : 2))
 		slots *= 2;
 	l->capacity = slots;
 	if (shape->type == 5) {

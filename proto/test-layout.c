@@ -59,7 +59,7 @@ static int layouts_hold(void)
 	    l.kind != MAP_KIND_ARRAY || l.shards != 256 || l.shard_stride != 128 || l.data_size != 32768)
 		return 0;
 	if (map_layout_init(&l, &(struct map_shape){ .type = 1, .key_size = 4, .value_size = 8, .max_entries = 256 }) ||
-	    l.kind != MAP_KIND_HASH || l.capacity != 512 || l.entry_stride != 32 || l.data_size != 128 + 512 * 32)
+	    l.kind != MAP_KIND_HASH || l.capacity != 1024 || l.entry_stride != 32 || l.data_size != 128 + 1024 * 32)
 		return 0;
 	if (map_layout_init(&l, &(struct map_shape){ .type = 1527, .key_size = 4, .value_size = 32, .max_entries = 8 }) ||
 	    l.rings != 128 || l.ring_size != 65536 || l.host_size != 8192 + (8 << 20) ||
