@@ -52,7 +52,7 @@ class Benchmarks:
                 options = ["--program", f"cuda__{case}*" if case in ("both", "lookup") else f"cuda__{case}"]
                 if case == "thread":
                     options += ["--threads", max(SIZES)]
-                session.ctl("attach", self.bench_object("probes"), *options)
+                session.ctl("attach", self.timed_object("probes"), *options)
                 result = json.loads(session.run(self.program("probes"), case))
                 launched = sum(size["threads"] * size["launches"] for size in result["sizes"])
                 for name, check in maps.items():
@@ -69,7 +69,7 @@ class Benchmarks:
         figures = self.benchmarks["ring"] = []
         for size in SIZES:
             with Session(self) as session:
-                session.ctl("attach", self.bench_object("probes"), "--program", "cuda__ring32", "--ring-size", RING_BYTES)
+                session.ctl("attach", self.timed_object("probes"), "--program", "cuda__ring32", "--ring-size", RING_BYTES)
                 result = json.loads(session.run(self.program("probes"), "ring32", "--size", size))["sizes"][0]
                 ring, = session.json("map", "list")["maps"]
                 expect("written + lost", ring["written"] + ring["lost"], result["threads"] * result["launches"])

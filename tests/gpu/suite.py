@@ -64,7 +64,7 @@ class Suite(Benchmarks, RealCode):
     def object(self, name):
         return self.build / "docs" / f"{name}.bpf.o"
 
-    def bench_object(self, name):
+    def timed_object(self, name):
         return self.build / "tests/gpu" / f"{name}.bpf.o"
 
     def program(self, name):
