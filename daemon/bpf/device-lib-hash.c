@@ -43,6 +43,9 @@
 #define HASH_PATIENT 4096 /* looks before it is full because others are in between */
 #endif
 
+/* of a slot's word: what tells an element's */
+#define HASH_LIVE_MASK ~(((1ull << 32) - 1) & ~MAP_SLOT_STATE_MASK)
+
 enum { HASH_NOEXIST = 1, HASH_EXIST = 2 };
 enum { HASH_ENOENT = 2, HASH_E2BIG = 7, HASH_EEXIST = 17, HASH_ENODEV = 19, HASH_EINVAL = 22 };
 
@@ -150,36 +153,46 @@ static inline void store_value(const struct hash *h, u64 to, const struct hash_v
 	}
 }
 
-/* The element of a key, or address 0. `strong`: not from an L1 cache. */
+/*
+ * The element of a key, or address 0. `strong`: not from an L1 cache. Most are where their path
+ * begins: nothing is between the first load and what comes after a hit.
+ */
 static inline struct slot find(const struct hash *h, const u64 *key, _Bool strong)
 {
-	u64 hash = hash_key(h, key), live = hash_tag(h, key, hash) | MAP_SLOT_LIVE;
-	u64 mask = ~(((1ull << 32) - 1) & ~MAP_SLOT_STATE_MASK);
-	struct slot slot;
+	u64 hash = hash_key(h, key), live = hash_tag(h, key, hash) | MAP_SLOT_LIVE, first, n = 0;
+	struct slot slot = { .address = hash_slot(h, hash) };
 
-	for (;; strong = 1) {
-		for (u64 n = 0; is_on_path(h, n); n++) {
-			u64 first;
-
-			slot.address = hash_slot(h, hash + n);
-			load_pair(h, slot.address, strong, &slot.word, &first);
-			if ((slot.word & mask) == live) {
-				if (h->small)
-					return slot;
-				if (first == key[0] && is_key(h, slot.address, key)) {
-					if (h->immortal || is_same(h, slot))
-						return slot;
-					n--; /* no longer the one that was compared */
-				}
-			} else if (slot.word == 0) {
-				break;
-			}
-		}
-		if (strong) {
+	load_pair(h, slot.address, strong, &slot.word, &first);
+	for (;;) {
+		if (__builtin_expect((slot.word & HASH_LIVE_MASK) == live, 1) &&
+		    (h->small || (first == key[0] && is_key(h, slot.address, key)))) {
+			if (h->small || h->immortal || is_same(h, slot))
+				return slot;
+			/* no longer the one that was compared: once more */
+		} else if (slot.word != 0 && is_on_path(h, n + 1)) {
+			n++;
+		} else if (!strong) {
+			strong = 1;
+			n = 0;
+		} else {
 			slot.address = 0;
 			return slot;
 		}
+		slot.address = hash_slot(h, hash + n);
+		load_pair(h, slot.address, strong, &slot.word, &first);
 	}
+}
+
+/*
+ * The address of a key's value, or 0. `found` is no news, but the compiler does not know that no
+ * value is at 0.
+ */
+static inline u64 lookup(const struct hash *h, const u64 *key, _Bool *found)
+{
+	struct slot slot = find(h, key, !h->immortal);
+
+	*found = slot.address != 0;
+	return *found ? value_of(h, slot.address) : 0;
 }
 
 /* Looks through a key's path, up to its element if there is one. Kills PENDING slots but one. */
@@ -429,15 +442,13 @@ void gpuprobe_hash_pad(u64 *to, const unsigned char *from, u32 size)
 		((unsigned char *)to)[i] = from[i];
 }
 
-u64 gpuprobe_hash_lookup(HASH_PARAMETERS);
-u64 gpuprobe_hash_lookup(HASH_PARAMETERS)
+u64 gpuprobe_hash_lookup(HASH_PARAMETERS, _Bool *found);
+u64 gpuprobe_hash_lookup(HASH_PARAMETERS, _Bool *found)
 {
 	struct hash hash = HASH_ARGUMENTS;
-	struct slot slot = { 0 };
 
-	if (base)
-		slot = find(&hash, key, !immortal);
-	return slot.address ? value_of(&hash, slot.address) : 0;
+	*found = 0;
+	return __builtin_expect(base != 0, 1) ? lookup(&hash, key, found) : 0;
 }
 
 long gpuprobe_hash_update(HASH_PARAMETERS, const char *value, u32 size, _Bool aligned, u64 flags);

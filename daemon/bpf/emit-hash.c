@@ -99,13 +99,13 @@ static unsigned common_arguments(struct emitter *e, uint32_t map, LLVMValueRef *
 
 void emit_hash_lookup(struct emitter *e, uint32_t map)
 {
-	LLVMValueRef args[N_ARGUMENTS], address;
+	LLVMValueRef args[N_ARGUMENTS], found = new_words(e, 1);
 	unsigned n = common_arguments(e, map, args);
 
-	address = emit_call(e, "gpuprobe_hash_lookup", args, n);
-	emit_set(e, 0, address);
-	LLVMBuildStore(e->builder,
-		       LLVMBuildICmp(e->builder, LLVMIntNE, address, emit_const(e, 0), ""),
+	args[n++] = found;
+	emit_set(e, 0, emit_call(e, "gpuprobe_hash_lookup", args, n));
+	found = LLVMBuildLoad2(e->builder, e->i8, found, "");
+	LLVMBuildStore(e->builder, LLVMBuildTrunc(e->builder, found, e->i1, ""),
 		       emit_found(e, analysis_site(e->frame, e->pc)));
 }
 

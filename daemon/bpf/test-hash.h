@@ -97,9 +97,12 @@ static void hash_init(struct hash *h, u32 capacity, u32 max_entries, u32 key_siz
 
 static inline u64 hash_lookup(const struct hash *h, const u64 *key)
 {
-	struct slot slot = find(h, key, !h->immortal);
+	_Bool found;
+	u64 value = lookup(h, key, &found);
 
-	return slot.address ? value_of(h, slot.address) : 0;
+	if (found != !!value)
+		abort();
+	return value;
 }
 
 static inline long hash_update(const struct hash *h, const u64 *key, u64 value, u64 flags)
