@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "daemon.h"
@@ -20,7 +21,7 @@
 #include "process-facts.h"
 
 #define CLIENT_CONTEXTS_MAX 256	   /* of one process on one device */
-#define CLIENT_INSTANCES_MAX 16384 /* of processes of one uid: each is a descriptor */
+#define CLIENT_INSTANCES_MAX 16384 /* of processes of one uid: each is a descriptor of ours */
 #define CLIENT_SHARED                                                                              \
 	(UINT64_C(1) << 63) /* with a uid: stands for all processes of the user, which are no      \
 			       numbers so high */
@@ -198,8 +199,11 @@ static bool client_has_share(const struct daemon *daemon, uid_t uid, const struc
 		       half = map_accounts_limit(daemon->map_accounts) / 2;
 	const struct map_instance *instance;
 	const struct object *object;
-	uint64_t n = 0, bytes = 0;
+	uint64_t n = 0, bytes = 0, max = CLIENT_INSTANCES_MAX;
+	struct rlimit descriptors;
 
+	if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur / 2 < max)
+		max = descriptors.rlim_cur / 2;
 	TAILQ_FOREACH(object, &daemon->registry.objects, link)
 		for (size_t i = 0; i < object->n_maps; i++) {
 			instance = object->maps[i] ? object->maps[i]->instances : NULL;
@@ -210,7 +214,7 @@ static bool client_has_share(const struct daemon *daemon, uid_t uid, const struc
 				bytes += object->owner == map->owner ? instance->size : 0;
 			}
 		}
-	return n >= CLIENT_INSTANCES_MAX || (uid != map->owner && bytes && bytes + size > half);
+	return n >= max || (uid != map->owner && bytes && bytes + size > half);
 }
 
 /*

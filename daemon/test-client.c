@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -340,6 +341,32 @@ static void test_share(void **state) {
 	close(fd);
 }
 
+/* Processes of one user leave descriptors to others. */
+static void test_descriptors(void **state) {
+	struct world *world = *state;
+	const struct map *map = add_map(world, 2, MAP_PLACE_DEVICE, MAP_MERGE_SUM64, -1);
+	struct wire_instance_reply reply;
+	union wire_message welcome;
+	struct rlimit limit, low;
+	uint32_t n = 0;
+	int fd, got;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	low = limit;
+	low.rlim_cur = 200;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	fd = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &welcome);
+	load_module(world);
+	while ((got = ask(world, fd, map, n % SHIM_DEVICES_MAX, &reply)) >= 0) {
+		close(got);
+		n++;
+	}
+	assert_int_equal(n, 100);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_non_null(strstr(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, "one user"));
+	close(fd);
+}
+
 /* Detaching tells those whose modules use the map, wherever its instance is. */
 static void test_disarm(void **state) {
 	struct world *world = *state;
@@ -366,6 +393,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_shared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kernel, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_share, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_disarm, setup, teardown),
 	};
 
