@@ -174,6 +174,7 @@ static void become_launcher(const struct run *run, int go, int output) {
 	if (asprintf(&value, "%s%s%s", run->shim, preload ? ":" : "", preload ?: "") < 0)
 		_exit(CTL_ERROR);
 	setenv("LD_PRELOAD", value, 1);
+	unsetenv("GPUPROBE"); /* off is for programs that are to be left alone */
 	if (run->ctl->session)
 		setenv(PATHS_SESSION_VARIABLE, run->ctl->session_name ?: "", 1);
 	dup2(output, STDOUT_FILENO);
@@ -252,7 +253,7 @@ static int launch(struct run *run, int64_t *microsecondsp) {
 
 /* Whether the program was in the kernel that the process launched: fail open is not for us. Returns the exit status. */
 static int check_probed(struct run *run, pid_t pid) {
-	const char *reason = "the shim did not reach the daemon: is it the daemon of this session?";
+	const char *reason = "the launcher did not reach this daemon: if it is that of a session, say which with --session";
 	struct varlink_reply reply;
 	json_object *outcomes;
 	bool probed = false;

@@ -47,14 +47,14 @@ class Run(unittest.TestCase):
 
     def launcher(self, script):
         path = self.dir / 'ctl/gpuprobe-launch'
-        path.write_text(f'#!/bin/sh\necho "$* $LD_PRELOAD" >{self.dir}/launched\n{script}\n')
+        path.write_text(f'#!/bin/sh\necho "$* $GPUPROBE$LD_PRELOAD" >{self.dir}/launched\n{script}\n')
         path.chmod(0o755)
 
     def launched(self):
         return (self.dir / 'launched').read_text()
 
     def start(self, *args, **more):
-        return subprocess.Popen([str(self.program), '--socket', self.socket, 'run', *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        return subprocess.Popen([str(self.program), '--socket', self.socket, 'run', *args], env={**os.environ, 'GPUPROBE': 'off'}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 text=True, **more)
 
     def ctl(self, *args, status=OK, stderr=LOST):
