@@ -93,7 +93,7 @@ static void test_merge(void **state) {
 	struct view a = view_make(map, 1, 0), again = view_make(map, 1, 1),
 		    b = view_make(map, 2, 0);
 
-	assert_int_equal(map->spec.layout.capacity, 256);
+	assert_int_equal(map->spec.layout.capacity, 512);
 	assert_dump(map, cursor_of(false, false, false), 0, NULL);
 	put(&a, 255, 5, 1);
 	put(&again, 3, 5, 2);
