@@ -3,7 +3,7 @@
 /*
  * Producers of rings, as proto/map-layout.h has them. Lanes that are together and have a record of
  * one size are a group: they write one batch. Its lowest lane reserves; all store; then the group
- * meets, so that all stores come before the fence of the leader, and the fence before the stamp.
+ * meets, so that all stores come before the leader's of the stamp, which is a release.
  *
  * What lanes have in registers is stored so that the group writes contiguous runs: lane r stores
  * the chunks r, n + r, 2n + r ... of the batch, which it gets from the lanes that have them. Single
@@ -126,10 +126,13 @@ static inline u64 refresh(ring_pointer ring)
 	return load(&ring->tail);
 }
 
-/* The half of a batch's header with the stamp: what was stored before is there when it is seen. */
+/*
+ * The half of a batch's header with the stamp: what was stored before is there when it is seen. A
+ * release, no fence: that would empty the L1 cache of the kernel with every batch.
+ */
 static inline void store_stamp(u64 to, u64 stamp, u32 size, u32 count)
 {
-	__asm__ volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(to), "l"(stamp),
+	__asm__ volatile("st.release.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(to), "l"(stamp),
 			 "l"((u64)count << 32 | size)
 			 : "memory");
 }
@@ -143,10 +146,25 @@ static inline _Bool is_full(u64 head, u64 tail, u64 bytes, u64 ring_size)
 	return (long long)(head + bytes - tail) > (long long)ring_size;
 }
 
-/* Takes `need` bytes, in one piece. The position, or NOWHERE: `count` records are lost. */
-static inline u64 reserve(ring_pointer ring, u64 ring_size, u32 need, u32 count)
+/* What is read of a ring at first, at once: its memory is far away. */
+struct view {
+	u64 base, cookie, head, tail;
+};
+
+static inline struct view view_ring(ring_pointer ring)
 {
-	u64 head = load(&ring->head), tail = load(&ring->tail), skip, seen;
+	struct view view = { .base = ring->base, .cookie = ring->cookie };
+
+	view.head = load(&ring->head);
+	view.tail = load(&ring->tail);
+	return view;
+}
+
+/* Takes `need` bytes, in one piece. The position, or NOWHERE: `count` records are lost. */
+static inline u64 reserve(ring_pointer ring, const struct view *view, u64 ring_size, u32 need,
+			  u32 count)
+{
+	u64 head = view->head, tail = view->tail, skip, seen;
 
 	for (;; head = seen) {
 		u64 left = ring_size - (head & (ring_size - 1));
@@ -164,8 +182,8 @@ static inline u64 reserve(ring_pointer ring, u64 ring_size, u32 need, u32 count)
 			break;
 	}
 	if (skip)
-		store_stamp(ring->base + (head & (ring_size - 1)),
-			    map_ring_stamp(head, ring->cookie), 0, 0);
+		store_stamp(view->base + (head & (ring_size - 1)),
+			    map_ring_stamp(head, view->cookie), 0, 0);
 	add(&ring->written, count);
 	return head + skip;
 }
@@ -243,20 +261,21 @@ static inline void store_own(u64 to, const char *record, u32 size, _Bool aligned
 }
 
 /* One batch, of the lanes of the mask, which are together. */
-static inline _Bool write_batch(u32 mask, ring_pointer ring, u64 ring_size, const void *record,
-				u32 size, _Bool constant, _Bool aligned)
+static inline _Bool write_batch(u32 mask, ring_pointer ring, const struct view *view,
+				u64 ring_size, const void *record, u32 size, _Bool constant,
+				_Bool aligned)
 {
 	u32 count = (u32)__builtin_popcount(mask), rank = rank_in(mask);
 	u32 need = (32 + count * size + MAP_BATCH_ALIGN - 1) & ~(MAP_BATCH_ALIGN - 1u);
 	u64 position = NOWHERE, to, stamp;
 
 	if (rank == 0)
-		position = reserve(ring, ring_size, need, count);
+		position = reserve(ring, view, ring_size, need, count);
 	position = shuffle64(mask, position, (u32)__builtin_ctz(mask));
 	if (position == NOWHERE)
 		return 0;
-	to = ring->base + (position & (ring_size - 1));
-	stamp = map_ring_stamp(position, ring->cookie);
+	to = view->base + (position & (ring_size - 1));
+	stamp = map_ring_stamp(position, view->cookie);
 	if (constant && size % 4 == 0 && size <= TRANSPOSED_MAX)
 		store_transposed(mask, count, to + 32, record, size);
 	else if (aligned && size % 8 == 0 && size <= GATHERED_MAX)
@@ -269,10 +288,8 @@ static inline _Bool write_batch(u32 mask, ring_pointer ring, u64 ring_size, cons
 				     (u32)__nvvm_read_ptx_sreg_smid())
 				 : "memory");
 	__nvvm_bar_warp_sync(mask);
-	if (rank == 0) {
-		__asm__ volatile("fence.acq_rel.sys;" ::: "memory");
+	if (rank == 0)
 		store_stamp(to, stamp, size, count);
-	}
 	return 1;
 }
 
@@ -289,14 +306,19 @@ _Bool gpuprobe_ring_write(u64 base, u32 ring_mask, u64 ring_size, const void *re
 	ring_pointer ring = (ring_pointer)base + ((u32)__nvvm_read_ptx_sreg_smid() & ring_mask);
 	u32 mask, most = (u32)(ring_size / 2 - 32) / size; /* records of a batch */
 
-	if (!base || !ring->base)
+	struct view view;
+
+	if (!base)
+		return 0;
+	view = view_ring(ring);
+	if (!view.base)
 		return 0;
 	mask = lane_mask();
 	if (!constant)
 		mask = group_of(mask, size);
 	if (most < 32)
 		mask = group_of(mask, rank_in(mask) / most);
-	return write_batch(mask, ring, ring_size, record, size, constant, aligned);
+	return write_batch(mask, ring, &view, ring_size, record, size, constant, aligned);
 }
 
 /* A record of the log under construction. */
