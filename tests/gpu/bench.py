@@ -4,6 +4,7 @@ import json
 import re
 import statistics
 import subprocess
+import time
 
 from session import Session, expect
 
@@ -74,6 +75,28 @@ class Benchmarks:
                 ring, = session.json("map", "list")["maps"]
                 expect("written + lost", ring["written"] + ring["lost"], result["threads"] * result["launches"])
                 figures.append({**result, "written": ring["written"], "lost": ring["lost"]})
+
+    def bench_ring_reader(self):
+        """What one core takes out of rings: alone, and through gpuprobectl while all SMs write."""
+        alone = subprocess.run([self.build / "daemon/ring-rate"], env=self.tool_env(), capture_output=True, text=True, timeout=120)
+        figures = self.benchmarks["ring_reader"] = {"consumer_alone": alone.stdout.strip().splitlines()}
+        with Session(self) as session:
+            session.ctl("attach", self.timed_object("probes"), "--program", "cuda__ring32", "--ring-size", 1 << 30)
+            program = session.start(self.program("probes"), "ring32", "--size", 1048576, "--rounds", 31)
+            start = time.monotonic()
+            reader = subprocess.Popen([self.build / "ctl/gpuprobectl", f"--session={session.name}", "ring", "read", "events", "--raw", "-f"],
+                                      env=self.tool_env(), stdout=subprocess.PIPE)
+            lines, last = 0, start
+            while time.monotonic() < start + 10:
+                block = reader.stdout.read1(1 << 20)
+                if block:
+                    lines += block.count(b"\n")
+                    last = time.monotonic()
+            reader.terminate()
+            reader.stdout.close()
+            reader.wait(10)
+            program.communicate(timeout=60)
+            figures["gpuprobectl_records_per_s"] = round(lines / (last - start))
 
 
 def exactly(got, launched, result):

@@ -42,9 +42,9 @@ class Session:
             self.daemon.wait()
         self.log.close()
 
-    def ctl(self, *args, check=True):
+    def ctl(self, *args, check=True, timeout=60):
         result = subprocess.run([self.suite.build / "ctl/gpuprobectl", f"--session={self.name}", *map(str, args)],
-                                env=self.suite.tool_env(), capture_output=True, text=True, timeout=60)
+                                env=self.suite.tool_env(), capture_output=True, text=True, timeout=timeout)
         if check and result.returncode != 0:
             raise RuntimeError(f"gpuprobectl {' '.join(map(str, args))}: exit {result.returncode}: {result.stderr}")
         return result

@@ -247,6 +247,39 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
     def test_hash_contention(self):
         self.script("hash", TOP / "tests/gpu/hash.py", self.build)
 
+    def test_ring_contents(self):
+        """A record of each of a million threads of all SMs, in three rings: each is there once, and whole."""
+        threads = 4096 * 256
+        with Session(self) as session:
+            session.ctl("attach", self.build / "tests/e2e/objects/rings.bpf.o", "--ring-size", 512 << 20)
+            session.run(self.build / "tests/sim/language_driver", "vectorAdd", "--grid", 4096, "--block", 256)
+            for ring, kinds in ("gpu", {1: 1}), ("standard", {2: 1, 3: 2}):
+                want = [thread << 8 | kind for kind, step in kinds.items() for thread in range(step - 1, threads, step)]
+                got = []
+                for line in session.ctl("--json", "ring", "read", ring, "--raw", timeout=300).stdout.splitlines():
+                    record = bytes.fromhex(line[line.index('"record":"') + 10:-2])
+                    thread = int.from_bytes(record[:8], "little")
+                    expect("block", int.from_bytes(record[8:12], "little"), thread // 256)
+                    got.append(thread << 8 | record[12])
+                expect(f"records of {ring}", sorted(got) == sorted(want), True)
+            lost = {m["name"]: m["lost"] for m in session.json("map", "list")["maps"] if m["kind"] == "ring"}
+            expect("lost", lost, {"gpu": 0, "standard": 0, "perf": 0})
+
+    def test_print_million(self):
+        """A line of each of a million threads: printed and lost are all of them, and the kernel did not wait for anybody."""
+        program = [self.program("vec_add"), "--threads", 1048576, "--launches", 3]
+        with Session(self) as session:
+            session.ctl("attach", self.build / "tests/e2e/objects/log.bpf.o", "--program", "cuda__log")
+            start = time.monotonic()
+            session.run(*program)
+            seconds = time.monotonic() - start
+            log, = [m for m in session.json("map", "list")["maps"] if m["name"] == ".log"]
+            printed = len(session.ctl("log").stdout.splitlines())
+            expect("printed + lost", printed + log["lost"], 3 * 1048576)
+            self.benchmarks["print_million"] = {"printed": printed, "lost": log["lost"], "program_s": round(seconds, 2)}
+            if seconds > 20:
+                raise AssertionError(f"the program took {seconds:.1f} s")
+
     def script(self, name, *command):
         """A test that is a program of its own; its output is kept."""
         env = {**self.tool_env(), "GPUPROBE_TEST_GPU": "1"}
