@@ -637,7 +637,8 @@ static void test_kinds(void **state)
 	assert_int_equal(result.programs[0].target, 70);
 	assert_int_equal(result.programs[0].local_bytes, 0);
 	assert_int_equal(occurrences(result.programs[0].ptx, "st.global.v4"), 1);
-	assert_int_equal(occurrences(result.programs[0].ptx, "fence.acq_rel.sys"), 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "st.release.sys.global.v2.b64"), 2);
+	assert_int_equal(occurrences(result.programs[0].ptx, "fence"), 0); /* empties the L1 cache */
 	assert_int_equal(occurrences(result.programs[0].ptx, "match.any"), 0);
 	assert_int_equal(occurrences(result.programs[0].ptx, ".pragma"), 0);
 	translate_result_deinit(&result);
