@@ -244,6 +244,9 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
     def test_guides(self):
         self.script("guides", TOP / "tests/e2e/test-guides.py", self.build)
 
+    def test_ring_contention(self):
+        self.script("rings", TOP / "daemon/bpf/test-ring.py", self.build / "daemon/bpf/bpf-run")
+
     def test_hash_contention(self):
         self.script("hash", TOP / "tests/gpu/hash.py", self.build)
 
