@@ -120,7 +120,7 @@ int attach_choose(struct attach_choices *choices, const struct linked *linked,
 	if (r == 0 && wish->spaces && !any_memory(choices)) {
 		trouble->parameter = "spaces";
 		r = trouble_set(trouble, ATTACH_CHOOSE_E_ARGUMENT, NULL,
-				"no program of these stands at memory accesses: memcapture/");
+				"none of the programs stands at memory instructions (memcapture/)");
 	}
 	if (r)
 		attach_choices_deinit(choices);

@@ -90,7 +90,7 @@ static void test_refused(void **state) {
 		  "kprobe/f",
 		  ATTACH_CHOOSE_E_ARGUMENT,
 		  "spaces",
-		  "no program of these stands at memory accesses: memcapture/" },
+		  "none of the programs stands at memory instructions (memcapture/)" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
