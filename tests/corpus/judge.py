@@ -91,8 +91,9 @@ class Judge:
         name = f"{os.path.basename(source)}.{architecture}{''.join(flags)}.{compiler}.ptx".replace('/', '_').replace('.nvcc', '')
         path = os.path.join(self.folder, name)
         includes = ['-I' + os.path.join(self.options.old_cuda or '', 'include')]
+        cutlass = ['-I' + self.options.cutlass] if self.options.cutlass else []
         command = {
-            'nvcc': [self.options.nvcc, '-ptx', '-std=c++17', '-w', f'-arch=compute_{architecture}', *flags, source, '-o', path],
+            'nvcc': [self.options.nvcc, '-ptx', '-std=c++17', '-w', f'-arch=compute_{architecture}', *cutlass, *flags, source, '-o', path],
             'nvrtc': [sys.executable, os.path.join(HERE, 'nvrtc.py'), self.options.nvrtc, source, path, '-std=c++17', '-w',
                       f'-arch=compute_{architecture}', '-default-device', '--device-int128', *includes, *flags],
             'clang': [self.options.clang, '-x', 'cuda', '-std=c++17', f'--cuda-path={self.options.old_cuda}', '--cuda-device-only',
@@ -260,6 +261,8 @@ class Judge:
                 continue
             with open(os.path.join(HERE, source)) as file:
                 words = re.search(r'^// corpus: *(.*)$', file.read(), re.M).group(1)
+            if 'needs=cutlass' in words and not self.options.cutlass:
+                continue
             only = re.search(r'only=(\w+)', words)
             least = re.search(r'min=(\d+)', words)
             architectures = [only.group(1)] if only else ARCHITECTURES
@@ -377,6 +380,7 @@ def main():
     parser.add_argument('--old-cuda', metavar='FOLDER', help='include/, bin/ and nvvm/ of a CUDA 12: for --nvrtc and --clang')
     parser.add_argument('--nvrtc', metavar='LIBRARY', help='libnvrtc.so.12 of that CUDA')
     parser.add_argument('--clang', default='clang++-19')
+    parser.add_argument('--cutlass', metavar='FOLDER', help='include/ of CUTLASS, for the sources that need it')
     parser.add_argument('--architectures', nargs='+', help='only these')
     parser.add_argument('--call', action='store_true', help='kernels call the probe; else it is put into them')
     parser.add_argument('--quick', action='store_true', help='a few of the sources only: under a minute')
