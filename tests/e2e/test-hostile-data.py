@@ -265,6 +265,56 @@ def test_many_processes():
         wait_until(lambda: descriptors(daemon) < counts[11] - 15, "drained rings are given back")
 
 
+def test_other_user():
+    """Rings, logs, kernels and instructions are another user's; what is put into his own processes he may know."""
+    if os.getuid() != 0:
+        return
+    with Daemon() as daemon:
+        daemon.attach(object=f"{OBJECTS}/rings.bpf.o")
+        daemon.attach("--program", "cuda__log", object=f"{OBJECTS}/log.bpf.o")
+        daemon.attach("--kernel", "vectorAdd", object=f"{OBJECTS}/memory.bpf.o", *("--uid", "0"))
+        shim = Shim(daemon.directory)
+        rings = ring_instances(daemon, shim)
+        names = [m["name"] for m in daemon.json("map", "list")["maps"]]
+        ids = [m["id"] for m in daemon.json("map", "list")["maps"]]
+        check(daemon.json("kernel", "list")["kernels"], "no kernel")
+        check(daemon.json("kernel", "show", "vectorAdd")["instructions"], "no instruction")
+        script = f"""
+import encodings.idna, os, sys
+sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
+from varlink import Connection, VarlinkError
+from wire import Shim
+ptx = open({SOURCE + "/tests/targets/vec_add.ptx"!r}, "rb").read()
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+bus = Connection({daemon.directory!r})
+def error(method, **parameters):
+    try:
+        return bus.call(method, **parameters)
+    except VarlinkError as e:
+        return e.error
+def seen():
+    print({{error("ReadRing", map=m) for m in {names + [str(i) for i in ids]!r}}}, error("ReadLog", object=1), error("ReadLog"),
+          {{error("DumpMap", map=m) for m in {names!r}}}, error("ShowKernel", kernel="*"), error("ShowKernel", instruction="100000000"),
+          [k["name"] for k in bus.call("ListKernels")["kernels"]])
+seen()
+shim = Shim({daemon.directory!r})
+shim.image(ptx)
+seen()
+"""
+        os.chmod(daemon.directory, 0o755)  # as in system mode
+        for name in ("io.gpuprobe.control", "shim.sock"):
+            os.chmod(f"{daemon.directory}/{name}", 0o666)
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        nothing = "{'NotFound'} NotFound {'lines': [], 'lost': 0} {'NotFound'} NotFound NotFound "
+        check(len(done.stdout.splitlines()) == 2, done.stdout + done.stderr)
+        equal(done.stdout.splitlines()[0], nothing + "[]")
+        check("vectorAdd" in done.stdout.splitlines()[1] and "lines': []" in done.stdout.splitlines()[1], done.stdout)
+        for _, fd, _ in rings:
+            os.close(fd)
+        os.chmod(daemon.directory, 0o700)
+        shim.close()
+
+
 if __name__ == "__main__":
     main([test_full_disk, test_many_maps, test_noise_in_rings, test_detached_while_read, test_killed_while_read,
-          test_large_maps, test_many_processes])
+          test_large_maps, test_many_processes, test_other_user])
