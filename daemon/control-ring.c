@@ -10,7 +10,8 @@
  * 1 to 20 ms. Without `more` there is one reply, with what fits into it; the rest waits for the
  * next call.
  *
- * A record goes to one reader, so there is one at a time for each map.
+ * A record goes to one reader, so there is one at a time for each map. Who reads the logs of all
+ * objects yields to the owner of an object: nobody can keep another user from reading.
  */
 
 #include "control.h"
@@ -78,14 +79,33 @@ struct ring_reader {
 
 /* ---- its maps ---- */
 
+static uid_t reader_uid(const struct ring_reader *reader) {
+	return varlink_call_peer(reader->call)->uid;
+}
+
+/* Whether the log of the object goes to the other one of two readers, who is its owner. */
+static bool reader_yields(const struct ring_reader *reader, const struct ring_reader *other,
+			  const struct object *object) {
+	return reader->log && !reader->object && other->log &&
+	       reader_uid(reader) != object->owner && reader_uid(other) == object->owner &&
+	       (!other->object || other->object == object->id);
+}
+
 static bool reader_means(const struct ring_reader *reader, const struct object *object,
 			 const struct map *map) {
+	const struct ring_reader *other;
+
 	if (!map || map->spec.layout.kind != MAP_KIND_RING)
 		return false;
 	if (!reader->log)
 		return map->id == reader->map;
-	return !strcmp(map->name, LOG_MAP_NAME) && control_may_see(reader->call, object->owner) &&
-	       (!reader->object || reader->object == object->id);
+	if (strcmp(map->name, LOG_MAP_NAME) != 0 || !control_may_see(reader->call, object->owner) ||
+	    (reader->object && reader->object != object->id))
+		return false;
+	LIST_FOREACH(other, &reader->daemon->ring_readers, link)
+		if (reader_yields(reader, other, object))
+			return false;
+	return true;
 }
 
 /* Where reader_next() is: begin with {}. Maps do not come or go meanwhile. */
@@ -123,12 +143,13 @@ static bool readers_clash(const struct ring_reader *a, const struct ring_reader 
 	const struct map *map;
 
 	while ((map = reader_next(a, &place)))
-		if (reader_means(b, place.object, map))
+		if (reader_means(b, place.object, map) && !reader_yields(a, b, place.object) &&
+		    !reader_yields(b, a, place.object))
 			return true;
 	/* logs of objects to come */
 	return a->log && b->log && !a->object && !b->object &&
-	       (control_is_admin(a->call) || control_is_admin(b->call) ||
-		varlink_call_peer(a->call)->uid == varlink_call_peer(b->call)->uid);
+	       (reader_uid(a) == reader_uid(b) ||
+		(control_is_admin(a->call) && control_is_admin(b->call)));
 }
 
 /* ---- replies ---- */

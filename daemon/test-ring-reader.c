@@ -482,6 +482,52 @@ static void test_garbage(void **state) {
 	process_stop(&processes[1]);
 }
 
+/* Who reads all logs is not kept from it by users who read theirs, nor they by him: a log goes to
+ * its owner. */
+static void test_users(void **state) {
+	struct map *maps[2];
+	struct process_rings processes[2];
+	struct varlink_client *clients[2];
+	struct varlink_reply reply;
+
+	if (geteuid() != 0)
+		skip();
+	for (int i = 0; i < 2; i++) {
+		maps[i] = map_made(LOG_MAP_NAME, 64 << 10);
+		TAILQ_LAST(&test.daemon.registry.objects, object_list)->owner = i ? 65534 : 0;
+		process_start(&processes[i], maps[i], (uint64_t)i + 1);
+	}
+	assert_int_equal(chmod(test.path, 0666), 0);
+	for (int order = 0; order < 2; order++) {
+		for (int i = 0; i < 2; i++) {
+			int who = i ^ order;
+
+			assert_int_equal(seteuid(who ? 65534 : 0), 0);
+			clients[who] = ask("ReadLog", NULL, true);
+			assert_int_equal(seteuid(0), 0);
+			refused("ReadLog", NULL, who + 1, "Unavailable", "reads it already");
+		}
+		write_line(&processes[0], 0, 100, 3, 7);
+		write_line(&processes[1], 0, 200, 3, 8);
+		for (int who = 0; who < 2; who++) {
+			next(clients[who], &reply);
+			assert_int_equal(n_of(&reply, "lines"), 1);
+			check_line(&reply, 0,
+				   who ? "{\"pid\":1002,\"comm\":\"\xef\xbf\xbd"
+					 "2\",\"time\":200,\"program\":\"cuda__third\",\"text\":\"n is 8\"}"
+				       : "{\"pid\":1001,\"comm\":\"\xef\xbf\xbd"
+					 "1\",\"time\":100,\"program\":\"cuda__third\",\"text\":\"n is 7\"}");
+			varlink_reply_deinit(&reply);
+		}
+		for (int who = 0; who < 2; who++)
+			varlink_client_free(clients[who]);
+		while (!LIST_EMPTY(&test.daemon.ring_readers))
+			usleep(1000);
+	}
+	process_stop(&processes[0]);
+	process_stop(&processes[1]);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
@@ -495,6 +541,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_log, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_garbage, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_users, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
