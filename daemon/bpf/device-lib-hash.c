@@ -75,6 +75,13 @@ struct slot {
 	u64 address, word;
 };
 
+/* What a search finds. No value is at 0, but the compiler does not know that. */
+struct element {
+	struct slot slot;
+	u64 value; /* its address, or 0 */
+	_Bool found;
+};
+
 /* What is on a key's path. */
 struct path {
 	struct slot live;
@@ -154,10 +161,10 @@ static inline void store_value(const struct hash *h, u64 to, const struct hash_v
 }
 
 /*
- * The element of a key, or address 0. `strong`: not from an L1 cache. Most are where their path
- * begins: nothing is between the first load and what comes after a hit.
+ * The element of a key. `strong`: not from an L1 cache. Most are where their path begins: nothing
+ * is between the first load and what comes after a hit.
  */
-static inline struct slot find(const struct hash *h, const u64 *key, _Bool strong)
+static inline struct element find(const struct hash *h, const u64 *key, _Bool strong)
 {
 	u64 hash = hash_key(h, key), live = hash_tag(h, key, hash) | MAP_SLOT_LIVE, first, n = 0;
 	struct slot slot = { .address = hash_slot(h, hash) };
@@ -167,7 +174,7 @@ static inline struct slot find(const struct hash *h, const u64 *key, _Bool stron
 		if (__builtin_expect((slot.word & HASH_LIVE_MASK) == live, 1) &&
 		    (h->small || (first == key[0] && is_key(h, slot.address, key)))) {
 			if (h->small || h->immortal || is_same(h, slot))
-				return slot;
+				return (struct element){ slot, value_of(h, slot.address), 1 };
 			/* no longer the one that was compared: once more */
 		} else if (slot.word != 0 && is_on_path(h, n + 1)) {
 			n++;
@@ -175,24 +182,11 @@ static inline struct slot find(const struct hash *h, const u64 *key, _Bool stron
 			strong = 1;
 			n = 0;
 		} else {
-			slot.address = 0;
-			return slot;
+			return (struct element){ 0 };
 		}
 		slot.address = hash_slot(h, hash + n);
 		load_pair(h, slot.address, strong, &slot.word, &first);
 	}
-}
-
-/*
- * The address of a key's value, or 0. `found` is no news, but the compiler does not know that no
- * value is at 0.
- */
-static inline u64 lookup(const struct hash *h, const u64 *key, _Bool *found)
-{
-	struct slot slot = find(h, key, !h->immortal);
-
-	*found = slot.address != 0;
-	return *found ? value_of(h, slot.address) : 0;
 }
 
 /* Looks through a key's path, up to its element if there is one. Kills PENDING slots but one. */
@@ -408,12 +402,14 @@ static inline long update(const struct hash *h, const u64 *key, const struct has
 
 static inline long erase(const struct hash *h, const u64 *key)
 {
+	struct element element;
 	struct slot slot;
 
 	do {
-		slot = find(h, key, 1);
-		if (!slot.address)
+		element = find(h, key, 1);
+		if (!element.found)
 			return -HASH_ENOENT;
+		slot = element.slot;
 	} while (compare_and_swap(h, slot.address, slot.word,
 				  with_state(slot.word, MAP_SLOT_DEAD)) != slot.word);
 	add(h, h->base, -(1ull << 32 | 1));
@@ -446,9 +442,12 @@ u64 gpuprobe_hash_lookup(HASH_PARAMETERS, _Bool *found);
 u64 gpuprobe_hash_lookup(HASH_PARAMETERS, _Bool *found)
 {
 	struct hash hash = HASH_ARGUMENTS;
+	struct element element = { 0 };
 
-	*found = 0;
-	return __builtin_expect(base != 0, 1) ? lookup(&hash, key, found) : 0;
+	if (__builtin_expect(base != 0, 1))
+		element = find(&hash, key, !immortal);
+	*found = element.found;
+	return element.value;
 }
 
 long gpuprobe_hash_update(HASH_PARAMETERS, const char *value, u32 size, _Bool aligned, u64 flags);

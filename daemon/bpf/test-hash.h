@@ -97,12 +97,11 @@ static void hash_init(struct hash *h, u32 capacity, u32 max_entries, u32 key_siz
 
 static inline u64 hash_lookup(const struct hash *h, const u64 *key)
 {
-	_Bool found;
-	u64 value = lookup(h, key, &found);
+	struct element element = find(h, key, !h->immortal);
 
-	if (found != !!value)
+	if (element.found != !!element.value)
 		abort();
-	return value;
+	return element.value;
 }
 
 static inline long hash_update(const struct hash *h, const u64 *key, u64 value, u64 flags)
