@@ -166,8 +166,9 @@ static inline void store_value(const struct hash *h, u64 to, const struct hash_v
  */
 static inline struct element find(const struct hash *h, const u64 *key, _Bool strong)
 {
-	u64 hash = hash_key(h, key), live = hash_tag(h, key, hash) | MAP_SLOT_LIVE, first, n = 0;
+	u64 hash = hash_key(h, key), live = hash_tag(h, key, hash) | MAP_SLOT_LIVE, first;
 	struct slot slot = { .address = hash_slot(h, hash) };
+	u32 n = 0;
 
 	load_pair(h, slot.address, strong, &slot.word, &first);
 	for (;;) {
