@@ -169,6 +169,10 @@ class Judge:
         accesses = len(PROBED.findall(result.stdout))
         if memory:
             self.check_accesses(name, text, result.stdout)
+        for point in [word for word in programs if word.startswith('line:')]:
+            alone = self.run([self.options.tool, 'probe', path, '--probe', self.options.probe, '--point', point, '--device', '*', '-o', '/dev/null'])
+            if not re.search(r' at [1-9]\d* sites', alone.stdout):
+                self.fail(name, point, alone.stdout)
         stated = re.search(rb'^// corpus: kernels=(\d+)$', text, re.M)
         if stated: # a text that a search gets wrong
             expected = int(stated.group(1))
