@@ -18,7 +18,7 @@ __device__ __align__(128) unsigned int counters[33] = { 1, 2, 3 };
 __device__ node first = { &last, "first", { 1, -2, 3 } };
 __device__ node last = { nullptr, "last", { 4, 5 } };
 static __device__ volatile int hidden;
-__device__ const float unusual[] = { 3e38f, -0.f, 1e-45f };
+__device__ float unusual[] = { 3e38f, -0.f, 1e-45f };
 template <int N> __device__ int kept[N];
 
 extern "C" __global__ void uses(int i, float *out)
