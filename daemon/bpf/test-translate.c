@@ -390,6 +390,8 @@ static void test_percpu(void **state)
 	result = translated(plain, COUNT(plain), &array8, 1);
 	assert_int_equal(result.maps[0].layout.merge, MAP_MERGE_NONE);
 	assert_int_equal(occurrences(result.programs[0].ptx, "st.global.u64"), 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "ld.const"), 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "mul.wide.u32"), 1); /* by 0 */
 	translate_result_deinit(&result);
 }
 
@@ -656,6 +658,9 @@ static void test_kinds(void **state)
 	assert_int_equal(occurrences(result.programs[0].ptx, "red.global.add.u64"), 1);
 	assert_null(strstr(result.programs[0].ptx, "shfl"));
 	assert_null(strstr(result.programs[0].ptx, "activemask"));
+	/* what grids of one dimension need not know comes behind a branch */
+	assert_true(strstr(result.programs[0].ptx, "%tid.y") >
+		    strstr(result.programs[0].ptx, "bra"));
 	translate_result_deinit(&result);
 
 	map = (struct translate_map){ "host", 1513, 4, 8, 1, "__gpuprobe_o1_m0" };
