@@ -14,10 +14,13 @@ The assembler takes the syntax of LLVM's disassembler, one instruction a line or
     goto done         gotol done        call 1           call function    exit          done:
 
 The interpreter follows RFC 9669 as text, one thread after the other, on memory that is a list of regions.
+Maps are in bpf_maps.py.
 """
 
 import re
 import struct
+
+import bpf_maps
 
 M64 = (1 << 64) - 1
 M32 = (1 << 32) - 1
@@ -234,18 +237,6 @@ class BpfError(Exception):
     """The program does what no verified program does."""
 
 
-class Map:
-    ARRAYS = (2, 6, 1503)
-
-    def __init__(self, kind, key, value, entries):
-        self.kind, self.key, self.value, self.entries = kind, key, value, entries
-        self.stride = (value + 7) & ~7
-        self.data = bytearray(self.stride * entries)
-
-    def values(self):
-        return b''.join(bytes(self.data[i * self.stride:i * self.stride + self.value]) for i in range(self.entries))
-
-
 def signed(value, bits):
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
@@ -257,28 +248,75 @@ def divide(a, b):
     return q if (a < 0) == (b < 0) else -q
 
 
+class Exit(Exception):
+    """The thread has left the kernel."""
+
+
+class Thread:
+    """One thread: who it is, and what it holds. Places are counted where it matters how often it was there."""
+
+    def __init__(self, machine, block, thread):
+        self.block, self.index = block, thread
+        self.block_number = number_of(block, machine.grid)
+        in_block = number_of(thread, machine.block)
+        self.lane, self.warp = in_block % 32, in_block // 32
+        self.number = self.block_number * machine.block[0] * machine.block[1] * machine.block[2] + in_block
+        self.stack = bytearray(512 * 8)
+        self.records, self.visits = [], {}
+
+    def visit(self, place):
+        """The place, and how often the thread was there before."""
+        n = self.visits[place] = self.visits.get(place, -1) + 1
+        return place, n
+
+
+def number_of(index, shape):
+    return index[0] + shape[0] * (index[1] + shape[1] * index[2])
+
+
+def shape_of(text):
+    """X, XxY or XxYxZ as three numbers."""
+    return tuple(([int(n) for n in str(text).split('x')] + [1, 1])[:3])
+
+
+class Record:
+    """What a thread has reserved at one place: the place lasts, the record may be held or not."""
+
+    def __init__(self, place, ring, size):
+        self.place, self.ring, self.data, self.held = place, ring, bytearray(size), False
+
+
 class Machine:
     MEMORY = 0x10000000
+    CONTEXT = 0x50000000
     STACK = 0x70000000
-    MAPS = 0x20000000
+    RECORDS = 0x60000000  # each has 64 KiB
+    REFERENCES = 0x30000000  # to maps
+    MAPS = 1 << 40  # the values of each have 4 GiB
+    CONTEXT_SIZE = 168
     STEPS = 1000000
+    PID_TGID, DEVICE, COMM = 0x123400001234, 3, b'bpf-run'  # as bpf-run says
 
-    def __init__(self, code, memory=b'', maps=(), grid=1, block=1):
+    def __init__(self, code, memory=b'', maps=(), grid='1', block='1', context=None):
         self.insns = [struct.unpack('<BBhi', code[i:i + 8]) for i in range(0, len(code), 8)]
         self.memory = bytearray(memory)
+        self.context = None if context is None else context.ljust(self.CONTEXT_SIZE, b'\0')
         self.maps = maps
-        self.grid, self.block = grid, block
+        self.grid, self.block = shape_of(grid), shape_of(block)
+        self.clock = 1000
+        self.current = None
 
     def region(self, address, size):
         if self.MEMORY <= address and address + size <= self.MEMORY + len(self.memory):
             return self.memory, address - self.MEMORY
-        if self.STACK <= address and address + size <= self.STACK + len(self.stack):
-            return self.stack, address - self.STACK
-        index = (address - self.MAPS) >> 24
-        if 0 <= index < len(self.maps):
-            offset = address - self.MAPS & 0xffffff
-            if offset + size <= len(self.maps[index].data):
-                return self.maps[index].data, offset
+        if self.STACK <= address and address + size <= self.STACK + len(self.current.stack):
+            return self.current.stack, address - self.STACK
+        if self.context is not None and self.CONTEXT <= address and address + size <= self.CONTEXT + len(self.context):
+            return self.context, address - self.CONTEXT
+        for areas, base, bits in ((self.current.records, self.RECORDS, 16), (self.maps, self.MAPS, 32)):
+            index, offset = address - base >> bits, address - base & (1 << bits) - 1
+            if 0 <= index < len(areas) and offset + size <= len(areas[index].data):
+                return areas[index].data, offset
         raise BpfError('access of %d bytes at 0x%x' % (size, address))
 
     def load(self, address, size):
@@ -287,6 +325,8 @@ class Machine:
 
     def store(self, address, size, value):
         data, at = self.region(address & M64, size)
+        if data is self.context:
+            raise BpfError('store to the context')
         data[at:at + size] = (value & (1 << 8 * size) - 1).to_bytes(size, 'little')
 
     def alu(self, code, off, a, b):
@@ -364,47 +404,122 @@ class Machine:
         elif imm & 1:
             regs[src] = old
 
-    def helper(self, number, regs):
-        if number in (1, 2, 3):
-            index = regs[1] - self.MAPS - 1
-            m = self.maps[index]
-            key = self.load(regs[2], 4)
-            at = self.MAPS + (index << 24) + key * m.stride
-        if number == 1:
-            return at if key < m.entries else 0
-        if number == 2:
-            if regs[4] > 2:
-                return -22 & M64
-            if key >= m.entries:
-                return -7 & M64
-            if regs[4] == 1:
-                return -17 & M64
-            for i in range(m.value):
-                self.store(at + i, 1, self.load(regs[3] + i, 1))
-            return 0
-        if number == 3:
-            return -22 & M64
-        if number in (503, 504, 505, 508):
-            x = {503: self.block_index, 504: self.block, 505: self.thread_index, 508: self.grid}[number]
-            rest = 1 if number in (504, 508) else 0
-            self.store(regs[1], 8, x)
-            self.store(regs[2], 8, rest)
-            self.store(regs[3], 8, rest)
-            return 0
-        if number == 506:
-            return 0
-        if number == 511:
-            return self.thread_index % 32
-        raise BpfError('helper %d' % number)
+    def map_of(self, reference):
+        return self.maps[reference - self.REFERENCES]
 
-    def thread(self, block_index, thread_index):
-        """Runs one thread. Returns r0."""
-        self.block_index, self.thread_index = block_index, thread_index
-        self.stack = bytearray(512 * 8)
+    def map_helper(self, number, regs):
+        """Helpers of maps with keys."""
+        m = self.map_of(regs[1])
+        key = self.bytes_at(regs[2], m.key)
+        if number == 3:
+            return m.delete(key, self.current)
+        if number == 2:
+            return m.update(key, self.bytes_at(regs[3], m.value), regs[4], self.current)
+        at = m.lookup(key, self.current)
+        return 0 if at is None else self.MAPS + (self.maps.index(m) << 32) + at
+
+    def bytes_at(self, address, size):
+        data, at = self.region(address & M64, size)
+        return bytes(data[at:at + size])
+
+    def reserve(self, ring, size, place):
+        if not 0 < size <= ring.largest:
+            return 0
+        records = self.current.records
+        index = next((i for i, r in enumerate(records) if r.place == place), len(records))
+        if index == len(records):
+            records.append(Record(place, ring, size))
+        elif records[index].held:
+            return 0
+        records[index].held = True
+        return self.RECORDS + (index << 16)
+
+    def release(self, address, place, submit):
+        if address:
+            record = self.current.records[address - self.RECORDS >> 16]
+            if submit and record.held:
+                record.ring.write(bytes(record.data), self.current, self.current.visit(place))
+            record.held = False
+        return 0
+
+    def ring_helper(self, number, regs, place):
+        if number == 131:
+            return self.reserve(self.map_of(regs[1]), regs[2], place)
+        if number in (132, 133):
+            return self.release(regs[1], place, number == 132)
+        ring, data, size, full = (2, 4, 5, bpf_maps.ENOSPC) if number == 25 else (1, 2, 3, bpf_maps.EAGAIN)
+        return self.map_of(regs[ring]).output(regs[size], lambda: self.bytes_at(regs[data], regs[size]), full, self.current,
+                                              self.current.visit(place))
+
+    def text_at(self, address, size):
+        """A text that ends with NUL or after `size` bytes, at most 255, and how many conversions it has."""
+        text = b''
+        while len(text) < min(size, 255) and self.load(address + len(text), 1):
+            text += self.bytes_at(address + len(text), 1)
+        return text, text.replace(b'%%', b'').count(b'%')
+
+    def log_helper(self, number, regs, place):
+        """A record as in proto/log-record.h, with time 0."""
+        log = next(m for m in self.maps if m.log)
+        text, n = self.text_at(regs[1], 255 if number == 501 else regs[2])
+        values = struct.pack('<QQQ', *regs[3:6])[:8 * min(n, 3)] if number == 6 else b''
+        if number == 177:
+            if regs[4] % 8 or regs[4] > 96:
+                return -bpf_maps.EINVAL
+            values = self.bytes_at(regs[3], regs[4]) if regs[4] else b''
+        record = struct.pack('<QHHHH', 0, 2 if number == 501 else 1, len(text), len(values) // 8, 0) + values
+        record += text.ljust(len(text) + 7 & ~7, b'\0')
+        return 0 if log.write(record, self.current, self.current.visit(place)) else -bpf_maps.ENOSPC
+
+    def number_helper(self, number, regs):
+        """Helpers that give numbers; time, SM and warp are not what a case may depend on."""
+        thread = self.current
+        if number in (503, 504, 505, 508):
+            triple = {503: thread.block, 504: self.block, 505: thread.index, 508: self.grid}[number]
+            for reg, value in zip(regs[1:4], triple):
+                self.store(reg, 8, value)
+            return 0
+        if number == 16:
+            name = self.COMM[:min(regs[2] - 1, 15)].ljust(regs[2], b'\0')
+            for i, byte in enumerate(name):
+                self.store(regs[1] + i, 1, byte)
+            return 0
+        if number == 507:
+            raise Exit
+        self.clock += 32
+        values = {5: self.clock, 7: self.clock * 0x9e3779b1 & M32, 8: self.clock >> 5 & 127, 14: self.PID_TGID, 502: self.clock,
+                  506: 0, 509: self.clock >> 5 & 127, 510: self.clock >> 5 & 31, 511: thread.lane, 512: self.DEVICE}
+        if number not in values:
+            raise BpfError('helper %d' % number)
+        return values[number]
+
+    def helper(self, number, regs, place):
+        if number in (1, 2, 3):
+            return self.map_helper(number, regs)
+        if number in (25, 130, 131, 132, 133):
+            return self.ring_helper(number, regs, place)
+        if number in (6, 177, 501):
+            return self.log_helper(number, regs, place)
+        return self.number_helper(number, regs)
+
+    def thread(self, block, thread):
+        """Runs one thread. Returns r0, or None: it left the kernel."""
+        self.current = Thread(self, block, thread)
+        if any(i[0] == 0x18 and i[1] >> 4 == 6 and not self.maps[i[3]].armed for i in self.insns):
+            return 0
+        try:
+            return self.steps()
+        except Exit:
+            return None
+
+    def steps(self):
         regs = [0] * 11
-        regs[1] = self.MEMORY if self.memory else 0
-        regs[2] = len(self.memory)
-        regs[10] = self.STACK + len(self.stack)
+        if self.context is not None:
+            regs[1] = self.CONTEXT
+        else:
+            regs[1] = self.MEMORY if self.memory else 0
+            regs[2] = len(self.memory)
+        regs[10] = self.STACK + len(self.current.stack)
         frames, pc = [], 0
         for _ in range(self.STEPS):
             if not 0 <= pc < len(self.insns):
@@ -424,9 +539,9 @@ class Machine:
                 if src == 0:
                     regs[dst] = imm & M32 | (high & M32) << 32
                 elif src == 5:
-                    regs[dst] = self.MAPS + imm + 1
+                    regs[dst] = self.REFERENCES + imm
                 else:
-                    regs[dst] = self.MAPS + (imm << 24) + high
+                    regs[dst] = self.MAPS + (imm << 32) + high
             elif kind == LDX:
                 size = BYTES[code & 0x18]
                 value = self.load(regs[src] + off, size)
@@ -451,7 +566,7 @@ class Machine:
                     regs[0] = 0
                     regs[6:11] = [0, 0, 0, 0, regs[10] - 512]
                 else:
-                    regs[0] = self.helper(imm, regs)
+                    regs[0] = self.helper(imm, regs, (pc, *(f[0] for f in frames))) & M64
             elif code == JMP:
                 pc += off
             elif code == JMP32:
@@ -460,10 +575,15 @@ class Machine:
                 pc += off
         raise BpfError('does not end')
 
-    def run(self):
-        """Runs all threads, one after the other. Returns the last one's r0."""
-        r0 = 0
-        for b in range(self.grid):
-            for t in range(self.block):
-                r0 = self.thread(b, t)
-        return r0
+    def threads(self):
+        (gx, gy, gz), (bx, by, bz) = self.grid, self.block
+        return [((x, y, z), (i, j, k)) for z in range(gz) for y in range(gy) for x in range(gx)
+                for k in range(bz) for j in range(by) for i in range(bx)]
+
+    def run(self, backwards=False):
+        """Runs all threads, one after the other. Returns their r0, which must be the same (None: all left)."""
+        threads = self.threads()
+        values = {self.thread(*t) for t in (reversed(threads) if backwards else threads)} - {None}
+        if len(values) > 1:
+            raise BpfError('threads return different values: %s' % sorted(values)[:3])
+        return values.pop() if values else None

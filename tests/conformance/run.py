@@ -9,10 +9,9 @@ bpf.py and by BPF_RUN --batch (which needs a libcuda.so.1: NVIDIA's or tests/sim
     .mem HEX                       memory: r1 points to it, r2 is its length
     .context HEX                   instead: r1 is a context
     .map TYPE:KEY:VALUE:ENTRIES    a map; the first is map[0]; options: see bpf-run.c
-    .device                        the interpreter does not run it: it knows nothing of what the case is about
-    .grid N[xN[xN]], .block N...   how many threads run it; r0 is the last one's
+    .grid N[xN[xN]], .block N...   how many threads run it; all must return the same
     .memory                        the memory is part of the result
-    .unarmed                       maps have no data yet (the interpreter does not run these)
+    .unarmed                       maps have no data yet
     .whole                         all threads of each warp are together (see bpf-run.c), so that this is tested without a GPU
     .warps MASK                    these lanes are
     r0 = 1; exit                   the program
@@ -28,13 +27,14 @@ import sys
 import tempfile
 
 import bpf
+import bpf_maps
 
 
 class Case:
     def __init__(self, name, path, line):
         self.name, self.path, self.line = name, path, line
         self.memory, self.maps, self.grid, self.block = b'', [], '1', '1'
-        self.want_memory = self.unarmed = self.device = False
+        self.want_memory = self.unarmed = False
         self.warps = None
         self.context = None
         self.text, self.expected = '', None
@@ -59,14 +59,25 @@ class Case:
             words.append('maps=unarmed')
         return ' '.join(words)
 
-    def reference(self):
-        """The result by the interpreter, as bpf-run would print it."""
-        maps = [bpf.Map(*map(int, m.split(':'))) for m in self.maps]
-        machine = bpf.Machine(self.code(), self.memory, maps, int(self.grid), int(self.block))
-        words = ['0x%x' % machine.run()] + [m.values().hex() for m in maps]
+    def run_reference(self, backwards):
+        maps = [bpf_maps.make(m) for m in self.maps]
+        for m in maps:
+            m.armed, m.together = not self.unarmed, bool(self.warps)
+        machine = bpf.Machine(self.code(), self.memory, maps, self.grid, self.block, self.context)
+        words = ['0x%x' % machine.run(backwards)] + [m.dump().hex() or '-' for m in maps]
         if self.want_memory:
             words.append(bytes(machine.memory).hex())
         return ' '.join(words)
+
+    def reference(self):
+        """The result by the interpreter, as bpf-run would print it. It may not depend on the order of threads."""
+        try:
+            result = self.run_reference(False)
+            if (self.grid, self.block) != ('1', '1') and self.run_reference(True) != result:
+                return 'depends on the order of threads'
+            return result
+        except (bpf.BpfError, bpf_maps.MapError) as error:
+            return 'cannot run: %s' % error
 
 
 def read_cases(path):
@@ -83,9 +94,6 @@ def read_cases(path):
                 case.memory = bytes.fromhex(line[5:])
             elif line.startswith('.context '):
                 case.context = bytes.fromhex(line[9:])
-                case.device = True
-            elif line == '.device':
-                case.device = True
             elif line.startswith('.map '):
                 case.maps.append(line[5:].strip())
             elif line.startswith('.grid '):
@@ -169,7 +177,7 @@ def main():
         wrong = []
         if not case.expected:
             wrong.append('nothing expected')
-        elif not case.unarmed and not case.device and not case.expected.startswith('error: ') and case.reference() != case.expected:
+        elif not case.expected.startswith('error: ') and case.reference() != case.expected:
             wrong.append('interpreter: %s' % case.reference())
         if answer is not None and case.expected and not fits(case.expected, answer):
             wrong.append('bpf-run: %s' % answer)
