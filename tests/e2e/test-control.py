@@ -58,7 +58,7 @@ def test_attach_errors():
             ({"object": encoded("counter"), "point": "uprobe/f"}, "InvalidArgument", "expected kprobe/"),
             ({"object": encoded("counter"), "point": "kprobe/"}, "InvalidArgument", "--kernel"),
             ({"object": encoded("counter"), "point": ""}, "InvalidArgument", "section"),
-            ({"object": encoded("counter"), "spaces": ["shared"]}, "InvalidArgument", "memory accesses"),
+            ({"object": encoded("counter"), "spaces": ["shared"]}, "InvalidArgument", "memory instructions"),
             ({"object": encoded("counter"), "point": "memcapture/f", "spaces": ["texture"]}, "InvalidArgument", "texture"),
             ({"object": encoded("counter"), "point": "memcapture/f", "spaces": []}, "InvalidArgument", "empty"),
             ({"object": encoded("counter"), "threads": 0}, "InvalidArgument", "268435456"),
