@@ -149,6 +149,10 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 		r = map_next(map, &dump->cursor, &entry);
 		if (r)
 			break;
+		if (base64_encoded_size((size_t)entry.n_values * map->spec.value_size) >
+		    DUMP_REPLY_MAX)
+			return dump_end(dump, control_error_limit(call, "bytes of text of one element",
+								  DUMP_REPLY_MAX));
 		json = dump_entry(map, &entry, dump->cursor.order.per_process, &dump->n_bytes);
 		if (!json)
 			return dump_end(dump, control_error_reason(call, "Internal", "no memory"));

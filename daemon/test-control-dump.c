@@ -275,11 +275,32 @@ static void test_stream(void **state) {
 	varlink_reply_deinit(&reply); /* teardown hangs up, and looks at what is held */
 }
 
+/* An element that is too much for any reply. */
+static void test_large_element(void **state) {
+	enum { size = 1 << 20 };
+	struct map *map = make_map(
+		"large", &(struct map_shape){ BPF_MAP_TYPE_PERCPU_ARRAY, 4, size, 1 });
+	struct view a = view_make(map, 1, 0);
+	struct varlink_reply reply;
+
+	put64(&a, 20 * map->spec.layout.shard_stride, 1); /* of an SM: more than 12 MiB */
+	view_free(&a);
+	serve();
+	assert_string_equal(dump("{\"map\":\"large\"}", &reply), "LimitExceeded");
+	varlink_reply_deinit(&reply);
+	assert_int_equal(varlink_client_call_more(test.client, "io.gpuprobe.control.DumpMap",
+						  json_tokener_parse("{\"map\":\"large\"}")),
+			 0);
+	assert_int_equal(varlink_client_next(test.client, &reply), VARLINK_CLIENT_E_ERROR);
+	assert_string_equal(reply.error, "io.gpuprobe.control.LimitExceeded");
+	varlink_reply_deinit(&reply);
+}
+
 int main(void) {
 	static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(test_hash),	TEST(test_refused), TEST(test_threads),
-		TEST(test_ring_listed), TEST(test_stream),
+		TEST(test_ring_listed), TEST(test_stream),  TEST(test_large_element),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
