@@ -239,6 +239,23 @@ def test_maps():
         process.communicate(timeout=60)
 
 
+def test_hash_while_running():
+    """A hash map is read while kernels insert and count: keys are whole, numbers only grow."""
+    with Daemon() as daemon:
+        daemon.attach(object=obj("maps"))
+        process = daemon.start_run(DRIVER, "vectorAdd", "--launches", "40", "--sleep-ms", "50")
+        before, dumps = {}, 0
+        while process.poll() is None:
+            now = values(daemon, "hash")
+            check(set(before) <= set(now) <= {i << 32 for i in range(64)}, "keys", now)
+            check(all(now[key] >= value for key, value in before.items()), "a number shrank")
+            dumps += bool(now) and now != before
+            before = now
+        process.communicate()
+        check(dumps > 3, "dumps that differ:", dumps)
+        equal(values(daemon, "hash"), {i << 32: 4 * 40 for i in range(64)})
+
+
 def test_shared():
     """One copy for all processes of a user, in host memory."""
     with Daemon() as daemon:
