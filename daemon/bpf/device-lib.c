@@ -286,21 +286,20 @@ DEFINE_SYSTEM_CMPXCHG(32, u32, "r")
 DEFINE_SYSTEM_CMPXCHG(64, u64, "l")
 
 /*
- * The pointer to an array, in a register if all that is done with it is to compare it with 0 and
- * to follow it: something is added that is 0. ptxas would take it out of constant memory twice, the
- * second time from another cache, and both miss at the start of a kernel.
+ * A pointer that was loaded from constant memory, for good: something is added that is 0, or ptxas
+ * would load it again where it is used. By then it may be 0, if its map is taken away while kernels
+ * run, though it was not when it was compared with that. And each load comes from another cache,
+ * which misses at the start of a kernel.
  */
-u64 gpuprobe_array(u64 base, u32 index);
-u64 gpuprobe_array(u64 base, u32 index)
+u64 gpuprobe_load_once(u64 pointer);
+u64 gpuprobe_load_once(u64 pointer)
 {
 	u32 number;
 	u64 zero;
 
-	if (!__builtin_constant_p(index))
-		return base;
 	__asm__("mov.u32 %0, %%laneid;\n\tshr.u32 %0, %0, 5;" : "=r"(number));
 	__asm__("mul.wide.u32 %0, %1, 8;" : "=l"(zero) : "r"(number));
-	return base + zero;
+	return pointer + zero;
 }
 
 /* The address of a value of an array that has it. See proto/map-layout.h. */

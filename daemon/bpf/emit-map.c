@@ -22,14 +22,14 @@ struct place {
 
 LLVMValueRef emit_base(struct emitter *e, uint32_t map)
 {
-	LLVMValueRef base;
+	LLVMValueRef base = e->map[map].base;
 
 	if (e->layouts[map].resident)
 		return LLVMConstPtrToInt(e->map[map].slot, e->i64);
-	base = LLVMBuildLoad2(e->builder, e->i64, e->map[map].slot, "");
-	/* written by the host between launches only */
-	LLVMSetMetadata(base, LLVMGetMDKindIDInContext(e->context, "invariant.load", 14),
-			LLVMMetadataAsValue(e->context, LLVMMDNodeInContext2(e->context, NULL, 0)));
+	if (!base) {
+		base = LLVMBuildLoad2(e->builder, e->i64, e->map[map].slot, "");
+		base = emit_call(e, "gpuprobe_load_once", &base, 1);
+	}
 	return base;
 }
 
@@ -69,11 +69,6 @@ static struct place find_place(struct emitter *e, uint32_t map)
 
 	place.fits = LLVMBuildICmp(e->builder, LLVMIntULT, index,
 				   LLVMConstInt(e->i32, e->maps[map].max_entries, false), "");
-	if (!e->layouts[map].resident && layout->kind == MAP_KIND_ARRAY) {
-		LLVMValueRef args[2] = { place.base, index };
-
-		place.base = emit_call(e, "gpuprobe_array", args, 2);
-	}
 	if (layout->kind == MAP_KIND_THREADS)
 		place_threads(e, layout, index, &place);
 	else

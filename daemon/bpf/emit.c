@@ -431,11 +431,12 @@ static void emit_slots(struct emitter *e)
 		if (!e->analysis->uses[i])
 			continue;
 		emit_slot(e, i);
+		e->map[i].base = emit_base(e, (uint32_t)i);
 		if (!(e->analysis->uses[i] & MAP_USE_DIRECT))
 			continue;
 		if (!e->disarmed)
 			e->disarmed = emit_new_block(e, "disarmed");
-		e->map[i].direct = emit_base(e, (uint32_t)i);
+		e->map[i].direct = e->map[i].base;
 		zero = LLVMBuildICmp(e->builder, LLVMIntEQ, e->map[i].direct, emit_const(e, 0), "");
 		armed = emit_new_block(e, "armed");
 		LLVMBuildCondBr(e->builder, zero, e->disarmed, armed);

@@ -15,6 +15,7 @@
 /* How a map lies in memory, for the code that computes addresses. */
 struct emit_map {
 	LLVMValueRef slot; /* the global variable; NULL: the program does not use the map */
+	LLVMValueRef base; /* what a pointer in it was when the program began; NULL: not loaded */
 	LLVMValueRef
 		direct; /* address of the only value, loaded at entry; NULL: not used that way */
 };
