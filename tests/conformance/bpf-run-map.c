@@ -163,6 +163,18 @@ static int add_batch(struct batches *batches, const struct translate_map *map,
 	return r;
 }
 
+/* Each record of a batch as a batch of its own. */
+static int add_records(struct batches *batches, const struct translate_map *map,
+		       const struct map_batch *batch, const uint8_t *records)
+{
+	struct map_batch one = { .size = batch->size, .count = 1 };
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < batch->count; i++)
+		r = add_batch(batches, map, &one, records + (size_t)batch->size * i);
+	return r;
+}
+
 static int compare_batches(const void *a, const void *b)
 {
 	const struct bytes *x = a, *y = b;
@@ -173,7 +185,7 @@ static int compare_batches(const void *a, const void *b)
 
 static int read_ring(const struct translate_map *map, const struct map_layout *layout,
 		     const struct map_ring *ring, uint32_t number, const uint8_t *memory,
-		     uint64_t head, struct batches *batches)
+		     uint64_t head, bool records, struct batches *batches)
 {
 	const uint8_t *data = memory + layout->data_size + map_ring_offset(layout, number);
 	struct map_batch batch;
@@ -195,14 +207,15 @@ static int read_ring(const struct translate_map *map, const struct map_layout *l
 		size = sizeof(batch) + (uint64_t)batch.size * batch.count;
 		if ((unsigned)__builtin_popcountll(batch.lanes) != batch.count || size > left)
 			return -EINVAL;
-		r = add_batch(batches, map, &batch, place + sizeof(batch));
+		r = records ? add_records(batches, map, &batch, place + sizeof(batch))
+			    : add_batch(batches, map, &batch, place + sizeof(batch));
 		at += map_round_up(size, MAP_BATCH_ALIGN);
 	}
 	return r;
 }
 
 static int read_rings(const struct translate_map *map, const struct map_layout *layout,
-		      const uint8_t *memory, uint64_t head, struct bytes *bytes)
+		      const uint8_t *memory, uint64_t head, bool records, struct bytes *bytes)
 {
 	struct batches batches = { 0 };
 	uint32_t sums[2] = { 0, 0 };
@@ -213,7 +226,7 @@ static int read_rings(const struct translate_map *map, const struct map_layout *
 		memcpy(&ring, memory + i * sizeof(ring), sizeof(ring));
 		sums[0] += (uint32_t)ring.lost;
 		sums[1] += (uint32_t)ring.written;
-		r = read_ring(map, layout, &ring, i, memory, head, &batches);
+		r = read_ring(map, layout, &ring, i, memory, head, records, &batches);
 	}
 	if (!r && batches.records != sums[1])
 		r = -EINVAL;
@@ -231,7 +244,7 @@ static int read_rings(const struct translate_map *map, const struct map_layout *
 }
 
 int instance_read(const struct translate_map *map, const struct translate_map_result *result,
-		  const uint8_t *memory, uint64_t head, struct bytes *bytes)
+		  const uint8_t *memory, uint64_t head, bool records, struct bytes *bytes)
 {
 	const struct map_layout *layout = &result->layout;
 	int r = 0;
@@ -255,7 +268,7 @@ int instance_read(const struct translate_map *map, const struct translate_map_re
 		r = read_hash(map, layout, memory, bytes);
 		break;
 	default:
-		r = read_rings(map, layout, memory, head, bytes);
+		r = read_rings(map, layout, memory, head, records, bytes);
 	}
 	if (r) {
 		free(bytes->data);

@@ -20,8 +20,8 @@
  * maps=unarmed the pointers to maps' data stay 0.
  *
  * Options of a map are host, kernel (where it lies), threads=N, ring=BYTES, head=BYTES,
- * tail=BYTES (see instance_init()) and log (it is what printk writes to). The process is 4660 (0x1234), its name
- * "bpf-run", the device number 3.
+ * tail=BYTES (see instance_init()), records (see instance_read()) and log (it is what printk
+ * writes to). The process is 4660 (0x1234), its name "bpf-run", the device number 3.
  *
  * warps=whole takes it that the 32 threads of a warp are together wherever the program asks who is,
  * warps=MASK that these lanes are: a driver that runs one thread after the other would say that
@@ -95,6 +95,7 @@ struct test_case {
 	struct translate_map maps[MAPS_MAX];
 	uint64_t heads[MAPS_MAX]; /* of rings: bytes that were written and read before */
 	uint64_t tails[MAPS_MAX]; /* and what producers have heard of that, if not 0 */
+	bool records[MAPS_MAX]; /* of rings: which of them are one batch does not matter */
 	size_t n_maps;
 	unsigned grid[3], block[3];
 	bool want_memory;
@@ -359,7 +360,7 @@ static int run_collect(struct run *run, struct outcome *outcome, char **error)
 			r = driver_check(d, d->to_host(raw, run->data[i], size), "cuMemcpyDtoH",
 					 error);
 		if (!r && instance_read(run->test->maps + i, layout, raw, run->test->heads[i],
-					outcome->maps + i))
+					run->test->records[i], outcome->maps + i))
 			r = fail(error, "map %zu is not as map-layout.h says", i);
 		free(raw);
 	}
@@ -538,6 +539,8 @@ static int parse_map_option(struct test_case *test, const char *text, char **err
 		map->place = MAP_PLACE_KERNEL;
 	else if (strcmp(text, "log") == 0)
 		map->log = true;
+	else if (strcmp(text, "records") == 0)
+		test->records[test->n_maps] = true;
 	else if (strncmp(text, "threads=", 8) == 0 && !(r = parse_count(text + 8, &n, error)))
 		map->threads = n;
 	else if (strncmp(text, "ring=", 5) == 0 && !(r = parse_count(text + 5, &n, error)))

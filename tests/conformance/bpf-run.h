@@ -4,6 +4,7 @@
 /* What bpf-run's parts share: a map's memory, made as daemon and shim make it and read as readers
  * do. */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,10 +32,11 @@ void instance_init(const struct map_layout *layout, uint8_t *memory, uint64_t ad
  *     array            values, one after the other
  *     per-thread array the values of index 0, one a thread, then those of index 1 ...
  *     hash             elements in order of keys: key, value (of a percpu hash: the sum of its
- * copies) ring             u32 lost, u32 written, then each batch: u32 size, u32 count, its records
- *                      (of a log, with time 0)
+ *                      copies)
+ *     ring             u32 lost, u32 written, then each batch: u32 size, u32 count, its records
+ *                      (of a log, with time 0); `records`: as if each were a batch of its own
  *
  * Returns 0, -ENOMEM, or -EINVAL: it breaks the rules of map-layout.h.
  */
 int instance_read(const struct translate_map *map, const struct translate_map_result *result,
-		  const uint8_t *memory, uint64_t head, struct bytes *bytes);
+		  const uint8_t *memory, uint64_t head, bool records, struct bytes *bytes);
