@@ -13,7 +13,7 @@ import tempfile
 import time
 
 from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, check, equal, main, need, wait_until
-from wire import DATA_OFFSET, HEADER, RING, Shim
+from wire import DATA_OFFSET, HEADER, IMAGE, PTX, RING, Shim, memfd, message
 
 OBJECTS = f"{BUILD}/tests/e2e/objects"
 need(GPUPROBED, CTL, COUNTER, f"{OBJECTS}/rings.bpf.o", f"{OBJECTS}/log.bpf.o")
@@ -265,6 +265,54 @@ def test_many_processes():
         wait_until(lambda: descriptors(daemon) < counts[11] - 15, "drained rings are given back")
 
 
+def sleeping(seconds):
+    """Whether a process runs `sleep seconds`."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if file.read().split(b"\0")[1:2] == [seconds.encode()]:
+                    return True
+        except OSError:
+            pass
+    return False
+
+
+def test_killed_in_pass():
+    """A daemon that is killed, or an application, while a pass of the user runs that has started others: nothing of it stays."""
+    need(f"{BUILD}/daemon/ptxpass/gpuprobe-pass-worker")
+    for victim in "daemon", "application", "pass":
+        folder = tempfile.mkdtemp()
+        try:
+            os.chmod(folder, 0o755)  # a worker of root runs as nobody
+            seconds = f"4321.{os.getpid()}"
+            with open(f"{folder}/hang", "w") as file:
+                file.write(f"#!/bin/sh\n(sleep {seconds} & sleep {seconds}) & exec sleep {seconds}\n" if victim != "pass" else
+                           f"#!/bin/sh\nsleep {seconds} &\nkill -SEGV $$\n")
+            os.chmod(f"{folder}/hang", 0o755)
+            with open(f"{folder}/hang.json", "w") as file:
+                json.dump({"name": "hang", "executable": "hang", "timeout_ms": 3000, "attach_points": {"include": ["kprobe/*"]}}, file)
+            with Daemon("--pass-dir", folder, "--deadline-ms=20000") as daemon:
+                daemon.attach("--kernel", "vectorAdd")
+                shim = Shim(daemon.directory, timeout=30)
+                fd = memfd(VEC_ADD_PTX)
+                shim.send(message(IMAGE, len(VEC_ADD_PTX), PTX, 0, 9, 0, 0, 0), fd)
+                os.close(fd)
+                if victim == "pass":
+                    new, _, _, slots = shim.image_reply()
+                    check(new and slots, "not replaced")
+                    check(any("hang: ended by signal 11" in o["reason"] for o in daemon.why()), daemon.why())
+                else:
+                    wait_until(lambda: sleeping(seconds), "the pass runs")
+                if victim == "daemon":
+                    daemon.kill()
+                shim.close()
+                wait_until(lambda: not sleeping(seconds), f"with the {victim} killed, what the pass started is gone")
+                if victim == "application":
+                    alive(daemon)
+        finally:
+            shutil.rmtree(folder)
+
+
 def test_other_user():
     """Rings, logs, kernels and instructions are another user's; what is put into his own processes he may know."""
     if os.getuid() != 0:
@@ -317,4 +365,4 @@ seen()
 
 if __name__ == "__main__":
     main([test_full_disk, test_many_maps, test_noise_in_rings, test_detached_while_read, test_killed_while_read,
-          test_large_maps, test_many_processes, test_other_user])
+          test_large_maps, test_many_processes, test_killed_in_pass, test_other_user])
