@@ -55,6 +55,15 @@ enum {
 	{ "socket", required_argument, NULL, CTL_OPTION_SOCKET }
 /* clang-format on */
 int ctl_option(struct ctl *ctl, int option, const char *help);
+
+/* A command, or the verb of one: `map dump`. */
+struct ctl_command {
+	const char *name;
+	int (*run)(struct ctl *ctl, int argc, char **argv);
+	char title[32]; /* its argv[0], which getopt puts before what it says */
+};
+int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun, const struct ctl_command *verbs,
+	     size_t n);
 int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help);
 int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp);
 int ctl_size(const char *what, const char *text, int64_t *sizep);

@@ -48,11 +48,7 @@ static const char help[] =
 	"Without --session and --socket: your session daemon if one runs, else the system's.\n"
 	"Exit status: 0 fine, 1 error, 2 usage, 3 no daemon, 4 refused by the verifier, 5 not found, 6 not permitted.\n";
 
-static const struct {
-	const char *name;
-	int (*run)(struct ctl *ctl, int argc, char **argv);
-	char title[32]; /* its argv[0], which getopt puts before what it says */
-} commands[] = {
+static const struct ctl_command commands[] = {
 	{ "attach", command_attach, CTL_TITLE "attach" },
 	{ "detach", command_detach, CTL_TITLE "detach" },
 	{ "list", command_list, CTL_TITLE "list" },

@@ -349,26 +349,10 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 }
 
 int command_map(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS, {} };
-	static char title_list[] = CTL_TITLE "map list", title_dump[] = CTL_TITLE "map dump";
-	int option, first, r;
+	static const struct ctl_command verbs[] = {
+		{ "list", map_list, CTL_TITLE "map list" },
+		{ "dump", map_dump, CTL_TITLE "map dump" },
+	};
 
-	while ((option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0) {
-		r = ctl_option(ctl, option, help);
-		if (r >= 0)
-			return r;
-	}
-	if (optind == argc)
-		return ctl_usage("map: list or dump?");
-	first = optind;
-	optind = 0;
-	if (!strcmp(argv[first], "list")) {
-		argv[first] = title_list;
-		return map_list(ctl, argc - first, argv + first);
-	}
-	if (!strcmp(argv[first], "dump")) {
-		argv[first] = title_dump;
-		return map_dump(ctl, argc - first, argv + first);
-	}
-	return ctl_usage("map has no command %s", argv[first]);
+	return ctl_verb(ctl, argc, argv, help, "map", verbs, sizeof(verbs) / sizeof(*verbs));
 }

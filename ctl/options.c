@@ -136,3 +136,28 @@ int ctl_size(const char *what, const char *text, int64_t *sizep) {
 	*sizep = size;
 	return -1;
 }
+
+int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun, const struct ctl_command *verbs,
+	     size_t n) {
+	static const struct option options[] = { CTL_OPTIONS, {} };
+	char all[64] = "";
+	int option, first, r;
+
+	while ((option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0) {
+		r = ctl_option(ctl, option, help);
+		if (r >= 0)
+			return r;
+	}
+	first = optind;
+	optind = 0; /* getopt starts over */
+	for (size_t i = 0; i < n; i++) {
+		if (first < argc && !strcmp(argv[first], verbs[i].name)) {
+			argv[first] = (char *)verbs[i].title;
+			return verbs[i].run(ctl, argc - first, argv + first);
+		}
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? " or " : "", verbs[i].name);
+	}
+	if (first == argc)
+		return ctl_usage("%s: %s?", noun, all);
+	return ctl_usage("%s has no command %s", noun, argv[first]);
+}

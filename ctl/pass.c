@@ -336,26 +336,10 @@ static int test(struct ctl *ctl, int argc, char **argv) {
 }
 
 int command_pass(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS, {} };
-	static char title_list[] = CTL_TITLE "pass list", title_test[] = CTL_TITLE "pass test";
-	int option, first, r;
+	static const struct ctl_command verbs[] = {
+		{ "list", list, CTL_TITLE "pass list" },
+		{ "test", test, CTL_TITLE "pass test" },
+	};
 
-	while ((option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0) {
-		r = ctl_option(ctl, option, help);
-		if (r >= 0)
-			return r;
-	}
-	if (optind == argc)
-		return ctl_usage("pass: list or test?");
-	first = optind;
-	optind = 0;
-	if (!strcmp(argv[first], "list")) {
-		argv[first] = title_list;
-		return list(ctl, argc - first, argv + first);
-	}
-	if (!strcmp(argv[first], "test")) {
-		argv[first] = title_test;
-		return test(ctl, argc - first, argv + first);
-	}
-	return ctl_usage("pass has no command %s", argv[first]);
+	return ctl_verb(ctl, argc, argv, help, "pass", verbs, sizeof(verbs) / sizeof(*verbs));
 }

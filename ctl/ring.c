@@ -190,21 +190,9 @@ static int ring_read(struct ctl *ctl, int argc, char **argv) {
 }
 
 int command_ring(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS, {} };
-	static char title_read[] = CTL_TITLE "ring read";
-	int option, first, r;
+	static const struct ctl_command verbs[] = {
+		{ "read", ring_read, CTL_TITLE "ring read" },
+	};
 
-	while ((option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0) {
-		r = ctl_option(ctl, option, help);
-		if (r >= 0)
-			return r;
-	}
-	if (optind == argc)
-		return ctl_usage("ring: read?");
-	first = optind;
-	optind = 0;
-	if (strcmp(argv[first], "read"))
-		return ctl_usage("ring has no command %s", argv[first]);
-	argv[first] = title_read;
-	return ring_read(ctl, argc - first, argv + first);
+	return ctl_verb(ctl, argc, argv, help, "ring", verbs, sizeof(verbs) / sizeof(*verbs));
 }

@@ -13,15 +13,6 @@ RING_BYTES = 2 << 30
 
 
 class Benchmarks:
-    def bench_counter(self):
-        with Session(self) as session:
-            session.attach()
-            figures = json.loads(session.run(self.program("counter")))
-            counted = session.read()
-            figures["counted"] = counted
-            self.benchmarks["counter"] = figures
-            expect("count == threads x launches", counted, figures["expected"])
-
     def bench_first_load(self):
         """Wall time of the first launch (lazy load, probe and arming in it), bare and ours in turn; nothing cached."""
         bare, ours, second, unmatched = [], [], [], []
