@@ -34,7 +34,7 @@ struct attach_plan {
 	const void *blob; /* linked->size bytes */
 	const struct attach_choices *choices;
 	struct host **host; /* *host NULL: there are no programs on the host; taken if all goes well */
-	struct host_report *host_report;
+	struct verify_report *host_report;
 };
 
 /*

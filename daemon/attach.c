@@ -67,7 +67,7 @@ struct attach {
 	void *elf; /* a copy of the object */
 	size_t n_elf;
 	int host_result;
-	struct host_report host_report;
+	struct verify_report host_report;
 	struct host *host;
 };
 
@@ -78,7 +78,7 @@ static void attach_free(struct attach *attach) {
 	fd_close(attach->blob_fd);
 	free(attach->linked);
 	verify_report_deinit(&attach->report);
-	host_report_deinit(&attach->host_report);
+	verify_report_deinit(&attach->host_report);
 	host_free(attach->host);
 	free(attach->elf);
 	free(attach->only_program);
@@ -346,7 +346,7 @@ static void attach_on_verify(uv_work_t *work) {
 
 /* The programs on the host are loaded, or not. */
 static void attach_on_hosts(struct attach *attach) {
-	const struct host_report *report = &attach->host_report;
+	const struct verify_report *report = &attach->host_report;
 	const char *program = report->program < attach->linked->n_programs
 				      ? attach->linked->programs[report->program].name
 				      : NULL;

@@ -51,43 +51,20 @@ static int keep_complaint(enum libbpf_print_level level, const char *format, va_
 	return 0;
 }
 
-void host_report_deinit(struct host_report *report) {
-	free(report->reason);
-	free(report->log);
-	*report = (struct host_report){};
-}
-
-__attribute__((format(printf, 4, 5)))
-static int report_set(struct host_report *report, int result, size_t program, const char *format, ...) {
-	va_list arguments;
-	char *reason;
-	int n;
-
-	va_start(arguments, format);
-	n = vasprintf(&reason, format, arguments);
-	va_end(arguments);
-	if (n < 0)
-		return -ENOMEM;
-	free(report->reason);
-	report->program = program;
-	report->reason = reason;
-	return result;
-}
-
 /* Says why libbpf returned -error. */
-static int report_libbpf(struct host_report *report, int result, size_t program, const char *what, int error) {
+static int report_libbpf(struct verify_report *report, int result, size_t program, const char *what, int error) {
 	if (error == ENOMEM)
 		return -ENOMEM;
 	if (error == EPERM || error == EACCES)
-		return report_set(report, HOST_E_NOT_PERMITTED, program,
+		return verify_report_set(report, HOST_E_NOT_PERMITTED, program,
 				  "%s: the kernel does not let this daemon: it needs CAP_BPF and CAP_PERFMON "
 				  "(run the system service)",
 				  what);
-	return report_set(report, result, program, "%s: %s", what, *complaint ? complaint : strerror(error));
+	return verify_report_set(report, result, program, "%s: %s", what, *complaint ? complaint : strerror(error));
 }
 
 /* Finds the programs of ours, and leaves out all others. */
-static int choose_programs(struct host *host, uint64_t chosen, struct host_report *report) {
+static int choose_programs(struct host *host, uint64_t chosen, struct verify_report *report) {
 	const struct linked *linked = host->linked;
 	struct bpf_program *program;
 
@@ -98,7 +75,7 @@ static int choose_programs(struct host *host, uint64_t chosen, struct host_repor
 			continue;
 		program = bpf_object__find_program_by_name(host->object, linked->programs[i].name);
 		if (!program)
-			return report_set(report, HOST_E_INVALID, i, "the object has no program %s",
+			return verify_report_set(report, HOST_E_INVALID, i, "the object has no program %s",
 					  linked->programs[i].name);
 		bpf_program__set_autoload(program, true);
 		host->programs[i] = program;
@@ -161,7 +138,7 @@ static struct bpf_map *find_map(const struct host *host, const struct linked_map
 }
 
 /* After loading: notes which maps host programs use, and checks that those shared with the GPU can be. */
-static int find_maps(struct host *host, uint64_t gpu, struct host_report *report) {
+static int find_maps(struct host *host, uint64_t gpu, struct verify_report *report) {
 	for (size_t i = 0; i < host->linked->n_maps; i++) {
 		const struct linked_map *linked = &host->linked->maps[i];
 		struct bpf_map *map = find_map(host, linked);
@@ -176,7 +153,7 @@ static int find_maps(struct host *host, uint64_t gpu, struct host_report *report
 		if (!(gpu >> i & 1) || linked->internal == LINKED_MAP_RODATA)
 			continue;
 		if (bpf_map__type(map) != BPF_MAP_TYPE_ARRAY)
-			return report_set(report, HOST_E_INVALID, SIZE_MAX,
+			return verify_report_set(report, HOST_E_INVALID, SIZE_MAX,
 					  "map %s: programs on the host and on the GPU can share arrays only", linked->name);
 		host->shared |= UINT64_C(1) << i;
 	}
@@ -191,7 +168,7 @@ static size_t refused_program(const struct host *host) {
 	return SIZE_MAX;
 }
 
-static int load(struct host *host, char *log, struct host_report *report) {
+static int load(struct host *host, char *log, struct verify_report *report) {
 	size_t program;
 	int r;
 
@@ -199,17 +176,12 @@ static int load(struct host *host, char *log, struct host_report *report) {
 	if (!r)
 		return 0;
 	program = refused_program(host);
-	if (*log && r != EPERM) {
-		free(report->log);
-		report->log = strdup(log);
-		if (!report->log)
-			return -ENOMEM;
-		return report_set(report, HOST_E_REFUSED, program, "the kernel's verifier refuses the program");
-	}
+	if (*log && r != EPERM)
+		return verify_report_log(report, HOST_E_REFUSED, program, log, -r);
 	return report_libbpf(report, HOST_E_INVALID, program, "loading the programs on the host", r);
 }
 
-static int host_open(struct host *host, const void *elf, size_t n_elf, char *log, struct host_report *report) {
+static int host_open(struct host *host, const void *elf, size_t n_elf, char *log, struct verify_report *report) {
 	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "gpuprobe_host", .kernel_log_buf = log,
 		    .kernel_log_size = LOG_SIZE, .kernel_log_level = 0);
 
@@ -220,7 +192,7 @@ static int host_open(struct host *host, const void *elf, size_t n_elf, char *log
 }
 
 int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct linked *linked, const void *blob,
-	     uint64_t gpu_programs, uint64_t host_programs, struct host_report *report) {
+	     uint64_t gpu_programs, uint64_t host_programs, struct verify_report *report) {
 	struct host *host = calloc(1, sizeof(*host));
 	char *log = calloc(1, LOG_SIZE);
 	int r;
@@ -254,7 +226,7 @@ int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct li
 	return 0;
 }
 
-int host_attach(struct host *host, struct host_report *report) {
+int host_attach(struct host *host, struct verify_report *report) {
 	for (size_t i = 0; i < LINKED_PROGRAMS_MAX; i++) {
 		char what[200];
 

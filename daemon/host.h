@@ -11,36 +11,29 @@
 #include <stdint.h>
 
 #include "bpf/linked.h"
+#include "verify.h"
 
 enum host_result {
 	_HOST_SUCCESS,
-	HOST_E_REFUSED, /* by the kernel's verifier; report: program, reason, log */
+	HOST_E_REFUSED, /* by the kernel's verifier; the report has a log */
 	HOST_E_NOT_PERMITTED, /* this process may not: reason says what to do */
 	HOST_E_INVALID, /* the object, a map or a section: reason */
 	HOST_E_ATTACH, /* there is no such function, tracepoint, ...: program, reason */
 };
-
-/* Zeroed by the caller, who calls host_report_deinit(). Filled in for positive results. */
-struct host_report {
-	size_t program; /* index in linked; SIZE_MAX: the object as a whole */
-	char *reason; /* one line */
-	char *log; /* the verifier's words; NULL: none */
-};
-
-void host_report_deinit(struct host_report *report);
 
 struct host;
 
 /*
  * Loads the host programs of an object (bit i of host_programs: program i of linked) and creates their maps. elf is what linked was
  * made of. gpu_programs: those that go to the GPU, whose maps may be shared. Nothing runs yet. Blocks, up to seconds: may run in a
- * thread. 0, a positive result, or negative errno.
+ * thread. 0, a positive
+ * result and a report (zeroed by the caller, who frees it), or negative errno.
  */
 int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct linked *linked, const void *blob,
-	     uint64_t gpu_programs, uint64_t host_programs, struct host_report *report);
+	     uint64_t gpu_programs, uint64_t host_programs, struct verify_report *report);
 
 /* Attaches them: from here on they run. As above. */
-int host_attach(struct host *host, struct host_report *report);
+int host_attach(struct host *host, struct verify_report *report);
 
 /* Detaches one program. */
 void host_detach(struct host *host, size_t program);

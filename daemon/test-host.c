@@ -77,7 +77,7 @@ static size_t map(const char *name) {
 	return 0;
 }
 
-static int make(struct host **hostp, uint64_t gpu, uint64_t programs, struct host_report *report) {
+static int make(struct host **hostp, uint64_t gpu, uint64_t programs, struct verify_report *report) {
 	return host_new(hostp, elf, n_elf, &output->linked, output->blob, gpu, programs, report);
 }
 
@@ -94,7 +94,7 @@ static uint64_t mapped(int fd, uint32_t key) {
 
 static void test_shares_arrays(void **state) {
 	unsigned int before = descriptors();
-	struct host_report report = {};
+	struct verify_report report = {};
 	struct host *host;
 	uint32_t key = 7;
 	uint64_t value = 0;
@@ -118,19 +118,19 @@ static void test_shares_arrays(void **state) {
 	assert_int_equal(value, 1);
 	host_free(host);
 	host_target();
-	host_report_deinit(&report);
+	verify_report_deinit(&report);
 	assert_int_equal(descriptors(), before);
 }
 
 static void test_alone_shares_nothing(void **state) {
-	struct host_report report = {};
+	struct verify_report report = {};
 	struct host *host;
 
 	assert_int_equal(make(&host, 0, program("on_host"), &report), 0);
 	assert_false(host_map_shared(host, map("shared")));
 	assert_true(host_map_fd(host, map("shared")) >= 0);
 	host_free(host);
-	host_report_deinit(&report);
+	verify_report_deinit(&report);
 }
 
 /* Each gets a result, a program and words of its own, and leaves no descriptor behind. */
@@ -143,13 +143,13 @@ static void test_refused(void **state) {
 	} cases[] = {
 		{ "cuda__hash", "on_host_hash", HOST_E_INVALID, "map hash: programs on the host and on the GPU can share arrays only",
 		  false, false },
-		{ "cuda__on_gpu", "on_host_bad", HOST_E_REFUSED, "verifier", true, false },
+		{ "cuda__on_gpu", "on_host_bad", HOST_E_REFUSED, "R0 invalid mem access", true, false },
 		{ "cuda__on_gpu", "on_nothing", HOST_E_ATTACH, "no_such_function", false, true },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		unsigned int before = descriptors();
-		struct host_report report = {};
+		struct verify_report report = {};
 		struct host *host = NULL;
 		int r;
 
@@ -162,28 +162,28 @@ static void test_refused(void **state) {
 		assert_non_null(strstr(report.reason, cases[i].words));
 		assert_true(cases[i].log == (report.log && strstr(report.log, "invalid mem access")));
 		host_free(host);
-		host_report_deinit(&report);
+		verify_report_deinit(&report);
 		assert_int_equal(descriptors(), before);
 	}
 }
 
 static void test_no_object(void **state) {
-	struct host_report report = {};
+	struct verify_report report = {};
 	struct host *host = NULL;
 
 	assert_int_equal(host_new(&host, "no ELF at all", 13, &output->linked, output->blob, 0, program("on_host"), &report),
 			 HOST_E_INVALID);
 	assert_non_null(strstr(report.reason, "libbpf does not open the object"));
-	host_report_deinit(&report);
+	verify_report_deinit(&report);
 }
 
 static void test_not_permitted(void **state) {
-	struct host_report report = {};
+	struct verify_report report = {};
 	struct host *host = NULL;
 
 	assert_int_equal(make(&host, 0, program("on_host"), &report), HOST_E_NOT_PERMITTED);
 	assert_non_null(strstr(report.reason, "CAP_BPF"));
-	host_report_deinit(&report);
+	verify_report_deinit(&report);
 }
 
 int main(int argc, char **argv) {

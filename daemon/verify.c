@@ -38,9 +38,7 @@ struct verify {
 	struct verify_report *report;
 };
 
-/* Fills in the report. Returns `result`, or -ENOMEM. */
-__attribute__((format(printf, 4, 5)))
-static int report_set(struct verify *v, int result, size_t program, const char *format, ...) {
+int verify_report_set(struct verify_report *report, int result, size_t program, const char *format, ...) {
 	va_list arguments;
 	char *reason;
 	int n;
@@ -50,14 +48,14 @@ static int report_set(struct verify *v, int result, size_t program, const char *
 	va_end(arguments);
 	if (n < 0)
 		return -ENOMEM;
-	free(v->report->reason);
-	v->report->program = program;
-	v->report->reason = reason;
+	free(report->reason);
+	report->program = program;
+	report->reason = reason;
 	return result;
 }
 
 static int not_permitted(struct verify *v) {
-	return report_set(v, VERIFY_E_NOT_PERMITTED, SIZE_MAX,
+	return verify_report_set(v->report, VERIFY_E_NOT_PERMITTED, SIZE_MAX,
 			  "the kernel does not let this daemon verify BPF programs: it needs "
 			  "CAP_BPF and CAP_PERFMON (run the system service, or set verify=off if "
 			  "every user of this daemon is trusted)");
@@ -152,21 +150,19 @@ static char *log_copy(const char *log) {
 	return copy;
 }
 
-/* The verifier refused a program: reason and log go into the report. */
-static int report_log(struct verify *v, size_t program, int error) {
+int verify_report_log(struct verify_report *report, int result, size_t program, const char *log, int error) {
 	char conclusion[520], source[264];
 
-	log_conclude(v->log, conclusion, sizeof(conclusion), source, sizeof(source));
-	free(v->report->log);
-	v->report->log = log_copy(v->log);
-	if (!v->report->log)
+	log_conclude(log, conclusion, sizeof(conclusion), source, sizeof(source));
+	free(report->log);
+	report->log = log_copy(log);
+	if (!report->log)
 		return -ENOMEM;
 	if (!*conclusion)
-		return report_set(v, VERIFY_E_REFUSED, program,
-				  "the kernel refuses the program: %s", strerror(-error));
+		return verify_report_set(report, result, program, "the kernel refuses the program: %s", strerror(-error));
 	if (!*source)
-		return report_set(v, VERIFY_E_REFUSED, program, "%s", conclusion);
-	return report_set(v, VERIFY_E_REFUSED, program, "%s: %s", conclusion, source);
+		return verify_report_set(report, result, program, "%s", conclusion);
+	return verify_report_set(report, result, program, "%s: %s", conclusion, source);
 }
 
 /* Creates the map, with its initial bytes if the verifier may rely on them. */
@@ -180,7 +176,7 @@ static int map_create(struct verify *v, size_t index, size_t program) {
 
 	r = shadow_map_make(map, (uint32_t)sysconf(_SC_PAGESIZE), &shadow, error);
 	if (r)
-		return report_set(v, r == SHADOW_E_REFUSED ? VERIFY_E_REFUSED : VERIFY_E_INVALID,
+		return verify_report_set(v->report, r == SHADOW_E_REFUSED ? VERIFY_E_REFUSED : VERIFY_E_INVALID,
 				  program, "%s", error);
 	options.map_flags = shadow.flags;
 	fd = bpf_map_create((enum bpf_map_type)shadow.type, shadow.name, shadow.key_size,
@@ -188,7 +184,7 @@ static int map_create(struct verify *v, size_t index, size_t program) {
 	if (fd == -EPERM || fd == -EACCES)
 		return not_permitted(v);
 	if (fd < 0)
-		return report_set(v, VERIFY_E_INVALID, program,
+		return verify_report_set(v->report, VERIFY_E_INVALID, program,
 				  "map %s: the kernel does not create it: %s", map->name,
 				  strerror(-fd));
 	v->maps[index] = fd;
@@ -196,7 +192,7 @@ static int map_create(struct verify *v, size_t index, size_t program) {
 		return 0;
 	if (map->initial.count != map->value_size || map->initial.offset > v->linked->size ||
 	    map->initial.count > v->linked->size - map->initial.offset)
-		return report_set(v, VERIFY_E_INVALID, program, "map %s: no initial values",
+		return verify_report_set(v->report, VERIFY_E_INVALID, program, "map %s: no initial values",
 				  map->name);
 	r = bpf_map_update_elem(fd, &key, v->blob + map->initial.offset, BPF_ANY);
 	if (!r)
@@ -260,7 +256,7 @@ static int program_verify(struct verify *v, const struct shadow *shadow, size_t 
 		return 0;
 	/* after seconds; to do it again for a log of a million lines helps nobody */
 	if (r == -E2BIG)
-		return report_set(v, VERIFY_E_REFUSED, index,
+		return verify_report_set(v->report, VERIFY_E_REFUSED, index,
 				  "the verifier gave up after a million instructions: a loop "
 				  "without an end, or too many ways through the program");
 	if (!v->log) {
@@ -277,7 +273,7 @@ static int program_verify(struct verify *v, const struct shadow *shadow, size_t 
 		return r;
 	if (r == -EPERM && !*v->log)
 		return not_permitted(v);
-	return report_log(v, index, r);
+	return verify_report_log(v->report, VERIFY_E_REFUSED, index, v->log, r);
 }
 
 /*
@@ -293,7 +289,7 @@ static int program_run(struct verify *v, size_t index, const struct verify_optio
 	if (r < 0)
 		return r;
 	if (r)
-		return report_set(v, r == SHADOW_E_REFUSED ? VERIFY_E_REFUSED : VERIFY_E_INVALID,
+		return verify_report_set(v->report, r == SHADOW_E_REFUSED ? VERIFY_E_REFUSED : VERIFY_E_INVALID,
 				  index, "%s", error);
 	for (size_t i = 0; i < v->linked->n_maps && !r; i++)
 		if ((shadow.maps & UINT64_C(1) << i) && !v->maps[i])
@@ -310,7 +306,7 @@ int verify_object(const struct linked *linked, const void *blob, uint64_t progra
 	int r = 0;
 
 	if (linked->n_programs > LINKED_PROGRAMS_MAX || linked->n_maps > LINKED_MAPS_MAX)
-		return report_set(&v, VERIFY_E_INVALID, SIZE_MAX, "too many programs or maps");
+		return verify_report_set(report, VERIFY_E_INVALID, SIZE_MAX, "too many programs or maps");
 	btf_load(&v);
 	for (size_t i = 0; i < linked->n_programs && !r; i++)
 		if (programs & UINT64_C(1) << i)

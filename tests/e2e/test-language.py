@@ -384,7 +384,7 @@ def test_host_programs_refused():
     shared = os.path.join(BUILD, "daemon/bpf/objects/host-shared.bpf.o")
     cases = (("*hash", "map hash: programs on the host and on the GPU can share arrays only", 1),
              ("*on_[gn]*", "no_such_function", 1), # of the daemon
-             ("*on_[gh]*[ud]", "verifier refuses", 4), ("on_nothing", "none for the GPU", 1))
+             ("*on_[gh]*[ud]", "invalid mem access", 4), ("on_nothing", "none for the GPU", 1))
     with Daemon() as daemon:
         before = len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
         for programs, words, status in cases:
