@@ -26,8 +26,7 @@ struct host;
 /*
  * Loads the host programs of an object (bit i of host_programs: program i of linked) and creates their maps. elf is what linked was
  * made of. gpu_programs: those that go to the GPU, whose maps may be shared. Nothing runs yet. Blocks, up to seconds: may run in a
- * thread. 0, a positive
- * result and a report (zeroed by the caller, who frees it), or negative errno.
+ * thread. 0, a positive result and a report (zeroed by the caller, who frees it), or negative errno.
  */
 int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct linked *linked, const void *blob,
 	     uint64_t gpu_programs, uint64_t host_programs, struct verify_report *report);
