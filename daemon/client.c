@@ -158,6 +158,52 @@ void client_disarm(struct daemon *daemon, const struct map *map) {
 	}
 }
 
+/* ---- folding ---- */
+
+static void client_folding_closed(uv_handle_t *handle) {
+	free(handle);
+}
+
+void client_stop_folding(struct daemon *daemon) {
+	if (daemon->folding)
+		uv_close((uv_handle_t *)daemon->folding, client_folding_closed);
+	daemon->folding = NULL;
+}
+
+/* Some of what is to be folded in all maps. Whether there is more. */
+static bool client_fold(struct daemon *daemon) {
+	uint64_t budget = MAP_FOLD_BYTES;
+	struct object *object;
+	bool more = false;
+
+	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+		for (size_t i = 0; i < object->n_maps; i++)
+			if (object->maps[i] && map_fold(object->maps[i], &budget))
+				more = true;
+	return more;
+}
+
+static void client_on_folding(uv_timer_t *timer) {
+	struct daemon *daemon = timer->data;
+
+	if (client_fold(daemon))
+		uv_timer_start(timer, client_on_folding, 1, 0);
+	else
+		client_stop_folding(daemon);
+}
+
+/* Folds now what is small, the rest between other work. */
+static void client_start_folding(struct daemon *daemon) {
+	if (daemon->folding || daemon->stopping || !client_fold(daemon))
+		return;
+	daemon->folding = malloc(sizeof(*daemon->folding));
+	if (!daemon->folding)
+		return; /* the next process that ends comes for it */
+	uv_timer_init(daemon->loop, daemon->folding);
+	daemon->folding->data = daemon;
+	uv_timer_start(daemon->folding, client_on_folding, 1, 0);
+}
+
 /* ---- handlers ---- */
 
 static int client_on_hello(struct shim_connection *connection, const struct wire_hello *hello,
@@ -222,7 +268,8 @@ static bool client_has_share(const struct daemon *daemon, uid_t uid, const struc
  * buffers over each other, so each has one of its own; map.c tells them apart by "device" numbers
  * SHIM_DEVICES_MAX apart. The instance of a context that has ended is handed on and the new one
  * begins with what it holds, but for maps whose data modules may hold (they merge by sums, or keep
- * the latest): those begin with zeros (map-layout.h).
+ * the latest): those begin with zeros (map-layout.h), and what has ended is folded when there are
+ * too many.
  */
 static int client_get_own_instance(struct daemon *daemon, const struct process *process,
 				   struct map *map, uint32_t device,
@@ -231,26 +278,37 @@ static int client_get_own_instance(struct daemon *daemon, const struct process *
 	const bool zeros =
 		merge == MAP_MERGE_SUM64 || merge == MAP_MERGE_SUM32 || merge == MAP_MERGE_LATEST;
 	const uint32_t again = MAP_INSTANCE_NEW;
-	struct map_instance *i;
+	struct map_instance *i, *ended = NULL;
+	bool taken[CLIENT_CONTEXTS_MAX] = {};
 	uint32_t n = 0;
 
 	for (i = map->instances; i; i = i->next) {
 		const volatile struct map_header *header = (const void *)i->bytes;
 
-		if (i->process != process->number || i->device % SHIM_DEVICES_MAX != device)
+		if (i->gone || i->process != process->number ||
+		    i->device % SHIM_DEVICES_MAX != device)
 			continue;
-		if (!zeros && header->state == MAP_INSTANCE_FINAL &&
-		    pwrite(i->fd, &again, sizeof(again), offsetof(struct map_header, state)) ==
-			    sizeof(again)) {
+		taken[i->device / SHIM_DEVICES_MAX] = true;
+		if (header->state != MAP_INSTANCE_FINAL)
+			continue;
+		ended = i;
+		if (!zeros && pwrite(i->fd, &again, sizeof(again),
+				     offsetof(struct map_header, state)) == sizeof(again)) {
 			*instancep = i;
 			return 0;
 		}
-		n++;
 	}
-	if (n >= CLIENT_CONTEXTS_MAX)
+	while (n < CLIENT_CONTEXTS_MAX && taken[n])
+		n++;
+	if (n == CLIENT_CONTEXTS_MAX && !ended)
 		return MAP_E_QUOTA;
 	if (client_has_share(daemon, process->uid, map))
 		return CLIENT_E_SHARE;
+	if (n == CLIENT_CONTEXTS_MAX) {
+		n = ended->device / SHIM_DEVICES_MAX;
+		map_instance_end(ended);
+		client_start_folding(daemon);
+	}
 	return map_instance_get(map, process->number, process->facts.pid,
 				device + n * SHIM_DEVICES_MAX, daemon->registry.last_instance + 1,
 				instancep);
@@ -390,52 +448,6 @@ static int client_on_message(struct shim_connection *connection, const union wir
 		return 0;
 	}
 	return -EPROTO;
-}
-
-/* ---- folding ---- */
-
-static void client_folding_closed(uv_handle_t *handle) {
-	free(handle);
-}
-
-void client_stop_folding(struct daemon *daemon) {
-	if (daemon->folding)
-		uv_close((uv_handle_t *)daemon->folding, client_folding_closed);
-	daemon->folding = NULL;
-}
-
-/* Some of what is to be folded in all maps. Whether there is more. */
-static bool client_fold(struct daemon *daemon) {
-	uint64_t budget = MAP_FOLD_BYTES;
-	struct object *object;
-	bool more = false;
-
-	TAILQ_FOREACH(object, &daemon->registry.objects, link)
-		for (size_t i = 0; i < object->n_maps; i++)
-			if (object->maps[i] && map_fold(object->maps[i], &budget))
-				more = true;
-	return more;
-}
-
-static void client_on_folding(uv_timer_t *timer) {
-	struct daemon *daemon = timer->data;
-
-	if (client_fold(daemon))
-		uv_timer_start(timer, client_on_folding, 1, 0);
-	else
-		client_stop_folding(daemon);
-}
-
-/* Folds now what is small, the rest between other work. */
-static void client_start_folding(struct daemon *daemon) {
-	if (daemon->folding || daemon->stopping || !client_fold(daemon))
-		return;
-	daemon->folding = malloc(sizeof(*daemon->folding));
-	if (!daemon->folding)
-		return; /* the next process that ends comes for it */
-	uv_timer_init(daemon->loop, daemon->folding);
-	daemon->folding->data = daemon;
-	uv_timer_start(daemon->folding, client_on_folding, 1, 0);
 }
 
 /* The process is gone: what its instances hold is kept in the totals. */

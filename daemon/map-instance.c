@@ -265,7 +265,7 @@ int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t devi
 	if (map->spec.layout.place == MAP_PLACE_KERNEL)
 		process = device = 0;
 	for (instance = map->instances; instance; instance = instance->next)
-		if (instance->process == process && instance->device == device) {
+		if (!instance->gone && instance->process == process && instance->device == device) {
 			if (!instance->id) /* of a kernel's map: asked for the first time */
 				instance->id = instance_id;
 			*instancep = instance;
@@ -293,6 +293,11 @@ int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t devi
 	return 0;
 }
 
+void map_instance_end(struct map_instance *instance) {
+	instance->gone = true;
+	instance->map->n_instances--;
+}
+
 void map_process_end(struct map *map, uint64_t process) {
 	for (struct map_instance *i = map->instances; i; i = i->next) {
 		if (i->process != process || i->gone)
@@ -302,8 +307,7 @@ void map_process_end(struct map *map, uint64_t process) {
 			if (map->spec.layout.host_size <= SKIP_MAX)
 				ring_consumer_skip(i->consumer);
 		}
-		i->gone = true;
-		map->n_instances--;
+		map_instance_end(i);
 	}
 	map_reap(map);
 	map_trim(map);

@@ -138,6 +138,10 @@ int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t devi
  */
 void map_process_end(struct map *map, uint64_t process);
 
+/* The same for one instance, which is no ring: what it belonged to has ended, though not its
+ * process. */
+void map_instance_end(struct map_instance *instance);
+
 #define MAP_FOLD_BYTES (UINT64_C(1) << 20) /* that are gone over without others having to wait */
 
 /*

@@ -341,6 +341,39 @@ static void test_share(void **state) {
 	close(fd);
 }
 
+/* A process that makes contexts and ends them, without an end, is counted all the time. */
+static void test_contexts(void **state) {
+	enum { n = 300 };
+	struct world *world = *state;
+	struct map *map = add_map(world, 2, MAP_PLACE_DEVICE, MAP_MERGE_SUM64, -1);
+	const uint32_t final = MAP_INSTANCE_FINAL;
+	struct wire_instance_reply reply;
+	union wire_message welcome;
+	struct map_entry entry;
+	uint64_t value = 1;
+	int fd = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &welcome), got;
+
+	load_module(world);
+	for (int i = 0; i < n; i++) {
+		got = ask(world, fd, map, 0, &reply);
+		assert_true(got >= 0);
+		assert_int_equal(pread(got, &value, sizeof(value), MAP_DATA_OFFSET), sizeof(value));
+		assert_int_equal(value, 0);
+		value = 1;
+		assert_int_equal(pwrite(got, &value, sizeof(value), MAP_DATA_OFFSET),
+				 sizeof(value));
+		assert_int_equal(pwrite(got, &final, sizeof(final),
+					offsetof(struct map_header, state)),
+				 sizeof(final));
+		close(got);
+		assert_int_equal(map_read(map, 0, &entry), 0);
+		memcpy(&value, entry.values, sizeof(value));
+		assert_int_equal(value, i + 1);
+	}
+	assert_in_range(map->n_instances, 1, 256);
+	close(fd);
+}
+
 /* Processes of one user leave descriptors to others. */
 static void test_descriptors(void **state) {
 	struct world *world = *state;
@@ -393,6 +426,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_shared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kernel, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_share, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contexts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_disarm, setup, teardown),
 	};
