@@ -261,6 +261,7 @@ class Thread:
         in_block = number_of(thread, machine.block)
         self.lane, self.warp = in_block % 32, in_block // 32
         self.number = self.block_number * machine.block[0] * machine.block[1] * machine.block[2] + in_block
+        self.sm = self.block_number + machine.first_sm & 127
         self.stack = bytearray(512 * 8)
         self.records, self.visits = [], {}
 
@@ -277,6 +278,11 @@ def number_of(index, shape):
 def shape_of(text):
     """X, XxY or XxYxZ as three numbers."""
     return tuple(([int(n) for n in str(text).split('x')] + [1, 1])[:3])
+
+
+def count(text):
+    x, y, z = shape_of(text)
+    return x * y * z
 
 
 class Record:
@@ -303,7 +309,7 @@ class Machine:
         self.context = None if context is None else context.ljust(self.CONTEXT_SIZE, b'\0')
         self.maps = maps
         self.grid, self.block = shape_of(grid), shape_of(block)
-        self.clock = 1000
+        self.clock, self.first_sm = 1000, 0
         self.current = None
 
     def region(self, address, size):
@@ -487,8 +493,8 @@ class Machine:
         if number == 507:
             raise Exit
         self.clock += 32
-        values = {5: self.clock, 7: self.clock * 0x9e3779b1 & M32, 8: self.clock >> 5 & 127, 14: self.PID_TGID, 502: self.clock,
-                  506: 0, 509: self.clock >> 5 & 127, 510: self.clock >> 5 & 31, 511: thread.lane, 512: self.DEVICE}
+        values = {5: self.clock, 7: self.clock * 0x9e3779b1 & M32, 8: thread.sm, 14: self.PID_TGID, 502: self.clock,
+                  506: 0, 509: thread.sm, 510: thread.warp & 31, 511: thread.lane, 512: self.DEVICE}
         if number not in values:
             raise BpfError('helper %d' % number)
         return values[number]
@@ -583,6 +589,8 @@ class Machine:
     def run(self, backwards=False):
         """Runs all threads, one after the other. Returns their r0, which must be the same (None: all left)."""
         threads = self.threads()
+        if backwards:  # what no case may depend on is different, too
+            self.clock, self.first_sm = 70000, 9
         values = {self.thread(*t) for t in (reversed(threads) if backwards else threads)} - {None}
         if len(values) > 1:
             raise BpfError('threads return different values: %s' % sorted(values)[:3])

@@ -168,9 +168,12 @@ class Ring(Map):
         return True
 
     def take(self, size):
-        if not self.is_one:
-            return True
         size = (size + 31) & ~31
+        if not self.is_one:
+            self.head += size
+            if self.head > self.size:
+                raise MapError('whether there is room is not known here')
+            return True
         left = self.size - self.head % self.size
         skip = left if left < size else 0
         if self.head + skip + size - self.tail > self.size:
@@ -188,7 +191,7 @@ class Ring(Map):
             most = 1 if 'records' in self.options else (self.size // 2 - 32) // len(records[0])
             pieces += [records[i:i + most] for i in range(0, len(records), most)]
         if self.together and not all(self.take(32 + len(p[0]) * len(p)) for p in pieces):
-            raise MapError('whether there is room is not known here')
+            raise MapError('what finds no room is not known here')
         pieces = sorted(struct.pack('<II', len(p[0]), len(p)) + b''.join(p) for p in pieces)
         return struct.pack('<II', self.lost, written) + b''.join(pieces)
 

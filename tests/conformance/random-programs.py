@@ -3,14 +3,19 @@
 """random-programs.py BPF_RUN [COUNT [SEED]]: programs made at random, run by bpf-run and by the interpreter in bpf.py.
 
 The programs are valid and end: forward branches, counted loops, calls of functions, every arithmetic operation, loads and
-stores of every size on memory and stack at known and unknown offsets, atomics, maps. r0, the memory and the maps must agree. A
-program that differs is printed. Exit 77: no CUDA driver.
+stores of every size on memory and stack at known and unknown offsets, atomics, maps of all kinds, records, the log. Half of them
+have a context, and for memory a global variable. A third of them are run by many threads, which share nothing but what they add
+to; the CPU driver says of half of these that a warp is together. r0, the memory and the maps must agree. A program that differs
+is printed. Exit 77: no CUDA driver.
 """
 
+import concurrent.futures
+import os
 import random
 import sys
 
 import bpf
+import random_helpers
 import run
 
 REGISTERS = [0, 2, 3, 4, 5, 6, 7]  # r1 is for addresses, r8 counts in loops, r9 is the memory
@@ -19,14 +24,18 @@ STACK = 64  # bytes below r10 that hold data
 BINARY = ['+=', '-=', '*=', '/=', 's/=', '%=', 's%=', '|=', '&=', '^=', '<<=', '>>=', 's>>=', '=']
 CONDITIONS = ['==', '!=', '>', '>=', '<', '<=', 's>', 's>=', 's<', 's<=', '&']
 CONSTANTS = [0, 1, -1, 2, 7, -8, 31, 63, 255, 0x7fff, 0x7fffffff, -0x80000000]
-MAPS = ['2:4:16:4', '6:4:8:2']
+GRIDS, BLOCKS = ['1', '2', '2x1x2', '1x3'], ['4', '5x2', '2x2x3', '33']
 
 
-class Generator:
+class Generator(random_helpers.Helpers):
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.labels = 0
         self.functions = []
+        self.context = seed % 2 == 1
+        self.blocks, self.block_shape = (self.random.choice(GRIDS), self.random.choice(BLOCKS)) if seed % 3 == 0 else ('1', '1')
+        self.threads = bpf.count(self.blocks) * bpf.count(self.block_shape)
+        self.maps = self.make_maps(self.threads)
 
     def label(self):
         self.labels += 1
@@ -54,28 +63,49 @@ class Generator:
             'r%d = bswap16 r%d' % (a, a), 'r%d = bswap32 r%d' % (a, a), 'r%d = bswap64 r%d' % (a, a),
             'r%d = 0x%x ll' % (a, self.random.getrandbits(64))])]
 
-    def place(self, size, aligned=False):
+    def memory_base(self, index=None):
+        """Instructions that leave the memory's address in r1, plus a register's value below 32."""
+        if not self.context:
+            return ['r1 = r9'] if index is None else index + ['r1 += r9']
+        if index is None:
+            return ['r1 = value[1] + 0 ll']
+        return index + ['r5 = value[1] + 0 ll', 'r1 += r5', 'r5 = 77']
+
+    def place(self, size, aligned=False, store=False):
         """Instructions that leave an address in some register, and that register with an offset."""
         r, where = self.random, self.random.choice(['memory', 'memory+x', 'stack', 'stack', 'stack+x', 'pointer'])
+        if store and self.threads > 1:
+            where = where.replace('memory', 'stack')
         room = MEMORY if where.startswith('memory') else STACK
         low = 0 if where.startswith('memory') else -STACK
         step = size if aligned else 1
-        base = 9 if where.startswith('memory') else 10
         at = low + r.randrange(0, (room - size) // step + 1) * step
         offset = lambda n: '%s %d' % ('+' if n >= 0 else '-', abs(n))
-        if where in ('memory', 'stack'):
-            return [], '(r%d %s)' % (base, offset(at))
+        if where == 'stack' or where == 'memory' and not self.context:
+            return [], '(r%d %s)' % (9 if where == 'memory' else 10, offset(at))
+        if where == 'memory':
+            return self.memory_base(), '(r1 %s)' % offset(at)
         if where == 'pointer':
-            return ['r1 = r%d' % base, 'r1 += %d' % (at - 8)], '(r1 %s)' % offset(8)
+            return ['r1 = r10', 'r1 += %d' % (at - 8)], '(r1 %s)' % offset(8)
         # an index that is not known: 0 to 31
         mask = 31 & ~(step - 1)
         at = low + r.randrange(0, (room - 31 - size) // step + 1) * step
-        return ['r1 = r%d' % self.reg(), 'r1 &= %d' % mask, 'r1 += r%d' % base], '(r1 %s)' % offset(at)
+        index = ['r1 = r%d' % self.reg(), 'r1 &= %d' % mask]
+        if where == 'stack+x':
+            return index + ['r1 += r10'], '(r1 %s)' % offset(at)
+        return self.memory_base(index), '(r1 %s)' % offset(at)
+
+    def field(self):
+        """Of the context, or a part of one."""
+        bits = self.random.choice([8, 16, 32, 64])
+        at = self.random.randrange(21) * 8 + self.random.randrange(64 // bits) * bits // 8
+        sign = 's' if bits < 64 and self.random.random() < 0.3 else 'u'
+        return ['r%d = *(%s%d *)(r9 + %d)' % (self.reg(), sign, bits, at)]
 
     def memory(self):
         r, bits = self.random, self.random.choice([8, 16, 32, 64])
-        before, place = self.place(bits // 8)
         kind = r.random()
+        before, place = self.place(bits // 8, store=kind >= 0.45)
         if kind < 0.45:
             sign = 's' if bits < 64 and r.random() < 0.4 else 'u'
             return before + ['r%d = *(%s%d *)%s' % (self.reg(), sign, bits, place)]
@@ -85,7 +115,7 @@ class Generator:
 
     def atomic(self):
         bits = self.random.choice([32, 64])
-        before, place = self.place(bits // 8, aligned=True)
+        before, place = self.place(bits // 8, aligned=True, store=True)
         a = self.reg()
         return before + [self.random.choice(
             ['lock *(u%d *)%s %s= r%d' % (bits, place, op, a) for op in '+|&^'] +
@@ -117,29 +147,24 @@ class Generator:
     def call(self):
         if not self.functions or self.random.random() < 0.3:
             return self.unary()
-        return ['r1 = r9', 'call %s' % self.random.choice(self.functions)] + self.fresh()
+        return ['r1 = r9', 'r2 = *(u64 *)(r10 - 72)', 'call %s' % self.random.choice(self.functions)] + self.fresh()
 
     def map(self):
-        r, end, index = self.random, self.label(), self.random.randrange(2)
+        """An array. What is with other threads' is only added to."""
+        r, end, index = self.random, self.label(), self.random.randrange(1 if self.context or self.threads > 1 else 2)
         entries, size = (4, 16) if index == 0 else (2, 8)
         # the key and the value are below the data
-        out = ['*(u32 *)(r10 - 72) = %d' % r.randrange(entries + 1)]
+        out = ['*(u32 *)(r10 - 88) = %d' % r.randrange(entries + 1)]
         if r.random() < 0.4:
-            out = ['r1 = r%d' % self.reg(), 'r1 &= 3', '*(u32 *)(r10 - 72) = r1']
-        out += ['r2 = r10', 'r2 += -72', 'r1 = map[%d] ll' % index]
-        if r.random() < 0.25:
-            value = -72 - 8 - size
+            out = ['r1 = r%d' % self.reg(), 'r1 &= 3', '*(u32 *)(r10 - 88) = r1']
+        out += ['r2 = r10', 'r2 += -88', 'r1 = map[%d] ll' % index]
+        if self.threads == 1 and r.random() < 0.25:
+            value = -88 - 8 - size
             out += ['*(u64 *)(r10 - %d) = r%d' % (-value - 8 * i, self.random.choice([0, 6, 7])) for i in range(size // 8)]
             return out + ['r3 = r10', 'r3 += %d' % value, 'r4 = %d' % r.randrange(4), 'call 2'] + self.fresh()
         out += ['call 1', 'if r0 == 0 goto %s' % end]
         at = 8 * r.randrange(size // 8)
-        out += r.choice([
-            ['lock *(u64 *)(r0 + %d) += r6' % at], ['lock *(u32 *)(r0 + %d) += r7' % (at + 4)],
-            ['r7 = *(u64 *)(r0 + %d)' % at], ['*(u16 *)(r0 + %d) = r6' % (at + 3)],
-            ['r7 = atomic_fetch_xor((u64 *)(r0 + %d), r7)' % at],
-            ['r1 = *(u64 *)(r0 + %d)' % at, 'r1 += r6', '*(u64 *)(r0 + %d) = r1' % at],
-            ['r1 = *(u32 *)(r0 + %d)' % at, 'w1 -= 5', '*(u32 *)(r0 + %d) = r1' % at, 'r6 = r1'],
-            ['r6 = 3', 'r1 = *(u64 *)(r0 + %d)' % at, 'r6 += r1', '*(u64 *)(r0 + %d) = r6' % at]])
+        out += ['lock *(u64 *)(r0 + %d) += r6' % at] if self.threads > 1 else self.value_operation(size)
         return out + [end + ':', 'r0 = r6'] + self.fresh()
 
     def block(self, depth, loops=True):
@@ -152,8 +177,12 @@ class Generator:
                 out += self.loop(depth)
             elif kind < 0.27:
                 out += self.call()
-            elif kind < 0.33:
+            elif kind < 0.31:
                 out += self.map()
+            elif kind < 0.38:
+                out += self.helper()
+            elif kind < 0.40 and self.context:
+                out += self.field()
             elif kind < 0.5:
                 out += self.memory()
             elif kind < 0.58:
@@ -164,15 +193,48 @@ class Generator:
                 out += self.arithmetic()
         return out
 
-    def function(self, name, callees):
-        """r1 is the memory."""
-        self.functions = callees
+    def number(self):
+        """The number of the thread in r2; r0 and r3 to r6 are not kept."""
+        bx, by, _ = bpf.shape_of(self.block_shape)
+        gx, gy, _ = bpf.shape_of(self.blocks)
+        out = []
+        for helper, x, y, size in (503, gx, gy, 1), (505, bx, by, bpf.count(self.block_shape)):
+            out += ['r1 = r10', 'r1 += -8', 'r2 = r10', 'r2 += -16', 'r3 = r10', 'r3 += -24', 'call %d' % helper]
+            out += ['r4 = *(u64 *)(r10 - 24)', 'r4 *= %d' % y, 'r2 = *(u64 *)(r10 - 16)', 'r4 += r2', 'r4 *= %d' % x]
+            out += ['r2 = *(u64 *)(r10 - 8)', 'r4 += r2']
+            out += ['r6 = r4'] if helper == 503 else ['r6 *= %d' % size, 'r6 += r4', 'r2 = r6']
+        return out
+
+    def start(self):
+        """What is in memory, of the program: fields of the context, if it has one."""
         out = ['r9 = r1']
-        out += ['r%d = *(u64 *)(r9 + %d)' % (n, self.random.randrange(0, MEMORY - 7)) for n in REGISTERS]
+        if self.context:
+            out += ['r1 = value[1] + 0 ll']
+            for i in range(MEMORY // 8):
+                out += ['r3 = *(u64 *)(r9 + %d)' % (8 * self.random.randrange(21)), '*(u64 *)(r1 + %d) = r3' % (8 * i)]
+        return out + self.number()
+
+    def end(self):
+        """The results of many threads are in a map."""
+        if self.threads == 1:
+            return ['exit']
+        return ['*(u64 *)(r10 - 128) = r0', '*(u32 *)(r10 - 112) = 0', 'r1 = map[%d] ll' % random_helpers.THREADS, 'r2 = r10',
+                'r2 += -112', 'r3 = r10', 'r3 += -128', 'r4 = 0', 'call 2', 'r0 = 0', 'exit']
+
+    def function(self, name, callees):
+        """r1 is the memory or the context, r2 the number of the thread."""
+        self.functions = callees
+        out = ['r9 = r1'] if name else self.start()
+        out += ['*(u64 *)(r10 - 72) = r2'] + self.memory_base()
+        base = 1 if self.context else 9
+        out += ['r%d = *(u64 *)(r%d + %d)' % (n, base, self.random.randrange(0, MEMORY - 7)) for n in REGISTERS]
+        if self.threads > 1:
+            out += ['r1 = *(u64 *)(r10 - 72)', 'r6 ^= r1', 'r7 += r1']
         out += ['*(u64 *)(r10 - %d) = r%d' % (8 * (i + 1), self.reg()) for i in range(STACK // 8)]
+        out += [] if name else self.helpers()
         out += self.block(3)
         out += ['r0 ^= r%d' % n for n in REGISTERS[1:]]
-        return ([name + ':'] if name else []) + out + ['exit']
+        return [name + ':'] + out + ['exit'] if name else out + self.end()
 
     def program(self):
         names = ['f%d' % i for i in range(self.random.randrange(3))]
@@ -185,23 +247,36 @@ class Generator:
 def make(seed):
     g = Generator(seed)
     case = run.Case('seed-%d' % seed, 'random', seed)
-    case.memory = g.random.randbytes(MEMORY)
-    case.maps, case.want_memory = MAPS, True
+    if g.context:
+        case.context = g.random.randbytes(168)
+    else:
+        case.memory, case.want_memory = g.random.randbytes(MEMORY), True
+    case.maps, case.grid, case.block = g.maps, g.blocks, g.block_shape
     case.text = g.program()
     return case
+
+
+def run_all(bpf_run, cases):
+    """The answers, of half of the cases with warps that are together where the driver is that of tests/sim. Both at the same time."""
+    half = len(cases) // 2
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        alone = pool.submit(run.run_batch, [bpf_run], cases[:half])
+        whole = pool.submit(run.run_batch, [bpf_run], cases[half:], dict(os.environ, GPUPROBE_SIM_WARPS='whole'))
+        return alone.result() + whole.result()
 
 
 def main():
     bpf_run, count, seed = sys.argv[1], int((sys.argv[2:] + ['300'])[0]), int((sys.argv[3:] + ['1'])[0])
     cases = [make(s) for s in range(seed, seed + count)]
     failures = 0
-    for case, answer in zip(cases, run.run_batch([bpf_run], cases)):
+    for case, answer in zip(cases, run_all(bpf_run, cases)):
         expected = case.reference()
         if expected != answer:
             failures += 1
             print('seed %d: interpreter %s\n        bpf-run     %s' % (case.line, expected, answer))
             if failures == 1:
                 print(case.text)
+                print(case.words())
     print('%d programs, %d differ' % (count, failures))
     return 1 if failures else 0
 
