@@ -63,6 +63,8 @@ class Case:
         maps = [bpf_maps.make(m) for m in self.maps]
         for m in maps:
             m.armed, m.together = not self.unarmed, bool(self.warps)
+            if isinstance(m, bpf_maps.Ring) and not m.together and bpf.count(self.block) > 1 and 'records' not in m.options:
+                raise bpf.BpfError('which records are one batch depends on the driver')
         machine = bpf.Machine(self.code(), self.memory, maps, self.grid, self.block, self.context)
         words = ['0x%x' % machine.run(backwards)] + [m.dump().hex() or '-' for m in maps]
         if self.want_memory:
