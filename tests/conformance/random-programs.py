@@ -24,7 +24,7 @@ STACK = 64  # bytes below r10 that hold data
 BINARY = ['+=', '-=', '*=', '/=', 's/=', '%=', 's%=', '|=', '&=', '^=', '<<=', '>>=', 's>>=', '=']
 CONDITIONS = ['==', '!=', '>', '>=', '<', '<=', 's>', 's>=', 's<', 's<=', '&']
 CONSTANTS = [0, 1, -1, 2, 7, -8, 31, 63, 255, 0x7fff, 0x7fffffff, -0x80000000]
-GRIDS, BLOCKS = ['1', '2', '2x1x2', '1x3'], ['4', '5x2', '2x2x3', '33']
+SHAPES = [('1', '4'), ('1', '33'), ('2', '5x2'), ('2x1x2', '4'), ('1x3', '2x2x3'), ('3', '1')]
 
 
 class Generator(random_helpers.Helpers):
@@ -33,7 +33,7 @@ class Generator(random_helpers.Helpers):
         self.labels = 0
         self.functions = []
         self.context = seed % 2 == 1
-        self.blocks, self.block_shape = (self.random.choice(GRIDS), self.random.choice(BLOCKS)) if seed % 3 == 0 else ('1', '1')
+        self.blocks, self.block_shape = self.random.choice(SHAPES) if seed % 3 == 0 else ('1', '1')
         self.threads = bpf.count(self.blocks) * bpf.count(self.block_shape)
         self.maps = self.make_maps(self.threads)
 
@@ -161,7 +161,7 @@ class Generator(random_helpers.Helpers):
         if self.threads == 1 and r.random() < 0.25:
             value = -88 - 8 - size
             out += ['*(u64 *)(r10 - %d) = r%d' % (-value - 8 * i, self.random.choice([0, 6, 7])) for i in range(size // 8)]
-            return out + ['r3 = r10', 'r3 += %d' % value, 'r4 = %d' % r.randrange(4), 'call 2'] + self.fresh()
+            return out + ['r3 = r10', 'r3 += %d' % value, 'r4 = %d' % r.randrange(4), 'call 2'] + self.result()
         out += ['call 1', 'if r0 == 0 goto %s' % end]
         at = 8 * r.randrange(size // 8)
         out += ['lock *(u64 *)(r0 + %d) += r6' % at] if self.threads > 1 else self.value_operation(size)

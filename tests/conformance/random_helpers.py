@@ -33,6 +33,10 @@ class Helpers:
     def operand(self):
         return self.random.choice([0, 6, 7])
 
+    def result(self):
+        """What a helper returned is not forgotten."""
+        return ['r6 *= 5', 'r6 ^= r0'] + self.fresh()
+
     def key(self, size):
         """A key of few, or of the thread."""
         r = self.random
@@ -75,7 +79,7 @@ class Helpers:
             out += ['r3 = r10', 'r3 += %d' % -(8 * self.random.randrange((size + 7) // 8, 9))]
         else:
             out = self.fill_large() + out + ['r3 = r10', 'r3 += %d' % LARGE]
-        return out + ['r2 = r10', 'r2 += %d' % KEY, 'r1 = map[%d] ll' % index, 'call 2'] + self.fresh()
+        return out + ['r2 = r10', 'r2 += %d' % KEY, 'r1 = map[%d] ll' % index, 'call 2'] + self.result()
 
     def fill_large(self):
         register = self.operand()
@@ -91,7 +95,7 @@ class Helpers:
             return out + self.update(index, value)
         if kind < 0.75:
             return out + self.lookup(index, value)
-        return out + ['r2 = r10', 'r2 += %d' % KEY, 'r1 = map[%d] ll' % index, 'call 3'] + self.fresh()
+        return out + ['r2 = r10', 'r2 += %d' % KEY, 'r1 = map[%d] ll' % index, 'call 3'] + self.result()
 
     def thread_value(self):
         out = ['*(u32 *)(r10 - %d) = %d' % (-KEY, self.random.randrange(3))]
@@ -112,8 +116,8 @@ class Helpers:
         else:
             out = ['r3 = r%d' % self.operand(), 'r3 &= %d' % r.choice([15, 31, 56, 63]), 'r2 = r10', 'r2 += -64']
         if r.random() < 0.5:
-            return out + ['r1 = map[%d] ll' % RING, 'r4 = 0', 'call 130'] + self.fresh()
-        return out + ['r4 = r2', 'r5 = r3', 'r1 = r9', 'r2 = map[%d] ll' % RING, 'r3 = -1', 'call 25'] + self.fresh()
+            return out + ['r1 = map[%d] ll' % RING, 'r4 = 0', 'call 130'] + self.result()
+        return out + ['r4 = r2', 'r5 = r3', 'r1 = r9', 'r2 = map[%d] ll' % RING, 'r3 = -1', 'call 25'] + self.result()
 
     def record(self):
         r, end, size = self.random, self.label(), self.random.choice([1, 4, 7, 8, 16, 24, 40, 64, 72])
@@ -137,20 +141,20 @@ class Helpers:
         r, kind = self.random, self.random.random()
         if kind < 0.3:  # what the data happens to be
             bound = r.choice([['r2 = %d' % r.randrange(65)], ['r2 = r%d' % self.operand(), 'r2 &= 63']])
-            return bound + ['r1 = r10', 'r1 += -64', 'r3 = r6', 'r4 = r7', 'r5 = 5', 'call 6'] + self.fresh()
+            return bound + ['r1 = r10', 'r1 += -64', 'r3 = r6', 'r4 = r7', 'r5 = 5', 'call 6'] + self.result()
         out, size = self.text()
         text = ['r1 = r10', 'r1 += %d' % LARGE]
         if kind < 0.4:
-            return out + text + ['call 501'] + self.fresh()
+            return out + text + ['call 501'] + self.result()
         if kind < 0.7:
-            return ['r3 = r0'] + out + text + ['r4 = r7', 'r5 = r6', 'r2 = %d' % r.randrange(1, size + 1), 'call 6'] + self.fresh()
-        return out + text + ['r2 = %d' % size, 'r3 = r10', 'r3 += -64', 'r4 = %d' % r.choice([0, 8, 12, 24, 64]), 'call 177'] + self.fresh()
+            return ['r3 = r0'] + out + text + ['r4 = r7', 'r5 = r6', 'r2 = %d' % r.randrange(1, size + 1), 'call 6'] + self.result()
+        return out + text + ['r2 = %d' % size, 'r3 = r10', 'r3 += -64', 'r4 = %d' % r.choice([0, 8, 12, 24, 64]), 'call 177'] + self.result()
 
     def process(self):
         size = self.random.choice([1, 3, 8, 15, 16, 17, 24])
         return self.random.choice([
-            ['call 14'] + self.fresh(), ['call 512'] + self.fresh(), ['call 506'] + self.fresh(),
-            ['r1 = r10', 'r1 += -%d' % self.random.randrange(size, 65), 'r2 = %d' % size, 'call 16'] + self.fresh()])
+            ['call 14'] + self.result(), ['call 512'] + self.result(), ['call 506'] + self.result(),
+            ['r1 = r10', 'r1 += -%d' % self.random.randrange(size, 65), 'r2 = %d' % size, 'call 16'] + self.result()])
 
     def helper(self):
         return self.random.choice([self.hash, self.hash, self.hash, self.thread_value, self.output, self.record, self.print,
@@ -159,8 +163,9 @@ class Helpers:
     def helpers(self):
         """Each map is used; then some helpers again and again, so that maps and rings fill up."""
         r, start = self.random, self.label()
-        out = self.hash(0) + self.hash(1) + self.thread_value() + self.output() + self.print()
-        out += ['r8 = %d' % (2 if self.threads > 1 else r.choice([2, 6, 12, 50])), start + ':', 'r6 *= 31', 'r6 += r8']
-        for _ in range(r.randrange(2, 5)):
-            out += self.helper()
+        out = self.hash(0) + self.hash(1) + self.thread_value() + self.output() + self.print() + self.process()
+        out += ['r8 = %d' % (2 if self.threads > 1 else r.choice([3, 10, 30, 150])), start + ':', 'r6 *= 31', 'r6 += r8']
+        pool = r.choice([[self.hash], [self.output, self.output, self.record], [self.print, self.output], [self.helper]])
+        for _ in range(r.randrange(2, 6)):
+            out += r.choice(pool)()
         return out + ['r8 -= 1', 'if r8 != 0 goto %s' % start]
