@@ -65,7 +65,8 @@ class RealCode:
             return None
         script = self.scratch / f"use_{module}.py" # Triton reads the source of its kernels
         script.write_text(code)
-        settings = {"TRITON_CACHE_DIR": str(self.scratch / "triton"), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        settings = {"TRITON_CACHE_DIR": str(self.scratch / "triton"), "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+                    "XLA_FLAGS": "--xla_gpu_autotune_level=0"} # which kernels are chosen does not depend on the weather
         command = [sys.executable, script]
         bare = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings})
         with Session(self) as session:
