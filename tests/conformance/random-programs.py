@@ -257,12 +257,12 @@ def make(seed):
 
 
 def run_all(bpf_run, cases):
-    """The answers, of half of the cases with warps that are together where the driver is that of tests/sim. Both at the same time."""
-    half = len(cases) // 2
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        alone = pool.submit(run.run_batch, [bpf_run], cases[:half])
-        whole = pool.submit(run.run_batch, [bpf_run], cases[half:], dict(os.environ, GPUPROBE_SIM_WARPS='whole'))
-        return alone.result() + whole.result()
+    """The answers, of half of the cases with warps that are together where the driver is that of tests/sim."""
+    whole, jobs = dict(os.environ, GPUPROBE_SIM_WARPS='whole'), max(2, min(8, os.cpu_count()))
+    bounds = [len(cases) * i // jobs for i in range(jobs + 1)]
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        parts = [pool.submit(run.run_batch, [bpf_run], cases[bounds[i]:bounds[i + 1]], whole if i % 2 else None) for i in range(jobs)]
+        return [answer for part in parts for answer in part.result()]
 
 
 def main():

@@ -23,7 +23,7 @@ class Helpers:
         r = self.random
         self.hashes = r.sample(HASHES, 2)
         if threads > 1:
-            self.hashes = [h.rsplit(':', 1)[0] + ':512' for h in self.hashes]
+            self.hashes = [h.rsplit(':', 1)[0] + ':1024' for h in self.hashes]
         room = ',records,ring=%d' % (8 << 20 if threads > 1 else 16 << 10)
         self.thread_values = r.randrange(1, threads + 2)
         per_thread = '%d:4:8:2,threads=%d' % (r.choice([1502, 1512]), self.thread_values)
