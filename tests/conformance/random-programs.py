@@ -150,21 +150,19 @@ class Generator(random_helpers.Helpers):
         return ['r1 = r9', 'r2 = *(u64 *)(r10 - 72)', 'call %s' % self.random.choice(self.functions)] + self.fresh()
 
     def map(self):
-        """An array. What is with other threads' is only added to."""
+        """An array: anything, or only what allows that it lies in memory in another way."""
         r, end, index = self.random, self.label(), self.random.randrange(1 if self.context or self.threads > 1 else 2)
-        entries, size = (4, 16) if index == 0 else (2, 8)
-        # the key and the value are below the data
+        entries, size, style = (4, self.value_size, self.style) if index == 0 else (2, 8, 'any')
+        # the key is below the data
         out = ['*(u32 *)(r10 - 88) = %d' % r.randrange(entries + 1)]
         if r.random() < 0.4:
             out = ['r1 = r%d' % self.reg(), 'r1 &= 3', '*(u32 *)(r10 - 88) = r1']
-        out += ['r2 = r10', 'r2 += -88', 'r1 = map[%d] ll' % index]
-        if self.threads == 1 and r.random() < 0.25:
-            value = -88 - 8 - size
-            out += ['*(u64 *)(r10 - %d) = r%d' % (-value - 8 * i, self.random.choice([0, 6, 7])) for i in range(size // 8)]
-            return out + ['r3 = r10', 'r3 += %d' % value, 'r4 = %d' % r.randrange(4), 'call 2'] + self.result()
-        out += ['call 1', 'if r0 == 0 goto %s' % end]
+        if style == 'update' or style == 'any' and r.random() < 0.25:
+            out += self.source(3, size) + ['r4 = %d' % r.choice([0, 0, 2] if style == 'update' else [0, 1, 2, 3])]
+            return out + ['r2 = r10', 'r2 += -88', 'r1 = map[%d] ll' % index, 'call 2'] + self.result()
+        out += ['r2 = r10', 'r2 += -88', 'r1 = map[%d] ll' % index, 'call 1', 'if r0 == 0 goto %s' % end]
         at = 8 * r.randrange(size // 8)
-        out += ['lock *(u64 *)(r0 + %d) += r6' % at] if self.threads > 1 else self.value_operation(size)
+        out += ['lock *(u64 *)(r0 + %d) += r%d' % (at, r.choice([6, 7]))] if style == 'add' else self.value_operation(size)
         return out + [end + ':', 'r0 = r6'] + self.fresh()
 
     def block(self, depth, loops=True):

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statements of random programs that call helpers: of maps, rings, the log and the process.
 
-What helpers take is below the data on the stack: keys from r10 - 112 (16 bytes),
-the number of the thread at r10 - 72, texts and large records from r10 - 400. A statement
-leaves no address in a register that is data.
+What helpers take is below the data on the stack: the number of the thread at r10 - 72, a record's address at r10 - 80, keys from
+r10 - 112 (16 bytes), texts and large records from r10 - 400. A statement leaves no address in a register that is data.
 """
 
 ARRAY, OTHER, HASH, THREADS, RING, LOG = 0, 1, 2, 4, 5, 6  # indexes of maps; there are two hashes
-NUMBER, KEY, LARGE = -72, -112, -400
+NUMBER, KEPT, KEY, LARGE = -72, -80, -112, -400
 HASHES = ['1:8:8:6', '1501:12:20:5', '1:4:8:3', '5:4:8:4', '1:3:5:4', '1501:16:72:4', '1:8:16:40']
 RINGS = ['27:0:0:4096', '1527:4:40:1', '4:4:4:64']
 TEXTS = ['', 'x', 'of %d', '100%% %x', '%d %u %lx %c', 'seven!!', 'eight...', 'a text that is longer than the words %s', '%', '%%%']
@@ -28,7 +27,12 @@ class Helpers:
         self.thread_values = r.randrange(1, threads + 2)
         per_thread = '%d:4:8:2,threads=%d' % (r.choice([1502, 1512]), self.thread_values)
         other = '2:4:64:1' if self.context else '6:4:8:2'
-        return ['2:4:16:4', other] + self.hashes + [per_thread, r.choice(RINGS) + room, '1527:4:4096:1,log' + room]
+        # what programs do with an array decides how it lies in memory
+        self.style = 'add' if threads > 1 else r.choice(['any', 'any', 'add', 'update'])
+        self.value_size = 16 if self.style != 'update' else r.choice([8, 8, 4, 3, 1])
+        host = [r.choice(['', '', ',host']) for _ in range(3)]
+        self.hashes = [h + place for h, place in zip(self.hashes, host)]
+        return ['2:4:%d:4%s' % (self.value_size, host[2]), other] + self.hashes + [per_thread, r.choice(RINGS) + room, '1527:4:4096:1,log' + room]
 
     def operand(self):
         return self.random.choice([0, 6, 7])
@@ -36,6 +40,16 @@ class Helpers:
     def result(self):
         """What a helper returned is not forgotten."""
         return ['r6 *= 5', 'r6 ^= r0'] + self.fresh()
+
+    def source(self, register, size):
+        """The address of data: on the stack, or in memory."""
+        r = self.random
+        if r.random() < 0.6:
+            return ['r%d = r10' % register, 'r%d += %d' % (register, -r.randrange(max(size, 1), 65))]
+        at = r.randrange(0, 65 - max(size, 1))
+        if self.context:
+            return ['r%d = value[%d] + %d ll' % (register, OTHER, at)]
+        return ['r%d = r9' % register, 'r%d += %d' % (register, at)]
 
     def key(self, size):
         """A key of few, or of the thread."""
@@ -76,7 +90,7 @@ class Helpers:
         """From the data, or from what was filled for it."""
         out = self.flags()  # first: it reads r0, r6 or r7
         if size <= 64:
-            out += ['r3 = r10', 'r3 += %d' % -(8 * self.random.randrange((size + 7) // 8, 9))]
+            out += self.source(3, size)
         else:
             out = self.fill_large() + out + ['r3 = r10', 'r3 += %d' % LARGE]
         return out + ['r2 = r10', 'r2 += %d' % KEY, 'r1 = map[%d] ll' % index, 'call 2'] + self.result()
@@ -86,9 +100,12 @@ class Helpers:
         return ['*(u64 *)(r10 - %d) = r%d' % (-LARGE - 8 * i, register) for i in range(17)] + \
             ['*(u8 *)(r10 - %d) = %d' % (-LARGE - i, i) for i in range(0, 136, 27)]
 
+    def hash_sizes(self, number):
+        return [int(n) for n in self.hashes[number].split(':')[1:3]]
+
     def hash(self, number=None):
         number = self.random.randrange(2) if number is None else number
-        key, value = map(int, self.hashes[number].split(':')[1:3])
+        key, value = self.hash_sizes(number)
         index, kind = HASH + number, self.random.random()
         out = self.key(key)
         if kind < 0.4:
@@ -112,7 +129,7 @@ class Helpers:
             out = self.fill_large() + ['r2 = r10', 'r2 += %d' % LARGE, 'r3 = %d' % r.choice(LARGE_SIZES)]
         elif kind < 0.75:
             size = r.choice(OUTPUT_SIZES)
-            out = ['r2 = r10', 'r2 += %d' % -r.randrange(max(size, 1), 65), 'r3 = %d' % size]
+            out = self.source(2, size) + ['r3 = %d' % size]
         else:
             out = ['r3 = r%d' % self.operand(), 'r3 &= %d' % r.choice([15, 31, 56, 63]), 'r2 = r10', 'r2 += -64']
         if r.random() < 0.5:
@@ -124,9 +141,25 @@ class Helpers:
         out = ['r1 = map[%d] ll' % RING, 'r2 = %d' % size, 'r3 = 0', 'call 131', 'if r0 == 0 goto %s' % end]
         out += ['*(u64 *)(r0 + %d) = r%d' % (at, r.choice([6, 7])) for at in range(0, size - 7, 8)]
         out += ['*(u8 *)(r0 + %d) = r%d' % (at, r.choice([6, 7])) for at in range(size & ~7, size)]
+        if size >= 16 and r.random() < 0.5:
+            out += self.use_record(size)
         if size >= 8:
             out += r.choice([[], ['r7 = *(u32 *)(r0 + 4)'], ['*(u16 *)(r0 + %d) = 771' % (size - 3)]])
         return out + ['r1 = r0', 'r2 = 0', 'call %d' % r.choice([132, 132, 132, 133]), end + ':', 'r0 = r6'] + self.fresh()
+
+    def use_record(self, size):
+        """Helpers read and write the record that r0 points to."""
+        r, number = self.random, self.random.randrange(2)
+        kept = '*(u64 *)(r10 - %d)' % -KEPT
+        out = [kept + ' = r0', 'r0 = r7']
+        key, value = self.hash_sizes(number)
+        if r.random() < 0.3:
+            out += ['r1 = ' + kept, 'r1 += %d' % r.randrange(size - 8), 'r2 = 8', 'call 16']
+        elif value <= size and r.random() < 0.5:
+            out += self.key(key) + ['r3 = ' + kept, 'r4 = 0', 'r2 = r10', 'r2 += %d' % KEY, 'r1 = map[%d] ll' % (HASH + number), 'call 2']
+        else:
+            out += ['r2 = ' + kept, 'r3 = %d' % size, 'r1 = map[%d] ll' % RING, 'r4 = 0', 'call 130']
+        return out + ['r6 ^= r0', 'r0 = ' + kept, kept + ' = 0']
 
     def text(self):
         """A text of TEXTS at r10 + LARGE. Returns its size."""
@@ -157,15 +190,15 @@ class Helpers:
             ['r1 = r10', 'r1 += -%d' % self.random.randrange(size, 65), 'r2 = %d' % size, 'call 16'] + self.result()])
 
     def helper(self):
-        return self.random.choice([self.hash, self.hash, self.hash, self.thread_value, self.output, self.record, self.print,
-                                   self.process])()
+        return self.random.choice([self.hash, self.hash, self.hash, self.map, self.thread_value, self.output, self.record,
+                                   self.print, self.process])()
 
     def helpers(self):
         """Each map is used; then some helpers again and again, so that maps and rings fill up."""
         r, start = self.random, self.label()
         out = self.hash(0) + self.hash(1) + self.thread_value() + self.output() + self.print() + self.process()
         out += ['r8 = %d' % (2 if self.threads > 1 else r.choice([3, 10, 30, 150])), start + ':', 'r6 *= 31', 'r6 += r8']
-        pool = r.choice([[self.hash], [self.output, self.output, self.record], [self.print, self.output], [self.helper]])
+        pool = r.choice([[self.hash, self.hash, self.map], [self.output, self.output, self.record], [self.print, self.output], [self.helper]])
         for _ in range(r.randrange(2, 6)):
             out += r.choice(pool)()
         return out + ['r8 -= 1', 'if r8 != 0 goto %s' % start]
