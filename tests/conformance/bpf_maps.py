@@ -130,7 +130,7 @@ class Ring(Map):
     """
     Records of lanes that are together are one batch. Threads run one after the other here, so batches are put together in the end:
     records that were written at one place, for the same time there, by lanes of one warp of which the case says that they are
-    together. A ring that is one (others are as many as SMs) has its size.
+    together. Whether there is room is known where there is one ring for all SMs.
     """
 
     TOTAL, SMALLEST = 8 << 20, 16 << 10

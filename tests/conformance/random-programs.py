@@ -259,7 +259,8 @@ def run_all(bpf_run, cases):
     whole, jobs = dict(os.environ, GPUPROBE_SIM_WARPS='whole'), max(2, min(8, os.cpu_count()))
     bounds = [len(cases) * i // jobs for i in range(jobs + 1)]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        parts = [pool.submit(run.run_batch, [bpf_run], cases[bounds[i]:bounds[i + 1]], whole if i % 2 else None) for i in range(jobs)]
+        parts = [pool.submit(run.run_batch, [bpf_run], cases[bounds[i]:bounds[i + 1]], whole if i % 2 else None)
+                 for i in range(jobs)]
         return [answer for part in parts for answer in part.result()]
 
 

@@ -5,11 +5,12 @@ What helpers take is below the data on the stack: the number of the thread at r1
 r10 - 112 (16 bytes), texts and large records from r10 - 400. A statement leaves no address in a register that is data.
 """
 
-ARRAY, OTHER, HASH, THREADS, RING, LOG = 0, 1, 2, 4, 5, 6  # indexes of maps; there are two hashes
+OTHER, HASH, THREADS, RING = 1, 2, 4, 5  # indexes of maps; 0 is an array, 3 a hash too, 6 the log
 NUMBER, KEPT, KEY, LARGE = -72, -80, -112, -400
 HASHES = ['1:8:8:6', '1501:12:20:5', '1:4:8:3', '5:4:8:4', '1:3:5:4', '1501:16:72:4', '1:8:16:40']
 RINGS = ['27:0:0:4096', '1527:4:40:1', '4:4:4:64']
-TEXTS = ['', 'x', 'of %d', '100%% %x', '%d %u %lx %c', 'seven!!', 'eight...', 'a text that is longer than the words %s', '%', '%%%']
+TEXTS = ['', 'x', 'of %d', '100%% %x', '%d %u %lx %c', 'seven!!', 'eight...', 'a text that is longer than the words %s', '%',
+         '%%%']
 OUTPUT_SIZES = [0, 1, 3, 4, 8, 12, 16, 20, 24, 32, 40, 44, 64]
 LARGE_SIZES = [65, 68, 72, 96, 100, 128, 136]
 
@@ -32,7 +33,8 @@ class Helpers:
         self.value_size = 16 if self.style != 'update' else r.choice([8, 8, 4, 3, 1])
         host = [r.choice(['', '', ',host']) for _ in range(3)]
         self.hashes = [h + place for h, place in zip(self.hashes, host)]
-        return ['2:4:%d:4%s' % (self.value_size, host[2]), other] + self.hashes + [per_thread, r.choice(RINGS) + room, '1527:4:4096:1,log' + room]
+        arrays = ['2:4:%d:4%s' % (self.value_size, host[2]), other]
+        return arrays + self.hashes + [per_thread, r.choice(RINGS) + room, '1527:4:4096:1,log' + room]
 
     def operand(self):
         return self.random.choice([0, 6, 7])
@@ -156,7 +158,8 @@ class Helpers:
         if r.random() < 0.3:
             out += ['r1 = ' + kept, 'r1 += %d' % r.randrange(size - 8), 'r2 = 8', 'call 16']
         elif value <= size and r.random() < 0.5:
-            out += self.key(key) + ['r3 = ' + kept, 'r4 = 0', 'r2 = r10', 'r2 += %d' % KEY, 'r1 = map[%d] ll' % (HASH + number), 'call 2']
+            out += self.key(key) + ['r3 = ' + kept, 'r4 = 0', 'r2 = r10', 'r2 += %d' % KEY]
+            out += ['r1 = map[%d] ll' % (HASH + number), 'call 2']
         else:
             out += ['r2 = ' + kept, 'r3 = %d' % size, 'r1 = map[%d] ll' % RING, 'r4 = 0', 'call 130']
         return out + ['r6 ^= r0', 'r0 = ' + kept, kept + ' = 0']
@@ -181,7 +184,8 @@ class Helpers:
             return out + text + ['call 501'] + self.result()
         if kind < 0.7:
             return ['r3 = r0'] + out + text + ['r4 = r7', 'r5 = r6', 'r2 = %d' % r.randrange(1, size + 1), 'call 6'] + self.result()
-        return out + text + ['r2 = %d' % size, 'r3 = r10', 'r3 += -64', 'r4 = %d' % r.choice([0, 8, 12, 24, 64]), 'call 177'] + self.result()
+        out += text + ['r2 = %d' % size, 'r3 = r10', 'r3 += -64', 'r4 = %d' % r.choice([0, 8, 12, 24, 64])]
+        return out + ['call 177'] + self.result()
 
     def process(self):
         size = self.random.choice([1, 3, 8, 15, 16, 17, 24])
@@ -198,7 +202,8 @@ class Helpers:
         r, start = self.random, self.label()
         out = self.hash(0) + self.hash(1) + self.thread_value() + self.output() + self.print() + self.process()
         out += ['r8 = %d' % (2 if self.threads > 1 else r.choice([3, 10, 30, 150])), start + ':', 'r6 *= 31', 'r6 += r8']
-        pool = r.choice([[self.hash, self.hash, self.map], [self.output, self.output, self.record], [self.print, self.output], [self.helper]])
+        pool = r.choice([[self.hash, self.hash, self.map], [self.output, self.output, self.record], [self.print, self.output],
+                         [self.helper]])
         for _ in range(r.randrange(2, 6)):
             out += r.choice(pool)()
         return out + ['r8 -= 1', 'if r8 != 0 goto %s' % start]
