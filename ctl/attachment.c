@@ -130,13 +130,6 @@ static int put_spaces(json_object *parameters, const char *list) {
 	return json_object_array_length(spaces) ? -1 : ctl_usage("--spaces: the list is empty");
 }
 
-/* Adds a number or size under a key. r is what reading it returned. */
-static int put_number(json_object *parameters, const char *key, int64_t number, int r) {
-	if (r < 0)
-		json_object_object_add(parameters, key, json_object_new_int64(number));
-	return r;
-}
-
 static int attach_option(struct ctl *ctl, int option, json_object *parameters,
 			 json_object **filterp) {
 	int64_t number = 0;
@@ -149,11 +142,9 @@ static int attach_option(struct ctl *ctl, int option, json_object *parameters,
 	case OPTION_SPACES:
 		return put_spaces(parameters, optarg);
 	case OPTION_THREADS:
-		r = ctl_number("--threads", optarg, 1, &number);
-		return put_number(parameters, "threads", number, r);
+		return ctl_put_number(parameters, "threads", "--threads", optarg, 1);
 	case OPTION_RING_SIZE:
-		r = ctl_size("--ring-size", optarg, &number);
-		return put_number(parameters, "ring_size", number, r);
+		return ctl_put_size(parameters, "ring_size", "--ring-size", optarg);
 	case OPTION_SHARED:
 		put(&parameters, "shared", json_object_new_boolean(true));
 		return -1;

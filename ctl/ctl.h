@@ -67,6 +67,9 @@ int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const cha
 int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help);
 int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp);
 int ctl_size(const char *what, const char *text, int64_t *sizep);
+/* Adds the number from `min` up that an option's argument is to the parameters of a call. Returns -1 to go on, or the exit status. */
+int ctl_put_number(json_object *parameters, const char *key, const char *what, const char *text, int64_t min);
+int ctl_put_size(json_object *parameters, const char *key, const char *what, const char *text);
 int ctl_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int ctl_fail(enum ctl_exit status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -78,7 +78,6 @@ int command_log(struct ctl *ctl, int argc, char **argv) {
 	};
 	json_object *parameters = json_object_new_object();
 	const char *object = "";
-	int64_t number;
 	int option, r = -1;
 
 	while (r < 0 && (option = getopt_long(argc, argv, "fhV", options, NULL)) >= 0) {
@@ -86,10 +85,7 @@ int command_log(struct ctl *ctl, int argc, char **argv) {
 			json_object_object_add(parameters, "follow", json_object_new_boolean(true));
 		} else if (option == OPTION_OBJECT) {
 			object = optarg;
-			r = ctl_number("--object", optarg, 1, &number);
-			if (r < 0)
-				json_object_object_add(parameters, "object",
-						       json_object_new_int64(number));
+			r = ctl_put_number(parameters, "object", "--object", optarg, 1);
 		} else {
 			r = ctl_option(ctl, option, help);
 		}

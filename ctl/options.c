@@ -137,6 +137,26 @@ int ctl_size(const char *what, const char *text, int64_t *sizep) {
 	return -1;
 }
 
+int ctl_put_number(json_object *parameters, const char *key, const char *what, const char *text, int64_t min) {
+	int64_t number;
+	int r;
+
+	r = ctl_number(what, text, min, &number);
+	if (r < 0)
+		json_object_object_add(parameters, key, json_object_new_int64(number));
+	return r;
+}
+
+int ctl_put_size(json_object *parameters, const char *key, const char *what, const char *text) {
+	int64_t size;
+	int r;
+
+	r = ctl_size(what, text, &size);
+	if (r < 0)
+		json_object_object_add(parameters, key, json_object_new_int64(size));
+	return r;
+}
+
 int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun, const struct ctl_command *verbs,
 	     size_t n) {
 	static const struct option options[] = { CTL_OPTIONS, {} };

@@ -85,7 +85,6 @@ static int read_size(const char *what, const char *text, const int64_t max[stati
 }
 
 static int run_option(struct run *run, int option) {
-	int64_t number;
 	int r;
 
 	switch (option) {
@@ -103,15 +102,9 @@ static int run_option(struct run *run, int option) {
 		json_object_object_add(run->parameters, "point", json_object_new_string("kprobe/__directly_run"));
 		return -1;
 	case OPTION_THREADS:
-		r = ctl_number("--threads", optarg, 1, &number);
-		if (r < 0)
-			json_object_object_add(run->parameters, "threads", json_object_new_int64(number));
-		return r;
+		return ctl_put_number(run->parameters, "threads", "--threads", optarg, 1);
 	case OPTION_RING_SIZE:
-		r = ctl_size("--ring-size", optarg, &number);
-		if (r < 0)
-			json_object_object_add(run->parameters, "ring_size", json_object_new_int64(number));
-		return r;
+		return ctl_put_size(run->parameters, "ring_size", "--ring-size", optarg);
 	default:
 		return ctl_option(run->ctl, option, help);
 	}

@@ -29,14 +29,10 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 		{},
 	};
 	int option, r = -1;
-	int64_t pid;
 
 	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
 		if (option == OPTION_PID) {
-			r = ctl_number("--pid", optarg, 1, &pid);
-			if (r < 0)
-				json_object_object_add(parameters, "pid",
-						       json_object_new_int64(pid));
+			r = ctl_put_number(parameters, "pid", "--pid", optarg, 1);
 		} else if (option == OPTION_KERNEL) {
 			json_object_object_add(parameters, "kernel",
 					       json_object_new_string(optarg));

@@ -93,6 +93,10 @@ static json_object *control_filter_json(const struct filter *filter) {
 	return json;
 }
 
+static const char *control_point_name(const struct attachment *attachment) {
+	return attachment->on_host ? "host" : section_point_name(attachment->section.point);
+}
+
 static json_object *control_attachment_json(const struct daemon *daemon,
 					    const struct attachment *attachment) {
 	json_object *json = json_object_new_object();
@@ -102,7 +106,7 @@ static json_object *control_attachment_json(const struct daemon *daemon,
 	control_add_int(json, "id", (int64_t)attachment->id);
 	control_add_int(json, "object", (int64_t)attachment->object->id);
 	control_add_string(json, "program", attachment->program);
-	control_add_string(json, "point", attachment->on_host ? "host" : section_point_name(attachment->section.point));
+	control_add_string(json, "point", control_point_name(attachment));
 	control_add_string(json, "kernel", attachment->section.kernel);
 	control_add_string(json, "section", attachment->section_text);
 	json_object_object_add(json, "filter", control_filter_json(&attachment->filter));
@@ -174,7 +178,7 @@ static int control_attach_success(struct control_attach *work, const struct obje
 			continue;
 		log_info("attachment %llu: %s at %s of %s, by uid %u",
 			 (unsigned long long)attachment->id, attachment->program,
-			 attachment->on_host ? "host" : section_point_name(attachment->section.point),
+			 control_point_name(attachment),
 			 attachment->section.kernel,
 			 (unsigned)object->owner);
 		json_object_array_add(attachments,
