@@ -314,6 +314,9 @@ _Bool gpuprobe_ring_write(u64 base, u32 ring_mask, u64 ring_size, const void *re
 	if (!view.base)
 		return 0;
 	mask = lane_mask();
+	if (mask == WARP && constant && most >= 32)
+		return write_batch(WARP, ring, &view, ring_size, record, size, constant, aligned);
+	mask = part_mask(mask);
 	if (!constant)
 		mask = group_of(mask, size);
 	if (most < 32)

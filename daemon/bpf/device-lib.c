@@ -25,12 +25,17 @@
  * Whether the lanes of the mask have the same address in a map. The low half tells: an instance is
  * of 4 GiB at most, and all lanes mean the same instance.
  */
-static inline _Bool is_same_address(u32 mask, u64 address)
+static inline _Bool is_same_in(u32 mask, u64 address)
 {
 	u32 leader = (u32)__nvvm_shfl_sync_idx_i32(mask, (int)(u32)address, __builtin_ctz(mask),
 						   31);
 
 	return __nvvm_vote_all_sync(mask, leader == (u32)address);
+}
+
+static inline _Bool is_same_address(u32 mask, u64 address)
+{
+	return mask == WARP ? is_same_in(WARP, address) : is_same_in(part_mask(mask), address);
 }
 
 static inline u32 warp_sum32(u32 value)
