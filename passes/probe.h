@@ -55,6 +55,8 @@ enum probe_point {
  * - fields beyond the end of a memory context are 0.
  */
 
+#define PROBE_BARE_SUFFIX "__gpuprobe_bare"
+
 /* Bits of probe_use.spaces: 1 << (enum gpuprobe_space of proto/gpuprobe.bpf.h). */
 #define PROBE_SPACES_DEFAULT 0x1fu /* all but param */
 
@@ -105,6 +107,11 @@ struct probe_options {
 	size_t n_stubs;
 	uint32_t image; /* upper half of instruction ids */
 	bool call; /* call programs even where they could be inlined */
+	/*
+	 * Each kernel (not device function) that got a probe is also put into the module as it was, as a kernel of the same linkage and
+	 * attributes named with PROBE_BARE_SUFFIX behind its name. Nothing is done about one whose name is taken.
+	 */
+	bool bare;
 };
 
 struct probe_result {

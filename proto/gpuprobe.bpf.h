@@ -112,6 +112,12 @@ struct gpuprobe_kernel_ctx {
 	__u64 params[13]; /* the first 13, zero-extended; larger than 8 bytes: their first 8 */
 };
 
+/*
+ * The SASS engine (machine code is patched, no PTX needed) has all of these but param_count and params, which the verifier
+ * cannot know: a program that reads them is not attached there. At memory accesses instruction_id is the address of the instruction, the address of
+ * shared and local memory an offset in it, kind is load, store or atomic, and a store's value is there, an atomic's is not.
+ */
+
 /* At a memory instruction. */
 struct gpuprobe_memory_ctx {
 	__u64 instruction_id; /* `gpuprobectl kernel show` resolves it to PTX text and source line */
@@ -120,6 +126,13 @@ struct gpuprobe_memory_ctx {
 	__u64 space; /* enum gpuprobe_space */
 	__u64 kind; /* enum gpuprobe_access */
 	__u64 value; /* stored, or an atomic's operand (the new value of a compare-and-swap): its first 8 bytes; else 0 */
+};
+
+/* At kprobe/K@call, @ret, @barrier, @syncwarp, @shfl, @malloc, @free: the SASS engine alone has these. */
+struct gpuprobe_event_ctx {
+	__u64 kernel_id;
+	__u64 pc; /* address of the instruction */
+	__u64 args[3]; /* call: address called; barrier: index, threads (0: all); syncwarp: mask; malloc: address, size; free: address; else 0 */
 };
 
 enum gpuprobe_space {

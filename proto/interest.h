@@ -16,9 +16,11 @@
 #include <stdint.h>
 
 #define INTEREST_MAGIC UINT32_C(0x49525047) /* "GPRI" */
-#define INTEREST_VERSION UINT32_C(1)
+#define INTEREST_VERSION UINT32_C(2)
 #define INTEREST_PAGE_SIZE 4096
-#define INTEREST_RULES_MAX 64
+#define INTEREST_RULES_MAX 60
+#define INTEREST_SASS_RULES_MAX 16
+#define INTEREST_SANITIZER_MAX 256
 #define INTEREST_RETRIES 100
 
 enum interest_flags {
@@ -31,6 +33,8 @@ enum interest_rule_flags {
 	INTEREST_RULE_UID = 1 << 1,
 	INTEREST_RULE_COMM = 1 << 2,
 	INTEREST_RULE_EXE = 1 << 3,
+	INTEREST_RULE_CGROUP = 1 << 4,
+	INTEREST_RULE_NOT = 1 << 5, /* of sass_rules: who matches this one does not get the engine */
 };
 
 /* A process matches a rule if it matches every field that the flags name; no flags: every process. */
@@ -41,6 +45,7 @@ struct interest_rule {
 	uint32_t reserved; /* 0 */
 	char comm[16]; /* as in /proc/PID/comm, NUL-padded */
 	uint64_t exe; /* interest_hash of the target of /proc/PID/exe */
+	uint64_t cgroup; /* interest_hash of the path in the unified hierarchy, "/a/b" (from /proc/PID/cgroup), or of one that it lies under */
 };
 
 struct interest_page {
@@ -50,8 +55,14 @@ struct interest_page {
 	uint32_t flags; /* enum interest_flags */
 	uint32_t deadline_ms; /* how long the shim may wait for the daemon in one load */
 	uint32_t rule_count; /* <= INTEREST_RULES_MAX; 0: nobody is meant */
-	uint32_t reserved; /* 0 */
+	/*
+	 * Processes that load the SASS engine (patch.h) before their first CUDA call, although no attachment need mean them yet: the first
+	 * rule that matches decides. 0: nobody.
+	 */
+	uint32_t sass_rule_count;
 	struct interest_rule rules[INTEREST_RULES_MAX];
+	struct interest_rule sass_rules[INTEREST_SASS_RULES_MAX];
+	char sanitizer[INTEREST_SANITIZER_MAX]; /* path of libsanitizer-public.so; empty: where toolkits put it */
 };
 
 _Static_assert(sizeof(struct interest_page) <= INTEREST_PAGE_SIZE, "one page");

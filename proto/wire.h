@@ -15,7 +15,7 @@
  *              HELLO -> WELCOME, IMAGE -> IMAGE_REPLY [+ slot_count x SLOT], INSTANCE -> INSTANCE_REPLY,
  *              and ARMED, UNLOAD, REPORT, which have no reply.
  *   MIRROR   opened only while instances exist; the daemon speaks first:
- *              HELLO -> WELCOME, then SYNC -> SYNCED and DISARM -> SYNCED at any time.
+ *              HELLO -> WELCOME, then SYNC -> SYNCED and DISARM -> SYNCED at any time, and RETIRE, which has no reply.
  * The daemon identifies the process by SO_PEERCRED alone; nothing in a message is believed about it.
  * When its last connection closes, the process is gone and its map instances are folded into the
  * maps' totals.
@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC UINT32_C(0x57525047) /* "GPRW" */
-#define WIRE_VERSION UINT16_C(2)
+#define WIRE_VERSION UINT16_C(3)
 
 #define WIRE_REASON_MAX 192 /* one line of text, NUL-terminated and NUL-padded */
 #define WIRE_SYMBOL_MAX 64 /* a PTX symbol, NUL-terminated and NUL-padded */
@@ -51,6 +51,7 @@ enum wire_type {
 	WIRE_INSTANCE_REPLY = 67,
 	WIRE_SYNC = 68,
 	WIRE_DISARM = 69,
+	WIRE_RETIRE = 70,
 };
 
 struct wire_header {
@@ -86,6 +87,7 @@ enum wire_image_kind {
 	WIRE_IMAGE_FATBIN = 1, /* one fatbin container (magic 0xBA55ED50), without its wrapper */
 	WIRE_IMAGE_PTX = 2, /* PTX text; a terminating NUL is not sent */
 	WIRE_IMAGE_CUBIN = 3, /* an ELF image */
+	WIRE_IMAGE_NAMES = 4, /* no image: names of loaded kernels, for the SASS engine (patch.h) */
 };
 
 enum wire_image_flags {
@@ -133,6 +135,11 @@ enum wire_slot_kind {
 	WIRE_SLOT_DATA = 2,
 	/* A struct gpuprobe_process, which the shim fills in. map_id is 0. May lie in constant memory. */
 	WIRE_SLOT_PROCESS = 3,
+	/*
+	 * Of a plan only: a pointer to data_size bytes of device memory that the shim allocates, zeros at first, and that are data of the
+	 * instance as those of WIRE_SLOT_DATA are.
+	 */
+	WIRE_SLOT_REGION = 4,
 };
 
 /* What WIRE_SLOT_PROCESS holds: the same in all modules of a process and device. */
@@ -149,9 +156,9 @@ struct wire_slot {
 	struct wire_header header;
 	uint64_t module_id;
 	uint64_t map_id;
-	uint32_t kind; /* enum wire_slot_kind */
-	uint32_t reserved; /* 0 */
-	char symbol[WIRE_SYMBOL_MAX];
+	uint32_t kind; /* enum wire_slot_kind; of a plan POINTER or REGION */
+	uint32_t offset; /* of a plan: in struct patch_data, of the 8 bytes that are filled in; else 0 */
+	char symbol[WIRE_SYMBOL_MAX]; /* empty in a plan */
 };
 
 /* Asks for this process's instance of a map for one more context. */
@@ -207,6 +214,15 @@ struct wire_disarm {
 	uint64_t map_id;
 };
 
+/*
+ * None of the attachments that a replaced module was made for is left: its kernels may be launched without probes from now on
+ * (passes/probe.h: "bare" kernels).
+ */
+struct wire_retire {
+	struct wire_header header;
+	uint64_t module_id;
+};
+
 struct wire_synced {
 	struct wire_header header; /* sequence: of the SYNC or DISARM */
 };
@@ -226,6 +242,7 @@ union wire_message {
 	struct wire_report report;
 	struct wire_sync sync;
 	struct wire_disarm disarm;
+	struct wire_retire retire;
 	struct wire_synced synced;
 };
 
@@ -258,6 +275,8 @@ static inline size_t wire_size(uint16_t type) {
 		return sizeof(struct wire_sync);
 	case WIRE_DISARM:
 		return sizeof(struct wire_disarm);
+	case WIRE_RETIRE:
+		return sizeof(struct wire_retire);
 	}
 	return 0;
 }
