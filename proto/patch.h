@@ -65,7 +65,12 @@ struct patch_data {
 	uint64_t attachments, kernel_id; /* of patch_kernel */
 	uint64_t process; /* address of a struct gpuprobe_process (wire.h) in device memory */
 	uint64_t reserved; /* 0 */
-	uint64_t slots[]; /* 0 until SLOTs say otherwise; addresses of instances' data */
+	/*
+	 * 0 until SLOTs say otherwise. Of program 0 of the image, then of program 1, ...: the address of the struct gpuprobe_process first (as
+	 * in `process`; a SLOT of kind PROCESS, map_id 0), then those of the data of its maps (POINTER or REGION; several programs
+	 * may use one map: all its SLOTs in a plan have the same kind and get the same address).
+	 */
+	uint64_t slots[];
 };
 
 /* Classes of instructions that have patches, Sanitizer_InstructionId: names of points on the SASS engine (daemon/worker/job.md). */

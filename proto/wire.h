@@ -133,7 +133,7 @@ enum wire_slot_kind {
 	 * what the shim mirrors is merged over the modules that the process has or had in that context.
 	 */
 	WIRE_SLOT_DATA = 2,
-	/* A struct gpuprobe_process, which the shim fills in. map_id is 0. May lie in constant memory. */
+	/* A struct gpuprobe_process, which the shim fills in (in a plan: the address of one). map_id is 0. May lie in constant memory. */
 	WIRE_SLOT_PROCESS = 3,
 	/*
 	 * Of a plan only: a pointer to data_size bytes of device memory that the shim allocates, zeros at first, and that are data of the
@@ -156,7 +156,7 @@ struct wire_slot {
 	struct wire_header header;
 	uint64_t module_id;
 	uint64_t map_id;
-	uint32_t kind; /* enum wire_slot_kind; of a plan POINTER or REGION */
+	uint32_t kind; /* enum wire_slot_kind; of a plan POINTER, REGION or PROCESS */
 	uint32_t offset; /* of a plan: in struct patch_data, of the 8 bytes that are filled in; else 0 */
 	char symbol[WIRE_SYMBOL_MAX]; /* empty in a plan */
 };
