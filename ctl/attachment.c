@@ -26,6 +26,7 @@ enum {
 	OPTION_THREADS,
 	OPTION_RING_SIZE,
 	OPTION_SHARED,
+	OPTION_ENGINE,
 	OPTION_ALL,
 };
 
@@ -33,7 +34,8 @@ static const char attach_help[] =
 	"Usage: gpuprobectl attach [OPTION]... FILE\n"
 	"\n"
 	"Attaches the programs of an eBPF object (- is standard input) and prints the ids of the attachments, one a line, when\n"
-	"they are armed. Modules that a process has loaded already are probed when it loads them again.\n"
+	"they are armed. Kernels that a process has loaded already are probed from their next launch on where the process has the SASS\n"
+	"engine, else when it loads their module again.\n"
 	"\n"
 	"      --kernel=NAME   kernels to probe: a glob, or a mangled or demangled name; else what the program's section says\n"
 	"      --program=NAME  only this program of the object, or those that a glob matches\n"
@@ -44,6 +46,8 @@ static const char attach_help[] =
 	"      --comm=NAME     only processes of this name\n"
 	"      --exe=PATH      only processes of this executable, or of those that a glob matches\n"
 	"      --uid=USER      only processes of this user\n"
+	"      --engine=NAME   auto: in PTX where a module has it when it is loaded, else in the machine code (the default);\n"
+	"                      ptx: only where modules carry PTX; sass: in the machine code of loaded kernels\n"
 	"      --threads=N     values that a per-thread array has for each index; else 65536\n"
 	"      --ring-size=N   bytes of a ring of one process, with K, M or G; else 8M\n"
 	"      --shared        one copy of each map for all processes of a user, in host memory\n";
@@ -130,6 +134,14 @@ static int put_spaces(json_object *parameters, const char *list) {
 	return json_object_array_length(spaces) ? -1 : ctl_usage("--spaces: the list is empty");
 }
 
+/* Returns -1 to go on, or the exit status. */
+static int put_engine(json_object *parameters, const char *name) {
+	if (strcmp(name, "auto") && strcmp(name, "ptx") && strcmp(name, "sass"))
+		return ctl_usage("--engine: %s is none of auto, ptx and sass", name);
+	json_object_object_add(parameters, "engine", json_object_new_string(name));
+	return -1;
+}
+
 static int attach_option(struct ctl *ctl, int option, json_object *parameters,
 			 json_object **filterp) {
 	int64_t number = 0;
@@ -148,6 +160,8 @@ static int attach_option(struct ctl *ctl, int option, json_object *parameters,
 	case OPTION_SHARED:
 		put(&parameters, "shared", json_object_new_boolean(true));
 		return -1;
+	case OPTION_ENGINE:
+		return put_engine(parameters, optarg);
 	case OPTION_KERNEL:
 		put(&parameters, "kernel", json_object_new_string(optarg));
 		return -1;
@@ -183,6 +197,7 @@ static int attach_options(struct ctl *ctl, int argc, char **argv, json_object *p
 		{ "uid", required_argument, NULL, OPTION_UID },
 		{ "point", required_argument, NULL, OPTION_POINT },
 		{ "spaces", required_argument, NULL, OPTION_SPACES },
+		{ "engine", required_argument, NULL, OPTION_ENGINE },
 		{ "threads", required_argument, NULL, OPTION_THREADS },
 		{ "ring-size", required_argument, NULL, OPTION_RING_SIZE },
 		{ "shared", no_argument, NULL, OPTION_SHARED },
@@ -359,8 +374,8 @@ static json_object *filter_text(json_object *filter) {
 
 int command_list(struct ctl *ctl, int argc, char **argv) {
 	static const char *const header[] = { "ID",	  "OBJECT", "PROGRAM", "SECTION",
-					      "POINT",	  "KERNEL", "STATE",   "MODULES",
-					      "PROCESSES", "OWNER", "FILTER",  NULL };
+					      "POINT",	  "KERNEL", "ENGINE",  "STATE",
+					      "MODULES",  "PROCESSES", "OWNER", "FILTER",  NULL };
 	json_object *attachments, *rows;
 	struct varlink_reply reply;
 	int r;
@@ -385,6 +400,7 @@ int command_list(struct ctl *ctl, int argc, char **argv) {
 		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "point")));
 		json_object_array_add(row,
 				      json_object_new_string(ctl_string(attachment, "kernel")));
+		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "engine")));
 		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "state")));
 		json_object_array_add(
 			row, ctl_format("%lld", (long long)ctl_int(attachment, "modules")));

@@ -122,4 +122,5 @@ int command_kernel(struct ctl *ctl, int argc, char **argv);
 int command_ring(struct ctl *ctl, int argc, char **argv);
 int command_run(struct ctl *ctl, int argc, char **argv);
 int command_log(struct ctl *ctl, int argc, char **argv);
+int command_program(struct ctl *ctl, int argc, char **argv);
 int command_pass(struct ctl *ctl, int argc, char **argv);

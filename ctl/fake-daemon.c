@@ -160,7 +160,7 @@ static json_object *maps_of_run(void);
 
 static int attach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *program = get(parameters, "program"), *kernel = get(parameters, "kernel"),
-		    *filter = get(parameters, "filter"), *point = get(parameters, "point");
+		    *filter = get(parameters, "filter"), *point = get(parameters, "point"), *engine = get(parameters, "engine");
 	const char *name = program ? json_object_get_string(program) : "cuda__count";
 	bool run = point && !strcmp(json_object_get_string(point), "kprobe/__directly_run");
 	json_object *attachment, *list = json_object_new_array();
@@ -190,7 +190,8 @@ static int attach(struct varlink_call *call, json_object *parameters, void *user
 		json_object_new_int64((int64_t)n_data), "program", json_object_new_string(name),
 		"point", json_object_new_string("entry"), "kernel",
 		kernel ? json_object_get(kernel) : json_object_new_string(run ? "__gpuprobe_directly_run" : "vectorAdd"), "section",
-		json_object_new_string(point ? json_object_get_string(point) : "kprobe/vectorAdd"), "filter",
+		json_object_new_string(point ? json_object_get_string(point) : "kprobe/vectorAdd"), "engine",
+		engine ? json_object_get(engine) : json_object_new_string("auto"), "filter",
 		filter ? json_object_get(filter) : json_object_new_object(), "state",
 		json_object_new_string(strcmp(name, "failed") ? "armed" : "failed"), "modules",
 		json_object_new_int(0), "processes", json_object_new_int(0), "owner",
@@ -240,9 +241,9 @@ static int why(struct varlink_call *call, json_object *parameters, void *userdat
 	json_object *kernel = get(parameters, "kernel"), *pid = get(parameters, "pid");
 	json_object *reply = from_text(
 		"{\"outcomes\":[{\"pid\":77,\"comm\":\"vec_add\",\"time\":1700000000000000,\"kernel\":\"_Z9vectorAddPfS_\",\"demangled\":"
-		"\"vectorAdd(float*, float*)\",\"outcome\":\"probed\",\"reason\":\"\",\"attachments\":[1]},"
+		"\"vectorAdd(float*, float*)\",\"outcome\":\"probed\",\"reason\":\"no PTX for sm_90 in this image\",\"engine\":\"sass\",\"attachments\":[1]},"
 		"{\"pid\":78,\"comm\":\"py\\u001b[31mthon\",\"time\":1700000000000000,\"kernel\":\"\",\"demangled\":\"\",\"outcome\":"
-		"\"not-probed\",\"reason\":\"no PTX for sm_90 in this image: SASS only\",\"attachments\":[]}]}");
+		"\"not-probed\",\"reason\":\"no PTX for sm_90 in this image: SASS only\",\"engine\":\"\",\"attachments\":[]}]}");
 
 	if (kernel && !strcmp(json_object_get_string(kernel), "none"))
 		json_object_array_del_idx(get(reply, "outcomes"), 0, 2);
@@ -251,9 +252,9 @@ static int why(struct varlink_call *call, json_object *parameters, void *userdat
 		return varlink_call_reply(
 			call, from_text(state.run_unprobed
 					? "{\"outcomes\":[{\"pid\":1,\"comm\":\"gpuprobe-launch\",\"time\":1,\"kernel\":\"\",\"demangled\":\"\","
-					  "\"outcome\":\"failed\",\"reason\":\"the compiler said no\",\"attachments\":[]}]}"
+					  "\"outcome\":\"failed\",\"reason\":\"the compiler said no\",\"engine\":\"\",\"attachments\":[]}]}"
 					: "{\"outcomes\":[{\"pid\":1,\"comm\":\"gpuprobe-launch\",\"time\":1,\"kernel\":\"__gpuprobe_directly_run\","
-					  "\"demangled\":\"\",\"outcome\":\"probed\",\"reason\":\"\",\"attachments\":[1]}]}"));
+					  "\"demangled\":\"\",\"outcome\":\"probed\",\"reason\":\"\",\"engine\":\"\",\"attachments\":[1]}]}"));
 	}
 	if (pid && json_object_get_int64(pid) == 78)
 		json_object_array_del_idx(get(reply, "outcomes"), 0, 1);
@@ -496,6 +497,34 @@ static int show_kernel(struct varlink_call *call, json_object *parameters, void 
 	return varlink_call_reply(call, reply);
 }
 
+/* Attachment 1 of a program with patches, and 2, which only the SASS engine can run; `ptx` cannot be run there. */
+static int show_program(struct varlink_call *call, json_object *parameters, void *userdata) {
+	const char *name = json_object_get_string(get(parameters, "program"));
+	json_object *reply = from_text(
+		"{\"programs\":[{\"attachment\":{\"id\":1,\"object\":1,\"program\":\"cuda__count\",\"point\":\"entry\",\"kernel\":\"gemm\\u001b*\","
+		"\"section\":\"kprobe/gemm*\",\"filter\":{},\"engine\":\"auto\",\"state\":\"armed\",\"modules\":1,\"processes\":1,\"owner\":0},"
+		"\"symbol\":\"__gpuprobe_o1_p0\",\"ptx_size\":1234,\"local_bytes\":16,\"isa\":63,\"target\":52,\"maps\":[\"a\",\"b\"],\"sass\":\"\","
+		"\"patches\":[{\"instruction\":\"entry\",\"capability\":90,\"registers\":24,\"spill_stores\":4,\"spill_loads\":8,\"stack\":16}]},"
+		"{\"attachment\":{\"id\":2,\"object\":1,\"program\":\"cuda__count\",\"point\":\"barrier\",\"kernel\":\"f\",\"section\":\"kprobe/f@barrier\","
+		"\"filter\":{},\"engine\":\"sass\",\"state\":\"armed\",\"modules\":0,\"processes\":0,\"owner\":0},\"symbol\":\"__gpuprobe_o1_p1\","
+		"\"ptx_size\":20,\"local_bytes\":0,\"isa\":78,\"target\":90,\"maps\":[],\"sass\":\"\",\"patches\":[]}]}");
+	json_object *programs = get(reply, "programs");
+
+	if (!strcmp(name, "1"))
+		json_object_array_del_idx(programs, 1, 1);
+	if (!strcmp(name, "ptx")) {
+		json_object *program = json_object_array_get_idx(programs, 0);
+
+		json_object_array_del_idx(programs, 1, 1);
+		add_member(get(program, "attachment"), "engine", json_object_new_string("ptx"));
+		add_member(program, "sass", json_object_new_string("it reads params of its context"));
+		add_member(program, "patches", json_object_new_array());
+	}
+	if (!strcmp(name, "none"))
+		return varlink_call_error(call, ERROR("NotFound"), varlink_json_pack("what", json_object_new_string("none"), NULL));
+	return varlink_call_reply(call, reply);
+}
+
 static int list_passes(struct varlink_call *call, json_object *parameters, void *userdata) {
 	return varlink_call_reply(
 		call, from_text("{\"passes\":[{\"name\":\"mine\",\"description\":\"does \\u001bthis\",\"file\":\"/etc/p/mine.json\","
@@ -516,6 +545,7 @@ static const struct varlink_method methods[] = {
 	{ "ReadLog", fake_read_log },
 	{ "ListKernels", list_kernels },
 	{ "ShowKernel", show_kernel },
+	{ "ShowProgram", show_program },
 	{ "ListPasses", list_passes },
 	{},
 };

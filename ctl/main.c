@@ -29,6 +29,7 @@ static const char help[] =
 	"  why               what was probed and what was not, and why\n"
 	"  kernel list       kernels that are or were probed, or missed\n"
 	"  kernel show NAME  instructions of a kernel that have memory probes\n"
+	"  program show NAME registers, memory and engines of a program\n"
 	"  map list          maps of attached objects\n"
 	"  map dump MAP      contents of a map\n"
 	"  ring read MAP     records of a ring\n"
@@ -55,6 +56,7 @@ static const struct ctl_command commands[] = {
 	{ "status", command_status, CTL_TITLE "status" },
 	{ "why", command_why, CTL_TITLE "why" },
 	{ "kernel", command_kernel, CTL_TITLE "kernel" },
+	{ "program", command_program, CTL_TITLE "program" },
 	{ "map", command_map, CTL_TITLE "map" },
 	{ "ring", command_ring, CTL_TITLE "ring" },
 	{ "run", command_run, CTL_TITLE "run" },

@@ -72,7 +72,7 @@ class Attach(Case):
                            '--uid=root', self.object, cwd=self.dir)
         self.assertEqual(output, {'attachments': [{
             'id': 1, 'object': len(HEADER) + 8, 'program': 'cuda__p', 'point': 'entry', 'kernel': 'a(int)',
-            'section': 'kprobe/vectorAdd', 'filter': {'pid': 12, 'comm': 'x\u00e9', 'exe': os.path.realpath(exe), 'uid': 0}, 'state': 'armed', 'modules': 0,
+            'section': 'kprobe/vectorAdd', 'engine': 'auto', 'filter': {'pid': 12, 'comm': 'x\u00e9', 'exe': os.path.realpath(exe), 'uid': 0}, 'state': 'armed', 'modules': 0,
             'processes': 0, 'owner': os.getuid()}], 'maps': []})
         for given, seen in (('/usr/bin/*', '/usr/bin/*'), ('*python?', '*python?'),
                             ('bin/a*', os.path.realpath(self.dir) + '/bin/a*')):
@@ -172,8 +172,8 @@ class Rest(Case):
         self.ctl('attach', self.object)
         self.ctl('attach', self.object, '--kernel=k\x1b[31m\u00e9', '--pid=7', '--comm=c d')
         lines = self.ctl('list').splitlines()
-        self.assertEqual(lines[0].split(), 'ID OBJECT PROGRAM SECTION POINT KERNEL STATE MODULES PROCESSES OWNER FILTER'.split())
-        self.assertEqual(lines[1].split(), ['1', '72', 'cuda__count', 'kprobe/vectorAdd', 'entry', 'vectorAdd', 'armed', '0', '0', str(os.getuid()), '-'])
+        self.assertEqual(lines[0].split(), 'ID OBJECT PROGRAM SECTION POINT KERNEL ENGINE STATE MODULES PROCESSES OWNER FILTER'.split())
+        self.assertEqual(lines[1].split(), ['1', '72', 'cuda__count', 'kprobe/vectorAdd', 'entry', 'vectorAdd', 'auto', 'armed', '0', '0', str(os.getuid()), '-'])
         self.assertIn('k?[31m\u00e9 ', lines[2])
         self.assertTrue(lines[2].endswith('  pid=7 comm=c d'))
         self.assertEqual(lines[0].index('STATE'), lines[2].index('armed'))
@@ -209,12 +209,12 @@ class Rest(Case):
 
     def test_why(self):
         self.assertEqual(self.ctl('why'),
-                         '2023-11-14 22:13:20  77 vec_add  probed  vectorAdd(float*, float*)\n'
+                         '2023-11-14 22:13:20  77 vec_add  probed (sass)  vectorAdd(float*, float*): no PTX for sm_90 in this image\n'
                          '2023-11-14 22:13:20  78 py?[31mthon  not-probed  no PTX for sm_90 in this image: SASS only\n')
         self.assertEqual(len(self.ctl('why', '--pid', '78').splitlines()), 1)
         self.assertEqual(self.ctl('why', '--kernel=none'), '')
         output = self.json('why')
-        self.assertEqual(set(output['outcomes'][0]), {'pid', 'comm', 'time', 'kernel', 'demangled', 'outcome', 'reason', 'attachments'})
+        self.assertEqual(set(output['outcomes'][0]), {'pid', 'comm', 'time', 'kernel', 'demangled', 'outcome', 'engine', 'reason', 'attachments'})
         self.ctl('why', '77', status=USAGE, stderr='why takes no argument, but got 77; see gpuprobectl --help')
         self.ctl('why', '--pid=x', status=USAGE, stderr='--pid: x is not a number from 1 up; see gpuprobectl --help')
 
@@ -237,6 +237,11 @@ class Rest(Case):
         self.ctl('attach', '--spaces=a,,b', self.object, status=USAGE,
                  stderr='--spaces: a name is missing before a comma; see gpuprobectl --help')
         self.ctl('attach', '--spaces=', self.object, status=USAGE, stderr='--spaces: the list is empty; see gpuprobectl --help')
+        for engine in 'auto', 'ptx', 'sass':
+            self.assertEqual(asked('--engine', engine), {'engine': engine})
+        for engine in 'both', '', 'PTX':
+            self.ctl('attach', '--engine', engine, self.object, status=USAGE,
+                     stderr=f'--engine: {engine} is none of auto, ptx and sass; see gpuprobectl --help')
         self.ctl('attach', '--threads=0', self.object, status=USAGE,
                  stderr='--threads: 0 is not a number from 1 up; see gpuprobectl --help')
 
@@ -260,10 +265,32 @@ class Rest(Case):
         for args in [], ['a', 'b'], ['a', '--instruction=1'], ['a', '--pid=1']:
             self.ctl('kernel', 'show', *args, status=USAGE, stderr='kernel show takes one kernel, or --instruction' + see)
 
+    def test_program(self):
+        first, second = self.ctl('program', 'show', 'cuda__count').split('\n\n')
+        self.assertEqual(first.splitlines()[:6], [
+            'cuda__count, attachment 1: entry of gemm?*', 'PTX: 1234 bytes, ISA 6.3, sm_52', 'local memory of a thread: 16 bytes', 'maps: a, b',
+            'ptx engine: yes', 'sass engine: yes'])
+        self.assertEqual([line.split() for line in first.splitlines()[6:]],
+                         ['PATCH DEVICE REGISTERS SPILL-STORES SPILL-LOADS STACK'.split(), ['entry', 'sm_90', '24', '4', '8', '16']])
+        self.assertEqual(second.splitlines(), [
+            'cuda__count, attachment 2: barrier of f', 'PTX: 20 bytes, ISA 7.8, sm_90', 'local memory of a thread: 0 bytes', 'maps: none',
+            'ptx engine: no: it has no such point', 'sass engine: yes'])
+        self.assertTrue(self.ctl('program', 'show', 'ptx').endswith('\nptx engine: yes\nsass engine: no: it reads params of its context\n'))
+        programs = self.json('program', 'show', '1')['programs']
+        self.assertEqual([(p['attachment']['id'], p['patches'][0]['registers']) for p in programs], [(1, 24)])
+        self.ctl('program', 'show', 'none', status=NOT_FOUND,
+                 stderr='there is no program none on the GPU; gpuprobectl list shows what is attached')
+        see = '; see gpuprobectl --help'
+        self.ctl('program', status=USAGE, stderr='program: show?' + see)
+        self.ctl('program', 'list', status=USAGE, stderr='program has no command list' + see)
+        self.ctl('program', 'show', status=USAGE, stderr='program show: which program?' + see)
+        self.ctl('program', 'show', 'a', 'b', status=USAGE, stderr='program show takes one program, but got b too' + see)
+        self.ctl('program', 'show', 'a', '--pid=1', status=USAGE, stderr="program show: unrecognized option '--pid=1'")
+
     def test_help_and_version(self):
         self.assertEqual(self.run_ctl('--version'), 'gpuprobectl 0.1.0\n')
         self.assertTrue(self.run_ctl('--help').startswith('Usage: gpuprobectl [OPTION]... COMMAND'))
-        for command in 'attach', 'detach', 'list', 'status', 'why', 'kernel', 'map', 'ring', 'run', 'log', 'pass':
+        for command in 'attach', 'detach', 'list', 'status', 'why', 'kernel', 'program', 'map', 'ring', 'run', 'log', 'pass':
             self.assertTrue(self.run_ctl(command, '--help').startswith(f'Usage: gpuprobectl {command}'))
             self.assertTrue(self.run_ctl(command, '-h').startswith(f'Usage: gpuprobectl {command}'))
             self.assertEqual(self.run_ctl(command, '--version'), 'gpuprobectl 0.1.0\n')
@@ -304,6 +331,8 @@ class Rest(Case):
         self.assertEqual(complete('gpuprobectl', 'attach', '--s'), {'--spaces', '--shared', '--session', '--socket'})
         self.assertEqual(complete('gpuprobectl', 'attach', '--spaces', 'g'), {'global', 'generic'})
         self.assertEqual(complete('gpuprobectl', 'kernel', 's'), {'show'})
+        self.assertEqual(complete('gpuprobectl', 'program', 'show', 'c'), {'cuda__count'})
+        self.assertEqual(complete('gpuprobectl', 'attach', '--engine', '=', ''), {'auto', 'ptx', 'sass'})
         self.assertEqual(complete('gpuprobectl', 'kernel', 'show', '0'), {'00000000000000ab', '00000000000000cd'})
         self.assertEqual(complete('gpuprobectl', 'attach', 'pro'), {'prog.o'})
         self.assertEqual(complete('gpuprobectl', 'attach', '--uid', '=', 'roo'), {'root'})
@@ -313,7 +342,7 @@ class Rest(Case):
         manual = (pathlib.Path(COMPLETION).parents[2] / 'docs/gpuprobectl.1.scd').read_text()
         common = {'--json', '--pretty', '--session', '--socket', '--help', '--version'}
         offered = {}
-        for words in (['attach'], ['detach'], ['list'], ['status'], ['why'], ['kernel', 'list'], ['kernel', 'show'], ['map', 'dump'],
+        for words in (['attach'], ['detach'], ['list'], ['status'], ['why'], ['kernel', 'list'], ['kernel', 'show'], ['program', 'show'], ['map', 'dump'],
                       ['ring', 'read'], ['run'], ['log'], ['pass', 'list'], ['pass', 'test']):
             options = complete('gpuprobectl', *words, '--')
             self.assertLessEqual(common, options, words)

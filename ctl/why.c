@@ -16,7 +16,7 @@ enum {
 static const char help[] =
 	"Usage: gpuprobectl why [--pid=PID] [--kernel=NAME]\n"
 	"\n"
-	"Lists what was probed and what was not, newest first, and the reason in one line each.\n"
+	"Lists what was probed, and by which engine, and what was not, newest first, and the reason in one line each.\n"
 	"\n"
 	"      --pid=PID      only about this process\n"
 	"      --kernel=NAME  only about this kernel: a glob, or a mangled or demangled name\n";
@@ -46,12 +46,11 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 }
 
 /*
- * 2026-11-21 10:00:00  1234 vec_add  not-probed  vectorAdd(float*): no PTX for sm_90 in this image:
- * SASS only
+ * 2026-11-21 10:00:00  1234 vec_add  probed (sass)  vectorAdd(float*): no PTX for sm_90 in this image
  */
 static void print(json_object *outcome) {
 	const char *kernel = ctl_string(outcome, "demangled"),
-		   *reason = ctl_string(outcome, "reason");
+		   *reason = ctl_string(outcome, "reason"), *engine = ctl_string(outcome, "engine");
 
 	if (!*kernel)
 		kernel = ctl_string(outcome, "kernel");
@@ -60,6 +59,8 @@ static void print(json_object *outcome) {
 	ctl_print_text(ctl_string(outcome, "comm"));
 	printf("  ");
 	ctl_print_text(ctl_string(outcome, "outcome"));
+	if (*engine)
+		printf(" (%s)", engine);
 	if (*kernel) {
 		printf("  ");
 		ctl_print_text(kernel);

@@ -63,6 +63,10 @@ _gpuprobectl() {
 		mapfile -t COMPREPLY < <(compgen -W "sum latest" -- "$word")
 		return
 		;;
+	--engine)
+		mapfile -t COMPREPLY < <(compgen -W "auto ptx sass" -- "$word")
+		return
+		;;
 	--spaces)
 		mapfile -t COMPREPLY < <(compgen -W "global shared local const param generic" -- "$word")
 		return
@@ -78,12 +82,12 @@ _gpuprobectl() {
 
 	case $command in
 	"")
-		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel map ring run log pass $global" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel program map ring run log pass $global" -- "$word")
 		;;
 	attach)
 		if [[ $word == -* ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "--kernel --program --point --spaces --pid --comm --exe --uid
-				--threads --ring-size --shared $global" -- "$word")
+				--engine --threads --ring-size --shared $global" -- "$word")
 		else
 			compopt -o filenames 2>/dev/null
 			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.o' -- "$word")
@@ -110,6 +114,13 @@ _gpuprobectl() {
 			mapfile -t COMPREPLY < <(compgen -W "--pid $global" -- "$word")
 		else
 			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 1 kernel list) --instruction $global" -- "$word")
+		fi
+		;;
+	program)
+		if [[ -z $noun ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "show $global" -- "$word")
+		else
+			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 list) $global" -- "$word")
 		fi
 		;;
 	map)
