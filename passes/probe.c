@@ -28,6 +28,7 @@
 #include <stdlib.h>
 
 #include "../proto/kernel-id.h"
+#include "probe-bare.h"
 #include "probe-context.h"
 #include "probe-program.h"
 #include "probe-site.h"
@@ -488,6 +489,15 @@ static int edit_sites(struct work *work)
 	return r;
 }
 
+/* Did the function get a program? */
+static bool has_sites(const struct probe_function *function)
+{
+	for (uint32_t i = 0; i < function->use_count; i++)
+		if (function->uses[i].sites)
+			return true;
+	return false;
+}
+
 static int edit_function(struct pass *pass, const struct probe_function *function)
 {
 	struct work work = { .pass = pass, .function = function };
@@ -509,6 +519,8 @@ static int edit_function(struct pass *pass, const struct probe_function *functio
 				     function);
 		if (!r)
 			r = edit_sites(&work);
+		if (!r && pass->options->bare && function->function->entry && has_sites(function))
+			r = probe_bare_add(pass->set.edit, &body);
 		probe_sites_deinit(&work.sites);
 		probe_names_deinit(&work.names);
 	}

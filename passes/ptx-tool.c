@@ -31,6 +31,7 @@ static const char usage[] =
 	"       --stub NAME                     calls of this stand for the entry\n"
 	"       --image N                       upper half of the ids of instructions\n"
 	"       --call                          call programs, even if they could be put there\n"
+	"       --bare                          keep each probed kernel as it was, too, under another name\n"
 	"       --instructions                  list the instructions that got memory probes\n";
 
 struct file {
@@ -523,6 +524,9 @@ static bool read_option(struct request *request, int option)
 	case 'C':
 		request->options.call = true;
 		return true;
+	case 'b':
+		request->options.bare = true;
+		return true;
 	case 'l':
 		request->instructions = true;
 		return true;
@@ -541,7 +545,8 @@ static int probe(int argc, char **argv)
 		{ "kernel", required_argument, NULL, 'k' },  { "device", required_argument, NULL, 'd' },
 		{ "stub", required_argument, NULL, 'S' },    { "image", required_argument, NULL, 'I' },
 		{ "call", no_argument, NULL, 'C' },	     { "instructions", no_argument, NULL, 'l' },
-		{ "output", required_argument, NULL, 'o' },  { 0 },
+		{ "bare", no_argument, NULL, 'b' },	     { "output", required_argument, NULL, 'o' },
+		{ 0 },
 	};
 	struct request request = { .kernels = "*" };
 	struct file file;

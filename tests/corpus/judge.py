@@ -41,6 +41,9 @@ ACCESS = re.compile(rb'(?:ldu?|st|atom|red|ldmatrix|stmatrix|multimem|cp)\.[\w.:
 NO_ACCESS = re.compile(rb'\.param|^cp.*(commit|wait|mbarrier\.arrive|prefetch)')
 STATEMENT = re.compile(rb'^(?:[\s{}]|[\w$%]+\s*:(?!:))*(?:@!?[\w$%]+\s+)?([\w.:]+)')
 
+KERNEL = re.compile(rb'^[^/\n]*\.entry\s+([\w$%]+)', re.M)
+BRACES = re.compile(rb'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|[{};]', re.S)
+
 PROBED = re.compile(r'^\d+ \S+ [^:\n]*:\d+ (?:@\s*!?\s*\S+\s+)?([\w.:]+)', re.M) # a line of ptx-tool's --instructions
 
 
@@ -55,6 +58,18 @@ def find_accesses(text):
         if match and ACCESS.fullmatch(match.group(1)) and not NO_ACCESS.search(match.group(1)):
             counts[match.group(1).split(b'.')[0].decode()] += 1
     return counts
+
+
+def find_kernels(text):
+    """(name, text up to the name, text behind it) of each kernel with a body, without parsing the module."""
+    for match in KERNEL.finditer(text):
+        depth = 0
+        for brace in BRACES.finditer(text, match.end()):
+            depth += {b'{': 1, b'}': -1}.get(brace.group(), 0)
+            if depth == 0 and brace.group() in (b'}', b';'):
+                if brace.group() == b'}':
+                    yield match.group(1), text[match.start():match.end(1)], text[match.end(1):brace.end()]
+                break
 
 
 def find_line(text):
@@ -123,6 +138,16 @@ class Judge:
             wrong = {word: (found[word], there[word]) for word in found | there if found[word] != there[word]}
             self.fail(name, 'memory', f'(with a program, in the text): {wrong}')
 
+    def check_bare(self, name, text, probed):
+        """Is each kernel there as it was, and as what became of it?"""
+        if b'// corpus: kernels=' in text:
+            return
+        with open(probed, 'rb') as file:
+            out = file.read()
+        for kernel, before, behind in find_kernels(text):
+            if out.count(before + b'__gpuprobe_bare' + behind) != 1 or len(re.findall(re.escape(before) + rb'(?![\w$])', out)) < 1:
+                self.fail(name, 'bare', f'{kernel.decode()} is not there as it was')
+
     def fail(self, name, step, output):
         first = next((line for line in output.splitlines() if line.strip()), '(no output)')
         with self.lock:
@@ -159,7 +184,7 @@ class Judge:
                 return self.fail(name, step, result.stdout)
         target, debug = re.search(r'target (sm_\w+)( debug)?', result.stdout).groups()
         probed = os.path.join(self.folder, f'{digest[:16]}.probed.ptx')
-        form = ['--call'] if self.options.call else []
+        form = (['--call'] if self.options.call else []) + (['--bare'] if self.options.bare else [])
         programs, memory = self.programs(text)
         result = self.run([self.options.tool, 'probe', path, *programs, *form, '-o', probed])
         model = time.monotonic() - begin
@@ -173,6 +198,8 @@ class Judge:
             alone = self.run([self.options.tool, 'probe', path, '--probe', self.options.probe, '--point', point, '--device', '*', '-o', '/dev/null'])
             if not re.search(r' at [1-9]\d* sites', alone.stdout):
                 self.fail(name, point, alone.stdout)
+        if self.options.bare:
+            self.check_bare(name, text, probed)
         stated = re.search(rb'^// corpus: kernels=(\d+)$', text, re.M)
         if stated: # a text that a search gets wrong
             expected = int(stated.group(1))
@@ -387,6 +414,7 @@ def main():
     parser.add_argument('--cutlass', metavar='FOLDER', help='include/ of CUTLASS, for the sources that need it')
     parser.add_argument('--architectures', nargs='+', help='only these')
     parser.add_argument('--call', action='store_true', help='kernels call the probe; else it is put into them')
+    parser.add_argument('--bare', action='store_true', help='kernels stay as they were, too, under another name')
     parser.add_argument('--quick', action='store_true', help='a few of the sources only: under a minute')
     parser.add_argument('--no-sources', action='store_true', help='do not compile the .cu files')
     parser.add_argument('--no-ptxas', action='store_true', help='do not assemble')
