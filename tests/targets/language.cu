@@ -92,3 +92,16 @@ extern "C" __global__ void vectorAdd(unsigned *data)
 {
 	data[(blockIdx.x * blockDim.x + threadIdx.x) % 1024] += 1;
 }
+
+/* Each thread: one shuffle, one barrier of the warp under a mask that is not known before, one of the block. */
+extern "C" __global__ void warps(unsigned *data)
+{
+	unsigned i = blockIdx.x * blockDim.x + threadIdx.x, value, mask;
+
+	asm volatile("shfl.sync.bfly.b32 %0, %1, 1, 31, -1;" : "=r"(value) : "r"(i));
+	asm volatile("activemask.b32 %0;" : "=r"(mask));
+	asm volatile("bar.warp.sync %0;" ::"r"(mask) : "memory");
+	data[i % 1024] = value;
+	__syncthreads();
+	data[(i ^ 1) % 1024] += 1;
+}

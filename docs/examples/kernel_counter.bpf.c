@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Counts the threads of each kernel that a process launches, by kernel_id; the kernel_report script beside it prints them with names. */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "gpuprobe.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, __u64);
+} threads SEC(".maps");
+
+SEC("kprobe/*")
+int cuda__kernel_counter(struct gpuprobe_kernel_ctx *ctx)
+{
+	__u64 key = ctx->kernel_id, zero = 0, *count = bpf_map_lookup_elem(&threads, &key);
+
+	if (!count) {
+		bpf_map_update_elem(&threads, &key, &zero, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&threads, &key);
+	}
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

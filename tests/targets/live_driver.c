@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process that does what it is told, so that a test knows what was launched before, while and after something was attached. Kernels are those of
+ * language.cu, 4 blocks of 64 threads.
+ *
+ *   load SLOT [library]       loads the module (slots 0 to 7)
+ *   unload SLOT
+ *   launch SLOT KERNEL N      N launches, and waits for them
+ *   capture SLOT KERNEL N     captures N launches as the graph
+ *   replay N                  launches the graph N times, and waits for them
+ *   start SLOT KERNEL T       T threads launch, one launch at a time each, until `stop`
+ *   counts                    launches that the threads have begun, and that have ended
+ *   stop                      waits for the threads; launches that they made
+ *   sum                       of the words that kernels wrote: vectorAdd adds 1 to 256 of them
+ *   context                   makes another context; it is the current one from then on
+ *
+ * Each command is answered with a line: "ok" and numbers. Exits 0 at the end of its input.
+ */
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "driver.h"
+
+#define SLOTS 8
+#define THREADS_MAX 16
+#define WORDS 1024
+#define VECTORS 256
+
+extern const unsigned char language_image[];
+
+static struct slot {
+	CUmodule module;
+	CUlibrary library;
+} slots[SLOTS];
+
+/* What kernels write; a loop's thread has its own. */
+struct buffers {
+	CUdeviceptr data, vectors;
+};
+
+static struct {
+	CUdevice device;
+	CUcontext context;
+	struct buffers buffers; /* of the current context */
+	unsigned long long sum; /* of those that are gone */
+	CUstream stream;
+	CUgraph graph;
+	CUgraphExec exec;
+} state;
+
+static struct {
+	pthread_t threads[THREADS_MAX];
+	int count;
+	CUfunction function;
+	char kernel[64];
+	atomic_bool stop;
+	atomic_ulong begun, ended, sum;
+} loop;
+
+static struct buffers buffers_new(void)
+{
+	struct buffers buffers;
+
+	CHECK(driver.mem_alloc(&buffers.data, WORDS * 4));
+	CHECK(driver.memset_d8(buffers.data, 0, WORDS * 4));
+	CHECK(driver.mem_alloc(&buffers.vectors, VECTORS * 16));
+	return buffers;
+}
+
+static unsigned long long buffers_sum(const struct buffers *buffers)
+{
+	unsigned words[WORDS];
+	unsigned long long sum = 0;
+
+	CHECK(driver.memcpy_to_host(words, buffers->data, sizeof(words)));
+	for (int i = 0; i < WORDS; i++)
+		sum += words[i];
+	return sum;
+}
+
+static unsigned long long buffers_free(struct buffers *buffers)
+{
+	unsigned long long sum = buffers_sum(buffers);
+
+	CHECK(driver.mem_free(buffers->data));
+	CHECK(driver.mem_free(buffers->vectors));
+	return sum;
+}
+
+static void launch(CUfunction function, const char *kernel, const struct buffers *buffers, CUstream stream)
+{
+	void *plain[] = { (void *)&buffers->data }, *wide[] = { (void *)&buffers->vectors, (void *)&buffers->data };
+
+	CHECK(driver.launch_kernel(function, 4, 1, 1, 64, 1, 1, 0, stream, !strcmp(kernel, "accesses") ? wide : plain, NULL));
+}
+
+static CUfunction function_of(const struct slot *slot, const char *kernel)
+{
+	CUfunction function;
+	CUkernel handle;
+
+	if (!slot->library) {
+		CHECK(driver.module_get_function(&function, slot->module, kernel));
+		return function;
+	}
+	CHECK(driver.library_get_kernel(&handle, slot->library, kernel));
+	CHECK(driver.kernel_get_function(&function, handle));
+	return function;
+}
+
+static void unload(struct slot *slot)
+{
+	if (slot->library)
+		CHECK(driver.library_unload(slot->library));
+	else
+		CHECK(driver.module_unload(slot->module));
+	*slot = (struct slot){};
+}
+
+static void *loop_thread(void *userdata)
+{
+	struct buffers buffers;
+	CUstream stream;
+
+	(void)userdata;
+	CHECK(driver.ctx_set_current(state.context));
+	CHECK(driver.stream_create(&stream, CU_STREAM_NON_BLOCKING));
+	buffers = buffers_new();
+	while (!atomic_load(&loop.stop)) {
+		atomic_fetch_add(&loop.begun, 1);
+		launch(loop.function, loop.kernel, &buffers, stream);
+		CHECK(driver.stream_synchronize(stream));
+		atomic_fetch_add(&loop.ended, 1);
+	}
+	CHECK(driver.stream_destroy(stream));
+	atomic_fetch_add(&loop.sum, buffers_free(&buffers));
+	return NULL;
+}
+
+static void loop_start(const struct slot *slot, const char *kernel, int threads)
+{
+	loop.function = function_of(slot, kernel);
+	snprintf(loop.kernel, sizeof(loop.kernel), "%s", kernel);
+	atomic_store(&loop.stop, false);
+	loop.begun = loop.ended = 0;
+	for (loop.count = 0; loop.count < threads; loop.count++)
+		if (pthread_create(&loop.threads[loop.count], NULL, loop_thread, NULL))
+			exit(1);
+}
+
+static unsigned long loop_stop(void)
+{
+	atomic_store(&loop.stop, true);
+	for (; loop.count; loop.count--)
+		pthread_join(loop.threads[loop.count - 1], NULL);
+	return atomic_load(&loop.ended);
+}
+
+static void capture(const struct slot *slot, const char *kernel, int count)
+{
+	CUfunction function = function_of(slot, kernel);
+
+	if (state.exec) {
+		CHECK(driver.graph_exec_destroy(state.exec));
+		CHECK(driver.graph_destroy(state.graph));
+	}
+	CHECK(driver.stream_begin_capture(state.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	for (int i = 0; i < count; i++)
+		launch(function, kernel, &state.buffers, state.stream);
+	CHECK(driver.stream_end_capture(state.stream, &state.graph));
+	CHECK(driver.graph_instantiate(&state.exec, state.graph, 0));
+}
+
+/* The buffers of the first one are read while it is still current. */
+static void context_new(void)
+{
+	static __typeof__(cuCtxCreate_v4) *create;
+
+	*(void **)&create = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxCreate_v4");
+	state.sum += buffers_free(&state.buffers);
+	CHECK(create(&state.context, NULL, 0, state.device));
+	CHECK(driver.ctx_set_current(state.context));
+	state.buffers = buffers_new();
+	CHECK(driver.stream_create(&state.stream, CU_STREAM_NON_BLOCKING));
+}
+
+/* Does what a line says. Returns false if it says nothing known. */
+static bool run(const char *line)
+{
+	char verb[16] = "", kernel[64] = "";
+	struct slot *slot;
+	int words, number, count = 0;
+
+	words = sscanf(line, "%15s %d %63s %d", verb, &number, kernel, &count);
+	if (words < 2)
+		number = 0;
+	if (number < 0 || count < 0 || (strcmp(verb, "replay") && number >= SLOTS))
+		return false;
+	slot = &slots[strcmp(verb, "replay") ? number : 0];
+	if (!strcmp(verb, "load") && !strcmp(kernel, "library")) {
+		CHECK(driver.library_load_data(&slot->library, language_image, NULL, NULL, 0, NULL, NULL, 0));
+	} else if (!strcmp(verb, "load")) {
+		CHECK(driver.module_load_data(&slot->module, language_image));
+	} else if (!strcmp(verb, "unload")) {
+		unload(slot);
+	} else if (!strcmp(verb, "launch") && words == 4) {
+		CUfunction function = function_of(slot, kernel);
+
+		for (int i = 0; i < count; i++)
+			launch(function, kernel, &state.buffers, NULL);
+		CHECK(driver.ctx_synchronize());
+	} else if (!strcmp(verb, "capture") && words == 4) {
+		capture(slot, kernel, count);
+	} else if (!strcmp(verb, "replay") && words == 2) {
+		for (int i = 0; i < number; i++)
+			CHECK(driver.graph_launch(state.exec, state.stream));
+		CHECK(driver.stream_synchronize(state.stream));
+	} else if (!strcmp(verb, "start") && words == 4 && count <= THREADS_MAX) {
+		loop_start(slot, kernel, count);
+	} else if (!strcmp(verb, "counts")) {
+		unsigned long ended = atomic_load(&loop.ended);
+
+		printf("ok %lu %lu\n", atomic_load(&loop.begun), ended);
+		return true;
+	} else if (!strcmp(verb, "stop")) {
+		printf("ok %lu\n", loop_stop());
+		return true;
+	} else if (!strcmp(verb, "sum")) {
+		printf("ok %llu\n", state.sum + atomic_load(&loop.sum) + buffers_sum(&state.buffers));
+		return true;
+	} else if (!strcmp(verb, "context")) {
+		context_new();
+	} else {
+		return false;
+	}
+	puts("ok");
+	return true;
+}
+
+int main(void)
+{
+	char line[256];
+
+	driver_start(false);
+	CHECK(driver.device_get(&state.device, 0));
+	CHECK(driver.primary_retain(&state.context, state.device));
+	state.buffers = buffers_new();
+	CHECK(driver.stream_create(&state.stream, CU_STREAM_NON_BLOCKING));
+	puts("ok");
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin)) {
+		if (!run(line)) {
+			fprintf(stderr, "live_driver: %s", line);
+			return 2;
+		}
+		fflush(stdout);
+	}
+	return 0;
+}
