@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * struct sass_engine (sass.h) on top of NVIDIA's patching library. The library keeps what a function gets as its callback data when its module is
+ * patched anew; what was there belongs to another image then. So we remember which functions have data, and take it from them before the
+ * module's patches change.
+ */
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "find.h"
+#include "sass.h"
+
+static struct sanitizer sanitizer;
+static const struct sass_events *events;
+static driver_handle subscriber;
+static bool started;
+static driver_result (*function_module)(driver_handle *, driver_handle); /* cuFuncGetModule; NULL before CUDA 11 */
+
+/* A function that has data; function NULL: its module is patched. */
+struct patched {
+	driver_handle function, module;
+};
+
+/* Modules are unloaded while the shim's calls are going on. */
+static pthread_mutex_t patched_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct patched *patched;
+static size_t patched_count, patched_allocated;
+
+/* The line for a call that failed. */
+static const char *failure(const char *call, sanitizer_result result)
+{
+	static __thread char line[160];
+	const char *text = NULL;
+
+	if (sanitizer.get_result_string(result, &text) || !text)
+		text = "unknown";
+	snprintf(line, sizeof(line), "%s failed: %.80s (%d)", call, text, result);
+	return line;
+}
+
+/* --- what is patched, and which functions have data --- */
+
+static bool patched_find(driver_handle function, driver_handle module)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&patched_lock);
+	for (size_t n = 0; !found && n < patched_count; n++)
+		found = patched[n].function == function && patched[n].module == module;
+	pthread_mutex_unlock(&patched_lock);
+	return found;
+}
+
+static bool patched_grow(void)
+{
+	if (patched_count == patched_allocated) {
+		size_t allocated = patched_allocated ? patched_allocated * 2 : 64;
+		struct patched *more = realloc(patched, allocated * sizeof(*more));
+
+		if (!more)
+			return false;
+		patched = more;
+		patched_allocated = allocated;
+	}
+	return true;
+}
+
+/* False: no memory. */
+static bool patched_add(driver_handle function, driver_handle module)
+{
+	bool room;
+
+	if (patched_find(function, module))
+		return true;
+	pthread_mutex_lock(&patched_lock);
+	room = patched_grow();
+	if (room)
+		patched[patched_count++] = (struct patched){function, module};
+	pthread_mutex_unlock(&patched_lock);
+	return room;
+}
+
+/* Forgets a module and its functions; with `clear` their data is taken from them, and those stay where that fails. */
+static sanitizer_result patched_forget(driver_handle module, bool clear)
+{
+	sanitizer_result result = SANITIZER_OK;
+	size_t kept = 0;
+
+	pthread_mutex_lock(&patched_lock);
+	for (size_t n = 0; n < patched_count; n++) {
+		bool stays = patched[n].module != module;
+
+		if (!stays && clear && patched[n].function) {
+			sanitizer_result one = sanitizer.set_callback_data(patched[n].function, NULL);
+
+			stays = one != SANITIZER_OK;
+			if (stays)
+				result = one;
+		}
+		if (stays)
+			patched[kept++] = patched[n];
+	}
+	patched_count = kept;
+	pthread_mutex_unlock(&patched_lock);
+	return result;
+}
+
+/* --- events --- */
+
+static void on_callback(void *userdata, int domain, uint32_t id, const void *data)
+{
+	const struct sanitizer_functions *functions = data;
+	const struct sanitizer_context *context = data;
+	const struct sanitizer_module *module = data;
+
+	if (domain != SANITIZER_DOMAIN_RESOURCE)
+		return;
+	switch (id) {
+	case SANITIZER_MODULE_LOADED:
+		events->module_loaded(module->context, module->module, module->library, module->cubin, module->cubin_size);
+		break;
+	case SANITIZER_MODULE_UNLOAD_STARTING:
+		events->module_unloading(module->context, module->module);
+		patched_forget(module->module, false);
+		break;
+	case SANITIZER_FUNCTIONS_LAZY_PATCHED:
+		events->functions_loaded(functions->context, functions->module, functions->functions, functions->count);
+		break;
+	case SANITIZER_CONTEXT_DESTROY_STARTING:
+		events->context_ending(context->context);
+		break;
+	}
+}
+
+/* --- the table --- */
+
+static const char *start(const char *path, const struct sass_events *wanted)
+{
+	static const uint32_t callbacks[] = {
+		SANITIZER_MODULE_LOADED, SANITIZER_MODULE_UNLOAD_STARTING, SANITIZER_FUNCTIONS_LAZY_PATCHED,
+		SANITIZER_CONTEXT_DESTROY_STARTING,
+	};
+	const char *other = find_other_tool(), *error;
+	static char line[160];
+	sanitizer_result result;
+	void *driver;
+
+	if (started)
+		return "the SASS engine has been started in this process";
+	if (other) {
+		snprintf(line, sizeof(line), "another tool has the patching interface: %s", other);
+		return line;
+	}
+	error = find_sanitizer(path, &sanitizer);
+	if (error)
+		return error;
+	events = wanted;
+	started = true;
+	result = sanitizer.subscribe(&subscriber, on_callback, NULL);
+	if (result == SANITIZER_LIMIT_REACHED)
+		return "another tool (CUPTI, Nsight, compute-sanitizer, cuda-gdb) has the patching interface";
+	if (result)
+		return failure("sanitizerSubscribe", result);
+	for (size_t n = 0; n < sizeof(callbacks) / sizeof(callbacks[0]); n++) {
+		result = sanitizer.enable_callback(1, subscriber, SANITIZER_DOMAIN_RESOURCE, callbacks[n]);
+		if (result) {
+			sanitizer.unsubscribe(subscriber);
+			subscriber = NULL;
+			if (result == SANITIZER_INVALID_PARAMETER) /* it does not know one of them */
+				return "NVIDIA's patching library is older than CUDA 12.3";
+			return failure("sanitizerEnableCallback", result);
+		}
+	}
+	driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	if (driver)
+		function_module = (__typeof__(function_module))dlsym(driver, "cuFuncGetModule");
+	return NULL;
+}
+
+static void stop(void)
+{
+	if (subscriber)
+		sanitizer.unsubscribe(subscriber);
+	subscriber = NULL;
+}
+
+static const char *load_image(driver_handle context, const void *image)
+{
+	sanitizer_result result = sanitizer.add_patches(image, context);
+
+	return result ? failure("sanitizerAddPatches", result) : NULL;
+}
+
+static const char *unpatch(driver_handle module)
+{
+	sanitizer_result result = patched_find(NULL, module) ? sanitizer.unpatch_module(module) : SANITIZER_OK, data;
+
+	if (result)
+		return failure("sanitizerUnpatchModule", result);
+	data = patched_forget(module, true);
+	return data ? failure("sanitizerSetCallbackData", data) : NULL;
+}
+
+/* Marks the instructions and patches them. Returns the call that failed, or NULL. */
+static const char *patch_points(driver_handle module, const struct patch_point *points, uint32_t count, sanitizer_result *result)
+{
+	for (uint32_t n = 0; n < count; n++) {
+		*result = sanitizer.patch_instructions((int)points[n].instruction, module, points[n].symbol);
+		if (*result)
+			return "sanitizerPatchInstructions";
+	}
+	*result = sanitizer.patch_module(module);
+	return *result ? "sanitizerPatchModule" : NULL;
+}
+
+static const char *patch(driver_handle module, const struct patch_point *points, uint32_t count)
+{
+	const char *error = unpatch(module), *call; /* or else the patches would add up */
+	sanitizer_result result;
+
+	for (uint32_t n = 0; !error && n < count; n++)
+		if (!memchr(points[n].symbol, '\0', sizeof(points[n].symbol)))
+			error = "the name of a patch has no end";
+	if (error)
+		return error;
+	if (!patched_add(NULL, module))
+		return "no memory for what is patched";
+	call = patch_points(module, points, count, &result);
+	if (!call)
+		return NULL;
+	error = failure(call, result);
+	sanitizer.unpatch_module(module); /* what is marked already */
+	patched_forget(module, false);
+	return error;
+}
+
+static const char *set_data(driver_handle function, driver_pointer data)
+{
+	driver_handle module = NULL;
+	sanitizer_result result;
+
+	if (data && function_module && !function_module(&module, function) && !patched_add(function, module))
+		return "no memory for what is patched";
+	result = sanitizer.set_callback_data(function, (const void *)(uintptr_t)data);
+	return result ? failure("sanitizerSetCallbackData", result) : NULL;
+}
+
+static const char *alloc(driver_handle context, driver_pointer *address, size_t size)
+{
+	void *memory = NULL;
+	sanitizer_result result = sanitizer.alloc(context, &memory, size);
+
+	if (result)
+		return failure("sanitizerAlloc", result);
+	*address = (uintptr_t)memory;
+	return NULL;
+}
+
+static const char *release(driver_handle context, driver_pointer address)
+{
+	sanitizer_result result = sanitizer.free(context, (void *)(uintptr_t)address);
+
+	return result ? failure("sanitizerFree", result) : NULL;
+}
+
+/* A NULL handle would be the stream of the context that is current, which need not be this one. */
+static const char *write_memory(driver_handle context, driver_pointer address, const void *bytes, size_t size)
+{
+	driver_handle stream = NULL;
+	sanitizer_result result = sanitizer.get_stream_handle(context, NULL, &stream);
+
+	if (result)
+		return failure("sanitizerGetStreamHandle", result);
+	result = sanitizer.copy_to_device((void *)(uintptr_t)address, (void *)bytes, size, stream);
+	if (result)
+		return failure("sanitizerMemcpyHostToDeviceAsync", result);
+	result = sanitizer.stream_synchronize(stream);
+	return result ? failure("sanitizerStreamSynchronize", result) : NULL;
+}
+
+__attribute__((visibility("default"))) const struct sass_engine *gpuprobe_sass(void);
+__attribute__((visibility("default"))) const struct sass_engine *gpuprobe_sass(void)
+{
+	static const struct sass_engine engine = {
+		.abi = SASS_ABI, .start = start, .stop = stop, .load_image = load_image, .patch = patch, .unpatch = unpatch,
+		.set_data = set_data, .alloc = alloc, .free = release, .write = write_memory,
+	};
+
+	return &engine;
+}
