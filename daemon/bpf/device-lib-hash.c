@@ -54,6 +54,7 @@ struct hash {
 	u64 base; /* of struct map_hash */
 	u64 mask; /* capacity - 1 */
 	u64 stride;
+	u32 group_bits; /* see map_hash_group_bits() */
 	u32 key_words;
 	u32 shards;
 	u32 value_stride;
@@ -97,22 +98,40 @@ static inline u64 with_state(u64 word, u64 state)
 	return (word & ~MAP_SLOT_STATE_MASK) | state;
 }
 
+static inline u64 rotate(u64 word, u32 left)
+{
+	return word << (left & 63) | word >> (-left & 63);
+}
+
+/*
+ * The lowest bits number the slots of a group, the highest ones the groups. The last word's lowest
+ * bits only change the former.
+ */
 static inline u64 hash_key(const struct hash *h, const u64 *key)
 {
 	u64 hash = 0;
 
-	for (u32 i = 0; i < h->key_words; i++)
+	for (u32 i = 0; i < h->key_words - 1; i++)
 		hash = map_hash_mix(hash, key[i]);
-	return hash;
+	hash ^= rotate(key[h->key_words - 1], -h->group_bits);
+	return rotate(hash * HASH_MULTIPLIER, h->group_bits);
 }
 
 static inline u64 hash_tag(const struct hash *h, const u64 *key, u64 hash)
 {
-	return h->small ? key[0] << 32 : hash & 0xffffffff00000000ull;
+	return h->small ? key[0] << 32 : (hash ^ hash << 32) & 0xffffffff00000000ull;
 }
 
-static inline u64 hash_slot(const struct hash *h, u64 position)
+/*
+ * Slot number n of a key's path: the same one of each group, from group to group; then the next one
+ * of each, until it has been to all slots of the map.
+ */
+static inline u64 hash_slot(const struct hash *h, u64 hash, u64 n)
 {
+	u64 groups = (h->mask + 1) >> h->group_bits, first = (hash >> 32) * groups >> 32;
+	u64 position = (first + n) << h->group_bits;
+
+	position += (hash & ((1u << h->group_bits) - 1)) + n / groups;
 	return h->base + sizeof(struct map_hash) + (position & h->mask) * h->stride;
 }
 
@@ -167,7 +186,7 @@ static inline void store_value(const struct hash *h, u64 to, const struct hash_v
 static inline struct element find(const struct hash *h, const u64 *key, _Bool strong)
 {
 	u64 hash = hash_key(h, key), live = hash_tag(h, key, hash) | MAP_SLOT_LIVE, first;
-	struct slot slot = { .address = hash_slot(h, hash) };
+	struct slot slot = { .address = hash_slot(h, hash, 0) };
 	u32 n = 0;
 
 	load_pair(h, slot.address, strong, &slot.word, &first);
@@ -185,7 +204,7 @@ static inline struct element find(const struct hash *h, const u64 *key, _Bool st
 		} else {
 			return (struct element){ 0 };
 		}
-		slot.address = hash_slot(h, hash + n);
+		slot.address = hash_slot(h, hash, n);
 		load_pair(h, slot.address, strong, &slot.word, &first);
 	}
 }
@@ -198,7 +217,7 @@ static inline void look(const struct hash *h, const u64 *key, u64 hash, u64 tag,
 
 	*path = (struct path){ 0 };
 	for (n = 0; is_on_path(h, n); n++) {
-		struct slot slot = { .address = hash_slot(h, hash + n) };
+		struct slot slot = { .address = hash_slot(h, hash, n) };
 		u64 state, first;
 		_Bool same;
 
@@ -421,13 +440,14 @@ static inline long erase(const struct hash *h, const u64 *key)
 
 /* All but `base` are constants where these are called; see emit-hash.c. `base` 0: not armed. */
 #define HASH_PARAMETERS                                                                       \
-	u64 base, u64 mask, u64 stride, u32 key_words, u32 shards, u32 value_stride,          \
-		u32 max_entries, _Bool small, _Bool immortal, _Bool system, const u64 *key
+	u64 base, u64 mask, u64 stride, u32 group_bits, u32 key_words, u32 shards,            \
+		u32 value_stride, u32 max_entries, _Bool small, _Bool immortal, _Bool system, \
+		const u64 *key
 
 #define HASH_ARGUMENTS                                                                        \
 	{                                                                                     \
-		base, mask, stride, key_words, shards, value_stride, max_entries, small,      \
-			immortal, system                                                      \
+		base, mask, stride, group_bits, key_words, shards, value_stride, max_entries, \
+			small, immortal, system                                               \
 	}
 
 /* Pads a key that is too long for registers. */

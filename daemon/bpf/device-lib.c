@@ -307,6 +307,13 @@ u64 gpuprobe_load_once(u64 pointer)
 	return pointer + zero;
 }
 
+/* 8 bytes of the struct gpuprobe_process that a patch has a pointer to; 0 if there is none yet. */
+u64 gpuprobe_process_word(u64 process, u64 offset);
+u64 gpuprobe_process_word(u64 process, u64 offset)
+{
+	return process ? *(GLOBAL const u64 *)(process + offset) : 0;
+}
+
 /* The address of a value of an array that has it. See proto/map-layout.h. */
 u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask, u64 shard_stride);
 u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask, u64 shard_stride)

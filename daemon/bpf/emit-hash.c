@@ -8,7 +8,7 @@
 #include "emitter.h"
 
 #define UNROLLED_MAX 64 /* bytes of a key or value that is padded without a loop */
-#define N_ARGUMENTS 15 /* of the function with the most */
+#define N_ARGUMENTS 16 /* of the function with the most */
 
 /* A variable of the function, of n words. */
 static LLVMValueRef new_words(struct emitter *e, uint32_t n)
@@ -85,6 +85,7 @@ static unsigned common_arguments(struct emitter *e, uint32_t map, LLVMValueRef *
 	args[n++] = emit_base(e, map);
 	args[n++] = emit_const(e, layout->capacity - 1);
 	args[n++] = emit_const(e, layout->entry_stride);
+	args[n++] = LLVMConstInt(e->i32, map_hash_group_bits(layout), false);
 	args[n++] = LLVMConstInt(e->i32, (key_size + 7) / 8, false);
 	args[n++] = LLVMConstInt(e->i32, layout->shards, false);
 	args[n++] = LLVMConstInt(e->i32, layout->value_stride, false);

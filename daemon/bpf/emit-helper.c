@@ -8,17 +8,6 @@
 #include "helper.h"
 #include "wire.h"
 
-/* 8 bytes of the process slot; the analysis has seen that there is one. */
-static LLVMValueRef process_word(struct emitter *e, size_t offset)
-{
-	LLVMValueRef index = emit_const(e, offset),
-		     pointer = LLVMBuildGEP2(e->builder, e->i8, e->process, &index, 1, ""),
-		     value = LLVMBuildLoad2(e->builder, e->i64, pointer, "");
-
-	LLVMSetAlignment(value, 8);
-	return value;
-}
-
 /* bpf_get_current_comm(buffer, size): a text that always ends, then zeros. */
 static void emit_comm(struct emitter *e)
 {
@@ -30,7 +19,7 @@ static void emit_comm(struct emitter *e)
 		LLVMValueRef word = emit_const(e, 0);
 
 		if (at < 16) {
-			word = process_word(e,
+			word = emit_process_word(e,
 					    offsetof(struct gpuprobe_process, comm) + at / 8 * 8);
 			word = LLVMBuildLShr(e->builder, word, emit_const(e, at % 8 * 8), "");
 			/* what is beyond the end */
@@ -95,10 +84,10 @@ void emit_helper(struct emitter *e, const struct bpf_insn *insn)
 		emit_set(e, 0, emit_const(e, 0));
 		return;
 	case HELPER_PID_TGID:
-		emit_set(e, 0, process_word(e, offsetof(struct gpuprobe_process, pid_tgid)));
+		emit_set(e, 0, emit_process_word(e, offsetof(struct gpuprobe_process, pid_tgid)));
 		return;
 	case HELPER_DEVICE:
-		emit_set(e, 0, process_word(e, offsetof(struct gpuprobe_process, device)));
+		emit_set(e, 0, emit_process_word(e, offsetof(struct gpuprobe_process, device)));
 		return;
 	case HELPER_COMM:
 		emit_comm(e);

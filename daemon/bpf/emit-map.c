@@ -20,19 +20,6 @@ struct place {
 	LLVMValueRef address; /* of the value, if found */
 };
 
-LLVMValueRef emit_base(struct emitter *e, uint32_t map)
-{
-	LLVMValueRef base = e->map[map].base;
-
-	if (e->layouts[map].resident)
-		return LLVMConstPtrToInt(e->map[map].slot, e->i64);
-	if (!base) {
-		base = LLVMBuildLoad2(e->builder, e->i64, e->map[map].slot, "");
-		base = emit_call(e, "gpuprobe_load_once", &base, 1);
-	}
-	return base;
-}
-
 /* An array: the shard of the SM. */
 static void place_array(struct emitter *e, const struct map_layout *layout, LLVMValueRef index,
 			struct place *place)
@@ -74,7 +61,7 @@ static struct place find_place(struct emitter *e, uint32_t map)
 	else
 		place_array(e, layout, index, &place);
 	place.found = place.fits;
-	if (!e->layouts[map].resident)
+	if (!emit_is_resident(e, map))
 		place.found = LLVMBuildAnd(
 			e->builder, place.fits,
 			LLVMBuildICmp(e->builder, LLVMIntNE, place.base, emit_const(e, 0), ""), "");

@@ -18,11 +18,8 @@
 
 #include "emitter.h"
 #include "rmw.h"
-#include "wire.h"
 
-/* Address spaces of NVPTX. */
-#define SPACE_GLOBAL 1
-#define SPACE_CONST 4
+#define SPACE_GLOBAL 1 /* of NVPTX */
 
 static LLVMValueRef register_pointer(struct emitter *e, uint32_t frame, unsigned reg)
 {
@@ -387,63 +384,6 @@ static void emit_variables(struct emitter *e)
 	}
 }
 
-/* A variable of the module that the host writes: in global or constant memory. */
-static LLVMValueRef emit_global(struct emitter *e, LLVMTypeRef type, const char *name,
-				unsigned space, unsigned align)
-{
-	LLVMValueRef global = LLVMAddGlobalInAddressSpace(e->module, type, name, space);
-
-	LLVMSetInitializer(global, LLVMConstNull(type));
-	LLVMSetExternallyInitialized(global, true);
-	LLVMSetAlignment(global, align);
-	return global;
-}
-
-/* Declares the variable of a map: its data, or the pointer to it. */
-static void emit_slot(struct emitter *e, size_t map)
-{
-	const struct translate_map_result *layout = e->layouts + map;
-
-	if (layout->resident)
-		e->map[map].slot = emit_global(e, LLVMArrayType2(e->i8, layout->layout.data_size),
-					       e->maps[map].slot_symbol, SPACE_GLOBAL,
-					       MAP_SHARD_ALIGN);
-	else
-		e->map[map].slot =
-			emit_global(e, e->i64, e->maps[map].slot_symbol, SPACE_CONST, 8);
-	if (layout->layout.place != MAP_PLACE_DEVICE)
-		e->system = true;
-}
-
-/* The slots of maps. Where a value's address is a constant, the program runs only if it is armed.
- */
-static void emit_slots(struct emitter *e)
-{
-	e->disarmed = NULL;
-	if (e->analysis->process)
-		e->process = emit_global(
-			e, LLVMArrayType2(e->i8, sizeof(struct gpuprobe_process)),
-			WIRE_PROCESS_SYMBOL, SPACE_CONST, 8);
-	for (size_t i = 0; i < e->analysis->n_maps; i++) {
-		LLVMBasicBlockRef armed;
-		LLVMValueRef zero;
-
-		if (!e->analysis->uses[i])
-			continue;
-		emit_slot(e, i);
-		e->map[i].base = emit_base(e, (uint32_t)i);
-		if (!(e->analysis->uses[i] & MAP_USE_DIRECT))
-			continue;
-		if (!e->disarmed)
-			e->disarmed = emit_new_block(e, "disarmed");
-		e->map[i].direct = e->map[i].base;
-		zero = LLVMBuildICmp(e->builder, LLVMIntEQ, e->map[i].direct, emit_const(e, 0), "");
-		armed = emit_new_block(e, "armed");
-		LLVMBuildCondBr(e->builder, zero, e->disarmed, armed);
-		LLVMPositionBuilderAtEnd(e->builder, armed);
-	}
-}
-
 /* A parameter that is read as a whole, as who puts the body elsewhere relies on: LLVM would read
  * less. */
 static LLVMValueRef whole_parameter(struct emitter *e, unsigned number)
@@ -463,11 +403,13 @@ static void emit_arguments(struct emitter *e)
 {
 	unsigned parameter = 0;
 
+	if (e->patch)
+		e->slots = whole_parameter(e, parameter++);
 	for (unsigned i = 0; i < 10; i++) {
 		LLVMValueRef value = emit_const(e, i == 1 ? ANALYSIS_CONTEXT_ADDRESS : 0);
 
 		if (e->program->takes_memory)
-			value = i == 1 || i == 2 ? LLVMGetParam(e->function, i - 1)
+			value = i == 1 || i == 2 ? LLVMGetParam(e->function, parameter + i - 1)
 						 : emit_const(e, 0);
 		LLVMBuildStore(e->builder, value, register_pointer(e, 0, i));
 	}
@@ -501,7 +443,7 @@ static int emit_body(struct emitter *e)
 
 int emit_program(LLVMModuleRef module, struct analysis *analysis,
 		 const struct translate_program *program,
-		 const struct translate_map_result *layouts, LLVMValueRef *function)
+		 const struct translate_map_result *layouts, bool patch, LLVMValueRef *function)
 {
 	struct emitter e = {
 		.analysis = analysis,
@@ -509,12 +451,15 @@ int emit_program(LLVMModuleRef module, struct analysis *analysis,
 		.flow = analysis->flow,
 		.maps = analysis->maps,
 		.layouts = layouts,
+		.patch = patch,
 		.module = module,
 		.context = LLVMGetModuleContext(module),
 	};
-	LLVMTypeRef parameters[TRANSLATE_CONTEXT_FIELDS], type;
+	LLVMTypeRef parameters[1 + TRANSLATE_CONTEXT_FIELDS], type;
 	unsigned n = program->takes_memory ? 2 : (unsigned)__builtin_popcount(analysis->context);
 	int r = -ENOMEM;
+
+	n += patch;
 
 	emit_types(&e);
 	for (unsigned i = 0; i < n; i++)

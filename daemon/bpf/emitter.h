@@ -14,8 +14,7 @@
 
 /* How a map lies in memory, for the code that computes addresses. */
 struct emit_map {
-	LLVMValueRef slot; /* the global variable; NULL: the program does not use the map */
-	LLVMValueRef base; /* what a pointer in it was when the program began; NULL: not loaded */
+	LLVMValueRef base; /* address of the instance, as it was when the program began */
 	LLVMValueRef
 		direct; /* address of the only value, loaded at entry; NULL: not used that way */
 };
@@ -49,7 +48,9 @@ struct emitter {
 	LLVMBasicBlockRef disarmed;    /* returns 0 */
 	uint16_t *live_out;            /* see rmw.h */
 	struct emit_map map[TRANSLATE_MAPS_MAX];
-	LLVMValueRef process; /* the process slot; NULL: not used */
+	bool patch; /* the slots are in memory that a parameter points to */
+	LLVMValueRef slots; /* that parameter */
+	LLVMValueRef process; /* the process slot, of a patch what is in it; NULL: not used */
 	LLVMValueRef fields[TRANSLATE_CONTEXT_FIELDS]; /* of the context: parameters, or NULL */
 	bool system; /* some map is in host memory: atomic operations that may meet it are for all
 		      */
@@ -104,8 +105,18 @@ void emit_helper(struct emitter *e, const struct bpf_insn *insn);
 
 struct helper;
 
-/* emit-map.c: arrays and per-thread arrays; an instance's address in memory, 0 if not armed */
-LLVMValueRef emit_base(struct emitter *e, uint32_t map);
+/* emit-slot.c */
+void emit_slots(struct emitter *e);
+bool emit_is_resident(const struct emitter *e, uint32_t map);
+LLVMValueRef emit_process_word(struct emitter *e, size_t offset);
+
+/* An instance's address in memory, 0 if not armed. */
+static inline LLVMValueRef emit_base(const struct emitter *e, uint32_t map)
+{
+	return e->map[map].base;
+}
+
+/* emit-map.c: arrays and per-thread arrays */
 void emit_map_lookup(struct emitter *e, uint32_t map);
 void emit_map_update(struct emitter *e, uint32_t map);
 

@@ -4,7 +4,7 @@
  * In order: every program is validated, its flow built and analysed; then the maps are laid out,
  * from what all programs do; then each program is emitted, optimised and printed. The text that
  * LLVM prints is cut to what job.md promises: slots first, then private data, then the function, no
- * header, no comments.
+ * header, no comments. A patch form is a program emitted, optimised and printed once more.
  */
 
 #include "translate.h"
@@ -179,54 +179,95 @@ static char *cut_ptx(const char *text, size_t *size)
 	return ptx;
 }
 
+/* Parts of the device library that a program needs. */
+struct needs {
+	bool rings, hashes;
+};
+
 /* What a program needs beyond the least, by the maps that it uses. */
-static void find_needs(const struct translation *t, const struct analysis *analysis, bool *rings,
-		       bool *hashes, struct translate_program_result *result)
+static struct needs find_needs(const struct translation *t, const struct analysis *analysis,
+			       struct translate_program_result *result)
 {
+	struct needs needs = { 0 };
 	bool host = false;
 
-	*rings = *hashes = false;
 	for (size_t m = 0; m < t->n_maps; m++) {
 		const struct map_layout *layout = &t->result.maps[m].layout;
 
 		if (!analysis->uses[m])
 			continue;
 		result->maps |= UINT64_C(1) << m;
-		*rings |= layout->kind == MAP_KIND_RING;
-		*hashes |= layout->kind == MAP_KIND_HASH;
+		needs.rings |= layout->kind == MAP_KIND_RING;
+		needs.hashes |= layout->kind == MAP_KIND_HASH;
 		host |= layout->place != MAP_PLACE_DEVICE;
 	}
 	result->isa = TRANSLATE_ISA;
-	result->target = *rings || *hashes ? TRANSLATE_TARGET_ORDERED
-			 : host            ? TRANSLATE_TARGET_SYSTEM
-					   : TRANSLATE_TARGET;
+	result->target = needs.rings || needs.hashes ? TRANSLATE_TARGET_ORDERED
+			 : host                      ? TRANSLATE_TARGET_SYSTEM
+						     : TRANSLATE_TARGET;
 	result->process = analysis->process;
 	for (unsigned i = 0; i < TRANSLATE_CONTEXT_FIELDS; i++)
 		if (analysis->context >> i & 1)
 			result->context[result->context_count++] = (uint16_t)(8 * i);
+	return needs;
+}
+
+/* One form of a program, as LLVM prints it. */
+static int emit_form(struct translation *t, size_t i, bool patch, const struct needs *needs,
+		     char **text)
+{
+	unsigned target = t->result.programs[i].target;
+	struct fault fault = { .program = t->programs[i].name };
+	struct unit *unit = t->units + i;
+	struct codegen codegen;
+	LLVMValueRef function;
+	int r;
+
+	if (patch && target < TRANSLATE_TARGET_PATCH)
+		target = TRANSLATE_TARGET_PATCH;
+	unit->analysis.fault = &fault;
+	r = codegen_init(&codegen, target, needs->rings, needs->hashes, t->error);
+	if (!r)
+		r = set_error(t,
+			      emit_program(codegen.module, &unit->analysis, t->programs + i,
+					   t->result.maps, patch, &function),
+			      fault.text);
+	if (!r)
+		r = codegen_emit(&codegen, function, text, t->error);
+	codegen_deinit(&codegen);
+	return r;
+}
+
+/* The patch form, if there can be one. */
+static int emit_patch(struct translation *t, size_t i, const struct needs *needs)
+{
+	struct translate_program_result *result = t->result.programs + i;
+	char *text = NULL;
+	int r;
+
+	if (t->units[i].analysis.exits) {
+		result->patch_reason = "bpf_cuda_exit ends a thread, which the SASS engine cannot";
+		return 0;
+	}
+	r = emit_form(t, i, true, needs, &text);
+	if (!r) {
+		result->patch_maps = 1 + (uint32_t)__builtin_popcountll(result->maps);
+		result->patch = cut_ptx(text, &result->patch_size);
+		if (!result->patch)
+			r = -ENOMEM;
+	}
+	free(text);
+	return r;
 }
 
 static int emit(struct translation *t, size_t i)
 {
 	struct translate_program_result *result = t->result.programs + i;
-	struct fault fault = { .program = t->programs[i].name };
-	struct unit *unit = t->units + i;
-	struct codegen codegen;
-	LLVMValueRef function;
-	bool rings, hashes;
+	struct needs needs = find_needs(t, &t->units[i].analysis, result);
 	char *text = NULL;
 	int r;
 
-	unit->analysis.fault = &fault;
-	find_needs(t, &unit->analysis, &rings, &hashes, result);
-	r = codegen_init(&codegen, result->target, rings, hashes, t->error);
-	if (!r)
-		r = set_error(t,
-			      emit_program(codegen.module, &unit->analysis, t->programs + i,
-					   t->result.maps, &function),
-			      fault.text);
-	if (!r)
-		r = codegen_emit(&codegen, function, &text, t->error);
+	r = emit_form(t, i, false, &needs, &text);
 	if (!r) {
 		result->local_bytes = local_bytes(text);
 		result->ptx = cut_ptx(text, &result->size);
@@ -234,8 +275,7 @@ static int emit(struct translation *t, size_t i)
 			r = -ENOMEM;
 	}
 	free(text);
-	codegen_deinit(&codegen);
-	return r;
+	return r || !t->programs[i].patch ? r : emit_patch(t, i, &needs);
 }
 
 static int translate(struct translation *t)
@@ -291,8 +331,10 @@ int translate_object(const struct translate_program *programs, size_t n_programs
 
 void translate_result_deinit(struct translate_result *result)
 {
-	for (size_t i = 0; result->programs && i < result->n_programs; i++)
+	for (size_t i = 0; result->programs && i < result->n_programs; i++) {
 		free(result->programs[i].ptx);
+		free(result->programs[i].patch);
+	}
 	free(result->programs);
 	free(result->maps);
 	*result = (struct translate_result){ 0 };

@@ -35,6 +35,7 @@ enum {
 #define TRANSLATE_TARGET 52
 #define TRANSLATE_TARGET_SYSTEM 60 /* if it works atomically on maps in host memory */
 #define TRANSLATE_TARGET_ORDERED 70 /* if it uses a ring or a hash */
+#define TRANSLATE_TARGET_PATCH 70 /* of every patch form, at the least */
 
 struct translate_map {
 	const char *name; /* for messages */
@@ -60,6 +61,7 @@ struct translate_program {
 	 * function (bpf-run). Otherwise R1 is a context and R2 is 0.
 	 */
 	bool takes_memory;
+	bool patch; /* its patch form is wanted, too */
 };
 
 struct translate_map_result {
@@ -79,6 +81,11 @@ struct translate_program_result {
 	bool process;         /* it refers to __gpuprobe_process */
 	uint64_t maps;        /* bit i: map i is used */
 	uint64_t local_bytes; /* of local memory a thread: a stack that is not in registers */
+	/* the patch form, if it is wanted: as `ptx`; NULL: it has none, for a reason of one line */
+	char *patch;
+	size_t patch_size;
+	uint32_t patch_maps; /* slots: the process's, one for each map in `maps` */
+	const char *patch_reason; /* static */
 };
 
 struct translate_result {
@@ -89,7 +96,8 @@ struct translate_result {
 };
 
 /*
- * Translates all programs or none. Returns TRANSLATE_OK and fills `result`
+ * Translates all programs or none. The *patch form* of a program is for the SASS engine (job.md): nothing
+ * of it is in a module, its slots lie in memory that its first parameter points to. Returns TRANSLATE_OK and fills `result`
  * (translate_result_deinit() frees what it owns), or another value of the enum and fills `error`
  * with one line (the caller frees it), or -ENOMEM or -EINVAL (more programs or maps than the limits
  * above, a symbol that is no identifier, no place). `result` is untouched unless OK is returned.

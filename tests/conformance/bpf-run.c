@@ -9,6 +9,9 @@
  *     bpf-run [options] --context CONTEXT < PROGRAM  r1 = the context, as GPU programs have it
  *     bpf-run --batch FILE                           many in one process
  *
+ * With --patch the patch form of a program runs instead, as a function that a kernel calls: what is
+ * tested is the program; how patches get into kernels is not.
+ *
  * PROGRAM and MEMORY are bytes in hex; white space does not matter. That is what public conformance
  * suites expect of the runtimes they test. A line of a batch is NAME and words:
  *
@@ -101,7 +104,7 @@ struct test_case {
 	bool want_memory;
 	bool unarmed;
 	uint32_t mask; /* of the lanes that are together; 0: the driver knows */
-	bool print_ptx;
+	bool patch, print_ptx;
 };
 
 struct outcome {
@@ -114,10 +117,13 @@ static const char *const slot_names[MAPS_MAX] = { "__gpuprobe_m0", "__gpuprobe_m
 						  "__gpuprobe_m3", "__gpuprobe_m4", "__gpuprobe_m5",
 						  "__gpuprobe_m6", "__gpuprobe_m7" };
 
-/* A kernel that calls the program with parameters that it takes from `arguments`. */
-static void print_entry(FILE *out, const uint16_t *offsets, uint32_t n)
+/*
+ * A kernel that calls the program with parameters that it takes from `arguments`, behind `slots`, if
+ * it is a patch.
+ */
+static void print_entry(FILE *out, bool patch, const uint16_t *offsets, uint32_t n)
 {
-	fputs(".visible .entry bpf_run(.param .u64 arguments, .param .u64 result)\n"
+	fputs(".visible .entry bpf_run(.param .u64 arguments, .param .u64 result, .param .u64 slots)\n"
 	      "{\n"
 	      "	.reg .b64 %rd<4>;\n"
 	      "	ld.param.u64 %rd1, [arguments];\n"
@@ -125,15 +131,20 @@ static void print_entry(FILE *out, const uint16_t *offsets, uint32_t n)
 	      "	{\n"
 	      "	.param .b64 value;\n",
 	      out);
+	if (patch)
+		fputs("	.param .b64 first;\n"
+		      "	ld.param.u64 %rd3, [slots];\n"
+		      "	st.param.b64 [first], %rd3;\n",
+		      out);
 	for (uint32_t i = 0; i < n; i++)
 		fprintf(out,
 			"	.param .b64 argument%u;\n"
 			"	ld.global.u64 %%rd3, [%%rd1+%u];\n"
 			"	st.param.b64 [argument%u], %%rd3;\n",
 			i, offsets[i], i);
-	fputs("	call (value), __gpuprobe_run, (", out);
+	fprintf(out, "	call (value), __gpuprobe_run, (%s", patch ? "first" : "");
 	for (uint32_t i = 0; i < n; i++)
-		fprintf(out, "%sargument%u", i ? ", " : "", i);
+		fprintf(out, "%sargument%u", i || patch ? ", " : "", i);
 	fputs(");\n"
 	      "	ld.param.b64 %rd3, [value];\n"
 	      "	}\n"
@@ -222,6 +233,7 @@ static char *pretend_mask(char *text, uint32_t mask)
 static char *module_text(const struct test_case *c, const struct translate_program_result *program)
 {
 	static const uint16_t memory[] = { 0, 8 };
+	unsigned target = c->patch ? TRANSLATE_TARGET_PATCH : program->target;
 	char *text = NULL;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
@@ -229,11 +241,11 @@ static char *module_text(const struct test_case *c, const struct translate_progr
 	if (!out)
 		return NULL;
 	fprintf(out, ".version %u.%u\n.target sm_%u\n.address_size 64\n\n%s\n", program->isa / 10,
-		program->isa % 10, program->target, program->ptx);
+		program->isa % 10, target, c->patch ? program->patch : program->ptx);
 	if (c->has_context)
-		print_entry(out, program->context, program->context_count);
+		print_entry(out, c->patch, program->context, program->context_count);
 	else
-		print_entry(out, memory, 2);
+		print_entry(out, c->patch, memory, 2);
 	return fclose(out) == 0 ? text : NULL;
 }
 
@@ -241,7 +253,8 @@ static int translate_case(const struct test_case *c, struct translate_result *re
 {
 	struct translate_program program = { .name = "stdin",
 					     .symbol = "__gpuprobe_run",
-					     .takes_memory = !c->has_context };
+					     .takes_memory = !c->has_context,
+					     .patch = c->patch };
 	char *message = NULL;
 	int r;
 
@@ -255,7 +268,13 @@ static int translate_case(const struct test_case *c, struct translate_result *re
 		*error = message;
 		return -1;
 	}
-	return r < 0 ? fail(error, "translate: %s", strerror(-r)) : 0;
+	if (r < 0)
+		return fail(error, "translate: %s", strerror(-r));
+	if (c->patch && !result->programs[0].patch) {
+		r = fail(error, "no patch form: %s", result->programs[0].patch_reason);
+		translate_result_deinit(result);
+	}
+	return r;
 }
 
 struct run {
@@ -264,11 +283,12 @@ struct run {
 	const struct translate_result *translated;
 	void *module;
 	uint64_t memory, arguments, result;
+	uint64_t slots, process; /* of a patch */
 	uint64_t data[MAPS_MAX], buffers[MAPS_MAX]; /* of each map; what of it is ours */
 };
 
-/* Memory for a map, as it is at first, and its address in the module's pointer to it. */
-static int run_arm_pointer(struct run *run, size_t map, uint64_t slot, char **error)
+/* Memory for a map, as it is at first. */
+static int run_make_instance(struct run *run, size_t map, char **error)
 {
 	const struct map_layout *layout = &run->translated->maps[map].layout;
 	const struct driver *d = run->driver;
@@ -285,18 +305,17 @@ static int run_arm_pointer(struct run *run, size_t map, uint64_t slot, char **er
 	if (!r)
 		r = driver_check(d, d->to_device(run->data[map], initial, size), "cuMemcpyHtoD",
 				 error);
-	if (!r)
-		r = driver_check(d, d->to_device(slot, run->data + map, 8), "cuMemcpyHtoD", error);
 	free(initial);
 	return r;
 }
 
 /* What the shim would say about the process. */
+static const struct gpuprobe_process process = { .pid_tgid = UINT64_C(0x123400001234),
+						 .device = 3,
+						 .comm = "bpf-run" };
+
 static int run_arm_process(struct run *run, char **error)
 {
-	static const struct gpuprobe_process process = {
-		.pid_tgid = UINT64_C(0x123400001234), .device = 3, .comm = "bpf-run"
-	};
 	const struct driver *d = run->driver;
 	uint64_t slot;
 	size_t size;
@@ -311,6 +330,34 @@ static int run_arm_process(struct run *run, char **error)
 	return r ? r
 		 : driver_check(d, d->to_device(slot, &process, sizeof(process)), "cuMemcpyHtoD",
 				error);
+}
+
+/* The slots that a patch's first parameter points to, and what they point to. */
+static int run_arm_patch(struct run *run, char **error)
+{
+	const struct driver *d = run->driver;
+	uint64_t slots[1 + MAPS_MAX] = { 0 };
+	size_t n = 1;
+	int r = driver_check(d, d->alloc(&run->process, sizeof(process)), "cuMemAlloc", error);
+
+	if (!r)
+		r = driver_check(d, d->to_device(run->process, &process, sizeof(process)),
+				 "cuMemcpyHtoD", error);
+	slots[0] = run->process;
+	for (size_t i = 0; !r && i < run->test->n_maps; i++) {
+		if (!run->translated->maps[i].used)
+			continue;
+		if (!run->test->unarmed)
+			r = run_make_instance(run, i, error);
+		slots[n++] = run->data[i];
+	}
+	if (!r && n != run->translated->programs[0].patch_maps)
+		return fail(error, "the program has %" PRIu32 " slots, not %zu",
+			    run->translated->programs[0].patch_maps, n);
+	if (!r)
+		r = driver_check(d, d->alloc(&run->slots, 8 * n), "cuMemAlloc", error);
+	return r ? r
+		 : driver_check(d, d->to_device(run->slots, slots, 8 * n), "cuMemcpyHtoD", error);
 }
 
 static int run_arm(struct run *run, char **error)
@@ -334,7 +381,10 @@ static int run_arm(struct run *run, char **error)
 		if (layout->resident)
 			run->data[i] = slot;
 		else if (!run->test->unarmed)
-			r = run_arm_pointer(run, i, slot, error);
+			r = run_make_instance(run, i, error);
+		if (!r && run->buffers[i])
+			r = driver_check(d, d->to_device(slot, run->data + i, 8), "cuMemcpyHtoD",
+					 error);
 	}
 	return r;
 }
@@ -373,7 +423,7 @@ static int run_launch(struct run *run, char **error)
 	const struct test_case *test = run->test;
 	uint8_t arguments[8 * TRANSLATE_CONTEXT_FIELDS] = { 0 };
 	uint64_t length = test->memory.size, memory;
-	void *function, *parameters[] = { &run->arguments, &run->result };
+	void *function, *parameters[] = { &run->arguments, &run->result, &run->slots };
 	int r;
 
 	/* some memory even where there is none, so that r1 is an address */
@@ -418,6 +468,10 @@ static void run_deinit(struct run *run)
 		run->driver->free(run->memory);
 	if (run->arguments)
 		run->driver->free(run->arguments);
+	if (run->slots)
+		run->driver->free(run->slots);
+	if (run->process)
+		run->driver->free(run->process);
 	if (run->result)
 		run->driver->free(run->result);
 	if (run->module)
@@ -447,7 +501,7 @@ static int run_case(const struct driver *driver, const struct test_case *test,
 		r = driver_check(driver, driver->module_load(&run.module, text), "cuModuleLoadData",
 				 error);
 		if (!r)
-			r = run_arm(&run, error);
+			r = test->patch ? run_arm_patch(&run, error) : run_arm(&run, error);
 		if (!r)
 			r = run_launch(&run, error);
 		if (!r)
@@ -666,9 +720,9 @@ static void print_outcome(const struct test_case *test, struct outcome *outcome)
 	putchar('\n');
 }
 
-static void batch_line(const struct driver *driver, char *line)
+static void batch_line(const struct driver *driver, bool patch, char *line)
 {
-	struct test_case test = { .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
+	struct test_case test = { .grid = { 1, 1, 1 }, .block = { 1, 1, 1 }, .patch = patch };
 	struct outcome outcome = { 0 };
 	char *save, *error = NULL, *name = strtok_r(line, " \t\n", &save), *word;
 	int r = 0;
@@ -689,7 +743,7 @@ static void batch_line(const struct driver *driver, char *line)
 	test_case_deinit(&test);
 }
 
-static int batch(const struct driver *driver, const char *path, char **error)
+static int batch(const struct driver *driver, bool patch, const char *path, char **error)
 {
 	FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
 	char *line = NULL;
@@ -698,7 +752,7 @@ static int batch(const struct driver *driver, const char *path, char **error)
 	if (!file)
 		return fail(error, "%s: %s", path, strerror(errno));
 	while (getline(&line, &size, file) > 0)
-		batch_line(driver, line);
+		batch_line(driver, patch, line);
 	free(line);
 	fclose(file);
 	return 0;
@@ -709,6 +763,7 @@ static const char usage[] =
 	"               [MEMORY | --context CONTEXT] < PROGRAM\n"
 	"       bpf-run --ptx [--map ...] < PROGRAM     print the module and do not run it\n"
 	"       bpf-run --batch FILE\n"
+	"--patch: the patch form of the program, in all cases\n"
 	"PROGRAM, MEMORY and CONTEXT are bytes in hex; prints r0 in hex, then each map's "
 	"contents.\n";
 
@@ -738,6 +793,7 @@ static int parse_options(int argc, char **argv, struct test_case *test, const ch
 		{ "grid", required_argument, NULL, 'g' },
 		{ "block", required_argument, NULL, 'b' },
 		{ "ptx", no_argument, NULL, 'p' },
+		{ "patch", no_argument, NULL, 'P' },
 		{ "batch", required_argument, NULL, 'B' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
@@ -760,6 +816,9 @@ static int parse_options(int argc, char **argv, struct test_case *test, const ch
 			break;
 		case 'p':
 			test->print_ptx = true;
+			break;
+		case 'P':
+			test->patch = true;
 			break;
 		case 'B':
 			*batch_path = optarg;
@@ -788,7 +847,7 @@ int main(int argc, char **argv)
 	if (!r && !test.print_ptx)
 		r = driver_open(&driver, &error);
 	if (!r)
-		r = batch_path ? batch(&driver, batch_path, &error)
+		r = batch_path ? batch(&driver, test.patch, batch_path, &error)
 			       : single(&driver, &test, &error);
 	if (r)
 		fprintf(stderr, "bpf-run: %s\n", error ? error : "out of memory");

@@ -259,13 +259,14 @@ def run_all(bpf_run, cases):
     whole, jobs = dict(os.environ, GPUPROBE_SIM_WARPS='whole'), max(2, min(8, os.cpu_count()))
     bounds = [len(cases) * i // jobs for i in range(jobs + 1)]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        parts = [pool.submit(run.run_batch, [bpf_run], cases[bounds[i]:bounds[i + 1]], whole if i % 2 else None)
+        parts = [pool.submit(run.run_batch, bpf_run, cases[bounds[i]:bounds[i + 1]], whole if i % 2 else None)
                  for i in range(jobs)]
         return [answer for part in parts for answer in part.result()]
 
 
 def main():
-    bpf_run, count, seed = sys.argv[1], int((sys.argv[2:] + ['300'])[0]), int((sys.argv[3:] + ['1'])[0])
+    mode = [sys.argv.pop(1)] if sys.argv[1] == '--patch' else []
+    bpf_run, count, seed = [sys.argv[1]] + mode, int((sys.argv[2:] + ['300'])[0]), int((sys.argv[3:] + ['1'])[0])
     cases = [make(s) for s in range(seed, seed + count)]
     failures = 0
     for case, answer in zip(cases, run_all(bpf_run, cases)):

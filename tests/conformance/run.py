@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--fill | --reference] BPF_RUN FILE...: the conformance suite.
+"""run.py [--fill | --reference | --patch] BPF_RUN FILE...: the conformance suite.
 
 A case is a program in the assembly of bpf.py and what it must give. Every case is run twice, by the interpreter in
 bpf.py and by BPF_RUN --batch (which needs a libcuda.so.1: NVIDIA's or tests/sim); both must give what is written.
@@ -19,7 +19,8 @@ bpf.py and by BPF_RUN --batch (which needs a libcuda.so.1: NVIDIA's or tests/sim
     =+ HEX                         goes on with it
     => error: TEXT                 or: the translator refuses it, with TEXT in the message
 
---fill writes the interpreter's result where a case has none. --reference runs the interpreter only. Exit 77: no CUDA driver.
+--fill writes the interpreter's result where a case has none. --reference runs the interpreter only. --patch runs the patch forms of
+the programs, which those that call bpf_cuda_exit do not have. Exit 77: no CUDA driver.
 """
 
 import subprocess
@@ -41,6 +42,12 @@ class Case:
 
     def code(self):
         return bpf.assemble(self.text)
+
+    def exits(self):
+        """Whether the program calls bpf_cuda_exit."""
+        code = self.code()
+        return any(code[i] == 0x85 and code[i + 1] == 0 and code[i + 4:i + 8] == (507).to_bytes(4, 'little')
+                   for i in range(0, len(code), 8))
 
     def words(self):
         words = ['prog=' + self.code().hex()]
@@ -171,9 +178,13 @@ def main():
         for path in args:
             fill(path)
         return 0
-    bpf_run = [] if mode == '--reference' else [args.pop(0)]
+    bpf_run = [] if mode == '--reference' else [args.pop(0)] + (['--patch'] if mode == '--patch' else [])
     cases = [case for path in args for case in read_cases(path)]
     failures = 0
+    if mode == '--patch':
+        for case in cases:
+            if case.exits() and not case.expected.startswith('error: '):
+                case.expected = 'error: no patch form: bpf_cuda_exit ends a thread'
     answers = run_batch(bpf_run, cases) if bpf_run else [None] * len(cases)
     for case, answer in zip(cases, answers):
         wrong = []
