@@ -22,7 +22,7 @@ ARRAY, THREADS, HASH, RING = 0, 1, 2, 3  # kinds of maps
 # struct map_header (proto/map-layout.h): magic, version, map, instance, type, key, value, entries; kind, place, merge, shards, threads,
 # rings; value_stride, shard_stride, entry_stride, capacity, ring_size, data_size, host_size; sequence, mirrored_ns, state, reserved
 HEADER = "<IIQQIIII" "IIIIII" "QQQQQQQ" "QQII"
-MAP_MAGIC, LAYOUT_VERSION, DATA_OFFSET = 0x4d525047, 2, 4096
+MAP_MAGIC, LAYOUT_VERSION, DATA_OFFSET = 0x4d525047, 3, 4096
 
 
 def message(kind, *fields, sequence=1, magic=MAGIC, version=VERSION, size=None):

@@ -1,0 +1,359 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+Attaching to processes that run, and detaching: what was launched in between is counted, exactly, and nothing is left behind. On the CPU driver
+with a stand-in for NVIDIA's patching library, or with GPUPROBE_TEST_GPU=1 on a GPU.
+"""
+import os
+import signal
+import threading
+import time
+
+from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, Daemon, check, equal, main, need, wait_until
+from live import LIVE, THREADS, Live, engines, example, kernel_id, obj, reasons, resident, sass_daemon
+
+need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
+     *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "libsanitizer-public.so")]))
+
+CYCLES = 1000 if GPU else 200
+
+
+def attach_two(daemon, *more):
+    """A counter on vectorAdd whose map outlives it: the attachment to detach, and that which keeps the map."""
+    attached = daemon.json("attach", obj("two"), *more)["attachments"]
+    ids = {a["program"]: a["id"] for a in attached}
+    return ids["cuda__count"], ids["cuda__keep"]
+
+
+def detach(daemon, *ids):
+    daemon.ctl("detach", *map(str, ids))
+
+
+def counts(daemon):
+    """Of all maps, in the order of attaching."""
+    return [daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]]
+
+
+def test_attach_and_detach():
+    """Also what --pid of a running process does."""
+    for options in (("--engine", "sass"), (), ("--pid",)):
+        with sass_daemon() as daemon, Live(daemon) as live, Live(daemon) as other:
+            options = [*options, str(live.pid)] if options == ("--pid",) else options
+            live.launch(5)
+            count, keep = attach_two(daemon, *options)
+            live.launch(7)
+            other.launch(1)
+            seen = 7 + ("--pid" not in options)
+            equal(daemon.count_of(), seen * THREADS, options)
+            equal(engines(daemon, "--pid", str(live.pid)), {("vectorAdd", "sass")})
+            detach(daemon, count)
+            live.launch(9)
+            other.launch(9)
+            equal(daemon.count_of(), seen * THREADS, f"after detach {options}")
+            equal(daemon.attachments()[0]["modules"], 0, "modules")
+            detach(daemon, keep)
+            attach_two(daemon, *options)
+            live.launch(2)
+            equal(daemon.count_of(), 2 * THREADS, "attached again")
+
+
+def test_before_the_first_launch():
+    with sass_daemon() as daemon, Live(daemon, load=None) as live:
+        daemon.attach("--engine", "sass")
+        live.do("load 0")
+        live.launch(1)
+        equal(daemon.count_of(), THREADS)
+
+
+def test_overlapping():
+    """Two objects on kernels that overlap; detaching one leaves the other's counts alone."""
+    with sass_daemon() as daemon, Live(daemon) as live:
+        first, = daemon.attach("--engine", "sass", "--kernel", "vectorAdd")
+        second, = daemon.attach("--engine", "sass", object=example("kernel_counter"))
+        live.launch(3)
+        live.launch(2, "lines")
+        equal(daemon.count_of(), 3 * THREADS)
+        detach(daemon, first)
+        live.launch(4)
+        live.launch(1, "lines")
+        equal({e["key"]: e["value"] for e in daemon.dump("threads")},
+              {kernel_id("vectorAdd"): 7 * THREADS, kernel_id("lines"): 3 * THREADS})
+        daemon.attach("--engine", "sass", "--kernel", "lines")
+        detach(daemon, second)
+        live.launch(2)
+        live.launch(2, "lines")
+        equal(daemon.count_of(), 2 * THREADS)
+
+
+def test_chosen_by_name():
+    """Patches are per module; what is not meant is not counted."""
+    with sass_daemon() as daemon, Live(daemon) as live:
+        daemon.attach("--engine", "sass", "--kernel", "l*s")
+        for kernel in "vectorAdd", "lines", "returns", "calls":
+            live.launch(2, kernel)
+        equal(daemon.count_of(), 2 * THREADS)
+        equal(engines(daemon), {("lines", "sass")})
+        daemon.attach("--engine", "sass", "--kernel", "no_such_kernel*")
+        live.launch(1)
+        equal(counts(daemon), [2 * THREADS, 0])
+
+
+def test_modules():
+    """Loaded while attached, and unloaded while attached, in both ways."""
+    with sass_daemon() as daemon, Live(daemon) as live:
+        daemon.attach("--engine", "sass")
+        for load in "load 1", "load 1 library":
+            live.do(load)
+            live.launch(2, slot=1)
+            live.launch(1)
+            live.do("unload 1")
+            live.launch(1)
+        live.do("unload 0")
+        live.do("load 0")
+        live.launch(1)
+        equal(daemon.count_of(), 9 * THREADS)
+        equal(reasons(daemon), [])
+
+
+def test_contexts():
+    """A module in each of two contexts."""
+    with sass_daemon() as daemon, Live(daemon) as live:
+        live.launch(1)
+        live.do("context")
+        live.do("load 1")
+        live.launch(1, slot=1)
+        count, _ = attach_two(daemon, "--engine", "sass")
+        live.launch(3, slot=1)
+        live.do("context")
+        live.do("load 2")
+        live.launch(4, slot=2)
+        equal(daemon.count_of(), 7 * THREADS)
+        detach(daemon, count)
+        live.launch(2, slot=2)
+        equal(daemon.count_of(), 7 * THREADS, "after detach")
+        live.sums = False
+
+
+def test_graphs():
+    """Captured before the attachment and after it, replayed before, while and after it stands."""
+    with sass_daemon() as daemon, Live(daemon) as live:
+        def replay(times, nodes):
+            live.do(f"replay {times}")
+            live.note("vectorAdd", times * nodes)
+        live.do("capture 0 vectorAdd 3")
+        replay(1, 3)
+        count, keep = attach_two(daemon, "--engine", "sass")
+        replay(2, 3)
+        equal(daemon.count_of(), 6 * THREADS)
+        live.do("capture 0 vectorAdd 4")
+        replay(2, 4)
+        equal(daemon.count_of(), 14 * THREADS)
+        detach(daemon, count)
+        replay(3, 4)
+        live.do("capture 0 vectorAdd 1")
+        replay(1, 1)
+        equal(daemon.count_of(), 14 * THREADS, "after detach")
+        detach(daemon, keep)
+        attach_two(daemon, "--engine", "sass")
+        replay(5, 1)
+        equal(daemon.count_of(), 5 * THREADS, "attached again")
+
+
+def test_while_threads_launch():
+    """Two threads launch all the time: what began after attach and ended before detach is counted, and nothing from before or after."""
+    with sass_daemon() as daemon, Live(daemon) as live:
+        live.do("start 0 vectorAdd 2")
+        wait_until(lambda: live.do("counts")[1] > 10, "launches")
+        for _ in range(3):
+            before = live.do("counts")
+            count, keep = attach_two(daemon, "--engine", "sass")
+            first = live.do("counts")
+            wait_until(lambda: live.do("counts")[1] > first[0] + 20, "launches while attached")
+            last = live.do("counts")
+            detach(daemon, count)
+            after = live.do("counts")
+            wait_until(lambda: live.do("counts")[1] > after[0] + 20, "launches after detach")
+            seen, rest = divmod(daemon.count_of(), THREADS)
+            check(rest == 0 and last[1] - first[0] <= seen <= after[0] - before[1], "counted", seen, rest, "of", before, first, last, after)
+            detach(daemon, keep)
+        live.note("vectorAdd", live.do("stop")[0])
+
+
+def test_many_attach_at_once():
+    """Four clients attach and detach while two threads launch; at the end nothing is counted any more."""
+    with sass_daemon() as daemon, Live(daemon) as live:
+        live.do("start 0 vectorAdd 2")
+        errors = []
+
+        def client():
+            try:
+                for _ in range(5):
+                    ids = daemon.attach("--engine", "sass")
+                    time.sleep(0.02)
+                    detach(daemon, *ids)
+            except Exception as error:
+                errors.append(error)
+        clients = [threading.Thread(target=client) for _ in range(4)]
+        for thread in clients:
+            thread.start()
+        for thread in clients:
+            thread.join()
+        equal(errors, [])
+        live.note("vectorAdd", live.do("stop")[0])
+        equal(daemon.attachments(), [])
+        daemon.attach("--engine", "sass")
+        live.launch(3)
+        equal(daemon.count_of(), 3 * THREADS)
+
+
+def test_cycles():
+    """Attached and detached many times: right each time, and neither descriptors nor memory grow."""
+    with sass_daemon() as daemon, Live(daemon) as live:
+        def cycles(n):
+            for _ in range(n):
+                ids = daemon.attach("--engine", "sass")
+                live.launch(1)
+                equal(daemon.count_of(), THREADS)
+                detach(daemon, *ids)
+            live.launch(1)
+            time.sleep(0.2)
+            return {"descriptors": live.descriptors(), "memory": live.memory(),
+                    "daemon's descriptors": len(os.listdir(f"/proc/{daemon.process.pid}/fd")), "daemon's memory": resident(daemon.process.pid)}
+        before, after = cycles(CYCLES // 4), cycles(CYCLES - CYCLES // 4)
+        for what in before:
+            slack = 4096 if "memory" in what else 4
+            check(after[what] <= before[what] + slack, what, before[what], "grew to", after[what])
+
+
+# ---- the PTX engine ----
+
+def settled(daemon, live):
+    """Launches until one is not counted any more; returns the count."""
+    def again():
+        before = daemon.count_of()
+        live.launch(1)
+        return daemon.count_of() == before
+    wait_until(again, "bare kernels are launched")
+    return daemon.count_of()
+
+
+def test_ptx_detach():
+    """A process whose modules were rewritten goes on with the bare kernels; graphs, libraries and functions that it holds included."""
+    for load in "load 0", "load 0 library":
+        with sass_daemon("--engine", "ptx") as daemon:
+            count, keep = attach_two(daemon)
+            with Live(daemon, load=load) as live:
+                live.launch(3)
+                equal((daemon.count_of(), engines(daemon)), (3 * THREADS, {("vectorAdd", "ptx")}))
+                detach(daemon, count)
+                seen = settled(daemon, live)
+                live.launch(10)
+                live.do("capture 0 vectorAdd 2")
+                live.do("replay 3")
+                live.note("vectorAdd", 6)
+                equal(daemon.count_of(), seen, "after detach")
+                detach(daemon, keep)
+                # a new attachment means the next load
+                attach_two(daemon)
+                live.launch(2)
+                equal(daemon.count_of(), 0, "attached again")
+                live.do("load 1")
+                live.launch(2, slot=1)
+                equal(daemon.count_of(), 2 * THREADS, "loaded again")
+
+
+def test_ptx_detach_one_of_two():
+    """As long as an attachment of the module is left, it counts on."""
+    with sass_daemon("--engine", "ptx") as daemon:
+        first, = daemon.attach()
+        daemon.attach("--point", "kretprobe/vectorAdd")
+        with Live(daemon) as live:
+            live.launch(2)
+            detach(daemon, first)
+            live.launch(2)
+            equal(daemon.count_of(), 4 * THREADS)
+
+
+def test_ptx_then_sass():
+    """auto: PTX at the load; after that was detached, the loaded module is patched."""
+    with sass_daemon() as daemon:
+        count, keep = attach_two(daemon)
+        with Live(daemon) as live:
+            live.launch(2)
+            equal(engines(daemon), {("vectorAdd", "ptx")})
+            detach(daemon, count)
+            settled(daemon, live)
+            detach(daemon, keep)
+            attach_two(daemon)
+            live.launch(3)
+            equal(daemon.count_of(), 3 * THREADS)
+            check(("vectorAdd", "sass") in engines(daemon), daemon.why())
+            # and while the first still stands, another one joins it
+        with Live(daemon) as live:
+            live.launch(1)
+            daemon.attach("--kernel", "vectorAdd")
+            live.launch(2)
+            equal(counts(daemon), [(3 + 3) * THREADS, 2 * THREADS])
+
+
+# ---- what else happens ----
+
+def test_daemon_killed():
+    """While attached; the process goes on, and the next daemon can attach to it."""
+    daemon = sass_daemon()
+    live = Live(daemon)
+    try:
+        daemon.attach("--engine", "sass")
+        live.launch(2)
+        equal(daemon.count_of(), 2 * THREADS)
+        daemon.kill()
+        live.launch(3)
+        live.do("load 1")
+        live.launch(3, slot=1)
+        daemon.start()
+        equal(daemon.attachments(), [])
+        live.launch(1)
+        daemon.attach("--engine", "sass")
+        live.launch(4)
+        live.launch(4, slot=1)
+        equal(daemon.count_of(), 8 * THREADS, "of the next daemon")
+        live.end()
+        daemon.stop()
+    finally:
+        live.process.kill()
+        if daemon.process.poll() is None:
+            daemon.kill()
+        daemon.clean()
+
+
+def test_process_killed():
+    """What it had counted is not lost, as far as the daemon has seen it; the daemon lets go of what it held."""
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass")
+        with Live(daemon) as live: # the daemon has what it needs from now on
+            live.launch(1)
+        equal(daemon.count_of(), THREADS)
+        descriptors = len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+        live = Live(daemon)
+        live.launch(2)
+        equal(daemon.count_of(), 3 * THREADS)
+        live.process.send_signal(signal.SIGKILL)
+        live.process.communicate()
+        equal(daemon.count_of(), 3 * THREADS, "of the process that was killed")
+        wait_until(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) <= descriptors, "descriptors are closed")
+        equal([(a["modules"], a["processes"]) for a in daemon.attachments()], [(0, 0)])
+
+
+def test_daemon_comes_later():
+    """A process that was there before the daemon has no SASS engine: it can be told at its first CUDA call only. It runs on."""
+    daemon = Daemon(start=False)
+    with Live(daemon) as live:
+        live.launch(1)
+        with sass_daemon(name=daemon.name) as late:
+            late.attach("--engine", "sass")
+            live.launch(2)
+            equal(late.count_of(), 0)
+
+
+if __name__ == "__main__":
+    main([value for name, value in sorted(globals().items()) if name.startswith("test_")])

@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+The SASS engine through the whole product: points, contexts, helpers and maps in kernels whose machine code is patched. On the CPU driver, with a
+stand-in for NVIDIA's patching library, or with GPUPROBE_TEST_GPU=1 on a GPU. test-live.py is about attaching to what runs.
+"""
+import os
+import subprocess
+
+from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, check, equal, main, need
+from live import LIVE, THREADS, Live, engines, example, kernel_id, obj, reasons, sass_daemon
+
+need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
+     *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "libsanitizer-public.so")]))
+
+
+def by_key(daemon, name):
+    return {(tuple(e["key"].values()) if isinstance(e["key"], dict) else e["key"]): e["value"] for e in daemon.dump(name)}
+
+
+# ---- points ----
+
+def test_entry():
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass")
+        equal([(a["engine"], a["kernel"]) for a in daemon.attachments()], [("sass", "vectorAdd")])
+        with Live(daemon) as live:
+            live.launch(3)
+            equal(daemon.count_of(), 3 * THREADS)
+            equal(engines(daemon), {("vectorAdd", "sass")})
+            equal(reasons(daemon), [])
+            attachment, = daemon.attachments()
+            equal((attachment["modules"], attachment["processes"]), (1, 1))
+        equal(daemon.count_of(), 3 * THREADS, "of a process that is gone")
+
+
+def test_return():
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass", "--point", "kretprobe/vectorAdd")
+        daemon.attach("--engine", "sass", "--point", "kretprobe/returns") # which has four ways out
+        with Live(daemon) as live:
+            live.launch(2)
+            live.launch(5, "returns")
+            counts = [daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]]
+            equal(sorted(counts), [2 * THREADS, 5 * THREADS])
+
+
+def test_order():
+    """Entry and return of one thread see the same map, in this order."""
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass", object=example("thread_time"))
+        with Live(daemon) as live:
+            live.launch(1)
+            times = [e["value"] for e in daemon.dump("nanoseconds")]
+            equal(len(times), THREADS, "threads")
+            check(all(0 <= time < 60 * 10**9 for time in times), times)
+
+
+def test_memory():
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass", object=obj("memory"))
+        with Live(daemon) as live:
+            live.launch(2, "accesses")
+            seen = by_key(daemon, "kinds")
+            count = {key: value["count"] for key, value in seen.items()}
+            # space, kind, size: global load, store; shared store, load
+            for key in (1, 1, 4), (1, 2, 16), (2, 2, 8), (2, 1, 8):
+                equal(count.pop(key, 0), 2 * THREADS, f"{key} of {seen}")
+                equal(seen[key]["misaligned"], 0, key)
+            equal(seen[(2, 2, 8)]["values"], 2 * 5 * THREADS, "values stored in shared memory")
+            equal(seen[(1, 1, 4)]["values"], 0, "a load has no value")
+            # the atomic and the reduction; ptxas may let one thread of a warp do it for all
+            equal(set(count), {(1, 3, 4)})
+            check(count[(1, 3, 4)] <= 4 * THREADS if GPU else count[(1, 3, 4)] == 4 * THREADS, count)
+            equal(reasons(daemon), [])
+
+
+def test_spaces():
+    for spaces, count in (("shared", 2), ("global", 4), ("global,shared", 6)):
+        with sass_daemon() as daemon:
+            daemon.attach("--engine", "sass", "--point", "memcapture/accesses", "--spaces", spaces)
+            with Live(daemon) as live:
+                live.launch(1, "accesses")
+                seen = daemon.count_of()
+                check(seen == count * THREADS or GPU and "global" in spaces and (count - 2) * THREADS < seen < count * THREADS, spaces, seen)
+
+
+def event(point, kernel):
+    """By arguments: threads that ran the instruction in two launches."""
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass", "--point", f"kprobe/{kernel}@{point}", object=obj("event"))
+        equal([a["point"] for a in daemon.attachments()], [point])
+        with Live(daemon) as live:
+            live.launch(1) # another kernel of the module
+            live.launch(2, kernel)
+            equal(reasons(daemon), [], point)
+            entries = daemon.dump("events")
+        equal({e["key"]["kernel_id"] for e in entries}, {kernel_id(kernel)}, point)
+        seen = {}
+        for e in entries:
+            arguments = tuple(e["key"]["args"])
+            seen[arguments] = seen.get(arguments, 0) + e["value"]
+        return seen
+
+
+def test_barriers():
+    equal(event("barrier", "warps"), {(0, 0, 0): 2 * THREADS})
+    masks = event("syncwarp", "warps")
+    equal(sum(masks.values()), 2 * THREADS, masks)
+    check(all(mask and not rest and not more for mask, rest, more in masks), masks)
+    equal(event("shfl", "warps"), {(0, 0, 0): 2 * THREADS})
+
+
+def test_calls():
+    calls = event("call", "calls")
+    equal(sum(calls.values()), 2 * 2 * THREADS, calls)
+    equal((len(calls), min(calls)[0] > 0), (1, True), "one function is called")
+    equal(event("ret", "calls"), {(0, 0, 0): 2 * 2 * THREADS})
+
+
+# ---- contexts, helpers, maps ----
+
+def test_context():
+    """Entry and return; a record and a line from the first thread of each launch."""
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass", object=obj("place"))
+        with Live(daemon) as live:
+            live.launch(3)
+            place = {"kernel_id": kernel_id("vectorAdd"), "device": 0, "pid": live.pid, "grid_dim": 4 | 1 << 32, "grid_dim_z": 1,
+                     "block_dim": 64 | 1 << 16 | 1 << 32, "shared_bytes": 0}
+            equal([(e["key"], e["value"]) for e in daemon.dump("places")], [(place, 2 * 3 * THREADS)])
+            equal([r["record"] for r in daemon.json_lines("ring", "read", "events")], [place] * 6)
+            lines = daemon.json_lines("log")
+            equal(sorted((line["program"], line["text"].strip()) for line in lines),
+                  sorted([(program, f"kernel {place['kernel_id']:x} of {live.pid}") for program in ("cuda__enter", "cuda__leave")] * 3))
+            equal(reasons(daemon), [])
+
+
+def test_helpers():
+    """Those of test-language.py, on this engine."""
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass", object=obj("helpers"))
+        with Live(daemon) as live:
+            live.launch(1)
+            r = daemon.dump("results")[0]["value"]
+            equal((r["grid"], r["block_dim"], r["pid_tgid"], r["device"]), ([4, 1, 1], [64, 1, 1], live.pid << 32 | live.pid, 0))
+            equal((r["randoms_differ"], r["comm_result"], r["membar"], r["comm"]), (1, 0, 0, "live_driver"))
+            check(r["lane"] < 32 and r["sm"] == r["cpu"] and r["timer"] >= r["time"] > 0, r)
+
+
+def test_by_kernel():
+    """A hash keyed by kernel; launches and their duration."""
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass", object=example("kernel_counter"))
+        daemon.attach("--engine", "sass", object=example("kernel_duration"))
+        launches = {"vectorAdd": 5, "warps": 3, "lines": 1}
+        with Live(daemon) as live:
+            for kernel, count in launches.items():
+                live.launch(count, kernel)
+            equal(by_key(daemon, "threads"), {kernel_id(kernel): count * THREADS for kernel, count in launches.items()})
+            counted = {}
+            for (kernel, log), count in by_key(daemon, "launches").items():
+                check(log < 40, "log2 of nanoseconds:", log)
+                counted[kernel] = counted.get(kernel, 0) + count
+            equal(counted, {kernel_id(kernel): count for kernel, count in launches.items()})
+            names = {int(k["id"], 16): k["name"] for k in daemon.json("kernel", "list")["kernels"]}
+            equal([names[kernel_id(kernel)] for kernel in launches], list(launches))
+
+
+def test_several_programs():
+    """At one point and at several of one kernel, in plans of one module."""
+    with sass_daemon() as daemon:
+        ids = [daemon.attach("--engine", "sass", "--point", f"{probe}/vectorAdd")[0] for probe in ("kprobe", "kretprobe", "kprobe", "memcapture")]
+        with Live(daemon) as live:
+            live.launch(1)
+            maps = {m["object"]: m["id"] for m in daemon.json("map", "list")["maps"]}
+            # vectorAdd loads a word and stores it
+            equal([daemon.dump(str(m))[0]["value"] for m in maps.values()], [THREADS, THREADS, THREADS, 2 * THREADS])
+            daemon.ctl("detach", str(ids[0]), str(ids[3]))
+            live.launch(1)
+            left = [m["id"] for m in daemon.json("map", "list")["maps"]]
+            equal([daemon.dump(str(m))[0]["value"] for m in left], [2 * THREADS] * 2)
+
+
+def test_program_show():
+    with sass_daemon() as daemon:
+        attachment, = daemon.attach("--engine", "sass")
+        with Live(daemon) as live:
+            live.launch(1)
+            program, = daemon.json("program", "show", str(attachment))["programs"]
+            equal((program["attachment"]["id"], program["maps"], program["sass"]), (attachment, ["counter"], ""))
+            check(program["ptx_size"] > 100, program)
+            equal([patch["instruction"] for patch in program["patches"]], ["entry"])
+            check(0 < program["patches"][0]["registers"] < 256, program)
+            equal(daemon.json("program", "show", "cuda__counter")["programs"], [program])
+        equal(daemon.ctl("program", "show", "nothing", status=5), "")
+
+
+# ---- which engine ----
+
+def test_auto():
+    """PTX where the module has it when it is loaded, else SASS."""
+    for engine, wanted in (("auto", "ptx"), ("ptx", "ptx"), ("sass", "sass")):
+        with sass_daemon() as daemon:
+            daemon.attach("--engine", engine)
+            with Live(daemon) as live:
+                live.launch(2)
+                equal(daemon.count_of(), 2 * THREADS, engine)
+                equal(engines(daemon), {("vectorAdd", wanted)}, engine)
+    with sass_daemon() as daemon: # both in one kernel
+        daemon.attach("--engine", "ptx")
+        daemon.attach("--engine", "sass")
+        with Live(daemon) as live:
+            live.launch(2)
+            equal([daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]], [2 * THREADS] * 2)
+            equal(engines(daemon), {("vectorAdd", "ptx"), ("vectorAdd", "sass")})
+
+
+def test_points_of_one_engine():
+    with sass_daemon() as daemon:
+        error = daemon.ctl("attach", obj("event"), "--engine", "ptx", status=None)
+        check("barrier" in error and len(error.splitlines()) == 1, error)
+        for point in "kprobe/vectorAdd@block:0", "kprobe/dev:twice", "kprobe/vectorAdd@language.cu:3":
+            error = daemon.ctl("attach", COUNTER, "--engine", "sass", "--point", point, status=None)
+            check("sass" in error.lower() and len(error.splitlines()) == 1, point, error)
+        error = daemon.ctl("attach", obj("context"), "--engine", "sass", status=None)
+        check("param" in error and len(error.splitlines()) == 1, error)
+        equal(daemon.attachments(), [])
+        # PTX has parameters: auto keeps to it, and says so
+        attachment, = daemon.attach(object=obj("context"))
+        program, = daemon.json("program", "show", str(attachment))["programs"]
+        check("param" in program["sass"], program)
+
+
+def test_rules():
+    uid = os.getuid()
+    for options, engine, attached in (
+            (("--engine", "off"), None, "auto"), (("--engine", f"off:uid={uid}", "--engine", "auto"), None, "auto"),
+            (("--engine", f"sass:exe={os.path.realpath(LIVE)}", "--engine", "ptx"), "sass", "auto"),
+            (("--engine", "sass:exe=/no/such", "--engine", "ptx"), "ptx", "auto"),
+            (("--engine", "ptx"), None, "sass"), (("--engine", "sass"), None, "ptx")):
+        with sass_daemon(*options) as daemon:
+            daemon.attach("--engine", attached)
+            with Live(daemon) as live:
+                live.launch(2)
+                equal((daemon.count_of(), engines(daemon)), (2 * THREADS, {("vectorAdd", engine)}) if engine else (0, set()), options)
+                if attached != "auto":
+                    check(any("engine" in reason for reason in reasons(daemon)), options, daemon.why())
+
+
+def test_refused_rules():
+    for rule in "both", "sass:pid=1", "sass:exe=relative", "sass:uid=x", "":
+        done = subprocess.run([GPUPROBED, "--session=refused", "--engine", rule], capture_output=True, text=True, timeout=20)
+        equal((done.returncode != 0, len(done.stderr.splitlines())), (True, 1), f"{rule}: {done.stderr}")
+
+
+def test_no_library():
+    """The process runs, with the PTX engine or bare; one line says why."""
+    with sass_daemon("--sanitizer", "/no/such/libsanitizer-public.so") as daemon:
+        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "auto")
+        with Live(daemon) as live:
+            live.launch(2)
+            equal(sorted(daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]), [0, 2 * THREADS])
+            equal(engines(daemon), {("vectorAdd", "ptx")})
+            told = reasons(daemon, "--pid", str(live.pid))
+            equal((len(told), "/no/such/libsanitizer-public.so" in "".join(told)), (1, True), told)
+
+
+if __name__ == "__main__":
+    main([value for name, value in sorted(globals().items()) if name.startswith("test_")])
