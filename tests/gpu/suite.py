@@ -20,6 +20,7 @@ from pathlib import Path
 
 from bench import Benchmarks
 from real import RealCode
+from sass import SassCode
 from session import Session, expect, expected, finish
 
 TOP = Path(__file__).resolve().parents[2]
@@ -46,7 +47,7 @@ def gpu():
     return {"gpu": name.value.decode(), "cuda_driver": version.value, "driver": text[0] if text else ""}
 
 
-class Suite(Benchmarks, RealCode):
+class Suite(Benchmarks, RealCode, SassCode):
     def __init__(self, arguments):
         self.build = Path(arguments.build).resolve()
         self.libraries = arguments.libraries

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""train.py eager|compile|graphs [--small]: trains a transformer as it is told, a command a line; answers each with a line of JSON.
+
+    steps N          N steps: {"losses": [bits of each], "ms": milliseconds of a step}
+    capture          graphs: captures the step anew
+    profile N        N steps under torch.profiler: {"kernels": {name: [launches, threads]}}
+    memory           {"device": bytes in use on the GPU, "rss": KiB, "descriptors": n}
+    quit
+"""
+import json
+import os
+import struct
+import sys
+import tempfile
+import time
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+import torch
+
+torch.use_deterministic_algorithms(True)
+torch.manual_seed(1)
+mode, small = sys.argv[1], "--small" in sys.argv
+width, layers, shape = (256, 2, (8, 64)) if small else (1024, 4, (16, 512))
+layer = torch.nn.TransformerEncoderLayer(width, 8, 4 * width, batch_first=True, dropout=0.0)
+model = torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False).cuda().to(torch.bfloat16)
+data = torch.randn(*shape, width, device="cuda", dtype=torch.bfloat16)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+forward = torch.compile(model) if mode == "compile" else model
+loss = torch.zeros((), device="cuda")
+graph = None
+
+
+def step():
+    optimizer.zero_grad(set_to_none=False)
+    result = forward(data).float().pow(2).mean()
+    result.backward()
+    optimizer.step()
+    loss.copy_(result.detach())
+
+
+def capture():
+    global graph
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+
+
+def one():
+    graph.replay() if graph else step()
+
+
+def steps(count):
+    losses = [torch.zeros((), device="cuda") for _ in range(count)]
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for kept in losses:
+        one()
+        kept.copy_(loss)
+    torch.cuda.synchronize()
+    elapsed = time.perf_counter() - begin
+    return {"losses": [struct.pack(">f", kept.item()).hex() for kept in losses], "ms": 1e3 * elapsed / max(count, 1)}
+
+
+def profile(count):
+    from torch.profiler import ProfilerActivity, profile as profiler
+
+    torch.cuda.synchronize()
+    with profiler(activities=[ProfilerActivity.CUDA]) as run:
+        for _ in range(count):
+            one()
+            loss.clone()
+        torch.cuda.synchronize()
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        run.export_chrome_trace(file.name)
+        events = json.load(open(file.name))["traceEvents"]
+    kernels = {}
+    for event in events:
+        if event.get("cat") == "kernel":
+            grid, block = event["args"]["grid"], event["args"]["block"]
+            entry = kernels.setdefault(event["name"], [0, 0])
+            entry[0] += 1
+            entry[1] += grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2]
+    return {"kernels": kernels}
+
+
+def memory():
+    torch.cuda.synchronize()
+    free, total = torch.cuda.mem_get_info()
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return {"device": total - free, "rss": int(status["VmRSS"].split()[0]), "descriptors": len(os.listdir("/proc/self/fd"))}
+
+
+for _ in range(5):
+    step()
+if mode == "graphs":
+    capture()
+print(json.dumps({"ready": os.getpid()}), flush=True)
+for line in sys.stdin:
+    word, *rest = line.split()
+    if word == "quit":
+        break
+    commands = {"steps": steps, "profile": profile, "memory": memory, "capture": capture}
+    print(json.dumps(commands[word](*map(int, rest))), flush=True)
