@@ -27,7 +27,7 @@ def kernel_id(name):
 
 
 def sass_daemon(*options, **more):
-    """A daemon whose processes get the SASS engine, unless the options say otherwise."""
+    """A daemon whose processes get the SASS engine (by default they do not), unless the options say otherwise."""
     options = [*([] if "--engine" in options else ["--engine", "auto"]),
                *(["--sanitizer", SANITIZER] if SANITIZER and "--sanitizer" not in options else []), *options]
     return Daemon(*options, **more)

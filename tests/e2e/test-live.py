@@ -5,11 +5,13 @@ Attaching to processes that run, and detaching: what was launched in between is 
 with a stand-in for NVIDIA's patching library, or with GPUPROBE_TEST_GPU=1 on a GPU.
 """
 import os
+import re
 import signal
+import subprocess
 import threading
 import time
 
-from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, Daemon, check, equal, main, need, wait_until
+from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, SOURCE, Daemon, check, equal, main, need, wait_until
 from live import LIVE, THREADS, Live, engines, example, kernel_id, obj, reasons, resident, sass_daemon
 
 need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
@@ -223,6 +225,28 @@ def test_cycles():
         for what in before:
             slack = 4096 if "memory" in what else 4
             check(after[what] <= before[what] + slack, what, before[what], "grew to", after[what])
+
+
+def test_guide():
+    """docs/guides/live.md; kernels and launches are ours, so the report is known."""
+    with sass_daemon() as daemon, Live(daemon) as live:
+        live.launch(2)
+        pid = "--pid", str(live.pid)
+        ids = daemon.attach(*pid, object=example("kernel_counter")) + daemon.attach(*pid, object=example("kernel_duration"))
+        equal(len(ids), 3, "attachments")
+        live.launch(3)
+        live.launch(5, "lines")
+        report = subprocess.run([os.path.join(SOURCE, "docs/examples/kernel_report")], capture_output=True, text=True, timeout=60, check=True,
+                                env=daemon.environment(PATH=os.path.dirname(CTL) + ":" + os.environ["PATH"], **daemon.tools())).stdout.splitlines()
+        begin = [report.index(name) for name in ("lines", "vectorAdd")]
+        for line, launches in zip(begin, (5, 3)):
+            equal(report[line + 1:line + 3], [f"  {launches * THREADS} threads", f"  {launches} launches"])
+        rows = [re.fullmatch(r" +[\d.]+ (?:ns|us|ms|s) +(\d+)( #*)?", line) for line in report if "thread" not in line and "launch" not in line]
+        equal(sum(int(row[1]) for row in rows if row), 8, report)
+        check({("lines", "sass"), ("vectorAdd", "sass")} <= engines(daemon, *pid), daemon.why(*pid))
+        daemon.ctl("detach", *map(str, ids))
+        equal((daemon.attachments(), daemon.json("map", "list")["maps"]), ([], []))
+        live.launch(2)
 
 
 # ---- the PTX engine ----
