@@ -29,7 +29,7 @@ MAP = 77
 INSTANCE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
-def page(flags=EVERYONE, deadline_ms=2000, generation=2, magic=PAGE_MAGIC, version=1, rules=()):
+def page(flags=EVERYONE, deadline_ms=2000, generation=2, magic=PAGE_MAGIC, version=2, rules=()):
     data = struct.pack("<IIQIIII", magic, version, generation, flags, deadline_ms, len(rules), 0)
     for rule in rules:
         data += struct.pack("<IIII16sQ", *rule)
@@ -83,6 +83,11 @@ def probe(ptx, form):
     return re.sub(r"\n\tret;", lambda m: "\n" + count + "\tret;", text).encode()
 
 
+def bare_kernels(ptx):
+    """Each kernel as it is, under its second name (passes/probe.h)."""
+    return b"".join(b"\n%s__gpuprobe_bare%s\n" % found for found in re.findall(rb"(\.visible \.entry \w+)(\(.*?\n})", ptx, re.S))
+
+
 def kernel_array():
     """The descriptor of a BPF array that can be mapped; where the kernel gives none, a sealed memfd stands for it."""
     attributes = struct.pack("<IIIII", 2, 4, 8, DATA_SIZE // 8, 1 << 10).ljust(128, b"\0")
@@ -113,9 +118,9 @@ def instance_memory(map_id, number, place, kind):
 
 
 class FakeDaemon:
-    def __init__(self, name, script=None, form="pointer", period_ms=50, deadline_ms=2000, flags=EVERYONE, text=None, listen=True):
+    def __init__(self, name, script=None, form="pointer", period_ms=50, deadline_ms=2000, flags=EVERYONE, text=None, listen=True, bare=False):
         self.name, self.script, self.form, self.period_ms, self.deadline_ms = name, script or {}, form, period_ms, deadline_ms
-        self.folder = folder_of(name)
+        self.folder, self.bare = folder_of(name), bare
         shutil.rmtree(self.folder, ignore_errors=True)
         os.mkdir(self.folder, 0o700)
         os.chmod(self.folder, 0o700)
@@ -210,7 +215,7 @@ class FakeDaemon:
         with self.lock:
             self.module += 1
             module = self.module
-        new = probe(image, self.form)
+        new = probe(image, self.form) + (bare_kernels(image) if self.bare else b"")
         slots = FORMS[self.form][2]
         reply = wire.message(wire.IMAGE_REPLY, module, len(new), 1, len(slots), b"", sequence=sequence)
         if not self.send(connection, "image", [(reply, [wire.memfd(new)])]):
