@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A shim that asks for a plan of the SASS engine (proto/patch.h): what it gets, and what the daemon does about lists that are no lists."""
+import os
+import struct
+
+import wire
+from harness import CTL, GPUPROBED, COUNTER, check, equal, main, need
+from live import kernel_id, obj, sass_daemon
+
+need(GPUPROBED, CTL, COUNTER, obj("two"))
+GOOD = wire.names((1, 0, ["vectorAdd", "other"]), (7, 0, ["other", "x", "vectorAdd"]))
+
+
+def ask(shim, data):
+    return shim.image(data, kind=wire.NAMES)
+
+
+def test_plan():
+    with sass_daemon() as daemon:
+        shim = wire.Shim(daemon.directory)
+        equal(ask(shim, GOOD)[0], None, "nothing is attached")
+        daemon.attach("--engine", "sass")
+        data, module, reason, slots = ask(shim, GOOD)
+        check(data and module, reason)
+        plan = wire.Plan(data)
+        equal((list(plan.points), len(plan.image) > 100), ([1], True), "the entry")
+        equal(plan.kernels, [(1, 0, kernel_id("vectorAdd"), 1), (7, 2, kernel_id("vectorAdd"), 1)])
+        check(0 < plan.data_size <= 4096 and plan.data_size % 16 == 0, plan.data_size)
+        # the process's and the counter's
+        equal(sorted(kind for _, _, kind in slots), sorted([wire.PROCESS, slots[-1][2]]))
+        check(slots[-1][2] in (wire.POINTER, wire.REGION), slots)
+        equal([symbol for _, symbol, _ in slots], ["", ""])
+        # the image is the same one, whatever the names
+        again = wire.Plan(ask(shim, wire.names((3, 0, ["vectorAdd"])))[0])
+        equal((again.image_id, again.image, again.points), (plan.image_id, plan.image, plan.points))
+        equal(ask(shim, wire.names((3, 0, ["other"])))[0], None, "no name is meant")
+        shim.close()
+
+
+def test_bare_names():
+    """A probed module's bare kernel is the kernel, and stands for it in other attachments."""
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass")
+        shim = wire.Shim(daemon.directory)
+        plan = wire.Plan(ask(shim, wire.names((1, 0, ["vectorAdd__gpuprobe_bare"])))[0])
+        equal(plan.kernels, [(1, 0, kernel_id("vectorAdd"), 1)])
+        shim.close()
+
+
+def test_no_lists():
+    record = lambda size, count, text=b"", reserved=0: struct.pack("<IIQII", size, 1, 0, count, reserved) + text
+    cases = {
+        "a piece": b"\0" * 8, "a size of 0": record(0, 0), "a size that is too small": record(16, 0), "an odd size": record(25, 0) + b"\0",
+        "beyond the end": record(4096, 1, b"vectorAdd\0".ljust(16, b"\0")), "no end of a name": record(32, 1, b"vectorAd"),
+        "more names than bytes": record(40, 1 << 31, b"vectorAdd\0".ljust(16, b"\0")), "an empty name": record(32, 1, bytes(8)),
+        "reserved": record(40, 1, b"vectorAdd\0".ljust(16, b"\0"), reserved=5), "bytes after the names": record(40, 1, b"a\0bcdefghijklmn\0"),
+        "a second one that is none": GOOD + b"\xff" * 24, "rubbish": os.urandom(65536),
+    }
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass")
+        shim = wire.Shim(daemon.directory)
+        for what, data in cases.items():
+            plan, _, reason, slots = ask(shim, data)
+            check(not slots and (plan is None and reason or what == "reserved"), what, reason)
+            check("\n" not in reason, what, reason)
+        check(ask(shim, GOOD)[0], "the connection is as good as before")
+        equal(daemon.status()["counters"]["worker_crashes"], 0)
+        shim.close()
+
+
+def test_many_names():
+    """Half a million kernels: matched within the deadline, or left alone."""
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass")
+        shim = wire.Shim(daemon.directory)
+        many = [f"kernel_with_a_name_{n}" for n in range(400000)]
+        data, _, reason, _ = ask(shim, wire.names((1, 0, [*many, "vectorAdd"])))
+        check(data and len(wire.Plan(data).kernels) == 1 or "time" in reason or "deadline" in reason, reason)
+        too_many = wire.names((1, 0, [*many, *many, *many, "vectorAdd"]))
+        check(len(too_many) > 16 << 20)
+        try:
+            check(ask(shim, too_many)[0] is None, "more than a list may have")
+        except wire.Closed:
+            pass
+        shim = wire.Shim(daemon.directory)
+        check(ask(shim, GOOD)[0], "others are served")
+        shim.close()
+
+
+if __name__ == "__main__":
+    main([value for name, value in sorted(globals().items()) if name.startswith("test_")])
