@@ -338,6 +338,7 @@ API_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice
 	if (!context)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	context->flags = flags;
+	context->patchable = api_patchable();
 	set_limits(context);
 	api_lock();
 	context->id = api_next_id();
@@ -370,28 +371,6 @@ API_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreate
 	return cuCtxCreate_v2(pctx, flags, dev);
 }
 
-API_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
-{
-	CUresult r = api_initialized();
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	sim_run_lock();
-	api_lock();
-	if (!api_live(ctx, API_CONTEXT) || ctx->primary) {
-		r = CUDA_ERROR_INVALID_CONTEXT;
-	} else {
-		api_live_remove(ctx);
-		free(ctx);
-	}
-	api_unlock();
-	sim_run_unlock();
-	if (r == CUDA_SUCCESS && stack_top && stack[stack_top - 1] == ctx)
-		stack_top--;
-	return r;
-}
-API_ALIAS(cuCtxDestroy, cuCtxDestroy_v2);
-
 static CUresult check_context(CUcontext ctx)
 {
 	CUresult r = api_initialized();
@@ -404,6 +383,31 @@ static CUresult check_context(CUcontext ctx)
 	api_unlock();
 	return r;
 }
+
+API_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	CUresult r = api_initialized();
+
+	if (r == CUDA_SUCCESS)
+		r = check_context(ctx);
+	if (r != CUDA_SUCCESS || ctx->primary)
+		return r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_CONTEXT;
+	api_context_ending(ctx);
+	sim_run_lock();
+	api_lock();
+	if (!api_live(ctx, API_CONTEXT)) {
+		r = CUDA_ERROR_INVALID_CONTEXT;
+	} else {
+		api_live_remove(ctx);
+		free(ctx);
+	}
+	api_unlock();
+	sim_run_unlock();
+	if (r == CUDA_SUCCESS && stack_top && stack[stack_top - 1] == ctx)
+		stack_top--;
+	return r;
+}
+API_ALIAS(cuCtxDestroy, cuCtxDestroy_v2);
 
 API_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
@@ -570,6 +574,7 @@ API_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	api_lock();
 	if (!primary.primary_references++) {
 		primary.error = CUDA_SUCCESS;
+		primary.patchable = api_patchable();
 		set_limits(&primary);
 	}
 	api_unlock();
@@ -583,6 +588,8 @@ API_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (primary.primary_references == 1)
+		api_context_ending(&primary);
 	sim_run_lock();
 	api_lock();
 	if (primary.primary_references)
@@ -601,6 +608,8 @@ API_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (primary.primary_references)
+		api_context_ending(&primary);
 	sim_run_lock();
 	api_lock();
 	primary.primary_references = 0;

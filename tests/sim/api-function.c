@@ -159,20 +159,24 @@ API_EXPORT CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, siz
 API_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 {
 	CUresult r;
+	struct sim_function *own = function_of(function, &r);
 
-	if (!function_of(function, &r))
+	if (!own)
 		return r;
 	if (!state)
 		return CUDA_ERROR_INVALID_VALUE;
-	*state = CU_FUNCTION_LOADING_STATE_LOADED;
+	*state = ((CUfunction)own->user)->loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
 	return CUDA_SUCCESS;
 }
 
 API_EXPORT CUresult cuFuncLoad(CUfunction function)
 {
 	CUresult r;
+	struct sim_function *own = function_of(function, &r);
 
-	return function_of(function, &r) ? CUDA_SUCCESS : r;
+	if (own)
+		api_function_used(own->user);
+	return own ? CUDA_SUCCESS : r;
 }
 
 API_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize,

@@ -39,6 +39,7 @@ static bool copy_node(struct CUgraphNode_st *to, const struct CUgraphNode_st *fr
 	const struct sim_function *function;
 
 	*to = *from;
+	to->frozen = NULL;
 	if (from->type != CU_GRAPH_NODE_TYPE_KERNEL)
 		return true;
 	function = from->function->function;
@@ -249,6 +250,13 @@ static CUresult set_params(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *para
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (node->frozen && fresh.function == node->function) {
+		fresh.frozen = node->frozen; /* other parameters do not make it another kernel */
+		node->frozen = NULL;
+	} else if (node->frozen && !api_freeze(&fresh)) {
+		api_node_deinit(&fresh);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	api_node_deinit(node);
 	fresh.graph = node->graph;
 	fresh.original = node->original;
@@ -318,19 +326,46 @@ API_EXPORT CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *
 /* --- executable graphs --- */
 
 /* Copies all nodes. Under the lock. */
-static bool copy_graph(CUgraphExec exec, CUgraph graph)
+static bool copy_graph(struct CUgraph_st *to, CUgraph graph, bool executable)
 {
 	for (size_t n = 0; n < graph->count; n++) {
 		CUgraphNode node;
 
 		if (graph->nodes[n]->type == CU_GRAPH_NODE_TYPE_KERNEL && !api_live(graph->nodes[n]->function, API_FUNCTION))
 			return false;
-		node = api_graph_add(&exec->graph, graph->nodes[n]);
+		node = api_graph_add(to, graph->nodes[n]);
 		if (!node)
 			return false;
 		node->original = graph->nodes[n];
+		if (executable && node->type == CU_GRAPH_NODE_TYPE_KERNEL && api_patchable() && !api_freeze(node))
+			return false;
 	}
 	return true;
+}
+
+API_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
+{
+	CUresult r = api_initialized();
+	CUgraph graph;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!phGraphClone)
+		return CUDA_ERROR_INVALID_VALUE;
+	graph = api_graph_new();
+	if (!graph)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	api_lock();
+	if (!api_live(originalGraph, API_GRAPH))
+		r = CUDA_ERROR_INVALID_VALUE;
+	else if (!copy_graph(graph, originalGraph, false) || !api_live_add(graph, API_GRAPH))
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (r == CUDA_SUCCESS)
+		*phGraphClone = graph;
+	else
+		api_graph_free(graph);
+	api_unlock();
+	return r;
 }
 
 API_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
@@ -346,7 +381,7 @@ API_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgrap
 	if (!exec)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	api_lock();
-	if (!api_live(hGraph, API_GRAPH) || !copy_graph(exec, hGraph))
+	if (!api_live(hGraph, API_GRAPH) || !copy_graph(&exec->graph, hGraph, true))
 		r = CUDA_ERROR_INVALID_VALUE;
 	else if (!api_live_add(exec, API_EXEC))
 		r = CUDA_ERROR_OUT_OF_MEMORY;

@@ -95,29 +95,44 @@ void api_node_deinit(struct CUgraphNode_st *node)
 {
 	free(node->parameters);
 	free(node->pointers);
+	free(node->frozen);
 	node->parameters = NULL;
 	node->pointers = NULL;
+	node->frozen = NULL;
+}
+
+/* It may have been unloaded since the graph was made. */
+static bool function_live(CUfunction function)
+{
+	bool live;
+
+	api_lock();
+	live = api_live(function, API_FUNCTION);
+	api_unlock();
+	return live;
 }
 
 static CUresult run_kernel(const struct CUgraphNode_st *node)
 {
 	struct sim_launch launch;
 	CUcontext context = api_current();
+	bool begun;
 	CUresult r;
-	bool live;
 
+	if (!function_live(node->function))
+		return CUDA_ERROR_INVALID_HANDLE;
+	api_function_used(node->function);
+	begun = api_launch_begin(node->function->module);
 	sim_run_lock();
-	api_lock();
-	live = api_live(node->function, API_FUNCTION); /* it may have been unloaded since the graph was made */
-	api_unlock();
-	if (!live) {
+	if (!function_live(node->function)) { /* unloaded by another thread */
 		sim_run_unlock();
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	launch = (struct sim_launch){.function = node->function->function, .dynamic_shared = node->shared, .parameters = node->parameters};
 	memcpy(launch.grid, node->grid, sizeof(launch.grid));
 	memcpy(launch.block, node->block, sizeof(launch.block));
-	r = sim_run(&launch);
+	r = begun ? api_patched_run(node, &launch) : CUDA_ERROR_ILLEGAL_INSTRUCTION;
+	api_launch_end(node->function->module);
 	sim_run_unlock();
 	if (r == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)
 		return r;

@@ -29,18 +29,13 @@ static void *map(size_t size)
 }
 
 /* Maps memory and makes it known. */
-static CUresult allocate(void **out, size_t size, enum sim_region_kind kind, unsigned int flags)
+CUresult api_memory_map(void **out, size_t size, enum sim_region_kind kind, unsigned int flags)
 {
-	CUresult r = api_enter();
+	CUresult r;
 	void *p;
 
-	if (r != CUDA_SUCCESS)
-		return r;
 	if (!out || !size)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = api_unsafe_in_capture();
-	if (r != CUDA_SUCCESS)
-		return r;
 	if (size > DEVICE_MEMORY || (kind == SIM_REGION_DEVICE && sim_memory_used() + size > DEVICE_MEMORY))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	p = map(size);
@@ -55,18 +50,20 @@ static CUresult allocate(void **out, size_t size, enum sim_region_kind kind, uns
 	return CUDA_SUCCESS;
 }
 
-static CUresult release(uintptr_t base, enum sim_region_kind kind)
+static CUresult allocate(void **out, size_t size, enum sim_region_kind kind, unsigned int flags)
 {
-	struct sim_region region;
 	CUresult r = api_enter();
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (!base)
-		return CUDA_SUCCESS;
-	r = api_unsafe_in_capture();
-	if (r != CUDA_SUCCESS)
-		return r;
+	if (r == CUDA_SUCCESS && out && size)
+		r = api_unsafe_in_capture();
+	return r == CUDA_SUCCESS ? api_memory_map(out, size, kind, flags) : r;
+}
+
+CUresult api_memory_unmap(uintptr_t base, enum sim_region_kind kind)
+{
+	CUresult r = CUDA_SUCCESS;
+	struct sim_region region;
+
 	sim_run_lock();
 	if (sim_memory_remove(base, kind, &region))
 		munmap((void *)base, page_round(region.size));
@@ -74,6 +71,18 @@ static CUresult release(uintptr_t base, enum sim_region_kind kind)
 		r = CUDA_ERROR_INVALID_VALUE;
 	sim_run_unlock();
 	return r;
+}
+
+static CUresult release(uintptr_t base, enum sim_region_kind kind)
+{
+	CUresult r = api_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!base)
+		return CUDA_SUCCESS;
+	r = api_unsafe_in_capture();
+	return r == CUDA_SUCCESS ? api_memory_unmap(base, kind) : r;
 }
 
 API_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)

@@ -180,8 +180,9 @@ static void fill_log(unsigned int options, const CUjit_option *names, void **val
 
 static CUresult make_module(CUmodule *out, struct sim_program *program)
 {
+	const char *text = getenv("GPUPROBE_SIM_LAZY");
 	CUmodule module = calloc(1, sizeof(*module));
-	bool good = module;
+	bool good = module, lazy = text && *text && *text != '0';
 
 	if (!module)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -195,6 +196,7 @@ static CUresult make_module(CUmodule *out, struct sim_program *program)
 			continue;
 		function->function = program->functions[n];
 		function->module = module;
+		function->loaded = !lazy;
 		program->functions[n]->user = function;
 		good = api_live_add(function, API_FUNCTION);
 		module->function_count += good;
@@ -245,7 +247,10 @@ static CUresult load(CUmodule *module, const void *image, size_t size, unsigned 
 		return r;
 	if (!module || !image || (options && (!names || !values)))
 		return CUDA_ERROR_INVALID_VALUE;
-	return api_module_load(module, image, size, options, names, values);
+	r = api_module_load(module, image, size, options, names, values);
+	if (r == CUDA_SUCCESS)
+		api_module_loaded(*module);
+	return r;
 }
 
 API_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
@@ -282,6 +287,16 @@ API_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)
 	return r;
 }
 
+static bool live_of(const void *handle, enum api_kind kind)
+{
+	bool good;
+
+	api_lock();
+	good = api_live(handle, kind);
+	api_unlock();
+	return good;
+}
+
 /* Under both locks. */
 static void free_module(CUmodule module)
 {
@@ -299,6 +314,8 @@ API_EXPORT CUresult cuModuleUnload(CUmodule hmod)
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (live_of(hmod, API_MODULE) && !hmod->library)
+		api_module_unloading(hmod);
 	sim_run_lock();
 	api_lock();
 	if (!api_live(hmod, API_MODULE) || hmod->library)
@@ -358,6 +375,8 @@ API_EXPORT CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const 
 	api_lock();
 	r = api_live(hmod, API_MODULE) ? get_function(hmod, name, hfunc) : CUDA_ERROR_INVALID_HANDLE;
 	api_unlock();
+	if (r == CUDA_SUCCESS)
+		api_function_used(*hfunc);
 	return r;
 }
 
@@ -498,6 +517,8 @@ API_EXPORT CUresult cuLibraryUnload(CUlibrary library)
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (live_of(library, API_LIBRARY))
+		api_module_unloading(library->module);
 	sim_run_lock();
 	api_lock();
 	if (api_live(library, API_LIBRARY)) {
@@ -582,6 +603,8 @@ API_EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 	else
 		r = CUDA_ERROR_INVALID_HANDLE;
 	api_unlock();
+	if (r == CUDA_SUCCESS)
+		api_module_loaded(*pMod);
 	return r;
 }
 
@@ -613,6 +636,8 @@ API_EXPORT CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 	else
 		r = CUDA_ERROR_INVALID_HANDLE;
 	api_unlock();
+	if (r == CUDA_SUCCESS)
+		api_function_used(*pFunc);
 	return r;
 }
 
@@ -674,12 +699,7 @@ API_ALIAS(cuLinkCreate, cuLinkCreate_v2);
 
 static bool live_link(CUlinkState state)
 {
-	bool good;
-
-	api_lock();
-	good = api_live(state, API_LINK);
-	api_unlock();
-	return good;
+	return live_of(state, API_LINK);
 }
 
 API_EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,

@@ -375,6 +375,27 @@ API_EXPORT CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 }
 API_ALIAS(cuEventRecord_ptsz, cuEventRecord);
 
+/* For all work of a context: none is there while nobody launches. Not in captures, whose streams it ends. */
+API_EXPORT CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+{
+	CUresult r = api_initialized();
+	bool good;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	api_lock();
+	good = api_live(hCtx ? hCtx : api_current(), API_CONTEXT);
+	for (CUstream stream = streams; good && stream; stream = stream->next)
+		if (stream->capture && (!hCtx || stream->context == hCtx)) {
+			stream->invalidated = true;
+			r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+		}
+	api_unlock();
+	if (!good)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return r == CUDA_SUCCESS ? cuEventRecord(hEvent, NULL) : r;
+}
+
 API_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
 	return cuEventRecord(hEvent, hStream);

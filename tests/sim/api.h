@@ -35,6 +35,7 @@ struct CUctx_st {
 	unsigned int flags;
 	unsigned int primary_references; /* the primary one: how often it was retained */
 	bool primary;
+	bool patchable; /* made while somebody had subscribed */
 	size_t limits[3];
 	CUresult error; /* of a kernel: everything fails with it from then on */
 };
@@ -42,6 +43,8 @@ struct CUctx_st {
 struct CUfunc_st {
 	struct sim_function *function;
 	CUmodule module;
+	uint64_t patch_data;
+	bool loaded; /* false: with GPUPROBE_SIM_LAZY, until it is used */
 };
 
 struct CUkern_st {
@@ -54,6 +57,12 @@ struct CUmod_st {
 	CUfunction functions; /* one for each kernel, as the program's functions go */
 	unsigned int function_count;
 	CUlibrary library; /* that owns it, or NULL */
+	/* api-patch.c */
+	CUcontext context; /* where it was seen first */
+	bool telling, told; /* of that */
+	const struct sim_function *marks[SIM_PATCHES];
+	bool patched;
+	unsigned int launching, changing; /* threads that launch its kernels, that patch it */
 };
 
 struct CUlib_st {
@@ -80,6 +89,12 @@ struct CUevent_st {
 	uint64_t time; /* ns */
 };
 
+/* What a kernel of an executable graph was when that was made. */
+struct api_frozen {
+	const struct sim_function *patches[SIM_PATCHES];
+	uint64_t data;
+};
+
 struct CUgraphNode_st {
 	CUgraphNodeType type;
 	CUgraph graph;
@@ -88,6 +103,7 @@ struct CUgraphNode_st {
 	unsigned int grid[3], block[3], shared;
 	unsigned char *parameters; /* function->parameter_bytes, owned */
 	void **pointers; /* into parameters, for GetParams */
+	struct api_frozen *frozen; /* owned; NULL: as the function is */
 	/* copies and sets */
 	void *destination;
 	const void *source;
@@ -142,6 +158,31 @@ CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned
 char *api_read_file(const char *path, size_t *size);
 /* The PTX texts in an image, each freed by the caller; at most max. */
 CUresult api_image_texts(const void *image, size_t size, char **texts, size_t *lengths, unsigned int max, unsigned int *count);
+
+/* --- api-patch.c: what tells of modules and functions is called under no lock --- */
+
+bool api_patchable(void); /* has somebody subscribed? */
+void api_module_loaded(CUmodule module); /* the first time */
+void api_module_unloading(CUmodule module);
+void api_function_used(CUfunction function); /* about to be launched, or looked up */
+void api_context_ending(CUcontext context);
+bool api_freeze(struct CUgraphNode_st *node); /* false: no memory. Under the lock */
+/* Runs a kernel of a node, or what it was when the graph was made. Under sim_run_lock(). */
+CUresult api_patched_run(const struct CUgraphNode_st *node, struct sim_launch *launch);
+/* Around a launch of a kernel: false if its module is being patched. */
+bool api_launch_begin(CUmodule module);
+void api_launch_end(CUmodule module);
+
+/* --- api-elf.c --- */
+
+/* What stands for a module's cubin; the caller frees. NULL: no memory. */
+void *api_module_elf(const struct sim_program *program, size_t *size);
+
+/* --- api-memory.c --- */
+
+/* Device memory or the like, whatever context is current and whoever captures. */
+CUresult api_memory_map(void **out, size_t size, enum sim_region_kind kind, unsigned int flags);
+CUresult api_memory_unmap(uintptr_t base, enum sim_region_kind kind);
 
 /* --- api-stream.c --- */
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "patch.h"
 #include "sim-decode.h"
 
 bool sim_operands(struct sim_decoder *d, uint32_t least, uint32_t most)
@@ -169,7 +170,7 @@ static bool call(struct sim_decoder *d)
 		return false;
 	insn->a = slot;
 	insn->data = site;
-	return true;
+	return sim_site(d, (struct sim_site){.patch = PATCH_CALL});
 }
 
 /*
@@ -210,7 +211,7 @@ static bool barrier(struct sim_decoder *d)
 	insn->c = predicate;
 	insn->d = destination;
 	insn->mode = mode;
-	return true;
+	return sim_site(d, (struct sim_site){.patch = PATCH_BARRIER});
 }
 
 static bool emit_warp(struct sim_decoder *d, enum sim_warp_kind kind, uint32_t detail, uint32_t mask, struct sim_insn slots)
@@ -248,7 +249,7 @@ static bool shuffle(struct sim_decoder *d)
 	return detail_of(d, names, &detail) && sim_operands(d, 5, 5) && sim_destination_pair(d, 0, &slots.d, &slots.e) &&
 	       sim_source(d, 1, PTX_TYPE_B32, &slots.a) && sim_source(d, 2, PTX_TYPE_U32, &slots.b) &&
 	       sim_source(d, 3, PTX_TYPE_U32, &slots.c) && sim_source(d, 4, PTX_TYPE_U32, &mask) &&
-	       emit_warp(d, SIM_WARP_SHFL, detail, mask, slots);
+	       emit_warp(d, SIM_WARP_SHFL, detail, mask, slots) && sim_site(d, (struct sim_site){.patch = PATCH_SHFL});
 }
 
 static bool vote(struct sim_decoder *d)
@@ -303,7 +304,8 @@ static bool warp_barrier(struct sim_decoder *d)
 	struct sim_insn slots = {.d = d->sink, .e = d->sink, .a = d->zero};
 	uint32_t mask;
 
-	return sim_operands(d, 1, 1) && sim_source(d, 0, PTX_TYPE_U32, &mask) && emit_warp(d, SIM_WARP_SYNC, 0, mask, slots);
+	return sim_operands(d, 1, 1) && sim_source(d, 0, PTX_TYPE_U32, &mask) && emit_warp(d, SIM_WARP_SYNC, 0, mask, slots) &&
+	       sim_site(d, (struct sim_site){.patch = PATCH_SYNCWARP});
 }
 
 /* ldmatrix.sync.aligned.m8n8.{x1,x2,x4}[.trans][.shared].b16 {...}, [row]: one instruction for each matrix. */
@@ -362,9 +364,10 @@ bool sim_decode_control(struct sim_decoder *d, bool *known)
 	if (sim_part_is(d, 0, "call"))
 		return call(d);
 	if (sim_part_is(d, 0, "ret"))
-		return plain(d, SIM_CONTROL_RETURN);
+		return plain(d, SIM_CONTROL_RETURN) &&
+		       sim_site(d, (struct sim_site){.patch = d->function->entry ? PATCH_BLOCK_EXIT : PATCH_RET});
 	if (sim_part_is(d, 0, "exit"))
-		return plain(d, SIM_CONTROL_EXIT);
+		return plain(d, SIM_CONTROL_EXIT) && sim_site(d, (struct sim_site){.patch = PATCH_BLOCK_EXIT});
 	if (sim_part_is(d, 0, "trap") || sim_part_is(d, 0, "brkpt"))
 		return plain(d, SIM_CONTROL_TRAP);
 	if (sim_part_is(d, 0, "membar") || sim_part_is(d, 0, "fence"))

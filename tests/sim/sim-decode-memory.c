@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "patch.h"
 #include "sim-decode.h"
 
 /* Parts of ld, st, atom and red that are understood and need no more. */
@@ -55,6 +56,27 @@ static bool read_parts(struct sim_decoder *d, struct access *access)
 	return access->type != PTX_TYPE_NONE || sim_decode_fail(d, "a memory access without a type");
 }
 
+enum { READS = 1, WRITES = 2, SYSTEM = 4 }; /* flags of patches of memory */
+
+/* The access that was emitted last can be patched, unless it is of parameters or constants. */
+static bool access_site(struct sim_decoder *d, enum sim_access access, bool vector, uint32_t size, uint32_t flags)
+{
+	struct sim_site site = {.access = access, .vector = vector, .size = size, .flags = flags};
+
+	if (sim_has_part(d, "param") || sim_has_part(d, "param::entry") || sim_has_part(d, "param::func") || sim_has_part(d, "const"))
+		return true;
+	if (sim_has_part(d, "shared::cluster"))
+		site.patch = PATCH_REMOTE_SHARED_MEMORY;
+	else if (access == SIM_ACCESS_SHARED)
+		site.patch = PATCH_SHARED_MEMORY;
+	else if (access == SIM_ACCESS_FRAME || sim_has_part(d, "local"))
+		site.patch = PATCH_LOCAL_MEMORY;
+	else
+		site.patch = PATCH_GLOBAL_MEMORY;
+	site.generic = site.patch == PATCH_GLOBAL_MEMORY && !sim_has_part(d, "global");
+	return sim_site(d, site);
+}
+
 static bool vector_access(struct sim_decoder *d, const struct access *access, bool load, uint32_t address_operand,
 			  const uint32_t slots[8])
 {
@@ -81,7 +103,7 @@ static bool vector_access(struct sim_decoder *d, const struct access *access, bo
 		return false;
 	insn->a = address.slot;
 	insn->data = vector;
-	return true;
+	return access_site(d, address.access, true, access->vector * size, load ? READS : WRITES);
 }
 
 static bool plain_access(struct sim_decoder *d, bool load)
@@ -113,7 +135,7 @@ static bool plain_access(struct sim_decoder *d, bool load)
 	insn->d = slot;
 	insn->a = address.slot;
 	insn->offset = address.offset;
-	return true;
+	return access_site(d, address.access, false, ptx_type_size(access.type), load ? READS : WRITES);
 }
 
 static bool load_or_store(struct sim_decoder *d, bool load)
@@ -152,7 +174,8 @@ static bool atomic(struct sim_decoder *d, bool reduction)
 	insn->c = c;
 	insn->e = address.access;
 	insn->offset = address.offset;
-	return true;
+	return access_site(d, address.access, false, ptx_type_size(access.type),
+			   READS | WRITES | (sim_has_part(d, "sys") ? SYSTEM : 0));
 }
 
 static bool emit_row(struct sim_decoder *d, const struct sim_op_row *rows, const char *key, uint32_t destination, uint32_t source)

@@ -116,6 +116,17 @@ bool sim_fixup(struct sim_decoder *d, uint32_t insn, uint32_t label, uint32_t ta
 	return true;
 }
 
+bool sim_site(struct sim_decoder *d, struct sim_site site)
+{
+	struct sim_function *function = d->function;
+
+	if (!grow(d, &function->sites, &d->site_allocated, function->site_count, sizeof(*function->sites)))
+		return false;
+	site.insn = d->insn_count - 1;
+	function->sites[function->site_count++] = site;
+	return true;
+}
+
 bool sim_keep(struct sim_decoder *d, void *data)
 {
 	struct sim_function *function = d->function;
@@ -614,6 +625,7 @@ void sim_function_deinit(struct sim_function *function)
 	free(function->shared);
 	free(function->tables);
 	free(function->insns);
+	free(function->sites);
 	free(function->constants);
 	free(function->parameters);
 	free(function->returns);

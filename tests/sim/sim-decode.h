@@ -65,6 +65,7 @@ struct sim_decoder {
 	uint32_t label_count;
 	struct sim_fixup *fixups;
 	uint32_t fixup_count, fixup_allocated;
+	uint32_t site_allocated;
 	uint8_t *used; /* variables of the program that count as shared memory of this kernel */
 
 	/* the statement being decoded */
@@ -82,6 +83,8 @@ bool sim_decode_no_memory(struct sim_decoder *d);
 struct sim_insn *sim_emit(struct sim_decoder *d, sim_op op);
 bool sim_constant(struct sim_decoder *d, uint64_t value, uint32_t *slot);
 bool sim_temporary(struct sim_decoder *d, uint32_t *slot);
+/* The instruction that was emitted last belongs to a class that can be patched; its insn is filled in. */
+bool sim_site(struct sim_decoder *d, struct sim_site site);
 bool sim_fixup(struct sim_decoder *d, uint32_t insn, uint32_t label, uint32_t target);
 /* The function keeps it and frees it. */
 bool sim_keep(struct sim_decoder *d, void *data);

@@ -52,8 +52,9 @@ SIM_OP(end)
 
 /* --- calls --- */
 
-static const struct sim_function *call_target(struct sim_thread *t, const struct sim_insn *i, const struct sim_call *call)
+const struct sim_function *sim_call_target(struct sim_thread *t, const struct sim_insn *i)
 {
+	const struct sim_call *call = i->data;
 	uint64_t address;
 
 	if (call->target)
@@ -83,7 +84,7 @@ static void pass(uint64_t *from, uint64_t *to, const struct sim_argument *outsid
 SIM_OP(call)
 {
 	const struct sim_call *site = i->data;
-	const struct sim_function *target = call_target(t, i, site);
+	const struct sim_function *target = sim_call_target(t, i);
 	uint64_t *caller = t->r;
 
 	if (!target || !target->insns)

@@ -130,6 +130,8 @@ enum sim_control {
 	SIM_CONTROL_COUNT,
 };
 sim_op sim_op_control(enum sim_control control);
+/* What a call goes to; NULL: no function has that address. */
+const struct sim_function *sim_call_target(struct sim_thread *t, const struct sim_insn *i);
 
 enum sim_special {
 	SIM_SREG_TID, SIM_SREG_TID_Y, SIM_SREG_TID_Z,

@@ -276,6 +276,7 @@ static CUresult add_function(struct loader *loader, uint32_t module, const struc
 
 	if (!function)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	function->number = program->function_count;
 	program->functions[program->function_count++] = function;
 	function->program = program;
 	function->module = &program->modules[module];
@@ -421,6 +422,7 @@ struct sim_program *sim_program_free(struct sim_program *program)
 {
 	if (!program)
 		return NULL;
+	sim_unpatch(program);
 	for (uint32_t n = 0; n < program->function_count; n++) {
 		sim_function_deinit(program->functions[n]);
 		free(program->functions[n]);

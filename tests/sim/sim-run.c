@@ -159,7 +159,7 @@ static bool thread_start(struct runner *runner, struct sim_thread *t)
 	for (uint32_t n = 0; n < function->parameter_count; n++)
 		memcpy((char *)t->r + function->parameters[n].offset,
 		       (const char *)launch->parameters + function->parameters[n].buffer_offset, function->parameters[n].size);
-	t->next = function->insns;
+	t->next = sim_patch_start(function);
 	return true;
 }
 
@@ -189,7 +189,7 @@ static void thread_run(struct sim_thread *t)
 		t->next = i;
 }
 
-/* Lets the lanes go on that came to the same activemask as the first one, in the same depth of calls: they are together. */
+/* Lets the lanes go on that came to the same activemask as the first one, by the same call and in the same depth: they are together. */
 static void mask_release(struct sim_thread *first, const struct sim_thread *end)
 {
 	const struct sim_insn *i = first->next;
@@ -198,7 +198,8 @@ static void mask_release(struct sim_thread *first, const struct sim_thread *end)
 	uint32_t mask = 0;
 
 	for (t = first; t < end; t++)
-		if (t->state == SIM_AT_MASK && t->next == i && t->top - t->context->stack == depth)
+		if (t->state == SIM_AT_MASK && t->next == i && t->top - t->context->stack == depth &&
+		    t->frame->call == first->frame->call)
 			mask |= UINT32_C(1) << (t->index & 31);
 	for (t = first; t < end; t++)
 		if (mask >> (t->index & 31) & 1) {
@@ -437,5 +438,8 @@ CUresult sim_run(const struct sim_launch *launch)
 	if (grid.modes.workers > grid.count)
 		grid.modes.workers = grid.count;
 	forget_ranges(program);
+	for (uint32_t n = 0; n < SIM_PATCHES; n++)
+		if (program->patches[n])
+			forget_ranges(program->patches[n]->program);
 	return run_grid(&grid);
 }

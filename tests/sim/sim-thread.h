@@ -140,6 +140,9 @@ const struct sim_insn *sim_fault(struct sim_thread *t, const struct sim_insn *i,
 /* Pushes a frame for function. The caller fills in parameters. False if the stack is full. */
 bool sim_push(struct sim_thread *t, const struct sim_function *function, const struct sim_insn *call);
 
+/* sim-patch.c: where a thread begins. */
+const struct sim_insn *sim_patch_start(const struct sim_function *function);
+
 /* sim-op-memory.c: shared memory at an offset; NULL after a fault. */
 void *sim_shared_address(struct sim_thread *t, const struct sim_insn *i, uint32_t address, size_t size);
 

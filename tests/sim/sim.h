@@ -10,6 +10,7 @@
  * sim-decode*.c  a function's body becomes an array of struct sim_insn, once
  * sim-op-*.c     what instructions do: one C function for each kind and type
  * sim-run.c      blocks one after the other; in a block each thread runs until it waits for others
+ * sim-patch.c    functions of another program that are called at instructions of a class, as NVIDIA's patching library does it
  *
  * Addresses are real ones (generic, global, const, local and param space alike). Shared memory alone is addressed by
  * offsets from the block's own memory, because compilers keep such addresses in 32 bits; cvta adds the base.
@@ -31,6 +32,7 @@
 #define SIM_PARAMETERS_MAX 32764
 #define SIM_STACK_SIZE (256u << 10)
 #define SIM_BARRIERS 16
+#define SIM_PATCHES 41 /* classes of instructions that can be patched: enum patch_instruction (proto/patch.h) */
 
 /* --- sim-memory.c ------------------------------------------------------------------------------------------------- */
 
@@ -100,8 +102,20 @@ struct sim_parameter {
 
 struct sim_program;
 
+/* An instruction that belongs to a class which can be patched. */
+struct sim_site {
+	uint32_t insn;
+	uint8_t patch; /* enum patch_instruction; of a generic address, PATCH_GLOBAL_MEMORY */
+	uint8_t access; /* memory: enum sim_access */
+	uint8_t size, flags; /* memory: as patches get them */
+	bool generic, vector; /* memory */
+};
+
+struct sim_trampoline; /* private to sim-patch.c */
+
 struct sim_function {
 	char *name;
+	uint32_t number; /* in the program */
 	struct sim_program *program;
 	const struct ptx_module *module;
 	const struct ptx_function *source;
@@ -130,6 +144,11 @@ struct sim_function {
 	uint32_t required[3]; /* .reqntid; 0 if none */
 	void **tables; /* to free: branch tables, call sites */
 	uint32_t table_count;
+
+	struct sim_site *sites;
+	uint32_t site_count;
+	/* by instruction, NULL for those that are not patched; the last one is of the entry. NULL: nothing is patched */
+	struct sim_trampoline **trampolines;
 
 	/* what cuFuncSetAttribute sets */
 	int max_dynamic_shared;
@@ -161,6 +180,7 @@ struct sim_program {
 	struct sim_index *index;
 	uint32_t shared_size; /* static, of all functions */
 	uint64_t cache_generation;
+	const struct sim_function *patches[SIM_PATCHES]; /* what it is patched with */
 };
 
 /*
@@ -194,6 +214,7 @@ struct sim_launch {
 	uint32_t grid[3], block[3];
 	uint32_t dynamic_shared;
 	const void *parameters; /* function->parameter_bytes */
+	uint64_t patch_data; /* what patches get first */
 };
 
 /*
@@ -203,3 +224,11 @@ struct sim_launch {
 CUresult sim_run(const struct sim_launch *launch);
 void sim_run_lock(void); /* keeps kernels from running: for what takes memory away */
 void sim_run_unlock(void);
+
+/* --- sim-patch.c; both under sim_run_lock() --- */
+
+/* Is it a class, and does a function take what its patches get? */
+bool sim_patch_fits(uint32_t patch, const struct sim_function *function);
+/* Replaces what a program is patched with. CUDA_ERROR_OUT_OF_MEMORY: it has no patches then. */
+CUresult sim_patch(struct sim_program *program, const struct sim_function *const patches[SIM_PATCHES]);
+void sim_unpatch(struct sim_program *program);
