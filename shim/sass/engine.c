@@ -21,6 +21,7 @@ static const struct sass_events *events;
 static driver_handle subscriber;
 static bool started;
 static driver_result (*function_module)(driver_handle *, driver_handle); /* cuFuncGetModule; NULL before CUDA 11 */
+static driver_result (*current_context)(driver_handle *); /* cuCtxGetCurrent */
 
 /* A function that has data; function NULL: its module is patched. */
 struct patched {
@@ -178,8 +179,10 @@ static const char *start(const char *path, const struct sass_events *wanted)
 		}
 	}
 	driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-	if (driver)
+	if (driver) {
 		function_module = (__typeof__(function_module))dlsym(driver, "cuFuncGetModule");
+		current_context = (__typeof__(current_context))dlsym(driver, "cuCtxGetCurrent");
+	}
 	return NULL;
 }
 
@@ -269,12 +272,14 @@ static const char *release(driver_handle context, driver_pointer address)
 	return result ? failure("sanitizerFree", result) : NULL;
 }
 
-/* A NULL handle would be the stream of the context that is current, which need not be this one. */
+/* The handle NULL is a stream of the context that is current; it does not wait for kernels [H200]. */
 static const char *write_memory(driver_handle context, driver_pointer address, const void *bytes, size_t size)
 {
-	driver_handle stream = NULL;
-	sanitizer_result result = sanitizer.get_stream_handle(context, NULL, &stream);
+	driver_handle stream = NULL, current = NULL;
+	sanitizer_result result = SANITIZER_OK;
 
+	if (context && (!current_context || current_context(&current) || current != context))
+		result = sanitizer.get_stream_handle(context, NULL, &stream);
 	if (result)
 		return failure("sanitizerGetStreamHandle", result);
 	result = sanitizer.copy_to_device((void *)(uintptr_t)address, (void *)bytes, size, stream);

@@ -22,6 +22,7 @@ enum {
 	SANITIZER_OUT_OF_MEMORY = 7,
 	SANITIZER_LIMIT_REACHED = 10, /* of subscribing: somebody has */
 	SANITIZER_NO_CONNECTION = 13, /* with the driver */
+	SANITIZER_UNKNOWN = 999,
 };
 
 enum { SANITIZER_DOMAIN_RESOURCE = 3 };
