@@ -10,13 +10,13 @@ MAGIC, VERSION = 0x57525047, 3
 HELLO, IMAGE, INSTANCE, ARMED, UNLOAD, REPORT, SYNCED = 1, 2, 3, 4, 5, 6, 7
 WELCOME, IMAGE_REPLY, SLOT, INSTANCE_REPLY, SYNC, DISARM, RETIRE = 64, 65, 66, 67, 68, 69, 70
 LOADER, MIRROR = 1, 2
-FATBIN, PTX, CUBIN = 1, 2, 3
+FATBIN, PTX, CUBIN, NAMES = 1, 2, 3, 4
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 BODIES = {
     HELLO: "<II32s", IMAGE: "<QIIIIII", INSTANCE: "<QII", ARMED: "<QII", UNLOAD: "<Q", REPORT: "<Q192s", SYNCED: "<",
     WELCOME: "<IIII16s", IMAGE_REPLY: "<QQII192s", SLOT: "<QQII64s", INSTANCE_REPLY: "<QQQQII", SYNC: "<", DISARM: "<Q", RETIRE: "<Q",
 }
-POINTER, DATA, PROCESS = 1, 2, 3  # kinds of slots
+POINTER, DATA, PROCESS, REGION = 1, 2, 3, 4  # kinds of slots
 DEVICE, HOST, KERNEL = 0, 1, 2  # places of instances
 ARRAY, THREADS, HASH, RING = 0, 1, 2, 3  # kinds of maps
 # struct map_header (proto/map-layout.h): magic, version, map, instance, type, key, value, entries; kind, place, merge, shards, threads,
@@ -28,6 +28,28 @@ MAP_MAGIC, LAYOUT_VERSION, DATA_OFFSET = 0x4d525047, 3, 4096
 def message(kind, *fields, sequence=1, magic=MAGIC, version=VERSION, size=None):
     body = struct.pack(BODIES[kind], *fields)
     return struct.pack("<IHHII", magic, version, kind, 16 + len(body) if size is None else size, sequence) + body
+
+
+def names(*modules):
+    """A list of names (proto/patch.h): modules are (number, module_id, names)."""
+    result = b""
+    for number, module_id, kernels in modules:
+        text = b"".join(kernel.encode() + b"\0" for kernel in kernels)
+        text += bytes(-len(text) % 8)
+        result += struct.pack("<IIQII", 24 + len(text), number, module_id, len(kernels), 0) + text
+    return result
+
+
+class Plan:
+    """The answer to it: functions for classes of instructions, and the kernels that are meant, (module, name, kernel id, attachments)."""
+    def __init__(self, data):
+        (magic, version, size, image, image_size, self.image_id, points, point_count, kernels, kernel_count, self.data_size,
+         reserved) = struct.unpack_from("<IIQQQQIIIIII", data)
+        assert (magic, version, size, reserved) == (0x50525047, 1, len(data), 0) and image + image_size <= size and self.image_id
+        self.image = data[image:image + image_size]
+        self.points = {struct.unpack_from("<I", data, points + 64 * n)[0]: data[points + 64 * n + 8:points + 64 * n + 64].rstrip(b"\0").decode()
+                       for n in range(point_count)}
+        self.kernels = [struct.unpack_from("<IIQQ", data, kernels + 24 * n) for n in range(kernel_count)]
 
 
 def memfd(data, seals=SEALS):
