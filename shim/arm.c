@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bare.h"
 #include "instance.h"
 #include "load.h"
 #include "mirror.h"
@@ -379,6 +380,7 @@ void arm_context_ended(struct mirror_context *context, driver_handle handle, boo
 		mirror_lock();
 		if (gone) {
 			forget_armed(handle, NULL);
+			bare_context_ended(handle);
 			load_forget_context(handle);
 			mirror_free_context(context);
 		} else {

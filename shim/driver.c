@@ -16,9 +16,9 @@ static void look_up(void)
 	missing += !table.field;
 	DRIVER_OWN_FUNCTIONS(X)
 #undef X
-	table.library_get_global =
-		(driver_result(*)(driver_pointer *, size_t *, driver_handle,
-				  const char *))driver_symbol("cuLibraryGetGlobal");
+#define X(field, name, arguments) table.field = (driver_result(*) arguments)driver_symbol(name);
+	DRIVER_OPTIONAL_FUNCTIONS(X)
+#undef X
 	if (!missing)
 		complete = &table;
 }

@@ -54,13 +54,37 @@ typedef unsigned long long driver_pointer;
 	X(stream_synchronize, "cuStreamSynchronize", (driver_handle))                            \
 	X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int *))
 
+/*
+ * What an older driver may lack; NULL then. No library can be loaded without the first (CUDA 12);
+ * names of functions came with 12.3, lists of them with 12.4.
+ */
+#define DRIVER_OPTIONAL_FUNCTIONS(X)                                                              \
+	X(library_get_global, "cuLibraryGetGlobal",                                               \
+	  (driver_pointer *, size_t *, driver_handle, const char *))                              \
+	X(function_get_name, "cuFuncGetName", (const char **, driver_handle))                     \
+	X(function_set_attribute, "cuFuncSetAttribute", (driver_handle, int, int))                \
+	X(function_set_banks, "cuFuncSetSharedMemConfig", (driver_handle, int))                   \
+	X(function_set_cache, "cuFuncSetCacheConfig", (driver_handle, int))                       \
+	X(kernel_get_function, "cuKernelGetFunction", (driver_handle *, driver_handle))           \
+	X(kernel_get_name, "cuKernelGetName", (const char **, driver_handle))                     \
+	X(kernel_set_attribute, "cuKernelSetAttribute", (int, int, driver_handle, int))           \
+	X(kernel_set_cache, "cuKernelSetCacheConfig", (driver_handle, int, int))                  \
+	X(library_get_kernel, "cuLibraryGetKernel",                                               \
+	  (driver_handle *, driver_handle, const char *))                                         \
+	X(library_get_kernel_count, "cuLibraryGetKernelCount", (unsigned *, driver_handle))       \
+	X(library_enumerate_kernels, "cuLibraryEnumerateKernels",                                 \
+	  (driver_handle *, unsigned, driver_handle))                                             \
+	X(module_get_function, "cuModuleGetFunction",                                             \
+	  (driver_handle *, driver_handle, const char *))                                         \
+	X(module_get_function_count, "cuModuleGetFunctionCount", (unsigned *, driver_handle))     \
+	X(module_enumerate_functions, "cuModuleEnumerateFunctions",                               \
+	  (driver_handle *, unsigned, driver_handle))
+
 struct driver {
 #define X(field, name, arguments) driver_result(*field) arguments;
 	DRIVER_OWN_FUNCTIONS(X)
+	DRIVER_OPTIONAL_FUNCTIONS(X)
 #undef X
-	/* since CUDA 12; NULL in an older driver, where no library can be loaded either */
-	driver_result (*library_get_global)(driver_pointer *, size_t *, driver_handle,
-					    const char *);
 };
 
 /* The table, or NULL if the driver lacks one of the functions (then nothing can be replaced). */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "arm.h"
+#include "bare.h"
 #include "driver.h"
 #include "load.h"
 #include "mirror.h"
@@ -214,29 +215,41 @@ UNLOAD(cuModuleUnload, LOAD_MODULE)
  * there ---------
  */
 
-#define LAUNCH(name, arguments, ...)                     \
+/* What is launched in place of a function, in a probed process. */
+static __attribute__((noinline)) driver_handle prepare(driver_handle function)
+{
+	arm_current(0);
+	return bare_needed() ? bare_function(function) : function;
+}
+
+#define LAUNCH(name, PREPARE, arguments, ...)            \
 	WRAP(name, __VA_ARGS__)                          \
 	{                                                \
 		if (__builtin_expect(!have_##name(), 0)) \
 			return DRIVER_ERROR_NOT_FOUND;   \
 		if (__builtin_expect(arm_needed(), 0))   \
-			arm_current(0);                  \
+			PREPARE;                         \
 		return real_##name arguments;            \
 	}
 
 #define LAUNCH_KERNEL(name)                                                                        \
-	LAUNCH(name, (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra),        \
+	LAUNCH(name, function = prepare(function),                                                 \
+	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra),              \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,         \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters, \
 	       void **extra)
 #define LAUNCH_KERNEL_EX(name)                                                                \
-	LAUNCH(name, (configuration, function, parameters, extra), const void *configuration, \
+	LAUNCH(name, function = prepare(function),                                            \
+	       (configuration, function, parameters, extra), const void *configuration,       \
 	       driver_handle function, void **parameters, void **extra)
 #define LAUNCH_COOPERATIVE(name)                                                           \
-	LAUNCH(name, (function, gx, gy, gz, bx, by, bz, shared, stream, parameters),       \
+	LAUNCH(name, function = prepare(function),                                         \
+	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters),             \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters)
-#define LAUNCH_GRAPH(name) LAUNCH(name, (graph, stream), driver_handle graph, driver_handle stream)
+#define LAUNCH_GRAPH(name)                                              \
+	LAUNCH(name, arm_current(0), (graph, stream), driver_handle graph, \
+	       driver_handle stream)
 
 LAUNCH_KERNEL(cuLaunchKernel)
 LAUNCH_KERNEL(cuLaunchKernel_ptsz)
@@ -246,6 +259,70 @@ LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel)
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
 LAUNCH_GRAPH(cuGraphLaunch)
 LAUNCH_GRAPH(cuGraphLaunch_ptsz)
+
+/* ---- handles of kernels, and what is changed about them: for launches of bare ones ---- */
+
+/*
+ * A call that is nothing to us until it has succeeded in a process with probed modules. DONE has
+ * its own errno.
+ */
+#define FOLLOW(name, arguments, DONE, ...)            \
+	WRAP(name, __VA_ARGS__)                       \
+	{                                             \
+		driver_result result;                 \
+                                                      \
+		if (!have_##name())                   \
+			return DRIVER_ERROR_NOT_FOUND; \
+		result = real_##name arguments;       \
+		if (!result && arm_needed()) {        \
+			int saved = errno;            \
+                                                      \
+			DONE;                         \
+			errno = saved;                \
+		}                                     \
+		return result;                        \
+	}
+
+FOLLOW(cuModuleGetFunction, (function, module, name), bare_got_function(module, *function, name),
+       driver_handle *function, driver_handle module, const char *name)
+FOLLOW(cuLibraryGetKernel, (kernel, library, name), bare_got_kernel(library, *kernel, name),
+       driver_handle *kernel, driver_handle library, const char *name)
+FOLLOW(cuLibraryGetModule, (module, library), bare_got_module(library, *module),
+       driver_handle *module, driver_handle library)
+FOLLOW(cuKernelGetFunction, (function, kernel), bare_got_function_of(kernel, *function),
+       driver_handle *function, driver_handle kernel)
+FOLLOW(cuLibraryGetKernelCount, (count, library), bare_count(true, library, count),
+       unsigned *count, driver_handle library)
+FOLLOW(cuModuleGetFunctionCount, (count, module), bare_count(false, module, count), unsigned *count,
+       driver_handle module)
+FOLLOW(cuFuncSetAttribute, (function, attribute, value),
+       bare_changed(BARE_FUNCTION_ATTRIBUTE, function, attribute, value, 0), driver_handle function,
+       int attribute, int value)
+FOLLOW(cuFuncSetCacheConfig, (function, value),
+       bare_changed(BARE_FUNCTION_CACHE, function, 0, value, 0), driver_handle function, int value)
+FOLLOW(cuFuncSetSharedMemConfig, (function, value),
+       bare_changed(BARE_FUNCTION_BANKS, function, 0, value, 0), driver_handle function, int value)
+FOLLOW(cuKernelSetAttribute, (attribute, value, kernel, device),
+       bare_changed(BARE_KERNEL_ATTRIBUTE, kernel, attribute, value, device), int attribute,
+       int value, driver_handle kernel, int device)
+FOLLOW(cuKernelSetCacheConfig, (kernel, value, device),
+       bare_changed(BARE_KERNEL_CACHE, kernel, 0, value, device), driver_handle kernel, int value,
+       int device)
+
+#define LIST(name, library)                                                                      \
+	WRAP(name, driver_handle *list, unsigned limit, driver_handle container)                 \
+	{                                                                                        \
+		int saved = errno;                                                               \
+		bool listed;                                                                     \
+                                                                                                 \
+		if (!have_##name())                                                              \
+			return DRIVER_ERROR_NOT_FOUND;                                           \
+		listed = arm_needed() && bare_list(library, container, list, limit);             \
+		errno = saved;                                                                   \
+		return listed ? 0 : real_##name(list, limit, container);                         \
+	}
+LIST(cuLibraryEnumerateKernels, true)
+LIST(cuModuleEnumerateFunctions, false)
 
 /* ---- the end of a context: what its instances hold is copied out first -------------- */
 
@@ -326,20 +403,33 @@ const struct wrapper wrappers[] = {
 	ENTRY(cuDevicePrimaryCtxRelease_v2),
 	ENTRY(cuDevicePrimaryCtxReset),
 	ENTRY(cuDevicePrimaryCtxReset_v2),
+	ENTRY(cuFuncSetAttribute),
+	ENTRY(cuFuncSetCacheConfig),
+	ENTRY(cuFuncSetSharedMemConfig),
 	ENTRY(cuGetProcAddress),
 	ENTRY(cuGetProcAddress_v2),
 	ENTRY(cuGraphLaunch),
 	ENTRY(cuGraphLaunch_ptsz),
 	ENTRY(cuGreenCtxDestroy),
+	ENTRY(cuKernelGetFunction),
+	ENTRY(cuKernelSetAttribute),
+	ENTRY(cuKernelSetCacheConfig),
 	ENTRY(cuLaunchCooperativeKernel),
 	ENTRY(cuLaunchCooperativeKernel_ptsz),
 	ENTRY(cuLaunchKernel),
 	ENTRY(cuLaunchKernelEx),
 	ENTRY(cuLaunchKernelEx_ptsz),
 	ENTRY(cuLaunchKernel_ptsz),
+	ENTRY(cuLibraryEnumerateKernels),
+	ENTRY(cuLibraryGetKernel),
+	ENTRY(cuLibraryGetKernelCount),
+	ENTRY(cuLibraryGetModule),
 	ENTRY(cuLibraryLoadData),
 	ENTRY(cuLibraryLoadFromFile),
 	ENTRY(cuLibraryUnload),
+	ENTRY(cuModuleEnumerateFunctions),
+	ENTRY(cuModuleGetFunction),
+	ENTRY(cuModuleGetFunctionCount),
 	ENTRY(cuModuleLoad),
 	ENTRY(cuModuleLoadData),
 	ENTRY(cuModuleLoadDataEx),

@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "arm.h"
+#include "bare.h"
 #include "image.h"
 #include "interest-page.h"
 #include "mirror.h"
@@ -406,6 +407,7 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle)
 	load->next = loads;
 	__atomic_store_n(&loads, load, __ATOMIC_RELAXED);
 	arm_load_added();
+	bare_load_added(load);
 	load_unlock();
 	arm_current(load->deadline_ms); /* what takes longer is done before the first launch */
 }
@@ -435,6 +437,7 @@ struct load *load_begin_unload(enum load_kind kind, driver_handle handle)
 			load = *link;
 			__atomic_store_n(link, load->next, __ATOMIC_RELAXED);
 			arm_load_removed(load, true);
+			bare_load_removed(load);
 			break;
 		}
 	}
@@ -478,6 +481,7 @@ void load_forget_context(driver_handle context)
 		}
 		__atomic_store_n(link, load->next, __ATOMIC_RELAXED);
 		arm_load_removed(load, false);
+		bare_load_removed(load);
 		tell_unload(load);
 		free_load(load);
 	}

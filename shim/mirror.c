@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "arm.h"
+#include "bare.h"
 #include "client.h"
 #include "instance.h"
 #include "interest-page.h"
@@ -43,7 +44,8 @@ static struct {
 	bool running; /* there is a thread */
 	bool wanted; /* it is to connect, again perhaps */
 	bool stopping, registered;
-	uint64_t epoch; /* of the daemon that it is to connect to */
+	uint64_t epoch; /* of the daemon that it is to connect to, */
+	uint64_t connected_epoch; /* and that it is connected with: the thread's own */
 	pid_t owner;
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
@@ -224,6 +226,10 @@ static bool serve(uint32_t wait_ms)
 
 	if (!client_receive(&thread.client, &message, 0, NULL, deadline_ms))
 		return false;
+	if (message.header.type == WIRE_RETIRE) {
+		bare_retire(message.retire.module_id, thread.connected_epoch);
+		return true;
+	}
 	sequence = message.header.sequence;
 	if (message.header.type == WIRE_SYNC)
 		copy_all(false, false);
@@ -247,12 +253,12 @@ static bool is_stopping(bool *elsewhere)
 }
 
 /*
- * Ends the thread's work if no instance is left; true if so. Whoever adds one starts the thread
+ * Ends the thread's work if no instance is left, nor a module that the daemon may have something to say of; true if so. Whoever adds one starts the thread
  * while he holds the instances' lock, so he finds it at work or ended, never in between.
  */
 static bool retire(void)
 {
-	bool idle = true;
+	bool idle = !bare_is_awaited(thread.connected_epoch);
 
 	mirror_lock();
 	for (const struct mirror_context *context = contexts; context; context = context->next)
@@ -315,6 +321,7 @@ static enum outcome connect_and_run(void)
 	pthread_mutex_lock(&thread.lock);
 	thread.wanted = false;
 	strcpy(folder, thread.folder);
+	thread.connected_epoch = thread.epoch;
 	deadline_ms = thread.deadline_ms;
 	pthread_mutex_unlock(&thread.lock);
 	open = client_open(&opened, folder, WIRE_ROLE_MIRROR, (uint32_t)version,

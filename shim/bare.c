@@ -1,0 +1,643 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Handles that the driver gives out for kernels of replaced modules are remembered with where they came from, and what the
+ * application changes about them. Nothing else happens until the module is retired. Then the first launch of a handle asks the
+ * driver for the bare kernel in the same way that the application came to its own, repeats the changes on it, and from then on
+ * a launch finds it in a table. If any of that fails, the probed kernel is launched, as before; its probes have no maps.
+ *
+ * The table is read without a lock: entries are added to chains and never taken off. One whose handle is gone is used again
+ * in its chain. While the driver is called no lock is held: it may call tools, and they us.
+ */
+
+#include "bare.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "load.h"
+
+#define BUCKETS 1024
+#define LOCK_WAIT_NS 100000000 /* in a forked child somebody else may have held it */
+#define EARLY_MAX 16
+#define ROUNDS_MAX 8
+
+enum kind {
+	CONTAINER, /* a library or module */
+	KERNEL, /* of library `from` */
+	FUNCTION, /* of module `from` */
+	KERNEL_FUNCTION, /* of a kernel of library `from` */
+};
+
+/* How the application came to a handle. */
+struct origin {
+	enum kind kind;
+	driver_handle from;
+	driver_handle context; /* of functions and modules */
+};
+
+struct change {
+	enum bare_setting setting;
+	driver_handle handle; /* that it was made with, */
+	struct origin origin; /* and of that */
+	int attribute, value, device;
+};
+
+/* One kernel of a module, under all its handles. */
+struct kernel {
+	struct kernel *next;
+	char *name; /* with the suffix */
+	struct change *changes;
+	unsigned change_count;
+	unsigned version; /* of the changes */
+	bool failed; /* there is no bare one */
+	bool busy; /* somebody asks the driver */
+	bool gone; /* meanwhile: he frees it */
+};
+
+/* A replaced module. */
+struct module {
+	struct module *next;
+	const struct load *load; /* its address only */
+	uint64_t module_id, epoch;
+	bool retired;
+	struct kernel *kernels;
+};
+
+struct entry {
+	struct entry *next; /* of the bucket; stays */
+	driver_handle handle; /* NULL: not in use */
+	bool container;
+	driver_handle target; /* what is launched; NULL: to be asked for */
+	/* what follows is only for who holds the lock */
+	struct origin origin;
+	struct module *module;
+	struct kernel *kernel; /* NULL: a container */
+};
+
+unsigned bare_retired_count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all but reading the table */
+static struct entry *buckets[BUCKETS];
+static struct module *modules;
+/* RETIREs that came before the driver had taken the module */
+static struct {
+	uint64_t module_id, epoch;
+} early[EARLY_MAX];
+static unsigned early_next;
+
+static __thread bool inside; /* this thread holds the lock: a signal handler goes away */
+
+static bool enter(void)
+{
+	struct timespec until;
+
+	if (inside)
+		return false;
+	inside = true;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += LOCK_WAIT_NS;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	if (pthread_mutex_clocklock(&lock, CLOCK_MONOTONIC, &until) == 0)
+		return true;
+	inside = false;
+	return false;
+}
+
+static void leave(void)
+{
+	pthread_mutex_unlock(&lock);
+	inside = false;
+}
+
+/* ---- the table -------------------------------------------------------------------------- */
+
+static struct entry **bucket_of(driver_handle handle)
+{
+	return &buckets[(uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15) >> 54];
+}
+
+static struct entry *find(driver_handle handle, bool container)
+{
+	struct entry *entry = __atomic_load_n(bucket_of(handle), __ATOMIC_ACQUIRE);
+
+	while (entry && (__atomic_load_n(&entry->handle, __ATOMIC_ACQUIRE) != handle ||
+			 __atomic_load_n(&entry->container, __ATOMIC_RELAXED) != container))
+		entry = entry->next;
+	return handle ? entry : NULL;
+}
+
+static void set_target(struct entry *entry, driver_handle target)
+{
+	__atomic_store_n(&entry->target, target, __ATOMIC_RELEASE);
+}
+
+/* What a launch of this handle is to find before it has asked the driver. */
+static void reset_target(struct entry *entry)
+{
+	set_target(entry, entry->kernel && entry->module->retired && !entry->kernel->failed ?
+				  NULL :
+				  entry->handle);
+}
+
+static void forget(struct entry *entry)
+{
+	__atomic_store_n(&entry->handle, NULL, __ATOMIC_RELEASE);
+	entry->module = NULL;
+	entry->kernel = NULL;
+}
+
+/* An entry of the handle's chain that is not in use. */
+static struct entry *get_free(driver_handle handle)
+{
+	struct entry **bucket = bucket_of(handle), *entry = *bucket;
+
+	while (entry && entry->handle)
+		entry = entry->next;
+	if (entry)
+		return entry;
+	entry = calloc(1, sizeof(*entry));
+	if (!entry)
+		return NULL;
+	entry->next = *bucket;
+	__atomic_store_n(bucket, entry, __ATOMIC_RELEASE);
+	return entry;
+}
+
+static void add(driver_handle handle, struct origin origin, struct module *module,
+		struct kernel *kernel)
+{
+	bool container = origin.kind == CONTAINER;
+	struct entry *entry = find(handle, container);
+
+	if (entry && entry->module == module && entry->kernel == kernel)
+		return;
+	if (entry) /* a handle that is used again: its first module went without our notice */
+		forget(entry);
+	entry = get_free(handle);
+	if (!entry)
+		return;
+	__atomic_store_n(&entry->container, container, __ATOMIC_RELAXED);
+	entry->origin = origin;
+	entry->module = module;
+	entry->kernel = kernel;
+	set_target(entry, kernel && module->retired && !kernel->failed ? NULL : handle);
+	__atomic_store_n(&entry->handle, handle, __ATOMIC_RELEASE);
+}
+
+/* All entries, those that are not in use, too. */
+#define FOR_EACH_ENTRY(entry)                            \
+	for (unsigned bucket_ = 0; bucket_ < BUCKETS; bucket_++) \
+		for (struct entry *entry = buckets[bucket_]; entry; entry = entry->next)
+
+/* ---- kernels and modules ---------------------------------------------------------------- */
+
+/* The module's kernel of that name (length counts, without the suffix); it is made if there is none. */
+static struct kernel *get_kernel(struct module *module, const char *name, size_t length)
+{
+	struct kernel *kernel;
+
+	for (kernel = module->kernels; kernel; kernel = kernel->next)
+		if (!strncmp(kernel->name, name, length) &&
+		    !strcmp(kernel->name + length, BARE_SUFFIX))
+			return kernel;
+	kernel = calloc(1, sizeof(*kernel));
+	if (kernel)
+		kernel->name = malloc(length + sizeof(BARE_SUFFIX));
+	if (!kernel || !kernel->name) {
+		free(kernel);
+		return NULL;
+	}
+	memcpy(kernel->name, name, length);
+	strcpy(kernel->name + length, BARE_SUFFIX);
+	kernel->next = module->kernels;
+	module->kernels = kernel;
+	return kernel;
+}
+
+static void free_kernel(struct kernel *kernel)
+{
+	free(kernel->name);
+	free(kernel->changes);
+	free(kernel);
+}
+
+void bare_load_added(const struct load *load)
+{
+	struct module *module = calloc(1, sizeof(*module));
+
+	if (!module || !enter()) {
+		free(module);
+		return;
+	}
+	*module = (struct module){ modules, load, load->module_id, load->epoch };
+	for (unsigned i = 0; i < EARLY_MAX; i++)
+		module->retired |= early[i].module_id == load->module_id &&
+				   early[i].epoch == load->epoch;
+	if (module->retired)
+		__atomic_add_fetch(&bare_retired_count, 1, __ATOMIC_RELAXED);
+	modules = module;
+	add(load->handle, (struct origin){ CONTAINER, NULL, load->context }, module, NULL);
+	leave();
+}
+
+static void free_module(struct module *module)
+{
+	FOR_EACH_ENTRY(entry)
+		if (entry->module == module)
+			forget(entry);
+	while (module->kernels) {
+		struct kernel *kernel = module->kernels;
+
+		module->kernels = kernel->next;
+		if (kernel->busy)
+			kernel->gone = true;
+		else
+			free_kernel(kernel);
+	}
+	if (module->retired)
+		__atomic_sub_fetch(&bare_retired_count, 1, __ATOMIC_RELAXED);
+	free(module);
+}
+
+void bare_load_removed(const struct load *load)
+{
+	if (!enter())
+		return;
+	for (struct module **link = &modules; *link; link = &(*link)->next) {
+		struct module *module = *link;
+
+		if (module->load != load)
+			continue;
+		*link = module->next;
+		free_module(module);
+		break;
+	}
+	leave();
+}
+
+void bare_context_ended(driver_handle context)
+{
+	if (!context || !enter())
+		return;
+	FOR_EACH_ENTRY(entry)
+		if (entry->handle && entry->origin.context == context)
+			forget(entry);
+	for (struct module *module = modules; module; module = module->next) {
+		for (struct kernel *kernel = module->kernels; kernel; kernel = kernel->next) {
+			unsigned kept = 0;
+
+			for (unsigned i = 0; i < kernel->change_count; i++)
+				if (kernel->changes[i].origin.context != context)
+					kernel->changes[kept++] = kernel->changes[i];
+			kernel->change_count = kept;
+		}
+	}
+	leave();
+}
+
+void bare_retire(uint64_t module_id, uint64_t epoch)
+{
+	struct module *module;
+
+	if (!enter())
+		return;
+	for (module = modules; module; module = module->next)
+		if (module->module_id == module_id && module->epoch == epoch)
+			break;
+	if (!module) {
+		early[early_next].module_id = module_id;
+		early[early_next].epoch = epoch;
+		early_next = (early_next + 1) % EARLY_MAX;
+	} else if (!module->retired) {
+		module->retired = true;
+		FOR_EACH_ENTRY(entry)
+			if (entry->module == module)
+				reset_target(entry);
+		__atomic_add_fetch(&bare_retired_count, 1, __ATOMIC_RELAXED);
+	}
+	leave();
+}
+
+bool bare_is_awaited(uint64_t epoch)
+{
+	bool awaited = false;
+
+	if (!enter())
+		return true;
+	for (const struct module *module = modules; module; module = module->next)
+		awaited |= module->epoch == epoch && !module->retired;
+	leave();
+	return awaited;
+}
+
+/* ---- what the driver gave out, and what is changed about it ------------------------------- */
+
+bool bare_is_container(driver_handle handle)
+{
+	return find(handle, true);
+}
+
+static driver_handle current_context(void)
+{
+	driver_handle context = NULL;
+
+	return driver_own()->ctx_get_current(&context) == 0 ? context : NULL;
+}
+
+static void got(driver_handle from, driver_handle handle, const char *name, enum kind kind)
+{
+	struct origin origin = { kind, from, NULL };
+	const struct entry *container;
+	struct kernel *kernel = NULL;
+
+	if (!find(from, true) || !driver_own())
+		return;
+	if (kind != KERNEL)
+		origin.context = current_context();
+	if (!enter())
+		return;
+	container = find(from, true);
+	if (container && name)
+		kernel = get_kernel(container->module, name, strlen(name));
+	if (container && (kernel || !name))
+		add(handle, origin, container->module, kernel);
+	leave();
+}
+
+void bare_got_function(driver_handle module, driver_handle function, const char *name)
+{
+	got(module, function, name, FUNCTION);
+}
+
+void bare_got_kernel(driver_handle library, driver_handle kernel, const char *name)
+{
+	got(library, kernel, name, KERNEL);
+}
+
+void bare_got_module(driver_handle library, driver_handle module)
+{
+	got(library, module, NULL, CONTAINER);
+}
+
+void bare_got_function_of(driver_handle kernel, driver_handle function)
+{
+	struct origin origin = { KERNEL_FUNCTION, NULL, NULL };
+	const struct entry *entry;
+
+	if (!find(kernel, false) || !driver_own())
+		return;
+	origin.context = current_context();
+	if (!enter())
+		return;
+	entry = find(kernel, false);
+	if (entry && entry->origin.kind == KERNEL) {
+		origin.from = entry->origin.from;
+		add(function, origin, entry->module, entry->kernel);
+	}
+	leave();
+}
+
+/* Notes a change in place of an earlier one of the same thing. True: the bare kernel needs it. */
+static bool note(struct kernel *kernel, const struct change *change)
+{
+	struct change *larger;
+
+	for (unsigned i = 0; i < kernel->change_count; i++) {
+		struct change *old = &kernel->changes[i];
+
+		if (old->setting != change->setting || old->handle != change->handle ||
+		    old->attribute != change->attribute || old->device != change->device)
+			continue;
+		if (old->value == change->value)
+			return false;
+		old->value = change->value;
+		return true;
+	}
+	larger = reallocarray(kernel->changes, kernel->change_count + 1, sizeof(*larger));
+	if (!larger) {
+		kernel->failed = true;
+		return true;
+	}
+	kernel->changes = larger;
+	larger[kernel->change_count++] = *change;
+	return true;
+}
+
+void bare_changed(enum bare_setting setting, driver_handle handle, int attribute, int value,
+		  int device)
+{
+	struct change change = { setting, handle, { 0 }, attribute, value, device };
+	const struct entry *changed;
+
+	if (!find(handle, false) || !enter())
+		return;
+	changed = find(handle, false);
+	if (changed) {
+		struct kernel *kernel = changed->kernel;
+
+		change.origin = changed->origin;
+		if (note(kernel, &change)) {
+			kernel->version++;
+			FOR_EACH_ENTRY(entry)
+				if (entry->kernel == kernel)
+					reset_target(entry);
+		}
+	}
+	leave();
+}
+
+/* ---- the bare kernel ---------------------------------------------------------------------- */
+
+/* The bare form of a handle; the context of its origin must be current, if it has one. */
+static driver_handle ask(const struct origin *origin, const char *name)
+{
+	const struct driver *driver = driver_own();
+	driver_handle kernel = NULL, found = NULL;
+	driver_result result = -1;
+
+	if (origin->kind == FUNCTION) {
+		if (driver->module_get_function)
+			result = driver->module_get_function(&found, origin->from, name);
+	} else if (driver->library_get_kernel) {
+		result = driver->library_get_kernel(&kernel, origin->from, name);
+		found = kernel;
+		if (result == 0 && origin->kind == KERNEL_FUNCTION)
+			result = driver->kernel_get_function ?
+					 driver->kernel_get_function(&found, kernel) :
+					 -1;
+	}
+	return result == 0 ? found : NULL;
+}
+
+/* The same, whichever context is current. */
+static driver_handle ask_in_context(const struct origin *origin, const char *name)
+{
+	const struct driver *driver = driver_own();
+	driver_handle before = current_context(), found = NULL;
+	bool elsewhere = origin->context && origin->context != before;
+
+	if (elsewhere && driver->ctx_set_current(origin->context) != 0)
+		return NULL;
+	found = ask(origin, name);
+	if (elsewhere)
+		driver->ctx_set_current(before);
+	return found;
+}
+
+static bool repeat(const struct change *change, driver_handle bare)
+{
+	const struct driver *driver = driver_own();
+	int result = -1;
+
+	switch (change->setting) {
+	case BARE_FUNCTION_ATTRIBUTE:
+		if (driver->function_set_attribute)
+			result = driver->function_set_attribute(bare, change->attribute, change->value);
+		break;
+	case BARE_FUNCTION_CACHE:
+		if (driver->function_set_cache)
+			result = driver->function_set_cache(bare, change->value);
+		break;
+	case BARE_FUNCTION_BANKS:
+		if (driver->function_set_banks)
+			result = driver->function_set_banks(bare, change->value);
+		break;
+	case BARE_KERNEL_ATTRIBUTE:
+		if (driver->kernel_set_attribute)
+			result = driver->kernel_set_attribute(change->attribute, change->value,
+							      bare, change->device);
+		break;
+	case BARE_KERNEL_CACHE:
+		if (driver->kernel_set_cache)
+			result = driver->kernel_set_cache(bare, change->value, change->device);
+		break;
+	}
+	return result == 0;
+}
+
+/* What is asked of the driver for one handle, while its kernel is marked as busy. */
+struct question {
+	struct entry *entry;
+	driver_handle handle;
+	struct origin origin;
+	struct kernel *kernel;
+	struct change *changes; /* a copy */
+	unsigned change_count, version;
+};
+
+/* With the lock held. */
+static bool copy_changes(struct question *question)
+{
+	const struct kernel *kernel = question->kernel;
+
+	free(question->changes);
+	question->change_count = kernel->change_count;
+	question->version = kernel->version;
+	question->changes = reallocarray(NULL, kernel->change_count + 1, sizeof(struct change));
+	if (question->changes && kernel->change_count)
+		memcpy(question->changes, kernel->changes,
+		       kernel->change_count * sizeof(struct change));
+	return question->changes;
+}
+
+static bool begin(struct question *question, struct entry *entry, driver_handle handle)
+{
+	struct kernel *kernel;
+	bool good = false;
+
+	*question = (struct question){ .entry = entry, .handle = handle };
+	if (!driver_own() || !enter())
+		return false;
+	kernel = entry->kernel;
+	if (entry->handle == handle && kernel && !kernel->busy && !kernel->failed) {
+		question->origin = entry->origin;
+		question->kernel = kernel;
+		good = copy_changes(question);
+		kernel->busy = good;
+	}
+	leave();
+	return good;
+}
+
+/* The bare form of the handle, with all changes made; NULL if that fails. */
+static driver_handle answer(const struct question *question)
+{
+	const char *name = question->kernel->name;
+	driver_handle bare = ask_in_context(&question->origin, name), changed;
+
+	for (unsigned i = 0; i < question->change_count && bare; i++) {
+		changed = ask_in_context(&question->changes[i].origin, name);
+		if (!changed || !repeat(&question->changes[i], changed))
+			bare = NULL;
+	}
+	return bare;
+}
+
+/* Publishes the answer, or takes it back. False: something was changed meanwhile, ask again. */
+static bool finish(struct question *question, driver_handle *bare, unsigned rounds)
+{
+	struct kernel *kernel = question->kernel;
+	bool again;
+
+	inside = true;
+	pthread_mutex_lock(&lock);
+	again = *bare && !kernel->gone && kernel->version != question->version;
+	if (again && rounds < ROUNDS_MAX && copy_changes(question)) {
+		leave();
+		return false;
+	}
+	kernel->busy = false;
+	if (kernel->gone) {
+		free_kernel(kernel);
+	} else if (!*bare) {
+		kernel->failed = true;
+		FOR_EACH_ENTRY(entry)
+			if (entry->kernel == kernel)
+				reset_target(entry);
+	} else if (!again && question->entry->handle == question->handle &&
+		   question->entry->kernel == kernel) {
+		set_target(question->entry, *bare);
+	}
+	if (again)
+		*bare = NULL;
+	leave();
+	free(question->changes);
+	return true;
+}
+
+/* The slow path of a launch. */
+static __attribute__((noinline)) driver_handle resolve(struct entry *entry, driver_handle handle)
+{
+	int saved = errno, mode = DRIVER_CAPTURE_MODE_RELAXED;
+	driver_handle bare = NULL;
+	struct question question;
+
+	if (begin(&question, entry, handle)) {
+		unsigned rounds = 0;
+
+		driver_own()->exchange_capture_mode(&mode);
+		do
+			bare = answer(&question);
+		while (!finish(&question, &bare, rounds++));
+		driver_own()->exchange_capture_mode(&mode);
+	}
+	errno = saved;
+	return bare ? bare : handle;
+}
+
+driver_handle bare_function(driver_handle handle)
+{
+	struct entry *entry = find(handle, false);
+	driver_handle target;
+
+	if (!entry)
+		return handle;
+	target = __atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
+	return target ? target : resolve(entry, handle);
+}

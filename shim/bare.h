@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Kernels of replaced modules as they were: probed kernel K has beside it one named K + BARE_SUFFIX, with the original's body
+ * (passes/probe.h). When the daemon says that none of the attachments is left that a module was made for, launches of its
+ * kernels go to those.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "driver.h"
+
+struct load;
+
+#define BARE_SUFFIX "__gpuprobe_bare" /* PROBE_BARE_SUFFIX of passes/probe.h */
+
+/* How many retired modules the process has. Read by launches of probed processes. */
+extern unsigned bare_retired_count __attribute__((visibility("hidden")));
+
+/* Must this launch come by bare_function()? */
+static inline bool bare_needed(void)
+{
+	return __atomic_load_n(&bare_retired_count, __ATOMIC_RELAXED) != 0;
+}
+
+/* What to launch in place of a function or kernel: itself, or its bare one. */
+driver_handle bare_function(driver_handle handle);
+
+/* What the driver gave out: of a module that is none of ours, nothing is remembered. */
+void bare_got_function(driver_handle module, driver_handle function, const char *name);
+void bare_got_kernel(driver_handle library, driver_handle kernel, const char *name);
+void bare_got_function_of(driver_handle kernel, driver_handle function);
+void bare_got_module(driver_handle library, driver_handle module);
+
+/* A library or module of ours? */
+bool bare_is_container(driver_handle handle);
+
+/*
+ * The number of kernels of a library or functions of a module, and their handles, without bare ones; of one that is none of
+ * ours *count stays as it is, and the list is false.
+ */
+void bare_count(bool library, driver_handle container, unsigned *count);
+bool bare_list(bool library, driver_handle container, driver_handle *list, unsigned limit);
+
+enum bare_setting {
+	BARE_FUNCTION_ATTRIBUTE,
+	BARE_FUNCTION_CACHE, /* attribute and device: 0 */
+	BARE_FUNCTION_BANKS,
+	BARE_KERNEL_ATTRIBUTE,
+	BARE_KERNEL_CACHE,
+};
+
+/* The application has changed something about a function or kernel, which the bare one must get, too. */
+void bare_changed(enum bare_setting setting, driver_handle handle, int attribute, int value,
+		  int device);
+
+/* A replaced module came, or goes; a context is gone. */
+void bare_load_added(const struct load *load);
+void bare_load_removed(const struct load *load);
+void bare_context_ended(driver_handle context);
+
+/* The daemon's word. epoch: of which daemon the id is. */
+void bare_retire(uint64_t module_id, uint64_t epoch);
+
+/* Is there a module of that daemon that it has not retired? */
+bool bare_is_awaited(uint64_t epoch);
