@@ -254,6 +254,31 @@ def test_refused_rules():
         equal((done.returncode != 0, len(done.stderr.splitlines())), (True, 1), f"{rule}: {done.stderr}")
 
 
+def test_failures():
+    """Whatever NVIDIA's library refuses: the process runs, one line says what it was, and PTX is probed as ever."""
+    if GPU:
+        return
+    for failure in "subscribe", "old", "image", "mark", "patch", "data", "alloc", "write":
+        with sass_daemon() as daemon:
+            daemon.attach("--engine", "sass")
+            daemon.attach("--engine", "ptx", "--kernel", "lines")
+            with Live(daemon, GPUPROBE_SANITIZER_FAIL=failure) as live:
+                live.launch(2)
+                live.launch(1, "lines")
+                live.right()
+                equal([daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]], [0, THREADS], failure)
+                equal(engines(daemon), {("lines", "ptx")}, failure)
+                told = reasons(daemon, "--pid", str(live.pid))
+                check(len(told) == 1 and told[0] and "\n" not in told[0], failure, told)
+    # patches that cannot be taken out: the program is not told of it, and they do nothing
+    with sass_daemon() as daemon, Live(daemon, GPUPROBE_SANITIZER_FAIL="unpatch") as live:
+        ids = daemon.attach("--engine", "sass")
+        live.launch(2)
+        equal(daemon.count_of(), 2 * THREADS)
+        daemon.ctl("detach", *map(str, ids))
+        live.launch(2)
+
+
 def test_no_library():
     """The process runs, with the PTX engine or bare; one line says why."""
     with sass_daemon("--sanitizer", "/no/such/libsanitizer-public.so") as daemon:
