@@ -11,7 +11,7 @@ from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, check, equal
 from live import LIVE, THREADS, Live, engines, example, kernel_id, obj, reasons, sass_daemon
 
 need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
-     *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "libsanitizer-public.so")]))
+     *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]))
 
 
 def by_key(daemon, name):
