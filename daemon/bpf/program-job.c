@@ -71,6 +71,7 @@ struct compile {
 	char symbols[TRANSLATE_PROGRAMS_MAX][SYMBOL_SIZE];
 	int64_t indices[TRANSLATE_PROGRAMS_MAX]; /* as the daemon counts programs */
 	int outputs[TRANSLATE_PROGRAMS_MAX];
+	int patch_outputs[TRANSLATE_PROGRAMS_MAX]; /* -1: no patch form is wanted */
 	size_t n_programs;
 	char error[192];
 };
@@ -157,6 +158,10 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 		c->outputs[i] = worker_get_fd(job, object, "output");
 		if (c->outputs[i] < 0)
 			return wrong(c, "a program without an output");
+		c->patch_outputs[i] = worker_get_fd(job, object, "patch_output");
+		if (c->patch_outputs[i] < 0 &&
+		    json_object_object_get_ex(object, "patch_output", NULL))
+			return wrong(c, "a program's patch_output is no descriptor");
 		snprintf(c->symbols[i], SYMBOL_SIZE, "%s_p%d", prefix, (int)c->indices[i]);
 		for (size_t j = 0; j < i; j++)
 			if (c->indices[j] == c->indices[i])
@@ -165,6 +170,7 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 			.name = name,
 			.symbol = c->symbols[i],
 			.index = (uint16_t)c->indices[i],
+			.patch = c->patch_outputs[i] >= 0,
 			.insns = (const struct bpf_insn *)(const void *)(c->blob + insns.offset),
 			.n_insns = insns.count,
 		};
@@ -211,6 +217,18 @@ static int append_int(struct json_object *array, int64_t n) {
 	return 0;
 }
 
+/* What the reply says about a program's patch form. */
+static int patch_reply(const struct translate_program_result *program, struct json_object *o) {
+	int r;
+
+	r = worker_add_int(o, "patch_size", (int64_t)program->patch_size);
+	if (!r)
+		r = worker_add_int(o, "patch_maps", program->patch_maps);
+	if (!r && program->patch_reason)
+		r = worker_add_string(o, "patch_reason", program->patch_reason);
+	return r;
+}
+
 /* One program of the reply. */
 static int program_reply(const struct compile *c, size_t i,
 			 const struct translate_program_result *program, struct json_object *o) {
@@ -232,6 +250,8 @@ static int program_reply(const struct compile *c, size_t i,
 			r = append_int(maps, (int64_t)m);
 	for (uint32_t f = 0; f < program->context_count && !r; f++)
 		r = append_int(context, program->context[f]);
+	if (!r && c->patch_outputs[i] >= 0)
+		r = patch_reply(program, o);
 	return r;
 }
 
@@ -242,8 +262,12 @@ static int compile_reply(const struct compile *c, const struct translate_result 
 	int r;
 
 	for (size_t i = 0; i < result->n_programs; i++) {
-		r = worker_write(c->outputs[i], result->programs[i].ptx, result->programs[i].size,
-				 0);
+		const struct translate_program_result *program = &result->programs[i];
+
+		r = worker_write(c->outputs[i], program->ptx, program->size, 0);
+		if (!r && program->patch)
+			r = worker_write(c->patch_outputs[i], program->patch, program->patch_size,
+					 0);
 		if (r)
 			return worker_reply_error(reply, NULL, "internal",
 						  "compile: output of program %s: %s",

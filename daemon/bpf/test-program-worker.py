@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program worker as the daemon meets it: started with a socket as descriptor 3, asked to link and compile.
 
-usage: test-program-worker.py WORKER FOLDER_OF_OBJECTS"""
+usage: test-program-worker.py WORKER FOLDER_OF_OBJECTS [PTXAS]: takes the patch forms, too"""
 
 import array
 import fcntl
@@ -13,6 +13,8 @@ import socket
 import subprocess
 import sys
 import time
+
+import patch_text
 
 F_ADD_SEALS, SEALS = 1033, 0x1 | 0x2 | 0x4 | 0x8
 
@@ -67,13 +69,17 @@ def link(worker, data):
     return reply, blob
 
 
-def compile(worker, linked, blob, **change):
+def compile(worker, linked, blob, patches=None, **change):
+    """The reply and the texts; `patches`: which programs' patch forms are wanted, whose texts follow."""
     programs = [(i, p) for i, p in enumerate(linked["programs"]) if p["gpu"]]
     outputs = [os.memfd_create("ptx", os.MFD_ALLOW_SEALING) for _ in programs]
     maps = [dict(m, slot_symbol=f"__gpuprobe_o1_m{i}", place=0, threads=0, ring_bytes=0) for i, m in enumerate(linked["maps"])]
     request = {"job": "compile", "input": 0, "prefix": "__gpuprobe_o1", "maps": maps,
                "programs": [{"index": i, "name": p["name"], "insns": p["insns"], "output": n + 1}
                             for n, (i, p) in enumerate(programs)]}
+    for n in patches or []:
+        request["programs"][n]["patch_output"] = len(outputs) + 1
+        outputs.append(os.memfd_create("patch", os.MFD_ALLOW_SEALING))
     request.update(change)
     source = sealed(blob)
     reply = worker.ask(request, [source] + outputs)
@@ -83,7 +89,67 @@ def compile(worker, linked, blob, **change):
     return reply, texts
 
 
-def main(path, folder):
+def check_patches(worker, read):
+    """The job's part of patch forms."""
+    linked, blob = link(worker, read("counter"))
+    reply, texts = compile(worker, linked, blob)
+    assert not any(name.startswith("patch") for name in reply["programs"][0]), reply
+    reply, (text, patch) = compile(worker, linked, blob, [0])
+    program = reply["programs"][0]
+    assert text == texts[0] and program["size"] == len(text), reply  # no other for that
+    assert program["patch_size"] == len(patch) and program["patch_maps"] == 2 and "patch_reason" not in program, reply
+    assert ".func  (.param .b64 func_retval0) __gpuprobe_o1_p0(" in patch and "__gpuprobe_o1_m0" not in patch, patch
+    assert reply["maps"] == [{"merge": 1, "used": True, "resident": True}], reply
+
+    # the fields of its context follow the slots
+    linked, blob = link(worker, read("context"))
+    reply, (_, patch) = compile(worker, linked, blob, [0])
+    assert reply["programs"][0]["context"] == [64, 160] and patch.count(".param .b64 __gpuprobe_o1_p0_param_") == 3, patch
+
+    # of several programs, the second; its maps are some of the object's
+    linked, blob = link(worker, read("sections"))
+    reply, texts = compile(worker, linked, blob, [1])
+    assert "patch_size" not in reply["programs"][0] and texts[-1].count("__gpuprobe_o1_p1(") == 1, reply
+    assert reply["programs"][1]["patch_maps"] == 1 + len(reply["programs"][1]["maps"]), reply
+
+    # a thread cannot end there
+    linked, blob = link(worker, read("exit"))
+    reply, (text, patch) = compile(worker, linked, blob, [0])
+    program = reply["programs"][0]
+    assert reply["status"] == "compiled" and "exit;" in text and patch == "", reply
+    assert (program["patch_size"], program["patch_maps"]) == (0, 0), reply
+    assert program["patch_reason"] == "bpf_cuda_exit ends a thread, which the SASS engine cannot", reply
+
+    linked, blob = link(worker, read("counter"))
+    for lie in (99, -1, "x", None):
+        reply, _ = compile(worker, linked, blob, programs=[{"index": 0, "name": "p", "insns": linked["programs"][0]["insns"],
+                                                            "output": 1, "patch_output": lie}])
+        assert reply["status"] == "error" and "patch_output" in reply["message"], reply
+
+
+def check_ptxas(worker, folder, ptxas):
+    """The CUDA compiler takes the patch forms of all objects that the worker translates."""
+    count = 0
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".bpf.o"):
+            continue
+        with open(f"{folder}/{name}", "rb") as file:
+            linked, blob = link(worker, file.read())
+        if linked["status"] != "linked" or not any(p["gpu"] for p in linked["programs"]):
+            continue
+        wanted = range(sum(p["gpu"] for p in linked["programs"]))
+        reply, texts = compile(worker, linked, blob, wanted)
+        forms = [text for text in texts[len(wanted):] if text] if reply["status"] == "compiled" else []
+        for sm in (75, 90, 100) if forms else ():
+            refused, functions, registers = patch_text.compile(ptxas, sm, patch_text.module(forms, sm))
+            assert not refused, (name, sm, refused)
+            spills = [functions[p["symbol"]][1] for p in reply["programs"] if p["patch_size"]]
+            print(f"{name}, sm_{sm}: registers {registers}, bytes of spills {spills}")
+            count += len(forms)
+    assert count >= 3 * 20, count
+
+
+def main(path, folder, ptxas=None):
     def read(name):
         with open(f"{folder}/{name}.bpf.o", "rb") as file:
             return file.read()
@@ -125,6 +191,10 @@ def main(path, folder):
     program = reply["programs"][0]
     assert program["process"] and len(linked["maps"]) - 1 in program["maps"] and program["target"] == 70, reply
     assert ".visible .const .align 8 .b8 __gpuprobe_process[64];\n" in texts[0], texts[0]
+
+    check_patches(worker, read)
+    if ptxas:
+        check_ptxas(worker, folder, ptxas)
 
     # a program that a GPU cannot run: said, with its name
     linked, blob = link(worker, read("context-beyond"))
@@ -190,4 +260,4 @@ def main(path, folder):
 if __name__ == "__main__":
     if len(sys.argv) < 3 or not sys.argv[2]:
         sys.exit(77)  # no clang 19
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:4])

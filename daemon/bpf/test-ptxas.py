@@ -3,7 +3,8 @@
 """test-ptxas.py PTXAS BPF_RUN CASES...: what the CUDA compiler makes of a counter in vectorAdd; and it takes all cases.
 
 Of the counter: no stack, no spills, and not one register more than the kernel needs by itself; called, and with the function's body pasted into the
-kernel (what a pass may do: the body is one block with one `ret;`, and results and labels are its own).
+kernel (what a pass may do: the body is one block with one `ret;`, and results and labels are its own). The patch forms of all these for the
+SASS engine, too: the counter's has no stack and no spills although a patch has only the registers that a function may change.
 """
 
 import os
@@ -14,6 +15,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../tests/conformance'))
 import bpf  # noqa: E402
+import patch_text  # noqa: E402
 import run  # noqa: E402
 
 KERNEL = '''
@@ -78,16 +80,25 @@ def assembled(ptxas, sm, text):
     return int(re.search(r'Used (\d+) registers', p.stderr)[1]), sum(stacks)
 
 
-def check_cases(ptxas, bpf_run, paths):
-    """All programs that are not refused, for sm_90. The number of those that the CUDA compiler does not take."""
+def translated(bpf_run, code, maps, context, *options):
+    """The module that bpf-run makes of a program."""
+    options = [bpf_run, '--ptx', *options] + [x for m in maps for x in ('--map', m)]
+    if context is not None:
+        options += ['--context', context.hex()]
+    return subprocess.run(options, input=code.hex(), capture_output=True, text=True, check=True).stdout
+
+
+def patch_form(bpf_run, code, maps, context, symbol):
+    """A program for the SASS engine."""
+    text = translated(bpf_run, code, maps, context, '--patch')
+    return text[text.index('.address_size 64\n') + 17:text.index('.visible .entry')].replace('__gpuprobe_run', symbol)
+
+
+def check_cases(ptxas, bpf_run, cases):
+    """For sm_90. The number of those that the CUDA compiler does not take."""
     failed = count = 0
-    for case in [c for path in paths for c in run.read_cases(path)]:
-        if case.expected.startswith('error: '):
-            continue
-        options = [x for m in case.maps for x in ('--map', m)]
-        if case.context is not None:
-            options += ['--context', case.context.hex()]
-        text = subprocess.run([bpf_run, '--ptx'] + options, input=case.code().hex(), capture_output=True, text=True, check=True).stdout
+    for case in cases:
+        text = translated(bpf_run, case.code(), case.maps, case.context)
         with tempfile.NamedTemporaryFile('w', suffix='.ptx') as f:
             f.write(text)
             f.flush()
@@ -100,12 +111,43 @@ def check_cases(ptxas, bpf_run, paths):
     return failed or not count
 
 
+def check_patches(ptxas, bpf_run, cases):
+    """The same for the SASS engine, many in a module. What the CUDA compiler does not take."""
+    forms = [patch_form(bpf_run, c.code(), c.maps, c.context, '__gpuprobe_o%d' % i) for i, c in enumerate(cases) if not c.exits()]
+    failed, spills, registers = 0, [], []
+    for i in range(0, len(forms), 50):
+        refused, functions, most = patch_text.compile(ptxas, 90, patch_text.module(forms[i:i + 50], 90))
+        spills += [f[1] for name, f in functions.items() if name.startswith('__gpuprobe_o')]
+        registers.append(most)
+        if refused:
+            failed = 1
+            print(refused)
+    print('%d patches: %d registers at most, %d with spills, of %d bytes at most' %
+          (len(forms), max(registers), sum(map(bool, spills)), max(spills)))
+    return failed or not forms
+
+
+def check_patched_counter(ptxas, bpf_run, kind):
+    """A counter as a patch, in the function that runs it and called by that."""
+    form = patch_form(bpf_run, bpf.assemble(COUNTER), [kind], b'\0', '__gpuprobe_run')
+    failed = '.local' in form or form.count('ld.') != 2 or '.global ' in form[:form.index('{')] or '.const' in form
+    for sm in (75, 90, 100):
+        called = patch_text.compile(ptxas, sm, patch_text.module([form], sm))
+        pasted = patch_text.compile(ptxas, sm, patch_text.module([form, form], sm, True))
+        print('map %s as a patch, sm_%d: registers %d; bytes of stack, of spills called %s, pasted twice %s %s' %
+              (kind, sm, pasted[2], called[1], pasted[1], called[0] + pasted[0]))
+        failed |= called[1].get('__gpuprobe_run') != (0, 0, 0) or pasted[1].get('gpuprobe_x_1') != (0, 0, 0)
+    return failed
+
+
 def main():
     ptxas, bpf_run, *paths = sys.argv[1:]
-    failed = check_cases(ptxas, bpf_run, paths)
+    cases = [c for path in paths for c in run.read_cases(path) if not c.expected.startswith('error: ')]
+    failed = check_cases(ptxas, bpf_run, cases)
+    failed |= check_patches(ptxas, bpf_run, cases)
     for kind in ('2:4:8:1', '1503:4:8:1', '6:4:8:1'):
-        text = subprocess.run([bpf_run, '--ptx', '--context', '00', '--map', kind], input=bpf.assemble(COUNTER).hex(), capture_output=True,
-                              text=True, check=True).stdout
+        failed |= check_patched_counter(ptxas, bpf_run, kind)
+        text = translated(bpf_run, bpf.assemble(COUNTER), [kind], b'\0')
         text = text[text.index('.visible '):text.index('.visible .entry')]
         assert text.count('ret;') == 1 and '.local' not in text, text
         slot, body = text[:text.index('.func')], text[text.index('\n{\n'):]
