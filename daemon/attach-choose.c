@@ -28,6 +28,23 @@ static int trouble_set(struct attach_trouble *trouble, int result, const char *p
 	return result;
 }
 
+/* Whether the engine that was asked for has the point; the program is taken if so. */
+static int choose_engine(struct attach_choices *choices, const struct linked_program *program,
+			 enum engine engine, struct attach_trouble *trouble) {
+	const struct attach_choice *choice = &choices->programs[choices->n];
+	const char *why = section_needs_ptx(&choice->section);
+
+	if (why && (engine == ENGINE_SASS || section_needs_sass(&choice->section)))
+		trouble->parameter = engine == ENGINE_SASS ? "engine" : "point";
+	else if (engine == ENGINE_PTX && section_needs_sass(&choice->section))
+		trouble->parameter = "engine";
+	if (trouble->parameter)
+		return trouble_set(trouble, ATTACH_CHOOSE_E_ARGUMENT, program->name, "%.128s: %s", choice->text,
+				   why ?: "only the SASS engine has this point");
+	choices->n++;
+	return 0;
+}
+
 /* Adds a GPU program. */
 static int choose_one(struct attach_choices *choices, const struct linked *linked, size_t index,
 		      const struct attach_wish *wish, struct attach_trouble *trouble) {
@@ -63,8 +80,7 @@ static int choose_one(struct attach_choices *choices, const struct linked *linke
 			"section \"%.128s\" of program %s names no kernel: say which with --kernel",
 			choice->text, program->name);
 	}
-	choices->n++;
-	return 0;
+	return choose_engine(choices, program, wish->engine, trouble);
 }
 
 /* All that are to be looked at, in the order of the object. */

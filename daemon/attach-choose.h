@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "bpf/linked.h"
+#include "engine.h"
 #include "section.h"
 
 enum attach_choose_result {
@@ -27,6 +28,7 @@ struct attach_wish {
 	const char *kernel; /* NULL: what the section says */
 	const char *point; /* a section in place of the program's; NULL: its own */
 	uint32_t spaces; /* of memory points; 0: the default */
+	enum engine engine;
 };
 
 struct attach_choice {

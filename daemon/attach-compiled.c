@@ -9,12 +9,17 @@
 #include "attach-compiled.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "memfd.h"
+#include "outcome.h"
+
 #define COMPILED_FIRST_OUTPUT 1
+#define COMPILED_PARAM_COUNT 56 /* offset in a kernel's context; params come behind it, the end of it */
 
 void compiled_prefix(char prefix[static 64], uint64_t object) {
 	snprintf(prefix, 64, "__gpuprobe_o%llu", (unsigned long long)object);
@@ -130,9 +135,12 @@ static int compiled_context(struct compiled_program *program, json_object *objec
 	return 0;
 }
 
-int compiled_check_context(const struct compiled_program *program, const char *name, bool memory,
+int compiled_check_context(const struct compiled_program *program, const char *name, enum section_point point,
 			   char error[static COMPILED_ERROR_SIZE]) {
-	const int size = memory ? COMPILED_MEMORY_CONTEXT_SIZE : COMPILED_KERNEL_CONTEXT_SIZE;
+	const bool memory = point == SECTION_MEMORY;
+	const int size = memory			  ? COMPILED_MEMORY_CONTEXT_SIZE
+			 : point == SECTION_CLASS ? COMPILED_EVENT_CONTEXT_SIZE
+						  : COMPILED_KERNEL_CONTEXT_SIZE;
 
 	for (size_t i = 0; i < program->n_context; i++)
 		if (program->context[i] >= size) {
@@ -145,11 +153,91 @@ int compiled_check_context(const struct compiled_program *program, const char *n
 	return 0;
 }
 
+/* The program has no patch form, for this reason. */
+__attribute__((format(printf, 2, 3)))
+static void compiled_no_patch(struct compiled_program *program, const char *format, ...) {
+	va_list arguments;
+
+	program->patch_fd = fd_close(program->patch_fd);
+	va_start(arguments, format);
+	vsnprintf(program->patch_reason, sizeof(program->patch_reason), format, arguments);
+	va_end(arguments);
+	outcome_clean(program->patch_reason);
+}
+
+void compiled_check_patch(struct compiled_program *program, const struct section *section, uint32_t spaces) {
+	const char *why = section_needs_ptx(section);
+
+	if (program->patch_fd < 0)
+		return;
+	if (why)
+		compiled_no_patch(program, "%s", why);
+	else if (section->point == SECTION_MEMORY && !(spaces & SECTION_SPACES_SASS))
+		compiled_no_patch(program, "the SASS engine sees accesses to global, shared and local memory only");
+	for (size_t i = 0; i < program->n_context; i++)
+		if ((section->point == SECTION_ENTRY || section->point == SECTION_RETURN) &&
+		    program->context[i] >= COMPILED_PARAM_COUNT)
+			compiled_no_patch(program, "the program reads the parameters of the kernel, which the SASS engine "
+						   "does not know");
+}
+
+/* The patch form of program i, if there is one. */
+static int compiled_patch_parse(struct compiled_program *program, size_t i, json_object *object,
+				struct worker_task *task, const struct compiled_request *request,
+				char *error) {
+	const unsigned int output = (unsigned int)(COMPILED_FIRST_OUTPUT + request->n_chosen + i);
+	json_object *reason = NULL;
+	int64_t size = 0, slots;
+
+	if (i >= request->n_patches) {
+		compiled_no_patch(program, "%s", request->no_patch ?: "");
+		return 0;
+	}
+	if (json_object_object_get_ex(object, "patch_size", NULL) &&
+	    !compiled_int(object, "patch_size", 0, INT64_MAX, &size))
+		return compiled_wrong(error, "size of a patch form");
+	if (!size) {
+		json_object_object_get_ex(object, "patch_reason", &reason);
+		compiled_no_patch(program, "%s",
+				  json_object_is_type(reason, json_type_string) && json_object_get_string_len(reason)
+					  ? json_object_get_string(reason)
+					  : "the program has no form for the SASS engine");
+		return 0;
+	}
+	if ((uint64_t)size != worker_task_output_size(task, output))
+		return compiled_wrong(error, "size of a patch form");
+	if (!compiled_int(object, "patch_maps", 1, 65, &slots) || (size_t)slots != program->n_maps + 1)
+		return compiled_wrong(error, "slots of a patch form");
+	program->patch_fd = worker_task_steal_fd(task, output);
+	return 0;
+}
+
+/* The maps that a program uses, in the order of its slots. */
+static int compiled_maps(const struct compiled *compiled, struct compiled_program *program,
+			 json_object *object, char *error) {
+	json_object *maps = NULL;
+
+	if (!json_object_object_get_ex(object, "maps", &maps) ||
+	    !json_object_is_type(maps, json_type_array))
+		return compiled_wrong(error, "maps of a program");
+	for (size_t k = 0; k < json_object_array_length(maps); k++) {
+		json_object *map = json_object_array_get_idx(maps, k);
+		int64_t n = json_object_is_type(map, json_type_int) ? json_object_get_int64(map)
+								    : -1;
+
+		if (n < 0 || (size_t)n >= compiled->n_maps || !compiled->maps[n].used ||
+		    program->maps >> n & 1)
+			return compiled_wrong(error, "maps of a program");
+		program->maps |= UINT64_C(1) << n;
+		program->map_order[program->n_maps++] = (uint8_t)n;
+	}
+	return 0;
+}
+
 static int compiled_program_parse(struct compiled *compiled, size_t i, json_object *object,
 				  struct worker_task *task, const struct compiled_request *request,
 				  char *error) {
 	struct compiled_program *program = &compiled->programs[i];
-	json_object *maps = NULL;
 	int64_t value;
 	int r;
 
@@ -164,6 +252,7 @@ static int compiled_program_parse(struct compiled *compiled, size_t i, json_obje
 	    (uint64_t)value !=
 		    worker_task_output_size(task, (unsigned int)(COMPILED_FIRST_OUTPUT + i)))
 		return compiled_wrong(error, "size of a program");
+	program->size = (uint64_t)value;
 	r = compiled_context(program, object, error);
 	if (r)
 		return r;
@@ -175,18 +264,16 @@ static int compiled_program_parse(struct compiled *compiled, size_t i, json_obje
 	if (!compiled_int(object, "target", 10, 999, &value))
 		return compiled_wrong(error, "target");
 	program->target = (unsigned int)value;
-	if (!json_object_object_get_ex(object, "maps", &maps) ||
-	    !json_object_is_type(maps, json_type_array))
-		return compiled_wrong(error, "maps of a program");
-	for (size_t k = 0; k < json_object_array_length(maps); k++) {
-		json_object *map = json_object_array_get_idx(maps, k);
-		int64_t n = json_object_is_type(map, json_type_int) ? json_object_get_int64(map)
-								    : -1;
-
-		if (n < 0 || (size_t)n >= compiled->n_maps || !compiled->maps[n].used)
-			return compiled_wrong(error, "maps of a program");
-		program->maps |= UINT64_C(1) << n;
+	if (json_object_object_get_ex(object, "local_bytes", NULL)) {
+		if (!compiled_int(object, "local_bytes", 0, UINT32_MAX, &value))
+			return compiled_wrong(error, "local memory of a program");
+		program->local_bytes = (uint32_t)value;
 	}
+	r = compiled_maps(compiled, program, object, error);
+	if (r == 0)
+		r = compiled_patch_parse(program, i, object, task, request, error);
+	if (r)
+		return r;
 	program->fd = worker_task_steal_fd(task, (unsigned int)(COMPILED_FIRST_OUTPUT + i));
 	return 0;
 }
@@ -216,7 +303,7 @@ int compiled_from_json(struct compiled **compiledp, json_object *reply, struct w
 		r = -ENOMEM;
 	else
 		for (size_t i = 0; i < n_chosen; i++)
-			compiled->programs[i].fd = -1;
+			compiled->programs[i].fd = compiled->programs[i].patch_fd = -1;
 	compiled->n_maps = n_maps;
 	for (size_t i = 0; r == 0 && i < n_maps; i++)
 		r = compiled_map_parse(&compiled->maps[i], json_object_array_get_idx(maps, i),
@@ -237,9 +324,10 @@ int compiled_from_json(struct compiled **compiledp, json_object *reply, struct w
 struct compiled *compiled_free(struct compiled *compiled) {
 	if (!compiled)
 		return NULL;
-	for (size_t i = 0; i < compiled->n_programs; i++)
-		if (compiled->programs[i].fd >= 0)
-			close(compiled->programs[i].fd);
+	for (size_t i = 0; i < compiled->n_programs; i++) {
+		fd_close(compiled->programs[i].fd);
+		fd_close(compiled->programs[i].patch_fd);
+	}
 	free(compiled->maps);
 	free(compiled->programs);
 	free(compiled);

@@ -19,8 +19,10 @@ enum {
 
 #define COMPILED_ERROR_SIZE 256
 #define COMPILED_CONTEXT_MAX 64
+#define COMPILED_PATCH_REASON_SIZE 192
 #define COMPILED_KERNEL_CONTEXT_SIZE 168 /* of proto/gpuprobe.bpf.h's contexts */
 #define COMPILED_MEMORY_CONTEXT_SIZE 48
+#define COMPILED_EVENT_CONTEXT_SIZE 40
 
 struct compiled_map {
 	bool used;
@@ -36,6 +38,12 @@ struct compiled_program {
 	uint16_t context[COMPILED_CONTEXT_MAX]; /* multiples of 8, each once */
 	size_t n_context;
 	uint64_t maps; /* bit i: uses map i */
+	uint64_t size; /* bytes of PTX */
+	uint32_t local_bytes;
+	int patch_fd; /* its patch form, sealed; -1: it has none */
+	char patch_reason[COMPILED_PATCH_REASON_SIZE]; /* why not */
+	uint8_t map_order[64]; /* the maps as their slots are ordered in the patch form */
+	size_t n_maps;
 };
 
 struct compiled {
@@ -56,6 +64,8 @@ struct compiled_request {
 	size_t n_chosen;
 	const size_t *chosen; /* indices of programs; their outputs are the task's descriptors from
 				 1 on, in that order */
+	size_t n_patches; /* of the first so many a patch form was asked for; its outputs come next */
+	const char *no_patch; /* why not of the others */
 };
 
 /*
@@ -69,5 +79,8 @@ struct compiled *compiled_free(struct compiled *compiled);
 
 /* Whether all that the program reads of its context is there. 0, or COMPILED_E_INVALID with a line
  * for its author in error. */
-int compiled_check_context(const struct compiled_program *program, const char *name, bool memory,
+int compiled_check_context(const struct compiled_program *program, const char *name, enum section_point point,
 			   char error[static COMPILED_ERROR_SIZE]);
+
+/* The same for the SASS engine, which knows less; the program has no patch form any more if it reads what is not there, and says why. */
+void compiled_check_patch(struct compiled_program *program, const struct section *section, uint32_t spaces);

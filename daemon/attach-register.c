@@ -16,7 +16,7 @@
  * device, pid). */
 static bool attach_needs_process(const struct compiled_program *compiled,
 				 enum section_point point) {
-	for (size_t i = 0; point != SECTION_MEMORY && i < compiled->n_context; i++)
+	for (size_t i = 0; point != SECTION_MEMORY && point != SECTION_CLASS && i < compiled->n_context; i++)
 		if (compiled->context[i] == 8 || compiled->context[i] == 16)
 			return true;
 	return compiled->process;
@@ -47,6 +47,16 @@ static int attach_make(const struct attach_plan *plan, struct object *object, si
 	memcpy(attachment->context, compiled->context, compiled->n_context * sizeof(uint16_t));
 	attachment->fd = compiled->fd;
 	compiled->fd = -1;
+	attachment->size = compiled->size;
+	attachment->local_bytes = compiled->local_bytes;
+	attachment->engine = plan->engine;
+	attachment->patch_fd = compiled->patch_fd;
+	compiled->patch_fd = -1;
+	_Static_assert(sizeof(attachment->patch_reason) == sizeof(compiled->patch_reason), "the same text");
+	strcpy(attachment->patch_reason, compiled->patch_reason);
+	_Static_assert(sizeof(attachment->patch_maps) == sizeof(compiled->map_order), "the same maps");
+	memcpy(attachment->patch_maps, compiled->map_order, sizeof(attachment->patch_maps));
+	attachment->n_patch_maps = compiled->n_maps;
 	*attachmentp = attachment;
 	return 0;
 }
@@ -192,7 +202,6 @@ int attach_register(const struct attach_plan *plan, struct compiled *compiled,
 	object->host = *plan->host;
 	*plan->host = NULL;
 	registry_link(&plan->daemon->registry, object, attachments, n);
-	daemon_announce(plan->daemon);
 	*objectp = object;
 	return 0;
 }

@@ -30,6 +30,7 @@ struct attach_plan {
 	bool shared;
 	const struct filter *filter;
 	uint32_t spaces; /* of memory points; 0: the default */
+	enum engine engine;
 	const struct linked *linked;
 	const void *blob; /* linked->size bytes */
 	const struct attach_choices *choices;
@@ -38,7 +39,7 @@ struct attach_plan {
 };
 
 /*
- * Makes the object, its maps and an attachment of each program, and tells all processes. Takes the
+ * Makes the object, its maps and an attachment of each program; processes are not told yet. Takes the
  * descriptors of the compiled programs. 0 with *objectp, which is the registry's, a positive
  * result, or -errno: nothing is there then.
  */

@@ -6,7 +6,7 @@
  * can change any more. Nothing is visible to others before the last stage, so giving up is freeing
  * the struct: cancelled ones do so at the next callback.
  *
- *     link (worker) -> choose -> verify (thread) -> compile (worker) -> register
+ *     link (worker) -> choose -> verify (thread) -> compile and what follows (attach-compile.c)
  *
  * Programs of the object that run on the host are loaded in the thread, too, so that it is known which arrays
  * they share with the others, and attached at the end.
@@ -24,9 +24,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "attach-compiled.h"
-#include "attach-register.h"
-#include "bpf/linked.h"
+#include "attach-private.h"
 #include "daemon.h"
 #include "host.h"
 #include "memfd.h"
@@ -34,44 +32,8 @@
 #include "verify.h"
 
 #define ATTACH_LINK_MS 10000
-#define ATTACH_COMPILE_MS 30000
-#define ATTACH_PTX_MAX (UINT64_C(16) << 20)
 
-struct attach {
-	struct daemon *daemon;
-	bool cancelled;
-	attach_fn fn;
-	void *userdata;
-	uid_t owner;
-	char *only_program, *kernel, *point; /* what wish points to */
-	struct attach_wish wish;
-	struct filter filter;
-	uint32_t threads;
-	uint64_t ring_bytes;
-	bool shared;
-	uint64_t object_id;
-	/* link */
-	struct linked *linked;
-	int blob_fd;
-	const void *blob; /* linked->size bytes, sealed */
-	/* choose */
-	struct attach_choices choices;
-	size_t chosen[ATTACH_PROGRAMS_MAX]; /* choices.programs[].program */
-	/* compile */
-	struct map_shape shapes[LINKED_MAPS_MAX]; /* merge: nothing is proved yet */
-	/* verify */
-	uv_work_t work;
-	int verify_result;
-	struct verify_report report;
-	/* programs on the host */
-	void *elf; /* a copy of the object */
-	size_t n_elf;
-	int host_result;
-	struct verify_report host_report;
-	struct host *host;
-};
-
-static void attach_free(struct attach *attach) {
+void attach_free(struct attach *attach) {
 	attach_choices_deinit(&attach->choices);
 	if (attach->blob)
 		munmap((void *)attach->blob, attach->linked->size);
@@ -91,17 +53,13 @@ void attach_cancel(struct attach *attach) {
 	attach->cancelled = true;
 }
 
-/* Tells the outcome and ends. */
-static void attach_finish(struct attach *attach, const struct attach_outcome *outcome) {
+void attach_finish(struct attach *attach, const struct attach_outcome *outcome) {
 	if (!attach->cancelled)
 		attach->fn(outcome, attach->userdata);
 	attach_free(attach);
 }
 
-static void attach_fail(struct attach *attach, enum attach_error error, const char *program,
-			const char *log, const char *format, ...)
-	__attribute__((format(printf, 5, 6)));
-static void attach_fail(struct attach *attach, enum attach_error error, const char *program,
+void attach_fail(struct attach *attach, enum attach_error error, const char *program,
 			const char *log, const char *format, ...) {
 	struct attach_outcome outcome = { .error = error, .program = program, .log = log };
 	char reason[512];
@@ -114,7 +72,7 @@ static void attach_fail(struct attach *attach, enum attach_error error, const ch
 	attach_finish(attach, &outcome);
 }
 
-static void attach_fail_limit(struct attach *attach, const char *what, uint64_t limit) {
+void attach_fail_limit(struct attach *attach, const char *what, uint64_t limit) {
 	struct attach_outcome outcome = {
 		.error = ATTACH_E_LIMIT, .program = what, .reason = what, .limit = limit
 	};
@@ -122,8 +80,7 @@ static void attach_fail_limit(struct attach *attach, const char *what, uint64_t 
 	attach_finish(attach, &outcome);
 }
 
-/* A job failed. refused: what "status": "error" means at this stage. */
-static void attach_fail_job(struct attach *attach, int result, enum attach_error refused,
+void attach_fail_job(struct attach *attach, int result, enum attach_error refused,
 			    json_object *reply, const char *message) {
 	json_object *log = NULL, *word = NULL;
 	bool internal = false;
@@ -142,187 +99,6 @@ static void attach_fail_job(struct attach *attach, int result, enum attach_error
 		log = NULL;
 	attach_fail(attach, internal ? ATTACH_E_INTERNAL : refused, "",
 		    log ? json_object_get_string(log) : NULL, "%s", message);
-}
-
-/* ---- register ---- */
-
-/* Ends the attach: with an object in the registry, or without. */
-static void attach_commit(struct attach *attach, struct compiled *compiled) {
-	const struct attach_plan plan = {
-		.daemon = attach->daemon,
-		.object_id = attach->object_id,
-		.owner = attach->owner,
-		.shared = attach->shared,
-		.filter = &attach->filter,
-		.spaces = attach->wish.spaces,
-		.linked = attach->linked,
-		.blob = attach->blob,
-		.choices = &attach->choices,
-		.host = &attach->host,
-		.host_report = &attach->host_report,
-	};
-	struct attach_outcome outcome = {};
-	struct object *object = NULL;
-	int r;
-
-	r = attach_register(&plan, compiled, &object);
-	switch (r) {
-	case 0:
-		outcome.object = object;
-		attach_finish(attach, &outcome);
-		return;
-	case ATTACH_REGISTER_E_LIMIT:
-		attach_fail_limit(attach, "attachments", REGISTRY_ATTACHMENTS_MAX);
-		return;
-	case ATTACH_REGISTER_E_MAP:
-		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
-			    "a map of the object is larger than a map may be, or of another shape");
-		return;
-	case ATTACH_REGISTER_E_HOST:
-		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL, "%s", attach->host_report.reason);
-		return;
-	default:
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
-	}
-}
-
-/* ---- compile ---- */
-
-static void attach_on_compiled(struct worker_task *task, int result, json_object *reply,
-			       const char *message, void *userdata) {
-	struct attach *attach = userdata;
-	struct compiled *compiled = NULL;
-	struct compiled_request request;
-	char error[COMPILED_ERROR_SIZE];
-	int r;
-
-	if (attach->cancelled) {
-		attach_free(attach);
-		return;
-	}
-	if (result) {
-		attach_fail_job(attach, result, ATTACH_E_COMPILE, reply, message);
-		return;
-	}
-	request = (struct compiled_request){
-		.object = attach->object_id,
-		.n_maps = attach->linked->n_maps,
-		.shapes = attach->shapes,
-		.n_chosen = attach->choices.n,
-		.chosen = attach->chosen,
-	};
-	r = compiled_from_json(&compiled, reply, task, &request, error);
-	if (r) {
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s",
-			    r > 0 ? error : strerror(-r));
-		return;
-	}
-	for (size_t i = 0; i < compiled->n_programs; i++) {
-		const char *name = attach->linked->programs[attach->chosen[i]].name;
-		bool memory = attach->choices.programs[i].section.point == SECTION_MEMORY;
-
-		if (compiled_check_context(&compiled->programs[i], name, memory, error)) {
-			attach_fail(attach, ATTACH_E_COMPILE, name, NULL, "%s", error);
-			compiled_free(compiled);
-			return;
-		}
-	}
-	attach_commit(attach, compiled);
-	compiled_free(compiled);
-}
-
-/* What the maps are to be like, and what the worker needs to know of that. */
-static void attach_shape(struct attach *attach, json_object *maps) {
-	char symbol[REGISTRY_SYMBOL_SIZE];
-
-	for (size_t i = 0; i < attach->linked->n_maps; i++) {
-		const struct linked_map *linked = &attach->linked->maps[i];
-		json_object *map = json_object_array_get_idx(maps, i);
-		struct map_shape *shape = &attach->shapes[i];
-
-		*shape = (struct map_shape){
-			.type = linked->type,
-			.key_size = linked->key_size,
-			.value_size = linked->value_size,
-			.max_entries = linked->max_entries,
-			.place = attach->host && host_map_shared(attach->host, i) ? MAP_PLACE_KERNEL
-				 : attach->shared				  ? MAP_PLACE_HOST
-										  : MAP_PLACE_DEVICE,
-			.threads = attach->threads,
-			.ring_bytes = attach->ring_bytes,
-		};
-		compiled_slot_symbol(symbol, attach->object_id, i);
-		json_object_object_add(map, "slot_symbol", json_object_new_string(symbol));
-		json_object_object_add(map, "place", json_object_new_int((int)shape->place));
-		json_object_object_add(map, "threads", json_object_new_int64(shape->threads));
-		json_object_object_add(map, "ring_bytes",
-				       json_object_new_int64((int64_t)shape->ring_bytes));
-	}
-}
-
-/* Puts the maps and chosen programs of the linked object into the job. 0 or -errno. */
-static int attach_compile_request(struct attach *attach, struct worker_task *task,
-				  json_object *job) {
-	json_object *described = json_object_new_object(), *maps = NULL, *programs = NULL,
-		    *chosen = json_object_new_array();
-	int r;
-
-	r = linked_to_json(attach->linked, described);
-	if (r == 0 && (!json_object_object_get_ex(described, "maps", &maps) ||
-		       !json_object_object_get_ex(described, "programs", &programs)))
-		r = -EINVAL;
-	if (r == 0)
-		attach_shape(attach, maps);
-	for (size_t i = 0; r == 0 && i < attach->choices.n; i++) {
-		json_object *program = json_object_array_get_idx(programs, attach->chosen[i]);
-		int output = worker_task_add_output(task, ATTACH_PTX_MAX);
-
-		if (output < 0) {
-			r = output;
-			break;
-		}
-		json_object_object_add(program, "index",
-				       json_object_new_int((int)attach->chosen[i]));
-		json_object_object_add(program, "output", json_object_new_int(output));
-		json_object_array_add(chosen, json_object_get(program));
-	}
-	if (r == 0) {
-		json_object_object_add(job, "maps", json_object_get(maps));
-		json_object_object_add(job, "programs", json_object_get(chosen));
-	}
-	json_object_put(chosen);
-	json_object_put(described);
-	return r;
-}
-
-static void attach_compile(struct attach *attach) {
-	json_object *job = json_object_new_object();
-	struct worker_task *task;
-	char prefix[64];
-	int r, fd;
-
-	compiled_prefix(prefix, attach->object_id);
-	json_object_object_add(job, "job", json_object_new_string("compile"));
-	json_object_object_add(job, "prefix", json_object_new_string(prefix));
-	task = worker_task_new(json_object_get(job), attach_on_compiled, attach);
-	if (!task) {
-		json_object_put(job);
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "no memory");
-		return;
-	}
-	fd = fcntl(attach->blob_fd, F_DUPFD_CLOEXEC, 3);
-	r = fd < 0 ? -errno : worker_task_add_input(task, fd);
-	if (r >= 0) {
-		json_object_object_add(job, "input", json_object_new_int(r));
-		r = attach_compile_request(attach, task, job);
-	}
-	json_object_put(job);
-	if (r < 0) {
-		worker_task_free(task);
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
-		return;
-	}
-	worker_pool_submit(attach->daemon->program_pool, task, ATTACH_COMPILE_MS);
 }
 
 /* ---- verify ---- */
@@ -449,8 +225,8 @@ static bool attach_choose_programs(struct attach *attach) {
 			const struct attach_choice *choice = &attach->choices.programs[i];
 
 			attach->chosen[i] = choice->program;
-			if (!pass_set_builtin(&attach->daemon->passes, &choice->section,
-					      choice->text)) {
+			if (attach->wish.engine != ENGINE_SASS && !section_needs_sass(&choice->section) &&
+			    !pass_set_builtin(&attach->daemon->passes, &choice->section, choice->text)) {
 				attach_fail(
 					attach, ATTACH_E_ARGUMENT, "point", NULL,
 					"%.128s: the definitions of passes have none for this point (gpuprobectl pass list)",
@@ -562,6 +338,7 @@ static struct attach *attach_alloc(struct daemon *daemon, const struct attach_op
 		.kernel = attach->kernel,
 		.point = attach->point,
 		.spaces = options->wish.spaces,
+		.engine = options->wish.engine,
 	};
 	return attach;
 }

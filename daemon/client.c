@@ -158,6 +158,35 @@ void client_disarm(struct daemon *daemon, const struct map *map) {
 	}
 }
 
+/* Whether an attachment that stands in the module is left. */
+static bool client_module_wanted(const struct daemon *daemon, const struct image_result *result) {
+	for (size_t i = 0; i < result->n_attachments; i++)
+		if (registry_attachment(&daemon->registry, result->attachments[i]))
+			return true;
+	return false;
+}
+
+void client_retire(struct daemon *daemon, uint64_t attachment) {
+	const struct process *process;
+	const struct module *module;
+
+	LIST_FOREACH(process, &daemon->processes.list, link) {
+		struct shim_connection *connection = process_mirror(process);
+
+		LIST_FOREACH(module, &process->modules, link) {
+			union wire_message message = { .header = { .type = WIRE_RETIRE } };
+
+			if (!connection || module->result->plan ||
+			    !image_result_applies(module->result, attachment) ||
+			    client_module_wanted(daemon, module->result))
+				continue;
+			message.retire.module_id = module->id;
+			message.header.sequence = ++daemon->last_sequence;
+			shim_connection_send(connection, &message, -1);
+		}
+	}
+}
+
 /* ---- folding ---- */
 
 static void client_folding_closed(uv_handle_t *handle) {
@@ -408,7 +437,9 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 			&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
 			&(struct outcome_subject){ kernel->name, kernel->demangled,
 						   kernel->device_function, kernel->attachments,
-						   kernel->n_attachments },
+						   kernel->n_attachments,
+						   module->result->plan ? OUTCOME_ENGINE_SASS
+									: OUTCOME_ENGINE_PTX },
 			report->reason);
 	}
 	if (!module || !module->result->n_kernels)

@@ -38,5 +38,8 @@ void client_sync_cancel(struct sync_request *request);
  */
 void client_stop_folding(struct daemon *daemon);
 
+/* Tells processes that an attachment which is gone was the last of some of their modules. */
+void client_retire(struct daemon *daemon, uint64_t attachment);
+
 /* Tells all processes with instances of the map to stop using it. */
 void client_disarm(struct daemon *daemon, const struct map *map);

@@ -94,11 +94,10 @@ static json_object *control_filter_json(const struct filter *filter) {
 }
 
 static const char *control_point_name(const struct attachment *attachment) {
-	return attachment->on_host ? "host" : section_point_name(attachment->section.point);
+	return attachment->on_host ? "host" : section_point_name(&attachment->section);
 }
 
-static json_object *control_attachment_json(const struct daemon *daemon,
-					    const struct attachment *attachment) {
+json_object *control_attachment_json(const struct daemon *daemon, const struct attachment *attachment) {
 	json_object *json = json_object_new_object();
 	unsigned int modules, processes;
 
@@ -109,6 +108,7 @@ static json_object *control_attachment_json(const struct daemon *daemon,
 	control_add_string(json, "point", control_point_name(attachment));
 	control_add_string(json, "kernel", attachment->section.kernel);
 	control_add_string(json, "section", attachment->section_text);
+	control_add_string(json, "engine", engine_name(attachment->engine));
 	json_object_object_add(json, "filter", control_filter_json(&attachment->filter));
 	control_add_string(json, "state", "armed");
 	control_add_int(json, "modules", modules);
@@ -319,12 +319,16 @@ static const char *control_attach_options(json_object *parameters, struct attach
 					  const char **parameterp, char buffer[static 128]) {
 	json_object *threads = control_member(parameters, "threads"),
 		    *ring_size = control_member(parameters, "ring_size");
+	const char *engine = control_string(parameters, "engine");
 	const char *why;
 
 	options->wish.program = control_string(parameters, "program");
 	options->wish.kernel = control_string(parameters, "kernel");
 	options->wish.point = control_string(parameters, "point");
 	options->shared = control_bool(parameters, "shared");
+	*parameterp = "engine";
+	if (engine && !engine_from_name(engine, false, &options->wish.engine))
+		return "expected auto, ptx or sass";
 	*parameterp = "kernel";
 	if (options->wish.kernel && !control_name_valid(options->wish.kernel))
 		return "not a name or a glob of at most 2047 printable bytes";
@@ -454,6 +458,7 @@ static json_object *control_outcome_json(const struct outcome *outcome) {
 	control_add_string(json, "demangled", outcome->demangled);
 	control_add_string(json, "outcome", outcome_kind_name(outcome->kind));
 	control_add_string(json, "reason", outcome->reason);
+	control_add_string(json, "engine", outcome_engine_name(outcome->engine));
 	for (size_t i = 0; i < outcome->n_attachments; i++)
 		json_object_array_add(attachments,
 				      json_object_new_int64((int64_t)outcome->attachments[i]));
@@ -588,5 +593,6 @@ const struct varlink_method control_methods[] = {
 	{ "Why", control_why },		 { "ListMaps", control_list_maps },
 	{ "DumpMap", control_dump_map }, { "ReadRing", control_read_ring },
 	{ "ReadLog", control_read_log }, { "ListKernels", control_list_kernels },
-	{ "ShowKernel", control_show_kernel }, { "ListPasses", control_list_passes }, {},
+	{ "ShowKernel", control_show_kernel }, { "ListPasses", control_list_passes },
+	{ "ShowProgram", control_show_program }, {},
 };

@@ -9,6 +9,7 @@
 
 #include "varlink-server.h"
 
+struct attachment;
 struct daemon;
 struct map;
 struct object;
@@ -38,6 +39,7 @@ void control_add_int(json_object *object, const char *key, int64_t value);
 void control_add_string(json_object *object, const char *key, const char *value);
 
 /* The types Map and Attachment of the interface. */
+json_object *control_attachment_json(const struct daemon *daemon, const struct attachment *attachment);
 json_object *control_map_json(const struct map *map, const struct object *object);
 
 /* The map of that name or number that the caller may see. NULL: answered, with the result in *rp.
@@ -45,8 +47,9 @@ json_object *control_map_json(const struct map *map, const struct object *object
 struct map *control_find_map(const struct daemon *daemon, struct varlink_call *call,
 			     const char *name, int *rp);
 
-/* In files of their own: DumpMap; ReadRing and ReadLog; ListPasses. */
+/* In files of their own: DumpMap; ReadRing and ReadLog; ListPasses; ShowProgram. */
 int control_dump_map(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_read_ring(struct varlink_call *call, json_object *parameters, void *userdata);
+int control_show_program(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_list_passes(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_read_log(struct varlink_call *call, json_object *parameters, void *userdata);

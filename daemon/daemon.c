@@ -37,7 +37,10 @@ void daemon_detach(struct daemon *daemon, struct attachment *attachment) {
 			client_disarm(daemon, object->maps[i]);
 	registry_remove(&daemon->registry, attachment);
 	image_cache_forget(&daemon->images, id);
+	plan_images_forget(&daemon->plans, id);
+	client_retire(daemon, id);
 	daemon_announce(daemon);
+	plan_prepare_again(daemon);
 }
 
 void daemon_attachment_usage(const struct daemon *daemon, uint64_t attachment,
@@ -163,6 +166,23 @@ static int daemon_load_passes(struct daemon *daemon, const struct daemon_options
 	return 0;
 }
 
+/* The interest page. 0 or -errno, logged. */
+static int daemon_start_interest(struct daemon *daemon, const struct daemon_options *options) {
+	struct interest_rule rules[INTEREST_SASS_RULES_MAX];
+	const struct interest_options page = {
+		.deadline_ms = options->deadline_ms,
+		.sass_rules = rules,
+		.n_sass_rules = engine_rules_to_page(&daemon->engines, rules),
+		.sanitizer = options->sanitizer,
+	};
+	int r;
+
+	r = interest_writer_new(&daemon->interest, options->interest_path, &page);
+	if (r < 0)
+		log_error("%s: %s", options->interest_path, strerror(-r));
+	return r;
+}
+
 int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options) {
 	struct daemon *daemon;
 	struct timespec now;
@@ -184,7 +204,9 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	daemon->deadline_ms = options->deadline_ms;
 	daemon->compile_ms = options->compile_ms;
 	daemon->mirror_period_ms = options->mirror_period_ms;
+	daemon->engines = *options->engines;
 	registry_init(&daemon->registry);
+	plan_images_init(&daemon->plans);
 	process_table_init(&daemon->processes);
 	outcome_log_init(&daemon->outcomes);
 	LIST_INIT(&daemon->syncs);
@@ -193,10 +215,7 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	if (r == 0)
 		r = map_accounts_new(&daemon->map_accounts, DAEMON_MAP_BYTES_MAX);
 	if (r == 0)
-		r = interest_writer_new(&daemon->interest, options->interest_path,
-					options->deadline_ms);
-	if (r < 0)
-		log_error("%s: %s", options->interest_path, strerror(-r));
+		r = daemon_start_interest(daemon, options);
 	if (r == 0 && options->keep_artifacts) {
 		r = artifact_store_new(&daemon->artifacts, loop, options->keep_artifacts);
 		if (r < 0)
@@ -236,6 +255,7 @@ struct daemon *daemon_free(struct daemon *daemon) {
 	if (!daemon)
 		return NULL;
 	image_cache_deinit(&daemon->images);
+	plan_images_deinit(&daemon->plans);
 	registry_deinit(&daemon->registry);
 	pass_set_deinit(&daemon->passes);
 	outcome_log_deinit(&daemon->outcomes);

@@ -10,11 +10,14 @@
 #include <uv.h>
 
 #include "account.h"
+#include "engine.h"
 #include "image.h"
 #include "interest-page.h"
 #include "map.h"
 #include "outcome.h"
 #include "pass-definition.h"
+#include "plan-image.h"
+#include "plan-prepare.h"
 #include "process.h"
 #include "registry.h"
 #include "shim-server.h"
@@ -44,6 +47,8 @@ struct daemon_options {
 	struct worker_pool_options image_pool,
 		program_pool; /* size, path, arguments, environment */
 	struct worker_pool_options pass_pool; /* likewise; path NULL: its worker is missing */
+	const struct engine_rules *engines; /* copied */
+	const char *sanitizer; /* path of NVIDIA's library; NULL: where toolkits put it */
 	const char *pass_folder; /* with definitions of passes; NULL: the usual ones */
 };
 
@@ -77,6 +82,10 @@ struct daemon {
 	struct process_table processes;
 	struct outcome_log outcomes;
 	struct image_cache images;
+	struct plan_images plans;
+	struct engine_rules engines;
+	uint32_t capabilities[PLAN_CAPABILITIES_MAX]; /* of devices that processes have asked for */
+	unsigned int n_capabilities;
 	struct interest_writer *interest;
 	struct worker_pool *image_pool, *program_pool;
 	struct pass_set passes;

@@ -29,6 +29,26 @@ bool filter_set_exe(struct filter *filter, const char *exe) {
 	return true;
 }
 
+bool filter_set_cgroup(struct filter *filter, const char *cgroup) {
+	size_t n = strlen(cgroup);
+
+	while (n > 1 && cgroup[n - 1] == '/')
+		n--;
+	if (n <= 1 || n >= sizeof(filter->cgroup) || cgroup[0] != '/')
+		return false;
+	memcpy(filter->cgroup, cgroup, n);
+	filter->cgroup[n] = '\0';
+	filter->has_cgroup = true;
+	return true;
+}
+
+/* Whether the cgroup is that of the filter, or lies under it. */
+static bool filter_cgroup_matches(const char *wanted, const char *cgroup) {
+	size_t n = strlen(wanted);
+
+	return strncmp(wanted, cgroup, n) == 0 && (!cgroup[n] || cgroup[n] == '/');
+}
+
 bool filter_matches(const struct filter *filter, const struct process_facts *facts) {
 	if (filter->has_pid && filter->pid != facts->pid)
 		return false;
@@ -39,7 +59,19 @@ bool filter_matches(const struct filter *filter, const struct process_facts *fac
 	if (filter->has_exe && strcmp(filter->exe, facts->exe) != 0 &&
 	    (!facts->exe[0] || fnmatch(filter->exe, facts->exe, 0) != 0))
 		return false;
+	if (filter->has_cgroup && !filter_cgroup_matches(filter->cgroup, facts->cgroup))
+		return false;
 	return true;
+}
+
+bool filter_implies(const struct filter *filter, const struct filter *other) {
+	return (!other->has_pid || (filter->has_pid && filter->pid == other->pid)) &&
+	       (!other->has_uid || (filter->has_uid && filter->uid == other->uid)) &&
+	       (!other->has_comm ||
+		(filter->has_comm && memcmp(filter->comm, other->comm, sizeof(filter->comm)) == 0)) &&
+	       (!other->has_exe || (filter->has_exe && strcmp(filter->exe, other->exe) == 0)) &&
+	       (!other->has_cgroup ||
+		(filter->has_cgroup && filter_cgroup_matches(other->cgroup, filter->cgroup)));
 }
 
 void filter_to_rule(const struct filter *filter, struct interest_rule *rule) {
@@ -59,5 +91,9 @@ void filter_to_rule(const struct filter *filter, struct interest_rule *rule) {
 	if (filter->has_exe && !strpbrk(filter->exe, "*?[\\")) {
 		rule->flags |= INTEREST_RULE_EXE;
 		rule->exe = interest_hash(filter->exe);
+	}
+	if (filter->has_cgroup) {
+		rule->flags |= INTEREST_RULE_CGROUP;
+		rule->cgroup = interest_hash(filter->cgroup);
 	}
 }

@@ -26,6 +26,9 @@ struct image_reply_request {
 	uint32_t image;
 };
 
+/* Adds the kernels of a reply to the result. 0, or as below. */
+int image_reply_kernels(struct image_result *result, json_object *reply, const struct image_reply_request *request);
+
 /*
  * Turns a worker's reply into a result; takes the new image and the instructions from the task. 0,
  * IMAGE_REPLY_E_INVALID, or -ENOMEM.

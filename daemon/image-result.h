@@ -24,6 +24,7 @@ struct image_kernel {
 struct image_slot {
 	uint64_t map;  /* 0: of the process */
 	uint32_t kind; /* enum wire_slot_kind */
+	uint32_t offset; /* of a plan: in struct patch_data */
 	char symbol[64];
 };
 
@@ -31,6 +32,7 @@ struct image_result {
 	unsigned int n_refs;
 	bool replaced;
 	bool failed; /* own image, because something went wrong */
+	bool plan; /* of the SASS engine: what replaces nothing and patches what is loaded (proto/patch.h) */
 	int fd;	     /* the new image, sealed; -1 unless replaced */
 	uint64_t size;
 	char reason[192]; /* why the own image is used */

@@ -17,12 +17,13 @@
 #include <string.h>
 
 #include "artifact.h"
+#include "attachment-json.h"
 #include "daemon.h"
 #include "image-reply.h"
 #include "memfd.h"
 #include "pass.h"
+#include "plan-work.h"
 
-#define IMAGE_KEEP_BAD_MS 30000 /* a failure that may be the worker's and not the image's */
 #define IMAGE_INSTRUCTIONS_MAX (UINT64_C(64) << 20)
 #define IMAGE_TEXT_MAX (UINT64_C(256) << 20)
 
@@ -39,48 +40,6 @@ static void image_work_add_string(json_object *object, const char *key, const ch
 
 static void image_work_add_int(json_object *object, const char *key, int64_t value) {
 	json_object_object_add(object, key, json_object_new_int64(value));
-}
-
-static json_object *image_work_program(const struct attachment *attachment, int fd) {
-	json_object *program = json_object_new_object(), *context = json_object_new_array();
-
-	image_work_add_string(program, "name", attachment->symbol);
-	image_work_add_int(program, "fd", fd);
-	image_work_add_int(program, "isa", attachment->isa);
-	image_work_add_int(program, "target", attachment->target);
-	for (size_t i = 0; i < attachment->n_context; i++)
-		json_object_array_add(context, json_object_new_int(attachment->context[i]));
-	json_object_object_add(program, "context", context);
-	return program;
-}
-
-static json_object *image_work_attachment(const struct attachment *attachment,
-					  uint32_t default_spaces) {
-	const struct section *section = &attachment->section;
-	uint32_t wanted =
-		attachment->spaces == SECTION_SPACES_DEFAULT ? default_spaces : attachment->spaces;
-	json_object *json = json_object_new_object(), *spaces;
-
-	image_work_add_int(json, "id", (int64_t)attachment->id);
-	image_work_add_string(json, "kernel", section->kernel);
-	json_object_object_add(json, "device_function",
-			       json_object_new_boolean(section->device_function));
-	image_work_add_string(json, "point", section_point_name(section->point));
-	image_work_add_string(json, "program", attachment->symbol);
-	if (section->point == SECTION_LINE) {
-		image_work_add_string(json, "file", section->file);
-		image_work_add_int(json, "line", section->line);
-	} else if (section->point == SECTION_BLOCK) {
-		image_work_add_int(json, "block", section->block);
-	} else if (section->point == SECTION_MEMORY && wanted != SECTION_SPACES_DEFAULT) {
-		spaces = json_object_new_array();
-		for (unsigned int i = 0; section_space_name(i); i++)
-			if (wanted >> i & 1)
-				json_object_array_add(
-					spaces, json_object_new_string(section_space_name(i)));
-		json_object_object_add(json, "spaces", spaces);
-	}
-	return json;
 }
 
 /* The members that are the same in all jobs of the work. */
@@ -107,6 +66,8 @@ static json_object *image_work_request(const struct image_work *work, enum image
 	json_object_object_add(request, "call",
 			       json_object_new_boolean(work->daemon->artifacts != NULL));
 	image_work_add_string(request, "stage", stages[stage]);
+	/* a person who reads what is kept is not to find each kernel twice */
+	json_object_object_add(request, "bare", json_object_new_boolean(!work->daemon->artifacts));
 	if (work->isa) {
 		image_work_add_int(request, "isa", work->isa);
 		image_work_add_int(request, "target", work->target);
@@ -141,27 +102,26 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 		index = fd < 0 ? -errno : worker_task_add_input(task, fd);
 		if (index < 0)
 			return index;
-		json_object_array_add(programs, image_work_program(attachment, index));
-		json_object_array_add(attachments, image_work_attachment(attachment, spaces));
+		json_object_array_add(programs, attachment_program_json(attachment, index));
+		json_object_array_add(attachments, attachment_json(attachment, spaces));
 	}
 	return 0;
 }
 
-/* A stage has ended: a worker_task_fn. */
-static void image_work_on_task(struct worker_task *task, int result, json_object *reply,
-			       const char *message, void *userdata) {
+void image_work_on_task(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata) {
 	struct image_work *work = userdata;
 
 	work->task = NULL;
 	work->stage_fn(task, result, reply, message, work->stage_userdata);
 }
 
-/* Hands the job of a stage to the pool. One that comes after the deadline is overtime from its
- * start. */
-static void image_work_hand_over(struct image_work *work, struct worker_task *task) {
+/* One that comes after the deadline is overtime from its start. */
+void image_work_submit_task(struct image_work *work, struct worker_task *task, worker_task_fn fn, void *userdata) {
 	uint64_t now = uv_now(work->daemon->loop);
 	uint64_t deadline = work->deadline > now ? work->deadline : now;
 
+	work->stage_fn = fn;
+	work->stage_userdata = userdata;
 	if (work->limit > deadline)
 		worker_task_set_overtime(task, work->uid, (unsigned int)(work->limit - deadline));
 	work->task = task;
@@ -179,8 +139,6 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 	struct worker_task *task;
 	int r, fd;
 
-	work->stage_fn = fn;
-	work->stage_userdata = userdata;
 	task = worker_task_new(json_object_get(request), image_work_on_task, work);
 	fd = fcntl(work->fd, F_DUPFD_CLOEXEC, 3);
 	if (!task || fd < 0) {
@@ -213,7 +171,7 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 		worker_task_free(task);
 		return r;
 	}
-	image_work_hand_over(work, task);
+	image_work_submit_task(work, task, fn, userdata);
 	return 0;
 }
 
@@ -227,6 +185,8 @@ int image_work_start(struct image_work **workp, const struct image_work *templat
 	work->fd = fcntl(template->fd, F_DUPFD_CLOEXEC, 3);
 	if (work->fd < 0)
 		r = -errno;
+	else if (work->kind == WIRE_IMAGE_NAMES)
+		r = plan_work_start(work);
 	else if (pass_set_runs_programs(&work->daemon->passes))
 		r = pass_start(work);
 	else
@@ -241,7 +201,7 @@ int image_work_start(struct image_work **workp, const struct image_work *templat
 
 /* ---- replies ---- */
 
-static void image_work_end(struct image_work *work, struct image_result *result, uint64_t keep) {
+void image_work_end(struct image_work *work, struct image_result *result, uint64_t keep) {
 	work->fn(result, keep, work->userdata);
 	image_work_free(work);
 }
@@ -283,31 +243,11 @@ static void image_work_keep(struct image_work *work, const struct image_result *
 	fd_close(artifact.text);
 }
 
-void image_work_take(struct worker_task *task, int result, json_object *reply, const char *message,
-		     void *userdata) {
-	struct image_work *work = userdata;
-	const struct image_reply_request request = {
-		.registry = &work->daemon->registry,
-		.attachments = work->attachments,
-		.n_attachments = work->n_attachments,
-		.image = work->image,
-	};
-	struct image_result *made = NULL;
+void image_work_fail_job(struct image_work *work, int result, json_object *reply, const char *message) {
 	json_object *word = NULL;
 	uint64_t keep;
-	int r;
 
 	switch (result) {
-	case _WORKER_POOL_SUCCESS:
-		r = image_reply_parse(&made, reply, task, &request);
-		if (r > 0) {
-			image_work_fail(work, IMAGE_KEEP_BAD_MS, "worker sent a malformed reply");
-			return;
-		}
-		if (r == 0)
-			image_work_keep(work, made, reply, task);
-		image_work_end(work, made, IMAGE_KEEP_ALWAYS);
-		return;
 	case WORKER_POOL_E_REFUSED:
 		keep = json_object_object_get_ex(reply, "error", &word) &&
 				       json_object_is_type(word, json_type_string) &&
@@ -323,4 +263,30 @@ void image_work_take(struct worker_task *task, int result, json_object *reply, c
 		keep = IMAGE_KEEP_BAD_MS;
 	}
 	image_work_fail(work, keep, "%s", message);
+}
+
+void image_work_take(struct worker_task *task, int result, json_object *reply, const char *message,
+		     void *userdata) {
+	struct image_work *work = userdata;
+	const struct image_reply_request request = {
+		.registry = &work->daemon->registry,
+		.attachments = work->attachments,
+		.n_attachments = work->n_attachments,
+		.image = work->image,
+	};
+	struct image_result *made = NULL;
+	int r;
+
+	if (result) {
+		image_work_fail_job(work, result, reply, message);
+		return;
+	}
+	r = image_reply_parse(&made, reply, task, &request);
+	if (r > 0) {
+		image_work_fail(work, IMAGE_KEEP_BAD_MS, "worker sent a malformed reply");
+		return;
+	}
+	if (r == 0)
+		image_work_keep(work, made, reply, task);
+	image_work_end(work, made, IMAGE_KEEP_ALWAYS);
 }

@@ -10,12 +10,14 @@
 #include <sys/types.h>
 
 #include "image-result.h"
+#include "plan-image.h"
 #include "worker-pool.h"
 
 struct daemon;
 
 #define IMAGE_PROGRAMS_MAX 58 /* that one job can carry beside its other descriptors */
 #define IMAGE_KEEP_ALWAYS UINT64_MAX
+#define IMAGE_KEEP_BAD_MS 30000 /* a failure that may be the worker's and not the image's */
 
 enum image_stage {
 	IMAGE_STAGE_ALL,
@@ -34,11 +36,12 @@ typedef void (*image_work_fn)(struct image_result *result, uint64_t keep, void *
 
 struct image_work {
 	struct daemon *daemon;
-	uint32_t kind, flags, capability;
+	uint32_t kind, flags, capability; /* kind: WIRE_IMAGE_NAMES for a plan (plan-work.h) */
 	uint32_t image; /* upper half of instruction ids */
 	uint32_t isa, target; /* of the edited text; 0: there is none yet */
 	const uint64_t *attachments; /* borrowed: good until the end */
 	size_t n_attachments;
+	json_object *standing; /* of a plan, borrowed likewise: as in struct plan_job */
 	int fd; /* the image, sealed */
 	uint64_t deadline; /* uv_now(): until then somebody waits for it */
 	uint64_t limit;	   /* uv_now(): work that is under way at the deadline goes on until then */
@@ -49,6 +52,7 @@ struct image_work {
 	struct worker_task *task; /* NULL: no image worker has it */
 	worker_task_fn stage_fn;
 	void *stage_userdata;
+	struct plan_waiter waiter; /* of a plan */
 };
 
 /* Takes a copy of the struct (fd is duplicated) and starts; fn is called once, never from within.
@@ -67,10 +71,21 @@ void image_work_cancel(struct image_work *work);
 int image_work_submit(struct image_work *work, enum image_stage stage, int text, worker_task_fn fn,
 		      void *userdata);
 
+/* Hands a job of the work to the pool: fn, with the work as its userdata unless said otherwise, is called once it is done. */
+void image_work_submit_task(struct image_work *work, struct worker_task *task, worker_task_fn fn, void *userdata);
+/* The function of such a task. */
+void image_work_on_task(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata);
+
 /* The last stage has answered (a worker_task_fn; userdata: the work): its fn is told, and the work
  * is gone. */
 void image_work_take(struct worker_task *task, int result, json_object *reply, const char *message,
 		     void *userdata);
+
+/* The end with a result, which is handed over; NULL: no memory. The work is gone. */
+void image_work_end(struct image_work *work, struct image_result *result, uint64_t keep);
+
+/* The same for a job that failed, with the pool's message. */
+void image_work_fail_job(struct image_work *work, int result, json_object *reply, const char *message);
 
 /* The own image, because something went wrong; printf-like. The work is gone. */
 void image_work_fail(struct image_work *work, uint64_t keep, const char *format, ...)

@@ -31,18 +31,20 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "image-answer.h"
+#include "image-match.h"
 #include "memfd.h"
+#include "plan-prepare.h"
 
 #define IMAGE_HASH_INLINE_MAX (1024 * 1024)
 #define IMAGE_NUMBER_MAX UINT32_C(0x7fffffff)
 #define IMAGE_TOLD_MAX 32 /* beyond that, those told first wait again */
-#define IMAGE_NAMES_MAX                                                                            \
-	((size_t)64                                                                                \
-	 << 10) /* bytes of names in a job, twice: JSON escapes some; a job has 128 KiB */
+#define IMAGE_STANDING_MAX 3000 /* ids of modules in a job; it has 128 KiB */
 
 struct image_key {
 	XXH128_hash_t hash;
 	uint64_t size;
+	uint64_t standing; /* hash of image_entry.standing */
 	uint32_t kind, flags, capability;
 	uid_t uid;
 	size_t n_attachments;
@@ -72,6 +74,7 @@ struct image_entry {
 	TAILQ_ENTRY(image_entry) link;
 	struct daemon *daemon;
 	struct image_key key;
+	json_object *standing; /* of a plan: as in struct plan_job; else NULL */
 	struct image_result *result; /* NULL: in work */
 	struct image_work *work;     /* NULL: done */
 	bool late;		     /* somebody has waited for it in vain */
@@ -98,6 +101,7 @@ static void image_entry_free(struct image_cache *cache, struct image_entry *entr
 	if (entry->result && entry->result->replaced)
 		cache->bytes -= entry->result->size;
 	image_result_unref(entry->result);
+	json_object_put(entry->standing);
 	free(entry);
 }
 
@@ -163,136 +167,11 @@ void image_cache_each(const struct image_cache *cache,
 			fn(entry->result, entry->key.uid, userdata);
 }
 
-/* ---- answers ---- */
-
-/* Remembers that points that were asked for by the name of the kernel are not there. */
-static void image_record_missing(struct daemon *daemon, const struct process_facts *facts,
-				 const struct image_kernel *kernel) {
-	char reason[256];
-
-	snprintf(reason, sizeof(reason), "no such point in %s: %s%s",
-		 kernel->device_function ? "this device function" : "this kernel",
-		 kernel->missing_point, kernel->n_missing > 1 ? ", and others" : "");
-	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
-			&(struct outcome_subject){ kernel->name, kernel->demangled,
-						   kernel->device_function, kernel->missing,
-						   kernel->n_missing },
-			reason);
-}
-
-static void image_record(struct daemon *daemon, const struct process *process,
-			 const struct image_result *result) {
-	const struct process_facts *facts = &process->facts;
-	enum outcome_kind kind = result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED;
-
-	for (size_t i = 0; i < result->n_kernels; i++) {
-		const struct image_kernel *kernel = &result->kernels[i];
-
-		if (kernel->n_missing)
-			image_record_missing(daemon, facts, kernel);
-		if (kernel->n_missing && !kernel->n_attachments)
-			continue;
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
-				result->replaced ? OUTCOME_PROBED : kind,
-				&(struct outcome_subject){
-					kernel->name, kernel->demangled, kernel->device_function,
-					kernel->attachments, kernel->n_attachments },
-				result->reason);
-	}
-	if (!result->n_kernels)
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind,
-				&(struct outcome_subject){}, result->reason);
-}
-
-/* Sends IMAGE_REPLY and the SLOTs. 0 or negative: the connection is of no use any more. */
-static int image_send(struct client *client, uint32_t sequence, const struct image_result *result,
-		      uint64_t module) {
-	union wire_message message = {};
-	int r;
-
-	message.header.type = WIRE_IMAGE_REPLY;
-	message.header.sequence = sequence;
-	message.image_reply.module_id = module;
-	message.image_reply.verdict = result->replaced ? WIRE_VERDICT_REPLACED : WIRE_VERDICT_OWN;
-	if (result->replaced) {
-		message.image_reply.image_size = result->size;
-		message.image_reply.slot_count = (uint32_t)result->n_slots;
-	} else {
-		memcpy(message.image_reply.reason, result->reason, strlen(result->reason));
-	}
-	r = shim_connection_send(client->connection, &message, result->replaced ? result->fd : -1);
-	for (size_t i = 0; r == 0 && result->replaced && i < result->n_slots; i++) {
-		union wire_message slot = {};
-
-		slot.header.type = WIRE_SLOT;
-		slot.header.sequence = sequence;
-		slot.slot.module_id = module;
-		slot.slot.map_id = result->slots[i].map;
-		slot.slot.kind = result->slots[i].kind;
-		memcpy(slot.slot.symbol, result->slots[i].symbol, strlen(result->slots[i].symbol));
-		r = shim_connection_send(client->connection, &slot, -1);
-	}
-	return r;
-}
-
-/* Answers the client and remembers why. 0 or negative as above. */
-static int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence,
-			struct image_result *result) {
-	struct process *process = client->process;
-	struct image_result *own = NULL;
-	struct module *module = NULL;
-	int r;
-
-	if (client->connection->state == SHIM_LOADER_BUSY)
-		client->connection->state = SHIM_LOADER;
-	if (result->replaced) {
-		r = process_module_new(&daemon->processes, process, result, &module);
-		if (r < 0)
-			return r;
-		if (r > 0) {
-			r = image_result_new_own(&own, false,
-						 "this process has %d probed modules: no more",
-						 PROCESS_MODULES_MAX);
-			if (r < 0)
-				return r;
-			result = own;
-		}
-	}
-	if (result->replaced)
-		daemon->counters.images_replaced++;
-	else
-		daemon->counters.images_own++;
-	image_record(daemon, process, result);
-	r = image_send(client, sequence, result,
-		       module ? module->id : ++daemon->processes.last_module);
-	image_result_unref(own);
-	return r;
-}
+/* ---- the ends of requests ---- */
 
 /* How long a process waits for an image: the shim is to hear of it before its own deadline. */
 static unsigned int image_wait_ms(const struct daemon *daemon) {
 	return daemon->deadline_ms - daemon->deadline_ms / 10;
-}
-
-/* Answers with the own image at once. */
-static int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence,
-			    const char *format, ...) __attribute__((format(printf, 4, 5)));
-static int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence,
-			    const char *format, ...) {
-	struct image_result *result;
-	char reason[WIRE_REASON_MAX];
-	va_list arguments;
-	int r;
-
-	va_start(arguments, format);
-	vsnprintf(reason, sizeof(reason), format, arguments);
-	va_end(arguments);
-	r = image_result_new_own(&result, false, "%s", reason);
-	if (r < 0)
-		return r;
-	r = image_answer(daemon, client, sequence, result);
-	image_result_unref(result);
-	return r;
 }
 
 static void image_request_closed(uv_handle_t *handle) {
@@ -353,10 +232,11 @@ static void image_request_tell(struct image_request *request) {
 	client->request = NULL;
 	entry->told[entry->n_told++ % IMAGE_TOLD_MAX] = client->process->number;
 	if (image_answer_own(daemon, client, request->message.header.sequence,
-			     "compiling takes longer than %u ms%s", image_wait_ms(daemon),
+			     request->message.kind == WIRE_IMAGE_NAMES, "compiling takes longer than %u ms%s", image_wait_ms(daemon),
 			     entry->doomed ? ""
-					   : ": it goes on, and the next process that loads this "
-					     "image is probed") < 0)
+			     : request->message.kind == WIRE_IMAGE_NAMES
+				     ? ": it goes on, and kernels are patched when the process asks again"
+				     : ": it goes on, and the next process that loads this image is probed") < 0)
 		shim_connection_close(client->connection);
 }
 
@@ -434,6 +314,7 @@ static int image_entry_start(struct image_entry *entry, const struct image_reque
 		.image = cache->last_image,
 		.attachments = entry->key.attachments,
 		.n_attachments = entry->key.n_attachments,
+		.standing = entry->standing,
 		.fd = request->fd,
 		.deadline = request->deadline,
 		.limit = request->deadline - image_wait_ms(daemon) + daemon->compile_ms,
@@ -445,105 +326,129 @@ static int image_entry_start(struct image_entry *entry, const struct image_reque
 
 /* ---- requests ---- */
 
-/* Slots that a module needs for an attachment more. */
-static size_t image_slots(const struct daemon *daemon, const struct attachment *attachment,
-			  const uint64_t *ids, size_t n_ids) {
-	uint64_t maps = attachment->maps;
+/*
+ * Of a plan: the modules of the process in which each attachment stands already, by the PTX engine. Attachments that stand in more
+ * modules than a job can say, and those after them, are left out (*np). NULL: no memory.
+ */
+static json_object *image_standing(const struct process *process, const uint64_t *attachments, size_t *np) {
+	json_object *lists = json_object_new_array();
+	const struct module *module;
+	size_t n_ids = 0;
 
-	for (size_t i = 0; i < n_ids; i++) {
-		const struct attachment *other = registry_attachment(&daemon->registry, ids[i]);
+	for (size_t i = 0; i < *np; i++) {
+		json_object *ids = json_object_new_array();
 
-		if (other && other->object == attachment->object)
-			maps &= ~other->maps;
+		LIST_FOREACH(module, &process->modules, link)
+			if (!module->result->plan && image_result_applies(module->result, attachments[i])) {
+				json_object_array_add(ids, json_object_new_int64((int64_t)module->id));
+				n_ids++;
+			}
+		json_object_array_add(lists, ids);
+		if (n_ids > IMAGE_STANDING_MAX)
+			*np = i;
 	}
-	return (size_t)__builtin_popcountll(maps);
+	return lists;
 }
 
-/* How many attachments mean the process; the first ones, in order of id, as many as a job can
- * carry, in ids and *n_ids. */
-static size_t image_match(const struct daemon *daemon, const struct process *process,
-			  uint64_t ids[static IMAGE_PROGRAMS_MAX], size_t *n_ids) {
-	const struct attachment *attachment;
-	size_t n = 0, text = 0, slots = 1; /* of the process */
+/* Of a plan whose patch image could not be made: why. NULL: go on. */
+static const char *image_plan_trouble(struct daemon *daemon, const struct image_key *key) {
+	const struct plan_image *image =
+		plan_image_find(daemon, key->capability, key->attachments, key->n_attachments);
 
-	*n_ids = 0;
-	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link) {
-		if (attachment->on_host || !filter_matches(&attachment->filter, &process->facts))
-			continue;
-		n++;
-		text += 2 * (strlen(attachment->section.kernel) + strlen(attachment->section.file));
-		if (*n_ids + 1 != n || n > IMAGE_PROGRAMS_MAX || text > IMAGE_NAMES_MAX)
-			continue;
-		slots += image_slots(daemon, attachment, ids, *n_ids);
-		if (slots <= WIRE_SLOTS_MAX)
-			ids[(*n_ids)++] = attachment->id;
-	}
-	return n;
+	return image && image->state == PLAN_FAILED ? image->reason : NULL;
 }
 
-/* Remembers that attachments were left out. */
-static void image_record_excess(struct daemon *daemon, const struct process *process, size_t n,
-				size_t n_applied) {
-	const struct process_facts *facts = &process->facts;
-	char reason[128];
+/* What the result depends on. *standingp is NULL unless it is a plan's. */
+static void image_key_fill(struct image_key *key, const struct image_request *request, json_object **standingp) {
+	struct daemon *daemon = request->daemon;
+	const struct process *process = request->client->process;
+	const bool plan = request->message.kind == WIRE_IMAGE_NAMES;
+	struct image_match match;
+	size_t length;
+	const char *text;
 
-	snprintf(reason, sizeof(reason),
-		 "%zu attachments mean this process: only the first %zu of them are applied", n,
-		 n_applied);
-	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
-			&(struct outcome_subject){}, reason);
+	memset(key, 0, sizeof(*key));
+	key->hash = request->hash;
+	key->size = request->message.image_size;
+	key->kind = request->message.kind;
+	key->flags = request->message.flags;
+	key->capability = request->message.capability_major * 10 + request->message.capability_minor;
+	key->uid = process->uid;
+	image_match(&match, daemon, &process->facts, plan);
+	*standingp = NULL;
+	if (plan) {
+		*standingp = image_standing(process, match.ids, &match.n);
+		text = json_object_to_json_string_length(*standingp, JSON_C_TO_STRING_PLAIN, &length);
+		key->standing = XXH3_64bits(text, length);
+	}
+	key->n_attachments = match.n;
+	memcpy(key->attachments, match.ids, match.n * sizeof(match.ids[0]));
+	if (match.n_meant > match.n)
+		image_answer_excess(daemon, process, match.n_meant, match.n);
+}
+
+/* Takes the way of a new entry. 0 or -errno. */
+static int image_entry_new(struct image_request *request, const struct image_key *key, json_object *standing) {
+	struct image_cache *cache = &request->daemon->images;
+	struct image_entry *entry = calloc(1, sizeof(*entry));
+	int r;
+
+	if (!entry)
+		return -ENOMEM;
+	entry->daemon = request->daemon;
+	entry->key = *key;
+	entry->standing = json_object_get(standing);
+	LIST_INIT(&entry->waiters);
+	TAILQ_INSERT_HEAD(&cache->list, entry, link);
+	cache->n++;
+	r = image_entry_start(entry, request);
+	if (r < 0) {
+		image_entry_free(cache, entry);
+		return r;
+	}
+	request->starter = true;
+	image_request_wait(request, entry);
+	return 0;
+}
+
+/* Ends a request with the own image, for a reason. */
+static void image_request_refuse(struct image_request *request, bool failed, const char *why) {
+	struct image_result *result = NULL;
+
+	if (image_result_new_own(&result, failed, "%s", why) == 0)
+		result->plan = request->message.kind == WIRE_IMAGE_NAMES;
+	image_request_finish(request, result);
+	image_result_unref(result);
 }
 
 /* The image is hashed: from the cache, or to a worker. */
 static void image_request_start(struct image_request *request) {
 	struct daemon *daemon = request->daemon;
+	json_object *standing = NULL;
 	struct image_entry *entry;
 	struct image_key key;
-	size_t n;
-	int r;
+	const char *why;
 
 	if (!request->client || daemon->stopping || request->hash_result < 0) {
 		image_request_finish(request, NULL);
 		return;
 	}
-	memset(&key, 0, sizeof(key));
-	key.hash = request->hash;
-	key.size = request->message.image_size;
-	key.kind = request->message.kind;
-	key.flags = request->message.flags;
-	key.capability = request->message.capability_major * 10 + request->message.capability_minor;
-	key.uid = request->client->process->uid;
-	n = image_match(daemon, request->client->process, key.attachments, &key.n_attachments);
-	if (n > key.n_attachments)
-		image_record_excess(daemon, request->client->process, n, key.n_attachments);
+	image_key_fill(&key, request, &standing);
 	entry = image_cache_find(&daemon->images, &key);
+	why = !key.n_attachments			    ? "no attachment means this process any more"
+	      : !entry && key.kind == WIRE_IMAGE_NAMES ? image_plan_trouble(daemon, &key)
+							    : NULL;
 	if (entry && entry->result) {
 		daemon->counters.images_cached++;
 		image_request_finish(request, entry->result);
-		return;
-	}
-	if (entry) {
+	} else if (entry) {
 		image_request_wait(request, entry);
-		return;
-	}
-	entry = calloc(1, sizeof(*entry));
-	if (!entry) {
+	} else if (why) {
+		image_request_refuse(request, key.n_attachments != 0, why);
+	} else if (image_entry_new(request, &key, standing) < 0) {
 		image_request_finish(request, NULL);
-		return;
 	}
-	entry->daemon = daemon;
-	entry->key = key;
-	LIST_INIT(&entry->waiters);
-	TAILQ_INSERT_HEAD(&daemon->images.list, entry, link);
-	daemon->images.n++;
-	r = image_entry_start(entry, request);
-	if (r < 0) {
-		image_entry_free(&daemon->images, entry);
-		image_request_finish(request, NULL);
-		return;
-	}
-	request->starter = true;
-	image_request_wait(request, entry);
+	json_object_put(standing);
 }
 
 /* In a thread, or in the loop for small images: sees only the request. */
@@ -566,12 +471,44 @@ static void image_on_worked(uv_work_t *work, int status) {
 	image_request_start(work->data);
 }
 
+/* Remembers what the process has devices of: patches can be made for these before it asks. */
+static void image_note_capability(struct process *process, const struct wire_image *message) {
+	const uint32_t capability = message->capability_major * 10 + message->capability_minor;
+
+	for (unsigned int i = 0; i < process->n_capabilities; i++)
+		if (process->capabilities[i] == capability)
+			return;
+	if (process->n_capabilities < PROCESS_CAPABILITIES_MAX)
+		process->capabilities[process->n_capabilities++] = capability;
+}
+
+/* Why this is not to be done for the process at all: a literal, or NULL. Remembers which attachments no plan can have. */
+static const char *image_refusal(struct daemon *daemon, const struct process *process, bool plan) {
+	const enum engine engine = engine_rules_find(&daemon->engines, &process->facts);
+	struct image_match match;
+
+	if (engine == ENGINE_OFF)
+		return "engine off: the daemon's configuration leaves this process alone (--engine)";
+	if (engine == ENGINE_SASS && !plan)
+		return "engine sass: images of this process are not replaced (--engine)";
+	if (engine == ENGINE_PTX && plan)
+		return "engine ptx: machine code of this process is not patched (--engine)";
+	if (plan)
+		image_answer_left_out(daemon, process);
+	image_match(&match, daemon, &process->facts, plan);
+	if (match.n_meant)
+		return NULL;
+	if (!match.other)
+		return "no attachment means this process";
+	return plan ? "no attachment that means this process can be had by the SASS engine"
+		    : "the attachments that mean this process are for the SASS engine alone";
+}
+
 int image_submit(struct daemon *daemon, struct client *client, const struct wire_image *message,
 		 int consumed_fd) {
 	_cleanup_fd int fd = consumed_fd;
+	const bool plan = message->kind == WIRE_IMAGE_NAMES;
 	uint32_t sequence = message->header.sequence;
-	uint64_t ids[IMAGE_PROGRAMS_MAX];
-	size_t n_ids;
 	struct image_request *request;
 	const char *why;
 	int r;
@@ -580,12 +517,14 @@ int image_submit(struct daemon *daemon, struct client *client, const struct wire
 	r = memfd_check(fd, message->image_size, &why);
 	if (r < 0)
 		return r;
-	if (!image_match(daemon, client->process, ids, &n_ids))
-		return image_answer_own(daemon, client, sequence,
-					"no attachment means this process");
+	image_note_capability(client->process, message);
+	plan_note_capability(daemon, message->capability_major * 10 + message->capability_minor);
+	why = image_refusal(daemon, client->process, plan);
+	if (why)
+		return image_answer_own(daemon, client, sequence, plan, "%s", why);
 	if (account_charge_image(client->connection->account, message->image_size))
 		return image_answer_own(
-			daemon, client, sequence,
+			daemon, client, sequence, plan,
 			"quota: other images of uid %u are in work (at most %d, or %llu MiB)",
 			(unsigned)client->connection->uid, ACCOUNT_IMAGES_MAX,
 			(unsigned long long)(ACCOUNT_IMAGE_BYTES_MAX >> 20));

@@ -46,7 +46,8 @@ static void interest_close_old(const char *path) {
 	page = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (page == MAP_FAILED)
 		return;
-	if (page->magic == INTEREST_MAGIC && page->version == INTEREST_VERSION) {
+	/* what is touched here lies at the same place in all versions so far */
+	if (page->magic == INTEREST_MAGIC && page->version && page->version <= INTEREST_VERSION) {
 		if (page->generation & 1)
 			page->generation++; /* it died while it wrote */
 		interest_begin(page);
@@ -56,7 +57,22 @@ static void interest_close_old(const char *path) {
 	munmap(page, INTEREST_PAGE_SIZE);
 }
 
-int interest_writer_new(struct interest_writer **writerp, const char *path, uint32_t deadline_ms) {
+/* Fills in what stays. */
+static void interest_fill(struct interest_page *page, const struct interest_options *options) {
+	page->version = INTEREST_VERSION;
+	page->generation = 2;
+	page->deadline_ms = options->deadline_ms;
+	page->sass_rule_count = (uint32_t)options->n_sass_rules;
+	if (options->n_sass_rules)
+		memcpy(page->sass_rules, options->sass_rules,
+		       options->n_sass_rules * sizeof(page->sass_rules[0]));
+	if (options->sanitizer)
+		strncpy(page->sanitizer, options->sanitizer, sizeof(page->sanitizer) - 1);
+	__atomic_store_n(&page->magic, INTEREST_MAGIC, __ATOMIC_RELEASE);
+}
+
+int interest_writer_new(struct interest_writer **writerp, const char *path,
+			const struct interest_options *options) {
 	struct interest_writer *writer;
 	struct interest_page *page;
 	_cleanup_fd int fd = -1;
@@ -73,10 +89,7 @@ int interest_writer_new(struct interest_writer **writerp, const char *path, uint
 	page = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (page == MAP_FAILED)
 		return -errno;
-	page->version = INTEREST_VERSION;
-	page->generation = 2;
-	page->deadline_ms = deadline_ms;
-	__atomic_store_n(&page->magic, INTEREST_MAGIC, __ATOMIC_RELEASE);
+	interest_fill(page, options);
 	writer = calloc(1, sizeof(*writer));
 	if (!writer) {
 		munmap(page, INTEREST_PAGE_SIZE);

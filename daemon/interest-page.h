@@ -11,15 +11,24 @@
 
 struct interest_writer;
 
+/* What a page says as long as the daemon lives. Borrowed until interest_writer_new() returns. */
+struct interest_options {
+	uint32_t deadline_ms;
+	const struct interest_rule *sass_rules;
+	size_t n_sass_rules; /* at most INTEREST_SASS_RULES_MAX */
+	const char *sanitizer; /* NULL: where toolkits put it; shorter than INTEREST_SANITIZER_MAX */
+};
+
 /*
  * Puts a new page in place of what lies at path, which is told that it is closed. Nobody is meant
  * yet. The path is borrowed. 0 or -errno.
  */
-int interest_writer_new(struct interest_writer **writerp, const char *path, uint32_t deadline_ms);
+int interest_writer_new(struct interest_writer **writerp, const char *path,
+			const struct interest_options *options);
 
 /* Marks the page as closed; the file stays. NULL is fine. */
 struct interest_writer *interest_writer_free(struct interest_writer *writer);
 
-/* Announces new rules. Equal ones are merged; too many of them mean everyone. */
+/* Announces new rules: the generation grows, also if they are those of before. Equal ones are merged; too many of them mean everyone. */
 void interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules,
 			 size_t n_rules);

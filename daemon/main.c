@@ -18,6 +18,7 @@
 #include <uv.h>
 
 #include "daemon.h"
+#include "engine.h"
 #include "log.h"
 #include "paths.h"
 #include "runtime-dir.h"
@@ -32,6 +33,8 @@ struct options {
 	const char *session_name, *worker_dir, *toolkit, *keep_artifacts;
 	const char *stubs[STUBS_MAX + 1];
 	unsigned int deadline_ms, compile_ms, mirror_period_ms, workers;
+	struct engine_rules engines;
+	const char *sanitizer;
 	const char *pass_dir;
 	const char *pass_arguments[WORKER_ARGUMENTS_MAX + 1];
 	const char *image_arguments[WORKER_ARGUMENTS_MAX + 2]; /* for tests; one of allow_time() */
@@ -51,6 +54,10 @@ static int usage(FILE *file) {
 		"                          (default: what the pass kprobe_entry says, " DAEMON_STUB_DEFAULT
 		")\n"
 		"  --keep-artifacts=DIR    keep the PTX and the new image of each replaced image in DIR\n"
+		"  --engine=ENGINE[:MATCH] how probes get into kernels of processes: auto (the default), ptx (only as modules are loaded),\n"
+		"                          sass (only into machine code), off (not at all). MATCH: uid=N, exe=PATH, comm=NAME or cgroup=PATH;\n"
+		"                          the first one that matches decides, a rule without one is for all others\n"
+		"  --sanitizer=PATH        NVIDIA's libsanitizer-public.so, for the SASS engine (default: where toolkits put it)\n"
 		"  --deadline-ms=N         how long a process may be held up by one module (default 2000)\n"
 		"  --compile-ms=N          how long a module may be compiled when nobody waits for it any more (default 60000;\n"
 		"                          0: it may not)\n"
@@ -94,6 +101,25 @@ static int add_stub(struct options *options, const char *name) {
 	return 0;
 }
 
+static int add_engine(struct options *options, const char *text) {
+	char error[ENGINE_ERROR_SIZE];
+
+	if (!engine_rules_add(&options->engines, text, error))
+		return 0;
+	fprintf(stderr, "gpuprobed: --engine=%s: %s\n", text, error);
+	return -EINVAL;
+}
+
+static int set_sanitizer(struct options *options, const char *path) {
+	if (path[0] != '/' || strlen(path) >= INTEREST_SANITIZER_MAX) {
+		fprintf(stderr, "gpuprobed: --sanitizer=%s: expected an absolute path of at most %d bytes\n", path,
+			INTEREST_SANITIZER_MAX - 1);
+		return -EINVAL;
+	}
+	options->sanitizer = path;
+	return 0;
+}
+
 static int add_argument(const char **arguments, const char *argument) {
 	for (size_t i = 0; i < WORKER_ARGUMENTS_MAX; i++)
 		if (!arguments[i]) {
@@ -121,6 +147,8 @@ static int parse_options(struct options *options, int argc, char *argv[]) {
 		{ "program-worker-argument", required_argument, NULL, 'p' },
 		{ "pass-worker-argument", required_argument, NULL, 'P' },
 		{ "pass-dir", required_argument, NULL, 'D' },
+		{ "engine", required_argument, NULL, 'e' },
+		{ "sanitizer", required_argument, NULL, 'S' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{},
@@ -179,6 +207,12 @@ static int parse_options(struct options *options, int argc, char *argv[]) {
 			break;
 		case 'D':
 			options->pass_dir = optarg;
+			break;
+		case 'e':
+			r = add_engine(options, optarg);
+			break;
+		case 'S':
+			r = set_sanitizer(options, optarg);
 			break;
 		case 'h':
 			usage(stdout);
@@ -436,6 +470,8 @@ int main(int argc, char *argv[]) {
 	daemon_options.program_pool.path = program_path;
 	daemon_options.program_pool.arguments = options.program_arguments;
 	daemon_options.program_pool.environment = environment;
+	daemon_options.engines = &options.engines;
+	daemon_options.sanitizer = options.sanitizer;
 	daemon_options.pass_folder = options.pass_dir;
 	if (find_worker(pass_path, &options, "gpuprobe-pass-worker", "ptxpass") == 0)
 		daemon_options.pass_pool.path = pass_path;

@@ -84,6 +84,7 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 	outcome->pid = pid;
 	outcome->time = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 	outcome->kind = kind;
+	outcome->engine = subject->engine;
 	strncpy(outcome->comm, comm, sizeof(outcome->comm) - 1);
 	outcome_clean(outcome->comm);
 	outcome->kernel = outcome_text(subject->kernel ?: "");
@@ -101,6 +102,20 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 		return -ENOMEM;
 	}
 	return 0;
+}
+
+bool outcome_log_has(const struct outcome_log *log, pid_t pid, uint64_t attachment, const char *reason) {
+	const struct outcome *outcome;
+
+	TAILQ_FOREACH(outcome, &log->list, link)
+		if (outcome->pid == pid && outcome->n_attachments == 1 && outcome->attachments[0] == attachment &&
+		    strcmp(outcome->reason, reason) == 0)
+			return true;
+	return false;
+}
+
+const char *outcome_engine_name(enum outcome_engine engine) {
+	return engine == OUTCOME_ENGINE_PTX ? "ptx" : engine == OUTCOME_ENGINE_SASS ? "sass" : "";
 }
 
 const char *outcome_kind_name(enum outcome_kind kind) {

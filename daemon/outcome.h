@@ -15,6 +15,12 @@ enum outcome_kind {
 	OUTCOME_FAILED,
 };
 
+enum outcome_engine {
+	OUTCOME_ENGINE_NONE,
+	OUTCOME_ENGINE_PTX,
+	OUTCOME_ENGINE_SASS,
+};
+
 #define OUTCOME_MAX 4096     /* remembered */
 #define OUTCOME_UID_MAX 1024 /* of one uid */
 #define OUTCOME_ATTACHMENTS_MAX 64
@@ -26,6 +32,7 @@ struct outcome {
 	char comm[16];
 	int64_t time; /* microseconds since the epoch */
 	enum outcome_kind kind;
+	enum outcome_engine engine;
 	char *kernel; /* mangled, or empty: a whole image or process */
 	bool device_function;
 	char *demangled;
@@ -52,6 +59,7 @@ struct outcome_subject {
 	bool device_function;
 	const uint64_t *attachments;
 	size_t n_attachments;
+	enum outcome_engine engine;
 };
 
 /*
@@ -62,7 +70,11 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 		    enum outcome_kind kind, const struct outcome_subject *subject,
 		    const char *reason);
 
+/* Whether this was said of a process and an attachment, and is remembered. */
+bool outcome_log_has(const struct outcome_log *log, pid_t pid, uint64_t attachment, const char *reason);
+
 const char *outcome_kind_name(enum outcome_kind kind);
+const char *outcome_engine_name(enum outcome_engine engine); /* "ptx", "sass" or empty */
 
 /* Whether the outcome is about a kernel that the pattern means (job.md, "Kernel names"). */
 bool outcome_means(const struct outcome *outcome, const char *pattern);

@@ -43,7 +43,7 @@ static bool pass_means(const struct pass_definition *definition,
 	static const enum pass_attach_type types[] = {
 		[SECTION_ENTRY] = PASS_ATTACH_KPROBE,	   [SECTION_LINE] = PASS_ATTACH_KPROBE,
 		[SECTION_BLOCK] = PASS_ATTACH_KPROBE,	   [SECTION_RETURN] = PASS_ATTACH_KRETPROBE,
-		[SECTION_MEMORY] = PASS_ATTACH_MEMCAPTURE,
+		[SECTION_MEMORY] = PASS_ATTACH_MEMCAPTURE, [SECTION_CLASS] = PASS_ATTACH_KPROBE,
 	};
 	const char *prefix = pass_prefix(attachment->section.point);
 

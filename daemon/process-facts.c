@@ -81,6 +81,27 @@ static int proc_uid(pid_t pid, uid_t *uidp) {
 	return 0;
 }
 
+/* The cgroup in the unified hierarchy, line "0::PATH". One that cannot be read is empty: no rule means it. */
+static void proc_cgroup(pid_t pid, char cgroup[static FILTER_CGROUP_SIZE]) {
+	char text[16384], *line;
+	size_t length;
+	ssize_t n;
+
+	cgroup[0] = '\0';
+	n = proc_read(pid, "cgroup", text, sizeof(text));
+	if (n <= 0)
+		return;
+	line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
+	if (!line)
+		return;
+	line = strchr(line, '/');
+	length = line ? strcspn(line, "\n") : 0;
+	if (!length || length >= FILTER_CGROUP_SIZE || !line[length])
+		return;
+	memcpy(cgroup, line, length);
+	cgroup[length] = '\0';
+}
+
 int process_facts_read(struct process_facts *facts, pid_t pid, int pidfd) {
 	struct process_facts read = { .pid = pid };
 	char path[64];
@@ -100,6 +121,7 @@ int process_facts_read(struct process_facts *facts, pid_t pid, int pidfd) {
 	if (n < 0 || (size_t)n == sizeof(read.exe))
 		n = 0; /* not ours to see, or absurdly long: no filter by exe means it */
 	read.exe[n] = '\0';
+	proc_cgroup(pid, read.cgroup);
 	if (pidfd >= 0 && syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) < 0 && errno == ESRCH)
 		return -ESRCH;
 	r = proc_start_time(pid, &again);

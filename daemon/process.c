@@ -58,6 +58,7 @@ bool process_disconnect(struct process *process, struct shim_connection *connect
 struct process *process_free(struct process_table *table, struct process *process) {
 	while (!LIST_EMPTY(&process->modules))
 		process_module_free(process, LIST_FIRST(&process->modules));
+	image_result_unref(process->plan);
 	LIST_REMOVE(process, link);
 	table->n--;
 	free(process);

@@ -14,6 +14,7 @@
 
 #define PROCESS_MODULES_MAX 16384
 #define PROCESS_CONNECTIONS_MAX 64 /* a shim has two */
+#define PROCESS_CAPABILITIES_MAX 8 /* different ones that are remembered */
 
 struct module {
 	LIST_ENTRY(module) link;
@@ -32,6 +33,9 @@ struct process {
 	struct shim_connection *connections[PROCESS_CONNECTIONS_MAX];
 	unsigned int n_connections;
 	struct module_list modules;
+	struct image_result *plan; /* what was said about the last plan that it asked for; NULL: none yet */
+	uint32_t capabilities[PROCESS_CAPABILITIES_MAX]; /* of the devices that it has images for */
+	unsigned int n_capabilities;
 	unsigned int n_modules;
 	uint32_t driver_version;
 };

@@ -51,7 +51,7 @@ int attachment_new(struct attachment **attachmentp, struct object *object) {
 	if (!attachment)
 		return -ENOMEM;
 	attachment->object = object;
-	attachment->fd = -1;
+	attachment->fd = attachment->patch_fd = -1;
 	*attachmentp = attachment;
 	return 0;
 }
@@ -60,6 +60,7 @@ struct attachment *attachment_free(struct attachment *attachment) {
 	if (!attachment)
 		return NULL;
 	fd_close(attachment->fd);
+	fd_close(attachment->patch_fd);
 	free(attachment);
 	return NULL;
 }
@@ -113,6 +114,18 @@ struct map *registry_map(const struct registry *registry, uint64_t id, struct ob
 				return object->maps[i];
 			}
 	return NULL;
+}
+
+bool attachment_on_ptx(const struct attachment *attachment) {
+	return !attachment->on_host && attachment->engine != ENGINE_SASS && !section_needs_sass(&attachment->section);
+}
+
+bool attachment_on_sass(const struct attachment *attachment) {
+	return !attachment->on_host && attachment->engine != ENGINE_PTX && attachment->patch_fd >= 0;
+}
+
+size_t attachment_patch_slots(const struct attachment *attachment) {
+	return 1 + attachment->n_patch_maps;
 }
 
 bool registry_map_used(const struct registry *registry, const struct map *map) {

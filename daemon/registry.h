@@ -12,6 +12,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+#include "engine.h"
 #include "filter.h"
 #include "host.h"
 #include "interest-page.h"
@@ -62,10 +63,17 @@ struct attachment {
 	uint64_t maps;			   /* bit i: uses object->maps[i] */
 	bool process;			   /* the module gets a PROCESS slot (wire.h) */
 	int fd;				   /* sealed PTX of the program */
+	uint64_t size;			   /* of that */
+	uint32_t local_bytes;		   /* of local memory, a thread */
 	char symbol[REGISTRY_SYMBOL_SIZE]; /* to call */
 	unsigned int isa, target;
 	uint16_t context[REGISTRY_CONTEXT_MAX]; /* offsets of the fields that it reads */
 	size_t n_context;
+	enum engine engine; /* as asked for */
+	int patch_fd; /* sealed patch form of the program; -1: the SASS engine cannot have it */
+	char patch_reason[192]; /* why not */
+	uint8_t patch_maps[REGISTRY_OBJECT_MAPS_MAX]; /* its slots behind that of the process: maps of the object */
+	size_t n_patch_maps;
 };
 
 TAILQ_HEAD(object_list, object);
@@ -101,6 +109,13 @@ void registry_remove(struct registry *registry, struct attachment *attachment);
 
 struct attachment *registry_attachment(const struct registry *registry, uint64_t id);
 struct map *registry_map(const struct registry *registry, uint64_t id, struct object **objectp);
+
+/* Whether an engine may have the attachment at all; a process that it means is another matter. */
+bool attachment_on_ptx(const struct attachment *attachment);
+bool attachment_on_sass(const struct attachment *attachment);
+
+/* Slots of its patch form: of the process, then of its maps. */
+size_t attachment_patch_slots(const struct attachment *attachment);
 
 /* Maps that an attachment uses now. */
 bool registry_map_used(const struct registry *registry, const struct map *map);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- *     kprobe | kretprobe | memcapture  [ / [dev:] KERNEL [ @ FILE:LINE | @ block:N ] ]
+ *     kprobe | kretprobe | memcapture  [ / [dev:] KERNEL [ @ FILE:LINE | @ block:N | @ CLASS ] ]
  *
  * PTX has no '@' in names and C++ none in demangled ones, so the first one ends the kernel; the
  * last ':' ends the file. A name that only looks like a number of ours ("block:x") is an error, not
@@ -16,7 +16,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "patch.h"
+
 static const char *const point_names[] = { "entry", "return", "memory", "line", "block" };
+static const struct {
+	const char *name;
+	enum patch_instruction instruction;
+} classes[] = {
+	{ "call", PATCH_CALL }, { "ret", PATCH_RET },       { "barrier", PATCH_BARRIER }, { "syncwarp", PATCH_SYNCWARP },
+	{ "shfl", PATCH_SHFL }, { "malloc", PATCH_MALLOC }, { "free", PATCH_FREE },
+};
 static const char *const space_names[] = {
 	"generic", "global", "shared", "local", "const", "param"
 };
@@ -49,6 +58,17 @@ static bool number(const char *text, uint32_t min, uint32_t *value) {
 	return true;
 }
 
+/* A class of instructions behind the '@'. False: it is none. */
+static bool parse_class(struct section *section, const char *place) {
+	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
+		if (strcmp(place, classes[i].name) == 0) {
+			section->point = SECTION_CLASS;
+			section->instruction = classes[i].instruction;
+			return true;
+		}
+	return false;
+}
+
 /* What stands behind the '@'. */
 static int parse_place(struct section *section, const char *text, const char *place, char *error) {
 	const char *colon = strrchr(place, ':');
@@ -56,9 +76,13 @@ static int parse_place(struct section *section, const char *text, const char *pl
 
 	if (section->point != SECTION_ENTRY)
 		return wrong(error, text,
-			     "a source line or block has one point, that of kprobe/: no @ here");
+			     "a source line, block or class of instructions has one point, that of kprobe/: no @ here");
+	if (parse_class(section, place))
+		return section->device_function
+			       ? wrong(error, text, "classes of instructions are those of kernels: no dev: here")
+			       : 0;
 	if (!n || !colon[1])
-		return wrong(error, text, "expected FILE:LINE or block:N after @");
+		return wrong(error, text, "expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @");
 	if (n == 5 && strncmp(place, "block", 5) == 0) {
 		if (!number(colon + 1, 0, &section->block))
 			return wrong(error, text, "expected a number after block:");
@@ -146,8 +170,27 @@ int section_parse(struct section *section, const char *text, const char *kernel,
 	return r;
 }
 
-const char *section_point_name(enum section_point point) {
-	return point_names[point];
+const char *section_point_name(const struct section *section) {
+	for (size_t i = 0; section->point == SECTION_CLASS && i < sizeof(classes) / sizeof(classes[0]); i++)
+		if (classes[i].instruction == section->instruction)
+			return classes[i].name;
+	return point_names[section->point];
+}
+
+const char *section_needs_ptx(const struct section *section) {
+	if (section->point == SECTION_LINE)
+		return "source lines are points of PTX: the SASS engine has none";
+	if (section->point == SECTION_BLOCK)
+		return "basic blocks are points of PTX: the SASS engine has none";
+	if (section->device_function)
+		return "device functions are functions of PTX: the SASS engine sees kernels";
+	if (strcmp(section->kernel, SECTION_DIRECTLY_RUN) == 0)
+		return "__directly_run is launched from PTX";
+	return NULL;
+}
+
+bool section_needs_sass(const struct section *section) {
+	return section->point == SECTION_CLASS;
 }
 
 uint32_t section_space(const char *name) {

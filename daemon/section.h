@@ -13,6 +13,7 @@ enum section_point {
 	SECTION_MEMORY,
 	SECTION_LINE,
 	SECTION_BLOCK,
+	SECTION_CLASS, /* instructions of a class: machine code alone has these */
 };
 
 enum section_result {
@@ -33,6 +34,7 @@ struct section {
 	char kernel[SECTION_KERNEL_SIZE]; /* name or glob; empty: it says none */
 	char file[SECTION_FILE_SIZE]; /* LINE: the end of a path */
 	uint32_t line, block;
+	uint32_t instruction; /* CLASS: enum patch_instruction */
 };
 
 /*
@@ -42,11 +44,16 @@ struct section {
 int section_parse(struct section *section, const char *text, const char *kernel,
 		  char error[static SECTION_ERROR_SIZE]);
 
-/* "entry", "return", "memory", "line", "block". */
-const char *section_point_name(enum section_point point);
+/* "entry", "return", "memory", "line", "block", or the name of the class. */
+const char *section_point_name(const struct section *section);
+
+/* Why the SASS engine cannot have a program there: one line, constant; NULL: it can. And what only it can have. */
+const char *section_needs_ptx(const struct section *section);
+bool section_needs_sass(const struct section *section);
 
 /* Names of state spaces. The bit of one, 1 << its number in proto/gpuprobe.bpf.h; 0: there is none
  * of this name. */
 #define SECTION_SPACES_DEFAULT UINT32_C(0x1f) /* all but param */
+#define SECTION_SPACES_SASS UINT32_C(0xf) /* that accesses of machine code can be to: generic, global, shared, local */
 uint32_t section_space(const char *name);
 const char *section_space_name(unsigned int number); /* NULL: no more */

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "patch.h"
+
 size_t shim_wire_fds(uint16_t type) {
 	return type == WIRE_IMAGE;
 }
@@ -28,8 +30,10 @@ static bool shim_text_valid(const char *text, size_t size) {
 static const char *shim_image_check(const struct wire_image *image) {
 	if (image->image_size == 0 || image->image_size > WIRE_IMAGE_SIZE_MAX)
 		return "image size out of range";
-	if (image->kind < WIRE_IMAGE_FATBIN || image->kind > WIRE_IMAGE_CUBIN)
+	if (image->kind < WIRE_IMAGE_FATBIN || image->kind > WIRE_IMAGE_NAMES)
 		return "unknown kind of image";
+	if (image->kind == WIRE_IMAGE_NAMES && (image->image_size > PATCH_NAMES_SIZE_MAX || image->flags))
+		return "list of names out of range";
 	if (image->flags & ~(uint32_t)WIRE_IMAGE_FLAG_RELOCATABLE)
 		return "unknown image flags";
 	if (image->capability_major < 1 || image->capability_major > SHIM_CAPABILITY_MAJOR_MAX ||

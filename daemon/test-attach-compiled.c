@@ -38,12 +38,15 @@ static struct map_shape shape_of(uint32_t type, uint32_t key_size, uint32_t valu
 				   .place = place };
 }
 
+static size_t n_patches; /* asked for */
+
 /* One map and one program, number 3 of the object. */
 static int parse(struct compiled **compiledp, const struct map_shape *shape, const char *map,
 		 const char *program, char error[static COMPILED_ERROR_SIZE]) {
 	static const size_t chosen[] = { 3 };
 	struct compiled_request request = {
-		.object = 7, .n_maps = 1, .shapes = shape, .n_chosen = 1, .chosen = chosen
+		.object = 7, .n_maps = 1, .shapes = shape, .n_chosen = 1, .chosen = chosen,
+		.n_patches = n_patches, .no_patch = "not asked for"
 	};
 	json_object *reply;
 	char text[2048];
@@ -166,19 +169,100 @@ static void test_context(void **state) {
 	struct compiled_program program = { .context = { 0, 40, 160 }, .n_context = 3 };
 	char error[COMPILED_ERROR_SIZE];
 
-	assert_int_equal(compiled_check_context(&program, "p", false, error), 0);
-	assert_int_equal(compiled_check_context(&program, "p", true, error), COMPILED_E_INVALID);
+	assert_int_equal(compiled_check_context(&program, "p", SECTION_ENTRY, error), 0);
+	assert_int_equal(compiled_check_context(&program, "p", SECTION_MEMORY, error), COMPILED_E_INVALID);
 	assert_string_equal(
 		error,
 		"program p reads byte 160 of its context: at a memory access it has 48 bytes");
 	program.n_context = 2;
-	assert_int_equal(compiled_check_context(&program, "p", true, error), 0);
+	assert_int_equal(compiled_check_context(&program, "p", SECTION_MEMORY, error), 0);
 	program.context[1] = 48;
-	assert_int_equal(compiled_check_context(&program, "p", true, error), COMPILED_E_INVALID);
+	assert_int_equal(compiled_check_context(&program, "p", SECTION_MEMORY, error), COMPILED_E_INVALID);
 	program.context[1] = 168;
-	assert_int_equal(compiled_check_context(&program, "p", false, error), COMPILED_E_INVALID);
+	assert_int_equal(compiled_check_context(&program, "p", SECTION_ENTRY, error), COMPILED_E_INVALID);
 	assert_string_equal(
 		error, "program p reads byte 168 of its context: at this point it has 168 bytes");
+	program.context[1] = 40;
+	assert_int_equal(compiled_check_context(&program, "p", SECTION_CLASS, error), COMPILED_E_INVALID);
+	assert_string_equal(error, "program p reads byte 40 of its context: at this point it has 40 bytes");
+	program.context[1] = 32;
+	assert_int_equal(compiled_check_context(&program, "p", SECTION_CLASS, error), 0);
+}
+
+/* The patch form: where it is, what is said when there is none, and lies. */
+static void test_patch(void **state) {
+	static const struct {
+		const char *members;
+		int result;
+		bool has;
+		const char *reason;
+	} cases[] = {
+		{ "\"patch_size\":10,\"patch_maps\":2", 0, true, "" },
+		{ "\"patch_size\":0,\"patch_maps\":0,\"patch_reason\":\"it has\\na barrier\"", 0, false, "it has?a barrier" },
+		{ "\"patch_size\":0", 0, false, "the program has no form for the SASS engine" },
+		{ "\"x\":0", 0, false, "the program has no form for the SASS engine" },
+		{ "\"patch_size\":9,\"patch_maps\":2", COMPILED_E_INVALID, false, NULL },
+		{ "\"patch_size\":-1,\"patch_maps\":2", COMPILED_E_INVALID, false, NULL },
+		{ "\"patch_size\":\"10\",\"patch_maps\":2", COMPILED_E_INVALID, false, NULL },
+		{ "\"patch_size\":10,\"patch_maps\":1", COMPILED_E_INVALID, false, NULL },
+		{ "\"patch_size\":10,\"patch_maps\":3", COMPILED_E_INVALID, false, NULL },
+		{ "\"patch_size\":10", COMPILED_E_INVALID, false, NULL },
+	};
+	const struct map_shape shape = shape_of(2, 4, 8, 0);
+	const char *map = MAP("\"merge\":0,\"resident\":false");
+	struct compiled *compiled = NULL;
+	char error[COMPILED_ERROR_SIZE], program[1024];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(program, sizeof(program),
+			 "{\"index\":3,\"symbol\":\"__gpuprobe_o7_p3\",\"size\":10,\"isa\":63,\"target\":52,\"context\":[0],"
+			 "\"maps\":[0],\"process\":true,\"local_bytes\":24,%s}",
+			 cases[i].members);
+		n_patches = 1;
+		if (parse(&compiled, &shape, map, program, error) != cases[i].result)
+			fail_msg("%s: %s", cases[i].members, error);
+		n_patches = 0;
+		if (cases[i].result)
+			continue;
+		assert_int_equal(compiled->programs[0].patch_fd >= 0, cases[i].has);
+		assert_string_equal(compiled->programs[0].patch_reason, cases[i].reason);
+		assert_int_equal(compiled->programs[0].local_bytes, 24);
+		assert_int_equal(compiled->programs[0].n_maps, 1);
+		compiled_free(compiled);
+	}
+	assert_int_equal(parse(&compiled, &shape, map, PROGRAM(3, "[0]", "true"), error), 0); /* not asked for */
+	assert_int_equal(compiled->programs[0].patch_fd, -1);
+	assert_string_equal(compiled->programs[0].patch_reason, "not asked for");
+	compiled_free(compiled);
+}
+
+/* What the SASS engine does not know at a point takes the patch form away, and says why. */
+static void test_check_patch(void **state) {
+	static const struct {
+		const char *section;
+		uint16_t context;
+		uint32_t spaces;
+		bool has;
+	} cases[] = {
+		{ "kprobe/f", 48, 0x1f, true },	    { "kprobe/f", 56, 0x1f, false },	 { "kretprobe/f", 160, 0x1f, false },
+		{ "memcapture/f", 40, 0x1f, true }, { "memcapture/f", 40, 0x10, false }, { "memcapture/f", 0, 0x1, true },
+		{ "kprobe/f@call", 32, 0, true },   { "kprobe/f@x:1", 0, 0x1f, false },	 { "kprobe/dev:f", 0, 0x1f, false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct compiled_program program = { .context = { cases[i].context }, .n_context = 1,
+						    .patch_fd = dup(STDERR_FILENO) };
+		char error[SECTION_ERROR_SIZE];
+		struct section section;
+
+		assert_int_equal(section_parse(&section, cases[i].section, NULL, error), 0);
+		compiled_check_patch(&program, &section, cases[i].spaces);
+		if ((program.patch_fd >= 0) != cases[i].has)
+			fail_msg("%s, byte %u", cases[i].section, cases[i].context);
+		assert_int_equal(!program.patch_reason[0], cases[i].has);
+		if (program.patch_fd >= 0)
+			close(program.patch_fd);
+	}
 }
 
 int main(void) {
@@ -186,6 +270,8 @@ int main(void) {
 		cmocka_unit_test(test_maps),
 		cmocka_unit_test(test_programs),
 		cmocka_unit_test(test_context),
+		cmocka_unit_test(test_patch),
+		cmocka_unit_test(test_check_patch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,6 +106,59 @@ static const struct interest_page *open_page(const char *path) {
 	return page;
 }
 
+static void test_cgroup(void **state) {
+	static const char *const never[] = { "", "/", "//", "a/b", "a" };
+	struct process_facts facts = { .cgroup = "/user.slice/a.scope" };
+	struct filter filter = {}, other = {};
+	struct interest_rule rule;
+	char text[FILTER_CGROUP_SIZE + 8];
+
+	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
+		assert_false(filter_set_cgroup(&filter, never[i]));
+	memset(text, '/', sizeof(text));
+	memset(text + 1, 'x', FILTER_CGROUP_SIZE - 1);
+	text[FILTER_CGROUP_SIZE] = '\0';
+	assert_false(filter_set_cgroup(&filter, text));
+	assert_false(filter.has_cgroup);
+	assert_true(filter_set_cgroup(&filter, "/user.slice/"));
+	assert_true(filter_matches(&filter, &facts)); /* below */
+	filter_to_rule(&filter, &rule);
+	assert_int_equal(rule.flags, INTEREST_RULE_CGROUP);
+	assert_true(rule.cgroup == interest_hash("/user.slice"));
+	strcpy(facts.cgroup, "/user.slice");
+	assert_true(filter_matches(&filter, &facts));
+	strcpy(facts.cgroup, "/user.slices");
+	assert_false(filter_matches(&filter, &facts));
+	facts.cgroup[0] = '\0';
+	assert_false(filter_matches(&filter, &facts)); /* could not be read */
+
+	assert_true(filter_set_cgroup(&other, "/user.slice/a.scope"));
+	assert_true(filter_implies(&other, &filter));
+	assert_false(filter_implies(&filter, &other));
+}
+
+/* Who matches one filter matches the other. */
+static void test_implies(void **state) {
+	struct filter nothing = {}, uid = { .has_uid = true, .uid = 7 },
+		      both = { .has_uid = true, .uid = 7, .has_pid = true, .pid = 9 };
+
+	assert_true(filter_implies(&uid, &nothing));
+	assert_true(filter_implies(&both, &uid));
+	assert_true(filter_implies(&both, &both));
+	assert_false(filter_implies(&nothing, &uid));
+	assert_false(filter_implies(&uid, &both));
+	both.uid = 8;
+	assert_false(filter_implies(&both, &uid));
+	assert_true(filter_set_comm(&nothing, "python"));
+	assert_false(filter_implies(&both, &nothing));
+	assert_true(filter_set_comm(&both, "python"));
+	assert_true(filter_implies(&both, &nothing));
+	assert_true(filter_set_exe(&nothing, "/bin/*"));
+	assert_false(filter_implies(&both, &nothing));
+	assert_true(filter_set_exe(&both, "/bin/*"));
+	assert_true(filter_implies(&both, &nothing));
+}
+
 static void test_page(void **state) {
 	struct interest_rule rules[100] = {};
 	struct interest_writer *writer, *second;
@@ -116,11 +169,13 @@ static void test_page(void **state) {
 	assert_non_null(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/interest", folder);
 	umask(077); /* other users' processes must be able to read it all the same */
-	assert_int_equal(interest_writer_new(&writer, path, 1500), 0);
+	assert_int_equal(interest_writer_new(&writer, path, &(struct interest_options){ .deadline_ms = 1500 }), 0);
 	page = open_page(path);
 	assert_int_equal(page->magic, INTEREST_MAGIC);
 	assert_int_equal(page->version, INTEREST_VERSION);
 	assert_int_equal(page->deadline_ms, 1500);
+	assert_int_equal(page->sass_rule_count, 0);
+	assert_string_equal(page->sanitizer, "");
 	assert_int_equal(page->rule_count, 0);
 	generation = page->generation;
 	assert_int_equal(generation & 1, 0);
@@ -132,6 +187,9 @@ static void test_page(void **state) {
 	assert_int_equal(page->rule_count, 2); /* equal ones once */
 	assert_int_equal(page->rules[1].pid, 4);
 	assert_int_equal(page->flags, 0);
+	assert_true(page->generation > generation && !(page->generation & 1));
+	generation = page->generation;
+	interest_writer_set(writer, rules, 3); /* one attachment for another, with the same filter */
 	assert_true(page->generation > generation && !(page->generation & 1));
 
 	for (unsigned int i = 0; i < 100; i++)
@@ -147,11 +205,18 @@ static void test_page(void **state) {
 	assert_int_equal(page->rules[5].flags, 0);
 
 	/* the next daemon, after this one was killed: readers of the old page are told */
-	assert_int_equal(interest_writer_new(&second, path, 2000), 0);
+	assert_int_equal(interest_writer_new(&second, path, &(struct interest_options){ .deadline_ms = 2000, .sass_rules = rules,
+							   .n_sass_rules = 2, .sanitizer = "/x/y.so" }), 0);
 	assert_int_equal(page->flags & INTEREST_FLAG_CLOSED, INTEREST_FLAG_CLOSED);
 	other = open_page(path);
 	assert_int_equal(other->flags, 0);
 	assert_int_equal(other->deadline_ms, 2000);
+	assert_int_equal(other->sass_rule_count, 2);
+	assert_int_equal(other->sass_rules[1].pid, 1);
+	assert_string_equal(other->sanitizer, "/x/y.so");
+	interest_writer_set(second, rules, 1); /* these stay as they are */
+	assert_int_equal(other->sass_rule_count, 2);
+	assert_int_equal(other->rule_count, 1);
 	interest_writer_free(second);
 	assert_int_equal(other->flags, INTEREST_FLAG_CLOSED);
 	assert_int_equal(other->generation & 1, 0);
@@ -160,7 +225,23 @@ static void test_page(void **state) {
 	munmap((void *)other, INTEREST_PAGE_SIZE);
 	unlink(path);
 	rmdir(folder);
-	assert_int_equal(interest_writer_new(&writer, path, 1), -ENOENT);
+	assert_int_equal(interest_writer_new(&writer, path, &(struct interest_options){ .deadline_ms = 1 }), -ENOENT);
+}
+
+/* What the kernel says of our own cgroup. */
+static void check_cgroup(const char *cgroup) {
+	char line[4096] = "", *end;
+	FILE *file = fopen("/proc/self/cgroup", "re");
+
+	assert_non_null(file);
+	while (strncmp(line, "0::", 3) != 0)
+		if (!fgets(line, sizeof(line), file))
+			strcpy(line, "0::\n"); /* there is no unified hierarchy */
+	fclose(file);
+	end = strchr(line, '\n');
+	assert_non_null(end);
+	*end = '\0';
+	assert_string_equal(cgroup, line + 3);
 }
 
 /* A name with spaces and parentheses does not confuse the reader of /proc/PID/stat. */
@@ -177,6 +258,7 @@ static void test_facts(void **state) {
 	assert_true(facts.start_time > 0);
 	assert_true(readlink("/proc/self/exe", exe, sizeof(exe) - 1) > 0);
 	assert_string_equal(facts.exe, exe);
+	check_cgroup(facts.cgroup);
 	assert_int_equal(prctl(PR_SET_NAME, comm), 0);
 	assert_int_equal(process_facts_read(&again, getpid(), -1), 0);
 	assert_true(process_facts_same(&facts, &again)); /* whatever it calls itself */
@@ -197,7 +279,8 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_matches), cmocka_unit_test(test_exe),
 		cmocka_unit_test(test_rule),	cmocka_unit_test(test_page),
-		cmocka_unit_test(test_facts),
+		cmocka_unit_test(test_facts),	cmocka_unit_test(test_cgroup),
+		cmocka_unit_test(test_implies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,10 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "patch.h"
 
 static void test_forms(void **state) {
 	static const struct {
@@ -35,6 +38,9 @@ static void test_forms(void **state) {
 		{ "kprobe/dev:f@x.cu:1", NULL, SECTION_LINE, true, true, "f", "x.cu", 1, 0 },
 		{ "kprobe/f@block:0", NULL, SECTION_BLOCK, true, false, "f", "", 0, 0 },
 		{ "kprobe/f@block:31", NULL, SECTION_BLOCK, true, false, "f", "", 0, 31 },
+		{ "kprobe/f@call", NULL, SECTION_CLASS, true, false, "f", "", 0, 0 },
+		{ "kprobe/@barrier", "k*", SECTION_CLASS, true, false, "k*", "", 0, 0 },
+		{ "kprobe/f@call:3", NULL, SECTION_LINE, true, false, "f", "call", 3, 0 },
 		{ "kprobe/f@myblock:3", NULL, SECTION_LINE, true, false, "f", "myblock", 3, 0 },
 		{ "kprobe/ns::f<int>(float*)", NULL, SECTION_ENTRY, true, false,
 		  "ns::f<int>(float*)", "", 0, 0 },
@@ -62,7 +68,7 @@ static void test_forms(void **state) {
 		    section.device_function != cases[i].device || section.line != cases[i].line ||
 		    section.block != cases[i].block)
 			fail_msg("%s: point %s, line %u, block %u", cases[i].text,
-				 section_point_name(section.point), section.line, section.block);
+				 section_point_name(&section), section.line, section.block);
 		assert_string_equal(section.kernel, cases[i].name);
 		assert_string_equal(section.file, cases[i].file);
 	}
@@ -74,11 +80,11 @@ static void test_malformed(void **state) {
 	static const struct {
 		const char *text, *kernel, *error;
 	} cases[] = {
-		{ "kprobe/f@x.cu", NULL, "kprobe/f@x.cu: expected FILE:LINE or block:N after @" },
-		{ "kprobe/f@", NULL, "kprobe/f@: expected FILE:LINE or block:N after @" },
-		{ "kprobe/f@:12", NULL, "kprobe/f@:12: expected FILE:LINE or block:N after @" },
-		{ "kprobe/f@x.cu:", NULL, "kprobe/f@x.cu:: expected FILE:LINE or block:N after @" },
-		{ "kprobe/f@12", NULL, "kprobe/f@12: expected FILE:LINE or block:N after @" },
+		{ "kprobe/f@x.cu", NULL, "kprobe/f@x.cu: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
+		{ "kprobe/f@", NULL, "kprobe/f@: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
+		{ "kprobe/f@:12", NULL, "kprobe/f@:12: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
+		{ "kprobe/f@x.cu:", NULL, "kprobe/f@x.cu:: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
+		{ "kprobe/f@12", NULL, "kprobe/f@12: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
 		{ "kprobe/f@x.cu:y", NULL,
 		  "kprobe/f@x.cu:y: expected the number of a line after the file: FILE:LINE" },
 		{ "kprobe/f@x.cu:0", NULL,
@@ -88,7 +94,7 @@ static void test_malformed(void **state) {
 		{ "kprobe/f@x.cu:4294967295", NULL,
 		  "kprobe/f@x.cu:4294967295: expected the number of a line after the file: FILE:LINE" },
 		{ "kprobe/f@block:", NULL,
-		  "kprobe/f@block:: expected FILE:LINE or block:N after @" },
+		  "kprobe/f@block:: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
 		{ "kprobe/f@block:x", NULL, "kprobe/f@block:x: expected a number after block:" },
 		{ "kprobe/f@block:4294967295", NULL,
 		  "kprobe/f@block:4294967295: expected a number after block:" },
@@ -99,11 +105,15 @@ static void test_malformed(void **state) {
 		  "kprobe/dev:@x:1: expected the name of a device function after dev:" },
 		{ "kprobe/f", "dev:", "dev:: expected the name of a device function after dev:" },
 		{ "kretprobe/f@x.cu:1", NULL,
-		  "kretprobe/f@x.cu:1: a source line or block has one point, that of kprobe/: no @ here" },
+		  "kretprobe/f@x.cu:1: a source line, block or class of instructions has one point, that of kprobe/: no @ here" },
 		{ "memcapture/f@block:1", NULL,
-		  "memcapture/f@block:1: a source line or block has one point, that of kprobe/: no @ here" },
+		  "memcapture/f@block:1: a source line, block or class of instructions has one point, that of kprobe/: no @ here" },
 		{ "kprobe/__memcapture@x:1", NULL,
-		  "kprobe/__memcapture@x:1: a source line or block has one point, that of kprobe/: no @ here" },
+		  "kprobe/__memcapture@x:1: a source line, block or class of instructions has one point, that of kprobe/: no @ here" },
+		{ "kprobe/dev:f@call", NULL,
+		  "kprobe/dev:f@call: classes of instructions are those of kernels: no dev: here" },
+		{ "kretprobe/f@ret", NULL,
+		  "kretprobe/f@ret: a source line, block or class of instructions has one point, that of kprobe/: no @ here" },
 		{ "kprobe/a\tb", NULL, "kprobe/a\tb: strange character in the name" },
 		{ long_name, NULL, NULL },
 		{ long_file, NULL, NULL },
@@ -129,6 +139,43 @@ static void test_malformed(void **state) {
 	}
 }
 
+/* Each class under its name, and which engine can have what. */
+static void test_engines(void **state) {
+	static const struct {
+		const char *place;
+		enum patch_instruction instruction;
+	} classes[] = {
+		{ "call", PATCH_CALL }, { "ret", PATCH_RET },       { "barrier", PATCH_BARRIER }, { "syncwarp", PATCH_SYNCWARP },
+		{ "shfl", PATCH_SHFL }, { "malloc", PATCH_MALLOC }, { "free", PATCH_FREE },
+	};
+	static const char *const ptx[] = { "kprobe/f@x.cu:1", "kprobe/f@block:2", "kprobe/dev:f", "memcapture/dev:f",
+					   "kprobe/__directly_run" },
+				 *const both[] = { "kprobe/f", "kretprobe/f", "memcapture/f", "kprobe/__memcapture" };
+	char text[64], error[SECTION_ERROR_SIZE];
+	struct section section;
+
+	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+		snprintf(text, sizeof(text), "kprobe/f@%s", classes[i].place);
+		assert_int_equal(section_parse(&section, text, NULL, error), 0);
+		assert_int_equal(section.instruction, classes[i].instruction);
+		assert_string_equal(section_point_name(&section), classes[i].place);
+		assert_true(section_needs_sass(&section));
+		assert_null(section_needs_ptx(&section));
+	}
+	for (size_t i = 0; i < sizeof(ptx) / sizeof(ptx[0]); i++) {
+		assert_int_equal(section_parse(&section, ptx[i], NULL, error), 0);
+		assert_non_null(section_needs_ptx(&section));
+		assert_false(section_needs_sass(&section));
+	}
+	for (size_t i = 0; i < sizeof(both) / sizeof(both[0]); i++) {
+		assert_int_equal(section_parse(&section, both[i], NULL, error), 0);
+		assert_null(section_needs_ptx(&section));
+		assert_false(section_needs_sass(&section));
+	}
+	assert_int_equal(section_parse(&section, "kretprobe/f", NULL, error), 0);
+	assert_string_equal(section_point_name(&section), "return");
+}
+
 static void test_spaces(void **state) {
 	uint32_t all = 0;
 
@@ -145,6 +192,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forms),
 		cmocka_unit_test(test_malformed),
+		cmocka_unit_test(test_engines),
 		cmocka_unit_test(test_spaces),
 	};
 

@@ -11,6 +11,8 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "patch.h"
+
 static union wire_message make(uint16_t type) {
 	union wire_message message = {};
 
@@ -38,15 +40,15 @@ static void test_states(void **state) {
 					  WIRE_ARMED,  WIRE_UNLOAD,	    WIRE_REPORT,
 					  WIRE_SYNCED, WIRE_WELCOME,	    WIRE_IMAGE_REPLY,
 					  WIRE_SLOT,   WIRE_INSTANCE_REPLY, WIRE_SYNC,
-					  WIRE_DISARM };
+					  WIRE_DISARM, WIRE_RETIRE };
 	static const char *const allowed[] = {
-		[SHIM_NEW] = "1000000000000",	      [SHIM_LOADER] = "0111110000000",
-		[SHIM_LOADER_BUSY] = "0001110000000", [SHIM_MIRROR] = "0000001000000",
-		[SHIM_CLOSED] = "0000000000000",
+		[SHIM_NEW] = "10000000000000",	       [SHIM_LOADER] = "01111100000000",
+		[SHIM_LOADER_BUSY] = "00011100000000", [SHIM_MIRROR] = "00000010000000",
+		[SHIM_CLOSED] = "00000000000000",
 	};
 
 	for (int s = SHIM_NEW; s <= SHIM_CLOSED; s++)
-		for (size_t i = 0; i < 13; i++) {
+		for (size_t i = 0; i < 14; i++) {
 			union wire_message message = make(types[i]);
 
 			if ((check((enum shim_state)s, &message) == NULL) != (allowed[s][i] == '1'))
@@ -104,7 +106,16 @@ static void test_fields(void **state) {
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.image_size = 0);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.image_size = WIRE_IMAGE_SIZE_MAX + 1);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.kind = 0);
-	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.kind = 4);
+	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.kind = 5);
+	BAD(WIRE_IMAGE, SHIM_LOADER,
+	    (message.image.kind = WIRE_IMAGE_NAMES, message.image.image_size = PATCH_NAMES_SIZE_MAX + 1));
+	BAD(WIRE_IMAGE, SHIM_LOADER,
+	    (message.image.kind = WIRE_IMAGE_NAMES, message.image.flags = WIRE_IMAGE_FLAG_RELOCATABLE));
+	message = make(WIRE_IMAGE);
+	message.image.kind = WIRE_IMAGE_NAMES;
+	message.image.image_size = PATCH_NAMES_SIZE_MAX;
+	assert_null(check(SHIM_LOADER, &message));
+	assert_non_null(check(SHIM_LOADER_BUSY, &message)); /* one at a time, images and lists */
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.flags = 2);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.capability_major = 0);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.capability_major = UINT32_MAX);

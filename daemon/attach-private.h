@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* An attach on its way, for the files that are its stages. */
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include "attach.h"
+#include "attach-choose.h"
+#include "bpf/linked.h"
+#include "filter.h"
+#include "map-layout.h"
+#include "verify.h"
+
+struct daemon;
+struct host;
+
+struct attach {
+	struct daemon *daemon;
+	bool cancelled;
+	attach_fn fn;
+	void *userdata;
+	uid_t owner;
+	char *only_program, *kernel, *point; /* what wish points to */
+	struct attach_wish wish;
+	struct filter filter;
+	uint32_t threads;
+	uint64_t ring_bytes;
+	bool shared;
+	uint64_t object_id;
+	/* link */
+	struct linked *linked;
+	int blob_fd;
+	const void *blob; /* linked->size bytes, sealed */
+	/* choose */
+	struct attach_choices choices;
+	size_t chosen[ATTACH_PROGRAMS_MAX]; /* choices.programs[].program */
+	/* compile */
+	struct map_shape shapes[LINKED_MAPS_MAX]; /* merge: nothing is proved yet */
+	size_t n_patches; /* programs whose patch form was asked for */
+	/* verify */
+	uv_work_t work;
+	int verify_result;
+	struct verify_report report;
+	/* programs on the host */
+	void *elf; /* a copy of the object */
+	size_t n_elf;
+	int host_result;
+	struct verify_report host_report;
+	struct host *host;
+};
+
+void attach_free(struct attach *attach);
+
+/* Tells the outcome and ends. */
+void attach_finish(struct attach *attach, const struct attach_outcome *outcome);
+/* program: or what attach_outcome says; log may be NULL. */
+void attach_fail(struct attach *attach, enum attach_error error, const char *program,
+		 const char *log, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
+void attach_fail_limit(struct attach *attach, const char *what, uint64_t limit);
+/* A job failed. refused: what "status": "error" means at this stage. */
+void attach_fail_job(struct attach *attach, int result, enum attach_error refused,
+		     json_object *reply, const char *message);
+
+/* The last stages, after verification (attach-compile.c). */
+void attach_compile(struct attach *attach);

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A process has to load the SASS engine before its first CUDA call, long before an attachment may mean it: so
+ * the rules are on the interest page, where a shim applies them to itself. The daemon applies them again to
+ * what it has read about the process, and believes that.
+ */
+
+#include "engine.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const engine_names[] = { "auto", "ptx", "sass", "off" };
+
+const char *engine_name(enum engine engine) {
+	return engine_names[engine];
+}
+
+bool engine_from_name(const char *name, bool may_be_off, enum engine *enginep) {
+	for (unsigned int i = 0; i < (may_be_off ? 4 : 3); i++)
+		if (strcmp(name, engine_names[i]) == 0) {
+			*enginep = (enum engine)i;
+			return true;
+		}
+	return false;
+}
+
+/* Says what is wrong; returns ENGINE_E_INVALID. */
+__attribute__((format(printf, 2, 3)))
+static int engine_wrong(char *error, const char *format, ...) {
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(error, ENGINE_ERROR_SIZE, format, arguments);
+	va_end(arguments);
+	return ENGINE_E_INVALID;
+}
+
+static int engine_match_uid(struct filter *filter, const char *text, char *error) {
+	unsigned long long uid;
+	char *end;
+
+	errno = 0;
+	uid = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno || uid >= UINT32_MAX)
+		return engine_wrong(error, "expected a number after uid=");
+	filter->has_uid = true;
+	filter->uid = (uid_t)uid;
+	return 0;
+}
+
+/* What stands behind the colon. */
+static int engine_match(struct filter *filter, const char *text, char *error) {
+	if (strncmp(text, "uid=", 4) == 0)
+		return engine_match_uid(filter, text + 4, error);
+	if (strncmp(text, "exe=", 4) == 0) {
+		if (text[4] != '/' || strpbrk(text + 4, "*?[\\") || !filter_set_exe(filter, text + 4))
+			return engine_wrong(error, "expected an absolute path after exe=, and no glob");
+		return 0;
+	}
+	if (strncmp(text, "comm=", 5) == 0)
+		return filter_set_comm(filter, text + 5)
+			       ? 0
+			       : engine_wrong(error, "expected a name of 1 to 15 bytes after comm=");
+	if (strncmp(text, "cgroup=", 7) == 0)
+		return filter_set_cgroup(filter, text + 7)
+			       ? 0
+			       : engine_wrong(error, "expected a path below / after cgroup=, as in /proc/PID/cgroup");
+	return engine_wrong(error, "expected uid=N, exe=PATH, comm=NAME or cgroup=PATH after the colon");
+}
+
+int engine_rules_add(struct engine_rules *rules, const char *text, char error[static ENGINE_ERROR_SIZE]) {
+	const char *colon = strchr(text, ':');
+	struct engine_rule rule = {};
+	char name[8] = "";
+	int r;
+
+	if (!colon || (size_t)(colon - text) < sizeof(name))
+		snprintf(name, sizeof(name), "%.*s", colon ? (int)(colon - text) : 7, text);
+	if ((!colon && strlen(text) >= sizeof(name)) || !engine_from_name(name, true, &rule.engine))
+		return engine_wrong(error, "expected auto, ptx, sass or off, perhaps with a match: sass:uid=1000");
+	if (!colon && rules->has_fallback)
+		return engine_wrong(error, "there is a rule for everybody else already (%s)",
+				    engine_name(rules->fallback));
+	if (!colon) {
+		rules->has_fallback = true;
+		rules->fallback = rule.engine;
+		return 0;
+	}
+	r = engine_match(&rule.filter, colon + 1, error);
+	if (r)
+		return r;
+	if (rules->n == ENGINE_RULES_MAX)
+		return engine_wrong(error, "at most %d rules, beside one for everybody else", ENGINE_RULES_MAX);
+	rules->rules[rules->n++] = rule;
+	return 0;
+}
+
+enum engine engine_rules_find(const struct engine_rules *rules, const struct process_facts *facts) {
+	for (size_t i = 0; i < rules->n; i++)
+		if (filter_matches(&rules->rules[i].filter, facts))
+			return rules->rules[i].engine;
+	return rules->fallback;
+}
+
+size_t engine_rules_to_page(const struct engine_rules *rules,
+			    struct interest_rule page[static INTEREST_SASS_RULES_MAX]) {
+	const struct filter everybody = {};
+
+	for (size_t i = 0; i <= rules->n; i++) {
+		const bool last = i == rules->n;
+		const enum engine engine = last ? rules->fallback : rules->rules[i].engine;
+
+		filter_to_rule(last ? &everybody : &rules->rules[i].filter, &page[i]);
+		if (engine == ENGINE_PTX || engine == ENGINE_OFF)
+			page[i].flags |= INTEREST_RULE_NOT;
+	}
+	return rules->n + 1;
+}

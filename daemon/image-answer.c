@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A process asks for a plan again with each module that it loads, and gets mostly the same: what `why` knows of
+ * its kernels already is not remembered again.
+ */
+
+#include "image-answer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client.h"
+#include "daemon.h"
+
+/* Remembers that points that were asked for by the name of the kernel are not there. */
+static void image_record_missing(struct daemon *daemon, const struct process_facts *facts,
+				 const struct image_kernel *kernel) {
+	char reason[256];
+
+	snprintf(reason, sizeof(reason), "no such point in %s: %s%s",
+		 kernel->device_function ? "this device function" : "this kernel",
+		 kernel->missing_point, kernel->n_missing > 1 ? ", and others" : "");
+	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
+			&(struct outcome_subject){ kernel->name, kernel->demangled,
+						   kernel->device_function, kernel->missing,
+						   kernel->n_missing, OUTCOME_ENGINE_PTX },
+			reason);
+}
+
+/* Whether a result has the same kernel with the same attachments; *at is where to look first. */
+static bool image_has_kernel(const struct image_result *result, const struct image_kernel *kernel, size_t *at) {
+	for (size_t i = 0; i < result->n_kernels; i++) {
+		const struct image_kernel *other = &result->kernels[(*at + i) % result->n_kernels];
+
+		if (strcmp(other->name, kernel->name) != 0)
+			continue;
+		*at = (*at + i + 1) % result->n_kernels;
+		return other->n_attachments == kernel->n_attachments &&
+		       (!kernel->n_attachments ||
+			memcmp(other->attachments, kernel->attachments,
+			       kernel->n_attachments * sizeof(kernel->attachments[0])) == 0);
+	}
+	return false;
+}
+
+/* Why a kernel is patched and not rewritten; empty if it was asked for. */
+static const char *image_sass_reason(const struct daemon *daemon, const struct image_kernel *kernel) {
+	for (size_t i = 0; i < kernel->n_attachments; i++) {
+		const struct attachment *attachment =
+			registry_attachment(&daemon->registry, kernel->attachments[i]);
+
+		if (attachment && attachment_on_ptx(attachment))
+			return "engine auto: the module was loaded before, or not with PTX that could be rewritten";
+	}
+	return "";
+}
+
+/* A plan, less what the last one of the process says as well. */
+static void image_record_plan(struct daemon *daemon, struct process *process, struct image_result *result) {
+	const struct process_facts *facts = &process->facts;
+	const struct image_result *last = process->plan;
+	const enum outcome_kind kind = result->replaced ? OUTCOME_PROBED
+				       : result->failed ? OUTCOME_FAILED
+							: OUTCOME_NOT_PROBED;
+	size_t at = 0;
+
+	for (size_t i = 0; i < result->n_kernels; i++) {
+		const struct image_kernel *kernel = &result->kernels[i];
+
+		if (kernel->n_attachments &&
+		    (!last || last->replaced != result->replaced || !image_has_kernel(last, kernel, &at)))
+			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind,
+					&(struct outcome_subject){ kernel->name, kernel->demangled, false,
+								   kernel->attachments, kernel->n_attachments,
+								   OUTCOME_ENGINE_SASS },
+					result->replaced ? image_sass_reason(daemon, kernel) : result->reason);
+	}
+	if (!result->replaced && (!last || strcmp(last->reason, result->reason) != 0))
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind,
+				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_SASS }, result->reason);
+	image_result_ref(result);
+	image_result_unref(process->plan);
+	process->plan = result;
+}
+
+static void image_record(struct daemon *daemon, const struct process *process,
+			 const struct image_result *result) {
+	const struct process_facts *facts = &process->facts;
+	enum outcome_kind kind = result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED;
+
+	for (size_t i = 0; i < result->n_kernels; i++) {
+		const struct image_kernel *kernel = &result->kernels[i];
+
+		if (kernel->n_missing)
+			image_record_missing(daemon, facts, kernel);
+		if (kernel->n_missing && !kernel->n_attachments)
+			continue;
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+				result->replaced ? OUTCOME_PROBED : kind,
+				&(struct outcome_subject){
+					kernel->name, kernel->demangled, kernel->device_function,
+					kernel->attachments, kernel->n_attachments, OUTCOME_ENGINE_PTX },
+				result->reason);
+	}
+	if (!result->n_kernels)
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind,
+				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_PTX }, result->reason);
+}
+
+/* Sends IMAGE_REPLY and the SLOTs. 0 or negative: the connection is of no use any more. */
+static int image_send(struct client *client, uint32_t sequence, const struct image_result *result,
+		      uint64_t module) {
+	union wire_message message = {};
+	int r;
+
+	message.header.type = WIRE_IMAGE_REPLY;
+	message.header.sequence = sequence;
+	message.image_reply.module_id = module;
+	message.image_reply.verdict = result->replaced ? WIRE_VERDICT_REPLACED : WIRE_VERDICT_OWN;
+	if (result->replaced) {
+		message.image_reply.image_size = result->size;
+		message.image_reply.slot_count = (uint32_t)result->n_slots;
+	} else {
+		memcpy(message.image_reply.reason, result->reason, strlen(result->reason));
+	}
+	r = shim_connection_send(client->connection, &message, result->replaced ? result->fd : -1);
+	for (size_t i = 0; r == 0 && result->replaced && i < result->n_slots; i++) {
+		union wire_message slot = {};
+
+		slot.header.type = WIRE_SLOT;
+		slot.header.sequence = sequence;
+		slot.slot.module_id = module;
+		slot.slot.map_id = result->slots[i].map;
+		slot.slot.kind = result->slots[i].kind;
+		slot.slot.offset = result->slots[i].offset;
+		memcpy(slot.slot.symbol, result->slots[i].symbol, strlen(result->slots[i].symbol));
+		r = shim_connection_send(client->connection, &slot, -1);
+	}
+	return r;
+}
+
+int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence, struct image_result *result) {
+	struct process *process = client->process;
+	struct image_result *own = NULL;
+	struct module *module = NULL;
+	int r;
+
+	if (client->connection->state == SHIM_LOADER_BUSY)
+		client->connection->state = SHIM_LOADER;
+	if (result->replaced) {
+		r = process_module_new(&daemon->processes, process, result, &module);
+		if (r < 0)
+			return r;
+		if (r > 0) {
+			r = image_result_new_own(&own, false,
+						 "this process has %d probed modules: no more",
+						 PROCESS_MODULES_MAX);
+			if (r < 0)
+				return r;
+			own->plan = result->plan;
+			result = own;
+		}
+	}
+	if (result->replaced)
+		daemon->counters.images_replaced++;
+	else
+		daemon->counters.images_own++;
+	r = image_send(client, sequence, result, module ? module->id : ++daemon->processes.last_module);
+	if (result->plan)
+		image_record_plan(daemon, process, result);
+	else
+		image_record(daemon, process, result);
+	image_result_unref(own);
+	return r;
+}
+
+int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, bool plan, const char *format,
+		     ...) {
+	struct image_result *result;
+	char reason[WIRE_REASON_MAX];
+	va_list arguments;
+	int r;
+
+	va_start(arguments, format);
+	vsnprintf(reason, sizeof(reason), format, arguments);
+	va_end(arguments);
+	r = image_result_new_own(&result, false, "%s", reason);
+	if (r < 0)
+		return r;
+	result->plan = plan;
+	r = image_answer(daemon, client, sequence, result);
+	image_result_unref(result);
+	return r;
+}
+
+void image_answer_excess(struct daemon *daemon, const struct process *process, size_t n_meant, size_t n) {
+	const struct process_facts *facts = &process->facts;
+	char reason[128];
+
+	snprintf(reason, sizeof(reason),
+		 "%zu attachments mean this process: only the first %zu of them are applied", n_meant, n);
+	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
+			&(struct outcome_subject){}, reason);
+}
+
+void image_answer_left_out(struct daemon *daemon, const struct process *process) {
+	const struct process_facts *facts = &process->facts;
+	const struct attachment *attachment;
+
+	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link) {
+		const struct outcome_subject subject = { .engine = OUTCOME_ENGINE_SASS,
+							 .attachments = &attachment->id,
+							 .n_attachments = 1 };
+
+		if (attachment->on_host || attachment->engine == ENGINE_PTX || attachment_on_sass(attachment) ||
+		    !filter_matches(&attachment->filter, facts) ||
+		    outcome_log_has(&daemon->outcomes, facts->pid, attachment->id, attachment->patch_reason))
+			continue;
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED, &subject,
+				attachment->patch_reason);
+	}
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What a process is told about an image, and what is remembered of that for `gpuprobectl why`. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "image-match.h"
+#include "image-result.h"
+
+struct client;
+struct daemon;
+
+/* Answers the client and remembers why. 0 or negative: the connection is of no use any more. */
+int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence, struct image_result *result);
+
+/* Answers with the own image at once; plan: that there is nothing to patch. printf-like. */
+int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, bool plan, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
+
+/* Remembers that attachments were left out. */
+void image_answer_excess(struct daemon *daemon, const struct process *process, size_t n_meant, size_t n);
+
+/* Remembers why attachments that mean the process are in none of its plans. */
+void image_answer_left_out(struct daemon *daemon, const struct process *process);

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * An object's attachments are compiled alone first: what cannot be compiled is then no trouble of anybody who has attached something
+ * else. A process whose shim has not asked for anything yet is not known to the daemon; for it, what is made
+ * is what the filter says it will need.
+ */
+
+#include "plan-prepare.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon.h"
+#include "image-match.h"
+#include "plan-image.h"
+
+struct plan_prepare_waiter {
+	struct plan_waiter waiter; /* first */
+	struct plan_prepare *prepare;
+};
+
+struct plan_prepare {
+	uv_timer_t timer;
+	plan_prepare_fn fn;
+	void *userdata;
+	size_t n, n_open;
+	struct plan_prepare_waiter waiters[PLAN_PREPARE_MAX];
+};
+
+void plan_note_capability(struct daemon *daemon, uint32_t capability) {
+	for (unsigned int i = 0; i < daemon->n_capabilities; i++)
+		if (daemon->capabilities[i] == capability)
+			return;
+	if (daemon->n_capabilities < PLAN_CAPABILITIES_MAX)
+		daemon->capabilities[daemon->n_capabilities++] = capability;
+}
+
+/* The attachments of the object that the SASS engine can have. */
+static size_t plan_ids_of(const struct daemon *daemon, const struct object *object,
+			  uint64_t ids[static IMAGE_PROGRAMS_MAX]) {
+	const struct attachment *attachment;
+	size_t n = 0;
+
+	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+		if (attachment->object == object && attachment_on_sass(attachment) && n < IMAGE_PROGRAMS_MAX)
+			ids[n++] = attachment->id;
+	return n;
+}
+
+/* The first failed image of the object alone. */
+static const struct plan_image *plan_failed(struct daemon *daemon, const struct object *object) {
+	uint64_t ids[IMAGE_PROGRAMS_MAX];
+	const size_t n = plan_ids_of(daemon, object, ids);
+
+	for (unsigned int i = 0; n && i < daemon->n_capabilities; i++) {
+		const struct plan_image *image = plan_image_find(daemon, daemon->capabilities[i], ids, n);
+
+		if (image && image->state == PLAN_FAILED)
+			return image;
+	}
+	return NULL;
+}
+
+const char *plan_programs_trouble(struct daemon *daemon, const struct object *object) {
+	const struct plan_image *image = plan_failed(daemon, object);
+
+	return image && image->program_failed ? image->reason : NULL;
+}
+
+const char *plan_trouble(struct daemon *daemon, const struct object *object) {
+	const struct plan_image *image = plan_failed(daemon, object);
+
+	return image ? image->reason : NULL;
+}
+
+static void plan_prepare_closed(uv_handle_t *handle) {
+	free(handle->data);
+}
+
+static void plan_prepare_on_timer(uv_timer_t *timer) {
+	struct plan_prepare *prepare = timer->data;
+
+	for (size_t i = 0; i < prepare->n; i++)
+		plan_waiter_cancel(&prepare->waiters[i].waiter);
+	prepare->fn(prepare->userdata);
+	uv_close((uv_handle_t *)timer, plan_prepare_closed);
+}
+
+/* One image is there: the last one ends the waiting, from the loop. */
+static void plan_prepare_on_image(struct plan_waiter *waiter, const struct plan_image *image) {
+	struct plan_prepare *prepare = ((struct plan_prepare_waiter *)waiter)->prepare;
+
+	if (--prepare->n_open == 0)
+		uv_timer_start(&prepare->timer, plan_prepare_on_timer, 0, 0);
+}
+
+/* Starts one, unless it is there; prepare (or NULL) waits for it. */
+static void plan_prepare_one(struct plan_prepare *prepare, struct daemon *daemon, uint32_t capability,
+			     const uint64_t *ids, size_t n) {
+	struct plan_prepare_waiter *waiter;
+	struct plan_image *image;
+
+	if (!n || (prepare && prepare->n == PLAN_PREPARE_MAX) || plan_image_get(&image, daemon, capability, ids, n) < 0 ||
+	    image->state != PLAN_IN_WORK || !prepare)
+		return;
+	for (size_t i = 0; i < prepare->n; i++)
+		if (prepare->waiters[i].waiter.image == image)
+			return;
+	waiter = &prepare->waiters[prepare->n++];
+	prepare->n_open++;
+	waiter->prepare = prepare;
+	waiter->waiter.fn = plan_prepare_on_image;
+	plan_image_wait(image, &waiter->waiter);
+}
+
+/* Whether the match has an attachment of the object. */
+static bool plan_concerns(const struct daemon *daemon, const struct image_match *match, const struct object *object) {
+	for (size_t i = 0; i < match->n; i++)
+		if (registry_attachment(&daemon->registry, match->ids[i])->object == object)
+			return true;
+	return false;
+}
+
+/* What the processes that are connected will ask for; object: if it has attachments of that; NULL: if they have plans. */
+static void plan_prepare_processes(struct plan_prepare *prepare, struct daemon *daemon, const struct object *object) {
+	const struct process *process;
+	struct image_match match;
+
+	LIST_FOREACH(process, &daemon->processes.list, link) {
+		if (!object && !process->plan)
+			continue;
+		image_match(&match, daemon, &process->facts, true);
+		if (object && !plan_concerns(daemon, &match, object))
+			continue;
+		for (unsigned int i = 0; i < process->n_capabilities; i++)
+			plan_prepare_one(prepare, daemon, process->capabilities[i], match.ids, match.n);
+	}
+}
+
+int plan_prepare(struct daemon *daemon, const struct object *object, const struct filter *filter,
+		 unsigned int timeout_ms, plan_prepare_fn fn, void *userdata) {
+	uint64_t ids[IMAGE_PROGRAMS_MAX];
+	const size_t n = plan_ids_of(daemon, object, ids);
+	struct plan_prepare *prepare;
+	struct image_match match;
+
+	if (!n || !daemon->n_capabilities)
+		return 1;
+	prepare = calloc(1, sizeof(*prepare));
+	if (!prepare)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < daemon->n_capabilities; i++)
+		plan_prepare_one(prepare, daemon, daemon->capabilities[i], ids, n);
+	image_match_filter(&match, daemon, filter);
+	for (unsigned int i = 0; i < daemon->n_capabilities; i++)
+		plan_prepare_one(prepare, daemon, daemon->capabilities[i], match.ids, match.n);
+	plan_prepare_processes(prepare, daemon, object);
+	if (!prepare->n) {
+		free(prepare);
+		return 1;
+	}
+	prepare->fn = fn;
+	prepare->userdata = userdata;
+	uv_timer_init(daemon->loop, &prepare->timer);
+	prepare->timer.data = prepare;
+	uv_timer_start(&prepare->timer, plan_prepare_on_timer, timeout_ms, 0);
+	return 0;
+}
+
+void plan_prepare_again(struct daemon *daemon) {
+	if (!daemon->stopping)
+		plan_prepare_processes(NULL, daemon, NULL);
+}
