@@ -155,7 +155,7 @@ def pages():
     yield "empty page", b""
     yield "short page", page()[:100]
     yield "wrong magic", page(magic=1)
-    yield "wrong version", page(version=2)
+    yield "wrong version", page(version=1)
     yield "closed", page(flags=fake_daemon.EVERYONE | fake_daemon.CLOSED)
     yield "nobody is meant", page(flags=0)
     yield "being written for ever", page(generation=3)

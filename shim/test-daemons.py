@@ -37,7 +37,7 @@ for form in ("pointer", "resident"):
         good = good and program.step("k") and program.step("l") and program.step("l") and program.end() == 0
         report(f"{form}: broken connections", good and daemon.seen(wire.HELLO) == 4, f"{daemon.seen(wire.HELLO)} hellos")
 
-    # On demand: SYNC is answered, and then the numbers are there. DISARM stops the counting of the pointer's form.
+    # On demand: SYNC is answered, and then the numbers are there. DISARM stops the counting of the pointer's form; RETIRE ends the thread.
     with fake_daemon.FakeDaemon(session(f"sync_{form}"), form=form, period_ms=0) as daemon:
         program = Steps(daemon.name)
         good = program.step("k") and program.step("k") and daemon.count() == 0 and within(lambda: daemon.connected(2))
@@ -47,6 +47,7 @@ for form in ("pointer", "resident"):
         report(f"{form}: a thread while there are instances", program.mirrors())
         daemon.connections[1].send(wire.message(wire.DISARM, fake_daemon.MAP, sequence=100))
         good = within(lambda: daemon.seen(wire.SYNCED) == 2) and program.step("k")
+        daemon.connections[1].send(wire.message(wire.RETIRE, 1, sequence=101))
         report(f"{form}: none without", within(lambda: not program.mirrors()))
         report(f"{form}: DISARM", good and program.end() == 0 and daemon.count() == 2 * THREADS, str(daemon.count()))
 
