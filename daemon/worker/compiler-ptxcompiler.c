@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,15 +39,18 @@ static int load(void **library, void **state, unsigned int *major, unsigned int 
 	return 0;
 }
 
-static char *read_log(const struct ptxcompiler_table *table, nvPTXCompilerHandle handle)
+/* The words about what went wrong, or about what was made. */
+static char *read_log(const struct ptxcompiler_table *table, nvPTXCompilerHandle handle,
+		      bool failed)
 {
 	size_t size = 0;
 	char *log;
 
-	if (table->get_log_size(handle, &size) || !size || size > COMPILER_LOG_MAX)
+	if ((failed ? table->get_log_size : table->get_info_size)(handle, &size) || !size ||
+	    size > COMPILER_LOG_MAX)
 		return NULL;
 	log = calloc(1, size + 1);
-	if (log && table->get_log(handle, log)) {
+	if (log && (failed ? table->get_log : table->get_info)(handle, log)) {
 		free(log);
 		log = NULL;
 	}
@@ -106,8 +110,7 @@ static int compile(void *state, struct compiler_request *request)
 	if (r)
 		return r;
 	r = table->compile(handle, (int)request->n_options + 1, options);
-	if (r)
-		request->log = read_log(table, handle);
+	request->log = read_log(table, handle, r);
 	r = from_result(r, request->log);
 	if (!r)
 		r = read_program(table, handle, request);

@@ -69,6 +69,11 @@ const char *compiler_name(const struct compiler *compiler)
 	return compiler->name;
 }
 
+bool compiler_makes_patches(const struct compiler *compiler)
+{
+	return compiler->backend == &compiler_backend_ptxcompiler;
+}
+
 int compiler_compile(struct compiler *compiler, const char *ptx, size_t length, const char *arch,
 		     const char *const *options, size_t n_options, uint8_t **cubin, size_t *size,
 		     char **log)

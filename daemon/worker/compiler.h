@@ -13,6 +13,7 @@
  * stack), and is never inlined. So it is the second choice.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,13 +37,16 @@ int compiler_new(struct compiler **out, const char *which, const char *modules,
 		 const char *toolkit);
 struct compiler *compiler_free(struct compiler *compiler);
 
+/* Can it make patches for the SASS engine? nvJitLink cannot: what it compiles is always to be linked. */
+bool compiler_makes_patches(const struct compiler *compiler);
+
 /* "nvJitLink 13.0" */
 const char *compiler_name(const struct compiler *compiler);
 
 /*
  * PTX text (a NUL follows it) to a cubin for `arch` ("sm_90a"). Options are ptxas's long ones:
  * "--maxrregcount=32". *cubin and *log are the caller's to free(); *log (the compiler's words, or
- * NULL) is set on failure too.
+ * NULL) is set on failure too; what "--verbose" tells of is in it on success.
  */
 int compiler_compile(struct compiler *compiler, const char *ptx, size_t length, const char *arch,
 		     const char *const *options, size_t n_options, uint8_t **cubin, size_t *size,

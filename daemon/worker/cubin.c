@@ -20,6 +20,10 @@
 #define NOTE_CUINFO                                                                                \
 	1000 /* type of the note in .note.nv.cuinfo: {u16 version, u16 virtual sm, u32 toolkit} */
 
+/* Attributes of .nv.info: a byte of format, one of kind, two of size; a value of that many bytes follows in this format alone. */
+#define INFO_FORMAT_SIZED 4
+#define INFO_REGISTERS 0x2f /* {u32 index of a symbol, u32 count} */
+
 struct file {
 	const uint8_t *data;
 	size_t size;
@@ -167,27 +171,33 @@ static int read_sections(const struct file *file, struct cubin *cubin)
 	return has_symbols ? 0 : read_text_sections(file, &names, cubin);
 }
 
+/* Reads the header. False: it is none, or its sections lie outside. */
+static bool file_open(struct file *file, const void *data, size_t size)
+{
+	*file = (struct file){ .data = data, .size = size };
+	if (size < sizeof(file->header))
+		return false;
+	memcpy(&file->header, data, sizeof(file->header));
+	return !memcmp(file->header.e_ident, ELFMAG, SELFMAG) &&
+	       file->header.e_ident[EI_CLASS] == ELFCLASS64 &&
+	       file->header.e_ident[EI_DATA] == ELFDATA2LSB && file->header.e_machine == EM_CUDA &&
+	       (!file->header.e_shnum ||
+		(file->header.e_shentsize == sizeof(Elf64_Shdr) &&
+		 within(file, file->header.e_shoff, file->header.e_shnum * sizeof(Elf64_Shdr))));
+}
+
 int cubin_parse(struct cubin *cubin, const void *data, size_t size)
 {
-	struct file file = { .data = data, .size = size };
 	struct cubin found = {};
+	struct file file;
 	int r;
 
-	if (size < sizeof(file.header))
-		return CUBIN_E_MALFORMED;
-	memcpy(&file.header, data, sizeof(file.header));
-	if (memcmp(file.header.e_ident, ELFMAG, SELFMAG) ||
-	    file.header.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    file.header.e_ident[EI_DATA] != ELFDATA2LSB || file.header.e_machine != EM_CUDA)
+	if (!file_open(&file, data, size))
 		return CUBIN_E_MALFORMED;
 	found.relocatable = file.header.e_type == ET_REL;
 	found.abi_version = file.header.e_ident[EI_ABIVERSION];
 	if (found.abi_version < 8)
 		found.virtual_sm = file.header.e_flags >> 16 & 0xff;
-	if (file.header.e_shnum &&
-	    (file.header.e_shentsize != sizeof(Elf64_Shdr) ||
-	     !within(&file, file.header.e_shoff, file.header.e_shnum * sizeof(Elf64_Shdr))))
-		return CUBIN_E_MALFORMED;
 	r = file.header.e_shnum ? read_sections(&file, &found) : 0;
 	if (r) {
 		cubin_deinit(&found);
@@ -203,4 +213,70 @@ void cubin_deinit(struct cubin *cubin)
 		return;
 	free(cubin->kernels);
 	*cubin = (struct cubin){};
+}
+
+/* The index of a symbol in the table; 0: it is not there. */
+static uint64_t find_symbol(const struct file *file, const Elf64_Shdr *table, const char *symbol)
+{
+	Elf64_Shdr strings;
+
+	if (table->sh_type != SHT_SYMTAB || table->sh_entsize != sizeof(Elf64_Sym) ||
+	    !read_section(file, table->sh_link, &strings))
+		return 0;
+	for (uint64_t i = 1; i < table->sh_size / sizeof(Elf64_Sym); i++) {
+		Elf64_Sym entry;
+		const char *name;
+
+		memcpy(&entry, file->data + table->sh_offset + i * sizeof(entry), sizeof(entry));
+		name = read_string(file, &strings, entry.st_name);
+		if (name && !strcmp(name, symbol))
+			return i;
+	}
+	return 0;
+}
+
+/* The registers of the symbol of that index, as a section of attributes says. */
+static uint32_t read_registers(const struct file *file, const Elf64_Shdr *section, uint64_t index)
+{
+	const uint8_t *info = file->data + section->sh_offset;
+	uint32_t value[2];
+	uint16_t size;
+
+	if (!within(file, section->sh_offset, section->sh_size))
+		return 0;
+	for (uint64_t at = 0; at + 4 <= section->sh_size;
+	     at += info[at] == INFO_FORMAT_SIZED ? 4 + (uint64_t)size : 4) {
+		memcpy(&size, info + at + 2, sizeof(size));
+		if (info[at] != INFO_FORMAT_SIZED || info[at + 1] != INFO_REGISTERS ||
+		    size != sizeof(value) || section->sh_size - at < 4 + sizeof(value))
+			continue;
+		memcpy(value, info + at + 4, sizeof(value));
+		if (value[0] == index)
+			return value[1];
+	}
+	return 0;
+}
+
+uint32_t cubin_registers(const void *data, size_t size, const char *symbol)
+{
+	Elf64_Shdr names = {}, section, table;
+	uint32_t registers = 0;
+	struct file file;
+
+	if (!file_open(&file, data, size) || !read_section(&file, file.header.e_shstrndx, &names))
+		return 0;
+	for (uint32_t i = 0; !registers && i < file.header.e_shnum; i++) {
+		const char *name;
+		uint64_t index;
+
+		if (!read_section(&file, i, &section))
+			return 0;
+		name = read_string(&file, &names, section.sh_name);
+		if (!name || strcmp(name, ".nv.info") ||
+		    !read_section(&file, section.sh_link, &table))
+			continue;
+		index = find_symbol(&file, &table, symbol);
+		registers = index ? read_registers(&file, &section, index) : 0;
+	}
+	return registers;
 }

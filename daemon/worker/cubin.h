@@ -24,3 +24,6 @@ struct cubin {
 /* `data` stays the caller's and has to outlive *cubin. On success: cubin_deinit(). */
 int cubin_parse(struct cubin *cubin, const void *data, size_t size);
 void cubin_deinit(struct cubin *cubin);
+
+/* The registers of a function, 0 if the file does not say. */
+uint32_t cubin_registers(const void *data, size_t size, const char *symbol);

@@ -69,6 +69,10 @@ static int compile(struct image_result *result, const struct image_source *sourc
 		ptxas_options_read(&options, source->entry->options, source->entry->options_size);
 	if (edited->target.debug)
 		ptxas_options_add(&options, "--device-debug");
+	if (source->patch) {
+		ptxas_options_add(&options, "--compile-as-tools-patch");
+		ptxas_options_add(&options, "--verbose");
+	}
 	snprintf(arch, sizeof(arch), "sm_%u", source->capability);
 	if (edited->target.suffix)
 		snprintf(arch + strlen(arch), 2, "%c", edited->target.suffix);

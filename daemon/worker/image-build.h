@@ -18,6 +18,7 @@ struct image_source {
 	const struct fatbin_entry *entry; /* its entry there; NULL likewise */
 	const struct ptx_module *module;  /* edited */
 	unsigned int capability;
+	bool patch; /* for the SASS engine: the log then tells of the functions that were made */
 };
 
 struct image_result {

@@ -8,6 +8,7 @@
 struct image_worker {
 	struct compiler *compiler; /* NULL: none on this machine; images then carry PTX for the
 				      driver to compile */
+	struct compiler *patcher; /* makes patches; NULL: none; may be the same as the above */
 };
 
 /* The job `image` of job.md. userdata is the struct image_worker. */

@@ -54,13 +54,13 @@ static bool read_context(struct probe_program *program, struct json_object *obje
 	return true;
 }
 
-static int read_program(struct image_request *request, const struct worker_job *job,
-			struct json_object *object, struct json_object *reply)
+int image_request_read_program(struct image_request *request, const struct worker_job *job,
+			       struct json_object *object, bool bare, struct json_object *reply)
 {
 	struct probe_program *program = &request->programs[request->n_programs];
-	const uint8_t *text;
+	const uint8_t *text = NULL;
 	int64_t isa, target;
-	size_t size;
+	size_t size = 0;
 	int fd;
 
 	if (!json_object_is_type(object, json_type_object) ||
@@ -69,9 +69,9 @@ static int read_program(struct image_request *request, const struct worker_job *
 	    !worker_get_int(object, "target", 10, 999, &target))
 		return bad(reply, "a program is not as it should be");
 	fd = worker_get_fd(job, object, "fd");
-	if (fd < 0)
+	if (fd < 0 && (!bare || has(object, "fd")))
 		return bad(reply, "a program has no descriptor");
-	if (worker_map(fd, PROGRAM_MAX, &text, &size))
+	if (fd >= 0 && worker_map(fd, PROGRAM_MAX, &text, &size))
 		return bad(reply, "a program's descriptor is no sealed memfd of a fitting size");
 	program->text = (const char *)text;
 	program->length = size;
@@ -83,7 +83,8 @@ static int read_program(struct image_request *request, const struct worker_job *
 	return 0;
 }
 
-static int find_program(const struct image_request *request, const char *name, uint32_t *index)
+int image_request_find_program(const struct image_request *request, const char *name,
+			       uint32_t *index)
 {
 	for (size_t i = 0; i < request->n_programs; i++) {
 		if (!strcmp(request->programs[i].symbol, name)) {
@@ -94,8 +95,7 @@ static int find_program(const struct image_request *request, const char *name, u
 	return -ENOENT;
 }
 
-/* "spaces": names. False if it is there and not that. */
-static bool read_spaces(struct probe_use *use, struct json_object *object)
+bool image_request_read_spaces(struct probe_use *use, struct json_object *object)
 {
 	/* As enum gpuprobe_space of proto/gpuprobe.bpf.h counts them. */
 	static const char *const names[] = { "generic", "global", "shared",
@@ -142,7 +142,7 @@ static bool read_point(struct probe_use *use, struct json_object *object)
 	}
 	if (!strcmp(point, "memory")) {
 		use->point = PROBE_MEMORY;
-		return read_spaces(use, object);
+		return image_request_read_spaces(use, object);
 	}
 	if (!strcmp(point, "line")) {
 		use->point = PROBE_LINE;
@@ -174,7 +174,7 @@ static int read_attachment(struct image_request *request, struct json_object *ob
 		return bad(reply, "an attachment is not as it should be");
 	if (!read_point(&attachment->use, object))
 		return bad(reply, "an attachment's point is none that there is");
-	if (find_program(request, program, &attachment->use.program))
+	if (image_request_find_program(request, program, &attachment->use.program))
 		return bad(reply, "an attachment names a program that is not there");
 	request->n_attachments++;
 	return 0;
@@ -221,7 +221,9 @@ static int read_lists(struct image_request *request, const struct worker_job *jo
 	if (!request->programs || !request->attachments)
 		return -ENOMEM;
 	for (size_t i = 0; i < json_object_array_length(programs); i++) {
-		r = read_program(request, job, json_object_array_get_idx(programs, i), reply);
+		r = image_request_read_program(request, job,
+					       json_object_array_get_idx(programs, i), false,
+					       reply);
 		if (r)
 			return r;
 	}
@@ -270,10 +272,12 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 	     !worker_get_int(job->request, "image", 0, INT32_MAX, &image)) ||
 	    (has(job->request, "call") &&
 	     !worker_get_bool(job->request, "call", &request->options.call)) ||
+	    (has(job->request, "bare") &&
+	     !worker_get_bool(job->request, "bare", &request->options.bare)) ||
 	    (has(job->request, "isa") && !worker_get_int(job->request, "isa", 10, 999, &isa)) ||
 	    (has(job->request, "target") &&
 	     !worker_get_int(job->request, "target", 10, 999, &target)))
-		return bad(reply, "image, call, isa or target are out of range");
+		return bad(reply, "image, call, bare, isa or target are out of range");
 	request->kind = (enum image_kind)find_word(kinds, kind);
 	request->stage = (enum image_stage)find_word(stages, stage);
 	request->capability = (unsigned int)capability;

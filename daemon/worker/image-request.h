@@ -61,6 +61,20 @@ int image_request_read(struct image_request *request, const struct worker_job *j
 		       struct json_object *reply);
 void image_request_deinit(struct image_request *request);
 
+/*
+ * Parts that the job `patch` shares. Reads one member of "programs" into the next of
+ * request->programs; without a text if `bare` and it has no "fd". Returns as image_request_read().
+ */
+int image_request_read_program(struct image_request *request, const struct worker_job *job,
+			       struct json_object *object, bool bare, struct json_object *reply);
+
+/* The index of the program of that name. -ENOENT. */
+int image_request_find_program(const struct image_request *request, const char *name,
+			       uint32_t *index);
+
+/* "spaces" of an attachment at memory instructions. False if it is there and not a list of them. */
+bool image_request_read_spaces(struct probe_use *use, struct json_object *object);
+
 /* Is a text to be checked, and that is all? */
 bool image_request_checks(const struct image_request *request);
 

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KERNELS_MAX 500		      /* that a reply lists */
 #define KERNELS_BYTES_MAX (96 * 1024) /* of their names and numbers in the reply */
 
 static void target_deinit(struct image_target *target)
@@ -210,7 +209,7 @@ int image_targets_add_kernels(struct image_targets *targets, const struct image_
 	for (size_t i = 0; !r && i < targets->n && !truncated; i++) {
 		if (only_applied && !stands_or_misses(&targets->targets[i], request))
 			continue;
-		r = json_object_array_length(kernels) == KERNELS_MAX
+		r = json_object_array_length(kernels) == IMAGE_KERNELS_MAX
 			    ? 1
 			    : add_kernel(kernels, &targets->targets[i], request, only_applied,
 					 &bytes);

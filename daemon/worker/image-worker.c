@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "image-job.h"
+#include "patch-job.h"
 #include "worker.h"
 
 static const char warm_ptx[] =
@@ -29,28 +29,49 @@ static const char warm_ptx[] =
 	"	ret;\n"
 	"}\n";
 
+static const char warm_patch[] =
+	".version 6.3\n"
+	".target sm_70\n"
+	".address_size 64\n"
+	".visible .func (.param .b32 r) warm(.param .b64 data, .param .b64 pc)\n"
+	"{\n"
+	"	st.param.b32 [r], 0;\n"
+	"	ret;\n"
+	"}\n";
+
 /* Compiles a little; what does not work in the sandbox must not be promised. */
-static int warm(struct json_object *features, void *userdata)
+static int try_compiler(struct compiler *compiler, const char *ptx, const char *option)
 {
-	struct image_worker *worker = userdata;
 	uint8_t *cubin = NULL;
 	char *log = NULL;
 	size_t size;
 	int r;
 
-	if (!worker->compiler)
-		return worker_add_string(features, "no_compiler",
-					 "neither nvPTXCompiler nor nvJitLink is to be had");
-	r = compiler_compile(worker->compiler, warm_ptx, sizeof(warm_ptx) - 1, "sm_90", NULL, 0,
-			     &cubin, &size, &log);
+	r = compiler_compile(compiler, ptx, strlen(ptx), "sm_90", &option, option != NULL, &cubin,
+			     &size, &log);
 	free(cubin);
 	if (r > 0)
 		fprintf(stderr, "gpuprobe-image-worker: %s does not work in the sandbox: %s\n",
-			compiler_name(worker->compiler), log ? log : "no reason given");
+			compiler_name(compiler), log ? log : "no reason given");
 	free(log);
-	if (r)
-		return r < 0 ? r : -EOPNOTSUPP;
-	return worker_add_string(features, "compiler", compiler_name(worker->compiler));
+	return r > 0 ? -EOPNOTSUPP : r;
+}
+
+static int warm(struct json_object *features, void *userdata)
+{
+	struct image_worker *worker = userdata;
+	int r;
+
+	if (!worker->compiler)
+		return worker_add_string(features, "no_compiler",
+					 "neither nvPTXCompiler nor nvJitLink is to be had");
+	r = try_compiler(worker->compiler, warm_ptx, NULL);
+	if (!r)
+		r = worker_add_string(features, "compiler", compiler_name(worker->compiler));
+	if (r || !worker->patcher)
+		return r;
+	r = try_compiler(worker->patcher, warm_patch, "--compile-as-tools-patch");
+	return r ? r : worker_add_string(features, "patch", compiler_name(worker->patcher));
 }
 
 /* The folder of this program, where its modules lie too; NULL if it cannot be told. */
@@ -69,28 +90,47 @@ static const char *own_folder(char *path, size_t size)
 	return path;
 }
 
+/* Loads what compiles images, and what compiles patches, which may be the same. */
+static int load_compilers(struct image_worker *worker, const char *which)
+{
+	const char *toolkit = getenv("CUDA_HOME"), *folder;
+	char path[4096];
+	int r;
+
+	toolkit = toolkit ? toolkit : "/usr/local/cuda";
+	folder = own_folder(path, sizeof(path));
+	r = compiler_new(&worker->compiler, which, folder, toolkit);
+	if (r)
+		return r < 0 ? r : 0;
+	if (compiler_makes_patches(worker->compiler)) {
+		worker->patcher = worker->compiler;
+		return 0;
+	}
+	r = compiler_new(&worker->patcher, "nvptxcompiler", folder, toolkit);
+	return r < 0 ? r : 0;
+}
+
 int main(int argc, char *argv[])
 {
 	static const struct worker_handler handlers[] = {
 		{ "image", image_job },
+		{ "patch", patch_job },
 	};
 	struct image_worker worker = {};
 	struct worker_options options;
-	char folder[4096];
-	const char *toolkit;
 	int r;
 
 	r = worker_options_parse(&options, argc, argv);
 	if (r)
 		return r > 0 ? 0 : 2;
-	toolkit = getenv("CUDA_HOME");
-	r = compiler_new(&worker.compiler, options.compiler, own_folder(folder, sizeof(folder)),
-			 toolkit ? toolkit : "/usr/local/cuda");
+	r = load_compilers(&worker, options.compiler);
 	if (r < 0) {
 		fprintf(stderr, "%s: --compiler=%s: %s\n", argv[0], options.compiler, strerror(-r));
 		return r == -EINVAL ? 2 : 1;
 	}
-	r = worker_run(&options, handlers, 1, warm, &worker);
+	r = worker_run(&options, handlers, 2, warm, &worker);
+	if (worker.patcher != worker.compiler)
+		compiler_free(worker.patcher);
 	compiler_free(worker.compiler);
 	return r < 0;
 }

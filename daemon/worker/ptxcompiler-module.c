@@ -16,6 +16,8 @@ int nvPTXCompilerGetCompiledProgramSize(nvPTXCompilerHandle compiler, size_t *si
 int nvPTXCompilerGetCompiledProgram(nvPTXCompilerHandle compiler, void *program);
 int nvPTXCompilerGetErrorLogSize(nvPTXCompilerHandle compiler, size_t *size);
 int nvPTXCompilerGetErrorLog(nvPTXCompilerHandle compiler, char *log);
+int nvPTXCompilerGetInfoLogSize(nvPTXCompilerHandle compiler, size_t *size);
+int nvPTXCompilerGetInfoLog(nvPTXCompilerHandle compiler, char *info);
 
 extern const struct ptxcompiler_table gpuprobe_ptxcompiler;
 
@@ -29,4 +31,6 @@ const struct ptxcompiler_table gpuprobe_ptxcompiler = {
 	.get_program = nvPTXCompilerGetCompiledProgram,
 	.get_log_size = nvPTXCompilerGetErrorLogSize,
 	.get_log = nvPTXCompilerGetErrorLog,
+	.get_info_size = nvPTXCompilerGetInfoLogSize,
+	.get_info = nvPTXCompilerGetInfoLog,
 };

@@ -28,4 +28,6 @@ struct ptxcompiler_table {
 	int (*get_program)(nvPTXCompilerHandle compiler, void *program);
 	int (*get_log_size)(nvPTXCompilerHandle compiler, size_t *size);
 	int (*get_log)(nvPTXCompilerHandle compiler, char *log);
+	int (*get_info_size)(nvPTXCompilerHandle compiler, size_t *size);
+	int (*get_info)(nvPTXCompilerHandle compiler, char *info);
 };

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A module's record is checked as a whole before its first name is given out: there are as many names as it says, each ends
+ * inside it, and nothing but padding follows. So a list is either good up to a module, or refused there.
+ */
+
+#include "patch-names.h"
+
+#include <string.h>
+
+static int malformed(struct patch_names *names, const char *what)
+{
+	names->what = what;
+	return PATCH_NAMES_E_MALFORMED;
+}
+
+void patch_names_init(struct patch_names *names, const void *data, size_t size)
+{
+	*names = (struct patch_names){ .position = data };
+	names->end = size ? names->position + size : names->position;
+}
+
+/* Do the names fill the record? */
+static int check_names(struct patch_names *names)
+{
+	const char *position = names->names;
+
+	for (uint32_t i = 0; i < names->module.name_count; i++) {
+		position = memchr(position, '\0', (size_t)(names->names_end - position));
+		if (!position)
+			return malformed(names, "a module has fewer names than it says");
+		position++;
+	}
+	if (names->names_end - position >= 8)
+		return malformed(names, "a module has more names than it says");
+	for (; position < names->names_end; position++)
+		if (*position)
+			return malformed(names, "a module's padding is not empty");
+	return 0;
+}
+
+int patch_names_next_module(struct patch_names *names)
+{
+	size_t left = (size_t)(names->end - names->position);
+	int r;
+
+	if (!left)
+		return PATCH_NAMES_E_END;
+	if (left < sizeof(names->module))
+		return malformed(names, "it ends in a module's header");
+	memcpy(&names->module, names->position, sizeof(names->module));
+	if (names->module.size < sizeof(names->module) || names->module.size % 8 ||
+	    names->module.size > left)
+		return malformed(names, "a module's size is none, or beyond the end");
+	if (names->module.reserved)
+		return malformed(names, "a module's header is not of this version");
+	names->names = (const char *)names->position + sizeof(names->module);
+	names->names_end = (const char *)names->position + names->module.size;
+	names->next = 0;
+	r = check_names(names);
+	if (r)
+		return r;
+	names->position += names->module.size;
+	names->modules++;
+	return 0;
+}
+
+int patch_names_next(struct patch_names *names, const char **name, uint32_t *index)
+{
+	if (names->next == names->module.name_count)
+		return PATCH_NAMES_E_END;
+	*name = names->names;
+	*index = names->next++;
+	names->names += strlen(names->names) + 1;
+	return 0;
+}
