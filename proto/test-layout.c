@@ -7,6 +7,7 @@
 
 #include "interest.h"
 #include "map-layout.h"
+#include "patch.h"
 #include "paths.h"
 #include "wire.h"
 
@@ -26,9 +27,15 @@ SIZE(wire_unload, 24);
 SIZE(wire_report, 216);
 SIZE(wire_sync, 16);
 SIZE(wire_disarm, 24);
+SIZE(wire_retire, 24);
 SIZE(wire_synced, 16);
-SIZE(interest_rule, 40);
-SIZE(interest_page, 2592);
+SIZE(interest_rule, 48);
+SIZE(interest_page, 3936);
+SIZE(patch_module, 24);
+SIZE(patch_plan, 64);
+SIZE(patch_point, 64);
+SIZE(patch_kernel, 24);
+SIZE(patch_data, 32);
 SIZE(map_header, 144);
 SIZE(map_layout, 80);
 SIZE(map_hash, 128);
@@ -37,12 +44,18 @@ SIZE(map_batch, 32);
 SIZE(gpuprobe_process, 64);
 OFFSET(wire_image, capability_major, 32);
 OFFSET(wire_image_reply, reason, 40);
+OFFSET(wire_slot, offset, 36);
 OFFSET(wire_slot, symbol, 40);
 OFFSET(wire_welcome, comm, 32);
 OFFSET(gpuprobe_process, comm, 16);
 OFFSET(wire_instance_reply, data_size, 40);
 OFFSET(interest_rule, exe, 32);
+OFFSET(interest_rule, cgroup, 40);
 OFFSET(interest_page, rules, 32);
+OFFSET(interest_page, sass_rules, 2912);
+OFFSET(interest_page, sanitizer, 3680);
+OFFSET(patch_plan, image_id, 32);
+OFFSET(patch_plan, data_size, 56);
 OFFSET(map_header, layout, 40);
 OFFSET(map_header, sequence, 120);
 OFFSET(map_header, state, 136);
