@@ -79,7 +79,6 @@ struct analysis {
 	uint8_t uses[TRANSLATE_MAPS_MAX]; /* MAP_USE_ of each map */
 	uint32_t context; /* bit i: field i of the context is read */
 	bool process;     /* something of the process slot is read */
-	bool exits;       /* bpf_cuda_exit is called */
 	bool takes_memory;
 	bool recording; /* entry[] is final, what is above is being taken */
 };

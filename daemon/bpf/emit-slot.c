@@ -40,7 +40,7 @@ static LLVMValueRef emit_global(struct emitter *e, LLVMTypeRef type, const char 
 	return global;
 }
 
-/* Says that a call does nothing but give a value, so that it may go where that is needed. */
+/* Says that a call does nothing but give a value, so that nothing is kept in place because of it. */
 static void make_pure(struct emitter *e, LLVMValueRef call)
 {
 	static const char *const names[] = { "nounwind", "willreturn", "memory" /* none */ };

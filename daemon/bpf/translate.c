@@ -20,6 +20,8 @@
 #include "emit.h"
 #include "fault.h"
 #include "flow.h"
+#include "helper.h"
+#include "insn.h"
 #include "layout.h"
 #include "validate.h"
 
@@ -238,19 +240,38 @@ static int emit_form(struct translation *t, size_t i, bool patch, const struct n
 	return r;
 }
 
-/* The patch form, if there can be one. */
+/* Whether a program calls a helper, reachable or not. */
+static bool calls(const struct translate_program *program, enum helper_kind kind)
+{
+	for (size_t pc = 0; pc < program->n_insns; pc++) {
+		const struct bpf_insn *insn = program->insns + pc;
+
+		if (insn_is_ld_imm64(insn))
+			pc++;
+		else if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER &&
+			 helper_find((uint32_t)insn->imm)->kind == kind)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The patch form, if there can be one. LLVM has a thread end, too, where it sees that an address
+ * can be none.
+ */
 static int emit_patch(struct translation *t, size_t i, const struct needs *needs)
 {
 	struct translate_program_result *result = t->result.programs + i;
 	char *text = NULL;
 	int r;
 
-	if (t->units[i].analysis.exits) {
-		result->patch_reason = "bpf_cuda_exit ends a thread, which the SASS engine cannot";
-		return 0;
-	}
 	r = emit_form(t, i, true, needs, &text);
-	if (!r) {
+	if (!r && (strstr(text, "\texit;") || strstr(text, "\ttrap;"))) {
+		result->patch_reason =
+			calls(t->programs + i, HELPER_EXIT)
+				? "bpf_cuda_exit ends a thread, which the SASS engine cannot"
+				: "it uses an address that is none, which ends a thread";
+	} else if (!r) {
 		result->patch_maps = 1 + (uint32_t)__builtin_popcountll(result->maps);
 		result->patch = cut_ptx(text, &result->patch_size);
 		if (!result->patch)
