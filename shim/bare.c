@@ -18,6 +18,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bare-ask.h"
 #include "load.h"
 
 #define BUCKETS 1024
@@ -25,32 +26,11 @@
 #define EARLY_MAX 16
 #define ROUNDS_MAX 8
 
-enum kind {
-	CONTAINER, /* a library or module */
-	KERNEL, /* of library `from` */
-	FUNCTION, /* of module `from` */
-	KERNEL_FUNCTION, /* of a kernel of library `from` */
-};
-
-/* How the application came to a handle. */
-struct origin {
-	enum kind kind;
-	driver_handle from;
-	driver_handle context; /* of functions and modules */
-};
-
-struct change {
-	enum bare_setting setting;
-	driver_handle handle; /* that it was made with, */
-	struct origin origin; /* and of that */
-	int attribute, value, device;
-};
-
 /* One kernel of a module, under all its handles. */
 struct kernel {
 	struct kernel *next;
 	char *name; /* with the suffix */
-	struct change *changes;
+	struct bare_change *changes;
 	unsigned change_count;
 	unsigned version; /* of the changes */
 	bool failed; /* there is no bare one */
@@ -73,7 +53,7 @@ struct entry {
 	bool container;
 	driver_handle target; /* what is launched; NULL: to be asked for */
 	/* what follows is only for who holds the lock */
-	struct origin origin;
+	struct bare_origin origin;
 	struct module *module;
 	struct kernel *kernel; /* NULL: a container */
 };
@@ -169,10 +149,10 @@ static struct entry *get_free(driver_handle handle)
 	return entry;
 }
 
-static void add(driver_handle handle, struct origin origin, struct module *module,
+static void add(driver_handle handle, struct bare_origin origin, struct module *module,
 		struct kernel *kernel)
 {
-	bool container = origin.kind == CONTAINER;
+	bool container = origin.kind == BARE_CONTAINER;
 	struct entry *entry = find(handle, container);
 
 	if (entry && entry->module == module && entry->kernel == kernel)
@@ -242,7 +222,7 @@ void bare_load_added(const struct load *load)
 	if (module->retired)
 		__atomic_add_fetch(&bare_retired_count, 1, __ATOMIC_RELAXED);
 	modules = module;
-	add(load->handle, (struct origin){ CONTAINER, NULL, load->context }, module, NULL);
+	add(load->handle, (struct bare_origin){ BARE_CONTAINER, NULL, load->context }, module, NULL);
 	leave();
 }
 
@@ -343,23 +323,16 @@ bool bare_is_container(driver_handle handle)
 	return find(handle, true);
 }
 
-static driver_handle current_context(void)
+static void got(driver_handle from, driver_handle handle, const char *name, enum bare_kind kind)
 {
-	driver_handle context = NULL;
-
-	return driver_own()->ctx_get_current(&context) == 0 ? context : NULL;
-}
-
-static void got(driver_handle from, driver_handle handle, const char *name, enum kind kind)
-{
-	struct origin origin = { kind, from, NULL };
+	struct bare_origin origin = { kind, from, NULL };
 	const struct entry *container;
 	struct kernel *kernel = NULL;
 
 	if (!find(from, true) || !driver_own())
 		return;
-	if (kind != KERNEL)
-		origin.context = current_context();
+	if (kind != BARE_KERNEL)
+		origin.context = bare_context();
 	if (!enter())
 		return;
 	container = find(from, true);
@@ -372,31 +345,31 @@ static void got(driver_handle from, driver_handle handle, const char *name, enum
 
 void bare_got_function(driver_handle module, driver_handle function, const char *name)
 {
-	got(module, function, name, FUNCTION);
+	got(module, function, name, BARE_FUNCTION);
 }
 
 void bare_got_kernel(driver_handle library, driver_handle kernel, const char *name)
 {
-	got(library, kernel, name, KERNEL);
+	got(library, kernel, name, BARE_KERNEL);
 }
 
 void bare_got_module(driver_handle library, driver_handle module)
 {
-	got(library, module, NULL, CONTAINER);
+	got(library, module, NULL, BARE_CONTAINER);
 }
 
 void bare_got_function_of(driver_handle kernel, driver_handle function)
 {
-	struct origin origin = { KERNEL_FUNCTION, NULL, NULL };
+	struct bare_origin origin = { BARE_KERNEL_FUNCTION, NULL, NULL };
 	const struct entry *entry;
 
 	if (!find(kernel, false) || !driver_own())
 		return;
-	origin.context = current_context();
+	origin.context = bare_context();
 	if (!enter())
 		return;
 	entry = find(kernel, false);
-	if (entry && entry->origin.kind == KERNEL) {
+	if (entry && entry->origin.kind == BARE_KERNEL) {
 		origin.from = entry->origin.from;
 		add(function, origin, entry->module, entry->kernel);
 	}
@@ -404,12 +377,12 @@ void bare_got_function_of(driver_handle kernel, driver_handle function)
 }
 
 /* Notes a change in place of an earlier one of the same thing. True: the bare kernel needs it. */
-static bool note(struct kernel *kernel, const struct change *change)
+static bool note(struct kernel *kernel, const struct bare_change *change)
 {
-	struct change *larger;
+	struct bare_change *larger;
 
 	for (unsigned i = 0; i < kernel->change_count; i++) {
-		struct change *old = &kernel->changes[i];
+		struct bare_change *old = &kernel->changes[i];
 
 		if (old->setting != change->setting || old->handle != change->handle ||
 		    old->attribute != change->attribute || old->device != change->device)
@@ -432,7 +405,7 @@ static bool note(struct kernel *kernel, const struct change *change)
 void bare_changed(enum bare_setting setting, driver_handle handle, int attribute, int value,
 		  int device)
 {
-	struct change change = { setting, handle, { 0 }, attribute, value, device };
+	struct bare_change change = { setting, handle, { 0 }, attribute, value, device };
 	const struct entry *changed;
 
 	if (!find(handle, false) || !enter())
@@ -454,80 +427,13 @@ void bare_changed(enum bare_setting setting, driver_handle handle, int attribute
 
 /* ---- the bare kernel ---------------------------------------------------------------------- */
 
-/* The bare form of a handle; the context of its origin must be current, if it has one. */
-static driver_handle ask(const struct origin *origin, const char *name)
-{
-	const struct driver *driver = driver_own();
-	driver_handle kernel = NULL, found = NULL;
-	driver_result result = -1;
-
-	if (origin->kind == FUNCTION) {
-		if (driver->module_get_function)
-			result = driver->module_get_function(&found, origin->from, name);
-	} else if (driver->library_get_kernel) {
-		result = driver->library_get_kernel(&kernel, origin->from, name);
-		found = kernel;
-		if (result == 0 && origin->kind == KERNEL_FUNCTION)
-			result = driver->kernel_get_function ?
-					 driver->kernel_get_function(&found, kernel) :
-					 -1;
-	}
-	return result == 0 ? found : NULL;
-}
-
-/* The same, whichever context is current. */
-static driver_handle ask_in_context(const struct origin *origin, const char *name)
-{
-	const struct driver *driver = driver_own();
-	driver_handle before = current_context(), found = NULL;
-	bool elsewhere = origin->context && origin->context != before;
-
-	if (elsewhere && driver->ctx_set_current(origin->context) != 0)
-		return NULL;
-	found = ask(origin, name);
-	if (elsewhere)
-		driver->ctx_set_current(before);
-	return found;
-}
-
-static bool repeat(const struct change *change, driver_handle bare)
-{
-	const struct driver *driver = driver_own();
-	int result = -1;
-
-	switch (change->setting) {
-	case BARE_FUNCTION_ATTRIBUTE:
-		if (driver->function_set_attribute)
-			result = driver->function_set_attribute(bare, change->attribute, change->value);
-		break;
-	case BARE_FUNCTION_CACHE:
-		if (driver->function_set_cache)
-			result = driver->function_set_cache(bare, change->value);
-		break;
-	case BARE_FUNCTION_BANKS:
-		if (driver->function_set_banks)
-			result = driver->function_set_banks(bare, change->value);
-		break;
-	case BARE_KERNEL_ATTRIBUTE:
-		if (driver->kernel_set_attribute)
-			result = driver->kernel_set_attribute(change->attribute, change->value,
-							      bare, change->device);
-		break;
-	case BARE_KERNEL_CACHE:
-		if (driver->kernel_set_cache)
-			result = driver->kernel_set_cache(bare, change->value, change->device);
-		break;
-	}
-	return result == 0;
-}
-
 /* What is asked of the driver for one handle, while its kernel is marked as busy. */
 struct question {
 	struct entry *entry;
 	driver_handle handle;
-	struct origin origin;
+	struct bare_origin origin;
 	struct kernel *kernel;
-	struct change *changes; /* a copy */
+	struct bare_change *changes; /* a copy */
 	unsigned change_count, version;
 };
 
@@ -539,10 +445,10 @@ static bool copy_changes(struct question *question)
 	free(question->changes);
 	question->change_count = kernel->change_count;
 	question->version = kernel->version;
-	question->changes = reallocarray(NULL, kernel->change_count + 1, sizeof(struct change));
+	question->changes = reallocarray(NULL, kernel->change_count + 1, sizeof(struct bare_change));
 	if (question->changes && kernel->change_count)
 		memcpy(question->changes, kernel->changes,
-		       kernel->change_count * sizeof(struct change));
+		       kernel->change_count * sizeof(struct bare_change));
 	return question->changes;
 }
 
@@ -569,13 +475,11 @@ static bool begin(struct question *question, struct entry *entry, driver_handle 
 static driver_handle answer(const struct question *question)
 {
 	const char *name = question->kernel->name;
-	driver_handle bare = ask_in_context(&question->origin, name), changed;
+	driver_handle bare = bare_ask(&question->origin, name);
 
-	for (unsigned i = 0; i < question->change_count && bare; i++) {
-		changed = ask_in_context(&question->changes[i].origin, name);
-		if (!changed || !repeat(&question->changes[i], changed))
+	for (unsigned i = 0; i < question->change_count && bare; i++)
+		if (!bare_repeat(&question->changes[i], name))
 			bare = NULL;
-	}
 	return bare;
 }
 

@@ -32,7 +32,7 @@ INSTANCE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 def page(flags=EVERYONE, deadline_ms=2000, generation=2, magic=PAGE_MAGIC, version=2, rules=()):
     data = struct.pack("<IIQIIII", magic, version, generation, flags, deadline_ms, len(rules), 0)
     for rule in rules:
-        data += struct.pack("<IIII16sQ", *rule)
+        data += struct.pack("<IIII16sQQ", *rule, 0)
     return data.ljust(4096, b"\0")
 
 

@@ -8,7 +8,7 @@ import struct
 
 import fake_daemon
 import wire
-from target_runs import SHIM, TARGETS, as_bare, end, report, run, session
+from target_runs import SHIM, TARGETS, as_bare, end, report, run, session, within
 
 THREADS = 256  # of each launch
 PROGRAMS = [  # arguments, launches, whether all that is in device memory can be counted
@@ -53,7 +53,7 @@ def one(number, arguments, launches, exact, form):
             good = counted == wanted if exact or form in ("host", "kernel", "ring") else counted <= wanted
             good = good and (form != "ring" or ring_is_right(daemon, exact)) and (form != "process" or not exact or process_is_right(daemon))
             report(f"{label}: probed, {form}", good and (launches == 0) == (daemon.seen(wire.IMAGE) == 0) and
-                   (launches == 0 or daemon.seen(wire.ARMED) > 0), f"counted {counted}, launched {wanted}; images {daemon.seen(wire.IMAGE)}, "
+                   (launches == 0 or within(lambda: daemon.seen(wire.ARMED) > 0)), f"counted {counted}, launched {wanted}; images {daemon.seen(wire.IMAGE)}, "
                    f"armed {daemon.seen(wire.ARMED)}, {daemon.reports()}")
         before = daemon.seen(wire.IMAGE)
         if as_bare(f"{label}: GPUPROBE=off", bare, run(arguments, GPUPROBE_SESSION=daemon.name, GPUPROBE="off")):

@@ -6,7 +6,7 @@
  *
  *   u8 how      bits 0-2  descriptor beside it (see give()); bit 3: header made right; bit 4: after
  * a request was received; bit 5: on the MIRROR connection, else on the LOADER's u8 type
- * WIRE_WELCOME + type % 6, for a header made right u8 length   bytes that follow: the body, or with
+ * WIRE_WELCOME + type % 7, for a header made right u8 length   bytes that follow: the body, or with
  * bit 3 clear the whole datagram
  *
  * Each connection gets its records and then an end of file. The shim's loader, arming and mirror
@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "arm.h"
+#include "bare.h"
 #include "driver.h"
 #include "image.h"
 #include "interest-page.h"
@@ -57,6 +58,8 @@ static struct script {
  */
 
 static unsigned char memory[4096];
+#define KERNEL ((driver_handle)(memory + 8)) /* handles of a probed kernel and of its original */
+#define BARE ((driver_handle)(memory + 16))
 static size_t used;
 static unsigned registered; /* ranges of host memory */
 
@@ -193,6 +196,14 @@ static driver_result stream_synchronize(driver_handle stream)
 	return 0;
 }
 
+static driver_result get_function(driver_handle *function, driver_handle module, const char *name)
+{
+	if (strcmp(name, "k" BARE_SUFFIX))
+		return DRIVER_ERROR_NOT_FOUND;
+	*function = BARE;
+	return 0;
+}
+
 void *driver_symbol(const char *name)
 {
 	static const struct {
@@ -216,6 +227,7 @@ void *driver_symbol(const char *name)
 		{ "cuMemHostGetDevicePointer_v2", host_pointer },
 		{ "cuMemcpyHtoDAsync_v2", to_device },
 		{ "cuMemcpyDtoHAsync_v2", to_host },
+		{ "cuModuleGetFunction", get_function },
 		{ "cuModuleGetGlobal_v2", get_global },
 		{ "cuLibraryGetGlobal", get_global },
 		{ "cuStreamCreate", stream_create },
@@ -227,6 +239,11 @@ void *driver_symbol(const char *name)
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
 		if (!strcmp(functions[i].name, name))
 			return functions[i].function;
+#define X(field, symbol, arguments)  \
+	if (!strcmp(symbol, name)) \
+		return NULL;
+	DRIVER_OPTIONAL_FUNCTIONS(X)
+#undef X
 	fprintf(stderr, "the driver of this test lacks %s\n", name);
 	abort();
 }
@@ -332,7 +349,7 @@ static void send_record(int fd, const uint8_t *record, size_t length, uint32_t s
 	int fds[2], count;
 
 	if (record[0] & 8) {
-		uint16_t type = (uint16_t)(WIRE_WELCOME + record[1] % 6);
+		uint16_t type = (uint16_t)(WIRE_WELCOME + record[1] % 7);
 		size_t room = wire_size(type) - sizeof(struct wire_header);
 
 		datagram.message.header =
@@ -470,11 +487,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for (size_t i = 0; i < image.size; i++)
 			sum = sum + ((const unsigned char *)image.data)[i];
 		load_commit(load, LOAD_MODULE, memory);
+		bare_got_function(memory, KERNEL, "k");
 		arm_current(0);
+		if (bare_function(KERNEL) != KERNEL && bare_function(KERNEL) != BARE)
+			abort();
 		load = load_begin_unload(LOAD_MODULE, memory);
 		if (!load)
 			abort();
 		load_end_unload(load, 0);
+		if (bare_function(KERNEL) != KERNEL)
+			abort();
 	}
 	context = arm_context_ending(memory);
 	arm_context_ended(context, memory, true);

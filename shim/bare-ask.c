@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bare-ask.h"
+
+driver_handle bare_context(void)
+{
+	driver_handle context = NULL;
+
+	return driver_own()->ctx_get_current(&context) == 0 ? context : NULL;
+}
+
+/* The bare form of a handle; the context of its origin must be current, if it has one. */
+static driver_handle ask(const struct bare_origin *origin, const char *name)
+{
+	const struct driver *driver = driver_own();
+	driver_handle kernel = NULL, found = NULL;
+	driver_result result = -1;
+
+	if (origin->kind == BARE_FUNCTION) {
+		if (driver->module_get_function)
+			result = driver->module_get_function(&found, origin->from, name);
+	} else if (driver->library_get_kernel) {
+		result = driver->library_get_kernel(&kernel, origin->from, name);
+		found = kernel;
+		if (result == 0 && origin->kind == BARE_KERNEL_FUNCTION)
+			result = driver->kernel_get_function ?
+					 driver->kernel_get_function(&found, kernel) :
+					 -1;
+	}
+	return result == 0 ? found : NULL;
+}
+
+/* Makes the context of an origin current, if it has one; *before is for leave(). */
+static bool enter(const struct bare_origin *origin, driver_handle *before)
+{
+	*before = bare_context();
+	return !origin->context || origin->context == *before ||
+	       driver_own()->ctx_set_current(origin->context) == 0;
+}
+
+static void leave(const struct bare_origin *origin, driver_handle before)
+{
+	if (origin->context && origin->context != before)
+		driver_own()->ctx_set_current(before);
+}
+
+driver_handle bare_ask(const struct bare_origin *origin, const char *name)
+{
+	driver_handle before, found;
+
+	if (!enter(origin, &before))
+		return NULL;
+	found = ask(origin, name);
+	leave(origin, before);
+	return found;
+}
+
+static bool make(const struct bare_change *change, driver_handle bare)
+{
+	const struct driver *driver = driver_own();
+	int result = -1;
+
+	switch (change->setting) {
+	case BARE_FUNCTION_ATTRIBUTE:
+		if (driver->function_set_attribute)
+			result = driver->function_set_attribute(bare, change->attribute, change->value);
+		break;
+	case BARE_FUNCTION_CACHE:
+		if (driver->function_set_cache)
+			result = driver->function_set_cache(bare, change->value);
+		break;
+	case BARE_FUNCTION_BANKS:
+		if (driver->function_set_banks)
+			result = driver->function_set_banks(bare, change->value);
+		break;
+	case BARE_KERNEL_ATTRIBUTE:
+		if (driver->kernel_set_attribute)
+			result = driver->kernel_set_attribute(change->attribute, change->value,
+							      bare, change->device);
+		break;
+	case BARE_KERNEL_CACHE:
+		if (driver->kernel_set_cache)
+			result = driver->kernel_set_cache(bare, change->value, change->device);
+		break;
+	}
+	return result == 0;
+}
+
+bool bare_repeat(const struct bare_change *change, const char *name)
+{
+	driver_handle before, bare;
+	bool good;
+
+	if (!enter(&change->origin, &before))
+		return false;
+	bare = ask(&change->origin, name);
+	good = bare && make(change, bare);
+	leave(&change->origin, before);
+	return good;
+}

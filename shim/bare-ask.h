@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Asking the driver for bare kernels, in the way that the application came to its own. */
+
+#include "bare.h"
+
+enum bare_kind {
+	BARE_CONTAINER, /* a library or module */
+	BARE_KERNEL, /* of library `from` */
+	BARE_FUNCTION, /* of module `from` */
+	BARE_KERNEL_FUNCTION, /* of a kernel of library `from` */
+};
+
+/* How the application came to a handle. */
+struct bare_origin {
+	enum bare_kind kind;
+	driver_handle from;
+	driver_handle context; /* of functions and modules */
+};
+
+struct bare_change {
+	enum bare_setting setting;
+	driver_handle handle; /* that it was made with, */
+	struct bare_origin origin; /* and of that */
+	int attribute, value, device;
+};
+
+/* The context that is current, or NULL. */
+driver_handle bare_context(void);
+
+/* The bare form of a handle; name: with the suffix. NULL if there is none. */
+driver_handle bare_ask(const struct bare_origin *origin, const char *name);
+
+/* Makes the change on the bare form of the handle that it was made with. */
+bool bare_repeat(const struct bare_change *change, const char *name);
