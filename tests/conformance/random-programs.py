@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""random-programs.py BPF_RUN [COUNT [SEED]]: programs made at random, run by bpf-run and by the interpreter in bpf.py.
+"""random-programs.py [--patch] BPF_RUN [COUNT [SEED]]: programs made at random, run by bpf-run and by the interpreter in bpf.py.
 
 The programs are valid and end: forward branches, counted loops, calls of functions, every arithmetic operation, loads and
 stores of every size on memory and stack at known and unknown offsets, atomics, maps of all kinds, records, the log. Half of them
 have a context, and for memory a global variable. A third of them are run by many threads, which share nothing but what they add
 to; the CPU driver says of half of these that a warp is together. r0, the memory and the maps must agree. A program that differs
-is printed. Exit 77: no CUDA driver.
+is printed. --patch runs their patch forms. Exit 77: no CUDA driver.
 """
 
 import concurrent.futures

@@ -8,6 +8,7 @@ from harness import BUILD, GPU, SHIM, SIM, Daemon, Failed, check, equal
 LIVE = os.path.join(BUILD, "tests/sim/live_driver")
 # On a GPU NVIDIA's own, where toolkits put it or where the variable says; else the one for the CPU driver
 SANITIZER = os.environ.get("GPUPROBE_TEST_SANITIZER") if GPU else os.path.join(SIM, "sanitizer/libsanitizer-public.so")
+PTXCOMPILER = os.path.join(BUILD, "daemon/worker/libgpuprobe-ptxcompiler.so") # what makes patches
 THREADS = 256 # of each launch
 
 

@@ -6,9 +6,9 @@ import struct
 
 import wire
 from harness import CTL, GPUPROBED, COUNTER, check, equal, main, need
-from live import kernel_id, obj, sass_daemon
+from live import PTXCOMPILER, kernel_id, obj, sass_daemon
 
-need(GPUPROBED, CTL, COUNTER, obj("two"))
+need(GPUPROBED, CTL, COUNTER, PTXCOMPILER, obj("two"))
 GOOD = wire.names((1, 0, ["vectorAdd", "other"]), (7, 0, ["other", "x", "vectorAdd"]))
 
 

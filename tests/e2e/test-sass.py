@@ -8,9 +8,9 @@ import os
 import subprocess
 
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, check, equal, main, need
-from live import LIVE, THREADS, Live, engines, example, kernel_id, obj, reasons, sass_daemon
+from live import LIVE, PTXCOMPILER, THREADS, Live, engines, example, kernel_id, obj, reasons, sass_daemon
 
-need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
+need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
      *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]))
 
 
