@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import socket
+import struct
 import subprocess
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
@@ -108,3 +109,57 @@ class Worker:
         finally:
             for fd in fds:
                 os.close(fd)
+
+    def patch(self, programs, attachments, names=None, earlier=None, capability=90, **members):
+        """One job `patch`; returns the reply and the plan. A program is (name, text, fields of its context, slots), an attachment
+        (kernel, point, index of its program[, members]); names is a list of names as names_list() makes it."""
+        fds = [os.memfd_create("out", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)]
+        message = {
+            "job": "patch", "id": 11, "output": 0, "capability": capability, "programs": [],
+            "attachments": [{"id": i, "kernel": a[0], "point": a[1], "program": programs[a[2]][0], **(a[3] if len(a) > 3 else {})}
+                            for i, a in enumerate(attachments, 3)],
+        }
+        for name, text, context, slots in programs:
+            message["programs"].append({"name": name, "isa": 63, "target": 52, "context": list(context), "maps": slots,
+                                        "process": True})
+            if text is not None:
+                message["programs"][-1]["fd"] = len(fds)
+                fds.append(memfd(text.encode()))
+        for key, data in (("names", names), ("patch", earlier)):
+            if data is not None:
+                message[key] = len(fds)
+                fds.append(memfd(data))
+        message.update(members)
+        try:
+            self.send(message, fds)
+            reply = self.receive()
+            return reply, os.pread(fds[0], os.fstat(fds[0]).st_size, 0)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+
+def names_list(modules):
+    """A list of names of proto/patch.h; a module is (number, module_id, names)."""
+    out = b""
+    for number, module_id, names in modules:
+        text = b"".join(name.encode() + b"\0" for name in names)
+        text += b"\0" * (-len(text) % 8)
+        out += struct.pack("<IIQII", 24 + len(text), number, module_id, len(names), 0) + text
+    return out
+
+
+class Plan:
+    """A plan of proto/patch.h, taken apart."""
+
+    def __init__(self, data):
+        (magic, version, size, image, image_size, self.image_id, points, n_points, kernels, n_kernels, self.data_size,
+         reserved) = struct.unpack_from("<IIQQQQIIIIII", data)
+        assert (magic, version, size, reserved) == (0x50525047, 1, len(data), 0)
+        self.image = data[image:image + image_size]
+        self.points = {}
+        for i in range(n_points):
+            instruction, reserved, symbol = struct.unpack_from("<II56s", data, points + 64 * i)
+            assert not reserved and symbol[-1] == 0
+            self.points[instruction] = symbol.rstrip(b"\0").decode()
+        self.kernels = [struct.unpack_from("<IIQQ", data, kernels + 24 * i) for i in range(n_kernels)]

@@ -262,6 +262,15 @@ bool interest_find(struct interest *interest)
 	return true;
 }
 
+/* No process here has the SASS engine. */
+static const uint64_t no_generation;
+const uint64_t *interest_generations[2] = { &no_generation, &no_generation };
+
+bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX])
+{
+	return false;
+}
+
 static int filled_memfd(const void *bytes, size_t size, int seals)
 {
 	int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
