@@ -28,6 +28,8 @@ json_object *attachment_program_json(const struct attachment *attachment, int fd
 json_object *attachment_patch_json(const struct attachment *attachment, int fd) {
 	json_object *program = attachment_program_json(attachment, fd);
 
+	/* slots are loaded as PTX can from sm_70 on */
+	add_int(program, "target", attachment->target > 70 ? attachment->target : 70);
 	add_int(program, "maps", (int64_t)attachment_patch_slots(attachment));
 	json_object_object_add(program, "process", json_object_new_boolean(true));
 	return program;

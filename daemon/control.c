@@ -554,6 +554,14 @@ static void control_add_missing(json_object *missing, const struct daemon *daemo
 	trouble = worker_pool_trouble(daemon->program_pool);
 	if (trouble)
 		json_object_array_add(missing, json_object_new_string(trouble));
+	if (engine_rules_any_sass(&daemon->engines) && worker_pool_features(daemon->image_pool) &&
+	    !control_feature(daemon, "patch"))
+		json_object_array_add(
+			missing,
+			json_object_new_string(
+				"machine code cannot be patched (--engine): no nvPTXCompiler; install the CUDA toolkit (package "
+				"cuda-nvcc, libnvptxcompiler_static.a) and build gpuprobe with it, so that libgpuprobe-ptxcompiler.so "
+				"lies beside gpuprobe-image-worker"));
 	if (why) {
 		snprintf(
 			line, sizeof(line),

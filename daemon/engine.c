@@ -4,6 +4,7 @@
  * A process has to load the SASS engine before its first CUDA call, long before an attachment may mean it: so
  * the rules are on the interest page, where a shim applies them to itself. The daemon applies them again to
  * what it has read about the process, and believes that.
+ * By default nobody gets the SASS engine, because NVIDIA's profilers do not work in a process that has it.
  */
 
 #include "engine.h"
@@ -107,6 +108,17 @@ enum engine engine_rules_find(const struct engine_rules *rules, const struct pro
 	return rules->fallback;
 }
 
+bool engine_is_sass(enum engine engine) {
+	return engine == ENGINE_AUTO || engine == ENGINE_SASS;
+}
+
+bool engine_rules_any_sass(const struct engine_rules *rules) {
+	for (size_t i = 0; i < rules->n; i++)
+		if (engine_is_sass(rules->rules[i].engine))
+			return true;
+	return engine_is_sass(rules->fallback);
+}
+
 size_t engine_rules_to_page(const struct engine_rules *rules,
 			    struct interest_rule page[static INTEREST_SASS_RULES_MAX]) {
 	const struct filter everybody = {};
@@ -116,7 +128,7 @@ size_t engine_rules_to_page(const struct engine_rules *rules,
 		const enum engine engine = last ? rules->fallback : rules->rules[i].engine;
 
 		filter_to_rule(last ? &everybody : &rules->rules[i].filter, &page[i]);
-		if (engine == ENGINE_PTX || engine == ENGINE_OFF)
+		if (!engine_is_sass(engine))
 			page[i].flags |= INTEREST_RULE_NOT;
 	}
 	return rules->n + 1;

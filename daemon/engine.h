@@ -30,7 +30,8 @@ struct engine_rule {
 	struct filter filter;
 };
 
-/* All zeros: auto for everybody. */
+/* All zeros: auto for everybody. What gpuprobed begins with is ENGINE_DEFAULT. */
+#define ENGINE_DEFAULT ENGINE_PTX
 struct engine_rules {
 	size_t n;
 	struct engine_rule rules[ENGINE_RULES_MAX]; /* the first that matches decides */
@@ -46,7 +47,13 @@ bool engine_from_name(const char *name, bool may_be_off, enum engine *enginep);
 /* Adds ENGINE[:MATCH]. 0, or ENGINE_E_INVALID with one line in error. */
 int engine_rules_add(struct engine_rules *rules, const char *text, char error[static ENGINE_ERROR_SIZE]);
 
+/* Whether the engine patches machine code of who gets it. */
+bool engine_is_sass(enum engine engine);
+
 enum engine engine_rules_find(const struct engine_rules *rules, const struct process_facts *facts);
+
+/* Whether anybody gets the SASS engine. */
+bool engine_rules_any_sass(const struct engine_rules *rules);
 
 /* The rules for the interest page; how many. */
 size_t engine_rules_to_page(const struct engine_rules *rules,

@@ -85,10 +85,22 @@ static void image_record_plan(struct daemon *daemon, struct process *process, st
 	process->plan = result;
 }
 
+/* What `why` says of an image: with what would help an image that has no PTX. */
+static void image_reason(char reason[static 256], const struct daemon *daemon, const struct process_facts *facts,
+			 const struct image_result *result) {
+	const bool hint = !result->replaced && !result->failed && strncmp(result->reason, "no PTX", 6) == 0 &&
+			  !engine_is_sass(engine_rules_find(&daemon->engines, facts));
+
+	snprintf(reason, 256, "%s%s", result->reason, hint ? "; gpuprobed --engine=auto would reach it" : "");
+}
+
 static void image_record(struct daemon *daemon, const struct process *process,
 			 const struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
 	enum outcome_kind kind = result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED;
+	char reason[256];
+
+	image_reason(reason, daemon, facts, result);
 
 	for (size_t i = 0; i < result->n_kernels; i++) {
 		const struct image_kernel *kernel = &result->kernels[i];
@@ -102,11 +114,11 @@ static void image_record(struct daemon *daemon, const struct process *process,
 				&(struct outcome_subject){
 					kernel->name, kernel->demangled, kernel->device_function,
 					kernel->attachments, kernel->n_attachments, OUTCOME_ENGINE_PTX },
-				result->reason);
+				reason);
 	}
 	if (!result->n_kernels)
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind,
-				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_PTX }, result->reason);
+				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_PTX }, reason);
 }
 
 /* Sends IMAGE_REPLY and the SLOTs. 0 or negative: the connection is of no use any more. */

@@ -54,9 +54,10 @@ static int usage(FILE *file) {
 		"                          (default: what the pass kprobe_entry says, " DAEMON_STUB_DEFAULT
 		")\n"
 		"  --keep-artifacts=DIR    keep the PTX and the new image of each replaced image in DIR\n"
-		"  --engine=ENGINE[:MATCH] how probes get into kernels of processes: auto (the default), ptx (only as modules are loaded),\n"
-		"                          sass (only into machine code), off (not at all). MATCH: uid=N, exe=PATH, comm=NAME or cgroup=PATH;\n"
-		"                          the first one that matches decides, a rule without one is for all others\n"
+		"  --engine=ENGINE[:MATCH] how probes get into kernels of processes: ptx (the default: as modules are loaded), sass (into\n"
+		"                          machine code, at any time), auto (either), off (not at all). MATCH: uid=N, exe=PATH, comm=NAME or\n"
+		"                          cgroup=PATH; the first one that matches decides, a rule without one is for all others.\n"
+		"                          NVIDIA's profilers do not work in processes that have the SASS engine\n"
 		"  --sanitizer=PATH        NVIDIA's libsanitizer-public.so, for the SASS engine (default: where toolkits put it)\n"
 		"  --deadline-ms=N         how long a process may be held up by one module (default 2000)\n"
 		"  --compile-ms=N          how long a module may be compiled when nobody waits for it any more (default 60000;\n"
@@ -414,7 +415,8 @@ static int run(struct daemon_options *daemon_options, const struct runtime_dir *
 
 int main(int argc, char *argv[]) {
 	struct options options = {
-		.verify = true, .deadline_ms = 2000, .compile_ms = 60000, .mirror_period_ms = 100
+		.verify = true, .deadline_ms = 2000, .compile_ms = 60000, .mirror_period_ms = 100,
+		.engines.fallback = ENGINE_DEFAULT,
 	};
 	char image_path[PATH_MAX], program_path[PATH_MAX], pass_path[PATH_MAX],
 		storage[3][PATH_MAX + 32], cpu[32];
