@@ -23,6 +23,7 @@
 #include "instance.h"
 #include "load.h"
 #include "mirror.h"
+#include "patching.h"
 
 unsigned arm_load_count;
 static uint64_t generation =
@@ -100,12 +101,8 @@ void arm_load_removed(const struct load *load, bool keep)
 	forget_armed(NULL, load);
 }
 
-/*
- * The instance of a map in a context, asked of the daemon if this process has none there. Returns
- * why there is none, or NULL.
- */
-static const char *get_instance(struct mirror_context *context, uint64_t map_id,
-				struct instance **instance)
+const char *arm_get_instance(struct mirror_context *context, uint64_t map_id,
+			     struct instance **instance)
 {
 	union wire_message message;
 	struct client *client;
@@ -199,7 +196,7 @@ static const char *arm_slot(const struct load *load, struct mirror_context *cont
 		return "the driver does not find a probe's map in the module";
 	if (slot->kind == WIRE_SLOT_PROCESS)
 		return arm_process(context, where, size);
-	reason = get_instance(context, slot->map_id, &instance);
+	reason = arm_get_instance(context, slot->map_id, &instance);
 	if (reason || instance->disarmed)
 		return reason;
 	if (size != (slot->kind == WIRE_SLOT_DATA ? instance->data_size : sizeof(driver_pointer)))
@@ -221,8 +218,7 @@ static const char *arm_load(const struct load *load, struct mirror_context *cont
 	return reason;
 }
 
-static void report_armed(const struct load *load, const struct mirror_context *context,
-			 const char *reason)
+void arm_report(const struct load *load, int device, const char *reason)
 {
 	union wire_message message;
 	struct client *client;
@@ -238,7 +234,7 @@ static void report_armed(const struct load *load, const struct mirror_context *c
 	memset(&message, 0, sizeof(message));
 	client_prepare(client, &message, WIRE_ARMED, 0);
 	message.armed.module_id = load->module_id;
-	message.armed.device = (uint32_t)context->device;
+	message.armed.device = (uint32_t)device;
 	if (!client_send(client, &message, -1, deadline_ms))
 		load_give_up();
 }
@@ -258,14 +254,14 @@ static void arm_context(driver_handle handle)
 		one = calloc(1, sizeof(*one));
 		if (!context)
 			context = mirror_add_context(handle);
-		if (!one || !context) {
+		if (!one || !context || !mirror_has_stream(context)) {
 			free(one);
 			return;
 		}
 		reason = arm_load(load, context);
 		*one = (struct armed){ armed, load, handle };
 		armed = one;
-		report_armed(load, context, reason);
+		arm_report(load, context->device, reason);
 		if (!reason)
 			mirror_start(load_folder(), load_deadline_ms(), load->epoch);
 	}
@@ -358,8 +354,9 @@ struct mirror_context *arm_context_ending(driver_handle handle)
 	struct mirror_context *context = NULL;
 	int saved = errno;
 
-	if (handle && mirror_has_contexts() && lock_for_end()) {
+	if (handle && (mirror_has_contexts() || arm_needed()) && lock_for_end()) {
 		mirror_lock();
+		patch_context_ending(handle, true);
 		context = mirror_find_context(handle);
 		if (context)
 			detach(context);
@@ -374,7 +371,7 @@ void arm_context_ended(struct mirror_context *context, driver_handle handle, boo
 {
 	int saved = errno;
 
-	if (!context && (!gone || !handle || !arm_needed()))
+	if (!handle || (!context && !arm_needed()))
 		return;
 	if (lock_for_end()) { /* else nobody touches the context any more, and its memory is lost */
 		mirror_lock();
@@ -382,9 +379,12 @@ void arm_context_ended(struct mirror_context *context, driver_handle handle, boo
 			forget_armed(handle, NULL);
 			bare_context_ended(handle);
 			load_forget_context(handle);
+			patch_context_gone(handle);
 			mirror_free_context(context);
 		} else {
-			mirror_attach_context(context);
+			patch_context_ending(handle, false);
+			if (context)
+				mirror_attach_context(context);
 		}
 		mirror_unlock();
 		load_unlock();
@@ -415,6 +415,7 @@ static void disarm_in(struct mirror_context *context, uint64_t map_id)
 				mirror_write(context, where, &none, sizeof(none));
 		}
 	}
+	patch_disarm(context, map_id);
 	mirror_copy(context, false, false);
 	instance->disarmed = true;
 }

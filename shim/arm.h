@@ -11,6 +11,7 @@
 
 #include "driver.h"
 
+struct instance;
 struct load;
 struct mirror_context;
 
@@ -18,7 +19,16 @@ struct mirror_context;
  */
 extern unsigned arm_load_count __attribute__((visibility("hidden")));
 
-/* Must this launch come by arm_current()? */
+/* Set in arm_load_count while the SASS engine is in the process (patching.h). */
+#define ARM_ENGINE 0x80000000u
+
+/* How many replaced modules, and ARM_ENGINE. */
+static inline unsigned arm_work(void)
+{
+	return __atomic_load_n(&arm_load_count, __ATOMIC_RELAXED);
+}
+
+/* Is there anything at all that launches and ends of contexts have to do with? */
 static inline bool arm_needed(void)
 {
 	return __atomic_load_n(&arm_load_count, __ATOMIC_RELAXED) != 0;
@@ -36,6 +46,16 @@ void arm_current(uint64_t until_ms);
  */
 void arm_load_added(void);
 void arm_load_removed(const struct load *load, bool keep);
+
+/*
+ * The instance of a map in a context, asked of the daemon if this process has none there, with both
+ * locks held. Returns why there is none, or NULL.
+ */
+const char *arm_get_instance(struct mirror_context *context, uint64_t map_id,
+			     struct instance **instance);
+
+/* Tells the daemon that a module or plan is armed on a device, or (reason) why it is not. */
+void arm_report(const struct load *load, int device, const char *reason);
 
 /*
  * Stops all probes of this process from using a map. For the mirror's thread: leaves no context

@@ -15,10 +15,14 @@ typedef void *driver_handle;
 typedef unsigned long long driver_pointer;
 
 #define DRIVER_ERROR_NOT_FOUND 500
+#define DRIVER_ERROR_NOT_READY 600
 #define DRIVER_ERROR_NOT_REGISTERED 713
+#define DRIVER_ERROR_CAPTURE_INVALIDATED 901
+#define DRIVER_ERROR_CAPTURE_UNJOINED 904
 #define DRIVER_ATTRIBUTE_CAPABILITY_MAJOR 75
 #define DRIVER_ATTRIBUTE_CAPABILITY_MINOR 76
 #define DRIVER_CAPTURE_MODE_RELAXED 2
+#define DRIVER_EVENT_NO_TIMING 2
 #define DRIVER_STREAM_NON_BLOCKING 1
 #define DRIVER_REGISTER_PORTABLE 1u
 #define DRIVER_REGISTER_DEVICE_MAP 2u
@@ -56,11 +60,15 @@ typedef unsigned long long driver_pointer;
 
 /*
  * What an older driver may lack; NULL then. No library can be loaded without the first (CUDA 12);
- * names of functions came with 12.3, lists of them with 12.4.
+ * names of functions came with 12.3, lists of them with 12.4, events of contexts with 12.5.
  */
 #define DRIVER_OPTIONAL_FUNCTIONS(X)                                                              \
 	X(library_get_global, "cuLibraryGetGlobal",                                               \
 	  (driver_pointer *, size_t *, driver_handle, const char *))                              \
+	X(context_record_event, "cuCtxRecordEvent", (driver_handle, driver_handle))               \
+	X(event_create, "cuEventCreate", (driver_handle *, unsigned))                             \
+	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                                    \
+	X(event_query, "cuEventQuery", (driver_handle))                                           \
 	X(function_get_name, "cuFuncGetName", (const char **, driver_handle))                     \
 	X(function_set_attribute, "cuFuncSetAttribute", (driver_handle, int, int))                \
 	X(function_set_banks, "cuFuncSetSharedMemConfig", (driver_handle, int))                   \

@@ -15,8 +15,10 @@
 #include "arm.h"
 #include "bare.h"
 #include "driver.h"
+#include "gate.h"
 #include "load.h"
 #include "mirror.h"
+#include "patching.h"
 #include "symbols.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -87,6 +89,16 @@ WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint
 	return result;
 }
 
+/* ---- the beginning: the last moment for the SASS engine to come into the process -------- */
+
+WRAP(cuInit, unsigned flags)
+{
+	if (!have_cuInit())
+		return DRIVER_ERROR_NOT_FOUND;
+	patch_start();
+	return real_cuInit(flags);
+}
+
 /* ---- loading ------------------------------------------------------------------------ */
 
 /*
@@ -105,8 +117,10 @@ WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint
 			return OWN;                                \
 		}                                                  \
 		load_keep_options(load, values, count);            \
+		load_set_current(load);                            \
 		errno = saved_;                                    \
 		result_ = REPLACED;                                \
+		load_set_current(NULL);                            \
 		if (!result_) {                                    \
 			saved_ = errno;                            \
 			load_commit(load, kind, *(out));           \
@@ -199,9 +213,11 @@ WRAP(cuModuleLoad, driver_handle *module, const char *path)
 		if (!have_##name())                     \
 			return DRIVER_ERROR_NOT_FOUND;  \
 		load = load_begin_unload(kind, handle); \
+		patch_unload_begin(kind, handle);       \
 		errno = saved;                          \
 		result = real_##name(handle);           \
 		saved = errno;                          \
+		patch_unload_end(kind, handle, result); \
 		if (load)                               \
 			load_end_unload(load, result);  \
 		errno = saved;                          \
@@ -222,14 +238,28 @@ static __attribute__((noinline)) driver_handle prepare(driver_handle function)
 	return bare_needed() ? bare_function(function) : function;
 }
 
-#define LAUNCH(name, PREPARE, arguments, ...)            \
-	WRAP(name, __VA_ARGS__)                          \
-	{                                                \
-		if (__builtin_expect(!have_##name(), 0)) \
-			return DRIVER_ERROR_NOT_FOUND;   \
-		if (__builtin_expect(arm_needed(), 0))   \
-			PREPARE;                         \
-		return real_##name arguments;            \
+/* In a process with the SASS engine a launch passes the gate, when patches are as they should be. */
+#define LAUNCH(name, PREPARE, arguments, ...)                      \
+	WRAP(name, __VA_ARGS__)                                    \
+	{                                                          \
+		unsigned work_;                                    \
+		driver_result result_;                             \
+                                                                   \
+		if (__builtin_expect(!have_##name(), 0))           \
+			return DRIVER_ERROR_NOT_FOUND;             \
+		work_ = arm_work();                                \
+		if (__builtin_expect(!work_, 1))                   \
+			return real_##name arguments;              \
+		if ((work_ & ARM_ENGINE) && patch_needed())        \
+			patch_launch();                            \
+		if (work_ & ~ARM_ENGINE)                           \
+			PREPARE;                                   \
+		if (!(work_ & ARM_ENGINE))                         \
+			return real_##name arguments;              \
+		gate_enter();                                      \
+		result_ = real_##name arguments;                   \
+		gate_leave();                                      \
+		return result_;                                    \
 	}
 
 #define LAUNCH_KERNEL(name)                                                                        \
@@ -259,6 +289,49 @@ LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel)
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
 LAUNCH_GRAPH(cuGraphLaunch)
 LAUNCH_GRAPH(cuGraphLaunch_ptsz)
+
+/* ---- captures: while there is one nothing is patched ---------------------------------- */
+
+#define BEGIN_CAPTURE(name, arguments, ...)            \
+	WRAP(name, __VA_ARGS__)                        \
+	{                                              \
+		driver_result result;                  \
+                                                       \
+		if (!have_##name())                    \
+			return DRIVER_ERROR_NOT_FOUND; \
+		patch_captured(1);                     \
+		result = real_##name arguments;        \
+		if (result)                            \
+			patch_captured(-1);            \
+		return result;                         \
+	}
+#define BEGIN_CAPTURE_TO(name)                                                               \
+	BEGIN_CAPTURE(name, (stream, graph, nodes, edges, count, mode), driver_handle stream, \
+		      driver_handle graph, const void *nodes, const void *edges, size_t count, \
+		      int mode)
+BEGIN_CAPTURE(cuStreamBeginCapture, (stream), driver_handle stream)
+BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, (stream), driver_handle stream)
+BEGIN_CAPTURE(cuStreamBeginCapture_v2, (stream, mode), driver_handle stream, int mode)
+BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, (stream, mode), driver_handle stream, int mode)
+BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph)
+BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph_ptsz)
+
+/* A capture may end with an error, too. */
+#define END_CAPTURE(name)                                                      \
+	WRAP(name, driver_handle stream, driver_handle *graph)                 \
+	{                                                                      \
+		driver_result result;                                          \
+                                                                               \
+		if (!have_##name())                                            \
+			return DRIVER_ERROR_NOT_FOUND;                         \
+		result = real_##name(stream, graph);                           \
+		if (!result || result == DRIVER_ERROR_CAPTURE_INVALIDATED ||   \
+		    result == DRIVER_ERROR_CAPTURE_UNJOINED)                   \
+			patch_captured(-1);                                    \
+		return result;                                                 \
+	}
+END_CAPTURE(cuStreamEndCapture)
+END_CAPTURE(cuStreamEndCapture_ptsz)
 
 /* ---- handles of kernels, and what is changed about them: for launches of bare ones ---- */
 
@@ -358,7 +431,7 @@ static driver_handle of_green(driver_handle green)
 		driver_handle *, driver_handle))driver_symbol("cuCtxFromGreenCtx");
 	driver_handle context = NULL;
 
-	return mirror_has_contexts() && find && find(&context, green) == 0 ? context : NULL;
+	return (mirror_has_contexts() || arm_needed()) && find && find(&context, green) == 0 ? context : NULL;
 }
 
 DESTROY_CONTEXT(cuCtxDestroy, itself)
@@ -411,6 +484,7 @@ const struct wrapper wrappers[] = {
 	ENTRY(cuGraphLaunch),
 	ENTRY(cuGraphLaunch_ptsz),
 	ENTRY(cuGreenCtxDestroy),
+	ENTRY(cuInit),
 	ENTRY(cuKernelGetFunction),
 	ENTRY(cuKernelSetAttribute),
 	ENTRY(cuKernelSetCacheConfig),
@@ -435,5 +509,13 @@ const struct wrapper wrappers[] = {
 	ENTRY(cuModuleLoadDataEx),
 	ENTRY(cuModuleLoadFatBinary),
 	ENTRY(cuModuleUnload),
+	ENTRY(cuStreamBeginCapture),
+	ENTRY(cuStreamBeginCaptureToGraph),
+	ENTRY(cuStreamBeginCaptureToGraph_ptsz),
+	ENTRY(cuStreamBeginCapture_ptsz),
+	ENTRY(cuStreamBeginCapture_v2),
+	ENTRY(cuStreamBeginCapture_v2_ptsz),
+	ENTRY(cuStreamEndCapture),
+	ENTRY(cuStreamEndCapture_ptsz),
 };
 const size_t wrapper_count = sizeof(wrappers) / sizeof(wrappers[0]);

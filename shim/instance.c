@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sass.h"
+
 #define RESIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define HOST_PAGE UINT64_C(4096)
 
@@ -207,21 +209,39 @@ static const char *register_rings(struct instance *instance)
 	return reason;
 }
 
-/* Makes the buffer, with its initial data. */
-static const char *upload(struct instance *instance, driver_handle stream)
+/* Makes a buffer for data. */
+static const char *upload(const void *data, size_t size, driver_handle stream,
+			  driver_pointer *address)
 {
 	const struct driver *driver = driver_own();
 	driver_pointer buffer;
 
-	if (driver->mem_alloc(&buffer, instance->data_size) != 0)
+	if (driver->mem_alloc(&buffer, size) != 0)
 		return "no memory for a map: the device has none";
-	if (driver->copy_to_device(buffer, data_of(instance), instance->data_size, stream) == 0 &&
+	if (driver->copy_to_device(buffer, data, size, stream) == 0 &&
 	    driver->stream_synchronize(stream) == 0) {
-		instance->address = buffer;
+		*address = buffer;
 		return NULL;
 	}
 	driver->mem_free(buffer);
 	return "writing a map's initial data failed";
+}
+
+/* The same from within the driver. */
+static const char *upload_inside(const void *data, size_t size,
+				 const struct instance_engine *inside, driver_pointer *address)
+{
+	driver_pointer buffer;
+	const char *reason = inside->engine->alloc(inside->context, &buffer, size);
+
+	if (reason)
+		return reason;
+	reason = inside->engine->write(inside->context, buffer, data, size);
+	if (reason)
+		inside->engine->free(inside->context, buffer);
+	else
+		*address = buffer;
+	return reason;
 }
 
 const char *instance_prepare(struct instance *instance, driver_handle stream)
@@ -239,10 +259,44 @@ const char *instance_prepare(struct instance *instance, driver_handle stream)
 	if (instance->layout.kind == MAP_KIND_RING)
 		reason = register_rings(instance);
 	if (!reason)
-		reason = upload(instance, stream);
+		reason = upload(data_of(instance), instance->data_size, stream,
+				&instance->address);
 	if (reason)
 		unregister(instance);
 	return reason;
+}
+
+const char *instance_prepare_inside(struct instance *instance, const struct instance_engine *inside,
+				    bool *later)
+{
+	*later = !instance->address &&
+		 (in_host_memory(instance) || instance->layout.kind == MAP_KIND_RING);
+	if (instance->address || *later)
+		return NULL;
+	return upload_inside(data_of(instance), instance->data_size, inside, &instance->address);
+}
+
+const char *instance_prepare_region(struct instance *instance, driver_handle stream,
+				    const struct instance_engine *inside, driver_pointer *address)
+{
+	const char *reason;
+	void *zeros;
+
+	for (const struct instance_region *region = instance->regions; region;
+	     region = region->next)
+		if (!region->load) {
+			*address = region->address;
+			return NULL;
+		}
+	zeros = map_can_be_resident(&instance->layout) ? calloc(1, instance->data_size) : NULL;
+	if (!zeros)
+		return "no memory for a map: the process has none, or it cannot be summed up";
+	reason = inside ? upload_inside(zeros, instance->data_size, inside, address)
+			: upload(zeros, instance->data_size, stream, address);
+	free(zeros);
+	if (reason || instance_add_region(instance, NULL, *address))
+		return reason;
+	return "no memory for a map: the process has none";
 }
 
 /* ---- the copy ----------------------------------------------------------------------- */

@@ -15,8 +15,9 @@
 #include "wire.h"
 
 struct load;
+struct sass_engine;
 
-/* Data of an instance that a module holds itself. */
+/* Data of an instance that a module holds itself (load NULL: that patches of the SASS engine use). */
 struct instance_region {
 	struct instance_region *next;
 	const struct load *load;
@@ -57,6 +58,25 @@ void instance_free(struct instance *instance);
  * buffer, or where the daemon reads it. Returns why not (address is 0 then), or NULL.
  */
 const char *instance_prepare(struct instance *instance, driver_handle stream);
+
+/* Device memory by way of the SASS engine, for who was called by the driver and may not call it. */
+struct instance_engine {
+	const struct sass_engine *engine;
+	driver_handle context;
+};
+
+/*
+ * The same from within the driver; *later: it cannot be done there, and is not an error.
+ */
+const char *instance_prepare_inside(struct instance *instance, const struct instance_engine *inside,
+				    bool *later);
+
+/*
+ * Sees to it that the instance has a region that belongs to no module: zeros, which patches use.
+ * inside: NULL, or as above. Returns why not, or NULL and its address.
+ */
+const char *instance_prepare_region(struct instance *instance, driver_handle stream,
+				    const struct instance_engine *inside, driver_pointer *address);
 
 /* Is there anything that has to be copied for the daemon to see it? */
 bool instance_is_copied(const struct instance *instance);

@@ -4,6 +4,9 @@
  * Reads the daemons' interest pages (proto/interest.h): the session daemon of this user, then the
  * system one. The pages stay mapped; one stat a load tells whether the file was replaced by a new
  * daemon. Everything that is doubtful about a file or a folder means: no daemon there.
+ *
+ * Launches read the generations of the mapped pages without a lock: a page that was replaced stays
+ * mapped until its successor is, and where there is none a word that never changes is read.
  */
 
 #include "interest-page.h"
@@ -22,16 +25,21 @@
 #define DEADLINE_MAX_MS 60000
 #define INITIAL_PID_NAMESPACE "pid:[4026531836]"
 #define INITIAL_USER_NAMESPACE "user:[4026531837]"
+#define INITIAL_CGROUP_NAMESPACE "cgroup:[4026531835]"
 
 struct page {
 	char folder[INTEREST_FOLDER_MAX];
 	char name[PATHS_SESSION_NAME_MAX + 1]; /* of the session that was looked for */
 	const struct interest_page *page; /* or NULL */
+	const struct interest_page *before; /* what was mapped before it; a launch may just read it */
 	dev_t device;
 	ino_t inode;
 };
 
+static const uint64_t no_generation;
 static struct page session_page, system_page;
+
+const uint64_t *interest_generations[2] = { &no_generation, &no_generation };
 
 /* A session name: letters, digits, underscore, 1 to 32 of them. */
 static bool valid_name(const char *name)
@@ -77,6 +85,12 @@ static bool is_fresh(const struct page *page)
 	       status.st_ino == page->inode;
 }
 
+/* Lets launches read this generation. */
+static void watch(const struct page *page, const uint64_t *generation)
+{
+	__atomic_store_n(&interest_generations[page == &system_page], generation, __ATOMIC_RELEASE);
+}
+
 /* Maps the page of a folder; without one (NULL) there is none. */
 static void map_page(struct page *page, const char *folder)
 {
@@ -85,8 +99,12 @@ static void map_page(struct page *page, const char *folder)
 	void *mapped;
 	int fd;
 
-	if (page->page)
-		munmap((void *)page->page, INTEREST_PAGE_SIZE);
+	if (page->page) {
+		watch(page, &no_generation);
+		if (page->before)
+			munmap((void *)page->before, INTEREST_PAGE_SIZE);
+		page->before = page->page;
+	}
 	page->page = NULL;
 	if (!folder)
 		return;
@@ -102,6 +120,7 @@ static void map_page(struct page *page, const char *folder)
 			page->device = status.st_dev;
 			page->inode = status.st_ino;
 			strcpy(page->folder, folder);
+			watch(page, &page->page->generation);
 		}
 	}
 	close(fd);
@@ -118,7 +137,16 @@ static bool in_namespace(const char *link, const char *initial)
 	return !strcmp(text, initial);
 }
 
-static bool pid_is(uint32_t wanted)
+/* What rules ask about this process, read when first asked. */
+struct facts {
+	bool has_comm, has_exe, has_cgroup; /* tried */
+	bool doubt; /* what a rule says that cannot be decided: true where it may be too wide */
+	char comm[16]; /* empty: unknown */
+	uint64_t exe; /* 0: unknown */
+	char cgroup[1024]; /* empty: unknown */
+};
+
+static bool pid_is(const struct facts *facts, uint32_t wanted)
 {
 	static int numbered_alike; /* as the daemon numbers them: 1; -1: no. A process stays in its
 				      namespace. */
@@ -127,35 +155,41 @@ static bool pid_is(uint32_t wanted)
 		return true;
 	if (!numbered_alike)
 		numbered_alike = in_namespace("/proc/self/ns/pid", INITIAL_PID_NAMESPACE) ? 1 : -1;
-	return numbered_alike < 0;
+	return numbered_alike < 0 && facts->doubt;
 }
 
-static bool uid_is(uint32_t wanted)
+static bool uid_is(const struct facts *facts, uint32_t wanted)
 {
 	return wanted == (uint32_t)getuid() ||
-	       !in_namespace("/proc/self/ns/user", INITIAL_USER_NAMESPACE);
+	       (!in_namespace("/proc/self/ns/user", INITIAL_USER_NAMESPACE) && facts->doubt);
 }
 
-/* What rules ask about this process, read when first asked. */
-struct facts {
-	bool has_comm, has_exe; /* tried */
-	char comm[16]; /* empty: unknown */
-	uint64_t exe; /* 0: unknown */
-};
+/* Reads a file of /proc; returns its length, at most size - 1, with a NUL behind; -1: none. */
+static ssize_t read_text(const char *path, char *text, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	if (length >= 0)
+		text[length] = 0;
+	return length;
+}
 
 static bool comm_is(struct facts *facts, const char *wanted)
 {
 	if (!facts->has_comm) {
-		int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
-		ssize_t length = fd < 0 ? -1 : read(fd, facts->comm, sizeof(facts->comm));
+		char text[sizeof(facts->comm) + 1];
+		ssize_t length = read_text("/proc/self/comm", text, sizeof(text));
 
-		if (fd >= 0)
-			close(fd);
-		if (length > 0 && facts->comm[length - 1] == '\n')
-			facts->comm[length - 1] = 0;
+		if (length > 0 && text[length - 1] == '\n')
+			text[length - 1] = 0;
+		if (length > 0)
+			memcpy(facts->comm, text, strnlen(text, sizeof(facts->comm)));
 		facts->has_comm = true;
 	}
-	return !facts->comm[0] || !strncmp(facts->comm, wanted, sizeof(facts->comm));
+	return facts->comm[0] ? !strncmp(facts->comm, wanted, sizeof(facts->comm)) : facts->doubt;
 }
 
 static bool exe_is(struct facts *facts, uint64_t wanted)
@@ -170,17 +204,53 @@ static bool exe_is(struct facts *facts, uint64_t wanted)
 		}
 		facts->has_exe = true;
 	}
-	return !facts->exe || facts->exe == wanted;
+	return facts->exe ? facts->exe == wanted : facts->doubt;
 }
 
-/* Could this rule mean this process? Where one cannot know, it could. */
+/* The path in the unified hierarchy; none in a namespace, where it begins elsewhere. */
+static void read_cgroup(struct facts *facts)
+{
+	char text[4096], *line;
+
+	facts->has_cgroup = true;
+	if (!in_namespace("/proc/self/ns/cgroup", INITIAL_CGROUP_NAMESPACE) ||
+	    read_text("/proc/self/cgroup", text, sizeof(text)) <= 0)
+		return;
+	line = strncmp(text, "0::/", 4) ? strstr(text, "\n0::/") : text;
+	if (!line)
+		return;
+	line = strchr(line, '/');
+	line[strcspn(line, "\n")] = 0;
+	if (strlen(line) < sizeof(facts->cgroup))
+		strcpy(facts->cgroup, line);
+}
+
+/* Is it in the cgroup with this hash, or in one below it? */
+static bool cgroup_is(struct facts *facts, uint64_t wanted)
+{
+	char path[sizeof(facts->cgroup)];
+
+	if (!facts->has_cgroup)
+		read_cgroup(facts);
+	if (!facts->cgroup[0])
+		return facts->doubt;
+	strcpy(path, facts->cgroup);
+	for (char *slash = path; (slash = strrchr(path, '/')) != NULL; *slash = 0)
+		if (interest_hash(path) == wanted)
+			return true;
+	return interest_hash("/") == wanted;
+}
+
+/* Could this rule mean this process? Where one cannot know, it could, if facts->doubt is true. */
 static bool rule_matches(const struct interest_rule *rule, struct facts *facts)
 {
-	if ((rule->flags & INTEREST_RULE_PID) && !pid_is(rule->pid))
+	if ((rule->flags & INTEREST_RULE_PID) && !pid_is(facts, rule->pid))
 		return false;
-	if ((rule->flags & INTEREST_RULE_UID) && !uid_is(rule->uid))
+	if ((rule->flags & INTEREST_RULE_UID) && !uid_is(facts, rule->uid))
 		return false;
 	if ((rule->flags & INTEREST_RULE_COMM) && !comm_is(facts, rule->comm))
+		return false;
+	if ((rule->flags & INTEREST_RULE_CGROUP) && !cgroup_is(facts, rule->cgroup))
 		return false;
 	return !(rule->flags & INTEREST_RULE_EXE) || exe_is(facts, rule->exe);
 }
@@ -199,14 +269,19 @@ static bool snapshot(const struct interest_page *page, struct interest_page *cop
 	return false;
 }
 
+static bool is_known(const struct page *page)
+{
+	return page->page && page->page->magic == INTEREST_MAGIC &&
+	       page->page->version == INTEREST_VERSION;
+}
+
 static bool page_matches(const struct page *page, struct interest *interest)
 {
 	struct interest_page copy;
-	struct facts facts = { 0 };
+	struct facts facts = { .doubt = true };
 	bool stable, meant;
 
-	if (!page->page || page->page->magic != INTEREST_MAGIC ||
-	    page->page->version != INTEREST_VERSION)
+	if (!is_known(page))
 		return false;
 	stable = snapshot(page->page, &copy);
 	if (copy.flags & INTEREST_FLAG_CLOSED)
@@ -226,7 +301,35 @@ static bool page_matches(const struct page *page, struct interest *interest)
 	return true;
 }
 
-bool interest_find(struct interest *interest)
+/* Does the page say whether the process gets the engine? Then *wanted is the answer. */
+static bool page_decides(const struct page *page, bool *wanted, char *sanitizer)
+{
+	struct interest_page copy;
+	struct facts facts = { 0 };
+
+	if (!is_known(page) || !snapshot(page->page, &copy) ||
+	    (copy.flags & INTEREST_FLAG_CLOSED) ||
+	    copy.sass_rule_count > INTEREST_SASS_RULES_MAX ||
+	    !memchr(copy.sanitizer, 0, sizeof(copy.sanitizer)))
+		return false;
+	for (uint32_t i = 0; i < copy.sass_rule_count; i++) {
+		const struct interest_rule *rule = &copy.sass_rules[i];
+
+		facts.doubt = !(rule->flags & INTEREST_RULE_NOT);
+		if (!rule_matches(rule, &facts))
+			continue;
+		*wanted = !(rule->flags & INTEREST_RULE_NOT);
+		strcpy(sanitizer, copy.sanitizer);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Sees to it that the pages of the session that is asked for are mapped. Returns how many of
+ * session_page and system_page count.
+ */
+static unsigned map_pages(void)
 {
 	const char *name = secure_getenv(PATHS_SESSION_VARIABLE);
 	char folder[INTEREST_FOLDER_MAX];
@@ -234,16 +337,32 @@ bool interest_find(struct interest *interest)
 	if (name && !*name)
 		name = NULL;
 	if (name && !valid_name(name))
-		return false; /* a session was asked for, and none has such a name */
+		return 0; /* a session was asked for, and none has such a name */
 	if (!is_fresh(&session_page) || strcmp(session_page.name, name ? name : "") != 0) {
 		map_page(&session_page, session_folder(folder, name) ? folder : NULL);
 		strcpy(session_page.name, name ? name : "");
 	}
-	if (page_matches(&session_page, interest))
-		return true;
 	if (name)
-		return false;
+		return 1;
 	if (!is_fresh(&system_page))
 		map_page(&system_page, PATHS_SYSTEM_DIR);
-	return page_matches(&system_page, interest);
+	return 2;
+}
+
+bool interest_find(struct interest *interest)
+{
+	unsigned count = map_pages();
+
+	return (count > 0 && page_matches(&session_page, interest)) ||
+	       (count > 1 && page_matches(&system_page, interest));
+}
+
+bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX])
+{
+	unsigned count = map_pages();
+	bool wanted = false;
+
+	if (count > 0 && page_decides(&session_page, &wanted, sanitizer))
+		return wanted;
+	return count > 1 && page_decides(&system_page, &wanted, sanitizer) && wanted;
 }

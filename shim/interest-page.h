@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "interest.h"
+
 #define INTEREST_FOLDER_MAX 96
 
 /* The daemon that has an attachment for this process. */
@@ -21,3 +23,14 @@ struct interest {
  * thread-safe.
  */
 bool interest_find(struct interest *interest);
+
+/*
+ * Should this process have the SASS engine? Then `sanitizer` is the page's. Not thread-safe.
+ */
+bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX]);
+
+/*
+ * The generations of the pages that are mapped now; they always point to memory that can be read.
+ * Any thread may read pointers and generations, without a lock.
+ */
+extern const uint64_t *interest_generations[2] __attribute__((visibility("hidden")));

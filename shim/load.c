@@ -36,6 +36,8 @@
 #include "image.h"
 #include "interest-page.h"
 #include "mirror.h"
+#include "patch.h"
+#include "sass-start.h"
 
 #define BACK_OFF_MS 10000
 #define PAGE_WAIT_MS 1000
@@ -55,6 +57,7 @@ static uint64_t operation_until_ms; /* how long who holds the lock may wait for 
 static uint32_t wait_ms; /* the deadline of the last daemon; read without the lock */
 
 static __thread bool inside; /* this thread holds one of the locks, or is about to */
+static __thread const struct load *being_loaded;
 
 static void at_fork(void)
 {
@@ -63,7 +66,7 @@ static void at_fork(void)
 }
 
 /* Is this the process whose memory this is? The first that asks makes it its own. */
-static bool is_owner(void)
+bool load_is_owner(void)
 {
 	pid_t none = 0, self = getpid();
 
@@ -81,7 +84,7 @@ static bool enter(pthread_mutex_t *mutex, uint64_t until_ms)
 	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000),
 				  .tv_nsec = (long)(until_ms % 1000) * 1000000 };
 
-	if (inside || mirror_is_mine() || !is_owner())
+	if (inside || mirror_is_mine() || !load_is_owner())
 		return false;
 	inside = true;
 	if (pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0)
@@ -96,12 +99,17 @@ static void leave(pthread_mutex_t *mutex)
 	inside = false;
 }
 
-bool load_lock_until(uint64_t until_ms)
+bool load_lock_twice(uint64_t until_ms, uint64_t daemon_until_ms)
 {
 	if (!enter(&lock, until_ms))
 		return false;
-	operation_until_ms = until_ms;
+	operation_until_ms = daemon_until_ms;
 	return true;
+}
+
+bool load_lock_until(uint64_t until_ms)
+{
+	return load_lock_twice(until_ms, until_ms);
 }
 
 bool load_lock(void)
@@ -122,6 +130,11 @@ struct load *load_first(void)
 bool load_is_current(const struct load *load)
 {
 	return load->epoch == epoch;
+}
+
+bool load_is_epoch(uint64_t number)
+{
+	return number == epoch;
 }
 
 void load_give_up(void)
@@ -178,16 +191,29 @@ static bool opted_out(void)
 	return choice && !strcmp(choice, "off");
 }
 
-/* Is a daemon interested? */
-static bool interested(struct interest *found)
+bool load_allowed(void)
+{
+	return !getauxval(AT_SECURE) && !opted_out();
+}
+
+bool load_lock_pages(void)
+{
+	return enter(&page_lock, client_now_ms() + PAGE_WAIT_MS);
+}
+
+void load_unlock_pages(void)
+{
+	leave(&page_lock);
+}
+
+bool load_interested(struct interest *found)
 {
 	bool yes;
 
-	if (getauxval(AT_SECURE) || opted_out() ||
-	    !enter(&page_lock, client_now_ms() + PAGE_WAIT_MS))
+	if (!load_allowed() || !load_lock_pages())
 		return false;
 	yes = interest_find(found) && found->deadline_ms;
-	leave(&page_lock);
+	load_unlock_pages();
 	return yes;
 }
 
@@ -219,6 +245,8 @@ static bool connected(const struct interest *found, uint64_t deadline_ms)
 	if (!client_open(&client, found->folder, WIRE_ROLE_LOADER, (uint32_t)version, deadline_ms,
 			 &welcome))
 		return false;
+	if (sass_why_not())
+		load_report(0, sass_why_not());
 	if (!same ||
 	    !mirror_is_connected()) { /* it knows nothing of what we had from the one before */
 		epoch++;
@@ -264,6 +292,7 @@ static bool map_reply(struct load *load, int fd, uint64_t size)
 	bool good = false;
 
 	load->image = MAP_FAILED;
+	load->length = size;
 	if (seals >= 0 && (seals & CONTENT_SEALS) == CONTENT_SEALS && fstat(fd, &status) == 0 &&
 	    (uint64_t)status.st_size == size && size && size <= WIRE_IMAGE_SIZE_MAX) {
 		load->size = (size + page - 1) / page * page + page;
@@ -273,7 +302,20 @@ static bool map_reply(struct load *load, int fd, uint64_t size)
 			       MAP_FAILED;
 	}
 	close(fd);
-	return good && ends_inside(load);
+	return good;
+}
+
+/* Does the slot make sense for this load? */
+static bool is_slot(const struct load *load, const struct wire_slot *slot)
+{
+	if (slot->module_id != load->module_id || slot->symbol[WIRE_SYMBOL_MAX - 1])
+		return false;
+	if (load->kind == LOAD_PLAN)
+		return (slot->kind == WIRE_SLOT_POINTER || slot->kind == WIRE_SLOT_REGION ||
+			slot->kind == WIRE_SLOT_PROCESS) &&
+		       slot->offset % 8 == 0 && slot->offset >= sizeof(struct patch_data) &&
+		       slot->offset < PATCH_DATA_MAX;
+	return slot->kind >= WIRE_SLOT_POINTER && slot->kind <= WIRE_SLOT_PROCESS;
 }
 
 static bool receive_slots(struct load *load, uint32_t count, uint64_t deadline_ms)
@@ -287,10 +329,9 @@ static bool receive_slots(struct load *load, uint32_t count, uint64_t deadline_m
 		return false;
 	for (uint32_t i = 0; i < count; i++) {
 		if (!client_receive(&client, &message, WIRE_SLOT, NULL, deadline_ms) ||
-		    message.slot.module_id != load->module_id ||
-		    message.slot.symbol[WIRE_SYMBOL_MAX - 1] ||
-		    message.slot.kind < WIRE_SLOT_POINTER || message.slot.kind > WIRE_SLOT_PROCESS)
+		    !is_slot(load, &message.slot))
 			return false;
+		load->slots[i].offset = message.slot.offset;
 		load->slots[i].kind = message.slot.kind;
 		load->slots[i].map_id = message.slot.map_id;
 		memcpy(load->slots[i].symbol, message.slot.symbol, WIRE_SYMBOL_MAX);
@@ -299,12 +340,18 @@ static bool receive_slots(struct load *load, uint32_t count, uint64_t deadline_m
 	return true;
 }
 
+void load_drop_image(struct load *load)
+{
+	if (load->image && load->image != MAP_FAILED)
+		munmap(load->image, load->size);
+	load->image = NULL;
+}
+
 static void free_load(struct load *load)
 {
 	if (!load)
 		return;
-	if (load->image && load->image != MAP_FAILED)
-		munmap(load->image, load->size);
+	load_drop_image(load);
 	free(load->slots);
 	free(load->kept_options);
 	free(load);
@@ -347,10 +394,12 @@ static struct load *ask(const struct image *image, uint64_t deadline_ms, bool *b
 		close(received);
 		return NULL;
 	}
+	load->kind = image->kind == WIRE_IMAGE_NAMES ? LOAD_PLAN : LOAD_MODULE;
 	load->module_id = message.image_reply.module_id;
 	load->epoch = epoch;
 	load->deadline_ms = deadline_ms;
 	if (!load->module_id || !map_reply(load, received, message.image_reply.image_size) ||
+	    (load->kind != LOAD_PLAN && !ends_inside(load)) ||
 	    !receive_slots(load, message.image_reply.slot_count, deadline_ms)) {
 		free_load(load);
 		return NULL;
@@ -359,24 +408,84 @@ static struct load *ask(const struct image *image, uint64_t deadline_ms, bool *b
 	return load;
 }
 
+static void tell_unload(const struct load *load)
+{
+	union wire_message message;
+	uint64_t deadline_ms;
+
+	if (!load_is_current(load) || !load_client(&deadline_ms))
+		return;
+	memset(&message, 0, sizeof(message));
+	client_prepare(&client, &message, WIRE_UNLOAD, 0);
+	message.unload.module_id = load->module_id;
+	if (!client_send(&client, &message, -1, deadline_ms))
+		load_give_up();
+}
+
+/* Connects and asks, with the lock held; *broken: it cannot be asked, or did not answer rightly. */
+static struct load *connect_and_ask(const struct interest *found, const struct image *image,
+				    uint64_t deadline_ms, bool *broken)
+{
+	struct load *load = NULL;
+
+	*broken = true;
+	if (has_failed(found))
+		return NULL;
+	if (connected(found, deadline_ms))
+		load = ask(image, deadline_ms, broken);
+	if (*broken)
+		load_give_up();
+	return load;
+}
+
 static struct load *replace(const struct interest *found, const struct image *image)
 {
 	uint64_t deadline_ms = client_now_ms() + found->deadline_ms;
-	struct load *load = NULL;
-	bool broken = false;
+	struct load *load;
+	bool broken;
 
 	if (!driver_own() || !load_lock_until(deadline_ms))
 		return NULL;
-	if (!has_failed(found)) {
-		if (connected(found, deadline_ms))
-			load = ask(image, deadline_ms, &broken);
-		else
-			broken = true;
-		if (broken)
-			load_give_up();
-	}
+	load = connect_and_ask(found, image, deadline_ms, &broken);
 	load_unlock();
 	return load;
+}
+
+enum load_answer load_ask_plan(const struct interest *found, const void *names, size_t size,
+			       bool may_connect, struct load **plan)
+{
+	const struct image image = { .data = names, .size = size, .kind = WIRE_IMAGE_NAMES };
+	bool broken;
+
+	*plan = NULL;
+	if (!may_connect && !(same_daemon(found, &interest) && client_is_alive(&client)))
+		return LOAD_ANSWER_NONE;
+	*plan = connect_and_ask(found, &image, operation_until_ms, &broken);
+	if (*plan)
+		return LOAD_ANSWER_PLAN;
+	return broken ? LOAD_ANSWER_NONE : LOAD_ANSWER_OWN;
+}
+
+void load_refuse_plan(struct load *plan)
+{
+	load_give_up();
+	free_load(plan);
+}
+
+void load_end_plan(struct load *plan)
+{
+	tell_unload(plan);
+	free_load(plan);
+}
+
+void load_set_current(const struct load *load)
+{
+	being_loaded = load;
+}
+
+const struct load *load_current(void)
+{
+	return being_loaded;
 }
 
 struct load *load_replace(const void *code)
@@ -384,7 +493,7 @@ struct load *load_replace(const void *code)
 	struct interest found;
 	struct image image;
 
-	if (!interested(&found) || !image_recognise(&image, code, IMAGE_IN_MEMORY))
+	if (!load_interested(&found) || !image_recognise(&image, code, IMAGE_IN_MEMORY))
 		return NULL;
 	return replace(&found, &image);
 }
@@ -445,20 +554,6 @@ struct load *load_begin_unload(enum load_kind kind, driver_handle handle)
 	return load;
 }
 
-static void tell_unload(const struct load *load)
-{
-	union wire_message message;
-	uint64_t deadline_ms;
-
-	if (!load_is_current(load) || !load_client(&deadline_ms))
-		return;
-	memset(&message, 0, sizeof(message));
-	client_prepare(&client, &message, WIRE_UNLOAD, 0);
-	message.unload.module_id = load->module_id;
-	if (!client_send(&client, &message, -1, deadline_ms))
-		load_give_up();
-}
-
 void load_end_unload(struct load *load, driver_result result)
 {
 	if (result)
@@ -497,7 +592,7 @@ struct load *load_replace_file(const char *path)
 	size_t size = 0;
 	int fd;
 
-	if (!path || !interested(&found))
+	if (!path || !load_interested(&found))
 		return NULL;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)

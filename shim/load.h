@@ -13,16 +13,19 @@
 
 #include "client.h"
 #include "driver.h"
+#include "interest-page.h"
 
 enum load_kind {
 	LOAD_LIBRARY, /* handle is a CUlibrary: good in every context */
 	LOAD_MODULE, /* handle is a CUmodule: of one context */
+	LOAD_PLAN, /* no image for the driver: what the SASS engine does (patch.h); kept by patch.c */
 };
 
 /* A variable of the module that arming fills in or takes over; see wire_slot. */
 struct load_slot {
 	uint64_t map_id;
 	enum wire_slot_kind kind;
+	uint32_t offset; /* of a plan: in struct patch_data */
 	char symbol[WIRE_SYMBOL_MAX];
 };
 
@@ -32,12 +35,14 @@ struct load {
 	uint64_t epoch; /* of which daemon the id is */
 	uint64_t deadline_ms; /* till when the load may wait for it */
 	void *image; /* mapped read-only */
-	size_t size; /* of the mapping */
+	size_t size; /* of the mapping: at least a page of zeros follows the image */
+	uint64_t length; /* of the image */
 	enum load_kind kind;
 	driver_handle handle; /* NULL until the driver has taken the image */
 	driver_handle context; /* of a module */
 	struct load_slot *slots;
 	uint32_t slot_count;
+	uint64_t armed_devices; /* of a plan: bit i: the daemon knows that it is armed on device i */
 	void **options, **kept_options; /* the caller's, and what was in it */
 	unsigned option_count;
 };
@@ -60,6 +65,13 @@ void load_restore_options(struct load *load);
 
 /* The image to hand to the driver. */
 const void *load_image(const struct load *load);
+
+/*
+ * While the driver loads it: the modules that the SASS engine hears of in this thread come from it.
+ * NULL: it has returned.
+ */
+void load_set_current(const struct load *load);
+const struct load *load_current(void);
 
 /* The driver took it: it is kept from now on, and armed if a context is current. */
 void load_commit(struct load *load, enum load_kind kind, driver_handle handle);
@@ -84,9 +96,14 @@ struct load *load_first(void);
 /* False: it could not be had in time, the thread has it already, or this is a forked child. */
 bool load_lock(void);
 bool load_lock_until(uint64_t until_ms);
+/* Waits for the lock till the first, and then for the daemon till the second at most. */
+bool load_lock_twice(uint64_t until_ms, uint64_t daemon_until_ms);
+/* False in a forked child. */
+bool load_is_owner(void);
 void load_unlock(void);
 /* Is it of the daemon that we are connected with? */
 bool load_is_current(const struct load *load);
+bool load_is_epoch(uint64_t epoch);
 /* The modules of a context that is gone went with it. */
 void load_forget_context(driver_handle context);
 /* The open connection, or NULL; *deadline_ms: until when an answer may be waited for. */
@@ -98,5 +115,32 @@ uint32_t load_deadline_ms(void);
 void load_process(int device, struct gpuprobe_process *process);
 /* Tells the daemon a reason, for `gpuprobectl why`. */
 void load_report(uint64_t module_id, const char *reason);
+/* Is a daemon interested in this process, and may we have to do with it? */
+bool load_interested(struct interest *found);
+/* Not with AT_SECURE nor GPUPROBE=off. */
+bool load_allowed(void);
+/* The lock around the interest pages, for who asks something else of them. */
+bool load_lock_pages(void);
+void load_unlock_pages(void);
+
+enum load_answer {
+	LOAD_ANSWER_PLAN, /* *plan is the caller's, for load_end_plan() */
+	LOAD_ANSWER_OWN, /* nothing is to be patched */
+	LOAD_ANSWER_NONE, /* no daemon, or it failed us now or just before */
+};
+
+/*
+ * Sends names (patch.h), and takes the plan, not checked but for its seals and size. may_connect:
+ * else only over a connection that is there.
+ */
+enum load_answer load_ask_plan(const struct interest *found, const void *names, size_t size,
+			       bool may_connect, struct load **plan);
+/* What was answered makes no sense: the connection is closed. Forgets the plan. */
+void load_refuse_plan(struct load *plan);
+/* Of a plan that is not read any more: lets its bytes go. */
+void load_drop_image(struct load *plan);
+/* Tells the daemon that a plan is used no more, and forgets it. */
+void load_end_plan(struct load *plan);
+
 /* Closes the connection after a failure; no daemon is asked again for a while. */
 void load_give_up(void);

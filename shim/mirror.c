@@ -62,6 +62,18 @@ void mirror_lock(void)
 	pthread_mutex_lock(&lock);
 }
 
+bool mirror_lock_until(uint64_t until_ms)
+{
+	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000),
+				  .tv_nsec = (long)(until_ms % 1000) * 1000000 };
+
+	mine = true;
+	if (pthread_mutex_clocklock(&lock, CLOCK_MONOTONIC, &until) == 0)
+		return true;
+	mine = false;
+	return false;
+}
+
 void mirror_unlock(void)
 {
 	pthread_mutex_unlock(&lock);
@@ -94,13 +106,18 @@ struct mirror_context *mirror_add_context(driver_handle handle)
 	if (!context)
 		return NULL;
 	context->handle = handle;
-	if (driver->ctx_get_device(&context->device) != 0 ||
-	    driver->stream_create(&context->stream, DRIVER_STREAM_NON_BLOCKING) != 0) {
+	if (driver->ctx_get_device(&context->device) != 0) {
 		free(context);
 		return NULL;
 	}
 	mirror_attach_context(context);
 	return context;
+}
+
+bool mirror_has_stream(struct mirror_context *context)
+{
+	return context->stream ||
+	       driver_own()->stream_create(&context->stream, DRIVER_STREAM_NON_BLOCKING) == 0;
 }
 
 struct instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id)
@@ -123,14 +140,15 @@ bool mirror_write(struct mirror_context *context, driver_pointer where, const vo
 {
 	const struct driver *driver = driver_own();
 
-	return driver->copy_to_device(where, bytes, size, context->stream) == 0 &&
+	return mirror_has_stream(context) &&
+	       driver->copy_to_device(where, bytes, size, context->stream) == 0 &&
 	       driver->stream_synchronize(context->stream) == 0;
 }
 
 void mirror_copy(struct mirror_context *context, bool wait, bool final)
 {
 	for (struct instance *instance = context->instances; instance; instance = instance->next) {
-		if (!instance_is_copied(instance))
+		if (!instance_is_copied(instance) || !mirror_has_stream(context))
 			continue;
 		if (wait)
 			driver_own()->ctx_synchronize();
@@ -144,7 +162,7 @@ void mirror_end_regions(struct mirror_context *context, const struct load *load)
 	bool waited = false;
 
 	for (struct instance *instance = context->instances; instance; instance = instance->next) {
-		if (!instance_has_region(instance, load))
+		if (!instance_has_region(instance, load) || !mirror_has_stream(context))
 			continue;
 		if (!waited)
 			driver_own()->ctx_synchronize();

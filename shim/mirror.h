@@ -19,16 +19,19 @@ struct mirror_context {
 	struct mirror_context *next;
 	driver_handle handle;
 	int device;
-	driver_handle stream; /* ours, not blocking */
+	driver_handle stream; /* ours, not blocking; NULL until mirror_has_stream() */
 	struct instance *instances;
 };
 
 /* All that follows is called with the lock of the instances held, but for mirror_lock itself. */
 void mirror_lock(void);
+bool mirror_lock_until(uint64_t until_ms);
 void mirror_unlock(void);
 
 struct mirror_context *mirror_find_context(driver_handle handle);
 struct mirror_context *mirror_add_context(driver_handle handle);
+/* Sees to it that a context, which is current, has its stream. */
+bool mirror_has_stream(struct mirror_context *context);
 struct instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id);
 void mirror_add_instance(struct mirror_context *context, struct instance *instance);
 

@@ -167,10 +167,10 @@ static const struct wrapper *find_suffixed(const char *name, const char *suffix,
 static const struct wrapper *find_found(const char *name, const void *found, int version,
 					int per_thread)
 {
-	static const char *const suffixes[] = { "_ptsz", "_v2", "" };
+	static const char *const suffixes[] = { "_v2_ptsz", "_ptsz", "_v2", "" };
 	const struct wrapper *wrapper = NULL;
 
-	for (size_t i = per_thread ? 0 : 1; !wrapper && i < 3; i++)
+	for (size_t i = per_thread ? 0 : 2; !wrapper && i < 4; i++)
 		wrapper = find_suffixed(name, suffixes[i], found);
 	if (!wrapper && per_thread)
 		wrapper = find_suffixed(name, "_ptsz", NULL);

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "gate.h"
+
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+
+#define PAUSE_NS 10000
+
+__thread struct gate_thread *gate_mine;
+bool gate_closed, gate_fenced = true;
+
+static struct gate_thread *threads; /* never freed: records are used again */
+static pthread_key_t key;
+static bool has_key;
+
+static void give_back(void *record)
+{
+	struct gate_thread *thread = record;
+
+	__atomic_store_n(&thread->depth, 0, __ATOMIC_RELEASE);
+	gate_mine = NULL;
+	__atomic_store_n(&thread->used, false, __ATOMIC_RELEASE);
+}
+
+void gate_start(void)
+{
+	has_key = pthread_key_create(&key, give_back) == 0;
+	gate_fenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+	pthread_atfork(NULL, NULL, gate_open); /* who closed it is not in the child */
+}
+
+struct gate_thread *gate_register(void)
+{
+	struct gate_thread *thread = __atomic_load_n(&threads, __ATOMIC_ACQUIRE);
+	bool unused = false;
+
+	for (; thread; thread = thread->next, unused = false)
+		if (__atomic_compare_exchange_n(&thread->used, &unused, true, false,
+						__ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			break;
+	if (!thread) {
+		thread = calloc(1, sizeof(*thread));
+		if (!thread)
+			abort(); /* the driver would not launch anything either */
+		thread->used = true;
+		thread->next = __atomic_load_n(&threads, __ATOMIC_RELAXED);
+		while (!__atomic_compare_exchange_n(&threads, &thread->next, thread, true,
+						    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+			;
+	}
+	gate_mine = thread;
+	if (has_key)
+		pthread_setspecific(key, thread);
+	return thread;
+}
+
+static void pause_shortly(void)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_NS };
+
+	nanosleep(&pause, NULL);
+}
+
+void gate_wait(struct gate_thread *thread)
+{
+	if (thread->depth > 1)
+		return; /* who closes the gate waits for this thread: its launch must go on */
+	do {
+		__atomic_store_n(&thread->depth, 0, __ATOMIC_RELEASE);
+		while (__atomic_load_n(&gate_closed, __ATOMIC_ACQUIRE))
+			pause_shortly();
+		__atomic_store_n(&thread->depth, 1, __ATOMIC_SEQ_CST);
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	} while (__atomic_load_n(&gate_closed, __ATOMIC_ACQUIRE));
+}
+
+bool gate_close(uint64_t until_ms)
+{
+	if (gate_mine && gate_mine->depth)
+		return false;
+	__atomic_store_n(&gate_closed, true, __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (!gate_fenced)
+		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+	for (const struct gate_thread *thread = __atomic_load_n(&threads, __ATOMIC_SEQ_CST); thread;
+	     thread = thread->next) {
+		while (__atomic_load_n(&thread->depth, __ATOMIC_ACQUIRE)) {
+			if (client_now_ms() >= until_ms) {
+				gate_open();
+				return false;
+			}
+			pause_shortly();
+		}
+	}
+	return true;
+}
+
+void gate_open(void)
+{
+	__atomic_store_n(&gate_closed, false, __ATOMIC_RELEASE);
+}

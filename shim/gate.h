@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The gate that launches pass in a process with the SASS engine: while modules are patched or
+ * unpatched none is on its way (a launch of a module that is just being patched makes the GPU
+ * fault). Launches are many: each thread has a record of its own, which it alone writes, and who
+ * closes the gate makes all threads see that (membarrier) and waits for them.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gate_thread {
+	struct gate_thread *next;
+	unsigned depth; /* of launches that this thread is in: callbacks may launch, too */
+	bool used;
+};
+
+extern __thread struct gate_thread *gate_mine
+	__attribute__((visibility("hidden"), tls_model("initial-exec")));
+extern bool gate_closed __attribute__((visibility("hidden")));
+extern bool gate_fenced __attribute__((visibility("hidden"))); /* there is no membarrier */
+
+/* Once, before the first launch. */
+void gate_start(void);
+
+/* For gate_enter(): this thread's record; waits for the gate. */
+struct gate_thread *gate_register(void);
+void gate_wait(struct gate_thread *thread);
+
+/* Before the call that launches. */
+static inline void gate_enter(void)
+{
+	struct gate_thread *thread = gate_mine;
+
+	if (__builtin_expect(!thread, 0))
+		thread = gate_register();
+	__atomic_store_n(&thread->depth, thread->depth + 1, __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (__builtin_expect(__atomic_load_n(&gate_fenced, __ATOMIC_RELAXED), 0))
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (__builtin_expect(__atomic_load_n(&gate_closed, __ATOMIC_ACQUIRE), 0))
+		gate_wait(thread);
+}
+
+/* Behind it. */
+static inline void gate_leave(void)
+{
+	struct gate_thread *thread = gate_mine;
+
+	__atomic_store_n(&thread->depth, thread->depth - 1, __ATOMIC_RELEASE);
+}
+
+/*
+ * Closes the gate; one thread at a time. false: this thread is in a launch, or others were till
+ * then: it is open.
+ */
+bool gate_close(uint64_t until_ms);
+void gate_open(void);

@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Plans at one time are of one image and have the same slots: the set. Each module says which
+ * kernels are meant (from its plan) and what it is patched with; apply() makes the second follow
+ * from the first. Memory is made and written first; then modules are (un)patched, for which the
+ * GPU must be idle and no launch on its way, because the engine waits for all kernels of the
+ * context, and a kernel may wait for what the application has yet to launch. A module that is just
+ * being loaded has no launches.
+ */
+
+#include "patch-apply.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "arm.h"
+#include "gate.h"
+#include "instance.h"
+#include "load.h"
+#include "mirror.h"
+#include "patch-data.h"
+#include "patch-module.h"
+#include "patch-plan.h"
+#include "sass.h"
+
+#define IDLE_WAIT_MS 1000
+#define EVENT_WAIT_MS 100
+#define PAUSE_NS 20000
+
+static struct patch_set {
+	struct load *plans; /* linked by next; NULL: there is no set */
+	struct load *base; /* the one whose image the view is of */
+	struct patch_view view;
+	uint64_t serial; /* changes with image or slots; patched modules remember it */
+} set;
+
+static uint64_t serials;
+static bool said_busy;
+
+/* What one round of apply() is about. */
+struct round {
+	const struct sass_engine *engine;
+	struct load *plan; /* the one that is spoken of to the daemon; NULL: none */
+	driver_handle current; /* context */
+	bool inside; /* the driver has called us */
+	bool left; /* something is left for a launch */
+};
+
+bool patch_set_is_current(void)
+{
+	return set.plans && load_is_current(set.base);
+}
+
+static bool is_same_set(const struct load *plan, const struct patch_view *view)
+{
+	if (!patch_set_is_current() || set.view.image_id != view->image_id ||
+	    set.view.data_size != view->data_size || set.base->slot_count != plan->slot_count)
+		return false;
+	for (uint32_t i = 0; i < plan->slot_count; i++)
+		if (set.base->slots[i].map_id != plan->slots[i].map_id ||
+		    set.base->slots[i].kind != plan->slots[i].kind ||
+		    set.base->slots[i].offset != plan->slots[i].offset)
+			return false;
+	return true;
+}
+
+/* ---- kernels that are meant ----------------------------------------------------------- */
+
+/* The module of a kernel; they come in rows. only: the one that was asked about, or NULL. */
+static struct patch_module_entry *module_of(const struct patch_kernel *kernel,
+					    struct patch_module_entry *before,
+					    struct patch_module_entry *only)
+{
+	struct patch_module_entry *entry =
+		before && before->number == kernel->module ? before
+							   : patch_module_by_number(kernel->module);
+
+	return entry && (!only || entry == only) && kernel->name < entry->names.count ? entry
+											: NULL;
+}
+
+static bool are_known(const struct patch_view *view, struct patch_module_entry *only)
+{
+	struct patch_module_entry *entry = NULL;
+
+	for (uint32_t i = 0; i < view->kernel_count; i++) {
+		entry = module_of(&view->kernels[i], entry, only);
+		if (!entry)
+			return false;
+	}
+	return true;
+}
+
+static void forget_kernels(struct patch_module_entry *entry)
+{
+	free(entry->attachments);
+	free(entry->kernel_ids);
+	entry->attachments = entry->kernel_ids = NULL;
+}
+
+static void take_kernels(const struct patch_view *view)
+{
+	struct patch_module_entry *entry = NULL;
+
+	for (uint32_t i = 0; i < view->kernel_count; i++) {
+		const struct patch_kernel *kernel = &view->kernels[i];
+
+		entry = module_of(kernel, entry, NULL);
+		if (!entry->attachments) {
+			entry->attachments = calloc(entry->names.count, sizeof(uint64_t));
+			entry->kernel_ids = calloc(entry->names.count, sizeof(uint64_t));
+			if (!entry->attachments || !entry->kernel_ids) {
+				forget_kernels(entry); /* then it stays bare */
+				continue;
+			}
+		}
+		entry->attachments[kernel->name] = kernel->attachments;
+		entry->kernel_ids[kernel->name] = kernel->kernel_id;
+	}
+}
+
+/* ---- a context ------------------------------------------------------------------------ */
+
+/* The address of the data of a slot's map; 0 if there is none, and then perhaps why. */
+static const char *fill_slot(struct round *round, struct patch_context *context,
+			     struct mirror_context *mirror, const struct load_slot *slot,
+			     driver_pointer *address)
+{
+	const struct instance_engine inside = { round->engine, context->handle };
+	struct instance *instance;
+	const char *reason;
+	bool later = false;
+
+	*address = 0;
+	reason = arm_get_instance(mirror, slot->map_id, &instance);
+	if (reason || instance->disarmed)
+		return reason;
+	if (slot->kind == WIRE_SLOT_REGION)
+		return instance_prepare_region(instance, mirror->stream,
+					       round->inside ? &inside : NULL, address);
+	reason = round->inside ? instance_prepare_inside(instance, &inside, &later)
+			       : instance_prepare(instance, mirror->stream);
+	*address = reason ? 0 : instance->address;
+	context->incomplete = context->incomplete || later;
+	return reason;
+}
+
+/* Writes down which process it is, where the context has not got that from this daemon. */
+static const char *fill_process(struct round *round, struct patch_context *context)
+{
+	struct gpuprobe_process process;
+	const char *reason = NULL;
+
+	if (context->process && context->process_epoch == set.base->epoch)
+		return NULL;
+	if (!context->process)
+		reason = patch_context_alloc(context, round->engine, sizeof(process),
+					     &context->process);
+	load_process(context->device, &process);
+	if (!reason)
+		reason = round->engine->write(context->handle, context->process, &process,
+					      sizeof(process));
+	if (!reason)
+		context->process_epoch = set.base->epoch;
+	return reason;
+}
+
+static const char *fill_locked(struct round *round, struct patch_context *context)
+{
+	struct mirror_context *mirror = mirror_find_context(context->handle);
+	const char *reason;
+
+	if (!mirror)
+		mirror = mirror_add_context(context->handle);
+	if (!mirror || (!round->inside && !mirror_has_stream(mirror)))
+		return "no memory for maps: the context takes none";
+	context->device = mirror->device;
+	context->incomplete = false;
+	memset(context->data, 0, sizeof(context->data));
+	reason = fill_process(round, context);
+	if (reason)
+		return reason;
+	for (uint32_t i = 0; i < set.base->slot_count; i++) {
+		const struct load_slot *slot = &set.base->slots[i];
+		driver_pointer address = context->process;
+
+		if (slot->kind != WIRE_SLOT_PROCESS)
+			reason = fill_slot(round, context, mirror, slot, &address);
+		if (reason) /* the others work */
+			load_report(round->plan ? round->plan->module_id : 0, reason);
+		reason = NULL;
+		context->data[slot->offset / 8] = address;
+	}
+	mirror_start(load_folder(), load_deadline_ms(), set.base->epoch);
+	context->filled = set.serial;
+	return NULL;
+}
+
+/* Sees to it that the slots of the set are filled in for a context. */
+static const char *fill(struct round *round, struct patch_context *context)
+{
+	const char *reason;
+
+	if (context->filled == set.serial && (!context->incomplete || round->inside))
+		return NULL;
+	if (!round->inside)
+		mirror_lock();
+	else if (!mirror_lock_until(client_now_ms() + EVENT_WAIT_MS))
+		return "no memory for maps: they are just being copied";
+	reason = fill_locked(round, context);
+	mirror_unlock();
+	round->left = round->left || context->incomplete;
+	return reason;
+}
+
+/* ---- a module ------------------------------------------------------------------------- */
+
+/*
+ * Gives every kernel that is meant its cell, and (all) the others none. Handles stay the same
+ * when functions are loaded lazily, and so does what they get.
+ */
+static const char *give_data(const struct sass_engine *engine,
+			     const struct patch_module_entry *entry, bool all)
+{
+	const struct driver *driver = driver_own();
+	const char *reason = NULL, *name;
+	driver_handle *functions = NULL;
+	unsigned count = 0;
+
+	if (driver->module_enumerate_functions && driver->function_get_name &&
+	    driver->module_get_function_count &&
+	    driver->module_get_function_count(&count, entry->module) == 0)
+		functions = calloc(count ? count : 1, sizeof(*functions));
+	if (functions && driver->module_enumerate_functions(functions, count, entry->module) == 0) {
+		for (unsigned i = 0; i < count && !reason; i++) {
+			uint32_t number = driver->function_get_name(&name, functions[i]) == 0
+						  ? patch_names_find(&entry->names, name)
+						  : PATCH_NAME_NONE;
+			driver_pointer data = number == PATCH_NAME_NONE
+						      ? 0
+						      : patch_cells_find(entry, &set.view, number);
+
+			if (data || all)
+				reason = engine->set_data(functions[i], data);
+		}
+		free(functions);
+		return reason;
+	}
+	free(functions);
+	for (uint32_t i = 0; i < entry->names.count && !reason; i++) {
+		driver_pointer data = patch_cells_find(entry, &set.view, i);
+		driver_handle function;
+
+		if ((data || all) && driver->module_get_function &&
+		    driver->module_get_function(&function, entry->module,
+						entry->names.text + entry->names.offsets[i]) == 0)
+			reason = engine->set_data(function, data);
+	}
+	return reason;
+}
+
+static bool must_patch(const struct patch_module_entry *entry)
+{
+	return patch_module_is_loaded(entry) &&
+	       entry->patched != (entry->attachments ? set.serial : 0);
+}
+
+/* Says once a device and plan that it is armed, or why not. */
+static void tell(struct round *round, const struct patch_context *context, const char *reason)
+{
+	uint64_t bit = UINT64_C(1) << (context->device & 63);
+
+	if (!round->plan || (!reason && (round->plan->armed_devices & bit)))
+		return;
+	if (!reason)
+		round->plan->armed_devices |= bit;
+	arm_report(round->plan, context->device, reason);
+}
+
+/* Makes the module's context current; not inside, where it is. */
+static struct patch_context *enter_context(struct round *round,
+					   const struct patch_module_entry *entry)
+{
+	struct patch_context *context = patch_context_get(entry->context);
+
+	if (!context || context->ending)
+		return NULL;
+	if (round->current != entry->context && !round->inside) {
+		if (driver_own()->ctx_set_current(entry->context) != 0)
+			return NULL;
+		round->current = entry->context;
+	}
+	return context;
+}
+
+/* Memory and image, before the module is patched. */
+static void prepare(struct round *round, struct patch_module_entry *entry)
+{
+	struct patch_context *context;
+	const char *reason;
+
+	if ((!entry->attachments && !entry->patched) || !patch_module_is_loaded(entry))
+		return;
+	context = enter_context(round, entry);
+	if (!context)
+		return;
+	if (!entry->attachments) { /* nothing is counted from here on, however long kernels run */
+		patch_cells_finish(context, round->engine, entry, NULL);
+		return;
+	}
+	reason = patch_context_load(context, round->engine, &set.view);
+	if (!reason)
+		reason = fill(round, context);
+	if (!reason)
+		reason = patch_cells_prepare(context, round->engine, entry, &set.view);
+	if (!reason && entry->patched == set.serial)
+		reason = give_data(round->engine, entry, true);
+	if (reason) {
+		tell(round, context, reason);
+		forget_kernels(entry); /* it is not patched, or not any more */
+	}
+}
+
+/* Patches or unpatches the module, with the gate closed or before its first launch. */
+static void change(struct round *round, struct patch_module_entry *entry)
+{
+	struct patch_context *context = enter_context(round, entry);
+	const char *reason;
+
+	if (!context)
+		return;
+	if (entry->attachments) {
+		reason = round->engine->patch(entry->module, set.view.points, set.view.point_count);
+		entry->patched = reason ? 0 : set.serial;
+		if (!reason)
+			reason = give_data(round->engine, entry, false);
+	} else {
+		reason = round->engine->unpatch(entry->module);
+		entry->patched = 0;
+	}
+	if (reason) {
+		tell(round, context, reason);
+		forget_kernels(entry);
+	}
+}
+
+/* What patches of older images read says that nothing is meant. */
+static void finish(struct round *round, struct patch_module_entry *entry)
+{
+	struct patch_context *context =
+		entry->cells && patch_module_is_loaded(entry) ? enter_context(round, entry) : NULL;
+
+	if (!context)
+		return;
+	patch_cells_finish(context, round->engine, entry, entry->patched ? &set.view : NULL);
+	if (entry->patched)
+		tell(round, context, NULL);
+}
+
+/* Waits till no kernel of a context runs. False: they go on, or it cannot be known now. */
+static bool wait_idle(const struct patch_context *context, uint64_t until_ms)
+{
+	const struct driver *driver = driver_own();
+	const struct timespec pause = { .tv_nsec = PAUSE_NS };
+	driver_handle event = NULL;
+	driver_result result;
+
+	if (!driver->context_record_event || !driver->event_create || !driver->event_query ||
+	    !driver->event_destroy)
+		return true; /* an old driver: then the engine waits */
+	if (driver->event_create(&event, DRIVER_EVENT_NO_TIMING) != 0)
+		return false;
+	result = driver->context_record_event(context->handle, event);
+	while (!result && (result = driver->event_query(event)) == DRIVER_ERROR_NOT_READY &&
+	       client_now_ms() < until_ms) {
+		nanosleep(&pause, NULL);
+		result = 0;
+	}
+	driver->event_destroy(event);
+	return !result;
+}
+
+/* How long launches may be held up. */
+static uint64_t idle_wait_ms(void)
+{
+	uint32_t deadline_ms = load_deadline_ms();
+
+	return deadline_ms && deadline_ms < IDLE_WAIT_MS ? deadline_ms : IDLE_WAIT_MS;
+}
+
+/* Changes what must be, with the gate closed. */
+static enum patch_outcome change_all(struct round *round)
+{
+	uint64_t until_ms = client_now_ms() + idle_wait_ms();
+	struct patch_module_entry *first = patch_module_first();
+	const struct patch_context *idle = NULL, *busy = NULL;
+	enum patch_outcome outcome = PATCH_OUTCOME_DONE;
+
+	while (first && !must_patch(first))
+		first = first->next;
+	if (!first)
+		return PATCH_OUTCOME_DONE;
+	if (!gate_close(until_ms))
+		return PATCH_OUTCOME_BUSY;
+	for (struct patch_module_entry *entry = first; entry; entry = entry->next) {
+		const struct patch_context *context =
+			must_patch(entry) ? enter_context(round, entry) : NULL;
+
+		if (!context || context == busy)
+			continue;
+		if (context != idle && !wait_idle(context, until_ms)) {
+			outcome = PATCH_OUTCOME_BUSY;
+			busy = context;
+			continue;
+		}
+		idle = context;
+		change(round, entry);
+	}
+	gate_open();
+	return outcome;
+}
+
+/* Brings all modules into their state. */
+static enum patch_outcome apply_all(struct round *round)
+{
+	enum patch_outcome outcome;
+
+	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
+		prepare(round, entry);
+	outcome = change_all(round);
+	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
+		if (!must_patch(entry))
+			finish(round, entry);
+	if (outcome == PATCH_OUTCOME_BUSY && !said_busy)
+		load_report(round->plan ? round->plan->module_id : 0,
+			    "kernels ran on for too long: the SASS engine patches them later");
+	said_busy = outcome == PATCH_OUTCOME_BUSY;
+	return outcome;
+}
+
+/* ---- plans ---------------------------------------------------------------------------- */
+
+static void end_plans(struct load *plans)
+{
+	while (plans) {
+		struct load *plan = plans;
+
+		plans = plan->next;
+		load_end_plan(plan);
+	}
+}
+
+/* Makes the plan the only one. Its kernels and no others are meant. */
+static void adopt(struct load *plan, const struct patch_view *view)
+{
+	struct load *before = set.plans;
+	bool same = is_same_set(plan, view);
+
+	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
+		forget_kernels(entry);
+	plan->next = NULL;
+	set.plans = set.base = plan;
+	set.view = *view;
+	if (!same)
+		set.serial = ++serials;
+	take_kernels(view);
+	end_plans(before);
+}
+
+/* Adds a plan of the set. */
+static void join(struct load *plan, const struct patch_view *view)
+{
+	take_kernels(view);
+	plan->next = set.plans;
+	set.plans = plan;
+	load_drop_image(plan);
+}
+
+/* Asks about a list of modules. *plan is checked; NULL when nothing is meant. */
+static enum patch_outcome ask(const struct interest *found, struct patch_module_entry *only,
+			      bool inside, struct load **plan, struct patch_view *view)
+{
+	size_t size = 0;
+	void *list = patch_module_list(only, &size);
+	enum load_answer answer = LOAD_ANSWER_OWN;
+	const char *reason;
+
+	*plan = NULL;
+	if (list)
+		answer = load_ask_plan(found, list, size, !inside, plan);
+	free(list);
+	if (answer == LOAD_ANSWER_NONE)
+		return PATCH_OUTCOME_FAILED;
+	if (*plan) {
+		reason = patch_plan_read(view, *plan);
+		if (!reason && !are_known(view, only))
+			reason = "the daemon's plan has a kernel that is not known";
+		if (reason) {
+			load_report((*plan)->module_id, reason);
+			load_refuse_plan(*plan);
+			*plan = NULL;
+			return PATCH_OUTCOME_FAILED;
+		}
+	}
+	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
+		entry->asked = entry->asked || !only || entry == only;
+	return PATCH_OUTCOME_DONE;
+}
+
+enum patch_outcome patch_none(const struct sass_engine *engine)
+{
+	struct load *before = set.plans;
+	struct round round = { .engine = engine, .plan = set.base };
+	enum patch_outcome outcome;
+
+	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next) {
+		forget_kernels(entry);
+		entry->asked = false;
+	}
+	outcome = apply_all(&round);
+	set.plans = set.base = NULL;
+	end_plans(before);
+	return outcome;
+}
+
+enum patch_outcome patch_all(const struct sass_engine *engine, const struct interest *found)
+{
+	struct round round = { .engine = engine };
+	enum patch_outcome outcome;
+	struct patch_view view;
+	struct load *plan;
+
+	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
+		entry->asked = false;
+	outcome = ask(found, NULL, false, &plan, &view);
+	if (outcome)
+		return outcome;
+	if (!plan) {
+		outcome = patch_none(engine);
+		for (struct patch_module_entry *entry = patch_module_first(); entry;
+		     entry = entry->next)
+			entry->asked = true;
+		return outcome;
+	}
+	adopt(plan, &view);
+	round.plan = plan;
+	return apply_all(&round);
+}
+
+enum patch_outcome patch_new(const struct sass_engine *engine, const struct interest *found)
+{
+	struct round round = { .engine = engine };
+	enum patch_outcome outcome;
+	struct patch_view view;
+	struct load *plan;
+
+	outcome = ask(found, NULL, false, &plan, &view);
+	if (outcome)
+		return outcome;
+	if (plan && set.plans && !is_same_set(plan, &view)) {
+		load_end_plan(plan);
+		return PATCH_OUTCOME_OTHER;
+	}
+	if (plan && set.plans)
+		join(plan, &view);
+	else if (plan)
+		adopt(plan, &view);
+	round.plan = plan ? plan : set.base;
+	return apply_all(&round);
+}
+
+enum patch_outcome patch_one(const struct sass_engine *engine, const struct interest *found,
+			     struct patch_module_entry *entry)
+{
+	struct round round = { .engine = engine, .inside = true };
+	enum patch_outcome outcome;
+	struct patch_view view;
+	struct load *plan;
+
+	outcome = ask(found, entry, true, &plan, &view);
+	if (outcome || !plan)
+		return outcome;
+	if (set.plans && !is_same_set(plan, &view)) {
+		load_end_plan(plan);
+		entry->asked = false;
+		return PATCH_OUTCOME_OTHER;
+	}
+	if (set.plans)
+		join(plan, &view);
+	else
+		adopt(plan, &view);
+	round.plan = plan;
+	prepare(&round, entry);
+	if (must_patch(entry))
+		change(&round, entry);
+	finish(&round, entry);
+	return round.left ? PATCH_OUTCOME_BUSY : PATCH_OUTCOME_DONE;
+}
+
+void patch_forget_map(const struct sass_engine *engine, driver_handle handle, uint64_t map_id)
+{
+	struct patch_context *context = patch_context_find(handle);
+	bool found = false;
+
+	for (uint32_t i = 0; set.plans && context && i < set.base->slot_count; i++) {
+		if (set.base->slots[i].map_id != map_id ||
+		    set.base->slots[i].kind == WIRE_SLOT_PROCESS)
+			continue;
+		context->data[set.base->slots[i].offset / 8] = 0;
+		found = true;
+	}
+	if (!found)
+		return;
+	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
+		if (entry->context == handle && entry->patched)
+			patch_cells_prepare(context, engine, entry, &set.view);
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * When: a launch that finds the interest page changed asks the daemon for a plan for all modules
+ * that are loaded; a module that is loaded meanwhile is asked about and patched from within the
+ * driver, before its first kernel can run. All plans at one time are of one image, with the same
+ * slots: they are one set, and a module is patched with a set or bare.
+ *
+ * Who: every change is made with the loader's lock held. A launch waits for it as a load does. The
+ * driver's events come while the driver holds locks of its own, which who has ours may be waiting
+ * for, so they wait for ours a moment only; what they cannot do is left for the next launch
+ * (patch_again). Events that come while this thread has the lock, because a call of ours caused
+ * them, are left so, too. Within events the driver is asked for names and numbers, but for nothing
+ * that takes memory or waits for the GPU: that is the engine's.
+ *
+ * What goes wrong leaves kernels unpatched, and the launch goes on.
+ */
+
+#include "patching.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arm.h"
+#include "gate.h"
+#include "mirror.h"
+#include "patch-apply.h"
+#include "patch-data.h"
+#include "patch-module.h"
+#include "sass-start.h"
+#include "sass.h"
+
+#define TRIES 3
+#define LOCK_WAIT_MS 1000
+#define EVENT_WAIT_MS 100
+#define BACK_OFF_MS 10000
+
+uint64_t patch_seen[2];
+bool patch_again;
+
+static const struct sass_engine *engine; /* NULL: it is not in this process */
+static bool meant; /* at the last look */
+static bool all_left; /* with the loader's lock: not all could be asked about at the last look */
+static int captures; /* that are going on */
+static uint64_t retry_ms; /* after a failure: not before */
+
+/* A context that ended, told from within the driver. */
+struct ended {
+	struct ended *next;
+	driver_handle context;
+};
+
+static struct ended *ended;
+
+static void leave_for_launch(void)
+{
+	__atomic_store_n(&patch_again, true, __ATOMIC_RELEASE);
+}
+
+static void read_generations(uint64_t now[2])
+{
+	for (unsigned i = 0; i < 2; i++)
+		now[i] = __atomic_load_n(__atomic_load_n(&interest_generations[i], __ATOMIC_ACQUIRE),
+					 __ATOMIC_ACQUIRE);
+}
+
+static bool are_seen(const uint64_t now[2])
+{
+	return now[0] == __atomic_load_n(&patch_seen[0], __ATOMIC_RELAXED) &&
+	       now[1] == __atomic_load_n(&patch_seen[1], __ATOMIC_RELAXED);
+}
+
+/* Frees what belongs to modules and contexts that are gone. */
+static void reap(void)
+{
+	struct ended *one = __atomic_exchange_n(&ended, NULL, __ATOMIC_ACQUIRE);
+	struct patch_module_entry *entry;
+
+	while (one) {
+		struct ended *next = one->next;
+
+		patch_module_mark(one->context, NULL, NULL, PATCH_MODULE_LOADED, PATCH_MODULE_GONE);
+		patch_context_forget(one->context);
+		free(one);
+		one = next;
+	}
+	while ((entry = patch_module_take_gone()) != NULL) {
+		patch_cells_free(patch_context_find(entry->context), entry);
+		patch_module_free(entry);
+	}
+}
+
+/* ---- launches ----------------------------------------------------------------------- */
+
+/* After a failure of the daemon: the same is tried again in a while. */
+static void back_off(void)
+{
+	__atomic_store_n(&retry_ms, client_now_ms() + BACK_OFF_MS, __ATOMIC_RELAXED);
+	leave_for_launch();
+}
+
+/*
+ * Asks about all modules, or (all false) about those that came since and could not be asked about
+ * then.
+ */
+static void plan_and_apply(const struct interest *found, bool all)
+{
+	enum patch_outcome outcome = PATCH_OUTCOME_OTHER;
+
+	all = all || all_left || !patch_set_is_current();
+	if (!all)
+		outcome = patch_new(engine, found);
+	if (outcome == PATCH_OUTCOME_OTHER) {
+		outcome = patch_all(engine, found);
+		all_left = outcome == PATCH_OUTCOME_FAILED;
+	}
+	if (outcome != PATCH_OUTCOME_DONE)
+		back_off();
+}
+
+/* With the lock held. */
+static void work(const struct interest *found, bool all)
+{
+	const struct driver *driver = driver_own();
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	driver_handle before = NULL;
+
+	__atomic_store_n(&patch_again, false, __ATOMIC_RELAXED);
+	__atomic_store_n(&retry_ms, 0, __ATOMIC_RELAXED);
+	reap();
+	if (driver->ctx_get_current(&before) != 0)
+		return;
+	driver->exchange_capture_mode(&mode);
+	if (found)
+		plan_and_apply(found, all);
+	else if (patch_none(engine) != PATCH_OUTCOME_DONE)
+		back_off();
+	driver->ctx_set_current(before);
+	driver->exchange_capture_mode(&mode);
+}
+
+/* One look at the pages; false: they have changed since. */
+static bool look(void)
+{
+	struct interest found;
+	uint64_t now[2], then[2];
+	bool yes;
+
+	read_generations(now);
+	if (__atomic_load_n(&captures, __ATOMIC_RELAXED) > 0 ||
+	    (are_seen(now) && client_now_ms() < __atomic_load_n(&retry_ms, __ATOMIC_RELAXED)))
+		return true;
+	if (!load_lock_pages())
+		return true; /* the next launch tries again */
+	yes = interest_find(&found) && found.deadline_ms;
+	load_unlock_pages();
+	read_generations(now); /* the pages may be other ones now; older ones are not looked at */
+	if (!load_lock_until(client_now_ms() + (yes ? found.deadline_ms : LOCK_WAIT_MS)))
+		return true;
+	read_generations(then);
+	if (now[0] == then[0] && now[1] == then[1] && patch_needed()) {
+		bool all = !are_seen(now);
+
+		__atomic_store_n(&meant, yes, __ATOMIC_RELAXED);
+		work(yes ? &found : NULL, all);
+		__atomic_store_n(&patch_seen[0], now[0], __ATOMIC_RELAXED);
+		__atomic_store_n(&patch_seen[1], now[1], __ATOMIC_RELAXED);
+	}
+	load_unlock();
+	return now[0] == then[0] && now[1] == then[1];
+}
+
+void patch_launch(void)
+{
+	int saved = errno;
+
+	if (driver_own()) {
+		for (unsigned i = 0; i < TRIES && !look(); i++)
+			;
+	} else { /* it lacks what we need: nothing can be patched */
+		__atomic_and_fetch(&arm_load_count, ~ARM_ENGINE, __ATOMIC_RELAXED);
+	}
+	errno = saved;
+}
+
+/* ---- events ------------------------------------------------------------------------- */
+
+/* With the lock held: asks about a module that is being loaded, and patches it. */
+static void patch_arrived(const struct interest *found, struct patch_module_entry *entry)
+{
+	driver_handle current = NULL;
+
+	if (entry->asked)
+		return; /* a launch in another thread has seen it first */
+	if (__atomic_load_n(&captures, __ATOMIC_RELAXED) > 0 ||
+	    driver_own()->ctx_get_current(&current) != 0 || current != entry->context ||
+	    patch_one(engine, found, entry) != PATCH_OUTCOME_DONE)
+		leave_for_launch();
+}
+
+static void arrived(struct patch_module_entry *entry)
+{
+	struct interest found;
+	uint64_t now[2], now_ms;
+	bool yes;
+
+	read_generations(now);
+	if (!__atomic_load_n(&meant, __ATOMIC_RELAXED) && are_seen(now))
+		return;
+	if (!driver_own() || !load_lock_pages()) {
+		leave_for_launch();
+		return;
+	}
+	yes = interest_find(&found) && found.deadline_ms;
+	load_unlock_pages();
+	if (!yes)
+		return;
+	now_ms = client_now_ms();
+	if (!load_lock_twice(now_ms + EVENT_WAIT_MS, now_ms + found.deadline_ms)) {
+		leave_for_launch();
+		return;
+	}
+	patch_arrived(&found, entry);
+	load_unlock();
+}
+
+static void module_loaded(driver_handle context, driver_handle module, driver_handle library,
+			  const void *cubin, size_t size)
+{
+	int saved = errno;
+	struct patch_module_entry *entry =
+		patch_module_add(context, module, library, cubin, size);
+
+	if (entry)
+		arrived(entry);
+	errno = saved;
+}
+
+static void module_unloading(driver_handle context, driver_handle module)
+{
+	int saved = errno;
+
+	if (module)
+		patch_module_mark(context, module, NULL, PATCH_MODULE_LOADED, PATCH_MODULE_GONE);
+	errno = saved;
+}
+
+/* They have the patches, and what they are given was given to their handles when those were patched. */
+static void functions_loaded(driver_handle context, driver_handle module,
+			     const driver_handle *functions, uint32_t count)
+{
+}
+
+static void context_ending(driver_handle context)
+{
+	int saved = errno;
+	struct ended *one = malloc(sizeof(*one));
+
+	patch_module_mark(context, NULL, NULL, PATCH_MODULE_LOADED, PATCH_MODULE_GONE);
+	if (one) {
+		one->context = context;
+		one->next = __atomic_load_n(&ended, __ATOMIC_RELAXED);
+		while (!__atomic_compare_exchange_n(&ended, &one->next, one, true, __ATOMIC_RELEASE,
+						    __ATOMIC_RELAXED))
+			;
+	}
+	errno = saved;
+}
+
+void patch_captured(int change)
+{
+	__atomic_add_fetch(&captures, change, __ATOMIC_RELAXED);
+}
+
+void patch_start(void)
+{
+	static const struct sass_events events = {
+		.module_loaded = module_loaded,
+		.module_unloading = module_unloading,
+		.functions_loaded = functions_loaded,
+		.context_ending = context_ending,
+	};
+	const struct sass_engine *started;
+	int saved = errno;
+
+	started = sass_start(&events);
+	if (started) {
+		engine = started;
+		gate_start();
+		__atomic_or_fetch(&arm_load_count, ARM_ENGINE, __ATOMIC_RELEASE);
+	}
+	errno = saved;
+}
+
+/* ---- unloading ---------------------------------------------------------------------- */
+
+static void mark(enum load_kind kind, driver_handle handle, enum patch_module_state from,
+		 enum patch_module_state to)
+{
+	patch_module_mark(NULL, kind == LOAD_MODULE ? handle : NULL,
+			  kind == LOAD_LIBRARY ? handle : NULL, from, to);
+}
+
+void patch_unload_begin(enum load_kind kind, driver_handle handle)
+{
+	bool locked;
+
+	if (!engine || !handle || !load_is_owner())
+		return;
+	locked = load_lock(); /* who patches it is done with it then */
+	mark(kind, handle, PATCH_MODULE_LOADED, PATCH_MODULE_ENDING);
+	if (locked)
+		load_unlock();
+}
+
+void patch_unload_end(enum load_kind kind, driver_handle handle, driver_result result)
+{
+	if (!engine || !handle || !load_is_owner())
+		return;
+	mark(kind, handle, PATCH_MODULE_ENDING, result ? PATCH_MODULE_LOADED : PATCH_MODULE_GONE);
+	if (!result && load_lock()) {
+		reap();
+		load_unlock();
+	}
+}
+
+void patch_context_ending(driver_handle handle, bool ending)
+{
+	struct patch_context *context = engine ? patch_context_find(handle) : NULL;
+
+	if (context)
+		context->ending = ending;
+}
+
+void patch_context_gone(driver_handle handle)
+{
+	if (!engine)
+		return;
+	patch_module_mark(handle, NULL, NULL, PATCH_MODULE_LOADED, PATCH_MODULE_GONE);
+	reap();
+	patch_context_forget(handle);
+}
+
+void patch_disarm(const struct mirror_context *context, uint64_t map_id)
+{
+	if (engine)
+		patch_forget_map(engine, context->handle, map_id);
+}
