@@ -24,6 +24,7 @@ const char *mock_last = "";
 	}
 
 MOCK(cuInit, unsigned flags)
+MOCK(cuDriverGetVersion, int *version)
 MOCK(cuLibraryUnload, void *library)
 MOCK(cuModuleUnload, void *module)
 MOCK(cuModuleLoadData, void **module, const void *image)
@@ -47,6 +48,7 @@ static const struct {
 	void *function, *per_thread;
 } functions[] = {
 	{ "cuInit", cuInit, cuInit },
+	{ "cuDriverGetVersion", cuDriverGetVersion, cuDriverGetVersion },
 	{ "cuModuleUnload", cuModuleUnload, cuModuleUnload },
 	{ "cuLaunchKernel", cuLaunchKernel, cuLaunchKernel_ptsz },
 	{ "cuLaunchKernelEx", cuLaunchKernelEx, cuLaunchKernelEx_ptsz },
