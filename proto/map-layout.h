@@ -52,8 +52,8 @@
  *
  * MAP_KIND_HASH (HASH, PERCPU_HASH, 1501): struct map_hash, 128 bytes; then `capacity` slots (a power of two), entry_stride bytes
  *   apart: u64 word (see below), the key padded to 8 bytes, then `shards` values, value_stride bytes apart (more than one for
- *   PERCPU_HASH: that of SM s is number s & (shards - 1)). Linear probing from hash & (capacity - 1); the hash of a key starts as
- *   0 and takes in the key's words one by one, see map_hash_mix(). Who reads a map need not compute it.
+ *   PERCPU_HASH: that of SM s is number s & (shards - 1)). Which slots a key may be in, and in which order, device-lib-hash.c says;
+ *   who reads a map need not know.
  *
  * MAP_KIND_RING (RINGBUF, PERF_EVENT_ARRAY, 1527): the data is `rings` struct map_ring, 128 bytes each; the host area holds
  *   `rings` tails, u64, 64 bytes apart, padded to a page, then `rings` rings of ring_size bytes (a power of two). See below.
@@ -65,7 +65,7 @@
 #include <stdint.h>
 
 #define MAP_MAGIC UINT32_C(0x4d525047) /* "GPRM" */
-#define MAP_LAYOUT_VERSION UINT32_C(2)
+#define MAP_LAYOUT_VERSION UINT32_C(3)
 #define MAP_DATA_OFFSET 4096
 #define MAP_SHARDS_MAX 256
 #define MAP_SHARD_ALIGN 128
@@ -73,6 +73,7 @@
 #define MAP_SHARDED_SIZE_MAX (UINT64_C(64) << 20) /* shards are halved until data_size fits */
 #define MAP_RESIDENT_SIZE_MAX (UINT64_C(1) << 20) /* largest data_size that a module holds itself */
 #define MAP_HASH_SPARSE_MAX 16384 /* entries of a hash map that has four slots for each; else two */
+#define MAP_HASH_GROUPED_MIN 131072 /* slots of one that keeps neighbouring keys together */
 #define MAP_KEY_SIZE_MAX 512 /* bytes; of hash maps */
 #define MAP_THREADS_DEFAULT UINT32_C(65536) /* of per-thread arrays, where the user does not say */
 #define MAP_THREADS_MAX (UINT32_C(1) << 28)
@@ -180,7 +181,17 @@ struct map_hash {
 	uint64_t reserved[14];
 };
 
-/* The hash of a key, given as zero-padded 8-byte little-endian words, after one word more. */
+/*
+ * Neighbouring keys are in neighbouring slots, a cache line of them (2 to the power of this) in a large map: a warp whose keys
+ * are numbers in a row touches few lines, and all of each. Elements of small maps are far apart: all SMs are at them at once.
+ */
+static inline uint32_t map_hash_group_bits(const struct map_layout *layout) {
+	if (layout->capacity < MAP_HASH_GROUPED_MIN)
+		return 0;
+	return layout->entry_stride == 32 ? 2 : layout->entry_stride == 64 ? 1 : 0;
+}
+
+/* A hash of words, after one word more. */
 static inline uint64_t map_hash_mix(uint64_t hash, uint64_t word) {
 	hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
 	return hash ^ hash >> 32;

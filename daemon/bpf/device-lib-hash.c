@@ -98,28 +98,30 @@ static inline u64 with_state(u64 word, u64 state)
 	return (word & ~MAP_SLOT_STATE_MASK) | state;
 }
 
-static inline u64 rotate(u64 word, u32 left)
-{
-	return word << (left & 63) | word >> (-left & 63);
-}
-
 /*
- * The lowest bits number the slots of a group, the highest ones the groups. The last word's lowest
- * bits only change the former.
+ * Where a key's path begins (the lower half), and what tells it from others there (the upper half).
+ * Keys that differ in the last word's low bits only, as numbers in a row do, are neighbours within
+ * their group, and the groups are spread evenly, as multiples of the golden ratio are. All other
+ * bits move them together, to anywhere.
  */
 static inline u64 hash_key(const struct hash *h, const u64 *key)
 {
-	u64 hash = 0;
+	u64 last = key[h->key_words - 1], hash = 0;
+	u32 group = (u32)((last & h->mask) >> h->group_bits) * 0x9e3779b9u;
+	u32 position = (u32)((u64)group * (h->mask + 1) >> 32), within = (1u << h->group_bits) - 1;
 
 	for (u32 i = 0; i < h->key_words - 1; i++)
 		hash = map_hash_mix(hash, key[i]);
-	hash ^= rotate(key[h->key_words - 1], -h->group_bits);
-	return rotate(hash * HASH_MULTIPLIER, h->group_bits);
+	hash = map_hash_mix(hash, last >> __builtin_popcountll(h->mask));
+	hash = map_hash_mix(hash, 0);
+	position += (u32)hash;
+	position = (position & ~within) | ((position + (u32)last) & within);
+	return ((hash >> 32) + last) << 32 | position;
 }
 
 static inline u64 hash_tag(const struct hash *h, const u64 *key, u64 hash)
 {
-	return h->small ? key[0] << 32 : (hash ^ hash << 32) & 0xffffffff00000000ull;
+	return h->small ? key[0] << 32 : hash & 0xffffffff00000000ull;
 }
 
 /*
@@ -128,10 +130,9 @@ static inline u64 hash_tag(const struct hash *h, const u64 *key, u64 hash)
  */
 static inline u64 hash_slot(const struct hash *h, u64 hash, u64 n)
 {
-	u64 groups = (h->mask + 1) >> h->group_bits, first = (hash >> 32) * groups >> 32;
-	u64 position = (first + n) << h->group_bits;
+	u64 groups = (h->mask + 1) >> h->group_bits;
+	u64 position = (u32)hash + (n << h->group_bits) + n / groups;
 
-	position += (hash & ((1u << h->group_bits) - 1)) + n / groups;
 	return h->base + sizeof(struct map_hash) + (position & h->mask) * h->stride;
 }
 

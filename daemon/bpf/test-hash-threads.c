@@ -22,7 +22,7 @@
 
 struct workload {
 	const char *name;
-	u32 n_keys, max_entries, capacity, key_size;
+	u32 n_keys, max_entries, capacity, group_bits, key_size;
 	u32 calls; /* of a thread */
 	bool deletes;
 };
@@ -127,7 +127,8 @@ static int run(const struct workload *w)
 
 	shared.workload = w;
 	shared.refused = 0;
-	hash_init(&shared.hash, w->capacity, w->max_entries, w->key_size, 1, !w->deletes);
+	hash_init(&shared.hash, w->capacity, w->group_bits, w->max_entries, w->key_size,
+		  !w->deletes);
 	shared.inserted = calloc(w->n_keys, sizeof(u64));
 	shared.deleted = calloc(w->n_keys, sizeof(u64));
 	if (!shared.inserted || !shared.deleted ||
@@ -149,14 +150,14 @@ static int run(const struct workload *w)
 }
 
 static const struct workload workloads[] = {
-	{ "one key at once", 1, 1, 64, 8, 4, false },
-	{ "one key", 1, 1, 64, 4, 20000, false },
-	{ "64 keys at once", 64, 64, 128, 8, 64, false },
-	{ "1000 keys of 40 bytes", 1000, 1000, 2048, 40, 2000, false },
-	{ "more keys than room", 96, 64, 128, 4, 960, false },
-	{ "few keys come and go", 4, 2, 64, 8, 20000, true },
-	{ "keys of 40 bytes come and go", 64, 24, 64, 40, 20000, true },
-	{ "one small key comes and goes", 1, 1, 64, 4, 20000, true },
+	{ "one key at once", 1, 1, 64, 0, 8, 4, false },
+	{ "one key", 1, 1, 64, 0, 4, 20000, false },
+	{ "64 keys at once", 64, 64, 128, 2, 8, 64, false },
+	{ "1000 keys of 40 bytes", 1000, 1000, 2048, 1, 40, 2000, false },
+	{ "more keys than room", 96, 64, 128, 2, 4, 960, false },
+	{ "few keys come and go", 4, 2, 64, 0, 8, 20000, true },
+	{ "keys of 40 bytes come and go", 64, 24, 64, 2, 40, 20000, true },
+	{ "one small key comes and goes", 1, 1, 64, 0, 4, 20000, true },
 };
 
 int main(int argc, char **argv)

@@ -75,24 +75,31 @@ static inline void host_load_pair(u64 address, _Bool strong, u64 *a, u64 *b)
 #include "device-lib-hash.c"
 
 /* A map of `capacity` slots and no elements: keys of `key_size` bytes, values of 8. Free h->base. */
-static void hash_init(struct hash *h, u32 capacity, u32 max_entries, u32 key_size, u32 shards,
+static void hash_init(struct hash *h, u32 capacity, u32 group_bits, u32 max_entries, u32 key_size,
 		      _Bool immortal)
 {
 	*h = (struct hash){
 		.mask = capacity - 1,
+		.group_bits = group_bits,
 		.key_words = (key_size + 7) / 8,
-		.shards = shards,
+		.shards = 1,
 		.value_stride = 8,
 		.max_entries = max_entries,
 		.small = key_size <= 4,
 		.immortal = immortal,
 	};
-	h->stride = (8 + 8 * h->key_words + 8 * shards + 15) / 16 * 16;
+	h->stride = (8 + 8 * h->key_words + 8 + 15) / 16 * 16;
 	h->base = (u64)(uintptr_t)aligned_alloc(128, (sizeof(struct map_hash) +
 						      capacity * h->stride + 127) / 128 * 128);
 	if (!h->base)
 		abort();
 	memset((void *)(uintptr_t)h->base, 0, sizeof(struct map_hash) + capacity * h->stride);
+}
+
+/* Slot number i in memory. */
+static inline const u64 *slot_at(const struct hash *h, u64 i)
+{
+	return (const u64 *)(uintptr_t)(h->base + sizeof(struct map_hash) + i * h->stride);
 }
 
 static inline u64 hash_lookup(const struct hash *h, const u64 *key)
@@ -140,14 +147,14 @@ static inline const char *hash_check(const struct hash *h)
 	u32 live = 0;
 
 	for (u64 i = 0; i <= h->mask; i++) {
-		const u64 *slot = (const u64 *)(uintptr_t)hash_slot(h, i);
+		const u64 *slot = slot_at(h, i);
 		u64 state = *slot & MAP_SLOT_STATE_MASK;
 
 		if (state != MAP_SLOT_EMPTY && state != MAP_SLOT_DEAD && state != MAP_SLOT_LIVE)
 			return "a slot that somebody is at";
 		live += state == MAP_SLOT_LIVE;
 		for (u64 j = 0; state == MAP_SLOT_LIVE && j < i; j++) {
-			const u64 *other = (const u64 *)(uintptr_t)hash_slot(h, j);
+			const u64 *other = slot_at(h, j);
 
 			if ((*other & MAP_SLOT_STATE_MASK) == MAP_SLOT_LIVE &&
 			    !memcmp(slot + 1, other + 1, 8 * h->key_words))

@@ -19,6 +19,7 @@ LOOKUP, UPDATE, DELETE, COUNT = 1, 2, 3, 4
 ENOENT, E2BIG, EEXIST, ENODEV, EINVAL = -2, -7, -17, -19, -22
 HASH, PERCPU_HASH, GPU_HASH = 1, 5, 1501
 ENTRIES = 16
+MANY = 40000  # so many that neighbouring keys are kept together
 
 
 def rounded(n):
@@ -75,8 +76,8 @@ def check_text(command, bpf_run, folder):
 
 
 class Shape:
-    def __init__(self, kind, key, value, on_stack, place=''):
-        self.kind, self.key, self.value, self.on_stack, self.place = kind, key, value, on_stack, place
+    def __init__(self, kind, key, value, on_stack, place='', entries=ENTRIES):
+        self.kind, self.key, self.value, self.on_stack, self.place, self.entries = kind, key, value, on_stack, place, entries
 
     def __str__(self):
         return 'type %d, key %d, value %d%s' % (self.kind, self.key, self.value, ', on the stack' if self.on_stack else '')
@@ -112,7 +113,7 @@ class Shape:
     def line(self, name, threads, grid, *words):
         """A line of a batch. threads: the calls of each."""
         memory = struct.pack('<Q', len(threads[0])) + b''.join(self.pack(c) for calls in threads for c in calls)
-        shape = '%d:%d:%d:%d%s' % (self.kind, self.key, self.value, ENTRIES, self.place)
+        shape = '%d:%d:%d:%d%s' % (self.kind, self.key, self.value, self.entries, self.place)
         return ' '.join([name, 'prog=' + self.code, 'mem=' + memory.hex(), 'map=' + shape, 'grid=%d' % grid,
                          'block=%d' % (len(threads) // grid), 'want=memory', *words])
 
@@ -127,7 +128,7 @@ class Shape:
         return ([calls[t * n:t * n + n] for t in range(len(threads))], {e[:self.key]: e[self.key:] for e in elements})
 
 
-def expected(calls):
+def expected(calls, entries):
     """What one thread sees, and what is there in the end."""
     elements, results = {}, []
     for kind, flags, key, value in calls:
@@ -142,7 +143,7 @@ def expected(calls):
             result = EEXIST
         elif key not in elements and flags == 2:
             result = ENOENT
-        elif key not in elements and len(elements) == ENTRIES:
+        elif key not in elements and len(elements) == entries:
             result = E2BIG
         else:
             elements[key] = value
@@ -169,7 +170,7 @@ class Script:
 
     def check(self, words):
         results, elements = self.shape.answer(words, self.threads)
-        want, remaining = expected(self.threads[0])
+        want, remaining = expected(self.threads[0], self.shape.entries)
         for call, got, wanted in zip(self.threads[0], results[0], want):
             check(got == wanted, '%s: %s: %s, not %s' % (self.shape, call, got, wanted))
         check(elements == remaining, '%s: in the end there is %s, not %s' % (self.shape, elements, remaining))
@@ -211,8 +212,8 @@ class Counts:
                 counted[key] = counted.get(key, 0) + (result == 0)
         counted = {key: struct.pack('<Q', n) for key, n in counted.items() if n}
         check(elements == counted, '%s: %d keys: counted %s, there are %s' % (self.shape, self.keys, counted, elements))
-        check(len(elements) == min(self.keys, ENTRIES), '%s: %d elements of %d keys' % (self.shape, len(elements), self.keys))
-        if self.keys <= ENTRIES:
+        check(len(elements) == min(self.keys, self.shape.entries), '%s: %d elements of %d keys' % (self.shape, len(elements), self.keys))
+        if self.keys <= self.shape.entries:
             check(all(r == 0 for got in results for r, _ in got), '%s: refused though there is room' % self.shape)
 
 
@@ -261,6 +262,9 @@ def make_cases(sizes, seed):
     yield Unarmed(Shape(HASH, 8, 8, True))
     yield Counts(Shape(HASH, 4, 8, True), 1, 8, 64, 2)
     yield Script(Shape(HASH, 8, 8, True, ',host'), 150, (LOOKUP, UPDATE, UPDATE, DELETE), seed)
+    for key in (4, 8, 12):
+        yield Script(Shape(HASH, key, 8, True, '', MANY), 150, (LOOKUP, UPDATE, UPDATE, DELETE), seed)
+        yield Counts(Shape(HASH, key, 8, True, '', MANY), 200, 4, 64, 4)
 
 
 def main():
