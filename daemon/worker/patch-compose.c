@@ -10,6 +10,9 @@
  *		the program
  *	return 0
  *
+ * What is tested is the same for all threads of a warp that come here together: one function's data, one load, one instruction.
+ * So branches are uniform, and a kernel that is not meant goes through six instructions.
+ *
  * ptxas never inlines a function, and a call by the ABI costs more than a counter. So the bodies of programs stand in the function
  * itself where they can (passes/ptx-inline.h); long ones are called, so that a function of many attachments stays in the
  * instruction cache.
@@ -122,7 +125,7 @@ static int write_attachment(struct compose *compose, FILE *stream, const struct 
 		"\t{\n"
 		"\tand.b64 " PATCH_REGISTER "t, " PATCH_REGISTER "bits, 0x%" PRIx64 ";\n"
 		"\tsetp.eq.s64 " PATCH_REGISTER "p, " PATCH_REGISTER "t, 0;\n"
-		"\t@" PATCH_REGISTER "p bra " LABEL "skip%zu;\n"
+		"\t@" PATCH_REGISTER "p bra.uni " LABEL "skip%zu;\n"
 		"\t.reg .b64 " PATCH_REGISTER "slots;\n"
 		"\tadd.s64 " PATCH_REGISTER "slots, " PATCH_REGISTER "data, %u;\n",
 		UINT64_C(1) << index, index, compose->request->slots[number]);
@@ -155,7 +158,7 @@ static int write_function(struct compose *compose, FILE *stream, const struct pa
 	      "\t.reg .b64 %gpuprobe_data, %gpuprobe_bits, %gpuprobe_t;\n"
 	      "\tld.param.u64 %gpuprobe_data, [data];\n"
 	      "\tsetp.eq.s64 %gpuprobe_p, %gpuprobe_data, 0;\n"
-	      "\t@%gpuprobe_p bra " LABEL "end;\n"
+	      "\t@%gpuprobe_p bra.uni " LABEL "end;\n"
 	      "\tld.global.u64 %gpuprobe_bits, [%gpuprobe_data];\n",
 	      stream);
 	patch_prologue_write(stream, class, LABEL "end");

@@ -63,7 +63,7 @@ void patch_prologue_write(FILE *stream, const struct patch_class *class, const c
 	LINE(stream, ".reg .b64 " PATCH_REGISTER "kind;");
 	LINE(stream, "and.b64 " PATCH_REGISTER "t, " PATCH_REGISTER "flags, 8;");
 	LINE(stream, "setp.ne.s64 " PATCH_REGISTER "p, " PATCH_REGISTER "t, 0;");
-	LINE(stream, "@" PATCH_REGISTER "p bra %s;", end);
+	LINE(stream, "@" PATCH_REGISTER "p bra.uni %s;", end);
 	/* 1 load, 2 store, 3 atomic: as the flags say, but that 4 is an atomic for itself */
 	LINE(stream, "and.b64 " PATCH_REGISTER "kind, " PATCH_REGISTER "flags, 3;");
 	LINE(stream, "and.b64 " PATCH_REGISTER "t, " PATCH_REGISTER "flags, 4;");
