@@ -89,6 +89,16 @@ static bool enter(void)
 	return false;
 }
 
+/* For what must not be missed: handles that end. Nobody comes here in a forked child. */
+static bool enter_surely(void)
+{
+	if (inside)
+		return false;
+	inside = true;
+	pthread_mutex_lock(&lock);
+	return true;
+}
+
 static void leave(void)
 {
 	pthread_mutex_unlock(&lock);
@@ -247,7 +257,7 @@ static void free_module(struct module *module)
 
 void bare_load_removed(const struct load *load)
 {
-	if (!enter())
+	if (!enter_surely())
 		return;
 	for (struct module **link = &modules; *link; link = &(*link)->next) {
 		struct module *module = *link;
@@ -263,7 +273,7 @@ void bare_load_removed(const struct load *load)
 
 void bare_context_ended(driver_handle context)
 {
-	if (!context || !enter())
+	if (!context || !enter_surely())
 		return;
 	FOR_EACH_ENTRY(entry)
 		if (entry->handle && entry->origin.context == context)
@@ -489,8 +499,7 @@ static bool finish(struct question *question, driver_handle *bare, unsigned roun
 	struct kernel *kernel = question->kernel;
 	bool again;
 
-	inside = true;
-	pthread_mutex_lock(&lock);
+	enter_surely();
 	again = *bare && !kernel->gone && kernel->version != question->version;
 	if (again && rounds < ROUNDS_MAX && copy_changes(question)) {
 		leave();

@@ -4,6 +4,7 @@
 and what must not switch: graphs, modules that have no bare kernels, modules of another id. The probe counts threads; no map is disarmed
 here, so what it counts is what was launched with it. The program's output is that of a run without the shim."""
 import os
+import struct
 import subprocess
 import time
 
@@ -17,10 +18,10 @@ THREADS = 256
 class Program:
     """s-retire, a letter at a time."""
 
-    def __init__(self, name=None):
+    def __init__(self, name=None, few=False):
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
         shim = {"LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name} if name else {}
-        self.process = subprocess.Popen([os.path.join(TARGETS, "s-retire")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([os.path.join(TARGETS, "s-retire"), *["few"] * few], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, env={**clean, "LD_LIBRARY_PATH": SIM, **shim})
 
     def write(self, letters):
@@ -61,11 +62,23 @@ def count(daemon):
     return daemon.count() // THREADS
 
 
-def compare(label, parts, bare=True, script=None, form="pointer"):
-    """Parts: (letters, modules to retire behind them, launches that are counted in them)."""
-    plain = Program()
+def own_after(daemons, number):
+    """A script: of the images behind that many, the application's own is used."""
+    def image(connection, answer):
+        if daemons[0].module <= number:
+            return answer
+        os.close(answer[0][1][0])
+        return [(wire.message(wire.IMAGE_REPLY, daemons[0].module, 0, 0, 0, b"", sequence=struct.unpack_from("<I", answer[0][0], 12)[0]), [])]
+    return {"image": image, "slot": lambda connection, answer: answer if daemons[0].module <= number else []}
+
+
+def compare(label, parts, bare=True, own=None, few=False, form="pointer"):
+    """Parts: (letters, modules to retire behind them, launches that are counted in them). own: how many images are replaced."""
+    plain, daemons = Program(few=few), []
+    script = own_after(daemons, own) if own else None
     with fake_daemon.FakeDaemon(session("r"), bare=bare, script=script, form=form, deadline_ms=5000) as daemon:
-        ours = Program(daemon.name)
+        daemons.append(daemon)
+        ours = Program(daemon.name, few)
         total, good, text = 0, True, ""
         for letters, modules, counted in parts:
             expected, got = plain.step(letters), ours.step(letters)
@@ -97,6 +110,10 @@ compare("two threads", [("t", BOTH, 200), ("t", (), 0)])
 compare("unloaded and loaded again", [("a", BOTH, 1), ("aubUc", (3,), 2), ("abx", (), 0), ("cd", (4,), 2), ("abcdefxo", (), 0)])
 compare("unloaded, never launched", [("", BOTH, 0), ("uU", (), 0), ("ac", (), 2)])
 compare("another context", [("a", BOTH, 1), ("acz", (), 0), ("abcd", (3, 4), 4), ("abcdefxo", (), 0), ("z", (), 0), ("a", (), 1)])
+compare("another context, the library goes on", [("ay", (3, LIBRARY), 1), ("abcdef", (), 0)])
+compare("the library goes on into another context", [("acde", BOTH, 4), ("acdeycdef", (), 0), ("ab", (), 2)])
+compare("handles that others get", [("abcdef", BOTH, 6), ("abcdef", (), 0), ("uUabcdef", (), 0), ("uU" * 20 + "abcdef", (), 0)], own=2)
+compare("each handle by one way", [("acd", (), 3), ("d", BOTH, 1), ("acd", (), 0)], few=True)
 
 # A RETIRE that comes between the daemon's answer and the driver's load.
 early = {"slot": lambda connection, answer: (retire(daemons[0], 2) or True) and answer if daemons and daemons[0].module == 2 else answer}

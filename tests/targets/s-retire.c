@@ -2,7 +2,7 @@
 /*
  * Does what it reads, one letter after the other, with one kernel under all the handles that the
  * driver gives out for it: for shim/test-retire.py, which retires modules in between. Prints a line
- * for each.
+ * for each. With an argument, there are only `a`, `c` and `d`.
  *
  *   a ... f	launches a handle: see get_handles()
  *   x o g	launches `a` by cuLaunchKernelEx, cooperatively, as a node of a graph made at the start
@@ -11,7 +11,7 @@
  *   n		counts the kernels of the module and of the library
  *   t		two threads launch `a` and `c` 100 times each
  *   u U	unloads and loads the module, the library
- *   z		a new context, with everything in it; the old one is destroyed
+ *   y z	a new context, the old one is destroyed: but for the library, with everything new
  */
 
 #include <dlfcn.h>
@@ -39,6 +39,7 @@ static struct s_loaded module, library;
 static CUfunction functions[6]; /* a ... f */
 static CUgraphExec graph;
 static CUcontext context;
+static bool few; /* each handle by one way only */
 
 static void find_more(void)
 {
@@ -60,9 +61,11 @@ static void get_handles(void)
 	CUmodule inner;
 
 	functions[0] = module.function;
-	CHECK(more.module_list(&functions[1], 1, module.module));
 	CHECK(driver.library_get_kernel((CUkernel *)&functions[2], library.library, S_KERNEL));
 	CHECK(driver.kernel_get_function(&functions[3], (CUkernel)functions[2]));
+	if (few)
+		return;
+	CHECK(more.module_list(&functions[1], 1, module.module));
 	CHECK(more.library_module(&inner, library.library));
 	CHECK(driver.module_get_function(&functions[4], inner, S_KERNEL));
 	CHECK(more.library_list((CUkernel *)&functions[5], 1, library.library));
@@ -159,19 +162,21 @@ static void unload(enum s_load how)
 	printf("u: %d\n", how);
 }
 
-static void new_context(void)
+static void new_context(bool all)
 {
 	CUcontext old = context;
 	CUdevice device;
 
 	CHECK(driver.device_get(&device, 0));
-	s_unload(&library); /* the CPU driver has one copy of a library's variables */
+	if (all)
+		s_unload(&library);
 	CHECK(more.context_create(&context, NULL, 0, device));
 	CHECK(more.context_destroy(old));
 	module = s_load(S_MODULE);
-	library = s_load(S_LIBRARY);
+	if (all)
+		library = s_load(S_LIBRARY);
 	get_handles();
-	printf("z: done\n");
+	printf("%c: done\n", all ? 'z' : 'y');
 }
 
 static void step(char letter)
@@ -196,16 +201,17 @@ static void step(char letter)
 		two_threads();
 	else if (letter == 'u' || letter == 'U')
 		unload(letter == 'u' ? S_MODULE : S_LIBRARY);
-	else if (letter == 'z')
-		new_context();
+	else if (letter == 'y' || letter == 'z')
+		new_context(letter == 'z');
 	fflush(stdout);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	CUdevice device;
 	char letter;
 
+	few = argc > 1;
 	driver_start(false);
 	find_more();
 	CHECK(driver.device_get(&device, 0));

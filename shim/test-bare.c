@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The table of handles, by itself: over a driver whose handles are ours to use again, and that counts what it is asked. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "bare.h"
+#include "load.h"
+
+static char handles[16];
+#define CONTEXT ((driver_handle)&handles[0])
+#define OTHER_CONTEXT ((driver_handle)&handles[1])
+#define MODULE ((driver_handle)&handles[2])
+#define FUNCTION ((driver_handle)&handles[3]) /* "k" of it, */
+#define BARE ((driver_handle)&handles[4]) /* and as it was */
+#define LIBRARY ((driver_handle)&handles[5])
+#define KERNEL ((driver_handle)&handles[6])
+#define BARE_KERNEL_HANDLE ((driver_handle)&handles[7])
+
+static driver_handle current;
+static unsigned asked; /* for functions and kernels */
+static struct {
+	unsigned count;
+	driver_handle handle;
+	int attribute, value, device;
+} set;
+static driver_result set_result;
+static void (*during)(void); /* runs once, while the driver is asked */
+
+static driver_result get_current(driver_handle *context)
+{
+	*context = current;
+	return 0;
+}
+
+static driver_result set_current(driver_handle context)
+{
+	current = context;
+	return 0;
+}
+
+static driver_result give(driver_handle *out, const char *name, driver_handle handle)
+{
+	void (*run)(void) = during;
+
+	during = NULL;
+	if (run)
+		run();
+	asked++;
+	if (strcmp(name, "k" BARE_SUFFIX))
+		return DRIVER_ERROR_NOT_FOUND;
+	*out = handle;
+	return 0;
+}
+
+static driver_result get_function(driver_handle *out, driver_handle module, const char *name)
+{
+	assert_ptr_equal(module, MODULE);
+	return give(out, name, BARE);
+}
+
+static driver_result get_kernel(driver_handle *out, driver_handle library, const char *name)
+{
+	assert_ptr_equal(library, LIBRARY);
+	return give(out, name, BARE_KERNEL_HANDLE);
+}
+
+static driver_result function_set(driver_handle handle, int attribute, int value)
+{
+	set.count++;
+	set.handle = handle;
+	set.attribute = attribute;
+	set.value = value;
+	set.device = -1;
+	return set_result;
+}
+
+static driver_result kernel_set(int attribute, int value, driver_handle handle, int device)
+{
+	function_set(handle, attribute, value);
+	set.device = device;
+	return set_result;
+}
+
+static driver_result nothing(void)
+{
+	return 0;
+}
+
+void *driver_symbol(const char *name)
+{
+	static const struct {
+		const char *name;
+		void *function;
+	} functions[] = {
+		{ "cuCtxGetCurrent", get_current },	   { "cuCtxSetCurrent", set_current },
+		{ "cuModuleGetFunction", get_function },   { "cuLibraryGetKernel", get_kernel },
+		{ "cuFuncSetAttribute", function_set },	   { "cuKernelSetAttribute", kernel_set },
+	};
+
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
+		if (!strcmp(functions[i].name, name))
+			return functions[i].function;
+	return nothing;
+}
+
+static struct load module_load = { .module_id = 1, .epoch = 1, .kind = LOAD_MODULE, .handle = MODULE, .context = CONTEXT };
+static struct load library_load = { .module_id = 2, .epoch = 1, .kind = LOAD_LIBRARY, .handle = LIBRARY };
+
+static int begin(void **state)
+{
+	current = CONTEXT;
+	asked = 0;
+	memset(&set, 0, sizeof(set));
+	set_result = 0;
+	bare_load_added(&module_load);
+	bare_load_added(&library_load);
+	bare_got_function(MODULE, FUNCTION, "k");
+	bare_got_kernel(LIBRARY, KERNEL, "k");
+	return 0;
+}
+
+static int end(void **state)
+{
+	bare_load_removed(&module_load);
+	bare_load_removed(&library_load);
+	assert_false(bare_needed());
+	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+	assert_ptr_equal(bare_function(KERNEL), KERNEL);
+	return 0;
+}
+
+/* The driver is asked once, and not before it must be. */
+static void test_switch(void **state)
+{
+	assert_false(bare_needed());
+	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+	assert_int_equal(asked, 0);
+	assert_true(bare_is_awaited(1));
+	assert_false(bare_is_awaited(2));
+	bare_retire(1, 2); /* of another daemon */
+	assert_false(bare_needed());
+	bare_retire(1, 1);
+	assert_true(bare_needed());
+	assert_true(bare_is_awaited(1));
+	assert_int_equal(asked, 0);
+	for (int i = 0; i < 3; i++)
+		assert_ptr_equal(bare_function(FUNCTION), BARE);
+	assert_int_equal(asked, 1);
+	assert_ptr_equal(bare_function(KERNEL), KERNEL);
+	bare_retire(2, 1);
+	assert_ptr_equal(bare_function(KERNEL), BARE_KERNEL_HANDLE);
+	assert_false(bare_is_awaited(1));
+	assert_ptr_equal(bare_function(CONTEXT), CONTEXT);
+	assert_ptr_equal(bare_function(MODULE), MODULE);
+	assert_ptr_equal(bare_function(NULL), NULL);
+}
+
+/* What is gone is not known any more, and its handle may be another's. */
+static void test_ends(void **state)
+{
+	bare_retire(1, 1);
+	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	bare_load_removed(&module_load);
+	assert_false(bare_needed());
+	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+	bare_got_function(MODULE, FUNCTION, "k"); /* the module is none of ours now */
+	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+	bare_load_added(&module_load);
+	bare_got_function(MODULE, FUNCTION, "k");
+	bare_retire(1, 1);
+	bare_context_ended(OTHER_CONTEXT);
+	bare_context_ended(NULL);
+	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	bare_context_ended(CONTEXT);
+	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+}
+
+/* There is none: that is found out once. */
+static void test_none(void **state)
+{
+	bare_got_function(MODULE, OTHER_CONTEXT, "other");
+	bare_retire(1, 1);
+	for (int i = 0; i < 3; i++)
+		assert_ptr_equal(bare_function(OTHER_CONTEXT), OTHER_CONTEXT);
+	assert_int_equal(asked, 1);
+	assert_ptr_equal(bare_function(FUNCTION), BARE);
+}
+
+static void test_changes(void **state)
+{
+	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 1000, 0);
+	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 2000, 0);
+	bare_changed(BARE_KERNEL_ATTRIBUTE, KERNEL, 9, 50, 3);
+	assert_int_equal(set.count, 0);
+	bare_retire(1, 1);
+	bare_retire(2, 1);
+	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	assert_int_equal(set.count, 1);
+	assert_true(set.handle == BARE && set.attribute == 8 && set.value == 2000);
+	assert_ptr_equal(bare_function(KERNEL), BARE_KERNEL_HANDLE);
+	assert_true(set.handle == BARE_KERNEL_HANDLE && set.attribute == 9 && set.value == 50 && set.device == 3);
+	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 2000, 0); /* as it is */
+	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	assert_int_equal(set.count, 2);
+	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 3000, 0);
+	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	assert_int_equal(set.value, 3000);
+	set_result = 1;
+	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 4000, 0);
+	assert_ptr_equal(bare_function(FUNCTION), FUNCTION); /* only that one is as the application wants it */
+	set_result = 0;
+	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+}
+
+/* In a context that is not current: it is while the driver is asked, and then the other again. */
+static void test_elsewhere(void **state)
+{
+	bare_retire(1, 1);
+	current = OTHER_CONTEXT;
+	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	assert_ptr_equal(current, OTHER_CONTEXT);
+}
+
+static void change(void)
+{
+	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 7000, 0);
+}
+
+static void unload(void)
+{
+	bare_load_removed(&module_load);
+}
+
+static void launch(void)
+{
+	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+}
+
+/* What happens while somebody asks the driver. */
+static void test_meanwhile(void **state)
+{
+	bare_retire(1, 1);
+	during = launch; /* in another thread it is the same: not switched yet */
+	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 6000, 0);
+	during = change;
+	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	assert_int_equal(set.value, 7000);
+	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 8000, 0);
+	during = unload;
+	bare_function(FUNCTION);
+	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+}
+
+/* Many handles: buckets are chains. */
+static void test_many(void **state)
+{
+	static char many[5000];
+
+	for (size_t i = 0; i < sizeof(many); i++)
+		bare_got_function(MODULE, &many[i], "k");
+	bare_retire(1, 1);
+	for (size_t i = 0; i < sizeof(many); i++)
+		assert_ptr_equal(bare_function(&many[i]), BARE);
+	bare_load_removed(&module_load);
+	for (size_t i = 0; i < sizeof(many); i++)
+		assert_ptr_equal(bare_function(&many[i]), &many[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_switch, begin, end),
+		cmocka_unit_test_setup_teardown(test_ends, begin, end),
+		cmocka_unit_test_setup_teardown(test_none, begin, end),
+		cmocka_unit_test_setup_teardown(test_changes, begin, end),
+		cmocka_unit_test_setup_teardown(test_elsewhere, begin, end),
+		cmocka_unit_test_setup_teardown(test_meanwhile, begin, end),
+		cmocka_unit_test_setup_teardown(test_many, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
