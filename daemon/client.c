@@ -17,6 +17,7 @@
 
 #include "daemon.h"
 #include "image.h"
+#include "image-answer.h"
 #include "memfd.h"
 #include "process-facts.h"
 
@@ -32,8 +33,9 @@ enum {
 };
 
 struct sync_wait {
-	struct shim_connection *connection; /* NULL: answered, or gone */
-	uint32_t sequence;
+	struct shim_connection *connection; /* NULL: answered, gone, or still to come */
+	uint32_t sequence; /* 0: not asked yet */
+	uint64_t process; /* its number */
 };
 
 struct sync_request {
@@ -86,15 +88,58 @@ static void client_sync_answered(struct daemon *daemon, const struct shim_connec
 	}
 }
 
-/* The MIRROR connection of the process that an instance belongs to. */
-static struct shim_connection *client_mirror_of(const struct daemon *daemon,
-						const struct map_instance *instance) {
+/* The process that an instance belongs to, or NULL. */
+static const struct process *client_process_of(const struct daemon *daemon, const struct map_instance *instance) {
 	const struct process *process;
 
 	LIST_FOREACH(process, &daemon->processes.list, link)
 		if (process->number == instance->process)
-			return process_mirror(process);
+			return process;
 	return NULL;
+}
+
+/* Asks a process for a copy. False: it is gone, which is seen soon. */
+static bool client_sync_ask(struct daemon *daemon, struct shim_connection *connection, struct sync_wait *wait) {
+	union wire_message message = { .header = { .type = WIRE_SYNC } };
+
+	message.header.sequence = ++daemon->last_sequence;
+	if (shim_connection_send(connection, &message, -1) < 0)
+		return false;
+	wait->connection = connection;
+	wait->sequence = message.header.sequence;
+	return true;
+}
+
+/* Asks one that has just connected, and that somebody waits for. */
+static void client_sync_connected(struct daemon *daemon, const struct process *process,
+				  struct shim_connection *connection) {
+	struct sync_request *request;
+
+	LIST_FOREACH(request, &daemon->syncs, link)
+		for (size_t i = 0; i < request->n_waits; i++)
+			if (request->waits[i].process == process->number && !request->waits[i].sequence)
+				client_sync_ask(daemon, connection, &request->waits[i]);
+}
+
+/*
+ * Adds who has the instance to those that are asked. A process connects only after it has got its first instance, so an
+ * instance that was never copied is waited for even before that.
+ */
+static void client_sync_add(struct daemon *daemon, struct sync_request *request, const struct map_instance *instance) {
+	const volatile struct map_header *header = (const void *)instance->bytes;
+	const struct process *process = client_process_of(daemon, instance);
+	struct sync_wait *wait = &request->waits[request->n_waits];
+	struct shim_connection *connection;
+
+	if (!process)
+		return;
+	for (size_t i = 0; i < request->n_waits; i++)
+		if (request->waits[i].process == process->number)
+			return;
+	connection = process_mirror(process);
+	*wait = (struct sync_wait){ .process = process->number };
+	if (connection ? client_sync_ask(daemon, connection, wait) : header->state == MAP_INSTANCE_NEW)
+		request->n_waits++;
 }
 
 struct sync_request *client_sync(struct daemon *daemon, const struct map *map,
@@ -110,21 +155,8 @@ struct sync_request *client_sync(struct daemon *daemon, const struct map *map,
 		*rp = -ENOMEM;
 		return NULL;
 	}
-	for (const struct map_instance *i = map->instances; i; i = i->next) {
-		struct shim_connection *connection = client_mirror_of(daemon, i);
-		union wire_message message = { .header = { .type = WIRE_SYNC } };
-		bool known = false;
-
-		for (size_t k = 0; k < request->n_waits; k++)
-			known = known || request->waits[k].connection == connection;
-		if (!connection || known)
-			continue;
-		message.header.sequence = ++daemon->last_sequence;
-		if (shim_connection_send(connection, &message, -1) < 0)
-			continue; /* its end is seen soon */
-		request->waits[request->n_waits++] =
-			(struct sync_wait){ connection, message.header.sequence };
-	}
+	for (const struct map_instance *i = map->instances; i; i = i->next)
+		client_sync_add(daemon, request, i);
 	if (!request->n_waits) {
 		free(request);
 		return NULL;
@@ -261,6 +293,8 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
 	_Static_assert(sizeof(message.welcome.comm) == FILTER_COMM_SIZE, "NUL-padded both");
 	memcpy(message.welcome.comm, client->process->facts.comm, sizeof(message.welcome.comm));
 	shim_connection_send(connection, &message, -1); /* if it fails, the end is seen soon */
+	if (hello->role == WIRE_ROLE_MIRROR)
+		client_sync_connected(daemon, client->process, connection);
 	return 0;
 }
 
@@ -463,8 +497,10 @@ static int client_on_message(struct shim_connection *connection, const union wir
 		return client_on_instance(daemon, client, &message->instance);
 	case WIRE_ARMED:
 		module = process_module(client->process, message->armed.module_id);
-		if (module)
-			module->armed = true;
+		if (!module)
+			return 0;
+		module->armed = true;
+		image_answer_armed(daemon, client->process, module->result);
 		return 0;
 	case WIRE_UNLOAD:
 		module = process_module(client->process, message->unload.module_id);
