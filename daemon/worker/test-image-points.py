@@ -7,6 +7,7 @@ test-image-points.py WORKER NVCC
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -290,6 +291,31 @@ class Stages(Base):
         # What is private may go, and a pass may be allowed more.
         self.job("text", stage="check", text=PTX.replace(".global .align 4 .u32 private_one;\n", "").encode())
         self.job("text", stage="check", text=PTX.replace(".version 7.0", ".version 8.4").encode(), isa=84)
+
+    def test_bare_kernels(self):
+        """Kernels as they were, beside the probed ones, which no reply lists, and which a pass of the user sees."""
+        bare = "_Z1fPmi__gpuprobe_bare"
+        kernel = ".visible .entry g()\n{\n\tret;\n}\n"
+        _, edited = self.job("text", ("*", "entry"), stage="edit", text=PTX.encode(), bare=True)
+        edited = edited.decode()
+        self.assertRegex(edited, rf"\.visible \.entry {bare}\(")
+        self.assertEqual(edited.count(COUNT), 2)
+        for stage, status in (("check_edited", "text"), ("build", "replaced")):
+            reply, _ = self.job(status, ("*", "entry"), stage=stage, text=edited.encode(), bare=True)
+            self.assertEqual([k["name"] for k in reply["kernels"]], ["_Z1fPmi", "g"])
+            self.assertEqual(reply["kernel_count"], 2)
+            attachments = [("*", "entry")]
+            self.refused(stage, edited, "^it has 4 kernels instead of 2$", *attachments)
+            self.refused(stage, edited.replace(bare, "_Z1gPmi__gpuprobe_bare"), "^it has 3 kernels instead of 2$", *attachments, bare=True)
+            self.refused(stage, edited + kernel.replace("g()", "__gpuprobe_bare()"), "^it has 3 kernels", *attachments, bare=True)
+            changed = re.sub(rf"({bare}\([^)]*)\.param \.u32 n", r"\1.param .u64 n", edited)
+            self.assertNotEqual(changed, edited)
+            self.refused(stage, changed, f"^parameter 1 of kernel {bare} is another$", *attachments, bare=True)
+        self.refused("check", PTX + kernel.replace("g()", "g__gpuprobe_bare()"), "^it has 3 kernels", bare=True)
+        reply, _ = self.job("replaced", ("*", "entry"), bare=True)
+        self.assertEqual([k["name"] for k in reply["kernels"]], ["_Z1fPmi", "g"])
+        reply, _ = self.worker.image(PTX.encode(), kind="ptx", bare=3)
+        self.assertEqual(reply["error"], "internal")
 
     def test_slots(self):
         self.refused("build", PTX, f"^variable {SLOT} is gone$")
