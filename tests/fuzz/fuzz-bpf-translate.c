@@ -121,6 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	shaped = data[0] & 0x80;
 	program.takes_memory = data[0] & 0x40;
+	program.patch = data[0] & 0x20;
 	n_maps = data[0] & 3;
 	for (unsigned i = 0; i < n_maps; i++) {
 		const uint8_t *b = data + 1 + 4 * i;
@@ -154,6 +155,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		    strlen(result.programs[0].ptx) != result.programs[0].size ||
 		    strstr(result.programs[0].ptx, ".version") ||
 		    !strstr(result.programs[0].ptx, " fuzz("))
+			abort();
+		if (!result.programs[0].patch == !result.programs[0].patch_reason &&
+		    program.patch)
+			abort();
+		if (result.programs[0].patch && (strstr(result.programs[0].patch, ".visible") ||
+						 strstr(result.programs[0].patch, "\texit;")))
 			abort();
 		translate_result_deinit(&result);
 	} else if (r > 0) {
