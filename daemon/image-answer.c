@@ -2,7 +2,8 @@
 
 /*
  * A process asks for a plan again with each module that it loads, and gets mostly the same: what `why` knows of
- * its kernels already is not remembered again.
+ * its kernels already is not remembered again. A replaced image is probed once the process has it; a plan once it says that
+ * the patches are in place.
  */
 
 #include "image-answer.h"
@@ -57,32 +58,39 @@ static const char *image_sass_reason(const struct daemon *daemon, const struct i
 	return "";
 }
 
-/* A plan, less what the last one of the process says as well. */
-static void image_record_plan(struct daemon *daemon, struct process *process, struct image_result *result) {
+void image_answer_armed(struct daemon *daemon, struct process *process, struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
 	const struct image_result *last = process->plan;
-	const enum outcome_kind kind = result->replaced ? OUTCOME_PROBED
-				       : result->failed ? OUTCOME_FAILED
-							: OUTCOME_NOT_PROBED;
 	size_t at = 0;
 
-	for (size_t i = 0; i < result->n_kernels; i++) {
+	for (size_t i = 0; result->plan && result != last && i < result->n_kernels; i++) {
 		const struct image_kernel *kernel = &result->kernels[i];
 
-		if (kernel->n_attachments &&
-		    (!last || last->replaced != result->replaced || !image_has_kernel(last, kernel, &at)))
-			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind,
+		if (kernel->n_attachments && (!last || !image_has_kernel(last, kernel, &at)))
+			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_PROBED,
 					&(struct outcome_subject){ kernel->name, kernel->demangled, false,
 								   kernel->attachments, kernel->n_attachments,
 								   OUTCOME_ENGINE_SASS },
-					result->replaced ? image_sass_reason(daemon, kernel) : result->reason);
+					image_sass_reason(daemon, kernel));
 	}
-	if (!result->replaced && (!last || strcmp(last->reason, result->reason) != 0))
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind,
-				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_SASS }, result->reason);
+	if (!result->plan)
+		return;
 	image_result_ref(result);
 	image_result_unref(process->plan);
 	process->plan = result;
+}
+
+/* What a process was told about a plan: why there is none, if that is news. */
+static void image_record_plan(struct daemon *daemon, struct process *process, struct image_result *result) {
+	const struct process_facts *facts = &process->facts;
+	const struct image_result *last = process->refused;
+
+	if (!result->replaced && (!last || strcmp(last->reason, result->reason) != 0))
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+				result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED,
+				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_SASS }, result->reason);
+	image_result_unref(process->refused);
+	process->refused = result->replaced ? NULL : image_result_ref(result);
 }
 
 /* What `why` says of an image: with what would help an image that has no PTX. */
@@ -153,7 +161,9 @@ static int image_send(struct client *client, uint32_t sequence, const struct ima
 	return r;
 }
 
-int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence, struct image_result *result) {
+/* Answers; remember: for `why`. 0 or negative as image_answer(). */
+static int image_answer_with(struct daemon *daemon, struct client *client, uint32_t sequence,
+			     struct image_result *result, bool remember) {
 	struct process *process = client->process;
 	struct image_result *own = NULL;
 	struct module *module = NULL;
@@ -182,9 +192,25 @@ int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence
 	r = image_send(client, sequence, result, module ? module->id : ++daemon->processes.last_module);
 	if (result->plan)
 		image_record_plan(daemon, process, result);
-	else
+	else if (remember)
 		image_record(daemon, process, result);
 	image_result_unref(own);
+	return r;
+}
+
+int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence, struct image_result *result) {
+	return image_answer_with(daemon, client, sequence, result, true);
+}
+
+int image_answer_nothing(struct daemon *daemon, struct client *client, uint32_t sequence, const char *reason) {
+	struct image_result *result;
+	int r;
+
+	r = image_result_new_own(&result, false, "%s", reason);
+	if (r < 0)
+		return r;
+	r = image_answer_with(daemon, client, sequence, result, false);
+	image_result_unref(result);
 	return r;
 }
 

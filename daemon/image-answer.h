@@ -19,6 +19,12 @@ int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence
 int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, bool plan, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 
+/* Likewise, and nothing is remembered: the process is served in another way. */
+int image_answer_nothing(struct daemon *daemon, struct client *client, uint32_t sequence, const char *reason);
+
+/* The process has armed what it got: of a plan, its kernels are patched only now. */
+void image_answer_armed(struct daemon *daemon, struct process *process, struct image_result *result);
+
 /* Remembers that attachments were left out. */
 void image_answer_excess(struct daemon *daemon, const struct process *process, size_t n_meant, size_t n);
 

@@ -482,11 +482,15 @@ static void image_note_capability(struct process *process, const struct wire_ima
 		process->capabilities[process->n_capabilities++] = capability;
 }
 
-/* Why this is not to be done for the process at all: a literal, or NULL. Remembers which attachments no plan can have. */
-static const char *image_refusal(struct daemon *daemon, const struct process *process, bool plan) {
+/*
+ * Why this is not to be done for the process at all: a literal, or NULL. *served: what it asks for comes to it in another
+ * way. Remembers which attachments no plan can have.
+ */
+static const char *image_refusal(struct daemon *daemon, const struct process *process, bool plan, bool *served) {
 	const enum engine engine = engine_rules_find(&daemon->engines, &process->facts);
 	struct image_match match;
 
+	*served = false;
 	if (engine == ENGINE_OFF)
 		return "engine off: the daemon's configuration leaves this process alone (--engine)";
 	if (engine == ENGINE_SASS && !plan)
@@ -500,8 +504,12 @@ static const char *image_refusal(struct daemon *daemon, const struct process *pr
 		return NULL;
 	if (!match.other)
 		return "no attachment means this process";
-	return plan ? "no attachment that means this process can be had by the SASS engine"
-		    : "the attachments that mean this process are for the SASS engine alone";
+	if (plan)
+		return "no attachment that means this process can be had by the SASS engine";
+	*served = engine_is_sass(engine);
+	return engine == ENGINE_PTX
+		       ? "engine ptx: what is attached is for the SASS engine alone, and this process does not get it (--engine)"
+		       : "the attachments that mean this process are for the SASS engine alone";
 }
 
 int image_submit(struct daemon *daemon, struct client *client, const struct wire_image *message,
@@ -511,6 +519,7 @@ int image_submit(struct daemon *daemon, struct client *client, const struct wire
 	uint32_t sequence = message->header.sequence;
 	struct image_request *request;
 	const char *why;
+	bool served;
 	int r;
 
 	daemon->counters.images++;
@@ -519,7 +528,10 @@ int image_submit(struct daemon *daemon, struct client *client, const struct wire
 		return r;
 	image_note_capability(client->process, message);
 	plan_note_capability(daemon, message->capability_major * 10 + message->capability_minor);
-	why = image_refusal(daemon, client->process, plan);
+	client->process->asks_plans |= plan;
+	why = image_refusal(daemon, client->process, plan, &served);
+	if (served)
+		return image_answer_nothing(daemon, client, sequence, why);
 	if (why)
 		return image_answer_own(daemon, client, sequence, plan, "%s", why);
 	if (account_charge_image(client->connection->account, message->image_size))

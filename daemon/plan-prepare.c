@@ -130,7 +130,7 @@ static void plan_prepare_processes(struct plan_prepare *prepare, struct daemon *
 	struct image_match match;
 
 	LIST_FOREACH(process, &daemon->processes.list, link) {
-		if ((!object && !process->plan) ||
+		if ((!object && !process->asks_plans) ||
 		    !engine_is_sass(engine_rules_find(&daemon->engines, &process->facts)))
 			continue;
 		image_match(&match, daemon, &process->facts, true);

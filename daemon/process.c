@@ -59,6 +59,7 @@ struct process *process_free(struct process_table *table, struct process *proces
 	while (!LIST_EMPTY(&process->modules))
 		process_module_free(process, LIST_FIRST(&process->modules));
 	image_result_unref(process->plan);
+	image_result_unref(process->refused);
 	LIST_REMOVE(process, link);
 	table->n--;
 	free(process);

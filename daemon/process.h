@@ -33,7 +33,9 @@ struct process {
 	struct shim_connection *connections[PROCESS_CONNECTIONS_MAX];
 	unsigned int n_connections;
 	struct module_list modules;
-	struct image_result *plan; /* what was said about the last plan that it asked for; NULL: none yet */
+	bool asks_plans; /* the SASS engine is in it */
+	struct image_result *plan; /* the last one that it has armed; NULL: none yet */
+	struct image_result *refused; /* what it was told last in place of one; NULL: nothing yet, or it got one since */
 	uint32_t capabilities[PROCESS_CAPABILITIES_MAX]; /* of the devices that it has images for */
 	unsigned int n_capabilities;
 	unsigned int n_modules;

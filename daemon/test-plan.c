@@ -280,6 +280,15 @@ static void check_slot(size_t n, uint64_t map, uint32_t kind, uint32_t offset) {
 	assert_int_equal(sent[n].slot.module_id, sent[0].image_reply.module_id);
 }
 
+/* The process says that the patches of the last plan are in place. */
+static void arm(struct world *world) {
+	const union wire_message message = { .armed = { .header = { .type = WIRE_ARMED },
+							.module_id = sent[0].image_reply.module_id } };
+
+	world->connection.userdata = &world->client;
+	assert_int_equal(client_handlers.message(&world->connection, &message, -1, &world->daemon), 0);
+}
+
 /* The first time the image is made, then the names are matched; the second time there is nothing to do. */
 static void test_plan(void **state) {
 	static const uint64_t second[] = { 2, 2 }, both[] = { 1, 2 };
@@ -304,7 +313,8 @@ static void test_plan(void **state) {
 	check_slot(3, 11, WIRE_SLOT_REGION, 64);
 	assert_true(process_may_use(world->process, 12));
 	assert_true(process_may_use(world->process, 11));
-	process_module(world->process, sent[0].image_reply.module_id)->armed = true;
+	assert_int_equal(daemon->outcomes.n, 1); /* of attachment 3 */
+	arm(world);
 	daemon_attachment_usage(daemon, 2, &modules, &processes);
 	assert_int_equal(modules, 1);
 	daemon_attachment_usage(daemon, 1, &modules, &processes);
@@ -320,6 +330,9 @@ static void test_plan(void **state) {
 	assert_int_equal(n_sent, 6);
 	check_slot(1, 0, WIRE_SLOT_PROCESS, 32);
 	check_slot(2, 11, WIRE_SLOT_REGION, 40);
+	arm(world);
+	ask(world, WIRE_IMAGE_NAMES, "names");
+	arm(world);
 
 	/* told once each: why attachment 3 is not there, and the kernel */
 	assert_int_equal(daemon->outcomes.n, 2);
@@ -431,6 +444,10 @@ static void test_engines(void **state) {
 	ask(world, WIRE_IMAGE_PTX, "x");
 	check_own("the attachments that mean this process are for the SASS engine alone");
 	assert_int_equal(n_jobs, 0);
+	assert_int_equal(world->daemon.outcomes.n, 4); /* of those above: this one is served by a plan */
+	world->daemon.engines.fallback = ENGINE_PTX;
+	ask(world, WIRE_IMAGE_PTX, "x");
+	assert_int_equal(world->daemon.outcomes.n, 5);
 }
 
 static void on_prepared(void *userdata) {
