@@ -262,9 +262,11 @@ def make_cases(sizes, seed):
     yield Unarmed(Shape(HASH, 8, 8, True))
     yield Counts(Shape(HASH, 4, 8, True), 1, 8, 64, 2)
     yield Script(Shape(HASH, 8, 8, True, ',host'), 150, (LOOKUP, UPDATE, UPDATE, DELETE), seed)
-    for key in (4, 8, 12):
-        yield Script(Shape(HASH, key, 8, True, '', MANY), 150, (LOOKUP, UPDATE, UPDATE, DELETE), seed)
-        yield Counts(Shape(HASH, key, 8, True, '', MANY), 200, 4, 64, 4)
+    for size in COMPILED[:3]:
+        shape = Shape(*size, '', MANY)
+        yield Script(shape, 150, (LOOKUP, UPDATE, UPDATE, DELETE), seed)
+        if shape.value == 8:
+            yield Counts(shape, 200, 4, 64, 4)
 
 
 def main():
