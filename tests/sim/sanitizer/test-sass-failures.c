@@ -8,7 +8,9 @@
 void test_errors(void)
 {
 	static const struct patch_point missing[] = {{PATCH_BLOCK_ENTER, 0, "p_nothing"}}, wrong[] = {{PATCH_BARRIER, 0, "p_enter"}},
-					unknown[] = {{99, 0, "p_enter"}}, error[] = {{PATCH_BLOCK_ENTER, 0, "p_error"}};
+					half[] = {{PATCH_BLOCK_ENTER, 0, "p_enter"}, {PATCH_BLOCK_EXIT, 0, "p_nothing"}},
+					exits[] = {{PATCH_BLOCK_EXIT, 0, "p_exit"}}, unknown[] = {{99, 0, "p_enter"}},
+					error[] = {{PATCH_BLOCK_ENTER, 0, "p_error"}};
 	struct patch_point endless = {PATCH_BLOCK_ENTER, 0, ""};
 	driver_pointer counters;
 	struct counters is;
@@ -26,6 +28,13 @@ void test_errors(void)
 	reduce(function); /* with nothing left of it all */
 	is = take(counters);
 	expect_nothing(&is);
+	FAILS(engine->patch(module, half, 2), "sanitizerPatchInstructions failed");
+	GOOD(engine->patch(module, exits, 1)); /* and that alone */
+	GOOD(engine->set_data(function, counters));
+	reduce(function);
+	is = take(counters);
+	EQUAL(is.enters, 0);
+	EQUAL(is.exits, 512);
 	GOOD(engine->patch(module, error, 1));
 	OK(cuLaunchKernel(function_of(module, "warpFunctions"), 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&reduce_in, &reduce_in}, NULL));
 	EQUAL(cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
