@@ -107,14 +107,15 @@ int main(void)
 	for (u32 group_bits = 0; group_bits <= 2; group_bits++) {
 		for (u32 capacity = 1u << group_bits; capacity <= 1024; capacity *= 2)
 			if (!is_complete(capacity, group_bits))
-				failed = printf("%u slots, %u bits: not each once\n", capacity, group_bits);
+				failed = printf("%u slots, %u bits: not each once\n", capacity,
+						group_bits);
 		for (u64 odd = 1; odd < 64; odd += 2)
 			for (u32 shift = 0; shift < 48; shift++) {
 				double mean = mean_length(group_bits, odd << shift);
 
 				if (mean > (odd << shift == 1 ? 1.5 : 4))
-					failed = printf("multiples of %llu << %u, %u bits: %.2f\n", odd,
-							shift, group_bits, mean);
+					failed = printf("%llu << %u, %u bits: mean of %.2f\n", odd, shift,
+							group_bits, mean);
 			}
 	}
 	if (count_lines(2, 0, 32) != 8 || count_lines(2, 1ull << 40, 4) != 1)

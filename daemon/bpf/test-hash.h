@@ -75,8 +75,8 @@ static inline void host_load_pair(u64 address, _Bool strong, u64 *a, u64 *b)
 #include "device-lib-hash.c"
 
 /* A map of `capacity` slots and no elements: keys of `key_size` bytes, values of 8. Free h->base. */
-static void hash_init(struct hash *h, u32 capacity, u32 group_bits, u32 max_entries, u32 key_size,
-		      _Bool immortal)
+static void hash_init(struct hash *h, u32 capacity, u32 group_bits, u32 max_entries,
+		      u32 key_size, _Bool immortal)
 {
 	*h = (struct hash){
 		.mask = capacity - 1,
