@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What bpf-run's parts share: a map's memory, made as daemon and shim make it and read as readers
- * do. */
+/* What bpf-run's parts share: what is asked; a map's memory, made as daemon and shim make it and
+ * read as readers do. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,6 +14,37 @@ struct bytes {
 	uint8_t *data;
 	size_t size;
 };
+
+#define MAPS_MAX 8
+
+struct test_case {
+	struct bytes program, memory, context;
+	bool has_context;
+	struct translate_map maps[MAPS_MAX];
+	uint64_t heads[MAPS_MAX]; /* of rings: bytes that were written and read before */
+	uint64_t tails[MAPS_MAX]; /* and what producers have heard of that, if not 0 */
+	bool records[MAPS_MAX]; /* of rings: which of them are one batch does not matter */
+	size_t n_maps;
+	unsigned grid[3], block[3];
+	bool want_memory;
+	bool unarmed;
+	uint32_t mask; /* of the lanes that are together; 0: the driver knows */
+	bool patch, print_ptx;
+};
+
+/* Returns -1 with a message that the caller frees. */
+int fail(char **error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * bpf-run-input.c: each adds to what is asked, and returns 0, or -1 and a message. A word is one of
+ * a batch; a shape X, XxY or XxYxZ; of hex the caller frees the bytes, as test_case_deinit() does.
+ */
+int parse_word(struct test_case *test, const char *word, char **error);
+int parse_map(struct test_case *test, const char *text, char **error);
+int parse_context(struct test_case *test, const char *text, char **error);
+int parse_shape(const char *text, unsigned shape[3], char **error);
+int parse_hex(const char *text, struct bytes *bytes, char **error);
+void test_case_deinit(struct test_case *test);
 
 /* Bytes of an instance: data, and the host area of rings behind it. */
 size_t instance_size(const struct map_layout *layout);
