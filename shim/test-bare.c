@@ -86,6 +86,21 @@ static driver_result kernel_set(int attribute, int value, driver_handle handle, 
 	return set_result;
 }
 
+static driver_result function_set_cache(driver_handle handle, int value)
+{
+	return function_set(handle, 100, value);
+}
+
+static driver_result function_set_banks(driver_handle handle, int value)
+{
+	return function_set(handle, 101, value);
+}
+
+static driver_result kernel_set_cache(driver_handle handle, int value, int device)
+{
+	return kernel_set(102, value, handle, device);
+}
+
 static driver_result nothing(void)
 {
 	return 0;
@@ -100,6 +115,8 @@ void *driver_symbol(const char *name)
 		{ "cuCtxGetCurrent", get_current },	   { "cuCtxSetCurrent", set_current },
 		{ "cuModuleGetFunction", get_function },   { "cuLibraryGetKernel", get_kernel },
 		{ "cuFuncSetAttribute", function_set },	   { "cuKernelSetAttribute", kernel_set },
+		{ "cuFuncSetCacheConfig", function_set_cache }, { "cuKernelSetCacheConfig", kernel_set_cache },
+		{ "cuFuncSetSharedMemConfig", function_set_banks },
 	};
 
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
@@ -217,6 +234,30 @@ static void test_changes(void **state)
 	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
 }
 
+/* Each way to set something is the way in which it is set on the bare one. */
+static void test_settings(void **state)
+{
+	static const struct {
+		enum bare_setting setting;
+		driver_handle handle, bare;
+		int attribute, device;
+	} settings[] = {
+		{ BARE_FUNCTION_CACHE, FUNCTION, BARE, 100, -1 },
+		{ BARE_FUNCTION_BANKS, FUNCTION, BARE, 101, -1 },
+		{ BARE_KERNEL_CACHE, KERNEL, BARE_KERNEL_HANDLE, 102, 5 },
+	};
+
+	bare_retire(1, 1);
+	bare_retire(2, 1);
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		assert_ptr_equal(bare_function(settings[i].handle), settings[i].bare);
+		bare_changed(settings[i].setting, settings[i].handle, 0, 2, settings[i].device);
+		assert_ptr_equal(bare_function(settings[i].handle), settings[i].bare);
+		assert_true(set.handle == settings[i].bare && set.attribute == settings[i].attribute && set.value == 2 &&
+			    set.device == settings[i].device);
+	}
+}
+
 /* In a context that is not current: it is while the driver is asked, and then the other again. */
 static void test_elsewhere(void **state)
 {
@@ -279,6 +320,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_ends, begin, end),
 		cmocka_unit_test_setup_teardown(test_none, begin, end),
 		cmocka_unit_test_setup_teardown(test_changes, begin, end),
+		cmocka_unit_test_setup_teardown(test_settings, begin, end),
 		cmocka_unit_test_setup_teardown(test_elsewhere, begin, end),
 		cmocka_unit_test_setup_teardown(test_meanwhile, begin, end),
 		cmocka_unit_test_setup_teardown(test_many, begin, end),
