@@ -206,10 +206,13 @@ class FakeDaemon:
         if kind == wire.IMAGE:
             image = os.pread(fd, fields[0], 0)
             os.close(fd)
-            return self.answer_image(connection, image, sequence)
+            return self.one_image(connection, fields, image, sequence)
         if kind == wire.INSTANCE:
             return self.answer_instance(connection, fields[0], sequence)
         return True
+
+    def one_image(self, connection, fields, image, sequence):
+        return self.answer_image(connection, image, sequence)
 
     def answer_image(self, connection, image, sequence):
         with self.lock:

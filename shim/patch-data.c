@@ -2,6 +2,7 @@
 
 #include "patch-data.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,8 +29,11 @@ struct patch_cells {
 	size_t size; /* of the memory */
 	uint32_t cell_size, count;
 	bool live; /* some have attachments */
+	char *bytes; /* what is in them */
 	uint32_t names[]; /* of the kernels, ascending */
 };
+
+_Static_assert(!offsetof(struct patch_data, attachments), "write_cells() takes it for that");
 
 static struct patch_context *contexts;
 
@@ -210,13 +214,18 @@ static const char *add_cells(struct patch_context *context, const struct sass_en
 	if (!count)
 		return NULL;
 	cells = calloc(1, sizeof(*cells) + count * sizeof(cells->names[0]));
-	if (!cells)
+	if (cells)
+		cells->bytes = calloc(count, view->data_size);
+	if (!cells || !cells->bytes) {
+		free(cells);
 		return "no memory for the data of patches: the process has none";
+	}
 	cells->image_id = view->image_id;
 	cells->cell_size = view->data_size;
 	cells->size = (size_t)count * view->data_size;
 	reason = patch_context_alloc(context, engine, cells->size, &cells->address);
 	if (reason) {
+		free(cells->bytes);
 		free(cells);
 		return reason;
 	}
@@ -228,32 +237,33 @@ static const char *add_cells(struct patch_context *context, const struct sass_en
 	return NULL;
 }
 
-/* Fills in one block of cells. */
+/*
+ * Fills in one block of cells; only its attachments are taken from a kernel that is not meant: one
+ * that runs may have seen them, and reads the rest.
+ */
 static const char *write_cells(const struct patch_context *context,
 			       const struct sass_engine *engine,
 			       const struct patch_module_entry *entry, struct patch_cells *cells,
 			       bool current)
 {
-	char *bytes = calloc(1, cells->size);
-	const char *reason;
 	bool live = false;
+	const char *reason;
 
-	if (!bytes)
-		return "no memory for the data of patches: the process has none";
-	for (uint32_t i = 0; current && i < cells->count; i++) {
+	for (uint32_t i = 0; i < cells->count; i++) {
 		struct patch_data data = { .process = context->process };
-		char *cell = bytes + (size_t)i * cells->cell_size;
+		char *cell = cells->bytes + (size_t)i * cells->cell_size;
 
-		if (!is_meant(entry, cells->names[i]))
-			continue;
-		data.attachments = entry->attachments[cells->names[i]];
-		data.kernel_id = entry->kernel_ids[cells->names[i]];
-		memcpy(cell, context->data, cells->cell_size);
-		memcpy(cell, &data, sizeof(data));
-		live = true;
+		if (current && is_meant(entry, cells->names[i])) {
+			data.attachments = entry->attachments[cells->names[i]];
+			data.kernel_id = entry->kernel_ids[cells->names[i]];
+			memcpy(cell, context->data, cells->cell_size);
+			memcpy(cell, &data, sizeof(data));
+			live = true;
+		} else {
+			memcpy(cell, &(uint64_t){ 0 }, sizeof(uint64_t));
+		}
 	}
-	reason = engine->write(context->handle, cells->address, bytes, cells->size);
-	free(bytes);
+	reason = engine->write(context->handle, cells->address, cells->bytes, cells->size);
 	if (!reason)
 		cells->live = live;
 	return reason;
@@ -286,6 +296,7 @@ void patch_cells_free(struct patch_context *context, struct patch_module_entry *
 		entry->cells = cells->next;
 		if (context)
 			keep_spare(context, cells->address, cells->size);
+		free(cells->bytes);
 		free(cells);
 	}
 }

@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels are patched and unpatched while the process runs: the shim, the SASS engine and the stand-in for NVIDIA's library on the CPU
+driver; plans that are right, wrong, late and missing."""
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+import fake_daemon
+import wire
+from fake_daemon import EVERYONE
+from fake_plans import DATA_SIZE, MAP_OFFSET, PID_WORD, PROCESS_OFFSET, PlanDaemon, kernel_id, rule
+from target_runs import BUILD, SHIM, SIM, end, report, session, within
+
+LIVE = os.path.join(SIM, "live_driver")
+SANITIZER = os.path.join(SIM, "sanitizer/libsanitizer-public.so")
+OLD_ENGINE = os.path.join(BUILD, "shim/mock/libmock-sass.so")
+THREADS = 256
+RULE_NOT, RULE_COMM = 32, 4
+
+
+class Live:
+    """live_driver, command by command; `sum` shows that each launch has done its work."""
+
+    def __init__(self, daemon, shim=SHIM, load="load 0", **more):
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
+        self.launches, self.broken = 0, []
+        self.process = subprocess.Popen([LIVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": shim, "GPUPROBE_SESSION": daemon.name, **more})
+        self.read("start")
+        if load:
+            self.do(load)
+
+    def read(self, command):
+        words = self.process.stdout.readline().split()
+        if words[:1] != ["ok"]:
+            self.broken.append(f"{command}: {words}")
+        return [int(word) for word in words[1:]]
+
+    def do(self, command):
+        if self.process.poll() is None:
+            self.process.stdin.write(command + "\n")
+            self.process.stdin.flush()
+        return self.read(command)
+
+    def launch(self, number=1, slot=0):
+        self.do(f"launch {slot} vectorAdd {number}")
+        self.launches += number
+
+    def size(self):
+        """Descriptors, mappings, kilobytes."""
+        folder = f"/proc/{self.process.pid}"
+        with open(f"{folder}/maps") as maps, open(f"{folder}/statm") as statm:
+            return len(os.listdir(f"{folder}/fd")), len(maps.readlines()), int(statm.read().split()[1]) * 4
+
+    def good(self):
+        """Whether everything was done, and the program ends well."""
+        total = self.do("sum")
+        self.process.stdin.close()
+        status = self.process.wait(timeout=20)
+        if status or self.broken or total != [self.launches * THREADS]:
+            self.broken.append(f"status {status}, sum {total}, not {self.launches * THREADS}")
+        return not self.broken
+
+
+def counted(daemon, launches):
+    return within(lambda: daemon.count() == launches * THREADS)
+
+
+def expect(label, daemon, launches, live=None, text=""):
+    good = counted(daemon, launches)
+    if live:
+        good = live.good() and counted(daemon, launches) and good
+    report(label, good, f"{daemon.count()} of {launches * THREADS}; {live.broken if live else ''} {sorted(set(daemon.reports()))} {text}")
+
+
+for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
+    with PlanDaemon(session("before_" + label), SANITIZER, kind=kind) as daemon:
+        live = Live(daemon)
+        live.launch(3)
+        expect(f"{label}: attached before the start", daemon, 3, live)
+        words = daemon.values(8) + daemon.values(16)
+        report(f"{label}: the kernel and the process", words == [kernel_id("vectorAdd"), PID_WORD], str(words))
+        report(f"{label}: ARMED, and all plans but one unloaded", daemon.seen(wire.ARMED) == daemon.seen(wire.UNLOAD) + 1, str(daemon.messages))
+
+    with PlanDaemon(session("live_" + label), SANITIZER, attached=False, kind=kind) as daemon:
+        live = Live(daemon)
+        live.launch(2)
+        report(f"{label}: nothing attached: nothing said", not daemon.messages)
+        daemon.attach()
+        live.launch(3)
+        expect(f"{label}: attached live", daemon, 3)
+        live.do("launch 0 warps 1")
+        daemon.attach(False)
+        live.launch(2)
+        report(f"{label}: detached: UNLOAD", within(lambda: daemon.seen(wire.UNLOAD) == 1))
+        daemon.attach()
+        live.launch(1)
+        daemon.image_number = 1  # another image, the same map
+        daemon.attach()
+        live.launch(2)
+        live.do("sum")
+        expect(f"{label}: detached and attached again", daemon, 6)
+        live.process.stdin.close()
+        report(f"{label}: ends", live.process.wait(timeout=20) == 0 and not live.broken, str(live.broken))
+
+with PlanDaemon(session("cycles"), SANITIZER, attached=False) as daemon:
+    live = Live(daemon)
+    sizes = []
+    for cycle in range(1000):
+        daemon.attach()
+        live.launch()
+        daemon.attach(False)
+        live.launch()
+        if cycle in (99, 999):
+            sizes.append(live.size())
+    expect("1000 cycles: none lost", daemon, 1000, live)
+    report("1000 cycles: no descriptors and mappings, less than 256 KB", sizes[0][:2] == sizes[1][:2] and sizes[1][2] - sizes[0][2] < 256, str(sizes))
+    report("1000 cycles: one instance", len(daemon.instances) == 1 and daemon.seen(wire.UNLOAD) == 1000, str(daemon.seen(wire.UNLOAD)))
+
+for how in ("", " library"):
+    with PlanDaemon(session("loads" + how.strip()), SANITIZER) as daemon:
+        live = Live(daemon, load="load 0" + how)
+        live.launch(1)
+        live.do("load 1" + how)
+        live.launch(2, slot=1)
+        live.do("unload 0")
+        live.launch(1, slot=1)
+        live.do("load 0" + how)
+        live.launch(1)
+        live.do("unload 1")
+        daemon.attach(False)
+        live.launch(2)
+        daemon.attach()
+        live.launch(1)
+        expect(f"modules come and go while attached{how}", daemon, 6, live)
+
+with PlanDaemon(session("reload"), SANITIZER) as daemon:
+    live = Live(daemon, load=None)
+    sizes = []
+    for cycle in range(300):
+        live.do("load 0")
+        live.launch()
+        live.do("unload 0")
+        if cycle in (99, 299):
+            sizes.append(live.size())
+    expect("300 modules, one after the other", daemon, 300, live)
+    report("300 modules: no descriptors and mappings", sizes[0][:2] == sizes[1][:2], str(sizes))
+
+with PlanDaemon(session("threads"), SANITIZER, attached=False) as daemon:
+    live = Live(daemon)
+    live.do("start 0 vectorAdd 3")
+    for cycle in range(100):
+        daemon.attach(cycle % 2 == 0)
+        begun = live.do("counts")[0]
+        within(lambda: live.do("counts")[0] > begun + 3)
+    daemon.attach(False)
+    ended, = live.do("stop")
+    live.launches = ended
+    live.launch()
+    total = daemon.count()
+    good = live.good()
+    report("three threads launch while it is attached and detached", good and daemon.count() == total and total % THREADS == 0 and
+           0 < total < ended * THREADS, f"{total} of {ended * THREADS} {live.broken} {sorted(set(daemon.reports()))}")
+
+with PlanDaemon(session("threads_on"), SANITIZER) as daemon:  # what changes is nothing to these kernels: none is lost
+    live = Live(daemon)
+    live.launch()
+    live.do("start 0 vectorAdd 3")
+    for cycle in range(50):
+        daemon.image_number = cycle % 3
+        daemon.attach()
+        begun = live.do("counts")[0]
+        within(lambda: live.do("counts")[0] > begun + 3)
+    ended, = live.do("stop")
+    live.launches += ended
+    expect("three threads launch while patches are replaced", daemon, ended + 1, live)
+
+with PlanDaemon(session("graph"), SANITIZER) as daemon:
+    live = Live(daemon)
+    live.do("capture 0 vectorAdd 2")
+    live.do("replay 3")
+    expect("a graph that is made while attached", daemon, 6)
+    daemon.attach(False)
+    live.do("replay 2")
+    live.launches = 10
+    expect("the same when detached", daemon, 6, live)
+
+with PlanDaemon(session("contexts"), SANITIZER) as daemon:
+    live = Live(daemon)
+    live.launch(2)
+    live.do("context")
+    live.do("load 1")
+    live.launch(1, slot=1)
+    daemon.attach(False)
+    live.launch(1, slot=1)
+    daemon.attach()
+    live.launch(1, slot=1)
+    expect("two contexts", daemon, 4, live)
+    report("two contexts: two instances", len(daemon.instances) == 2, str(len(daemon.instances)))
+
+with PlanDaemon(session("own"), SANITIZER, kernels="nothing") as daemon:
+    live = Live(daemon)
+    live.launch(2)
+    asked = len(daemon.asked)
+    live.launch(20)
+    report("OWN: asked once, nothing armed", asked == len(daemon.asked) and not daemon.seen(wire.ARMED) and live.good(), str(daemon.asked))
+
+for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
+    with PlanDaemon(session("disarm_" + label), SANITIZER, kind=kind, period_ms=0) as daemon:
+        live = Live(daemon)
+        live.launch(2)
+        good = within(lambda: daemon.connected(2))
+        daemon.connections[1].send(wire.message(wire.DISARM, daemon.map, sequence=100))
+        good = good and within(lambda: daemon.seen(wire.SYNCED) == 1)
+        live.launch(2)
+        report(f"{label}: DISARM", live.good() and good and daemon.count() == 2 * THREADS, str(daemon.count()))
+
+# ---- daemons that die, come back, are late
+
+
+with PlanDaemon(session("dies"), SANITIZER) as daemon:
+    live = Live(daemon)
+    live.launch(2)
+    good = counted(daemon, 2)
+    daemon.attach(False)
+    daemon.attach()
+    daemon.stop()
+    live.launch(2)
+    with PlanDaemon(daemon.name, SANITIZER) as second:
+        live.do("load 1")  # a load looks for a new page
+        live.launch(3)
+        expect("a second daemon", second, 3, live)
+    report("the first one's count", good)
+
+for step, script in (("hangs up", lambda connection, answer: None), ("says nothing", lambda connection, answer: [])):
+    for name in ("plan", "plan-slot", "instance"):
+        with PlanDaemon(session("breaks"), SANITIZER, script={name: script}, deadline_ms=300) as daemon:
+            live = Live(daemon)
+            live.launch(2)
+            report(f"{name}: {step}", live.good() and daemon.count() == 0, f"{daemon.count()} {live.broken}")
+
+# ---- plans that are none
+
+
+def field(form, offset, value):
+    def edit(plan):
+        struct.pack_into(form, plan, offset, value)
+        return bytes(plan)
+    return edit
+
+
+BAD = {
+    "empty": lambda plan: b"", "short": lambda plan: bytes(plan[:71]), "one byte more": lambda plan: bytes(plan) + b"\0",
+    "magic": field("<I", 0, 1), "version": field("<I", 4, 2), "size": field("<Q", 8, 1 << 40), "size less": field("<Q", 8, 100),
+    "image outside": field("<Q", 16, 1 << 40), "image odd": field("<Q", 16, 73), "image in the header": field("<Q", 16, 8),
+    "image size": field("<Q", 24, 1 << 40), "image size around": field("<Q", 24, (1 << 64) - 8), "no image size": field("<Q", 24, 0),
+    "image id": field("<Q", 32, 0), "points outside": field("<I", 40, 1 << 31), "points odd": field("<I", 40, 75),
+    "many points": field("<I", 44, 1 << 30), "no points": field("<I", 44, 0), "kernels outside": field("<I", 48, 0xfffffff8),
+    "many kernels": field("<I", 52, 0xffffffff), "data odd": field("<I", 56, 56), "no data": field("<I", 56, 0), "data large": field("<I", 56, 8192),
+    "data smaller than slots": field("<I", 56, 32), "reserved": field("<I", 60, 1), "instruction": field("<I", 64, 13), "instruction 0": field("<I", 64, 0),
+    "point reserved": field("<I", 68, 1), "no symbol": field("<B", 72, 0), "symbol without end": field("<56s", 72, b"x" * 56),
+    "unknown module": field("<I", 128, 77), "unknown name": field("<I", 132, 1000000), "no attachments": field("<Q", 144, 0),
+    "attachment 58": field("<Q", 144, 1 << 58), "image cut": field("<Q", 24, 40),
+}
+BAD_SLOTS = {
+    "slot in the header": [(0, wire.PROCESS, 24)], "slot outside": [(77, wire.REGION, DATA_SIZE)], "slot odd": [(77, wire.REGION, 41)],
+    "slot far outside": [(77, wire.REGION, 0xfffffff8)], "slot of a module": [(77, wire.DATA, MAP_OFFSET)],
+}
+for label, edit in BAD.items():
+    with PlanDaemon(session("bad"), SANITIZER) as daemon:
+        daemon.edit = edit
+        live = Live(daemon)
+        live.launch(2)
+        report(f"plan: {label}", live.good() and daemon.count() == 0 and not daemon.seen(wire.ARMED) and len(daemon.asked) == 1,
+               f"{daemon.count()} {live.broken} {daemon.reports()} {daemon.asked}")
+for label, slots in BAD_SLOTS.items():
+    with PlanDaemon(session("bad"), SANITIZER) as daemon:
+        daemon.slots = slots
+        live = Live(daemon)
+        live.launch(2)
+        report(f"plan: {label}", live.good() and daemon.count() == 0 and not daemon.seen(wire.ARMED), str(daemon.reports()))
+with PlanDaemon(session("unsealed"), SANITIZER, script={"plan": lambda connection, answer: fake_daemon.unsealed(answer)}) as daemon:
+    live = Live(daemon)
+    live.launch(2)
+    report("plan: not sealed", live.good() and daemon.count() == 0 and not daemon.seen(wire.ARMED))
+
+# ---- an engine that fails
+
+for what in ("image", "mark", "patch", "data", "alloc", "write", "unpatch"):
+    with PlanDaemon(session("fails"), SANITIZER) as daemon:
+        live = Live(daemon, GPUPROBE_SANITIZER_FAIL=what)
+        live.launch(2)
+        if what != "unpatch":
+            good = daemon.count() == 0 and within(lambda: daemon.reports())
+        else:
+            good = counted(daemon, 2)
+            daemon.attach(False)
+            live.launch(2)
+            good = good and counted(daemon, 2)
+        report(f"the engine fails: {what}", good and live.good(), f"{daemon.count()} {daemon.reports()} {live.broken}")
+
+with PlanDaemon(session("not_there"), "/nonexistent/libsanitizer-public.so") as daemon:
+    live = Live(daemon)
+    live.launch(2)
+    report("no library of NVIDIA's: why", live.good() and not daemon.asked and len(daemon.reports()) == 1 and
+           [fields[0] for kind, fields in daemon.messages if kind == wire.REPORT] == [0], str(daemon.messages))
+
+with tempfile.TemporaryDirectory() as folder:
+    shim = shutil.copy(SHIM, folder)
+    with PlanDaemon(session("alone"), SANITIZER) as daemon:
+        live = Live(daemon, shim)
+        live.launch(2)
+        report("no engine beside the shim: why", live.good() and len(daemon.reports()) == 1 and "beside the shim" in daemon.reports()[0],
+               str(daemon.messages))
+    shutil.copy(OLD_ENGINE, os.path.join(folder, "libgpuprobe-sass.so"))
+    with PlanDaemon(session("old"), SANITIZER) as daemon:
+        live = Live(daemon, shim)
+        live.launch(2)
+        report("an engine of another version: why", live.good() and len(daemon.reports()) == 1 and "another version" in daemon.reports()[0],
+               str(daemon.messages))
+
+# ---- who gets the engine
+
+for label, rules, wanted in (
+        ("no rules", (), False), ("by name", (rule(RULE_COMM, comm=b"live_driver"),), True), ("another name", (rule(RULE_COMM, comm=b"python3"),), False),
+        ("all but this one", (rule(RULE_NOT | RULE_COMM, comm=b"live_driver"), rule()), False),
+        ("all but another one", (rule(RULE_NOT | RULE_COMM, comm=b"python3"), rule()), True)):
+    with PlanDaemon(session("rules"), SANITIZER, rules=rules) as daemon:
+        live = Live(daemon)
+        live.launch(2)
+        report(f"rules: {label}", live.good() and counted(daemon, 2 if wanted else 0) and bool(daemon.asked) == wanted, str(daemon.messages))
+with PlanDaemon(session("off"), SANITIZER) as daemon:
+    live = Live(daemon, GPUPROBE="off")
+    live.launch(2)
+    report("GPUPROBE=off", live.good() and not daemon.messages)
+end()
