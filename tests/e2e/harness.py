@@ -107,6 +107,8 @@ class Daemon:
             if kind is None:
                 self.stop()
             else:
+                why = subprocess.run([CTL, "why"], env=self.environment(**self.tools()), capture_output=True, text=True, timeout=60)
+                print("--- gpuprobectl why:\n" + why.stdout + why.stderr)
                 self.kill()
         if kind is not None:
             print("--- gpuprobed:\n" + self.text())

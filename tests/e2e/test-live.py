@@ -136,29 +136,42 @@ def test_contexts():
         live.sums = False
 
 
+def replay(live, times, nodes):
+    live.do(f"replay {times}")
+    live.note("vectorAdd", times * nodes)
+
+
 def test_graphs():
-    """Captured before the attachment and after it, replayed before, while and after it stands."""
+    """Made while the attachment stands: counted as long as it does."""
     with sass_daemon() as daemon, Live(daemon) as live:
-        def replay(times, nodes):
-            live.do(f"replay {times}")
-            live.note("vectorAdd", times * nodes)
-        live.do("capture 0 vectorAdd 3")
-        replay(1, 3)
         count, keep = attach_two(daemon, "--engine", "sass")
-        replay(2, 3)
-        equal(daemon.count_of(), 6 * THREADS)
         live.do("capture 0 vectorAdd 4")
-        replay(2, 4)
-        equal(daemon.count_of(), 14 * THREADS)
+        replay(live, 2, 4)
+        equal(daemon.count_of(), 8 * THREADS)
         detach(daemon, count)
-        replay(3, 4)
+        replay(live, 3, 4)
+        equal(daemon.count_of(), 8 * THREADS, "after detach")
         live.do("capture 0 vectorAdd 1")
-        replay(1, 1)
-        equal(daemon.count_of(), 14 * THREADS, "after detach")
+        replay(live, 1, 1)
+        equal(daemon.count_of(), 8 * THREADS, "made after detach")
+        detach(daemon, keep)
+
+
+def test_graphs_from_before():
+    """Made before the attachment, and before another one that comes after it was detached."""
+    with sass_daemon() as daemon, Live(daemon) as live:
+        live.do("capture 0 vectorAdd 3")
+        replay(live, 1, 3)
+        count, keep = attach_two(daemon, "--engine", "sass")
+        replay(live, 2, 3)
+        equal(daemon.count_of(), 6 * THREADS)
+        detach(daemon, count)
+        replay(live, 3, 3)
+        equal(daemon.count_of(), 6 * THREADS, "after detach")
         detach(daemon, keep)
         attach_two(daemon, "--engine", "sass")
-        replay(5, 1)
-        equal(daemon.count_of(), 5 * THREADS, "attached again")
+        replay(live, 5, 3)
+        equal(daemon.count_of(), 15 * THREADS, "attached again")
 
 
 def test_while_threads_launch():

@@ -233,19 +233,34 @@ def test_points_of_one_engine():
 
 
 def test_rules():
+    """Which process has which engine; the first rule that matches decides."""
     uid = os.getuid()
-    for options, engine, attached in (
-            (("--engine", "off"), None, "auto"), (("--engine", f"off:uid={uid}", "--engine", "auto"), None, "auto"),
-            (("--engine", f"sass:exe={os.path.realpath(LIVE)}", "--engine", "ptx"), "sass", "auto"),
-            (("--engine", "sass:exe=/no/such", "--engine", "ptx"), "ptx", "auto"),
-            (("--engine", "ptx"), None, "sass"), (("--engine", "sass"), None, "ptx")):
+    for options, engine in (
+            (("--engine", "off", "--engine", "auto:exe=/no/such"), None), (("--engine", f"off:uid={uid}", "--engine", "auto"), None),
+            (("--engine", f"sass:exe={os.path.realpath(LIVE)}", "--engine", "ptx"), "sass"),
+            (("--engine", "auto:comm=live_driver"), "ptx"), (("--engine", "sass:exe=/no/such", "--engine", "ptx"), "ptx")):
         with sass_daemon(*options) as daemon:
-            daemon.attach("--engine", attached)
+            daemon.attach()
             with Live(daemon) as live:
                 live.launch(2)
                 equal((daemon.count_of(), engines(daemon)), (2 * THREADS, {("vectorAdd", engine)}) if engine else (0, set()), options)
-                if attached != "auto":
-                    check(any("engine" in reason for reason in reasons(daemon)), options, daemon.why())
+                if not engine:
+                    check(any("engine off" in reason for reason in reasons(daemon)), options, daemon.why())
+
+
+def test_attachment_and_rules():
+    """What an attachment asks for and the process does not have: nothing is probed, and `why` says so."""
+    for rule, attached in (("sass", "ptx"), ("ptx", "sass")):
+        with sass_daemon("--engine", f"{rule}:comm=live_driver", "--engine", "auto") as daemon:
+            daemon.attach("--engine", attached)
+            with Live(daemon) as live:
+                live.launch(2)
+                equal((daemon.count_of(), engines(daemon)), (0, set()), rule)
+                told = reasons(daemon, "--pid", str(live.pid))
+                check(told and all("engine" in reason for reason in told), rule, daemon.why())
+    with sass_daemon("--engine", "ptx") as daemon: # nobody has it
+        error = daemon.ctl("attach", COUNTER, "--engine", "sass", status=1)
+        equal(daemon.attachments(), [], error)
 
 
 def test_refused_rules():
