@@ -282,12 +282,26 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 	return r;
 }
 
+/* Whether some program was asked for where only the SASS engine can have it. */
+static bool attach_wants_sass(const struct attach *attach) {
+	for (size_t i = 0; i < attach->choices.n; i++)
+		if (section_needs_sass(&attach->choices.programs[i].section))
+			return true;
+	return attach->wish.engine == ENGINE_SASS;
+}
+
 void attach_compile(struct attach *attach) {
 	json_object *job = json_object_new_object();
 	struct worker_task *task;
 	char prefix[64];
 	int r, fd;
 
+	if (!engine_rules_any_sass(&attach->daemon->engines) && attach_wants_sass(attach)) {
+		attach_fail(attach, ATTACH_E_UNAVAILABLE, NULL, NULL,
+			    "this daemon gives no process the SASS engine: start gpuprobed with --engine=auto, or for some "
+			    "processes with --engine=auto:exe=PATH");
+		return;
+	}
 	if (attach->wish.engine == ENGINE_SASS && attach->choices.n > ATTACH_PATCHES_MAX) {
 		attach_fail_limit(attach, "programs of one object for the SASS engine", ATTACH_PATCHES_MAX);
 		return;

@@ -456,25 +456,30 @@ static int client_on_instance(struct daemon *daemon, struct client *client,
 	return shim_connection_send(client->connection, &message, made ? made->fd : -1);
 }
 
-/* A module could not do something: the same kernels again, with the shim's words. */
+/* A module could not do something: the same kernels again, with the shim's words. A process has many plans, one after the other:
+ * what was said of one before is not said again. */
 static void client_on_report(struct daemon *daemon, const struct client *client,
 			     const struct wire_report *report) {
 	const struct process_facts *facts = &client->process->facts;
 	const struct module *module = process_module(client->process, report->module_id);
+	const bool plan = module && module->result->plan;
 
 	for (size_t i = 0; module && i < module->result->n_kernels; i++) {
 		const struct image_kernel *kernel = &module->result->kernels[i];
+		const struct outcome_subject subject = {
+			.kernel = kernel->name,
+			.demangled = kernel->demangled,
+			.device_function = kernel->device_function,
+			.attachments = kernel->attachments,
+			.n_attachments = kernel->n_attachments,
+			.engine = plan ? OUTCOME_ENGINE_SASS : OUTCOME_ENGINE_PTX,
+		};
 
-		if (!kernel->n_attachments)
-			continue; /* nothing of ours is in it */
-		outcome_log_add(
-			&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
-			&(struct outcome_subject){ kernel->name, kernel->demangled,
-						   kernel->device_function, kernel->attachments,
-						   kernel->n_attachments,
-						   module->result->plan ? OUTCOME_ENGINE_SASS
-									: OUTCOME_ENGINE_PTX },
-			report->reason);
+		if (!kernel->n_attachments || /* nothing of ours is in it */
+		    (plan && outcome_log_has(&daemon->outcomes, facts->pid, &subject, report->reason)))
+			continue;
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED, &subject,
+				report->reason);
 	}
 	if (!module || !module->result->n_kernels)
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,

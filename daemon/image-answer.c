@@ -254,7 +254,7 @@ void image_answer_left_out(struct daemon *daemon, const struct process *process)
 
 		if (attachment->on_host || attachment->engine == ENGINE_PTX || attachment_on_sass(attachment) ||
 		    !filter_matches(&attachment->filter, facts) ||
-		    outcome_log_has(&daemon->outcomes, facts->pid, attachment->id, attachment->patch_reason))
+		    outcome_log_has(&daemon->outcomes, facts->pid, &subject, attachment->patch_reason))
 			continue;
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED, &subject,
 				attachment->patch_reason);

@@ -104,12 +104,15 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 	return 0;
 }
 
-bool outcome_log_has(const struct outcome_log *log, pid_t pid, uint64_t attachment, const char *reason) {
+bool outcome_log_has(const struct outcome_log *log, pid_t pid, const struct outcome_subject *subject, const char *reason) {
 	const struct outcome *outcome;
 
 	TAILQ_FOREACH(outcome, &log->list, link)
-		if (outcome->pid == pid && outcome->n_attachments == 1 && outcome->attachments[0] == attachment &&
-		    strcmp(outcome->reason, reason) == 0)
+		if (outcome->pid == pid && outcome->n_attachments == subject->n_attachments &&
+		    strcmp(outcome->reason, reason) == 0 && strcmp(outcome->kernel, subject->kernel ?: "") == 0 &&
+		    (!subject->n_attachments ||
+		     memcmp(outcome->attachments, subject->attachments,
+			    subject->n_attachments * sizeof(subject->attachments[0])) == 0))
 			return true;
 	return false;
 }

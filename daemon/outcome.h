@@ -70,8 +70,8 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 		    enum outcome_kind kind, const struct outcome_subject *subject,
 		    const char *reason);
 
-/* Whether this was said of a process and an attachment, and is remembered. */
-bool outcome_log_has(const struct outcome_log *log, pid_t pid, uint64_t attachment, const char *reason);
+/* Whether this was said of the kernel (or of none) and these attachments in a process, and is remembered. */
+bool outcome_log_has(const struct outcome_log *log, pid_t pid, const struct outcome_subject *subject, const char *reason);
 
 const char *outcome_kind_name(enum outcome_kind kind);
 const char *outcome_engine_name(enum outcome_engine engine); /* "ptx", "sass" or empty */
