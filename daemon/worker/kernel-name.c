@@ -130,13 +130,52 @@ static bool match_one(const char *pattern, const char *text)
 	return text && (!strcmp(pattern, text) || !fnmatch(pattern, text, 0));
 }
 
-/* A pattern that is one identifier and no part of this mangled name means none of its forms. */
+/* Could the demangler have written the piece by itself: a type, a keyword, the suffix of a number, a name with a short form? */
+static bool is_demanglers(const char *piece, size_t length)
+{
+	static const char words[] =
+		"void wchar_t bool char signed unsigned short int long __int128 float double __float128 "
+		"_Float16 _Float32 _Float32x _Float64 _Float64x _Float128 _Accum _Fract _Sat bfloat16_t half decimal32 decimal64 decimal128 char8_t "
+		"char16_t char32_t nullptr_t decltype auto const volatile restrict __restrict true false "
+		"_Complex _Imaginary __complex__ __imaginary__ __vector std string basic_string "
+		"char_traits allocator basic_istream basic_ostream basic_iostream istream ostream iostream "
+		"operator new delete sizeof alignof typeid throw noexcept requires cast const_cast "
+		"dynamic_cast reinterpret_cast static_cast co_await vtable VTT for construction in "
+		"typeinfo name fn non virtual thunk covariant return guard variable reference temporary "
+		"hidden alias transaction_safe java Class resource initializer init "
+		"function TLS wrapper template parameter object anonymous namespace lambda unnamed type "
+		"default arg abi clone global constructors destructors keyed to literal ull "
+		"enum class typename concept struct union this parm pack expansion gs sr";
+
+	return memmem(words, sizeof(words) - 1, piece, length);
+}
+
+/*
+ * Demangling costs 50 us of a long name, and most patterns mean few of many. What a pattern has between its wildcards is part of
+ * the demangled name, hence of an identifier there, which stands in the mangled name letter for letter, unless the demangler
+ * wrote it. A pattern that is one identifier is a whole name, which the demangler never wrote.
+ */
 static bool cannot_match(const struct kernel_name *name, const char *pattern)
 {
 	static const char identifier[] =
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+	size_t length;
 
-	return !pattern[strspn(pattern, identifier)] && !strstr(name->mangled, pattern);
+	if (!pattern[strspn(pattern, identifier)])
+		return !strstr(name->mangled, pattern);
+	if (strchr(pattern, '\\'))
+		return false;
+	for (; *pattern && *pattern != '['; pattern += length) {
+		length = strspn(pattern, identifier);
+		if (!length) {
+			length = 1;
+			continue;
+		}
+		if (!(*pattern >= '0' && *pattern <= '9') && !is_demanglers(pattern, length) &&
+		    !memmem(name->mangled, strlen(name->mangled), pattern, length))
+			return true;
+	}
+	return false;
 }
 
 int kernel_name_match(struct kernel_name *name, const char *pattern)

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -330,10 +331,52 @@ static void test_cubin_long_name(void **state)
 	free(tiny);
 }
 
+/* Whatever stands in a demangled name is found there by a glob, though most names are refused before they are demangled. */
+static void test_pieces_of_names(void **state)
+{
+	static const char *const names[] = {
+		"_Z9vectorAddPKfS0_Pf", "_ZN2ns6kernelIfLi128ELj4ELm7ELb1EEEvPT_",
+		"_ZN12_GLOBAL__N_16kernelIZ4mainEUlvE_EEvT_", "_Z1fSsSaIcESoSiSd", "_ZplRK1AS1_", "_ZN1AcviEv",
+		"_Z1fDv4_fyxnoDn", "_Z1gIXadL_Z1hvEEEvv", "_Z1fB5cxx11PrVKc", "_ZTV1A", "_ZGVZ1fvE1x",
+		"_Z1fIJifdEEvDpT_", "_ZN1AC1ERKS_", "_ZNK1A1fEv", "_Z3fooIfEDTcl1gfp_EET_", "_Z4funcSt6vectorIhSaIhEE",
+		"_ZNSt3mapIiSsE5clearEv", "_Z1fPFvjEM1AKFmvE", "_Z1kIDdDfEvv", "_ZnwmSt11align_val_t",
+		"_Z1fILf3f800000EEvv", "_ZN3foo3bar3bazIN1A1BEEEvNT_1CE", "_Z3runILN2ns4kindE2EEvv.part.0",
+	};
+	char pattern[80];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		struct kernel_name demangled, name;
+		size_t length;
+
+		kernel_name_init(&demangled, names[i]);
+		assert_int_equal(kernel_name_demangle(&demangled), 0);
+		assert_non_null(demangled.demangled);
+		length = strlen(demangled.demangled);
+		for (size_t from = 0; from < length; from++) {
+			for (size_t size = 1; size <= 24 && from + size <= length; size++) {
+				snprintf(pattern, sizeof(pattern), "*%.*s*", (int)size,
+					 demangled.demangled + from);
+				if (strpbrk(pattern + 1, "[]"))
+					continue;
+				kernel_name_init(&name, names[i]);
+				if (kernel_name_match(&name, pattern) != 1)
+					fail_msg("%s does not mean %s", pattern, demangled.demangled);
+				kernel_name_deinit(&name);
+			}
+		}
+		kernel_name_init(&name, names[i]);
+		assert_int_equal(kernel_name_match(&name, "*softmax*"), 0);
+		assert_false(name.tried);
+		kernel_name_deinit(&name);
+		kernel_name_deinit(&demangled);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),   cmocka_unit_test(test_names_before_demangling),
+		cmocka_unit_test(test_pieces_of_names),
 		cmocka_unit_test(test_options), cmocka_unit_test(test_select),
 		cmocka_unit_test(test_cubin),   cmocka_unit_test(test_cubin_malformed),
 		cmocka_unit_test(test_cubin_long_name),
