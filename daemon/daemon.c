@@ -13,6 +13,7 @@
 #include "artifact.h"
 #include "client.h"
 #include "control.h"
+#include "gpu.h"
 #include "log.h"
 #include "memfd.h"
 #include "pass.h"
@@ -207,6 +208,7 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	daemon->engines = *options->engines;
 	registry_init(&daemon->registry);
 	plan_images_init(&daemon->plans);
+	daemon->n_capabilities = (unsigned int)gpu_capabilities(GPU_PCI_FOLDER, daemon->capabilities, PLAN_CAPABILITIES_MAX);
 	process_table_init(&daemon->processes);
 	outcome_log_init(&daemon->outcomes);
 	LIST_INIT(&daemon->syncs);

@@ -84,7 +84,7 @@ struct daemon {
 	struct image_cache images;
 	struct plan_images plans;
 	struct engine_rules engines;
-	uint32_t capabilities[PLAN_CAPABILITIES_MAX]; /* of devices that processes have asked for */
+	uint32_t capabilities[PLAN_CAPABILITIES_MAX]; /* of the machine's devices, and those that processes asked for */
 	unsigned int n_capabilities;
 	struct interest_writer *interest;
 	struct worker_pool *image_pool, *program_pool;
