@@ -6,11 +6,11 @@
  * in memory, whose address is a parameter; the first is the process's, then those of the maps.
  *
  * Each pointer is loaded once, since it may become 0 while the program runs, though what it pointed
- * to stays. In a module that takes gpuprobe_load_once(). In a patch it takes a strong load: the CUDA
- * compiler may do others again (`.nc` even asks for it). It is of the block's scope, because it
- * is served by the L1 cache then, which the first warp of an SM fills for all; a wider one would
- * have each warp wait for the L2 cache at its kernel's entry. An older pointer is as good as any,
- * and the cache begins each kernel empty.
+ * to stays. In a module that takes gpuprobe_load_once(). In a patch it takes a strong load, since
+ * the CUDA compiler may do others again (`.nc` even asks for it). It is of the block's scope: the
+ * L1 cache serves that, which the first warp of an SM fills for all; a wider one would have each
+ * warp wait for the L2 cache at its kernel's entry. An older pointer is as good as any, and the
+ * cache begins each kernel empty.
  */
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ static LLVMValueRef emit_global(struct emitter *e, LLVMTypeRef type, const char 
 	return global;
 }
 
-/* Says that a call does nothing but give a value, so that nothing is kept in place because of it. */
+/* Says that a call does nothing but give a value: nothing stays in place because of it. */
 static void make_pure(struct emitter *e, LLVMValueRef call)
 {
 	static const char *const names[] = { "nounwind", "willreturn", "memory" /* none */ };

@@ -9,8 +9,8 @@
 
 /*
  * Adds `i64 symbol(i64 ...)` to the module, with a parameter for each field of the context that it
- * reads, and the slots that it uses; `patch`: the patch form, which has a parameter in front instead
- * of these. Returns 0 and the function, or -ENOMEM.
+ * reads, and the slots that it uses; `patch`: the patch form, which has a parameter in front
+ * instead of these. Returns 0 and the function, or -ENOMEM.
  */
 int emit_program(LLVMModuleRef module, struct analysis *analysis,
 		 const struct translate_program *program,

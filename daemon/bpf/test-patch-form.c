@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the text of a patch form has: slots behind a pointer, each loaded once, and nothing that lies in a module. */
+/*
+ * What the text of a patch form has: slots behind a pointer, each loaded once, and nothing that lies
+ * in a module.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,10 +38,10 @@ static struct translate_result translated_with(const struct translate_program *a
 static struct translate_result translated(const struct bpf_insn *insns, size_t n,
 					  const struct translate_map *maps, size_t n_maps)
 {
-	static const char *const never[] = { ".visible", ".const",  ".shared", ".version", ".target", "//",
-					     "exit;",    "ld.nc",   "bar.sync" };
-	struct translate_result result =
-		translated_with(&(struct translate_program){ .patch = true }, insns, n, maps, n_maps);
+	static const char *const never[] = { ".visible", ".const", ".shared", ".version", ".target",
+					     "//",       "exit;",  ".nc.",    "bar.sync" };
+	static const struct translate_program wanted = { .patch = true };
+	struct translate_result result = translated_with(&wanted, insns, n, maps, n_maps);
 	const struct translate_program_result *p = result.programs;
 
 	assert_non_null(p->patch);
@@ -146,8 +149,8 @@ static void test_parameters(void **state)
 	/* memory, as bpf-run has it */
 	result = translated_with(&(struct translate_program){ .patch = true, .takes_memory = true },
 				 reads, COUNT(reads), NULL, 0);
-	assert_int_equal(occurrences(result.programs[0].patch, ".param .b64 __gpuprobe_o1_p0_param_"),
-			 3);
+	patch = result.programs[0].patch;
+	assert_int_equal(occurrences(patch, ".param .b64 __gpuprobe_o1_p0_param_"), 3);
 	translate_result_deinit(&result);
 }
 
@@ -205,14 +208,17 @@ static void test_exit(void **state)
 {
 	static const struct bpf_insn leaves[] = { CALL(511), JEQ0(0, 1), CALL(507), END };
 	static const struct bpf_insn never_leaves[] = { MOV(0, 0), JEQ0(0, 1), CALL(507), END };
-	static const struct bpf_insn nowhere[] = { MOV(1, 0), MOV(2, 0), MOV(3, 0), CALL(503), END };
+	static const struct bpf_insn nowhere[] = { MOV(1, 0), MOV(2, 0), MOV(3, 0), CALL(503),
+						   END };
 	const struct {
 		const struct bpf_insn *insns;
 		size_t n;
 		const char *reason;
 	} cases[] = {
-		{ leaves, COUNT(leaves), "bpf_cuda_exit ends a thread, which the SASS engine cannot" },
-		{ nowhere, COUNT(nowhere), "it uses an address that is none, which ends a thread" },
+		{ leaves, COUNT(leaves),
+		  "bpf_cuda_exit ends a thread, which the SASS engine cannot" },
+		{ nowhere, COUNT(nowhere),
+		  "it uses an address that is none, which ends a thread" },
 	};
 	struct translate_result result;
 

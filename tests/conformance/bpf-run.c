@@ -93,12 +93,13 @@ struct outcome {
 };
 
 /*
- * A kernel that calls the program with parameters that it takes from `arguments`, behind `slots`, if
- * it is a patch.
+ * A kernel that calls the program with parameters that it takes from `arguments`, behind `slots`,
+ * if it is a patch.
  */
 static void print_entry(FILE *out, bool patch, const uint16_t *offsets, uint32_t n)
 {
-	fputs(".visible .entry bpf_run(.param .u64 arguments, .param .u64 result, .param .u64 slots)\n"
+	fputs(".visible .entry bpf_run(.param .u64 arguments, .param .u64 result, "
+	      ".param .u64 slots)\n"
 	      "{\n"
 	      "	.reg .b64 %rd<4>;\n"
 	      "	ld.param.u64 %rd1, [arguments];\n"
@@ -328,17 +329,18 @@ static int run_arm(struct run *run, char **error)
 
 	for (size_t i = 0; !r && i < run->test->n_maps; i++) {
 		const struct translate_map_result *layout = run->translated->maps + i;
+		const char *symbol = run->test->maps[i].slot_symbol;
 		uint64_t slot;
 		size_t size;
 
 		if (!layout->used)
 			continue;
-		r = driver_check(d, d->module_global(&slot, &size, run->module, run->test->maps[i].slot_symbol),
+		r = driver_check(d, d->module_global(&slot, &size, run->module, symbol),
 				 "cuModuleGetGlobal", error);
 		if (r)
 			return r;
 		if (size != (layout->resident ? layout->layout.data_size : 8))
-			return fail(error, "%s has %zu bytes", run->test->maps[i].slot_symbol, size);
+			return fail(error, "%s has %zu bytes", symbol, size);
 		if (layout->resident)
 			run->data[i] = slot;
 		else if (!run->test->unarmed)
