@@ -54,7 +54,7 @@ def test_attach_errors():
             ({"object": encoded("past-end")}, "VerificationFailed", "invalid access to map value"),
             ({"object": encoded("no-null-check")}, "VerificationFailed", "map_value_or_null"),
             ({"object": encoded("endless")}, "VerificationFailed", ""),
-            ({"object": encoded("counter"), "point": "kprobe/f@x.cu"}, "InvalidArgument", "expected FILE:LINE or block:N after @"),
+            ({"object": encoded("counter"), "point": "kprobe/f@x.cu"}, "InvalidArgument", "expected FILE:LINE, block:N, or one of call, "),
             ({"object": encoded("counter"), "point": "uprobe/f"}, "InvalidArgument", "expected kprobe/"),
             ({"object": encoded("counter"), "point": "kprobe/"}, "InvalidArgument", "--kernel"),
             ({"object": encoded("counter"), "point": ""}, "InvalidArgument", "section"),
