@@ -99,7 +99,7 @@ static uint32_t collect(struct sim_thread *t, const struct sim_trampoline *p, st
 		return resolve(t, p, &values[0]);
 	case PATCH_BARRIER:
 		values[0] = RD(i->a);
-		values[1] = RD(i->b) ? RD(i->b) : t->block->thread_count;
+		values[1] = RD(i->b); /* 0: all */
 		break;
 	case PATCH_SYNCWARP:
 		values[0] = RD(i->bits);
