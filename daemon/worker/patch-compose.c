@@ -111,14 +111,30 @@ static int write_program(struct compose *compose, FILE *stream, struct patch_pro
 	return r;
 }
 
+/* Computes each field that the program reads once, however often it is among its parameters. */
+static void write_fields(FILE *stream, const struct patch_class *class,
+			 const struct probe_program *program, char fields[][PATCH_ARGUMENT_SIZE],
+			 const char **arguments)
+{
+	for (uint32_t i = 0; i < program->context_count; i++) {
+		uint32_t first = 0;
+
+		while (program->context[first] != program->context[i])
+			first++;
+		if (first == i)
+			patch_field_write(stream, class, program->context[i], fields[i]);
+		arguments[i] = fields[first];
+	}
+}
+
 /* One attachment's part of a function. */
 static int write_attachment(struct compose *compose, FILE *stream, const struct patch_class *class,
 			    size_t index)
 {
 	uint32_t number = compose->request->image.attachments[index].use.program;
 	struct patch_program *program = &compose->programs[number];
-	char fields[PATCH_FIELDS_MAX + 1][PATCH_ARGUMENT_SIZE], suffix[48];
-	const char *arguments[PATCH_FIELDS_MAX + 1];
+	char fields[IMAGE_CONTEXT_MAX][PATCH_ARGUMENT_SIZE], suffix[48];
+	const char *arguments[IMAGE_CONTEXT_MAX + 1] = { "%gpuprobe_slots" };
 	int r;
 
 	fprintf(stream,
@@ -129,11 +145,7 @@ static int write_attachment(struct compose *compose, FILE *stream, const struct 
 		"\t.reg .b64 " PATCH_REGISTER "slots;\n"
 		"\tadd.s64 " PATCH_REGISTER "slots, " PATCH_REGISTER "data, %u;\n",
 		UINT64_C(1) << index, index, compose->request->slots[number]);
-	snprintf(fields[0], sizeof(fields[0]), PATCH_REGISTER "slots");
-	for (uint32_t i = 0; i < program->program->context_count; i++)
-		patch_field_write(stream, class, program->program->context[i], fields[i + 1]);
-	for (uint32_t i = 0; i <= program->program->context_count; i++)
-		arguments[i] = fields[i];
+	write_fields(stream, class, program->program, fields, arguments + 1);
 	snprintf(suffix, sizeof(suffix), "_%zu", index);
 	r = write_program(compose, stream, program, arguments, suffix);
 	fprintf(stream, LABEL "skip%zu:\n\t}\n", index);

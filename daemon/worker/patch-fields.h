@@ -8,7 +8,6 @@
 #include "patch-point.h"
 
 #define PATCH_REGISTER "%%gpuprobe_" /* registers of ours are named after this */
-#define PATCH_FIELDS_MAX 21
 #define PATCH_ARGUMENT_SIZE 24
 
 /* The parameters of a function of this class, in PTX. */
