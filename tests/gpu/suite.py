@@ -294,22 +294,28 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         if result.returncode != 0:
             raise AssertionError((result.stdout + result.stderr)[-6000:])
 
-    def test_random_programs(self):
-        runner = TOP / "tests/conformance/random-programs.py"
-        result = subprocess.run([sys.executable, runner, self.build / "daemon/bpf/bpf-run", "500"], env=self.tool_env(),
-                                capture_output=True, text=True, timeout=300)
-        self.benchmarks["random_programs"] = result.stdout.strip().splitlines()[-1:]
+    def programs(self, name, script, *arguments):
+        result = subprocess.run([sys.executable, TOP / "tests/conformance" / script, *arguments], env=self.tool_env(),
+                                capture_output=True, text=True, timeout=400)
+        self.benchmarks[name] = result.stdout.strip().splitlines()[-1:]
         if result.returncode != 0:
             raise AssertionError((result.stdout + result.stderr)[-3000:])
 
+    def test_random_programs(self):
+        self.programs("random_programs", "random-programs.py", self.build / "daemon/bpf/bpf-run", "500")
+
     def test_conformance(self):
+        cases = sorted((TOP / "tests/conformance/cases").iterdir())
+        self.programs("conformance", "run.py", self.build / "daemon/bpf/bpf-run", *cases)
+
+    def test_random_patch_forms(self):
+        self.programs("random_patch_forms", "random-programs.py", "--patch", self.build / "daemon/bpf/bpf-run", "200", "1001")
+
+    def test_patch_forms(self):
+        """Programs as the SASS engine has them, called by a kernel."""
         folder = TOP / "tests/conformance"
-        cases = sorted((folder / "cases").iterdir())
-        result = subprocess.run([sys.executable, folder / "run.py", self.build / "daemon/bpf/bpf-run", *cases],
-                                env=self.tool_env(), capture_output=True, text=True, timeout=400)
-        self.benchmarks["conformance"] = result.stdout.strip().splitlines()[-1:]
-        if result.returncode != 0:
-            raise AssertionError((result.stdout + result.stderr)[-3000:])
+        self.programs("patch_forms", "run.py", "--patch", self.build / "daemon/bpf/bpf-run", folder / "patch-only.txt",
+                      *sorted((folder / "cases").iterdir()))
 
     # ---------------------------------------------------------------------------------------------------------------
 
