@@ -203,7 +203,7 @@ def test_hang_up():
                     time.sleep(0.005)
             shim.close()
         alive(daemon)
-        wait_until(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) < 60, "descriptors are given back")
+        wait_until(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) < 64, "descriptors are given back")
 
 
 def test_hang_up_slow():
