@@ -9,6 +9,7 @@
 
 #include "probe.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define CHECK(condition)          \
@@ -161,8 +162,30 @@ static char *probe(const struct ptx_module *module, const struct probe_program *
 	return out;
 }
 
+/* Kernels that were put beside probed ones have the bodies of before. */
+static void check_bare(const struct ptx_module *module, const struct ptx_module *again)
+{
+	for (uint32_t i = 0; i < module->function_count; i++) {
+		const struct ptx_function *function = &module->functions[i], *found;
+		char *name = NULL;
+		int length = asprintf(&name, "%.*s" PROBE_BARE_SUFFIX, (int)function->name.length,
+				      module->text + function->name.offset);
+
+		CHECK(length > 0);
+		found = ptx_module_find_function(again, name, (size_t)length);
+		if (found && function->entry && function->body.length &&
+		    function == ptx_module_find_function(module, name, function->name.length) &&
+		    !ptx_module_has_symbol(module, name, (size_t)length))
+			CHECK(found->entry && found->linkage == function->linkage &&
+			      found->body.length == function->body.length &&
+			      !memcmp(again->text + found->body.offset, module->text + function->body.offset,
+				      function->body.length));
+		free(name);
+	}
+}
+
 /* One way of probing it. */
-static void fuzz_way(const struct ptx_module *module, bool good, bool call, bool stubs)
+static void fuzz_way(const struct ptx_module *module, bool good, bool call, bool stubs, bool bare)
 {
 	static const char *const names[] = { "stub", "ns::stub" };
 	const struct probe_program program = {
@@ -173,7 +196,7 @@ static void fuzz_way(const struct ptx_module *module, bool good, bool call, bool
 		.context = fields,
 		.context_count = sizeof(fields) / sizeof(fields[0]),
 	};
-	const struct probe_options options = { .stubs = names, .n_stubs = stubs ? 2 : 0, .image = 1, .call = call };
+	const struct probe_options options = { .stubs = names, .n_stubs = stubs ? 2 : 0, .image = 1, .call = call, .bare = bare };
 	struct ptx_module again;
 	struct ptx_error error;
 	uint32_t sites, none;
@@ -187,6 +210,7 @@ static void fuzz_way(const struct ptx_module *module, bool good, bool call, bool
 	CHECK(!ptx_module_parse(&again, out, length, &error));
 	CHECK(bodies_good(&again) && again.function_count >= module->function_count);
 	CHECK(!call || (again.function_count > module->function_count) == !!sites);
+	check_bare(module, &again);
 	twice = probe(&again, &program, &options, &length, &none);
 	CHECK(!twice == !!sites);
 	free(twice);
@@ -212,8 +236,8 @@ static void fuzz_module(const char *text, size_t length)
 	CHECK(out_length == length && !memcmp(out, text, length));
 	ptx_edit_free(edit);
 	free(out);
-	for (int way = 0; way < 4; way++)
-		fuzz_way(&module, good, way & 1, way & 2);
+	for (int way = 0; way < 8; way++)
+		fuzz_way(&module, good, way & 1, way & 2, way & 4);
 	ptx_module_deinit(&module);
 }
 
