@@ -20,7 +20,10 @@
 #define NOTE_CUINFO                                                                                \
 	1000 /* type of the note in .note.nv.cuinfo: {u16 version, u16 virtual sm, u32 toolkit} */
 
-/* Attributes of .nv.info: a byte of format, one of kind, two of size; a value of that many bytes follows in this format alone. */
+/*
+ * Attributes of .nv.info: a byte of format, one of kind, two of size; a value of that many bytes
+ * follows in this format alone.
+ */
 #define INFO_FORMAT_SIZED 4
 #define INFO_REGISTERS 0x2f /* {u32 index of a symbol, u32 count} */
 

@@ -130,12 +130,16 @@ static bool match_one(const char *pattern, const char *text)
 	return text && (!strcmp(pattern, text) || !fnmatch(pattern, text, 0));
 }
 
-/* Could the demangler have written the piece by itself: a type, a keyword, the suffix of a number, a name with a short form? */
+/*
+ * Could the demangler have written the piece by itself: a type, a keyword, the suffix of a number,
+ * a name with a short form?
+ */
 static bool is_demanglers(const char *piece, size_t length)
 {
 	static const char words[] =
 		"void wchar_t bool char signed unsigned short int long __int128 float double __float128 "
-		"_Float16 _Float32 _Float32x _Float64 _Float64x _Float128 _Accum _Fract _Sat bfloat16_t half decimal32 decimal64 decimal128 char8_t "
+		"_Float16 _Float32 _Float32x _Float64 _Float64x _Float128 _Accum _Fract _Sat "
+		"bfloat16_t half decimal32 decimal64 decimal128 char8_t "
 		"char16_t char32_t nullptr_t decltype auto const volatile restrict __restrict true false "
 		"_Complex _Imaginary __complex__ __imaginary__ __vector std string basic_string "
 		"char_traits allocator basic_istream basic_ostream basic_iostream istream ostream iostream "
@@ -151,9 +155,10 @@ static bool is_demanglers(const char *piece, size_t length)
 }
 
 /*
- * Demangling costs 50 us of a long name, and most patterns mean few of many. What a pattern has between its wildcards is part of
- * the demangled name, hence of an identifier there, which stands in the mangled name letter for letter, unless the demangler
- * wrote it. A pattern that is one identifier is a whole name, which the demangler never wrote.
+ * Demangling costs 50 us of a long name, and most patterns mean few of many. What a pattern has
+ * between its wildcards is part of the demangled name, hence of an identifier there, which stands
+ * in the mangled name letter for letter, unless the demangler wrote it. A pattern that is one
+ * identifier is a whole name, which the demangler never wrote.
  */
 static bool cannot_match(const struct kernel_name *name, const char *pattern)
 {

@@ -10,15 +10,16 @@
  *		the program
  *	return 0
  *
- * What is tested is the same for all threads of a warp that come here together: one function's data, one load, one instruction.
- * So branches are uniform, and a kernel that is not meant goes through six instructions.
+ * What is tested is the same for all threads of a warp that come here together: one function's
+ * data, one load, one instruction. So branches are uniform, and a kernel that is not meant goes
+ * through six instructions.
  *
- * ptxas never inlines a function, and a call by the ABI costs more than a counter. So the bodies of programs stand in the function
- * itself where they can (passes/ptx-inline.h); long ones are called, so that a function of many attachments stays in the
- * instruction cache.
+ * ptxas never inlines a function, and a call by the ABI costs more than a counter. So the bodies of
+ * programs stand in the function itself where they can (passes/ptx-inline.h); long ones are called,
+ * so that a function of many attachments stays in the instruction cache.
  *
- * Symbols have the hash of the text in them, which is taken while they have zeros there. Two images are then never mistaken for
- * one another by a library that knows functions by their names.
+ * Symbols have the hash of the text in them, which is taken while they have zeros there. Two images
+ * are then never mistaken for one another by a library that knows functions by their names.
  */
 
 #include "patch-compose.h"
@@ -43,8 +44,8 @@
 
 struct compose {
 	const struct patch_request *request;
-	struct patch_program *programs; /* owned, by program; those that no attachment names are not parsed */
-	size_t ids[PATCH_CLASSES_MAX]; /* where the functions' text has the id in a symbol, by point */
+	struct patch_program *programs; /* owned; those that no attachment names are not parsed */
+	size_t ids[PATCH_CLASSES_MAX]; /* by point: where its symbol has the id, in the functions */
 	size_t inlined; /* bytes in this function */
 	struct ptx_error *error;
 };

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The PTX of a patch image: the programs, and one function for each class of instructions that an attachment needs. */
+/*
+ * The PTX of a patch image: the programs, and one function for each class of instructions that an
+ * attachment needs.
+ */
 
 #include "patch-request.h"
 

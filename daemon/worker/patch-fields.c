@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A parameter has a register of its name, 64 bits wide; ptxas drops those that nothing reads. What is loaded from memory is
- * loaded where a program wants it, behind the test of its attachment's bit.
+ * A parameter has a register of its name, 64 bits wide; ptxas drops those that nothing reads. What
+ * is loaded from memory is loaded where a program wants it, behind the test of its attachment's
+ * bit.
  */
 
 #include "patch-fields.h"
@@ -72,7 +73,10 @@ void patch_prologue_write(FILE *stream, const struct patch_class *class, const c
 		     "p;");
 }
 
-/* What a store stores, in pieces of at most 4 bytes: nothing is promised about the alignment of the copy. */
+/*
+ * What a store stores, in pieces of at most 4 bytes: nothing is promised about the alignment of the
+ * copy.
+ */
 static void write_value(FILE *stream, unsigned int field)
 {
 	static const struct {

@@ -14,14 +14,14 @@
 void patch_parameters_write(FILE *stream, const struct patch_class *class);
 
 /*
- * What comes before the first attachment: the parameters in registers; of memory, a prefetch goes to the label `end`, and
- * the kind of access.
+ * What comes before the first attachment: the parameters in registers; of memory, a prefetch goes
+ * to the label `end`, and the kind of access.
  */
 void patch_prologue_write(FILE *stream, const struct patch_class *class, const char *end);
 
 /*
- * Computes the field at `offset`, which the class has (patch_context_has()), in a register of its own if need be, and says in
- * `argument` what stands for it: a register, or a number.
+ * Computes the field at `offset`, which the class has (patch_context_has()), in a register of its
+ * own if need be, and says in `argument` what stands for it: a register, or a number.
  */
 void patch_field_write(FILE *stream, const struct patch_class *class, uint32_t offset,
 		       char argument[PATCH_ARGUMENT_SIZE]);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The job `patch`: which kernels are meant (patch-match.c), an image of functions that the patching library calls
- * (patch-compose.c, then the compiler), and both as a plan (patch-plan.c). The image is that of an earlier plan where the request
- * has one: then a list of names costs no compilation.
+ * The job `patch`: which kernels are meant (patch-match.c), an image of functions that the patching
+ * library calls (patch-compose.c, then the compiler), and both as a plan (patch-plan.c). The image
+ * is that of an earlier plan where the request has one: then a list of names costs no compilation.
  */
 
 #include "patch-job.h"
@@ -103,7 +103,10 @@ static int add_functions(struct job *job)
 	return r;
 }
 
-/* Compiles the composed text: a fatbin with the cubin, and the text for drivers that take nothing else. */
+/*
+ * Compiles the composed text: a fatbin with the cubin, and the text for drivers that take nothing
+ * else.
+ */
 static int build(struct job *job, struct compiler *patcher)
 {
 	const struct image_request *image = &job->request.image;

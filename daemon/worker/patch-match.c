@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A process may have a hundred thousand kernels loaded, and somebody waits for the answer: a name is demangled only if a pattern
- * cannot be decided without, and what a person reads is kept for as many kernels as a reply lists.
+ * A process may have a hundred thousand kernels loaded, and somebody waits for the answer: a name
+ * is demangled only if a pattern cannot be decided without, and what a person reads is kept for as
+ * many kernels as a reply lists.
  */
 
 #include "patch-match.h"
@@ -136,7 +137,9 @@ static int add_name(struct patch_matches *matches, const struct patch_request *r
 	return r ? r : list(matches, request, mangled, kernel->attachments);
 }
 
-/* The length of the name without PROBE_BARE_SUFFIX, if it has that and something before it; else 0. */
+/*
+ * The length of the name without PROBE_BARE_SUFFIX, if it has that and something before it; else 0.
+ */
 static size_t bare_length(const char *name)
 {
 	static const size_t suffix = sizeof(PROBE_BARE_SUFFIX) - 1;

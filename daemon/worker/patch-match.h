@@ -16,7 +16,10 @@ struct patch_matches {
 	char **mangled; /* owned, the targets' names */
 };
 
-/* 0, enum patch_names_error (*what says how the list is malformed) or -ENOMEM. patch_matches_deinit() is due in any case. */
+/*
+ * 0, enum patch_names_error (*what says how the list is malformed) or -ENOMEM.
+ * patch_matches_deinit() is due in any case.
+ */
 int patch_match(struct patch_matches *matches, const struct patch_request *request,
 		const char **what);
 void patch_matches_deinit(struct patch_matches *matches);

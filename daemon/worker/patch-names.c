@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A module's record is checked as a whole before its first name is given out: there are as many names as it says, each ends
- * inside it, and nothing but padding follows. So a list is either good up to a module, or refused there.
+ * A module's record is checked as a whole before its first name is given out: there are as many
+ * names as it says, each ends inside it, and nothing but padding follows. So a list is either good
+ * up to a module, or refused there.
  */
 
 #include "patch-names.h"

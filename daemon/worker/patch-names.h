@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The shim's list of names (proto/patch.h), as hostile as any image: nothing is read that has not been checked. */
+/*
+ * The shim's list of names (proto/patch.h), as hostile as any image: nothing is read that has not
+ * been checked.
+ */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Header, points, kernels, image: what the shim looks at most often comes first. All sizes but the image's are multiples of 8. */
+/*
+ * Header, points, kernels, image: what the shim looks at most often comes first. All sizes but the
+ * image's are multiples of 8.
+ */
 int patch_plan_make(const struct patch_plan_parts *parts, uint8_t **out, size_t *size,
 		    uint64_t *image_offset)
 {

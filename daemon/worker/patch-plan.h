@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Plans of proto/patch.h: written for the shim, and read again where an earlier one spares the compiler. */
+/*
+ * Plans of proto/patch.h: written for the shim, and read again where an earlier one spares the
+ * compiler.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,9 +24,14 @@ struct patch_plan_parts {
 	uint32_t data_size;
 };
 
-/* A plan in memory of the caller's; *image_offset says where its image begins. 0, -ENOMEM, -EFBIG. */
+/*
+ * A plan in memory of the caller's; *image_offset says where its image begins. 0, -ENOMEM, -EFBIG.
+ */
 int patch_plan_make(const struct patch_plan_parts *parts, uint8_t **plan, size_t *size,
 		    uint64_t *image_offset);
 
-/* Finds image and points of a plan, which stays the caller's and lies at a multiple of 8; kernels are left out. False: it is none. */
+/*
+ * Finds image and points of a plan, which stays the caller's and lies at a multiple of 8; kernels
+ * are left out. False: it is none.
+ */
 bool patch_plan_read(const void *plan, size_t size, struct patch_plan_parts *parts);

@@ -50,7 +50,10 @@ static const struct patch_class classes[] = {
 	{ PATCH_REMOTE_SHARED_MEMORY, "memory", PATCH_CONTEXT_MEMORY, SPACE_GLOBAL, MEMORY },
 };
 
-/* What of spaces (bits of 1 << space) reaches a class of memory; generic addresses are of the class of global ones. */
+/*
+ * What of spaces (bits of 1 << space) reaches a class of memory; generic addresses are of the class
+ * of global ones.
+ */
 static bool is_wanted(const struct patch_class *class, uint32_t spaces)
 {
 	return spaces & 1u << class->space ||

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The points of the SASS engine: which classes of instructions they are, and what a program that stands there can read. */
+/*
+ * The points of the SASS engine: which classes of instructions they are, and what a program that
+ * stands there can read.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,7 +21,9 @@ enum patch_context {
 	PATCH_CONTEXT_EVENT, /* struct gpuprobe_event_ctx */
 };
 
-/* A class, and the function that is called at its instructions: (u64 data, u64 pc, parameters...). */
+/*
+ * A class, and the function that is called at its instructions: (u64 data, u64 pc, parameters...).
+ */
 struct patch_class {
 	uint32_t instruction; /* enum patch_instruction */
 	const char *point; /* of an attachment: "entry" */
@@ -34,8 +39,10 @@ struct patch_class {
 /* The class of that number, NULL if there is none. */
 const struct patch_class *patch_class_find(uint32_t instruction);
 
-/* The classes of a point, a bit for each number; `spaces` (probe.h) of memory. 0: none. *context is filled in unless the point is unknown:
- * then -ENOENT. */
+/*
+ * The classes of a point, a bit for each number; `spaces` (probe.h) of memory. 0: none. *context is
+ * filled in unless the point is unknown: then -ENOENT.
+ */
 int patch_point_find(const char *point, uint32_t spaces, uint32_t *classes,
 		     enum patch_context *context);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A patch runs wherever an instruction of its class does, also where half a warp is: what waits for other threads would hang a
- * kernel, what ends a thread would change it. Shared and constant memory are the kernel's own, and ptxas does not take them.
- * ptxas takes the barriers, so they are looked for here.
+ * A patch runs wherever an instruction of its class does, also where half a warp is: what waits for
+ * other threads would hang a kernel, what ends a thread would change it. Shared and constant memory
+ * are the kernel's own, and ptxas does not take them. ptxas takes the barriers, so they are looked
+ * for here.
  */
 
 #include "patch-program.h"
@@ -164,8 +165,8 @@ static struct patch_symbol *find_symbol(struct patch_symbols *symbols, const cha
 }
 
 /*
- * Something brings a name: 0, if it is new; -EEXIST, if the same variable is there already; or it is unfit. `declaration` of
- * a function has length 0.
+ * Something brings a name: 0, if it is new; -EEXIST, if the same variable is there already; or it
+ * is unfit. `declaration` of a function has length 0.
  */
 static int bring(const struct patch_program *parsed, struct patch_symbols *symbols,
 		 struct ptx_range range, struct ptx_range declaration, struct ptx_error *error)

@@ -34,8 +34,8 @@ struct patch_symbols {
 };
 
 /*
- * Writes the program's text: without variables that are there already, and without its function unless that is called.
- * Returns as patch_program_parse().
+ * Writes the program's text: without variables that are there already, and without its function
+ * unless that is called. Returns as patch_program_parse().
  */
 int patch_program_write(FILE *stream, const struct patch_program *parsed,
 			struct patch_symbols *symbols, struct ptx_error *error);

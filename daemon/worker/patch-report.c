@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Registers of a function that is no kernel are in the cubin alone: an attribute EIATTR_REGCOUNT of .nv.info, the index of a symbol
- * and a number. Spills are in the log alone:
+ * Registers of a function that is no kernel are in the cubin alone: an attribute EIATTR_REGCOUNT of
+ * .nv.info, the index of a symbol and a number. Spills are in the log alone:
  *
  *	Function properties for F
  *	    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads

@@ -11,6 +11,8 @@ struct patch_report {
 	uint32_t stack, spill_stores, spill_loads; /* bytes */
 };
 
-/* Of the function `symbol`: from the cubin, and the compiler's words with --verbose (may be NULL). */
+/*
+ * Of the function `symbol`: from the cubin, and the compiler's words with --verbose (may be NULL).
+ */
 void patch_report_read(struct patch_report *report, const char *symbol, const void *cubin,
 		       size_t size, const char *log);

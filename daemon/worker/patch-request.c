@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is wrong with a request is the daemon's fault, so it is an `internal` error. What a program cannot have on this engine is
- * its author's to hear: error `program`.
+ * What is wrong with a request is the daemon's fault, so it is an `internal` error. What a program
+ * cannot have on this engine is its author's to hear: error `program`.
  */
 
 #include "patch-request.h"
@@ -30,7 +30,10 @@ static bool has(struct json_object *object, const char *key)
 	return json_object_object_get_ex(object, key, NULL);
 }
 
-/* Maps what a member names, if it is there; an empty memfd is as none. False: it is not as it should be. */
+/*
+ * Maps what a member names, if it is there; an empty memfd is as none. False: it is not as it
+ * should be.
+ */
 static bool map_optional(const struct worker_job *job, const char *key, uint64_t max,
 			 const uint8_t **data, size_t *size)
 {

@@ -16,7 +16,10 @@ struct patch_meaning {
 };
 
 struct patch_request {
-	/* What it shares with images: capability, output, programs (their texts NULL if they need not be known), attachments. */
+	/*
+	 * What it shares with images: capability, output, programs (their texts NULL if they need
+	 * not be known), attachments.
+	 */
 	struct image_request image;
 	struct patch_meaning *meanings; /* owned, by attachment */
 	uint32_t *slots; /* owned, by program: offset in struct patch_data */
