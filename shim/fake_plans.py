@@ -9,6 +9,7 @@ import struct
 import fake_daemon
 import wire
 from fake_daemon import EVERYONE, MAP
+from target_runs import within
 
 SASS_RULES = 2912
 HEADER = "<IIQQQQIIIIII"  # struct patch_plan
@@ -85,7 +86,7 @@ class PlanDaemon(fake_daemon.FakeDaemon):
 
     def __init__(self, name, sanitizer, attached=True, kernels="vectorAdd", kind=wire.REGION, rules=(rule(),), deadline_ms=2000, **more):
         self.kernels, self.kind, self.edit, self.asked, self.image_number, self.map = kernels, kind, None, [], 0, MAP
-        self.slots = None
+        self.slots = self.mirror = None
         super().__init__(name, text=page(EVERYONE if attached else 0, sanitizer, rules, deadline_ms), deadline_ms=deadline_ms, **more)
 
     def attach(self, attached=True):
@@ -96,6 +97,17 @@ class PlanDaemon(fake_daemon.FakeDaemon):
         os.pwrite(fd, struct.pack("<I", EVERYONE if attached else 0), 16)
         os.pwrite(fd, struct.pack("<Q", generation + 2), 8)
         os.close(fd)
+
+    def send(self, connection, step, answer):
+        if step == "welcome" and self.messages[-1][1][0] == wire.MIRROR:
+            self.mirror = connection
+        return super().send(connection, step, answer)
+
+    def disarm(self, map_id):
+        """Whether the process has answered."""
+        seen = self.seen(wire.SYNCED)
+        self.mirror.send(wire.message(wire.DISARM, map_id, sequence=100 + seen))
+        return within(lambda: self.seen(wire.SYNCED) > seen)
 
     def one_image(self, connection, fields, image, sequence):
         if fields[1] == wire.NAMES:

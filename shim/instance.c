@@ -273,6 +273,7 @@ const char *instance_prepare_inside(struct instance *instance, const struct inst
 		 (in_host_memory(instance) || instance->layout.kind == MAP_KIND_RING);
 	if (instance->address || *later)
 		return NULL;
+	instance->of_engine = true;
 	return upload_inside(data_of(instance), instance->data_size, inside, &instance->address);
 }
 
@@ -294,9 +295,36 @@ const char *instance_prepare_region(struct instance *instance, driver_handle str
 	reason = inside ? upload_inside(zeros, instance->data_size, inside, address)
 			: upload(zeros, instance->data_size, stream, address);
 	free(zeros);
-	if (reason || instance_add_region(instance, NULL, *address))
+	if (reason)
 		return reason;
-	return "no memory for a map: the process has none";
+	if (!instance_add_region(instance, NULL, *address))
+		return "no memory for a map: the process has none";
+	instance->regions->of_engine = inside != NULL;
+	return NULL;
+}
+
+static void give_back(driver_pointer address, bool of_engine, driver_handle context,
+		      const struct sass_engine *engine)
+{
+	if (of_engine)
+		engine->free(context, address);
+	else
+		driver_own()->mem_free(address);
+}
+
+bool instance_release(struct instance *instance, driver_handle context,
+		      const struct sass_engine *engine)
+{
+	for (const struct instance_region *region = instance->regions; region;
+	     region = region->next)
+		if (region->load)
+			return false;
+	for (const struct instance_region *region = instance->regions; region;
+	     region = region->next)
+		give_back(region->address, region->of_engine, context, engine);
+	if (instance->address && !in_host_memory(instance))
+		give_back(instance->address, instance->of_engine, context, engine);
+	return true;
 }
 
 /* ---- the copy ----------------------------------------------------------------------- */
@@ -422,7 +450,7 @@ bool instance_add_region(struct instance *instance, const struct load *load,
 		free(region);
 		return false;
 	}
-	*region = (struct instance_region){ instance->regions, load, address };
+	*region = (struct instance_region){ instance->regions, load, address, false };
 	instance->regions = region;
 	return true;
 }

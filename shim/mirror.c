@@ -206,6 +206,26 @@ void mirror_free_context(struct mirror_context *context)
 	free(context);
 }
 
+void mirror_drop_disarmed(driver_handle handle, const struct sass_engine *engine)
+{
+	struct mirror_context *context;
+
+	mirror_lock();
+	context = mirror_find_context(handle);
+	for (struct instance **link = context ? &context->instances : NULL; link && *link;) {
+		struct instance *instance = *link;
+
+		if (!instance->disarmed || instance->forgotten ||
+		    !instance_release(instance, handle, engine)) {
+			link = &instance->next;
+			continue;
+		}
+		*link = instance->next;
+		instance_free(instance);
+	}
+	mirror_unlock();
+}
+
 bool mirror_has_contexts(void)
 {
 	return __atomic_load_n(&contexts, __ATOMIC_RELAXED) != NULL;

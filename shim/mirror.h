@@ -13,6 +13,7 @@
 
 struct instance;
 struct load;
+struct sass_engine;
 
 /* One context that a probed module runs in. */
 struct mirror_context {
@@ -56,6 +57,12 @@ struct mirror_context *mirror_first_context(void);
 /* Writes to device memory on the context's stream and waits for it; the context must be current. */
 bool mirror_write(struct mirror_context *context, driver_pointer where, const void *bytes,
 		  size_t size);
+
+/*
+ * The current context is idle: frees its instances that are disarmed, which nothing points to. Takes
+ * the lock; with the loader's lock held.
+ */
+void mirror_drop_disarmed(driver_handle handle, const struct sass_engine *engine);
 
 /* The calls that follow need no lock. */
 

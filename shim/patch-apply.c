@@ -301,15 +301,11 @@ static void prepare(struct round *round, struct patch_module_entry *entry)
 	struct patch_context *context;
 	const char *reason;
 
-	if ((!entry->attachments && !entry->patched) || !patch_module_is_loaded(entry))
+	if (!entry->attachments || !patch_module_is_loaded(entry))
 		return;
 	context = enter_context(round, entry);
 	if (!context)
 		return;
-	if (!entry->attachments) { /* nothing is counted from here on, however long kernels run */
-		patch_cells_finish(context, round->engine, entry, NULL);
-		return;
-	}
 	reason = patch_context_load(context, round->engine, &set.view);
 	if (!reason)
 		reason = fill(round, context);
@@ -346,7 +342,10 @@ static void change(struct round *round, struct patch_module_entry *entry)
 	}
 }
 
-/* What patches of older images read says that nothing is meant. */
+/*
+ * What patches of older images read says that nothing is meant; and what those read that should be
+ * taken out, and cannot now.
+ */
 static void finish(struct round *round, struct patch_module_entry *entry)
 {
 	struct patch_context *context =
@@ -354,8 +353,8 @@ static void finish(struct round *round, struct patch_module_entry *entry)
 
 	if (!context)
 		return;
-	patch_cells_finish(context, round->engine, entry, entry->patched ? &set.view : NULL);
-	if (entry->patched)
+	patch_cells_finish(context, round->engine, entry, entry->attachments ? &set.view : NULL);
+	if (entry->attachments)
 		tell(round, context, NULL);
 }
 
@@ -415,8 +414,10 @@ static enum patch_outcome change_all(struct round *round)
 			busy = context;
 			continue;
 		}
-		idle = context;
 		change(round, entry);
+		if (context != idle)
+			mirror_drop_disarmed(context->handle, round->engine);
+		idle = context;
 	}
 	gate_open();
 	return outcome;
@@ -431,7 +432,7 @@ static enum patch_outcome apply_all(struct round *round)
 		prepare(round, entry);
 	outcome = change_all(round);
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
-		if (!must_patch(entry))
+		if (!entry->attachments || !must_patch(entry))
 			finish(round, entry);
 	if (outcome == PATCH_OUTCOME_BUSY && !said_busy)
 		load_report(round->plan ? round->plan->module_id : 0,

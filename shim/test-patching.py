@@ -121,6 +121,23 @@ with PlanDaemon(session("cycles"), SANITIZER, attached=False) as daemon:
     report("1000 cycles: no descriptors and mappings, less than 256 KB", sizes[0][:2] == sizes[1][:2] and sizes[1][2] - sizes[0][2] < 256, str(sizes))
     report("1000 cycles: one instance", len(daemon.instances) == 1 and daemon.seen(wire.UNLOAD) == 1000, str(daemon.seen(wire.UNLOAD)))
 
+for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
+    with PlanDaemon(session("maps_" + label), SANITIZER, attached=False, kind=kind) as daemon:  # each time with a map of its own
+        live = Live(daemon)
+        sizes, good = [], True
+        for cycle in range(200):
+            daemon.map, daemon.mirror = fake_daemon.MAP + cycle, None
+            daemon.attach()
+            live.launch()
+            good = good and within(lambda: daemon.mirror)
+            daemon.attach(False)
+            good = good and daemon.disarm(daemon.map)
+            live.launch()
+            if cycle in (49, 199):
+                sizes.append(live.size())
+        expect(f"{label}: 200 cycles with new maps", daemon, 200, live)
+        report(f"{label}: 200 cycles with new maps: nothing kept", good and sizes[0][:2] == sizes[1][:2] and len(daemon.instances) == 200, str(sizes))
+
 for how in ("", " library"):
     with PlanDaemon(session("loads" + how.strip()), SANITIZER) as daemon:
         live = Live(daemon, load="load 0" + how)
@@ -161,10 +178,10 @@ with PlanDaemon(session("threads"), SANITIZER, attached=False) as daemon:
     ended, = live.do("stop")
     live.launches = ended
     live.launch()
-    total = daemon.count()
     good = live.good()
-    report("three threads launch while it is attached and detached", good and daemon.count() == total and total % THREADS == 0 and
-           0 < total < ended * THREADS, f"{total} of {ended * THREADS} {live.broken} {sorted(set(daemon.reports()))}")
+    total = daemon.count()
+    report("three threads launch while it is attached and detached", good and total % THREADS == 0 and 0 < total < ended * THREADS,
+           f"{total} of {ended * THREADS} {live.broken} {sorted(set(daemon.reports()))}")
 
 with PlanDaemon(session("threads_on"), SANITIZER) as daemon:  # what changes is nothing to these kernels: none is lost
     live = Live(daemon)
@@ -213,9 +230,7 @@ for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
     with PlanDaemon(session("disarm_" + label), SANITIZER, kind=kind, period_ms=0) as daemon:
         live = Live(daemon)
         live.launch(2)
-        good = within(lambda: daemon.connected(2))
-        daemon.connections[1].send(wire.message(wire.DISARM, daemon.map, sequence=100))
-        good = good and within(lambda: daemon.seen(wire.SYNCED) == 1)
+        good = within(lambda: daemon.mirror) and daemon.disarm(daemon.map)
         live.launch(2)
         report(f"{label}: DISARM", live.good() and good and daemon.count() == 2 * THREADS, str(daemon.count()))
 
