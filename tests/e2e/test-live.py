@@ -117,6 +117,23 @@ def test_modules():
         equal(reasons(daemon), [])
 
 
+def test_lazy():
+    """Kernels that the driver loads at their first launch (it does so by default): before the attachment, while it stands, and after."""
+    with sass_daemon() as daemon, Live(daemon, GPUPROBE_SIM_LAZY="1", CUDA_MODULE_LOADING="LAZY") as live:
+        live.launch(1, "lines")
+        first, keep = attach_two(daemon, "--engine", "sass")
+        daemon.attach("--engine", "sass", "--kernel", "lines")
+        live.launch(2)
+        live.launch(3, "lines")
+        live.launch(1, "warps")
+        equal(counts(daemon), [2 * THREADS, 3 * THREADS])
+        detach(daemon, first)
+        live.launch(2)
+        daemon.attach("--engine", "sass", "--kernel", "warps")
+        live.launch(4, "warps")
+        equal(counts(daemon), [2 * THREADS, 3 * THREADS, 4 * THREADS])
+
+
 def test_contexts():
     """A module in each of two contexts."""
     with sass_daemon() as daemon, Live(daemon) as live:
