@@ -76,13 +76,14 @@ static int engine_match(struct filter *filter, const char *text, char *error) {
 
 int engine_rules_add(struct engine_rules *rules, const char *text, char error[static ENGINE_ERROR_SIZE]) {
 	const char *colon = strchr(text, ':');
+	const size_t length = colon ? (size_t)(colon - text) : strlen(text);
 	struct engine_rule rule = {};
 	char name[8] = "";
 	int r;
 
-	if (!colon || (size_t)(colon - text) < sizeof(name))
-		snprintf(name, sizeof(name), "%.*s", colon ? (int)(colon - text) : 7, text);
-	if ((!colon && strlen(text) >= sizeof(name)) || !engine_from_name(name, true, &rule.engine))
+	if (length < sizeof(name))
+		memcpy(name, text, length);
+	if (!engine_from_name(name, true, &rule.engine))
 		return engine_wrong(error, "expected auto, ptx, sass or off, perhaps with a match: sass:uid=1000");
 	if (!colon && rules->has_fallback)
 		return engine_wrong(error, "there is a rule for everybody else already (%s)",
