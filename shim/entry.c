@@ -290,20 +290,25 @@ LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
 LAUNCH_GRAPH(cuGraphLaunch)
 LAUNCH_GRAPH(cuGraphLaunch_ptsz)
 
-/* ---- captures: while there is one nothing is patched ---------------------------------- */
+/*
+ * ---- captures: while there is one nothing is patched; a graph keeps the patches that its kernels have when it
+ * is instantiated, so they are brought up to date before ---------
+ */
 
-#define BEGIN_CAPTURE(name, arguments, ...)            \
-	WRAP(name, __VA_ARGS__)                        \
-	{                                              \
-		driver_result result;                  \
-                                                       \
-		if (!have_##name())                    \
-			return DRIVER_ERROR_NOT_FOUND; \
-		patch_captured(1);                     \
-		result = real_##name arguments;        \
-		if (result)                            \
-			patch_captured(-1);            \
-		return result;                         \
+#define BEGIN_CAPTURE(name, arguments, ...)                      \
+	WRAP(name, __VA_ARGS__)                                  \
+	{                                                        \
+		driver_result result;                            \
+                                                                 \
+		if (!have_##name())                              \
+			return DRIVER_ERROR_NOT_FOUND;           \
+		if ((arm_work() & ARM_ENGINE) && patch_needed()) \
+			patch_launch();                          \
+		patch_captured(1);                               \
+		result = real_##name arguments;                  \
+		if (result)                                      \
+			patch_captured(-1);                      \
+		return result;                                   \
 	}
 #define BEGIN_CAPTURE_TO(name)                                                               \
 	BEGIN_CAPTURE(name, (stream, graph, nodes, edges, count, mode), driver_handle stream, \
