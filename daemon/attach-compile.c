@@ -290,22 +290,13 @@ static bool attach_wants_sass(const struct attach *attach) {
 	return attach->wish.engine == ENGINE_SASS;
 }
 
-void attach_compile(struct attach *attach) {
+/* Compiles the programs. */
+static void attach_compile_start(struct attach *attach) {
 	json_object *job = json_object_new_object();
 	struct worker_task *task;
 	char prefix[64];
 	int r, fd;
 
-	if (!engine_rules_any_sass(&attach->daemon->engines) && attach_wants_sass(attach)) {
-		attach_fail(attach, ATTACH_E_UNAVAILABLE, NULL, NULL,
-			    "this daemon gives no process the SASS engine: start gpuprobed with --engine=auto, or for some "
-			    "processes with --engine=auto:exe=PATH");
-		return;
-	}
-	if (attach->wish.engine == ENGINE_SASS && attach->choices.n > ATTACH_PATCHES_MAX) {
-		attach_fail_limit(attach, "programs of one object for the SASS engine", ATTACH_PATCHES_MAX);
-		return;
-	}
 	compiled_prefix(prefix, attach->object_id);
 	json_object_object_add(job, "job", json_object_new_string("compile"));
 	json_object_object_add(job, "prefix", json_object_new_string(prefix));
@@ -328,4 +319,15 @@ void attach_compile(struct attach *attach) {
 		return;
 	}
 	worker_pool_submit(attach->daemon->program_pool, task, ATTACH_COMPILE_MS);
+}
+
+void attach_compile(struct attach *attach) {
+	if (!engine_rules_any_sass(&attach->daemon->engines) && attach_wants_sass(attach))
+		attach_fail(attach, ATTACH_E_UNAVAILABLE, NULL, NULL,
+			    "this daemon gives no process the SASS engine: start gpuprobed with --engine=auto, or for some "
+			    "processes with --engine=auto:exe=PATH");
+	else if (attach->wish.engine == ENGINE_SASS && attach->choices.n > ATTACH_PATCHES_MAX)
+		attach_fail_limit(attach, "programs of one object for the SASS engine", ATTACH_PATCHES_MAX);
+	else
+		attach_compile_start(attach);
 }
