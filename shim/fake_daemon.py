@@ -125,7 +125,7 @@ class FakeDaemon:
         os.mkdir(self.folder, 0o700)
         os.chmod(self.folder, 0o700)
         self.write_page(text if text is not None else page(flags, deadline_ms))
-        self.messages, self.instances, self.connections, self.module, self.steps = [], [], [], 0, {}
+        self.messages, self.instances, self.connections, self.module, self.steps, self.roles = [], [], [], 0, {}, {}
         self.lock = threading.Lock()
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         if listen:
@@ -201,6 +201,7 @@ class FakeDaemon:
         with self.lock:
             self.messages.append((kind, fields))
         if kind == wire.HELLO:
+            self.roles[connection] = fields[0]
             return self.send(connection, "welcome", [(wire.message(wire.WELCOME, self.deadline_ms, self.period_ms, PID, 0, COMM,
                                                                      sequence=sequence), [])])
         if kind == wire.IMAGE:

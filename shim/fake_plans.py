@@ -99,15 +99,21 @@ class PlanDaemon(fake_daemon.FakeDaemon):
         os.close(fd)
 
     def send(self, connection, step, answer):
-        if step == "welcome" and self.messages[-1][1][0] == wire.MIRROR:
+        if step == "welcome" and self.roles[connection] == wire.MIRROR:
             self.mirror = connection
         return super().send(connection, step, answer)
 
     def disarm(self, map_id):
-        """Whether the process has answered."""
+        """Whether the process has answered; its connection may just be ending, or another one beginning."""
         seen = self.seen(wire.SYNCED)
-        self.mirror.send(wire.message(wire.DISARM, map_id, sequence=100 + seen))
-        return within(lambda: self.seen(wire.SYNCED) > seen)
+
+        def answered():
+            try:
+                self.mirror.send(wire.message(wire.DISARM, map_id, sequence=100 + seen))
+            except (OSError, AttributeError):
+                return False
+            return within(lambda: self.seen(wire.SYNCED) > seen, 0.5)
+        return within(answered)
 
     def one_image(self, connection, fields, image, sequence):
         if fields[1] == wire.NAMES:
