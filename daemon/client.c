@@ -198,24 +198,34 @@ static bool client_module_wanted(const struct daemon *daemon, const struct image
 	return false;
 }
 
+/* Tells a process of the modules that it does not know of yet, as many as its connection takes now. */
+static void client_send_retirements(struct daemon *daemon, const struct process *process) {
+	struct shim_connection *connection = process_mirror(process);
+	struct module *module;
+
+	LIST_FOREACH(module, &process->modules, link) {
+		union wire_message message = { .header = { .type = WIRE_RETIRE } };
+
+		if (!module->retiring || !connection)
+			continue;
+		message.retire.module_id = module->id;
+		message.header.sequence = ++daemon->last_sequence;
+		if (shim_connection_send(connection, &message, -1) < 0)
+			return; /* it has not taken the others yet: when it says something */
+		module->retiring = false;
+	}
+}
+
 void client_retire(struct daemon *daemon, uint64_t attachment) {
 	const struct process *process;
-	const struct module *module;
+	struct module *module;
 
 	LIST_FOREACH(process, &daemon->processes.list, link) {
-		struct shim_connection *connection = process_mirror(process);
-
-		LIST_FOREACH(module, &process->modules, link) {
-			union wire_message message = { .header = { .type = WIRE_RETIRE } };
-
-			if (!connection || module->result->plan ||
-			    !image_result_applies(module->result, attachment) ||
-			    client_module_wanted(daemon, module->result))
-				continue;
-			message.retire.module_id = module->id;
-			message.header.sequence = ++daemon->last_sequence;
-			shim_connection_send(connection, &message, -1);
-		}
+		LIST_FOREACH(module, &process->modules, link)
+			if (!module->result->plan && image_result_applies(module->result, attachment) &&
+			    !client_module_wanted(daemon, module->result))
+				module->retiring = true;
+		client_send_retirements(daemon, process);
 	}
 }
 
@@ -517,6 +527,7 @@ static int client_on_message(struct shim_connection *connection, const union wir
 		return 0;
 	case WIRE_SYNCED:
 		client_sync_answered(daemon, connection, message->header.sequence, false);
+		client_send_retirements(daemon, client->process);
 		return 0;
 	}
 	return -EPROTO;

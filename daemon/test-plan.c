@@ -127,8 +127,11 @@ static void answer_plan(size_t n, const char *more, uint32_t data_size, const ui
 
 static union wire_message sent[SENT_MAX];
 static size_t n_sent;
+static bool connection_full;
 
 int __wrap_shim_connection_send(struct shim_connection *connection, union wire_message *message, int fd) {
+	if (connection_full)
+		return -ENOBUFS;
 	assert_true(n_sent < SENT_MAX);
 	assert_int_equal(fd >= 0, message->header.type == WIRE_IMAGE_REPLY && message->image_reply.verdict);
 	sent[n_sent++] = *message;
@@ -516,6 +519,7 @@ static void test_detach(void **state) {
 	struct world *world = *state;
 	struct daemon *daemon = &world->daemon;
 	struct shim_connection mirror = { .state = SHIM_MIRROR };
+	const union wire_message synced = { .header = { .type = WIRE_SYNCED } };
 	struct image_result *result;
 	struct module *module;
 
@@ -537,7 +541,13 @@ static void test_detach(void **state) {
 	assert_int_equal(n_jobs, 3); /* what the process will ask for */
 	assert_null(member(jobs[2].request, "names"));
 	assert_int_equal(json_object_array_length(member(jobs[2].request, "attachments")), 1);
+	connection_full = true;
 	daemon_detach(daemon, registry_attachment(&daemon->registry, 3));
+	connection_full = false;
+	assert_int_equal(n_sent, 0);
+	mirror.userdata = &world->client;
+	for (int i = 0; i < 2; i++) /* told once, when there is room */
+		assert_int_equal(client_handlers.message(&mirror, &synced, -1, daemon), 0);
 	assert_int_equal(n_sent, 1);
 	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
 	assert_int_equal(sent[0].retire.module_id, module->id);
