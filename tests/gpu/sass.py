@@ -84,9 +84,7 @@ class SassCode:
         with Session(self, ENGINE) as session, self.live(session, threads) as worker:
             worker.ask("add 3")
             attached = session.attach("counter", "vectorAdd", "--pid", worker.pid)
-            begin = time.monotonic()
             worker.ask("small 1")
-            effective = time.monotonic() - begin
             expect("the first launch after attach", session.read(), 32)
             worker.ask("add 5")
             worker.ask("mul 4")
@@ -98,13 +96,49 @@ class SassCode:
             session.ctl("detach", *attached)
             worker.ask("add 7")
             expect("after the first is detached", session.read(ids[1]), 9 * threads)
-            begin = time.monotonic()
             session.ctl("detach", *second)
-            worker.ask("small 1")
-            gone = time.monotonic() - begin
             worker.ask("add 1")
             expect("maps left", session.json("map", "list")["maps"], [])
-            self.benchmarks["sass_effective"] = {"first_launch_after_attach_ms": round(1e3 * effective, 2), "detach_and_launch_ms": round(1e3 * gone, 2)}
+
+    def bench_sass_effective(self):
+        """How long the launch takes that follows an attach or detach, and finds it: in that launch it takes effect."""
+        figures = {"attach_ms": [], "first_launch_ms": [], "detach_ms": [], "launch_after_detach_ms": []}
+
+        def timed(name, call, *arguments):
+            begin = time.monotonic()
+            result = call(*arguments)
+            figures[name].append(round(1e3 * (time.monotonic() - begin), 2))
+            return result
+        with Session(self, ENGINE) as session, self.live(session, 1 << 16) as worker:
+            for _ in range(15):
+                attached = timed("attach_ms", session.attach, "counter", "vectorAdd", "--pid", worker.pid)
+                timed("first_launch_ms", worker.ask, "small 1")
+                expect("that launch counts", session.read(), 32)
+                timed("detach_ms", session.ctl, "detach", *attached)
+                timed("launch_after_detach_ms", worker.ask, "small 1")
+        self.benchmarks["sass_effective"] = {**{key: statistics.median(values) for key, values in figures.items()}, "all": figures}
+
+    def test_sass_two_gpus(self):
+        """Counts of each device of one process."""
+        names = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines()
+        if len(names) < 2:
+            print("      (one GPU here)")
+            return
+        threads = 1 << 20
+        with Session(self, ENGINE) as session, self.live(session, threads) as worker:
+            worker.ask("device 1")
+            worker.ask("add 1")
+            attached = session.ctl("attach", self.timed_object("devices"), "--kernel", "vector*", "--pid", worker.pid).stdout.split()
+            worker.ask("add 3")
+            worker.ask("device 0")
+            worker.ask("mul 5")
+            worker.ask("device 1")
+            worker.ask("add 2")
+            counts = {int(entry["key"]): entry["value"] for entry in session.json("map", "dump", "devices", "--nonzero")["entries"]}
+            expect("threads of each device", counts, {0: 5 * threads, 1: 5 * threads})
+            session.ctl("detach", *attached)
+            worker.ask("add 1")
+        self.benchmarks["sass_two_gpus"] = counts
 
     def test_sass_cycles(self):
         """1,000 times attached and detached: no count is wrong, nothing grows."""
@@ -227,16 +261,17 @@ class SassCode:
         for mode in "eager", "graphs":
             times = {key: [] for key in ("bare", "present", "counter", "kernel_counter", "detached")}
             with Session(self, ENGINE) as session, self.train(mode) as bare, self.train(mode, session=session) as ours:
+                def measure(worker, key):
+                    worker.ask("steps 3") # the GPU comes from another process, patches are made in the first launches
+                    times[key].append(worker.ask("steps 10")["ms"])
                 for _ in range(7):
-                    times["bare"].append(bare.ask("steps 10")["ms"])
-                    times["present"].append(ours.ask("steps 10")["ms"])
+                    measure(bare, "bare")
+                    measure(ours, "present")
                     for program, map_name in ("counter", "counter"), ("kernel_counter", "threads"):
                         attached = session.ctl("attach", self.object(program), "--kernel", "*", "--engine", "sass", "--pid", ours.pid).stdout.split()
-                        ours.ask("steps 1")
-                        times[program].append(ours.ask("steps 10")["ms"])
-                        if not session.json("map", "dump", map_name, "--nonzero")["entries"]:
-                            raise AssertionError(f"{mode}: the probe did not fire")
+                        measure(ours, program)
+                        if session.read(map_name) < 13 * 1000000: # a step has millions of threads
+                            raise AssertionError(f"{mode}: the probe did not fire everywhere: {session.read(map_name)}")
                         session.ctl("detach", *attached)
-                        ours.ask("steps 1")
-                    times["detached"].append(ours.ask("steps 10")["ms"])
+                    measure(ours, "detached")
             self.benchmarks[f"sass_step_{mode}"] = {"ratios": {key: ratio(values, times["bare"]) for key, values in times.items()}, "ms": times}

@@ -3,6 +3,7 @@
 //   add N, mul N    N launches, one after the other: the median time of one in milliseconds
 //   small N         N launches of vectorAdd with 32 threads: microseconds of one, as the host sees it
 //   memory          bytes of the GPU's memory in use
+//   device N        goes on with that device
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -34,20 +35,27 @@ static void check(cudaError_t error, const char *what)
 	exit(1);
 }
 
-int main(int argc, char **argv)
-{
-	int threads = argc > 1 ? atoi(argv[1]) : 1 << 24, count;
-	float *a, *b, *c;
-	char line[256], word[32];
-	cudaEvent_t begin, end;
+static float *a, *b, *c;
+static cudaEvent_t begin, end;
 
+static void prepare(int device, int threads)
+{
+	check(cudaSetDevice(device), "cudaSetDevice");
 	check(cudaMalloc(&a, threads * sizeof(float)), "cudaMalloc");
 	check(cudaMalloc(&b, threads * sizeof(float)), "cudaMalloc");
 	check(cudaMalloc(&c, threads * sizeof(float)), "cudaMalloc");
 	check(cudaMemset(a, 0, threads * sizeof(float)), "cudaMemset");
 	check(cudaMemset(b, 0, threads * sizeof(float)), "cudaMemset");
-	cudaEventCreate(&begin);
-	cudaEventCreate(&end);
+	check(cudaEventCreate(&begin), "cudaEventCreate");
+	check(cudaEventCreate(&end), "cudaEventCreate");
+}
+
+int main(int argc, char **argv)
+{
+	int threads = argc > 1 ? atoi(argv[1]) : 1 << 24, count;
+	char line[256], word[32];
+
+	prepare(0, threads);
 	vectorAdd<<<1, 32>>>(a, b, c, 0);
 	vectorMul<<<1, 32>>>(a, b, c, 0);
 	check(cudaDeviceSynchronize(), "the first launches");
@@ -64,6 +72,9 @@ int main(int argc, char **argv)
 
 			check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo");
 			printf("%zu\n", total - available);
+		} else if (!strcmp(word, "device")) {
+			prepare(count, threads);
+			printf("%d\n", count);
 		} else if (!strcmp(word, "small")) {
 			auto start = std::chrono::steady_clock::now();
 
