@@ -242,6 +242,14 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         """Every point, context, helper and map: tests/e2e/test-language.py, on this GPU."""
         self.script("language", TOP / "tests/e2e/test-language.py", self.build)
 
+    def test_engine(self):
+        """The SASS engine's points, contexts, helpers and maps, with NVIDIA's library."""
+        self.script("engine", TOP / "tests/e2e/test-sass.py", self.build)
+
+    def test_live(self):
+        """Attaching to what runs, and detaching, on both engines."""
+        self.script("live", TOP / "tests/e2e/test-live.py", self.build)
+
     def test_guides(self):
         self.script("guides", TOP / "tests/e2e/test-guides.py", self.build)
 
