@@ -18,6 +18,7 @@
 #include "gate.h"
 #include "load.h"
 #include "mirror.h"
+#include "patch-graph.h"
 #include "patching.h"
 #include "symbols.h"
 
@@ -338,6 +339,57 @@ BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph_ptsz)
 END_CAPTURE(cuStreamEndCapture)
 END_CAPTURE(cuStreamEndCapture_ptsz)
 
+/*
+ * ---- graphs that get machine code: patches are brought up to date before, and stay while it is copied --------
+ */
+
+#define MAKE_GRAPH(name, EXEC, arguments, ...)                       \
+	WRAP(name, __VA_ARGS__)                                      \
+	{                                                            \
+		driver_result result;                                \
+                                                                     \
+		if (!have_##name())                                  \
+			return DRIVER_ERROR_NOT_FOUND;               \
+		if (__builtin_expect(!(arm_work() & ARM_ENGINE), 1)) \
+			return real_##name arguments;                \
+		if (patch_needed())                                  \
+			patch_launch();                              \
+		gate_enter();                                        \
+		result = real_##name arguments;                      \
+		if (!result)                                         \
+			patch_graph_made(EXEC);                      \
+		gate_leave();                                        \
+		return result;                                       \
+	}
+#define INSTANTIATE(name)                                                                        \
+	MAKE_GRAPH(name, *exec, (exec, graph, node, text, size), driver_handle *exec,            \
+		   driver_handle graph, driver_handle *node, char *text, size_t size)
+INSTANTIATE(cuGraphInstantiate)
+INSTANTIATE(cuGraphInstantiate_v2)
+MAKE_GRAPH(cuGraphInstantiateWithFlags, *exec, (exec, graph, flags), driver_handle *exec,
+	   driver_handle graph, unsigned long long flags)
+MAKE_GRAPH(cuGraphInstantiateWithParams, *exec, (exec, graph, parameters), driver_handle *exec,
+	   driver_handle graph, void *parameters)
+MAKE_GRAPH(cuGraphInstantiateWithParams_ptsz, *exec, (exec, graph, parameters), driver_handle *exec,
+	   driver_handle graph, void *parameters)
+MAKE_GRAPH(cuGraphExecUpdate, exec, (exec, graph, node, status), driver_handle exec,
+	   driver_handle graph, driver_handle *node, int *status)
+MAKE_GRAPH(cuGraphExecUpdate_v2, exec, (exec, graph, status), driver_handle exec,
+	   driver_handle graph, void *status)
+MAKE_GRAPH(cuGraphExecKernelNodeSetParams, exec, (exec, node, parameters), driver_handle exec,
+	   driver_handle node, const void *parameters)
+MAKE_GRAPH(cuGraphExecKernelNodeSetParams_v2, exec, (exec, node, parameters), driver_handle exec,
+	   driver_handle node, const void *parameters)
+
+WRAP(cuGraphExecDestroy, driver_handle exec)
+{
+	if (!have_cuGraphExecDestroy())
+		return DRIVER_ERROR_NOT_FOUND;
+	if (arm_work() & ARM_ENGINE)
+		patch_graph_destroyed(exec); /* before: the handle may be another one's at once */
+	return real_cuGraphExecDestroy(exec);
+}
+
 /* ---- handles of kernels, and what is changed about them: for launches of bare ones ---- */
 
 /*
@@ -486,6 +538,16 @@ const struct wrapper wrappers[] = {
 	ENTRY(cuFuncSetSharedMemConfig),
 	ENTRY(cuGetProcAddress),
 	ENTRY(cuGetProcAddress_v2),
+	ENTRY(cuGraphExecDestroy),
+	ENTRY(cuGraphExecKernelNodeSetParams),
+	ENTRY(cuGraphExecKernelNodeSetParams_v2),
+	ENTRY(cuGraphExecUpdate),
+	ENTRY(cuGraphExecUpdate_v2),
+	ENTRY(cuGraphInstantiate),
+	ENTRY(cuGraphInstantiateWithFlags),
+	ENTRY(cuGraphInstantiateWithParams),
+	ENTRY(cuGraphInstantiateWithParams_ptsz),
+	ENTRY(cuGraphInstantiate_v2),
 	ENTRY(cuGraphLaunch),
 	ENTRY(cuGraphLaunch_ptsz),
 	ENTRY(cuGreenCtxDestroy),

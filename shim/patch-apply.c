@@ -21,6 +21,7 @@
 #include "load.h"
 #include "mirror.h"
 #include "patch-data.h"
+#include "patch-graph.h"
 #include "patch-module.h"
 #include "patch-plan.h"
 #include "sass.h"
@@ -33,7 +34,7 @@ static struct patch_set {
 	struct load *plans; /* linked by next; NULL: there is no set */
 	struct load *base; /* the one whose image the view is of */
 	struct patch_view view;
-	uint64_t serial; /* changes with image or slots; patched modules remember it */
+	uint64_t serial; /* changes with image or slots; contexts remember it */
 } set;
 
 static uint64_t serials;
@@ -264,7 +265,7 @@ static const char *give_data(const struct sass_engine *engine,
 static bool must_patch(const struct patch_module_entry *entry)
 {
 	return patch_module_is_loaded(entry) &&
-	       entry->patched != (entry->attachments ? set.serial : 0);
+	       entry->patched != (entry->attachments ? set.view.image_id : 0);
 }
 
 /* Says once a device and plan that it is armed, or why not. */
@@ -311,7 +312,7 @@ static void prepare(struct round *round, struct patch_module_entry *entry)
 		reason = fill(round, context);
 	if (!reason)
 		reason = patch_cells_prepare(context, round->engine, entry, &set.view);
-	if (!reason && entry->patched == set.serial)
+	if (!reason && entry->patched == set.view.image_id)
 		reason = give_data(round->engine, entry, true);
 	if (reason) {
 		tell(round, context, reason);
@@ -329,7 +330,7 @@ static void change(struct round *round, struct patch_module_entry *entry)
 		return;
 	if (entry->attachments) {
 		reason = round->engine->patch(entry->module, set.view.points, set.view.point_count);
-		entry->patched = reason ? 0 : set.serial;
+		entry->patched = reason ? 0 : set.view.image_id;
 		if (!reason)
 			reason = give_data(round->engine, entry, false);
 	} else {
@@ -354,7 +355,7 @@ static void finish(struct round *round, struct patch_module_entry *entry)
 	if (!context)
 		return;
 	patch_cells_finish(context, round->engine, entry, entry->attachments ? &set.view : NULL);
-	if (entry->attachments)
+	if (entry->attachments && !must_patch(entry))
 		tell(round, context, NULL);
 }
 
@@ -389,6 +390,17 @@ static uint64_t idle_wait_ms(void)
 	return deadline_ms && deadline_ms < IDLE_WAIT_MS ? deadline_ms : IDLE_WAIT_MS;
 }
 
+/* Says whether graphs that are instantiated from now on may have patched code. */
+static void note_risk(void)
+{
+	bool risk = false;
+
+	for (const struct patch_module_entry *entry = patch_module_first(); entry;
+	     entry = entry->next)
+		risk = risk || entry->patched;
+	__atomic_store_n(&patch_graph_risk, risk, __ATOMIC_RELEASE);
+}
+
 /* Changes what must be, with the gate closed. */
 static enum patch_outcome change_all(struct round *round)
 {
@@ -396,6 +408,7 @@ static enum patch_outcome change_all(struct round *round)
 	struct patch_module_entry *first = patch_module_first();
 	const struct patch_context *idle = NULL, *busy = NULL;
 	enum patch_outcome outcome = PATCH_OUTCOME_DONE;
+	bool holds;
 
 	while (first && !must_patch(first))
 		first = first->next;
@@ -403,12 +416,19 @@ static enum patch_outcome change_all(struct round *round)
 		return PATCH_OUTCOME_DONE;
 	if (!gate_close(until_ms))
 		return PATCH_OUTCOME_BUSY;
+	holds = patch_graph_holds();
 	for (struct patch_module_entry *entry = first; entry; entry = entry->next) {
 		const struct patch_context *context =
 			must_patch(entry) ? enter_context(round, entry) : NULL;
 
 		if (!context || context == busy)
 			continue;
+		if (entry->patched && holds) {
+			if (entry->attachments)
+				tell(round, context, "a graph has the patches of before: a module "
+						     "stays as it is till that is destroyed");
+			continue;
+		}
 		if (context != idle && !wait_idle(context, until_ms)) {
 			outcome = PATCH_OUTCOME_BUSY;
 			busy = context;
@@ -419,6 +439,7 @@ static enum patch_outcome change_all(struct round *round)
 			mirror_drop_disarmed(context->handle, round->engine);
 		idle = context;
 	}
+	note_risk();
 	gate_open();
 	return outcome;
 }
@@ -432,8 +453,7 @@ static enum patch_outcome apply_all(struct round *round)
 		prepare(round, entry);
 	outcome = change_all(round);
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
-		if (!entry->attachments || !must_patch(entry))
-			finish(round, entry);
+		finish(round, entry);
 	if (outcome == PATCH_OUTCOME_BUSY && !said_busy)
 		load_report(round->plan ? round->plan->module_id : 0,
 			    "kernels ran on for too long: the SASS engine patches them later");
@@ -594,8 +614,10 @@ enum patch_outcome patch_one(const struct sass_engine *engine, const struct inte
 		adopt(plan, &view);
 	round.plan = plan;
 	prepare(&round, entry);
-	if (must_patch(entry))
+	if (must_patch(entry)) {
+		__atomic_store_n(&patch_graph_risk, true, __ATOMIC_RELEASE);
 		change(&round, entry);
+	}
 	finish(&round, entry);
 	return round.left ? PATCH_OUTCOME_BUSY : PATCH_OUTCOME_DONE;
 }

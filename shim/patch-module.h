@@ -30,7 +30,7 @@ struct patch_module_entry {
 	uint64_t module_id, epoch; /* of the load that it comes from; 0: its own, or see there */
 	struct patch_names names;
 	bool asked; /* it was in a list that a plan, or OWN, was got for */
-	uint64_t patched; /* serial of the set (patching.c) that it is patched with; 0: bare */
+	uint64_t patched; /* id of the image that it is patched with; 0: bare */
 	uint64_t *attachments, *kernel_ids; /* of each name, from the plan; NULL: none is meant */
 	struct patch_cells *cells;
 };

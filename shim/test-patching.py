@@ -205,6 +205,21 @@ with PlanDaemon(session("graph"), SANITIZER) as daemon:
     live.launches = 10
     expect("the same when detached", daemon, 6, live)
 
+with PlanDaemon(session("graph_stays"), SANITIZER) as daemon:  # its machine code must not go away
+    live = Live(daemon)
+    live.do("capture 0 vectorAdd 1")
+    live.do("replay 1")
+    for number in (1, 2, 0):
+        daemon.attach(False)
+        live.do("replay 1")
+        daemon.image_number = number
+        daemon.attach()
+        live.do("replay 1")
+    live.launch(1)
+    live.launches = 8
+    expect("a graph goes on while patches come and go", daemon, 3, live)  # with the first image, and what is launched
+    live = None
+
 with PlanDaemon(session("contexts"), SANITIZER) as daemon:
     live = Live(daemon)
     live.launch(2)
