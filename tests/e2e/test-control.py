@@ -196,9 +196,9 @@ def test_sync():
         _, module, _, slots = loader.image(VEC_ADD_PTX)
         fd, _, _ = loader.instance(slots[0][0])
         loader.send(message(ARMED, module, 0, 0))
-        mirror = Shim(daemon.directory, role=MIRROR)
         bus = Connection(daemon.directory)
         bus.send("DumpMap", map="counter")
+        mirror = Shim(daemon.directory, role=MIRROR)  # it has its first instance, and connects only now
         kind, _, _ = mirror.receive()
         equal(kind, SYNC)
         os.pwrite(fd, struct.pack("<Q", 5), 4096)
