@@ -18,6 +18,7 @@ need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, obj("two"), os.path.join(
      *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]))
 
 CYCLES = 1000 if GPU else 200
+GRAPHS_FOLLOW = False # whether graphs that were made before an attachment are probed, too
 
 
 def attach_two(daemon, *more):
@@ -175,24 +176,25 @@ def test_graphs():
 
 
 def test_graphs_from_before():
-    """A graph keeps the machine code that its kernels had when it was instantiated: attaching reaches it when it is made anew, detaching at once."""
+    """A graph keeps the machine code that its kernels had when it was instantiated; detaching reaches it in any case."""
     with sass_daemon() as daemon, Live(daemon) as live:
         live.do("capture 0 vectorAdd 3")
         replay(live, 1, 3)
         count, keep = attach_two(daemon, "--engine", "sass")
         replay(live, 2, 3)
         live.launch(1)
-        equal(daemon.count_of(), THREADS, "the launch alone")
+        before = (7 if GRAPHS_FOLLOW else 1) * THREADS
+        equal(daemon.count_of(), before, "made before")
         live.do("capture 0 vectorAdd 3")
         replay(live, 1, 3)
-        equal(daemon.count_of(), 4 * THREADS, "made anew")
+        equal(daemon.count_of(), before + 3 * THREADS, "made anew")
         detach(daemon, count)
         replay(live, 3, 3)
-        equal(daemon.count_of(), 4 * THREADS, "after detach")
+        equal(daemon.count_of(), before + 3 * THREADS, "after detach")
         detach(daemon, keep)
         attach_two(daemon, "--engine", "sass")
-        replay(live, 5, 3) # whether the patches of before are those of now is for the shim to say: all is counted, or nothing
-        check(daemon.count_of() in (0, 15 * THREADS), "attached again", daemon.count_of())
+        replay(live, 5, 3) # made with patches of the same kind: all is counted, or nothing
+        check(daemon.count_of() in (15 * THREADS, 15 * THREADS if GRAPHS_FOLLOW else 0), "attached again", daemon.count_of())
 
 
 def test_while_threads_launch():
