@@ -408,7 +408,7 @@ static enum patch_outcome change_all(struct round *round)
 	struct patch_module_entry *first = patch_module_first();
 	const struct patch_context *idle = NULL, *busy = NULL;
 	enum patch_outcome outcome = PATCH_OUTCOME_DONE;
-	bool holds;
+	bool holds, said_held = false;
 
 	while (first && !must_patch(first))
 		first = first->next;
@@ -424,9 +424,10 @@ static enum patch_outcome change_all(struct round *round)
 		if (!context || context == busy)
 			continue;
 		if (entry->patched && holds) {
-			if (entry->attachments)
+			if (entry->attachments && !said_held)
 				tell(round, context, "a graph has the patches of before: a module "
 						     "stays as it is till that is destroyed");
+			said_held = said_held || entry->attachments;
 			continue;
 		}
 		if (context != idle && !wait_idle(context, until_ms)) {
