@@ -64,7 +64,14 @@ class Steps:
     def mirrors(self):
         """Whether the shim's thread is there."""
         folder = f"/proc/{self.process.pid}/task"
-        return any(open(f"{folder}/{thread}/comm").read() == "gpuprobe\n" for thread in os.listdir(folder))
+        for thread in os.listdir(folder):
+            try:
+                with open(f"{folder}/{thread}/comm") as file:
+                    if file.read() == "gpuprobe\n":
+                        return True
+            except OSError:  # it has just ended
+                pass
+        return False
 
     def end(self):
         self.process.stdin.close()

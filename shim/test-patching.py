@@ -137,9 +137,9 @@ for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
         expect(f"{label}: 200 cycles with new maps", daemon, 200, live)
         report(f"{label}: 200 cycles with new maps: nothing kept", good and abs(sizes[0][0] - sizes[1][0]) < 2 and abs(sizes[0][1] - sizes[1][1]) < 9 and len(daemon.instances) == 200, f"{good} {sizes}")
 
-for how in ("", " library"):
+for how, lazy in (("", "0"), (" library", "0"), ("", "1"), (" library", "1")):
     with PlanDaemon(session("loads" + how.strip()), SANITIZER) as daemon:
-        live = Live(daemon, load="load 0" + how)
+        live = Live(daemon, load="load 0" + how, GPUPROBE_SIM_LAZY=lazy)
         live.launch(1)
         live.do("load 1" + how)
         live.launch(2, slot=1)
@@ -152,7 +152,7 @@ for how in ("", " library"):
         live.launch(2)
         daemon.attach()
         live.launch(1)
-        expect(f"modules come and go while attached{how}", daemon, 6, live)
+        expect(f"modules come and go while attached{how}{' lazily' * int(lazy)}", daemon, 6, live)
 
 with PlanDaemon(session("reload"), SANITIZER) as daemon:
     live = Live(daemon, load=None)
