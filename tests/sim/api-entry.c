@@ -43,7 +43,7 @@ API_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *p
 #define OTHERS(X)                                                                                                      \
 	X(cuCtxCreate_v2) X(cuCtxCreate_v3) X(cuGetProcAddress) X(cuGraphAddKernelNode) X(cuGraphKernelNodeGetParams)  \
 	X(cuGraphKernelNodeSetParams) X(cuGraphExecKernelNodeSetParams) X(cuGraphInstantiate_v2) X(cuStreamBeginCapture) \
-	X(cuStreamBeginCapture_ptsz) X(cuStreamBeginCapture_v2_ptsz) X(cuMemAllocAsync_ptsz) X(cuMemFreeAsync_ptsz)    \
+	X(cuGraphExecUpdate) X(cuStreamBeginCapture_ptsz) X(cuStreamBeginCapture_v2_ptsz) X(cuMemAllocAsync_ptsz) X(cuMemFreeAsync_ptsz)    \
 	X(cuMemcpy_ptds) X(cuMemcpyHtoD_v2_ptds) X(cuMemcpyDtoH_v2_ptds) X(cuMemcpyDtoD_v2_ptds) X(cuMemcpyAsync_ptsz) \
 	X(cuMemcpyHtoDAsync_v2_ptsz) X(cuMemcpyDtoHAsync_v2_ptsz) X(cuMemcpyDtoDAsync_v2_ptsz) X(cuMemsetD8_v2_ptds)   \
 	X(cuMemsetD16_v2_ptds) X(cuMemsetD32_v2_ptds) X(cuMemsetD8Async_ptsz) X(cuMemsetD16Async_ptsz)                 \
@@ -141,7 +141,8 @@ static const struct row rows[] = {
 	OTHER(cuGraphExecKernelNodeSetParams, 10010, cuGraphExecKernelNodeSetParams),
 	AS(cuGraphExecKernelNodeSetParams, 12000, cuGraphExecKernelNodeSetParams_v2),
 	THREAD(cuGraphUpload, 11010, cuGraphUpload, cuGraphUpload_ptsz), THREAD(cuGraphLaunch, 10000, cuGraphLaunch, cuGraphLaunch_ptsz),
-	PLAIN(cuGraphExecDestroy, 10000),
+	OTHER(cuGraphExecUpdate, 10020, cuGraphExecUpdate), AS(cuGraphExecUpdate, 12000, cuGraphExecUpdate_v2),
+	PLAIN(cuGraphExecDestroy, 10000), PLAIN(cuGraphNodeFindInClone, 10000), PLAIN(cuGraphNodeSetEnabled, 11060),
 };
 
 /* The newest form that the version knows; *known says whether the name exists at all. */

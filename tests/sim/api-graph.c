@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Graphs. A node can only depend on nodes that are there already, so the order of adding is an order of execution and edges are
- * checked, not kept. An executable graph is a copy; each of its nodes remembers which one it is a copy of.
+ * checked, not kept. An executable graph is a copy, and so is a clone; each of its nodes remembers which one it is a copy of.
+ * GPUPROBE_SIM_NO_CLONE=1: graphs cannot be cloned, as if they allocated memory.
  */
 
 #include <stdlib.h>
@@ -260,6 +261,7 @@ static CUresult set_params(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *para
 	api_node_deinit(node);
 	fresh.graph = node->graph;
 	fresh.original = node->original;
+	fresh.disabled = node->disabled;
 	*node = fresh;
 	return CUDA_SUCCESS;
 }
@@ -350,7 +352,7 @@ API_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!phGraphClone)
+	if (!phGraphClone || getenv("GPUPROBE_SIM_NO_CLONE"))
 		return CUDA_ERROR_INVALID_VALUE;
 	graph = api_graph_new();
 	if (!graph)
@@ -364,6 +366,24 @@ API_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 		*phGraphClone = graph;
 	else
 		api_graph_free(graph);
+	api_unlock();
+	return r;
+}
+
+API_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
+{
+	CUresult r = api_initialized();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	api_lock();
+	r = CUDA_ERROR_INVALID_VALUE;
+	for (size_t n = 0; phNode && api_live(hClonedGraph, API_GRAPH) && n < hClonedGraph->count; n++) {
+		if (hClonedGraph->nodes[n]->original != hOriginalNode)
+			continue;
+		*phNode = hClonedGraph->nodes[n];
+		r = CUDA_SUCCESS;
+	}
 	api_unlock();
 	return r;
 }
@@ -453,6 +473,98 @@ API_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgra
 	return exec_set_params(hGraphExec, hNode, nodeParams, false);
 }
 
+/* Gives every node of an executable graph what the same of another graph has. Under the lock. */
+static CUresult update(CUgraphExec exec, CUgraph graph, CUgraphNode *different)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (size_t n = 0; n < exec->graph.count; n++)
+		if (n >= graph->count || graph->nodes[n]->type != exec->graph.nodes[n]->type) {
+			*different = n < graph->count ? graph->nodes[n] : NULL;
+			return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+		}
+	if (graph->count != exec->graph.count)
+		return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+	for (size_t n = 0; r == CUDA_SUCCESS && n < graph->count; n++) {
+		CUgraphNode to = exec->graph.nodes[n], from = graph->nodes[n];
+		CUDA_KERNEL_NODE_PARAMS params = {
+			.func = from->function, .gridDimX = from->grid[0], .gridDimY = from->grid[1], .gridDimZ = from->grid[2],
+			.blockDimX = from->block[0], .blockDimY = from->block[1], .blockDimZ = from->block[2],
+			.sharedMemBytes = from->shared, .kernelParams = from->pointers,
+		};
+
+		if (from->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+			r = set_params(to, &params, true);
+			continue;
+		}
+		to->destination = from->destination;
+		to->source = from->source;
+		to->size = from->size;
+		to->element = from->element;
+		to->value = from->value;
+		to->host = from->host;
+		to->userdata = from->userdata;
+	}
+	return r;
+}
+
+static CUresult exec_update(CUgraphExec exec, CUgraph graph, CUgraphNode *different)
+{
+	CUresult r = api_enter();
+
+	*different = NULL;
+	if (r != CUDA_SUCCESS)
+		return r;
+	api_lock();
+	r = api_live(exec, API_EXEC) && api_live(graph, API_GRAPH) ? update(exec, graph, different) : CUDA_ERROR_INVALID_VALUE;
+	api_unlock();
+	return r;
+}
+
+API_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
+{
+	CUgraphNode different;
+	CUresult r;
+
+	if (!resultInfo)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = exec_update(hGraphExec, hGraph, &different);
+	*resultInfo = (CUgraphExecUpdateResultInfo){
+		.result = r == CUDA_SUCCESS ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR, .errorNode = different};
+	return r;
+}
+
+/* The older form. */
+API_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *result);
+API_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *result)
+{
+	CUresult r;
+
+	if (!node || !result)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = exec_update(exec, graph, node);
+	*result = r == CUDA_SUCCESS ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR;
+	return r;
+}
+
+API_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
+{
+	CUresult r = api_initialized();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	api_lock();
+	r = CUDA_ERROR_INVALID_VALUE;
+	for (size_t n = 0; api_live(hGraphExec, API_EXEC) && n < hGraphExec->graph.count; n++) {
+		if (hGraphExec->graph.nodes[n]->original != hNode)
+			continue;
+		hGraphExec->graph.nodes[n]->disabled = !isEnabled;
+		r = CUDA_SUCCESS;
+	}
+	api_unlock();
+	return r;
+}
+
 /* Checks an executable graph and the stream it is for. *capture is set if the stream captures. Under the lock. */
 static CUresult check_launch(CUgraphExec exec, CUstream handle, CUstream *capture)
 {
@@ -485,6 +597,8 @@ API_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 	if (r != CUDA_SUCCESS || capture)
 		return r != CUDA_SUCCESS ? r : captured < 0 ? (CUresult)-captured : CUDA_SUCCESS;
 	for (size_t n = 0; r == CUDA_SUCCESS && n < hGraphExec->graph.count; n++) {
+		if (hGraphExec->graph.nodes[n]->disabled)
+			continue;
 		r = api_node_run(hGraphExec->graph.nodes[n]);
 		if (api_enter() != CUDA_SUCCESS)
 			break; /* a kernel failed: what follows does not run */

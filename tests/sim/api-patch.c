@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Patching, for the stand-in for NVIDIA's library. As on a GPU [H200]: a module of a library appears when it is first used; patching a module
- * while another thread launches it is fatal; a graph runs what its kernels were, with the data that they had, when it was instantiated.
+ * while another thread launches it is fatal; a graph runs what its kernels were, with the data that they had, when it was instantiated, and if that
+ * was patched code it is fatal once the module is unpatched or patched anew.
  */
 
 #include <stdio.h>
@@ -99,6 +100,7 @@ bool api_freeze(struct CUgraphNode_st *node)
 		return false;
 	memcpy(node->frozen->patches, node->function->function->program->patches, sizeof(node->frozen->patches));
 	node->frozen->data = node->function->patch_data;
+	node->frozen->changes = node->function->module->patched ? node->function->module->changes : 0;
 	return true;
 }
 
@@ -112,6 +114,10 @@ CUresult api_patched_run(const struct CUgraphNode_st *node, struct sim_launch *l
 	if (!node->frozen)
 		return sim_run(launch);
 	launch->patch_data = node->frozen->data;
+	if (node->frozen->changes && node->frozen->changes != node->function->module->changes) {
+		fprintf(stderr, "gpuprobe CPU driver: a graph has the code of patches that are gone\n");
+		return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+	}
 	memcpy(now, program->patches, sizeof(now));
 	if (!memcmp(now, node->frozen->patches, sizeof(now)))
 		return sim_run(launch);
@@ -215,6 +221,7 @@ static CUresult apply(CUmodule module, bool patched)
 {
 	CUresult r = CUDA_SUCCESS;
 
+	module->changes++;
 	if (patched) {
 		r = sim_patch(module->program, module->marks);
 	} else {

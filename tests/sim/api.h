@@ -62,6 +62,7 @@ struct CUmod_st {
 	bool telling, told; /* of that */
 	const struct sim_function *marks[SIM_PATCHES];
 	bool patched;
+	uint64_t changes; /* how often it was patched and unpatched */
 	unsigned int launching, changing; /* threads that launch its kernels, that patch it */
 };
 
@@ -93,6 +94,7 @@ struct CUevent_st {
 struct api_frozen {
 	const struct sim_function *patches[SIM_PATCHES];
 	uint64_t data;
+	uint64_t changes; /* of the module, if it was patched: that code goes away at the next; else 0 */
 };
 
 struct CUgraphNode_st {
@@ -112,7 +114,8 @@ struct CUgraphNode_st {
 	/* host functions */
 	CUhostFn host;
 	void *userdata;
-	struct CUgraphNode_st *original; /* in an exec: the node it is a copy of */
+	struct CUgraphNode_st *original; /* in an exec or a clone: the node it is a copy of */
+	bool disabled; /* in an exec */
 };
 
 struct CUgraph_st {

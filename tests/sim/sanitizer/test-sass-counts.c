@@ -235,11 +235,13 @@ void test_graphs(void)
 	is = replay(during, counters);
 	reduce_expect(&is);
 	GOOD(engine->unpatch(module));
-	is = replay(during, counters);
-	reduce_expect(&is);
 	reduce(function);
 	is = take(counters);
 	expect_nothing(&is);
+	is = replay(before, counters);
+	expect_nothing(&is);
+	OK(cuGraphLaunch(during, NULL)); /* the code that it has is gone */
+	EQUAL(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_INSTRUCTION);
 }
 
 /* Threads of the kernel `mixed` that do not leave early, of 32. */
