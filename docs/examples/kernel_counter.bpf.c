@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Counts the threads of each kernel that a process launches, by kernel_id; the kernel_report script beside it prints them with names. */
+/*
+ * Counts the threads of each kernel that a process launches, by kernel_id; the kernel_report script beside it prints them with names.
+ * The first thread of each block counts for all of them: the others return at once.
+ */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
@@ -14,14 +17,18 @@ struct {
 SEC("kprobe/*")
 int cuda__kernel_counter(struct gpuprobe_kernel_ctx *ctx)
 {
-	__u64 key = ctx->kernel_id, zero = 0, *count = bpf_map_lookup_elem(&threads, &key);
+	__u64 key = ctx->kernel_id, block = ctx->block_dim, zero = 0, *count, x, y, z;
 
+	bpf_get_thread_idx(&x, &y, &z);
+	if (x | y | z)
+		return 0;
+	count = bpf_map_lookup_elem(&threads, &key);
 	if (!count) {
 		bpf_map_update_elem(&threads, &key, &zero, BPF_NOEXIST);
 		count = bpf_map_lookup_elem(&threads, &key);
 	}
 	if (count)
-		__sync_fetch_and_add(count, 1);
+		__sync_fetch_and_add(count, (block & 0xffff) * (block >> 16 & 0xffff) * (block >> 32 & 0xffff));
 	return 0;
 }
 
