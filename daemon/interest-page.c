@@ -32,9 +32,8 @@ static void interest_end(struct interest_page *page) {
 	__atomic_store_n(&page->generation, page->generation + 1, __ATOMIC_RELEASE);
 }
 
-/* Tells the readers of the page of a daemon that did not end in good order. Failures do not matter.
- */
-static void interest_close_old(const char *path) {
+/* The page of a daemon that did not end in good order, or NULL. */
+static struct interest_page *interest_map_old(const char *path) {
 	_cleanup_fd int fd = -1;
 	struct interest_page *page;
 	struct stat status;
@@ -42,10 +41,13 @@ static void interest_close_old(const char *path) {
 	fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) ||
 	    status.st_size != INTEREST_PAGE_SIZE)
-		return;
+		return NULL;
 	page = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (page == MAP_FAILED)
-		return;
+	return page == MAP_FAILED ? NULL : page;
+}
+
+/* Tells its readers, once the new one is in its place: they look for that at once. */
+static void interest_close_old(struct interest_page *page) {
 	/* what is touched here lies at the same place in all versions so far */
 	if (page->magic == INTEREST_MAGIC && page->version && page->version <= INTEREST_VERSION) {
 		if (page->generation & 1)
@@ -74,7 +76,7 @@ static void interest_fill(struct interest_page *page, const struct interest_opti
 int interest_writer_new(struct interest_writer **writerp, const char *path,
 			const struct interest_options *options) {
 	struct interest_writer *writer;
-	struct interest_page *page;
+	struct interest_page *page, *old;
 	_cleanup_fd int fd = -1;
 	char new_path[256];
 
@@ -96,15 +98,19 @@ int interest_writer_new(struct interest_writer **writerp, const char *path,
 		return -ENOMEM;
 	}
 	writer->page = page;
-	interest_close_old(path);
+	old = interest_map_old(path);
 	if (rename(new_path, path) < 0) {
 		int r = -errno;
 
+		if (old)
+			munmap(old, INTEREST_PAGE_SIZE);
 		munmap(page, INTEREST_PAGE_SIZE);
 		free(writer);
 		unlink(new_path);
 		return r;
 	}
+	if (old)
+		interest_close_old(old);
 	*writerp = writer;
 	return 0;
 }

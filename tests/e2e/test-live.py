@@ -17,7 +17,7 @@ from live import LIVE, PTXCOMPILER, THREADS, Live, engines, example, kernel_id, 
 need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
      *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]))
 
-CYCLES = 1000 if GPU else 200
+CYCLES = 200
 GRAPHS_FOLLOW = False # whether graphs that were made before an attachment are probed, too
 
 
