@@ -19,6 +19,7 @@ typedef unsigned long long driver_pointer;
 #define DRIVER_ERROR_NOT_REGISTERED 713
 #define DRIVER_ERROR_CAPTURE_INVALIDATED 901
 #define DRIVER_ERROR_CAPTURE_UNJOINED 904
+#define DRIVER_ERROR_GRAPH_UPDATE 910
 #define DRIVER_ATTRIBUTE_CAPABILITY_MAJOR 75
 #define DRIVER_ATTRIBUTE_CAPABILITY_MINOR 76
 #define DRIVER_CAPTURE_MODE_RELAXED 2
@@ -73,6 +74,31 @@ typedef unsigned long long driver_pointer;
 	X(function_set_attribute, "cuFuncSetAttribute", (driver_handle, int, int))                \
 	X(function_set_banks, "cuFuncSetSharedMemConfig", (driver_handle, int))                   \
 	X(function_set_cache, "cuFuncSetCacheConfig", (driver_handle, int))                       \
+	X(graph_child, "cuGraphChildGraphNodeGetGraph", (driver_handle, driver_handle *))         \
+	X(graph_clone, "cuGraphClone", (driver_handle *, driver_handle))                          \
+	X(graph_destroy, "cuGraphDestroy", (driver_handle))                                       \
+	X(graph_exec_destroy, "cuGraphExecDestroy", (driver_handle))                              \
+	X(graph_find_in_clone, "cuGraphNodeFindInClone",                                          \
+	  (driver_handle *, driver_handle, driver_handle))                                        \
+	X(graph_get_nodes, "cuGraphGetNodes", (driver_handle, driver_handle *, size_t *))         \
+	X(graph_instantiate, "cuGraphInstantiateWithFlags",                                       \
+	  (driver_handle *, driver_handle, unsigned long long))                                   \
+	X(graph_node_get_type, "cuGraphNodeGetType", (driver_handle, int *))                      \
+	X(graph_set_enabled, "cuGraphNodeSetEnabled", (driver_handle, driver_handle, unsigned))   \
+	X(graph_update, "cuGraphExecUpdate_v2", (driver_handle, driver_handle, void *))           \
+	X(node_set_any, "cuGraphNodeSetParams", (driver_handle, const void *))                    \
+	X(node_set_batch, "cuGraphBatchMemOpNodeSetParams", (driver_handle, const void *))        \
+	X(node_set_copy, "cuGraphMemcpyNodeSetParams", (driver_handle, const void *))             \
+	X(node_set_host, "cuGraphHostNodeSetParams", (driver_handle, const void *))               \
+	X(node_set_kernel, "cuGraphKernelNodeSetParams", (driver_handle, const void *))           \
+	X(node_set_kernel_v2, "cuGraphKernelNodeSetParams_v2", (driver_handle, const void *))     \
+	X(node_set_memory, "cuGraphMemsetNodeSetParams", (driver_handle, const void *))           \
+	X(node_set_record, "cuGraphEventRecordNodeSetEvent", (driver_handle, const void *))       \
+	X(node_set_signal, "cuGraphExternalSemaphoresSignalNodeSetParams",                        \
+	  (driver_handle, const void *))                                                          \
+	X(node_set_wait, "cuGraphEventWaitNodeSetEvent", (driver_handle, const void *))           \
+	X(node_set_wait_external, "cuGraphExternalSemaphoresWaitNodeSetParams",                   \
+	  (driver_handle, const void *))                                                          \
 	X(kernel_get_function, "cuKernelGetFunction", (driver_handle *, driver_handle))           \
 	X(kernel_get_name, "cuKernelGetName", (const char **, driver_handle))                     \
 	X(kernel_set_attribute, "cuKernelSetAttribute", (int, int, driver_handle, int))           \

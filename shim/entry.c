@@ -14,33 +14,13 @@
 
 #include "arm.h"
 #include "bare.h"
-#include "driver.h"
+#include "entry.h"
 #include "gate.h"
 #include "load.h"
 #include "mirror.h"
-#include "patch-graph.h"
 #include "patching.h"
-#include "symbols.h"
 
-#define EXPORT __attribute__((visibility("default")))
-
-/*
- * Declares WRAPPER and real_WRAPPER, a function pointer that is found when it is first used, for
- * programs that link libcuda.so.1. If there is no such function the wrapper answers
- * CUDA_ERROR_NOT_FOUND.
- */
-#define WRAP(name, ...)                                                    \
-	EXPORT driver_result name(__VA_ARGS__);                            \
-	static driver_result (*real_##name)(__VA_ARGS__);                  \
-	static inline __attribute__((always_inline)) int have_##name(void) \
-	{                                                                  \
-		if (__builtin_expect(!real_##name, 0))                     \
-			find_real((void **)&real_##name, #name);           \
-		return real_##name != NULL;                                \
-	}                                                                  \
-	EXPORT driver_result name(__VA_ARGS__)
-
-static __attribute__((noinline, cold)) void find_real(void **real, const char *name)
+__attribute__((noinline, cold)) void entry_find_real(void **real, const char *name)
 {
 	int saved = errno;
 
@@ -278,9 +258,6 @@ static __attribute__((noinline)) driver_handle prepare(driver_handle function)
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters),             \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters)
-#define LAUNCH_GRAPH(name)                                              \
-	LAUNCH(name, arm_current(0), (graph, stream), driver_handle graph, \
-	       driver_handle stream)
 
 LAUNCH_KERNEL(cuLaunchKernel)
 LAUNCH_KERNEL(cuLaunchKernel_ptsz)
@@ -288,8 +265,6 @@ LAUNCH_KERNEL_EX(cuLaunchKernelEx)
 LAUNCH_KERNEL_EX(cuLaunchKernelEx_ptsz)
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel)
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
-LAUNCH_GRAPH(cuGraphLaunch)
-LAUNCH_GRAPH(cuGraphLaunch_ptsz)
 
 /*
  * ---- captures: while there is one nothing is patched; a graph keeps the patches that its kernels have when it
@@ -338,57 +313,6 @@ BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph_ptsz)
 	}
 END_CAPTURE(cuStreamEndCapture)
 END_CAPTURE(cuStreamEndCapture_ptsz)
-
-/*
- * ---- graphs that get machine code: patches are brought up to date before, and stay while it is copied --------
- */
-
-#define MAKE_GRAPH(name, EXEC, arguments, ...)                       \
-	WRAP(name, __VA_ARGS__)                                      \
-	{                                                            \
-		driver_result result;                                \
-                                                                     \
-		if (!have_##name())                                  \
-			return DRIVER_ERROR_NOT_FOUND;               \
-		if (__builtin_expect(!(arm_work() & ARM_ENGINE), 1)) \
-			return real_##name arguments;                \
-		if (patch_needed())                                  \
-			patch_launch();                              \
-		gate_enter();                                        \
-		result = real_##name arguments;                      \
-		if (!result)                                         \
-			patch_graph_made(EXEC);                      \
-		gate_leave();                                        \
-		return result;                                       \
-	}
-#define INSTANTIATE(name)                                                                        \
-	MAKE_GRAPH(name, *exec, (exec, graph, node, text, size), driver_handle *exec,            \
-		   driver_handle graph, driver_handle *node, char *text, size_t size)
-INSTANTIATE(cuGraphInstantiate)
-INSTANTIATE(cuGraphInstantiate_v2)
-MAKE_GRAPH(cuGraphInstantiateWithFlags, *exec, (exec, graph, flags), driver_handle *exec,
-	   driver_handle graph, unsigned long long flags)
-MAKE_GRAPH(cuGraphInstantiateWithParams, *exec, (exec, graph, parameters), driver_handle *exec,
-	   driver_handle graph, void *parameters)
-MAKE_GRAPH(cuGraphInstantiateWithParams_ptsz, *exec, (exec, graph, parameters), driver_handle *exec,
-	   driver_handle graph, void *parameters)
-MAKE_GRAPH(cuGraphExecUpdate, exec, (exec, graph, node, status), driver_handle exec,
-	   driver_handle graph, driver_handle *node, int *status)
-MAKE_GRAPH(cuGraphExecUpdate_v2, exec, (exec, graph, status), driver_handle exec,
-	   driver_handle graph, void *status)
-MAKE_GRAPH(cuGraphExecKernelNodeSetParams, exec, (exec, node, parameters), driver_handle exec,
-	   driver_handle node, const void *parameters)
-MAKE_GRAPH(cuGraphExecKernelNodeSetParams_v2, exec, (exec, node, parameters), driver_handle exec,
-	   driver_handle node, const void *parameters)
-
-WRAP(cuGraphExecDestroy, driver_handle exec)
-{
-	if (!have_cuGraphExecDestroy())
-		return DRIVER_ERROR_NOT_FOUND;
-	if (arm_work() & ARM_ENGINE)
-		patch_graph_destroyed(exec); /* before: the handle may be another one's at once */
-	return real_cuGraphExecDestroy(exec);
-}
 
 /* ---- handles of kernels, and what is changed about them: for launches of bare ones ---- */
 
@@ -523,8 +447,6 @@ RELEASE_PRIMARY(cuDevicePrimaryCtxRelease_v2, 0)
 RELEASE_PRIMARY(cuDevicePrimaryCtxReset, 1)
 RELEASE_PRIMARY(cuDevicePrimaryCtxReset_v2, 1)
 
-#define ENTRY(name) { #name, (void *)name, (void **)&real_##name }
-
 const struct wrapper wrappers[] = {
 	ENTRY(cuCtxDestroy),
 	ENTRY(cuCtxDestroy_v2),
@@ -538,18 +460,6 @@ const struct wrapper wrappers[] = {
 	ENTRY(cuFuncSetSharedMemConfig),
 	ENTRY(cuGetProcAddress),
 	ENTRY(cuGetProcAddress_v2),
-	ENTRY(cuGraphExecDestroy),
-	ENTRY(cuGraphExecKernelNodeSetParams),
-	ENTRY(cuGraphExecKernelNodeSetParams_v2),
-	ENTRY(cuGraphExecUpdate),
-	ENTRY(cuGraphExecUpdate_v2),
-	ENTRY(cuGraphInstantiate),
-	ENTRY(cuGraphInstantiateWithFlags),
-	ENTRY(cuGraphInstantiateWithParams),
-	ENTRY(cuGraphInstantiateWithParams_ptsz),
-	ENTRY(cuGraphInstantiate_v2),
-	ENTRY(cuGraphLaunch),
-	ENTRY(cuGraphLaunch_ptsz),
 	ENTRY(cuGreenCtxDestroy),
 	ENTRY(cuInit),
 	ENTRY(cuKernelGetFunction),

@@ -9,48 +9,48 @@
  * of the clone is launched in place of the application's.
  *
  * Where that cannot be (a graph that allocates memory cannot be cloned) the graph is *fixed*: it is
- * launched as it is. If it has patches, they stay in all modules till it is destroyed.
- *
- * Everything is to be called inside the gate, but for what says otherwise.
+ * launched as it is. If it has patches, these stay in all modules till it is destroyed.
  */
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "driver.h"
 
+/* ---- for who patches, with the loader's lock held ----------------------------------- */
+
 /*
- * Patches are others from now on; patched: there are any. With the loader's lock held, and with the
- * gate closed if code that graphs may have is gone: then what was launched before has ended, too.
+ * Patches are others from now on; patched: there are any. If code that graphs may have is gone, the
+ * gate is closed, and what was launched before has ended.
  */
 void graph_patches_changed(bool patched);
 /* Frees instances of ours that are used no more; the gate is closed. */
 void graph_reap(void);
-/* Is there a fixed graph that has patches? */
-bool graph_holds_patches(void);
+/* Is there a fixed graph that has patches? One that has none? */
+bool graph_has_fixed(bool with_patches);
 
-/* What patches were, for graph_added(): before the call that instantiates. */
+/* ---- around calls of the application; inside of the gate ---------------------------- */
+
+/* What patches are: before a call that instantiates, for graph_added(). */
 uint64_t graph_patches(void);
 void graph_added(driver_handle exec, driver_handle graph, unsigned long long flags,
 		 uint64_t patches);
+/* Before it is destroyed. */
+void graph_removed(driver_handle exec);
 
-/*
- * Before the application's call that destroys an executable graph, and after it. Outside of the
- * gate.
- */
-struct graph_exec *graph_removed(driver_handle exec);
-void graph_remove_end(struct graph_exec *removed, driver_result result);
-
-/* What to launch in place of an executable graph; or an error, for the application. */
+/* Puts what is to be launched in the place of an executable graph; or an error. */
 driver_result graph_find(driver_handle *exec);
 
-/*
- * Around the application's call that changes one: graph_update_begin() says whether it may be made.
- * The others are told what was changed; `set` is what does the same with the node of a graph.
- */
-driver_result graph_update_begin(driver_handle exec);
+/* It was updated from a graph. */
 void graph_updated(driver_handle exec, driver_handle graph);
-void graph_node_updated(driver_handle exec, driver_handle node, const char *set,
-			const void *parameters);
-void graph_node_enabled(driver_handle exec, driver_handle node, unsigned enabled);
+
+/*
+ * One of its nodes was changed. Returns the node of the clone, for which the same is to be done, or
+ * NULL: nothing is. *own: our instance, if that should follow. graph_node_end() is told whether both
+ * could be done.
+ */
+driver_handle graph_node_begin(driver_handle exec, driver_handle node, driver_handle *own);
+void graph_node_end(driver_handle exec, bool node_done, bool own_done);
+
+/* A node of it is left out of launches, or not any more; `node` is the clone's. */
+bool graph_node_enabled(driver_handle exec, driver_handle node, bool enabled);

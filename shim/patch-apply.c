@@ -17,11 +17,11 @@
 
 #include "arm.h"
 #include "gate.h"
+#include "graph.h"
 #include "instance.h"
 #include "load.h"
 #include "mirror.h"
 #include "patch-data.h"
-#include "patch-graph.h"
 #include "patch-module.h"
 #include "patch-plan.h"
 #include "sass.h"
@@ -38,7 +38,8 @@ static struct patch_set {
 } set;
 
 static uint64_t serials;
-static bool said_busy;
+static bool said_busy, said_kept, said_old;
+static bool meant_changed; /* kernels of modules that stay patched may get other data */
 
 /* What one round of apply() is about. */
 struct round {
@@ -47,6 +48,7 @@ struct round {
 	driver_handle current; /* context */
 	bool inside; /* the driver has called us */
 	bool left; /* something is left for a launch */
+	bool kept; /* modules stay patched for a graph */
 };
 
 bool patch_set_is_current(void)
@@ -390,15 +392,15 @@ static uint64_t idle_wait_ms(void)
 	return deadline_ms && deadline_ms < IDLE_WAIT_MS ? deadline_ms : IDLE_WAIT_MS;
 }
 
-/* Says whether graphs that are instantiated from now on may have patched code. */
-static void note_risk(void)
+/* Graphs that were instantiated before have not got what is in the modules now. */
+static void change_graphs(void)
 {
-	bool risk = false;
+	bool patched = false;
 
 	for (const struct patch_module_entry *entry = patch_module_first(); entry;
 	     entry = entry->next)
-		risk = risk || entry->patched;
-	__atomic_store_n(&patch_graph_risk, risk, __ATOMIC_RELEASE);
+		patched = patched || entry->patched;
+	graph_patches_changed(patched);
 }
 
 /* Changes what must be, with the gate closed. */
@@ -408,26 +410,21 @@ static enum patch_outcome change_all(struct round *round)
 	struct patch_module_entry *first = patch_module_first();
 	const struct patch_context *idle = NULL, *busy = NULL;
 	enum patch_outcome outcome = PATCH_OUTCOME_DONE;
-	bool holds, said_held = false;
+	bool keep, changed = meant_changed;
 
 	while (first && !must_patch(first))
 		first = first->next;
-	if (!first)
-		return PATCH_OUTCOME_DONE;
-	if (!gate_close(until_ms))
+	if (first && !gate_close(until_ms))
 		return PATCH_OUTCOME_BUSY;
-	holds = patch_graph_holds();
+	keep = first && graph_has_fixed(true);
 	for (struct patch_module_entry *entry = first; entry; entry = entry->next) {
 		const struct patch_context *context =
 			must_patch(entry) ? enter_context(round, entry) : NULL;
 
 		if (!context || context == busy)
 			continue;
-		if (entry->patched && holds) {
-			if (entry->attachments && !said_held)
-				tell(round, context, "a graph has the patches of before: a module "
-						     "stays as it is till that is destroyed");
-			said_held = said_held || entry->attachments;
+		if (entry->patched && keep) {
+			round->kept = true;
 			continue;
 		}
 		if (context != idle && !wait_idle(context, until_ms)) {
@@ -436,13 +433,27 @@ static enum patch_outcome change_all(struct round *round)
 			continue;
 		}
 		change(round, entry);
+		changed = true;
 		if (context != idle)
 			mirror_drop_disarmed(context->handle, round->engine);
 		idle = context;
 	}
-	note_risk();
-	gate_open();
+	if (changed)
+		change_graphs();
+	meant_changed = false;
+	if (first) {
+		graph_reap();
+		gate_open();
+	}
 	return outcome;
+}
+
+/* Says once that something is so, and again when it was not so in between. */
+static void say(const struct round *round, bool now, bool *said, const char *what)
+{
+	if (now && !*said)
+		load_report(round->plan ? round->plan->module_id : 0, what);
+	*said = now;
 }
 
 /* Brings all modules into their state. */
@@ -455,10 +466,13 @@ static enum patch_outcome apply_all(struct round *round)
 	outcome = change_all(round);
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
 		finish(round, entry);
-	if (outcome == PATCH_OUTCOME_BUSY && !said_busy)
-		load_report(round->plan ? round->plan->module_id : 0,
-			    "kernels ran on for too long: the SASS engine patches them later");
-	said_busy = outcome == PATCH_OUTCOME_BUSY;
+	say(round, outcome == PATCH_OUTCOME_BUSY, &said_busy,
+	    "kernels ran on for too long: the SASS engine patches them later");
+	say(round, round->kept, &said_kept,
+	    "a CUDA graph keeps kernel patches: it cannot be cloned, and modules stay as they are till "
+	    "it is destroyed");
+	say(round, round->plan && set.plans && graph_has_fixed(false), &said_old,
+	    "a CUDA graph is launched without probes: it was made before, and cannot be cloned");
 	return outcome;
 }
 
@@ -482,6 +496,7 @@ static void adopt(struct load *plan, const struct patch_view *view)
 
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
 		forget_kernels(entry);
+	meant_changed = true;
 	plan->next = NULL;
 	set.plans = set.base = plan;
 	set.view = *view;
@@ -494,6 +509,7 @@ static void adopt(struct load *plan, const struct patch_view *view)
 /* Adds a plan of the set. */
 static void join(struct load *plan, const struct patch_view *view)
 {
+	meant_changed = true;
 	take_kernels(view);
 	plan->next = set.plans;
 	set.plans = plan;
@@ -615,8 +631,10 @@ enum patch_outcome patch_one(const struct sass_engine *engine, const struct inte
 		adopt(plan, &view);
 	round.plan = plan;
 	prepare(&round, entry);
+	meant_changed = false; /* of a module that no graph knows yet */
 	if (must_patch(entry)) {
-		__atomic_store_n(&patch_graph_risk, true, __ATOMIC_RELEASE);
+		if (!graph_patches())
+			graph_patches_changed(true);
 		change(&round, entry);
 	}
 	finish(&round, entry);

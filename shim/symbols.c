@@ -46,25 +46,31 @@ static void *real_dlsym(void *handle, const char *name)
 	return shim_real_dlsym ? shim_real_dlsym(handle, name) : NULL;
 }
 
-/* The wrapper with exactly this name, or NULL. The table is sorted by name. */
-static const struct wrapper *find(const char *name)
+static const struct wrapper *find_in(const struct wrapper *table, size_t count, const char *name)
 {
-	size_t low = 0, high = wrapper_count;
+	size_t low = 0, high = count;
 
-	if (name[0] != 'c' || name[1] != 'u')
-		return NULL;
 	while (low < high) {
 		size_t middle = (low + high) / 2;
-		int order = strcmp(name, wrappers[middle].name);
+		int order = strcmp(name, table[middle].name);
 
 		if (!order)
-			return &wrappers[middle];
+			return &table[middle];
 		if (order < 0)
 			high = middle;
 		else
 			low = middle + 1;
 	}
 	return NULL;
+}
+
+/* The wrapper with exactly this name, or NULL. */
+static const struct wrapper *find(const char *name)
+{
+	if (name[0] != 'c' || name[1] != 'u')
+		return NULL;
+	return strncmp(name, "cuGraph", 7) ? find_in(wrappers, wrapper_count, name)
+					   : find_in(graph_wrappers, graph_wrapper_count, name);
 }
 
 void *driver_symbol(const char *name)
@@ -172,6 +178,9 @@ static const struct wrapper *find_found(const char *name, const void *found, int
 
 	for (size_t i = per_thread ? 0 : 2; !wrapper && i < 4; i++)
 		wrapper = find_suffixed(name, suffixes[i], found);
+	/* the one function that has another name there */
+	if (!wrapper && version >= CUDA_12 && !strcmp(name, "cuGraphInstantiate"))
+		return find("cuGraphInstantiateWithFlags");
 	if (!wrapper && per_thread)
 		wrapper = find_suffixed(name, "_ptsz", NULL);
 	if (!wrapper && (strcmp(name, "cuGetProcAddress") != 0 || version >= CUDA_12))
@@ -184,6 +193,9 @@ static int is_ours(const void *function)
 {
 	for (size_t i = 0; i < wrapper_count; i++)
 		if (wrappers[i].function == function)
+			return 1;
+	for (size_t i = 0; i < graph_wrapper_count; i++)
+		if (graph_wrappers[i].function == function)
 			return 1;
 	return 0;
 }

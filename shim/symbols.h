@@ -11,7 +11,9 @@ struct wrapper {
 	void **real; /* the driver's, once somebody has looked it up */
 };
 
-/* All of them, sorted by name (entry.c). */
+/* All of them, each table sorted by name: of graphs (entry-graph.c), and the others (entry.c). */
+extern const struct wrapper graph_wrappers[] __attribute__((visibility("hidden")));
+extern const size_t graph_wrapper_count __attribute__((visibility("hidden")));
 extern const struct wrapper wrappers[] __attribute__((visibility("hidden")));
 extern const size_t wrapper_count __attribute__((visibility("hidden")));
 

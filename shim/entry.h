@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What the files of wrappers share. */
+
+#include "driver.h"
+#include "symbols.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Finds what a wrapper calls; keeps errno. */
+void entry_find_real(void **real, const char *name);
+
+/*
+ * Declares WRAPPER and real_WRAPPER, a function pointer that is found when it is first used, for
+ * programs that link libcuda.so.1. If there is no such function the wrapper answers
+ * CUDA_ERROR_NOT_FOUND.
+ */
+#define WRAP(name, ...)                                                    \
+	EXPORT driver_result name(__VA_ARGS__);                            \
+	static driver_result (*real_##name)(__VA_ARGS__);                  \
+	static inline __attribute__((always_inline)) int have_##name(void) \
+	{                                                                  \
+		if (__builtin_expect(!real_##name, 0))                     \
+			entry_find_real((void **)&real_##name, #name);     \
+		return real_##name != NULL;                                \
+	}                                                                  \
+	EXPORT driver_result name(__VA_ARGS__)
+
+/* A row of a table of wrappers (symbols.h). */
+#define ENTRY(name) { #name, (void *)name, (void **)&real_##name }
