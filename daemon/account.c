@@ -21,6 +21,7 @@ int account_get(struct account_table *table, uid_t uid, struct account **account
 	account->table = table;
 	account->n_refs = 1;
 	account->uid = uid;
+	TAILQ_INIT(&account->names);
 	account->next = table->first;
 	table->first = account;
 	*accountp = account;

@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 
 enum {
@@ -18,8 +19,12 @@ enum {
 #define ACCOUNT_CONNECTIONS_MAX 256
 #define ACCOUNT_IMAGES_MAX 32			      /* in work at a time */
 #define ACCOUNT_IMAGE_BYTES_MAX (UINT64_C(256) << 20) /* one image may be larger if it is alone */
+#define ACCOUNT_NAMES_BYTES_MAX (UINT64_C(128) << 20) /* of lists of names that are kept with plans */
 
 struct account_table;
+struct image_result;
+
+TAILQ_HEAD(image_result_list, image_result);
 
 struct account {
 	struct account *next;
@@ -29,6 +34,8 @@ struct account {
 	unsigned int connections;
 	unsigned int images;
 	uint64_t image_bytes;
+	struct image_result_list names; /* whose lists of names are kept, in the order in which they came (image-result.c) */
+	uint64_t names_bytes;
 };
 
 struct account_table {

@@ -20,6 +20,7 @@
 #include "base64.h"
 #include "daemon.h"
 #include "kernels.h"
+#include "kernels-list.h"
 #include "log.h"
 #include "varlink-json.h"
 #include "verify.h"

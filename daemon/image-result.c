@@ -5,10 +5,12 @@
 #include "image-result.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "account.h"
 #include "memfd.h"
 #include "outcome.h"
 
@@ -21,6 +23,7 @@ int image_result_new(struct image_result **resultp) {
 	result->n_refs = 1;
 	result->fd = -1;
 	result->instructions = -1;
+	result->names = -1;
 	*resultp = result;
 	return 0;
 }
@@ -28,6 +31,42 @@ int image_result_new(struct image_result **resultp) {
 struct image_result *image_result_ref(struct image_result *result) {
 	result->n_refs++;
 	return result;
+}
+
+/* Its kernels lose their names. */
+static void image_result_drop_names(struct image_result *result) {
+	if (!result->account)
+		return;
+	TAILQ_REMOVE(&result->account->names, result, names_link);
+	result->account->names_bytes -= result->names_size;
+	result->account = account_unref(result->account);
+	result->names = fd_close(result->names);
+}
+
+int image_result_keep_names(struct image_result *result, struct account *account, int fd, uint64_t size) {
+	struct image_result *other, *next;
+	int copy;
+
+	if (result->account || size > ACCOUNT_NAMES_BYTES_MAX)
+		return result->account ? 0 : -EFBIG;
+	copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (copy < 0)
+		return -errno;
+	for (other = TAILQ_FIRST(&account->names); other; other = next) {
+		next = TAILQ_NEXT(other, names_link);
+		if (account->names_bytes <= ACCOUNT_NAMES_BYTES_MAX - size)
+			break;
+		if (other->n_refs == 1) /* the cache's */
+			image_result_drop_names(other);
+	}
+	while (account->names_bytes > ACCOUNT_NAMES_BYTES_MAX - size)
+		image_result_drop_names(TAILQ_FIRST(&account->names));
+	result->names = copy;
+	result->names_size = size;
+	result->account = account_ref(account);
+	account->names_bytes += size;
+	TAILQ_INSERT_TAIL(&account->names, result, names_link);
+	return 0;
 }
 
 struct image_result *image_result_unref(struct image_result *result) {
@@ -42,6 +81,8 @@ struct image_result *image_result_unref(struct image_result *result) {
 	free(result->kernels);
 	free(result->attachments);
 	free(result->slots);
+	free(result->asked);
+	image_result_drop_names(result);
 	fd_close(result->fd);
 	fd_close(result->instructions);
 	free(result);

@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
+
+struct account;
 
 #define IMAGE_KERNELS_MAX 500 /* that a worker names of one image */
 
@@ -45,13 +48,26 @@ struct image_result {
 	size_t n_attachments;
 	struct image_slot *slots;
 	size_t n_slots;
-	const void *listed; /* of kernels.c: the process among whose modules it was seen last */
+	const void *listed; /* of kernels-list.c: the process among whose modules it was seen last */
+	/* Of a plan: what the numbers in it stand for (plan-names.h). */
+	uint64_t *asked; /* the attachments that its bits stand for */
+	size_t n_asked;
+	int names; /* the list of names that it was made for, sealed; -1: not kept */
+	uint64_t names_size;
+	struct account *account; /* that names is charged to; NULL: none */
+	TAILQ_ENTRY(image_result) names_link; /* of account->names */
 };
 
 /* One reference, everything empty. 0 or -ENOMEM. */
 int image_result_new(struct image_result **resultp);
 struct image_result *image_result_ref(struct image_result *result);
 struct image_result *image_result_unref(struct image_result *result); /* NULL is fine */
+
+/*
+ * Keeps a copy of the descriptor of a plan's list of names, at the cost of a uid: when that has too many, those go first whose plan no
+ * process has any more, then the oldest. 0 or -errno: without it the plan is as good, but only its first kernels have names.
+ */
+int image_result_keep_names(struct image_result *result, struct account *account, int fd, uint64_t size);
 
 /* The own image, and why. printf-like; made printable. */
 int image_result_new_own(struct image_result **resultp, bool failed, const char *format, ...)

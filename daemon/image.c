@@ -269,6 +269,17 @@ static void image_request_wait(struct image_request *request, struct image_entry
 		       request->deadline + 1 > now ? request->deadline + 1 - now : 0, 0);
 }
 
+/* Keeps the list of names that a plan was made for: the one that came first. */
+static void image_entry_keep_names(const struct image_request_list *waiters, struct image_result *result) {
+	const struct image_request *request;
+
+	if (!result || !result->plan || !result->replaced)
+		return;
+	LIST_FOREACH(request, waiters, link)
+		if (request->starter)
+			image_result_keep_names(result, request->account, request->fd, request->message.image_size);
+}
+
 /* The end of an entry's work: an image_work_fn. */
 static void image_entry_finish(struct image_result *result, uint64_t keep, void *userdata) {
 	struct image_entry *entry = userdata;
@@ -280,6 +291,7 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 		LIST_FIRST(&waiters)->link.le_prev = &waiters.lh_first;
 	LIST_INIT(&entry->waiters);
 	entry->work = NULL;
+	image_entry_keep_names(&waiters, result);
 	if (result)
 		image_result_ref(result);
 	if (result && keep && !entry->doomed) {

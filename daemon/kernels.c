@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Kernels are in two places: in the modules that processes have now, and among the outcomes, where
- * those are too that were missed or have gone. Instructions are kept with the result of their
- * image, as the worker wrote them: it has seen a hostile image, so the list is read when somebody
- * asks, one element at a time, and never believed.
+ * Instructions are kept with the result of their image, as the worker wrote them: it has seen a
+ * hostile image, so the list is read when somebody asks, one element at a time, and never believed.
  */
 
 #include "kernels.h"
@@ -18,172 +16,12 @@
 #include "control.h"
 #include "daemon.h"
 #include "kernel-id.h"
+#include "kernels-list.h"
 #include "memfd.h"
+#include "plan-names.h"
 
 #define KERNELS_ITEM_MAX (64 * 1024) /* bytes of one element of a worker's list */
 #define KERNELS_TEXT_MAX 1024 /* of one of its texts that is shown */
-
-/* ---- ListKernels ---- */
-
-struct kernel {
-	const char *name, *demangled;
-	bool device_function;
-	bool live; /* a process has it: its attachments are those of modules */
-	json_object *pids, *attachments;
-	int64_t last_pid;
-};
-
-struct kernel_table {
-	const struct daemon *daemon;
-	struct kernel kernels[KERNELS_MAX]; /* in the order in which they are shown */
-	size_t n;
-	uint32_t buckets[4 * KERNELS_MAX]; /* index + 1; 0: free */
-};
-
-/* The kernel of that name, which is added if need be. NULL: there are too many. */
-static struct kernel *kernel_get(struct kernel_table *table, const char *name,
-				 const char *demangled, bool device_function) {
-	const size_t mask = 4 * KERNELS_MAX - 1;
-	size_t at = kernel_id(name, strlen(name)) & mask;
-	struct kernel *kernel;
-
-	for (; table->buckets[at]; at = (at + 1) & mask) {
-		kernel = &table->kernels[table->buckets[at] - 1];
-		if (strcmp(kernel->name, name) == 0)
-			return kernel;
-	}
-	if (table->n == KERNELS_MAX)
-		return NULL;
-	kernel = &table->kernels[table->n++];
-	table->buckets[at] = (uint32_t)table->n;
-	*kernel = (struct kernel){
-		.name = name,
-		.demangled = demangled,
-		.device_function = device_function,
-		.pids = json_object_new_array(),
-		.attachments = json_object_new_array(),
-	};
-	return kernel;
-}
-
-/* Adds ids that are not there yet. */
-static void kernel_add_attachments(struct kernel *kernel, const uint64_t *ids, size_t n) {
-	for (size_t i = 0; i < n; i++) {
-		bool known = false;
-
-		for (size_t k = 0; k < json_object_array_length(kernel->attachments); k++)
-			known = known || (uint64_t)json_object_get_int64(json_object_array_get_idx(
-						 kernel->attachments, k)) == ids[i];
-		if (!known)
-			json_object_array_add(kernel->attachments,
-					      json_object_new_int64((int64_t)ids[i]));
-	}
-}
-
-/* What belongs to a user, and what programs of others were put into. */
-static bool kernels_may_see(const struct daemon *daemon, const struct varlink_call *call, uid_t uid,
-			    const uint64_t *attachments, size_t n) {
-	if (!call || control_may_see(call, uid))
-		return true;
-	for (size_t i = 0; i < n; i++) {
-		const struct attachment *attachment =
-			registry_attachment(&daemon->registry, attachments[i]);
-
-		if (attachment && control_may_see(call, attachment->object->owner))
-			return true;
-	}
-	return false;
-}
-
-static void kernels_from_outcomes(struct kernel_table *table, const struct varlink_call *call,
-				  int64_t pid) {
-	const struct outcome *outcome;
-
-	TAILQ_FOREACH(outcome, &table->daemon->outcomes.list, link) {
-		struct kernel *kernel;
-
-		if (!outcome->kernel[0] || (pid && pid != outcome->pid) ||
-		    !kernels_may_see(table->daemon, call, outcome->uid, outcome->attachments,
-				     outcome->n_attachments))
-			continue;
-		kernel = kernel_get(table, outcome->kernel, outcome->demangled,
-				    outcome->device_function);
-		if (kernel && !json_object_array_length(kernel->attachments))
-			kernel_add_attachments(kernel, outcome->attachments,
-					       outcome->n_attachments);
-	}
-}
-
-/* One kernel of a module that a process has. */
-static void kernels_from_module(struct kernel_table *table, const struct process *process,
-				const struct image_kernel *image) {
-	struct kernel *kernel =
-		kernel_get(table, image->name, image->demangled, image->device_function);
-
-	if (!kernel)
-		return;
-	if (!kernel->live) {
-		json_object_put(kernel->attachments);
-		kernel->attachments = json_object_new_array();
-		kernel->live = true;
-	}
-	kernel_add_attachments(kernel, image->attachments, image->n_attachments);
-	if (kernel->last_pid != process->facts.pid) /* all of a process come one after the other */
-		json_object_array_add(kernel->pids, json_object_new_int(process->facts.pid));
-	kernel->last_pid = process->facts.pid;
-}
-
-static void kernels_from_processes(struct kernel_table *table, const struct varlink_call *call,
-				   int64_t pid) {
-	const struct process *process;
-	const struct module *module;
-
-	LIST_FOREACH(process, &table->daemon->processes.list, link)
-		LIST_FOREACH(module, &process->modules, link)
-			module->result->listed = NULL;
-	LIST_FOREACH(process, &table->daemon->processes.list, link)
-		LIST_FOREACH(module, &process->modules, link) {
-			struct image_result *result = module->result;
-
-			if (result->listed == process || (pid && pid != process->facts.pid) ||
-			    !kernels_may_see(table->daemon, call, process->facts.uid,
-					     result->attachments, result->n_attachments))
-				continue;
-			result->listed = process; /* one image may be loaded thousands of times */
-			for (size_t i = 0; i < result->n_kernels; i++)
-				kernels_from_module(table, process, &result->kernels[i]);
-		}
-}
-
-json_object *kernels_list(const struct daemon *daemon, const struct varlink_call *call,
-			  int64_t pid) {
-	struct kernel_table *table = calloc(1, sizeof(*table));
-	json_object *array = json_object_new_array();
-	char id[17];
-
-	if (!table)
-		return array;
-	table->daemon = daemon;
-	kernels_from_outcomes(table, call, pid);
-	kernels_from_processes(table, call, pid);
-	for (size_t i = 0; i < table->n; i++) {
-		const struct kernel *kernel = &table->kernels[i];
-		json_object *json = json_object_new_object();
-
-		snprintf(id, sizeof(id), "%016llx",
-			 (unsigned long long)kernel_id(kernel->name, strlen(kernel->name)));
-		control_add_string(json, "id", id);
-		control_add_string(json, "name", kernel->name);
-		control_add_string(json, "demangled", kernel->demangled);
-		json_object_object_add(json, "device_function",
-				       json_object_new_boolean(kernel->device_function));
-		json_object_object_add(json, "pids", kernel->pids);
-		json_object_object_add(json, "attachments", kernel->attachments);
-		json_object_array_add(array, json);
-	}
-	free(table);
-	return array;
-}
 
 /* ---- lists of instructions ---- */
 
@@ -376,6 +214,21 @@ static int kernels_on_item(json_object *item, void *userdata) {
 	return search->bytes > KERNELS_REPLY_MAX ? KERNELS_E_LIMIT : 0;
 }
 
+/* A kernel of a plan, which has no instructions: a plan_names_each() function. */
+static int kernels_on_name(const struct plan_name *name, void *userdata) {
+	struct kernels_search *search = userdata;
+	char text[KERNELS_TEXT_MAX + 1];
+
+	if (search->by_id) {
+		search->found = name->kernel_id == search->id;
+	} else {
+		snprintf(text, sizeof(text), "%.*s", (int)(name->length > KERNELS_TEXT_MAX ? KERNELS_TEXT_MAX : name->length),
+			 name->name);
+		search->found = outcome_kernel_means(text, "", search->pattern);
+	}
+	return search->found;
+}
+
 /*
  * The instructions of one image that are looked for. A malformed list ends where it is malformed.
  * Lists are long: one of an image whose kernels are all known and not meant is not read.
@@ -390,6 +243,11 @@ static int kernels_search_result(struct kernels_search *search, const struct ima
 		meant = meant || kernels_means(search, result->kernels[i].name,
 					       result->kernels[i].demangled);
 	search->found = search->found || meant;
+	if (search->pattern && !search->found) {
+		r = plan_names_each(result, kernels_on_name, search);
+		if (r < 0)
+			return r;
+	}
 	if (result->instructions < 0 ||
 	    (search->pattern && !meant && result->n_kernels < IMAGE_KERNELS_MAX))
 		return 0;
@@ -420,18 +278,7 @@ int kernels_show(const struct daemon *daemon, const struct varlink_call *call, c
 	return r ? r : search.found ? 0 : KERNELS_E_NOT_FOUND;
 }
 
-/* ---- methods ---- */
-
-int control_list_kernels(struct varlink_call *call, json_object *parameters, void *userdata) {
-	json_object *json, *pid = control_member(parameters, "pid");
-
-	if (pid && json_object_get_int64(pid) <= 0)
-		return control_error_argument(call, "pid", "not a process id");
-	json = json_object_new_object();
-	json_object_object_add(json, "kernels",
-			       kernels_list(userdata, call, pid ? json_object_get_int64(pid) : 0));
-	return varlink_call_reply(call, json);
-}
+/* ---- the method ---- */
 
 int control_show_kernel(struct varlink_call *call, json_object *parameters, void *userdata) {
 	const char *kernel = control_string(parameters, "kernel"),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* ListKernels and ShowKernel: what numbers in contexts stand for. */
+/* ShowKernel: what numbers of instructions stand for. */
 
 #include <json-c/json.h>
 #include <stdbool.h>
@@ -18,17 +18,11 @@ enum kernels_result {
 	KERNELS_E_LIMIT, /* too much for one reply */
 };
 
-#define KERNELS_MAX 8192 /* of one reply: the oldest are left out */
 #define KERNELS_REPLY_MAX (12 * 1024 * 1024) /* bytes of text of instructions, about */
 
-/* The array of type Kernel that the caller (NULL: somebody who sees all) may see; pid 0: of all
- * processes. Owned by the caller. */
-json_object *kernels_list(const struct daemon *daemon, const struct varlink_call *call,
-			  int64_t pid);
-
 /*
- * Adds the instructions of the kernels that `kernel` means (name, glob, or 16 hexadecimal digits),
- * or the one with the id `instruction` if that is not NULL, to `array`. 0, KERNELS_E_*, or negative
+ * Adds the instructions of the kernels that `kernel` means (name, glob, or 16 hexadecimal digits) and the caller (NULL: somebody who
+ * sees all) may see, or the one with the id `instruction` if that is not NULL, to `array`. 0, KERNELS_E_*, or negative
  * errno.
  */
 int kernels_show(const struct daemon *daemon, const struct varlink_call *call, const char *kernel,
@@ -42,6 +36,5 @@ int kernels_show(const struct daemon *daemon, const struct varlink_call *call, c
 int kernels_walk(const char *text, size_t size, int (*fn)(json_object *item, void *userdata),
 		 void *userdata);
 
-/* Methods of the control interface; userdata: the daemon. */
-int control_list_kernels(struct varlink_call *call, json_object *parameters, void *userdata);
+/* Method of the control interface; userdata: the daemon. */
 int control_show_kernel(struct varlink_call *call, json_object *parameters, void *userdata);

@@ -54,6 +54,11 @@ static int plan_apply(struct image_result *result, const struct image_reply_requ
 	size_t index = 0;
 	int r = 0;
 
+	result->asked = calloc(request->n_attachments, sizeof(*result->asked));
+	if (!result->asked)
+		return -ENOMEM;
+	result->n_asked = request->n_attachments;
+	memcpy(result->asked, request->attachments, request->n_attachments * sizeof(*result->asked));
 	result->attachments = calloc(request->n_attachments, sizeof(*result->attachments));
 	result->slots = calloc(WIRE_SLOTS_MAX, sizeof(*result->slots));
 	if (!result->attachments || !result->slots)

@@ -9,13 +9,17 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon.h"
+#include "account.h"
 #include "kernel-id.h"
+#include "kernels-list.h"
 #include "memfd.h"
+#include "patch.h"
 
 static const char list_of_17[] =
 	"[{\"index\":0,\"kernel\":\"_Z1fv\",\"text\":\"ld.global.f32 %f1, [%rd4];\",\"file\":\"x.cu\",\"line\":12},\n"
@@ -111,6 +115,22 @@ static void assert_json(json_object *array, const char *expected) {
 	json_object_put(array);
 }
 
+/* The whole list, in replies of a few kernels. */
+static json_object *list(const struct daemon *daemon, int64_t pid, bool more) {
+	json_object *array = json_object_new_array();
+	struct kernels_list list;
+	int r;
+
+	assert_int_equal(kernels_list_init(&list, daemon, NULL, pid, more), 0);
+	while ((r = kernels_list_gather(&list)) > 0)
+		;
+	assert_int_equal(r, 0);
+	while (kernels_list_take(&list, array, 1000))
+		;
+	kernels_list_deinit(&list);
+	return array;
+}
+
 static void test_list(void **state) {
 	struct world *world = *state;
 	char expected[1024], f[17], g[17], h[17];
@@ -126,14 +146,14 @@ static void test_list(void **state) {
 		"{\"id\":\"%s\",\"name\":\"_Z1gv\",\"demangled\":\"g()\",\"device_function\":true,\"pids\":[100],"
 		"\"attachments\":[17]}]",
 		h, f, g);
-	assert_json(kernels_list(&world->daemon, NULL, 0), expected);
+	assert_json(list(&world->daemon, 0, false), expected);
 	snprintf(
 		expected, sizeof(expected),
 		"[{\"id\":\"%s\",\"name\":\"_Z1fv\",\"demangled\":\"f()\",\"device_function\":false,\"pids\":[200],"
 		"\"attachments\":[18]}]",
 		f);
-	assert_json(kernels_list(&world->daemon, NULL, 200), expected);
-	assert_json(kernels_list(&world->daemon, NULL, 1), "[]");
+	assert_json(list(&world->daemon, 200, false), expected);
+	assert_json(list(&world->daemon, 1, false), "[]");
 }
 
 #define F                                                                                          \
@@ -187,6 +207,223 @@ static void test_show(void **state) {
 	world->results[0]->instructions = -1;
 }
 
+/* ---- kernels of plans ---- */
+
+#define KERNELS 20000
+#define LIST_MAX (2 << 20)
+
+struct plan_world {
+	struct daemon daemon;
+	struct process process;
+	struct module module;
+	struct image_result *result;
+	struct account *account;
+	char list[LIST_MAX]; /* of names */
+	size_t list_size;
+	struct {
+		struct patch_plan plan;
+		struct patch_kernel kernels[KERNELS];
+	} plan;
+};
+
+/* One more module with the names PREFIX0 ... and SUFFIX; each second one, from the first on, is meant by attachments 7 and 9, or 9 alone. */
+static void add_names(struct plan_world *world, uint32_t number, const char *prefix, const char *suffix, unsigned int n) {
+	struct patch_module *module = (void *)(world->list + world->list_size);
+	char *at = (char *)(module + 1);
+
+	for (unsigned int i = 0; i < n; i++) {
+		char name[64];
+		int length = snprintf(name, sizeof(name), "%s%u%s", prefix, i, suffix);
+
+		memcpy(at, name, (size_t)length + 1);
+		at += length + 1;
+		if (i % 2 == 0)
+			world->plan.kernels[world->plan.plan.kernel_count++] = (struct patch_kernel){
+				.module = number,
+				.name = i,
+				.kernel_id = kernel_id(name, (size_t)length - strlen(suffix)),
+				.attachments = i % 4 ? 2 : 3,
+			};
+	}
+	while ((at - world->list) % 8)
+		*at++ = 0;
+	*module = (struct patch_module){ .size = (uint32_t)(at - (char *)module), .number = number, .name_count = n };
+	world->list_size = (size_t)(at - world->list);
+	assert_true(world->list_size < LIST_MAX);
+}
+
+static void seal_plan(struct plan_world *world) {
+	const size_t size = sizeof(world->plan.plan) + world->plan.plan.kernel_count * sizeof(world->plan.kernels[0]);
+	int list = memfd_new_sealed("names", world->list, world->list_size);
+
+	world->plan.plan.kernels = sizeof(world->plan.plan);
+	fd_close(world->result->fd);
+	world->result->fd = memfd_new_sealed("plan", &world->plan, size);
+	world->result->size = size;
+	assert_int_equal(image_result_keep_names(world->result, world->account, list, world->list_size), 0);
+	fd_close(list);
+}
+
+/* Process 100 has a plan for attachments 7 and 9. */
+static int plan_setup(void **state) {
+	struct plan_world *world = calloc(1, sizeof(*world));
+	static struct account_table accounts;
+
+	registry_init(&world->daemon.registry);
+	outcome_log_init(&world->daemon.outcomes);
+	process_table_init(&world->daemon.processes);
+	assert_int_equal(image_cache_init(&world->daemon.images), 0);
+	assert_int_equal(account_get(&accounts, 1000, &world->account), 0);
+	assert_int_equal(image_result_new(&world->result), 0);
+	world->result->plan = world->result->replaced = true;
+	world->result->asked = calloc(2, sizeof(uint64_t));
+	world->result->asked[0] = 7;
+	world->result->asked[1] = 9;
+	world->result->n_asked = 2;
+	world->process.facts.pid = 100;
+	world->module.result = world->result;
+	LIST_INIT(&world->process.modules);
+	LIST_INSERT_HEAD(&world->daemon.processes.list, &world->process, link);
+	LIST_INSERT_HEAD(&world->process.modules, &world->module, link);
+	*state = world;
+	return 0;
+}
+
+static int plan_teardown(void **state) {
+	struct plan_world *world = *state;
+
+	image_result_unref(world->result);
+	outcome_log_deinit(&world->daemon.outcomes);
+	image_cache_deinit(&world->daemon.images);
+	account_unref(world->account);
+	free(world);
+	return 0;
+}
+
+static size_t length(json_object *array) {
+	size_t n = json_object_array_length(array);
+
+	json_object_put(array);
+	return n;
+}
+
+static const char *member(json_object *array, size_t i, const char *key) {
+	return json_object_to_json_string(json_object_object_get(json_object_array_get_idx(array, i), key));
+}
+
+static void test_plan(void **state) {
+	struct plan_world *world = *state;
+	json_object *array;
+	char id[20];
+
+	world->result->kernels = calloc(1, sizeof(*world->result->kernels));
+	world->result->kernels[world->result->n_kernels++] = make_kernel("a2", "a two", false, 9);
+	add_names(world, 3, "a", "", 5);
+	add_names(world, 8, "none", "", 0);
+	add_names(world, 1, "b\033", "__gpuprobe_bare", 1);
+	seal_plan(world);
+	array = list(&world->daemon, 0, false);
+	assert_int_equal(json_object_array_length(array), 4);
+	assert_string_equal(member(array, 0, "name"), "\"a2\""); /* the worker's first */
+	assert_string_equal(member(array, 0, "demangled"), "\"a two\"");
+	assert_string_equal(member(array, 0, "attachments"), "[ 9 ]");
+	assert_string_equal(member(array, 0, "pids"), "[ 100 ]");
+	assert_string_equal(member(array, 1, "name"), "\"a0\"");
+	assert_string_equal(member(array, 1, "demangled"), "\"a0\"");
+	assert_string_equal(member(array, 1, "attachments"), "[ 7, 9 ]");
+	assert_string_equal(member(array, 2, "name"), "\"a4\"");
+	assert_string_equal(member(array, 3, "name"), "\"b?0\""); /* no escape sequences */
+	snprintf(id, sizeof(id), "\"%016llx\"", (unsigned long long)kernel_id("b\0330", 3));
+	assert_string_equal(member(array, 3, "id"), id);
+	json_object_put(array);
+	assert_int_equal(length(list(&world->daemon, 100, false)), 4);
+	assert_int_equal(length(list(&world->daemon, 200, false)), 0);
+
+	array = json_object_new_array();
+	assert_int_equal(kernels_show(&world->daemon, NULL, "a4", NULL, array), 0);
+	assert_int_equal(kernels_show(&world->daemon, NULL, "a?", NULL, array), 0);
+	id[17] = '\0';
+	assert_int_equal(kernels_show(&world->daemon, NULL, id + 1, NULL, array), 0);
+	assert_int_equal(kernels_show(&world->daemon, NULL, "a3", NULL, array), KERNELS_E_NOT_FOUND);
+	assert_int_equal(json_object_array_length(array), 0); /* patched, not rewritten */
+	json_object_put(array);
+}
+
+/* One reply holds some, several hold all. */
+static void test_plan_large(void **state) {
+	struct plan_world *world = *state;
+	json_object *array;
+
+	add_names(world, 1, "_Z14kernel_of_many", "", 2 * KERNELS);
+	seal_plan(world);
+	assert_int_equal(length(list(&world->daemon, 0, false)), KERNELS_MAX);
+	array = list(&world->daemon, 0, true);
+	assert_int_equal(json_object_array_length(array), KERNELS);
+	assert_string_equal(member(array, KERNELS - 1, "name"), "\"_Z14kernel_of_many39998\"");
+	json_object_put(array);
+}
+
+/* What does not fit the list ends it, or is left out. */
+static void test_plan_hostile(void **state) {
+	struct plan_world *world = *state;
+	struct patch_kernel *kernels = world->plan.kernels;
+	const struct {
+		struct patch_kernel kernel;
+		size_t n;
+	} cases[] = {
+		{ { .module = 1, .name = 99, .kernel_id = kernel_id("a2", 2), .attachments = 1 }, 1 },
+		{ { .module = 2, .name = 2, .kernel_id = kernel_id("a2", 2), .attachments = 1 }, 1 },
+		{ { .module = 1, .name = 0, .kernel_id = kernel_id("a0", 2), .attachments = 1 }, 1 }, /* again */
+		{ { .module = 1, .name = 2, .kernel_id = 1, .attachments = 1 }, 2 }, /* not its number */
+		{ { .module = 1, .name = 2, .kernel_id = kernel_id("a2", 2), .attachments = 1 }, 3 },
+	};
+
+	add_names(world, 1, "a", "", 6);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct image_result *result = NULL;
+
+		kernels[1] = cases[i].kernel;
+		assert_int_equal(image_result_new(&result), 0);
+		result->plan = result->replaced = true;
+		result->asked = calloc(2, sizeof(uint64_t));
+		result->n_asked = 2;
+		image_result_unref(world->result);
+		world->module.result = world->result = result;
+		seal_plan(world);
+		assert_int_equal(length(list(&world->daemon, 0, false)), cases[i].n);
+	}
+}
+
+/* Names of what no process has go first, then the oldest; nobody has more than the quota. */
+static void test_names_quota(void **state) {
+	struct plan_world *world = *state;
+	const uint64_t third = ACCOUNT_NAMES_BYTES_MAX / 3;
+	struct image_result *results[4];
+	int fd = memfd_new_sealed("names", "x", 1);
+
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(image_result_new(&results[i]), 0);
+	assert_int_equal(image_result_keep_names(results[0], world->account, fd, ACCOUNT_NAMES_BYTES_MAX + 1), -EFBIG);
+	assert_int_equal(results[0]->names, -1);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(image_result_keep_names(results[i], world->account, fd, third), 0);
+	image_result_ref(results[0]);
+	assert_int_equal(image_result_keep_names(results[3], world->account, fd, third), 0);
+	assert_true(results[0]->names >= 0 && results[1]->names < 0 && results[2]->names >= 0 && results[3]->names >= 0);
+	image_result_ref(results[2]);
+	image_result_ref(results[3]);
+	assert_int_equal(image_result_keep_names(results[1], world->account, fd, third), 0);
+	assert_true(results[0]->names < 0 && results[1]->names >= 0);
+	assert_int_equal(world->account->names_bytes, 3 * third);
+	image_result_unref(results[0]);
+	image_result_unref(results[2]);
+	image_result_unref(results[3]);
+	for (int i = 0; i < 4; i++)
+		image_result_unref(results[i]);
+	assert_int_equal(world->account->names_bytes, 0);
+	fd_close(fd);
+}
+
 static int count(json_object *item, void *userdata) {
 	++*(int *)userdata;
 	return json_object_object_get_ex(item, "stop", NULL) ? 42 : 0;
@@ -236,6 +473,10 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_list, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_show, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_plan, plan_setup, plan_teardown),
+		cmocka_unit_test_setup_teardown(test_plan_large, plan_setup, plan_teardown),
+		cmocka_unit_test_setup_teardown(test_plan_hostile, plan_setup, plan_teardown),
+		cmocka_unit_test_setup_teardown(test_names_quota, plan_setup, plan_teardown),
 		cmocka_unit_test(test_walk),
 	};
 
