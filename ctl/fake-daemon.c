@@ -474,10 +474,18 @@ static int list_kernels(struct varlink_call *call, json_object *parameters, void
 	json_object *reply = from_text(
 		"{\"kernels\":[{\"id\":\"00000000000000ab\",\"name\":\"_Z9vectorAddPfS_\",\"demangled\":\"vectorAdd(float*, float*)\","
 		"\"device_function\":false,\"pids\":[77,78],\"attachments\":[1]},{\"id\":\"00000000000000cd\",\"name\":\"_Z1gv\","
-		"\"demangled\":\"g()\",\"device_function\":true,\"pids\":[],\"attachments\":[]}]}");
+		"\"demangled\":\"_Z1gv\",\"device_function\":true,\"pids\":[],\"attachments\":[]}]}");
 
 	if (pid && json_object_get_int64(pid) == 77)
 		json_object_array_del_idx(get(reply, "kernels"), 1, 1);
+	if (varlink_call_more(call)) {
+		json_object *first = from_text(json_object_to_json_string(reply));
+
+		if (json_object_array_length(get(first, "kernels")) > 1)
+			json_object_array_del_idx(get(first, "kernels"), 1, 1);
+		json_object_array_del_idx(get(reply, "kernels"), 0, 1);
+		varlink_call_continue(call, first);
+	}
 	return varlink_call_reply(call, reply);
 }
 

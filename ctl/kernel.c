@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* kernel list, kernel show: what numbers in contexts and events stand for. */
+/*
+ * kernel list, kernel show: what numbers in contexts and events stand for.
+ *
+ * Kernels on the SASS engine come by the thousand, and the daemon, which reads no foreign names, has the mangled ones of
+ * most: they are demangled here.
+ */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +17,11 @@ enum {
 	OPTION_PID = CTL_OPTION_OWN,
 	OPTION_INSTRUCTION,
 };
+
+#define MANGLED_MAX 4096 /* longer names were made to hurt the demangler */
+
+/* libstdc++: the result is malloc()ed, or NULL. */
+extern char *__cxa_demangle(const char *mangled, char *buffer, size_t *length, int *status);
 
 static const char kernel_help[] =
 	"Usage: gpuprobectl kernel list [--pid=PID]\n"
@@ -84,19 +94,63 @@ static void print_instructions(json_object *instructions) {
 	json_object_put(rows);
 }
 
+/* Fills in what the daemon does not know. */
+static void demangle(json_object *kernel) {
+	const char *name = ctl_string(kernel, "name");
+	char *demangled;
+	int status;
+
+	if (strncmp(name, "_Z", 2) != 0 || strlen(name) > MANGLED_MAX || strcmp(name, ctl_string(kernel, "demangled")) != 0)
+		return;
+	demangled = __cxa_demangle(name, NULL, NULL, &status);
+	if (demangled)
+		json_object_object_add(kernel, "demangled", json_object_new_string(demangled));
+	free(demangled);
+}
+
+/* Reads all replies, and prints them as one. Returns the exit status. */
+static int list(struct ctl *ctl, json_object *consume_parameters) {
+	json_object *json = json_object_new_object(), *kernels = json_object_new_array();
+	struct varlink_reply reply;
+	bool continues = true;
+	int r;
+
+	json_object_object_add(json, "kernels", kernels);
+	r = ctl_call_more(ctl, "ListKernels", consume_parameters);
+	while (!r && continues) {
+		json_object *some;
+
+		r = ctl_next(ctl, "ListKernels", "", &reply);
+		if (r)
+			break;
+		some = ctl_get(reply.parameters, "kernels");
+		for (size_t i = 0; i < json_object_array_length(some); i++) {
+			demangle(json_object_array_get_idx(some, i));
+			json_object_array_add(kernels, json_object_get(json_object_array_get_idx(some, i)));
+		}
+		continues = reply.continues;
+		varlink_reply_deinit(&reply);
+	}
+	if (!r && ctl->json)
+		ctl_print_json(ctl, json);
+	else if (!r)
+		print_kernels(kernels);
+	json_object_put(json);
+	return r;
+}
+
 /* Asks and prints. Returns the exit status. */
-static int query(struct ctl *ctl, const char *method, json_object *consume_parameters,
-		 const char *subject, const char *member, void (*print)(json_object *list)) {
+static int show(struct ctl *ctl, json_object *consume_parameters, const char *subject) {
 	struct varlink_reply reply;
 	int r;
 
-	r = ctl_call(ctl, method, consume_parameters, subject, CTL_TIMEOUT_MS, &reply);
+	r = ctl_call(ctl, "ShowKernel", consume_parameters, subject, CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
 	if (ctl->json)
 		ctl_print_json(ctl, reply.parameters);
 	else
-		print(ctl_get(reply.parameters, member));
+		print_instructions(ctl_get(reply.parameters, "instructions"));
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }
@@ -130,13 +184,12 @@ static int run(struct ctl *ctl, int argc, char **argv, json_object *parameters,
 	int left = argc - optind;
 
 	if (!strcmp(verb, "list") && !instruction && !left)
-		return query(ctl, "ListKernels", parameters, "", "kernels", print_kernels);
+		return list(ctl, parameters);
 	if (!strcmp(verb, "show") && !ctl_get(parameters, "pid") && left == !instruction) {
 		subject = instruction ?: argv[optind];
 		json_object_object_add(parameters, instruction ? "instruction" : "kernel",
 				       json_object_new_string(subject));
-		return query(ctl, "ShowKernel", parameters, subject, "instructions",
-			     print_instructions);
+		return show(ctl, parameters, subject);
 	}
 	json_object_put(parameters);
 	if (!strcmp(verb, "list"))
