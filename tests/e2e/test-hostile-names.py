@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A shim that asks for a plan of the SASS engine (proto/patch.h): what it gets, and what the daemon does about lists that are no lists."""
+import contextlib
 import os
 import struct
 
+import varlink
 import wire
-from harness import CTL, GPUPROBED, COUNTER, check, equal, main, need
+from harness import CTL, GPUPROBED, COUNTER, check, equal, main, need, wait_until
 from live import PTXCOMPILER, kernel_id, obj, sass_daemon
 
 need(GPUPROBED, CTL, COUNTER, PTXCOMPILER, obj("two"))
@@ -14,6 +16,10 @@ GOOD = wire.names((1, 0, ["vectorAdd", "other"]), (7, 0, ["other", "x", "vectorA
 
 def ask(shim, data):
     return shim.image(data, kind=wire.NAMES)
+
+
+def kernels_of(daemon, pid):
+    return daemon.json("kernel", "list", f"--pid={pid}")["kernels"]
 
 
 def test_plan():
@@ -86,6 +92,45 @@ def test_many_names():
         shim = wire.Shim(daemon.directory)
         check(ask(shim, GOOD)[0], "others are served")
         shim.close()
+
+
+def test_kernel_list():
+    """Whatever number a map has, gpuprobectl kernel list has its name: of 10,000 kernels that a glob means, too; and when the process is gone."""
+    some = ["_Z9vectorAddPKfS0_Pf", "bell\a\x1b[31m", "x" * 6000, "vectorAdd__gpuprobe_bare", ""]
+    many = [f"_Z6kernelILi{n}EEvPf" for n in range(10000)]
+    with sass_daemon() as daemon:
+        identifier, = daemon.attach("--engine", "sass", "--kernel", "*")
+        shim = wire.Shim(daemon.directory)
+        data, module, reason, _ = ask(shim, wire.names((5, 0, some), (2, 0, many), (9, 0, many[:10])))
+        check(data, reason)
+        ids = {f"{kernel:016x}" for _, _, kernel, _ in wire.Plan(data).kernels}
+        equal(len(ids), len(some) - 1 + len(many), "what may be in a map")
+        kernels = {kernel["id"]: kernel for kernel in daemon.json("kernel", "list")["kernels"]}
+        equal(set(kernels), ids)
+        name_of = lambda name: kernels[f"{kernel_id(name):016x}"]
+        equal({kernel["name"] for kernel in kernels.values()}, {some[0], "bell??[31m", "x" * 4096, "vectorAdd", *many})
+        equal(name_of(some[0])["demangled"], "vectorAdd(float const*, float const*, float*)")
+        equal(name_of(many[9876])["demangled"], "void kernel<9876>(float*)")
+        equal(name_of("vectorAdd")["demangled"], "vectorAdd")
+        for kernel in kernels.values():
+            equal((kernel["pids"], kernel["attachments"], kernel["device_function"]), ([os.getpid()], [identifier], False))
+        equal(len(kernels_of(daemon, os.getpid())), len(ids))
+        equal(kernels_of(daemon, 1), [])
+        equal(len(daemon.ctl("kernel", "list").splitlines()), 1 + len(ids))
+        equal(daemon.json("kernel", "show", many[7777])["instructions"], [], "it is known, and patched")
+        with contextlib.closing(varlink.Connection(daemon.directory)) as bus:
+            equal(len(bus.call("ListKernels")["kernels"]), 8192, "one reply")
+            replies = list(bus.stream("ListKernels"))
+            equal({kernel["id"] for reply in replies for kernel in reply["kernels"]}, ids)
+            check(len(replies) > 10, len(replies))
+            bus.send("ListKernels", more=True) # and goes away without reading
+        shim.send(wire.message(wire.UNLOAD, module))
+        shim.close()
+        wait_until(lambda: not kernels_of(daemon, os.getpid()), "the process is seen to go")
+        gone = daemon.json("kernel", "list")["kernels"]
+        equal(({kernel["id"] for kernel in gone}, [kernel for kernel in gone if kernel["pids"]]), (ids, []))
+        daemon.ctl("detach", str(identifier))
+        wait_until(lambda: not [kernel for kernel in daemon.json("kernel", "list")["kernels"] if kernel["name"] in many], "nothing is attached")
 
 
 if __name__ == "__main__":
