@@ -19,6 +19,8 @@ bool gate_closed, gate_fenced = true;
 static struct gate_thread *threads; /* never freed: records are used again */
 static pthread_key_t key;
 static bool has_key;
+static __thread bool closer; /* this thread has closed it: a signal handler passes */
+static unsigned hurried; /* threads that wait for the closer */
 
 static void give_back(void *record)
 {
@@ -46,11 +48,10 @@ struct gate_thread *gate_register(void)
 						__ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			break;
 	if (!thread) {
-		thread = calloc(1, sizeof(*thread));
+		thread = aligned_alloc(_Alignof(struct gate_thread), sizeof(*thread));
 		if (!thread)
 			abort(); /* the driver would not launch anything either */
-		thread->used = true;
-		thread->next = __atomic_load_n(&threads, __ATOMIC_RELAXED);
+		*thread = (struct gate_thread){ __atomic_load_n(&threads, __ATOMIC_RELAXED), 0, true };
 		while (!__atomic_compare_exchange_n(&threads, &thread->next, thread, true,
 						    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 			;
@@ -70,7 +71,7 @@ static void pause_shortly(void)
 
 void gate_wait(struct gate_thread *thread)
 {
-	if (thread->depth > 1)
+	if (thread->depth > 1 || closer)
 		return; /* who closes the gate waits for this thread: its launch must go on */
 	do {
 		__atomic_store_n(&thread->depth, 0, __ATOMIC_RELEASE);
@@ -81,10 +82,26 @@ void gate_wait(struct gate_thread *thread)
 	} while (__atomic_load_n(&gate_closed, __ATOMIC_ACQUIRE));
 }
 
+bool gate_is_inside(void)
+{
+	return closer || (gate_mine && gate_mine->depth);
+}
+
+void gate_hurry(bool begin)
+{
+	__atomic_add_fetch(&hurried, begin ? 1 : -1, __ATOMIC_SEQ_CST);
+}
+
+bool gate_is_hurried(void)
+{
+	return __atomic_load_n(&hurried, __ATOMIC_SEQ_CST);
+}
+
 bool gate_close(uint64_t until_ms)
 {
-	if (gate_mine && gate_mine->depth)
+	if (gate_is_inside())
 		return false;
+	closer = true;
 	__atomic_store_n(&gate_closed, true, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (!gate_fenced)
@@ -92,7 +109,7 @@ bool gate_close(uint64_t until_ms)
 	for (const struct gate_thread *thread = __atomic_load_n(&threads, __ATOMIC_SEQ_CST); thread;
 	     thread = thread->next) {
 		while (__atomic_load_n(&thread->depth, __ATOMIC_ACQUIRE)) {
-			if (client_now_ms() >= until_ms) {
+			if (gate_is_hurried() || client_now_ms() >= until_ms) {
 				gate_open();
 				return false;
 			}
@@ -105,4 +122,5 @@ bool gate_close(uint64_t until_ms)
 void gate_open(void)
 {
 	__atomic_store_n(&gate_closed, false, __ATOMIC_RELEASE);
+	closer = false;
 }

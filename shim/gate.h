@@ -11,8 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A cache line of its own: others' launches do not touch it. */
 struct gate_thread {
-	struct gate_thread *next;
+	_Alignas(64) struct gate_thread *next;
 	unsigned depth; /* of launches that this thread is in: callbacks may launch, too */
 	bool used;
 };
@@ -52,9 +53,19 @@ static inline void gate_leave(void)
 	__atomic_store_n(&thread->depth, thread->depth - 1, __ATOMIC_RELEASE);
 }
 
+/* Is this thread in a launch, or has it closed the gate? Then it cannot close it. */
+bool gate_is_inside(void);
+
 /*
  * Closes the gate; one thread at a time. false: this thread is in a launch, or others were till
- * then: it is open.
+ * then, or one that is in a launch waits for this one (gate_hurry()): it is open.
  */
 bool gate_close(uint64_t until_ms);
 void gate_open(void);
+
+/*
+ * Around waiting, in a launch perhaps, for what the thread has that closes the gate: it does not go
+ * on waiting for the launch.
+ */
+void gate_hurry(bool begin);
+bool gate_is_hurried(void);

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The gate that launches pass: who closes it waits for launches, not for ever, and nobody waits for himself. */
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "client.h"
+#include "gate.h"
+
+#define THREADS 2000
+#define SHORTLY (client_now_ms() + 50)
+#define LONG (client_now_ms() + 20000)
+
+static unsigned passed;
+static bool changing, met, ending;
+static sem_t inside, go_on;
+
+static void *launch_often(void *unused)
+{
+	do {
+		gate_enter();
+		if (__atomic_load_n(&changing, __ATOMIC_RELAXED))
+			__atomic_store_n(&met, true, __ATOMIC_RELAXED);
+		gate_leave();
+		__atomic_add_fetch(&passed, 1, __ATOMIC_RELAXED);
+	} while (!__atomic_load_n(&ending, __ATOMIC_RELAXED));
+	return unused;
+}
+
+static void test_nobody_is_met(void **state)
+{
+	pthread_t threads[3];
+
+	__atomic_store_n(&ending, false, __ATOMIC_RELAXED);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, launch_often, NULL), 0);
+	for (int i = 0; i < 500; i++) {
+		assert_true(gate_close(LONG));
+		__atomic_store_n(&changing, true, __ATOMIC_RELAXED);
+		for (volatile int n = 0; n < 1000; n++)
+			;
+		__atomic_store_n(&changing, false, __ATOMIC_RELAXED);
+		gate_open();
+	}
+	__atomic_store_n(&ending, true, __ATOMIC_RELAXED);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	assert_false(met);
+}
+
+static void test_many_threads(void **state)
+{
+	pthread_attr_t attributes;
+	unsigned before = passed;
+
+	__atomic_store_n(&ending, true, __ATOMIC_RELAXED); /* each launches once */
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 65536);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_t thread;
+
+		assert_int_equal(pthread_create(&thread, &attributes, launch_often, NULL), 0);
+		if (i % 100 == 0) {
+			assert_true(gate_close(LONG));
+			gate_open();
+		}
+	}
+	for (uint64_t until = LONG; __atomic_load_n(&passed, __ATOMIC_RELAXED) < before + THREADS;)
+		assert_true(client_now_ms() < until);
+	assert_true(gate_close(LONG));
+	gate_open();
+	assert_false(met);
+}
+
+static void *leave_in_launch(void *unused)
+{
+	gate_enter();
+	sem_post(&inside);
+	sem_wait(&go_on);
+	return unused;
+}
+
+static void test_a_thread_that_never_leaves(void **state)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, leave_in_launch, NULL);
+	sem_wait(&inside);
+	assert_false(gate_close(SHORTLY)); /* it is waited for, not for ever */
+	gate_enter(); /* the gate is open again */
+	gate_leave();
+	sem_post(&go_on);
+	pthread_join(thread, NULL); /* and it ends in its launch */
+	assert_true(gate_close(LONG));
+	gate_open();
+}
+
+static void test_a_launch_in_a_launch(void **state)
+{
+	gate_enter();
+	assert_true(gate_is_inside());
+	assert_false(gate_close(LONG));
+	gate_enter();
+	gate_leave();
+	assert_true(gate_is_inside());
+	gate_leave();
+	assert_false(gate_is_inside());
+	assert_true(gate_close(LONG));
+	gate_open();
+}
+
+static void on_signal(int number)
+{
+	gate_enter();
+	passed++;
+	gate_leave();
+}
+
+static void test_a_signal_handler_launches(void **state)
+{
+	unsigned before = passed;
+
+	signal(SIGUSR1, on_signal);
+	assert_true(gate_close(LONG));
+	assert_true(gate_is_inside());
+	raise(SIGUSR1);
+	assert_int_equal(passed, before + 1);
+	gate_open();
+	raise(SIGUSR1);
+	assert_int_equal(passed, before + 2);
+}
+
+static void test_who_waits_for_the_closer(void **state)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, leave_in_launch, NULL);
+	sem_wait(&inside);
+	gate_hurry(true);
+	assert_false(gate_close(UINT64_MAX));
+	assert_true(gate_is_hurried());
+	gate_hurry(false);
+	assert_false(gate_is_hurried());
+	sem_post(&go_on);
+	pthread_join(thread, NULL);
+	assert_true(gate_close(LONG));
+	gate_open();
+}
+
+static void test_lines(void **state)
+{
+	gate_enter();
+	assert_int_equal((uintptr_t)gate_mine % 64, 0);
+	gate_leave();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_nobody_is_met),
+		cmocka_unit_test(test_many_threads),
+		cmocka_unit_test(test_a_thread_that_never_leaves),
+		cmocka_unit_test(test_a_launch_in_a_launch),
+		cmocka_unit_test(test_a_signal_handler_launches),
+		cmocka_unit_test(test_who_waits_for_the_closer),
+		cmocka_unit_test(test_lines),
+	};
+
+	sem_init(&inside, 0, 0);
+	sem_init(&go_on, 0, 0);
+	gate_start();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
