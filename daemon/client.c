@@ -190,17 +190,16 @@ void client_disarm(struct daemon *daemon, const struct map *map) {
 	}
 }
 
-/* Whether an attachment that stands in the module is left. */
-static bool client_module_wanted(const struct daemon *daemon, const struct image_result *result) {
+bool client_wants(const struct daemon *daemon, const struct image_result *result) {
 	for (size_t i = 0; i < result->n_attachments; i++)
 		if (registry_attachment(&daemon->registry, result->attachments[i]))
 			return true;
 	return false;
 }
 
-/* Tells a process of the modules that it does not know of yet, as many as its connection takes now. */
-static void client_send_retirements(struct daemon *daemon, const struct process *process) {
-	struct shim_connection *connection = process_mirror(process);
+/* Tells a process of the modules that it does not know of yet, as many as its connection (NULL: there is none yet) takes now. */
+static void client_send_retirements(struct daemon *daemon, const struct process *process,
+				    struct shim_connection *connection) {
 	struct module *module;
 
 	LIST_FOREACH(module, &process->modules, link) {
@@ -223,9 +222,9 @@ void client_retire(struct daemon *daemon, uint64_t attachment) {
 	LIST_FOREACH(process, &daemon->processes.list, link) {
 		LIST_FOREACH(module, &process->modules, link)
 			if (!module->result->plan && image_result_applies(module->result, attachment) &&
-			    !client_module_wanted(daemon, module->result))
+			    !client_wants(daemon, module->result))
 				module->retiring = true;
-		client_send_retirements(daemon, process);
+		client_send_retirements(daemon, process, process_mirror(process));
 	}
 }
 
@@ -303,8 +302,10 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
 	_Static_assert(sizeof(message.welcome.comm) == FILTER_COMM_SIZE, "NUL-padded both");
 	memcpy(message.welcome.comm, client->process->facts.comm, sizeof(message.welcome.comm));
 	shim_connection_send(connection, &message, -1); /* if it fails, the end is seen soon */
-	if (hello->role == WIRE_ROLE_MIRROR)
+	if (hello->role == WIRE_ROLE_MIRROR) {
 		client_sync_connected(daemon, client->process, connection);
+		client_send_retirements(daemon, client->process, connection);
+	}
 	return 0;
 }
 
@@ -515,6 +516,8 @@ static int client_on_message(struct shim_connection *connection, const union wir
 		if (!module)
 			return 0;
 		module->armed = true;
+		if (module->retiring)
+			client_send_retirements(daemon, client->process, process_mirror(client->process));
 		image_answer_armed(daemon, client->process, module->result);
 		return 0;
 	case WIRE_UNLOAD:
@@ -527,7 +530,7 @@ static int client_on_message(struct shim_connection *connection, const union wir
 		return 0;
 	case WIRE_SYNCED:
 		client_sync_answered(daemon, connection, message->header.sequence, false);
-		client_send_retirements(daemon, client->process);
+		client_send_retirements(daemon, client->process, process_mirror(client->process));
 		return 0;
 	}
 	return -EPROTO;

@@ -38,6 +38,9 @@ void client_sync_cancel(struct sync_request *request);
  */
 void client_stop_folding(struct daemon *daemon);
 
+/* Whether an attachment that stands in it is left. */
+bool client_wants(const struct daemon *daemon, const struct image_result *result);
+
 /* Tells processes that an attachment which is gone was the last of some of their modules. */
 void client_retire(struct daemon *daemon, uint64_t attachment);
 

@@ -171,6 +171,13 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 
 	if (client->connection->state == SHIM_LOADER_BUSY)
 		client->connection->state = SHIM_LOADER;
+	if (result->replaced && !client_wants(daemon, result)) {
+		r = image_result_new_own(&own, false, "what was attached went away meanwhile");
+		if (r < 0)
+			return r;
+		own->plan = result->plan;
+		result = own;
+	}
 	if (result->replaced) {
 		r = process_module_new(&daemon->processes, process, result, &module);
 		if (r < 0)

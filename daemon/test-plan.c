@@ -22,6 +22,7 @@
 #include "client.h"
 #include "daemon.h"
 #include "image.h"
+#include "image-answer.h"
 #include "memfd.h"
 #include "patch.h"
 #include "plan-prepare.h"
@@ -520,6 +521,7 @@ static void test_detach(void **state) {
 	struct daemon *daemon = &world->daemon;
 	struct shim_connection mirror = { .state = SHIM_MIRROR };
 	const union wire_message synced = { .header = { .type = WIRE_SYNCED } };
+	union wire_message armed = { .armed = { .header = { .type = WIRE_ARMED } } };
 	struct image_result *result;
 	struct module *module;
 
@@ -534,6 +536,8 @@ static void test_detach(void **state) {
 	result->n_attachments = 2;
 	assert_int_equal(process_module_new(&daemon->processes, world->process, result, &module), 0);
 	image_result_unref(result);
+	armed.armed.module_id = module->id;
+	world->connection.userdata = &world->client;
 	world->process->connections[world->process->n_connections++] = &mirror;
 	n_sent = 0;
 	daemon_detach(daemon, registry_attachment(&daemon->registry, 1));
@@ -551,11 +555,45 @@ static void test_detach(void **state) {
 	assert_int_equal(n_sent, 1);
 	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
 	assert_int_equal(sent[0].retire.module_id, module->id);
+	module->retiring = true;
+	n_sent = 0;
+	world->client.process->n_connections = 0; /* its mirror's connection is not there yet, then it is */
+	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, daemon), 0);
+	assert_int_equal(n_sent, 0);
+	world->process->connections[world->process->n_connections++] = &mirror;
+	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, daemon), 0);
+	assert_int_equal(n_sent, 1);
+	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
 	n_sent = 0;
 	daemon_detach(daemon, registry_attachment(&daemon->registry, 2));
 	for (size_t i = 0; i < n_sent; i++) /* maps that nobody uses any more; a plan is not retired */
 		assert_int_equal(sent[i].header.type, WIRE_DISARM);
 	assert_int_equal(n_sent, 2);
+}
+
+/* A detach has come before the answer: there is nothing that the process should be probed with. */
+static void test_detached_meanwhile(void **state) {
+	struct world *world = *state;
+	struct image_result *result;
+
+	for (int plan = 0; plan < 2; plan++) {
+		assert_int_equal(image_result_new(&result), 0);
+		result->replaced = true;
+		result->fd = memfd_new_sealed("new", "new", 3);
+		result->plan = plan;
+		result->attachments = calloc(2, sizeof(uint64_t));
+		result->attachments[0] = 98;
+		result->attachments[1] = 99;
+		result->n_attachments = 2;
+		n_sent = 0;
+		assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+		check_own("what was attached went away meanwhile");
+		result->attachments[1] = 1; /* one is left */
+		n_sent = 0;
+		assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+		assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
+		image_result_unref(result);
+	}
 }
 
 int main(void) {
@@ -568,6 +606,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_prepare, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_prepare_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detach, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_detached_meanwhile, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@
  *   LOADER   strictly request and reply, driven by the thread that loads a module:
  *              HELLO -> WELCOME, IMAGE -> IMAGE_REPLY [+ slot_count x SLOT], INSTANCE -> INSTANCE_REPLY,
  *              and ARMED, UNLOAD, REPORT, which have no reply.
- *   MIRROR   opened only while instances exist; the daemon speaks first:
+ *   MIRROR   opened only while instances exist, or replaced modules that are not retired; the daemon speaks first:
  *              HELLO -> WELCOME, then SYNC -> SYNCED and DISARM -> SYNCED at any time, and RETIRE, which has no reply.
  * The daemon identifies the process by SO_PEERCRED alone; nothing in a message is believed about it.
  * When its last connection closes, the process is gone and its map instances are folded into the

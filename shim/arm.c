@@ -262,8 +262,8 @@ static void arm_context(driver_handle handle)
 		*one = (struct armed){ armed, load, handle };
 		armed = one;
 		arm_report(load, context->device, reason);
-		if (!reason)
-			mirror_start(load_folder(), load_deadline_ms(), load->epoch);
+		/* what could not be armed may be retired, and that is said on the mirror's connection */
+		mirror_start(load_folder(), load_deadline_ms(), load->epoch);
 	}
 }
 

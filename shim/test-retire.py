@@ -136,6 +136,19 @@ with fake_daemon.FakeDaemon(session("middle"), bare=True, deadline_ms=5000) as o
     good = good and program.step("abcdefxo") and count(one) == first and 2 <= first <= 202
     report("in the middle of launches", good and program.end() == (0, ""), f"{first} counted")
 
+# What was attached went away before the modules were armed: they are told so, too.
+refused = {"instance": lambda connection, answer: [(wire.message(
+    wire.INSTANCE_REPLY, fake_daemon.MAP, 1, 0, 0, 0, 0, sequence=struct.unpack_from("<I", answer[0][0], 12)[0]), [])]}
+with fake_daemon.FakeDaemon(session("refused"), bare=True, script=refused, deadline_ms=5000) as one:
+    program = Program(one.name)
+    program.step("ac")
+    tasks = f"/proc/{program.process.pid}/task"
+    mirrors = lambda: any(open(f"{tasks}/{task}/comm").read() == "gpuprobe\n" for task in os.listdir(tasks))  # noqa: E731
+    good = within(lambda: one.connected(2)) and retire(one, 1) and mirrors()
+    one.connections[1].send(wire.message(wire.RETIRE, 2, sequence=9))
+    good = good and within(lambda: not mirrors())
+    report("modules that were not armed are retired", good and bool(program.step("ac")) and program.end() == (0, ""), str(one.reports()))
+
 # The thread stays until all is said, and comes back for the next module.
 with fake_daemon.FakeDaemon(session("stay"), bare=True, deadline_ms=5000) as one:
     program = Program(one.name)

@@ -7,7 +7,7 @@ import struct
 
 import varlink
 import wire
-from harness import CTL, GPUPROBED, COUNTER, check, equal, main, need, wait_until
+from harness import COUNTER, CTL, GPUPROBED, SOURCE, check, equal, main, need, wait_until
 from live import PTXCOMPILER, kernel_id, obj, sass_daemon
 
 need(GPUPROBED, CTL, COUNTER, PTXCOMPILER, obj("two"))
@@ -91,6 +91,21 @@ def test_many_names():
             pass
         shim = wire.Shim(daemon.directory)
         check(ask(shim, GOOD)[0], "others are served")
+        shim.close()
+
+
+def test_retire():
+    """A module that nothing is left in is retired, whether it was armed or not, once the process can hear of it."""
+    with sass_daemon("--engine", "ptx") as daemon:
+        identifier, = daemon.attach()
+        shim = wire.Shim(daemon.directory)
+        with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as file:
+            new, module, reason, slots = shim.image(file.read())
+        check(new, reason)
+        daemon.ctl("detach", str(identifier))
+        mirror = wire.Shim(daemon.directory, wire.MIRROR)
+        equal(mirror.receive()[:2], (wire.RETIRE, (module,)))
+        mirror.close()
         shim.close()
 
 
