@@ -76,8 +76,8 @@ static void run(struct test *test, void *driver)
 	uint64_t plan = upload(driver, &test->plan, sizeof(test->plan));
 	uint64_t arguments[] = { plan, sizeof(test->plan) };
 	uint64_t argument = upload(driver, arguments, sizeof(arguments));
-	uint64_t result = upload(driver, &map, sizeof(map)), slot;
-	void *module, *function, *parameters[] = { &argument, &result };
+	uint64_t result = upload(driver, &map, sizeof(map)), slot, slots = 0;
+	void *module, *function, *parameters[] = { &argument, &result, &slots };
 	char *text = read_file(test->ptx);
 	size_t size;
 
