@@ -449,10 +449,10 @@ static enum patch_outcome change_all(struct round *round)
 }
 
 /* Says once that something is so, and again when it was not so in between. */
-static void say(const struct round *round, bool now, bool *said, const char *what)
+static void say(uint64_t module_id, bool now, bool *said, const char *what)
 {
 	if (now && !*said)
-		load_report(round->plan ? round->plan->module_id : 0, what);
+		load_report(module_id, what);
 	*said = now;
 }
 
@@ -466,12 +466,12 @@ static enum patch_outcome apply_all(struct round *round)
 	outcome = change_all(round);
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
 		finish(round, entry);
-	say(round, outcome == PATCH_OUTCOME_BUSY, &said_busy,
+	say(round->plan ? round->plan->module_id : 0, outcome == PATCH_OUTCOME_BUSY, &said_busy,
 	    "kernels ran on for too long: the SASS engine patches them later");
-	say(round, round->kept, &said_kept,
+	say(0, round->kept, &said_kept,
 	    "a CUDA graph keeps kernel patches: it cannot be cloned, and modules stay as they are till "
 	    "it is destroyed");
-	say(round, round->plan && set.plans && graph_has_fixed(false), &said_old,
+	say(0, round->plan && set.plans && graph_has_fixed(false), &said_old,
 	    "a CUDA graph is launched without probes: it was made before, and cannot be cloned");
 	return outcome;
 }

@@ -154,49 +154,6 @@ def test_contexts():
         live.sums = False
 
 
-def replay(live, times, nodes):
-    live.do(f"replay {times}")
-    live.note("vectorAdd", times * nodes)
-
-
-def test_graphs():
-    """Made while the attachment stands: counted as long as it does."""
-    with sass_daemon() as daemon, Live(daemon) as live:
-        count, keep = attach_two(daemon, "--engine", "sass")
-        live.do("capture 0 vectorAdd 4")
-        replay(live, 2, 4)
-        equal(daemon.count_of(), 8 * THREADS)
-        detach(daemon, count)
-        replay(live, 3, 4)
-        equal(daemon.count_of(), 8 * THREADS, "after detach")
-        live.do("capture 0 vectorAdd 1")
-        replay(live, 1, 1)
-        equal(daemon.count_of(), 8 * THREADS, "made after detach")
-        detach(daemon, keep)
-
-
-def test_graphs_from_before():
-    """A graph keeps the machine code that its kernels had when it was instantiated; detaching reaches it in any case."""
-    with sass_daemon() as daemon, Live(daemon) as live:
-        live.do("capture 0 vectorAdd 3")
-        replay(live, 1, 3)
-        count, keep = attach_two(daemon, "--engine", "sass")
-        replay(live, 2, 3)
-        live.launch(1)
-        before = (7 if GRAPHS_FOLLOW else 1) * THREADS
-        equal(daemon.count_of(), before, "made before")
-        live.do("capture 0 vectorAdd 3")
-        replay(live, 1, 3)
-        equal(daemon.count_of(), before + 3 * THREADS, "made anew")
-        detach(daemon, count)
-        replay(live, 3, 3)
-        equal(daemon.count_of(), before + 3 * THREADS, "after detach")
-        detach(daemon, keep)
-        attach_two(daemon, "--engine", "sass")
-        replay(live, 5, 3) # made with patches of the same kind: all is counted, or nothing
-        check(daemon.count_of() in (15 * THREADS, 15 * THREADS if GRAPHS_FOLLOW else 0), "attached again", daemon.count_of())
-
-
 def test_while_threads_launch():
     """Two threads launch all the time: what began after attach and ended before detach is counted, and nothing from before or after."""
     with sass_daemon() as daemon, Live(daemon) as live:

@@ -50,7 +50,13 @@
 	X(graph_add_kernel_node, cuGraphAddKernelNode_v2, "cuGraphAddKernelNode")          \
 	X(graph_instantiate, cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags")   \
 	X(graph_launch, cuGraphLaunch, "cuGraphLaunch")                                    \
-	X(graph_exec_destroy, cuGraphExecDestroy, "cuGraphExecDestroy")
+	X(graph_exec_destroy, cuGraphExecDestroy, "cuGraphExecDestroy")                    \
+	X(graph_exec_update, cuGraphExecUpdate_v2, "cuGraphExecUpdate")                    \
+	X(graph_get_nodes, cuGraphGetNodes, "cuGraphGetNodes")                             \
+	X(graph_get_params, cuGraphKernelNodeGetParams_v2, "cuGraphKernelNodeGetParams")   \
+	X(graph_set_params, cuGraphExecKernelNodeSetParams_v2,                             \
+	  "cuGraphExecKernelNodeSetParams")                                                \
+	X(graph_set_enabled, cuGraphNodeSetEnabled, "cuGraphNodeSetEnabled")
 
 struct driver {
 #define DRIVER_MEMBER(member, symbol, name) __typeof__(symbol) *member;

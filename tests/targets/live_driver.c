@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A process that does what it is told, so that a test knows what was launched before, while and after something was attached. Kernels are those of
- * language.cu, 4 blocks of 64 threads.
+ * language.cu, 4 blocks of 64 threads if nothing else is said.
  *
  *   load SLOT [library]       loads the module (slots 0 to 7)
  *   unload SLOT
  *   launch SLOT KERNEL N      N launches, and waits for them
  *   capture SLOT KERNEL N     captures N launches as the graph
- *   replay N                  launches the graph N times, and waits for them
+ *   update SLOT KERNEL N      captures N launches, and updates the executable graph from them
+ *   resize N                  gives every node of the executable graph N blocks, by itself
+ *   disable NODE              leaves a node out, from 0
+ *   enable NODE
+ *   replay N [T]              launches the graph N times in each of T threads (1), and waits for them
+ *   forget                    destroys the graph
+ *   blocks N                  of every launch from now on
  *   start SLOT KERNEL T       T threads launch, one launch at a time each, until `stop`
  *   counts                    launches that the threads have begun, and that have ended
  *   stop                      waits for the threads; launches that they made
@@ -49,6 +55,7 @@ static struct {
 	CUstream stream;
 	CUgraph graph;
 	CUgraphExec exec;
+	unsigned blocks;
 } state;
 
 static struct {
@@ -94,7 +101,7 @@ static void launch(CUfunction function, const char *kernel, const struct buffers
 {
 	void *plain[] = { (void *)&buffers->data }, *wide[] = { (void *)&buffers->vectors, (void *)&buffers->data };
 
-	CHECK(driver.launch_kernel(function, 4, 1, 1, 64, 1, 1, 0, stream, !strcmp(kernel, "accesses") ? wide : plain, NULL));
+	CHECK(driver.launch_kernel(function, state.blocks, 1, 1, 64, 1, 1, 0, stream, !strcmp(kernel, "accesses") ? wide : plain, NULL));
 }
 
 static CUfunction function_of(const struct slot *slot, const char *kernel)
@@ -159,19 +166,102 @@ static unsigned long loop_stop(void)
 	return atomic_load(&loop.ended);
 }
 
-static void capture(const struct slot *slot, const char *kernel, int count)
+static CUgraph capture(const struct slot *slot, const char *kernel, int count)
 {
 	CUfunction function = function_of(slot, kernel);
+	CUgraph graph;
 
-	if (state.exec) {
-		CHECK(driver.graph_exec_destroy(state.exec));
-		CHECK(driver.graph_destroy(state.graph));
-	}
 	CHECK(driver.stream_begin_capture(state.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	for (int i = 0; i < count; i++)
 		launch(function, kernel, &state.buffers, state.stream);
-	CHECK(driver.stream_end_capture(state.stream, &state.graph));
-	CHECK(driver.graph_instantiate(&state.exec, state.graph, 0));
+	CHECK(driver.stream_end_capture(state.stream, &graph));
+	return graph;
+}
+
+static void forget(void)
+{
+	if (!state.exec)
+		return;
+	CHECK(driver.graph_exec_destroy(state.exec));
+	CHECK(driver.graph_destroy(state.graph));
+	state.exec = NULL;
+}
+
+static void update(CUgraph graph)
+{
+	CUgraphExecUpdateResultInfo info;
+
+	CHECK(driver.graph_exec_update(state.exec, graph, &info));
+	CHECK(driver.graph_destroy(graph));
+}
+
+static CUgraphNode node_of(size_t number)
+{
+	CUgraphNode nodes[64];
+	size_t count = 64;
+
+	CHECK(driver.graph_get_nodes(state.graph, nodes, &count));
+	return number < count ? nodes[number] : NULL;
+}
+
+static void resize(unsigned blocks)
+{
+	CUDA_KERNEL_NODE_PARAMS params;
+	CUgraphNode node;
+
+	for (size_t n = 0; (node = node_of(n)); n++) {
+		CHECK(driver.graph_get_params(node, &params));
+		params.gridDimX = blocks;
+		CHECK(driver.graph_set_params(state.exec, node, &params));
+	}
+}
+
+static void *replay_thread(void *userdata)
+{
+	CUstream stream;
+
+	CHECK(driver.ctx_set_current(state.context));
+	CHECK(driver.stream_create(&stream, CU_STREAM_NON_BLOCKING));
+	for (int i = 0; i < *(int *)userdata; i++)
+		CHECK(driver.graph_launch(state.exec, stream));
+	CHECK(driver.stream_synchronize(stream));
+	CHECK(driver.stream_destroy(stream));
+	return NULL;
+}
+
+static void replay(int count, int threads)
+{
+	pthread_t started[THREADS_MAX];
+
+	for (int i = 0; i < threads; i++)
+		if (pthread_create(&started[i], NULL, replay_thread, &count))
+			exit(1);
+	for (int i = 0; i < threads; i++)
+		pthread_join(started[i], NULL);
+	for (int i = 0; !threads && i < count; i++)
+		CHECK(driver.graph_launch(state.exec, state.stream));
+	CHECK(driver.stream_synchronize(state.stream));
+}
+
+/* What has to do with graphs, and needs no slot. */
+static bool run_graph(const char *verb, int number, const char *more)
+{
+	int threads = atoi(more);
+
+	if (!strcmp(verb, "replay") && threads >= 0 && threads <= THREADS_MAX)
+		replay(number, threads);
+	else if (!strcmp(verb, "resize"))
+		resize((unsigned)number);
+	else if (!strcmp(verb, "disable") || !strcmp(verb, "enable"))
+		CHECK(driver.graph_set_enabled(state.exec, node_of((size_t)number), verb[0] == 'e'));
+	else if (!strcmp(verb, "forget"))
+		forget();
+	else if (!strcmp(verb, "blocks"))
+		state.blocks = (unsigned)number;
+	else
+		return false;
+	puts("ok");
+	return true;
 }
 
 /* The buffers of the first one are read while it is still current. */
@@ -197,9 +287,13 @@ static bool run(const char *line)
 	words = sscanf(line, "%15s %d %63s %d", verb, &number, kernel, &count);
 	if (words < 2)
 		number = 0;
-	if (number < 0 || count < 0 || (strcmp(verb, "replay") && number >= SLOTS))
+	if (number < 0 || count < 0)
 		return false;
-	slot = &slots[strcmp(verb, "replay") ? number : 0];
+	if (run_graph(verb, number, kernel))
+		return true;
+	if (number >= SLOTS)
+		return false;
+	slot = &slots[number];
 	if (!strcmp(verb, "load") && !strcmp(kernel, "library")) {
 		CHECK(driver.library_load_data(&slot->library, language_image, NULL, NULL, 0, NULL, NULL, 0));
 	} else if (!strcmp(verb, "load")) {
@@ -213,11 +307,11 @@ static bool run(const char *line)
 			launch(function, kernel, &state.buffers, NULL);
 		CHECK(driver.ctx_synchronize());
 	} else if (!strcmp(verb, "capture") && words == 4) {
-		capture(slot, kernel, count);
-	} else if (!strcmp(verb, "replay") && words == 2) {
-		for (int i = 0; i < number; i++)
-			CHECK(driver.graph_launch(state.exec, state.stream));
-		CHECK(driver.stream_synchronize(state.stream));
+		forget();
+		state.graph = capture(slot, kernel, count);
+		CHECK(driver.graph_instantiate(&state.exec, state.graph, 0));
+	} else if (!strcmp(verb, "update") && words == 4) {
+		update(capture(slot, kernel, count));
 	} else if (!strcmp(verb, "start") && words == 4 && count <= THREADS_MAX) {
 		loop_start(slot, kernel, count);
 	} else if (!strcmp(verb, "counts")) {
@@ -245,6 +339,7 @@ int main(void)
 	char line[256];
 
 	driver_start(false);
+	state.blocks = 4;
 	CHECK(driver.device_get(&state.device, 0));
 	CHECK(driver.primary_retain(&state.context, state.device));
 	state.buffers = buffers_new();

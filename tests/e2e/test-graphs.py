@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+CUDA graphs and the SASS engine: what a graph launches is counted while something is attached and only then, whenever the graph was made, and the
+process goes on. On the CPU driver, where a graph whose patches are gone is as fatal as on a GPU, or with GPUPROBE_TEST_GPU=1 on a GPU.
+"""
+import os
+import threading
+import time
+
+from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, check, equal, main, need
+from live import LIVE, PTXCOMPILER, THREADS, Live, example, kernel_id, obj, reasons, sass_daemon
+
+need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
+     *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]))
+
+NODES = 3 # of the graph that most tests make
+BLOCKS = 4
+
+
+class Graph(Live):
+    """With the graph's launches among those that must have been made."""
+    def capture(self, nodes=NODES):
+        self.do(f"capture 0 vectorAdd {nodes}")
+
+    def replay(self, times, nodes=NODES, blocks=BLOCKS, threads=0):
+        self.do(f"replay {times} {threads}")
+        self.note("vectorAdd", times * nodes * max(threads, 1) * blocks / BLOCKS)
+
+
+def attach_two(daemon):
+    """A counter whose map outlives it: the attachment to detach, and that which keeps the map."""
+    ids = {a["program"]: a["id"] for a in daemon.json("attach", obj("two"), "--engine", "sass")["attachments"]}
+    return ids["cuda__count"], ids["cuda__keep"]
+
+
+def detach(daemon, *ids):
+    daemon.ctl("detach", *map(str, ids))
+
+
+def counts(daemon):
+    """Of all counters, in the order of attaching."""
+    return [daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]]
+
+
+def of_graphs(daemon):
+    """What is said about graphs, where kernels are not probed."""
+    return [reason for reason in reasons(daemon) if "graph" in reason]
+
+
+def test_made_before():
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        live.capture()
+        live.replay(1)
+        count, keep = attach_two(daemon)
+        live.replay(2)
+        live.launch(1)
+        equal(daemon.count_of(), (2 * NODES + 1) * THREADS, "attached")
+        detach(daemon, count)
+        live.replay(3)
+        equal(daemon.count_of(), (2 * NODES + 1) * THREADS, "detached")
+        detach(daemon, keep)
+        attach_two(daemon)
+        live.replay(5)
+        equal(daemon.count_of(), 5 * NODES * THREADS, "attached again")
+        equal(of_graphs(daemon), [])
+
+
+def test_made_while_attached():
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        count, keep = attach_two(daemon)
+        live.capture()
+        live.replay(2)
+        equal(daemon.count_of(), 2 * NODES * THREADS, "attached")
+        detach(daemon, count)
+        live.replay(3)
+        equal(daemon.count_of(), 2 * NODES * THREADS, "detached")
+        live.capture()
+        live.replay(1)
+        equal(daemon.count_of(), 2 * NODES * THREADS, "made after that")
+        detach(daemon, keep)
+        live.replay(1)
+        attach_two(daemon)
+        live.replay(1)
+        equal(daemon.count_of(), NODES * THREADS, "attached again")
+
+
+def test_one_after_the_other():
+    """Patches of other programs each time, with the graph launched in between."""
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        live.capture()
+        for _ in range(3):
+            threads, = daemon.attach("--engine", "sass", object=example("kernel_counter"))
+            live.replay(2)
+            equal([(e["key"], e["value"]) for e in daemon.dump("threads")], [(kernel_id("vectorAdd"), 2 * NODES * THREADS)])
+            launches, = daemon.json("attach", example("kernel_duration"), "--engine", "sass")["attachments"][:1]
+            live.replay(1)
+            equal([e["value"] for e in daemon.dump("threads")], [3 * NODES * THREADS])
+            equal(sum(e["value"] for e in daemon.dump("launches")), NODES)
+            detach(daemon, threads)
+            live.replay(1)
+            detach(daemon, *[a["id"] for a in daemon.attachments()])
+            live.replay(1)
+            live.capture()
+            live.replay(1)
+
+
+def test_detach_one_of_two():
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        live.capture()
+        first, = daemon.attach("--engine", "sass")
+        live.replay(1)
+        second, = daemon.attach("--engine", "sass")
+        live.replay(1)
+        equal(counts(daemon), [2 * NODES * THREADS, NODES * THREADS])
+        detach(daemon, first)
+        live.replay(1)
+        equal(counts(daemon), [2 * NODES * THREADS])
+        detach(daemon, second)
+        live.replay(1)
+
+
+def test_updates():
+    """By the application: of nodes and of the whole, before attach, while attached and after it."""
+    changes = {"nodes": lambda live, blocks: live.do(f"resize {blocks}"),
+               "whole": lambda live, blocks: (live.do(f"blocks {blocks}"), live.do(f"update 0 vectorAdd {NODES}"), live.do(f"blocks {BLOCKS}"))}
+    for label, change in changes.items():
+        with sass_daemon() as daemon, Graph(daemon) as live:
+            live.capture()
+            live.replay(1)
+            change(live, 2)
+            live.replay(1, blocks=2)
+            count, keep = attach_two(daemon)
+            live.replay(1, blocks=2)
+            equal(daemon.count_of(), NODES * 2 * 64, f"{label}: before attach")
+            change(live, 3)
+            live.replay(1, blocks=3)
+            equal(daemon.count_of(), NODES * 5 * 64, f"{label}: while attached")
+            change(live, 1)
+            detach(daemon, count)
+            live.replay(1, blocks=1)
+            equal(daemon.count_of(), NODES * 5 * 64, f"{label}: before detach")
+            change(live, 4)
+            live.replay(1)
+            detach(daemon, keep)
+            attach_two(daemon)
+            change(live, 2)
+            live.replay(2, blocks=2)
+            equal(daemon.count_of(), 2 * NODES * 2 * 64, f"{label}: after attach")
+            equal(of_graphs(daemon), [])
+
+
+def test_nodes_left_out():
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        live.capture()
+        live.do("disable 1")
+        live.replay(1, NODES - 1)
+        daemon.attach("--engine", "sass")
+        live.replay(1, NODES - 1)
+        equal(daemon.count_of(), (NODES - 1) * THREADS)
+        live.do("disable 0")
+        live.replay(1, NODES - 2)
+        live.do("enable 1")
+        live.replay(1, NODES - 1)
+        equal(daemon.count_of(), 2 * (NODES - 1) * THREADS + (NODES - 2) * THREADS)
+
+
+def test_destroyed():
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        for made_before in True, False:
+            if made_before:
+                live.capture()
+            ids = daemon.attach("--engine", "sass")
+            if not made_before:
+                live.capture()
+            live.replay(1)
+            equal(daemon.count_of(), NODES * THREADS)
+            live.do("forget 0")
+            live.launch(1)
+            equal(daemon.count_of(), (NODES + 1) * THREADS)
+            detach(daemon, *ids)
+            live.launch(1)
+
+
+def test_threads():
+    """One graph, launched by two threads; at last while it is attached and detached."""
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        live.capture()
+        ids = daemon.attach("--engine", "sass")
+        live.replay(10, threads=2)
+        equal(daemon.count_of(), 2 * 10 * NODES * THREADS)
+        detach(daemon, *ids)
+        thread = threading.Thread(target=live.replay, args=[200], kwargs={"threads": 2})
+        thread.start()
+        for _ in range(5):
+            ids = daemon.attach("--engine", "sass")
+            time.sleep(0.02)
+            check(daemon.count_of() % THREADS == 0, daemon.count_of())
+            detach(daemon, *ids)
+        thread.join()
+        daemon.attach("--engine", "sass")
+        live.replay(1)
+        equal(daemon.count_of(), NODES * THREADS)
+
+
+def test_cycles():
+    """Neither descriptors nor memory grow, and each one is right."""
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        live.capture()
+
+        def cycles(number):
+            for _ in range(number):
+                ids = daemon.attach("--engine", "sass")
+                live.replay(1)
+                equal(daemon.count_of(), NODES * THREADS)
+                detach(daemon, *ids)
+                live.replay(1)
+            time.sleep(0.2)
+            return live.descriptors(), live.memory()
+        before, after = cycles(30), cycles(100)
+        check(after[0] <= before[0] + 2 and after[1] <= before[1] + 1024, before, "grew to", after)
+
+
+def test_cannot_be_cloned():
+    """Such a graph is counted if it was made while attached; then its patches stay till it is destroyed, and count nothing."""
+    if GPU:
+        return
+    with sass_daemon() as daemon, Graph(daemon, GPUPROBE_SIM_NO_CLONE="1") as live:
+        live.capture()
+        ids = daemon.attach("--engine", "sass")
+        live.replay(1)
+        equal(daemon.count_of(), 0, "made before")
+        check(all("launched without probes" in reason for reason in of_graphs(daemon)) and of_graphs(daemon), daemon.why())
+        live.capture()
+        live.replay(1)
+        equal(daemon.count_of(), NODES * THREADS, "made while attached")
+        detach(daemon, *ids)
+        live.replay(2)
+        check("a CUDA graph keeps kernel patches" in of_graphs(daemon)[0], daemon.why())
+        daemon.attach("--engine", "sass", object=example("kernel_counter"))
+        live.replay(1)
+        equal(daemon.dump("threads"), [], "its patches are of another program")
+        live.do("forget 0")
+        live.launch(1)
+        equal([e["value"] for e in daemon.dump("threads")], [THREADS], "it is gone")
+
+
+if __name__ == "__main__":
+    main([value for name, value in sorted(globals().items()) if name.startswith("test_")])
