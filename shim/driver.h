@@ -17,8 +17,7 @@ typedef unsigned long long driver_pointer;
 #define DRIVER_ERROR_NOT_FOUND 500
 #define DRIVER_ERROR_NOT_READY 600
 #define DRIVER_ERROR_NOT_REGISTERED 713
-#define DRIVER_ERROR_CAPTURE_INVALIDATED 901
-#define DRIVER_ERROR_CAPTURE_UNJOINED 904
+#define DRIVER_ERROR_CAPTURE_WRONG_THREAD 908
 #define DRIVER_ERROR_GRAPH_UPDATE 910
 #define DRIVER_ATTRIBUTE_CAPABILITY_MAJOR 75
 #define DRIVER_ATTRIBUTE_CAPABILITY_MINOR 76
@@ -112,7 +111,8 @@ typedef unsigned long long driver_pointer;
 	  (driver_handle *, driver_handle, const char *))                                         \
 	X(module_get_function_count, "cuModuleGetFunctionCount", (unsigned *, driver_handle))     \
 	X(module_enumerate_functions, "cuModuleEnumerateFunctions",                               \
-	  (driver_handle *, unsigned, driver_handle))
+	  (driver_handle *, unsigned, driver_handle))                                             \
+	X(stream_get_context, "cuStreamGetCtx", (driver_handle, driver_handle *))
 
 struct driver {
 #define X(field, name, arguments) driver_result(*field) arguments;

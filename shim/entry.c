@@ -14,6 +14,7 @@
 
 #include "arm.h"
 #include "bare.h"
+#include "capture.h"
 #include "entry.h"
 #include "gate.h"
 #include "load.h"
@@ -267,24 +268,28 @@ LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel)
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
 
 /*
- * ---- captures: while there is one nothing is patched; a graph keeps the patches that its kernels have when it
- * is instantiated, so they are brought up to date before ---------
+ * ---- captures: a graph keeps the patches that its kernels have when it is instantiated, so they are
+ * brought up to date before; while there is a capture nothing is patched ---------
  */
 
-#define BEGIN_CAPTURE(name, arguments, ...)                      \
-	WRAP(name, __VA_ARGS__)                                  \
-	{                                                        \
-		driver_result result;                            \
-                                                                 \
-		if (!have_##name())                              \
-			return DRIVER_ERROR_NOT_FOUND;           \
-		if ((arm_work() & ARM_ENGINE) && patch_needed()) \
-			patch_launch();                          \
-		patch_captured(1);                               \
-		result = real_##name arguments;                  \
-		if (result)                                      \
-			patch_captured(-1);                      \
-		return result;                                   \
+#define BEGIN_CAPTURE(name, arguments, ...)            \
+	WRAP(name, __VA_ARGS__)                        \
+	{                                              \
+		driver_result result;                  \
+                                                       \
+		if (!have_##name())                    \
+			return DRIVER_ERROR_NOT_FOUND; \
+		if (!(arm_work() & ARM_ENGINE))        \
+			return real_##name arguments;  \
+		if (patch_needed())                    \
+			patch_launch();                \
+		gate_enter();                          \
+		capture_begin(stream);                 \
+		result = real_##name arguments;        \
+		if (result)                            \
+			capture_end(stream);           \
+		gate_leave();                          \
+		return result;                         \
 	}
 #define BEGIN_CAPTURE_TO(name)                                                               \
 	BEGIN_CAPTURE(name, (stream, graph, nodes, edges, count, mode), driver_handle stream, \
@@ -297,22 +302,34 @@ BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, (stream, mode), driver_handle stream
 BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph)
 BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph_ptsz)
 
-/* A capture may end with an error, too. */
-#define END_CAPTURE(name)                                                      \
-	WRAP(name, driver_handle stream, driver_handle *graph)                 \
-	{                                                                      \
-		driver_result result;                                          \
-                                                                               \
-		if (!have_##name())                                            \
-			return DRIVER_ERROR_NOT_FOUND;                         \
-		result = real_##name(stream, graph);                           \
-		if (!result || result == DRIVER_ERROR_CAPTURE_INVALIDATED ||   \
-		    result == DRIVER_ERROR_CAPTURE_UNJOINED)                   \
-			patch_captured(-1);                                    \
-		return result;                                                 \
+/* A capture ends with an error, too, but not in a wrong thread. */
+#define END_CAPTURE(name)                                                                   \
+	WRAP(name, driver_handle stream, driver_handle *graph)                              \
+	{                                                                                   \
+		driver_result result;                                                       \
+                                                                                            \
+		if (!have_##name())                                                         \
+			return DRIVER_ERROR_NOT_FOUND;                                      \
+		result = real_##name(stream, graph);                                        \
+		if ((arm_work() & ARM_ENGINE) && result != DRIVER_ERROR_CAPTURE_WRONG_THREAD) \
+			capture_end(stream);                                                \
+		return result;                                                              \
 	}
 END_CAPTURE(cuStreamEndCapture)
 END_CAPTURE(cuStreamEndCapture_ptsz)
+
+/* Before, because another stream may get the handle as soon as it is free. */
+#define DESTROY_STREAM(name)                           \
+	WRAP(name, driver_handle stream)               \
+	{                                              \
+		if (!have_##name())                    \
+			return DRIVER_ERROR_NOT_FOUND; \
+		if (arm_work() & ARM_ENGINE)           \
+			capture_abandon(stream);       \
+		return real_##name(stream);            \
+	}
+DESTROY_STREAM(cuStreamDestroy)
+DESTROY_STREAM(cuStreamDestroy_v2)
 
 /* ---- handles of kernels, and what is changed about them: for launches of bare ones ---- */
 
@@ -412,7 +429,9 @@ static driver_handle of_green(driver_handle green)
 		driver_handle *, driver_handle))driver_symbol("cuCtxFromGreenCtx");
 	driver_handle context = NULL;
 
-	return (mirror_has_contexts() || arm_needed()) && find && find(&context, green) == 0 ? context : NULL;
+	return (mirror_has_contexts() || arm_needed()) && find && find(&context, green) == 0
+		       ? context
+		       : NULL;
 }
 
 DESTROY_CONTEXT(cuCtxDestroy, itself)
@@ -492,6 +511,8 @@ const struct wrapper wrappers[] = {
 	ENTRY(cuStreamBeginCapture_ptsz),
 	ENTRY(cuStreamBeginCapture_v2),
 	ENTRY(cuStreamBeginCapture_v2_ptsz),
+	ENTRY(cuStreamDestroy),
+	ENTRY(cuStreamDestroy_v2),
 	ENTRY(cuStreamEndCapture),
 	ENTRY(cuStreamEndCapture_ptsz),
 };

@@ -55,6 +55,7 @@ static uint64_t epoch; /* the number of the daemon */
 static struct wire_welcome welcome; /* what it said */
 static uint64_t operation_until_ms; /* how long who holds the lock may wait for the daemon */
 static uint32_t wait_ms; /* the deadline of the last daemon; read without the lock */
+static bool asking; /* who holds the lock waits for the daemon; read without it */
 
 static __thread bool inside; /* this thread holds one of the locks, or is about to */
 static __thread const struct load *being_loaded;
@@ -157,7 +158,12 @@ const char *load_folder(void)
 
 uint32_t load_deadline_ms(void)
 {
-	return interest.deadline_ms;
+	return __atomic_load_n(&wait_ms, __ATOMIC_RELAXED);
+}
+
+bool load_is_asking(void)
+{
+	return __atomic_load_n(&asking, __ATOMIC_RELAXED);
 }
 
 void load_process(int device, struct gpuprobe_process *process)
@@ -431,8 +437,10 @@ static struct load *connect_and_ask(const struct interest *found, const struct i
 	*broken = true;
 	if (has_failed(found))
 		return NULL;
+	__atomic_store_n(&asking, true, __ATOMIC_RELAXED);
 	if (connected(found, deadline_ms))
 		load = ask(image, deadline_ms, broken);
+	__atomic_store_n(&asking, false, __ATOMIC_RELAXED);
 	if (*broken)
 		load_give_up();
 	return load;

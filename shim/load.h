@@ -98,6 +98,8 @@ bool load_lock(void);
 bool load_lock_until(uint64_t until_ms);
 /* Waits for the lock till the first, and then for the daemon till the second at most. */
 bool load_lock_twice(uint64_t until_ms, uint64_t daemon_until_ms);
+/* Does who has the lock wait for the daemon, and for nothing else? Any thread may ask. */
+bool load_is_asking(void);
 /* False in a forked child. */
 bool load_is_owner(void);
 void load_unlock(void);

@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "arm.h"
+#include "capture.h"
 #include "gate.h"
 #include "graph.h"
 #include "instance.h"
@@ -415,7 +416,11 @@ static enum patch_outcome change_all(struct round *round)
 	while (first && !must_patch(first))
 		first = first->next;
 	if (first && !gate_close(until_ms))
-		return PATCH_OUTCOME_BUSY;
+		return gate_is_hurried() ? PATCH_OUTCOME_AGAIN : PATCH_OUTCOME_BUSY;
+	if (first && capture_is_going_on()) { /* it would end if the GPU were asked */
+		gate_open();
+		return PATCH_OUTCOME_AGAIN;
+	}
 	keep = first && graph_has_fixed(true);
 	for (struct patch_module_entry *entry = first; entry; entry = entry->next) {
 		const struct patch_context *context =
@@ -494,8 +499,10 @@ static void adopt(struct load *plan, const struct patch_view *view)
 	struct load *before = set.plans;
 	bool same = is_same_set(plan, view);
 
-	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
+	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next) {
 		forget_kernels(entry);
+		entry->plan = 0;
+	}
 	meant_changed = true;
 	plan->next = NULL;
 	set.plans = set.base = plan;
@@ -555,6 +562,7 @@ enum patch_outcome patch_none(const struct sass_engine *engine)
 
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next) {
 		forget_kernels(entry);
+		entry->plan = 0;
 		entry->asked = false;
 	}
 	outcome = apply_all(&round);
@@ -625,10 +633,12 @@ enum patch_outcome patch_one(const struct sass_engine *engine, const struct inte
 		entry->asked = false;
 		return PATCH_OUTCOME_OTHER;
 	}
-	if (set.plans)
+	if (set.plans) {
 		join(plan, &view);
-	else
+		entry->plan = plan->module_id;
+	} else {
 		adopt(plan, &view);
+	}
 	round.plan = plan;
 	prepare(&round, entry);
 	meant_changed = false; /* of a module that no graph knows yet */
@@ -639,6 +649,19 @@ enum patch_outcome patch_one(const struct sass_engine *engine, const struct inte
 	}
 	finish(&round, entry);
 	return round.left ? PATCH_OUTCOME_BUSY : PATCH_OUTCOME_DONE;
+}
+
+void patch_end_plan(uint64_t id)
+{
+	for (struct load **link = &set.plans; id && *link; link = &(*link)->next) {
+		struct load *plan = *link;
+
+		if (plan->module_id != id || plan == set.base)
+			continue;
+		*link = plan->next;
+		load_end_plan(plan);
+		return;
+	}
 }
 
 void patch_forget_map(const struct sass_engine *engine, driver_handle handle, uint64_t map_id)

@@ -18,6 +18,7 @@ struct sass_engine;
 enum patch_outcome {
 	PATCH_OUTCOME_DONE,
 	PATCH_OUTCOME_FAILED, /* the daemon does not answer, or makes no sense */
+	PATCH_OUTCOME_AGAIN, /* another thread goes first: not all is done */
 	PATCH_OUTCOME_BUSY, /* kernels or launches went on for too long: not all is done */
 	PATCH_OUTCOME_OTHER, /* the plan is of another image than those there are */
 };
@@ -37,6 +38,9 @@ enum patch_outcome patch_one(const struct sass_engine *engine, const struct inte
 
 /* Nothing is meant any more; called at a launch. */
 enum patch_outcome patch_none(const struct sass_engine *engine);
+
+/* The module that a plan was for is gone. plan: its id, or 0. */
+void patch_end_plan(uint64_t plan);
 
 /* Takes a map out of the data of a context's patches. */
 void patch_forget_map(const struct sass_engine *engine, driver_handle context, uint64_t map_id);

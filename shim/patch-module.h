@@ -29,6 +29,7 @@ struct patch_module_entry {
 	int state; /* enum patch_module_state; atomic */
 	uint64_t module_id, epoch; /* of the load that it comes from; 0: its own, or see there */
 	struct patch_names names;
+	uint64_t plan; /* id of the one that is for it alone; 0: none */
 	bool asked; /* it was in a list that a plan, or OWN, was got for */
 	uint64_t patched; /* id of the image that it is patched with; 0: bare */
 	uint64_t *attachments, *kernel_ids; /* of each name, from the plan; NULL: none is meant */

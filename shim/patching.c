@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "arm.h"
+#include "capture.h"
 #include "gate.h"
 #include "mirror.h"
 #include "patch-apply.h"
@@ -35,6 +36,8 @@
 #define LOCK_WAIT_MS 1000
 #define EVENT_WAIT_MS 100
 #define BACK_OFF_MS 10000
+#define BUSY_FIRST_MS 1000 /* then twice as long each time: it costs launches that are held up */
+#define BUSY_LAST_MS 320000
 
 uint64_t patch_seen[2];
 bool patch_again;
@@ -42,8 +45,8 @@ bool patch_again;
 static const struct sass_engine *engine; /* NULL: it is not in this process */
 static bool meant; /* at the last look */
 static bool all_left; /* with the loader's lock: not all could be asked about at the last look */
-static int captures; /* that are going on */
 static uint64_t retry_ms; /* after a failure: not before */
+static uint64_t busy_ms; /* with the loader's lock: how long kernels are given to end next time */
 
 /* A context that ended, told from within the driver. */
 struct ended {
@@ -71,7 +74,10 @@ static bool are_seen(const uint64_t now[2])
 	       now[1] == __atomic_load_n(&patch_seen[1], __ATOMIC_RELAXED);
 }
 
-/* Frees what belongs to modules and contexts that are gone. */
+/*
+ * Frees what belongs to modules and contexts that are gone. A context that was made since may have
+ * the handle of one, so the modules were marked when it ended.
+ */
 static void reap(void)
 {
 	struct ended *one = __atomic_exchange_n(&ended, NULL, __ATOMIC_ACQUIRE);
@@ -80,23 +86,34 @@ static void reap(void)
 	while (one) {
 		struct ended *next = one->next;
 
-		patch_module_mark(one->context, NULL, NULL, PATCH_MODULE_LOADED, PATCH_MODULE_GONE);
 		patch_context_forget(one->context);
 		free(one);
 		one = next;
 	}
 	while ((entry = patch_module_take_gone()) != NULL) {
 		patch_cells_free(patch_context_find(entry->context), entry);
+		patch_end_plan(entry->plan);
 		patch_module_free(entry);
 	}
 }
 
 /* ---- launches ----------------------------------------------------------------------- */
 
-/* After a failure of the daemon: the same is tried again in a while. */
-static void back_off(void)
+/* What could not be done is tried again: after a failure of the daemon in a while. */
+static void leave(enum patch_outcome outcome)
 {
-	__atomic_store_n(&retry_ms, client_now_ms() + BACK_OFF_MS, __ATOMIC_RELAXED);
+	uint64_t wait_ms = BACK_OFF_MS;
+
+	if (outcome == PATCH_OUTCOME_DONE) {
+		busy_ms = 0;
+		return;
+	}
+	if (outcome == PATCH_OUTCOME_BUSY) {
+		busy_ms = busy_ms ? 2 * busy_ms : BUSY_FIRST_MS;
+		wait_ms = busy_ms = busy_ms < BUSY_LAST_MS ? busy_ms : BUSY_LAST_MS;
+	}
+	if (outcome != PATCH_OUTCOME_AGAIN)
+		__atomic_store_n(&retry_ms, client_now_ms() + wait_ms, __ATOMIC_RELAXED);
 	leave_for_launch();
 }
 
@@ -115,8 +132,7 @@ static void plan_and_apply(const struct interest *found, bool all)
 		outcome = patch_all(engine, found);
 		all_left = outcome == PATCH_OUTCOME_FAILED;
 	}
-	if (outcome != PATCH_OUTCOME_DONE)
-		back_off();
+	leave(outcome);
 }
 
 /* With the lock held. */
@@ -128,14 +144,16 @@ static void work(const struct interest *found, bool all)
 
 	__atomic_store_n(&patch_again, false, __ATOMIC_RELAXED);
 	__atomic_store_n(&retry_ms, 0, __ATOMIC_RELAXED);
+	if (all)
+		busy_ms = 0;
 	reap();
 	if (driver->ctx_get_current(&before) != 0)
 		return;
 	driver->exchange_capture_mode(&mode);
 	if (found)
 		plan_and_apply(found, all);
-	else if (patch_none(engine) != PATCH_OUTCOME_DONE)
-		back_off();
+	else
+		leave(patch_none(engine));
 	driver->ctx_set_current(before);
 	driver->exchange_capture_mode(&mode);
 }
@@ -148,7 +166,7 @@ static bool look(void)
 	bool yes;
 
 	read_generations(now);
-	if (__atomic_load_n(&captures, __ATOMIC_RELAXED) > 0 ||
+	if (capture_is_going_on() ||
 	    (are_seen(now) && client_now_ms() < __atomic_load_n(&retry_ms, __ATOMIC_RELAXED)))
 		return true;
 	if (!load_lock_pages())
@@ -175,7 +193,9 @@ void patch_launch(void)
 {
 	int saved = errno;
 
-	if (driver_own()) {
+	if (gate_is_inside()) {
+		; /* a callback in a launch, or a signal handler in here: the next one */
+	} else if (driver_own()) {
 		for (unsigned i = 0; i < TRIES && !look(); i++)
 			;
 	} else { /* it lacks what we need: nothing can be patched */
@@ -193,16 +213,34 @@ static void patch_arrived(const struct interest *found, struct patch_module_entr
 
 	if (entry->asked)
 		return; /* a launch in another thread has seen it first */
-	if (__atomic_load_n(&captures, __ATOMIC_RELAXED) > 0 ||
+	reap(); /* the context may have the handle of an older one */
+	if (capture_is_going_on() ||
 	    driver_own()->ctx_get_current(&current) != 0 || current != entry->context ||
 	    patch_one(engine, found, entry) != PATCH_OUTCOME_DONE)
 		leave_for_launch();
 }
 
+/*
+ * Within the driver. Who has the lock may wait for what this thread has of the driver, so it is not
+ * waited for long; but while he waits for the daemon alone, it is, and for launches he does not.
+ */
+static bool lock_in_event(const struct interest *found)
+{
+	uint64_t until_ms = client_now_ms() + found->deadline_ms;
+	bool locked;
+
+	gate_hurry(true);
+	do
+		locked = load_lock_twice(client_now_ms() + EVENT_WAIT_MS, until_ms);
+	while (!locked && load_is_asking() && client_now_ms() < until_ms);
+	gate_hurry(false);
+	return locked;
+}
+
 static void arrived(struct patch_module_entry *entry)
 {
 	struct interest found;
-	uint64_t now[2], now_ms;
+	uint64_t now[2];
 	bool yes;
 
 	read_generations(now);
@@ -216,8 +254,7 @@ static void arrived(struct patch_module_entry *entry)
 	load_unlock_pages();
 	if (!yes)
 		return;
-	now_ms = client_now_ms();
-	if (!load_lock_twice(now_ms + EVENT_WAIT_MS, now_ms + found.deadline_ms)) {
+	if (!lock_in_event(&found)) {
 		leave_for_launch();
 		return;
 	}
@@ -258,6 +295,7 @@ static void context_ending(driver_handle context)
 	struct ended *one = malloc(sizeof(*one));
 
 	patch_module_mark(context, NULL, NULL, PATCH_MODULE_LOADED, PATCH_MODULE_GONE);
+	patch_module_mark(context, NULL, NULL, PATCH_MODULE_ENDING, PATCH_MODULE_GONE);
 	if (one) {
 		one->context = context;
 		one->next = __atomic_load_n(&ended, __ATOMIC_RELAXED);
@@ -266,11 +304,6 @@ static void context_ending(driver_handle context)
 			;
 	}
 	errno = saved;
-}
-
-void patch_captured(int change)
-{
-	__atomic_add_fetch(&captures, change, __ATOMIC_RELAXED);
 }
 
 void patch_start(void)
@@ -286,7 +319,7 @@ void patch_start(void)
 
 	started = sass_start(&events);
 	if (started) {
-		engine = started;
+		__atomic_store_n(&engine, started, __ATOMIC_RELEASE);
 		gate_start();
 		__atomic_or_fetch(&arm_load_count, ARM_ENGINE, __ATOMIC_RELEASE);
 	}
@@ -308,7 +341,8 @@ void patch_unload_begin(enum load_kind kind, driver_handle handle)
 
 	if (!engine || !handle || !load_is_owner())
 		return;
-	locked = load_lock(); /* who patches it is done with it then */
+	/* who patches it is done with it then; what he did later would be done to what is gone */
+	locked = load_lock_until(client_now_ms() + 2 * load_deadline_ms() + LOCK_WAIT_MS);
 	mark(kind, handle, PATCH_MODULE_LOADED, PATCH_MODULE_ENDING);
 	if (locked)
 		load_unlock();
@@ -327,8 +361,10 @@ void patch_unload_end(enum load_kind kind, driver_handle handle, driver_result r
 
 void patch_context_ending(driver_handle handle, bool ending)
 {
-	struct patch_context *context = engine ? patch_context_find(handle) : NULL;
+	struct patch_context *context = NULL;
 
+	if (engine)
+		context = ending ? patch_context_get(handle) : patch_context_find(handle);
 	if (context)
 		context->ending = ending;
 }
@@ -337,9 +373,9 @@ void patch_context_gone(driver_handle handle)
 {
 	if (!engine)
 		return;
-	patch_module_mark(handle, NULL, NULL, PATCH_MODULE_LOADED, PATCH_MODULE_GONE);
-	reap();
+	reap(); /* the engine has told that it ends */
 	patch_context_forget(handle);
+	capture_forget(handle);
 }
 
 void patch_disarm(const struct mirror_context *context, uint64_t map_id)

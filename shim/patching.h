@@ -34,12 +34,6 @@ static inline bool patch_needed(void)
 	return __atomic_load_n(&patch_again, __ATOMIC_RELAXED);
 }
 
-/*
- * A stream of the application begins to be captured (1), or has ended (-1). What patching needs to
- * know of the GPU would end a capture, so it is put off until there is none.
- */
-void patch_captured(int change);
-
 /* Before cuInit() reaches the driver. */
 void patch_start(void);
 

@@ -165,6 +165,7 @@ with PlanDaemon(session("reload"), SANITIZER) as daemon:
             sizes.append(live.size())
     expect("300 modules, one after the other", daemon, 300, live)
     report("300 modules: no descriptors and mappings", sizes[0][:2] == sizes[1][:2], str(sizes))
+    report("300 modules: plans go with them", within(lambda: daemon.seen(wire.UNLOAD) > 290), str(daemon.seen(wire.UNLOAD)))
 
 with PlanDaemon(session("threads"), SANITIZER, attached=False) as daemon:
     live = Live(daemon)
