@@ -50,18 +50,24 @@ static size_t plan_ids_of(const struct daemon *daemon, const struct object *obje
 	return n;
 }
 
-/* The first failed image of the object alone. */
+/*
+ * The failed image of the object alone, if it failed for all devices: processes say what they have, and one that
+ * names a device that nobody can compile for is not to spoil what others attach.
+ */
 static const struct plan_image *plan_failed(struct daemon *daemon, const struct object *object) {
 	uint64_t ids[IMAGE_PROGRAMS_MAX];
 	const size_t n = plan_ids_of(daemon, object, ids);
+	const struct plan_image *failed = NULL;
 
 	for (unsigned int i = 0; n && i < daemon->n_capabilities; i++) {
 		const struct plan_image *image = plan_image_find(daemon, daemon->capabilities[i], ids, n);
 
-		if (image && image->state == PLAN_FAILED)
-			return image;
+		if (!image || image->state != PLAN_FAILED)
+			return NULL;
+		if (!failed || !image->program_failed)
+			failed = image;
 	}
-	return NULL;
+	return failed;
 }
 
 const char *plan_programs_trouble(struct daemon *daemon, const struct object *object) {

@@ -514,6 +514,27 @@ static void test_prepare_fails(void **state) {
 	assert_null(plan_trouble(daemon, object));
 }
 
+/* A process says that it has a device which nothing can be compiled for: that is its own trouble. */
+static void test_prepare_lied(void **state) {
+	struct world *world = *state;
+	struct daemon *daemon = &world->daemon;
+	const struct object *object = TAILQ_FIRST(&daemon->registry.objects);
+	const struct filter filter = {};
+	int done = 0;
+
+	plan_note_capability(daemon, 30);
+	plan_note_capability(daemon, 90);
+	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 0);
+	assert_int_equal(n_jobs, 2);
+	answer(0, WORKER_POOL_E_REFUSED, "{\"error\":\"compile\",\"message\":\"sm_30\"}", "sm_30");
+	assert_null(plan_trouble(daemon, object)); /* not known yet */
+	answer_plan(1, FUNCTIONS, DATA_SIZE, NULL, 0);
+	assert_null(plan_trouble(daemon, object));
+	assert_null(plan_programs_trouble(daemon, object));
+	uv_run(&world->loop, UV_RUN_ONCE);
+	assert_int_equal(done, 1);
+}
+
 /* A detach asks for what is left at once, and modules with nothing left are retired. */
 static void test_detach(void **state) {
 	static const uint64_t both[] = { 1, 2 };
@@ -605,6 +626,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_engines, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_prepare, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_prepare_fails, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_prepare_lied, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detach, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detached_meanwhile, setup, teardown),
 	};
