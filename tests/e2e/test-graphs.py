@@ -150,6 +150,23 @@ def test_updates():
             equal(of_graphs(daemon), [])
 
 
+def test_another_kernel():
+    """A graph that was bare is updated to another kernel, whose patched code it has then."""
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        live.capture()
+        ids = daemon.attach("--engine", "sass", "--kernel", "lines")
+        live.replay(1)
+        live.do(f"update 0 lines {NODES}")
+        live.do("replay 2")
+        live.note("lines", 2 * NODES)
+        equal(daemon.count_of(), 2 * NODES * THREADS)
+        detach(daemon, *ids)
+        live.do("replay 1")
+        daemon.attach("--engine", "sass", "--kernel", "lines")
+        live.do("replay 1")
+        equal(daemon.count_of(), NODES * THREADS)
+
+
 def test_nodes_left_out():
     with sass_daemon() as daemon, Graph(daemon) as live:
         live.capture()
@@ -205,16 +222,17 @@ def test_threads():
 
 def test_cycles():
     """Neither descriptors nor memory grow, and each one is right."""
+    nodes = 60 # each instance of the graph is to be seen
     with sass_daemon() as daemon, Graph(daemon) as live:
-        live.capture()
+        live.capture(nodes)
 
         def cycles(number):
             for _ in range(number):
                 ids = daemon.attach("--engine", "sass")
-                live.replay(1)
-                equal(daemon.count_of(), NODES * THREADS)
+                live.replay(1, nodes)
+                equal(daemon.count_of(), nodes * THREADS)
                 detach(daemon, *ids)
-                live.replay(1)
+                live.replay(1, nodes)
             time.sleep(0.2)
             return live.descriptors(), live.memory()
         before, after = cycles(30), cycles(100)
