@@ -184,8 +184,9 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 			return r;
 		if (r > 0) {
 			r = image_result_new_own(&own, false,
-						 "this process has %d probed modules: no more",
-						 PROCESS_MODULES_MAX);
+						 "this process has %d %s: no more",
+						 result->plan ? PROCESS_PLANS_MAX : PROCESS_MODULES_MAX,
+						 result->plan ? "plans" : "probed modules");
 			if (r < 0)
 				return r;
 			own->plan = result->plan;

@@ -189,7 +189,7 @@ struct kernels_walk {
 	const struct kernels_place *place;
 };
 
-/* One kernel of a plan; a plan_names_each() function. */
+/* One kernel of a plan; a plan_names_each() function. 1: the list is full, and the rest of a million names is not looked at. */
 static int kernels_on_name(const struct plan_name *name, void *userdata) {
 	const struct kernels_walk *walk = userdata;
 	const struct image_result *result = walk->place->result;
@@ -197,9 +197,10 @@ static int kernels_on_name(const struct plan_name *name, void *userdata) {
 	int r;
 
 	r = kernels_get(walk->list, name->name, name->length, &kernel);
-	if (r == 0 && kernel)
-		r = kernel_add_pid(kernel, walk->place->pid);
-	for (size_t i = 0; r == 0 && kernel && i < result->n_asked; i++)
+	if (r < 0 || !kernel)
+		return r < 0 ? r : 1;
+	r = kernel_add_pid(kernel, walk->place->pid);
+	for (size_t i = 0; r == 0 && i < result->n_asked; i++)
 		if (name->attachments >> i & 1)
 			r = kernel_add_attachment(kernel, result->asked[i]);
 	return r;

@@ -70,7 +70,7 @@ int process_module_new(struct process_table *table, struct process *process,
 		       struct image_result *result, struct module **modulep) {
 	struct module *module;
 
-	if (process->n_modules >= PROCESS_MODULES_MAX)
+	if (process->n_modules >= PROCESS_MODULES_MAX || (result->plan && process->n_plans >= PROCESS_PLANS_MAX))
 		return PROCESS_E_LIMIT;
 	module = calloc(1, sizeof(*module));
 	if (!module)
@@ -79,6 +79,7 @@ int process_module_new(struct process_table *table, struct process *process,
 	module->result = image_result_ref(result);
 	LIST_INSERT_HEAD(&process->modules, module, link);
 	process->n_modules++;
+	process->n_plans += result->plan;
 	*modulep = module;
 	return 0;
 }
@@ -95,6 +96,7 @@ struct module *process_module(const struct process *process, uint64_t id) {
 void process_module_free(struct process *process, struct module *module) {
 	LIST_REMOVE(module, link);
 	process->n_modules--;
+	process->n_plans -= module->result->plan;
 	image_result_unref(module->result);
 	free(module);
 }

@@ -13,6 +13,7 @@
 #include "shim-server.h"
 
 #define PROCESS_MODULES_MAX 16384
+#define PROCESS_PLANS_MAX 1024 /* of these modules; a shim has one for a context */
 #define PROCESS_CONNECTIONS_MAX 64 /* a shim has two */
 #define PROCESS_CAPABILITIES_MAX 8 /* different ones that are remembered */
 
@@ -40,6 +41,7 @@ struct process {
 	uint32_t capabilities[PROCESS_CAPABILITIES_MAX]; /* of the devices that it has images for */
 	unsigned int n_capabilities;
 	unsigned int n_modules;
+	unsigned int n_plans; /* of them */
 	uint32_t driver_version;
 };
 

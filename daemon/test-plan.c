@@ -617,6 +617,29 @@ static void test_detached_meanwhile(void **state) {
 	}
 }
 
+/* A process that lets go of no plan gets no more. */
+static void test_too_many_plans(void **state) {
+	struct world *world = *state;
+	struct image_result *result;
+
+	assert_int_equal(image_result_new(&result), 0);
+	result->plan = result->replaced = true;
+	result->fd = memfd_new_sealed("new", "new", 3);
+	result->attachments = calloc(1, sizeof(uint64_t));
+	result->attachments[result->n_attachments++] = 1;
+	for (int i = 0; i <= PROCESS_PLANS_MAX; i++) {
+		n_sent = 0;
+		assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_REPLACED, i < PROCESS_PLANS_MAX);
+	}
+	check_own("this process has 1024 plans: no more");
+	process_module_free(world->process, LIST_FIRST(&world->process->modules));
+	n_sent = 0;
+	assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
+	image_result_unref(result);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_plan, setup, teardown),
@@ -629,6 +652,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_prepare_lied, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detach, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detached_meanwhile, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_too_many_plans, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
