@@ -74,6 +74,15 @@ static void plan_images_trim(struct plan_images *images) {
 	}
 }
 
+unsigned int plan_images_busy(const struct plan_images *images) {
+	const struct plan_image *image;
+	unsigned int n = 0;
+
+	TAILQ_FOREACH(image, &images->list, link)
+		n += image->state == PLAN_IN_WORK;
+	return n;
+}
+
 struct plan_image *plan_image_find(struct daemon *daemon, uint32_t capability, const uint64_t *attachments, size_t n) {
 	struct plan_images *images = &daemon->plans;
 	struct plan_image *image;

@@ -83,6 +83,9 @@ struct plan_image *plan_image_find(struct daemon *daemon, uint32_t capability, c
 int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uint32_t capability, const uint64_t *attachments,
 		   size_t n);
 
+/* How many are in work. */
+unsigned int plan_images_busy(const struct plan_images *images);
+
 /* Of one in work. */
 void plan_image_wait(struct plan_image *image, struct plan_waiter *waiter);
 void plan_waiter_cancel(struct plan_waiter *waiter);

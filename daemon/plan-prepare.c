@@ -109,7 +109,8 @@ static void plan_prepare_one(struct plan_prepare *prepare, struct daemon *daemon
 	struct plan_prepare_waiter *waiter;
 	struct plan_image *image;
 
-	if (!n || (prepare && prepare->n == PLAN_PREPARE_MAX) || plan_image_get(&image, daemon, capability, ids, n) < 0 ||
+	if (!n || (prepare ? prepare->n : plan_images_busy(&daemon->plans)) >= PLAN_PREPARE_MAX ||
+	    plan_image_get(&image, daemon, capability, ids, n) < 0 ||
 	    image->state != PLAN_IN_WORK || !prepare)
 		return;
 	for (size_t i = 0; i < prepare->n; i++)

@@ -29,7 +29,7 @@
 
 /* ---- the pool ---- */
 
-#define JOBS_MAX 16
+#define JOBS_MAX 64
 
 static struct job {
 	json_object *request; /* NULL: done */
@@ -617,6 +617,28 @@ static void test_detached_meanwhile(void **state) {
 	}
 }
 
+/* However many processes there are, a detach starts no more than some jobs. */
+static void test_detach_with_many(void **state) {
+	struct world *world = *state;
+	struct daemon *daemon = &world->daemon;
+	struct process others[4] = {};
+
+	for (uint32_t i = 0; i < 4; i++) {
+		others[i].asks_plans = true;
+		for (uint32_t k = 0; k < PROCESS_CAPABILITIES_MAX; k++)
+			others[i].capabilities[k] = 70 + 8 * i + k;
+		others[i].n_capabilities = PROCESS_CAPABILITIES_MAX;
+		LIST_INIT(&others[i].modules);
+		LIST_INSERT_HEAD(&daemon->processes.list, &others[i], link);
+	}
+	plan_prepare_again(daemon);
+	assert_int_equal(n_jobs, PLAN_PREPARE_MAX);
+	plan_prepare_again(daemon);
+	assert_int_equal(n_jobs, PLAN_PREPARE_MAX);
+	for (int i = 0; i < 4; i++)
+		LIST_REMOVE(&others[i], link);
+}
+
 /* A process that lets go of no plan gets no more. */
 static void test_too_many_plans(void **state) {
 	struct world *world = *state;
@@ -653,6 +675,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_detach, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detached_meanwhile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_too_many_plans, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_detach_with_many, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
