@@ -87,28 +87,48 @@ static bool patched_add(driver_handle function, driver_handle module)
 	return room;
 }
 
-/* Forgets a module and its functions; with `clear` their data is taken from them, and those stay where that fails. */
-static sanitizer_result patched_forget(driver_handle module, bool clear)
+/* Takes the entry of a module itself (own), or that of one of its functions. False: there is none. */
+static bool patched_take(driver_handle module, bool own, struct patched *taken)
 {
-	sanitizer_result result = SANITIZER_OK;
-	size_t kept = 0;
+	bool found = false;
 
 	pthread_mutex_lock(&patched_lock);
-	for (size_t n = 0; n < patched_count; n++) {
-		bool stays = patched[n].module != module;
-
-		if (!stays && clear && patched[n].function) {
-			sanitizer_result one = sanitizer.set_callback_data(patched[n].function, NULL);
-
-			stays = one != SANITIZER_OK;
-			if (stays)
-				result = one;
+	for (size_t n = patched_count; !found && n-- > 0;) {
+		found = patched[n].module == module && !patched[n].function == own;
+		if (found) {
+			*taken = patched[n];
+			patched[n] = patched[--patched_count];
 		}
-		if (stays)
-			patched[kept++] = patched[n];
 	}
-	patched_count = kept;
 	pthread_mutex_unlock(&patched_lock);
+	return found;
+}
+
+/* Forgets a module and its functions. */
+static void patched_forget(driver_handle module)
+{
+	struct patched taken;
+
+	patched_take(module, true, &taken);
+	while (patched_take(module, false, &taken))
+		;
+}
+
+/*
+ * Forgets a module, and takes their data from its functions; from where that fails they stay. The
+ * library is called without the lock: it may wait for a thread that tells us of an unloading.
+ */
+static sanitizer_result patched_clear(driver_handle module)
+{
+	sanitizer_result result = SANITIZER_OK;
+	struct patched taken;
+
+	patched_take(module, true, &taken);
+	while (result == SANITIZER_OK && patched_take(module, false, &taken)) {
+		result = sanitizer.set_callback_data(taken.function, NULL);
+		if (result)
+			patched_add(taken.function, module);
+	}
 	return result;
 }
 
@@ -128,7 +148,7 @@ static void on_callback(void *userdata, int domain, uint32_t id, const void *dat
 		break;
 	case SANITIZER_MODULE_UNLOAD_STARTING:
 		events->module_unloading(module->context, module->module);
-		patched_forget(module->module, false);
+		patched_forget(module->module);
 		break;
 	case SANITIZER_FUNCTIONS_LAZY_PATCHED:
 		events->functions_loaded(functions->context, functions->module, functions->functions, functions->count);
@@ -206,7 +226,7 @@ static const char *unpatch(driver_handle module)
 
 	if (result)
 		return failure("sanitizerUnpatchModule", result);
-	data = patched_forget(module, true);
+	data = patched_clear(module);
 	return data ? failure("sanitizerSetCallbackData", data) : NULL;
 }
 
@@ -239,7 +259,7 @@ static const char *patch(driver_handle module, const struct patch_point *points,
 		return NULL;
 	error = failure(call, result);
 	sanitizer.unpatch_module(module); /* what is marked already */
-	patched_forget(module, false);
+	patched_forget(module);
 	return error;
 }
 

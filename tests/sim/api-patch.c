@@ -60,8 +60,11 @@ void api_module_unloading(CUmodule module)
 {
 	const struct sim_patching_events *to = listener();
 
-	if (to && __atomic_load_n(&module->told, __ATOMIC_ACQUIRE))
-		to->module_unloading(module->context, module);
+	if (!to || !__atomic_load_n(&module->told, __ATOMIC_ACQUIRE))
+		return;
+	pthread_mutex_lock(&tell_lock);
+	to->module_unloading(module->context, module);
+	pthread_mutex_unlock(&tell_lock);
 }
 
 void api_function_used(CUfunction function)
@@ -262,8 +265,11 @@ static CUresult unpatch(CUmodule module)
 	return change(module, false);
 }
 
+/* Waits for events that go on in other threads: who is told of one must not wait for who comes here. */
 static CUresult set_data(CUfunction function, uint64_t data)
 {
+	pthread_mutex_lock(&tell_lock);
+	pthread_mutex_unlock(&tell_lock);
 	if (!check(function, API_FUNCTION)) {
 		fprintf(stderr, "gpuprobe CPU driver: callback data for what is no CUfunction: NVIDIA's library crashes\n");
 		abort();

@@ -144,3 +144,35 @@ void test_at_once(void)
 	pthread_join(thread, NULL);
 	EQUAL(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_INSTRUCTION);
 }
+
+static CUmodule patched_module;
+static pthread_t unpatching;
+
+static void *unpatch(void *unused)
+{
+	GOOD(engine->unpatch(patched_module));
+	return NULL;
+}
+
+/* It comes to the function's data, and waits there for this event. */
+static void unpatch_meanwhile(driver_handle module)
+{
+	CHECK(!pthread_create(&unpatching, NULL, unpatch, NULL));
+	usleep(300000);
+}
+
+/* One module is unpatched while another is unloaded: neither thread waits for the other for good. */
+void test_unload_meanwhile(void)
+{
+	driver_pointer counters;
+	CUmodule other;
+
+	patched_reduce(&patched_module, &counters);
+	other = load(kernels_image);
+	alarm(60);
+	seen.on_unload = unpatch_meanwhile;
+	OK(cuModuleUnload(other));
+	seen.on_unload = NULL;
+	pthread_join(unpatching, NULL);
+	EQUAL(seen.unloading, 1);
+}

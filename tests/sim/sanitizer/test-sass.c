@@ -71,6 +71,8 @@ static void module_loaded(driver_handle in, driver_handle module, driver_handle 
 
 static void module_unloading(driver_handle in, driver_handle module)
 {
+	if (seen.on_unload)
+		seen.on_unload(module);
 	seen.unloading++;
 	CHECK(module == seen.module);
 }

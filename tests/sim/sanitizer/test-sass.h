@@ -41,6 +41,7 @@ struct seen {
 	driver_handle module, library, function;
 	char names[512]; /* of the kernels in the last ELF, with blanks */
 	void (*on_load)(driver_handle module);
+	void (*on_unload)(driver_handle module);
 };
 
 extern struct seen seen;
@@ -75,7 +76,7 @@ void reduce_expect(const struct counters *is);
 CUfunction patched_reduce(CUmodule *module, driver_pointer *counters);
 
 #define COUNTS_TESTS(X) X(counts) X(counts_of_whole_warps) X(counts_in_turns) X(repatch) X(cycles) X(unload) X(lazy) X(library) X(graphs) X(classes) X(atomics)
-#define FAILURES_TESTS(X) X(errors) X(failures) X(other_tool) X(too_old) X(late) X(at_once)
+#define FAILURES_TESTS(X) X(errors) X(failures) X(other_tool) X(too_old) X(late) X(at_once) X(unload_meanwhile)
 #define DECLARE(name) void test_##name(void);
 COUNTS_TESTS(DECLARE)
 FAILURES_TESTS(DECLARE)
