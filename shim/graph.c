@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Patches have a number that changes with them; 0: nothing is patched. A graph that was instantiated
- * under the number of now is launched as it is, and so is one that was instantiated bare and is
- * launched bare: the common way of a launch is to find the graph, and to compare.
+ * Patches have a number that changes with them; 0: nothing is patched. A graph that was
+ * instantiated under the number of now is launched as it is, and so is one that was instantiated
+ * bare and is launched bare: the common way of a launch is to find the graph, and to compare.
  *
  * Launches look for their graph without a lock: records stay in their list for good, and are used
  * again. They may do so because nobody destroys or changes an executable graph while it is
- * launched; that is the application's business. Our own instances are ours: one that is not used any
- * more is put aside, and destroyed when the gate is closed, because a launch may just be taking it.
+ * launched; that is the application's business. Our own instances are ours: one that is not used
+ * any more is put aside, and destroyed when the gate is closed, because a launch may just be taking
+ * it.
  *
  * The lock is held for calls of the driver. Who patches waits for it a moment at most: what the
  * driver tells of meanwhile does not wait for the loader's lock for long.
@@ -62,6 +63,7 @@ static struct graph_record *buckets[BUCKETS];
 static struct graph_aside *asides;
 static uint64_t patches; /* their number now */
 static uint64_t last_number;
+static bool overlooked; /* there was no memory for a record: a fixed graph, for good */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct graph_record **bucket_of(driver_handle exec)
@@ -96,9 +98,10 @@ uint64_t graph_patches(void)
 
 bool graph_has_fixed(bool with_patches)
 {
-	bool found = false;
+	bool found;
 
 	pthread_mutex_lock(&lock);
+	found = overlooked;
 	for (unsigned i = 0; i < BUCKETS && !found; i++)
 		for (struct graph_record *record = buckets[i]; record && !found;
 		     record = record->next)
@@ -240,8 +243,10 @@ static struct graph_record *take_record(driver_handle exec)
 		return record;
 	}
 	record = calloc(1, sizeof(*record));
-	if (!record)
+	if (!record) {
+		overlooked = true;
 		return NULL;
+	}
 	drop_own(record);
 	record->next = *bucket;
 	__atomic_store_n(bucket, record, __ATOMIC_RELEASE);
@@ -391,13 +396,11 @@ void graph_updated(driver_handle exec, driver_handle graph)
 		return;
 	mode = enter(driver);
 	take_code(record);
-	if (record->fixed) {
-		leave(driver, mode);
-		return;
-	}
 	follows = record->own && record->own_patches == graph_patches() && driver->graph_update &&
 		  !record->disabled_count && driver->graph_update(record->own, graph, info) == 0;
-	if (record->disabled_count || driver->graph_clone(&clone, graph) != 0) {
+	if (record->fixed) {
+		; /* it is launched as it is */
+	} else if (record->disabled_count || driver->graph_clone(&clone, graph) != 0) {
 		fix(record);
 	} else {
 		if (!follows)

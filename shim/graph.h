@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * CUDA graphs in a process with the SASS engine. An executable graph keeps the machine code that its
- * kernels had when it was instantiated: bare, or with patches. Code with patches is gone when its
- * module is patched anew or unpatched, and a launch of it makes the GPU fault. So we keep a clone of
- * every graph that is instantiated, and while patches are others than they were, our own instance
- * of the clone is launched in place of the application's.
+ * CUDA graphs in a process with the SASS engine. An executable graph keeps the machine code that
+ * its kernels had when it was instantiated: bare, or with patches. Code with patches is gone when
+ * its module is patched anew or unpatched, and a launch of it makes the GPU fault. So we keep a
+ * clone of every graph that is instantiated, and while patches are others than they were, our own
+ * instance of the clone is launched in place of the application's.
  *
  * Where that cannot be (a graph that allocates memory cannot be cloned) the graph is *fixed*: it is
  * launched as it is. If it has patches, these stay in all modules till it is destroyed.
@@ -46,8 +46,8 @@ void graph_updated(driver_handle exec, driver_handle graph);
 
 /*
  * One of its nodes was changed. Returns the node of the clone, for which the same is to be done, or
- * NULL: nothing is. *own: our instance, if that should follow. graph_node_end() is told whether both
- * could be done.
+ * NULL: nothing is. *own: our instance, if that should follow. graph_node_end() is told whether
+ * both could be done.
  */
 driver_handle graph_node_begin(driver_handle exec, driver_handle node, driver_handle *own);
 void graph_node_end(driver_handle exec, bool node_done, bool own_done);

@@ -221,6 +221,36 @@ with PlanDaemon(session("graph_stays"), SANITIZER) as daemon:
     expect("a graph goes on while patches come and go", daemon, 5, live)
     live = None
 
+with PlanDaemon(session("graph_before"), SANITIZER, attached=False) as daemon:
+    live = Live(daemon)
+    live.do("capture 0 vectorAdd 2")
+    live.do("replay 1")
+    for number in (0, 1):
+        daemon.image_number = number
+        daemon.attach()
+        live.do("replay 2")
+    daemon.attach(False)
+    live.do("replay 1")
+    live.launches = 12
+    expect("a graph from before", daemon, 8, live)
+
+with PlanDaemon(session("graph_fixed"), SANITIZER) as daemon:
+    live = Live(daemon, GPUPROBE_SIM_NO_CLONE="1")
+    live.do("capture 0 vectorAdd 1")
+    live.do("replay 1")
+    daemon.attach(False)
+    live.do("replay 1")
+    daemon.image_number = 1
+    daemon.attach()
+    live.do("replay 1")
+    live.launches = 3
+    live.launch(1)
+    expect("a graph that cannot be cloned keeps its patches, which count nothing", daemon, 1)
+    report("and the daemon hears of it", any("keeps kernel patches" in reason for reason in daemon.reports()), str(daemon.reports()))
+    live.do("forget 0")
+    live.launch(2)
+    expect("it is gone: others come", daemon, 3, live)
+
 with PlanDaemon(session("contexts"), SANITIZER) as daemon:
     live = Live(daemon)
     live.launch(2)

@@ -138,6 +138,15 @@ static void case_get_proc_address(void)
 	      found == dlsym(driver, "cuCtxDestroy_v2"));
 	CHECK(two("cuCtxDestroy", &found, 12000, 2, NULL) == 0 &&
 	      found == dlsym(driver, "cuCtxDestroy_v2"));
+	/* one that has another name from CUDA 12 on, and versions that differ in their arguments */
+	CHECK(two("cuGraphInstantiate", &found, 12000, 2, NULL) == 0 && IS_OURS(found) &&
+	      found == dlsym(driver, "cuGraphInstantiateWithFlags"));
+	CHECK(two("cuGraphInstantiate", &found, 11080, 0, NULL) == 0 && IS_OURS(found) &&
+	      found == dlsym(driver, "cuGraphInstantiate_v2"));
+	CHECK(two("cuGraphExecUpdate", &found, 12000, 0, NULL) == 0 && IS_OURS(found) &&
+	      found == dlsym(driver, "cuGraphExecUpdate_v2"));
+	CHECK(two("cuGraphExecUpdate", &found, 11080, 0, NULL) == 0 && IS_OURS(found) &&
+	      found == dlsym(driver, "cuGraphExecUpdate"));
 	/* itself: the versions differ in their arguments */
 	CHECK(two("cuGetProcAddress", &found, 12000, 0, NULL) == 0 && found == (void *)two);
 	CHECK(two("cuGetProcAddress", &found, 11080, 0, NULL) == 0 && found == (void *)one);

@@ -36,6 +36,10 @@ MOCK(cuLaunchKernelEx, const void *c, void *f, void **p, void **e)
 MOCK(cuLaunchKernelEx_ptsz, const void *c, void *f, void **p, void **e)
 MOCK(cuGraphLaunch, void *g, void *s)
 MOCK(cuGraphLaunch_ptsz, void *g, void *s)
+MOCK(cuGraphInstantiate_v2, void **e, void *g, void **n, char *t, size_t z)
+MOCK(cuGraphInstantiateWithFlags, void **e, void *g, unsigned long long f)
+MOCK(cuGraphExecUpdate, void *e, void *g, void **n, int *r)
+MOCK(cuGraphExecUpdate_v2, void *e, void *g, void *r)
 MOCK(cuCtxDestroy, void *c)
 MOCK(cuCtxDestroy_v2, void *c)
 
@@ -64,6 +68,15 @@ static int find(const char *symbol, void **found, int version, uint64_t flags)
 		return 0;
 	if (!strcmp(symbol, "cuGetProcAddress")) {
 		*found = version >= 12000 ? (void *)cuGetProcAddress_v2 : (void *)cuGetProcAddress;
+		return 0;
+	}
+	if (!strcmp(symbol, "cuGraphInstantiate")) {
+		*found = version >= 12000 ? (void *)cuGraphInstantiateWithFlags
+					  : (void *)cuGraphInstantiate_v2;
+		return 0;
+	}
+	if (!strcmp(symbol, "cuGraphExecUpdate")) {
+		*found = version >= 12000 ? (void *)cuGraphExecUpdate_v2 : (void *)cuGraphExecUpdate;
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
