@@ -227,18 +227,22 @@ static const char *upload(const void *data, size_t size, driver_handle stream,
 	return "writing a map's initial data failed";
 }
 
-/* The same from within the driver. */
+/*
+ * The same from within the driver. It is the driver's memory all the same: what the engine allocates
+ * cannot be copied with the driver's functions [H200], and the mirror has to.
+ */
 static const char *upload_inside(const void *data, size_t size,
 				 const struct instance_engine *inside, driver_pointer *address)
 {
+	const struct driver *driver = driver_own();
 	driver_pointer buffer;
-	const char *reason = inside->engine->alloc(inside->context, &buffer, size);
+	const char *reason;
 
-	if (reason)
-		return reason;
+	if (driver->mem_alloc(&buffer, size) != 0)
+		return "no memory for a map: the device has none";
 	reason = inside->engine->write(inside->context, buffer, data, size);
 	if (reason)
-		inside->engine->free(inside->context, buffer);
+		driver->mem_free(buffer);
 	else
 		*address = buffer;
 	return reason;
@@ -273,7 +277,6 @@ const char *instance_prepare_inside(struct instance *instance, const struct inst
 		 (in_host_memory(instance) || instance->layout.kind == MAP_KIND_RING);
 	if (instance->address || *later)
 		return NULL;
-	instance->of_engine = true;
 	return upload_inside(data_of(instance), instance->data_size, inside, &instance->address);
 }
 
@@ -299,21 +302,10 @@ const char *instance_prepare_region(struct instance *instance, driver_handle str
 		return reason;
 	if (!instance_add_region(instance, NULL, *address))
 		return "no memory for a map: the process has none";
-	instance->regions->of_engine = inside != NULL;
 	return NULL;
 }
 
-static void give_back(driver_pointer address, bool of_engine, driver_handle context,
-		      const struct sass_engine *engine)
-{
-	if (of_engine)
-		engine->free(context, address);
-	else
-		driver_own()->mem_free(address);
-}
-
-bool instance_release(struct instance *instance, driver_handle context,
-		      const struct sass_engine *engine)
+bool instance_release(struct instance *instance)
 {
 	for (const struct instance_region *region = instance->regions; region;
 	     region = region->next)
@@ -321,9 +313,9 @@ bool instance_release(struct instance *instance, driver_handle context,
 			return false;
 	for (const struct instance_region *region = instance->regions; region;
 	     region = region->next)
-		give_back(region->address, region->of_engine, context, engine);
+		driver_own()->mem_free(region->address);
 	if (instance->address && !in_host_memory(instance))
-		give_back(instance->address, instance->of_engine, context, engine);
+		driver_own()->mem_free(instance->address);
 	return true;
 }
 
@@ -450,7 +442,7 @@ bool instance_add_region(struct instance *instance, const struct load *load,
 		free(region);
 		return false;
 	}
-	*region = (struct instance_region){ instance->regions, load, address, false };
+	*region = (struct instance_region){ instance->regions, load, address };
 	instance->regions = region;
 	return true;
 }

@@ -22,7 +22,6 @@ struct instance_region {
 	struct instance_region *next;
 	const struct load *load;
 	driver_pointer address;
-	bool of_engine; /* its memory is the SASS engine's */
 };
 
 struct instance {
@@ -33,7 +32,6 @@ struct instance {
 	uint64_t data_size;
 	struct map_layout layout; /* as the header had it, checked; of KERNEL place and kind alone */
 	driver_pointer address; /* of the data, as kernels see it; 0 until instance_prepare() */
-	bool of_engine; /* its memory is the SASS engine's */
 	void *registered; /* the part of the mapping that the driver knows; NULL: none */
 	struct instance_region *regions;
 	unsigned char *sum, *total, *past; /* with regions: room for one's bytes and for the sum;
@@ -61,7 +59,7 @@ void instance_free(struct instance *instance);
  */
 const char *instance_prepare(struct instance *instance, driver_handle stream);
 
-/* Device memory by way of the SASS engine, for who was called by the driver and may not call it. */
+/* The engine that writes to device memory for who was called by the driver. */
 struct instance_engine {
 	const struct sass_engine *engine;
 	driver_handle context;
@@ -84,8 +82,7 @@ const char *instance_prepare_region(struct instance *instance, driver_handle str
  * Gives the device memory back that nothing points to any more, before instance_free(); its context
  * is current and idle. False: modules hold data of it.
  */
-bool instance_release(struct instance *instance, driver_handle context,
-		      const struct sass_engine *engine);
+bool instance_release(struct instance *instance);
 
 /* Is there anything that has to be copied for the daemon to see it? */
 bool instance_is_copied(const struct instance *instance);

@@ -206,7 +206,7 @@ void mirror_free_context(struct mirror_context *context)
 	free(context);
 }
 
-void mirror_drop_disarmed(driver_handle handle, const struct sass_engine *engine)
+void mirror_drop_disarmed(driver_handle handle)
 {
 	struct mirror_context *context;
 
@@ -215,8 +215,7 @@ void mirror_drop_disarmed(driver_handle handle, const struct sass_engine *engine
 	for (struct instance **link = context ? &context->instances : NULL; link && *link;) {
 		struct instance *instance = *link;
 
-		if (!instance->disarmed || instance->forgotten ||
-		    !instance_release(instance, handle, engine)) {
+		if (!instance->disarmed || instance->forgotten || !instance_release(instance)) {
 			link = &instance->next;
 			continue;
 		}
@@ -224,6 +223,20 @@ void mirror_drop_disarmed(driver_handle handle, const struct sass_engine *engine
 		instance_free(instance);
 	}
 	mirror_unlock();
+}
+
+unsigned mirror_count_disarmed(driver_handle handle)
+{
+	const struct mirror_context *context;
+	unsigned count = 0;
+
+	mirror_lock();
+	context = mirror_find_context(handle);
+	for (const struct instance *instance = context ? context->instances : NULL; instance;
+	     instance = instance->next)
+		count += instance->disarmed && !instance->forgotten;
+	mirror_unlock();
+	return count;
 }
 
 bool mirror_has_contexts(void)

@@ -13,7 +13,6 @@
 
 struct instance;
 struct load;
-struct sass_engine;
 
 /* One context that a probed module runs in. */
 struct mirror_context {
@@ -62,7 +61,10 @@ bool mirror_write(struct mirror_context *context, driver_pointer where, const vo
  * The current context is idle: frees its instances that are disarmed, which nothing points to. Takes
  * the lock; with the loader's lock held.
  */
-void mirror_drop_disarmed(driver_handle handle, const struct sass_engine *engine);
+void mirror_drop_disarmed(driver_handle handle);
+
+/* How many it would free. Takes the lock. */
+unsigned mirror_count_disarmed(driver_handle handle);
 
 /* The calls that follow need no lock. */
 

@@ -27,6 +27,8 @@
 #include "patch-plan.h"
 #include "sass.h"
 
+#define DISARMED_MAX 16 /* maps of a context that are gone, and kept till it is idle */
+#define DISARMED_WAIT_MS 20
 #define IDLE_WAIT_MS 1000
 #define EVENT_WAIT_MS 100
 #define PAUSE_NS 20000
@@ -440,7 +442,7 @@ static enum patch_outcome change_all(struct round *round)
 		change(round, entry);
 		changed = true;
 		if (context != idle)
-			mirror_drop_disarmed(context->handle, round->engine);
+			mirror_drop_disarmed(context->handle);
 		idle = context;
 	}
 	if (changed)
@@ -451,6 +453,25 @@ static enum patch_outcome change_all(struct round *round)
 		gate_open();
 	}
 	return outcome;
+}
+
+/*
+ * Where attachments follow one another and the patches stay, nothing else finds a context idle: then
+ * the memory of many maps that are gone is a reason to look.
+ */
+static void drop_disarmed(struct round *round)
+{
+	struct patch_module_entry *entry = patch_module_first();
+	const struct patch_context *context;
+
+	while (entry && mirror_count_disarmed(entry->context) < DISARMED_MAX)
+		entry = entry->next;
+	if (!entry || !gate_close(client_now_ms() + DISARMED_WAIT_MS))
+		return;
+	context = capture_is_going_on() ? NULL : enter_context(round, entry);
+	if (context && wait_idle(context, client_now_ms() + DISARMED_WAIT_MS))
+		mirror_drop_disarmed(context->handle);
+	gate_open();
 }
 
 /* Says once that something is so, and again when it was not so in between. */
@@ -471,6 +492,7 @@ static enum patch_outcome apply_all(struct round *round)
 	outcome = change_all(round);
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
 		finish(round, entry);
+	drop_disarmed(round);
 	say(round->plan ? round->plan->module_id : 0, outcome == PATCH_OUTCOME_BUSY, &said_busy,
 	    "kernels ran on for too long: the SASS engine patches them later");
 	say(0, round->kept, &said_kept,

@@ -36,7 +36,7 @@ CUresult api_memory_map(void **out, size_t size, enum sim_region_kind kind, unsi
 
 	if (!out || !size)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (size > DEVICE_MEMORY || (kind == SIM_REGION_DEVICE && sim_memory_used() + size > DEVICE_MEMORY))
+	if (size > DEVICE_MEMORY || ((kind == SIM_REGION_DEVICE || kind == SIM_REGION_TOOL) && sim_memory_used() + size > DEVICE_MEMORY))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	p = map(size);
 	if (!p)
@@ -263,7 +263,7 @@ static bool good_side(uintptr_t address, size_t size, enum side side)
 		return address;
 	if (side == SIDE_ANY && address && !sim_memory_find(address, &region))
 		return true;
-	return sim_memory_holds(address, size);
+	return sim_memory_holds(address, size) && sim_memory_find(address, &region) && region.kind != SIM_REGION_TOOL;
 }
 
 /* Now, or into the graph that the stream captures into. */

@@ -285,7 +285,7 @@ static CUresult alloc(CUcontext context, CUdeviceptr *address, size_t size)
 
 	if (!check(context ? context : api_current(), API_CONTEXT))
 		return CUDA_ERROR_INVALID_CONTEXT;
-	r = api_memory_map(&memory, size, SIM_REGION_DEVICE, 0);
+	r = api_memory_map(&memory, size, SIM_REGION_TOOL, 0);
 	if (r == CUDA_SUCCESS)
 		*address = (uintptr_t)memory;
 	return r;
@@ -295,7 +295,7 @@ static CUresult release(CUcontext context, CUdeviceptr address)
 {
 	if (!check(context ? context : api_current(), API_CONTEXT))
 		return CUDA_ERROR_INVALID_CONTEXT;
-	return api_memory_unmap(address, SIM_REGION_DEVICE);
+	return api_memory_unmap(address, SIM_REGION_TOOL);
 }
 
 static CUresult write_memory(CUdeviceptr address, const void *bytes, size_t size)

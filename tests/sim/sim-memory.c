@@ -51,7 +51,7 @@ static CUresult add_locked(uintptr_t base, size_t size, enum sim_region_kind kin
 	memmove(&memory.regions[at + 1], &memory.regions[at], (memory.count - at) * sizeof(*memory.regions));
 	memory.regions[at] = (struct sim_region){base, size, kind, flags, ++memory.next_id};
 	memory.count++;
-	if (kind == SIM_REGION_DEVICE)
+	if (kind == SIM_REGION_DEVICE || kind == SIM_REGION_TOOL)
 		memory.used += size;
 	if (kind == SIM_REGION_REGISTERED)
 		memory.registered += size;
@@ -81,7 +81,7 @@ bool sim_memory_remove(uintptr_t base, enum sim_region_kind kind, struct sim_reg
 		found = true;
 		if (out)
 			*out = memory.regions[at];
-		if (kind == SIM_REGION_DEVICE)
+		if (kind == SIM_REGION_DEVICE || kind == SIM_REGION_TOOL)
 			memory.used -= memory.regions[at].size;
 		if (kind == SIM_REGION_REGISTERED)
 			memory.registered -= memory.regions[at].size;

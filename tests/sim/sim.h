@@ -38,6 +38,7 @@
 
 enum sim_region_kind {
 	SIM_REGION_DEVICE, /* cuMemAlloc */
+	SIM_REGION_TOOL, /* the same by a patching library: the driver's copies refuse it [H200] */
 	SIM_REGION_HOST, /* cuMemHostAlloc */
 	SIM_REGION_REGISTERED, /* cuMemHostRegister */
 	SIM_REGION_GLOBAL, /* a module's variable */
