@@ -220,28 +220,36 @@ static __attribute__((noinline)) driver_handle prepare(driver_handle function)
 	return bare_needed() ? bare_function(function) : function;
 }
 
-/* In a process with the SASS engine a launch passes the gate, when patches are as they should be. */
-#define LAUNCH(name, PREPARE, arguments, ...)                      \
-	WRAP(name, __VA_ARGS__)                                    \
-	{                                                          \
-		unsigned work_;                                    \
-		driver_result result_;                             \
-                                                                   \
-		if (__builtin_expect(!have_##name(), 0))           \
-			return DRIVER_ERROR_NOT_FOUND;             \
-		work_ = arm_work();                                \
-		if (__builtin_expect(!work_, 1))                   \
-			return real_##name arguments;              \
-		if ((work_ & ARM_ENGINE) && patch_needed())        \
-			patch_launch();                            \
-		if (work_ & ~ARM_ENGINE)                           \
-			PREPARE;                                   \
-		if (!(work_ & ARM_ENGINE))                         \
-			return real_##name arguments;              \
-		gate_enter();                                      \
-		result_ = real_##name arguments;                   \
-		gate_leave();                                      \
-		return result_;                                    \
+/*
+ * In a process with the SASS engine a launch passes the gate, when patches are as they should be.
+ * Without any work it is a jump, which has nothing to save: what is more is in a function of its own.
+ */
+#define LAUNCH(name, PREPARE, arguments, ...)                                       \
+	static driver_result work_##name(__VA_ARGS__);                              \
+	WRAP(name, __VA_ARGS__)                                                     \
+	{                                                                           \
+		if (__builtin_expect(real_##name && !arm_work(), 1))                \
+			return real_##name arguments;                               \
+		return work_##name arguments;                                       \
+	}                                                                           \
+	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__)     \
+	{                                                                           \
+		unsigned work_;                                                     \
+		driver_result result_;                                              \
+                                                                                    \
+		if (!have_##name())                                                 \
+			return DRIVER_ERROR_NOT_FOUND;                              \
+		work_ = arm_work();                                                 \
+		if ((work_ & ARM_ENGINE) && patch_needed())                         \
+			patch_launch();                                             \
+		if (work_ & ~ARM_ENGINE)                                            \
+			PREPARE;                                                    \
+		if (!(work_ & ARM_ENGINE))                                          \
+			return real_##name arguments;                               \
+		gate_enter();                                                       \
+		result_ = real_##name arguments;                                    \
+		gate_leave();                                                       \
+		return result_;                                                     \
 	}
 
 #define LAUNCH_KERNEL(name)                                                                        \
