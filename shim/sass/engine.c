@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * struct sass_engine (sass.h) on top of NVIDIA's patching library. The library keeps what a function gets as its callback data when its module is
- * patched anew; what was there belongs to another image then. So we remember which functions have data, and take it from them before the
+ * struct sass_engine (sass.h) on top of NVIDIA's patching library. The library keeps what a
+ * function gets as its callback data when its module is patched anew; what was there belongs to
+ * another image then. So we remember which functions have data, and take it from them before the
  * module's patches change.
  */
 
@@ -20,7 +21,8 @@ static struct sanitizer sanitizer;
 static const struct sass_events *events;
 static driver_handle subscriber;
 static bool started;
-static driver_result (*function_module)(driver_handle *, driver_handle); /* cuFuncGetModule; NULL before CUDA 11 */
+/* cuFuncGetModule; NULL before CUDA 11 */
+static driver_result (*function_module)(driver_handle *, driver_handle);
 static driver_result (*current_context)(driver_handle *); /* cuCtxGetCurrent */
 
 /* A function that has data; function NULL: its module is patched. */
@@ -87,7 +89,7 @@ static bool patched_add(driver_handle function, driver_handle module)
 	return room;
 }
 
-/* Takes the entry of a module itself (own), or that of one of its functions. False: there is none. */
+/* Takes the entry of a module itself (own), or that of one of its functions, if there is one. */
 static bool patched_take(driver_handle module, bool own, struct patched *taken)
 {
 	bool found = false;
@@ -144,14 +146,16 @@ static void on_callback(void *userdata, int domain, uint32_t id, const void *dat
 		return;
 	switch (id) {
 	case SANITIZER_MODULE_LOADED:
-		events->module_loaded(module->context, module->module, module->library, module->cubin, module->cubin_size);
+		events->module_loaded(module->context, module->module, module->library,
+				      module->cubin, module->cubin_size);
 		break;
 	case SANITIZER_MODULE_UNLOAD_STARTING:
 		events->module_unloading(module->context, module->module);
 		patched_forget(module->module);
 		break;
 	case SANITIZER_FUNCTIONS_LAZY_PATCHED:
-		events->functions_loaded(functions->context, functions->module, functions->functions, functions->count);
+		events->functions_loaded(functions->context, functions->module,
+					 functions->functions, functions->count);
 		break;
 	case SANITIZER_CONTEXT_DESTROY_STARTING:
 		events->context_ending(context->context);
@@ -164,7 +168,9 @@ static void on_callback(void *userdata, int domain, uint32_t id, const void *dat
 static const char *start(const char *path, const struct sass_events *wanted)
 {
 	static const uint32_t callbacks[] = {
-		SANITIZER_MODULE_LOADED, SANITIZER_MODULE_UNLOAD_STARTING, SANITIZER_FUNCTIONS_LAZY_PATCHED,
+		SANITIZER_MODULE_LOADED,
+		SANITIZER_MODULE_UNLOAD_STARTING,
+		SANITIZER_FUNCTIONS_LAZY_PATCHED,
 		SANITIZER_CONTEXT_DESTROY_STARTING,
 	};
 	const char *other = find_other_tool(), *error;
@@ -185,15 +191,17 @@ static const char *start(const char *path, const struct sass_events *wanted)
 	started = true;
 	result = sanitizer.subscribe(&subscriber, on_callback, NULL);
 	if (result == SANITIZER_LIMIT_REACHED)
-		return "another tool (CUPTI, Nsight, compute-sanitizer, cuda-gdb) has the patching interface";
+		return "another tool (CUPTI, Nsight, compute-sanitizer, cuda-gdb) has the patching "
+		       "interface";
 	if (result)
 		return failure("sanitizerSubscribe", result);
 	for (size_t n = 0; n < sizeof(callbacks) / sizeof(callbacks[0]); n++) {
-		result = sanitizer.enable_callback(1, subscriber, SANITIZER_DOMAIN_RESOURCE, callbacks[n]);
+		result = sanitizer.enable_callback(1, subscriber, SANITIZER_DOMAIN_RESOURCE,
+						   callbacks[n]);
 		if (result) {
 			sanitizer.unsubscribe(subscriber);
 			subscriber = NULL;
-			if (result == SANITIZER_INVALID_PARAMETER) /* it does not know one of them */
+			if (result == SANITIZER_INVALID_PARAMETER) /* of what is newer than it */
 				return "NVIDIA's patching library is older than CUDA 12.3";
 			return failure("sanitizerEnableCallback", result);
 		}
@@ -222,19 +230,23 @@ static const char *load_image(driver_handle context, const void *image)
 
 static const char *unpatch(driver_handle module)
 {
-	sanitizer_result result = patched_find(NULL, module) ? sanitizer.unpatch_module(module) : SANITIZER_OK, data;
+	sanitizer_result result = SANITIZER_OK;
 
+	if (patched_find(NULL, module))
+		result = sanitizer.unpatch_module(module);
 	if (result)
 		return failure("sanitizerUnpatchModule", result);
-	data = patched_clear(module);
-	return data ? failure("sanitizerSetCallbackData", data) : NULL;
+	result = patched_clear(module);
+	return result ? failure("sanitizerSetCallbackData", result) : NULL;
 }
 
 /* Marks the instructions and patches them. Returns the call that failed, or NULL. */
-static const char *patch_points(driver_handle module, const struct patch_point *points, uint32_t count, sanitizer_result *result)
+static const char *patch_points(driver_handle module, const struct patch_point *points,
+				uint32_t count, sanitizer_result *result)
 {
 	for (uint32_t n = 0; n < count; n++) {
-		*result = sanitizer.patch_instructions((int)points[n].instruction, module, points[n].symbol);
+		*result = sanitizer.patch_instructions((int)points[n].instruction, module,
+						       points[n].symbol);
 		if (*result)
 			return "sanitizerPatchInstructions";
 	}
@@ -268,7 +280,8 @@ static const char *set_data(driver_handle function, driver_pointer data)
 	driver_handle module = NULL;
 	sanitizer_result result;
 
-	if (data && function_module && !function_module(&module, function) && !patched_add(function, module))
+	if (data && function_module && !function_module(&module, function) &&
+	    !patched_add(function, module))
 		return "no memory for what is patched";
 	result = sanitizer.set_callback_data(function, (const void *)(uintptr_t)data);
 	return result ? failure("sanitizerSetCallbackData", result) : NULL;
@@ -292,8 +305,9 @@ static const char *release(driver_handle context, driver_pointer address)
 	return result ? failure("sanitizerFree", result) : NULL;
 }
 
-/* The handle NULL is a stream of the context that is current; it does not wait for kernels [H200]. */
-static const char *write_memory(driver_handle context, driver_pointer address, const void *bytes, size_t size)
+/* The handle NULL is a stream of the current context; it does not wait for kernels [H200]. */
+static const char *write_memory(driver_handle context, driver_pointer address, const void *bytes,
+				size_t size)
 {
 	driver_handle stream = NULL, current = NULL;
 	sanitizer_result result = SANITIZER_OK;
@@ -313,8 +327,16 @@ __attribute__((visibility("default"))) const struct sass_engine *gpuprobe_sass(v
 __attribute__((visibility("default"))) const struct sass_engine *gpuprobe_sass(void)
 {
 	static const struct sass_engine engine = {
-		.abi = SASS_ABI, .start = start, .stop = stop, .load_image = load_image, .patch = patch, .unpatch = unpatch,
-		.set_data = set_data, .alloc = alloc, .free = release, .write = write_memory,
+		.abi = SASS_ABI,
+		.start = start,
+		.stop = stop,
+		.load_image = load_image,
+		.patch = patch,
+		.unpatch = unpatch,
+		.set_data = set_data,
+		.alloc = alloc,
+		.free = release,
+		.write = write_memory,
 	};
 
 	return &engine;

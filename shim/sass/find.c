@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Where NVIDIA's library is: beside the toolkit that the process has loaded (an installed one, or the wheels of a Python environment), else
- * where $CUDA_HOME and $CUDA_PATH say, else in the places of packages, the newest first, else where the loader looks. The environment is the
- * application's: secure_getenv().
+ * Where NVIDIA's library is: beside the toolkit that the process has loaded (an installed one, or
+ * the wheels of a Python environment), else where $CUDA_HOME and $CUDA_PATH say, else in the places
+ * of packages, the newest first, else where the loader looks. The environment is the application's:
+ * secure_getenv().
  */
 
 #include "find.h"
@@ -22,7 +23,7 @@
 
 static char line[512];
 
-/* The folders of libraries of the toolkit that are loaded: what lies beside them belongs to them. */
+/* The folders of libraries of the toolkit that are loaded: what lies beside belongs to them. */
 struct loaded {
 	char folders[TOOLKITS_MAX][PATH_MAX];
 	unsigned count;
@@ -30,7 +31,8 @@ struct loaded {
 
 static int add_loaded(struct dl_phdr_info *info, size_t size, void *data)
 {
-	static const char *const names[] = {"libcudart.so", "libnvrtc.so", "libcublas.so", "libnvJitLink.so"};
+	static const char *const names[] = {"libcudart.so", "libnvrtc.so", "libcublas.so",
+					    "libnvJitLink.so"};
 	struct loaded *loaded = data;
 	const char *base = strrchr(info->dlpi_name, '/');
 	size_t length = base ? (size_t)(base - info->dlpi_name) : 0;
@@ -38,7 +40,8 @@ static int add_loaded(struct dl_phdr_info *info, size_t size, void *data)
 	if (!length || length >= PATH_MAX)
 		return 0;
 	for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
-		if (!strncmp(base + 1, names[n], strlen(names[n])) && loaded->count < TOOLKITS_MAX) {
+		if (!strncmp(base + 1, names[n], strlen(names[n])) &&
+		    loaded->count < TOOLKITS_MAX) {
 			memcpy(loaded->folders[loaded->count], info->dlpi_name, length);
 			loaded->folders[loaded->count++][length] = '\0';
 			return 0;
@@ -46,17 +49,20 @@ static int add_loaded(struct dl_phdr_info *info, size_t size, void *data)
 	return 0;
 }
 
-/* Opens folder/below/library if it is there; *failed keeps why one that is there cannot be loaded. */
+/* Opens folder/below/library if it is there; *failed: why one cannot be loaded. */
 static void *open_in(const char *folder, const char *below, bool *failed)
 {
 	char path[PATH_MAX];
 	void *library;
 
-	if (snprintf(path, sizeof(path), "%s%s/" SANITIZER_LIBRARY, folder, below) >= (int)sizeof(path) || access(path, R_OK))
+	if (snprintf(path, sizeof(path), "%s%s/" SANITIZER_LIBRARY, folder, below) >=
+		    (int)sizeof(path) ||
+	    access(path, R_OK))
 		return NULL;
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!library) {
-		snprintf(line, sizeof(line), "NVIDIA's patching library cannot be loaded: %.400s", dlerror());
+		snprintf(line, sizeof(line), "NVIDIA's patching library cannot be loaded: %.400s",
+			 dlerror());
 		*failed = true;
 	}
 	return library;
@@ -92,7 +98,10 @@ static void *open_installed(bool *failed)
 {
 	static const char *const variables[] = {"CUDA_HOME", "CUDA_PATH"};
 	static const char *const patterns[] = {
-		"/usr/local/cuda", "/usr/local/cuda-[0-9]*", "/opt/cuda", "/opt/nvidia/hpc_sdk/Linux_*/*/cuda/[0-9]*",
+		"/usr/local/cuda",
+		"/usr/local/cuda-[0-9]*",
+		"/opt/cuda",
+		"/opt/nvidia/hpc_sdk/Linux_*/*/cuda/[0-9]*",
 		"/usr/lib/nvidia-cuda-toolkit",
 	};
 	void *library = NULL;
@@ -107,7 +116,8 @@ static void *open_installed(bool *failed)
 		glob_t found = {0};
 
 		if (!glob(patterns[n], GLOB_NOSORT, NULL, &found)) {
-			qsort(found.gl_pathv, found.gl_pathc, sizeof(found.gl_pathv[0]), newer_first);
+			qsort(found.gl_pathv, found.gl_pathc, sizeof(found.gl_pathv[0]),
+			      newer_first);
 			for (size_t k = 0; !library && k < found.gl_pathc; k++)
 				library = open_in(found.gl_pathv[k], "/compute-sanitizer", failed);
 		}
@@ -124,7 +134,8 @@ static void *open_library(const char *path)
 	if (path && path[0]) {
 		library = path[0] == '/' ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 		if (!library)
-			snprintf(line, sizeof(line), "NVIDIA's patching library cannot be loaded: %.400s",
+			snprintf(line, sizeof(line),
+				 "NVIDIA's patching library cannot be loaded: %.400s",
 				 path[0] == '/' ? dlerror() : "its path is not absolute");
 		return library;
 	}
@@ -134,7 +145,8 @@ static void *open_library(const char *path)
 	if (!library)
 		library = dlopen(SANITIZER_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (!library && !failed)
-		snprintf(line, sizeof(line), SANITIZER_LIBRARY " is not installed (CUDA toolkit: compute-sanitizer)");
+		snprintf(line, sizeof(line),
+			 SANITIZER_LIBRARY " is not installed (CUDA toolkit: compute-sanitizer)");
 	return library;
 }
 
@@ -146,14 +158,16 @@ const char *find_sanitizer(const char *path, struct sanitizer *table)
 
 	if (!library)
 		return line;
-#define X(field, name, arguments)                                        \
-	found.field = (__typeof__(found.field))dlsym(library, name);     \
-	if (!found.field && !missing)                                    \
+#define X(field, name, arguments)                                                                  \
+	found.field = (__typeof__(found.field))dlsym(library, name);                               \
+	if (!found.field && !missing)                                                              \
 		missing = name;
 	SANITIZER_FUNCTIONS(X)
 #undef X
 	if (missing) {
-		snprintf(line, sizeof(line), "NVIDIA's patching library has no %s: CUDA 12.3 is the oldest that will do", missing);
+		snprintf(line, sizeof(line),
+			 "NVIDIA's patching library has no %s: CUDA 12.3 is the oldest that will do",
+			 missing);
 		return line;
 	}
 	*table = found;

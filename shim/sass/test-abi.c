@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares sanitizer-abi.h and patch.h with NVIDIA's own headers: it compiles, or they differ. Built only where those are. */
+/* Compares sanitizer-abi.h and patch.h with NVIDIA's own headers: it compiles, or they differ.
+ * Built only where those are. */
 
 #pragma GCC diagnostic ignored "-Wredundant-decls"
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"
@@ -10,9 +11,10 @@
 #include "sanitizer-abi.h"
 #include "patch.h"
 
-#define SAME(ours, theirs) _Static_assert((long long)(ours) == (long long)(theirs), #ours " is not " #theirs)
-#define SAME_AT(ours, member, theirs, other)                                                                      \
-	SAME(offsetof(struct ours, member), offsetof(theirs, other));                                             \
+#define SAME(ours, theirs)                                                                         \
+	_Static_assert((long long)(ours) == (long long)(theirs), #ours " is not " #theirs)
+#define SAME_AT(ours, member, theirs, other)                                                       \
+	SAME(offsetof(struct ours, member), offsetof(theirs, other));                              \
 	SAME(sizeof(((struct ours *)0)->member), sizeof(((theirs *)0)->other))
 
 SAME(sizeof(sanitizer_result), sizeof(SanitizerResult));
@@ -56,7 +58,10 @@ SAME(PATCH_FREE, SANITIZER_INSTRUCTION_DEVICE_SIDE_FREE);
 SAME(PATCH_REMOTE_SHARED_MEMORY, SANITIZER_INSTRUCTION_REMOTE_SHARED_MEMORY_ACCESS);
 
 /* What the patches of each class are called with: (data, pc, ...). */
-#define PATCH(type, ...) _Static_assert(__builtin_types_compatible_p(type, SanitizerPatchResult (*)(void *, uint64_t, ##__VA_ARGS__)), #type)
+#define PATCH(type, ...)                                                                           \
+	_Static_assert(__builtin_types_compatible_p(                                               \
+			       type, SanitizerPatchResult(*)(void *, uint64_t, ##__VA_ARGS__)),    \
+		       #type)
 PATCH(SanitizerCallbackBlockEnter);
 PATCH(SanitizerCallbackBlockExit);
 PATCH(SanitizerCallbackMemoryAccess, void *, uint32_t, uint32_t, const void *);
@@ -69,11 +74,15 @@ PATCH(SanitizerCallbackDeviceSideMalloc, void *, uint64_t);
 PATCH(SanitizerCallbackDeviceSideFree, void *);
 
 /* Each function with handles as opaque pointers: number, order and sizes of the arguments. */
-#define FUNCTION(name, ...) _Static_assert(__builtin_types_compatible_p(__typeof__(name), SanitizerResult(__VA_ARGS__)), #name)
+#define FUNCTION(name, ...)                                                                        \
+	_Static_assert(__builtin_types_compatible_p(__typeof__(name),                              \
+						    SanitizerResult(__VA_ARGS__)),                 \
+		       #name)
 FUNCTION(sanitizerGetResultString, SanitizerResult, const char **);
 FUNCTION(sanitizerSubscribe, Sanitizer_SubscriberHandle *, Sanitizer_CallbackFunc, void *);
 FUNCTION(sanitizerUnsubscribe, Sanitizer_SubscriberHandle);
-FUNCTION(sanitizerEnableCallback, uint32_t, Sanitizer_SubscriberHandle, Sanitizer_CallbackDomain, Sanitizer_CallbackId);
+FUNCTION(sanitizerEnableCallback, uint32_t, Sanitizer_SubscriberHandle, Sanitizer_CallbackDomain,
+	 Sanitizer_CallbackId);
 FUNCTION(sanitizerAddPatches, const void *, CUcontext);
 FUNCTION(sanitizerPatchInstructions, Sanitizer_InstructionId, CUmodule, const char *);
 FUNCTION(sanitizerPatchModule, CUmodule);
@@ -84,10 +93,14 @@ FUNCTION(sanitizerFree, CUcontext, void *);
 FUNCTION(sanitizerGetStreamHandle, CUcontext, CUstream, Sanitizer_StreamHandle *);
 FUNCTION(sanitizerMemcpyHostToDeviceAsync, void *, void *, size_t, Sanitizer_StreamHandle);
 FUNCTION(sanitizerStreamSynchronize, Sanitizer_StreamHandle);
-_Static_assert(sizeof(Sanitizer_CallbackDomain) == sizeof(int) && sizeof(Sanitizer_InstructionId) == sizeof(int) &&
-		       __builtin_types_compatible_p(Sanitizer_CallbackId, uint32_t) && sizeof(SanitizerPatchResult) == 4,
+_Static_assert(sizeof(Sanitizer_CallbackDomain) == sizeof(int) &&
+		       sizeof(Sanitizer_InstructionId) == sizeof(int) &&
+		       __builtin_types_compatible_p(Sanitizer_CallbackId, uint32_t) &&
+		       sizeof(SanitizerPatchResult) == 4,
 	       "enums are ints");
-_Static_assert(__builtin_types_compatible_p(Sanitizer_CallbackFunc, void (*)(void *, Sanitizer_CallbackDomain, Sanitizer_CallbackId, const void *)),
+_Static_assert(__builtin_types_compatible_p(Sanitizer_CallbackFunc,
+					    void (*)(void *, Sanitizer_CallbackDomain,
+						     Sanitizer_CallbackId, const void *)),
 	       "callbacks");
 
 int main(void)

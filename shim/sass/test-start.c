@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * start() against NVIDIA's own library, where it is, and the stand-in (tests/sim): finds it by its path, beside a toolkit that is loaded and
- * by $CUDA_HOME, subscribes without a GPU, and steps back where another tool is.
+ * start() against NVIDIA's own library, where it is, and the stand-in (tests/sim): finds it by its
+ * path, beside a toolkit that is loaded and by $CUDA_HOME, subscribes without a GPU, and steps back
+ * where another tool is.
  *
  *   test-start LIBGPUPROBE-SASS LIBSANITIZER-PUBLIC EMPTY-LIBRARY
  */
@@ -86,22 +87,26 @@ static bool by_loaded(const char *runtime, const char *library)
 	char path[512];
 
 	snprintf(path, sizeof(path), "%s%s", folder, runtime);
-	return link_to(runtime, empty_path) && link_to(library, real_path) && dlopen(path, RTLD_NOW) && starts("", NULL);
+	return link_to(runtime, empty_path) && link_to(library, real_path) &&
+	       dlopen(path, RTLD_NOW) && starts("", NULL);
 }
 
 static bool by_toolkit(void)
 {
-	return by_loaded("/a/targets/x/lib/libcudart.so.13", "/a/compute-sanitizer/" SANITIZER_LIBRARY);
+	return by_loaded("/a/targets/x/lib/libcudart.so.13",
+			 "/a/compute-sanitizer/" SANITIZER_LIBRARY);
 }
 
 static bool by_wheels_12(void)
 {
-	return by_loaded("/b/nvidia/cuda_runtime/lib/libcudart.so.12", "/b/nvidia/cuda_sanitizer_api/lib/" SANITIZER_LIBRARY);
+	return by_loaded("/b/nvidia/cuda_runtime/lib/libcudart.so.12",
+			 "/b/nvidia/cuda_sanitizer_api/lib/" SANITIZER_LIBRARY);
 }
 
 static bool by_wheels_13(void)
 {
-	return by_loaded("/c/nvidia/cu13/lib/libcublas.so.13", "/c/nvidia/cu13/lib/" SANITIZER_LIBRARY);
+	return by_loaded("/c/nvidia/cu13/lib/libcublas.so.13",
+			 "/c/nvidia/cu13/lib/" SANITIZER_LIBRARY);
 }
 
 static bool by_environment(void)
@@ -120,13 +125,16 @@ static bool other_subscriber(void)
 	driver_handle subscriber;
 
 	subscribe = library ? (__typeof__(subscribe))dlsym(library, "sanitizerSubscribe") : NULL;
-	return subscribe && !subscribe(&subscriber, ignore, NULL) && starts(real_path, "another tool");
+	return subscribe && !subscribe(&subscriber, ignore, NULL) &&
+	       starts(real_path, "another tool");
 }
 
 static bool injection(void)
 {
 	setenv("CUDA_INJECTION64_PATH", "/opt/tool.so", 1);
-	return starts(real_path, "another tool has the patching interface: a library in CUDA_INJECTION64_PATH");
+	return starts(
+		real_path,
+		"another tool has the patching interface: a library in CUDA_INJECTION64_PATH");
 }
 
 /* Each in a process of its own: the engine starts once. */
