@@ -12,11 +12,16 @@ void test_errors(void)
 					exits[] = {{PATCH_BLOCK_EXIT, 0, "p_exit"}}, unknown[] = {{99, 0, "p_enter"}},
 					error[] = {{PATCH_BLOCK_ENTER, 0, "p_error"}};
 	struct patch_point endless = {PATCH_BLOCK_ENTER, 0, ""};
-	driver_pointer counters;
+	driver_pointer counters, more;
 	struct counters is;
 	CUmodule module;
 	CUfunction function = patched_reduce(&module, &counters);
 
+	GOOD(engine->alloc(context, &more, sizeof(is)));
+	GOOD(engine->write(context, more, &(struct counters){}, sizeof(is)));
+	EQUAL(cuMemcpyDtoH_v2(&is, more, sizeof(is)), CUDA_ERROR_INVALID_VALUE); /* it is not the driver's */
+	GOOD(engine->free(context, more));
+	FAILS(engine->write(context, more, &is, sizeof(is)), "sanitizerMemcpyHostToDeviceAsync failed");
 	memset(endless.symbol, 'x', sizeof(endless.symbol));
 	FAILS(engine->start(library_path, &events), "has been started");
 	FAILS(engine->load_image(context, "not PTX at all"), "sanitizerAddPatches failed");

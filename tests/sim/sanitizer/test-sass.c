@@ -143,9 +143,12 @@ CUfunction function_of(CUmodule module, const char *name)
 driver_pointer make_counters(void)
 {
 	static const struct counters zero;
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	driver_pointer address;
 
-	GOOD(engine->alloc(context, &address, sizeof(zero)));
+	OK(cuThreadExchangeStreamCaptureMode(&mode));
+	OK(cuMemAlloc_v2((CUdeviceptr *)&address, sizeof(zero)));
+	OK(cuThreadExchangeStreamCaptureMode(&mode));
 	GOOD(engine->write(context, address, &zero, sizeof(zero)));
 	return address;
 }
