@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Handles that the driver gives out for kernels of replaced modules are remembered with where they came from, and what the
- * application changes about them. Nothing else happens until the module is retired. Then the first launch of a handle asks the
- * driver for the bare kernel in the same way that the application came to its own, repeats the changes on it, and from then on
- * a launch finds it in a table. If any of that fails, the probed kernel is launched, as before; its probes have no maps.
+ * Handles that the driver gives out for kernels of replaced modules are remembered with where they
+ * came from, and what the application changes about them. Nothing else happens until the module is
+ * retired. Then the first launch of a handle asks the driver for the bare kernel in the same way
+ * that the application came to its own, repeats the changes on it, and from then on a launch finds
+ * it in a table. If any of that fails, the probed kernel is launched, as before; its probes have no
+ * maps.
  *
- * The table is read without a lock: entries are added to chains and never taken off. One whose handle is gone is used again
- * in its chain. While the driver is called no lock is held: it may call tools, and they us.
+ * The table is read without a lock: entries are added to chains and never taken off. One whose
+ * handle is gone is used again in its chain. While the driver is called no lock is held: it may
+ * call tools, and they us.
  */
 
 #include "bare.h"
@@ -187,7 +190,10 @@ static void add(driver_handle handle, struct bare_origin origin, struct module *
 
 /* ---- kernels and modules ---------------------------------------------------------------- */
 
-/* The module's kernel of that name (length counts, without the suffix); it is made if there is none. */
+/*
+ * The module's kernel of that name (length counts, without the suffix); it is made if there is
+ * none.
+ */
 static struct kernel *get_kernel(struct module *module, const char *name, size_t length)
 {
 	struct kernel *kernel;
@@ -232,7 +238,8 @@ void bare_load_added(const struct load *load)
 	if (module->retired)
 		__atomic_add_fetch(&bare_retired_count, 1, __ATOMIC_RELAXED);
 	modules = module;
-	add(load->handle, (struct bare_origin){ BARE_CONTAINER, NULL, load->context }, module, NULL);
+	add(load->handle, (struct bare_origin){ BARE_CONTAINER, NULL, load->context }, module,
+	    NULL);
 	leave();
 }
 
@@ -455,7 +462,8 @@ static bool copy_changes(struct question *question)
 	free(question->changes);
 	question->change_count = kernel->change_count;
 	question->version = kernel->version;
-	question->changes = reallocarray(NULL, kernel->change_count + 1, sizeof(struct bare_change));
+	question->changes =
+		reallocarray(NULL, kernel->change_count + 1, sizeof(struct bare_change));
 	if (question->changes && kernel->change_count)
 		memcpy(question->changes, kernel->changes,
 		       kernel->change_count * sizeof(struct bare_change));

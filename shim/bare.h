@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Kernels of replaced modules as they were: probed kernel K has beside it one named K + BARE_SUFFIX, with the original's body
- * (passes/probe.h). When the daemon says that none of the attachments is left that a module was made for, launches of its
- * kernels go to those.
+ * Kernels of replaced modules as they were: probed kernel K has beside it one named K +
+ * BARE_SUFFIX, with the original's body (passes/probe.h). When the daemon says that none of the
+ * attachments is left that a module was made for, launches of its kernels go to those.
  */
 
 #include <stdbool.h>
@@ -38,8 +38,8 @@ void bare_got_module(driver_handle library, driver_handle module);
 bool bare_is_container(driver_handle handle);
 
 /*
- * The number of kernels of a library or functions of a module, and their handles, without bare ones; of one that is none of
- * ours *count stays as it is, and the list is false.
+ * The number of kernels of a library or functions of a module, and their handles, without bare
+ * ones; of one that is none of ours *count stays as it is, and the list is false.
  */
 void bare_count(bool library, driver_handle container, unsigned *count);
 bool bare_list(bool library, driver_handle container, driver_handle *list, unsigned limit);
@@ -52,7 +52,10 @@ enum bare_setting {
 	BARE_KERNEL_CACHE,
 };
 
-/* The application has changed something about a function or kernel, which the bare one must get, too. */
+/*
+ * The application has changed something about a function or kernel, which the bare one must get,
+ * too.
+ */
 void bare_changed(enum bare_setting setting, driver_handle handle, int attribute, int value,
 		  int device);
 

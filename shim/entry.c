@@ -222,7 +222,8 @@ static __attribute__((noinline)) driver_handle prepare(driver_handle function)
 
 /*
  * In a process with the SASS engine a launch passes the gate, when patches are as they should be.
- * Without any work it is a jump, which has nothing to save: what is more is in a function of its own.
+ * Without any work it is a jump, which has nothing to save: what is more is in a function of its
+ * own.
  */
 #define LAUNCH(name, PREPARE, arguments, ...)                                       \
 	static driver_result work_##name(__VA_ARGS__);                              \
@@ -276,8 +277,8 @@ LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel)
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
 
 /*
- * ---- captures: a graph keeps the patches that its kernels have when it is instantiated, so they are
- * brought up to date before; while there is a capture nothing is patched ---------
+ * ---- captures: a graph keeps the patches that its kernels have when it is instantiated, so they
+ * are brought up to date before; while there is a capture nothing is patched ---------
  */
 
 #define BEGIN_CAPTURE(name, arguments, ...)            \

@@ -17,7 +17,9 @@
 struct load;
 struct sass_engine;
 
-/* Data of an instance that a module holds itself (load NULL: that patches of the SASS engine use). */
+/*
+ * Data of an instance that a module holds itself (load NULL: that patches of the SASS engine use).
+ */
 struct instance_region {
 	struct instance_region *next;
 	const struct load *load;

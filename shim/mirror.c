@@ -304,8 +304,9 @@ static bool is_stopping(bool *elsewhere)
 }
 
 /*
- * Ends the thread's work if no instance is left, nor a module that the daemon may have something to say of; true if so. Whoever adds one starts the thread
- * while he holds the instances' lock, so he finds it at work or ended, never in between.
+ * Ends the thread's work if no instance is left, nor a module that the daemon may have something to
+ * say of; true if so. Whoever adds one starts the thread while he holds the instances' lock, so he
+ * finds it at work or ended, never in between.
  */
 static bool retire(void)
 {

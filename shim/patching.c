@@ -283,7 +283,10 @@ static void module_unloading(driver_handle context, driver_handle module)
 	errno = saved;
 }
 
-/* They have the patches, and what they are given was given to their handles when those were patched. */
+/*
+ * They have the patches, and what they are given was given to their handles when those were
+ * patched.
+ */
 static void functions_loaded(driver_handle context, driver_handle module,
 			     const driver_handle *functions, uint32_t count)
 {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The gate that launches pass: who closes it waits for launches, not for ever, and nobody waits for himself. */
+/*
+ * The gate that launches pass: who closes it waits for launches, not for ever, and nobody waits for
+ * himself.
+ */
 
 #include <pthread.h>
 #include <semaphore.h>
