@@ -196,11 +196,7 @@ class SassCode:
         unknown = [key for key in threads if key not in names]
         expect("kernels without a name", unknown, [])
         ours = sorted((launches.get(key, 0), count) for key, count in threads.items())
-        theirs = {}
-        for count, number in profiled.values():
-            theirs.setdefault((count, number), 0)
         theirs = sorted((count, number) for count, number in profiled.values())
-        # copies of memory are kernels to the driver sometimes; these are in neither
         if ours != theirs:
             raise AssertionError(f"launches and threads of kernels: {ours[:40]}, CUPTI says {theirs[:40]}\n{why[:600]}")
 

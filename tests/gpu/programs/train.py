@@ -4,7 +4,7 @@
 
     steps N          N steps: {"losses": [bits of each], "ms": milliseconds of a step}
     capture          graphs: captures the step anew
-    profile N        N steps under torch.profiler: {"kernels": {name: [launches, threads]}}
+    profile N        as steps, under torch.profiler: {"kernels": {name: [launches, threads]}}
     memory           {"device": bytes in use on the GPU, "rss": KiB, "descriptors": n}
     quit
 """
@@ -73,10 +73,7 @@ def profile(count):
 
     torch.cuda.synchronize()
     with profiler(activities=[ProfilerActivity.CUDA]) as run:
-        for _ in range(count):
-            one()
-            loss.clone()
-        torch.cuda.synchronize()
+        steps(count) # the same launches as by that command
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         run.export_chrome_trace(file.name)
         events = json.load(open(file.name))["traceEvents"]
