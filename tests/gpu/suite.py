@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPU suite: probes real CUDA programs through the whole product and checks the counts; then the benchmarks.
 
-    suite.py --build DIR [--quick] [--only NAME,...] [--out FILE] [--libraries DIR]
+    suite.py --build DIR [--quick] [--only NAME,...] [--skip NAME,...] [--out FILE] [--libraries DIR]
 
-DIR is a meson build folder, or one unpacked from a bundle. --quick leaves the benchmarks out. --libraries is a
+DIR is a meson build folder, or one unpacked from a bundle. --quick leaves the benchmarks out; --only and --skip take parts of
+names (all takes about 15 minutes: `--quick --skip train`, then `--only bench_,train`). --libraries is a
 folder of shared libraries for the daemon (a bundle's). Exit code: 0 all passed, 1 something failed, 77 no GPU here.
 """
 import argparse
@@ -348,6 +349,7 @@ def main():
     parser.add_argument("--build", required=True)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="")
+    parser.add_argument("--skip", default="")
     parser.add_argument("--out")
     parser.add_argument("--libraries")
     arguments = parser.parse_args()
@@ -358,8 +360,9 @@ def main():
     suite = Suite(arguments)
     names = [name for name in dir(Suite) if name.startswith("test_") or (name.startswith("bench_") and not arguments.quick)]
     only = [name for name in arguments.only.split(",") if name]
+    skipped = [name for name in arguments.skip.split(",") if name]
     for name in sorted(names, key=lambda name: name.startswith("bench_")):
-        if not only or any(part in name for part in only):
+        if (not only or any(part in name for part in only)) and not any(part in name for part in skipped):
             suite.one(name, getattr(suite, name))
     failed = sum(result["result"] == "fail" for result in suite.results)
     summary = {"machine": device, "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), "passed": len(suite.results) - failed,
