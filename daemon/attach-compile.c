@@ -8,7 +8,6 @@
 #include "attach-private.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -295,7 +294,7 @@ static void attach_compile_start(struct attach *attach) {
 	json_object *job = json_object_new_object();
 	struct worker_task *task;
 	char prefix[64];
-	int r, fd;
+	int r;
 
 	compiled_prefix(prefix, attach->object_id);
 	json_object_object_add(job, "job", json_object_new_string("compile"));
@@ -306,8 +305,7 @@ static void attach_compile_start(struct attach *attach) {
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "no memory");
 		return;
 	}
-	fd = fcntl(attach->blob_fd, F_DUPFD_CLOEXEC, 3);
-	r = fd < 0 ? -errno : worker_task_add_input(task, fd);
+	r = worker_task_add_copy(task, attach->blob_fd);
 	if (r >= 0) {
 		json_object_object_add(job, "input", json_object_new_int(r));
 		r = attach_compile_request(attach, task, job);

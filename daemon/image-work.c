@@ -94,12 +94,11 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 	for (size_t i = 0; i < work->n_attachments; i++) {
 		const struct attachment *attachment =
 			registry_attachment(&work->daemon->registry, work->attachments[i]);
-		int fd, index;
+		int index;
 
 		if (!attachment)
 			return -ESTALE;
-		fd = fcntl(attachment->fd, F_DUPFD_CLOEXEC, 3);
-		index = fd < 0 ? -errno : worker_task_add_input(task, fd);
+		index = worker_task_add_copy(task, attachment->fd);
 		if (index < 0)
 			return index;
 		json_object_array_add(programs, attachment_program_json(attachment, index));
@@ -137,19 +136,15 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 		      void *userdata) {
 	json_object *request = image_work_request(work, stage);
 	struct worker_task *task;
-	int r, fd;
+	int r;
 
 	task = worker_task_new(json_object_get(request), image_work_on_task, work);
-	fd = fcntl(work->fd, F_DUPFD_CLOEXEC, 3);
-	if (!task || fd < 0) {
-		r = task ? -errno : -ENOMEM;
-		worker_task_free(task);
+	if (!task) {
 		json_object_put(request);
 		fd_close(text);
-		fd_close(fd);
-		return r;
+		return -ENOMEM;
 	}
-	r = image_work_add_fd(request, "input", worker_task_add_input(task, fd));
+	r = image_work_add_fd(request, "input", worker_task_add_copy(task, work->fd));
 	if (r == 0)
 		r = image_work_add_fd(request, "output",
 				      worker_task_add_output(task, WIRE_IMAGE_SIZE_MAX));

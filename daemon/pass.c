@@ -287,9 +287,7 @@ static int pass_run_step(struct pass_drive *drive, const struct pass_step *step,
 	int r;
 
 	task = worker_task_new(json_object_get(request), pass_on_run, drive);
-	r = task ? pass_text(drive->text) : -ENOMEM;
-	if (r >= 0)
-		r = worker_task_add_input(task, r);
+	r = task ? worker_task_add_copy(task, drive->text) : -ENOMEM;
 	if (r >= 0) {
 		json_object_object_add(request, "input", json_object_new_int(r));
 		r = worker_task_add_output(task, step->definition->max_output_bytes);

@@ -9,7 +9,6 @@
 #include "plan-image.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,9 +118,8 @@ uint32_t plan_data_size(const struct daemon *daemon, const uint64_t *attachments
 
 /* Adds a copy of a descriptor as an input. 0 or -errno. */
 static int plan_job_input(json_object *request, struct worker_task *task, const char *key, int borrowed) {
-	int fd = fcntl(borrowed, F_DUPFD_CLOEXEC, 3), index;
+	int index = worker_task_add_copy(task, borrowed);
 
-	index = fd < 0 ? -errno : worker_task_add_input(task, fd);
 	if (index < 0)
 		return index;
 	json_object_object_add(request, key, json_object_new_int(index));
@@ -133,12 +131,11 @@ static int plan_job_attachment(const struct plan_job *job, size_t i, struct work
 			       json_object *attachments) {
 	const struct attachment *attachment = registry_attachment(&job->daemon->registry, job->attachments[i]);
 	json_object *json, *standing;
-	int fd, index;
+	int index;
 
 	if (!attachment || attachment->patch_fd < 0)
 		return -ESTALE;
-	fd = fcntl(attachment->patch_fd, F_DUPFD_CLOEXEC, 3);
-	index = fd < 0 ? -errno : worker_task_add_input(task, fd);
+	index = worker_task_add_copy(task, attachment->patch_fd);
 	if (index < 0)
 		return index;
 	json_object_array_add(programs, attachment_patch_json(attachment, index));

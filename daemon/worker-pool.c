@@ -23,6 +23,7 @@
 #include "worker-pool.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
@@ -144,6 +145,12 @@ int worker_task_add_input(struct worker_task *task, int fd) {
 	}
 	task->fds[task->n_fds] = fd;
 	return (int)task->n_fds++;
+}
+
+int worker_task_add_copy(struct worker_task *task, int fd) {
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+	return copy < 0 ? -errno : worker_task_add_input(task, copy);
 }
 
 int worker_task_add_output(struct worker_task *task, uint64_t max) {

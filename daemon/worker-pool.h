@@ -73,6 +73,9 @@ struct worker_task *worker_task_free(struct worker_task *task); /* one that was 
 /* Consumes fd. Its index in the message, or -E2BIG. An input must be sealed. */
 int worker_task_add_input(struct worker_task *task, int fd);
 
+/* The same of a copy of fd. Its index, or -errno. */
+int worker_task_add_copy(struct worker_task *task, int fd);
+
 /* Makes an empty memfd that the worker fills with at most max bytes. Its index, or -errno. */
 int worker_task_add_output(struct worker_task *task, uint64_t max);
 
