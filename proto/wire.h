@@ -10,10 +10,12 @@
  * Every descriptor is a memfd (but for MAP_PLACE_KERNEL). The sender of an image seals it (SHRINK|GROW|WRITE|SEAL); the daemon
  * seals map instances against SHRINK|GROW|SEAL. A receiver checks seals and size before mapping.
  *
- * A process opens up to two connections, told apart by wire_hello.role:
+ * A process opens up to three connections, told apart by wire_hello.role:
  *   LOADER   strictly request and reply, driven by the thread that loads a module:
  *              HELLO -> WELCOME, IMAGE -> IMAGE_REPLY [+ slot_count x SLOT], INSTANCE -> INSTANCE_REPLY,
  *              and ARMED, UNLOAD, REPORT, which have no reply.
+ *   TRACE    opened by a process that may be traced (interest.h): HELLO -> WELCOME, TRACE -> TRACE_REPLY; then nothing, until one side
+ *            closes it: the daemon when the trace is over, the process when it ends. Calls go through shared memory (trace-ring.h).
  *   MIRROR   opened only while instances exist, or replaced modules that are not retired; the daemon speaks first:
  *              HELLO -> WELCOME, then SYNC -> SYNCED and DISARM -> SYNCED at any time, and RETIRE, which has no reply.
  * The daemon identifies the process by SO_PEERCRED alone; nothing in a message is believed about it.
@@ -28,7 +30,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC UINT32_C(0x57525047) /* "GPRW" */
-#define WIRE_VERSION UINT16_C(3)
+#define WIRE_VERSION UINT16_C(4)
 
 #define WIRE_REASON_MAX 192 /* one line of text, NUL-terminated and NUL-padded */
 #define WIRE_SYMBOL_MAX 64 /* a PTX symbol, NUL-terminated and NUL-padded */
@@ -44,6 +46,7 @@ enum wire_type {
 	WIRE_UNLOAD = 5,
 	WIRE_REPORT = 6,
 	WIRE_SYNCED = 7,
+	WIRE_TRACE = 8,
 	/* daemon to shim */
 	WIRE_WELCOME = 64,
 	WIRE_IMAGE_REPLY = 65,
@@ -52,6 +55,7 @@ enum wire_type {
 	WIRE_SYNC = 68,
 	WIRE_DISARM = 69,
 	WIRE_RETIRE = 70,
+	WIRE_TRACE_REPLY = 71,
 };
 
 struct wire_header {
@@ -65,6 +69,7 @@ struct wire_header {
 enum wire_role {
 	WIRE_ROLE_LOADER = 1,
 	WIRE_ROLE_MIRROR = 2,
+	WIRE_ROLE_TRACE = 3,
 };
 
 struct wire_hello {
@@ -223,6 +228,19 @@ struct wire_retire {
 	uint64_t module_id;
 };
 
+/* Does anybody trace this process? */
+struct wire_trace {
+	struct wire_header header;
+	uint32_t flags; /* 0 */
+	uint32_t reserved; /* 0 */
+};
+
+/* Descriptor: the memfd of trace-ring.h, unless size is 0: nobody does. */
+struct wire_trace_reply {
+	struct wire_header header;
+	uint64_t size; /* bytes of the memfd */
+};
+
 struct wire_synced {
 	struct wire_header header; /* sequence: of the SYNC or DISARM */
 };
@@ -244,6 +262,8 @@ union wire_message {
 	struct wire_disarm disarm;
 	struct wire_retire retire;
 	struct wire_synced synced;
+	struct wire_trace trace;
+	struct wire_trace_reply trace_reply;
 };
 
 /* The one size that a message of a type has, or 0 for an unknown type. */
@@ -263,6 +283,8 @@ static inline size_t wire_size(uint16_t type) {
 		return sizeof(struct wire_report);
 	case WIRE_SYNCED:
 		return sizeof(struct wire_synced);
+	case WIRE_TRACE:
+		return sizeof(struct wire_trace);
 	case WIRE_WELCOME:
 		return sizeof(struct wire_welcome);
 	case WIRE_IMAGE_REPLY:
@@ -277,6 +299,8 @@ static inline size_t wire_size(uint16_t type) {
 		return sizeof(struct wire_disarm);
 	case WIRE_RETIRE:
 		return sizeof(struct wire_retire);
+	case WIRE_TRACE_REPLY:
+		return sizeof(struct wire_trace_reply);
 	}
 	return 0;
 }

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Every function of libcuda: number, name, class, arguments with their types, enums and structs. Made at build time (function-table.py) from functions.txt, which
+ * is made of the toolkit's own metadata (make-functions.py) and lies here because builds need no toolkit. The shim has a smaller table of the same file.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "trace.h"
+
+enum function_class {
+	FUNCTION_OTHER,
+	FUNCTION_LAUNCH,
+	FUNCTION_MEMORY, /* allocation, free, mapping, registration */
+	FUNCTION_TRANSFER, /* copies, memset, prefetch */
+	FUNCTION_SYNC,
+	FUNCTION_MODULE,
+	FUNCTION_GRAPH,
+	FUNCTION_STREAM,
+	FUNCTION_EVENT,
+	FUNCTION_CONTEXT,
+	FUNCTION_DEVICE,
+	FUNCTION_IPC,
+	FUNCTION_QUERY, /* cheap getters that are called all the time */
+	_FUNCTION_CLASS_N,
+};
+
+enum function_kind {
+	FUNCTION_INT, /* signed, of `size` bytes */
+	FUNCTION_UINT,
+	FUNCTION_FLOAT,
+	FUNCTION_BOOL,
+	FUNCTION_ENUM,
+	FUNCTION_HANDLE, /* opaque: CUstream, CUdeviceptr, ...: shown in hexadecimal */
+	FUNCTION_POINTER, /* to anything */
+	FUNCTION_STRING, /* const char * */
+	FUNCTION_STRUCT, /* by value */
+	FUNCTION_BYTES,
+};
+
+struct function_enum {
+	const char *name; /* CUmemorytype */
+	size_t n;
+	const struct function_enumerator {
+		int64_t value;
+		const char *name;
+	} *values; /* sorted by value */
+};
+
+struct function_struct;
+
+struct function_type {
+	const char *name; /* as in the header: "CUdeviceptr *" */
+	enum function_kind kind;
+	uint16_t size; /* bytes of a value of it */
+	const struct function_enum *enumeration; /* ENUM */
+	const struct function_struct *structure; /* STRUCT, or NULL if it is opaque */
+	const struct function_type *target; /* POINTER: what it points to, or NULL (void) */
+};
+
+struct function_struct {
+	const char *name;
+	uint16_t size;
+	size_t n;
+	const struct function_field {
+		const char *name;
+		uint16_t offset;
+		const struct function_type *type;
+	} *fields;
+};
+
+struct function_argument {
+	const char *name;
+	const struct function_type *type;
+	uint8_t word; /* of struct trace_call: the first one; by-value structs take several */
+	uint8_t words;
+	bool out; /* a pointer through which the function gives a value of at most 8 bytes back */
+};
+
+struct function {
+	uint16_t number;
+	enum function_class class;
+	const char *name; /* as exported: cuMemAlloc_v2 */
+	const char *base; /* without version and stream suffixes: cuMemAlloc */
+	uint8_t n_arguments;
+	const struct function_argument *arguments;
+	int8_t size_argument; /* the one that says how many bytes a MEMORY or TRANSFER function is about; -1: none */
+	int8_t stream_argument; /* -1: none */
+};
+
+extern const struct function *const function_all[]; /* sorted by name */
+extern const size_t function_count;
+
+const struct function *function_by_number(uint16_t number); /* NULL: unknown */
+const struct function *function_by_name(const char *name);
+const char *function_class_name(enum function_class class);
+const struct function_enum *function_results(void); /* CUresult */
+const char *function_enumerator(const struct function_enum *enumeration, int64_t value); /* NULL: none of that value */
+
+/*
+ * Selects functions by patterns, in order (names, globs, classes; `!` before one takes away; if the first one takes away, from all): sets bits of functions.
+ * Returns the number of the first pattern that matches nothing, counted from 1, or 0.
+ */
+size_t function_select(const char *const *patterns, size_t n, uint64_t functions[TRACE_FUNCTION_MAX / 64]);

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a trace is made of, for its sources. A session (session.h) is one call of Trace. Sources give it records of proto/trace.h; it filters nothing:
+ * a source gives only what the options ask for and the caller may see. All runs on the daemon's loop and never blocks; what may take
+ * long (attaching) is bounded, and said in the source's file.
+ *
+ * Each source is `struct trace_NAME` with trace_NAME_new(), _drain(), _free(), as below.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "filter.h"
+#include "trace.h"
+
+struct trace_session;
+
+struct trace_options {
+	uid_t caller;
+	bool all_users; /* the caller may trace processes of others */
+	struct filter filter;
+	const char *cgroup; /* or NULL */
+	const uint32_t *pids; /* n_pids 0: those that the filter means */
+	size_t n_pids;
+	bool follow;
+	bool shim, bpf, gpu, kernel; /* sources */
+	uint64_t functions[TRACE_FUNCTION_MAX / 64]; /* bit n: calls of function n; dynamic ones have the bit TRACE_FUNCTION_DYNAMIC */
+	const char *const *hooks; /* patterns */
+	size_t n_hooks;
+	const char *const *probes; /* specs */
+	size_t n_probes;
+	uint64_t min_duration; /* nanoseconds */
+	uint64_t sample; /* 1: all */
+	uint64_t rate; /* 0: no limit */
+	bool errors, extras, stacks;
+	size_t buffer; /* bytes for each thread */
+};
+
+/* Whether a process (or the thread group of a thread) is traced; cached facts, safe to ask for each record. */
+bool trace_session_means(struct trace_session *session, pid_t pid);
+
+/*
+ * Gives a record (a copy is made): record->size is set, padding zeroed. False: the client is too slow, and the record is lost and counted; source and pid, tid are
+ * who lost it.
+ */
+bool trace_session_emit(struct trace_session *session, const struct trace_record *record, uint32_t pid, uint32_t tid);
+
+/* Records that were lost before they got here. */
+void trace_session_lost(struct trace_session *session, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count);
+
+/* Sees to it that a PROCESS (THREAD) record has been sent. */
+void trace_session_process(struct trace_session *session, pid_t pid);
+void trace_session_thread(struct trace_session *session, pid_t pid, pid_t tid);
+
+/* A process that is traced began or ended: from whoever learns it first; told twice is fine. */
+void trace_session_forked(struct trace_session *session, pid_t parent, pid_t child, uint64_t time);
+void trace_session_ended(struct trace_session *session, pid_t pid, int status, uint64_t time);
+
+/* Whether calls of a process come from the shim already: probes leave it alone then. */
+bool trace_session_has_shim(struct trace_session *session, pid_t pid);
+
+/* A line for `missing` of the first reply. */
+void trace_session_missing(struct trace_session *session, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* B: calls of libcuda in processes without the shim, by uprobes. 0, or negative errno after trace_session_missing(). */
+struct trace_uprobe;
+int trace_uprobe_new(struct trace_uprobe **uprobep, struct trace_session *session, const struct trace_options *options);
+void trace_uprobe_drain(struct trace_uprobe *uprobe); /* every few milliseconds, and once before the end */
+struct trace_uprobe *trace_uprobe_free(struct trace_uprobe *uprobe);
+
+/* B: ioctls and other hooks of the kernel, processes' beginnings and ends, and the user's probes. */
+struct trace_hooks;
+int trace_hooks_new(struct trace_hooks **hooksp, struct trace_session *session, const struct trace_options *options);
+void trace_hooks_drain(struct trace_hooks *hooks);
+struct trace_hooks *trace_hooks_free(struct trace_hooks *hooks);

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * How the shim hands calls to the daemon: a memfd for each traced process, made and sealed (SHRINK|GROW|SEAL) by the daemon, mapped by both.
+ * A header, then slot_count slots at slots_offset, slot_stride bytes apart. A thread claims a slot at its first recorded call and alone
+ * writes to it; the daemon alone reads. Nobody waits: what finds no room is counted in `lost`. The daemon believes nothing that it reads.
+ *
+ * A slot's data is a ring of slot_bytes (a power of two): head and tail count bytes and never wrap; a record lies at head & (slot_bytes - 1),
+ * is a multiple of 8 bytes, and never crosses the end (a PAD fills it). The producer writes the record, then stores head (release);
+ * the consumer loads head (acquire), reads, then stores tail (release).
+ */
+
+#include <stdint.h>
+
+#define TRACE_RING_MAGIC UINT32_C(0x52525447) /* "GTRR" */
+#define TRACE_RING_VERSION 1
+#define TRACE_RING_RECORD_MAX 1024 /* bytes */
+#define TRACE_RING_SLOTS_MAX 256
+#define TRACE_RING_STALE_NS UINT64_C(5000000000) /* a heartbeat older than this: nobody reads any more, the shim stops */
+
+enum trace_ring_flags {
+	TRACE_RING_EXTRAS = 1 << 0, /* record what pointer arguments point to */
+	TRACE_RING_GPU = 1 << 1, /* time kernels on the GPU */
+	TRACE_RING_ERRORS = 1 << 2, /* only calls that fail */
+	TRACE_RING_STACKS = 1 << 3,
+};
+
+enum trace_ring_clock {
+	TRACE_RING_TSC = 0, /* times are of rdtsc (on aarch64 cntvct_el0); the daemon knows what they are in nanoseconds */
+	TRACE_RING_MONOTONIC = 1, /* the machine's TSC is not invariant: CLOCK_MONOTONIC in nanoseconds */
+};
+
+struct trace_ring {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t enabled; /* 0: the shim stops recording for good and drops its mapping when it can */
+	uint32_t flags; /* enum trace_ring_flags */
+	uint32_t clock; /* enum trace_ring_clock */
+	uint32_t slot_count;
+	uint32_t slot_bytes;
+	uint32_t slot_stride;
+	uint64_t slots_offset;
+	uint64_t min_duration; /* in units of the clock; shorter calls are left out */
+	uint64_t sample; /* one of so many calls of a thread is recorded; 0, 1: all */
+	uint64_t heartbeat; /* written by the daemon whenever it reads: CLOCK_MONOTONIC in nanoseconds */
+	uint64_t homeless; /* written by the shim: calls that were lost because no slot was free */
+	uint64_t reserved[4];
+	uint64_t functions[4096 / 64]; /* bit n: calls of function n (trace.h) are recorded; all dynamic ones have one bit, TRACE_FUNCTION_DYNAMIC */
+};
+
+enum trace_slot_state {
+	TRACE_SLOT_FREE = 0,
+	TRACE_SLOT_USED = 1,
+	TRACE_SLOT_LEFT = 2, /* its thread ended; the daemon makes it FREE when it has read everything */
+};
+
+struct trace_slot {
+	uint32_t state; /* enum trace_slot_state; a thread claims by compare and exchange */
+	uint32_t tid; /* as the process sees it */
+	uint64_t head; /* bytes written */
+	uint64_t lost; /* records */
+	uint8_t pad0[40];
+	uint64_t tail; /* bytes read */
+	uint8_t pad1[56];
+	/* slot_bytes of data follow */
+};
+
+_Static_assert(sizeof(struct trace_ring) == 104 + 512, "both sides agree");
+_Static_assert(sizeof(struct trace_slot) == 128, "both sides agree");
+
+enum trace_ring_type {
+	TRACE_RING_PAD = 0, /* `size` bytes to be skipped */
+	TRACE_RING_CALL = 1,
+	TRACE_RING_NAME = 2,
+	TRACE_RING_KERNEL = 3,
+	TRACE_RING_CLOCK_PAIR = 4,
+};
+
+struct trace_ring_record {
+	uint16_t size; /* multiple of 8, with this header */
+	uint8_t type; /* enum trace_ring_type */
+	uint8_t flags; /* as of the struct in trace.h */
+	uint32_t sequence; /* of a call: as in trace.h */
+};
+
+struct trace_ring_call {
+	struct trace_ring_record record;
+	uint64_t start;
+	uint64_t end;
+	int32_t result;
+	uint16_t function;
+	uint8_t n_arguments;
+	uint8_t n_extras;
+	uint64_t words[]; /* as in trace.h, with extras; with TRACE_RING_STACKS the last extra has argument 255: return addresses, 8 bytes each */
+};
+
+/* Kinds FUNCTION and KERNEL of trace_name_kind. */
+struct trace_ring_name {
+	struct trace_ring_record record;
+	uint32_t kind;
+	uint32_t reserved; /* 0 */
+	uint64_t id;
+	char name[]; /* NUL-padded to the record's end; cut, if long */
+};
+
+/* Times are in nanoseconds of the GPU's clock as of CLOCK_PAIR. */
+struct trace_ring_kernel {
+	struct trace_ring_record record; /* sequence: of the launching call */
+	uint32_t tid; /* that launched it: another thread may be the one that reads the times */
+	uint32_t device;
+	uint64_t start;
+	uint64_t end;
+	uint64_t context;
+	uint64_t stream;
+	uint64_t function;
+};
+
+/* The GPU's clock was `gpu` at a moment between `before` and `after` of the ring's clock. */
+struct trace_ring_clock_pair {
+	struct trace_ring_record record;
+	uint32_t device;
+	uint32_t reserved; /* 0 */
+	uint64_t gpu;
+	uint64_t before;
+	uint64_t after;
+};
