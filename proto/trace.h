@@ -89,7 +89,7 @@ struct trace_thread {
 enum trace_name_kind {
 	TRACE_NAME_FUNCTION = 1, /* id: `function` of calls, >= TRACE_FUNCTION_DYNAMIC; pid 0 */
 	TRACE_NAME_KERNEL = 2, /* id: CUfunction or CUkernel handle, of process pid; a later one replaces it */
-	TRACE_NAME_HOOK = 3, /* id: `hook` of events; pid 0. "nvidia:nv_dma_map_alloc(pages:u64,contig:bool)=s32" */
+	TRACE_NAME_HOOK = 3, /* id: `hook` of events; pid 0. Its set, and what it is: "memory nvidia:nv_dma_map_alloc(pages:u64,contig:bool)=s32" */
 	TRACE_NAME_LIBRARY = 4, /* id: of a libcuda.so.1 that was found; text: path and version; for information */
 };
 
@@ -193,7 +193,8 @@ struct trace_event {
 	uint32_t hook;
 	int64_t result; /* of a function that returned */
 	uint8_t n_words;
-	uint8_t n_text; /* bytes of text behind the words, NUL-padded to 8: the value of arguments of type str, one after another, each with its NUL */
+	/* bytes of text behind the words, NUL-padded to 8: of each argument of type str in turn, with its NUL (the argument's word is the pointer) */
+	uint8_t n_text;
 	uint16_t reserved; /* 0 */
 	uint32_t stack;
 	uint64_t words[];
