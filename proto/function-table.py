@@ -144,7 +144,95 @@ def assembly(table):
     return ASSEMBLY + ''.join(f'FUNCTION {i}, {function.name}\n' for i, function in enumerate(table.functions))
 
 
-FORMATS = {'shim': shim, 'assembly': assembly}
+class Source:
+    """The tables behind daemon/trace/function.h. Everything has a number in its array, because things refer to each other in circles."""
+
+    def __init__(self, table):
+        self.table = table
+        self.types, self.structs, self.enums = {}, {}, {} # name: number
+        self.type_rows, self.struct_rows, self.field_rows, self.enum_rows, self.value_rows = [], [], [], [], []
+
+    def enum(self, name):
+        if name not in self.enums:
+            self.enums[name] = len(self.enums)
+            values = sorted(((int(value), member) for value, member in self.table.enums[name]), key=lambda pair: pair[0])
+            self.enum_rows.append(f'{{ "{name}", {len(values)}, values + {len(self.value_rows)} }}')
+            self.value_rows += [f'{{ {value}, "{member}" }}' for value, member in values]
+        return f'&enums[{self.enums[name]}]'
+
+    def struct(self, name):
+        if name not in self.structs:
+            size, members = self.table.structs[name]
+            self.structs[name] = len(self.structs)
+            self.struct_rows.append(None)
+            rows = []
+            for offset, text in members:
+                kind, field = re.fullmatch(r'(.*?)(\w+)', text).groups()
+                rows.append(f'{{ "{field}", {offset}, {self.type(kind.strip())} }}')
+            self.struct_rows[self.structs[name]] = f'{{ "{name}", {size}, {len(rows)}, fields + {len(self.field_rows)} }}'
+            self.field_rows += rows
+        return f'&structs[{self.structs[name]}]'
+
+    def resolve(self, text):
+        """The name of the struct or enum that a type is."""
+        text = re.sub(r'^const ', '', text)
+        while self.table.types.get(text, [''])[0] == '=':
+            text = ' '.join(self.table.types[text][1:])
+        return text
+
+    def type(self, text):
+        if text not in self.types:
+            self.types[text] = len(self.types)
+            self.type_rows.append(None)
+            kind, size = self.table.type(text)
+            enumeration = structure = target = 'NULL'
+            if kind == 'enum':
+                enumeration = self.enum(self.resolve(text))
+            elif kind == 'struct':
+                structure = self.struct(self.resolve(text))
+            elif text == 'const char *':
+                kind = 'string'
+            elif text.endswith('*') and self.table.target(text):
+                target = self.type(self.table.target(text))
+            kind = 'bytes' if kind == 'opaque' else kind
+            self.type_rows[self.types[text]] = f'{{ "{text}", FUNCTION_{kind.upper()}, {size}, {enumeration}, {structure}, {target} }}'
+        return f'&types[{self.types[text]}]'
+
+
+def marked(function, mark):
+    return next((i for i, argument in enumerate(function.arguments) if argument.mark == mark), -1)
+
+
+def c(table):
+    source = Source(table)
+    arguments, extras, functions = [], [], []
+    for function in table.functions:
+        size = marked(function, 'size')
+        functions.append(f'{{ {function.number}, FUNCTION_{function.kind.upper()}, "{function.name}", "{function.base}", {function.words}, {function.floats}, '
+                         f'{len(function.arguments)}, {len(function.extras)}, arguments + {len(arguments)}, extras + {len(extras)}, '
+                         f'{size}, {function.arguments[size].unit if size >= 0 else 0}, {marked(function, "rows")}, {marked(function, "stream")} }}')
+        arguments += [f'{{ "{a.name}", {source.type(a.type)}, {a.word}, {a.words}, {"true" if a.mark == "out" else "false"} }}' for a in function.arguments]
+        extras += ['{ %d, %d, %d, %d }' % extra for extra in function.extras]
+    results = source.enum('CUresult')
+    numbers = {function.number: i for i, function in enumerate(table.functions)}
+    if len(numbers) != len(functions):
+        raise SystemExit('two functions have one number')
+    arrays = [('function_enumerator', 'values', source.value_rows), ('function_enum', 'enums', source.enum_rows),
+              ('function_field', 'fields', source.field_rows), ('function_struct', 'structs', source.struct_rows),
+              ('function_type', 'types', source.type_rows), ('function_argument', 'arguments', arguments),
+              ('function_extra', 'extras', extras), ('function', 'functions', functions)]
+    text = [NOTE, '#include "function-table.h"\n\n', f'static const struct function_type types[{len(source.type_rows)}];\n']
+    for kind, name, rows in arrays:
+        text.append(f'\nstatic const struct {kind} {name}[{len(rows)}] = {{\n' + ''.join(f'\t{row},\n' for row in rows) + '};\n')
+    text.append('\nconst struct function *const function_all[] = {\n' + ''.join(f'\tfunctions + {i},\n' for i in range(len(functions))) + '};\n')
+    text.append(f'const size_t function_count = {len(functions)};\n')
+    text.append('\nconst uint16_t function_table_numbers[TRACE_FUNCTION_DYNAMIC] = {\n' +
+                ''.join(f'\t[{number}] = {i + 1},\n' for number, i in sorted(numbers.items())) + '};\n')
+    text.append(f'const struct function_enum *const function_table_results = {results};\n')
+    return ''.join(text)
+
+
+FORMATS = {'c': c, 'shim': shim, 'assembly': assembly}
 
 
 def main():

@@ -218,7 +218,8 @@ class Types:
             text, field = inner['type']['qualType'], inner.get('name', '')
             if '(unnamed' in text or '(anonymous' in text:
                 array = re.search(r'\)((\[\d+\])*)$', text)[1]
-                text = f'{name}.{field or "union"}'
+                field = field or 'union'
+                text = f'{name}.{field}'
                 if text not in self.sizes:
                     self.sizes[text] = self.define_record(text, nested)
                 text += array

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Every function of libcuda: number, name, class, arguments with their types, enums and structs. Made at build time (function-table.py) from functions.txt, which
- * is made of the toolkit's own metadata (make-functions.py) and lies here because builds need no toolkit. The shim has a smaller table of the same file.
+ * Every function of libcuda: number, name, class, arguments with their types, enums and structs. Made at build time (function-table.py) from
+ * proto/functions.txt, which is made of the toolkit's own metadata (make-functions.py) and lies there because builds need no toolkit. The shim has a smaller table of the same file.
  */
 
 #include <stdbool.h>
@@ -76,19 +76,35 @@ struct function_struct {
 struct function_argument {
 	const char *name;
 	const struct function_type *type;
-	uint8_t word; /* of struct trace_call: the first one; by-value structs take several */
+	uint8_t word; /* of struct trace_call, the first one (see below) */
 	uint8_t words;
 	bool out; /* a pointer through which the function gives a value of at most 8 bytes back */
 };
 
+/* What a record has of an argument that is a pointer: see struct trace_extra. */
+struct function_extra {
+	uint8_t argument;
+	uint8_t word; /* that holds the pointer; nothing is read if it is NULL */
+	uint8_t when; /* enum trace_extra_when; at the return only if the function succeeded */
+	uint16_t size; /* bytes; 0: a string */
+};
+
+/*
+ * Words of a record are in the order of the ABI: 0 to 5 are rdi, rsi, rdx, rcx, r8, r9; 6 and on are stack slots, from 8(%rsp) at the entry; the last
+ * `floats` words are of xmm0, xmm1. A function with a struct on the stack may have words of registers that mean nothing.
+ */
 struct function {
 	uint16_t number;
 	enum function_class class;
 	const char *name; /* as exported: cuMemAlloc_v2 */
 	const char *base; /* without version and stream suffixes: cuMemAlloc */
-	uint8_t n_arguments;
+	uint8_t words, floats;
+	uint8_t n_arguments, n_extras;
 	const struct function_argument *arguments;
+	const struct function_extra *extras;
 	int8_t size_argument; /* the one that says how many bytes a MEMORY or TRANSFER function is about; -1: none */
+	uint8_t size_unit; /* bytes that it counts in */
+	int8_t rows_argument; /* the one that it is to be multiplied by; -1: none */
 	int8_t stream_argument; /* -1: none */
 };
 
@@ -102,7 +118,8 @@ const struct function_enum *function_results(void); /* CUresult */
 const char *function_enumerator(const struct function_enum *enumeration, int64_t value); /* NULL: none of that value */
 
 /*
- * Selects functions by patterns, in order (names, globs, classes; `!` before one takes away; if the first one takes away, from all): sets bits of functions.
- * Returns the number of the first pattern that matches nothing, counted from 1, or 0.
+ * Selects functions by patterns, in order: names and globs (with and without version), classes, "all"; `!` before one takes away, and if the first one does, from
+ * all. No patterns: all but QUERY. Functions that the table does not know are of the class OTHER, and of "*". Sets bits of functions.
+ * Returns the number of the first pattern that matches nothing, counted from 1, or 0; then what `functions` has is undefined.
  */
 size_t function_select(const char *const *patterns, size_t n, uint64_t functions[TRACE_FUNCTION_MAX / 64]);
