@@ -64,6 +64,13 @@ void trace_session_ended(struct trace_session *session, pid_t pid, int status, u
 /* Whether calls of a process come from the shim already: probes leave it alone then. */
 bool trace_session_has_shim(struct trace_session *session, pid_t pid);
 
+/*
+ * Numbers that all sources of a session share. Of a function that the table does not know (>= TRACE_FUNCTION_DYNAMIC; its NAME is sent once; 0: no room for more), and of a
+ * stack, innermost first (a TRACE_STACK is sent once; texts come from /proc/PID/maps; 0: none).
+ */
+uint16_t trace_session_function(struct trace_session *session, const char *name);
+uint32_t trace_session_stack(struct trace_session *session, pid_t pid, const uint64_t *addresses, size_t n);
+
 /* A line for `missing` of the first reply. */
 void trace_session_missing(struct trace_session *session, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
