@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A record of an ioctl becomes an item. Its result is the RM's or UVM's status if the call as such worked (these report errors in their argument),
+ * else the errno. Fields whose bytes were not captured are left out, never guessed.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "ioctl.h"
+#include "params.h"
+
+/* The next of the three byte strings, as much of it as is there. */
+static struct trace_bytes take_bytes(struct trace_bytes *rest, size_t n)
+{
+	struct trace_bytes bytes = { rest->data, n < rest->n ? n : rest->n };
+	size_t padded = (n + 7) & ~(size_t)7;
+
+	padded = padded < rest->n ? padded : rest->n;
+	rest->data += padded;
+	rest->n -= padded;
+	return bytes;
+}
+
+/* Which file it was done to, as a value. */
+static void add_device(struct trace_item *item, uint8_t device, uint8_t minor)
+{
+	static const char *const names[] = {
+		[TRACE_DEVICE_CTL] = "nvidiactl",	       [TRACE_DEVICE_GPU] = "nvidia",		  [TRACE_DEVICE_UVM] = "nvidia-uvm",
+		[TRACE_DEVICE_UVM_TOOLS] = "nvidia-uvm-tools", [TRACE_DEVICE_MODESET] = "nvidia-modeset", [TRACE_DEVICE_CAPS] = "nvidia-caps",
+	};
+	const char *name = device < sizeof(names) / sizeof(*names) ? names[device] : NULL;
+
+	if (name)
+		trace_item_value(item, "device", VALUE_STRING, 0)->text = name;
+	if (device == TRACE_DEVICE_GPU) {
+		trace_item_value(item, "minor", VALUE_UINT, minor);
+		item->device = minor;
+	}
+}
+
+/* The status that the driver wrote is the result, if the call as such worked. */
+static void set_result(const struct trace_ioctl_job *job, int32_t result)
+{
+	struct trace_item *item = job->item;
+
+	if (result < 0) {
+		item->result_name = result == INT32_MIN ? NULL : strerrorname_np(-result);
+		item->failed = true;
+	} else if (job->has_status) {
+		item->result = job->status;
+		item->result_name = trace_status_name(job->status);
+		item->failed = job->status != 0;
+	}
+}
+
+void trace_decode_ioctl(struct trace_decoder *decoder, const struct trace_ioctl *ioctl, const char *driver, struct trace_item *item)
+{
+	struct trace_ioctl_job job = { .decoder = decoder, .item = item };
+	struct trace_bytes rest = { ioctl->bytes, ioctl->record.size - sizeof(*ioctl) };
+	unsigned long branch = strtoul(driver, NULL, 10);
+
+	job.before = take_bytes(&rest, ioctl->n_before);
+	job.after = take_bytes(&rest, ioctl->n_after);
+	job.inner = take_bytes(&rest, ioctl->n_inner);
+	job.driver = branch > 0 && branch < TRACE_DRIVER_ANY ? (unsigned)branch : TRACE_DRIVER_ANY;
+	item->name = item->class = "ioctl";
+	if (ioctl->device == TRACE_DEVICE_UVM || ioctl->device == TRACE_DEVICE_UVM_TOOLS) {
+		job.number = ioctl->command;
+		trace_uvm_decode(&job);
+	} else if (_IOC_TYPE(ioctl->command) == 'F' && (ioctl->device == TRACE_DEVICE_CTL || ioctl->device == TRACE_DEVICE_GPU)) {
+		job.number = _IOC_NR(ioctl->command);
+		job.size = _IOC_SIZE(ioctl->command);
+		trace_rm_decode(&job);
+	} else {
+		trace_item_value(item, "command", VALUE_HEX, ioctl->command);
+	}
+	item->base = item->name;
+	add_device(item, ioctl->device, ioctl->minor);
+	if (!item->open)
+		set_result(&job, ioctl->result);
+}
