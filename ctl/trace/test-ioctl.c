@@ -93,7 +93,7 @@ static const struct vector vectors[] = {
 	  "NV_ESC_RM_ALLOC(hRoot=0x1, hParent=0x2, >hNew=0xcaf1, hClass=NV01_MEMORY_LOCAL_USER, pAllocParms=0x1000, paramsSize=128B, flags=0x0, "
 	  "owner=1, type=2, flags=0x1c101, attr=0x18000000, attr2=0x100005, size=2097152B, alignment=4096B, offset=0x0, limit=0x0, address=0x0, "
 	  "hVASpace=0x5c000009, device=\"nvidiactl\") = 0 NV_OK 2097152B ioctl" },
-	{ "alloc of a channel", TRACE_DEVICE_CTL, 0, 0xc030462b, 0, "1 2 3 c86f 1000 0 0 0 170 0 0 0", "1 2 3 c86f 1000 0 0 0 170 0 0 1a",
+	{ "alloc of a channel", TRACE_DEVICE_CTL, 0, 0xc030462b, 0, "1 2 3 c86f 1000 0 0 0 170 0 0 0", "1 2 3 c86f 1000 0 0 0 170 0 1a 0",
 	  "7 0 200000 0 400 4 8 9 a 0 0 0 0 0 0 0 0 d 0 0 0 0 0 0 0 0 0 0 0 0 0 0", "580.159.04",
 	  "NV_ESC_RM_ALLOC(hRoot=0x1, hParent=0x2, >hNew=0x3, hClass=HOPPER_CHANNEL_GPFIFO_A, pAllocParms=0x1000, paramsSize=368B, flags=0x0, "
 	  "hObjectError=0x7, gpFifoOffset=0x200000, gpFifoEntries=1024, flags=0x4, hContextShare=0x8, hVASpace=0x9, hUserdMemory=0xa, "
@@ -136,7 +136,7 @@ static const struct vector vectors[] = {
 	  "NV_ESC_RM_MAP_MEMORY_DMA(hClient=0x1, hDevice=0x2, hDma=0x3, hMemory=0x4, offset=0x0, length=4096B, flags=0x5, >dmaOffset=0x7f00002000, "
 	  "device=\"nvidiactl\") = 0 NV_OK ioctl" },
 	{ "map for DMA, new", TRACE_DEVICE_CTL, 0, 0xc0404657, 0, "1 2 3 4 0 0 1000 0 5 6 0 0 0 0 0 0", "1 2 3 4 0 0 1000 0 5 6 0 0 2000 7f 40 0", "", "595",
-	  "NV_ESC_RM_MAP_MEMORY_DMA(hClient=0x1, hDevice=0x2, hDma=0x3, hMemory=0x4, offset=0x0, length=4096B, flags=0x5, flags2=6, "
+	  "NV_ESC_RM_MAP_MEMORY_DMA(hClient=0x1, hDevice=0x2, hDma=0x3, hMemory=0x4, offset=0x0, length=4096B, flags=0x5, flags2=0x6, "
 	  ">dmaOffset=0x7f00002000, device=\"nvidiactl\") = 64 NV_ERR_INVALID_STATE failed ioctl" },
 	{ "heap, allocate", TRACE_DEVICE_CTL, 0, 0xc0b8464a, 0, "1 2 2 9 0 0 0 0 0 0 0 0 5 6 7 0 0 0 0 0 0 0 100000 0 1000 0 0 0 0 0 0 0",
 	  "1 2 2 9 0 0 0 2 0 1 0 0 5 6 7 0 0 0 0 0 0 0 100000 0 1000 0 4000 0 0 0 0 0", "", "580",
@@ -232,9 +232,7 @@ static void print_value(FILE *out, const struct trace_value *value)
 	fprintf(out, "%s%s=", value->out ? ">" : "", value->name);
 	switch (value->kind) {
 	case VALUE_HEX:
-		fprintf(out, "%#" PRIx64, (uint64_t)value->number);
-		if (!value->number)
-			fseek(out, -1, SEEK_CUR), fprintf(out, "0x0");
+		fprintf(out, "0x%" PRIx64, (uint64_t)value->number);
 		break;
 	case VALUE_NAME:
 		if (value->text)
