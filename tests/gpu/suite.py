@@ -23,6 +23,7 @@ from bench import Benchmarks
 from real import RealCode
 from sass import SassCode
 from session import Session, expect, expected, finish
+from tracing import TraceCode
 
 TOP = Path(__file__).resolve().parents[2]
 SHAPES = [(32, 32), (1024, 128), (99840, 384), (1048576, 1024), (16777216, 256)]  # threads, block
@@ -48,7 +49,7 @@ def gpu():
     return {"gpu": name.value.decode(), "cuda_driver": version.value, "driver": text[0] if text else ""}
 
 
-class Suite(Benchmarks, RealCode, SassCode):
+class Suite(Benchmarks, RealCode, SassCode, TraceCode):
     def __init__(self, arguments):
         self.build = Path(arguments.build).resolve()
         self.libraries = arguments.libraries

@@ -4,7 +4,7 @@
 
     steps N          N steps: {"losses": [bits of each], "ms": milliseconds of a step}
     capture          graphs: captures the step anew
-    profile N        as steps, under torch.profiler: {"kernels": {name: [launches, threads]}}
+    profile N        as steps, under torch.profiler: {"kernels": {name: [launches, threads]}, "order": [names], "us": {name: time on the GPU}}
     memory           {"device": bytes in use on the GPU, "rss": KiB, "descriptors": n}
     quit
 """
@@ -77,14 +77,16 @@ def profile(count):
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         run.export_chrome_trace(file.name)
         events = json.load(open(file.name))["traceEvents"]
-    kernels = {}
-    for event in events:
+    kernels, order, times = {}, [], {}
+    for event in sorted((event for event in events if "ts" in event), key=lambda event: float(event["ts"])):
         if event.get("cat") == "kernel":
+            order.append(event["name"])
+            times[event["name"]] = times.get(event["name"], 0) + float(event["dur"])
             grid, block = event["args"]["grid"], event["args"]["block"]
             entry = kernels.setdefault(event["name"], [0, 0])
             entry[0] += 1
             entry[1] += grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2]
-    return {"kernels": kernels}
+    return {"kernels": kernels, "order": order, "us": times}
 
 
 def memory():
