@@ -147,6 +147,8 @@ static bool add_target(struct call *call, const char *name, bool out, const stru
 	const struct function_type *target = type->target;
 	size_t before = call->item->n_values;
 
+	if (type->kind != FUNCTION_POINTER && type->kind != FUNCTION_STRING)
+		return false;
 	if (type->kind == FUNCTION_STRING || (target && target->kind == FUNCTION_INT && target->size == 1))
 		add_string(call, name, out, bytes);
 	else if (target && target->kind != FUNCTION_BYTES)
@@ -284,7 +286,7 @@ static void set_subject(struct call *call, uint32_t pid)
 		const struct function_type *target = type->target;
 
 		if (call->entry[i].data && target && target->structure) {
-			if (function->class == FUNCTION_TRANSFER || function->class == FUNCTION_MEMORY)
+			if (function->size_argument < 0 && (function->class == FUNCTION_TRANSFER || function->class == FUNCTION_MEMORY))
 				call->item->size = described_size(target->structure, call->entry[i]);
 			read_field(target->structure, call->entry[i], "hStream", &call->item->stream);
 		}
@@ -305,6 +307,7 @@ bool trace_decode_call(struct trace_decoder *decoder, const struct trace_call *r
 	struct bytes rest = { (const uint8_t *)record->words, record->record.size - sizeof(*record) };
 	size_t n_words = record->n_arguments * 8u;
 
+	item->result_name = item->has_result ? function_enumerator(function_results(), item->result) : NULL;
 	if (!call.function)
 		return false;
 	call.words = (struct bytes){ rest.data, n_words < rest.n ? n_words : rest.n };
@@ -313,7 +316,6 @@ bool trace_decode_call(struct trace_decoder *decoder, const struct trace_call *r
 	item->name = call.function->name;
 	item->base = call.function->base;
 	item->class = function_class_name(call.function->class);
-	item->result_name = item->has_result ? function_enumerator(function_results(), item->result) : NULL;
 	for (int i = 0; i < call.function->n_arguments; i++)
 		add_argument(&call, i);
 	set_subject(&call, record->pid);

@@ -10,7 +10,7 @@
 /*
  * Fills in name, base, class, result_name, size, stream, context, kernel (trace_decoder_kernel() of the handle that a launch has) and the values. Times,
  * process, thread, result, has_result, failed and sequence are there already. The record is whole (trace_record_is_whole()), but
- * words and extras may be fewer than the function has, or others. False: a function that the table does not have; the item is as it was.
+ * words and extras may be fewer than the function has, or others. False: a function that the table does not have; then only result_name is filled in.
  */
 bool trace_decode_call(struct trace_decoder *decoder, const struct trace_call *call, struct trace_item *item);
 
