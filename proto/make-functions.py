@@ -66,7 +66,8 @@ NOT_READ = re.compile('paramsArray|extSemArray|dependencyData|edgeData|input|fro
 READ_MAX = 256
 EXTRAS_MAX = 4
 
-SIZES = {'bytesize', 'Bytesize', 'ByteCount', 'size', 'count', 'length', 'WidthInBytes', 'N', 'Width'}
+SIZES = {'bytesize', 'Bytesize', 'ByteCount', 'size', 'length', 'WidthInBytes', 'N', 'Width'}
+COUNTS_BYTES = {'cuMemPrefetchAsync', 'cuMemAdvise'} # in others `count` is of things
 HANDLES = {'CUdeviceptr', 'CUdeviceptr_v1', 'CUdeviceptr_v2', 'CUtexObject', 'CUtexObject_v1', 'CUsurfObject', 'CUsurfObject_v1',
            'CUmemGenericAllocationHandle', 'CUmemGenericAllocationHandle_v1', 'CUgraphConditionalHandle'}
 BUILTIN = {'int': ('int', 4), 'unsigned int': ('uint', 4), 'short': ('int', 2), 'unsigned short': ('uint', 2), 'char': ('int', 1),
@@ -251,7 +252,7 @@ def mark(types, name, argument, text, function_class):
         if written and 0 < size <= 8 and kind != 'opaque' and text != 'char *' and not NOT_OUT.fullmatch(argument):
             return 'out'
         return ''
-    if function_class in ('memory', 'transfer') and argument in SIZES and 'Batch' not in name:
+    if function_class in ('memory', 'transfer') and (argument in SIZES or argument == 'count' and base_name(name) in COUNTS_BYTES):
         bits = re.search(r'cuMemset\w*D(\d+)(Async)?$', base_name(name))
         unit = int(bits[1]) // 8 if bits else 1
         return 'size' if unit == 1 else f'size*{unit}'
