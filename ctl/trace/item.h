@@ -75,6 +75,7 @@ struct trace_item {
 	uint32_t device;
 	const char *kernel; /* of a launch or a kernel: mangled; NULL: none, unknown */
 	uint64_t sequence;
+	uint32_t command; /* IOCTL: the whole number */
 	uint64_t count; /* LOST */
 	uint32_t error; /* KERNEL, CLOCK: nanoseconds that times may be off */
 	const char *violation; /* NULL; else what is impossible about its times: "starts 1.2us before its launch" */
