@@ -20,6 +20,7 @@
 #include "image-answer.h"
 #include "memfd.h"
 #include "process-facts.h"
+#include "trace/shim-ring.h"
 
 #define CLIENT_CONTEXTS_MAX 256	   /* of one process on one device */
 #define CLIENT_INSTANCES_MAX 16384 /* of processes of one uid: each is a descriptor of ours */
@@ -497,6 +498,14 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 				OUTCOME_FAILED, &(struct outcome_subject){}, report->reason);
 }
 
+static int client_on_trace(struct daemon *daemon, const struct client *client, const struct wire_trace *trace) {
+	union wire_message message = { .header = { .type = WIRE_TRACE_REPLY, .sequence = trace->header.sequence } };
+	int fd = -1, r;
+
+	r = daemon->traces ? shim_rings_ask(daemon->traces, client->process, client->connection, &fd, &message.trace_reply.size) : 0;
+	return r < 0 ? r : shim_connection_send(client->connection, &message, fd);
+}
+
 static int client_on_message(struct shim_connection *connection, const union wire_message *message,
 			     int consumed_fd, void *userdata) {
 	_cleanup_fd int fd = consumed_fd;
@@ -511,6 +520,8 @@ static int client_on_message(struct shim_connection *connection, const union wir
 		return image_submit(daemon, client, &message->image, consumed_fd);
 	case WIRE_INSTANCE:
 		return client_on_instance(daemon, client, &message->instance);
+	case WIRE_TRACE:
+		return client_on_trace(daemon, client, &message->trace);
 	case WIRE_ARMED:
 		module = process_module(client->process, message->armed.module_id);
 		if (!module)
@@ -563,6 +574,8 @@ static void client_on_closed(struct shim_connection *connection, void *userdata)
 	struct daemon *daemon = userdata;
 
 	client_sync_answered(daemon, connection, 0, true);
+	if (daemon->traces)
+		shim_rings_closed(daemon->traces, connection);
 	if (client->request)
 		image_abandon(client->request);
 	if (process_disconnect(client->process, connection))

@@ -246,9 +246,7 @@ static void control_attach_done(const struct attach_outcome *outcome, void *user
 	varlink_call_unref(call);
 }
 
-/* The filter of a call. A line about the member in *parameterp if it makes no sense. */
-static const char *control_filter(json_object *json, struct filter *filter,
-				  const char **parameterp) {
+const char *control_filter(json_object *json, struct filter *filter, const char **parameterp) {
 	json_object *member;
 
 	*filter = (struct filter){};
@@ -603,5 +601,7 @@ const struct varlink_method control_methods[] = {
 	{ "DumpMap", control_dump_map }, { "ReadRing", control_read_ring },
 	{ "ReadLog", control_read_log }, { "ListKernels", control_list_kernels },
 	{ "ShowKernel", control_show_kernel }, { "ListPasses", control_list_passes },
-	{ "ShowProgram", control_show_program }, {},
+	{ "ShowProgram", control_show_program },
+	{ "Trace", control_trace, VARLINK_METHOD_MORE_ONLY },
+	{ "ListHooks", control_list_hooks }, {},
 };

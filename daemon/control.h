@@ -11,6 +11,7 @@
 
 struct attachment;
 struct daemon;
+struct filter;
 struct map;
 struct object;
 
@@ -35,6 +36,9 @@ json_object *control_member(json_object *parameters, const char *key);
 const char *control_string(json_object *parameters, const char *key);
 bool control_bool(json_object *parameters, const char *key);
 
+/* The filter of a call. A line about the member in *parameterp if it makes no sense. */
+const char *control_filter(json_object *json, struct filter *filter, const char **parameterp);
+
 void control_add_int(json_object *object, const char *key, int64_t value);
 void control_add_string(json_object *object, const char *key, const char *value);
 
@@ -47,9 +51,11 @@ json_object *control_map_json(const struct map *map, const struct object *object
 struct map *control_find_map(const struct daemon *daemon, struct varlink_call *call,
 			     const char *name, int *rp);
 
-/* In files of their own: DumpMap; ReadRing and ReadLog; ListPasses; ShowProgram. */
+/* In files of their own: DumpMap; ReadRing and ReadLog; ListPasses; ShowProgram; Trace and ListHooks (trace/control-trace.c). */
 int control_dump_map(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_read_ring(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_show_program(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_list_passes(struct varlink_call *call, json_object *parameters, void *userdata);
+int control_trace(struct varlink_call *call, json_object *parameters, void *userdata);
+int control_list_hooks(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_read_log(struct varlink_call *call, json_object *parameters, void *userdata);

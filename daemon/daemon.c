@@ -17,6 +17,7 @@
 #include "log.h"
 #include "memfd.h"
 #include "pass.h"
+#include "trace/session.h"
 #include "varlink-idl.h"
 #include "varlink-interfaces.h"
 #include "varlink-server.h"
@@ -218,6 +219,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 		r = map_accounts_new(&daemon->map_accounts, DAEMON_MAP_BYTES_MAX);
 	if (r == 0)
 		r = daemon_start_interest(daemon, options);
+	if (r == 0)
+		r = trace_table_new(&daemon->traces, loop, daemon->interest);
 	if (r == 0 && options->keep_artifacts) {
 		r = artifact_store_new(&daemon->artifacts, loop, options->keep_artifacts);
 		if (r < 0)
@@ -245,6 +248,7 @@ void daemon_stop(struct daemon *daemon) {
 		return;
 	daemon->stopping = true;
 	client_stop_folding(daemon);
+	trace_table_stop(daemon->traces);
 	daemon->interest = interest_writer_free(daemon->interest); /* no new loads from here on */
 	daemon->control = varlink_server_free(daemon->control);
 	daemon->shims = shim_server_free(daemon->shims);
@@ -262,6 +266,7 @@ struct daemon *daemon_free(struct daemon *daemon) {
 	pass_set_deinit(&daemon->passes);
 	outcome_log_deinit(&daemon->outcomes);
 	map_accounts_free(daemon->map_accounts);
+	trace_table_free(daemon->traces);
 	artifact_store_free(daemon->artifacts);
 	free(daemon);
 	return NULL;

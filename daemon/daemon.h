@@ -27,6 +27,7 @@
 #define DAEMON_STUB_DEFAULT "__bpftime_cuda__kernel_trace"
 
 struct artifact_store;
+struct trace_table;
 struct varlink_server;
 
 struct daemon_options {
@@ -96,6 +97,7 @@ struct daemon {
 	struct varlink_server *control;
 	struct sync_list syncs;
 	struct ring_reader_list ring_readers;
+	struct trace_table *traces;
 	uv_timer_t *folding; /* NULL: no map has anything to be folded */
 	uint32_t last_sequence;
 	struct daemon_counters counters;

@@ -151,3 +151,16 @@ void interest_writer_set(struct interest_writer *writer, const struct interest_r
 	memcpy(writer->page->rules, kept, n_kept * sizeof(kept[0]));
 	interest_end(writer->page);
 }
+
+void interest_writer_trace(struct interest_writer *writer, const struct interest_rule *rules, size_t n_rules) {
+	struct interest_page *page = writer->page;
+	const size_t n = n_rules < INTEREST_TRACE_RULES_MAX ? n_rules : INTEREST_TRACE_RULES_MAX;
+
+	__atomic_store_n(&page->trace_generation, page->trace_generation + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	page->trace_rule_count = (uint32_t)(n_rules > INTEREST_TRACE_RULES_MAX ? INTEREST_TRACE_RULES_MAX + 1 : n_rules);
+	memset(page->trace_rules, 0, sizeof(page->trace_rules));
+	if (n)
+		memcpy(page->trace_rules, rules, n * sizeof(rules[0]));
+	__atomic_store_n(&page->trace_generation, page->trace_generation + 1, __ATOMIC_RELEASE);
+}

@@ -32,3 +32,6 @@ struct interest_writer *interest_writer_free(struct interest_writer *writer);
 /* Announces new rules: the generation grows, also if they are those of before. Equal ones are merged; too many of them mean everyone. */
 void interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules,
 			 size_t n_rules);
+
+/* Announces whose calls are traced: its generation grows, also if the rules are those of before. More than INTEREST_TRACE_RULES_MAX: everybody asks. */
+void interest_writer_trace(struct interest_writer *writer, const struct interest_rule *rules, size_t n_rules);

@@ -81,8 +81,7 @@ const char *shim_wire_check(enum shim_state state, const union wire_message *mes
 	case SHIM_NEW:
 		if (message->header.type != WIRE_HELLO)
 			return "no greeting";
-		if (message->hello.role != WIRE_ROLE_LOADER &&
-		    message->hello.role != WIRE_ROLE_MIRROR)
+		if (message->hello.role < WIRE_ROLE_LOADER || message->hello.role > WIRE_ROLE_TRACE)
 			return "unknown role";
 		if (!shim_text_valid(message->hello.shim_version,
 				     sizeof(message->hello.shim_version)))
@@ -95,6 +94,10 @@ const char *shim_wire_check(enum shim_state state, const union wire_message *mes
 		return message->header.type == WIRE_SYNCED
 			       ? NULL
 			       : "a message that a mirror does not send";
+	case SHIM_TRACE:
+		if (message->header.type != WIRE_TRACE)
+			return "a message that a traced process does not send";
+		return message->trace.flags || message->trace.reserved ? "unknown flags" : NULL;
 	case SHIM_CLOSED:
 		break;
 	}
@@ -103,7 +106,9 @@ const char *shim_wire_check(enum shim_state state, const union wire_message *mes
 
 enum shim_state shim_wire_next(enum shim_state state, const union wire_message *message) {
 	if (state == SHIM_NEW)
-		return message->hello.role == WIRE_ROLE_MIRROR ? SHIM_MIRROR : SHIM_LOADER;
+		return message->hello.role == WIRE_ROLE_MIRROR  ? SHIM_MIRROR
+		       : message->hello.role == WIRE_ROLE_TRACE ? SHIM_TRACE
+								: SHIM_LOADER;
 	if (state == SHIM_LOADER && message->header.type == WIRE_IMAGE)
 		return SHIM_LOADER_BUSY;
 	return state;

@@ -12,6 +12,7 @@ enum shim_state {
 	SHIM_LOADER,	  /* no request is open */
 	SHIM_LOADER_BUSY, /* an IMAGE is in work */
 	SHIM_MIRROR,
+	SHIM_TRACE, /* asks whether it is traced, and may ask again */
 	SHIM_CLOSED,
 };
 

@@ -40,15 +40,15 @@ static void test_states(void **state) {
 					  WIRE_ARMED,  WIRE_UNLOAD,	    WIRE_REPORT,
 					  WIRE_SYNCED, WIRE_WELCOME,	    WIRE_IMAGE_REPLY,
 					  WIRE_SLOT,   WIRE_INSTANCE_REPLY, WIRE_SYNC,
-					  WIRE_DISARM, WIRE_RETIRE };
+					  WIRE_DISARM, WIRE_RETIRE,	    WIRE_TRACE, WIRE_TRACE_REPLY };
 	static const char *const allowed[] = {
-		[SHIM_NEW] = "10000000000000",	       [SHIM_LOADER] = "01111100000000",
-		[SHIM_LOADER_BUSY] = "00011100000000", [SHIM_MIRROR] = "00000010000000",
-		[SHIM_CLOSED] = "00000000000000",
+		[SHIM_NEW] = "1000000000000000",	 [SHIM_LOADER] = "0111110000000000",
+		[SHIM_LOADER_BUSY] = "0001110000000000", [SHIM_MIRROR] = "0000001000000000",
+		[SHIM_TRACE] = "0000000000000010",	 [SHIM_CLOSED] = "0000000000000000",
 	};
 
 	for (int s = SHIM_NEW; s <= SHIM_CLOSED; s++)
-		for (size_t i = 0; i < 14; i++) {
+		for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 			union wire_message message = make(types[i]);
 
 			if ((check((enum shim_state)s, &message) == NULL) != (allowed[s][i] == '1'))
@@ -62,6 +62,10 @@ static void test_next(void **state) {
 	assert_int_equal(shim_wire_next(SHIM_NEW, &message), SHIM_LOADER);
 	message.hello.role = WIRE_ROLE_MIRROR;
 	assert_int_equal(shim_wire_next(SHIM_NEW, &message), SHIM_MIRROR);
+	message.hello.role = WIRE_ROLE_TRACE;
+	assert_int_equal(shim_wire_next(SHIM_NEW, &message), SHIM_TRACE);
+	message = make(WIRE_TRACE);
+	assert_int_equal(shim_wire_next(SHIM_TRACE, &message), SHIM_TRACE);
 	message = make(WIRE_IMAGE);
 	assert_int_equal(shim_wire_next(SHIM_LOADER, &message), SHIM_LOADER_BUSY);
 	message = make(WIRE_ARMED);
@@ -100,7 +104,9 @@ static void test_fields(void **state) {
 		assert_non_null(check(STATE, &message)); \
 	} while (0)
 	BAD(WIRE_HELLO, SHIM_NEW, message.hello.role = 0);
-	BAD(WIRE_HELLO, SHIM_NEW, message.hello.role = 3);
+	BAD(WIRE_HELLO, SHIM_NEW, message.hello.role = 4);
+	BAD(WIRE_TRACE, SHIM_TRACE, message.trace.flags = 1);
+	BAD(WIRE_TRACE, SHIM_TRACE, message.trace.reserved = 1);
 	BAD(WIRE_HELLO, SHIM_NEW, memset(message.hello.shim_version, 'x', 32));
 	BAD(WIRE_HELLO, SHIM_NEW, message.hello.shim_version[31] = 'x');
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.image_size = 0);

@@ -380,6 +380,10 @@ void varlink_call_on_cancel(struct varlink_call *call,
 	call->cancel = cancel;
 }
 
+void varlink_call_be_patient(struct varlink_call *call) {
+	call->patient = true;
+}
+
 /* Starts a stream. Returns 0, or VARLINK_E_SINGLE, _DONE or _DISCONNECTED. */
 int varlink_call_stream(struct varlink_call *call, varlink_producer produce) {
 	int r = call_check(call);

@@ -370,7 +370,7 @@ bool connection_needs_sweep(const struct varlink_connection *connection) {
 void connection_sweep(struct varlink_connection *connection, uint64_t now) {
 	size_t queue_size = uv_stream_get_write_queue_size((uv_stream_t *)&connection->pipe);
 
-	if (connection->n_output) {
+	if (connection->n_output && !(connection->call && connection->call->patient)) {
 		if (queue_size != connection->last_queue_size) {
 			connection->last_queue_size = queue_size;
 			connection->last_progress = now;

@@ -80,7 +80,7 @@ struct varlink_connection {
 struct varlink_call {
 	unsigned int n_refs;                   /* one is the connection's while the call runs */
 	struct varlink_connection *connection; /* NULL when done or cancelled */
-	bool done, dispatching, idle, woken;
+	bool done, dispatching, idle, woken, patient;
 	struct varlink_call_message message;
 	const char *member; /* the method without its interface */
 	const struct varlink_service *service;

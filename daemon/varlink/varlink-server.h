@@ -111,6 +111,9 @@ void *varlink_call_userdata(const struct varlink_call *call);
 void varlink_call_on_cancel(struct varlink_call *call,
 			    void (*cancel)(struct varlink_call *call, void *userdata));
 
+/* As long as the call runs, a client that does not read is not dropped: for streams to a pager. What waits for it is bounded all the same. */
+void varlink_call_be_patient(struct varlink_call *call);
+
 /*
  * A stream with back-pressure: @produce is called from the loop as long as less than output_mark
  * bytes wait for the client and the call is not finished; it sends one reply, or a few, with

@@ -48,6 +48,10 @@ static void use(enum shim_state state, const union wire_message *message, size_t
 		if (strlen(message->report.reason) >= WIRE_REASON_MAX)
 			abort();
 		break;
+	case WIRE_TRACE:
+		if (state != SHIM_TRACE || message->trace.flags)
+			abort();
+		break;
 	case WIRE_SYNCED:
 		if (state != SHIM_MIRROR)
 			abort();

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What the files of sessions and rings share. */
+
+#include <sys/queue.h>
+
+#include "clock.h"
+#include "filter.h"
+#include "number-map.h"
+#include "session.h"
+
+#define SESSION_RESERVE ((size_t)4 << 20) /* above the bound, for records that others need to be understood */
+#define SESSION_LOST_MAX 4096 /* pids and tids that losses are told apart by */
+#define SESSION_PROCESSES_MAX 65536
+#define SESSION_THREADS_MAX 262144
+#define SESSION_STACKS_MAX 65536
+#define SESSION_MISSING_MAX 256
+
+struct shim_ring;
+LIST_HEAD(shim_ring_list, shim_ring);
+
+struct trace_chunk {
+	TAILQ_ENTRY(trace_chunk) link;
+	size_t n;
+	_Alignas(8) unsigned char bytes[TRACE_CHUNK_SIZE];
+};
+
+TAILQ_HEAD(trace_chunk_list, trace_chunk);
+
+/* A process that a session was asked about. */
+struct trace_member {
+	struct process_facts facts;
+	uint64_t checked; /* when facts were read last: uv_now() */
+	pid_t parent;
+	bool alive; /* facts could be read */
+	bool means;
+	bool child; /* of a traced process: means, whatever the filter says */
+	bool announced; /* there is a PROCESS record */
+	bool ended; /* likewise, of its end */
+	bool shim; /* its calls come from the shim */
+	uint64_t second, n_second; /* of uv_now(): records since then */
+};
+
+/* One of `pids`. */
+struct trace_target {
+	pid_t pid;
+	uint64_t start_time;
+	int pidfd; /* -1: it has ended */
+	unsigned int ending; /* ticks since its end was seen */
+};
+
+struct trace_session {
+	struct trace_table *table;
+	unsigned int index; /* in the table: bit of masks */
+	struct trace_config config;
+	const struct trace_options *options; /* of config */
+	struct filter cgroup; /* has_cgroup, or nothing */
+	uint64_t end; /* CLOCK_MONOTONIC; 0: none */
+	bool finished;
+	/* the buffer */
+	struct trace_chunk_list chunks;
+	struct trace_chunk *taken, *spare;
+	size_t buffered; /* bytes */
+	uint64_t last_wake; /* CLOCK_MONOTONIC */
+	uint64_t n_records, n_lost;
+	struct number_map lost[4]; /* of each source: pid << 32 | tid, +1 -> count */
+	bool has_lost;
+	/* processes */
+	struct number_map members; /* pid -> struct trace_member */
+	struct trace_member *last_member; /* that was asked about */
+	struct number_map threads; /* pid << 32 | tid */
+	struct trace_target *targets;
+	size_t n_targets;
+	/* numbers that were told */
+	uint64_t functions[(TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC) / 64];
+	struct number_map stacks; /* hash -> id */
+	uint32_t last_stack;
+	char **missing;
+	size_t n_missing;
+	struct trace_uprobe *uprobe;
+	struct trace_hooks *hooks;
+};
+
+struct trace_table {
+	uv_loop_t *loop;
+	uv_timer_t timer;
+	bool stopping;
+	struct interest_writer *interest;
+	struct trace_session *sessions[TRACE_SESSIONS_MAX];
+	struct shim_ring_list rings;
+	unsigned int n_rings;
+	struct tsc_clock tsc;
+	uint64_t last_alive; /* when the ends of processes were looked for */
+	uint64_t records, lost; /* of sessions that are gone */
+	char *functions[TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC]; /* names of dynamic functions, of all processes */
+	struct { pid_t pid; uint64_t start_time; } liars[64]; /* who gets no ring any more */
+	unsigned int n_liars;
+};
+
+/* session.c */
+void session_drain(struct trace_session *session); /* of what asks the kernel */
+void session_flush_lost(struct trace_session *session);
+void session_deinit_buffer(struct trace_session *session);
+bool session_put(struct trace_session *session, const struct trace_record *record, size_t limit);
+
+/* session-process.c */
+int session_add_targets(struct trace_session *session, uint32_t *bad_pid);
+/* Tells ends, a moment after they are seen, or at once the last time. Whether all of `pids` have ended; not if there are none. */
+bool session_look_at_targets(struct trace_session *session, bool last);
+/* Reads facts again at the next question. */
+void session_forget_facts(struct trace_session *session, pid_t pid);
+/* NULL: no memory. */
+struct trace_member *session_member(struct trace_session *session, pid_t pid);
+void session_deinit_processes(struct trace_session *session);
+/* Whether a record of the process is within the rate. */
+bool session_within_rate(struct trace_session *session, pid_t pid);
+
+/* session-table.c */
+void trace_table_announce(struct trace_table *table);
+/* The number of a dynamic function, 0 without room. */
+uint16_t trace_table_function(struct trace_table *table, const char *name);
+
+/* stack.c: the texts of addresses of a process, one after the other. Bytes written. */
+size_t stack_describe(pid_t pid, const uint64_t *addresses, size_t n, char *text, size_t size);

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Which processes a session is about. What /proc says of one is kept for a second: sources ask for each record. A process that has ended keeps what it was, because
+ * its last records come later; one that takes its pid is told from it by its start time. Children of traced processes (`follow`) are known by fork events where
+ * a source has them, else by their parents in /proc as long as those live.
+ *
+ * A caller who may not trace others' processes does not get those of his own that have other rights than he (set-user-id programs).
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "memfd.h"
+#include "process-facts.h"
+#include "session-private.h"
+
+#define PIDFD_EXIT (UINT64_C(1) << 3) /* PIDFD_INFO_EXIT */
+#define MEMBER_FRESH_MS 1000
+#define MEMBER_GENERATIONS_MAX 16
+#define TARGET_LINGER 3 /* ticks after the end of a process, in which its last records come */
+
+/* ---- facts ---- */
+
+struct member_status {
+	pid_t parent;
+	uid_t uids[3]; /* real, effective, saved */
+};
+
+static bool status_read(pid_t pid, struct member_status *status) {
+	_cleanup_fd int fd = -1;
+	char text[4096], path[64], *line;
+	unsigned int a, b, c;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	line = strstr(text, "\nPPid:\t");
+	if (!line)
+		return false;
+	status->parent = (pid_t)strtol(line + 7, NULL, 10);
+	line = strstr(text, "\nUid:\t");
+	if (!line || sscanf(line + 6, "%u %u %u", &a, &b, &c) != 3)
+		return false;
+	status->uids[0] = a;
+	status->uids[1] = b;
+	status->uids[2] = c;
+	return true;
+}
+
+static bool session_may(const struct trace_session *session, const struct member_status *status) {
+	const uid_t caller = session->options->caller;
+
+	return session->options->all_users || (status->uids[0] == caller && status->uids[1] == caller && status->uids[2] == caller);
+}
+
+static bool session_targets(const struct trace_session *session, const struct process_facts *facts) {
+	for (size_t i = 0; i < session->n_targets; i++)
+		if (session->targets[i].pid == facts->pid && session->targets[i].start_time == facts->start_time)
+			return true;
+	return false;
+}
+
+static struct trace_member *session_member_at(struct trace_session *session, pid_t pid, unsigned int generation);
+
+static bool member_matches(struct trace_session *session, struct trace_member *member, unsigned int generation) {
+	const struct trace_options *options = session->options;
+	const struct trace_member *parent;
+
+	if (member->child)
+		return true;
+	if (options->n_pids ? session_targets(session, &member->facts) :
+			      filter_matches(&options->filter, &member->facts) && filter_matches(&session->cgroup, &member->facts))
+		return true;
+	if (!options->follow || member->parent <= 1 || generation == MEMBER_GENERATIONS_MAX)
+		return false;
+	parent = session_member_at(session, member->parent, generation + 1);
+	member->child = parent && parent->means;
+	return member->child;
+}
+
+/* Reads what /proc says now. */
+static void member_refresh(struct trace_session *session, struct trace_member *member, pid_t pid, unsigned int generation) {
+	struct member_status status;
+	struct process_facts facts;
+
+	member->checked = uv_now(session->table->loop);
+	if (process_facts_read(&facts, pid, -1) < 0 || !status_read(pid, &status)) {
+		member->alive = false;
+		return;
+	}
+	if (member->facts.start_time && member->facts.start_time != facts.start_time) /* another process has its pid */
+		*member = (struct trace_member){ .checked = member->checked };
+	member->alive = true;
+	member->facts = facts;
+	member->parent = status.parent;
+	member->means = session_may(session, &status) && member_matches(session, member, generation);
+}
+
+/* Makes room: drops those that nobody means. */
+static void session_prune(struct trace_session *session) {
+	struct number_map kept = {};
+
+	session->last_member = NULL;
+	for (size_t i = 0; i < session->members.size; i++) {
+		const struct number_entry *entry = &session->members.entries[i];
+		struct trace_member *member = (struct trace_member *)(uintptr_t)entry->value;
+
+		if (!entry->key)
+			continue;
+		if ((!member->means && !member->announced) || (member->ended && !member->alive) || !number_map_add(&kept, entry->key, entry->value))
+			free(member);
+	}
+	number_map_deinit(&session->members);
+	session->members = kept;
+}
+
+static struct trace_member *session_known(struct trace_session *session, pid_t pid) {
+	uint64_t *value;
+
+	if (session->last_member && session->last_member->facts.pid == pid)
+		return session->last_member;
+	value = pid > 0 ? number_map_find(&session->members, (uint64_t)pid) : NULL;
+	if (value)
+		session->last_member = (struct trace_member *)(uintptr_t)*value;
+	return value ? session->last_member : NULL;
+}
+
+static struct trace_member *session_add_member(struct trace_session *session, pid_t pid) {
+	struct trace_member *member;
+
+	if (session->members.n >= SESSION_PROCESSES_MAX)
+		session_prune(session);
+	member = session->members.n < SESSION_PROCESSES_MAX ? calloc(1, sizeof(*member)) : NULL;
+	if (!member || !number_map_add(&session->members, (uint64_t)pid, (uint64_t)(uintptr_t)member)) {
+		free(member);
+		return NULL;
+	}
+	member->facts.pid = pid;
+	return member;
+}
+
+static struct trace_member *session_member_at(struct trace_session *session, pid_t pid, unsigned int generation) {
+	struct trace_member *member;
+
+	if (pid <= 0)
+		return NULL;
+	member = session_known(session, pid);
+	if (!member) {
+		member = session_add_member(session, pid);
+		if (member)
+			member_refresh(session, member, pid, generation);
+	} else if (!member->checked || uv_now(session->table->loop) - member->checked >= MEMBER_FRESH_MS) {
+		member_refresh(session, member, pid, generation);
+		member->facts.pid = pid;
+	}
+	return member;
+}
+
+struct trace_member *session_member(struct trace_session *session, pid_t pid) {
+	return session_member_at(session, pid, 0);
+}
+
+void session_forget_facts(struct trace_session *session, pid_t pid) {
+	struct trace_member *member = session_known(session, pid);
+
+	if (member)
+		member->checked = 0;
+}
+
+bool trace_session_means(struct trace_session *session, pid_t pid) {
+	const struct trace_member *member = session_member(session, pid);
+
+	return member && member->means;
+}
+
+bool trace_session_has_shim(struct trace_session *session, pid_t pid) {
+	const struct trace_member *member = session_known(session, pid);
+
+	return member && member->shim;
+}
+
+bool session_within_rate(struct trace_session *session, pid_t pid) {
+	struct trace_member *member;
+	uint64_t now;
+
+	if (!session->options->rate || pid <= 0)
+		return true;
+	member = session_member(session, pid);
+	if (!member)
+		return true;
+	now = uv_now(session->table->loop);
+	if (now - member->second >= 1000) {
+		member->second = now;
+		member->n_second = 0;
+	}
+	return member->n_second++ < session->options->rate;
+}
+
+/* ---- records ---- */
+
+static bool session_tell(struct trace_session *session, const struct trace_member *member, uint32_t what, uint64_t time, int status) {
+	union {
+		struct trace_process process;
+		unsigned char bytes[sizeof(struct trace_process) + FILTER_EXE_SIZE + 8];
+	} record = {};
+	size_t n = strlen(member->facts.exe);
+
+	record.process.record = (struct trace_record){ .size = (uint32_t)(sizeof(record.process) + (n + 8) / 8 * 8), .type = TRACE_PROCESS };
+	record.process.time = time;
+	record.process.pid = (uint32_t)member->facts.pid;
+	record.process.parent = (uint32_t)member->parent;
+	record.process.uid = (uint32_t)member->facts.uid;
+	record.process.what = what;
+	record.process.status = status;
+	memcpy(record.process.comm, member->facts.comm, sizeof(record.process.comm));
+	memcpy(record.process.exe, member->facts.exe, n);
+	return trace_session_emit(session, &record.process.record, record.process.pid, 0);
+}
+
+void trace_session_process(struct trace_session *session, pid_t pid) {
+	struct trace_member *member = session_member(session, pid);
+
+	if (member && !member->announced)
+		member->announced = session_tell(session, member, TRACE_PROCESS_SEEN, monotonic_now(), 0);
+}
+
+void trace_session_thread(struct trace_session *session, pid_t pid, pid_t tid) {
+	struct trace_thread record = { .record = { .size = sizeof(record), .type = TRACE_THREAD }, .pid = (uint32_t)pid, .tid = (uint32_t)tid };
+	uint64_t key = (uint64_t)(uint32_t)pid << 32 | (uint32_t)tid;
+	_cleanup_fd int fd = -1;
+	char path[64];
+	ssize_t n;
+
+	if (tid <= 0 || number_map_find(&session->threads, key))
+		return;
+	if (session->threads.n >= SESSION_THREADS_MAX) /* begin anew: told twice is fine */
+		number_map_deinit(&session->threads);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? 0 : read(fd, record.comm, sizeof(record.comm));
+	if (n > 0 && record.comm[n - 1] == '\n')
+		record.comm[n - 1] = '\0';
+	record.comm[sizeof(record.comm) - 1] = '\0';
+	if (trace_session_emit(session, &record.record, record.pid, record.tid))
+		number_map_add(&session->threads, key, 1);
+}
+
+void trace_session_forked(struct trace_session *session, pid_t parent, pid_t child, uint64_t time) {
+	const struct trace_member *from = session_known(session, parent);
+	struct trace_member *member;
+	struct process_facts facts;
+	bool child_too;
+
+	if (!from || !from->means)
+		return;
+	facts = from->facts;
+	child_too = session->options->follow || !session->options->n_pids;
+	member = session_known(session, child);
+	if (member && member->announced && !member->ended)
+		return; /* somebody else told it */
+	member = member ?: session_add_member(session, child);
+	if (!member || !child_too)
+		return;
+	*member = (struct trace_member){ .facts = facts, .parent = parent, .means = true, .child = session->options->follow };
+	member->facts.pid = child;
+	member->facts.start_time = 0; /* not read yet */
+	member->announced = session_tell(session, member, TRACE_PROCESS_FORK, time, 0);
+}
+
+void trace_session_execed(struct trace_session *session, pid_t pid, uint64_t time) {
+	struct trace_member *member;
+
+	session_forget_facts(session, pid);
+	member = session_member(session, pid);
+	if (member && member->means && member->alive)
+		member->announced = session_tell(session, member, TRACE_PROCESS_EXEC, time, 0) || member->announced;
+}
+
+void trace_session_ended(struct trace_session *session, pid_t pid, int status, uint64_t time) {
+	struct trace_member *member = session_known(session, pid);
+
+	if (!member || !member->means || member->ended)
+		return;
+	if (!member->announced)
+		member->announced = session_tell(session, member, TRACE_PROCESS_SEEN, time, 0);
+	member->ended = true;
+	member->alive = false;
+	session_tell(session, member, TRACE_PROCESS_EXIT, time, status);
+}
+
+/* ---- pids ---- */
+
+/* One of `pids`. 0, TRACE_E_GONE, TRACE_E_FOREIGN, or -ENOMEM. */
+static int session_add_target(struct trace_session *session, pid_t pid) {
+	struct trace_target *target = &session->targets[session->n_targets];
+	struct member_status status;
+	struct process_facts facts;
+	int r;
+
+	target->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (target->pidfd < 0)
+		return TRACE_E_GONE;
+	session->n_targets++;
+	r = process_facts_read(&facts, pid, target->pidfd);
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0 || !status_read(pid, &status))
+		return TRACE_E_GONE;
+	target->pid = pid;
+	target->start_time = facts.start_time;
+	if (!session_may(session, &status))
+		return TRACE_E_FOREIGN;
+	trace_session_process(session, pid);
+	return 0;
+}
+
+int session_add_targets(struct trace_session *session, uint32_t *bad_pid) {
+	const struct trace_options *options = session->options;
+	int r = 0;
+
+	session->targets = calloc(options->n_pids ?: 1, sizeof(*session->targets));
+	if (!session->targets)
+		return -ENOMEM;
+	for (size_t i = 0; r == 0 && i < options->n_pids; i++) {
+		*bad_pid = options->pids[i];
+		r = session_add_target(session, (pid_t)options->pids[i]);
+	}
+	return r;
+}
+
+/* As of waitpid(), where the kernel says that of others' children (Linux 6.15, once the parent has waited for it); else 0. */
+static int target_status(int pidfd) {
+	struct {
+		uint64_t mask, cgroup;
+		uint32_t ids[11];
+		int32_t status;
+	} info = { .mask = PIDFD_EXIT };
+
+	_Static_assert(sizeof(info) == 64, "the first version of the kernel's struct");
+	return ioctl(pidfd, _IOWR(0xff, 11, info), &info) == 0 && info.mask & PIDFD_EXIT ? info.status : 0;
+}
+
+bool session_look_at_targets(struct trace_session *session, bool last) {
+	size_t n_ended = 0;
+
+	for (size_t i = 0; i < session->n_targets; i++) {
+		struct trace_target *target = &session->targets[i];
+		struct pollfd poll_fd = { .fd = target->pidfd, .events = POLLIN };
+
+		if (target->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0 && (last || ++target->ending > TARGET_LINGER)) {
+			trace_session_ended(session, target->pid, target_status(target->pidfd), monotonic_now());
+			target->pidfd = fd_close(target->pidfd);
+		}
+		n_ended += target->pidfd < 0;
+	}
+	return session->n_targets && n_ended == session->n_targets;
+}
+
+void session_deinit_processes(struct trace_session *session) {
+	for (size_t i = 0; i < session->members.size; i++)
+		if (session->members.entries[i].key)
+			free((void *)(uintptr_t)session->members.entries[i].value);
+	number_map_deinit(&session->members);
+	number_map_deinit(&session->threads);
+	for (size_t i = 0; i < session->n_targets; i++)
+		fd_close(session->targets[i].pidfd);
+	free(session->targets);
+}

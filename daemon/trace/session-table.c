@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * All sessions, and the one timer that drains what they read from. It runs only while there are sessions: every 10 ms, every millisecond when a ring fills.
+ * A client is woken when there is a whole reply for it, or some milliseconds after the last one.
+ */
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+#include "interest-page.h"
+#include "session-private.h"
+#include "shim-ring.h"
+
+#define TABLE_IDLE_MS 10
+#define TABLE_SOME_MS 4
+#define TABLE_BUSY_MS 1
+#define TABLE_REPLY_NS UINT64_C(4000000) /* between two replies, unless there is a full one */
+#define TABLE_ALIVE_NS UINT64_C(50000000)
+#define TABLE_FUNCTIONS (TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC)
+
+static void table_on_timer(uv_timer_t *timer);
+
+int trace_table_new(struct trace_table **tablep, uv_loop_t *loop, struct interest_writer *interest) {
+	struct trace_table *table = calloc(1, sizeof(*table));
+
+	if (!table)
+		return -ENOMEM;
+	table->loop = loop;
+	table->interest = interest;
+	LIST_INIT(&table->rings);
+	tsc_clock_init(&table->tsc);
+	uv_timer_init(loop, &table->timer);
+	table->timer.data = table;
+	*tablep = table;
+	return 0;
+}
+
+void trace_table_stop(struct trace_table *table) {
+	if (!table || table->stopping)
+		return;
+	table->stopping = true;
+	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
+		struct trace_session *session = table->sessions[i];
+
+		if (!session)
+			continue;
+		trace_session_finish(session);
+		session->config.wake(session, session->config.userdata);
+	}
+	uv_close((uv_handle_t *)&table->timer, NULL);
+}
+
+struct trace_table *trace_table_free(struct trace_table *table) {
+	if (!table)
+		return NULL;
+	for (size_t i = 0; i < TABLE_FUNCTIONS; i++)
+		free(table->functions[i]);
+	free(table);
+	return NULL;
+}
+
+struct trace_counters trace_table_counters(const struct trace_table *table) {
+	struct trace_counters counters = { .records = table->records, .lost = table->lost, .processes = table->n_rings };
+
+	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
+		const struct trace_session *session = table->sessions[i];
+
+		counters.sessions += session != NULL;
+		counters.records += session ? session->n_records : 0;
+		counters.lost += session ? session->n_lost : 0;
+	}
+	return counters;
+}
+
+size_t trace_table_hooks(const struct trace_table *table, struct trace_hooks *hooks[static TRACE_SESSIONS_MAX]) {
+	size_t n = 0;
+
+	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
+		if (table->sessions[i] && table->sessions[i]->hooks)
+			hooks[n++] = table->sessions[i]->hooks;
+	return n;
+}
+
+/* ---- the interest page ---- */
+
+/* The rules of a session: never narrower than what it means. */
+static void session_to_rules(const struct trace_session *session, struct interest_rule *rules, size_t *np) {
+	const struct trace_options *options = session->options;
+	struct filter filter = options->filter;
+
+	if (!options->shim || session->finished)
+		return;
+	for (size_t i = 0; i < options->n_pids && !options->follow; i++) {
+		if (*np > INTEREST_TRACE_RULES_MAX)
+			return;
+		rules[(*np)++] = (struct interest_rule){ .flags = INTEREST_RULE_PID, .pid = options->pids[i] };
+	}
+	if (options->n_pids && !options->follow)
+		return;
+	if (options->follow) /* children may be anything */
+		filter = (struct filter){};
+	else if (session->cgroup.has_cgroup)
+		filter_set_cgroup(&filter, session->cgroup.cgroup);
+	if (!options->all_users) {
+		filter.has_uid = true;
+		filter.uid = options->caller;
+	}
+	if (*np <= INTEREST_TRACE_RULES_MAX)
+		filter_to_rule(&filter, &rules[(*np)++]);
+}
+
+/* Tells processes, and runs the timer if there is somebody to run it for. */
+void trace_table_announce(struct trace_table *table) {
+	struct interest_rule rules[INTEREST_TRACE_RULES_MAX + 1];
+	bool any = false;
+	size_t n = 0;
+
+	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
+		any = any || table->sessions[i];
+		if (table->sessions[i])
+			session_to_rules(table->sessions[i], rules, &n);
+	}
+	if (table->interest)
+		interest_writer_trace(table->interest, rules, n);
+	if (table->stopping)
+		return;
+	if (!any)
+		uv_timer_stop(&table->timer);
+	else if (!uv_is_active((uv_handle_t *)&table->timer))
+		uv_timer_start(&table->timer, table_on_timer, TABLE_BUSY_MS, 0);
+}
+
+/* ---- functions ---- */
+
+uint16_t trace_table_function(struct trace_table *table, const char *name) {
+	size_t n = strlen(name), i;
+
+	if (!n || n > 119)
+		return 0;
+	for (i = 0; i < n; i++)
+		if (!isalnum((unsigned char)name[i]) && name[i] != '_')
+			return 0;
+	for (i = 0; i < TABLE_FUNCTIONS && table->functions[i]; i++)
+		if (strcmp(table->functions[i], name) == 0)
+			return (uint16_t)(TRACE_FUNCTION_DYNAMIC + i);
+	if (i == TABLE_FUNCTIONS)
+		return 0;
+	table->functions[i] = strdup(name);
+	return table->functions[i] ? (uint16_t)(TRACE_FUNCTION_DYNAMIC + i) : 0;
+}
+
+/* ---- time ---- */
+
+/* Lets a session go on: its end, its losses, its client. */
+static void session_turn(struct trace_session *session, uint64_t now, bool look) {
+	if (!session->finished) {
+		session_drain(session);
+		session_flush_lost(session);
+		if ((session->end && now >= session->end) || (look && session_look_at_targets(session, false)))
+			trace_session_finish(session);
+	}
+	if (!session->buffered && !session->finished)
+		return;
+	if (!session->finished && session->buffered < TRACE_CHUNK_SIZE && now - session->last_wake < TABLE_REPLY_NS)
+		return;
+	session->last_wake = now;
+	session->config.wake(session, session->config.userdata);
+}
+
+static void table_on_timer(uv_timer_t *timer) {
+	struct trace_table *table = timer->data;
+	enum shim_rings_load load;
+	uint64_t now;
+	bool look;
+
+	tsc_clock_update(&table->tsc);
+	load = shim_rings_drain(table);
+	now = monotonic_now();
+	look = now - table->last_alive >= TABLE_ALIVE_NS;
+	if (look)
+		table->last_alive = now;
+	/* before turns, in which the last session may end */
+	uv_timer_start(timer, table_on_timer, load == SHIM_RINGS_BUSY ? TABLE_BUSY_MS : load == SHIM_RINGS_SOME ? TABLE_SOME_MS : TABLE_IDLE_MS, 0);
+	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
+		if (table->sessions[i])
+			session_turn(table->sessions[i], now, look);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Rings of traced processes (proto/trace-ring.h): a memfd for each, made when the process asks (WIRE_TRACE) and a session means it, read by the table's timer. All
+ * sessions that mean a process share its ring, which has the union of what they ask for; each session gets what it asked for itself.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct process;
+struct shim_connection;
+struct trace_session;
+struct trace_table;
+
+/*
+ * What a process that asks on this connection gets: *fdp is its ring's memfd, borrowed, of *sizep bytes; -1: nobody traces it. 0 or negative errno: the connection
+ * is to be closed.
+ */
+int shim_rings_ask(struct trace_table *table, const struct process *process, struct shim_connection *connection, int *fdp, uint64_t *sizep);
+/* A connection ends: what its ring holds is read a last time. */
+void shim_rings_closed(struct trace_table *table, const struct shim_connection *connection);
+
+/* A session that has just begun takes part in the rings that there are; one that ends reads them a last time and leaves. */
+void shim_rings_join(struct trace_table *table, struct trace_session *session);
+void shim_rings_leave(struct trace_table *table, struct trace_session *session);
+
+enum shim_rings_load {
+	SHIM_RINGS_IDLE,
+	SHIM_RINGS_SOME,
+	SHIM_RINGS_BUSY, /* one fills: read again soon */
+};
+enum shim_rings_load shim_rings_drain(struct trace_table *table);
