@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "call.h"
+#include "link.h"
+#include "order.h"
+
+struct trace_block {
+	size_t n_refs, size;
+	bool counted;
+	_Alignas(16) char bytes[];
+};
+
+struct entry {
+	uint64_t start, end, number;
+	const struct trace_record *record;
+	struct trace_block *block;
+};
+
+struct trace_order {
+	struct trace_decoder *decoder;
+	struct trace_links *links;
+	struct trace_order_options options;
+	struct entry *heap; /* the one to go first is at 0 */
+	size_t n, n_max;
+	size_t held; /* bytes of blocks */
+	uint64_t newest, n_items;
+	bool gpu;
+	struct trace_item item;
+};
+
+int trace_block_new(struct trace_block **blockp, size_t size) {
+	struct trace_block *block = malloc(sizeof(*block) + size);
+
+	if (!block)
+		return -ENOMEM;
+	block->n_refs = 0;
+	block->size = size;
+	block->counted = false;
+	*blockp = block;
+	return 0;
+}
+
+char *trace_block_bytes(struct trace_block *block) {
+	return block->bytes;
+}
+
+size_t trace_block_size(const struct trace_block *block) {
+	return block->size;
+}
+
+void trace_order_ref(struct trace_order *order, struct trace_block *block) {
+	block->n_refs++;
+	if (!block->counted)
+		order->held += block->size;
+	block->counted = true;
+}
+
+void trace_order_unref(struct trace_order *order, struct trace_block *block) {
+	if (--block->n_refs)
+		return;
+	order->held -= block->size;
+	free(block);
+}
+
+/* By start; what lasts longer is around the other. */
+static bool goes_first(const struct entry *a, const struct entry *b) {
+	if (a->start != b->start)
+		return a->start < b->start;
+	if (a->end != b->end)
+		return a->end > b->end;
+	return a->number < b->number;
+}
+
+static int push(struct trace_order *order, const struct entry *entry) {
+	size_t i = order->n;
+
+	if (order->n == order->n_max) {
+		size_t n_max = order->n_max ? order->n_max * 2 : 4096;
+		struct entry *heap = reallocarray(order->heap, n_max, sizeof(*heap));
+
+		if (!heap)
+			return -ENOMEM;
+		order->heap = heap;
+		order->n_max = n_max;
+	}
+	for (order->n++; i && goes_first(entry, &order->heap[(i - 1) / 2]); i = (i - 1) / 2)
+		order->heap[i] = order->heap[(i - 1) / 2];
+	order->heap[i] = *entry;
+	return 0;
+}
+
+static struct entry pop(struct trace_order *order) {
+	struct entry first = order->heap[0], last = order->heap[--order->n];
+	size_t i = 0, child;
+
+	for (; (child = 2 * i + 1) < order->n; i = child) {
+		child += child + 1 < order->n && goes_first(&order->heap[child + 1], &order->heap[child]);
+		if (!goes_first(&order->heap[child], &last))
+			break;
+		order->heap[i] = order->heap[child];
+	}
+	order->heap[i] = last;
+	return first;
+}
+
+static bool is_wanted(const struct trace_order *order, const struct trace_item *item) {
+	const bool span = item->kind == EVENT_CALL || item->kind == EVENT_IOCTL || (item->kind == EVENT_HOOK && !item->instant);
+
+	if (span && !item->open && item->end - item->start < order->options.min_duration)
+		return false;
+	return !order->options.errors || item->failed || (!span && item->kind != EVENT_HOOK && item->kind != EVENT_KERNEL);
+}
+
+static int give(struct trace_order *order) {
+	struct entry entry = pop(order);
+	struct trace_item *item = &order->item;
+	bool launch;
+	int r = 0;
+
+	if (trace_decoder_item(order->decoder, entry.record, entry.number, item) && is_wanted(order, item)) {
+		launch = order->gpu && item->kind == EVENT_CALL && trace_call_launches(((const struct trace_call *)entry.record)->function);
+		item->id = ++order->n_items;
+		r = trace_links_item(order->links, item, launch);
+		if (!r)
+			r = order->options.take(item, order->options.userdata);
+	}
+	trace_order_unref(order, entry.block);
+	return r;
+}
+
+/* Gives away what has waited long enough, and more while too much waits. */
+static int give_old(struct trace_order *order) {
+	int r = 0;
+
+	while (!r && order->n &&
+	       (order->heap[0].start + order->options.window < order->newest || order->held > order->options.memory))
+		r = give(order);
+	return r;
+}
+
+static uint64_t relative(const struct trace_order *order, uint64_t time) {
+	const uint64_t beginning = trace_decoder_about(order->decoder)->monotonic;
+
+	return time > beginning ? time - beginning : 0;
+}
+
+/* A call that will have kernels is known by its number; they go behind it even if their clock says otherwise. */
+static void expect_launch(struct trace_order *order, const struct trace_call *call, const struct entry *entry) {
+	if (trace_call_launches(call->function))
+		trace_links_expect(order->links, call->pid, call->tid, call->sequence, entry->start);
+}
+
+static void place_kernel(struct trace_order *order, const struct trace_kernel *kernel, struct entry *entry) {
+	uint64_t launched = trace_links_started(order->links, kernel->pid, kernel->tid, kernel->sequence);
+
+	order->gpu = true;
+	if (!kernel->tid)
+		trace_links_by_stream(order->links);
+	if (entry->start <= launched) {
+		entry->start = launched;
+		entry->end = 0; /* last of those that start then */
+	}
+}
+
+int trace_order_add(struct trace_order *order, struct trace_block *block, const struct trace_record *record, uint64_t number) {
+	struct entry entry = { .number = number, .record = record, .block = block };
+	uint64_t time;
+	int r;
+
+	switch (record->type) {
+	case TRACE_CALL:
+	case TRACE_IOCTL:
+	case TRACE_EVENT:
+	case TRACE_KERNEL: /* all begin alike */
+		entry.start = relative(order, ((const struct trace_call *)record)->start);
+		entry.end = relative(order, ((const struct trace_call *)record)->end);
+		break;
+	case TRACE_PROCESS:
+	case TRACE_LOST: /* so do these */
+		entry.start = entry.end = relative(order, ((const struct trace_lost *)record)->time);
+		break;
+	case TRACE_CLOCK:
+		order->gpu = true;
+		entry.start = entry.end = relative(order, ((const struct trace_clock *)record)->host_time);
+		break;
+	default:
+		return 0;
+	}
+	time = entry.end > entry.start ? entry.end : entry.start;
+	if (record->type == TRACE_CALL)
+		expect_launch(order, (const struct trace_call *)record, &entry);
+	else if (record->type == TRACE_KERNEL)
+		place_kernel(order, (const struct trace_kernel *)record, &entry);
+	r = push(order, &entry);
+	if (r)
+		return r;
+	trace_order_ref(order, block);
+	if (time > order->newest && record->type != TRACE_KERNEL)
+		order->newest = time;
+	return give_old(order);
+}
+
+int trace_order_advance(struct trace_order *order, uint64_t now) {
+	now = relative(order, now);
+	if (now > order->newest)
+		order->newest = now;
+	return give_old(order);
+}
+
+int trace_order_finish(struct trace_order *order) {
+	int r = 0;
+
+	while (!r && order->n)
+		r = give(order);
+	return r;
+}
+
+uint64_t trace_order_items(const struct trace_order *order) {
+	return order->n_items;
+}
+
+int trace_order_new(struct trace_order **orderp, struct trace_decoder *decoder, const struct trace_order_options *options) {
+	struct trace_order *order = calloc(1, sizeof(*order));
+
+	if (!order)
+		return -ENOMEM;
+	if (trace_links_new(&order->links)) {
+		free(order);
+		return -ENOMEM;
+	}
+	order->decoder = decoder;
+	order->options = *options;
+	order->gpu = options->gpu;
+	*orderp = order;
+	return 0;
+}
+
+struct trace_order *trace_order_free(struct trace_order *order) {
+	if (!order)
+		return NULL;
+	while (order->n)
+		trace_order_unref(order, pop(order).block);
+	trace_links_free(order->links);
+	free(order->heap);
+	free(order);
+	return NULL;
+}
+
+_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_ioctl, start), "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_event, start), "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_kernel, start), "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_ioctl, end), "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_event, end), "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_kernel, end), "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_process, time) == offsetof(struct trace_lost, time), "as trace_order_add() reads them");

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+
+#include "out.h"
+
+void out_uint(struct trace_out *out, uint64_t number) {
+	char digits[20];
+	size_t n = sizeof(digits);
+
+	do {
+		digits[--n] = (char)('0' + number % 10);
+		number /= 10;
+	} while (number);
+	out_bytes(out, digits + n, sizeof(digits) - n);
+}
+
+void out_int(struct trace_out *out, int64_t number) {
+	if (number < 0)
+		out_char(out, '-');
+	out_uint(out, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+}
+
+void out_digits(struct trace_out *out, uint64_t number, unsigned int n) {
+	char digits[20];
+
+	for (unsigned int i = n; i-- > 0; number /= 10)
+		digits[i] = (char)('0' + number % 10);
+	out_bytes(out, digits, n);
+}
+
+void out_hex(struct trace_out *out, uint64_t number) {
+	char digits[18];
+	size_t n = sizeof(digits);
+
+	do {
+		digits[--n] = "0123456789abcdef"[number & 15];
+		number >>= 4;
+	} while (number);
+	digits[--n] = 'x';
+	digits[--n] = '0';
+	out_bytes(out, digits + n, sizeof(digits) - n);
+}
+
+void out_real(struct trace_out *out, double number) {
+	char text[32];
+
+	out_bytes(out, text, (size_t)snprintf(text, sizeof(text), "%.17g", number));
+}
+
+void out_fixed(struct trace_out *out, uint64_t number, unsigned int n) {
+	uint64_t unit = 1;
+
+	for (unsigned int i = 0; i < n; i++)
+		unit *= 10;
+	out_uint(out, number / unit);
+	out_char(out, '.');
+	out_digits(out, number % unit, n);
+}
+
+/* Bytes of the character at a text, which is not ASCII; 0: it is no UTF-8. */
+static size_t utf8_length(const char *text) {
+	const unsigned char *c = (const unsigned char *)text;
+	size_t n = c[0] >= 0xf0 ? 4 : c[0] >= 0xe0 ? 3 : 2;
+
+	if (c[0] < 0xc2 || c[0] > 0xf4)
+		return 0;
+	for (size_t i = 1; i < n; i++)
+		if ((c[i] & 0xc0) != 0x80)
+			return 0;
+	if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] > 0x8f))
+		return 0;
+	return n;
+}
+
+static bool is_plain(char c) {
+	return (unsigned char)c >= 0x20 && (unsigned char)c < 0x7f && c != '"' && c != '\\';
+}
+
+/* Copies what needs no escape; returns where the rest begins. */
+static const char *out_plain(struct trace_out *out, const char *text) {
+	const char *end = text;
+
+	while (is_plain(*end))
+		end++;
+	out_bytes(out, text, (size_t)(end - text));
+	return end;
+}
+
+void out_json(struct trace_out *out, const char *text) {
+	size_t n;
+
+	out_char(out, '"');
+	while (*(text = out_plain(out, text))) {
+		n = (unsigned char)*text >= 0x80 ? utf8_length(text) : 0;
+		if (n) {
+			out_bytes(out, text, n);
+			text += n - 1;
+		} else if (*text == '"' || *text == '\\') {
+			out_char(out, '\\');
+			out_char(out, *text);
+		} else if ((unsigned char)*text >= 0x80) {
+			out_literal(out, "\\ufffd");
+		} else {
+			out_literal(out, "\\u00");
+			out_char(out, "0123456789abcdef"[*text >> 4]);
+			out_char(out, "0123456789abcdef"[*text & 15]);
+		}
+		text++;
+	}
+	out_char(out, '"');
+}
+
+void out_printable(struct trace_out *out, const char *text) {
+	size_t n;
+
+	while (*(text = out_plain(out, text))) {
+		n = (unsigned char)*text >= 0x80 ? utf8_length(text) : 0;
+		if (n && !((unsigned char)text[0] == 0xc2 && (unsigned char)text[1] < 0xa0)) {
+			out_bytes(out, text, n);
+			text += n - 1;
+		} else if (*text == '"' || *text == '\\') {
+			out_char(out, '\\');
+			out_char(out, *text);
+		} else {
+			out_literal(out, "\\x");
+			out_char(out, "0123456789abcdef"[(unsigned char)*text >> 4]);
+			out_char(out, "0123456789abcdef"[*text & 15]);
+		}
+		text++;
+	}
+}
+
+void out_duration(struct trace_out *out, uint64_t nanoseconds) {
+	static const struct {
+		uint64_t unit;
+		const char *name;
+	} units[] = { { 1000000000, "s" }, { 1000000, "ms" }, { 1000, "us" } };
+	char text[32];
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
+		if (nanoseconds >= units[i].unit) {
+			double number = (double)nanoseconds / (double)units[i].unit;
+
+			out_bytes(out, text, (size_t)snprintf(text, sizeof(text), "%.*f%s", number < 10 ? 2 : 1, number, units[i].name));
+			return;
+		}
+	out_uint(out, nanoseconds);
+	out_literal(out, "ns");
+}
+
+void out_size(struct trace_out *out, uint64_t bytes) {
+	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double number = (double)bytes / 1024;
+	char text[32];
+	size_t i = 0;
+
+	if (bytes < 1024)
+		return out_uint(out, bytes);
+	for (; number >= 1024; i++)
+		number /= 1024;
+	out_bytes(out, text, (size_t)snprintf(text, sizeof(text), "%.1f%s", number, units[i]));
+}
+
+int out_write(struct trace_out *out, FILE *file) {
+	bool failed = out->failed;
+
+	if (!failed)
+		fwrite_unlocked(out->text, 1, out->n, file);
+	out->n = 0;
+	out->failed = false;
+	return failed ? -ENOMEM : 0;
+}

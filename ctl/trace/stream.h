@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Reads a trace (proto/trace.h), whose bytes come in portions of any size, from a daemon or a file, and gives its items away in the order of their start.
+ * What is foreign, it passes over: records of types that it does not know, and those whose parts do not fit into them, which it counts.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "item.h"
+#include "order.h"
+
+enum {
+	_TRACE_STREAM_E_SUCCESS,
+	TRACE_STREAM_E_FOREIGN, /* it does not begin as a trace does */
+	TRACE_STREAM_E_VERSION, /* of another version */
+	TRACE_STREAM_E_BROKEN, /* where a record should begin, there is none: the rest cannot be read */
+};
+
+struct trace_stream;
+
+struct trace_stream_state {
+	bool started, stopped; /* the first and the last record have been read */
+	uint64_t bytes, records, items;
+	uint64_t lost; /* as the trace says */
+	uint64_t damaged, unknown; /* records that were passed over */
+	uint64_t newest; /* CLOCK_MONOTONIC: the latest end of a call or event */
+};
+
+/* begin (may be NULL) is called before the first item; it returns 0 or negative errno. */
+int trace_stream_new(struct trace_stream **streamp, const struct trace_order_options *options, int (*begin)(const struct trace_about *about, void *userdata));
+struct trace_stream *trace_stream_free(struct trace_stream *stream);
+int trace_stream_feed(struct trace_stream *stream, const void *bytes, size_t n);
+/* It is @now (CLOCK_MONOTONIC), and all records that ended some time ago have come. */
+int trace_stream_advance(struct trace_stream *stream, uint64_t now);
+/* There is no more: all that waits is given away. */
+int trace_stream_finish(struct trace_stream *stream);
+void trace_stream_state(const struct trace_stream *stream, struct trace_stream_state *state);
+/* Bytes of a record at the end that is not there in full. */
+size_t trace_stream_cut(const struct trace_stream *stream);
