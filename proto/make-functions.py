@@ -44,9 +44,9 @@ CLASSES = [
     ('query', r'cu[A-Za-z0-9]*(Query$|GetErr)|cuGet|cuOccupancy|cuDeviceCan|cuDeviceComputeCapability|cuDeviceTotalMem|cuDriverGet|cuCtx(Push|Pop)Current|'
               r'cuFuncIsLoaded|cuStreamIsCapturing|cuModule|cuLibrary|cu(Graph(?!ics)|Device|Ctx|GreenCtx|Mem|MemPool|Array|MipmappedArray|Pointer|Stream|'
               r'Func|Kernel|TexRef|TexObject|SurfRef|SurfObject|Multicast|Coredump|Checkpoint)[A-Za-z0-9]*Get(?!$)|cuGraphicsResourceGet'),
-    ('graph', r'cuGraph(?!ics)|cuStream(Begin|End|Update)Capture|cuThreadExchangeStreamCaptureMode$|cuUserObject'),
+    ('graph', r'cuGraph(?!ics)|cuStream(Begin|End|Update)(Rec|C)apture|cuThreadExchangeStreamCaptureMode$|cuUserObject'),
     ('event', r'cuEvent|cu(Green)?CtxRecordEvent$'),
-    ('memory', r'cuMem|cuArray|cuMipmappedArray|cuMulticast|cuPointer|cuGraphics|cuStreamAttachMem|cuDevice(GraphMemTrim|SetMemPool|SetGraphMem)'),
+    ('memory', r'cuMem|cuArray|cuMipmappedArray|cuMulticast|cuLogicalEndpoint|cuPointer|cuGraphics|cuStreamAttachMem|cuDevice(GraphMemTrim|SetMemPool|SetGraphMem)'),
     ('stream', r'cuStream|cuGreenCtxStreamCreate$'),
     ('context', r'cuCtx|cuGreenCtx|cuDevicePrimaryCtx|cuDevResource|cuDevSmResource'),
     ('device', r'cuInit$|cuDevice|cuDriver'),
@@ -130,6 +130,7 @@ class Types:
         self.lines = {} # name: lines
         self.sizes = {} # name: (size, alignment, kind)
         self.owners = {} # id of a declaration: its name in the table
+        self.later = [] # what pointers point to: structs may point to themselves
 
     def need(self, text):
         """Size, alignment and kind of a type that is spelled so."""
@@ -139,9 +140,9 @@ class Types:
             size, alignment, _ = self.need(array[1] + array[3])
             return size * int(array[2]), alignment, 'bytes'
         if text.endswith('*'):
-            target = re.sub(r'\*$', '', text).strip()
-            if not target.endswith('*') and target != 'void':
-                self.need(target)
+            target = text.rstrip('* ')
+            if target != 'void':
+                self.later.append(target)
             return 8, 8, 'pointer'
         if text in BUILTIN:
             kind, size = BUILTIN[text]
@@ -152,6 +153,8 @@ class Types:
 
     def used(self, lines):
         """Names of the types that lines speak of, and of those that these are made of."""
+        while self.later:
+            self.need(self.later.pop())
         names, found = set(), set(re.findall(r'[\w.]+', ' '.join(lines))) & self.lines.keys() | {'CUresult'}
         while found:
             names |= found

@@ -65,11 +65,13 @@ static void same(const char *function, const char *argument, const void *value, 
 '''
 
 
-def layout_checks(table):
+def layout_checks(table, toolkit):
     for name, (size, members) in table.structs.items():
-        if '.' not in name:
-            yield f'_Static_assert(sizeof({name}) == {size}, "{name}");'
         path = name.split('.')
+        if path[0] not in toolkit.typedefs:
+            path[0] = 'struct ' + path[0]
+        if not path[1:]:
+            yield f'_Static_assert(sizeof({path[0]}) == {size}, "{name}");'
         for offset, text in members:
             kind, field = re.fullmatch(r'(.*?)(\w+)', text).groups()
             if field == 'union':
@@ -83,7 +85,8 @@ def layout_checks(table):
             yield f'_Static_assert({member} == {value}, "{member}");'
     for name, words in table.types.items():
         if '.' not in name and words != ['opaque', '0']:
-            yield f'_Static_assert(sizeof({name}) == {table.type(name)[1]}, "{name}");'
+            spelled = name if name in toolkit.typedefs else 'struct ' + name
+            yield f'_Static_assert(sizeof({spelled}) == {table.type(name)[1]}, "{name}");'
 
 
 def call_check(table, function):
@@ -138,7 +141,7 @@ def main():
     if platform.machine() != 'x86_64':
         skip('the words of calls are those of x86-64')
     calls = [call_check(table, function) for function in table.functions]
-    source = '\n'.join([PRELUDE, *layout_checks(table), *signature_checks(table, toolkit), *calls,
+    source = '\n'.join([PRELUDE, *layout_checks(table, toolkit), *signature_checks(table, toolkit), *calls,
                         'int main(void)\n{', *(f'\tcall_{function.name}();' for function in table.functions), '\treturn failures != 0;\n}\n'])
     with tempfile.TemporaryDirectory() as place:
         program = os.path.join(place, 'calls')
