@@ -36,14 +36,15 @@ void base64_encode(char *text, const void *data, size_t n) {
 	*text = '\0';
 }
 
+/* The value of a digit plus 1; 0: it is none. */
+static const unsigned char base64_values[256] = {
+	['A'] = 1,  2,	3,  4,	5,  6,	7,  8,	9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26,
+	['a'] = 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52,
+	['0'] = 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, ['+'] = 63, ['/'] = 64,
+};
+
 static int base64_value(char c) {
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' ? 62 : c == '/' ? 63 : -1;
+	return base64_values[(unsigned char)c] - 1;
 }
 
 int base64_decode(const char *text, size_t n_text, unsigned char **datap, size_t *np) {
