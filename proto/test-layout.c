@@ -29,8 +29,10 @@ SIZE(wire_sync, 16);
 SIZE(wire_disarm, 24);
 SIZE(wire_retire, 24);
 SIZE(wire_synced, 16);
+SIZE(wire_trace, 24);
+SIZE(wire_trace_reply, 24);
 SIZE(interest_rule, 48);
-SIZE(interest_page, 3936);
+SIZE(interest_page, 4048);
 SIZE(patch_module, 24);
 SIZE(patch_plan, 64);
 SIZE(patch_point, 64);
@@ -52,8 +54,10 @@ OFFSET(wire_instance_reply, data_size, 40);
 OFFSET(interest_rule, exe, 32);
 OFFSET(interest_rule, cgroup, 40);
 OFFSET(interest_page, rules, 32);
-OFFSET(interest_page, sass_rules, 2912);
-OFFSET(interest_page, sanitizer, 3680);
+OFFSET(interest_page, sass_rules, 2624);
+OFFSET(interest_page, trace_generation, 3392);
+OFFSET(interest_page, trace_rules, 3408);
+OFFSET(interest_page, sanitizer, 3792);
 OFFSET(patch_plan, image_id, 32);
 OFFSET(patch_plan, data_size, 56);
 OFFSET(map_header, layout, 40);
@@ -97,7 +101,7 @@ int main(void)
 		return 1;
 	message.header.version--;
 	message.header.type = WIRE_DISARM;
-	if (wire_valid(&message, sizeof(struct wire_sync)) || wire_size(0) || wire_size(WIRE_SYNCED + 1))
+	if (wire_valid(&message, sizeof(struct wire_sync)) || wire_size(0) || wire_size(WIRE_TRACE + 1))
 		return 1;
 	if (!layouts_hold())
 		return 1;

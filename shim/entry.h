@@ -5,19 +5,18 @@
 
 #include "driver.h"
 #include "symbols.h"
-
-#define EXPORT __attribute__((visibility("default")))
+#include "trampoline.h"
 
 /* Finds what a wrapper calls; keeps errno. */
 void entry_find_real(void **real, const char *name);
 
 /*
- * Declares WRAPPER and real_WRAPPER, a function pointer that is found when it is first used, for
- * programs that link libcuda.so.1. If there is no such function the wrapper answers
- * CUDA_ERROR_NOT_FOUND.
+ * Declares shim_NAME, which the trampoline of the function calls, and real_NAME, a function pointer
+ * that is found when it is first used, for programs that link libcuda.so.1. If there is no such
+ * function the wrapper answers CUDA_ERROR_NOT_FOUND.
  */
 #define WRAP(name, ...)                                                    \
-	EXPORT driver_result name(__VA_ARGS__);                            \
+	static driver_result shim_##name(__VA_ARGS__);                     \
 	static driver_result (*real_##name)(__VA_ARGS__);                  \
 	static inline __attribute__((always_inline)) int have_##name(void) \
 	{                                                                  \
@@ -25,7 +24,7 @@ void entry_find_real(void **real, const char *name);
 			entry_find_real((void **)&real_##name, #name);     \
 		return real_##name != NULL;                                \
 	}                                                                  \
-	EXPORT driver_result name(__VA_ARGS__)
+	static driver_result shim_##name(__VA_ARGS__)
 
-/* A row of a table of wrappers (symbols.h). */
-#define ENTRY(name) { #name, (void *)name, (void **)&real_##name }
+/* A row of a table of wrappers (trampoline.h). */
+#define ENTRY(name) { FUNCTION_##name, (void *)shim_##name, (void **)&real_##name }

@@ -11,7 +11,7 @@ import wire
 from fake_daemon import EVERYONE, MAP
 from target_runs import within
 
-SASS_RULES = 2912
+SASS_RULES, SANITIZER = 2624, 3792  # where the page has them
 HEADER = "<IIQQQQIIIIII"  # struct patch_plan
 ENTER = 1
 PROCESS_OFFSET, MAP_OFFSET, DATA_SIZE = 32, 40, 48
@@ -47,7 +47,7 @@ def page(flags, sanitizer, rules=(rule(),), deadline_ms=2000):
     struct.pack_into("<I", data, 28, len(rules))
     for number, one in enumerate(rules):
         data[SASS_RULES + 48 * number:SASS_RULES + 48 * (number + 1)] = one
-    data[SASS_RULES + 48 * 16:SASS_RULES + 48 * 16 + 256] = sanitizer.encode().ljust(256, b"\0")
+    data[SANITIZER:SANITIZER + 256] = sanitizer.encode().ljust(256, b"\0")
     return bytes(data)
 
 

@@ -40,6 +40,11 @@ static const uint64_t no_generation;
 static struct page session_page, system_page;
 
 const uint64_t *interest_generations[2] = { &no_generation, &no_generation };
+struct interest_watch trace_watch[2] = {
+	{ &no_generation, INTEREST_UNSEEN },
+	{ &no_generation, INTEREST_UNSEEN },
+};
+static uint64_t asked[2]; /* generations for which interest_wants_trace() has answered */
 
 /* A session name: letters, digits, underscore, 1 to 32 of them. */
 static bool valid_name(const char *name)
@@ -85,10 +90,25 @@ static bool is_fresh(const struct page *page)
 	       status.st_ino == page->inode;
 }
 
-/* Lets launches read this generation. */
-static void watch(const struct page *page, const uint64_t *generation)
+static bool is_known(const struct page *page)
 {
-	__atomic_store_n(&interest_generations[page == &system_page], generation, __ATOMIC_RELEASE);
+	return page->page && page->page->magic == INTEREST_MAGIC &&
+	       page->page->version == INTEREST_VERSION;
+}
+
+/* Lets launches and trampolines read the generations of a page; of none, if it is not mapped. */
+static void watch(const struct page *page)
+{
+	unsigned which = page == &system_page;
+	struct interest_watch *traces = &trace_watch[which];
+
+	__atomic_store_n(&interest_generations[which],
+			 page->page ? &page->page->generation : &no_generation, __ATOMIC_RELEASE);
+	asked[which] = INTEREST_UNSEEN;
+	__atomic_store_n(&traces->seen, INTEREST_UNSEEN, __ATOMIC_RELEASE);
+	__atomic_store_n(&traces->generation,
+			 is_known(page) ? &page->page->trace_generation : &no_generation,
+			 __ATOMIC_RELEASE);
 }
 
 /* Maps the page of a folder; without one (NULL) there is none. */
@@ -100,12 +120,12 @@ static void map_page(struct page *page, const char *folder)
 	int fd;
 
 	if (page->page) {
-		watch(page, &no_generation);
 		if (page->before)
 			munmap((void *)page->before, INTEREST_PAGE_SIZE);
 		page->before = page->page;
+		page->page = NULL;
+		watch(page);
 	}
-	page->page = NULL;
 	if (!folder)
 		return;
 	snprintf(path, sizeof(path), "%s/%s", folder, PATHS_INTEREST_PAGE);
@@ -120,7 +140,7 @@ static void map_page(struct page *page, const char *folder)
 			page->device = status.st_dev;
 			page->inode = status.st_ino;
 			strcpy(page->folder, folder);
-			watch(page, &page->page->generation);
+			watch(page);
 		}
 	}
 	close(fd);
@@ -269,12 +289,6 @@ static bool snapshot(const struct interest_page *page, struct interest_page *cop
 	return false;
 }
 
-static bool is_known(const struct page *page)
-{
-	return page->page && page->page->magic == INTEREST_MAGIC &&
-	       page->page->version == INTEREST_VERSION;
-}
-
 static bool page_matches(const struct page *page, struct interest *interest)
 {
 	struct interest_page copy;
@@ -325,6 +339,53 @@ static bool page_decides(const struct page *page, bool *wanted, char *sanitizer)
 	return false;
 }
 
+/* What a page says about traces; *stable: at one moment. Returns the generation. */
+static uint64_t trace_snapshot(const struct interest_page *page, struct interest_page *copy,
+			       bool *stable)
+{
+	uint64_t before = 0;
+
+	*stable = false;
+	for (unsigned i = 0; !*stable && i < INTEREST_RETRIES; i++) {
+		before = __atomic_load_n(&page->trace_generation, __ATOMIC_ACQUIRE);
+		copy->trace_rule_count = page->trace_rule_count;
+		memcpy(copy->trace_rules, page->trace_rules, sizeof(copy->trace_rules));
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		*stable = !(before & 1) &&
+			  __atomic_load_n(&page->trace_generation, __ATOMIC_RELAXED) == before;
+	}
+	return before;
+}
+
+/* Has the page begun to say that this process may be traced? */
+static bool page_traces(const struct page *page, unsigned which, struct interest *interest)
+{
+	struct facts facts = { .doubt = true };
+	struct interest_page copy;
+	uint64_t generation;
+	bool stable, meant;
+
+	if (!is_known(page)) {
+		__atomic_store_n(&trace_watch[which].seen, 0, __ATOMIC_RELEASE);
+		return false;
+	}
+	generation = trace_snapshot(page->page, &copy, &stable);
+	__atomic_store_n(&trace_watch[which].seen, generation, __ATOMIC_RELEASE);
+	if (generation == asked[which])
+		return false;
+	asked[which] = generation;
+	meant = !stable || copy.trace_rule_count > INTEREST_TRACE_RULES_MAX;
+	for (uint32_t i = 0; !meant && i < copy.trace_rule_count; i++)
+		meant = rule_matches(&copy.trace_rules[i], &facts);
+	if (!meant || (page->page->flags & INTEREST_FLAG_CLOSED))
+		return false;
+	strcpy(interest->folder, page->folder);
+	interest->deadline_ms = page->page->deadline_ms < DEADLINE_MAX_MS ?
+					page->page->deadline_ms :
+					DEADLINE_MAX_MS;
+	return interest->deadline_ms > 0;
+}
+
 /*
  * Sees to it that the pages of the session that is asked for are mapped. Returns how many of
  * session_page and system_page count.
@@ -365,4 +426,36 @@ bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX])
 	if (count > 0 && page_decides(&session_page, &wanted, sanitizer))
 		return wanted;
 	return count > 1 && page_decides(&system_page, &wanted, sanitizer) && wanted;
+}
+
+bool interest_wants_trace(struct interest *interest)
+{
+	unsigned count = map_pages();
+	bool wanted = false;
+
+	for (unsigned i = 0; i < 2; i++) {
+		if (i >= count) {
+			__atomic_store_n(&trace_watch[i].generation, &no_generation,
+					 __ATOMIC_RELEASE);
+			__atomic_store_n(&trace_watch[i].seen, 0, __ATOMIC_RELEASE);
+		} else if (!wanted) {
+			wanted = page_traces(i ? &system_page : &session_page, i, interest);
+		}
+	}
+	return wanted;
+}
+
+void interest_ignore_traces(void)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		__atomic_store_n(&trace_watch[i].generation, &no_generation, __ATOMIC_RELEASE);
+		__atomic_store_n(&trace_watch[i].seen, 0, __ATOMIC_RELEASE);
+	}
+}
+
+void interest_forked(void)
+{
+	session_page = system_page = (struct page){ 0 };
+	watch(&session_page);
+	watch(&system_page);
 }

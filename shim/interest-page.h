@@ -30,6 +30,31 @@ bool interest_find(struct interest *interest);
 bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX]);
 
 /*
+ * What the trampolines compare (trampoline.S knows the layout): a page's trace_generation, and what
+ * it was when it was last looked at. INTEREST_UNSEEN differs from what a page says when it is stable.
+ */
+struct interest_watch {
+	const uint64_t *generation;
+	uint64_t seen;
+};
+
+#define INTEREST_UNSEEN 1
+
+extern struct interest_watch trace_watch[2] __attribute__((visibility("hidden")));
+
+/*
+ * Does a page say, since it was last asked, that this process may be traced? After this trace_watch
+ * is as seen. Not thread-safe.
+ */
+bool interest_wants_trace(struct interest *interest);
+
+/* This process is nobody's: trampolines never look at a page again. */
+void interest_ignore_traces(void);
+
+/* In a forked child: pages are mapped anew. */
+void interest_forked(void);
+
+/*
  * The generations of the pages that are mapped now; they always point to memory that can be read.
  * Any thread may read pointers and generations, without a lock.
  */

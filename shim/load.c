@@ -80,15 +80,20 @@ bool load_is_owner(void)
 	return true;
 }
 
-static bool enter(pthread_mutex_t *mutex, uint64_t until_ms)
+static bool wait_for(pthread_mutex_t *mutex, uint64_t until_ms)
 {
 	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000),
 				  .tv_nsec = (long)(until_ms % 1000) * 1000000 };
 
+	return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0;
+}
+
+static bool enter(pthread_mutex_t *mutex, uint64_t until_ms)
+{
 	if (inside || mirror_is_mine() || !load_is_owner())
 		return false;
 	inside = true;
-	if (pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0)
+	if (wait_for(mutex, until_ms))
 		return true;
 	inside = false;
 	return false;
@@ -202,9 +207,22 @@ bool load_allowed(void)
 	return !getauxval(AT_SECURE) && !opted_out();
 }
 
+/* Whoever owns the process: a child may look at the pages, though its parent has loaded modules. */
 bool load_lock_pages(void)
 {
-	return enter(&page_lock, client_now_ms() + PAGE_WAIT_MS);
+	if (inside || mirror_is_mine())
+		return false;
+	inside = true;
+	if (wait_for(&page_lock, client_now_ms() + PAGE_WAIT_MS))
+		return true;
+	inside = false;
+	return false;
+}
+
+void load_forked_pages(void)
+{
+	pthread_mutex_init(&page_lock, NULL);
+	interest_forked();
 }
 
 void load_unlock_pages(void)

@@ -124,6 +124,8 @@ bool load_allowed(void);
 /* The lock around the interest pages, for who asks something else of them. */
 bool load_lock_pages(void);
 void load_unlock_pages(void);
+/* In a forked child: whoever had the lock is not there. */
+void load_forked_pages(void);
 
 enum load_answer {
 	LOAD_ANSWER_PLAN, /* *plan is the caller's, for load_end_plan() */

@@ -55,6 +55,7 @@ static struct {
 	     .client = CLIENT_NONE };
 
 static __thread bool mine; /* this thread holds the lock, or is about to */
+static __thread bool copies; /* it is the thread */
 
 void mirror_lock(void)
 {
@@ -83,6 +84,11 @@ void mirror_unlock(void)
 bool mirror_is_mine(void)
 {
 	return mine;
+}
+
+bool mirror_is_thread(void)
+{
+	return copies;
 }
 
 struct mirror_context *mirror_first_context(void)
@@ -419,6 +425,7 @@ static void *mirror_thread(void *unused)
 	unsigned tries = 0;
 	bool again;
 
+	copies = true;
 	prctl(PR_SET_NAME, "gpuprobe");
 	driver_own()->exchange_capture_mode(&mode);
 	do {

@@ -72,6 +72,9 @@ unsigned mirror_count_disarmed(driver_handle handle);
 bool mirror_is_mine(void);
 bool mirror_has_contexts(void);
 
+/* Is this the thread that copies? */
+bool mirror_is_thread(void);
+
 /* Starts the thread if it does not run, or sends it to the new daemon. folder: the daemon's. */
 void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch);
 

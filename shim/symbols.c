@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Who gets our wrapper instead of a driver function: callers of dlsym and of cuGetProcAddress. Both
- * call the real one first and swap only what it found. (Programs that link libcuda.so.1 bind to our
- * exported wrappers without being asked.)
+ * Who gets our trampoline instead of a driver function: callers of dlsym and of cuGetProcAddress.
+ * Both call the real one first and swap only what it found. (Programs that link libcuda.so.1 bind
+ * to our exported trampolines without being asked.)
  *
  * There may be other interposers. Only functions of the driver itself are swapped, and none that
- * somebody else stands in front of; for programs that link the driver a wrapper calls the next
+ * somebody else stands in front of; for programs that link the driver a trampoline calls the next
  * library with that symbol. So nobody is bypassed, and whoever looks for the driver behind himself
  * does not find us in front of him.
  *
@@ -18,10 +18,14 @@
 #include "symbols.h"
 
 #include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/auxv.h>
 
 #include "driver.h"
+#include "trampoline.h"
 
 #define JUMP ((void *)-1)
 #define NAME_MAX_LENGTH 64
@@ -46,31 +50,10 @@ static void *real_dlsym(void *handle, const char *name)
 	return shim_real_dlsym ? shim_real_dlsym(handle, name) : NULL;
 }
 
-static const struct wrapper *find_in(const struct wrapper *table, size_t count, const char *name)
+/* A name that may be a function's of the driver: "cu" and a capital letter. */
+static int is_of_interest(const char *name)
 {
-	size_t low = 0, high = count;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-		int order = strcmp(name, table[middle].name);
-
-		if (!order)
-			return &table[middle];
-		if (order < 0)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return NULL;
-}
-
-/* The wrapper with exactly this name, or NULL. */
-static const struct wrapper *find(const char *name)
-{
-	if (name[0] != 'c' || name[1] != 'u')
-		return NULL;
-	return strncmp(name, "cuGraph", 7) ? find_in(wrappers, wrapper_count, name)
-					   : find_in(graph_wrappers, graph_wrapper_count, name);
+	return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
 void *driver_symbol(const char *name)
@@ -90,28 +73,50 @@ void *symbols_next(const char *name)
 }
 
 /* Does another interposer have to do with this function? */
-static int is_of_others(const struct wrapper *wrapper, const void *found)
+static int is_of_others(const char *name, const void *found)
 {
-	const void *own = driver_symbol(wrapper->name),
-		   *next = real_dlsym(RTLD_NEXT, wrapper->name);
+	const void *own = driver_symbol(name), *next = real_dlsym(RTLD_NEXT, name);
 
-	return (next && next != own) ||
-	       (found != own && found == real_dlsym(RTLD_DEFAULT, wrapper->name));
+	return (next && next != own) || (found != own && found == real_dlsym(RTLD_DEFAULT, name));
 }
 
 /*
  * What a lookup would find without us that found our export: the next in the global scope; for
  * RTLD_DEFAULT of a library outside of it also what it brought along.
  */
-static void *find_without_us(void *handle, const struct wrapper *wrapper, const void *caller)
+static void *find_without_us(void *handle, int index, const void *caller)
 {
-	void *found = real_dlsym(RTLD_NEXT, wrapper->name), *map = NULL;
+	const char *name = trampoline_name(index);
+	void *found = real_dlsym(RTLD_NEXT, name), *map = NULL;
 	Dl_info info;
 
 	if (!found && handle == RTLD_DEFAULT && dladdr1(caller, &info, &map, RTLD_DL_LINKMAP) &&
 	    map)
-		found = real_dlsym(map, wrapper->name);
-	return found == wrapper->function ? NULL : found;
+		found = real_dlsym(map, name);
+	return found == trampoline_function(index) ? NULL : found;
+}
+
+/* The name under which the driver exports a function that begins there, or NULL. */
+static const char *exported_name(const void *function)
+{
+	const ElfW(Sym) *symbol = NULL;
+	Dl_info info, driver;
+
+	if (!dladdr1(function, &info, (void **)&symbol, RTLD_DL_SYMENT) || !info.dli_sname ||
+	    info.dli_saddr != function || !symbol || ELF64_ST_TYPE(symbol->st_info) != STT_FUNC ||
+	    !is_of_interest(info.dli_sname))
+		return NULL;
+	return dladdr(driver_symbol("cuInit"), &driver) && driver.dli_fbase == info.dli_fbase
+		       ? info.dli_sname
+		       : NULL;
+}
+
+/* The trampoline of a function of the driver that is known, or gets a spare one now. */
+static int find_or_add(const char *name, void *found)
+{
+	int index = trampoline_find(name);
+
+	return index != TRAMPOLINE_NONE ? index : trampoline_add(name, found);
 }
 
 /*
@@ -120,96 +125,116 @@ static void *find_without_us(void *handle, const struct wrapper *wrapper, const 
  */
 void *shim_dlsym(void *handle, const char *name, const void *caller)
 {
-	const struct wrapper *wrapper;
 	void *found;
+	int index;
 
 	if (!shim_real_dlsym)
 		real_dlsym(RTLD_DEFAULT, "dlsym");
-	if (!name || handle == RTLD_NEXT)
+	if (!name || handle == RTLD_NEXT || !is_of_interest(name) || getauxval(AT_SECURE))
 		return JUMP;
-	wrapper = find(name);
-	if (!wrapper || getauxval(AT_SECURE))
-		return JUMP;
+	index = trampoline_find(name);
 	found = real_dlsym(handle, name);
 	if (!found)
-		return NULL;
-	if (found == wrapper->function) {
-		found = find_without_us(handle, wrapper, caller);
+		return index == TRAMPOLINE_NONE ? JUMP : NULL;
+	if (index != TRAMPOLINE_NONE && found == trampoline_function(index)) {
+		found = find_without_us(handle, index, caller);
 		if (!found)
 			return real_dlsym(RTLD_NEXT,
 					  name); /* fails, and so dlerror() speaks of it */
-	} else if (found != driver_symbol(name) || is_of_others(wrapper, found)) {
+	} else if (found != driver_symbol(name) || is_of_others(name, found)) {
 		return JUMP;
 	}
-	if (!*wrapper->real)
-		*wrapper->real = found;
+	if (index == TRAMPOLINE_NONE)
+		index = exported_name(found) ? trampoline_add(name, found) : TRAMPOLINE_NONE;
+	if (index == TRAMPOLINE_NONE)
+		return JUMP;
+	trampoline_found(index, found);
 	dlerror();
-	return wrapper->function;
+	return trampoline_function(index);
 }
 
-/*
- * The wrapper called name + suffix, if it stands for the function that was found or nothing has to
- * be found.
- */
-static const struct wrapper *find_suffixed(const char *name, const char *suffix, const void *found)
+/* Is it a name of the same function, of another version or for other streams? */
+static int is_version(const char *suffix)
+{
+	return !*suffix || !strncmp(suffix, "_v", 2) || !strncmp(suffix, "_pt", 3);
+}
+
+/* The trampoline of a version of `name` that stands for what was found. */
+static int find_version(const char *name, const void *found, bool per_thread)
+{
+	size_t length = strlen(name);
+	int first = trampoline_lower_bound(name), last = first;
+
+	while (last < FUNCTION_COUNT && !strncmp(trampoline_name(last), name, length))
+		last++;
+	while (--last >= first) {
+		const char *suffix = trampoline_name(last) + length;
+
+		if (is_version(suffix) && (strstr(suffix, "_pt") != NULL) == per_thread &&
+		    driver_symbol(trampoline_name(last)) == found)
+			return last;
+	}
+	return TRAMPOLINE_NONE;
+}
+
+/* The trampoline of name + suffix, if that is a function with a wrapper. */
+static int find_suffixed(const char *name, const char *suffix)
 {
 	char full[NAME_MAX_LENGTH + 8];
-	const struct wrapper *wrapper;
 	size_t length = strlen(name);
+	int index;
 
 	if (length > NAME_MAX_LENGTH)
-		return NULL;
+		return TRAMPOLINE_NONE;
 	memcpy(full, name, length);
 	strcpy(full + length, suffix);
-	wrapper = find(full);
-	return wrapper && (!found || driver_symbol(full) == found) ? wrapper : NULL;
+	index = trampoline_find(full);
+	return index != TRAMPOLINE_NONE && trampoline_has_wrapper(index) ? index : TRAMPOLINE_NONE;
+}
+
+/* The driver exports it under no name at all: which function it is say the rules of the driver. */
+static int find_by_rules(const char *name, int version, bool per_thread)
+{
+	int index = TRAMPOLINE_NONE;
+
+	/* the one function that has another name there */
+	if (version >= CUDA_12 && !strcmp(name, "cuGraphInstantiate"))
+		return FUNCTION_cuGraphInstantiateWithFlags;
+	if (per_thread)
+		index = find_suffixed(name, "_ptsz");
+	if (index == TRAMPOLINE_NONE &&
+	    (strcmp(name, "cuGetProcAddress") != 0 || version >= CUDA_12))
+		index = find_suffixed(name, "_v2");
+	return index == TRAMPOLINE_NONE ? find_suffixed(name, "") : index;
 }
 
 /*
  * cuGetProcAddress gives many versions of a function under one name. Which one was found tells its
- * address; if the address is none of the driver's (somebody else interposes), then the rules of the
- * driver tell.
+ * address.
  */
-static const struct wrapper *find_found(const char *name, const void *found, int version,
-					int per_thread)
+static int find_found(const char *name, void *found, int version, bool per_thread)
 {
-	static const char *const suffixes[] = { "_v2_ptsz", "_ptsz", "_v2", "" };
-	const struct wrapper *wrapper = NULL;
+	int index = per_thread ? find_version(name, found, true) : TRAMPOLINE_NONE;
+	const char *exported;
 
-	for (size_t i = per_thread ? 0 : 2; !wrapper && i < 4; i++)
-		wrapper = find_suffixed(name, suffixes[i], found);
-	/* the one function that has another name there */
-	if (!wrapper && version >= CUDA_12 && !strcmp(name, "cuGraphInstantiate"))
-		return find("cuGraphInstantiateWithFlags");
-	if (!wrapper && per_thread)
-		wrapper = find_suffixed(name, "_ptsz", NULL);
-	if (!wrapper && (strcmp(name, "cuGetProcAddress") != 0 || version >= CUDA_12))
-		wrapper = find_suffixed(name, "_v2", NULL);
-	return wrapper ? wrapper : find(name);
-}
-
-/* A driver that refers to its own exported functions finds ours. */
-static int is_ours(const void *function)
-{
-	for (size_t i = 0; i < wrapper_count; i++)
-		if (wrappers[i].function == function)
-			return 1;
-	for (size_t i = 0; i < graph_wrapper_count; i++)
-		if (graph_wrappers[i].function == function)
-			return 1;
-	return 0;
+	if (index == TRAMPOLINE_NONE)
+		index = find_version(name, found, false);
+	if (index != TRAMPOLINE_NONE)
+		return index;
+	exported = exported_name(found);
+	return exported ? find_or_add(exported, found) : find_by_rules(name, version, per_thread);
 }
 
 void symbols_swap(const char *name, void **found, int version, uint64_t flags, int by_driver)
 {
-	const struct wrapper *wrapper;
+	int index;
 
-	if (!name || name[0] != 'c' || name[1] != 'u' || !found || !*found || getauxval(AT_SECURE))
+	if (!name || !found || !*found || !by_driver || !is_of_interest(name) ||
+	    getauxval(AT_SECURE) || trampoline_is_ours(*found))
+		return; /* a driver that refers to its own exported functions finds ours */
+	index = find_found(name, *found, version, !!(flags & DRIVER_PROC_ADDRESS_PER_THREAD));
+	if (index == TRAMPOLINE_NONE || is_of_others(trampoline_name(index), *found))
 		return;
-	wrapper = find_found(name, *found, version, !!(flags & DRIVER_PROC_ADDRESS_PER_THREAD));
-	if (!wrapper || !by_driver || is_ours(*found) || is_of_others(wrapper, *found))
-		return;
-	if (!*wrapper->real)
-		*wrapper->real = *found;
-	*found = wrapper->function;
+	trampoline_found(index, *found);
+	*found = trampoline_function(index);
 }

@@ -72,7 +72,7 @@ static void case_dlsym(void)
 	      !strcmp(*last, "cuLaunchKernel"));
 	CHECK(per_thread(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0 &&
 	      !strcmp(*last, "cuLaunchKernel_ptsz"));
-	CHECK(IS_DRIVER(dlsym(driver, "cuDriverGetVersion")));
+	CHECK(IS_OURS(dlsym(driver, "cuDriverGetVersion")));
 	CHECK(!dlsym(driver, "cuLaunchKernelX") && strstr(dlerror(), "cuLaunchKernelX"));
 	CHECK(!dlsym(driver, "cu") && !dlsym(driver, "c") && !dlsym(driver, ""));
 	dlerror();
@@ -105,8 +105,11 @@ static void case_next(void)
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
 
 	last = (const char **)dlsym(driver, "mock_last");
-	CHECK(IS_DRIVER(dlsym(RTLD_DEFAULT, "cuDriverGetVersion")));
+	CHECK(IS_OURS(dlsym(RTLD_DEFAULT, "cuDriverGetVersion")));
 	CHECK(IS_OURS(dlsym(RTLD_DEFAULT, "cuLaunchKernel")));
+	/* neither the driver nor we know it; we do, and the driver does not */
+	CHECK(!dlsym(RTLD_DEFAULT, "cuSomethingNew") && strstr(dlerror(), "cuSomethingNew"));
+	CHECK(!dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") && strstr(dlerror(), "cuMemAlloc_v2"));
 	/*
 	 * the next of the program is the shim's export itself; the next of the shim is the driver
 	 */
@@ -151,8 +154,11 @@ static void case_get_proc_address(void)
 	CHECK(two("cuGetProcAddress", &found, 12000, 0, NULL) == 0 && found == (void *)two);
 	CHECK(two("cuGetProcAddress", &found, 11080, 0, NULL) == 0 && found == (void *)one);
 	CHECK(one("cuGetProcAddress", &found, 11080, 0) == 0 && found == (void *)one);
-	/* what is not ours, is not there, or is nothing */
-	CHECK(two("cuDriverGetVersion", &found, 12000, 0, NULL) == 0 && IS_DRIVER(found));
+	/* what has no wrapper, is not there, or is nothing */
+	CHECK(two("cuDriverGetVersion", &found, 12000, 0, NULL) == 0 && IS_OURS(found) &&
+	      found == dlsym(driver, "cuDriverGetVersion"));
+	((simple_function *)found)(NULL);
+	CHECK(!strcmp(*last, "cuDriverGetVersion"));
 	CHECK(two("cuNoSuchFunction", &found, 12000, 0, &status) == 500 && !found && status == 1);
 	CHECK(two("cuModuleLoadFatBinary", &found, 12000, 0, &status) == 500 && !found);
 	CHECK(two("", &found, 12000, 0, NULL) == 0 && !found);
@@ -207,7 +213,7 @@ static void case_local(void)
 	if (!look)
 		return;
 	CHECK(IS_OURS(look("cuLaunchKernel")) && !dlerror());
-	CHECK(IS_DRIVER(look("cuDriverGetVersion")));
+	CHECK(IS_OURS(look("cuDriverGetVersion")));
 	CHECK(!look("cuModuleLoadFatBinary") && strstr(dlerror(), "cuModuleLoadFatBinary"));
 	/* but not the program, in whose scope there is none */
 	CHECK(!dlsym(RTLD_DEFAULT, "cuLaunchKernel") && dlerror());

@@ -266,6 +266,10 @@ bool interest_find(struct interest *interest)
 static const uint64_t no_generation;
 const uint64_t *interest_generations[2] = { &no_generation, &no_generation };
 
+void interest_forked(void)
+{
+}
+
 bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX])
 {
 	return false;

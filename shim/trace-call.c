@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What trace_call (trampoline.S) does before and behind a call, while there is a session or
+ * something has to be looked up.
+ *
+ * What pointers point to is read behind the call, and only if it succeeded: then the driver has
+ * read or written it itself, whatever the application passed.
+ */
+
+#include <string.h>
+
+#include "driver.h"
+#include "tracing.h"
+
+#define REGISTERS (sizeof(((struct trace_frame *)0)->words) / 8)
+#define SPARE_WORDS 6 /* that are recorded of a function that nobody knows */
+#define STRING_MAX 120
+#define UNWIND_CLEANUP 2 /* _UA_CLEANUP_PHASE, */
+#define UNWIND_GO_ON 8 /* and _URC_CONTINUE_UNWIND, of the C++ ABI */
+
+#if defined(__x86_64__)
+#undef REGISTERS
+#define REGISTERS 6
+#endif
+
+struct trace_begun {
+	void *target;
+	uint64_t framed; /* trace_end is called behind it */
+};
+
+struct trace_begun trace_begin(struct trace_frame *frame);
+void trace_end(struct trace_frame *frame);
+int trace_personality(int version, int actions, uint64_t class, void *exception, void *context);
+
+/* Of which number of trace.h a function is, and how many words its record has. */
+static inline unsigned number_of(uint32_t index)
+{
+	return index < FUNCTION_COUNT ? function_rows[index].number
+				      : TRACE_FUNCTION_DYNAMIC + index - FUNCTION_COUNT;
+}
+
+static inline bool is_wanted(struct trace_self *thread, uint32_t index)
+{
+	unsigned number = index < FUNCTION_COUNT ? function_rows[index].number
+						 : TRACE_FUNCTION_DYNAMIC;
+
+	if (!(trace_session.functions[number / 64] >> number % 64 & 1))
+		return false;
+	if (__builtin_expect(trace_session.sample <= 1, 1))
+		return true;
+	if (++thread->skipped < trace_session.sample)
+		return false;
+	thread->skipped = 0;
+	return true;
+}
+
+struct trace_begun trace_begin(struct trace_frame *frame)
+{
+	struct trace_self *thread = &trace_mine;
+	uint64_t number = trace_session_number();
+	uint32_t index = frame->index;
+	struct trace_begun begun = {
+		.target = __atomic_load_n(&trampoline_targets[index], __ATOMIC_ACQUIRE),
+	};
+	const uint64_t *stack = (const uint64_t *)(frame + 1) + 2;
+	unsigned count = sizeof(frame->stack) / 8;
+
+	if (__builtin_expect(!number || trace_page_changed(), 0))
+		number = trace_look();
+	if (__builtin_expect(!begun.target, 0))
+		begun.target = trampoline_resolve((int)index);
+	if (!number || (thread->outermost && frame < thread->outermost))
+		return begun;
+	if (__builtin_expect(index < FUNCTION_COUNT, 1)) {
+		const struct function_row *row = &function_rows[index];
+
+		count = row->words - row->floats;
+		count = count > REGISTERS ? count - REGISTERS : 0;
+	}
+	for (unsigned i = 0; i < count; i++)
+		frame->stack[i] = stack[i];
+	begun.framed = true;
+	thread->outermost = frame;
+	frame->session = number;
+	frame->recorded = is_wanted(thread, index);
+	if (frame->recorded)
+		frame->start = trace_now();
+	return begun;
+}
+
+/* How much there is to record of what arguments point to; fills in the lengths. */
+static uint32_t size_extras(const struct function_row *row, const uint64_t *words, int32_t result,
+			    uint16_t lengths[FUNCTION_EXTRAS_MAX])
+{
+	uint32_t size = 0;
+
+	for (unsigned i = 0; i < row->extra_count; i++) {
+		const struct function_extra *extra = &row->extras[i];
+		const char *at = (const char *)words[extra->word];
+		bool string = !extra->size;
+
+		/* where the driver looked for a name in vain, it has read it */
+		if (!at || (result && !(string && result == DRIVER_ERROR_NOT_FOUND))) {
+			lengths[i] = UINT16_MAX;
+			continue;
+		}
+		lengths[i] = string ? (uint16_t)strnlen(at, STRING_MAX) : extra->size;
+		size += (uint32_t)sizeof(struct trace_extra) + (lengths[i] + 7u) / 8 * 8;
+	}
+	return size;
+}
+
+/* Returns how many there are. */
+static uint8_t write_extras(const struct function_row *row, const uint64_t *words,
+			    const uint16_t lengths[FUNCTION_EXTRAS_MAX], uint8_t *to)
+{
+	uint8_t count = 0;
+
+	for (unsigned i = 0; i < row->extra_count; i++) {
+		const struct function_extra *extra = &row->extras[i];
+		uint32_t padded;
+
+		if (lengths[i] == UINT16_MAX)
+			continue;
+		padded = (lengths[i] + 7u) / 8 * 8;
+		*(struct trace_extra *)to = (struct trace_extra){
+			.argument = extra->argument,
+			.when = extra->when,
+			.size = lengths[i],
+		};
+		to += sizeof(struct trace_extra);
+		memset(to, 0, padded);
+		memcpy(to, (const void *)words[extra->word], lengths[i]);
+		to += padded;
+		count++;
+	}
+	return count;
+}
+
+/* The arguments, in the order of functions.inc. */
+static inline unsigned copy_words(const struct trace_frame *frame, uint64_t *words)
+{
+	bool known = frame->index < FUNCTION_COUNT;
+	const struct function_row *row = &function_rows[known ? frame->index : 0];
+	unsigned count = known ? row->words : SPARE_WORDS, floats = known ? row->floats : 0,
+		 plain = count - floats, i;
+
+	for (i = 0; i < plain && i < REGISTERS; i++)
+		words[i] = frame->words[i];
+	for (; i < plain; i++)
+		words[i] = frame->stack[i - REGISTERS];
+	for (; i < count; i++)
+		words[i] = (uint32_t)frame->floats[i - plain][0];
+	return count;
+}
+
+/* Writes the record of a call, for who is inside. */
+static void write_call(struct trace_self *thread, const struct trace_frame *frame, uint64_t end,
+		       uint8_t flags)
+{
+	bool known = frame->index < FUNCTION_COUNT;
+	const struct function_row *row = &function_rows[known ? frame->index : 0];
+	int32_t result = (int32_t)frame->result[0];
+	uint16_t lengths[FUNCTION_EXTRAS_MAX];
+	struct trace_ring_call *call;
+	uint64_t words[FUNCTION_WORDS_MAX];
+	unsigned count = copy_words(frame, words);
+	uint32_t extras = 0, size;
+
+	thread->sequence++;
+	if ((trace_session.flags & TRACE_RING_EXTRAS) && !flags && known && row->extra_count)
+		extras = size_extras(row, words, result, lengths);
+	size = (uint32_t)sizeof(*call) + count * 8 + extras;
+	call = trace_reserve(thread, size);
+	if (__builtin_expect(!call, 0)) {
+		trace_lose(thread);
+		return;
+	}
+	*call = (struct trace_ring_call){
+		.record = {
+			.size = (uint16_t)size,
+			.type = TRACE_RING_CALL,
+			.flags = flags,
+			.sequence = thread->sequence,
+		},
+		.start = frame->start,
+		.end = end,
+		.result = result,
+		.function = (uint16_t)number_of(frame->index),
+		.n_arguments = (uint8_t)count,
+	};
+	for (unsigned i = 0; i < count; i++)
+		call->words[i] = words[i];
+	if (extras)
+		call->n_extras = write_extras(row, words, lengths, (uint8_t *)&call->words[count]);
+	trace_write(thread, size);
+}
+
+/* What has to be there before the record. */
+static void write_names(struct trace_self *thread, const struct trace_frame *frame, uint8_t flags)
+{
+	uint32_t index = frame->index;
+
+	if (index >= FUNCTION_COUNT) {
+		uint64_t bit = UINT64_C(1) << (index - FUNCTION_COUNT);
+
+		if (!(thread->named & bit) &&
+		    trace_write_name(thread, TRACE_NAME_FUNCTION, number_of(index),
+				     trampoline_name((int)index)))
+			thread->named |= bit;
+	}
+	if (!flags && !(int32_t)frame->result[0] && trace_name_roles[index])
+		trace_name_launched(thread, frame);
+}
+
+static void record(struct trace_self *thread, const struct trace_frame *frame, uint64_t end,
+		   uint8_t flags)
+{
+	uint64_t number = frame->session;
+	bool on;
+
+	if (__builtin_expect(thread->session != number || !thread->slot, 0) &&
+	    !trace_claim(thread, number))
+		return;
+	if (__builtin_expect(!trace_enter(thread, number), 0)) {
+		if (trace_users[thread->index].inside)
+			trace_lose(thread); /* a signal handler; who is inside keeps it mapped */
+		return;
+	}
+	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_RELAXED);
+	if (__builtin_expect(on, 1)) {
+		write_names(thread, frame, flags);
+		write_call(thread, frame, end, flags);
+	}
+	trace_leave(thread);
+	if (__builtin_expect(!on, 0))
+		trace_end_session(number);
+}
+
+void trace_end(struct trace_frame *frame)
+{
+	struct trace_self *thread = &trace_mine;
+
+	if (frame->recorded) {
+		uint64_t end = trace_now();
+		int32_t result = (int32_t)frame->result[0];
+
+		/* what is not ready is no failure */
+		if (end - frame->start >= trace_session.min_duration &&
+		    (!(trace_session.flags & TRACE_RING_ERRORS) ||
+		     (result && result != DRIVER_ERROR_NOT_READY)))
+			record(thread, frame, end, 0);
+	}
+	if (__builtin_expect(trace_name_roles[frame->index], 0) && !(int32_t)frame->result[0])
+		trace_name_changed(thread, frame);
+	thread->outermost = NULL;
+}
+
+/*
+ * Of a call that is left by an exception or by the end of its thread. (A longjmp is not told; see
+ * tracing.h.)
+ */
+int trace_personality(int version, int actions, uint64_t class, void *exception, void *context)
+{
+	struct trace_frame *frame = trace_mine.outermost;
+
+	if ((actions & UNWIND_CLEANUP) && frame) {
+		if (frame->recorded) {
+			frame->result[0] = 0;
+			record(&trace_mine, frame, trace_now(), TRACE_CALL_NO_RESULT);
+		}
+		trace_mine.outermost = NULL;
+	}
+	return UNWIND_GO_ON;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The producer's side of proto/trace-ring.h. A thread writes to its own slot alone and keeps head
+ * itself; tail, which the daemon writes, is looked at only when the room that was there before is
+ * used up. Nothing that the daemon writes later than the session's begin is used as a size.
+ */
+
+#include "tracing.h"
+
+#include <string.h>
+
+#define LOST_CHECK 64 /* losses of a thread till it looks whether the daemon still reads */
+#define SLOT_BYTES_MAX (UINT32_C(1) << 30)
+
+bool trace_adopt(struct trace_ring *ring, uint64_t size)
+{
+	struct trace_session session = {
+		.flags = ring->flags,
+		.clock = ring->clock,
+		.slot_count = ring->slot_count,
+		.slot_bytes = ring->slot_bytes,
+		.slot_stride = ring->slot_stride,
+		.min_duration = ring->min_duration,
+		.sample = ring->sample,
+	};
+	uint64_t offset = ring->slots_offset;
+
+	if (ring->magic != TRACE_RING_MAGIC || ring->version != TRACE_RING_VERSION ||
+	    session.clock > TRACE_RING_MONOTONIC || !session.slot_count ||
+	    session.slot_count > TRACE_RING_SLOTS_MAX ||
+	    session.slot_bytes < 2 * TRACE_RING_RECORD_MAX || session.slot_bytes > SLOT_BYTES_MAX ||
+	    (session.slot_bytes & (session.slot_bytes - 1)) || session.slot_stride % 8 ||
+	    session.slot_stride < sizeof(struct trace_slot) + session.slot_bytes ||
+	    offset % 8 || offset < sizeof(*ring) || offset > size ||
+	    (uint64_t)session.slot_count * session.slot_stride > size - offset)
+		return false;
+	session.ring = ring;
+	session.slots = (uint8_t *)ring + offset;
+	session.started = trace_monotonic();
+	memcpy(session.functions, ring->functions, sizeof(session.functions));
+	trace_session = session;
+	return true;
+}
+
+/* Nobody has read for long: nobody will. */
+static bool is_stale(void)
+{
+	uint64_t heartbeat = __atomic_load_n(&trace_session.ring->heartbeat, __ATOMIC_RELAXED),
+		 now = trace_monotonic();
+
+	if (heartbeat < trace_session.started)
+		heartbeat = trace_session.started;
+	return now > heartbeat && now - heartbeat > TRACE_RING_STALE_NS;
+}
+
+void trace_lose(struct trace_self *thread)
+{
+	uint64_t lost = __atomic_add_fetch(&thread->slot->lost, 1, __ATOMIC_RELAXED);
+
+	if (lost % LOST_CHECK == 0 && is_stale())
+		trace_end_session(thread->session);
+}
+
+void *trace_reserve(struct trace_self *thread, uint32_t size)
+{
+	uint32_t bytes = trace_session.slot_bytes,
+		 at = (uint32_t)thread->head & (bytes - 1), to_end = bytes - at,
+		 needed = size <= to_end ? size : size + to_end;
+
+	if (__builtin_expect(thread->head + needed - thread->tail > bytes, 0)) {
+		uint64_t tail = __atomic_load_n(&thread->slot->tail, __ATOMIC_ACQUIRE);
+
+		if (thread->head - tail > bytes || thread->head + needed - tail > bytes)
+			return NULL;
+		thread->tail = tail;
+	}
+	if (__builtin_expect(size > to_end, 0)) {
+		*(struct trace_ring_record *)(thread->data + at) = (struct trace_ring_record){
+			.size = (uint16_t)to_end,
+			.type = TRACE_RING_PAD,
+		};
+		thread->head += to_end;
+		at = 0;
+	}
+	return thread->data + at;
+}
+
+bool trace_write_name(struct trace_self *thread, uint32_t kind, uint64_t id, const char *name)
+{
+	size_t most = TRACE_RING_RECORD_MAX - sizeof(struct trace_ring_name), length = strlen(name);
+	struct trace_ring_name *record;
+	uint32_t size;
+
+	if (length > most)
+		length = most;
+	size = (uint32_t)(sizeof(*record) + (length + 7) / 8 * 8);
+	record = trace_reserve(thread, size);
+	if (!record)
+		return false;
+	*record = (struct trace_ring_name){
+		.record = { .size = (uint16_t)size, .type = TRACE_RING_NAME },
+		.kind = kind,
+		.id = id,
+	};
+	memset(record->name, 0, size - sizeof(*record));
+	memcpy(record->name, name, length);
+	trace_write(thread, size);
+	return true;
+}

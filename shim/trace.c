@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Whether this process is traced, from its first call of the driver on. Trampolines come here
+ * (trace_look) when a page of interest.h has changed since it was last looked at; then the process
+ * asks the daemon, if a rule matches. One thread does that, others go on without a trace meanwhile.
+ *
+ * A session ends when the daemon says so in its memory, or reads no more while the ring is full.
+ * First its number becomes 0: who comes later keeps out. Then all threads are made to see that
+ * (membarrier), and who finds nobody inside unmaps: this thread, or the last that leaves.
+ *
+ * The number lies in a page that the kernel zeroes in a forked child: that has no session, whether
+ * or not libc knows of the fork. It may ask for one of its own.
+ */
+
+#include "tracing.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "driver.h"
+#include "load.h"
+#include "mirror.h"
+
+#define REQUIRED_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+#define RING_SIZE_MAX (UINT64_C(1) << 36)
+#define NUMBER_SIZE 4096
+#define HOMELESS_TRIES 256 /* calls of a thread without a slot till it looks for one again */
+
+static const uint64_t no_number;
+
+const uint64_t *trace_number = &no_number;
+struct trace_session trace_session;
+struct trace_user trace_users[TRACE_RING_SLOTS_MAX];
+bool trace_ending, trace_fenced = true;
+uint64_t trace_seen[2];
+__thread struct trace_self trace_mine;
+
+static uint64_t last_number;
+static struct client client = CLIENT_NONE;
+static bool looking; /* a thread is in trace_look() */
+static bool prepared; /* for forks, and for the ends of threads */
+static unsigned guests; /* threads that are inside without a slot */
+static unsigned reapers; /* threads that are in trace_reap() */
+static pthread_key_t key;
+static bool has_key;
+
+uint64_t trace_monotonic(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+bool trace_enter_guest(uint64_t number)
+{
+	__atomic_add_fetch(&guests, 1, __ATOMIC_SEQ_CST);
+	if (trace_session_number() == number)
+		return true;
+	trace_leave_guest();
+	return false;
+}
+
+void trace_leave_guest(void)
+{
+	__atomic_sub_fetch(&guests, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&trace_ending, __ATOMIC_SEQ_CST))
+		trace_reap();
+}
+
+static bool somebody_is_inside(void)
+{
+	if (__atomic_load_n(&guests, __ATOMIC_SEQ_CST))
+		return true;
+	for (unsigned i = 0; i < TRACE_RING_SLOTS_MAX; i++)
+		if (__atomic_load_n(&trace_users[i].inside, __ATOMIC_ACQUIRE))
+			return true;
+	return false;
+}
+
+/* Who comes while another thread is at it makes that one try again. */
+void trace_reap(void)
+{
+	unsigned seen = 0;
+
+	if (__atomic_fetch_add(&reapers, 1, __ATOMIC_SEQ_CST))
+		return;
+	do {
+		seen = __atomic_load_n(&reapers, __ATOMIC_SEQ_CST);
+		if (!__atomic_load_n(&trace_ending, __ATOMIC_SEQ_CST) || somebody_is_inside())
+			continue;
+		munmap(trace_session.ring, trace_session.size);
+		trace_session.ring = NULL;
+		__atomic_store_n(&trace_ending, false, __ATOMIC_SEQ_CST);
+	} while (!__atomic_compare_exchange_n(&reapers, &seen, 0, false, __ATOMIC_SEQ_CST,
+					      __ATOMIC_SEQ_CST));
+}
+
+void trace_end_session(uint64_t number)
+{
+	int saved = errno;
+
+	if (number && __atomic_compare_exchange_n((uint64_t *)trace_number, &number, 0, false,
+						  __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+		client_close(&client);
+		__atomic_store_n(&trace_ending, true, __ATOMIC_SEQ_CST);
+		if (!trace_fenced)
+			syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+		trace_reap();
+	}
+	errno = saved;
+}
+
+/* A thread ends: its slot is another's once the daemon has read it. */
+static void thread_ended(void *value)
+{
+	struct trace_self *thread = value;
+
+	if (thread->slot && trace_enter(thread, thread->session)) {
+		__atomic_store_n(&thread->slot->state, TRACE_SLOT_LEFT, __ATOMIC_RELEASE);
+		trace_leave(thread);
+	}
+	thread->slot = NULL;
+	thread->session = 0;
+}
+
+static void forked(void)
+{
+	load_forked_pages();
+	client_close(&client); /* or the daemon would not notice the end of the parent */
+	for (unsigned i = 0; i < TRACE_RING_SLOTS_MAX; i++)
+		trace_users[i].inside = false;
+	if (trace_session.ring)
+		munmap(trace_session.ring, trace_session.size);
+	trace_session.ring = NULL;
+	if (trace_number != &no_number)
+		*(uint64_t *)trace_number = 0; /* where the kernel does not do it */
+	trace_ending = looking = false;
+	guests = reapers = 0;
+}
+
+/* Once: what a session needs. */
+static bool prepare_session(void)
+{
+	void *page;
+
+	trace_fenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+	if (trace_number != &no_number)
+		return true;
+	page = mmap(NULL, NUMBER_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		return false;
+	madvise(page, NUMBER_SIZE, MADV_WIPEONFORK);
+	has_key = pthread_key_create(&key, thread_ended) == 0;
+	__atomic_store_n(&trace_number, page, __ATOMIC_RELEASE);
+	return true;
+}
+
+/* Makes the memory that the daemon sent the session's; consumes fd. */
+static bool begin_session(int fd, uint64_t size)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat status;
+	void *ring = MAP_FAILED;
+
+	if (seals >= 0 && (seals & REQUIRED_SEALS) == REQUIRED_SEALS && fstat(fd, &status) == 0 &&
+	    (uint64_t)status.st_size == size && size >= sizeof(struct trace_ring) &&
+	    size <= RING_SIZE_MAX)
+		ring = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (ring == MAP_FAILED)
+		return false;
+	if (!trace_adopt(ring, size) || !prepare_session()) {
+		munmap(ring, size);
+		return false;
+	}
+	trace_session.ring = ring;
+	trace_session.size = size;
+	trace_name_forget();
+	for (unsigned i = 0; i < 2; i++)
+		trace_seen[i] = trace_watch[i].seen;
+	/* trampolines go by trace_call from now on */
+	for (unsigned i = 0; i < 2; i++)
+		__atomic_store_n(&trace_watch[i].seen, INTEREST_UNSEEN, __ATOMIC_RELEASE);
+	__atomic_store_n((uint64_t *)trace_number, ++last_number, __ATOMIC_RELEASE);
+	return true;
+}
+
+/* Asks the daemon whether somebody traces this process. */
+static void ask(const struct interest *found)
+{
+	uint64_t deadline_ms = client_now_ms() + found->deadline_ms;
+	driver_result (*get_version)(int *) =
+		(driver_result(*)(int *))driver_symbol("cuDriverGetVersion");
+	struct client asking = CLIENT_NONE;
+	struct wire_welcome welcome;
+	union wire_message message;
+	int version = 0, fd = -1;
+
+	if (get_version && get_version(&version) != 0)
+		version = 0;
+	if (!client_open(&asking, found->folder, WIRE_ROLE_TRACE, (uint32_t)version, deadline_ms,
+			 &welcome))
+		return;
+	memset(&message, 0, sizeof(message));
+	client_prepare(&asking, &message, WIRE_TRACE, 0);
+	if (client_call(&asking, &message, -1, WIRE_TRACE_REPLY, &fd, deadline_ms) && fd >= 0 &&
+	    begin_session(fd, message.trace_reply.size)) {
+		client = asking;
+		return;
+	}
+	client_close(&asking);
+}
+
+/* Is there nothing to look at? */
+static bool watch_is_seen(void)
+{
+	return *trace_watch[0].generation == trace_watch[0].seen &&
+	       *trace_watch[1].generation == trace_watch[1].seen;
+}
+
+/* In a session: is it over? The pages are seen then. */
+static bool session_goes_on(uint64_t number)
+{
+	bool on = false;
+
+	if (!trace_enter_guest(number))
+		return false;
+	for (unsigned i = 0; i < 2; i++)
+		trace_seen[i] = *trace_watch[i].generation;
+	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_ACQUIRE);
+	trace_leave_guest();
+	if (!on)
+		trace_end_session(number);
+	return on;
+}
+
+static void look(void)
+{
+	struct interest found;
+	bool wanted;
+
+	if (!load_allowed()) {
+		interest_ignore_traces();
+		return;
+	}
+	if (!prepared)
+		prepared = pthread_atfork(NULL, NULL, forked) == 0;
+	if (__atomic_load_n(&trace_ending, __ATOMIC_SEQ_CST) || !load_lock_pages())
+		return; /* the next call tries again */
+	wanted = interest_wants_trace(&found);
+	load_unlock_pages();
+	if (wanted)
+		ask(&found);
+}
+
+uint64_t trace_look(void)
+{
+	uint64_t number = trace_session_number();
+	int saved = errno, cancel;
+
+	if (number && session_goes_on(number))
+		return number;
+	if (trace_mine.outermost || watch_is_seen() ||
+	    __atomic_exchange_n(&looking, true, __ATOMIC_ACQUIRE))
+		return 0;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	if (!trace_session_number())
+		look();
+	pthread_setcancelstate(cancel, NULL);
+	__atomic_store_n(&looking, false, __ATOMIC_RELEASE);
+	errno = saved;
+	return trace_session_number();
+}
+
+/* The first slot from `first` on that is free and in order becomes the thread's. */
+static void claim_slot(struct trace_self *thread, uint32_t first)
+{
+	const struct trace_session *session = &trace_session;
+
+	for (uint32_t i = 0; i < session->slot_count; i++) {
+		uint32_t index = (first + i) % session->slot_count;
+		struct trace_slot *slot =
+			(struct trace_slot *)(session->slots + (uint64_t)index * session->slot_stride);
+		uint32_t unused = TRACE_SLOT_FREE;
+
+		if (!__atomic_compare_exchange_n(&slot->state, &unused, TRACE_SLOT_USED, false,
+						 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			continue;
+		thread->head = slot->head;
+		thread->tail = __atomic_load_n(&slot->tail, __ATOMIC_ACQUIRE);
+		if (thread->head % 8 || thread->head - thread->tail > session->slot_bytes)
+			continue; /* it is nobody's any more */
+		slot->tid = (uint32_t)syscall(SYS_gettid);
+		thread->slot = slot;
+		thread->data = (uint8_t *)(slot + 1);
+		thread->index = index;
+		return;
+	}
+}
+
+bool trace_claim(struct trace_self *thread, uint64_t number)
+{
+	int saved = errno;
+
+	if (thread->claiming || (thread->session == number && thread->is_ours))
+		return false;
+	thread->claiming = true;
+	if (thread->session != number) {
+		thread->slot = NULL;
+		thread->sequence = thread->homeless = 0;
+		thread->named = 0;
+		thread->is_ours = mirror_is_thread();
+		thread->session = number;
+	}
+	if (!thread->is_ours && trace_enter_guest(number)) {
+		if (thread->homeless % HOMELESS_TRIES == 0)
+			claim_slot(thread, (uint32_t)((uintptr_t)thread >> 12));
+		if (!thread->slot) {
+			thread->homeless++;
+			thread->sequence++;
+			__atomic_add_fetch(&trace_session.ring->homeless, 1, __ATOMIC_RELAXED);
+		}
+		trace_leave_guest();
+	}
+	if (thread->slot && has_key)
+		pthread_setspecific(key, thread);
+	thread->claiming = false;
+	errno = saved;
+	return thread->slot != NULL;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Tracing: calls of the application go to the daemon's memory (proto/trace-ring.h). trace.c decides
+ * whether there is a trace of this process (a session) and begins and ends it; trace-call.c is what
+ * trace_call in trampoline.S calls; trace-ring.c writes records; trace-name.c names kernels.
+ *
+ * Of nested calls only the outermost is the application's: the driver may call itself through our
+ * exports, and so do our own wrappers with what they cause. Nested are calls of the same thread
+ * whose frame lies below that of a call that is not over.
+ *
+ * No call waits, but those that ask the daemon, once, and for its deadline at most. The daemon's
+ * memory is used between trace_enter() and trace_leave() alone. It is unmapped when no thread is
+ * between them, by the last that leaves.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "interest-page.h"
+#include "trace-ring.h"
+#include "trace.h"
+#include "trampoline.h"
+
+/* What trace_call leaves on the stack; its places are in trampoline.h. */
+struct trace_frame {
+	uint64_t stack[16]; /* arguments of the call that it makes */
+	uint64_t words[8]; /* registers of arguments */
+	uint64_t floats[8][2];
+	uint64_t result[2];
+	uint64_t float_result[2];
+	uint32_t index; /* of the trampoline */
+	bool recorded; /* else it is of interest to nobody, but calls inside it are not outermost */
+	uint64_t session;
+	uint64_t start;
+	uint64_t reserved[3];
+};
+
+_Static_assert(sizeof(struct trace_frame) == TRACE_FRAME_SIZE &&
+		       __builtin_offsetof(struct trace_frame, words) == TRACE_FRAME_WORDS &&
+		       __builtin_offsetof(struct trace_frame, floats) == TRACE_FRAME_FLOATS &&
+		       __builtin_offsetof(struct trace_frame, result) == TRACE_FRAME_RESULT &&
+		       __builtin_offsetof(struct trace_frame, index) == TRACE_FRAME_INDEX,
+	       "as trampoline.S knows it");
+
+/* The session, as of its begin: what the daemon changes later is not looked at. */
+struct trace_session {
+	struct trace_ring *ring;
+	uint64_t size; /* of the mapping */
+	uint8_t *slots;
+	uint32_t flags, clock;
+	uint32_t slot_count, slot_bytes, slot_stride;
+	uint64_t min_duration, sample;
+	uint64_t started; /* CLOCK_MONOTONIC in nanoseconds */
+	uint64_t functions[TRACE_FUNCTION_MAX / 64];
+};
+
+extern struct trace_session trace_session __attribute__((visibility("hidden")));
+
+/* What this thread has to do with it. */
+struct trace_self {
+	struct trace_frame *outermost; /* of the call that it is in */
+	uint64_t session; /* of what follows */
+	struct trace_slot *slot; /* NULL: it got none */
+	uint8_t *data;
+	uint64_t head, tail; /* of the slot; tail: as last seen */
+	uint32_t index; /* of the slot */
+	uint32_t sequence; /* of the last call */
+	uint32_t skipped; /* calls, by sampling */
+	uint32_t homeless; /* calls without a slot */
+	bool claiming; /* a signal handler keeps out of it */
+	bool is_ours; /* not the application's thread */
+	uint64_t named; /* bit i: the spare function i was named */
+};
+
+extern __thread struct trace_self trace_mine
+	__attribute__((visibility("hidden"), tls_model("initial-exec")));
+
+/* Of a slot's thread: is it using the daemon's memory? One writer, a cache line for each. */
+struct trace_user {
+	_Alignas(64) bool inside;
+};
+
+extern struct trace_user trace_users[TRACE_RING_SLOTS_MAX] __attribute__((visibility("hidden")));
+extern bool trace_ending __attribute__((visibility("hidden"))); /* waits for who is inside */
+extern bool trace_fenced __attribute__((visibility("hidden"))); /* there is no membarrier */
+
+/*
+ * The number of the session, or 0. In memory that a forked child finds zeroed, however it came
+ * about.
+ */
+extern const uint64_t *trace_number __attribute__((visibility("hidden")));
+
+static inline uint64_t trace_session_number(void)
+{
+	return __atomic_load_n(__atomic_load_n(&trace_number, __ATOMIC_RELAXED), __ATOMIC_ACQUIRE);
+}
+
+/* Something has changed: begins a session, if there is to be one. Returns its number, or 0. */
+uint64_t trace_look(void);
+
+/* Generations of the pages when they were last looked at, in a session. */
+extern uint64_t trace_seen[2] __attribute__((visibility("hidden")));
+
+static inline bool trace_page_changed(void)
+{
+	return *trace_watch[0].generation != trace_seen[0] ||
+	       *trace_watch[1].generation != trace_seen[1];
+}
+
+/* The session is over; another thread may have ended it. */
+void trace_end_session(uint64_t number);
+
+/* Has trace_ending been set, and is nobody inside? Then lets the memory go. */
+void trace_reap(void);
+
+/* Around the use of the daemon's memory by who has no slot. */
+bool trace_enter_guest(uint64_t number);
+void trace_leave_guest(void);
+
+/* trace-ring.c. All are for who is inside, and for the thread that has the slot. */
+
+static inline void trace_fence(void)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (__builtin_expect(trace_fenced, 0))
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline void trace_leave(struct trace_self *thread)
+{
+	__atomic_store_n(&trace_users[thread->index].inside, false, __ATOMIC_RELEASE);
+	trace_fence();
+	if (__builtin_expect(__atomic_load_n(&trace_ending, __ATOMIC_RELAXED), 0))
+		trace_reap();
+}
+
+/* False: the session is over, or this is a signal handler that came while the thread is inside. */
+static inline bool trace_enter(struct trace_self *thread, uint64_t number)
+{
+	struct trace_user *user = &trace_users[thread->index];
+
+	if (__builtin_expect(user->inside, 0))
+		return false;
+	__atomic_store_n(&user->inside, true, __ATOMIC_RELAXED);
+	trace_fence();
+	if (__builtin_expect(trace_session_number() == number, 1))
+		return true;
+	trace_leave(thread);
+	return false;
+}
+
+/*
+ * Sees to it that the thread has a slot of this session, if one is free. Returns whether it has. Not
+ * for who is inside.
+ */
+bool trace_claim(struct trace_self *thread, uint64_t number);
+
+/* Room for a record of `size` bytes, which lies there when trace_write() was called. NULL: lost. */
+void *trace_reserve(struct trace_self *thread, uint32_t size);
+static inline void trace_write(struct trace_self *thread, uint32_t size)
+{
+	thread->head += size;
+	__atomic_store_n(&thread->slot->head, thread->head, __ATOMIC_RELEASE);
+}
+
+/* A record of this thread is lost. */
+void trace_lose(struct trace_self *thread);
+
+bool trace_write_name(struct trace_self *thread, uint32_t kind, uint64_t id, const char *name);
+
+/* The memory that has just been mapped says what it should, and is the session's. */
+bool trace_adopt(struct trace_ring *ring, uint64_t size);
+
+/* trace-name.c: a kernel was launched; for who is inside, before the call is written. */
+void trace_name_launched(struct trace_self *thread, const struct trace_frame *frame);
+/* Another call that succeeded, recorded or not: perhaps handles have come or gone. */
+void trace_name_changed(struct trace_self *thread, const struct trace_frame *frame);
+/* In a new session nothing was named. */
+void trace_name_forget(void);
+/* Has this function to do with names at all? */
+extern const uint8_t trace_name_roles[TRAMPOLINE_COUNT] __attribute__((visibility("hidden")));
+
+#if defined(__x86_64__)
+static inline uint64_t trace_ticks(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+	return (uint64_t)high << 32 | low;
+}
+#else
+static inline uint64_t trace_ticks(void)
+{
+	uint64_t ticks;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+	return ticks;
+}
+#endif
+
+uint64_t trace_monotonic(void);
+
+static inline uint64_t trace_now(void)
+{
+	return __builtin_expect(trace_session.clock == TRACE_RING_TSC, 1) ? trace_ticks()
+									  : trace_monotonic();
+}
