@@ -203,6 +203,10 @@ def marked(function, mark):
     return next((i for i, argument in enumerate(function.arguments) if argument.mark == mark), -1)
 
 
+def typed(function, name):
+    return next((i for i, argument in enumerate(function.arguments) if argument.type == name), -1)
+
+
 def c(table):
     source = Source(table)
     arguments, extras, functions = [], [], []
@@ -210,7 +214,9 @@ def c(table):
         size = marked(function, 'size')
         functions.append(f'{{ {function.number}, FUNCTION_{function.kind.upper()}, "{function.name}", "{function.base}", {function.words}, {function.floats}, '
                          f'{len(function.arguments)}, {len(function.extras)}, arguments + {len(arguments)}, extras + {len(extras)}, '
-                         f'{size}, {function.arguments[size].unit if size >= 0 else 0}, {marked(function, "rows")}, {marked(function, "stream")} }}')
+                         f'{size}, {function.arguments[size].unit if size >= 0 else 0}, {marked(function, "rows")}, '
+                         f'{marked(function, "stream")}, {typed(function, "CUcontext")}, {typed(function, "CUdevice")}, '
+                         f'{typed(function, "CUfunction") if function.kind == "launch" else -1} }}')
         arguments += [f'{{ "{a.name}", {source.type(a.type)}, {a.word}, {a.words}, {"true" if a.mark == "out" else "false"} }}' for a in function.arguments]
         extras += ['{ %d, %d, %d, %d }' % extra for extra in function.extras]
     results = source.enum('CUresult')

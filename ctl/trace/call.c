@@ -7,6 +7,7 @@
 
 #include "call.h"
 
+#include <endian.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -35,9 +36,8 @@ static bool read_number(struct bytes bytes, size_t offset, size_t size, uint64_t
 
 	if (size > sizeof(number) || offset > bytes.n || size > bytes.n - offset)
 		return false;
-	for (size_t i = 0; i < size; i++)
-		number |= (uint64_t)bytes.data[offset + i] << 8 * i;
-	*numberp = number;
+	memcpy(&number, bytes.data + offset, size);
+	*numberp = le64toh(number);
 	return true;
 }
 
@@ -267,6 +267,20 @@ static uint64_t described_size(const struct function_struct *structure, struct b
 	return size;
 }
 
+/* What a struct says that an argument pointed to: how much, on which stream. */
+static void set_described(struct call *call, uint8_t i)
+{
+	const struct function *function = call->function;
+	const struct function_type *target = function->arguments[i].type->target;
+
+	if (!call->entry[i].data || !target || !target->structure)
+		return;
+	if (function->class == FUNCTION_LAUNCH)
+		read_field(target->structure, call->entry[i], "hStream", &call->item->stream);
+	else if (function->size_argument < 0 && (function->class == FUNCTION_TRANSFER || function->class == FUNCTION_MEMORY))
+		call->item->size = described_size(target->structure, call->entry[i]);
+}
+
 /* What the item says besides its values: how much, on which stream, in which context, which kernel. */
 static void set_subject(struct call *call, uint32_t pid)
 {
@@ -281,24 +295,14 @@ static void set_subject(struct call *call, uint32_t pid)
 	}
 	if (argument_number(call, function->stream_argument, &number))
 		call->item->stream = number;
-	for (int i = 0; i < function->n_arguments; i++) {
-		const struct function_type *type = function->arguments[i].type;
-		const struct function_type *target = type->target;
-
-		if (call->entry[i].data && target && target->structure) {
-			if (function->size_argument < 0 && (function->class == FUNCTION_TRANSFER || function->class == FUNCTION_MEMORY))
-				call->item->size = described_size(target->structure, call->entry[i]);
-			read_field(target->structure, call->entry[i], "hStream", &call->item->stream);
-		}
-		if (!argument_number(call, i, &number))
-			continue;
-		if (function->class == FUNCTION_LAUNCH && strcmp(type->name, "CUfunction") == 0)
-			call->item->kernel = trace_decoder_kernel(call->decoder, pid, number);
-		else if (!call->item->context && strcmp(type->name, "CUcontext") == 0)
-			call->item->context = number;
-		else if (strcmp(type->name, "CUdevice") == 0)
-			call->item->device = (uint32_t)number;
-	}
+	if (argument_number(call, function->context_argument, &number))
+		call->item->context = number;
+	if (argument_number(call, function->device_argument, &number))
+		call->item->device = (uint32_t)number;
+	if (argument_number(call, function->kernel_argument, &number))
+		call->item->kernel = trace_decoder_kernel(call->decoder, pid, number);
+	for (int i = 0; i < function->n_extras; i++)
+		set_described(call, function->extras[i].argument);
 }
 
 bool trace_decode_call(struct trace_decoder *decoder, const struct trace_call *record, struct trace_item *item)

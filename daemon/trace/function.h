@@ -105,7 +105,8 @@ struct function {
 	int8_t size_argument; /* the one that says how many bytes a MEMORY or TRANSFER function is about; -1: none */
 	uint8_t size_unit; /* bytes that it counts in */
 	int8_t rows_argument; /* the one that it is to be multiplied by; -1: none */
-	int8_t stream_argument; /* -1: none */
+	int8_t stream_argument, context_argument, device_argument; /* the first ones of these, by value; -1: none */
+	int8_t kernel_argument; /* the one that a LAUNCH puts on the GPU; -1: none */
 };
 
 extern const struct function *const function_all[]; /* sorted by name */
