@@ -103,7 +103,7 @@ struct trace_name {
 
 /*
  * Functions have the numbers of CUPTI's callback ids (cupti_driver_cbid.h), which never change; those without one have a number from
- * TRACE_FUNCTION_OWN of the table that is generated (daemon/trace/functions.txt); what neither knows gets one, and a NAME, while it runs.
+ * TRACE_FUNCTION_OWN of the table of all functions (functions.txt); what neither knows gets one, and a NAME, while it runs.
  */
 #define TRACE_FUNCTION_OWN 2048
 #define TRACE_FUNCTION_DYNAMIC 3072
@@ -116,8 +116,9 @@ enum trace_call_flags {
 };
 
 /*
- * A call of a cu* function, sent at its end. words[0 .. n_arguments): the arguments in order, each 8 bytes (zero-extended as they were in
- * registers; a struct by value takes the words that it takes on the stack). Then n_extras times a struct trace_extra.
+ * A call of a cu* function, sent at its end. words[0 .. n_arguments): 8 bytes each, in the order of the ABI: rdi, rsi, rdx, rcx, r8, r9, then
+ * slots of the stack, then xmm registers of floats; which argument is where, functions.txt knows. Bits above an argument's type may be anything.
+ * Then n_extras times a struct trace_extra.
  */
 struct trace_call {
 	struct trace_record record; /* flags: enum trace_call_flags */
