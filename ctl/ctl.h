@@ -95,6 +95,9 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 	       const char *subject, int (*take)(json_object *parameters, void *userdata),
 	       void *userdata);
 
+/* find.c: a file of ours, in the build folder that we lie in, or as installed. False: it is not there; path is where it should be, and errno says why. */
+bool ctl_find_file(char path[static 4096], const char *installed, const char *beside);
+
 /* map.c: dumps a map, by its name or id, as `map dump` does. Returns the exit status. */
 int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero);
 
@@ -124,3 +127,5 @@ int command_run(struct ctl *ctl, int argc, char **argv);
 int command_log(struct ctl *ctl, int argc, char **argv);
 int command_program(struct ctl *ctl, int argc, char **argv);
 int command_pass(struct ctl *ctl, int argc, char **argv);
+int command_trace(struct ctl *ctl, int argc, char **argv);
+int command_hook(struct ctl *ctl, int argc, char **argv);

@@ -35,6 +35,11 @@ static const char help[] =
 	"  ring read MAP     records of a ring\n"
 	"  run FILE          run a program as a kernel of its own\n"
 	"  log               what programs print\n"
+	"  trace             what programs do: calls of the driver, ioctls, kernels\n"
+	"  trace report FILE what was in a trace\n"
+	"  hook list         places in the kernel at which a trace can look\n"
+	"  hook test NAME    whether one is hit\n"
+	"  hook status       which are at work, and why others cannot be\n"
 	"  pass list         passes that the daemon runs\n"
 	"  pass test FILE    run passes on a PTX file, here\n"
 	"\n"
@@ -62,6 +67,8 @@ static const struct ctl_command commands[] = {
 	{ "run", command_run, CTL_TITLE "run" },
 	{ "log", command_log, CTL_TITLE "log" },
 	{ "pass", command_pass, CTL_TITLE "pass" },
+	{ "trace", command_trace, CTL_TITLE "trace" },
+	{ "hook", command_hook, CTL_TITLE "hook" },
 };
 
 /* Options before the command. Returns -1 to go on, or the exit status. */

@@ -135,21 +135,9 @@ static int run_options(struct run *run, int argc, char **argv) {
 	return r;
 }
 
-/* The first of the places that exists: in the build folder that we lie in, or as installed. Returns the exit status. */
+/* Returns the exit status. */
 static int find_file(char path[static 4096], const char *installed, const char *beside) {
-	char self[4000];
-	ssize_t n;
-
-	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	if (n > 0) {
-		self[n] = '\0';
-		*strrchr(self, '/') = '\0';
-		snprintf(path, 4096, "%s/%s", self, beside);
-		if (!access(path, R_OK))
-			return CTL_OK;
-	}
-	snprintf(path, 4096, "%s", installed);
-	return access(path, R_OK) ? ctl_fail(CTL_ERROR, "%s: %s; is it installed?", path, strerror(errno)) : CTL_OK;
+	return ctl_find_file(path, installed, beside) ? CTL_OK : ctl_fail(CTL_ERROR, "%s: %s; is it installed?", path, strerror(errno));
 }
 
 /* In the child: waits, then becomes the launcher. */

@@ -52,12 +52,14 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 	case TRACE_THREAD:
 	case TRACE_NAME:
 	case TRACE_STACK:
-		trace_decoder_learn(stream->decoder, record, stream->state.records);
+		if (stream->options.take)
+			trace_decoder_learn(stream->decoder, record, stream->state.records);
 		break;
 	case TRACE_CALL:
 	case TRACE_IOCTL:
 	case TRACE_EVENT:
 		note_time(stream, ((const struct trace_call *)record)->end);
+		stream->state.events++;
 		break;
 	case TRACE_LOST:
 		stream->state.lost += ((const struct trace_lost *)record)->count;
@@ -66,13 +68,15 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 		stream->state.stopped = true;
 		return 0;
 	case TRACE_KERNEL:
+		stream->state.events++;
+		break;
 	case TRACE_CLOCK:
 		break;
 	default:
 		stream->state.unknown++;
 		return 0;
 	}
-	return trace_order_add(stream->order, stream->block, record, stream->state.records);
+	return stream->options.take ? trace_order_add(stream->order, stream->block, record, stream->state.records) : 0;
 }
 
 /* Reads the whole records that are in the block. */

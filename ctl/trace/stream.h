@@ -25,12 +25,13 @@ struct trace_stream;
 struct trace_stream_state {
 	bool started, stopped; /* the first and the last record have been read */
 	uint64_t bytes, records, items;
+	uint64_t events; /* records that are what happened: calls, ioctls, hooks, kernels */
 	uint64_t lost; /* as the trace says */
 	uint64_t damaged, unknown; /* records that were passed over */
 	uint64_t newest; /* CLOCK_MONOTONIC: the latest end of a call or event */
 };
 
-/* begin (may be NULL) is called before the first item; it returns 0 or negative errno. */
+/* Without options->take records are only counted. begin (may be NULL) is called before the first item; it returns 0 or negative errno. */
 int trace_stream_new(struct trace_stream **streamp, const struct trace_order_options *options, int (*begin)(const struct trace_about *about, void *userdata));
 struct trace_stream *trace_stream_free(struct trace_stream *stream);
 int trace_stream_feed(struct trace_stream *stream, const void *bytes, size_t n);

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * CMD: a child that waits at a pipe until the trace of it runs. Its files are those that we were given. The shim is preloaded if nothing does that already; the
+ * program runs without it when it is not installed.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../launch.h"
+#include "command.h"
+#include "paths.h"
+
+#define SHIM_NAME "libgpuprobe-shim.so"
+#define PRELOAD_FILE "/etc/ld.so.preload"
+
+/* Whether all programs get the shim anyway. */
+static bool is_preloaded(void) {
+	const char *variable = getenv("LD_PRELOAD");
+	char text[8192];
+	ssize_t n;
+	int file;
+
+	if (variable && strstr(variable, SHIM_NAME))
+		return true;
+	file = open(PRELOAD_FILE, O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return false;
+	n = read(file, text, sizeof(text) - 1);
+	close(file);
+	text[n > 0 ? n : 0] = '\0';
+	return strstr(text, SHIM_NAME);
+}
+
+/* Whether calls are to be seen by the shim, if it is there. */
+static bool wants_shim(const struct trace_command *trace) {
+	json_object *sources = ctl_get(trace->parameters, "sources");
+	bool wanted = !sources;
+
+	for (size_t i = 0; sources && i < json_object_array_length(sources); i++)
+		wanted |= !strcmp(json_object_get_string(json_object_array_get_idx(sources, i)), "shim");
+	return wanted;
+}
+
+static void preload(const struct trace_command *trace) {
+	const char *others = getenv("LD_PRELOAD");
+	char shim[4096], *value;
+
+	if (!wants_shim(trace) || is_preloaded() || !ctl_find_file(shim, LAUNCH_SHIM, "../shim/" SHIM_NAME))
+		return;
+	if (asprintf(&value, "%s%s%s", shim, others ? ":" : "", others ?: "") >= 0)
+		setenv("LD_PRELOAD", value, 1);
+}
+
+/* In the child: waits, then becomes CMD. */
+static void become_command(const struct trace_command *trace, int go) {
+	char byte;
+
+	if (read(go, &byte, 1) != 1)
+		_exit(CTL_ERROR);
+	preload(trace);
+	if (trace->ctl->session)
+		setenv(PATHS_SESSION_VARIABLE, trace->ctl->session_name ?: "", 1);
+	execvp(trace->command[0], trace->command);
+	ctl_fail(CTL_ERROR, "%s: %s", trace->command[0], strerror(errno));
+	_exit(errno == ENOENT ? 127 : 126);
+}
+
+int trace_child_start(struct trace_child *child, const struct trace_command *trace) {
+	int go[2];
+
+	if (pipe2(go, O_CLOEXEC) < 0)
+		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
+	fflush(stdout);
+	child->pid = fork();
+	if (child->pid == 0) {
+		close(go[1]);
+		become_command(trace, go[0]);
+	}
+	close(go[0]);
+	child->go = go[1];
+	if (child->pid > 0)
+		return CTL_OK;
+	child->pid = 0;
+	close(go[1]);
+	return ctl_fail(CTL_ERROR, "%s", strerror(errno));
+}
+
+void trace_child_go(struct trace_child *child) {
+	ssize_t n = write(child->go, "", 1); /* a Ctrl-C may have been its end already: trace_child_ended() tells */
+
+	(void)n;
+	close(child->go);
+	child->go = -1;
+}
+
+bool trace_child_ended(struct trace_child *child, bool wait) {
+	int status;
+	pid_t pid;
+
+	if (!child->pid)
+		return true;
+	do
+		pid = waitpid(child->pid, &status, wait ? 0 : WNOHANG);
+	while (pid < 0 && errno == EINTR);
+	if (pid != child->pid)
+		return false;
+	child->pid = 0;
+	child->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+	return true;
+}
+
+void trace_child_kill(struct trace_child *child) {
+	if (!child->pid)
+		return;
+	kill(child->pid, SIGKILL);
+	trace_child_ended(child, true);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What the files of `gpuprobectl trace` share. */
+
+#include <json-c/json.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "../ctl.h"
+#include "item.h"
+
+struct trace_command {
+	struct ctl *ctl;
+	json_object *parameters; /* of Trace */
+	char **command; /* CMD and its arguments, or NULL */
+	const char *output; /* -o, or NULL */
+	const char *format_name; /* --format, or NULL */
+	const struct trace_format *format; /* NULL: raw */
+	bool table; /* -c */
+	bool histograms, summary, discover, gpu;
+	uint64_t interval, min_duration; /* nanoseconds; 0: none */
+	bool errors;
+	bool test; /* of a hook: nothing is written, and without a CMD the first event is the end */
+	bool tested; /* set by trace_live(): it came to that, and there were so many */
+	uint64_t hits;
+};
+
+/* options.c: reads the command line. Returns -1 to go on, or the exit status. */
+int trace_options(struct trace_command *trace, int argc, char **argv);
+
+/* target.c: where the trace goes. */
+struct trace_target {
+	FILE *file;
+	const char *path; /* NULL: no file of ours */
+	bool lines; /* for people, as it comes */
+	char *memory; /* of path */
+	char *link, *link_to; /* trace_latest, made when all is written; NULL: none */
+};
+int trace_target_open(struct trace_target *target, struct trace_command *trace);
+/* Says what could not be written. Returns the exit status. */
+int trace_target_close(struct trace_target *target);
+
+/* child.c: CMD, which waits until it is traced. */
+struct trace_child {
+	pid_t pid; /* 0: there is none, or it has ended */
+	int go; /* a descriptor */
+	int status; /* its exit status, or 128 and the signal */
+};
+int trace_child_start(struct trace_child *child, const struct trace_command *trace);
+void trace_child_go(struct trace_child *child);
+/* Whether it has ended by now, or waits for that. */
+bool trace_child_ended(struct trace_child *child, bool wait);
+void trace_child_kill(struct trace_child *child);
+
+/* sink.c: items to a writer and to statistics. */
+struct trace_sink;
+int trace_sink_new(struct trace_sink **sinkp, const struct trace_command *trace, FILE *file, FILE *told);
+struct trace_sink *trace_sink_free(struct trace_sink *sink);
+int trace_sink_begin(const struct trace_about *about, void *sink);
+int trace_sink_item(const struct trace_item *item, void *sink);
+bool trace_sink_needs_items(const struct trace_sink *sink);
+/* What --interval prints. */
+int trace_sink_interval(struct trace_sink *sink);
+/* Finishes the output, and prints the statistics that were asked for. */
+int trace_sink_finish(struct trace_sink *sink);
+
+/* live.c: asks the daemon, and goes on until the end. Returns the exit status. */
+int trace_live(struct trace_command *trace);
+
+/* report.c */
+int command_trace_report(struct ctl *ctl, int argc, char **argv);

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A trace while it runs: replies of the daemon become records, records items, items output. It ends with the daemon's last reply (CMD or all of the processes
+ * ended, the duration is over), or by a signal: then what happened until that moment is still waited for, which takes a fraction of a second.
+ * Signals, and the end of CMD, come through a descriptor and are looked at between two replies. A program that is traced lives on, whatever happens here.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../daemon/base64.h"
+#include "command.h"
+#include "stream.h"
+
+#define WINDOW_LINES UINT64_C(300000000) /* nanoseconds that records wait for older ones: somebody watches */
+#define WINDOW_FILE UINT64_C(10000000000)
+#define MEMORY ((size_t)128 << 20)
+#define LAG UINT64_C(50000000) /* what ended so long ago has been sent */
+#define TICK_MS 100
+#define STOP_MS 500 /* after a signal: for the records until then */
+#define CHILD_MS 3000 /* after the end of CMD: for the end of the trace */
+#define ENOUGH (-1)
+
+struct live {
+	struct trace_command *trace;
+	struct trace_child child;
+	struct trace_target target;
+	struct trace_sink *sink;
+	struct trace_stream *stream;
+	int signals; /* a descriptor */
+	bool started; /* the first reply has come */
+	bool interrupted; /* by a signal, once */
+	uint64_t began, stop_at, stop_by; /* nanoseconds; 0: not yet */
+	uint64_t interval_at, told_at;
+	bool told; /* a line of progress is on the terminal */
+};
+
+static uint64_t now_ns(void) {
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* What the stream said. Returns the exit status. */
+static int stream_result(struct live *live, int r) {
+	switch (r) {
+	case 0:
+		return CTL_OK;
+	case TRACE_STREAM_E_FOREIGN:
+	case TRACE_STREAM_E_BROKEN:
+		return ctl_fail(CTL_ERROR, "the daemon sent records that make no sense");
+	case TRACE_STREAM_E_VERSION:
+		return ctl_fail(CTL_ERROR, "the daemon's traces are of another version than ours");
+	default:
+		return ctl_fail(CTL_ERROR, "%s", r == -ENOMEM ? "out of memory" : strerror(-r));
+	}
+}
+
+/* ---- progress ---- */
+
+static void tell(struct live *live, const char *end) {
+	struct trace_stream_state state;
+
+	trace_stream_state(live->stream, &state);
+	fprintf(stderr, "%s%" PRIu64 " events, %" PRIu64 " lost, %.1f s, %s%s", live->told ? "\r" : "", state.events, state.lost,
+		(double)(now_ns() - live->began) / 1e9, live->target.path, end);
+	live->told = true;
+}
+
+/* What is to be done from time to time. */
+static int tick(struct live *live) {
+	const uint64_t now = now_ns();
+	int r;
+
+	if (!live->started)
+		return CTL_OK;
+	r = trace_stream_advance(live->stream, now - LAG);
+	if (!r && live->trace->interval && now >= live->interval_at) {
+		live->interval_at = now + live->trace->interval;
+		r = trace_sink_interval(live->sink);
+	}
+	if (live->target.path && isatty(STDERR_FILENO) && now >= live->told_at) {
+		live->told_at = now + 1000000000;
+		tell(live, "");
+	}
+	if (!live->target.path)
+		fflush(live->target.file);
+	return stream_result(live, r);
+}
+
+/* ---- signals ---- */
+
+static void stop_soon(struct live *live, uint64_t milliseconds) {
+	live->stop_at = now_ns();
+	live->stop_by = live->stop_at + milliseconds * 1000000;
+}
+
+/* A Ctrl-C reaches CMD by the terminal; what was sent to us alone goes on to it. It decides what a signal means; the second one ends the trace. */
+static int take_signal(struct live *live, const struct signalfd_siginfo *signal) {
+	if (signal->ssi_signo == SIGCHLD) {
+		if (live->child.pid && trace_child_ended(&live->child, false))
+			stop_soon(live, CHILD_MS);
+		return CTL_OK;
+	}
+	if (live->child.pid && live->started) {
+		if (signal->ssi_code <= 0)
+			kill(live->child.pid, (int)signal->ssi_signo);
+		if (!live->interrupted) {
+			live->interrupted = true;
+			return CTL_OK;
+		}
+	}
+	if (!live->started)
+		return ENOUGH;
+	if (!live->stop_by)
+		stop_soon(live, STOP_MS);
+	return CTL_OK;
+}
+
+static int take_signals(struct live *live) {
+	struct signalfd_siginfo signal;
+	int r = CTL_OK;
+
+	while (!r && read(live->signals, &signal, sizeof(signal)) == sizeof(signal))
+		r = take_signal(live, &signal);
+	return r;
+}
+
+/* Waits for a reply. Returns CTL_OK: there is one; ENOUGH; or an exit status. */
+static int wait_reply(struct live *live) {
+	int r;
+
+	for (;;) {
+		struct trace_stream_state state;
+
+		trace_stream_state(live->stream, &state);
+		if (live->trace->test && state.events && !live->trace->command)
+			return ENOUGH;
+		if (live->stop_by && (now_ns() >= live->stop_by || (!live->trace->command && state.newest > live->stop_at)))
+			return ENOUGH;
+		r = varlink_client_wait(live->trace->ctl->client, live->signals, TICK_MS);
+		if (r == VARLINK_CLIENT_E_OTHER)
+			r = take_signals(live);
+		else if (r == VARLINK_CLIENT_E_AGAIN)
+			r = tick(live);
+		else
+			return CTL_OK; /* what is wrong, ctl_next() says */
+		if (r)
+			return r;
+	}
+}
+
+/* ---- replies ---- */
+
+static void tell_missing(json_object *parameters) {
+	json_object *missing = ctl_get(parameters, "missing");
+
+	for (size_t i = 0; missing && i < json_object_array_length(missing); i++)
+		fprintf(stderr, "gpuprobectl: not traced: %s\n", json_object_get_string(json_object_array_get_idx(missing, i)));
+}
+
+static int take_reply(struct live *live, json_object *parameters) {
+	json_object *text = ctl_get(parameters, "records");
+	unsigned char *data;
+	size_t n_data;
+	int r;
+
+	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text), &data, &n_data))
+		return ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
+	r = trace_stream_feed(live->stream, data, n_data);
+	if (!live->trace->format)
+		fwrite(data, 1, n_data, live->target.file);
+	free(data);
+	if (!live->started) {
+		tell_missing(parameters);
+		live->started = true;
+		if (live->child.pid)
+			trace_child_go(&live->child);
+	}
+	if (!r && !live->target.path)
+		fflush(live->target.file);
+	if (ferror(live->target.file))
+		return ENOUGH; /* trace_target_close() says why */
+	return stream_result(live, r);
+}
+
+/* A file in our own form ends as it should, though the daemon was not asked for the end. */
+static void end_raw(struct live *live) {
+	struct trace_stop stop = { .record = { .size = sizeof(stop), .type = TRACE_STOP }, .time = now_ns() };
+	struct trace_stream_state state;
+
+	trace_stream_state(live->stream, &state);
+	if (state.stopped || !state.started || trace_stream_cut(live->stream))
+		return;
+	stop.records = state.records;
+	stop.lost = state.lost;
+	fwrite(&stop, 1, sizeof(stop), live->target.file);
+}
+
+static int read_replies(struct live *live) {
+	struct varlink_reply reply;
+	bool continues = true;
+	uint64_t tick_at = 0;
+	int r = CTL_OK;
+
+	while (!r && continues) {
+		r = wait_reply(live);
+		if (!r)
+			r = ctl_next(live->trace->ctl, "Trace", "", &reply);
+		if (r)
+			break;
+		continues = reply.continues;
+		r = take_reply(live, reply.parameters);
+		varlink_reply_deinit(&reply);
+		if (!r && now_ns() >= tick_at) {
+			r = tick(live);
+			tick_at = now_ns() + TICK_MS * UINT64_C(1000000);
+		}
+	}
+	return r == ENOUGH ? CTL_OK : r;
+}
+
+/* With everything open. Returns the exit status. */
+static int run(struct live *live) {
+	int r, written;
+
+	if (live->trace->command) {
+		json_object *pids = json_object_new_array();
+
+		json_object_array_add(pids, json_object_new_int64(live->child.pid));
+		json_object_object_add(live->trace->parameters, "pids", pids);
+	}
+	live->began = now_ns();
+	live->interval_at = live->began + live->trace->interval;
+	live->told_at = live->began + 1000000000;
+	r = ctl_call_more(live->trace->ctl, "Trace", json_object_get(live->trace->parameters));
+	if (!r)
+		r = read_replies(live);
+	if (!live->started)
+		return r;
+	written = trace_stream_finish(live->stream);
+	if (!live->trace->format)
+		end_raw(live);
+	written = written ?: trace_sink_finish(live->sink);
+	return r ?: stream_result(live, written);
+}
+
+/* Signals that end us come through a descriptor. Returns the exit status. */
+static int watch_signals(struct live *live) {
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD };
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+		sigaddset(&signals, numbers[i]);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	live->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	return live->signals < 0 ? ctl_fail(CTL_ERROR, "%s", strerror(errno)) : CTL_OK;
+}
+
+static int open_nothing(struct live *live) {
+	live->target.file = fopen("/dev/null", "we");
+	return live->target.file ? CTL_OK : ctl_fail(CTL_ERROR, "/dev/null: %s", strerror(errno));
+}
+
+static int open_all(struct live *live) {
+	struct trace_command *trace = live->trace;
+	struct trace_order_options order = { .memory = MEMORY, .min_duration = trace->min_duration, .errors = trace->errors, .gpu = trace->gpu };
+	int r;
+
+	r = trace->test ? open_nothing(live) : trace_target_open(&live->target, trace);
+	if (!r && !trace->test && !trace->format && live->target.lines && isatty(fileno(live->target.file)))
+		r = ctl_usage("--format=raw is not for a terminal: -o FILE");
+	if (r)
+		return r;
+	r = trace_sink_new(&live->sink, trace, live->target.file, trace->command || live->target.path || trace->format != &trace_format_text ? stderr : stdout);
+	if (!r) {
+		order.window = live->target.lines ? WINDOW_LINES : WINDOW_FILE;
+		order.take = trace_sink_needs_items(live->sink) ? trace_sink_item : NULL;
+		order.userdata = live->sink;
+		r = trace_stream_new(&live->stream, &order, trace_sink_begin);
+	}
+	return r ? ctl_fail(CTL_ERROR, "%s", strerror(-r)) : CTL_OK;
+}
+
+/* What there is to say at the end: of a trace to a file, one line. */
+static void tell_end(struct live *live) {
+	struct trace_stream_state state;
+
+	if (!live->stream || !live->started)
+		return;
+	trace_stream_state(live->stream, &state);
+	live->trace->tested = true;
+	live->trace->hits = state.events;
+	if (live->target.path)
+		tell(live, "\n");
+	else if (state.lost)
+		fprintf(stderr, "gpuprobectl: lost %" PRIu64 " events\n", state.lost);
+	if (state.damaged)
+		fprintf(stderr, "gpuprobectl: passed over %" PRIu64 " records that make no sense\n", state.damaged);
+}
+
+int trace_live(struct trace_command *trace) {
+	struct live live = { .trace = trace, .child = { .go = -1 }, .signals = -1 };
+	int r, closed;
+
+	r = open_all(&live);
+	if (!r && trace->command)
+		r = trace_child_start(&live.child, trace);
+	if (!r)
+		r = watch_signals(&live);
+	if (!r) {
+		signal(SIGPIPE, SIG_IGN); /* CMD may be gone before it was let go */
+		r = run(&live);
+	}
+	if (!live.started)
+		trace_child_kill(&live.child);
+	tell_end(&live);
+	live.stream = trace_stream_free(live.stream);
+	live.sink = trace_sink_free(live.sink);
+	closed = trace_target_close(&live.target);
+	signal(SIGPIPE, SIG_DFL);
+	if (live.signals >= 0)
+		close(live.signals);
+	if (!trace->command || !live.started)
+		return r ?: closed;
+	trace_child_ended(&live.child, true);
+	return live.child.status ?: r ?: closed;
+}

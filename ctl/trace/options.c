@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+
+enum {
+	OPTION_SAVE = CTL_OPTION_OWN,
+	OPTION_FORMAT,
+	OPTION_HIST,
+	OPTION_INTERVAL,
+	OPTION_MIN_DUR,
+	OPTION_ERRORS,
+	OPTION_SAMPLE,
+	OPTION_RATE,
+	OPTION_CGROUP,
+	OPTION_UID,
+	OPTION_COMM,
+	OPTION_KERNEL,
+	OPTION_GPU,
+	OPTION_BACKEND,
+	OPTION_PROBE,
+	OPTION_DISCOVER,
+	OPTION_BUFFER,
+	OPTION_NO_EXTRAS,
+};
+
+static const char help[] =
+	"Usage: gpuprobectl trace [OPTION]... [-p PID]...\n"
+	"       gpuprobectl trace [OPTION]... -- CMD [ARGUMENT]...\n"
+	"       gpuprobectl trace report FILE; see gpuprobectl trace report --help\n"
+	"\n"
+	"Shows what CUDA programs do: calls of the driver, its ioctls and what it does in the kernel, and kernels on the GPU. Without PID and CMD: of all\n"
+	"programs. Lines go to standard output, those of a CMD to standard error. Ctrl-C ends the trace.\n"
+	"\n"
+	"  -p, --pid=PID        this process; may be given several times\n"
+	"  -f, --follow         children of the processes, too; those of a CMD always are\n"
+	"  -e, --events=LIST    with commas: functions, globs, classes (launch, memory, transfer, sync, module, graph, stream, event, context, device, ipc,\n"
+	"                       query, all), hooks and their sets (ioctl, driver, uvm, ...); ! before one takes it away. Else all but query\n"
+	"  -o, --output=FILE    into a file; a folder gets trace_TIME and the link trace_latest; -: standard output\n"
+	"      --save           into the folder traces/\n"
+	"      --format=FORMAT  text, jsonl, jsonl-seed, chrome, perfetto, folded, csv, table, raw; else by the name of the file\n"
+	"  -c, --count          a table of calls, errors and times only\n"
+	"      --hist           histograms of durations, at the end\n"
+	"  -s, --summary        a summary, at the end\n"
+	"      --interval=TIME  the table that often, too\n"
+	"      --discover       counts which functions of the kernel's driver a program gets to\n"
+	"      --min-dur=TIME   leaves out what is shorter, such as 10us or 1.5ms\n"
+	"      --errors         only what failed\n"
+	"      --sample=1/N     one call of N\n"
+	"      --rate=N         at most so many events a second, of each process\n"
+	"      --cgroup=PATH    processes in this cgroup\n"
+	"      --uid=USER       processes of this user\n"
+	"      --comm=NAME      processes of this name\n"
+	"  -k, --stacks         stacks of calls\n"
+	"      --kernel[=SETS]  hooks of the kernel's driver: driver, memory, uvm, interrupt, gsp, lock, work, power, p2p, process, ...; else driver, uvm, xid\n"
+	"      --gpu            when kernels ran on the GPU\n"
+	"      --backend=NAME   how calls are seen: shim (in the process), bpf (from the kernel), auto\n"
+	"      --probe=SPEC     a hook of your own: k:nvidia:nv_dma_map_alloc(pages=arg1:u64), u:PATH:SYMBOL(...), t:GROUP:NAME(...)\n"
+	"      --no-extras      not what arguments point to\n"
+	"      --buffer=SIZE    bytes for each thread that is traced, with K, M or G; else 1M\n"
+	"  -d, --duration=SEC   for so many seconds\n";
+
+/* A duration such as 10us or 1.5ms, in nanoseconds; plain: what a number without a unit counts, 0: it needs one. Returns -1 to go on, or the exit status. */
+static int read_duration(const char *what, const char *text, double plain, uint64_t *nanosecondsp) {
+	const struct {
+		const char *name;
+		double unit;
+	} units[] = { { "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 }, { "", plain } };
+	double number = -1;
+	char *end = NULL;
+
+	if (*text >= '0' && *text <= '9' && text[1] != 'x' && text[1] != 'X')
+		number = strtod(text, &end);
+	for (size_t i = 0; end && i < sizeof(units) / sizeof(*units); i++)
+		if (!strcmp(end, units[i].name) && number * units[i].unit >= 1 && number * units[i].unit < 1e18) {
+			*nanosecondsp = (uint64_t)(number * units[i].unit);
+			return -1;
+		}
+	return ctl_usage("%s: %s is not a duration, such as 10us or 1.5ms", what, text);
+}
+
+/* The array of that name among the parameters. */
+static json_object *list(struct trace_command *trace, const char *key) {
+	json_object *array = ctl_get(trace->parameters, key);
+
+	if (!array) {
+		array = json_object_new_array();
+		json_object_object_add(trace->parameters, key, array);
+	}
+	return array;
+}
+
+static bool has_source(struct trace_command *trace, const char *name) {
+	json_object *sources = ctl_get(trace->parameters, "sources");
+
+	for (size_t i = 0; sources && i < json_object_array_length(sources); i++)
+		if (!strcmp(json_object_get_string(json_object_array_get_idx(sources, i)), name))
+			return true;
+	return false;
+}
+
+static void add_source(struct trace_command *trace, const char *name) {
+	if (!has_source(trace, name))
+		json_object_array_add(list(trace, "sources"), json_object_new_string(name));
+}
+
+/* Whether a pattern is for hooks: a set, the name of one, or MODULE:FUNCTION. `memory` is the class of calls. */
+static bool is_hook(const char *pattern) {
+	static const char *const words[] = { "ioctl", "driver", "uvm", "xid", "irq", "sched", "interrupt", "gsp", "lock", "work", "power", "p2p", "process", "user" };
+
+	pattern += *pattern == '!';
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (!strcmp(pattern, words[i]))
+			return true;
+	return strchr(pattern, ':');
+}
+
+/* Words of a list with commas: those for hooks are told apart, or all are. */
+static int put_patterns(struct trace_command *trace, const char *what, const char *text, bool all_hooks) {
+	char *copy = strdup(text), *rest = copy, *word;
+	int r = -1;
+
+	if (!copy)
+		return ctl_fail(CTL_ERROR, "out of memory");
+	while (r < 0 && (word = strsep(&rest, ",")))
+		if (!word[*word == '!'])
+			r = ctl_usage("%s: a name is missing in %s", what, *text ? text : "\"\"");
+		else
+			json_object_array_add(list(trace, all_hooks || is_hook(word) ? "hooks" : "calls"), json_object_new_string(word));
+	free(copy);
+	return r;
+}
+
+/* ---- which processes ---- */
+
+static void put_filter(struct trace_command *trace, const char *key, json_object *value) {
+	json_object *filter = ctl_get(trace->parameters, "filter");
+
+	if (!filter) {
+		filter = json_object_new_object();
+		json_object_object_add(trace->parameters, "filter", filter);
+	}
+	json_object_object_add(filter, key, value);
+}
+
+static int put_user(struct trace_command *trace, const char *user) {
+	const struct passwd *passwd = getpwnam(user);
+	int64_t uid = passwd ? (int64_t)passwd->pw_uid : 0;
+	int r = -1;
+
+	if (!passwd && user[strspn(user, "0123456789")])
+		return ctl_usage("--uid: there is no user %s", user);
+	if (!passwd)
+		r = ctl_number("--uid", user, 0, &uid);
+	if (r < 0)
+		put_filter(trace, "uid", json_object_new_int64(uid));
+	return r;
+}
+
+static int put_pid(struct trace_command *trace, const char *text) {
+	int64_t pid;
+	int r;
+
+	r = ctl_number("-p", text, 1, &pid);
+	if (r < 0 && pid > INT32_MAX)
+		r = ctl_usage("-p: there is no process %s", text);
+	if (r < 0)
+		json_object_array_add(list(trace, "pids"), json_object_new_int64(pid));
+	return r;
+}
+
+static int put_cgroup(struct trace_command *trace, const char *path) {
+	static const char mount[] = "/sys/fs/cgroup";
+
+	if (!strncmp(path, mount, sizeof(mount) - 1) && (path[sizeof(mount) - 1] == '/' || !path[sizeof(mount) - 1]))
+		path += sizeof(mount) - 1;
+	if (*path != '/')
+		return ctl_usage("--cgroup: %s is not the path of a cgroup, such as /system.slice/a.service", path);
+	json_object_object_add(trace->parameters, "cgroup", json_object_new_string(path));
+	return -1;
+}
+
+/* ---- what of it ---- */
+
+static int put_sample(struct trace_command *trace, const char *text) {
+	return ctl_put_number(trace->parameters, "sample", "--sample", strncmp(text, "1/", 2) ? text : text + 2, 1);
+}
+
+static int put_backend(struct trace_command *trace, const char *name) {
+	if (!strcmp(name, "auto"))
+		return -1;
+	if (strcmp(name, "shim") && strcmp(name, "bpf"))
+		return ctl_usage("--backend: %s is none of auto, shim, bpf", name);
+	add_source(trace, name);
+	return -1;
+}
+
+static int put_format(struct trace_command *trace, const char *name) {
+	trace->format_name = name;
+	trace->format = trace_format_find(name);
+	if (!trace->format && strcmp(name, "raw"))
+		return ctl_usage("--format: %s is none of text, jsonl, jsonl-seed, chrome, perfetto, folded, csv, table, raw", name);
+	return -1;
+}
+
+static int take_process_option(struct trace_command *trace, int option, const char *argument) {
+	switch (option) {
+	case 'p':
+		return put_pid(trace, argument);
+	case 'f':
+		json_object_object_add(trace->parameters, "follow", json_object_new_boolean(true));
+		return -1;
+	case OPTION_CGROUP:
+		return put_cgroup(trace, argument);
+	case OPTION_UID:
+		return put_user(trace, argument);
+	case OPTION_COMM:
+		if (strlen(argument) > 15)
+			return ctl_usage("--comm: %s: names of processes have at most 15 bytes", argument);
+		put_filter(trace, "comm", json_object_new_string(argument));
+		return -1;
+	default:
+		return ctl_option(trace->ctl, option, help);
+	}
+}
+
+static int take_filter_option(struct trace_command *trace, int option, const char *argument) {
+	int r;
+
+	switch (option) {
+	case 'e':
+		return put_patterns(trace, "-e", argument, false);
+	case OPTION_KERNEL:
+		add_source(trace, "kernel");
+		return argument ? put_patterns(trace, "--kernel", argument, true) : -1;
+	case OPTION_MIN_DUR:
+		r = read_duration("--min-dur", argument, 0, &trace->min_duration);
+		if (r < 0)
+			json_object_object_add(trace->parameters, "min_duration", json_object_new_int64((int64_t)trace->min_duration));
+		return r;
+	case OPTION_ERRORS:
+		trace->errors = true;
+		json_object_object_add(trace->parameters, "errors", json_object_new_boolean(true));
+		return -1;
+	case OPTION_SAMPLE:
+		return put_sample(trace, argument);
+	case OPTION_RATE:
+		return ctl_put_number(trace->parameters, "rate", "--rate", argument, 1);
+	case OPTION_PROBE:
+		if (!*argument || !strchr("kut", *argument) || argument[1] != ':')
+			return ctl_usage("--probe: %s does not begin with k:, u: or t:", argument);
+		json_object_array_add(list(trace, "probes"), json_object_new_string(argument));
+		return -1;
+	case OPTION_NO_EXTRAS:
+		json_object_object_add(trace->parameters, "extras", json_object_new_boolean(false));
+		return -1;
+	case 'k':
+		json_object_object_add(trace->parameters, "stacks", json_object_new_boolean(true));
+		return -1;
+	case OPTION_BUFFER:
+		return ctl_put_size(trace->parameters, "buffer", "--buffer", argument);
+	case 'd':
+		return ctl_put_number(trace->parameters, "duration", "-d", argument, 1);
+	default:
+		return take_process_option(trace, option, argument);
+	}
+}
+
+static int take_option(struct trace_command *trace, int option, const char *argument) {
+	switch (option) {
+	case 'o':
+		trace->output = argument;
+		return *argument ? -1 : ctl_usage("-o: which file?");
+	case OPTION_SAVE:
+		trace->output = "traces/";
+		return -1;
+	case OPTION_FORMAT:
+		return put_format(trace, argument);
+	case 'c':
+		trace->table = true;
+		return -1;
+	case OPTION_HIST:
+		trace->histograms = true;
+		return -1;
+	case 's':
+		trace->summary = true;
+		return -1;
+	case OPTION_INTERVAL:
+		return read_duration("--interval", argument, 1e9, &trace->interval);
+	case OPTION_DISCOVER:
+		trace->discover = true;
+		return -1;
+	case OPTION_GPU:
+		trace->gpu = true;
+		return -1;
+	case OPTION_BACKEND:
+		return put_backend(trace, argument);
+	default:
+		return take_filter_option(trace, option, argument);
+	}
+}
+
+/* ---- together ---- */
+
+/* Which sources what was asked for needs; what the daemon does without being told is left to it. */
+static void choose_sources(struct trace_command *trace) {
+	json_object *calls = ctl_get(trace->parameters, "calls"), *hooks = ctl_get(trace->parameters, "hooks");
+	const bool only_hooks = (hooks && !calls && !has_source(trace, "kernel")) || trace->discover, only_calls = calls && !hooks;
+	const bool backend = has_source(trace, "shim") || has_source(trace, "bpf"), probes = ctl_get(trace->parameters, "probes");
+
+	if (!ctl_get(trace->parameters, "sources") && !trace->gpu && !only_hooks && !only_calls)
+		return;
+	if (!only_hooks && !backend) {
+		add_source(trace, "shim");
+		add_source(trace, "bpf");
+	}
+	if (hooks || probes || (!only_calls && !backend))
+		add_source(trace, "kernel");
+	if (trace->gpu)
+		add_source(trace, "gpu");
+}
+
+/* Options that do not go together. */
+static int check(struct trace_command *trace) {
+	json_object *pids = ctl_get(trace->parameters, "pids");
+
+	if (pids && trace->command)
+		return ctl_usage("trace takes -p or a CMD, not both");
+	if ((pids || trace->command) && ctl_get(trace->parameters, "filter"))
+		return ctl_usage("--uid and --comm are for all processes: not with -p or a CMD");
+	if (trace->table && trace->format_name)
+		return ctl_usage("trace takes -c or --format, not both");
+	if (trace->gpu && has_source(trace, "bpf"))
+		return ctl_usage("--gpu needs the shim: not with --backend=bpf");
+	if (trace->discover && (ctl_get(trace->parameters, "calls") || trace->gpu))
+		return ctl_usage("--discover counts functions of the kernel: it goes with hooks only");
+	return -1;
+}
+
+int trace_options(struct trace_command *trace, int argc, char **argv) {
+	static const struct option options[] = {
+		CTL_OPTIONS,
+		{ "pid", required_argument, NULL, 'p' },
+		{ "follow", no_argument, NULL, 'f' },
+		{ "events", required_argument, NULL, 'e' },
+		{ "output", required_argument, NULL, 'o' },
+		{ "save", no_argument, NULL, OPTION_SAVE },
+		{ "format", required_argument, NULL, OPTION_FORMAT },
+		{ "count", no_argument, NULL, 'c' },
+		{ "hist", no_argument, NULL, OPTION_HIST },
+		{ "summary", no_argument, NULL, 's' },
+		{ "interval", required_argument, NULL, OPTION_INTERVAL },
+		{ "discover", no_argument, NULL, OPTION_DISCOVER },
+		{ "min-dur", required_argument, NULL, OPTION_MIN_DUR },
+		{ "errors", no_argument, NULL, OPTION_ERRORS },
+		{ "sample", required_argument, NULL, OPTION_SAMPLE },
+		{ "rate", required_argument, NULL, OPTION_RATE },
+		{ "cgroup", required_argument, NULL, OPTION_CGROUP },
+		{ "uid", required_argument, NULL, OPTION_UID },
+		{ "comm", required_argument, NULL, OPTION_COMM },
+		{ "stacks", no_argument, NULL, 'k' },
+		{ "kernel", optional_argument, NULL, OPTION_KERNEL },
+		{ "gpu", no_argument, NULL, OPTION_GPU },
+		{ "backend", required_argument, NULL, OPTION_BACKEND },
+		{ "probe", required_argument, NULL, OPTION_PROBE },
+		{ "no-extras", no_argument, NULL, OPTION_NO_EXTRAS },
+		{ "buffer", required_argument, NULL, OPTION_BUFFER },
+		{ "duration", required_argument, NULL, 'd' },
+		{},
+	};
+	int option, r = -1;
+
+	while (r < 0 && (option = getopt_long(argc, argv, "+hVp:fe:o:cskd:", options, NULL)) >= 0)
+		r = take_option(trace, option, optarg);
+	if (r >= 0)
+		return r;
+	if (optind < argc)
+		trace->command = argv + optind;
+	r = check(trace);
+	if (r >= 0)
+		return r;
+	if (trace->discover) {
+		trace->table = true;
+		if (!ctl_get(trace->parameters, "hooks"))
+			json_object_array_add(list(trace, "hooks"), json_object_new_string("*"));
+	}
+	if (trace->command)
+		json_object_object_add(trace->parameters, "follow", json_object_new_boolean(true));
+	choose_sources(trace);
+	if (!trace->ctl->json)
+		return -1;
+	return trace->format_name || trace->table ? ctl_usage("trace takes --json or another format, not both") : put_format(trace, "jsonl");
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "command.h"
+#include "table.h"
+
+struct trace_sink {
+	const struct trace_command *trace;
+	FILE *file; /* of the format */
+	FILE *told; /* of statistics */
+	struct trace_writer *writer;
+	struct trace_table *table;
+};
+
+int trace_sink_new(struct trace_sink **sinkp, const struct trace_command *trace, FILE *file, FILE *told) {
+	struct trace_sink *sink = calloc(1, sizeof(*sink));
+
+	if (!sink)
+		return -ENOMEM;
+	*sink = (struct trace_sink){ .trace = trace, .file = file, .told = told };
+	if ((trace->histograms || trace->summary || trace->interval) && trace_table_new(&sink->table)) {
+		free(sink);
+		return -ENOMEM;
+	}
+	*sinkp = sink;
+	return 0;
+}
+
+bool trace_sink_needs_items(const struct trace_sink *sink) {
+	return sink->trace->format || sink->table;
+}
+
+int trace_sink_begin(const struct trace_about *about, void *userdata) {
+	struct trace_sink *sink = userdata;
+
+	return sink->trace->format ? sink->trace->format->open(&sink->writer, sink->file, about) : 0;
+}
+
+int trace_sink_item(const struct trace_item *item, void *userdata) {
+	struct trace_sink *sink = userdata;
+	int r = 0;
+
+	if (sink->writer)
+		r = sink->trace->format->item(sink->writer, item);
+	if (!r && sink->table)
+		r = trace_table_add(sink->table, item);
+	return r;
+}
+
+int trace_sink_interval(struct trace_sink *sink) {
+	int r;
+
+	if (!sink->table || !sink->trace->interval)
+		return 0;
+	r = trace_table_print(sink->table, sink->told);
+	fputc('\n', sink->told);
+	fflush(sink->told);
+	return r;
+}
+
+int trace_sink_finish(struct trace_sink *sink) {
+	int r = 0;
+
+	if (sink->writer)
+		r = sink->trace->format->close(sink->writer);
+	sink->writer = NULL;
+	fflush(sink->file);
+	if (!r && sink->trace->histograms)
+		r = trace_table_print_histograms(sink->table, sink->told);
+	if (!r && sink->trace->summary)
+		trace_table_print_summary(sink->table, sink->told);
+	return r;
+}
+
+struct trace_sink *trace_sink_free(struct trace_sink *sink) {
+	if (!sink)
+		return NULL;
+	if (sink->writer)
+		sink->trace->format->close(sink->writer);
+	trace_table_free(sink->table);
+	free(sink);
+	return NULL;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Where a trace goes, and in which form. Text and tables are for people: on standard output, or standard error when a program has that for its own. Other
+ * formats go there only if it is no terminal; else, and into a folder, to a file trace_TIME of its own, which trace_latest names once it is complete.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "command.h"
+
+#define FILE_BUFFER (1 << 20)
+
+/* By the end of a name; text if it says nothing. */
+static void choose_format(struct trace_command *trace, const char *path) {
+	static const struct {
+		const char *suffix, *format;
+	} suffixes[] = { { ".jsonl", "jsonl" }, { ".json", "chrome" }, { ".pftrace", "perfetto" }, { ".perfetto-trace", "perfetto" }, { ".folded", "folded" },
+			 { ".csv", "csv" }, { ".gtrc", "raw" }, { ".raw", "raw" } };
+	const size_t n = strlen(path);
+
+	trace->format_name = "text";
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
+		const size_t n_suffix = strlen(suffixes[i].suffix);
+
+		if (n > n_suffix && !strcmp(path + n - n_suffix, suffixes[i].suffix))
+			trace->format_name = suffixes[i].format;
+	}
+	trace->format = trace_format_find(trace->format_name);
+}
+
+static bool is_folder(const char *path) {
+	struct stat status;
+
+	return path[strlen(path) - 1] == '/' || (stat(path, &status) >= 0 && S_ISDIR(status.st_mode));
+}
+
+/* Creates a file of its own in a folder, which is made if need be. */
+static int open_in_folder(struct trace_target *target, struct trace_command *trace, const char *folder) {
+	const char *suffix = trace->format ? trace->format->suffix : ".gtrc";
+	const int n = (int)strlen(folder) - (folder[strlen(folder) - 1] == '/' && folder[1]);
+	char now[32], number[16] = "";
+	time_t seconds = time(NULL);
+	struct tm tm;
+
+	if (mkdir(folder, 0777) < 0 && errno != EEXIST)
+		return ctl_fail(CTL_ERROR, "%s: %s", folder, strerror(errno));
+	if (!localtime_r(&seconds, &tm) || !strftime(now, sizeof(now), "%Y%m%d_%H%M%S", &tm))
+		strcpy(now, "0");
+	for (int i = 2; !target->file && i < 1000; i++) {
+		free(target->memory);
+		target->memory = NULL;
+		if (asprintf(&target->memory, "%.*s/trace_%s%s%s", n, folder, now, number, suffix) < 0)
+			return ctl_fail(CTL_ERROR, "out of memory");
+		target->file = fopen(target->memory, "wxe");
+		if (!target->file && errno != EEXIST)
+			return ctl_fail(CTL_ERROR, "%s: %s", target->memory, strerror(errno));
+		snprintf(number, sizeof(number), "_%d", i);
+	}
+	target->path = target->memory;
+	target->link_to = strdup(strrchr(target->memory, '/') + 1);
+	if (asprintf(&target->link, "%.*s/trace_latest%s", n, folder, suffix) < 0)
+		target->link = NULL;
+	return target->file && target->link && target->link_to ? CTL_OK : ctl_fail(CTL_ERROR, "%s: cannot be created", target->memory);
+}
+
+static int open_file(struct trace_target *target, struct trace_command *trace) {
+	const char *path = trace->output ?: "traces/";
+	int r = CTL_OK;
+
+	if (is_folder(path)) {
+		r = open_in_folder(target, trace, path);
+	} else {
+		target->path = path;
+		target->file = fopen(path, "we");
+		if (!target->file)
+			r = ctl_fail(CTL_ERROR, "%s: %s", path, strerror(errno));
+	}
+	if (!r)
+		setvbuf(target->file, NULL, _IOFBF, FILE_BUFFER);
+	return r;
+}
+
+int trace_target_open(struct trace_target *target, struct trace_command *trace) {
+	const bool to_stdout = trace->output && !strcmp(trace->output, "-");
+	bool for_people;
+
+	if (trace->table)
+		trace->format_name = "table";
+	if (trace->format_name)
+		trace->format = trace_format_find(trace->format_name);
+	else if (trace->output && !to_stdout && is_folder(trace->output))
+		trace->format = trace_format_find(trace->format_name = "jsonl");
+	else
+		choose_format(trace, trace->output ?: "-");
+	for_people = trace->format == &trace_format_text || trace->format == &trace_format_table;
+	if (to_stdout || (!trace->output && !trace->command && (for_people || !isatty(STDOUT_FILENO))))
+		target->file = stdout;
+	else if (!trace->output && for_people)
+		target->file = stderr;
+	else
+		return open_file(target, trace);
+	target->lines = true;
+	return CTL_OK;
+}
+
+/* Puts the link where it is to be at once, also in place of another. */
+static int make_link(const struct trace_target *target) {
+	char *temporary;
+	int r = CTL_OK;
+
+	if (asprintf(&temporary, "%s.%d", target->link, getpid()) < 0)
+		return ctl_fail(CTL_ERROR, "out of memory");
+	unlink(temporary);
+	if (symlink(target->link_to, temporary) < 0 || rename(temporary, target->link) < 0) {
+		r = ctl_fail(CTL_ERROR, "%s: %s", target->link, strerror(errno));
+		unlink(temporary);
+	}
+	free(temporary);
+	return r;
+}
+
+int trace_target_close(struct trace_target *target) {
+	int r = CTL_OK, failed;
+
+	if (target->file) {
+		failed = fflush(target->file) == EOF || ferror(target->file);
+		if (target->path && fclose(target->file) == EOF)
+			failed = 1;
+		if (failed)
+			r = ctl_fail(CTL_ERROR, "%s: %s", target->path ?: "cannot write the output", strerror(errno));
+		else if (target->link)
+			r = make_link(target);
+	}
+	free(target->memory);
+	free(target->link);
+	free(target->link_to);
+	*target = (struct trace_target){};
+	return r;
+}
