@@ -212,12 +212,14 @@ def c(table):
     arguments, extras, functions = [], [], []
     for function in table.functions:
         size = marked(function, 'size')
-        functions.append(f'{{ {function.number}, FUNCTION_{function.kind.upper()}, "{function.name}", "{function.base}", {function.words}, {function.floats}, '
+        functions.append(f'{{ {function.number}, FUNCTION_{function.kind.upper()}, "{function.name}", "{function.base}", '
+                         f'{function.words}, {function.floats}, '
                          f'{len(function.arguments)}, {len(function.extras)}, arguments + {len(arguments)}, extras + {len(extras)}, '
                          f'{size}, {function.arguments[size].unit if size >= 0 else 0}, {marked(function, "rows")}, '
                          f'{marked(function, "stream")}, {typed(function, "CUcontext")}, {typed(function, "CUdevice")}, '
                          f'{typed(function, "CUfunction") if function.kind == "launch" else -1} }}')
-        arguments += [f'{{ "{a.name}", {source.type(a.type)}, {a.word}, {a.words}, {"true" if a.mark == "out" else "false"} }}' for a in function.arguments]
+        arguments += [f'{{ "{a.name}", {source.type(a.type)}, {a.word}, {a.words}, {"true" if a.mark == "out" else "false"} }}'
+                      for a in function.arguments]
         extras += ['{ %d, %d, %d, %d }' % extra for extra in function.extras]
     results = source.enum('CUresult')
     numbers = {function.number: i for i, function in enumerate(table.functions)}

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """make-functions.py TOOLKIT [CLANG]: prints functions.txt, made of a CUDA toolkit's own metadata.
 
-Which functions there are is what the stub libcuda.so exports; what their arguments are, generated_cuda_meta.h (or cuda.h) as clang reads it; their numbers,
-cupti_driver_cbid.h. What no header says (what a function is about, which pointers it writes through, which argument counts bytes) is said by the rules below.
+Which functions there are is what the stub libcuda.so exports; what their arguments are, generated_cuda_meta.h (or cuda.h) as clang reads it;
+their numbers, cupti_driver_cbid.h. What no header says (what a function is about, which pointers it writes through, which argument counts bytes)
+is said by the rules below.
 """
 import json
 import os
@@ -36,17 +37,20 @@ HEADER = '''\
 # The first rule whose pattern is found at the beginning of a name without its version decides.
 CLASSES = [
     ('launch', r'cuLaunch|cuGraphLaunch$'),
-    ('sync', r'cu(Ctx|Stream|Event)Synchronize$|cu(Stream|Ctx|GreenCtx)Wait|cuStreamWriteValue|cuStreamBatchMemOp|cu(Signal|Wait)ExternalSemaphores|'
-             r'cuFlushGPUDirectRDMAWrites$'),
+    ('sync', r'cu(Ctx|Stream|Event)Synchronize$|cu(Stream|Ctx|GreenCtx)Wait|cuStreamWriteValue|cuStreamBatchMemOp|'
+             r'cu(Signal|Wait)ExternalSemaphores|cuFlushGPUDirectRDMAWrites$'),
     ('transfer', r'cuMemcpy|cuMemset|cuMemPrefetch|cuMemDiscard|cuMemBatchDecompress'),
-    ('ipc', r'cuIpc|cuMem(Export|Import)|cuMemPool(Export|Import)|cuMemGetHandleForAddressRange$|cuImportExternal|cuDestroyExternal|cuExternalMemory'),
-    ('module', r'cuModule(Load|Unload|Get(Function|Global|TexRef|SurfRef)$)|cuLibrary(Load|Unload|Get(Kernel|Global|Managed|Module|UnifiedFunction)$)|cuLink'),
-    ('query', r'cu[A-Za-z0-9]*(Query$|GetErr)|cuGet|cuOccupancy|cuDeviceCan|cuDeviceComputeCapability|cuDeviceTotalMem|cuDriverGet|cuCtx(Push|Pop)Current|'
-              r'cuFuncIsLoaded|cuStreamIsCapturing|cuModule|cuLibrary|cu(Graph(?!ics)|Device|Ctx|GreenCtx|Mem|MemPool|Array|MipmappedArray|Pointer|Stream|'
-              r'Func|Kernel|TexRef|TexObject|SurfRef|SurfObject|Multicast|Coredump|Checkpoint)[A-Za-z0-9]*Get(?!$)|cuGraphicsResourceGet'),
+    ('ipc', r'cuIpc|cuMem(Export|Import)|cuMemPool(Export|Import)|cuMemGetHandleForAddressRange$|cu(Import|Destroy)External|cuExternalMemory'),
+    ('module', r'cuModule(Load|Unload|Get(Function|Global|TexRef|SurfRef)$)|cuLink|'
+               r'cuLibrary(Load|Unload|Get(Kernel|Global|Managed|Module|UnifiedFunction)$)'),
+    ('query', r'cu[A-Za-z0-9]*(Query$|GetErr)|cuGet|cuOccupancy|cuDeviceCan|cuDeviceComputeCapability|cuDeviceTotalMem|cuDriverGet|'
+              r'cuCtx(Push|Pop)Current|cuFuncIsLoaded|cuStreamIsCapturing|cuModule|cuLibrary|cuGraphicsResourceGet|'
+              r'cu(Graph(?!ics)|Device|Ctx|GreenCtx|Mem|MemPool|Array|MipmappedArray|Pointer|Stream|'
+              r'Func|Kernel|TexRef|TexObject|SurfRef|SurfObject|Multicast|Coredump|Checkpoint)[A-Za-z0-9]*Get(?!$)'),
     ('graph', r'cuGraph(?!ics)|cuStream(Begin|End|Update)(Rec|C)apture|cuThreadExchangeStreamCaptureMode$|cuUserObject'),
     ('event', r'cuEvent|cu(Green)?CtxRecordEvent$'),
-    ('memory', r'cuMem|cuArray|cuMipmappedArray|cuMulticast|cuLogicalEndpoint|cuPointer|cuGraphics|cuStreamAttachMem|cuDevice(GraphMemTrim|SetMemPool|SetGraphMem)'),
+    ('memory', r'cuMem|cuArray|cuMipmappedArray|cuMulticast|cuLogicalEndpoint|cuPointer|cuGraphics|cuStreamAttachMem|'
+               r'cuDevice(GraphMemTrim|SetMemPool|SetGraphMem)'),
     ('stream', r'cuStream|cuGreenCtxStreamCreate$'),
     ('context', r'cuCtx|cuGreenCtx|cuDevicePrimaryCtx|cuDevResource|cuDevSmResource'),
     ('device', r'cuInit$|cuDevice|cuDriver'),

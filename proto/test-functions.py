@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """test-functions.py TOOLKIT CC [FUNCTIONS.TXT]: functions.txt says what the toolkit says.
 
-It is what make-functions.py makes of this toolkit. It has all that the stub libcuda.so exports. Sizes, offsets and enumerators are what the C compiler finds in
-the headers. And each function is called, with the types of the headers, and leaves its arguments in the words that the table says.
+It is what make-functions.py makes of this toolkit. It has all that the stub libcuda.so exports. Sizes, offsets and enumerators are what the C
+compiler finds in the headers. And each function is called, with the types of the headers, and leaves its arguments in the words that the table says.
 Skipped without toolkit or clang, and with a toolkit of another version than the table.
 """
 import importlib.util

@@ -30,8 +30,7 @@ struct call {
 };
 
 /* A little-endian number of at most 8 bytes. False if the bytes end before it does. */
-static bool read_number(struct bytes bytes, size_t offset, size_t size, uint64_t *numberp)
-{
+static bool read_number(struct bytes bytes, size_t offset, size_t size, uint64_t *numberp) {
 	uint64_t number = 0;
 
 	if (size > sizeof(number) || offset > bytes.n || size > bytes.n - offset)
@@ -41,8 +40,7 @@ static bool read_number(struct bytes bytes, size_t offset, size_t size, uint64_t
 	return true;
 }
 
-static struct trace_value *add_value(struct call *call, const char *name, bool out, enum trace_value_kind kind, uint64_t number, const char *text)
-{
+static struct trace_value *add_value(struct call *call, const char *name, bool out, enum trace_value_kind kind, uint64_t number, const char *text) {
 	struct trace_value *value = trace_item_value(call->item, name, kind, (int64_t)number);
 
 	value->out = out;
@@ -51,16 +49,14 @@ static struct trace_value *add_value(struct call *call, const char *name, bool o
 }
 
 /* A text that ends at a NUL, or at the end of the bytes. */
-static void add_string(struct call *call, const char *name, bool out, struct bytes bytes)
-{
+static void add_string(struct call *call, const char *name, bool out, struct bytes bytes) {
 	const char *text = (const char *)bytes.data;
 
 	add_value(call, name, out, VALUE_STRING, 0, trace_decoder_text(call->decoder, text, strnlen(text, bytes.n)));
 }
 
 /* Bytes that nobody understands. */
-static void add_bytes(struct call *call, const char *name, bool out, struct bytes bytes)
-{
+static void add_bytes(struct call *call, const char *name, bool out, struct bytes bytes) {
 	static const char digits[] = "0123456789abcdef";
 	size_t n = bytes.n < BYTES_SHOWN_MAX ? bytes.n : BYTES_SHOWN_MAX;
 	char hex[2 * BYTES_SHOWN_MAX];
@@ -73,8 +69,7 @@ static void add_bytes(struct call *call, const char *name, bool out, struct byte
 }
 
 /* A value of a scalar type. */
-static void add_scalar(struct call *call, const char *name, bool out, const struct function_type *type, uint64_t number)
-{
+static void add_scalar(struct call *call, const char *name, bool out, const struct function_type *type, uint64_t number) {
 	int64_t integer = type->size == 0 || type->size > 8 ? 0 : (int64_t)(number << (64 - 8 * type->size)) >> (64 - 8 * type->size);
 	double real;
 	float single;
@@ -106,8 +101,7 @@ static void add_scalar(struct call *call, const char *name, bool out, const stru
 static void add_struct(struct call *call, const char *name, bool out, const struct function_struct *structure, struct bytes bytes);
 
 /* A value of any type; nothing if the bytes end before it does. */
-static void add_typed(struct call *call, const char *name, bool out, const struct function_type *type, struct bytes bytes)
-{
+static void add_typed(struct call *call, const char *name, bool out, const struct function_type *type, struct bytes bytes) {
 	uint64_t number;
 
 	if (type->kind == FUNCTION_STRUCT)
@@ -121,14 +115,12 @@ static void add_typed(struct call *call, const char *name, bool out, const struc
 }
 
 /* Fields that mean nothing. A handle has no others. */
-static bool is_reserved(const struct function_struct *structure, const struct function_field *field)
-{
+static bool is_reserved(const struct function_struct *structure, const struct function_field *field) {
 	return structure->n > 1 && (strncmp(field->name, "reserved", 8) == 0 || field->name[0] == '_');
 }
 
 /* Fields become members of a group: those that are there and have room. A struct never contains itself, so this ends. */
-static void add_struct(struct call *call, const char *name, bool out, const struct function_struct *structure, struct bytes bytes)
-{
+static void add_struct(struct call *call, const char *name, bool out, const struct function_struct *structure, struct bytes bytes) {
 	struct trace_value *group = add_value(call, name, out, VALUE_GROUP, 0, NULL);
 
 	for (const struct function_field *field = structure->fields; field < structure->fields + structure->n; field++) {
@@ -142,8 +134,7 @@ static void add_struct(struct call *call, const char *name, bool out, const stru
 }
 
 /* What a pointer pointed to. False: the bytes are of no use. */
-static bool add_target(struct call *call, const char *name, bool out, const struct function_type *type, struct bytes bytes)
-{
+static bool add_target(struct call *call, const char *name, bool out, const struct function_type *type, struct bytes bytes) {
 	const struct function_type *target = type->target;
 	size_t before = call->item->n_values;
 
@@ -159,8 +150,7 @@ static bool add_target(struct call *call, const char *name, bool out, const stru
 }
 
 /* The bytes of an argument, from its words on. False if not all are there. */
-static bool argument_bytes(const struct call *call, const struct function_argument *argument, struct bytes *bytesp)
-{
+static bool argument_bytes(const struct call *call, const struct function_argument *argument, struct bytes *bytesp) {
 	size_t offset = argument->word * 8u, size = argument->words * 8u;
 
 	if (offset > call->words.n || size > call->words.n - offset)
@@ -170,8 +160,7 @@ static bool argument_bytes(const struct call *call, const struct function_argume
 }
 
 /* The number that an argument is, as wide as its type. False if it is none, or not there. */
-static bool argument_number(const struct call *call, int i, uint64_t *numberp)
-{
+static bool argument_number(const struct call *call, int i, uint64_t *numberp) {
 	const struct function_argument *argument;
 	struct bytes bytes;
 
@@ -181,8 +170,7 @@ static bool argument_number(const struct call *call, int i, uint64_t *numberp)
 	return argument->words == 1 && argument_bytes(call, argument, &bytes) && read_number(bytes, 0, argument->type->size, numberp);
 }
 
-static void add_argument(struct call *call, int i)
-{
+static void add_argument(struct call *call, int i) {
 	const struct function_argument *argument = &call->function->arguments[i];
 	const struct function_type *type = argument->type;
 	struct bytes bytes;
@@ -202,8 +190,7 @@ static void add_argument(struct call *call, int i)
 }
 
 /* Extras that are there, the last one perhaps not as a whole; the first of each argument and time counts. */
-static void find_extras(struct call *call, struct bytes rest, size_t n)
-{
+static void find_extras(struct call *call, struct bytes rest, size_t n) {
 	struct trace_extra extra;
 
 	while (n-- > 0 && rest.n >= sizeof(extra)) {
@@ -227,8 +214,7 @@ static void find_extras(struct call *call, struct bytes rest, size_t n)
 }
 
 /* A field of the struct that a pointer argument pointed to. */
-static bool read_field(const struct function_struct *structure, struct bytes bytes, const char *name, uint64_t *numberp)
-{
+static bool read_field(const struct function_struct *structure, struct bytes bytes, const char *name, uint64_t *numberp) {
 	for (const struct function_field *field = structure->fields; field < structure->fields + structure->n; field++)
 		if (strcmp(field->name, name) == 0)
 			return read_number(bytes, field->offset, field->type->size, numberp);
@@ -236,15 +222,13 @@ static bool read_field(const struct function_struct *structure, struct bytes byt
 }
 
 /* a *= b; 0 if that is too much: then it is a lie. */
-static void multiply(uint64_t *a, uint64_t b)
-{
+static void multiply(uint64_t *a, uint64_t b) {
 	if (__builtin_mul_overflow(*a, b, a))
 		*a = 0;
 }
 
 /* How much a copy moves, or an array takes, by its description. */
-static uint64_t described_size(const struct function_struct *structure, struct bytes bytes)
-{
+static uint64_t described_size(const struct function_struct *structure, struct bytes bytes) {
 	static const uint8_t formats[] = { [1] = 1, [2] = 2, [3] = 4, [8] = 1, [9] = 2, [10] = 4, [0x10] = 2, [0x20] = 4 }; /* CUarray_format */
 	uint64_t size, height, depth = 1, format, channels;
 
@@ -268,8 +252,7 @@ static uint64_t described_size(const struct function_struct *structure, struct b
 }
 
 /* What a struct says that an argument pointed to: how much, on which stream. */
-static void set_described(struct call *call, uint8_t i)
-{
+static void set_described(struct call *call, uint8_t i) {
 	const struct function *function = call->function;
 	const struct function_type *target = function->arguments[i].type->target;
 
@@ -282,8 +265,7 @@ static void set_described(struct call *call, uint8_t i)
 }
 
 /* What the item says besides its values: how much, on which stream, in which context, which kernel. */
-static void set_subject(struct call *call, uint32_t pid)
-{
+static void set_subject(struct call *call, uint32_t pid) {
 	const struct function *function = call->function;
 	uint64_t number;
 
@@ -305,8 +287,7 @@ static void set_subject(struct call *call, uint32_t pid)
 		set_described(call, function->extras[i].argument);
 }
 
-bool trace_decode_call(struct trace_decoder *decoder, const struct trace_call *record, struct trace_item *item)
-{
+bool trace_decode_call(struct trace_decoder *decoder, const struct trace_call *record, struct trace_item *item) {
 	struct call call = { .decoder = decoder, .item = item, .function = function_by_number(record->function) };
 	struct bytes rest = { (const uint8_t *)record->words, record->record.size - sizeof(*record) };
 	size_t n_words = record->n_arguments * 8u;
@@ -326,8 +307,7 @@ bool trace_decode_call(struct trace_decoder *decoder, const struct trace_call *r
 	return true;
 }
 
-bool trace_call_launches(uint16_t number)
-{
+bool trace_call_launches(uint16_t number) {
 	const struct function *function = function_by_number(number);
 
 	if (!function || strcmp(function->base, "cuLaunchHostFunc") == 0)

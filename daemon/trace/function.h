@@ -3,7 +3,8 @@
 
 /*
  * Every function of libcuda: number, name, class, arguments with their types, enums and structs. Made at build time (function-table.py) from
- * proto/functions.txt, which is made of the toolkit's own metadata (make-functions.py) and lies there because builds need no toolkit. The shim has a smaller table of the same file.
+ * proto/functions.txt, which is made of the toolkit's own metadata (make-functions.py) and lies there because builds need no toolkit. The shim has
+ * a smaller table of the same file.
  */
 
 #include <stdbool.h>
@@ -119,8 +120,8 @@ const struct function_enum *function_results(void); /* CUresult */
 const char *function_enumerator(const struct function_enum *enumeration, int64_t value); /* NULL: none of that value */
 
 /*
- * Selects functions by patterns, in order: names and globs (with and without version), classes, "all"; `!` before one takes away, and if the first one does, from
- * all. No patterns: all but QUERY. Functions that the table does not know are of the class OTHER, and of "*". Sets bits of functions.
- * Returns the number of the first pattern that matches nothing, counted from 1, or 0; then what `functions` has is undefined.
+ * Selects functions by patterns, in order: names and globs (with and without version), classes, "all"; `!` before one takes away, and if the first
+ * one does, from all. No patterns: all but QUERY. Functions that the table does not know are of the class OTHER, and of "*". Sets bits of functions.
+ * Returns the number of the first pattern that matches nothing, counted from 1 (what `functions` has is undefined then), or 0.
  */
 size_t function_select(const char *const *patterns, size_t n, uint64_t functions[TRACE_FUNCTION_MAX / 64]);
