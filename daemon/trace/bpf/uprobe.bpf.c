@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * The programs of struct trace_uprobe. A thread has one state: its outermost call that runs. What a driver function calls itself, or an application's callback
+ * within one, is not recorded: a state remembers the stack pointer of its call, and who is called further down is within it. A call
+ * that a longjmp() left is found out when the next one comes: on x86 its return address is no longer the kernel's trampoline (which lies at the
+ * beginning of a page); elsewhere when a call comes from further up.
+ *
+ * A record is built in the state and copied into the ring once, at the return, without waking anybody. No CO-RE but for `unfinished`.
+ */
+
+#include "uprobe.h"
+
+#include <asm/ptrace.h>
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#ifdef __TARGET_ARCH_x86
+#define RETURN_POPS 8
+#define WORD(ctx, i) ((i) == 0 ? (ctx)->rdi : (i) == 1 ? (ctx)->rsi : (i) == 2 ? (ctx)->rdx : (i) == 3 ? (ctx)->rcx : (i) == 4 ? (ctx)->r8 : (ctx)->r9)
+#define STACK_WORDS(sp) ((sp) + 8)
+#else
+#define RETURN_POPS 0
+#define WORD(ctx, i) (((struct user_pt_regs *)(ctx))->regs[i])
+#define STACK_WORDS(sp) (sp)
+#endif
+#define SECOND 1000000000ull
+#define PAGE_MASK 0xfffull
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+const volatile struct uprobe_config config;
+static const struct uprobe_state no_state;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, UPROBE_ROWS_MAX);
+	__type(key, __u32);
+	__type(value, struct uprobe_row);
+} rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct uprobe_control);
+} control SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, UPROBE_PROCESSES_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct uprobe_state);
+} storage SEC(".maps");
+
+/* Where there is no storage of tasks: by thread; the one that ran longest ago goes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct uprobe_state);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct uprobe_bucket);
+} buckets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost SEC(".maps");
+
+/* Process and thread as the daemon sees them; 0: not at all. */
+static __always_inline __u64 current_ids(void) {
+	struct bpf_pidns_info info = {};
+
+	if (!config.namespace_inode)
+		return bpf_get_current_pid_tgid();
+	if (bpf_get_ns_current_pid_tgid(config.namespace_device, config.namespace_inode, &info, sizeof(info)))
+		return 0;
+	return (__u64)info.tgid << 32 | info.pid;
+}
+
+static __always_inline void count_lost(void) {
+	__u64 *count = bpf_map_lookup_elem(&lost, &(__u32){ 0 });
+
+	if (count)
+		(*count)++;
+}
+
+static __always_inline bool process_refused(__u32 pid, __u64 now) {
+	__u64 *until = bpf_map_lookup_elem(&processes, &pid);
+
+	return until ? now < *until && *until != UPROBE_PROCESS_MEANT : config.closed;
+}
+
+static __always_inline struct uprobe_state *find_state(__u32 tid, bool create) {
+	struct uprobe_state *state;
+
+	if (config.storage)
+		return bpf_task_storage_get(&storage, bpf_get_current_task_btf(), NULL, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	state = bpf_map_lookup_elem(&threads, &tid);
+	if (state || !create)
+		return state;
+	bpf_map_update_elem(&threads, &tid, &no_state, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&threads, &tid);
+}
+
+/* Whether the call of the state is what a function with this stack pointer was called by. */
+static __always_inline bool is_within(const struct uprobe_state *state, __u64 sp, __u64 cookie) {
+#ifdef __TARGET_ARCH_x86
+	__u64 address;
+
+	if (sp > state->sp)
+		return false;
+	if (sp == state->sp && (__u32)cookie == (__u32)state->cookie && cookie != state->cookie)
+		return true; /* one file that was found twice */
+	return !bpf_probe_read_user(&address, sizeof(address), (const void *)state->sp) && address && !(address & PAGE_MASK);
+#else
+	return sp < state->sp || (sp == state->sp && (__u32)cookie == (__u32)state->cookie && cookie != state->cookie);
+#endif
+}
+
+/* Finishes an extra that was read. */
+static __always_inline void end_extra(struct uprobe_state *state, __u64 n, const struct uprobe_extra *wanted, __u64 size) {
+	struct trace_extra *extra = (void *)(state->bytes + n);
+
+	*(__u64 *)((void *)(extra + 1) + size) = 0; /* padding */
+	*extra = (struct trace_extra){ .argument = wanted->argument, .when = wanted->when, .size = size };
+	state->record.call.n_extras++;
+	state->n = n + sizeof(*extra) + ((size + 7) & ~7ull);
+}
+
+/* One more extra at the end of the record. False: it cannot be read. */
+static __always_inline bool add_extra(struct uprobe_state *state, const struct uprobe_extra *wanted, bool names) {
+	__u64 n = state->n, size = wanted->size, word = wanted->word;
+	const void *from;
+	long length;
+
+	if (word >= TRACE_WORDS_MAX)
+		return true;
+	from = (const void *)state->record.call.words[word];
+	if (!from)
+		return true;
+	if (n >= (size ? UPROBE_READS_END : names ? UPROBE_NAMES_END : UPROBE_STRINGS_END) || size > UPROBE_READ_MAX) {
+		state->record.call.record.flags |= TRACE_CALL_CUT;
+		return true;
+	}
+	if (size) {
+		if (bpf_probe_read_user(state->bytes + n + sizeof(struct trace_extra), size, from))
+			return false;
+	} else {
+		if (names) {
+			n &= UPROBE_NAMES_END - 1;
+			length = bpf_probe_read_user_str(state->bytes + n + sizeof(struct trace_extra), UPROBE_NAME_MAX + 1, from);
+		} else {
+			length = bpf_probe_read_user_str(state->bytes + n + sizeof(struct trace_extra), UPROBE_STRING_MAX + 1, from);
+		}
+		if (length <= 0 || length > UPROBE_NAME_MAX + 1)
+			return false;
+		size = length - 1;
+		if (!names && size > UPROBE_STRING_MAX)
+			return false;
+	}
+	end_extra(state, n, wanted, size);
+	return true;
+}
+
+/* The extras of the entry, or at the return, if the call succeeded, those of the return; there also what could not be read before. */
+static __always_inline void add_extras(struct uprobe_state *state, const struct uprobe_row *row, bool returned) {
+#pragma unroll
+	for (__u32 i = 0; i < UPROBE_EXTRAS_MAX; i++) {
+		if (i >= row->n_extras)
+			break;
+		if (returned ? !(state->late & 1u << i) && (row->extras[i].when != TRACE_EXTRA_RETURN || state->record.call.result)
+			     : row->extras[i].when != TRACE_EXTRA_ENTRY)
+			continue;
+		if (add_extra(state, &row->extras[i], row->flags & UPROBE_ROW_NAMES))
+			continue;
+		if (returned)
+			state->record.call.record.flags |= TRACE_CALL_CUT;
+		else
+			state->late |= 1u << i; /* a page that is not there yet: the driver will read it */
+	}
+}
+
+/* Words of the call, as they are at the entry. */
+static __always_inline void read_words(struct uprobe_state *state, const struct uprobe_row *row, struct pt_regs *ctx, __u64 sp) {
+	uint64_t *words = state->record.call.words;
+	__u32 n = row->n_words;
+
+	words[0] = WORD(ctx, 0);
+	words[1] = WORD(ctx, 1);
+	words[2] = WORD(ctx, 2);
+	words[3] = WORD(ctx, 3);
+	words[4] = WORD(ctx, 4);
+	words[5] = WORD(ctx, 5);
+	if (n > TRACE_WORDS_MAX)
+		n = TRACE_WORDS_MAX;
+	if (n > UPROBE_REGISTERS && bpf_probe_read_user(words + UPROBE_REGISTERS, 8 * (n - UPROBE_REGISTERS), (const void *)STACK_WORDS(sp))) {
+		n = UPROBE_REGISTERS;
+		state->record.call.record.flags |= TRACE_CALL_CUT;
+	}
+	state->record.call.n_arguments = n;
+	state->n = sizeof(state->record) + 8 * n;
+}
+
+/* A function is called. 1: its return does not matter. */
+static __always_inline int enter(struct pt_regs *ctx) {
+	struct uprobe_control *shared = bpf_map_lookup_elem(&control, &(__u32){ 0 });
+	__u64 cookie = bpf_get_attach_cookie(ctx), sp = PT_REGS_SP(ctx), ids, now;
+	__u32 key = (__u32)cookie;
+	struct uprobe_state *state;
+	struct uprobe_row *row;
+
+	if (!shared || !shared->enabled || !(ids = current_ids()))
+		return 1;
+	state = find_state((__u32)ids, false);
+	if (state && state->cookie && is_within(state, sp, cookie))
+		return 1;
+	now = bpf_ktime_get_ns();
+	if (!state || state->checked != shared->generation) {
+		if (process_refused(ids >> 32, now))
+			return 1;
+		if (!state)
+			state = find_state((__u32)ids, true);
+		if (!state) {
+			count_lost();
+			return 1;
+		}
+		state->checked = shared->generation;
+	}
+	row = bpf_map_lookup_elem(&rows, &key);
+	if (!row)
+		return 1;
+	state->cookie = 0;
+	state->record.flags = row->flags & UPROBE_ROW_NAMES ? UPROBE_RECORD_NAMES : 0;
+	state->record.library = cookie >> 32;
+	if (row->flags & UPROBE_ROW_UNWANTED) {
+		state->record.flags |= UPROBE_RECORD_UNWANTED;
+	} else if (config.sample > 1) {
+		if (++state->turn < config.sample) {
+			if (!(row->flags & UPROBE_ROW_NAMES))
+				return 1;
+			state->record.flags |= UPROBE_RECORD_UNWANTED;
+		} else {
+			state->turn = 0;
+		}
+	}
+	state->record.call.record.flags = row->flags & UPROBE_ROW_CUT ? TRACE_CALL_CUT : 0;
+	state->record.call.pid = ids >> 32;
+	state->record.call.tid = (__u32)ids;
+	state->record.call.function = row->function;
+	state->record.call.n_extras = 0;
+	state->late = 0;
+	state->sp = sp;
+	read_words(state, row, ctx, sp);
+	if (row->n_extras)
+		add_extras(state, row, false);
+	state->cookie = cookie;
+	state->record.call.start = row->n_extras ? bpf_ktime_get_ns() : now;
+	return 0;
+}
+
+/* Takes a record's price out of the process's bucket. False: it is empty. */
+static __always_inline bool rate_allows(__u32 pid, __u64 now) {
+	struct uprobe_bucket *bucket, fresh = { .time = now, .tokens = SECOND };
+	__u64 price = SECOND / config.rate, tokens;
+
+	bucket = bpf_map_lookup_elem(&buckets, &pid);
+	if (!bucket) {
+		bpf_map_update_elem(&buckets, &pid, &fresh, BPF_NOEXIST);
+		bucket = bpf_map_lookup_elem(&buckets, &pid);
+		if (!bucket)
+			return false;
+	}
+	/* Threads that race here may give a few records too many, or too few. */
+	tokens = bucket->tokens;
+	if (now > bucket->time) {
+		tokens += now - bucket->time;
+		bucket->time = now;
+		if (tokens > SECOND)
+			tokens = SECOND;
+	}
+	if (tokens < price) {
+		bucket->tokens = tokens;
+		return false;
+	}
+	bucket->tokens = tokens - price;
+	return true;
+}
+
+/* Sends the record of a call that has ended. */
+static __always_inline void send(struct uprobe_state *state, struct pt_regs *ctx) {
+	struct uprobe_record *record = &state->record;
+	__u64 n = state->n, at;
+	long size;
+
+	record->call.record.size = n - __builtin_offsetof(struct uprobe_record, call);
+	record->n_frames = 0;
+	if (config.stacks && !(record->flags & UPROBE_RECORD_UNWANTED)) {
+		at = n < UPROBE_CALL_MAX ? n : UPROBE_CALL_MAX;
+		size = bpf_get_stack(ctx, state->bytes + at, 8 * UPROBE_FRAMES_MAX, BPF_F_USER_STACK);
+		if (size > 0 && size <= 8 * UPROBE_FRAMES_MAX) {
+			record->n_frames = size / 8;
+			n = at + size;
+		}
+	}
+	if (n > sizeof(state->bytes) || bpf_ringbuf_output(&ring, state->bytes, n, BPF_RB_NO_WAKEUP))
+		count_lost();
+}
+
+/* A function returned. */
+static __always_inline int leave(struct pt_regs *ctx) {
+	__u64 now = bpf_ktime_get_ns(), ids = current_ids(), cookie = bpf_get_attach_cookie(ctx);
+	struct uprobe_control *shared = bpf_map_lookup_elem(&control, &(__u32){ 0 });
+	struct uprobe_state *state = find_state((__u32)ids, false);
+	__u32 key = (__u32)cookie;
+	struct uprobe_row *row;
+	struct trace_call *call;
+
+	if (!shared || !shared->enabled || !state || state->cookie != cookie || PT_REGS_SP(ctx) != state->sp + RETURN_POPS)
+		return 0;
+	row = bpf_map_lookup_elem(&rows, &key);
+	if (!row)
+		return 0;
+	state->cookie = 0;
+	call = &state->record.call;
+	call->end = now;
+	call->result = (__s32)PT_REGS_RC(ctx);
+	if ((config.errors && !call->result) || (config.min_duration && now - call->start < config.min_duration)) {
+		if (!(row->flags & UPROBE_ROW_NAMES))
+			return 0;
+		state->record.flags |= UPROBE_RECORD_UNWANTED;
+	}
+	if (!(state->record.flags & UPROBE_RECORD_UNWANTED)) {
+		call->sequence = ++state->sequence;
+		if (config.rate && !rate_allows(ids >> 32, now)) {
+			count_lost();
+			if (!(row->flags & UPROBE_ROW_NAMES))
+				return 0;
+			state->record.flags |= UPROBE_RECORD_UNWANTED;
+		}
+	}
+	if (row->n_extras)
+		add_extras(state, row, true);
+	call->record.type = TRACE_CALL;
+	call->record.source = TRACE_SOURCE_BPF;
+	call->stack = 0;
+	send(state, ctx);
+	return 0;
+}
+
+/* The first rung: one program for both; the entry's answer says whether the return is wanted. */
+SEC("uprobe")
+int call_session(struct pt_regs *ctx) {
+	if (bpf_get_func_ip(ctx) == PT_REGS_IP(ctx))
+		return enter(ctx);
+	return leave(ctx);
+}
+
+/* The other rungs. */
+SEC("uprobe")
+int call_enter(struct pt_regs *ctx) {
+	enter(ctx);
+	return 0;
+}
+
+SEC("uprobe")
+int call_leave(struct pt_regs *ctx) {
+	return leave(ctx);
+}
+
+struct seq_file;
+struct task_struct;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} __attribute__((preserve_access_index));
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+} __attribute__((preserve_access_index));
+
+/* All calls that run: for the end of a trace. */
+SEC("iter/task")
+int unfinished(struct bpf_iter__task *ctx) {
+	struct task_struct *task = ctx->task;
+	struct uprobe_state *state;
+	struct uprobe_record *record;
+	__u64 n;
+
+	if (!task)
+		return 0;
+	state = bpf_task_storage_get(&storage, task, NULL, 0);
+	if (!state || !state->cookie || state->record.flags & UPROBE_RECORD_UNWANTED)
+		return 0;
+	record = &state->record;
+	n = state->n;
+	if (n > UPROBE_CALL_MAX || n < sizeof(*record))
+		return 0;
+	record->n_frames = 0;
+	record->flags = 0;
+	record->call.record.size = n - __builtin_offsetof(struct uprobe_record, call);
+	record->call.record.type = TRACE_CALL;
+	record->call.record.source = TRACE_SOURCE_BPF;
+	record->call.record.flags |= TRACE_CALL_OPEN | TRACE_CALL_NO_RESULT;
+	record->call.sequence = ++state->sequence;
+	record->call.result = 0;
+	record->call.stack = 0;
+	bpf_seq_write(ctx->meta->seq, record, n);
+	state->cookie = 0;
+	return 0;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A mapped file is opened through /proc/PID/map_files: that is the very file, whatever its path means by now, in whichever container, deleted or hidden. Without the
+ * right to do that, by its path in the process's root, if it is still the same inode. First as a path only: a FIFO or a device would act on being opened.
+ */
+
+#include "libcuda.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define ENVIRONMENT_MAX ((size_t)1 << 20)
+#define CACHE_MAX ((size_t)16 << 20) /* /etc/ld.so.cache */
+#define DELETED " (deleted)"
+#define FOLDERS_MAX 64
+
+bool libcuda_path_matches(const char *path, size_t n) {
+	const char *slash = memrchr(path, '/', n);
+
+	if (slash) {
+		n -= (size_t)(slash + 1 - path);
+		path = slash + 1;
+	}
+	return n >= strlen("libcuda.so") && !memcmp(path, "libcuda.so", strlen("libcuda.so")) && (n == strlen("libcuda.so") || path[strlen("libcuda.so")] == '.');
+}
+
+/* Whether a process sees that device as a FUSE file system. */
+static bool device_is_fuse(pid_t pid, unsigned int device_major, unsigned int device_minor) {
+	char path[64], *line = NULL, wanted[32];
+	bool fuse = false;
+	size_t size = 0;
+	FILE *file;
+
+	if (pid)
+		snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)pid);
+	file = fopen(pid ? path : "/proc/self/mountinfo", "re");
+	snprintf(wanted, sizeof(wanted), " %u:%u ", device_major, device_minor);
+	while (file && !fuse && getline(&line, &size, file) > 0) {
+		const char *type = strstr(line, wanted) ? strstr(line, " - ") : NULL;
+
+		fuse = type && !strncmp(type + 3, "fuse", 4);
+	}
+	free(line);
+	if (file)
+		fclose(file);
+	return fuse;
+}
+
+/* Opens for reading what a descriptor of a path (consumed) means, if it is a regular file that nobody serves. */
+static int reopen(int path_fd, pid_t pid) {
+	struct statx status;
+	char path[64];
+	int fd = -1;
+
+	if (path_fd < 0)
+		return -1;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
+	if (statx(path_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &status) == 0 && S_ISREG(status.stx_mode) &&
+	    !device_is_fuse(pid, status.stx_dev_major, status.stx_dev_minor))
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	close(path_fd);
+	return fd;
+}
+
+/* Opens a path as a process would resolve it. */
+static int open_in_root(pid_t pid, const char *path) {
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	char root_path[64];
+	int root, fd;
+
+	snprintf(root_path, sizeof(root_path), "/proc/%d/root", (int)pid);
+	root = open(root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return -1;
+	fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	close(root);
+	return reopen(fd, pid);
+}
+
+/* Opens a mapped file. */
+static int open_mapped(pid_t pid, uint64_t start, uint64_t end, const char *path, uint64_t inode) {
+	struct stat status;
+	char link[96];
+	int fd;
+
+	snprintf(link, sizeof(link), "/proc/%d/map_files/%lx-%lx", (int)pid, (unsigned long)start, (unsigned long)end);
+	fd = open(link, O_PATH | O_CLOEXEC);
+	if (fd >= 0)
+		return reopen(fd, pid);
+	fd = open_in_root(pid, path);
+	if (fd >= 0 && (fstat(fd, &status) < 0 || status.st_ino != inode)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+int libcuda_find_mapped(pid_t pid, libcuda_found_fn found, void *userdata) {
+	uint64_t last_inode = 0;
+	size_t size = 0;
+	char name[64], *line = NULL;
+	int n_found = 0;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "/proc/%d/maps", (int)pid);
+	file = fopen(name, "re");
+	if (!file)
+		return -errno;
+	for (ssize_t n; (n = getline(&line, &size, file)) > 0;) {
+		unsigned long start, end, inode;
+		char mode[5];
+		int at = 0, fd;
+
+		if (line[n - 1] == '\n')
+			line[--n] = '\0';
+		if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %n", &start, &end, mode, &inode, &at) < 4 || !at || mode[2] != 'x' || line[at] != '/')
+			continue;
+		if (n > at + (ssize_t)strlen(DELETED) && !strcmp(line + n - strlen(DELETED), DELETED))
+			line[n -= (ssize_t)strlen(DELETED)] = '\0';
+		if (!libcuda_path_matches(line + at, (size_t)(n - at)) || inode == last_inode)
+			continue;
+		last_inode = inode; /* neighbours are one file's */
+		n_found++;
+		fd = open_mapped(pid, start, end, line + at, inode);
+		if (fd >= 0)
+			found(userdata, fd, line + at);
+	}
+	free(line);
+	fclose(file);
+	return n_found;
+}
+
+/* Reads a file's first n bytes and puts a NUL behind them. */
+static char *read_file(const char *path, size_t max, size_t *np) {
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char *bytes = fd < 0 ? NULL : malloc(max + 1);
+	size_t n = 0;
+	ssize_t r = 0;
+
+	while (bytes && n < max && (r = read(fd, bytes + n, max - n)) > 0)
+		n += (size_t)r;
+	if (fd >= 0)
+		close(fd);
+	if (bytes)
+		bytes[n] = '\0';
+	*np = n;
+	return bytes;
+}
+
+/* Looks into the folders of a search path. */
+static void find_in_folders(pid_t pid, char *folders, libcuda_found_fn found, void *userdata) {
+	char path[PATH_MAX], *save = NULL;
+	size_t n = 0;
+
+	for (const char *folder = strtok_r(folders, ":;", &save); folder && n < FOLDERS_MAX; folder = strtok_r(NULL, ":;", &save), n++) {
+		int fd;
+
+		if (folder[0] != '/' || snprintf(path, sizeof(path), "%s/libcuda.so.1", folder) >= (int)sizeof(path))
+			continue;
+		fd = open_in_root(pid, path);
+		if (fd >= 0)
+			found(userdata, fd, path);
+	}
+}
+
+void libcuda_find_environment(pid_t pid, libcuda_found_fn found, void *userdata) {
+	char path[64], *bytes;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	bytes = read_file(path, ENVIRONMENT_MAX, &n);
+	for (size_t at = 0; bytes && at < n; at += strlen(bytes + at) + 1)
+		if (!strncmp(bytes + at, "LD_LIBRARY_PATH=", strlen("LD_LIBRARY_PATH="))) {
+			find_in_folders(pid, bytes + at + strlen("LD_LIBRARY_PATH="), found, userdata);
+			break;
+		}
+	free(bytes);
+}
+
+static void find_path(const char *path, libcuda_found_fn found, void *userdata) {
+	int fd = reopen(open(path, O_PATH | O_CLOEXEC), 0);
+
+	if (fd >= 0)
+		found(userdata, fd, path);
+}
+
+void libcuda_find_usual(libcuda_found_fn found, void *userdata) {
+	static const char *const usual[] = {
+#ifdef __x86_64__
+		"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+#else
+		"/usr/lib/aarch64-linux-gnu/libcuda.so.1", "/usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1", "/usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1",
+#endif
+		"/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so.1", "/usr/local/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1",
+		"/usr/local/cuda/compat/libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "/run/opengl-driver/lib/libcuda.so.1",
+	};
+	size_t n;
+	char *cache = read_file("/etc/ld.so.cache", CACHE_MAX, &n);
+
+	/* The cache's paths are NUL-terminated texts, whatever its format. */
+	for (char *at = cache, *name; cache && (name = memmem(at, n - (size_t)(at - cache), "/libcuda.so.1", sizeof("/libcuda.so.1"))); at = name + 1) {
+		const char *start = memrchr(cache, '\0', (size_t)(name - cache));
+
+		if (start && start[1] == '/')
+			find_path(start + 1, found, userdata);
+	}
+	free(cache);
+	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
+		find_path(usual[i], found, userdata);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Tells when a process maps a libcuda: the kernel's perf events of executable mappings, of all processes. */
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct libcuda_watch;
+
+/* 0 or negative errno: it needs CAP_PERFMON. */
+int libcuda_watch_new(struct libcuda_watch **watchp);
+struct libcuda_watch *libcuda_watch_free(struct libcuda_watch *watch);
+
+/* Calls back for each process that has mapped one since the last time. False: some events were lost. */
+bool libcuda_watch_read(struct libcuda_watch *watch, void (*mapped)(void *userdata, pid_t pid), void *userdata);

@@ -1,0 +1,758 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Calls by uprobes, for real: programs that call a libcuda of this test's (test-uprobe-cuda.c), traced into a session that only keeps records. As root, on a
+ * kernel with uprobes; else skipped. Each rung of the ladder is gone through.
+ */
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "function.h"
+#include "uprobe-private.h"
+
+#define RECORDS_MAX 200000
+#define DYNAMIC_MAX 64
+
+/* ---- the session ---- */
+
+struct trace_session {
+	size_t n;
+	struct trace_record *records[RECORDS_MAX];
+	size_t n_dynamic;
+	char dynamic[DYNAMIC_MAX][64];
+	char missing[4096];
+	uint64_t lost;
+	pid_t only, shim, also; /* only: 0, all children of this test */
+	bool follow; /* who is gone was a child */
+	uint64_t last_stack;
+	size_t n_frames;
+};
+
+static struct trace_session session;
+static const char *program, *library;
+
+static pid_t parent_of(pid_t pid) {
+	char path[64], text[512], *at;
+	int parent = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	if (fgets(text, sizeof(text), file) && (at = strrchr(text, ')')))
+		sscanf(at, ") %*c %d", &parent);
+	fclose(file);
+	return parent;
+}
+
+/* One process and its children, or all of this test's. */
+bool trace_session_means(struct trace_session *s, pid_t pid) {
+	if (s->only)
+		return pid == s->only || pid == s->also || parent_of(pid) == s->only || (s->follow && kill(pid, 0) < 0);
+	return parent_of(pid) == getpid();
+}
+
+bool trace_session_emit(struct trace_session *s, const struct trace_record *record, uint32_t pid, uint32_t tid) {
+	assert_true(record->size >= sizeof(*record) && record->size % 8 == 0 && record->size <= TRACE_RECORD_MAX);
+	assert_true(s->n < RECORDS_MAX);
+	s->records[s->n] = malloc(record->size);
+	assert_non_null(s->records[s->n]);
+	memcpy(s->records[s->n++], record, record->size);
+	return true;
+}
+
+void trace_session_lost(struct trace_session *s, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count) {
+	s->lost += count;
+}
+
+void trace_session_process(struct trace_session *s, pid_t pid) {
+}
+
+void trace_session_thread(struct trace_session *s, pid_t pid, pid_t tid) {
+}
+
+bool trace_session_has_shim(struct trace_session *s, pid_t pid) {
+	return pid == s->shim;
+}
+
+uint16_t trace_session_function(struct trace_session *s, const char *name) {
+	for (size_t i = 0; i < s->n_dynamic; i++)
+		if (!strcmp(s->dynamic[i], name))
+			return (uint16_t)(TRACE_FUNCTION_DYNAMIC + i);
+	assert_true(s->n_dynamic < DYNAMIC_MAX);
+	snprintf(s->dynamic[s->n_dynamic], sizeof(s->dynamic[0]), "%s", name);
+	return (uint16_t)(TRACE_FUNCTION_DYNAMIC + s->n_dynamic++);
+}
+
+uint32_t trace_session_stack(struct trace_session *s, pid_t pid, const uint64_t *addresses, size_t n) {
+	s->n_frames = n;
+	s->last_stack = addresses[0];
+	return 1;
+}
+
+void trace_session_missing(struct trace_session *s, const char *format, ...) {
+	size_t n = strlen(s->missing);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(s->missing + n, sizeof(s->missing) - n, format, arguments);
+	va_end(arguments);
+}
+
+static void session_reset(void) {
+	for (size_t i = 0; i < session.n; i++)
+		free(session.records[i]);
+	session = (struct trace_session){};
+}
+
+static const char *function_text(uint16_t number) {
+	const struct function *function = function_by_number(number);
+
+	if (function)
+		return function->name;
+	return number >= TRACE_FUNCTION_DYNAMIC && (size_t)(number - TRACE_FUNCTION_DYNAMIC) < session.n_dynamic ? session.dynamic[number - TRACE_FUNCTION_DYNAMIC] : "?";
+}
+
+/* The call number i of those of a function (NULL: of any), or NULL. */
+static const struct trace_call *get_call(const char *name, size_t i) {
+	for (size_t k = 0; k < session.n; k++) {
+		const struct trace_call *call = (const void *)session.records[k];
+
+		if (call->record.type == TRACE_CALL && (!name || !strcmp(function_text(call->function), name)) && !i--)
+			return call;
+	}
+	return NULL;
+}
+
+static size_t count_calls(const char *name) {
+	size_t n = 0;
+
+	while (get_call(name, n))
+		n++;
+	return n;
+}
+
+static const struct trace_name *get_name(enum trace_name_kind kind, const char *begin) {
+	for (size_t i = 0; i < session.n; i++) {
+		const struct trace_name *name = (const void *)session.records[i];
+
+		if (name->record.type == TRACE_NAME && name->kind == kind && !strncmp(name->name, begin, strlen(begin)))
+			return name;
+	}
+	return NULL;
+}
+
+/* The bytes of an extra; NULL: there is none. */
+static const void *get_extra(const struct trace_call *call, uint8_t argument, size_t *sizep) {
+	const char *at = (const char *)(call->words + call->n_arguments);
+
+	for (uint8_t i = 0; i < call->n_extras; i++) {
+		const struct trace_extra *extra = (const void *)at;
+
+		assert_true(at + sizeof(*extra) + extra->size <= (const char *)call + call->record.size);
+		if (extra->argument == argument) {
+			*sizep = extra->size;
+			return extra + 1;
+		}
+		at += sizeof(*extra) + ((size_t)extra->size + 7) / 8 * 8;
+	}
+	return NULL;
+}
+
+static uint64_t get_number(const struct trace_call *call, uint8_t argument) {
+	uint64_t number = 0;
+	size_t size;
+	const void *bytes = get_extra(call, argument, &size);
+
+	assert_non_null(bytes);
+	memcpy(&number, bytes, size);
+	return number;
+}
+
+/* ---- programs ---- */
+
+struct target {
+	pid_t pid;
+	FILE *in;
+	int out;
+};
+
+static void target_expect(struct target *target, const char *text) {
+	char line[64];
+
+	assert_non_null(fgets(line, sizeof(line), target->in));
+	line[strcspn(line, "\n")] = '\0';
+	assert_string_equal(line, text);
+}
+
+static void target_start(struct target *target, const char *executable, const char *what) {
+	int in[2], out[2];
+
+	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	target->pid = fork();
+	assert_true(target->pid >= 0);
+	if (!target->pid) {
+		dup2(out[0], STDIN_FILENO);
+		dup2(in[1], STDOUT_FILENO);
+		execl(executable, executable, what, NULL);
+		_exit(127);
+	}
+	close(in[1]);
+	close(out[0]);
+	target->in = fdopen(in[0], "r");
+	target->out = out[1];
+	target_expect(target, "ready");
+}
+
+static void target_say(struct target *target) {
+	assert_int_equal(write(target->out, "\n", 1), 1);
+}
+
+static void target_run(struct target *target) {
+	target_say(target);
+	target_expect(target, "done");
+}
+
+static void target_stop(struct target *target) {
+	if (target->pid) {
+		kill(target->pid, SIGKILL);
+		waitpid(target->pid, NULL, 0);
+		close(target->out);
+		fclose(target->in);
+	}
+	target->pid = 0;
+}
+
+/* ---- tracing ---- */
+
+static struct trace_options all_options(const struct target *target, uint32_t *pid) {
+	struct trace_options options = { .all_users = true, .bpf = true, .extras = true, .sample = 1, .pids = pid, .n_pids = 1 };
+
+	memset(options.functions, 0xff, sizeof(options.functions));
+	*pid = (uint32_t)target->pid;
+	session.only = target->pid;
+	return options;
+}
+
+static struct trace_uprobe *start(const struct trace_options *options, enum uprobe_rung rung, bool hash) {
+	const struct uprobe_tuning tuning = { .first = rung, .only_first = true, .hash = hash, .no_usual = true, .detach_now = rung != UPROBE_CLASSIC };
+	struct trace_uprobe *uprobe = NULL;
+	int r;
+
+	r = uprobe_new_tuned(&uprobe, &session, options, &tuning);
+	if (r)
+		print_message("%s\n", session.missing);
+	assert_int_equal(r, 0);
+	return uprobe;
+}
+
+static void check_launch(const struct trace_call *call) {
+	static const uint64_t expected[] = { 0x1111, 2, 3, 4, 5, 6, 7, 8, 0x2222, 0x3333, 0x4444 };
+
+	assert_non_null(call);
+	assert_int_equal(call->n_arguments, 11);
+	for (size_t i = 0; i < 11; i++)
+		assert_int_equal(i >= 1 && i <= 7 ? (uint32_t)call->words[i] : call->words[i], expected[i]);
+	assert_int_equal(call->result, 0);
+	assert_int_equal(call->record.flags, 0);
+	assert_true(call->end > call->start);
+}
+
+/* All that the program's calls say is there. */
+static void check_kinds(const struct target *target) {
+	const struct trace_call *call;
+	const struct trace_name *name;
+	const char *text;
+	uint64_t kernel;
+	size_t size;
+
+	assert_int_equal(count_calls(NULL), 16);
+	for (size_t i = 0; i < 16; i++) {
+		call = get_call(NULL, i);
+		assert_int_equal(call->pid, target->pid);
+		assert_int_equal(call->tid, target->pid);
+		assert_int_equal(call->sequence, i + 1);
+		assert_int_equal(call->record.source, TRACE_SOURCE_BPF);
+		assert_true(i == 0 || call->start >= get_call(NULL, i - 1)->end);
+	}
+	call = get_call("cuMemAlloc_v2", 0);
+	assert_int_equal(call->n_arguments, 2);
+	assert_int_equal(call->words[1], 4096);
+	assert_int_equal(get_number(call, 0), 0x700000001000);
+	call = get_call("cuMemAlloc_v2", 1);
+	assert_int_equal(call->result, 1);
+	assert_int_equal(call->n_extras, 0); /* it gave nothing */
+	check_launch(get_call("cuLaunchKernel", 0));
+	call = get_call("cuLaunchKernelEx", 0);
+	text = get_extra(call, 0, &size);
+	assert_non_null(text);
+	assert_true(size == 56 && ((const uint64_t *)text)[4] == 5);
+	call = get_call("cuIpcOpenMemHandle_v2", 0);
+	assert_int_equal(call->n_arguments, 14);
+	assert_int_equal((uint32_t)call->words[1], 9);
+	for (size_t i = 6; i < 14; i++)
+		assert_int_equal(call->words[i], 0x5a5a5a5a5a5a5a5a);
+	assert_int_equal(get_number(call, 0), 0x5000 + 9 + 0x5a);
+	call = get_call("cuModuleGetFunction", 0);
+	text = get_extra(call, 2, &size);
+	assert_non_null(text);
+	assert_true(size == 7 && !memcmp(text, "vec_add\0", 8));
+	name = get_name(TRACE_NAME_KERNEL, "vec_add");
+	assert_non_null(name);
+	assert_true(name->id == get_number(call, 0) && name->pid == (uint32_t)target->pid);
+	assert_int_equal(get_call("cuModuleGetFunction", 1)->result, 500);
+	assert_null(get_name(TRACE_NAME_KERNEL, "absent"));
+	call = get_call("cuLibraryGetKernel", 0);
+	assert_non_null(get_extra(call, 2, &size));
+	assert_int_equal(size, 120); /* the call's is cut, the kernel's name is not */
+	kernel = get_number(call, 0);
+	name = get_name(TRACE_NAME_KERNEL, "kkkk");
+	assert_true(name && strlen(name->name) == 1499 && name->id == kernel);
+	call = get_call("cuKernelGetFunction", 0);
+	assert_int_equal(call->words[1], kernel);
+	for (size_t i = 0, n = 0; i < session.n; i++) {
+		name = (const void *)session.records[i];
+		n += name->record.type == TRACE_NAME && name->kind == TRACE_NAME_KERNEL && name->id == get_number(call, 0) && strlen(name->name) == 1499;
+		assert_true(i + 1 < session.n || n == 1);
+	}
+	assert_int_equal(count_calls("cuCtxSynchronize"), 1);
+	assert_int_equal(count_calls("cuStreamSynchronize"), 0); /* the driver's own */
+	call = get_call("cuParamSetf", 0);
+	assert_int_equal(call->n_arguments, 2);
+	assert_int_equal(call->record.flags, TRACE_CALL_CUT);
+	call = get_call("cuFutureThing", 0);
+	assert_true(call && call->function >= TRACE_FUNCTION_DYNAMIC && call->n_arguments == 6 && call->words[5] == 6 && call->result == 7);
+	assert_int_equal(get_call("cuMemFree_v2", 0)->result, 1);
+	assert_int_equal(session.lost, 0);
+	assert_non_null(get_name(TRACE_NAME_LIBRARY, library));
+}
+
+static void test_kinds(enum uprobe_rung rung, bool hash) {
+	struct target target;
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	uint32_t pid;
+
+	session_reset();
+	target_start(&target, program, "kinds");
+	options = all_options(&target, &pid);
+	uprobe = start(&options, rung, hash);
+	target_run(&target);
+	trace_uprobe_drain(uprobe);
+	check_kinds(&target);
+	trace_uprobe_free(uprobe);
+	target_stop(&target);
+	assert_int_equal(count_calls(NULL), 16);
+}
+
+static void test_session(void **state) {
+	test_kinds(UPROBE_SESSION, false);
+}
+
+static void test_session_hash(void **state) {
+	test_kinds(UPROBE_SESSION, true);
+}
+
+static void test_multi(void **state) {
+	test_kinds(UPROBE_MULTI, false);
+	test_kinds(UPROBE_MULTI, true);
+}
+
+static void test_classic(void **state) {
+	test_kinds(UPROBE_CLASSIC, false);
+	assert_non_null(strstr(session.missing, "uprobe_multi"));
+}
+
+/* Runs a program under a rung, with options changed by a function, and drains. */
+static void run_with(const char *what, enum uprobe_rung rung, void (*change)(struct trace_options *options)) {
+	struct target target;
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	uint32_t pid;
+
+	session_reset();
+	target_start(&target, program, what);
+	options = all_options(&target, &pid);
+	if (change)
+		change(&options);
+	uprobe = start(&options, rung, false);
+	target_run(&target);
+	trace_uprobe_drain(uprobe);
+	trace_uprobe_free(uprobe);
+	target_stop(&target);
+}
+
+static void test_sites(void **state) {
+	static const char *const names[] = { "cuSitePush", "cuSiteNop5", "cuSiteNop", "cuSiteEndbr", "cuSiteSub", "cuSiteRet", "cuSiteJump", "cuSiteTest" };
+
+#ifndef __x86_64__
+	skip();
+#endif
+	for (enum uprobe_rung rung = 0; rung < _UPROBE_RUNG_N; rung++) {
+		run_with("sites", rung, NULL);
+		assert_int_equal(count_calls(NULL), 8);
+		for (size_t i = 0; i < 8; i++) {
+			const struct trace_call *call = get_call(names[i], 0);
+
+			assert_non_null(call); /* cuSiteJump goes on in cuSitePush: one call */
+			assert_int_equal(call->result, 0);
+			assert_int_equal(call->sequence, i + 1);
+		}
+		assert_non_null(strstr(session.missing, " functions have no instruction")); /* sub, ret, and what the compiler made */
+	}
+}
+
+static void test_jumps(void **state) {
+	for (enum uprobe_rung rung = 0; rung < _UPROBE_RUNG_N; rung++) {
+		run_with("jumps", rung, NULL);
+		assert_int_equal(count_calls("cuOccupancyMaxPotentialBlockSize"), 2); /* three were left by a jump */
+		assert_int_equal(count_calls("cuInit"), 10);
+		for (size_t i = 0; i < 10; i++)
+			assert_int_equal((uint32_t)get_call("cuInit", i)->words[0], i % 2 ? 0 : 1);
+	}
+}
+
+static void test_threads(void **state) {
+	run_with("threads", UPROBE_SESSION, NULL);
+	assert_int_equal(count_calls("cuMemFree_v2"), 400);
+	for (size_t i = 0; i < 400; i++) {
+		const struct trace_call *call = get_call("cuMemFree_v2", i);
+
+		assert_int_equal(call->sequence, call->words[0] % 1000 + 1);
+		assert_int_not_equal(call->tid, call->pid);
+	}
+}
+
+static void with_errors(struct trace_options *options) {
+	options->errors = true;
+	options->extras = false;
+}
+
+static void with_sample(struct trace_options *options) {
+	options->sample = 10;
+}
+
+static void with_rate(struct trace_options *options) {
+	options->rate = 100;
+}
+
+static void with_duration(struct trace_options *options) {
+	options->min_duration = UINT64_C(3600000000000);
+}
+
+static void with_one_function(struct trace_options *options) {
+	uint16_t number = function_by_name("cuMemAlloc_v2")->number;
+
+	memset(options->functions, 0, sizeof(options->functions));
+	options->functions[number / 64] |= UINT64_C(1) << number % 64;
+}
+
+static void with_stacks(struct trace_options *options) {
+	options->stacks = true;
+}
+
+static void test_filters(void **state) {
+	run_with("kinds", UPROBE_SESSION, with_errors);
+	assert_int_equal(count_calls(NULL), 5);
+	for (size_t i = 0; i < 5; i++) {
+		assert_int_not_equal(get_call(NULL, i)->result, 0);
+		assert_int_equal(get_call(NULL, i)->n_extras, 0);
+	}
+	assert_non_null(get_name(TRACE_NAME_KERNEL, "vec_add"));
+	run_with("many", UPROBE_SESSION, with_sample);
+	assert_int_equal(count_calls(NULL), 5000);
+	assert_int_equal(session.lost, 0);
+	run_with("many", UPROBE_SESSION, with_rate);
+	assert_true(count_calls(NULL) >= 100 && count_calls(NULL) < 49000);
+	assert_int_equal(count_calls(NULL) + session.lost, 50000);
+	run_with("kinds", UPROBE_SESSION, with_duration);
+	assert_int_equal(count_calls(NULL), 0);
+	assert_non_null(get_name(TRACE_NAME_KERNEL, "kkk"));
+	run_with("kinds", UPROBE_SESSION, with_one_function);
+	assert_int_equal(count_calls(NULL), 3);
+	assert_int_equal(count_calls("cuMemAlloc_v2"), 3);
+	assert_non_null(get_name(TRACE_NAME_KERNEL, "vec_add"));
+	run_with("kinds", UPROBE_SESSION, with_stacks);
+	assert_int_equal(count_calls(NULL), 16);
+	assert_int_equal(get_call(NULL, 3)->stack, 1);
+	assert_true(session.n_frames >= 1 && session.last_stack);
+	check_launch(get_call("cuLaunchKernel", 0));
+}
+
+/* A ring of one megabyte and nobody who drains it: what is not there is counted. */
+static void test_lost(void **state) {
+	struct target target;
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	uint32_t pid;
+
+	session_reset();
+	target_start(&target, program, "many");
+	options = all_options(&target, &pid);
+	options.buffer = 4096;
+	uprobe = start(&options, UPROBE_SESSION, false);
+	target_run(&target);
+	trace_uprobe_free(uprobe);
+	target_stop(&target);
+	assert_true(count_calls(NULL) > 1000 && session.lost > 1000);
+	assert_int_equal(count_calls(NULL) + session.lost, 50000);
+	assert_int_equal(get_call(NULL, 0)->sequence, 1);
+}
+
+/* Children are found when they call. */
+static void test_forks(void **state) {
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	struct target target;
+	uint32_t pid;
+
+	for (int follow = 0; follow < 2; follow++) {
+		session_reset();
+		target_start(&target, program, "forks");
+		options = all_options(&target, &pid);
+		options.follow = follow;
+		uprobe = start(&options, UPROBE_SESSION, false);
+		session.follow = follow;
+		target_say(&target);
+		for (int i = 0; i < 200 && count_calls("cuInit") < (follow ? 3 : 1); i++) {
+			usleep(5000);
+			trace_uprobe_drain(uprobe);
+		}
+		assert_int_equal(count_calls("cuInit"), follow ? 3 : 1);
+		assert_int_equal((uint32_t)get_call("cuInit", 0)->words[0], follow ? 2 : 3);
+		if (follow)
+			assert_int_equal((uint32_t)get_call("cuInit", 1)->words[0], 4);
+		trace_uprobe_free(uprobe);
+		target_stop(&target);
+	}
+}
+
+/* What runs when the trace ends is told as such; who is killed meanwhile is not. */
+static void test_unfinished(void **state) {
+	for (int kind = 0; kind < 3; kind++) {
+		struct trace_uprobe *uprobe;
+		struct trace_options options;
+		const struct trace_call *call;
+		struct target target;
+		uint32_t pid;
+
+		session_reset();
+		target_start(&target, program, "waits");
+		options = all_options(&target, &pid);
+		uprobe = start(&options, UPROBE_SESSION, kind == 2);
+		target_say(&target);
+		target_expect(&target, "waiting");
+		usleep(50000);
+		trace_uprobe_drain(uprobe);
+		assert_int_equal(count_calls(NULL), 1);
+		if (kind == 1)
+			target_stop(&target);
+		trace_uprobe_free(uprobe);
+		call = get_call("cuCtxSynchronize", 0);
+		if (kind == 1) {
+			assert_null(call);
+		} else {
+			assert_non_null(call);
+			assert_int_equal(call->record.flags, TRACE_CALL_OPEN | TRACE_CALL_NO_RESULT);
+			assert_int_equal(call->sequence, 2);
+			target_stop(&target);
+		}
+	}
+}
+
+/* A process with the shim is left alone, and one that nobody means. */
+static void test_others(void **state) {
+	struct target mine, other;
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	uint32_t pid;
+
+	session_reset();
+	target_start(&mine, program, "kinds");
+	target_start(&other, program, "many");
+	options = all_options(&mine, &pid);
+	options.n_pids = 0;
+	session.shim = other.pid;
+	session.only = mine.pid;
+	session.also = other.pid;
+	uprobe = start(&options, UPROBE_SESSION, false);
+	target_run(&other);
+	trace_uprobe_drain(uprobe);
+	assert_int_equal(count_calls(NULL), 0);
+	target_run(&mine);
+	trace_uprobe_drain(uprobe);
+	assert_int_equal(count_calls(NULL), 16);
+	trace_uprobe_free(uprobe);
+	target_stop(&mine);
+	target_stop(&other);
+}
+
+/* If all have the shim, the probes go; they come back when another process needs them. */
+static void test_dormant(void **state) {
+	struct target shim, other;
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	uint32_t pid;
+
+	session_reset();
+	target_start(&shim, program, "many");
+	options = all_options(&shim, &pid);
+	options.n_pids = 0;
+	session.only = 0;
+	uprobe = start(&options, UPROBE_SESSION, false);
+	if (!uprobe->watch) {
+		trace_uprobe_free(uprobe);
+		target_stop(&shim);
+		skip();
+	}
+	session.shim = shim.pid;
+	assert_int_equal(uprobe->n_libraries, 1);
+	assert_non_null(uprobe->libraries[0].link);
+	target_run(&shim);
+	trace_uprobe_drain(uprobe);
+	assert_null(uprobe->libraries[0].link);
+	assert_int_equal(count_calls(NULL), 0);
+	target_start(&other, program, "kinds");
+	for (int i = 0; i < 200 && !uprobe->libraries[0].link; i++) {
+		usleep(5000);
+		trace_uprobe_drain(uprobe);
+	}
+	assert_non_null(uprobe->libraries[0].link);
+	target_run(&other);
+	trace_uprobe_drain(uprobe);
+	check_kinds(&other);
+	trace_uprobe_free(uprobe);
+	target_stop(&shim);
+	target_stop(&other);
+}
+
+static void copy_file(const char *from, const char *to) {
+	char command[4096];
+
+	snprintf(command, sizeof(command), "cp '%s' '%s'", from, to);
+	assert_int_equal(system(command), 0);
+}
+
+/* Two libraries, of which one comes later, in a mount namespace where its path is another's, and is deleted. */
+static void test_libraries(void **state) {
+	char folder[] = "/tmp/test-uprobe-XXXXXX", path[256], executable[256];
+	struct target first, second;
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	uint32_t pid;
+
+	session_reset();
+	assert_non_null(mkdtemp(folder));
+	target_start(&first, program, "kinds");
+	options = all_options(&first, &pid);
+	options.n_pids = 0;
+	session.only = 0;
+	uprobe = start(&options, UPROBE_SESSION, false);
+	assert_int_equal(uprobe->n_libraries, 1);
+	snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
+	snprintf(executable, sizeof(executable), "%s/program", folder);
+	if (unshare(CLONE_NEWNS) == 0) {
+		assert_int_equal(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+		assert_int_equal(mount("none", folder, "tmpfs", 0, NULL), 0); /* all further programs are in here */
+	}
+	copy_file(library, path);
+	copy_file(program, executable);
+	setenv("LD_LIBRARY_PATH", folder, 1);
+	target_start(&second, executable, "kinds");
+	unsetenv("LD_LIBRARY_PATH");
+	assert_int_equal(unlink(path), 0);
+	for (int i = 0; i < 200 && uprobe->n_libraries < 2; i++) {
+		usleep(5000);
+		trace_uprobe_drain(uprobe);
+	}
+	assert_int_equal(uprobe->n_libraries, 2);
+	target_run(&first);
+	target_run(&second);
+	trace_uprobe_drain(uprobe);
+	assert_int_equal(count_calls(NULL), 32);
+	check_launch(get_call("cuLaunchKernel", 0));
+	check_launch(get_call("cuLaunchKernel", 1));
+	trace_uprobe_free(uprobe);
+	target_stop(&first);
+	target_stop(&second);
+	umount2(folder, MNT_DETACH);
+	rmdir(folder);
+}
+
+/* Without rights there is one line that says so. */
+static void test_not_permitted(void **state) {
+	int status;
+	pid_t child;
+
+	session_reset();
+	child = fork();
+	if (!child) {
+		struct trace_options options = { .bpf = true };
+		struct trace_uprobe *uprobe = NULL;
+		int r;
+
+		if (setresuid(65534, 65534, 65534) < 0)
+			_exit(99);
+		r = trace_uprobe_new(&uprobe, &session, &options);
+		_exit(r >= 0 || uprobe || !strstr(session.missing, "CAP_BPF"));
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+/* Whether this machine lets anybody do it. */
+static const char *reason_to_skip(void) {
+	const struct uprobe_tuning tuning = { .no_usual = true };
+	const struct trace_options options = { .bpf = true };
+	struct trace_uprobe *uprobe;
+
+	if (geteuid() != 0)
+		return "not root";
+	if (uprobe_new_tuned(&uprobe, &session, &options, &tuning) < 0)
+		return session.missing;
+	if (uprobe->engine.rung != UPROBE_SESSION)
+		return "no uprobe.session in this kernel";
+	trace_uprobe_free(uprobe);
+	return NULL;
+}
+
+int main(int argc, char **argv) {
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_session),	      cmocka_unit_test(test_session_hash), cmocka_unit_test(test_multi),  cmocka_unit_test(test_classic),
+		cmocka_unit_test(test_sites),	      cmocka_unit_test(test_jumps),	   cmocka_unit_test(test_threads), cmocka_unit_test(test_filters),
+		cmocka_unit_test(test_lost),	      cmocka_unit_test(test_forks),	   cmocka_unit_test(test_unfinished), cmocka_unit_test(test_others),
+		cmocka_unit_test(test_dormant),	      cmocka_unit_test(test_not_permitted), cmocka_unit_test(test_libraries),
+	};
+	const char *reason;
+
+	if (argc < 3)
+		return 2;
+	program = argv[1];
+	library = realpath(argv[2], NULL);
+	reason = reason_to_skip();
+	if (reason) {
+		printf("skipped: %s\n", reason);
+		return 77;
+	}
+	if (argc > 3)
+		cmocka_set_test_filter(argv[3]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

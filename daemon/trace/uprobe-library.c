@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Which files are probed. At the beginning: what traced processes have mapped, what their environment and this host's loader would give them. Later: what a process
+ * maps, as the kernel tells (libcuda-watch.h), by the next drain: calls before that are not seen, if it is the first one with that file. Without that
+ * right all processes are looked at every second. All processes are looked at in slices of some milliseconds; attaching to one file takes some ten.
+ *
+ * A probe is in the file for all processes: those with the shim pay for it, too. So a file that only such processes use has none: it is dormant until another
+ * process, which has not told in a while that it has the shim, maps it.
+ */
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+#include "function.h"
+#include "libcuda-watch.h"
+#include "uprobe-private.h"
+
+#define SLICE UINT64_C(2000000) /* nanoseconds of a drain */
+#define FIRST_SLICE UINT64_C(50000000)
+#define SCAN_PERIOD UINT64_C(1000000000)
+#define SHIM_DELAY UINT64_C(200000000) /* a process with the shim has said so by then */
+
+static uint64_t now_ns(void) {
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* ---- one library ---- */
+
+static bool gives_names(const char *name) {
+	return !strcmp(name, "cuModuleGetFunction") || !strcmp(name, "cuLibraryGetKernel") || !strcmp(name, "cuKernelGetFunction");
+}
+
+/* What to record of a function. False: nothing. */
+static bool make_row(struct trace_uprobe *uprobe, const char *name, struct uprobe_row *row) {
+	const struct function *function = function_by_name(name);
+	uint16_t bit = function ? function->number : TRACE_FUNCTION_DYNAMIC;
+	bool wanted = uprobe->functions[bit / 64] >> bit % 64 & 1, names = gives_names(name);
+
+	if (!wanted && !names)
+		return false;
+	*row = (struct uprobe_row){
+		.function = function ? function->number : trace_session_function(uprobe->session, name),
+		.flags = (uint8_t)((names ? UPROBE_ROW_NAMES : 0) | (wanted ? 0 : UPROBE_ROW_UNWANTED)),
+		.n_words = UPROBE_REGISTERS,
+	};
+	if (!function)
+		return row->function != 0;
+	row->n_words = (uint8_t)(function->words - function->floats);
+	if (function->floats)
+		row->flags |= UPROBE_ROW_CUT;
+	for (size_t i = 0; i < function->n_extras && row->n_extras < UPROBE_EXTRAS_MAX && (uprobe->extras || names); i++)
+		row->extras[row->n_extras++] = (struct uprobe_extra){
+			.argument = function->extras[i].argument,
+			.word = function->extras[i].word,
+			.when = function->extras[i].when,
+			.size = function->extras[i].size,
+		};
+	return true;
+}
+
+/* Probes what is wanted of a library's functions. */
+static void attach_library(struct trace_uprobe *uprobe, size_t index) {
+	struct uprobe_library *library = &uprobe->libraries[index];
+	const struct libcuda *file = library->file;
+	uint64_t *offsets = calloc(2 * file->n, sizeof(*offsets)), *cookies = offsets + file->n;
+	pid_t pid = uprobe->closed && uprobe->n_pids == 1 ? (pid_t)uprobe->pids[0] : 0;
+	size_t n = 0, n_stepped = 0, refused = 0;
+	int r = offsets ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !r && i < file->n; i++) {
+		struct uprobe_row row;
+		uint32_t key;
+
+		if (!make_row(uprobe, file->functions[i].name, &row))
+			continue;
+		key = row.function;
+		if (bpf_map_update_elem(uprobe->engine.rows, &key, &row, BPF_ANY) < 0)
+			continue;
+		offsets[n] = file->functions[i].offset;
+		cookies[n++] = UPROBE_COOKIE(index + 1, key);
+		n_stepped += file->functions[i].stepped;
+	}
+	if (!r && n)
+		r = uprobe_link_new(&library->link, uprobe->engine.rung, &uprobe->engine.programs, file->fd, offsets, cookies, n, pid, &refused);
+	if (r) {
+		trace_session_missing(uprobe->session, "bpf: %s: its calls are not seen: %s", file->path, strerror(-r));
+		library->broken = true;
+	} else if (n_stepped) {
+		trace_session_missing(uprobe->session, "bpf: %s: %zu of %zu functions have no instruction that a probe can take the place of cheaply: "
+						       "a call of them costs some microseconds more", file->path, n_stepped, n);
+	}
+	if (refused)
+		trace_session_missing(uprobe->session, "bpf: %s: the kernel refused to probe %zu of %zu functions", file->path, refused, n);
+	free(offsets);
+}
+
+static void name_library(struct trace_uprobe *uprobe, size_t index) {
+	const char *path = uprobe->libraries[index].file->path;
+	struct {
+		struct trace_name name;
+		char text[1024];
+	} record = { .name = { .record = { .type = TRACE_NAME, .source = TRACE_SOURCE_BPF }, .kind = TRACE_NAME_LIBRARY, .id = index + 1 } };
+	const char *version = strstr(path, "libcuda.so.");
+	int n;
+
+	version = version && strchr(version + strlen("libcuda.so."), '.') ? version + strlen("libcuda.so.") : NULL;
+	n = version ? snprintf(record.text, sizeof(record.text), "%s (%s)", path, version) : snprintf(record.text, sizeof(record.text), "%s", path);
+	if (n < 0 || n >= (int)sizeof(record.text))
+		n = sizeof(record.text) - 1;
+	record.name.record.size = (uint32_t)(sizeof(record.name) + ((size_t)n + 8) / 8 * 8);
+	trace_session_emit(uprobe->session, &record.name.record, 0, 0);
+}
+
+static void add_user(struct uprobe_library *library, pid_t pid) {
+	for (size_t i = 0; i < library->n_users; i++)
+		if (library->users[i] == pid)
+			return;
+	if (pid && library->n_users < UPROBE_USERS_MAX)
+		library->users[library->n_users++] = pid;
+}
+
+/* Whether nobody without the shim uses the library, as far as one knows. */
+static bool is_only_for_shims(struct trace_uprobe *uprobe, struct uprobe_library *library) {
+	size_t n = 0;
+
+	if (library->n_users == UPROBE_USERS_MAX)
+		return false;
+	for (size_t i = 0; i < library->n_users; i++)
+		if (kill(library->users[i], 0) == 0 && !trace_session_has_shim(uprobe->session, library->users[i]))
+			library->users[n++] = library->users[i];
+	library->n_users = n;
+	return !n;
+}
+
+/* The text that the kernel has for a file: what a symbolic link led to. */
+static const char *real_path(int fd, const char *path, char buffer[static 1024]) {
+	char link[64];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, buffer, 1023);
+	if (n <= 0)
+		return path;
+	buffer[n] = '\0';
+	return buffer[0] == '/' && libcuda_path_matches(buffer, (size_t)n) ? buffer : path;
+}
+
+/* libcuda_found_fn: a file, which may be known. */
+static void found_library(void *userdata, int fd, const char *path) {
+	struct trace_uprobe *uprobe = userdata;
+	struct uprobe_library *library;
+	struct libcuda *file;
+	char buffer[1024];
+	struct stat status;
+
+	if (fstat(fd, &status) < 0) {
+		close(fd);
+		return;
+	}
+	for (size_t i = 0; i < uprobe->n_libraries; i++) {
+		library = &uprobe->libraries[i];
+		if (library->file->device != status.st_dev || library->file->inode != status.st_ino)
+			continue;
+		close(fd);
+		add_user(library, uprobe->finding);
+		if (!library->link && !library->broken)
+			attach_library(uprobe, i);
+		return;
+	}
+	if (uprobe->n_libraries == UPROBE_LIBRARIES_MAX) {
+		close(fd);
+		trace_session_missing(uprobe->session, "bpf: %s: its calls are not seen: there are more than %d libraries", path, UPROBE_LIBRARIES_MAX);
+		return;
+	}
+	path = real_path(fd, path, buffer);
+	if (libcuda_new(&file, fd, path))
+		return; /* a stub of somebody's, or nothing that could be called */
+	library = &uprobe->libraries[uprobe->n_libraries++];
+	*library = (struct uprobe_library){ .file = file };
+	add_user(library, uprobe->finding);
+	name_library(uprobe, uprobe->n_libraries - 1);
+	attach_library(uprobe, uprobe->n_libraries - 1);
+}
+
+void uprobe_library_is_costly(struct trace_uprobe *uprobe, size_t index) {
+	struct uprobe_library *library = &uprobe->libraries[index];
+
+	if (!library->link || !uprobe->watch || !is_only_for_shims(uprobe, library))
+		return;
+	library->link = uprobe_link_free(library->link);
+}
+
+/* ---- finding them ---- */
+
+/* Looks at what a traced process has mapped. */
+static void look_at_process(struct trace_uprobe *uprobe, pid_t pid) {
+	if (!trace_session_means(uprobe->session, pid) || trace_session_has_shim(uprobe->session, pid))
+		return;
+	uprobe->finding = pid;
+	libcuda_find_mapped(pid, found_library, uprobe);
+	uprobe->finding = 0;
+}
+
+/* Looks at all processes, for a while. */
+static void scan(struct trace_uprobe *uprobe, uint64_t until) {
+	const struct dirent *entry;
+
+	if (!uprobe->scan)
+		uprobe->scan = opendir("/proc");
+	while (uprobe->scan && now_ns() < until) {
+		entry = readdir(uprobe->scan);
+		if (!entry) {
+			closedir(uprobe->scan);
+			uprobe->scan = NULL;
+			uprobe->scanned = now_ns();
+			uprobe->scan_again = false;
+			return;
+		}
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+			look_at_process(uprobe, (pid_t)atoi(entry->d_name));
+	}
+}
+
+static bool has_dormant_library(const struct trace_uprobe *uprobe) {
+	for (size_t i = 0; i < uprobe->n_libraries; i++)
+		if (!uprobe->libraries[i].link && !uprobe->libraries[i].broken)
+			return true;
+	return false;
+}
+
+/* The watch: a process has mapped a libcuda. */
+static void process_mapped(void *userdata, pid_t pid) {
+	struct trace_uprobe *uprobe = userdata;
+
+	if (!has_dormant_library(uprobe))
+		look_at_process(uprobe, pid);
+	else if (uprobe->n_pending < UPROBE_USERS_MAX)
+		uprobe->pending[uprobe->n_pending++] = (struct uprobe_pending){ pid, now_ns() + SHIM_DELAY };
+	else
+		uprobe->scan_again = true;
+}
+
+void uprobe_libraries_start(struct trace_uprobe *uprobe) {
+	int r = libcuda_watch_new(&uprobe->watch);
+
+	if (r)
+		trace_session_missing(uprobe->session, "bpf: no events of mappings (%s): a process that starts with a libcuda of its own is found within a second only",
+				      strerror(-r));
+	for (size_t i = 0; i < uprobe->n_pids; i++) {
+		look_at_process(uprobe, (pid_t)uprobe->pids[i]);
+		libcuda_find_environment((pid_t)uprobe->pids[i], found_library, uprobe);
+	}
+	if (!uprobe->tuning.no_usual)
+		libcuda_find_usual(found_library, uprobe);
+	if (!uprobe->closed)
+		scan(uprobe, now_ns() + FIRST_SLICE);
+}
+
+void uprobe_libraries_continue(struct trace_uprobe *uprobe, uint64_t now) {
+	size_t n = 0;
+
+	if (uprobe->watch && !libcuda_watch_read(uprobe->watch, process_mapped, uprobe))
+		uprobe->scan_again = true;
+	for (size_t i = 0; i < uprobe->n_pending; i++) {
+		if (now < uprobe->pending[i].due)
+			uprobe->pending[n++] = uprobe->pending[i];
+		else
+			look_at_process(uprobe, uprobe->pending[i].pid);
+	}
+	uprobe->n_pending = n;
+	if (uprobe->scan || (now - uprobe->scanned >= SCAN_PERIOD && (uprobe->scan_again || !uprobe->watch)))
+		scan(uprobe, now + SLICE);
+}
+
+void uprobe_libraries_stop(struct trace_uprobe *uprobe) {
+	for (size_t i = 0; i < uprobe->n_libraries; i++) {
+		if (uprobe->tuning.detach_now)
+			uprobe_link_free_now(uprobe->libraries[i].link);
+		else
+			uprobe_link_free(uprobe->libraries[i].link);
+		libcuda_free(uprobe->libraries[i].file);
+	}
+	uprobe->n_libraries = 0;
+	if (uprobe->scan)
+		closedir(uprobe->scan);
+	libcuda_watch_free(uprobe->watch);
+}

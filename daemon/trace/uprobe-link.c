@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* bpf(2) by hand: Debian 12's libbpf and headers know neither uprobe_multi nor sessions. */
+
+#include "uprobe-link.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <linux/bpf.h>
+#include <linux/perf_event.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MULTI_RETURN 1 /* BPF_F_UPROBE_MULTI_RETURN */
+#define REFUSED_MAX 32 /* functions */
+#define PATH_SIZE 64
+#define DESCRIPTORS_SPARE 256
+
+struct uprobe_link {
+	size_t n, size;
+	int *fds;
+};
+
+/* What is attached where. */
+struct request {
+	const struct uprobe_programs *programs;
+	char path[PATH_SIZE]; /* of the file's descriptor: the very inode */
+	const uint64_t *offsets, *cookies;
+	pid_t pid;
+	size_t refused;
+};
+
+/* Takes a descriptor. */
+static int link_add(struct uprobe_link *link, int fd) {
+	if (link->n == link->size) {
+		size_t size = link->size ? 2 * link->size : 2;
+		int *fds = realloc(link->fds, size * sizeof(*fds));
+
+		if (!fds) {
+			close(fd);
+			return -ENOMEM;
+		}
+		link->fds = fds;
+		link->size = size;
+	}
+	link->fds[link->n++] = fd;
+	return 0;
+}
+
+/* One link of a program on n functions; the descriptor, or -errno. */
+static int multi_link(const struct request *request, int program, unsigned int type, unsigned int flags, size_t first, size_t n) {
+	/* the beginning of union bpf_attr, of the command */
+	struct {
+		uint32_t program, target, type, flags;
+		uint64_t path, offsets, semaphores, cookies;
+		uint32_t n, multi_flags, pid, reserved;
+	} attribute = {
+		.program = (uint32_t)program,
+		.type = type,
+		.path = (uint64_t)(uintptr_t)request->path,
+		.offsets = (uint64_t)(uintptr_t)(request->offsets + first),
+		.cookies = (uint64_t)(uintptr_t)(request->cookies + first),
+		.n = (uint32_t)n,
+		.multi_flags = flags,
+		.pid = (uint32_t)request->pid,
+	};
+	int fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attribute, sizeof(attribute));
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Attaches n functions by a link or two. */
+static int attach_multi(struct uprobe_link *link, const struct request *request, enum uprobe_rung rung, size_t first, size_t n) {
+	int fd, r;
+
+	if (rung == UPROBE_SESSION) {
+		fd = multi_link(request, request->programs->session, UPROBE_ATTACH_SESSION, 0, first, n);
+		return fd < 0 ? fd : link_add(link, fd);
+	}
+	fd = multi_link(request, request->programs->leave, UPROBE_ATTACH_MULTI, MULTI_RETURN, first, n);
+	if (fd < 0)
+		return fd;
+	r = link_add(link, fd);
+	if (r)
+		return r;
+	fd = multi_link(request, request->programs->enter, UPROBE_ATTACH_MULTI, 0, first, n);
+	if (fd >= 0)
+		return link_add(link, fd);
+	close(link->fds[--link->n]);
+	return fd;
+}
+
+/* The same in halves, when the kernel refuses a function among them. */
+static int attach_parts(struct uprobe_link *link, struct request *request, enum uprobe_rung rung, size_t first, size_t n) {
+	int r;
+
+	r = attach_multi(link, request, rung, first, n);
+	if (!r || r == -ENOMEM || r == -EPERM || r == -EACCES || r == -EMFILE || r == -ESRCH)
+		return r;
+	if (n == 1)
+		return ++request->refused > REFUSED_MAX ? r : 0;
+	r = attach_parts(link, request, rung, first, n / 2);
+	return r ? r : attach_parts(link, request, rung, first + n / 2, n - n / 2);
+}
+
+/* A perf event with a program on one function. */
+static int classic_probe(const struct request *request, unsigned int type, int program, bool returns, size_t i) {
+	struct perf_event_attr attribute = {
+		.type = type,
+		.size = sizeof(attribute),
+		.config = returns,
+		.uprobe_path = (uint64_t)(uintptr_t)request->path,
+		.probe_offset = request->offsets[i],
+	};
+	LIBBPF_OPTS(bpf_link_create_opts, options, .perf_event.bpf_cookie = request->cookies[i]);
+	int event, fd;
+
+	event = (int)syscall(SYS_perf_event_open, &attribute, request->pid ? request->pid : -1, request->pid ? -1 : 0, -1, PERF_FLAG_FD_CLOEXEC);
+	if (event < 0)
+		return -errno;
+	fd = bpf_link_create(program, event, BPF_PERF_EVENT, &options);
+	if (fd < 0)
+		fd = -errno;
+	else
+		ioctl(event, PERF_EVENT_IOC_ENABLE, 0);
+	close(event); /* the link holds it */
+	return fd;
+}
+
+/* The number of the kernel's perf events of that kind; 0: it has none. */
+static unsigned int read_event_type(void) {
+	FILE *file = fopen("/sys/bus/event_source/devices/uprobe/type", "re");
+	unsigned int type = 0;
+
+	if (file && fscanf(file, "%u", &type) != 1)
+		type = 0;
+	if (file)
+		fclose(file);
+	return type;
+}
+
+/* Each function has a descriptor for its entry and one for its return. */
+static void make_room_for_descriptors(size_t n) {
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= n + DESCRIPTORS_SPARE)
+		return;
+	limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || n + DESCRIPTORS_SPARE < limit.rlim_max ? n + DESCRIPTORS_SPARE : limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int attach_classic(struct uprobe_link *link, struct request *request, size_t n) {
+	unsigned int type = read_event_type();
+
+	if (!type)
+		return -EOPNOTSUPP;
+	make_room_for_descriptors(2 * n);
+	for (size_t i = 0; i < n; i++) {
+		int leave = classic_probe(request, type, request->programs->leave, true, i), enter, r;
+
+		enter = leave < 0 ? leave : classic_probe(request, type, request->programs->enter, false, i);
+		if (enter >= 0) {
+			r = link_add(link, leave);
+			if (r) {
+				close(enter);
+				return r;
+			}
+			r = link_add(link, enter);
+			if (r)
+				return r;
+			continue;
+		}
+		if (leave >= 0)
+			close(leave);
+		if (enter == -EMFILE || enter == -ENOMEM || enter == -EPERM || enter == -EACCES || ++request->refused > REFUSED_MAX)
+			return enter;
+	}
+	return 0;
+}
+
+int uprobe_link_new(struct uprobe_link **linkp, enum uprobe_rung rung, const struct uprobe_programs *programs, int fd, const uint64_t *offsets,
+		    const uint64_t *cookies, size_t n, pid_t pid, size_t *refusedp) {
+	struct request request = { .programs = programs, .offsets = offsets, .cookies = cookies, .pid = pid };
+	struct uprobe_link *link = calloc(1, sizeof(*link));
+	int r;
+
+	if (!link)
+		return -ENOMEM;
+	snprintf(request.path, sizeof(request.path), "/proc/self/fd/%d", fd);
+	r = rung == UPROBE_CLASSIC ? attach_classic(link, &request, n) : attach_parts(link, &request, rung, 0, n);
+	if (!r && n && !link->n)
+		r = -EOPNOTSUPP; /* all were refused */
+	if (r) {
+		uprobe_link_free(link);
+		return r;
+	}
+	*refusedp = request.refused;
+	*linkp = link;
+	return 0;
+}
+
+struct uprobe_link *uprobe_link_free_now(struct uprobe_link *link) {
+	if (!link)
+		return NULL;
+	for (size_t i = 0; i < link->n; i++)
+		close(link->fds[i]);
+	free(link->fds);
+	free(link);
+	return NULL;
+}
+
+static void *run_free(void *link) {
+	uprobe_link_free_now(link);
+	return NULL;
+}
+
+struct uprobe_link *uprobe_link_free(struct uprobe_link *link) {
+	sigset_t all, old;
+	pthread_t thread;
+	int r = -1;
+
+	if (!link || !link->n)
+		return uprobe_link_free_now(link);
+	sigfillset(&all);
+	if (pthread_sigmask(SIG_SETMASK, &all, &old) == 0) { /* signals are the loop's */
+		r = pthread_create(&thread, NULL, run_free, link);
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+	}
+	if (r)
+		return uprobe_link_free_now(link);
+	pthread_detach(thread);
+	return NULL;
+}
+
+/* Nobody calls it. */
+static __attribute__((noinline, used)) int probe_target(volatile int *value) {
+	return ++*value;
+}
+
+struct target {
+	uint64_t address, offset;
+};
+
+/* dl_iterate_phdr(): finds where in its file the address lies. */
+static int find_target(struct dl_phdr_info *info, size_t size, void *userdata) {
+	struct target *target = userdata;
+
+	for (size_t i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+		uint64_t start = info->dlpi_addr + segment->p_vaddr;
+
+		if (segment->p_type != PT_LOAD || target->address < start || target->address - start >= segment->p_filesz)
+			continue;
+		target->offset = segment->p_offset + (target->address - start);
+		return 1;
+	}
+	return 0;
+}
+
+int uprobe_link_probe(enum uprobe_rung rung, const struct uprobe_programs *programs) {
+	struct target target = { .address = (uint64_t)(uintptr_t)probe_target };
+	const uint64_t cookie = 1;
+	struct uprobe_link *link;
+	size_t refused;
+	int fd, r;
+
+	if (!dl_iterate_phdr(find_target, &target))
+		return -ENOENT;
+	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	r = uprobe_link_new(&link, rung, programs, fd, &target.offset, &cookie, 1, getpid(), &refused);
+	close(fd);
+	if (!r)
+		uprobe_link_free(link);
+	return r;
+}

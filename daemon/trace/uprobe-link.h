@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Probes of a program on many functions of a file, by the best way that the kernel has: one link with a program that runs at the entry and decides about the
+ * return (6.13), two links (6.6), or two perf events for each function, of which each takes a tenth of a second to go away.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum uprobe_rung {
+	UPROBE_SESSION,
+	UPROBE_MULTI,
+	UPROBE_CLASSIC,
+	_UPROBE_RUNG_N,
+};
+
+/* Attach types of the kernel's that older headers lack. */
+#define UPROBE_ATTACH_MULTI 48 /* BPF_TRACE_UPROBE_MULTI */
+#define UPROBE_ATTACH_SESSION 57 /* BPF_TRACE_UPROBE_SESSION */
+
+/* Programs; -1: not loaded. */
+struct uprobe_programs {
+	int session;
+	int enter, leave;
+};
+
+struct uprobe_link;
+
+/*
+ * Attaches to offsets of the file `fd`, with a cookie each; in one process, if pid is not 0. A few that the kernel refuses are left out, and counted
+ * in *refusedp. 0 or negative errno.
+ */
+int uprobe_link_new(struct uprobe_link **linkp, enum uprobe_rung rung, const struct uprobe_programs *programs, int fd, const uint64_t *offsets,
+		    const uint64_t *cookies, size_t n, pid_t pid, size_t *refusedp);
+
+/* Detaches, which takes up to a minute, in a thread of its own. */
+struct uprobe_link *uprobe_link_free(struct uprobe_link *link);
+
+/* Detaches before it returns: for tests. */
+struct uprobe_link *uprobe_link_free_now(struct uprobe_link *link);
+
+/* Whether the kernel can do that: attaches to a function of this very program that nobody calls. 0 or negative errno. */
+int uprobe_link_probe(enum uprobe_rung rung, const struct uprobe_programs *programs);

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The programs and their maps. What the kernel lacks is found out by trying: each rung is loaded and attached once to a function of this program. */
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "uprobe-bpf.h"
+#include "uprobe-private.h"
+
+#define FIRST_PID_NAMESPACE 0xeffffffc /* inode */
+#define RING_MIN ((size_t)1 << 20)
+#define RING_MAX ((size_t)64 << 20)
+#define RING_DEFAULT ((size_t)16 << 20)
+
+/* What libbpf last complained about, in this thread. */
+static __thread char complaint[256];
+
+static int keep_complaint(enum libbpf_print_level level, const char *format, va_list arguments) {
+	size_t n;
+
+	if (level != LIBBPF_WARN || strstr(format, "-- BEGIN PROG LOAD LOG"))
+		return 0;
+	vsnprintf(complaint, sizeof(complaint), format, arguments);
+	n = strcspn(complaint, "\n");
+	while (n && isspace((unsigned char)complaint[n - 1]))
+		n--;
+	complaint[n] = '\0';
+	return 0;
+}
+
+static void fill_config(struct uprobe_config *config, const struct trace_options *options, const struct uprobe_engine *engine, bool closed) {
+	struct stat namespace;
+
+	*config = (struct uprobe_config){
+		.min_duration = options->min_duration,
+		.sample = options->sample,
+		.rate = options->rate < 1000000000 ? options->rate : 0,
+		.errors = options->errors,
+		.stacks = options->stacks,
+		.closed = closed,
+		.storage = !engine->hash,
+	};
+	if (stat("/proc/self/ns/pid", &namespace) == 0 && namespace.st_ino != FIRST_PID_NAMESPACE) {
+		config->namespace_device = namespace.st_dev;
+		config->namespace_inode = namespace.st_ino;
+	}
+}
+
+/* The ring's size: a power of two. */
+static uint32_t ring_size(size_t buffer) {
+	size_t size = RING_MIN, wanted = buffer ? 16 * buffer : RING_DEFAULT;
+
+	while (size < wanted && size < RING_MAX)
+		size *= 2;
+	return (uint32_t)size;
+}
+
+/* Opens the object and chooses what a rung needs of it. */
+static int open_object(struct uprobe_engine *engine, const struct trace_options *options, enum uprobe_rung rung, bool closed) {
+	struct bpf_program *program;
+	struct bpf_map *map;
+	size_t size;
+
+	engine->object = bpf_object__open_mem(uprobe_bpf, sizeof(uprobe_bpf), NULL);
+	if (!engine->object)
+		return -errno;
+	bpf_object__for_each_program(program, engine->object) {
+		const char *name = bpf_program__name(program);
+		bool session = !strcmp(name, "call_session"), unfinished = !strcmp(name, "unfinished");
+
+		bpf_program__set_autoload(program, unfinished ? !engine->hash : session == (rung == UPROBE_SESSION));
+		if (!unfinished && rung != UPROBE_CLASSIC)
+			bpf_program__set_expected_attach_type(program,
+							      (enum bpf_attach_type)(rung == UPROBE_SESSION ? UPROBE_ATTACH_SESSION : UPROBE_ATTACH_MULTI));
+	}
+	bpf_object__for_each_map(map, engine->object) {
+		const char *name = bpf_map__name(map);
+
+		if (!strcmp(name, engine->hash ? "storage" : "threads"))
+			bpf_map__set_autocreate(map, false);
+		else if (!strcmp(name, "ring"))
+			bpf_map__set_max_entries(map, ring_size(options->buffer));
+		else if (strstr(name, ".rodata")) {
+			struct uprobe_config *config = (struct uprobe_config *)bpf_map__initial_value(map, &size);
+
+			if (config && size >= sizeof(*config))
+				fill_config(config, options, engine, closed);
+		}
+	}
+	return 0;
+}
+
+static int find_map(const struct uprobe_engine *engine, const char *name) {
+	return bpf_object__find_map_fd_by_name(engine->object, name);
+}
+
+static int find_program(const struct uprobe_engine *engine, const char *name) {
+	struct bpf_program *program = bpf_object__find_program_by_name(engine->object, name);
+	int fd = program ? bpf_program__fd(program) : -1;
+
+	return fd < 0 ? -1 : fd;
+}
+
+/* Loads one rung, and tries it. */
+static int load_rung(struct uprobe_engine *engine, const struct trace_options *options, enum uprobe_rung rung, bool closed) {
+	int r;
+
+	r = open_object(engine, options, rung, closed);
+	if (!r)
+		r = bpf_object__load(engine->object);
+	if (!r) {
+		engine->programs.session = find_program(engine, "call_session");
+		engine->programs.enter = find_program(engine, "call_enter");
+		engine->programs.leave = find_program(engine, "call_leave");
+		r = uprobe_link_probe(rung, &engine->programs);
+		if (r)
+			snprintf(complaint, sizeof(complaint), "attaching: %s", strerror(-r));
+	}
+	if (r) {
+		bpf_object__close(engine->object);
+		engine->object = NULL;
+		return r;
+	}
+	engine->rung = rung;
+	return 0;
+}
+
+static int load(struct uprobe_engine *engine, struct trace_session *session, const struct trace_options *options, const struct uprobe_tuning *tuning, bool closed) {
+	libbpf_print_fn_t print = libbpf_set_print(keep_complaint);
+	int r = -EOPNOTSUPP;
+
+	*complaint = '\0';
+	for (int rung = tuning->first; rung < _UPROBE_RUNG_N; rung++) {
+		r = load_rung(engine, options, (enum uprobe_rung)rung, closed);
+		if (!r || tuning->only_first || r == -EPERM || r == -EACCES || r == -ENOSYS || r == -ENOMEM)
+			break;
+	}
+	libbpf_set_print(print);
+	if (!r && engine->rung == UPROBE_CLASSIC)
+		trace_session_missing(session, "bpf: this kernel has neither uprobe.session (6.13) nor uprobe_multi (6.6): probes of all functions "
+					       "cost more, and take up to a minute to go away after the trace");
+	if (r == -EPERM || r == -EACCES)
+		trace_session_missing(session, "bpf: the kernel does not let this daemon probe programs: it needs CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE "
+					       "(run the system service); calls of processes without the shim are not seen");
+	else if (r == -ENOSYS)
+		trace_session_missing(session, "bpf: this kernel has no BPF (gVisor?): calls are seen of processes with the shim alone (gpuprobectl trace -- CMD)");
+	else if (r)
+		trace_session_missing(session, "bpf: %s; calls of processes without the shim are not seen", *complaint ? complaint : strerror(-r));
+	return r;
+}
+
+static int find_maps(struct uprobe_engine *engine) {
+	int control = find_map(engine, "control");
+	void *map;
+
+	engine->rows = find_map(engine, "rows");
+	engine->processes = find_map(engine, "processes");
+	engine->lost = find_map(engine, "lost");
+	engine->storage = engine->hash ? -1 : find_map(engine, "storage");
+	engine->threads = engine->hash ? find_map(engine, "threads") : -1;
+	engine->unfinished = find_program(engine, "unfinished");
+	map = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, control, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	engine->control = map;
+	engine->control->generation = 1;
+	return 0;
+}
+
+int uprobe_engine_init(struct uprobe_engine *engine, struct trace_session *session, const struct trace_options *options, const struct uprobe_tuning *tuning,
+		       int (*record)(void *userdata, void *data, size_t size), void *userdata) {
+	const bool closed = (options->n_pids || options->filter.has_pid) && !options->follow;
+	int n_cpus = libbpf_num_possible_cpus(), r;
+
+	engine->hash = tuning->hash || access("/sys/kernel/btf/vmlinux", R_OK) < 0;
+	r = load(engine, session, options, tuning, closed);
+	if (r)
+		return r;
+	engine->n_cpus = n_cpus > 0 ? (size_t)n_cpus : 1;
+	engine->lost_now = calloc(engine->n_cpus, sizeof(*engine->lost_now));
+	r = engine->lost_now ? find_maps(engine) : -ENOMEM;
+	if (!r) {
+		engine->ring = ring_buffer__new(find_map(engine, "ring"), record, userdata, NULL);
+		if (!engine->ring)
+			r = -errno;
+	}
+	if (r) {
+		trace_session_missing(session, "bpf: %s; calls of processes without the shim are not seen", strerror(-r));
+		uprobe_engine_deinit(engine);
+	}
+	return r;
+}
+
+void uprobe_engine_deinit(struct uprobe_engine *engine) {
+	ring_buffer__free(engine->ring);
+	if (engine->control)
+		munmap(engine->control, (size_t)sysconf(_SC_PAGESIZE));
+	free(engine->lost_now);
+	bpf_object__close(engine->object);
+	*engine = (struct uprobe_engine){};
+}
+
+void uprobe_engine_set_process(struct uprobe_engine *engine, pid_t pid, uint64_t until) {
+	uint32_t key = (uint32_t)pid, generation = engine->control->generation + 1;
+
+	bpf_map_update_elem(engine->processes, &key, &until, BPF_ANY);
+	__atomic_store_n(&engine->control->generation, generation + !generation, __ATOMIC_RELEASE);
+}
+
+uint64_t uprobe_engine_take_lost(struct uprobe_engine *engine) {
+	uint64_t sum = 0, before = engine->n_lost;
+	uint32_t key = 0;
+
+	if (bpf_map_lookup_elem(engine->lost, &key, engine->lost_now) < 0)
+		return 0;
+	for (size_t i = 0; i < engine->n_cpus; i++)
+		sum += engine->lost_now[i];
+	engine->n_lost = sum;
+	return sum - before;
+}
+
+/* Without storage of tasks: the states in the hash. */
+static void unfinished_of_hash(struct uprobe_engine *engine, int (*record)(void *userdata, void *data, size_t size), void *userdata) {
+	uint32_t key, *last = NULL;
+	struct uprobe_state state;
+
+	while (bpf_map_get_next_key(engine->threads, last, &key) == 0) {
+		last = &key;
+		if (bpf_map_lookup_elem(engine->threads, &key, &state) < 0 || !state.cookie || state.n < sizeof(state.record) || state.n > UPROBE_CALL_MAX ||
+		    state.record.flags & UPROBE_RECORD_UNWANTED)
+			continue;
+		state.record.flags = 0;
+		state.record.n_frames = 0;
+		state.record.call.record = (struct trace_record){
+			.size = (uint32_t)(state.n - offsetof(struct uprobe_record, call)),
+			.type = TRACE_CALL,
+			.source = TRACE_SOURCE_BPF,
+			.flags = state.record.call.record.flags | TRACE_CALL_OPEN | TRACE_CALL_NO_RESULT,
+		};
+		state.record.call.sequence = state.sequence + 1;
+		state.record.call.result = 0;
+		state.record.call.stack = 0;
+		record(userdata, &state.record, state.n);
+	}
+}
+
+void uprobe_engine_unfinished(struct uprobe_engine *engine, int (*record)(void *userdata, void *data, size_t size), void *userdata) {
+	union {
+		struct uprobe_record record;
+		char bytes[UPROBE_CALL_MAX];
+	} next;
+	int link, iterator;
+	FILE *file;
+
+	if (engine->hash) {
+		unfinished_of_hash(engine, record, userdata);
+		return;
+	}
+	link = bpf_link_create(engine->unfinished, 0, BPF_TRACE_ITER, NULL);
+	iterator = link < 0 ? -1 : bpf_iter_create(link);
+	file = iterator < 0 ? NULL : fdopen(iterator, "r");
+	/* The kernel's records lie one behind the other. */
+	while (file && fread(&next.record, sizeof(next.record), 1, file) == 1) {
+		size_t size = offsetof(struct uprobe_record, call) + next.record.call.record.size;
+
+		if (size < sizeof(next.record) || size > sizeof(next) ||
+		    (size > sizeof(next.record) && fread(next.bytes + sizeof(next.record), size - sizeof(next.record), 1, file) != 1))
+			break;
+		record(userdata, &next, size);
+	}
+	if (file)
+		fclose(file);
+	else if (iterator >= 0)
+		close(iterator);
+	if (link >= 0)
+		close(link);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The parts of struct trace_uprobe: its programs (uprobe-load.c), its libraries (uprobe-library.c), the rest (uprobe.c). */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bpf/uprobe.h"
+#include "libcuda.h"
+#include "number-map.h"
+#include "source.h"
+#include "uprobe-link.h"
+
+#define UPROBE_LIBRARIES_MAX 64
+#define UPROBE_USERS_MAX 256
+
+struct bpf_object;
+struct libcuda_watch;
+struct ring_buffer;
+
+/* What tests force. */
+struct uprobe_tuning {
+	enum uprobe_rung first; /* of the ladder */
+	bool only_first; /* no others */
+	bool hash; /* states in a hash, as without BTF */
+	bool no_usual; /* no libraries but those of processes */
+	bool detach_now;
+};
+
+/* The programs, in the kernel. */
+struct uprobe_engine {
+	struct bpf_object *object;
+	struct uprobe_programs programs;
+	enum uprobe_rung rung;
+	int rows, processes, lost, storage, threads; /* maps */
+	int unfinished; /* a program, or -1 */
+	bool hash;
+	struct uprobe_control *control; /* shared with the programs */
+	struct ring_buffer *ring;
+	size_t n_cpus;
+	uint64_t *lost_now; /* one for each CPU */
+	uint64_t n_lost; /* that have been told */
+};
+
+/* A file, and who of those that are traced, and have no shim, has it mapped. */
+struct uprobe_library {
+	struct libcuda *file;
+	struct uprobe_link *link; /* NULL: dormant, as only processes with the shim use it; or it could not be attached */
+	size_t n_users;
+	pid_t users[UPROBE_USERS_MAX];
+	bool broken;
+};
+
+struct trace_uprobe {
+	struct trace_session *session;
+	struct uprobe_tuning tuning;
+	uint64_t functions[TRACE_FUNCTION_MAX / 64];
+	uint32_t *pids;
+	size_t n_pids;
+	bool closed; /* these alone */
+	bool extras;
+	struct uprobe_engine engine;
+	struct uprobe_library libraries[UPROBE_LIBRARIES_MAX];
+	size_t n_libraries;
+	pid_t finding; /* the process that is being looked at, or 0 */
+	struct libcuda_watch *watch;
+	struct uprobe_pending {
+		pid_t pid;
+		uint64_t due;
+	} pending[UPROBE_USERS_MAX]; /* mapped a library that is dormant: looked at when the shim would have said that it is there */
+	size_t n_pending;
+	struct number_map names; /* of kernels: to texts */
+	pid_t last_pid, last_tid; /* that the session knows */
+	size_t n_taken; /* records of a drain */
+	void *scan; /* DIR of /proc, while all processes are looked at */
+	uint64_t scanned; /* when that ended */
+	bool scan_again;
+};
+
+/* Loads the programs by the best rung. 0, or negative errno after trace_session_missing(). */
+int uprobe_engine_init(struct uprobe_engine *engine, struct trace_session *session, const struct trace_options *options, const struct uprobe_tuning *tuning,
+		       int (*record)(void *userdata, void *data, size_t size), void *userdata);
+void uprobe_engine_deinit(struct uprobe_engine *engine);
+/* Says whether a process's calls are wanted: never, until a time, or UPROBE_PROCESS_MEANT. */
+void uprobe_engine_set_process(struct uprobe_engine *engine, pid_t pid, uint64_t until);
+/* How many records were lost since the last time. */
+uint64_t uprobe_engine_take_lost(struct uprobe_engine *engine);
+/* Gives all calls that still run, as records. */
+void uprobe_engine_unfinished(struct uprobe_engine *engine, int (*record)(void *userdata, void *data, size_t size), void *userdata);
+
+/* Finds and attaches what matters at the beginning. */
+void uprobe_libraries_start(struct trace_uprobe *uprobe);
+/* Finds what has come. */
+void uprobe_libraries_continue(struct trace_uprobe *uprobe, uint64_t now);
+/* A process with the shim pays for probes in a library: removes them if nobody else uses it. */
+void uprobe_library_is_costly(struct trace_uprobe *uprobe, size_t library);
+void uprobe_libraries_stop(struct trace_uprobe *uprobe);
+
+int uprobe_new_tuned(struct trace_uprobe **uprobep, struct trace_session *session, const struct trace_options *options, const struct uprobe_tuning *tuning);
