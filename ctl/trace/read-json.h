@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * JSON of one line, read where it lies: strings are unescaped in place and end with a NUL, so a line is read without a copy of it. The byte at `end` is the
+ * reader's and is a NUL. Strict about the syntax; texts come out as UTF-8 without a NUL: what is none becomes '?'.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct read_json {
+	char *at, *end;
+};
+
+struct read_json_number {
+	bool whole, negative; /* whole: it is an integer and fits into 64 bits */
+	uint64_t magnitude;
+	double real;
+};
+
+/* Each returns false if there is something else; nothing is to be read after that. */
+bool read_json_take(struct read_json *json, char c); /* a character, after spaces */
+bool read_json_string(struct read_json *json, char **textp);
+bool read_json_number(struct read_json *json, struct read_json_number *number);
+bool read_json_word(struct read_json *json, const char *word);
+bool read_json_skip(struct read_json *json, unsigned int depth);
+char read_json_next(struct read_json *json); /* the character that comes next, which stays */
+/* Bytes of the UTF-8 character from 0x80 up that begins here, in a text with a NUL behind it; 0: it is none. */
+unsigned int read_json_utf8(const char *text);

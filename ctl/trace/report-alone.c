@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* `gpuprobectl trace report` as a program of its own, for tests: nothing of it needs a daemon. */
+
+#include <stdio.h>
+
+#include "../ctl.h"
+#include "command.h"
+
+int main(int argc, char **argv) {
+	struct ctl ctl = {};
+	int r;
+
+	if (argc > 0)
+		argv[0] = (char *)CTL_TITLE "trace report";
+	r = command_trace_report(&ctl, argc, argv);
+	return (fflush(stdout) == EOF || ferror(stdout)) && r == CTL_OK ? CTL_ERROR : r;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What calls do, by their names without version: a file of the seeds has nothing else. */
+
+#include <string.h>
+
+#include "report.h"
+
+/* Sorted by name. */
+static const struct {
+	const char *base;
+	enum report_resource resource;
+	bool allocates;
+} functions[] = {
+	{ "cuArray3DCreate", RESOURCE_ARRAY, true },
+	{ "cuArrayCreate", RESOURCE_ARRAY, true },
+	{ "cuArrayDestroy", RESOURCE_ARRAY, false },
+	{ "cuCtxCreate", RESOURCE_CONTEXT, true },
+	{ "cuCtxDestroy", RESOURCE_CONTEXT, false },
+	{ "cuEventCreate", RESOURCE_EVENT, true },
+	{ "cuEventDestroy", RESOURCE_EVENT, false },
+	{ "cuGraphClone", RESOURCE_GRAPH, true },
+	{ "cuGraphCreate", RESOURCE_GRAPH, true },
+	{ "cuGraphDestroy", RESOURCE_GRAPH, false },
+	{ "cuGraphExecDestroy", RESOURCE_GRAPH_EXEC, false },
+	{ "cuGraphInstantiate", RESOURCE_GRAPH_EXEC, true },
+	{ "cuGraphInstantiateWithFlags", RESOURCE_GRAPH_EXEC, true },
+	{ "cuGraphInstantiateWithParams", RESOURCE_GRAPH_EXEC, true },
+	{ "cuLibraryLoadData", RESOURCE_LIBRARY, true },
+	{ "cuLibraryLoadFromFile", RESOURCE_LIBRARY, true },
+	{ "cuLibraryUnload", RESOURCE_LIBRARY, false },
+	{ "cuMemAddressFree", RESOURCE_ADDRESSES, false },
+	{ "cuMemAddressReserve", RESOURCE_ADDRESSES, true },
+	{ "cuMemAlloc", RESOURCE_MEMORY, true },
+	{ "cuMemAllocAsync", RESOURCE_MEMORY, true },
+	{ "cuMemAllocFromPoolAsync", RESOURCE_MEMORY, true },
+	{ "cuMemAllocHost", RESOURCE_HOST_MEMORY, true },
+	{ "cuMemAllocManaged", RESOURCE_MEMORY, true },
+	{ "cuMemAllocPitch", RESOURCE_MEMORY, true },
+	{ "cuMemCreate", RESOURCE_HANDLE, true },
+	{ "cuMemFree", RESOURCE_MEMORY, false },
+	{ "cuMemFreeAsync", RESOURCE_MEMORY, false },
+	{ "cuMemFreeHost", RESOURCE_HOST_MEMORY, false },
+	{ "cuMemHostAlloc", RESOURCE_HOST_MEMORY, true },
+	{ "cuMemHostRegister", RESOURCE_REGISTRATION, true },
+	{ "cuMemHostUnregister", RESOURCE_REGISTRATION, false },
+	{ "cuMemPoolCreate", RESOURCE_POOL, true },
+	{ "cuMemPoolDestroy", RESOURCE_POOL, false },
+	{ "cuMemRelease", RESOURCE_HANDLE, false },
+	{ "cuMipmappedArrayCreate", RESOURCE_ARRAY, true },
+	{ "cuMipmappedArrayDestroy", RESOURCE_ARRAY, false },
+	{ "cuModuleLoad", RESOURCE_MODULE, true },
+	{ "cuModuleLoadData", RESOURCE_MODULE, true },
+	{ "cuModuleLoadDataEx", RESOURCE_MODULE, true },
+	{ "cuModuleLoadFatBinary", RESOURCE_MODULE, true },
+	{ "cuModuleUnload", RESOURCE_MODULE, false },
+	{ "cuStreamCreate", RESOURCE_STREAM, true },
+	{ "cuStreamCreateWithPriority", RESOURCE_STREAM, true },
+	{ "cuStreamDestroy", RESOURCE_STREAM, false },
+};
+
+enum report_resource report_resource_of(const char *base, bool *allocatesp) {
+	size_t low = 0, high = sizeof(functions) / sizeof(*functions);
+
+	while (low < high) {
+		const size_t middle = (low + high) / 2;
+		const int order = strcmp(base, functions[middle].base);
+
+		if (!order) {
+			*allocatesp = functions[middle].allocates;
+			return functions[middle].resource;
+		}
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return RESOURCE_NONE;
+}
+
+/* What the seeds call an allocation. Memory of cuMemCreate() is some, a range of addresses is none. */
+bool report_is_memory(enum report_resource resource) {
+	return resource == RESOURCE_MEMORY || resource == RESOURCE_HOST_MEMORY || resource == RESOURCE_HANDLE || resource == RESOURCE_ARRAY;
+}
+
+bool report_is_launch(const struct trace_item *item) {
+	if (item->kind != EVENT_CALL)
+		return false;
+	return (!strncmp(item->base, "cuLaunch", 8) && strcmp(item->base, "cuLaunchHostFunc") != 0) || !strcmp(item->base, "cuGraphLaunch");
+}
+
+bool report_is_transfer(const struct trace_item *item) {
+	return item->kind == EVENT_CALL && !strncmp(item->base, "cuMemcpy", 8);
+}
+
+
+const char *report_type_name(enum trace_item_kind kind) {
+	static const char *const names[] = { "userspace", "ioctl", "kernel", "gpu", "process", "clock", "lost" };
+
+	return names[kind];
+}
+
+uint64_t report_duration(const struct trace_item *item) {
+	return item->end > item->start ? item->end - item->start : 0;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Texts kept once each, numbered from 1 in the order in which they came. There is a bound on how many and on their bytes: what a file
+ * invents beyond it gets number 0, "(other)".
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct report_names {
+	size_t n, max;
+	size_t bytes, max_bytes;
+	char **texts; /* of number i + 1 */
+	uint32_t *table; /* by hash: numbers; 0: free */
+	size_t n_table; /* a power of two */
+};
+
+void report_names_init(struct report_names *names, size_t max, size_t max_bytes);
+void report_names_deinit(struct report_names *names);
+/* Number of a text; 0: no room, or no memory. */
+uint32_t report_names_number(struct report_names *names, const char *text);
+const char *report_names_text(const struct report_names *names, uint32_t number);
+/* The kept text that equals this one. Lives as long as names. */
+const char *report_names_keep(struct report_names *names, const char *text);
+uint64_t report_hash(const void *data, size_t n, uint64_t seed);
