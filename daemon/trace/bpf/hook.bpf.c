@@ -1,0 +1,806 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * The programs of hooks: one for each way to be called, and one interpreter. No CO-RE: what depends on the kernel's layout is an offset in `config`, which
+ * the daemon reads from BTF where there is one, so that all programs load everywhere and a template of fentry can be loaded for any function.
+ *
+ * A span begins with an entry in `pending` and ends with a record in the ring. A function that calls itself in one thread shows its innermost call.
+ */
+
+#include "hook.h"
+
+#include <asm/ptrace.h>
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "../../../proto/trace.h"
+
+#define EINVAL 22
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+const volatile struct hook_config config SEC(".rodata.config");
+/* Row of each, of the driver's devices, then of UVM's; -1: not wanted. */
+volatile __s32 syscalls[2 * _HOOK_SYSCALL_N] SEC(".data.syscalls") = { -1, -1, -1, -1, -1, -1, -1, -1 };
+static const struct hook_event no_event;
+static const struct hook_ioctl no_ioctl;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HOOK_ROWS_MAX);
+	__type(key, __u32);
+	__type(value, struct hook_row);
+} rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u32);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, struct hook_event);
+} pending SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, struct hook_ioctl);
+} ioctls SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, HOOK_ROWS_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} hits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, HOOK_COUNTS_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} counts SEC(".maps");
+
+static __always_inline void count(void *map, __u32 index) {
+	__u64 *counter = bpf_map_lookup_elem(map, &index);
+
+	if (counter)
+		(*counter)++;
+}
+
+static __always_inline __u32 read32(__u64 address, __u32 offset) {
+	__u32 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), (const void *)(address + offset));
+	return value;
+}
+
+static __always_inline __u64 read64(__u64 address, __u32 offset) {
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), (const void *)(address + offset));
+	return value;
+}
+
+/* ---- whom it means ---- */
+
+/* What the daemon does not know yet passes, and is judged there. */
+static __always_inline int is_meant(void) {
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	__u32 *verdict;
+
+	if (pid == config.self)
+		return 0;
+	verdict = bpf_map_lookup_elem(&processes, &pid);
+	if (verdict)
+		return *verdict == HOOK_VERDICT_YES;
+	if (config.flags & HOOK_CONFIG_KNOWN)
+		return 0;
+	if (config.flags & HOOK_CONFIG_UID && (__u32)bpf_get_current_uid_gid() != config.uid)
+		return 0;
+	if (config.flags & HOOK_CONFIG_CGROUP && bpf_get_current_ancestor_cgroup_id(config.cgroup_level) != config.cgroup)
+		return 0;
+	return 1;
+}
+
+/* ---- words ---- */
+
+struct place {
+	const __u64 *arguments; /* of a function */
+	__u64 record; /* of a tracepoint */
+	__s64 result;
+};
+
+static __always_inline __u64 extend(__u64 value, __u8 size, int is_signed) {
+	if (size >= 8 || !size)
+		return value;
+	value <<= 64 - 8 * size;
+	return is_signed ? (__u64)((__s64)value >> (64 - 8 * size)) : value >> (64 - 8 * size);
+}
+
+/* A number from memory, of 1, 2, 4 or 8 bytes; constant sizes, for the verifier. */
+static __always_inline __u64 fetch(__u64 address, __u8 size, int user) {
+	const void *from = (const void *)address;
+	__u64 value = 0;
+
+#define FETCH(n)                                            \
+	do {                                                \
+		if (user)                                   \
+			bpf_probe_read_user(&value, n, from);   \
+		else                                        \
+			bpf_probe_read_kernel(&value, n, from); \
+	} while (0)
+	switch (size) {
+	case 1:
+		FETCH(1);
+		break;
+	case 2:
+		FETCH(2);
+		break;
+	case 4:
+		FETCH(4);
+		break;
+	default:
+		FETCH(8);
+		break;
+	}
+#undef FETCH
+	return value;
+}
+
+static __always_inline void take_text(struct hook_event *event, __u64 address, int user) {
+	__u32 at = event->n_text;
+	long n;
+
+	if (at > (HOOK_TEXTS_MAX - 1) * HOOK_TEXT_SIZE)
+		return;
+	n = user ? bpf_probe_read_user_str(event->text + at, HOOK_TEXT_SIZE, (const void *)address)
+		 : bpf_probe_read_kernel_str(event->text + at, HOOK_TEXT_SIZE, (const void *)address);
+	if (n <= 0)
+		n = user ? bpf_probe_read_kernel_str(event->text + at, HOOK_TEXT_SIZE, (const void *)address)
+			 : bpf_probe_read_user_str(event->text + at, HOOK_TEXT_SIZE, (const void *)address);
+	if (n <= 0) {
+		event->text[at] = '\0';
+		n = 1;
+	}
+	event->n_text = at + n;
+}
+
+/* Where the value is: its address, if it lies in memory. */
+static __always_inline void take_word(struct hook_event *event, const struct hook_word *word, __u32 i, const struct place *place,
+				      int user) {
+	__u64 value = 0, text;
+	__u32 location;
+
+	switch (word->from) {
+	case HOOK_FROM_ARGUMENT:
+		if (place->arguments && word->index < HOOK_ARGUMENTS_MAX)
+			value = place->arguments[word->index];
+		break;
+	case HOOK_FROM_FIELD:
+		value = place->record ? fetch(place->record + word->offset, word->size, 0) : 0;
+		break;
+	case HOOK_FROM_TEXT_FIELD:
+	case HOOK_FROM_TEXT_RELATIVE:
+	case HOOK_FROM_TEXT_ARRAY:
+		if (!place->record)
+			return;
+		text = place->record + word->offset;
+		if (word->from != HOOK_FROM_TEXT_ARRAY) {
+			location = read32(text, 0) & 0xffff;
+			text = (word->from == HOOK_FROM_TEXT_FIELD ? place->record : text + 4) + location;
+		}
+		event->words[i] = 0;
+		take_text(event, text, 0);
+		return;
+	}
+	if (word->flags & HOOK_WORD_FOLLOW)
+		value = fetch(value + word->offset, word->flags & HOOK_WORD_TEXT ? 8 : word->size, user);
+	if (word->flags & HOOK_WORD_TEXT)
+		take_text(event, value, user);
+	else
+		value = extend(value, word->size, word->flags & HOOK_WORD_SIGNED);
+	event->words[i] = value;
+}
+
+static __always_inline void take_words(struct hook_event *event, const struct hook_row *row, const struct place *place) {
+	for (__u32 i = 0; i < HOOK_WORDS_MAX; i++) {
+		const struct hook_word *word = &row->words[i];
+
+		if (i >= row->n_words)
+			break;
+		take_word(event, word, i, place, !!(row->flags & HOOK_ROW_USER));
+	}
+}
+
+static __always_inline int matches(const struct hook_event *event, const struct hook_row *row) {
+	for (__u32 i = 0; i < HOOK_MATCH_SIZE; i++) {
+		if (event->text[i] != row->match[i])
+			return 0;
+		if (!row->match[i])
+			break;
+	}
+	return 1;
+}
+
+/* ---- ioctls ---- */
+
+static __always_inline __u16 read_bytes(__u8 *bytes, __u64 address, __u32 size) {
+	if (!address || !size)
+		return 0;
+	if (size > HOOK_IOCTL_BYTES)
+		size = HOOK_IOCTL_BYTES;
+	if (!bpf_probe_read_user(bytes, size, (const void *)address))
+		return size;
+	/* the size was a guess, and the page ends */
+	for (__u32 less = HOOK_IOCTL_BYTES / 2; less >= 4; less /= 2)
+		if (less < size && !bpf_probe_read_user(bytes, less, (const void *)address))
+			return less;
+	return 0;
+}
+
+#define COMMAND_NUMBER(command) ((command) & 0xff)
+#define COMMAND_TYPE(command) ((command) >> 8 & 0xff)
+#define COMMAND_SIZE(command) ((command) >> 16 & 0x3fff)
+
+/* Sizes of UVM's are not in their numbers. */
+static __always_inline __u32 argument_size(const struct hook_ioctl *io) {
+	return io->device == TRACE_DEVICE_UVM || io->device == TRACE_DEVICE_UVM_TOOLS ? HOOK_IOCTL_BYTES : COMMAND_SIZE(io->command);
+}
+
+static __always_inline __u64 word_of(const struct hook_ioctl *io, __u32 offset, __u32 size) {
+	__u64 value = 0;
+
+	if (offset + size <= io->n_before && offset + size <= HOOK_IOCTL_BYTES)
+		__builtin_memcpy(&value, io->before + offset, size);
+	return value;
+}
+
+/* RM_CONTROL, RM_ALLOC and XFER have a pointer to the parameters proper (structs NVOS54, NVOS64, NVOS21, nv_ioctl_xfer_t). */
+static __always_inline void read_inner(struct hook_ioctl *io) {
+	__u32 size = COMMAND_SIZE(io->command), n = HOOK_IOCTL_BYTES;
+	__u64 address = 0, known = 0;
+
+	if (COMMAND_TYPE(io->command) != 'F' || io->device == TRACE_DEVICE_UVM || io->device == TRACE_DEVICE_UVM_TOOLS)
+		return;
+	switch (COMMAND_NUMBER(io->command)) {
+	case 0x2a:
+		address = word_of(io, 16, 8);
+		known = word_of(io, 24, 4);
+		if (!known)
+			return;
+		break;
+	case 0x2b: /* 0: the class says how large they are */
+		address = word_of(io, 16, 8);
+		known = size == 48 ? word_of(io, 32, 4) : size == 32 ? word_of(io, 24, 4) : 0;
+		break;
+	case 211:
+		address = word_of(io, 8, 8);
+		known = word_of(io, 4, 4);
+		if (!known)
+			return;
+		break;
+	}
+	if (known && known < n)
+		n = known;
+	io->n_inner = read_bytes(io->inner, address, n);
+}
+
+/* Which of the driver's devices it is. */
+static __always_inline int find_device(__u32 rdev, __u8 *device, __u8 *minor) {
+	__u32 major = rdev >> 20, number = rdev & 0xfffff;
+
+	for (__u32 i = 0; i < HOOK_DEVICES_MAX; i++) {
+		if (i >= config.n_devices)
+			break;
+		if (config.devices[i].major == major && number >= config.devices[i].first && number <= config.devices[i].last) {
+			*device = config.devices[i].device;
+			*minor = number;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+static __always_inline int device_of_file(__u64 file, __u8 *device, __u8 *minor) {
+	__u64 inode;
+
+	if (!(config.flags & HOOK_CONFIG_OFFSETS) || !file)
+		return 0;
+	inode = read64(file, config.file_inode);
+	return inode && find_device(read32(inode, config.inode_rdev), device, minor);
+}
+
+static __always_inline __u64 file_of(__u32 fd) {
+	__u64 files = read64(bpf_get_current_task(), config.task_files), table;
+
+	if (!files)
+		return 0;
+	table = read64(files, config.files_fdt);
+	if (!table || fd >= read32(table, config.fdt_max))
+		return 0;
+	return read64(read64(table, config.fdt_fd) + 8 * (__u64)fd, 0);
+}
+
+static __always_inline void ioctl_begin(__u32 row, __u8 device, __u8 minor, __u32 command, __u64 argument) {
+	__u64 id = bpf_get_current_pid_tgid(), key = HOOK_KEY((__u32)id, row);
+	struct hook_ioctl *io;
+
+	if (bpf_map_update_elem(&ioctls, &key, &no_ioctl, BPF_ANY)) {
+		count(&lost, 0);
+		return;
+	}
+	io = bpf_map_lookup_elem(&ioctls, &key);
+	if (!io)
+		return;
+	io->header.type = HOOK_RECORD_IOCTL;
+	io->header.row = row;
+	io->header.pid = id >> 32;
+	io->header.tid = id;
+	io->command = command;
+	io->argument = argument;
+	io->device = device;
+	io->minor = minor;
+	io->n_before = read_bytes(io->before, argument, argument_size(io));
+	read_inner(io);
+	io->header.start = bpf_ktime_get_ns();
+}
+
+static __always_inline void ioctl_end(__u32 row, __s32 result) {
+	__u64 key = HOOK_KEY((__u32)bpf_get_current_pid_tgid(), row), now = bpf_ktime_get_ns();
+	struct hook_ioctl *io = bpf_map_lookup_elem(&ioctls, &key);
+
+	if (!io)
+		return;
+	io->header.end = now;
+	io->header.result = result;
+	if (now - io->header.start >= config.min_duration) {
+		count(&hits, row);
+		io->n_after = read_bytes(io->after, io->argument, argument_size(io));
+		if (bpf_ringbuf_output(&ring, io, sizeof(*io), BPF_RB_NO_WAKEUP))
+			count(&lost, 0);
+	}
+	bpf_map_delete_elem(&ioctls, &key);
+}
+
+/* ---- events ---- */
+
+static __always_inline __u64 event_key(const struct hook_row *row, __u32 index) {
+	return HOOK_KEY(row->flags & HOOK_ROW_BY_CPU ? bpf_get_smp_processor_id() : (__u32)bpf_get_current_pid_tgid(), index);
+}
+
+static __always_inline void event_init(struct hook_event *event, const struct hook_row *row, __u32 index) {
+	__u64 id = bpf_get_current_pid_tgid();
+
+	event->header.type = HOOK_RECORD_EVENT;
+	event->header.row = index;
+	event->header.pid = row->flags & HOOK_ROW_NO_PROCESS ? 0 : id >> 32;
+	event->header.tid = row->flags & HOOK_ROW_NO_PROCESS ? 0 : (__u32)id;
+	event->header.end = 0;
+	event->header.result = 0;
+	event->cpu = bpf_get_smp_processor_id();
+	event->n_words = row->n_words;
+	event->n_text = 0;
+	event->reserved = 0;
+	event->header.start = bpf_ktime_get_ns();
+}
+
+static __always_inline void event_send(struct hook_event *event) {
+	long r = event->n_text ? bpf_ringbuf_output(&ring, event, sizeof(*event), BPF_RB_NO_WAKEUP)
+			       : bpf_ringbuf_output(&ring, event, sizeof(*event) - sizeof(event->text), BPF_RB_NO_WAKEUP);
+
+	if (r)
+		count(&lost, 0);
+}
+
+/* Both points in time and beginnings go through `pending`: an event is too large for the stack. */
+static __always_inline void begin(__u32 index, const struct place *place) {
+	const struct hook_row *row = bpf_map_lookup_elem(&rows, &index);
+	__u8 device = 0, minor = 0;
+	struct hook_event *event;
+	__u64 key;
+
+	if (!row || (!(row->flags & HOOK_ROW_ANY_PROCESS) && !is_meant()))
+		return;
+	if (row->flags & HOOK_ROW_IOCTL) {
+		if (!place->arguments)
+			return;
+		if (!device_of_file(place->arguments[0], &device, &minor))
+			device = row->device;
+		ioctl_begin(index, device, minor, place->arguments[1], place->arguments[2]);
+		return;
+	}
+	key = event_key(row, index);
+	if (bpf_map_update_elem(&pending, &key, &no_event, BPF_ANY)) {
+		count(&lost, 0);
+		return;
+	}
+	event = bpf_map_lookup_elem(&pending, &key);
+	if (!event)
+		return;
+	event_init(event, row, index);
+	take_words(event, row, place);
+	if (row->flags & HOOK_ROW_MATCH && !matches(event, row)) {
+		bpf_map_delete_elem(&pending, &key);
+		return;
+	}
+	if (row->flags & HOOK_ROW_SPAN)
+		return;
+	count(&hits, index);
+	event->header.end = event->header.start;
+	event_send(event);
+	bpf_map_delete_elem(&pending, &key);
+}
+
+/* Texts that could not be read at the beginning, because nobody had touched their pages yet. */
+static __always_inline void take_late_texts(struct hook_event *event, const struct hook_row *row) {
+	if (!event->n_text || event->n_text > HOOK_TEXTS_MAX || event->text[0] || !(row->flags & HOOK_ROW_USER))
+		return;
+	event->n_text = 0;
+	for (__u32 i = 0; i < HOOK_WORDS_MAX; i++)
+		if (i < row->n_words && row->words[i].flags & HOOK_WORD_TEXT)
+			take_text(event, event->words[i], 1);
+}
+
+static __always_inline void end(__u32 index, const struct place *place) {
+	const struct hook_row *row = bpf_map_lookup_elem(&rows, &index);
+	__u64 now = bpf_ktime_get_ns(), key;
+	struct hook_event *event;
+
+	if (!row)
+		return;
+	if (row->flags & HOOK_ROW_IOCTL) {
+		ioctl_end(index, place->result);
+		return;
+	}
+	key = event_key(row, index);
+	event = bpf_map_lookup_elem(&pending, &key);
+	if (!event)
+		return;
+	event->header.end = now;
+	if (row->flags & HOOK_ROW_RESULT_FIELD)
+		event->header.result = extend(fetch(place->record + row->result_offset, row->result_size, 0), row->result_size,
+					      !!(row->flags & HOOK_ROW_RESULT_SIGNED));
+	else if (row->result_size)
+		event->header.result = extend(place->result, row->result_size, !!(row->flags & HOOK_ROW_RESULT_SIGNED));
+	if (now - event->header.start >= config.min_duration && !(row->flags & HOOK_ROW_ERRORS && event->header.result >= 0)) {
+		count(&hits, index);
+		take_late_texts(event, row);
+		event_send(event);
+	}
+	bpf_map_delete_elem(&pending, &key);
+}
+
+/* ---- functions: kprobes, uprobes, fentry ---- */
+
+#if defined(__x86_64__) || defined(__TARGET_ARCH_x86)
+#define REGISTERS 6
+#define STACK_SKIP 8 /* the return address */
+#else
+#define REGISTERS 8
+#define STACK_SKIP 0
+#endif
+
+static __always_inline void begin_function(void *context, struct pt_regs *registers) {
+	__u64 arguments[HOOK_ARGUMENTS_MAX] = {
+		PT_REGS_PARM1(registers), PT_REGS_PARM2(registers), PT_REGS_PARM3(registers), PT_REGS_PARM4(registers),
+		PT_REGS_PARM5(registers),
+#if REGISTERS == 6
+		registers->r9,
+#else
+		((struct user_pt_regs *)registers)->regs[5], ((struct user_pt_regs *)registers)->regs[6],
+		((struct user_pt_regs *)registers)->regs[7],
+#endif
+	};
+	const struct place place = { .arguments = arguments };
+	__u64 stack = PT_REGS_SP(registers) + STACK_SKIP;
+	__u32 index = bpf_get_attach_cookie(context);
+
+	/* the kernel's own stack, or the user's */
+	if (bpf_probe_read_kernel(arguments + REGISTERS, sizeof(arguments) - 8 * REGISTERS, (const void *)stack))
+		bpf_probe_read_user(arguments + REGISTERS, sizeof(arguments) - 8 * REGISTERS, (const void *)stack);
+	begin(index, &place);
+}
+
+static __always_inline void end_function(void *context, struct pt_regs *registers) {
+	const struct place place = { .result = PT_REGS_RC(registers) };
+
+	end(bpf_get_attach_cookie(context), &place);
+}
+
+SEC("kprobe")
+int hook_entry(struct pt_regs *registers) {
+	begin_function(registers, registers);
+	return 0;
+}
+
+SEC("kprobe")
+int hook_return(struct pt_regs *registers) {
+	end_function(registers, registers);
+	return 0;
+}
+
+SEC("kprobe.multi")
+int hook_multi_entry(struct pt_regs *registers) {
+	begin_function(registers, registers);
+	return 0;
+}
+
+SEC("kprobe.multi")
+int hook_multi_return(struct pt_regs *registers) {
+	end_function(registers, registers);
+	return 0;
+}
+
+SEC("kprobe")
+int hook_count(struct pt_regs *registers) {
+	if (is_meant())
+		count(&counts, bpf_get_attach_cookie(registers));
+	return 0;
+}
+
+SEC("kprobe.multi")
+int hook_multi_count(struct pt_regs *registers) {
+	if (is_meant())
+		count(&counts, bpf_get_attach_cookie(registers));
+	return 0;
+}
+
+/* Loaded once for each function, from this template. */
+SEC("fentry")
+int hook_fentry(void *context) {
+	__u64 arguments[HOOK_ARGUMENTS_MAX] = {};
+	const struct place place = { .arguments = arguments };
+
+	for (__u32 i = 0; i < HOOK_ARGUMENTS_MAX; i++)
+		if (bpf_get_func_arg(context, i, &arguments[i]) == -EINVAL)
+			break;
+	begin(bpf_get_attach_cookie(context), &place);
+	return 0;
+}
+
+SEC("fexit")
+int hook_fexit(void *context) {
+	struct place place = {};
+
+	bpf_get_func_ret(context, (__u64 *)&place.result);
+	end(bpf_get_attach_cookie(context), &place);
+	return 0;
+}
+
+/* ---- tracepoints ---- */
+
+SEC("tracepoint")
+int hook_tracepoint(void *context) {
+	const struct place place = { .record = (__u64)context };
+
+	begin(bpf_get_attach_cookie(context), &place);
+	return 0;
+}
+
+SEC("tracepoint")
+int hook_tracepoint_end(void *context) {
+	const struct place place = { .record = (__u64)context };
+
+	end(bpf_get_attach_cookie(context), &place);
+	return 0;
+}
+
+/* ---- system calls: where there are no kprobes ---- */
+
+#if defined(__x86_64__) || defined(__TARGET_ARCH_x86)
+#define NR_IOCTL 16
+#define NR_OPENAT 257
+#define NR_OPEN 2
+#define NR_CLOSE 3
+#define NR_MMAP 9
+#define SYSCALL_ARGUMENT(registers, i) read64(registers, __builtin_offsetof(struct pt_regs, SYSCALL_##i))
+#define SYSCALL_0 rdi
+#define SYSCALL_1 rsi
+#define SYSCALL_2 rdx
+#define SYSCALL_4 r8
+#define SYSCALL_5 r9
+#define SYSCALL_NUMBER(registers) read64(registers, __builtin_offsetof(struct pt_regs, orig_rax))
+#else
+#define NR_IOCTL 29
+#define NR_OPENAT 56
+#define NR_OPEN -1
+#define NR_CLOSE 57
+#define NR_MMAP 222
+#define SYSCALL_ARGUMENT(registers, i) read64(registers, 8 * i)
+#define SYSCALL_NUMBER(registers) read64(registers, __builtin_offsetof(struct user_pt_regs, pstate) + 8 + 8)
+#endif
+
+static __always_inline void begin_words(__s32 index, const __u64 *arguments) {
+	const struct place place = { .arguments = arguments };
+
+	if (index >= 0)
+		begin(index, &place);
+}
+
+/* Rows of the driver's devices, and of UVM's. */
+static __always_inline __s32 syscall_row(__u32 number, __u8 device) {
+	if (device == TRACE_DEVICE_UVM || device == TRACE_DEVICE_UVM_TOOLS)
+		number += _HOOK_SYSCALL_N;
+	return syscalls[number];
+}
+
+/* Until it returns nobody knows what is opened: it is under the row of either. */
+static __always_inline __s32 open_row(void) {
+	return syscalls[HOOK_SYSCALL_OPEN] >= 0 ? syscalls[HOOK_SYSCALL_OPEN]
+						       : syscalls[HOOK_SYSCALL_OPEN + _HOOK_SYSCALL_N];
+}
+
+/* Words of OPEN: path (text), flags. CLOSE: fd, device, minor. MMAP: fd, device, minor, length, offset. */
+SEC("raw_tp/sys_enter")
+int hook_sys_enter(struct bpf_raw_tracepoint_args *context) {
+	__u64 registers = context->args[0], arguments[HOOK_ARGUMENTS_MAX] = {};
+	long number = context->args[1];
+	__u8 device = 0, minor = 0;
+	__u32 fd;
+
+	if (number == NR_OPENAT || number == NR_OPEN) {
+		if (open_row() < 0 || !is_meant())
+			return 0;
+		arguments[0] = number == NR_OPEN ? SYSCALL_ARGUMENT(registers, 0) : SYSCALL_ARGUMENT(registers, 1);
+		arguments[1] = number == NR_OPEN ? SYSCALL_ARGUMENT(registers, 1) : SYSCALL_ARGUMENT(registers, 2);
+		begin_words(open_row(), arguments);
+		return 0;
+	}
+	if (number != NR_IOCTL && number != NR_CLOSE && number != NR_MMAP)
+		return 0;
+	fd = number == NR_MMAP ? SYSCALL_ARGUMENT(registers, 4) : SYSCALL_ARGUMENT(registers, 0);
+	if (!is_meant() || !device_of_file(file_of(fd), &device, &minor))
+		return 0;
+	arguments[0] = fd;
+	arguments[1] = device;
+	arguments[2] = minor;
+	if (number == NR_IOCTL) {
+		if (syscall_row(HOOK_SYSCALL_IOCTL, device) >= 0)
+			ioctl_begin(syscall_row(HOOK_SYSCALL_IOCTL, device), device, minor, SYSCALL_ARGUMENT(registers, 1),
+				    SYSCALL_ARGUMENT(registers, 2));
+	} else if (number == NR_CLOSE) {
+		begin_words(syscall_row(HOOK_SYSCALL_CLOSE, device), arguments);
+	} else {
+		arguments[3] = SYSCALL_ARGUMENT(registers, 1);
+		arguments[4] = SYSCALL_ARGUMENT(registers, 5);
+		begin_words(syscall_row(HOOK_SYSCALL_MMAP, device), arguments);
+	}
+	return 0;
+}
+
+static __always_inline void end_result(__s32 index, __s64 result) {
+	const struct place place = { .result = result };
+
+	if (index >= 0)
+		end(index, &place);
+}
+
+/* The record is that of the device's row. */
+static __always_inline void open_end(__s64 result) {
+	__s32 index = open_row(), right = -1;
+	__u8 device = 0, minor = 0;
+	struct hook_event *event;
+	__u64 key;
+
+	if (index < 0)
+		return;
+	key = HOOK_KEY((__u32)bpf_get_current_pid_tgid(), index);
+	event = bpf_map_lookup_elem(&pending, &key);
+	if (!event)
+		return;
+	if (result >= 0 && device_of_file(file_of(result), &device, &minor))
+		right = syscall_row(HOOK_SYSCALL_OPEN, device);
+	if (right >= 0) {
+		event->header.row = right;
+		end_result(index, result);
+	} else {
+		bpf_map_delete_elem(&pending, &key);
+	}
+}
+
+SEC("raw_tp/sys_exit")
+int hook_sys_exit(struct bpf_raw_tracepoint_args *context) {
+	__s64 result = context->args[1];
+
+	switch ((long)SYSCALL_NUMBER(context->args[0])) {
+	case NR_IOCTL:
+		for (__u32 i = HOOK_SYSCALL_IOCTL; i < 2 * _HOOK_SYSCALL_N; i += _HOOK_SYSCALL_N)
+			if (syscalls[i] >= 0)
+				ioctl_end(syscalls[i], result);
+		break;
+	case NR_OPENAT:
+#if NR_OPEN >= 0
+	case NR_OPEN:
+#endif
+		open_end(result);
+		break;
+	case NR_CLOSE:
+		end_result(syscalls[HOOK_SYSCALL_CLOSE], result);
+		end_result(syscalls[HOOK_SYSCALL_CLOSE + _HOOK_SYSCALL_N], result);
+		break;
+	case NR_MMAP:
+		end_result(syscalls[HOOK_SYSCALL_MMAP], result);
+		end_result(syscalls[HOOK_SYSCALL_MMAP + _HOOK_SYSCALL_N], result);
+		break;
+	}
+	return 0;
+}
+
+/* ---- processes ---- */
+
+static __always_inline void process_send(__u32 type, __u32 pid, __u32 tid, __s64 result) {
+	struct hook_process process = {
+		.header = { .type = type, .pid = pid, .tid = tid, .start = bpf_ktime_get_ns(), .result = result },
+	};
+
+	if (bpf_ringbuf_output(&ring, &process, sizeof(process), BPF_RB_NO_WAKEUP))
+		count(&lost, 0);
+}
+
+SEC("raw_tp/sched_process_fork")
+int hook_fork(struct bpf_raw_tracepoint_args *context) {
+	__u64 child = context->args[1];
+	__u32 pid = read32(child, config.task_tgid), yes = HOOK_VERDICT_YES, parent = bpf_get_current_pid_tgid() >> 32;
+
+	if (!(config.flags & HOOK_CONFIG_OFFSETS) || pid != read32(child, config.task_pid))
+		return 0;
+	bpf_map_delete_elem(&processes, &pid); /* of one that had this number before */
+	if (!is_meant())
+		return 0;
+	if (config.flags & HOOK_CONFIG_KNOWN) {
+		if (!(config.flags & HOOK_CONFIG_FOLLOW))
+			return 0;
+		bpf_map_update_elem(&processes, &pid, &yes, BPF_ANY);
+	}
+	process_send(HOOK_RECORD_FORK, parent, pid, 0);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exec")
+int hook_exec(struct bpf_raw_tracepoint_args *context) {
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+
+	/* it may be meant now, or no longer */
+	if (!(config.flags & HOOK_CONFIG_KNOWN))
+		bpf_map_delete_elem(&processes, &pid);
+	if (is_meant())
+		process_send(HOOK_RECORD_EXEC, pid, pid, 0);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exit")
+int hook_exit(struct bpf_raw_tracepoint_args *context) {
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 pid = id >> 32, tid = id;
+
+	if (pid != tid)
+		return 0;
+	/* who is meant stays so until the daemon has read this: others look at the same tracepoint */
+	if (is_meant())
+		process_send(HOOK_RECORD_EXIT, pid, tid,
+			     config.flags & HOOK_CONFIG_OFFSETS ? read32(context->args[0], config.task_exit_code) : 0);
+	else
+		bpf_map_delete_elem(&processes, &pid);
+	return 0;
+}

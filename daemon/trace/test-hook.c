@@ -1,0 +1,678 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Hooks in this kernel: ioctls of /dev/null, which stands in for the driver's device, files, processes, tracepoints, and probes of a function of this program. The
+ * session is one of our own that keeps all records. Without the right to load eBPF programs it skips.
+ */
+
+#include "hook-private.h"
+#include "hook-programs.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define RM_CONTROL 0xc020462au
+#define RM_ALLOC 0xc030462bu
+#define XFER 0xc01046d3u
+#define UVM_FREE 34u
+
+/* ---- the session ---- */
+
+struct trace_session {
+	unsigned char *records;
+	size_t n;
+	char missing[64][512];
+	size_t n_missing;
+	pid_t meant; /* and its children that were told; 0: nobody */
+	pid_t children[64];
+	size_t n_children;
+	struct {
+		char what;
+		pid_t pid;
+		int status;
+		uint64_t time;
+	} told[64];
+	size_t n_told;
+	uint64_t lost;
+};
+
+bool trace_session_means(struct trace_session *session, pid_t pid) {
+	for (size_t i = 0; i < session->n_children; i++)
+		if (session->children[i] == pid)
+			return true;
+	return pid == session->meant;
+}
+
+bool trace_session_emit(struct trace_session *session, const struct trace_record *record, uint32_t pid, uint32_t tid) {
+	assert_true(record->size >= sizeof(*record) && record->size % 8 == 0 && record->size <= TRACE_RECORD_MAX);
+	session->records = realloc(session->records, session->n + record->size);
+	assert_non_null(session->records);
+	memcpy(session->records + session->n, record, record->size);
+	session->n += record->size;
+	return true;
+}
+
+void trace_session_lost(struct trace_session *session, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count) {
+	assert_int_equal(source, TRACE_SOURCE_BPF);
+	session->lost += count;
+}
+
+void trace_session_process(struct trace_session *session, pid_t pid) {
+	assert_true(trace_session_means(session, pid));
+}
+
+void trace_session_thread(struct trace_session *session, pid_t pid, pid_t tid) {
+	assert_true(trace_session_means(session, pid));
+}
+
+static void told(struct trace_session *session, char what, pid_t pid, int status, uint64_t time) {
+	if (session->n_told == 64)
+		return;
+	session->told[session->n_told].what = what;
+	session->told[session->n_told].pid = pid;
+	session->told[session->n_told].status = status;
+	session->told[session->n_told++].time = time;
+}
+
+void trace_session_forked(struct trace_session *session, pid_t parent, pid_t child, uint64_t time) {
+	assert_true(trace_session_means(session, parent));
+	if (session->n_children < 64)
+		session->children[session->n_children++] = child;
+	told(session, 'f', child, parent, time);
+}
+
+void trace_session_execed(struct trace_session *session, pid_t pid, uint64_t time) {
+	told(session, 'e', pid, 0, time);
+}
+
+void trace_session_ended(struct trace_session *session, pid_t pid, int status, uint64_t time) {
+	told(session, 'x', pid, status, time);
+}
+
+bool trace_session_has_shim(struct trace_session *session, pid_t pid) {
+	return false;
+}
+
+void trace_session_missing(struct trace_session *session, const char *format, ...) {
+	va_list arguments;
+
+	if (session->n_missing == 64)
+		return;
+	va_start(arguments, format);
+	vsnprintf(session->missing[session->n_missing++], sizeof(session->missing[0]), format, arguments);
+	va_end(arguments);
+}
+
+/* ---- help ---- */
+
+static struct trace_session session;
+static struct trace_hooks *hooks;
+static const struct hook_places places = { .extra_devices = "1:3=ctl 1:5=uvm", .devices = "/dev/null", .folder = "/nonexistent", .symbols = "/dev/null" };
+
+/* Traces a process. */
+static void begin_at(pid_t pid, struct trace_options options, const struct hook_places *where) {
+	uint32_t target = (uint32_t)pid;
+
+	free(session.records);
+	memset(&session, 0, sizeof(session));
+	session.meant = pid;
+	options.pids = &target;
+	options.n_pids = 1;
+	options.all_users = true;
+	assert_int_equal(trace_hooks_new_at(&hooks, &session, &options, where), 0);
+}
+
+static void begin(pid_t pid, struct trace_options options) {
+	begin_at(pid, options, &places);
+}
+
+static void finish(void) {
+	trace_hooks_drain(hooks);
+	hooks = trace_hooks_free(hooks);
+}
+
+/* The next record of a type behind one, NULL: from the beginning. */
+static const void *next(const void *behind, uint16_t type) {
+	const unsigned char *at = behind ? (const unsigned char *)behind + ((const struct trace_record *)behind)->size : session.records;
+
+	while (session.records && at < session.records + session.n && ((const struct trace_record *)at)->type != type)
+		at += ((const struct trace_record *)at)->size;
+	return session.records && at < session.records + session.n ? at : NULL;
+}
+
+/* The name that was told for a hook before a record. */
+static const char *name_of(const struct trace_event *event) {
+	const struct trace_name *name = NULL;
+
+	while ((name = next(name, TRACE_NAME)) && (const void *)name < (const void *)event)
+		if (name->kind == TRACE_NAME_HOOK && name->id == event->hook)
+			return name->name;
+	return NULL;
+}
+
+static const char *text_of(const struct trace_event *event) {
+	return (const char *)(event->words + event->n_words);
+}
+
+static bool is_missing(const char *words) {
+	for (size_t i = 0; i < session.n_missing; i++)
+		if (strstr(session.missing[i], words))
+			return true;
+	return false;
+}
+
+/* A child that waits to be told, does what is to be seen, and ends: the daemon, which this is, is never traced itself. */
+struct child {
+	pid_t pid;
+	int go;
+};
+
+static struct child child_new(void (*act)(void)) {
+	struct child child;
+	int pipes[2];
+	char byte;
+
+	assert_int_equal(pipe(pipes), 0);
+	child.pid = fork();
+	assert_true(child.pid >= 0);
+	if (!child.pid) {
+		close(pipes[1]);
+		if (read(pipes[0], &byte, 1) == 1)
+			act();
+		_exit(7);
+	}
+	close(pipes[0]);
+	child.go = pipes[1];
+	return child;
+}
+
+static void child_run(struct child *child) {
+	int status;
+
+	assert_int_equal(write(child->go, "x", 1), 1);
+	close(child->go);
+	assert_int_equal(waitpid(child->pid, &status, 0), child->pid);
+}
+
+#define HOOKS(...) .hooks = (const char *const[]){ __VA_ARGS__ }, .n_hooks = sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)
+#define PROBES(...) .probes = (const char *const[]){ __VA_ARGS__ }, .n_probes = sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)
+
+/* ---- ioctls ---- */
+
+static void do_ioctls(void) {
+	unsigned char control[32], alloc[48], xfer[16], parameters[200];
+	int null = open("/dev/null", O_RDWR), zero = open("/dev/zero", O_RDWR), other = open("/dev/full", O_RDWR);
+	uint64_t address = (uint64_t)(uintptr_t)parameters;
+	uint32_t size = sizeof(parameters), small = 24, inner = RM_CONTROL;
+	unsigned char *page, *uvm;
+
+	memset(parameters, 0x5a, sizeof(parameters));
+	memset(control, 0x11, sizeof(control));
+	memcpy(control + 16, &address, 8);
+	memcpy(control + 24, &size, 4);
+	ioctl(null, RM_CONTROL, control);
+	memset(alloc, 0, sizeof(alloc));
+	memcpy(alloc + 16, &address, 8);
+	memcpy(alloc + 32, &small, 4);
+	ioctl(null, RM_ALLOC, alloc);
+	memcpy(xfer, &inner, 4);
+	memcpy(xfer + 4, &small, 4);
+	memcpy(xfer + 8, &address, 8);
+	ioctl(null, XFER, xfer);
+	ioctl(null, RM_CONTROL, NULL);
+	/* UVM's have no size: the page ends after 40 bytes */
+	page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(page + 4096, 4096);
+	uvm = page + 4096 - 40;
+	memset(uvm, 0x33, 40);
+	ioctl(zero, UVM_FREE, uvm);
+	ioctl(other, RM_CONTROL, control);
+	ioctl(12345, RM_CONTROL, control);
+	close(null);
+}
+
+static const struct trace_ioctl *check_ioctl(const struct trace_ioctl *io, uint32_t command, uint8_t device, uint16_t before, uint16_t inner) {
+	io = next(io, TRACE_IOCTL);
+	assert_non_null(io);
+	assert_int_equal(io->command, command);
+	assert_int_equal(io->device, device);
+	assert_int_equal(io->n_before, before);
+	assert_int_equal(io->n_after, before);
+	assert_int_equal(io->n_inner, inner);
+	assert_int_equal(io->record.size, sizeof(*io) + 2 * ((before + 7) & ~7) + ((inner + 7) & ~7));
+	assert_int_equal(io->pid, session.meant);
+	assert_int_equal(io->tid, session.meant);
+	assert_int_equal(io->result, -ENOTTY);
+	assert_true(io->start && io->start <= io->end);
+	return io;
+}
+
+static void test_ioctl(void **state) {
+	struct child child = child_new(do_ioctls);
+	const struct trace_ioctl *io;
+
+	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("driver", "uvm") });
+	assert_true(is_missing("hook post-event: "));
+	assert_false(is_missing("hook ioctl: "));
+	child_run(&child);
+	finish();
+	io = check_ioctl(NULL, RM_CONTROL, TRACE_DEVICE_CTL, 32, 128);
+	assert_int_equal(io->bytes[0], 0x11);
+	assert_int_equal(io->bytes[64], 0x5a);
+	assert_int_equal(io->bytes[64 + 127], 0x5a);
+	io = check_ioctl(io, RM_ALLOC, TRACE_DEVICE_CTL, 48, 24);
+	assert_int_equal(io->bytes[96 + 23], 0x5a);
+	io = check_ioctl(io, XFER, TRACE_DEVICE_CTL, 16, 24);
+	assert_int_equal(io->bytes[32], 0x5a);
+	io = check_ioctl(io, RM_CONTROL, TRACE_DEVICE_CTL, 0, 0);
+	io = check_ioctl(io, UVM_FREE, TRACE_DEVICE_UVM, 32, 0);
+	assert_int_equal(io->bytes[31], 0x33);
+	assert_null(next(io, TRACE_IOCTL));
+	assert_int_equal(session.lost, 0);
+}
+
+static const struct trace_event *find_event(const char *name) {
+	const struct trace_event *event = NULL;
+
+	while ((event = next(event, TRACE_EVENT)))
+		if (name_of(event) && !strcmp(name_of(event), name))
+			return event;
+	return NULL;
+}
+
+static void test_files(void **state) {
+	struct child child = child_new(do_ioctls);
+	const struct trace_event *event;
+	size_t n = 0;
+
+	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("open", "close", "uvm-open") });
+	child_run(&child);
+	finish();
+	for (event = NULL; (event = next(event, TRACE_EVENT)); n++)
+		assert_non_null(name_of(event));
+	assert_int_equal(n, 3); /* /dev/full is another's */
+	assert_null(next(NULL, TRACE_IOCTL));
+	event = find_event("driver open(path:str,flags:u32)=s32");
+	assert_non_null(event);
+	assert_string_equal(text_of(event), "/dev/null");
+	assert_int_equal(event->words[1], O_RDWR);
+	assert_true(event->result >= 0);
+	assert_true(event->end > event->start);
+	assert_int_equal(event->record.flags, 0);
+	event = find_event("uvm open(path:str,flags:u32)=s32");
+	assert_non_null(event);
+	assert_string_equal(text_of(event), "/dev/zero");
+	event = find_event("driver close(fd:s32,device:u8,minor:u8)=s32");
+	assert_non_null(event);
+	assert_int_equal(event->words[1], TRACE_DEVICE_CTL);
+	assert_int_equal(event->words[2], 3);
+}
+
+static void test_mmap(void **state) {
+	struct child child = child_new(do_ioctls);
+
+	begin(child.pid, (struct trace_options){ .kernel = true, .errors = true, HOOKS("mmap", "ioctl") });
+	child_run(&child);
+	finish();
+	assert_null(next(NULL, TRACE_EVENT)); /* anonymous memory is of no device */
+	assert_non_null(next(NULL, TRACE_IOCTL)); /* they fail */
+}
+
+/* Nobody else's are seen, and not our own. */
+static void test_others(void **state) {
+	struct child child = child_new(do_ioctls), other = child_new(do_ioctls);
+
+	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
+	child_run(&other);
+	do_ioctls();
+	trace_hooks_drain(hooks);
+	assert_int_equal(session.n, 0);
+	child_run(&child);
+	finish();
+	assert_non_null(next(NULL, TRACE_IOCTL));
+}
+
+/* ---- processes ---- */
+
+static void do_fork(void) {
+	pid_t pid = fork();
+
+	if (!pid) {
+		do_ioctls();
+		execl("/bin/sh", "sh", "-c", "exit 3", NULL);
+		_exit(1);
+	}
+	waitpid(pid, NULL, 0);
+	raise(SIGKILL);
+}
+
+static void test_processes(void **state) {
+	struct child child = child_new(do_fork);
+	const struct trace_ioctl *io;
+	pid_t grandchild;
+
+	begin(child.pid, (struct trace_options){ .kernel = true, .follow = true, HOOKS("ioctl") });
+	child_run(&child);
+	finish();
+	assert_int_equal(session.n_told, 4);
+	assert_int_equal(session.told[0].what, 'f');
+	assert_int_equal(session.told[0].status, child.pid);
+	grandchild = session.told[0].pid;
+	assert_int_equal(session.told[1].what, 'e');
+	assert_int_equal(session.told[1].pid, grandchild);
+	assert_int_equal(session.told[2].what, 'x');
+	assert_int_equal(session.told[2].pid, grandchild);
+	assert_true(WIFEXITED(session.told[2].status));
+	assert_int_equal(WEXITSTATUS(session.told[2].status), 3);
+	assert_int_equal(session.told[3].what, 'x');
+	assert_int_equal(session.told[3].pid, child.pid);
+	assert_true(WIFSIGNALED(session.told[3].status));
+	assert_int_equal(WTERMSIG(session.told[3].status), SIGKILL);
+	for (size_t i = 1; i < 4; i++)
+		assert_true(session.told[i].time >= session.told[i - 1].time);
+	io = next(NULL, TRACE_IOCTL);
+	assert_non_null(io);
+	assert_int_equal(io->pid, grandchild); /* from its first call on */
+}
+
+static void test_no_follow(void **state) {
+	struct child child = child_new(do_fork);
+
+	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
+	child_run(&child);
+	finish();
+	assert_int_equal(session.n_told, 1);
+	assert_int_equal(session.told[0].what, 'x');
+	assert_null(next(NULL, TRACE_IOCTL));
+}
+
+/* ---- probes of the user ---- */
+
+long test_hook_target(const char *text, int number, const uint64_t *pointer, bool yes, long e, long f, long seventh);
+
+__attribute__((noipa)) long test_hook_target(const char *text, int number, const uint64_t *pointer, bool yes, long e, long f, long seventh) {
+	__asm__ volatile("" ::: "memory");
+	return number + (long)*pointer + seventh;
+}
+
+static void do_calls(void) {
+	const uint64_t number = 0x123456789a;
+	char hello[] = "hello", text[100] = "";
+
+	test_hook_target(hello, -5, &number, true, 5, 6, 7);
+	test_hook_target(memset(text, 'x', 99), -6, &number, false, 5, 6, 8);
+}
+
+static char self[4096];
+
+static void test_user(void **state) {
+	char spec[8192];
+	struct child child = child_new(do_calls);
+	const struct trace_event *event;
+
+	snprintf(spec, sizeof(spec),
+		 "u:%s:test_hook_target(text=arg0:str,number=arg1:s32,low=arg2+0:u16,yes=arg3:bool,seventh=arg6:u64,raw=arg1:u8)=ret:s64", self);
+	if (strlen(spec) >= HOOK_SPEC_MAX)
+		skip();
+	begin(child.pid, (struct trace_options){ PROBES(spec) });
+	assert_int_equal(session.n_missing, 0);
+	child_run(&child);
+	finish();
+	event = next(NULL, TRACE_EVENT);
+	assert_non_null(event);
+	assert_non_null(strstr(name_of(event), ":test_hook_target(text:str,number:s32,low:u16,yes:bool,seventh:u64,raw:u8)=s64"));
+	assert_int_equal(event->n_words, 6);
+	assert_string_equal(text_of(event), "hello");
+	assert_int_equal(event->n_text, 6);
+	assert_int_equal((int64_t)event->words[1], -5);
+	assert_int_equal(event->words[2], 0x789a);
+	assert_int_equal(event->words[3], 1);
+	assert_int_equal(event->words[4], 7);
+	assert_int_equal(event->words[5], 0xfb);
+	assert_int_equal(event->result, 0x123456789a - 5 + 7);
+	assert_true(event->end > event->start);
+	event = next(event, TRACE_EVENT);
+	assert_non_null(event);
+	assert_int_equal(event->n_text, 64);
+	assert_int_equal(strlen(text_of(event)), 63);
+	assert_null(next(event, TRACE_EVENT));
+}
+
+static void test_user_instant(void **state) {
+	struct child child = child_new(do_calls);
+	const struct trace_event *event;
+	char spec[8192];
+
+	snprintf(spec, sizeof(spec), "u:%s:test_hook_target", self);
+	begin(child.pid, (struct trace_options){ PROBES(spec) });
+	child_run(&child);
+	finish();
+	event = next(NULL, TRACE_EVENT);
+	assert_non_null(event);
+	assert_int_equal(event->record.flags, TRACE_EVENT_INSTANT);
+	assert_int_equal(event->start, event->end);
+}
+
+static void test_tracepoint(void **state) {
+	struct child child = child_new(do_fork);
+	const struct trace_event *event;
+
+	begin(child.pid, (struct trace_options){ .follow = true, PROBES("t:sched:sched_process_exec(filename,who=pid,old_pid:hex)",
+									   "t:sched:sched_process_exit(comm,prio)") });
+	if (is_missing("no tracefs"))
+		skip();
+	assert_int_equal(session.n_missing, 0);
+	child_run(&child);
+	finish();
+	event = find_event("user sched:sched_process_exec(filename:str,who:s32,old_pid:hex)");
+	assert_non_null(event);
+	assert_string_equal(text_of(event), "/bin/sh");
+	assert_int_equal(event->words[1], event->pid);
+	assert_int_equal(event->words[2], event->pid);
+	assert_int_equal(event->record.flags, TRACE_EVENT_INSTANT);
+	event = find_event("user sched:sched_process_exit(comm:str,prio:s32)");
+	assert_non_null(event);
+	assert_string_equal(text_of(event), "sh");
+	assert_int_equal(event->words[1], 120);
+}
+
+static void test_missing(void **state) {
+	struct child child = child_new(do_calls);
+	char spec[8192];
+
+	snprintf(spec, sizeof(spec), "u:%s:no_such_function", self);
+	begin(child.pid, (struct trace_options){
+				 .kernel = true,
+				 HOOKS("nonsense", "memory"),
+				 PROBES(spec, "u:/nonexistent/lib.so:f", "t:sched:no_such_tracepoint", "t:sched:sched_switch(no_such_field)",
+					"k:nvidia:no_such_function", "k:no_such_module:f", "k:nvidia:f(a=arg0)"),
+			 });
+	assert_true(is_missing("hooks: nonsense is no name, set or glob"));
+	assert_true(is_missing("no_such_function: there is no such function"));
+	assert_true(is_missing("/nonexistent/lib.so: No such file"));
+	assert_true(is_missing("sched:no_such_tracepoint: there is no such tracepoint") || is_missing("tracefs"));
+	assert_true(is_missing("sched:sched_switch has no field no_such_field"));
+	assert_true(is_missing("no_such_module:f: the module is not loaded"));
+	assert_true(is_missing("k:nvidia:f(a=arg0): character 18: : and a type are missing"));
+	assert_true(is_missing("hook sysmem-alloc: "));
+	assert_true(is_missing("nvidia:nv_alloc_pages: the module is not loaded"));
+	child_run(&child);
+	finish();
+	assert_null(next(NULL, TRACE_EVENT));
+}
+
+/* A function that the kernel has: the ladder goes down to its last step, and says what each lacked; or one works. */
+static void test_ladder(void **state) {
+	static const struct hook_places kernel = { .devices = "/dev/null", .folder = "/nonexistent" };
+	struct child child = child_new(do_calls);
+	const struct hook_attachment *attachment;
+
+	begin_at(child.pid, (struct trace_options){ PROBES("k:vmlinux:vfs_write(file=arg0:ptr,size=arg2:u64)=ret:s64") }, &kernel);
+	attachment = hooks->attachments;
+	if (attachment->method == HOOK_METHOD_NONE) {
+		assert_non_null(strstr(attachment->reason, "fentry: "));
+		assert_non_null(strstr(attachment->reason, "kprobe-multi: "));
+		assert_non_null(strstr(attachment->reason, "; kprobe: this kernel has none"));
+		assert_true(is_missing("kprobe: this kernel has none"));
+	}
+	child_run(&child);
+	finish();
+}
+
+/* Callers who may not attach get what is their own. */
+static void test_rights(void **state) {
+	const struct trace_options options = { .caller = 4242, .kernel = true, HOOKS("all", "discover:*"),
+					       PROBES("k:vmlinux:vfs_read", "t:sched:sched_switch", "u:/bin/sh:main") };
+
+	free(session.records);
+	memset(&session, 0, sizeof(session));
+	assert_int_equal(trace_hooks_new_at(&hooks, &session, &options, &places), 0);
+	assert_int_equal(hooks->n_probes, 0);
+	assert_true(is_missing("k:vmlinux:vfs_read: callers who may not attach"));
+	assert_true(is_missing("t:sched:sched_switch: callers"));
+	assert_true(is_missing("u:/bin/sh:main: callers"));
+	assert_true(hooks->n_attachments > 0);
+	for (size_t i = 0; i < hooks->n_attachments; i++)
+		assert_int_equal(hooks->attachments[i].hook->process, HOOK_PROCESS_MEANT);
+	do_ioctls();
+	finish();
+	assert_null(next(NULL, TRACE_IOCTL)); /* another's */
+}
+
+/* What still runs at the end is told. */
+static void test_open_end(void **state) {
+	struct child child = child_new(do_ioctls);
+	const struct trace_event *event;
+
+	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
+	/* as if it were within an ioctl that never ends */
+	{
+		struct hook_ioctl io = { .header = { .type = HOOK_RECORD_IOCTL, .pid = (uint32_t)child.pid, .tid = (uint32_t)child.pid, .start = 5 },
+					 .command = RM_CONTROL };
+		uint64_t key = HOOK_KEY(child.pid, 0);
+
+		assert_int_equal(bpf_map_update_elem(hook_programs_map(hooks->programs, HOOK_MAP_IOCTLS), &key, &io, 0), 0);
+	}
+	finish();
+	event = next(NULL, TRACE_IOCTL);
+	assert_non_null(event);
+	assert_int_equal(event->record.flags, 1);
+	assert_true(event->end > event->start);
+	kill(child.pid, SIGKILL);
+	waitpid(child.pid, NULL, 0);
+	close(child.go);
+}
+
+/* More than the ring holds is counted, exactly. */
+static void do_many(void) {
+	unsigned char argument[32] = {};
+	int null = open("/dev/null", O_RDWR);
+
+	for (size_t i = 0; i < 40000; i++)
+		ioctl(null, RM_CONTROL, argument);
+}
+
+static void test_loss(void **state) {
+	struct child child = child_new(do_many);
+	const void *io = NULL;
+	size_t n = 0;
+
+	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
+	child_run(&child);
+	finish();
+	while ((io = next(io, TRACE_IOCTL)))
+		n++;
+	assert_true(n > 1000);
+	assert_true(session.lost > 0);
+	/* the end of the process found no room, either */
+	assert_in_range(n + session.lost, 40000, 40001);
+}
+
+/* ---- the list ---- */
+
+static json_object *find_hook(json_object *array, const char *name) {
+	for (size_t i = 0; i < json_object_array_length(array); i++) {
+		json_object *hook = json_object_array_get_idx(array, i);
+
+		if (!strcmp(json_object_get_string(json_object_object_get(hook, "name")), name))
+			return hook;
+	}
+	return NULL;
+}
+
+static const char *member(json_object *hook, const char *name) {
+	return json_object_get_string(json_object_object_get(hook, name));
+}
+
+static void test_list(void **state) {
+	struct child child = child_new(do_ioctls);
+	json_object *array, *hook;
+
+	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
+	child_run(&child);
+	trace_hooks_drain(hooks);
+	assert_int_equal(trace_hooks_list(NULL, &hooks, 1, &array), 0);
+	assert_true(json_object_array_length(array) > 60);
+	for (size_t i = 0; i < json_object_array_length(array); i++)
+		assert_int_equal(json_object_object_length(json_object_array_get_idx(array, i)), 9);
+	hook = find_hook(array, "ioctl");
+	assert_non_null(hook);
+	assert_string_equal(member(hook, "state"), "attached");
+	assert_string_equal(member(hook, "method"), "raw-tracepoint");
+	assert_string_equal(member(hook, "target"), "ioctl(2)");
+	assert_int_equal(json_object_get_int(json_object_object_get(hook, "hits")), 4); /* that of UVM's is another hook's */
+	assert_non_null(strstr(member(hook, "reason"), "nvidia:nvidia_unlocked_ioctl: the module is not loaded"));
+	hook = find_hook(array, "sysmem-alloc");
+	assert_string_equal(member(hook, "state"), "unavailable");
+	assert_string_equal(json_object_to_json_string(json_object_object_get(hook, "arguments")),
+			    "[ \"pages:u32\", \"page_size:u64\", \"contiguous:bool\", \"cache:u32\" ]");
+	json_object_put(array);
+	assert_int_equal(trace_hooks_list("power", NULL, 0, &array), 0);
+	for (size_t i = 0; i < json_object_array_length(array); i++)
+		assert_string_equal(member(json_object_array_get_idx(array, i), "set"), "power");
+	assert_true(json_object_array_length(array) > 5);
+	json_object_put(array);
+	assert_int_equal(trace_hooks_list("nothing-is-called-that", NULL, 0, &array), 0);
+	assert_int_equal(json_object_array_length(array), 0);
+	json_object_put(array);
+	finish();
+}
+
+int main(int argc, char **argv) {
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ioctl),	     cmocka_unit_test(test_files),   cmocka_unit_test(test_mmap),
+		cmocka_unit_test(test_others),	     cmocka_unit_test(test_processes), cmocka_unit_test(test_no_follow),
+		cmocka_unit_test(test_user),	     cmocka_unit_test(test_user_instant), cmocka_unit_test(test_tracepoint),
+		cmocka_unit_test(test_missing),	     cmocka_unit_test(test_ladder),  cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_open_end),     cmocka_unit_test(test_loss),    cmocka_unit_test(test_list),
+	};
+	const struct trace_options nothing = { .all_users = true };
+	int r;
+
+	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+		return 1;
+	r = trace_hooks_new_at(&hooks, &session, &nothing, &places);
+	if (r < 0) {
+		printf("skipped: %s\n", session.n_missing ? session.missing[0] : strerror(-r));
+		return 77;
+	}
+	trace_hooks_free(hooks);
+	r = cmocka_run_group_tests(tests, NULL, NULL);
+	free(session.records);
+	return r;
+}
