@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "track.h"
+
+#define SLOTS 4096 /* a power of two */
+#define TRACKS_MAX (SLOTS / 4 * 3)
+
+struct trace_tracks {
+	size_t n;
+	uint32_t number; /* of the newest */
+	struct trace_track slots[SLOTS];
+};
+
+/* 64 bits of anything; never 0. */
+uint64_t trace_hash(uint64_t seed, const void *data, size_t n)
+{
+	const uint8_t *bytes = data;
+	uint64_t hash = seed ^ UINT64_C(0xcbf29ce484222325);
+
+	for (size_t i = 0; i < n; i++)
+		hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+	/* FNV's high bits are poor for short inputs */
+	hash ^= hash >> 32;
+	hash *= UINT64_C(0xd6e8feb86659fd93);
+	hash ^= hash >> 32;
+	return hash ? hash : 1;
+}
+
+int trace_tracks_new(struct trace_tracks **tracksp)
+{
+	struct trace_tracks *tracks = calloc(1, sizeof(*tracks));
+
+	if (!tracks)
+		return -ENOMEM;
+	*tracksp = tracks;
+	return 0;
+}
+
+struct trace_tracks *trace_tracks_free(struct trace_tracks *tracks)
+{
+	free(tracks);
+	return NULL;
+}
+
+static bool is_same(const struct trace_track_key *a, const struct trace_track_key *b)
+{
+	return a->kind == b->kind && a->pid == b->pid && a->id == b->id && a->context == b->context && a->stream == b->stream;
+}
+
+/* The track of that key, a new one if need be (announced is 0 then). Good until the next call. */
+struct trace_track *trace_tracks_get(struct trace_tracks *tracks, const struct trace_track_key *key)
+{
+	const uint64_t words[] = { key->kind, (uint64_t)key->pid << 32 | key->id, key->context, key->stream };
+	size_t first = trace_hash(0, words, sizeof(words)) % SLOTS, slot = first;
+
+	while (tracks->slots[slot].key.kind && !is_same(&tracks->slots[slot].key, key))
+		slot = (slot + 1) % SLOTS;
+	if (tracks->slots[slot].key.kind)
+		return &tracks->slots[slot];
+	if (tracks->n == TRACKS_MAX) {
+		memset(tracks->slots, 0, sizeof(tracks->slots));
+		tracks->n = 0;
+		slot = first;
+	}
+	tracks->n++;
+	tracks->slots[slot].key = *key;
+	tracks->slots[slot].number = ++tracks->number;
+	return &tracks->slots[slot];
+}
+
+/* Which track an item belongs to. */
+struct trace_track_key trace_track_of(const struct trace_item *item)
+{
+	if (item->kind == EVENT_KERNEL)
+		return (struct trace_track_key){ TRACK_STREAM, item->pid, item->device, item->context, item->stream };
+	if (item->kind == EVENT_CLOCK)
+		return (struct trace_track_key){ .kind = TRACK_GPU, .pid = item->pid, .id = item->device };
+	if (!item->pid)
+		return (struct trace_track_key){ .kind = TRACK_CPU, .id = item->cpu };
+	/* a thread that is not known: what is of a process as a whole is with its main thread */
+	return (struct trace_track_key){ .kind = TRACK_THREAD, .pid = item->pid, .id = item->tid ? item->tid : item->pid };
+}
+
+static void add_outermost(struct trace_lane *lane, uint64_t start, uint64_t end)
+{
+	memmove(lane->outermost + 1, lane->outermost, sizeof(lane->outermost) - sizeof(*lane->outermost));
+	lane->outermost[0] = (struct trace_span){ start, end };
+	if (lane->n_outermost < TRACK_HISTORY)
+		lane->n_outermost++;
+}
+
+/* A span that starts after all others: it is within the innermost one that is still open, or crosses its end. */
+static bool append_span(struct trace_lane *lane, uint64_t start, uint64_t end, bool force)
+{
+	while (lane->depth && lane->ends[lane->depth - 1] <= start)
+		lane->depth--;
+	if (lane->depth && lane->ends[lane->depth - 1] < end && !force)
+		return false;
+	if (!lane->depth)
+		add_outermost(lane, start, end);
+	/* deeper than what is remembered: the innermost that is known stands for what is within it */
+	if (lane->depth < TRACK_DEPTH)
+		lane->ends[lane->depth++] = end;
+	lane->newest = start;
+	return true;
+}
+
+/*
+ * A span that comes late, as a long call does after those within it: it is around, within, before or behind each of the outermost ones, as far back as
+ * these are known. One that starts with another must not be around it: readers would take them the other way round.
+ */
+static bool insert_span(struct trace_lane *lane, uint64_t start, uint64_t end)
+{
+	for (unsigned i = 0; i < lane->n_outermost; i++) {
+		const struct trace_span *other = &lane->outermost[i];
+
+		if (other->start <= start && other->end >= end)
+			return true;
+		if (other->end > start && other->start < end && (other->start <= start || other->end > end))
+			return false;
+	}
+	if (!lane->depth || lane->ends[0] <= end) {
+		lane->depth -= lane->depth == TRACK_DEPTH;
+		memmove(lane->ends + 1, lane->ends, lane->depth * sizeof(*lane->ends));
+		lane->ends[0] = end;
+		lane->depth++;
+	}
+	add_outermost(lane, start, end);
+	return true;
+}
+
+/* The first lane in which a span nests, or the last one if there is none. */
+unsigned trace_track_lane(struct trace_track *track, uint64_t start, uint64_t end)
+{
+	for (unsigned i = 0; i + 1 < TRACK_LANES; i++) {
+		struct trace_lane *lane = &track->lanes[i];
+
+		if (start >= lane->newest ? append_span(lane, start, end, false) : insert_span(lane, start, end))
+			return i;
+	}
+	append_span(&track->lanes[TRACK_LANES - 1], start, end, true);
+	return TRACK_LANES - 1;
+}
+
+/* "python", or "pid 1234". */
+const char *trace_process_name(const struct trace_item *item, char buffer[32])
+{
+	size_t n = strnlen(item->process->comm, sizeof(item->process->comm));
+
+	if (n)
+		snprintf(buffer, 32, "%.*s", (int)n, item->process->comm);
+	else
+		snprintf(buffer, 32, "pid %u", item->pid);
+	return buffer;
+}
