@@ -214,7 +214,13 @@ class FakeDaemon:
             return self.one_image(connection, fields, image, sequence)
         if kind == wire.INSTANCE:
             return self.answer_instance(connection, fields[0], sequence)
+        if kind == wire.TRACE:
+            return self.answer_trace(connection, sequence)
         return True
+
+    def answer_trace(self, connection, sequence):
+        """Nobody traces; fake_trace.py has a daemon where somebody does."""
+        return self.send(connection, "trace", [(wire.message(wire.TRACE_REPLY, 0, sequence=sequence), [])])
 
     def one_image(self, connection, fields, image, sequence):
         return self.answer_image(connection, image, sequence)

@@ -33,12 +33,19 @@
 
 #define REQUIRED_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define RING_SIZE_MAX (UINT64_C(1) << 36)
-#define NUMBER_SIZE 4096
 #define HOMELESS_TRIES 256 /* calls of a thread without a slot till it looks for one again */
+
+/* The page that is zeros in a forked child. */
+struct own {
+	uint64_t number; /* of the session, or 0 */
+	uint64_t here; /* 1 */
+	uint8_t rest[4096 - 16];
+};
 
 static const uint64_t no_number;
 
 const uint64_t *trace_number = &no_number;
+static struct own *own;
 struct trace_session trace_session;
 struct trace_user trace_users[TRACE_RING_SLOTS_MAX];
 bool trace_ending, trace_fenced = true;
@@ -48,7 +55,6 @@ __thread struct trace_self trace_mine;
 static uint64_t last_number;
 static struct client client = CLIENT_NONE;
 static bool looking; /* a thread is in trace_look() */
-static bool prepared; /* for forks, and for the ends of threads */
 static unsigned guests; /* threads that are inside without a slot */
 static unsigned reapers; /* threads that are in trace_reap() */
 static pthread_key_t key;
@@ -110,8 +116,8 @@ void trace_end_session(uint64_t number)
 {
 	int saved = errno;
 
-	if (number && __atomic_compare_exchange_n((uint64_t *)trace_number, &number, 0, false,
-						  __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+	if (number && __atomic_compare_exchange_n(&own->number, &number, 0, false, __ATOMIC_SEQ_CST,
+						  __ATOMIC_SEQ_CST)) {
 		client_close(&client);
 		__atomic_store_n(&trace_ending, true, __ATOMIC_SEQ_CST);
 		if (!trace_fenced)
@@ -134,7 +140,8 @@ static void thread_ended(void *value)
 	thread->session = 0;
 }
 
-static void forked(void)
+/* In a child: it has no session, and no other threads. */
+static void forget_parent(void)
 {
 	load_forked_pages();
 	client_close(&client); /* or the daemon would not notice the end of the parent */
@@ -143,26 +150,33 @@ static void forked(void)
 	if (trace_session.ring)
 		munmap(trace_session.ring, trace_session.size);
 	trace_session.ring = NULL;
-	if (trace_number != &no_number)
-		*(uint64_t *)trace_number = 0; /* where the kernel does not do it */
-	trace_ending = looking = false;
+	*own = (struct own){ .here = 1 };
+	trace_ending = false;
 	guests = reapers = 0;
 }
 
-/* Once: what a session needs. */
-static bool prepare_session(void)
+static void forked(void)
 {
-	void *page;
+	forget_parent();
+	looking = false;
+}
 
-	trace_fenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
-	if (trace_number != &no_number)
-		return true;
-	page = mmap(NULL, NUMBER_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+/* Once: what sessions need. */
+static bool prepare(void)
+{
+	void *page = mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
 	if (page == MAP_FAILED)
 		return false;
-	madvise(page, NUMBER_SIZE, MADV_WIPEONFORK);
+	madvise(page, sizeof(*own), MADV_WIPEONFORK);
+	if (pthread_atfork(NULL, NULL, forked) != 0) {
+		munmap(page, sizeof(*own));
+		return false;
+	}
 	has_key = pthread_key_create(&key, thread_ended) == 0;
-	__atomic_store_n(&trace_number, page, __ATOMIC_RELEASE);
+	own = page;
+	own->here = 1;
+	__atomic_store_n(&trace_number, &own->number, __ATOMIC_RELEASE);
 	return true;
 }
 
@@ -180,19 +194,19 @@ static bool begin_session(int fd, uint64_t size)
 	close(fd);
 	if (ring == MAP_FAILED)
 		return false;
-	if (!trace_adopt(ring, size) || !prepare_session()) {
+	if (!trace_adopt(ring, size)) {
 		munmap(ring, size);
 		return false;
 	}
-	trace_session.ring = ring;
 	trace_session.size = size;
 	trace_name_forget();
+	trace_fenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
 	for (unsigned i = 0; i < 2; i++)
 		trace_seen[i] = trace_watch[i].seen;
 	/* trampolines go by trace_call from now on */
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&trace_watch[i].seen, INTEREST_UNSEEN, __ATOMIC_RELEASE);
-	__atomic_store_n((uint64_t *)trace_number, ++last_number, __ATOMIC_RELEASE);
+	__atomic_store_n(&own->number, ++last_number, __ATOMIC_RELEASE);
 	return true;
 }
 
@@ -254,8 +268,10 @@ static void look(void)
 		interest_ignore_traces();
 		return;
 	}
-	if (!prepared)
-		prepared = pthread_atfork(NULL, NULL, forked) == 0;
+	if (!own && !prepare())
+		return;
+	if (!own->here)
+		forget_parent(); /* libc did not know */
 	if (__atomic_load_n(&trace_ending, __ATOMIC_SEQ_CST) || !load_lock_pages())
 		return; /* the next call tries again */
 	wanted = interest_wants_trace(&found);

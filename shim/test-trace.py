@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""s-trace: bare, under the shim, and traced. It prints the same; and what the ring has is what it called."""
+import os
+import subprocess
+import sys
+import time
+
+import fake_trace
+import wire
+from fake_trace import Ring, TraceDaemon
+from target_runs import BUILD, SHIM, TARGETS, as_bare, end, report, run, session, within
+
+MOCK = {"LD_LIBRARY_PATH": os.path.join(BUILD, "shim/mock/traced")}
+OLD_MOCK = {"LD_LIBRARY_PATH": os.path.join(BUILD, "shim/mock/traced/old")}
+
+
+def names(calls):
+    return [call.name for call in calls]
+
+
+def traced(arguments, make=None, label=None, environment=MOCK, compare=True, **more):
+    """The daemon and its calls, after a run that must look as a bare one."""
+    label = label or " ".join(arguments)
+    bare = run(arguments, preload=(), **environment)
+    with TraceDaemon(session("t"), make=make, **more) as daemon:
+        ours = run(arguments, GPUPROBE_SESSION=daemon.name, **environment)
+        if compare:
+            as_bare(label, (bare[0], bare[1], ""), (ours[0], ours[1], ""))
+        daemon.error = ours[2]
+        calls = daemon.calls()
+    return daemon, calls
+
+
+def check(label, good, *shown):
+    report(label, bool(good), " ".join(map(str, shown)))
+
+
+def consecutive(calls):
+    by_thread = {}
+    for call in calls:
+        by_thread.setdefault(call.tid, []).append(call.sequence)
+    return all(numbers == list(range(1, len(numbers) + 1)) for numbers in by_thread.values())
+
+
+def plain():
+    daemon, calls = traced(["s-trace", "plain", "20"])
+    wanted = ["cuInit"] + ["cuMemFree_v2"] * 20 + ["cuMemAlloc_v2", "cuMemFree_v2", "cuMemAlloc_v2", "cuEventQuery"]
+    check("plain: every call", names(calls) == wanted, names(calls))
+    check("plain: results", [call.result for call in calls[-4:]] == [0, 0, 1, 600], calls[-4:])
+    check("plain: words", [call.words for call in calls[1:21]] == [(n,) for n in range(20)] and calls[21].words[1] == 64, calls)
+    check("plain: in order", consecutive(calls) and all(call.start < call.end for call in calls) and
+          all(a.end <= b.start for a, b in zip(calls, calls[1:])))
+    check("plain: no extras unless asked for", not any(call.extras for call in calls))
+    check("plain: asked once, hung up", daemon.seen(wire.TRACE) == 1)
+    daemon, calls = traced(["s-trace", "plain", "3"], lambda: Ring(clock=fake_trace.MONOTONIC))
+    now = time.monotonic_ns()
+    check("the other clock", all(now - 60e9 < call.start <= call.end < now for call in calls) and len(calls) == 8)
+
+
+def filters():
+    numbers = fake_trace.NUMBERS
+    daemon, calls = traced(["s-trace", "plain", "20"], lambda: Ring(functions=[numbers["cuMemAlloc_v2"]]), label="one function")
+    check("one function", names(calls) == ["cuMemAlloc_v2"] * 2 and consecutive(calls), calls)
+    daemon, calls = traced(["s-trace", "plain", "20"], lambda: Ring(flags=fake_trace.ERRORS), label="errors")
+    check("errors: what is not ready is none", [(call.name, call.result) for call in calls] == [("cuMemAlloc_v2", 1)], calls)
+    daemon, calls = traced(["s-trace", "plain", "995"], lambda: Ring(sample=10), label="sample")
+    check("one in ten", len(calls) == 100, len(calls))
+    daemon, calls = traced(["s-trace", "plain", "20"], lambda: Ring(min_duration=1 << 60), label="long ones")
+    check("only what takes long", not calls, calls)
+    daemon, calls = traced(["s-trace", "plain", "20"], lambda: Ring(functions=[]), label="no function")
+    check("no function", not calls and daemon.rings[0].states() == [0] * 16, calls)
+    daemon, calls = traced(["s-trace", "arguments"], lambda: Ring(functions=[fake_trace.DYNAMIC]), label="unknown functions")
+    check("functions that nobody knows have one bit", len(calls) == 3, calls)
+
+
+def arguments():
+    daemon, calls = traced(["s-trace", "arguments"], lambda: Ring(flags=fake_trace.EXTRAS))
+    by_name = {call.name: call for call in calls}
+    check("arguments: launch", by_name["cuLaunchKernel"].words == (0x5000, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), by_name["cuLaunchKernel"])
+    opened = by_name["cuIpcOpenMemHandle_v2"]
+    inside = b"".join(word.to_bytes(8, "little") for word in opened.words[6:])
+    check("arguments: a struct on the stack", len(opened.words) == 14 and inside == bytes(range(64)) and opened.words[1] & 0xffffffff == 77,
+          opened.words)
+    check("arguments: what comes back", opened.extras == {0: (1, (77).to_bytes(8, "little"))}, opened.extras)
+    check("arguments: floats", by_name["cuTexRefSetMipmapLevelClamp"].words == (3, 0x3fc00000, 0x40200000),
+          by_name["cuTexRefSetMipmapLevelClamp"])
+    dynamic = [call for call in calls if isinstance(call.name, int)]
+    names_given = {number: name for kind, number, name in daemon.rings[0].names if kind == 1}
+    check("arguments: functions of a newer driver", [names_given.get(call.function) for call in dynamic] ==
+          ["cuFutureFunction", "cuFutureFunction_v2", "cuFutureFunction_v2"] and len(names_given) == 2 and
+          all(call.function >= fake_trace.DYNAMIC and len(call.words) == 6 for call in dynamic), dynamic, names_given)
+    check("arguments: their words", dynamic[0].words[:4] == (1, 3, 5, 6) and dynamic[1].words[0] & 0xffffffff == 2, dynamic)
+
+
+def kernel_names():
+    for environment, known in ((MOCK, ["kernel_", "kernel__", "of a CUkernel", "kernel__"]), (OLD_MOCK, ["kernel_"])):
+        daemon, calls = traced(["s-trace", "names"], lambda: Ring(flags=fake_trace.EXTRAS), environment=environment)
+        given = [name for kind, _, name in daemon.rings[0].names if kind == 2]
+        check(f"names: {'of drivers' if environment is MOCK else 'from where handles came'}", given == known, given)
+    lookups = [call for call in calls if call.name == "cuModuleGetFunction"]
+    check("names: strings", [call.extras[2] for call in lookups] == [(0, b"kernel_"), (0, b"nothing")], [call.extras for call in lookups])
+    daemon, calls = traced(["s-trace", "names"], lambda: Ring(functions=[fake_trace.NUMBERS["cuLaunchKernel"]]), label="names: unseen unload")
+    given = [name for kind, _, name in daemon.rings[0].names if kind == 2]
+    check("names: forgotten by an unload that is not recorded", given.count("kernel__") == 2, given)
+
+
+def threads():
+    daemon, calls = traced(["s-trace", "threads", "8", "1000"])
+    mine = [call for call in calls if call.name == "cuMemFree_v2"]
+    check("threads: all calls, each its own thread's", len(mine) == 8000 and all(call.words == (call.tid,) for call in mine) and
+          consecutive(calls), len(mine))
+    daemon, calls = traced(["s-trace", "threads", "40", "100"], lambda: Ring(slots=4), label="more threads than slots")
+    check("threads without a slot are counted", len(calls) + daemon.rings[0].lost() == 4001 and consecutive(calls), len(calls),
+          daemon.rings[0].lost())
+    daemon, calls = traced(["s-trace", "threads", "-10", "100"], label="threads that end")
+    states = daemon.rings[0].states()
+    check("their slots are left", len(calls) == 1001 and states.count(fake_trace.USED) == 1 and states.count(fake_trace.FREE) == 15, states)
+    daemon, calls = traced(["s-trace", "threads", "4", "20000"], lambda: Ring(slot_bytes=4096), label="a ring that is full")
+    lost = daemon.rings[0].lost()
+    check("what finds no room is counted", lost > 0 and len(calls) + lost == 80001, len(calls), lost)
+
+
+def processes():
+    daemon, calls = traced(["s-trace", "fork"])
+    rings = [len(ring.read() or []) for ring in daemon.rings]
+    counts = sorted((len({call.tid}), call.tid) for call in calls)
+    by_process = {}
+    for call in calls:
+        by_process[call.tid] = by_process.get(call.tid, 0) + 1
+    check("fork: everybody has a ring of his own", sorted(by_process.values()) == [7, 9, 11, 16] and len(daemon.rings) == 4,
+          by_process, len(daemon.rings), rings, counts)
+
+
+def signals():
+    daemon, calls = traced(["s-trace", "signal", "300"], lambda: Ring(slots=1, slot_bytes=1 << 27))
+    made, handled = map(int, daemon.error.split()[1::2])
+    lost = daemon.rings[0].lost()
+    plain, mine = sum(call.words == (2,) for call in calls), sum(call.words == (1,) for call in calls)
+    check("signals: all calls but those that a handler made in the midst of one", plain == made and mine <= handled and lost <= handled - mine and
+          all(call.start < call.end for call in calls), plain, made, mine, lost, handled)
+
+
+def callbacks():
+    daemon, calls = traced(["s-trace", "callbacks"])
+    check("callbacks: outermost calls, and those of the driver's threads", sorted(map(str, names(calls))) ==
+          ["cuCtxSynchronize", "cuInit"] + ["cuLaunchHostFunc"] * 3 + ["cuMemFree_v2"] * 2 + ["cuStreamAddCallback"], names(calls))
+    check("callbacks: a call that its thread's end left has no result",
+          [call.flags for call in calls if call.name == "cuLaunchHostFunc"].count(fake_trace.NO_RESULT) == 1, calls)
+
+
+class Steps:
+    def __init__(self, name, case="steps"):
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
+        self.process = subprocess.Popen([os.path.join(TARGETS, "s-trace"), case], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+                                        env={**environment, **MOCK, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name})
+        if case == "steps":
+            self.do(1)
+
+    def line(self):
+        return self.process.stdout.readline().split()
+
+    def do(self, count):
+        self.process.stdin.write(f"{count}\n")
+        self.process.stdin.flush()
+        while True:
+            line = self.line()
+            if not line or line[0] == "did":
+                return line == ["did", str(count)]
+
+    def maps(self):
+        """How many rings the process has mapped, and connections and sockets it has."""
+        with open(f"/proc/{self.process.pid}/maps") as maps:
+            rings = sum("memfd:ring" in line for line in maps)
+        folder = f"/proc/{self.process.pid}/fd"
+        return rings, sum(os.readlink(f"{folder}/{fd}").startswith("socket:") for fd in os.listdir(folder))
+
+    def end(self):
+        self.process.stdin.close()
+        status = self.process.wait(20)
+        self.process.stdout.close()
+        return status
+
+
+def live():
+    """Traces begin and end while the process runs."""
+    with TraceDaemon(session("live"), rules=()) as daemon:
+        steps = Steps(daemon.name)
+        steps.do(10)
+        check("live: nobody asks", not daemon.messages and steps.maps() == (0, 0), daemon.messages, steps.maps())
+        for n in range(3):
+            daemon.change_rules()
+            check(f"live {n}: it goes on", steps.do(10))
+            check(f"live {n}: traced", len(daemon.calls()) == 10 and steps.maps() == (1, 1), steps.maps())
+            daemon.rings[-1].end()
+            steps.do(10)
+            check(f"live {n}: over", not daemon.calls()[1:] and steps.maps() == (0, 0) and len(daemon.rings) == n + 1, steps.maps())
+        daemon.change_rules()
+        steps.do(5)
+        daemon.change_rules(())
+        steps.do(5)
+        check("live: a page that changes does not end it", len(daemon.calls()) == 10)
+        daemon.rings[-1].end()
+        daemon.change_rules([(1 << 2, 0, 0, 0, b"another", 0)])
+        steps.do(5)
+        check("live: not meant", steps.maps() == (0, 0) and len(daemon.rings) == 4)
+        check("live: ends well", steps.end() == 0)
+    with TraceDaemon(session("filtered"), make=lambda: Ring(functions=[])) as daemon:
+        steps = Steps(daemon.name)
+        daemon.rings[-1].end()
+        daemon.change_rules(())
+        steps.do(5)
+        check("live: one that records nothing sees the end, too", steps.maps() == (0, 0) and steps.end() == 0)
+    with TraceDaemon(session("inside")) as daemon:
+        steps = Steps(daemon.name, "inside")
+        while steps.line() != ["in", "call", "1"]:
+            pass
+        daemon.rings[-1].end()
+        steps.process.stdin.write("x")
+        steps.process.stdin.flush()
+        steps.line()
+        steps.do(5)
+        check("live: over in the midst of a call", steps.maps() == (0, 0) and steps.end() == 0)
+
+
+def stale():
+    """Nobody reads: while there is room it goes on, then it ends."""
+    with TraceDaemon(session("stale"), make=lambda: Ring(slot_bytes=4096)) as daemon:
+        steps = Steps(daemon.name)
+        ring = daemon.rings[0]
+        steps.do(1000)
+        check("stale: losses alone do not end it", steps.maps() == (1, 1) and ring.lost() > 800, ring.lost())
+        time.sleep(5.5)
+        steps.do(1000)
+        check("stale: over", steps.maps() == (0, 0) and steps.end() == 0, ring.lost())
+
+
+def hostile():
+    """Answers that make no sense: no trace, and no harm."""
+    def field(offset, value, form="<I"):
+        def change(header):
+            header[offset:offset + len(value.to_bytes(8, "little")[:4 if form == "<I" else 8])] = value.to_bytes(8, "little")[:4 if form == "<I" else 8]
+            return bytes(header)
+        return lambda: Ring(change=change)
+
+    wrong = {
+        "magic": field(0, 1), "version": field(4, 99), "clock": field(16, 2), "no slots": field(20, 0), "many slots": field(20, 257),
+        "more slots than there are": field(20, 17), "size of slots": field(24, 1 << 17), "no power of two": field(24, 3000),
+        "small slots": field(24, 1024), "stride": field(28, 128), "odd stride": field(28, 128 + (1 << 16) + 1), "offset": field(32, 1 << 40, "<Q"),
+        "offset in the header": field(32, 64, "<Q"), "offset that is odd": field(32, 4097, "<Q"), "unsealed": lambda: Ring(seals=0),
+        "half sealed": lambda: Ring(seals=1 << 1), "short": lambda: Ring(cut=4096), "nothing": lambda: None,
+    }
+    for label, make in wrong.items():
+        daemon, calls = traced(["s-trace", "plain", "5"], make, label=f"hostile: {label}")
+        check(f"hostile: {label}", daemon.seen(wire.TRACE) == 1 and (label == "nothing" or daemon.rings[0].states() == [0] * 16))
+    for label, script in (("no welcome", {"welcome": lambda *_: None}), ("no answer", {"trace": lambda *_: None}), ("late", {"trace": lambda *_: time.sleep(1)}),
+                          ("without its memory", {"trace": lambda _, answer: [(answer[0][0], [])]}),
+                          ("garbage", {"trace": lambda *_: [(b"x" * 24, [])]}), ("deaf", {"silent": True})):
+        start = time.monotonic()
+        daemon, calls = traced(["s-trace", "plain", "5"], label=f"hostile: {label}", script=script, deadline_ms=300)
+        check(f"hostile: {label}", not calls and time.monotonic() - start < 20)
+    def scribble(ring, value):
+        for slot in range(ring.slots):
+            for offset in (8, 16, 64):
+                ring.put(ring.at(slot) + offset, value)
+    for value in (1, 3 << 40, 2**64 - 8):
+        with TraceDaemon(session("scribble")) as daemon:
+            steps = Steps(daemon.name)
+            scribble(daemon.rings[0], value)
+            check(f"hostile: heads and tails {value:#x}", steps.do(3000) and steps.end() == 0)
+        with TraceDaemon(session("scribble")) as daemon:
+            def make():
+                ring = Ring()
+                scribble(ring, value)
+                return ring
+            daemon.make = make
+            steps = Steps(daemon.name)
+            check(f"hostile: heads and tails from the beginning {value:#x}", steps.do(3000) and steps.end() == 0)
+
+
+def unwanted():
+    """Who is not meant, opted out, or runs with more rights than his user makes no connection."""
+    bare = run(["s-trace", "plain", "5"], preload=(), **MOCK)
+    with TraceDaemon(session("off")) as daemon:
+        as_bare("GPUPROBE=off", bare, run(["s-trace", "plain", "5"], GPUPROBE_SESSION=daemon.name, GPUPROBE="off", **MOCK))
+        check("GPUPROBE=off: nobody asks", not daemon.messages)
+    others = [(1 << 2, 0, 0, 0, b"another", 0), (1 << 3, 0, 0, 0, b"", 12345)]
+    with TraceDaemon(session("others"), rules=others) as daemon:
+        as_bare("others: not meant", bare, run(["s-trace", "plain", "5"], GPUPROBE_SESSION=daemon.name, **MOCK))
+        check("others: nobody asks", not daemon.messages)
+    sandboxed = run(["s-seccomp"], preload=())
+    with TraceDaemon(session("seccomp"), rules=others) as daemon:
+        as_bare("seccomp", sandboxed, run(["s-seccomp"], GPUPROBE_SESSION=daemon.name))
+        check("seccomp: nobody asks", not daemon.messages)
+
+
+if not os.path.exists("/proc/self/maps"):
+    sys.exit(77)
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, live, stale, hostile, unwanted):
+    if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
+        part()
+end()

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Calls of a driver that a tracer would get wrong: shim/test-trace.py runs this with the driver of
+ * shim/mock/traced, alone, under the shim and traced, and says what there should be.
+ *
+ *   s-trace CASE [NUMBER...]
+ */
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct handle {
+	char bytes[64];
+};
+
+static void *library;
+static int (*get_version)(int *), (*get_current)(void **), (*alloc)(uint64_t *, size_t),
+	(*release)(uint64_t), (*synchronize)(void), (*query)(void *);
+static int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+		     void *, void **, void **);
+static int (*get_function)(void **, void *, const char *), (*unload)(void *);
+static int (*host_function)(void *, void (*)(void *), void *);
+static int (*add_callback)(void *, void (*)(void *), void *, unsigned);
+
+static void *find(const char *name)
+{
+	void *found = dlsym(library, name);
+
+	if (!found) {
+		printf("no %s\n", name);
+		exit(2);
+	}
+	return found;
+}
+
+static void start(void)
+{
+	int (*init)(unsigned);
+
+	library = dlopen("libcuda.so.1", RTLD_NOW);
+	if (!library) {
+		printf("%s\n", dlerror());
+		exit(2);
+	}
+	*(void **)&init = find("cuInit");
+	*(void **)&get_version = find("cuDriverGetVersion");
+	*(void **)&get_current = find("cuCtxGetCurrent");
+	*(void **)&alloc = find("cuMemAlloc_v2");
+	*(void **)&release = find("cuMemFree_v2");
+	*(void **)&synchronize = find("cuCtxSynchronize");
+	*(void **)&query = find("cuEventQuery");
+	*(void **)&launch = find("cuLaunchKernel");
+	*(void **)&get_function = find("cuModuleGetFunction");
+	*(void **)&unload = find("cuModuleUnload");
+	*(void **)&host_function = find("cuLaunchHostFunc");
+	*(void **)&add_callback = find("cuStreamAddCallback");
+	printf("init %d\n", init(0));
+}
+
+static void say(const char *what, long value)
+{
+	printf("%s %ld\n", what, value);
+	fflush(stdout);
+}
+
+static int launch_one(uintptr_t function)
+{
+	return launch((void *)function, 1, 2, 3, 4, 5, 6, 7, (void *)8, (void **)9, (void **)10);
+}
+
+static void case_plain(long count)
+{
+	uint64_t pointer = 0;
+
+	for (long i = 0; i < count; i++)
+		release((uint64_t)i);
+	errno = 4242;
+	say("alloc", alloc(&pointer, 64));
+	say("errno", errno);
+	errno = 4242;
+	say("free", release(pointer));
+	say("errno", errno);
+	say("fails", alloc(&pointer, 0));
+	say("query", query((void *)1));
+}
+
+static void case_arguments(long unused)
+{
+	int (*open_handle)(uint64_t *, struct handle, unsigned), (*clamp)(void *, float, float);
+	int (*future)(int, double, long, float, long, long, long, double, long, long, long),
+		(*second)(int);
+	int (*get_address)(const char *, void **, int, uint64_t, int *);
+	struct handle handle;
+	uint64_t pointer = 0;
+
+	*(void **)&open_handle = find("cuIpcOpenMemHandle_v2");
+	*(void **)&clamp = find("cuTexRefSetMipmapLevelClamp");
+	*(void **)&future = find("cuFutureFunction");
+	*(void **)&second = find("cuFutureFunction_v2");
+	for (int i = 0; i < 64; i++)
+		handle.bytes[i] = (char)i;
+	say("launch", launch_one(0x5000));
+	say("open", open_handle(&pointer, handle, 77));
+	say("pointer", (long)pointer);
+	say("clamp", clamp((void *)3, 1.5f, 2.5f));
+	say("future", future(1, 2.5, 3, 4.5f, 5, 6, 7, 8.5, 9, 10, 11));
+	say("second", second(2));
+	say("again", second(2));
+	say("missing", dlsym(library, "cuFutureMissing") || dlsym(RTLD_DEFAULT, "cuMemGetInfo_v2"));
+	*(void **)&get_address = dlsym(library, "cuGetProcAddress_v2");
+	say("address", !!get_address);
+}
+
+static void case_names(long unused)
+{
+	void *function = NULL;
+
+	say("get", get_function(&function, (void *)1, "kernel_"));
+	say("none", get_function(&function, (void *)1, "nothing"));
+	for (int i = 0; i < 3; i++)
+		say("launch", launch_one((uintptr_t)function));
+	say("launch", launch_one(0x5002));
+	say("kernel", launch_one(0x6000));
+	say("unload", unload((void *)1));
+	say("launch", launch_one(0x5002));
+}
+
+static void *thread_calls(void *argument)
+{
+	for (long i = 0; i < (long)argument; i++)
+		release((uint64_t)syscall(SYS_gettid));
+	return NULL;
+}
+
+/* All at once, or (number < 0) one after another. */
+static void case_threads(long number, long count)
+{
+	pthread_t threads[512];
+	long all = labs(number);
+
+	for (long i = 0; i < all; i++) {
+		pthread_create(&threads[i], NULL, thread_calls, (void *)count);
+		if (number < 0)
+			pthread_join(threads[i], NULL);
+	}
+	for (long i = 0; number > 0 && i < all; i++)
+		pthread_join(threads[i], NULL);
+	say("threads", all);
+}
+
+static void wait_for(pid_t child)
+{
+	int status = -1;
+
+	waitpid(child, &status, 0);
+	say("child", status);
+}
+
+static void case_fork(long unused)
+{
+	pid_t child;
+
+	thread_calls((void *)5);
+	child = fork();
+	if (!child) {
+		thread_calls((void *)7);
+		_exit(3);
+	}
+	wait_for(child);
+	/* unseen by libc */
+	child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+	if (!child) {
+		for (int i = 0; i < 9; i++)
+			release(9);
+		_exit(4);
+	}
+	wait_for(child);
+	child = vfork();
+	if (!child)
+		_exit(5);
+	wait_for(child);
+	thread_calls((void *)5);
+	child = fork();
+	if (!child) {
+		execl("/proc/self/exe", "s-trace", "plain", "11", (char *)NULL);
+		_exit(127);
+	}
+	wait_for(child);
+}
+
+static volatile sig_atomic_t handled;
+
+static void on_signal(int number)
+{
+	int saved = errno;
+
+	release(1);
+	handled = handled + 1;
+	errno = saved;
+}
+
+/* Prints how many calls there were. */
+static void case_signal(long count)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+	struct itimerval storm = { { 0, 50 }, { 0, 50 } }, quiet = { 0 };
+	long calls = 0;
+
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &storm, NULL);
+	while (handled < count) {
+		release(2);
+		calls++;
+	}
+	setitimer(ITIMER_REAL, &quiet, NULL);
+	say("handled", handled >= count);
+	fprintf(stderr, "calls %ld handled %ld\n", calls, (long)handled);
+}
+
+static void call_inside(void *unused)
+{
+	release(3);
+}
+
+static void look_back(void *unused);
+
+__attribute__((noinline)) static void caller_of_driver(void)
+{
+	say("host", host_function(NULL, look_back, NULL));
+}
+
+/* Who called can be seen through the call. */
+static void look_back(void *unused)
+{
+	void *addresses[64];
+	int count = backtrace(addresses, 64), found = 0;
+
+	for (int i = 0; i < count; i++)
+		found |= (char *)addresses[i] > (char *)caller_of_driver &&
+			 (char *)addresses[i] < (char *)caller_of_driver + 128;
+	say("seen", found);
+}
+
+static void end_thread(void *unused)
+{
+	pthread_exit(NULL);
+}
+
+static void clean_up(void *unused)
+{
+	say("cleaned up", 1);
+}
+
+/* A deep call of the driver is left by the end of its thread; destructors go on calling. */
+static void *leave_by_exit(void *unused)
+{
+	pthread_cleanup_push(clean_up, NULL);
+	host_function(NULL, end_thread, NULL);
+	pthread_cleanup_pop(0);
+	return NULL;
+}
+
+static jmp_buf back;
+
+static void jump(void *unused)
+{
+	longjmp(back, 1);
+}
+
+static void case_callbacks(long unused)
+{
+	pthread_t thread;
+
+	caller_of_driver();
+	host_function(NULL, call_inside, NULL);
+	add_callback(NULL, call_inside, NULL, 0);
+	synchronize();
+	pthread_create(&thread, NULL, leave_by_exit, NULL);
+	pthread_join(thread, NULL);
+	if (!setjmp(back))
+		host_function(NULL, jump, NULL);
+	release(4);
+}
+
+/* Does what it is told: NUMBER calls for each line. */
+static void case_steps(long unused)
+{
+	long count;
+
+	while (scanf("%ld", &count) == 1) {
+		thread_calls((void *)count);
+		say("did", count);
+	}
+}
+
+/* A thread is in a call when the session ends, and leaves it later. */
+static void wait_in_call(void *unused)
+{
+	char byte;
+
+	say("in call", 1);
+	if (read(0, &byte, 1) != 1)
+		exit(1);
+}
+
+static void case_inside(long unused)
+{
+	host_function(NULL, wait_in_call, NULL);
+	say("did", 1);
+	case_steps(0);
+}
+
+int main(int argc, char **argv)
+{
+	long number = argc > 2 ? atol(argv[2]) : 0, other = argc > 3 ? atol(argv[3]) : 0;
+	static const struct {
+		const char *name;
+		void (*run)(long);
+	} cases[] = {
+		{ "plain", case_plain },   { "arguments", case_arguments }, { "names", case_names },
+		{ "fork", case_fork },	   { "signal", case_signal },	    { "callbacks", case_callbacks },
+		{ "steps", case_steps },   { "inside", case_inside },
+	};
+
+	start();
+	if (argc > 1 && !strcmp(argv[1], "threads"))
+		case_threads(number, other);
+	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (!strcmp(argv[1], cases[i].name))
+			cases[i].run(number);
+	return 0;
+}
