@@ -555,6 +555,8 @@ static const struct varlink_method methods[] = {
 	{ "ShowKernel", show_kernel },
 	{ "ShowProgram", show_program },
 	{ "ListPasses", list_passes },
+	{ "Trace", fake_trace, VARLINK_METHOD_MORE_ONLY },
+	{ "ListHooks", fake_list_hooks },
 	{},
 };
 

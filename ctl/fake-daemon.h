@@ -31,3 +31,5 @@ struct fake_types {
 
 int fake_read_ring(struct varlink_call *call, json_object *parameters, void *userdata);
 int fake_read_log(struct varlink_call *call, json_object *parameters, void *userdata);
+int fake_trace(struct varlink_call *call, json_object *parameters, void *userdata);
+int fake_list_hooks(struct varlink_call *call, json_object *parameters, void *userdata);

@@ -10,6 +10,7 @@
  */
 
 #include <errno.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "demangle.h"
@@ -167,14 +168,26 @@ static void put_kernel(struct trace_writer *writer, const struct trace_item *ite
 	out_hex(line, item->stream);
 }
 
+/* --- exec /usr/bin/python3 ---, +++ exited with 1 +++ */
 static void put_process(struct trace_out *line, const struct trace_item *item) {
-	out_literal(line, "--- ");
-	out_printable(line, item->name);
-	for (size_t i = 0; i < item->n_values; i++) {
+	const char *what = item->name;
+
+	if (strcmp(what, "exit")) {
+		out_literal(line, "--- ");
+		out_text(line, what);
 		out_char(line, ' ');
-		put_named(line, &item->values[i], 1, false);
+		out_printable(line, item->process->exe);
+		out_literal(line, " ---");
+		return;
 	}
-	out_literal(line, " ---");
+	for (size_t i = 0; i < item->n_values; i++)
+		if (!strcmp(item->values[i].name, "status")) {
+			const int status = (int)item->values[i].number;
+
+			out_text(line, WIFSIGNALED(status) ? "+++ killed by signal " : "+++ exited with ");
+			out_uint(line, (uint64_t)(WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)));
+			out_literal(line, " +++");
+		}
 }
 
 static void put_lost(struct trace_out *line, const struct trace_item *item) {
