@@ -115,6 +115,20 @@ static void fill_syscall(struct hook_row *row, const struct hook_alternative *al
 	row->result_size = 8;
 }
 
+/* Which word is the only text. */
+static uint8_t only_text(const struct hook_row *row) {
+	uint8_t found = HOOK_WORDS_MAX;
+
+	for (uint8_t i = 0; i < row->n_words; i++) {
+		if (!(row->words[i].flags & HOOK_WORD_TEXT))
+			continue;
+		if (found < HOOK_WORDS_MAX)
+			return HOOK_WORDS_MAX;
+		found = i;
+	}
+	return row->flags & HOOK_ROW_USER ? found : HOOK_WORDS_MAX;
+}
+
 static bool is_ioctl(const struct hook *hook) {
 	return !strcmp(hook->name, "ioctl") || !strcmp(hook->name, "uvm-ioctl");
 }
@@ -221,6 +235,7 @@ static int write_row(struct hook_attachment *attachment, const struct hook_alter
 		because(attachment, "%s", reason);
 		return -ENOENT;
 	}
+	row.late_text = only_text(&row);
 	return bpf_map_update_elem(hook_programs_map(programs, HOOK_MAP_ROWS), &index, &row, BPF_ANY) ? -errno : 0;
 }
 
@@ -233,6 +248,10 @@ static bool fits(struct hook_attachment *attachment, const struct hook_alternati
 	hook_target(target, sizeof(target), alternative);
 	because(attachment, "%s is of another version of the driver", target);
 	return false;
+}
+
+static const char *no_syscalls(const struct hook_kernel *kernel) {
+	return kernel->btf ? "there are no devices of the driver" : "the kernel has no BTF, which tells devices of descriptors";
 }
 
 /*
@@ -261,8 +280,8 @@ static bool next_alternative(struct hook_attachment *attachment, uint32_t row, s
 			attach_tracepoint(attachment, alternative, row, programs, kernel);
 		else if (alternative->kind == HOOK_USER)
 			attach_user(attachment, alternative, row, programs);
-		else if (alternative->kind == HOOK_SYSCALL && !kernel->btf)
-			because(attachment, "system calls: the kernel has no BTF, which tells devices of descriptors");
+		else if (alternative->kind == HOOK_SYSCALL && (!kernel->btf || !kernel->n_devices))
+			because(attachment, "system calls: %s", no_syscalls(kernel));
 		else
 			attachment->method = HOOK_METHOD_RAW_TRACEPOINT; /* attached for all at once */
 	}
@@ -438,7 +457,7 @@ void hook_attach_guess(struct hook_attachment *attachment, const struct hook_ker
 		else if (alternative->kind == HOOK_SYSCALL && kernel->btf && kernel->n_devices)
 			attachment->method = HOOK_METHOD_RAW_TRACEPOINT;
 		else if (alternative->kind == HOOK_SYSCALL)
-			because(attachment, "system calls: %s", kernel->btf ? "no driver is loaded" : "the kernel has no BTF");
+			because(attachment, "system calls: %s", no_syscalls(kernel));
 		else if (hook_kernel_tracepoint(kernel, alternative->place, alternative->name) >= 0)
 			attachment->method = HOOK_METHOD_TRACEPOINT;
 		else

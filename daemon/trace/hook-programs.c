@@ -32,6 +32,7 @@ struct hook_programs {
 	struct bpf_object *template; /* hook_fentry and hook_fexit; NULL: not loaded yet, or not possible */
 	int template_error;
 	bool multi;
+	unsigned needs;
 	int maps[_HOOK_MAP_N]; /* of object */
 	int *fds; /* links, events, programs: closed from the last to the first */
 	size_t n_fds;
@@ -41,6 +42,32 @@ struct hook_programs {
 
 static bool is_template(const char *name) {
 	return !strcmp(name, "hook_fentry") || !strcmp(name, "hook_fexit");
+}
+
+/* Whether the object's program is wanted: verifying one takes milliseconds. */
+static bool is_needed(const struct hook_programs *programs, const char *name) {
+	static const struct {
+		const char *name;
+		unsigned needs;
+	} needs[] = {
+		{ "hook_entry", HOOK_NEED_FUNCTIONS | HOOK_NEED_USER },
+		{ "hook_return", HOOK_NEED_FUNCTIONS | HOOK_NEED_USER },
+		{ "hook_multi_entry", HOOK_NEED_FUNCTIONS },
+		{ "hook_multi_return", HOOK_NEED_FUNCTIONS },
+		{ "hook_count", HOOK_NEED_COUNTS },
+		{ "hook_multi_count", HOOK_NEED_COUNTS },
+		{ "hook_tracepoint", HOOK_NEED_TRACEPOINTS },
+		{ "hook_tracepoint_end", HOOK_NEED_TRACEPOINTS },
+		{ "hook_sys_enter", HOOK_NEED_SYSCALLS },
+		{ "hook_sys_exit", HOOK_NEED_SYSCALLS },
+	};
+
+	if (!programs->multi && strstr(name, "_multi_"))
+		return false;
+	for (size_t i = 0; i < sizeof(needs) / sizeof(*needs); i++)
+		if (!strcmp(name, needs[i].name))
+			return programs->needs & needs[i].needs;
+	return true;
 }
 
 /* Opens the object, with its constant, and only those programs that are to be loaded. */
@@ -58,7 +85,7 @@ static int open_object(const struct hook_programs *programs, bool template, stru
 		r = -EINVAL;
 	bpf_object__for_each_program(program, object) {
 		const char *name = bpf_program__name(program);
-		bool load = template == is_template(name) && (programs->multi || !strstr(name, "_multi_"));
+		bool load = template ? is_template(name) : !is_template(name) && is_needed(programs, name);
 
 		bpf_program__set_autoload(program, load);
 		if (template && load && !r)
@@ -93,13 +120,14 @@ static int load_object(const struct hook_programs *programs, bool template, stru
 	return r;
 }
 
-int hook_programs_new(struct hook_programs **programsp, const struct hook_config *config) {
+int hook_programs_new(struct hook_programs **programsp, const struct hook_config *config, unsigned needs) {
 	struct hook_programs *programs = calloc(1, sizeof(*programs));
 	int r;
 
 	if (!programs)
 		return -ENOMEM;
 	programs->config = *config;
+	programs->needs = needs;
 	programs->multi = true;
 	r = load_object(programs, false, &programs->object);
 	if (r && r != -EPERM && r != -ENOMEM) {
@@ -141,8 +169,9 @@ int hook_programs_map(const struct hook_programs *programs, enum hook_map map) {
 
 static int program_fd(const struct bpf_object *object, const char *name) {
 	const struct bpf_program *program = bpf_object__find_program_by_name(object, name);
+	int fd = program ? bpf_program__fd(program) : -1;
 
-	return program ? bpf_program__fd(program) : -ENOENT;
+	return fd < 0 ? -EOPNOTSUPP : fd;
 }
 
 /* Keeps a descriptor; an errno is handed on. */

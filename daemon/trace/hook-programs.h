@@ -25,8 +25,16 @@ enum hook_map {
 	_HOOK_MAP_N,
 };
 
-/* Loads everything; config is a constant of the programs. Some tens of milliseconds. 0 or negative errno. */
-int hook_programs_new(struct hook_programs **programsp, const struct hook_config *config);
+enum hook_need {
+	HOOK_NEED_FUNCTIONS = 1 << 0, /* probes of the kernel's functions */
+	HOOK_NEED_USER = 1 << 1,
+	HOOK_NEED_TRACEPOINTS = 1 << 2,
+	HOOK_NEED_SYSCALLS = 1 << 3,
+	HOOK_NEED_COUNTS = 1 << 4,
+};
+
+/* Loads the programs that are needed (enum hook_need), and those of processes; config is a constant of them. Some tens of milliseconds. 0 or negative errno. */
+int hook_programs_new(struct hook_programs **programsp, const struct hook_config *config, unsigned needs);
 struct hook_programs *hook_programs_free(struct hook_programs *programs);
 
 /* Detaches everything; maps stay. */

@@ -154,6 +154,34 @@ static int select_hooks(struct trace_hooks *hooks, const struct trace_options *o
 	return 0;
 }
 
+/* Which programs they may come to need. */
+static unsigned find_needs(const struct trace_hooks *hooks, const struct trace_options *options) {
+	unsigned needs = 0;
+
+	for (size_t i = 0; i < hooks->n_attachments; i++) {
+		const struct hook *hook = hooks->attachments[i].hook;
+
+		for (size_t k = 0; k < hook->n_alternatives; k++) {
+			const struct hook_alternative *alternative = &hook->alternatives[k];
+
+			if (!hook_alternative_fits(alternative, hooks->kernel.version))
+				continue;
+			if (alternative->kind == HOOK_FUNCTION && hook_kernel_has_module(&hooks->kernel, alternative->place))
+				needs |= HOOK_NEED_FUNCTIONS;
+			else if (alternative->kind == HOOK_TRACEPOINT)
+				needs |= HOOK_NEED_TRACEPOINTS;
+			else if (alternative->kind == HOOK_SYSCALL && hooks->kernel.n_devices)
+				needs |= HOOK_NEED_SYSCALLS;
+			else if (alternative->kind == HOOK_USER)
+				needs |= HOOK_NEED_USER;
+		}
+	}
+	for (size_t i = 0; i < options->n_hooks; i++)
+		if (!strncmp(options->hooks[i], HOOK_DISCOVER, strlen(HOOK_DISCOVER)) && hooks->kernel.n_symbols)
+			needs |= HOOK_NEED_COUNTS;
+	return needs;
+}
+
 /* Hooks that were named get a line each; those that are there by default one together. */
 static void tell_missing(struct trace_hooks *hooks, const struct trace_options *options) {
 	char names[400] = "";
@@ -198,7 +226,7 @@ static int start(struct trace_hooks *hooks, const struct trace_options *options,
 	if (options->kernel)
 		check_patterns(hooks, options);
 	fill_config(&config, options, &hooks->kernel);
-	r = hook_programs_new(&hooks->programs, &config);
+	r = hook_programs_new(&hooks->programs, &config, find_needs(hooks, options));
 	if (r < 0) {
 		trace_session_missing(hooks->session, "hooks: %s",
 				      r == -EPERM || r == -EACCES ? "the kernel does not let this daemon load eBPF programs" :

@@ -452,14 +452,16 @@ static __always_inline void begin(__u32 index, const struct place *place) {
 	bpf_map_delete_elem(&pending, &key);
 }
 
-/* Texts that could not be read at the beginning, because nobody had touched their pages yet. */
-static __always_inline void take_late_texts(struct hook_event *event, const struct hook_row *row) {
-	if (!event->n_text || event->n_text > HOOK_TEXTS_MAX || event->text[0] || !(row->flags & HOOK_ROW_USER))
+/* The first text, if it could not be read at the beginning, because nobody had touched its page yet. */
+static __always_inline void take_late_text(struct hook_event *event, const struct hook_row *row) {
+	__u32 i = row->late_text;
+	long n;
+
+	if (event->n_text != 1 || i >= HOOK_WORDS_MAX)
 		return;
-	event->n_text = 0;
-	for (__u32 i = 0; i < HOOK_WORDS_MAX; i++)
-		if (i < row->n_words && row->words[i].flags & HOOK_WORD_TEXT)
-			take_text(event, event->words[i], 1);
+	n = bpf_probe_read_user_str(event->text, HOOK_TEXT_SIZE, (const void *)event->words[i]);
+	if (n > 0)
+		event->n_text = n;
 }
 
 static __always_inline void end(__u32 index, const struct place *place) {
@@ -485,7 +487,7 @@ static __always_inline void end(__u32 index, const struct place *place) {
 		event->header.result = extend(place->result, row->result_size, !!(row->flags & HOOK_ROW_RESULT_SIGNED));
 	if (now - event->header.start >= config.min_duration && !(row->flags & HOOK_ROW_ERRORS && event->header.result >= 0)) {
 		count(&hits, index);
-		take_late_texts(event, row);
+		take_late_text(event, row);
 		event_send(event);
 	}
 	bpf_map_delete_elem(&pending, &key);
@@ -689,61 +691,68 @@ int hook_sys_enter(struct bpf_raw_tracepoint_args *context) {
 	return 0;
 }
 
-static __always_inline void end_result(__s32 index, __s64 result) {
-	const struct place place = { .result = result };
+/* The row of a call that is under way in this thread, of the two that it can be; -1: it is not. */
+static __always_inline __s32 running_row(void *map, __u32 number) {
+	__u32 tid = bpf_get_current_pid_tgid();
+	__s32 row = syscalls[number];
+	__u64 key = HOOK_KEY(tid, row);
 
-	if (index >= 0)
-		end(index, &place);
+	if (row >= 0 && bpf_map_lookup_elem(map, &key))
+		return row;
+	row = syscalls[number + _HOOK_SYSCALL_N];
+	key = HOOK_KEY(tid, row);
+	return row >= 0 && bpf_map_lookup_elem(map, &key) ? row : -1;
 }
 
-/* The record is that of the device's row. */
-static __always_inline void open_end(__s64 result) {
+/* What was opened tells whose record it is; -1: nobody's. */
+static __always_inline __s32 opened_row(__s64 result) {
 	__s32 index = open_row(), right = -1;
 	__u8 device = 0, minor = 0;
 	struct hook_event *event;
 	__u64 key;
 
 	if (index < 0)
-		return;
+		return -1;
 	key = HOOK_KEY((__u32)bpf_get_current_pid_tgid(), index);
 	event = bpf_map_lookup_elem(&pending, &key);
 	if (!event)
-		return;
+		return -1;
 	if (result >= 0 && device_of_file(file_of(result), &device, &minor))
 		right = syscall_row(HOOK_SYSCALL_OPEN, device);
-	if (right >= 0) {
-		event->header.row = right;
-		end_result(index, result);
-	} else {
+	event->header.row = right;
+	if (right < 0)
 		bpf_map_delete_elem(&pending, &key);
-	}
+	return right < 0 ? -1 : index;
 }
 
 SEC("raw_tp/sys_exit")
 int hook_sys_exit(struct bpf_raw_tracepoint_args *context) {
-	__s64 result = context->args[1];
+	const struct place place = { .result = context->args[1] };
+	__s32 index;
 
 	switch ((long)SYSCALL_NUMBER(context->args[0])) {
 	case NR_IOCTL:
-		for (__u32 i = HOOK_SYSCALL_IOCTL; i < 2 * _HOOK_SYSCALL_N; i += _HOOK_SYSCALL_N)
-			if (syscalls[i] >= 0)
-				ioctl_end(syscalls[i], result);
-		break;
+		index = running_row(&ioctls, HOOK_SYSCALL_IOCTL);
+		if (index >= 0)
+			ioctl_end(index, place.result);
+		return 0;
 	case NR_OPENAT:
 #if NR_OPEN >= 0
 	case NR_OPEN:
 #endif
-		open_end(result);
+		index = opened_row(place.result);
 		break;
 	case NR_CLOSE:
-		end_result(syscalls[HOOK_SYSCALL_CLOSE], result);
-		end_result(syscalls[HOOK_SYSCALL_CLOSE + _HOOK_SYSCALL_N], result);
+		index = running_row(&pending, HOOK_SYSCALL_CLOSE);
 		break;
 	case NR_MMAP:
-		end_result(syscalls[HOOK_SYSCALL_MMAP], result);
-		end_result(syscalls[HOOK_SYSCALL_MMAP + _HOOK_SYSCALL_N], result);
+		index = running_row(&pending, HOOK_SYSCALL_MMAP);
 		break;
+	default:
+		return 0;
 	}
+	if (index >= 0)
+		end(index, &place);
 	return 0;
 }
 

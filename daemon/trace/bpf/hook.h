@@ -60,7 +60,7 @@ struct hook_row {
 	__u8 n_words;
 	__u8 result_size; /* bytes; 0: void */
 	__u8 device; /* enum trace_device, of HOOK_ROW_IOCTL where the file does not tell */
-	__u8 reserved;
+	__u8 late_text; /* word of the only text, which is of user space: read again at the end; else HOOK_WORDS_MAX */
 	__u32 result_offset;
 	char match[HOOK_MATCH_SIZE];
 	struct hook_word words[HOOK_WORDS_MAX];
