@@ -67,6 +67,8 @@ static int take_item(void *userdata, const struct trace_item *item) {
 	struct reader *reader = userdata;
 
 	reader->result->items++;
+	if (item->kind == EVENT_LOST)
+		reader->result->lost += item->count;
 	return reader->taker->item(reader->taker->userdata, item);
 }
 
@@ -88,7 +90,8 @@ static int take_line(struct reader *reader, char *text, size_t n) {
 		return introduce(reader, &line->about);
 	case READ_LINE_STOP:
 		reader->result->stopped = true;
-		reader->result->lost = line->lost;
+		if (line->lost > reader->result->lost)
+			reader->result->lost = line->lost;
 		return 0;
 	case READ_LINE_ITEM:
 		reader->result->format = READ_FORMAT_JSONL;
@@ -185,7 +188,8 @@ static void finish_raw(struct reader *reader, const struct trace_stream *stream)
 
 	trace_stream_state(stream, &state);
 	reader->result->stopped = state.stopped;
-	reader->result->lost = state.lost;
+	if (state.lost > reader->result->lost)
+		reader->result->lost = state.lost;
 	reader->result->malformed += state.damaged;
 	reader->result->cut = trace_stream_cut(stream);
 }

@@ -30,7 +30,7 @@ struct read_result {
 	uint64_t unmatched; /* ends of spans without a beginning, in files of the seeds */
 	uint64_t cut; /* bytes of the last record or line, which is not whole */
 	bool stopped; /* the trace has its end: our formats write one */
-	uint64_t lost; /* events that the trace says were lost in all; what its end says */
+	uint64_t lost; /* events that the trace says were lost */
 };
 
 /* 0, negative errno, or what a taker returned. The result is filled in whatever comes. */

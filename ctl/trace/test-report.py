@@ -1,0 +1,599 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""test-report.py TRACE_REPORT: every analysis on files whose answers are computed here; files that are cut off, broken or none; conversions."""
+import json
+import os
+import pathlib
+import random
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+REPORT = os.path.abspath(sys.argv[1])
+OK, ERROR, USAGE = range(3)
+NOT_FOUND = 5
+START = {'type': 'start', 'format': 'gpuprobe-trace', 'version': 1, 'monotonic': 5_000_000_000, 'realtime': 1_700_000_000_000_000_000, 'host': 'h'}
+# seeds/004, "JSON Output", and seeds/003, "Correlating Userspace and Kernel Events"
+SEEDS = '''\
+{"event_id":1,"ts":0.001,"type":"userspace","name":"cuInit","phase":"B"}
+{"event_id":2,"ts":0.003,"type":"kernel","name":"nvidia_ioctl","phase":"B"}
+{"event_id":3,"ts":0.004,"type":"scheduler","name":"nv_schedule_work"}
+{"event_id":4,"ts":0.005,"type":"kernel","name":"nvidia_ioctl","phase":"E"}
+{"event_id":5,"ts":0.006,"type":"userspace","name":"cuInit","phase":"E"}
+{"event_id":100,"ts":10.500,"type":"userspace","name":"cuLaunchKernel","phase":"B"}
+{"event_id":101,"ts":10.502,"type":"syscall","name":"ioctl","cmd":3221766657}
+{"event_id":102,"ts":10.503,"type":"kernel","name":"nvidia_ioctl","phase":"B"}
+{"event_id":103,"ts":10.505,"type":"scheduler","name":"nv_schedule_work"}
+{"event_id":104,"ts":10.600,"type":"kernel","name":"nvidia_ioctl","phase":"E"}
+{"event_id":105,"ts":10.601,"type":"userspace","name":"cuLaunchKernel","phase":"E"}
+'''
+
+
+def percentile(values, percent):
+    """The smallest value that so many percent do not exceed."""
+    values = sorted(values)
+    return values[max(0, -(-len(values) * percent // 100) - 1)]
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix='test-report-'))
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.next_id = 0
+
+    def file(self, data, name='trace.jsonl'):
+        path = self.dir / name
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return str(path)
+
+    def run_report(self, *args, status=OK, stderr='', env=None, **more):
+        environment = {'PATH': os.environ['PATH'], 'LC_ALL': 'C.UTF-8', 'COLUMNS': '100', **(env or {})}
+        for key in os.environ:
+            if key.startswith(('ASAN', 'LSAN', 'UBSAN')):
+                environment[key] = os.environ[key]
+        done = subprocess.run([REPORT, *args], capture_output=True, timeout=120, env=environment, **more)
+        err = done.stderr.decode()
+        self.assertEqual(done.returncode, status, err)
+        if stderr is not None:
+            self.assertEqual(err, ''.join(f'gpuprobectl: {line}\n' for line in ([stderr] if isinstance(stderr, str) and stderr else stderr)))
+        return done.stdout
+
+    def json(self, *args, **more):
+        return json.loads(self.run_report('--json', *args, **more))
+
+    def item(self, kind, name, start, duration=None, **more):
+        """One line of ours, with an id of its own."""
+        self.next_id += 1
+        line = {'event_id': self.next_id, 'ts': start / 1e6, 'type': kind, 'name': name, 'phase': 'i' if duration is None else 'X', 'ts_ns': start, 'pid': 7,
+                'tid': 8, 'source': 'shim'}
+        if duration is not None:
+            line.update(dur_ns=duration, duration_us=duration / 1e3)
+        line.update(more)
+        return line
+
+    def trace(self, items, stop=True, name='trace.jsonl'):
+        lines = [START, *items] + ([{'type': 'stop', 'events': len(items), 'lost': 0}] if stop else [])
+        return self.file(''.join(json.dumps(line) + '\n' for line in lines), name)
+
+    def near(self, value, wanted):
+        self.assertLessEqual(abs(value - wanted), max(1, wanted // 100), (value, wanted))
+
+
+class Seeds(Case):
+    def test_example(self):
+        data = self.json('--summary', '--layers', '--gaps', self.file(SEEDS))
+        self.assertEqual(data['file']['format'], 'jsonl-seed')
+        self.assertEqual(data['file']['items'], 7)
+        self.assertEqual(data['summary']['userspace'], {'calls': 2, 'launches': 1, 'allocations': 0, 'allocated_bytes': 0, 'transfers': 0, 'transferred_bytes': 0})
+        self.assertEqual(data['summary']['kernel_space'], {'ioctls': 2, 'ioctl_ns': 99000, 'scheduler_calls': 2})
+        # what the seed says of it: cuLaunchKernel took 0.101 ms, the ioctl 0.097 ms
+        launch = next(row for row in data['layers']['calls'] if row['call'] == 'cuLaunchKernel')
+        self.assertEqual((launch['api']['total_ns'], launch['api']['own_ns'], launch['ioctl']['total_ns']), (101000, 4000, 97000))
+
+    def test_text(self):
+        out = self.run_report(self.file(SEEDS)).decode()
+        self.assertTrue(out.startswith('=== TRACE SUMMARY ===\n\nUSERSPACE (libcuda.so):\n  Total CUDA API calls: 2\n  Kernel launches: 1\n'
+                                       '  Memory allocations: 0\n  Total memory allocated: 0 bytes (0.00 MB)\n  Memory transfers: 0\n'
+                                       '  Total data transferred: 0 bytes (0.00 MB)\n\nKERNEL SPACE (nvidia.ko):\n  IOCTL calls: 2\n'
+                                       '  Total IOCTL time: 0.099 ms\n  Scheduler calls: 2\n'), out)
+
+    def test_other_lines(self):
+        lines = SEEDS + ('{"type":"ioctl","cmd":3221766657,"decoded":{"dir":3,"type":66,"nr":1,"size":8}}\n'
+                         '{"type":"gpu_complete","fence":"nvidia"}\n{"type":"gpu_mem","total":1024}\n'
+                         '{"event_id":7,"ts":11.0,"tid":5,"type":"scheduler","name":"nv_gpu_scheduler_schedule","duration_us":12.345}\n'
+                         '{"event_id":8,"ts":11.1,"tid":5,"type":"memory","size":4096}\n'
+                         '{"event_id":9,"ts":11.2,"tid":6,"type":"userspace","name":"cuMemFree_v2","phase":"E"}\n')
+        data = self.json('--summary', '--top', self.file(lines))
+        self.assertEqual(data['file']['malformed'], 0)
+        self.assertEqual(data['file']['unmatched'], 1)
+        self.assertEqual(data['summary']['userspace']['allocated_bytes'], 4096)
+        self.assertEqual(data['summary']['kernel_space']['ioctls'], 2)
+        self.assertEqual([row['duration_ns'] for row in data['top']], [101000, 97000, 12345, 5000, 2000])
+
+    def test_lost_ends_and_threads(self):
+        lines = []
+        for tid in range(2000):  # more than are remembered at once
+            lines.append({'ts': tid / 1000, 'tid': tid, 'type': 'userspace', 'name': 'cuInit', 'phase': 'B'})
+            lines.append({'ts': tid / 1000 + 0.0005, 'tid': tid, 'type': 'kernel', 'name': 'nvidia_ioctl', 'phase': 'B'})
+            lines.append({'ts': tid / 1000 + 0.0009, 'tid': tid, 'type': 'userspace', 'name': 'cuInit', 'phase': 'E'})
+        lines.append({'ts': 3.0, 'tid': 1, 'type': 'userspace', 'name': 'cuCtxSynchronize', 'phase': 'B'})
+        data = self.json(self.file(''.join(json.dumps(line) + '\n' for line in lines)))
+        self.assertEqual((data['summary']['userspace']['calls'], data['summary']['kernel_space']['ioctls'], data['file']['unmatched']), (2001, 2000, 0))
+
+    def test_long_span(self):
+        lines = [{'ts': 0, 'tid': 1, 'type': 'userspace', 'name': 'cuInit', 'phase': 'B'}]
+        for i in range(10000):
+            lines += [{'ts': i + 0.1, 'tid': 1, 'type': 'kernel', 'name': 'nvidia_ioctl', 'phase': phase} for phase in 'BE']
+        lines.append({'ts': 20000, 'tid': 1, 'type': 'userspace', 'name': 'cuInit', 'phase': 'E'})
+        data = self.json('--top=1', '--summary', self.file(''.join(json.dumps(line) + '\n' for line in lines)))
+        self.assertEqual((data['file']['items'], data['file']['unmatched'], data['top'][0]['duration_ns']), (10001, 0, 20000 * 10**6))
+
+
+class Analyses(Case):
+    def test_summary(self):
+        items = [self.item('userspace', 'cuMemAlloc_v2', 10, 5, base='cuMemAlloc', **{'class': 'memory'}, size=1000, out={'dptr': '0x10'}),
+                 self.item('userspace', 'cuMemAlloc_v2', 20, 5, base='cuMemAlloc', **{'class': 'memory'}, size=5000, failed=True, ret=2, ret_name='CUDA_ERROR_OUT_OF_MEMORY'),
+                 self.item('userspace', 'cuMemHostAlloc', 30, 5, **{'class': 'memory'}, size=24),
+                 self.item('userspace', 'cuMemcpyHtoDAsync_v2', 40, 5, base='cuMemcpyHtoDAsync', **{'class': 'transfer'}, size=600),
+                 self.item('userspace', 'cuMemsetD8_v2', 50, 5, base='cuMemsetD8', **{'class': 'transfer'}, size=60),
+                 self.item('userspace', 'cuLaunchKernel', 60, 5, **{'class': 'launch'}, flow=1),
+                 self.item('userspace', 'cuLaunchHostFunc', 70, 5, **{'class': 'launch'}),
+                 self.item('userspace', 'cuGraphLaunch', 80, 5, **{'class': 'launch'}),
+                 self.item('ioctl', 'NV_ESC_RM_ALLOC', 90, 7, **{'class': 'ioctl'}), self.item('ioctl', 'UVM_FREE', 100, 8, **{'class': 'uvm'}),
+                 self.item('kernel', 'nvidia:nv_kthread_q_schedule_q_item', 110, **{'class': 'work'}),
+                 self.item('gpu', 'k', 200, 100, source='gpu', flow=1), self.item('gpu', 'k', 250, 100, source='gpu', stream='0x2'),
+                 self.item('gpu', 'k', 500, 50, source='gpu'), self.item('lost', 'lost', 600, count=42)]
+        summary = self.json('--summary', self.trace(items))['summary']
+        self.assertEqual(summary['userspace'], {'calls': 8, 'launches': 2, 'allocations': 2, 'allocated_bytes': 1024, 'transfers': 1, 'transferred_bytes': 600})
+        self.assertEqual(summary['kernel_space'], {'ioctls': 2, 'ioctl_ns': 15, 'scheduler_calls': 1})
+        # [200, 350) and [500, 550)
+        self.assertEqual(summary['gpu'], {'kernels': 3, 'kernel_ns': 250, 'devices': 1, 'busy_ns': 200, 'idle_ns': 150})
+        self.assertEqual((summary['failed'], summary['lost']), (1, 42))
+        counts = {(row['type'], row['name']): (row['count'], row['failed'], row['total_ns']) for row in summary['by_name']}
+        self.assertEqual(counts['userspace', 'cuMemAlloc_v2'], (2, 1, 10))
+        self.assertEqual(counts['gpu', 'k'], (3, 0, 250))
+        self.assertEqual({(row['type'], row['class']): row['count'] for row in summary['by_type']}['userspace', 'memory'], 3)
+
+    def test_top(self):
+        durations = list(range(1, 2001))
+        random.Random(1).shuffle(durations)
+        items = [self.item('userspace', f'cuF{i % 7}', 10000 * i, duration) for i, duration in enumerate(durations)]
+        items.append(self.item('gpu', 'k', 1, 10**9, source='gpu'))
+        path = self.trace(items)
+        for args, n in ((['--top'], 10), (['--top', '3'], 3), (['--top=25'], 25), (['--top=5000'], 2000)):
+            with self.subTest(args=args):
+                rows = self.json(*args, path)['top']
+                self.assertEqual([row['duration_ns'] for row in rows], sorted(durations, reverse=True)[:n])
+                self.assertEqual(rows[0]['ts_ns'], 10000 * durations.index(2000))
+
+    def test_gaps(self):
+        at, ends, items = 0, [], []
+        rng = random.Random(2)
+        for _ in range(500):
+            at += rng.randrange(1000, 100000)
+            duration = rng.randrange(500, 900)
+            ends.append((at, at + duration))
+            items.append(self.item('userspace', 'cuLaunchKernel', at, duration, comm='python', thread='worker'))
+        items.append(self.item('userspace', 'cuLaunchKernel', at + 10, 5, tid=99))
+        idle = [b[0] - a[1] for a, b in zip(ends, ends[1:])]
+        between = [b[0] - a[0] for a, b in zip(ends, ends[1:])]
+        threads = self.json('--gaps', self.trace(items))['gaps']['threads']
+        self.assertEqual([(row['tid'], row['launches']) for row in threads], [(8, 500), (99, 1)])
+        self.assertEqual(threads[0]['thread'], 'worker')
+        self.assertEqual((threads[0]['idle']['count'], threads[0]['idle']['total_ns'], threads[0]['idle']['max_ns']), (499, sum(idle), max(idle)))
+        self.near(threads[0]['between']['mean_ns'], round(statistics.mean(between)))
+        for percent in (50, 90, 99):
+            self.near(threads[0]['idle'][f'p{percent}_ns'], percentile(idle, percent))
+
+    def test_idle_is_of_the_union(self):
+        spans = [(0, 100), (50, 150), (150, 200), (300, 400), (310, 320), (1000, 1100)]
+        items = [self.item('gpu', 'k', start, end - start, stream=hex(i % 2), source='gpu') for i, (start, end) in enumerate(spans)]
+        items.append(self.item('gpu', 'k', 5000, 10, device=1, source='gpu'))
+        devices = self.json('--gaps', self.trace(items))['gaps']['devices']
+        self.assertEqual([(d['device'], d['busy_ns'], d['idle_ns'], d['gaps']['count']) for d in devices], [(0, 400, 700, 2), (1, 10, 0, 0)])
+        self.assertEqual(devices[0]['longest'], [{'ts_ns': 400, 'duration_ns': 600}, {'ts_ns': 200, 'duration_ns': 100}])
+
+    def test_idle_out_of_order(self):
+        """Kernels of several streams, in any order within some hundred: the union is exact."""
+        rng, spans, at = random.Random(3), [], 1000
+        for _ in range(20000):
+            at += rng.randrange(0, 300)
+            spans.append((at, at + rng.randrange(1, 400)))
+        shuffled = [spans[i] for i in sorted(range(len(spans)), key=lambda i: i + rng.randrange(300))]
+        busy, end, gaps = 0, None, []
+        for first, last in sorted(spans):
+            if end is not None and first > end:
+                gaps.append(first - end)
+            busy += max(0, last - max(first, end or 0))
+            end = max(end or 0, last)
+        device = self.json('--gaps', self.trace([self.item('gpu', 'k', a, b - a, source='gpu') for a, b in shuffled]))['gaps']['devices'][0]
+        self.assertEqual((device['busy_ns'], device['idle_ns'], device['gaps']['count'], device['late']), (busy, sum(gaps), len(gaps), 0))
+        self.assertEqual(device['gaps']['max_ns'], max(gaps))
+
+    def test_layers(self):
+        alloc = self.item('userspace', 'cuMemAlloc_v2', 100, 1000, base='cuMemAlloc')
+        ioctl = self.item('ioctl', 'NV_ESC_RM_ALLOC', 200, 600, parent=alloc['event_id'])
+        items = [alloc, ioctl, self.item('kernel', 'nvidia:gsp', 300, 100, parent=ioctl['event_id'], **{'class': 'gsp'}),
+                 self.item('kernel', 'nvidia:lock', 500, 50, parent=ioctl['event_id'], **{'class': 'lock'}),
+                 self.item('kernel', 'nvidia:nv_alloc_pages', 600, 70, **{'class': 'memory'}), self.item('kernel', 'x', 650, **{'class': 'memory'}),
+                 self.item('userspace', 'cuInner', 900, 100), self.item('userspace', 'cuOther', 1100, 40),  # begins where the first ends
+                 self.item('ioctl', 'NV_ESC_RM_FREE', 5000, 10), self.item('ioctl', 'NV_ESC_RM_FREE', 300, 10, tid=1)]
+        data = self.json('--layers', self.trace(items))['layers']
+        self.assertEqual({k: (v['count'], v['total_ns'], v['own_ns']) for k, v in data.items() if isinstance(v, dict)},
+                         {'api': (3, 1040, 440), 'ioctl': (3, 620, 400), 'rpc': (2, 150, 150), 'driver': (2, 70, 70)})
+        calls = {row['call']: row for row in data['calls']}
+        self.assertEqual(set(calls), {'cuMemAlloc', 'cuOther', '(no call)'})
+        self.assertEqual((calls['cuMemAlloc']['api']['total_ns'], calls['cuMemAlloc']['api']['own_ns'], calls['cuMemAlloc']['ioctl']['own_ns']), (1000, 400, 380))
+        self.assertEqual(calls['(no call)']['ioctl']['total_ns'], 20)
+
+    def test_late_parent(self):
+        items = [self.item('ioctl', 'i', 200, 100), self.item('userspace', 'cuLate', 100, 1000), self.item('ioctl', 'i', 500, 100),
+                 self.item('userspace', 'cuBeside', 50, 20)]
+        data = self.json('--layers', self.trace(items))['layers']
+        self.assertEqual((data['late'], data['api']['own_ns'], data['ioctl']['total_ns']), (2, 920, 200))
+
+    def test_latency(self):
+        rng, latencies, items = random.Random(4), [], []
+        for i in range(1000):
+            latency = rng.randrange(2000, 200000)
+            latencies.append(latency)
+            launch = self.item('userspace', 'cuLaunchKernel', 10**6 * i, 900, **({'flow': i + 1} if i % 2 else {}))
+            items += [launch, self.item('gpu', 'k', 10**6 * i + latency, 50, parent=launch['event_id'], source='gpu', **({'flow': i + 1} if i % 2 else {}))]
+        items.append(self.item('userspace', 'cuLaunchKernel', 2 * 10**9, 900, flow=5000))
+        items.append(self.item('gpu', 'k', 2 * 10**9 - 700, 50, flow=5000, error_ns=800, source='gpu', violation='starts 0.7us before its launch'))
+        items.append(self.item('gpu', 'k', 3 * 10**9 - 9000, 50, flow=5001, error_ns=800, source='gpu'))  # before its launch in the file, too
+        items.append(self.item('userspace', 'cuLaunchKernel', 3 * 10**9, 900, flow=5001))
+        items.append(self.item('gpu', 'k', 4 * 10**9, 50, source='gpu'))
+        data = self.json('--latency', '--errors', self.trace(items))
+        latency = data['latency']
+        self.assertEqual((latency['count'], latency['total_ns'], latency['min_ns'], latency['max_ns']), (1000, sum(latencies), min(latencies), max(latencies)))
+        for percent in (50, 90, 99):
+            self.near(latency[f'p{percent}_ns'], percentile(latencies, percent))
+        self.assertEqual((latency['started_before_launch'], latency['within_clock_error'], latency['worst_ns'], latency['unmatched']), (2, 1, 9000, 1))
+        self.assertEqual(sum(power['count'] for power in latency['powers']), 1000)
+        for power in latency['powers']:
+            self.assertEqual(power['count'], sum(power['from_ns'] <= value < 2 * power['from_ns'] for value in latencies))
+        self.assertEqual(data['errors']['n_violations'], 1)
+        self.assertEqual(data['errors']['violations'][0]['violation'], 'starts 0.7us before its launch')
+
+    def test_kernels(self):
+        rng, times, items, at = random.Random(5), {}, [], 0
+        for i in range(5000):
+            name = f'kernel{rng.randrange(4)}(float*, int)'
+            duration = int(rng.lognormvariate(10, 2)) + 1
+            at += duration
+            times.setdefault(name, []).append(duration)
+            items.append(self.item('gpu', name, at, duration, source='gpu'))
+        rows = self.json('--kernels', self.trace(items))['kernels']
+        whole = sum(sum(values) for values in times.values())
+        self.assertEqual([row['name'] for row in rows], sorted(times, key=lambda name: -sum(times[name])))
+        for row in rows:
+            values = times[row['name']]
+            self.assertEqual((row['count'], row['total_ns'], row['min_ns'], row['max_ns']), (len(values), sum(values), min(values), max(values)))
+            self.assertAlmostEqual(row['percent'], sum(values) * 100 / whole)
+            self.near(row['mean_ns'], round(statistics.mean(values)))
+            self.near(row['p50_ns'], percentile(values, 50))
+            self.near(row['p99_ns'], percentile(values, 99))
+
+    def test_histogram(self):
+        values = [0, 1, 63, 64, 65, 127, 128, 1000, 10**6, 10**12]
+        items = [self.item('userspace', 'cuMemAlloc_v2', 10**13 * i, value, base='cuMemAlloc') for i, value in enumerate(values)]
+        items.append(self.item('userspace', 'cuInit', 10**15, 5))
+        for name in ('cuMemAlloc', 'cuMem*', 'cuMemAlloc_v2'):
+            data = self.json('--histogram', name, self.trace(items))['histogram']
+            self.assertEqual((data['count'], data['total_ns']), (len(values), sum(values)))
+            self.assertEqual({p['from_ns']: p['count'] for p in data['powers'] if p['count']},
+                             {0: 2, 32: 1, 64: 3, 128: 1, 512: 1, 2**19: 1, 2**39: 1})
+        self.assertIn('nothing of that name', self.run_report('--histogram=x', self.trace(items)).decode())
+
+    def test_errors(self):
+        items = [self.item('userspace', 'cuMemAlloc_v2', 1000 * i, 5, ret=2, ret_name='CUDA_ERROR_OUT_OF_MEMORY', failed=True) for i in range(1, 4)]
+        items += [self.item('ioctl', 'NV_ESC_RM_CONTROL', 9000, 5, ret=-22, failed=True), self.item('kernel', 'nvidia:nvidia_dev_xid', 9500, **{'class': 'xid'}),
+                  self.item('userspace', 'cuEventQuery', 9600, 5, ret=600, ret_name='CUDA_ERROR_NOT_READY'), self.item('lost', 'lost', 9700, count=3)]
+        errors = self.json('--errors', self.trace(items))['errors']
+        self.assertEqual(errors['failed'], [
+            {'type': 'userspace', 'name': 'cuMemAlloc_v2', 'result': 'CUDA_ERROR_OUT_OF_MEMORY', 'count': 3, 'first_ns': 1000, 'last_ns': 3000},
+            {'type': 'ioctl', 'name': 'NV_ESC_RM_CONTROL', 'result': '-22', 'count': 1, 'first_ns': 9000, 'last_ns': 9000},
+            {'type': 'kernel', 'name': 'nvidia:nvidia_dev_xid', 'result': 'Xid', 'count': 1, 'first_ns': 9500, 'last_ns': 9500}])
+        self.assertEqual((errors['xids'], errors['lost']), (1, 3))
+
+    def test_timeline(self):
+        items = [self.item('userspace', 'cuInit', 0, 500_000_000, comm='python'), self.item('ioctl', 'i', 250_000_000, 250_000_000),
+                 self.item('gpu', 'k', 500_000_000, 500_000_000, source='gpu', stream='0x10'), self.item('userspace', 'cuF', 999_000_000, 1_000_000)]
+        path = self.trace(items)
+        rows = self.json('--timeline', path)['timeline']['rows']
+        self.assertEqual([(row['kind'], sum(row['busy_ns'])) for row in rows], [('calls', 501_000_000), ('ioctls', 250_000_000), ('stream', 500_000_000)])
+        for locale, full, empty in (('C.UTF-8', '█', '▁'), ('C', '#', '.')):
+            lines = self.run_report('--timeline', path, env={'LC_ALL': locale, 'COLUMNS': '128'}).decode().splitlines()
+            calls, ioctls, stream = (line.split('|')[1] for line in lines[3:6])
+            self.assertTrue(lines[3].startswith('8 python'), lines[3])
+            self.assertEqual((len(calls), len(ioctls), len(stream)), (100, 100, 100))
+            self.assertEqual((calls[:49], calls[52:98].strip()), (full * 49, ''))
+            self.assertNotEqual(calls[-1], ' ')
+            self.assertEqual((ioctls[:24].strip(), ioctls[27:49]), ('', full * 22))
+            self.assertEqual((stream[:48].strip(), stream[52:]), ('', full * 48))
+
+    def test_many_rows(self):
+        items = [self.item('userspace', 'cuInit', 100 * tid, 50, tid=tid) for tid in range(1, 301)]
+        rows = self.json('--timeline', self.trace(items))['timeline']['rows']
+        self.assertEqual((len(rows), sum(row['count'] for row in rows), rows[-1].get('others')), (65, 300, True))
+
+    def test_filters(self):
+        items = [self.item('userspace', 'cuInit', 0, 10**6), self.item('userspace', 'cuMemAlloc_v2', 2 * 10**6, 10, base='cuMemAlloc', **{'class': 'memory'}),
+                 self.item('userspace', 'cuMemFree_v2', 3 * 10**9, 10, base='cuMemFree', pid=9, **{'class': 'memory'}), self.item('ioctl', 'UVM_FREE', 10**6, 5)]
+        path = self.trace(items)
+        for args, names in ((['-p', '7'], {'cuInit', 'cuMemAlloc_v2', 'UVM_FREE'}), (['-p7', '-p9'], {'cuInit', 'cuMemAlloc_v2', 'cuMemFree_v2', 'UVM_FREE'}),
+                            (['-e', 'memory'], {'cuMemAlloc_v2', 'cuMemFree_v2'}), (['-e', 'cuMem*,!cuMemFree'], {'cuMemAlloc_v2'}),
+                            (['-e', '!userspace'], {'UVM_FREE'}), (['--from=2ms'], {'cuMemAlloc_v2', 'cuMemFree_v2'}), (['--to', '1ms'], {'cuInit'}),
+                            (['--from', '500us', '--to=2.5'], {'cuInit', 'cuMemAlloc_v2', 'UVM_FREE'})):
+            with self.subTest(args=args):
+                self.assertEqual({row['name'] for row in self.json(*args, path)['summary']['by_name']}, names)
+
+
+class Leaks(Case):
+    def alloc(self, start, address, size=100, duration=10, name='cuMemAlloc_v2', **more):
+        return self.item('userspace', name, start, duration, base=name.removesuffix('_v2'), size=size, args={'bytesize': size}, out={'dptr': hex(address)}, **more)
+
+    def free(self, start, address, duration=10, name='cuMemFree_v2', **more):
+        return self.item('userspace', name, start, duration, base=name.removesuffix('_v2'), args={'dptr': hex(address)}, **more)
+
+    def test_groups(self):
+        stacks = [['main', 'f'], ['main', 'g']]
+        items = [self.alloc(1000, 0x1000, stack=stacks[0]), self.alloc(2000, 0x2000, 50, stack=stacks[0]), self.alloc(3000, 0x3000, 7, stack=stacks[1]),
+                 self.alloc(4000, 0x4000), self.free(5000, 0x4000), self.free(6000, 0), self.free(6100, 0xdead), self.free(6200, 0x1000, pid=99),
+                 self.alloc(6300, 0x8000, 1, failed=True), self.alloc(7000, 0x5000, 9, name='cuMemHostAlloc'), self.item('userspace', 'cuEnd', 10000, 10)]
+        leaks = self.json('--leaks', self.trace(items))['leaks']
+        self.assertEqual([(g['function'], g['count'], g['bytes'], g['oldest_ns'], g['newest_ns'], g['stack'], g['process_ended']) for g in leaks['groups']],
+                         [('cuMemAlloc_v2', 2, 150, 9000, 8000, stacks[0], False), ('cuMemHostAlloc', 1, 9, 3000, 3000, [], False),
+                          ('cuMemAlloc_v2', 1, 7, 7000, 7000, stacks[1], False)])
+        self.assertEqual((leaks['n_live'], leaks['allocations'], leaks['frees'], leaks['unknown_frees'], leaks['peak_bytes']), (4, 5, 3, 2, 257))
+        self.assertEqual({row['address'] for row in leaks['live']}, {'0x1000', '0x2000', '0x3000', '0x5000'})
+        text = self.run_report('--leaks', self.trace(items)).decode()
+        self.assertIn('2 by cuMemAlloc_v2: 150 B, the oldest for 9.000 us\n    main\n    f\n', text)
+
+    def test_same_address_again(self):
+        items = [self.alloc(1000, 0x10, 1), self.free(2000, 0x10), self.alloc(3000, 0x10, 2), self.free(4000, 0x10), self.alloc(5000, 0x10, 4), self.alloc(6000, 0x10, 8)]
+        leaks = self.json('--leaks', self.trace(items))['leaks']
+        self.assertEqual([(g['count'], g['bytes']) for g in leaks['groups']], [(1, 8)])
+        self.assertEqual((leaks['replaced'], leaks['unknown_frees'], leaks['peak_bytes']), (1, 0, 8))
+
+    def test_threads_hand_over_an_address(self):
+        """One thread's allocation waits while another frees the address that it gets: it is not what is freed."""
+        items = [self.alloc(1000, 0x10, 1), self.alloc(2000, 0x10, 2, duration=1000, tid=9), self.free(2500, 0x10, tid=10)]
+        leaks = self.json('--leaks', self.trace(items))['leaks']
+        self.assertEqual([(g['count'], g['bytes']) for g in leaks['groups']], [(1, 2)])
+        self.assertEqual((leaks['replaced'], leaks['unknown_frees']), (0, 0))
+
+    def test_streams_and_kinds(self):
+        items = [self.alloc(1000, 0x10, name='cuMemAllocAsync', stream='0x7'), self.free(2000, 0x10, name='cuMemFreeAsync', stream='0x8'),
+                 self.alloc(3000, 0x20, name='cuMemAllocAsync'), self.free(4000, 0x20), self.alloc(5000, 0x30, name='cuStreamCreate'),
+                 self.free(6000, 0x30), self.item('userspace', 'cuMemHostRegister_v2', 7000, 5, base='cuMemHostRegister', args={'p': '0x40'}, size=3)]
+        leaks = self.json('--leaks', self.trace(items))['leaks']
+        self.assertEqual({g['function'] for g in leaks['groups']}, {'cuStreamCreate', 'cuMemHostRegister_v2'})
+        self.assertEqual(leaks['unknown_frees'], 1)
+
+    def test_inner_calls_and_exit(self):
+        items = [self.alloc(1000, 0x10, duration=100, name='cuMemAllocManaged'), self.alloc(1010, 0x10, duration=10), self.free(2000, 0x10, duration=100), self.free(2010, 0x10),
+                 self.alloc(3000, 0x50, 6), self.item('process', 'exit', 4000), self.alloc(5000, 0x50, 7)]
+        leaks = self.json('--leaks', self.trace(items))['leaks']
+        self.assertEqual((leaks['allocations'], leaks['unknown_frees'], leaks['replaced'], [g['bytes'] for g in leaks['groups']]), (3, 0, 0, [7]))
+
+    def test_random(self):
+        rng, live, items, at = random.Random(6), {}, [], 0
+        for _ in range(20000):
+            at += 100
+            if live and rng.random() < 0.48:
+                address = rng.choice(list(live)[:50])
+                items.append(self.free(at, address))
+                del live[address]
+            else:
+                address = 0x1000 * rng.randrange(1, 10**6)
+                if address in live:
+                    continue
+                live[address] = rng.randrange(1, 1000)
+                items.append(self.alloc(at, address, live[address]))
+        leaks = self.json('--leaks', self.trace(items))['leaks']
+        self.assertEqual({int(row['address'], 16): row['size'] for row in leaks['live']}, live)
+        self.assertEqual((leaks['unknown_frees'], leaks['replaced']), (0, 0))
+
+
+class Files(Case):
+    def test_none(self):
+        self.run_report(self.file(b'', 'empty'), status=ERROR, stderr=f'{self.dir}/empty is empty')
+        self.run_report(self.file(os.urandom(100000).replace(b'{', b'x'), 'garbage'), status=ERROR,
+                        stderr=f'{self.dir}/garbage is no trace: neither raw nor lines of JSON, as gpuprobectl trace writes them')
+        self.run_report(self.file('{"traceEvents":[]}\n', 'chrome'), status=ERROR,
+                        stderr=f'{self.dir}/chrome is no trace: neither raw nor lines of JSON, as gpuprobectl trace writes them')
+        self.run_report(str(self.dir / 'x'), status=NOT_FOUND, stderr=f'{self.dir}/x: No such file or directory')
+        self.run_report(str(self.dir), status=ERROR, stderr=f'{self.dir}: Is a directory')
+
+    def test_usage(self):
+        path = self.file(SEEDS)
+        for args, what in ((['--top=0'], '--top: 0 is not a number from 1 up'), (['--from=x'], '--from: x is no time, such as 1.5s or 20ms'),
+                           (['--to=1h'], '--to: 1h is no time, such as 1.5s or 20ms'), (['-e', 'a,,b'], '--event: an empty name, or more than 64'),
+                           (['--format=x'], 'trace report: there is no format x'), (['-o', 'x'], 'trace report: -o needs --format'),
+                           (['--format=text', '--top'], 'trace report: either a report or --format')):
+            with self.subTest(args=args):
+                self.run_report(*args, path, status=USAGE, stderr=f'{what}; see gpuprobectl --help')
+
+    def test_malformed(self):
+        good = json.dumps(self.item('userspace', 'cuInit', 5, 5))
+        lines = [json.dumps(START).encode(), good.encode(), b'{', b'{"a"}', b'[]', b'null', b'\xff\xfe', b'{"type":"userspace"', good.encode() + b'x', b'{"a":' * 100,
+                 b'{"type":"nonsense","ts":1}', b'{"type":"gpu","name":"no time"}', b'{"type":"userspace","ts":' + b'1' * 70000 + b'}', b'', b'  ', good.encode(),
+                 b'{"type":"stop"}']
+        path = self.file(b'\n'.join(lines) + b'\n')
+        data = self.json(path)
+        self.assertEqual((data['file']['items'], data['file']['malformed'], data['file']['cut_bytes'], data['file']['complete']), (2, 11, 0, False))
+        self.run_report(path, stderr=f'{path}: 11 lines are not readable and left out')
+
+    def test_cut(self):
+        whole = pathlib.Path(self.trace([self.item('userspace', 'cuInit', 5, 5), self.item('userspace', 'cuInit', 15, 5, args={'Flags': 0})])).read_bytes()
+        lines = whole.split(b'\n')
+        for n in range(1, len(whole)):
+            path = self.file(whole[:n])
+            ends = [sum(len(line) + 1 for line in lines[:i + 1]) - 1 for i in range(len(lines) - 1)]
+            complete = sum(n >= end for end in ends)
+            if not complete:
+                self.run_report(path, status=ERROR, stderr=None)
+                continue
+            file = self.json(path)['file']
+            rest = n - (ends[complete - 1] + 1)
+            self.assertEqual((file['items'], file['malformed'], file['cut_bytes']), (min(2, complete - 1), 0, max(0, rest)))
+            if n > 350:
+                break
+
+    def test_no_end(self):
+        path = self.trace([self.item('userspace', 'cuInit', 5, 5)], stop=False)
+        self.run_report(path, stderr=f'{path}: the end of the trace is missing')
+
+    def test_stdin_and_several(self):
+        self.assertEqual(json.loads(self.run_report('--json', input=SEEDS.encode()))['file']['name'], 'standard input')
+        self.assertEqual(json.loads(self.run_report('--json', '-', input=SEEDS.encode()))['file']['items'], 7)
+        a, b = self.file(SEEDS, 'a'), self.file(SEEDS, 'b')
+        out = self.run_report(a, b).decode()
+        self.assertTrue(out.startswith(f'==> {a} <==\n') and f'\n==> {b} <==\n' in out)
+        self.run_report(a, str(self.dir / 'x'), b, status=NOT_FOUND, stderr=f'{self.dir}/x: No such file or directory')
+
+    def test_grows_while_read(self):
+        """A pipe whose writer stops in the middle of a line, and goes on."""
+        process = subprocess.Popen([REPORT, '--json'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        half = len(SEEDS) // 2 + 7
+        for part in (SEEDS[:half], SEEDS[half:]):
+            process.stdin.write(part.encode())
+            process.stdin.flush()
+        out = process.communicate()[0]
+        self.assertEqual(json.loads(out)['file']['items'], 7)
+
+    def test_terminal_is_safe(self):
+        items = [self.item('userspace', 'cu\x1b[31mX', 5, 5, failed=True, ret_name='\x07bell', violation='\x1b]'), self.item('gpu', 'k\x1b', 50, 5, source='gpu')]
+        out = self.run_report('--all', self.trace(items))
+        self.assertFalse(any(byte < 32 and byte != 10 for byte in out))
+
+    def test_strings(self):
+        names = ['a"b\\c/\b\f\t', 'é€😀', 'x' * 300]
+        lines = [json.dumps(self.item('userspace', name, 5, 5), ensure_ascii=ascii) for name in names for ascii in (True, False)]
+        lines.append('{"type":"userspace","ts_ns":1,"name":"\\ud800x\\u0000"}')
+        path = self.file(('\n'.join(lines) + '\n').encode() + b'{"type":"userspace","ts_ns":1,"name":"\xff\xc3(\xed\xa0\x80"}\n')
+        self.assertEqual({row['name']: row['count'] for row in self.json(path)['summary']['by_name']},
+                         {**{name: 2 for name in names}, '?x?': 1, '??(???': 1})
+
+
+class Convert(Case):
+    def test_round_trip(self):
+        alloc = self.item('userspace', 'cuMemAlloc_v2', 1000, 5000, base='cuMemAlloc', **{'class': 'memory'}, size=64, ret=0, ret_name='CUDA_SUCCESS', comm='c', thread='t',
+                          cpu=3, sequence=9, args={'bytesize': 64, 'ratio': 1.5, 'neg': -7, 'on': True, 'struct': {'a': '0x10', 'b': 'NAME'}},
+                          out={'dptr': '0x7f0000000000'}, stack=['f+0x1', 'main'])
+        items = [alloc, self.item('ioctl', 'NV_ESC_RM_CONTROL', 2000, 100, parent=1, cmd=0xc020462a, failed=True, ret=-5, ret_name='EIO', **{'class': 'ioctl'}),
+                 self.item('kernel', 'nvidia:x', 2500, parent=1, cpu=1, **{'class': 'memory'}), self.item('userspace', 'cuLaunchKernel', 9000, 50, flow=3, kernel='_Z1kv'),
+                 self.item('gpu', 'k()', 9500, 50, flow=3, parent=4, kernel='_Z1kv', stream='0x10', context='0x20', device=1, error_ns=40, source='gpu', violation='v'),
+                 self.item('process', 'exit', 9900, comm='c', parent_pid=3, uid=4, exe='/bin/c', status=256, source='bpf'),
+                 self.item('lost', 'lost', 9950, count=3, source='bpf'), self.item('clock', 'clock', 9960, device=1, error_ns=7, source='gpu')]
+        path = self.trace(items)
+        once = self.run_report('--format=jsonl', path, stderr=f'{path}: 3 events were lost while it was recorded')
+        self.assertEqual(self.run_report('--format=jsonl', self.file(once, 'again'), stderr=None), once)
+        got = [json.loads(line) for line in once.splitlines()]
+        self.assertEqual(got[0], START)
+        for wanted, line in zip(items, got[1:]):
+            for key, value in wanted.items():
+                self.assertEqual(line.get(key), value, (key, wanted))
+
+    def test_seed_round_trip(self):
+        """What our writer of the seeds' format wrote means the same to us."""
+        alloc = self.item('userspace', 'cuMemAlloc_v2', 1000, 50000, base='cuMemAlloc', **{'class': 'memory'}, size=64)
+        items = [alloc, self.item('ioctl', 'NV_ESC_RM_ALLOC', 2000, 30000, parent=1, cmd=0xc030462b, **{'class': 'ioctl'}),
+                 self.item('userspace', 'cuLaunchKernel', 90000, 5000, **{'class': 'launch'}), self.item('gpu', 'k', 95000, 7000, source='gpu')]
+        seed = self.run_report('--format', 'jsonl-seed', self.trace(items))
+        data = self.json('--summary', '--layers', '--kernels', self.file(seed, 'seed'))
+        self.assertEqual(data['file']['format'], 'jsonl-seed')
+        self.assertEqual(data['summary']['userspace'], {'calls': 2, 'launches': 1, 'allocations': 1, 'allocated_bytes': 64, 'transfers': 0, 'transferred_bytes': 0})
+        self.assertEqual(data['summary']['kernel_space'], {'ioctls': 1, 'ioctl_ns': 30000, 'scheduler_calls': 0})
+        self.assertEqual((data['layers']['api']['own_ns'], data['kernels'][0]['name'], data['kernels'][0]['total_ns']), (25000, 'k', 7000))
+
+    def test_output(self):
+        path, out = self.trace([self.item('userspace', 'cuInit', 5, 5000)]), str(self.dir / 'out')
+        self.assertEqual(self.run_report('--format=text', '-o', out, path), b'')
+        self.assertIn('cuInit', pathlib.Path(out).read_text())
+        self.run_report('--format=jsonl', '-o', path, path, status=ERROR, stderr=f'{path} is what is read: another file is needed for the output')
+        self.assertIn(b'cuInit', pathlib.Path(path).read_bytes())
+        self.run_report('--format=text', '-o', '/dev/full', path, status=ERROR, stderr='cannot write /dev/full')
+        self.run_report('--format=text', '-o', str(self.dir / 'no/no'), path, status=ERROR, stderr=f'{self.dir}/no/no: No such file or directory')
+        for name in ('csv', 'folded', 'chrome', 'perfetto', 'table'):
+            with self.subTest(format=name):
+                self.assertTrue(self.run_report('--format', name, path))
+
+
+class Raw(Case):
+    """Records of proto/trace.h, made here."""
+    def record(self, kind, body, source=1, flags=0):
+        body += bytes(-len(body) % 8)
+        return struct.pack('<IHBB', 8 + len(body), kind, source, flags) + body
+
+    def start(self, version=1):
+        return self.record(1, struct.pack('<IIQQ', 0x43525447, version, 10**9, 17 * 10**17) + b'host'.ljust(64, b'\0') + b'580.1'.ljust(32, b'\0') + b'0.1'.ljust(32, b'\0'))
+
+    def call(self, start, end, function=1, sequence=1, tid=8, words=(0,)):
+        return self.record(5, struct.pack('<QQIIIiHBBI', 10**9 + start, 10**9 + end, 7, tid, sequence, 0, function, len(words), 0, 0) +
+                           b''.join(struct.pack('<Q', word) for word in words))
+
+    def stop(self, records, lost=0):
+        return self.record(12, struct.pack('<QQQ', 2 * 10**9, records, lost), source=0)
+
+    def test_calls(self):
+        """cuInit is 1 in CUPTI's numbers, and on these."""
+        lost = self.record(10, struct.pack('<QIIQ', 10**9 + 7000, 7, 0, 5))
+        data = self.start() + self.call(1000, 3000) + self.call(500, 9000, sequence=2) + lost + self.stop(4, 5)
+        got = self.json('--summary', '--top', self.file(data, 'raw'))
+        self.assertEqual((got['file']['format'], got['file']['items'], got['file']['complete'], got['file']['lost']), ('raw', 3, True, 5))
+        self.assertEqual([(row['name'], row['ts_ns'], row['duration_ns']) for row in got['top']], [('cuInit', 500, 8500), ('cuInit', 1000, 2000)])
+
+    def test_every_cut(self):
+        data = self.start() + self.call(1000, 3000) + self.call(5000, 9000, sequence=2) + self.stop(3)
+        ends = [len(self.start()) + i * len(self.call(0, 0)) for i in range(3)]
+        for n in range(12, len(data)):
+            file = self.file(data[:n], 'raw')
+            if n < ends[0]:
+                self.run_report(file, status=OK, stderr=None)
+                continue
+            got = self.json(file)['file']
+            complete = sum(n >= end for end in ends)
+            self.assertEqual((got['items'], got['cut_bytes'], got['complete']), (complete - 1, n - ends[complete - 1], False))
+
+    def test_broken(self):
+        path = self.file(self.start() + self.call(1000, 3000) + struct.pack('<IHBB', 7, 5, 0, 0) + bytes(50), 'raw')
+        got = self.json(path)['file']
+        self.assertEqual((got['items'], got['malformed']), (1, 1))
+        self.run_report(self.file(self.start(version=9), 'raw'), status=ERROR, stderr=f'{self.dir}/raw: a trace of another version of gpuprobe')
+
+
+class Memory(Case):
+    def peak(self, n):
+        """Peak memory (KiB) for n events: launches, kernels, allocations that are freed, ioctls, many names and threads."""
+        environment = {key: value for key, value in os.environ.items() if key.startswith(('ASAN', 'UBSAN', 'PATH'))}
+        process = subprocess.Popen([REPORT, '--json', '--all', '--histogram=cu*'], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment)
+        with process.stdin:
+            for first in range(0, n, 5000):
+                lines = []
+                for i in range(first, first + 5000, 5):
+                    at, tid, address = 2000 * i, i % 50, 0x1000 * (i + 1)
+                    lines.append('{"event_id":%d,"type":"userspace","name":"cuLaunchKernel","ts_ns":%d,"dur_ns":%d,"pid":7,"tid":%d,"flow":%d}\n' % (i, at, 900 + i % 977, tid, i + 1))
+                    lines.append('{"event_id":%d,"type":"gpu","name":"kernel%d","ts_ns":%d,"dur_ns":%d,"pid":7,"flow":%d}\n' % (i + 1, i % 500, at + 5000, 700 + i % 613, i + 1))
+                    lines.append('{"event_id":%d,"type":"userspace","name":"cuMemAlloc_v2","base":"cuMemAlloc","ts_ns":%d,"dur_ns":99,"pid":7,"tid":%d,"size":64,"out":{"dptr":"%#x"}}\n' % (i + 2, at + 2000, tid, address))
+                    lines.append('{"event_id":%d,"type":"ioctl","name":"NV_ESC_RM_FREE","ts_ns":%d,"dur_ns":99,"pid":7,"tid":%d}\n' % (i + 3, at + 3000, tid))
+                    lines.append('{"event_id":%d,"type":"userspace","name":"cuMemFree_v2","base":"cuMemFree","ts_ns":%d,"dur_ns":99,"pid":7,"tid":%d,"args":{"dptr":"%#x"}}\n' % (i + 4, at + 4000, tid, address))
+                process.stdin.write(''.join(lines).encode())
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0)
+        return usage.ru_maxrss
+
+    def test_does_not_grow(self):
+        small, large = self.peak(100_000), self.peak(1_000_000)
+        self.assertLess(large, small * 1.3 + 4096)
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
