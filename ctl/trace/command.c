@@ -2,12 +2,18 @@
 
 /* trace: what CUDA programs do on the host. */
 
+#include <string.h>
+
 #include "command.h"
 
 int command_trace(struct ctl *ctl, int argc, char **argv) {
 	struct trace_command trace = { .ctl = ctl };
 	int r;
 
+	if (argc > 1 && !strcmp(argv[1], "report")) {
+		argv[1] = (char *)CTL_TITLE "trace report";
+		return command_trace_report(ctl, argc - 1, argv + 1);
+	}
 	trace.parameters = json_object_new_object();
 	r = trace_options(&trace, argc, argv);
 	if (r < 0)
