@@ -100,9 +100,11 @@ static const char *name_of(driver_handle handle)
 /* Writes the name, if this slot was not told it. name: or NULL, then the driver knows. */
 static void tell(struct trace_self *thread, uint64_t handle, const char *name)
 {
-	struct place *place = find(handle);
+	struct place *place = handle ? find(handle) : NULL;
 	uint64_t *word, bit = UINT64_C(1) << thread->index % 64;
 
+	if (!handle)
+		return;
 	if (!place) {
 		trace_name_forget();
 		place = find(handle);

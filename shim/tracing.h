@@ -163,6 +163,9 @@ static inline void trace_write(struct trace_self *thread, uint32_t size)
 {
 	thread->head += size;
 	__atomic_store_n(&thread->slot->head, thread->head, __ATOMIC_RELEASE);
+	/* the daemon has read where the next ones will be: it takes a while to have that back */
+	__builtin_prefetch(thread->data + ((thread->head + 128) & (trace_session.slot_bytes - 1)), 1);
+	__builtin_prefetch(thread->data + ((thread->head + 192) & (trace_session.slot_bytes - 1)), 1);
 }
 
 /* A record of this thread is lost. */
