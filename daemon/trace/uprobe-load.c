@@ -6,21 +6,24 @@
 #include <bpf/libbpf.h>
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "uprobe-bpf.h"
 #include "uprobe-private.h"
 
+#define THREAD_PIDFD O_EXCL /* PIDFD_THREAD */
 #define FIRST_PID_NAMESPACE 0xeffffffc /* inode */
 #define RING_MIN ((size_t)1 << 20)
 #define RING_MAX ((size_t)64 << 20)
-#define RING_DEFAULT ((size_t)16 << 20)
+#define RING_DEFAULT ((size_t)8 << 20)
 
 /* What libbpf last complained about, in this thread. */
 static __thread char complaint[256];
@@ -58,7 +61,7 @@ static void fill_config(struct uprobe_config *config, const struct trace_options
 
 /* The ring's size: a power of two. */
 static uint32_t ring_size(size_t buffer) {
-	size_t size = RING_MIN, wanted = buffer ? 16 * buffer : RING_DEFAULT;
+	size_t size = RING_MIN, wanted = buffer ? 8 * buffer : RING_DEFAULT;
 
 	while (size < wanted && size < RING_MAX)
 		size *= 2;
@@ -76,17 +79,17 @@ static int open_object(struct uprobe_engine *engine, const struct trace_options 
 		return -errno;
 	bpf_object__for_each_program(program, engine->object) {
 		const char *name = bpf_program__name(program);
-		bool session = !strcmp(name, "call_session"), unfinished = !strcmp(name, "unfinished");
+		bool session = !strcmp(name, "call_session");
 
-		bpf_program__set_autoload(program, unfinished ? !engine->hash : session == (rung == UPROBE_SESSION));
-		if (!unfinished && rung != UPROBE_CLASSIC)
+		bpf_program__set_autoload(program, session == (rung == UPROBE_SESSION));
+		if (rung != UPROBE_CLASSIC)
 			bpf_program__set_expected_attach_type(program,
 							      (enum bpf_attach_type)(rung == UPROBE_SESSION ? UPROBE_ATTACH_SESSION : UPROBE_ATTACH_MULTI));
 	}
 	bpf_object__for_each_map(map, engine->object) {
 		const char *name = bpf_map__name(map);
 
-		if (!strcmp(name, engine->hash ? "storage" : "threads"))
+		if (!strcmp(name, engine->hash ? "storage" : "threads") || (!options->rate && !strcmp(name, "buckets")))
 			bpf_map__set_autocreate(map, false);
 		else if (!strcmp(name, "ring"))
 			bpf_map__set_max_entries(map, ring_size(options->buffer));
@@ -168,7 +171,6 @@ static int find_maps(struct uprobe_engine *engine) {
 	engine->lost = find_map(engine, "lost");
 	engine->storage = engine->hash ? -1 : find_map(engine, "storage");
 	engine->threads = engine->hash ? find_map(engine, "threads") : -1;
-	engine->unfinished = find_program(engine, "unfinished");
 	map = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, control, 0);
 	if (map == MAP_FAILED)
 		return -errno;
@@ -210,10 +212,29 @@ void uprobe_engine_deinit(struct uprobe_engine *engine) {
 	*engine = (struct uprobe_engine){};
 }
 
+/* Makes room in the list of processes. */
+static void forget_refusals(struct uprobe_engine *engine) {
+	uint32_t *keys = calloc(UPROBE_PROCESSES_MAX, sizeof(*keys)), *last = NULL;
+	size_t n = 0;
+
+	while (keys && n < UPROBE_PROCESSES_MAX && bpf_map_get_next_key(engine->processes, last, &keys[n]) == 0)
+		last = &keys[n++];
+	for (size_t i = 0; i < n; i++) {
+		uint64_t until;
+
+		if (bpf_map_lookup_elem(engine->processes, &keys[i], &until) == 0 && until != UPROBE_PROCESS_MEANT)
+			bpf_map_delete_elem(engine->processes, &keys[i]);
+	}
+	free(keys);
+}
+
 void uprobe_engine_set_process(struct uprobe_engine *engine, pid_t pid, uint64_t until) {
 	uint32_t key = (uint32_t)pid, generation = engine->control->generation + 1;
 
-	bpf_map_update_elem(engine->processes, &key, &until, BPF_ANY);
+	if (bpf_map_update_elem(engine->processes, &key, &until, BPF_ANY) < 0 && errno == E2BIG) {
+		forget_refusals(engine);
+		bpf_map_update_elem(engine->processes, &key, &until, BPF_ANY);
+	}
 	__atomic_store_n(&engine->control->generation, generation + !generation, __ATOMIC_RELEASE);
 }
 
@@ -229,59 +250,40 @@ uint64_t uprobe_engine_take_lost(struct uprobe_engine *engine) {
 	return sum - before;
 }
 
-/* Without storage of tasks: the states in the hash. */
-static void unfinished_of_hash(struct uprobe_engine *engine, int (*record)(void *userdata, void *data, size_t size), void *userdata) {
-	uint32_t key, *last = NULL;
-	struct uprobe_state state;
+/* Reads a thread's state: by its pidfd (since 6.9 there are some of threads that lead no group), or its number. */
+static int read_state(const struct uprobe_engine *engine, pid_t tid, struct uprobe_state *state) {
+	int pidfd, r;
 
-	while (bpf_map_get_next_key(engine->threads, last, &key) == 0) {
-		last = &key;
-		if (bpf_map_lookup_elem(engine->threads, &key, &state) < 0 || !state.cookie || state.n < sizeof(state.record) || state.n > UPROBE_CALL_MAX ||
-		    state.record.flags & UPROBE_RECORD_UNWANTED)
-			continue;
-		state.record.flags = 0;
-		state.record.n_frames = 0;
-		state.record.call.record = (struct trace_record){
-			.size = (uint32_t)(state.n - offsetof(struct uprobe_record, call)),
-			.type = TRACE_CALL,
-			.source = TRACE_SOURCE_BPF,
-			.flags = state.record.call.record.flags | TRACE_CALL_OPEN | TRACE_CALL_NO_RESULT,
-		};
-		state.record.call.sequence = state.sequence + 1;
-		state.record.call.result = 0;
-		state.record.call.stack = 0;
-		record(userdata, &state.record, state.n);
-	}
+	if (engine->hash)
+		return bpf_map_lookup_elem(engine->threads, &tid, state);
+	pidfd = (int)syscall(SYS_pidfd_open, tid, THREAD_PIDFD);
+	if (pidfd < 0)
+		pidfd = (int)syscall(SYS_pidfd_open, tid, 0);
+	if (pidfd < 0)
+		return -1;
+	r = bpf_map_lookup_elem(engine->storage, &pidfd, state);
+	close(pidfd);
+	return r;
 }
 
-void uprobe_engine_unfinished(struct uprobe_engine *engine, int (*record)(void *userdata, void *data, size_t size), void *userdata) {
-	union {
-		struct uprobe_record record;
-		char bytes[UPROBE_CALL_MAX];
-	} next;
-	int link, iterator;
-	FILE *file;
+const struct uprobe_record *uprobe_engine_unfinished(struct uprobe_engine *engine, pid_t tid, struct uprobe_state *state, size_t *np) {
+	struct uprobe_record *record = &state->record;
 
-	if (engine->hash) {
-		unfinished_of_hash(engine, record, userdata);
-		return;
-	}
-	link = bpf_link_create(engine->unfinished, 0, BPF_TRACE_ITER, NULL);
-	iterator = link < 0 ? -1 : bpf_iter_create(link);
-	file = iterator < 0 ? NULL : fdopen(iterator, "r");
-	/* The kernel's records lie one behind the other. */
-	while (file && fread(&next.record, sizeof(next.record), 1, file) == 1) {
-		size_t size = offsetof(struct uprobe_record, call) + next.record.call.record.size;
-
-		if (size < sizeof(next.record) || size > sizeof(next) ||
-		    (size > sizeof(next.record) && fread(next.bytes + sizeof(next.record), size - sizeof(next.record), 1, file) != 1))
-			break;
-		record(userdata, &next, size);
-	}
-	if (file)
-		fclose(file);
-	else if (iterator >= 0)
-		close(iterator);
-	if (link >= 0)
-		close(link);
+	if (read_state(engine, tid, state) < 0 || !state->cookie || state->n < sizeof(*record) || state->n > UPROBE_CALL_MAX ||
+	    record->flags & UPROBE_RECORD_UNWANTED)
+		return NULL;
+	record->flags = 0;
+	record->n_frames = 0;
+	record->call.record = (struct trace_record){
+		.size = (uint32_t)(state->n - offsetof(struct uprobe_record, call)),
+		.type = TRACE_CALL,
+		.source = TRACE_SOURCE_BPF,
+		.flags = record->call.record.flags | TRACE_CALL_OPEN | TRACE_CALL_NO_RESULT,
+	};
+	record->call.sequence = state->sequence + 1;
+	record->call.end = record->call.start;
+	record->call.result = 0;
+	record->call.stack = 0;
+	*np = state->n;
+	return record;
 }

@@ -34,7 +34,6 @@ struct uprobe_engine {
 	struct uprobe_programs programs;
 	enum uprobe_rung rung;
 	int rows, processes, lost, storage, threads; /* maps */
-	int unfinished; /* a program, or -1 */
 	bool hash;
 	struct uprobe_control *control; /* shared with the programs */
 	struct ring_buffer *ring;
@@ -71,6 +70,7 @@ struct trace_uprobe {
 	} pending[UPROBE_USERS_MAX]; /* mapped a library that is dormant: looked at when the shim would have said that it is there */
 	size_t n_pending;
 	struct number_map names; /* of kernels: to texts */
+	struct number_map seen; /* processes: to 1 */
 	pid_t last_pid, last_tid; /* that the session knows */
 	size_t n_taken; /* records of a drain */
 	void *scan; /* DIR of /proc, while all processes are looked at */
@@ -86,8 +86,8 @@ void uprobe_engine_deinit(struct uprobe_engine *engine);
 void uprobe_engine_set_process(struct uprobe_engine *engine, pid_t pid, uint64_t until);
 /* How many records were lost since the last time. */
 uint64_t uprobe_engine_take_lost(struct uprobe_engine *engine);
-/* Gives all calls that still run, as records. */
-void uprobe_engine_unfinished(struct uprobe_engine *engine, int (*record)(void *userdata, void *data, size_t size), void *userdata);
+/* The call that a thread is within, as a record of *np bytes; NULL: none. It is the state's. */
+const struct uprobe_record *uprobe_engine_unfinished(struct uprobe_engine *engine, pid_t tid, struct uprobe_state *state, size_t *np);
 
 /* Finds and attaches what matters at the beginning. */
 void uprobe_libraries_start(struct trace_uprobe *uprobe);

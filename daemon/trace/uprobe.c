@@ -12,6 +12,7 @@
  */
 
 #include <bpf/libbpf.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 
 #define REFUSAL UINT64_C(1000000000) /* nanoseconds */
 #define DRAIN_MAX 65536 /* records at once */
+#define SEEN_MAX 4096 /* processes */
 #define NAMES_MAX 65536 /* kernels */
 
 static uint64_t now_ns(void) {
@@ -169,6 +171,8 @@ static void use_record(struct trace_uprobe *uprobe, const void *data, size_t siz
 		return;
 	if (!process_is_wanted(uprobe, pid, record->library - 1u))
 		return;
+	if (uprobe->seen.n < SEEN_MAX)
+		number_map_add(&uprobe->seen, (uint64_t)pid, 1);
 	if (record->flags & UPROBE_RECORD_NAMES) {
 		trace_session_process(uprobe->session, pid);
 		learn_name(uprobe, call);
@@ -251,17 +255,53 @@ void trace_uprobe_drain(struct trace_uprobe *uprobe) {
 	trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0, uprobe_engine_take_lost(&uprobe->engine));
 }
 
+/* Gives the calls that a process's threads are within. */
+static void end_process(struct trace_uprobe *uprobe, pid_t pid, struct uprobe_state *state) {
+	const struct uprobe_record *record;
+	const struct dirent *entry;
+	char path[64];
+	DIR *tasks;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	tasks = opendir(path);
+	while (tasks && (entry = readdir(tasks)))
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9') {
+			record = uprobe_engine_unfinished(&uprobe->engine, (pid_t)atoi(entry->d_name), state, &n);
+			if (record)
+				use_record(uprobe, record, n);
+		}
+	if (tasks)
+		closedir(tasks);
+}
+
+/* The same for all processes that are known. */
+static void end_processes(struct trace_uprobe *uprobe) {
+	struct uprobe_state *state = malloc(sizeof(*state));
+
+	for (size_t i = 0; i < uprobe->n_pids; i++)
+		number_map_add(&uprobe->seen, uprobe->pids[i], 1);
+	for (size_t i = 0; i < uprobe->n_libraries; i++)
+		for (size_t k = 0; k < uprobe->libraries[i].n_users; k++)
+			number_map_add(&uprobe->seen, (uint64_t)uprobe->libraries[i].users[k], 1);
+	for (size_t i = 0; state && i < uprobe->seen.size; i++)
+		if (uprobe->seen.entries[i].key)
+			end_process(uprobe, (pid_t)uprobe->seen.entries[i].key, state);
+	free(state);
+}
+
 struct trace_uprobe *trace_uprobe_free(struct trace_uprobe *uprobe) {
 	if (!uprobe)
 		return NULL;
 	uprobe->engine.control->enabled = 0;
 	while (ring_buffer__consume(uprobe->engine.ring) == -EAGAIN)
 		;
-	uprobe_engine_unfinished(&uprobe->engine, take_record, uprobe);
+	end_processes(uprobe);
 	trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0, uprobe_engine_take_lost(&uprobe->engine));
 	uprobe_libraries_stop(uprobe);
 	uprobe_engine_deinit(&uprobe->engine);
 	forget_names(uprobe);
+	number_map_deinit(&uprobe->seen);
 	free(uprobe->pids);
 	free(uprobe);
 	return NULL;

@@ -6,7 +6,7 @@
  * that a longjmp() left is found out when the next one comes: on x86 its return address is no longer the kernel's trampoline (which lies at the
  * beginning of a page); elsewhere when a call comes from further up.
  *
- * A record is built in the state and copied into the ring once, at the return, without waking anybody. No CO-RE but for `unfinished`.
+ * A record is built in the state and copied into the ring once, at the return, without waking anybody. No CO-RE.
  */
 
 #include "uprobe.h"
@@ -50,7 +50,8 @@ struct {
 } control SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, UPROBE_PROCESSES_MAX);
 	__type(key, __u32);
 	__type(value, __u64);
@@ -389,47 +390,4 @@ int call_enter(struct pt_regs *ctx) {
 SEC("uprobe")
 int call_leave(struct pt_regs *ctx) {
 	return leave(ctx);
-}
-
-struct seq_file;
-struct task_struct;
-
-struct bpf_iter_meta {
-	struct seq_file *seq;
-} __attribute__((preserve_access_index));
-
-struct bpf_iter__task {
-	struct bpf_iter_meta *meta;
-	struct task_struct *task;
-} __attribute__((preserve_access_index));
-
-/* All calls that run: for the end of a trace. */
-SEC("iter/task")
-int unfinished(struct bpf_iter__task *ctx) {
-	struct task_struct *task = ctx->task;
-	struct uprobe_state *state;
-	struct uprobe_record *record;
-	__u64 n;
-
-	if (!task)
-		return 0;
-	state = bpf_task_storage_get(&storage, task, NULL, 0);
-	if (!state || !state->cookie || state->record.flags & UPROBE_RECORD_UNWANTED)
-		return 0;
-	record = &state->record;
-	n = state->n;
-	if (n > UPROBE_CALL_MAX || n < sizeof(*record))
-		return 0;
-	record->n_frames = 0;
-	record->flags = 0;
-	record->call.record.size = n - __builtin_offsetof(struct uprobe_record, call);
-	record->call.record.type = TRACE_CALL;
-	record->call.record.source = TRACE_SOURCE_BPF;
-	record->call.record.flags |= TRACE_CALL_OPEN | TRACE_CALL_NO_RESULT;
-	record->call.sequence = ++state->sequence;
-	record->call.result = 0;
-	record->call.stack = 0;
-	bpf_seq_write(ctx->meta->seq, record, n);
-	state->cookie = 0;
-	return 0;
 }
