@@ -7,19 +7,6 @@
 
 #define DEPTH_MAX 32
 
-char read_json_next(struct read_json *json) {
-	while (*json->at == ' ' || *json->at == '\t' || *json->at == '\r')
-		json->at++;
-	return *json->at;
-}
-
-bool read_json_take(struct read_json *json, char c) {
-	if (read_json_next(json) != c || json->at == json->end)
-		return false;
-	json->at++;
-	return true;
-}
-
 bool read_json_word(struct read_json *json, const char *word) {
 	const size_t n = strlen(word);
 

@@ -19,12 +19,24 @@ struct read_json_number {
 	double real;
 };
 
+/* The character that comes next, which stays. */
+static inline char read_json_next(struct read_json *json) {
+	while (*json->at == ' ' || *json->at == '\t' || *json->at == '\r')
+		json->at++;
+	return *json->at;
+}
+
 /* Each returns false if there is something else; nothing is to be read after that. */
-bool read_json_take(struct read_json *json, char c); /* a character, after spaces */
+static inline bool read_json_take(struct read_json *json, char c) {
+	if (read_json_next(json) != c || json->at == json->end)
+		return false;
+	json->at++;
+	return true;
+}
+
 bool read_json_string(struct read_json *json, char **textp);
 bool read_json_number(struct read_json *json, struct read_json_number *number);
 bool read_json_word(struct read_json *json, const char *word);
 bool read_json_skip(struct read_json *json, unsigned int depth);
-char read_json_next(struct read_json *json); /* the character that comes next, which stays */
 /* Bytes of the UTF-8 character from 0x80 up that begins here, in a text with a NUL behind it; 0: it is none. */
 unsigned int read_json_utf8(const char *text);

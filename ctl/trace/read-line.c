@@ -115,20 +115,23 @@ struct members {
 	struct read_json_number numbers[_KEY_N];
 };
 
-/* The keys are sorted. */
+/* The keys are sorted, so those of a letter are neighbours. */
 static enum key key_find(const char *text) {
-	unsigned int low = 1, high = _KEY_N;
+	static const unsigned char firsts[128] = {
+		['a'] = KEY_ARGS, ['b'] = KEY_BASE, ['c'] = KEY_CLASS, ['d'] = KEY_DAEMON, ['e'] = KEY_ERROR_NS, ['f'] = KEY_FAILED,
+		['h'] = KEY_HOST, ['k'] = KEY_KERNEL, ['l'] = KEY_LOST, ['m'] = KEY_MONOTONIC, ['n'] = KEY_NAME, ['o'] = KEY_OUT,
+		['p'] = KEY_PARENT, ['r'] = KEY_REALTIME, ['s'] = KEY_SEQUENCE, ['t'] = KEY_THREAD, ['u'] = KEY_UID, ['v'] = KEY_VIOLATION,
+	};
+	const unsigned char letter = (unsigned char)*text;
+	unsigned int i = letter < 128 ? firsts[letter] : KEY_NONE;
 
-	while (low < high) {
-		const unsigned int middle = (low + high) / 2;
-		const int order = strcmp(text, keys[middle]);
+	for (; i && i < _KEY_N && (unsigned char)keys[i][0] == letter; i++) {
+		size_t n = 1;
 
-		if (!order)
-			return (enum key)middle;
-		if (order < 0)
-			high = middle;
-		else
-			low = middle + 1;
+		while (text[n] && text[n] == keys[i][n])
+			n++;
+		if (text[n] == keys[i][n])
+			return (enum key)i;
 	}
 	return KEY_NONE;
 }
