@@ -179,14 +179,24 @@ static int add_function(struct libcuda *library, const struct image *image, cons
 	return 0;
 }
 
-static int compare_functions(const void *a, const void *b) {
-	const struct libcuda_function *x = a, *y = b;
+/* Which of the names that one function has says best what its arguments are: the highest version; of the default stream of old. */
+static unsigned int name_rank(const char *name) {
+	const char *version = strstr(name, "_v"), *stream = strstr(name, "_pt");
 
-	return x->offset != y->offset ? (x->offset > y->offset) - (x->offset < y->offset) : strcmp(x->name, y->name);
+	return 2 * (version ? (unsigned int)strtoul(version + 2, NULL, 10) & 0xff : 1) + !stream;
 }
 
-/* Leaves one of the functions that share a site: the first by name, which is the oldest form. */
-static void keep_first_names(struct libcuda *library) {
+static int compare_functions(const void *a, const void *b) {
+	const struct libcuda_function *x = a, *y = b;
+	unsigned int x_rank = name_rank(x->name), y_rank = name_rank(y->name);
+
+	if (x->offset != y->offset)
+		return x->offset > y->offset ? 1 : -1;
+	return x_rank != y_rank ? (x_rank < y_rank ? 1 : -1) : strcmp(x->name, y->name);
+}
+
+/* Leaves the best name of those that share a site. */
+static void keep_best_names(struct libcuda *library) {
 	size_t n = 0;
 
 	qsort(library->functions, library->n, sizeof(*library->functions), compare_functions);
@@ -209,7 +219,7 @@ static int read_functions(struct libcuda *library) {
 	for (size_t i = 0; !r && i < image.n_symbols && library->n < LIBCUDA_FUNCTIONS_MAX; i++)
 		r = add_function(library, &image, &image.symbols[i]);
 	if (!r) {
-		keep_first_names(library);
+		keep_best_names(library);
 		library->names = image.strings;
 		image.strings = NULL;
 	}

@@ -284,6 +284,10 @@ static void ring_set_shim(const struct shim_ring *ring, struct trace_session *se
 
 	if (member)
 		member->shim = shim;
+#if TRACE_HAS_UPROBE
+	if (session->uprobe)
+		trace_uprobe_exclude(session->uprobe, ring->pid, shim);
+#endif
 }
 
 /* Nobody reads it any more: the process is told, and its connections are closed, with the last of which the ring goes. */

@@ -78,6 +78,8 @@ void trace_session_missing(struct trace_session *session, const char *format, ..
 struct trace_uprobe;
 int trace_uprobe_new(struct trace_uprobe **uprobep, struct trace_session *session, const struct trace_options *options);
 void trace_uprobe_drain(struct trace_uprobe *uprobe); /* every few milliseconds, and once before the end */
+/* From now on (or no longer) calls of a process come from the shim: trace_session_has_shim() says so already. */
+void trace_uprobe_exclude(struct trace_uprobe *uprobe, pid_t pid, bool excluded);
 struct trace_uprobe *trace_uprobe_free(struct trace_uprobe *uprobe);
 
 /* B: ioctls and other hooks of the kernel, processes' beginnings and ends, and the user's probes. */

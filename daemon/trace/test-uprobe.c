@@ -594,9 +594,27 @@ static void test_others(void **state) {
 	session.only = mine.pid;
 	session.also = other.pid;
 	uprobe = start(&options, UPROBE_SESSION, false);
+	trace_uprobe_exclude(uprobe, other.pid, true);
+	session.shim = 0; /* it may be gone again when the ring is looked at */
 	target_run(&other);
 	trace_uprobe_drain(uprobe);
 	assert_int_equal(count_calls(NULL), 0);
+	assert_non_null(uprobe->libraries[0].link); /* somebody else uses it */
+	target_run(&mine);
+	trace_uprobe_drain(uprobe);
+	assert_int_equal(count_calls(NULL), 16);
+	trace_uprobe_exclude(uprobe, other.pid, false);
+	trace_uprobe_free(uprobe);
+	target_stop(&mine);
+	target_stop(&other);
+	session_reset();
+	target_start(&mine, program, "kinds");
+	target_start(&other, program, "many");
+	options = all_options(&mine, &pid);
+	options.follow = true; /* others are looked at when they call, and not again for a second */
+	uprobe = start(&options, UPROBE_SESSION, false);
+	target_run(&other);
+	trace_uprobe_drain(uprobe);
 	target_run(&mine);
 	trace_uprobe_drain(uprobe);
 	assert_int_equal(count_calls(NULL), 16);
@@ -626,9 +644,10 @@ static void test_dormant(void **state) {
 	session.shim = shim.pid;
 	assert_int_equal(uprobe->n_libraries, 1);
 	assert_non_null(uprobe->libraries[0].link);
+	trace_uprobe_exclude(uprobe, shim.pid, true);
+	assert_null(uprobe->libraries[0].link);
 	target_run(&shim);
 	trace_uprobe_drain(uprobe);
-	assert_null(uprobe->libraries[0].link);
 	assert_int_equal(count_calls(NULL), 0);
 	target_start(&other, program, "kinds");
 	for (int i = 0; i < 200 && !uprobe->libraries[0].link; i++) {

@@ -195,12 +195,13 @@ static void found_library(void *userdata, int fd, const char *path) {
 	attach_library(uprobe, uprobe->n_libraries - 1);
 }
 
-void uprobe_library_is_costly(struct trace_uprobe *uprobe, size_t index) {
-	struct uprobe_library *library = &uprobe->libraries[index];
+void uprobe_libraries_shim(struct trace_uprobe *uprobe) {
+	for (size_t i = 0; i < uprobe->n_libraries && uprobe->watch; i++) {
+		struct uprobe_library *library = &uprobe->libraries[i];
 
-	if (!library->link || !uprobe->watch || !is_only_for_shims(uprobe, library))
-		return;
-	library->link = uprobe_link_free(library->link);
+		if (library->link && is_only_for_shims(uprobe, library))
+			library->link = uprobe_link_free(library->link);
+	}
 }
 
 /* ---- finding them ---- */

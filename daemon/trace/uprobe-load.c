@@ -222,18 +222,20 @@ static void forget_refusals(struct uprobe_engine *engine) {
 	for (size_t i = 0; i < n; i++) {
 		uint64_t until;
 
-		if (bpf_map_lookup_elem(engine->processes, &keys[i], &until) == 0 && until != UPROBE_PROCESS_MEANT)
+		if (bpf_map_lookup_elem(engine->processes, &keys[i], &until) == 0 && until < UPROBE_PROCESS_SHIM)
 			bpf_map_delete_elem(engine->processes, &keys[i]);
 	}
 	free(keys);
 }
 
-void uprobe_engine_set_process(struct uprobe_engine *engine, pid_t pid, uint64_t until) {
+void uprobe_engine_set_process(struct uprobe_engine *engine, pid_t pid, uint64_t value) {
 	uint32_t key = (uint32_t)pid, generation = engine->control->generation + 1;
 
-	if (bpf_map_update_elem(engine->processes, &key, &until, BPF_ANY) < 0 && errno == E2BIG) {
+	if (!value) {
+		bpf_map_delete_elem(engine->processes, &key);
+	} else if (bpf_map_update_elem(engine->processes, &key, &value, BPF_ANY) < 0 && errno == E2BIG) {
 		forget_refusals(engine);
-		bpf_map_update_elem(engine->processes, &key, &until, BPF_ANY);
+		bpf_map_update_elem(engine->processes, &key, &value, BPF_ANY);
 	}
 	__atomic_store_n(&engine->control->generation, generation + !generation, __ATOMIC_RELEASE);
 }

@@ -82,8 +82,8 @@ struct trace_uprobe {
 int uprobe_engine_init(struct uprobe_engine *engine, struct trace_session *session, const struct trace_options *options, const struct uprobe_tuning *tuning,
 		       int (*record)(void *userdata, void *data, size_t size), void *userdata);
 void uprobe_engine_deinit(struct uprobe_engine *engine);
-/* Says whether a process's calls are wanted: never, until a time, or UPROBE_PROCESS_MEANT. */
-void uprobe_engine_set_process(struct uprobe_engine *engine, pid_t pid, uint64_t until);
+/* Says whether a process's calls are wanted: a value of `processes`, or 0: nothing is known about it. */
+void uprobe_engine_set_process(struct uprobe_engine *engine, pid_t pid, uint64_t value);
 /* How many records were lost since the last time. */
 uint64_t uprobe_engine_take_lost(struct uprobe_engine *engine);
 /* The call that a thread is within, as a record of *np bytes; NULL: none. It is the state's. */
@@ -93,8 +93,8 @@ const struct uprobe_record *uprobe_engine_unfinished(struct uprobe_engine *engin
 void uprobe_libraries_start(struct trace_uprobe *uprobe);
 /* Finds what has come. */
 void uprobe_libraries_continue(struct trace_uprobe *uprobe, uint64_t now);
-/* A process with the shim pays for probes in a library: removes them if nobody else uses it. */
-void uprobe_library_is_costly(struct trace_uprobe *uprobe, size_t library);
+/* A process with the shim pays for the probes in its library: removes them where nobody else uses it. */
+void uprobe_libraries_shim(struct trace_uprobe *uprobe);
 void uprobe_libraries_stop(struct trace_uprobe *uprobe);
 
 int uprobe_new_tuned(struct trace_uprobe **uprobep, struct trace_session *session, const struct trace_options *options, const struct uprobe_tuning *tuning);

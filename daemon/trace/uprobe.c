@@ -8,6 +8,8 @@
  * passes, is dropped here, and puts it onto the list. That costs others one call in a while, and needs nobody to tell of forks. If there are only
  * certain processes, and not their children, it is the other way round.
  *
+ * A process that has the shim is told by the session before its first call: what the ring has of it is from before, and right.
+ *
  * Starting blocks for some ten milliseconds for each library; ending does not: links go away in threads of their own (uprobe_link_free()).
  */
 
@@ -141,21 +143,6 @@ static void trim_extras(struct trace_call *call, bool extras) {
 
 /* ---- records ---- */
 
-/* Whether a record of that process is wanted; else the kernel is told. */
-static bool process_is_wanted(struct trace_uprobe *uprobe, pid_t pid, size_t library) {
-	bool shim = false;
-
-	if (trace_session_means(uprobe->session, pid)) {
-		shim = trace_session_has_shim(uprobe->session, pid);
-		if (!shim)
-			return true;
-	}
-	uprobe_engine_set_process(&uprobe->engine, pid, now_ns() + REFUSAL);
-	if (shim && library < uprobe->n_libraries)
-		uprobe_library_is_costly(uprobe, library);
-	return false;
-}
-
 /* A record of the programs'. */
 static void use_record(struct trace_uprobe *uprobe, const void *data, size_t size) {
 	const struct uprobe_record *record = data;
@@ -169,8 +156,10 @@ static void use_record(struct trace_uprobe *uprobe, const void *data, size_t siz
 
 	if (size < frames || call->record.size > sizeof(copy) || (size - frames) / 8 < record->n_frames)
 		return;
-	if (!process_is_wanted(uprobe, pid, record->library - 1u))
+	if (!trace_session_means(uprobe->session, pid)) {
+		uprobe_engine_set_process(&uprobe->engine, pid, now_ns() + REFUSAL);
 		return;
+	}
 	if (uprobe->seen.n < SEEN_MAX)
 		number_map_add(&uprobe->seen, (uint64_t)pid, 1);
 	if (record->flags & UPROBE_RECORD_NAMES) {
@@ -242,6 +231,17 @@ int uprobe_new_tuned(struct trace_uprobe **uprobep, struct trace_session *sessio
 	uprobe_libraries_start(uprobe);
 	*uprobep = uprobe;
 	return 0;
+}
+
+void trace_uprobe_exclude(struct trace_uprobe *uprobe, pid_t pid, bool excluded) {
+	uint64_t value = excluded ? UPROBE_PROCESS_SHIM : 0;
+
+	for (size_t i = 0; i < uprobe->n_pids && uprobe->closed && !excluded; i++)
+		if ((pid_t)uprobe->pids[i] == pid)
+			value = UPROBE_PROCESS_MEANT;
+	uprobe_engine_set_process(&uprobe->engine, pid, value);
+	if (excluded)
+		uprobe_libraries_shim(uprobe);
 }
 
 int trace_uprobe_new(struct trace_uprobe **uprobep, struct trace_session *session, const struct trace_options *options) {

@@ -256,7 +256,6 @@ static __always_inline int enter(struct pt_regs *ctx) {
 		return 1;
 	state->cookie = 0;
 	state->record.flags = row->flags & UPROBE_ROW_NAMES ? UPROBE_RECORD_NAMES : 0;
-	state->record.library = cookie >> 32;
 	if (row->flags & UPROBE_ROW_UNWANTED) {
 		state->record.flags |= UPROBE_RECORD_UNWANTED;
 	} else if (config.sample > 1) {

@@ -65,8 +65,9 @@ struct uprobe_control {
 	__u32 generation; /* grows with each change of `processes`; never 0 */
 };
 
-/* A value of `processes`. */
-#define UPROBE_PROCESS_MEANT (~(__u64)0) /* else: not meant until that time, then one asks anew */
+/* Values of `processes`. Others: not meant until that time, then one asks anew. */
+#define UPROBE_PROCESS_MEANT (~(__u64)0)
+#define UPROBE_PROCESS_SHIM (UPROBE_PROCESS_MEANT - 1) /* has the shim: never */
 
 struct uprobe_bucket {
 	__u64 time; /* of the last filling */
@@ -80,8 +81,7 @@ enum uprobe_record_flags {
 
 /* call.record.size bytes of call, then n_frames addresses. */
 struct uprobe_record {
-	__u16 flags; /* enum uprobe_record_flags */
-	__u16 library;
+	__u32 flags; /* enum uprobe_record_flags */
 	__u32 n_frames;
 	struct trace_call call;
 };
