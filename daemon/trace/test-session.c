@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Sessions without a client's socket: the buffer and its bound, losses, processes, ends, rights. Processes are this one and its children. */
+
+#include "test-session.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <fcntl.h>
+
+#include "interest-page.h"
+#include "memfd.h"
+
+static void put_call(struct trace_session *session, uint32_t pid, uint32_t tid, uint32_t sequence) {
+	struct trace_call call = { .record = { .size = sizeof(call), .type = TRACE_CALL, .source = TRACE_SOURCE_SHIM },
+				   .pid = pid,
+				   .tid = tid,
+				   .sequence = sequence };
+
+	trace_session_emit(session, &call.record, pid, tid);
+}
+
+static void test_frame(void **state) {
+	struct client client = {};
+	const struct trace_start *start;
+	const struct trace_stop *stop;
+
+	start_usual(&client);
+	turn_for(20);
+	start = (const void *)client.bytes;
+	assert_true(client.n >= sizeof(*start));
+	assert_int_equal(start->record.type, TRACE_START);
+	assert_int_equal(start->magic, TRACE_MAGIC);
+	assert_int_equal(start->version, TRACE_VERSION);
+	assert_string_equal(start->daemon, PROJECT_VERSION);
+	assert_true(start->host[0] && start->realtime > start->monotonic && start->monotonic);
+	for (uint32_t i = 0; i < 1000; i++)
+		put_call(client.session, 7, 8, i);
+	trace_session_finish(client.session);
+	trace_session_finish(client.session);
+	put_call(client.session, 7, 8, 1000); /* too late */
+	assert_false(!trace_session_finished(client.session));
+	turn_for(20);
+	stop = (const void *)(client.bytes + client.n - sizeof(*stop));
+	assert_int_equal(stop->record.type, TRACE_STOP);
+	assert_int_equal(stop->records, 1001);
+	assert_int_equal(stop->lost, 0);
+	assert_int_equal(count_records(&client, TRACE_CALL), 1000);
+	assert_int_equal(count_records(&client, TRACE_LOST), 0);
+	end_client(&client);
+}
+
+/* Replies are few: chunks, and some milliseconds between them; what waits is told within 50 ms. */
+static void test_wakes(void **state) {
+	struct client client = {};
+	unsigned int wakes;
+
+	start_usual(&client);
+	turn_for(30);
+	assert_int_equal(client.wakes, 1);
+	put_call(client.session, 7, 8, 0);
+	turn_for(50);
+	assert_int_equal(client.wakes, 2);
+	assert_int_equal(count_records(&client, TRACE_CALL), 1);
+	turn_for(50);
+	assert_int_equal(client.wakes, 2); /* nothing to tell */
+	wakes = client.wakes;
+	for (uint32_t i = 0; i < 100; i++) {
+		put_call(client.session, 7, 8, i);
+		uv_run(&world.loop, UV_RUN_NOWAIT);
+		usleep(100);
+	}
+	assert_true(client.wakes - wakes < 30);
+	end_client(&client);
+}
+
+static void test_slow_reader(void **state) {
+	struct client client = { .lazy = true };
+	struct trace_config config = usual_config(&client);
+	uint32_t sequence[2] = {}, lost[2] = {};
+	const struct trace_call *call;
+	const struct trace_lost *record;
+	const struct trace_stop *stop;
+	uint64_t told[2] = {}, n_told = 0;
+	size_t at = 0, n;
+
+	config.buffer = 1 << 20;
+	assert_int_equal(start_session(&client, &config), 0);
+	client.lazy = true;
+	for (uint32_t i = 0; i < 100000; i++)
+		put_call(client.session, 7, 8 + i % 2, i / 2);
+	assert_true(client.session->buffered <= 1 << 20);
+	client_read(&client);
+	n = count_records(&client, TRACE_CALL);
+	assert_true(n > 20000 && n < 100000);
+	for (uint32_t i = 0; i < 2; i++) /* it goes on */
+		put_call(client.session, 7, 8 + i, 50000);
+	turn_for(20);
+	client_read(&client);
+	trace_session_lost(client.session, TRACE_SOURCE_BPF, 0, 0, 5);
+	trace_session_finish(client.session);
+	client_read(&client);
+	while ((call = next_record(&client, &at, TRACE_CALL))) {
+		assert_true(call->sequence >= sequence[call->tid - 8]);
+		lost[call->tid - 8] += call->sequence - sequence[call->tid - 8];
+		sequence[call->tid - 8] = call->sequence + 1;
+	}
+	at = 0;
+	while ((record = next_record(&client, &at, TRACE_LOST))) {
+		n_told += record->count;
+		if (record->record.source == TRACE_SOURCE_BPF)
+			continue;
+		assert_int_equal(record->record.source, TRACE_SOURCE_SHIM);
+		assert_int_equal(record->pid, 7);
+		assert_true(record->tid == 8 || record->tid == 9);
+		told[record->tid - 8] += record->count;
+	}
+	assert_int_equal(lost[0], told[0]);
+	assert_int_equal(lost[1], told[1]);
+	assert_true(told[0] > 0 && told[1] > 0);
+	assert_int_equal(count_lost(&client, TRACE_SOURCE_BPF), 5);
+	stop = first_record(&client, TRACE_STOP);
+	assert_int_equal(stop->lost, n_told);
+	end_client(&client);
+}
+
+/* More threads than losses are told apart by: nothing is forgotten. */
+static void test_many_lose(void **state) {
+	struct client client = {};
+
+	start_usual(&client);
+	for (uint32_t i = 0; i < 3 * SESSION_LOST_MAX; i++)
+		trace_session_lost(client.session, TRACE_SOURCE_GPU, 1 + i % 7, i, 2);
+	trace_session_finish(client.session);
+	client_read(&client);
+	assert_int_equal(count_lost(&client, TRACE_SOURCE_GPU), 6 * SESSION_LOST_MAX);
+	assert_true(count_records(&client, TRACE_LOST) <= SESSION_LOST_MAX + 1);
+	end_client(&client);
+}
+
+/* Names are lost last. */
+static void test_names_stay(void **state) {
+	struct client client = { .lazy = true };
+	struct trace_config config = usual_config(&client);
+
+	config.buffer = 1 << 20;
+	assert_int_equal(start_session(&client, &config), 0);
+	client.lazy = true;
+	for (uint32_t i = 0; i < 50000; i++)
+		put_call(client.session, 7, 8, i);
+	trace_session_process(client.session, getpid());
+	assert_int_equal(trace_session_function(client.session, "cuNew"), TRACE_FUNCTION_DYNAMIC);
+	client_read(&client);
+	assert_non_null(first_record(&client, TRACE_PROCESS));
+	assert_string_equal(((const struct trace_name *)first_record(&client, TRACE_NAME))->name, "cuNew");
+	end_client(&client);
+}
+
+static void test_numbers(void **state) {
+	static const uint64_t addresses[] = { 1, 2, 3 };
+	struct client a = {}, b = {};
+	uint64_t here = (uint64_t)(uintptr_t)&test_numbers;
+	const struct trace_stack *stack;
+	char name[200];
+
+	start_usual(&a);
+	start_usual(&b);
+	assert_int_equal(trace_session_function(a.session, "cuOne"), TRACE_FUNCTION_DYNAMIC);
+	assert_int_equal(trace_session_function(b.session, "cuTwo"), TRACE_FUNCTION_DYNAMIC + 1);
+	assert_int_equal(trace_session_function(b.session, "cuOne"), TRACE_FUNCTION_DYNAMIC);
+	assert_int_equal(trace_session_function(b.session, "cuOne"), TRACE_FUNCTION_DYNAMIC);
+	assert_int_equal(trace_session_function(a.session, ""), 0);
+	assert_int_equal(trace_session_function(a.session, "cu One"), 0);
+	memset(name, 'x', sizeof(name) - 1);
+	name[199] = '\0';
+	assert_int_equal(trace_session_function(a.session, name), 0);
+	for (int i = 0; i < TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC + 5; i++) {
+		snprintf(name, sizeof(name), "cuOf%d", i);
+		assert_int_equal(trace_session_function(a.session, name), i < TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC - 2 ? TRACE_FUNCTION_DYNAMIC + 2 + i : 0);
+	}
+	assert_int_equal(trace_session_stack(a.session, getpid(), addresses, 0), 0);
+	assert_int_equal(trace_session_stack(a.session, getpid(), &here, 1), 1);
+	assert_int_equal(trace_session_stack(a.session, getpid(), addresses, 3), 2);
+	assert_int_equal(trace_session_stack(a.session, getpid(), &here, 1), 1);
+	assert_int_equal(trace_session_stack(b.session, getpid(), addresses, 3), 1);
+	client_read(&a);
+	client_read(&b);
+	assert_int_equal(count_records(&a, TRACE_NAME), TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC - 1);
+	assert_int_equal(count_records(&b, TRACE_NAME), 2);
+	assert_int_equal(count_records(&a, TRACE_STACK), 2);
+	stack = first_record(&a, TRACE_STACK);
+	assert_int_equal(stack->n, 1);
+	assert_int_equal(strncmp((const char *)&stack->addresses[1], "test-trace-session+0x", 21), 0);
+	end_client(&a);
+	end_client(&b);
+}
+
+static void test_limits(void **state) {
+	struct client clients[TRACE_SESSIONS_MAX + 1] = {};
+	struct trace_config config;
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < TRACE_SESSIONS_UID_MAX; i++)
+		start_usual(&clients[n++]);
+	config = usual_config(&clients[n]);
+	assert_int_equal(start_session(&clients[n], &config), TRACE_E_USER);
+	while (n < TRACE_SESSIONS_MAX) {
+		config = usual_config(&clients[n]);
+		config.options.caller = 1000;
+		assert_int_equal(start_session(&clients[n], &config), 0);
+		n++;
+	}
+	config = usual_config(&clients[n]);
+	config.options.caller = 1001;
+	assert_int_equal(start_session(&clients[n], &config), TRACE_E_SESSIONS);
+	end_client(&clients[2]);
+	assert_int_equal(start_session(&clients[2], &config), 0);
+	assert_int_equal(trace_table_counters(world.table).sessions, TRACE_SESSIONS_MAX);
+	for (unsigned int i = 0; i < n; i++)
+		end_client(&clients[i]);
+	assert_int_equal(trace_table_counters(world.table).sessions, 0);
+}
+
+/* ---- processes ---- */
+
+/* A child that lives until it is killed, and perhaps one of its own; *grandchildp is told by it. */
+static pid_t start_child(uid_t uid, pid_t *grandchildp) {
+	int pipes[2];
+	pid_t pid, grandchild = 0;
+
+	assert_int_equal(pipe(pipes), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (uid != getuid() && setresuid(uid, uid, uid) < 0)
+			_exit(1);
+		if (grandchildp)
+			grandchild = fork();
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (grandchild || !grandchildp)
+			if (write(pipes[1], &grandchild, sizeof(grandchild)) < 0)
+				_exit(1);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(pipes[0], &grandchild, sizeof(grandchild)), sizeof(grandchild));
+	if (grandchildp)
+		*grandchildp = grandchild;
+	close(pipes[0]);
+	close(pipes[1]);
+	return pid;
+}
+
+static void end_child(pid_t pid) {
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void test_targets(void **state) {
+	pid_t pids[2] = { start_child(getuid(), NULL), start_child(getuid(), NULL) };
+	uint32_t targets[2] = { (uint32_t)pids[0], (uint32_t)pids[1] };
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+	const struct trace_process *process;
+	size_t at = 0;
+
+	config.options.filter.has_pid = false;
+	config.options.pids = targets;
+	config.options.n_pids = 2;
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_true(trace_session_means(client.session, pids[0]));
+	assert_false(trace_session_means(client.session, getpid()));
+	assert_false(trace_session_means(client.session, 1));
+	assert_false(trace_session_means(client.session, 0));
+	assert_false(trace_session_means(client.session, -1));
+	end_child(pids[0]);
+	turn_for(200);
+	assert_false(trace_session_finished(client.session));
+	assert_true(trace_session_means(client.session, pids[0])); /* its last records may still come */
+	end_child(pids[1]);
+	for (int i = 0; i < 100 && !trace_session_finished(client.session); i++)
+		turn_for(50);
+	assert_true(trace_session_finished(client.session));
+	for (int i = 0; i < 4; i++) {
+		process = next_record(&client, &at, TRACE_PROCESS);
+		assert_non_null(process);
+		assert_int_equal(process->pid, pids[i % 2]);
+		assert_int_equal(process->what, i < 2 ? TRACE_PROCESS_SEEN : TRACE_PROCESS_EXIT);
+		assert_int_equal(process->parent, getpid());
+		assert_string_equal(process->comm, "test-trace-sess");
+		assert_non_null(strstr(process->exe, "/test-trace-session"));
+	}
+	assert_null(next_record(&client, &at, TRACE_PROCESS));
+	end_client(&client);
+}
+
+static void test_bad_targets(void **state) {
+	pid_t child = start_child(getuid(), NULL), ended = start_child(getuid(), NULL);
+	uint32_t targets[2] = { (uint32_t)child, (uint32_t)ended }, bad = 0;
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+
+	end_child(ended);
+	config.options.pids = targets;
+	config.options.n_pids = 2;
+	assert_int_equal(trace_session_new(&client.session, world.table, &config, &bad), TRACE_E_GONE);
+	assert_int_equal(bad, ended);
+	targets[1] = 1; /* init */
+	config.options.caller = 65534;
+	config.options.all_users = false;
+	assert_int_equal(trace_session_new(&client.session, world.table, &config, &bad), TRACE_E_FOREIGN);
+	assert_int_equal(trace_table_counters(world.table).sessions, 0);
+	end_child(child);
+}
+
+/* Whose processes a caller without rights may trace: his own, and of these none with other rights than he has. */
+static void test_rights(void **state) {
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+	pid_t mine, others;
+
+	if (getuid() != 0)
+		skip();
+	mine = start_child(65534, NULL);
+	others = start_child(65533, NULL);
+	config.options.filter.has_pid = false;
+	config.options.caller = 65534;
+	config.options.all_users = false;
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_true(trace_session_means(client.session, mine));
+	assert_false(trace_session_means(client.session, others));
+	assert_false(trace_session_means(client.session, getpid()));
+	end_client(&client);
+	end_child(mine);
+	mine = fork();
+	if (mine == 0) { /* as a set-user-id program: real uid of the caller, rights of root */
+		if (setresuid(65534, 0, 0) < 0)
+			_exit(1);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	turn_for(50);
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_false(trace_session_means(client.session, mine));
+	end_client(&client);
+	config.options.all_users = true;
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_true(trace_session_means(client.session, others));
+	end_client(&client);
+	end_child(mine);
+	end_child(others);
+}
+
+static void test_follow(void **state) {
+	pid_t grandchild, child = start_child(getuid(), &grandchild), stranger = start_child(getuid(), NULL);
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+	uint32_t target = (uint32_t)child;
+
+	config.options.filter.has_pid = false;
+	config.options.pids = &target;
+	config.options.n_pids = 1;
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_true(trace_session_means(client.session, child));
+	assert_false(trace_session_means(client.session, grandchild));
+	end_client(&client);
+	config.options.follow = true;
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_true(trace_session_means(client.session, grandchild));
+	assert_false(trace_session_means(client.session, stranger));
+	/* by an event: /proc cannot tell */
+	trace_session_forked(client.session, grandchild, stranger, 5);
+	trace_session_forked(client.session, grandchild, stranger, 5);
+	assert_true(trace_session_means(client.session, stranger));
+	trace_session_ended(client.session, stranger, 3 << 8, 6);
+	trace_session_ended(client.session, stranger, 3 << 8, 6);
+	client_read(&client);
+	assert_int_equal(count_records(&client, TRACE_PROCESS), 3);
+	for (size_t at = 0, i = 0; i < 3; i++) {
+		const struct trace_process *process = next_record(&client, &at, TRACE_PROCESS);
+
+		if (i == 0)
+			continue; /* of the target */
+		assert_int_equal(process->pid, stranger);
+		assert_int_equal(process->what, i == 1 ? TRACE_PROCESS_FORK : TRACE_PROCESS_EXIT);
+		assert_int_equal(process->parent, grandchild);
+		assert_int_equal(process->status, i == 1 ? 0 : 3 << 8);
+	}
+	end_client(&client);
+	kill(grandchild, SIGKILL);
+	end_child(child);
+	end_child(stranger);
+}
+
+static void test_threads(void **state) {
+	struct client client = {};
+	const struct trace_thread *thread;
+
+	start_usual(&client);
+	for (int i = 0; i < 3; i++) {
+		trace_session_thread(client.session, getpid(), getpid());
+		trace_session_thread(client.session, getpid(), 4194303); /* none */
+		trace_session_thread(client.session, getpid(), 0);
+	}
+	client_read(&client);
+	assert_int_equal(count_records(&client, TRACE_THREAD), 2);
+	thread = first_record(&client, TRACE_THREAD);
+	assert_int_equal(thread->tid, getpid());
+	assert_string_equal(thread->comm, "test-trace-sess");
+	end_client(&client);
+}
+
+static void test_rate(void **state) {
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+	size_t n;
+
+	config.options.rate = 100;
+	assert_int_equal(start_session(&client, &config), 0);
+	for (uint32_t i = 0; i < 5000; i++)
+		put_call(client.session, (uint32_t)getpid(), 8, i);
+	put_call(client.session, 0, 0, 0); /* of nobody */
+	trace_session_process(client.session, getpid()); /* not what is meant */
+	trace_session_finish(client.session);
+	client_read(&client);
+	n = count_records(&client, TRACE_CALL);
+	assert_true(n >= 101 && n <= 301);
+	assert_int_equal(count_records(&client, TRACE_PROCESS), 1);
+	assert_int_equal(count_lost(&client, TRACE_SOURCE_SHIM), 5001 - n);
+	end_client(&client);
+}
+
+static void test_duration(void **state) {
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+
+	config.duration = 50000000;
+	assert_int_equal(start_session(&client, &config), 0);
+	for (int i = 0; i < 200 && !trace_session_finished(client.session); i++)
+		turn_for(10);
+	assert_true(trace_session_finished(client.session));
+	assert_non_null(first_record(&client, TRACE_STOP));
+	assert_true(((const struct trace_stop *)first_record(&client, TRACE_STOP))->time >= ((const struct trace_start *)client.bytes)->monotonic + 50000000);
+	end_client(&client);
+}
+
+static void test_cgroup(void **state) {
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+
+	config.options.cgroup = "/no/such/group";
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_false(trace_session_means(client.session, getpid()));
+	end_client(&client);
+	config.options.cgroup = "/";
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_true(trace_session_means(client.session, getpid()));
+	end_client(&client);
+	config.options.cgroup = "relative";
+	assert_int_equal(start_session(&client, &config), -EINVAL);
+}
+
+/* A page that is stopped in the middle of a trace ends it in good order. */
+static void test_stop(void **state) {
+	struct client client = {};
+
+	start_usual(&client);
+	trace_table_stop(world.table);
+	assert_int_equal(client.wakes, 1);
+	assert_non_null(first_record(&client, TRACE_STOP));
+	end_client(&client);
+	assert_int_equal(trace_session_new(&client.session, world.table, &(struct trace_config){}, &(uint32_t){ 0 }), -ESHUTDOWN);
+}
+
+/* ---- the interest page ---- */
+
+static void test_page(void **state) {
+	char folder[] = "/tmp/test-session-XXXXXX", path[64];
+	const struct interest_options options = { .deadline_ms = 1 };
+	uint32_t targets[20] = { (uint32_t)getpid() };
+	const volatile struct interest_page *page;
+	struct trace_config config;
+	struct client a = {}, b = {};
+	uint64_t generation;
+	int fd;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/interest", folder);
+	assert_int_equal(interest_writer_new(&world.table->interest, path, &options), 0);
+	fd = open(path, O_RDONLY);
+	page = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ, MAP_SHARED, fd, 0);
+	assert_int_equal(page->trace_rule_count, 0);
+	generation = page->trace_generation;
+	config = usual_config(&a);
+	config.options.filter.has_pid = false;
+	config.options.pids = targets;
+	config.options.n_pids = 1;
+	assert_int_equal(start_session(&a, &config), 0);
+	assert_true(page->trace_generation > generation && page->trace_generation % 2 == 0);
+	assert_int_equal(page->trace_rule_count, 1);
+	assert_int_equal(page->trace_rules[0].flags, INTEREST_RULE_PID);
+	assert_int_equal(page->trace_rules[0].pid, getpid());
+	/* a caller without rights: his processes only, and children may be anything */
+	config = usual_config(&b);
+	config.options.all_users = false;
+	config.options.follow = true;
+	config.options.filter.has_pid = true;
+	assert_int_equal(start_session(&b, &config), 0);
+	assert_int_equal(page->trace_rule_count, 2);
+	assert_int_equal(page->trace_rules[1].flags, INTEREST_RULE_UID);
+	assert_int_equal(page->trace_rules[1].uid, getuid());
+	end_client(&b);
+	assert_int_equal(page->trace_rule_count, 1);
+	/* the rules are the same, but who was told no must ask again */
+	generation = page->trace_generation;
+	config = usual_config(&b);
+	config.options.filter.has_uid = true;
+	config.options.filter.uid = 12;
+	config.options.cgroup = "/a/b";
+	assert_int_equal(start_session(&b, &config), 0);
+	assert_true(page->trace_generation > generation);
+	assert_int_equal(page->trace_rules[1].flags, INTEREST_RULE_PID | INTEREST_RULE_UID | INTEREST_RULE_CGROUP);
+	end_client(&b);
+	end_client(&a);
+	for (int i = 0; i < 20; i++)
+		targets[i] = (uint32_t)getpid();
+	config = usual_config(&a);
+	config.options.pids = targets;
+	config.options.n_pids = 20;
+	assert_int_equal(start_session(&a, &config), 0);
+	assert_true(page->trace_rule_count > INTEREST_TRACE_RULES_MAX);
+	trace_session_finish(a.session);
+	assert_int_equal(page->trace_rule_count, 0);
+	end_client(&a);
+	munmap((void *)page, INTEREST_PAGE_SIZE);
+	close(fd);
+	world.table->interest = interest_writer_free(world.table->interest);
+	unlink(path);
+	rmdir(folder);
+}
+
+int main(void) {
+#define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_frame),   TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers),
+		TEST(test_limits),  TEST(test_targets),	    TEST(test_bad_targets), TEST(test_rights),	  TEST(test_follow),	 TEST(test_threads),
+		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
+	};
+#undef TEST
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

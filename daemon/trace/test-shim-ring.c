@@ -1,0 +1,779 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The daemon's end of rings, against a producer that is honest, fast, or a liar. The traced processes are this one, under some numbers of struct process. */
+
+#include "test-session.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "process.h"
+#include "shim-ring-private.h"
+#include "shim-server.h"
+#include "process-facts.h"
+#include "test-trace-producer.h"
+
+/* A process and its connection, which is one that is closed already: the table's closing it does nothing, gone() does. */
+struct traced {
+	struct process process;
+	struct shim_connection connection;
+	struct trace_ring *ring; /* its mapping */
+	uint64_t size;
+};
+
+/* Asks. Whether it gets a ring. */
+static bool ask(struct traced *traced) {
+	int fd;
+
+	assert_int_equal(shim_rings_ask(world.table, &traced->process, &traced->connection, &fd, &traced->size), 0);
+	if (fd < 0)
+		return false;
+	assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	if (!traced->ring)
+		traced->ring = mmap(NULL, traced->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(traced->ring, MAP_FAILED);
+	return true;
+}
+
+static void begin(struct traced *traced, uint64_t number) {
+	*traced = (struct traced){ .connection = { .state = SHIM_CLOSED, .pidfd = -1 } };
+	assert_int_equal(process_facts_read(&traced->process.facts, getpid(), -1), 0);
+	traced->process.facts.start_time += number; /* liars are told apart by it */
+	traced->process.number = number;
+	traced->process.uid = getuid();
+	assert_true(ask(traced));
+	assert_int_equal(traced->ring->magic, TRACE_RING_MAGIC);
+	assert_int_equal(traced->ring->version, TRACE_RING_VERSION);
+	assert_int_equal(traced->ring->enabled, 1);
+}
+
+static void gone(struct traced *traced) {
+	shim_rings_closed(world.table, &traced->connection);
+	if (traced->ring)
+		munmap(traced->ring, traced->size);
+	traced->ring = NULL;
+}
+
+static uint64_t ring_now(const struct trace_ring *ring) {
+	return ring->clock == TRACE_RING_TSC ? tsc_now() : monotonic_now();
+}
+
+static void drain(void) {
+	shim_rings_drain(world.table);
+}
+
+/* ---- honest ---- */
+
+/* Many records of all sizes, around the ring again and again: each comes, in order, with what is in it. */
+static void test_order(void **state) {
+	struct client client = {};
+	struct producer producer;
+	struct producer_call call;
+	const struct trace_call *got;
+	struct traced traced;
+	uint32_t written = 0, sequence = 0;
+	uint64_t last = 0, began = monotonic_now();
+	size_t at = 0;
+
+	start_usual(&client);
+	begin(&traced, 1);
+	assert_int_equal(traced.ring->slot_bytes, 65536);
+	assert_int_equal(traced.ring->slot_count, TRACE_RING_SLOTS_MAX);
+	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
+	while (written < 100000) {
+		uint64_t now = ring_now(traced.ring);
+
+		producer_call(&call, (uint16_t)(written % 700), written, now - 100, now, (uint8_t)(written * 7 % 33));
+		call.call.result = (int32_t)written % 3;
+		call.call.record.flags = written % 2 ? TRACE_CALL_CUT : 0;
+		if (producer_write(&producer, &call.call.record)) {
+			written++;
+			continue;
+		}
+		drain();
+		client_read(&client);
+	}
+	drain();
+	client_read(&client);
+	assert_true(producer.head > 20 * 65536);
+	assert_int_equal(producer.slot->tail, producer.head);
+	while ((got = next_record(&client, &at, TRACE_CALL))) {
+		assert_int_equal(got->sequence, sequence);
+		assert_int_equal(got->pid, getpid());
+		assert_int_equal(got->tid, getpid());
+		assert_int_equal(got->record.source, TRACE_SOURCE_SHIM);
+		assert_int_equal(got->record.flags, sequence % 2 ? TRACE_CALL_CUT : 0);
+		assert_int_equal(got->function, sequence % 700);
+		assert_int_equal(got->result, sequence % 3);
+		assert_int_equal(got->n_arguments, sequence * 7 % 33);
+		assert_int_equal(got->n_extras, 0);
+		assert_int_equal(got->stack, 0);
+		for (uint64_t i = 0; i < got->n_arguments; i++)
+			assert_int_equal(got->words[i], i + 1);
+		assert_true(got->end >= got->start && got->start >= last && got->start + 1000000 > began && got->end < monotonic_now() + 1000000);
+		last = got->start;
+		sequence++;
+	}
+	assert_int_equal(sequence, 100000);
+	/* what is needed came before */
+	at = 0;
+	assert_non_null(next_record(&client, &at, TRACE_PROCESS));
+	assert_non_null(next_record(&client, &at, TRACE_THREAD));
+	assert_non_null(next_record(&client, &at, TRACE_CALL));
+	assert_int_equal(count_records(&client, TRACE_THREAD), 1);
+	assert_int_equal(count_records(&client, TRACE_LOST), 0);
+	gone(&traced);
+	assert_int_equal(world.table->n_rings, 0);
+	end_client(&client);
+}
+
+static void test_extras(void **state) {
+	struct {
+		struct producer_call call;
+		unsigned char room[256];
+	} call;
+	static const uint64_t frames[2] = { 0x1000, 0x2000 };
+	struct client client = {}, bare = {};
+	struct trace_config config = usual_config(&client);
+	unsigned char *extra;
+	const struct trace_call *got;
+	const struct trace_extra *first;
+	struct producer producer;
+	struct traced traced;
+
+	config.options.stacks = true;
+	assert_int_equal(start_session(&client, &config), 0);
+	config = usual_config(&bare);
+	config.options.extras = false;
+	assert_int_equal(start_session(&bare, &config), 0);
+	begin(&traced, 1);
+	assert_int_equal(traced.ring->flags, TRACE_RING_EXTRAS | TRACE_RING_STACKS);
+	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
+	memset(&call, 0, sizeof(call));
+	producer_call(&call.call, 1, 0, 1, 2, 2);
+	extra = (unsigned char *)&call.call.words[2];
+	memcpy(extra, &(struct trace_extra){ .argument = 1, .when = TRACE_EXTRA_RETURN, .size = 5 }, 8);
+	memcpy(extra + 8, "abcde", 5);
+	memcpy(extra + 16, &(struct trace_extra){ .argument = 255, .size = sizeof(frames) }, 8);
+	memcpy(extra + 24, frames, sizeof(frames));
+	call.call.call.n_extras = 2;
+	call.call.call.record.size += 40;
+	assert_true(producer_write(&producer, &call.call.call.record));
+	drain();
+	client_read(&client);
+	client_read(&bare);
+	got = first_record(&client, TRACE_CALL);
+	assert_int_equal(got->n_extras, 1);
+	assert_int_equal(got->record.size, sizeof(*got) + 16 + 16);
+	first = (const void *)&got->words[2];
+	assert_int_equal(first->argument, 1);
+	assert_int_equal(first->when, TRACE_EXTRA_RETURN);
+	assert_int_equal(first->size, 5);
+	assert_memory_equal(first + 1, "abcde\0\0", 8);
+	assert_int_equal(got->stack, 1);
+	assert_int_equal(((const struct trace_stack *)first_record(&client, TRACE_STACK))->addresses[1], 0x2000);
+	got = first_record(&bare, TRACE_CALL);
+	assert_int_equal(got->n_extras, 0);
+	assert_int_equal(got->stack, 0);
+	assert_int_equal(got->record.size, sizeof(*got) + 16);
+	gone(&traced);
+	end_client(&client);
+	end_client(&bare);
+}
+
+/* A slot is free again when all of it has been read, and its next thread goes on where it stopped. */
+static void test_slots(void **state) {
+	struct client client = {};
+	struct producer producer, other;
+	struct producer_call call;
+	const struct trace_call *got;
+	struct traced traced;
+	size_t at = 0;
+
+	start_usual(&client);
+	begin(&traced, 1);
+	for (uint32_t i = 0; i < 300; i++) {
+		assert_true(producer_claim(&producer, traced.ring, 1000 + i));
+		assert_ptr_equal(producer.slot, producer_slot(traced.ring, 0));
+		producer_call(&call, 1, i, 1, 2, 3);
+		assert_true(producer_write(&producer, &call.call.record));
+		assert_true(producer_claim(&other, traced.ring, 5000 + i));
+		assert_ptr_equal(other.slot, producer_slot(traced.ring, 1));
+		producer_leave(&other);
+		producer_leave(&producer);
+		drain();
+		assert_int_equal(producer.slot->state, TRACE_SLOT_FREE);
+		assert_int_equal(other.slot->state, TRACE_SLOT_FREE);
+	}
+	/* all are taken, and calls that find none are counted; so are those of a slot that is full */
+	for (uint32_t i = 0; i < TRACE_RING_SLOTS_MAX; i++)
+		assert_true(producer_claim(&producer, traced.ring, 9000 + i));
+	assert_false(producer_claim(&other, traced.ring, 1));
+	traced.ring->homeless = 17;
+	for (int i = 0; i < 5; i++)
+		producer_count_lost(&producer);
+	world.table->rings.lh_first->last_scan = 0; /* all slots are looked at now and then */
+	drain();
+	drain();
+	session_flush_lost(client.session);
+	client_read(&client);
+	for (uint32_t i = 0; i < 300; i++) {
+		got = next_record(&client, &at, TRACE_CALL);
+		assert_int_equal(got->sequence, i);
+		assert_int_equal(got->tid, 1000 + i);
+	}
+	assert_int_equal(count_lost(&client, TRACE_SOURCE_SHIM), 22);
+	for (at = 0; (got = next_record(&client, &at, TRACE_LOST));) {
+		const struct trace_lost *lost = (const void *)got;
+
+		assert_int_equal(lost->pid, getpid());
+		assert_int_equal(lost->count, lost->tid ? 5 : 17);
+		assert_true(!lost->tid || lost->tid == 9000 + TRACE_RING_SLOTS_MAX - 1);
+	}
+	gone(&traced);
+	end_client(&client);
+}
+
+/* What is in the rings when the trace or the process ends is not forgotten. */
+static void test_ends(void **state) {
+	struct client client = {};
+	struct producer producer;
+	struct producer_call call;
+	struct traced traced;
+
+	start_usual(&client);
+	begin(&traced, 1);
+	assert_true(producer_claim(&producer, traced.ring, 1));
+	producer_call(&call, 1, 0, 1, 2, 3);
+	assert_true(producer_write(&producer, &call.call.record));
+	gone(&traced); /* killed, for example */
+	client_read(&client);
+	assert_int_equal(count_records(&client, TRACE_CALL), 1);
+	begin(&traced, 2);
+	assert_true(producer_claim(&producer, traced.ring, 1));
+	assert_true(producer_write(&producer, &call.call.record));
+	producer_count_lost(&producer);
+	trace_session_finish(client.session);
+	client_read(&client);
+	assert_int_equal(count_records(&client, TRACE_CALL), 2);
+	assert_int_equal(count_lost(&client, TRACE_SOURCE_SHIM), 1);
+	assert_int_equal(traced.ring->enabled, 0);
+	assert_false(ask(&traced)); /* nobody any more */
+	gone(&traced);
+	end_client(&client);
+}
+
+/* ---- options ---- */
+
+static void test_two_sessions(void **state) {
+	struct client a = {}, b = {};
+	struct trace_config config = usual_config(&a);
+	struct producer producer;
+	struct producer_call call;
+	const struct trace_call *got;
+	struct traced traced;
+	uint64_t unit;
+	size_t at = 0;
+
+	memset(config.options.functions, 0, sizeof(config.options.functions));
+	config.options.functions[0] = 1 << 5;
+	config.options.errors = true;
+	config.options.extras = false;
+	config.options.sample = 10;
+	config.options.min_duration = 5000;
+	assert_int_equal(start_session(&a, &config), 0);
+	begin(&traced, 1);
+	unit = traced.ring->clock == TRACE_RING_TSC ? tsc_clock_steps(&world.table->tsc, 1000) : 1000;
+	assert_int_equal(traced.ring->functions[0], 1 << 5);
+	assert_int_equal(traced.ring->flags, TRACE_RING_ERRORS);
+	assert_int_equal(traced.ring->sample, 10);
+	assert_in_range(traced.ring->min_duration, 5 * unit - 5, 5 * unit + 5);
+	/* a second one: the ring has the union, each gets its own */
+	config = usual_config(&b);
+	memset(config.options.functions, 0, sizeof(config.options.functions));
+	config.options.functions[0] = 1 << 6;
+	config.options.functions[TRACE_FUNCTION_DYNAMIC / 64] = 1;
+	config.options.min_duration = 1000;
+	config.options.gpu = true;
+	assert_int_equal(start_session(&b, &config), 0);
+	assert_int_equal(traced.ring->functions[0], 1 << 5 | 1 << 6);
+	assert_int_equal(traced.ring->functions[TRACE_FUNCTION_DYNAMIC / 64], 1);
+	assert_int_equal(traced.ring->flags, TRACE_RING_EXTRAS | TRACE_RING_GPU);
+	assert_int_equal(traced.ring->sample, 1);
+	assert_in_range(traced.ring->min_duration, unit - 5, unit + 5);
+	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
+	for (uint32_t i = 0; i < 100; i++) {
+		uint64_t now = ring_now(traced.ring);
+
+		producer_call(&call, 5, i, now - 6 * unit, now, 1);
+		call.call.result = 1;
+		assert_true(producer_write(&producer, &call.call.record));
+		call.call.result = 0; /* no failure */
+		assert_true(producer_write(&producer, &call.call.record));
+		producer_call(&call, 5, i, now - 3 * unit, now, 1); /* too short for one */
+		call.call.result = 1;
+		assert_true(producer_write(&producer, &call.call.record));
+		producer_call(&call, 6, i, now - 3 * unit, now, 1);
+		assert_true(producer_write(&producer, &call.call.record));
+	}
+	drain();
+	client_read(&a);
+	client_read(&b);
+	assert_int_equal(count_records(&a, TRACE_CALL), 10);
+	while ((got = next_record(&a, &at, TRACE_CALL))) {
+		assert_int_equal(got->function, 5);
+		assert_int_equal(got->result, 1);
+		assert_true(got->end - got->start >= 5000);
+	}
+	assert_int_equal(count_records(&b, TRACE_CALL), 100);
+	for (at = 0; (got = next_record(&b, &at, TRACE_CALL));)
+		assert_int_equal(got->function, 6);
+	/* one leaves: the ring is the other's alone */
+	trace_session_finish(a.session);
+	assert_int_equal(traced.ring->enabled, 1);
+	assert_int_equal(traced.ring->functions[0], 1 << 6);
+	assert_true(producer_write(&producer, &call.call.record));
+	drain();
+	client_read(&b);
+	assert_int_equal(count_records(&b, TRACE_CALL), 101);
+	assert_true(trace_session_has_shim(b.session, getpid()));
+	assert_false(trace_session_has_shim(a.session, getpid()));
+	trace_session_finish(b.session);
+	assert_int_equal(traced.ring->enabled, 0);
+	gone(&traced);
+	end_client(&a);
+	end_client(&b);
+}
+
+/* ---- names, kernels ---- */
+
+struct name_record {
+	struct trace_ring_name name;
+	char text[64];
+};
+
+static const struct trace_ring_record *make_name(struct name_record *record, uint32_t kind, uint64_t id, const char *text) {
+	*record = (struct name_record){ .name = { .record = { .size = sizeof(record->name) + 8, .type = TRACE_RING_NAME }, .kind = kind, .id = id } };
+	strncpy(record->text, text, sizeof(record->text) - 1);
+	record->name.record.size = (uint16_t)(sizeof(record->name) + (strlen(text) + 8) / 8 * 8);
+	return &record->name.record;
+}
+
+static void test_names(void **state) {
+	struct client a = {}, b = {};
+	struct producer producer;
+	struct producer_call call;
+	struct name_record name;
+	const struct trace_name *got;
+	struct traced traced, other;
+	size_t at = 0;
+
+	start_usual(&a);
+	begin(&traced, 1);
+	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
+	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x100, "_Z3onev")));
+	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x200, "_Z3twov")));
+	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x100, "_Z5threev")));
+	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_FUNCTION, 3100, "cuFresh")));
+	producer_call(&call, 3100, 0, 1, 2, 1);
+	assert_true(producer_write(&producer, &call.call.record));
+	producer_call(&call, 3101, 1, 1, 2, 1); /* it has not said what that is */
+	assert_true(producer_write(&producer, &call.call.record));
+	drain();
+	/* another process numbers otherwise */
+	begin(&other, 2);
+	assert_true(producer_claim(&producer, other.ring, (uint32_t)getpid()));
+	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_FUNCTION, 3100, "cuOther")));
+	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_FUNCTION, 3105, "cuFresh")));
+	producer_call(&call, 3105, 0, 1, 2, 1);
+	assert_true(producer_write(&producer, &call.call.record));
+	drain();
+	start_usual(&b); /* who comes late is told what is so now */
+	client_read(&a);
+	client_read(&b);
+	for (int i = 0; i < 3; i++) {
+		got = next_record(&a, &at, TRACE_NAME);
+		assert_string_equal(got->name, i == 0 ? "_Z3onev" : i == 1 ? "_Z3twov" : "_Z5threev");
+		assert_int_equal(got->pid, getpid());
+		assert_int_equal(got->kind, TRACE_NAME_KERNEL);
+		assert_int_equal(got->id, i == 1 ? 0x200 : 0x100);
+	}
+	got = next_record(&a, &at, TRACE_NAME);
+	assert_string_equal(got->name, "cuFresh");
+	assert_int_equal(got->id, TRACE_FUNCTION_DYNAMIC);
+	assert_int_equal(got->pid, 0);
+	assert_int_equal(((const struct trace_call *)next_record(&a, &at, TRACE_CALL))->function, TRACE_FUNCTION_DYNAMIC);
+	assert_int_equal(((const struct trace_call *)next_record(&a, &at, TRACE_CALL))->function, 0);
+	assert_string_equal(((const struct trace_name *)next_record(&a, &at, TRACE_NAME))->name, "cuOther");
+	assert_int_equal(((const struct trace_call *)next_record(&a, &at, TRACE_CALL))->function, TRACE_FUNCTION_DYNAMIC);
+	assert_null(next_record(&a, &at, TRACE_NAME));
+	assert_int_equal(count_records(&b, TRACE_NAME), 4);
+	for (at = 0; (got = next_record(&b, &at, TRACE_NAME));)
+		assert_string_not_equal(got->name, "_Z3onev");
+	gone(&traced);
+	gone(&other);
+	end_client(&a);
+	end_client(&b);
+}
+
+static void test_kernels(void **state) {
+	struct client a = {}, b = {};
+	struct trace_config config = usual_config(&a);
+	struct trace_ring_kernel kernel = { .record = { .size = sizeof(kernel), .type = TRACE_RING_KERNEL, .sequence = 9 }, .tid = (uint32_t)getpid(),
+					    .device = 3, .start = 1000100, .end = 1000400, .context = 5, .stream = 6, .function = 7 };
+	struct trace_ring_clock_pair pair = { .record = { .size = sizeof(pair), .type = TRACE_RING_CLOCK_PAIR }, .device = 3, .gpu = 1000000 };
+	const struct trace_kernel *got;
+	const struct trace_clock *clock;
+	struct producer producer;
+	struct traced traced;
+	uint64_t host, unit;
+
+	config.options.gpu = true;
+	assert_int_equal(start_session(&a, &config), 0);
+	start_usual(&b); /* without */
+	begin(&traced, 1);
+	unit = traced.ring->clock == TRACE_RING_TSC ? tsc_clock_steps(&world.table->tsc, 1000) : 1000;
+	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
+	assert_true(producer_write(&producer, &kernel.record)); /* before there is a pair: it waits */
+	drain();
+	client_read(&a);
+	assert_int_equal(count_records(&a, TRACE_KERNEL), 0);
+	pair.after = ring_now(traced.ring);
+	pair.before = pair.after - 2 * unit;
+	host = traced.ring->clock == TRACE_RING_TSC ? tsc_clock_nanoseconds(&world.table->tsc, pair.after - unit) : pair.after - unit;
+	assert_true(producer_write(&producer, &pair.record));
+	drain();
+	client_read(&a);
+	client_read(&b);
+	clock = first_record(&a, TRACE_CLOCK);
+	assert_int_equal(clock->device, 3);
+	assert_int_equal(clock->gpu_time, 1000000);
+	assert_in_range(clock->host_time, host - 5, host + 5);
+	assert_int_equal(clock->drift, 0);
+	assert_in_range(clock->error, 990, 1010);
+	got = first_record(&a, TRACE_KERNEL);
+	assert_in_range(got->start, host + 95, host + 105);
+	assert_int_equal(got->end - got->start, 300);
+	assert_int_equal(got->record.source, TRACE_SOURCE_GPU);
+	assert_true(got->sequence == 9 && got->tid == (uint32_t)getpid() && got->device == 3 && got->context == 5 && got->stream == 6 && got->function == 7);
+	assert_in_range(got->error, 990, 1010);
+	assert_int_equal(count_records(&b, TRACE_KERNEL) + count_records(&b, TRACE_CLOCK), 0);
+	/* one whose device's clock is never told is lost */
+	kernel.device = 4;
+	assert_true(producer_write(&producer, &kernel.record));
+	gone(&traced);
+	session_flush_lost(a.session);
+	client_read(&a);
+	assert_int_equal(count_lost(&a, TRACE_SOURCE_GPU), 1);
+	assert_int_equal(count_records(&a, TRACE_KERNEL), 1);
+	end_client(&a);
+	end_client(&b);
+}
+
+/* ---- liars ---- */
+
+enum { LIES = 40 };
+
+/* Tells lie number n. False: there is none of that number. */
+static bool lie(unsigned int n, struct trace_ring *ring, struct producer *producer) {
+	const uint64_t now = ring_now(ring);
+	struct producer_call call;
+	struct name_record name;
+	struct trace_ring_kernel kernel = { .record = { .size = sizeof(kernel), .type = TRACE_RING_KERNEL } };
+	struct trace_ring_clock_pair pair = { .record = { .size = sizeof(pair), .type = TRACE_RING_CLOCK_PAIR }, .before = now - 10, .after = now };
+	struct trace_ring_record *record = &call.call.record;
+	struct trace_extra *extra = (struct trace_extra *)&call.words[2];
+	unsigned int at = 0;
+
+	producer_call(&call, 5, 1, now - 10, now, 4);
+	/* a call with an extra of 8 bytes, on top of its words 2 and 3 */
+	*extra = (struct trace_extra){ .argument = 1, .size = 8 };
+#define LIE(CHANGE)                        \
+	if (n == at++) {                   \
+		CHANGE;                    \
+		producer_write(producer, record); \
+		return true;               \
+	}
+#define MOVE(CHANGE)         \
+	if (n == at++) {     \
+		CHANGE;      \
+		return true; \
+	}
+	LIE(record->type = 5)
+	LIE(record->type = 255)
+	LIE(record->size = 0)
+	LIE(record->size = 4)
+	LIE(record->size = 12)
+	LIE(record->size = 16)
+	LIE(record->size = 24)
+	LIE(call.call.function = TRACE_FUNCTION_MAX)
+	LIE(call.call.function = UINT16_MAX)
+	LIE(call.call.n_arguments = 5)
+	LIE(call.call.n_arguments = 33)
+	LIE(call.call.n_arguments = 255)
+	LIE(call.call.start = call.call.end + 1)
+	LIE((call.call.start = now, call.call.end = UINT64_MAX))
+	LIE(call.call.end = now + UINT64_C(100000000000))
+	LIE((call.call.n_arguments = 2, call.call.n_extras = 2))
+	LIE((call.call.n_arguments = 2, call.call.n_extras = 255))
+	LIE((call.call.n_arguments = 2, call.call.n_extras = 1, extra->size = 9))
+	LIE((call.call.n_arguments = 2, call.call.n_extras = 1, extra->size = UINT16_MAX))
+	LIE((call.call.n_arguments = 2, call.call.n_extras = 1, extra->when = 2))
+	LIE((call.call.n_arguments = 2, call.call.n_extras = 1, extra->argument = 2))
+	LIE((call.call.n_arguments = 2, call.call.n_extras = 1, extra->reserved = 1))
+	LIE((call.call.n_arguments = 2, call.call.n_extras = 1, extra->argument = 255, extra->size = 7))
+	record = &name.name.record;
+	make_name(&name, TRACE_NAME_KERNEL, 1, "f");
+	LIE(name.name.kind = 0)
+	LIE(name.name.kind = TRACE_NAME_HOOK)
+	LIE(name.name.reserved = 1)
+	LIE(record->size = 24)
+	LIE((name.name.kind = TRACE_NAME_FUNCTION, name.name.id = TRACE_FUNCTION_DYNAMIC - 1))
+	LIE((name.name.kind = TRACE_NAME_FUNCTION, name.name.id = TRACE_FUNCTION_MAX))
+	record = &kernel.record;
+	LIE(kernel.device = SHIM_DEVICES_MAX)
+	LIE(kernel.start = 1)
+	LIE(record->size = 48)
+	record = &pair.record;
+	LIE(pair.device = UINT32_MAX)
+	LIE(pair.before = now + 1)
+	LIE((pair.before = UINT64_MAX - 1, pair.after = UINT64_MAX))
+	LIE(pair.reserved = 1)
+	MOVE(producer->slot->head += ring->slot_bytes + 8)
+	MOVE(producer->slot->head -= 8)
+	MOVE(producer->slot->head += 4)
+	MOVE(producer->slot->head = UINT64_MAX - 7)
+	MOVE(producer->slot->state = 3)
+	MOVE(producer->slot->lost = UINT64_MAX)
+	MOVE(ring->homeless = UINT64_MAX)
+#undef LIE
+#undef MOVE
+	return false;
+}
+
+static void test_liars(void **state) {
+	struct producer honest_producer, producer;
+	struct client client = {};
+	struct producer_call call;
+	struct traced honest, liar;
+	unsigned int n = 0;
+
+	start_usual(&client);
+	begin(&honest, 1000);
+	assert_true(producer_claim(&honest_producer, honest.ring, (uint32_t)getpid()));
+	for (bool more = true; more; n++) {
+		size_t calls = count_records(&client, TRACE_CALL);
+		uint64_t lost;
+
+		begin(&liar, 2000 + n);
+		assert_true(producer_claim(&producer, liar.ring, (uint32_t)getpid()));
+		producer_call(&call, 5, 0, 1, 2, 3);
+		assert_true(producer_write(&producer, &call.call.record));
+		drain();
+		assert_true(producer_write(&producer, &call.call.record));
+		more = lie(n, liar.ring, &producer);
+		assert_true(producer_write(&honest_producer, &call.call.record));
+		drain();
+		session_flush_lost(client.session);
+		lost = count_lost(&client, TRACE_SOURCE_SHIM);
+		client_read(&client);
+		if (more && (liar.ring->enabled || ask(&liar) || count_lost(&client, TRACE_SOURCE_SHIM) <= lost))
+			fail_msg("lie %u is believed", n);
+		if (!more)
+			assert_int_equal(liar.ring->enabled, 1);
+		/* what it said before counts, and others are unhurt */
+		assert_in_range(count_records(&client, TRACE_CALL) - calls, 2, 3);
+		assert_int_equal(honest.ring->enabled, 1);
+		/* its own memory is all that it can still write to */
+		if (more) {
+			memset(liar.ring, 0xff, liar.ring->slots_offset < liar.size ? 4096 : 0);
+			drain();
+		}
+		gone(&liar);
+	}
+	assert_true(n > LIES);
+	gone(&honest);
+	end_client(&client);
+}
+
+/* A header that its process overwrites is not read again. */
+static void test_header(void **state) {
+	struct client client = {};
+	struct producer producer;
+	struct producer_call call;
+	struct traced traced;
+	struct trace_ring saved;
+
+	start_usual(&client);
+	begin(&traced, 1);
+	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
+	producer_call(&call, 5, 0, 1, 2, 3);
+	assert_true(producer_write(&producer, &call.call.record));
+	saved = *traced.ring;
+	memset(traced.ring, 0xff, sizeof(*traced.ring));
+	traced.ring->homeless = 0;
+	drain();
+	client_read(&client);
+	assert_int_equal(count_records(&client, TRACE_CALL), 1);
+	assert_true(traced.ring->heartbeat != UINT64_MAX); /* that is written again */
+	*traced.ring = saved;
+	gone(&traced);
+	end_client(&client);
+}
+
+/* ---- fast ---- */
+
+struct fast {
+	struct trace_ring *ring;
+	uint64_t n, lost;
+	bool over;
+};
+
+static void *run_fast(void *userdata) {
+	struct fast *fast = userdata;
+	struct producer producer;
+	struct producer_call call;
+
+	if (!producer_claim(&producer, fast->ring, (uint32_t)getpid()))
+		return NULL;
+	for (uint32_t i = 0; i < fast->n; i++) {
+		uint64_t now = ring_now(fast->ring);
+
+		producer_call(&call, 307, i, now, now + 1, 5);
+		if (!producer_write(&producer, &call.call.record)) {
+			producer_count_lost(&producer);
+			fast->lost++;
+		}
+	}
+	producer_leave(&producer);
+	__atomic_store_n(&fast->over, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Without a pause, and a client that reads too little: each of a million calls is there or counted. */
+static void test_fast(void **state) {
+	struct client client = { .lazy = true };
+	struct trace_config config = usual_config(&client);
+	struct fast fast = { .n = 1000000 };
+	uint64_t n = 0, counted = 0, next = 0, gaps = 0;
+	const struct trace_call *call;
+	const struct trace_lost *lost;
+	struct traced traced;
+	pthread_t thread;
+	bool over = false;
+
+	config.buffer = 2 << 20;
+	assert_int_equal(start_session(&client, &config), 0);
+	client.lazy = true;
+	begin(&traced, 1);
+	fast.ring = traced.ring;
+	pthread_create(&thread, NULL, run_fast, &fast);
+	for (unsigned int turn = 0; !over; turn++) {
+		size_t at = 0;
+
+		over = __atomic_load_n(&fast.over, __ATOMIC_ACQUIRE);
+		drain();
+		if (over)
+			trace_session_finish(client.session);
+		else if (turn % 3)
+			continue;
+		session_flush_lost(client.session);
+		client.n = 0;
+		client_read(&client);
+		while ((call = next_record(&client, &at, TRACE_CALL))) {
+			assert_true(call->sequence >= next);
+			gaps += call->sequence - next;
+			next = call->sequence + 1ull;
+			n++;
+		}
+		for (at = 0; (lost = next_record(&client, &at, TRACE_LOST));)
+			counted += lost->count;
+	}
+	pthread_join(thread, NULL);
+	assert_int_equal(n + counted, fast.n);
+	assert_int_equal(counted, gaps + fast.n - next);
+	assert_true(counted >= fast.lost);
+	gone(&traced);
+	end_client(&client);
+}
+
+/* ---- bounds ---- */
+
+/* Users who have many processes get fewer slots, and in the end none: what is not there is counted. */
+static void test_shapes(void **state) {
+	enum { N = 600 };
+	struct traced *traced = calloc(N, sizeof(*traced));
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+	uint32_t last = UINT32_MAX;
+	uint64_t total = 0;
+	unsigned int n = 0;
+
+	config.options.buffer = 1 << 20;
+	assert_int_equal(start_session(&client, &config), 0);
+	for (; n < N; n++) {
+		traced[n] = (struct traced){ .connection = { .state = SHIM_CLOSED, .pidfd = -1 } };
+		assert_int_equal(process_facts_read(&traced[n].process.facts, getpid(), -1), 0);
+		traced[n].process.number = n + 1;
+		traced[n].process.uid = getuid();
+		if (!ask(&traced[n]))
+			break;
+		assert_true(traced[n].ring->slot_count <= last && traced[n].ring->slot_count >= 16);
+		last = traced[n].ring->slot_count;
+		total += traced[n].size;
+	}
+	assert_true(n >= 60 && n < N); /* 50 programs at a time are nothing special */
+	assert_true(total <= UINT64_C(16) << 30);
+	session_flush_lost(client.session);
+	client_read(&client);
+	assert_int_equal(count_lost(&client, TRACE_SOURCE_SHIM), 1);
+	for (unsigned int i = 0; i < n; i++)
+		gone(&traced[i]);
+	end_client(&client);
+	free(traced);
+}
+
+/* Who asks and is not meant gets nothing; rights are those of the connection, too. */
+static void test_not_meant(void **state) {
+	struct traced traced = { .connection = { .state = SHIM_CLOSED, .pidfd = -1 } };
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+
+	assert_int_equal(process_facts_read(&traced.process.facts, getpid(), -1), 0);
+	traced.process.number = 1;
+	assert_false(ask(&traced)); /* there is no trace */
+	config.options.filter.pid = 1;
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_false(ask(&traced));
+	end_client(&client);
+	config = usual_config(&client);
+	config.options.shim = false;
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_false(ask(&traced));
+	end_client(&client);
+	config = usual_config(&client);
+	config.options.all_users = false;
+	traced.process.uid = getuid() + 1; /* it had other rights when it connected */
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_false(ask(&traced));
+	traced.process.uid = getuid();
+	assert_true(ask(&traced));
+	assert_true(ask(&traced)); /* again: the same */
+	assert_int_equal(world.table->n_rings, 1);
+	gone(&traced);
+	end_client(&client);
+}
+
+int main(void) {
+#define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_order),   TEST(test_extras), TEST(test_slots),  TEST(test_ends), TEST(test_two_sessions), TEST(test_names),
+		TEST(test_kernels), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_shapes),	    TEST(test_not_meant),
+	};
+#undef TEST
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
