@@ -132,7 +132,7 @@ static void put_values(struct trace_writer *writer, const struct trace_item *ite
 		bool twice = false;
 
 		for (size_t k = first; k < *i; k++)
-			twice |= item->values[k].name && strcmp(item->values[k].name, name) == 0;
+			twice |= item->values[k].name && *item->values[k].name == *name && strcmp(item->values[k].name, name) == 0;
 		out_text(&writer->out, done ? "," : "");
 		if (twice) {
 			char numbered[128];

@@ -10,6 +10,7 @@
 #define SLOTS (1 << 14) /* a power of two */
 #define TEXTS_FULL (SLOTS / 2)
 #define TEXTS_MAX (SLOTS / 4 * 3)
+#define RECENT 512 /* a power of two */
 #define BYTES_FULL (1 << 20)
 #define BYTES_MAX (BYTES_FULL + (1 << 19))
 
@@ -21,6 +22,11 @@ struct entry {
 
 struct intern {
 	uint32_t n, n_bytes;
+	/* most texts are the same few places in memory again and again: where those were found last */
+	struct {
+		const char *text;
+		uint32_t slot;
+	} recent[RECENT];
 	struct entry slots[SLOTS];
 	char bytes[BYTES_MAX];
 };
@@ -50,27 +56,37 @@ bool intern_is_full(const struct intern *intern)
 void intern_clear(struct intern *intern)
 {
 	memset(intern->slots, 0, sizeof(intern->slots));
+	memset(intern->recent, 0, sizeof(intern->recent));
 	intern->n = 0;
 	intern->n_bytes = 0;
+}
+
+static bool is_text(const struct intern *intern, const struct entry *entry, unsigned kind, const char *text)
+{
+	return entry->number && intern->bytes[entry->offset - 1] == (char)kind && strcmp(intern->bytes + entry->offset, text) == 0;
 }
 
 /* The number of a text among all of the table; 0: it is too long, or there is no room. */
 uint64_t intern_get(struct intern *intern, unsigned kind, const char *text, bool *newp)
 {
-	size_t n = strnlen(text, INTERN_TEXT_MAX + 1), slot;
+	const size_t recent = ((uintptr_t)text ^ (uintptr_t)text >> 9 ^ kind << 4) % RECENT;
+	size_t n, slot = intern->recent[recent].slot;
 	uint64_t hash;
 
+	*newp = false;
+	/* there may be another text in the place by now */
+	if (intern->recent[recent].text == text && is_text(intern, &intern->slots[slot], kind, text))
+		return intern->slots[slot].number;
+	n = strnlen(text, INTERN_TEXT_MAX + 1);
 	if (n > INTERN_TEXT_MAX)
 		return 0;
 	hash = trace_hash(kind, text, n);
-	for (slot = hash % SLOTS; intern->slots[slot].number; slot = (slot + 1) % SLOTS) {
-		const struct entry *entry = &intern->slots[slot];
-
-		if (entry->hash == hash && intern->bytes[entry->offset - 1] == (char)kind && strcmp(intern->bytes + entry->offset, text) == 0) {
-			*newp = false;
-			return entry->number;
+	for (slot = hash % SLOTS; intern->slots[slot].number; slot = (slot + 1) % SLOTS)
+		if (intern->slots[slot].hash == hash && is_text(intern, &intern->slots[slot], kind, text)) {
+			intern->recent[recent].text = text;
+			intern->recent[recent].slot = (uint32_t)slot;
+			return intern->slots[slot].number;
 		}
-	}
 	if (intern->n == TEXTS_MAX || BYTES_MAX - intern->n_bytes < n + 2)
 		return 0;
 	intern->bytes[intern->n_bytes++] = (char)kind;

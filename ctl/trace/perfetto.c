@@ -119,8 +119,8 @@ static int put_packet(struct trace_writer *writer)
 		if (length < 0x80)
 			break;
 	}
-	fwrite(head, 1, n, writer->out);
-	fwrite(writer->packet.data, 1, writer->packet.n, writer->out);
+	fwrite_unlocked(head, 1, n, writer->out);
+	fwrite_unlocked(writer->packet.data, 1, writer->packet.n, writer->out);
 	return 0;
 }
 

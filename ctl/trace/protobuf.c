@@ -44,48 +44,45 @@ static uint8_t *make_room(struct protobuf *buffer, size_t n)
 	return buffer->data + buffer->n;
 }
 
-static void put_varint(struct protobuf *buffer, uint64_t number)
-{
-	uint8_t *to = make_room(buffer, 10);
+#define VARINT_MAX 10 /* bytes */
 
-	if (!to)
-		return;
+static inline uint8_t *write_varint(uint8_t *to, uint64_t number)
+{
 	for (; number >= 0x80; number >>= 7)
 		*to++ = (uint8_t)(number | 0x80);
 	*to++ = (uint8_t)number;
-	buffer->n = (size_t)(to - buffer->data);
+	return to;
 }
 
 static void put_bytes(struct protobuf *buffer, const void *data, size_t n)
 {
 	uint8_t *to = make_room(buffer, n);
 
-	if (!to)
+	if (!to || !n)
 		return;
 	memcpy(to, data, n);
 	buffer->n += n;
 }
 
-static void put_tag(struct protobuf *buffer, unsigned field, unsigned type)
-{
-	put_varint(buffer, field << 3 | type);
-}
-
 /* int64, uint64, bool, enums: negative numbers as two's complement of 64 bits. */
 void protobuf_varint(struct protobuf *buffer, unsigned field, uint64_t number)
 {
-	put_tag(buffer, field, VARINT);
-	put_varint(buffer, number);
+	uint8_t *to = make_room(buffer, 2 * VARINT_MAX);
+
+	if (to)
+		buffer->n = (size_t)(write_varint(write_varint(to, field << 3 | VARINT), number) - buffer->data);
 }
 
 void protobuf_fixed64(struct protobuf *buffer, unsigned field, uint64_t number)
 {
-	uint8_t bytes[8];
+	uint8_t *to = make_room(buffer, VARINT_MAX + 8);
 
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (uint8_t)(number >> 8 * i);
-	put_tag(buffer, field, FIXED64);
-	put_bytes(buffer, bytes, sizeof(bytes));
+	if (!to)
+		return;
+	to = write_varint(to, field << 3 | FIXED64);
+	for (size_t i = 0; i < 8; i++)
+		*to++ = (uint8_t)(number >> 8 * i);
+	buffer->n = (size_t)(to - buffer->data);
 }
 
 void protobuf_double(struct protobuf *buffer, unsigned field, double number)
@@ -124,10 +121,10 @@ void protobuf_string(struct protobuf *buffer, unsigned field, const char *text)
 /* Begins a message within the message; what is returned is for protobuf_end(). */
 size_t protobuf_begin(struct protobuf *buffer, unsigned field)
 {
-	static const uint8_t zeros[LENGTH_SIZE];
+	uint8_t *to = make_room(buffer, VARINT_MAX + LENGTH_SIZE);
 
-	put_tag(buffer, field, LENGTH);
-	put_bytes(buffer, zeros, sizeof(zeros));
+	if (to)
+		buffer->n = (size_t)(write_varint(to, field << 3 | LENGTH) - buffer->data) + LENGTH_SIZE;
 	return buffer->n;
 }
 
@@ -144,8 +141,10 @@ void protobuf_end(struct protobuf *buffer, size_t mark)
 /* A message that was built elsewhere. */
 void protobuf_message(struct protobuf *buffer, unsigned field, const struct protobuf *message)
 {
-	put_tag(buffer, field, LENGTH);
-	put_varint(buffer, message->n);
+	uint8_t *to = make_room(buffer, 2 * VARINT_MAX);
+
+	if (to)
+		buffer->n = (size_t)(write_varint(write_varint(to, field << 3 | LENGTH), message->n) - buffer->data);
 	put_bytes(buffer, message->data, message->n);
 	buffer->failed |= message->failed;
 }

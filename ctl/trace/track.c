@@ -20,11 +20,17 @@ struct trace_tracks {
 uint64_t trace_hash(uint64_t seed, const void *data, size_t n)
 {
 	const uint8_t *bytes = data;
-	uint64_t hash = seed ^ UINT64_C(0xcbf29ce484222325);
+	uint64_t hash = seed ^ n * UINT64_C(0x9e3779b97f4a7c15);
 
-	for (size_t i = 0; i < n; i++)
-		hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-	/* FNV's high bits are poor for short inputs */
+	for (; n >= 8; bytes += 8, n -= 8) {
+		uint64_t word;
+
+		memcpy(&word, bytes, sizeof(word));
+		hash = (hash ^ word) * UINT64_C(0xd6e8feb86659fd93);
+		hash ^= hash >> 32;
+	}
+	for (; n; n--)
+		hash = (hash ^ *bytes++) * UINT64_C(0x100000001b3);
 	hash ^= hash >> 32;
 	hash *= UINT64_C(0xd6e8feb86659fd93);
 	hash ^= hash >> 32;
@@ -152,9 +158,11 @@ const char *trace_process_name(const struct trace_item *item, char buffer[32])
 {
 	size_t n = strnlen(item->process->comm, sizeof(item->process->comm));
 
-	if (n)
-		snprintf(buffer, 32, "%.*s", (int)n, item->process->comm);
-	else
+	if (!n) {
 		snprintf(buffer, 32, "pid %u", item->pid);
+		return buffer;
+	}
+	memcpy(buffer, item->process->comm, n);
+	buffer[n] = '\0';
 	return buffer;
 }
