@@ -20,6 +20,7 @@
 #include "load.h"
 #include "mirror.h"
 #include "patching.h"
+#include "trace-gpu.h"
 
 __attribute__((noinline, cold)) void entry_find_real(void **real, const char *name)
 {
@@ -417,6 +418,7 @@ LIST(cuModuleEnumerateFunctions, false)
 		if (!have_##name())                          \
 			return DRIVER_ERROR_NOT_FOUND;       \
 		context = find_context(handle);              \
+		trace_gpu_context_ending(context);           \
 		ending = arm_context_ending(context);        \
 		errno = saved;                               \
 		result = real_##name(handle);                \
@@ -459,6 +461,7 @@ DESTROY_CONTEXT(cuGreenCtxDestroy, of_green)
                                                                                                \
 		if (!have_##name())                                                            \
 			return DRIVER_ERROR_NOT_FOUND;                                         \
+		trace_gpu_context_ending(NULL);                                                \
 		context = arm_primary(device);                                                 \
 		ending = arm_context_ending(context);                                          \
 		errno = saved;                                                                 \

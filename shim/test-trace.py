@@ -149,6 +149,39 @@ def callbacks():
           [call.flags for call in calls if call.name == "cuLaunchHostFunc"].count(fake_trace.NO_RESULT) == 1, calls)
 
 
+def gpu():
+    """Times of kernels, by a GPU whose clock and kernels are known (mock/traced/gpu.c)."""
+    long = 2000000
+    daemon, calls = traced(["s-trace", "gpu", "40"], lambda: Ring(flags=fake_trace.GPU, clock=fake_trace.MONOTONIC))
+    ring = daemon.rings[0]
+    launches = {call.sequence: call for call in calls if call.name in ("cuLaunchKernel", "cuGraphLaunch")}
+    captured = [call for call in launches.values() if call.words[8:9] == (2,)]
+    timed = {kernel[0]: kernel for kernel in ring.kernels}
+    check("gpu: each launch has its time, once, but for one that was captured", len(ring.kernels) == len(timed) == len(launches) - 1 and
+          not timed.keys() - launches.keys() and captured[0].sequence not in timed, len(ring.kernels), len(launches))
+    good = True
+    for sequence, tid, device, start, stop, context, stream, function in ring.kernels:
+        call = launches[sequence]
+        graph = call.name == "cuGraphLaunch"
+        good &= (tid, device, context) == (call.tid, 3, 0x1000)
+        good &= (stream, function) == ((4, 0) if graph else (call.words[8], call.words[0]))
+    check("gpu: what it says of them", good, ring.kernels[:3])
+    idle = [kernel[4] - kernel[3] for kernel in ring.kernels if kernel[6] == 0]
+    busy = [kernel[4] - kernel[3] for kernel in ring.kernels if kernel[6] == 1]
+    check("gpu: one behind another takes what it takes", len(busy) == 40 and sorted(busy)[20] in range(long - 1000, long + 1000) and
+          min(idle + busy) > long - 1000, idle, busy)
+    check("gpu: clock pairs", ring.pairs and all(device == 3 and before <= after for device, _, _, before, after in ring.pairs), ring.pairs)
+    device, _, clock, before, after = ring.pairs[0]
+    slack = after - before + 2000 + 3 * 10**5
+    check("gpu: none begins before it is launched", all(kernel[3] - clock + after + slack >= launches[kernel[0]].start for kernel in ring.kernels),
+          [(kernel[3] - clock + after - launches[kernel[0]].start) for kernel in ring.kernels][:5], slack)
+    daemon, calls = traced(["s-trace", "gpu", "1100"], lambda: Ring(slot_bytes=1 << 20, flags=fake_trace.GPU, functions=[fake_trace.NUMBERS["cuLaunchKernel"]]),
+                           label="more launches than events")
+    check("more launches than events: those that have one are timed", 1000 < len(daemon.rings[0].kernels) < 2202, len(daemon.rings[0].kernels))
+    daemon, calls = traced(["s-trace", "gpu", "3"], lambda: Ring(flags=fake_trace.GPU), environment=OLD_MOCK, label="an old driver")
+    check("an old driver: times without names", len(daemon.rings[0].kernels) == 8)
+
+
 class Steps:
     def __init__(self, name, case="steps"):
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
@@ -296,7 +329,7 @@ def unwanted():
 
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, live, stale, hostile, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, gpu, live, stale, hostile, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

@@ -11,18 +11,13 @@
 #include <string.h>
 
 #include "driver.h"
+#include "trace-gpu.h"
 #include "tracing.h"
 
-#define REGISTERS (sizeof(((struct trace_frame *)0)->words) / 8)
 #define SPARE_WORDS 6 /* that are recorded of a function that nobody knows */
 #define STRING_MAX 120
 #define UNWIND_CLEANUP 2 /* _UA_CLEANUP_PHASE, */
 #define UNWIND_GO_ON 8 /* and _URC_CONTINUE_UNWIND, of the C++ ABI */
-
-#if defined(__x86_64__)
-#undef REGISTERS
-#define REGISTERS 6
-#endif
 
 struct trace_begun {
 	void *target;
@@ -76,16 +71,20 @@ struct trace_begun trace_begin(struct trace_frame *frame)
 		const struct function_row *row = &function_rows[index];
 
 		count = row->words - row->floats;
-		count = count > REGISTERS ? count - REGISTERS : 0;
+		count = count > TRACE_REGISTERS ? count - TRACE_REGISTERS : 0;
 	}
 	for (unsigned i = 0; i < count; i++)
 		frame->stack[i] = stack[i];
 	begun.framed = true;
 	thread->outermost = frame;
 	frame->session = number;
+	frame->timing = NULL;
 	frame->recorded = is_wanted(thread, index);
-	if (frame->recorded)
+	if (frame->recorded) {
+		if (__builtin_expect(trace_session.flags & TRACE_RING_GPU, 0))
+			trace_gpu_before(frame);
 		frame->start = trace_now();
+	}
 	return begun;
 }
 
@@ -146,10 +145,10 @@ static inline unsigned copy_words(const struct trace_frame *frame, uint64_t *wor
 	unsigned count = known ? row->words : SPARE_WORDS, floats = known ? row->floats : 0,
 		 plain = count - floats, i;
 
-	for (i = 0; i < plain && i < REGISTERS; i++)
+	for (i = 0; i < plain && i < TRACE_REGISTERS; i++)
 		words[i] = frame->words[i];
 	for (; i < plain; i++)
-		words[i] = frame->stack[i - REGISTERS];
+		words[i] = frame->stack[i - TRACE_REGISTERS];
 	for (; i < count; i++)
 		words[i] = (uint32_t)frame->floats[i - plain][0];
 	return count;
@@ -214,7 +213,8 @@ static void write_names(struct trace_self *thread, const struct trace_frame *fra
 		trace_name_launched(thread, frame);
 }
 
-static void record(struct trace_self *thread, const struct trace_frame *frame, uint64_t end,
+/* Returns whether there is a record now. */
+static bool record(struct trace_self *thread, const struct trace_frame *frame, uint64_t end,
 		   uint8_t flags)
 {
 	uint64_t number = frame->session;
@@ -222,11 +222,11 @@ static void record(struct trace_self *thread, const struct trace_frame *frame, u
 
 	if (__builtin_expect(thread->session != number || !thread->slot, 0) &&
 	    !trace_claim(thread, number))
-		return;
+		return false;
 	if (__builtin_expect(!trace_enter(thread, number), 0)) {
 		if (trace_users[thread->index].inside)
 			trace_lose(thread); /* a signal handler; who is inside keeps it mapped */
-		return;
+		return false;
 	}
 	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_RELAXED);
 	if (__builtin_expect(on, 1)) {
@@ -236,11 +236,13 @@ static void record(struct trace_self *thread, const struct trace_frame *frame, u
 	trace_leave(thread);
 	if (__builtin_expect(!on, 0))
 		trace_end_session(number);
+	return on;
 }
 
 void trace_end(struct trace_frame *frame)
 {
 	struct trace_self *thread = &trace_mine;
+	bool written = false;
 
 	if (frame->recorded) {
 		uint64_t end = trace_now();
@@ -250,8 +252,10 @@ void trace_end(struct trace_frame *frame)
 		if (end - frame->start >= trace_session.min_duration &&
 		    (!(trace_session.flags & TRACE_RING_ERRORS) ||
 		     (result && result != DRIVER_ERROR_NOT_READY)))
-			record(thread, frame, end, 0);
+			written = record(thread, frame, end, 0);
 	}
+	if (__builtin_expect(trace_session.flags & TRACE_RING_GPU, 0) || frame->timing)
+		trace_gpu_after(thread, frame, written ? thread->sequence : 0);
 	if (__builtin_expect(trace_name_roles[frame->index], 0) && !(int32_t)frame->result[0])
 		trace_name_changed(thread, frame);
 	thread->outermost = NULL;
@@ -266,6 +270,8 @@ int trace_personality(int version, int actions, uint64_t class, void *exception,
 	struct trace_frame *frame = trace_mine.outermost;
 
 	if ((actions & UNWIND_CLEANUP) && frame) {
+		if (frame->timing)
+			trace_gpu_abandon(frame->timing);
 		if (frame->recorded) {
 			frame->result[0] = 0;
 			record(&trace_mine, frame, trace_now(), TRACE_CALL_NO_RESULT);

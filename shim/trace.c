@@ -30,6 +30,7 @@
 #include "driver.h"
 #include "load.h"
 #include "mirror.h"
+#include "trace-gpu.h"
 
 #define REQUIRED_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define RING_SIZE_MAX (UINT64_C(1) << 36)
@@ -66,6 +67,13 @@ uint64_t trace_monotonic(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint32_t trace_tid(void)
+{
+	if (!trace_mine.tid)
+		trace_mine.tid = (uint32_t)syscall(SYS_gettid);
+	return trace_mine.tid;
 }
 
 bool trace_enter_guest(uint64_t number)
@@ -153,6 +161,8 @@ static void forget_parent(void)
 	*own = (struct own){ .here = 1 };
 	trace_ending = false;
 	guests = reapers = 0;
+	trace_mine.tid = 0;
+	trace_gpu_forked();
 }
 
 static void forked(void)
@@ -200,6 +210,8 @@ static bool begin_session(int fd, uint64_t size)
 	}
 	trace_session.size = size;
 	trace_name_forget();
+	if (trace_session.flags & TRACE_RING_GPU)
+		trace_gpu_begin();
 	trace_fenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
 	for (unsigned i = 0; i < 2; i++)
 		trace_seen[i] = trace_watch[i].seen;
@@ -317,7 +329,7 @@ static void claim_slot(struct trace_self *thread, uint32_t first)
 		thread->tail = __atomic_load_n(&slot->tail, __ATOMIC_ACQUIRE);
 		if (thread->head % 8 || thread->head - thread->tail > session->slot_bytes)
 			continue; /* it is nobody's any more */
-		slot->tid = (uint32_t)syscall(SYS_gettid);
+		slot->tid = trace_tid();
 		thread->slot = slot;
 		thread->data = (uint8_t *)(slot + 1);
 		thread->index = index;
@@ -336,6 +348,7 @@ bool trace_claim(struct trace_self *thread, uint64_t number)
 		thread->slot = NULL;
 		thread->sequence = thread->homeless = 0;
 		thread->named = 0;
+		thread->tid = 0; /* a forked child has another */
 		thread->is_ours = mirror_is_thread();
 		thread->session = number;
 	}

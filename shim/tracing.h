@@ -34,7 +34,8 @@ struct trace_frame {
 	bool recorded; /* else it is of interest to nobody, but calls inside it are not outermost */
 	uint64_t session;
 	uint64_t start;
-	uint64_t reserved[3];
+	struct trace_timing *timing; /* trace-gpu.h */
+	uint64_t reserved[2];
 };
 
 _Static_assert(sizeof(struct trace_frame) == TRACE_FRAME_SIZE &&
@@ -43,6 +44,19 @@ _Static_assert(sizeof(struct trace_frame) == TRACE_FRAME_SIZE &&
 		       __builtin_offsetof(struct trace_frame, result) == TRACE_FRAME_RESULT &&
 		       __builtin_offsetof(struct trace_frame, index) == TRACE_FRAME_INDEX,
 	       "as trampoline.S knows it");
+
+#if defined(__x86_64__)
+#define TRACE_REGISTERS 6u
+#else
+#define TRACE_REGISTERS 8u
+#endif
+
+/* An argument of the call that is no float, counted as in functions.inc. */
+static inline uint64_t trace_word(const struct trace_frame *frame, unsigned number)
+{
+	return number < TRACE_REGISTERS ? frame->words[number]
+					: frame->stack[number - TRACE_REGISTERS];
+}
 
 /* The session, as of its begin: what the daemon changes later is not looked at. */
 struct trace_session {
@@ -69,6 +83,7 @@ struct trace_self {
 	uint32_t sequence; /* of the last call */
 	uint32_t skipped; /* calls, by sampling */
 	uint32_t homeless; /* calls without a slot */
+	uint32_t tid; /* 0: not asked yet */
 	bool claiming; /* a signal handler keeps out of it */
 	bool is_ours; /* not the application's thread */
 	uint64_t named; /* bit i: the spare function i was named */
@@ -204,6 +219,9 @@ static inline uint64_t trace_ticks(void)
 #endif
 
 uint64_t trace_monotonic(void);
+
+/* This thread's. */
+uint32_t trace_tid(void);
 
 static inline uint64_t trace_now(void)
 {

@@ -296,6 +296,34 @@ static void case_callbacks(long unused)
 	release(4);
 }
 
+/* Launches on an idle stream, on one that is busy, with other work between, captured, of graphs. */
+static void case_gpu(long count)
+{
+	int (*graph_launch)(void *, void *), (*begin)(void *, int), (*finish)(void *, void **),
+		(*destroy)(void *);
+	void *graph;
+
+	*(void **)&graph_launch = find("cuGraphLaunch");
+	*(void **)&begin = find("cuStreamBeginCapture_v2");
+	*(void **)&finish = find("cuStreamEndCapture");
+	*(void **)&destroy = find("cuCtxDestroy_v2");
+	for (long i = 0; i < count; i++) {
+		launch((void *)0x5001, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+		synchronize();
+	}
+	for (long i = 0; i < count; i++)
+		launch((void *)0x5002, 1, 1, 1, 1, 1, 1, 0, (void *)1, NULL, NULL);
+	synchronize();
+	begin((void *)2, 0);
+	launch((void *)0x5001, 1, 1, 1, 1, 1, 1, 0, (void *)2, NULL, NULL);
+	launch((void *)0x5002, 1, 1, 1, 1, 1, 1, 0, (void *)3, NULL, NULL);
+	finish((void *)2, &graph);
+	graph_launch((void *)0x9000, (void *)4);
+	synchronize();
+	say("query", query((void *)1));
+	say("left", destroy((void *)0x1000));
+}
+
 /* Does what it is told: NUMBER calls for each line. */
 static void case_steps(long unused)
 {
@@ -333,7 +361,7 @@ int main(int argc, char **argv)
 	} cases[] = {
 		{ "plain", case_plain },   { "arguments", case_arguments }, { "names", case_names },
 		{ "fork", case_fork },	   { "signal", case_signal },	    { "callbacks", case_callbacks },
-		{ "steps", case_steps },   { "inside", case_inside },
+		{ "steps", case_steps },   { "inside", case_inside },	    { "gpu", case_gpu },
 	};
 
 	start();

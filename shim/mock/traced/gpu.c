@@ -1,12 +1,196 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * A GPU with a clock of its own: it began at 1000 seconds and is 100 ppm fast. Each launch takes
+ * KERNEL_NS of it, in order in its stream; an event has the time at which all before it is done.
+ */
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
 #include "mock.h"
+
+#define KERNEL_NS 2000000
+#define STREAMS 16
+#define NOT_READY 600
+#define INVALID_HANDLE 400
+#define CAPTURE_UNSUPPORTED 900
+
+struct event {
+	bool recorded;
+	uint64_t time;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t begin, busy_until[STREAMS];
+static bool capturing[STREAMS];
+static int events, streams;
+static __thread int mode; /* 2: relaxed */
+
+static uint64_t now(void)
+{
+	struct timespec host;
+	uint64_t time;
+
+	clock_gettime(CLOCK_MONOTONIC, &host);
+	time = (uint64_t)host.tv_sec * 1000000000 + (uint64_t)host.tv_nsec;
+	if (!begin)
+		begin = time;
+	return UINT64_C(1000000000000) + (time - begin) + (time - begin) / 10000;
+}
+
+/* When all is done that is in a stream now. */
+static uint64_t *end_of(void *stream)
+{
+	uint64_t *end = &busy_until[(uintptr_t)stream % STREAMS], time = now();
+
+	if (*end < time)
+		*end = time;
+	return end;
+}
 
 void gpu_launch(void *stream)
 {
+	pthread_mutex_lock(&lock);
+	if (!capturing[(uintptr_t)stream % STREAMS])
+		*end_of(stream) += KERNEL_NS;
+	pthread_mutex_unlock(&lock);
+}
+
+/* What is forbidden while somebody captures, but for threads in relaxed mode. */
+static bool is_forbidden(void)
+{
+	for (int i = 0; i < STREAMS; i++)
+		if (capturing[i] && mode != 2)
+			return true;
+	return false;
 }
 
 int gpu_query(void *event)
 {
-	return 600;
+	struct event *one = event;
+	int result;
+
+	if (is_forbidden())
+		return CAPTURE_UNSUPPORTED;
+	pthread_mutex_lock(&lock);
+	result = (uintptr_t)event < 4096 || (one->recorded && one->time > now()) ? NOT_READY : 0;
+	pthread_mutex_unlock(&lock);
+	return result;
+}
+
+void gpu_wait(void)
+{
+	for (int i = 0; i < STREAMS; i++)
+		while (busy_until[i] > now())
+			usleep(100);
+}
+
+FUNCTION(cuEventCreate, void **event, unsigned flags)
+{
+	if (is_forbidden())
+		return CAPTURE_UNSUPPORTED;
+	*event = calloc(1, sizeof(struct event));
+	__atomic_add_fetch(&events, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+FUNCTION(cuEventDestroy_v2, void *event)
+{
+	free(event);
+	__atomic_sub_fetch(&events, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+FUNCTION(cuEventRecord, void *event, void *stream)
+{
+	if (capturing[(uintptr_t)stream % STREAMS])
+		return CAPTURE_UNSUPPORTED;
+	pthread_mutex_lock(&lock);
+	*(struct event *)event = (struct event){ true, *end_of(stream) };
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+FUNCTION(cuEventRecord_ptsz, void *event, void *stream)
+{
+	return cuEventRecord(event, stream);
+}
+
+FUNCTION(cuEventElapsedTime_v2, float *milliseconds, void *start, void *end)
+{
+	const struct event *from = start, *to = end;
+
+	if (!from->recorded || !to->recorded)
+		return INVALID_HANDLE;
+	*milliseconds = (float)((double)(int64_t)(to->time - from->time) / 1e6);
+	return 0;
+}
+
+FUNCTION(cuStreamCreate, void **stream, unsigned flags)
+{
+	*stream = (void *)(uintptr_t)(STREAMS - 1);
+	__atomic_add_fetch(&streams, 1, __ATOMIC_RELAXED);
+	return is_forbidden() ? CAPTURE_UNSUPPORTED : 0;
+}
+
+FUNCTION(cuStreamDestroy_v2, void *stream)
+{
+	__atomic_sub_fetch(&streams, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+FUNCTION(cuStreamIsCapturing, void *stream, int *status)
+{
+	*status = capturing[(uintptr_t)stream % STREAMS];
+	return 0;
+}
+
+FUNCTION(cuStreamIsCapturing_ptsz, void *stream, int *status)
+{
+	return cuStreamIsCapturing(stream, status);
+}
+
+FUNCTION(cuThreadExchangeStreamCaptureMode, int *other)
+{
+	int before = mode;
+
+	mode = *other;
+	*other = before;
+	return 0;
+}
+
+FUNCTION(cuStreamBeginCapture_v2, void *stream, int how)
+{
+	capturing[(uintptr_t)stream % STREAMS] = true;
+	return 0;
+}
+
+FUNCTION(cuStreamEndCapture, void *stream, void **graph)
+{
+	capturing[(uintptr_t)stream % STREAMS] = false;
+	*graph = (void *)0x9000;
+	return 0;
+}
+
+FUNCTION(cuGraphLaunch, void *exec, void *stream)
+{
+	gpu_launch(stream);
+	return 0;
+}
+
+FUNCTION(cuCtxGetDevice, int *device)
+{
+	*device = 3;
+	return 0;
+}
+
+/* Says how many events and streams there are still, which a program did not make. */
+FUNCTION(cuCtxDestroy_v2, void *context)
+{
+	return events + streams;
 }

@@ -59,6 +59,7 @@ FUNCTION(cuCtxSynchronize, void)
 {
 	void *context;
 
+	gpu_wait();
 	return cuCtxGetCurrent(&context);
 }
 

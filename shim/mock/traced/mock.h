@@ -8,3 +8,4 @@
 /* gpu.c */
 void gpu_launch(void *stream);
 int gpu_query(void *event);
+void gpu_wait(void);
