@@ -61,7 +61,8 @@ enum form {
 	FORM_WRITES_RM, /* that of ModRM.rm: harmless if it is a register */
 	FORM_READS,
 	FORM_GROUP, /* ModRM.reg says which: 7 is a comparison, else rm is written */
-	FORM_MOVE_IMMEDIATE, /* mov $imm, rm */
+	FORM_MOVE_IMMEDIATE, /* mov $imm, rm: ModRM.reg is 0 */
+	FORM_TEST_IMMEDIATE, /* test $imm, rm: likewise */
 };
 
 /* Opcodes of one byte that have a ModRM; how many bytes follow that. */
@@ -87,6 +88,12 @@ static enum form form_of(uint8_t opcode, size_t *immediatep) {
 	case 0xc7:
 		*immediatep = 4;
 		return FORM_MOVE_IMMEDIATE;
+	case 0xf6:
+		*immediatep = 1;
+		return FORM_TEST_IMMEDIATE;
+	case 0xf7:
+		*immediatep = 4;
+		return FORM_TEST_IMMEDIATE;
 	}
 	return FORM_NONE;
 }
@@ -97,6 +104,7 @@ static bool form_is_harmless(enum form form, uint8_t modrm, uint8_t rex) {
 
 	switch (form) {
 	case FORM_READS:
+	case FORM_TEST_IMMEDIATE:
 		return true;
 	case FORM_WRITES_REG:
 		return register_is_free(reg);
@@ -148,7 +156,7 @@ size_t site_instruction(const uint8_t *bytes, size_t n, bool *harmlessp) {
 		return length <= n ? length : 0;
 	}
 	form = form_of(opcode, &immediate);
-	if (form == FORM_NONE || (form == FORM_MOVE_IMMEDIATE && instruction.at + 1 < n && bytes[instruction.at + 1] & 0x38))
+	if (form == FORM_NONE || ((form == FORM_MOVE_IMMEDIATE || form == FORM_TEST_IMMEDIATE) && instruction.at + 1 < n && bytes[instruction.at + 1] & 0x38))
 		return 0;
 	if (immediate == 4 && instruction.operand16 && !(instruction.rex & REX_W))
 		immediate = 2;

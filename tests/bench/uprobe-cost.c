@@ -6,7 +6,8 @@
  *   uprobe-cost LIBCUDA TEST-LIBCUDA [CALLS=100000] [ROUNDS=5]
  *
  * LIBCUDA has all functions: the toolkit's lib64/stubs/libcuda.so will do. TEST-LIBCUDA is daemon/trace/libcuda.so.1 of the build folder. As root. Prints one
- * JSON object: medians of nanoseconds a call, and of milliseconds for attaching to and detaching from all functions. Exits 1 if a session's record of a
+ * JSON object: nanoseconds a call, by the clock and of CPU time (the best round, as others share the machine), and milliseconds for attaching to and detaching
+ * from all functions (median). Exits 1 if a session's record of a
  * call at a push costs more than 1500 ns, attaching takes more than 20 ms, detaching more than 100 ms, or a record is missing.
  *
  * To compare, bpftrace on the same function, in a process of the same loop (uprobe-cost --loop LIBCUDA FUNCTION SECONDS prints nanoseconds a call each second):
@@ -32,6 +33,7 @@
 #include "uprobe-private.h"
 
 #define ROUNDS_MAX 101
+#define BATCHES 500
 #define LIMIT_NS 1500.0
 #define ATTACH_LIMIT_MS 20.0
 #define DETACH_LIMIT_MS 100.0
@@ -90,7 +92,7 @@ static double now_ns(void) {
 	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* Nanoseconds of this thread, in the kernel and out of it: others that want the CPU do not count. */
+/* Nanoseconds of this thread, in the kernel and out of it: what others want of the CPU does not count, nor what a hypervisor does. */
 static double cpu_ns(void) {
 	struct timespec now;
 
@@ -98,12 +100,37 @@ static double cpu_ns(void) {
 	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-static double call_many(any_function *function, long calls) {
-	double start = cpu_ns();
+struct figures {
+	double wall, cpu; /* nanoseconds a call */
+};
 
-	for (long i = 0; i < calls; i++)
-		function(NULL, 1, 2, 3, 4, 5, 6, 7, NULL, NULL, NULL);
-	return (cpu_ns() - start) / (double)calls;
+static int compare(const void *a, const void *b) {
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double *values, int n) {
+	qsort(values, (size_t)n, sizeof(*values), compare);
+	return values[n / 2];
+}
+
+/* Calls in batches, of which few are as long as a slice of the scheduler's: the median batch had the CPU for itself. */
+static struct figures call_many(any_function *function, long calls) {
+	static double walls[BATCHES];
+	struct figures figures;
+	double cpu = cpu_ns();
+
+	for (size_t batch = 0; batch < BATCHES; batch++) {
+		double start = now_ns();
+
+		for (long i = 0; i < calls / BATCHES; i++)
+			function(NULL, 1, 2, 3, 4, 5, 6, 7, NULL, NULL, NULL);
+		walls[batch] = (now_ns() - start) / (double)(calls / BATCHES);
+	}
+	figures.cpu = (cpu_ns() - cpu) / (double)calls;
+	figures.wall = median(walls, BATCHES);
+	return figures;
 }
 
 static any_function *find(const char *path, const char *name) {
@@ -125,7 +152,7 @@ static int loop(const char *path, const char *name, int seconds) {
 		long n = 0;
 
 		for (; now_ns() - begin < 1e9; n++)
-			sum += call_many(function, 100);
+			sum += call_many(function, BATCHES).wall;
 		printf("%.0f\n", sum / (double)n);
 		fflush(stdout);
 	}
@@ -151,6 +178,10 @@ static const struct way {
 	{ .name = "classic", .function = "cuInit", .rung = UPROBE_CLASSIC },
 	{ .name = "bare_nop5", .function = "cuSiteNop5", .bare = true, .test = true },
 	{ .name = "session_nop5", .function = "cuSiteNop5", .rung = UPROBE_SESSION, .test = true, .all = true },
+	{ .name = "session_nop", .function = "cuSiteNop", .rung = UPROBE_SESSION, .test = true, .all = true },
+	{ .name = "session_endbr64_push", .function = "cuSiteEndbr", .rung = UPROBE_SESSION, .test = true, .all = true },
+	{ .name = "session_jump", .function = "cuSiteJump", .rung = UPROBE_SESSION, .test = true, .all = true },
+	{ .name = "session_test_branch", .function = "cuSiteTest", .rung = UPROBE_SESSION, .test = true, .all = true },
 	{ .name = "bare_stepped", .function = "cuSiteSub", .bare = true, .test = true },
 	{ .name = "session_stepped", .function = "cuSiteSub", .rung = UPROBE_SESSION, .test = true, .all = true },
 	{ .name = "classic_stepped", .function = "cuSiteSub", .rung = UPROBE_CLASSIC, .test = true },
@@ -170,10 +201,10 @@ static int serve(int in, int out, long calls) {
 	for (size_t i = 0; i < WAYS; i++)
 		functions[i] = find(paths[ways[i].test], ways[i].function);
 	way = WAYS;
-	if (write(out, &(double){ 0 }, sizeof(double)) != sizeof(double))
+	if (write(out, &(struct figures){}, sizeof(struct figures)) != sizeof(struct figures))
 		return 1;
 	while (read(in, &way, 1) == 1 && way < WAYS) {
-		double ns = call_many(functions[way], calls);
+		struct figures ns = call_many(functions[way], calls);
 
 		if (write(out, &ns, sizeof(ns)) != sizeof(ns))
 			return 1;
@@ -205,11 +236,11 @@ static struct trace_uprobe *start(const struct way *way) {
 	return uprobe;
 }
 
-/* One way once: nanoseconds a call. */
-static double measure(unsigned char number, int in, int out, long calls) {
+/* One way once. */
+static struct figures measure(unsigned char number, int in, int out, long calls) {
 	const struct way *way = &ways[number];
 	struct trace_uprobe *uprobe = way->bare ? NULL : start(way);
-	double ns;
+	struct figures ns;
 
 	session.calls = session.lost = 0;
 	fcntl(in, F_SETFL, O_NONBLOCK);
@@ -230,15 +261,12 @@ static double measure(unsigned char number, int in, int out, long calls) {
 	return ns;
 }
 
-static int compare(const void *a, const void *b) {
-	double x = *(const double *)a, y = *(const double *)b;
+static double least(const double *values, int n) {
+	double value = values[0];
 
-	return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-	qsort(values, (size_t)n, sizeof(*values), compare);
-	return values[n / 2];
+	for (int i = 1; i < n; i++)
+		value = values[i] < value ? values[i] : value;
+	return value;
 }
 
 /* Attaching to all functions of the library, and detaching; and all that is done before the first one. */
@@ -294,16 +322,17 @@ static bool report_attaching(const char *name, enum uprobe_rung rung, size_t max
 }
 
 int main(int argc, char **argv) {
-	static double times[WAYS][ROUNDS_MAX];
+	static double times[WAYS][ROUNDS_MAX], cpu_times[WAYS][ROUNDS_MAX];
 	char folder[] = "/tmp/uprobe-cost-XXXXXX", command[64];
 	long calls = argc > 3 ? atol(argv[3]) : 100000;
 	int rounds = argc > 4 ? atoi(argv[4]) : 5, to[2], from[2];
+	struct figures figures;
 	double session_ns;
 	bool good;
 
 	if (argc == 5 && !strcmp(argv[1], "--loop"))
 		return loop(argv[2], argv[3], atoi(argv[4]));
-	if (argc < 3 || calls < 1 || rounds < 1 || rounds > ROUNDS_MAX) {
+	if (argc < 3 || calls < BATCHES || calls % BATCHES || rounds < 1 || rounds > ROUNDS_MAX) {
 		fprintf(stderr, "uprobe-cost LIBCUDA TEST-LIBCUDA [CALLS] [ROUNDS] | --loop LIBCUDA FUNCTION SECONDS\n");
 		return 2;
 	}
@@ -314,15 +343,21 @@ int main(int argc, char **argv) {
 	session.pid = fork();
 	if (!session.pid)
 		_exit(serve(to[0], from[1], calls));
-	if (read(from[0], &session_ns, sizeof(session_ns)) != sizeof(session_ns))
+	if (read(from[0], &figures, sizeof(figures)) != sizeof(figures))
 		return 2;
 	for (int round = 0; round < rounds; round++)
-		for (size_t way = 0; way < WAYS; way++)
-			times[way][round] = measure((unsigned char)way, from[0], to[1], calls);
+		for (size_t way = 0; way < WAYS; way++) {
+			figures = measure((unsigned char)way, from[0], to[1], calls);
+			times[way][round] = figures.wall;
+			cpu_times[way][round] = figures.cpu;
+		}
 	printf("{\"calls\": %ld, \"rounds\": %d, \"ns\": {", calls, rounds);
 	for (size_t way = 0; way < WAYS; way++)
-		printf("%s\"%s\": %.1f", way ? ", " : "", ways[way].name, median(times[way], rounds));
-	session_ns = median(times[1], rounds) - median(times[0], rounds);
+		printf("%s\"%s\": %.1f", way ? ", " : "", ways[way].name, least(times[way], rounds));
+	printf("}, \"cpu_ns\": {");
+	for (size_t way = 0; way < WAYS; way++)
+		printf("%s\"%s\": %.1f", way ? ", " : "", ways[way].name, least(cpu_times[way], rounds));
+	session_ns = least(times[1], rounds) - least(times[0], rounds);
 	printf("}, \"session_added_ns\": %.1f", session_ns);
 	good = report_attaching("session", UPROBE_SESSION, SIZE_MAX, rounds);
 	report_attaching("multi", UPROBE_MULTI, SIZE_MAX, rounds);
