@@ -111,7 +111,7 @@ static int flush(struct read_seed *seed, struct seed_thread *thread, bool all) {
 		if (!all)
 			slot->name = NULL;
 	}
-	if (all || !depth)
+	if (thread->n && (all || !depth))
 		qsort(thread->slots, thread->n, sizeof(*thread->slots), slot_order);
 	for (size_t i = 0; i < thread->n && !r; i++)
 		if (thread->slots[i].name)

@@ -39,7 +39,7 @@ static const char help[] =
 	"      --all             all of these but --histogram\n"
 	"\n"
 	"  -p, --pid=PID         only this process; may be repeated\n"
-	"  -e, --event=LIST      only these: names, globs, classes, types; with ! in front: not these\n"
+	"  -e, --events=LIST     only these: names, globs, classes, types; with ! in front: not these\n"
 	"      --from=TIME       from so long after the beginning on: 1.5s, 20ms, 3us; seconds without a unit\n"
 	"      --to=TIME         until then\n"
 	"\n"
@@ -315,7 +315,7 @@ static int take_filter(struct report *report, int option) {
 		report->filter.pids[report->filter.n_pids++] = (uint32_t)pid;
 		return -1;
 	case 'e':
-		return report_filter_add(&report->filter, optarg) ? -1 : ctl_usage("--event: an empty name, or more than %d", REPORT_PATTERNS_MAX);
+		return report_filter_add(&report->filter, optarg) ? -1 : ctl_usage("--events: an empty name, or more than %d", REPORT_PATTERNS_MAX);
 	case OPTION_FROM:
 		return report_filter_time(optarg, &report->filter.from) ? -1 : ctl_usage("--from: %s is no time, such as 1.5s or 20ms", optarg);
 	default:
@@ -371,7 +371,7 @@ static int parse_options(struct report *report, int argc, char **argv) {
 		{ "histogram", required_argument, NULL, OPTION_HISTOGRAM },
 		{ "all", no_argument, NULL, OPTION_ALL },
 		{ "pid", required_argument, NULL, 'p' },
-		{ "event", required_argument, NULL, 'e' },
+		{ "events", required_argument, NULL, 'e' },
 		{ "from", required_argument, NULL, OPTION_FROM },
 		{ "to", required_argument, NULL, OPTION_TO },
 		{ "format", required_argument, NULL, OPTION_FORMAT },
