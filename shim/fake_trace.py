@@ -124,11 +124,11 @@ class Ring:
 
 class TraceDaemon(fake_daemon.FakeDaemon):
     """Traces whom `rules` name; make() is what a process is given (None: nothing)."""
-    def __init__(self, name, rules=(RULE,), make=None, **more):
+    def __init__(self, name, rules=(RULE,), make=None, probes=False, **more):
         self.make, self.generation, self.rings = make or Ring, 2, []
         more.setdefault("deadline_ms", 2000)
         self.more = more
-        super().__init__(name, text=fake_daemon.page(0, more["deadline_ms"], trace_rules=rules), **more)
+        super().__init__(name, text=fake_daemon.page(fake_daemon.EVERYONE if probes else 0, more["deadline_ms"], trace_rules=rules), **more)
 
     def change_rules(self, rules=(RULE,)):
         """In place, as the daemon does."""

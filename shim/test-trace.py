@@ -215,6 +215,17 @@ class Steps:
         return status
 
 
+def stacks():
+    """Who called: the addresses lie in the program, in functions of its own."""
+    daemon, calls = traced(["s-trace", "arguments"], lambda: Ring(flags=fake_trace.STACKS | fake_trace.EXTRAS))
+    deep = [len(call.extras[255][1]) // 8 for call in calls]
+    check("stacks: of every call", min(deep) >= 3 and max(deep) <= 32 and all(call.extras[255][0] == 0 for call in calls), deep)
+    tops = {call.extras[255][1][:8] for call in calls if call.name == "cuLaunchKernel" or isinstance(call.name, int)}
+    check("stacks: where from", len(tops) == 4, tops)
+    opened = next(call for call in calls if call.name == "cuIpcOpenMemHandle_v2")
+    check("stacks: behind other extras", opened.extras[0][1] == (77).to_bytes(8, "little"), opened.extras)
+
+
 def live():
     """Traces begin and end while the process runs."""
     with TraceDaemon(session("live"), rules=()) as daemon:
@@ -311,6 +322,33 @@ def hostile():
             check(f"hostile: heads and tails from the beginning {value:#x}", steps.do(3000) and steps.end() == 0)
 
 
+def programs():
+    """Programs that do what a preloaded library may break, each traced with all there is, on the CPU driver."""
+    everything = fake_trace.EXTRAS | fake_trace.GPU | fake_trace.STACKS
+    for arguments in (["s-plain"], ["s-dlsym"], ["s-linked"], ["s-threads"], ["s-signal"], ["s-fork"], ["s-exec"], ["s-close"], ["s-unload"], ["s-file"],
+                      ["s-ptsz"], ["s-context"], ["s-context", "none"], ["s-errno"], ["s-register"], ["s-capture"], ["s-exit", "return"],
+                      ["s-exit", "exit"], ["s-exit", "_exit"], ["s-exit", "abort"], ["s-exit", "thread"], ["s-exit", "handler"]):
+        label = "traced: " + " ".join(arguments)
+        bare = run(arguments, preload=())
+        with TraceDaemon(session("programs"), make=lambda: Ring(slot_bytes=1 << 20, flags=everything), period_ms=50) as daemon:
+            ours = run(arguments, GPUPROBE_SESSION=daemon.name)
+            calls = daemon.calls()
+            lost = sum(ring.lost() for ring in daemon.rings)
+            if as_bare(label, bare, ours):
+                launches = [call for call in calls if "LaunchKernel" in str(call.name) and not call.result]
+                kernels = sum(len(ring.kernels) for ring in daemon.rings)
+                report(label, bool(calls) == (arguments != ["s-plain"]) and not lost and kernels <= len(launches) + 10,
+                       f"{len(calls)} calls, {lost} lost, {len(launches)} launches, {kernels} kernels")
+
+
+    for arguments, launches in ((["s-linked"], 40), (["s-threads"], 40), (["s-capture"], 3), (["s-unload"], 3)):
+        label = "traced and probed: " + " ".join(arguments)
+        bare = run(arguments, preload=())
+        with TraceDaemon(session("both"), make=lambda: Ring(slot_bytes=1 << 20, flags=everything), period_ms=50, probes=True, deadline_ms=5000) as daemon:
+            if as_bare(label, bare, run(arguments, GPUPROBE_SESSION=daemon.name)):
+                report(label, daemon.count() == launches * 256 and daemon.calls(), f"counted {daemon.count()}")
+
+
 def unwanted():
     """Who is not meant, opted out, or runs with more rights than his user makes no connection."""
     bare = run(["s-trace", "plain", "5"], preload=(), **MOCK)
@@ -329,7 +367,7 @@ def unwanted():
 
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, gpu, live, stale, hostile, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, live, stale, hostile, programs, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

@@ -137,6 +137,16 @@ static uint8_t write_extras(const struct function_row *row, const uint64_t *word
 	return count;
 }
 
+/* The stack of a call, as its last extra. */
+static void write_stack(const uint64_t *stack, uint32_t size, uint8_t *to)
+{
+	*(struct trace_extra *)to = (struct trace_extra){
+		.argument = TRACE_STACK_ARGUMENT,
+		.size = (uint16_t)size,
+	};
+	memcpy(to + sizeof(struct trace_extra), stack, size);
+}
+
 /* The arguments, in the order of functions.inc. */
 static inline unsigned copy_words(const struct trace_frame *frame, uint64_t *words)
 {
@@ -154,9 +164,9 @@ static inline unsigned copy_words(const struct trace_frame *frame, uint64_t *wor
 	return count;
 }
 
-/* Writes the record of a call, for who is inside. */
+/* Writes the record of a call, for who is inside. stack: `depth` addresses, as many as fit. */
 static void write_call(struct trace_self *thread, const struct trace_frame *frame, uint64_t end,
-		       uint8_t flags)
+		       uint8_t flags, const uint64_t *stack, unsigned depth)
 {
 	bool known = frame->index < FUNCTION_COUNT;
 	const struct function_row *row = &function_rows[known ? frame->index : 0];
@@ -165,12 +175,17 @@ static void write_call(struct trace_self *thread, const struct trace_frame *fram
 	struct trace_ring_call *call;
 	uint64_t words[FUNCTION_WORDS_MAX];
 	unsigned count = copy_words(frame, words);
-	uint32_t extras = 0, size;
+	uint32_t extras = 0, addresses = depth * 8, size;
 
 	thread->sequence++;
 	if ((trace_session.flags & TRACE_RING_EXTRAS) && !flags && known && row->extra_count)
 		extras = size_extras(row, words, result, lengths);
 	size = (uint32_t)sizeof(*call) + count * 8 + extras;
+	if (depth) {
+		if (addresses > TRACE_RING_RECORD_MAX - sizeof(struct trace_extra) - size)
+			addresses = TRACE_RING_RECORD_MAX - (uint32_t)sizeof(struct trace_extra) - size;
+		size += (uint32_t)sizeof(struct trace_extra) + addresses;
+	}
 	call = trace_reserve(thread, size);
 	if (__builtin_expect(!call, 0)) {
 		trace_lose(thread);
@@ -193,6 +208,10 @@ static void write_call(struct trace_self *thread, const struct trace_frame *fram
 		call->words[i] = words[i];
 	if (extras)
 		call->n_extras = write_extras(row, words, lengths, (uint8_t *)&call->words[count]);
+	if (depth) {
+		write_stack(stack, addresses, (uint8_t *)&call->words[count] + extras);
+		call->n_extras++;
+	}
 	trace_write(thread, size);
 }
 
@@ -217,9 +236,12 @@ static void write_names(struct trace_self *thread, const struct trace_frame *fra
 static bool record(struct trace_self *thread, const struct trace_frame *frame, uint64_t end,
 		   uint8_t flags)
 {
-	uint64_t number = frame->session;
+	uint64_t number = frame->session, stack[TRACE_STACK_MAX];
+	unsigned depth = 0;
 	bool on;
 
+	if (__builtin_expect((trace_session.flags & TRACE_RING_STACKS) && !flags, 0))
+		depth = trace_stack(frame, stack);
 	if (__builtin_expect(thread->session != number || !thread->slot, 0) &&
 	    !trace_claim(thread, number))
 		return false;
@@ -231,7 +253,7 @@ static bool record(struct trace_self *thread, const struct trace_frame *frame, u
 	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_RELAXED);
 	if (__builtin_expect(on, 1)) {
 		write_names(thread, frame, flags);
-		write_call(thread, frame, end, flags);
+		write_call(thread, frame, end, flags, stack, depth);
 	}
 	trace_leave(thread);
 	if (__builtin_expect(!on, 0))

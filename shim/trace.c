@@ -212,6 +212,8 @@ static bool begin_session(int fd, uint64_t size)
 	trace_name_forget();
 	if (trace_session.flags & TRACE_RING_GPU)
 		trace_gpu_begin();
+	if (trace_session.flags & TRACE_RING_STACKS)
+		trace_stack_begin();
 	trace_fenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
 	for (unsigned i = 0; i < 2; i++)
 		trace_seen[i] = trace_watch[i].seen;

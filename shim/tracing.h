@@ -200,6 +200,12 @@ void trace_name_forget(void);
 /* Has this function to do with names at all? */
 extern const uint8_t trace_name_roles[TRAMPOLINE_COUNT] __attribute__((visibility("hidden")));
 
+/* trace-stack.c: return addresses of who made the call, innermost first; returns how many. */
+#define TRACE_STACK_MAX 32
+#define TRACE_STACK_ARGUMENT 255 /* of the extra that has them */
+void trace_stack_begin(void);
+unsigned trace_stack(const struct trace_frame *frame, uint64_t addresses[TRACE_STACK_MAX]);
+
 #if defined(__x86_64__)
 static inline uint64_t trace_ticks(void)
 {
