@@ -40,6 +40,7 @@ static const char help[] =
 	"  hook list         places in the kernel at which a trace can look\n"
 	"  hook test NAME    whether one is hit\n"
 	"  hook status       which are at work, and why others cannot be\n"
+	"  shim enable       have the library in every program; also: disable, status\n"
 	"  pass list         passes that the daemon runs\n"
 	"  pass test FILE    run passes on a PTX file, here\n"
 	"\n"
@@ -69,6 +70,7 @@ static const struct ctl_command commands[] = {
 	{ "pass", command_pass, CTL_TITLE "pass" },
 	{ "trace", command_trace, CTL_TITLE "trace" },
 	{ "hook", command_hook, CTL_TITLE "hook" },
+	{ "shim", command_shim, CTL_TITLE "shim" },
 };
 
 /* Options before the command. Returns -1 to go on, or the exit status. */

@@ -343,7 +343,8 @@ class Rest(Case):
         common = {'--json', '--pretty', '--session', '--socket', '--help', '--version'}
         offered = {}
         for words in (['attach'], ['detach'], ['list'], ['status'], ['why'], ['kernel', 'list'], ['kernel', 'show'], ['program', 'show'], ['map', 'dump'],
-                      ['ring', 'read'], ['run'], ['log'], ['pass', 'list'], ['pass', 'test']):
+                      ['ring', 'read'], ['run'], ['log'], ['pass', 'list'], ['pass', 'test'],
+                      ['shim', 'enable'], ['shim', 'disable'], ['shim', 'status']):
             options = complete('gpuprobectl', *words, '--')
             self.assertLessEqual(common, options, words)
             offered.setdefault(words[0], set()).update(options - common)

@@ -37,7 +37,7 @@ _gpuprobectl() {
 		mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 2 pass list)" -- "$word")
 		return
 		;;
-	--pass-dir)
+	--pass-dir | --root)
 		compopt -o filenames 2>/dev/null
 		mapfile -t COMPREPLY < <(compgen -d -- "$word")
 		return
@@ -82,7 +82,7 @@ _gpuprobectl() {
 
 	case $command in
 	"")
-		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel program map ring run log pass $global" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel program map ring run log pass shim $global" -- "$word")
 		;;
 	attach)
 		if [[ $word == -* ]]; then
@@ -151,6 +151,16 @@ _gpuprobectl() {
 			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.ptx' -- "$word")
 		else
 			mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
+		fi
+		;;
+	shim)
+		if [[ -z $noun ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "enable disable status $global" -- "$word")
+		elif [[ $noun == enable && $word != -* ]]; then
+			compopt -o filenames 2>/dev/null
+			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.so' -- "$word")
+		else
+			mapfile -t COMPREPLY < <(compgen -W "--root $global" -- "$word")
 		fi
 		;;
 	log)
