@@ -13,6 +13,7 @@
 
 #include "item.h"
 #include "track.h"
+#include "utf8.h"
 
 #define SLOTS (1 << 14) /* of sums and of threads: powers of two */
 #define SUMS_MAX (SLOTS / 4 * 3)
@@ -60,13 +61,24 @@ struct trace_writer {
 	char path[PATH_MAX_BYTES];
 };
 
-/* Adds a frame to writer->path. Bytes that would end a frame or a line become others. */
+/* Adds a frame to writer->path. What would end a frame or a line becomes something else, and so does what is no UTF-8. */
 static size_t add_frame(struct trace_writer *writer, size_t n, const char *frame)
 {
 	if (n && n < PATH_MAX_BYTES - 1)
 		writer->path[n++] = ';';
-	for (; *frame && n < PATH_MAX_BYTES - 1; frame++)
-		writer->path[n++] = *frame == ';' ? ',' : (unsigned char)*frame < 0x20 ? '?' : *frame;
+	while (*frame) {
+		size_t length = trace_utf8_length(frame, strnlen(frame, 4));
+
+		if (n + 4 > PATH_MAX_BYTES - 1)
+			break;
+		if (length < 2)
+			writer->path[n] = !length || (unsigned char)*frame < 0x20 ? '?' : *frame == ';' ? ',' : *frame;
+		else
+			memcpy(writer->path + n, frame, length);
+		length = length ? length : 1;
+		frame += length;
+		n += length;
+	}
 	writer->path[n] = '\0';
 	return n;
 }

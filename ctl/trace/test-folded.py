@@ -19,7 +19,7 @@ def load(path):
         # as flamegraph.pl takes a line apart
         stack, value = re.fullmatch(rb'(.*)\s+?(\d+)', line).groups()
         assert int(value) > 0 and b'\n' not in stack
-        key = tuple(stack.decode('utf-8', 'surrogateescape').split(';'))
+        key = tuple(stack.decode('utf-8').split(';'))
         sums[key] = sums.get(key, 0) + int(value)
     return sums
 

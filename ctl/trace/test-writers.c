@@ -241,6 +241,13 @@ static int test_lanes(void)
 		fprintf(stderr, "a late span, or one after it, is not where it belongs\n");
 		return 1;
 	}
+	memset(&track, 0, sizeof(track));
+	track.key.kind = TRACK_STREAM;
+	if (trace_track_lane(&track, 100, 200) != 0 || trace_track_lane(&track, 120, 150) != 1 || trace_track_lane(&track, 90, 110) != 1 ||
+	    trace_track_lane(&track, 150, 160) != 1 || trace_track_lane(&track, 200, 210) != 0 || trace_track_lane(&track, 50, 90) != 0) {
+		fprintf(stderr, "kernels that overlap share a lane\n");
+		return 1;
+	}
 	return 0;
 }
 

@@ -101,11 +101,11 @@ static void add_outermost(struct trace_lane *lane, uint64_t start, uint64_t end)
 }
 
 /* A span that starts after all others: it is within the innermost one that is still open, or crosses its end. */
-static bool append_span(struct trace_lane *lane, uint64_t start, uint64_t end, bool force)
+static bool append_span(struct trace_lane *lane, uint64_t start, uint64_t end, bool flat, bool force)
 {
 	while (lane->depth && lane->ends[lane->depth - 1] <= start)
 		lane->depth--;
-	if (lane->depth && lane->ends[lane->depth - 1] < end && !force)
+	if (lane->depth && (flat || lane->ends[lane->depth - 1] < end) && !force)
 		return false;
 	if (!lane->depth)
 		add_outermost(lane, start, end);
@@ -120,14 +120,14 @@ static bool append_span(struct trace_lane *lane, uint64_t start, uint64_t end, b
  * A span that comes late, as a long call does after those within it: it is around, within, before or behind each of the outermost ones, as far back as
  * these are known. One that starts with another must not be around it: readers would take them the other way round.
  */
-static bool insert_span(struct trace_lane *lane, uint64_t start, uint64_t end)
+static bool insert_span(struct trace_lane *lane, uint64_t start, uint64_t end, bool flat)
 {
 	for (unsigned i = 0; i < lane->n_outermost; i++) {
 		const struct trace_span *other = &lane->outermost[i];
 
 		if (other->start <= start && other->end >= end)
-			return true;
-		if (other->end > start && other->start < end && (other->start <= start || other->end > end))
+			return !flat;
+		if (other->end > start && other->start < end && (flat || other->start <= start || other->end > end))
 			return false;
 	}
 	if (!lane->depth || lane->ends[0] <= end) {
@@ -140,16 +140,18 @@ static bool insert_span(struct trace_lane *lane, uint64_t start, uint64_t end)
 	return true;
 }
 
-/* The first lane in which a span nests, or the last one if there is none. */
+/* The first lane in which a span has its place, or the last one if there is none. */
 unsigned trace_track_lane(struct trace_track *track, uint64_t start, uint64_t end)
 {
+	const bool flat = track->key.kind == TRACK_STREAM;
+
 	for (unsigned i = 0; i + 1 < TRACK_LANES; i++) {
 		struct trace_lane *lane = &track->lanes[i];
 
-		if (start >= lane->newest ? append_span(lane, start, end, false) : insert_span(lane, start, end))
+		if (start >= lane->newest ? append_span(lane, start, end, flat, false) : insert_span(lane, start, end, flat))
 			return i;
 	}
-	append_span(&track->lanes[TRACK_LANES - 1], start, end, true);
+	append_span(&track->lanes[TRACK_LANES - 1], start, end, flat, true);
 	return TRACK_LANES - 1;
 }
 

@@ -3,7 +3,7 @@
 
 /*
  * Where formats with timelines draw an item: a thread, a CPU (what interrupts did), a stream of a GPU. A timeline shows spans that nest; those that
- * overlap otherwise, as kernels of a graph do, get lanes. How many tracks are remembered is bounded: when there are too many all are forgotten, and
+ * overlap otherwise get lanes. What is on a stream of a GPU is within nothing, so there all that overlap do, as kernels of a graph. How many tracks are remembered is bounded: when there are too many all are forgotten, and
  * announced again when they are next used.
  */
 
