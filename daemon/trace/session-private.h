@@ -90,6 +90,8 @@ struct trace_table {
 	struct trace_session *sessions[TRACE_SESSIONS_MAX];
 	struct shim_ring_list rings;
 	unsigned int n_rings;
+	uint64_t last_ring; /* id */
+	uint64_t next_ring; /* those below have their turn first */
 	struct tsc_clock tsc;
 	uint64_t last_alive; /* when the ends of processes were looked for */
 	uint64_t records, lost; /* of sessions that are gone */

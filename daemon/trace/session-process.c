@@ -65,6 +65,8 @@ static bool session_may(const struct trace_session *session, const struct member
 	return session->options->all_users || (status->uids[0] == caller && status->uids[1] == caller && status->uids[2] == caller);
 }
 
+static bool session_tell(struct trace_session *session, const struct trace_member *member, uint32_t what, uint64_t time, int status);
+
 static bool session_targets(const struct trace_session *session, const struct process_facts *facts) {
 	for (size_t i = 0; i < session->n_targets; i++)
 		if (session->targets[i].pid == facts->pid && session->targets[i].start_time == facts->start_time)
@@ -94,6 +96,7 @@ static bool member_matches(struct trace_session *session, struct trace_member *m
 static void member_refresh(struct trace_session *session, struct trace_member *member, pid_t pid, unsigned int generation) {
 	struct member_status status;
 	struct process_facts facts;
+	bool renamed, execed;
 
 	member->checked = uv_now(session->table->loop);
 	if (process_facts_read(&facts, pid, -1) < 0 || !status_read(pid, &status)) {
@@ -102,10 +105,14 @@ static void member_refresh(struct trace_session *session, struct trace_member *m
 	}
 	if (member->facts.start_time && member->facts.start_time != facts.start_time) /* another process has its pid */
 		*member = (struct trace_member){ .checked = member->checked };
+	renamed = member->announced && strcmp(member->facts.comm, facts.comm) != 0;
+	execed = member->announced && strcmp(member->facts.exe, facts.exe) != 0;
 	member->alive = true;
 	member->facts = facts;
 	member->parent = status.parent;
 	member->means = session_may(session, &status) && member_matches(session, member, generation);
+	if (execed || renamed)
+		session_tell(session, member, execed ? TRACE_PROCESS_EXEC : TRACE_PROCESS_SEEN, monotonic_now(), 0);
 }
 
 /* Makes room: drops those that nobody means. */
@@ -280,12 +287,15 @@ void trace_session_forked(struct trace_session *session, pid_t parent, pid_t chi
 }
 
 void trace_session_execed(struct trace_session *session, pid_t pid, uint64_t time) {
-	struct trace_member *member;
+	struct trace_member *member = session_known(session, pid);
 
-	session_forget_facts(session, pid);
+	if (member) {
+		member->checked = 0;
+		member->announced = false; /* it is told here */
+	}
 	member = session_member(session, pid);
 	if (member && member->means && member->alive)
-		member->announced = session_tell(session, member, TRACE_PROCESS_EXEC, time, 0) || member->announced;
+		member->announced = session_tell(session, member, TRACE_PROCESS_EXEC, time, 0);
 }
 
 void trace_session_ended(struct trace_session *session, pid_t pid, int status, uint64_t time) {

@@ -316,7 +316,7 @@ static int session_link(struct trace_session *session, struct trace_table *table
 
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
 		if (!table->sessions[i])
-			place = i;
+			place = place < i ? place : i;
 		else
 			n_mine += table->sessions[i]->options->caller == session->options->caller;
 	}

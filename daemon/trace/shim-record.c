@@ -9,6 +9,7 @@
 
 #include "shim-ring-private.h"
 
+#define RESULT_NOT_READY 600 /* no failure */
 #define RECORD_FUTURE_NS UINT64_C(1000000000) /* clocks of processors may differ a little */
 #define RECORD_PAIR_NS UINT64_C(50000000) /* a pair that took longer says nothing */
 
@@ -76,7 +77,8 @@ static bool session_wants_call(const struct trace_session *session, const struct
 	const struct trace_options *options = session->options;
 	unsigned int bit = call->function < TRACE_FUNCTION_DYNAMIC ? call->function : TRACE_FUNCTION_DYNAMIC;
 
-	if (!(options->functions[bit / 64] >> bit % 64 & 1) || duration < options->min_duration || (options->errors && !call->result))
+	if (!(options->functions[bit / 64] >> bit % 64 & 1) || duration < options->min_duration ||
+	    (options->errors && (call->result == 0 || call->result == RESULT_NOT_READY)))
 		return false;
 	return options->sample <= 1 || options->sample == ring->sample || slot->calls[session->index]++ % options->sample == 0;
 }
@@ -125,7 +127,7 @@ static const char *ring_take_call(struct shim_ring *ring, struct ring_slot *slot
 
 /* ---- names ---- */
 
-/* Keeps a name for sessions to come. The record as it is sent; NULL: no memory. */
+/* Keeps a name for sessions to come. The record as it is sent; NULL: it is known already. */
 static struct trace_name *ring_keep_name(struct shim_ring *ring, const struct trace_ring_name *name, size_t n, struct trace_name *fallback) {
 	struct trace_name *kept = fallback;
 	uint64_t *known;
@@ -135,6 +137,8 @@ static struct trace_name *ring_keep_name(struct shim_ring *ring, const struct tr
 	if (known) {
 		struct trace_name *old = (struct trace_name *)(uintptr_t)*known;
 
+		if (strlen(old->name) == n && memcmp(old->name, name->name, n) == 0)
+			return NULL; /* of another thread */
 		ring->names_bytes -= old->record.size;
 		free(old);
 		number_map_remove(&ring->names, name->id);
@@ -183,7 +187,7 @@ static const char *ring_take_name(struct shim_ring *ring, const struct trace_rin
 		return "a name of an unknown kind";
 	record = ring_keep_name(ring, name, n, &fallback.name);
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-		if (ring->sessions >> i & 1)
+		if (record && ring->sessions >> i & 1)
 			trace_session_emit(ring->table->sessions[i], &record->record, record->pid, 0);
 	return NULL;
 }

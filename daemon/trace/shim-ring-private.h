@@ -32,6 +32,7 @@ struct shim_ring {
 	struct trace_table *table;
 	pid_t pid;
 	uint64_t start_time;
+	uint64_t id;
 	uint64_t number; /* of its struct process */
 	uid_t uid;
 	struct shim_connection *connections[RING_CONNECTIONS_MAX];
@@ -44,7 +45,12 @@ struct shim_ring {
 	bool tsc;
 	bool foreign; /* it is in a pid namespace of its own */
 	unsigned int sessions; /* mask; 0: it is over */
-	uint64_t sample; /* as in the header */
+	bool retired; /* the process gets another one; what is in this one is still read */
+	/* what it records: written into the header before the process sees it, which looks once */
+	uint64_t functions_wanted[TRACE_FUNCTION_MAX / 64];
+	uint32_t flags;
+	uint64_t min_duration; /* nanoseconds */
+	uint64_t sample;
 	struct ring_slot *slots;
 	uint32_t n_seen; /* slots that were ever used lie below */
 	uint32_t next; /* slot to begin with */

@@ -29,7 +29,8 @@
 #define RING_BYTES_MAX (UINT64_C(256) << 20)
 #define RING_USER_BYTES_MAX (UINT64_C(16) << 30)
 #define RING_SLOTS_MIN 16
-#define RING_BUDGET ((uint64_t)16 << 20) /* bytes of a ring in one turn */
+#define RING_BUDGET ((uint64_t)512 << 10) /* bytes of a ring in one turn: between turns clients are written to */
+#define RINGS_BUDGET ((uint64_t)2 << 20) /* of all rings */
 #define RING_LAST_BUDGET ((uint64_t)64 << 20) /* at the end: what is behind is counted */
 #define RING_SCAN_NS UINT64_C(50000000) /* for slots that were never used */
 #define RING_LOST_MAX (UINT64_C(1) << 40) /* in one turn */
@@ -100,32 +101,44 @@ uint32_t ring_tid(struct shim_ring *ring, uint32_t raw) {
 
 /* ---- options ---- */
 
-/* Writes what sessions want, all together. */
-static void ring_configure(struct shim_ring *ring) {
-	struct trace_ring *header = ring->header;
-	uint64_t functions[TRACE_FUNCTION_MAX / 64] = {}, min_duration = UINT64_MAX, sample = 0;
-	uint32_t flags = 0, errors = TRACE_RING_ERRORS;
+static uint32_t session_flags(const struct trace_options *options) {
+	return (options->extras ? TRACE_RING_EXTRAS : 0) | (options->gpu ? TRACE_RING_GPU : 0) | (options->stacks ? TRACE_RING_STACKS : 0);
+}
 
+/* Writes what sessions want, all together: before the process gets the ring. */
+static void ring_configure(struct shim_ring *ring, unsigned int sessions) {
+	struct trace_ring *header = ring->header;
+	uint32_t errors = TRACE_RING_ERRORS;
+
+	ring->min_duration = UINT64_MAX;
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
 		const struct trace_options *options;
 
-		if (!(ring->sessions >> i & 1))
+		if (!(sessions >> i & 1))
 			continue;
 		options = ring->table->sessions[i]->options;
 		for (size_t k = 0; k < TRACE_FUNCTION_MAX / 64; k++)
-			functions[k] |= options->functions[k];
-		flags |= (options->extras ? TRACE_RING_EXTRAS : 0) | (options->gpu ? TRACE_RING_GPU : 0) | (options->stacks ? TRACE_RING_STACKS : 0);
+			ring->functions_wanted[k] |= options->functions[k];
+		ring->flags |= session_flags(options);
 		errors = options->errors ? errors : 0;
-		min_duration = options->min_duration < min_duration ? options->min_duration : min_duration;
-		sample = !sample || sample == options->sample ? options->sample : 1;
+		ring->min_duration = options->min_duration < ring->min_duration ? options->min_duration : ring->min_duration;
+		ring->sample = !ring->sample || ring->sample == options->sample ? options->sample : 1;
 	}
-	ring->sample = sample;
+	ring->flags |= errors;
+	memcpy(header->functions, ring->functions_wanted, sizeof(header->functions));
+	header->flags = ring->flags;
+	header->min_duration = ring->tsc ? tsc_clock_steps(&ring->table->tsc, ring->min_duration) : ring->min_duration;
+	header->sample = ring->sample;
+	__atomic_store_n(&header->enabled, 1, __ATOMIC_RELEASE);
+}
+
+/* Whether the ring has all that the session asks for. */
+static bool ring_suffices(const struct shim_ring *ring, const struct trace_options *options) {
 	for (size_t k = 0; k < TRACE_FUNCTION_MAX / 64; k++)
-		__atomic_store_n(&header->functions[k], functions[k], __ATOMIC_RELAXED);
-	__atomic_store_n(&header->flags, flags | errors, __ATOMIC_RELAXED);
-	__atomic_store_n(&header->min_duration, ring->tsc ? tsc_clock_steps(&ring->table->tsc, min_duration) : min_duration, __ATOMIC_RELAXED);
-	__atomic_store_n(&header->sample, sample, __ATOMIC_RELAXED);
-	__atomic_store_n(&header->enabled, ring->sessions != 0, __ATOMIC_RELEASE);
+		if (options->functions[k] & ~ring->functions_wanted[k])
+			return false;
+	return !(session_flags(options) & ~ring->flags) && (options->errors || !(ring->flags & TRACE_RING_ERRORS)) && options->min_duration >= ring->min_duration &&
+	       (ring->sample <= 1 || ring->sample == options->sample);
 }
 
 /* ---- reading ---- */
@@ -231,9 +244,9 @@ static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, uint64_t 
 	return why;
 }
 
-/* Reads all slots, or stops when the budget is used up; with count all of them. NULL or one line. */
-static const char *ring_read(struct shim_ring *ring, uint64_t budget, bool count, enum shim_rings_load *loadp) {
-	uint64_t now = monotonic_now(), homeless;
+/* Reads all slots, or stops when the budget is used up; with count all of them. What it read is taken from that of all rings, too. NULL or one line. */
+static const char *ring_read(struct shim_ring *ring, uint64_t budget, bool count, enum shim_rings_load *loadp, uint64_t *all_budget) {
+	uint64_t now = monotonic_now(), had = budget, homeless;
 	uint32_t n = ring->n_seen + 4;
 	const char *why = NULL;
 
@@ -251,6 +264,7 @@ static const char *ring_read(struct shim_ring *ring, uint64_t budget, bool count
 	}
 	if (!budget)
 		*loadp = SHIM_RINGS_BUSY;
+	*all_budget -= had - budget < *all_budget ? had - budget : *all_budget;
 	homeless = __atomic_load_n(&ring->header->homeless, __ATOMIC_RELAXED);
 	if (!why && homeless - ring->homeless > RING_LOST_MAX)
 		why = "losses that were none";
@@ -281,7 +295,11 @@ static void ring_free(struct shim_ring *ring) {
 
 static void ring_set_shim(const struct shim_ring *ring, struct trace_session *session, bool shim) {
 	struct trace_member *member = session_member(session, ring->pid);
+	const struct shim_ring *other;
 
+	/* not if it has another one by now */
+	LIST_FOREACH(other, &ring->table->rings, link)
+		shim = shim || (other != ring && other->pid == ring->pid && !other->retired && other->sessions >> session->index & 1);
 	if (member)
 		member->shim = shim;
 #if TRACE_HAS_UPROBE
@@ -313,6 +331,16 @@ static void ring_refuse(struct shim_ring *ring, const char *why) {
 	ring_end(ring);
 }
 
+static uint64_t ring_stride(uint64_t slot_bytes) {
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return (sizeof(struct trace_slot) + slot_bytes + page - 1) / page * page;
+}
+
+static uint64_t ring_size(uint64_t slots, uint64_t slot_bytes) {
+	return (uint64_t)sysconf(_SC_PAGESIZE) + slots * ring_stride(slot_bytes);
+}
+
 /* What one process may have: *slotsp slots of *bytesp bytes. False: nothing. */
 static bool ring_shape(const struct trace_table *table, uid_t uid, unsigned int sessions, uint32_t *slotsp, uint32_t *bytesp) {
 	uint64_t used = 0, wanted = 0, bytes = 4096, slots = TRACE_RING_SLOTS_MAX;
@@ -325,20 +353,18 @@ static bool ring_shape(const struct trace_table *table, uid_t uid, unsigned int 
 			wanted = table->sessions[i]->options->buffer;
 	while (bytes < wanted)
 		bytes *= 2;
-	while (slots > RING_SLOTS_MIN && (slots * bytes > RING_BYTES_MAX || used + slots * bytes > RING_USER_BYTES_MAX))
+	while (slots > RING_SLOTS_MIN && (slots * bytes > RING_BYTES_MAX || used + ring_size(slots, bytes) > RING_USER_BYTES_MAX))
 		slots /= 2;
 	*slotsp = (uint32_t)slots;
 	*bytesp = (uint32_t)bytes;
-	return used + slots * bytes <= RING_USER_BYTES_MAX;
+	return used + ring_size(slots, bytes) <= RING_USER_BYTES_MAX;
 }
 
 /* The memfd, made, mapped and sealed. 0 or -errno. */
 static int ring_map(struct shim_ring *ring) {
-	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-
-	ring->slot_stride = (uint32_t)((sizeof(struct trace_slot) + ring->slot_bytes + page - 1) / page * page);
-	ring->slots_offset = page;
-	ring->size = page + (uint64_t)ring->slot_count * ring->slot_stride;
+	ring->slot_stride = (uint32_t)ring_stride(ring->slot_bytes);
+	ring->slots_offset = (uint64_t)sysconf(_SC_PAGESIZE);
+	ring->size = ring_size(ring->slot_count, ring->slot_bytes);
 	ring->fd = memfd_new("gpuprobe-trace");
 	if (ring->fd < 0)
 		return ring->fd;
@@ -352,7 +378,7 @@ static int ring_map(struct shim_ring *ring) {
 	ring->header->slot_count = ring->slot_count;
 	ring->header->slot_bytes = ring->slot_bytes;
 	ring->header->slot_stride = ring->slot_stride;
-	ring->header->slots_offset = page;
+	ring->header->slots_offset = ring->slots_offset;
 	ring->header->heartbeat = monotonic_now();
 	__atomic_store_n(&ring->header->magic, TRACE_RING_MAGIC, __ATOMIC_RELEASE);
 	return 0;
@@ -369,6 +395,7 @@ static int ring_new(struct shim_ring **ringp, struct trace_table *table, const s
 	ring->pid = process->facts.pid;
 	ring->start_time = process->facts.start_time;
 	ring->number = process->number;
+	ring->id = ++table->last_ring;
 	ring->uid = process->uid;
 	ring->tsc = table->tsc.usable;
 	if (!ring_shape(table, ring->uid, sessions, &ring->slot_count, &ring->slot_bytes)) {
@@ -413,15 +440,25 @@ static unsigned int sessions_of(struct trace_table *table, const struct process 
 	return sessions;
 }
 
+/* Sessions take part in what comes from now on. */
 static void ring_join(struct shim_ring *ring, unsigned int sessions) {
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
 		if (!(sessions >> i & 1 & ~(ring->sessions >> i)))
 			continue;
 		ring_tell(ring, ring->table->sessions[i]);
+		for (uint32_t k = 0; k < ring->slot_count; k++) { /* nothing of who had this number before */
+			ring->slots[k].calls[i] = 0;
+			ring->slots[k].announced &= ~(1U << i);
+		}
 		ring_set_shim(ring, ring->table->sessions[i], true);
 	}
 	ring->sessions |= sessions;
-	ring_configure(ring);
+}
+
+/* Too little is recorded for a session that has just begun: the process sees that it is over, and asks for another one when the rules have changed. */
+static void ring_retire(struct shim_ring *ring) {
+	ring->retired = true;
+	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
 }
 
 int shim_rings_ask(struct trace_table *table, const struct process *process, struct shim_connection *connection, int *fdp, uint64_t *sizep) {
@@ -435,7 +472,7 @@ int shim_rings_ask(struct trace_table *table, const struct process *process, str
 	if (!sessions)
 		return 0;
 	LIST_FOREACH(ring, &table->rings, link)
-		if (ring->number == process->number && ring->sessions)
+		if (ring->number == process->number && ring->sessions && !ring->retired)
 			break;
 	if (!ring) {
 		r = ring_new(&ring, table, process, sessions);
@@ -446,6 +483,7 @@ int shim_rings_ask(struct trace_table *table, const struct process *process, str
 			log_warning("process %d: no memory for its trace: %s", (int)process->facts.pid, strerror(-r));
 			return 0;
 		}
+		ring_configure(ring, sessions);
 	}
 	for (unsigned int i = 0; i < ring->n_connections; i++)
 		known = known || ring->connections[i] == connection;
@@ -464,9 +502,10 @@ static void ring_closed(struct shim_ring *ring, const struct shim_connection *co
 	struct pollfd poll_fd = { .fd = connection->pidfd, .events = POLLIN };
 	const bool ended = connection->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0;
 	enum shim_rings_load load;
+	uint64_t all = RING_LAST_BUDGET;
 	const char *why;
 
-	why = ring->sessions ? ring_read(ring, RING_LAST_BUDGET, true, &load) : NULL;
+	why = ring->sessions ? ring_read(ring, RING_LAST_BUDGET, true, &load, &all) : NULL;
 	if (why)
 		log_warning("process %d: its trace was broken when it ended (%s)", (int)ring->pid, why);
 	ring_drop_pending(ring);
@@ -503,15 +542,21 @@ void shim_rings_closed(struct trace_table *table, const struct shim_connection *
 void shim_rings_join(struct trace_table *table, struct trace_session *session) {
 	struct shim_ring *ring;
 
-	LIST_FOREACH(ring, &table->rings, link)
-		if (ring->sessions && session->options->shim && trace_session_means(session, ring->pid) &&
-		    (session->options->all_users || ring->uid == session->options->caller))
+	LIST_FOREACH(ring, &table->rings, link) {
+		if (!ring->sessions || ring->retired || !session->options->shim || !trace_session_means(session, ring->pid) ||
+		    !(session->options->all_users || ring->uid == session->options->caller))
+			continue;
+		if (ring_suffices(ring, session->options))
 			ring_join(ring, 1U << session->index);
+		else
+			ring_retire(ring);
+	}
 }
 
 void shim_rings_leave(struct trace_table *table, struct trace_session *session) {
 	struct shim_ring *ring, *next;
 	enum shim_rings_load load;
+	uint64_t all = RING_LAST_BUDGET;
 
 	for (ring = LIST_FIRST(&table->rings); ring; ring = next) {
 		next = LIST_NEXT(ring, link);
@@ -519,7 +564,7 @@ void shim_rings_leave(struct trace_table *table, struct trace_session *session) 
 			continue;
 		if (ring->sessions == 1U << session->index)
 			__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
-		if (ring_read(ring, RING_LAST_BUDGET, true, &load)) {
+		if (ring_read(ring, RING_LAST_BUDGET, true, &load, &all)) {
 			ring_refuse(ring, "found at the end of the trace");
 			continue;
 		}
@@ -530,21 +575,26 @@ void shim_rings_leave(struct trace_table *table, struct trace_session *session) 
 		}
 		ring->sessions &= ~(1U << session->index);
 		ring_set_shim(ring, session, false);
-		ring_configure(ring);
 	}
 }
 
 enum shim_rings_load shim_rings_drain(struct trace_table *table) {
 	enum shim_rings_load load = SHIM_RINGS_IDLE;
+	uint64_t budget = RINGS_BUDGET, first = table->next_ring;
 	struct shim_ring *ring, *next;
 
-	for (ring = LIST_FIRST(&table->rings); ring; ring = next) {
-		const char *why;
+	/* rings have descending ids; who comes behind the last one that had its turn is first */
+	for (int pass = 0; pass < 2; pass++)
+		for (ring = LIST_FIRST(&table->rings); ring && budget; ring = next) {
+			const char *why;
 
-		next = LIST_NEXT(ring, link);
-		why = ring->sessions ? ring_read(ring, RING_BUDGET, false, &load) : NULL;
-		if (why)
-			ring_refuse(ring, why);
-	}
-	return load;
+			next = LIST_NEXT(ring, link);
+			if (!ring->sessions || (ring->id >= first) != (pass == 1))
+				continue;
+			table->next_ring = ring->id;
+			why = ring_read(ring, RING_BUDGET, false, &load, &budget);
+			if (why)
+				ring_refuse(ring, why);
+		}
+	return budget ? load : SHIM_RINGS_BUSY;
 }

@@ -61,6 +61,11 @@ static uint64_t ring_now(const struct trace_ring *ring) {
 	return ring->clock == TRACE_RING_TSC ? tsc_now() : monotonic_now();
 }
 
+/* So many units ago. */
+static uint64_t ring_ago(const struct trace_ring *ring, uint64_t units) {
+	return ring_now(ring) - units;
+}
+
 static void drain(void) {
 	shim_rings_drain(world.table);
 }
@@ -274,7 +279,7 @@ static void test_two_sessions(void **state) {
 	struct producer producer;
 	struct producer_call call;
 	const struct trace_call *got;
-	struct traced traced;
+	struct traced traced, renewed;
 	uint64_t unit;
 	size_t at = 0;
 
@@ -291,7 +296,11 @@ static void test_two_sessions(void **state) {
 	assert_int_equal(traced.ring->flags, TRACE_RING_ERRORS);
 	assert_int_equal(traced.ring->sample, 10);
 	assert_in_range(traced.ring->min_duration, 5 * unit - 5, 5 * unit + 5);
-	/* a second one: the ring has the union, each gets its own */
+	/* a second one that wants more: the process sees the end of its ring and gets one with the union, each session gets its own */
+	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
+	producer_call(&call, 5, 0, ring_ago(traced.ring, 6 * unit), ring_now(traced.ring), 1);
+	call.call.result = 1;
+	assert_true(producer_write(&producer, &call.call.record));
 	config = usual_config(&b);
 	memset(config.options.functions, 0, sizeof(config.options.functions));
 	config.options.functions[0] = 1 << 6;
@@ -299,6 +308,15 @@ static void test_two_sessions(void **state) {
 	config.options.min_duration = 1000;
 	config.options.gpu = true;
 	assert_int_equal(start_session(&b, &config), 0);
+	assert_int_equal(traced.ring->enabled, 0);
+	begin(&renewed, 1);
+	assert_int_equal(world.table->n_rings, 2);
+	gone(&traced);
+	traced = renewed;
+	client_read(&a);
+	assert_int_equal(count_records(&a, TRACE_CALL), 1); /* of the old one */
+	assert_true(trace_session_has_shim(a.session, getpid()));
+	assert_int_equal(traced.ring->enabled, 1);
 	assert_int_equal(traced.ring->functions[0], 1 << 5 | 1 << 6);
 	assert_int_equal(traced.ring->functions[TRACE_FUNCTION_DYNAMIC / 64], 1);
 	assert_int_equal(traced.ring->flags, TRACE_RING_EXTRAS | TRACE_RING_GPU);
@@ -322,7 +340,7 @@ static void test_two_sessions(void **state) {
 	drain();
 	client_read(&a);
 	client_read(&b);
-	assert_int_equal(count_records(&a, TRACE_CALL), 10);
+	assert_int_equal(count_records(&a, TRACE_CALL), 11);
 	while ((got = next_record(&a, &at, TRACE_CALL))) {
 		assert_int_equal(got->function, 5);
 		assert_int_equal(got->result, 1);
@@ -334,13 +352,30 @@ static void test_two_sessions(void **state) {
 	/* one leaves: the ring is the other's alone */
 	trace_session_finish(a.session);
 	assert_int_equal(traced.ring->enabled, 1);
-	assert_int_equal(traced.ring->functions[0], 1 << 6);
 	assert_true(producer_write(&producer, &call.call.record));
 	drain();
 	client_read(&b);
 	assert_int_equal(count_records(&b, TRACE_CALL), 101);
 	assert_true(trace_session_has_shim(b.session, getpid()));
 	assert_false(trace_session_has_shim(a.session, getpid()));
+	/* a third one that wants less takes part in what there is */
+	end_client(&a);
+	config = usual_config(&a);
+	memset(config.options.functions, 0, sizeof(config.options.functions));
+	config.options.functions[0] = 1 << 6;
+	config.options.errors = true;
+	config.options.sample = 3;
+	config.options.min_duration = 2000;
+	assert_int_equal(start_session(&a, &config), 0);
+	assert_int_equal(traced.ring->enabled, 1);
+	call.call.result = 600; /* not ready: no failure */
+	assert_true(producer_write(&producer, &call.call.record));
+	call.call.result = 2;
+	assert_true(producer_write(&producer, &call.call.record));
+	drain();
+	client_read(&a);
+	assert_int_equal(count_records(&a, TRACE_CALL), 1);
+	trace_session_finish(a.session);
 	trace_session_finish(b.session);
 	assert_int_equal(traced.ring->enabled, 0);
 	gone(&traced);
@@ -477,6 +512,13 @@ static void test_kernels(void **state) {
 
 enum { LIES = 40 };
 
+/* Writes that many bytes, whatever the record says; there is room. */
+static void put(struct producer *producer, const struct trace_ring_record *record, size_t n) {
+	memcpy((unsigned char *)(producer->slot + 1) + producer->head, record, n);
+	producer->head += n;
+	producer->slot->head = producer->head;
+}
+
 /* Tells lie number n. False: there is none of that number. */
 static bool lie(unsigned int n, struct trace_ring *ring, struct producer *producer) {
 	const uint64_t now = ring_now(ring);
@@ -491,11 +533,12 @@ static bool lie(unsigned int n, struct trace_ring *ring, struct producer *produc
 	producer_call(&call, 5, 1, now - 10, now, 4);
 	/* a call with an extra of 8 bytes, on top of its words 2 and 3 */
 	*extra = (struct trace_extra){ .argument = 1, .size = 8 };
-#define LIE(CHANGE)                        \
-	if (n == at++) {                   \
-		CHANGE;                    \
-		producer_write(producer, record); \
-		return true;               \
+#define LIE(CHANGE)                              \
+	if (n == at++) {                         \
+		size_t room = record->size;      \
+		CHANGE;                          \
+		put(producer, record, room);     \
+		return true;                     \
 	}
 #define MOVE(CHANGE)         \
 	if (n == at++) {     \

@@ -17,6 +17,7 @@
 #include "varlink-json.h"
 #include "varlink-server-private.h"
 
+#define CALL_SOCKET_SIZE (2 * 1024 * 1024)
 #define SERVICE_ERROR(name) "org.varlink.service." name
 
 struct varlink_call *varlink_call_ref(struct varlink_call *call) {
@@ -381,7 +382,14 @@ void varlink_call_on_cancel(struct varlink_call *call,
 }
 
 void varlink_call_be_patient(struct varlink_call *call) {
+	int fd, size = CALL_SOCKET_SIZE;
+
 	call->patient = true;
+	if (!call->connection || uv_fileno((uv_handle_t *)&call->connection->pipe, &fd) < 0)
+		return;
+	/* what the system allows, if we may not go beyond that */
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)) < 0)
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 }
 
 /* Starts a stream. Returns 0, or VARLINK_E_SINGLE, _DONE or _DISCONNECTED. */

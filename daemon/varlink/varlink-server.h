@@ -111,7 +111,10 @@ void *varlink_call_userdata(const struct varlink_call *call);
 void varlink_call_on_cancel(struct varlink_call *call,
 			    void (*cancel)(struct varlink_call *call, void *userdata));
 
-/* As long as the call runs, a client that does not read is not dropped: for streams to a pager. What waits for it is bounded all the same. */
+/*
+ * For streams of much, perhaps to a pager: as long as the call runs, a client that does not read is not dropped (what waits for it is bounded all the same), and
+ * its socket takes more at a time.
+ */
 void varlink_call_be_patient(struct varlink_call *call);
 
 /*
