@@ -120,7 +120,7 @@ def main():
         grown = int(run('many'))
         assert grown < 2048, grown  # kB: of the second half
         trace = load(path)
-        assert len([event for event in trace['traceEvents'] if event['ph'] == 'X']) == 120000
+        assert len([event for event in trace['traceEvents'] if event['ph'] == 'X']) == 60000
     subprocess.run([sys.argv[1], 'lanes'], check=True)
 
 

@@ -187,7 +187,7 @@ static void put_others(struct scene *scene)
 /* As long a trace as one likes, in which nothing is named twice. */
 static void put_many(struct scene *scene)
 {
-	for (unsigned i = 0; i < 60000; i++) {
+	for (unsigned i = 0; i < 30000; i++) {
 		char name[64], text[64];
 		struct trace_process_info process = { .pid = 1 + i % 50000 };
 		struct trace_item item = call(name, 10 * i, 10 * i + 5);
