@@ -28,6 +28,15 @@ struct trace_begun trace_begin(struct trace_frame *frame);
 void trace_end(struct trace_frame *frame);
 int trace_personality(int version, int actions, uint64_t class, void *exception, void *context);
 
+/* For a few words: memcpy() takes longer, and the compiler is not to make one of it. */
+static inline void copy(uint64_t *to, const uint64_t *from, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		to[i] = from[i];
+		__asm__("" : "+r"(i));
+	}
+}
+
 /* Of which number of trace.h a function is, and how many words its record has. */
 static inline unsigned number_of(uint32_t index)
 {
@@ -73,8 +82,7 @@ struct trace_begun trace_begin(struct trace_frame *frame)
 		count = row->words - row->floats;
 		count = count > TRACE_REGISTERS ? count - TRACE_REGISTERS : 0;
 	}
-	for (unsigned i = 0; i < count; i++)
-		frame->stack[i] = stack[i];
+	copy(frame->stack, stack, count);
 	begun.framed = true;
 	thread->outermost = frame;
 	frame->session = number;
@@ -89,14 +97,14 @@ struct trace_begun trace_begin(struct trace_frame *frame)
 }
 
 /* How much there is to record of what arguments point to; fills in the lengths. */
-static uint32_t size_extras(const struct function_row *row, const uint64_t *words, int32_t result,
-			    uint16_t lengths[FUNCTION_EXTRAS_MAX])
+static uint32_t size_extras(const struct function_row *row, const struct trace_frame *frame,
+			    int32_t result, uint16_t lengths[FUNCTION_EXTRAS_MAX])
 {
 	uint32_t size = 0;
 
 	for (unsigned i = 0; i < row->extra_count; i++) {
 		const struct function_extra *extra = &row->extras[i];
-		const char *at = (const char *)words[extra->word];
+		const char *at = (const char *)trace_word(frame, extra->word);
 		bool string = !extra->size;
 
 		/* where the driver looked for a name in vain, it has read it */
@@ -111,7 +119,7 @@ static uint32_t size_extras(const struct function_row *row, const uint64_t *word
 }
 
 /* Returns how many there are. */
-static uint8_t write_extras(const struct function_row *row, const uint64_t *words,
+static uint8_t write_extras(const struct function_row *row, const struct trace_frame *frame,
 			    const uint16_t lengths[FUNCTION_EXTRAS_MAX], uint8_t *to)
 {
 	uint8_t count = 0;
@@ -130,7 +138,7 @@ static uint8_t write_extras(const struct function_row *row, const uint64_t *word
 		};
 		to += sizeof(struct trace_extra);
 		memset(to, 0, padded);
-		memcpy(to, (const void *)words[extra->word], lengths[i]);
+		memcpy(to, (const void *)trace_word(frame, extra->word), lengths[i]);
 		to += padded;
 		count++;
 	}
@@ -147,21 +155,20 @@ static void write_stack(const uint64_t *stack, uint32_t size, uint8_t *to)
 	memcpy(to + sizeof(struct trace_extra), stack, size);
 }
 
-/* The arguments, in the order of functions.inc. */
-static inline unsigned copy_words(const struct trace_frame *frame, uint64_t *words)
+/* The arguments, in the order of functions.inc; the last ones are floats. */
+static inline void write_words(const struct trace_frame *frame, uint64_t *words, unsigned count,
+			       unsigned floats)
 {
-	bool known = frame->index < FUNCTION_COUNT;
-	const struct function_row *row = &function_rows[known ? frame->index : 0];
-	unsigned count = known ? row->words : SPARE_WORDS, floats = known ? row->floats : 0,
-		 plain = count - floats, i;
+	unsigned plain = count - floats;
 
-	for (i = 0; i < plain && i < TRACE_REGISTERS; i++)
-		words[i] = frame->words[i];
-	for (; i < plain; i++)
-		words[i] = frame->stack[i - TRACE_REGISTERS];
-	for (; i < count; i++)
-		words[i] = (uint32_t)frame->floats[i - plain][0];
-	return count;
+	if (plain <= TRACE_REGISTERS) {
+		copy(words, frame->words, plain);
+	} else {
+		copy(words, frame->words, TRACE_REGISTERS);
+		copy(words + TRACE_REGISTERS, frame->stack, plain - TRACE_REGISTERS);
+	}
+	for (unsigned i = 0; i < floats; i++)
+		words[plain + i] = (uint32_t)frame->floats[i][0];
 }
 
 /* Writes the record of a call, for who is inside. stack: `depth` addresses, as many as fit. */
@@ -173,13 +180,12 @@ static void write_call(struct trace_self *thread, const struct trace_frame *fram
 	int32_t result = (int32_t)frame->result[0];
 	uint16_t lengths[FUNCTION_EXTRAS_MAX];
 	struct trace_ring_call *call;
-	uint64_t words[FUNCTION_WORDS_MAX];
-	unsigned count = copy_words(frame, words);
+	unsigned count = known ? row->words : SPARE_WORDS;
 	uint32_t extras = 0, addresses = depth * 8, size;
 
 	thread->sequence++;
 	if ((trace_session.flags & TRACE_RING_EXTRAS) && !flags && known && row->extra_count)
-		extras = size_extras(row, words, result, lengths);
+		extras = size_extras(row, frame, result, lengths);
 	size = (uint32_t)sizeof(*call) + count * 8 + extras;
 	if (depth) {
 		if (addresses > TRACE_RING_RECORD_MAX - sizeof(struct trace_extra) - size)
@@ -204,10 +210,9 @@ static void write_call(struct trace_self *thread, const struct trace_frame *fram
 		.function = (uint16_t)number_of(frame->index),
 		.n_arguments = (uint8_t)count,
 	};
-	for (unsigned i = 0; i < count; i++)
-		call->words[i] = words[i];
+	write_words(frame, call->words, count, known ? row->floats : 0);
 	if (extras)
-		call->n_extras = write_extras(row, words, lengths, (uint8_t *)&call->words[count]);
+		call->n_extras = write_extras(row, frame, lengths, (uint8_t *)&call->words[count]);
 	if (depth) {
 		write_stack(stack, addresses, (uint8_t *)&call->words[count] + extras);
 		call->n_extras++;
