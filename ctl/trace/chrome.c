@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Chrome's Trace Event Format, as chrome://tracing, Perfetto and Speedscope read it: an object with traceEvents, microseconds with three decimals since the
- * trace's beginning. Threads are threads. Streams of a GPU are the threads of a process of their own, whose pid is no process's: Linux has none from 2^22.
+ * Chrome's Trace Event Format, as chrome://tracing, Perfetto and Speedscope read it: an object with traceEvents, microseconds
+ * with three decimals since the trace's beginning. Threads are threads. Streams of a GPU are the threads of a process of their
+ * own, whose pid is no process's: Linux has none from 2^22.
  */
 
 #include <errno.h>
@@ -201,7 +202,8 @@ static void put_args(struct trace_writer *writer, const struct trace_item *item)
 }
 
 /* Names a process or a thread, if that has not been done, or was done with another name. */
-static void put_metadata(struct trace_writer *writer, const struct trace_track_key *key, unsigned lane, const char *what, uint64_t pid, uint64_t tid, const char *name)
+static void put_metadata(struct trace_writer *writer, const struct trace_track_key *key, unsigned lane, const char *what,
+			 uint64_t pid, uint64_t tid, const char *name)
 {
 	struct trace_track *track = trace_tracks_get(writer->tracks, key);
 	uint64_t hash = trace_hash(0, name, strlen(name));

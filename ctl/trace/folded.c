@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Folded stacks, as flamegraph.pl and speedscope read them: "process;frames, outermost first;calls within calls;kernel MICROSECONDS". What is counted is a span's
- * own time, that of those within it is theirs; a kernel's time on the GPU is below its launch. Lines may come more than once: readers add them up. So the
- * table of sums can be written out and begun anew whenever it is full.
+ * Folded stacks, as flamegraph.pl and speedscope read them: "process;frames, outermost first;calls within calls;kernel
+ * MICROSECONDS". What is counted is a span's own time, that of those within it is theirs; a kernel's time on the GPU is below its
+ * launch. Lines may come more than once: readers add them up. So the table of sums can be written out and begun anew whenever it
+ * is full.
  */
 
 #include <errno.h>
@@ -182,8 +183,8 @@ static struct thread *find_thread(struct trace_writer *writer, const struct trac
 }
 
 /*
- * The own time of a span that is within no other one, and remembers that all of it is counted. It may come after those within it, as long calls do: then
- * their time has been counted already.
+ * The own time of a span that is within no other one, and remembers that all of it is counted. It may come after those within it,
+ * as long calls do: then their time has been counted already.
  */
 static uint64_t count_outermost(struct thread *thread, uint64_t start, uint64_t end)
 {

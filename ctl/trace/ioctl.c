@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A record of an ioctl becomes an item. Its result is the RM's or UVM's status if the call as such worked (these report errors in their argument),
- * else the errno. Fields whose bytes were not captured are left out, never guessed.
+ * A record of an ioctl becomes an item. Its result is the RM's or UVM's status if the call as such worked (these report errors in
+ * their argument), else the errno. Fields whose bytes were not captured are left out, never guessed.
  */
 
 #include <stdlib.h>

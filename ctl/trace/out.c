@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "out.h"
+#include "utf8.h"
 
 void out_uint(struct trace_out *out, uint64_t number) {
 	char digits[20];
@@ -58,21 +59,6 @@ void out_fixed(struct trace_out *out, uint64_t number, unsigned int n) {
 	out_digits(out, number % unit, n);
 }
 
-/* Bytes of the character at a text, which is not ASCII; 0: it is no UTF-8. */
-static size_t utf8_length(const char *text) {
-	const unsigned char *c = (const unsigned char *)text;
-	size_t n = c[0] >= 0xf0 ? 4 : c[0] >= 0xe0 ? 3 : 2;
-
-	if (c[0] < 0xc2 || c[0] > 0xf4)
-		return 0;
-	for (size_t i = 1; i < n; i++)
-		if ((c[i] & 0xc0) != 0x80)
-			return 0;
-	if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] > 0x8f))
-		return 0;
-	return n;
-}
-
 static bool is_plain(char c) {
 	return (unsigned char)c >= 0x20 && (unsigned char)c < 0x7f && c != '"' && c != '\\';
 }
@@ -92,7 +78,7 @@ void out_json(struct trace_out *out, const char *text) {
 
 	out_char(out, '"');
 	while (*(text = out_plain(out, text))) {
-		n = (unsigned char)*text >= 0x80 ? utf8_length(text) : 0;
+		n = (unsigned char)*text >= 0x80 ? trace_utf8_length(text, strnlen(text, 4)) : 0;
 		if (n) {
 			out_bytes(out, text, n);
 			text += n - 1;
@@ -115,7 +101,7 @@ void out_printable(struct trace_out *out, const char *text) {
 	size_t n;
 
 	while (*(text = out_plain(out, text))) {
-		n = (unsigned char)*text >= 0x80 ? utf8_length(text) : 0;
+		n = (unsigned char)*text >= 0x80 ? trace_utf8_length(text, strnlen(text, 4)) : 0;
 		if (n && !((unsigned char)text[0] == 0xc2 && (unsigned char)text[1] < 0xa0)) {
 			out_bytes(out, text, n);
 			text += n - 1;

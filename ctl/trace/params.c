@@ -141,7 +141,8 @@ static struct trace_value *decode_field(struct trace_ioctl_job *job, const struc
 }
 
 /* All fields that are there, from the bytes of the entry, or of the return for those that the driver writes. */
-void trace_params_decode(struct trace_ioctl_job *job, const struct trace_params *params, struct trace_bytes before, struct trace_bytes after)
+void trace_params_decode(struct trace_ioctl_job *job, const struct trace_params *params, struct trace_bytes before,
+			 struct trace_bytes after)
 {
 	uint64_t status;
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Perfetto's own format: a protobuf of packets. All items are in one sequence of packets, with times of CLOCK_MONOTONIC, and names by numbers of a table that
- * begins anew when it is full (incremental state). The clock of each GPU is clock 64 of a sequence of its own, which has its pairs with the host's.
- * A span is two packets; readers sort packets by time, and those of one time are in order here, so that a span's end comes after those within it only
- * if it is later: an item that is within another comes after it, and both ends at one time close the inner one first, as they have no names.
+ * Perfetto's own format: a protobuf of packets. All items are in one sequence of packets, with times of CLOCK_MONOTONIC, and
+ * names by numbers of a table that begins anew when it is full (incremental state). The clock of each GPU is clock 64 of a
+ * sequence of its own, which has its pairs with the host's. A span is two packets; readers sort packets by time, and those of one
+ * time are in order here, so that a span's end comes after those within it only if it is later: an item that is within another
+ * comes after it, and both ends at one time close the inner one first, as they have no names.
  */
 
 #include <errno.h>
@@ -153,7 +154,7 @@ static int put_snapshot(struct trace_writer *writer, uint64_t sequence, uint64_t
 	return put_packet(writer);
 }
 
-/* A text of the event's: by number if it has one, else as it is (field `plain`; 0: there is no such field). */
+/* A text of the event's: by number if it can have one (field by_number), else as it is (field plain). */
 static void put_interned(struct trace_writer *writer, unsigned table, const char *text, unsigned by_number, unsigned plain)
 {
 	bool is_new;
@@ -276,7 +277,6 @@ static void put_facts(struct trace_writer *writer, const struct trace_item *item
 	}
 }
 
-/* Begins an event of the sequence, which begins anew when its table is full. */
 static void begin_event(struct trace_writer *writer, uint64_t type, uint64_t track)
 {
 	writer->event.n = writer->interned.n = 0;
@@ -284,6 +284,7 @@ static void begin_event(struct trace_writer *writer, uint64_t type, uint64_t tra
 	protobuf_varint(&writer->event, EVENT_TRACK, track);
 }
 
+/* Ends an event; the sequence's first one, and the first after its table was emptied, say that names begin anew. */
 static int put_event(struct trace_writer *writer, uint64_t time)
 {
 	begin_packet(writer, SEQUENCE);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * ioctls of the resource manager: /dev/nvidiactl and /dev/nvidiaN, magic 'F'. Number and size together say which struct the argument is;
- * where a size had two layouts the driver's version decides. RM_ALLOC and RM_CONTROL have parameters of the class or command behind a pointer.
+ * ioctls of the resource manager: /dev/nvidiactl and /dev/nvidiaN, magic 'F'. Number and size together say which struct the
+ * argument is; where a size had two layouts the driver's version decides. RM_ALLOC and RM_CONTROL have parameters of the class or
+ * command behind a pointer.
  */
 
 #include <string.h>
@@ -48,7 +49,7 @@ static uint64_t find_number(const struct trace_ioctl_job *job, const char *name)
 	return value ? (uint64_t)value->number : 0;
 }
 
-/* Parameters behind the argument's pointer. Serialised ones have another layout, which is not decoded; nor are those of an argument that was cut off. */
+/* Parameters behind the argument's pointer, if all of the argument is there. Serialised ones have another layout, which is not decoded. */
 static void decode_inner(struct trace_ioctl_job *job, enum trace_params_table table, uint32_t number, bool serialised)
 {
 	const struct trace_params *params = trace_params_find(table, number, -1, job->driver);

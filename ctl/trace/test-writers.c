@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * test-writers FORMAT SCENE FILE: items that are made by hand, written in a format, for test-chrome.py, test-perfetto.py and test-folded.py, which say what
- * must be in the file. FORMAT "lanes" tests these alone.
+ * test-writers FORMAT SCENE FILE: items that are made by hand, written in a format, for test-chrome.py, test-perfetto.py and
+ * test-folded.py, which say what must be in the file. FORMAT "lanes" tests these alone.
  */
 
 #include <math.h>

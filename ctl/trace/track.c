@@ -117,8 +117,9 @@ static bool append_span(struct trace_lane *lane, uint64_t start, uint64_t end, b
 }
 
 /*
- * A span that comes late, as a long call does after those within it: it is around, within, before or behind each of the outermost ones, as far back as
- * these are known. One that starts with another must not be around it: readers would take them the other way round.
+ * A span that comes late, as a long call does after those within it: it is around, within, before or behind each of the outermost
+ * ones, as far back as these are known. One that starts with another must not be around it: readers would take them the other way
+ * round.
  */
 static bool insert_span(struct trace_lane *lane, uint64_t start, uint64_t end, bool flat)
 {

@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * Where formats with timelines draw an item: a thread, a CPU (what interrupts did), a stream of a GPU. A timeline shows spans that nest; those that
- * overlap otherwise get lanes. What is on a stream of a GPU is within nothing, so there all that overlap do, as kernels of a graph. How many tracks are remembered is bounded: when there are too many all are forgotten, and
- * announced again when they are next used.
+ * Where formats with timelines draw an item: a thread, a CPU (what interrupts did), a stream of a GPU. A timeline shows spans
+ * that nest; those that overlap otherwise get lanes. What is on a stream of a GPU is within nothing, so there all that overlap
+ * do, as kernels of a graph. How many tracks are remembered is bounded: when there are too many all are forgotten, and announced
+ * again when they are next used.
  */
 
 #include <stdbool.h>
