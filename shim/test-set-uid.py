@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A set-uid program is left alone, even when /etc/ld.so.preload brings the shim into it and the system's daemon is interested in all.
+"""A set-uid program is left alone, even when /etc/ld.so.preload brings the shim into it and the system's daemon is interested in all,
+and traces all.
 Needs root: it runs in a mount namespace with an overlay on /etc and a /run of its own."""
 import os
 import shutil
@@ -9,6 +10,7 @@ import sys
 
 import fake_daemon
 import wire
+from fake_trace import TraceDaemon
 from target_runs import SHIM, SIM, TARGETS, end, report
 
 NOBODY = 65534
@@ -32,7 +34,7 @@ def inner():
     fake_daemon.folder_of = lambda name: "/run/gpuprobe"
     for program in ("s-threads", "s-linked"):
         for mode in (0o755, 0o4755):
-            with fake_daemon.FakeDaemon("system", deadline_ms=5000) as daemon:
+            with TraceDaemon("system", deadline_ms=5000, probes=True) as daemon:
                 os.chmod(daemon.folder, 0o755)
                 os.chmod(f"{daemon.folder}/shim.sock", 0o666)
                 os.chmod(f"{PLACE}/{program}", mode)
@@ -40,6 +42,9 @@ def inner():
                 asked = daemon.seen(wire.IMAGE)
                 report(f"{program} {mode:o}", done.returncode == 0 and done.stdout == "165760\n" * 8 and asked == (40 if mode == 0o755 else 0),
                        f"status {done.returncode}, {asked} images, {done.stdout!r} {done.stderr!r}")
+                calls = len(daemon.calls())
+                report(f"{program} {mode:o}: traced", calls > 200 and daemon.seen(wire.TRACE) == 1 if mode == 0o755 else not daemon.messages,
+                       f"{calls} calls, {len(daemon.messages)} messages")
     end()
 
 
