@@ -161,6 +161,8 @@ static int not_found(const char *method, const char *subject, const char *what) 
 		return ctl_fail(CTL_NOT_FOUND,
 				"there is no %s with memory probes now; gpuprobectl kernel list shows what there is",
 				what);
+	if (!strcmp(method, "Trace"))
+		return ctl_fail(CTL_NOT_FOUND, "there is no %s", what);
 	if (!strcmp(method, "ShowProgram"))
 		return ctl_fail(CTL_NOT_FOUND, "there is no program %s on the GPU; gpuprobectl list shows what is attached", subject);
 	if (strstr(what, "detached meanwhile"))
@@ -187,6 +189,19 @@ static int ambiguous(json_object *parameters) {
 			ctl_string(parameters, "what"), text);
 }
 
+/* The same of Trace, whose options have other names. */
+static int invalid_trace_argument(const char *parameter, const char *reason) {
+	static const struct {
+		const char *parameter, *option;
+	} options[] = { { "calls", "-e" }, { "hooks", "-e, --kernel" }, { "pids", "-p" }, { "probes", "--probe" }, { "sources", "--backend" },
+			{ "min_duration", "--min-dur" }, { "duration", "-d" } };
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
+		if (!strcmp(parameter, options[i].parameter))
+			return ctl_fail(CTL_USAGE, "%s: %s", options[i].option, reason);
+	return ctl_fail(CTL_USAGE, "--%s: %s", parameter, reason);
+}
+
 /* A parameter that makes no sense, named as the user gave it: filter.ring_size is --ring-size. */
 static int invalid_argument(const char *method, const char *subject, json_object *parameters) {
 	const char *parameter = ctl_string(parameters, "parameter"), *dot = strrchr(parameter, '.'),
@@ -195,6 +210,8 @@ static int invalid_argument(const char *method, const char *subject, json_object
 
 	if (!strcmp(parameter, "map") || !strcmp(parameter, "object"))
 		return ctl_fail(CTL_ERROR, "%s: %s", subject, reason);
+	if (!strcmp(method, "Trace"))
+		return invalid_trace_argument(parameter, reason);
 	snprintf(option, sizeof(option), "--%s", dot ? dot + 1 : parameter);
 	for (char *p = option; *p; p++)
 		if (*p == '_')

@@ -39,9 +39,10 @@ static json_object *get(json_object *object, const char *key) {
 	return value;
 }
 
-/* The next records; the first reply of a call that waits for its processes has what comes before the last portion. */
+/* The next records; the first reply of a call that waits for its processes has the beginning only. */
 static json_object *next_reply(struct play *play) {
-	size_t n = play->n - play->at < play->portion ? play->n - play->at : play->portion;
+	size_t portion = play->last && !play->started ? sizeof(struct trace_start) : play->portion;
+	size_t n = play->n - play->at < portion ? play->n - play->at : portion;
 	char *text = malloc(base64_encoded_size(n));
 	json_object *reply;
 

@@ -212,7 +212,7 @@ static void add_hook_value(struct trace_decoder *decoder, struct trace_item *ite
 }
 
 static void decode_event(struct trace_decoder *decoder, const struct trace_event *event, struct trace_item *item) {
-	static const struct names_argument unknown = { .name = "word", .type = NAMES_HEX, .size = 8 };
+	struct names_argument unknown = { .type = NAMES_HEX, .size = 8 };
 	const struct names_hook *hook = names_hook(decoder->names, event->hook);
 	const char *text = (const char *)(event->words + event->n_words), *end = text + event->n_text;
 
@@ -229,8 +229,12 @@ static void decode_event(struct trace_decoder *decoder, const struct trace_event
 	if (item->has_result)
 		item->result = hook->result.type == NAMES_SIGNED ? sign_extend((uint64_t)event->result, hook->result.size) : event->result;
 	item->failed = item->has_result && hook->result.type == NAMES_SIGNED && item->result < 0;
-	for (size_t i = 0; i < event->n_words; i++)
-		add_hook_value(decoder, item, hook && i < hook->n_arguments ? &hook->arguments[i] : &unknown, event->words[i], &text, end);
+	for (unsigned int i = 0; i < event->n_words; i++) {
+		const bool known = hook && i < hook->n_arguments;
+
+		unknown.name = known ? NULL : numbered(decoder, "word", i);
+		add_hook_value(decoder, item, known ? &hook->arguments[i] : &unknown, event->words[i], &text, end);
+	}
 }
 
 static void decode_kernel(struct trace_decoder *decoder, const struct trace_kernel *kernel, struct trace_item *item) {

@@ -22,7 +22,6 @@
 #define WINDOW_LINES UINT64_C(300000000) /* nanoseconds that records wait for older ones: somebody watches */
 #define WINDOW_FILE UINT64_C(10000000000)
 #define MEMORY ((size_t)128 << 20)
-#define LAG UINT64_C(50000000) /* what ended so long ago has been sent */
 #define TICK_MS 100
 #define STOP_MS 500 /* after a signal: for the records until then */
 #define CHILD_MS 3000 /* after the end of CMD: for the end of the trace */
@@ -38,7 +37,7 @@ struct live {
 	bool started; /* the first reply has come */
 	bool interrupted; /* by a signal, once */
 	uint64_t began, stop_at, stop_by; /* nanoseconds; 0: not yet */
-	uint64_t interval_at, told_at;
+	uint64_t interval_at, told_at, replied_at;
 	bool told; /* a line of progress is on the terminal */
 };
 
@@ -78,11 +77,12 @@ static void tell(struct live *live, const char *end) {
 /* What is to be done from time to time. */
 static int tick(struct live *live) {
 	const uint64_t now = now_ns();
-	int r;
+	int r = 0;
 
 	if (!live->started)
 		return CTL_OK;
-	r = trace_stream_advance(live->stream, now - LAG);
+	if (live->target.lines && now >= live->replied_at + WINDOW_LINES)
+		r = trace_stream_finish(live->stream);
 	if (!r && live->trace->interval && now >= live->interval_at) {
 		live->interval_at = now + live->trace->interval;
 		r = trace_sink_interval(live->sink);
@@ -175,6 +175,7 @@ static int take_reply(struct live *live, json_object *parameters) {
 
 	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text), &data, &n_data))
 		return ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
+	live->replied_at = now_ns();
 	r = trace_stream_feed(live->stream, data, n_data);
 	if (!live->trace->format)
 		fwrite(data, 1, n_data, live->target.file);
@@ -274,6 +275,7 @@ static int open_nothing(struct live *live) {
 static int open_all(struct live *live) {
 	struct trace_command *trace = live->trace;
 	struct trace_order_options order = { .memory = MEMORY, .min_duration = trace->min_duration, .errors = trace->errors, .gpu = trace->gpu };
+	bool for_people;
 	int r;
 
 	r = trace->test ? open_nothing(live) : trace_target_open(&live->target, trace);
@@ -281,7 +283,8 @@ static int open_all(struct live *live) {
 		r = ctl_usage("--format=raw is not for a terminal: -o FILE");
 	if (r)
 		return r;
-	r = trace_sink_new(&live->sink, trace, live->target.file, trace->command || live->target.path || trace->format != &trace_format_text ? stderr : stdout);
+	for_people = trace->format == &trace_format_text || trace->format == &trace_format_table;
+	r = trace_sink_new(&live->sink, trace, live->target.file, live->target.file == stdout && for_people ? stdout : stderr);
 	if (!r) {
 		order.window = live->target.lines ? WINDOW_LINES : WINDOW_FILE;
 		order.take = trace_sink_needs_items(live->sink) ? trace_sink_item : NULL;
@@ -300,6 +303,8 @@ static void tell_end(struct live *live) {
 	trace_stream_state(live->stream, &state);
 	live->trace->tested = true;
 	live->trace->hits = state.events;
+	if (live->trace->test)
+		return;
 	if (live->target.path)
 		tell(live, "\n");
 	else if (state.lost)

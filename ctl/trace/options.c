@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -167,8 +168,8 @@ static int put_pid(struct trace_command *trace, const char *text) {
 	int r;
 
 	r = ctl_number("-p", text, 1, &pid);
-	if (r < 0 && pid > INT32_MAX)
-		r = ctl_usage("-p: there is no process %s", text);
+	if (r < 0 && (pid > INT32_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH)))
+		r = ctl_fail(CTL_NOT_FOUND, "there is no process %s", text);
 	if (r < 0)
 		json_object_array_add(list(trace, "pids"), json_object_new_int64(pid));
 	return r;

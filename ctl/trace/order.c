@@ -122,7 +122,7 @@ static int give(struct trace_order *order) {
 	int r = 0;
 
 	if (trace_decoder_item(order->decoder, entry.record, entry.number, item) && is_wanted(order, item)) {
-		launch = order->gpu && item->kind == EVENT_CALL && trace_call_launches(((const struct trace_call *)entry.record)->function);
+		launch = order->gpu && item->kind == EVENT_CALL && !item->failed && trace_call_launches(((const struct trace_call *)entry.record)->function);
 		item->id = ++order->n_items;
 		r = trace_links_item(order->links, item, launch);
 		if (!r)
@@ -201,13 +201,6 @@ int trace_order_add(struct trace_order *order, struct trace_block *block, const 
 	trace_order_ref(order, block);
 	if (time > order->newest && record->type != TRACE_KERNEL)
 		order->newest = time;
-	return give_old(order);
-}
-
-int trace_order_advance(struct trace_order *order, uint64_t now) {
-	now = relative(order, now);
-	if (now > order->newest)
-		order->newest = now;
 	return give_old(order);
 }
 

@@ -39,7 +39,6 @@ void trace_order_ref(struct trace_order *order, struct trace_block *block);
 void trace_order_unref(struct trace_order *order, struct trace_block *block);
 /* Adds a whole record, which lies in block and which the decoder has learned from. */
 int trace_order_add(struct trace_order *order, struct trace_block *block, const struct trace_record *record, uint64_t number);
-/* It is @now (CLOCK_MONOTONIC): what has waited long enough goes. */
-int trace_order_advance(struct trace_order *order, uint64_t now);
+/* All that waits goes, since nothing older is to be expected. */
 int trace_order_finish(struct trace_order *order);
 uint64_t trace_order_items(const struct trace_order *order); /* given away so far */

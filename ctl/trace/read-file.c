@@ -196,7 +196,6 @@ static void finish_raw(struct reader *reader, const struct trace_stream *stream)
 
 static int read_records(struct reader *reader) {
 	const struct trace_order_options options = { .window = RAW_WINDOW, .memory = RAW_MEMORY, .gpu = true, .take = take_raw, .userdata = reader };
-	struct trace_stream_state state;
 	struct trace_stream *stream;
 	int r, finished;
 
@@ -207,10 +206,6 @@ static int read_records(struct reader *reader) {
 	while (!r && reader->n) {
 		r = trace_stream_feed(stream, reader->buffer, reader->n);
 		reader->n = 0;
-		if (!r) {
-			trace_stream_state(stream, &state);
-			r = trace_stream_advance(stream, state.newest);
-		}
 		if (!r)
 			r = fill(reader, 1);
 	}

@@ -198,10 +198,11 @@ static int write_ioctl(struct trace_writer *writer, const struct trace_item *ite
 
 static int write_hook(struct trace_writer *writer, const struct trace_item *item) {
 	const char *type = !strcmp(item->class, "work") ? "scheduler" : !strcmp(item->class, "memory") ? "kernel_mem" : "kernel";
+	const char *module = strchr(item->name, ':'), *name = module ? module + 1 : item->name;
 
 	if (!item->instant)
-		return write_span(writer, item, type, item->name);
-	put_size(begin(writer, item, type, item->name), item);
+		return write_span(writer, item, type, name);
+	put_size(begin(writer, item, type, name), item);
 	return write_now(writer, item);
 }
 

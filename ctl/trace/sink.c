@@ -52,7 +52,7 @@ int trace_sink_item(const struct trace_item *item, void *userdata) {
 int trace_sink_interval(struct trace_sink *sink) {
 	int r;
 
-	if (!sink->table || !sink->trace->interval)
+	if (!sink->table || !trace_table_has_rows(sink->table))
 		return 0;
 	r = trace_table_print(sink->table, sink->told);
 	fputc('\n', sink->told);

@@ -136,10 +136,6 @@ int trace_stream_feed(struct trace_stream *stream, const void *bytes, size_t n) 
 	return r;
 }
 
-int trace_stream_advance(struct trace_stream *stream, uint64_t now) {
-	return stream->state.started ? trace_order_advance(stream->order, now) : 0;
-}
-
 int trace_stream_finish(struct trace_stream *stream) {
 	return trace_order_finish(stream->order);
 }

@@ -35,9 +35,7 @@ struct trace_stream_state {
 int trace_stream_new(struct trace_stream **streamp, const struct trace_order_options *options, int (*begin)(const struct trace_about *about, void *userdata));
 struct trace_stream *trace_stream_free(struct trace_stream *stream);
 int trace_stream_feed(struct trace_stream *stream, const void *bytes, size_t n);
-/* It is @now (CLOCK_MONOTONIC), and all records that ended some time ago have come. */
-int trace_stream_advance(struct trace_stream *stream, uint64_t now);
-/* There is no more: all that waits is given away. */
+/* All that waits is given away: there is no more, or nothing has come for some time. */
 int trace_stream_finish(struct trace_stream *stream);
 void trace_stream_state(const struct trace_stream *stream, struct trace_stream_state *state);
 /* Bytes of a record at the end that is not there in full. */

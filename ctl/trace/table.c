@@ -120,6 +120,10 @@ int trace_table_add(struct trace_table *table, const struct trace_item *item) {
 	return report_histogram_add(&row->durations, item->end - item->start);
 }
 
+bool trace_table_has_rows(const struct trace_table *table) {
+	return table->n_rows;
+}
+
 static int by_time(const void *a, const void *b) {
 	const struct row *const *rows[2] = { a, b };
 	const double totals[2] = { (*rows[0])->durations.total, (*rows[1])->durations.total };
