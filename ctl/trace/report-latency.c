@@ -119,7 +119,7 @@ static json_object *latency_json(void *part) {
 static void latency_print(json_object *data, const struct report_options *options) {
 	static const char *const header[] = { "LAUNCHES", "MEAN", "P50", "P99", "MAX", NULL };
 	json_object *rows = json_object_new_array(), *row = json_object_new_array();
-	const int64_t early = ctl_int(data, "started_before_launch");
+	const int64_t early = ctl_int(data, "started_before_launch"), explained = ctl_int(data, "within_clock_error");
 
 	puts("=== LAUNCH TO START ===\n");
 	json_object_array_add(row, ctl_format("%" PRId64, ctl_int(data, "count")));
@@ -127,14 +127,14 @@ static void latency_print(json_object *data, const struct report_options *option
 	json_object_array_add(rows, row);
 	if (ctl_int(data, "count"))
 		ctl_print_table(header, rows);
-	else
+	else if (!early)
 		puts("The trace has no kernel with its launch.");
 	json_object_put(rows);
 	report_print_powers(ctl_get(data, "powers"), options);
 	if (early) {
-		printf("\nNOT POSSIBLE: %" PRId64 " started before their launch, ", early);
+		printf("\n%s%" PRId64 " started before their launch, ", early > explained ? "NOT POSSIBLE: " : "", early);
 		report_print_text("by up to ", report_text_time(ctl_int(data, "worst_ns")));
-		printf("; %" PRId64 " of them within the error of the clocks\n", ctl_int(data, "within_clock_error"));
+		printf("; %" PRId64 " of them within the error of the clocks\n", explained);
 	}
 	if (ctl_int(data, "unmatched"))
 		printf("Without their launch: %" PRId64 "\n", ctl_int(data, "unmatched"));

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import statistics
 import struct
@@ -14,6 +15,7 @@ import tempfile
 import unittest
 
 REPORT = os.path.abspath(sys.argv[1])
+DOCS = pathlib.Path(__file__).resolve().parents[2] / 'docs'
 OK, ERROR, USAGE = range(3)
 NOT_FOUND = 5
 START = {'type': 'start', 'format': 'gpuprobe-trace', 'version': 1, 'monotonic': 5_000_000_000, 'realtime': 1_700_000_000_000_000_000, 'host': 'h'}
@@ -257,6 +259,7 @@ class Analyses(Case):
         self.assertEqual(sum(power['count'] for power in latency['powers']), 1000)
         for power in latency['powers']:
             self.assertEqual(power['count'], sum(power['from_ns'] <= value < 2 * power['from_ns'] for value in latencies))
+        self.assertIn('NOT POSSIBLE: 2 started before their launch, by up to 9.000 us; 1 of them within', self.run_report('--latency', str(self.dir / 'trace.jsonl')).decode())
         self.assertEqual(data['errors']['n_violations'], 1)
         self.assertEqual(data['errors']['violations'][0]['violation'], 'starts 0.7us before its launch')
 
@@ -567,6 +570,27 @@ class Raw(Case):
         got = self.json(path)['file']
         self.assertEqual((got['items'], got['malformed']), (1, 1))
         self.run_report(self.file(self.start(version=9), 'raw'), status=ERROR, stderr=f'{self.dir}/raw: a trace of another version of gpuprobe')
+
+
+class Documentation(Case):
+    def test_options(self):
+        """Each option of the help is in the manual page, under REPORTS or OPTIONS."""
+        page = (DOCS / 'gpuprobectl.1.scd').read_text()
+        reports = page[page.index('# REPORTS'):page.index('# ENVIRONMENT')]
+        options = re.findall(r'--[a-z-]+', self.run_report('--help').decode())
+        self.assertGreater(len(set(options)), 15)
+        for option in options:
+            self.assertRegex(reports, rf'\*{option}\b')
+
+    def test_members(self):
+        """Each member that a line of ours can have is in the page of the formats."""
+        page = (DOCS / 'gpuprobe-trace.5.scd').read_text()
+        page = page[page.index('# JSONL'):page.index('# JSONL-SEED')]
+        source = (pathlib.Path(__file__).parent / 'jsonl.c').read_text()
+        members = re.findall(r'member\w*\(line, "(\w+)"', source) + re.findall(r'\\"(\w+)\\":', source)
+        self.assertGreater(len(set(members)), 30)
+        for member in set(members):
+            self.assertRegex(page, rf'\*{member}\*|_{member}_|"{member}"')
 
 
 class Memory(Case):
