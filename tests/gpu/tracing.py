@@ -24,6 +24,7 @@ class Trace:
         deadline = time.monotonic() + 20
         while not self.file.exists() or not self.file.stat().st_size:
             if self.process.poll() is not None or time.monotonic() > deadline:
+                self.process.kill()
                 raise RuntimeError(f"the trace did not start: {self.process.communicate()}")
             time.sleep(0.02)
         return self
@@ -67,11 +68,6 @@ class TraceCode:
             expect("the first call", calls[0]["name"] in ("cuInit", "cuGetProcAddress_v2", "cuDriverGetVersion"), True)
             self.benchmarks["trace_calls"] = {"calls": len(calls), "functions": len({call["name"] for call in calls}),
                                               "ioctls": sum(item["type"] == "ioctl" for item in items)}
-
-    def traced_order(self, worker, session, *options):
-        with Trace(self, session, worker, "--gpu", *options) as trace:
-            worker.ask(f"steps {STEPS}")
-        return trace
 
     def test_trace_train(self):
         """Number, order and times of kernels are those that torch.profiler tells of another run; none begins before its launch."""
