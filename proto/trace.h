@@ -159,9 +159,14 @@ enum trace_device {
 	TRACE_DEVICE_CAPS = 6,
 };
 
+enum trace_ioctl_flags {
+	TRACE_IOCTL_OPEN = 1 << 0, /* still running when tracing ended */
+	TRACE_IOCTL_STATUS = 1 << 1, /* `status` is there */
+};
+
 /* An ioctl of a device of the driver, at its end. Three byte strings follow, each padded to 8 bytes. */
 struct trace_ioctl {
-	struct trace_record record; /* flags: 1: still running when tracing ended */
+	struct trace_record record; /* flags: enum trace_ioctl_flags */
 	uint64_t start;
 	uint64_t end;
 	uint32_t pid;
@@ -174,7 +179,7 @@ struct trace_ioctl {
 	uint16_t n_after; /* bytes of the argument at return */
 	uint16_t n_inner; /* bytes at entry of what the argument's pointer (RM_CONTROL, RM_ALLOC, XFER) points to */
 	uint32_t stack;
-	uint32_t reserved; /* 0 */
+	uint32_t status; /* at return, of those whose status lies behind the bytes (UVM's 33 and 68); else 0 */
 	uint8_t bytes[];
 };
 
