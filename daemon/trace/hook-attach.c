@@ -311,28 +311,36 @@ static void try_fentry(struct hook_attachment *attachment, uint32_t row, struct 
 }
 
 /* All that are left, in one link; else each in its own. */
-static int try_multi(struct hook_attachment *attachments, const uint32_t *left, size_t n, struct hook_programs *programs) {
+static int try_multi(struct hook_attachment *attachments, const uint32_t *left, size_t n, struct hook_programs *programs,
+		     const struct hook_kernel *kernel) {
 	uint64_t *addresses = calloc(2 * n, sizeof(*addresses)), *rows = addresses ? addresses + n : NULL;
 	bool *spans = calloc(n, sizeof(*spans));
+	size_t n_traceable = 0;
 	int r = -ENOMEM;
 
 	if (!addresses || !spans)
 		goto out;
 	for (size_t i = 0; i < n; i++) {
-		addresses[i] = attachments[left[i]].address;
-		rows[i] = left[i];
-		spans[i] = attachments[left[i]].alternative->span;
+		const struct hook_alternative *alternative = attachments[left[i]].alternative;
+
+		if (!hook_kernel_traceable(kernel, alternative->place, alternative->name)) {
+			because(&attachments[left[i]], "kprobe-multi: ftrace does not reach the function");
+			continue;
+		}
+		addresses[n_traceable] = attachments[left[i]].address;
+		rows[n_traceable] = left[i];
+		spans[n_traceable++] = alternative->span;
 	}
-	r = hook_programs_multi(programs, addresses, rows, spans, n);
-	for (size_t i = 0; i < n; i++) {
+	r = n_traceable ? hook_programs_multi(programs, addresses, rows, spans, n_traceable) : 0;
+	for (size_t i = 0; i < n_traceable; i++) {
 		int single = r;
 
-		if (r < 0 && r != -EOPNOTSUPP && n > 1)
+		if (r < 0 && r != -EOPNOTSUPP && n_traceable > 1)
 			single = hook_programs_multi(programs, addresses + i, rows + i, spans + i, 1);
 		if (single < 0)
-			because(&attachments[left[i]], "kprobe-multi: %s", because_errno(single));
+			because(&attachments[rows[i]], "kprobe-multi: %s", because_errno(single));
 		else
-			attachments[left[i]].method = HOOK_METHOD_MULTI;
+			attachments[rows[i]].method = HOOK_METHOD_MULTI;
 	}
 	r = 0;
 out:
@@ -344,7 +352,9 @@ out:
 static void try_kprobe(struct hook_attachment *attachment, uint32_t row, struct hook_programs *programs, const struct hook_kernel *kernel) {
 	int r = hook_programs_kprobe(programs, kernel, attachment->address, row, attachment->alternative->span);
 
-	if (r < 0)
+	if (r == -EINVAL && !hook_kernel_traceable(kernel, attachment->alternative->place, attachment->alternative->name))
+		because(attachment, "kprobe: ftrace does not reach the function, and this kernel was built without CONFIG_KPROBE_EVENTS_ON_NOTRACE");
+	else if (r < 0)
 		because(attachment, "kprobe: %s", because_errno(r));
 	else
 		attachment->method = HOOK_METHOD_KPROBE;
@@ -408,7 +418,7 @@ int hook_attach(struct hook_attachment *attachments, size_t n, struct hook_progr
 			try_fentry(&attachments[left[i]], left[i], programs, kernel);
 		n_left = still_left(attachments, left, n_left);
 		if (n_left)
-			r = try_multi(attachments, left, n_left, programs);
+			r = try_multi(attachments, left, n_left, programs, kernel);
 		n_left = still_left(attachments, left, n_left);
 		for (size_t i = 0; i < n_left; i++)
 			try_kprobe(&attachments[left[i]], left[i], programs, kernel);
@@ -432,11 +442,16 @@ static enum hook_method guess_function(struct hook_attachment *attachment, const
 		because(attachment, "%s:%s: %s", alternative->place, alternative->name, reason);
 		return HOOK_METHOD_NONE;
 	}
+	if (!hook_kernel_traceable(kernel, alternative->place, alternative->name)) {
+		because(attachment, "%s:%s: ftrace does not reach the function: most kernels refuse to probe it", alternative->place,
+			alternative->name);
+		return HOOK_METHOD_NONE;
+	}
 	id = hook_kernel_function_btf(kernel, alternative->place, alternative->name, &fd);
 	if (fd >= 0)
 		close(fd);
 	if (kernel->kprobe_type >= 0)
-		return id > 0 ? HOOK_METHOD_FENTRY : HOOK_METHOD_KPROBE;
+		return id > 0 ? HOOK_METHOD_FENTRY : kernel->has_fprobe ? HOOK_METHOD_MULTI : HOOK_METHOD_KPROBE;
 	because(attachment, "%s:%s: this kernel has no kprobes", alternative->place, alternative->name);
 	return HOOK_METHOD_NONE;
 }

@@ -54,25 +54,36 @@ static bool is_asked(const char *const *patterns, size_t n) {
 }
 
 /* Leaves those that are counted, at the index of their counter. */
-static void attach(struct trace_hooks *hooks, struct hook_discover *discover, uint64_t *addresses, bool *counted) {
+static void attach(struct trace_hooks *hooks, struct hook_discover *discover, size_t n_traceable, uint64_t *addresses, bool *counted) {
 	size_t n;
 
 	for (size_t i = 0; i < discover->n; i++)
 		addresses[i] = discover->symbols[i]->address;
-	n = discover->n ? hook_programs_count(hooks->programs, &hooks->kernel, addresses, counted, discover->n) : 0;
+	n = discover->n ? hook_programs_count(hooks->programs, &hooks->kernel, addresses, counted, n_traceable, discover->n) : 0;
 	if (n < discover->n || !n)
 		trace_session_missing(hooks->session, "discover: %zu of %zu functions can be counted%s", n, discover->n,
 				      !discover->n		     ? "; the driver is not loaded, or has no function of that name" :
 				      hooks->kernel.kprobe_type < 0 ? "; this kernel has no kprobes" :
-								      "");
+								      "; ftrace does not reach the others");
 	for (size_t i = 0; i < discover->n; i++)
 		if (!counted[i])
 			discover->symbols[i] = NULL;
 }
 
+/* Those that ftrace reaches, or the others. */
+static void add_symbols(const struct trace_hooks *hooks, struct hook_discover *discover, bool traceable, const char *const *patterns, size_t n) {
+	for (size_t i = 0; i < hooks->kernel.n_symbols && discover->n < HOOK_COUNTS_MAX; i++) {
+		const struct hook_symbol *symbol = &hooks->kernel.symbols[i];
+
+		if (symbol->address && (symbol->traceable || !hooks->kernel.knows_traceable) == traceable && is_wanted(symbol, patterns, n))
+			discover->symbols[discover->n++] = symbol;
+	}
+}
+
 int hook_discover_new(struct trace_hooks *hooks, const char *const *patterns, size_t n) {
 	struct hook_discover *discover;
 	uint64_t *addresses;
+	size_t n_traceable;
 	bool *counted;
 
 	if (!is_asked(patterns, n))
@@ -89,10 +100,10 @@ int hook_discover_new(struct trace_hooks *hooks, const char *const *patterns, si
 	addresses = calloc(HOOK_COUNTS_MAX, sizeof(*addresses));
 	counted = calloc(HOOK_COUNTS_MAX, sizeof(*counted));
 	if (discover->symbols && discover->told && addresses && counted) {
-		for (size_t i = 0; i < hooks->kernel.n_symbols && discover->n < HOOK_COUNTS_MAX; i++)
-			if (hooks->kernel.symbols[i].address && is_wanted(&hooks->kernel.symbols[i], patterns, n))
-				discover->symbols[discover->n++] = &hooks->kernel.symbols[i];
-		attach(hooks, discover, addresses, counted);
+		add_symbols(hooks, discover, true, patterns, n);
+		n_traceable = discover->n;
+		add_symbols(hooks, discover, false, patterns, n);
+		attach(hooks, discover, n_traceable, addresses, counted);
 	}
 	free(addresses);
 	free(counted);

@@ -157,7 +157,10 @@ static void take_ioctl(struct trace_hooks *hooks, const struct hook_ioctl *io, s
 		.n_before = at_most(io->n_before),
 		.n_after = at_most(io->n_after),
 		.n_inner = at_most(io->n_inner),
+		.status = io->status,
 	};
+	if (io->has_status)
+		record.record.flags |= TRACE_IOCTL_STATUS;
 	n = add_bytes(&record, 0, io->before, record.ioctl.n_before);
 	n = add_bytes(&record, n, io->after, record.ioctl.n_after);
 	n = add_bytes(&record, n, io->inner, record.ioctl.n_inner);
@@ -214,7 +217,7 @@ void hook_event_flush(struct trace_hooks *hooks) {
 	while (!bpf_map_get_next_key(ioctls, NULL, &key)) {
 		if (!bpf_map_lookup_elem(ioctls, &key, &io)) {
 			io.header.end = now;
-			take_ioctl(hooks, &io, sizeof(io), 1);
+			take_ioctl(hooks, &io, sizeof(io), TRACE_IOCTL_OPEN);
 		}
 		if (bpf_map_delete_elem(ioctls, &key))
 			break;

@@ -139,9 +139,7 @@ static int add_symbol(struct hook_kernel *kernel, size_t *max, const char *modul
 		kernel->symbols = symbols;
 	}
 	symbols += kernel->n_symbols;
-	symbols->module = strdup(module);
-	symbols->name = strdup(name);
-	symbols->address = address;
+	*symbols = (struct hook_symbol){ .module = strdup(module), .name = strdup(name), .address = address };
 	kernel->n_symbols++;
 	return symbols->module && symbols->name ? 0 : -ENOMEM;
 }
@@ -154,14 +152,48 @@ static int read_symbols(struct hook_kernel *kernel) {
 	size_t max = 0;
 	int r = 0;
 
-	while (!r && file && fgets(line, sizeof(line), file))
-		if (strstr(line, "\t[nvidia") && parse_symbol(line, &address, &name, &module))
+	while (!r && file && fgets(line, sizeof(line), file)) {
+		kernel->has_fprobe |= !!strstr(line, " register_fprobe_ips\n");
+		if (strstr(line, "\t[nvidia") && parse_symbol(line, &address, &name, &module) && strncmp(name, "__pfx_", 6))
 			r = add_symbol(kernel, &max, module, name, address);
+	}
 	if (file)
 		fclose(file);
 	if (!r)
 		qsort(kernel->symbols, kernel->n_symbols, sizeof(*kernel->symbols), compare_symbols);
 	return r;
+}
+
+static struct hook_symbol *find_symbol(const struct hook_kernel *kernel, const char *module, const char *function) {
+	struct hook_symbol key = { .module = (char *)module, .name = (char *)function };
+
+	return kernel->n_symbols ? bsearch(&key, kernel->symbols, kernel->n_symbols, sizeof(key), compare_symbols) : NULL;
+}
+
+/* "nv_alloc_pages [nvidia]" */
+static void read_traceable(struct hook_kernel *kernel) {
+	int fd = kernel->n_symbols && kernel->tracefs >= 0 ? openat(kernel->tracefs, "available_filter_functions", O_RDONLY | O_CLOEXEC) : -1;
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "re");
+	char line[512], name[256], module[128];
+	struct hook_symbol *symbol;
+
+	if (!file && fd >= 0)
+		close(fd);
+	while (file && fgets(line, sizeof(line), file)) {
+		if (!strstr(line, " [nvidia") || sscanf(line, "%255s [%127[^]]", name, module) != 2)
+			continue;
+		symbol = find_symbol(kernel, module, name);
+		if (symbol)
+			symbol->traceable = kernel->knows_traceable = true;
+	}
+	if (file)
+		fclose(file);
+}
+
+bool hook_kernel_traceable(const struct hook_kernel *kernel, const char *module, const char *function) {
+	const struct hook_symbol *symbol = kernel->knows_traceable ? find_symbol(kernel, module, function) : NULL;
+
+	return !symbol || symbol->traceable;
 }
 
 static bool is_module_loaded(const char *module) {
@@ -209,24 +241,22 @@ static uint64_t scan_symbols(const struct hook_kernel *kernel, const char *modul
 }
 
 uint64_t hook_kernel_address(const struct hook_kernel *kernel, const char *module, const char *function, const char **reasonp) {
-	struct hook_symbol key = { .module = (char *)module, .name = (char *)function }, *symbol;
-	uint64_t address;
+	struct hook_symbol *symbol;
 
 	*reasonp = "there is no such function (or the compiler inlined it)";
 	if (strncmp(module, "nvidia", 6)) {
 		if (!hook_kernel_has_module(kernel, module))
 			*reasonp = "the module is not loaded";
-		address = scan_symbols(kernel, module, function, reasonp);
-		return address;
+		return scan_symbols(kernel, module, function, reasonp);
 	}
-	symbol = kernel->n_symbols ? bsearch(&key, kernel->symbols, kernel->n_symbols, sizeof(key), compare_symbols) : NULL;
+	symbol = find_symbol(kernel, module, function);
 	if (!symbol && !hook_kernel_has_module(kernel, module))
 		*reasonp = "the module is not loaded";
 	if (symbol && !symbol->address)
 		*reasonp = "the kernel does not tell addresses of functions";
 	/* sorted: others of that name are its neighbours */
-	if (symbol && ((symbol > kernel->symbols && !compare_symbols(symbol - 1, &key)) ||
-		       (symbol + 1 < kernel->symbols + kernel->n_symbols && !compare_symbols(symbol + 1, &key)))) {
+	if (symbol && ((symbol > kernel->symbols && !compare_symbols(symbol - 1, symbol)) ||
+		       (symbol + 1 < kernel->symbols + kernel->n_symbols && !compare_symbols(symbol + 1, symbol)))) {
 		*reasonp = "several functions have that name";
 		return 0;
 	}
@@ -334,27 +364,20 @@ int hook_kernel_function_btf(const struct hook_kernel *kernel, const char *modul
 /* ---- tracepoints ---- */
 
 static int open_tracefs(const char **errorp) {
-	int fd, mount;
+	int fd, mount = -1;
 
-	fd = open("/sys/kernel/tracing/events", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd >= 0)
-		return fd;
+	if (!access("/sys/kernel/tracing/events", F_OK))
+		return open("/sys/kernel/tracing", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	fd = (int)syscall(SYS_fsopen, "tracefs", FSOPEN_CLOEXEC);
 	if (fd < 0) {
 		*errorp = errno == ENODEV ? "the kernel has no tracefs" : strerror(errno);
 		return -1;
 	}
-	mount = -1;
 	if (!syscall(SYS_fsconfig, fd, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
 		mount = (int)syscall(SYS_fsmount, fd, FSMOUNT_CLOEXEC, 0);
 	*errorp = strerror(errno);
 	close(fd);
-	if (mount < 0)
-		return -1;
-	fd = openat(mount, "events", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	*errorp = strerror(errno);
-	close(mount);
-	return fd;
+	return mount;
 }
 
 /* Reads a small file. False: it is not there. */
@@ -375,7 +398,7 @@ static bool slurp(int folder, const char *path, char *text, size_t size) {
 int hook_kernel_tracepoint(const struct hook_kernel *kernel, const char *group, const char *name) {
 	char path[256], text[32];
 
-	snprintf(path, sizeof(path), "%.100s/%.100s/id", group, name);
+	snprintf(path, sizeof(path), "events/%.100s/%.100s/id", group, name);
 	if (kernel->tracefs < 0)
 		return -ENOTSUP;
 	return slurp(kernel->tracefs, path, text, sizeof(text)) ? atoi(text) : -ENOENT;
@@ -430,7 +453,7 @@ bool hook_kernel_field(const struct hook_kernel *kernel, const char *group, cons
 	char path[256], *text = malloc(FORMAT_MAX), *line, *rest;
 	bool found = false;
 
-	snprintf(path, sizeof(path), "%.100s/%.100s/format", group, name);
+	snprintf(path, sizeof(path), "events/%.100s/%.100s/format", group, name);
 	if (text && kernel->tracefs >= 0 && slurp(kernel->tracefs, path, text, FORMAT_MAX))
 		for (line = strtok_r(text, "\n", &rest); line && !found; line = strtok_r(NULL, "\n", &rest))
 			found = parse_field(line, wanted, field);
@@ -464,6 +487,8 @@ int hook_kernel_init(struct hook_kernel *kernel, const struct hook_places *place
 	r = read_symbols(kernel);
 	if (r < 0)
 		hook_kernel_deinit(kernel);
+	else
+		read_traceable(kernel);
 	return r;
 }
 

@@ -24,6 +24,7 @@ struct hook_symbol {
 	char *module; /* with _ for - */
 	char *name;
 	uint64_t address;
+	bool traceable; /* ftrace reaches it */
 };
 
 struct hook_kernel {
@@ -34,8 +35,10 @@ struct hook_kernel {
 	size_t n_devices;
 	struct hook_symbol *symbols; /* functions of modules whose names begin with nvidia, by module and name */
 	size_t n_symbols;
+	bool knows_traceable; /* else all are said to be */
+	bool has_fprobe;
 	struct btf *btf; /* of the kernel, or NULL */
-	int tracefs; /* folder, or -1 */
+	int tracefs; /* its root, or -1 */
 	const char *tracefs_error;
 	int kprobe_type, kprobe_return_bit; /* type -1: the kernel has no kprobes */
 };
@@ -49,6 +52,9 @@ bool hook_kernel_version(const char *path, char text[32], uint16_t version[stati
 
 /* Address of a function. 0: it is not there, and *reasonp says why; the address of other modules than NVIDIA's takes the time to read all symbols. */
 uint64_t hook_kernel_address(const struct hook_kernel *kernel, const char *module, const char *function, const char **reasonp);
+
+/* Whether ftrace reaches a function of NVIDIA's: the core of the driver is built without; true where that is not known. */
+bool hook_kernel_traceable(const struct hook_kernel *kernel, const char *module, const char *function);
 
 /* Whether the module is loaded. */
 bool hook_kernel_has_module(const struct hook_kernel *kernel, const char *module);

@@ -298,25 +298,30 @@ int hook_programs_kprobe(struct hook_programs *programs, const struct hook_kerne
 }
 
 size_t hook_programs_count(struct hook_programs *programs, const struct hook_kernel *kernel, const uint64_t *addresses, bool *counted,
-			   size_t n) {
+			   size_t n_multi, size_t n) {
 	uint64_t *rows = calloc(n + 1, sizeof(*rows));
-	size_t n_counted = 0, before;
+	size_t n_counted = 0;
+	int r = 0;
 
 	if (!rows)
 		return 0;
 	for (size_t i = 0; i < n; i++)
 		rows[i] = i;
-	memset(counted, true, n);
-	if (programs->multi && !multi_link(programs, "hook_multi_count", addresses, rows, n, false))
-		n_counted = n;
+	memset(counted, false, n);
+	if (programs->multi && n_multi && !multi_link(programs, "hook_multi_count", addresses, rows, n_multi, false)) {
+		memset(counted, true, n_multi);
+		n_counted = n_multi;
+	}
 	free(rows);
-	if (n_counted)
-		return n_counted;
-	for (size_t i = 0; i < n; i++) {
-		before = programs->n_fds;
-		counted[i] = n_counted < COUNT_SINGLY_MAX &&
-			     undo(programs, before, kprobe(programs, kernel, "hook_count", addresses[i], (uint32_t)i, false)) >= 0;
+	for (size_t i = n_counted; i < n && !r && n_counted < n_multi + COUNT_SINGLY_MAX; i++) {
+		size_t before = programs->n_fds;
+
+		r = undo(programs, before, kprobe(programs, kernel, "hook_count", addresses[i], (uint32_t)i, false));
+		counted[i] = !r;
 		n_counted += counted[i];
+		/* of those that ftrace reaches one may fail by itself; the others fail all or none */
+		if (i < n_multi && r != -EOPNOTSUPP)
+			r = 0;
 	}
 	return n_counted;
 }

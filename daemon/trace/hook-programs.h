@@ -53,6 +53,9 @@ int hook_programs_processes(struct hook_programs *programs);
 /* Many functions in one link; spans[i]: whether function i has an end. */
 int hook_programs_multi(struct hook_programs *programs, const uint64_t *addresses, const uint64_t *rows, const bool *spans, size_t n);
 
-/* Counts calls of functions: all in one link, else each by itself. How many are counted; counted[i] says which. */
+/*
+ * Counts calls of functions: the first n_multi in one link if the kernel can, the others each by itself, as long as the kernel lets. How many are counted;
+ * counted[i] says which.
+ */
 size_t hook_programs_count(struct hook_programs *programs, const struct hook_kernel *kernel, const uint64_t *addresses, bool *counted,
-			   size_t n);
+			   size_t n_multi, size_t n);

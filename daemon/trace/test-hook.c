@@ -31,6 +31,7 @@
 #define RM_ALLOC 0xc030462bu
 #define XFER 0xc01046d3u
 #define UVM_FREE 34u
+#define UVM_MAP_EXTERNAL 33u
 
 /* ---- help ---- */
 
@@ -43,7 +44,7 @@ static void begin(pid_t pid, struct trace_options options) {
 /* ---- ioctls ---- */
 
 static void do_ioctls(void) {
-	unsigned char control[32], alloc[48], xfer[16], parameters[200];
+	unsigned char control[32], alloc[48], xfer[16], parameters[200], large[9264];
 	int null = open("/dev/null", O_RDWR), zero = open("/dev/zero", O_RDWR), other = open("/dev/full", O_RDWR);
 	uint64_t address = (uint64_t)(uintptr_t)parameters;
 	uint32_t size = sizeof(parameters), small = 24, inner = RM_CONTROL;
@@ -69,6 +70,9 @@ static void do_ioctls(void) {
 	uvm = page + 4096 - 40;
 	memset(uvm, 0x33, 40);
 	ioctl(zero, UVM_FREE, uvm);
+	/* MAP_EXTERNAL_ALLOCATION: its status is the last of 9264 bytes */
+	memcpy(memset(large, 0, sizeof(large)) + 9260, &small, 4);
+	ioctl(zero, UVM_MAP_EXTERNAL, large);
 	ioctl(other, RM_CONTROL, control);
 	ioctl(12345, RM_CONTROL, control);
 	close(null);
@@ -110,6 +114,10 @@ static void test_ioctl(void **state) {
 	io = check_ioctl(io, RM_CONTROL, TRACE_DEVICE_CTL, 0, 0);
 	io = check_ioctl(io, UVM_FREE, TRACE_DEVICE_UVM, 32, 0);
 	assert_int_equal(io->bytes[31], 0x33);
+	assert_int_equal(io->record.flags, 0);
+	io = check_ioctl(io, UVM_MAP_EXTERNAL, TRACE_DEVICE_UVM, 128, 0);
+	assert_int_equal(io->record.flags, TRACE_IOCTL_STATUS);
+	assert_int_equal(io->status, 24);
 	assert_null(next(io, TRACE_IOCTL));
 	assert_int_equal(session.lost, 0);
 }

@@ -366,6 +366,14 @@ static __always_inline void ioctl_begin(__u32 row, __u8 device, __u8 minor, __u3
 	io->header.start = bpf_ktime_get_ns();
 }
 
+/* Two of UVM's that every program makes have rmStatus far behind: MAP_EXTERNAL_ALLOCATION and ALLOC_SEMAPHORE_POOL. */
+static __always_inline void read_status(struct hook_ioctl *io) {
+	__u64 offset = io->command == 33 ? 9260 : io->command == 68 ? 9240 : 0;
+
+	if (io->device == TRACE_DEVICE_UVM && offset)
+		io->has_status = !bpf_probe_read_user(&io->status, sizeof(io->status), (const void *)(io->argument + offset));
+}
+
 static __always_inline void ioctl_end(__u32 row, __s32 result) {
 	__u64 key = HOOK_KEY((__u32)bpf_get_current_pid_tgid(), row), now = bpf_ktime_get_ns();
 	struct hook_ioctl *io = bpf_map_lookup_elem(&ioctls, &key);
@@ -377,6 +385,7 @@ static __always_inline void ioctl_end(__u32 row, __s32 result) {
 	if (now - io->header.start >= config.min_duration) {
 		count(&hits, row);
 		io->n_after = read_bytes(io->after, io->argument, argument_size(io));
+		read_status(io);
 		if (bpf_ringbuf_output(&ring, io, sizeof(*io), BPF_RB_NO_WAKEUP))
 			count(&lost, 0);
 	}

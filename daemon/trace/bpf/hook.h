@@ -141,9 +141,11 @@ struct hook_ioctl {
 	__u32 command;
 	__u8 device; /* enum trace_device */
 	__u8 minor;
-	__u16 reserved;
+	__u16 has_status; /* of those that have it beyond the bytes */
 	__u16 n_before, n_after, n_inner;
-	__u16 reserved2;
+	__u16 reserved;
+	__u32 status;
+	__u32 reserved2;
 	__u8 before[HOOK_IOCTL_BYTES];
 	__u8 inner[HOOK_IOCTL_BYTES];
 	__u8 after[HOOK_IOCTL_BYTES];
