@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Files of traces: raw (proto/trace.h), our jsonl, and what the seeds' tools wrote; their content says which. They are read once from the front, so a pipe will do, and a
- * file that grows is read to where it ends at that moment.
+ * Files of traces: raw (proto/trace.h), our jsonl, and what the seeds' tools wrote; their content says which. They are read
+ * once from the front, so a pipe will do, and a file that grows is read to where it ends at that moment.
  */
 
 #include "item.h"

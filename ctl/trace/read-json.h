@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * JSON of one line, read where it lies: strings are unescaped in place and end with a NUL, so a line is read without a copy of it. The byte at `end` is the
- * reader's and is a NUL. Strict about the syntax; texts come out as UTF-8 without a NUL: what is none becomes '?'.
+ * JSON of one line, read where it lies: strings are unescaped in place and end with a NUL, so a line is read without a copy of
+ * it. The byte at `end` is the reader's and is a NUL. Strict about the syntax; texts come out as UTF-8 without a NUL: what is
+ * none becomes '?'.
  */
 
 #include <stdbool.h>

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Lines of the seeds' format to items: the begin and the end of a span are two lines there. What happened in a thread within its outermost span is kept until
- * that ends, so that items come by their start; a thread whose span has more than READ_SEED_MAX lines in it gives the finished ones away before.
+ * Lines of the seeds' format to items: the begin and the end of a span are two lines there. What happened in a thread within
+ * its outermost span is kept until that ends, so that items come by their start; a thread whose span has more than
+ * READ_SEED_MAX lines in it gives the finished ones away before.
  */
 
 #include "read-line.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * --gaps: how long a thread waits between launches, and how long a GPU has nothing to do. These are not the same: launches are asynchronous, so a GPU may be busy
- * while no thread launches. What the seeds called idle time was the former, from one launch's beginning to that of the next: `between` here.
+ * --gaps: how long a thread waits between launches, and how long a GPU has nothing to do. These are not the same: launches are
+ * asynchronous, so a GPU may be busy while no thread launches. What the seeds called idle time was the former, from one
+ * launch's beginning to that of the next: `between` here.
  */
 
 #include <errno.h>
@@ -185,7 +186,8 @@ static json_object *gaps_json(void *part) {
 }
 
 static void print_threads(json_object *threads, int64_t limit) {
-	static const char *const header[] = { "PID", "TID", "THREAD", "LAUNCHES", "BETWEEN: MEAN", "IDLE: TOTAL", "MEAN", "P50", "P99", "MAX", NULL };
+	static const char *const header[] = { "PID",	     "TID",  "THREAD", "LAUNCHES", "BETWEEN: MEAN",
+					      "IDLE: TOTAL", "MEAN", "P50",    "P99",	   "MAX",	    NULL };
 	json_object *rows = json_object_new_array();
 
 	for (size_t i = 0; i < json_object_array_length(threads) && (int64_t)i < limit; i++) {
@@ -211,7 +213,8 @@ static void print_threads(json_object *threads, int64_t limit) {
 static void print_device(json_object *device) {
 	json_object *longest = ctl_get(device, "longest"), *gaps = ctl_get(device, "gaps");
 
-	printf("\nGPU %" PRId64 " of process %" PRId64 ": %" PRId64 " kernels\n", ctl_int(device, "device"), ctl_int(device, "pid"), ctl_int(device, "kernels"));
+	printf("\nGPU %" PRId64 " of process %" PRId64 ": %" PRId64 " kernels\n", ctl_int(device, "device"), ctl_int(device, "pid"),
+	       ctl_int(device, "kernels"));
 	report_print_text("  busy ", report_text_time(ctl_int(device, "busy_ns")));
 	report_print_text(", idle ", report_text_time(ctl_int(device, "idle_ns")));
 	printf(" (%.1f%%) in %" PRId64 " gaps", json_object_get_double(ctl_get(device, "idle_percent")), ctl_int(gaps, "count"));

@@ -78,7 +78,8 @@ static json_object *kernels_json(void *part) {
 			continue;
 		row = report_histogram_json(&kernels->rows[i]);
 		report_add_text(row, "name", report_names_text(&kernels->names, i));
-		json_object_object_add(row, "percent", json_object_new_double(kernels->total ? kernels->rows[i].total * 100 / (double)kernels->total : 0));
+		json_object_object_add(row, "percent",
+				       json_object_new_double(kernels->total ? kernels->rows[i].total * 100 / (double)kernels->total : 0));
 		json_object_array_add(array, row);
 	}
 	report_sort(array, "total_ns");

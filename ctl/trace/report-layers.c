@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * --layers: where the time of calls goes. `total` of a layer is that of its outermost spans; `own` is what is left without the spans in them, so that own times
- * add up to the time of the outermost spans.
+ * --layers: where the time of calls goes. `total` of a layer is that of its outermost spans; `own` is what is left without the
+ * spans in them, so that own times add up to the time of the outermost spans.
  */
 
 #include <errno.h>
@@ -110,12 +110,13 @@ static json_object *layers_json(void *part) {
 	struct layers_row all = {};
 
 	for (uint32_t i = 0; i < layers->n_rows; i++) {
+		const struct layer_times *times;
+		const char *name;
 		uint64_t count = 0;
 		json_object *row;
 
 		for (int j = 0; j < _REPORT_LAYER_N; j++) {
-			const struct layer_times *times = &layers->rows[i].layers[j];
-
+			times = &layers->rows[i].layers[j];
 			count += times->count;
 			all.layers[j].count += times->count;
 			all.layers[j].total += times->total;
@@ -124,8 +125,10 @@ static json_object *layers_json(void *part) {
 		if (!count)
 			continue;
 		row = row_json(&layers->rows[i]);
-		report_add_text(row, "call", i ? report_names_text(&layers->names, i) : layers->rows[i].layers[0].count ? "(other)" : "(no call)");
-		report_add_number(row, "total_ns", layers->rows[i].layers[0].total ? layers->rows[i].layers[0].total : layers->rows[i].layers[1].total);
+		times = layers->rows[i].layers;
+		name = times[REPORT_LAYER_API].count ? "(other)" : "(no call)";
+		report_add_text(row, "call", i ? report_names_text(&layers->names, i) : name);
+		report_add_number(row, "total_ns", times[REPORT_LAYER_API].total ? times[REPORT_LAYER_API].total : times[REPORT_LAYER_IOCTL].total);
 		json_object_array_add(calls, row);
 	}
 	report_sort(calls, "total_ns");
@@ -182,7 +185,8 @@ static void layers_print(json_object *data, const struct report_options *options
 	ctl_print_table(header, rows);
 	report_print_more(json_object_array_length(calls), options->top, "calls");
 	if (ctl_int(data, "late"))
-		printf("\n%" PRId64 " spans came later in the file than what lies in them: that is counted as if it lay in none.\n", ctl_int(data, "late"));
+		printf("\n%" PRId64 " spans came later in the file than what lies in them: that is counted as if it lay in none.\n",
+		       ctl_int(data, "late"));
 	json_object_put(rows);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * --leaks: what was allocated and not freed when the trace, or the process, ended. An allocation holds from the end of its call on, a free from the beginning of
- * its own: so the address that one thread frees and another gets at once is told apart, though the other's call began first. What ends with a context or a pool, without
- * a call that frees it, counts as not freed.
+ * --leaks: what was allocated and not freed when the trace, or the process, ended. An allocation holds from the end of its call
+ * on, a free from the beginning of its own: so the address that one thread frees and another gets at once is told apart, though
+ * the other's call began first. What ends with a context or a pool, without a call that frees it, counts as not freed.
  */
 
 #include <errno.h>
@@ -209,7 +209,13 @@ static int leaks_item(void *part, const struct trace_item *item, const struct re
 		return 0;
 	}
 	leaks->allocations++;
-	live = (struct report_live){ .address = address_of(item, resource != RESOURCE_REGISTRATION), .size = item->size, .time = item->end, .pid = item->pid, .resource = (uint8_t)resource };
+	live = (struct report_live){
+		.address = address_of(item, resource != RESOURCE_REGISTRATION),
+		.size = item->size,
+		.time = item->end,
+		.pid = item->pid,
+		.resource = (uint8_t)resource,
+	};
 	if (!live.address) {
 		leaks->without_address++;
 		return 0;

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Where a span lies among those of its thread: in which layer, and in what. By its parent if the trace tells, else by time. Items come by their start; a span that
- * comes after what lies in it is late: its children were counted as if they had none.
+ * Where a span lies among those of its thread: in which layer, and in what. By its parent if the trace tells, else by time.
+ * Items come by their start; a span that comes after what lies in it is late: its children were counted as if they had none.
  */
 
 #include <stdbool.h>

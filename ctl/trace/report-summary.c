@@ -221,7 +221,8 @@ static json_object *summary_json(void *part) {
 
 	report_add_number(user, "calls", summary->calls);
 	report_add_number(user, "launches", summary->launches);
-	report_add_number(user, "allocations", summary->allocated ? summary->allocations : summary->memory_lines ? summary->memory_lines : summary->allocations);
+	/* where calls have no sizes, the seeds' lines beside them have */
+	report_add_number(user, "allocations", !summary->allocated && summary->memory_lines ? summary->memory_lines : summary->allocations);
 	report_add_number(user, "allocated_bytes", summary->allocated ? summary->allocated : summary->memory_bytes);
 	report_add_number(user, "transfers", summary->transfers);
 	report_add_number(user, "transferred_bytes", summary->transferred);

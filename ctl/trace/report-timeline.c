@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * --timeline: when threads were in calls and ioctls, and streams busy, as wide as the terminal. How long the trace is turns out at its end: there are so
- * many steps of time, and when it does not fit into them any more, each becomes twice as long.
+ * --timeline: when threads were in calls and ioctls, and streams busy, as wide as the terminal. How long the trace is turns out
+ * at its end: there are so many steps of time, and when it does not fit into them any more, each becomes twice as long.
  */
 
 #include <errno.h>

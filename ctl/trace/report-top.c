@@ -74,7 +74,15 @@ static void sift(struct top *top, size_t place) {
 
 static int top_item(void *part, const struct trace_item *item, const struct report_place *place) {
 	struct top *top = part;
-	struct slow slow = { .duration = report_duration(item), .start = item->start, .id = item->id, .pid = item->pid, .tid = item->tid, .kind = item->kind, .open = item->open };
+	struct slow slow = {
+		.duration = report_duration(item),
+		.start = item->start,
+		.id = item->id,
+		.pid = item->pid,
+		.tid = item->tid,
+		.kind = item->kind,
+		.open = item->open,
+	};
 
 	if (place->layer == REPORT_LAYER_NONE || item->instant || (top->n == top->max && !is_faster(top->heap, &slow)))
 		return 0;

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Analyses of a trace. Each is a part: it sees every item once, makes JSON of what it found, and prints text from that JSON, so that both say the same. Nothing in
- * a part grows with the file: it has histograms, tables with a bound, and what is alive (of allocations) or awaited.
+ * Analyses of a trace. Each is a part: it sees every item once, makes JSON of what it found, and prints text from that JSON, so
+ * that both say the same. Nothing in a part grows with the file: it has histograms, tables with a bound, and what is alive (of
+ * allocations) or awaited.
  */
 
 #include <json-c/json.h>
