@@ -72,6 +72,8 @@ struct trace_session {
 	struct number_map threads; /* pid << 32 | tid */
 	struct trace_target *targets;
 	size_t n_targets;
+	struct trace_target *leaving; /* processes that have left the shim's side */
+	size_t n_leaving;
 	/* numbers that were told */
 	uint64_t functions[(TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC) / 64];
 	struct number_map stacks; /* hash -> id */
@@ -110,6 +112,8 @@ bool session_put(struct trace_session *session, const struct trace_record *recor
 int session_add_targets(struct trace_session *session, uint32_t *bad_pid);
 /* Tells ends, a moment after they are seen, or at once the last time. Whether all of `pids` have ended; not if there are none. */
 bool session_look_at_targets(struct trace_session *session, bool last);
+/* A process has left its ring: its end is told when it comes. */
+void session_watch_end(struct trace_session *session, pid_t pid, int pidfd);
 /* Reads facts again at the next question. */
 void session_forget_facts(struct trace_session *session, pid_t pid);
 /* NULL: no memory. */

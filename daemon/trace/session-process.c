@@ -25,6 +25,7 @@
 #define PIDFD_EXIT (UINT64_C(1) << 3) /* PIDFD_INFO_EXIT */
 #define MEMBER_FRESH_MS 1000
 #define MEMBER_GENERATIONS_MAX 16
+#define LEAVING_TICKS 40 /* of 50 ms, that a process without connections is watched */
 #define TARGET_LINGER 3 /* ticks after the end of a process, in which its last records come */
 
 /* ---- facts ---- */
@@ -105,6 +106,8 @@ static void member_refresh(struct trace_session *session, struct trace_member *m
 	}
 	if (member->facts.start_time && member->facts.start_time != facts.start_time) /* another process has its pid */
 		*member = (struct trace_member){ .checked = member->checked };
+	if (!facts.exe[0]) /* it is about to end */
+		memcpy(facts.exe, member->facts.exe, sizeof(facts.exe));
 	renamed = member->announced && strcmp(member->facts.comm, facts.comm) != 0;
 	execed = member->announced && strcmp(member->facts.exe, facts.exe) != 0;
 	member->alive = true;
@@ -350,6 +353,18 @@ int session_add_targets(struct trace_session *session, uint32_t *bad_pid) {
 	return r;
 }
 
+void session_watch_end(struct trace_session *session, pid_t pid, int pidfd) {
+	struct trace_target *grown;
+
+	if (pidfd < 0 || session->hooks) /* they tell it themselves, and how it ended */
+		return;
+	grown = realloc(session->leaving, (session->n_leaving + 1) * sizeof(*grown));
+	if (!grown)
+		return;
+	session->leaving = grown;
+	session->leaving[session->n_leaving++] = (struct trace_target){ .pid = pid, .pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3) };
+}
+
 /* As of waitpid(), where the kernel says that of others' children (Linux 6.15, once the parent has waited for it); else 0. */
 static int target_status(int pidfd) {
 	struct {
@@ -362,8 +377,29 @@ static int target_status(int pidfd) {
 	return ioctl(pidfd, _IOWR(0xff, 11, info), &info) == 0 && info.mask & PIDFD_EXIT ? info.status : 0;
 }
 
+/* Processes whose connections were closed: most are about to end. */
+static void session_look_at_leaving(struct trace_session *session, bool last) {
+	size_t n = 0;
+
+	for (size_t i = 0; i < session->n_leaving; i++) {
+		struct trace_target *leaving = &session->leaving[i];
+		struct pollfd poll_fd = { .fd = leaving->pidfd, .events = POLLIN };
+		bool ended = leaving->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0;
+
+		if (ended)
+			trace_session_ended(session, leaving->pid, target_status(leaving->pidfd), monotonic_now());
+		if (ended || last || leaving->pidfd < 0 || ++leaving->ending > LEAVING_TICKS)
+			fd_close(leaving->pidfd);
+		else
+			session->leaving[n++] = *leaving;
+	}
+	session->n_leaving = n;
+}
+
 bool session_look_at_targets(struct trace_session *session, bool last) {
 	size_t n_ended = 0;
+
+	session_look_at_leaving(session, last);
 
 	for (size_t i = 0; i < session->n_targets; i++) {
 		struct trace_target *target = &session->targets[i];
@@ -387,4 +423,7 @@ void session_deinit_processes(struct trace_session *session) {
 	for (size_t i = 0; i < session->n_targets; i++)
 		fd_close(session->targets[i].pidfd);
 	free(session->targets);
+	for (size_t i = 0; i < session->n_leaving; i++)
+		fd_close(session->leaving[i].pidfd);
+	free(session->leaving);
 }

@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
@@ -499,8 +498,6 @@ int shim_rings_ask(struct trace_table *table, const struct process *process, str
 
 /* The process is gone, or does not want to be traced any more. */
 static void ring_closed(struct shim_ring *ring, const struct shim_connection *connection) {
-	struct pollfd poll_fd = { .fd = connection->pidfd, .events = POLLIN };
-	const bool ended = connection->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0;
 	enum shim_rings_load load;
 	uint64_t all = RING_LAST_BUDGET;
 	const char *why;
@@ -517,8 +514,8 @@ static void ring_closed(struct shim_ring *ring, const struct shim_connection *co
 			continue;
 		ring_set_shim(ring, session, false);
 		session_forget_facts(session, ring->pid);
-		if (ended && !session->hooks && !session->n_targets)
-			trace_session_ended(session, ring->pid, 0, monotonic_now());
+		if (!ring->retired)
+			session_watch_end(session, ring->pid, connection->pidfd);
 	}
 	ring_free(ring);
 }
