@@ -71,7 +71,8 @@ static void do_ioctls(void) {
 	memset(uvm, 0x33, 40);
 	ioctl(zero, UVM_FREE, uvm);
 	/* MAP_EXTERNAL_ALLOCATION: its status is the last of 9264 bytes */
-	memcpy(memset(large, 0, sizeof(large)) + 9260, &small, 4);
+	memset(large, 0, sizeof(large));
+	memcpy(large + 9260, &small, 4);
 	ioctl(zero, UVM_MAP_EXTERNAL, large);
 	ioctl(other, RM_CONTROL, control);
 	ioctl(12345, RM_CONTROL, control);
