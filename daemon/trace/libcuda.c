@@ -238,6 +238,9 @@ int libcuda_new(struct libcuda **libraryp, int fd, const char *path) {
 	}
 	library->fd = fd;
 	library->path = strdup(path);
+	for (char *at = library->path; at && *at; at++)
+		if (*at < ' ' || *at > '~')
+			*at = '?';
 	r = !library->path ? -ENOMEM : fstat(fd, &status) < 0 ? -errno : !S_ISREG(status.st_mode) ? LIBCUDA_E_INVALID : 0;
 	if (!r) {
 		library->device = status.st_dev;

@@ -26,7 +26,7 @@ struct libcuda_function {
 struct libcuda {
 	uint64_t device, inode;
 	int fd;
-	char *path; /* as the one who mapped it sees it */
+	char *path; /* as the one who mapped it sees it, printable: to be shown */
 	size_t n, n_stepped;
 	struct libcuda_function *functions; /* one for each site */
 	char *names;

@@ -2,12 +2,14 @@
 
 /* The program that test-uprobe traces: says "ready", waits for a line, does what its argument says, and says "done". */
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,6 +73,17 @@ static void kinds(void) {
 	cuMemFree_v2(0);
 	cuMemFree_v2((uint64_t)1); /* a bad address is no trouble: it is a number */
 	cuMemAlloc_v2((void *)8, 0); /* nor is a bad pointer */
+}
+
+/* A name on a page of a file that nobody has touched yet. */
+static void untouched(const char *path) {
+	uint64_t value;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char *name = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+
+	close(fd);
+	if (name != MAP_FAILED)
+		cuModuleGetFunction(&value, (void *)0x77, name + 1); /* "ELF..." */
 }
 
 static void sites(void) {
@@ -155,6 +168,8 @@ int main(int argc, char **argv) {
 	wait_for_line();
 	if (!strcmp(what, "kinds")) {
 		kinds();
+	} else if (!strcmp(what, "untouched")) {
+		untouched("/proc/self/exe");
 	} else if (!strcmp(what, "sites")) {
 		sites();
 	} else if (!strcmp(what, "jumps")) {

@@ -12,13 +12,17 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -716,6 +720,78 @@ static void test_libraries(void **state) {
 	rmdir(folder);
 }
 
+/* A page that is not there at the entry is read at the return, when the driver has touched it. */
+static void test_untouched(void **state) {
+	const char *text;
+	size_t size;
+
+	run_with("untouched", UPROBE_SESSION, NULL);
+	text = get_extra(get_call("cuModuleGetFunction", 0), 2, &size);
+	assert_true(text && size >= 3 && !memcmp(text, "ELF", 3));
+	assert_int_equal(get_call("cuModuleGetFunction", 0)->record.flags, 0);
+	assert_non_null(get_name(TRACE_NAME_KERNEL, "ELF"));
+}
+
+/* One file that was taken for two: each call comes once. */
+static void test_twice(void **state) {
+	const uint32_t row = function_by_name("cuInit")->number;
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	struct uprobe_link *link;
+	struct target target;
+	struct libcuda *file;
+	uint64_t cookie;
+	size_t refused;
+	uint32_t pid;
+
+	session_reset();
+	target_start(&target, program, "many");
+	options = all_options(&target, &pid);
+	uprobe = start(&options, UPROBE_SESSION, false);
+	assert_int_equal(libcuda_new(&file, open(library, O_RDONLY | O_CLOEXEC), library), 0);
+	for (size_t i = 0; i < file->n; i++)
+		if (!strcmp(file->functions[i].name, "cuInit")) {
+			cookie = UPROBE_COOKIE(7, row);
+			assert_int_equal(uprobe_link_new(&link, UPROBE_SESSION, &uprobe->engine.programs, file->fd, &file->functions[i].offset, &cookie, 1, 0, &refused), 0);
+		}
+	target_run(&target);
+	trace_uprobe_drain(uprobe);
+	assert_int_equal(count_calls("cuInit") + session.lost, 50000);
+	uprobe_link_free_now(link);
+	libcuda_free(file);
+	trace_uprobe_free(uprobe);
+	target_stop(&target);
+}
+
+/* A kernel without bpf(2), as gVisor's. */
+static void test_no_bpf(void **state) {
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_bpf, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog code = { sizeof(filter) / sizeof(filter[0]), filter };
+	int status;
+	pid_t child;
+
+	session_reset();
+	child = fork();
+	if (!child) {
+		const struct trace_options options = { .bpf = true };
+		struct trace_uprobe *uprobe = NULL;
+		int r;
+
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &code))
+			_exit(99);
+		r = trace_uprobe_new(&uprobe, &session, &options);
+		fprintf(stderr, "%s\n", session.missing);
+		_exit(r >= 0 || uprobe || !strstr(session.missing, "no BPF"));
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
 /* Without rights there is one line that says so. */
 static void test_not_permitted(void **state) {
 	int status;
@@ -758,7 +834,8 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_session),	      cmocka_unit_test(test_session_hash), cmocka_unit_test(test_multi),  cmocka_unit_test(test_classic),
 		cmocka_unit_test(test_sites),	      cmocka_unit_test(test_jumps),	   cmocka_unit_test(test_threads), cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_lost),	      cmocka_unit_test(test_forks),	   cmocka_unit_test(test_unfinished), cmocka_unit_test(test_others),
-		cmocka_unit_test(test_dormant),	      cmocka_unit_test(test_not_permitted), cmocka_unit_test(test_libraries),
+		cmocka_unit_test(test_dormant),	      cmocka_unit_test(test_not_permitted), cmocka_unit_test(test_no_bpf), cmocka_unit_test(test_untouched),
+		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_libraries),
 	};
 	const char *reason;
 

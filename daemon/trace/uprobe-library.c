@@ -182,7 +182,7 @@ static void found_library(void *userdata, int fd, const char *path) {
 	}
 	if (uprobe->n_libraries == UPROBE_LIBRARIES_MAX) {
 		close(fd);
-		trace_session_missing(uprobe->session, "bpf: %s: its calls are not seen: there are more than %d libraries", path, UPROBE_LIBRARIES_MAX);
+		trace_session_missing(uprobe->session, "bpf: there are more than %d libcudas: calls of some are not seen", UPROBE_LIBRARIES_MAX);
 		return;
 	}
 	path = real_path(fd, path, buffer);
@@ -246,12 +246,28 @@ static bool has_dormant_library(const struct trace_uprobe *uprobe) {
 static void process_mapped(void *userdata, pid_t pid) {
 	struct trace_uprobe *uprobe = userdata;
 
-	if (!has_dormant_library(uprobe))
-		look_at_process(uprobe, pid);
-	else if (uprobe->n_pending < UPROBE_USERS_MAX)
-		uprobe->pending[uprobe->n_pending++] = (struct uprobe_pending){ pid, now_ns() + SHIM_DELAY };
+	for (size_t i = 0; i < uprobe->n_pending; i++)
+		if (uprobe->pending[i].pid == pid)
+			return;
+	if (uprobe->n_pending < UPROBE_USERS_MAX)
+		uprobe->pending[uprobe->n_pending++] = (struct uprobe_pending){ pid, now_ns() + (has_dormant_library(uprobe) ? SHIM_DELAY : 0) };
 	else
 		uprobe->scan_again = true;
+}
+
+/* Looks at those whose time has come, for a while. */
+static void look_at_pending(struct trace_uprobe *uprobe, uint64_t until) {
+	size_t n = 0;
+
+	for (size_t i = 0; i < uprobe->n_pending; i++) {
+		uint64_t now = now_ns();
+
+		if (now < uprobe->pending[i].due || now >= until)
+			uprobe->pending[n++] = uprobe->pending[i];
+		else
+			look_at_process(uprobe, uprobe->pending[i].pid);
+	}
+	uprobe->n_pending = n;
 }
 
 void uprobe_libraries_start(struct trace_uprobe *uprobe) {
@@ -271,17 +287,9 @@ void uprobe_libraries_start(struct trace_uprobe *uprobe) {
 }
 
 void uprobe_libraries_continue(struct trace_uprobe *uprobe, uint64_t now) {
-	size_t n = 0;
-
 	if (uprobe->watch && !libcuda_watch_read(uprobe->watch, process_mapped, uprobe))
 		uprobe->scan_again = true;
-	for (size_t i = 0; i < uprobe->n_pending; i++) {
-		if (now < uprobe->pending[i].due)
-			uprobe->pending[n++] = uprobe->pending[i];
-		else
-			look_at_process(uprobe, uprobe->pending[i].pid);
-	}
-	uprobe->n_pending = n;
+	look_at_pending(uprobe, now + SLICE);
 	if (uprobe->scan || (now - uprobe->scanned >= SCAN_PERIOD && (uprobe->scan_again || !uprobe->watch)))
 		scan(uprobe, now + SLICE);
 }

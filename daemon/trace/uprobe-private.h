@@ -67,7 +67,7 @@ struct trace_uprobe {
 	struct uprobe_pending {
 		pid_t pid;
 		uint64_t due;
-	} pending[UPROBE_USERS_MAX]; /* mapped a library that is dormant: looked at when the shim would have said that it is there */
+	} pending[UPROBE_USERS_MAX]; /* have mapped a library; if one is dormant looked at when the shim would have said that it is there */
 	size_t n_pending;
 	struct number_map names; /* of kernels: to texts */
 	struct number_map seen; /* processes: to 1 */
