@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpuprobectl trace as a user has it: a private daemon, programs on the CPU driver, calls by the shim."""
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from harness import CTL, GPUPROBED, SHIM, VEC_ADD, Daemon, check, equal, main, need, wait_until
+from live import LIVE, Live
+
+need(GPUPROBED, CTL, SHIM, VEC_ADD, LIVE)
+LAUNCHES = 5
+RUN = ["--", VEC_ADD, "--threads", "64", "--launches", str(LAUNCHES)]
+CALLS = {"cuInit": 1, "cuMemAlloc_v2": 3, "cuMemcpyHtoD_v2": 2, "cuModuleLoadData": 1, "cuModuleGetFunction": 1, "cuLaunchKernel": LAUNCHES, "cuMemcpyDtoH_v2": 1,
+         "cuMemFree_v2": 3}
+
+
+class Folder:
+    """A folder to run in, and a daemon."""
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="test-trace-command-")
+        self.daemon = Daemon()
+        self.daemon.__enter__()
+        return self
+
+    def __exit__(self, *why):
+        self.folder.cleanup()
+        self.daemon.__exit__(*why)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def start(self, *arguments):
+        return subprocess.Popen([CTL, f"--session={self.daemon.name}", "trace", "--backend=shim", *arguments], cwd=self.folder.name, text=True, bufsize=0,
+                                env=self.daemon.environment(**self.daemon.tools()), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def trace(self, *arguments, status=0):
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=60)
+        equal(process.returncode, status, f"trace {arguments}: {out}{err}")
+        return out, err
+
+    def lines(self, name):
+        with open(self.path(name)) as file:
+            return [json.loads(line) for line in file]
+
+
+def calls(lines):
+    return [line for line in lines if line["type"] == "userspace"]
+
+
+def count(names):
+    names = list(names)
+    return {name: names.count(name) for name in CALLS}
+
+
+def test_jsonl():
+    """Every call of a program from its first one on, in order, with arguments, names and results."""
+    with Folder() as folder:
+        out, err = folder.trace("-o", "x.jsonl", *RUN)
+        check("PASS" in out and "lost" not in out, out)
+        check(re.search(r"^\d+ events, 0 lost, \d+\.\d s, x.jsonl$", err, re.M), err)
+        lines = folder.lines("x.jsonl")
+        equal((lines[0]["type"], lines[-1]["type"], lines[-1]["lost"]), ("start", "stop", 0))
+        lines = lines[1:-1]
+        equal([line["event_id"] for line in lines], list(range(1, len(lines) + 1)))
+        equal([line["ts_ns"] for line in lines], sorted(line["ts_ns"] for line in lines), "starts")
+        made = calls(lines)
+        equal(count(call["name"] for call in made), CALLS)
+        equal((made[0]["name"], made[0]["comm"], {call["source"] for call in made}), ("cuInit", "vec_add_driver", {"shim"}))
+        equal({call["ret_name"] for call in made}, {"CUDA_SUCCESS"})
+        equal({call["kernel"] for call in made if call["name"] == "cuLaunchKernel"}, {"_Z9vectorAddPKfS0_Pf"})
+        sizes = [call["size"] for call in made if call["name"] in ("cuMemAlloc_v2", "cuMemcpyHtoD_v2")]
+        equal(len(set(sizes)), 1, sizes)
+        pointers = {call["out"]["dptr"] for call in made if call["name"] == "cuMemAlloc_v2"}
+        equal(pointers, {call["args"]["dptr"] for call in made if call["name"] == "cuMemFree_v2"}, "freed")
+        equal(lines[-1]["name"], "exit")
+
+
+def test_formats():
+    """The same program in all formats."""
+    with Folder() as folder:
+        out, err = folder.trace(*RUN)
+        check("PASS" in out, out)
+        equal(count(re.findall(r"^\d\d:\d\d:\d\d\.\d{6} vec_add_driver\[\d+\] (cu\w+)\(.*\) = CUDA_SUCCESS <[\d.]+[mun]?s>$", err, re.M)), CALLS, err)
+        out, err = folder.trace("-c", "-s", *RUN)
+        rows = {row[-1]: (int(row[2]), int(row[3])) for row in (line.split() for line in err.splitlines()) if row and row[0] == "call"}
+        equal({name: rows[name] for name in CALLS}, {name: (n, 0) for name, n in CALLS.items()})
+        check(f"  Kernel launches: {LAUNCHES}\n  Memory allocations: 3\n" in err, err)
+        folder.trace("--format=jsonl-seed", "-o", "seed.jsonl", *RUN)
+        lines = folder.lines("seed.jsonl")
+        for phase in "BE":
+            equal(count(line["name"] for line in lines if line.get("phase") == phase), CALLS)
+        equal([line["ts"] for line in lines], sorted(line["ts"] for line in lines))
+        folder.trace("-o", "x.csv", *RUN)
+        with open(folder.path("x.csv")) as file:
+            equal(count(row["name"] for row in csv.DictReader(file)), CALLS)
+        for name in "x.gtrc", "x.json", "x.pftrace", "x.folded":
+            folder.trace("-o", name, *RUN)
+            check(os.path.getsize(folder.path(name)) > 100, name)
+        report = subprocess.run([CTL, "trace", "report", folder.path("x.gtrc")], capture_output=True, text=True, timeout=60, check=True,
+                                env=folder.daemon.environment(**folder.daemon.tools())).stdout
+        check(f"Kernel launches: {LAUNCHES}" in report, report)
+        folder.trace("--save", *RUN)
+        equal(count(call["name"] for call in calls(folder.lines("traces/trace_latest.jsonl"))), CALLS)
+
+
+def test_chosen():
+    """What -e, --errors and --sample leave."""
+    with Folder() as folder:
+        folder.trace("-e", "cuMem*,!cuMemFree*,launch", "-o", "x.jsonl", *RUN)
+        names = {call["name"] for call in calls(folder.lines("x.jsonl"))}
+        check({"cuMemAlloc_v2", "cuMemcpyHtoD_v2", "cuLaunchKernel"} <= names and not {"cuMemFree_v2", "cuInit", "cuModuleLoadData"} & names, names)
+        folder.trace("--errors", "-o", "x.jsonl", *RUN)
+        equal(calls(folder.lines("x.jsonl")), [])
+        out, err = folder.trace("-e", "cuNothing*", *RUN, status=2)
+        check("-e: " in err and "cuNothing*" in err and "PASS" not in out, err)
+
+
+def test_status():
+    """The program's exit status and signals are ours, its input and output its own."""
+    with Folder() as folder:
+        folder.trace("-o", "x.jsonl", "--", "sh", "-c", "exit 3", status=3)
+        folder.trace("-o", "x.jsonl", "--", "sh", "-c", "kill -9 $$", status=137)
+        process = folder.start("-o", "x.jsonl", "--", LIVE)
+        equal(process.stdout.readline(), "ok\n")
+        process.stdin.write("load 0\nlaunch 0 vectorAdd 7\n")
+        equal([process.stdout.readline().split()[0] for _ in range(2)], ["ok", "ok"])
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+        equal(process.returncode, 128 + signal.SIGTERM)
+        lines = folder.lines("x.jsonl")
+        equal(count(call["name"] for call in calls(lines))["cuLaunchKernel"], 7)
+        equal(lines[-1]["type"], "stop")
+        for stream in process.stdin, process.stdout, process.stderr:
+            stream.close()
+
+
+def test_running():
+    """A process that runs already; Ctrl-C ends the trace, with all that had happened, and the process goes on."""
+    with Folder() as folder, Live(folder.daemon) as live:
+        process = folder.start("-p", str(live.pid), "-e", "launch", "-o", "x.gtrc")
+        wait_until(lambda: os.path.exists(folder.path("x.gtrc")), "the trace begins")
+        time.sleep(0.5)
+        live.launch(100)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        equal((process.returncode, out), (0, ""), err)
+        check("100 events, 0 lost" in err, err)
+        live.launch(1)
+        process = folder.start("-p", str(live.pid), "-e", "launch")
+        time.sleep(1)
+        live.launch(3)
+        line = process.stdout.readline()
+        check("cuLaunchKernel(vectorAdd" in line, "a line while it runs:", line)
+        process.send_signal(signal.SIGINT)
+        equal(process.stdout.read().count("cuLaunchKernel("), 2)
+        equal(process.wait(timeout=60), 0)
+        for stream in process.stdin, process.stdout, process.stderr:
+            stream.close()
+
+
+if __name__ == "__main__":
+    main([test_jsonl, test_formats, test_chosen, test_status, test_running])
