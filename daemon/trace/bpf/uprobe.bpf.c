@@ -128,17 +128,15 @@ static __always_inline struct uprobe_state *find_state(__u32 tid, bool create) {
 }
 
 /* Whether the call of the state is what a function with this stack pointer was called by. */
-static __always_inline bool is_within(const struct uprobe_state *state, __u64 sp, __u64 cookie) {
+static __always_inline bool is_within(const struct uprobe_state *state, __u64 sp) {
 #ifdef __TARGET_ARCH_x86
 	__u64 address;
 
 	if (sp > state->sp)
 		return false;
-	if (sp == state->sp && (__u32)cookie == (__u32)state->cookie && cookie != state->cookie)
-		return true; /* one file that was found twice */
 	return !bpf_probe_read_user(&address, sizeof(address), (const void *)state->sp) && address && !(address & PAGE_MASK);
 #else
-	return sp < state->sp || (sp == state->sp && (__u32)cookie == (__u32)state->cookie && cookie != state->cookie);
+	return sp < state->sp;
 #endif
 }
 
@@ -237,7 +235,7 @@ static __always_inline int enter(struct pt_regs *ctx) {
 	if (!shared || !shared->enabled || !(ids = current_ids()))
 		return 1;
 	state = find_state((__u32)ids, false);
-	if (state && state->cookie && is_within(state, sp, cookie))
+	if (state && state->cookie && is_within(state, sp))
 		return 1;
 	now = bpf_ktime_get_ns();
 	if (!state || state->checked != shared->generation) {
