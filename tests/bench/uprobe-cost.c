@@ -10,10 +10,14 @@
  * from all functions (median). Exits 1 if a session's record of a
  * call at a push costs more than 1500 ns, attaching takes more than 20 ms, detaching more than 100 ms, or a record is missing.
  *
- * To compare, bpftrace on the same function, in a process of the same loop (uprobe-cost --loop LIBCUDA FUNCTION SECONDS prints nanoseconds a call each second):
+ * To compare, bpftrace 0.17 on the same function, in a process of the same loop (prints nanoseconds a call each second; COPY: LIBCUDA as libcuda.so.1):
  *
- *   bpftrace -e 'uprobe:LIBCUDA:cuInit { @start[tid] = nsecs; @flags[tid] = arg0; }
- *     uretprobe:LIBCUDA:cuInit /@start[tid]/ { printf("%d %d %d %d %d\n", tid, @start[tid], nsecs, @flags[tid], retval); delete(@start[tid]); delete(@flags[tid]); }' >/dev/null
+ *   uprobe-cost --loop COPY cuInit 8 & bpftrace one.bt >out.txt		one.bt, with COPY's path:
+ *
+ *     uprobe:COPY:cuInit { @start[tid] = nsecs; @flags[tid] = arg0; }
+ *     uretprobe:COPY:cuInit /@start[tid]/ { printf("%d %d %d %d %d\n", tid, @start[tid], nsecs, @flags[tid], retval); delete(@start[tid]); delete(@flags[tid]); }
+ *
+ * and on all (uprobe:COPY:cu*, with BPFTRACE_MAX_PROBES=4000 BPFTRACE_MAX_BPF_PROGS=4000): how long until the first record, and from ^C to its end.
  */
 
 #include <dlfcn.h>
