@@ -75,9 +75,10 @@ static int errors_item(void *part, const struct trace_item *item, const struct r
 	struct errors *errors = part;
 	char number[32];
 
-	snprintf(number, sizeof(number), "%" PRId64, item->result);
-	if (item->failed)
+	if (item->failed) {
+		snprintf(number, sizeof(number), "%" PRId64, item->result);
 		count_error(errors, item, item->result_name ? item->result_name : number);
+	}
 	if (item->kind == EVENT_HOOK && !strcmp(item->class, "xid")) {
 		errors->xids++;
 		count_error(errors, item, "Xid");
