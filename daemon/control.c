@@ -22,6 +22,7 @@
 #include "kernels.h"
 #include "kernels-list.h"
 #include "log.h"
+#include "message-id.h"
 #include "varlink-json.h"
 #include "verify.h"
 
@@ -169,6 +170,26 @@ static void control_attach_cancel(struct varlink_call *call, void *userdata) {
 	varlink_call_unref(call);
 }
 
+static void control_log_attached(const struct attachment *attachment, uid_t uid) {
+	char id[24], owner[16];
+	const char *const fields[] = { "GPUPROBE_ATTACHMENT", id, "GPUPROBE_PROGRAM", attachment->program,
+				       "GPUPROBE_KERNEL", attachment->section.kernel, "GPUPROBE_UID", owner, NULL };
+
+	snprintf(id, sizeof(id), "%llu", (unsigned long long)attachment->id);
+	snprintf(owner, sizeof(owner), "%u", (unsigned)uid);
+	log_event(LOG_LEVEL_INFO, MESSAGE_ATTACHED, fields, "attachment %s: %s at %s of %s, by uid %s", id, attachment->program,
+		  control_point_name(attachment), attachment->section.kernel, owner);
+}
+
+static void control_log_detached(uint64_t attachment, uid_t uid) {
+	char id[24], by[16];
+	const char *const fields[] = { "GPUPROBE_ATTACHMENT", id, "GPUPROBE_UID", by, NULL };
+
+	snprintf(id, sizeof(id), "%llu", (unsigned long long)attachment);
+	snprintf(by, sizeof(by), "%u", (unsigned)uid);
+	log_event(LOG_LEVEL_INFO, MESSAGE_DETACHED, fields, "attachment %s: detached, by uid %s", id, by);
+}
+
 static int control_attach_success(struct control_attach *work, const struct object *object) {
 	json_object *json = json_object_new_object(), *attachments = json_object_new_array(),
 		    *maps = json_object_new_array();
@@ -177,11 +198,7 @@ static int control_attach_success(struct control_attach *work, const struct obje
 	TAILQ_FOREACH(attachment, &work->daemon->registry.attachments, link) {
 		if (attachment->object != object)
 			continue;
-		log_info("attachment %llu: %s at %s of %s, by uid %u",
-			 (unsigned long long)attachment->id, attachment->program,
-			 control_point_name(attachment),
-			 attachment->section.kernel,
-			 (unsigned)object->owner);
+		control_log_attached(attachment, object->owner);
 		json_object_array_add(attachments,
 				      control_attachment_json(work->daemon, attachment));
 	}
@@ -414,8 +431,7 @@ static int control_detach(struct varlink_call *call, json_object *parameters, vo
 		snprintf(what, sizeof(what), "attachment %lld", (long long)id);
 		return control_error_not_found(call, what);
 	}
-	log_info("attachment %lld: detached, by uid %u", (long long)id,
-		 (unsigned)varlink_call_peer(call)->uid);
+	control_log_detached((uint64_t)id, varlink_call_peer(call)->uid);
 	daemon_detach(daemon, attachment);
 	return varlink_call_reply(call, NULL);
 }

@@ -15,6 +15,7 @@
 #include "control.h"
 #include "gpu.h"
 #include "log.h"
+#include "message-id.h"
 #include "memfd.h"
 #include "pass.h"
 #include "trace/session.h"
@@ -119,12 +120,21 @@ static int daemon_start_shims(struct daemon *daemon, const struct daemon_options
 	return 0;
 }
 
+static void daemon_on_worker_crash(const char *path, pid_t pid, const char *message) {
+	char number[16];
+	const char *const fields[] = { "GPUPROBE_WORKER", path, "GPUPROBE_PID", number, NULL };
+
+	snprintf(number, sizeof(number), "%d", (int)pid);
+	log_event(LOG_LEVEL_WARNING, MESSAGE_WORKER_CRASHED, fields, "%s, process %s: %s", path, number, message);
+}
+
 static int daemon_start_pools(struct daemon *daemon, const struct daemon_options *options) {
 	struct worker_pool_options image = options->image_pool, program = options->program_pool,
 				   pass = options->pass_pool;
 	int r;
 
 	image.size = program.size = sizeof(image);
+	image.on_crash = program.on_crash = pass.on_crash = daemon_on_worker_crash;
 	image.workers = options->workers;
 	program.workers = 1;
 	program.single_use =

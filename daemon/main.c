@@ -20,8 +20,10 @@
 #include "daemon.h"
 #include "engine.h"
 #include "log.h"
+#include "message-id.h"
 #include "paths.h"
 #include "runtime-dir.h"
+#include "watchdog.h"
 
 #define WORKER_ARGUMENTS_MAX 16
 #define WORKERS_MAX 64
@@ -366,18 +368,39 @@ static void raise_limit(void) {
 
 struct stop {
 	struct daemon *daemon;
+	struct watchdog *watchdog; /* NULL: nobody watches */
 	uv_signal_t signals[2];
 };
+
+static const char *const no_fields[] = { NULL };
 
 static void on_signal(uv_signal_t *handle, int number) {
 	struct stop *stop = handle->data;
 
-	log_notice("stops: %s", number == SIGTERM ? "SIGTERM" : "SIGINT");
+	log_event(LOG_LEVEL_NOTICE, MESSAGE_STOPS, no_fields, "stops: %s", number == SIGTERM ? "SIGTERM" : "SIGINT");
 	sd_notify(0, "STOPPING=1");
+	stop->watchdog = watchdog_free(stop->watchdog);
 	daemon_stop(stop->daemon);
 	for (int i = 0; i < 2; i++)
 		if (!uv_is_closing((uv_handle_t *)&stop->signals[i]))
 			uv_close((uv_handle_t *)&stop->signals[i], NULL);
+}
+
+static void on_beat(void *userdata) {
+	sd_notify(0, "WATCHDOG=1");
+}
+
+/* Where systemd watches us (WatchdogSec=). 0 or -errno, logged. */
+static int start_watchdog(struct stop *stop, uv_loop_t *loop) {
+	uint64_t us = 0;
+	int r;
+
+	r = sd_watchdog_enabled(0, &us);
+	if (r > 0)
+		r = watchdog_new(&stop->watchdog, loop, stop->daemon->image_pool, us / 1000, on_beat, NULL);
+	if (r < 0)
+		log_error("watchdog: %s", strerror(-r));
+	return r;
 }
 
 /* Runs until a signal. An exit status. */
@@ -393,15 +416,16 @@ static int run(struct daemon_options *daemon_options, const struct runtime_dir *
 		return 1;
 	}
 	r = daemon_new(&stop.daemon, &loop, daemon_options);
+	if (r == 0)
+		r = start_watchdog(&stop, &loop);
 	if (r == 0) {
 		for (int i = 0; i < 2; i++) {
 			uv_signal_init(&loop, &stop.signals[i]);
 			stop.signals[i].data = &stop;
 			uv_signal_start(&stop.signals[i], on_signal, numbers[i]);
 		}
-		log_notice("%s " PROJECT_VERSION " listens in %s",
-			   daemon_options->session ? "session daemon" : "daemon",
-			   runtime_dir_path(dir));
+		log_event(LOG_LEVEL_NOTICE, MESSAGE_STARTED, no_fields, "%s " PROJECT_VERSION " listens in %s",
+			  daemon_options->session ? "session daemon" : "daemon", runtime_dir_path(dir));
 		sd_notifyf(0, "READY=1\nSTATUS=listens in %s", runtime_dir_path(dir));
 	} else if (stop.daemon) {
 		daemon_stop(stop.daemon);

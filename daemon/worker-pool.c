@@ -94,6 +94,7 @@ struct worker_pool {
 	char **environment;
 	unsigned int workers, ready_ms, queue_max;
 	bool single_use, freed;
+	void (*on_crash)(const char *path, pid_t pid, const char *message);
 	struct worker_list list;
 	unsigned int n_alive; /* not ENDING, not in overtime */
 	struct worker_task_list queue;
@@ -264,6 +265,9 @@ static void worker_on_exit(uv_process_t *process, int64_t status, int term_signa
 		snprintf(message, sizeof(message), "worker crashed (signal %d)", term_signal);
 	else
 		snprintf(message, sizeof(message), "worker ended (status %d)", (int)status);
+	if (worker->state != WORKER_ENDING && !pool->freed && pool->on_crash &&
+	    !(worker->state == WORKER_STARTING && pool->trouble[0]))
+		pool->on_crash(pool->path, worker->process.pid, message);
 	if (worker->state == WORKER_STARTING && !pool->freed)
 		snprintf(pool->trouble, sizeof(pool->trouble), "%s did not get ready: %s",
 			 pool->path, message);
@@ -736,6 +740,7 @@ int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
 	pool->loop = loop;
 	pool->workers = options->workers ? options->workers : 1;
 	pool->single_use = options->single_use;
+	pool->on_crash = options->on_crash;
 	pool->ready_ms = options->ready_ms ? options->ready_ms : 20000;
 	pool->queue_max = options->queue_max ? options->queue_max : 4096;
 	pool->path = strdup(options->path);

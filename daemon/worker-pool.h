@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <uv.h>
 
 enum {
@@ -42,6 +43,8 @@ struct worker_pool_options {
 	bool single_use;		/* a worker serves one job, then ends */
 	unsigned int ready_ms;		/* how long a worker may take to get ready; 0: 20 s */
 	unsigned int queue_max;		/* tasks waiting; 0: 4096 */
+	/* a worker has ended by itself; of those that do not get ready one after the other only the first. NULL: nobody asks */
+	void (*on_crash)(const char *path, pid_t pid, const char *message);
 };
 
 struct worker_pool_counters {

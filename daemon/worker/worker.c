@@ -299,6 +299,8 @@ static int serve(const struct worker_options *options, const struct worker_handl
 	}
 	if (!worker_get_string(job.request, "job", &name))
 		r = worker_reply_error(reply, NULL, "internal", "the request names no job");
+	else if (!strcmp(name, "ping"))
+		r = worker_reply_status(reply, "pong");
 	else if (!(handler = find_handler(handlers, n_handlers, name)))
 		r = worker_reply_error(reply, NULL, "internal",
 				       "this worker does not do the job \"%.64s\"", name);

@@ -1,0 +1,202 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# test-service.sh BUILD: gpuprobed as a service of a real systemd, which is PID 1 of namespaces over an overlay of this machine: started by its
+# socket, under all its restrictions; what it may and what it sees; a program of each user, also under a preload for the whole system; killed,
+# hanging, stopped. Needs root, mount, PID and cgroup namespaces, and systemd.
+set -u
+build=$(realpath "$1")
+
+skip() { echo "skipped: $*"; exit 77; }
+
+# ---- outside ----
+if [ "${2:-}" = "" ]; then
+	[ "$(id -u)" = 0 ] && unshare --mount --pid --uts --ipc --cgroup --fork true 2>/dev/null || skip "needs root and namespaces"
+	for file in /lib/systemd/systemd "$build"/{systemd/gpuprobed.service,shim/libgpuprobe-shim.so,tests/sim/libcuda.so.1,docs/counter.bpf.o,daemon/bpf/gpuprobe-program-worker}; do
+		[ -e "$file" ] || skip "$file is missing"
+	done
+	work=$(mktemp -d /var/tmp/test-service.XXXXXX)
+	mkdir "$work/out"
+	timeout -k 10 240 unshare --mount --propagation private --pid --uts --ipc --cgroup --fork --kill-child "$0" "$build" boot "$work" >"$work/console" 2>&1 </dev/null
+	if [ ! -e "$work/out/began" ]; then
+		reason=$(tail -3 "$work/console")
+		rm -rf "$work"
+		skip "systemd does not start here: $reason"
+	fi
+	cat "$work/out/log"
+	[ "$(cat "$work/out/result" 2>/dev/null)" = ok ] && { rm -rf "$work"; exit 0; }
+	grep -a gpuprobe "$work/console" | tail -40
+	echo "FAILED; the rest is in $work"
+	exit 1
+fi
+
+# ---- in the namespaces: makes the root and becomes systemd ----
+if [ "$2" = boot ]; then
+	set -e
+	work=$3 source=$(realpath "$(dirname "$0")/../..") root=$3/root
+	mkdir "$work/up" "$root"
+	mount -t tmpfs tmpfs "$work/up"
+	mkdir "$work"/up/{u,w}
+	mount -t overlay overlay -o "lowerdir=/,upperdir=$work/up/u,workdir=$work/up/w" "$root"
+	mount -t proc proc "$root/proc"
+	mount -t sysfs -o ro sysfs "$root/sys"
+	mount -t tmpfs tmpfs "$root/run"
+	mount -t tmpfs tmpfs "$root/tmp" # its own: systemd empties /tmp
+	mount --rbind /dev "$root/dev"
+	mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
+	mkdir -p "$root/opt/test/out"
+	mount --bind "$work/out" "$root/opt/test/out"
+	# what meson install would do
+	bin=$(dirname "$(sed -n 's/^ExecStart=\(\S*\).*/\1/p' "$build/systemd/gpuprobed.service")")
+	install -D -m 755 -t "$root$bin" "$build/daemon/gpuprobed" "$build/ctl/gpuprobectl"
+	install -D -m 755 -t "$root$bin/../libexec/gpuprobe" "$build"/daemon/{worker/gpuprobe-image-worker,bpf/gpuprobe-program-worker,ptxpass/gpuprobe-pass-worker}
+	shim=$("$build/ctl/gpuprobectl" shim status | sed -n 's/^installed: \([^:]*\):.*/\1/p')
+	install -D -m 644 "$build/shim/libgpuprobe-shim.so" "$root$shim"
+	install -D -m 755 -t "$root/opt/test" "$build/tests/sim/libcuda.so.1" "$build/tests/sim/vec_add_driver" "$build/docs/counter.bpf.o" "$0"
+	rm -rf "$root"/etc/systemd/system/*.wants
+	install -m 644 -t "$root/etc/systemd/system" "$build/systemd/gpuprobed.service" "$source"/systemd/*.socket
+	install -D -m 644 "$source/systemd/gpuprobed.sysusers" "$root/etc/sysusers.d/gpuprobed.conf"
+	install -D -m 644 "$source/systemd/gpuprobed.tmpfiles" "$root/etc/tmpfiles.d/gpuprobed.conf"
+	install -D -m 644 -t "$root/usr/lib/systemd/catalog" "$source/systemd/gpuprobed.catalog"
+	cat >"$root/etc/systemd/system/driver.service" <<-END
+		[Unit]
+		DefaultDependencies=no
+		After=systemd-journald.service
+		[Service]
+		Type=oneshot
+		Environment=BIN=$bin SHIM=$shim
+		ExecStart=/opt/test/$(basename "$0") $build inside
+		ExecStopPost=/bin/systemctl --force --force poweroff
+		StandardOutput=file:/opt/test/out/log
+		StandardError=inherit
+		TimeoutStartSec=200
+	END
+	printf '[Unit]\nDefaultDependencies=no\nWants=systemd-journald.service driver.service\n' >"$root/etc/systemd/system/t.target"
+	exec chroot "$root" /usr/bin/env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+		/lib/systemd/systemd --system --unit=t.target --log-target=console --log-level=notice
+fi
+
+# ---- in that system ----
+touch /opt/test/out/began
+ctl=$BIN/gpuprobectl counter=/opt/test/counter.bpf.o
+fail() {
+	echo "FAILED: $*"
+	systemctl status --no-pager -l gpuprobed.service
+	journalctl --no-pager -u gpuprobed.service | tail -30
+	exit 1
+}
+until_true() { # WHAT COMMAND...: within half a minute
+	local what=$1
+	shift
+	for _ in $(seq 300); do "$@" && return; sleep 0.1; done
+	fail "not within 30 s: $what"
+}
+property() { systemctl show -P "$1" gpuprobed.service; }
+is() { [ "$(property "$1")" = "$2" ]; }
+dumped() { "$ctl" map dump counter 2>&1; }
+application=(env LD_LIBRARY_PATH=/opt/test /opt/test/vec_add_driver --threads 4096 --launches 3)
+shim=$(realpath "$SHIM")
+
+systemd-sysusers /etc/sysusers.d/gpuprobed.conf || fail sysusers
+systemd-tmpfiles --create /etc/tmpfiles.d/gpuprobed.conf || fail tmpfiles
+systemctl start gpuprobed.socket gpuprobed-shim.socket || fail "the sockets"
+is ActiveState inactive || fail "it runs already"
+
+echo "start by socket"
+"$ctl" status | grep -q "system daemon" || fail "$("$ctl" status 2>&1)"
+is ActiveState active || fail "not active"
+main=$(property MainPID)
+status=$(cat "/proc/$main/status")
+[ "$(stat -c %U "/proc/$main")" = gpuprobe ] || fail "its user is $(stat -c %U "/proc/$main")"
+for set in CapInh CapPrm CapEff CapBnd CapAmb; do # CAP_PERFMON, CAP_BPF
+	grep -q "^$set:.0*c000000000$" <<<"$status" || fail "$(grep ^Cap <<<"$status")"
+done
+grep -q "^NoNewPrivs:.1" <<<"$status" && grep -q "^Seccomp:.2" <<<"$status" || fail "$status"
+devices=$(ls "/proc/$main/root/dev")
+grep -q nvidia <<<"$devices" && fail "it sees $devices"
+for path in /etc /usr /opt/test /var/lib /home; do
+	nsenter -t "$main" -m -S "$(id -u gpuprobe)" -- test -w "$path" 2>/dev/null && fail "it may write to $path"
+done
+for path in /run/gpuprobe /var/lib/gpuprobed /var/cache/gpuprobed; do
+	[ "$(stat -c %U "$path")" = gpuprobe ] || fail "$path belongs to $(stat -c %U "$path")"
+done
+modes=$(cd /run/gpuprobe && stat -c '%a %n' . interest io.gpuprobe.control lock shim.sock | tr '\n' ' ')
+[ "$modes" = "755 . 644 interest 666 io.gpuprobe.control 600 lock 666 shim.sock " ] || fail "modes: $modes"
+
+echo "attach, and count"
+[ "$("$ctl" attach "$counter")" = 1 ] || fail "attach: $("$ctl" attach "$counter" 2>&1)"
+"$ctl" status | grep -q "verifier: on" || fail "$("$ctl" status)"
+LD_PRELOAD=$shim "${application[@]}" || fail "the program"
+[ "$(dumped)" = "0: 12288" ] || fail "$(dumped); $("$ctl" why)"
+LD_PRELOAD=$shim setpriv --reuid 65534 --regid 65534 --clear-groups "${application[@]}" || fail "another user's program"
+[ "$(dumped)" = "0: 24576" ] || fail "$(dumped); $("$ctl" why)"
+LD_LIBRARY_PATH=/opt/test "$ctl" shim enable >/dev/null || fail "shim enable"
+"${application[@]}" || fail "the program under a preload for all"
+[ "$(dumped)" = "0: 36864" ] || fail "$(dumped); $("$ctl" why)"
+"$ctl" shim disable >/dev/null || fail "shim disable"
+"${application[@]}" || fail "the program alone"
+[ "$(dumped)" = "0: 36864" ] || fail "after shim disable: $(dumped)"
+"$ctl" detach 1 || fail detach
+
+echo "journal"
+journalctl --sync
+journalctl --update-catalog || fail "the catalog"
+explained() { journalctl -q --no-pager -x -t gpuprobed "$@"; }
+ids=($(sed -n 's/^-- //p' /usr/lib/systemd/catalog/gpuprobed.catalog)) # started, stops, attached, detached, crashed
+explained "MESSAGE_ID=${ids[0]}" | grep -q "Subject: The GPU probe daemon is ready" || fail "start: $(explained)"
+explained "MESSAGE_ID=${ids[2]}" GPUPROBE_PROGRAM=cuda__counter | grep -q "as attachment 1\." || fail "attach: $(explained)"
+explained "MESSAGE_ID=${ids[3]}" GPUPROBE_ATTACHMENT=1 GPUPROBE_UID=0 | grep -q "has removed attachment 1\." || fail "detach: $(explained)"
+
+echo "a worker is killed"
+pkill -9 -P "$main" -f gpuprobe-image-worker
+logged() { journalctl --sync; explained "MESSAGE_ID=${ids[4]}" "GPUPROBE_WORKER=$(realpath "$BIN/..")/bin/../libexec/gpuprobe/gpuprobe-image-worker" | grep -q "signal 9"; }
+until_true "the journal knows of the worker" logged
+
+echo "killed: the sockets stay, and the next one comes"
+kill -9 "$main"
+"$ctl" status | grep -q "system daemon" || fail "after kill -9: $("$ctl" status 2>&1)"
+until_true "restarted" is NRestarts 1
+[ "$(property MainPID)" != "$main" ] || fail "the same process"
+[ "$("$ctl" attach "$counter")" = 1 ] || fail "attach after a restart"
+LD_PRELOAD=$shim "${application[@]}" || fail "the program"
+[ "$(dumped)" = "0: 12288" ] || fail "after a restart: $(dumped); $("$ctl" why)"
+
+echo "stopped, and started by the next who asks"
+systemctl stop gpuprobed.service 2>/dev/null || fail stop
+is Result success || fail "stop: $(property Result)"
+journalctl --sync
+explained "MESSAGE_ID=${ids[1]}" | grep -q "The GPU probe daemon stops" || fail "stop: $(explained)"
+[ "$(ls /run/gpuprobe | tr '\n' ' ')" = "io.gpuprobe.control shim.sock " ] || fail "left behind: $(ls /run/gpuprobe)"
+LD_PRELOAD=$shim "${application[@]}" || fail "the program without a daemon"
+"$ctl" status | grep -q "system daemon" || fail "start by socket again"
+systemctl restart gpuprobed.service && "$ctl" status >/dev/null || fail restart
+
+watched() { # OPTIONS: with a short time, and no patience
+	mkdir -p /run/systemd/system/gpuprobed.service.d
+	printf '[Service]\nWatchdogSec=2s\nRestartSec=3s\nEnvironment=OPTIONS=%s\nLimitCORE=0\n' "$1" >/run/systemd/system/gpuprobed.service.d/test.conf
+	systemctl daemon-reload
+	systemctl stop gpuprobed.service 2>/dev/null
+	systemctl reset-failed gpuprobed.service
+	systemctl start gpuprobed.service || fail "start, watched, with OPTIONS=$1"
+	is Result success || fail "it has ended already"
+}
+beats() { [ "$(property WatchdogTimestampMonotonic)" -gt "$1" ]; }
+
+echo "watchdog: a daemon that works"
+watched ""
+for _ in 1 2 3; do until_true "a sign of life" beats "$(property WatchdogTimestampMonotonic)"; done
+is NRestarts 0 || fail "the watchdog has killed a daemon that works"
+
+echo "watchdog: a loop that hangs"
+kill -STOP "$(property MainPID)"
+until_true "ended by the watchdog" is Result watchdog
+until_true "the next one runs" is ActiveState active
+
+echo "watchdog: workers that hang"
+watched "--image-worker-argument=--test-fault=hang"
+until_true "ended by the watchdog" is Result watchdog
+
+echo "nothing is left behind"
+watched ""
+systemctl stop gpuprobed.service gpuprobed.socket gpuprobed-shim.socket || fail "the last stop"
+[ -z "$(ls -A /run/gpuprobe)" ] || fail "left behind: $(ls -A /run/gpuprobe)"
+echo ok >/opt/test/out/result
