@@ -310,42 +310,62 @@ static void try_fentry(struct hook_attachment *attachment, uint32_t row, struct 
 		attachment->method = HOOK_METHOD_FENTRY;
 }
 
+/* Functions for a link of their own. */
+struct batch {
+	uint64_t *addresses, *rows;
+	bool *spans;
+	size_t n;
+};
+
+/* Unless another hook has that function already: a link finds one cookie for an address. */
+static void batch_add(struct batch *batch, const struct hook_attachment *attachment, uint32_t row) {
+	for (size_t i = 0; i < batch->n; i++)
+		if (batch->addresses[i] == attachment->address)
+			return;
+	batch->addresses[batch->n] = attachment->address;
+	batch->rows[batch->n] = row;
+	batch->spans[batch->n++] = attachment->alternative->span;
+}
+
+static void attach_singly(struct hook_attachment *attachment, uint32_t row, struct hook_programs *programs) {
+	const uint64_t rows[] = { row };
+	int r = hook_programs_multi(programs, &attachment->address, rows, &attachment->alternative->span, 1);
+
+	if (r < 0)
+		because(attachment, "kprobe-multi: %s", because_errno(r));
+	else
+		attachment->method = HOOK_METHOD_MULTI;
+}
+
 /* All that are left, in one link; else each in its own. */
 static int try_multi(struct hook_attachment *attachments, const uint32_t *left, size_t n, struct hook_programs *programs,
 		     const struct hook_kernel *kernel) {
-	uint64_t *addresses = calloc(2 * n, sizeof(*addresses)), *rows = addresses ? addresses + n : NULL;
-	bool *spans = calloc(n, sizeof(*spans));
-	size_t n_traceable = 0;
+	struct batch batch = { .addresses = calloc(2 * n, sizeof(uint64_t)), .spans = calloc(n, sizeof(bool)) };
 	int r = -ENOMEM;
 
-	if (!addresses || !spans)
+	if (!batch.addresses || !batch.spans)
 		goto out;
+	batch.rows = batch.addresses + n;
 	for (size_t i = 0; i < n; i++) {
 		const struct hook_alternative *alternative = attachments[left[i]].alternative;
 
-		if (!hook_kernel_traceable(kernel, alternative->place, alternative->name)) {
-			because(&attachments[left[i]], "kprobe-multi: ftrace does not reach the function");
-			continue;
-		}
-		addresses[n_traceable] = attachments[left[i]].address;
-		rows[n_traceable] = left[i];
-		spans[n_traceable++] = alternative->span;
+		if (hook_kernel_traceable(kernel, alternative->place, alternative->name))
+			batch_add(&batch, &attachments[left[i]], left[i]);
 	}
-	r = n_traceable ? hook_programs_multi(programs, addresses, rows, spans, n_traceable) : 0;
-	for (size_t i = 0; i < n_traceable; i++) {
-		int single = r;
+	r = batch.n ? hook_programs_multi(programs, batch.addresses, batch.rows, batch.spans, batch.n) : 0;
+	for (size_t i = 0; !r && i < batch.n; i++)
+		attachments[batch.rows[i]].method = HOOK_METHOD_MULTI;
+	for (size_t i = 0; i < n; i++) {
+		struct hook_attachment *attachment = &attachments[left[i]];
 
-		if (r < 0 && r != -EOPNOTSUPP && n_traceable > 1)
-			single = hook_programs_multi(programs, addresses + i, rows + i, spans + i, 1);
-		if (single < 0)
-			because(&attachments[rows[i]], "kprobe-multi: %s", because_errno(single));
-		else
-			attachments[rows[i]].method = HOOK_METHOD_MULTI;
+		if (attachment->method == HOOK_METHOD_NONE &&
+		    hook_kernel_traceable(kernel, attachment->alternative->place, attachment->alternative->name))
+			attach_singly(attachment, left[i], programs);
 	}
 	r = 0;
 out:
-	free(spans);
-	free(addresses);
+	free(batch.spans);
+	free(batch.addresses);
 	return r;
 }
 
@@ -353,7 +373,8 @@ static void try_kprobe(struct hook_attachment *attachment, uint32_t row, struct 
 	int r = hook_programs_kprobe(programs, kernel, attachment->address, row, attachment->alternative->span);
 
 	if (r == -EINVAL && !hook_kernel_traceable(kernel, attachment->alternative->place, attachment->alternative->name))
-		because(attachment, "kprobe: ftrace does not reach the function, and this kernel was built without CONFIG_KPROBE_EVENTS_ON_NOTRACE");
+		because(attachment, "kprobe: ftrace does not reach %s, and this kernel was built without CONFIG_KPROBE_EVENTS_ON_NOTRACE",
+			attachment->alternative->name);
 	else if (r < 0)
 		because(attachment, "kprobe: %s", because_errno(r));
 	else

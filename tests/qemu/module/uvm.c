@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 
 /* Stands in for nvidia-uvm.ko: a device of a major that the kernel chooses. */
 

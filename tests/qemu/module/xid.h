@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 
 /* The tracepoint that drivers have since 575.51.02. */
 
