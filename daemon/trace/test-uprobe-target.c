@@ -28,6 +28,7 @@ int cuModuleGetFunction(uint64_t *function, void *module, const char *name);
 int cuLibraryGetKernel(uint64_t *kernel, void *library, const char *name);
 int cuKernelGetFunction(uint64_t *function, uint64_t kernel);
 int cuCtxSynchronize(void);
+int cuEventQuery(void *event);
 int cuParamSetf(void *function, int offset, float value);
 int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, void *function, void (*callback)(int), size_t shared, int limit);
 int cuFutureThing(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f);
@@ -73,6 +74,7 @@ static void kinds(void) {
 	cuMemFree_v2(0);
 	cuMemFree_v2((uint64_t)1); /* a bad address is no trouble: it is a number */
 	cuMemAlloc_v2((void *)8, 0); /* nor is a bad pointer */
+	cuEventQuery((void *)0x7a); /* not ready: no error */
 }
 
 /* A name on a page of a file that nobody has touched yet. */

@@ -288,8 +288,8 @@ static void check_kinds(const struct target *target) {
 	uint64_t kernel;
 	size_t size;
 
-	assert_int_equal(count_calls(NULL), 16);
-	for (size_t i = 0; i < 16; i++) {
+	assert_int_equal(count_calls(NULL), 17);
+	for (size_t i = 0; i < 17; i++) {
 		call = get_call(NULL, i);
 		assert_int_equal(call->pid, target->pid);
 		assert_int_equal(call->tid, target->pid);
@@ -364,7 +364,7 @@ static void test_kinds(enum uprobe_rung rung, bool hash) {
 	check_kinds(&target);
 	trace_uprobe_free(uprobe);
 	target_stop(&target);
-	assert_int_equal(count_calls(NULL), 16);
+	assert_int_equal(count_calls(NULL), 17);
 }
 
 static void test_session(void **state) {
@@ -495,7 +495,7 @@ static void test_filters(void **state) {
 	assert_int_equal(count_calls("cuMemAlloc_v2"), 3);
 	assert_non_null(get_name(TRACE_NAME_KERNEL, "vec_add"));
 	run_with("kinds", UPROBE_SESSION, with_stacks);
-	assert_int_equal(count_calls(NULL), 16);
+	assert_int_equal(count_calls(NULL), 17);
 	assert_int_equal(get_call(NULL, 3)->stack, 1);
 	assert_true(session.n_frames >= 1 && session.last_stack);
 	check_launch(get_call("cuLaunchKernel", 0));
@@ -606,7 +606,7 @@ static void test_others(void **state) {
 	assert_non_null(uprobe->libraries[0].link); /* somebody else uses it */
 	target_run(&mine);
 	trace_uprobe_drain(uprobe);
-	assert_int_equal(count_calls(NULL), 16);
+	assert_int_equal(count_calls(NULL), 17);
 	trace_uprobe_exclude(uprobe, other.pid, false);
 	trace_uprobe_free(uprobe);
 	target_stop(&mine);
@@ -621,7 +621,7 @@ static void test_others(void **state) {
 	trace_uprobe_drain(uprobe);
 	target_run(&mine);
 	trace_uprobe_drain(uprobe);
-	assert_int_equal(count_calls(NULL), 16);
+	assert_int_equal(count_calls(NULL), 17);
 	trace_uprobe_free(uprobe);
 	target_stop(&mine);
 	target_stop(&other);
@@ -710,7 +710,7 @@ static void test_libraries(void **state) {
 	target_run(&first);
 	target_run(&second);
 	trace_uprobe_drain(uprobe);
-	assert_int_equal(count_calls(NULL), 32);
+	assert_int_equal(count_calls(NULL), 34);
 	check_launch(get_call("cuLaunchKernel", 0));
 	check_launch(get_call("cuLaunchKernel", 1));
 	trace_uprobe_free(uprobe);

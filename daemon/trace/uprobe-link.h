@@ -10,6 +10,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+enum {
+	_UPROBE_LINK_E_SUCCESS,
+	UPROBE_LINK_E_HARM, /* the kernel is one of those that kill a process whose seccomp filter knows nothing of uretprobe(2): 6.11 to 6.13 */
+};
+
 enum uprobe_rung {
 	UPROBE_SESSION,
 	UPROBE_MULTI,
@@ -42,5 +47,8 @@ struct uprobe_link *uprobe_link_free(struct uprobe_link *link);
 /* Detaches before it returns: for tests. */
 struct uprobe_link *uprobe_link_free_now(struct uprobe_link *link);
 
-/* Whether the kernel can do that: attaches to a function of this very program that nobody calls. 0 or negative errno. */
+/*
+ * Whether the kernel can do that, and without harm: a child of this program's has a probed function called, under a seccomp filter as containers have it. 0,
+ * UPROBE_LINK_E_HARM, or negative errno.
+ */
 int uprobe_link_probe(enum uprobe_rung rung, const struct uprobe_programs *programs);

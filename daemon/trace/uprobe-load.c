@@ -126,7 +126,7 @@ static int load_rung(struct uprobe_engine *engine, const struct trace_options *o
 		engine->programs.enter = find_program(engine, "call_enter");
 		engine->programs.leave = find_program(engine, "call_leave");
 		r = uprobe_link_probe(rung, &engine->programs);
-		if (r)
+		if (r < 0)
 			snprintf(complaint, sizeof(complaint), "attaching: %s", strerror(-r));
 	}
 	if (r) {
@@ -145,10 +145,15 @@ static int load(struct uprobe_engine *engine, struct trace_session *session, con
 	*complaint = '\0';
 	for (int rung = tuning->first; rung < _UPROBE_RUNG_N; rung++) {
 		r = load_rung(engine, options, (enum uprobe_rung)rung, closed);
-		if (!r || tuning->only_first || r == -EPERM || r == -EACCES || r == -ENOSYS || r == -ENOMEM)
+		if (r >= 0 || tuning->only_first || r == -EPERM || r == -EACCES || r == -ENOSYS || r == -ENOMEM)
 			break;
 	}
 	libbpf_set_print(print);
+	if (r == UPROBE_LINK_E_HARM) {
+		trace_session_missing(session, "bpf: this kernel kills programs with a seccomp filter (containers) whose functions' returns are probed (6.11 to 6.13 did): "
+					       "calls of processes without the shim are not seen; update it");
+		return -EOPNOTSUPP;
+	}
 	if (!r && engine->rung == UPROBE_CLASSIC)
 		trace_session_missing(session, "bpf: this kernel has neither uprobe.session (6.13) nor uprobe_multi (6.6): probes of all functions "
 					       "cost more, and take up to a minute to go away after the trace");

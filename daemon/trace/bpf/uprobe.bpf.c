@@ -26,6 +26,7 @@
 #define WORD(ctx, i) (((struct user_pt_regs *)(ctx))->regs[i])
 #define STACK_WORDS(sp) (sp)
 #endif
+#define NOT_READY 600 /* CUDA_ERROR_NOT_READY: an answer, no error */
 #define SECOND 1000000000ull
 #define PAGE_MASK 0xfffull
 
@@ -346,7 +347,7 @@ static __always_inline int leave(struct pt_regs *ctx) {
 	call = &state->record.call;
 	call->end = now;
 	call->result = (__s32)PT_REGS_RC(ctx);
-	if ((config.errors && !call->result) || (config.min_duration && now - call->start < config.min_duration)) {
+	if ((config.errors && (!call->result || call->result == NOT_READY)) || (config.min_duration && now - call->start < config.min_duration)) {
 		if (!(row->flags & UPROBE_ROW_NAMES))
 			return 0;
 		state->record.flags |= UPROBE_RECORD_UNWANTED;
