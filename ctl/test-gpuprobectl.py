@@ -349,8 +349,8 @@ class Rest(Case):
             self.assertLessEqual(common, options, words)
             offered.setdefault(words[0], set()).update(options - common)
         for command, options in offered.items():
-            told = set(re.findall(r'--[a-z][a-z-]+', self.run_ctl(command, '--help')))
-            self.assertEqual(told, options, command)
+            told = set(re.findall(r'--[a-z][a-z-]+', self.run_ctl(*command.split(), '--help')))
+            self.assertEqual(told - common, options, command)
             for option in options:
                 self.assertRegex(manual, re.escape(option) + r'\b', command)
 

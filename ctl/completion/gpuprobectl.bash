@@ -11,6 +11,9 @@ _gpuprobectl_rings() {
 	gpuprobectl map list 2>/dev/null | awk '$4 ~ /ring|perf_event/ { print $3 }'
 }
 
+# What trace -e knows of calls.
+_gpuprobectl_classes="launch memory transfer sync module graph stream event context device ipc query all"
+
 _gpuprobectl() {
 	local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command= noun= i
 	local global="--json --pretty --session --socket --help --version"
@@ -65,6 +68,31 @@ _gpuprobectl() {
 		;;
 	--engine)
 		mapfile -t COMPREPLY < <(compgen -W "auto ptx sass" -- "$word")
+		return
+		;;
+	--backend)
+		mapfile -t COMPREPLY < <(compgen -W "auto shim bpf" -- "$word")
+		return
+		;;
+	--format)
+		mapfile -t COMPREPLY < <(compgen -W "text jsonl jsonl-seed chrome perfetto folded csv table raw" -- "$word")
+		return
+		;;
+	--events | -e)
+		mapfile -t COMPREPLY < <(compgen -W "$_gpuprobectl_classes $(_gpuprobectl_column 1 hook list)" -- "$word")
+		return
+		;;
+	--cgroup)
+		mapfile -t COMPREPLY < <(compgen -d -- "${word:-/sys/fs/cgroup/}")
+		return
+		;;
+	--output | -o)
+		compopt -o filenames 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -f -- "$word")
+		return
+		;;
+	-p)
+		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && echo [0-9]*)" -- "$word")
 		return
 		;;
 	--spaces)
@@ -161,6 +189,29 @@ _gpuprobectl() {
 			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.so' -- "$word")
 		else
 			mapfile -t COMPREPLY < <(compgen -W "--root $global" -- "$word")
+		fi
+		;;
+	trace)
+		if [[ $noun == report && $word == -* ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "--summary --top --timeline --gaps --layers --leaks --latency --kernels --errors --histogram --all --pid --events --from --to --format --output $global" -- "$word")
+		elif [[ $noun == report ]]; then
+			compopt -o filenames 2>/dev/null
+			mapfile -t COMPREPLY < <(compgen -f -- "$word")
+		elif [[ $word == -* ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "--pid --follow --events --output --save --format --count --hist --summary --interval --discover
+				--min-dur --errors --sample --rate --cgroup --uid --comm --stacks --kernel --gpu --backend --probe --no-extras
+				--buffer --duration $global" -- "$word")
+		else
+			mapfile -t COMPREPLY < <(compgen -W "report" -- "$word"; compgen -c -- "$word")
+		fi
+		;;
+	hook)
+		if [[ -z $noun ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "list test status $global" -- "$word")
+		elif [[ $noun == status ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
+		else
+			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 1 hook list) $global" -- "$word")
 		fi
 		;;
 	log)

@@ -38,7 +38,7 @@ struct stream {
 
 struct trace_links {
 	struct trace_map threads, streams;
-	struct launch *launches; /* by their sequence: one takes the place of an old one */
+	struct launch *launches; /* by their sequence: one takes the place of an old one; NULL: none so far */
 	bool by_stream;
 	char violation[64];
 };
@@ -48,13 +48,15 @@ static struct launch *launch_at(const struct trace_links *links, uint32_t pid, u
 }
 
 static struct launch *find_launch(const struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence) {
-	struct launch *launch = launch_at(links, pid, tid, sequence);
+	struct launch *launch = links->launches ? launch_at(links, pid, tid, sequence) : NULL;
 
-	return tid && launch->pid == pid && launch->tid == tid && launch->sequence == sequence ? launch : NULL;
+	return launch && tid && launch->pid == pid && launch->tid == tid && launch->sequence == sequence ? launch : NULL;
 }
 
 void trace_links_expect(struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence, uint64_t start) {
-	*launch_at(links, pid, tid, sequence) = (struct launch){ .pid = pid, .tid = tid, .sequence = sequence, .start = start };
+	links->launches = links->launches ?: calloc(LAUNCHES, sizeof(*links->launches));
+	if (links->launches)
+		*launch_at(links, pid, tid, sequence) = (struct launch){ .pid = pid, .tid = tid, .sequence = sequence, .start = start };
 }
 
 uint64_t trace_links_started(const struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence) {
@@ -185,17 +187,8 @@ int trace_links_item(struct trace_links *links, struct trace_item *item, bool la
 }
 
 int trace_links_new(struct trace_links **linksp) {
-	struct trace_links *links = calloc(1, sizeof(*links));
-
-	if (!links)
-		return -ENOMEM;
-	links->launches = calloc(LAUNCHES, sizeof(*links->launches));
-	if (!links->launches) {
-		free(links);
-		return -ENOMEM;
-	}
-	*linksp = links;
-	return 0;
+	*linksp = calloc(1, sizeof(**linksp));
+	return *linksp ? 0 : -ENOMEM;
 }
 
 struct trace_links *trace_links_free(struct trace_links *links) {

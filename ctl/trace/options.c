@@ -33,7 +33,7 @@ enum {
 static const char help[] =
 	"Usage: gpuprobectl trace [OPTION]... [-p PID]...\n"
 	"       gpuprobectl trace [OPTION]... -- CMD [ARGUMENT]...\n"
-	"       gpuprobectl trace report FILE; see gpuprobectl trace report --help\n"
+	"       gpuprobectl trace report [OPTION]... [FILE]...\n"
 	"\n"
 	"Shows what CUDA programs do: calls of the driver, its ioctls and what it does in the kernel, and kernels on the GPU. Without PID and CMD: of all\n"
 	"programs. Lines go to standard output, those of a CMD to standard error. Ctrl-C ends the trace.\n"

@@ -33,9 +33,9 @@ static inline char *out_room(struct trace_out *out, size_t n) {
 }
 
 static inline void out_bytes(struct trace_out *out, const char *text, size_t n) {
-	char *at = out_room(out, n);
+	char *at = n ? out_room(out, n) : NULL;
 
-	if (at && n) {
+	if (at) {
 		memcpy(at, text, n);
 		out->n += n;
 	}
