@@ -37,7 +37,7 @@ struct live {
 	bool started; /* the first reply has come */
 	bool interrupted; /* by a signal, once */
 	uint64_t began, stop_at, stop_by; /* nanoseconds; 0: not yet */
-	uint64_t interval_at, told_at, replied_at;
+	uint64_t interval_at, told_at, flush_at, replied_at;
 	bool told; /* a line of progress is on the terminal */
 };
 
@@ -91,8 +91,11 @@ static int tick(struct live *live) {
 		live->told_at = now + 1000000000;
 		tell(live, "");
 	}
-	if (!live->target.path)
+	/* of a file its beginning at once, by which others know that the trace is on, and the rest now and then */
+	if (!live->target.path || now >= live->flush_at) {
+		live->flush_at = now + 1000000000;
 		fflush(live->target.file);
+	}
 	return stream_result(live, r);
 }
 
