@@ -154,6 +154,7 @@ class Producer:
             return
         assert os.fstat(fd).st_size == size
         self.map = self.map or mmap.mmap(fd, size)
+        self.numbers = memoryview(self.map).cast("Q") # one store each; struct writes byte by byte, which the daemon would see
         os.close(fd)
         (magic, version, self.enabled, self.flags, self.clock, self.slot_count, self.slot_bytes, self.stride, self.slots, self.min_duration,
          self.sample, self.heartbeat) = struct.unpack_from("<8I4Q", self.map)
@@ -186,16 +187,16 @@ class Producer:
         return struct.unpack_from("<I", self.map, self.slot(i))[0]
 
     def head(self, i=0):
-        return struct.unpack_from("<Q", self.map, self.slot(i) + 8)[0]
+        return self.numbers[self.slot(i) // 8 + 1]
 
     def tail(self, i=0):
-        return struct.unpack_from("<Q", self.map, self.slot(i) + 64)[0]
+        return self.numbers[self.slot(i) // 8 + 8]
 
     def set_head(self, head, i=0):
-        struct.pack_into("<Q", self.map, self.slot(i) + 8, head)
+        self.numbers[self.slot(i) // 8 + 1] = head
 
     def set_lost(self, lost, i=0):
-        struct.pack_into("<Q", self.map, self.slot(i) + 16, lost)
+        self.numbers[self.slot(i) // 8 + 2] = lost
 
     def write(self, record, i=0):
         """One record, padded; False: there is no room."""
