@@ -70,7 +70,14 @@ static int summary_new(void **partp, const struct report_options *options) {
 	return 0;
 }
 
-static int count(struct count_table *table, const char *text, uint64_t duration, bool failed) {
+/* How often: an event of --discover is a number of calls. */
+static uint64_t times_of(const struct trace_item *item) {
+	if (item->kind != EVENT_HOOK || strcmp(item->class, "discover") != 0 || !item->n_values || item->values[0].number < 0)
+		return 1;
+	return (uint64_t)item->values[0].number;
+}
+
+static int count(struct count_table *table, const char *text, const struct trace_item *item) {
 	const uint32_t number = report_names_number(&table->names, text);
 	struct count_row *rows;
 	size_t n;
@@ -86,9 +93,9 @@ static int count(struct count_table *table, const char *text, uint64_t duration,
 		table->rows = rows;
 		table->n_rows = n;
 	}
-	table->rows[number].count++;
-	table->rows[number].total += duration;
-	table->rows[number].failed += failed;
+	table->rows[number].count += times_of(item);
+	table->rows[number].total += report_duration(item);
+	table->rows[number].failed += item->failed;
 	return 0;
 }
 
@@ -171,8 +178,8 @@ static int summary_item(void *part, const struct trace_item *item, const struct 
 	}
 	snprintf(type, sizeof(type), "%s\t%s", report_type_name(item->kind), item->class);
 	if (!r)
-		r = count(&summary->types, type, report_duration(item), item->failed);
-	return r ? r : count(&summary->names[item->kind], item->name, report_duration(item), item->failed);
+		r = count(&summary->types, type, item);
+	return r ? r : count(&summary->names[item->kind], item->name, item);
 }
 
 /* The rows of a table: those of types have a class behind a tab. */

@@ -148,7 +148,9 @@ class Analyses(Case):
                  self.item('ioctl', 'NV_ESC_RM_ALLOC', 90, 7, **{'class': 'ioctl'}), self.item('ioctl', 'UVM_FREE', 100, 8, **{'class': 'uvm'}),
                  self.item('kernel', 'nvidia:nv_kthread_q_schedule_q_item', 110, **{'class': 'work'}),
                  self.item('gpu', 'k', 200, 100, source='gpu', flow=1), self.item('gpu', 'k', 250, 100, source='gpu', stream='0x2'),
-                 self.item('gpu', 'k', 500, 50, source='gpu'), self.item('lost', 'lost', 600, count=42)]
+                 self.item('gpu', 'k', 500, 50, source='gpu'), self.item('lost', 'lost', 600, count=42),
+                 self.item('kernel', 'nvidia:rm_ioctl', 600, **{'class': 'discover'}, args={'calls': 30}),
+                 self.item('kernel', 'nvidia:rm_ioctl', 700, **{'class': 'discover'}, args={'calls': 12})]
         summary = self.json('--summary', self.trace(items))['summary']
         self.assertEqual(summary['userspace'], {'calls': 8, 'launches': 2, 'allocations': 2, 'allocated_bytes': 1024, 'transfers': 1, 'transferred_bytes': 600})
         self.assertEqual(summary['kernel_space'], {'ioctls': 2, 'ioctl_ns': 15, 'scheduler_calls': 1})
@@ -158,6 +160,7 @@ class Analyses(Case):
         counts = {(row['type'], row['name']): (row['count'], row['failed'], row['total_ns']) for row in summary['by_name']}
         self.assertEqual(counts['userspace', 'cuMemAlloc_v2'], (2, 1, 10))
         self.assertEqual(counts['gpu', 'k'], (3, 0, 250))
+        self.assertEqual(counts['kernel', 'nvidia:rm_ioctl'], (42, 0, 0))
         self.assertEqual({(row['type'], row['class']): row['count'] for row in summary['by_type']}['userspace', 'memory'], 3)
 
     def test_top(self):
