@@ -159,7 +159,7 @@ static int read_symbols(struct hook_kernel *kernel) {
 	}
 	if (file)
 		fclose(file);
-	if (!r)
+	if (!r && kernel->n_symbols)
 		qsort(kernel->symbols, kernel->n_symbols, sizeof(*kernel->symbols), compare_symbols);
 	return r;
 }

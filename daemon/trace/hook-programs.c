@@ -279,12 +279,13 @@ static int kprobe(struct hook_programs *programs, const struct hook_kernel *kern
 		  bool at_return) {
 	struct perf_event_attr attributes = {
 		.type = (uint32_t)kernel->kprobe_type,
-		.config = at_return ? UINT64_C(1) << kernel->kprobe_return_bit : 0,
 		.config2 = address,
 	};
 
 	if (kernel->kprobe_type < 0 || kernel->kprobe_return_bit < 0)
 		return -EOPNOTSUPP;
+	if (at_return)
+		attributes.config = UINT64_C(1) << kernel->kprobe_return_bit;
 	return perf_link(programs, &attributes, program_fd(programs->object, name), row);
 }
 
