@@ -78,6 +78,10 @@ void trace_decode_ioctl(struct trace_decoder *decoder, const struct trace_ioctl 
 		trace_item_value(item, "command", VALUE_HEX, ioctl->command);
 	}
 	item->base = item->name;
+	if (ioctl->record.flags & TRACE_IOCTL_STATUS) {
+		job.status = ioctl->status;
+		job.has_status = true;
+	}
 	add_device(item, ioctl->device, ioctl->minor);
 	if (!item->open)
 		set_result(&job, ioctl->result);

@@ -370,6 +370,24 @@ static void test_cut(void **state)
 	}
 }
 
+/* A status that is further behind in the argument than what is captured of it. */
+static void test_status(void **state)
+{
+	const struct vector vector = { "", TRACE_DEVICE_UVM, 0, 33, 0, "0 7f00 1000 0 4 0 26*0", "0 7f00 1000 0 4 0 26*0", "" };
+	struct trace_ioctl *record = make_record(&vector);
+	struct trace_decoder decoder;
+	struct trace_item item;
+
+	record->status = 0x51;
+	decode(record, "580", &decoder, &item);
+	assert_true(!item.failed && !item.result_name);
+	record->record.flags = TRACE_IOCTL_STATUS;
+	decode(record, "580", &decoder, &item);
+	assert_true(item.failed && item.result == 0x51);
+	assert_string_equal(item.result_name, "NV_ERR_NO_MEMORY");
+	free(record);
+}
+
 /* Sizes that the record does not have room for, and a call that is not over. */
 static void test_lies(void **state)
 {
@@ -508,6 +526,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_vectors), cmocka_unit_test(test_cut),	       cmocka_unit_test(test_lies),
+		cmocka_unit_test(test_status),
 		cmocka_unit_test(test_names),	cmocka_unit_test(test_ioctl_numbers),
 	};
 

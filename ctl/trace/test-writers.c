@@ -2,7 +2,7 @@
 
 /*
  * test-writers FORMAT SCENE FILE: items that are made by hand, written in a format, for test-chrome.py, test-perfetto.py and
- * test-folded.py, which say what must be in the file. FORMAT "lanes" tests these alone.
+ * test-folded.py, which say what must be in the file. "lanes" alone tests lanes.
  */
 
 #include <math.h>
@@ -13,6 +13,7 @@
 #include "in-use.h"
 #include "item.h"
 #include "track.h"
+#include "utf8.h"
 
 static const struct trace_process_info unknown, python = { 1000, 1, 0, "py\"thon", "/usr/bin/py\xffthon" };
 static const char *const frames[] = { "libfoo.so+0x10 (inner;frame)", "python+0x20 (main)" };
@@ -284,6 +285,26 @@ static int test_in_use(void)
 	return 0;
 }
 
+/* What is a character of UTF-8, and what only looks like one. */
+static int test_utf8(void)
+{
+	static const struct {
+		const char *text;
+		size_t length;
+	} cases[] = {
+		{ "a", 1 }, { "\x7f", 1 }, { "\x80", 0 }, { "\xc1\xbf", 0 }, { "\xc2\x80", 2 }, { "\xc3", 0 }, { "\xe0\x9f\xbf", 0 }, { "\xe0\xa0\x80", 3 },
+		{ "\xed\x9f\xbf", 3 }, { "\xed\xa0\x80", 0 }, { "\xf0\x8f\xbf\xbf", 0 }, { "\xf0\x90\x80\x80", 4 }, { "\xf4\x8f\xbf\xbf", 4 },
+		{ "\xf4\x90\x80\x80", 0 }, { "\xf5\x80\x80\x80", 0 }, { "\xe2\x82", 0 }, { "\xe2\x82\x41", 0 }, { "", 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		if (trace_utf8_length(cases[i].text, strlen(cases[i].text)) != cases[i].length) {
+			fprintf(stderr, "UTF-8 %zu\n", i);
+			return 1;
+		}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct trace_format *const formats[] = { &trace_format_chrome, &trace_format_perfetto, &trace_format_folded };
@@ -293,7 +314,7 @@ int main(int argc, char **argv)
 	FILE *file;
 
 	if (argc == 2 && strcmp(argv[1], "lanes") == 0)
-		return test_lanes() || test_in_use();
+		return test_lanes() || test_in_use() || test_utf8();
 	if (argc != 4)
 		return 2;
 	for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++)
