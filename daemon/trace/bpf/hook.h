@@ -51,8 +51,7 @@ enum hook_row_flags {
 	HOOK_ROW_MATCH = 1 << 5, /* only where the first text is `match` */
 	HOOK_ROW_IOCTL = 1 << 6, /* (file, command, argument): an ioctl record */
 	HOOK_ROW_RESULT_SIGNED = 1 << 7,
-	HOOK_ROW_ERRORS = 1 << 8, /* only where the result is negative */
-	HOOK_ROW_RESULT_FIELD = 1 << 9, /* of the tracepoint that ends the span, at result_offset */
+	HOOK_ROW_RESULT_FIELD = 1 << 8, /* of the tracepoint that ends the span, at result_offset */
 };
 
 struct hook_row {
