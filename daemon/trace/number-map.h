@@ -28,10 +28,10 @@ static inline uint64_t *number_map_find(const struct number_map *map, uint64_t k
 	for (size_t i = number_hash(key); map->n; i++) {
 		struct number_entry *entry = &map->entries[i & (map->size - 1)];
 
-		if (entry->key == key)
-			return &entry->value;
 		if (!entry->key)
 			break;
+		if (entry->key == key)
+			return &entry->value;
 	}
 	return NULL;
 }

@@ -411,12 +411,16 @@ static void test_names(void **state) {
 	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
 	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x100, "_Z3onev")));
 	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x200, "_Z3twov")));
+	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x200, "_Z3twov"))); /* said once more */
 	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x100, "_Z5threev")));
 	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_FUNCTION, 3100, "cuFresh")));
 	producer_call(&call, 3100, 0, 1, 2, 1);
 	assert_true(producer_write(&producer, &call.call.record));
 	producer_call(&call, 3101, 1, 1, 2, 1); /* it has not said what that is */
 	assert_true(producer_write(&producer, &call.call.record));
+	drain();
+	/* no handle: told, not kept */
+	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0, "_Z4nonev")));
 	drain();
 	/* another process numbers otherwise */
 	begin(&other, 2);
@@ -442,6 +446,7 @@ static void test_names(void **state) {
 	assert_int_equal(got->pid, 0);
 	assert_int_equal(((const struct trace_call *)next_record(&a, &at, TRACE_CALL))->function, TRACE_FUNCTION_DYNAMIC);
 	assert_int_equal(((const struct trace_call *)next_record(&a, &at, TRACE_CALL))->function, 0);
+	assert_string_equal(((const struct trace_name *)next_record(&a, &at, TRACE_NAME))->name, "_Z4nonev");
 	assert_string_equal(((const struct trace_name *)next_record(&a, &at, TRACE_NAME))->name, "cuOther");
 	assert_int_equal(((const struct trace_call *)next_record(&a, &at, TRACE_CALL))->function, TRACE_FUNCTION_DYNAMIC);
 	assert_null(next_record(&a, &at, TRACE_NAME));
