@@ -183,9 +183,9 @@ def gpu():
 
 
 class Steps:
-    def __init__(self, name, case="steps"):
+    def __init__(self, name, case="steps", *more):
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
-        self.process = subprocess.Popen([os.path.join(TARGETS, "s-trace"), case], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        self.process = subprocess.Popen([os.path.join(TARGETS, "s-trace"), case, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
                                         env={**environment, **MOCK, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name})
         if case == "steps":
             self.do(1)
@@ -265,6 +265,31 @@ def live():
         steps.line()
         steps.do(5)
         check("live: over in the midst of a call", steps.maps() == (0, 0) and steps.end() == 0)
+
+
+def storm():
+    """Traces begin and end all the time, with threads that call all the time."""
+    for flags in (0, fake_trace.EXTRAS | fake_trace.GPU):
+        with TraceDaemon(session("storm"), make=lambda: Ring(slots=6, slot_bytes=4096, flags=flags)) as daemon:
+            steps = Steps(daemon.name, "busy", "6")
+            while steps.line() != ["in", "call", "1"]:
+                pass
+            recorded = 0
+            for n in range(150):
+                daemon.change_rules()
+                within(lambda: len(daemon.rings) > n, 1)
+                ring = daemon.rings[-1]
+                for _ in range(3):
+                    recorded += len(ring.read())
+                ring.end()
+                if n % 10 == 0:
+                    steps.process.stdin.write("x")
+                    steps.process.stdin.flush()
+            steps.process.stdin.write("e")
+            steps.process.stdin.flush()
+            goes_on = steps.line() == ["did", "1"] and steps.do(5)
+            check(f"storm {flags}: {len(daemon.rings)} traces", goes_on and len(daemon.rings) > 100 and recorded > 10000 and steps.maps() == (0, 0) and
+                  steps.end() == 0, goes_on, recorded)
 
 
 def stale():
@@ -367,7 +392,7 @@ def unwanted():
 
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, live, stale, hostile, programs, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, live, storm, stale, hostile, programs, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

@@ -251,7 +251,7 @@ static bool record(struct trace_self *thread, const struct trace_frame *frame, u
 	    !trace_claim(thread, number))
 		return false;
 	if (__builtin_expect(!trace_enter(thread, number), 0)) {
-		if (trace_users[thread->index].inside)
+		if (thread->user->inside)
 			trace_lose(thread); /* a signal handler; who is inside keeps it mapped */
 		return false;
 	}

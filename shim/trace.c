@@ -48,7 +48,7 @@ static const uint64_t no_number;
 const uint64_t *trace_number = &no_number;
 static struct own *own;
 struct trace_session trace_session;
-struct trace_user trace_users[TRACE_RING_SLOTS_MAX];
+struct trace_user trace_users[TRACE_USERS_MAX];
 bool trace_ending, trace_fenced = true;
 uint64_t trace_seen[2];
 __thread struct trace_self trace_mine;
@@ -96,7 +96,7 @@ static bool somebody_is_inside(void)
 {
 	if (__atomic_load_n(&guests, __ATOMIC_SEQ_CST))
 		return true;
-	for (unsigned i = 0; i < TRACE_RING_SLOTS_MAX; i++)
+	for (unsigned i = 0; i < TRACE_USERS_MAX; i++)
 		if (__atomic_load_n(&trace_users[i].inside, __ATOMIC_ACQUIRE))
 			return true;
 	return false;
@@ -114,16 +114,18 @@ void trace_reap(void)
 		if (!__atomic_load_n(&trace_ending, __ATOMIC_SEQ_CST) || somebody_is_inside())
 			continue;
 		munmap(trace_session.ring, trace_session.size);
-		trace_session.ring = NULL;
 		__atomic_store_n(&trace_ending, false, __ATOMIC_SEQ_CST);
+		/* now another session may begin */
+		__atomic_store_n(&trace_session.ring, NULL, __ATOMIC_SEQ_CST);
 	} while (!__atomic_compare_exchange_n(&reapers, &seen, 0, false, __ATOMIC_SEQ_CST,
 					      __ATOMIC_SEQ_CST));
 }
 
 void trace_end_session(uint64_t number)
 {
-	int saved = errno;
+	int saved = errno, cancel;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* what is begun here is finished */
 	if (number && __atomic_compare_exchange_n(&own->number, &number, 0, false, __ATOMIC_SEQ_CST,
 						  __ATOMIC_SEQ_CST)) {
 		client_close(&client);
@@ -132,6 +134,7 @@ void trace_end_session(uint64_t number)
 			syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 		trace_reap();
 	}
+	pthread_setcancelstate(cancel, NULL);
 	errno = saved;
 }
 
@@ -146,6 +149,8 @@ static void thread_ended(void *value)
 	}
 	thread->slot = NULL;
 	thread->session = 0;
+	__atomic_store_n(&thread->user->taken, false, __ATOMIC_RELEASE);
+	thread->user = NULL;
 }
 
 /* In a child: it has no session, and no other threads. */
@@ -153,8 +158,9 @@ static void forget_parent(void)
 {
 	load_forked_pages();
 	client_close(&client); /* or the daemon would not notice the end of the parent */
-	for (unsigned i = 0; i < TRACE_RING_SLOTS_MAX; i++)
-		trace_users[i].inside = false;
+	memset(trace_users, 0, sizeof(trace_users));
+	if (trace_mine.user)
+		trace_mine.user->taken = true;
 	if (trace_session.ring)
 		munmap(trace_session.ring, trace_session.size);
 	trace_session.ring = NULL;
@@ -190,8 +196,8 @@ static bool prepare(void)
 	return true;
 }
 
-/* Makes the memory that the daemon sent the session's; consumes fd. */
-static bool begin_session(int fd, uint64_t size)
+/* Makes the memory that the daemon sent the session's, and its connection; consumes fd. */
+static bool begin_session(int fd, uint64_t size, const struct client *asking)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat status;
@@ -209,6 +215,7 @@ static bool begin_session(int fd, uint64_t size)
 		return false;
 	}
 	trace_session.size = size;
+	client = *asking;
 	trace_name_forget();
 	if (trace_session.flags & TRACE_RING_GPU)
 		trace_gpu_begin();
@@ -242,12 +249,9 @@ static void ask(const struct interest *found)
 		return;
 	memset(&message, 0, sizeof(message));
 	client_prepare(&asking, &message, WIRE_TRACE, 0);
-	if (client_call(&asking, &message, -1, WIRE_TRACE_REPLY, &fd, deadline_ms) && fd >= 0 &&
-	    begin_session(fd, message.trace_reply.size)) {
-		client = asking;
-		return;
-	}
-	client_close(&asking);
+	if (!client_call(&asking, &message, -1, WIRE_TRACE_REPLY, &fd, deadline_ms) || fd < 0 ||
+	    !begin_session(fd, message.trace_reply.size, &asking))
+		client_close(&asking);
 }
 
 /* Is there nothing to look at? */
@@ -286,8 +290,8 @@ static void look(void)
 		return;
 	if (!own->here)
 		forget_parent(); /* libc did not know */
-	if (__atomic_load_n(&trace_ending, __ATOMIC_SEQ_CST) || !load_lock_pages())
-		return; /* the next call tries again */
+	if (__atomic_load_n(&trace_session.ring, __ATOMIC_SEQ_CST) || !load_lock_pages())
+		return; /* the last one is still there; the next call tries again */
 	wanted = interest_wants_trace(&found);
 	load_unlock_pages();
 	if (wanted)
@@ -339,6 +343,23 @@ static void claim_slot(struct trace_self *thread, uint32_t first)
 	}
 }
 
+/* Gives the thread a user of its own, for as long as it lives. */
+static bool has_user(struct trace_self *thread)
+{
+	for (unsigned i = 0; !thread->user && i < TRACE_USERS_MAX; i++) {
+		bool taken = false;
+
+		if (!__atomic_load_n(&trace_users[i].taken, __ATOMIC_RELAXED) &&
+		    __atomic_compare_exchange_n(&trace_users[i].taken, &taken, true, false,
+						__ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+			thread->user = &trace_users[i];
+			if (has_key)
+				pthread_setspecific(key, thread);
+		}
+	}
+	return thread->user != NULL;
+}
+
 bool trace_claim(struct trace_self *thread, uint64_t number)
 {
 	int saved = errno;
@@ -355,7 +376,7 @@ bool trace_claim(struct trace_self *thread, uint64_t number)
 		thread->session = number;
 	}
 	if (!thread->is_ours && trace_enter_guest(number)) {
-		if (thread->homeless % HOMELESS_TRIES == 0)
+		if (thread->homeless % HOMELESS_TRIES == 0 && has_user(thread))
 			claim_slot(thread, (uint32_t)((uintptr_t)thread >> 12));
 		if (!thread->slot) {
 			thread->homeless++;
@@ -364,8 +385,6 @@ bool trace_claim(struct trace_self *thread, uint64_t number)
 		}
 		trace_leave_guest();
 	}
-	if (thread->slot && has_key)
-		pthread_setspecific(key, thread);
 	thread->claiming = false;
 	errno = saved;
 	return thread->slot != NULL;

@@ -72,6 +72,8 @@ struct trace_session {
 
 extern struct trace_session trace_session __attribute__((visibility("hidden")));
 
+struct trace_user;
+
 /* What this thread has to do with it. */
 struct trace_self {
 	struct trace_frame *outermost; /* of the call that it is in */
@@ -80,6 +82,7 @@ struct trace_self {
 	uint8_t *data;
 	uint64_t head, tail; /* of the slot; tail: as last seen */
 	uint32_t index; /* of the slot */
+	struct trace_user *user; /* the thread's, from its first record to its end */
 	uint32_t sequence; /* of the last call */
 	uint32_t skipped; /* calls, by sampling */
 	uint32_t homeless; /* calls without a slot */
@@ -92,12 +95,18 @@ struct trace_self {
 extern __thread struct trace_self trace_mine
 	__attribute__((visibility("hidden"), tls_model("initial-exec")));
 
-/* Of a slot's thread: is it using the daemon's memory? One writer, a cache line for each. */
+/*
+ * Is a thread using the daemon's memory? One writer, a cache line for each. It is the thread's in all
+ * sessions: who comes late from an old one does not touch what another has in the new one.
+ */
 struct trace_user {
 	_Alignas(64) bool inside;
+	bool taken;
 };
 
-extern struct trace_user trace_users[TRACE_RING_SLOTS_MAX] __attribute__((visibility("hidden")));
+#define TRACE_USERS_MAX 1024
+
+extern struct trace_user trace_users[TRACE_USERS_MAX] __attribute__((visibility("hidden")));
 extern bool trace_ending __attribute__((visibility("hidden"))); /* waits for who is inside */
 extern bool trace_fenced __attribute__((visibility("hidden"))); /* there is no membarrier */
 
@@ -145,7 +154,7 @@ static inline void trace_fence(void)
 
 static inline void trace_leave(struct trace_self *thread)
 {
-	__atomic_store_n(&trace_users[thread->index].inside, false, __ATOMIC_RELEASE);
+	__atomic_store_n(&thread->user->inside, false, __ATOMIC_RELEASE);
 	trace_fence();
 	if (__builtin_expect(__atomic_load_n(&trace_ending, __ATOMIC_RELAXED), 0))
 		trace_reap();
@@ -154,11 +163,9 @@ static inline void trace_leave(struct trace_self *thread)
 /* False: the session is over, or this is a signal handler that came while the thread is inside. */
 static inline bool trace_enter(struct trace_self *thread, uint64_t number)
 {
-	struct trace_user *user = &trace_users[thread->index];
-
-	if (__builtin_expect(user->inside, 0))
+	if (__builtin_expect(thread->user->inside, 0))
 		return false;
-	__atomic_store_n(&user->inside, true, __ATOMIC_RELAXED);
+	__atomic_store_n(&thread->user->inside, true, __ATOMIC_RELAXED);
 	trace_fence();
 	if (__builtin_expect(trace_session_number() == number, 1))
 		return true;

@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -335,6 +336,43 @@ static void case_steps(long unused)
 	}
 }
 
+static volatile bool over;
+
+/* Threads come and go, and each calls all the time. */
+static void *busy_thread(void *unused)
+{
+	while (!over) {
+		for (int i = 0; i < 200; i++) {
+			release((uint64_t)i);
+			launch((void *)0x5001, 1, 1, 1, 1, 1, 1, 0, (void *)1, NULL, NULL);
+		}
+		pthread_testcancel();
+	}
+	return NULL;
+}
+
+static void case_busy(long count)
+{
+	pthread_t threads[64];
+	char byte;
+
+	for (long i = 0; i < count; i++)
+		pthread_create(&threads[i], NULL, busy_thread, NULL);
+	say("in call", 1);
+	while (read(0, &byte, 1) == 1 && byte != 'e') {
+		/* one ends, another begins */
+		pthread_cancel(threads[0]);
+		pthread_join(threads[0], NULL);
+		pthread_create(&threads[0], NULL, busy_thread, NULL);
+	}
+	over = true;
+	for (long i = 0; i < count; i++)
+		pthread_join(threads[i], NULL);
+	thread_calls((void *)3);
+	say("did", 1);
+	case_steps(0);
+}
+
 /* A thread is in a call when the session ends, and leaves it later. */
 static void wait_in_call(void *unused)
 {
@@ -362,6 +400,7 @@ int main(int argc, char **argv)
 		{ "plain", case_plain },   { "arguments", case_arguments }, { "names", case_names },
 		{ "fork", case_fork },	   { "signal", case_signal },	    { "callbacks", case_callbacks },
 		{ "steps", case_steps },   { "inside", case_inside },	    { "gpu", case_gpu },
+		{ "busy", case_busy },
 	};
 
 	start();
