@@ -174,7 +174,7 @@ int fake_list_hooks(struct varlink_call *call, json_object *parameters, void *us
 	for (size_t i = 0; i < json_object_array_length(all); i++) {
 		json_object *hook = json_object_array_get_idx(all, i);
 
-		if (!name || !strcmp(name, json_object_get_string(get(hook, "name"))) || !strcmp(name, json_object_get_string(get(hook, "set"))))
+		if (!name || strchr(name, '*') || !strcmp(name, json_object_get_string(get(hook, "name"))) || !strcmp(name, json_object_get_string(get(hook, "set"))))
 			json_object_array_add(hooks, json_object_get(hook));
 	}
 	json_object_put(all);

@@ -227,6 +227,13 @@ class Formats(Case):
         histograms = self.trace([t.start(), *(t.call('cuInit', 0, 1 << i, (0,)) for i in (10, 10, 12))], '-c', '--hist').split('cuInit:\n')[1]
         self.assertEqual(histograms, f"   1.02us |{'#' * 40}| 2\n   2.05us |{' ' * 40}| 0\n   4.10us |{'#' * 20}{' ' * 20}| 1\n")
 
+    def test_discover(self):
+        'Functions of the kernel, and how often they were called.'
+        hook = lambda number, name: t.name(t.HOOK_NAME, number, b'discover nvidia:' + name + b'(count:u64)')
+        events = [t.event(number, 10 * i, 10 * i, (count,), flags=1) for i, (number, count) in enumerate(((1, 5), (2, 70), (1, 6)))]
+        text = self.trace([t.start(), hook(1, b'rm_ioctl'), hook(2, b'os_alloc_mem'), *events], '--discover')
+        self.assertEqual([(line.split()[-1], int(line.split()[2])) for line in text.splitlines()[1:]], [('nvidia:os_alloc_mem', 70), ('nvidia:rm_ioctl', 11)])
+
     def test_interval(self):
         path = self.file('follow', b''.join(basic()[:-1]))
         process = self.start('trace', f'--cgroup={path}', '-c', '--interval=1ms')
@@ -293,10 +300,12 @@ class Formats(Case):
         'Kernels find their launches by number or by the order on the stream; one that starts too early says so.'
         launch = lambda begin, sequence, stream=0, function=0xf0: t.call('cuLaunchKernel', begin, begin + 10, (function, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0), sequence=sequence)
         names = [t.name(t.KERNEL_NAME, 0xf0, b'first', pid=10), t.name(t.KERNEL_NAME, 0xf1, b'second', pid=10)]
-        items = self.items([*names, launch(1000, 1), launch(2000, 2), t.kernel(900, 1500, sequence=1, function=0xf0), t.kernel(2100, 2200, sequence=2, function=0xf0),
-                            t.kernel(2300, 2400, sequence=99, function=0xf5)])
-        self.assertEqual([(item['name'], item.get('parent'), item.get('violation')) for item in items],
-                         [('cuLaunchKernel', None, None), ('first', 1, 'starts 0.100us before its launch'), ('cuLaunchKernel', None, None), ('first', 3, None), ('kernel@0xf5', None, None)])
+        items = self.items([*names, launch(100 * US, 1), launch(200 * US, 2), launch(300 * US, 4), t.kernel(90 * US, 150 * US, sequence=1, function=0xf0),
+                            t.kernel(170 * US, 220 * US, sequence=2, function=0xf0, error=9999), t.kernel(270 * US, 320 * US, sequence=4, function=0xf0, error=10 * US),
+                            t.kernel(400 * US, 402 * US, sequence=99, function=0xf5)])
+        self.assertEqual([(item['name'], item['ts_ns'] // US, item['dur_ns'], item.get('parent'), item.get('violation')) for item in items], [
+            ('cuLaunchKernel', 100, 10, None, None), ('first', 100, 50 * US, 1, None), ('cuLaunchKernel', 200, 10, None, None),
+            ('first', 170, 50 * US, 3, 'starts 30.000us before its launch'), ('cuLaunchKernel', 300, 10, None, None), ('first', 300, 20 * US, 5, None), ('kernel@0xf5', 400, 2 * US, None, None)])
         # the launches come late enough that the first kernel says what is to be remembered
         items = self.items([*names, launch(1000, 1, 5), launch(1100, 2, 6), launch(1200, 3, 5, 0xf1), *(t.kernel(3000 + i, 3100 + i, tid=0, stream=stream, function=function)
                             for i, (stream, function) in enumerate(((5, 0xf0), (5, 0xf1), (6, 0xf0), (6, 0xf0))))])
@@ -502,11 +511,12 @@ class Options(Case):
         self.assertEqual(self.asked('--uid=root', '--comm', 'python'), {'filter': {'uid': 0, 'comm': 'python'}})
         self.assertEqual(self.asked('--sample=7')['sample'], 7)
         self.assertEqual(self.asked('-e', 'launch,cuMem*,!cuMemFree*'), {'calls': ['launch', 'cuMem*', '!cuMemFree*'], 'sources': ['shim', 'bpf']})
+        self.usage('trace', '-e', 'lunch', text='there is no function, class of functions, hook or set of hooks lunch')
         self.assertEqual(self.asked('-e', 'ioctl,nvidia:nv_dma*,!xid'), {'hooks': ['ioctl', 'nvidia:nv_dma*', '!xid'], 'sources': ['kernel']})
-        asked = self.asked('-e', 'memory', '-e', 'ioctl,uvm')
-        self.assertEqual(asked, {'calls': ['memory'], 'hooks': ['ioctl', 'uvm']})
-        asked = self.asked('--kernel=memory,gsp')
-        self.assertEqual((asked['hooks'], set(asked['sources'])), (['memory', 'gsp'], every))
+        asked = self.asked('-e', 'memory', '-e', 'ioctl,gsp')
+        self.assertEqual(asked, {'calls': ['memory'], 'hooks': ['ioctl', 'gsp']})
+        asked = self.asked('--kernel=driver,gsp')
+        self.assertEqual((asked['hooks'], set(asked['sources'])), (['driver', 'gsp'], every))
         asked = self.asked('--kernel')
         self.assertEqual((asked.get('hooks'), set(asked['sources'])), (None, every))
         self.assertEqual(set(self.asked('--gpu')['sources']), {'gpu', *every})
@@ -515,8 +525,8 @@ class Options(Case):
         self.assertEqual(self.asked('--backend=auto'), {})
         asked = self.asked('--probe=k:nvidia:f(a=arg1:u64)', '--probe', 't:irq:x()')
         self.assertEqual((asked['probes'], set(asked.get('sources', every))), (['k:nvidia:f(a=arg1:u64)', 't:irq:x()'], every))
-        self.assertEqual(self.asked('--discover'), {'hooks': ['*'], 'sources': ['kernel']})
-        self.assertEqual(self.asked('--discover', '-e', 'gsp'), {'hooks': ['gsp'], 'sources': ['kernel']})
+        self.assertEqual(self.asked('--discover'), {'hooks': ['discover:*'], 'sources': ['kernel']})
+        self.assertEqual(self.asked('--discover', '-e', 'gsp'), {'hooks': ['discover:gsp'], 'sources': ['kernel']})
 
     def test_cgroup(self):
         path = self.file('x', b''.join(basic()))

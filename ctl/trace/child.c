@@ -37,6 +37,12 @@ static bool is_preloaded(void) {
 	return strstr(text, SHIM_NAME);
 }
 
+bool trace_child_has_shim(void) {
+	char shim[4096];
+
+	return is_preloaded() || ctl_find_file(shim, LAUNCH_SHIM, "../shim/" SHIM_NAME);
+}
+
 /* Whether calls are to be seen by the shim, if it is there. */
 static bool wants_shim(const struct trace_command *trace) {
 	json_object *sources = ctl_get(trace->parameters, "sources");

@@ -50,6 +50,8 @@ struct trace_child {
 	int go; /* a descriptor */
 	int status; /* its exit status, or 128 and the signal */
 };
+/* Whether CMD will have the shim, if it does not do without on purpose. */
+bool trace_child_has_shim(void);
 int trace_child_start(struct trace_child *child, const struct trace_command *trace);
 void trace_child_go(struct trace_child *child);
 /* Whether it has ended by now, or waits for that. */

@@ -13,6 +13,7 @@
 #define DEPTH_MAX 32
 #define THREADS_MAX 65536
 #define SLACK 1000 /* nanoseconds that the clocks of two sources may differ by */
+#define LAUNCH_SLACK 20000 /* the shim has a kernel begin at an event that it recorded just before the call */
 
 struct span {
 	uint64_t id, end;
@@ -168,7 +169,12 @@ static void link_kernel(struct trace_links *links, struct trace_item *item) {
 	if (!launch || !launch->id)
 		return;
 	item->parent = item->flow = launch->id;
-	if (item->start < launch->start) {
+	if (item->start >= launch->start)
+		return;
+	if (launch->start - item->start <= LAUNCH_SLACK + item->error) {
+		item->start = launch->start;
+		item->end = item->end > item->start ? item->end : item->start;
+	} else {
 		snprintf(links->violation, sizeof(links->violation), "starts %.3fus before its launch", (double)(launch->start - item->start) / 1e3);
 		item->violation = links->violation;
 	}

@@ -21,6 +21,9 @@
 
 #define WINDOW_LINES UINT64_C(300000000) /* nanoseconds that records wait for older ones: somebody watches */
 #define WINDOW_FILE UINT64_C(10000000000)
+#define IDLE_FILE UINT64_C(2000000000) /* when nothing comes for so long, what waits goes */
+#define FLUSH UINT64_C(1000000000) /* a file is written that often */
+#define MISSING_LINES 3 /* on a terminal */
 #define MEMORY ((size_t)128 << 20)
 #define TICK_MS 100
 #define STOP_MS 500 /* after a signal: for the records until then */
@@ -81,7 +84,7 @@ static int tick(struct live *live) {
 
 	if (!live->started)
 		return CTL_OK;
-	if (live->target.lines && now >= live->replied_at + WINDOW_LINES)
+	if (now >= live->replied_at + (live->target.lines ? WINDOW_LINES : IDLE_FILE))
 		r = trace_stream_finish(live->stream);
 	if (!r && live->trace->interval && now >= live->interval_at) {
 		live->interval_at = now + live->trace->interval;
@@ -165,9 +168,12 @@ static int wait_reply(struct live *live) {
 
 static void tell_missing(json_object *parameters) {
 	json_object *missing = ctl_get(parameters, "missing");
+	const size_t n = missing ? json_object_array_length(missing) : 0, shown = isatty(STDERR_FILENO) && n > MISSING_LINES ? MISSING_LINES : n;
 
-	for (size_t i = 0; missing && i < json_object_array_length(missing); i++)
+	for (size_t i = 0; i < shown; i++)
 		fprintf(stderr, "gpuprobectl: not traced: %s\n", json_object_get_string(json_object_array_get_idx(missing, i)));
+	if (shown < n)
+		fprintf(stderr, "gpuprobectl: not traced: %zu more; gpuprobectl hook status says why\n", n - shown);
 }
 
 static int take_reply(struct live *live, json_object *parameters) {
@@ -185,6 +191,7 @@ static int take_reply(struct live *live, json_object *parameters) {
 	free(data);
 	if (!live->started) {
 		tell_missing(parameters);
+		fflush(live->target.file); /* who waits for the file's beginning knows that programs are traced now */
 		live->started = true;
 		if (live->child.pid)
 			trace_child_go(&live->child);

@@ -110,15 +110,29 @@ static void add_source(struct trace_command *trace, const char *name) {
 		json_object_array_add(list(trace, "sources"), json_object_new_string(name));
 }
 
-/* Whether a pattern is for hooks: a set, the name of one, or MODULE:FUNCTION. `memory` is the class of calls. */
-static bool is_hook(const char *pattern) {
-	static const char *const words[] = { "ioctl", "driver", "uvm", "xid", "irq", "sched", "interrupt", "gsp", "lock", "work", "power", "p2p", "process", "user" };
+/* Whether a pattern is for calls: a class of them, or the name of a function, or a glob that may be one. `memory` and others are sets of hooks, too: --kernel. */
+static bool is_call(const char *pattern) {
+	static const char *const classes[] = { "launch", "memory", "transfer", "sync", "module", "graph", "stream", "event", "context", "device", "ipc", "query", "other", "all" };
 
-	pattern += *pattern == '!';
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-		if (!strcmp(pattern, words[i]))
+	for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
+		if (!strcmp(pattern, classes[i]))
 			return true;
-	return strchr(pattern, ':');
+	return !strchr(pattern, ':') && (!strncmp(pattern, "cu", 2) || strchr("*?[", *pattern));
+}
+
+/* Whether the daemon knows hooks of that pattern. Returns -1, or the exit status. */
+static int check_hook(struct trace_command *trace, const char *pattern) {
+	json_object *parameters = json_object_new_object();
+	struct varlink_reply reply;
+	int r;
+
+	json_object_object_add(parameters, "pattern", json_object_new_string(pattern));
+	r = ctl_call(trace->ctl, "ListHooks", parameters, "", CTL_TIMEOUT_MS, &reply);
+	if (r)
+		return r;
+	r = json_object_array_length(ctl_get(reply.parameters, "hooks")) ? -1 : ctl_usage("there is no function, class of functions, hook or set of hooks %s", pattern);
+	varlink_reply_deinit(&reply);
+	return r;
 }
 
 /* Words of a list with commas: those for hooks are told apart, or all are. */
@@ -132,7 +146,7 @@ static int put_patterns(struct trace_command *trace, const char *what, const cha
 		if (!word[*word == '!'])
 			r = ctl_usage("%s: a name is missing in %s", what, *text ? text : "\"\"");
 		else
-			json_object_array_add(list(trace, all_hooks || is_hook(word) ? "hooks" : "calls"), json_object_new_string(word));
+			json_object_array_add(list(trace, all_hooks || !is_call(word + (*word == '!')) ? "hooks" : "calls"), json_object_new_string(word));
 	free(copy);
 	return r;
 }
@@ -313,17 +327,42 @@ static void choose_sources(struct trace_command *trace) {
 	json_object *calls = ctl_get(trace->parameters, "calls"), *hooks = ctl_get(trace->parameters, "hooks");
 	const bool only_hooks = (hooks && !calls && !has_source(trace, "kernel")) || trace->discover, only_calls = calls && !hooks;
 	const bool backend = has_source(trace, "shim") || has_source(trace, "bpf"), probes = ctl_get(trace->parameters, "probes");
+	const bool preloaded = trace->command && trace_child_has_shim();
 
-	if (!ctl_get(trace->parameters, "sources") && !trace->gpu && !only_hooks && !only_calls)
+	if (!ctl_get(trace->parameters, "sources") && !trace->gpu && !only_hooks && !only_calls && !preloaded)
 		return;
 	if (!only_hooks && !backend) {
 		add_source(trace, "shim");
-		add_source(trace, "bpf");
+		if (!preloaded)
+			add_source(trace, "bpf");
 	}
 	if (hooks || probes || (!only_calls && !backend))
 		add_source(trace, "kernel");
 	if (trace->gpu)
 		add_source(trace, "gpu");
+}
+
+/* Hooks of which functions are counted only, and not looked at. */
+static void discover(struct trace_command *trace) {
+	json_object *patterns = ctl_get(trace->parameters, "hooks"), *hooks = json_object_new_array();
+
+	for (size_t i = 0; i < (patterns ? json_object_array_length(patterns) : 1); i++)
+		json_object_array_add(hooks, ctl_format("discover:%s", patterns ? json_object_get_string(json_object_array_get_idx(patterns, i)) : "*"));
+	json_object_object_add(trace->parameters, "hooks", hooks);
+	trace->table = true;
+}
+
+/* What -e took for hooks is some. */
+static int check_hooks(struct trace_command *trace) {
+	json_object *hooks = ctl_get(trace->parameters, "hooks");
+	int r = -1;
+
+	for (size_t i = 0; r < 0 && hooks && i < json_object_array_length(hooks); i++) {
+		const char *hook = json_object_get_string(json_object_array_get_idx(hooks, i));
+
+		r = check_hook(trace, hook + (*hook == '!'));
+	}
+	return r;
 }
 
 /* Options that do not go together. */
@@ -385,15 +424,14 @@ int trace_options(struct trace_command *trace, int argc, char **argv) {
 	r = check(trace);
 	if (r >= 0)
 		return r;
-	if (trace->discover) {
-		trace->table = true;
-		if (!ctl_get(trace->parameters, "hooks"))
-			json_object_array_add(list(trace, "hooks"), json_object_new_string("*"));
-	}
+	if (trace->discover)
+		discover(trace);
 	if (trace->command)
 		json_object_object_add(trace->parameters, "follow", json_object_new_boolean(true));
 	choose_sources(trace);
-	if (!trace->ctl->json)
-		return -1;
-	return trace->format_name || trace->table ? ctl_usage("trace takes --json or another format, not both") : put_format(trace, "jsonl");
+	if (trace->ctl->json && (trace->format_name || trace->table))
+		return ctl_usage("trace takes --json or another format, not both");
+	if (trace->ctl->json)
+		put_format(trace, "jsonl");
+	return trace->discover ? -1 : check_hooks(trace);
 }

@@ -13,7 +13,7 @@
 
 struct row {
 	enum trace_item_kind kind;
-	uint64_t errors, bytes, unfinished;
+	uint64_t calls, errors, bytes;
 	struct report_histogram durations;
 	struct row *next; /* of the same hash */
 	char name[];
@@ -105,6 +105,11 @@ static void count(struct trace_table *table, const struct trace_item *item) {
 	}
 }
 
+/* What --discover gives: how often a function was called since the last time. */
+static bool is_count(const struct trace_item *item) {
+	return item->kind == EVENT_HOOK && item->n_values == 1 && !strcmp(item->class, "discover");
+}
+
 int trace_table_add(struct trace_table *table, const struct trace_item *item) {
 	struct row *row;
 
@@ -114,9 +119,9 @@ int trace_table_add(struct trace_table *table, const struct trace_item *item) {
 	row = find_row(table, item->kind, item->name);
 	if (!row)
 		return -ENOMEM;
+	row->calls += is_count(item) ? (uint64_t)item->values[0].number : 1;
 	row->errors += item->failed;
 	row->bytes += item->size;
-	row->unfinished += item->open;
 	return report_histogram_add(&row->durations, item->end - item->start);
 }
 
@@ -132,6 +137,8 @@ static int by_time(const void *a, const void *b) {
 		return (*rows[0])->kind < (*rows[1])->kind ? -1 : 1;
 	if (totals[0] != totals[1])
 		return totals[0] > totals[1] ? -1 : 1;
+	if ((*rows[0])->calls != (*rows[1])->calls)
+		return (*rows[0])->calls > (*rows[1])->calls ? -1 : 1;
 	return strcmp((*rows[0])->name, (*rows[1])->name);
 }
 
@@ -160,13 +167,14 @@ static void put_cell(struct trace_out *out, void (*put)(struct trace_out *out, u
 
 static void put_row(struct trace_out *line, const struct row *row, double total) {
 	const struct report_histogram *durations = &row->durations;
-	const uint64_t times[] = { (uint64_t)durations->total, (uint64_t)report_histogram_mean(durations), report_histogram_percentile(durations, 50),
+	const uint64_t sum = durations->total < 0x1p63 ? (uint64_t)durations->total : UINT64_MAX;
+	const uint64_t times[] = { sum, (uint64_t)report_histogram_mean(durations), report_histogram_percentile(durations, 50),
 				   report_histogram_percentile(durations, 95), report_histogram_percentile(durations, 99), durations->max };
 	char text[32];
 
 	snprintf(text, sizeof(text), "%-6s%6.2f", kinds[row->kind], total > 0 ? 100 * durations->total / total : 0);
 	out_text(line, text);
-	put_cell(line, out_uint, durations->count, 10);
+	put_cell(line, out_uint, row->calls, 10);
 	put_cell(line, out_uint, row->errors, 8);
 	for (size_t i = 0; i < sizeof(times) / sizeof(*times); i++)
 		put_cell(line, out_duration, times[i], 9);
