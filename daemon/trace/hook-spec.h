@@ -101,7 +101,8 @@ struct hook *hook_free(struct hook *hook);
 /* Says what is wrong with a file. */
 typedef void (*hook_complain_fn)(const char *line, void *userdata);
 
-/* The catalogue that is compiled in, and the files of folder (NULL: HOOK_FOLDER), whose hooks come first where names are equal. What is bad is named, and left out. */
+/* The catalogue that is compiled in, and the files of folder (NULL: HOOK_FOLDER), whose hooks replace those of the same name. What is bad is named, and left
+ * out. */
 int hook_catalogue_read(struct hook_catalogue *catalogue, const char *folder, hook_complain_fn complain, void *userdata);
 void hook_catalogue_deinit(struct hook_catalogue *catalogue);
 

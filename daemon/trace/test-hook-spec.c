@@ -253,6 +253,7 @@ static const struct hook *find(const struct hook_catalogue *catalogue, const cha
 }
 
 static void test_files(void **state) {
+#define HOOK_OF(alternatives) "{\"version\":1,\"hooks\":[{\"name\":\"n\",\"set\":\"s\",\"purpose\":\"p\",\"alternatives\":[" alternatives "]}]}"
 	static const struct {
 		const char *text, *words;
 	} bad[] = {
@@ -263,13 +264,14 @@ static void test_files(void **state) {
 		{ "{\"version\":1,\"hooks\":{}}", "hooks is not an array" },
 		{ "{\"version\":1,\"hooks\":[],\"more\":1}", "no member more" },
 		{ "{\"version\":1,\"hooks\":[{\"name\":\"n\"}]}", "hook n: a hook has" },
-		{ "{\"version\":1,\"hooks\":[{\"name\":\"n\",\"set\":\"s\",\"purpose\":\"p\",\"alternatives\":[]}]}", "alternatives" },
-		{ "{\"version\":1,\"hooks\":[{\"name\":\"n\",\"set\":\"s\",\"purpose\":\"p\",\"alternatives\":[{\"module\":\"m\"}]}]}", "module and function" },
-		{ "{\"version\":1,\"hooks\":[{\"name\":\"n\",\"set\":\"s\",\"purpose\":\"p\",\"alternatives\":[{\"syscall\":\"read\"}]}]}", "syscall is one of" },
-		{ "{\"version\":1,\"hooks\":[{\"name\":\"n\",\"set\":\"s\",\"purpose\":\"p\",\"alternatives\":[{\"module\":\"m\",\"function\":\"f\",\"from\":\"x\"}]}]}", "from: x" },
-		{ "{\"version\":1,\"hooks\":[{\"name\":\"n\",\"set\":\"s\",\"purpose\":\"p\",\"alternatives\":[{\"module\":\"m\",\"function\":\"f\",\"return\":\"str\"}]}]}", "return: str" },
-		{ "{\"version\":1,\"hooks\":[{\"name\":\"n\",\"set\":\"s\",\"purpose\":\"p\",\"alternatives\":[{\"module\":\"m\",\"function\":\"f\",\"arguments\":[{\"name\":\"a\",\"source\":\"arg99\",\"type\":\"u8\"}]}]}]}", "argument a: arg99" },
-		{ "{\"version\":1,\"hooks\":[{\"name\":\"n\",\"set\":\"s\",\"purpose\":\"p\",\"alternatives\":[{\"tracepoint\":\"nvidia\"}]}]}", "GROUP:NAME" },
+		{ HOOK_OF(""), "alternatives" },
+		{ HOOK_OF("{\"module\":\"m\"}"), "module and function" },
+		{ HOOK_OF("{\"syscall\":\"read\"}"), "syscall is one of" },
+		{ HOOK_OF("{\"module\":\"m\",\"function\":\"f\",\"from\":\"x\"}"), "from: x" },
+		{ HOOK_OF("{\"module\":\"m\",\"function\":\"f\",\"return\":\"str\"}"), "return: str" },
+		{ HOOK_OF("{\"module\":\"m\",\"function\":\"f\","
+			  "\"arguments\":[{\"name\":\"a\",\"source\":\"arg99\",\"type\":\"u8\"}]}"), "argument a: arg99" },
+		{ HOOK_OF("{\"tracepoint\":\"nvidia\"}"), "GROUP:NAME" },
 		{ "{\"version\":1,\"hooks\":[]} x", "byte" },
 	};
 	char folder[] = "/tmp/test-hook-spec-XXXXXX", path[64];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Hooks in this kernel: ioctls of /dev/null, which stands in for the driver's device, files, processes, tracepoints, and probes of a function of this program. The
- * session is one of our own that keeps all records. Without the right to load eBPF programs it skips.
+ * Hooks in this kernel: ioctls of /dev/null, which stands in for the driver's device, files, processes, tracepoints, and probes of a function of this
+ * program. The session is one of our own that keeps all records. Without the right to load eBPF programs it skips.
  */
 
 #include "hook-private.h"
