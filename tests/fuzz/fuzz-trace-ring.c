@@ -21,7 +21,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static const uint64_t number = 1;
 const uint64_t *trace_number = &number;
 struct trace_session trace_session;
-struct trace_user trace_users[TRACE_RING_SLOTS_MAX];
 bool trace_ending, trace_fenced;
 static bool ended;
 
