@@ -17,7 +17,7 @@
 
 struct layer_times {
 	uint64_t count, total;
-	int64_t own;
+	uint64_t own; /* may be below 0 while what lies in a span that is to come was counted already */
 };
 
 struct layers_row {
@@ -84,9 +84,9 @@ static int layers_item(void *part, const struct trace_item *item, const struct r
 	layers->late += place->late;
 	row->layers[place->layer].count++;
 	row->layers[place->layer].total += place->outermost ? place->duration : 0;
-	row->layers[place->layer].own += (int64_t)place->duration;
+	row->layers[place->layer].own += place->duration;
 	if (place->around != REPORT_LAYER_NONE)
-		row->layers[place->around].own -= (int64_t)place->duration;
+		row->layers[place->around].own -= place->duration;
 	return 0;
 }
 
@@ -98,7 +98,7 @@ static json_object *row_json(const struct layers_row *row) {
 
 		report_add_number(layer, "count", row->layers[i].count);
 		report_add_number(layer, "total_ns", row->layers[i].total);
-		json_object_object_add(layer, "own_ns", json_object_new_int64(row->layers[i].own));
+		json_object_object_add(layer, "own_ns", json_object_new_int64((int64_t)row->layers[i].own));
 		json_object_object_add(object, layer_names[i], layer);
 	}
 	return object;
@@ -138,19 +138,19 @@ static json_object *layers_json(void *part) {
 	return data;
 }
 
-static void add_share(json_object *row, int64_t part, int64_t whole) {
+static void add_share(json_object *row, int64_t part, double whole) {
 	json_object_array_add(row, report_text_time(part));
-	json_object_array_add(row, whole > 0 ? ctl_format("%.1f", (double)part * 100 / (double)whole) : json_object_new_string(""));
+	json_object_array_add(row, whole > 0 ? ctl_format("%.1f", (double)part * 100 / whole) : json_object_new_string(""));
 }
 
 static void print_layers(json_object *data) {
 	static const char *const header[] = { "LAYER", "COUNT", "TOTAL", "OWN", "% OF ALL", NULL };
 	static const char *const labels[_REPORT_LAYER_N] = { "API calls", "ioctls", "GSP and locks", "other hooks" };
 	json_object *rows = json_object_new_array();
-	int64_t all = 0;
+	double all = 0;
 
 	for (int i = 0; i < _REPORT_LAYER_N; i++)
-		all += ctl_int(ctl_get(data, layer_names[i]), "own_ns");
+		all += (double)ctl_int(ctl_get(data, layer_names[i]), "own_ns");
 	for (int i = 0; i < _REPORT_LAYER_N; i++) {
 		json_object *layer = ctl_get(data, layer_names[i]), *row = json_object_new_array();
 

@@ -134,7 +134,7 @@ void report_print_powers(json_object *powers, const struct report_options *optio
 		const int64_t start = ctl_int(bar, "from_ns"), count = ctl_int(bar, "count");
 
 		from = report_text_time(start);
-		to = report_text_time(start ? start * 2 : 2);
+		to = report_text_time(!start ? 2 : start > INT64_MAX / 2 ? INT64_MAX : start * 2);
 		printf("  %9s .. %-9s %9" PRId64 " |", json_object_get_string(from), json_object_get_string(to), count);
 		print_bar((double)count / (double)most, width, options->utf8);
 		putchar('\n');

@@ -281,7 +281,7 @@ static void print_counts(json_object *array, const char *key, int64_t limit) {
 
 static void summary_print(json_object *data, const struct report_options *options) {
 	json_object *user = ctl_get(data, "userspace"), *kernel = ctl_get(data, "kernel_space"), *gpu = ctl_get(data, "gpu");
-	const int64_t busy = ctl_int(gpu, "busy_ns"), idle = ctl_int(gpu, "idle_ns");
+	const double busy = (double)ctl_int(gpu, "busy_ns"), all = busy + (double)ctl_int(gpu, "idle_ns");
 
 	printf("=== TRACE SUMMARY ===\n\nUSERSPACE (libcuda.so):\n");
 	printf("  Total CUDA API calls: %" PRId64 "\n", ctl_int(user, "calls"));
@@ -297,8 +297,7 @@ static void summary_print(json_object *data, const struct report_options *option
 	if (ctl_int(gpu, "kernels")) {
 		printf("\nGPU:\n  Kernels run: %" PRId64 "\n", ctl_int(gpu, "kernels"));
 		printf("  Total kernel time: %.3f ms\n", (double)ctl_int(gpu, "kernel_ns") / 1e6);
-		printf("  Busy: %.3f ms of %.3f ms (%.1f%%)\n", (double)busy / 1e6, (double)(busy + idle) / 1e6,
-		       busy + idle ? (double)busy * 100 / (double)(busy + idle) : 100.0);
+		printf("  Busy: %.3f ms of %.3f ms (%.1f%%)\n", busy / 1e6, all / 1e6, all > 0 ? busy * 100 / all : 100.0);
 	}
 	printf("\nTRACE:\n  From %.6f s to %.6f s\n", (double)ctl_int(data, "first_ns") / 1e9, (double)ctl_int(data, "last_ns") / 1e9);
 	printf("  Failed: %" PRId64 "\n  Lost events: %" PRId64 "\n", ctl_int(data, "failed"), ctl_int(data, "lost"));

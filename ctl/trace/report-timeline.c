@@ -112,6 +112,13 @@ static void double_step(struct timeline *timeline) {
 	timeline->step *= 2;
 }
 
+/* Within what can be counted with: a century. */
+static uint64_t since_origin(const struct timeline *timeline, uint64_t time) {
+	const uint64_t since = time > timeline->origin ? time - timeline->origin : 0;
+
+	return since < UINT64_C(1) << 62 ? since : UINT64_C(1) << 62;
+}
+
 static int timeline_item(void *part, const struct trace_item *item, const struct report_place *place) {
 	struct timeline *timeline = part;
 	enum row_kind kind = item->kind == EVENT_CALL ? ROW_CALLS : item->kind == EVENT_IOCTL ? ROW_IOCTLS : ROW_STREAM;
@@ -123,8 +130,8 @@ static int timeline_item(void *part, const struct trace_item *item, const struct
 	if (!timeline->any)
 		timeline->origin = item->start;
 	timeline->any = true;
-	from = item->start > timeline->origin ? item->start - timeline->origin : 0;
-	to = item->end > timeline->origin ? item->end - timeline->origin : 0;
+	from = since_origin(timeline, item->start);
+	to = since_origin(timeline, item->end);
 	if (to > timeline->last)
 		timeline->last = to;
 	while (to / timeline->step >= STEPS)
@@ -194,7 +201,7 @@ static json_object *timeline_json(void *part) {
 		add_label(row, timeline->rows[i]);
 		report_add_number(row, "count", timeline->rows[i]->count);
 		for (size_t j = 0; j < n_steps; j++)
-			json_object_array_add(busy, json_object_new_int64((int64_t)timeline->rows[i]->busy[j]));
+			json_object_array_add(busy, json_object_new_int64((int64_t)(timeline->rows[i]->busy[j] & INT64_MAX)));
 		json_object_object_add(row, "busy_ns", busy);
 		json_object_array_add(rows, row);
 	}
@@ -237,11 +244,11 @@ static void print_row(json_object *row, size_t columns, size_t n_steps, int64_t 
 	print_label(row);
 	for (size_t i = 0; i < columns; i++) {
 		const size_t first = i * n_steps / columns, last = (i + 1) * n_steps / columns;
-		int64_t sum = 0;
+		double sum = 0;
 
 		for (size_t j = first; j < last; j++)
-			sum += json_object_get_int64(json_object_array_get_idx(busy, j));
-		fputs(shade((double)sum / ((double)step * (double)(last - first)), utf8), stdout);
+			sum += (double)json_object_get_int64(json_object_array_get_idx(busy, j));
+		fputs(shade(sum / ((double)step * (double)(last - first)), utf8), stdout);
 	}
 	puts("|");
 }
@@ -265,7 +272,7 @@ static void timeline_print(json_object *data, const struct report_options *optio
 	printf("%*s\n", (int)columns - (int)strlen(json_object_get_string(from)), json_object_get_string(to));
 	for (size_t i = 0; i < n; i++)
 		print_row(json_object_array_get_idx(rows, i), columns, n_steps, step, options->utf8);
-	report_print_text("One column is ", report_text_time(step * (int64_t)n_steps / (int64_t)columns));
+	report_print_text("One column is ", report_text_time((int64_t)((double)step * (double)n_steps / (double)columns)));
 	puts(options->utf8 ? ": █ busy all the time" : ": # busy all the time");
 	json_object_put(from);
 	json_object_put(to);

@@ -328,6 +328,23 @@ class Analyses(Case):
         rows = self.json('--timeline', self.trace(items))['timeline']['rows']
         self.assertEqual((len(rows), sum(row['count'] for row in rows), rows[-1].get('others')), (65, 300, True))
 
+    def test_extremes(self):
+        """Whatever numbers a file has: an answer in time, and JSON."""
+        rng, numbers = random.Random(7), [0, 1, 1000, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
+        names = ['cuMemAlloc', 'cuMemFree', 'cuLaunchKernel', 'cuMemcpy', 'k', 'exit', 'cuMemHostRegister']
+        items = []
+        for i in range(600):
+            value = lambda: rng.choice(numbers)
+            items.append(self.item(rng.choice(['userspace', 'ioctl', 'kernel', 'gpu', 'lost', 'process']), rng.choice(names), value(), rng.choice([None, value()]), pid=rng.randrange(3),
+                                   tid=rng.randrange(3), size=value(), flow=rng.choice([0, 1, 2, value()]), parent=rng.choice([0, value(), i]), count=value(), error_ns=value(),
+                                   args={'a': rng.choice([value(), hex(value())])}, out={'b': hex(value())}, stream=hex(value()), device=value(), **{'class': rng.choice(['gsp', 'discover', 'memory'])}))
+        for i, some in enumerate((items, sorted(items, key=lambda item: item['ts_ns']), items[:1])):
+            path = self.trace(some, name=f'trace{i}')
+            self.json('--all', '--histogram=*', path)
+            self.run_report('--all', '--histogram=*', path, stderr=None)
+            for name in ('text', 'csv', 'jsonl', 'jsonl-seed', 'chrome', 'perfetto', 'folded', 'table'):
+                self.run_report('--format', name, path, stderr=None)
+
     def test_filters(self):
         items = [self.item('userspace', 'cuInit', 0, 10**6), self.item('userspace', 'cuMemAlloc_v2', 2 * 10**6, 10, base='cuMemAlloc', **{'class': 'memory'}),
                  self.item('userspace', 'cuMemFree_v2', 3 * 10**9, 10, base='cuMemFree', pid=9, **{'class': 'memory'}), self.item('ioctl', 'UVM_FREE', 10**6, 5)]
