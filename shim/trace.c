@@ -7,7 +7,8 @@
  *
  * A session ends when the daemon says so in its memory, or reads no more while the ring is full.
  * First its number becomes 0: who comes later keeps out. Then all threads are made to see that
- * (membarrier), and who finds nobody inside unmaps: this thread, or the last that leaves.
+ * (membarrier), and who finds nobody inside unmaps: this thread, or the last that leaves. Another
+ * session begins when that is done.
  *
  * The number lies in a page that the kernel zeroes in a forked child: that has no session, whether
  * or not libc knows of the fork. It may ask for one of its own.
@@ -121,6 +122,13 @@ void trace_reap(void)
 					      __ATOMIC_SEQ_CST));
 }
 
+/* All threads see what this one has written, and it sees what they have. */
+static void fence_all(void)
+{
+	if (!trace_fenced)
+		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
 void trace_end_session(uint64_t number)
 {
 	int saved = errno, cancel;
@@ -129,9 +137,9 @@ void trace_end_session(uint64_t number)
 	if (number && __atomic_compare_exchange_n(&own->number, &number, 0, false, __ATOMIC_SEQ_CST,
 						  __ATOMIC_SEQ_CST)) {
 		client_close(&client);
+		fence_all(); /* who has seen the number is seen to be inside, */
 		__atomic_store_n(&trace_ending, true, __ATOMIC_SEQ_CST);
-		if (!trace_fenced)
-			syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+		fence_all(); /* and who leaves is seen to have left, or sees that it is the end */
 		trace_reap();
 	}
 	pthread_setcancelstate(cancel, NULL);
