@@ -144,7 +144,7 @@ static int hook_status(struct ctl *ctl, int argc, char **argv) {
 /* Attaches the hook and waits. Returns the exit status. */
 static int test(struct ctl *ctl, json_object *hook, char **command) {
 	json_object *names = json_object_new_array(), *sources = json_object_new_array(), *result;
-	struct trace_command trace = { .ctl = ctl, .command = command, .test = true };
+	struct trace_command trace = { .ctl = ctl, .command = command, .test = true, .test_processes = !strcmp(ctl_string(hook, "set"), "process") };
 	const char *name = ctl_string(hook, "name");
 	int r;
 

@@ -125,7 +125,7 @@ static int take_signal(struct live *live, const struct signalfd_siginfo *signal)
 		}
 	}
 	if (!live->started)
-		return ENOUGH;
+		return 128 + (int)signal->ssi_signo;
 	if (!live->stop_by)
 		stop_soon(live, STOP_MS);
 	return CTL_OK;
@@ -140,6 +140,11 @@ static int take_signals(struct live *live) {
 	return r;
 }
 
+/* Of the hook that is tested. */
+static uint64_t hits(const struct live *live, const struct trace_stream_state *state) {
+	return live->trace->test_processes ? state->processes : state->events;
+}
+
 /* Waits for a reply. Returns CTL_OK: there is one; ENOUGH; or an exit status. */
 static int wait_reply(struct live *live) {
 	int r;
@@ -148,7 +153,7 @@ static int wait_reply(struct live *live) {
 		struct trace_stream_state state;
 
 		trace_stream_state(live->stream, &state);
-		if (live->trace->test && state.events && !live->trace->command)
+		if (live->trace->test && hits(live, &state) && !live->trace->command)
 			return ENOUGH;
 		if (live->stop_by && (now_ns() >= live->stop_by || (!live->trace->command && state.newest > live->stop_at)))
 			return ENOUGH;
@@ -312,7 +317,7 @@ static void tell_end(struct live *live) {
 		return;
 	trace_stream_state(live->stream, &state);
 	live->trace->tested = true;
-	live->trace->hits = state.events;
+	live->trace->hits = hits(live, &state);
 	if (live->trace->test)
 		return;
 	if (live->target.path)

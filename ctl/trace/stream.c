@@ -49,6 +49,8 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 	}
 	switch (record->type) {
 	case TRACE_PROCESS:
+		stream->state.processes += ((const struct trace_process *)record)->what != TRACE_PROCESS_SEEN;
+		__attribute__((fallthrough));
 	case TRACE_THREAD:
 	case TRACE_NAME:
 	case TRACE_STACK:

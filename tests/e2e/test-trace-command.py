@@ -165,5 +165,15 @@ def test_running():
             stream.close()
 
 
+def test_hook():
+    """A hook that needs no driver is tested, where the daemon may attach it."""
+    with Folder() as folder:
+        hooks = {hook["name"]: hook for hook in folder.daemon.json("hook", "list")["hooks"]}
+        check({"ioctl", "xid", "process"} <= set(hooks), hooks)
+        if hooks["process"]["state"] == "available":
+            check(folder.daemon.ctl("hook", "test", "process", "--", "true").startswith("process: hit, by "), "hook test")
+        check("hooks: 0 attached, " in folder.daemon.ctl("hook", "status"), "hook status")
+
+
 if __name__ == "__main__":
-    main([test_jsonl, test_formats, test_chosen, test_status, test_running])
+    main([test_jsonl, test_formats, test_chosen, test_status, test_running, test_hook])
