@@ -18,7 +18,10 @@
 
 #define WAITING 65536 /* a power of two */
 #define WAYS 4
-/* The event from which a kernel's time is taken lies before the call of its launch if its stream had nothing to do (shim/trace-gpu.c). */
+/*
+ * The event from which a kernel's time is taken lies before the call of its launch if its stream had nothing to do (shim/trace-gpu.c); traces say then that it
+ * began with its launch. When it did is not known.
+ */
 #define EVENT_LEAD 20000 /* nanoseconds, at most */
 
 /* Where an item waits: of four places that its number can have, the oldest is given up. */
@@ -29,7 +32,7 @@ struct waiting {
 
 struct latency {
 	struct report_histogram histogram;
-	uint64_t early, early_explained, worst, unmatched, order;
+	uint64_t unknown, early, worst, unmatched, order;
 	struct waiting launches[WAITING], kernels[WAITING];
 };
 
@@ -70,10 +73,13 @@ static void put(struct latency *latency, struct waiting *table, uint64_t key, co
 
 /* Counts a pair. */
 static int pair(struct latency *latency, uint64_t launch, uint64_t kernel, uint32_t error) {
-	if (kernel >= launch)
+	if (kernel > launch)
 		return report_histogram_add(&latency->histogram, kernel - launch);
+	if (launch - kernel <= (uint64_t)error + EVENT_LEAD) {
+		latency->unknown++;
+		return 0;
+	}
 	latency->early++;
-	latency->early_explained += launch - kernel <= (uint64_t)error + EVENT_LEAD;
 	if (launch - kernel > latency->worst)
 		latency->worst = launch - kernel;
 	return 0;
@@ -112,7 +118,7 @@ static json_object *latency_json(void *part) {
 	json_object *data = report_histogram_json(&latency->histogram);
 
 	report_add_number(data, "started_before_launch", latency->early);
-	report_add_number(data, "explained", latency->early_explained);
+	report_add_number(data, "unknown", latency->unknown);
 	report_add_number(data, "worst_ns", latency->worst);
 	report_add_number(data, "unmatched", latency->unmatched);
 	json_object_object_add(data, "powers", report_powers_json(&latency->histogram));
@@ -122,7 +128,7 @@ static json_object *latency_json(void *part) {
 static void latency_print(json_object *data, const struct report_options *options) {
 	static const char *const header[] = { "LAUNCHES", "MEAN", "P50", "P99", "MAX", NULL };
 	json_object *rows = json_object_new_array(), *row = json_object_new_array();
-	const int64_t early = ctl_int(data, "started_before_launch"), explained = ctl_int(data, "explained");
+	const int64_t early = ctl_int(data, "started_before_launch"), unknown = ctl_int(data, "unknown");
 
 	puts("=== LAUNCH TO START ===\n");
 	json_object_array_add(row, ctl_format("%" PRId64, ctl_int(data, "count")));
@@ -130,14 +136,16 @@ static void latency_print(json_object *data, const struct report_options *option
 	json_object_array_add(rows, row);
 	if (ctl_int(data, "count"))
 		ctl_print_table(header, rows);
-	else if (!early)
+	else if (!early && !unknown)
 		puts("The trace has no kernel with its launch.");
 	json_object_put(rows);
 	report_print_powers(ctl_get(data, "powers"), options);
+	if (unknown)
+		printf("\n%" PRId64 " began with their launch, as far as can be told: their stream had nothing to do.\n", unknown);
 	if (early) {
-		printf("\n%s%" PRId64 " started before their launch, ", early > explained ? "NOT POSSIBLE: " : "", early);
+		printf("\nNOT POSSIBLE: %" PRId64 " started before their launch, ", early);
 		report_print_text("by up to ", report_text_time(ctl_int(data, "worst_ns")));
-		printf("; %" PRId64 " of them within what clocks and events leave open\n", explained);
+		putchar('\n');
 	}
 	if (ctl_int(data, "unmatched"))
 		printf("Without their launch: %" PRId64 "\n", ctl_int(data, "unmatched"));
