@@ -48,10 +48,6 @@ char *trace_block_bytes(struct trace_block *block) {
 	return block->bytes;
 }
 
-size_t trace_block_size(const struct trace_block *block) {
-	return block->size;
-}
-
 void trace_order_ref(struct trace_order *order, struct trace_block *block) {
 	block->n_refs++;
 	if (!block->counted)

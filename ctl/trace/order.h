@@ -28,7 +28,6 @@ struct trace_order_options {
 struct trace_block;
 int trace_block_new(struct trace_block **blockp, size_t size);
 char *trace_block_bytes(struct trace_block *block);
-size_t trace_block_size(const struct trace_block *block);
 
 struct trace_order;
 
