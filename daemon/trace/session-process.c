@@ -291,14 +291,18 @@ void trace_session_forked(struct trace_session *session, pid_t parent, pid_t chi
 
 void trace_session_execed(struct trace_session *session, pid_t pid, uint64_t time) {
 	struct trace_member *member = session_known(session, pid);
+	const bool announced = member && member->announced;
 
 	if (member) {
 		member->checked = 0;
 		member->announced = false; /* it is told here */
 	}
 	member = session_member(session, pid);
-	if (member && member->means && member->alive)
-		member->announced = session_tell(session, member, TRACE_PROCESS_EXEC, time, 0);
+	if (!member)
+		return;
+	member->announced = announced; /* one that is gone already stays as it was */
+	if (member->means && member->alive)
+		member->announced = session_tell(session, member, TRACE_PROCESS_EXEC, time, 0) || announced;
 }
 
 void trace_session_ended(struct trace_session *session, pid_t pid, int status, uint64_t time) {
