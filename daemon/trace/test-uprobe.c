@@ -28,222 +28,11 @@
 #include <unistd.h>
 
 #include "function.h"
+#include "test-uprobe-session.h"
 #include "uprobe-private.h"
 
-#define RECORDS_MAX 200000
-#define DYNAMIC_MAX 64
-
-/* ---- the session ---- */
-
-struct trace_session {
-	size_t n;
-	struct trace_record *records[RECORDS_MAX];
-	size_t n_dynamic;
-	char dynamic[DYNAMIC_MAX][64];
-	char missing[4096];
-	uint64_t lost;
-	pid_t only, shim, also; /* only: 0, all children of this test */
-	bool follow; /* who is gone was a child */
-	uint64_t last_stack;
-	size_t n_frames;
-};
-
-static struct trace_session session;
+static enum uprobe_rung best; /* of this kernel */
 static const char *program, *library;
-
-static pid_t parent_of(pid_t pid) {
-	char path[64], text[512], *at;
-	int parent = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	file = fopen(path, "re");
-	if (!file)
-		return 0;
-	if (fgets(text, sizeof(text), file) && (at = strrchr(text, ')')))
-		sscanf(at, ") %*c %d", &parent);
-	fclose(file);
-	return parent;
-}
-
-/* One process and its children, or all of this test's. */
-bool trace_session_means(struct trace_session *s, pid_t pid) {
-	if (s->only)
-		return pid == s->only || pid == s->also || parent_of(pid) == s->only || (s->follow && kill(pid, 0) < 0);
-	return parent_of(pid) == getpid();
-}
-
-bool trace_session_emit(struct trace_session *s, const struct trace_record *record, uint32_t pid, uint32_t tid) {
-	assert_true(record->size >= sizeof(*record) && record->size % 8 == 0 && record->size <= TRACE_RECORD_MAX);
-	assert_true(s->n < RECORDS_MAX);
-	s->records[s->n] = malloc(record->size);
-	assert_non_null(s->records[s->n]);
-	memcpy(s->records[s->n++], record, record->size);
-	return true;
-}
-
-void trace_session_lost(struct trace_session *s, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count) {
-	s->lost += count;
-}
-
-void trace_session_process(struct trace_session *s, pid_t pid) {
-}
-
-void trace_session_thread(struct trace_session *s, pid_t pid, pid_t tid) {
-}
-
-bool trace_session_has_shim(struct trace_session *s, pid_t pid) {
-	return pid == s->shim;
-}
-
-uint16_t trace_session_function(struct trace_session *s, const char *name) {
-	for (size_t i = 0; i < s->n_dynamic; i++)
-		if (!strcmp(s->dynamic[i], name))
-			return (uint16_t)(TRACE_FUNCTION_DYNAMIC + i);
-	assert_true(s->n_dynamic < DYNAMIC_MAX);
-	snprintf(s->dynamic[s->n_dynamic], sizeof(s->dynamic[0]), "%s", name);
-	return (uint16_t)(TRACE_FUNCTION_DYNAMIC + s->n_dynamic++);
-}
-
-uint32_t trace_session_stack(struct trace_session *s, pid_t pid, const uint64_t *addresses, size_t n) {
-	s->n_frames = n;
-	s->last_stack = addresses[0];
-	return 1;
-}
-
-void trace_session_missing(struct trace_session *s, const char *format, ...) {
-	size_t n = strlen(s->missing);
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(s->missing + n, sizeof(s->missing) - n, format, arguments);
-	va_end(arguments);
-}
-
-static void session_reset(void) {
-	for (size_t i = 0; i < session.n; i++)
-		free(session.records[i]);
-	session = (struct trace_session){};
-}
-
-static const char *function_text(uint16_t number) {
-	const struct function *function = function_by_number(number);
-
-	if (function)
-		return function->name;
-	return number >= TRACE_FUNCTION_DYNAMIC && (size_t)(number - TRACE_FUNCTION_DYNAMIC) < session.n_dynamic ? session.dynamic[number - TRACE_FUNCTION_DYNAMIC] : "?";
-}
-
-/* The call number i of those of a function (NULL: of any), or NULL. */
-static const struct trace_call *get_call(const char *name, size_t i) {
-	for (size_t k = 0; k < session.n; k++) {
-		const struct trace_call *call = (const void *)session.records[k];
-
-		if (call->record.type == TRACE_CALL && (!name || !strcmp(function_text(call->function), name)) && !i--)
-			return call;
-	}
-	return NULL;
-}
-
-static size_t count_calls(const char *name) {
-	size_t n = 0;
-
-	while (get_call(name, n))
-		n++;
-	return n;
-}
-
-static const struct trace_name *get_name(enum trace_name_kind kind, const char *begin) {
-	for (size_t i = 0; i < session.n; i++) {
-		const struct trace_name *name = (const void *)session.records[i];
-
-		if (name->record.type == TRACE_NAME && name->kind == kind && !strncmp(name->name, begin, strlen(begin)))
-			return name;
-	}
-	return NULL;
-}
-
-/* The bytes of an extra; NULL: there is none. */
-static const void *get_extra(const struct trace_call *call, uint8_t argument, size_t *sizep) {
-	const char *at = (const char *)(call->words + call->n_arguments);
-
-	for (uint8_t i = 0; i < call->n_extras; i++) {
-		const struct trace_extra *extra = (const void *)at;
-
-		assert_true(at + sizeof(*extra) + extra->size <= (const char *)call + call->record.size);
-		if (extra->argument == argument) {
-			*sizep = extra->size;
-			return extra + 1;
-		}
-		at += sizeof(*extra) + ((size_t)extra->size + 7) / 8 * 8;
-	}
-	return NULL;
-}
-
-static uint64_t get_number(const struct trace_call *call, uint8_t argument) {
-	uint64_t number = 0;
-	size_t size;
-	const void *bytes = get_extra(call, argument, &size);
-
-	assert_non_null(bytes);
-	memcpy(&number, bytes, size);
-	return number;
-}
-
-/* ---- programs ---- */
-
-struct target {
-	pid_t pid;
-	FILE *in;
-	int out;
-};
-
-static void target_expect(struct target *target, const char *text) {
-	char line[64];
-
-	assert_non_null(fgets(line, sizeof(line), target->in));
-	line[strcspn(line, "\n")] = '\0';
-	assert_string_equal(line, text);
-}
-
-static void target_start(struct target *target, const char *executable, const char *what) {
-	int in[2], out[2];
-
-	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
-	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
-	target->pid = fork();
-	assert_true(target->pid >= 0);
-	if (!target->pid) {
-		dup2(out[0], STDIN_FILENO);
-		dup2(in[1], STDOUT_FILENO);
-		execl(executable, executable, what, NULL);
-		_exit(127);
-	}
-	close(in[1]);
-	close(out[0]);
-	target->in = fdopen(in[0], "r");
-	target->out = out[1];
-	target_expect(target, "ready");
-}
-
-static void target_say(struct target *target) {
-	assert_int_equal(write(target->out, "\n", 1), 1);
-}
-
-static void target_run(struct target *target) {
-	target_say(target);
-	target_expect(target, "done");
-}
-
-static void target_stop(struct target *target) {
-	if (target->pid) {
-		kill(target->pid, SIGKILL);
-		waitpid(target->pid, NULL, 0);
-		close(target->out);
-		fclose(target->in);
-	}
-	target->pid = 0;
-}
 
 /* ---- tracing ---- */
 
@@ -368,14 +157,20 @@ static void test_kinds(enum uprobe_rung rung, bool hash) {
 }
 
 static void test_session(void **state) {
+	if (best > UPROBE_SESSION)
+		skip();
 	test_kinds(UPROBE_SESSION, false);
 }
 
 static void test_session_hash(void **state) {
+	if (best > UPROBE_SESSION)
+		skip();
 	test_kinds(UPROBE_SESSION, true);
 }
 
 static void test_multi(void **state) {
+	if (best > UPROBE_MULTI)
+		skip();
 	test_kinds(UPROBE_MULTI, false);
 	test_kinds(UPROBE_MULTI, true);
 }
@@ -410,7 +205,7 @@ static void test_sites(void **state) {
 #ifndef __x86_64__
 	skip();
 #endif
-	for (enum uprobe_rung rung = 0; rung < _UPROBE_RUNG_N; rung++) {
+	for (enum uprobe_rung rung = best; rung < _UPROBE_RUNG_N; rung++) {
 		run_with("sites", rung, NULL);
 		assert_int_equal(count_calls(NULL), 8);
 		for (size_t i = 0; i < 8; i++) {
@@ -425,7 +220,7 @@ static void test_sites(void **state) {
 }
 
 static void test_jumps(void **state) {
-	for (enum uprobe_rung rung = 0; rung < _UPROBE_RUNG_N; rung++) {
+	for (enum uprobe_rung rung = best; rung < _UPROBE_RUNG_N; rung++) {
 		run_with("jumps", rung, NULL);
 		assert_int_equal(count_calls("cuOccupancyMaxPotentialBlockSize"), 2); /* three were left by a jump */
 		assert_int_equal(count_calls("cuInit"), 10);
@@ -435,7 +230,7 @@ static void test_jumps(void **state) {
 }
 
 static void test_threads(void **state) {
-	run_with("threads", UPROBE_SESSION, NULL);
+	run_with("threads", best, NULL);
 	assert_int_equal(count_calls("cuMemFree_v2"), 400);
 	for (size_t i = 0; i < 400; i++) {
 		const struct trace_call *call = get_call("cuMemFree_v2", i);
@@ -474,27 +269,27 @@ static void with_stacks(struct trace_options *options) {
 }
 
 static void test_filters(void **state) {
-	run_with("kinds", UPROBE_SESSION, with_errors);
+	run_with("kinds", best, with_errors);
 	assert_int_equal(count_calls(NULL), 5);
 	for (size_t i = 0; i < 5; i++) {
 		assert_int_not_equal(get_call(NULL, i)->result, 0);
 		assert_int_equal(get_call(NULL, i)->n_extras, 0);
 	}
 	assert_non_null(get_name(TRACE_NAME_KERNEL, "vec_add"));
-	run_with("many", UPROBE_SESSION, with_sample);
+	run_with("many", best, with_sample);
 	assert_int_equal(count_calls(NULL), 5000);
 	assert_int_equal(session.lost, 0);
-	run_with("many", UPROBE_SESSION, with_rate);
+	run_with("many", best, with_rate);
 	assert_true(count_calls(NULL) >= 100 && count_calls(NULL) < 49000);
 	assert_int_equal(count_calls(NULL) + session.lost, 50000);
-	run_with("kinds", UPROBE_SESSION, with_duration);
+	run_with("kinds", best, with_duration);
 	assert_int_equal(count_calls(NULL), 0);
 	assert_non_null(get_name(TRACE_NAME_KERNEL, "kkk"));
-	run_with("kinds", UPROBE_SESSION, with_one_function);
+	run_with("kinds", best, with_one_function);
 	assert_int_equal(count_calls(NULL), 3);
 	assert_int_equal(count_calls("cuMemAlloc_v2"), 3);
 	assert_non_null(get_name(TRACE_NAME_KERNEL, "vec_add"));
-	run_with("kinds", UPROBE_SESSION, with_stacks);
+	run_with("kinds", best, with_stacks);
 	assert_int_equal(count_calls(NULL), 17);
 	assert_int_equal(get_call(NULL, 3)->stack, 1);
 	assert_true(session.n_frames >= 1 && session.last_stack);
@@ -512,7 +307,7 @@ static void test_lost(void **state) {
 	target_start(&target, program, "many");
 	options = all_options(&target, &pid);
 	options.buffer = 4096;
-	uprobe = start(&options, UPROBE_SESSION, false);
+	uprobe = start(&options, best, false);
 	target_run(&target);
 	trace_uprobe_free(uprobe);
 	target_stop(&target);
@@ -533,10 +328,10 @@ static void test_forks(void **state) {
 		target_start(&target, program, "forks");
 		options = all_options(&target, &pid);
 		options.follow = follow;
-		uprobe = start(&options, UPROBE_SESSION, false);
+		uprobe = start(&options, best, false);
 		session.follow = follow;
 		target_say(&target);
-		for (int i = 0; i < 200 && count_calls("cuInit") < (follow ? 3 : 1); i++) {
+		for (int i = 0; i < 2000 && count_calls("cuInit") < (follow ? 3 : 1); i++) {
 			usleep(5000);
 			trace_uprobe_drain(uprobe);
 		}
@@ -561,7 +356,7 @@ static void test_unfinished(void **state) {
 		session_reset();
 		target_start(&target, program, "waits");
 		options = all_options(&target, &pid);
-		uprobe = start(&options, UPROBE_SESSION, kind == 2);
+		uprobe = start(&options, best, kind == 2);
 		target_say(&target);
 		target_expect(&target, "waiting");
 		usleep(50000);
@@ -597,7 +392,7 @@ static void test_others(void **state) {
 	session.shim = other.pid;
 	session.only = mine.pid;
 	session.also = other.pid;
-	uprobe = start(&options, UPROBE_SESSION, false);
+	uprobe = start(&options, best, false);
 	trace_uprobe_exclude(uprobe, other.pid, true);
 	session.shim = 0; /* it may be gone again when the ring is looked at */
 	target_run(&other);
@@ -616,7 +411,7 @@ static void test_others(void **state) {
 	target_start(&other, program, "many");
 	options = all_options(&mine, &pid);
 	options.follow = true; /* others are looked at when they call, and not again for a second */
-	uprobe = start(&options, UPROBE_SESSION, false);
+	uprobe = start(&options, best, false);
 	target_run(&other);
 	trace_uprobe_drain(uprobe);
 	target_run(&mine);
@@ -639,7 +434,7 @@ static void test_dormant(void **state) {
 	options = all_options(&shim, &pid);
 	options.n_pids = 0;
 	session.only = 0;
-	uprobe = start(&options, UPROBE_SESSION, false);
+	uprobe = start(&options, best, false);
 	if (!uprobe->watch) {
 		trace_uprobe_free(uprobe);
 		target_stop(&shim);
@@ -654,7 +449,7 @@ static void test_dormant(void **state) {
 	trace_uprobe_drain(uprobe);
 	assert_int_equal(count_calls(NULL), 0);
 	target_start(&other, program, "kinds");
-	for (int i = 0; i < 200 && !uprobe->libraries[0].link; i++) {
+	for (int i = 0; i < 2000 && !uprobe->libraries[0].link; i++) {
 		usleep(5000);
 		trace_uprobe_drain(uprobe);
 	}
@@ -688,7 +483,7 @@ static void test_libraries(void **state) {
 	options = all_options(&first, &pid);
 	options.n_pids = 0;
 	session.only = 0;
-	uprobe = start(&options, UPROBE_SESSION, false);
+	uprobe = start(&options, best, false);
 	assert_int_equal(uprobe->n_libraries, 1);
 	snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
 	snprintf(executable, sizeof(executable), "%s/program", folder);
@@ -702,7 +497,7 @@ static void test_libraries(void **state) {
 	target_start(&second, executable, "kinds");
 	unsetenv("LD_LIBRARY_PATH");
 	assert_int_equal(unlink(path), 0);
-	for (int i = 0; i < 200 && uprobe->n_libraries < 2; i++) {
+	for (int i = 0; i < 2000 && uprobe->n_libraries < 2; i++) {
 		usleep(5000);
 		trace_uprobe_drain(uprobe);
 	}
@@ -725,7 +520,7 @@ static void test_untouched(void **state) {
 	const char *text;
 	size_t size;
 
-	run_with("untouched", UPROBE_SESSION, NULL);
+	run_with("untouched", best, NULL);
 	text = get_extra(get_call("cuModuleGetFunction", 0), 2, &size);
 	assert_true(text && size >= 3 && !memcmp(text, "ELF", 3));
 	assert_int_equal(get_call("cuModuleGetFunction", 0)->record.flags, 0);
@@ -747,12 +542,12 @@ static void test_twice(void **state) {
 	session_reset();
 	target_start(&target, program, "many");
 	options = all_options(&target, &pid);
-	uprobe = start(&options, UPROBE_SESSION, false);
+	uprobe = start(&options, best, false);
 	assert_int_equal(libcuda_new(&file, open(library, O_RDONLY | O_CLOEXEC), library), 0);
 	for (size_t i = 0; i < file->n; i++)
 		if (!strcmp(file->functions[i].name, "cuInit")) {
 			cookie = UPROBE_COOKIE(7, row);
-			assert_int_equal(uprobe_link_new(&link, UPROBE_SESSION, &uprobe->engine.programs, file->fd, &file->functions[i].offset, &cookie, 1, 0, &refused), 0);
+			assert_int_equal(uprobe_link_new(&link, best, &uprobe->engine.programs, file->fd, &file->functions[i].offset, &cookie, 1, 0, &refused), 0);
 		}
 	target_run(&target);
 	trace_uprobe_drain(uprobe);
@@ -823,8 +618,8 @@ static const char *reason_to_skip(void) {
 		return "not root";
 	if (uprobe_new_tuned(&uprobe, &session, &options, &tuning) < 0)
 		return session.missing;
-	if (uprobe->engine.rung != UPROBE_SESSION)
-		return "no uprobe.session in this kernel";
+	best = uprobe->engine.rung;
+	print_message("the kernel's best: %s\n", best == UPROBE_SESSION ? "session" : best == UPROBE_MULTI ? "multi" : "classic");
 	trace_uprobe_free(uprobe);
 	return NULL;
 }

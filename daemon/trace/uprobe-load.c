@@ -145,7 +145,7 @@ static int load(struct uprobe_engine *engine, struct trace_session *session, con
 	*complaint = '\0';
 	for (int rung = tuning->first; rung < _UPROBE_RUNG_N; rung++) {
 		r = load_rung(engine, options, (enum uprobe_rung)rung, closed);
-		if (r >= 0 || tuning->only_first || r == -EPERM || r == -EACCES || r == -ENOSYS || r == -ENOMEM)
+		if (r >= 0 || tuning->only_first || r == -EPERM || r == -ENOSYS || r == -ENOMEM)
 			break;
 	}
 	libbpf_set_print(print);
@@ -157,7 +157,7 @@ static int load(struct uprobe_engine *engine, struct trace_session *session, con
 	if (!r && engine->rung == UPROBE_CLASSIC)
 		trace_session_missing(session, "bpf: this kernel has neither uprobe.session (6.13) nor uprobe_multi (6.6): probes of all functions "
 					       "cost more, and take up to a minute to go away after the trace");
-	if (r == -EPERM || r == -EACCES)
+	if (r == -EPERM)
 		trace_session_missing(session, "bpf: the kernel does not let this daemon probe programs: it needs CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE "
 					       "(run the system service); calls of processes without the shim are not seen");
 	else if (r == -ENOSYS)

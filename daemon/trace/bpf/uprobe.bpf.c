@@ -26,6 +26,8 @@
 #define WORD(ctx, i) (((struct user_pt_regs *)(ctx))->regs[i])
 #define STACK_WORDS(sp) (sp)
 #endif
+/* The compiler is to leave the check that follows where it is: verifiers want to see it. */
+#define FORGET_RANGE(variable) __asm__ volatile("" : "+r"(variable))
 #define NOT_READY 600 /* CUDA_ERROR_NOT_READY: an answer, no error */
 #define SECOND 1000000000ull
 #define PAGE_MASK 0xfffull
@@ -162,7 +164,7 @@ static __always_inline bool add_extra(struct uprobe_state *state, const struct u
 	from = (const void *)state->record.call.words[word];
 	if (!from)
 		return true;
-	if (n >= (size ? UPROBE_READS_END : names ? UPROBE_NAMES_END : UPROBE_STRINGS_END) || size > UPROBE_READ_MAX) {
+	if (n >= (size ? UPROBE_READS_END : UPROBE_STRINGS_END) || size > UPROBE_READ_MAX) {
 		state->record.call.record.flags |= TRACE_CALL_CUT;
 		return true;
 	}
@@ -170,12 +172,8 @@ static __always_inline bool add_extra(struct uprobe_state *state, const struct u
 		if (bpf_probe_read_user(state->bytes + n + sizeof(struct trace_extra), size, from))
 			return false;
 	} else {
-		if (names) {
-			n &= UPROBE_NAMES_END - 1;
-			length = bpf_probe_read_user_str(state->bytes + n + sizeof(struct trace_extra), UPROBE_NAME_MAX + 1, from);
-		} else {
-			length = bpf_probe_read_user_str(state->bytes + n + sizeof(struct trace_extra), UPROBE_STRING_MAX + 1, from);
-		}
+		n &= UPROBE_STRINGS_END - 1; /* older verifiers do not know that any more */
+		length = bpf_probe_read_user_str(state->bytes + n + sizeof(struct trace_extra), (names ? UPROBE_NAME_MAX : UPROBE_STRING_MAX) + 1, from);
 		if (length <= 0 || length > UPROBE_NAME_MAX + 1)
 			return false;
 		size = length - 1;
@@ -321,10 +319,13 @@ static __always_inline void send(struct uprobe_state *state, struct pt_regs *ctx
 		at = n < UPROBE_CALL_MAX ? n : UPROBE_CALL_MAX;
 		size = bpf_get_stack(ctx, state->bytes + at, 8 * UPROBE_FRAMES_MAX, BPF_F_USER_STACK);
 		if (size > 0 && size <= 8 * UPROBE_FRAMES_MAX) {
+			FORGET_RANGE(size);
+			size &= 511; /* for verifiers: it is not negative */
 			record->n_frames = size / 8;
 			n = at + size;
 		}
 	}
+	FORGET_RANGE(n);
 	if (n > sizeof(state->bytes) || bpf_ringbuf_output(&ring, state->bytes, n, BPF_RB_NO_WAKEUP))
 		count_lost();
 }

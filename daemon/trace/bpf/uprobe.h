@@ -16,8 +16,7 @@
 #define UPROBE_STRING_MAX 120
 #define UPROBE_READ_MAX 256 /* bytes of a struct */
 #define UPROBE_NAME_MAX 1536 /* of a kernel: bytes that are taken of it; the call shows UPROBE_STRING_MAX of them */
-#define UPROBE_NAMES_END 512 /* long names begin before that; a power of two */
-#define UPROBE_STRINGS_END 1024 /* other strings */
+#define UPROBE_STRINGS_END 512 /* strings begin before that; a power of two */
 #define UPROBE_READS_END 2048 /* structs */
 #define UPROBE_FRAMES_MAX 48
 #define UPROBE_CALL_MAX (UPROBE_READS_END + UPROBE_READ_MAX + 16) /* bytes of a record without its stack */

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See the header. */
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "function.h"
+#include "test-uprobe-session.h"
+
+struct trace_session session;
+
+static pid_t parent_of(pid_t pid) {
+	char path[64], text[512], *at;
+	int parent = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	if (fgets(text, sizeof(text), file) && (at = strrchr(text, ')')))
+		sscanf(at, ") %*c %d", &parent);
+	fclose(file);
+	return parent;
+}
+
+/* One process and its children, or all of this test's. */
+bool trace_session_means(struct trace_session *s, pid_t pid) {
+	if (s->only)
+		return pid == s->only || pid == s->also || parent_of(pid) == s->only || (s->follow && kill(pid, 0) < 0);
+	return parent_of(pid) == getpid();
+}
+
+bool trace_session_emit(struct trace_session *s, const struct trace_record *record, uint32_t pid, uint32_t tid) {
+	assert_true(record->size >= sizeof(*record) && record->size % 8 == 0 && record->size <= TRACE_RECORD_MAX);
+	assert_true(s->n < RECORDS_MAX);
+	s->records[s->n] = malloc(record->size);
+	assert_non_null(s->records[s->n]);
+	memcpy(s->records[s->n++], record, record->size);
+	return true;
+}
+
+void trace_session_lost(struct trace_session *s, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count) {
+	s->lost += count;
+}
+
+void trace_session_process(struct trace_session *s, pid_t pid) {
+}
+
+void trace_session_thread(struct trace_session *s, pid_t pid, pid_t tid) {
+}
+
+bool trace_session_has_shim(struct trace_session *s, pid_t pid) {
+	return pid == s->shim;
+}
+
+uint16_t trace_session_function(struct trace_session *s, const char *name) {
+	for (size_t i = 0; i < s->n_dynamic; i++)
+		if (!strcmp(s->dynamic[i], name))
+			return (uint16_t)(TRACE_FUNCTION_DYNAMIC + i);
+	assert_true(s->n_dynamic < DYNAMIC_MAX);
+	snprintf(s->dynamic[s->n_dynamic], sizeof(s->dynamic[0]), "%s", name);
+	return (uint16_t)(TRACE_FUNCTION_DYNAMIC + s->n_dynamic++);
+}
+
+uint32_t trace_session_stack(struct trace_session *s, pid_t pid, const uint64_t *addresses, size_t n) {
+	s->n_frames = n;
+	s->last_stack = addresses[0];
+	return 1;
+}
+
+void trace_session_missing(struct trace_session *s, const char *format, ...) {
+	size_t n = strlen(s->missing);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(s->missing + n, sizeof(s->missing) - n, format, arguments);
+	va_end(arguments);
+}
+
+void session_reset(void) {
+	for (size_t i = 0; i < session.n; i++)
+		free(session.records[i]);
+	session = (struct trace_session){};
+}
+
+static const char *function_text(uint16_t number) {
+	const struct function *function = function_by_number(number);
+
+	if (function)
+		return function->name;
+	return number >= TRACE_FUNCTION_DYNAMIC && (size_t)(number - TRACE_FUNCTION_DYNAMIC) < session.n_dynamic ? session.dynamic[number - TRACE_FUNCTION_DYNAMIC] : "?";
+}
+
+const struct trace_call *get_call(const char *name, size_t i) {
+	for (size_t k = 0; k < session.n; k++) {
+		const struct trace_call *call = (const void *)session.records[k];
+
+		if (call->record.type == TRACE_CALL && (!name || !strcmp(function_text(call->function), name)) && !i--)
+			return call;
+	}
+	return NULL;
+}
+
+size_t count_calls(const char *name) {
+	size_t n = 0;
+
+	while (get_call(name, n))
+		n++;
+	return n;
+}
+
+const struct trace_name *get_name(enum trace_name_kind kind, const char *begin) {
+	for (size_t i = 0; i < session.n; i++) {
+		const struct trace_name *name = (const void *)session.records[i];
+
+		if (name->record.type == TRACE_NAME && name->kind == kind && !strncmp(name->name, begin, strlen(begin)))
+			return name;
+	}
+	return NULL;
+}
+
+const void *get_extra(const struct trace_call *call, uint8_t argument, size_t *sizep) {
+	const char *at = (const char *)(call->words + call->n_arguments);
+
+	for (uint8_t i = 0; i < call->n_extras; i++) {
+		const struct trace_extra *extra = (const void *)at;
+
+		assert_true(at + sizeof(*extra) + extra->size <= (const char *)call + call->record.size);
+		if (extra->argument == argument) {
+			*sizep = extra->size;
+			return extra + 1;
+		}
+		at += sizeof(*extra) + ((size_t)extra->size + 7) / 8 * 8;
+	}
+	return NULL;
+}
+
+uint64_t get_number(const struct trace_call *call, uint8_t argument) {
+	uint64_t number = 0;
+	size_t size;
+	const void *bytes = get_extra(call, argument, &size);
+
+	assert_non_null(bytes);
+	memcpy(&number, bytes, size);
+	return number;
+}
+
+/* ---- programs ---- */
+
+void target_expect(struct target *target, const char *text) {
+	char line[64];
+
+	assert_non_null(fgets(line, sizeof(line), target->in));
+	line[strcspn(line, "\n")] = '\0';
+	assert_string_equal(line, text);
+}
+
+void target_start(struct target *target, const char *executable, const char *what) {
+	int in[2], out[2];
+
+	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	target->pid = fork();
+	assert_true(target->pid >= 0);
+	if (!target->pid) {
+		dup2(out[0], STDIN_FILENO);
+		dup2(in[1], STDOUT_FILENO);
+		execl(executable, executable, what, NULL);
+		_exit(127);
+	}
+	close(in[1]);
+	close(out[0]);
+	target->in = fdopen(in[0], "r");
+	target->out = out[1];
+	target_expect(target, "ready");
+}
+
+void target_say(struct target *target) {
+	assert_int_equal(write(target->out, "\n", 1), 1);
+}
+
+void target_run(struct target *target) {
+	target_say(target);
+	target_expect(target, "done");
+}
+
+void target_stop(struct target *target) {
+	if (target->pid) {
+		kill(target->pid, SIGKILL);
+		waitpid(target->pid, NULL, 0);
+		close(target->out);
+		fclose(target->in);
+	}
+	target->pid = 0;
+}

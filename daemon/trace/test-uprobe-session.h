@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* A session that keeps all records, and programs to be traced: for test-uprobe.c. */
+
+#include <stdio.h>
+
+#include "source.h"
+
+#define RECORDS_MAX 200000
+#define DYNAMIC_MAX 64
+
+struct trace_session {
+	size_t n;
+	struct trace_record *records[RECORDS_MAX];
+	size_t n_dynamic;
+	char dynamic[DYNAMIC_MAX][64];
+	char missing[4096];
+	uint64_t lost;
+	pid_t only, shim, also; /* only: 0, all children of this test */
+	bool follow; /* who is gone was a child */
+	uint64_t last_stack;
+	size_t n_frames;
+};
+
+extern struct trace_session session;
+
+void session_reset(void);
+/* The call number i of those of a function (NULL: of any), or NULL. */
+const struct trace_call *get_call(const char *name, size_t i);
+size_t count_calls(const char *name);
+const struct trace_name *get_name(enum trace_name_kind kind, const char *begin);
+/* The bytes of an extra; NULL: there is none. */
+const void *get_extra(const struct trace_call *call, uint8_t argument, size_t *sizep);
+uint64_t get_number(const struct trace_call *call, uint8_t argument);
+
+/* A program (test-uprobe-target.c). */
+struct target {
+	pid_t pid;
+	FILE *in;
+	int out;
+};
+
+void target_start(struct target *target, const char *executable, const char *what); /* until it says "ready" */
+void target_say(struct target *target);
+void target_expect(struct target *target, const char *text);
+void target_run(struct target *target); /* until it says "done" */
+void target_stop(struct target *target);
