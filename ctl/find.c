@@ -18,6 +18,6 @@ bool ctl_find_file(char path[static 4096], const char *installed, const char *be
 		if (!access(path, R_OK))
 			return true;
 	}
-	snprintf(path, 4096, "%s", installed);
+	strncpy(path, installed, 4095)[4095] = '\0';
 	return !access(path, R_OK);
 }
