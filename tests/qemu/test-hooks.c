@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <termios.h>
 
 #include "hook-programs.h"
 #include "test-hook-session.h"
@@ -239,6 +240,39 @@ static void test_system_calls(void **state) {
 	get_event("uvm open(path:str,flags:u32)=s32");
 }
 
+/* A pair of tracepoints, where the first has a name: interrupts of the console, in place of those of a GPU. */
+static void test_pair(void **state) {
+	static const struct hook_places with_file = { .folder = "/tmp/hooks.d" };
+	struct child child = child_new(use_driver);
+	const struct trace_event *event;
+	FILE *file;
+
+	mkdir("/tmp/hooks.d", 0755);
+	file = fopen("/tmp/hooks.d/console.json", "we");
+	assert_non_null(file);
+	fputs("{\"version\":1,\"hooks\":[{\"name\":\"console\",\"set\":\"interrupt\",\"purpose\":\"p\",\"process\":\"none\",\"alternatives\":["
+	      "{\"tracepoint\":\"irq:irq_handler_entry\",\"until\":\"irq:irq_handler_exit\",\"match\":{\"field\":\"name\",\"value\":\"ttyS0\"},"
+	      "\"arguments\":[{\"name\":\"name\",\"source\":\"name\",\"type\":\"str\"},{\"name\":\"irq\",\"source\":\"irq\",\"type\":\"s32\"}],"
+	      "\"return\":\"s32\",\"returned\":\"ret\"}]}]}",
+	      file);
+	assert_int_equal(fclose(file), 0);
+	begin_at(child.pid, (struct trace_options){ .kernel = true, HOOKS("console") }, &with_file);
+	assert_int_equal(session.n_missing, 0);
+	printf("these words make interrupts\n");
+	fflush(stdout);
+	tcdrain(1);
+	child_run(&child);
+	finish();
+	event = get_event("interrupt irq:irq_handler_entry(name:str,irq:s32)=s32");
+	for (const struct trace_event *each = NULL; (each = next(each, TRACE_EVENT));)
+		assert_string_equal(text_of(each), "ttyS0");
+	assert_int_equal(event->words[1], 4);
+	assert_int_equal(event->result, 1); /* IRQ_HANDLED */
+	assert_int_equal(event->pid, 0);
+	assert_true(event->end > event->start);
+	assert_int_equal(event->record.flags, 0);
+}
+
 static void test_discover(void **state) {
 	struct child child = child_new(use_driver);
 	const struct trace_event *event;
@@ -284,6 +318,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_methods), cmocka_unit_test(test_ioctls),	     cmocka_unit_test(test_arguments), cmocka_unit_test(test_xid),
 		cmocka_unit_test(test_fentry),	cmocka_unit_test(test_system_calls), cmocka_unit_test(test_discover),  cmocka_unit_test(test_list),
+		cmocka_unit_test(test_pair),
 	};
 	struct utsname name;
 	int major = 0, minor = 0;
