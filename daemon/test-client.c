@@ -197,6 +197,24 @@ static bool same(int a, int b) {
 	return x.st_ino == y.st_ino && x.st_dev == y.st_dev;
 }
 
+/* A process may ask again and again whether it is traced; here nobody does. Nothing else may come on that connection. */
+static void test_trace(void **state) {
+	union wire_message message;
+	int fd = connect_as(*state, geteuid(), WIRE_ROLE_TRACE, &message);
+
+	for (int i = 0; i < 3; i++) {
+		memset(&message, 0, sizeof(message));
+		send_message(*state, fd, &message, WIRE_TRACE);
+		assert_int_equal(receive(fd, &message), -1);
+		assert_int_equal(message.header.type, WIRE_TRACE_REPLY);
+		assert_int_equal(message.trace_reply.size, 0);
+	}
+	memset(&message, 0, sizeof(message));
+	send_message(*state, fd, &message, WIRE_SYNCED);
+	assert_int_equal(recv(fd, &message, sizeof(message), MSG_DONTWAIT), 0);
+	close(fd);
+}
+
 static void test_welcome(void **state) {
 	union wire_message welcome;
 	int fd = connect_as(*state, geteuid(), WIRE_ROLE_LOADER, &welcome);
@@ -422,6 +440,7 @@ static void test_disarm(void **state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_welcome, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_trace, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_own, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_shared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kernel, setup, teardown),

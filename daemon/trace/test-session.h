@@ -135,6 +135,7 @@ static inline int world_setup(void **state) {
 }
 
 static inline int world_teardown(void **state) {
+	assert_int_equal(world.table->n_rings, 0);
 	trace_table_stop(world.table);
 	uv_run(&world.loop, UV_RUN_DEFAULT);
 	trace_table_free(world.table);

@@ -378,7 +378,7 @@ static void test_two_sessions(void **state) {
 	trace_session_finish(a.session);
 	trace_session_finish(b.session);
 	assert_int_equal(traced.ring->enabled, 0);
-	gone(&traced);
+	gone(&renewed);
 	end_client(&a);
 	end_client(&b);
 }
