@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "bpf/hook.h"
 #include "hook-private.h"
@@ -169,7 +170,25 @@ static void take_ioctl(struct trace_hooks *hooks, const struct hook_ioctl *io, s
 	trace_session_emit(hooks->session, &record.record, header->pid, header->tid);
 }
 
-static void take_process(struct trace_hooks *hooks, const struct hook_header *header) {
+/* A process that ended before anybody could look at it in /proc is what the kernel said at its exec. */
+static void tell_short(struct trace_hooks *hooks, const struct hook_process *process) {
+	struct trace_process record = {
+		.record = { .size = sizeof(record), .type = TRACE_PROCESS, .source = TRACE_SOURCE_BPF },
+		.time = process->header.start,
+		.pid = process->header.pid,
+		.uid = process->uid,
+		.what = TRACE_PROCESS_EXEC,
+	};
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%u/exe", process->header.pid);
+	if (readlink(path, &(char){ 0 }, 1) >= 0 || !is_meant(hooks, process->header.pid))
+		return;
+	memcpy(record.comm, process->comm, sizeof(record.comm));
+	trace_session_emit(hooks->session, &record.record, record.pid, record.pid);
+}
+
+static void take_process(struct trace_hooks *hooks, const struct hook_header *header, size_t size) {
 	switch (header->type) {
 	case HOOK_RECORD_FORK:
 		if (is_meant(hooks, header->pid))
@@ -177,6 +196,8 @@ static void take_process(struct trace_hooks *hooks, const struct hook_header *he
 		break;
 	case HOOK_RECORD_EXEC:
 		trace_session_execed(hooks->session, (pid_t)header->pid, header->start);
+		if (size >= sizeof(struct hook_process))
+			tell_short(hooks, (const struct hook_process *)header);
 		break;
 	case HOOK_RECORD_EXIT:
 		bpf_map_delete_elem(hook_programs_map(hooks->programs, HOOK_MAP_PROCESSES), &header->pid);
@@ -196,7 +217,7 @@ int hook_event_take(void *userdata, void *data, size_t size) {
 	else if (header->type == HOOK_RECORD_IOCTL)
 		take_ioctl(hooks, data, size, 0);
 	else
-		take_process(hooks, header);
+		take_process(hooks, header, size);
 	return 0;
 }
 

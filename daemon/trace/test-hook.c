@@ -200,6 +200,7 @@ static void do_fork(void) {
 
 static void test_processes(void **state) {
 	struct child child = child_new(do_fork);
+	const struct trace_process *process;
 	const struct trace_ioctl *io;
 	pid_t grandchild;
 
@@ -220,6 +221,13 @@ static void test_processes(void **state) {
 	assert_int_equal(session.told[3].pid, child.pid);
 	assert_true(WIFSIGNALED(session.told[3].status));
 	assert_int_equal(WTERMSIG(session.told[3].status), SIGKILL);
+	/* it is gone when it is read of: its name comes from the kernel */
+	process = next(NULL, TRACE_PROCESS);
+	assert_non_null(process);
+	assert_int_equal(process->pid, grandchild);
+	assert_int_equal(process->what, TRACE_PROCESS_EXEC);
+	assert_int_equal(process->uid, getuid());
+	assert_string_equal(process->comm, "sh");
 	for (size_t i = 1; i < 4; i++)
 		assert_true(session.told[i].time >= session.told[i - 1].time);
 	io = next(NULL, TRACE_IOCTL);

@@ -375,6 +375,10 @@ static __always_inline void process_send(__u32 type, __u32 pid, __u32 tid, __s64
 		.header = { .type = type, .pid = pid, .tid = tid, .start = bpf_ktime_get_ns(), .result = result },
 	};
 
+	if (type == HOOK_RECORD_EXEC) {
+		process.uid = bpf_get_current_uid_gid();
+		bpf_get_current_comm(process.comm, sizeof(process.comm));
+	}
 	if (bpf_ringbuf_output(&ring, &process, sizeof(process), BPF_RB_NO_WAKEUP))
 		count(&lost, 0);
 }

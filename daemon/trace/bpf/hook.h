@@ -150,9 +150,12 @@ struct hook_ioctl {
 	__u8 after[HOOK_IOCTL_BYTES];
 };
 
-/* FORK: pid is the parent, tid the child. EXIT: result is the status. */
+/* FORK: pid is the parent, tid the child. EXIT: result is the status. EXEC has the rest, too. */
 struct hook_process {
 	struct hook_header header;
+	__u32 uid;
+	char comm[HOOK_COMM_SIZE];
+	__u32 reserved;
 };
 
 /* What runs: of a span until it ends. tid | row << 32; by CPU: cpu. */
