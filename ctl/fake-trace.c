@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The fake daemon's traces. A call is told what to play by its cgroup, a path of a file: its bytes are sent as they are, so many in a reply as the name says
- * ("x.100"; else all), and lines of FILE.missing are `missing` of the first one. What comes behind them follows from the name: "follow" in it, nothing, for
- * ever; "last", the end of the call with the rest of the file as soon as none of its processes lives; else the end. "/echo" says what it was asked for, "/error/NAME" is that error,
- * "/hangup" ends the connection after the first reply.
+ * The fake daemon's traces. A call is told what to play by its cgroup, a path of a file: its bytes are sent as they are, so many in a
+ * reply as the name says ("x.100"; else all), and lines of FILE.missing are `missing` of the first one. What comes behind them follows
+ * from the name: "follow" in it, nothing, for ever; "last", the end of the call with the rest of the file as soon as none of its
+ * processes lives; else the end. "/echo" says what it was asked for, "/error/NAME" is that error, "/hangup" ends the connection after
+ * the first reply.
  */
 
 #include <errno.h>
@@ -174,7 +175,8 @@ int fake_list_hooks(struct varlink_call *call, json_object *parameters, void *us
 	for (size_t i = 0; i < json_object_array_length(all); i++) {
 		json_object *hook = json_object_array_get_idx(all, i);
 
-		if (!name || strchr(name, '*') || !strcmp(name, json_object_get_string(get(hook, "name"))) || !strcmp(name, json_object_get_string(get(hook, "set"))))
+		if (!name || strchr(name, '*') || !strcmp(name, json_object_get_string(get(hook, "name"))) ||
+		    !strcmp(name, json_object_get_string(get(hook, "set"))))
 			json_object_array_add(hooks, json_object_get(hook));
 	}
 	json_object_put(all);

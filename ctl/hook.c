@@ -21,7 +21,9 @@ static const char help[] =
 	"attaches one and waits until it is hit, by CMD if there is one, else by any program; Ctrl-C ends that. Exit status of test: 0 it was hit, 1 it was not.\n";
 
 static int call_list(struct ctl *ctl, const char *pattern, struct varlink_reply *reply) {
-	return ctl_call(ctl, "ListHooks", varlink_json_pack("pattern", pattern ? json_object_new_string(pattern) : NULL, NULL), "", CTL_TIMEOUT_MS, reply);
+	json_object *parameters = varlink_json_pack("pattern", pattern ? json_object_new_string(pattern) : NULL, NULL);
+
+	return ctl_call(ctl, "ListHooks", parameters, "", CTL_TIMEOUT_MS, reply);
 }
 
 static json_object *text(json_object *hook, const char *key) {
@@ -113,7 +115,8 @@ static void print_status(json_object *hooks) {
 		json_object_array_add(row, text(hook, "state"));
 		json_object_array_add(row, text(hook, "method"));
 		json_object_array_add(row, text(hook, "target"));
-		json_object_array_add(row, strcmp(state, "attached") ? json_object_new_string("-") : ctl_format("%lld", (long long)ctl_int(hook, "hits")));
+		json_object_array_add(row, strcmp(state, "attached") ? json_object_new_string("-") :
+								       ctl_format("%lld", (long long)ctl_int(hook, "hits")));
 		json_object_array_add(row, text(hook, "reason"));
 		json_object_array_add(rows, row);
 	}
@@ -144,10 +147,11 @@ static int hook_status(struct ctl *ctl, int argc, char **argv) {
 /* Attaches the hook and waits. Returns the exit status. */
 static int test(struct ctl *ctl, json_object *hook, char **command) {
 	json_object *names = json_object_new_array(), *sources = json_object_new_array(), *result;
-	struct trace_command trace = { .ctl = ctl, .command = command, .test = true, .test_processes = !strcmp(ctl_string(hook, "set"), "process") };
+	struct trace_command trace = { .ctl = ctl, .command = command, .test = true };
 	const char *name = ctl_string(hook, "name");
 	int r;
 
+	trace.test_processes = !strcmp(ctl_string(hook, "set"), "process");
 	json_object_array_add(names, json_object_new_string(name));
 	json_object_array_add(sources, json_object_new_string("kernel"));
 	trace.parameters = varlink_json_pack("hooks", names, "sources", sources, "follow", json_object_new_boolean(true), NULL);
@@ -193,7 +197,8 @@ static int hook_test(struct ctl *ctl, int argc, char **argv) {
 	if (!json_object_array_length(hooks))
 		r = no_such_hook(argv[optind]);
 	else if (json_object_array_length(hooks) > 1)
-		r = ctl_fail(CTL_ERROR, "%s are %zu hooks; gpuprobectl hook list %s shows them", argv[optind], json_object_array_length(hooks), argv[optind]);
+		r = ctl_fail(CTL_ERROR, "%s are %zu hooks; gpuprobectl hook list %s shows them", argv[optind], json_object_array_length(hooks),
+			     argv[optind]);
 	else if (!strcmp(ctl_string(hook, "state"), "unavailable"))
 		r = ctl_fail(CTL_ERROR, "%s: unavailable: %s", ctl_string(hook, "name"), ctl_string(hook, "reason"));
 	else

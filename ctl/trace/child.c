@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * CMD: a child that waits at a pipe until the trace of it runs. Its files are those that we were given. The shim is preloaded if nothing does that already; the
- * program runs without it when it is not installed.
+ * CMD: a child that waits at a pipe until the trace of it runs. Its files are those that we were given. The shim is preloaded if nothing
+ * does that already; the program runs without it when it is not installed.
  */
 
 #include <errno.h>

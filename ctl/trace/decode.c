@@ -184,8 +184,8 @@ static int64_t sign_extend(uint64_t word, unsigned int size) {
 }
 
 /* One argument of a hook; *textp: what is left of the texts. */
-static void add_hook_value(struct trace_decoder *decoder, struct trace_item *item, const struct names_argument *argument, uint64_t word, const char **textp,
-			   const char *end) {
+static void add_hook_value(struct trace_decoder *decoder, struct trace_item *item, const struct names_argument *argument, uint64_t word,
+			   const char **textp, const char *end) {
 	const uint64_t mask = argument->size < 8 ? (UINT64_C(1) << 8 * argument->size) - 1 : UINT64_MAX;
 	struct trace_value *value;
 	size_t n;

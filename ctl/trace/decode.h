@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Records to items. A decoder knows the names, processes, threads and stacks that a trace has told so far. Records are decoded when it is their turn in the
- * output, which is later than they came: so each has a number, and the names that held then hold for it.
+ * Records to items. A decoder knows the names, processes, threads and stacks that a trace has told so far. Records are decoded when it
+ * is their turn in the output, which is later than they came: so each has a number, and the names that held then hold for it.
  */
 
 #include <stdbool.h>
@@ -18,7 +18,10 @@ struct trace_decoder;
 int trace_decoder_new(struct trace_decoder **decoderp);
 struct trace_decoder *trace_decoder_free(struct trace_decoder *decoder);
 
-/* Whether the members of a record lie within its size, which is that of the bytes at it: nothing else looks at a record that is not whole. */
+/*
+ * Whether the members of a record lie within its size, which is that of the bytes at it: nothing else looks at a record that is not
+ * whole.
+ */
 bool trace_record_is_whole(const struct trace_record *record);
 
 /* Learns from a record, which is whole. Number: of the record in the trace, growing. */
@@ -32,7 +35,10 @@ const struct trace_about *trace_decoder_about(const struct trace_decoder *decode
 
 /* For the decoders of calls and ioctls (call.h, ioctl.h). */
 
-/* n bytes, and a NUL behind them, that live as long as the item; "" when there is no room. text NULL: zeros, to be written; NULL when there is no room. */
+/*
+ * n bytes, and a NUL behind them, that live as long as the item; "" when there is no room. text NULL: zeros, to be written; NULL when
+ * there is no room.
+ */
 char *trace_decoder_text(struct trace_decoder *decoder, const char *text, size_t n);
 /* The mangled name of a kernel by its handle, or NULL. Lives as long as the decoder. */
 const char *trace_decoder_kernel(struct trace_decoder *decoder, uint32_t pid, uint64_t handle);

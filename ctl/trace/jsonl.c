@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * JSON, one object a line, none longer than JSONL_LINE_MAX; strings are UTF-8. `gpuprobectl trace report` reads it back. A member that would be 0, empty or
- * unknown is left out, and readers pass over members that they do not know. A superset of what the seeds' tools wrote.
+ * JSON, one object a line, none longer than JSONL_LINE_MAX; strings are UTF-8. `gpuprobectl trace report` reads it back. A member that
+ * would be 0, empty or unknown is left out, and readers pass over members that they do not know. A superset of what the seeds' tools
+ * wrote.
  *
  * The first line:
  *   {"type":"start","format":"gpuprobe-trace","version":1,"monotonic":NS,"realtime":NS,"host":TEXT,"driver":TEXT,"daemon":TEXT}
- * monotonic and realtime are one moment: CLOCK_MONOTONIC, and nanoseconds since the epoch. The last line, which a trace that was cut off lacks:
+ * monotonic and realtime are one moment: CLOCK_MONOTONIC, and nanoseconds since the epoch. The last line, which a trace that was cut off
+ * lacks:
  *   {"type":"stop","events":N,"lost":N}
  * Each other line is an event, in the order of ts_ns as far as it could be kept:
  *   event_id     from 1, in the order of lines

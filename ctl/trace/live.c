@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A trace while it runs: replies of the daemon become records, records items, items output. It ends with the daemon's last reply (CMD or all of the processes
- * ended, the duration is over), or by a signal: then what happened until that moment is still waited for, which takes a fraction of a second.
- * Signals, and the end of CMD, come through a descriptor and are looked at between two replies. A program that is traced lives on, whatever happens here.
+ * A trace while it runs: replies of the daemon become records, records items, items output. It ends with the daemon's last reply (CMD or
+ * all of the processes ended, the duration is over), or by a signal: then what happened until that moment is still waited for, which
+ * takes a fraction of a second. Signals, and the end of CMD, come through a descriptor and are looked at between two replies. A program
+ * that is traced lives on, whatever happens here.
  */
 
 #include <errno.h>
@@ -109,7 +110,10 @@ static void stop_soon(struct live *live, uint64_t milliseconds) {
 	live->stop_by = live->stop_at + milliseconds * 1000000;
 }
 
-/* A Ctrl-C reaches CMD by the terminal; what was sent to us alone goes on to it. It decides what a signal means; the second one ends the trace. */
+/*
+ * A Ctrl-C reaches CMD by the terminal; what was sent to us alone goes on to it. It decides what a signal means; the second one ends the
+ * trace.
+ */
 static int take_signal(struct live *live, const struct signalfd_siginfo *signal) {
 	if (signal->ssi_signo == SIGCHLD) {
 		if (live->child.pid && trace_child_ended(&live->child, false))

@@ -130,7 +130,8 @@ static void learn_process(struct names *names, const struct trace_process *proce
 	memcpy(version->process.comm, process->comm, sizeof(process->comm) - 1);
 }
 
-static void learn_text(struct names *names, struct trace_map *map, uint64_t a, uint64_t b, const char *text, size_t n_max, uint64_t number) {
+static void learn_text(struct names *names, struct trace_map *map, uint64_t a, uint64_t b, const char *text, size_t n_max,
+		       uint64_t number) {
 	const struct version *before = version_at(map, a, b, number);
 	const struct names_text *kept = keep_text(names, text, n_max);
 	struct version *version;

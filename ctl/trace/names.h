@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What a trace has told about its processes, threads, kernels, functions, hooks and stacks. Each fact holds from the record on that told it: it has that
- * record's number, and whoever asks says as of which record. Texts are kept once, until the end. What is over NAMES_BYTES_MAX is forgotten:
- * a trace is foreign data.
+ * What a trace has told about its processes, threads, kernels, functions, hooks and stacks. Each fact holds from the record on that told
+ * it: it has that record's number, and whoever asks says as of which record. Texts are kept once, until the end. What is over
+ * NAMES_BYTES_MAX is forgotten: a trace is foreign data.
  */
 
 #include <stddef.h>

@@ -66,7 +66,10 @@ static const char help[] =
 	"      --buffer=SIZE    bytes for each thread that is traced, with K, M or G; else 1M\n"
 	"  -d, --duration=SEC   for so many seconds\n";
 
-/* A duration such as 10us or 1.5ms, in nanoseconds; plain: what a number without a unit counts, 0: it needs one. Returns -1 to go on, or the exit status. */
+/*
+ * A duration such as 10us or 1.5ms, in nanoseconds; plain: what a number without a unit counts, 0: it needs one. Returns -1 to go on, or
+ * the exit status.
+ */
 static int read_duration(const char *what, const char *text, double plain, uint64_t *nanosecondsp) {
 	const struct {
 		const char *name;
@@ -110,9 +113,13 @@ static void add_source(struct trace_command *trace, const char *name) {
 		json_object_array_add(list(trace, "sources"), json_object_new_string(name));
 }
 
-/* Whether a pattern is for calls: a class of them, or the name of a function, or a glob that may be one. `memory` and others are sets of hooks, too: --kernel. */
+/*
+ * Whether a pattern is for calls: a class of them, or the name of a function, or a glob that may be one. `memory` and others are sets of
+ * hooks, too: --kernel.
+ */
 static bool is_call(const char *pattern) {
-	static const char *const classes[] = { "launch", "memory", "transfer", "sync", "module", "graph", "stream", "event", "context", "device", "ipc", "query", "other", "all" };
+	static const char *const classes[] = { "launch", "memory", "transfer", "sync", "module", "graph", "stream", "event", "context", "device", "ipc",
+					       "query", "other", "all" };
 
 	for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
 		if (!strcmp(pattern, classes[i]))
@@ -130,7 +137,9 @@ static int check_hook(struct trace_command *trace, const char *pattern) {
 	r = ctl_call(trace->ctl, "ListHooks", parameters, "", CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
-	r = json_object_array_length(ctl_get(reply.parameters, "hooks")) ? -1 : ctl_usage("there is no function, class of functions, hook or set of hooks %s", pattern);
+	r = json_object_array_length(ctl_get(reply.parameters, "hooks")) ?
+		    -1 :
+		    ctl_usage("there is no function, class of functions, hook or set of hooks %s", pattern);
 	varlink_reply_deinit(&reply);
 	return r;
 }

@@ -118,7 +118,8 @@ static int give(struct trace_order *order) {
 	int r = 0;
 
 	if (trace_decoder_item(order->decoder, entry.record, entry.number, item) && is_wanted(order, item)) {
-		launch = order->gpu && item->kind == EVENT_CALL && !item->failed && trace_call_launches(((const struct trace_call *)entry.record)->function);
+		launch = order->gpu && item->kind == EVENT_CALL && !item->failed &&
+			 trace_call_launches(((const struct trace_call *)entry.record)->function);
 		item->id = ++order->n_items;
 		r = trace_links_item(order->links, item, launch);
 		if (!r)

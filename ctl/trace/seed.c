@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The lines of the seeds' tools, for scripts that were made for them: event_id, ts (milliseconds since the beginning), tid, type, name, phase (B, E), cmd,
- * duration_us, size, decoded, fence; nothing else, so what has no place there (processes, clocks, losses) is left out. A span is two lines. Ends wait in a heap
- * until no line before them can come any more.
+ * The lines of the seeds' tools, for scripts that were made for them: event_id, ts (milliseconds since the beginning), tid, type, name,
+ * phase (B, E), cmd, duration_us, size, decoded, fence; nothing else, so what has no place there (processes, clocks, losses) is left
+ * out. A span is two lines. Ends wait in a heap until no line before them can come any more.
  *
  *   a call         userspace B and E; an allocation has a line of type memory with its size before that
  *   an ioctl       syscall with cmd, kernel nvidia_ioctl B; at its end kernel E, and ioctl with its decoded number

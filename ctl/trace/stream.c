@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Bytes are copied once, into blocks; a record is read where it lies there, and the block goes when no record in it waits for its turn any more.
+ * Bytes are copied once, into blocks; a record is read where it lies there, and the block goes when no record in it waits for its turn
+ * any more.
  */
 
 #include <errno.h>
@@ -151,7 +152,8 @@ size_t trace_stream_cut(const struct trace_stream *stream) {
 	return stream->state.stopped ? 0 : stream->n_block - stream->n_read;
 }
 
-int trace_stream_new(struct trace_stream **streamp, const struct trace_order_options *options, int (*begin)(const struct trace_about *about, void *userdata)) {
+int trace_stream_new(struct trace_stream **streamp, const struct trace_order_options *options,
+		     int (*begin)(const struct trace_about *about, void *userdata)) {
 	struct trace_stream *stream = calloc(1, sizeof(*stream));
 	int r;
 

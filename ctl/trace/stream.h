@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Reads a trace (proto/trace.h), whose bytes come in portions of any size, from a daemon or a file, and gives its items away in the order of their start.
- * What is foreign, it passes over: records of types that it does not know, and those whose parts do not fit into them, which it counts.
+ * Reads a trace (proto/trace.h), whose bytes come in portions of any size, from a daemon or a file, and gives its items away in the
+ * order of their start. What is foreign, it passes over: records of types that it does not know, and those whose parts do not fit into
+ * them, which it counts.
  */
 
 #include <stdbool.h>
@@ -33,7 +34,8 @@ struct trace_stream_state {
 };
 
 /* Without options->take records are only counted. begin (may be NULL) is called before the first item; it returns 0 or negative errno. */
-int trace_stream_new(struct trace_stream **streamp, const struct trace_order_options *options, int (*begin)(const struct trace_about *about, void *userdata));
+int trace_stream_new(struct trace_stream **streamp, const struct trace_order_options *options,
+		     int (*begin)(const struct trace_about *about, void *userdata));
 struct trace_stream *trace_stream_free(struct trace_stream *stream);
 int trace_stream_feed(struct trace_stream *stream, const void *bytes, size_t n);
 /* All that waits is given away: there is no more, or nothing has come for some time. */

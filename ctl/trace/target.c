@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Where a trace goes, and in which form. Text and tables are for people: on standard output, or standard error when a program has that for its own. Other
- * formats go there only if it is no terminal; else, and into a folder, to a file trace_TIME of its own, which trace_latest names once it is complete.
+ * Where a trace goes, and in which form. Text and tables are for people: on standard output, or standard error when a program has that
+ * for its own. Other formats go there only if it is no terminal; else, and into a folder, to a file trace_TIME of its own, which
+ * trace_latest names once it is complete.
  */
 
 #include <errno.h>

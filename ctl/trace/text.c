@@ -5,8 +5,8 @@
  *
  *     12:00:01.123456 python[4821/4830] cuMemcpyHtoDAsync_v2(dst=0x7f0000, n=4.0MiB, stream=0x7) = CUDA_SUCCESS <3.20us>
  *
- * Time of day, process[pid/thread], what happened with its arguments (what a call gave back stands in brackets), result, duration. What the kernel's driver did
- * within a call is indented. All texts are foreign: what a terminal might take for a command is shown as \x1b.
+ * Time of day, process[pid/thread], what happened with its arguments (what a call gave back stands in brackets), result, duration. What
+ * the kernel's driver did within a call is indented. All texts are foreign: what a terminal might take for a command is shown as \x1b.
  */
 
 #include <errno.h>
