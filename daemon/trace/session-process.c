@@ -25,7 +25,7 @@
 #define PIDFD_EXIT (UINT64_C(1) << 3) /* PIDFD_INFO_EXIT */
 #define MEMBER_FRESH_MS 1000
 #define MEMBER_GENERATIONS_MAX 16
-#define LEAVING_TICKS 40 /* of 50 ms, that a process without connections is watched */
+#define LEAVING_MAX 1024 /* processes without connections that are watched for their end */
 #define TARGET_LINGER 3 /* ticks after the end of a process, in which its last records come */
 
 /* ---- facts ---- */
@@ -360,8 +360,11 @@ int session_add_targets(struct trace_session *session, uint32_t *bad_pid) {
 void session_watch_end(struct trace_session *session, pid_t pid, int pidfd) {
 	struct trace_target *grown;
 
-	if (pidfd < 0 || session->hooks) /* they tell it themselves, and how it ended */
+	if (pidfd < 0 || session->hooks || session->n_leaving == LEAVING_MAX) /* hooks tell it themselves, and how it ended */
 		return;
+	for (size_t i = 0; i < session->n_leaving; i++)
+		if (session->leaving[i].pid == pid) /* it had left before, and come again */
+			return;
 	grown = realloc(session->leaving, (session->n_leaving + 1) * sizeof(*grown));
 	if (!grown)
 		return;
@@ -392,7 +395,7 @@ static void session_look_at_leaving(struct trace_session *session, bool last) {
 
 		if (ended)
 			trace_session_ended(session, leaving->pid, target_status(leaving->pidfd), monotonic_now());
-		if (ended || last || leaving->pidfd < 0 || ++leaving->ending > LEAVING_TICKS)
+		if (ended || last || leaving->pidfd < 0)
 			fd_close(leaving->pidfd);
 		else
 			session->leaving[n++] = *leaving;

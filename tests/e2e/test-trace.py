@@ -182,7 +182,7 @@ def test_slow_reader():
                 producer.set_lost(lost)
         trace.thread.start()
         producer.close()
-        wait_until(lambda: len(calls(trace)) + sum(r.count for r in trace.of(LOST)) == n, "each is there or counted", 30)
+        wait_until(lambda: len(calls(trace)) + sum(r.count for r in trace.of(LOST)) == n, "each is there or counted", 120)
         got, told = calls(trace), trace.of(LOST)
         check(len(got) < n and sum(r.count for r in told) >= lost, len(got), lost)
         check(all((r.source, r.pid, r.tid) == (1, os.getpid(), threading.get_native_id()) for r in told), told)
@@ -350,7 +350,7 @@ def test_fifty():
         processes = [daemon.start_run(*RUN) for _ in range(50)]
         for process in processes:
             ended(process, 120)
-        wait_until(lambda: len(trace.of(PROCESS, what=EXIT)) == 50, "their ends")
+        wait_until(lambda: len(trace.of(PROCESS, what=EXIT)) == 50, "their ends", 30)
         counts = {process.pid: len(calls(trace, pid=process.pid)) for process in processes}
         equal(len(set(counts.values())), 1, counts)
         check(counts[processes[0].pid] > 15, counts)
