@@ -89,7 +89,7 @@ struct trace_begun trace_begin(struct trace_frame *frame)
 	frame->timing = NULL;
 	frame->recorded = is_wanted(thread, index);
 	if (frame->recorded) {
-		/* the application is in the call while its events are recorded: no kernel begins before it */
+		/* it is in the call while its events are recorded: no kernel begins before it */
 		frame->start = trace_now();
 		if (__builtin_expect(trace_session.flags & TRACE_RING_GPU, 0))
 			trace_gpu_before(frame);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Times of kernels (trace-gpu.c). But for the end of a context, all are for sessions that want them. */
+/* Times of kernels (trace-gpu.c): but for the end of a context, for sessions that want them. */
 
 #include "driver.h"
 #include "tracing.h"

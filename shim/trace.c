@@ -188,7 +188,8 @@ static void forked(void)
 /* Once: what sessions need. */
 static bool prepare(void)
 {
-	void *page = mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *page = mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			  -1, 0);
 
 	if (page == MAP_FAILED)
 		return false;
