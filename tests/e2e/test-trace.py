@@ -152,7 +152,7 @@ def test_slow_reader():
         trace = Trace(daemon.directory, reads=False, buffer=4 << 20, **US)
         producer = Producer(daemon.directory)
         producer.claim()
-        n, lost = 120000, 0
+        n, lost = 90000, 0
         record = bytearray(call(LAUNCH, 1, 2, [0], [(0, 0, b"x" * 900)]))
         for i in range(n):
             record[4:8] = i.to_bytes(4, "little")
