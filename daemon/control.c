@@ -23,6 +23,7 @@
 #include "kernels-list.h"
 #include "log.h"
 #include "message-id.h"
+#include "process-facts.h"
 #include "varlink-json.h"
 #include "verify.h"
 
@@ -563,6 +564,12 @@ static void control_add_missing(json_object *missing, const struct daemon *daemo
 	if (!daemon->verify)
 		json_object_array_add(
 			missing, json_object_new_string("programs are not verified: --verify=off"));
+	if (!daemon->session && !process_facts_of_all())
+		json_object_array_add(
+			missing,
+			json_object_new_string(
+				"which executable and which libcuda processes of other users have (--exe, trace --backend=bpf): the "
+				"daemon has no CAP_SYS_PTRACE; host-tracing.conf says how to give it, and what that costs"));
 	trouble = worker_pool_trouble(daemon->image_pool);
 	if (trouble)
 		json_object_array_add(missing, json_object_new_string(trouble));

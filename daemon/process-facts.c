@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,4 +140,11 @@ void process_facts_refresh(struct process_facts *facts) {
 
 bool process_facts_same(const struct process_facts *a, const struct process_facts *b) {
 	return a->pid == b->pid && a->start_time == b->start_time && strcmp(a->exe, b->exe) == 0;
+}
+
+bool process_facts_of_all(void) {
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
+
+	return syscall(SYS_capget, &header, data) == 0 && data[CAP_TO_INDEX(CAP_SYS_PTRACE)].effective & CAP_TO_MASK(CAP_SYS_PTRACE);
 }

@@ -43,11 +43,12 @@ class Units(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
     def test_verify_drop_in(self):
-        """The drop-in is read, and what is said of a wrong one would be seen here."""
+        """Drop-ins are read, and what is said of a wrong one would be seen here."""
         drop_ins = os.path.join(self.folder, "gpuprobed.service.d")
         os.mkdir(drop_ins)
         self.addCleanup(shutil.rmtree, drop_ins)
-        shutil.copy(os.path.join(UNITS, "host-tracing.conf"), drop_ins)
+        for name in "host-tracing.conf", "kernel-hooks.conf":
+            shutil.copy(os.path.join(UNITS, name), drop_ins)
         self.assertEqual(self.verify("gpuprobed.service").stdout, "")
         with open(os.path.join(drop_ins, "wrong.conf"), "w") as file:
             file.write("[Service]\nPrivateDevice=yes\n")

@@ -526,6 +526,12 @@ class Life(unittest.TestCase):
         self.assertEqual(worker.receive()["message"], 'this worker does not do the job "none"')
         self.assertEqual(worker.close(), (0, ""))
 
+    def test_ping(self):
+        worker = Worker([WORKER, "--compiler=none"])
+        worker.send(b'{"id":7,"job":"ping"}')
+        self.assertEqual(worker.receive(), {"id": 7, "status": "pong"})
+        self.assertEqual(worker.close(), (0, ""))
+
     def test_faults(self):
         worker = Worker([WORKER, "--compiler=none", "--test-fault=crash"])
         worker.send({"id": 1})

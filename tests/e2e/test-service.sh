@@ -51,7 +51,7 @@ if [ "$2" = boot ]; then
 	install -D -m 755 -t "$root$bin/../libexec/gpuprobe" "$build"/daemon/{worker/gpuprobe-image-worker,bpf/gpuprobe-program-worker,ptxpass/gpuprobe-pass-worker}
 	shim=$("$build/ctl/gpuprobectl" shim status | sed -n 's/^installed: \([^:]*\):.*/\1/p')
 	install -D -m 644 "$build/shim/libgpuprobe-shim.so" "$root$shim"
-	install -D -m 755 -t "$root/opt/test" "$build/tests/sim/libcuda.so.1" "$build/tests/sim/vec_add_driver" "$build/docs/counter.bpf.o" "$0"
+	install -D -m 755 -t "$root/opt/test" "$build/tests/sim/libcuda.so.1" "$build/tests/sim/vec_add_driver" "$build/docs/counter.bpf.o" "$source"/systemd/*.conf "$0"
 	rm -rf "$root"/etc/systemd/system/*.wants
 	install -m 644 -t "$root/etc/systemd/system" "$build/systemd/gpuprobed.service" "$source"/systemd/*.socket
 	install -D -m 644 "$source/systemd/gpuprobed.sysusers" "$root/etc/sysusers.d/gpuprobed.conf"
@@ -71,7 +71,12 @@ if [ "$2" = boot ]; then
 		TimeoutStartSec=200
 	END
 	printf '[Unit]\nDefaultDependencies=no\nWants=systemd-journald.service driver.service\n' >"$root/etc/systemd/system/t.target"
-	exec chroot "$root" /usr/bin/env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+	# a root of its own, not a chroot: else the service, in its mount namespace, sees other paths in /proc/PID/exe
+	cd "$root"
+	pivot_root . mnt
+	umount -l mnt
+	cd /
+	exec /usr/bin/env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
 		/lib/systemd/systemd --system --unit=t.target --log-target=console --log-level=notice
 fi
 
@@ -147,7 +152,9 @@ explained "MESSAGE_ID=${ids[2]}" GPUPROBE_PROGRAM=cuda__counter | grep -q "as at
 explained "MESSAGE_ID=${ids[3]}" GPUPROBE_ATTACHMENT=1 GPUPROBE_UID=0 | grep -q "has removed attachment 1\." || fail "detach: $(explained)"
 
 echo "a worker is killed"
-pkill -9 -P "$main" -f gpuprobe-image-worker
+for process in /proc/[0-9]*; do
+	[ "$(cat "$process/comm" 2>/dev/null)" = gpuprobe-image- ] && kill -9 "${process#/proc/}"
+done
 logged() { journalctl --sync; explained "MESSAGE_ID=${ids[4]}" "GPUPROBE_WORKER=$(realpath "$BIN/..")/bin/../libexec/gpuprobe/gpuprobe-image-worker" | grep -q "signal 9"; }
 until_true "the journal knows of the worker" logged
 
@@ -194,6 +201,29 @@ until_true "the next one runs" is ActiveState active
 echo "watchdog: workers that hang"
 watched "--image-worker-argument=--test-fault=hang"
 until_true "ended by the watchdog" is Result watchdog
+
+echo "drop-ins for the host"
+rm -r /run/systemd/system/gpuprobed.service.d
+drop_in() { # NAME CAPABILITIES: of the daemon with it
+	install -D -m 644 "/opt/test/$1.conf" "/run/systemd/system/gpuprobed.service.d/$1.conf"
+	systemctl daemon-reload
+	systemctl reset-failed gpuprobed.service
+	systemctl restart gpuprobed.service || fail "start with $1.conf"
+	grep -q "^CapEff:.0*$2$" "/proc/$(property MainPID)/status" || fail "$1.conf: $(grep Cap "/proc/$(property MainPID)/status")"
+}
+other=(setpriv --reuid 65534 --regid 65534 --clear-groups env "LD_PRELOAD=$shim" "${application[@]}")
+systemctl restart gpuprobed.service
+"$ctl" status | grep -q "^missing: .*CAP_SYS_PTRACE" || fail "it does not say what it lacks: $("$ctl" status)"
+"$ctl" attach "$counter" --exe /opt/test/vec_add_driver >/dev/null || fail "attach --exe"
+"${other[@]}" || fail "another user's program"
+[ "$(dumped)" = "0: 0" ] || fail "another user's executable is known: $(dumped)"
+drop_in host-tracing c000080000
+"$ctl" status | grep -q "CAP_SYS_PTRACE" && fail "$("$ctl" status)"
+"$ctl" attach "$counter" --exe /opt/test/vec_add_driver >/dev/null || fail "attach --exe"
+"${other[@]}" || fail "another user's program"
+[ "$(dumped)" = "0: 12288" ] || fail "host-tracing.conf: $(dumped); $("$ctl" why)"
+drop_in kernel-hooks c400280004
+"$ctl" hook list >/dev/null || fail "hook list"
 
 echo "nothing is left behind"
 watched ""
