@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <limits.h>
+#include <stdlib.h>
 
 static const char *worker_path;
 
@@ -92,6 +94,10 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_short),
 	};
 
-	worker_path = argv[1];
+	char path[PATH_MAX];
+
+	if (argc < 2 || !realpath(argv[1], path)) /* workers start in / */
+		return 77;
+	worker_path = path;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
