@@ -50,10 +50,10 @@ def test_malformed():
         refused(daemon, image, fd, hello=False)
         refused(daemon, b"x", hello=False)
         refused(daemon, b"x" * 5000, hello=False)
-        refused(daemon, message(HELLO, 3, 0, b""), hello=False)
+        refused(daemon, message(HELLO, 99, 0, b""), hello=False)
         refused(daemon, message(HELLO, LOADER, 0, b""), fd, hello=False)
         refused(daemon, message(HELLO, LOADER, 0, b""))  # twice
-        for bad in ({"magic": 1}, {"version": 1}, {"version": 4}, {"size": 4}, {"size": 10000}):
+        for bad in ({"magic": 1}, {"version": 1}, {"version": 99}, {"size": 4}, {"size": 10000}):
             refused(daemon, message(IMAGE, len(VEC_ADD_PTX), *IMAGE_FIELDS, **bad), fd)
         refused(daemon, image[:-1], fd)
         refused(daemon, image + b"x", fd)
