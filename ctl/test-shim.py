@@ -6,6 +6,7 @@ import ctypes
 import errno
 import json
 import os
+import random
 import shutil
 import stat
 import struct
@@ -127,6 +128,27 @@ class Edit(Case):
                 self.assertEqual(self.read(), enabled)
                 self.ctl("disable")
                 self.assertEqual(self.read(), disabled)
+
+    @staticmethod
+    def libraries(text):
+        """What ld.so would load, less what is ours."""
+        lines = (line.split(b"#")[0] for line in text.split(b"\n"))
+        words = (word for line in lines for word in line.replace(b"\t", b" ").replace(b":", b" ").split(b" "))
+        return [word for word in words if word and word.split(b"/")[-1] != NAME.encode()]
+
+    def test_any_text(self):
+        """Whatever is in the file, the other libraries are those that they were, in their order, and ours are gone."""
+        parts = [b"/a.so", b"/b.so", b"/x/" + NAME.encode(), NAME.encode(), b" ", b"\n", b"\n", b":", b"\t", b"#", b"#c\n", b"\0"]
+        chance = random.Random(1)
+        for _ in range(200):
+            before = b"".join(chance.choices(parts, k=chance.randrange(14)))
+            self.write(before)
+            self.ctl("disable")
+            after = self.read() or b""
+            with self.subTest(before=before, after=after):
+                self.assertEqual(self.libraries(after), self.libraries(before))
+                self.assertEqual(after.count(b"#"), before.count(b"#"))
+                self.assertFalse(self.status()["enabled"])
 
     def test_attributes(self):
         self.write(b"/a.so\n", 0o640)
