@@ -182,6 +182,13 @@ def gpu():
     check("an old driver: times without names", len(daemon.rings[0].kernels) == 8)
 
 
+def behind():
+    """Calls of the driver that are made inside the application's leave nothing that it sees."""
+    daemon, calls = traced(["s-trace", "behind", "200"], lambda: Ring(flags=fake_trace.GPU), label="behind: names and times")
+    launches = sum(call.name == "cuLaunchKernel" and not call.flags for call in calls)
+    check("behind: launches", launches == 203, launches)
+
+
 class Steps:
     def __init__(self, name, case="steps", *more):
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
@@ -392,7 +399,7 @@ def unwanted():
 
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, live, storm, stale, hostile, programs, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, behind, live, storm, stale, hostile, programs, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

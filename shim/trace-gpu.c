@@ -86,7 +86,7 @@ struct gpu_context {
 	driver_handle events[TRIES + 1]; /* the last one is the base, */
 	uint64_t base_time; /* of this time, 0: not known yet, */
 	uint64_t base_made; /* and tried at this one of the host */
-	struct trace_timing *timings; /* all */
+	struct trace_timing *timings; /* all: they stay for the next context that has this place */
 	struct trace_timing *unused, *pending, **pending_end;
 	struct gpu_stream streams[STREAMS];
 	unsigned launches;
@@ -207,20 +207,28 @@ void trace_gpu_forked(void)
 
 /* ---- contexts ---------------------------------------------------------------------------------- */
 
+static bool make_timings(struct gpu_context *context)
+{
+	struct trace_timing *timings = mmap(NULL, TIMINGS * sizeof(*timings),
+					    PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+					    -1, 0);
+
+	if (timings == MAP_FAILED)
+		return false;
+	context->timings = timings;
+	for (unsigned i = TIMINGS; i-- > 0;) {
+		timings[i].context = context;
+		timings[i].next = context->unused;
+		context->unused = &timings[i];
+	}
+	return true;
+}
+
 /* Makes what a context needs; it is current. */
 static bool make_context(struct gpu_context *context)
 {
-	context->timings = mmap(NULL, TIMINGS * sizeof(struct trace_timing), PROT_READ | PROT_WRITE,
-				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (context->timings == MAP_FAILED) {
-		context->timings = NULL;
+	if (!context->timings && !make_timings(context))
 		return false;
-	}
-	for (unsigned i = TIMINGS; i-- > 0;) {
-		context->timings[i].context = context;
-		context->timings[i].next = context->unused;
-		context->unused = &context->timings[i];
-	}
 	if (gpu.ctx_get_device(&context->device) != 0 ||
 	    gpu.stream_create(&context->stream, DRIVER_STREAM_NON_BLOCKING) != 0)
 		return false;
@@ -246,7 +254,12 @@ static struct gpu_context *current_context(void)
 	}
 	if (!unused)
 		return NULL;
-	*unused = (struct gpu_context){ .handle = (uint64_t)handle, .generation = ++generations };
+	*unused = (struct gpu_context){
+		.handle = (uint64_t)handle,
+		.generation = ++generations,
+		.timings = unused->timings,
+		.unused = unused->unused,
+	};
 	unused->pending_end = &unused->pending;
 	unused->broken = !make_context(unused);
 	return unused->broken ? NULL : unused;
@@ -258,9 +271,10 @@ static void destroy_events(struct trace_timing *timing)
 		gpu.event_destroy(timing->before);
 	if (timing->after)
 		gpu.event_destroy(timing->after);
+	timing->before = timing->after = NULL;
 }
 
-/* Those that a launch of another thread has are left to the context. */
+/* Events that a launch of another thread has are left to the context. */
 static void end_context(struct gpu_context *context)
 {
 	for (struct trace_timing *timing = context->unused; timing; timing = timing->next)
@@ -272,6 +286,10 @@ static void end_context(struct gpu_context *context)
 			gpu.event_destroy(context->events[i]);
 	if (context->stream)
 		gpu.stream_destroy(context->stream);
+	*context->pending_end = context->unused;
+	context->unused = context->pending;
+	context->pending = NULL;
+	context->pending_end = &context->pending;
 	context->handle = 0;
 	context->generation = 0;
 }
@@ -279,15 +297,18 @@ static void end_context(struct gpu_context *context)
 void trace_gpu_context_ending(driver_handle handle)
 {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	struct trace_hush hush;
 
 	if (!generations || !lock())
 		return;
+	trace_hush(&hush);
 	gpu.exchange_mode(&mode);
 	for (unsigned i = 0; i < CONTEXTS; i++)
 		if (contexts[i].handle && (!handle || contexts[i].handle == (uint64_t)handle))
 			end_context(&contexts[i]);
 	gpu.exchange_mode(&mode);
 	unlock();
+	trace_unhush(&hush);
 }
 
 /* ---- times ------------------------------------------------------------------------------------- */
@@ -529,7 +550,7 @@ static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 	return timing;
 }
 
-void trace_gpu_before(struct trace_frame *frame)
+static void before_call(struct trace_frame *frame)
 {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED, capturing = 1;
 	uint64_t stream, function;
@@ -563,14 +584,31 @@ void trace_gpu_before(struct trace_frame *frame)
 	frame->timing = timing;
 }
 
+void trace_gpu_before(struct trace_frame *frame)
+{
+	struct trace_hush hush;
+
+	trace_hush(&hush);
+	before_call(frame);
+	trace_unhush(&hush);
+}
+
+/* With the lock held. The events of a context that has ended are gone. */
+static void give_back(struct trace_timing *timing)
+{
+	struct gpu_context *context = timing->context;
+
+	if (timing->generation != context->generation)
+		timing->before = timing->after = NULL;
+	timing->next = context->unused;
+	context->unused = timing;
+}
+
 void trace_gpu_abandon(struct trace_timing *timing)
 {
 	if (!lock())
 		return;
-	if (timing->generation == timing->context->generation) {
-		timing->next = timing->context->unused;
-		timing->context->unused = timing;
-	}
+	give_back(timing);
 	unlock();
 }
 
@@ -586,11 +624,13 @@ static void enqueue(struct trace_timing *timing)
 		*context->pending_end = timing;
 		context->pending_end = &timing->next;
 		timing->stream->last = timing;
+	} else {
+		give_back(timing);
 	}
 	unlock();
 }
 
-void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint32_t sequence)
+static void after_call(struct trace_self *thread, struct trace_frame *frame, uint32_t sequence)
 {
 	enum gpu_role role = (enum gpu_role)roles[frame->index];
 	struct trace_timing *timing = frame->timing;
@@ -620,4 +660,13 @@ void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint3
 		unlock();
 	}
 	gpu.exchange_mode(&mode);
+}
+
+void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint32_t sequence)
+{
+	struct trace_hush hush;
+
+	trace_hush(&hush);
+	after_call(thread, frame, sequence);
+	trace_unhush(&hush);
 }

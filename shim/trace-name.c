@@ -89,12 +89,14 @@ static struct place *find(uint64_t handle)
 static const char *name_of(driver_handle handle)
 {
 	const char *name = NULL;
+	struct trace_hush hush;
 
-	if (function_get_name && function_get_name(&name, handle) == 0 && name)
-		return name;
-	if (kernel_get_name && kernel_get_name(&name, handle) == 0 && name)
-		return name;
-	return NULL;
+	trace_hush(&hush);
+	if (!function_get_name || function_get_name(&name, handle) != 0 || !name)
+		if (!kernel_get_name || kernel_get_name(&name, handle) != 0)
+			name = NULL;
+	trace_unhush(&hush);
+	return name;
 }
 
 /* Writes the name, if this slot was not told it. name: or NULL, then the driver knows. */

@@ -22,9 +22,13 @@ unsigned trace_stack(const struct trace_frame *frame, uint64_t addresses[TRACE_S
 {
 	uint64_t caller = ((const uint64_t *)(frame + 1))[1];
 	void *found[TRACE_STACK_MAX + OWN_FRAMES];
-	int total = backtrace(found, TRACE_STACK_MAX + OWN_FRAMES), first = 0;
+	struct trace_hush hush;
+	int total, first = 0;
 	unsigned count = 0;
 
+	trace_hush(&hush);
+	total = backtrace(found, TRACE_STACK_MAX + OWN_FRAMES);
+	trace_unhush(&hush);
 	while (first < total && (uint64_t)found[first] != caller)
 		first++;
 	for (int i = first; i < total && count < TRACE_STACK_MAX; i++)

@@ -70,6 +70,18 @@ uint64_t trace_monotonic(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+void trace_hush(struct trace_hush *hush)
+{
+	hush->error = errno;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &hush->cancel);
+}
+
+void trace_unhush(const struct trace_hush *hush)
+{
+	pthread_setcancelstate(hush->cancel, NULL);
+	errno = hush->error;
+}
+
 uint32_t trace_tid(void)
 {
 	if (!trace_mine.tid)

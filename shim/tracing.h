@@ -231,6 +231,17 @@ static inline uint64_t trace_ticks(void)
 }
 #endif
 
+/*
+ * Around calls of the driver, and of libc's unwinder, that the application did not make: they may
+ * set errno, and be where a cancelled thread ends.
+ */
+struct trace_hush {
+	int error, cancel;
+};
+
+void trace_hush(struct trace_hush *hush);
+void trace_unhush(const struct trace_hush *hush);
+
 uint64_t trace_monotonic(void);
 
 /* This thread's. */

@@ -325,6 +325,51 @@ static void case_gpu(long count)
 	say("left", destroy((void *)0x1000));
 }
 
+/* It is cancelled, and a launch is no place where that may happen. */
+static void *launch_cancelled(void *unused)
+{
+	pthread_cancel(pthread_self());
+	launch((void *)0x5001, 1, 1, 1, 1, 1, 1, 0, (void *)1, NULL, NULL);
+	say("launched", 1);
+	pthread_testcancel();
+	say("not cancelled", 1);
+	return NULL;
+}
+
+static long pages(void)
+{
+	FILE *file = fopen("/proc/self/statm", "r");
+	long count = 0;
+
+	if (!file || fscanf(file, "%ld", &count) != 1)
+		exit(1);
+	fclose(file);
+	return count;
+}
+
+/* What calls of the driver inside a launch leave behind: errno, a cancelled thread, memory. */
+static void case_behind(long count)
+{
+	int (*release_primary)(int);
+	pthread_t thread;
+	long before;
+
+	*(void **)&release_primary = find("cuDevicePrimaryCtxRelease_v2");
+	errno = 4242;
+	launch((void *)0x5001, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	say("errno", errno);
+	pthread_create(&thread, NULL, launch_cancelled, NULL);
+	pthread_join(thread, NULL);
+	release_primary(0);
+	launch((void *)0x5001, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	before = pages();
+	for (long i = 0; i < count; i++) {
+		release_primary(0);
+		launch((void *)0x5001, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	}
+	say("grown", pages() - before > 1024);
+}
+
 /* Does what it is told: NUMBER calls for each line. */
 static void case_steps(long unused)
 {
@@ -400,7 +445,7 @@ int main(int argc, char **argv)
 		{ "plain", case_plain },   { "arguments", case_arguments }, { "names", case_names },
 		{ "fork", case_fork },	   { "signal", case_signal },	    { "callbacks", case_callbacks },
 		{ "steps", case_steps },   { "inside", case_inside },	    { "gpu", case_gpu },
-		{ "busy", case_busy },
+		{ "busy", case_busy },	   { "behind", case_behind },
 	};
 
 	start();

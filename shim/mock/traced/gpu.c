@@ -5,6 +5,7 @@
  * KERNEL_NS of it, in order in its stream; an event has the time at which all before it is done.
  */
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -110,6 +111,8 @@ FUNCTION(cuEventRecord, void *event, void *stream)
 {
 	if (capturing[(uintptr_t)stream % STREAMS])
 		return CAPTURE_UNSUPPORTED;
+	errno = EAGAIN;
+	pthread_testcancel(); /* as a system call of the driver's may be */
 	pthread_mutex_lock(&lock);
 	*(struct event *)event = (struct event){ true, *end_of(stream) };
 	pthread_mutex_unlock(&lock);
@@ -186,6 +189,12 @@ FUNCTION(cuGraphLaunch, void *exec, void *stream)
 FUNCTION(cuCtxGetDevice, int *device)
 {
 	*device = 3;
+	return 0;
+}
+
+/* Another has retained it, too. */
+FUNCTION(cuDevicePrimaryCtxRelease_v2, int device)
+{
 	return 0;
 }
 

@@ -130,6 +130,8 @@ FUNCTION(cuFuncGetName, const char **name, void *function)
 	static const char *const names[] = { "kernel", "kernel_", "kernel__" };
 	uintptr_t number = (uintptr_t)function - 0x5000;
 
+	errno = EAGAIN;
+	pthread_testcancel();
 	if (number >= 3)
 		return 400;
 	*name = names[number];
