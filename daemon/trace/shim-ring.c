@@ -488,9 +488,11 @@ int shim_rings_ask(struct trace_table *table, const struct process *process, str
 		known = known || ring->connections[i] == connection;
 	if (!known && ring->n_connections == RING_CONNECTIONS_MAX)
 		return -EUSERS;
-	if (!known)
-		ring->connections[ring->n_connections++] = connection;
 	ring_join(ring, sessions);
+	if (!known) {
+		shim_rings_closed(table, connection); /* for the ring that it was of before, which is retired: a connection is of one only */
+		ring->connections[ring->n_connections++] = connection;
+	}
 	*fdp = ring->fd;
 	*sizep = ring->size;
 	return 0;
@@ -561,7 +563,7 @@ void shim_rings_leave(struct trace_table *table, struct trace_session *session) 
 			continue;
 		if (ring->sessions == 1U << session->index)
 			__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
-		if (ring_read(ring, RING_LAST_BUDGET, true, &load, &all)) {
+		if (ring_read(ring, all, true, &load, &all)) {
 			ring_refuse(ring, "found at the end of the trace");
 			continue;
 		}

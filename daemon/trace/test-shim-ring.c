@@ -70,6 +70,42 @@ static void drain(void) {
 	shim_rings_drain(world.table);
 }
 
+/* A connection that asks again, because its ring is retired, leaves that one: it would be closed with it, or outlive it. */
+static void test_same_connection(void **state) {
+	struct client clients[2] = {};
+	struct trace_config config;
+	struct producer producer;
+	struct producer_call call;
+	struct traced traced;
+	struct trace_ring *old;
+	uint64_t old_size, now;
+
+	start_usual(&clients[0]);
+	begin(&traced, 1);
+	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
+	now = ring_now(traced.ring);
+	producer_call(&call, 5, 0, now, now, 1);
+	assert_true(producer_write(&producer, &call.call.record));
+	config = usual_config(&clients[1]);
+	config.options.stacks = true;
+	assert_int_equal(start_session(&clients[1], &config), 0);
+	assert_int_equal(traced.ring->enabled, 0);
+	old = traced.ring;
+	old_size = traced.size;
+	traced.ring = NULL;
+	assert_true(ask(&traced));
+	assert_int_equal(world.table->n_rings, 1);
+	assert_true(trace_session_has_shim(clients[0].session, getpid()));
+	client_read(&clients[0]);
+	assert_int_equal(count_records(&clients[0], TRACE_CALL), 1); /* of the old one */
+	assert_int_equal(traced.ring->enabled, 1);
+	gone(&traced);
+	assert_int_equal(world.table->n_rings, 0);
+	munmap(old, old_size);
+	for (size_t i = 0; i < 2; i++)
+		end_client(&clients[i]);
+}
+
 /* ---- honest ---- */
 
 /* Many records of all sizes, around the ring again and again: each comes, in order, with what is in it. */
@@ -820,6 +856,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		TEST(test_order),   TEST(test_extras), TEST(test_slots),  TEST(test_ends), TEST(test_two_sessions), TEST(test_names),
 		TEST(test_kernels), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_shapes),	    TEST(test_not_meant),
+		TEST(test_same_connection),
 	};
 #undef TEST
 
