@@ -220,7 +220,7 @@ static int attach_user(struct hook_attachment *attachment, const struct hook_alt
 	r = hook_programs_user(programs, alternative->place, alternative->name, row, alternative->span);
 	if (r < 0)
 		because(attachment, "%s: %s: %s", alternative->place, alternative->name,
-			r == -ENOENT ? "there is no such function" : because_errno(r));
+			r == -ENOENT ? "there is no such function" : r == -ENOEXEC ? "not a program or library for this machine" : because_errno(r));
 	else
 		attachment->method = HOOK_METHOD_UPROBE;
 	return r;

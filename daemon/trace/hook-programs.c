@@ -11,11 +11,13 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "hook-file.h"
 #include "hook-kernel.h"
 #include "hook-bpf.h"
 
@@ -38,6 +40,8 @@ struct hook_programs {
 	size_t n_fds;
 	struct bpf_link **links;
 	size_t n_links;
+	bool any_owner; /* of files with probes */
+	uid_t owner;
 };
 
 static bool is_template(const char *name) {
@@ -372,8 +376,13 @@ int hook_programs_processes(struct hook_programs *programs) {
 
 /* ---- uprobes ---- */
 
-static int uprobe(struct hook_programs *programs, const char *name, const char *path, const char *symbol, uint32_t row, bool at_return) {
-	LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = row, .retprobe = at_return, .func_name = symbol);
+void hook_programs_owner(struct hook_programs *programs, bool any, uid_t owner) {
+	programs->any_owner = any;
+	programs->owner = owner;
+}
+
+static int uprobe(struct hook_programs *programs, const char *name, const char *path, uint64_t offset, uint32_t row, bool at_return) {
+	LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = row, .retprobe = at_return);
 	struct bpf_program *program = bpf_object__find_program_by_name(programs->object, name);
 	struct bpf_link **links, *link;
 
@@ -381,7 +390,7 @@ static int uprobe(struct hook_programs *programs, const char *name, const char *
 	if (!links)
 		return -ENOMEM;
 	programs->links = links;
-	link = bpf_program__attach_uprobe_opts(program, -1, path, 0, &options);
+	link = bpf_program__attach_uprobe_opts(program, -1, path, offset, &options);
 	if (!link)
 		return -errno;
 	links[programs->n_links++] = link;
@@ -390,13 +399,22 @@ static int uprobe(struct hook_programs *programs, const char *name, const char *
 
 int hook_programs_user(struct hook_programs *programs, const char *path, const char *symbol, uint32_t row, bool span) {
 	libbpf_print_fn_t previous = libbpf_set_print(NULL);
+	int fd = hook_file_open(path, programs->any_owner, programs->owner), r = fd < 0 ? fd : 0;
 	size_t n = programs->n_links;
-	int r = span ? uprobe(programs, "hook_return", path, symbol, row, true) : 0;
+	char file[64]; /* the very inode that was looked at */
+	uint64_t offset;
 
+	snprintf(file, sizeof(file), "/proc/self/fd/%d", fd);
 	if (!r)
-		r = uprobe(programs, "hook_entry", path, symbol, row, false);
+		r = hook_file_find(fd, symbol, &offset);
+	if (!r && span)
+		r = uprobe(programs, "hook_return", file, offset, row, true);
+	if (!r)
+		r = uprobe(programs, "hook_entry", file, offset, row, false);
 	while (r < 0 && programs->n_links > n)
 		bpf_link__destroy(programs->links[--programs->n_links]);
+	if (fd >= 0)
+		close(fd);
 	libbpf_set_print(previous);
 	return r;
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "bpf/hook.h"
 
@@ -46,6 +47,8 @@ int hook_programs_map(const struct hook_programs *programs, enum hook_map map);
 int hook_programs_fentry(struct hook_programs *programs, int btf_fd, int btf_id, uint32_t row, bool span);
 int hook_programs_kprobe(struct hook_programs *programs, const struct hook_kernel *kernel, uint64_t address, uint32_t row, bool span);
 int hook_programs_tracepoint(struct hook_programs *programs, int id, int end_id, uint32_t row);
+/* Whose files may be probed: any user's, or that one's only. */
+void hook_programs_owner(struct hook_programs *programs, bool any, uid_t owner);
 int hook_programs_user(struct hook_programs *programs, const char *path, const char *symbol, uint32_t row, bool span);
 int hook_programs_syscalls(struct hook_programs *programs, const int32_t rows[static 2 * _HOOK_SYSCALL_N]); /* row of each; -1: not wanted */
 int hook_programs_processes(struct hook_programs *programs);

@@ -234,6 +234,7 @@ static int start(struct trace_hooks *hooks, const struct trace_options *options,
 								    "the kernel refuses their programs; it is older than 5.15");
 		return r;
 	}
+	hook_programs_owner(hooks->programs, options->all_users, options->caller);
 	fill_processes(hooks, options);
 	hooks->ring = ring_buffer__new(hook_programs_map(hooks->programs, HOOK_MAP_RING), hook_event_take, hooks, NULL);
 	if (!hooks->ring)

@@ -5,6 +5,7 @@
  * program. The session is one of our own that keeps all records. Without the right to load eBPF programs it skips.
  */
 
+#include "hook-file.h"
 #include "hook-private.h"
 #include "hook-programs.h"
 
@@ -22,6 +23,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -361,6 +363,33 @@ static void test_missing(void **state) {
 	assert_null(next(NULL, TRACE_EVENT));
 }
 
+/* Files of users, who may make anything of them: one that would block who opens it, one that is cut, one that is another's by the time it is opened. */
+static void test_user_files(void **state) {
+	struct child child = child_new(do_calls);
+	char folder[] = "/tmp/test-hook-XXXXXX", command[9000], fifo[64], cut[64], link[64];
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(fifo, sizeof(fifo), "%s/fifo", folder);
+	snprintf(cut, sizeof(cut), "%s/cut", folder);
+	snprintf(link, sizeof(link), "%s/link", folder);
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	assert_int_equal(symlink("/bin/sh", link), 0);
+	snprintf(command, sizeof(command), "head -c 4096 '%s' > %s", self, cut);
+	assert_int_equal(system(command), 0);
+	snprintf(command, sizeof(command), "u:%s/fifo:main", folder);
+	snprintf(fifo, sizeof(fifo), "u:%s/cut:main", folder);
+	alarm(20);
+	begin(child.pid, (struct trace_options){ PROBES(command, fifo) });
+	alarm(0);
+	assert_true(is_missing("/fifo: main: not a program"));
+	assert_true(is_missing("/cut: main: not a program"));
+	assert_int_equal(hook_file_open(link, false, 4242), -EPERM); /* where it leads to counts, not whose the link is */
+	child_run(&child);
+	finish();
+	snprintf(command, sizeof(command), "rm -r %s", folder);
+	assert_int_equal(system(command), 0);
+}
+
 /* A function that the kernel has: the ladder goes down to its last step, and says what each lacked; or one works. */
 static void test_ladder(void **state) {
 	static const struct hook_places kernel = { .devices = "/dev/null", .folder = "/nonexistent" };
@@ -503,7 +532,7 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_ioctl),	     cmocka_unit_test(test_files),   cmocka_unit_test(test_mmap),
 		cmocka_unit_test(test_others),	     cmocka_unit_test(test_processes), cmocka_unit_test(test_no_follow),
 		cmocka_unit_test(test_user),	     cmocka_unit_test(test_user_instant), cmocka_unit_test(test_tracepoint),
-		cmocka_unit_test(test_missing),	     cmocka_unit_test(test_ladder),  cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_missing), cmocka_unit_test(test_user_files), cmocka_unit_test(test_ladder),  cmocka_unit_test(test_rights),
 		cmocka_unit_test(test_open_end),     cmocka_unit_test(test_loss),    cmocka_unit_test(test_list),
 	};
 	const struct trace_options nothing = { .all_users = true };
