@@ -139,7 +139,7 @@ static bool is_only_for_shims(struct trace_uprobe *uprobe, struct uprobe_library
 	if (library->n_users == UPROBE_USERS_MAX)
 		return false;
 	for (size_t i = 0; i < library->n_users; i++)
-		if (kill(library->users[i], 0) == 0 && !trace_session_has_shim(uprobe->session, library->users[i]))
+		if ((kill(library->users[i], 0) == 0 || errno == EPERM) && !trace_session_has_shim(uprobe->session, library->users[i]))
 			library->users[n++] = library->users[i];
 	library->n_users = n;
 	return !n;
