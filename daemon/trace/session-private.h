@@ -84,7 +84,22 @@ struct trace_session {
 	struct trace_hooks *hooks;
 };
 
+#define STACK_PROCESSES_MAX 8
+
+/* Where code of processes is. */
+struct stack_cache {
+	uint64_t next; /* CLOCK_MONOTONIC: when mappings may be read again */
+	struct stack_mappings {
+		pid_t pid; /* 0: none */
+		uid_t uid;
+		uint64_t time;
+		size_t n;
+		struct stack_mapping *list;
+	} processes[STACK_PROCESSES_MAX];
+};
+
 struct trace_table {
+	struct stack_cache stacks;
 	uv_loop_t *loop;
 	uv_timer_t timer;
 	bool stopping;
@@ -127,5 +142,9 @@ void trace_table_announce(struct trace_table *table);
 /* The number of a dynamic function, 0 without room. */
 uint16_t trace_table_function(struct trace_table *table, const char *name);
 
-/* stack.c: the texts of addresses of a process, one after the other. Bytes written. */
-size_t stack_describe(pid_t pid, const uint64_t *addresses, size_t n, char *text, size_t size);
+/*
+ * stack.c: the texts of addresses of a process, one after the other; none if it is not the owner's (NULL: any will do), as of set-user-id programs he may not
+ * learn where their code is. Bytes written.
+ */
+size_t stack_describe(struct stack_cache *cache, pid_t pid, const uid_t *owner, const uint64_t *addresses, size_t n, char *text, size_t size);
+void stack_cache_deinit(struct stack_cache *cache);

@@ -22,6 +22,14 @@
 
 static void table_on_timer(uv_timer_t *timer);
 
+/* Numbers last as long as there are sessions that were told of them: what a process has filled the table with is not for ever. */
+static void table_forget_functions(struct trace_table *table) {
+	for (size_t i = 0; i < TABLE_FUNCTIONS && table->functions[i]; i++) {
+		free(table->functions[i]);
+		table->functions[i] = NULL;
+	}
+}
+
 int trace_table_new(struct trace_table **tablep, uv_loop_t *loop, struct interest_writer *interest) {
 	struct trace_table *table = calloc(1, sizeof(*table));
 
@@ -55,8 +63,8 @@ void trace_table_stop(struct trace_table *table) {
 struct trace_table *trace_table_free(struct trace_table *table) {
 	if (!table)
 		return NULL;
-	for (size_t i = 0; i < TABLE_FUNCTIONS; i++)
-		free(table->functions[i]);
+	table_forget_functions(table);
+	stack_cache_deinit(&table->stacks);
 	free(table);
 	return NULL;
 }
@@ -122,6 +130,8 @@ void trace_table_announce(struct trace_table *table) {
 		if (table->sessions[i])
 			session_to_rules(table->sessions[i], rules, &n);
 	}
+	if (!any)
+		table_forget_functions(table);
 	if (table->interest)
 		interest_writer_trace(table->interest, rules, n);
 	if (table->stopping)

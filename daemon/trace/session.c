@@ -207,7 +207,7 @@ uint32_t trace_session_stack(struct trace_session *session, pid_t pid, const uin
 	record.stack.n = (uint32_t)n;
 	memcpy(record.stack.addresses, addresses, n * sizeof(addresses[0]));
 	text = sizeof(record.stack) + n * sizeof(addresses[0]);
-	text += stack_describe(pid, addresses, n, (char *)record.bytes + text, sizeof(record) - text);
+	text += stack_describe(&session->table->stacks, pid, session->options->all_users ? NULL : &session->options->caller, addresses, n, (char *)record.bytes + text, sizeof(record) - text);
 	record.stack.record = (struct trace_record){ .size = (uint32_t)((text + 7) / 8 * 8), .type = TRACE_STACK };
 	trace_session_emit(session, &record.stack.record, (uint32_t)pid, 0);
 	return session->last_stack;

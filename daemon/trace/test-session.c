@@ -197,6 +197,47 @@ static void test_numbers(void **state) {
 	assert_int_equal(strncmp((const char *)&stack->addresses[1], "test-trace-session+0x", 21), 0);
 	end_client(&a);
 	end_client(&b);
+	start_usual(&a); /* the table was full, but only as long as it was used */
+	assert_int_equal(trace_session_function(a.session, "cuThree"), TRACE_FUNCTION_DYNAMIC);
+	end_client(&a);
+}
+
+static const char *stack_text(struct client *client, const uint64_t *address) {
+	const struct trace_stack *stack;
+
+	assert_int_equal(trace_session_stack(client->session, getpid(), address, 1), 1);
+	client_read(client);
+	stack = first_record(client, TRACE_STACK);
+	assert_non_null(stack);
+	return (const char *)&stack->addresses[1];
+}
+
+/* Where a process's code is is for its owner only; and reading that has its bounds. */
+static void test_stacks(void **state) {
+	uint64_t here = (uint64_t)(uintptr_t)&test_stacks, nowhere = 16;
+	struct client mine = {}, other = {}, late = {};
+	struct trace_config config = usual_config(&mine);
+
+	config.options.all_users = false;
+	assert_int_equal(start_session(&mine, &config), 0);
+	config = usual_config(&other);
+	config.options.all_users = false;
+	config.options.caller = getuid() + 1;
+	assert_int_equal(start_session(&other, &config), 0);
+	assert_string_equal(stack_text(&other, &here), "");
+	assert_int_equal(strncmp(stack_text(&mine, &here), "test-trace-session+0x", 21), 0);
+	world.table->stacks.next = UINT64_MAX; /* there is no time */
+	start_usual(&late);
+	assert_int_equal(strncmp(stack_text(&late, &here), "test-trace-session+0x", 21), 0); /* what is known */
+	assert_int_equal(trace_session_stack(late.session, getpid(), &nowhere, 1), 2);
+	assert_int_equal(trace_session_stack(late.session, getppid(), &here, 1), 3);
+	assert_int_equal(world.table->stacks.next, UINT64_MAX);
+	world.table->stacks.next = 0;
+	assert_int_equal(trace_session_stack(late.session, getppid(), &nowhere, 1), 4);
+	assert_true(world.table->stacks.next > 0); /* a while later */
+	end_client(&mine);
+	end_client(&other);
+	end_client(&late);
 }
 
 static void test_limits(void **state) {
@@ -548,7 +589,7 @@ static void test_page(void **state) {
 int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_frame),   TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers),
+		TEST(test_frame),   TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks),
 		TEST(test_limits),  TEST(test_targets),	    TEST(test_bad_targets), TEST(test_rights),	  TEST(test_follow),	 TEST(test_threads),
 		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
 	};
