@@ -21,7 +21,7 @@
 #define CHUNK 1024 /* symbols */
 
 int hook_file_open(const char *path, bool any, uid_t owner) {
-	int path_fd = open(path, O_PATH | O_CLOEXEC), fd;
+	int path_fd = open(path, O_PATH | O_CLOEXEC), fd = -1, r = 0;
 	char link[64];
 	struct stat status;
 
@@ -29,17 +29,17 @@ int hook_file_open(const char *path, bool any, uid_t owner) {
 		return -errno;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
 	if (fstat(path_fd, &status) < 0)
-		fd = -errno;
+		r = -errno;
 	else if (!S_ISREG(status.st_mode))
-		fd = -ENOEXEC;
+		r = -ENOEXEC;
 	else if (!any && status.st_uid != owner)
-		fd = -EPERM;
+		r = -EACCES;
 	else
-		fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd == -1)
-		fd = -errno;
+		fd = open(link, O_RDONLY | O_CLOEXEC);
+	if (!r && fd < 0)
+		r = -errno;
 	close(path_fd);
-	return fd;
+	return r ? r : fd;
 }
 
 /* All n bytes at an offset. */
