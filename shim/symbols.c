@@ -72,6 +72,17 @@ void *symbols_next(const char *name)
 	return found ? found : driver_symbol(name);
 }
 
+void *symbols_local(const char *name, const void *caller)
+{
+	void *map = NULL, *found;
+	Dl_info info;
+
+	if (!dladdr1(caller, &info, &map, RTLD_DL_LINKMAP) || !map)
+		return NULL;
+	found = real_dlsym(map, name);
+	return trampoline_is_ours(found) ? NULL : found;
+}
+
 /* Does another interposer have to do with this function? */
 static int is_of_others(const char *name, const void *found)
 {
@@ -87,12 +98,10 @@ static int is_of_others(const char *name, const void *found)
 static void *find_without_us(void *handle, int index, const void *caller)
 {
 	const char *name = trampoline_name(index);
-	void *found = real_dlsym(RTLD_NEXT, name), *map = NULL;
-	Dl_info info;
+	void *found = real_dlsym(RTLD_NEXT, name);
 
-	if (!found && handle == RTLD_DEFAULT && dladdr1(caller, &info, &map, RTLD_DL_LINKMAP) &&
-	    map)
-		found = real_dlsym(map, name);
+	if (!found && handle == RTLD_DEFAULT)
+		found = symbols_local(name, caller);
 	return found == trampoline_function(index) ? NULL : found;
 }
 

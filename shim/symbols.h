@@ -15,3 +15,9 @@ void symbols_swap(const char *name, void **found, int version, uint64_t flags, i
  * that symbol, else the driver. NULL if there is none.
  */
 void *symbols_next(const char *name);
+
+/*
+ * Whom a library outside of the global scope would call then, which has that function itself, or
+ * brought it along. NULL if there is none, or it is ours.
+ */
+void *symbols_local(const char *name, const void *caller);

@@ -220,6 +220,21 @@ static void case_local(void)
 	CHECK(!dlsym(RTLD_DEFAULT, "cuInit"));
 }
 
+/* A library outside of the global scope that stands for the driver, which it loads itself. */
+static void case_stub(void)
+{
+	void *stub = dlopen("libmock-stub.so", RTLD_NOW | RTLD_LOCAL);
+	int (*start)(int *) = stub ? (int (*)(int *))dlsym(stub, "stub_start") : NULL;
+	int version = 0;
+
+	CHECK(start);
+	if (!start)
+		return;
+	CHECK(start(&version) == 0);
+	CHECK(IS_OURS(dlsym(open_driver(), "cuInit")) && !strcmp(*last, "cuDriverGetVersion"));
+	CHECK(start(&version) == 0);
+}
+
 enum {
 	ALONE,
 	BEFORE_IT,
@@ -238,6 +253,7 @@ static const struct {
 	{ "interposer", case_interposer, BEFORE_IT },
 	{ "interposer-first", case_interposer_first, BEHIND_IT },
 	{ "local", case_local, ALONE },
+	{ "stub", case_stub, ALONE },
 };
 
 int main(int argc, char **argv)

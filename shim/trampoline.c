@@ -149,22 +149,22 @@ static driver_result not_found(void)
 	return DRIVER_ERROR_NOT_FOUND;
 }
 
-void *trampoline_resolve(int index)
+/* What only the caller has is not kept: it may be there to load the driver, and look this up. */
+void *trampoline_resolve(int index, const void *caller)
 {
 	void *target = __atomic_load_n(&trampoline_targets[index], __ATOMIC_ACQUIRE);
+	const char *name = trampoline_name(index);
 	int saved = errno;
 
 	if (target)
 		return target;
-	if (find_wrapper(index)) {
-		trampoline_found(index, NULL); /* it looks for the other one itself */
+	target = symbols_next(name);
+	if (target) {
+		trampoline_found(index, target);
+		target = __atomic_load_n(&trampoline_targets[index], __ATOMIC_ACQUIRE);
 	} else {
-		void *next = symbols_next(trampoline_name(index));
-
-		if (next)
-			trampoline_found(index, next);
+		target = symbols_local(name, caller);
 	}
 	errno = saved;
-	target = __atomic_load_n(&trampoline_targets[index], __ATOMIC_ACQUIRE);
 	return target ? target : (void *)not_found;
 }

@@ -97,7 +97,7 @@ void trampoline_found(int index, void *found);
 /* A spare trampoline for a function that the table does not know; TRAMPOLINE_NONE: none is left. */
 int trampoline_add(const char *name, void *found);
 
-/* Looks up what is called: never NULL. Keeps errno. */
-void *trampoline_resolve(int index);
+/* Looks up what is called from there: never NULL. Keeps errno. */
+void *trampoline_resolve(int index, const void *caller);
 
 #endif
