@@ -168,8 +168,10 @@ def test_while_threads_launch():
             detach(daemon, count)
             after = live.do("counts")
             wait_until(lambda: live.do("counts")[1] > after[0] + 20, "launches after detach")
+            # threads that launch all the time may keep the CPU driver's lock from who copies the map: nothing is added any more, it may come late
+            wait_until(lambda: daemon.count_of() // THREADS >= last[1] - first[0], "what was launched is counted")
             seen, rest = divmod(daemon.count_of(), THREADS)
-            check(rest == 0 and last[1] - first[0] <= seen <= after[0] - before[1], "counted", seen, rest, "of", before, first, last, after)
+            check(rest == 0 and seen <= after[0] - before[1], "counted", seen, rest, "of", before, first, last, after)
             detach(daemon, keep)
         live.note("vectorAdd", live.do("stop")[0])
 
