@@ -210,15 +210,13 @@ int hook_event_take(void *userdata, void *data, size_t size) {
 	const struct hook_header *header = data;
 	struct trace_hooks *hooks = userdata;
 
-	if (size < sizeof(*header))
-		return 0;
-	if (header->type == HOOK_RECORD_EVENT)
+	if (size >= sizeof(*header) && header->type == HOOK_RECORD_EVENT)
 		take_event(hooks, data, size, 0);
-	else if (header->type == HOOK_RECORD_IOCTL)
+	else if (size >= sizeof(*header) && header->type == HOOK_RECORD_IOCTL)
 		take_ioctl(hooks, data, size, 0);
-	else
+	else if (size >= sizeof(*header))
 		take_process(hooks, header, size);
-	return 0;
+	return ++hooks->n_taken % HOOK_DRAIN_MAX ? 0 : -EAGAIN;
 }
 
 static uint64_t clock_now(void) {

@@ -21,6 +21,7 @@ struct trace_hooks {
 	size_t n_attachments;
 	struct hook_programs *programs;
 	struct ring_buffer *ring;
+	uint64_t n_taken; /* records of this drain */
 	bool all_users, errors;
 	uint64_t lost; /* told */
 	size_t n_cpus; /* possible ones: of maps with a value for each */
@@ -32,7 +33,9 @@ struct trace_hooks {
 int trace_hooks_new_at(struct trace_hooks **hooksp, struct trace_session *session, const struct trace_options *options,
 		       const struct hook_places *places);
 
-/* A record of the ring becomes one of the trace. For ring_buffer__new(). */
+#define HOOK_DRAIN_MAX 16384 /* records at once: all processors together may make them faster than they are taken */
+
+/* A record of the ring becomes one of the trace. For ring_buffer__new(); -EAGAIN: enough for now. */
 int hook_event_take(void *hooks, void *data, size_t size);
 
 /* What still runs is told, as it stands. */

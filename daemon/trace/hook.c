@@ -286,8 +286,8 @@ static void tell_lost(struct trace_hooks *hooks) {
 }
 
 void trace_hooks_drain(struct trace_hooks *hooks) {
-	/* what the ring holds: its producers cannot keep this busy for ever, since they are slower */
-	ring_buffer__consume(hooks->ring);
+	hooks->n_taken = 0;
+	ring_buffer__consume(hooks->ring); /* a part, if there is much */
 	tell_lost(hooks);
 	hook_discover_drain(hooks, false);
 }
@@ -295,6 +295,8 @@ void trace_hooks_drain(struct trace_hooks *hooks) {
 /* Nothing runs any more; what was under way is told as it is. */
 static void stop(struct trace_hooks *hooks) {
 	hook_programs_detach(hooks->programs);
+	while (ring_buffer__consume(hooks->ring) == -EAGAIN)
+		;
 	trace_hooks_drain(hooks);
 	hook_event_flush(hooks);
 	hook_discover_drain(hooks, true);

@@ -39,6 +39,7 @@ struct trace_member {
 	bool announced; /* there is a PROCESS record */
 	bool ended; /* likewise, of its end */
 	bool shim; /* its calls come from the shim */
+	bool busy; /* its parents are being looked at: it stays */
 	uint64_t second, n_second; /* of uv_now(): records since then */
 };
 

@@ -113,7 +113,9 @@ static void member_refresh(struct trace_session *session, struct trace_member *m
 	member->alive = true;
 	member->facts = facts;
 	member->parent = status.parent;
+	member->busy = true;
 	member->means = session_may(session, &status) && member_matches(session, member, generation);
+	member->busy = false;
 	if (execed || renamed)
 		session_tell(session, member, execed ? TRACE_PROCESS_EXEC : TRACE_PROCESS_SEEN, monotonic_now(), 0);
 }
@@ -129,7 +131,8 @@ static void session_prune(struct trace_session *session) {
 
 		if (!entry->key)
 			continue;
-		if ((!member->means && !member->announced) || (member->ended && !member->alive) || !number_map_add(&kept, entry->key, entry->value))
+		if ((!member->busy && ((!member->means && !member->announced) || (member->ended && !member->alive))) ||
+		    !number_map_add(&kept, entry->key, entry->value))
 			free(member);
 	}
 	number_map_deinit(&session->members);

@@ -268,6 +268,27 @@ static void test_limits(void **state) {
 
 /* ---- processes ---- */
 
+static pid_t start_child(uid_t uid, pid_t *grandchildp);
+static void end_child(pid_t pid);
+
+/* There are as many processes as a session knows, and a parent is one more: who asks for it stays. */
+static void test_many_processes(void **state) {
+	pid_t child = start_child(getuid(), NULL);
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+
+	config.options.filter.pid = 1;
+	config.options.follow = true;
+	assert_int_equal(start_session(&client, &config), 0);
+	for (pid_t pid = 1 << 23; client.session->members.n < SESSION_PROCESSES_MAX - 1; pid++)
+		assert_false(trace_session_means(client.session, pid));
+	trace_session_means(client.session, child);
+	assert_true(client.session->members.n < 100);
+	assert_non_null(number_map_find(&client.session->members, (uint64_t)child));
+	end_client(&client);
+	end_child(child);
+}
+
 /* A child that lives until it is killed, and perhaps one of its own; *grandchildp is told by it. */
 static pid_t start_child(uid_t uid, pid_t *grandchildp) {
 	int pipes[2];
@@ -589,7 +610,7 @@ static void test_page(void **state) {
 int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_frame),   TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks),
+		TEST(test_frame),   TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
 		TEST(test_limits),  TEST(test_targets),	    TEST(test_bad_targets), TEST(test_rights),	  TEST(test_follow),	 TEST(test_threads),
 		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
 	};
