@@ -300,6 +300,43 @@ static void test_user(void **state) {
 	assert_null(next(event, TRACE_EVENT));
 }
 
+/* The address of a text in the kernel; 0: it is not told. */
+static uint64_t kernel_text(void) {
+	FILE *file = fopen("/proc/kallsyms", "re");
+	unsigned long address = 0;
+	char line[256];
+
+	while (file && !address && fgets(line, sizeof(line), file))
+		if (strstr(line, " linux_banner\n"))
+			address = strtoul(line, NULL, 16);
+	if (file)
+		fclose(file);
+	return address;
+}
+
+static void do_kernel_address(void) {
+	int64_t number = 0;
+
+	test_hook_target((const char *)kernel_text(), 1, (void *)&number, true, 5, 6, 7);
+}
+
+/* Arguments are what a program likes: nothing of the kernel's memory is in its records. */
+static void test_user_kernel_address(void **state) {
+	struct child child = child_new(do_kernel_address);
+	const struct trace_event *event;
+	char spec[8192];
+
+	snprintf(spec, sizeof(spec), "u:%s:test_hook_target(text=arg0:str,first=arg0+0:u64)", self);
+	begin(child.pid, (struct trace_options){ PROBES(spec) });
+	child_run(&child);
+	finish();
+	event = next(NULL, TRACE_EVENT);
+	assert_non_null(event);
+	assert_int_equal(event->n_words, 2);
+	assert_string_equal(text_of(event), "");
+	assert_int_equal(event->words[1], 0);
+}
+
 static void test_user_instant(void **state) {
 	struct child child = child_new(do_calls);
 	const struct trace_event *event;
@@ -534,7 +571,7 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_ioctl),	     cmocka_unit_test(test_files),   cmocka_unit_test(test_mmap),
 		cmocka_unit_test(test_others),	     cmocka_unit_test(test_processes), cmocka_unit_test(test_no_follow),
 		cmocka_unit_test(test_user),	     cmocka_unit_test(test_user_instant), cmocka_unit_test(test_tracepoint),
-		cmocka_unit_test(test_missing), cmocka_unit_test(test_user_files), cmocka_unit_test(test_ladder),  cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_missing), cmocka_unit_test(test_user_files), cmocka_unit_test(test_user_kernel_address), cmocka_unit_test(test_ladder),  cmocka_unit_test(test_rights),
 		cmocka_unit_test(test_open_end),     cmocka_unit_test(test_loss),    cmocka_unit_test(test_list),
 	};
 	const struct trace_options nothing = { .all_users = true };

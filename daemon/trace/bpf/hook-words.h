@@ -159,9 +159,8 @@ static __always_inline void take_text(struct hook_event *event, __u64 address, i
 		return;
 	n = user ? bpf_probe_read_user_str(event->text + at, HOOK_TEXT_SIZE, (const void *)address)
 		 : bpf_probe_read_kernel_str(event->text + at, HOOK_TEXT_SIZE, (const void *)address);
-	if (n <= 0)
-		n = user ? bpf_probe_read_kernel_str(event->text + at, HOOK_TEXT_SIZE, (const void *)address)
-			 : bpf_probe_read_user_str(event->text + at, HOOK_TEXT_SIZE, (const void *)address);
+	if (n <= 0 && !user) /* not the other way round: a program may call its function with any address */
+		n = bpf_probe_read_user_str(event->text + at, HOOK_TEXT_SIZE, (const void *)address);
 	if (n <= 0) {
 		event->text[at] = '\0';
 		n = 1;

@@ -130,9 +130,15 @@ static __always_inline void begin_function(void *context, struct pt_regs *regist
 	__u64 stack = PT_REGS_SP(registers) + STACK_SKIP;
 	__u32 index = bpf_get_attach_cookie(context);
 
-	/* the kernel's own stack, or the user's */
-	if (bpf_probe_read_kernel(arguments + REGISTERS, sizeof(arguments) - 8 * REGISTERS, (const void *)stack))
+	const struct hook_row *row = bpf_map_lookup_elem(&rows, &index);
+
+	if (!row)
+		return;
+	/* the user's stack, or the kernel's own: a program may have any address in its stack pointer */
+	if (row->flags & HOOK_ROW_USER)
 		bpf_probe_read_user(arguments + REGISTERS, sizeof(arguments) - 8 * REGISTERS, (const void *)stack);
+	else
+		bpf_probe_read_kernel(arguments + REGISTERS, sizeof(arguments) - 8 * REGISTERS, (const void *)stack);
 	begin(index, &place);
 }
 
