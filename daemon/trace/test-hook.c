@@ -300,14 +300,14 @@ static void test_user(void **state) {
 	assert_null(next(event, TRACE_EVENT));
 }
 
-/* The address of a text in the kernel; 0: it is not told. */
-static uint64_t kernel_text(void) {
+/* An address in the kernel; 0: it is not told. */
+static uint64_t kernel_address(void) {
 	FILE *file = fopen("/proc/kallsyms", "re");
 	unsigned long address = 0;
 	char line[256];
 
 	while (file && !address && fgets(line, sizeof(line), file))
-		if (strstr(line, " linux_banner\n"))
+		if (strstr(line, " _stext\n"))
 			address = strtoul(line, NULL, 16);
 	if (file)
 		fclose(file);
@@ -317,7 +317,7 @@ static uint64_t kernel_text(void) {
 static void do_kernel_address(void) {
 	int64_t number = 0;
 
-	test_hook_target((const char *)kernel_text(), 1, (void *)&number, true, 5, 6, 7);
+	test_hook_target((const char *)kernel_address(), 1, (void *)&number, true, 5, 6, 7);
 }
 
 /* Arguments are what a program likes: nothing of the kernel's memory is in its records. */
