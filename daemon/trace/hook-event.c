@@ -79,6 +79,13 @@ static bool is_row(const struct trace_hooks *hooks, const struct hook_header *he
 	return header->row < hooks->n_attachments && hooks->attachments[header->row].alternative;
 }
 
+/* Where things are in the kernel is not for callers who may not attach. */
+static void hide_addresses(const struct hook_alternative *alternative, struct trace_event *event) {
+	for (size_t i = 0; i < event->n_words && i < alternative->n_arguments; i++)
+		if (event->words[i] >> 63 && alternative->arguments[i].type && !strcmp(alternative->arguments[i].type->name, "ptr"))
+			event->words[i] = 0;
+}
+
 static void take_event(struct trace_hooks *hooks, const struct hook_event *event, size_t size, uint8_t flags) {
 	const size_t fixed = offsetof(struct hook_event, text);
 	const struct hook_header *header = &event->header;
@@ -104,6 +111,8 @@ static void take_event(struct trace_hooks *hooks, const struct hook_event *event
 	};
 	memcpy(record.event.words, event->words, record.event.n_words * sizeof(uint64_t));
 	memcpy(record.event.words + record.event.n_words, event->text, n_text);
+	if (!hooks->all_users)
+		hide_addresses(hooks->attachments[header->row].alternative, &record.event);
 	if (header->end == header->start)
 		record.record.flags |= TRACE_EVENT_INSTANT;
 	record.record.size = (uint32_t)(sizeof(record.event) + record.event.n_words * sizeof(uint64_t) + round8(n_text));
