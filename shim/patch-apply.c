@@ -224,11 +224,12 @@ static const char *fill(struct round *round, struct patch_context *context)
 /* ---- a module ------------------------------------------------------------------------- */
 
 /*
- * Gives every kernel that is meant its cell, and (all) the others none. Handles stay the same
- * when functions are loaded lazily, and so does what they get.
+ * Gives every kernel that is meant its cell, and says of the others that they have none: what was
+ * never said of a function that is in a graph is not nothing, and its patches would read from
+ * there. Handles stay the same when functions are loaded lazily, and so does what they get.
  */
 static const char *give_data(const struct sass_engine *engine,
-			     const struct patch_module_entry *entry, bool all)
+			     const struct patch_module_entry *entry)
 {
 	const struct driver *driver = driver_own();
 	const char *reason = NULL, *name;
@@ -248,8 +249,7 @@ static const char *give_data(const struct sass_engine *engine,
 						      ? 0
 						      : patch_cells_find(entry, &set.view, number);
 
-			if (data || all)
-				reason = engine->set_data(functions[i], data);
+			reason = engine->set_data(functions[i], data);
 		}
 		free(functions);
 		return reason;
@@ -259,7 +259,7 @@ static const char *give_data(const struct sass_engine *engine,
 		driver_pointer data = patch_cells_find(entry, &set.view, i);
 		driver_handle function;
 
-		if ((data || all) && driver->module_get_function &&
+		if (driver->module_get_function &&
 		    driver->module_get_function(&function, entry->module,
 						entry->names.text + entry->names.offsets[i]) == 0)
 			reason = engine->set_data(function, data);
@@ -318,7 +318,7 @@ static void prepare(struct round *round, struct patch_module_entry *entry)
 	if (!reason)
 		reason = patch_cells_prepare(context, round->engine, entry, &set.view);
 	if (!reason && entry->patched == set.view.image_id)
-		reason = give_data(round->engine, entry, true);
+		reason = give_data(round->engine, entry);
 	if (reason) {
 		tell(round, context, reason);
 		forget_kernels(entry); /* it is not patched, or not any more */
@@ -337,7 +337,7 @@ static void change(struct round *round, struct patch_module_entry *entry)
 		reason = round->engine->patch(entry->module, set.view.points, set.view.point_count);
 		entry->patched = reason ? 0 : set.view.image_id;
 		if (!reason)
-			reason = give_data(round->engine, entry, false);
+			reason = give_data(round->engine, entry);
 	} else {
 		reason = round->engine->unpatch(entry->module);
 		entry->patched = 0;

@@ -167,6 +167,18 @@ def test_another_kernel():
         equal(daemon.count_of(), NODES * THREADS)
 
 
+def test_beside_one_that_is_meant():
+    """A kernel that a graph had before it was patched, and that no attachment means."""
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        live.capture()
+        daemon.attach("--engine", "sass", "--kernel", "lines")
+        live.replay(1)
+        live.launch(2)
+        live.launch(1, "lines")
+        live.replay(1)
+        equal(daemon.count_of(), THREADS)
+
+
 def test_nodes_left_out():
     with sass_daemon() as daemon, Graph(daemon) as live:
         live.capture()

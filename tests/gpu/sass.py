@@ -12,6 +12,7 @@ from session import Session, expect
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 ENGINE = "--engine=auto"
+OF_THE_DRIVER = ("memcpy32_post", "memset32_post") # kernels that copy and fill in graphs: they lie in no module
 
 MATMUL = """
 import sys, torch
@@ -196,7 +197,7 @@ class SassCode:
         unknown = [key for key in threads if key not in names]
         expect("kernels without a name", unknown, [])
         ours = sorted((launches.get(key, 0), count) for key, count in threads.items())
-        theirs = sorted((count, number) for count, number in profiled.values())
+        theirs = sorted((count, number) for name, (count, number) in profiled.items() if not name.startswith(OF_THE_DRIVER))
         if ours != theirs:
             raise AssertionError(f"launches and threads of kernels: {ours[:40]}, CUPTI says {theirs[:40]}\n{why[:600]}")
 

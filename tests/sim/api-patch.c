@@ -96,8 +96,18 @@ void api_context_ending(CUcontext context)
 
 /* --- what kernels of graphs run with --- */
 
+#define DATA_OF_NOBODY UINT64_C(0x5a5a5a5a5a5a5a59) /* no address */
+
+/* On a GPU a function that came into a graph before its module was patched, and that nobody gave data, has what is none. */
+static void forget_data(struct CUfunc_st *function)
+{
+	if (!function->module->patched && !function->patch_data_said)
+		function->patch_data = DATA_OF_NOBODY;
+}
+
 bool api_freeze(struct CUgraphNode_st *node)
 {
+	forget_data(node->function);
 	node->frozen = calloc(1, sizeof(*node->frozen));
 	if (!node->frozen)
 		return false;
@@ -275,6 +285,7 @@ static CUresult set_data(CUfunction function, uint64_t data)
 		abort();
 	}
 	__atomic_store_n(&function->patch_data, data, __ATOMIC_RELAXED);
+	function->patch_data_said = true;
 	return CUDA_SUCCESS;
 }
 

@@ -44,6 +44,7 @@ struct CUfunc_st {
 	struct sim_function *function;
 	CUmodule module;
 	uint64_t patch_data;
+	bool patch_data_said; /* by set_data() */
 	bool loaded; /* false: with GPUPROBE_SIM_LAZY, until it is used */
 };
 
