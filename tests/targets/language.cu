@@ -40,7 +40,7 @@ extern "C" __global__ void accesses(uint4 *vectors, unsigned *data)
 	asm volatile("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(data + i % 1024) : "memory");
 	*(volatile unsigned long long *)&shared[threadIdx.x] = 5;
 	__syncthreads();
-	value += *(volatile unsigned long long *)&shared[threadIdx.x ^ 1];
+	value += __popcll(*(volatile unsigned long long *)&shared[threadIdx.x ^ 1]);
 	asm volatile("red.global.add.u32 [%0], %1;" ::"l"(data + 512), "r"(3) : "memory");
 	asm volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(data + 513), "r"(1) : "memory");
 	asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(vectors + i), "r"(value + old), "r"(7), "r"(8), "r"(9) : "memory");
