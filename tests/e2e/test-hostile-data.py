@@ -88,9 +88,16 @@ def ended(reader, status, words):
     check(words in err and len(lines) == (1 if words else 0), err)
 
 
-def wait_reader(daemon, map_id):
-    """Until a reader has the ring: another one is refused."""
-    wait_until(lambda: "reads it already" in start_ctl(daemon, "ring", "read", str(map_id)).communicate()[1], "a reader")
+def start_reader(daemon, map_id, *command):
+    """A reader that has the ring: another one is refused. If it is that one which has it first, a new one is started."""
+    deadline = time.monotonic() + 10
+    reader = start_ctl(daemon, *command)
+    while "reads it already" not in start_ctl(daemon, "ring", "read", str(map_id)).communicate()[1] or reader.poll() is not None:
+        check(time.monotonic() < deadline, "no reader within 10 s", reader.poll())
+        if reader.poll() is not None:
+            reader.communicate()
+            reader = start_ctl(daemon, *command)
+    return reader
 
 
 def ring_instances(daemon, shim):
@@ -156,12 +163,9 @@ def test_detached_while_read():
             ids = daemon.attach(object=f"{OBJECTS}/rings.bpf.o") + daemon.attach("--program", "cuda__log", object=f"{OBJECTS}/log.bpf.o")
             shim = Shim(daemon.directory)
             rings = ring_instances(daemon, shim)
-            of_object = [m["object"] for m in daemon.json("map", "list")["maps"] if m["name"] == ".log"]
-            reader = start_ctl(daemon, "ring", "read", "gpu", "-f")
-            log = start_ctl(daemon, "log", "-f")
-            wait_reader(daemon, "gpu")
-            if of_object:
-                wait_reader(daemon, [m["id"] for m in daemon.json("map", "list")["maps"] if m["name"] == ".log"][0])
+            reader = start_reader(daemon, "gpu", "ring", "read", "gpu", "-f")
+            logs = [m["id"] for m in daemon.json("map", "list")["maps"] if m["name"] == ".log"]
+            log = start_reader(daemon, logs[0], "log", "-f") if logs else start_ctl(daemon, "log", "-f")
             for i in ids:
                 daemon.ctl("detach", str(i))
             ended(reader, 5, "detached")
@@ -182,8 +186,7 @@ def test_killed_while_read():
     """Readers of a daemon that is killed say so and end."""
     with Daemon() as daemon:
         daemon.attach(object=f"{OBJECTS}/rings.bpf.o")
-        readers = [start_ctl(daemon, "ring", "read", "gpu", "-f"), start_ctl(daemon, "log", "-f")]
-        wait_reader(daemon, "gpu")
+        readers = [start_reader(daemon, "gpu", "ring", "read", "gpu", "-f"), start_ctl(daemon, "log", "-f")]
         time.sleep(0.1)
         daemon.kill()
         for reader in readers:
