@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "hook-private.h"
+#include "clock.h"
 #include "hook-programs.h"
 
 #define INTERVAL UINT64_C(200000000)
@@ -24,13 +24,6 @@ struct hook_discover {
 	size_t n;
 	uint64_t next; /* time of the next look */
 };
-
-static uint64_t clock_now(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
 
 /* "module:function", or the function alone. */
 static bool is_wanted(const struct hook_symbol *symbol, const char *const *patterns, size_t n) {
@@ -136,7 +129,7 @@ static void tell(struct trace_hooks *hooks, const struct hook_symbol *symbol, ui
 
 void hook_discover_drain(struct trace_hooks *hooks, bool last) {
 	struct hook_discover *discover = hooks->discover;
-	uint64_t now = clock_now();
+	uint64_t now = monotonic_now();
 
 	if (!discover || (now < discover->next && !last))
 		return;

@@ -6,10 +6,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bpf/hook.h"
+#include "clock.h"
 #include "hook-private.h"
 #include "hook-programs.h"
 
@@ -228,18 +228,11 @@ int hook_event_take(void *userdata, void *data, size_t size) {
 	return ++hooks->n_taken % HOOK_DRAIN_MAX ? 0 : -EAGAIN;
 }
 
-static uint64_t clock_now(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 void hook_event_flush(struct trace_hooks *hooks) {
 	int pending = hook_programs_map(hooks->programs, HOOK_MAP_PENDING), ioctls = hook_programs_map(hooks->programs, HOOK_MAP_IOCTLS);
 	struct hook_event event;
 	struct hook_ioctl io;
-	uint64_t key, now = clock_now();
+	uint64_t key, now = monotonic_now();
 
 	/* each is removed, so that the first is always a new one */
 	while (!bpf_map_get_next_key(ioctls, NULL, &key)) {

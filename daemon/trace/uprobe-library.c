@@ -16,11 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 
+#include "clock.h"
 #include "function.h"
 #include "libcuda-watch.h"
 #include "uprobe-private.h"
@@ -29,13 +29,6 @@
 #define FIRST_SLICE UINT64_C(50000000)
 #define SCAN_PERIOD UINT64_C(1000000000)
 #define SHIM_DELAY UINT64_C(200000000) /* a process with the shim has said so by then */
-
-static uint64_t now_ns(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 /* ---- one library ---- */
 
@@ -221,12 +214,12 @@ static void scan(struct trace_uprobe *uprobe, uint64_t until) {
 
 	if (!uprobe->scan)
 		uprobe->scan = opendir("/proc");
-	while (uprobe->scan && now_ns() < until) {
+	while (uprobe->scan && monotonic_now() < until) {
 		entry = readdir(uprobe->scan);
 		if (!entry) {
 			closedir(uprobe->scan);
 			uprobe->scan = NULL;
-			uprobe->scanned = now_ns();
+			uprobe->scanned = monotonic_now();
 			uprobe->scan_again = false;
 			return;
 		}
@@ -250,7 +243,7 @@ static void process_mapped(void *userdata, pid_t pid) {
 		if (uprobe->pending[i].pid == pid)
 			return;
 	if (uprobe->n_pending < UPROBE_USERS_MAX)
-		uprobe->pending[uprobe->n_pending++] = (struct uprobe_pending){ pid, now_ns() + (has_dormant_library(uprobe) ? SHIM_DELAY : 0) };
+		uprobe->pending[uprobe->n_pending++] = (struct uprobe_pending){ pid, monotonic_now() + (has_dormant_library(uprobe) ? SHIM_DELAY : 0) };
 	else
 		uprobe->scan_again = true;
 }
@@ -260,7 +253,7 @@ static void look_at_pending(struct trace_uprobe *uprobe, uint64_t until) {
 	size_t n = 0;
 
 	for (size_t i = 0; i < uprobe->n_pending; i++) {
-		uint64_t now = now_ns();
+		uint64_t now = monotonic_now();
 
 		if (now < uprobe->pending[i].due || now >= until)
 			uprobe->pending[n++] = uprobe->pending[i];
@@ -283,7 +276,7 @@ void uprobe_libraries_start(struct trace_uprobe *uprobe) {
 	if (!uprobe->tuning.no_usual)
 		libcuda_find_usual(found_library, uprobe);
 	if (!uprobe->closed)
-		scan(uprobe, now_ns() + FIRST_SLICE);
+		scan(uprobe, monotonic_now() + FIRST_SLICE);
 }
 
 void uprobe_libraries_continue(struct trace_uprobe *uprobe, uint64_t now) {

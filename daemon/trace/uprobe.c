@@ -19,21 +19,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "uprobe-private.h"
+#include "clock.h"
 
 #define REFUSAL UINT64_C(1000000000) /* nanoseconds */
 #define DRAIN_MAX 65536 /* records at once */
 #define SEEN_MAX 4096 /* processes */
 #define NAMES_MAX 65536 /* kernels */
-
-static uint64_t now_ns(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 /* ---- names of kernels ---- */
 
@@ -157,7 +150,7 @@ static void use_record(struct trace_uprobe *uprobe, const void *data, size_t siz
 	if (size < frames || call->record.size > sizeof(copy) || (size - frames) / 8 < record->n_frames)
 		return;
 	if (!trace_session_means(uprobe->session, pid)) {
-		uprobe_engine_set_process(&uprobe->engine, pid, now_ns() + REFUSAL);
+		uprobe_engine_set_process(&uprobe->engine, pid, monotonic_now() + REFUSAL);
 		return;
 	}
 	if (uprobe->seen.n < SEEN_MAX)
@@ -249,7 +242,7 @@ int trace_uprobe_new(struct trace_uprobe **uprobep, struct trace_session *sessio
 }
 
 void trace_uprobe_drain(struct trace_uprobe *uprobe) {
-	uprobe_libraries_continue(uprobe, now_ns());
+	uprobe_libraries_continue(uprobe, monotonic_now());
 	uprobe->n_taken = 0;
 	ring_buffer__consume(uprobe->engine.ring);
 	trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0, uprobe_engine_take_lost(&uprobe->engine));
