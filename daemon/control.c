@@ -23,7 +23,7 @@
 #include "kernels-list.h"
 #include "log.h"
 #include "message-id.h"
-#include "process-facts.h"
+#include "missing.h"
 #include "varlink-json.h"
 #include "verify.h"
 
@@ -541,57 +541,8 @@ static json_object *control_counters_json(const struct daemon *daemon) {
 	return json;
 }
 
-/* A text of what the image workers say about themselves, or NULL. */
-static const char *control_feature(const struct daemon *daemon, const char *key) {
-	json_object *features = worker_pool_features(daemon->image_pool), *text = NULL;
-
-	if (!features || !json_object_object_get_ex(features, key, &text) ||
-	    !json_object_is_type(text, json_type_string))
-		return NULL;
-	return json_object_get_string(text);
-}
-
-static void control_add_missing(json_object *missing, const struct daemon *daemon) {
-	const char *trouble, *why = control_feature(daemon, "no_compiler");
-	char line[512];
-
-	if (daemon->verify && daemon->verify_available)
-		json_object_array_add(
-			missing,
-			json_object_new_string(
-				"programs cannot be verified: the daemon needs CAP_BPF and CAP_PERFMON, or --verify=off if all "
-				"programs are trusted"));
-	if (!daemon->verify)
-		json_object_array_add(
-			missing, json_object_new_string("programs are not verified: --verify=off"));
-	if (!daemon->session && !process_facts_of_all())
-		json_object_array_add(
-			missing,
-			json_object_new_string(
-				"which executable and which libcuda processes of other users have (--exe, trace --backend=bpf): the "
-				"daemon has no CAP_SYS_PTRACE; host-tracing.conf says how to give it, and what that costs"));
-	trouble = worker_pool_trouble(daemon->image_pool);
-	if (trouble)
-		json_object_array_add(missing, json_object_new_string(trouble));
-	trouble = worker_pool_trouble(daemon->program_pool);
-	if (trouble)
-		json_object_array_add(missing, json_object_new_string(trouble));
-	if (engine_rules_any_sass(&daemon->engines) && worker_pool_features(daemon->image_pool) &&
-	    !control_feature(daemon, "patch"))
-		json_object_array_add(
-			missing,
-			json_object_new_string(
-				"machine code cannot be patched (--engine): no nvPTXCompiler; install the CUDA toolkit (package "
-				"cuda-nvcc, libnvptxcompiler_static.a) and build gpuprobe with it, so that libgpuprobe-ptxcompiler.so "
-				"lies beside gpuprobe-image-worker"));
-	if (why) {
-		snprintf(
-			line, sizeof(line),
-			"no CUDA compiler (%s): the driver compiles at each load; install the CUDA toolkit, or "
-			"say where it is with --toolkit=DIR",
-			why);
-		json_object_array_add(missing, json_object_new_string(line));
-	}
+static void control_add_missing(const char *part, const char *line, void *userdata) {
+	json_object_array_add(userdata, json_object_new_string(line));
 }
 
 static int control_status(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -608,11 +559,11 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 	control_add_string(json, "mode", daemon->session ? "session" : "system");
 	control_add_int(json, "started", daemon->started);
 	control_add_string(json, "verify", daemon->verify ? "on" : "off");
-	control_add_string(json, "compiler", control_feature(daemon, "compiler") ?: "driver");
+	control_add_string(json, "compiler", missing_feature(daemon, "compiler") ?: "driver");
 	control_add_int(json, "attachments", daemon->registry.n_attachments);
 	control_add_int(json, "maps", maps);
 	json_object_object_add(json, "counters", control_counters_json(daemon));
-	control_add_missing(missing, daemon);
+	missing_each(daemon, control_add_missing, missing);
 	json_object_object_add(json, "missing", missing);
 	return varlink_call_reply(call, json);
 }
@@ -626,5 +577,6 @@ const struct varlink_method control_methods[] = {
 	{ "ShowKernel", control_show_kernel }, { "ListPasses", control_list_passes },
 	{ "ShowProgram", control_show_program },
 	{ "Trace", control_trace, VARLINK_METHOD_MORE_ONLY },
-	{ "ListHooks", control_list_hooks }, {},
+	{ "ListHooks", control_list_hooks },
+	{ "Examine", control_examine }, {},
 };

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "missing.h"
+
+#include <json-c/json.h>
+#include <stdio.h>
+
+#include "daemon.h"
+#include "process-facts.h"
+
+const char *missing_feature(const struct daemon *daemon, const char *key) {
+	json_object *features = worker_pool_features(daemon->image_pool), *text = NULL;
+
+	if (!features || !json_object_object_get_ex(features, key, &text) || !json_object_is_type(text, json_type_string))
+		return NULL;
+	return json_object_get_string(text);
+}
+
+void missing_each(const struct daemon *daemon, void (*take)(const char *part, const char *line, void *userdata), void *userdata) {
+	const char *trouble, *why = missing_feature(daemon, "no_compiler");
+	char line[512];
+
+	if (daemon->verify && daemon->verify_available)
+		take("verifier",
+		     "programs cannot be verified: the daemon needs CAP_BPF and CAP_PERFMON, or --verify=off if all "
+		     "programs are trusted",
+		     userdata);
+	if (!daemon->verify)
+		take("verifier", "programs are not verified: --verify=off", userdata);
+	if (!daemon->session && !process_facts_of_all())
+		take("processes",
+		     "which executable and which libcuda processes of other users have (--exe, trace --backend=bpf): the "
+		     "daemon has no CAP_SYS_PTRACE; host-tracing.conf says how to give it, and what that costs",
+		     userdata);
+	trouble = worker_pool_trouble(daemon->image_pool);
+	if (trouble)
+		take("image-worker", trouble, userdata);
+	trouble = worker_pool_trouble(daemon->program_pool);
+	if (trouble)
+		take("program-worker", trouble, userdata);
+	if (engine_rules_any_sass(&daemon->engines) && worker_pool_features(daemon->image_pool) && !missing_feature(daemon, "patch"))
+		take("patching",
+		     "machine code cannot be patched (--engine): no nvPTXCompiler; install the CUDA toolkit (package "
+		     "cuda-nvcc, libnvptxcompiler_static.a) and build gpuprobe with it, so that libgpuprobe-ptxcompiler.so "
+		     "lies beside gpuprobe-image-worker",
+		     userdata);
+	if (why) {
+		snprintf(line, sizeof(line),
+			 "no CUDA compiler (%s): the driver compiles at each load; install the CUDA toolkit, or "
+			 "say where it is with --toolkit=DIR",
+			 why);
+		take("compiler", line, userdata);
+	}
+}
