@@ -320,7 +320,7 @@ static void attach_compile_start(struct attach *attach) {
 }
 
 void attach_compile(struct attach *attach) {
-	if (!engine_rules_any_sass(&attach->daemon->engines) && attach_wants_sass(attach))
+	if (!engine_rules_any_sass(&attach->daemon->config->engines) && attach_wants_sass(attach))
 		attach_fail(attach, ATTACH_E_UNAVAILABLE, NULL, NULL,
 			    "this daemon gives no process the SASS engine: start gpuprobed with --engine=auto, or for some "
 			    "processes with --engine=auto:exe=PATH");

@@ -105,12 +105,12 @@ void attach_fail_job(struct attach *attach, int result, enum attach_error refuse
 
 static void attach_on_verify(uv_work_t *work) {
 	struct attach *attach = work->data;
-	struct verify_options options = { .allow_exit = attach->daemon->allow_exit };
+	struct verify_options options = { .allow_exit = attach->daemon->config->allow_exit };
 	uint64_t programs = 0, hosts = 0;
 
 	for (size_t i = 0; i < attach->choices.n; i++)
 		programs |= UINT64_C(1) << attach->chosen[i];
-	if (attach->daemon->verify)
+	if (attach->daemon->config->verify)
 		attach->verify_result =
 			verify_object(attach->linked, attach->blob, programs, &options, &attach->report);
 	for (size_t i = 0; i < attach->choices.n_hosts; i++)
@@ -290,7 +290,7 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 	}
 	if (!attach_choose_programs(attach))
 		return;
-	if (!attach->daemon->verify && !attach->choices.n_hosts) {
+	if (!attach->daemon->config->verify && !attach->choices.n_hosts) {
 		attach_compile(attach);
 		return;
 	}

@@ -297,8 +297,8 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
 	client->connection = connection;
 	connection->userdata = client;
 	message.header.sequence = hello->header.sequence;
-	message.welcome.deadline_ms = daemon->deadline_ms;
-	message.welcome.mirror_period_ms = daemon->mirror_period_ms;
+	message.welcome.deadline_ms = daemon->config->deadline_ms;
+	message.welcome.mirror_period_ms = daemon->config->mirror_period_ms;
 	message.welcome.pid = (uint32_t)client->process->facts.pid;
 	_Static_assert(sizeof(message.welcome.comm) == FILTER_COMM_SIZE, "NUL-padded both");
 	memcpy(message.welcome.comm, client->process->facts.comm, sizeof(message.welcome.comm));

@@ -90,8 +90,8 @@ static void examine_capabilities(const struct daemon *daemon, json_object *check
 	if (set & 1ULL << CAP_BPF && set & 1ULL << CAP_PERFMON)
 		examine_add(checks, "daemon.capabilities", "capabilities of the daemon", "ok", NULL, "%s", text);
 	else
-		examine_add(checks, "daemon.capabilities", "capabilities of the daemon", daemon->session ? "warning" : "failed",
-			    daemon->session ? "a session daemon of a user has none; for eBPF on the host and verified programs use the system's: systemctl start gpuprobed"
+		examine_add(checks, "daemon.capabilities", "capabilities of the daemon", daemon->config->session ? "warning" : "failed",
+			    daemon->config->session ? "a session daemon of a user has none; for eBPF on the host and verified programs use the system's: systemctl start gpuprobed"
 					    : "run it by systemd with the unit that came with it: systemctl cat gpuprobed",
 			    "%s; CAP_BPF and CAP_PERFMON are needed", *text ? text : "none");
 }
@@ -100,7 +100,7 @@ static void examine_restrictions(const struct daemon *daemon, json_object *check
 	bool seccomp = examine_status("Seccomp", 10) == 2, privileges = examine_status("NoNewPrivs", 10) == 1;
 	const char *id = "daemon.restrictions", *title = "restrictions of the daemon";
 
-	if (daemon->session)
+	if (daemon->config->session)
 		examine_add(checks, id, title, "skipped", NULL, "a session daemon has the rights of its user");
 	else if (seccomp && privileges && geteuid() != 0)
 		examine_add(checks, id, title, "ok", NULL, "user %u, no new privileges, a filter of system calls", (unsigned)geteuid());
@@ -151,7 +151,7 @@ static void examine_take_missing(const char *part, const char *line, void *userd
 
 static void examine_parts(const struct daemon *daemon, json_object *checks) {
 	struct examine_part parts[] = {
-		{ "verifier", "daemon.verifier", "verification of programs", daemon->verify ? "failed" : "warning", "" },
+		{ "verifier", "daemon.verifier", "verification of programs", daemon->config->verify ? "failed" : "warning", "" },
 		{ "processes", "daemon.processes", "executables of other users' processes", "warning", "" },
 		{ "compiler", "daemon.compiler", "CUDA compiler", "warning", "" },
 		{ "patching", "daemon.patching", "patching of machine code", "warning", "" },

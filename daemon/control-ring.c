@@ -400,7 +400,7 @@ static struct map *reader_next_sync(struct ring_reader *reader) {
 
 /* Asks for a copy of the counters of one map now and then, if processes make none on their own. */
 static void reader_refresh(struct ring_reader *reader) {
-	const unsigned int period = reader->daemon->mirror_period_ms;
+	const unsigned int period = reader->daemon->config->mirror_period_ms;
 	const struct map *map;
 	int r;
 

@@ -556,9 +556,9 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 			maps += object->maps[i] != NULL;
 	control_add_string(json, "version", PROJECT_VERSION);
 	control_add_int(json, "pid", getpid());
-	control_add_string(json, "mode", daemon->session ? "session" : "system");
+	control_add_string(json, "mode", daemon->config->session ? "session" : "system");
 	control_add_int(json, "started", daemon->started);
-	control_add_string(json, "verify", daemon->verify ? "on" : "off");
+	control_add_string(json, "verify", daemon->config->verify ? "on" : "off");
 	control_add_string(json, "compiler", missing_feature(daemon, "compiler") ?: "driver");
 	control_add_int(json, "attachments", daemon->registry.n_attachments);
 	control_add_int(json, "maps", maps);

@@ -135,7 +135,7 @@ static int daemon_start_pools(struct daemon *daemon, const struct daemon_options
 
 	image.size = program.size = sizeof(image);
 	image.on_crash = program.on_crash = pass.on_crash = daemon_on_worker_crash;
-	image.workers = options->workers;
+	image.workers = options->config->workers;
 	program.workers = 1;
 	program.single_use =
 		true; /* each job sees one operator's object, in a process of its own */
@@ -162,7 +162,7 @@ static int daemon_load_passes(struct daemon *daemon, const struct daemon_options
 	int r;
 
 	daemon->n_pass_folders =
-		pass_folders(options->pass_folder, PASS_DATA_FOLDER, daemon->pass_folders);
+		pass_folders(options->config->pass_dir, PASS_DATA_FOLDER, daemon->pass_folders);
 	r = pass_set_load(&daemon->passes, daemon->pass_folders, daemon->n_pass_folders,
 			  daemon_on_bad_pass, NULL);
 	if (r < 0)
@@ -182,10 +182,10 @@ static int daemon_load_passes(struct daemon *daemon, const struct daemon_options
 static int daemon_start_interest(struct daemon *daemon, const struct daemon_options *options) {
 	struct interest_rule rules[INTEREST_SASS_RULES_MAX];
 	const struct interest_options page = {
-		.deadline_ms = options->deadline_ms,
+		.deadline_ms = options->config->deadline_ms,
 		.sass_rules = rules,
-		.n_sass_rules = engine_rules_to_page(&daemon->engines, rules),
-		.sanitizer = options->sanitizer,
+		.n_sass_rules = engine_rules_to_page(&daemon->config->engines, rules),
+		.sanitizer = options->config->sanitizer,
 	};
 	int r;
 
@@ -207,16 +207,7 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	clock_gettime(CLOCK_REALTIME, &now);
 	daemon->started = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 	daemon->loop = loop;
-	daemon->session = options->session;
-	daemon->verify = options->verify;
-	daemon->allow_exit = options->allow_exit;
-	daemon->stubs = options->stubs;
-	while (options->stubs[daemon->n_stubs])
-		daemon->n_stubs++;
-	daemon->deadline_ms = options->deadline_ms;
-	daemon->compile_ms = options->compile_ms;
-	daemon->mirror_period_ms = options->mirror_period_ms;
-	daemon->engines = *options->engines;
+	daemon->config = options->config;
 	registry_init(&daemon->registry);
 	plan_images_init(&daemon->plans);
 	daemon->n_capabilities = (unsigned int)gpu_capabilities(GPU_PCI_FOLDER, daemon->capabilities, PLAN_CAPABILITIES_MAX);
@@ -231,12 +222,12 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 		r = daemon_start_interest(daemon, options);
 	if (r == 0)
 		r = trace_table_new(&daemon->traces, loop, daemon->interest);
-	if (r == 0 && options->keep_artifacts) {
-		r = artifact_store_new(&daemon->artifacts, loop, options->keep_artifacts);
+	if (r == 0 && options->config->keep_artifacts) {
+		r = artifact_store_new(&daemon->artifacts, loop, options->config->keep_artifacts);
 		if (r < 0)
-			log_error("--keep-artifacts=%s: %s", options->keep_artifacts, strerror(-r));
+			log_error("--keep-artifacts=%s: %s", options->config->keep_artifacts, strerror(-r));
 	}
-	if (r == 0 && daemon->verify) {
+	if (r == 0 && daemon->config->verify) {
 		daemon->verify_available = verify_available();
 		if (daemon->verify_available)
 			log_warning(

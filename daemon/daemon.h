@@ -10,7 +10,7 @@
 #include <uv.h>
 
 #include "account.h"
-#include "engine.h"
+#include "config.h"
 #include "image.h"
 #include "interest-page.h"
 #include "map.h"
@@ -23,34 +23,19 @@
 #include "shim-server.h"
 #include "worker-pool.h"
 
-/* what objects and sources for other tools call */
-#define DAEMON_STUB_DEFAULT "__bpftime_cuda__kernel_trace"
-
 struct artifact_store;
 struct trace_table;
 struct varlink_server;
 
 struct daemon_options {
-	bool session;
-	bool verify;
-	bool allow_exit; /* programs may call bpf_cuda_exit */
-	const char *const *stubs; /* NULL-terminated; as in struct daemon */
-	const char *keep_artifacts; /* folder, or NULL */
-	unsigned int deadline_ms; /* of one image, for the shim */
-	unsigned int compile_ms;  /* of one image, for its worker, when nobody waits any more */
-	unsigned int mirror_period_ms;
-	unsigned int workers;
+	const struct config *config; /* stays */
 	const char *control_path; /* NULL: control_fd is given */
 	const char *shim_path;	  /* NULL: shim_fd is given */
 	const char *interest_path;
 	int control_fd, shim_fd; /* consumed; -1: listen at the path */
 	mode_t socket_mode;
-	struct worker_pool_options image_pool,
-		program_pool; /* size, path, arguments, environment */
+	struct worker_pool_options image_pool, program_pool; /* path, arguments, environment */
 	struct worker_pool_options pass_pool; /* likewise; path NULL: its worker is missing */
-	const struct engine_rules *engines; /* copied */
-	const char *sanitizer; /* path of NVIDIA's library; NULL: where toolkits put it */
-	const char *pass_folder; /* with definitions of passes; NULL: the usual ones */
 };
 
 struct daemon_counters {
@@ -68,13 +53,9 @@ LIST_HEAD(ring_reader_list, ring_reader);
 
 struct daemon {
 	uv_loop_t *loop;
-	bool session, verify, allow_exit;
+	const struct config *config; /* a reload puts another one in its place */
 	bool stopping;
-	const char *const *stubs; /* functions whose calls stand for the entry; none: what the
-				     passes say, or the default */
-	size_t n_stubs;
 	struct artifact_store *artifacts; /* NULL: nothing is kept */
-	unsigned int deadline_ms, compile_ms, mirror_period_ms;
 	int64_t started;      /* microseconds since the epoch */
 	int verify_available; /* of verify_available() */
 	struct registry registry;
@@ -84,7 +65,6 @@ struct daemon {
 	struct outcome_log outcomes;
 	struct image_cache images;
 	struct plan_images plans;
-	struct engine_rules engines;
 	uint32_t capabilities[PLAN_CAPABILITIES_MAX]; /* of the machine's devices, and those that processes asked for */
 	unsigned int n_capabilities;
 	struct interest_writer *interest;

@@ -97,7 +97,7 @@ static void image_record_plan(struct daemon *daemon, struct process *process, st
 static void image_reason(char reason[static 256], const struct daemon *daemon, const struct process_facts *facts,
 			 const struct image_result *result) {
 	const bool hint = !result->replaced && !result->failed && strncmp(result->reason, "no PTX", 6) == 0 &&
-			  !engine_is_sass(engine_rules_find(&daemon->engines, facts));
+			  !engine_is_sass(engine_rules_find(&daemon->config->engines, facts));
 
 	snprintf(reason, 256, "%s%s", result->reason, hint ? "; gpuprobed --engine=auto would reach it" : "");
 }

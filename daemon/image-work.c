@@ -56,9 +56,9 @@ static json_object *image_work_request(const struct image_work *work, enum image
 	image_work_add_int(request, "flags", work->flags);
 	image_work_add_int(request, "capability", work->capability);
 	image_work_add_int(request, "image", work->image);
-	for (size_t i = 0; i < work->daemon->n_stubs; i++)
-		json_object_array_add(stubs, json_object_new_string(work->daemon->stubs[i]));
-	if (!work->daemon->n_stubs)
+	for (size_t i = 0; i < work->daemon->config->stubs.n; i++)
+		json_object_array_add(stubs, json_object_new_string(work->daemon->config->stubs.items[i]));
+	if (!work->daemon->config->stubs.n)
 		pass_set_add_stubs(&work->daemon->passes, stubs);
 	if (!json_object_array_length(stubs))
 		json_object_array_add(stubs, json_object_new_string(DAEMON_STUB_DEFAULT));

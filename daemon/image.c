@@ -171,7 +171,7 @@ void image_cache_each(const struct image_cache *cache,
 
 /* How long a process waits for an image: the shim is to hear of it before its own deadline. */
 static unsigned int image_wait_ms(const struct daemon *daemon) {
-	return daemon->deadline_ms - daemon->deadline_ms / 10;
+	return daemon->config->deadline_ms - daemon->config->deadline_ms / 10;
 }
 
 static void image_request_closed(uv_handle_t *handle) {
@@ -329,7 +329,7 @@ static int image_entry_start(struct image_entry *entry, const struct image_reque
 		.standing = entry->standing,
 		.fd = request->fd,
 		.deadline = request->deadline,
-		.limit = request->deadline - image_wait_ms(daemon) + daemon->compile_ms,
+		.limit = request->deadline - image_wait_ms(daemon) + daemon->config->compile_ms,
 		.uid = entry->key.uid,
 		.fn = image_entry_finish,
 		.userdata = entry,
@@ -499,7 +499,7 @@ static void image_note_capability(struct process *process, const struct wire_ima
  * way. Remembers which attachments no plan can have.
  */
 static const char *image_refusal(struct daemon *daemon, const struct process *process, bool plan, bool *served) {
-	const enum engine engine = engine_rules_find(&daemon->engines, &process->facts);
+	const enum engine engine = engine_rules_find(&daemon->config->engines, &process->facts);
 	struct image_match match;
 
 	*served = false;

@@ -20,14 +20,14 @@ void missing_each(const struct daemon *daemon, void (*take)(const char *part, co
 	const char *trouble, *why = missing_feature(daemon, "no_compiler");
 	char line[512];
 
-	if (daemon->verify && daemon->verify_available)
+	if (daemon->config->verify && daemon->verify_available)
 		take("verifier",
 		     "programs cannot be verified: the daemon needs CAP_BPF and CAP_PERFMON, or --verify=off if all "
 		     "programs are trusted",
 		     userdata);
-	if (!daemon->verify)
+	if (!daemon->config->verify)
 		take("verifier", "programs are not verified: --verify=off", userdata);
-	if (!daemon->session && !process_facts_of_all())
+	if (!daemon->config->session && !process_facts_of_all())
 		take("processes",
 		     "which executable and which libcuda processes of other users have (--exe, trace --backend=bpf): the "
 		     "daemon has no CAP_SYS_PTRACE; host-tracing.conf says how to give it, and what that costs",
@@ -38,7 +38,7 @@ void missing_each(const struct daemon *daemon, void (*take)(const char *part, co
 	trouble = worker_pool_trouble(daemon->program_pool);
 	if (trouble)
 		take("program-worker", trouble, userdata);
-	if (engine_rules_any_sass(&daemon->engines) && worker_pool_features(daemon->image_pool) && !missing_feature(daemon, "patch"))
+	if (engine_rules_any_sass(&daemon->config->engines) && worker_pool_features(daemon->image_pool) && !missing_feature(daemon, "patch"))
 		take("patching",
 		     "machine code cannot be patched (--engine): no nvPTXCompiler; install the CUDA toolkit (package "
 		     "cuda-nvcc, libnvptxcompiler_static.a) and build gpuprobe with it, so that libgpuprobe-ptxcompiler.so "

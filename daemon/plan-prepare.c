@@ -138,7 +138,7 @@ static void plan_prepare_processes(struct plan_prepare *prepare, struct daemon *
 
 	LIST_FOREACH(process, &daemon->processes.list, link) {
 		if ((!object && !process->asks_plans) ||
-		    !engine_is_sass(engine_rules_find(&daemon->engines, &process->facts)))
+		    !engine_is_sass(engine_rules_find(&daemon->config->engines, &process->facts)))
 			continue;
 		image_match(&match, daemon, &process->facts, true);
 		if (object && !plan_concerns(daemon, &match, object))
@@ -155,7 +155,7 @@ int plan_prepare(struct daemon *daemon, const struct object *object, const struc
 	struct plan_prepare *prepare;
 	struct image_match match;
 
-	if (!n || !daemon->n_capabilities || !engine_rules_any_sass(&daemon->engines))
+	if (!n || !daemon->n_capabilities || !engine_rules_any_sass(&daemon->config->engines))
 		return 1;
 	prepare = calloc(1, sizeof(*prepare));
 	if (!prepare)

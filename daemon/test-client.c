@@ -30,6 +30,7 @@
 
 struct world {
 	uv_loop_t loop;
+	struct config config;
 	struct daemon daemon;
 	struct object *object;
 	char folder[64], path[128];
@@ -48,8 +49,9 @@ static int setup(void **state) {
 	snprintf(world->path, sizeof(world->path), "%s/shim.sock", world->folder);
 	assert_int_equal(uv_loop_init(&world->loop), 0);
 	daemon->loop = &world->loop;
-	daemon->deadline_ms = 2000;
-	daemon->mirror_period_ms = 100;
+	daemon->config = &world->config;
+	world->config.deadline_ms = 2000;
+	world->config.mirror_period_ms = 100;
 	registry_init(&daemon->registry);
 	process_table_init(&daemon->processes);
 	outcome_log_init(&daemon->outcomes);

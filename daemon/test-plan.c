@@ -144,6 +144,7 @@ void __wrap_interest_writer_set(struct interest_writer *writer, const struct int
 
 struct world {
 	uv_loop_t loop;
+	struct config config;
 	struct daemon daemon;
 	struct account *account;
 	struct process *process;
@@ -164,8 +165,9 @@ static int setup(void **state) {
 
 	assert_int_equal(uv_loop_init(&world->loop), 0);
 	daemon->loop = &world->loop;
-	daemon->deadline_ms = 2000;
-	daemon->compile_ms = 60000;
+	daemon->config = &world->config;
+	world->config.deadline_ms = 2000;
+	world->config.compile_ms = 60000;
 	registry_init(&daemon->registry);
 	process_table_init(&daemon->processes);
 	outcome_log_init(&daemon->outcomes);
@@ -437,19 +439,19 @@ static void test_engines(void **state) {
 	struct world *world = *state;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		world->daemon.engines.fallback = cases[i].engine;
+		world->config.engines.fallback = cases[i].engine;
 		ask(world, cases[i].kind, "x");
 		check_own(cases[i].reason);
 	}
-	world->daemon.engines.fallback = ENGINE_PTX; /* nothing is made for who cannot have it */
+	world->config.engines.fallback = ENGINE_PTX; /* nothing is made for who cannot have it */
 	daemon_detach(&world->daemon, registry_attachment(&world->daemon.registry, 1));
 	daemon_detach(&world->daemon, registry_attachment(&world->daemon.registry, 3));
-	world->daemon.engines.fallback = ENGINE_AUTO;
+	world->config.engines.fallback = ENGINE_AUTO;
 	ask(world, WIRE_IMAGE_PTX, "x");
 	check_own("the attachments that mean this process are for the SASS engine alone");
 	assert_int_equal(n_jobs, 0);
 	assert_int_equal(world->daemon.outcomes.n, 4); /* of those above: this one is served by a plan */
-	world->daemon.engines.fallback = ENGINE_PTX;
+	world->config.engines.fallback = ENGINE_PTX;
 	ask(world, WIRE_IMAGE_PTX, "x");
 	assert_int_equal(world->daemon.outcomes.n, 5);
 }
@@ -468,9 +470,9 @@ static void test_prepare(void **state) {
 
 	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 1); /* for what device? */
 	plan_note_capability(daemon, 90);
-	daemon->engines.fallback = ENGINE_PTX;
+	world->config.engines.fallback = ENGINE_PTX;
 	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 1); /* nobody gets it */
-	daemon->engines.fallback = ENGINE_AUTO;
+	world->config.engines.fallback = ENGINE_AUTO;
 	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 0);
 	assert_int_equal(n_jobs, 1);
 	check_job(0, false, false, NULL);

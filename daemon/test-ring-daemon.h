@@ -28,6 +28,7 @@
 #define RECORD 32
 
 static struct {
+	struct config config;
 	struct daemon daemon;
 	uv_loop_t loop;
 	pthread_t thread;
@@ -265,7 +266,8 @@ static int setup(void **state) {
 	uv_sem_init(&test.done, 0);
 	uv_async_init(&test.loop, &test.async, on_async);
 	test.daemon.loop = &test.loop;
-	test.daemon.mirror_period_ms = 100;
+	test.daemon.config = &test.config;
+	test.config.mirror_period_ms = 100;
 	registry_init(&test.daemon.registry);
 	LIST_INIT(&test.daemon.ring_readers);
 	if (map_accounts_new(&test.daemon.map_accounts, UINT64_C(1) << 30) ||

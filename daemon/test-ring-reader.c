@@ -263,7 +263,7 @@ static void test_refresh(void **state) {
 	struct varlink_client *client;
 	struct varlink_reply reply;
 
-	test.daemon.mirror_period_ms = 0;
+	test.config.mirror_period_ms = 0;
 	process_start(&process, map, 1);
 	sync_ring = process.rings.data;
 	sync_lost = 9;

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The settings: their names, kinds, limits and help; and what is made of those that are more than a number or a text. */
+
+#include "config.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "interest.h"
+#include "pass-definition.h"
+
+#define WORKERS_MAX 64
+
+static int config_apply_engine(struct config *config, const char *text, char error[static CONFIG_ERROR_SIZE]) {
+	char why[ENGINE_ERROR_SIZE];
+
+	config->engines = (struct engine_rules){ .fallback = ENGINE_DEFAULT };
+	for (size_t i = 0; i < config->engine_texts.n; i++)
+		if (engine_rules_add(&config->engines, config->engine_texts.items[i], why)) {
+			snprintf(error, CONFIG_ERROR_SIZE, "%s", why);
+			return CONFIG_E_USAGE;
+		}
+	return 0;
+}
+
+static int config_apply_sanitizer(struct config *config, const char *text, char error[static CONFIG_ERROR_SIZE]) {
+	if (text[0] == '/' && strlen(text) < INTEREST_SANITIZER_MAX)
+		return 0;
+	snprintf(error, CONFIG_ERROR_SIZE, "expected an absolute path of at most %d bytes", INTEREST_SANITIZER_MAX - 1);
+	return CONFIG_E_USAGE;
+}
+
+#define AT(member) offsetof(struct config, member)
+
+const struct config_setting config_settings[] = {
+	{ "verify", CONFIG_BOOL, .offset = AT(verify), .argument = "on|off",
+	  .help = "have the kernel's verifier check programs (default on)" },
+	{ "allow-exit", CONFIG_BOOL, CONFIG_OPTIONAL | CONFIG_LIVE, .offset = AT(allow_exit), .argument = "yes|no",
+	  .help = "programs may end threads of kernels (bpf_cuda_exit)" },
+	{ "stub", CONFIG_LIST, .offset = AT(stubs), .argument = "NAME",
+	  .help = "a function whose calls stand for the entry of a kernel; may be given several times\n"
+		  "(default: what the pass kprobe_entry says, " DAEMON_STUB_DEFAULT ")" },
+	{ "keep-artifacts", CONFIG_TEXT, .offset = AT(keep_artifacts), .argument = "DIR",
+	  .help = "keep the PTX and the new image of each replaced image in DIR" },
+	{ "engine", CONFIG_LIST, CONFIG_LIVE, .offset = AT(engine_texts), .apply = config_apply_engine, .argument = "ENGINE[:MATCH]",
+	  .help = "how probes get into kernels of processes: ptx (the default: as modules are loaded), sass (into\n"
+		  "machine code, at any time), auto (either), off (not at all). MATCH: uid=N, exe=PATH, comm=NAME or\n"
+		  "cgroup=PATH; the first one that matches decides, a rule without one is for all others.\n"
+		  "NVIDIA's profilers do not work in processes that have the SASS engine" },
+	{ "sanitizer", CONFIG_TEXT, .offset = AT(sanitizer), .apply = config_apply_sanitizer, .argument = "PATH",
+	  .help = "NVIDIA's libsanitizer-public.so, for the SASS engine (default: where toolkits put it)" },
+	{ "deadline-ms", CONFIG_NUMBER, CONFIG_LIVE, AT(deadline_ms), 10, 600000, .argument = "N",
+	  .help = "how long a process may be held up by one module (default 2000)" },
+	{ "compile-ms", CONFIG_NUMBER, CONFIG_LIVE, AT(compile_ms), 0, 3600000, .argument = "N",
+	  .help = "how long a module may be compiled when nobody waits for it any more (default 60000;\n"
+		  "0: it may not)" },
+	{ "mirror-period-ms", CONFIG_NUMBER, CONFIG_LIVE, AT(mirror_period_ms), 0, 3600000, .argument = "N",
+	  .help = "how often maps are copied out of device memory (default 100; 0: when asked)" },
+	{ "workers", CONFIG_NUMBER, 0, AT(workers), 1, WORKERS_MAX, .argument = "N",
+	  .help = "image workers (default: processors, at least 2, at most 8)" },
+	{ "worker-dir", CONFIG_TEXT, .offset = AT(worker_dir), .argument = "DIR", .help = "where the workers are" },
+	{ "pass-dir", CONFIG_TEXT, .offset = AT(pass_dir), .argument = "DIR",
+	  .help = "definitions of passes, instead of " PASS_DATA_FOLDER " and " PASS_SYSTEM_FOLDER },
+	{ "toolkit", CONFIG_TEXT, .offset = AT(toolkit), .argument = "DIR",
+	  .help = "CUDA toolkit (default $CUDA_HOME, then /usr/local/cuda)" },
+	{ "image-worker-argument", CONFIG_LIST, CONFIG_HIDDEN, .offset = AT(image_arguments) },
+	{ "program-worker-argument", CONFIG_LIST, CONFIG_HIDDEN, .offset = AT(program_arguments) },
+	{ "pass-worker-argument", CONFIG_LIST, CONFIG_HIDDEN, .offset = AT(pass_arguments) },
+	{},
+};
+
+_Static_assert(sizeof(config_settings) / sizeof(config_settings[0]) <= CONFIG_SETTINGS_MAX, "struct config has room for them");
+
+const struct config_setting *config_setting(const char *name) {
+	for (const struct config_setting *setting = config_settings; setting->name; setting++)
+		if (strcmp(setting->name, name) == 0)
+			return setting;
+	return NULL;
+}
+
+void config_set_defaults(struct config *config) {
+	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+	config->verify = true;
+	config->deadline_ms = 2000;
+	config->compile_ms = 60000;
+	config->mirror_period_ms = 100;
+	config->workers = processors < 2 ? 2 : processors > 8 ? 8 : (unsigned int)processors;
+	config->engines.fallback = ENGINE_DEFAULT;
+}
