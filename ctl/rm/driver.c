@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "driver.h"
+
+static int kernel_open(void *userdata, const char *path) {
+	const int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int kernel_close(void *userdata, int fd) {
+	return close(fd);
+}
+
+/* The driver's calls may be interrupted by signals, and are made again as libcuda does. */
+static int kernel_ioctl(void *userdata, int fd, unsigned long command, void *argument) {
+	int r;
+
+	do
+		r = ioctl(fd, command, argument);
+	while (r < 0 && (errno == EINTR || errno == EAGAIN));
+	return r < 0 ? -errno : r;
+}
+
+static void *kernel_map(void *userdata, int fd, size_t size) {
+	void *address = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+
+	return address == MAP_FAILED ? NULL : address;
+}
+
+static void kernel_unmap(void *userdata, void *address, size_t size) {
+	munmap(address, size);
+}
+
+const struct rm_driver rm_driver_kernel = { kernel_open, kernel_close, kernel_ioctl, kernel_map, kernel_unmap, NULL };
