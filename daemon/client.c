@@ -277,10 +277,30 @@ static void client_start_folding(struct daemon *daemon) {
 
 /* ---- handlers ---- */
 
+/* What a process is to know of the daemon. If it cannot be sent, the end is seen soon. */
+static void client_welcome(const struct daemon *daemon, const struct process *process, struct shim_connection *connection,
+			   uint32_t sequence) {
+	union wire_message message = { .header = { .type = WIRE_WELCOME, .sequence = sequence } };
+
+	message.welcome.deadline_ms = daemon->config->deadline_ms;
+	message.welcome.mirror_period_ms = daemon->config->mirror_period_ms;
+	message.welcome.pid = (uint32_t)process->facts.pid;
+	_Static_assert(sizeof(message.welcome.comm) == FILTER_COMM_SIZE, "NUL-padded both");
+	memcpy(message.welcome.comm, process->facts.comm, sizeof(message.welcome.comm));
+	shim_connection_send(connection, &message, -1);
+}
+
+void client_welcome_mirrors(struct daemon *daemon) {
+	const struct process *process;
+
+	LIST_FOREACH(process, &daemon->processes.list, link)
+		if (process_mirror(process))
+			client_welcome(daemon, process, process_mirror(process), ++daemon->last_sequence);
+}
+
 static int client_on_hello(struct shim_connection *connection, const struct wire_hello *hello,
 			   void *userdata) {
 	struct daemon *daemon = userdata;
-	union wire_message message = { .header = { .type = WIRE_WELCOME } };
 	struct client *client;
 	int r;
 
@@ -296,13 +316,7 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
 		client->process->driver_version = hello->driver_version;
 	client->connection = connection;
 	connection->userdata = client;
-	message.header.sequence = hello->header.sequence;
-	message.welcome.deadline_ms = daemon->config->deadline_ms;
-	message.welcome.mirror_period_ms = daemon->config->mirror_period_ms;
-	message.welcome.pid = (uint32_t)client->process->facts.pid;
-	_Static_assert(sizeof(message.welcome.comm) == FILTER_COMM_SIZE, "NUL-padded both");
-	memcpy(message.welcome.comm, client->process->facts.comm, sizeof(message.welcome.comm));
-	shim_connection_send(connection, &message, -1); /* if it fails, the end is seen soon */
+	client_welcome(daemon, client->process, connection, hello->header.sequence);
 	if (hello->role == WIRE_ROLE_MIRROR) {
 		client_sync_connected(daemon, client->process, connection);
 		client_send_retirements(daemon, client->process, connection);

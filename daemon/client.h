@@ -44,5 +44,8 @@ bool client_wants(const struct daemon *daemon, const struct image_result *result
 /* Tells processes that an attachment which is gone was the last of some of their modules. */
 void client_retire(struct daemon *daemon, uint64_t attachment);
 
+/* Tells processes that copy maps how often they do so now. */
+void client_welcome_mirrors(struct daemon *daemon);
+
 /* Tells all processes with instances of the map to stop using it. */
 void client_disarm(struct daemon *daemon, const struct map *map);

@@ -12,7 +12,7 @@
 
 #define WORKERS_MAX 64
 
-static int config_apply_engine(struct config *config, const char *text, char error[static CONFIG_ERROR_SIZE]) {
+static int config_apply_engine(struct config *config, char error[static CONFIG_ERROR_SIZE]) {
 	char why[ENGINE_ERROR_SIZE];
 
 	config->engines = (struct engine_rules){ .fallback = ENGINE_DEFAULT };
@@ -24,8 +24,8 @@ static int config_apply_engine(struct config *config, const char *text, char err
 	return 0;
 }
 
-static int config_apply_sanitizer(struct config *config, const char *text, char error[static CONFIG_ERROR_SIZE]) {
-	if (text[0] == '/' && strlen(text) < INTEREST_SANITIZER_MAX)
+static int config_apply_sanitizer(struct config *config, char error[static CONFIG_ERROR_SIZE]) {
+	if (config->sanitizer[0] == '/' && strlen(config->sanitizer) < INTEREST_SANITIZER_MAX)
 		return 0;
 	snprintf(error, CONFIG_ERROR_SIZE, "expected an absolute path of at most %d bytes", INTEREST_SANITIZER_MAX - 1);
 	return CONFIG_E_USAGE;
@@ -48,11 +48,11 @@ const struct config_setting config_settings[] = {
 		  "machine code, at any time), auto (either), off (not at all). MATCH: uid=N, exe=PATH, comm=NAME or\n"
 		  "cgroup=PATH; the first one that matches decides, a rule without one is for all others.\n"
 		  "NVIDIA's profilers do not work in processes that have the SASS engine" },
-	{ "sanitizer", CONFIG_TEXT, .offset = AT(sanitizer), .apply = config_apply_sanitizer, .argument = "PATH",
+	{ "sanitizer", CONFIG_TEXT, CONFIG_LIVE, .offset = AT(sanitizer), .apply = config_apply_sanitizer, .argument = "PATH",
 	  .help = "NVIDIA's libsanitizer-public.so, for the SASS engine (default: where toolkits put it)" },
 	{ "deadline-ms", CONFIG_NUMBER, CONFIG_LIVE, AT(deadline_ms), 10, 600000, .argument = "N",
 	  .help = "how long a process may be held up by one module (default 2000)" },
-	{ "compile-ms", CONFIG_NUMBER, CONFIG_LIVE, AT(compile_ms), 0, 3600000, .argument = "N",
+	{ "compile-ms", CONFIG_NUMBER, 0, AT(compile_ms), 0, 3600000, .argument = "N",
 	  .help = "how long a module may be compiled when nobody waits for it any more (default 60000;\n"
 		  "0: it may not)" },
 	{ "mirror-period-ms", CONFIG_NUMBER, CONFIG_LIVE, AT(mirror_period_ms), 0, 3600000, .argument = "N",

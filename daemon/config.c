@@ -65,6 +65,12 @@ static int config_parse_number(const struct config_setting *setting, const char 
 	return 0;
 }
 
+static int config_replace(char **place, const char *text) {
+	free(*place);
+	*place = text ? strdup(text) : NULL;
+	return text && !*place ? -ENOMEM : 0;
+}
+
 static void config_list_clear(struct config_list *list) {
 	while (list->n)
 		free(list->items[--list->n]);
@@ -88,7 +94,6 @@ static int config_list_add(struct config_list *list, const char *text, char *err
 static int config_store(struct config *config, const struct config_setting *setting, const char *text, char *error) {
 	void *place = config_at(config, setting);
 	uint64_t number = 0;
-	char *copy;
 	int r = 0;
 
 	switch (setting->kind) {
@@ -105,12 +110,7 @@ static int config_store(struct config *config, const struct config_setting *sett
 			*(uint64_t *)place = number;
 		return r;
 	case CONFIG_TEXT:
-		copy = strdup(text);
-		if (!copy)
-			return -ENOMEM;
-		free(*(char **)place);
-		*(char **)place = copy;
-		return 0;
+		return config_replace(place, text);
 	case CONFIG_LIST:
 		return config_list_add(place, text, error);
 	}
@@ -130,7 +130,7 @@ int config_set(struct config *config, const struct config_setting *setting, cons
 		return config_wrong(error, "this file has set it before");
 	*given = config->source;
 	r = *text ? config_store(config, setting, text, error) : 0;
-	return r == 0 && setting->apply ? setting->apply(config, text, error) : r;
+	return r == 0 && setting->apply ? setting->apply(config, error) : r;
 }
 
 /* ---- the command line ---- */
@@ -149,7 +149,7 @@ static void config_options(struct option options[static CONFIG_SETTINGS_MAX + 8]
 	static const struct option own[] = {
 		{ "session", optional_argument, NULL, OPTION_SESSION },
 		{ "config", required_argument, NULL, OPTION_CONFIG },
-		{ "check-config", no_argument, NULL, OPTION_CHECK },
+		{ "check-config", optional_argument, NULL, OPTION_CHECK },
 		{ "help", no_argument, NULL, OPTION_HELP },
 		{ "version", no_argument, NULL, OPTION_VERSION },
 	};
@@ -163,14 +163,8 @@ static void config_options(struct option options[static CONFIG_SETTINGS_MAX + 8]
 	options[n] = (struct option){};
 }
 
-static int config_replace(char **place, const char *text) {
-	free(*place);
-	*place = text ? strdup(text) : NULL;
-	return text && !*place ? -ENOMEM : 0;
-}
-
 /* What is no setting. */
-static int config_own_option(struct config *config, int option) {
+static int config_own_option(struct config *config, int option, char *error) {
 	switch (option) {
 	case OPTION_SESSION:
 		config->session = true;
@@ -179,7 +173,8 @@ static int config_own_option(struct config *config, int option) {
 		return config_replace(&config->file, optarg);
 	case OPTION_CHECK:
 		config->action = CONFIG_CHECK;
-		return 0;
+		config->quiet = optarg;
+		return optarg && strcmp(optarg, "quiet") != 0 ? config_wrong(error, "--check-config=%s: expected quiet", optarg) : 0;
 	case 'h':
 	case OPTION_HELP:
 		config->action = CONFIG_HELP;
@@ -206,7 +201,7 @@ static int config_read_options(struct config *config, int argc, char *argv[], bo
 		const struct config_setting *setting = c >= OPTION_SETTING ? &config_settings[c - OPTION_SETTING] : NULL;
 
 		if (!setting && !settings)
-			r = config_own_option(config, c);
+			r = config_own_option(config, c, error);
 		else if (setting && settings)
 			r = config_set(config, setting, optarg ? optarg : "yes", why);
 		if (r > 0 && setting)
@@ -284,6 +279,34 @@ bool config_same(const struct config_setting *setting, const struct config *a, c
 	return false;
 }
 
+int config_copy(const struct config_setting *setting, struct config *config, const struct config *other) {
+	void *to = config_at(config, setting);
+	const void *from = config_at(other, setting);
+	const struct config_list *list = from;
+	char error[CONFIG_ERROR_SIZE];
+	int r = 0;
+
+	switch (setting->kind) {
+	case CONFIG_BOOL:
+		*(bool *)to = *(const bool *)from;
+		break;
+	case CONFIG_NUMBER:
+		*(unsigned int *)to = *(const unsigned int *)from;
+		break;
+	case CONFIG_SIZE:
+		*(uint64_t *)to = *(const uint64_t *)from;
+		break;
+	case CONFIG_TEXT:
+		return config_replace(to, *(char *const *)from);
+	case CONFIG_LIST:
+		config_list_clear(to);
+		for (size_t i = 0; r == 0 && i < list->n; i++)
+			r = config_list_add(to, list->items[i], error);
+		break;
+	}
+	return r == 0 && setting->apply ? setting->apply(config, error) : r;
+}
+
 /* ---- for people ---- */
 
 static void config_print_one(const struct config *config, const struct config_setting *setting, FILE *file) {
@@ -345,7 +368,7 @@ void config_usage(FILE *file) {
 	config_usage_one("--session[=NAME]", "a private daemon of this user, for a try; processes find it by GPUPROBE_SESSION=NAME", file);
 	config_usage_one("--config=FILE", "settings, in place of " CONFIG_FILE " and *.conf in\n" CONFIG_FOLDER
 					  "; a session reads none but this", file);
-	config_usage_one("--check-config", "print the settings that hold, as a file could say them, and exit", file);
+	config_usage_one("--check-config[=quiet]", "print the settings that hold, as a file could say them, or what is wrong; quiet: only that", file);
 	for (const struct config_setting *setting = config_settings; setting->name; setting++) {
 		const bool optional = setting->flags & CONFIG_OPTIONAL;
 

@@ -45,6 +45,7 @@ struct config_list {
 struct config {
 	/* of the command line alone */
 	enum config_action action;
+	bool quiet; /* a check prints nothing but what is wrong */
 	bool session;
 	char *session_name, *file;
 
@@ -86,8 +87,8 @@ struct config_setting {
 	uint64_t min, max;
 	const char *argument; /* in the help */
 	const char *help; /* lines */
-	/* Looks at the value that was just set, with its text, and may make something else of it. 0, or CONFIG_E_USAGE with what is wrong in error. */
-	int (*apply)(struct config *config, const char *text, char error[static CONFIG_ERROR_SIZE]);
+	/* Looks at the value that was just set, and may make something else of it. 0, or CONFIG_E_USAGE with what is wrong in error. */
+	int (*apply)(struct config *config, char error[static CONFIG_ERROR_SIZE]);
 };
 
 extern const struct config_setting config_settings[]; /* ends with one without a name */
@@ -112,6 +113,9 @@ int config_read_folder(struct config *config, const char *path, char error[stati
 
 /* Whether a setting is the same in both. */
 bool config_same(const struct config_setting *setting, const struct config *a, const struct config *b);
+
+/* Makes it the same as in other. 0 or -ENOMEM. */
+int config_copy(const struct config_setting *setting, struct config *config, const struct config *other);
 
 /* Writes what holds, as a file could say it. */
 void config_print(const struct config *config, FILE *file);

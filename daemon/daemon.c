@@ -178,21 +178,39 @@ static int daemon_load_passes(struct daemon *daemon, const struct daemon_options
 	return 0;
 }
 
+/* What the page says of the configuration. rules has room for those of engines. */
+static struct interest_options daemon_interest_options(const struct config *config, struct interest_rule rules[static INTEREST_SASS_RULES_MAX]) {
+	return (struct interest_options){
+		.deadline_ms = config->deadline_ms,
+		.sass_rules = rules,
+		.n_sass_rules = engine_rules_to_page(&config->engines, rules),
+		.sanitizer = config->sanitizer,
+	};
+}
+
 /* The interest page. 0 or -errno, logged. */
 static int daemon_start_interest(struct daemon *daemon, const struct daemon_options *options) {
 	struct interest_rule rules[INTEREST_SASS_RULES_MAX];
-	const struct interest_options page = {
-		.deadline_ms = options->config->deadline_ms,
-		.sass_rules = rules,
-		.n_sass_rules = engine_rules_to_page(&daemon->config->engines, rules),
-		.sanitizer = options->config->sanitizer,
-	};
+	const struct interest_options page = daemon_interest_options(daemon->config, rules);
 	int r;
 
 	r = interest_writer_new(&daemon->interest, options->interest_path, &page);
 	if (r < 0)
 		log_error("%s: %s", options->interest_path, strerror(-r));
 	return r;
+}
+
+void daemon_configure(struct daemon *daemon, const struct config *config) {
+	struct interest_rule rules[INTEREST_SASS_RULES_MAX];
+	const bool mirrors = daemon->config->mirror_period_ms != config->mirror_period_ms;
+	struct interest_options page;
+
+	daemon->config = config;
+	page = daemon_interest_options(config, rules);
+	interest_writer_configure(daemon->interest, &page);
+	if (mirrors)
+		client_welcome_mirrors(daemon);
+	plan_prepare_again(daemon);
 }
 
 int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options) {

@@ -90,6 +90,9 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 void daemon_stop(struct daemon *daemon);
 struct daemon *daemon_free(struct daemon *daemon);
 
+/* Goes on with another configuration, which stays: what changes live (CONFIG_LIVE) does so at once, in processes, too. */
+void daemon_configure(struct daemon *daemon, const struct config *config);
+
 /* After attachments have come or gone. */
 void daemon_announce(struct daemon *daemon);
 

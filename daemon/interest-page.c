@@ -59,18 +59,25 @@ static void interest_close_old(struct interest_page *page) {
 	munmap(page, INTEREST_PAGE_SIZE);
 }
 
-/* Fills in what stays. */
+static void interest_begin_trace(struct interest_page *page) {
+	__atomic_store_n(&page->trace_generation, page->trace_generation + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static void interest_end_trace(struct interest_page *page) {
+	__atomic_store_n(&page->trace_generation, page->trace_generation + 1, __ATOMIC_RELEASE);
+}
+
+/* What the page says of the configuration. */
 static void interest_fill(struct interest_page *page, const struct interest_options *options) {
-	page->version = INTEREST_VERSION;
-	page->generation = 2;
 	page->deadline_ms = options->deadline_ms;
 	page->sass_rule_count = (uint32_t)options->n_sass_rules;
+	memset(page->sass_rules, 0, sizeof(page->sass_rules));
 	if (options->n_sass_rules)
-		memcpy(page->sass_rules, options->sass_rules,
-		       options->n_sass_rules * sizeof(page->sass_rules[0]));
+		memcpy(page->sass_rules, options->sass_rules, options->n_sass_rules * sizeof(page->sass_rules[0]));
+	memset(page->sanitizer, 0, sizeof(page->sanitizer));
 	if (options->sanitizer)
 		strncpy(page->sanitizer, options->sanitizer, sizeof(page->sanitizer) - 1);
-	__atomic_store_n(&page->magic, INTEREST_MAGIC, __ATOMIC_RELEASE);
 }
 
 int interest_writer_new(struct interest_writer **writerp, const char *path,
@@ -91,7 +98,10 @@ int interest_writer_new(struct interest_writer **writerp, const char *path,
 	page = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (page == MAP_FAILED)
 		return -errno;
+	page->version = INTEREST_VERSION;
+	page->generation = 2;
 	interest_fill(page, options);
+	__atomic_store_n(&page->magic, INTEREST_MAGIC, __ATOMIC_RELEASE);
 	writer = calloc(1, sizeof(*writer));
 	if (!writer) {
 		munmap(page, INTEREST_PAGE_SIZE);
@@ -126,6 +136,14 @@ struct interest_writer *interest_writer_free(struct interest_writer *writer) {
 	return NULL;
 }
 
+void interest_writer_configure(struct interest_writer *writer, const struct interest_options *options) {
+	interest_begin(writer->page);
+	interest_begin_trace(writer->page);
+	interest_fill(writer->page, options);
+	interest_end_trace(writer->page);
+	interest_end(writer->page);
+}
+
 void interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules,
 			 size_t n_rules) {
 	struct interest_rule kept[INTEREST_RULES_MAX];
@@ -156,11 +174,10 @@ void interest_writer_trace(struct interest_writer *writer, const struct interest
 	struct interest_page *page = writer->page;
 	const size_t n = n_rules < INTEREST_TRACE_RULES_MAX ? n_rules : INTEREST_TRACE_RULES_MAX;
 
-	__atomic_store_n(&page->trace_generation, page->trace_generation + 1, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_RELEASE);
+	interest_begin_trace(page);
 	page->trace_rule_count = (uint32_t)(n_rules > INTEREST_TRACE_RULES_MAX ? INTEREST_TRACE_RULES_MAX + 1 : n_rules);
 	memset(page->trace_rules, 0, sizeof(page->trace_rules));
 	if (n)
 		memcpy(page->trace_rules, rules, n * sizeof(rules[0]));
-	__atomic_store_n(&page->trace_generation, page->trace_generation + 1, __ATOMIC_RELEASE);
+	interest_end_trace(page);
 }

@@ -11,7 +11,7 @@
 
 struct interest_writer;
 
-/* What a page says as long as the daemon lives. Borrowed until interest_writer_new() returns. */
+/* What a page says of the configuration. Borrowed. */
 struct interest_options {
 	uint32_t deadline_ms;
 	const struct interest_rule *sass_rules;
@@ -28,6 +28,9 @@ int interest_writer_new(struct interest_writer **writerp, const char *path,
 
 /* Marks the page as closed; the file stays. NULL is fine. */
 struct interest_writer *interest_writer_free(struct interest_writer *writer);
+
+/* Says something else of the configuration; both generations grow. */
+void interest_writer_configure(struct interest_writer *writer, const struct interest_options *options);
 
 /* Announces new rules: the generation grows, also if they are those of before. Equal ones are merged; too many of them mean everyone. */
 void interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules,

@@ -20,6 +20,7 @@
 #include "log.h"
 #include "message-id.h"
 #include "paths.h"
+#include "reload.h"
 #include "runtime-dir.h"
 #include "watchdog.h"
 #include "worker-setup.h"
@@ -39,7 +40,8 @@ static int configure(struct config **configp, int argc, char *argv[]) {
 	case CONFIG_RUN:
 		return -1;
 	case CONFIG_CHECK:
-		config_print(*configp, stdout);
+		if (!(*configp)->quiet)
+			config_print(*configp, stdout);
 		break;
 	case CONFIG_HELP:
 		config_usage(stdout);
@@ -115,6 +117,7 @@ static void raise_limit(void) {
 struct stop {
 	struct daemon *daemon;
 	struct watchdog *watchdog; /* NULL: nobody watches */
+	struct reload reload;
 	uv_signal_t signals[2];
 };
 
@@ -126,6 +129,7 @@ static void on_signal(uv_signal_t *handle, int number) {
 	log_event(LOG_LEVEL_NOTICE, MESSAGE_STOPS, no_fields, "stops: %s", number == SIGTERM ? "SIGTERM" : "SIGINT");
 	sd_notify(0, "STOPPING=1");
 	stop->watchdog = watchdog_free(stop->watchdog);
+	reload_stop(&stop->reload);
 	daemon_stop(stop->daemon);
 	for (int i = 0; i < 2; i++)
 		if (!uv_is_closing((uv_handle_t *)&stop->signals[i]))
@@ -150,7 +154,7 @@ static int start_watchdog(struct stop *stop, uv_loop_t *loop) {
 }
 
 /* Runs until a signal. An exit status. */
-static int loop(const struct daemon_options *options, const struct runtime_dir *dir) {
+static int loop(const struct daemon_options *options, const struct runtime_dir *dir, int argc, char *argv[]) {
 	static const int numbers[2] = { SIGTERM, SIGINT };
 	struct stop stop = {};
 	uv_loop_t uv;
@@ -165,6 +169,7 @@ static int loop(const struct daemon_options *options, const struct runtime_dir *
 	if (r == 0)
 		r = start_watchdog(&stop, &uv);
 	if (r == 0) {
+		reload_start(&stop.reload, &uv, stop.daemon, argc, argv);
 		for (int i = 0; i < 2; i++) {
 			uv_signal_init(&uv, &stop.signals[i]);
 			stop.signals[i].data = &stop;
@@ -178,6 +183,7 @@ static int loop(const struct daemon_options *options, const struct runtime_dir *
 	}
 	uv_run(&uv, UV_RUN_DEFAULT);
 	daemon_free(stop.daemon);
+	reload_deinit(&stop.reload);
 	if (uv_loop_close(&uv) < 0)
 		log_error("the loop did not end in good order");
 	return r < 0 ? 1 : 0;
@@ -191,7 +197,7 @@ static void prepare_process(void) {
 }
 
 /* With its configuration, until it ends. An exit status. */
-static int run(const struct config *config) {
+static int run(const struct config *config, int argc, char *argv[]) {
 	static struct worker_setup workers; /* as long as the process */
 	struct daemon_options options = { .config = config, .socket_mode = config->session ? 0600 : 0666 };
 	struct runtime_dir *dir = NULL;
@@ -211,7 +217,7 @@ static int run(const struct config *config) {
 	options.control_path = runtime_dir_control(dir);
 	options.shim_path = runtime_dir_shim(dir);
 	options.interest_path = runtime_dir_interest(dir);
-	r = loop(&options, dir);
+	r = loop(&options, dir, argc, argv);
 	runtime_dir_free(dir);
 	return r;
 }
@@ -222,7 +228,7 @@ int main(int argc, char *argv[]) {
 
 	r = configure(&config, argc, argv);
 	if (r < 0)
-		r = run(config);
+		r = run(config, argc, argv);
 	config_free(config);
 	return r;
 }

@@ -234,6 +234,11 @@ static void test_command_line(void **state) {
 	assert_true(config->allow_exit);
 	assert_string_equal(config->image_arguments.items[0], "-x");
 	config_free(config);
+	read_config(CONFIG_E_USAGE, "--check-config=x", NULL, NULL);
+	assert_string_equal(error, "--check-config=x: expected quiet");
+	config = read_config(0, "--check-config=quiet", NULL, NULL);
+	assert_true(config->quiet);
+	config_free(config);
 	config = read_config(0, "--version", "--help", NULL);
 	assert_int_equal(config->action, CONFIG_VERSION);
 	config_free(config);
@@ -264,6 +269,14 @@ static void test_print(void **state) {
 		assert_int_equal(config_same(setting, config, again), strcmp(setting->name, "toolkit") != 0 &&
 									      strcmp(setting->name, "stub") != 0 &&
 									      strcmp(setting->name, "deadline-ms") != 0);
+
+	/* and what is copied is the same */
+	for (const struct config_setting *setting = config_settings; setting->name; setting++) {
+		assert_int_equal(config_copy(setting, again, config), 0);
+		assert_true(config_same(setting, config, again));
+	}
+	assert_int_equal(again->engines.n, 1);
+	assert_int_equal(again->engines.fallback, ENGINE_AUTO);
 	config_free(again);
 	config_free(config);
 }

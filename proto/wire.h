@@ -17,7 +17,8 @@
  *   TRACE    opened by a process that may be traced (interest.h): HELLO -> WELCOME, TRACE -> TRACE_REPLY; then nothing, until one side
  *            closes it: the daemon when the trace is over, the process when it ends. Calls go through shared memory (trace-ring.h).
  *   MIRROR   opened only while instances exist, or replaced modules that are not retired; the daemon speaks first:
- *              HELLO -> WELCOME, then SYNC -> SYNCED and DISARM -> SYNCED at any time, and RETIRE, which has no reply.
+ *              HELLO -> WELCOME, then SYNC -> SYNCED and DISARM -> SYNCED at any time, and RETIRE and another WELCOME (of which
+ *              mirror_period_ms counts from then on), which have no reply.
  * The daemon identifies the process by SO_PEERCRED alone; nothing in a message is believed about it.
  * When its last connection closes, the process is gone and its map instances are folded into the
  * maps' totals.

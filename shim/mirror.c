@@ -275,7 +275,7 @@ static void copy_all(bool wait, bool final)
 }
 
 /* Serves one message; false: the connection is of no more use. */
-static bool serve(uint32_t wait_ms)
+static bool serve(uint32_t *period_ms, uint32_t wait_ms)
 {
 	union wire_message message;
 	uint64_t deadline_ms = client_now_ms() + wait_ms;
@@ -285,6 +285,10 @@ static bool serve(uint32_t wait_ms)
 		return false;
 	if (message.header.type == WIRE_RETIRE) {
 		bare_retire(message.retire.module_id, thread.connected_epoch);
+		return true;
+	}
+	if (message.header.type == WIRE_WELCOME) {
+		*period_ms = message.welcome.mirror_period_ms;
 		return true;
 	}
 	sequence = message.header.sequence;
@@ -354,7 +358,7 @@ static bool run(uint32_t period_ms, uint32_t wait_ms)
 			break;
 		if (r == 0)
 			copy_all(false, false);
-		else if (r > 0 && !serve(wait_ms))
+		else if (r > 0 && !serve(&period_ms, wait_ms))
 			return false;
 		if (r >= 0 && retire())
 			return true;

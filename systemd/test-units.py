@@ -27,13 +27,13 @@ def run(*command, **more):
 class Units(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        """The units in a folder, and a program for ExecStart=."""
+        """The units in a folder, and a program for ExecStart= and ExecReload=."""
         cls.folder = tempfile.mkdtemp(prefix="test-units-")
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         for name in "gpuprobed.socket", "gpuprobed-shim.socket":
             shutil.copy(os.path.join(UNITS, name), cls.folder)
         with open(os.path.join(cls.folder, "gpuprobed.service"), "w") as file:
-            file.write(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", read(SERVICE), flags=re.M))
+            file.write(re.sub(r"^(Exec\w+)=\S+/gpuprobed\b", r"\1=/bin/true", read(SERVICE), flags=re.M))
 
     def verify(self, *units):
         return run("systemd-analyze", "verify", "--man=no", *(os.path.join(self.folder, unit) for unit in units))

@@ -177,6 +177,32 @@ LD_PRELOAD=$shim "${application[@]}" || fail "the program without a daemon"
 "$ctl" status | grep -q "system daemon" || fail "start by socket again"
 systemctl restart gpuprobed.service && "$ctl" status >/dev/null || fail restart
 
+echo "configuration"
+conf=/etc/gpuprobed/gpuprobed.conf
+mkdir -p $conf.d
+log_has() { journalctl --sync; journalctl -q --no-pager -o cat -u gpuprobed.service | grep -qF "$1"; }
+deadline() { od -An -td4 -j20 -N4 /run/gpuprobe/interest | tr -d ' '; } # of struct interest_page
+echo "deadline-ms = 3000" >$conf
+systemctl restart gpuprobed.service || fail "restart with a file"
+main=$(property MainPID)
+[ "$(deadline)" = 3000 ] || fail "deadline-ms: $(deadline)"
+printf 'deadline-ms = 4000\nworkers = 7\n' >$conf.d/10.conf
+systemctl reload gpuprobed.service || fail reload
+until_true "reloaded" is StatusText "configuration reloaded"
+[ "$(deadline)" = 4000 ] || fail "deadline-ms after a reload: $(deadline)"
+log_has "needs a restart, and stays as it was: workers" || fail "workers: $(journalctl -u gpuprobed.service | tail -5)"
+printf 'deadline-ms = 5000\nworker = 7\n' >$conf.d/10.conf
+systemctl reload gpuprobed.service 2>/dev/null && fail "a wrong file is reloaded"
+log_has "gpuprobed: $conf.d/10.conf:2: worker: there is no such setting" || fail "$(journalctl -u gpuprobed.service | tail -5)"
+kill -HUP "$main" # without the check of the unit
+until_true "not reloaded" is StatusText "configuration not reloaded: $conf.d/10.conf:2: worker: there is no such setting; gpuprobed --help has their names"
+[ "$(deadline)" = 4000 ] || fail "a wrong file has changed something: $(deadline)"
+is ActiveState active && is MainPID "$main" || fail "the daemon did not survive a reload"
+rm -r /etc/gpuprobed
+systemctl reload gpuprobed.service || fail "reload without files"
+has_defaults() { [ "$(deadline)" = 2000 ]; }
+until_true "the defaults" has_defaults
+
 watched() { # OPTIONS: with a short time, and no patience
 	mkdir -p /run/systemd/system/gpuprobed.service.d
 	printf '[Service]\nWatchdogSec=2s\nRestartSec=3s\nEnvironment=OPTIONS=%s\nLimitCORE=0\n' "$1" >/run/systemd/system/gpuprobed.service.d/test.conf
