@@ -541,11 +541,21 @@ static int list_passes(struct varlink_call *call, json_object *parameters, void 
 				"\"include\":[\"kretprobe/*\"],\"exclude\":[]}],\"folders\":[\"/etc/p\"]}"));
 }
 
+/* One of each state, one that is of a later daemon, and a terminal's command. */
+static int examine(struct varlink_call *call, json_object *parameters, void *userdata) {
+	return varlink_call_reply(
+		call, from_text("{\"checks\":[{\"id\":\"daemon.fine\",\"title\":\"this\",\"state\":\"ok\",\"found\":\"as it should be\",\"todo\":\"\"},"
+				"{\"id\":\"daemon.less\",\"title\":\"that\",\"state\":\"warning\",\"found\":\"not there\",\"todo\":\"get \\u001bone\"},"
+				"{\"id\":\"daemon.broken\",\"title\":\"other\",\"state\":\"failed\",\"found\":\"gone\",\"todo\":\"mend it\"},"
+				"{\"id\":\"daemon.later\",\"title\":\"new\",\"state\":\"splendid\",\"found\":\"x\",\"todo\":\"\"}]}"));
+}
+
 static const struct varlink_method methods[] = {
 	{ "Attach", attach },
 	{ "Detach", detach },
 	{ "List", list_attachments },
 	{ "Status", status },
+	{ "Examine", examine },
 	{ "Why", why },
 	{ "ListMaps", list_maps },
 	{ "DumpMap", dump_map },

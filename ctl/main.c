@@ -40,7 +40,8 @@ static const char help[] =
 	"  hook list         places in the kernel at which a trace can look\n"
 	"  hook test NAME    whether one is hit\n"
 	"  hook status       which are at work, and why others cannot be\n"
-	"  shim enable       have the library in every program; also: disable, status\n"
+	"  shim enable       have the library in every program; also: disable, status, cdi\n"
+	"  doctor            what is missing here, and what to do about it\n"
 	"  pass list         passes that the daemon runs\n"
 	"  pass test FILE    run passes on a PTX file, here\n"
 	"\n"
@@ -70,6 +71,7 @@ static const struct ctl_command commands[] = {
 	{ "pass", command_pass, CTL_TITLE "pass" },
 	{ "trace", command_trace, CTL_TITLE "trace" },
 	{ "hook", command_hook, CTL_TITLE "hook" },
+	{ "doctor", command_doctor, CTL_TITLE "doctor" },
 	{ "shim", command_shim, CTL_TITLE "shim" },
 };
 

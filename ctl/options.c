@@ -160,7 +160,7 @@ int ctl_put_size(json_object *parameters, const char *key, const char *what, con
 int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun, const struct ctl_command *verbs,
 	     size_t n) {
 	static const struct option options[] = { CTL_OPTIONS, {} };
-	char all[64] = "";
+	char all[96] = "";
 	int option, first, r;
 
 	while ((option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0) {

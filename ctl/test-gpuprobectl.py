@@ -344,7 +344,7 @@ class Rest(Case):
         offered = {}
         for words in (['attach'], ['detach'], ['list'], ['status'], ['why'], ['kernel', 'list'], ['kernel', 'show'], ['program', 'show'], ['map', 'dump'],
                       ['ring', 'read'], ['run'], ['log'], ['pass', 'list'], ['pass', 'test'],
-                      ['shim', 'enable'], ['shim', 'disable'], ['shim', 'status']):
+                      ['shim', 'enable'], ['shim', 'disable'], ['shim', 'status'], ['shim', 'cdi'], ['doctor']):
             options = complete('gpuprobectl', *words, '--')
             self.assertLessEqual(common, options, words)
             offered.setdefault(words[0], set()).update(options - common)

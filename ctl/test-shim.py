@@ -211,9 +211,27 @@ class Edit(Case):
         self.ctl("disable")
         self.assertIsNone(self.read())
 
+    def test_cdi(self):
+        out = json.loads(self.ctl("cdi", LIBRARY))
+        self.assertEqual((out["cdiVersion"], out["kind"], [device["name"] for device in out["devices"]]), ("0.5.0", "gpuprobe.io/shim", ["all"]))
+        edits = out["devices"][0]["containerEdits"]
+        self.assertEqual(edits["env"], ["LD_PRELOAD=/usr/lib/gpuprobe/" + NAME])
+        self.assertEqual([(mount["hostPath"], mount["containerPath"]) for mount in edits["mounts"]],
+                         [(LIBRARY, "/usr/lib/gpuprobe/" + NAME), ("/run/gpuprobe", "/run/gpuprobe")])
+        for mount in edits["mounts"]:
+            self.assertIn("ro", mount["options"])
+        with open(self.at("/usr/lib/gpuprobe/libgpuprobe-sass.so"), "wb"):
+            pass
+        mounts = json.loads(self.ctl("cdi", LIBRARY))["devices"][0]["containerEdits"]["mounts"]
+        self.assertEqual(mounts[1]["hostPath"], "/usr/lib/gpuprobe/libgpuprobe-sass.so")
+        os.chmod(self.at(LIBRARY), 0o666)
+        self.ctl("cdi", LIBRARY, status=ERROR, error=f"{LIBRARY}: others than root may write to it (mode 0666)")
+        os.unlink(self.at(LIBRARY))
+        self.ctl("cdi", LIBRARY, status=NOT_FOUND, error=f"{LIBRARY}: No such file or directory")
+
     def test_usage(self):
         hint = "; see gpuprobectl --help"
-        self.run_ctl(status=USAGE, error="shim: enable or disable or status?" + hint)
+        self.run_ctl(status=USAGE, error="shim: enable or disable or status or cdi?" + hint)
         self.run_ctl("x", status=USAGE, error="shim has no command x" + hint)
         self.ctl("disable", "x", status=USAGE, error="shim disable: x is too much" + hint)
         self.run_ctl("status", "--root=/nowhere", status=NOT_FOUND, error="--root=/nowhere: No such file or directory")

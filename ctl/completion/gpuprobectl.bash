@@ -110,7 +110,7 @@ _gpuprobectl() {
 
 	case $command in
 	"")
-		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel program map ring run log pass shim $global" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel program map ring run log pass shim doctor $global" -- "$word")
 		;;
 	attach)
 		if [[ $word == -* ]]; then
@@ -181,10 +181,13 @@ _gpuprobectl() {
 			mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
 		fi
 		;;
+	doctor)
+		mapfile -t COMPREPLY < <(compgen -W "--only --root $global" -- "$word")
+		;;
 	shim)
 		if [[ -z $noun ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "enable disable status $global" -- "$word")
-		elif [[ $noun == enable && $word != -* ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "enable disable status cdi $global" -- "$word")
+		elif [[ ( $noun == enable || $noun == cdi ) && $word != -* ]]; then
 			compopt -o filenames 2>/dev/null
 			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.so' -- "$word")
 		else

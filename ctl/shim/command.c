@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cdi.h"
 #include "check.h"
 #include "preload.h"
 
@@ -20,6 +21,7 @@ static const char help[] =
 	"Usage: gpuprobectl shim enable [--root=DIR] [LIBRARY]\n"
 	"       gpuprobectl shim disable [--root=DIR]\n"
 	"       gpuprobectl shim status [--root=DIR]\n"
+	"       gpuprobectl shim cdi [--root=DIR] [LIBRARY]\n"
 	"\n"
 	"Puts the library that brings probes into CUDA programs into /etc/ld.so.preload, and so into every program that starts from then on; takes it out\n"
 	"again; or says whether it is there and whether it is sound.\n"
@@ -27,6 +29,8 @@ static const char help[] =
 	"enable refuses a library that is missing, that others than root can change, that not everybody can read, or with which programs do not run as they\n"
 	"should. LIBRARY is the one that is installed (" LAUNCH_SHIM ") unless given. disable works without the library.\n"
 	"What else is in the file stays as it is. Exit status of status: 1 if a library of ours is enabled and not sound.\n"
+	"\n"
+	"cdi prints a specification (Container Device Interface) that gives containers the library and the daemon's sockets, for a file in /etc/cdi.\n"
 	"\n"
 	"      --root=DIR  the system in this folder, not the one that runs\n";
 
@@ -275,6 +279,10 @@ static int status(struct shim *shim) {
 	return listing.sound ? CTL_OK : CTL_ERROR;
 }
 
+static int cdi(struct shim *shim) {
+	return cdi_print(shim->ctl, shim->root, shim->library ?: LAUNCH_SHIM);
+}
+
 static int run(struct ctl *ctl, int argc, char **argv, int max, int (*verb)(struct shim *shim)) {
 	struct shim shim = { .ctl = ctl, .root = -1 };
 	int r;
@@ -300,11 +308,16 @@ static int shim_status(struct ctl *ctl, int argc, char **argv) {
 	return run(ctl, argc, argv, 0, status);
 }
 
+static int shim_cdi(struct ctl *ctl, int argc, char **argv) {
+	return run(ctl, argc, argv, 1, cdi);
+}
+
 int command_shim(struct ctl *ctl, int argc, char **argv) {
 	static const struct ctl_command verbs[] = {
 		{ "enable", shim_enable, CTL_TITLE "shim enable" },
 		{ "disable", shim_disable, CTL_TITLE "shim disable" },
 		{ "status", shim_status, CTL_TITLE "shim status" },
+		{ "cdi", shim_cdi, CTL_TITLE "shim cdi" },
 	};
 
 	return ctl_verb(ctl, argc, argv, help, "shim", verbs, sizeof(verbs) / sizeof(*verbs));

@@ -36,6 +36,31 @@ def error(connection, method, **parameters):
     raise Failed(f"{method} {list(parameters)} is not refused: {reply}")
 
 
+def test_examine():
+    """What the daemon says of itself, and what of it is for whom: only who may attach has workers asked."""
+    def checks(connection):
+        return {check["id"]: check for check in connection.call("Examine")["checks"]}
+    with Daemon() as daemon:
+        found = checks(Connection(daemon.directory))
+        check(found["daemon.image-worker"]["found"].startswith("answers in"), found)
+        check(found["daemon.program-worker"]["state"] == "ok", found)
+        check(found["daemon.restrictions"]["state"] == "skipped", found)
+        missing = daemon.status()["missing"]
+        said = [" ".join((part["found"], part["todo"])) for part in found.values()]
+        for line in missing:
+            check(line.replace("; ", " ", 1) in said, line, said)
+        # a caller who goes away meanwhile
+        for _ in range(20):
+            connection = Connection(daemon.directory)
+            connection.send("Examine")
+            connection.close()
+        check(checks(Connection(daemon.directory)).keys() == found.keys())
+    with Daemon("--verify=off", "--image-worker-argument=--test-fault=crash") as daemon:
+        found = checks(Connection(daemon.directory))
+        equal(found["daemon.verifier"]["state"], "warning")
+        equal(found["daemon.image-worker"]["state"], "failed")
+
+
 def test_attach_errors():
     with Daemon() as daemon:
         bus = Connection(daemon.directory)

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What the daemon says of itself. It may be down: then that is what there is to say. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "doctor.h"
+
+#define EXAMINE_MS 60000 /* a worker may have to be started */
+
+static json_object *check(const char *state, const char *todo, json_object *consume_found) {
+	json_object *object = json_object_new_object();
+
+	json_object_object_add(object, "id", json_object_new_string("daemon.reachable"));
+	json_object_object_add(object, "title", json_object_new_string("daemon"));
+	json_object_object_add(object, "state", json_object_new_string(state));
+	json_object_object_add(object, "found", consume_found);
+	json_object_object_add(object, "todo", json_object_new_string(todo));
+	return object;
+}
+
+json_object *doctor_daemon(const struct doctor *doctor) {
+	json_object *checks = json_object_new_array(), *theirs;
+	struct varlink_reply reply;
+	const char *socket;
+	int r;
+
+	if (!doctor->live) {
+		json_object_array_add(checks, check("skipped", "", ctl_format("that system does not run")));
+		return checks;
+	}
+	r = ctl_call(doctor->ctl, "Examine", NULL, "", EXAMINE_MS, &reply);
+	socket = *doctor->ctl->path ? doctor->ctl->path : "the socket";
+	if (r) {
+		json_object_array_add(checks, check("failed", r == CTL_PERMISSION ? "run it as root, or join the group gpuprobe"
+								      : "systemctl start gpuprobed, or for a try: gpuprobed --session; if it runs: journalctl -u gpuprobed",
+						    ctl_format("%s: no answer; what only the daemon can see was not looked at", socket)));
+		return checks;
+	}
+	json_object_array_add(checks, check("ok", "", ctl_format("answers at %s", socket)));
+	theirs = ctl_get(reply.parameters, "checks");
+	for (size_t i = 0; i < json_object_array_length(theirs); i++)
+		json_object_array_add(checks, json_object_get(json_object_array_get_idx(theirs, i)));
+	varlink_reply_deinit(&reply);
+	return checks;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Our library in all programs, as `shim status` sees it. */
+
+#include "../shim/preload.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../shim/check.h"
+#include "doctor.h"
+
+struct listing {
+	const struct doctor *doctor;
+	unsigned int ours, others;
+	char path[4096], reason[CHECK_REASON_SIZE]; /* of the first one that is not sound */
+};
+
+static void take(const char *path, size_t n, bool ours, void *userdata) {
+	struct listing *listing = userdata;
+	char resolved[4096], name[4096], reason[CHECK_REASON_SIZE];
+
+	if (!ours) {
+		listing->others++;
+		return;
+	}
+	snprintf(name, sizeof(name), "%.*s", (int)n, path);
+	if (!listing->ours++)
+		snprintf(listing->path, sizeof(listing->path), "%s", name);
+	if (check_library(listing->doctor->root, name, resolved, reason) && !*listing->reason)
+		strcpy(listing->reason, reason);
+}
+
+static void look_file(const struct doctor *doctor, struct finding *finding) {
+	struct listing listing = { .doctor = doctor };
+	struct preload preload;
+
+	if (preload_read(&preload, doctor->root)) {
+		doctor_say(finding, DOCTOR_FAILED, "repair /etc/ld.so.preload", "it cannot be read; the line above says why");
+		return;
+	}
+	preload_each(&preload, take, &listing);
+	if (*listing.reason)
+		doctor_say(finding, DOCTOR_FAILED, "gpuprobectl shim disable, then reinstall the package libgpuprobe-shim", "enabled in %.300s, and not sound: %.500s", preload.path,
+			   listing.reason);
+	else if (listing.ours)
+		doctor_say(finding, DOCTOR_OK, NULL, "enabled: %.500s is in %.300s", listing.path, preload.path);
+	else
+		doctor_say(finding, DOCTOR_WARNING, "gpuprobectl shim enable, or LD_PRELOAD=libgpuprobe-shim.so for one program", "not enabled%s",
+			   listing.others ? "; other libraries are in /etc/ld.so.preload, which stay" : "");
+	preload_deinit(&preload);
+}
+
+static void look_library(const struct doctor *doctor, struct finding *finding) {
+	char resolved[4096], reason[CHECK_REASON_SIZE];
+	enum ctl_exit r = check_library(doctor->root, LAUNCH_SHIM, resolved, reason);
+
+	if (r == CTL_OK)
+		doctor_say(finding, DOCTOR_OK, NULL, "%.900s: programs run with it", resolved);
+	else if (r == CTL_NOT_FOUND)
+		doctor_say(finding, DOCTOR_WARNING, "install the package libgpuprobe-shim, or name another one: gpuprobectl shim enable LIBRARY", "%.900s", reason);
+	else
+		doctor_say(finding, DOCTOR_FAILED, "reinstall the package libgpuprobe-shim", "%.900s", reason);
+}
+
+static void look_sass(const struct doctor *doctor, struct finding *finding) {
+	char path[4096] = LAUNCH_SHIM;
+
+	strcpy(strrchr(path, '/'), "/libgpuprobe-sass.so");
+	if (doctor_exists(doctor, path))
+		doctor_say(finding, DOCTOR_OK, NULL, "%.900s", path);
+	else
+		doctor_say(finding, DOCTOR_WARNING, "install the package libgpuprobe-shim", "%.900s is not there: machine code that is loaded cannot be probed", path);
+}
+
+const struct doctor_check doctor_preload_checks[] = {
+	{ "preload.library", "the library that is installed", look_library },
+	{ "preload.sass", "the library of the SASS engine", look_sass },
+	{ "preload.enabled", "the library in all programs", look_file },
+	{},
+};

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * shim cdi: what a runtime for containers needs to know (Container Device Interface): the library, the folder with the daemon's sockets, and LD_PRELOAD. In
+ * containers the library has a path of its own, since the folders of libraries differ from one distribution to the next.
+ */
+
+#include "cdi.h"
+
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "ctl.h"
+#include "paths.h"
+#include "preload.h"
+
+#define CDI_VERSION "0.5.0"
+#define CDI_KIND "gpuprobe.io/shim"
+#define CONTAINER_FOLDER "/usr/lib/gpuprobe"
+
+static void add_text(json_object *object, const char *key, const char *text) {
+	json_object_object_add(object, key, json_object_new_string(text));
+}
+
+static json_object *mount(const char *host, const char *container) {
+	static const char *const options[] = { "ro", "nosuid", "nodev", "rbind", "rprivate" };
+	json_object *mount = json_object_new_object(), *list = json_object_new_array();
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		json_object_array_add(list, json_object_new_string(options[i]));
+	add_text(mount, "hostPath", host);
+	add_text(mount, "containerPath", container);
+	json_object_object_add(mount, "options", list);
+	return mount;
+}
+
+int cdi_print(struct ctl *ctl, int root, const char *library) {
+	json_object *out, *edits, *mounts, *env, *device, *devices;
+	char resolved[4096], sass[4096 + 32], reason[CHECK_REASON_SIZE];
+	int fd, r;
+
+	r = (int)check_library(root, library, resolved, reason);
+	if (r)
+		return ctl_fail((enum ctl_exit)r, "%s", reason);
+	out = json_object_new_object();
+	edits = json_object_new_object();
+	mounts = json_object_new_array();
+	env = json_object_new_array();
+	device = json_object_new_object();
+	devices = json_object_new_array();
+	json_object_array_add(mounts, mount(resolved, CONTAINER_FOLDER "/" PRELOAD_LIBRARY));
+	snprintf(sass, sizeof(sass), "%.*s/libgpuprobe-sass.so", (int)(strrchr(resolved, '/') - resolved), resolved);
+	fd = preload_open_in_root(root, sass, O_PATH);
+	if (fd >= 0) {
+		close(fd);
+		json_object_array_add(mounts, mount(sass, CONTAINER_FOLDER "/libgpuprobe-sass.so"));
+	}
+	json_object_array_add(mounts, mount(PATHS_SYSTEM_DIR, PATHS_SYSTEM_DIR));
+	json_object_array_add(env, json_object_new_string("LD_PRELOAD=" CONTAINER_FOLDER "/" PRELOAD_LIBRARY));
+	json_object_object_add(edits, "env", env);
+	json_object_object_add(edits, "mounts", mounts);
+	add_text(device, "name", "all");
+	json_object_object_add(device, "containerEdits", edits);
+	json_object_array_add(devices, device);
+	add_text(out, "cdiVersion", CDI_VERSION);
+	add_text(out, "kind", CDI_KIND);
+	json_object_object_add(out, "devices", devices);
+	ctl->pretty = true; /* it is for people, too */
+	ctl_print_json(ctl, out);
+	json_object_put(out);
+	return CTL_OK;
+}
