@@ -32,6 +32,7 @@ enum trace_type {
 	TRACE_LOST = 10,
 	TRACE_STACK = 11,
 	TRACE_STOP = 12,
+	TRACE_COUNTS = 16,
 };
 
 enum trace_source {
@@ -232,6 +233,51 @@ struct trace_clock {
 	int64_t drift; /* parts per billion; 0: not known yet */
 	uint64_t error; /* nanoseconds, estimated */
 };
+
+/*
+ * Calls of a function that were counted where they happened (`aggregate` of Trace), and not sent: those of one process and source since the last such record
+ * of the three. Of these n_buckets have another number of calls than 0.
+ */
+struct trace_counts {
+	struct trace_record record;
+	uint64_t start; /* the beginning of the time that they are of, */
+	uint64_t end; /* and its end */
+	uint32_t pid;
+	uint16_t function;
+	uint16_t n_buckets;
+	uint64_t calls;
+	uint64_t errors; /* calls with a result that is neither CUDA_SUCCESS nor CUDA_ERROR_NOT_READY */
+	uint64_t time; /* sum of durations, nanoseconds */
+	uint64_t min, max; /* durations, since counting began */
+	uint64_t bytes; /* that were to be allocated, freed or copied */
+	uint64_t bytes_done; /* the same, without the calls that failed */
+	struct trace_bucket {
+		uint32_t bucket; /* trace_bucket_of() a duration */
+		uint32_t calls;
+	} buckets[];
+};
+
+/* Eight buckets for each power of two: a duration is known within a sixteenth. The last one has all that is longer (half an hour). */
+#define TRACE_BUCKETS 312
+#define TRACE_BUCKET_BITS 3
+
+static inline uint32_t trace_bucket_of(uint64_t duration) {
+	uint32_t power = 0, bucket;
+
+	if (duration < 1 << TRACE_BUCKET_BITS)
+		return (uint32_t)duration;
+	for (uint32_t bits = 32; bits; bits /= 2) /* as not all compilers of BPF know __builtin_clzll() */
+		power += duration >> power >> bits ? bits : 0;
+	bucket = (power - TRACE_BUCKET_BITS + 1) << TRACE_BUCKET_BITS | (uint32_t)(duration >> (power - TRACE_BUCKET_BITS) & ((1 << TRACE_BUCKET_BITS) - 1));
+	return bucket < TRACE_BUCKETS ? bucket : TRACE_BUCKETS - 1;
+}
+
+/* The shortest duration of a bucket. */
+static inline uint64_t trace_bucket_start(uint32_t bucket) {
+	const uint32_t octave = bucket >> TRACE_BUCKET_BITS, step = bucket & ((1 << TRACE_BUCKET_BITS) - 1);
+
+	return octave ? (uint64_t)((1 << TRACE_BUCKET_BITS) + step) << (octave - 1) : step;
+}
 
 struct trace_lost {
 	struct trace_record record; /* source: whose */

@@ -287,6 +287,17 @@ static void set_subject(struct call *call, uint32_t pid) {
 		set_described(call, function->extras[i].argument);
 }
 
+bool trace_decode_function(uint16_t number, struct trace_item *item) {
+	const struct function *function = function_by_number(number);
+
+	if (!function)
+		return false;
+	item->name = function->name;
+	item->base = function->base;
+	item->class = function_class_name(function->class);
+	return true;
+}
+
 bool trace_decode_call(struct trace_decoder *decoder, const struct trace_call *record, struct trace_item *item) {
 	struct call call = { .decoder = decoder, .item = item, .function = function_by_number(record->function) };
 	struct bytes rest = { (const uint8_t *)record->words, record->record.size - sizeof(*record) };
@@ -298,9 +309,7 @@ bool trace_decode_call(struct trace_decoder *decoder, const struct trace_call *r
 	call.words = (struct bytes){ rest.data, n_words < rest.n ? n_words : rest.n };
 	find_extras(&call, (struct bytes){ rest.data + call.words.n, rest.n - call.words.n }, record->n_extras);
 
-	item->name = call.function->name;
-	item->base = call.function->base;
-	item->class = function_class_name(call.function->class);
+	trace_decode_function(record->function, item);
 	for (int i = 0; i < call.function->n_arguments; i++)
 		add_argument(&call, i);
 	set_subject(&call, record->pid);

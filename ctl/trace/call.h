@@ -14,5 +14,8 @@
  */
 bool trace_decode_call(struct trace_decoder *decoder, const struct trace_call *call, struct trace_item *item);
 
+/* Name, base and class alone. False: a function that the table does not have. */
+bool trace_decode_function(uint16_t function, struct trace_item *item);
+
 /* Whether a call of the function puts work on the GPU: launches, and copies and sets that kernels may be. */
 bool trace_call_launches(uint16_t function);

@@ -24,6 +24,7 @@ struct trace_command {
 	bool histograms, summary, discover, gpu;
 	uint64_t interval, min_duration; /* nanoseconds; 0: none */
 	bool errors;
+	bool aggregate; /* set by trace_live(): the daemon counts */
 	bool test; /* of a hook: nothing is written, and without a CMD the first event is the end */
 	bool test_processes; /* what is counted is beginnings and ends of processes */
 	bool tested; /* set by trace_live(): it came to that, and there were so many */

@@ -38,6 +38,15 @@ static bool call_is_whole(const struct trace_call *call) {
 	return call->n_arguments <= TRACE_WORDS_MAX && at <= call->record.size;
 }
 
+static bool counts_are_whole(const struct trace_counts *counts) {
+	if (counts->n_buckets > (counts->record.size - sizeof(*counts)) / sizeof(*counts->buckets))
+		return false;
+	for (size_t i = 0; i < counts->n_buckets; i++)
+		if (counts->buckets[i].bucket >= TRACE_BUCKETS)
+			return false;
+	return true;
+}
+
 bool trace_record_is_whole(const struct trace_record *record) {
 	static const size_t smallest[] = {
 		[TRACE_START] = sizeof(struct trace_start), [TRACE_PROCESS] = sizeof(struct trace_process),
@@ -46,6 +55,7 @@ bool trace_record_is_whole(const struct trace_record *record) {
 		[TRACE_EVENT] = sizeof(struct trace_event), [TRACE_KERNEL] = sizeof(struct trace_kernel),
 		[TRACE_CLOCK] = sizeof(struct trace_clock), [TRACE_LOST] = sizeof(struct trace_lost),
 		[TRACE_STACK] = sizeof(struct trace_stack), [TRACE_STOP] = sizeof(struct trace_stop),
+		[TRACE_COUNTS] = sizeof(struct trace_counts),
 	};
 	const struct trace_ioctl *ioctl = (const struct trace_ioctl *)record;
 	const struct trace_event *event = (const struct trace_event *)record;
@@ -63,6 +73,8 @@ bool trace_record_is_whole(const struct trace_record *record) {
 		return event->n_words <= TRACE_WORDS_MAX && sizeof(*event) + event->n_words * sizeof(*event->words) + event->n_text <= record->size;
 	case TRACE_STACK:
 		return ((const struct trace_stack *)record)->n <= (record->size - sizeof(struct trace_stack)) / sizeof(uint64_t);
+	case TRACE_COUNTS:
+		return counts_are_whole((const struct trace_counts *)record);
 	default:
 		return true;
 	}
@@ -306,6 +318,20 @@ static void decode_lost(struct trace_decoder *decoder, const struct trace_lost *
 	item->count = lost->count;
 }
 
+static void decode_counts(struct trace_decoder *decoder, const struct trace_counts *counts, struct trace_item *item) {
+	item->kind = EVENT_COUNTS;
+	set_times(decoder, item, counts->start, counts->end);
+	set_thread(decoder, item, counts->pid, 0);
+	item->counts = counts;
+	if (trace_decode_function(counts->function, item))
+		return;
+	item->name = trace_decoder_function(decoder, counts->function);
+	if (!item->name)
+		item->name = numbered(decoder, "cu#", counts->function);
+	item->base = item->name;
+	item->class = "other";
+}
+
 bool trace_decoder_item(struct trace_decoder *decoder, const struct trace_record *record, uint64_t number, struct trace_item *item) {
 	memset(item, 0, offsetof(struct trace_item, values));
 	item->n_frames = 0;
@@ -316,6 +342,9 @@ bool trace_decoder_item(struct trace_decoder *decoder, const struct trace_record
 	switch (record->type) {
 	case TRACE_CALL:
 		decode_call(decoder, (const struct trace_call *)record, item);
+		return true;
+	case TRACE_COUNTS:
+		decode_counts(decoder, (const struct trace_counts *)record, item);
 		return true;
 	case TRACE_IOCTL:
 		decode_ioctl(decoder, (const struct trace_ioctl *)record, item);

@@ -23,6 +23,7 @@ enum trace_item_kind {
 	EVENT_PROCESS,
 	EVENT_CLOCK,
 	EVENT_LOST,
+	EVENT_COUNTS, /* calls of a function that were counted: for tables alone */
 };
 
 enum trace_value_kind {
@@ -77,6 +78,7 @@ struct trace_item {
 	uint64_t sequence;
 	uint32_t command; /* IOCTL: the whole number */
 	uint64_t count; /* LOST */
+	const struct trace_counts *counts; /* COUNTS */
 	uint32_t error; /* KERNEL, CLOCK: nanoseconds that times may be off */
 	const char *violation; /* NULL; else what is impossible about its times: "starts 1.2us before its launch" */
 	size_t n_values;

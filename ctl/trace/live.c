@@ -159,7 +159,7 @@ static int wait_reply(struct live *live) {
 		trace_stream_state(live->stream, &state);
 		if (live->trace->test && hits(live, &state) && !live->trace->command)
 			return ENOUGH;
-		if (live->stop_by && (now_ns() >= live->stop_by || (!live->trace->command && state.newest > live->stop_at)))
+		if (live->stop_by && (now_ns() >= live->stop_by || (!live->trace->command && !live->trace->aggregate && state.newest > live->stop_at)))
 			return ENOUGH;
 		r = varlink_client_wait(live->trace->ctl->client, live->signals, TICK_MS);
 		if (r == VARLINK_CLIENT_E_OTHER)
@@ -293,7 +293,7 @@ static int open_nothing(struct live *live) {
 
 static int open_all(struct live *live) {
 	struct trace_command *trace = live->trace;
-	struct trace_order_options order = { .memory = MEMORY, .min_duration = trace->min_duration, .errors = trace->errors, .gpu = trace->gpu };
+	struct trace_order_options order = { .memory = MEMORY, .min_duration = trace->min_duration, .errors = trace->errors, .gpu = trace->gpu, .counts = true };
 	bool for_people;
 	int r;
 
@@ -302,6 +302,11 @@ static int open_all(struct live *live) {
 		r = ctl_usage("--format=raw is not for a terminal: -o FILE");
 	if (r)
 		return r;
+	/* only sums are wanted: calls are counted where they happen, unless something depends on single ones */
+	if (trace->format == &trace_format_table && !trace->gpu && !trace->test && !ctl_get(trace->parameters, "rate")) {
+		trace->aggregate = true;
+		json_object_object_add(trace->parameters, "aggregate", json_object_new_boolean(true));
+	}
 	for_people = trace->format == &trace_format_text || trace->format == &trace_format_table;
 	r = trace_sink_new(&live->sink, trace, live->target.file, live->target.file == stdout && for_people ? stdout : stderr);
 	if (!r) {

@@ -121,7 +121,7 @@ static int give(struct trace_order *order) {
 		launch = order->gpu && item->kind == EVENT_CALL && !item->failed &&
 			 trace_call_launches(((const struct trace_call *)entry.record)->function);
 		item->id = ++order->n_items;
-		r = trace_links_item(order->links, item, launch);
+		r = item->kind == EVENT_COUNTS ? 0 : trace_links_item(order->links, item, launch);
 		if (!r)
 			r = order->options.take(item, order->options.userdata);
 	}
@@ -172,7 +172,8 @@ int trace_order_add(struct trace_order *order, struct trace_block *block, const 
 	case TRACE_CALL:
 	case TRACE_IOCTL:
 	case TRACE_EVENT:
-	case TRACE_KERNEL: /* all begin alike */
+	case TRACE_KERNEL:
+	case TRACE_COUNTS: /* all begin alike */
 		entry.start = relative(order, ((const struct trace_call *)record)->start);
 		entry.end = relative(order, ((const struct trace_call *)record)->end);
 		break;
@@ -243,6 +244,8 @@ struct trace_order *trace_order_free(struct trace_order *order) {
 _Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_ioctl, start), "as trace_order_add() reads them");
 _Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_event, start), "as trace_order_add() reads them");
 _Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_kernel, start), "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_counts, start), "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_counts, end), "as trace_order_add() reads them");
 _Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_ioctl, end), "as trace_order_add() reads them");
 _Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_event, end), "as trace_order_add() reads them");
 _Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_kernel, end), "as trace_order_add() reads them");

@@ -18,6 +18,7 @@ struct trace_order_options {
 	size_t memory; /* bytes of records that wait, at most */
 	uint64_t min_duration; /* shorter calls, ioctls and hooks are left out */
 	bool errors; /* so is what did not fail */
+	bool counts; /* calls that were counted are items, too */
 	bool gpu; /* times of kernels are to come: launches get flows */
 	/* Gets each item; it is valid until the return. 0 or negative errno, which ends everything. */
 	int (*take)(const struct trace_item *item, void *userdata);

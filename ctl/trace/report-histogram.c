@@ -37,7 +37,7 @@ void report_histogram_deinit(struct report_histogram *histogram) {
 	}
 }
 
-int report_histogram_add(struct report_histogram *histogram, uint64_t value) {
+int report_histogram_add_many(struct report_histogram *histogram, uint64_t value, uint64_t n) {
 	unsigned int octave, step;
 
 	bucket_of(value, &octave, &step);
@@ -46,14 +46,25 @@ int report_histogram_add(struct report_histogram *histogram, uint64_t value) {
 		if (!histogram->octaves[octave])
 			return -ENOMEM;
 	}
-	histogram->octaves[octave][step]++;
-	if (!histogram->count || value < histogram->min)
-		histogram->min = value;
-	if (value > histogram->max)
-		histogram->max = value;
-	histogram->count++;
-	histogram->total += (double)value;
+	histogram->octaves[octave][step] += n;
+	if (!histogram->count)
+		histogram->min = UINT64_MAX; /* see report_histogram_widen() */
+	histogram->count += n;
 	return 0;
+}
+
+void report_histogram_widen(struct report_histogram *histogram, uint64_t total, uint64_t min, uint64_t max) {
+	histogram->total += (double)total;
+	histogram->min = min < histogram->min ? min : histogram->min;
+	histogram->max = max > histogram->max ? max : histogram->max;
+}
+
+int report_histogram_add(struct report_histogram *histogram, uint64_t value) {
+	int r = report_histogram_add_many(histogram, value, 1);
+
+	if (!r)
+		report_histogram_widen(histogram, value, value, value);
+	return r;
 }
 
 double report_histogram_mean(const struct report_histogram *histogram) {

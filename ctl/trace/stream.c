@@ -75,6 +75,11 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 		break;
 	case TRACE_CLOCK:
 		break;
+	case TRACE_COUNTS:
+		stream->state.events += ((const struct trace_counts *)record)->calls;
+		if (!stream->options.counts)
+			return 0;
+		break;
 	default:
 		stream->state.unknown++;
 		return 0;

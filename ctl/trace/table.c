@@ -64,26 +64,28 @@ static struct row *find_row(struct trace_table *table, enum trace_item_kind kind
 	return row;
 }
 
-static void count_call(struct trace_table *table, const struct trace_item *item) {
+/* So many calls, of which so many did not fail, and what those were about. */
+static void count_calls(struct trace_table *table, const struct trace_item *item, uint64_t calls, uint64_t done, uint64_t bytes_done) {
 	bool allocates;
 
-	table->calls++;
-	table->launches += report_is_launch(item);
-	if (item->failed)
-		return;
+	table->calls += calls;
+	table->launches += report_is_launch(item) ? calls : 0;
 	if (report_is_transfer(item)) {
-		table->transfers++;
-		table->transferred += item->size;
+		table->transfers += done;
+		table->transferred += bytes_done;
 	} else if (report_is_memory(report_resource_of(item->base, &allocates)) && allocates) {
-		table->allocations++;
-		table->allocated += item->size;
+		table->allocations += done;
+		table->allocated += bytes_done;
 	}
 }
 
 static void count(struct trace_table *table, const struct trace_item *item) {
 	switch (item->kind) {
 	case EVENT_CALL:
-		count_call(table, item);
+		count_calls(table, item, 1, !item->failed, item->failed ? 0 : item->size);
+		break;
+	case EVENT_COUNTS:
+		count_calls(table, item, item->counts->calls, item->counts->calls - item->counts->errors, item->counts->bytes_done);
 		break;
 	case EVENT_IOCTL:
 		table->ioctls++;
@@ -110,10 +112,30 @@ static bool is_count(const struct trace_item *item) {
 	return item->kind == EVENT_HOOK && item->n_values == 1 && !strcmp(item->class, "discover");
 }
 
+static int add_counts(struct trace_table *table, const char *name, const struct trace_counts *counts) {
+	struct row *row = find_row(table, EVENT_CALL, name);
+	int r = row ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !r && i < counts->n_buckets; i++) {
+		const uint64_t first = trace_bucket_start(counts->buckets[i].bucket), end = trace_bucket_start(counts->buckets[i].bucket + 1);
+
+		r = report_histogram_add_many(&row->durations, first + (end - first) / 2, counts->buckets[i].calls);
+	}
+	if (r)
+		return r;
+	report_histogram_widen(&row->durations, counts->time, counts->min, counts->max);
+	row->calls += counts->calls;
+	row->errors += counts->errors;
+	row->bytes += counts->bytes;
+	return 0;
+}
+
 int trace_table_add(struct trace_table *table, const struct trace_item *item) {
 	struct row *row;
 
 	count(table, item);
+	if (item->kind == EVENT_COUNTS)
+		return add_counts(table, item->name, item->counts);
 	if (item->kind > EVENT_KERNEL)
 		return 0;
 	row = find_row(table, item->kind, item->name);

@@ -180,6 +180,7 @@ static bool take_options(json_object *parameters, struct control_trace *trace, s
 	options->follow = control_bool(parameters, "follow");
 	options->errors = control_bool(parameters, "errors");
 	options->stacks = control_bool(parameters, "stacks");
+	options->aggregate = control_bool(parameters, "aggregate");
 	options->extras = !control_member(parameters, "extras") || control_bool(parameters, "extras");
 	if (!take_pids(parameters, trace, options, f) || !take_cgroup(parameters, options, f) || !take_sources(parameters, options, f) ||
 	    !take_functions(parameters, options, f) ||

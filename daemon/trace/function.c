@@ -68,6 +68,29 @@ const char *function_enumerator(const struct function_enum *enumeration, int64_t
 	return low < enumeration->n && enumeration->values[low].value == value ? enumeration->values[low].name : NULL;
 }
 
+bool function_describes_size(const struct function *function) {
+	if (function->size_argument >= 0 || (function->class != FUNCTION_TRANSFER && function->class != FUNCTION_MEMORY))
+		return false;
+	for (size_t i = 0; i < function->n_extras; i++) {
+		const struct function_type *target = function->arguments[function->extras[i].argument].type->target;
+
+		for (size_t k = 0; target && target->structure && k < target->structure->n; k++)
+			if (strcmp(target->structure->fields[k].name, "WidthInBytes") == 0 || strcmp(target->structure->fields[k].name, "NumChannels") == 0)
+				return true;
+	}
+	return false;
+}
+
+bool function_size_words(const struct function *function, struct function_size_words *words) {
+	const struct function_argument *size = function->size_argument >= 0 ? &function->arguments[function->size_argument] : NULL;
+	const struct function_argument *rows = function->rows_argument >= 0 ? &function->arguments[function->rows_argument] : NULL;
+
+	if (!size || size->words != 1 || (rows && rows->words != 1))
+		return false;
+	*words = (struct function_size_words){ size, rows };
+	return true;
+}
+
 static void function_set(uint64_t functions[TRACE_FUNCTION_MAX / 64], uint16_t number, bool value) {
 	uint64_t bit = UINT64_C(1) << (number % 64);
 

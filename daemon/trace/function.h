@@ -115,6 +115,13 @@ extern const size_t function_count;
 
 const struct function *function_by_number(uint16_t number); /* NULL: unknown */
 const struct function *function_by_name(const char *name);
+/* Whether a struct that an argument points to says how many bytes a call is about: it takes the record of a call to know that. */
+bool function_describes_size(const struct function *function);
+/* The words that say it: of the size, and of what it is to be multiplied by; false: there is none. */
+struct function_size_words {
+	const struct function_argument *size, *rows; /* rows: or NULL */
+};
+bool function_size_words(const struct function *function, struct function_size_words *words);
 const char *function_class_name(enum function_class class);
 const struct function_enum *function_results(void); /* CUresult */
 const char *function_enumerator(const struct function_enum *enumeration, int64_t value); /* NULL: none of that value */

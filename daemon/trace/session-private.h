@@ -58,6 +58,8 @@ struct trace_session {
 	const struct trace_options *options; /* of config */
 	struct filter cgroup; /* has_cgroup, or nothing */
 	uint64_t end; /* CLOCK_MONOTONIC; 0: none */
+	uint64_t began; /* CLOCK_MONOTONIC */
+	bool ending; /* what has been counted goes out, whatever the bound */
 	bool finished;
 	/* the buffer */
 	struct trace_chunk_list chunks;
@@ -79,6 +81,8 @@ struct trace_session {
 	uint64_t functions[(TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC) / 64];
 	struct number_map stacks; /* hash -> id */
 	uint32_t last_stack;
+	struct number_map tallies; /* of calls that are counted */
+	uint64_t counted; /* when they were told */
 	char **missing;
 	size_t n_missing;
 	struct trace_uprobe *uprobe;
@@ -123,6 +127,12 @@ void session_drain(struct trace_session *session); /* of what asks the kernel */
 void session_flush_lost(struct trace_session *session);
 void session_deinit_buffer(struct trace_session *session);
 bool session_put(struct trace_session *session, const struct trace_record *record, size_t limit);
+
+/* session-count.c: counts a call. False: its record is needed. */
+bool session_count_call(struct trace_session *session, const struct trace_call *call);
+/* Tells what was counted here, if it is time. */
+void session_tell_counts(struct trace_session *session, uint64_t now);
+void session_deinit_counts(struct trace_session *session);
 
 /* session-process.c */
 int session_add_targets(struct trace_session *session, uint32_t *bad_pid);

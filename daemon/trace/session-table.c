@@ -167,6 +167,7 @@ uint16_t trace_table_function(struct trace_table *table, const char *name) {
 static void session_turn(struct trace_session *session, uint64_t now, bool look) {
 	if (!session->finished) {
 		session_drain(session);
+		session_tell_counts(session, now);
 		session_flush_lost(session);
 		if ((session->end && now >= session->end) || (look && session_look_at_targets(session, false)))
 			trace_session_finish(session);

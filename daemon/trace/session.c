@@ -258,7 +258,7 @@ static void session_put_start(struct trace_session *session) {
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	start.monotonic = monotonic_now();
+	start.monotonic = session->began = monotonic_now();
 	start.realtime = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	if (uname(&name) == 0)
 		memcpy(start.host, name.nodename, strnlen(name.nodename, sizeof(start.host) - 1));
@@ -373,8 +373,10 @@ void trace_session_finish(struct trace_session *session) {
 
 	if (session->finished)
 		return;
+	session->ending = true;
 	shim_rings_leave(session->table, session);
 	session_drain(session);
+	session_tell_counts(session, monotonic_now());
 	session_detach(session);
 	session_look_at_targets(session, true);
 	session_tell_lost(session, SESSION_UNLIMITED);
@@ -406,6 +408,7 @@ struct trace_session *trace_session_free(struct trace_session *session) {
 	table->lost += session->n_lost;
 	trace_table_announce(table);
 	session_deinit_processes(session);
+	session_deinit_counts(session);
 	session_deinit_buffer(session);
 	number_map_deinit(&session->stacks);
 	for (size_t i = 0; i < session->n_missing; i++)

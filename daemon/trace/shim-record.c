@@ -117,6 +117,9 @@ static const char *ring_take_call(struct shim_ring *ring, struct ring_slot *slot
 		out.call.function = call->function;
 		if (call->function >= TRACE_FUNCTION_DYNAMIC)
 			out.call.function = ring->functions[call->function - TRACE_FUNCTION_DYNAMIC];
+		out.call.record = (struct trace_record){ .size = sizeof(out.call), .source = TRACE_SOURCE_SHIM, .flags = call->record.flags };
+		if (session->options->aggregate && session_count_call(session, &out.call))
+			continue;
 		out.call.stack = session->options->stacks && parts.n_stack ? trace_session_stack(session, ring->pid, parts.stack, parts.n_stack) : 0;
 		out.call.record = (struct trace_record){ .size = (uint32_t)(sizeof(out.call) + parts.n_words + n_extras), .type = TRACE_CALL,
 							 .source = TRACE_SOURCE_SHIM, .flags = call->record.flags };

@@ -37,6 +37,7 @@ struct trace_options {
 	uint64_t sample; /* 1: all */
 	uint64_t rate; /* 0: no limit */
 	bool errors, extras, stacks;
+	bool aggregate; /* calls are counted, where that can be done */
 	size_t buffer; /* bytes for each thread */
 };
 
@@ -51,6 +52,13 @@ bool trace_session_emit(struct trace_session *session, const struct trace_record
 
 /* Records that were lost before they got here. */
 void trace_session_lost(struct trace_session *session, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count);
+
+/*
+ * Gives what a source has counted of a function of a process since the beginning; what of it is new becomes a COUNTS record. False: there is no room for that
+ * now; nothing is lost if the source comes again.
+ */
+struct trace_tally;
+bool trace_session_counts(struct trace_session *session, enum trace_source source, uint32_t pid, uint16_t function, const struct trace_tally *tally);
 
 /* Sees to it that a PROCESS (THREAD) record has been sent. */
 void trace_session_process(struct trace_session *session, pid_t pid);

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "function.h"
 #include "process.h"
 #include "shim-ring-private.h"
 #include "shim-server.h"
@@ -107,6 +108,75 @@ static void test_same_connection(void **state) {
 }
 
 /* ---- honest ---- */
+
+/* A session that wants sums has no records of calls, but of those that say more than a sum; nothing is lost when its client does not read. */
+static void test_counts(void **state) {
+	const uint16_t alloc = function_by_name("cuMemAlloc_v2")->number, copy = function_by_name("cuMemcpy2D_v2")->number;
+	struct client client = { .lazy = true };
+	struct trace_config config = usual_config(&client);
+	const struct trace_counts *counts;
+	uint64_t calls = 0, errors = 0, bytes = 0, done = 0, in_buckets = 0, time = 0;
+	struct producer producer;
+	struct producer_call call;
+	struct traced traced;
+	size_t at = 0, n = 0;
+
+	config.buffer = 1;
+	config.options.aggregate = true;
+	assert_int_equal(start_session(&client, &config), 0);
+	begin(&traced, 1);
+	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
+	for (uint32_t i = 0; i < 300; i++) {
+		uint64_t now = ring_now(traced.ring);
+
+		producer_call(&call, i % 3 == 2 ? copy : alloc, i, now - 100, now, 2);
+		call.call.words[1] = 10;
+		call.call.result = i % 3 == 1 ? 2 : 0;
+		assert_true(producer_write(&producer, &call.call.record));
+		if (i % 100 == 99)
+			drain();
+	}
+	client_read(&client);
+	assert_int_equal(count_records(&client, TRACE_COUNTS), 0); /* not yet */
+	trace_session_finish(client.session);
+	client_read(&client);
+	while ((counts = next_record(&client, &at, TRACE_COUNTS))) {
+		assert_true(counts->record.source == TRACE_SOURCE_SHIM && counts->pid == (uint32_t)getpid() && counts->function == alloc);
+		assert_int_equal(counts->record.size, sizeof(*counts) + counts->n_buckets * sizeof(counts->buckets[0]));
+		calls += counts->calls;
+		errors += counts->errors;
+		bytes += counts->bytes;
+		done += counts->bytes_done;
+		time += counts->time;
+		for (size_t i = 0; i < counts->n_buckets; i++)
+			in_buckets += counts->buckets[i].calls;
+		assert_true(counts->min <= counts->max && counts->max > 0);
+		n++;
+	}
+	assert_true(n >= 1 && calls == 200 && errors == 100 && bytes == 2000 && done == 1000 && in_buckets == 200 && time > 0);
+	assert_int_equal(count_records(&client, TRACE_CALL) + count_lost(&client, TRACE_SOURCE_SHIM), 100); /* its struct says how much */
+	gone(&traced);
+	end_client(&client);
+}
+
+/* Each duration has a bucket, which it lies in. */
+static void test_buckets(void **state) {
+	uint64_t value = 0;
+
+	for (uint32_t i = 0; i < TRACE_BUCKETS; i++) {
+		assert_int_equal(trace_bucket_of(trace_bucket_start(i)), i);
+		assert_true(i == 0 || trace_bucket_of(trace_bucket_start(i) - 1) == i - 1);
+	}
+	for (unsigned int i = 0; i < 100000; i++) {
+		uint32_t bucket;
+
+		value = value * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+		bucket = trace_bucket_of(value >> (i % 64));
+		assert_true(bucket < TRACE_BUCKETS && trace_bucket_start(bucket) <= value >> (i % 64));
+		assert_true(bucket == TRACE_BUCKETS - 1 || value >> (i % 64) < trace_bucket_start(bucket + 1));
+	}
+	assert_int_equal(trace_bucket_of(UINT64_MAX), TRACE_BUCKETS - 1);
+}
 
 /* Many records of all sizes, around the ring again and again: each comes, in order, with what is in it. */
 static void test_order(void **state) {
@@ -854,6 +924,7 @@ static void test_not_meant(void **state) {
 int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
+		TEST(test_counts), cmocka_unit_test(test_buckets),
 		TEST(test_order),   TEST(test_extras), TEST(test_slots),  TEST(test_ends), TEST(test_two_sessions), TEST(test_names),
 		TEST(test_kernels), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_shapes),	    TEST(test_not_meant),
 		TEST(test_same_connection),

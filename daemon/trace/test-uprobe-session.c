@@ -50,6 +50,20 @@ bool trace_session_emit(struct trace_session *s, const struct trace_record *reco
 	return true;
 }
 
+bool trace_session_counts(struct trace_session *s, enum trace_source source, uint32_t pid, uint16_t function, const struct trace_tally *tally) {
+	size_t i = 0;
+
+	assert_true(source == TRACE_SOURCE_BPF && function > 0);
+	while (i < s->n_tallies && (s->tallies[i].pid != pid || s->tallies[i].function != function))
+		i++;
+	assert_true(i < TALLIES_MAX);
+	s->n_tallies += i == s->n_tallies;
+	s->tallies[i].pid = pid;
+	s->tallies[i].function = function;
+	s->tallies[i].tally = *tally;
+	return true;
+}
+
 void trace_session_lost(struct trace_session *s, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count) {
 	s->lost += count;
 }
@@ -100,6 +114,29 @@ static const char *function_text(uint16_t number) {
 	if (function)
 		return function->name;
 	return number >= TRACE_FUNCTION_DYNAMIC && (size_t)(number - TRACE_FUNCTION_DYNAMIC) < session.n_dynamic ? session.dynamic[number - TRACE_FUNCTION_DYNAMIC] : "?";
+}
+
+uint64_t get_tally(const char *name, struct trace_tally *sum) {
+	uint64_t n = 0;
+
+	*sum = (struct trace_tally){};
+	for (size_t i = 0; i < session.n_tallies; i++) {
+		const struct trace_tally *tally = &session.tallies[i].tally;
+
+		if (name && strcmp(function_text(session.tallies[i].function), name) != 0)
+			continue;
+		sum->errors += tally->errors;
+		sum->time += tally->time;
+		sum->bytes += tally->bytes;
+		sum->bytes_done += tally->bytes_done;
+		sum->max = tally->max > sum->max ? tally->max : sum->max;
+		sum->least = tally->least > sum->least ? tally->least : sum->least;
+		for (size_t k = 0; k < TRACE_BUCKETS; k++) {
+			sum->buckets[k] += tally->buckets[k];
+			n += tally->buckets[k];
+		}
+	}
+	return n;
 }
 
 const struct trace_call *get_call(const char *name, size_t i) {

@@ -5,10 +5,12 @@
 
 #include <stdio.h>
 
+#include "bpf/tally.h"
 #include "source.h"
 
 #define RECORDS_MAX 200000
 #define DYNAMIC_MAX 64
+#define TALLIES_MAX 64
 
 struct trace_session {
 	size_t n;
@@ -20,6 +22,12 @@ struct trace_session {
 	pid_t only, shim, also; /* only: 0, all children of this test */
 	bool follow; /* who is gone was a child */
 	uint64_t last_stack;
+	size_t n_tallies;
+	struct {
+		uint32_t pid;
+		uint16_t function;
+		struct trace_tally tally; /* what came last */
+	} tallies[TALLIES_MAX];
 	size_t n_frames;
 };
 
@@ -29,6 +37,8 @@ void session_reset(void);
 /* The call number i of those of a function (NULL: of any), or NULL. */
 const struct trace_call *get_call(const char *name, size_t i);
 size_t count_calls(const char *name);
+/* What was counted of a function (NULL: of all); how many calls that are. */
+uint64_t get_tally(const char *name, struct trace_tally *sum);
 const struct trace_name *get_name(enum trace_name_kind kind, const char *begin);
 /* The bytes of an extra; NULL: there is none. */
 const void *get_extra(const struct trace_call *call, uint8_t argument, size_t *sizep);

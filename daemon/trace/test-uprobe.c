@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -294,6 +295,69 @@ static void test_filters(void **state) {
 	assert_int_equal(get_call(NULL, 3)->stack, 1);
 	assert_true(session.n_frames >= 1 && session.last_stack);
 	check_launch(get_call("cuLaunchKernel", 0));
+}
+
+static void with_counts(struct trace_options *options) {
+	options->aggregate = true;
+}
+
+static void with_counts_of_errors(struct trace_options *options) {
+	options->aggregate = options->errors = true;
+}
+
+/* Calls that are counted have no records; the sums are what the records would say. */
+static void test_counts(void **state) {
+	struct trace_tally sum;
+
+	for (enum uprobe_rung rung = best; rung < _UPROBE_RUNG_N; rung++) {
+		run_with("kinds", rung, with_counts);
+		assert_int_equal(count_calls(NULL), 0);
+		assert_int_equal(get_tally(NULL, &sum), 17);
+		assert_int_equal(sum.errors, 5);
+		assert_int_equal(get_tally("cuMemAlloc_v2", &sum), 3);
+		assert_true(sum.errors == 2 && sum.bytes == 4096 && sum.bytes_done == 4096);
+		assert_true(sum.max >= ~sum.least && sum.time >= sum.max && sum.time <= 3 * sum.max && sum.buckets[trace_bucket_of(sum.max)]);
+		assert_true(sum.buckets[trace_bucket_of(~sum.least)]);
+		assert_int_equal(get_tally("cuFutureThing", &sum), 1);
+		assert_int_equal(get_tally("cuEventQuery", &sum), 1);
+		assert_int_equal(sum.errors, 0); /* not ready */
+		assert_int_equal(get_tally("cuModuleGetFunction", &sum), 2);
+		assert_int_equal(get_tally("cuStreamSynchronize", &sum), 0); /* the driver's own */
+	}
+	run_with("many", best, with_counts);
+	assert_int_equal(get_tally("cuInit", &sum), 50000);
+	assert_int_equal(session.lost, 0);
+	run_with("threads", best, with_counts);
+	assert_int_equal(get_tally("cuMemFree_v2", &sum), 400);
+	run_with("kinds", best, with_counts_of_errors);
+	assert_int_equal(get_tally(NULL, &sum), 5);
+	assert_int_equal(sum.errors, 5);
+}
+
+/* Of a process that nobody means nothing is told, and what was counted of it is not kept. */
+static void test_counts_of_others(void **state) {
+	struct target mine, other;
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	struct uprobe_count_key key;
+	struct trace_tally sum;
+	uint32_t pid;
+
+	session_reset();
+	target_start(&mine, program, "kinds");
+	target_start(&other, program, "many");
+	options = all_options(&mine, &pid);
+	options.follow = options.aggregate = true;
+	uprobe = start(&options, best, false);
+	target_run(&other);
+	target_run(&mine);
+	uprobe_counter_read(uprobe->counter, 0, true);
+	assert_int_equal(get_tally(NULL, &sum), 17);
+	for (uint32_t *last = NULL; bpf_map_get_next_key(uprobe->engine.counts, last, &key) == 0; last = &key.pid)
+		assert_int_equal(key.pid, mine.pid);
+	trace_uprobe_free(uprobe);
+	target_stop(&mine);
+	target_stop(&other);
 }
 
 /* A ring of one megabyte and nobody who drains it: what is not there is counted. */
@@ -638,7 +702,7 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_sites),	      cmocka_unit_test(test_jumps),	   cmocka_unit_test(test_threads), cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_lost),	      cmocka_unit_test(test_forks),	   cmocka_unit_test(test_unfinished), cmocka_unit_test(test_others),
 		cmocka_unit_test(test_dormant),	      cmocka_unit_test(test_not_permitted), cmocka_unit_test(test_no_bpf), cmocka_unit_test(test_untouched),
-		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_libraries),
+		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_libraries),	   cmocka_unit_test(test_counts), cmocka_unit_test(test_counts_of_others),
 	};
 	const char *reason;
 

@@ -36,11 +36,31 @@ static bool gives_names(const char *name) {
 	return !strcmp(name, "cuModuleGetFunction") || !strcmp(name, "cuLibraryGetKernel") || !strcmp(name, "cuKernelGetFunction");
 }
 
+/* Makes of a row one that is counted, if no record is needed for that. */
+static void make_row_count(struct uprobe_row *row, const struct function *function) {
+	struct function_size_words words;
+
+	if (function && function_describes_size(function))
+		return;
+	row->flags = UPROBE_ROW_COUNTED;
+	row->n_extras = 0;
+	row->size_word = row->rows_word = UPROBE_NO_WORD;
+	if (!function || !function_size_words(function, &words))
+		return;
+	row->size_word = words.size->word;
+	row->size_bytes = (uint8_t)words.size->type->size;
+	row->size_unit = function->size_unit;
+	if (words.rows) {
+		row->rows_word = words.rows->word;
+		row->rows_bytes = (uint8_t)words.rows->type->size;
+	}
+}
+
 /* What to record of a function. False: nothing. */
 static bool make_row(struct trace_uprobe *uprobe, const char *name, struct uprobe_row *row) {
 	const struct function *function = function_by_name(name);
 	uint16_t bit = function ? function->number : TRACE_FUNCTION_DYNAMIC;
-	bool wanted = uprobe->functions[bit / 64] >> bit % 64 & 1, names = gives_names(name);
+	bool wanted = uprobe->functions[bit / 64] >> bit % 64 & 1, names = gives_names(name) && !uprobe->aggregate;
 
 	if (!wanted && !names)
 		return false;
@@ -49,12 +69,14 @@ static bool make_row(struct trace_uprobe *uprobe, const char *name, struct uprob
 		.flags = (uint8_t)((names ? UPROBE_ROW_NAMES : 0) | (wanted ? 0 : UPROBE_ROW_UNWANTED)),
 		.n_words = UPROBE_REGISTERS,
 	};
+	if (uprobe->aggregate)
+		make_row_count(row, function);
 	if (!function)
 		return row->function != 0;
 	row->n_words = (uint8_t)(function->words - function->floats);
 	if (function->floats)
 		row->flags |= UPROBE_ROW_CUT;
-	for (size_t i = 0; i < function->n_extras && row->n_extras < UPROBE_EXTRAS_MAX && (uprobe->extras || names); i++)
+	for (size_t i = 0; i < function->n_extras && row->n_extras < UPROBE_EXTRAS_MAX && (uprobe->extras || names) && !(row->flags & UPROBE_ROW_COUNTED); i++)
 		row->extras[row->n_extras++] = (struct uprobe_extra){
 			.argument = function->extras[i].argument,
 			.word = function->extras[i].word,

@@ -91,6 +91,8 @@ static int open_object(struct uprobe_engine *engine, const struct trace_options 
 
 		if (!strcmp(name, engine->hash ? "storage" : "threads") || (!options->rate && !strcmp(name, "buckets")))
 			bpf_map__set_autocreate(map, false);
+		else if (!strcmp(name, "counts") && !options->aggregate)
+			bpf_map__set_max_entries(map, 1);
 		else if (!strcmp(name, "ring"))
 			bpf_map__set_max_entries(map, ring_size(options->buffer));
 		else if (strstr(name, ".rodata")) {
@@ -174,6 +176,7 @@ static int find_maps(struct uprobe_engine *engine) {
 	engine->rows = find_map(engine, "rows");
 	engine->processes = find_map(engine, "processes");
 	engine->lost = find_map(engine, "lost");
+	engine->counts = find_map(engine, "counts");
 	engine->storage = engine->hash ? -1 : find_map(engine, "storage");
 	engine->threads = engine->hash ? find_map(engine, "threads") : -1;
 	map = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, control, 0);

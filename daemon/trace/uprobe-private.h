@@ -33,7 +33,7 @@ struct uprobe_engine {
 	struct bpf_object *object;
 	struct uprobe_programs programs;
 	enum uprobe_rung rung;
-	int rows, processes, lost, storage, threads; /* maps */
+	int rows, processes, lost, storage, threads, counts; /* maps */
 	bool hash;
 	struct uprobe_control *control; /* shared with the programs */
 	struct ring_buffer *ring;
@@ -58,7 +58,7 @@ struct trace_uprobe {
 	uint32_t *pids;
 	size_t n_pids;
 	bool closed; /* these alone */
-	bool extras;
+	bool extras, aggregate;
 	struct uprobe_engine engine;
 	struct uprobe_library libraries[UPROBE_LIBRARIES_MAX];
 	size_t n_libraries;
@@ -73,6 +73,7 @@ struct trace_uprobe {
 	struct number_map seen; /* processes: to 1 */
 	pid_t last_pid, last_tid; /* that the session knows */
 	size_t n_taken; /* records of a drain */
+	struct uprobe_counter *counter; /* NULL: nothing is counted */
 	void *scan; /* DIR of /proc, while all processes are looked at */
 	uint64_t scanned; /* when that ended */
 	bool scan_again;
@@ -89,6 +90,13 @@ uint64_t uprobe_engine_take_lost(struct uprobe_engine *engine);
 /* The call that a thread is within, as a record of *np bytes; NULL: none. It is the state's. */
 const struct uprobe_record *uprobe_engine_unfinished(struct uprobe_engine *engine, pid_t tid, struct uprobe_state *state, size_t *np);
 
+/* uprobe-count.c: what the programs count. */
+struct uprobe_counter;
+int uprobe_counter_new(struct uprobe_counter **counterp, struct trace_uprobe *uprobe);
+struct uprobe_counter *uprobe_counter_free(struct uprobe_counter *counter);
+/* Tells the session, if it is time or the last one. */
+void uprobe_counter_read(struct uprobe_counter *counter, uint64_t now, bool last);
+
 /* Finds and attaches what matters at the beginning. */
 void uprobe_libraries_start(struct trace_uprobe *uprobe);
 /* Finds what has come. */
@@ -96,5 +104,10 @@ void uprobe_libraries_continue(struct trace_uprobe *uprobe, uint64_t now);
 /* A process with the shim pays for the probes in its library: removes them where nobody else uses it. */
 void uprobe_libraries_shim(struct trace_uprobe *uprobe);
 void uprobe_libraries_stop(struct trace_uprobe *uprobe);
+
+/* A process that is not traced: its calls are not wanted, for a while. */
+void uprobe_refuse_process(struct trace_uprobe *uprobe, pid_t pid);
+/* A process of which calls have been seen. */
+void uprobe_saw_process(struct trace_uprobe *uprobe, pid_t pid);
 
 int uprobe_new_tuned(struct trace_uprobe **uprobep, struct trace_session *session, const struct trace_options *options, const struct uprobe_tuning *tuning);

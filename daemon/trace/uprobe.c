@@ -136,6 +136,15 @@ static void trim_extras(struct trace_call *call, bool extras) {
 
 /* ---- records ---- */
 
+void uprobe_refuse_process(struct trace_uprobe *uprobe, pid_t pid) {
+	uprobe_engine_set_process(&uprobe->engine, pid, monotonic_now() + REFUSAL);
+}
+
+void uprobe_saw_process(struct trace_uprobe *uprobe, pid_t pid) {
+	if (uprobe->seen.n < SEEN_MAX)
+		number_map_add(&uprobe->seen, (uint64_t)pid, 1);
+}
+
 /* A record of the programs'. */
 static void use_record(struct trace_uprobe *uprobe, const void *data, size_t size) {
 	const struct uprobe_record *record = data;
@@ -150,11 +159,10 @@ static void use_record(struct trace_uprobe *uprobe, const void *data, size_t siz
 	if (size < frames || call->record.size > sizeof(copy) || (size - frames) / 8 < record->n_frames)
 		return;
 	if (!trace_session_means(uprobe->session, pid)) {
-		uprobe_engine_set_process(&uprobe->engine, pid, monotonic_now() + REFUSAL);
+		uprobe_refuse_process(uprobe, pid);
 		return;
 	}
-	if (uprobe->seen.n < SEEN_MAX)
-		number_map_add(&uprobe->seen, (uint64_t)pid, 1);
+	uprobe_saw_process(uprobe, pid);
 	if (record->flags & UPROBE_RECORD_NAMES) {
 		trace_session_process(uprobe->session, pid);
 		learn_name(uprobe, call);
@@ -209,10 +217,16 @@ int uprobe_new_tuned(struct trace_uprobe **uprobep, struct trace_session *sessio
 	uprobe->session = session;
 	uprobe->tuning = *tuning;
 	uprobe->extras = options->extras;
+	uprobe->aggregate = options->aggregate;
 	memcpy(uprobe->functions, options->functions, sizeof(uprobe->functions));
 	r = copy_pids(uprobe, options);
 	if (!r)
 		r = uprobe_engine_init(&uprobe->engine, session, options, tuning, take_record, uprobe);
+	if (!r && uprobe->aggregate) {
+		r = uprobe_counter_new(&uprobe->counter, uprobe);
+		if (r)
+			uprobe_engine_deinit(&uprobe->engine);
+	}
 	if (r) {
 		free(uprobe->pids);
 		free(uprobe);
@@ -245,6 +259,7 @@ void trace_uprobe_drain(struct trace_uprobe *uprobe) {
 	uprobe_libraries_continue(uprobe, monotonic_now());
 	uprobe->n_taken = 0;
 	ring_buffer__consume(uprobe->engine.ring);
+	uprobe_counter_read(uprobe->counter, monotonic_now(), false);
 	trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0, uprobe_engine_take_lost(&uprobe->engine));
 }
 
@@ -289,9 +304,11 @@ struct trace_uprobe *trace_uprobe_free(struct trace_uprobe *uprobe) {
 	uprobe->engine.control->enabled = 0;
 	while (ring_buffer__consume(uprobe->engine.ring) == -EAGAIN)
 		;
+	uprobe_counter_read(uprobe->counter, monotonic_now(), true);
 	end_processes(uprobe);
 	trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0, uprobe_engine_take_lost(&uprobe->engine));
 	uprobe_libraries_stop(uprobe);
+	uprobe_counter_free(uprobe->counter);
 	uprobe_engine_deinit(&uprobe->engine);
 	forget_names(uprobe);
 	number_map_deinit(&uprobe->seen);

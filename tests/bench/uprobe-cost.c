@@ -48,7 +48,7 @@ typedef int any_function(void *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_
 
 struct trace_session {
 	pid_t pid;
-	uint64_t calls, bytes, lost;
+	uint64_t calls, counted, bytes, lost; /* counted: of the one function that is called */
 	unsigned int n_functions;
 };
 
@@ -59,6 +59,13 @@ bool trace_session_means(struct trace_session *session, pid_t pid) {
 bool trace_session_emit(struct trace_session *session, const struct trace_record *record, uint32_t pid, uint32_t tid) {
 	session->calls += record->type == TRACE_CALL && !(record->flags & TRACE_CALL_OPEN);
 	session->bytes += record->size;
+	return true;
+}
+
+bool trace_session_counts(struct trace_session *session, enum trace_source source, uint32_t pid, uint16_t function, const struct trace_tally *tally) {
+	session->counted = 0;
+	for (size_t i = 0; i < TRACE_BUCKETS; i++)
+		session->counted += tally->buckets[i];
 	return true;
 }
 
@@ -170,7 +177,7 @@ static const struct way {
 	enum uprobe_rung rung;
 	bool bare, test; /* test: a function of the other library */
 	bool all; /* all functions are probed, else this one */
-	bool hash, extras, open, stacks;
+	bool hash, extras, open, stacks, counts;
 } ways[] = {
 	{ .name = "bare", .function = "cuInit", .bare = true },
 	{ .name = "session", .function = "cuInit", .rung = UPROBE_SESSION, .all = true },
@@ -178,6 +185,9 @@ static const struct way {
 	{ .name = "session_hash", .function = "cuInit", .rung = UPROBE_SESSION, .all = true, .hash = true },
 	{ .name = "session_stacks", .function = "cuInit", .rung = UPROBE_SESSION, .all = true, .stacks = true },
 	{ .name = "session_launch_11_arguments", .function = "cuLaunchKernel", .rung = UPROBE_SESSION, .all = true, .extras = true },
+	{ .name = "session_counts", .function = "cuInit", .rung = UPROBE_SESSION, .all = true, .counts = true },
+	{ .name = "session_counts_launch", .function = "cuLaunchKernel", .rung = UPROBE_SESSION, .all = true, .counts = true },
+	{ .name = "session_counts_nop5", .function = "cuSiteNop5", .rung = UPROBE_SESSION, .test = true, .all = true, .counts = true },
 	{ .name = "multi", .function = "cuInit", .rung = UPROBE_MULTI, .all = true },
 	{ .name = "classic", .function = "cuInit", .rung = UPROBE_CLASSIC },
 	{ .name = "bare_nop5", .function = "cuSiteNop5", .bare = true, .test = true },
@@ -225,7 +235,7 @@ static void check(int r, const char *what) {
 
 static struct trace_uprobe *start(const struct way *way) {
 	const uint32_t pid = (uint32_t)session.pid;
-	struct trace_options options = { .all_users = true, .bpf = true, .pids = &pid, .n_pids = 1, .extras = way->extras, .sample = 1, .stacks = way->stacks };
+	struct trace_options options = { .all_users = true, .bpf = true, .pids = &pid, .n_pids = 1, .extras = way->extras, .sample = 1, .stacks = way->stacks, .aggregate = way->counts };
 	const struct uprobe_tuning tuning = { .first = way->rung, .only_first = true, .hash = way->hash, .no_usual = true, .detach_now = true };
 	const struct function *function = function_by_name(way->function);
 	uint16_t bit = function ? function->number : TRACE_FUNCTION_DYNAMIC;
@@ -246,7 +256,7 @@ static struct figures measure(unsigned char number, int in, int out, long calls)
 	struct trace_uprobe *uprobe = way->bare ? NULL : start(way);
 	struct figures ns;
 
-	session.calls = session.lost = 0;
+	session.calls = session.counted = session.lost = 0;
 	fcntl(in, F_SETFL, O_NONBLOCK);
 	if (write(out, &number, 1) != 1)
 		exit(2);
@@ -258,6 +268,7 @@ static struct figures measure(unsigned char number, int in, int out, long calls)
 	if (uprobe)
 		trace_uprobe_drain(uprobe);
 	trace_uprobe_free(uprobe);
+	session.calls += session.counted;
 	if (!way->bare && (session.calls != (uint64_t)calls || session.lost)) {
 		fprintf(stderr, "uprobe-cost: %s: %lu records of %ld calls, %lu lost\n", way->name, session.calls, calls, session.lost);
 		complete = false;

@@ -7,6 +7,8 @@
  * beginning of a page); elsewhere when a call comes from further up.
  *
  * A record is built in the state and copied into the ring once, at the return, without waking anybody. No CO-RE.
+ *
+ * Of a function that is counted (UPROBE_ROW_COUNTED) there are no records: its calls add to `counts`, which the daemon reads from time to time.
  */
 
 #include "uprobe.h"
@@ -36,6 +38,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 const volatile struct uprobe_config config;
 static const struct uprobe_state no_state;
+static const struct trace_tally no_calls;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -93,6 +96,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } lost SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, UPROBE_COUNTS_MAX);
+	__type(key, struct uprobe_count_key);
+	__type(value, struct trace_tally);
+} counts SEC(".maps");
 
 /* Process and thread as the daemon sees them; 0: not at all. */
 static __always_inline __u64 current_ids(void) {
@@ -223,6 +234,38 @@ static __always_inline void read_words(struct uprobe_state *state, const struct 
 	state->n = sizeof(state->record) + 8 * n;
 }
 
+/* One of the words that were read; 1: there is none. */
+static __always_inline __u64 size_of_word(const struct uprobe_state *state, __u64 word, __u8 bytes) {
+	__u64 value;
+
+	if (word >= TRACE_WORDS_MAX)
+		return 1;
+	value = state->record.call.words[word];
+	return bytes == 4 ? (__u32)value : value;
+}
+
+/* 0 if that is too much: then it is a lie. */
+static __always_inline __u64 multiply(__u64 a, __u64 b) {
+	__u64 most = b ? ~0ull / b : a;
+
+	FORGET_RANGE(most); /* else compilers want a product of 128 bits */
+	return a > most ? 0 : a * b;
+}
+
+/* What is needed of a call that is counted: how many bytes it is about, in words[0]. */
+static __always_inline void read_size(struct uprobe_state *state, const struct uprobe_row *row, struct pt_regs *ctx, __u64 sp) {
+	__u64 size = 0;
+
+	if (row->size_word != UPROBE_NO_WORD) {
+		read_words(state, row, ctx, sp);
+		size = multiply(size_of_word(state, row->size_word, row->size_bytes), row->size_unit);
+		size = multiply(size, size_of_word(state, row->rows_word, row->rows_bytes));
+	}
+	state->record.call.words[0] = size;
+	state->record.call.n_arguments = 0;
+	state->n = sizeof(state->record);
+}
+
 /* A function is called. 1: its return does not matter. */
 static __always_inline int enter(struct pt_regs *ctx) {
 	struct uprobe_control *shared = bpf_map_lookup_elem(&control, &(__u32){ 0 });
@@ -271,7 +314,10 @@ static __always_inline int enter(struct pt_regs *ctx) {
 	state->record.call.n_extras = 0;
 	state->late = 0;
 	state->sp = sp;
-	read_words(state, row, ctx, sp);
+	if (row->flags & UPROBE_ROW_COUNTED)
+		read_size(state, row, ctx, sp);
+	else
+		read_words(state, row, ctx, sp);
 	if (row->n_extras)
 		add_extras(state, row, false);
 	state->cookie = cookie;
@@ -330,6 +376,45 @@ static __always_inline void send(struct uprobe_state *state, struct pt_regs *ctx
 		count_lost();
 }
 
+/* Raises a maximum. Another thread may do so at the same time: one looks again, and the daemon knows it by the buckets if a lower one was written last. */
+static __always_inline void raise_to(volatile __u64 *most, __u64 value) {
+#pragma unroll
+	for (int i = 0; i < 3; i++) {
+		if (*most >= value)
+			return;
+		*most = value;
+	}
+}
+
+/* Counts a call that has ended. */
+static __always_inline void count(const struct trace_call *call, __u64 duration, bool failed) {
+	struct uprobe_count_key key = { .pid = call->pid, .function = call->function };
+	struct trace_tally *tally = bpf_map_lookup_elem(&counts, &key);
+	__u64 bytes = call->words[0];
+	__u32 bucket;
+
+	if (!tally) {
+		bpf_map_update_elem(&counts, &key, &no_calls, BPF_NOEXIST);
+		tally = bpf_map_lookup_elem(&counts, &key);
+	}
+	if (!tally) {
+		count_lost();
+		return;
+	}
+	__sync_fetch_and_add(&tally->time, duration);
+	if (failed)
+		__sync_fetch_and_add(&tally->errors, 1);
+	if (bytes)
+		__sync_fetch_and_add(&tally->bytes, bytes);
+	if (bytes && !failed)
+		__sync_fetch_and_add(&tally->bytes_done, bytes);
+	raise_to(&tally->max, duration);
+	raise_to(&tally->least, ~duration);
+	bucket = trace_bucket_of(duration);
+	if (bucket < TRACE_BUCKETS)
+		__sync_fetch_and_add(&tally->buckets[bucket], 1);
+}
+
 /* A function returned. */
 static __always_inline int leave(struct pt_regs *ctx) {
 	__u64 now = bpf_ktime_get_ns(), ids = current_ids(), cookie = bpf_get_attach_cookie(ctx);
@@ -338,6 +423,7 @@ static __always_inline int leave(struct pt_regs *ctx) {
 	__u32 key = (__u32)cookie;
 	struct uprobe_row *row;
 	struct trace_call *call;
+	bool failed;
 
 	if (!shared || !shared->enabled || !state || state->cookie != cookie || PT_REGS_SP(ctx) != state->sp + RETURN_POPS)
 		return 0;
@@ -348,10 +434,15 @@ static __always_inline int leave(struct pt_regs *ctx) {
 	call = &state->record.call;
 	call->end = now;
 	call->result = (__s32)PT_REGS_RC(ctx);
-	if ((config.errors && (!call->result || call->result == NOT_READY)) || (config.min_duration && now - call->start < config.min_duration)) {
+	failed = call->result && call->result != NOT_READY;
+	if ((config.errors && !failed) || (config.min_duration && now - call->start < config.min_duration)) {
 		if (!(row->flags & UPROBE_ROW_NAMES))
 			return 0;
 		state->record.flags |= UPROBE_RECORD_UNWANTED;
+	}
+	if (row->flags & UPROBE_ROW_COUNTED) {
+		count(call, now - call->start, failed);
+		return 0;
 	}
 	if (!(state->record.flags & UPROBE_RECORD_UNWANTED)) {
 		call->sequence = ++state->sequence;

@@ -8,7 +8,7 @@
 
 #include <linux/types.h>
 
-#include "../../../proto/trace.h"
+#include "tally.h"
 
 #define UPROBE_ROWS_MAX TRACE_FUNCTION_MAX
 #define UPROBE_REGISTERS 6
@@ -21,12 +21,15 @@
 #define UPROBE_FRAMES_MAX 48
 #define UPROBE_CALL_MAX (UPROBE_READS_END + UPROBE_READ_MAX + 16) /* bytes of a record without its stack */
 #define UPROBE_PROCESSES_MAX 16384
+#define UPROBE_COUNTS_MAX 8192 /* functions of processes that are counted */
+#define UPROBE_NO_WORD 0xff
 #define UPROBE_COOKIE(library, row) ((__u64)(library) << 32 | (row)) /* libraries count from 1 */
 
 enum uprobe_row_flags {
 	UPROBE_ROW_NAMES = 1 << 0, /* gives kernels their names: recorded whatever the filters say */
 	UPROBE_ROW_UNWANTED = 1 << 1, /* for its names only */
 	UPROBE_ROW_CUT = 1 << 2, /* has words that no probe sees */
+	UPROBE_ROW_COUNTED = 1 << 3, /* no records: see `counts` */
 };
 
 struct uprobe_extra {
@@ -43,8 +46,17 @@ struct uprobe_row {
 	__u8 flags; /* enum uprobe_row_flags */
 	__u8 n_words;
 	__u8 n_extras;
-	__u8 reserved[3];
+	/* of one that is counted: the words that say how many bytes it is about (UPROBE_NO_WORD: none), with their sizes; bytes = size * unit * rows */
+	__u8 size_word, size_bytes, size_unit;
+	__u8 rows_word, rows_bytes;
+	__u8 reserved[6];
 	struct uprobe_extra extras[UPROBE_EXTRAS_MAX];
+};
+
+/* Keys of `counts`; its values are tallies. */
+struct uprobe_count_key {
+	__u32 pid;
+	__u32 function;
 };
 
 /* Constant while the programs run. */
