@@ -528,6 +528,8 @@ class Options(Case):
         asked = self.asked('--probe=k:nvidia:f(a=arg1:u64)', '--probe', 't:irq:x()')
         self.assertEqual((asked['probes'], set(asked.get('sources', every))), (['k:nvidia:f(a=arg1:u64)', 't:irq:x()'], every))
         self.assertEqual(self.asked('--discover'), {'hooks': ['discover:*'], 'sources': ['kernel']})
+        self.assertEqual(self.asked('-c', '--backend=bpf'), {'sources': ['bpf'], 'aggregate': True})
+        self.assertEqual(self.asked('-c', '--backend=bpf', '--rate', '5'), {'sources': ['bpf'], 'rate': 5})
         self.assertEqual(self.asked('--discover', '-e', 'gsp'), {'hooks': ['discover:gsp'], 'sources': ['kernel']})
 
     def test_cgroup(self):

@@ -303,7 +303,7 @@ static int open_all(struct live *live) {
 	if (r)
 		return r;
 	/* only sums are wanted: calls are counted where they happen, unless something depends on single ones */
-	if (trace->format == &trace_format_table && !trace->gpu && !trace->test && !ctl_get(trace->parameters, "rate")) {
+	if (trace->format == &trace_format_table && !trace->gpu && !trace->discover && !trace->test && !ctl_get(trace->parameters, "rate")) {
 		trace->aggregate = true;
 		json_object_object_add(trace->parameters, "aggregate", json_object_new_boolean(true));
 	}

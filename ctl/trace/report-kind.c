@@ -83,14 +83,18 @@ bool report_is_memory(enum report_resource resource) {
 	return resource == RESOURCE_MEMORY || resource == RESOURCE_HOST_MEMORY || resource == RESOURCE_HANDLE || resource == RESOURCE_ARRAY;
 }
 
+static bool is_call(const struct trace_item *item) {
+	return item->kind == EVENT_CALL || item->kind == EVENT_COUNTS;
+}
+
 bool report_is_launch(const struct trace_item *item) {
-	if (item->kind != EVENT_CALL)
+	if (!is_call(item))
 		return false;
 	return (!strncmp(item->base, "cuLaunch", 8) && strcmp(item->base, "cuLaunchHostFunc") != 0) || !strcmp(item->base, "cuGraphLaunch");
 }
 
 bool report_is_transfer(const struct trace_item *item) {
-	return item->kind == EVENT_CALL && !strncmp(item->base, "cuMemcpy", 8);
+	return is_call(item) && !strncmp(item->base, "cuMemcpy", 8);
 }
 
 

@@ -35,12 +35,12 @@ class Folder:
     def path(self, name):
         return os.path.join(self.folder.name, name)
 
-    def start(self, *arguments):
-        return subprocess.Popen([CTL, f"--session={self.daemon.name}", "trace", "--backend=shim", *arguments], cwd=self.folder.name, text=True, bufsize=0,
+    def start(self, *arguments, backend="shim"):
+        return subprocess.Popen([CTL, f"--session={self.daemon.name}", "trace", f"--backend={backend}", *arguments], cwd=self.folder.name, text=True, bufsize=0,
                                 env=self.daemon.environment(**self.daemon.tools()), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def trace(self, *arguments, status=0):
-        process = self.start(*arguments)
+    def trace(self, *arguments, status=0, backend="shim"):
+        process = self.start(*arguments, backend=backend)
         out, err = process.communicate(timeout=60)
         equal(process.returncode, status, f"trace {arguments}: {out}{err}")
         return out, err
@@ -110,6 +110,29 @@ def test_formats():
         equal(count(call["name"] for call in calls(folder.lines("traces/trace_latest.jsonl"))), CALLS)
 
 
+def table(text):
+    """Rows of -c: calls, errors, the sum of bytes."""
+    return {row[-1]: (row[2], row[3], row[10]) for row in (line.split() for line in text.splitlines()) if row and row[0] == "call"}
+
+
+def test_counted():
+    """A table of calls that were counted, by the kernel and by the daemon, is that of the records of the same program."""
+    with Folder() as folder:
+        for backend in ("bpf", "shim"):
+            err = folder.trace("-c", "-s", "--hist", *RUN, backend=backend)[1]
+            if "bpf: " in err:
+                continue  # not root, or no such kernel
+            folder.trace("-o", "x.gtrc", *RUN, backend=backend)
+            report = [CTL, "trace", "report", folder.path("x.gtrc")]
+            records = subprocess.run([*report, "--format=table"], capture_output=True, text=True, timeout=60, check=True,
+                                     env=folder.daemon.environment(**folder.daemon.tools())).stdout
+            equal({name: table(err)[name] for name in CALLS}, {name: table(records)[name] for name in CALLS}, backend)
+            equal({name: int(table(err)[name][0]) for name in CALLS}, CALLS, backend)
+            check(f"  Kernel launches: {LAUNCHES}\n  Memory allocations: 3\n" in err and "  Memory transfers: 3\n" in err, err)
+            bars = re.search(r"^cuLaunchKernel:\n((?: .*\n)+)", err, re.M)
+            equal(sum(int(line.split()[-1]) for line in bars[1].splitlines()), LAUNCHES, err)
+
+
 def test_chosen():
     """What -e, --errors and --sample leave."""
     with Folder() as folder:
@@ -176,4 +199,4 @@ def test_hook():
 
 
 if __name__ == "__main__":
-    main([test_jsonl, test_formats, test_chosen, test_status, test_running, test_hook])
+    main([test_jsonl, test_formats, test_counted, test_chosen, test_status, test_running, test_hook])
