@@ -32,6 +32,7 @@ enum trace_type {
 	TRACE_LOST = 10,
 	TRACE_STACK = 11,
 	TRACE_STOP = 12,
+	TRACE_CTXSW = 13,
 	TRACE_COUNTS = 16,
 };
 
@@ -223,10 +224,35 @@ struct trace_kernel {
 	uint32_t reserved; /* 0 */
 };
 
+enum trace_ctxsw_flags {
+	TRACE_CTXSW_INSTANT = 1 << 0, /* a point in time: another event of the engine, `began` */
+	TRACE_CTXSW_OPEN = 1 << 1, /* the context was still there when tracing ended */
+	TRACE_CTXSW_FOREIGN = 1 << 2, /* pid is of the initial namespace, which is not the one of the trace's other pids */
+};
+
+/* A context was on a GPU's engine for compute and graphics, from one context switch to the next. */
+struct trace_ctxsw {
+	struct trace_record record; /* flags: enum trace_ctxsw_flags */
+	uint64_t start;
+	uint64_t end;
+	uint32_t pid; /* 0: of another user, which the driver does not tell; UINT32_MAX: the driver's own */
+	uint32_t device; /* N of /dev/nvidiaN */
+	uint32_t context; /* the driver's number of it */
+	uint32_t error; /* nanoseconds by which start and end may be off */
+	uint8_t began; /* the event by which it began, NV_EVENT_BUFFER_FECS_CTXSWTAG_*; 0: not seen, it began at `start` or before */
+	uint8_t ended; /* ... and ended; 0: not seen, it ended at `end` or before */
+	uint8_t preemption; /* how it was made to stop, a tag FE_ACK_*; 0: the driver did not tell */
+	uint8_t vmid;
+	uint8_t gpu_instance; /* of MIG; 0xff: none */
+	uint8_t compute_instance;
+	uint16_t sequence; /* of the last event of it */
+	char comm[16]; /* of pid; empty: unknown */
+};
+
 /* How the clock of a GPU relates to the host's: host = host_time + (gpu - gpu_time) * (1 + drift * 1e-9). */
 struct trace_clock {
 	struct trace_record record;
-	uint32_t pid; /* whose device it is: ordinals are of processes */
+	uint32_t pid; /* whose device it is: ordinals are of processes; 0: the GPU's own timer (%globaltimer), and device is N of /dev/nvidiaN */
 	uint32_t device;
 	uint64_t gpu_time; /* nanoseconds of the clock that stamped this process's kernels */
 	uint64_t host_time;

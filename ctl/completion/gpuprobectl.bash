@@ -202,7 +202,7 @@ _gpuprobectl() {
 			mapfile -t COMPREPLY < <(compgen -f -- "$word")
 		elif [[ $word == -* ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "--pid --follow --events --output --save --format --count --hist --summary --interval --discover
-				--min-dur --errors --sample --rate --cgroup --uid --comm --stacks --kernel --gpu --backend --probe --no-extras
+				--min-dur --errors --sample --rate --cgroup --uid --comm --stacks --kernel --gpu --ctxsw --backend --probe --no-extras
 				--buffer --duration $global" -- "$word")
 		else
 			mapfile -t COMPREPLY < <(compgen -W "report" -- "$word"; compgen -c -- "$word")

@@ -111,7 +111,7 @@ static int failed(struct rm_client *client, const char *what, uint32_t number, i
 	return r ?: RM_E_REFUSED;
 }
 
-static int wrong(struct rm_client *client, const char *what) {
+int rm_answer_wrong(struct rm_client *client, const char *what) {
 	client->status = RM_OK;
 	snprintf(client->error, sizeof(client->error), "%s", what);
 	return RM_E_ANSWER;
@@ -131,7 +131,7 @@ int rm_alloc(struct rm_client *client, uint32_t parent, uint32_t class, const vo
 	if (r)
 		return r;
 	if (!argument.handle)
-		return wrong(client, "RM_ALLOC: an object without a handle");
+		return rm_answer_wrong(client, "RM_ALLOC: an object without a handle");
 	*handlep = argument.handle;
 	return 0;
 }

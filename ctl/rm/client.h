@@ -58,6 +58,7 @@ struct rm_gpu {
 	struct rm_card card;
 	int fd; /* /dev/nvidiaN, which keeps it awake; -1: not open */
 	uint32_t device, subdevice; /* handles */
+	uint64_t read_ns; /* how long it takes to read its timer; 0: not known */
 };
 
 /* Memory of the driver's that both sides see, read only here. */
@@ -83,6 +84,9 @@ int rm_alloc(struct rm_client *client, uint32_t parent, uint32_t class, const vo
 void rm_free(struct rm_client *client, uint32_t handle);
 /* parameters: n bytes, exactly as many as the command has. */
 int rm_control(struct rm_client *client, uint32_t object, uint32_t command, void *parameters, size_t n);
+
+/* What the driver answered makes no sense: keeps that in client->error and returns RM_E_ANSWER. */
+int rm_answer_wrong(struct rm_client *client, const char *what);
 
 /* Memory that belongs to no GPU. */
 int rm_memory_init(struct rm_memory *memory, struct rm_client *client, size_t size);

@@ -108,38 +108,3 @@ int rm_ctxsw_read(struct rm_ctxsw *ctxsw, struct rm_ctxsw_record *records, size_
 	update[1] = 0;
 	return rm_control(ctxsw->gpu->client, ctxsw->buffer, COMMAND_UPDATE_GET, update, sizeof(update));
 }
-
-const char *rm_ctxsw_tag_name(uint8_t tag) {
-	switch (tag) {
-	case RM_CTXSW_SO:
-		return "SO";
-	case RM_CTXSW_REQUEST_BY_HOST:
-		return "CTXSW_REQ_BY_HOST";
-	case RM_CTXSW_FE_ACK:
-		return "FE_ACK";
-	case RM_CTXSW_SAVE_END:
-		return "SAVE_END";
-	case RM_CTXSW_RESTORE_START:
-		return "RESTORE_START";
-	case RM_CTXSW_CONTEXT_START:
-		return "CONTEXT_START";
-	case RM_CTXSW_SIMPLE_START:
-		return "SIMPLE_START";
-	case RM_CTXSW_SIMPLE_END:
-		return "SIMPLE_END";
-	case RM_CTXSW_FE_ACK_WFI:
-		return "FE_ACK_WFI";
-	case RM_CTXSW_FE_ACK_GFXP:
-		return "FE_ACK_GFXP";
-	case RM_CTXSW_FE_ACK_CTAP:
-		return "FE_ACK_CTAP";
-	case RM_CTXSW_FE_ACK_CILP:
-		return "FE_ACK_CILP";
-	case RM_CTXSW_ENGINE_RESET:
-		return "ENGINE_RESET";
-	case RM_CTXSW_INVALID_TIMESTAMP:
-		return "INVALID_TIMESTAMP";
-	default:
-		return NULL;
-	}
-}

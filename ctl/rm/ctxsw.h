@@ -11,24 +11,6 @@
 
 #include "client.h"
 
-/* Tags, NV_EVENT_BUFFER_FECS_CTXSWTAG_*. */
-enum rm_ctxsw_tag {
-	RM_CTXSW_SO = 0,
-	RM_CTXSW_REQUEST_BY_HOST = 1,
-	RM_CTXSW_FE_ACK = 2,
-	RM_CTXSW_SAVE_END = 3,
-	RM_CTXSW_RESTORE_START = 4,
-	RM_CTXSW_CONTEXT_START = 5,
-	RM_CTXSW_SIMPLE_START = 6,
-	RM_CTXSW_SIMPLE_END = 7,
-	RM_CTXSW_FE_ACK_WFI = 0x0a, /* how the context before was stopped: when it was idle ... */
-	RM_CTXSW_FE_ACK_GFXP = 0x0b,
-	RM_CTXSW_FE_ACK_CTAP = 0x0c, /* ... between blocks */
-	RM_CTXSW_FE_ACK_CILP = 0x0d, /* ... between instructions */
-	RM_CTXSW_ENGINE_RESET = 0xfe,
-	RM_CTXSW_INVALID_TIMESTAMP = 0xff,
-};
-
 #define RM_CTXSW_PID_HIDDEN 0 /* of another user */
 #define RM_CTXSW_PID_KERNEL UINT32_MAX
 
@@ -37,7 +19,7 @@ struct rm_ctxsw_record {
 	uint32_t pid; /* in the driver's namespace: the initial one */
 	uint32_t context; /* number of the channel or group of channels */
 	uint16_t sequence; /* of the buffer: gaps are losses */
-	uint8_t tag; /* enum rm_ctxsw_tag */
+	uint8_t tag; /* enum trace_ctxsw_tag */
 	uint8_t vmid;
 	uint8_t gpu_instance, compute_instance; /* of MIG; 0xff: none */
 };
@@ -70,10 +52,7 @@ void rm_ctxsw_deinit(struct rm_ctxsw *ctxsw);
 int rm_ctxsw_flush(struct rm_ctxsw *ctxsw);
 
 /*
- * Up to n_max records that are new, in their order. What was taken is the driver's again. *droppedp: how many found no room in the
- * buffer, as far as the driver says; the sequence numbers say so, too.
+ * Up to n_max records that are new, in their order; what was taken is the driver's again. What found no room in the
+ * buffer is a gap in the sequence numbers.
  */
 int rm_ctxsw_read(struct rm_ctxsw *ctxsw, struct rm_ctxsw_record *records, size_t n_max, size_t *np);
-
-/* "SIMPLE_START", or NULL. */
-const char *rm_ctxsw_tag_name(uint8_t tag);

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../trace/ctxsw-tag.h"
 #include "clock.h"
 #include "ctxsw.h"
 #include "record.h"
@@ -177,7 +178,7 @@ static pid_t start(char **command) {
 }
 
 static void print_record(const struct rm_ctxsw_record *record, uint64_t *last) {
-	const char *tag = rm_ctxsw_tag_name(record->tag);
+	const char *tag = trace_ctxsw_tag_name(record->tag);
 
 	printf("    %5u %-14s pid %-10" PRIu32 " context %#-10" PRIx32 " vmid %u mig %u/%u time %" PRIu64 " (%+" PRId64 ")\n", record->sequence, tag ? tag : "?",
 	       record->pid, record->context, record->vmid, record->gpu_instance, record->compute_instance, record->gpu_time,
@@ -234,7 +235,7 @@ static void watch(struct rm_ctxsw *ctxsw, char **command) {
 	printf("-- %" PRIu64 " records, %zu gaps; %" PRIu64 " flushes, %" PRIu64 " ns each, longest %" PRIu64 "\n", n_all, gaps, flushes, flushes ? sum / flushes : 0, longest);
 	for (unsigned int i = 0; i < 256; i++)
 		if (n_tags[i])
-			printf("   %zu of %s\n", n_tags[i], rm_ctxsw_tag_name((uint8_t)i) ?: "?");
+			printf("   %zu of %s\n", n_tags[i], trace_ctxsw_tag_name((uint8_t)i) ?: "?");
 	for (int i = 0; i < 2; i++)
 		if (pids[i] > 0) {
 			kill(pids[i], SIGTERM);

@@ -238,9 +238,16 @@ static void place_item(struct trace_writer *writer, const struct trace_item *ite
 		*pidp |= ((uint64_t)item->device % 1000 + 1) * PID_LIMIT;
 		*tidp = key.kind == TRACK_GPU ? 0 : (uint64_t)number * TRACK_LANES + lane;
 		process = (struct trace_track_key){ .kind = TRACK_GPU, .pid = item->pid, .id = item->device };
-		snprintf(name, sizeof(name), "GPU %" PRIu32 " of %s (%" PRIu32 ")", item->device, owner, item->pid);
+		snprintf(name, sizeof(name), item->pid ? "GPU %" PRIu32 " of %s (%" PRIu32 ")" : "GPU %" PRIu32, item->device, owner, item->pid);
 		put_metadata(writer, &process, 0, "process_name", *pidp, 0, name);
 		snprintf(name, sizeof(name), "stream 0x%" PRIx64, item->stream);
+	} else if (key.kind == TRACK_CONTEXTS) {
+		*pidp = ((uint64_t)item->device % 1000 + 1) * PID_LIMIT;
+		*tidp = (uint64_t)number * TRACK_LANES + lane;
+		process = (struct trace_track_key){ .kind = TRACK_GPU, .id = item->device };
+		snprintf(name, sizeof(name), "GPU %" PRIu32, item->device);
+		put_metadata(writer, &process, 0, "process_name", *pidp, 0, name);
+		snprintf(name, sizeof(name), "contexts");
 	} else if (key.kind == TRACK_CPU) {
 		*tidp = key.id + (uint64_t)lane * PID_LIMIT;
 		put_metadata(writer, &process, 0, "process_name", 0, 0, "interrupts");

@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "call.h"
+#include "ctxsw-tag.h"
 #include "decode.h"
 #include "ioctl.h"
 #include "names.h"
 
 #define TEXTS_SIZE ((size_t)32 << 10) /* more than a record can need */
 #define NOT_READY 600 /* CUDA_ERROR_NOT_READY: an answer, not an error */
+#define MIG_INSTANCES 0xfd /* numbers from here on mean that there is none, or that it is not told */
 
 struct trace_decoder {
 	struct names *names;
@@ -56,6 +58,7 @@ bool trace_record_is_whole(const struct trace_record *record) {
 		[TRACE_CLOCK] = sizeof(struct trace_clock), [TRACE_LOST] = sizeof(struct trace_lost),
 		[TRACE_STACK] = sizeof(struct trace_stack), [TRACE_STOP] = sizeof(struct trace_stop),
 		[TRACE_COUNTS] = sizeof(struct trace_counts),
+		[TRACE_CTXSW] = sizeof(struct trace_ctxsw),
 	};
 	const struct trace_ioctl *ioctl = (const struct trace_ioctl *)record;
 	const struct trace_event *event = (const struct trace_event *)record;
@@ -275,6 +278,58 @@ static void decode_kernel(struct trace_decoder *decoder, const struct trace_kern
 	item->base = item->name;
 }
 
+/* A tag by name, or by number. */
+static void add_tag(struct trace_decoder *decoder, struct trace_item *item, const char *name, uint8_t tag) {
+	if (tag)
+		trace_item_value(item, name, VALUE_NAME, tag)->text = trace_ctxsw_tag_name(tag);
+}
+
+/* "python[4711]" */
+static void name_context(struct trace_decoder *decoder, const struct trace_ctxsw *ctxsw, struct trace_item *item) {
+	const size_t n_known = strnlen(item->process->comm, sizeof(item->process->comm));
+	const char *comm = n_known ? item->process->comm : ctxsw->comm;
+	char name[64];
+
+	if (!ctxsw->pid)
+		item->name = "another user";
+	else if (ctxsw->pid == UINT32_MAX)
+		item->name = "the driver";
+	else
+		item->name = trace_decoder_text(decoder, name, (size_t)snprintf(name, sizeof(name), "%.16s[%u]", *comm ? comm : "pid", ctxsw->pid));
+}
+
+static void decode_ctxsw(struct trace_decoder *decoder, const struct trace_ctxsw *ctxsw, struct trace_item *item) {
+	const bool known = ctxsw->pid && ctxsw->pid != UINT32_MAX && !(ctxsw->record.flags & TRACE_CTXSW_FOREIGN);
+
+	item->kind = EVENT_CTXSW;
+	item->source = TRACE_SOURCE_GPU;
+	set_times(decoder, item, ctxsw->start, ctxsw->end);
+	set_thread(decoder, item, known ? ctxsw->pid : 0, 0);
+	item->instant = ctxsw->record.flags & TRACE_CTXSW_INSTANT;
+	item->open = ctxsw->record.flags & TRACE_CTXSW_OPEN;
+	item->class = "ctxsw";
+	item->device = ctxsw->device;
+	item->context = ctxsw->context;
+	item->sequence = ctxsw->sequence;
+	item->error = ctxsw->error;
+	if (item->instant)
+		item->name = trace_ctxsw_tag_name(ctxsw->began) ?: numbered(decoder, "tag", ctxsw->began);
+	else
+		name_context(decoder, ctxsw, item);
+	item->base = item->name;
+	if (!item->instant) {
+		add_tag(decoder, item, "began", ctxsw->began);
+		add_tag(decoder, item, "ended", ctxsw->ended);
+		add_tag(decoder, item, "preemption", ctxsw->preemption);
+	}
+	if (ctxsw->pid && !known && ctxsw->pid != UINT32_MAX)
+		trace_item_value(item, "host_pid", VALUE_UINT, ctxsw->pid);
+	if (ctxsw->gpu_instance < MIG_INSTANCES) {
+		trace_item_value(item, "gpu_instance", VALUE_UINT, ctxsw->gpu_instance);
+		trace_item_value(item, "compute_instance", VALUE_UINT, ctxsw->compute_instance);
+	}
+}
+
 static void decode_process(struct trace_decoder *decoder, const struct trace_process *process, struct trace_item *item) {
 	static const char *const names[] = { "seen", "fork", "exec", "exit" };
 	struct trace_value *value;
@@ -354,6 +409,9 @@ bool trace_decoder_item(struct trace_decoder *decoder, const struct trace_record
 		return true;
 	case TRACE_KERNEL:
 		decode_kernel(decoder, (const struct trace_kernel *)record, item);
+		return true;
+	case TRACE_CTXSW:
+		decode_ctxsw(decoder, (const struct trace_ctxsw *)record, item);
 		return true;
 	case TRACE_PROCESS:
 		decode_process(decoder, (const struct trace_process *)record, item);

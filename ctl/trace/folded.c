@@ -245,7 +245,7 @@ static int write_span(struct trace_writer *writer, const struct trace_item *item
 
 static int folded_item(struct trace_writer *writer, const struct trace_item *item)
 {
-	if (item->instant || item->end <= item->start)
+	if (item->instant || item->end <= item->start || item->kind == EVENT_CTXSW)
 		return 0;
 	if (writer->n >= SUMS_MAX)
 		flush_sums(writer);

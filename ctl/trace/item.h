@@ -20,6 +20,7 @@ enum trace_item_kind {
 	EVENT_IOCTL,
 	EVENT_HOOK,
 	EVENT_KERNEL, /* on the GPU */
+	EVENT_CTXSW, /* a context on a GPU, from one context switch to the next */
 	EVENT_PROCESS,
 	EVENT_CLOCK,
 	EVENT_LOST,
@@ -65,21 +66,21 @@ struct trace_item {
 	uint32_t pid, tid, cpu;
 	const struct trace_process_info *process; /* never NULL; zeros if unknown */
 	const char *thread; /* its comm, or "" */
-	const char *name; /* cuMemAlloc_v2, NV_ESC_RM_CONTROL, nvidia:nv_dma_map_alloc, or the kernel's, demangled */
+	const char *name; /* cuMemAlloc_v2, NV_ESC_RM_CONTROL, nvidia:nv_dma_map_alloc, the kernel's, demangled, or python[4711] of a context */
 	const char *base; /* cuMemAlloc; else as name */
-	const char *class; /* launch, memory, ..., ioctl, uvm, the hook's set, kernel */
+	const char *class; /* launch, memory, ..., ioctl, uvm, the hook's set, kernel, ctxsw */
 	int64_t result;
 	const char *result_name; /* CUDA_SUCCESS, NV_OK, ENOTTY; NULL: none */
 	bool has_result, failed;
 	uint64_t size; /* bytes that were allocated, freed or copied; 0: none, unknown */
 	uint64_t stream, context; /* 0: none or default */
-	uint32_t device;
+	uint32_t device; /* ordinal in the process; of CTXSW, and of CLOCK without a process, N of /dev/nvidiaN */
 	const char *kernel; /* of a launch or a kernel: mangled; NULL: none, unknown */
 	uint64_t sequence;
 	uint32_t command; /* IOCTL: the whole number */
 	uint64_t count; /* LOST */
 	const struct trace_counts *counts; /* COUNTS */
-	uint32_t error; /* KERNEL, CLOCK: nanoseconds that times may be off */
+	uint32_t error; /* KERNEL, CTXSW, CLOCK: nanoseconds that times may be off */
 	const char *violation; /* NULL; else what is impossible about its times: "starts 1.2us before its launch" */
 	size_t n_values;
 	struct trace_value values[TRACE_VALUES_MAX];

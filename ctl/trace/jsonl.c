@@ -14,8 +14,8 @@
  *   event_id     from 1, in the order of lines
  *   ts           milliseconds since the beginning; ts_ns the same in nanoseconds
  *   type         userspace: a call of a cu* function; ioctl; kernel: a hook of the kernel, or a probe; gpu: something ran on the GPU;
- *                process; clock: how the clocks of GPU and host relate; lost: events that were lost
- *   name         cuMemAlloc_v2, NV_ESC_RM_CONTROL, nvidia:nv_dma_map_alloc, vectorAdd(float*, int); of a process seen, fork, exec, exit
+ *                ctxsw: a context was on the GPU, from one context switch to the next; process; clock: how the clocks of GPU and host relate; lost: events that were lost
+ *   name         cuMemAlloc_v2, NV_ESC_RM_CONTROL, nvidia:nv_dma_map_alloc, vectorAdd(float*, int), python[4711]; of a process seen, fork, exec, exit
  *   base         name without version and stream suffix, if that is another
  *   class        launch, memory, transfer, ..., ioctl, uvm; the set of a hook
  *   phase        X: it has a duration; B: it was still running when the trace ended; i: a point in time
@@ -31,7 +31,7 @@
  *   stream, context (hexadecimal in a string), device
  *   kernel       of a launch or gpu: the mangled name
  *   count        of lost
- *   error_ns     of gpu and clock: how far off times may be
+ *   error_ns     of gpu, ctxsw and clock: how far off times may be
  *   violation    what is impossible about its times
  *   parent_pid, uid, exe, status   of a process
  *   args, out    objects: arguments, and what they were at the return. Numbers; pointers, handles and flags as "0x1f"; names of enumerators, classes
@@ -54,7 +54,7 @@ struct trace_writer {
 };
 
 static const char *const types[] = {
-	[EVENT_CALL] = "userspace", [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "kernel", [EVENT_KERNEL] = "gpu",
+	[EVENT_CALL] = "userspace", [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "kernel", [EVENT_KERNEL] = "gpu", [EVENT_CTXSW] = "ctxsw",
 	[EVENT_PROCESS] = "process", [EVENT_CLOCK] = "clock", [EVENT_LOST] = "lost",
 };
 

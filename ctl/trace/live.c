@@ -19,6 +19,7 @@
 #include "../../daemon/base64.h"
 #include "command.h"
 #include "stream.h"
+#include "watch.h"
 
 #define WINDOW_LINES UINT64_C(300000000) /* nanoseconds that records wait for older ones: somebody watches */
 #define WINDOW_FILE UINT64_C(10000000000)
@@ -29,6 +30,8 @@
 #define TICK_MS 100
 #define STOP_MS 500 /* after a signal: for the records until then */
 #define CHILD_MS 3000 /* after the end of CMD: for the end of the trace */
+#define WATCH_START_MS 5000 /* a GPU that sleeps is woken: CMD waits for that */
+#define WATCH_STOP_MS 1000
 #define ENOUGH (-1)
 
 struct live {
@@ -37,6 +40,7 @@ struct live {
 	struct trace_target target;
 	struct trace_sink *sink;
 	struct trace_stream *stream;
+	struct trace_watch *watch; /* NULL: none */
 	int signals; /* a descriptor */
 	bool started; /* the first reply has come */
 	bool interrupted; /* by a signal, once */
@@ -78,13 +82,58 @@ static void tell(struct live *live, const char *end) {
 	live->told = true;
 }
 
+/* ---- what the driver tells by itself ---- */
+
+static void tell_lines(char *lines) {
+	char *line;
+
+	while ((line = strsep(&lines, "\n")))
+		if (*line)
+			fprintf(stderr, "gpuprobectl: not traced: %s\n", line);
+}
+
+/* Puts its records behind those of the daemon that are there in full. Returns the exit status. */
+static int take_watch(struct live *live) {
+	char *lines = NULL;
+	void *bytes = NULL;
+	size_t n = 0;
+	int r;
+
+	if (!live->watch || trace_stream_cut(live->stream))
+		return CTL_OK;
+	r = trace_watch_take(live->watch, &bytes, &n, &lines);
+	if (lines)
+		tell_lines(lines);
+	if (!r && n)
+		r = trace_stream_feed(live->stream, bytes, n);
+	if (!r && n && !live->trace->format)
+		fwrite(bytes, 1, n, live->target.file);
+	free(bytes);
+	free(lines);
+	return stream_result(live, r);
+}
+
+static int stop_watch(struct live *live) {
+	int r;
+
+	if (!live->watch)
+		return CTL_OK;
+	trace_watch_stop(live->watch, WATCH_STOP_MS);
+	r = take_watch(live);
+	live->watch = trace_watch_free(live->watch);
+	return r;
+}
+
 /* What is to be done from time to time. */
 static int tick(struct live *live) {
 	const uint64_t now = now_ns();
-	int r = 0;
+	int r;
 
 	if (!live->started)
 		return CTL_OK;
+	r = take_watch(live);
+	if (r)
+		return r;
 	if (now >= live->replied_at + (live->target.lines ? WINDOW_LINES : IDLE_FILE))
 		r = trace_stream_finish(live->stream);
 	if (!r && live->trace->interval && now >= live->interval_at) {
@@ -185,7 +234,18 @@ static void tell_missing(json_object *parameters) {
 		fprintf(stderr, "gpuprobectl: not traced: %zu more; gpuprobectl hook status says why\n", n - shown);
 }
 
-static int take_reply(struct live *live, json_object *parameters) {
+/* The first reply has come: it is on. */
+static void start(struct live *live, json_object *parameters) {
+	tell_missing(parameters);
+	if (live->watch && live->trace->ctxsw)
+		trace_watch_wait(live->watch, WATCH_START_MS);
+	fflush(live->target.file); /* who waits for the file's beginning knows that programs are traced now */
+	live->started = true;
+	if (live->child.pid)
+		trace_child_go(&live->child);
+}
+
+static int take_reply(struct live *live, json_object *parameters, bool last) {
 	json_object *text = ctl_get(parameters, "records");
 	unsigned char *data;
 	size_t n_data;
@@ -194,17 +254,18 @@ static int take_reply(struct live *live, json_object *parameters) {
 	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text), &data, &n_data))
 		return ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
 	live->replied_at = now_ns();
+	/* before the end of the trace, which is in this reply */
+	r = last && live->started ? stop_watch(live) : CTL_OK;
+	if (r) {
+		free(data);
+		return r;
+	}
 	r = trace_stream_feed(live->stream, data, n_data);
 	if (!live->trace->format)
 		fwrite(data, 1, n_data, live->target.file);
 	free(data);
-	if (!live->started) {
-		tell_missing(parameters);
-		fflush(live->target.file); /* who waits for the file's beginning knows that programs are traced now */
-		live->started = true;
-		if (live->child.pid)
-			trace_child_go(&live->child);
-	}
+	if (!live->started)
+		start(live, parameters);
 	if (!r && !live->target.path)
 		fflush(live->target.file);
 	if (ferror(live->target.file))
@@ -238,7 +299,7 @@ static int read_replies(struct live *live) {
 		if (r)
 			break;
 		continues = reply.continues;
-		r = take_reply(live, reply.parameters);
+		r = take_reply(live, reply.parameters, !continues);
 		varlink_reply_deinit(&reply);
 		if (!r && now_ns() >= tick_at) {
 			r = tick(live);
@@ -266,6 +327,7 @@ static int run(struct live *live) {
 		r = read_replies(live);
 	if (!live->started)
 		return r;
+	r = r ?: stop_watch(live);
 	written = trace_stream_finish(live->stream);
 	if (!live->trace->format)
 		end_raw(live);
@@ -337,6 +399,11 @@ static void tell_end(struct live *live) {
 		fprintf(stderr, "gpuprobectl: passed over %" PRIu64 " records that make no sense\n", state.damaged);
 }
 
+/* Clocks of GPUs belong to their times. Who has no GPU hears of it only if context switches were asked for. */
+static bool wants_watch(const struct trace_command *trace) {
+	return !trace->test && (trace->ctxsw || (trace->gpu && access("/dev/nvidiactl", F_OK) == 0));
+}
+
 int trace_live(struct trace_command *trace) {
 	struct live live = { .trace = trace, .child = { .go = -1 }, .signals = -1 };
 	int r, closed;
@@ -346,6 +413,8 @@ int trace_live(struct trace_command *trace) {
 		r = trace_child_start(&live.child, trace);
 	if (!r)
 		r = watch_signals(&live);
+	if (!r && wants_watch(trace) && trace_watch_new(&live.watch, trace->ctxsw))
+		r = ctl_fail(CTL_ERROR, "out of memory");
 	if (!r) {
 		signal(SIGPIPE, SIG_IGN); /* CMD may be gone before it was let go */
 		r = run(&live);
@@ -353,6 +422,7 @@ int trace_live(struct trace_command *trace) {
 	if (!live.started)
 		trace_child_kill(&live.child);
 	tell_end(&live);
+	live.watch = trace_watch_free(live.watch);
 	live.stream = trace_stream_free(live.stream);
 	live.sink = trace_sink_free(live.sink);
 	closed = trace_target_close(&live.target);

@@ -23,6 +23,7 @@ enum {
 	OPTION_COMM,
 	OPTION_KERNEL,
 	OPTION_GPU,
+	OPTION_CTXSW,
 	OPTION_BACKEND,
 	OPTION_PROBE,
 	OPTION_DISCOVER,
@@ -60,6 +61,7 @@ static const char help[] =
 	"  -k, --stacks         stacks of calls\n"
 	"      --kernel[=SETS]  hooks of the kernel's driver: driver, memory, uvm, interrupt, gsp, lock, work, power, p2p, process, ...; else driver, uvm, xid\n"
 	"      --gpu            when kernels ran on the GPU\n"
+	"      --ctxsw          which process was on the GPU, from one context switch to the next\n"
 	"      --backend=NAME   how calls are seen: shim (in the process), bpf (from the kernel), auto\n"
 	"      --probe=SPEC     a hook of your own: k:nvidia:nv_dma_map_alloc(pages=arg1:u64), u:PATH:SYMBOL(...), t:GROUP:NAME(...)\n"
 	"      --no-extras      not what arguments point to\n"
@@ -322,6 +324,9 @@ static int take_option(struct trace_command *trace, int option, const char *argu
 	case OPTION_GPU:
 		trace->gpu = true;
 		return -1;
+	case OPTION_CTXSW:
+		trace->ctxsw = true;
+		return -1;
 	case OPTION_BACKEND:
 		return put_backend(trace, argument);
 	default:
@@ -415,6 +420,7 @@ int trace_options(struct trace_command *trace, int argc, char **argv) {
 		{ "stacks", no_argument, NULL, 'k' },
 		{ "kernel", optional_argument, NULL, OPTION_KERNEL },
 		{ "gpu", no_argument, NULL, OPTION_GPU },
+		{ "ctxsw", no_argument, NULL, OPTION_CTXSW },
 		{ "backend", required_argument, NULL, OPTION_BACKEND },
 		{ "probe", required_argument, NULL, OPTION_PROBE },
 		{ "no-extras", no_argument, NULL, OPTION_NO_EXTRAS },

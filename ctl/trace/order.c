@@ -108,7 +108,8 @@ static bool is_wanted(const struct trace_order *order, const struct trace_item *
 
 	if (span && !item->open && item->end - item->start < order->options.min_duration)
 		return false;
-	return !order->options.errors || item->failed || (!span && item->kind != EVENT_HOOK && item->kind != EVENT_KERNEL);
+	return !order->options.errors || item->failed ||
+	       (!span && item->kind != EVENT_HOOK && item->kind != EVENT_KERNEL && item->kind != EVENT_CTXSW);
 }
 
 static int give(struct trace_order *order) {
@@ -173,6 +174,7 @@ int trace_order_add(struct trace_order *order, struct trace_block *block, const 
 	case TRACE_IOCTL:
 	case TRACE_EVENT:
 	case TRACE_KERNEL:
+	case TRACE_CTXSW:
 	case TRACE_COUNTS: /* all begin alike */
 		entry.start = relative(order, ((const struct trace_call *)record)->start);
 		entry.end = relative(order, ((const struct trace_call *)record)->end);
@@ -182,7 +184,8 @@ int trace_order_add(struct trace_order *order, struct trace_block *block, const 
 		entry.start = entry.end = relative(order, ((const struct trace_lost *)record)->time);
 		break;
 	case TRACE_CLOCK:
-		order->gpu = true;
+		/* the timer of a GPU does not say that times of kernels will come */
+		order->gpu = order->gpu || ((const struct trace_clock *)record)->pid;
 		entry.start = entry.end = relative(order, ((const struct trace_clock *)record)->host_time);
 		break;
 	default:
@@ -246,6 +249,8 @@ _Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_event
 _Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_kernel, start), "as trace_order_add() reads them");
 _Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_counts, start), "as trace_order_add() reads them");
 _Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_counts, end), "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_ctxsw, start), "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_ctxsw, end), "as trace_order_add() reads them");
 _Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_ioctl, end), "as trace_order_add() reads them");
 _Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_event, end), "as trace_order_add() reads them");
 _Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_kernel, end), "as trace_order_add() reads them");

@@ -317,6 +317,7 @@ static const struct {
 	{ "ioctl", EVENT_IOCTL, "ioctl" },
 	{ "kernel", EVENT_HOOK, "kernel" },
 	{ "gpu", EVENT_KERNEL, NULL },
+	{ "ctxsw", EVENT_CTXSW, NULL },
 	{ "process", EVENT_PROCESS, NULL },
 	{ "clock", EVENT_CLOCK, NULL },
 	{ "lost", EVENT_LOST, NULL },

@@ -71,6 +71,7 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 		stream->state.stopped = true;
 		return 0;
 	case TRACE_KERNEL:
+	case TRACE_CTXSW:
 		stream->state.events++;
 		break;
 	case TRACE_CLOCK:

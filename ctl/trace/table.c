@@ -27,7 +27,7 @@ struct trace_table {
 };
 
 static const char *const kinds[] = {
-	[EVENT_CALL] = "call", [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "hook", [EVENT_KERNEL] = "gpu",
+	[EVENT_CALL] = "call", [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "hook", [EVENT_KERNEL] = "gpu", [EVENT_CTXSW] = "ctxsw",
 };
 
 static uint64_t hash_of(const char *name) {
@@ -136,7 +136,7 @@ int trace_table_add(struct trace_table *table, const struct trace_item *item) {
 	count(table, item);
 	if (item->kind == EVENT_COUNTS)
 		return add_counts(table, item->name, item->counts);
-	if (item->kind > EVENT_KERNEL)
+	if (item->kind > EVENT_CTXSW)
 		return 0;
 	row = find_row(table, item->kind, item->name);
 	if (!row)
@@ -211,7 +211,7 @@ static void put_row(struct trace_out *line, const struct row *row, double total)
 
 int trace_table_print(const struct trace_table *table, FILE *file) {
 	struct row **rows = sort_rows(table);
-	double totals[EVENT_KERNEL + 1] = {};
+	double totals[EVENT_CTXSW + 1] = {};
 	struct trace_out line = {};
 	int r = 0;
 

@@ -168,6 +168,28 @@ static void put_kernel(struct trace_writer *writer, const struct trace_item *ite
 	out_hex(line, item->stream);
 }
 
+/* GPU0 context 0x3 (began=SIMPLE_START, ended=SIMPLE_END) */
+static void put_ctxsw(struct trace_writer *writer, const struct trace_item *item) {
+	struct trace_out *line = &writer->line;
+
+	out_literal(line, "GPU");
+	out_uint(line, item->device);
+	out_char(line, ' ');
+	if (item->instant) {
+		out_printable(line, item->name);
+	} else {
+		out_literal(line, "context ");
+		out_hex(line, item->context);
+		if (!item->pid) {
+			out_literal(line, " of ");
+			out_printable(line, item->name);
+		}
+	}
+	out_char(line, ' ');
+	put_values(writer, item);
+	put_result(line, item);
+}
+
 /* --- exec /usr/bin/python3 ---, +++ exited with 1 +++ */
 static void put_process(struct trace_out *line, const struct trace_item *item) {
 	const char *what = item->name;
@@ -209,6 +231,8 @@ static int text_item(struct trace_writer *writer, const struct trace_item *item)
 		put_process(line, item);
 	} else if (item->kind == EVENT_KERNEL) {
 		put_kernel(writer, item);
+	} else if (item->kind == EVENT_CTXSW) {
+		put_ctxsw(writer, item);
 	} else {
 		if (item->parent)
 			out_literal(line, "  ");

@@ -84,6 +84,8 @@ struct trace_track_key trace_track_of(const struct trace_item *item)
 {
 	if (item->kind == EVENT_KERNEL)
 		return (struct trace_track_key){ TRACK_STREAM, item->pid, item->device, item->context, item->stream };
+	if (item->kind == EVENT_CTXSW)
+		return (struct trace_track_key){ .kind = TRACK_CONTEXTS, .id = item->device };
 	if (item->kind == EVENT_CLOCK)
 		return (struct trace_track_key){ .kind = TRACK_GPU, .pid = item->pid, .id = item->device };
 	if (!item->pid)

@@ -24,6 +24,7 @@ enum trace_track_kind {
 	TRACK_CPU, /* id: its number; pid 0 */
 	TRACK_GPU, /* id: device; of a process, as ordinals are */
 	TRACK_STREAM,
+	TRACK_CONTEXTS, /* id: N of /dev/nvidiaN; of all processes */
 	TRACK_CLOCK, /* id: device */
 };
 

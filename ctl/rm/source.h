@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the driver tells a trace by its resource manager, as records of proto/trace.h: how the timer of each GPU relates to the host's
+ * clock, and context switches. Calls of it may take long: opening a GPU that sleeps a second or two, others as long as the driver is
+ * busy with something else.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "driver.h"
+
+struct rm_source;
+
+struct rm_source_options {
+	const struct rm_driver *driver;
+	bool ctxsw; /* context switches, not the clocks alone */
+	/* One line of what cannot be had, and why. */
+	void (*tell)(void *userdata, const char *line);
+	void *userdata;
+};
+
+/* What can be had is begun; without any GPU that is nothing. Returns 0 or -ENOMEM. */
+int rm_source_new(struct rm_source **sourcep, const struct rm_source_options *options);
+struct rm_source *rm_source_free(struct rm_source *source);
+/* Reads what is new, and clocks now and then. now: CLOCK_MONOTONIC. */
+int rm_source_poll(struct rm_source *source, uint64_t now);
+/* The last: what is still there ends now. */
+int rm_source_finish(struct rm_source *source, uint64_t now);
+/* Whole records that came since the last time; the caller frees them. NULL: none. */
+void *rm_source_take(struct rm_source *source, size_t *np);
