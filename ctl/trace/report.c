@@ -97,6 +97,9 @@ static int take_item(void *userdata, const struct trace_item *item) {
 	struct report_place place;
 	int r;
 
+	/* a file of the raw format may have counts, which are for tables alone */
+	if (item->kind == EVENT_COUNTS && report->format != &trace_format_table)
+		return 0;
 	if (report->format) {
 		if (!report_filter_takes(&report->filter, item))
 			return 0;
