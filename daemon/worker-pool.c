@@ -41,7 +41,6 @@
 #define RESTART_BURST 16
 #define RESTART_RATE 4 /* a second */
 #define GRACE_MS 200
-#define WORKER_UNWANTED "it is not wanted any more"
 #define ENDING_MS 2000
 
 enum worker_state {
@@ -61,9 +60,10 @@ struct worker_task {
 	uint64_t owner;
 	unsigned int overtime_ms;
 	uint64_t queue_until, deadline, limit; /* uv_now: to get a worker, and to be done */
-	bool cancelled;
-	struct worker_pool *pool; /* that it was submitted to */
+	bool cancelled, spoiled;
+	struct worker_pool *pool; /* that it was submitted to; NULL: none yet */
 	struct worker *worker;	  /* that has it; NULL: in the queue */
+	json_object *features;	  /* of the worker that answered */
 	int64_t id;
 	worker_task_fn fn;
 	void *userdata;
@@ -81,6 +81,7 @@ struct worker {
 	uv_poll_t poll;
 	uv_timer_t timer;
 	int fd;
+	json_object *features; /* what it said about itself */
 	struct worker_task *task;
 };
 
@@ -135,6 +136,7 @@ struct worker_task *worker_task_free(struct worker_task *task) {
 	for (unsigned int i = 0; i < task->n_fds; i++)
 		fd_close(task->fds[i]);
 	json_object_put(task->request);
+	json_object_put(task->features);
 	free(task);
 	return NULL;
 }
@@ -199,8 +201,46 @@ void worker_task_forget(struct worker_task *task) {
 	task->fn = NULL;
 }
 
-static void worker_task_finish(struct worker_task *task, int result, json_object *reply,
-			       const char *message) {
+void worker_task_spoil(struct worker_task *task) {
+	task->spoiled = true;
+}
+
+json_object *worker_task_request(const struct worker_task *task) {
+	return task->request;
+}
+
+unsigned int worker_task_fds(const struct worker_task *task) {
+	return task->n_fds;
+}
+
+int worker_task_fd(const struct worker_task *task, unsigned int index, uint64_t *max) {
+	*max = index < task->n_fds ? task->output_max[index] : 0;
+	return index < task->n_fds ? task->fds[index] : -1;
+}
+
+void worker_task_redirect(struct worker_task *task, worker_task_fn *fn, void **userdata) {
+	const worker_task_fn old_fn = task->fn;
+	void *const old_userdata = task->userdata;
+
+	task->fn = *fn;
+	task->userdata = *userdata;
+	*fn = old_fn;
+	*userdata = old_userdata;
+}
+
+json_object *worker_task_features(const struct worker_task *task) {
+	return task->features;
+}
+
+bool worker_task_spoiled(const struct worker_task *task) {
+	return task->spoiled;
+}
+
+bool worker_task_cancelled(const struct worker_task *task) {
+	return task->cancelled;
+}
+
+void worker_task_complete(struct worker_task *task, int result, json_object *reply, const char *message) {
 	if (task->fn)
 		task->fn(task, result, reply, message, task->userdata);
 	worker_task_free(task);
@@ -215,6 +255,7 @@ static void worker_closed(uv_handle_t *handle) {
 	if (--worker->n_handles)
 		return;
 	fd_close(worker->fd);
+	json_object_put(worker->features);
 	TAILQ_REMOVE(&pool->list, worker, link);
 	free(worker);
 	worker_pool_update(pool);
@@ -251,7 +292,7 @@ static void worker_fail(struct worker *worker, int result, const char *message) 
 	worker_end(worker);
 	worker_kill(worker);
 	if (task)
-		worker_task_finish(task, result, NULL, message);
+		worker_task_complete(task, result, NULL, message);
 }
 
 static void worker_on_exit(uv_process_t *process, int64_t status, int term_signal) {
@@ -278,7 +319,7 @@ static void worker_on_exit(uv_process_t *process, int64_t status, int term_signa
 	uv_timer_stop(&worker->timer);
 	worker_close_handles(worker);
 	if (task)
-		worker_task_finish(task, WORKER_POOL_E_CRASHED, NULL, message);
+		worker_task_complete(task, WORKER_POOL_E_CRASHED, NULL, message);
 	worker_pool_update(pool);
 }
 
@@ -311,7 +352,7 @@ static void worker_on_late(struct worker *worker) {
 	const char *message = "worker timed out";
 
 	if (task->cancelled) {
-		worker_fail(worker, WORKER_POOL_E_UNAVAILABLE, WORKER_UNWANTED);
+		worker_fail(worker, WORKER_POOL_E_UNAVAILABLE, WORKER_POOL_UNWANTED);
 		return;
 	}
 	if (task->overtime_ms && !worker->overtime) {
@@ -423,6 +464,7 @@ static void worker_on_ready(struct worker *worker, json_object *message) {
 	if (json_object_object_get_ex(message, "features", &features)) {
 		json_object_put(pool->features);
 		pool->features = json_object_get(features);
+		worker->features = json_object_get(features);
 	}
 	pool->trouble[0] = '\0';
 	worker->state = WORKER_IDLE;
@@ -455,6 +497,7 @@ static void worker_on_reply(struct worker *worker, json_object *reply) {
 		    json_object_is_type(text, json_type_string))
 			message = json_object_get_string(text);
 	}
+	task->features = json_object_get(worker->features);
 	worker->task = NULL;
 	uv_timer_stop(&worker->timer);
 	if (pool->single_use || worker->overtime) {
@@ -466,7 +509,7 @@ static void worker_on_reply(struct worker *worker, json_object *reply) {
 	} else {
 		worker->state = WORKER_IDLE;
 	}
-	worker_task_finish(task, result, reply, message);
+	worker_task_complete(task, result, reply, message);
 }
 
 static void worker_on_readable(uv_poll_t *poll, int status, int events) {
@@ -576,7 +619,7 @@ static void worker_assign(struct worker *worker, struct worker_task *task) {
 								    JSON_C_TO_STRING_PLAIN, &n);
 	vector.iov_len = n;
 	if (!vector.iov_base || n > WORKER_MESSAGE_MAX) {
-		worker_task_finish(task, WORKER_POOL_E_UNAVAILABLE, NULL,
+		worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL,
 				   "the job is larger than a message to a worker may be");
 		return;
 	}
@@ -677,7 +720,7 @@ static void worker_pool_update(struct worker_pool *pool) {
 		TAILQ_REMOVE(&pool->queue, task, link);
 		pool->n_queue--;
 		if (task->cancelled)
-			worker_task_finish(task, WORKER_POOL_E_UNAVAILABLE, NULL, WORKER_UNWANTED);
+			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL, WORKER_POOL_UNWANTED);
 		else if (task->fn)
 			worker_assign(worker, task);
 		else
@@ -691,12 +734,12 @@ restart:
 		TAILQ_REMOVE(&pool->queue, task, link);
 		pool->n_queue--;
 		if (task->cancelled)
-			worker_task_finish(task, WORKER_POOL_E_UNAVAILABLE, NULL, WORKER_UNWANTED);
+			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL, WORKER_POOL_UNWANTED);
 		else if (task->queue_until <= now)
-			worker_task_finish(task, WORKER_POOL_E_BUSY, NULL,
+			worker_task_complete(task, WORKER_POOL_E_BUSY, NULL,
 					   "no worker was free in time");
 		else
-			worker_task_finish(task, WORKER_POOL_E_UNAVAILABLE, NULL, pool->trouble);
+			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL, pool->trouble);
 		goto restart;
 	}
 	wait = worker_pool_restart(pool, now);
@@ -770,7 +813,7 @@ struct worker_pool *worker_pool_free(struct worker_pool *pool) {
 	pool->freed = true;
 	while ((task = TAILQ_FIRST(&pool->queue))) {
 		TAILQ_REMOVE(&pool->queue, task, link);
-		worker_task_finish(task, WORKER_POOL_E_UNAVAILABLE, NULL, "the daemon stops");
+		worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL, "the daemon stops");
 	}
 	TAILQ_FOREACH(worker, &pool->list, link)
 		worker_fail(worker, WORKER_POOL_E_UNAVAILABLE, "the daemon stops");
@@ -794,6 +837,8 @@ void worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
 void worker_task_cancel(struct worker_task *task) {
 	task->cancelled = true;
 	task->deadline = task->queue_until = 0;
+	if (!task->pool)
+		return;
 	if (task->worker)
 		uv_timer_start(&task->worker->timer, worker_on_timer, 0, 0);
 	else

@@ -23,6 +23,8 @@ enum {
 	WORKER_POOL_E_UNAVAILABLE, /* no worker starts, the pool ends, or it was cancelled */
 };
 
+#define WORKER_POOL_UNWANTED "it is not wanted any more" /* message of what was cancelled */
+
 struct worker_pool;
 struct worker_task;
 
@@ -106,3 +108,27 @@ void worker_task_cancel(struct worker_task *task);
 
 /* The function will not be called. */
 void worker_task_forget(struct worker_task *task);
+
+/* Of a task whose function is being called: what came is no good after all, and not worth keeping. */
+void worker_task_spoil(struct worker_task *task);
+
+/* ---- for who stands between a task and its pool (cache/job-cache.c) ---- */
+
+/* What it asks for, borrowed. May be changed before it is submitted. */
+json_object *worker_task_request(const struct worker_task *task);
+
+/* Its descriptors, borrowed; max: that of an output, 0 for an input. -1: there is none at this index. */
+unsigned int worker_task_fds(const struct worker_task *task);
+int worker_task_fd(const struct worker_task *task, unsigned int index, uint64_t *max);
+
+/* Another function for it; the one that it has is handed over. */
+void worker_task_redirect(struct worker_task *task, worker_task_fn *fn, void **userdata);
+
+/* What the worker that answered says about itself; NULL: it was none. */
+json_object *worker_task_features(const struct worker_task *task);
+
+bool worker_task_spoiled(const struct worker_task *task);
+bool worker_task_cancelled(const struct worker_task *task);
+
+/* Ends one that was not submitted: calls the function and frees it. */
+void worker_task_complete(struct worker_task *task, int result, json_object *reply, const char *message);

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Keys of what is kept: SHA-256 over all that it was made from. Images are hostile input, and one who could make two with the same key
+ * would choose what another process runs: so it is a cryptographic hash, and each part goes in behind its length.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CACHE_KEY_SIZE 32
+#define CACHE_KEY_TEXT_SIZE (2 * CACHE_KEY_SIZE + 1)
+
+struct cache_key {
+	uint8_t bytes[CACHE_KEY_SIZE];
+};
+
+struct cache_hash;
+
+/* Once, before all others, in one thread. 0 or -ENOSYS: the library cannot be used. */
+int cache_hash_setup(void);
+
+/* 0 or -ENOMEM. */
+int cache_hash_new(struct cache_hash **hashp);
+struct cache_hash *cache_hash_free(struct cache_hash *hash);
+
+/* One part more: parts are told apart, so ("a", "bc") is not ("ab", "c"). */
+void cache_hash_add(struct cache_hash *hash, const void *data, size_t size);
+void cache_hash_add_text(struct cache_hash *hash, const char *text);
+void cache_hash_add_int(struct cache_hash *hash, uint64_t number);
+
+/* The key of what was added; nothing is added afterwards. */
+void cache_hash_finish(struct cache_hash *hash, struct cache_key *key);
+
+/* In lower-case hexadecimal. */
+void cache_key_text(const struct cache_key *key, char text[static CACHE_KEY_TEXT_SIZE]);
