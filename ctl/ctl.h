@@ -126,6 +126,7 @@ int command_ring(struct ctl *ctl, int argc, char **argv);
 int command_run(struct ctl *ctl, int argc, char **argv);
 int command_log(struct ctl *ctl, int argc, char **argv);
 int command_program(struct ctl *ctl, int argc, char **argv);
+int command_cache(struct ctl *ctl, int argc, char **argv);
 int command_pass(struct ctl *ctl, int argc, char **argv);
 int command_trace(struct ctl *ctl, int argc, char **argv);
 int command_hook(struct ctl *ctl, int argc, char **argv);

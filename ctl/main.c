@@ -42,6 +42,7 @@ static const char help[] =
 	"  hook status       which are at work, and why others cannot be\n"
 	"  shim enable       have the library in every program; also: disable, status, cdi\n"
 	"  doctor            what is missing here, and what to do about it\n"
+	"  cache             what is kept on the disk; also: list, clear\n"
 	"  pass list         passes that the daemon runs\n"
 	"  pass test FILE    run passes on a PTX file, here\n"
 	"\n"
@@ -68,6 +69,7 @@ static const struct ctl_command commands[] = {
 	{ "ring", command_ring, CTL_TITLE "ring" },
 	{ "run", command_run, CTL_TITLE "run" },
 	{ "log", command_log, CTL_TITLE "log" },
+	{ "cache", command_cache, CTL_TITLE "cache" },
 	{ "pass", command_pass, CTL_TITLE "pass" },
 	{ "trace", command_trace, CTL_TITLE "trace" },
 	{ "hook", command_hook, CTL_TITLE "hook" },

@@ -14,6 +14,8 @@
 
 #include "attach-compiled.h"
 #include "attach-register.h"
+#include "cache/job-cache.h"
+#include "cache/key.h"
 #include "daemon.h"
 #include "host.h"
 #include "memfd.h"
@@ -105,6 +107,7 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 	const struct attach_plan plan = {
 		.daemon = attach->daemon,
 		.object_id = attach->object_id,
+		.prefix = &attach->prefix,
 		.owner = attach->owner,
 		.shared = attach->shared,
 		.filter = &attach->filter,
@@ -176,7 +179,7 @@ static void attach_on_compiled(struct worker_task *task, int result, json_object
 		return;
 	}
 	request = (struct compiled_request){
-		.object = attach->object_id,
+		.prefix = attach->prefix->text,
 		.n_maps = attach->linked->n_maps,
 		.shapes = attach->shapes,
 		.n_chosen = attach->choices.n,
@@ -188,6 +191,7 @@ static void attach_on_compiled(struct worker_task *task, int result, json_object
 	};
 	r = compiled_from_json(&compiled, reply, task, &request, error);
 	if (r) {
+		worker_task_spoil(task);
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s",
 			    r > 0 ? error : strerror(-r));
 		return;
@@ -207,8 +211,6 @@ static void attach_on_compiled(struct worker_task *task, int result, json_object
 
 /* What the maps are to be like, and what the worker needs to know of that. */
 static void attach_shape(struct attach *attach, json_object *maps) {
-	char symbol[REGISTRY_SYMBOL_SIZE];
-
 	for (size_t i = 0; i < attach->linked->n_maps; i++) {
 		const struct linked_map *linked = &attach->linked->maps[i];
 		json_object *map = json_object_array_get_idx(maps, i);
@@ -225,8 +227,6 @@ static void attach_shape(struct attach *attach, json_object *maps) {
 			.threads = attach->threads,
 			.ring_bytes = attach->ring_bytes,
 		};
-		compiled_slot_symbol(symbol, attach->object_id, i);
-		json_object_object_add(map, "slot_symbol", json_object_new_string(symbol));
 		json_object_object_add(map, "place", json_object_new_int((int)shape->place));
 		json_object_object_add(map, "threads", json_object_new_int64(shape->threads));
 		json_object_object_add(map, "ring_bytes",
@@ -281,6 +281,48 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 	return r;
 }
 
+/* Hashes all that the compiler is to know, symbols aside. 0 or -errno. */
+static int attach_hash(const struct attach *attach, json_object *job, struct cache_key *key) {
+	struct cache_hash *hash;
+	int r;
+
+	r = cache_hash_new(&hash);
+	if (r < 0)
+		return r;
+	cache_hash_add_text(hash, json_object_to_json_string_ext(job, JSON_C_TO_STRING_PLAIN));
+	cache_hash_add(hash, attach->blob, attach->linked->size);
+	cache_hash_finish(hash, key);
+	cache_hash_free(hash);
+	return 0;
+}
+
+/*
+ * Gives the object its symbols. They come from its content, not from when it was attached: so the same object has the same PTX again, and the images
+ * that were made with it are found (cache/job-cache.h). 0 or -errno.
+ */
+static int attach_name(struct attach *attach, json_object *job) {
+	char text[CACHE_KEY_TEXT_SIZE], base[REGISTRY_PREFIX_SIZE], symbol[REGISTRY_SYMBOL_SIZE];
+	json_object *maps = NULL;
+	struct cache_key key;
+	int r;
+
+	r = attach_hash(attach, job, &key);
+	if (r < 0)
+		return r;
+	cache_key_text(&key, text);
+	snprintf(base, sizeof(base), "__gpuprobe_o%.24s", text);
+	r = registry_prefix_new(&attach->daemon->registry, base, &attach->prefix);
+	if (r < 0)
+		return r;
+	json_object_object_add(job, "prefix", json_object_new_string(attach->prefix->text));
+	json_object_object_get_ex(job, "maps", &maps);
+	for (size_t i = 0; i < attach->linked->n_maps; i++) {
+		compiled_slot_symbol(symbol, attach->prefix->text, i);
+		json_object_object_add(json_object_array_get_idx(maps, i), "slot_symbol", json_object_new_string(symbol));
+	}
+	return 0;
+}
+
 /* Whether some program was asked for where only the SASS engine can have it. */
 static bool attach_wants_sass(const struct attach *attach) {
 	for (size_t i = 0; i < attach->choices.n; i++)
@@ -292,13 +334,11 @@ static bool attach_wants_sass(const struct attach *attach) {
 /* Compiles the programs. */
 static void attach_compile_start(struct attach *attach) {
 	json_object *job = json_object_new_object();
+	const struct job_cache_use use = { .uid = attach->owner };
 	struct worker_task *task;
-	char prefix[64];
 	int r;
 
-	compiled_prefix(prefix, attach->object_id);
 	json_object_object_add(job, "job", json_object_new_string("compile"));
-	json_object_object_add(job, "prefix", json_object_new_string(prefix));
 	task = worker_task_new(json_object_get(job), attach_on_compiled, attach);
 	if (!task) {
 		json_object_put(job);
@@ -310,13 +350,15 @@ static void attach_compile_start(struct attach *attach) {
 		json_object_object_add(job, "input", json_object_new_int(r));
 		r = attach_compile_request(attach, task, job);
 	}
+	if (r == 0)
+		r = attach_name(attach, job);
 	json_object_put(job);
 	if (r < 0) {
 		worker_task_free(task);
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
 		return;
 	}
-	worker_pool_submit(attach->daemon->program_pool, task, ATTACH_COMPILE_MS);
+	job_cache_submit(attach->daemon->cache, attach->daemon->program_pool, task, ATTACH_COMPILE_MS, &use);
 }
 
 void attach_compile(struct attach *attach) {

@@ -21,13 +21,9 @@
 #define COMPILED_FIRST_OUTPUT 1
 #define COMPILED_PARAM_COUNT 56 /* offset in a kernel's context; params come behind it, the end of it */
 
-void compiled_prefix(char prefix[static 64], uint64_t object) {
-	snprintf(prefix, 64, "__gpuprobe_o%llu", (unsigned long long)object);
-}
-
-void compiled_slot_symbol(char symbol[static REGISTRY_SYMBOL_SIZE], uint64_t object, size_t map) {
-	snprintf(symbol, REGISTRY_SYMBOL_SIZE, "__gpuprobe_o%llu_m%zu", (unsigned long long)object,
-		 map);
+void compiled_slot_symbol(char symbol[static REGISTRY_SYMBOL_SIZE], const char *prefix, size_t map) {
+	_Static_assert(REGISTRY_PREFIX_SIZE + 4 < REGISTRY_SYMBOL_SIZE, "room for _m63");
+	snprintf(symbol, REGISTRY_SYMBOL_SIZE, "%.*s_m%u", REGISTRY_PREFIX_SIZE - 1, prefix, (unsigned)map % 100);
 }
 
 static int compiled_wrong(char *error, const char *what) {
@@ -93,13 +89,11 @@ static int compiled_map_parse(struct compiled_map *map, json_object *object,
 	return 0;
 }
 
-static int compiled_symbol(struct compiled_program *program, json_object *object, uint64_t id,
+static int compiled_symbol(struct compiled_program *program, json_object *object, const char *prefix,
 			   char *error) {
 	json_object *symbol = NULL;
-	char prefix[64];
 	const char *text;
 
-	compiled_prefix(prefix, id);
 	if (!json_object_object_get_ex(object, "symbol", &symbol) ||
 	    !json_object_is_type(symbol, json_type_string))
 		return compiled_wrong(error, "symbol");
@@ -245,7 +239,7 @@ static int compiled_program_parse(struct compiled *compiled, size_t i, json_obje
 	    !compiled_int(object, "index", 0, INT32_MAX, &value) ||
 	    (size_t)value != request->chosen[i])
 		return compiled_wrong(error, "program");
-	r = compiled_symbol(program, object, request->object, error);
+	r = compiled_symbol(program, object, request->prefix, error);
 	if (r)
 		return r;
 	if (!compiled_int(object, "size", 1, INT64_MAX, &value) ||

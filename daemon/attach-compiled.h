@@ -52,13 +52,12 @@ struct compiled {
 	struct compiled_program *programs; /* in the order in which they were asked for */
 };
 
-/* Names of an object: of all its symbols' beginning, and of the pointer to a map. */
-void compiled_prefix(char prefix[static 64], uint64_t object);
-void compiled_slot_symbol(char symbol[static REGISTRY_SYMBOL_SIZE], uint64_t object, size_t map);
+/* The symbol of the pointer to a map, or of its data. */
+void compiled_slot_symbol(char symbol[static REGISTRY_SYMBOL_SIZE], const char *prefix, size_t map);
 
 /* What was asked for. Borrowed. */
 struct compiled_request {
-	uint64_t object;
+	const char *prefix; /* of all its symbols */
 	size_t n_maps;
 	const struct map_shape *shapes; /* of the maps, but for what the programs do to them */
 	size_t n_chosen;

@@ -33,6 +33,7 @@ struct attach {
 	uint64_t ring_bytes;
 	bool shared;
 	uint64_t object_id;
+	struct prefix *prefix; /* of its symbols, until the object has it; NULL: not compiled yet */
 	/* link */
 	struct linked *linked;
 	int blob_fd;

@@ -142,6 +142,8 @@ static int attach_object(const struct attach_plan *plan, const struct compiled *
 	r = object_new(&object, plan->object_id, plan->owner);
 	if (r < 0)
 		return r;
+	object->prefix = *plan->prefix;
+	*plan->prefix = NULL;
 	object->n_maps = linked->n_maps;
 	object->shared = plan->shared;
 	if (linked->btf.count) {
@@ -154,7 +156,7 @@ static int attach_object(const struct attach_plan *plan, const struct compiled *
 			       object->n_btf);
 	}
 	for (size_t i = 0; r == 0 && i < linked->n_maps; i++) {
-		compiled_slot_symbol(object->slots[i], plan->object_id, i);
+		compiled_slot_symbol(object->slots[i], object->prefix->text, i);
 		if (compiled->maps[i].resident)
 			object->resident |= UINT64_C(1) << i;
 		if (used >> i & 1)

@@ -26,6 +26,7 @@ enum {
 struct attach_plan {
 	struct daemon *daemon;
 	uint64_t object_id;
+	struct prefix **prefix; /* taken */
 	uid_t owner;
 	bool shared;
 	const struct filter *filter;

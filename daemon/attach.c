@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "attach-private.h"
+#include "cache/job-cache.h"
 #include "daemon.h"
 #include "host.h"
 #include "memfd.h"
@@ -42,6 +43,7 @@ void attach_free(struct attach *attach) {
 	verify_report_deinit(&attach->report);
 	verify_report_deinit(&attach->host_report);
 	host_free(attach->host);
+	prefix_free(attach->prefix);
 	free(attach->elf);
 	free(attach->only_program);
 	free(attach->kernel);
@@ -278,6 +280,7 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 	    (attach->linked->size == 0 || attach->linked->size != worker_task_output_size(task, 1)))
 		r = LINKED_E_INVALID;
 	if (r) {
+		worker_task_spoil(task);
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL,
 			    "worker sent a malformed reply: %s", r > 0 ? error : strerror(-r));
 		return;
@@ -373,7 +376,8 @@ int attach_new(struct attach **attachp, struct daemon *daemon, const struct atta
 		attach_free(attach);
 		return input < 0 ? input : output;
 	}
-	worker_pool_submit(daemon->program_pool, task, ATTACH_LINK_MS);
+	job_cache_submit(daemon->cache, daemon->program_pool, task, ATTACH_LINK_MS,
+			 &(struct job_cache_use){ .uid = options->owner });
 	*attachp = attach;
 	return 0;
 }

@@ -7,10 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cache/job-cache.h"
 #include "interest.h"
 #include "pass-definition.h"
 
 #define WORKERS_MAX 64
+#define CACHE_SIZE_MAX (UINT64_C(1) << 50)
 
 static int config_apply_engine(struct config *config, char error[static CONFIG_ERROR_SIZE]) {
 	char why[ENGINE_ERROR_SIZE];
@@ -50,6 +52,11 @@ const struct config_setting config_settings[] = {
 		  "NVIDIA's profilers do not work in processes that have the SASS engine" },
 	{ "sanitizer", CONFIG_TEXT, CONFIG_LIVE, .offset = AT(sanitizer), .apply = config_apply_sanitizer, .argument = "PATH",
 	  .help = "NVIDIA's libsanitizer-public.so, for the SASS engine (default: where toolkits put it)" },
+	{ "cache-dir", CONFIG_TEXT, .offset = AT(cache_dir), .argument = "DIR",
+	  .help = "keep what was compiled in DIR (default $CACHE_DIRECTORY, then " JOB_CACHE_FOLDER ";\n"
+		  "a session daemon keeps nothing without this option)" },
+	{ "cache-size", CONFIG_SIZE, .offset = AT(cache_size), .max = CACHE_SIZE_MAX, .argument = "BYTES",
+	  .help = "how much at most; also with K, M, G or T behind it (default 1G; 0: nothing)" },
 	{ "deadline-ms", CONFIG_NUMBER, CONFIG_LIVE, AT(deadline_ms), 10, 600000, .argument = "N",
 	  .help = "how long a process may be held up by one module (default 2000)" },
 	{ "compile-ms", CONFIG_NUMBER, 0, AT(compile_ms), 0, 3600000, .argument = "N",
@@ -85,6 +92,7 @@ void config_set_defaults(struct config *config) {
 	config->verify = true;
 	config->deadline_ms = 2000;
 	config->compile_ms = 60000;
+	config->cache_size = UINT64_C(1) << 30;
 	config->mirror_period_ms = 100;
 	config->workers = processors < 2 ? 2 : processors > 8 ? 8 : (unsigned int)processors;
 	config->engines.fallback = ENGINE_DEFAULT;

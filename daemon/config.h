@@ -55,6 +55,8 @@ struct config {
 	unsigned int mirror_period_ms;
 	unsigned int workers;
 	char *worker_dir, *pass_dir, *toolkit, *keep_artifacts, *sanitizer;
+	char *cache_dir; /* NULL: where it usually is; sessions: none */
+	uint64_t cache_size; /* bytes; 0: no cache */
 	struct config_list stubs; /* functions whose calls stand for the entry; none: what the passes say, or the default */
 	struct config_list engine_texts;
 	struct engine_rules engines; /* made of them */

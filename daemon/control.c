@@ -578,5 +578,7 @@ const struct varlink_method control_methods[] = {
 	{ "ShowProgram", control_show_program },
 	{ "Trace", control_trace, VARLINK_METHOD_MORE_ONLY },
 	{ "ListHooks", control_list_hooks },
-	{ "Examine", control_examine }, {},
+	{ "CacheStatus", control_cache_status }, { "ListCache", control_list_cache }, { "ClearCache", control_clear_cache },
+	{ "Examine", control_examine },
+	{},
 };

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "artifact.h"
+#include "cache/job-cache.h"
 #include "client.h"
 #include "control.h"
 #include "gpu.h"
@@ -126,6 +127,28 @@ static void daemon_on_worker_crash(const char *path, pid_t pid, const char *mess
 
 	snprintf(number, sizeof(number), "%d", (int)pid);
 	log_event(LOG_LEVEL_WARNING, MESSAGE_WORKER_CRASHED, fields, "%s, process %s: %s", path, number, message);
+}
+
+/* The cache on the disk: without it the daemon does the same, and takes longer. 0 or -errno. */
+static int daemon_start_cache(struct daemon *daemon) {
+	const struct config *config = daemon->config;
+	const char *folder = config->cache_dir;
+	int r;
+
+	r = cache_hash_setup();
+	if (r < 0) {
+		log_error("libgcrypt: %s", strerror(-r));
+		return r;
+	}
+	if (!folder && !config->session)
+		folder = getenv("CACHE_DIRECTORY") ?: JOB_CACHE_FOLDER;
+	if (!folder || !config->cache_size)
+		return 0;
+	r = job_cache_new(&daemon->cache, daemon->loop, folder, config->cache_size);
+	if (r)
+		log_warning("no cache: %s: %s (--cache-dir)", folder,
+			    r == CACHE_STORE_E_UNSAFE ? "not a folder of this user alone" : strerror(-r));
+	return 0;
 }
 
 static int daemon_start_pools(struct daemon *daemon, const struct daemon_options *options) {
@@ -254,6 +277,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	if (r == 0)
 		r = daemon_load_passes(daemon, options);
 	if (r == 0)
+		r = daemon_start_cache(daemon);
+	if (r == 0)
 		r = daemon_start_pools(daemon, options);
 	if (r == 0)
 		r = daemon_start_shims(daemon, options);
@@ -271,6 +296,7 @@ void daemon_stop(struct daemon *daemon) {
 	daemon->interest = interest_writer_free(daemon->interest); /* no new loads from here on */
 	daemon->control = varlink_server_free(daemon->control);
 	daemon->shims = shim_server_free(daemon->shims);
+	job_cache_stop(daemon->cache);
 	daemon->image_pool = worker_pool_free(daemon->image_pool);
 	daemon->program_pool = worker_pool_free(daemon->program_pool);
 	daemon->pass_pool = worker_pool_free(daemon->pass_pool);
@@ -287,6 +313,7 @@ struct daemon *daemon_free(struct daemon *daemon) {
 	map_accounts_free(daemon->map_accounts);
 	trace_table_free(daemon->traces);
 	artifact_store_free(daemon->artifacts);
+	job_cache_free(daemon->cache);
 	free(daemon);
 	return NULL;
 }

@@ -24,6 +24,7 @@
 #include "worker-pool.h"
 
 struct artifact_store;
+struct job_cache;
 struct trace_table;
 struct varlink_server;
 
@@ -56,6 +57,7 @@ struct daemon {
 	const struct config *config; /* a reload puts another one in its place */
 	bool stopping;
 	struct artifact_store *artifacts; /* NULL: nothing is kept */
+	struct job_cache *cache; /* on the disk; NULL: none */
 	int64_t started;      /* microseconds since the epoch */
 	int verify_available; /* of verify_available() */
 	struct registry registry;

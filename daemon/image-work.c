@@ -18,6 +18,7 @@
 
 #include "artifact.h"
 #include "attachment-json.h"
+#include "cache/job-cache.h"
 #include "daemon.h"
 #include "image-reply.h"
 #include "memfd.h"
@@ -109,13 +110,17 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 
 void image_work_on_task(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata) {
 	struct image_work *work = userdata;
+	json_object *number = NULL;
 
 	work->task = NULL;
+	if (json_object_object_get_ex(worker_task_request(task), "image", &number)) /* another one, if it comes from the disk */
+		work->image = (uint32_t)json_object_get_int64(number);
 	work->stage_fn(task, result, reply, message, work->stage_userdata);
 }
 
 /* One that comes after the deadline is overtime from its start. */
-void image_work_submit_task(struct image_work *work, struct worker_task *task, worker_task_fn fn, void *userdata) {
+void image_work_submit_task(struct image_work *work, struct worker_task *task, const struct job_cache_use *use, worker_task_fn fn,
+			    void *userdata) {
 	uint64_t now = uv_now(work->daemon->loop);
 	uint64_t deadline = work->deadline > now ? work->deadline : now;
 
@@ -124,7 +129,10 @@ void image_work_submit_task(struct image_work *work, struct worker_task *task, w
 	if (work->limit > deadline)
 		worker_task_set_overtime(task, work->uid, (unsigned int)(work->limit - deadline));
 	work->task = task;
-	worker_pool_submit(work->daemon->image_pool, task, (unsigned int)(deadline - now));
+	if (use)
+		job_cache_submit(work->daemon->cache, work->daemon->image_pool, task, (unsigned int)(deadline - now), use);
+	else
+		worker_pool_submit(work->daemon->image_pool, task, (unsigned int)(deadline - now));
 }
 
 void image_work_cancel(struct image_work *work) {
@@ -135,6 +143,11 @@ void image_work_cancel(struct image_work *work) {
 int image_work_submit(struct image_work *work, enum image_stage stage, int text, worker_task_fn fn,
 		      void *userdata) {
 	json_object *request = image_work_request(work, stage);
+	const struct job_cache_use use = {
+		.uid = work->uid,
+		.number_taken = stage == IMAGE_STAGE_ALL || stage == IMAGE_STAGE_EDIT ? image_number_taken : NULL,
+		.userdata = work->daemon,
+	};
 	struct worker_task *task;
 	int r;
 
@@ -166,7 +179,7 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 		worker_task_free(task);
 		return r;
 	}
-	image_work_submit_task(work, task, fn, userdata);
+	image_work_submit_task(work, task, work->daemon->artifacts ? NULL : &use, fn, userdata);
 	return 0;
 }
 
@@ -278,6 +291,7 @@ void image_work_take(struct worker_task *task, int result, json_object *reply, c
 	}
 	r = image_reply_parse(&made, reply, task, &request);
 	if (r > 0) {
+		worker_task_spoil(task);
 		image_work_fail(work, IMAGE_KEEP_BAD_MS, "worker sent a malformed reply");
 		return;
 	}

@@ -14,6 +14,7 @@
 #include "worker-pool.h"
 
 struct daemon;
+struct job_cache_use;
 
 #define IMAGE_PROGRAMS_MAX 58 /* that one job can carry beside its other descriptors */
 #define IMAGE_KEEP_ALWAYS UINT64_MAX
@@ -71,8 +72,12 @@ void image_work_cancel(struct image_work *work);
 int image_work_submit(struct image_work *work, enum image_stage stage, int text, worker_task_fn fn,
 		      void *userdata);
 
-/* Hands a job of the work to the pool: fn, with the work as its userdata unless said otherwise, is called once it is done. */
-void image_work_submit_task(struct image_work *work, struct worker_task *task, worker_task_fn fn, void *userdata);
+/*
+ * Hands a job of the work to the pool: fn, with the work as its userdata unless said otherwise, is called once it is done. use: how the disk may know it;
+ * NULL: it is done anew each time.
+ */
+void image_work_submit_task(struct image_work *work, struct worker_task *task, const struct job_cache_use *use, worker_task_fn fn,
+			    void *userdata);
 /* The function of such a task. */
 void image_work_on_task(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata);
 

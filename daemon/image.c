@@ -92,7 +92,27 @@ static void image_entry_drop_unwanted(struct image_entry *entry);
 int image_cache_init(struct image_cache *cache) {
 	*cache = (struct image_cache){};
 	TAILQ_INIT(&cache->list);
-	return getrandom(&cache->seed, sizeof(cache->seed), 0) == sizeof(cache->seed) ? 0 : -EIO;
+	if (getrandom(&cache->seed, sizeof(cache->seed), 0) != sizeof(cache->seed) ||
+	    getrandom(&cache->last_image, sizeof(cache->last_image), 0) != sizeof(cache->last_image))
+		return -EIO;
+	cache->last_image %= IMAGE_NUMBER_MAX;
+	return 0;
+}
+
+bool image_number_taken(uint32_t number, void *userdata) {
+	const struct daemon *daemon = userdata;
+	const struct image_entry *entry;
+	const struct process *process;
+	const struct module *module;
+
+	TAILQ_FOREACH(entry, &daemon->images.list, link)
+		if (entry->result ? entry->result->image == number : entry->work && entry->work->image == number)
+			return true;
+	LIST_FOREACH(process, &daemon->processes.list, link)
+		LIST_FOREACH(module, &process->modules, link)
+			if (module->result->image == number)
+				return true;
+	return false;
 }
 
 static void image_entry_free(struct image_cache *cache, struct image_entry *entry) {

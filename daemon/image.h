@@ -27,11 +27,14 @@ struct image_cache {
 	unsigned int n;
 	uint64_t bytes; /* of the images in it */
 	uint64_t seed;	/* of the hash: nobody can make two images collide on purpose */
-	uint32_t last_image; /* number given to an image; 31 bits */
+	uint32_t last_image; /* number given to an image; 31 bits, and not from 1: images on the disk have theirs */
 };
 
 int image_cache_init(struct image_cache *cache);
 void image_cache_deinit(struct image_cache *cache);
+
+/* Whether a process has, or may get, an image with this number. userdata: the daemon. */
+bool image_number_taken(uint32_t number, void *userdata);
 
 /* Forgets what was made with this attachment. */
 void image_cache_forget(struct image_cache *cache, uint64_t attachment);

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/job-cache.h"
 #include "daemon.h"
 #include "image-reply.h"
 #include "log.h"
@@ -283,6 +284,7 @@ static unsigned int pass_left(const struct pass_drive *drive) {
 static int pass_run_step(struct pass_drive *drive, const struct pass_step *step,
 			 unsigned int timeout) {
 	json_object *request = pass_request(step, timeout);
+	const struct job_cache_use use = { .uid = drive->work->uid, .executable = step->definition->executable };
 	struct worker_task *task;
 	int r;
 
@@ -299,7 +301,7 @@ static int pass_run_step(struct pass_drive *drive, const struct pass_step *step,
 		worker_task_free(task);
 		return r;
 	}
-	worker_pool_submit(drive->work->daemon->pass_pool, task, timeout + PASS_GRACE_MS);
+	job_cache_submit(drive->work->daemon->cache, drive->work->daemon->pass_pool, task, timeout + PASS_GRACE_MS, &use);
 	return 0;
 }
 

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 
 #include "attachment-json.h"
+#include "cache/job-cache.h"
 #include "daemon.h"
 #include "memfd.h"
 #include "pass.h"
@@ -259,6 +260,7 @@ static void plan_image_on_task(struct worker_task *task, int result, json_object
 		why = image->doomed ? "an attachment went away meanwhile" : plan_image_take(image, task, reply);
 	image->state = why ? PLAN_FAILED : PLAN_READY;
 	if (why) {
+		worker_task_spoil(task);
 		image->program_failed = plan_is_programs(result, reply);
 		image->expires =
 			image->program_failed ? UINT64_MAX : uv_now(image->daemon->loop) + PLAN_RETRY_MS;
@@ -288,6 +290,8 @@ int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uint32_t c
 		.names = -1,
 		.patch = -1,
 	};
+	const struct attachment *first = n ? registry_attachment(&daemon->registry, attachments[0]) : NULL;
+	const struct job_cache_use use = { .uid = first ? first->object->owner : 0 };
 	struct worker_task *task;
 	int r;
 
@@ -311,7 +315,7 @@ int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uint32_t c
 	LIST_INIT(&image->waiters);
 	TAILQ_INSERT_HEAD(&daemon->plans.list, image, link);
 	daemon->plans.n++;
-	worker_pool_submit(daemon->image_pool, task, PLAN_COMPILE_MS);
+	job_cache_submit(daemon->cache, daemon->image_pool, task, PLAN_COMPILE_MS, &use);
 	*imagep = image;
 	return 0;
 }

@@ -177,7 +177,7 @@ static int plan_work_match(struct image_work *work, const struct plan_image *ima
 
 	r = plan_job_task(&task, &job, image_work_on_task, work);
 	if (r == 0)
-		image_work_submit_task(work, task, plan_work_take, work);
+		image_work_submit_task(work, task, NULL, plan_work_take, work);
 	return r;
 }
 

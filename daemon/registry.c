@@ -5,6 +5,7 @@
 #include "registry.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,11 +15,42 @@ void registry_init(struct registry *registry) {
 	memset(registry, 0, sizeof(*registry));
 	TAILQ_INIT(&registry->objects);
 	TAILQ_INIT(&registry->attachments);
+	LIST_INIT(&registry->prefixes);
 }
 
 void registry_deinit(struct registry *registry) {
 	while (!TAILQ_EMPTY(&registry->attachments))
 		registry_remove(registry, TAILQ_FIRST(&registry->attachments));
+}
+
+static bool registry_has_prefix(const struct registry *registry, const char *text) {
+	const struct prefix *prefix;
+
+	LIST_FOREACH(prefix, &registry->prefixes, link)
+		if (strcmp(prefix->text, text) == 0)
+			return true;
+	return false;
+}
+
+int registry_prefix_new(struct registry *registry, const char *text, struct prefix **prefixp) {
+	struct prefix *prefix = calloc(1, sizeof(*prefix));
+	unsigned int number = 1;
+
+	if (!prefix)
+		return -ENOMEM;
+	snprintf(prefix->text, sizeof(prefix->text), "%s", text);
+	while (registry_has_prefix(registry, prefix->text))
+		snprintf(prefix->text, sizeof(prefix->text), "%.*sx%u", REGISTRY_PREFIX_SIZE - 12, text, ++number);
+	LIST_INSERT_HEAD(&registry->prefixes, prefix, link);
+	*prefixp = prefix;
+	return 0;
+}
+
+struct prefix *prefix_free(struct prefix *prefix) {
+	if (prefix)
+		LIST_REMOVE(prefix, link);
+	free(prefix);
+	return NULL;
 }
 
 int object_new(struct object **objectp, uint64_t id, uid_t owner) {
@@ -39,6 +71,7 @@ struct object *object_free(struct object *object) {
 	for (size_t i = 0; i < object->n_maps; i++)
 		map_free(object->maps[i]);
 	host_free(object->host);
+	prefix_free(object->prefix);
 	free(object->btf);
 	free(object);
 	return NULL;

@@ -27,12 +27,23 @@ enum {
 #define REGISTRY_ATTACHMENTS_MAX 1024
 #define REGISTRY_OBJECT_MAPS_MAX 64
 #define REGISTRY_SYMBOL_SIZE 64
+#define REGISTRY_PREFIX_SIZE 56 /* room for _pN and _mN behind it */
 #define REGISTRY_PROGRAM_SIZE 128
 #define REGISTRY_CONTEXT_MAX 21 /* fields of a context that a program reads */
+
+/* What the symbols of an object begin with. It comes from what the object is, so that the same one has the same machine code again; of those that
+ * live at a time no two have the same. */
+struct prefix {
+	LIST_ENTRY(prefix) link;
+	char text[REGISTRY_PREFIX_SIZE];
+};
+
+LIST_HEAD(prefix_list, prefix);
 
 struct object {
 	TAILQ_ENTRY(object) link;
 	uint64_t id;
+	struct prefix *prefix; /* of its symbols; owned */
 	uid_t owner;
 	bool shared; /* maps in host memory are one for all processes of a user */
 	void *btf; /* NULL: none */
@@ -82,12 +93,17 @@ TAILQ_HEAD(attachment_list, attachment);
 struct registry {
 	struct object_list objects;
 	struct attachment_list attachments; /* in order of id */
+	struct prefix_list prefixes; /* of objects, and of those that are being attached */
 	unsigned int n_attachments;
 	uint64_t last_object, last_attachment, last_map, last_instance;
 };
 
 void registry_init(struct registry *registry);
 void registry_deinit(struct registry *registry);
+
+/* `text`, or that with the first number behind it that nobody else has. 0 or -ENOMEM. */
+int registry_prefix_new(struct registry *registry, const char *text, struct prefix **prefixp);
+struct prefix *prefix_free(struct prefix *prefix); /* NULL is fine */
 
 /* An object without maps or attachments, not in the registry yet. 0 or -ENOMEM. */
 int object_new(struct object **objectp, uint64_t id, uid_t owner);

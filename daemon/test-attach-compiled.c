@@ -45,7 +45,7 @@ static int parse(struct compiled **compiledp, const struct map_shape *shape, con
 		 const char *program, char error[static COMPILED_ERROR_SIZE]) {
 	static const size_t chosen[] = { 3 };
 	struct compiled_request request = {
-		.object = 7, .n_maps = 1, .shapes = shape, .n_chosen = 1, .chosen = chosen,
+		.prefix = "__gpuprobe_o7", .n_maps = 1, .shapes = shape, .n_chosen = 1, .chosen = chosen,
 		.n_patches = n_patches, .no_patch = "not asked for"
 	};
 	json_object *reply;

@@ -110,7 +110,7 @@ _gpuprobectl() {
 
 	case $command in
 	"")
-		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel program map ring run log pass shim doctor $global" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel program map ring run log pass shim doctor cache $global" -- "$word")
 		;;
 	attach)
 		if [[ $word == -* ]]; then
@@ -183,6 +183,13 @@ _gpuprobectl() {
 		;;
 	doctor)
 		mapfile -t COMPREPLY < <(compgen -W "--only --root $global" -- "$word")
+		;;
+	cache)
+		if [[ -z $noun ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "status list clear $global" -- "$word")
+		else
+			mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
+		fi
 		;;
 	shim)
 		if [[ -z $noun ]]; then

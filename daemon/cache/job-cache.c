@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -593,7 +592,6 @@ int job_cache_new(struct job_cache **cachep, uv_loop_t *loop, const char *folder
 		free(cache);
 		return -ENOMEM;
 	}
-	signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is an error of write(2) */
 	cache->loop = loop;
 	cache->limit = cache->counters.limit = limit;
 	TAILQ_INIT(&cache->waiting);

@@ -19,6 +19,8 @@
 #include "store.h"
 #include "worker-pool.h"
 
+#define JOB_CACHE_FOLDER "/var/cache/gpuprobed"
+
 struct job_cache;
 
 struct cache_counters {

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <link.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -323,6 +324,36 @@ static int serve(const struct worker_options *options, const struct worker_handl
 	return r;
 }
 
+/* Adds the build id of one loaded object to a hash: dl_iterate_phdr()'s. */
+static int hash_build(struct dl_phdr_info *info, size_t size, void *userdata)
+{
+	uint64_t *hash = userdata;
+
+	if (strncmp(info->dlpi_name, "linux-vdso", 10) == 0) /* the kernel's */
+		return 0;
+	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+		const uint8_t *notes = (const uint8_t *)(info->dlpi_addr + header->p_vaddr);
+
+		/* sizes, too: not every library has an id */
+		*hash = (*hash ^ header->p_memsz) * UINT64_C(0x100000001b3);
+		for (size_t k = 0; header->p_type == PT_NOTE && k < header->p_memsz; k++)
+			*hash = (*hash ^ notes[k]) * UINT64_C(0x100000001b3);
+	}
+	return 0;
+}
+
+/* What this worker makes depends on everything that it has loaded: its own code, LLVM, the CUDA compiler. One number for all of that. */
+static int add_build(struct json_object *features)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	char text[17];
+
+	dl_iterate_phdr(hash_build, &hash);
+	snprintf(text, sizeof(text), "%016llx", (unsigned long long)hash);
+	return worker_add_string(features, "build", text);
+}
+
 static int say_ready(const struct worker_options *options, worker_warm_fn warm, void *userdata)
 {
 	struct json_object *hello, *features;
@@ -338,6 +369,8 @@ static int say_ready(const struct worker_options *options, worker_warm_fn warm, 
 		r = worker_add_object(hello, "features", json_object_get(features));
 	if (!r && warm)
 		r = warm(features, userdata);
+	if (!r)
+		r = add_build(features);
 	if (!r)
 		r = send_object(options->fd, hello, &size);
 	json_object_put(features);
