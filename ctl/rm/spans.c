@@ -17,7 +17,7 @@ static struct rm_engine *engine_of(struct rm_spans *spans, const struct rm_ctxsw
 }
 
 /* A span of the record's context, which has begun by that event (0: an unknown one). */
-static void begin(struct rm_spans *spans, struct rm_engine *engine, const struct rm_ctxsw_record *record, uint64_t time, uint8_t by) {
+static void begin(struct rm_spans *spans, struct rm_engine *engine, const struct rm_ctxsw_record *record, uint64_t time, uint32_t error, uint8_t by) {
 	engine->on = true;
 	engine->span = (struct trace_ctxsw){
 		.record = { .size = sizeof(engine->span), .type = TRACE_CTXSW, .source = TRACE_SOURCE_GPU },
@@ -25,6 +25,7 @@ static void begin(struct rm_spans *spans, struct rm_engine *engine, const struct
 		.pid = record->pid,
 		.device = spans->device,
 		.context = record->context,
+		.error = error,
 		.began = by,
 		.vmid = record->vmid,
 		.gpu_instance = record->gpu_instance,
@@ -47,14 +48,14 @@ static void take_end(struct rm_spans *spans, struct rm_engine *engine, const str
 	if (engine->on && (engine->span.pid != record->pid || engine->span.context != record->context))
 		end(spans, engine, time, error, 0, record->sequence);
 	if (!engine->on)
-		begin(spans, engine, record, engine->last < time ? engine->last : time, 0);
+		begin(spans, engine, record, engine->last < time ? engine->last : time, error, 0);
 	end(spans, engine, time, error, record->tag, record->sequence);
 }
 
 static void take_instant(struct rm_spans *spans, struct rm_engine *engine, const struct rm_ctxsw_record *record, uint64_t time, uint32_t error) {
 	const struct rm_engine before = *engine;
 
-	begin(spans, engine, record, time, record->tag);
+	begin(spans, engine, record, time, error, record->tag);
 	engine->span.record.flags = TRACE_CTXSW_INSTANT;
 	end(spans, engine, time, error, 0, record->sequence);
 	*engine = before;
@@ -79,7 +80,7 @@ unsigned int rm_spans_add(struct rm_spans *spans, const struct rm_ctxsw_record *
 	case CTXSW_CONTEXT_START:
 		if (engine->on)
 			end(spans, engine, time, error, 0, record->sequence);
-		begin(spans, engine, record, time, record->tag);
+		begin(spans, engine, record, time, error, record->tag);
 		break;
 	case CTXSW_SIMPLE_END:
 	case CTXSW_SAVE_END:

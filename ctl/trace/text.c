@@ -168,11 +168,12 @@ static void put_kernel(struct trace_writer *writer, const struct trace_item *ite
 	out_hex(line, item->stream);
 }
 
-/* GPU0 context 0x3 (began=SIMPLE_START, ended=SIMPLE_END) */
+/* python[4711] GPU0 context 0x3 (began=SIMPLE_START, ended=SIMPLE_END) */
 static void put_ctxsw(struct trace_writer *writer, const struct trace_item *item) {
 	struct trace_out *line = &writer->line;
 
-	out_literal(line, "GPU");
+	out_printable(line, item->instant ? "-" : item->name);
+	out_literal(line, " GPU");
 	out_uint(line, item->device);
 	out_char(line, ' ');
 	if (item->instant) {
@@ -180,10 +181,6 @@ static void put_ctxsw(struct trace_writer *writer, const struct trace_item *item
 	} else {
 		out_literal(line, "context ");
 		out_hex(line, item->context);
-		if (!item->pid) {
-			out_literal(line, " of ");
-			out_printable(line, item->name);
-		}
 	}
 	out_char(line, ' ');
 	put_values(writer, item);
@@ -224,7 +221,8 @@ static int text_item(struct trace_writer *writer, const struct trace_item *item)
 	if (item->kind == EVENT_CLOCK || (item->kind == EVENT_PROCESS && !strcmp(item->name, "seen")))
 		return 0;
 	put_time(writer, item->start);
-	put_thread(line, item);
+	if (item->kind != EVENT_CTXSW)
+		put_thread(line, item);
 	if (item->kind == EVENT_LOST) {
 		put_lost(line, item);
 	} else if (item->kind == EVENT_PROCESS) {
