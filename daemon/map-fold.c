@@ -70,6 +70,7 @@ static int fold_begin(struct map *map, uint64_t budget) {
 	};
 	map->folds++;
 	map->retained = true;
+	map_totals_fold_begin(map);
 	return 0;
 }
 
@@ -77,13 +78,7 @@ static void fold_end(struct map *map, bool complete) {
 	struct map_instance **at = &map->instances;
 	struct map_fold fold = map->fold;
 
-	if (complete && fold.newest && map->totals && map->spec.layout.kind != MAP_KIND_HASH) {
-		free(map->totals->latest);
-		map->totals->latest = fold.latest;
-		map->totals->recency = fold.recency;
-	} else {
-		free(fold.latest);
-	}
+	map_totals_fold_end(map, complete && fold.newest && map->spec.layout.kind != MAP_KIND_HASH);
 	map->fold = (struct map_fold){};
 	while (*at != fold.instance)
 		at = &(*at)->next;

@@ -101,6 +101,14 @@ static void element_add(const struct map *map, unsigned char *sums, const unsign
 
 /* ---- what processes leave behind ---- */
 
+size_t map_hash_entry_size(const struct map *map) {
+	return map_table_entry_bytes(map->spec.key_size, 2 * element_size(map));
+}
+
+int map_hash_totals_table(struct map *map, const struct map_table_memory *memory) {
+	return map_table_new_in(&map->totals->table, map->spec.key_size, 2 * element_size(map), memory);
+}
+
 /* Adds a slot, as slot_copy() made it. 0 or -ENOMEM. */
 static int totals_add_slot(struct map *map, const unsigned char *slot) {
 	const unsigned char *key = slot + 8, *element = key + padded_key_size(map);
@@ -110,17 +118,17 @@ static int totals_add_slot(struct map *map, const unsigned char *slot) {
 	bool added, newest;
 	int r;
 
-	if (!map->totals)
-		map->totals = calloc(1, sizeof(*map->totals));
-	r = map->totals ? 0 : -ENOMEM;
-	if (!r && !map->totals->table)
-		r = map_table_new(&map->totals->table, map->spec.key_size, 2 * element_size(map));
+	r = map_totals_make(map);
 	if (!r)
 		r = map_table_get(map->totals->table, key, UINT64_MAX, &entry, &added);
 	if (r)
 		return -ENOMEM; /* more keys than a table can have, perhaps */
 	if (!added && entry->instance == fold->instance->id)
 		return 0;
+	if (added)
+		map_totals_step_begin(map, NULL, 0, UINT64_MAX);
+	else
+		map_totals_step_begin(map, entry, map_hash_entry_size(map), map_table_number(map->totals->table, entry));
 	newest = added || fold->recency >= entry->recency;
 	payload = map_table_payload(map->totals->table, entry);
 	element_add(map, payload, element, newest);
@@ -129,6 +137,7 @@ static int totals_add_slot(struct map *map, const unsigned char *slot) {
 		entry->recency = fold->recency;
 	}
 	entry->instance = fold->instance->id;
+	map_totals_step_end(map);
 	return 0;
 }
 

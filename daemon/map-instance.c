@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ring.h"
@@ -38,11 +39,15 @@ static uint64_t instance_size(const struct map *map) {
 }
 
 struct map_instance *map_instance_free(struct map_instance *instance) {
+	const struct map_keeper *keeper;
 	const struct map_layout *layout;
 
 	if (!instance)
 		return NULL;
 	layout = &instance->map->spec.layout;
+	keeper = map_accounts_keeper(instance->map->accounts);
+	if (keeper && instance->slot)
+		keeper->drop(instance->slot, keeper->userdata);
 	ring_consumer_free(instance->consumer);
 	if (instance->host)
 		munmap(instance->host, layout->host_size);
@@ -135,6 +140,7 @@ static int map_instance_new(struct map_instance **instancep, struct map *map, ui
 		return -ENOMEM;
 	instance->map = map;
 	instance->id = id;
+	instance->cookie = cookie;
 	instance->size = instance_size(map);
 
 	snprintf(name, sizeof(name), "gpuprobe-map:%s", map->name);
@@ -214,10 +220,9 @@ void map_instance_remove(struct map *map, struct map_instance **at) {
 	*at = instance->next;
 	if (!instance->gone)
 		map->n_instances--;
-	if (instance->consumer) {
-		map->written = add_records(map->written, ring_consumer_written(instance->consumer));
-		map->lost = add_records(map->lost, ring_consumer_lost(instance->consumer));
-	}
+	if (instance->consumer)
+		map_totals_ring_gone(map, instance->id, add_records(map->written, ring_consumer_written(instance->consumer)),
+				     add_records(map->lost, ring_consumer_lost(instance->consumer)));
 	map->folds++;
 	map->retained = true;
 	map_discharge(map, instance->size);
@@ -257,9 +262,31 @@ static void map_trim(struct map *map) {
 		map_drop_oldest(map);
 }
 
+/* Puts an instance into its place. */
+static void map_instance_link(struct map *map, struct map_instance *instance) {
+	struct map_instance **at = &map->instances;
+
+	while (*at && ((*at)->process < instance->process ||
+		       ((*at)->process == instance->process && (*at)->device <= instance->device)))
+		at = &(*at)->next;
+	instance->next = *at;
+	*at = instance;
+	map->n_instances++;
+}
+
+/* What it belonged to has ended: a ring holds what it holds now. */
+static void map_instance_gone(struct map_instance *instance) {
+	if (instance->consumer) {
+		ring_consumer_end(instance->consumer);
+		if (instance->map->spec.layout.host_size <= SKIP_MAX)
+			ring_consumer_skip(instance->consumer);
+	}
+	map_instance_end(instance);
+}
+
 int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t device,
 		     uint64_t instance_id, struct map_instance **instancep) {
-	struct map_instance **at, *instance = NULL;
+	struct map_instance *instance = NULL;
 	int r;
 
 	if (map->spec.layout.place == MAP_PLACE_KERNEL)
@@ -279,16 +306,65 @@ int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t devi
 		map_discharge(map, instance_size(map));
 		return r;
 	}
-	for (at = &map->instances; *at; at = &(*at)->next)
-		if ((*at)->process > process ||
-		    ((*at)->process == process && (*at)->device > device))
-			break;
 	instance->process = process;
 	instance->pid = pid;
 	instance->device = device;
-	instance->next = *at;
-	*at = instance;
-	map->n_instances++;
+	map_instance_link(map, instance);
+	*instancep = instance;
+	return 0;
+}
+
+void map_instance_keep(struct map_instance *instance) {
+	const struct map_keeper *keeper = map_accounts_keeper(instance->map->accounts);
+
+	if (keeper && !instance->slot)
+		instance->slot = keeper->keep_instance(instance, keeper->userdata);
+}
+
+/* Whether a descriptor is of an instance of the map: the bytes in it are anybody's, but its size cannot be. */
+static bool instance_valid(const struct map *map, int fd) {
+	const int seals = fcntl(fd, F_GET_SEALS), wanted = F_SEAL_SHRINK | F_SEAL_GROW;
+	struct stat status;
+
+	return seals >= 0 && (seals & wanted) == wanted && fstat(fd, &status) == 0 &&
+	       (uint64_t)status.st_size == instance_size(map);
+}
+
+int map_adopt_instance(struct map *map, const struct map_instance *like, int fd, bool gone, struct map_instance **instancep) {
+	struct map_instance *instance;
+	int r;
+
+	if (map->spec.layout.place == MAP_PLACE_KERNEL || !like->id || !instance_valid(map, fd)) {
+		close(fd);
+		return MAP_E_INVALID;
+	}
+	if (map_totals_have(map, like->id)) {
+		close(fd);
+		return MAP_E_END;
+	}
+	instance = calloc(1, sizeof(*instance));
+	if (!instance) {
+		close(fd);
+		return -ENOMEM;
+	}
+	*instance = *like;
+	instance->map = map;
+	instance->fd = fd;
+	instance->slot = 0;
+	instance->size = instance_size(map);
+	r = map_instance_map(instance, instance->cookie);
+	if (r == 0)
+		r = map_charge(map, instance->size, true);
+	if (r) {
+		map_instance_free(instance);
+		return r;
+	}
+	if (instance->consumer)
+		ring_consumer_resume(instance->consumer);
+	instance->slot = like->slot;
+	map_instance_link(map, instance);
+	if (gone || (map->totals && map_totals_resume(map, instance)))
+		map_instance_gone(instance);
 	*instancep = instance;
 	return 0;
 }
@@ -299,16 +375,9 @@ void map_instance_end(struct map_instance *instance) {
 }
 
 void map_process_end(struct map *map, uint64_t process) {
-	for (struct map_instance *i = map->instances; i; i = i->next) {
-		if (i->process != process || i->gone)
-			continue;
-		if (i->consumer) {
-			ring_consumer_end(i->consumer);
-			if (map->spec.layout.host_size <= SKIP_MAX)
-				ring_consumer_skip(i->consumer);
-		}
-		map_instance_end(i);
-	}
+	for (struct map_instance *i = map->instances; i; i = i->next)
+		if (i->process == process && !i->gone)
+			map_instance_gone(i);
 	map_reap(map);
 	map_trim(map);
 }

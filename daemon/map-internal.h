@@ -11,6 +11,8 @@
 
 #include "map.h"
 
+struct map_table_memory;
+
 /* Instances that make a value. */
 struct map_source {
 	bool every; /* of all processes that are there */
@@ -30,6 +32,12 @@ struct map_totals {
 	unsigned char *sums;	/* arrays: see map-merge.c */
 	unsigned char *latest;	/* arrays: of the newest instance; NULL: what it started with */
 	struct map_table *table; /* hash maps: see map-hash.c */
+	/* map-totals.c's: the memory that all of it lies in */
+	struct map_totals_page *page;
+	size_t size;
+	int fd;
+	uint32_t slot; /* of who keeps it; 0: nobody */
+	const struct map_keeper *keeper; /* NULL: none */
 };
 
 /* Whether programs only ever add to the values. */
@@ -123,10 +131,40 @@ bool map_elements_zero(const struct map *map, uint64_t first, uint64_t n,
  * anything. 0: that is all, MAP_E_AGAIN, or -ENOMEM.
  */
 int map_totals_step(struct map *map, uint64_t *budgetp);
-struct map_totals *map_totals_free(struct map_totals *totals);
+
+/* Elements of an instance of an array. */
+uint64_t map_n_elements(const struct map *map);
 uint64_t map_totals_bytes(const struct map *map);
 
+/* ---- map-totals.c ---- */
+
+/* The totals, empty, if the map has none yet. 0 or -ENOMEM. */
+int map_totals_make(struct map *map);
+struct map_totals *map_totals_free(struct map_totals *totals);
+
+/* map->fold has just begun; gets an area for what it keeps as the newest (0 or -errno); is over. */
+void map_totals_fold_begin(struct map *map);
+int map_totals_fold_latest(struct map *map);
+void map_totals_fold_end(struct map *map, bool newest);
+
+/* Around a change for element map->fold.at: of these bytes, or (size 0) of none that count before; entry: of a table. */
+void map_totals_step_begin(struct map *map, const void *bytes, size_t size, uint64_t entry);
+void map_totals_step_end(struct map *map);
+
+/* A ring goes; what the map has counted with it. */
+void map_totals_ring_gone(struct map *map, uint64_t instance, uint64_t written, uint64_t lost);
+
+/* Whether an instance is in the totals already; and if it is partly, goes on with that. */
+bool map_totals_have(const struct map *map, uint64_t instance);
+bool map_totals_resume(struct map *map, struct map_instance *instance);
+
+const struct map_keeper *map_accounts_keeper(const struct map_accounts *accounts);
+
 /* ---- map-hash.c ---- */
+
+/* Of an entry of the totals' table; and that table. 0 or -ENOMEM. */
+size_t map_hash_entry_size(const struct map *map);
+int map_hash_totals_table(struct map *map, const struct map_table_memory *memory);
 
 int map_hash_totals_step(struct map *map, uint64_t *budgetp);
 

@@ -103,7 +103,7 @@ uint32_t map_n_values(const struct map *map, const unsigned char *values) {
 }
 
 /* Elements of an instance. */
-static uint64_t n_elements(const struct map *map) {
+uint64_t map_n_elements(const struct map *map) {
 	const struct map_layout *layout = &map->spec.layout;
 
 	return (uint64_t)map->spec.max_entries * (layout->threads ? layout->threads : 1);
@@ -138,16 +138,6 @@ static void element_copy(const struct map_instance *instance, uint64_t at, unsig
 
 /* ---- what processes leave behind ---- */
 
-struct map_totals *map_totals_free(struct map_totals *totals) {
-	if (!totals)
-		return NULL;
-	free(totals->sums);
-	free(totals->latest);
-	map_table_free(totals->table);
-	free(totals);
-	return NULL;
-}
-
 uint64_t map_totals_bytes(const struct map *map) {
 	const struct map_totals *totals = map->totals;
 	uint64_t size;
@@ -155,8 +145,8 @@ uint64_t map_totals_bytes(const struct map *map) {
 	if (!totals)
 		return 0;
 	if (totals->table)
-		return map_table_bytes(totals->table);
-	size = n_elements(map) * map_scratch_size(map);
+		return map_table_count(totals->table) ? map_table_bytes(totals->table) : 0;
+	size = map_n_elements(map) * map_scratch_size(map);
 	return (totals->sums ? size : 0) + (totals->latest ? size : 0);
 }
 
@@ -187,25 +177,6 @@ static void totals_add_element(struct map *map, uint64_t at, const unsigned char
 	}
 }
 
-/* The totals of a map, with room for sums and, if asked, for the newest instance. 0 or -ENOMEM. */
-static int totals_make(struct map *map, unsigned char **latestp) {
-	struct map_totals *totals;
-
-	if (!map->totals) {
-		totals = calloc(1, sizeof(*totals));
-		if (totals)
-			totals->sums = calloc(n_elements(map), map_scratch_size(map));
-		if (!totals || !totals->sums) {
-			map_totals_free(totals);
-			return -ENOMEM;
-		}
-		map->totals = totals;
-	}
-	if (latestp)
-		*latestp = calloc(n_elements(map), map_scratch_size(map));
-	return latestp && !*latestp ? -ENOMEM : 0;
-}
-
 /* Whether elements of an instance of a per-thread array are zeros. */
 static bool run_is_zero(const struct map_instance *instance, uint64_t first, uint64_t n) {
 	uint64_t stride = instance->map->spec.layout.value_stride;
@@ -217,7 +188,7 @@ int map_totals_step(struct map *map, uint64_t *budgetp) {
 	const struct map_spec *spec = &map->spec;
 	const struct map_layout *layout = &spec->layout;
 	const unsigned char *start = map_start(spec);
-	const uint64_t n = n_elements(map), cost = layout->value_stride * layout->shards;
+	const uint64_t n = map_n_elements(map), cost = layout->value_stride * layout->shards;
 	struct map_fold *fold = &map->fold;
 	size_t size = map_scratch_size(map);
 	int r;
@@ -238,12 +209,14 @@ int map_totals_step(struct map *map, uint64_t *budgetp) {
 		if (start ? !memcmp(map->scratch, start, spec->value_size)
 			  : map_is_zero(map->scratch, size))
 			continue;
-		if (!map->totals || (fold->newest && !fold->latest)) {
-			r = totals_make(map, fold->newest ? &fold->latest : NULL);
-			if (r)
-				return r;
-		}
+		r = map_totals_make(map);
+		if (!r && fold->newest && !fold->latest)
+			r = map_totals_fold_latest(map);
+		if (r)
+			return -ENOMEM;
+		map_totals_step_begin(map, map->totals->sums + fold->at * size, size, 0);
 		totals_add_element(map, fold->at, map->scratch, fold->latest);
+		map_totals_step_end(map);
 	}
 	return 0;
 }

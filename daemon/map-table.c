@@ -20,10 +20,23 @@
 struct map_table {
 	size_t key_size, payload_size, entry_size;
 	uint64_t seed;
+	struct map_table_memory memory; /* resize NULL: none */
 	uint32_t n, capacity;
 	unsigned char *entries;
 	uint32_t *index; /* twice the capacity; NO_ENTRY: free */
 };
+
+size_t map_table_entry_bytes(size_t key_size, size_t payload_size) {
+	return sizeof(struct map_table_entry) + map_round_up(key_size, 8) + map_round_up(payload_size, 8);
+}
+
+int map_table_new_in(struct map_table **tablep, size_t key_size, size_t payload_size, const struct map_table_memory *memory) {
+	int r = map_table_new(tablep, key_size, payload_size);
+
+	if (r == 0)
+		(*tablep)->memory = *memory;
+	return r;
+}
 
 int map_table_new(struct map_table **tablep, size_t key_size, size_t payload_size) {
 	struct map_table *table = calloc(1, sizeof(*table));
@@ -36,8 +49,7 @@ int map_table_new(struct map_table **tablep, size_t key_size, size_t payload_siz
 	}
 	table->key_size = map_round_up(key_size, 8);
 	table->payload_size = map_round_up(payload_size, 8);
-	table->entry_size =
-		sizeof(struct map_table_entry) + table->key_size + table->payload_size;
+	table->entry_size = map_table_entry_bytes(key_size, payload_size);
 	*tablep = table;
 	return 0;
 }
@@ -45,7 +57,8 @@ int map_table_new(struct map_table **tablep, size_t key_size, size_t payload_siz
 struct map_table *map_table_free(struct map_table *table) {
 	if (!table)
 		return NULL;
-	free(table->entries);
+	if (!table->memory.resize)
+		free(table->entries);
 	free(table->index);
 	free(table);
 	return NULL;
@@ -59,12 +72,20 @@ uint64_t map_table_bytes(const struct map_table *table) {
 	return sizeof(*table) + bytes_for(table, table->capacity);
 }
 
+uint32_t map_table_capacity(const struct map_table *table) {
+	return table->capacity;
+}
+
 uint32_t map_table_count(const struct map_table *table) {
 	return table->n;
 }
 
 struct map_table_entry *map_table_at(const struct map_table *table, uint32_t i) {
 	return (void *)(table->entries + i * table->entry_size);
+}
+
+uint32_t map_table_number(const struct map_table *table, const struct map_table_entry *entry) {
+	return (uint32_t)((size_t)((const unsigned char *)entry - table->entries) / table->entry_size);
 }
 
 unsigned char *map_table_payload(const struct map_table *table, struct map_table_entry *entry) {
@@ -88,16 +109,13 @@ static uint32_t *index_of(const struct map_table *table, const unsigned char *ke
 	}
 }
 
-/* Twice the room, or the first. */
-static int map_table_grow(struct map_table *table, uint64_t room) {
-	uint64_t capacity = table->capacity ? 2 * (uint64_t)table->capacity : ENTRIES_FIRST;
+/* Room for so many entries, and an index of those that are there. 0 or -ENOMEM. */
+static int map_table_set_capacity(struct map_table *table, uint64_t capacity) {
+	const size_t bytes = capacity * table->entry_size;
 	unsigned char *entries;
 	uint32_t *index;
 
-	if (capacity > UINT32_MAX / 2 ||
-	    bytes_for(table, capacity) - bytes_for(table, table->capacity) > room)
-		return MAP_E_QUOTA;
-	entries = realloc(table->entries, capacity * table->entry_size);
+	entries = table->memory.resize ? table->memory.resize(bytes, table->memory.userdata) : realloc(table->entries, bytes);
 	if (!entries)
 		return -ENOMEM;
 	table->entries = entries;
@@ -111,6 +129,20 @@ static int map_table_grow(struct map_table *table, uint64_t room) {
 	for (uint32_t i = 0; i < table->n; i++)
 		*index_of(table, map_table_at(table, i)->key) = i;
 	return 0;
+}
+
+/* Twice the room, or the first. */
+static int map_table_grow(struct map_table *table, uint64_t room) {
+	uint64_t capacity = table->capacity ? 2 * (uint64_t)table->capacity : ENTRIES_FIRST;
+
+	if (capacity > UINT32_MAX / 2 || bytes_for(table, capacity) - bytes_for(table, table->capacity) > room)
+		return MAP_E_QUOTA;
+	return map_table_set_capacity(table, capacity);
+}
+
+int map_table_adopt(struct map_table *table, uint32_t n, uint32_t capacity) {
+	table->n = n;
+	return map_table_set_capacity(table, capacity);
 }
 
 int map_table_get(struct map_table *table, const unsigned char *key, uint64_t room,

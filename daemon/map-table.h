@@ -23,11 +23,26 @@ struct map_table_entry {
 int map_table_new(struct map_table **tablep, size_t key_size, size_t payload_size);
 struct map_table *map_table_free(struct map_table *table);
 
+/* Where the entries lie, if not in memory of the table's own: room for `bytes`, at the old or a new address with what is there. NULL: there is none. */
+struct map_table_memory {
+	void *(*resize)(size_t bytes, void *userdata);
+	void *userdata;
+};
+
+/* A table whose entries lie there. */
+int map_table_new_in(struct map_table **tablep, size_t key_size, size_t payload_size, const struct map_table_memory *memory);
+/* Such a table, empty so far, gets the entries that are there. 0 or -ENOMEM. */
+int map_table_adopt(struct map_table *table, uint32_t n, uint32_t capacity);
+/* Of one entry. */
+size_t map_table_entry_bytes(size_t key_size, size_t payload_size);
+uint32_t map_table_capacity(const struct map_table *table);
+
 uint64_t map_table_bytes(const struct map_table *table);
 uint32_t map_table_count(const struct map_table *table);
 
 /* Entry i, good until the next one is added. */
 struct map_table_entry *map_table_at(const struct map_table *table, uint32_t i);
+uint32_t map_table_number(const struct map_table *table, const struct map_table_entry *entry);
 unsigned char *map_table_payload(const struct map_table *table, struct map_table_entry *entry);
 
 /*

@@ -24,6 +24,7 @@ struct map_account {
 
 struct map_accounts {
 	uint64_t limit;
+	const struct map_keeper *keeper; /* NULL: none */
 	uint64_t held; /* for dumps */
 	size_t n;
 	struct map_account *accounts;
@@ -47,6 +48,14 @@ struct map_accounts *map_accounts_free(struct map_accounts *accounts) {
 		free(accounts);
 	}
 	return NULL;
+}
+
+void map_accounts_set_keeper(struct map_accounts *accounts, const struct map_keeper *keeper) {
+	accounts->keeper = keeper;
+}
+
+const struct map_keeper *map_accounts_keeper(const struct map_accounts *accounts) {
+	return accounts->keeper;
 }
 
 uint64_t map_accounts_used(const struct map_accounts *accounts, uid_t uid) {
@@ -254,7 +263,6 @@ struct map *map_free(struct map *map) {
 	free((void *)map->spec.initial);
 	free((void *)map->spec.lanes);
 	map_totals_free(map->totals);
-	free(map->fold.latest);
 	free(map->scratch);
 	free(map);
 	return NULL;

@@ -60,6 +60,20 @@ struct map_accounts *map_accounts_free(struct map_accounts *accounts);
 uint64_t map_accounts_used(const struct map_accounts *accounts, uid_t uid);
 uint64_t map_accounts_limit(const struct map_accounts *accounts);
 
+struct map;
+struct map_instance;
+
+/* Who keeps descriptors of maps for the next daemon. What keep_*() return is handed to drop() when the memory goes; 0: it is not kept. */
+struct map_keeper {
+	uint32_t (*keep_instance)(const struct map_instance *instance, void *userdata);
+	uint32_t (*keep_totals)(const struct map *map, int fd, void *userdata);
+	void (*drop)(uint32_t slot, void *userdata);
+	void *userdata;
+};
+
+/* keeper: borrowed, must outlive the accounts. Before there are maps. */
+void map_accounts_set_keeper(struct map_accounts *accounts, const struct map_keeper *keeper);
+
 struct ring_consumer;
 
 struct map_instance {
@@ -70,6 +84,9 @@ struct map_instance {
 	pid_t pid; /* 0: of several processes */
 	char comm[16]; /* of the process; client.c writes it, and the next */
 	uid_t uid;
+	uint64_t start_time; /* of the process; client.c's, too */
+	uint64_t cookie; /* of a ring */
+	uint32_t slot; /* of who keeps it; 0: nobody */
 	uint32_t device;
 	int fd; /* to be sent to the process: the memfd, sealed, or the kernel's map */
 	uint64_t size; /* of the memfd; of a kernel's map whole pages: what is to be mapped */
@@ -128,6 +145,16 @@ uint64_t map_bytes(const struct map *map);
  */
 int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t device,
 		     uint64_t instance_id, struct map_instance **instancep);
+
+/* All of it is filled in: it is kept, if anybody does. Nothing if it is already. */
+void map_instance_keep(struct map_instance *instance);
+
+/*
+ * What an earlier daemon had, in this order: totals, then instances. Descriptors are consumed. MAP_E_INVALID: it is none of such a map;
+ * MAP_E_END: the totals have it. gone: its process has ended.
+ */
+int map_adopt_totals(struct map *map, int fd, uint32_t slot);
+int map_adopt_instance(struct map *map, const struct map_instance *like, int fd, bool gone, struct map_instance **instancep);
 
 /*
  * A process is gone: what its instances hold goes into the map's totals, their memory is given

@@ -72,6 +72,7 @@ static void ring_release(struct ring_consumer *consumer, uint32_t number) {
 
 	if (ring->released == ring->tail)
 		return;
+	tail[1] = ring->taken; /* for ring_consumer_resume() */
 	__atomic_store_n(tail, ring->tail, __ATOMIC_RELEASE);
 	ring->released = ring->tail;
 }
@@ -189,6 +190,16 @@ void ring_consumer_limit(struct ring_consumer *consumer, bool limited) {
 			ring_limit(consumer, ring);
 		else
 			ring->until = UINT64_MAX;
+	}
+}
+
+void ring_consumer_resume(struct ring_consumer *consumer) {
+	for (uint32_t i = 0; i < consumer->layout.rings; i++) {
+		const uint64_t *tail = (void *)(consumer->host + (size_t)i * MAP_RING_TAIL_STRIDE);
+		struct ring *ring = &consumer->rings[i];
+
+		ring->tail = ring->released = tail[0] / MAP_BATCH_ALIGN * MAP_BATCH_ALIGN;
+		ring->taken = tail[1];
 	}
 }
 

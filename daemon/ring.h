@@ -65,6 +65,9 @@ int ring_consume(struct ring_consumer *consumer, unsigned char *scratch, size_t 
  */
 void ring_consumer_limit(struct ring_consumer *consumer, bool limited);
 
+/* Goes on where the consumer was that an earlier daemon had: it is written in the host area, where a process can write, too, to its own rings' harm. */
+void ring_consumer_resume(struct ring_consumer *consumer);
+
 /*
  * Nobody writes any more (who still does is not waited for): batches behind one that was never
  * finished, which a killed process leaves, are found by their stamps.

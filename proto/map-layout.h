@@ -56,7 +56,7 @@
  *   who reads a map need not know.
  *
  * MAP_KIND_RING (RINGBUF, PERF_EVENT_ARRAY, 1527): the data is `rings` struct map_ring, 128 bytes each; the host area holds
- *   `rings` tails, u64, 64 bytes apart, padded to a page, then `rings` rings of ring_size bytes (a power of two). See below.
+ *   `rings` tails, u64, 64 bytes apart (the daemon keeps a number of its own behind each), padded to a page, then `rings` rings of ring_size bytes (a power of two). See below.
  *
  * The daemon never believes the header or the contents of an instance that it has handed out: a process may write there.
  */
