@@ -18,6 +18,7 @@
 #include "cache/key.h"
 #include "daemon.h"
 #include "host.h"
+#include "keep.h"
 #include "memfd.h"
 #include "plan-prepare.h"
 
@@ -74,7 +75,8 @@ static bool attach_needs_sass(const struct attach *attach, const struct object *
 /* The patches are made, or the time is up: tells all processes. A plan_prepare_fn. */
 static void attach_announce(void *userdata) {
 	struct attach *attach = userdata;
-	struct attach_outcome outcome = { .object = attach_object(attach) };
+	struct object *object = attach_object(attach);
+	struct attach_outcome outcome = { .object = object };
 	char reason[256];
 	const char *why;
 
@@ -98,6 +100,7 @@ static void attach_announce(void *userdata) {
 	why = plan_programs_trouble(attach->daemon, outcome.object);
 	if (why)
 		attach_drop_patches(attach, outcome.object, why);
+	keep_object(attach->daemon->keep, object);
 	daemon_announce(attach->daemon);
 	attach_finish(attach, &outcome);
 }

@@ -18,6 +18,7 @@
 #include "daemon.h"
 #include "image.h"
 #include "image-answer.h"
+#include "keep.h"
 #include "memfd.h"
 #include "process-facts.h"
 #include "trace/shim-ring.h"
@@ -264,7 +265,7 @@ static void client_on_folding(uv_timer_t *timer) {
 }
 
 /* Folds now what is small, the rest between other work. */
-static void client_start_folding(struct daemon *daemon) {
+void client_fold_gone(struct daemon *daemon) {
 	if (daemon->folding || daemon->stopping || !client_fold(daemon))
 		return;
 	daemon->folding = malloc(sizeof(*daemon->folding));
@@ -396,7 +397,7 @@ static int client_get_own_instance(struct daemon *daemon, const struct process *
 	if (n == CLIENT_CONTEXTS_MAX) {
 		n = ended->device / SHIM_DEVICES_MAX;
 		map_instance_end(ended);
-		client_start_folding(daemon);
+		client_fold_gone(daemon);
 	}
 	return map_instance_get(map, process->number, process->facts.pid,
 				device + n * SHIM_DEVICES_MAX, daemon->registry.last_instance + 1,
@@ -419,9 +420,10 @@ static int client_get_instance(struct daemon *daemon, const struct process *proc
 		if (object->has_kernel_user && object->kernel_user != process->uid)
 			return CLIENT_E_USER;
 		r = map_instance_get(map, 0, 0, 0, daemon->registry.last_instance + 1, instancep);
-		if (r == 0) {
+		if (r == 0 && (!object->has_kernel_user || object->kernel_user != process->uid)) {
 			object->has_kernel_user = true;
 			object->kernel_user = process->uid;
+			keep_changed(daemon->keep);
 		}
 	} else if (place == MAP_PLACE_HOST && object->shared) {
 		r = map_instance_get(map, CLIENT_SHARED | process->uid, 0, 0,
@@ -471,8 +473,11 @@ static int client_on_instance(struct daemon *daemon, struct client *client,
 	}
 	if (made) {
 		made->uid = process->uid;
-		if (made->pid)
+		if (made->pid) {
 			snprintf(made->comm, sizeof(made->comm), "%s", process->facts.comm);
+			made->start_time = process->facts.start_time;
+		}
+		map_instance_keep(made);
 		message.instance_reply.instance_id = made->id;
 		message.instance_reply.size = made->size;
 		message.instance_reply.data_size = map->spec.layout.data_size;
@@ -561,17 +566,20 @@ static int client_on_message(struct shim_connection *connection, const union wir
 	return -EPROTO;
 }
 
-/* The process is gone: what its instances hold is kept in the totals. */
-static void client_process_gone(struct daemon *daemon, struct process *process) {
+void client_process_gone(struct daemon *daemon, struct process *process) {
 	const struct process_facts *facts = &process->facts;
 	const struct module *module;
 	struct object *object;
 
+	if (daemon->handing_over) { /* the next daemon sees whether it has ended */
+		process_free(&daemon->processes, process);
+		return;
+	}
 	TAILQ_FOREACH(object, &daemon->registry.objects, link)
 		for (size_t i = 0; i < object->n_maps; i++)
 			if (object->maps[i])
 				map_process_end(object->maps[i], process->number);
-	client_start_folding(daemon);
+	client_fold_gone(daemon);
 	LIST_FOREACH(module, &process->modules, link)
 		if (!module->armed && module->result->n_slots)
 			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,

@@ -38,6 +38,12 @@ void client_sync_cancel(struct sync_request *request);
  */
 void client_stop_folding(struct daemon *daemon);
 
+/* Begins with that, where there is something to be folded. */
+void client_fold_gone(struct daemon *daemon);
+
+/* The process has ended, or its last connection: what its instances hold is kept in the totals, and it is freed. */
+void client_process_gone(struct daemon *daemon, struct process *process);
+
 /* Whether an attachment that stands in it is left. */
 bool client_wants(const struct daemon *daemon, const struct image_result *result);
 

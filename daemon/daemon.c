@@ -15,6 +15,7 @@
 #include "client.h"
 #include "control.h"
 #include "gpu.h"
+#include "keep.h"
 #include "log.h"
 #include "message-id.h"
 #include "memfd.h"
@@ -34,12 +35,15 @@ void daemon_announce(struct daemon *daemon) {
 void daemon_detach(struct daemon *daemon, struct attachment *attachment) {
 	struct object *object = attachment->object;
 	uint64_t maps = attachment->maps, id = attachment->id;
+	struct keep_slots slots;
 
+	keep_leaving(daemon->keep, attachment, &slots);
 	attachment->maps = 0;
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (maps >> i & 1 && !registry_map_used(&daemon->registry, object->maps[i]))
 			client_disarm(daemon, object->maps[i]);
 	registry_remove(&daemon->registry, attachment);
+	keep_left(daemon->keep, &slots);
 	image_cache_forget(&daemon->images, id);
 	plan_images_forget(&daemon->plans, id);
 	client_retire(daemon, id);
@@ -213,10 +217,12 @@ static struct interest_options daemon_interest_options(const struct config *conf
 
 /* The interest page. 0 or -errno, logged. */
 static int daemon_start_interest(struct daemon *daemon, const struct daemon_options *options) {
-	struct interest_rule rules[INTEREST_SASS_RULES_MAX];
-	const struct interest_options page = daemon_interest_options(daemon->config, rules);
+	struct interest_rule sass_rules[INTEREST_SASS_RULES_MAX], rules[REGISTRY_ATTACHMENTS_MAX];
+	struct interest_options page = daemon_interest_options(daemon->config, sass_rules);
 	int r;
 
+	page.rules = rules;
+	page.n_rules = registry_rules(&daemon->registry, rules);
 	r = interest_writer_new(&daemon->interest, options->interest_path, &page);
 	if (r < 0)
 		log_error("%s: %s", options->interest_path, strerror(-r));
@@ -234,6 +240,20 @@ void daemon_configure(struct daemon *daemon, const struct config *config) {
 	if (mirrors)
 		client_welcome_mirrors(daemon);
 	plan_prepare_again(daemon);
+}
+
+/* What an earlier daemon had. 0 or -errno. */
+static int daemon_restore(struct daemon *daemon, const struct daemon_options *options) {
+	unsigned int n;
+	int r;
+
+	r = keep_new(&daemon->keep, daemon, options->store, options->state_path);
+	if (r < 0)
+		return r;
+	n = keep_restore(daemon->keep);
+	if (n)
+		log_notice("goes on with %u attachment%s of the daemon before", n, n == 1 ? "" : "s");
+	return 0;
 }
 
 int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options) {
@@ -259,6 +279,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	r = image_cache_init(&daemon->images);
 	if (r == 0)
 		r = map_accounts_new(&daemon->map_accounts, DAEMON_MAP_BYTES_MAX);
+	if (r == 0)
+		r = daemon_restore(daemon, options);
 	if (r == 0)
 		r = daemon_start_interest(daemon, options);
 	if (r == 0)
@@ -287,19 +309,45 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	return r;
 }
 
-void daemon_stop(struct daemon *daemon) {
+/* Tells processes that nothing is attached any more. */
+static void daemon_detach_all(struct daemon *daemon) {
+	struct attachment *attachment;
+	struct object *object;
+	uint64_t id;
+
+	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+		for (size_t i = 0; i < object->n_maps; i++)
+			if (object->maps[i])
+				client_disarm(daemon, object->maps[i]);
+	while ((attachment = TAILQ_FIRST(&daemon->registry.attachments))) {
+		id = attachment->id;
+		registry_remove(&daemon->registry, attachment);
+		client_retire(daemon, id);
+	}
+}
+
+bool daemon_stop(struct daemon *daemon, bool hand_over) {
 	if (daemon->stopping)
-		return;
+		return daemon->handing_over;
 	daemon->stopping = true;
+	daemon->handing_over = hand_over && keep_keeps(daemon->keep);
+	keep_end(daemon->keep, daemon->handing_over);
 	client_stop_folding(daemon);
 	trace_table_stop(daemon->traces);
-	daemon->interest = interest_writer_free(daemon->interest); /* no new loads from here on */
+	if (daemon->handing_over)
+		daemon->interest = interest_writer_leave(daemon->interest);
+	else
+		daemon->interest = interest_writer_free(daemon->interest); /* no new loads from here on */
 	daemon->control = varlink_server_free(daemon->control);
+	if (!daemon->handing_over)
+		daemon_detach_all(daemon);
+	process_table_unwatch(&daemon->processes);
 	daemon->shims = shim_server_free(daemon->shims);
 	job_cache_stop(daemon->cache);
 	daemon->image_pool = worker_pool_free(daemon->image_pool);
 	daemon->program_pool = worker_pool_free(daemon->program_pool);
 	daemon->pass_pool = worker_pool_free(daemon->pass_pool);
+	return daemon->handing_over;
 }
 
 struct daemon *daemon_free(struct daemon *daemon) {
@@ -311,6 +359,7 @@ struct daemon *daemon_free(struct daemon *daemon) {
 	pass_set_deinit(&daemon->passes);
 	outcome_log_deinit(&daemon->outcomes);
 	map_accounts_free(daemon->map_accounts);
+	keep_free(daemon->keep);
 	trace_table_free(daemon->traces);
 	artifact_store_free(daemon->artifacts);
 	job_cache_free(daemon->cache);

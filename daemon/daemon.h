@@ -33,6 +33,8 @@ struct daemon_options {
 	const char *control_path; /* NULL: control_fd is given */
 	const char *shim_path;	  /* NULL: shim_fd is given */
 	const char *interest_path;
+	const char *state_path;
+	struct store *store; /* consumed */
 	int control_fd, shim_fd; /* consumed; -1: listen at the path */
 	mode_t socket_mode;
 	struct worker_pool_options image_pool, program_pool; /* path, arguments, environment */
@@ -56,6 +58,8 @@ struct daemon {
 	uv_loop_t *loop;
 	const struct config *config; /* a reload puts another one in its place */
 	bool stopping;
+	bool handing_over; /* it ends, and the next daemon goes on with what it has */
+	struct keep *keep;
 	struct artifact_store *artifacts; /* NULL: nothing is kept */
 	struct job_cache *cache; /* on the disk; NULL: none */
 	int64_t started;      /* microseconds since the epoch */
@@ -88,8 +92,11 @@ struct daemon {
 /* Starts everything on the loop. 0, or negative errno after it has logged what failed. */
 int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options);
 
-/* Closes everything; run the loop until it ends, then daemon_free(). */
-void daemon_stop(struct daemon *daemon);
+/*
+ * Closes everything; run the loop until it ends, then daemon_free(). hand_over: the next daemon goes on with what this one has, if somebody keeps it (keep.h);
+ * else all is detached first. Whether it hands over: then the interest page and the state stay.
+ */
+bool daemon_stop(struct daemon *daemon, bool hand_over);
 struct daemon *daemon_free(struct daemon *daemon);
 
 /* Goes on with another configuration, which stays: what changes live (CONFIG_LIVE) does so at once, in processes, too. */

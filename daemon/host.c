@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LOG_SIZE ((size_t)1 << 20)
 #define ARRAY_SHARED 1504
@@ -27,6 +28,7 @@ struct host {
 	struct bpf_object *object;
 	struct bpf_program *programs[LINKED_PROGRAMS_MAX]; /* by index in linked; NULL: not ours */
 	struct bpf_link *links[LINKED_PROGRAMS_MAX];
+	int adopted[LINKED_PROGRAMS_MAX]; /* links that came as descriptors; else -1 */
 	int maps[LINKED_MAPS_MAX]; /* descriptor, if a host program uses it; else -1 */
 	uint64_t shared; /* bit i: a GPU program uses map i too */
 };
@@ -191,22 +193,44 @@ static int host_open(struct host *host, const void *elf, size_t n_elf, char *log
 	return 0;
 }
 
+int host_adopt(struct host **hostp) {
+	struct host *host = calloc(1, sizeof(*host));
+
+	if (!host)
+		return -ENOMEM;
+	for (size_t i = 0; i < LINKED_MAPS_MAX; i++)
+		host->maps[i] = -1;
+	for (size_t i = 0; i < LINKED_PROGRAMS_MAX; i++)
+		host->adopted[i] = -1;
+	*hostp = host;
+	return 0;
+}
+
+void host_adopt_link(struct host *host, size_t program, int fd) {
+	if (host->adopted[program] >= 0)
+		close(host->adopted[program]);
+	host->adopted[program] = fd;
+}
+
+int host_link_fd(const struct host *host, size_t program) {
+	if (program >= LINKED_PROGRAMS_MAX)
+		return -1;
+	return host->links[program] ? bpf_link__fd(host->links[program]) : host->adopted[program];
+}
+
 int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct linked *linked, const void *blob,
 	     uint64_t gpu_programs, uint64_t host_programs, struct verify_report *report) {
-	struct host *host = calloc(1, sizeof(*host));
 	char *log = calloc(1, LOG_SIZE);
+	struct host *host = NULL;
 	int r;
 
-	if (!host || !log) {
-		free(host);
+	if (!log || host_adopt(&host) < 0) {
 		free(log);
 		return -ENOMEM;
 	}
 	libbpf_set_print(keep_complaint);
 	*complaint = '\0';
 	host->linked = linked;
-	for (size_t i = 0; i < LINKED_MAPS_MAX; i++)
-		host->maps[i] = -1;
 	r = host_open(host, elf, n_elf, log, report);
 	if (!r)
 		r = choose_programs(host, host_programs, report);
@@ -247,6 +271,7 @@ void host_detach(struct host *host, size_t program) {
 	if (program < LINKED_PROGRAMS_MAX) {
 		bpf_link__destroy(host->links[program]);
 		host->links[program] = NULL;
+		host_adopt_link(host, program, -1);
 	}
 }
 
@@ -254,7 +279,7 @@ struct host *host_free(struct host *host) {
 	if (!host)
 		return NULL;
 	for (size_t i = 0; i < LINKED_PROGRAMS_MAX; i++)
-		bpf_link__destroy(host->links[i]);
+		host_detach(host, i);
 	bpf_object__close(host->object);
 	free(host);
 	return NULL;

@@ -34,6 +34,13 @@ int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct li
 /* Attaches them: from here on they run. As above. */
 int host_attach(struct host *host, struct verify_report *report);
 
+/* What an earlier daemon attached: links alone, by which programs and maps live on. 0 or -ENOMEM. The descriptor of a link is consumed. */
+int host_adopt(struct host **hostp);
+void host_adopt_link(struct host *host, size_t program, int fd);
+
+/* The descriptor of a program's link, by which it stays attached; -1: there is none. Owned by host. */
+int host_link_fd(const struct host *host, size_t program);
+
 /* Detaches one program. */
 void host_detach(struct host *host, size_t program);
 

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "memfd.h"
@@ -59,6 +60,41 @@ static void interest_close_old(struct interest_page *page) {
 	munmap(page, INTEREST_PAGE_SIZE);
 }
 
+/* Puts the rules on the page, equal ones once. */
+static void interest_put(struct interest_page *page, const struct interest_rule *rules, size_t n_rules) {
+	struct interest_rule kept[INTEREST_RULES_MAX];
+	uint32_t n_kept = 0, flags = 0;
+
+	for (size_t i = 0; i < n_rules; i++) {
+		bool known = false;
+
+		for (uint32_t k = 0; k < n_kept && !known; k++)
+			known = memcmp(&kept[k], &rules[i], sizeof(rules[i])) == 0;
+		if (known)
+			continue;
+		if (n_kept == INTEREST_RULES_MAX) {
+			flags |= INTEREST_FLAG_EVERYONE;
+			break;
+		}
+		kept[n_kept++] = rules[i];
+	}
+	page->flags = flags;
+	page->rule_count = n_kept;
+	memset(page->rules, 0, sizeof(page->rules));
+	memcpy(page->rules, kept, n_kept * sizeof(kept[0]));
+}
+
+/*
+ * Where a page's generation begins: above those of all pages before, as changes are rarer than microseconds. Who has acted on a generation of an
+ * older page must not take one of this for the same.
+ */
+static uint64_t interest_first_generation(void) {
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return ((uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000) * 2;
+}
+
 static void interest_begin_trace(struct interest_page *page) {
 	__atomic_store_n(&page->trace_generation, page->trace_generation + 1, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
@@ -99,8 +135,9 @@ int interest_writer_new(struct interest_writer **writerp, const char *path,
 	if (page == MAP_FAILED)
 		return -errno;
 	page->version = INTEREST_VERSION;
-	page->generation = 2;
+	page->generation = page->trace_generation = interest_first_generation();
 	interest_fill(page, options);
+	interest_put(page, options->rules, options->n_rules);
 	__atomic_store_n(&page->magic, INTEREST_MAGIC, __ATOMIC_RELEASE);
 	writer = calloc(1, sizeof(*writer));
 	if (!writer) {
@@ -125,15 +162,21 @@ int interest_writer_new(struct interest_writer **writerp, const char *path,
 	return 0;
 }
 
+struct interest_writer *interest_writer_leave(struct interest_writer *writer) {
+	if (!writer)
+		return NULL;
+	munmap(writer->page, INTEREST_PAGE_SIZE);
+	free(writer);
+	return NULL;
+}
+
 struct interest_writer *interest_writer_free(struct interest_writer *writer) {
 	if (!writer)
 		return NULL;
 	interest_begin(writer->page);
 	writer->page->flags |= INTEREST_FLAG_CLOSED;
 	interest_end(writer->page);
-	munmap(writer->page, INTEREST_PAGE_SIZE);
-	free(writer);
-	return NULL;
+	return interest_writer_leave(writer);
 }
 
 void interest_writer_configure(struct interest_writer *writer, const struct interest_options *options) {
@@ -146,27 +189,8 @@ void interest_writer_configure(struct interest_writer *writer, const struct inte
 
 void interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules,
 			 size_t n_rules) {
-	struct interest_rule kept[INTEREST_RULES_MAX];
-	uint32_t n_kept = 0, flags = 0;
-
-	for (size_t i = 0; i < n_rules; i++) {
-		bool known = false;
-
-		for (uint32_t k = 0; k < n_kept && !known; k++)
-			known = memcmp(&kept[k], &rules[i], sizeof(rules[i])) == 0;
-		if (known)
-			continue;
-		if (n_kept == INTEREST_RULES_MAX) {
-			flags |= INTEREST_FLAG_EVERYONE;
-			break;
-		}
-		kept[n_kept++] = rules[i];
-	}
 	interest_begin(writer->page);
-	writer->page->flags = flags;
-	writer->page->rule_count = n_kept;
-	memset(writer->page->rules, 0, sizeof(writer->page->rules));
-	memcpy(writer->page->rules, kept, n_kept * sizeof(kept[0]));
+	interest_put(writer->page, rules, n_rules);
 	interest_end(writer->page);
 }
 

@@ -16,12 +16,13 @@ struct interest_options {
 	uint32_t deadline_ms;
 	const struct interest_rule *sass_rules;
 	size_t n_sass_rules; /* at most INTEREST_SASS_RULES_MAX */
+	const struct interest_rule *rules; /* of a new page, as of interest_writer_set() */
+	size_t n_rules;
 	const char *sanitizer; /* NULL: where toolkits put it; shorter than INTEREST_SANITIZER_MAX */
 };
 
 /*
- * Puts a new page in place of what lies at path, which is told that it is closed. Nobody is meant
- * yet. The path is borrowed. 0 or -errno.
+ * Puts a new page in place of what lies at path, which is told that it is closed. The path is borrowed. 0 or -errno.
  */
 int interest_writer_new(struct interest_writer **writerp, const char *path,
 			const struct interest_options *options);
@@ -31,6 +32,9 @@ struct interest_writer *interest_writer_free(struct interest_writer *writer);
 
 /* Says something else of the configuration; both generations grow. */
 void interest_writer_configure(struct interest_writer *writer, const struct interest_options *options);
+
+/* The page stays as it is, for the next daemon to replace it. NULL is fine. */
+struct interest_writer *interest_writer_leave(struct interest_writer *writer);
 
 /* Announces new rules: the generation grows, also if they are those of before. Equal ones are merged; too many of them mean everyone. */
 void interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules,

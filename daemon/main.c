@@ -22,6 +22,7 @@
 #include "paths.h"
 #include "reload.h"
 #include "runtime-dir.h"
+#include "store.h"
 #include "watchdog.h"
 #include "worker-setup.h"
 
@@ -80,11 +81,15 @@ static int open_runtime_dir(const struct config *config, struct runtime_dir **di
 }
 
 /* Sockets that systemd listens on for us, by their names. 0 or -errno. */
-static int take_sockets(int *controlp, int *shimp) {
+static int take_descriptors(struct daemon_options *options) {
+	int *controlp = &options->control_fd, *shimp = &options->shim_fd;
 	char **names = NULL;
 	int n;
 
 	*controlp = *shimp = -1;
+	n = store_new(&options->store, getenv("NOTIFY_SOCKET"));
+	if (n < 0)
+		return n;
 	n = sd_listen_fds_with_names(1, &names);
 	if (n < 0) {
 		log_error("sockets from systemd: %s", strerror(-n));
@@ -97,7 +102,7 @@ static int take_sockets(int *controlp, int *shimp) {
 			*controlp = fd;
 		else if (strcmp(names[i], "shim") == 0 && *shimp < 0)
 			*shimp = fd;
-		else
+		else if (!store_inherit(options->store, names[i], fd))
 			log_warning("socket \"%s\" from systemd: not ours", names[i]);
 		free(names[i]);
 	}
@@ -114,24 +119,31 @@ static void raise_limit(void) {
 	}
 }
 
+#define SIGNALS 3
+
 struct stop {
 	struct daemon *daemon;
 	struct watchdog *watchdog; /* NULL: nobody watches */
 	struct reload reload;
-	uv_signal_t signals[2];
+	struct runtime_dir *dir;
+	uv_signal_t signals[SIGNALS];
 };
+
+static const int signal_numbers[SIGNALS] = { SIGTERM, SIGINT, SIGUSR1 };
 
 static const char *const no_fields[] = { NULL };
 
 static void on_signal(uv_signal_t *handle, int number) {
 	struct stop *stop = handle->data;
 
-	log_event(LOG_LEVEL_NOTICE, MESSAGE_STOPS, no_fields, "stops: %s", number == SIGTERM ? "SIGTERM" : "SIGINT");
+	log_event(LOG_LEVEL_NOTICE, MESSAGE_STOPS, no_fields, "stops: %s",
+		  number == SIGTERM ? "SIGTERM" : number == SIGINT ? "SIGINT" : "SIGUSR1, for another one");
 	sd_notify(0, "STOPPING=1");
 	stop->watchdog = watchdog_free(stop->watchdog);
 	reload_stop(&stop->reload);
-	daemon_stop(stop->daemon);
-	for (int i = 0; i < 2; i++)
+	if (daemon_stop(stop->daemon, number == SIGUSR1))
+		runtime_dir_hand_over(stop->dir);
+	for (int i = 0; i < SIGNALS; i++)
 		if (!uv_is_closing((uv_handle_t *)&stop->signals[i]))
 			uv_close((uv_handle_t *)&stop->signals[i], NULL);
 }
@@ -154,9 +166,8 @@ static int start_watchdog(struct stop *stop, uv_loop_t *loop) {
 }
 
 /* Runs until a signal. An exit status. */
-static int loop(const struct daemon_options *options, const struct runtime_dir *dir, int argc, char *argv[]) {
-	static const int numbers[2] = { SIGTERM, SIGINT };
-	struct stop stop = {};
+static int loop(const struct daemon_options *options, struct runtime_dir *dir, int argc, char *argv[]) {
+	struct stop stop = { .dir = dir };
 	uv_loop_t uv;
 	int r;
 
@@ -170,16 +181,17 @@ static int loop(const struct daemon_options *options, const struct runtime_dir *
 		r = start_watchdog(&stop, &uv);
 	if (r == 0) {
 		reload_start(&stop.reload, &uv, stop.daemon, argc, argv);
-		for (int i = 0; i < 2; i++) {
+		for (int i = 0; i < SIGNALS; i++) {
 			uv_signal_init(&uv, &stop.signals[i]);
 			stop.signals[i].data = &stop;
-			uv_signal_start(&stop.signals[i], on_signal, numbers[i]);
+			uv_signal_start(&stop.signals[i], on_signal, signal_numbers[i]);
 		}
 		log_event(LOG_LEVEL_NOTICE, MESSAGE_STARTED, no_fields, "%s " PROJECT_VERSION " listens in %s",
 			  options->config->session ? "session daemon" : "daemon", runtime_dir_path(dir));
 		sd_notifyf(0, "READY=1\nSTATUS=listens in %s", runtime_dir_path(dir));
 	} else if (stop.daemon) {
-		daemon_stop(stop.daemon);
+		if (daemon_stop(stop.daemon, true)) /* the next one may be luckier */
+			runtime_dir_hand_over(dir);
 	}
 	uv_run(&uv, UV_RUN_DEFAULT);
 	daemon_free(stop.daemon);
@@ -208,7 +220,7 @@ static int run(const struct config *config, int argc, char *argv[]) {
 		return 1;
 	}
 	prepare_process();
-	if (take_sockets(&options.control_fd, &options.shim_fd) < 0)
+	if (take_descriptors(&options) < 0)
 		return 1;
 	r = open_runtime_dir(config, &dir);
 	if (r)
@@ -217,6 +229,7 @@ static int run(const struct config *config, int argc, char *argv[]) {
 	options.control_path = runtime_dir_control(dir);
 	options.shim_path = runtime_dir_shim(dir);
 	options.interest_path = runtime_dir_interest(dir);
+	options.state_path = runtime_dir_state(dir);
 	r = loop(&options, dir, argc, argv);
 	runtime_dir_free(dir);
 	return r;

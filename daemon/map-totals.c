@@ -356,6 +356,10 @@ int map_adopt_totals(struct map *map, int fd, uint32_t slot) {
 	return 0;
 }
 
+uint32_t map_totals_slot(const struct map *map) {
+	return map->totals ? map->totals->slot : 0;
+}
+
 bool map_totals_have(const struct map *map, uint64_t instance) {
 	const struct map_totals_page *page = map->totals ? map->totals->page : NULL;
 

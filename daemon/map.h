@@ -153,6 +153,7 @@ void map_instance_keep(struct map_instance *instance);
  * What an earlier daemon had, in this order: totals, then instances. Descriptors are consumed. MAP_E_INVALID: it is none of such a map;
  * MAP_E_END: the totals have it. gone: its process has ended.
  */
+uint32_t map_totals_slot(const struct map *map); /* of who keeps them; 0: nobody */
 int map_adopt_totals(struct map *map, int fd, uint32_t slot);
 int map_adopt_instance(struct map *map, const struct map_instance *like, int fd, bool gone, struct map_instance **instancep);
 

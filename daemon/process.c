@@ -12,10 +12,26 @@
 #include <stdlib.h>
 
 #include "process-facts.h"
+#include "process-watch.h"
 
 void process_table_init(struct process_table *table) {
 	*table = (struct process_table){};
 	LIST_INIT(&table->list);
+}
+
+struct process *process_table_adopt(struct process_table *table, const struct process_facts *facts, uid_t uid, uint64_t number) {
+	struct process *process = calloc(1, sizeof(*process));
+
+	if (!process)
+		return NULL;
+	LIST_INIT(&process->modules);
+	process->facts = *facts;
+	process->number = number;
+	process->uid = uid;
+	LIST_INSERT_HEAD(&table->list, process, link);
+	table->n++;
+	table->total++;
+	return process;
 }
 
 int process_table_connect(struct process_table *table, struct shim_connection *connection,
@@ -30,22 +46,27 @@ int process_table_connect(struct process_table *table, struct shim_connection *c
 	LIST_FOREACH(process, &table->list, link)
 		if (process_facts_same(&process->facts, &facts) && process->uid == connection->uid)
 			break;
-	if (!process) {
-		process = calloc(1, sizeof(*process));
-		if (!process)
-			return -ENOMEM;
-		LIST_INIT(&process->modules);
-		process->number = ++table->total;
-		process->uid = connection->uid;
-		LIST_INSERT_HEAD(&table->list, process, link);
-		table->n++;
-	}
+	if (!process)
+		process = process_table_adopt(table, &facts, connection->uid, ++table->last_number);
+	if (!process)
+		return -ENOMEM;
 	if (process->n_connections == PROCESS_CONNECTIONS_MAX)
 		return PROCESS_E_LIMIT;
+	process_unwatch(process);
 	process->facts = facts;
 	process->connections[process->n_connections++] = connection;
 	*processp = process;
 	return 0;
+}
+
+void process_table_unwatch(struct process_table *table) {
+	struct process *process, *next;
+
+	for (process = LIST_FIRST(&table->list); process; process = next) {
+		next = LIST_NEXT(process, link);
+		if (!process->n_connections)
+			process_free(table, process);
+	}
 }
 
 bool process_disconnect(struct process *process, struct shim_connection *connection) {
@@ -58,6 +79,7 @@ bool process_disconnect(struct process *process, struct shim_connection *connect
 struct process *process_free(struct process_table *table, struct process *process) {
 	while (!LIST_EMPTY(&process->modules))
 		process_module_free(process, LIST_FIRST(&process->modules));
+	process_unwatch(process);
 	image_result_unref(process->plan);
 	image_result_unref(process->refused);
 	LIST_REMOVE(process, link);

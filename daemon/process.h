@@ -43,6 +43,7 @@ struct process {
 	unsigned int n_modules;
 	unsigned int n_plans; /* of them */
 	uint32_t driver_version;
+	struct process_watch *watch; /* of one that has no connection yet (process-watch.h); NULL: none */
 };
 
 LIST_HEAD(process_list, process);
@@ -51,6 +52,7 @@ struct process_table {
 	struct process_list list;
 	unsigned int n;
 	uint64_t total; /* seen so far */
+	uint64_t last_number;
 	uint64_t last_module;
 };
 
@@ -67,6 +69,12 @@ enum {
  */
 int process_table_connect(struct process_table *table, struct shim_connection *connection,
 			  struct process **processp);
+
+/* A process that an earlier daemon knew under this number; it has no connection yet. NULL: no memory. */
+struct process *process_table_adopt(struct process_table *table, const struct process_facts *facts, uid_t uid, uint64_t number);
+
+/* The daemon ends: no process without a connection is waited for any more. */
+void process_table_unwatch(struct process_table *table);
 
 /* Takes the connection away. True: it was the last; the caller lets go of its maps, then calls
  * process_free(). */

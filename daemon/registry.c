@@ -113,6 +113,27 @@ void registry_link(struct registry *registry, struct object *object,
 	}
 }
 
+/* In order of id. */
+static void registry_insert(struct registry *registry, struct attachment *attachment) {
+	struct attachment *after = TAILQ_LAST(&registry->attachments, attachment_list);
+
+	while (after && after->id > attachment->id)
+		after = TAILQ_PREV(after, attachment_list, link);
+	if (after)
+		TAILQ_INSERT_AFTER(&registry->attachments, after, attachment, link);
+	else
+		TAILQ_INSERT_HEAD(&registry->attachments, attachment, link);
+}
+
+void registry_adopt(struct registry *registry, struct object *object, struct attachment *attachments[], size_t n) {
+	TAILQ_INSERT_TAIL(&registry->objects, object, link);
+	for (size_t i = 0; i < n; i++) {
+		registry_insert(registry, attachments[i]);
+		object->n_attachments++;
+		registry->n_attachments++;
+	}
+}
+
 void registry_remove(struct registry *registry, struct attachment *attachment) {
 	struct object *object = attachment->object;
 
@@ -171,13 +192,18 @@ bool registry_map_used(const struct registry *registry, const struct map *map) {
 	return false;
 }
 
-void registry_announce(const struct registry *registry, struct interest_writer *writer) {
-	struct interest_rule rules[REGISTRY_ATTACHMENTS_MAX];
+size_t registry_rules(const struct registry *registry, struct interest_rule rules[static REGISTRY_ATTACHMENTS_MAX]) {
 	const struct attachment *attachment;
 	size_t n = 0;
 
 	TAILQ_FOREACH(attachment, &registry->attachments, link)
 		if (!attachment->on_host)
 			filter_to_rule(&attachment->filter, &rules[n++]);
-	interest_writer_set(writer, rules, n);
+	return n;
+}
+
+void registry_announce(const struct registry *registry, struct interest_writer *writer) {
+	struct interest_rule rules[REGISTRY_ATTACHMENTS_MAX];
+
+	interest_writer_set(writer, rules, registry_rules(registry, rules));
 }

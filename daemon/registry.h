@@ -58,6 +58,10 @@ struct object {
 	uid_t kernel_user;    /* ... other users get none of them */
 	struct host *host; /* its programs on the host; NULL: none */
 	unsigned int n_attachments;
+	/* for the next daemon (keep.h): */
+	bool kept; /* it goes into the state */
+	uint32_t slot; /* in the store, of its bytes; 0: none */
+	uint32_t kernel_slots[REGISTRY_OBJECT_MAPS_MAX]; /* of kernels' maps */
 };
 
 struct attachment {
@@ -85,6 +89,8 @@ struct attachment {
 	char patch_reason[192]; /* why not */
 	uint8_t patch_maps[REGISTRY_OBJECT_MAPS_MAX]; /* its slots behind that of the process: maps of the object */
 	size_t n_patch_maps;
+	bool leaving; /* it goes out of the state */
+	uint32_t slot, patch_slot; /* in the store (keep.h), of fd or its link on the host, and of patch_fd; 0: none */
 };
 
 TAILQ_HEAD(object_list, object);
@@ -120,6 +126,9 @@ int registry_room(const struct registry *registry, size_t n);
 void registry_link(struct registry *registry, struct object *object,
 		   struct attachment *attachments[], size_t n);
 
+/* The same for what an earlier daemon had: with the ids that they have. */
+void registry_adopt(struct registry *registry, struct object *object, struct attachment *attachments[], size_t n);
+
 /* Takes it out and frees it, and its object if it was the last. */
 void registry_remove(struct registry *registry, struct attachment *attachment);
 
@@ -136,5 +145,8 @@ size_t attachment_patch_slots(const struct attachment *attachment);
 /* Maps that an attachment uses now. */
 bool registry_map_used(const struct registry *registry, const struct map *map);
 
-/* Puts the rules of all attachments on the page. */
+/* The rules of all attachments, for the page. How many. */
+size_t registry_rules(const struct registry *registry, struct interest_rule rules[static REGISTRY_ATTACHMENTS_MAX]);
+
+/* Puts them on the page. */
 void registry_announce(const struct registry *registry, struct interest_writer *writer);

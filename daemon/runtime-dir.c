@@ -22,13 +22,14 @@
 #include "paths.h"
 
 #define RUNTIME_DIR_LOCK "lock"
+#define RUNTIME_DIR_STATE "state"
 
 struct runtime_dir {
 	char path[128];
-	char lock_path[192], control[192], shim[192], interest[192];
+	char lock_path[192], control[192], shim[192], interest[192], state[192];
 	int lock;
 	bool private;
-	bool keep_control, keep_shim;
+	bool keep_control, keep_shim, handed_over;
 };
 
 bool runtime_dir_session_name_valid(const char *name) {
@@ -104,6 +105,7 @@ int runtime_dir_new(struct runtime_dir **dirp, const char *path, mode_t mode, bo
 	snprintf(dir->control, sizeof(dir->control), "%s/" PATHS_CONTROL_SOCKET, path);
 	snprintf(dir->shim, sizeof(dir->shim), "%s/" PATHS_SHIM_SOCKET, path);
 	snprintf(dir->interest, sizeof(dir->interest), "%s/" PATHS_INTEREST_PAGE, path);
+	snprintf(dir->state, sizeof(dir->state), "%s/" RUNTIME_DIR_STATE, path);
 	dir->private = private;
 	lock = runtime_dir_lock(dir->lock_path);
 	if (lock < 0) {
@@ -120,6 +122,10 @@ void runtime_dir_keep(struct runtime_dir *dir, bool control, bool shim) {
 	dir->keep_shim = shim;
 }
 
+void runtime_dir_hand_over(struct runtime_dir *dir) {
+	dir->handed_over = true;
+}
+
 struct runtime_dir *runtime_dir_free(struct runtime_dir *dir) {
 	if (!dir)
 		return NULL;
@@ -127,9 +133,10 @@ struct runtime_dir *runtime_dir_free(struct runtime_dir *dir) {
 		unlink(dir->control);
 	if (!dir->keep_shim)
 		unlink(dir->shim);
-	unlink(dir->interest);
+	if (!dir->handed_over)
+		unlink(dir->interest);
 	unlink(dir->lock_path);
-	if (dir->private)
+	if (dir->private && !dir->handed_over)
 		rmdir(dir->path);
 	fd_close(dir->lock);
 	free(dir);
@@ -146,6 +153,10 @@ const char *runtime_dir_shim(const struct runtime_dir *dir) {
 
 const char *runtime_dir_interest(const struct runtime_dir *dir) {
 	return dir->interest;
+}
+
+const char *runtime_dir_state(const struct runtime_dir *dir) {
+	return dir->state;
 }
 
 const char *runtime_dir_path(const struct runtime_dir *dir) {

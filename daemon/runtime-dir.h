@@ -30,6 +30,9 @@ int runtime_dir_new(struct runtime_dir **dirp, const char *path, mode_t mode, bo
 /* Sockets that somebody else made stay at the end. */
 void runtime_dir_keep(struct runtime_dir *dir, bool control, bool shim);
 
+/* Another daemon comes: all that this one goes on with stays, too. */
+void runtime_dir_hand_over(struct runtime_dir *dir);
+
 /* Removes what a daemon puts there, and the directory if it is private. NULL is fine. */
 struct runtime_dir *runtime_dir_free(struct runtime_dir *dir);
 
@@ -37,4 +40,5 @@ struct runtime_dir *runtime_dir_free(struct runtime_dir *dir);
 const char *runtime_dir_control(const struct runtime_dir *dir);
 const char *runtime_dir_shim(const struct runtime_dir *dir);
 const char *runtime_dir_interest(const struct runtime_dir *dir);
+const char *runtime_dir_state(const struct runtime_dir *dir);
 const char *runtime_dir_path(const struct runtime_dir *dir);

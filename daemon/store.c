@@ -269,11 +269,11 @@ int store_steal_fd(struct store *store, uint32_t slot) {
 	return fd;
 }
 
-unsigned int store_sweep(struct store *store) {
+unsigned int store_sweep(struct store *store, const bool used[static STORE_SLOTS_MAX + 1]) {
 	unsigned int n = 0;
 
 	for (uint32_t slot = 1; slot <= STORE_SLOTS_MAX; slot++)
-		if (store->fds[slot - 1] >= 0) {
+		if (!used[slot] && !store_is_free(store, slot)) {
 			store_remove(store, slot);
 			n++;
 		}

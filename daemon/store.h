@@ -67,8 +67,8 @@ const struct store_record *store_record(const struct store *store, uint32_t slot
 int store_fd(const struct store *store, uint32_t slot);
 int store_steal_fd(struct store *store, uint32_t slot);
 
-/* Removes what was inherited and nobody has stolen. How many that were. */
-unsigned int store_sweep(struct store *store);
+/* Removes all but these slots (used[slot]). How many that were. */
+unsigned int store_sweep(struct store *store, const bool used[static STORE_SLOTS_MAX + 1]);
 
 /* The daemon ends and another one comes: nothing is removed any more. */
 void store_freeze(struct store *store);

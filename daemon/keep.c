@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Restart without loss.
+ *
+ * A daemon may be killed at any instruction, and the next one goes on: there is no shutdown that writes things down, so a restart in good
+ * order is the same as a crash. What has to survive lies where a process's end does not reach:
+ *
+ *   - programs, maps' memory, links of programs on the host: descriptors, which systemd keeps (store.h). Instances of maps are the very memory that
+ *     processes write to, so they count on while there is no daemon. Totals of processes that are gone lie in a memfd as well (map-totals.c).
+ *   - what is attached, by whom, where, under which ids: the state file (state.h), written at each attach and detach. It is the last to know of
+ *     what comes and the first to forget what goes: a descriptor that it does not name is nobody's, and dropped at the next start.
+ *   - which process an instance is of: the store's record of it, written before the process gets it.
+ *
+ * The next daemon puts all that into place before it makes a new interest page or takes a connection: a few milliseconds, as nothing is compiled or
+ * verified again (what is in a sealed memfd is what was verified). Until then the old page says who is meant, and who connects waits in the
+ * socket's queue, which systemd holds. Processes see that the page is another one, connect by themselves, and say which modules and instances
+ * they have (wire.h, RESUME and KEEP). Until then, and for ever if it was made for another wire version, a process is known by its pid and start
+ * time; when it ends, its instances are folded, as ever.
+ *
+ * Without somebody who keeps descriptors (a session daemon that a user starts by hand), and after the service was stopped, which makes
+ * systemd drop them, there is nothing to go on with: all starts empty.
+ */
+
+#include "keep.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "log.h"
+#include "process-facts.h"
+#include "process-watch.h"
+#include "state.h"
+#include "store.h"
+
+#define KEEP_IDS_SHIFT 32 /* ids that one daemon can give out before they are those of the next */
+#define KEEP_IMAGES_SHIFT 16 /* the same of images */
+
+struct keep {
+	struct daemon *daemon;
+	struct store *store;
+	struct map_keeper keeper;
+	struct state_numbers numbers;
+	char path[192]; /* empty: there is none */
+	bool full, failed; /* was logged */
+	bool ending;
+};
+
+/* ---- maps ---- */
+
+static void keep_check_room(struct keep *keep, uint32_t slot) {
+	if (slot || keep->full || !store_keeps(keep->store))
+		return;
+	keep->full = true;
+	log_warning("no room for more descriptors: some of what processes count from now on will not survive a restart");
+}
+
+static uint32_t keep_instance(const struct map_instance *instance, void *userdata) {
+	struct keep *keep = userdata;
+	struct store_record record = {
+		.kind = STORE_INSTANCE,
+		.owner = instance->map->id,
+		.number = instance->id,
+		.process = instance->process,
+		.start_time = instance->start_time,
+		.cookie = instance->cookie,
+		.pid = instance->pid,
+		.uid = instance->uid,
+		.device = instance->device,
+	};
+	uint32_t slot;
+
+	if (instance->map->spec.layout.place == MAP_PLACE_KERNEL) /* kept with the object */
+		return 0;
+	_Static_assert(sizeof(record.comm) == sizeof(instance->comm), "the same text");
+	memcpy(record.comm, instance->comm, sizeof(record.comm));
+	slot = store_add(keep->store, instance->fd, &record);
+	keep_check_room(keep, slot);
+	return slot;
+}
+
+static uint32_t keep_totals(const struct map *map, int fd, void *userdata) {
+	struct keep *keep = userdata;
+	uint32_t slot = store_add(keep->store, fd, &(struct store_record){ .kind = STORE_TOTALS, .owner = map->id });
+
+	keep_check_room(keep, slot);
+	return slot;
+}
+
+static void keep_drop(uint32_t slot, void *userdata) {
+	struct keep *keep = userdata;
+
+	store_remove(keep->store, slot);
+}
+
+int keep_new(struct keep **keepp, struct daemon *daemon, struct store *store, const char *path) {
+	struct keep *keep = calloc(1, sizeof(*keep));
+
+	if (!keep) {
+		store_free(store);
+		return -ENOMEM;
+	}
+	keep->daemon = daemon;
+	keep->store = store;
+	keep->keeper = (struct map_keeper){ keep_instance, keep_totals, keep_drop, keep };
+	if (path)
+		snprintf(keep->path, sizeof(keep->path), "%s", path);
+	map_accounts_set_keeper(daemon->map_accounts, &keep->keeper);
+	*keepp = keep;
+	return 0;
+}
+
+struct keep *keep_free(struct keep *keep) {
+	if (!keep)
+		return NULL;
+	store_free(keep->store);
+	free(keep);
+	return NULL;
+}
+
+bool keep_keeps(const struct keep *keep) {
+	return keep && store_keeps(keep->store);
+}
+
+uint64_t keep_session(const struct keep *keep) {
+	return keep ? keep->numbers.session : 0;
+}
+
+/* ---- the state file ---- */
+
+void keep_changed(struct keep *keep) {
+	json_object *state;
+	int r;
+
+	if (!keep_keeps(keep) || keep->ending)
+		return;
+	state = state_to_json(&keep->daemon->registry, &keep->numbers);
+	r = state ? state_save(keep->path, state) : -ENOMEM;
+	json_object_put(state);
+	if (r < 0 && !keep->failed)
+		log_error("%s: %s: what is attached now will not survive a restart", keep->path, strerror(-r));
+	keep->failed = r < 0;
+}
+
+/* Keeps a descriptor of an object. */
+static uint32_t keep_fd(struct keep *keep, enum store_kind kind, uint64_t owner, uint64_t number, int fd) {
+	uint32_t slot = fd < 0 ? 0 : store_add(keep->store, fd, &(struct store_record){ .kind = kind, .owner = owner, .number = number });
+
+	if (fd >= 0)
+		keep_check_room(keep, slot);
+	return slot;
+}
+
+void keep_object(struct keep *keep, struct object *object) {
+	struct attachment *attachment;
+	int blob;
+
+	if (!keep_keeps(keep))
+		return;
+	blob = state_blob(object);
+	object->slot = keep_fd(keep, STORE_BLOB, object->id, 0, blob);
+	if (blob >= 0)
+		close(blob);
+	for (size_t i = 0; i < object->n_maps; i++)
+		if (object->maps[i] && object->maps[i]->spec.layout.place == MAP_PLACE_KERNEL)
+			object->kernel_slots[i] = keep_fd(keep, STORE_KERNEL_MAP, object->maps[i]->id, 0, object->maps[i]->instances->fd);
+	TAILQ_FOREACH(attachment, &keep->daemon->registry.attachments, link) {
+		if (attachment->object != object)
+			continue;
+		attachment->slot = attachment->on_host
+					   ? keep_fd(keep, STORE_LINK, object->id, attachment->host_program,
+						     host_link_fd(object->host, attachment->host_program))
+					   : keep_fd(keep, STORE_PTX, object->id, attachment->id, attachment->fd);
+		attachment->patch_slot = keep_fd(keep, STORE_PATCH, object->id, attachment->id, attachment->patch_fd);
+	}
+	object->kept = true;
+	keep_changed(keep);
+}
+
+static void keep_collect(struct keep_slots *slots, uint32_t slot) {
+	if (slot)
+		slots->slots[slots->n++] = slot;
+}
+
+void keep_leaving(struct keep *keep, struct attachment *attachment, struct keep_slots *slots) {
+	struct object *object = attachment->object;
+
+	*slots = (struct keep_slots){};
+	if (!keep_keeps(keep))
+		return;
+	_Static_assert(KEEP_SLOTS_MAX >= REGISTRY_OBJECT_MAPS_MAX + 3, "all of an object");
+	keep_collect(slots, attachment->slot);
+	keep_collect(slots, attachment->patch_slot);
+	if (object->n_attachments == 1) {
+		keep_collect(slots, object->slot);
+		for (size_t i = 0; i < object->n_maps; i++)
+			keep_collect(slots, object->kernel_slots[i]);
+		object->kept = false;
+	}
+	attachment->leaving = true;
+	keep_changed(keep);
+}
+
+void keep_left(struct keep *keep, const struct keep_slots *slots) {
+	/* none where there is no keep */
+	for (size_t i = 0; i < slots->n; i++)
+		store_remove(keep->store, slots->slots[i]);
+}
+
+void keep_end(struct keep *keep, bool hand_over) {
+	if (!keep)
+		return;
+	keep->ending = true;
+	if (hand_over) {
+		store_freeze(keep->store);
+		return;
+	}
+	if (store_keeps(keep->store))
+		unlink(keep->path);
+	store_clear(keep->store);
+}
+
+/* ---- restoring ---- */
+
+/* The process of an instance: the one there is, or a new one if it still runs. NULL: it has ended. */
+static struct process *keep_process(struct keep *keep, const struct store_record *record) {
+	struct process_table *table = &keep->daemon->processes;
+	struct process_facts facts;
+	struct process *process;
+
+	LIST_FOREACH(process, &table->list, link)
+		if (process->number == record->process)
+			return process;
+	if (process_facts_read(&facts, record->pid, -1) < 0 || facts.start_time != record->start_time)
+		return NULL;
+	process = process_table_adopt(table, &facts, record->uid, record->process);
+	if (process && process_watch(keep->daemon, process) < 0)
+		process = process_free(table, process);
+	return process;
+}
+
+/* One instance. False: it is of no use any more. */
+static bool keep_restore_instance(struct keep *keep, uint32_t slot) {
+	const struct store_record *record = store_record(keep->store, slot);
+	struct process_table *table = &keep->daemon->processes;
+	struct map *map = registry_map(&keep->daemon->registry, record->owner, NULL);
+	struct map_instance *instance, like = {
+		.id = record->number,
+		.process = record->process,
+		.pid = record->pid,
+		.uid = record->uid,
+		.start_time = record->start_time,
+		.cookie = record->cookie,
+		.device = record->device,
+		.slot = slot,
+	};
+	bool gone;
+
+	if (!map)
+		return false;
+	memcpy(like.comm, record->comm, sizeof(like.comm) - 1);
+	gone = record->pid && !keep_process(keep, record);
+	if (record->pid && record->process > table->last_number)
+		table->last_number = record->process;
+	return map_adopt_instance(map, &like, store_steal_fd(keep->store, slot), gone, &instance) == 0;
+}
+
+static bool keep_restore_totals(struct keep *keep, uint32_t slot) {
+	struct map *map = registry_map(&keep->daemon->registry, store_record(keep->store, slot)->owner, NULL);
+
+	return map && map_adopt_totals(map, store_steal_fd(keep->store, slot), slot) == 0;
+}
+
+/* All descriptors of a kind. */
+static void keep_restore_maps(struct keep *keep, enum store_kind kind, bool (*restore)(struct keep *keep, uint32_t slot)) {
+	for (uint32_t slot = store_next(keep->store, 1); slot; slot = store_next(keep->store, slot + 1))
+		if (store_record(keep->store, slot)->kind == kind && !restore(keep, slot))
+			store_remove(keep->store, slot);
+}
+
+/* What is not named by anything that was restored goes. */
+static void keep_sweep(struct keep *keep) {
+	bool *used = calloc(STORE_SLOTS_MAX + 1, sizeof(*used));
+	const struct attachment *attachment;
+	const struct object *object;
+
+	if (!used)
+		return; /* the next daemon does it */
+	TAILQ_FOREACH(object, &keep->daemon->registry.objects, link) {
+		used[object->slot] = true;
+		for (size_t i = 0; i < object->n_maps; i++) {
+			used[object->kernel_slots[i]] = true;
+			if (!object->maps[i])
+				continue;
+			used[map_totals_slot(object->maps[i])] = true;
+			for (const struct map_instance *instance = object->maps[i]->instances; instance; instance = instance->next)
+				used[instance->slot] = true;
+		}
+	}
+	TAILQ_FOREACH(attachment, &keep->daemon->registry.attachments, link)
+		used[attachment->slot] = used[attachment->patch_slot] = true;
+	store_sweep(keep->store, used);
+	free(used);
+}
+
+/* The objects of a state. How many could not be restored. */
+static unsigned int keep_restore_objects(struct keep *keep, json_object *state) {
+	char error[STATE_ERROR_SIZE] = "no memory";
+	unsigned int failed = 0;
+
+	for (size_t i = 0; i < state_objects(state); i++)
+		if (state_take_object(state, i, &keep->daemon->registry, keep->daemon->map_accounts, keep->store, error)) {
+			log_warning("%s: an attached object is not restored: %s", keep->path, error);
+			failed++;
+		}
+	return failed;
+}
+
+/* The state of the daemon before. False: there is none that can be used; why was logged. */
+static bool keep_load(struct keep *keep) {
+	char error[STATE_ERROR_SIZE] = "";
+	json_object *state = NULL;
+	int r;
+
+	r = state_load(keep->path, &state, error);
+	if (r == 0)
+		r = state_take_numbers(state, &keep->daemon->registry, &keep->numbers, error);
+	if (r == 0)
+		keep_restore_objects(keep, state);
+	else if (r != STATE_E_NONE)
+		log_error("%s: %s: starts with nothing attached", keep->path, r < 0 ? strerror(-r) : error);
+	json_object_put(state);
+	return r == 0;
+}
+
+/* Numbers that no daemon of this state has given out. */
+static void keep_go_on(struct keep *keep) {
+	struct daemon *daemon = keep->daemon;
+	const uint64_t first = keep->numbers.starts << KEEP_IDS_SHIFT;
+
+	keep->numbers.starts++;
+	daemon->registry.last_instance = first;
+	daemon->processes.last_module = first;
+	daemon->images.last_image = (uint32_t)(keep->numbers.starts - 1) << KEEP_IMAGES_SHIFT & INT32_MAX;
+}
+
+unsigned int keep_restore(struct keep *keep) {
+	struct daemon *daemon = keep->daemon;
+	int r = store_open(keep->store);
+
+	if (r < 0)
+		log_error("descriptors for the next daemon: %s: nothing will survive a restart", strerror(-r));
+	if (r == 0 && keep_load(keep)) {
+		keep_restore_maps(keep, STORE_TOTALS, keep_restore_totals);
+		keep_restore_maps(keep, STORE_INSTANCE, keep_restore_instance);
+		keep_sweep(keep);
+	} else {
+		keep->numbers = (struct state_numbers){};
+		if (r == 0)
+			keep_sweep(keep);
+		else if (store_keeps(keep->store) && unlink(keep->path) == 0)
+			log_notice("%s: its daemon was stopped: starts with nothing attached", keep->path);
+		if (getrandom(&keep->numbers.session, sizeof(keep->numbers.session), 0) != sizeof(keep->numbers.session))
+			keep->numbers.session = (uint64_t)daemon->started;
+		keep->numbers.session |= 1;
+	}
+	keep_go_on(keep);
+	keep_changed(keep);
+	client_fold_gone(daemon);
+	return daemon->registry.n_attachments;
+}
