@@ -158,23 +158,45 @@ done
 logged() { journalctl --sync; explained "MESSAGE_ID=${ids[4]}" "GPUPROBE_WORKER=$(realpath "$BIN/..")/bin/../libexec/gpuprobe/gpuprobe-image-worker" | grep -q "signal 9"; }
 until_true "the journal knows of the worker" logged
 
-echo "killed: the sockets stay, and the next one comes"
-kill -9 "$main"
-"$ctl" status | grep -q "system daemon" || fail "after kill -9: $("$ctl" status 2>&1)"
-until_true "restarted" is NRestarts 1
-[ "$(property MainPID)" != "$main" ] || fail "the same process"
-[ "$("$ctl" attach "$counter")" = 1 ] || fail "attach after a restart"
-LD_PRELOAD=$shim "${application[@]}" || fail "the program"
-[ "$(dumped)" = "0: 12288" ] || fail "after a restart: $(dumped); $("$ctl" why)"
+echo "killed, crashed, restarted: the sockets stay, and the next one goes on with what is attached and counted"
+[ "$("$ctl" attach "$counter")" = 2 ] || fail "attach again"
+counted=0
+goes_on() { # WHAT: with another process, numbers as they were
+	[ "$(property MainPID)" != "$main" ] || fail "$1: the same process"
+	main=$(property MainPID)
+	[ "$(dumped)" = "0: $counted" ] || fail "after $1: $(dumped), not $counted; $("$ctl" why)"
+	LD_PRELOAD=$shim "${application[@]}" || fail "the program after $1"
+	counted=$((counted + 12288))
+	[ "$(dumped)" = "0: $counted" ] || fail "counting after $1: $(dumped), not $counted; $("$ctl" why)"
+}
+main=0
+goes_on attach
+for round in 1 2; do
+	kill -9 "$main"
+	"$ctl" status | grep -q "system daemon" || fail "after kill -9: $("$ctl" status 2>&1)"
+	until_true "restarted" is NRestarts 1
+	goes_on "kill -9"
+	kill -SEGV "$main"
+	until_true "restarted" is NRestarts 2
+	goes_on "a crash"
+	systemctl reset-failed gpuprobed.service # counts the starts anew
+	systemctl restart gpuprobed.service || fail restart
+	goes_on "systemctl restart $round"
+	systemctl reset-failed gpuprobed.service
+done
+"$ctl" detach 2 || fail "detach what was attached five daemons ago"
+[ "$("$ctl" attach "$counter")" = 3 ] || fail "ids go on"
 
 echo "stopped, and started by the next who asks"
 systemctl stop gpuprobed.service 2>/dev/null || fail stop
 is Result success || fail "stop: $(property Result)"
+[ "$(property NFileDescriptorStore)" = 0 ] || fail "stop: $(property NFileDescriptorStore) descriptors are kept"
 journalctl --sync
 explained "MESSAGE_ID=${ids[1]}" | grep -q "The GPU probe daemon stops" || fail "stop: $(explained)"
 [ "$(ls /run/gpuprobe | tr '\n' ' ')" = "io.gpuprobe.control shim.sock " ] || fail "left behind: $(ls /run/gpuprobe)"
 LD_PRELOAD=$shim "${application[@]}" || fail "the program without a daemon"
 "$ctl" status | grep -q "system daemon" || fail "start by socket again"
+[ -z "$("$ctl" list --json | grep program)" ] || fail "attached after a stop: $("$ctl" list)"
 systemctl restart gpuprobed.service && "$ctl" status >/dev/null || fail restart
 
 echo "configuration"
@@ -235,6 +257,7 @@ drop_in() { # NAME CAPABILITIES: of the daemon with it
 	systemctl daemon-reload
 	systemctl reset-failed gpuprobed.service
 	systemctl restart gpuprobed.service || fail "start with $1.conf"
+	for id in $(seq 9); do "$ctl" detach "$id" 2>/dev/null; done # it goes on with what was attached before
 	grep -q "^CapEff:.0*$2$" "/proc/$(property MainPID)/status" || fail "$1.conf: $(grep Cap "/proc/$(property MainPID)/status")"
 }
 other=(setpriv --reuid 65534 --regid 65534 --clear-groups env "LD_PRELOAD=$shim" "${application[@]}")
