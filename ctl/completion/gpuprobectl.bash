@@ -203,7 +203,7 @@ _gpuprobectl() {
 		;;
 	trace)
 		if [[ $noun == report && $word == -* ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--summary --top --timeline --gaps --layers --leaks --latency --kernels --errors --histogram --all --pid --events --from --to --format --output $global" -- "$word")
+			mapfile -t COMPREPLY < <(compgen -W "--summary --top --timeline --gaps --layers --leaks --latency --kernels --ctxsw --errors --histogram --all --pid --events --from --to --format --output $global" -- "$word")
 		elif [[ $noun == report ]]; then
 			compopt -o filenames 2>/dev/null
 			mapfile -t COMPREPLY < <(compgen -f -- "$word")

@@ -34,6 +34,7 @@ static const char help[] =
 	"      --leaks           what was allocated and not freed\n"
 	"      --latency         from a launch to the start on the GPU\n"
 	"      --kernels         times of kernels on the GPU, by name\n"
+	"      --ctxsw           times of processes on the GPU, and what switching between them took\n"
 	"      --errors          what failed, and times that are not possible\n"
 	"      --histogram=NAME  how long what matches a glob took\n"
 	"      --all             all of these but --histogram\n"
@@ -59,6 +60,7 @@ enum {
 static const struct report_part *const all_parts[] = {
 	&report_summary, &report_timeline, &report_top,	    &report_gaps,  &report_layers,
 	&report_leaks,	 &report_latency,  &report_kernels, &report_errors, &report_histogram_of,
+	&report_ctxsw,
 };
 #define PARTS (sizeof(all_parts) / sizeof(*all_parts))
 
@@ -370,6 +372,7 @@ static int parse_options(struct report *report, int argc, char **argv) {
 		{ "latency", no_argument, NULL, OPTION_PART + 6 },
 		{ "kernels", no_argument, NULL, OPTION_PART + 7 },
 		{ "errors", no_argument, NULL, OPTION_PART + 8 },
+		{ "ctxsw", no_argument, NULL, OPTION_PART + 10 },
 		{ "top", optional_argument, NULL, OPTION_TOP },
 		{ "histogram", required_argument, NULL, OPTION_HISTOGRAM },
 		{ "all", no_argument, NULL, OPTION_ALL },

@@ -37,7 +37,7 @@ struct report_part {
 };
 
 extern const struct report_part report_summary, report_top, report_gaps, report_layers, report_leaks, report_latency, report_kernels, report_errors,
-	report_histogram_of, report_timeline;
+	report_histogram_of, report_timeline, report_ctxsw;
 
 /* report-print.c: times and sizes as people read them; tables of what lies in arrays of objects */
 json_object *report_text_time(int64_t nanoseconds);

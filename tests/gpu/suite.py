@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 from bench import Benchmarks
+from ctxsw import ContextSwitches
 from real import RealCode
 from sass import SassCode
 from session import Session, expect, expected, finish
@@ -49,7 +50,7 @@ def gpu():
     return {"gpu": name.value.decode(), "cuda_driver": version.value, "driver": text[0] if text else ""}
 
 
-class Suite(Benchmarks, RealCode, SassCode, TraceCode):
+class Suite(Benchmarks, ContextSwitches, RealCode, SassCode, TraceCode):
     def __init__(self, arguments):
         self.build = Path(arguments.build).resolve()
         self.libraries = arguments.libraries
