@@ -230,6 +230,15 @@ void client_retire(struct daemon *daemon, uint64_t attachment) {
 	}
 }
 
+void client_retire_all(struct daemon *daemon, struct process *process) {
+	struct module *module;
+
+	LIST_FOREACH(module, &process->modules, link)
+		if (!module->result->plan)
+			module->retiring = true;
+	client_send_retirements(daemon, process, process_mirror(process));
+}
+
 /* ---- folding ---- */
 
 static void client_folding_closed(uv_handle_t *handle) {

@@ -53,5 +53,8 @@ void client_retire(struct daemon *daemon, uint64_t attachment);
 /* Tells processes that copy maps how often they do so now. */
 void client_welcome_mirrors(struct daemon *daemon);
 
+/* Tells a process that none of its modules is probed any more. */
+void client_retire_all(struct daemon *daemon, struct process *process);
+
 /* Tells all processes with instances of the map to stop using it. */
 void client_disarm(struct daemon *daemon, const struct map *map);

@@ -26,6 +26,20 @@ static int config_apply_engine(struct config *config, char error[static CONFIG_E
 	return 0;
 }
 
+static int config_apply_exclude(struct config *config, char error[static CONFIG_ERROR_SIZE]) {
+	const char *why;
+
+	for (size_t i = 0; i < config->excludes.n; i++) {
+		config->exclude_filters[i] = (struct filter){};
+		why = filter_set_match(&config->exclude_filters[i], config->excludes.items[i], true);
+		if (!why)
+			continue;
+		snprintf(error, CONFIG_ERROR_SIZE, "%s", why);
+		return CONFIG_E_USAGE;
+	}
+	return 0;
+}
+
 static int config_apply_sanitizer(struct config *config, char error[static CONFIG_ERROR_SIZE]) {
 	if (config->sanitizer[0] == '/' && strlen(config->sanitizer) < INTEREST_SANITIZER_MAX)
 		return 0;
@@ -40,7 +54,7 @@ const struct config_setting config_settings[] = {
 	  .help = "have the kernel's verifier check programs (default on)" },
 	{ "allow-exit", CONFIG_BOOL, CONFIG_OPTIONAL | CONFIG_LIVE, .offset = AT(allow_exit), .argument = "yes|no",
 	  .help = "programs may end threads of kernels (bpf_cuda_exit)" },
-	{ "stub", CONFIG_LIST, .offset = AT(stubs), .argument = "NAME",
+	{ "stub", CONFIG_LIST, .offset = AT(stubs), .max = 16, .argument = "NAME",
 	  .help = "a function whose calls stand for the entry of a kernel; may be given several times\n"
 		  "(default: what the pass kprobe_entry says, " DAEMON_STUB_DEFAULT ")" },
 	{ "keep-artifacts", CONFIG_TEXT, .offset = AT(keep_artifacts), .argument = "DIR",
@@ -50,6 +64,9 @@ const struct config_setting config_settings[] = {
 		  "machine code, at any time), auto (either), off (not at all). MATCH: uid=N, exe=PATH, comm=NAME or\n"
 		  "cgroup=PATH; the first one that matches decides, a rule without one is for all others.\n"
 		  "NVIDIA's profilers do not work in processes that have the SASS engine" },
+	{ "exclude", CONFIG_LIST, CONFIG_LIVE, .offset = AT(excludes), .apply = config_apply_exclude, .argument = "MATCH",
+	  .help = "processes that are never probed nor traced, whatever is attached: uid=N, exe=PATH or a glob,\n"
+		  "comm=NAME or cgroup=PATH; may be given several times" },
 	{ "sanitizer", CONFIG_TEXT, CONFIG_LIVE, .offset = AT(sanitizer), .apply = config_apply_sanitizer, .argument = "PATH",
 	  .help = "NVIDIA's libsanitizer-public.so, for the SASS engine (default: where toolkits put it)" },
 	{ "cache-dir", CONFIG_TEXT, .offset = AT(cache_dir), .argument = "DIR",

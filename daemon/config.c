@@ -77,11 +77,11 @@ static void config_list_clear(struct config_list *list) {
 	list->items[0] = NULL;
 }
 
-static int config_list_add(struct config_list *list, const char *text, char *error) {
+static int config_list_add(struct config_list *list, size_t max, const char *text, char *error) {
 	char *item;
 
-	if (list->n == CONFIG_LIST_MAX)
-		return config_wrong(error, "at most %d of them", CONFIG_LIST_MAX);
+	if (list->n == max)
+		return config_wrong(error, "at most %zu of them", max);
 	item = strdup(text);
 	if (!item)
 		return -ENOMEM;
@@ -112,7 +112,7 @@ static int config_store(struct config *config, const struct config_setting *sett
 	case CONFIG_TEXT:
 		return config_replace(place, text);
 	case CONFIG_LIST:
-		return config_list_add(place, text, error);
+		return config_list_add(place, setting->max ? setting->max : CONFIG_LIST_MAX, text, error);
 	}
 	return r;
 }
@@ -122,7 +122,7 @@ int config_set(struct config *config, const struct config_setting *setting, cons
 	const bool again = *given == config->source, options = config->source == CONFIG_COMMAND_LINE;
 	int r;
 
-	if (!*text && setting->kind != CONFIG_LIST)
+	if (!*text && (setting->kind != CONFIG_LIST || options))
 		return config_wrong(error, "a value is missing");
 	if (setting->kind == CONFIG_LIST && (!*text || (options && !again)))
 		config_list_clear(config_at(config, setting));
@@ -301,7 +301,7 @@ int config_copy(const struct config_setting *setting, struct config *config, con
 	case CONFIG_LIST:
 		config_list_clear(to);
 		for (size_t i = 0; r == 0 && i < list->n; i++)
-			r = config_list_add(to, list->items[i], error);
+			r = config_list_add(to, CONFIG_LIST_MAX, list->items[i], error);
 		break;
 	}
 	return r == 0 && setting->apply ? setting->apply(config, error) : r;

@@ -16,7 +16,7 @@
 #define CONFIG_FILE "/etc/gpuprobed/gpuprobed.conf"
 #define CONFIG_FOLDER "/etc/gpuprobed/gpuprobed.conf.d"
 #define CONFIG_ERROR_SIZE 1024
-#define CONFIG_LIST_MAX 16
+#define CONFIG_LIST_MAX 32
 #define CONFIG_SETTINGS_MAX 64
 #define CONFIG_COMMAND_LINE UINT32_MAX
 
@@ -60,6 +60,8 @@ struct config {
 	struct config_list stubs; /* functions whose calls stand for the entry; none: what the passes say, or the default */
 	struct config_list engine_texts;
 	struct engine_rules engines; /* made of them */
+	struct config_list excludes;
+	struct filter exclude_filters[CONFIG_LIST_MAX]; /* made of them */
 	struct config_list image_arguments, program_arguments, pass_arguments; /* for tests */
 
 	unsigned int source; /* that is being read: the number of a file, or CONFIG_COMMAND_LINE */
@@ -72,7 +74,7 @@ enum config_kind {
 	CONFIG_NUMBER, /* unsigned int, from min to max */
 	CONFIG_SIZE, /* uint64_t, from min to max, in bytes or with K, M, G, T behind it */
 	CONFIG_TEXT, /* char *, not empty; NULL: not set */
-	CONFIG_LIST, /* struct config_list; can be given several times */
+	CONFIG_LIST, /* struct config_list; can be given several times: max, or CONFIG_LIST_MAX */
 };
 
 enum config_flags {

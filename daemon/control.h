@@ -51,10 +51,11 @@ json_object *control_map_json(const struct map *map, const struct object *object
 struct map *control_find_map(const struct daemon *daemon, struct varlink_call *call,
 			     const char *name, int *rp);
 
-/* In files of their own: DumpMap; ReadRing and ReadLog; ListPasses; ShowProgram; Examine; Trace and ListHooks (trace/control-trace.c);
+/* In files of their own: DumpMap; ReadRing and ReadLog; ListPasses; ShowProgram; Why; Examine; Trace and ListHooks (trace/control-trace.c);
  * CacheStatus, ListCache and ClearCache (control-cache.c). */
 int control_dump_map(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_read_ring(struct varlink_call *call, json_object *parameters, void *userdata);
+int control_why(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_show_program(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_examine(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_list_passes(struct varlink_call *call, json_object *parameters, void *userdata);

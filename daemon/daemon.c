@@ -14,6 +14,7 @@
 #include "cache/job-cache.h"
 #include "client.h"
 #include "control.h"
+#include "exclude.h"
 #include "gpu.h"
 #include "keep.h"
 #include "log.h"
@@ -205,20 +206,27 @@ static int daemon_load_passes(struct daemon *daemon, const struct daemon_options
 	return 0;
 }
 
-/* What the page says of the configuration. rules has room for those of engines. */
-static struct interest_options daemon_interest_options(const struct config *config, struct interest_rule rules[static INTEREST_SASS_RULES_MAX]) {
+struct daemon_page_rules {
+	struct interest_rule sass[INTEREST_SASS_RULES_MAX], exclude[INTEREST_EXCLUDE_RULES_MAX];
+};
+
+/* What the page says of the configuration. */
+static struct interest_options daemon_interest_options(const struct config *config, struct daemon_page_rules *rules) {
 	return (struct interest_options){
 		.deadline_ms = config->deadline_ms,
-		.sass_rules = rules,
-		.n_sass_rules = engine_rules_to_page(&config->engines, rules),
+		.sass_rules = rules->sass,
+		.n_sass_rules = engine_rules_to_page(&config->engines, rules->sass),
+		.exclude_rules = rules->exclude,
+		.n_exclude_rules = exclude_to_page(config, rules->exclude),
 		.sanitizer = config->sanitizer,
 	};
 }
 
 /* The interest page. 0 or -errno, logged. */
 static int daemon_start_interest(struct daemon *daemon, const struct daemon_options *options) {
-	struct interest_rule sass_rules[INTEREST_SASS_RULES_MAX], rules[REGISTRY_ATTACHMENTS_MAX];
-	struct interest_options page = daemon_interest_options(daemon->config, sass_rules);
+	struct interest_rule rules[REGISTRY_ATTACHMENTS_MAX];
+	struct daemon_page_rules page_rules;
+	struct interest_options page = daemon_interest_options(daemon->config, &page_rules);
 	int r;
 
 	page.rules = rules;
@@ -230,15 +238,16 @@ static int daemon_start_interest(struct daemon *daemon, const struct daemon_opti
 }
 
 void daemon_configure(struct daemon *daemon, const struct config *config) {
-	struct interest_rule rules[INTEREST_SASS_RULES_MAX];
+	struct daemon_page_rules rules;
 	const bool mirrors = daemon->config->mirror_period_ms != config->mirror_period_ms;
 	struct interest_options page;
 
 	daemon->config = config;
-	page = daemon_interest_options(config, rules);
+	page = daemon_interest_options(config, &rules);
 	interest_writer_configure(daemon->interest, &page);
 	if (mirrors)
 		client_welcome_mirrors(daemon);
+	exclude_apply(daemon);
 	plan_prepare_again(daemon);
 }
 
@@ -284,7 +293,7 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	if (r == 0)
 		r = daemon_start_interest(daemon, options);
 	if (r == 0)
-		r = trace_table_new(&daemon->traces, loop, daemon->interest);
+		r = trace_table_new(&daemon->traces, loop, daemon->interest, &daemon->config);
 	if (r == 0 && options->config->keep_artifacts) {
 		r = artifact_store_new(&daemon->artifacts, loop, options->config->keep_artifacts);
 		if (r < 0)

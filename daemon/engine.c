@@ -9,10 +9,8 @@
 
 #include "engine.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const engine_names[] = { "auto", "ptx", "sass", "off" };
@@ -41,45 +39,12 @@ static int engine_wrong(char *error, const char *format, ...) {
 	return ENGINE_E_INVALID;
 }
 
-static int engine_match_uid(struct filter *filter, const char *text, char *error) {
-	unsigned long long uid;
-	char *end;
-
-	errno = 0;
-	uid = strtoull(text, &end, 10);
-	if (*text < '0' || *text > '9' || *end || errno || uid >= UINT32_MAX)
-		return engine_wrong(error, "expected a number after uid=");
-	filter->has_uid = true;
-	filter->uid = (uid_t)uid;
-	return 0;
-}
-
-/* What stands behind the colon. */
-static int engine_match(struct filter *filter, const char *text, char *error) {
-	if (strncmp(text, "uid=", 4) == 0)
-		return engine_match_uid(filter, text + 4, error);
-	if (strncmp(text, "exe=", 4) == 0) {
-		if (text[4] != '/' || strpbrk(text + 4, "*?[\\") || !filter_set_exe(filter, text + 4))
-			return engine_wrong(error, "expected an absolute path after exe=, and no glob");
-		return 0;
-	}
-	if (strncmp(text, "comm=", 5) == 0)
-		return filter_set_comm(filter, text + 5)
-			       ? 0
-			       : engine_wrong(error, "expected a name of 1 to 15 bytes after comm=");
-	if (strncmp(text, "cgroup=", 7) == 0)
-		return filter_set_cgroup(filter, text + 7)
-			       ? 0
-			       : engine_wrong(error, "expected a path below / after cgroup=, as in /proc/PID/cgroup");
-	return engine_wrong(error, "expected uid=N, exe=PATH, comm=NAME or cgroup=PATH after the colon");
-}
-
 int engine_rules_add(struct engine_rules *rules, const char *text, char error[static ENGINE_ERROR_SIZE]) {
 	const char *colon = strchr(text, ':');
 	const size_t length = colon ? (size_t)(colon - text) : strlen(text);
 	struct engine_rule rule = {};
 	char name[8] = "";
-	int r;
+	const char *why;
 
 	if (length < sizeof(name))
 		memcpy(name, text, length);
@@ -93,9 +58,9 @@ int engine_rules_add(struct engine_rules *rules, const char *text, char error[st
 		rules->fallback = rule.engine;
 		return 0;
 	}
-	r = engine_match(&rule.filter, colon + 1, error);
-	if (r)
-		return r;
+	why = filter_set_match(&rule.filter, colon + 1, false);
+	if (why)
+		return engine_wrong(error, "%s", why);
 	if (rules->n == ENGINE_RULES_MAX)
 		return engine_wrong(error, "at most %d rules, beside one for everybody else", ENGINE_RULES_MAX);
 	rules->rules[rules->n++] = rule;

@@ -5,8 +5,12 @@
 
 #include "filter.h"
 
+#include <errno.h>
 #include <fnmatch.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define FILTER_GLOB "*?[\\"
 
 bool filter_set_comm(struct filter *filter, const char *comm) {
 	size_t n = strlen(comm);
@@ -40,6 +44,41 @@ bool filter_set_cgroup(struct filter *filter, const char *cgroup) {
 	filter->cgroup[n] = '\0';
 	filter->has_cgroup = true;
 	return true;
+}
+
+static const char *filter_set_uid(struct filter *filter, const char *text) {
+	unsigned long long uid;
+	char *end;
+
+	errno = 0;
+	uid = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno || uid >= UINT32_MAX)
+		return "expected a number after uid=";
+	filter->has_uid = true;
+	filter->uid = (uid_t)uid;
+	return NULL;
+}
+
+const char *filter_set_match(struct filter *filter, const char *text, bool may_glob) {
+	if (strncmp(text, "uid=", 4) == 0)
+		return filter_set_uid(filter, text + 4);
+	if (strncmp(text, "exe=", 4) == 0 && may_glob)
+		return filter_set_exe(filter, text + 4) ? NULL : "expected an absolute path or a glob after exe=";
+	if (strncmp(text, "exe=", 4) == 0)
+		return text[4] == '/' && !strpbrk(text + 4, FILTER_GLOB) && filter_set_exe(filter, text + 4)
+			       ? NULL
+			       : "expected an absolute path after exe=, and no glob";
+	if (strncmp(text, "comm=", 5) == 0)
+		return filter_set_comm(filter, text + 5) ? NULL : "expected a name of 1 to 15 bytes after comm=";
+	if (strncmp(text, "cgroup=", 7) == 0)
+		return filter_set_cgroup(filter, text + 7)
+			       ? NULL
+			       : "expected a path below / after cgroup=, as in /proc/PID/cgroup";
+	return "expected uid=N, exe=PATH, comm=NAME or cgroup=PATH";
+}
+
+bool filter_is_exact(const struct filter *filter) {
+	return !filter->has_exe || !strpbrk(filter->exe, FILTER_GLOB);
 }
 
 /* Whether the cgroup is that of the filter, or lies under it. */
@@ -88,7 +127,7 @@ void filter_to_rule(const struct filter *filter, struct interest_rule *rule) {
 		rule->flags |= INTEREST_RULE_COMM;
 		memcpy(rule->comm, filter->comm, sizeof(rule->comm));
 	}
-	if (filter->has_exe && !strpbrk(filter->exe, "*?[\\")) {
+	if (filter->has_exe && filter_is_exact(filter)) {
 		rule->flags |= INTEREST_RULE_EXE;
 		rule->exe = interest_hash(filter->exe);
 	}

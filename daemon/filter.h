@@ -38,6 +38,11 @@ bool filter_set_comm(struct filter *filter, const char *comm);
 bool filter_set_exe(struct filter *filter, const char *exe);
 bool filter_set_cgroup(struct filter *filter, const char *cgroup);
 
+/* Sets the condition uid=N, exe=PATH, comm=NAME or cgroup=PATH. NULL, or what is wrong. */
+const char *filter_set_match(struct filter *filter, const char *text, bool may_glob);
+/* Whether the rule of the page means the same processes as the filter, and no more. */
+bool filter_is_exact(const struct filter *filter);
+
 bool filter_matches(const struct filter *filter, const struct process_facts *facts);
 
 /* Whether all that other asks for is asked for here, too: who matches this one matches other. */

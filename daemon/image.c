@@ -31,6 +31,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "exclude.h"
 #include "image-answer.h"
 #include "image-match.h"
 #include "memfd.h"
@@ -561,6 +562,9 @@ int image_submit(struct daemon *daemon, struct client *client, const struct wire
 	image_note_capability(client->process, message);
 	plan_note_capability(daemon, message->capability_major * 10 + message->capability_minor);
 	client->process->asks_plans |= plan;
+	why = exclude_find(daemon->config, &client->process->facts);
+	if (why)
+		return image_answer_own(daemon, client, sequence, plan, EXCLUDE_REASON, why);
 	why = image_refusal(daemon, client->process, plan, &served);
 	if (served)
 		return image_answer_nothing(daemon, client, sequence, why);

@@ -111,6 +111,10 @@ static void interest_fill(struct interest_page *page, const struct interest_opti
 	memset(page->sass_rules, 0, sizeof(page->sass_rules));
 	if (options->n_sass_rules)
 		memcpy(page->sass_rules, options->sass_rules, options->n_sass_rules * sizeof(page->sass_rules[0]));
+	page->exclude_rule_count = (uint32_t)options->n_exclude_rules;
+	memset(page->exclude_rules, 0, sizeof(page->exclude_rules));
+	if (options->n_exclude_rules)
+		memcpy(page->exclude_rules, options->exclude_rules, options->n_exclude_rules * sizeof(page->exclude_rules[0]));
 	memset(page->sanitizer, 0, sizeof(page->sanitizer));
 	if (options->sanitizer)
 		strncpy(page->sanitizer, options->sanitizer, sizeof(page->sanitizer) - 1);

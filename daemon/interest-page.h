@@ -18,6 +18,8 @@ struct interest_options {
 	size_t n_sass_rules; /* at most INTEREST_SASS_RULES_MAX */
 	const struct interest_rule *rules; /* of a new page, as of interest_writer_set() */
 	size_t n_rules;
+	const struct interest_rule *exclude_rules;
+	size_t n_exclude_rules; /* at most INTEREST_EXCLUDE_RULES_MAX */
 	const char *sanitizer; /* NULL: where toolkits put it; shorter than INTEREST_SANITIZER_MAX */
 };
 

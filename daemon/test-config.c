@@ -169,10 +169,13 @@ static void test_bad_file(void **state) {
 		{ "verify = true", ":1: verify = true: expected on or off" },
 		{ "allow-exit = 1", ":1: allow-exit = 1: expected yes or no" },
 		{ "workers = 2\nworkers = 2", ":2: workers = 2: this file has set it before" },
-		{ "engine = sass:gid=1", ":1: engine = sass:gid=1: expected uid=N, exe=PATH, comm=NAME or cgroup=PATH after the colon" },
+		{ "engine = sass:gid=1", ":1: engine = sass:gid=1: expected uid=N, exe=PATH, comm=NAME or cgroup=PATH" },
+		{ "exclude = exe=a", ":1: exclude = exe=a: expected an absolute path or a glob after exe=" },
+		{ "exclude = uid=x", ":1: exclude = uid=x: expected a number after uid=" },
+		{ "exclude = pid=1", ":1: exclude = pid=1: expected uid=N, exe=PATH, comm=NAME or cgroup=PATH" },
 		{ "sanitizer = lib.so", ":1: sanitizer = lib.so: expected an absolute path of at most 255 bytes" },
 	};
-	char expected[CONFIG_ERROR_SIZE], many[CONFIG_LIST_MAX * 16] = "";
+	char expected[CONFIG_ERROR_SIZE], many[CONFIG_LIST_MAX * 32] = "";
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		write_file(main_file, cases[i].text);
@@ -180,11 +183,17 @@ static void test_bad_file(void **state) {
 		snprintf(expected, sizeof(expected), "%s%s", main_file, cases[i].what);
 		assert_string_equal(error, expected);
 	}
-	for (unsigned int i = 0; i < CONFIG_LIST_MAX + 1; i++)
+	for (unsigned int i = 0; i < 17; i++)
 		strcat(many, "stub = x\n");
 	write_file(main_file, many);
 	read_config(CONFIG_E_FILE, NULL, NULL, NULL);
 	assert_non_null(strstr(error, ":17: stub = x: at most 16 of them"));
+	*many = '\0';
+	for (unsigned int i = 0; i < CONFIG_LIST_MAX + 1; i++)
+		strcat(many, "exclude = comm=x\n");
+	write_file(main_file, many);
+	read_config(CONFIG_E_FILE, NULL, NULL, NULL);
+	assert_non_null(strstr(error, ":33: exclude = comm=x: at most 32 of them"));
 }
 
 /* What cannot be a configuration at all, or may be somebody else's. */
@@ -227,6 +236,8 @@ static void test_command_line(void **state) {
 	assert_non_null(strstr(error, "--engine=x: expected auto, ptx, sass or off"));
 	read_config(CONFIG_E_USAGE, "--toolkit=", NULL, NULL);
 	assert_string_equal(error, "--toolkit=: a value is missing");
+	read_config(CONFIG_E_USAGE, "--engine=", NULL, NULL);
+	assert_string_equal(error, "--engine=: a value is missing");
 	read_config(CONFIG_E_USAGE, "x", NULL, NULL);
 	assert_string_equal(error, "x: what is this?");
 	config = read_config(0, "--check-config", "--image-worker-argument=-x", "--allow-exit");

@@ -18,7 +18,8 @@
 #define INTEREST_MAGIC UINT32_C(0x49525047) /* "GPRI" */
 #define INTEREST_VERSION UINT32_C(3)
 #define INTEREST_PAGE_SIZE 4096
-#define INTEREST_RULES_MAX 54
+#define INTEREST_RULES_MAX 46
+#define INTEREST_EXCLUDE_RULES_MAX 8
 #define INTEREST_SASS_RULES_MAX 16
 #define INTEREST_TRACE_RULES_MAX 8
 #define INTEREST_SANITIZER_MAX 256
@@ -62,6 +63,11 @@ struct interest_page {
 	 */
 	uint32_t sass_rule_count;
 	struct interest_rule rules[INTEREST_RULES_MAX];
+	/*
+	 * Who is left alone, whatever the other rules say: these are never too wide, so where a process cannot know whether it matches, it
+	 * does not (and the daemon decides). They change with generation and trace_generation.
+	 */
+	struct interest_rule exclude_rules[INTEREST_EXCLUDE_RULES_MAX];
 	struct interest_rule sass_rules[INTEREST_SASS_RULES_MAX];
 	/*
 	 * Whose calls are traced (trace-ring.h): a sequence lock of its own, so that a trace does not disturb what is attached. Each cu* function reads
@@ -69,7 +75,7 @@ struct interest_page {
 	 */
 	uint64_t trace_generation; /* even: stable; grows with every change of what follows */
 	uint32_t trace_rule_count; /* 0: nobody; more than INTEREST_TRACE_RULES_MAX: everybody asks */
-	uint32_t reserved; /* 0 */
+	uint32_t exclude_rule_count; /* <= INTEREST_EXCLUDE_RULES_MAX */
 	struct interest_rule trace_rules[INTEREST_TRACE_RULES_MAX];
 	char sanitizer[INTEREST_SANITIZER_MAX]; /* path of libsanitizer-public.so; empty: where toolkits put it */
 };

@@ -180,8 +180,11 @@ static bool pid_is(const struct facts *facts, uint32_t wanted)
 
 static bool uid_is(const struct facts *facts, uint32_t wanted)
 {
-	return wanted == (uint32_t)getuid() ||
-	       (!in_namespace("/proc/self/ns/user", INITIAL_USER_NAMESPACE) && facts->doubt);
+	const bool same = wanted == (uint32_t)getuid();
+
+	if (same == facts->doubt) /* whatever namespace it is in */
+		return same;
+	return in_namespace("/proc/self/ns/user", INITIAL_USER_NAMESPACE) ? same : facts->doubt;
 }
 
 /* Reads a file of /proc; returns its length, at most size - 1, with a NUL behind; -1: none. */
@@ -275,6 +278,17 @@ static bool rule_matches(const struct interest_rule *rule, struct facts *facts)
 	return !(rule->flags & INTEREST_RULE_EXE) || exe_is(facts, rule->exe);
 }
 
+/* Is this process left alone, as far as it can know? */
+static bool is_excluded(const struct interest_page *copy)
+{
+	struct facts facts = { .doubt = false };
+
+	for (uint32_t i = 0; i < copy->exclude_rule_count && i < INTEREST_EXCLUDE_RULES_MAX; i++)
+		if (copy->exclude_rules[i].flags && rule_matches(&copy->exclude_rules[i], &facts))
+			return true;
+	return false;
+}
+
 /* Takes a stable copy of the page; false if the daemon kept writing. */
 static bool snapshot(const struct interest_page *page, struct interest_page *copy)
 {
@@ -304,7 +318,7 @@ static bool page_matches(const struct page *page, struct interest *interest)
 		copy.rule_count > INTEREST_RULES_MAX;
 	for (uint32_t i = 0; !meant && i < copy.rule_count; i++)
 		meant = rule_matches(&copy.rules[i], &facts);
-	if (!meant)
+	if (!meant || (stable && is_excluded(&copy)))
 		return false;
 	strcpy(interest->folder, page->folder);
 	interest->device = page->device;
@@ -326,6 +340,9 @@ static bool page_decides(const struct page *page, bool *wanted, char *sanitizer)
 	    copy.sass_rule_count > INTEREST_SASS_RULES_MAX ||
 	    !memchr(copy.sanitizer, 0, sizeof(copy.sanitizer)))
 		return false;
+	*wanted = false;
+	if (is_excluded(&copy))
+		return true;
 	for (uint32_t i = 0; i < copy.sass_rule_count; i++) {
 		const struct interest_rule *rule = &copy.sass_rules[i];
 
@@ -350,6 +367,8 @@ static uint64_t trace_snapshot(const struct interest_page *page, struct interest
 		before = __atomic_load_n(&page->trace_generation, __ATOMIC_ACQUIRE);
 		copy->trace_rule_count = page->trace_rule_count;
 		memcpy(copy->trace_rules, page->trace_rules, sizeof(copy->trace_rules));
+		copy->exclude_rule_count = page->exclude_rule_count;
+		memcpy(copy->exclude_rules, page->exclude_rules, sizeof(copy->exclude_rules));
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		*stable = !(before & 1) &&
 			  __atomic_load_n(&page->trace_generation, __ATOMIC_RELAXED) == before;
@@ -377,7 +396,8 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 	meant = !stable || copy.trace_rule_count > INTEREST_TRACE_RULES_MAX;
 	for (uint32_t i = 0; !meant && i < copy.trace_rule_count; i++)
 		meant = rule_matches(&copy.trace_rules[i], &facts);
-	if (!meant || (page->page->flags & INTEREST_FLAG_CLOSED))
+	if (!meant || (stable && is_excluded(&copy)) ||
+	    (page->page->flags & INTEREST_FLAG_CLOSED))
 		return false;
 	strcpy(interest->folder, page->folder);
 	interest->deadline_ms = page->page->deadline_ms < DEADLINE_MAX_MS ?

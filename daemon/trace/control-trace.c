@@ -285,6 +285,9 @@ static int control_trace_refuse(struct varlink_call *call, int r, uint32_t pid) 
 	case TRACE_E_FOREIGN:
 		snprintf(text, sizeof(text), "process %u is not yours alone: members of the group gpuprobe may trace those of others", pid);
 		return control_error_reason(call, "PermissionDenied", text);
+	case TRACE_E_EXCLUDED:
+		snprintf(text, sizeof(text), "process %u is excluded by configuration (exclude)", pid);
+		return control_error_reason(call, "PermissionDenied", text);
 	case -ESHUTDOWN:
 		return control_error_reason(call, "Unavailable", "the daemon stops");
 	}

@@ -109,6 +109,7 @@ struct trace_table {
 	uv_timer_t timer;
 	bool stopping;
 	struct interest_writer *interest;
+	const struct config *const *config; /* NULL: nobody is excluded */
 	struct trace_session *sessions[TRACE_SESSIONS_MAX];
 	struct shim_ring_list rings;
 	unsigned int n_rings;
@@ -142,6 +143,7 @@ bool session_look_at_targets(struct trace_session *session, bool last);
 void session_watch_end(struct trace_session *session, pid_t pid, int pidfd);
 /* Reads facts again at the next question. */
 void session_forget_facts(struct trace_session *session, pid_t pid);
+void session_forget_all_facts(struct trace_session *session);
 /* NULL: no memory. */
 struct trace_member *session_member(struct trace_session *session, pid_t pid);
 void session_deinit_processes(struct trace_session *session);

@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "exclude.h"
 #include "memfd.h"
 #include "process-facts.h"
 #include "session-private.h"
@@ -64,6 +65,10 @@ static bool session_may(const struct trace_session *session, const struct member
 	const uid_t caller = session->options->caller;
 
 	return session->options->all_users || (status->uids[0] == caller && status->uids[1] == caller && status->uids[2] == caller);
+}
+
+static bool session_excludes(const struct trace_session *session, const struct process_facts *facts) {
+	return session->table->config && exclude_find(*session->table->config, facts);
 }
 
 static bool session_tell(struct trace_session *session, const struct trace_member *member, uint32_t what, uint64_t time, int status);
@@ -114,7 +119,7 @@ static void member_refresh(struct trace_session *session, struct trace_member *m
 	member->facts = facts;
 	member->parent = status.parent;
 	member->busy = true;
-	member->means = session_may(session, &status) && member_matches(session, member, generation);
+	member->means = session_may(session, &status) && !session_excludes(session, &facts) && member_matches(session, member, generation);
 	member->busy = false;
 	if (execed || renamed)
 		session_tell(session, member, execed ? TRACE_PROCESS_EXEC : TRACE_PROCESS_SEEN, monotonic_now(), 0);
@@ -190,6 +195,12 @@ void session_forget_facts(struct trace_session *session, pid_t pid) {
 
 	if (member)
 		member->checked = 0;
+}
+
+void session_forget_all_facts(struct trace_session *session) {
+	for (size_t i = 0; i < session->members.size; i++)
+		if (session->members.entries[i].key)
+			((struct trace_member *)(uintptr_t)session->members.entries[i].value)->checked = 0;
 }
 
 bool trace_session_means(struct trace_session *session, pid_t pid) {
@@ -322,7 +333,7 @@ void trace_session_ended(struct trace_session *session, pid_t pid, int status, u
 
 /* ---- pids ---- */
 
-/* One of `pids`. 0, TRACE_E_GONE, TRACE_E_FOREIGN, or -ENOMEM. */
+/* One of `pids`. 0, TRACE_E_GONE, TRACE_E_FOREIGN, TRACE_E_EXCLUDED, or -ENOMEM. */
 static int session_add_target(struct trace_session *session, pid_t pid) {
 	struct trace_target *target = &session->targets[session->n_targets];
 	struct member_status status;
@@ -342,6 +353,8 @@ static int session_add_target(struct trace_session *session, pid_t pid) {
 	target->start_time = facts.start_time;
 	if (!session_may(session, &status))
 		return TRACE_E_FOREIGN;
+	if (session_excludes(session, &facts))
+		return TRACE_E_EXCLUDED;
 	trace_session_process(session, pid);
 	return 0;
 }

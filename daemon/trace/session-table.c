@@ -30,13 +30,14 @@ static void table_forget_functions(struct trace_table *table) {
 	}
 }
 
-int trace_table_new(struct trace_table **tablep, uv_loop_t *loop, struct interest_writer *interest) {
+int trace_table_new(struct trace_table **tablep, uv_loop_t *loop, struct interest_writer *interest, const struct config *const *config) {
 	struct trace_table *table = calloc(1, sizeof(*table));
 
 	if (!table)
 		return -ENOMEM;
 	table->loop = loop;
 	table->interest = interest;
+	table->config = config;
 	LIST_INIT(&table->rings);
 	tsc_clock_init(&table->tsc);
 	uv_timer_init(loop, &table->timer);
@@ -140,6 +141,13 @@ void trace_table_announce(struct trace_table *table) {
 		uv_timer_stop(&table->timer);
 	else if (!uv_is_active((uv_handle_t *)&table->timer))
 		uv_timer_start(&table->timer, table_on_timer, TABLE_BUSY_MS, 0);
+}
+
+void trace_table_look_again(struct trace_table *table) {
+	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
+		if (table->sessions[i])
+			session_forget_all_facts(table->sessions[i]);
+	shim_rings_look_again(table);
 }
 
 /* ---- functions ---- */

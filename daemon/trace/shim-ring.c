@@ -552,6 +552,19 @@ void shim_rings_join(struct trace_table *table, struct trace_session *session) {
 	}
 }
 
+void shim_rings_look_again(struct trace_table *table) {
+	struct shim_ring *ring;
+	bool means;
+
+	LIST_FOREACH(ring, &table->rings, link) {
+		means = !ring->sessions || ring->retired;
+		for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
+			means = means || (ring->sessions >> i & 1 && trace_session_means(table->sessions[i], ring->pid));
+		if (!means)
+			ring_retire(ring);
+	}
+}
+
 void shim_rings_leave(struct trace_table *table, struct trace_session *session) {
 	struct shim_ring *ring, *next;
 	enum shim_rings_load load;

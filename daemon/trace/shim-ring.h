@@ -27,6 +27,9 @@ void shim_rings_closed(struct trace_table *table, const struct shim_connection *
 void shim_rings_join(struct trace_table *table, struct trace_session *session);
 void shim_rings_leave(struct trace_table *table, struct trace_session *session);
 
+/* Processes that no session means any more are told so. */
+void shim_rings_look_again(struct trace_table *table);
+
 enum shim_rings_load {
 	SHIM_RINGS_IDLE,
 	SHIM_RINGS_SOME,

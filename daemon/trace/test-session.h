@@ -131,7 +131,7 @@ static inline void turn_for(unsigned int ms) {
 static inline int world_setup(void **state) {
 	memset(&world, 0, sizeof(world));
 	uv_loop_init(&world.loop);
-	return trace_table_new(&world.table, &world.loop, NULL);
+	return trace_table_new(&world.table, &world.loop, NULL, NULL);
 }
 
 static inline int world_teardown(void **state) {

@@ -144,7 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 	if (!fuzz.table) {
 		/* what it says of liars is not for the terminal; replay.c and libFuzzer say nothing there that is missed */
-		if (uv_loop_init(&fuzz.loop) || trace_table_new(&fuzz.table, &fuzz.loop, NULL) || process_facts_read(&fuzz.process.facts, getpid(), -1) < 0)
+		if (uv_loop_init(&fuzz.loop) || trace_table_new(&fuzz.table, &fuzz.loop, NULL, NULL) || process_facts_read(&fuzz.process.facts, getpid(), -1) < 0)
 			abort();
 		fuzz.process.uid = getuid();
 	}
