@@ -10,6 +10,7 @@
 #include "cache/job-cache.h"
 #include "interest.h"
 #include "pass-definition.h"
+#include "trace-ring.h"
 
 #define WORKERS_MAX 64
 #define CACHE_SIZE_MAX (UINT64_C(1) << 50)
@@ -47,6 +48,13 @@ static int config_apply_sanitizer(struct config *config, char error[static CONFI
 	return CONFIG_E_USAGE;
 }
 
+static int config_apply_cupti(struct config *config, char error[static CONFIG_ERROR_SIZE]) {
+	if (config->cupti[0] == '/' && strlen(config->cupti) < TRACE_RING_PATH_MAX)
+		return 0;
+	snprintf(error, CONFIG_ERROR_SIZE, "expected an absolute path of at most %d bytes", TRACE_RING_PATH_MAX - 1);
+	return CONFIG_E_USAGE;
+}
+
 #define AT(member) offsetof(struct config, member)
 
 const struct config_setting config_settings[] = {
@@ -69,6 +77,9 @@ const struct config_setting config_settings[] = {
 		  "comm=NAME or cgroup=PATH; may be given several times" },
 	{ "sanitizer", CONFIG_TEXT, CONFIG_LIVE, .offset = AT(sanitizer), .apply = config_apply_sanitizer, .argument = "PATH",
 	  .help = "NVIDIA's libsanitizer-public.so, for the SASS engine (default: where toolkits put it)" },
+	{ "cupti", CONFIG_TEXT, .offset = AT(cupti), .apply = config_apply_cupti, .argument = "PATH",
+	  .help = "NVIDIA's libcupti.so, for traces with --gpu=cupti (default: the one that a process has\n"
+		  "loaded, else where toolkits and wheels put it)" },
 	{ "cache-dir", CONFIG_TEXT, .offset = AT(cache_dir), .argument = "DIR",
 	  .help = "keep what was compiled in DIR (default $CACHE_DIRECTORY, then " JOB_CACHE_FOLDER ";\n"
 		  "a session daemon keeps nothing without this option)" },

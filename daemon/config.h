@@ -54,7 +54,7 @@ struct config {
 	unsigned int compile_ms; /* of one image, for its worker, when nobody waits any more */
 	unsigned int mirror_period_ms;
 	unsigned int workers;
-	char *worker_dir, *pass_dir, *toolkit, *keep_artifacts, *sanitizer;
+	char *worker_dir, *pass_dir, *toolkit, *keep_artifacts, *sanitizer, *cupti;
 	char *cache_dir; /* NULL: where it usually is; sessions: none */
 	uint64_t cache_size; /* bytes; 0: no cache */
 	struct config_list stubs; /* functions whose calls stand for the entry; none: what the passes say, or the default */

@@ -14,9 +14,10 @@
 #include <stdint.h>
 
 #define TRACE_RING_MAGIC UINT32_C(0x52525447) /* "GTRR" */
-#define TRACE_RING_VERSION 1
+#define TRACE_RING_VERSION 2
 #define TRACE_RING_RECORD_MAX 1024 /* bytes */
 #define TRACE_RING_SLOTS_MAX 256
+#define TRACE_RING_PATH_MAX 256
 #define TRACE_RING_STALE_NS UINT64_C(5000000000) /* a heartbeat older than this: nobody reads any more, the shim stops */
 
 enum trace_ring_flags {
@@ -24,6 +25,7 @@ enum trace_ring_flags {
 	TRACE_RING_GPU = 1 << 1, /* time kernels on the GPU */
 	TRACE_RING_ERRORS = 1 << 2, /* only calls that fail */
 	TRACE_RING_STACKS = 1 << 3,
+	TRACE_RING_CUPTI = 1 << 4, /* with GPU: by CUPTI where it can be had, else by events, and a NOTE says why */
 };
 
 enum trace_ring_clock {
@@ -47,6 +49,7 @@ struct trace_ring {
 	uint64_t homeless; /* written by the shim: calls that were lost because no slot was free */
 	uint64_t reserved[4];
 	uint64_t functions[4096 / 64]; /* bit n: calls of function n (trace.h) are recorded; all dynamic ones have one bit, TRACE_FUNCTION_DYNAMIC */
+	char cupti[TRACE_RING_PATH_MAX]; /* path of libcupti.so; empty: where toolkits and wheels put it */
 };
 
 enum trace_slot_state {
@@ -66,7 +69,7 @@ struct trace_slot {
 	/* slot_bytes of data follow */
 };
 
-_Static_assert(sizeof(struct trace_ring) == 104 + 512, "both sides agree");
+_Static_assert(sizeof(struct trace_ring) == 104 + 512 + TRACE_RING_PATH_MAX, "both sides agree");
 _Static_assert(sizeof(struct trace_slot) == 128, "both sides agree");
 
 enum trace_ring_type {
@@ -75,6 +78,7 @@ enum trace_ring_type {
 	TRACE_RING_NAME = 2,
 	TRACE_RING_KERNEL = 3,
 	TRACE_RING_CLOCK_PAIR = 4,
+	TRACE_RING_NOTE = 5,
 };
 
 struct trace_ring_record {
@@ -104,7 +108,10 @@ struct trace_ring_name {
 	char name[]; /* NUL-padded to the record's end; cut, if long */
 };
 
-/* Times are in nanoseconds of the GPU's clock as of CLOCK_PAIR. */
+enum trace_ring_kernel_flags {
+	TRACE_RING_KERNEL_HOST = 1 << 0, /* start and end are of CLOCK_MONOTONIC, in nanoseconds; else of the GPU's clock as of CLOCK_PAIR */
+};
+
 struct trace_ring_kernel {
 	struct trace_ring_record record; /* sequence: of the launching call */
 	uint32_t tid; /* that launched it: another thread may be the one that reads the times */
@@ -113,7 +120,9 @@ struct trace_ring_kernel {
 	uint64_t end;
 	uint64_t context;
 	uint64_t stream;
-	uint64_t function;
+	uint64_t function; /* 0: a graph or a copy */
+	uint32_t error; /* nanoseconds by which each of start and end may be off, beside what the clocks are */
+	uint32_t reserved; /* 0 */
 };
 
 /* The GPU's clock was `gpu` at a moment between `before` and `after` of the ring's clock. */
@@ -124,4 +133,10 @@ struct trace_ring_clock_pair {
 	uint64_t gpu;
 	uint64_t before;
 	uint64_t after;
+};
+
+/* One line about the trace of this process, for who reads it: what cannot be had, and why. */
+struct trace_ring_note {
+	struct trace_ring_record record;
+	char text[]; /* NUL-padded to the record's end */
 };

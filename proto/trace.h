@@ -33,6 +33,7 @@ enum trace_type {
 	TRACE_STACK = 11,
 	TRACE_STOP = 12,
 	TRACE_CTXSW = 13,
+	TRACE_NOTE = 14,
 	TRACE_COUNTS = 16,
 };
 
@@ -311,6 +312,15 @@ struct trace_lost {
 	uint32_t pid; /* 0: of all */
 	uint32_t tid; /* 0: of all its threads */
 	uint64_t count; /* since the last such record of the same pid and tid */
+};
+
+/* One line about the trace of a process, for who reads it: what of it cannot be had, and why. */
+struct trace_note {
+	struct trace_record record;
+	uint64_t time;
+	uint32_t pid;
+	uint32_t reserved; /* 0 */
+	char text[]; /* NUL-padded to the record's end */
 };
 
 /* Return addresses, innermost first; a text for each follows, NUL-terminated ("file+0x12 (symbol+0x4)"), padded at the end. */

@@ -10,7 +10,7 @@ import time
 import fake_daemon
 import wire
 
-MAGIC, VERSION = 0x52525447, 1
+MAGIC, VERSION = 0x52525447, 2
 EXTRAS, GPU, ERRORS, STACKS = 1, 2, 4, 8
 TSC, MONOTONIC = 0, 1
 HEADER, FUNCTIONS = struct.Struct("<IIIIIIIIQQQQQ"), 104

@@ -29,10 +29,10 @@
 #include "arm.h"
 #include "bare.h"
 #include "client.h"
+#include "helper-thread.h"
 #include "instance.h"
 #include "interest-page.h"
 
-#define STACK_SIZE (256 * 1024)
 #define CONNECT_TRIES 4
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -485,26 +485,6 @@ void mirror_forked(void)
 	client_close(&thread.client);
 }
 
-static bool create_thread(void)
-{
-	sigset_t all, before;
-	pthread_attr_t attributes;
-	pthread_t created;
-	bool good = false;
-
-	if (pthread_attr_init(&attributes) != 0)
-		return false;
-	sigfillset(&all);
-	if (pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0 &&
-	    pthread_attr_setstacksize(&attributes, STACK_SIZE) == 0 &&
-	    pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
-		good = pthread_create(&created, &attributes, mirror_thread, NULL) == 0;
-		pthread_sigmask(SIG_SETMASK, &before, NULL);
-	}
-	pthread_attr_destroy(&attributes);
-	return good;
-}
-
 void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)
 {
 	pthread_mutex_lock(&thread.lock);
@@ -517,7 +497,7 @@ void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)
 		if (!thread.registered)
 			thread.registered = atexit(at_exit) == 0;
 		if (!thread.running)
-			thread.running = create_thread();
+			thread.running = helper_thread(mirror_thread);
 		else if (client_is_open(&thread.client))
 			shutdown(thread.client.fd, SHUT_RD); /* wakes it */
 		pthread_cond_broadcast(&thread.ended);

@@ -1,42 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * When kernels and graphs ran on the GPU (TRACE_RING_GPU): by events of the driver, one behind each
- * launch, and one before it unless the stream is busy with the launch before, for then a kernel
- * begins where that one ends. What lies in the stream between launches (copies, waits) makes one
- * necessary, too. Nothing is waited for: what has ended is read by later launches, and behind calls
- * that wait themselves.
- *
- * Each context has events of its own, a stream of its own, and a base: an event whose time is known,
- * from which others are measured. It is made anew each half second, because the driver tells
- * distances as floats, and bracketed by the host's clock, which relates the two (CLOCK_PAIR). The
- * clock of a device starts at the host's CLOCK_MONOTONIC.
- *
- * A launch that is captured is left alone, and so is one while the events of its context are used
- * up. Our calls are made in the relaxed mode of captures, as a capture of another thread would
- * forbid them. After any error of a call of ours the context is left alone.
- *
- * The lock is waited for as long as that may take, and not endlessly: a signal handler on a stack of
- * its own may have interrupted its owner.
+ * When kernels and graphs ran on the GPU (TRACE_RING_GPU): what is common to its two sources. By
+ * CUPTI if the session asks for it and it can be had; else by events, which disturb no other tool.
  */
 
 #include "trace-gpu.h"
 
-#include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 
-#include "driver.h"
-
-#define CONTEXTS 8
-#define STREAMS 32
-#define TIMINGS 1024
-#define TRIES 4
-#define TRY_NS UINT64_C(100000)
-#define BASE_NS UINT64_C(500000000)
-#define LOCK_NS 10000000
-#define HARVEST_EACH 16 /* launches */
+#include "trace-cupti.h"
+#include "trace-event.h"
 
 /* Which argument of a launch is the stream, and which the function. */
 enum gpu_role {
@@ -47,99 +21,16 @@ enum gpu_role {
 	GRID, /* function 0, stream 3 */
 	GRID_DEFAULT, /* function 0, the default stream */
 	WAITS, /* for the GPU */
-	OTHER_WORK, /* it puts something else into a stream */
+	COPY, /* puts a copy or memset into the default stream, */
+	COPY_ASYNC, /* or into that of the last argument */
+	OTHER_WORK, /* puts something else into a stream */
 };
 
 #define CONFIGURATION_STREAM 32
-#define STREAM_PER_THREAD 2
 
 static uint8_t roles[TRAMPOLINE_COUNT];
-
-/* A stream, or a thread's own default one. last: its latest timing that is not read yet. */
-struct gpu_stream {
-	bool used;
-	uint64_t handle;
-	uint32_t tid;
-	struct trace_timing *last;
-	uint64_t last_end;
-	unsigned other_work;
-};
-
-struct trace_timing {
-	struct trace_timing *next;
-	struct gpu_context *context;
-	struct gpu_stream *stream;
-	driver_handle before, after;
-	uint64_t function, handle;
-	uint64_t session;
-	unsigned generation; /* of the context */
-	uint32_t tid, sequence;
-	bool has_before, per_thread;
-};
-
-struct gpu_context {
-	uint64_t handle; /* 0: free */
-	unsigned generation;
-	int device;
-	bool broken;
-	driver_handle stream;
-	driver_handle events[TRIES + 1]; /* the last one is the base, */
-	uint64_t base_time; /* of this time, 0: not known yet, */
-	uint64_t base_made; /* and tried at this one of the host */
-	struct trace_timing *timings; /* all: they stay for the next context that has this place */
-	struct trace_timing *unused, *pending, **pending_end;
-	struct gpu_stream streams[STREAMS];
-	unsigned launches;
-};
-
-static struct gpu_context contexts[CONTEXTS];
-static unsigned generations;
-static unsigned other_work; /* counts it */
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* around all that */
-
-#define FUNCTIONS(X)                                                            \
-	X(event_create, "cuEventCreate", (driver_handle *, unsigned))           \
-	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                  \
-	X(event_record, "cuEventRecord", (driver_handle, driver_handle))        \
-	X(event_record_own, "cuEventRecord_ptsz", (driver_handle, driver_handle)) \
-	X(event_query, "cuEventQuery", (driver_handle))                         \
-	X(stream_create, "cuStreamCreate", (driver_handle *, unsigned))         \
-	X(stream_destroy, "cuStreamDestroy_v2", (driver_handle))                \
-	X(is_capturing, "cuStreamIsCapturing", (driver_handle, int *))          \
-	X(is_capturing_own, "cuStreamIsCapturing_ptsz", (driver_handle, int *)) \
-	X(exchange_mode, "cuThreadExchangeStreamCaptureMode", (int *))          \
-	X(ctx_get_current, "cuCtxGetCurrent", (driver_handle *))                \
-	X(ctx_get_device, "cuCtxGetDevice", (int *))
-
-static struct {
-#define X(field, name, arguments) driver_result(*field) arguments;
-	FUNCTIONS(X)
-#undef X
-	driver_result (*elapsed)(float *, driver_handle, driver_handle);
-} gpu;
-static bool gpu_complete;
-
-static bool lock(void)
-{
-	struct timespec until;
-
-	if (pthread_mutex_trylock(&mutex) == 0)
-		return true;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += LOCK_NS;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
-	return pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until) == 0;
-}
-
-static void unlock(void)
-{
-	pthread_mutex_unlock(&mutex);
-}
-
-/* ---- a session begins ------------------------------------------------------------------------ */
+static bool by_cupti; /* this session's times */
+static const char *note; /* for who reads the trace; NULL: there is none, or it is written */
 
 static enum gpu_role role_of(const char *name)
 {
@@ -160,8 +51,8 @@ static enum gpu_role role_of(const char *name)
 		{ "cuEventSynchronize", WAITS },
 		{ "cuStreamQuery", WAITS },
 		{ "cuEventQuery", WAITS },
-		{ "cuMemcpy", OTHER_WORK },
-		{ "cuMemset", OTHER_WORK },
+		{ "cuMemcpy", COPY },
+		{ "cuMemset", COPY },
 		{ "cuMemPrefetch", OTHER_WORK },
 		{ "cuMemAllocAsync", OTHER_WORK },
 		{ "cuMemAllocFromPoolAsync", OTHER_WORK },
@@ -176,295 +67,76 @@ static enum gpu_role role_of(const char *name)
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (!strncmp(name, known[i].prefix, strlen(known[i].prefix)))
-			return known[i].role;
+			return known[i].role == COPY && strstr(name, "Async") ? COPY_ASYNC :
+										known[i].role;
 	return NO_ROLE;
+}
+
+static void find_roles(void)
+{
+	if (roles[FUNCTION_cuLaunchKernel])
+		return;
+	for (int i = 0; i < FUNCTION_COUNT; i++)
+		roles[i] = (uint8_t)role_of(trampoline_name(i));
+}
+
+static bool is_copy(enum gpu_role role)
+{
+	return role == COPY || role == COPY_ASYNC;
+}
+
+static bool is_kernel(enum gpu_role role)
+{
+	return role >= KERNEL && role <= GRID_DEFAULT;
+}
+
+/* Which functions the session traces that put work on the GPU; returns whether copies are some. */
+static bool wanted_calls(uint32_t calls[FUNCTION_COUNT], uint32_t *count)
+{
+	bool copies = false;
+
+	*count = 0;
+	for (int i = 0; i < FUNCTION_COUNT; i++) {
+		unsigned number = function_rows[i].number;
+
+		if (!(is_kernel(roles[i]) || is_copy(roles[i])) || number >= TRACE_FUNCTION_OWN ||
+		    !(trace_session.functions[number / 64] >> number % 64 & 1))
+			continue;
+		calls[(*count)++] = number;
+		copies |= is_copy(roles[i]);
+	}
+	return copies;
 }
 
 void trace_gpu_begin(void)
 {
-	bool complete = true;
+	uint32_t calls[FUNCTION_COUNT], count;
+	const char *reason = NULL;
+	bool copies;
 
-	if (gpu_complete)
-		return;
-	for (int i = 0; i < FUNCTION_COUNT; i++)
-		roles[i] = (uint8_t)role_of(trampoline_name(i));
-#define X(field, name, arguments)                                    \
-	gpu.field = (driver_result(*) arguments)driver_symbol(name); \
-	complete &= gpu.field != NULL;
-	FUNCTIONS(X)
-#undef X
-	*(void **)&gpu.elapsed = driver_symbol("cuEventElapsedTime_v2");
-	if (!gpu.elapsed)
-		*(void **)&gpu.elapsed = driver_symbol("cuEventElapsedTime");
-	gpu_complete = complete && gpu.elapsed;
+	find_roles();
+	by_cupti = false;
+	if (trace_session.flags & TRACE_RING_CUPTI) {
+		copies = wanted_calls(calls, &count);
+		reason = trace_cupti_begin(calls, count, copies);
+		by_cupti = !reason;
+	}
+	if (!by_cupti)
+		trace_event_begin();
+	__atomic_store_n(&note, reason, __ATOMIC_RELEASE);
+}
+
+void trace_gpu_began(uint64_t number)
+{
+	if (by_cupti)
+		trace_cupti_began(number);
 }
 
 void trace_gpu_forked(void)
 {
-	memset(contexts, 0, sizeof(contexts));
-	pthread_mutex_init(&mutex, NULL);
+	trace_event_forked();
+	trace_cupti_forked();
 }
-
-/* ---- contexts ---------------------------------------------------------------------------------- */
-
-static bool make_timings(struct gpu_context *context)
-{
-	struct trace_timing *timings = mmap(NULL, TIMINGS * sizeof(*timings),
-					    PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-					    -1, 0);
-
-	if (timings == MAP_FAILED)
-		return false;
-	context->timings = timings;
-	for (unsigned i = TIMINGS; i-- > 0;) {
-		timings[i].context = context;
-		timings[i].next = context->unused;
-		context->unused = &timings[i];
-	}
-	return true;
-}
-
-/* Makes what a context needs; it is current. */
-static bool make_context(struct gpu_context *context)
-{
-	if (!context->timings && !make_timings(context))
-		return false;
-	if (gpu.ctx_get_device(&context->device) != 0 ||
-	    gpu.stream_create(&context->stream, DRIVER_STREAM_NON_BLOCKING) != 0)
-		return false;
-	for (unsigned i = 0; i <= TRIES; i++)
-		if (gpu.event_create(&context->events[i], 0) != 0)
-			return false;
-	return true;
-}
-
-/* The context of this thread, with the lock held; NULL: none, or it is left alone. */
-static struct gpu_context *current_context(void)
-{
-	struct gpu_context *unused = NULL;
-	driver_handle handle = NULL;
-
-	if (gpu.ctx_get_current(&handle) != 0 || !handle)
-		return NULL;
-	for (unsigned i = 0; i < CONTEXTS; i++) {
-		if (contexts[i].handle == (uint64_t)handle)
-			return contexts[i].broken ? NULL : &contexts[i];
-		if (!contexts[i].handle && !unused)
-			unused = &contexts[i];
-	}
-	if (!unused)
-		return NULL;
-	*unused = (struct gpu_context){
-		.handle = (uint64_t)handle,
-		.generation = ++generations,
-		.timings = unused->timings,
-		.unused = unused->unused,
-	};
-	unused->pending_end = &unused->pending;
-	unused->broken = !make_context(unused);
-	return unused->broken ? NULL : unused;
-}
-
-static void destroy_events(struct trace_timing *timing)
-{
-	if (timing->before)
-		gpu.event_destroy(timing->before);
-	if (timing->after)
-		gpu.event_destroy(timing->after);
-	timing->before = timing->after = NULL;
-}
-
-/* Events that a launch of another thread has are left to the context. */
-static void end_context(struct gpu_context *context)
-{
-	for (struct trace_timing *timing = context->unused; timing; timing = timing->next)
-		destroy_events(timing);
-	for (struct trace_timing *timing = context->pending; timing; timing = timing->next)
-		destroy_events(timing);
-	for (unsigned i = 0; i <= TRIES; i++)
-		if (context->events[i])
-			gpu.event_destroy(context->events[i]);
-	if (context->stream)
-		gpu.stream_destroy(context->stream);
-	*context->pending_end = context->unused;
-	context->unused = context->pending;
-	context->pending = NULL;
-	context->pending_end = &context->pending;
-	context->handle = 0;
-	context->generation = 0;
-}
-
-void trace_gpu_context_ending(driver_handle handle)
-{
-	int mode = DRIVER_CAPTURE_MODE_RELAXED;
-	struct trace_hush hush;
-
-	if (!generations || !lock())
-		return;
-	trace_hush(&hush);
-	gpu.exchange_mode(&mode);
-	for (unsigned i = 0; i < CONTEXTS; i++)
-		if (contexts[i].handle && (!handle || contexts[i].handle == (uint64_t)handle))
-			end_context(&contexts[i]);
-	gpu.exchange_mode(&mode);
-	unlock();
-	trace_unhush(&hush);
-}
-
-/* ---- times ------------------------------------------------------------------------------------- */
-
-static bool time_of(struct gpu_context *context, driver_handle event, uint64_t *time)
-{
-	float milliseconds;
-
-	if (gpu.elapsed(&milliseconds, context->events[TRIES], event) != 0)
-		return false;
-	*time = context->base_time + (uint64_t)(int64_t)((double)milliseconds * 1e6);
-	return true;
-}
-
-/* Records an event and sees it complete. False: not in time. */
-static bool bracket(struct gpu_context *context, driver_handle event, uint64_t *before,
-		    uint64_t *after)
-{
-	uint64_t until = trace_monotonic() + TRY_NS;
-	driver_result result;
-
-	*before = trace_now();
-	if (gpu.event_record(event, context->stream) != 0) {
-		context->broken = true;
-		return false;
-	}
-	do {
-		result = gpu.event_query(event);
-		*after = trace_now();
-	} while (result == DRIVER_ERROR_NOT_READY && trace_monotonic() < until);
-	context->broken |= result && result != DRIVER_ERROR_NOT_READY;
-	return !result;
-}
-
-/* Makes the base anew, if it is old: the event of the tightest of several tries. */
-static void make_base(struct trace_self *thread, struct gpu_context *context)
-{
-	uint64_t now = trace_monotonic(), least = UINT64_MAX, time = now;
-	struct trace_ring_clock_pair pair = {
-		.record = { .size = sizeof(pair), .type = TRACE_RING_CLOCK_PAIR },
-		.device = (uint32_t)context->device,
-	}, *record;
-	driver_handle base = context->events[TRIES];
-	unsigned best = TRIES;
-
-	if (context->base_made && now - context->base_made < BASE_NS)
-		return;
-	context->base_made = now;
-	for (unsigned i = 0; i < TRIES && !context->broken; i++) {
-		uint64_t before, after;
-
-		if (!bracket(context, context->events[i], &before, &after) || after - before >= least)
-			continue;
-		best = i;
-		least = after - before;
-		pair.before = before;
-		pair.after = after;
-	}
-	if (best == TRIES || (context->base_time && !time_of(context, context->events[best], &time)))
-		return;
-	context->events[TRIES] = context->events[best];
-	context->events[best] = base;
-	context->base_time = pair.gpu = time;
-	record = trace_reserve(thread, sizeof(pair));
-	if (!record) {
-		trace_lose(thread);
-		return;
-	}
-	*record = pair;
-	trace_write(thread, sizeof(pair));
-}
-
-/* Takes what has ended off the list of a context, at most one that has not of each stream asked. */
-static struct trace_timing *take_ended(struct gpu_context *context)
-{
-	struct trace_timing *ended = NULL, **ended_end = &ended, **link = &context->pending;
-	uint32_t busy = 0;
-
-	while (*link) {
-		struct trace_timing *timing = *link;
-		uint32_t bit = UINT32_C(1) << (timing->stream - context->streams);
-		driver_result result = busy & bit ? DRIVER_ERROR_NOT_READY
-						  : gpu.event_query(timing->after);
-
-		if (result) {
-			busy |= bit;
-			context->broken |= result != DRIVER_ERROR_NOT_READY;
-			link = &timing->next;
-			continue;
-		}
-		*link = timing->next;
-		timing->next = NULL;
-		*ended_end = timing;
-		ended_end = &timing->next;
-	}
-	context->pending_end = link;
-	return ended;
-}
-
-static void write_kernel(struct trace_self *thread, const struct trace_timing *timing,
-			 uint64_t start, uint64_t end)
-{
-	struct trace_ring_kernel *record = trace_reserve(thread, sizeof(*record));
-
-	if (!record) {
-		trace_lose(thread);
-		return;
-	}
-	*record = (struct trace_ring_kernel){
-		.record = {
-			.size = sizeof(*record),
-			.type = TRACE_RING_KERNEL,
-			.sequence = timing->sequence,
-		},
-		.tid = timing->tid,
-		.device = (uint32_t)timing->context->device,
-		.start = start,
-		.end = end,
-		.context = timing->context->handle,
-		.stream = timing->handle,
-		.function = timing->function,
-	};
-	trace_write(thread, sizeof(*record));
-}
-
-/* Reads the times of what has ended in a context; with the lock held, for who is inside. */
-static void harvest(struct trace_self *thread, struct gpu_context *context)
-{
-	struct trace_timing *ended;
-
-	make_base(thread, context);
-	if (!context->base_time || context->broken)
-		return;
-	ended = take_ended(context);
-	while (ended) {
-		struct trace_timing *timing = ended;
-		struct gpu_stream *stream = timing->stream;
-		uint64_t start = stream->last_end, end;
-
-		ended = timing->next;
-		if ((timing->has_before && !time_of(context, timing->before, &start)) ||
-		    !time_of(context, timing->after, &end)) {
-			context->broken = true;
-		} else {
-			if (timing->session == thread->session)
-				write_kernel(thread, timing, start < end ? start : end, end);
-			stream->last_end = end;
-		}
-		if (stream->last == timing)
-			stream->last = NULL;
-		timing->next = context->unused;
-		context->unused = timing;
-	}
-}
-
-/* ---- launches ---------------------------------------------------------------------------------- */
 
 static bool is_per_thread(uint32_t index)
 {
@@ -473,200 +145,101 @@ static bool is_per_thread(uint32_t index)
 	return !strcmp(name + strlen(name) - strlen("_ptsz"), "_ptsz");
 }
 
-/* The stream and function of a launch; false: it is none. */
-static bool is_launch(const struct trace_frame *frame, uint64_t *stream, uint64_t *function)
+/* What the call puts on the GPU; false: it is no launch. */
+static bool is_launch(const struct trace_frame *frame, struct gpu_launch *launch)
 {
-	*stream = 0;
-	*function = trace_word(frame, 0);
+	*launch = (struct gpu_launch){ .function = trace_word(frame, 0) };
 	switch ((enum gpu_role)roles[frame->index]) {
 	case KERNEL:
-		*stream = trace_word(frame, 8);
-		return true;
+		launch->stream = trace_word(frame, 8);
+		break;
 	case KERNEL_EX:
-		*function = trace_word(frame, 1);
+		launch->function = trace_word(frame, 1);
 		if (!trace_word(frame, 0))
 			return false;
-		memcpy(stream, (const char *)trace_word(frame, 0) + CONFIGURATION_STREAM, 8);
-		return true;
+		memcpy(&launch->stream, (const char *)trace_word(frame, 0) + CONFIGURATION_STREAM, 8);
+		break;
 	case GRAPH:
-		*function = 0;
-		*stream = trace_word(frame, 1);
-		return true;
+		launch->function = 0;
+		launch->stream = trace_word(frame, 1);
+		break;
 	case GRID:
-		*stream = trace_word(frame, 3);
-		return true;
+		launch->stream = trace_word(frame, 3);
+		break;
 	case GRID_DEFAULT:
-		return true;
+		break;
 	default:
 		return false;
 	}
-}
-
-static struct gpu_stream *find_stream(struct gpu_context *context, uint64_t handle, uint32_t tid)
-{
-	struct gpu_stream *unused = NULL;
-
-	for (unsigned i = 0; i < STREAMS; i++) {
-		struct gpu_stream *stream = &context->streams[i];
-
-		if (stream->used && stream->handle == handle && stream->tid == tid)
-			return stream;
-		if (!unused && (!stream->used || !stream->last))
-			unused = stream;
-	}
-	if (unused)
-		*unused = (struct gpu_stream){ .used = true, .handle = handle, .tid = tid };
-	return unused;
-}
-
-static bool record_event(const struct trace_timing *timing, driver_handle event)
-{
-	return (timing->per_thread ? gpu.event_record_own : gpu.event_record)(
-		       event, (driver_handle)timing->handle) == 0;
-}
-
-/* A timing for a launch on this stream, with its events; with the lock held. */
-static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
-{
-	struct gpu_context *context = current_context();
-	struct trace_timing *timing = context ? context->unused : NULL;
-	struct gpu_stream *found = timing ? find_stream(context, stream, tid) : NULL;
-
-	if (!found)
-		return NULL;
-	if (!timing->after && (gpu.event_create(&timing->before, 0) != 0 ||
-			       gpu.event_create(&timing->after, 0) != 0)) {
-		context->broken = true;
-		return NULL;
-	}
-	context->unused = timing->next;
-	timing->next = NULL;
-	timing->stream = found;
-	timing->generation = context->generation;
-	/* is it busy with nothing but the launch before? */
-	timing->has_before = !found->last || found->other_work != other_work ||
-			     gpu.event_query(found->last->after) != DRIVER_ERROR_NOT_READY;
-	found->other_work = other_work;
-	return timing;
-}
-
-static void before_call(struct trace_frame *frame)
-{
-	int mode = DRIVER_CAPTURE_MODE_RELAXED, capturing = 1;
-	uint64_t stream, function;
-	struct trace_timing *timing = NULL;
-	bool per_thread;
-
-	if (!gpu_complete || !is_launch(frame, &stream, &function))
-		return;
-	per_thread = is_per_thread(frame->index);
-	if (gpu.exchange_mode(&mode) != 0)
-		return;
-	if ((per_thread ? gpu.is_capturing_own : gpu.is_capturing)((driver_handle)stream,
-								   &capturing) == 0 &&
-	    !capturing && lock()) {
-		timing = take_timing(stream, (per_thread && !stream) || stream == STREAM_PER_THREAD ?
-						     trace_tid() : 0);
-		unlock();
-	}
-	if (timing) {
-		timing->handle = stream;
-		timing->function = function;
-		timing->per_thread = per_thread;
-		timing->session = frame->session;
-		timing->tid = trace_tid();
-		if (timing->has_before && !record_event(timing, timing->before)) {
-			trace_gpu_abandon(timing);
-			timing = NULL;
-		}
-	}
-	gpu.exchange_mode(&mode);
-	frame->timing = timing;
+	launch->per_thread = is_per_thread(frame->index);
+	return true;
 }
 
 void trace_gpu_before(struct trace_frame *frame)
 {
+	struct gpu_launch launch;
 	struct trace_hush hush;
 
+	frame->correlation = 0;
+	if (by_cupti || !is_launch(frame, &launch))
+		return;
 	trace_hush(&hush);
-	before_call(frame);
+	trace_event_before(frame, &launch);
 	trace_unhush(&hush);
 }
 
-/* With the lock held. The events of a context that has ended are gone. */
-static void give_back(struct trace_timing *timing)
-{
-	struct gpu_context *context = timing->context;
-
-	if (timing->generation != context->generation)
-		timing->before = timing->after = NULL;
-	timing->next = context->unused;
-	context->unused = timing;
-}
-
-void trace_gpu_abandon(struct trace_timing *timing)
-{
-	if (!lock())
-		return;
-	give_back(timing);
-	unlock();
-}
-
-/* The launch has succeeded: it is waited for. */
-static void enqueue(struct trace_timing *timing)
-{
-	struct gpu_context *context = timing->context;
-
-	if (!lock())
-		return;
-	if (timing->generation == context->generation) {
-		timing->next = NULL;
-		*context->pending_end = timing;
-		context->pending_end = &timing->next;
-		timing->stream->last = timing;
-	} else {
-		give_back(timing);
-	}
-	unlock();
-}
-
-static void after_call(struct trace_self *thread, struct trace_frame *frame, uint32_t sequence)
+/* A call has succeeded that CUPTI has told us of. */
+static void launched(const struct trace_frame *frame, uint32_t sequence)
 {
 	enum gpu_role role = (enum gpu_role)roles[frame->index];
-	struct trace_timing *timing = frame->timing;
-	struct gpu_context *context;
-	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	struct gpu_launch launch;
 
-	frame->timing = NULL;
-	if (role == OTHER_WORK)
-		__atomic_add_fetch(&other_work, 1, __ATOMIC_RELAXED);
-	if (!gpu_complete || (!timing && role != WAITS) || gpu.exchange_mode(&mode) != 0)
+	if (is_launch(frame, &launch)) {
+		trace_cupti_launched(frame, &launch, sequence);
+	} else if (is_copy(role)) {
+		launch = (struct gpu_launch){ .stream = 0 };
+		if (role == COPY_ASYNC)
+			launch.stream = trace_word(frame, function_rows[frame->index].words - 1u);
+		trace_cupti_launched(frame, &launch, sequence);
+	}
+}
+
+static void write_note(struct trace_self *thread, uint64_t number)
+{
+	const char *text = __atomic_load_n(&note, __ATOMIC_ACQUIRE);
+
+	if ((thread->session != number && !trace_claim(thread, number)) || !thread->slot ||
+	    !trace_enter(thread, number))
 		return;
-	if (timing) {
-		timing->sequence = sequence;
-		if ((int32_t)frame->result[0] || !record_event(timing, timing->after))
-			trace_gpu_abandon(timing);
-		else
-			enqueue(timing);
-	}
-	if (lock()) {
-		context = current_context();
-		if (context && (role == WAITS || ++context->launches % HARVEST_EACH == 0) &&
-		    (thread->session == frame->session || trace_claim(thread, frame->session)) &&
-		    thread->slot && trace_enter(thread, frame->session)) {
-			harvest(thread, context);
-			trace_leave(thread);
-		}
-		unlock();
-	}
-	gpu.exchange_mode(&mode);
+	if (text && trace_write_note(thread, text))
+		__atomic_store_n(&note, NULL, __ATOMIC_RELEASE);
+	trace_leave(thread);
 }
 
 void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint32_t sequence)
 {
+	enum gpu_role role = (enum gpu_role)roles[frame->index];
 	struct trace_hush hush;
 
+	if (__builtin_expect(__atomic_load_n(&note, __ATOMIC_RELAXED) != NULL, 0))
+		write_note(thread, frame->session);
+	if (frame->recorded && frame->correlation && !(int32_t)frame->result[0])
+		launched(frame, sequence);
+	if (role == OTHER_WORK || is_copy(role))
+		trace_event_other_work();
+	if (!frame->timing && (role != WAITS || by_cupti))
+		return;
 	trace_hush(&hush);
-	after_call(thread, frame, sequence);
+	trace_event_after(thread, frame, sequence);
 	trace_unhush(&hush);
+}
+
+void trace_gpu_abandon(struct trace_timing *timing)
+{
+	trace_event_abandon(timing);
+}
+
+void trace_gpu_context_ending(driver_handle handle)
+{
+	trace_event_context_ending(handle);
 }

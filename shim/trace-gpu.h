@@ -1,19 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Times of kernels (trace-gpu.c): but for the end of a context, for sessions that want them. */
+/*
+ * Times of kernels, for sessions that want them (trace-gpu.c): by events of the driver
+ * (trace-event.h), or by CUPTI (trace-cupti.h), which a session may ask for.
+ */
 
 #include "driver.h"
 #include "tracing.h"
 
 struct trace_timing;
 
+/* A call that puts work on the GPU. */
+struct gpu_launch {
+	uint64_t stream, function; /* function 0: a graph, or a copy */
+	bool per_thread; /* of the functions whose default stream is the thread's own */
+};
+
+/* A session is to begin, and has begun with this number. */
 void trace_gpu_begin(void);
+void trace_gpu_began(uint64_t number);
 
 /* In a forked child: nothing of the parent's is there. */
 void trace_gpu_forked(void);
 
-/* Before a call: if it is a launch that can be timed, frame->timing is for the next two. */
+/* Around a call that is recorded. */
 void trace_gpu_before(struct trace_frame *frame);
 
 /* Behind it; reads what has ended. sequence: of its record, or 0. */

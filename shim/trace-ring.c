@@ -39,6 +39,8 @@ bool trace_adopt(struct trace_ring *ring, uint64_t size)
 	session.slots = (uint8_t *)ring + offset;
 	session.started = trace_monotonic();
 	memcpy(session.functions, ring->functions, sizeof(session.functions));
+	memcpy(session.cupti, ring->cupti, sizeof(session.cupti));
+	session.cupti[sizeof(session.cupti) - 1] = '\0';
 	trace_session = session;
 	return true;
 }
@@ -105,6 +107,25 @@ bool trace_write_name(struct trace_self *thread, uint32_t kind, uint64_t id, con
 	};
 	memset(record->name, 0, size - sizeof(*record));
 	memcpy(record->name, name, length);
+	trace_write(thread, size);
+	return true;
+}
+
+bool trace_write_note(struct trace_self *thread, const char *text)
+{
+	size_t most = TRACE_RING_RECORD_MAX - sizeof(struct trace_ring_note), length = strlen(text);
+	struct trace_ring_note *record;
+	uint32_t size;
+
+	if (length > most)
+		length = most;
+	size = (uint32_t)(sizeof(*record) + (length + 7) / 8 * 8);
+	record = trace_reserve(thread, size);
+	if (!record)
+		return false;
+	record->record = (struct trace_ring_record){ .size = (uint16_t)size, .type = TRACE_RING_NOTE };
+	memset(record->text, 0, size - sizeof(*record));
+	memcpy(record->text, text, length);
 	trace_write(thread, size);
 	return true;
 }

@@ -249,6 +249,8 @@ static bool begin_session(int fd, uint64_t size, const struct client *asking)
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&trace_watch[i].seen, INTEREST_UNSEEN, __ATOMIC_RELEASE);
 	__atomic_store_n(&own->number, ++last_number, __ATOMIC_RELEASE);
+	if (trace_session.flags & TRACE_RING_GPU)
+		trace_gpu_began(last_number);
 	return true;
 }
 

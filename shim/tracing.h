@@ -34,8 +34,10 @@ struct trace_frame {
 	bool recorded; /* else it is of interest to nobody, but calls inside it are not outermost */
 	uint64_t session;
 	uint64_t start;
-	struct trace_timing *timing; /* trace-gpu.h */
-	uint64_t reserved[2];
+	struct trace_timing *timing; /* trace-event.h */
+	void *context; /* trace-cupti.h: it has reached CUPTI, */
+	uint32_t correlation; /* with this number; 0: it has not */
+	uint32_t reserved;
 };
 
 _Static_assert(sizeof(struct trace_frame) == TRACE_FRAME_SIZE &&
@@ -68,6 +70,7 @@ struct trace_session {
 	uint64_t min_duration, sample;
 	uint64_t started; /* CLOCK_MONOTONIC in nanoseconds */
 	uint64_t functions[TRACE_FUNCTION_MAX / 64];
+	char cupti[TRACE_RING_PATH_MAX];
 };
 
 extern struct trace_session trace_session __attribute__((visibility("hidden")));
@@ -193,6 +196,8 @@ static inline void trace_write(struct trace_self *thread, uint32_t size)
 /* A record of this thread is lost. */
 void trace_lose(struct trace_self *thread);
 
+/* False: there was no room. */
+bool trace_write_note(struct trace_self *thread, const char *text);
 bool trace_write_name(struct trace_self *thread, uint32_t kind, uint64_t id, const char *name);
 
 /* The memory that has just been mapped says what it should, and is the session's. */

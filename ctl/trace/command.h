@@ -21,7 +21,7 @@ struct trace_command {
 	const char *format_name; /* --format, or NULL */
 	const struct trace_format *format; /* NULL: raw */
 	bool table; /* -c */
-	bool histograms, summary, discover, gpu, ctxsw;
+	bool histograms, summary, discover, gpu, cupti, ctxsw;
 	uint64_t interval, min_duration; /* nanoseconds; 0: none */
 	bool errors;
 	bool aggregate; /* set by trace_live(): the daemon counts */

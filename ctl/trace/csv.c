@@ -49,7 +49,7 @@ static void put_value(struct trace_out *out, const struct trace_value *value) {
 }
 
 static int csv_item(struct trace_writer *writer, const struct trace_item *item) {
-	static const char *const kinds[] = { "userspace", "ioctl", "kernel", "gpu", "ctxsw", "process", "clock", "lost" };
+	static const char *const kinds[] = { "userspace", "ioctl", "kernel", "gpu", "ctxsw", "process", "clock", "lost", "note" };
 	static const char *const sources[] = { "daemon", "shim", "bpf", "gpu" };
 	const char *const texts[] = { item->name, item->class, item->process->comm };
 	const uint64_t numbers[] = { item->size, item->stream, item->device };

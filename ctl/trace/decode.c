@@ -57,6 +57,7 @@ bool trace_record_is_whole(const struct trace_record *record) {
 		[TRACE_EVENT] = sizeof(struct trace_event), [TRACE_KERNEL] = sizeof(struct trace_kernel),
 		[TRACE_CLOCK] = sizeof(struct trace_clock), [TRACE_LOST] = sizeof(struct trace_lost),
 		[TRACE_STACK] = sizeof(struct trace_stack), [TRACE_STOP] = sizeof(struct trace_stop),
+		[TRACE_NOTE] = sizeof(struct trace_note),
 		[TRACE_COUNTS] = sizeof(struct trace_counts),
 		[TRACE_CTXSW] = sizeof(struct trace_ctxsw),
 	};
@@ -373,6 +374,15 @@ static void decode_lost(struct trace_decoder *decoder, const struct trace_lost *
 	item->count = lost->count;
 }
 
+static void decode_note(struct trace_decoder *decoder, const struct trace_note *note, struct trace_item *item) {
+	item->kind = EVENT_NOTE;
+	set_times(decoder, item, note->time, note->time);
+	set_thread(decoder, item, note->pid, 0);
+	item->instant = true;
+	item->class = "note";
+	item->name = item->base = trace_decoder_text(decoder, note->text, strnlen(note->text, note->record.size - sizeof(*note)));
+}
+
 static void decode_counts(struct trace_decoder *decoder, const struct trace_counts *counts, struct trace_item *item) {
 	item->kind = EVENT_COUNTS;
 	set_times(decoder, item, counts->start, counts->end);
@@ -421,6 +431,9 @@ bool trace_decoder_item(struct trace_decoder *decoder, const struct trace_record
 		return true;
 	case TRACE_LOST:
 		decode_lost(decoder, (const struct trace_lost *)record, item);
+		return true;
+	case TRACE_NOTE:
+		decode_note(decoder, (const struct trace_note *)record, item);
 		return true;
 	default:
 		return false;

@@ -24,6 +24,7 @@ enum trace_item_kind {
 	EVENT_PROCESS,
 	EVENT_CLOCK,
 	EVENT_LOST,
+	EVENT_NOTE, /* one line about the trace; name: the text */
 	EVENT_COUNTS, /* calls of a function that were counted: for tables alone */
 };
 

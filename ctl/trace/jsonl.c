@@ -14,7 +14,8 @@
  *   event_id     from 1, in the order of lines
  *   ts           milliseconds since the beginning; ts_ns the same in nanoseconds
  *   type         userspace: a call of a cu* function; ioctl; kernel: a hook of the kernel, or a probe; gpu: something ran on the GPU;
- *                ctxsw: a context was on the GPU, from one context switch to the next; process; clock: how the clocks of GPU and host relate; lost: events that were lost
+ *                ctxsw: a context was on the GPU, from one context switch to the next; process; clock: how the clocks of GPU and host relate; lost: events that were lost;
+ *                note: its name says what of the trace cannot be had, and why
  *   name         cuMemAlloc_v2, NV_ESC_RM_CONTROL, nvidia:nv_dma_map_alloc, vectorAdd(float*, int), python[4711]; of a process seen, fork, exec, exit
  *   base         name without version and stream suffix, if that is another
  *   class        launch, memory, transfer, ..., ioctl, uvm; the set of a hook
@@ -56,6 +57,7 @@ struct trace_writer {
 static const char *const types[] = {
 	[EVENT_CALL] = "userspace", [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "kernel", [EVENT_KERNEL] = "gpu", [EVENT_CTXSW] = "ctxsw",
 	[EVENT_PROCESS] = "process", [EVENT_CLOCK] = "clock", [EVENT_LOST] = "lost",
+	[EVENT_NOTE] = "note",
 };
 
 static void member(struct trace_out *line, const char *key) {

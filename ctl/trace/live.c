@@ -28,6 +28,7 @@
 #define MISSING_LINES 3 /* on a terminal */
 #define MEMORY ((size_t)128 << 20)
 #define TICK_MS 100
+#define CUPTI_LATE UINT64_C(200000000) /* so long after a kernel it is told at the latest */
 #define STOP_MS 500 /* after a signal: for the records until then */
 #define CHILD_MS 3000 /* after the end of CMD: for the end of the trace */
 #define WATCH_START_MS 5000 /* a GPU that sleeps is woken: CMD waits for that */
@@ -157,6 +158,8 @@ static int tick(struct live *live) {
 static void stop_soon(struct live *live, uint64_t milliseconds) {
 	live->stop_at = now_ns();
 	live->stop_by = live->stop_at + milliseconds * 1000000;
+	if (live->trace->cupti)
+		live->stop_at += CUPTI_LATE;
 }
 
 /*

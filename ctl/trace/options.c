@@ -60,9 +60,9 @@ static const char help[] =
 	"      --comm=NAME      processes of this name\n"
 	"  -k, --stacks         stacks of calls\n"
 	"      --kernel[=SETS]  hooks of the kernel's driver: driver, memory, uvm, interrupt, gsp, lock, work, power, p2p, process, ...; else driver, uvm, xid\n"
-	"      --gpu            when kernels ran on the GPU\n"
+	"      --gpu[=SOURCE]   when kernels ran on the GPU: by events (the default), or by cupti, NVIDIA's profiling library, which is exact\n"
 	"      --ctxsw          which process was on the GPU, from one context switch to the next\n"
-	"      --backend=NAME   how calls are seen: shim (in the process), bpf (from the kernel), auto\n"
+	"      --backend=NAME   how calls are seen: shim (in the process), bpf (from the kernel), auto; cupti: shim and --gpu=cupti\n"
 	"      --probe=SPEC     a hook of your own: k:nvidia:nv_dma_map_alloc(pages=arg1:u64), u:PATH:SYMBOL(...), t:GROUP:NAME(...)\n"
 	"      --no-extras      not what arguments point to\n"
 	"      --buffer=SIZE    bytes for each thread that is traced, with K, M or G; else 1M\n"
@@ -217,11 +217,23 @@ static int put_sample(struct trace_command *trace, const char *text) {
 	return ctl_put_number(trace->parameters, "sample", "--sample", strncmp(text, "1/", 2) ? text : text + 2, 1);
 }
 
+static int put_gpu(struct trace_command *trace, const char *source) {
+	if (source && strcmp(source, "events") && strcmp(source, "cupti"))
+		return ctl_usage("--gpu: %s is none of events, cupti", *source ? source : "\"\"");
+	trace->gpu = true;
+	trace->cupti = source && !strcmp(source, "cupti");
+	return -1;
+}
+
 static int put_backend(struct trace_command *trace, const char *name) {
 	if (!strcmp(name, "auto"))
 		return -1;
+	if (!strcmp(name, "cupti")) {
+		add_source(trace, "shim");
+		return put_gpu(trace, name);
+	}
 	if (strcmp(name, "shim") && strcmp(name, "bpf"))
-		return ctl_usage("--backend: %s is none of auto, shim, bpf", name);
+		return ctl_usage("--backend: %s is none of auto, shim, bpf, cupti", name);
 	add_source(trace, name);
 	return -1;
 }
@@ -322,8 +334,7 @@ static int take_option(struct trace_command *trace, int option, const char *argu
 		trace->discover = true;
 		return -1;
 	case OPTION_GPU:
-		trace->gpu = true;
-		return -1;
+		return put_gpu(trace, argument);
 	case OPTION_CTXSW:
 		trace->ctxsw = true;
 		return -1;
@@ -353,7 +364,7 @@ static void choose_sources(struct trace_command *trace) {
 	if (hooks || probes || (!only_calls && !backend))
 		add_source(trace, "kernel");
 	if (trace->gpu)
-		add_source(trace, "gpu");
+		add_source(trace, trace->cupti ? "cupti" : "gpu");
 }
 
 /* Hooks of which functions are counted only, and not looked at. */
@@ -419,7 +430,7 @@ int trace_options(struct trace_command *trace, int argc, char **argv) {
 		{ "comm", required_argument, NULL, OPTION_COMM },
 		{ "stacks", no_argument, NULL, 'k' },
 		{ "kernel", optional_argument, NULL, OPTION_KERNEL },
-		{ "gpu", no_argument, NULL, OPTION_GPU },
+		{ "gpu", optional_argument, NULL, OPTION_GPU },
 		{ "ctxsw", no_argument, NULL, OPTION_CTXSW },
 		{ "backend", required_argument, NULL, OPTION_BACKEND },
 		{ "probe", required_argument, NULL, OPTION_PROBE },

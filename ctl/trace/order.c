@@ -181,6 +181,7 @@ int trace_order_add(struct trace_order *order, struct trace_block *block, const 
 		break;
 	case TRACE_PROCESS:
 	case TRACE_LOST: /* so do these */
+	case TRACE_NOTE:
 		entry.start = entry.end = relative(order, ((const struct trace_lost *)record)->time);
 		break;
 	case TRACE_CLOCK:
@@ -255,3 +256,4 @@ _Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_ioctl, 
 _Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_event, end), "as trace_order_add() reads them");
 _Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_kernel, end), "as trace_order_add() reads them");
 _Static_assert(offsetof(struct trace_process, time) == offsetof(struct trace_lost, time), "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_process, time) == offsetof(struct trace_note, time), "as trace_order_add() reads them");

@@ -321,6 +321,7 @@ static const struct {
 	{ "process", EVENT_PROCESS, NULL },
 	{ "clock", EVENT_CLOCK, NULL },
 	{ "lost", EVENT_LOST, NULL },
+	{ "note", EVENT_NOTE, NULL },
 	{ "syscall", EVENT_HOOK, "syscall" },
 	{ "scheduler", EVENT_HOOK, "scheduler" },
 	{ "kernel_mem", EVENT_HOOK, "kernel_mem" },

@@ -69,5 +69,5 @@ bool report_filter_takes(const struct report_filter *filter, const struct trace_
 		of_pid = filter->pids[i] == item->pid;
 	if (!of_pid || item->start >= filter->to || (item->end < filter->from && item->start < filter->from))
 		return false;
-	return item->kind == EVENT_PROCESS || item->kind == EVENT_CLOCK || item->kind == EVENT_LOST || takes_name(filter, item);
+	return (item->kind >= EVENT_PROCESS && item->kind <= EVENT_NOTE) || takes_name(filter, item);
 }

@@ -99,7 +99,7 @@ bool report_is_transfer(const struct trace_item *item) {
 
 
 const char *report_type_name(enum trace_item_kind kind) {
-	static const char *const names[] = { "userspace", "ioctl", "kernel", "gpu", "ctxsw", "process", "clock", "lost" };
+	static const char *const names[] = { "userspace", "ioctl", "kernel", "gpu", "ctxsw", "process", "clock", "lost", "note" };
 
 	return names[kind];
 }

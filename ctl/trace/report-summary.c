@@ -13,7 +13,7 @@
 #include "report-names.h"
 #include "report.h"
 
-#define KINDS (EVENT_LOST + 1)
+#define KINDS (EVENT_NOTE + 1)
 #define DEVICES_MAX 64
 #define TOP_NAMES 20
 

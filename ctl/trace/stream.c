@@ -75,6 +75,7 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 		stream->state.events++;
 		break;
 	case TRACE_CLOCK:
+	case TRACE_NOTE:
 		break;
 	case TRACE_COUNTS:
 		stream->state.events += ((const struct trace_counts *)record)->calls;

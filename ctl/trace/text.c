@@ -225,6 +225,10 @@ static int text_item(struct trace_writer *writer, const struct trace_item *item)
 		put_thread(line, item);
 	if (item->kind == EVENT_LOST) {
 		put_lost(line, item);
+	} else if (item->kind == EVENT_NOTE) {
+		out_literal(line, "--- ");
+		out_printable(line, item->name);
+		out_literal(line, " ---");
 	} else if (item->kind == EVENT_PROCESS) {
 		put_process(line, item);
 	} else if (item->kind == EVENT_KERNEL) {

@@ -105,17 +105,19 @@ static bool take_sources(json_object *parameters, struct trace_options *options,
 		bool *source = strcmp(name, "shim") == 0     ? &options->shim
 			       : strcmp(name, "bpf") == 0    ? &options->bpf
 			       : strcmp(name, "gpu") == 0    ? &options->gpu
+			       : strcmp(name, "cupti") == 0  ? &options->cupti
 			       : strcmp(name, "kernel") == 0 ? &options->kernel
 							     : NULL;
 
 		if (!source)
-			return fault(f, "sources", "%.32s: expected some of shim, bpf, gpu, kernel", name);
+			return fault(f, "sources", "%.32s: expected some of shim, bpf, gpu, cupti, kernel", name);
 		*source = true;
+		options->gpu = options->gpu || options->cupti;
 	}
 	if (member && !json_object_array_length(member) && !control_member(parameters, "probes"))
-		return fault(f, "sources", "empty: expected some of shim, bpf, gpu, kernel");
+		return fault(f, "sources", "empty: expected some of shim, bpf, gpu, cupti, kernel");
 	if (options->gpu && !options->shim)
-		return fault(f, "sources", "gpu needs shim: it is the shim in the process that times kernels");
+		return fault(f, "sources", "gpu and cupti need shim: it is the shim in the process that times kernels");
 	return true;
 }
 

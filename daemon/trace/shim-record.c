@@ -213,12 +213,14 @@ static void ring_tell_clock(const struct shim_ring *ring, uint32_t device, struc
 		trace_session_emit(session, &record.record, record.pid, 0);
 }
 
-/* A kernel of a device whose clock is known. */
+/* A kernel of a device whose clock is known, or whose times are the host's. */
 static void ring_give_kernel(const struct shim_ring *ring, const struct ring_kernel *kernel) {
+	const bool host = kernel->record.record.flags & TRACE_RING_KERNEL_HOST;
 	const struct gpu_clock *clock = ring->clocks[kernel->record.device];
+	const uint64_t error = kernel->record.error + (host ? 0 : clock->error);
 	struct trace_kernel record = {
 		.record = { .size = sizeof(record), .type = TRACE_KERNEL, .source = TRACE_SOURCE_GPU },
-		.start = gpu_clock_nanoseconds(clock, kernel->record.start),
+		.start = host ? kernel->record.start : gpu_clock_nanoseconds(clock, kernel->record.start),
 		.pid = (uint32_t)ring->pid,
 		.tid = kernel->tid,
 		.sequence = kernel->sequence,
@@ -226,7 +228,7 @@ static void ring_give_kernel(const struct shim_ring *ring, const struct ring_ker
 		.context = kernel->record.context,
 		.stream = kernel->record.stream,
 		.function = kernel->record.function,
-		.error = clock->error < UINT32_MAX ? (uint32_t)clock->error : UINT32_MAX,
+		.error = error < UINT32_MAX ? (uint32_t)error : UINT32_MAX,
 	};
 
 	record.end = record.start + (kernel->record.end - kernel->record.start);
@@ -241,14 +243,17 @@ static void ring_give_kernel(const struct shim_ring *ring, const struct ring_ker
 }
 
 static const char *ring_take_kernel(struct shim_ring *ring, const struct trace_ring_kernel *record) {
+	const bool host = record->record.flags & TRACE_RING_KERNEL_HOST;
 	struct ring_kernel kernel = { .sequence = record->record.sequence, .record = *record };
 
 	if (record->record.size != sizeof(*record))
 		return "a kernel of another size";
-	if (record->device >= SHIM_DEVICES_MAX || record->end < record->start)
+	if (record->device >= SHIM_DEVICES_MAX || record->end < record->start || record->reserved)
 		return "a kernel out of range";
+	if (host && record->end > monotonic_now() + RECORD_FUTURE_NS)
+		return "a kernel of the future";
 	kernel.tid = ring_tid(ring, record->tid);
-	if (ring->clocks[record->device]) {
+	if (host || ring->clocks[record->device]) {
 		ring_give_kernel(ring, &kernel);
 		return NULL;
 	}
@@ -302,6 +307,24 @@ static const char *ring_take_pair(struct shim_ring *ring, const struct trace_rin
 	return NULL;
 }
 
+static const char *ring_take_note(const struct shim_ring *ring, const struct trace_ring_note *note) {
+	union {
+		struct trace_note note;
+		unsigned char bytes[sizeof(struct trace_note) + TRACE_RING_RECORD_MAX];
+	} out;
+	size_t n = note->record.size - sizeof(*note);
+
+	if (!n)
+		return "a note that is too short";
+	out.note = (struct trace_note){ .record = { .size = (uint32_t)(sizeof(out.note) + n), .type = TRACE_NOTE, .source = TRACE_SOURCE_SHIM },
+					.time = monotonic_now(), .pid = (uint32_t)ring->pid };
+	memcpy(out.note.text, note->text, n);
+	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
+		if (ring->sessions >> i & 1)
+			trace_session_emit(ring->table->sessions[i], &out.note.record, out.note.pid, 0);
+	return NULL;
+}
+
 /* ---- all ---- */
 
 const char *ring_take(struct shim_ring *ring, struct ring_slot *slot, const struct trace_ring_record *record, uint64_t now) {
@@ -316,6 +339,8 @@ const char *ring_take(struct shim_ring *ring, struct ring_slot *slot, const stru
 		return ring_take_kernel(ring, (const void *)record);
 	case TRACE_RING_CLOCK_PAIR:
 		return ring_take_pair(ring, (const void *)record, now);
+	case TRACE_RING_NOTE:
+		return ring_take_note(ring, (const void *)record);
 	}
 	return "a record of an unknown type";
 }

@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "config.h"
 #include "log.h"
 #include "memfd.h"
 #include "process.h"
@@ -101,7 +102,7 @@ uint32_t ring_tid(struct shim_ring *ring, uint32_t raw) {
 /* ---- options ---- */
 
 static uint32_t session_flags(const struct trace_options *options) {
-	return (options->extras ? TRACE_RING_EXTRAS : 0) | (options->gpu ? TRACE_RING_GPU : 0) | (options->stacks ? TRACE_RING_STACKS : 0);
+	return (options->extras ? TRACE_RING_EXTRAS : 0) | (options->gpu ? TRACE_RING_GPU : 0) | (options->cupti ? TRACE_RING_CUPTI : 0) | (options->stacks ? TRACE_RING_STACKS : 0);
 }
 
 /* Writes what sessions want, all together: before the process gets the ring. */
@@ -128,6 +129,8 @@ static void ring_configure(struct shim_ring *ring, unsigned int sessions) {
 	header->flags = ring->flags;
 	header->min_duration = ring->tsc ? tsc_clock_steps(&ring->table->tsc, ring->min_duration) : ring->min_duration;
 	header->sample = ring->sample;
+	if (ring->table->config && (*ring->table->config)->cupti)
+		strncpy(header->cupti, (*ring->table->config)->cupti, sizeof(header->cupti) - 1);
 	__atomic_store_n(&header->enabled, 1, __ATOMIC_RELEASE);
 }
 

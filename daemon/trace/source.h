@@ -28,6 +28,7 @@ struct trace_options {
 	size_t n_pids;
 	bool follow;
 	bool shim, bpf, gpu, kernel; /* sources */
+	bool cupti; /* with gpu: by CUPTI, if it can be had */
 	uint64_t functions[TRACE_FUNCTION_MAX / 64]; /* bit n: calls of function n; dynamic ones have the bit TRACE_FUNCTION_DYNAMIC */
 	const char *const *hooks; /* patterns */
 	size_t n_hooks;

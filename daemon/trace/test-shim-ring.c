@@ -575,7 +575,8 @@ static void test_kernels(void **state) {
 	const struct trace_clock *clock;
 	struct producer producer;
 	struct traced traced;
-	uint64_t host, unit;
+	uint64_t host, unit, error;
+	size_t at = 0;
 
 	config.options.gpu = true;
 	assert_int_equal(start_session(&a, &config), 0);
@@ -607,6 +608,24 @@ static void test_kernels(void **state) {
 	assert_true(got->sequence == 9 && got->tid == (uint32_t)getpid() && got->device == 3 && got->context == 5 && got->stream == 6 && got->function == 7);
 	assert_in_range(got->error, 990, 1010);
 	assert_int_equal(count_records(&b, TRACE_KERNEL) + count_records(&b, TRACE_CLOCK), 0);
+	assert_int_equal(got->error, clock->error);
+	error = clock->error;
+	/* one that the host's clock has stamped needs no pair; what its source does not know adds to the error */
+	kernel = (struct trace_ring_kernel){ .record = { .size = sizeof(kernel), .type = TRACE_RING_KERNEL, .flags = TRACE_RING_KERNEL_HOST, .sequence = 10 },
+					     .tid = (uint32_t)getpid(), .device = 5, .start = host - 7, .end = host, .function = 8, .error = 77 };
+	assert_true(producer_write(&producer, &kernel.record));
+	drain();
+	client_read(&a);
+	next_record(&a, &at, TRACE_KERNEL);
+	got = next_record(&a, &at, TRACE_KERNEL);
+	assert_true(got->start == host - 7 && got->end == host && got->device == 5 && got->sequence == 10 && got->error == 77);
+	kernel = (struct trace_ring_kernel){ .record = { .size = sizeof(kernel), .type = TRACE_RING_KERNEL, .sequence = 9 }, .start = 1000100, .end = 1000400,
+					     .device = 3, .error = 77 };
+	assert_true(producer_write(&producer, &kernel.record));
+	drain();
+	client_read(&a);
+	got = next_record(&a, &at, TRACE_KERNEL);
+	assert_int_equal(got->error, error + 77);
 	/* one whose device's clock is never told is lost */
 	kernel.device = 4;
 	assert_true(producer_write(&producer, &kernel.record));
@@ -614,14 +633,44 @@ static void test_kernels(void **state) {
 	session_flush_lost(a.session);
 	client_read(&a);
 	assert_int_equal(count_lost(&a, TRACE_SOURCE_GPU), 1);
-	assert_int_equal(count_records(&a, TRACE_KERNEL), 1);
+	assert_int_equal(count_records(&a, TRACE_KERNEL), 3);
+	end_client(&a);
+	end_client(&b);
+}
+
+static void test_notes(void **state) {
+	struct {
+		struct trace_ring_note note;
+		char text[16];
+	} note = { .note.record = { .size = sizeof(note), .type = TRACE_RING_NOTE }, .text = "no such thing" };
+	struct client a = {}, b = {};
+	struct producer producer;
+	struct traced traced;
+
+	start_usual(&a);
+	start_usual(&b);
+	begin(&traced, 1);
+	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
+	assert_true(producer_write(&producer, &note.note.record));
+	drain();
+	for (struct client *client = &a; client; client = client == &a ? &b : NULL) {
+		const struct trace_note *got;
+
+		client_read(client);
+		got = first_record(client, TRACE_NOTE);
+		assert_int_equal(got->pid, getpid());
+		assert_string_equal(got->text, "no such thing");
+		assert_true(got->time <= monotonic_now() && monotonic_now() - got->time < UINT64_C(60000000000));
+		assert_int_equal(count_records(client, TRACE_NOTE), 1);
+	}
+	gone(&traced);
 	end_client(&a);
 	end_client(&b);
 }
 
 /* ---- liars ---- */
 
-enum { LIES = 40 };
+enum { LIES = 43 };
 
 /* Writes that many bytes, whatever the record says; there is room. */
 static void put(struct producer *producer, const struct trace_ring_record *record, size_t n) {
@@ -656,7 +705,7 @@ static bool lie(unsigned int n, struct trace_ring *ring, struct producer *produc
 		CHANGE;      \
 		return true; \
 	}
-	LIE(record->type = 5)
+	LIE(record->type = 6)
 	LIE(record->type = 255)
 	LIE(record->size = 0)
 	LIE(record->size = 4)
@@ -690,7 +739,11 @@ static bool lie(unsigned int n, struct trace_ring *ring, struct producer *produc
 	record = &kernel.record;
 	LIE(kernel.device = SHIM_DEVICES_MAX)
 	LIE(kernel.start = 1)
+	LIE(kernel.reserved = 1)
 	LIE(record->size = 48)
+	LIE((record->flags = TRACE_RING_KERNEL_HOST, kernel.end = monotonic_now() + UINT64_C(10000000000)))
+	record->type = TRACE_RING_NOTE;
+	LIE(record->size = sizeof(*record))
 	record = &pair.record;
 	LIE(pair.device = UINT32_MAX)
 	LIE(pair.before = now + 1)
@@ -926,7 +979,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		TEST(test_counts), cmocka_unit_test(test_buckets),
 		TEST(test_order),   TEST(test_extras), TEST(test_slots),  TEST(test_ends), TEST(test_two_sessions), TEST(test_names),
-		TEST(test_kernels), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_shapes),	    TEST(test_not_meant),
+		TEST(test_kernels), TEST(test_notes), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_shapes),	    TEST(test_not_meant),
 		TEST(test_same_connection),
 	};
 #undef TEST

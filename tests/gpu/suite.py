@@ -24,6 +24,7 @@ from ctxsw import ContextSwitches
 from real import RealCode
 from sass import SassCode
 from session import Session, expect, expected, finish
+from times import TimesCode
 from tracing import TraceCode
 
 TOP = Path(__file__).resolve().parents[2]
@@ -50,7 +51,7 @@ def gpu():
     return {"gpu": name.value.decode(), "cuda_driver": version.value, "driver": text[0] if text else ""}
 
 
-class Suite(Benchmarks, ContextSwitches, RealCode, SassCode, TraceCode):
+class Suite(Benchmarks, ContextSwitches, RealCode, SassCode, TimesCode, TraceCode):
     def __init__(self, arguments):
         self.build = Path(arguments.build).resolve()
         self.libraries = arguments.libraries

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""train.py eager|compile|graphs [--small]: trains a transformer as it is told, a command a line; answers each with a line of JSON.
+"""train.py eager|compile|graphs [--small|--big]: trains a transformer as it is told, a command a line; answers each with a line of JSON.
 
     steps N          N steps: {"losses": [bits of each], "ms": milliseconds of a step}
     capture          graphs: captures the step anew
-    profile N        as steps, under torch.profiler: {"kernels": {name: [launches, threads]}, "order": [names], "us": {name: time on the GPU}}
+    profile N        as steps, under torch.profiler: {"kernels": {name: [launches, threads]}, "order": [names], "us": {name: time on the GPU},
+                    "median": {name: of one launch}, "busy": part of the time that the GPU works}
+    profiler 1|0     torch.profiler is on from now on, or ends: {"kernels": number of launches}
     memory           {"device": bytes in use on the GPU, "rss": KiB, "descriptors": n}
     quit
 """
 import json
 import os
+import statistics
 import struct
 import sys
 import tempfile
@@ -18,11 +21,12 @@ import time
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 import torch
 
-torch.use_deterministic_algorithms(True)
 torch.manual_seed(1)
-mode, small = sys.argv[1], "--small" in sys.argv
-width, layers, shape = (256, 2, (8, 64)) if small else (1024, 4, (16, 512))
-layer = torch.nn.TransformerEncoderLayer(width, 8, 4 * width, batch_first=True, dropout=0.0)
+mode, small, big = sys.argv[1], "--small" in sys.argv, "--big" in sys.argv
+torch.use_deterministic_algorithms(not big)
+# big: some 100 ms a step on an H100, of which the GPU idles hardly any, in less than 40 GiB
+width, layers, shape = (256, 2, (8, 64)) if small else (4096, 4, (8, 1024)) if big else (1024, 4, (16, 512))
+layer = torch.nn.TransformerEncoderLayer(width, 32 if big else 8, 4 * width, batch_first=True, dropout=0.0)
 model = torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False).cuda().to(torch.bfloat16)
 data = torch.randn(*shape, width, device="cuda", dtype=torch.bfloat16)
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
@@ -68,25 +72,47 @@ def steps(count):
     return {"losses": [struct.pack(">f", kept.item()).hex() for kept in losses], "ms": 1e3 * elapsed / max(count, 1)}
 
 
-def profile(count):
-    from torch.profiler import ProfilerActivity, profile as profiler
-
-    torch.cuda.synchronize()
-    with profiler(activities=[ProfilerActivity.CUDA]) as run:
-        steps(count) # the same launches as by that command
+def profiled_kernels(run):
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         run.export_chrome_trace(file.name)
         events = json.load(open(file.name))["traceEvents"]
+    return sorted((event for event in events if event.get("cat") == "kernel"), key=lambda event: float(event["ts"]))
+
+
+def new_profiler():
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.cuda.synchronize()
+    return profile(activities=[ProfilerActivity.CUDA])
+
+
+def profiler(on):
+    global running
+    if on:
+        running = new_profiler()
+        running.__enter__()
+        return {}
+    torch.cuda.synchronize()
+    running.__exit__(None, None, None)
+    return {"kernels": len(profiled_kernels(running))}
+
+
+def profile(count):
+    with new_profiler() as run:
+        steps(count) # the same launches as by that command
     kernels, order, times = {}, [], {}
-    for event in sorted((event for event in events if "ts" in event), key=lambda event: float(event["ts"])):
-        if event.get("cat") == "kernel":
-            order.append(event["name"])
-            times[event["name"]] = times.get(event["name"], 0) + float(event["dur"])
-            grid, block = event["args"]["grid"], event["args"]["block"]
-            entry = kernels.setdefault(event["name"], [0, 0])
-            entry[0] += 1
-            entry[1] += grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2]
-    return {"kernels": kernels, "order": order, "us": times}
+    events = profiled_kernels(run)
+    for event in events:
+        order.append(event["name"])
+        times.setdefault(event["name"], []).append(float(event["dur"]))
+        grid, block = event["args"]["grid"], event["args"]["block"]
+        entry = kernels.setdefault(event["name"], [0, 0])
+        entry[0] += 1
+        entry[1] += grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2]
+    span = float(events[-1]["ts"]) + float(events[-1]["dur"]) - float(events[0]["ts"])
+    return {"kernels": kernels, "order": order, "us": {name: sum(values) for name, values in times.items()},
+            "median": {name: statistics.median(values) for name, values in times.items()},
+            "busy": round(sum(map(sum, times.values())) / span, 4)}
 
 
 def memory():
@@ -105,5 +131,5 @@ for line in sys.stdin:
     word, *rest = line.split()
     if word == "quit":
         break
-    commands = {"steps": steps, "profile": profile, "memory": memory, "capture": capture}
+    commands = {"steps": steps, "profile": profile, "memory": memory, "capture": capture, "profiler": profiler}
     print(json.dumps(commands[word](*map(int, rest))), flush=True)

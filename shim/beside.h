@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Libraries of ours that lie beside the shim, and are loaded where they are wanted. */
+
+#include <stdint.h>
+
+enum beside_result {
+	BESIDE_OK,
+	BESIDE_NO_PLACE, /* the shim does not know where it lies, or too far down */
+	BESIDE_MISSING,
+	BESIDE_OTHER, /* of another version */
+};
+
+/* Fills in *table with what `entry` returns: a struct that begins with the number `abi`. */
+enum beside_result beside_load(const char *library, const char *entry, uint32_t abi,
+			       const void **table);

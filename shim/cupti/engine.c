@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * struct cupti_source (cupti.h) on top of NVIDIA's profiling library.
+ *
+ * What ran and the call that caused it have a number in common: CUPTI tells it within the call, if
+ * one asks for calls of that function, and in the record. Records come in buffers that are ours,
+ * from any thread; they are looked at by the thread that flushes, and only at its next flush, when
+ * the calls have long ended.
+ *
+ * CUPTI serves one subscriber at a time, and says who it is. It leaves the process as NVIDIA's
+ * documentation wants it: at the end of a call of the driver. Until there is one it is idle.
+ */
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "cupti.h"
+#include "find.h"
+
+#define BUFFER_SIZE ((size_t)128 << 10)
+#define BUFFERS_MAX 1024
+#define CALLS_MAX 256
+#define LEAVE_MS 200 /* for another thread that is at it */
+
+enum state {
+	AWAY,
+	ON,
+	LEAVING, /* the next call of the driver that ends takes it away, */
+	GOING, /* which is going on */
+};
+
+struct buffer {
+	struct buffer *next;
+	uint8_t *bytes;
+	size_t valid;
+};
+
+static struct cupti cupti;
+static bool found;
+static const struct cupti_events *events;
+static driver_handle subscriber;
+static enum state state;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around start, flush and stop */
+static uint32_t calls[CALLS_MAX];
+static uint32_t call_count;
+static const int kinds[] = {CUPTI_KERNEL, CUPTI_MEMCPY, CUPTI_MEMCPY_PEER, CUPTI_MEMSET};
+static bool enabled[sizeof(kinds) / sizeof(kinds[0])];
+
+/* Buffers: unused ones, and those with records, in their order. */
+static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct buffer *unused, *done, **done_end = &done;
+static unsigned buffer_count;
+static uint64_t dropped;
+static struct buffer *ripe, **ripe_end; /* with the lock: those that wait for the next flush */
+
+static const char *failure(const char *call, cupti_result result)
+{
+	static __thread char line[160];
+	const char *text = NULL;
+
+	if (cupti.get_result_string(result, &text) || !text)
+		text = "unknown";
+	snprintf(line, sizeof(line), "%s failed: %.80s (%d)", call, text, result);
+	return line;
+}
+
+/* --- what CUPTI calls --- */
+
+/* Takes CUPTI away. In the thread of a call that ends. */
+static void leave(void)
+{
+	enum state leaving = LEAVING;
+
+	if (!__atomic_compare_exchange_n(&state, &leaving, GOING, false, __ATOMIC_ACQ_REL,
+					 __ATOMIC_RELAXED))
+		return;
+	cupti.enable_domain(0, subscriber, CUPTI_DOMAIN_DRIVER);
+	cupti.unsubscribe(subscriber);
+	cupti.finalize();
+	__atomic_store_n(&state, AWAY, __ATOMIC_RELEASE);
+}
+
+static void on_call(void *userdata, int domain, uint32_t id, const void *data)
+{
+	const struct cupti_call *call = data;
+	enum state now = __atomic_load_n(&state, __ATOMIC_RELAXED);
+
+	if (domain != CUPTI_DOMAIN_DRIVER)
+		return;
+	if (now == ON && call->site == CUPTI_ENTER)
+		events->called(call->correlation, call->context);
+	else if (now == LEAVING && call->site == CUPTI_EXIT)
+		leave();
+}
+
+static struct buffer *new_buffer(void)
+{
+	struct buffer *buffer = buffer_count < BUFFERS_MAX ? calloc(1, sizeof(*buffer)) : NULL;
+
+	if (!buffer)
+		return NULL;
+	buffer->bytes = mmap(NULL, BUFFER_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			     -1, 0);
+	if (buffer->bytes == MAP_FAILED) {
+		free(buffer);
+		return NULL;
+	}
+	buffer_count++;
+	return buffer;
+}
+
+/* A buffer's place is at its end: CUPTI gives back the address alone. */
+#define BUFFER_OF(bytes) ((struct buffer **)(void *)((bytes) + BUFFER_SIZE - sizeof(struct buffer *)))
+
+static void on_requested(uint8_t **bytes, size_t *size, size_t *records_max)
+{
+	struct buffer *buffer;
+
+	pthread_mutex_lock(&buffers_lock);
+	buffer = unused;
+	if (buffer)
+		unused = buffer->next;
+	else
+		buffer = new_buffer();
+	pthread_mutex_unlock(&buffers_lock);
+	*bytes = buffer ? buffer->bytes : NULL;
+	*size = buffer ? BUFFER_SIZE - sizeof(buffer) : 0;
+	*records_max = 0;
+	if (buffer)
+		*BUFFER_OF(buffer->bytes) = buffer;
+}
+
+static void on_completed(driver_handle context, uint32_t stream, uint8_t *bytes, size_t size,
+			 size_t valid)
+{
+	struct buffer *buffer;
+	size_t count = 0;
+
+	if (!bytes)
+		return;
+	buffer = *BUFFER_OF(bytes);
+	if (cupti.dropped_records(NULL, 0, &count))
+		count = 0;
+	pthread_mutex_lock(&buffers_lock);
+	dropped += count;
+	buffer->valid = valid;
+	buffer->next = NULL;
+	*done_end = buffer;
+	done_end = &buffer->next;
+	pthread_mutex_unlock(&buffers_lock);
+}
+
+/* --- records --- */
+
+static void tell(const struct cupti_record *record)
+{
+	const struct cupti_kernel *kernel = (const void *)record;
+	const struct cupti_copy *copy = (const void *)record;
+	const struct cupti_copy_peer *peer = (const void *)record;
+	const struct cupti_set *set = (const void *)record;
+	struct cupti_work work = {0};
+
+#define TAKE(from)                                                                                 \
+	(work = (struct cupti_work){.correlation = (from)->correlation,                            \
+				    .device = (from)->device,                                      \
+				    .start = (from)->start,                                        \
+				    .end = (from)->end})
+	switch (record->kind) {
+	case CUPTI_KERNEL:
+		TAKE(kernel);
+		work.name = kernel->name ? kernel->name : "";
+		work.in_graph = kernel->graph_node != 0;
+		break;
+	case CUPTI_MEMCPY:
+		TAKE(copy);
+		break;
+	case CUPTI_MEMCPY_PEER:
+		TAKE(peer);
+		break;
+	case CUPTI_MEMSET:
+		TAKE(set);
+		break;
+	default:
+		return;
+	}
+#undef TAKE
+	if (work.start && work.end >= work.start)
+		events->ran(&work); /* else it has not ended yet */
+}
+
+static void read_buffer(const struct buffer *buffer)
+{
+	struct cupti_record *record = NULL;
+
+	while (cupti.next_record(buffer->bytes, buffer->valid, &record) == CUPTI_OK)
+		tell(record);
+}
+
+/* Tells of what waits, and takes all buffers that have records by now. */
+static void ripen(void)
+{
+	struct buffer *taken = ripe, **end = ripe_end;
+	uint64_t lost;
+
+	for (const struct buffer *buffer = taken; buffer; buffer = buffer->next)
+		read_buffer(buffer);
+	pthread_mutex_lock(&buffers_lock);
+	if (taken) {
+		*end = unused;
+		unused = taken;
+	}
+	ripe = done;
+	ripe_end = done ? done_end : NULL;
+	done = NULL;
+	done_end = &done;
+	lost = dropped;
+	dropped = 0;
+	pthread_mutex_unlock(&buffers_lock);
+	if (lost)
+		events->lost(lost);
+}
+
+/* --- start and stop --- */
+
+static const char *subscribe(void)
+{
+	char other[CUPTI_SUBSCRIBER_OTHER_SIZE + 1] = "";
+	struct cupti_subscriber named = {.size = sizeof(named),
+					 .name = "gpuprobed",
+					 .other = other,
+					 .other_size = CUPTI_SUBSCRIBER_OTHER_SIZE};
+	static __thread char line[160];
+	cupti_result result;
+
+	result = cupti.subscribe_named ?
+			 cupti.subscribe_named(&subscriber, on_call, NULL, &named) :
+			 cupti.subscribe(&subscriber, on_call, NULL);
+	if (result != CUPTI_SOMEBODY_ELSE)
+		return result ? failure("cuptiSubscribe", result) : NULL;
+	snprintf(line, sizeof(line), "another profiler has CUPTI in this process%s%s",
+		 other[0] ? ": " : "", other);
+	return line;
+}
+
+static void disable_all(void)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (enabled[i])
+			cupti.disable(kinds[i]);
+	memset(enabled, 0, sizeof(enabled));
+	for (uint32_t i = 0; i < call_count; i++)
+		cupti.enable_callback(0, subscriber, CUPTI_DOMAIN_DRIVER, calls[i]);
+	call_count = 0;
+}
+
+/* Enables what is wished. */
+static const char *enable_all(const struct cupti_wish *wish)
+{
+	cupti_result result;
+
+	for (uint32_t i = 0; i < wish->call_count && call_count < CALLS_MAX; i++)
+		/* a library may be older than a function */
+		if (!cupti.enable_callback(1, subscriber, CUPTI_DOMAIN_DRIVER, wish->calls[i]))
+			calls[call_count++] = wish->calls[i];
+	if (!call_count && wish->call_count)
+		return "CUPTI knows none of the functions that launch kernels";
+	for (size_t i = 0; i < (wish->copies ? sizeof(kinds) / sizeof(kinds[0]) : 1); i++) {
+		result = cupti.enable(kinds[i]);
+		if (result && kinds[i] != CUPTI_MEMCPY_PEER)
+			return failure("cuptiActivityEnable", result);
+		enabled[i] = !result;
+	}
+	return NULL;
+}
+
+static const char *begin(const struct cupti_wish *wish)
+{
+	const char *reason = subscribe();
+	cupti_result result;
+
+	if (reason)
+		return reason;
+	__atomic_store_n(&state, ON, __ATOMIC_RELEASE);
+	result = cupti.register_clock(events->clock);
+	if (result)
+		reason = failure("cuptiActivityRegisterTimestampCallback", result);
+	if (!reason) {
+		result = cupti.register_buffers(on_requested, on_completed);
+		if (result)
+			reason = failure("cuptiActivityRegisterCallbacks", result);
+	}
+	if (!reason)
+		reason = enable_all(wish);
+	if (reason) {
+		disable_all();
+		cupti.unsubscribe(subscriber);
+		__atomic_store_n(&state, AWAY, __ATOMIC_RELEASE);
+	}
+	return reason;
+}
+
+/* Is it away, or back again? False: another thread takes long. */
+static bool come_back(void)
+{
+	enum state leaving = LEAVING;
+
+	for (int i = 0; i < LEAVE_MS; i++) {
+		enum state now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+
+		if (now == AWAY || now == ON)
+			return true;
+		if (now == LEAVING && __atomic_compare_exchange_n(&state, &leaving, ON, false,
+								  __ATOMIC_ACQ_REL,
+								  __ATOMIC_RELAXED)) {
+			cupti.enable_domain(0, subscriber, CUPTI_DOMAIN_DRIVER);
+			return true;
+		}
+		leaving = LEAVING;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	return false;
+}
+
+static const char *start_locked(const struct cupti_wish *wish, const struct cupti_events *wanted)
+{
+	const char *reason = NULL;
+
+	if (!found) {
+		reason = find_cupti(wish->path, &cupti);
+		if (reason)
+			return reason;
+		found = true;
+	}
+	if (!come_back())
+		return "CUPTI is still being detached from the process";
+	events = wanted;
+	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == ON) {
+		disable_all();
+		reason = enable_all(wish);
+		if (reason) {
+			disable_all();
+			__atomic_store_n(&state, LEAVING, __ATOMIC_RELEASE);
+			cupti.enable_domain(1, subscriber, CUPTI_DOMAIN_DRIVER);
+		}
+		return reason;
+	}
+	return begin(wish);
+}
+
+static const char *start(const struct cupti_wish *wish, const struct cupti_events *wanted)
+{
+	const char *reason;
+
+	pthread_mutex_lock(&lock);
+	reason = start_locked(wish, wanted);
+	pthread_mutex_unlock(&lock);
+	return reason;
+}
+
+static void flush(bool all)
+{
+	pthread_mutex_lock(&lock);
+	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == ON) {
+		cupti.flush_all(0);
+		ripen();
+		if (all)
+			ripen();
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void stop(void)
+{
+	pthread_mutex_lock(&lock);
+	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == ON) {
+		disable_all();
+		cupti.flush_all(CUPTI_FLUSH_FORCED);
+		ripen();
+		ripen();
+		__atomic_store_n(&state, LEAVING, __ATOMIC_RELEASE);
+		cupti.enable_domain(1, subscriber, CUPTI_DOMAIN_DRIVER);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+__attribute__((visibility("default"))) const struct cupti_source *gpuprobe_cupti(void);
+
+const struct cupti_source *gpuprobe_cupti(void)
+{
+	static const struct cupti_source source = {
+		.abi = CUPTI_ABI,
+		.start = start,
+		.flush = flush,
+		.stop = stop,
+	};
+
+	return &source;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Times of kernels and copies by CUPTI (trace-cupti.c); for trace-gpu.c. */
+
+#include "trace-gpu.h"
+
+/*
+ * Before a session: calls of these functions (CUPTI's numbers), and copies, are to have times. NULL,
+ * or why that cannot be had: a static line.
+ */
+const char *trace_cupti_begin(const uint32_t *calls, uint32_t count, bool copies);
+
+/* The session has begun. */
+void trace_cupti_began(uint64_t number);
+
+/* CUPTI does not live in a forked child. */
+void trace_cupti_forked(void);
+
+/* The call of this frame, which has a correlation, has succeeded. */
+void trace_cupti_launched(const struct trace_frame *frame, const struct gpu_launch *launch,
+			  uint32_t sequence);
