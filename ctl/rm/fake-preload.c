@@ -3,7 +3,8 @@
 /*
  * The double of the driver for whole programs, by LD_PRELOAD: /dev/nvidiactl and /dev/nvidiaN are there. FAKE_DRIVER has words, as in
  * "gpus=2 version=470.57 open=13 refuse=18:0x1b bind=0x56:4 records=FILE": errno of open(2), the number of a call that is refused and by
- * which status, status and reason of a binding, a file of records for the event buffer.
+ * which status, status and reason of a binding, a file of records for the event buffer; slow=25:2000 makes that call and those behind it
+ * last so many milliseconds.
  */
 
 #include <dlfcn.h>
@@ -23,7 +24,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fake_driver fake;
-static int open_error;
+static int open_error, slow_at;
+static unsigned int slow_ms;
 
 static void read_records(const char *path) {
 	static char records[RECORDS_MAX * 32];
@@ -56,6 +58,8 @@ __attribute__((constructor)) static void configure(void) {
 			fake.refuse_at = (int)number, fake.status = (uint32_t)second;
 		else if (!strncmp(word, "bind=", 5))
 			fake.bind_status = (uint32_t)number, fake.bind_reason = (uint32_t)second;
+		else if (!strncmp(word, "slow=", 5))
+			slow_at = (int)number, slow_ms = (unsigned int)second;
 		else if (!strncmp(word, "records=", 8))
 			read_records(value + 1);
 	}
@@ -109,6 +113,8 @@ int ioctl(int fd, unsigned long command, ...) {
 		return next(fd, command, argument);
 	pthread_mutex_lock(&lock);
 	r = fake_driver_ioctl(&fake, fd, command, argument);
+	if (slow_at && fake.n_ioctls >= slow_at)
+		usleep(slow_ms * 1000);
 	pthread_mutex_unlock(&lock);
 	if (r < 0)
 		errno = -r;

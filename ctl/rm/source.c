@@ -266,6 +266,8 @@ static int open_all(struct rm_source *source) {
 		tell(source, "the GPU's clock%s: %s", source->options.ctxsw ? " and context switches" : "", source->client.error);
 		return 0;
 	}
+	if (!n && source->options.ctxsw)
+		tell(source, "context switches: the driver has no GPU");
 	source->gpus = calloc(n + 1, sizeof(*source->gpus));
 	if (!source->gpus)
 		return -ENOMEM;

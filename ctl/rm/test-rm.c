@@ -276,10 +276,10 @@ static void test_versions(void **state) {
 static void test_gpus(void **state) {
 	struct world world;
 
-	/* none: nothing to say */
 	setup(&world);
 	world.fake.n_gpus = 0;
 	open_world(&world, true);
+	assert_string_equal(world.lines, "context switches: the driver has no GPU\n");
 	assert_int_equal(world.n, 0);
 	assert_int_equal(rm_source_finish(world.source, now_ns()), 0);
 	close_world(&world);

@@ -105,7 +105,12 @@ def check_sample(trace):
     assert by_name['cuCtxSynchronize']['args']['=open'] is True and '=result' not in by_name['cuCtxSynchronize']['args']
     assert by_name['cuInit']['tid'] == by_name['cuModuleLoad']['tid'] == 1002 != by_name['crosses']['tid']
     assert thread(by_name['cuInit']) == thread(by_name['crosses']) == '\ufffd"worker'
-    assert len([event for event in events if event['name'] == 'clock']) == 3
+    assert len([event for event in events if event['name'] == 'clock']) == 4
+    # contexts of all processes have one row, which belongs to none
+    contexts = [event for event in events if event.get('cat') == 'ctxsw']
+    assert [(event['name'], event['ts'], event['dur']) for event in contexts] == [('py"thon[1000]', 700, 2), ('another user', 702.085, 1.915)]
+    assert len({(event['pid'], event['tid']) for event in contexts}) == 1
+    assert process(contexts[0]) == 'GPU 3' and thread(contexts[0]) == 'contexts'
     check_nesting(events)
 
 

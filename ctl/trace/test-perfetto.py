@@ -131,8 +131,13 @@ def check_sample(reader):
     assert reader.clocks[0] == (1, {MONOTONIC: START, 1: 1800000000000000000}), reader.clocks
     # the pair that goes back is not there
     gpu = 1700000000000000000
-    assert [clocks for sequence, clocks in reader.clocks[1:]] == [{MONOTONIC: START + 60, 64: gpu}, {MONOTONIC: START + 1060, 64: gpu + 1000}]
-    assert reader.clocks[1][0] == reader.clocks[2][0] != 1
+    assert [clocks for sequence, clocks in reader.clocks[1:]] == [{MONOTONIC: START + 60, 64: gpu}, {MONOTONIC: START + 1060, 64: gpu + 1000},
+                                                                  {MONOTONIC: START + 705000, 64: 1795323403571122560}]
+    assert reader.clocks[1][0] == reader.clocks[2][0] != 1 and reader.clocks[3][0] not in (1, reader.clocks[1][0])
+    # contexts of all processes have one track, which belongs to none
+    contexts = [by_name['py"thon[1000]'], by_name['another user']]
+    assert [reader.place(event) for event in contexts] == [['GPU 3 contexts']] * 2 and contexts[0]['track'] == contexts[1]['track']
+    assert span('py"thon[1000]') == (700000, 702000) and dict(contexts[0]['args'])['began'] == 'SIMPLE_START'
     values = by_name['values']
     assert span('values') == (100000, 101001) and reader.place(values) == ['py"thon', 'main']
     assert values['args'] == [

@@ -54,6 +54,26 @@ static struct trace_item kernel(const char *name, uint64_t start, uint64_t end, 
 				    .end = end, .stream = stream, .context = 0xabc, .error = 40 };
 }
 
+/* What two processes had of a GPU, one of which is not known, and the clock of that GPU. */
+static void put_contexts(struct scene *scene)
+{
+	struct trace_item item = { .kind = EVENT_CTXSW, .source = TRACE_SOURCE_GPU, .pid = 1000, .thread = "", .name = "py\"thon[1000]", .class = "ctxsw", .device = 3,
+				   .start = 700000, .end = 702000, .context = 0x35, .error = 500 };
+
+	add(&item, (struct trace_value){ .name = "began", .kind = VALUE_NAME, .number = 6, .text = "SIMPLE_START" });
+	put(scene, item);
+	item.process = &unknown;
+	item.pid = 0;
+	item.name = "another user";
+	item.start = 702085;
+	item.end = 704000;
+	put(scene, item);
+	item = (struct trace_item){ .kind = EVENT_CLOCK, .process = &unknown, .thread = "", .name = "clock", .class = "clock", .start = 705000, .end = 705000, .instant = true,
+				    .device = 3, .error = 500 };
+	add(&item, (struct trace_value){ .name = "gpu_time", .kind = VALUE_UINT, .number = INT64_C(1795323403571122560) });
+	put(scene, item);
+}
+
 /* Every kind of value, and groups. */
 static void put_values(struct scene *scene)
 {
@@ -328,6 +348,7 @@ int main(int argc, char **argv)
 		put_values(&scene);
 		put_launches(&scene);
 		put_memory(&scene);
+		put_contexts(&scene);
 	} else if (strcmp(argv[2], "many") == 0) {
 		put_many(&scene);
 		getrusage(RUSAGE_SELF, &before);
