@@ -93,6 +93,7 @@ enum trace_name_kind {
 	TRACE_NAME_FUNCTION = 1, /* id: `function` of calls, >= TRACE_FUNCTION_DYNAMIC; pid 0 */
 	TRACE_NAME_KERNEL = 2, /* id: CUfunction or CUkernel handle, of process pid; a later one replaces it */
 	TRACE_NAME_HOOK = 3, /* id: `hook` of events; pid 0. Its set, and what it is: "memory nvidia:nv_dma_map_alloc(pages:u64,contig:bool)=s32" */
+	TRACE_NAME_FILE = 5, /* id: the inode of a file that process pid executes code of; text: its path, as that process sees it. For names of functions in stacks */
 	TRACE_NAME_LIBRARY = 4, /* id: of a libcuda.so.1 that was found; text: path and version; for information */
 };
 

@@ -150,7 +150,7 @@ static void set_thread(const struct trace_decoder *decoder, struct trace_item *i
 }
 
 static void set_stack(const struct trace_decoder *decoder, struct trace_item *item, uint32_t id) {
-	const struct names_stack *stack = names_stack(decoder->names, id);
+	const struct names_stack *stack = names_stack(decoder->names, id, item->pid, decoder->number);
 
 	if (stack) {
 		item->n_frames = stack->n;

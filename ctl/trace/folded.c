@@ -129,13 +129,26 @@ static ssize_t find_sum(struct trace_writer *writer, size_t n)
 	return (ssize_t)slot;
 }
 
+/* "file+0x12 (function+0x4)": the function alone, as calls of one are to lie together. */
+static size_t add_function(struct trace_writer *writer, size_t n, const char *frame)
+{
+	const char *name = strstr(frame, " ("), *end = strrchr(frame, '+');
+	char text[1024];
+
+	if (!name || !end || end < name + 3 || strncmp(end, "+0x", 3) || end - name - 2 >= (ptrdiff_t)sizeof(text))
+		return add_frame(writer, n, frame);
+	memcpy(text, name + 2, (size_t)(end - name - 2));
+	text[end - name - 2] = '\0';
+	return add_frame(writer, n, text);
+}
+
 static size_t begin_path(struct trace_writer *writer, const struct trace_item *item)
 {
 	char name[32];
 	size_t n = add_frame(writer, 0, trace_process_name(item, name));
 
 	for (size_t i = item->n_frames; i-- > 0;)
-		n = add_frame(writer, n, item->frames[i]);
+		n = add_function(writer, n, item->frames[i]);
 	return n;
 }
 

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "map.h"
 #include "names.h"
+#include "symbols.h"
 
 #define BLOCK_SIZE ((size_t)64 << 10)
+#define FRAME_NAME_MAX 512
+#define FRAME_MAX (FRAME_NAME_MAX + 512)
 
 /* of libstdc++; C has no header for it */
 extern char *__cxa_demangle(const char *mangled, char *buffer, size_t *length, int *status);
@@ -19,6 +23,10 @@ struct version {
 	union {
 		struct trace_process_info process;
 		const struct names_text *text;
+		struct names_file {
+			const char *path;
+			uint64_t inode;
+		} file;
 	};
 };
 
@@ -31,7 +39,8 @@ struct block {
 struct names {
 	struct block *blocks; /* the first one is filled */
 	size_t n_bytes;
-	struct trace_map processes, threads, texts, named, hooks, stacks;
+	struct trace_map processes, threads, texts, named, hooks, stacks, files;
+	struct trace_symbols *symbols; /* NULL: not asked yet */
 };
 
 /* Memory until the end; NULL: there is none, or enough was taken. */
@@ -190,6 +199,59 @@ static void read_hook(struct names_hook *hook, char *text) {
 	}
 }
 
+/* The key of a file's last part. */
+static uint64_t hash_file(const char *name, size_t n) {
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	for (size_t i = 0; i < n; i++)
+		hash = (hash ^ (unsigned char)name[i]) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
+/* A file that a process executes code of; stacks name it by the last part of its path. */
+static void learn_file(struct names *names, const struct trace_name *name, uint64_t number) {
+	const struct names_text *path = keep_text(names, name->name, name->record.size - sizeof(*name));
+	const char *base = path ? strrchr(path->text, '/') : NULL;
+	struct version *version;
+
+	if (!base)
+		return;
+	version = add_version(names, &names->files, hash_file(base + 1, strlen(base + 1)), name->pid, number);
+	if (version)
+		version->file = (struct names_file){ .path = path->text, .inode = name->id };
+}
+
+/* Whether a process has two files of that name: then one does not know which one is meant. */
+static bool is_ambiguous(const struct version *version) {
+	for (const struct version *older = version->older; older; older = older->older)
+		if (older->file.inode != version->file.inode)
+			return true;
+	return false;
+}
+
+/* "file+0x12" becomes "file+0x12 (function+0x4)", if the function can be found. */
+static const char *name_frame(struct names *names, const char *frame, uint32_t pid, uint64_t number) {
+	const char *plus = strrchr(frame, '+'), *name;
+	const struct names_text *kept;
+	const struct version *file;
+	char text[FRAME_MAX], *end;
+	uint64_t offset, distance;
+	int n;
+
+	if (!plus || strncmp(plus, "+0x", 3) != 0)
+		return frame;
+	offset = strtoull(plus + 1, &end, 16);
+	file = *end ? NULL : version_at(&names->files, hash_file(frame, (size_t)(plus - frame)), pid, number);
+	if (!file || is_ambiguous(file) || (!names->symbols && trace_symbols_new(&names->symbols)))
+		return frame;
+	name = trace_symbols_name(names->symbols, pid, file->file.path, file->file.inode, offset, &distance);
+	if (!name)
+		return frame;
+	n = snprintf(text, sizeof(text), "%s (%.*s+0x%llx)", frame, FRAME_NAME_MAX, name, (unsigned long long)distance);
+	kept = n > 0 && n < (int)sizeof(text) ? keep_text(names, text, (size_t)n) : NULL;
+	return kept ? kept->text : frame;
+}
+
 static void learn_name(struct names *names, const struct trace_name *name, uint64_t number) {
 	size_t n_max = name->record.size - sizeof(*name);
 	struct names_hook *hook;
@@ -197,6 +259,8 @@ static void learn_name(struct names *names, const struct trace_name *name, uint6
 
 	if (name->kind == TRACE_NAME_KERNEL || name->kind == TRACE_NAME_FUNCTION)
 		return learn_text(names, &names->named, name->id, (uint64_t)name->kind << 32 | name->pid, name->name, n_max, number);
+	if (name->kind == TRACE_NAME_FILE)
+		return learn_file(names, name, number);
 	if (name->kind != TRACE_NAME_HOOK || trace_map_get(&names->hooks, name->id, 0))
 		return;
 	hook = keep(names, sizeof(*hook));
@@ -214,6 +278,7 @@ static void learn_stack(struct names *names, const struct trace_stack *record) {
 
 	if (!stack || !record->id)
 		return;
+	stack->named = false;
 	stack->n = record->n;
 	for (size_t i = 0; i < stack->n; i++) {
 		size_t n = strnlen(text, (size_t)(end - text));
@@ -268,8 +333,14 @@ const struct names_hook *names_hook(const struct names *names, uint32_t hook) {
 	return trace_map_get(&names->hooks, hook, 0);
 }
 
-const struct names_stack *names_stack(const struct names *names, uint32_t stack) {
-	return stack ? trace_map_get(&names->stacks, stack, 0) : NULL;
+const struct names_stack *names_stack(struct names *names, uint32_t number_of_stack, uint32_t pid, uint64_t number) {
+	struct names_stack *stack = number_of_stack ? trace_map_get(&names->stacks, number_of_stack, 0) : NULL;
+
+	for (size_t i = 0; stack && !stack->named && i < stack->n; i++)
+		stack->frames[i] = name_frame(names, stack->frames[i], pid, number);
+	if (stack)
+		stack->named = true;
+	return stack;
 }
 
 int names_new(struct names **namesp) {
@@ -278,12 +349,13 @@ int names_new(struct names **namesp) {
 }
 
 struct names *names_free(struct names *names) {
-	struct trace_map *maps[] = { &names->processes, &names->threads, &names->texts, &names->named, &names->hooks, &names->stacks };
+	struct trace_map *maps[] = { &names->processes, &names->threads, &names->texts, &names->named, &names->hooks, &names->stacks, &names->files };
 
 	if (!names)
 		return NULL;
 	for (size_t i = 0; i < sizeof(maps) / sizeof(*maps); i++)
 		trace_map_deinit(maps[i], NULL);
+	trace_symbols_free(names->symbols);
 	while (names->blocks) {
 		struct block *next = names->blocks->next;
 

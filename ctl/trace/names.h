@@ -7,6 +7,7 @@
  * NAMES_BYTES_MAX is forgotten: a trace is foreign data.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,6 +39,7 @@ struct names_hook {
 };
 
 struct names_stack {
+	bool named; /* names of functions were looked for */
 	size_t n;
 	const char *frames[];
 };
@@ -54,4 +56,5 @@ const char *names_thread(const struct names *names, uint32_t pid, uint32_t tid, 
 /* NULL: not told. */
 const struct names_text *names_text(const struct names *names, enum trace_name_kind kind, uint32_t pid, uint64_t id, uint64_t number);
 const struct names_hook *names_hook(const struct names *names, uint32_t hook);
-const struct names_stack *names_stack(const struct names *names, uint32_t stack);
+/* With names of functions, as far as the files are there; it is of process pid. */
+const struct names_stack *names_stack(struct names *names, uint32_t stack, uint32_t pid, uint64_t number);

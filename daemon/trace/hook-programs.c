@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "hook-file.h"
+#include "elf-symbols.h"
 #include "hook-kernel.h"
 #include "hook-bpf.h"
 
@@ -399,14 +399,14 @@ static int uprobe(struct hook_programs *programs, const char *name, const char *
 
 int hook_programs_user(struct hook_programs *programs, const char *path, const char *symbol, uint32_t row, bool span) {
 	libbpf_print_fn_t previous = libbpf_set_print(NULL);
-	int fd = hook_file_open(path, programs->any_owner, programs->owner), r = fd < 0 ? fd : 0;
+	int fd = elf_file_open(path, programs->any_owner, programs->owner), r = fd < 0 ? fd : 0;
 	size_t n = programs->n_links;
 	char file[64]; /* the very inode that was looked at */
 	uint64_t offset;
 
 	snprintf(file, sizeof(file), "/proc/self/fd/%d", fd);
 	if (!r)
-		r = hook_file_find(fd, symbol, &offset);
+		r = elf_function_find(fd, symbol, &offset);
 	if (!r && span)
 		r = uprobe(programs, "hook_return", file, offset, row, true);
 	if (!r)

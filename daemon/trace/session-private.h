@@ -15,6 +15,7 @@
 #define SESSION_PROCESSES_MAX 65536
 #define SESSION_THREADS_MAX 262144
 #define SESSION_STACKS_MAX 65536
+#define SESSION_FILES_MAX 16384
 #define SESSION_MISSING_MAX 256
 
 struct shim_ring;
@@ -81,6 +82,7 @@ struct trace_session {
 	uint64_t functions[(TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC) / 64];
 	struct number_map stacks; /* hash -> id */
 	uint32_t last_stack;
+	struct number_map files; /* pid and inode of those in stacks */
 	struct number_map tallies; /* of calls that are counted */
 	uint64_t counted; /* when they were told */
 	char **missing;
@@ -157,7 +159,11 @@ uint16_t trace_table_function(struct trace_table *table, const char *name);
 
 /*
  * stack.c: the texts of addresses of a process, one after the other; none if it is not the owner's (NULL: any will do), as of set-user-id programs he may not
- * learn where their code is. Bytes written.
+ * learn where their code is. Each file that occurs is told. Bytes written.
  */
-size_t stack_describe(struct stack_cache *cache, pid_t pid, const uid_t *owner, const uint64_t *addresses, size_t n, char *text, size_t size);
+typedef void (*stack_file_fn)(void *userdata, pid_t pid, uint64_t inode, const char *path);
+size_t stack_describe(struct stack_cache *cache, pid_t pid, const uid_t *owner, const uint64_t *addresses, size_t n, char *text, size_t size,
+		      stack_file_fn file, void *userdata);
+/* A process's stacks will be asked for. */
+void stack_foresee(struct stack_cache *cache, pid_t pid);
 void stack_cache_deinit(struct stack_cache *cache);

@@ -185,6 +185,30 @@ uint16_t trace_session_function(struct trace_session *session, const char *name)
 	return number;
 }
 
+void trace_session_foresee(struct trace_session *session, pid_t pid) {
+	if (session->options->stacks)
+		stack_foresee(&session->table->stacks, pid);
+}
+
+/* stack_file_fn: tells a file once. One of a name that is too long stays without. */
+static void session_tell_file(void *userdata, pid_t pid, uint64_t inode, const char *path) {
+	struct trace_session *session = userdata;
+	uint64_t key = number_hash((uint64_t)pid << 32) ^ inode;
+	size_t n = strlen(path);
+	struct {
+		struct trace_name name;
+		char text[1024];
+	} record = { .name = { .pid = (uint32_t)pid, .kind = TRACE_NAME_FILE, .id = inode } };
+
+	key += !key;
+	if (n >= sizeof(record.text) || number_map_find(&session->files, key) || session->files.n >= SESSION_FILES_MAX)
+		return;
+	memcpy(record.text, path, n);
+	record.name.record = (struct trace_record){ .size = (uint32_t)(sizeof(record.name) + (n + 8) / 8 * 8), .type = TRACE_NAME };
+	if (trace_session_emit(session, &record.name.record, (uint32_t)pid, 0))
+		number_map_add(&session->files, key, 1);
+}
+
 uint32_t trace_session_stack(struct trace_session *session, pid_t pid, const uint64_t *addresses, size_t n) {
 	union {
 		struct trace_stack stack;
@@ -207,7 +231,8 @@ uint32_t trace_session_stack(struct trace_session *session, pid_t pid, const uin
 	record.stack.n = (uint32_t)n;
 	memcpy(record.stack.addresses, addresses, n * sizeof(addresses[0]));
 	text = sizeof(record.stack) + n * sizeof(addresses[0]);
-	text += stack_describe(&session->table->stacks, pid, session->options->all_users ? NULL : &session->options->caller, addresses, n, (char *)record.bytes + text, sizeof(record) - text);
+	text += stack_describe(&session->table->stacks, pid, session->options->all_users ? NULL : &session->options->caller, addresses, n, (char *)record.bytes + text,
+			       sizeof(record) - text, session_tell_file, session);
 	record.stack.record = (struct trace_record){ .size = (uint32_t)((text + 7) / 8 * 8), .type = TRACE_STACK };
 	trace_session_emit(session, &record.stack.record, (uint32_t)pid, 0);
 	return session->last_stack;
@@ -411,6 +436,7 @@ struct trace_session *trace_session_free(struct trace_session *session) {
 	session_deinit_counts(session);
 	session_deinit_buffer(session);
 	number_map_deinit(&session->stacks);
+	number_map_deinit(&session->files);
 	for (size_t i = 0; i < session->n_missing; i++)
 		free(session->missing[i]);
 	free(session->missing);

@@ -347,6 +347,7 @@ const char *ring_take(struct shim_ring *ring, struct ring_slot *slot, const stru
 
 void ring_tell(const struct shim_ring *ring, struct trace_session *session) {
 	trace_session_process(session, ring->pid);
+	trace_session_foresee(session, ring->pid);
 	for (size_t i = 0; i < ring->names.size; i++)
 		if (ring->names.entries[i].key) {
 			const struct trace_name *name = (const struct trace_name *)(uintptr_t)ring->names.entries[i].value;

@@ -78,6 +78,8 @@ bool trace_session_has_shim(struct trace_session *session, pid_t pid);
  * stack, innermost first (a TRACE_STACK is sent once; texts come from /proc/PID/maps; 0: none).
  */
 uint16_t trace_session_function(struct trace_session *session, const char *name);
+/* A process may have stacks: it may be gone when they come. */
+void trace_session_foresee(struct trace_session *session, pid_t pid);
 uint32_t trace_session_stack(struct trace_session *session, pid_t pid, const uint64_t *addresses, size_t n);
 
 /* A line for `missing` of the first reply. */

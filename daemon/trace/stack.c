@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Texts of return addresses: the file that is mapped there and the offset in it. A process's mappings are kept for a second, as reading them may take longer than the
- * records of a whole turn, and are read again for an address that is in none. All this reading together gets a tenth of the time: stacks that come
- * while there is none left, because a process has very many mappings or stacks that lie, have no text.
+ * Texts of return addresses: the file that is mapped there and the offset in it; whoever reads the trace finds functions in that file. A process's mappings are read
+ * when it is first seen, as it may be gone when its stacks come, kept for a second, as reading them may take longer than the records of a whole turn, and read
+ * again for an address that is in none. All this reading together gets a tenth of the time: stacks that come while there is none left, because a process has very
+ * many mappings or stacks that lie, have no text.
  */
 
 #include <stdio.h>
@@ -19,14 +20,14 @@
 #define STACK_PAUSE 9 /* times as long as reading took */
 
 struct stack_mapping {
-	uint64_t start, end, offset;
-	char *file;
+	uint64_t start, end, offset, inode;
+	char *path, *file; /* its last part */
 };
 
 static void mappings_clear(struct stack_mappings *mappings) {
 	for (size_t i = 0; i < mappings->n; i++)
-		if (!i || mappings->list[i].file != mappings->list[i - 1].file)
-			free(mappings->list[i].file);
+		if (!i || mappings->list[i].path != mappings->list[i - 1].path)
+			free(mappings->list[i].path);
 	free(mappings->list);
 	*mappings = (struct stack_mappings){};
 }
@@ -37,10 +38,9 @@ void stack_cache_deinit(struct stack_cache *cache) {
 }
 
 /* Adds code of a file. False: no room. */
-static bool mappings_add(struct stack_mappings *mappings, size_t *sizep, uint64_t start, uint64_t end, uint64_t offset, const char *path) {
-	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+static bool mappings_add(struct stack_mappings *mappings, size_t *sizep, const struct stack_mapping *mapping, const char *path) {
 	struct stack_mapping *last = mappings->n ? &mappings->list[mappings->n - 1] : NULL, *grown;
-	char *file;
+	char *kept;
 
 	if (mappings->n == *sizep) {
 		grown = *sizep < STACK_MAPPINGS_MAX ? realloc(mappings->list, (2 * *sizep + 64) * sizeof(*grown)) : NULL;
@@ -50,38 +50,41 @@ static bool mappings_add(struct stack_mappings *mappings, size_t *sizep, uint64_
 		mappings->list = grown;
 		last = mappings->n ? &grown[mappings->n - 1] : NULL;
 	}
-	file = last && strncmp(last->file, name, STACK_TEXT_MAX - 24) == 0 ? last->file : strndup(name, STACK_TEXT_MAX - 24);
-	if (file)
-		mappings->list[mappings->n++] = (struct stack_mapping){ start, end, offset, file };
-	return file;
+	kept = last && strcmp(last->path, path) == 0 ? last->path : strdup(path);
+	if (!kept)
+		return false;
+	mappings->list[mappings->n] = *mapping;
+	mappings->list[mappings->n].path = kept;
+	mappings->list[mappings->n++].file = strrchr(kept, '/') ? strrchr(kept, '/') + 1 : kept;
+	return true;
 }
 
-/* Reads the mappings of code, which are in the order of addresses. */
-static void mappings_read(struct stack_mappings *mappings, pid_t pid) {
+/* Reads the mappings of code, which are in the order of addresses. False: there are none, as of a process that is gone. */
+static bool mappings_read(struct stack_mappings *mappings, pid_t pid) {
 	char line[4096 + 128], path[64], mode[5];
-	uint64_t start, end, offset;
+	struct stack_mapping mapping = {};
 	struct stat status;
 	size_t size = 0;
 	FILE *maps;
 	int at;
 
-	mappings_clear(mappings);
-	mappings->pid = pid;
+	*mappings = (struct stack_mappings){ .pid = pid };
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
 	maps = fopen(path, "re");
 	if (maps && fstat(fileno(maps), &status) == 0) {
 		mappings->uid = status.st_uid; /* root, if it has other rights than its user */
 		while (fgets(line, sizeof(line), maps)) {
 			at = 0;
-			if (sscanf(line, "%lx-%lx %4s %lx %*s %*s %n", &start, &end, mode, &offset, &at) < 4 || !at || mode[2] != 'x')
+			if (sscanf(line, "%lx-%lx %4s %lx %*s %lu %n", &mapping.start, &mapping.end, mode, &mapping.offset, &mapping.inode, &at) < 5 || !at || mode[2] != 'x')
 				continue;
 			line[strcspn(line, "\n")] = '\0';
-			if (line[at] && !mappings_add(mappings, &size, start, end, offset, line + at))
+			if (line[at] && !mappings_add(mappings, &size, &mapping, line + at))
 				break;
 		}
 	}
 	if (maps)
 		fclose(maps);
+	return mappings->n;
 }
 
 static const struct stack_mapping *mappings_find(const struct stack_mappings *mappings, uint64_t address) {
@@ -101,7 +104,8 @@ static const struct stack_mapping *mappings_find(const struct stack_mappings *ma
 /* What is known of a process's mappings; reads them if that is too little, and there is time. NULL: nothing. */
 static const struct stack_mappings *cache_get(struct stack_cache *cache, pid_t pid, const uint64_t *addresses, size_t n) {
 	struct stack_mappings *mappings = &cache->processes[0];
-	uint64_t now = monotonic_now();
+	uint64_t now = monotonic_now(), end;
+	struct stack_mappings fresh;
 	bool known;
 
 	for (size_t i = 0; i < STACK_PROCESSES_MAX && mappings->pid != pid; i++)
@@ -111,14 +115,24 @@ static const struct stack_mappings *cache_get(struct stack_cache *cache, pid_t p
 	for (size_t i = 0; i < n && known; i++)
 		known = mappings_find(mappings, addresses[i]);
 	if (!known && now >= cache->next) {
-		mappings_read(mappings, pid);
-		mappings->time = monotonic_now();
-		cache->next = mappings->time + STACK_PAUSE * (mappings->time - now);
+		if (mappings_read(&fresh, pid)) {
+			mappings_clear(mappings);
+			*mappings = fresh;
+		}
+		end = monotonic_now();
+		if (mappings->pid == pid)
+			mappings->time = end;
+		cache->next = end + STACK_PAUSE * (end - now);
 	}
 	return mappings->pid == pid ? mappings : NULL;
 }
 
-size_t stack_describe(struct stack_cache *cache, pid_t pid, const uid_t *owner, const uint64_t *addresses, size_t n, char *text, size_t size) {
+void stack_foresee(struct stack_cache *cache, pid_t pid) {
+	cache_get(cache, pid, NULL, 0);
+}
+
+size_t stack_describe(struct stack_cache *cache, pid_t pid, const uid_t *owner, const uint64_t *addresses, size_t n, char *text, size_t size,
+		      stack_file_fn file, void *userdata) {
 	const struct stack_mappings *mappings = cache_get(cache, pid, addresses, n);
 	size_t done = 0;
 
@@ -128,8 +142,10 @@ size_t stack_describe(struct stack_cache *cache, pid_t pid, const uid_t *owner, 
 		size_t length;
 
 		if (mapping)
-			snprintf(one, sizeof(one), "%s+0x%lx", mapping->file, addresses[i] - mapping->start + mapping->offset);
+			snprintf(one, sizeof(one), "%.*s+0x%lx", STACK_TEXT_MAX - 24, mapping->file, addresses[i] - mapping->start + mapping->offset);
 		length = strlen(one) + 1;
+		if (mapping && mapping->inode && mapping->path[0] == '/')
+			file(userdata, pid, mapping->inode, mapping->path);
 		/* each has its NUL, also one without a text, and those for which there is no more room */
 		if (done + length + (n - i - 1) > size) {
 			one[0] = '\0';

@@ -5,7 +5,7 @@
  * program. The session is one of our own that keeps all records. Without the right to load eBPF programs it skips.
  */
 
-#include "hook-file.h"
+#include "elf-symbols.h"
 #include "hook-private.h"
 #include "hook-programs.h"
 
@@ -420,7 +420,7 @@ static void test_user_files(void **state) {
 	alarm(0);
 	assert_true(is_missing("/fifo: main: not a program"));
 	assert_true(is_missing("/cut: main: not a program"));
-	assert_int_equal(hook_file_open(link, false, 4242), -EACCES); /* where it leads to counts, not whose the link is */
+	assert_int_equal(elf_file_open(link, false, 4242), -EACCES); /* where it leads to counts, not whose the link is */
 	child_run(&child);
 	finish();
 	snprintf(command, sizeof(command), "rm -r %s", folder);

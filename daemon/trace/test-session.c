@@ -165,7 +165,10 @@ static void test_numbers(void **state) {
 	struct client a = {}, b = {};
 	uint64_t here = (uint64_t)(uintptr_t)&test_numbers;
 	const struct trace_stack *stack;
+	const struct trace_name *file;
+	struct stat status;
 	char name[200];
+	size_t at = 0;
 
 	start_usual(&a);
 	start_usual(&b);
@@ -189,7 +192,11 @@ static void test_numbers(void **state) {
 	assert_int_equal(trace_session_stack(b.session, getpid(), addresses, 3), 1);
 	client_read(&a);
 	client_read(&b);
-	assert_int_equal(count_records(&a, TRACE_NAME), TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC - 1);
+	assert_int_equal(count_records(&a, TRACE_NAME), TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC - 1 + 1);
+	assert_int_equal(stat("/proc/self/exe", &status), 0);
+	while ((file = next_record(&a, &at, TRACE_NAME)) && file->kind != TRACE_NAME_FILE)
+		;
+	assert_true(file && file->id == status.st_ino && file->pid == (uint32_t)getpid() && strstr(file->name, "/test-trace-session"));
 	assert_int_equal(count_records(&b, TRACE_NAME), 2);
 	assert_int_equal(count_records(&a, TRACE_STACK), 2);
 	stack = first_record(&a, TRACE_STACK);

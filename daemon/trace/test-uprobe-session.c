@@ -87,6 +87,9 @@ uint16_t trace_session_function(struct trace_session *s, const char *name) {
 	return (uint16_t)(TRACE_FUNCTION_DYNAMIC + s->n_dynamic++);
 }
 
+void trace_session_foresee(struct trace_session *s, pid_t pid) {
+}
+
 uint32_t trace_session_stack(struct trace_session *s, pid_t pid, const uint64_t *addresses, size_t n) {
 	s->n_frames = n;
 	s->last_stack = addresses[0];

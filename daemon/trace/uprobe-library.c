@@ -226,7 +226,8 @@ static void look_at_process(struct trace_uprobe *uprobe, pid_t pid) {
 	if (!trace_session_means(uprobe->session, pid) || trace_session_has_shim(uprobe->session, pid))
 		return;
 	uprobe->finding = pid;
-	libcuda_find_mapped(pid, found_library, uprobe);
+	if (libcuda_find_mapped(pid, found_library, uprobe) > 0)
+		trace_session_foresee(uprobe->session, pid);
 	uprobe->finding = 0;
 }
 

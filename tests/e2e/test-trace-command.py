@@ -88,6 +88,10 @@ def test_formats():
         out, err = folder.trace(*RUN)
         check("PASS" in out, out)
         equal(count(re.findall(r"^\d\d:\d\d:\d\d\.\d{6} vec_add_driver\[\d+\] (cu\w+)\(.*\) = CUDA_SUCCESS <[\d.]+[mun]?s>$", err, re.M)), CALLS, err)
+        folder.trace("-k", "-e", "launch", "-o", "x.jsonl", *RUN)
+        for call in calls(folder.lines("x.jsonl")):
+            check(re.search(r"^vec_add_driver\+0x[0-9a-f]+ \(launch_one\+0x[0-9a-f]+\)$", call["stack"][0]), call["stack"])
+            check(any("(main+0x" in frame for frame in call["stack"]), call["stack"])
         out, err = folder.trace("-c", "-s", *RUN)
         rows = {row[-1]: (int(row[2]), int(row[3])) for row in (line.split() for line in err.splitlines()) if row and row[0] == "call"}
         equal({name: rows[name] for name in CALLS}, {name: (n, 0) for name, n in CALLS.items()})

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Functions of ELF files. The files are anybody's, who may make anything of them at any time: a FIFO, on whose opening one would wait; a link to another file, once
+ * somebody has looked; a shorter file, which would kill who has it mapped. So a file is opened as a path first, looked at, and read by pread(2) into memory of
+ * bounded size; nothing in it is believed.
+ */
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Opens a regular file, which belongs to the owner unless any will do; never blocks. The descriptor, or -errno. */
+int elf_file_open(const char *path, bool any, uid_t owner);
+
+/* All n bytes at an offset. 0, -ENOEXEC: the file ends before that, or another -errno. */
+int elf_file_read(int fd, void *to, size_t n, uint64_t offset);
+
+/* What of a file is in memory: its parts' headers. */
+struct elf_image {
+	int fd; /* borrowed */
+	uint16_t type, machine; /* ET_*, EM_* */
+	size_t n_segments, n_sections;
+	Elf64_Phdr *segments;
+	Elf64_Shdr *sections;
+};
+
+/* 0, -ENOEXEC: it is no program or library, or another -errno. */
+int elf_image_init(struct elf_image *image, int fd);
+void elf_image_deinit(struct elf_image *image);
+
+/* Where an address of code is in the file, and how many bytes of its segment follow. False: nowhere. */
+bool elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t *offsetp, uint64_t *followp);
+/* The other way. */
+bool elf_image_address(const struct elf_image *image, uint64_t offset, uint64_t *addressp);
+
+struct elf_limits {
+	uint64_t symbols, strings; /* bytes of the latter */
+};
+
+/*
+ * Gives each function of a table of symbols (SHT_DYNSYM or SHT_SYMTAB) with its name, which lies in *stringsp: those are the caller's to free, also when the answer
+ * is another. take ends it by not returning 0, which is the answer then. 0, -ENOENT: there is no such table, -ENOEXEC: it is broken or over the limits, or
+ * another -errno.
+ */
+int elf_image_functions(const struct elf_image *image, uint32_t kind, const struct elf_limits *limits,
+			int (*take)(void *userdata, const Elf64_Sym *symbol, const char *name), void *userdata, char **stringsp);
+
+/* Where a function is in a file. 0, -ENOENT: it has none of that name, -ENOEXEC: it is no program or library, or another -errno. */
+int elf_function_find(int fd, const char *name, uint64_t *offsetp);
