@@ -50,6 +50,7 @@ struct config {
 	char *session_name, *file;
 
 	bool verify, allow_exit;
+	bool user_attach; /* users who are no members of the group may attach to their own processes */
 	unsigned int deadline_ms; /* of one image, for the shim */
 	unsigned int compile_ms; /* of one image, for its worker, when nobody waits any more */
 	unsigned int mirror_period_ms;

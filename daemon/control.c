@@ -368,6 +368,30 @@ static const char *control_attach_options(json_object *parameters, struct attach
 	return NULL;
 }
 
+/*
+ * Whether the caller may attach to the processes that the filter means; if he may to his own only, the filter means these alone from then
+ * on. 0 or answered.
+ */
+static int control_attach_refused(const struct daemon *daemon, struct varlink_call *call, struct filter *filter, bool *refused) {
+	const uid_t uid = varlink_call_peer(call)->uid;
+
+	*refused = false;
+	if (control_may_attach(call))
+		return 0;
+	*refused = true;
+	if (!daemon->config->user_attach)
+		return control_error_reason(call, "PermissionDenied",
+					    "only root and members of the group " CONTROL_GROUP
+					    " may attach (user-attach = yes would let users attach to their own processes)");
+	if (filter->has_uid && filter->uid != uid)
+		return control_error_reason(call, "PermissionDenied",
+					    "processes of others: only root and members of the group " CONTROL_GROUP " may attach to them");
+	*refused = false;
+	filter->has_uid = filter->own = true;
+	filter->uid = uid;
+	return 0;
+}
+
 static int control_attach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
 	struct control_attach *work;
@@ -377,13 +401,15 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	char buffer[128];
 	unsigned char *bytes;
 	struct filter filter;
+	bool refused;
 	int r;
 
-	if (!control_may_attach(call))
-		return control_error_reason(call, "PermissionDenied",
-					    "only root and members of the group " CONTROL_GROUP
-					    " may attach");
 	why = control_filter(control_member(parameters, "filter"), &filter, &parameter);
+	if (!why) {
+		r = control_attach_refused(daemon, call, &filter, &refused);
+		if (refused)
+			return r;
+	}
 	if (!why)
 		why = control_attach_options(parameters, &options, &parameter, buffer);
 	if (why)

@@ -93,6 +93,8 @@ bool filter_matches(const struct filter *filter, const struct process_facts *fac
 		return false;
 	if (filter->has_uid && filter->uid != facts->uid)
 		return false;
+	if (filter->own && !facts->own)
+		return false;
 	if (filter->has_comm && strncmp(filter->comm, facts->comm, sizeof(filter->comm)) != 0)
 		return false;
 	if (filter->has_exe && strcmp(filter->exe, facts->exe) != 0 &&
@@ -106,6 +108,7 @@ bool filter_matches(const struct filter *filter, const struct process_facts *fac
 bool filter_implies(const struct filter *filter, const struct filter *other) {
 	return (!other->has_pid || (filter->has_pid && filter->pid == other->pid)) &&
 	       (!other->has_uid || (filter->has_uid && filter->uid == other->uid)) &&
+	       (!other->own || filter->own) &&
 	       (!other->has_comm ||
 		(filter->has_comm && memcmp(filter->comm, other->comm, sizeof(filter->comm)) == 0)) &&
 	       (!other->has_exe || (filter->has_exe && strcmp(filter->exe, other->exe) == 0)) &&

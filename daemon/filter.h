@@ -15,6 +15,7 @@
 
 struct filter {
 	bool has_pid, has_uid, has_comm, has_exe, has_cgroup;
+	bool own; /* only processes that have the rights of their user alone: whom that user might look into himself */
 	pid_t pid;
 	uid_t uid; /* real */
 	char comm[FILTER_COMM_SIZE];
@@ -26,6 +27,7 @@ struct filter {
 struct process_facts {
 	pid_t pid;
 	uid_t uid;	     /* real */
+	bool own; /* all its user ids are this one, and it may be looked into (it is "dumpable") */
 	uint64_t start_time; /* clock ticks since boot: pid and this name a process */
 	char comm[FILTER_COMM_SIZE];
 	char exe[FILTER_EXE_SIZE]; /* empty: could not be read */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -68,17 +69,22 @@ static int proc_comm(pid_t pid, char comm[static FILTER_COMM_SIZE]) {
 	return 0;
 }
 
-static int proc_uid(pid_t pid, uid_t *uidp) {
-	char text[2048], *line;
+/* The real uid, and whether the process has no other rights. A file of /proc/PID is root's if the process may not be looked into (proc(5)). */
+static int proc_uid(struct process_facts *facts) {
+	char text[2048], path[64], *line;
+	unsigned int ids[4]; /* real, effective, saved, of the file system */
+	struct stat status;
 	ssize_t n;
 
-	n = proc_read(pid, "status", text, sizeof(text));
+	n = proc_read(facts->pid, "status", text, sizeof(text));
 	if (n < 0)
 		return (int)n;
 	line = strstr(text, "\nUid:\t");
-	if (!line)
+	if (!line || sscanf(line + 6, "%u %u %u %u", &ids[0], &ids[1], &ids[2], &ids[3]) != 4)
 		return -EINVAL;
-	*uidp = (uid_t)strtoul(line + 6, NULL, 10);
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)facts->pid);
+	facts->uid = ids[0];
+	facts->own = ids[1] == ids[0] && ids[2] == ids[0] && ids[3] == ids[0] && stat(path, &status) == 0 && status.st_uid == ids[0];
 	return 0;
 }
 
@@ -114,7 +120,7 @@ int process_facts_read(struct process_facts *facts, pid_t pid, int pidfd) {
 	if (r == 0)
 		r = proc_comm(pid, read.comm);
 	if (r == 0)
-		r = proc_uid(pid, &read.uid);
+		r = proc_uid(&read);
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);

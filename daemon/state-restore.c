@@ -112,6 +112,7 @@ static void read_filter(struct reading *reading, json_object *json, struct filte
 		filter->has_uid = true;
 		filter->uid = (uid_t)read_int(reading, json, "uid", UINT32_MAX);
 	}
+	filter->own = json_object_object_get_ex(json, "own", &member) && json_object_get_boolean(member);
 	if (json_object_object_get_ex(json, "comm", &member) && !filter_set_comm(filter, json_object_get_string(member)))
 		reading_fail(reading, "\"comm\" makes no sense");
 	if (json_object_object_get_ex(json, "exe", &member) && !filter_set_exe(filter, json_object_get_string(member)))

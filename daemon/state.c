@@ -37,6 +37,8 @@ static json_object *filter_json(const struct filter *filter) {
 		add_int(json, "pid", (uint64_t)filter->pid);
 	if (filter->has_uid)
 		add_int(json, "uid", filter->uid);
+	if (filter->own)
+		json_object_object_add(json, "own", json_object_new_boolean(true));
 	if (filter->has_comm)
 		add_string(json, "comm", filter->comm);
 	if (filter->has_exe)
