@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "ctl.h"
+#include "export.h"
 #include "object-file.h"
 #include "varlink-json.h"
 
@@ -27,7 +28,17 @@ enum {
 	OPTION_RING_SIZE,
 	OPTION_SHARED,
 	OPTION_ENGINE,
+	OPTION_EXPORT,
 	OPTION_ALL,
+};
+
+#define EXPORTS_MAX 16
+
+/* The command line of attach. */
+struct attach {
+	json_object *parameters, *filter;
+	const char *exports[EXPORTS_MAX];
+	size_t n_exports;
 };
 
 static const char attach_help[] =
@@ -50,7 +61,8 @@ static const char attach_help[] =
 	"                      ptx: only where modules carry PTX; sass: in the machine code of loaded kernels\n"
 	"      --threads=N     values that a per-thread array has for each index; else 65536\n"
 	"      --ring-size=N   bytes of a ring of one process, with K, M or G; else 8M\n"
-	"      --shared        one copy of each map for all processes of a user, in host memory\n";
+	"      --shared        one copy of each map for all processes of a user, in host memory\n"
+	"      --export=MAP    show this map among the metrics (gpuprobectl map export); may be given several times\n";
 
 static const char detach_help[] =
 	"Usage: gpuprobectl detach ID...\n"
@@ -142,8 +154,16 @@ static int put_engine(json_object *parameters, const char *name) {
 	return -1;
 }
 
-static int attach_option(struct ctl *ctl, int option, json_object *parameters,
-			 json_object **filterp) {
+/* Returns -1 to go on, or the exit status. */
+static int put_export(struct attach *attach, const char *map) {
+	if (attach->n_exports == EXPORTS_MAX)
+		return ctl_usage("--export: at most %d maps", EXPORTS_MAX);
+	attach->exports[attach->n_exports++] = map;
+	return -1;
+}
+
+static int attach_option(struct ctl *ctl, int option, struct attach *attach) {
+	json_object *parameters = attach->parameters, **filterp = &attach->filter;
 	int64_t number = 0;
 	int r;
 
@@ -162,6 +182,8 @@ static int attach_option(struct ctl *ctl, int option, json_object *parameters,
 		return -1;
 	case OPTION_ENGINE:
 		return put_engine(parameters, optarg);
+	case OPTION_EXPORT:
+		return put_export(attach, optarg);
 	case OPTION_KERNEL:
 		put(&parameters, "kernel", json_object_new_string(optarg));
 		return -1;
@@ -186,7 +208,7 @@ static int attach_option(struct ctl *ctl, int option, json_object *parameters,
 }
 
 /* Reads the command line of attach. Returns -1 to go on, or the exit status. */
-static int attach_options(struct ctl *ctl, int argc, char **argv, json_object *parameters) {
+static int attach_options(struct ctl *ctl, int argc, char **argv, struct attach *attach) {
 	static const struct option options[] = {
 		CTL_OPTIONS,
 		{ "kernel", required_argument, NULL, OPTION_KERNEL },
@@ -201,15 +223,15 @@ static int attach_options(struct ctl *ctl, int argc, char **argv, json_object *p
 		{ "threads", required_argument, NULL, OPTION_THREADS },
 		{ "ring-size", required_argument, NULL, OPTION_RING_SIZE },
 		{ "shared", no_argument, NULL, OPTION_SHARED },
+		{ "export", required_argument, NULL, OPTION_EXPORT },
 		{},
 	};
-	json_object *filter = NULL;
 	int option, r = -1;
 
 	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0)
-		r = attach_option(ctl, option, parameters, &filter);
-	if (filter)
-		json_object_object_add(parameters, "filter", filter);
+		r = attach_option(ctl, option, attach);
+	if (attach->filter)
+		json_object_object_add(attach->parameters, "filter", attach->filter);
 	if (r < 0 && optind == argc)
 		r = ctl_usage("attach: which object?");
 	if (r < 0 && optind + 1 < argc)
@@ -238,13 +260,56 @@ static int print_attached(const struct ctl *ctl, json_object *parameters) {
 	return r;
 }
 
+/* The id of the attached object's map of that name; 0: it has none. */
+static int64_t find_map(json_object *attached, const char *name) {
+	json_object *maps = ctl_get(attached, "maps");
+
+	for (size_t i = 0; i < json_object_array_length(maps); i++) {
+		json_object *map = json_object_array_get_idx(maps, i);
+
+		if (!strcmp(ctl_string(map, "name"), name))
+			return ctl_int(map, "id");
+	}
+	return 0;
+}
+
+static int detach(struct ctl *ctl, json_object *ids, bool quiet);
+
+/* Exports maps of what was attached. If one cannot be exported, nothing stays attached. Returns the exit status. */
+static int export_attached(struct ctl *ctl, const struct attach *attach, json_object *attached) {
+	json_object *attachments = ctl_get(attached, "attachments"), *ids;
+	struct varlink_reply reply;
+	int r = CTL_OK;
+
+	for (size_t i = 0; !r && i < attach->n_exports; i++) {
+		int64_t id = find_map(attached, attach->exports[i]);
+
+		if (!id)
+			r = ctl_fail(CTL_NOT_FOUND, "--export: the object has no map %s", attach->exports[i]);
+		else
+			r = ctl_call(ctl, "ExportMap", varlink_json_pack("map", ctl_format("%lld", (long long)id), NULL), attach->exports[i],
+				     CTL_TIMEOUT_MS, &reply);
+		if (!r)
+			varlink_reply_deinit(&reply);
+	}
+	if (!r)
+		return CTL_OK;
+	ids = json_object_new_array();
+	for (size_t i = 0; i < json_object_array_length(attachments); i++)
+		json_object_array_add(ids, json_object_new_int64(ctl_int(json_object_array_get_idx(attachments, i), "id")));
+	detach(ctl, ids, true);
+	json_object_put(ids);
+	return r;
+}
+
 int command_attach(struct ctl *ctl, int argc, char **argv) {
 	json_object *parameters = json_object_new_object();
+	struct attach attach = { .parameters = parameters };
 	struct varlink_reply reply;
 	const char *path;
 	int r;
 
-	r = attach_options(ctl, argc, argv, parameters);
+	r = attach_options(ctl, argc, argv, &attach);
 	path = argv[optind];
 	if (r < 0)
 		r = object_file_put(path, parameters);
@@ -256,7 +321,8 @@ int command_attach(struct ctl *ctl, int argc, char **argv) {
 	r = ctl_call(ctl, "Attach", json_object_get(parameters),
 		     !strcmp(path, "-") ? "standard input" : path, -1, &reply);
 	if (!r) {
-		r = print_attached(ctl, reply.parameters);
+		r = export_attached(ctl, &attach, reply.parameters);
+		r = r ?: print_attached(ctl, reply.parameters);
 		varlink_reply_deinit(&reply);
 	}
 out:
@@ -286,7 +352,7 @@ static int collect_ids(struct ctl *ctl, json_object *ids) {
  * Detaches all of @ids, those behind one that fails too. Returns the exit status of the first that
  * failed.
  */
-static int detach(struct ctl *ctl, json_object *ids) {
+static int detach(struct ctl *ctl, json_object *ids, bool quiet) {
 	json_object *detached = json_object_new_array();
 	struct varlink_reply reply;
 	int result = CTL_OK, r;
@@ -304,7 +370,7 @@ static int detach(struct ctl *ctl, json_object *ids) {
 			varlink_reply_deinit(&reply);
 		}
 	}
-	if (ctl->json) {
+	if (ctl->json && !quiet) {
 		json_object *output = varlink_json_pack("detached", json_object_get(detached),
 							NULL);
 
@@ -344,7 +410,7 @@ int command_detach(struct ctl *ctl, int argc, char **argv) {
 	else
 		goto out;
 	if (!r)
-		r = detach(ctl, ids);
+		r = detach(ctl, ids, false);
 out:
 	json_object_put(ids);
 	return r;

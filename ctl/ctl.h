@@ -120,6 +120,7 @@ int command_detach(struct ctl *ctl, int argc, char **argv);
 int command_list(struct ctl *ctl, int argc, char **argv);
 int command_status(struct ctl *ctl, int argc, char **argv);
 int command_why(struct ctl *ctl, int argc, char **argv);
+int command_metrics(struct ctl *ctl, int argc, char **argv);
 int command_map(struct ctl *ctl, int argc, char **argv);
 int command_kernel(struct ctl *ctl, int argc, char **argv);
 int command_ring(struct ctl *ctl, int argc, char **argv);

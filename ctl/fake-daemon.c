@@ -232,6 +232,14 @@ static int status(struct varlink_call *call, json_object *parameters, void *user
 		"{\"version\":\"0.1.0\",\"pid\":4711,\"mode\":\"session\",\"started\":1700000000000000,\"verify\":\"on\","
 		"\"compiler\":\"nvJitLink 13.0\",\"attachments\":1,\"maps\":2,\"counters\":{\"images\":3,\"images_replaced\":2,"
 		"\"images_own\":1,\"images_cached\":0,\"worker_crashes\":0,\"worker_timeouts\":0,\"processes\":1},"
+		"\"statistics\":[{\"group\":\"daemon\",\"name\":\"memory\",\"kind\":\"gauge\",\"unit\":\"bytes\",\"value\":6291456},"
+		"{\"group\":\"daemon\",\"name\":\"longest_turn\",\"kind\":\"gauge\",\"unit\":\"microseconds\",\"value\":1500},"
+		"{\"group\":\"workers\",\"name\":\"jobs\",\"of\":\"image\",\"kind\":\"counter\",\"unit\":\"number\",\"value\":9007199254740993},"
+		"{\"group\":\"workers\",\"name\":\"jobs\",\"of\":\"program\",\"kind\":\"counter\",\"unit\":\"number\",\"value\":2},"
+		"{\"group\":\"workers\",\"name\":\"alive\",\"of\":\"image\",\"kind\":\"gauge\",\"unit\":\"number\",\"value\":3},"
+		"{\"group\":\"workers\",\"name\":\"alive\",\"of\":\"program\",\"kind\":\"gauge\",\"unit\":\"number\",\"value\":1},"
+		"{\"group\":\"quotas\",\"name\":\"hit\",\"of\":\"images\",\"kind\":\"counter\",\"unit\":\"number\",\"value\":0},"
+		"{\"group\":\"quotas\",\"name\":\"hit\",\"of\":\"maps\",\"kind\":\"counter\",\"unit\":\"number\",\"value\":4}],"
 		"\"missing\":[\"no CAP_BPF: nothing can be verified; run as root\"]}");
 
 	return varlink_call_reply(call, reply);
@@ -567,6 +575,10 @@ static const struct varlink_method methods[] = {
 	{ "ListPasses", list_passes },
 	{ "Trace", fake_trace, VARLINK_METHOD_MORE_ONLY },
 	{ "ListHooks", fake_list_hooks },
+	{ "ExportMap", fake_export_map },
+	{ "UnexportMap", fake_unexport_map },
+	{ "ListExports", fake_list_exports },
+	{ "Metrics", fake_metrics },
 	{},
 };
 

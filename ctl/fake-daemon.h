@@ -33,3 +33,7 @@ int fake_read_ring(struct varlink_call *call, json_object *parameters, void *use
 int fake_read_log(struct varlink_call *call, json_object *parameters, void *userdata);
 int fake_trace(struct varlink_call *call, json_object *parameters, void *userdata);
 int fake_list_hooks(struct varlink_call *call, json_object *parameters, void *userdata);
+int fake_export_map(struct varlink_call *call, json_object *parameters, void *userdata);
+int fake_unexport_map(struct varlink_call *call, json_object *parameters, void *userdata);
+int fake_list_exports(struct varlink_call *call, json_object *parameters, void *userdata);
+int fake_metrics(struct varlink_call *call, json_object *parameters, void *userdata);

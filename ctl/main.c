@@ -32,6 +32,8 @@ static const char help[] =
 	"  program show NAME registers, memory and engines of a program\n"
 	"  map list          maps of attached objects\n"
 	"  map dump MAP      contents of a map\n"
+	"  map export MAP    show a map among the metrics; also: unexport, exports\n"
+	"  metrics           numbers of the daemon and of exported maps\n"
 	"  ring read MAP     records of a ring\n"
 	"  run FILE          run a program as a kernel of its own\n"
 	"  log               what programs print\n"
@@ -66,6 +68,7 @@ static const struct ctl_command commands[] = {
 	{ "kernel", command_kernel, CTL_TITLE "kernel" },
 	{ "program", command_program, CTL_TITLE "program" },
 	{ "map", command_map, CTL_TITLE "map" },
+	{ "metrics", command_metrics, CTL_TITLE "metrics" },
 	{ "ring", command_ring, CTL_TITLE "ring" },
 	{ "run", command_run, CTL_TITLE "run" },
 	{ "log", command_log, CTL_TITLE "log" },

@@ -14,6 +14,7 @@
 
 #include "../daemon/base64.h"
 #include "ctl.h"
+#include "export.h"
 #include "value.h"
 
 enum {
@@ -26,6 +27,9 @@ enum {
 static const char help[] =
 	"Usage: gpuprobectl map list\n"
 	"       gpuprobectl map dump [OPTION]... MAP\n"
+	"       gpuprobectl map export [OPTION]... MAP\n"
+	"       gpuprobectl map unexport MAP...\n"
+	"       gpuprobectl map exports\n"
 	"\n"
 	"Lists maps, or shows the contents of one, which is given by its name or id. Values are shown\n"
 	"by their types; several values of one key are those of the SMs that hold one; those of a\n"
@@ -35,7 +39,9 @@ static const char help[] =
 	"      --merge=HOW    sum, the default: integers of several processes add up;\n"
 	"                     latest: the value of the one that was copied last\n"
 	"      --nonzero      leave out elements that are all zeros\n"
-	"      --raw          bytes in hexadecimal\n";
+	"      --raw          bytes in hexadecimal\n"
+	"\n"
+	"What export and its like do, gpuprobectl map export --help says.\n";
 
 static int map_list(struct ctl *ctl, int argc, char **argv) {
 	static const struct {
@@ -352,6 +358,9 @@ int command_map(struct ctl *ctl, int argc, char **argv) {
 	static const struct ctl_command verbs[] = {
 		{ "list", map_list, CTL_TITLE "map list" },
 		{ "dump", map_dump, CTL_TITLE "map dump" },
+		{ "export", ctl_map_export, CTL_TITLE "map export" },
+		{ "unexport", ctl_map_unexport, CTL_TITLE "map unexport" },
+		{ "exports", ctl_map_exports, CTL_TITLE "map exports" },
 	};
 
 	return ctl_verb(ctl, argc, argv, help, "map", verbs, sizeof(verbs) / sizeof(*verbs));

@@ -200,11 +200,15 @@ class Rest(Case):
         text = self.ctl('status')
         self.assertIn(f'gpuprobed 0.1.0, process 4711, session daemon at {self.socket}\nstarted: 2023-11-14 22:13:20\n', text)
         self.assertIn('verifier: on\ncompiler: nvJitLink 13.0\nattachments: 1\nmaps: 2\n', text)
-        self.assertIn('  images replaced: 2\n', text)
+        self.assertIn('now, and since the start:\n'
+                      '  daemon:              memory 6.0 MiB, longest turn 1.5 ms\n'
+                      '  workers image:       jobs 9007199254740993, alive 3\n'
+                      '  workers program:     jobs 2, alive 1\n'
+                      '  quotas:              hit images 0, hit maps 4\n', text)
         self.assertTrue(text.endswith('missing: no CAP_BPF: nothing can be verified; run as root\n'))
         output = self.json('status')
         self.assertEqual(set(output), {'version', 'pid', 'mode', 'started', 'verify', 'compiler', 'attachments', 'maps', 'counters',
-                                       'missing'})
+                                       'statistics', 'missing'})
         self.assertEqual(output['counters']['images_own'], 1)
 
     def test_why(self):
@@ -323,7 +327,7 @@ class Rest(Case):
                     '_gpuprobectl; printf "%s\\n" "${COMPREPLY[@]}"')
             return set(subprocess.run([bash, '-c', code], capture_output=True, check=True, cwd=self.dir).stdout.decode().split())
         self.assertEqual(complete('gpuprobectl', 'sta'), {'status'})
-        self.assertEqual(complete('gpuprobectl', 'map', ''), {'list', 'dump', '--json', '--pretty', '--session', '--socket', '--help',
+        self.assertEqual(complete('gpuprobectl', 'map', ''), {'list', 'dump', 'export', 'unexport', 'exports', '--json', '--pretty', '--session', '--socket', '--help',
                                                               '--version'})
         self.assertEqual(complete('gpuprobectl', '--json', 'map', 'dump', 'c'), {'counter'})
         self.assertEqual(complete('gpuprobectl', 'detach', '1'), {'1'})
@@ -433,7 +437,7 @@ class Map(Case):
         self.ctl('map', 'dump', 'twice', status=ERROR, stderr='several maps have the name twice; say which by its id: 3, 14')
         self.ctl('map', 'dump', 'theirs', status=PERMISSION, stderr='not permitted: it is of uid 1000')
         see = '; see gpuprobectl --help'
-        self.ctl('map', status=USAGE, stderr='map: list or dump?' + see)
+        self.ctl('map', status=USAGE, stderr='map: list or dump or export or unexport or exports?' + see)
         self.ctl('map', 'x', status=USAGE, stderr='map has no command x' + see)
         self.ctl('map', 'dump', status=USAGE, stderr='map dump: which map?' + see)
         self.ctl('map', 'dump', 'a', 'b', status=USAGE, stderr='map dump takes one map, but got b too' + see)

@@ -46,8 +46,10 @@ struct account *account_unref(struct account *account) {
 }
 
 int account_charge_connection(struct account *account) {
-	if (account->connections >= ACCOUNT_CONNECTIONS_MAX)
+	if (account->connections >= ACCOUNT_CONNECTIONS_MAX) {
+		account->table->refused_connections++;
 		return ACCOUNT_E_QUOTA;
+	}
 	account->connections++;
 	return 0;
 }
@@ -57,11 +59,12 @@ void account_discharge_connection(struct account *account) {
 }
 
 int account_charge_image(struct account *account, uint64_t bytes) {
-	if (account->images >= ACCOUNT_IMAGES_MAX)
+	if (account->images >= ACCOUNT_IMAGES_MAX ||
+	    (account->images &&
+	     (account->image_bytes > ACCOUNT_IMAGE_BYTES_MAX || bytes > ACCOUNT_IMAGE_BYTES_MAX - account->image_bytes))) {
+		account->table->refused_images++;
 		return ACCOUNT_E_QUOTA;
-	if (account->images && (account->image_bytes > ACCOUNT_IMAGE_BYTES_MAX ||
-				bytes > ACCOUNT_IMAGE_BYTES_MAX - account->image_bytes))
-		return ACCOUNT_E_QUOTA;
+	}
 	account->images++;
 	account->image_bytes += bytes;
 	return 0;

@@ -40,6 +40,7 @@ struct account {
 
 struct account_table {
 	struct account *first;
+	uint64_t refused_connections, refused_images; /* by a quota, so far */
 };
 
 /* The account of uid, with a reference. 0 or -ENOMEM. */

@@ -9,6 +9,7 @@
 
 #include "cache/job-cache.h"
 #include "interest.h"
+#include "metrics.h"
 #include "pass-definition.h"
 #include "trace-ring.h"
 
@@ -52,6 +53,25 @@ static int config_apply_cupti(struct config *config, char error[static CONFIG_ER
 	if (config->cupti[0] == '/' && strlen(config->cupti) < TRACE_RING_PATH_MAX)
 		return 0;
 	snprintf(error, CONFIG_ERROR_SIZE, "expected an absolute path of at most %d bytes", TRACE_RING_PATH_MAX - 1);
+	return CONFIG_E_USAGE;
+}
+
+static int config_apply_metrics(struct config *config, char error[static CONFIG_ERROR_SIZE]) {
+	for (size_t i = 0; i < config->metrics.n; i++)
+		if (metrics_check_output(config->metrics.items[i], error, CONFIG_ERROR_SIZE))
+			return CONFIG_E_USAGE;
+	return 0;
+}
+
+static int config_apply_metrics_mode(struct config *config, char error[static CONFIG_ERROR_SIZE]) {
+	return metrics_check_mode(config->metrics_mode_text, &config->metrics_mode, error, CONFIG_ERROR_SIZE) ? CONFIG_E_USAGE : 0;
+}
+
+static int config_apply_metrics_format(struct config *config, char error[static CONFIG_ERROR_SIZE]) {
+	config->metrics_prometheus = strcmp(config->metrics_format, "prometheus") == 0;
+	if (config->metrics_prometheus || strcmp(config->metrics_format, "openmetrics") == 0)
+		return 0;
+	snprintf(error, CONFIG_ERROR_SIZE, "expected openmetrics or prometheus");
 	return CONFIG_E_USAGE;
 }
 
@@ -101,6 +121,16 @@ const struct config_setting config_settings[] = {
 	  .help = "definitions of passes, instead of " PASS_DATA_FOLDER " and " PASS_SYSTEM_FOLDER },
 	{ "toolkit", CONFIG_TEXT, .offset = AT(toolkit), .argument = "DIR",
 	  .help = "CUDA toolkit (default $CUDA_HOME, then /usr/local/cuda)" },
+	{ "metrics", CONFIG_LIST, .offset = AT(metrics), .apply = config_apply_metrics, .argument = "FILE|unix:PATH",
+	  .help = "write metrics to FILE, or answer GET /metrics at a socket; may be given several times" },
+	{ "metrics-format", CONFIG_TEXT, CONFIG_LIVE, .offset = AT(metrics_format), .apply = config_apply_metrics_format, .argument = "FORMAT",
+	  .help = "openmetrics (the default), or prometheus: what node exporter's textfile collector reads" },
+	{ "metrics-mode", CONFIG_TEXT, CONFIG_LIVE, .offset = AT(metrics_mode_text), .apply = config_apply_metrics_mode, .argument = "MODE",
+	  .help = "who may read them (default 0640)" },
+	{ "metrics-period-ms", CONFIG_NUMBER, CONFIG_LIVE, AT(metrics_period_ms), 100, 3600000, .argument = "N",
+	  .help = "how often the file is written (default 10000)" },
+	{ "metrics-series-max", CONFIG_NUMBER, CONFIG_LIVE, AT(metrics_series_max), 1, METRICS_SERIES_MAX, .argument = "N",
+	  .help = "series of one exported map; others are left out, and counted (default 10000)" },
 	{ "image-worker-argument", CONFIG_LIST, CONFIG_HIDDEN, .offset = AT(image_arguments) },
 	{ "program-worker-argument", CONFIG_LIST, CONFIG_HIDDEN, .offset = AT(program_arguments) },
 	{ "pass-worker-argument", CONFIG_LIST, CONFIG_HIDDEN, .offset = AT(pass_arguments) },
@@ -124,6 +154,9 @@ void config_set_defaults(struct config *config) {
 	config->compile_ms = 60000;
 	config->cache_size = UINT64_C(1) << 30;
 	config->mirror_period_ms = 100;
+	config->metrics_period_ms = METRICS_PERIOD_DEFAULT;
+	config->metrics_series_max = METRICS_SERIES_DEFAULT;
+	config->metrics_mode = METRICS_MODE_DEFAULT;
 	config->workers = processors < 2 ? 2 : processors > 8 ? 8 : (unsigned int)processors;
 	config->engines.fallback = ENGINE_DEFAULT;
 }

@@ -55,6 +55,10 @@ struct config {
 	unsigned int compile_ms; /* of one image, for its worker, when nobody waits any more */
 	unsigned int mirror_period_ms;
 	unsigned int workers;
+	struct config_list metrics; /* files, and unix:PATH */
+	unsigned int metrics_period_ms, metrics_series_max, metrics_mode;
+	char *metrics_mode_text, *metrics_format;
+	bool metrics_prometheus; /* made of it */
 	char *worker_dir, *pass_dir, *toolkit, *keep_artifacts, *sanitizer, *cupti;
 	char *cache_dir; /* NULL: where it usually is; sessions: none */
 	uint64_t cache_size; /* bytes; 0: no cache */

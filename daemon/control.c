@@ -24,6 +24,7 @@
 #include "log.h"
 #include "message-id.h"
 #include "missing.h"
+#include "statistics.h"
 #include "varlink-json.h"
 #include "verify.h"
 
@@ -509,9 +510,22 @@ static void control_add_missing(const char *part, const char *line, void *userda
 	json_object_array_add(userdata, json_object_new_string(line));
 }
 
+static void control_add_statistic(const struct statistic *statistic, void *userdata) {
+	json_object *json = json_object_new_object();
+
+	control_add_string(json, "group", statistic->group);
+	control_add_string(json, "name", statistic->name);
+	if (statistic->of)
+		control_add_string(json, "of", statistic->of);
+	control_add_string(json, "kind", statistic->counts ? "counter" : "gauge");
+	control_add_string(json, "unit", statistic_unit_name(statistic->unit));
+	control_add_int(json, "value", statistic->value < INT64_MAX ? (int64_t)statistic->value : INT64_MAX);
+	json_object_array_add(userdata, json);
+}
+
 static int control_status(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
-	json_object *json = json_object_new_object(), *missing = json_object_new_array();
+	json_object *json = json_object_new_object(), *missing = json_object_new_array(), *statistics = json_object_new_array();
 	const struct object *object;
 	int64_t maps = 0;
 
@@ -527,6 +541,8 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 	control_add_int(json, "attachments", daemon->registry.n_attachments);
 	control_add_int(json, "maps", maps);
 	json_object_object_add(json, "counters", control_counters_json(daemon));
+	statistics_each(daemon, control_add_statistic, statistics);
+	json_object_object_add(json, "statistics", statistics);
 	missing_each(daemon, control_add_missing, missing);
 	json_object_object_add(json, "missing", missing);
 	return varlink_call_reply(call, json);
@@ -544,5 +560,6 @@ const struct varlink_method control_methods[] = {
 	{ "ListHooks", control_list_hooks },
 	{ "CacheStatus", control_cache_status }, { "ListCache", control_list_cache }, { "ClearCache", control_clear_cache },
 	{ "Examine", control_examine },
-	{},
+	{ "ExportMap", control_export_map }, { "UnexportMap", control_unexport_map },
+	{ "ListExports", control_list_exports }, { "Metrics", control_metrics }, {},
 };

@@ -66,4 +66,8 @@ int control_cache_status(struct varlink_call *call, json_object *parameters, voi
 int control_list_cache(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_clear_cache(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_list_hooks(struct varlink_call *call, json_object *parameters, void *userdata);
+int control_export_map(struct varlink_call *call, json_object *parameters, void *userdata);
+int control_unexport_map(struct varlink_call *call, json_object *parameters, void *userdata);
+int control_list_exports(struct varlink_call *call, json_object *parameters, void *userdata);
+int control_metrics(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_read_log(struct varlink_call *call, json_object *parameters, void *userdata);

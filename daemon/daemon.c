@@ -18,8 +18,10 @@
 #include "gpu.h"
 #include "keep.h"
 #include "log.h"
+#include "loop-meter.h"
 #include "message-id.h"
 #include "memfd.h"
+#include "metrics.h"
 #include "pass.h"
 #include "trace/session.h"
 #include "varlink-idl.h"
@@ -45,6 +47,7 @@ void daemon_detach(struct daemon *daemon, struct attachment *attachment) {
 			client_disarm(daemon, object->maps[i]);
 	registry_remove(&daemon->registry, attachment);
 	keep_left(daemon->keep, &slots);
+	map_exports_sweep(&daemon->exports, &daemon->registry);
 	image_cache_forget(&daemon->images, id);
 	plan_images_forget(&daemon->plans, id);
 	client_retire(daemon, id);
@@ -283,9 +286,12 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	daemon->n_capabilities = (unsigned int)gpu_capabilities(GPU_PCI_FOLDER, daemon->capabilities, PLAN_CAPABILITIES_MAX);
 	process_table_init(&daemon->processes);
 	outcome_log_init(&daemon->outcomes);
+	map_exports_init(&daemon->exports);
 	LIST_INIT(&daemon->syncs);
 	LIST_INIT(&daemon->ring_readers);
 	r = image_cache_init(&daemon->images);
+	if (r == 0)
+		r = loop_meter_new(&daemon->meter, loop);
 	if (r == 0)
 		r = map_accounts_new(&daemon->map_accounts, DAEMON_MAP_BYTES_MAX);
 	if (r == 0)
@@ -315,6 +321,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 		r = daemon_start_shims(daemon, options);
 	if (r == 0)
 		r = daemon_start_control(daemon, options);
+	if (r == 0)
+		r = metrics_new(&daemon->metrics, daemon);
 	return r;
 }
 
@@ -341,6 +349,7 @@ bool daemon_stop(struct daemon *daemon, bool hand_over) {
 	daemon->stopping = true;
 	daemon->handing_over = hand_over && keep_keeps(daemon->keep);
 	keep_end(daemon->keep, daemon->handing_over);
+	daemon->metrics = metrics_free(daemon->metrics);
 	client_stop_folding(daemon);
 	trace_table_stop(daemon->traces);
 	if (daemon->handing_over)
@@ -356,12 +365,14 @@ bool daemon_stop(struct daemon *daemon, bool hand_over) {
 	daemon->image_pool = worker_pool_free(daemon->image_pool);
 	daemon->program_pool = worker_pool_free(daemon->program_pool);
 	daemon->pass_pool = worker_pool_free(daemon->pass_pool);
+	daemon->meter = loop_meter_free(daemon->meter);
 	return daemon->handing_over;
 }
 
 struct daemon *daemon_free(struct daemon *daemon) {
 	if (!daemon)
 		return NULL;
+	map_exports_deinit(&daemon->exports);
 	image_cache_deinit(&daemon->images);
 	plan_images_deinit(&daemon->plans);
 	registry_deinit(&daemon->registry);

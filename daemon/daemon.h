@@ -14,6 +14,7 @@
 #include "image.h"
 #include "interest-page.h"
 #include "map.h"
+#include "map-export.h"
 #include "outcome.h"
 #include "pass-definition.h"
 #include "plan-image.h"
@@ -25,6 +26,8 @@
 
 struct artifact_store;
 struct job_cache;
+struct loop_meter;
+struct metrics;
 struct trace_table;
 struct varlink_server;
 
@@ -46,6 +49,8 @@ struct daemon_counters {
 	uint64_t images_replaced;
 	uint64_t images_own;
 	uint64_t images_cached;
+	uint64_t log_lines; /* that were handed out */
+	uint64_t metrics_written, metrics_failures; /* files of metrics */
 };
 
 struct sync_request;
@@ -66,6 +71,10 @@ struct daemon {
 	int verify_available; /* of verify_available() */
 	struct registry registry;
 	struct map_accounts *map_accounts;
+	struct map_exports exports;
+	struct metrics *metrics;
+	unsigned int metrics_runs;
+	struct loop_meter *meter;
 	struct account_table accounts;
 	struct process_table processes;
 	struct outcome_log outcomes;

@@ -141,6 +141,8 @@ void keep_changed(struct keep *keep) {
 	if (!keep_keeps(keep) || keep->ending)
 		return;
 	state = state_to_json(&keep->daemon->registry, &keep->numbers);
+	if (state)
+		json_object_object_add(state, "exports", map_exports_json(&keep->daemon->exports));
 	r = state ? state_save(keep->path, state) : -ENOMEM;
 	json_object_put(state);
 	if (r < 0 && !keep->failed)
@@ -325,16 +327,22 @@ static unsigned int keep_restore_objects(struct keep *keep, json_object *state) 
 /* The state of the daemon before. False: there is none that can be used; why was logged. */
 static bool keep_load(struct keep *keep) {
 	char error[STATE_ERROR_SIZE] = "";
-	json_object *state = NULL;
+	json_object *state = NULL, *exports = NULL;
+	unsigned int n;
 	int r;
 
 	r = state_load(keep->path, &state, error);
 	if (r == 0)
 		r = state_take_numbers(state, &keep->daemon->registry, &keep->numbers, error);
-	if (r == 0)
+	if (r == 0) {
 		keep_restore_objects(keep, state);
-	else if (r != STATE_E_NONE)
+		json_object_object_get_ex(state, "exports", &exports);
+		n = map_exports_restore(&keep->daemon->exports, &keep->daemon->registry, exports);
+		if (n)
+			log_warning("%s: %u exported maps are not exported any more", keep->path, n);
+	} else if (r != STATE_E_NONE) {
 		log_error("%s: %s: starts with nothing attached", keep->path, r < 0 ? strerror(-r) : error);
+	}
 	json_object_put(state);
 	return r == 0;
 }

@@ -26,6 +26,7 @@ struct map_accounts {
 	uint64_t limit;
 	const struct map_keeper *keeper; /* NULL: none */
 	uint64_t held; /* for dumps */
+	uint64_t refused;
 	size_t n;
 	struct map_account *accounts;
 };
@@ -69,6 +70,10 @@ uint64_t map_accounts_limit(const struct map_accounts *accounts) {
 	return accounts->limit;
 }
 
+uint64_t map_accounts_refused(const struct map_accounts *accounts) {
+	return accounts->refused;
+}
+
 int map_accounts_hold(struct map_accounts *accounts, uint64_t *heldp, uint64_t bytes) {
 	if (bytes > *heldp && bytes - *heldp > map_accounts_room(accounts))
 		return MAP_E_QUOTA;
@@ -96,8 +101,10 @@ int map_charge(struct map *map, uint64_t bytes, bool force) {
 		account = &grown[accounts->n++];
 		*account = (struct map_account){ .uid = map->owner };
 	}
-	if (!force && (account->used > accounts->limit || bytes > accounts->limit - account->used))
+	if (!force && (account->used > accounts->limit || bytes > accounts->limit - account->used)) {
+		accounts->refused++;
 		return MAP_E_QUOTA;
+	}
 	account->used += bytes;
 	map->charged += bytes;
 	return 0;

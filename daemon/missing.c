@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "daemon.h"
+#include "metrics.h"
 #include "process-facts.h"
 
 const char *missing_feature(const struct daemon *daemon, const char *key) {
@@ -16,8 +17,20 @@ const char *missing_feature(const struct daemon *daemon, const char *key) {
 	return json_object_get_string(text);
 }
 
+struct taker {
+	void (*take)(const char *part, const char *line, void *userdata);
+	void *userdata;
+};
+
+static void tell_metrics(const char *line, void *userdata) {
+	const struct taker *taker = userdata;
+
+	taker->take("metrics", line, taker->userdata);
+}
+
 void missing_each(const struct daemon *daemon, void (*take)(const char *part, const char *line, void *userdata), void *userdata) {
 	const char *trouble, *why = missing_feature(daemon, "no_compiler");
+	struct taker metrics = { take, userdata };
 	char line[512];
 
 	if (daemon->config->verify && daemon->verify_available)
@@ -44,6 +57,7 @@ void missing_each(const struct daemon *daemon, void (*take)(const char *part, co
 		     "cuda-nvcc, libnvptxcompiler_static.a) and build gpuprobe with it, so that libgpuprobe-ptxcompiler.so "
 		     "lies beside gpuprobe-image-worker",
 		     userdata);
+	metrics_each_trouble(daemon->metrics, tell_metrics, &metrics);
 	if (why) {
 		snprintf(line, sizeof(line),
 			 "no CUDA compiler (%s): the driver compiles at each load; install the CUDA toolkit, or "

@@ -144,6 +144,11 @@ void registry_remove(struct registry *registry, struct attachment *attachment) {
 	attachment_free(attachment);
 	if (--object->n_attachments == 0) {
 		TAILQ_REMOVE(&registry->objects, object, link);
+		for (size_t i = 0; i < object->n_maps; i++)
+			if (object->maps[i]) {
+				registry->ring_written += map_written(object->maps[i]);
+				registry->ring_lost += map_lost(object->maps[i]);
+			}
 		object_free(object);
 	}
 }

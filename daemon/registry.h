@@ -102,6 +102,7 @@ struct registry {
 	struct prefix_list prefixes; /* of objects, and of those that are being attached */
 	unsigned int n_attachments;
 	uint64_t last_object, last_attachment, last_map, last_instance;
+	uint64_t ring_written, ring_lost; /* records of rings that are gone */
 };
 
 void registry_init(struct registry *registry);

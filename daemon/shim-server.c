@@ -48,6 +48,7 @@ struct shim_server {
 	struct account_table *accounts;
 	const struct shim_server_handlers *handlers;
 	void *userdata;
+	struct shim_server_counters counters;
 	void (*breach)(const struct shim_connection *connection, const char *why, void *userdata);
 	struct shim_connection_list list;
 	unsigned int n_connections; /* with those that are being closed */
@@ -223,10 +224,12 @@ static int shim_connection_receive(struct shim_connection *connection) {
 		    : shim_wire_check(connection->state, &message, (size_t)n, n_fds);
 	if (why) {
 		fd_close(fd);
+		server->counters.breaches++;
 		if (server->breach)
 			server->breach(connection, why, server->userdata);
 		return -EPROTO;
 	}
+	server->counters.messages++;
 	if (connection->state == SHIM_NEW) {
 		r = server->handlers->hello(connection, &message.hello, server->userdata);
 		if (r == 0 && connection->state != SHIM_CLOSED)
@@ -299,14 +302,17 @@ static void shim_server_add(struct shim_server *server, int consumed_fd) {
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 
-	if (server->n_connections >= SHIM_CONNECTIONS_MAX)
+	if (server->n_connections >= SHIM_CONNECTIONS_MAX) {
+		server->counters.refused++;
 		return;
+	}
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0)
 		return;
 	if (account_get(server->accounts, peer.uid, &account) < 0)
 		return;
 	connection = calloc(1, sizeof(*connection));
 	if (!connection || account_charge_connection(account)) {
+		server->counters.refused++;
 		free(connection);
 		account_unref(account);
 		return;
@@ -332,6 +338,7 @@ static void shim_server_add(struct shim_server *server, int consumed_fd) {
 	fd = -1;
 	TAILQ_INSERT_TAIL(&server->list, connection, link);
 	server->n_connections++;
+	server->counters.connections++;
 	shim_connection_watch(connection);
 }
 
@@ -436,6 +443,10 @@ struct shim_server *shim_server_free(struct shim_server *server) {
 
 unsigned int shim_server_connections(const struct shim_server *server) {
 	return server->n_connections;
+}
+
+const struct shim_server_counters *shim_server_counters(const struct shim_server *server) {
+	return &server->counters;
 }
 
 void shim_server_on_breach(struct shim_server *server,

@@ -67,6 +67,15 @@ int shim_server_listen(const char *path, mode_t mode);
 
 unsigned int shim_server_connections(const struct shim_server *server);
 
+/* So far. */
+struct shim_server_counters {
+	uint64_t connections; /* that were served */
+	uint64_t refused;     /* that were not, by a quota */
+	uint64_t breaches;    /* peers that were thrown out */
+	uint64_t messages;
+};
+const struct shim_server_counters *shim_server_counters(const struct shim_server *server);
+
 /* Lines for the log on peers that were thrown out, at most a few a second: the caller's, or NULL.
  */
 void shim_server_on_breach(struct shim_server *server,

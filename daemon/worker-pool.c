@@ -733,13 +733,15 @@ restart:
 			continue;
 		TAILQ_REMOVE(&pool->queue, task, link);
 		pool->n_queue--;
-		if (task->cancelled)
+		if (task->cancelled) {
 			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL, WORKER_POOL_UNWANTED);
-		else if (task->queue_until <= now)
+		} else if (task->queue_until <= now) {
+			pool->counters.busy++;
 			worker_task_complete(task, WORKER_POOL_E_BUSY, NULL,
 					   "no worker was free in time");
-		else
+		} else {
 			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL, pool->trouble);
+		}
 		goto restart;
 	}
 	wait = worker_pool_restart(pool, now);
@@ -831,6 +833,7 @@ void worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
 		task->queue_until = 0; /* finished by the timer, as never from within */
 	TAILQ_INSERT_TAIL(&pool->queue, task, link);
 	pool->n_queue++;
+	pool->counters.jobs++;
 	uv_timer_start(&pool->timer, worker_pool_on_timer, 0, 0);
 }
 
@@ -847,6 +850,17 @@ void worker_task_cancel(struct worker_task *task) {
 
 const struct worker_pool_counters *worker_pool_counters(const struct worker_pool *pool) {
 	return &pool->counters;
+}
+
+struct worker_pool_load worker_pool_load(const struct worker_pool *pool) {
+	struct worker_pool_load load = { .queued = pool->n_queue };
+	const struct worker *worker;
+
+	TAILQ_FOREACH(worker, &pool->list, link) {
+		load.alive += worker->state != WORKER_ENDING;
+		load.working += worker->state == WORKER_BUSY;
+	}
+	return load;
 }
 
 json_object *worker_pool_features(const struct worker_pool *pool) {

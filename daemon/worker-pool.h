@@ -53,6 +53,13 @@ struct worker_pool_counters {
 	uint64_t crashes;
 	uint64_t timeouts;
 	uint64_t spawned;
+	uint64_t jobs; /* submitted */
+	uint64_t busy; /* jobs for which no worker was free in time */
+};
+
+/* Now: workers alive, those that work (in overtime, too), and jobs that wait. */
+struct worker_pool_load {
+	unsigned int alive, working, queued;
 };
 
 /* Starts the workers. 0 or -errno; a worker that does not start is tried again later. */
@@ -64,6 +71,7 @@ int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
 struct worker_pool *worker_pool_free(struct worker_pool *pool);
 
 const struct worker_pool_counters *worker_pool_counters(const struct worker_pool *pool);
+struct worker_pool_load worker_pool_load(const struct worker_pool *pool);
 
 /* What the last worker that got ready said about itself; NULL: none did yet. Borrowed. */
 json_object *worker_pool_features(const struct worker_pool *pool);

@@ -62,6 +62,9 @@ _gpuprobectl() {
 		mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 2 list | sort -u)" -- "$word")
 		return
 		;;
+	--export | --as | --help-text | --unit | --label | --bucket)
+		return
+		;;
 	--merge)
 		mapfile -t COMPREPLY < <(compgen -W "sum latest" -- "$word")
 		return
@@ -110,12 +113,12 @@ _gpuprobectl() {
 
 	case $command in
 	"")
-		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel program map ring run log pass shim doctor cache $global" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel program map metrics ring run log pass shim doctor cache $global" -- "$word")
 		;;
 	attach)
 		if [[ $word == -* ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "--kernel --program --point --spaces --pid --comm --exe --uid
-				--engine --threads --ring-size --shared $global" -- "$word")
+				--engine --threads --ring-size --shared --export $global" -- "$word")
 		else
 			compopt -o filenames 2>/dev/null
 			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.o' -- "$word")
@@ -153,13 +156,19 @@ _gpuprobectl() {
 		;;
 	map)
 		if [[ -z $noun ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "list dump $global" -- "$word")
+			mapfile -t COMPREPLY < <(compgen -W "list dump export unexport exports $global" -- "$word")
 		elif [[ $noun == dump ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list)
 				--per-process --merge --nonzero --raw $global" -- "$word")
+		elif [[ $noun == export || $noun == unexport ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list)
+				--as --help-text --type --unit --label --bucket --sm --merge --nonzero $global" -- "$word")
 		else
 			mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
 		fi
+		;;
+	metrics)
+		mapfile -t COMPREPLY < <(compgen -W "--prometheus $global" -- "$word")
 		;;
 	ring)
 		if [[ -z $noun ]]; then

@@ -162,6 +162,7 @@ int call_dispatch(struct varlink_connection *connection,
 	connection->call = varlink_call_ref(call);
 	connection->state = CONNECTION_RUNNING;
 
+	connection->server->counters.calls++;
 	call->dispatching = true;
 	method = call_resolve(call);
 	if (method)
@@ -293,9 +294,20 @@ int varlink_call_reply(struct varlink_call *call, json_object *consume_parameter
 	return r;
 }
 
-/* The type of the parameters of a qualified error, or NULL. */
-static const struct varlink_type *find_error(struct varlink_server *server, const char *error) {
-	const struct varlink_member *member;
+/* An answer that is an error; its name is the interface's own. */
+static void count_error(struct varlink_server *server, const char *name) {
+	size_t i = 0;
+
+	while (i < VARLINK_ERRORS_MAX && server->errors[i].name && strcmp(server->errors[i].name, name) != 0)
+		i++;
+	if (i < VARLINK_ERRORS_MAX) {
+		server->errors[i].name = name;
+		server->errors[i].n++;
+	}
+}
+
+/* A qualified error, or NULL. */
+static const struct varlink_member *find_error(struct varlink_server *server, const char *error) {
 	struct varlink_service *service;
 	size_t n;
 
@@ -304,20 +316,19 @@ static const struct varlink_type *find_error(struct varlink_server *server, cons
 	service = server_find_service(server, error, n);
 	if (!service)
 		return NULL;
-	member = varlink_interface_find(service->interface, VARLINK_MEMBER_ERROR, error + n + 1);
-	return member ? member->type : NULL;
+	return varlink_interface_find(service->interface, VARLINK_MEMBER_ERROR, error + n + 1);
 }
 
 /* The final answer as an error, by its qualified name. Otherwise as varlink_call_reply(). */
 int varlink_call_error(struct varlink_call *call, const char *error,
 		       json_object *consume_parameters) {
-	const struct varlink_type *type;
+	const struct varlink_member *member = NULL;
 	int r = call_check(call);
 
 	if (!r) {
-		type = find_error(call->connection->server, error);
-		if (type) {
-			r = validate(call, type, consume_parameters);
+		member = find_error(call->connection->server, error);
+		if (member) {
+			r = validate(call, member->type, consume_parameters);
 		} else {
 			call->fault = (struct varlink_fault){ .reason = "no such error" };
 			r = VARLINK_E_INVALID;
@@ -327,6 +338,7 @@ int varlink_call_error(struct varlink_call *call, const char *error,
 		json_object_put(consume_parameters);
 		return r;
 	}
+	count_error(call->connection->server, member->name);
 	r = call_send(call, error, consume_parameters, false);
 	if (!r)
 		call_finish(call);

@@ -428,6 +428,7 @@ void connection_accept(struct varlink_listener *listener) {
 	if (!r)
 		r = server_user_acquire(server, connection->peer.uid, &connection->user);
 	if (r) {
+		server->counters.refused += r == -EDQUOT;
 		connection->state = CONNECTION_CLOSED;
 		uv_close((uv_handle_t *)&connection->pipe, on_closed);
 		return;
@@ -437,5 +438,6 @@ void connection_accept(struct varlink_listener *listener) {
 		connection->next->previous = connection;
 	server->connections = connection;
 	server->n_connections++;
+	server->counters.connections++;
 	connection_process(connection);
 }

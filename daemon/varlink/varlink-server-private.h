@@ -41,6 +41,8 @@ struct varlink_listener {
 	ino_t inode;
 };
 
+#define VARLINK_ERRORS_MAX 64 /* whose answers are counted */
+
 struct varlink_server {
 	uv_loop_t *loop;
 	uv_timer_t sweep;
@@ -54,6 +56,11 @@ struct varlink_server {
 	char *vendor, *product, *version, *url;
 	unsigned int connections_max, connections_per_uid_max, stall_ms;
 	size_t message_max, output_mark, bytes_per_uid_max;
+	struct varlink_server_counters counters;
+	struct varlink_error_count {
+		const char *name; /* of the interface's */
+		uint64_t n;
+	} errors[VARLINK_ERRORS_MAX];
 };
 
 struct varlink_connection {

@@ -401,3 +401,12 @@ int varlink_server_listen(struct varlink_server *server, const char *path, mode_
 unsigned int varlink_server_connections(const struct varlink_server *server) {
 	return server->n_connections;
 }
+
+const struct varlink_server_counters *varlink_server_counters(const struct varlink_server *server) {
+	return &server->counters;
+}
+
+void varlink_server_each_error(const struct varlink_server *server, void (*take)(const char *name, uint64_t n, void *userdata), void *userdata) {
+	for (size_t i = 0; i < VARLINK_ERRORS_MAX && server->errors[i].name; i++)
+		take(server->errors[i].name, server->errors[i].n, userdata);
+}

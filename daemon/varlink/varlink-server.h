@@ -24,6 +24,7 @@
 #include <json-c/json.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <uv.h>
 
@@ -87,6 +88,17 @@ int varlink_server_add_interface(struct varlink_server *server, const char *text
 int varlink_server_listen(struct varlink_server *server, const char *path, mode_t mode);
 int varlink_server_listen_consume(struct varlink_server *server, int fd);
 unsigned int varlink_server_connections(const struct varlink_server *server);
+
+/* So far. */
+struct varlink_server_counters {
+	uint64_t connections; /* that were served */
+	uint64_t refused;     /* that were not: there were too many */
+	uint64_t calls;
+};
+const struct varlink_server_counters *varlink_server_counters(const struct varlink_server *server);
+
+/* Errors that were answered so far, by their names without the interface. */
+void varlink_server_each_error(const struct varlink_server *server, void (*take)(const char *name, uint64_t n, void *userdata), void *userdata);
 
 struct varlink_call *varlink_call_ref(struct varlink_call *call);
 struct varlink_call *varlink_call_unref(struct varlink_call *call);

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What metrics are made of: keys and values with members of each kind. */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "gpuprobe.bpf.h"
+
+enum parity {
+	EVEN,
+	ODD,
+};
+
+struct key {
+	__u32 block;
+	enum parity parity;
+	char name[12];
+};
+
+struct value {
+	__u64 threads;
+	__u64 blocks;
+};
+
+struct log_key {
+	enum parity parity;
+	__u32 log2;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, struct key);
+	__type(value, struct value);
+} by_block SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 128);
+	__type(key, struct log_key);
+	__type(value, __u64);
+} sizes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, __u64);
+} percpu SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} wide SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} events SEC(".maps");
+
+SEC("kprobe/vectorAdd")
+int cuda__metrics(void *ctx)
+{
+	struct value zero = {}, *value;
+	struct key key = { .name = "a\"b\\c" };
+	struct log_key log = {};
+	__u64 block, thread, unused, none = 0, *count;
+	__u32 second = 1, event = 1;
+
+	bpf_get_block_idx(&block, &unused, &unused);
+	bpf_get_thread_idx(&thread, &unused, &unused);
+	key.block = block & 15;
+	key.parity = block & 1;
+	value = bpf_map_lookup_elem(&by_block, &key);
+	if (!value) {
+		bpf_map_update_elem(&by_block, &key, &zero, BPF_NOEXIST);
+		value = bpf_map_lookup_elem(&by_block, &key);
+	}
+	if (value) {
+		__sync_fetch_and_add(&value->threads, 1);
+		if (!thread)
+			__sync_fetch_and_add(&value->blocks, 1);
+	}
+	log.parity = thread & 1;
+	log.log2 = thread < 2 ? 0 : thread < 16 ? 3 : 7;
+	count = bpf_map_lookup_elem(&sizes, &log);
+	if (!count) {
+		bpf_map_update_elem(&sizes, &log, &none, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&sizes, &log);
+	}
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	count = bpf_map_lookup_elem(&percpu, &second);
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	if (!block && !thread) {
+		__u32 first = 0;
+
+		bpf_ringbuf_output(&events, &event, sizeof(event), 0);
+		count = bpf_map_lookup_elem(&wide, &first);
+		if (count)
+			__sync_fetch_and_add(count, (1ULL << 60) + 1); /* no double holds that */
+	}
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";
