@@ -160,7 +160,7 @@ static void job_write_on_worked(uv_work_t *work, int status) {
 		cache->counters.evicted += write->usage.removed;
 		cache->unseen = 0;
 	} else if (write->result == 0) {
-		cache->counters.bytes += size;
+		cache->counters.bytes += (size + 4095) / 4096 * 4096;
 		cache->counters.entries++;
 		cache->unseen++;
 	}

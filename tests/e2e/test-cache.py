@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache on the disk: what one daemon compiled serves the next, whose workers crash at each job; and whatever happens to the folder, programs run and are
 counted."""
+import ctypes
 import glob
+import json
 import os
 import shutil
-import subprocess
 import tempfile
 
 from harness import BUILD, COUNTER, VEC_ADD, Daemon, check, equal, main, need, wait_until
+from varlink import Connection, VarlinkError
+import wire
 
 need(COUNTER, VEC_ADD)
 N, LAUNCHES = 4096, 3
@@ -71,6 +74,225 @@ def test_restart():
             daemon.ctl("detach", *[str(a["id"]) for a in daemon.attachments()])
             run_counted(daemon, "--kernel", "vectorAdd")
             equal(cache(daemon)["misses"], 0, "misses")
+
+
+def test_damaged():
+    """Files that were changed, cut, or are something else: each is a miss, goes, and is made again."""
+    def flip(path):
+        with open(path, "r+b") as file:
+            file.seek(os.path.getsize(path) // 2)
+            byte = file.read(1)
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte[0] ^ 4]))
+
+    def exchange(path):
+        with open(path, "wb") as file:
+            file.write(b"something else")
+
+    def folder_of(path):
+        os.unlink(path)
+        os.mkdir(path)
+
+    for change in (flip, exchange, folder_of, lambda path: os.truncate(path, os.path.getsize(path) - 1), lambda path: os.truncate(path, 0)):
+        with Folder() as folder:
+            fill(folder)
+            for path in folder.files():
+                change(path)
+            with folder.daemon() as daemon:
+                run_counted(daemon, "--kernel", "vectorAdd")
+                said = settled(daemon, 3)
+                equal((said["hits"], said["misses"], said["invalid"]), (0, 3, 3), said)
+            with folder.daemon(*NO_WORKERS) as daemon:
+                run_counted(daemon, "--kernel", "vectorAdd")
+
+
+def test_what_it_depends_on():
+    """Another kernel, image, or option is another job; the same is the same."""
+    with Folder() as folder:
+        fill(folder)
+        for options, attach, hits, misses in (((), ("--kernel", "vectorAdd"), 3, 0), ((), ("--kernel", "vector*"), 2, 1), (("--stub=f",), ("--kernel", "vectorAdd"), 2, 1)):
+            with folder.daemon(*options) as daemon:
+                run_counted(daemon, *attach)
+                said = cache(daemon)
+                equal((said["hits"], said["misses"]), (hits, misses), f"{options} {attach}")
+
+
+def test_instructions():
+    """Ids of instructions that were given out with an image are resolved after a restart as before."""
+    program, language = os.path.join(BUILD, "tests/e2e/objects/memory.bpf.o"), os.path.join(BUILD, "tests/sim/language_driver")
+    if not os.path.exists(program) or not os.path.exists(language):
+        return
+    shown = []
+    with Folder() as folder:
+        for options in ((), NO_WORKERS):
+            with folder.daemon(*options) as daemon:
+                daemon.attach(object=program)
+                status, out, err, _ = daemon.run(language, "accesses")
+                equal(status, 0, out + err)
+                shown.append(daemon.json("kernel", "show", "accesses")["instructions"])
+                seen = {f"{e['value']['instruction']:016x}" for e in daemon.dump("kinds")}
+                check(seen and seen <= {i["id"] for i in shown[-1]}, seen, shown[-1])
+                if not options:
+                    settled(daemon, 3)
+    equal(shown[0], shown[1], "instructions")
+
+
+def test_pass():
+    """A pass of the user runs once, until its executable or its definition changes."""
+    with Folder() as folder, tempfile.TemporaryDirectory(prefix="e2e-cache-passes-") as passes:
+        os.chmod(passes, 0o755)
+        os.mkdir(f"{passes}/marks", 0o755)
+        os.chmod(f"{passes}/marks", 0o1777)
+
+        def define(comment="", **members):
+            with open(f"{passes}/mine", "w") as file:
+                file.write(f"#!/bin/sh\n{comment}\necho x >> {passes}/marks/ran\nexec sed 's/^{{\"full_ptx\"/{{\"output_ptx\"/'\n")
+            os.chmod(f"{passes}/mine", 0o755)
+            with open(f"{passes}/mine.json", "w") as file:
+                json.dump({"name": "mine", "executable": "mine", "order": 10, "attach_points": {"include": ["kprobe/*"]}, **members}, file)
+
+        def runs():
+            with folder.daemon("--pass-dir", passes) as daemon:
+                run_counted(daemon, "--kernel", "vectorAdd")
+                misses = cache(daemon)["misses"]
+                settled(daemon, misses)
+            with open(f"{passes}/marks/ran") as file:
+                return len(file.readlines()), misses > 0
+
+        define()
+        equal(runs(), (1, True), "first")
+        equal(runs(), (1, False), "again")
+        define("# another")
+        equal(runs(), (2, True), "another executable")
+        define("# another", parameters={"x": 1})
+        equal(runs(), (3, True), "another parameter")
+        equal(runs(), (3, False), "again")
+
+
+def test_two_daemons():
+    """They share a folder: what one has made serves the other, and one may clear it at any time."""
+    with Folder() as folder, folder.daemon() as one, folder.daemon() as two:
+        run_counted(one, "--kernel", "vectorAdd")
+        settled(one, 3)
+        run_counted(two, "--kernel", "vectorAdd")
+        equal((cache(two)["hits"], cache(two)["misses"]), (3, 0), "of the second")
+        check("3 entries removed" in two.ctl("cache", "clear"))
+        equal(folder.files(), [], "files")
+        one.ctl("detach", *[str(a["id"]) for a in one.attachments()])
+        run_counted(one, "--kernel", "vectorAdd")
+        equal((cache(one)["hits"], cache(one)["misses"]), (0, 6), "of the first")
+
+
+def test_killed():
+    """Daemons that are killed while they write leave nothing that the next one stumbles over."""
+    with Folder() as folder:
+        for _ in range(4):
+            with folder.daemon() as daemon:
+                run_counted(daemon, "--kernel", "vectorAdd")
+                equal(cache(daemon)["invalid"], 0, "invalid")
+                daemon.kill()
+        fill(folder, 0)
+        with folder.daemon(*NO_WORKERS) as daemon:
+            run_counted(daemon, "--kernel", "vectorAdd")
+        equal([name for name in os.listdir(folder.path) if name.startswith(".new-")], [], "left")
+
+
+def test_trouble():
+    """A folder that goes away, or that others may write to: programs run and are counted, and the log has one line."""
+    with Folder() as folder:
+        with folder.daemon() as daemon:
+            shutil.rmtree(folder.path)
+            run_counted(daemon, "--kernel", "vectorAdd")
+            settled(daemon, 3)
+            equal(len(folder.files()), 3, "files")
+            os.chmod(folder.path, 0o777)
+            daemon.ctl("detach", *[str(a["id"]) for a in daemon.attachments()])
+            run_counted(daemon, "--kernel", "vectorAdd")
+            wait_until(lambda: cache(daemon)["failures"] >= 6, "failures")
+            equal(daemon.text().count("not a folder of this user alone"), 1, daemon.text())
+            check("not the daemon's alone" in daemon.ctl("cache", "list", status=None))
+        with folder.daemon() as daemon:
+            check("no cache: " in daemon.text() and "not a folder of this user alone" in daemon.text(), daemon.text())
+            run_counted(daemon, "--kernel", "vectorAdd")
+            equal(cache(daemon)["enabled"], False, "enabled")
+            check("no cache on the disk" in daemon.ctl("cache", "clear", status=None))
+        os.chmod(folder.path, 0o700)
+        with folder.daemon("--cache-size=0") as daemon:
+            equal(cache(daemon)["enabled"], False, "enabled")
+
+
+def test_full():
+    """A disk that is full, then read-only."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Folder() as folder:
+        if libc.unshare(0x20000) or libc.mount(b"none", b"/", None, 0x44000, None) or \
+           libc.mount(b"none", folder.path.encode(), b"tmpfs", 0, b"size=4k,mode=700"):
+            print("not root: no disk that is full")
+            return
+        try:
+            with folder.daemon() as daemon:
+                run_counted(daemon, "--kernel", "vectorAdd")
+                wait_until(lambda: cache(daemon)["failures"] >= 2, "failures")
+                equal(daemon.text().count("No space left on device"), 1, daemon.text())
+                libc.mount(b"none", folder.path.encode(), None, 0x21, b"size=4k") # MS_REMOUNT | MS_RDONLY
+                daemon.ctl("detach", *[str(a["id"]) for a in daemon.attachments()])
+                run_counted(daemon, "--kernel", "vectorAdd")
+        finally:
+            libc.umount(folder.path.encode())
+
+
+def test_size():
+    """The oldest go when there is no room; one that is too large is not kept."""
+    with Folder() as folder, folder.daemon("--cache-size=64K") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        shim = wire.Shim(daemon.directory)
+        for n in range(20):
+            shim.image(b"// %d\n" % n + b".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry vectorAdd()\n{\n\tret;\n}\n")
+        said = wait_until(lambda: cache(daemon)["evicted"] and cache(daemon)["stores"] == 22 and cache(daemon), "evictions")
+        check(said["bytes"] <= 64 << 10 and said["entries"] == len(folder.files()) > 3, said)
+        listed = daemon.json("cache", "list")
+        equal((listed["total"], len(listed["entries"])), (said["entries"], said["entries"]), "listed")
+        check(all(e["job"] == "image" and e["name"] == "vectorAdd" for e in listed["entries"][:3]), listed)
+
+
+class Other:
+    """Connections of this process are another user's, while it lasts."""
+
+    def __enter__(self):
+        os.seteuid(65534)
+        ctypes.CDLL(None).setfsuid(0) # which may go into the folder
+        return self
+
+    def __exit__(self, *_):
+        os.seteuid(0)
+
+
+def test_users():
+    """Users share nothing, see what is theirs, and may not clear."""
+    if os.getuid() != 0:
+        print("not root: no other user")
+        return
+    with Folder() as folder, folder.daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        image = b".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry vectorAdd()\n{\n\tret;\n}\n"
+        mine = wire.Shim(daemon.directory)
+        check(mine.image(image)[0])
+        settled(daemon, 3)
+        with Other():
+            shim, control = wire.Shim(daemon.directory), Connection(daemon.directory)
+        check(shim.image(image)[0])
+        said = settled(daemon, 4)
+        equal((said["hits"], said["misses"]), (0, 4), "the other user's is another entry")
+        entries = control.call("ListCache")["entries"]
+        equal([(e["uid"], e["job"]) for e in entries], [(65534, "image")], "what the other user sees")
+        equal({e["uid"] for e in daemon.json("cache", "list")["entries"]}, {0, 65534}, "what root sees")
+        try:
+            control.call("ClearCache")
+        except VarlinkError as error:
+            equal(error.error, "PermissionDenied", "clear")
+        else:
+            check(False, "another user may clear")
+        equal(control.call("CacheStatus")["entries"], 4, "entries")
 
 
 if __name__ == "__main__":
