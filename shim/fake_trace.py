@@ -11,13 +11,13 @@ import fake_daemon
 import wire
 
 MAGIC, VERSION = 0x52525447, 2
-EXTRAS, GPU, ERRORS, STACKS = 1, 2, 4, 8
+EXTRAS, GPU, ERRORS, STACKS, CUPTI = 1, 2, 4, 8, 16
 TSC, MONOTONIC = 0, 1
 HEADER, FUNCTIONS = struct.Struct("<IIIIIIIIQQQQQ"), 104
 ENABLED, HEARTBEAT, HOMELESS, SLOTS_OFFSET = 8, 56, 64, 4096
 FREE, USED, LEFT = 0, 1, 2
 SLOT = 128
-PAD, CALL, NAME, KERNEL, CLOCK_PAIR = range(5)
+PAD, CALL, NAME, KERNEL, CLOCK_PAIR, NOTE = range(6)
 NO_RESULT = 2
 DYNAMIC = 3072
 RULE = (0, 0, 0, 0, b"", 0)
@@ -48,7 +48,7 @@ class Call:
 
 class Ring:
     """What one process was given."""
-    def __init__(self, slots=16, slot_bytes=1 << 16, flags=0, functions=None, clock=TSC, min_duration=0, sample=0, change=None, seals=SEALS, cut=0):
+    def __init__(self, slots=16, slot_bytes=1 << 16, flags=0, functions=None, clock=TSC, min_duration=0, sample=0, change=None, seals=SEALS, cut=0, cupti=""):
         self.slots, self.slot_bytes, self.stride = slots, slot_bytes, SLOT + slot_bytes
         size = SLOTS_OFFSET + slots * self.stride
         self.size = size
@@ -57,14 +57,15 @@ class Ring:
         header = HEADER.pack(MAGIC, VERSION, 1, flags, clock, slots, slot_bytes, self.stride, SLOTS_OFFSET, min_duration, sample,
                              time.monotonic_ns(), 0)
         bits = sum(1 << number for number in range(4096)) if functions is None else sum(1 << number for number in functions)
-        header += bytes(FUNCTIONS - len(header)) + bits.to_bytes(512, "little")
+        header += bytes(FUNCTIONS - len(header)) + bits.to_bytes(512, "little") + cupti.encode()
         if change:
             header = change(bytearray(header))
         os.pwrite(self.fd, header, 0)
         self.memory = mmap.mmap(self.fd, size - cut)
         if seals:
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
-        self.kernels, self.pairs, self.names, self.by_slot = [], [], [], []
+        self.kernels, self.pairs, self.names, self.notes, self.by_slot = [], [], [], [], []
+        self.exact = [] # of kernels: flags, and nanoseconds by which they may be off
 
     def number(self, offset, form="<Q"):
         return struct.unpack_from(form, self.memory, offset)[0]
@@ -110,9 +111,13 @@ class Ring:
                     assert not reserved
                     self.names.append((what, number, record[24:].rstrip(b"\0").decode()))
                 elif kind == KERNEL:
+                    assert size == 64 and record[60:] == bytes(4), record
                     self.kernels.append(struct.unpack_from("<IIIQQQQQ", record, 4))
+                    self.exact.append((record[3], *struct.unpack_from("<I", record, 56)))
                 elif kind == CLOCK_PAIR:
                     self.pairs.append(struct.unpack_from("<IIQQQ", record, 8))
+                elif kind == NOTE:
+                    self.notes.append(record[8:].rstrip(b"\0").decode())
                 else:
                     assert kind == PAD, kind
                 tail += size

@@ -4,6 +4,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 import fake_trace
@@ -182,6 +183,110 @@ def gpu():
     check("an old driver: times without names", len(daemon.rings[0].kernels) == 8)
 
 
+class Cupti:
+    """Rings that ask for CUPTI's times, and what the stand-in for CUPTI (mock/cupti) was told to do."""
+    def __init__(self, fails="", path=None, **more):
+        self.path = os.path.join(BUILD, "shim/mock/cupti/libcupti.so") if path is None else path
+        self.log = tempfile.NamedTemporaryFile(mode="r", prefix="cupti-")
+        self.environment = {**MOCK, "GPUPROBE_CUPTI_LOG": self.log.name, "GPUPROBE_CUPTI_FAIL": fails}
+        self.more = more
+
+    def ring(self):
+        return Ring(flags=fake_trace.GPU | fake_trace.CUPTI, clock=fake_trace.MONOTONIC, cupti=self.path, **self.more)
+
+    def traced(self, *arguments, label):
+        daemon, calls = traced(["s-trace", *map(str, arguments)], self.ring, environment=self.environment, label=label)
+        return daemon.rings[0], calls
+
+    def done(self):
+        self.log.seek(0)
+        return self.log.read().split("\n")[:-1]
+
+
+def cupti():
+    """Times by CUPTI: each kernel is that of its call, also those of graphs; copies, too."""
+    mine = Cupti()
+    ring, calls = mine.traced("gpu", 40, label="cupti")
+    launches = {call.sequence: call for call in calls if call.name in ("cuLaunchKernel", "cuGraphLaunch")}
+    graph = next(call for call in launches.values() if call.name == "cuGraphLaunch")
+    captured = next(call for call in launches.values() if call.words[8:9] == (2,))
+    of_calls = sorted(kernel[0] for kernel in ring.kernels)
+    check("cupti: each launch has its kernel, the graph three, one that was captured none",
+          of_calls == sorted([*(set(launches) - {captured.sequence}), graph.sequence, graph.sequence]), of_calls)
+    good, named = True, {}
+    for sequence, tid, device, start, stop, context, stream, function in ring.kernels:
+        call = launches[sequence]
+        good &= (tid, device, context, stream) == (call.tid, 3, 0x1000, 4 if call is graph else call.words[8]) and stop - start in range(1999795, 1999806)
+        good &= call.start <= start + 100 and (call is graph or function == call.words[0])
+        named.update({function: sequence} if call is graph else {})
+    check("cupti: what it says of them", good and set(ring.exact) == {(1, 1000)}, ring.kernels[:3], ring.exact[:3])
+    names = {number: name for _, number, name in ring.names}
+    check("cupti: names of a graph's kernels; its copy has none", sorted(names.get(number, "") for number in named) == ["", "first", "second"] and 0 in named, names)
+    check("cupti: neither clock pairs nor notes", not ring.pairs and not ring.notes, ring.notes)
+    check("cupti: what was collected", mine.done() == ["subscribe"] + [f"enable {kind}" for kind in (10, 1, 22, 2)], mine.done())
+    mine = Cupti()
+    ring, calls = mine.traced("copies", 4, label="cupti: copies")
+    check("cupti: copies have their stream", [(kernel[6], kernel[7]) for kernel in ring.kernels] == [(5, 0)] * 4, ring.kernels)
+    mine = Cupti(functions=[fake_trace.NUMBERS["cuLaunchKernel"]])
+    ring, calls = mine.traced("gpu", 3, label="cupti: launches alone")
+    check("cupti: launches alone", len(ring.kernels) == 7 and mine.done() == ["subscribe", "enable 10"], ring.kernels, mine.done())
+
+
+def cupti_fails():
+    """Whatever is wrong with CUPTI: the program runs as bare, the times come by events, and a note says why."""
+    for fails, text in (("subscribe", "another profiler has CUPTI in this process: Nsight Thing"), ("callback", "knows none of the functions"),
+                        ("clock", "cuptiActivityRegisterTimestampCallback failed: a reason (999)"), ("buffers", "cuptiActivityRegisterCallbacks failed"),
+                        ("enable", "cuptiActivityEnable failed")):
+        mine = Cupti(fails)
+        ring, _ = mine.traced("gpu", 3, label=f"cupti fails: {fails}")
+        check(f"cupti fails: {fails}: a note", len(ring.notes) == 1 and ring.notes[0].startswith("kernels are timed by events, not by CUPTI: ") and
+              text in ring.notes[0], ring.notes)
+        check(f"cupti fails: {fails}: events", len(ring.kernels) == 8 and ring.pairs and not any(flags for flags, _ in ring.exact), ring.kernels)
+        check(f"cupti fails: {fails}: nothing stays", mine.done() == ([] if fails == "subscribe" else ["subscribe", "unsubscribe"]), mine.done())
+    for path, text in (("/nowhere/libcupti.so", "CUPTI cannot be loaded: /nowhere"), ("libcupti.so", "its path is not absolute"),
+                       (os.path.join(BUILD, "shim/mock/libempty.so"), "CUPTI has no cuptiGetResultString")):
+        ring, _ = Cupti(path=path).traced("gpu", 3, label=f"cupti: {path}")
+        check(f"cupti: {path}: a note, and events", len(ring.notes) == 1 and text in ring.notes[0] and len(ring.kernels) == 8, ring.notes)
+    for fails in "flush", "memory":
+        ring, _ = Cupti(fails).traced("gpu", 3, label=f"cupti fails: {fails}")
+        check(f"cupti fails: {fails}: no times", not ring.kernels and not ring.notes, ring.kernels)
+    ring, _ = Cupti("dropped").traced("gpu", 3, label="cupti drops")
+    check("cupti drops: it is counted", ring.lost() >= 5 and ring.lost() % 5 == 0 and len(ring.kernels) == 10, ring.lost(), ring.kernels)
+
+
+def cupti_live():
+    """CUPTI comes and goes with the traces of a process that runs, at the ends of calls; and before it, when nothing is called."""
+    for fails in "", "finalize":
+        mine = Cupti(fails)
+        with TraceDaemon(session("cupti"), rules=(), make=mine.ring) as daemon:
+            steps = Steps(daemon.name, "launches", **mine.environment)
+            steps.do(2)
+            for n in range(3):
+                daemon.change_rules()
+                steps.do(5)
+                ring = daemon.rings[-1]
+                check(f"cupti live {fails}{n}: kernels", within(lambda: ring.read() is None or len(ring.kernels) == 5, 5), ring.kernels)
+                check(f"cupti live {fails}{n}: it is there", [line for line in mine.done() if not line.startswith(("enable", "disable"))] ==
+                      ["subscribe", *["unsubscribe", "finalize", "subscribe"] * n], mine.done())
+                ring.end()
+                if n != 1:
+                    check(f"cupti live {fails}{n}: over without a call", within(lambda: steps.maps() == (0, 0), 5), steps.maps())
+                    check(f"cupti live {fails}{n}: nothing is collected", within(lambda: mine.done()[-1].startswith("disable"), 5), mine.done())
+                steps.do(5)
+                check(f"cupti live {fails}{n}: it leaves at the end of a call", within(lambda: steps.do(1) and mine.done()[-2:] == ["unsubscribe", "finalize"], 5) and
+                      steps.maps() == (0, 0), mine.done())
+                check(f"cupti live {fails}{n}: nothing later", len(daemon.rings) == n + 1 and not ring.read() and len(ring.kernels) == 5)
+            daemon.change_rules()
+            steps.do(5)
+            daemon.rings[-1].end()
+            within(lambda: mine.done()[-1].startswith("disable"), 5)
+            daemon.change_rules()
+            steps.do(3)
+            check(f"cupti live {fails}: another trace before it could leave", mine.done()[-1].startswith("enable") and mine.done().count("subscribe") == 4 and
+                  within(lambda: daemon.rings[-1].read() is None or len(daemon.rings[-1].kernels) == 3, 5), mine.done())
+            check(f"cupti live {fails}: ends well", steps.end() == 0)
+
+
 def behind():
     """Calls of the driver that are made inside the application's leave nothing that it sees."""
     daemon, calls = traced(["s-trace", "behind", "200"], lambda: Ring(flags=fake_trace.GPU), label="behind: names and times")
@@ -190,10 +295,10 @@ def behind():
 
 
 class Steps:
-    def __init__(self, name, case="steps", *more):
+    def __init__(self, name, case="steps", *more, **variables):
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
         self.process = subprocess.Popen([os.path.join(TARGETS, "s-trace"), case, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-                                        env={**environment, **MOCK, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name})
+                                        env={**environment, **MOCK, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name, **variables})
         if case == "steps":
             self.do(1)
 
@@ -276,8 +381,8 @@ def live():
 
 def storm():
     """Traces begin and end all the time, with threads that call all the time."""
-    for flags in (0, fake_trace.EXTRAS | fake_trace.GPU):
-        with TraceDaemon(session("storm"), make=lambda: Ring(slots=6, slot_bytes=4096, flags=flags)) as daemon:
+    for flags in (0, fake_trace.EXTRAS | fake_trace.GPU, fake_trace.EXTRAS | fake_trace.GPU | fake_trace.CUPTI):
+        with TraceDaemon(session("storm"), make=lambda: Ring(slots=6, slot_bytes=4096, flags=flags, cupti=Cupti().path)) as daemon:
             steps = Steps(daemon.name, "busy", "6")
             while steps.line() != ["in", "call", "1"]:
                 pass
@@ -399,7 +504,7 @@ def unwanted():
 
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, behind, live, storm, stale, hostile, programs, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, behind, live, storm, stale, hostile, programs, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

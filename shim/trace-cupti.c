@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Times of kernels and copies by CUPTI, through libgpuprobe-cupti.so (cupti.h). A call that CUPTI
+ * Times of kernels and copies by CUPTI, through libgpuprobe-cupti.so (cupti-source.h). A call that CUPTI
  * knows has a number there, which it tells within the call; behind it the number is put into a
  * table, with the record of the call, and what ran on the GPU finds it there. The table is written
  * by all threads, each place by one at a time, and read by the one that flushes.
@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "beside.h"
-#include "cupti.h"
+#include "cupti-source.h"
 #include "helper-thread.h"
 #include "interest.h"
 #include "sass-start.h"

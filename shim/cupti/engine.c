@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * struct cupti_source (cupti.h) on top of NVIDIA's profiling library.
+ * struct cupti_source (cupti-source.h) on top of NVIDIA's profiling library.
  *
  * What ran and the call that caused it have a number in common: CUPTI tells it within the call, if
  * one asks for calls of that function, and in the record. Records come in buffers that are ours,
@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "cupti.h"
+#include "cupti-source.h"
 #include "find.h"
 
 #define BUFFER_SIZE ((size_t)128 << 10)

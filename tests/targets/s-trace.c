@@ -381,6 +381,29 @@ static void case_steps(long unused)
 	}
 }
 
+/* As above, with launches that are waited for. */
+static void case_launches(long unused)
+{
+	long count;
+
+	while (scanf("%ld", &count) == 1) {
+		for (long i = 0; i < count; i++)
+			launch((void *)0x5001, 1, 1, 1, 1, 1, 1, 0, (void *)1, NULL, NULL);
+		synchronize();
+		say("did", count);
+	}
+}
+
+static void case_copies(long count)
+{
+	int (*copy)(uint64_t, const void *, size_t, void *);
+
+	*(void **)&copy = find("cuMemcpyHtoDAsync_v2");
+	for (long i = 0; i < count; i++)
+		copy(0x7000000, &count, sizeof(count), (void *)5);
+	synchronize();
+}
+
 static volatile bool over;
 
 /* Threads come and go, and each calls all the time. */
@@ -445,7 +468,8 @@ int main(int argc, char **argv)
 		{ "plain", case_plain },   { "arguments", case_arguments }, { "names", case_names },
 		{ "fork", case_fork },	   { "signal", case_signal },	    { "callbacks", case_callbacks },
 		{ "steps", case_steps },   { "inside", case_inside },	    { "gpu", case_gpu },
-		{ "busy", case_busy },	   { "behind", case_behind },
+		{ "busy", case_busy },	   { "behind", case_behind },	    { "launches", case_launches },
+		{ "copies", case_copies },
 	};
 
 	start();

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
@@ -16,6 +17,8 @@
 #include "mock.h"
 
 #define KERNEL_NS 2000000
+#define GRAPH_LAUNCH 514
+#define COPY 277
 #define STREAMS 16
 #define NOT_READY 600
 #define INVALID_HANDLE 400
@@ -31,6 +34,33 @@ static uint64_t begin, busy_until[STREAMS];
 static bool capturing[STREAMS];
 static int events, streams;
 static __thread int mode; /* 2: relaxed */
+static const struct mock_tool *tool;
+static uint32_t correlations;
+
+/* NULL: none. */
+FUNCTION(mock_set_tool, const struct mock_tool *wanted)
+{
+	__atomic_store_n(&tool, wanted, __ATOMIC_RELEASE);
+	return 0;
+}
+
+uint32_t gpu_call_begin(uint32_t id)
+{
+	const struct mock_tool *told = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
+	uint32_t correlation = __atomic_add_fetch(&correlations, 1, __ATOMIC_RELAXED);
+
+	if (told)
+		told->call(id, 0, correlation);
+	return correlation;
+}
+
+void gpu_call_end(uint32_t id, uint32_t correlation)
+{
+	const struct mock_tool *told = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
+
+	if (told)
+		told->call(id, 1, correlation);
+}
 
 static uint64_t now(void)
 {
@@ -54,12 +84,26 @@ static uint64_t *end_of(void *stream)
 	return end;
 }
 
-void gpu_launch(void *stream)
+/* A time of the GPU, as the host's clock has it. */
+static uint64_t host_time(uint64_t time)
 {
+	return begin + (uint64_t)((double)(time - UINT64_C(1000000000000)) * 10000 / 10001);
+}
+
+void gpu_launch(void *stream, uint32_t correlation, const char *name, uint64_t node)
+{
+	const struct mock_tool *told = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
+	bool captured = capturing[(uintptr_t)stream % STREAMS];
+	uint64_t start = 0;
+
 	pthread_mutex_lock(&lock);
-	if (!capturing[(uintptr_t)stream % STREAMS])
-		*end_of(stream) += KERNEL_NS;
+	if (!captured) {
+		start = *end_of(stream);
+		busy_until[(uintptr_t)stream % STREAMS] += KERNEL_NS;
+	}
 	pthread_mutex_unlock(&lock);
+	if (told && !captured)
+		told->ran(correlation, host_time(start), host_time(start + KERNEL_NS), name, node);
 }
 
 /* What is forbidden while somebody captures, but for threads in relaxed mode. */
@@ -180,9 +224,24 @@ FUNCTION(cuStreamEndCapture, void *stream, void **graph)
 	return 0;
 }
 
+/* It has two kernels and a copy. */
 FUNCTION(cuGraphLaunch, void *exec, void *stream)
 {
-	gpu_launch(stream);
+	uint32_t correlation = gpu_call_begin(GRAPH_LAUNCH);
+
+	gpu_launch(stream, correlation, "first", 1);
+	gpu_launch(stream, correlation, "second", 2);
+	gpu_launch(stream, correlation, NULL, 3);
+	gpu_call_end(GRAPH_LAUNCH, correlation);
+	return 0;
+}
+
+FUNCTION(cuMemcpyHtoDAsync_v2, uint64_t to, const void *from, size_t size, void *stream)
+{
+	uint32_t correlation = gpu_call_begin(COPY);
+
+	gpu_launch(stream, correlation, NULL, 0);
+	gpu_call_end(COPY, correlation);
 	return 0;
 }
 

@@ -16,6 +16,8 @@
 #define NOT_FOUND 500
 #define NOT_READY 600
 #define WRONG 999
+#define LAUNCH_KERNEL 307 /* CUPTI's numbers */
+#define CTX_SYNCHRONIZE 17
 #define ALIGNED (((uintptr_t)__builtin_frame_address(0) & 15) == 0)
 
 FUNCTION(cuInit, unsigned flags)
@@ -57,9 +59,11 @@ FUNCTION(cuEventQuery, void *event)
 /* It calls itself through its own exports. */
 FUNCTION(cuCtxSynchronize, void)
 {
+	uint32_t correlation = gpu_call_begin(CTX_SYNCHRONIZE);
 	void *context;
 
 	gpu_wait();
+	gpu_call_end(CTX_SYNCHRONIZE, correlation);
 	return cuCtxGetCurrent(&context);
 }
 
@@ -68,11 +72,15 @@ FUNCTION(cuCtxSynchronize, void)
 FUNCTION(cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
 	 unsigned bz, unsigned shared, void *stream, void **arguments, void **extra)
 {
+	uint32_t correlation;
+
 	if (f == (void *)0x5000 &&
 	    !(gx == 1 && gy == 2 && gz == 3 && bx == 4 && by == 5 && bz == 6 && shared == 7 &&
 	      stream == (void *)8 && arguments == (void *)9 && extra == (void *)10 && ALIGNED))
 		return WRONG;
-	gpu_launch(stream);
+	correlation = gpu_call_begin(LAUNCH_KERNEL);
+	gpu_launch(stream, correlation, "a kernel", 0);
+	gpu_call_end(LAUNCH_KERNEL, correlation);
 	return 0;
 }
 
