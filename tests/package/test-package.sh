@@ -57,6 +57,7 @@ if [ "$2" = boot ]; then
 	cp -r "$work/test/." "$root/opt/test"
 	mkdir "$root/opt/test/out"
 	mount --bind "$work/out" "$root/opt/test/out"
+	rm -rf "$root"/var/{lib,cache}/gpuprobed "$root"/etc/{gpuprobe,gpuprobed} # of other tests
 	rm -rf "$root"/etc/systemd/system/*.wants "$root/usr/sbin/policy-rc.d" "$root/etc/ld.so.preload" "$root/var/lib/man-db/auto-update" # no index of manuals each time
 	cat >"$root/etc/systemd/system/driver.service" <<-END
 		[Unit]
