@@ -579,6 +579,9 @@ static const struct varlink_method methods[] = {
 	{ "UnexportMap", fake_unexport_map },
 	{ "ListExports", fake_list_exports },
 	{ "Metrics", fake_metrics },
+	{ "CacheStatus", fake_cache_status },
+	{ "ListCache", fake_list_cache },
+	{ "ClearCache", fake_clear_cache },
 	{},
 };
 

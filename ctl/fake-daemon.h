@@ -32,6 +32,9 @@ struct fake_types {
 int fake_read_ring(struct varlink_call *call, json_object *parameters, void *userdata);
 int fake_read_log(struct varlink_call *call, json_object *parameters, void *userdata);
 int fake_trace(struct varlink_call *call, json_object *parameters, void *userdata);
+int fake_cache_status(struct varlink_call *call, json_object *parameters, void *userdata);
+int fake_list_cache(struct varlink_call *call, json_object *parameters, void *userdata);
+int fake_clear_cache(struct varlink_call *call, json_object *parameters, void *userdata);
 int fake_list_hooks(struct varlink_call *call, json_object *parameters, void *userdata);
 int fake_export_map(struct varlink_call *call, json_object *parameters, void *userdata);
 int fake_unexport_map(struct varlink_call *call, json_object *parameters, void *userdata);

@@ -294,7 +294,7 @@ class Rest(Case):
     def test_help_and_version(self):
         self.assertEqual(self.run_ctl('--version'), 'gpuprobectl 0.1.0\n')
         self.assertTrue(self.run_ctl('--help').startswith('Usage: gpuprobectl [OPTION]... COMMAND'))
-        for command in 'attach', 'detach', 'list', 'status', 'why', 'kernel', 'program', 'map', 'ring', 'run', 'log', 'pass':
+        for command in 'attach', 'detach', 'list', 'status', 'why', 'kernel', 'program', 'map', 'ring', 'run', 'log', 'pass', 'cache':
             self.assertTrue(self.run_ctl(command, '--help').startswith(f'Usage: gpuprobectl {command}'))
             self.assertTrue(self.run_ctl(command, '-h').startswith(f'Usage: gpuprobectl {command}'))
             self.assertEqual(self.run_ctl(command, '--version'), 'gpuprobectl 0.1.0\n')
@@ -342,13 +342,14 @@ class Rest(Case):
         self.assertEqual(complete('gpuprobectl', 'attach', '--uid', '=', 'roo'), {'root'})
         self.assertEqual(complete('gpuprobectl', 'map', 'dump', '--merge', '=', 'l'), {'latest'})
         self.assertEqual(complete('gpuprobectl', 'log', '--object', ''), {'72'})
+        self.assertEqual(complete('gpuprobectl', 'cache', 'l'), {'list'})
         # what --help tells is what completion offers, and the manual has it
         manual = (pathlib.Path(COMPLETION).parents[2] / 'docs/gpuprobectl.1.scd').read_text()
         common = {'--json', '--pretty', '--session', '--socket', '--help', '--version'}
         offered = {}
         for words in (['attach'], ['detach'], ['list'], ['status'], ['why'], ['kernel', 'list'], ['kernel', 'show'], ['program', 'show'], ['map', 'dump'],
                       ['ring', 'read'], ['run'], ['log'], ['pass', 'list'], ['pass', 'test'],
-                      ['shim', 'enable'], ['shim', 'disable'], ['shim', 'status'], ['shim', 'cdi'], ['doctor']):
+                      ['shim', 'enable'], ['shim', 'disable'], ['shim', 'status'], ['shim', 'cdi'], ['doctor'], ['cache', 'list']):
             options = complete('gpuprobectl', *words, '--')
             self.assertLessEqual(common, options, words)
             offered.setdefault(words[0], set()).update(options - common)

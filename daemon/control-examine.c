@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "cache/job-cache.h"
 #include "daemon.h"
 #include "missing.h"
 #include "trace/hook.h"
@@ -206,6 +207,24 @@ static void examine_hooks(json_object *checks) {
 #endif
 }
 
+static void examine_cache(const struct daemon *daemon, json_object *checks) {
+	const char *id = "daemon.cache", *title = "cache on the disk";
+	struct cache_counters counters;
+
+	cache_counters(daemon->cache, &counters);
+	if (daemon->cache && counters.failures)
+		examine_add(checks, id, title, "warning", "look at the disk; the daemon's log has the error: journalctl -u gpuprobed", "%s: %llu failures",
+			    job_cache_folder(daemon->cache), (unsigned long long)counters.failures);
+	else if (daemon->cache)
+		examine_add(checks, id, title, "ok", NULL, "%s: %llu entries, %llu of %llu MiB", job_cache_folder(daemon->cache), (unsigned long long)counters.entries,
+			    (unsigned long long)counters.bytes >> 20, (unsigned long long)counters.limit >> 20);
+	else if (daemon->config->session || !daemon->config->cache_size)
+		examine_add(checks, id, title, "skipped", NULL, "none: it was not asked for (--cache-dir, --cache-size)");
+	else
+		examine_add(checks, id, title, "warning", "give it a folder of the daemon's user alone: --cache-dir=DIR; the daemon's log has the error",
+			    "none: each module is compiled anew after a restart");
+}
+
 static void examine_rest(const struct daemon *daemon, json_object *checks) {
 	char devices[128] = "";
 
@@ -218,6 +237,7 @@ static void examine_rest(const struct daemon *daemon, json_object *checks) {
 			    "nothing, if programs run: the first one tells which they are, and waits for its patches to be compiled",
 			    "none is known by its PCI id, and no process has told of one");
 	examine_descriptors(checks);
+	examine_cache(daemon, checks);
 }
 
 /* ---- the call ---- */
