@@ -338,7 +338,9 @@ static int image_entry_start(struct image_entry *entry, const struct image_reque
 	struct daemon *daemon = entry->daemon;
 	struct image_cache *cache = &daemon->images;
 
-	cache->last_image = cache->last_image % IMAGE_NUMBER_MAX + 1;
+	do
+		cache->last_image = cache->last_image % IMAGE_NUMBER_MAX + 1;
+	while (image_number_taken(cache->last_image, daemon));
 	return image_work_start(&entry->work, &(struct image_work){
 		.daemon = daemon,
 		.kind = entry->key.kind,

@@ -40,7 +40,6 @@
 #include "store.h"
 
 #define KEEP_IDS_SHIFT 32 /* ids that one daemon can give out before they are those of the next */
-#define KEEP_IMAGES_SHIFT 16 /* the same of images */
 
 struct keep {
 	struct daemon *daemon;
@@ -355,7 +354,6 @@ static void keep_go_on(struct keep *keep) {
 	keep->numbers.starts++;
 	daemon->registry.last_instance = first;
 	daemon->processes.last_module = first;
-	daemon->images.last_image = (uint32_t)(keep->numbers.starts - 1) << KEEP_IMAGES_SHIFT & INT32_MAX;
 }
 
 unsigned int keep_restore(struct keep *keep) {

@@ -125,9 +125,21 @@ static void registry_insert(struct registry *registry, struct attachment *attach
 		TAILQ_INSERT_HEAD(&registry->attachments, attachment, link);
 }
 
+/* What the symbols of an object that was compiled before begin with is its own from now on. */
+static void registry_adopt_prefix(struct registry *registry, struct object *object, const struct attachment *attachment) {
+	const char *end = strrchr(attachment->symbol, '_');
+	char text[REGISTRY_PREFIX_SIZE];
+
+	if (object->prefix || !end || end - attachment->symbol >= (ptrdiff_t)sizeof(text))
+		return;
+	snprintf(text, sizeof(text), "%.*s", (int)(end - attachment->symbol), attachment->symbol);
+	registry_prefix_new(registry, text, &object->prefix);
+}
+
 void registry_adopt(struct registry *registry, struct object *object, struct attachment *attachments[], size_t n) {
 	TAILQ_INSERT_TAIL(&registry->objects, object, link);
 	for (size_t i = 0; i < n; i++) {
+		registry_adopt_prefix(registry, object, attachments[i]);
 		registry_insert(registry, attachments[i]);
 		object->n_attachments++;
 		registry->n_attachments++;

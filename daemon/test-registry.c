@@ -72,8 +72,39 @@ static void test_order_and_detach(void **state) {
 	map_accounts_free(accounts);
 }
 
+/* Symbols of objects that live at a time differ; one that is gone leaves its to the next. What was restored has its own. */
+static void test_prefixes(void **state) {
+	struct prefix *a = NULL, *b = NULL, *c = NULL;
+	struct attachment *attachments[1];
+	struct object *object = NULL;
+	struct registry registry;
+
+	registry_init(&registry);
+	assert_int_equal(registry_prefix_new(&registry, "__gpuprobe_oab", &a), 0);
+	assert_int_equal(registry_prefix_new(&registry, "__gpuprobe_oab", &b), 0);
+	assert_string_equal(a->text, "__gpuprobe_oab");
+	assert_string_equal(b->text, "__gpuprobe_oabx2");
+	prefix_free(a);
+	assert_int_equal(registry_prefix_new(&registry, "__gpuprobe_oab", &a), 0);
+	assert_string_equal(a->text, "__gpuprobe_oab");
+
+	assert_int_equal(object_new(&object, 1, 0), 0);
+	assert_int_equal(attachment_new(&attachments[0], object), 0);
+	attachments[0]->id = 5;
+	strcpy(attachments[0]->symbol, "__gpuprobe_ocd_p0");
+	registry_adopt(&registry, object, attachments, 1);
+	assert_string_equal(object->prefix->text, "__gpuprobe_ocd");
+	assert_int_equal(registry_prefix_new(&registry, "__gpuprobe_ocd", &c), 0);
+	assert_string_equal(c->text, "__gpuprobe_ocdx2");
+	prefix_free(a);
+	prefix_free(b);
+	prefix_free(c);
+	registry_deinit(&registry);
+	assert_true(LIST_EMPTY(&registry.prefixes));
+}
+
 int main(void) {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_order_and_detach) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_order_and_detach), cmocka_unit_test(test_prefixes) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

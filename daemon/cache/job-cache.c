@@ -421,6 +421,12 @@ static void job_lookup_answer(struct job_lookup *lookup) {
 	json_object_put(reply);
 }
 
+/* Whether somebody else has the number of the entry, so that instructions could be mistaken for those of another image. */
+static bool job_lookup_collides(const struct job_lookup *lookup) {
+	return lookup->number_taken && lookup->entry.number != job_lookup_number(lookup) &&
+	       lookup->number_taken(lookup->entry.number, lookup->number_userdata);
+}
+
 static void job_lookup_on_worked(uv_work_t *work, int status) {
 	struct job_lookup *lookup = work->data;
 	struct job_cache *cache = lookup->cache;
@@ -439,7 +445,7 @@ static void job_lookup_on_worked(uv_work_t *work, int status) {
 	if (worker_task_cancelled(lookup->task)) {
 		worker_task_complete(lookup->task, WORKER_POOL_E_UNAVAILABLE, NULL, WORKER_POOL_UNWANTED);
 		job_lookup_free(lookup);
-	} else if (lookup->result == 0 && !(lookup->number_taken && lookup->number_taken(lookup->entry.number, lookup->number_userdata))) {
+	} else if (lookup->result == 0 && !job_lookup_collides(lookup)) {
 		job_lookup_answer(lookup);
 	} else {
 		cache->counters.misses++;
