@@ -92,7 +92,7 @@ static void test_bad_reply(void **state) {
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
 		assert_null(job_text_take_reply(bad[i], strlen(bad[i]), &ids));
-	reply = job_text_take_reply("{\"status\":\"own\",\"applied\":[1]}", 32, &ids);
+	reply = job_text_take_reply("{\"status\":\"own\",\"applied\":[1]}", 30, &ids);
 	assert_non_null(reply);
 	json_object_put(reply);
 }
