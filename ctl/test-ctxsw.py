@@ -132,6 +132,27 @@ class Ctxsw(unittest.TestCase):
         for format in ('chrome', 'csv', 'table', 'text', 'perfetto', 'folded', 'jsonl-seed'):
             self.report(raw, '--format', format)
 
+    def test_file(self):
+        """What a file says that is not made here: how contexts were stopped, instances of MIG, pids of another namespace, and before the beginning."""
+        data = t.start() + t.process(10) + b''.join([
+            t.ctxsw(-500, -100), t.ctxsw(-100, 100, comm=b'early'), t.ctxsw(200, 300, preemption=0x0d), t.ctxsw(350, 400, preemption=0x0a),
+            t.ctxsw(500, 700, pid=4711, comm=b'other', device=2, instances=(1, 3)), t.ctxsw(600, 800, pid=2**32 - 1, began=0x99, ended=0),
+            t.ctxsw(900, 1000, pid=77, comm=b'me', flags=4), t.ctxsw(1000, 1000, pid=5, began=0xff, flags=1)]) + t.stop(2000, 10, 0)
+        items = [json.loads(line) for line in self.report(data, '--format', 'jsonl').splitlines()]
+        self.assertEqual([(item['name'], item.get('pid'), item['ts_ns'], item.get('device', 0), item.get('args')) for item in items if item['type'] == 'ctxsw'], [
+            ('python[10]', 10, 0, 0, {'began': 'SIMPLE_START', 'ended': 'SIMPLE_END'}),
+            ('python[10]', 10, 200, 0, {'began': 'SIMPLE_START', 'ended': 'SIMPLE_END', 'preemption': 'FE_ACK_CILP'}),
+            ('python[10]', 10, 350, 0, {'began': 'SIMPLE_START', 'ended': 'SIMPLE_END', 'preemption': 'FE_ACK_WFI'}),
+            ('other[4711]', 4711, 500, 2, {'began': 'SIMPLE_START', 'ended': 'SIMPLE_END', 'gpu_instance': 1, 'compute_instance': 3}),
+            ('the driver', None, 600, 0, {'began': 0x99}),
+            ('me[77]', None, 900, 0, {'began': 'SIMPLE_START', 'ended': 'SIMPLE_END', 'host_pid': 77}),
+            ('INVALID_TIMESTAMP', 5, 1000, 0, None)])
+        report = json.loads(self.report(data, '--json', '--ctxsw'))['ctxsw']
+        self.assertEqual([(row['device'], row['contexts'], row['observed_ns'], row['busy_ns'], row['switching_ns'], row['idle_ns']) for row in report['devices']],
+                         [(0, 5, 1000, 550, 450, 0), (2, 1, 200, 200, 0, 0)])
+        self.assertEqual({row['name']: (row['device'], row['count'], row['total_ns'], row['preempted']) for row in report['processes']},
+                         {'python[10]': (0, 3, 250, 1), 'the driver': (0, 1, 200, 0), 'other[4711]': (2, 1, 200, 0), 'me[77]': (0, 1, 100, 0)})
+
     def test_table(self):
         out = self.trace('--ctxsw', '-c')[0].decode()
         self.assertRegex(out, r'(?m)^ctxsw .* another user$')

@@ -5,6 +5,7 @@ import re
 import struct
 
 START, PROCESS, THREAD, NAME, CALL, IOCTL, EVENT, KERNEL, CLOCK, LOST, STACK, STOP = range(1, 13)
+CTXSW = 13
 DAEMON, SHIM, BPF, GPU = range(4)
 FUNCTION_NAME, KERNEL_NAME, HOOK_NAME, LIBRARY_NAME = range(1, 5)
 BEGINNING = 1_000_000_000_000 # CLOCK_MONOTONIC; times below are since then
@@ -55,6 +56,12 @@ def ioctl(command, begin, end, result=0, pid=10, tid=10, device=1, before=b'', a
 def event(hook, begin, end, words=(), text=b'', result=0, pid=10, tid=10, cpu=0, flags=0):
     return record(EVENT, struct.pack(f'<QQIIIIqBBHI{len(words)}Q', BEGINNING + begin, BEGINNING + end, pid, tid, cpu, hook, result, len(words), len(pad(text)), 0, 0, *words)
                   + pad(text), BPF, flags)
+
+
+def ctxsw(begin, end, pid=10, device=0, context=0x35, error=0, began=6, ended=7, preemption=0, instances=(255, 255), sequence=0, comm=b'', flags=0):
+    """Of the GPU's contexts; tags by number."""
+    return record(CTXSW, struct.pack('<QQIIIIBBBBBBH16s', BEGINNING + begin, BEGINNING + end, pid, device, context, error, began, ended, preemption, 0, *instances, sequence,
+                                     comm), GPU, flags)
 
 
 def kernel(begin, end, sequence=0, function=0, pid=10, tid=10, stream=0, device=0, error=0):

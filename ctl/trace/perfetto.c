@@ -452,23 +452,29 @@ static int put_memory(struct trace_writer *writer, const struct trace_item *item
 	return put_event(writer, item->end);
 }
 
-/* A pair of clocks, if both have gone on since the last one: readers refuse a clock that runs backwards. */
+/* The number of a value of that name, or another one. */
+static uint64_t number_of(const struct trace_item *item, const char *name, uint64_t other)
+{
+	for (size_t i = 0; i < item->n_values; i++)
+		if (item->values[i].name && strcmp(item->values[i].name, name) == 0)
+			return (uint64_t)item->values[i].number;
+	return other;
+}
+
+/*
+ * A pair of clocks, if both have gone on since the last one: readers refuse a clock that runs backwards. The host's time may lie before
+ * the beginning of the trace, where the item's cannot.
+ */
 static int put_clocks(struct trace_writer *writer, const struct trace_item *item)
 {
 	const struct trace_track_key key = { .kind = TRACK_CLOCK, .pid = item->pid, .id = item->device };
 	struct trace_track *track = trace_tracks_get(writer->tracks, &key);
+	const uint64_t gpu = number_of(item, "gpu_time", 0), host = number_of(item, "host_time", writer->monotonic + item->start);
 
-	for (size_t i = 0; i < item->n_values; i++) {
-		uint64_t gpu = (uint64_t)item->values[i].number;
-
-		if (!item->values[i].name || strcmp(item->values[i].name, "gpu_time") != 0)
-			continue;
-		if (gpu <= track->last.start || writer->monotonic + item->start <= track->last.end)
-			return 0;
-		track->last = (struct trace_span){ gpu, writer->monotonic + item->start };
-		return put_snapshot(writer, SEQUENCE + track->number, writer->monotonic + item->start, GPU_CLOCK, gpu);
-	}
-	return 0;
+	if (gpu <= track->last.start || host <= track->last.end)
+		return 0;
+	track->last = (struct trace_span){ gpu, host };
+	return put_snapshot(writer, SEQUENCE + track->number, host, GPU_CLOCK, gpu);
 }
 
 /* All that a span's beginning, or an instant, says. */

@@ -70,8 +70,13 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 	case TRACE_STOP:
 		stream->state.stopped = true;
 		return 0;
-	case TRACE_KERNEL:
 	case TRACE_CTXSW:
+		/* of a GPU that was watched before the trace began */
+		if (((const struct trace_ctxsw *)record)->end <= trace_decoder_about(stream->decoder)->monotonic)
+			return 0;
+		stream->state.events++;
+		break;
+	case TRACE_KERNEL:
 		stream->state.events++;
 		break;
 	case TRACE_CLOCK:

@@ -71,6 +71,8 @@ static void put_contexts(struct scene *scene)
 	item = (struct trace_item){ .kind = EVENT_CLOCK, .process = &unknown, .thread = "", .name = "clock", .class = "clock", .start = 705000, .end = 705000, .instant = true,
 				    .device = 3, .error = 500 };
 	add(&item, (struct trace_value){ .name = "gpu_time", .kind = VALUE_UINT, .number = INT64_C(1795323403571122560) });
+	/* as of before the trace */
+	add(&item, (struct trace_value){ .name = "host_time", .kind = VALUE_UINT, .number = INT64_C(4999999999000) });
 	put(scene, item);
 }
 

@@ -6,11 +6,12 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import tempfile
 import time
 
-from harness import CTL, GPUPROBED, SHIM, VEC_ADD, Daemon, check, equal, main, need, wait_until
+from harness import BUILD, CTL, GPUPROBED, SHIM, VEC_ADD, Daemon, check, equal, main, need, wait_until
 from live import LIVE, Live
 
 need(GPUPROBED, CTL, SHIM, VEC_ADD, LIVE)
@@ -35,12 +36,12 @@ class Folder:
     def path(self, name):
         return os.path.join(self.folder.name, name)
 
-    def start(self, *arguments, backend="shim"):
+    def start(self, *arguments, backend="shim", **environment):
         return subprocess.Popen([CTL, f"--session={self.daemon.name}", "trace", f"--backend={backend}", *arguments], cwd=self.folder.name, text=True, bufsize=0,
-                                env=self.daemon.environment(**self.daemon.tools()), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                env=self.daemon.environment(**self.daemon.tools(), **environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def trace(self, *arguments, status=0, backend="shim"):
-        process = self.start(*arguments, backend=backend)
+    def trace(self, *arguments, status=0, backend="shim", **environment):
+        process = self.start(*arguments, backend=backend, **environment)
         out, err = process.communicate(timeout=60)
         equal(process.returncode, status, f"trace {arguments}: {out}{err}")
         return out, err
@@ -57,6 +58,28 @@ def calls(lines):
 def count(names):
     names = list(names)
     return {name: names.count(name) for name in CALLS}
+
+
+def test_ctxsw():
+    """Context switches and clocks of a GPU, which gpuprobectl reads itself, among what the daemon sends, to the end of the trace."""
+    double = os.path.join(BUILD, "ctl/rm/libfake-driver.so")
+    need(double)
+    with Folder() as folder:
+        with open(folder.path("records"), "wb") as file: # the second context stays
+            for sequence, (tag, time_ns) in enumerate([(6, 1000), (7, 2000), (6, 3000)]):
+                file.write(struct.pack("<HHIBBHIIHBBQ", 2, 0, 0, tag, 0, sequence, 0x35, 2**31 - 1, 0, 255, 255, time_ns))
+        preload = " ".join(filter(None, [os.environ.get("LD_PRELOAD"), double]))
+        out, err = folder.trace("--ctxsw", "--gpu", "-o", "x.jsonl", *RUN, LD_PRELOAD=preload, FAKE_DRIVER=f"records={folder.path('records')}")
+        check("not traced" not in err, err)
+        lines = folder.lines("x.jsonl")
+        equal(lines[-1], {"type": "stop", "events": len(lines) - 2, "lost": 0})
+        equal(count(call["name"] for call in calls(lines)), CALLS)
+        contexts = [line for line in lines if line["type"] == "ctxsw"]
+        # the first one is seen if the driver's buffer was there after the beginning of the trace
+        equal([(line["name"], line["phase"]) for line in contexts][-2:], [("pid[2147483647]", "X"), ("pid[2147483647]", "B")][-len(contexts):])
+        last = max(line["ts_ns"] + line.get("dur_ns", 0) for line in calls(lines))
+        check(contexts[-1]["ts_ns"] + contexts[-1]["dur_ns"] > last, last)
+        check(sum(line["type"] == "clock" and "pid" not in line for line in lines) >= 1, "clocks")
 
 
 def test_jsonl():
@@ -203,4 +226,4 @@ def test_hook():
 
 
 if __name__ == "__main__":
-    main([test_jsonl, test_formats, test_counted, test_chosen, test_status, test_running, test_hook])
+    main([test_jsonl, test_ctxsw, test_formats, test_counted, test_chosen, test_status, test_running, test_hook])
