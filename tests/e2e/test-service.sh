@@ -266,7 +266,9 @@ systemctl restart gpuprobed.service
 "$ctl" attach "$counter" --exe /opt/test/vec_add_driver >/dev/null || fail "attach --exe"
 "${other[@]}" || fail "another user's program"
 [ "$(dumped)" = "0: 0" ] || fail "another user's executable is known: $(dumped)"
+"$ctl" trace --backend=bpf -d 1 2>&1 | grep -q "^gpuprobectl: not traced: bpf: .*host-tracing.conf" || fail "trace does not say what it lacks: $("$ctl" trace --backend=bpf -d 1 2>&1)"
 drop_in host-tracing c000080000
+"$ctl" trace --backend=bpf -d 1 2>&1 | grep "not traced" && fail "host-tracing.conf does not suffice for trace"
 "$ctl" status | grep -q "CAP_SYS_PTRACE" && fail "$("$ctl" status)"
 "$ctl" attach "$counter" --exe /opt/test/vec_add_driver >/dev/null || fail "attach --exe"
 "${other[@]}" || fail "another user's program"
