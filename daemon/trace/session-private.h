@@ -17,6 +17,7 @@
 #define SESSION_STACKS_MAX 65536
 #define SESSION_FILES_MAX 16384
 #define SESSION_MISSING_MAX 256
+#define TABLE_WARNED_MAX 16
 
 struct shim_ring;
 LIST_HEAD(shim_ring_list, shim_ring);
@@ -123,6 +124,8 @@ struct trace_table {
 	char *functions[TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC]; /* names of dynamic functions, of all processes */
 	struct { pid_t pid; uint64_t start_time; } liars[64]; /* who gets no ring any more */
 	unsigned int n_liars;
+	struct { pid_t pid; uint64_t time; } warned[TABLE_WARNED_MAX]; /* CLOCK_MONOTONIC; 0: free */
+	uint64_t n_unwarned; /* warnings that were left out */
 };
 
 /* session.c */
@@ -152,7 +155,11 @@ void session_deinit_processes(struct trace_session *session);
 /* Whether a record of the process is within the rate. */
 bool session_within_rate(struct trace_session *session, pid_t pid);
 
-/* session-table.c */
+/*
+ * session-table.c: a warning about a process, which may give reason for it as often as it likes, as may its children: one of each in a minute, and
+ * TABLE_WARNED_MAX of all. The next one says how many were left out.
+ */
+void trace_table_warn(struct trace_table *table, pid_t pid, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void trace_table_announce(struct trace_table *table);
 /* The number of a dynamic function, 0 without room. */
 uint16_t trace_table_function(struct trace_table *table, const char *name);

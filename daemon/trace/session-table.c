@@ -7,9 +7,12 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "interest-page.h"
+#include "log.h"
 #include "session-private.h"
 #include "shim-ring.h"
 
@@ -17,6 +20,7 @@
 #define TABLE_SOME_MS 4
 #define TABLE_BUSY_MS 1
 #define TABLE_REPLY_NS UINT64_C(4000000) /* between two replies, unless there is a full one */
+#define TABLE_WARN_NS UINT64_C(60000000000)
 #define TABLE_ALIVE_NS UINT64_C(50000000)
 #define TABLE_FUNCTIONS (TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC)
 
@@ -81,6 +85,35 @@ struct trace_counters trace_table_counters(const struct trace_table *table) {
 		counters.lost += session ? session->n_lost : 0;
 	}
 	return counters;
+}
+
+void trace_table_warn(struct trace_table *table, pid_t pid, const char *format, ...) {
+	const uint64_t now = monotonic_now(), before = now > TABLE_WARN_NS ? now - TABLE_WARN_NS : 0;
+	char text[256], more[64] = "";
+	size_t oldest = 0;
+	va_list arguments;
+
+	for (size_t i = 0; i < TABLE_WARNED_MAX; i++) {
+		if (table->warned[i].pid == pid && table->warned[i].time > before) {
+			table->n_unwarned++;
+			return;
+		}
+		if (table->warned[i].time < table->warned[oldest].time)
+			oldest = i;
+	}
+	if (table->warned[oldest].time > before) {
+		table->n_unwarned++;
+		return;
+	}
+	table->warned[oldest].pid = pid;
+	table->warned[oldest].time = now;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	if (table->n_unwarned)
+		snprintf(more, sizeof(more), " (before: %llu more such messages)", (unsigned long long)table->n_unwarned);
+	table->n_unwarned = 0;
+	log_warning("process %d: %s%s", (int)pid, text, more);
 }
 
 size_t trace_table_hooks(const struct trace_table *table, struct trace_hooks *hooks[static TRACE_SESSIONS_MAX]) {

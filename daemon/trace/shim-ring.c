@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "config.h"
-#include "log.h"
 #include "memfd.h"
 #include "process.h"
 #include "shim-ring-private.h"
@@ -326,7 +325,7 @@ static void ring_end(struct shim_ring *ring) {
 static void ring_refuse(struct shim_ring *ring, const char *why) {
 	struct trace_table *table = ring->table;
 
-	log_warning("process %d: its trace is broken (%s), it is not traced any more", (int)ring->pid, why);
+	trace_table_warn(table, ring->pid, "its trace is broken (%s), it is not traced any more", why);
 	table->liars[table->n_liars % 64].pid = ring->pid;
 	table->liars[table->n_liars++ % 64].start_time = ring->start_time;
 	ring_lost(ring, 0, 1); /* how many there were is not known */
@@ -482,7 +481,7 @@ int shim_rings_ask(struct trace_table *table, const struct process *process, str
 			for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 				if (sessions >> i & 1)
 					trace_session_lost(table->sessions[i], TRACE_SOURCE_SHIM, (uint32_t)process->facts.pid, 0, 1);
-			log_warning("process %d: no memory for its trace: %s", (int)process->facts.pid, strerror(-r));
+			trace_table_warn(table, process->facts.pid, "no memory for its trace: %s", strerror(-r));
 			return 0;
 		}
 		ring_configure(ring, sessions);
@@ -509,7 +508,7 @@ static void ring_closed(struct shim_ring *ring, const struct shim_connection *co
 
 	why = ring->sessions ? ring_read(ring, RING_LAST_BUDGET, true, &load, &all) : NULL;
 	if (why)
-		log_warning("process %d: its trace was broken when it ended (%s)", (int)ring->pid, why);
+		trace_table_warn(ring->table, ring->pid, "its trace was broken when it ended (%s)", why);
 	ring_drop_pending(ring);
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {

@@ -247,6 +247,31 @@ static void test_stacks(void **state) {
 	end_client(&late);
 }
 
+static void test_warnings(void **state) {
+	int fd = memfd_create("stderr", MFD_CLOEXEC), old = dup(STDERR_FILENO);
+	char text[8192] = "";
+	size_t n = 0;
+
+	assert_true(fd >= 0 && old >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+	for (int i = 0; i < 100; i++)
+		trace_table_warn(world.table, 7, "lies %d", i);
+	for (pid_t pid = 100; pid < 200; pid++)
+		trace_table_warn(world.table, pid, "lies");
+	world.table->warned[3].time = 0; /* a minute later */
+	trace_table_warn(world.table, 200, "lies");
+	trace_table_warn(world.table, 201, "lies");
+	dup2(old, STDERR_FILENO);
+	assert_true(pread(fd, text, sizeof(text) - 1, 0) > 0);
+	for (const char *at = text; (at = strstr(at, ": lies")); at++)
+		n++;
+	assert_int_equal(n, TABLE_WARNED_MAX + 1);
+	assert_non_null(strstr(text, "process 7: lies 0\n"));
+	assert_null(strstr(text, "lies 1"));
+	assert_non_null(strstr(text, "process 200: lies (before: 85 more such messages)\n"));
+	close(fd);
+	close(old);
+}
+
 static void test_limits(void **state) {
 	struct client clients[TRACE_SESSIONS_MAX + 1] = {};
 	struct trace_config config;
@@ -618,7 +643,7 @@ int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_frame),   TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
-		TEST(test_limits),  TEST(test_targets),	    TEST(test_bad_targets), TEST(test_rights),	  TEST(test_follow),	 TEST(test_threads),
+		TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_bad_targets), TEST(test_rights),	  TEST(test_follow),	 TEST(test_threads),
 		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
 	};
 #undef TEST
