@@ -532,6 +532,38 @@ class Options(Case):
         self.assertEqual(self.asked('-c', '--backend=bpf', '--rate', '5'), {'sources': ['bpf'], 'rate': 5})
         self.assertEqual(self.asked('--discover', '-e', 'gsp'), {'hooks': ['discover:gsp'], 'sources': ['kernel']})
 
+    def test_profiles(self):
+        'Options from files: those that are shipped, and what is wrong with others.'
+        folder = os.path.join(os.path.dirname(os.path.realpath(__file__)), 'trace/profiles')
+        expected = {'launches': {'calls': ['launch'], 'sources': ['shim', 'bpf']}, 'memory': {'calls': ['memory', 'transfer'], 'stacks': True, 'sources': ['shim', 'bpf']},
+                    'latency': {'calls': ['launch', 'sync'], 'sources': ['shim', 'bpf', 'gpu']}, 'driver': {'hooks': ['driver', 'gsp', 'xid'], 'sources': ['kernel']},
+                    'dev': {'calls': ['all'], 'stacks': True}, 'bench': {'aggregate': True},
+                    'prod': {'calls': ['launch', 'transfer', 'memory', 'sync'], 'sample': 16, 'rate': 1000, 'extras': False, 'sources': ['shim', 'bpf']}}
+        self.assertEqual({name.removesuffix('.conf') for name in os.listdir(folder)}, set(expected))
+        for name, parameters in expected.items():
+            with open(f'{folder}/{name}.conf', 'rb') as file:
+                asked = self.asked('--profile=' + self.file('copy.conf', file.read().replace(b',uvm', b',gsp'))) # the fake daemon knows no uvm
+            self.assertEqual({key: value for key, value in asked.items() if key in parameters}, parameters, name)
+            self.assertEqual(set(asked) - set(parameters) - {'sources'}, set(), name)
+        self.assertEqual(self.asked('-e', 'sync', f'--profile={folder}/memory.conf', '-e', 'launch')['calls'], ['sync', 'memory', 'transfer', 'launch'])
+        own = self.file('own.conf', b'# mine\n\n  --sample = 1/4 \nmin-dur\t2us\r\nbackend=bpf\nerrors')
+        self.assertEqual(self.asked('--profile', own), {'sample': 4, 'min_duration': 2000, 'sources': ['bpf'], 'errors': True})
+        for text in 'pid 1', 'profile x', 'json', 'lunch', 'events', 'stacks yes', 'socket /x':
+            path = self.file('bad.conf', b'errors\n' + text.encode())
+            self.usage('trace', f'--profile={path}', text=f'{path}: line 2: {text.split()[0]} is no option of a profile, or has a value that it should not, or lacks one')
+        path = self.file('bad.conf', b'rate x\n')
+        self.ctl('trace', f'--profile={path}', status=USAGE, stderr=f"gpuprobectl: --rate: x is not a number from 1 up\ngpuprobectl: that is in {path}, line 1\n")
+        self.assertIn('there is no profile nobody-has-this; there are: ', self.ctl_error('trace', '--profile=nobody-has-this'))
+        self.assertIn('No such file', self.ctl_error('trace', '--profile=./nothing'))
+        path = self.file('bad.conf', b'errors\0\n')
+        self.ctl('trace', f'--profile={path}', status=ERROR, stderr=f'gpuprobectl: --profile: {path}: it is too long, or no text\n')
+
+    def ctl_error(self, *args):
+        process = self.start(*args)
+        err = process.communicate(timeout=60)[1].decode()
+        self.assertEqual(process.returncode, NOT_FOUND, err)
+        return err
+
     def test_cgroup(self):
         path = self.file('x', b''.join(basic()))
         self.assertEqual(self.ctl('trace', f'--cgroup=/sys/fs/cgroup{path}', stderr=LOSS), TEXT)

@@ -36,6 +36,10 @@ _gpuprobectl() {
 	done
 
 	case $previous in
+	--profile)
+		mapfile -t COMPREPLY < <(compgen -W "bench dev driver latency launches memory prod $(basename -s .conf -a /etc/gpuprobe/profiles/*.conf 2>/dev/null)" -- "$word")
+		return
+		;;
 	--pass)
 		mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 2 pass list)" -- "$word")
 		return
@@ -218,7 +222,7 @@ _gpuprobectl() {
 			mapfile -t COMPREPLY < <(compgen -f -- "$word")
 		elif [[ $word == -* ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "--pid --follow --events --output --save --format --count --hist --summary --interval --discover
-				--min-dur --errors --sample --rate --cgroup --uid --comm --stacks --kernel --gpu --ctxsw --backend --probe --no-extras
+				--min-dur --errors --sample --rate --cgroup --uid --comm --stacks --kernel --gpu --ctxsw --backend --probe --profile --no-extras
 				--buffer --duration $global" -- "$word")
 		else
 			mapfile -t COMPREPLY < <(compgen -W "report" -- "$word"; compgen -c -- "$word")

@@ -2,6 +2,7 @@
 
 /* trace: what CUDA programs do on the host. */
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
@@ -19,5 +20,7 @@ int command_trace(struct ctl *ctl, int argc, char **argv) {
 	if (r < 0)
 		r = trace_live(&trace);
 	json_object_put(trace.parameters);
+	while (trace.n_profiles)
+		free(trace.profiles[--trace.n_profiles]);
 	return r;
 }

@@ -13,6 +13,8 @@
 #include "../ctl.h"
 #include "item.h"
 
+#define TRACE_PROFILES_MAX 8
+
 struct trace_command {
 	struct ctl *ctl;
 	json_object *parameters; /* of Trace */
@@ -25,6 +27,8 @@ struct trace_command {
 	uint64_t interval, min_duration; /* nanoseconds; 0: none */
 	bool errors;
 	bool aggregate; /* set by trace_live(): the daemon counts */
+	size_t n_profiles;
+	char *profiles[TRACE_PROFILES_MAX]; /* their texts, which options point into */
 	bool test; /* of a hook: nothing is written, and without a CMD the first event is the end */
 	bool test_processes; /* what is counted is beginnings and ends of processes */
 	bool tested; /* set by trace_live(): it came to that, and there were so many */
@@ -33,6 +37,11 @@ struct trace_command {
 
 /* options.c: reads the command line. Returns -1 to go on, or the exit status. */
 int trace_options(struct trace_command *trace, int argc, char **argv);
+
+/* profile.c: takes the options of a profile; each by take, which returns -1 to go on, the exit status, or TRACE_PROFILE_E_OPTION. */
+#define TRACE_PROFILE_E_OPTION (-2)
+typedef int (*trace_profile_option_fn)(struct trace_command *trace, const char *name, const char *value);
+int trace_profile(struct trace_command *trace, const char *name, trace_profile_option_fn take);
 
 /* target.c: where the trace goes. */
 struct trace_target {

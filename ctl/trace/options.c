@@ -29,6 +29,7 @@ enum {
 	OPTION_DISCOVER,
 	OPTION_BUFFER,
 	OPTION_NO_EXTRAS,
+	OPTION_PROFILE,
 };
 
 static const char help[] =
@@ -64,9 +65,43 @@ static const char help[] =
 	"      --ctxsw          which process was on the GPU, from one context switch to the next\n"
 	"      --backend=NAME   how calls are seen: shim (in the process), bpf (from the kernel), auto; cupti: shim and --gpu=cupti\n"
 	"      --probe=SPEC     a hook of your own: k:nvidia:nv_dma_map_alloc(pages=arg1:u64), u:PATH:SYMBOL(...), t:GROUP:NAME(...)\n"
+	"      --profile=NAME   options that have a name: bench, dev, driver, latency, launches, memory, prod, or files in /etc/gpuprobe/profiles\n"
 	"      --no-extras      not what arguments point to\n"
 	"      --buffer=SIZE    bytes for each thread that is traced, with K, M or G; else 1M\n"
 	"  -d, --duration=SEC   for so many seconds\n";
+
+static const struct option options[] = {
+	CTL_OPTIONS,
+	{ "pid", required_argument, NULL, 'p' },
+	{ "follow", no_argument, NULL, 'f' },
+	{ "events", required_argument, NULL, 'e' },
+	{ "output", required_argument, NULL, 'o' },
+	{ "save", no_argument, NULL, OPTION_SAVE },
+	{ "format", required_argument, NULL, OPTION_FORMAT },
+	{ "count", no_argument, NULL, 'c' },
+	{ "hist", no_argument, NULL, OPTION_HIST },
+	{ "summary", no_argument, NULL, 's' },
+	{ "interval", required_argument, NULL, OPTION_INTERVAL },
+	{ "discover", no_argument, NULL, OPTION_DISCOVER },
+	{ "min-dur", required_argument, NULL, OPTION_MIN_DUR },
+	{ "errors", no_argument, NULL, OPTION_ERRORS },
+	{ "sample", required_argument, NULL, OPTION_SAMPLE },
+	{ "rate", required_argument, NULL, OPTION_RATE },
+	{ "cgroup", required_argument, NULL, OPTION_CGROUP },
+	{ "uid", required_argument, NULL, OPTION_UID },
+	{ "comm", required_argument, NULL, OPTION_COMM },
+	{ "stacks", no_argument, NULL, 'k' },
+	{ "kernel", optional_argument, NULL, OPTION_KERNEL },
+	{ "gpu", optional_argument, NULL, OPTION_GPU },
+	{ "ctxsw", no_argument, NULL, OPTION_CTXSW },
+	{ "backend", required_argument, NULL, OPTION_BACKEND },
+	{ "probe", required_argument, NULL, OPTION_PROBE },
+	{ "profile", required_argument, NULL, OPTION_PROFILE },
+	{ "no-extras", no_argument, NULL, OPTION_NO_EXTRAS },
+	{ "buffer", required_argument, NULL, OPTION_BUFFER },
+	{ "duration", required_argument, NULL, 'd' },
+	{},
+};
 
 /*
  * A duration such as 10us or 1.5ms, in nanoseconds; plain: what a number without a unit counts, 0: it needs one. Returns -1 to go on, or
@@ -309,8 +344,26 @@ static int take_filter_option(struct trace_command *trace, int option, const cha
 	}
 }
 
+static int take_option(struct trace_command *trace, int option, const char *argument);
+
+/* An option of a profile: of those that say what a trace is to show, not of whom it is. */
+static int take_profile_option(struct trace_command *trace, const char *name, const char *value) {
+	static const struct option general[] = { CTL_OPTIONS, { .name = "pid" }, { .name = "profile" }, {} };
+	const struct option *option = options, *not = general;
+
+	while (not->name && strcmp(not->name, name) != 0)
+		not++;
+	while (option->name && strcmp(option->name, name) != 0)
+		option++;
+	if (not->name || !option->name || (value ? option->has_arg == no_argument : option->has_arg == required_argument))
+		return TRACE_PROFILE_E_OPTION;
+	return take_option(trace, option->val, value);
+}
+
 static int take_option(struct trace_command *trace, int option, const char *argument) {
 	switch (option) {
+	case OPTION_PROFILE:
+		return trace_profile(trace, argument, take_profile_option);
 	case 'o':
 		trace->output = argument;
 		return *argument ? -1 : ctl_usage("-o: which file?");
@@ -408,37 +461,6 @@ static int check(struct trace_command *trace) {
 }
 
 int trace_options(struct trace_command *trace, int argc, char **argv) {
-	static const struct option options[] = {
-		CTL_OPTIONS,
-		{ "pid", required_argument, NULL, 'p' },
-		{ "follow", no_argument, NULL, 'f' },
-		{ "events", required_argument, NULL, 'e' },
-		{ "output", required_argument, NULL, 'o' },
-		{ "save", no_argument, NULL, OPTION_SAVE },
-		{ "format", required_argument, NULL, OPTION_FORMAT },
-		{ "count", no_argument, NULL, 'c' },
-		{ "hist", no_argument, NULL, OPTION_HIST },
-		{ "summary", no_argument, NULL, 's' },
-		{ "interval", required_argument, NULL, OPTION_INTERVAL },
-		{ "discover", no_argument, NULL, OPTION_DISCOVER },
-		{ "min-dur", required_argument, NULL, OPTION_MIN_DUR },
-		{ "errors", no_argument, NULL, OPTION_ERRORS },
-		{ "sample", required_argument, NULL, OPTION_SAMPLE },
-		{ "rate", required_argument, NULL, OPTION_RATE },
-		{ "cgroup", required_argument, NULL, OPTION_CGROUP },
-		{ "uid", required_argument, NULL, OPTION_UID },
-		{ "comm", required_argument, NULL, OPTION_COMM },
-		{ "stacks", no_argument, NULL, 'k' },
-		{ "kernel", optional_argument, NULL, OPTION_KERNEL },
-		{ "gpu", optional_argument, NULL, OPTION_GPU },
-		{ "ctxsw", no_argument, NULL, OPTION_CTXSW },
-		{ "backend", required_argument, NULL, OPTION_BACKEND },
-		{ "probe", required_argument, NULL, OPTION_PROBE },
-		{ "no-extras", no_argument, NULL, OPTION_NO_EXTRAS },
-		{ "buffer", required_argument, NULL, OPTION_BUFFER },
-		{ "duration", required_argument, NULL, 'd' },
-		{},
-	};
 	int option, r = -1;
 
 	while (r < 0 && (option = getopt_long(argc, argv, "+hVp:fe:o:cskd:", options, NULL)) >= 0)
