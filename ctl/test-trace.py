@@ -552,7 +552,7 @@ class Options(Case):
             path = self.file('bad.conf', b'errors\n' + text.encode())
             self.usage('trace', f'--profile={path}', text=f'{path}: line 2: {text.split()[0]} is no option of a profile, or has a value that it should not, or lacks one')
         path = self.file('bad.conf', b'rate x\n')
-        self.ctl('trace', f'--profile={path}', status=USAGE, stderr=f"gpuprobectl: --rate: x is not a number from 1 up\ngpuprobectl: that is in {path}, line 1\n")
+        self.ctl('trace', f'--profile={path}', status=USAGE, stderr=f"gpuprobectl: --rate: x is not a number from 1 up{SEE}gpuprobectl: that is in {path}, line 1\n")
         self.assertIn('there is no profile nobody-has-this; there are: ', self.ctl_error('trace', '--profile=nobody-has-this'))
         self.assertIn('No such file', self.ctl_error('trace', '--profile=./nothing'))
         path = self.file('bad.conf', b'errors\0\n')
