@@ -28,7 +28,7 @@ static int usage(FILE *file, const char *name) {
 		"  --help, --version\n"
 		"\n"
 		"Exit status: 0 fine, 64 configuration or usage, 65 input, 66 the PTX or the program, 70 internal.\n"
-		"See gpuprobed(8), PASSES AS PROGRAMS.\n",
+		"See gpuprobe-pass(5), PASSES AS PROGRAMS.\n",
 		name);
 	return file == stdout ? PTXPASS_OK : PTXPASS_CONFIGURATION;
 }

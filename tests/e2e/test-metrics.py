@@ -78,6 +78,8 @@ def test_own_numbers():
         check(text.endswith("\n# EOF\n"), text[-100:])
         found = families(text)
         status = daemon.status()
+        with open(f"{SOURCE}/docs/gpuprobe-metrics.5.scd") as file:
+            page = file.read().replace("\\", "")
         # all that status has is there, with the unit in the name
         for statistic in status["statistics"]:
             unit = {"bytes": "_bytes", "microseconds": "_seconds"}.get(statistic["unit"], "")
@@ -87,6 +89,7 @@ def test_own_numbers():
                 equal(found[name].type, statistic["kind"], name)
                 equal(found[name].unit, unit.lstrip("_"), name)
                 check(found[name].documentation, name)
+            check(name in page, name, "is not in docs/gpuprobe-metrics.5.scd")
         equal(found["gpuprobe_build"].samples[0].labels if "gpuprobe_build" in found else found["gpuprobe_build_info"].samples[0].labels,
               {"version": status["version"]})
         with open(f"/proc/{status['pid']}/statm") as statm:

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+test-docs.py GPUPROBED GPUPROBECTL SOURCE: whatever a user can type or call has its place in a manual page, and in the completion. What is asked of is the
+programs' own help, the interface, and the sources: who adds something finds out here what he has not documented.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+DAEMON, CTL, SOURCE = (os.path.abspath(path) for path in sys.argv[1:4])
+DOCS = os.path.join(SOURCE, "docs")
+GLOBAL = {"--help", "--version", "--json", "--pretty", "--session", "--socket"}
+
+
+def read(*path):
+    with open(os.path.join(*path)) as file:
+        return file.read()
+
+
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+
+
+def options_of(text):
+    """Long options that a help text begins a line with, or has in its usage."""
+    return set(re.findall(r"(?<![\w-])(--[a-z][a-z-]*[a-z])\b", text))
+
+
+def page(name):
+    """A page without scdoc's escapes."""
+    return read(DOCS, name + ".scd").replace("\\", "")
+
+
+def commands():
+    """Commands of gpuprobectl with their verbs, as its help names them: {command: [verb, ...]}."""
+    found = {}
+    for line in output(CTL, "--help").splitlines():
+        match = re.match(r"  ([a-z]+)((?: [a-z]+)?)(?: |$)", line)
+        if not match:
+            continue
+        verbs = found.setdefault(match[1], [])
+        if match[2]:
+            verbs.append(match[2].strip())
+        also = re.search(r"; also: ([a-z, ]+)$", line)
+        if also:
+            verbs += [verb.strip() for verb in also[1].split(",")]
+    return found
+
+
+class Docs(unittest.TestCase):
+    def missing(self, what, names, text):
+        """All that is missing, in one message."""
+        lacking = [name for name in sorted(names) if not re.search(r"(?<![\w-])" + re.escape(name) + r"(?![\w-])", text)]
+        self.assertEqual(lacking, [], f"not in {what}")
+
+    def test_daemon_options(self):
+        found = set(re.findall(r"^  (--[a-z-]+)", output(DAEMON, "--help"), re.M))
+        self.assertGreater(len(found), 15)
+        self.missing("docs/gpuprobed.8.scd", found, page("gpuprobed.8"))
+
+    def test_settings(self):
+        """Also those that are keys of the configuration file alone."""
+        table = read(SOURCE, "daemon/config-table.c")
+        names = re.findall(r'^\t\{ "([a-z-]+)", CONFIG_\w+(?!.*CONFIG_HIDDEN)', table, re.M)
+        self.assertGreater(len(names), 15)
+        pages = page("gpuprobed.8") + (page("gpuprobed.conf.5") if os.path.exists(os.path.join(DOCS, "gpuprobed.conf.5.scd")) else "")
+        lacking = [name for name in names if not re.search(rf"--{name}\b|\*{name}\*|^{name} =", pages, re.M)]
+        self.assertEqual(lacking, [], "not in docs/gpuprobed.8.scd, nor in gpuprobed.conf.5.scd")
+
+    def test_commands(self):
+        found = commands()
+        self.assertIn("export", found["map"])
+        text, completion = page("gpuprobectl.1"), read(SOURCE, "ctl/completion/gpuprobectl.bash")
+        for command, verbs in found.items():
+            self.missing("docs/gpuprobectl.1.scd", [f"*{command}"] if not verbs else [], text)
+            self.missing("the completion", [command, *verbs], completion)
+            for verb in verbs:
+                with self.subTest(command=command, verb=verb):
+                    self.assertRegex(text, rf"\*{command} (\w+\|)*{verb}\*|\*{command} \w+\*\|\*{verb}\*|\*{command} {verb}")
+
+    def test_command_options(self):
+        text, completion = page("gpuprobectl.1"), read(SOURCE, "ctl/completion/gpuprobectl.bash")
+        for command, verbs in commands().items():
+            for words in [[command]] + [[command, verb] for verb in verbs]:
+                done = subprocess.run([CTL, *words, "--help"], capture_output=True, text=True, timeout=30, check=False)
+                with self.subTest(command=words):
+                    self.assertTrue(done.stdout.startswith("Usage:"), done)
+                    found = options_of(re.sub(r"gpuprobe(d|-\w+) --[\w-]+", "", done.stdout)) - GLOBAL
+                    self.missing("docs/gpuprobectl.1.scd", found, text)
+                    self.missing("the completion", found, completion)
+
+    def test_interface(self):
+        """The page is made of the interface: all of it."""
+        interface = os.path.join(SOURCE, "proto/io.gpuprobe.control.varlink")
+        made = output(sys.executable, os.path.join(DOCS, "make-control-page.py"), interface)
+        names = re.findall(r"^(?:method|type|error) (\w+)", read(interface), re.M)
+        self.assertGreater(len(names), 40)
+        self.missing("what make-control-page.py makes", [f"*{name}*" for name in names], made)
+        members = set(re.findall(r"^  (\w+): ", read(interface), re.M))
+        self.missing("what make-control-page.py makes", [f"*{name}*" for name in members], made.replace("\\", ""))
+        # each has a word of explanation
+        self.assertNotRegex(made, r"(?m)^\*\w+\*\n\t\n")
+
+    def test_wire(self):
+        header, text = read(SOURCE, "proto/wire.h"), page("gpuprobe-wire.7")
+        for name, number in re.findall(r"^\tWIRE_(\w+) = (\d+),", re.search(r"enum wire_type \{(.*?)\};", header, re.S)[1], re.M):
+            self.assertIn(f"*{name}* ({number})", text)
+        self.assertIn("version %s of" % re.search(r"WIRE_VERSION UINT16_C\((\d+)\)", header)[1], text)
+        for role in re.findall(r"^\tWIRE_ROLE_(\w+) =", header, re.M):
+            self.assertIn(f"*{role}*", text)
+
+    def test_messages(self):
+        """What the journal explains is in the operator's guide."""
+        guide = read(DOCS, "guides/operator.md")
+        for id, subject in re.findall(r"^-- (\w{32})\nSubject: (.*)$", read(SOURCE, "systemd/gpuprobed.catalog"), re.M):
+            with self.subTest(subject=subject):
+                self.assertIn(id, guide)
+
+    def test_pages(self):
+        """Each page is built, can be read, and refers to pages that there are."""
+        names = sorted(name.removesuffix(".scd") for name in os.listdir(DOCS) if name.endswith(".scd"))
+        build = read(DOCS, "meson.build")
+        self.missing("docs/meson.build", [f"'{name}'" for name in names], build)
+        for name in names:
+            for title, section in re.findall(r"\*((?:gpuprobe|io\.gpuprobe)[\w.-]*)\*\((\d)\)", page(name)):
+                with self.subTest(page=name):
+                    self.assertIn(f"{title}.{section}", names + ["io.gpuprobe.control.7"])
+            if shutil.which("scdoc"):
+                with open(os.path.join(DOCS, name + ".scd")) as file:
+                    done = subprocess.run(["scdoc"], stdin=file, capture_output=True, text=True, timeout=30, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), name)
+
+    def test_links(self):
+        """What README, SECURITY and the guides point to is there."""
+        files = [os.path.join(SOURCE, name) for name in ("README.md", "SECURITY.md")]
+        files += [os.path.join(DOCS, "guides", name) for name in os.listdir(os.path.join(DOCS, "guides"))]
+        for file in files:
+            for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", read(file)):
+                with self.subTest(file=file, target=target):
+                    self.assertTrue(os.path.exists(os.path.join(os.path.dirname(file), target)))
+
+
+unittest.main(argv=sys.argv[:1])
