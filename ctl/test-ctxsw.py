@@ -189,6 +189,8 @@ class Ctxsw(unittest.TestCase):
                 self.assertEqual(sum(item['type'] == 'userspace' for item in items), 1)
         items, err = self.items('--ctxsw', driver='gpus=0')
         self.assertEqual(err, 'gpuprobectl: not traced: context switches: the driver has no GPU\n')
+        (self.dir / 'records').write_bytes(b'')
+        self.assertEqual(self.items('--ctxsw')[1], 'gpuprobectl: there was no context switch: a process that has a GPU for itself makes none\n')
 
     def test_slow(self):
         """A driver that does not answer in time holds up the end, but not for long; what comes late is left out."""

@@ -48,6 +48,7 @@ struct live {
 	uint64_t began, stop_at, stop_by; /* nanoseconds; 0: not yet */
 	uint64_t interval_at, told_at, flush_at, replied_at;
 	bool told; /* a line of progress is on the terminal */
+	bool unwatched; /* the driver did not tell all that was asked for */
 };
 
 static uint64_t now_ns(void) {
@@ -103,6 +104,7 @@ static int take_watch(struct live *live) {
 	if (!live->watch || trace_stream_cut(live->stream))
 		return CTL_OK;
 	r = trace_watch_take(live->watch, &bytes, &n, &lines);
+	live->unwatched = live->unwatched || lines;
 	if (lines)
 		tell_lines(lines);
 	if (!r && n)
@@ -408,6 +410,8 @@ static void tell_end(struct live *live) {
 		tell(live, "\n");
 	else if (state.lost)
 		fprintf(stderr, "gpuprobectl: lost %" PRIu64 " events\n", state.lost);
+	if (live->trace->ctxsw && !state.contexts && !live->unwatched)
+		fprintf(stderr, "gpuprobectl: there was no context switch: a process that has a GPU for itself makes none\n");
 	if (state.damaged)
 		fprintf(stderr, "gpuprobectl: passed over %" PRIu64 " records that make no sense\n", state.damaged);
 }

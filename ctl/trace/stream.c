@@ -74,6 +74,7 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 		/* of a GPU that was watched before the trace began */
 		if (((const struct trace_ctxsw *)record)->end <= trace_decoder_about(stream->decoder)->monotonic)
 			return 0;
+		stream->state.contexts++;
 		stream->state.events++;
 		break;
 	case TRACE_KERNEL:

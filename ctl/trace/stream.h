@@ -28,6 +28,7 @@ struct trace_stream_state {
 	uint64_t bytes, records, items;
 	uint64_t events; /* records that are what happened: calls, ioctls, hooks, kernels */
 	uint64_t processes; /* beginnings and ends of processes */
+	uint64_t contexts; /* on GPUs, of events */
 	uint64_t lost; /* as the trace says */
 	uint64_t damaged, unknown; /* records that were passed over */
 	uint64_t newest; /* CLOCK_MONOTONIC: the latest end of a call or event */
