@@ -36,6 +36,8 @@ struct cupti_events {
 	/* From within flush() and stop(). */
 	void (*ran)(const struct cupti_work *work);
 	void (*lost)(uint64_t count);
+	/* From within flush(): something is wrong with the times from now on. A static line. */
+	void (*trouble)(const char *line);
 };
 
 /* What is collected. calls: numbers of functions of CUPTI (trace.h). */

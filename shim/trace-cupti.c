@@ -164,11 +164,18 @@ static void lost(uint64_t count)
 		__atomic_add_fetch(&trace_mine.slot->lost, count, __ATOMIC_RELAXED);
 }
 
+static void trouble(const char *line)
+{
+	if (telling && !trace_write_note(&trace_mine, line))
+		trace_lose(&trace_mine);
+}
+
 static const struct cupti_events events = {
 	.clock = trace_monotonic,
 	.called = called,
 	.ran = ran,
 	.lost = lost,
+	.trouble = trouble,
 };
 
 /* ---- the thread ---------------------------------------------------------------------------------- */

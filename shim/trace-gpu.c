@@ -225,7 +225,7 @@ void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint3
 		write_note(thread, frame->session);
 	if (frame->recorded && frame->correlation && !(int32_t)frame->result[0])
 		launched(frame, sequence);
-	if (role == OTHER_WORK || is_copy(role))
+	if (!by_cupti && (role == OTHER_WORK || is_copy(role) || (is_kernel(role) && !frame->timing)))
 		trace_event_other_work();
 	if (!frame->timing && (role != WAITS || by_cupti))
 		return;

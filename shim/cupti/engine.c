@@ -8,7 +8,10 @@
  * from any thread; they are looked at by the thread that flushes, and only at its next flush, when
  * the calls have long ended.
  *
- * CUPTI serves one subscriber at a time, and says who it is. It leaves the process as NVIDIA's
+ * CUPTI serves one subscriber at a time, and says who it is. But it gives its buffers to whom asked
+ * last, subscriber or not: a profiler of the application that starts later (torch.profiler) takes
+ * them, and has its times; ours come no more. It keeps what it has enabled then, whatever we end.
+ * It leaves the process as NVIDIA's
  * documentation wants it: at the end of a call of the driver. Until there is one it is idle.
  */
 
@@ -28,6 +31,8 @@
 #define BUFFERS_MAX 1024
 #define CALLS_MAX 256
 #define LEAVE_MS 200 /* for another thread that is at it */
+#define TAKEN_CALLS 4096 /* with no buffer given back in so much time: somebody else gets them */
+#define TAKEN_NS UINT64_C(3000000000)
 
 enum state {
 	AWAY,
@@ -58,6 +63,10 @@ static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct buffer *unused, *done, **done_end = &done;
 static unsigned buffer_count;
 static uint64_t dropped;
+static unsigned outstanding; /* buffers that CUPTI has */
+static uint64_t returned_at; /* one, at last, */
+static unsigned calls_since; /* and calls since then */
+static bool told_taken;
 static struct buffer *ripe, **ripe_end; /* with the lock: those that wait for the next flush */
 
 static const char *failure(const char *call, cupti_result result)
@@ -94,8 +103,10 @@ static void on_call(void *userdata, int domain, uint32_t id, const void *data)
 
 	if (domain != CUPTI_DOMAIN_DRIVER)
 		return;
-	if (now == ON && call->site == CUPTI_ENTER)
+	if (now == ON && call->site == CUPTI_ENTER) {
+		__atomic_add_fetch(&calls_since, 1, __ATOMIC_RELAXED);
 		events->called(call->correlation, call->context);
+	}
 	else if (now == LEAVING && call->site == CUPTI_EXIT)
 		leave();
 }
@@ -129,6 +140,7 @@ static void on_requested(uint8_t **bytes, size_t *size, size_t *records_max)
 		unused = buffer->next;
 	else
 		buffer = new_buffer();
+	outstanding += buffer != NULL;
 	pthread_mutex_unlock(&buffers_lock);
 	*bytes = buffer ? buffer->bytes : NULL;
 	*size = buffer ? BUFFER_SIZE - sizeof(buffer) : 0;
@@ -148,7 +160,10 @@ static void on_completed(driver_handle context, uint32_t stream, uint8_t *bytes,
 	buffer = *BUFFER_OF(bytes);
 	if (cupti.dropped_records(NULL, 0, &count))
 		count = 0;
+	__atomic_store_n(&calls_since, 0, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&buffers_lock);
+	returned_at = events->clock();
+	outstanding -= outstanding > 0;
 	dropped += count;
 	buffer->valid = valid;
 	buffer->next = NULL;
@@ -203,6 +218,32 @@ static void read_buffer(const struct buffer *buffer)
 		tell(record);
 }
 
+static bool has_outstanding(void)
+{
+	bool some;
+
+	pthread_mutex_lock(&buffers_lock);
+	some = outstanding > 0;
+	pthread_mutex_unlock(&buffers_lock);
+	return some;
+}
+
+/* Tells, once, if buffers do not come back any more. */
+static void look_for_taker(void)
+{
+	uint64_t since;
+
+	pthread_mutex_lock(&buffers_lock);
+	since = events->clock() - returned_at;
+	pthread_mutex_unlock(&buffers_lock);
+	if (told_taken || since < TAKEN_NS || !has_outstanding() ||
+	    __atomic_load_n(&calls_since, __ATOMIC_RELAXED) < TAKEN_CALLS)
+		return;
+	told_taken = true;
+	events->trouble("another profiler has taken CUPTI over in this process: kernels have no "
+			"times from now on");
+}
+
 /* Tells of what waits, and takes all buffers that have records by now. */
 static void ripen(void)
 {
@@ -244,9 +285,18 @@ static const char *subscribe(void)
 			 cupti.subscribe(&subscriber, on_call, NULL);
 	if (result != CUPTI_SOMEBODY_ELSE)
 		return result ? failure("cuptiSubscribe", result) : NULL;
+	if (strchr(other, '<')) /* "CUPTI for <not provided>" */
+		other[0] = '\0';
 	snprintf(line, sizeof(line), "another profiler has CUPTI in this process%s%s",
 		 other[0] ? ": " : "", other);
 	return line;
+}
+
+static void disable_calls(void)
+{
+	for (uint32_t i = 0; i < call_count; i++)
+		cupti.enable_callback(0, subscriber, CUPTI_DOMAIN_DRIVER, calls[i]);
+	call_count = 0;
 }
 
 static void disable_all(void)
@@ -255,9 +305,7 @@ static void disable_all(void)
 		if (enabled[i])
 			cupti.disable(kinds[i]);
 	memset(enabled, 0, sizeof(enabled));
-	for (uint32_t i = 0; i < call_count; i++)
-		cupti.enable_callback(0, subscriber, CUPTI_DOMAIN_DRIVER, calls[i]);
-	call_count = 0;
+	disable_calls();
 }
 
 /* Enables what is wished. */
@@ -287,6 +335,13 @@ static const char *begin(const struct cupti_wish *wish)
 
 	if (reason)
 		return reason;
+	pthread_mutex_lock(&buffers_lock);
+	outstanding = 0; /* what it had when it was here the last time, it has forgotten */
+	returned_at = events->clock();
+	pthread_mutex_unlock(&buffers_lock);
+	told_taken = false;
+	__atomic_store_n(&calls_since, 0, __ATOMIC_RELAXED);
+	memset(enabled, 0, sizeof(enabled));
 	__atomic_store_n(&state, ON, __ATOMIC_RELEASE);
 	result = cupti.register_clock(events->clock);
 	if (result)
@@ -372,21 +427,33 @@ static void flush(bool all)
 		ripen();
 		if (all)
 			ripen();
+		look_for_taker();
 	}
 	pthread_mutex_unlock(&lock);
+}
+
+static void stop_locked(void)
+{
+	if (!cupti.flush_all(CUPTI_FLUSH_FORCED) && has_outstanding()) {
+		/* they are another's now, and so is what is enabled */
+		disable_calls();
+		__atomic_store_n(&state, AWAY, __ATOMIC_RELEASE);
+		cupti.unsubscribe(subscriber);
+		return;
+	}
+	disable_all();
+	cupti.flush_all(CUPTI_FLUSH_FORCED);
+	ripen();
+	ripen();
+	__atomic_store_n(&state, LEAVING, __ATOMIC_RELEASE);
+	cupti.enable_domain(1, subscriber, CUPTI_DOMAIN_DRIVER);
 }
 
 static void stop(void)
 {
 	pthread_mutex_lock(&lock);
-	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == ON) {
-		disable_all();
-		cupti.flush_all(CUPTI_FLUSH_FORCED);
-		ripen();
-		ripen();
-		__atomic_store_n(&state, LEAVING, __ATOMIC_RELEASE);
-		cupti.enable_domain(1, subscriber, CUPTI_DOMAIN_DRIVER);
-	}
+	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == ON)
+		stop_locked();
 	pthread_mutex_unlock(&lock);
 }
 

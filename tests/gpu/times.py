@@ -9,7 +9,6 @@ from session import Session, expect
 from tracing import Trace, renamed
 
 STEPS = 4
-BIG_STEPS = 3
 
 
 def kernels_of(items):
@@ -68,13 +67,25 @@ class TimesCode:
                 worker.ask(f"steps {STEPS}")
             result["while_profiled"] = compare(trace.items(), profiled, trace.lost())
             result["profiler_was_first"] = worker.ask("profiler 0")
+            with Trace(self, session, worker, "--gpu=events", "-e", "launch") as trace:
+                worker.ask(f"steps {STEPS}")
+                worker.ask("memory")
+            result["events"] = compare(trace.items(), profiled, trace.lost())
+        with Session(self) as session, self.train("eager", session=session) as worker:
+            worker.ask("steps 4")
             with Trace(self, session, worker, "--gpu=cupti", "-e", "launch") as trace:
+                worker.ask("steps 1")
                 worker.ask("profiler 1")
                 worker.ask(f"steps {STEPS}")
                 result["profiler_came_later"] = worker.ask("profiler 0")
-                time.sleep(0.5)
+                worker.ask("steps 20")
             result["while_it_came"] = compare(trace.items(), profiled, trace.lost())
             result["profiler_at_last"] = {"kernels": len(worker.ask(f"profile {STEPS}")["order"])}
+            with Trace(self, session, worker, "--gpu=cupti", "-e", "launch") as trace:
+                worker.ask("profiler 1")
+                worker.ask("steps 1")
+            worker.ask(f"steps {STEPS - 1}")
+            result["profiler_outlived_a_trace"] = worker.ask("profiler 0")
         expect("the same kernels in the same order, and none before its launch",
                [(result[key]["same_order"], result[key]["lost"], result[key]["violations"], result[key]["notes"]) for key in ("first", "second")],
                [(True, 0, [], [])] * 2)
@@ -99,29 +110,37 @@ class TimesCode:
                 expect(f"{how}: kernels, each of a call and not before it",
                        (len(found), [item for item in found if item.get("flow") not in calls or item.get("violation")]), (kernels, []))
 
+    def bench_trace_launches(self):
+        """A step of training that launches bound: what each way to trace it costs."""
+        if self.has_torch():
+            self.ways_to_trace("trace_launches", 10, 40)
+
     def bench_trace_times(self):
         """A step of training that keeps the GPU busy: what each way to trace it costs, and how exact the times of its kernels are."""
-        if not self.has_torch():
-            return
+        if self.has_torch():
+            self.ways_to_trace("trace_times", 3, 90, "--big")
+
+    def ways_to_trace(self, name, steps, seconds, *options):
         ways = {"traced": ["--backend", "shim"], "events": ["--backend", "shim", "--gpu=events"], "cupti": ["--backend", "shim", "--gpu=cupti"]}
         times = {key: [] for key in ("bare", "present", *ways, "after_cupti", "bpf")}
-        result = self.benchmarks["trace_times"] = {"ratios": {}, "ms": times}
-        with Session(self) as session, self.train("eager", "--big") as bare, self.train("eager", "--big", session=session) as ours:
+        result = self.benchmarks[name] = {"ratios": {}, "to_present": {}, "ms": times}
+        with Session(self) as session, self.train("eager", *options) as bare, self.train("eager", *options, session=session) as ours:
             def measure(worker, key):
                 worker.ask("steps 1")
-                times[key].append(worker.ask(f"steps {BIG_STEPS}")["ms"])
-            deadline = time.monotonic() + 90
+                times[key].append(worker.ask(f"steps {steps}")["ms"])
+            deadline = time.monotonic() + seconds
             while len(times["bpf"]) < 7 and time.monotonic() < deadline:
                 measure(bare, "bare")
                 measure(ours, "present")
-                for key, options in ways.items():
-                    with Trace(self, session, ours, *options) as trace:
+                for key, way in ways.items():
+                    with Trace(self, session, ours, *way) as trace:
                         measure(ours, key)
                     result.setdefault("notes", {})[key] = sorted({item["name"] for item in trace.items() if item["type"] == "note"})
                 measure(ours, "after_cupti")
                 with Trace(self, session, bare, "--backend", "bpf"):
                     measure(bare, "bpf")
-                result["ratios"] = {key: ratio(values, times["bare"]) for key, values in times.items() if values}
+            result["ratios"] = {key: ratio(values, times["bare"]) for key, values in times.items()}
+            result["to_present"] = {key: ratio(values, times["present"]) for key, values in times.items()} # two processes differ by themselves
             profiled = bare.ask(f"profile {STEPS}")
             result["profiled"] = {"busy": profiled["busy"], "kernels": len(profiled["order"]), "kernel_ms": round(sum(profiled["us"].values()) / 1e3 / STEPS, 2)}
             for key in "events", "cupti":
@@ -129,3 +148,6 @@ class TimesCode:
                     ours.ask(f"steps {STEPS}")
                     ours.ask("memory")
                 result[key] = compare(trace.items(), profiled, trace.lost())
+            again = ours.ask(f"profile {STEPS}")
+            result["profiled_in_this_process"] = {"sum_ratio": round(sum(again["us"].values()) / sum(profiled["us"].values()), 4),
+                                                  "same_order": again["order"] == profiled["order"]}

@@ -381,15 +381,16 @@ static void case_steps(long unused)
 	}
 }
 
-/* As above, with launches that are waited for. */
+/* As above, with launches that are waited for; of -N, N that are not. */
 static void case_launches(long unused)
 {
 	long count;
 
 	while (scanf("%ld", &count) == 1) {
-		for (long i = 0; i < count; i++)
+		for (long i = 0; i < labs(count); i++)
 			launch((void *)0x5001, 1, 1, 1, 1, 1, 1, 0, (void *)1, NULL, NULL);
-		synchronize();
+		if (count > 0)
+			synchronize();
 		say("did", count);
 	}
 }

@@ -7,7 +7,7 @@
  * end of a call.
  *
  * GPUPROBE_CUPTI_FAIL makes one thing fail: subscribe (another profiler), clock, buffers, callback,
- * enable, flush, finalize, memory (no buffer is taken), dropped (each buffer says that five records
+ * enable, flush, finalize, taken (another has registered for buffers since), memory (no buffer is taken), dropped (each buffer says that five records
  * are missing). What was done is written into the file GPUPROBE_CUPTI_LOG.
  */
 
@@ -271,6 +271,8 @@ cupti_result cuptiActivityFlushAll(uint32_t flags)
 			buffers[i] = (struct buffer){ 0 };
 		}
 	pthread_mutex_unlock(&lock);
+	if (fails("taken"))
+		return CUPTI_OK; /* they go to somebody else */
 	for (int i = 0; i < count; i++)
 		completed(NULL, 0, ripe[i].bytes, ripe[i].size, ripe[i].used);
 	return CUPTI_OK;

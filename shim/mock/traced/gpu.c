@@ -174,6 +174,8 @@ FUNCTION(cuEventElapsedTime_v2, float *milliseconds, void *start, void *end)
 
 	if (!from->recorded || !to->recorded)
 		return INVALID_HANDLE;
+	if (from->time > now() || to->time > now())
+		return NOT_READY;
 	*milliseconds = (float)((double)(int64_t)(to->time - from->time) / 1e6);
 	return 0;
 }
