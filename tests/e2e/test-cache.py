@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache on the disk: what one daemon compiled serves the next, whose workers crash at each job; and whatever happens to the folder, programs run and are
 counted."""
+import base64
 import ctypes
 import glob
 import json
 import os
 import shutil
 import tempfile
+import time
 
 from harness import BUILD, COUNTER, VEC_ADD, Daemon, check, equal, main, need, wait_until
 from varlink import Connection, VarlinkError
@@ -253,6 +255,23 @@ def test_size():
         listed = daemon.json("cache", "list")
         equal((listed["total"], len(listed["entries"])), (said["entries"], said["entries"]), "listed")
         check(all(e["job"] == "image" and e["name"] == "vectorAdd" for e in listed["entries"][:3]), listed)
+
+
+def test_stopped():
+    """A daemon that ends while jobs wait for workers that never get ready, or for the disk."""
+    with Folder() as folder, tempfile.TemporaryDirectory(prefix="e2e-cache-workers-") as workers:
+        os.chmod(workers, 0o755)
+        for name in ("gpuprobe-image-worker", "gpuprobe-program-worker", "gpuprobe-pass-worker"):
+            with open(f"{workers}/{name}", "w") as file:
+                file.write("#!/bin/sh\nexec sleep 60\n")
+            os.chmod(f"{workers}/{name}", 0o755)
+        with folder.daemon("--worker-dir", workers) as daemon:
+            control = Connection(daemon.directory)
+            with open(COUNTER, "rb") as file:
+                control.send("Attach", object=base64.b64encode(file.read()).decode(), filter={}, kernel="vectorAdd")
+            time.sleep(0.2)
+            daemon.stop()
+        equal(folder.files(), [], "files")
 
 
 class Other:
