@@ -123,6 +123,46 @@ bool elf_image_address(const struct elf_image *image, uint64_t offset, uint64_t 
 	return false;
 }
 
+int elf_image_function(const struct elf_image *image, uint64_t address) {
+	struct {
+		uint8_t version, frames_encoding, count_encoding, table_encoding;
+		int32_t frames;
+		uint32_t count;
+	} header;
+	const Elf64_Phdr *segment = image->segments, *end = image->segments + image->n_segments;
+	uint64_t low = 0, high;
+	int r;
+
+	while (segment < end && segment->p_type != PT_GNU_EH_FRAME)
+		segment++;
+	if (segment == end || segment->p_filesz < sizeof(header))
+		return -ENOENT;
+	r = elf_file_read(image->fd, &header, sizeof(header), segment->p_offset);
+	if (r)
+		return r;
+	/* pcrel, 4 bytes; 4 bytes; relative to the table, 4 bytes: sorted pairs */
+	if (header.version != 1 || header.frames_encoding != 0x1b || header.count_encoding != 0x03 || header.table_encoding != 0x3b ||
+	    header.count > (segment->p_filesz - sizeof(header)) / 8)
+		return -ENOENT;
+	for (high = header.count; low < high;) {
+		const uint64_t middle = low + (high - low) / 2;
+		int32_t pair[2];
+		uint64_t start;
+
+		r = elf_file_read(image->fd, pair, sizeof(pair), segment->p_offset + sizeof(header) + 8 * middle);
+		if (r)
+			return r;
+		start = segment->p_vaddr + (uint64_t)(int64_t)pair[0];
+		if (start == address)
+			return 0;
+		if (start < address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return -ENOENT;
+}
+
 /* The functions of one table, a part of it at a time. */
 static int read_table(const struct elf_image *image, const Elf64_Shdr *table, const char *strings, uint64_t n_strings,
 		      int (*take)(void *userdata, const Elf64_Sym *symbol, const char *name), void *userdata) {

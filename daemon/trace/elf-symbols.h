@@ -37,6 +37,12 @@ bool elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t 
 /* The other way. */
 bool elf_image_address(const struct elf_image *image, uint64_t offset, uint64_t *addressp);
 
+/*
+ * Whether a function begins at an address, as the file's table for unwinding (.eh_frame_hdr) says, which also has functions without symbols. 0, -ENOENT: none
+ * does, or there is no such table of the usual form, or another -errno.
+ */
+int elf_image_function(const struct elf_image *image, uint64_t address);
+
 struct elf_limits {
 	uint64_t symbols, strings; /* bytes of the latter */
 };

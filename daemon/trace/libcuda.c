@@ -57,6 +57,7 @@ static int add_function(void *userdata, const Elf64_Sym *symbol, const char *nam
 		return r;
 	function->name = name;
 	function->stepped = site_select(bytes, n, &site) == SITE_STEPPED;
+	function->entry = offset;
 	function->offset = offset + site;
 	library->n++;
 	return 0;
@@ -136,6 +137,27 @@ int libcuda_new(struct libcuda **libraryp, int fd, const char *path) {
 		return r;
 	}
 	*libraryp = library;
+	return 0;
+}
+
+int libcuda_site(const struct libcuda *library, uint64_t entry, uint64_t *offsetp) {
+	uint8_t bytes[SITE_BYTES];
+	struct elf_image image;
+	uint64_t address;
+	size_t site;
+	int r;
+
+	r = elf_image_init(&image, library->fd);
+	if (!r) {
+		r = elf_image_address(&image, entry, &address) ? elf_image_function(&image, address) : -ENOENT;
+		elf_image_deinit(&image);
+	}
+	if (!r)
+		r = elf_file_read(library->fd, bytes, sizeof(bytes), entry);
+	if (r)
+		return r == -ENOEXEC || r == -ENOENT ? LIBCUDA_E_INVALID : r;
+	site_select(bytes, sizeof(bytes), &site);
+	*offsetp = entry + site;
 	return 0;
 }
 

@@ -18,7 +18,7 @@ enum {
 
 struct libcuda_function {
 	const char *name;
-	uint64_t offset; /* of the site in the file */
+	uint64_t offset, entry; /* of the site in the file, and of the function's first instruction */
 	bool stepped; /* there is no site that the kernel emulates */
 };
 
@@ -35,6 +35,9 @@ struct libcuda {
 /* Reads the file. Takes the descriptor, also when it fails. */
 int libcuda_new(struct libcuda **libraryp, int fd, const char *path);
 struct libcuda *libcuda_free(struct libcuda *library);
+
+/* Finds the site of a function that is not exported. 0, LIBCUDA_E_INVALID: none begins there, or negative errno. */
+int libcuda_site(const struct libcuda *library, uint64_t entry, uint64_t *offsetp);
 
 /* Whether a path's last part is the name of a libcuda. */
 bool libcuda_path_matches(const char *path, size_t n);

@@ -31,6 +31,7 @@ DECLARE(cuOccupancyMaxPotentialBlockSize, int *grid, int *block, void *function,
 DECLARE(cuFutureThing, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f);
 DECLARE(cuGetErrorName, int error, const char **name);
 DECLARE(cuEventQuery, void *event);
+DECLARE(cuGetProcAddress_v2, const char *symbol, void **pointer, int version, uint64_t flags, int *status);
 
 volatile unsigned int test_calls; /* the compiler keeps bodies */
 
@@ -129,6 +130,21 @@ int cuFutureThing(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, ui
 int cuGetErrorName(int error, const char **name) {
 	*name = "CUDA_ERROR";
 	return 0;
+}
+
+/* Functions that nobody exports: one that is its own, one that goes on in an exported one. */
+static __attribute__((noinline)) int hidden(uint64_t a, uint64_t b) {
+	test_calls++;
+	return (int)(a + b);
+}
+
+static __attribute__((noinline)) int hidden_init(unsigned int flags) {
+	return cuInit(flags);
+}
+
+int cuGetProcAddress_v2(const char *symbol, void **pointer, int version, uint64_t flags, int *status) {
+	*pointer = !strcmp(symbol, "cuHiddenThing") ? (void *)hidden : !strcmp(symbol, "cuInit") ? (void *)hidden_init : !strcmp(symbol, "cuMemFree") ? (void *)cuMemFree_v2 : NULL;
+	return *pointer ? 0 : 500;
 }
 
 int cuEventQuery(void *event) {

@@ -29,6 +29,7 @@ int cuLibraryGetKernel(uint64_t *kernel, void *library, const char *name);
 int cuKernelGetFunction(uint64_t *function, uint64_t kernel);
 int cuCtxSynchronize(void);
 int cuEventQuery(void *event);
+int cuGetProcAddress_v2(const char *symbol, void **pointer, int version, uint64_t flags, int *status);
 int cuParamSetf(void *function, int offset, float value);
 int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, void *function, void (*callback)(int), size_t shared, int limit);
 int cuFutureThing(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f);
@@ -130,6 +131,22 @@ static void jumps(void) {
 	}
 }
 
+/* Functions by cuGetProcAddress(): some are exported by nobody. */
+static void pointers(void) {
+	int (*hidden)(uint64_t, uint64_t) = NULL, (*init)(unsigned int) = NULL, (*release)(uint64_t) = NULL, (*absent)(void) = NULL;
+
+	cuGetProcAddress_v2("cuHiddenThing", (void **)&hidden, 13000, 0, NULL);
+	cuGetProcAddress_v2("cuInit", (void **)&init, 13000, 0, NULL);
+	cuGetProcAddress_v2("cuMemFree", (void **)&release, 13000, 0, NULL);
+	cuGetProcAddress_v2("cuAbsent", (void **)&absent, 13000, 0, NULL);
+	say("got");
+	wait_for_line();
+	for (uint64_t i = 0; i < 3; i++)
+		hidden(1, i);
+	init(5);
+	release(6);
+}
+
 static void *run_thread(void *number) {
 	for (int i = 0; i < 100; i++)
 		cuMemFree_v2((uint64_t)(uintptr_t)number * 1000 + (uint64_t)i);
@@ -185,6 +202,8 @@ int main(int argc, char **argv) {
 		say("waiting");
 		setenv("TEST_WAIT", "1", 1);
 		cuCtxSynchronize();
+	} else if (!strcmp(what, "pointers")) {
+		pointers();
 	} else if (!strcmp(what, "many")) {
 		for (int i = 0; i < 50000; i++)
 			cuInit(0);

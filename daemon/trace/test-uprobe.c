@@ -630,6 +630,71 @@ static void test_twice(void **state) {
 	target_stop(&target);
 }
 
+/* Processes may say anything about what they got: only where functions begin there are probes. */
+static void test_pointers_that_lie(void **state) {
+	struct libcuda *file;
+	uint64_t site;
+	size_t n = 0;
+
+	assert_int_equal(libcuda_new(&file, open(library, O_RDONLY | O_CLOEXEC), library), 0);
+	for (size_t i = 0; i < file->n; i++) {
+		if (libcuda_site(file, file->functions[i].entry, &site))
+			continue; /* those that are written in assembler */
+		assert_int_equal(site, file->functions[i].offset);
+		for (uint64_t at = 1; at < 4; at++)
+			assert_int_equal(libcuda_site(file, file->functions[i].entry + at, &site), LIBCUDA_E_INVALID);
+		n++;
+	}
+	assert_true(n >= 10);
+	assert_int_equal(libcuda_site(file, 0, &site), LIBCUDA_E_INVALID);
+	assert_int_equal(libcuda_site(file, UINT64_MAX, &site), LIBCUDA_E_INVALID);
+	libcuda_free(file);
+}
+
+/* What cuGetProcAddress() gives is seen, exported or not, once, whatever else was asked for. */
+static void test_pointers(void **state) {
+	for (enum uprobe_rung rung = best; rung < _UPROBE_RUNG_N; rung++)
+		for (int aggregate = 0; aggregate < 2; aggregate++) {
+			const uint16_t query = function_by_name("cuGetProcAddress_v2")->number;
+			struct target target;
+			struct trace_uprobe *uprobe;
+			struct trace_options options;
+			struct trace_tally sum;
+			uint32_t pid;
+
+			session_reset();
+			target_start(&target, program, "pointers");
+			options = all_options(&target, &pid);
+			options.functions[query / 64] &= ~(UINT64_C(1) << query % 64);
+			options.extras = false;
+			options.aggregate = aggregate;
+			uprobe = start(&options, rung, false);
+			target_say(&target);
+			target_expect(&target, "got");
+			trace_uprobe_drain(uprobe); /* finds them */
+			trace_uprobe_drain(uprobe); /* attaches */
+			target_run(&target);
+			trace_uprobe_drain(uprobe);
+			trace_uprobe_free(uprobe);
+			target_stop(&target);
+			assert_int_equal(count_calls("cuGetProcAddress_v2"), 0);
+			if (aggregate) {
+				assert_int_equal(get_tally("cuHiddenThing", &sum), 3);
+				assert_int_equal(get_tally("cuInit", &sum), 1);
+				assert_int_equal(get_tally(NULL, &sum), 5);
+				continue;
+			}
+			assert_int_equal(count_calls("cuHiddenThing"), 3);
+			assert_int_equal(get_call("cuHiddenThing", 2)->words[1], 2);
+			assert_int_equal(get_call("cuHiddenThing", 2)->result, 3);
+			assert_int_equal(count_calls("cuInit"), 1); /* the only function of its base: it is known what it has */
+			assert_int_equal((uint32_t)get_call("cuInit", 0)->words[0], 5);
+			assert_int_equal(get_call("cuInit", 0)->n_arguments, 1);
+			assert_int_equal(count_calls("cuMemFree_v2"), 1);
+			assert_int_equal(count_calls(NULL), 5);
+		}
+}
+
 /* A kernel without bpf(2), as gVisor's. */
 static void test_no_bpf(void **state) {
 	struct sock_filter filter[] = {
@@ -703,6 +768,7 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_lost),	      cmocka_unit_test(test_forks),	   cmocka_unit_test(test_unfinished), cmocka_unit_test(test_others),
 		cmocka_unit_test(test_dormant),	      cmocka_unit_test(test_not_permitted), cmocka_unit_test(test_no_bpf), cmocka_unit_test(test_untouched),
 		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_libraries),	   cmocka_unit_test(test_counts), cmocka_unit_test(test_counts_of_others),
+		cmocka_unit_test(test_pointers),     cmocka_unit_test(test_pointers_that_lie),
 	};
 	const char *reason;
 

@@ -56,11 +56,10 @@ static void make_row_count(struct uprobe_row *row, const struct function *functi
 	}
 }
 
-/* What to record of a function. False: nothing. */
-static bool make_row(struct trace_uprobe *uprobe, const char *name, struct uprobe_row *row) {
-	const struct function *function = function_by_name(name);
-	uint16_t bit = function ? function->number : TRACE_FUNCTION_DYNAMIC;
-	bool wanted = uprobe->functions[bit / 64] >> bit % 64 & 1, names = gives_names(name) && !uprobe->aggregate;
+bool uprobe_make_row(struct trace_uprobe *uprobe, const char *name, const struct function *function, const struct function *like, struct uprobe_row *row) {
+	uint16_t bit = like ? like->number : TRACE_FUNCTION_DYNAMIC;
+	bool pointers = uprobe_gives_pointers(name), wanted = uprobe->functions[bit / 64] >> bit % 64 & 1;
+	bool names = pointers || (gives_names(name) && !uprobe->aggregate);
 
 	if (!wanted && !names)
 		return false;
@@ -69,7 +68,7 @@ static bool make_row(struct trace_uprobe *uprobe, const char *name, struct uprob
 		.flags = (uint8_t)((names ? UPROBE_ROW_NAMES : 0) | (wanted ? 0 : UPROBE_ROW_UNWANTED)),
 		.n_words = UPROBE_REGISTERS,
 	};
-	if (uprobe->aggregate)
+	if (uprobe->aggregate && !pointers)
 		make_row_count(row, function);
 	if (!function)
 		return row->function != 0;
@@ -91,15 +90,16 @@ static void attach_library(struct trace_uprobe *uprobe, size_t index) {
 	struct uprobe_library *library = &uprobe->libraries[index];
 	const struct libcuda *file = library->file;
 	uint64_t *offsets = calloc(2 * file->n, sizeof(*offsets)), *cookies = offsets + file->n;
-	pid_t pid = uprobe->closed && uprobe->n_pids == 1 ? (pid_t)uprobe->pids[0] : 0;
+	pid_t pid = uprobe_only_process(uprobe);
 	size_t n = 0, n_stepped = 0, refused = 0;
 	int r = offsets ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !r && i < file->n; i++) {
+		const struct function *function = function_by_name(file->functions[i].name);
 		struct uprobe_row row;
 		uint32_t key;
 
-		if (!make_row(uprobe, file->functions[i].name, &row))
+		if (!uprobe_make_row(uprobe, file->functions[i].name, function, function, &row))
 			continue;
 		key = row.function;
 		if (bpf_map_update_elem(uprobe->engine.rows, &key, &row, BPF_ANY) < 0)
@@ -214,8 +214,10 @@ void uprobe_libraries_shim(struct trace_uprobe *uprobe) {
 	for (size_t i = 0; i < uprobe->n_libraries && uprobe->watch; i++) {
 		struct uprobe_library *library = &uprobe->libraries[i];
 
-		if (library->link && is_only_for_shims(uprobe, library))
+		if (library->link && is_only_for_shims(uprobe, library)) {
 			library->link = uprobe_link_free(library->link);
+			uprobe_follow_detach(library);
+		}
 	}
 }
 
@@ -306,6 +308,7 @@ void uprobe_libraries_continue(struct trace_uprobe *uprobe, uint64_t now) {
 	if (uprobe->watch && !libcuda_watch_read(uprobe->watch, process_mapped, uprobe))
 		uprobe->scan_again = true;
 	look_at_pending(uprobe, now + SLICE);
+	uprobe_follow_attach(uprobe);
 	if (uprobe->scan || (now - uprobe->scanned >= SCAN_PERIOD && (uprobe->scan_again || !uprobe->watch)))
 		scan(uprobe, now + SLICE);
 }
@@ -316,6 +319,7 @@ void uprobe_libraries_stop(struct trace_uprobe *uprobe) {
 			uprobe_link_free_now(uprobe->libraries[i].link);
 		else
 			uprobe_link_free(uprobe->libraries[i].link);
+		uprobe_follow_detach(&uprobe->libraries[i]);
 		libcuda_free(uprobe->libraries[i].file);
 	}
 	uprobe->n_libraries = 0;

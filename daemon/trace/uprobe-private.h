@@ -14,8 +14,11 @@
 
 #define UPROBE_LIBRARIES_MAX 64
 #define UPROBE_USERS_MAX 256
+#define UPROBE_FOUND_MAX 4096
+#define UPROBE_MORE_MAX 64
 
 struct bpf_object;
+struct function;
 struct libcuda_watch;
 struct ring_buffer;
 
@@ -49,6 +52,19 @@ struct uprobe_library {
 	size_t n_users;
 	pid_t users[UPROBE_USERS_MAX];
 	bool broken;
+	/* functions that it has given to processes and does not export, and links of them */
+	size_t n_found;
+	struct uprobe_found {
+		uint64_t entry;
+		uint32_t row;
+		pid_t pid;
+		bool attached;
+	} found[UPROBE_FOUND_MAX];
+	size_t n_more;
+	struct uprobe_more {
+		struct uprobe_link *link;
+		pid_t pid;
+	} more[UPROBE_MORE_MAX];
 };
 
 struct trace_uprobe {
@@ -71,6 +87,15 @@ struct trace_uprobe {
 	size_t n_pending;
 	struct number_map names; /* of kernels: to texts */
 	struct number_map seen; /* processes: to 1 */
+	struct uprobe_code { /* where a process has code of libraries */
+		pid_t pid;
+		uint64_t read; /* CLOCK_MONOTONIC */
+		size_t n;
+		struct {
+			uint64_t start, end, offset;
+			size_t library;
+		} ranges[16];
+	} code;
 	pid_t last_pid, last_tid; /* that the session knows */
 	size_t n_taken; /* records of a drain */
 	struct uprobe_counter *counter; /* NULL: nothing is counted */
@@ -96,6 +121,20 @@ int uprobe_counter_new(struct uprobe_counter **counterp, struct trace_uprobe *up
 struct uprobe_counter *uprobe_counter_free(struct uprobe_counter *counter);
 /* Tells the session, if it is time or the last one. */
 void uprobe_counter_read(struct uprobe_counter *counter, uint64_t now, bool last);
+
+/* What to record of a function; one that the table does not have (NULL) is as wanted as another (or NULL). False: nothing. */
+bool uprobe_make_row(struct trace_uprobe *uprobe, const char *name, const struct function *function, const struct function *like, struct uprobe_row *row);
+/* The one process that is traced; 0: there may be others. */
+pid_t uprobe_only_process(const struct trace_uprobe *uprobe);
+
+/* uprobe-follow.c: functions that libraries give away by cuGetProcAddress() and do not export. */
+bool uprobe_gives_pointers(const char *name);
+/* A process got a function. */
+void uprobe_follow(struct trace_uprobe *uprobe, pid_t pid, const char *name, uint64_t address);
+/* Attaches to those that have been found. */
+void uprobe_follow_attach(struct trace_uprobe *uprobe);
+/* Lets go of them; they stay known. */
+void uprobe_follow_detach(struct uprobe_library *library);
 
 /* Finds and attaches what matters at the beginning. */
 void uprobe_libraries_start(struct trace_uprobe *uprobe);

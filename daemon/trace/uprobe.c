@@ -22,6 +22,7 @@
 
 #include "uprobe-private.h"
 #include "clock.h"
+#include "function.h"
 
 #define REFUSAL UINT64_C(1000000000) /* nanoseconds */
 #define DRAIN_MAX 65536 /* records at once */
@@ -106,6 +107,20 @@ static void learn_name(struct trace_uprobe *uprobe, const struct trace_call *cal
 		name_kernel(uprobe, (pid_t)call->pid, number, (const char *)(uintptr_t)*known, strlen((const char *)(uintptr_t)*known));
 }
 
+/* A call of cuGetProcAddress(name, pointer *, ...). */
+static void learn_pointer(struct trace_uprobe *uprobe, const struct trace_call *call) {
+	const struct function *function = function_by_number(call->function);
+	const struct trace_extra *name = find_extra(call, 0, 0), *pointer = find_extra(call, 1, sizeof(uint64_t));
+	char text[LIBCUDA_NAME_MAX] = "";
+	uint64_t address;
+
+	if (!function || !uprobe_gives_pointers(function->name) || call->result || !name || !pointer || name->size >= sizeof(text))
+		return;
+	memcpy(text, name + 1, name->size);
+	memcpy(&address, pointer + 1, sizeof(address));
+	uprobe_follow(uprobe, (pid_t)call->pid, text, address);
+}
+
 /* Makes of the extras what others have: none, or strings that are cut. */
 static void trim_extras(struct trace_call *call, bool extras) {
 	char *from = (char *)(call->words + call->n_arguments), *to = from, *end = (char *)call + call->record.size;
@@ -166,6 +181,7 @@ static void use_record(struct trace_uprobe *uprobe, const void *data, size_t siz
 	if (record->flags & UPROBE_RECORD_NAMES) {
 		trace_session_process(uprobe->session, pid);
 		learn_name(uprobe, call);
+		learn_pointer(uprobe, call);
 	}
 	if (record->flags & UPROBE_RECORD_UNWANTED)
 		return;
@@ -192,8 +208,11 @@ static int take_record(void *userdata, void *data, size_t size) {
 	return ++uprobe->n_taken % DRAIN_MAX ? 0 : -EAGAIN;
 }
 
-
 /* ---- the source ---- */
+
+pid_t uprobe_only_process(const struct trace_uprobe *uprobe) {
+	return uprobe->closed && uprobe->n_pids == 1 ? (pid_t)uprobe->pids[0] : 0;
+}
 
 /* Takes the options' processes. */
 static int copy_pids(struct trace_uprobe *uprobe, const struct trace_options *options) {
