@@ -325,6 +325,11 @@ void kernels_list_deinit(struct kernels_list *list) {
 	*list = (struct kernels_list){};
 }
 
+void kernels_list_each(const struct kernels_list *list, void (*take)(uint64_t id, const char *demangled, void *userdata), void *userdata) {
+	for (size_t i = 0; i < list->n; i++)
+		take(list->kernels[i].id, list->kernels[i].demangled ?: list->kernels[i].name, userdata);
+}
+
 /* The type Kernel of the interface. */
 static json_object *kernel_json(const struct kernel *kernel) {
 	json_object *json = json_object_new_object(), *pids = json_object_new_array(),

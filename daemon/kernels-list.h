@@ -45,6 +45,9 @@ void kernels_list_deinit(struct kernels_list *list);
 /* Goes through one more place. 1: there are more; 0: that was all; -ENOMEM. */
 int kernels_list_gather(struct kernels_list *list);
 
+/* All that was gathered. demangled: or the name again. */
+void kernels_list_each(const struct kernels_list *list, void (*take)(uint64_t id, const char *demangled, void *userdata), void *userdata);
+
 /* Adds kernels of type Kernel to the array, up to about n_bytes of text. Whether there are more. */
 bool kernels_list_take(struct kernels_list *list, json_object *array, size_t n_bytes);
 

@@ -30,6 +30,8 @@ struct map_export_series {
 	struct metrics_text labels; /* each with a NUL behind it */
 	size_t bytes_max;
 	size_t left_out;
+	uint64_t *kernels;
+	size_t n_kernels, kernels_size;
 };
 
 int map_export_series_new(struct map_export_series **seriesp, const struct map_export *export, size_t max, size_t bytes_max) {
@@ -48,6 +50,7 @@ struct map_export_series *map_export_series_free(struct map_export_series *serie
 	if (!series)
 		return NULL;
 	free(series->list);
+	free(series->kernels);
 	metrics_text_deinit(&series->labels);
 	free(series);
 	return NULL;
@@ -194,6 +197,28 @@ static int add_member(struct map_export_series *series, const struct map *map, c
 	return r;
 }
 
+/* Keeps the id of a kernel that is in a key. 0 or -ENOMEM. */
+static int add_kernel(struct map_export_series *series, uint64_t id) {
+	if (series->n_kernels && series->kernels[series->n_kernels - 1] == id)
+		return 0;
+	if (series->n_kernels == series->kernels_size) {
+		size_t size = series->kernels_size ? series->kernels_size * 2 : 64;
+		uint64_t *grown = reallocarray(series->kernels, size, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		series->kernels = grown;
+		series->kernels_size = size;
+	}
+	series->kernels[series->n_kernels++] = id;
+	return 0;
+}
+
+const uint64_t *map_export_series_kernels(const struct map_export_series *series, size_t *np) {
+	*np = series->n_kernels;
+	return series->kernels;
+}
+
 int map_export_series_add(struct map_export_series *series, const struct map *map, const struct map_entry *entry) {
 	const struct map_export *export = series->export;
 	struct metrics_text labels = {};
@@ -203,6 +228,8 @@ int map_export_series_add(struct map_export_series *series, const struct map *ma
 		series->left_out += export->n_families;
 		return 0;
 	}
+	if (export->kernel)
+		r = add_kernel(series, field_load(export->kernel, entry->key, 0));
 	add_entry_labels(&labels, export, map, entry);
 	for (uint32_t sm = 0; r == 0 && sm < (export->per_sm ? entry->n_values : 1); sm++)
 		for (uint32_t i = 0; r == 0 && i < export->n_families; i++)

@@ -270,6 +270,9 @@ static int set_fields(struct map_export *export, const struct map *map, const st
 		return refuse(refusal, "map", "the types of its object (BTF) cannot be read");
 	if (r == FIELDS_E_MEMBERS)
 		return refuse(refusal, "map", "its key or value has more than %d members, or they are nested too deep", FIELDS_MAX);
+	for (size_t i = 0; r == 0 && i < export->key->n; i++)
+		if (!strcmp(export->key->fields[i].name, "kernel_id") && export->key->fields[i].kind == FIELD_UNSIGNED && !export->key->fields[i].is_array)
+			export->kernel = &export->key->fields[i];
 	return r;
 }
 

@@ -62,6 +62,7 @@ struct map_export {
 	size_t n_labels;
 	struct fields *key, *value;
 	char key_labels[FIELDS_MAX][FIELD_NAME_SIZE + 8]; /* of the members of the key; "": no label */
+	const struct field *kernel;			  /* member of the key that is a kernel's id; NULL: none */
 	const struct field *bucket;			  /* member of the key; NULL: the index in an array */
 	struct map_export_family families[FIELDS_MAX];
 	size_t n_families;
@@ -134,6 +135,9 @@ struct map_export_series *map_export_series_free(struct map_export_series *serie
 
 /* An entry of the map. What finds no room, or makes no metric, is counted. 0 or -ENOMEM. */
 int map_export_series_add(struct map_export_series *series, const struct map *map, const struct map_entry *entry);
+
+/* Ids of kernels that are in the keys; some twice. */
+const uint64_t *map_export_series_kernels(const struct map_export_series *series, size_t *np);
 
 /*
  * Writes them: entries with the same labels become one, in the order of the labels. If text would become longer than n_max, nothing. How many series were

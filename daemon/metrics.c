@@ -13,6 +13,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "kernels-list.h"
 #include "map-export.h"
 #include "statistics.h"
 
@@ -45,6 +46,10 @@ struct metrics_run {
 	struct map_export_series *series; /* of the export at hand; NULL: it has not begun */
 	struct place *places;
 	size_t n_places, at;
+	uint64_t *kernels; /* ids that are in keys, of all exports; sorted once these are through */
+	size_t n_kernels;
+	struct kernels_list names;
+	bool naming; /* the names of these are being gathered */
 };
 
 /* ---- the daemon's own ---- */
@@ -103,6 +108,65 @@ static void print_places(struct metrics_run *run) {
 	}
 }
 
+/* ---- names of kernels ---- */
+
+static int compare_ids(const void *left, const void *right) {
+	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+
+	return (a > b) - (a < b);
+}
+
+/* Keeps the ids of an export's keys, each once. */
+static void add_kernels(struct metrics_run *run) {
+	size_t n, kept = 0;
+	const uint64_t *ids = map_export_series_kernels(run->series, &n);
+	uint64_t *grown = n ? reallocarray(run->kernels, run->n_kernels + n, sizeof(*grown)) : NULL;
+
+	if (!grown)
+		return;
+	run->kernels = grown;
+	memcpy(grown + run->n_kernels, ids, n * sizeof(*ids));
+	n += run->n_kernels;
+	qsort(grown, n, sizeof(*grown), compare_ids);
+	for (size_t i = 0; i < n; i++)
+		if (!i || grown[i] != grown[i - 1])
+			grown[kept++] = grown[i];
+	run->n_kernels = kept;
+}
+
+static void print_kernel(uint64_t id, const char *name, void *userdata) {
+	struct metrics_run *run = userdata;
+	uint64_t *found = bsearch(&id, run->kernels, run->n_kernels, sizeof(id), compare_ids);
+
+	if (!found || run->text.n > METRICS_TEXT_MAX)
+		return;
+	metrics_text_print(&run->text, "gpuprobe_kernel_info{kernel_id=\"%llu\",kernel=\"", (unsigned long long)id);
+	metrics_text_escape(&run->text, name, strlen(name), true);
+	metrics_text_print(&run->text, "\"} 1\n");
+	/* two kernels of one id would be the same series */
+	memmove(found, found + 1, (size_t)(run->kernels + run->n_kernels - (found + 1)) * sizeof(*found));
+	run->n_kernels--;
+}
+
+/* A turn of finding names. True: that was all. */
+static bool run_name(struct metrics_run *run) {
+	int r = 1;
+
+	if (!run->n_kernels && !run->naming)
+		return true;
+	if (!run->naming) {
+		run->naming = kernels_list_init(&run->names, run->daemon, NULL, 0, true) == 0;
+		return !run->naming;
+	}
+	for (unsigned int i = 0; r > 0 && i < CHUNK; i++)
+		r = kernels_list_gather(&run->names);
+	if (r > 0)
+		return false;
+	metrics_text_family(&run->text, "gpuprobe_kernel_info", "gauge", "", "Names of the kernels whose ids are labels of exported maps.");
+	kernels_list_each(&run->names, print_kernel, run);
+	return true;
+}
+
 /* ---- a run ---- */
 
 static void run_on_closed(uv_handle_t *handle) {
@@ -116,6 +180,9 @@ static void run_end(struct metrics_run *run) {
 	run->series = map_export_series_free(run->series);
 	metrics_text_deinit(&run->text);
 	free(run->places);
+	free(run->kernels);
+	if (run->naming)
+		kernels_list_deinit(&run->names);
 	run->daemon->metrics_runs--;
 	uv_close((uv_handle_t *)&run->idle, run_on_closed);
 }
@@ -137,8 +204,10 @@ static void run_finish(struct metrics_run *run) {
 static void run_next(struct metrics_run *run, enum place_state state) {
 	struct place *place = &run->places[run->at++];
 
-	if (state == PLACE_READ)
+	if (state == PLACE_READ) {
+		add_kernels(run);
 		place->written = map_export_series_print(run->series, &run->text, METRICS_TEXT_MAX, &place->left_out);
+	}
 	place->state = state;
 	run->series = map_export_series_free(run->series);
 	map_cursor_deinit(&run->cursor);
@@ -177,8 +246,10 @@ static void run_on_idle(uv_idle_t *idle) {
 	int r = 0;
 
 	if (run->at == run->n_places) {
-		uv_idle_stop(idle);
-		run_finish(run);
+		if (run_name(run)) {
+			uv_idle_stop(idle);
+			run_finish(run);
+		}
 		return;
 	}
 	place = &run->places[run->at];
