@@ -7,6 +7,24 @@
 #include <errno.h>
 #include <stdlib.h>
 
+struct account_limits account_table_limits(const struct account_table *table) {
+	return table->limits ? *table->limits : ACCOUNT_LIMITS_DEFAULT;
+}
+
+static void account_free(struct account *account) {
+	struct account **place = &account->table->first;
+
+	while (*place != account)
+		place = &(*place)->next;
+	*place = account->next;
+	free(account);
+}
+
+void account_table_deinit(struct account_table *table) {
+	while (table->first)
+		account_free(table->first);
+}
+
 int account_get(struct account_table *table, uid_t uid, struct account **accountp) {
 	struct account *account;
 
@@ -34,19 +52,13 @@ struct account *account_ref(struct account *account) {
 }
 
 struct account *account_unref(struct account *account) {
-	if (account && !--account->n_refs) {
-		struct account **place = &account->table->first;
-
-		while (*place != account)
-			place = &(*place)->next;
-		*place = account->next;
-		free(account);
-	}
+	if (account && !--account->n_refs && !account->worked)
+		account_free(account);
 	return NULL;
 }
 
 int account_charge_connection(struct account *account) {
-	if (account->connections >= ACCOUNT_CONNECTIONS_MAX) {
+	if (account->connections >= account_table_limits(account->table).connections) {
 		account->table->refused_connections++;
 		return ACCOUNT_E_QUOTA;
 	}
@@ -59,9 +71,10 @@ void account_discharge_connection(struct account *account) {
 }
 
 int account_charge_image(struct account *account, uint64_t bytes) {
-	if (account->images >= ACCOUNT_IMAGES_MAX ||
-	    (account->images &&
-	     (account->image_bytes > ACCOUNT_IMAGE_BYTES_MAX || bytes > ACCOUNT_IMAGE_BYTES_MAX - account->image_bytes))) {
+	const struct account_limits limits = account_table_limits(account->table);
+
+	if (account->images >= limits.images ||
+	    (account->images && (account->image_bytes > limits.image_bytes || bytes > limits.image_bytes - account->image_bytes))) {
 		account->table->refused_images++;
 		return ACCOUNT_E_QUOTA;
 	}
@@ -73,4 +86,42 @@ int account_charge_image(struct account *account, uint64_t bytes) {
 void account_discharge_image(struct account *account, uint64_t bytes) {
 	account->images--;
 	account->image_bytes -= bytes;
+}
+
+/* A minute forgives compile_seconds. */
+static void account_forgive(struct account *account, uint64_t now) {
+	const uint64_t limit = account_table_limits(account->table).compile_seconds;
+	const uint64_t passed = now > account->worked_at ? now - account->worked_at : 0;
+	const uint64_t forgiven = passed > UINT32_MAX ? UINT64_MAX : passed * limit * 1000 / 60; /* microseconds */
+
+	account->worked = limit && account->worked > forgiven ? account->worked - forgiven : 0;
+	account->worked_at = now;
+}
+
+/* Those that are kept for nothing but what they have worked. */
+static void account_table_prune(struct account_table *table, uint64_t now) {
+	struct account *account, *next;
+
+	for (account = table->first; account; account = next) {
+		next = account->next;
+		if (account->n_refs)
+			continue;
+		account_forgive(account, now);
+		if (!account->worked)
+			account_free(account);
+	}
+}
+
+void account_charge_time(struct account *account, uint64_t ms, uint64_t now) {
+	account_table_prune(account->table, now);
+	account_forgive(account, now);
+	if (account_table_limits(account->table).compile_seconds)
+		account->worked += ms * 1000;
+}
+
+int account_check_time(struct account *account, uint64_t now) {
+	const uint64_t limit = account_table_limits(account->table).compile_seconds;
+
+	account_forgive(account, now);
+	return limit && account->worked >= limit * 1000000 ? ACCOUNT_E_QUOTA : 0;
 }

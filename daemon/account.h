@@ -3,7 +3,7 @@
 
 /*
  * What each uid uses of the daemon through the shim socket. A quota is an ordinary positive result.
- * An account lives as long as somebody holds a reference.
+ * An account lives as long as somebody holds a reference, and as long as it remembers time of workers.
  */
 
 #include <stddef.h>
@@ -16,9 +16,14 @@ enum {
 	ACCOUNT_E_QUOTA,
 };
 
-#define ACCOUNT_CONNECTIONS_MAX 256
-#define ACCOUNT_IMAGES_MAX 32			      /* in work at a time */
-#define ACCOUNT_IMAGE_BYTES_MAX (UINT64_C(256) << 20) /* one image may be larger if it is alone */
+struct account_limits {
+	unsigned int connections;
+	unsigned int images; /* in work at a time */
+	uint64_t image_bytes; /* of these; one image may be larger if it is alone */
+	unsigned int compile_seconds; /* of workers, in a minute; 0: no limit */
+};
+
+#define ACCOUNT_LIMITS_DEFAULT ((struct account_limits){ .connections = 256, .images = 32, .image_bytes = UINT64_C(256) << 20 })
 #define ACCOUNT_NAMES_BYTES_MAX (UINT64_C(128) << 20) /* of lists of names that are kept with plans */
 
 struct account_table;
@@ -34,6 +39,7 @@ struct account {
 	unsigned int connections;
 	unsigned int images;
 	uint64_t image_bytes;
+	uint64_t worked, worked_at; /* microseconds of workers that are not forgiven yet, and when (ms) that was said */
 	struct image_result_list names; /* whose lists of names are kept, in the order in which they came (image-result.c) */
 	uint64_t names_bytes;
 };
@@ -41,7 +47,12 @@ struct account {
 struct account_table {
 	struct account *first;
 	uint64_t refused_connections, refused_images; /* by a quota, so far */
+	const struct account_limits *limits; /* NULL: the default; borrowed, may change */
 };
+
+/* After all references are gone. */
+void account_table_deinit(struct account_table *table);
+struct account_limits account_table_limits(const struct account_table *table);
 
 /* The account of uid, with a reference. 0 or -ENOMEM. */
 int account_get(struct account_table *table, uid_t uid, struct account **accountp);
@@ -53,3 +64,11 @@ int account_charge_connection(struct account *account);
 void account_discharge_connection(struct account *account);
 int account_charge_image(struct account *account, uint64_t bytes);
 void account_discharge_image(struct account *account, uint64_t bytes);
+
+/*
+ * Workers have worked for him so many milliseconds; now is a clock in milliseconds. In a minute as much is forgiven as he may use in one, so
+ * who has used it up has his share again after a while.
+ */
+void account_charge_time(struct account *account, uint64_t ms, uint64_t now);
+/* Whether workers may work for him now. 0 or ACCOUNT_E_QUOTA. */
+int account_check_time(struct account *account, uint64_t now);

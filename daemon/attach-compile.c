@@ -134,6 +134,12 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 	case ATTACH_REGISTER_E_LIMIT:
 		attach_fail_limit(attach, "attachments", REGISTRY_ATTACHMENTS_MAX);
 		return;
+	case ATTACH_REGISTER_E_QUOTA:
+		attach_fail_limit(attach, "attachments of one user (quota-attachments)", attach->daemon->config->quota_attachments);
+		return;
+	case ATTACH_REGISTER_E_MAP_QUOTA:
+		attach_fail_limit(attach, "bytes of the maps of one user (quota-map-bytes)", attach->daemon->config->quota_map_bytes);
+		return;
 	case ATTACH_REGISTER_E_MAP:
 		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
 			    "a map of the object is larger than a map may be, or of another shape");

@@ -181,9 +181,11 @@ int attach_register(const struct attach_plan *plan, struct compiled *compiled,
 
 	if (registry_room(&plan->daemon->registry, n_all))
 		return ATTACH_REGISTER_E_LIMIT;
+	if (registry_owned(&plan->daemon->registry, plan->owner) + n_all > plan->daemon->config->quota_attachments)
+		return ATTACH_REGISTER_E_QUOTA;
 	r = attach_object(plan, compiled, &object);
 	if (r > 0)
-		r = ATTACH_REGISTER_E_MAP;
+		r = r == MAP_E_QUOTA ? ATTACH_REGISTER_E_MAP_QUOTA : ATTACH_REGISTER_E_MAP;
 	while (r == 0 && n < n_all) {
 		r = n < n_gpu ? attach_make(plan, object, n, &compiled->programs[n], &attachments[n])
 			      : attach_make_host(plan, object, plan->choices->hosts[n - n_gpu], &attachments[n]);

@@ -24,7 +24,6 @@
 #include "trace/shim-ring.h"
 
 #define CLIENT_CONTEXTS_MAX 256	   /* of one process on one device */
-#define CLIENT_INSTANCES_MAX 16384 /* of processes of one uid: each is a descriptor of ours */
 #define CLIENT_SHARED                                                                              \
 	(UINT64_C(1) << 63) /* with a uid: stands for all processes of the user, which are no      \
 			       numbers so high */
@@ -344,7 +343,7 @@ static bool client_has_share(const struct daemon *daemon, uid_t uid, const struc
 		       half = map_accounts_limit(daemon->map_accounts) / 2;
 	const struct map_instance *instance;
 	const struct object *object;
-	uint64_t n = 0, bytes = 0, max = CLIENT_INSTANCES_MAX;
+	uint64_t n = 0, bytes = 0, max = daemon->config->quota_instances; /* each is a descriptor of ours */
 	struct rlimit descriptors;
 
 	if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur / 2 < max)
@@ -450,9 +449,9 @@ static const char *client_instance_trouble(int r) {
 		return "the map is shared with programs on the host and with processes of another user: attach "
 		       "for each user, with --uid";
 	if (r == CLIENT_E_SHARE)
-		return "processes of this user have as many instances of maps as one user may have, or "
-		       "half of the memory of who attached them (quota)";
-	return r > 0 ? "the owner of the map has no memory left for it (quota)"
+		return "processes of this user have as many copies of maps as one user may have, or "
+		       "half of the memory of who attached them (quota-instances, quota-map-bytes)";
+	return r > 0 ? "the owner of the map has no memory left for it (quota-map-bytes)"
 		     : "no memory for a map";
 }
 

@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include "cache/job-cache.h"
+#include "account.h"
 #include "interest.h"
 #include "metrics.h"
 #include "pass-definition.h"
+#include "registry.h"
+#include "trace/session.h"
 #include "trace-ring.h"
 
 #define WORKERS_MAX 64
@@ -116,6 +119,24 @@ const struct config_setting config_settings[] = {
 	  .help = "how often maps are copied out of device memory (default 100; 0: when asked)" },
 	{ "workers", CONFIG_NUMBER, 0, AT(workers), 1, WORKERS_MAX, .argument = "N",
 	  .help = "image workers (default: processors, at least 2, at most 8)" },
+	{ "quota-connections", CONFIG_NUMBER, CONFIG_LIVE, AT(quota_connections), 1, 4096, .argument = "N",
+	  .help = "of one user: connections of programs (default 256)" },
+	{ "quota-clients", CONFIG_NUMBER, CONFIG_LIVE, AT(quota_clients), 1, 4096, .argument = "N",
+	  .help = "... connections of gpuprobectl and its like (default 128)" },
+	{ "quota-attachments", CONFIG_NUMBER, CONFIG_LIVE, AT(quota_attachments), 1, REGISTRY_ATTACHMENTS_MAX, .argument = "N",
+	  .help = "... attachments (default 512)" },
+	{ "quota-traces", CONFIG_NUMBER, CONFIG_LIVE, AT(quota_traces), 1, TRACE_SESSIONS_MAX, .argument = "N",
+	  .help = "... traces at a time (default 4)" },
+	{ "quota-images", CONFIG_NUMBER, CONFIG_LIVE, AT(quota_images), 1, 4096, .argument = "N",
+	  .help = "... images in work at a time (default 32)" },
+	{ "quota-image-bytes", CONFIG_SIZE, CONFIG_LIVE, AT(quota_image_bytes), 1, UINT64_C(1) << 40, .argument = "BYTES[K|M|G]",
+	  .help = "... bytes of these together; one may be larger if it is alone (default 256M)" },
+	{ "quota-compile-seconds", CONFIG_NUMBER, CONFIG_LIVE, AT(quota_compile_seconds), 0, 60 * WORKERS_MAX, .argument = "N",
+	  .help = "... seconds of workers in a minute (default 0: no limit; users take turns)" },
+	{ "quota-map-bytes", CONFIG_SIZE, CONFIG_LIVE, AT(quota_map_bytes), 1, UINT64_C(1) << 46, .argument = "BYTES[K|M|G]",
+	  .help = "... host memory of maps that he has attached (default 4G)" },
+	{ "quota-instances", CONFIG_NUMBER, CONFIG_LIVE, AT(quota_instances), 1, 1 << 20, .argument = "N",
+	  .help = "... copies of maps in his processes (default 16384)" },
 	{ "worker-dir", CONFIG_TEXT, .offset = AT(worker_dir), .argument = "DIR", .help = "where the workers are" },
 	{ "pass-dir", CONFIG_TEXT, .offset = AT(pass_dir), .argument = "DIR",
 	  .help = "definitions of passes, instead of " PASS_DATA_FOLDER " and " PASS_SYSTEM_FOLDER },
@@ -157,6 +178,14 @@ void config_set_defaults(struct config *config) {
 	config->metrics_period_ms = METRICS_PERIOD_DEFAULT;
 	config->metrics_series_max = METRICS_SERIES_DEFAULT;
 	config->metrics_mode = METRICS_MODE_DEFAULT;
+	config->quota_connections = ACCOUNT_LIMITS_DEFAULT.connections;
+	config->quota_clients = 128;
+	config->quota_attachments = 512;
+	config->quota_traces = 4;
+	config->quota_images = ACCOUNT_LIMITS_DEFAULT.images;
+	config->quota_image_bytes = ACCOUNT_LIMITS_DEFAULT.image_bytes;
+	config->quota_map_bytes = UINT64_C(4) << 30;
+	config->quota_instances = 16384;
 	config->workers = processors < 2 ? 2 : processors > 8 ? 8 : (unsigned int)processors;
 	config->engines.fallback = ENGINE_DEFAULT;
 }

@@ -62,6 +62,9 @@ struct config {
 	char *worker_dir, *pass_dir, *toolkit, *keep_artifacts, *sanitizer, *cupti;
 	char *cache_dir; /* NULL: where it usually is; sessions: none */
 	uint64_t cache_size; /* bytes; 0: no cache */
+	/* of one user */
+	unsigned int quota_connections, quota_clients, quota_images, quota_instances, quota_attachments, quota_traces, quota_compile_seconds;
+	uint64_t quota_image_bytes, quota_map_bytes;
 	struct config_list stubs; /* functions whose calls stand for the entry; none: what the passes say, or the default */
 	struct config_list engine_texts;
 	struct engine_rules engines; /* made of them */

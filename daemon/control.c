@@ -393,6 +393,18 @@ static int control_attach_refused(const struct daemon *daemon, struct varlink_ca
 	return 0;
 }
 
+/* Whether a user has used up what workers may do for him. */
+static bool control_worked_enough(struct daemon *daemon, uid_t uid) {
+	struct account *account;
+	bool enough;
+
+	if (account_get(&daemon->accounts, uid, &account) < 0)
+		return false;
+	enough = account_check_time(account, uv_now(daemon->loop)) != 0;
+	account_unref(account);
+	return enough;
+}
+
 static int control_attach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
 	struct control_attach *work;
@@ -410,6 +422,9 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 		r = control_attach_refused(daemon, call, &filter, &refused);
 		if (refused)
 			return r;
+		if (control_worked_enough(daemon, varlink_call_peer(call)->uid))
+			return control_error_limit(call, "seconds of workers for one user in a minute (quota-compile-seconds)",
+						   daemon->config->quota_compile_seconds);
 	}
 	if (!why)
 		why = control_attach_options(parameters, &options, &parameter, buffer);

@@ -29,7 +29,6 @@
 #include "varlink-server.h"
 #include "verify.h"
 
-#define DAEMON_MAP_BYTES_MAX (UINT64_C(4) << 30) /* of one uid, in host memory */
 
 void daemon_announce(struct daemon *daemon) {
 	registry_announce(&daemon->registry, daemon->interest);
@@ -87,6 +86,8 @@ static int daemon_start_control(struct daemon *daemon, const struct daemon_optio
 		.product = "gpuprobed",
 		.version = PROJECT_VERSION,
 		.url = "https://github.com/gpuprobe/gpuprobed",
+		.connections_per_uid_max = daemon->config->quota_clients,
+		.limit_error = "io.gpuprobe.control.LimitExceeded",
 	};
 	struct varlink_fault fault = {};
 	int r;
@@ -159,6 +160,16 @@ static int daemon_start_cache(struct daemon *daemon) {
 	return 0;
 }
 
+static void daemon_on_worker_time(uint64_t owner, uint64_t ms, void *userdata) {
+	struct daemon *daemon = userdata;
+	struct account *account;
+
+	if (account_get(&daemon->accounts, (uid_t)owner, &account) < 0)
+		return;
+	account_charge_time(account, ms, uv_now(daemon->loop));
+	account_unref(account);
+}
+
 static int daemon_start_pools(struct daemon *daemon, const struct daemon_options *options) {
 	struct worker_pool_options image = options->image_pool, program = options->program_pool,
 				   pass = options->pass_pool;
@@ -166,6 +177,8 @@ static int daemon_start_pools(struct daemon *daemon, const struct daemon_options
 
 	image.size = program.size = sizeof(image);
 	image.on_crash = program.on_crash = pass.on_crash = daemon_on_worker_crash;
+	image.on_time = program.on_time = pass.on_time = daemon_on_worker_time;
+	image.userdata = program.userdata = pass.userdata = daemon;
 	image.workers = options->config->workers;
 	program.workers = 1;
 	program.single_use =
@@ -209,6 +222,23 @@ static int daemon_load_passes(struct daemon *daemon, const struct daemon_options
 	return 0;
 }
 
+/* What each user may use, of the configuration. */
+static void daemon_set_quotas(struct daemon *daemon) {
+	const struct config *config = daemon->config;
+
+	daemon->account_limits = (struct account_limits){
+		.connections = config->quota_connections,
+		.images = config->quota_images,
+		.image_bytes = config->quota_image_bytes,
+		.compile_seconds = config->quota_compile_seconds,
+	};
+	daemon->accounts.limits = &daemon->account_limits;
+	if (daemon->map_accounts)
+		map_accounts_set_limit(daemon->map_accounts, config->quota_map_bytes);
+	if (daemon->control)
+		varlink_server_set_connections_per_uid_max(daemon->control, config->quota_clients);
+}
+
 struct daemon_page_rules {
 	struct interest_rule sass[INTEREST_SASS_RULES_MAX], exclude[INTEREST_EXCLUDE_RULES_MAX];
 };
@@ -246,6 +276,7 @@ void daemon_configure(struct daemon *daemon, const struct config *config) {
 	struct interest_options page;
 
 	daemon->config = config;
+	daemon_set_quotas(daemon);
 	page = daemon_interest_options(config, &rules);
 	interest_writer_configure(daemon->interest, &page);
 	if (mirrors)
@@ -284,6 +315,7 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	registry_init(&daemon->registry);
 	plan_images_init(&daemon->plans);
 	daemon->n_capabilities = (unsigned int)gpu_capabilities(GPU_PCI_FOLDER, daemon->capabilities, PLAN_CAPABILITIES_MAX);
+	daemon_set_quotas(daemon);
 	process_table_init(&daemon->processes);
 	outcome_log_init(&daemon->outcomes);
 	map_exports_init(&daemon->exports);
@@ -293,7 +325,7 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	if (r == 0)
 		r = loop_meter_new(&daemon->meter, loop);
 	if (r == 0)
-		r = map_accounts_new(&daemon->map_accounts, DAEMON_MAP_BYTES_MAX);
+		r = map_accounts_new(&daemon->map_accounts, daemon->config->quota_map_bytes);
 	if (r == 0)
 		r = daemon_restore(daemon, options);
 	if (r == 0)
@@ -383,6 +415,7 @@ struct daemon *daemon_free(struct daemon *daemon) {
 	trace_table_free(daemon->traces);
 	artifact_store_free(daemon->artifacts);
 	job_cache_free(daemon->cache);
+	account_table_deinit(&daemon->accounts);
 	free(daemon);
 	return NULL;
 }

@@ -76,6 +76,7 @@ struct daemon {
 	unsigned int metrics_runs;
 	struct loop_meter *meter;
 	struct account_table accounts;
+	struct account_limits account_limits; /* of them */
 	struct process_table processes;
 	struct outcome_log outcomes;
 	struct image_cache images;

@@ -463,6 +463,7 @@ static void image_request_start(struct image_request *request) {
 	json_object *standing = NULL;
 	struct image_entry *entry;
 	struct image_key key;
+	char quota[128];
 	const char *why;
 
 	if (!request->client || daemon->stopping || request->hash_result < 0) {
@@ -474,6 +475,11 @@ static void image_request_start(struct image_request *request) {
 	why = !key.n_attachments			    ? "no attachment means this process any more"
 	      : !entry && key.kind == WIRE_IMAGE_NAMES ? image_plan_trouble(daemon, &key)
 							    : NULL;
+	if (!entry && !why && account_check_time(request->account, uv_now(daemon->loop))) {
+		snprintf(quota, sizeof(quota), "quota: workers have worked enough for uid %u in this minute (quota-compile-seconds = %u)",
+			 (unsigned)request->account->uid, daemon->config->quota_compile_seconds);
+		why = quota;
+	}
 	if (entry && entry->result) {
 		daemon->counters.images_cached++;
 		image_request_finish(request, entry->result);
@@ -588,9 +594,9 @@ int image_submit(struct daemon *daemon, struct client *client, const struct wire
 	if (account_charge_image(client->connection->account, message->image_size))
 		return image_answer_own(
 			daemon, client, sequence, plan,
-			"quota: other images of uid %u are in work (at most %d, or %llu MiB)",
-			(unsigned)client->connection->uid, ACCOUNT_IMAGES_MAX,
-			(unsigned long long)(ACCOUNT_IMAGE_BYTES_MAX >> 20));
+			"quota: other images of uid %u are in work (quota-images = %u, quota-image-bytes = %llu)",
+			(unsigned)client->connection->uid, daemon->config->quota_images,
+			(unsigned long long)daemon->config->quota_image_bytes);
 	request = calloc(1, sizeof(*request));
 	if (!request) {
 		account_discharge_image(client->connection->account, message->image_size);

@@ -66,6 +66,11 @@ uint64_t map_accounts_used(const struct map_accounts *accounts, uid_t uid) {
 	return 0;
 }
 
+/* Who has more keeps it, and gets no more. */
+void map_accounts_set_limit(struct map_accounts *accounts, uint64_t limit) {
+	accounts->limit = limit;
+}
+
 uint64_t map_accounts_limit(const struct map_accounts *accounts) {
 	return accounts->limit;
 }

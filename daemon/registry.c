@@ -98,6 +98,15 @@ struct attachment *attachment_free(struct attachment *attachment) {
 	return NULL;
 }
 
+size_t registry_owned(const struct registry *registry, uid_t owner) {
+	const struct attachment *attachment;
+	size_t n = 0;
+
+	TAILQ_FOREACH(attachment, &registry->attachments, link)
+		n += attachment->object->owner == owner;
+	return n;
+}
+
 int registry_room(const struct registry *registry, size_t n) {
 	return n > REGISTRY_ATTACHMENTS_MAX - registry->n_attachments ? REGISTRY_E_LIMIT : 0;
 }

@@ -120,6 +120,9 @@ struct object *object_free(struct object *object);
 int attachment_new(struct attachment **attachmentp, struct object *object);
 struct attachment *attachment_free(struct attachment *attachment);
 
+/* How many attachments a user has. */
+size_t registry_owned(const struct registry *registry, uid_t owner);
+
 /* Whether n more would fit. 0 or REGISTRY_E_LIMIT. */
 int registry_room(const struct registry *registry, size_t n);
 

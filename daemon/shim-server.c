@@ -311,9 +311,7 @@ static void shim_server_add(struct shim_server *server, int consumed_fd) {
 	if (account_get(server->accounts, peer.uid, &account) < 0)
 		return;
 	connection = calloc(1, sizeof(*connection));
-	if (!connection || account_charge_connection(account)) {
-		server->counters.refused++;
-		free(connection);
+	if (!connection) {
 		account_unref(account);
 		return;
 	}
@@ -321,6 +319,14 @@ static void shim_server_add(struct shim_server *server, int consumed_fd) {
 	connection->account = account;
 	connection->pid = peer.pid;
 	connection->uid = peer.uid;
+	if (account_charge_connection(account)) {
+		server->counters.refused++;
+		if (server->breach)
+			server->breach(connection, "quota: as many connections as the programs of one user may have (quota-connections)", server->userdata);
+		free(connection);
+		account_unref(account);
+		return;
+	}
 	connection->state = SHIM_NEW;
 	connection->poll.data = connection;
 	connection->fd = fd;

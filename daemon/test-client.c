@@ -50,8 +50,7 @@ static int setup(void **state) {
 	assert_int_equal(uv_loop_init(&world->loop), 0);
 	daemon->loop = &world->loop;
 	daemon->config = &world->config;
-	world->config.deadline_ms = 2000;
-	world->config.mirror_period_ms = 100;
+	config_set_defaults(&world->config);
 	registry_init(&daemon->registry);
 	process_table_init(&daemon->processes);
 	outcome_log_init(&daemon->outcomes);

@@ -166,8 +166,8 @@ static int setup(void **state) {
 	assert_int_equal(uv_loop_init(&world->loop), 0);
 	daemon->loop = &world->loop;
 	daemon->config = &world->config;
-	world->config.deadline_ms = 2000;
-	world->config.compile_ms = 60000;
+	config_set_defaults(&world->config);
+	world->config.engines.fallback = ENGINE_AUTO;
 	registry_init(&daemon->registry);
 	process_table_init(&daemon->processes);
 	outcome_log_init(&daemon->outcomes);

@@ -16,8 +16,15 @@
 
 static const char *worker_path;
 
+static unsigned int n_done;
+static struct {
+	unsigned int n;
+	uint64_t ms;
+} worked[4]; /* for owners */
+
 struct seen {
 	unsigned int n;
+	unsigned int order;
 	int result;
 	char message[256];
 	long long pid, fds;
@@ -31,6 +38,14 @@ struct fixture {
 	struct worker_pool *pool;
 };
 
+static void on_time(uint64_t owner, uint64_t ms, void *userdata) {
+	assert_ptr_equal(userdata, worked);
+	if (owner < 4) {
+		worked[owner].n++;
+		worked[owner].ms += ms;
+	}
+}
+
 static void setup_pool(struct fixture *f, const char *argument, unsigned int workers,
 		       bool single_use, unsigned int ready_ms) {
 	static const char *arguments[2];
@@ -43,6 +58,8 @@ static void setup_pool(struct fixture *f, const char *argument, unsigned int wor
 		.workers = workers,
 		.single_use = single_use,
 		.ready_ms = ready_ms,
+		.on_time = on_time,
+		.userdata = worked,
 	};
 
 	arguments[0] = argument;
@@ -62,6 +79,7 @@ static void on_done(struct worker_task *task, int result, json_object *reply, co
 	int fd;
 
 	seen->n++;
+	seen->order = ++n_done;
 	seen->result = result;
 	snprintf(seen->message, sizeof(seen->message), "%s", message);
 	if (reply) {
@@ -93,7 +111,8 @@ static struct worker_task *submit_overtime(struct fixture *f, struct seen *seen,
 	assert_non_null(task);
 	if (output)
 		assert_int_equal(worker_task_add_output(task, output), 0);
-	worker_task_set_overtime(task, owner, overtime_ms);
+	worker_task_set_owner(task, owner);
+	worker_task_set_overtime(task, overtime_ms);
 	worker_pool_submit(f->pool, task, deadline_ms);
 	assert_int_equal(seen->n, 0); /* never from within */
 	return task;
@@ -351,6 +370,32 @@ static void test_overtime_ends(void **state) {
 	teardown_pool(&f);
 }
 
+/* Who has submitted much does not keep others waiting, and what workers did for whom is told. */
+static void test_turns(void **state) {
+	static const uint64_t owners[] = { 1, 1, 1, 1, 2, 2, 3 };
+	static const unsigned int orders[] = { 1, 4, 6, 7, 2, 5, 3 };
+	struct seen seen[7] = {};
+	struct fixture f;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	n_done = 0;
+	memset(worked, 0, sizeof(worked));
+	for (size_t i = 0; i < 7; i++)
+		submit_overtime(&f, &seen[i], i == 4 ? "slower" : "", 0, 60000, owners[i], 0);
+	for (size_t i = 0; i < 7; i++)
+		wait_for(&f, &seen[i]);
+	for (size_t i = 0; i < 7; i++) {
+		assert_int_equal(seen[i].result, _WORKER_POOL_SUCCESS);
+		assert_int_equal(seen[i].order, orders[i]);
+	}
+	assert_int_equal(worked[0].n, 0);
+	assert_int_equal(worked[1].n, 4);
+	assert_int_equal(worked[2].n, 2);
+	assert_int_equal(worked[3].n, 1);
+	assert_true(worked[2].ms >= 400); /* it slept for 500 */
+	teardown_pool(&f);
+}
+
 /* However many take long: few go on, and all workers are there for others. */
 static void test_overtime_bounds(void **state) {
 	static const char refused[] = "worker timed out: too many other jobs take as long";
@@ -432,7 +477,7 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_queue),	   cmocka_unit_test(test_never_ready),
 		cmocka_unit_test(test_missing),	   cmocka_unit_test(test_free_busy),
 		cmocka_unit_test(test_overtime),   cmocka_unit_test(test_overtime_ends),
-		cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue),
+		cmocka_unit_test(test_turns), cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue),
 	};
 
 	if (argc != 2)

@@ -6,6 +6,8 @@
  * replaced, at most RESTART_BURST at once and RESTART_RATE a second afterwards, so that an image
  * which kills its worker costs others little.
  *
+ * Owners of tasks take turns (worker_pool_next()).
+ *
  * A task has one deadline, from its submission on. A worker that is late is killed, unless its task
  * may take overtime. A worker in overtime has no place in the pool any more: another one is started
  * for it, and it ends with its task; so whatever takes long, others are served by as many workers
@@ -24,6 +26,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,6 +45,8 @@
 #define RESTART_RATE 4 /* a second */
 #define GRACE_MS 200
 #define ENDING_MS 2000
+#define WORKER_NOBODY UINT64_MAX
+#define OWNERS_MAX 32 /* whose last turn is remembered */
 
 enum worker_state {
 	WORKER_STARTING,
@@ -60,6 +65,7 @@ struct worker_task {
 	uint64_t owner;
 	unsigned int overtime_ms;
 	uint64_t queue_until, deadline, limit; /* uv_now: to get a worker, and to be done */
+	uint64_t assigned; /* uv_now */
 	bool cancelled, spoiled;
 	struct worker_pool *pool; /* that it was submitted to; NULL: none yet */
 	struct worker *worker;	  /* that has it; NULL: in the queue */
@@ -96,6 +102,8 @@ struct worker_pool {
 	unsigned int workers, ready_ms, queue_max;
 	bool single_use, freed;
 	void (*on_crash)(const char *path, pid_t pid, const char *message);
+	void (*on_time)(uint64_t owner, uint64_t ms, void *userdata);
+	void *userdata;
 	struct worker_list list;
 	unsigned int n_alive; /* not ENDING, not in overtime */
 	struct worker_task_list queue;
@@ -105,6 +113,11 @@ struct worker_pool {
 	double tokens; /* restarts that are allowed now */
 	uint64_t tokens_at;
 	int64_t next_id;
+	struct worker_turn {
+		uint64_t owner;
+		uint64_t turn; /* 0: none */
+	} turns[OWNERS_MAX];
+	uint64_t last_turn;
 	json_object *features;
 	char trouble[192];
 	struct worker_pool_counters counters;
@@ -125,6 +138,7 @@ struct worker_task *worker_task_new(json_object *request, worker_task_fn fn, voi
 		return NULL;
 	}
 	task->request = request;
+	task->owner = WORKER_NOBODY;
 	task->fn = fn;
 	task->userdata = userdata;
 	return task;
@@ -192,8 +206,11 @@ uint64_t worker_task_output_size(const struct worker_task *task, unsigned int in
 	return index < task->n_fds ? task->output_size[index] : 0;
 }
 
-void worker_task_set_overtime(struct worker_task *task, uint64_t owner, unsigned int overtime_ms) {
+void worker_task_set_owner(struct worker_task *task, uint64_t owner) {
 	task->owner = owner;
+}
+
+void worker_task_set_overtime(struct worker_task *task, unsigned int overtime_ms) {
 	task->overtime_ms = overtime_ms;
 }
 
@@ -273,6 +290,17 @@ static void worker_kill(struct worker *worker) {
 		uv_process_kill(&worker->process, SIGKILL);
 }
 
+/* The task that it has no more, or NULL. */
+static struct worker_task *worker_take_task(struct worker *worker) {
+	const struct worker_pool *pool = worker->pool;
+	struct worker_task *task = worker->task;
+
+	worker->task = NULL;
+	if (task && task->owner != WORKER_NOBODY && pool->on_time)
+		pool->on_time(task->owner, uv_now(pool->loop) - task->assigned, pool->userdata);
+	return task;
+}
+
 /* From here on the worker gets no work; its exit ends it. */
 static void worker_end(struct worker *worker) {
 	if (worker->state != WORKER_ENDING) {
@@ -286,9 +314,8 @@ static void worker_end(struct worker *worker) {
 
 /* The task of a worker that is not to be trusted any more. */
 static void worker_fail(struct worker *worker, int result, const char *message) {
-	struct worker_task *task = worker->task;
+	struct worker_task *task = worker_take_task(worker);
 
-	worker->task = NULL;
 	worker_end(worker);
 	worker_kill(worker);
 	if (task)
@@ -298,7 +325,7 @@ static void worker_fail(struct worker *worker, int result, const char *message) 
 static void worker_on_exit(uv_process_t *process, int64_t status, int term_signal) {
 	struct worker *worker = process->data;
 	struct worker_pool *pool = worker->pool;
-	struct worker_task *task = worker->task;
+	struct worker_task *task = worker_take_task(worker);
 	char message[128];
 
 	worker->exited = true;
@@ -314,7 +341,6 @@ static void worker_on_exit(uv_process_t *process, int64_t status, int term_signa
 			 pool->path, message);
 	if (worker->state != WORKER_ENDING)
 		pool->counters.crashes++;
-	worker->task = NULL;
 	worker_end(worker);
 	uv_timer_stop(&worker->timer);
 	worker_close_handles(worker);
@@ -498,7 +524,7 @@ static void worker_on_reply(struct worker *worker, json_object *reply) {
 			message = json_object_get_string(text);
 	}
 	task->features = json_object_get(worker->features);
-	worker->task = NULL;
+	worker_take_task(worker);
 	uv_timer_stop(&worker->timer);
 	if (pool->single_use || worker->overtime) {
 		if (!worker->overtime)
@@ -649,6 +675,7 @@ static void worker_assign(struct worker *worker, struct worker_task *task) {
 		return;
 	}
 	task->worker = worker;
+	task->assigned = now;
 	uv_timer_start(&worker->timer, worker_on_timer,
 		       task->deadline > now ? task->deadline - now : 0, 0);
 }
@@ -660,6 +687,60 @@ static struct worker *worker_pool_idle(struct worker_pool *pool) {
 		if (worker->state == WORKER_IDLE && !worker->eof)
 			return worker;
 	return NULL;
+}
+
+/* When the owner had his last turn; 0: long ago, or never, or there is none. */
+static struct worker_turn *worker_pool_turn(struct worker_pool *pool, uint64_t owner) {
+	for (size_t i = 0; i < OWNERS_MAX; i++)
+		if (pool->turns[i].turn && pool->turns[i].owner == owner)
+			return &pool->turns[i];
+	return NULL;
+}
+
+static void worker_pool_note_turn(struct worker_pool *pool, uint64_t owner) {
+	struct worker_turn *turn = worker_pool_turn(pool, owner), *oldest = &pool->turns[0];
+
+	if (owner == WORKER_NOBODY)
+		return;
+	for (size_t i = 1; !turn && i < OWNERS_MAX; i++)
+		oldest = pool->turns[i].turn < oldest->turn ? &pool->turns[i] : oldest;
+	*(turn ? turn : oldest) = (struct worker_turn){ owner, ++pool->last_turn };
+}
+
+static unsigned int worker_pool_works_for(const struct worker_pool *pool, uint64_t owner) {
+	const struct worker *worker;
+	unsigned int n = 0;
+
+	TAILQ_FOREACH(worker, &pool->list, link)
+		n += owner != WORKER_NOBODY && worker->task && worker->task->owner == owner;
+	return n;
+}
+
+/*
+ * The task that is next, or NULL: of the owner for whom the fewest workers work, and of several such, of whom had his last turn first. So who
+ * has submitted much does not keep others waiting.
+ */
+static struct worker_task *worker_pool_next(struct worker_pool *pool) {
+	uint64_t turn, best_turn = UINT64_MAX;
+	unsigned int n, best_n = UINT_MAX;
+	struct worker_task *task, *best = NULL;
+
+	TAILQ_FOREACH(task, &pool->queue, link) {
+		const struct worker_turn *last = worker_pool_turn(pool, task->owner);
+
+		n = worker_pool_works_for(pool, task->owner);
+		turn = last ? last->turn : 0;
+		if (n > best_n || (n == best_n && turn >= best_turn))
+			continue;
+		best = task;
+		best_n = n;
+		best_turn = turn;
+		if (!n && !turn)
+			break;
+	}
+	if (best)
+		worker_pool_note_turn(pool, best->owner);
+	return best;
 }
 
 static void worker_pool_on_timer(uv_timer_t *timer) {
@@ -716,7 +797,7 @@ static void worker_pool_update(struct worker_pool *pool) {
 	}
 	/* Functions of tasks may submit tasks: only the list head is looked at after one was
 	 * called. */
-	while ((task = TAILQ_FIRST(&pool->queue)) && (worker = worker_pool_idle(pool))) {
+	while (!TAILQ_EMPTY(&pool->queue) && (worker = worker_pool_idle(pool)) && (task = worker_pool_next(pool))) {
 		TAILQ_REMOVE(&pool->queue, task, link);
 		pool->n_queue--;
 		if (task->cancelled)
@@ -786,6 +867,8 @@ int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
 	pool->workers = options->workers ? options->workers : 1;
 	pool->single_use = options->single_use;
 	pool->on_crash = options->on_crash;
+	pool->on_time = options->on_time;
+	pool->userdata = options->userdata;
 	pool->ready_ms = options->ready_ms ? options->ready_ms : 20000;
 	pool->queue_max = options->queue_max ? options->queue_max : 4096;
 	pool->path = strdup(options->path);

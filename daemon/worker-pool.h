@@ -47,6 +47,9 @@ struct worker_pool_options {
 	unsigned int queue_max;		/* tasks waiting; 0: 4096 */
 	/* a worker has ended by itself; of those that do not get ready one after the other only the first. NULL: nobody asks */
 	void (*on_crash)(const char *path, pid_t pid, const char *message);
+	/* a worker was busy so long with a task of this owner. NULL: nobody asks */
+	void (*on_time)(uint64_t owner, uint64_t ms, void *userdata);
+	void *userdata;
 };
 
 struct worker_pool_counters {
@@ -101,11 +104,14 @@ void worker_task_replace_output(struct worker_task *task, unsigned int index, in
 /* Bytes in the output at index. 0 for none. */
 uint64_t worker_task_output_size(const struct worker_task *task, unsigned int index);
 
+/* Whose work it is: owners take turns. Without, it is nobody's, and comes first. */
+void worker_task_set_owner(struct worker_task *task, uint64_t owner);
+
 /*
  * A worker that has the task when its deadline comes may go on for so long, unless too many do so
  * for the same owner, or at all. Submitted without time, it may wait for a worker as long.
  */
-void worker_task_set_overtime(struct worker_task *task, uint64_t owner, unsigned int overtime_ms);
+void worker_task_set_overtime(struct worker_task *task, unsigned int overtime_ms);
 
 /* Consumes the task; its function is called later, never from within. */
 void worker_pool_submit(struct worker_pool *pool, struct worker_task *task,

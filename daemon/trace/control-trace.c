@@ -273,14 +273,14 @@ static void control_trace_on_wake(struct trace_session *session, void *userdata)
 	varlink_call_wake(trace->call);
 }
 
-static int control_trace_refuse(struct varlink_call *call, int r, uint32_t pid) {
+static int control_trace_refuse(struct varlink_call *call, const struct trace_table *table, int r, uint32_t pid) {
 	char text[128];
 
 	switch (r) {
 	case TRACE_E_SESSIONS:
 		return control_error_limit(call, "traces", TRACE_SESSIONS_MAX);
 	case TRACE_E_USER:
-		return control_error_limit(call, "traces of one user", TRACE_SESSIONS_UID_MAX);
+		return control_error_limit(call, "traces of one user (quota-traces)", trace_table_quota(table));
 	case TRACE_E_GONE:
 		snprintf(text, sizeof(text), "%u: there is no such process", pid);
 		return control_error_argument(call, "pids", text);
@@ -320,7 +320,7 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 	else if (r == 0) {
 		r = trace_session_new(&trace->session, daemon->traces, &config, &bad_pid);
 		if (r)
-			r = control_trace_refuse(call, r, bad_pid);
+			r = control_trace_refuse(call, daemon->traces, r, bad_pid);
 	}
 	if (!trace->session) {
 		control_trace_free(trace);

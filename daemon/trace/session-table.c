@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config.h"
 #include "interest-page.h"
 #include "log.h"
 #include "session-private.h"
@@ -174,6 +175,10 @@ void trace_table_announce(struct trace_table *table) {
 		uv_timer_stop(&table->timer);
 	else if (!uv_is_active((uv_handle_t *)&table->timer))
 		uv_timer_start(&table->timer, table_on_timer, TABLE_BUSY_MS, 0);
+}
+
+unsigned int trace_table_quota(const struct trace_table *table) {
+	return table->config ? (*table->config)->quota_traces : TRACE_SESSIONS_MAX / 2;
 }
 
 void trace_table_look_again(struct trace_table *table) {

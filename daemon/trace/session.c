@@ -347,7 +347,7 @@ static int session_link(struct trace_session *session, struct trace_table *table
 	}
 	if (place == TRACE_SESSIONS_MAX)
 		return TRACE_E_SESSIONS;
-	if (n_mine >= TRACE_SESSIONS_UID_MAX)
+	if (n_mine >= trace_table_quota(table))
 		return TRACE_E_USER;
 	session->table = table;
 	session->index = place;

@@ -15,7 +15,6 @@
 #include "source.h"
 
 #define TRACE_SESSIONS_MAX 8
-#define TRACE_SESSIONS_UID_MAX 4
 #define TRACE_BUFFER_DEFAULT ((size_t)64 << 20) /* of a session */
 #define TRACE_CHUNK_SIZE ((size_t)384 << 10) /* of records in one reply: 512 KiB in base64 */
 
@@ -26,7 +25,7 @@ struct trace_table;
 enum {
 	_TRACE_E_SUCCESS,
 	TRACE_E_SESSIONS, /* there are TRACE_SESSIONS_MAX */
-	TRACE_E_USER, /* the caller has TRACE_SESSIONS_UID_MAX */
+	TRACE_E_USER, /* the caller has trace_table_quota() */
 	TRACE_E_GONE, /* one of the pids: see bad_pid */
 	TRACE_E_FOREIGN, /* likewise: not the caller's */
 	TRACE_E_EXCLUDED, /* likewise: left alone by the configuration */
@@ -35,6 +34,8 @@ enum {
 /* Both are borrowed, and may be NULL; config: where the one that holds is found. 0 or -ENOMEM. */
 int trace_table_new(struct trace_table **tablep, uv_loop_t *loop, struct interest_writer *interest,
 		    const struct config *const *config);
+/* How many sessions one user may have. */
+unsigned int trace_table_quota(const struct trace_table *table);
 /* After a change of who is excluded: what is known of processes is asked anew, and those that nobody means any more are told. */
 void trace_table_look_again(struct trace_table *table);
 /* Ends all sessions (each one's `wake` is called a last time) and the timer; nothing new starts. */

@@ -277,7 +277,7 @@ static void test_limits(void **state) {
 	struct trace_config config;
 	unsigned int n = 0;
 
-	for (unsigned int i = 0; i < TRACE_SESSIONS_UID_MAX; i++)
+	for (unsigned int i = 0; i < trace_table_quota(world.table); i++)
 		start_usual(&clients[n++]);
 	config = usual_config(&clients[n]);
 	assert_int_equal(start_session(&clients[n], &config), TRACE_E_USER);

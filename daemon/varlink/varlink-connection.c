@@ -400,9 +400,24 @@ static int read_peer(struct varlink_connection *connection) {
 	return 0;
 }
 
+/* Answers, as far as it can be done at once, the call that a client one too many is about to make. */
+static void refuse_connection(struct varlink_connection *connection) {
+	const struct varlink_server *server = connection->server;
+	char text[256];
+	uv_buf_t buffer;
+	int n;
+
+	if (!server->limit_error)
+		return;
+	n = snprintf(text, sizeof(text), "{\"error\":\"%s\",\"parameters\":{\"what\":\"connections of one user\",\"limit\":%u}}",
+		     server->limit_error, server->connections_per_uid_max);
+	buffer = uv_buf_init(text, (unsigned int)n + 1);
+	if (n < (int)sizeof(text))
+		uv_try_write((uv_stream_t *)&connection->pipe, &buffer, 1);
+}
+
 /*
- * Takes a client from the queue of @listener. One too many is sent away without a word: varlink has
- * none for it.
+ * Takes a client from the queue of @listener. One too many is sent away.
  */
 void connection_accept(struct varlink_listener *listener) {
 	struct varlink_server *server = listener->server;
@@ -425,8 +440,11 @@ void connection_accept(struct varlink_listener *listener) {
 		r = read_peer(connection);
 	if (!r && server->n_connections >= server->connections_max)
 		r = -EDQUOT;
-	if (!r)
+	if (!r) {
 		r = server_user_acquire(server, connection->peer.uid, &connection->user);
+		if (r == -EDQUOT)
+			refuse_connection(connection);
+	}
 	if (r) {
 		server->counters.refused += r == -EDQUOT;
 		connection->state = CONNECTION_CLOSED;

@@ -53,7 +53,7 @@ struct varlink_server {
 	struct varlink_listener *listeners;
 	struct varlink_user *users;
 	struct varlink_connection *connections;
-	char *vendor, *product, *version, *url;
+	char *vendor, *product, *version, *url, *limit_error;
 	unsigned int connections_max, connections_per_uid_max, stall_ms;
 	size_t message_max, output_mark, bytes_per_uid_max;
 	struct varlink_server_counters counters;

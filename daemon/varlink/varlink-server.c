@@ -147,6 +147,7 @@ static void server_destroy(struct varlink_server *server) {
 	free(server->product);
 	free(server->version);
 	free(server->url);
+	free(server->limit_error);
 	free(server);
 }
 
@@ -191,6 +192,7 @@ int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop,
 	server->url = copy(options->url);
 	server->connections_max = options->connections_max ?: 4096;
 	server->connections_per_uid_max = options->connections_per_uid_max ?: 128;
+	server->limit_error = options->limit_error ? copy(options->limit_error) : NULL;
 	server->message_max = options->message_max ?: VARLINK_MESSAGE_MAX;
 	server->output_mark = options->output_mark ?: 256 * 1024;
 	server->bytes_per_uid_max = options->bytes_per_uid_max ?: 256 * 1024 * 1024;
@@ -210,6 +212,10 @@ int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop,
 	server->n_handles = 1;
 	*serverp = server;
 	return 0;
+}
+
+void varlink_server_set_connections_per_uid_max(struct varlink_server *server, unsigned int max) {
+	server->connections_per_uid_max = max;
 }
 
 static void on_listener_closed(uv_handle_t *handle) {

@@ -54,6 +54,9 @@ struct varlink_server_options {
 	const char *vendor, *product, *version, *url; /* GetInfo; copied */
 	unsigned int connections_max;                 /* 0: 4096 */
 	unsigned int connections_per_uid_max;         /* 0: 128 */
+	/* an error with members what and limit, as which the first call of a connection too many of one uid is answered; NULL: it is closed
+	 * without a word */
+	const char *limit_error;
 	size_t message_max;                           /* bytes of a call; 0: 16 MiB */
 	size_t output_mark; /* bytes queued to a client above which producers and further calls
 			       wait; 0: 256 KiB */
@@ -87,6 +90,8 @@ int varlink_server_add_interface(struct varlink_server *server, const char *text
 				 struct varlink_fault *fault);
 int varlink_server_listen(struct varlink_server *server, const char *path, mode_t mode);
 int varlink_server_listen_consume(struct varlink_server *server, int fd);
+/* From now on; connections that there are stay. */
+void varlink_server_set_connections_per_uid_max(struct varlink_server *server, unsigned int max);
 unsigned int varlink_server_connections(const struct varlink_server *server);
 
 /* So far. */

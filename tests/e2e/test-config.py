@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of a file, and their changes while the daemon and programs run; processes that are excluded."""
 import os
-import signal
 import subprocess
 import tempfile
 
+from configured import Configured
 from harness import COUNTER, CTL, GPUPROBED, SHIM, SIM, VEC_ADD, Daemon, check, equal, main, need, wait_until
 from live import LIVE, THREADS, Live
 from tracing import CALL, Trace
@@ -14,36 +14,6 @@ from varlink import Connection, VarlinkError
 need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, VEC_ADD, os.path.join(SIM, "libcuda.so.1"))
 RUN = (VEC_ADD, "--threads", "64", "--launches", "3")
 COUNTED = 3 * 256 # whole blocks
-
-
-class Configured(Daemon):
-    """A daemon with a file."""
-    def __init__(self, text=""):
-        self.file = tempfile.NamedTemporaryFile(mode="w", prefix="gpuprobed-", suffix=".conf")
-        os.fchmod(self.file.fileno(), 0o644)
-        self.write(text)
-        super().__init__(f"--config={self.file.name}")
-
-    def write(self, text):
-        self.file.seek(0)
-        self.file.truncate()
-        self.file.write(text)
-        self.file.flush()
-
-    def hup(self, said):
-        """SIGHUP; waits until the log says that."""
-        at = len(self.text())
-        self.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: said in self.text()[at:], said)
-        return self.text()[at:]
-
-    def reload(self, text):
-        self.write(text)
-        return self.hup("reload: done")
-
-    def page(self):
-        with open(self.directory + "/interest", "rb") as file:
-            return file.read()
 
 
 def ran(daemon, **more):

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Each quota of a user, configured to be small: what is over it is told so, with the name of the setting, and has it when the quota is raised by a reload."""
+import base64
+import os
+
+from configured import Configured
+from harness import COUNTER, GPUPROBED, SOURCE, check, equal, main, need, wait_until
+from tracing import Trace
+from varlink import Connection, VarlinkError
+from wire import IMAGE, MIRROR, PTX, Closed, Shim, memfd, message
+
+need(GPUPROBED, COUNTER)
+with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as ptx_file:
+    VEC_ADD = ptx_file.read()
+with open(COUNTER, "rb") as object_file:
+    OBJECT = base64.b64encode(object_file.read()).decode()
+HANG = ("--image-worker-argument=--test-fault=hang",)
+
+
+def refused(bus, method, **parameters):
+    try:
+        try:
+            bus.send(method, **parameters)
+        except BrokenPipeError: # the answer may be there before the question
+            pass
+        bus.receive()
+    except VarlinkError as error:
+        return error.error, error.parameters
+    return None
+
+
+def over(what, limit):
+    return "LimitExceeded", {"what": what, "limit": limit}
+
+
+def send(shim, data):
+    fd = memfd(data)
+    shim.send(message(IMAGE, len(data), PTX, 0, 9, 0, 0, 0), fd)
+    os.close(fd)
+
+
+def test_connections():
+    with Configured("quota-connections = 2\n") as daemon:
+        shims = [Shim(daemon.directory), Shim(daemon.directory, role=MIRROR)]
+        try:
+            Shim(daemon.directory)
+            check(False, "a third connection")
+        except Closed:
+            pass
+        check("quota-connections" in daemon.why()[0]["reason"], daemon.why())
+        daemon.reload("quota-connections = 3\n")
+        shims.append(Shim(daemon.directory))
+        for shim in shims:
+            shim.close()
+
+
+def test_clients():
+    with Configured("quota-clients = 2\n") as daemon:
+        held = []
+
+        def connect():
+            """The daemon may have to see the end of an earlier connection first."""
+            bus = Connection(daemon.directory)
+            if refused(bus, "Status"):
+                return False
+            held.append(bus)
+            return True
+        wait_until(connect, "a first connection")
+        wait_until(connect, "a second connection")
+        equal(refused(Connection(daemon.directory), "Status"), over("connections of one user", 2))
+        daemon.reload("quota-clients = 3\n")
+        wait_until(connect, "a third connection")
+        for bus in held:
+            bus.close()
+
+
+def test_attachments():
+    with Configured("quota-attachments = 2\n") as daemon:
+        bus = Connection(daemon.directory)
+        bus.call("Attach", object=OBJECT)
+        bus.call("Attach", object=OBJECT)
+        equal(refused(bus, "Attach", object=OBJECT), over("attachments of one user (quota-attachments)", 2))
+        equal(len(bus.call("List")["attachments"]), 2)
+        daemon.reload("quota-attachments = 3\n")
+        bus.call("Attach", object=OBJECT)
+        bus.close()
+
+
+def test_traces():
+    with Configured("quota-traces = 1\n") as daemon:
+        trace = Trace(daemon.directory, sources=["shim"])
+        bus = Connection(daemon.directory)
+        bus.send("Trace", more=True, sources=["shim"])
+        try:
+            bus.receive()
+            check(False, "a second trace")
+        except VarlinkError as error:
+            equal((error.error, error.parameters), over("traces of one user (quota-traces)", 1))
+        bus.close()
+        daemon.reload("quota-traces = 2\n")
+        second = Trace(daemon.directory, sources=["shim"])
+        second.close()
+        trace.close()
+
+
+def test_images():
+    """In work at a time: their number, and their bytes."""
+    for setting, size, more in ("quota-images = 1\n", 1, "quota-images = 2\n"), ("quota-image-bytes = 1K\n", 600, "quota-image-bytes = 1500\n"):
+        with Configured("deadline-ms = 60000\n" + setting, *HANG) as daemon:
+            daemon.attach()
+            first, second = Shim(daemon.directory, timeout=60), Shim(daemon.directory, timeout=60)
+            send(first, b"a" * size)
+            wait_until(lambda: daemon.status()["counters"]["images"] == 1, "the first is there")
+            new, _, reason, _ = second.image(b"b" * size)
+            check(new is None and reason.startswith("quota: other images of uid"), reason)
+            check(setting.strip().split(" = ")[0] in reason, reason)
+            daemon.reload("deadline-ms = 60000\n" + more)
+            send(second, b"b" * size)
+            third = Shim(daemon.directory, timeout=60)
+            wait_until(lambda: daemon.status()["counters"]["images"] == 3, "the next is there")
+            check(third.image(b"c" * size)[2].startswith("quota:"), "two are in work")
+            for shim in first, second, third:
+                shim.close()
+
+
+def test_compile_seconds():
+    """A worker that hangs until the deadline has used it up: for images, and for what is attached."""
+    with Configured("deadline-ms = 2000\ncompile-ms = 0\nquota-compile-seconds = 1\n", *HANG) as daemon:
+        daemon.attach()
+        shim = Shim(daemon.directory, timeout=60)
+        check("quota" not in shim.image(b"first")[2], "the first")
+        reason = shim.image(b"second")[2]
+        equal(reason, f"quota: workers have worked enough for uid {os.getuid()} in this minute (quota-compile-seconds = 1)")
+        bus = Connection(daemon.directory)
+        equal(refused(bus, "Attach", object=OBJECT), over("seconds of workers for one user in a minute (quota-compile-seconds)", 1))
+        daemon.reload("deadline-ms = 2000\nquota-compile-seconds = 60\n")
+        bus.call("Attach", object=OBJECT)
+        check("quota" not in shim.image(b"third")[2], "with more")
+        shim.close()
+        bus.close()
+
+
+def test_maps():
+    """Memory of him who attached, and copies of maps in processes."""
+    with Configured("deadline-ms = 60000\nquota-instances = 1\n") as daemon:
+        daemon.attach()
+        first, second = Shim(daemon.directory, timeout=60), Shim(daemon.directory, timeout=60)
+        maps = [shim.image(VEC_ADD)[3][0][0] for shim in (first, second)]
+        fd, _, _ = first.instance(maps[0])
+        os.close(fd)
+        fd, _, _ = second.instance(maps[1], device=1)
+        equal(fd, None, "a second copy")
+        check("quota-instances" in daemon.why()[0]["reason"], daemon.why()[0])
+        daemon.reload("deadline-ms = 60000\nquota-instances = 2\nquota-map-bytes = 4K\n")
+        equal(second.instance(maps[1], device=1)[0], None, "memory for a second copy")
+        check("quota-map-bytes" in daemon.why()[0]["reason"], daemon.why()[0])
+        daemon.reload("deadline-ms = 60000\nquota-instances = 2\n")
+        fd, _, _ = second.instance(maps[1], device=1)
+        os.close(fd)
+        first.close()
+        second.close()
+
+
+if __name__ == "__main__":
+    main([test_connections, test_clients, test_attachments, test_traces, test_images, test_compile_seconds, test_maps])
