@@ -155,7 +155,10 @@ class World:
     """What belongs to the owner: attachments, a process that has their probes, and what came of it."""
     def __init__(self, owner, application):
         self.owner, self.application = owner, application
-        self.ids = {name: owner.get("Attach", object=OBJECTS[name])["attachments"][0] for name in ("counter", "memory_histogram", "rings", "log")}
+        attached = {name: owner.get("Attach", object=OBJECTS[name]) for name in ("counter", "memory_histogram", "rings", "log")}
+        self.ids = {name: reply["attachments"][0] for name, reply in attached.items()}
+        self.counter = str(attached["counter"]["maps"][0]["id"])
+        owner.get("ExportMap", map=self.counter, name="test_counter")
         replaced = application.ask("load")[1]
         check(replaced["replaced"], replaced)
 
@@ -236,6 +239,18 @@ def trace_probe(world, user):
     return not any("callers who may not attach" in line for line in reply["missing"] or [])
 
 
+def export(world, user):
+    got = [allowed(user.call("ExportMap", map="accesses", name="test_accesses")),
+           any(e["name"] == "test_counter" for e in user.get("ListExports")["exports"]), allowed(user.call("UnexportMap", map="accesses"))]
+    return both(*got)
+
+
+def metrics(world, user):
+    text = user.get("Metrics")["text"]
+    check("gpuprobe" in text, text)
+    return "test_counter" in text
+
+
 def clear_cache(world, user):
     return allowed(user.call("ClearCache"))
 
@@ -258,14 +273,16 @@ TABLE = (
      lambda w, u: both(simply("ShowProgram", program=str(w.ids["rings"]["id"]))(w, u), simply("ShowKernel", kernel="vectorAdd")(w, u)), "yes no yes yes no"),
     ("what was probed in processes of the owner, and why not", ("Why", "ListKernels"), lambda w, u: both(lists_outcomes(w, u), lists_kernels(w, u)),
      "yes no yes yes no"),
+    ("export its maps as metrics, list exports, and end them", ("ExportMap", "ListExports", "UnexportMap"), export, "yes no yes yes no"),
+    ("metrics of its exported maps", ("Metrics",), metrics, "yes no yes yes no"),
     ("list what the cache has of the owner's processes", ("ListCache",), lists("ListCache", "entries", lambda _, e: e["uid"] == OWNER), "yes no yes yes no"),
     ("clear the cache", ("ClearCache",), clear_cache, "yes yes no no no"),
     ("trace processes of all users", ("Trace",), trace_all, "yes yes no no no"),
     ("trace processes of the owner", ("Trace",), lambda w, u: both(trace_process(w, u), trace(filter={"uid": OWNER})(w, u)), "yes yes yes yes no"),
     ("trace with probes of one's own in the kernel", ("Trace",), trace_probe, "yes yes no no no"),
     ("have workers asked for a sign of life", ("Examine",), ping_workers, "yes yes no no no"),
-    ("state of the daemon and its cache, passes, hooks", ("Status", "Examine", "CacheStatus", "ListPasses", "ListHooks"),
-     lambda w, u: both(*(simply(m)(w, u) for m in ("Status", "Examine", "CacheStatus", "ListPasses", "ListHooks"))), "yes yes yes yes yes"),
+    ("state and metrics of the daemon and its cache, passes, hooks", ("Status", "Metrics", "Examine", "CacheStatus", "ListPasses", "ListHooks"),
+     lambda w, u: both(*(simply(m)(w, u) for m in ("Status", "Metrics", "Examine", "CacheStatus", "ListPasses", "ListHooks"))), "yes yes yes yes yes"),
 )
 
 
