@@ -234,6 +234,9 @@ class Preload(Case):
         self.check("preload.library", "ok", path)
         self.write(os.path.dirname(path) + "/libgpuprobe-sass.so")
         self.check("preload.sass", "ok", "libgpuprobe-sass.so")
+        self.check("preload.cupti", "warning", "by events", "install the package")
+        self.write(os.path.dirname(path) + "/libgpuprobe-cupti.so")
+        self.check("preload.cupti", "ok", "libgpuprobe-cupti.so")
 
 
 class Reach(Case):

@@ -220,10 +220,13 @@ class Edit(Case):
                          [(LIBRARY, "/usr/lib/gpuprobe/" + NAME), ("/run/gpuprobe", "/run/gpuprobe")])
         for mount in edits["mounts"]:
             self.assertIn("ro", mount["options"])
-        with open(self.at("/usr/lib/gpuprobe/libgpuprobe-sass.so"), "wb"):
-            pass
+        beside = ["/usr/lib/gpuprobe/libgpuprobe-sass.so", "/usr/lib/gpuprobe/libgpuprobe-cupti.so"]
+        for path in beside:
+            with open(self.at(path), "wb"):
+                pass
         mounts = json.loads(self.ctl("cdi", LIBRARY))["devices"][0]["containerEdits"]["mounts"]
-        self.assertEqual(mounts[1]["hostPath"], "/usr/lib/gpuprobe/libgpuprobe-sass.so")
+        self.assertEqual([mount["hostPath"] for mount in mounts[1:3]], beside)
+        self.assertEqual([mount["containerPath"] for mount in mounts[1:3]], beside)
         os.chmod(self.at(LIBRARY), 0o666)
         self.ctl("cdi", LIBRARY, status=ERROR, error=f"{LIBRARY}: others than root may write to it (mode 0666)")
         os.unlink(self.at(LIBRARY))

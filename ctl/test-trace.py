@@ -312,6 +312,20 @@ class Formats(Case):
         self.assertEqual([item.get('parent') for item in items[3:]], [1, 3, 2, None])
         self.assertEqual(self.items([t.clock(0, 0), t.call('cuMemcpyHtoD_v2', 10, 20, (1, 2, 3), sequence=1), t.kernel(30, 40, sequence=1)])[2]['name'], 'cuMemcpyHtoD')
 
+    def test_notes(self):
+        'What the shim says of a process is in the trace, and told to who reads it; no report takes it for an event of the program.'
+        records = [t.start(), t.process(10), t.note(b'kernels are timed by events, not by CUPTI: why', 50 * US), t.call('cuInit', 100 * US, 200 * US, (0,), sequence=1), t.stop()]
+        line = 'kernels are timed by events, not by CUPTI: why'
+        told = f'gpuprobectl: process 10 (python): {line}\n'
+        self.assertIn(f'python[10] --- {line} ---\n', self.trace(records))
+        for name in 'jsonl', 'csv', 'chrome', 'perfetto', 'folded', 'jsonl-seed':
+            self.ctl('trace', f'--cgroup={self.file("notes", b"".join(records))}', f'--format={name}', '-o', f'notes.{name}', stderr=None)
+        items = self.items(records, stderr=told)
+        self.assertEqual([(item['type'], item['name'], item['ts_ns'], item['pid']) for item in items if item['type'] == 'note'], [('note', line, 50 * US, 10)])
+        self.assertIn(f',note,shim,10,', self.trace(records, '--format=csv', stderr=told))
+        summary = json.loads(self.ctl('--json', 'trace', 'report', 'notes.jsonl'))
+        self.assertEqual((summary['summary']['userspace']['calls'], 'note' in json.dumps(summary)), (1, True), summary)
+
     def test_names(self):
         'What a name means changes; processes and threads do, too. Texts are foreign.'
         items = self.items([t.process(10, comm=b'one'), t.name(t.KERNEL_NAME, 1, b'a', pid=10), t.kernel(10, 20, function=1), t.name(t.KERNEL_NAME, 1, b'b', pid=10),
@@ -522,6 +536,9 @@ class Options(Case):
         asked = self.asked('--kernel')
         self.assertEqual((asked.get('hooks'), set(asked['sources'])), (None, every))
         self.assertEqual(set(self.asked('--gpu')['sources']), {'gpu', *every})
+        self.assertEqual(self.asked('--gpu=events'), self.asked('--gpu'))
+        self.assertEqual(set(self.asked('--gpu=cupti')['sources']), {'cupti', *every})
+        self.assertEqual(self.asked('--backend=cupti', '-e', 'launch')['sources'], ['shim', 'cupti'])
         self.assertEqual(self.asked('--backend=shim'), {'sources': ['shim']})
         self.assertEqual(set(self.asked('--backend=bpf', '--kernel')['sources']), {'bpf', 'kernel'})
         self.assertEqual(self.asked('--backend=auto'), {})
@@ -581,6 +598,8 @@ class Options(Case):
                 (['--backend=ptrace'], '--backend: ptrace is none of auto, shim, bpf, cupti'), (['--format=xml'], '--format: xml is none of text, jsonl, jsonl-seed, chrome, perfetto, folded, csv, table, raw'),
                 (['--probe=x'], '--probe: x does not begin with k:, u: or t:'), (['-p', '1', '--', 'ls'], 'trace takes -p or a CMD, not both'),
                 (['-p', '1', '--uid=0'], '--uid and --comm are for all processes: not with -p or a CMD'), (['-c', '--format=csv'], 'trace takes -c or --format, not both'),
+                (['--gpu=nvml'], '--gpu: nvml is none of events, cupti'), (['--gpu='], '--gpu: "" is none of events, cupti'),
+                (['--backend=cupti', '--backend=bpf'], '--gpu needs the shim: not with --backend=bpf'),
                 (['--gpu', '--backend=bpf'], '--gpu needs the shim: not with --backend=bpf'), (['--discover', '-e', 'cuInit'], '--discover counts functions of the kernel: it goes with hooks only'),
                 (['--json', '-c'], 'trace takes --json or another format, not both')):
             self.usage('trace', *args, text=text)

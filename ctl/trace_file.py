@@ -5,7 +5,7 @@ import re
 import struct
 
 START, PROCESS, THREAD, NAME, CALL, IOCTL, EVENT, KERNEL, CLOCK, LOST, STACK, STOP = range(1, 13)
-CTXSW = 13
+CTXSW, NOTE = 13, 14
 DAEMON, SHIM, BPF, GPU = range(4)
 FUNCTION_NAME, KERNEL_NAME, HOOK_NAME, LIBRARY_NAME = range(1, 5)
 BEGINNING = 1_000_000_000_000 # CLOCK_MONOTONIC; times below are since then
@@ -74,6 +74,10 @@ def clock(time, gpu, pid=10, device=0, drift=0, error=0):
 
 def lost(count, time=0, pid=0, tid=0, source=SHIM):
     return record(LOST, struct.pack('<QIIQ', BEGINNING + time, pid, tid, count), source)
+
+
+def note(text, time=0, pid=10):
+    return record(NOTE, struct.pack('<QII', BEGINNING + time, pid, 0) + text, SHIM)
 
 
 def stack(number, frames):

@@ -173,6 +173,7 @@ static void test_bad_file(void **state) {
 		{ "exclude = exe=a", ":1: exclude = exe=a: expected an absolute path or a glob after exe=" },
 		{ "exclude = uid=x", ":1: exclude = uid=x: expected a number after uid=" },
 		{ "exclude = pid=1", ":1: exclude = pid=1: expected uid=N, exe=PATH, comm=NAME or cgroup=PATH" },
+		{ "cupti = libcupti.so", ":1: cupti = libcupti.so: expected an absolute path of at most 255 bytes" },
 		{ "sanitizer = lib.so", ":1: sanitizer = lib.so: expected an absolute path of at most 255 bytes" },
 	};
 	char expected[CONFIG_ERROR_SIZE], many[CONFIG_LIST_MAX * 32] = "";

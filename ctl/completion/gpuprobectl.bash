@@ -78,7 +78,11 @@ _gpuprobectl() {
 		return
 		;;
 	--backend)
-		mapfile -t COMPREPLY < <(compgen -W "auto shim bpf" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "auto shim bpf cupti" -- "$word")
+		return
+		;;
+	--gpu)
+		mapfile -t COMPREPLY < <(compgen -W "events cupti" -- "$word")
 		return
 		;;
 	--format)

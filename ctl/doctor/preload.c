@@ -64,19 +64,29 @@ static void look_library(const struct doctor *doctor, struct finding *finding) {
 		doctor_say(finding, DOCTOR_FAILED, "reinstall the package libgpuprobe-shim", "%.900s", reason);
 }
 
-static void look_sass(const struct doctor *doctor, struct finding *finding) {
+/* A library that lies beside the shim: without it, this cannot be done. */
+static void look_beside(const struct doctor *doctor, struct finding *finding, const char *name, const char *without) {
 	char path[4096] = LAUNCH_SHIM;
 
-	strcpy(strrchr(path, '/'), "/libgpuprobe-sass.so");
+	snprintf(strrchr(path, '/'), 64, "/%s", name);
 	if (doctor_exists(doctor, path))
 		doctor_say(finding, DOCTOR_OK, NULL, "%.900s", path);
 	else
-		doctor_say(finding, DOCTOR_WARNING, "install the package libgpuprobe-shim", "%.900s is not there: machine code that is loaded cannot be probed", path);
+		doctor_say(finding, DOCTOR_WARNING, "install the package libgpuprobe-shim", "%.900s is not there: %s", path, without);
+}
+
+static void look_sass(const struct doctor *doctor, struct finding *finding) {
+	look_beside(doctor, finding, "libgpuprobe-sass.so", "machine code that is loaded cannot be probed");
+}
+
+static void look_cupti(const struct doctor *doctor, struct finding *finding) {
+	look_beside(doctor, finding, "libgpuprobe-cupti.so", "traces with --gpu=cupti time kernels by events");
 }
 
 const struct doctor_check doctor_preload_checks[] = {
 	{ "preload.library", "the library that is installed", look_library },
 	{ "preload.sass", "the library of the SASS engine", look_sass },
+	{ "preload.cupti", "the library for times by CUPTI", look_cupti },
 	{ "preload.enabled", "the library in all programs", look_file },
 	{},
 };

@@ -38,10 +38,24 @@ static json_object *mount(const char *host, const char *container) {
 	return mount;
 }
 
+/* A library that lies beside the shim and that it loads where it is wanted: mounted if it is installed. */
+static void add_beside(json_object *mounts, int root, const char *library, const char *name) {
+	char path[4096 + 32], container[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%.*s/%s", (int)(strrchr(library, '/') - library), library, name);
+	snprintf(container, sizeof(container), CONTAINER_FOLDER "/%s", name);
+	fd = preload_open_in_root(root, path, O_PATH);
+	if (fd < 0)
+		return;
+	close(fd);
+	json_object_array_add(mounts, mount(path, container));
+}
+
 int cdi_print(struct ctl *ctl, int root, const char *library) {
 	json_object *out, *edits, *mounts, *env, *device, *devices;
-	char resolved[4096], sass[4096 + 32], reason[CHECK_REASON_SIZE];
-	int fd, r;
+	char resolved[4096], reason[CHECK_REASON_SIZE];
+	int r;
 
 	r = (int)check_library(root, library, resolved, reason);
 	if (r)
@@ -53,12 +67,8 @@ int cdi_print(struct ctl *ctl, int root, const char *library) {
 	device = json_object_new_object();
 	devices = json_object_new_array();
 	json_object_array_add(mounts, mount(resolved, CONTAINER_FOLDER "/" PRELOAD_LIBRARY));
-	snprintf(sass, sizeof(sass), "%.*s/libgpuprobe-sass.so", (int)(strrchr(resolved, '/') - resolved), resolved);
-	fd = preload_open_in_root(root, sass, O_PATH);
-	if (fd >= 0) {
-		close(fd);
-		json_object_array_add(mounts, mount(sass, CONTAINER_FOLDER "/libgpuprobe-sass.so"));
-	}
+	add_beside(mounts, root, resolved, "libgpuprobe-sass.so");
+	add_beside(mounts, root, resolved, "libgpuprobe-cupti.so");
 	json_object_array_add(mounts, mount(PATHS_SYSTEM_DIR, PATHS_SYSTEM_DIR));
 	json_object_array_add(env, json_object_new_string("LD_PRELOAD=" CONTAINER_FOLDER "/" PRELOAD_LIBRARY));
 	json_object_object_add(edits, "env", env);
