@@ -29,8 +29,8 @@ def record(sequence, tag, pid, time_ns, context=0x35):
 
 # two processes in turn, a loss, another user's, one that is there to the end
 RECORDS = b''.join([record(7, START, SELF, 1 * MS), record(8, END, SELF, 3 * MS), record(9, START, 2**31 - 1, 3 * MS + 85_000, 0x38),
-                    record(10, END, 2**31 - 1, 5 * MS, 0x38), record(13, START, 0, 6 * MS, 0), record(14, END, 0, 7 * MS, 0), record(15, RESET, 0, 7 * MS, 0),
-                    record(16, START, SELF, 8 * MS)])
+                    record(10, END, 2**31 - 1, 5 * MS, 0x38), record(13, START, 0, 8 * MS, 0), record(14, END, 0, 9 * MS, 0), record(15, RESET, 0, 9 * MS, 0),
+                    record(16, START, SELF, 12 * MS)])
 
 
 class Ctxsw(unittest.TestCase):
@@ -87,9 +87,9 @@ class Ctxsw(unittest.TestCase):
             ('another user', 'X', None, {'began': 'SIMPLE_START', 'ended': 'SIMPLE_END'}),
             ('ENGINE_RESET', 'i', None, None),
             (name, 'B', '0x35', {'began': 'SIMPLE_START', **({} if INITIAL else {'host_pid': SELF})})])
-        # to a step of the timer
+        # to a step of the timer, and what little the estimated drift is off
         for item, duration in zip(contexts, (2 * MS, 2 * MS - 85_000, MS)):
-            self.assertAlmostEqual(item['dur_ns'], duration, delta=64)
+            self.assertAlmostEqual(item['dur_ns'], duration, delta=2000)
         self.assertEqual([item.get('pid') for item in contexts], [SELF if INITIAL else None, 2**31 - 1 if INITIAL else None, None, None, SELF if INITIAL else None])
         self.assertTrue(all(item['source'] == 'gpu' and item['class'] == 'ctxsw' for item in contexts))
         self.assertEqual([item['count'] for item in items if item['type'] == 'lost'], [2])
@@ -120,14 +120,14 @@ class Ctxsw(unittest.TestCase):
         self.assertEqual(one['summary'], other['summary'])
         device = one['ctxsw']['devices'][0]
         self.assertEqual((device['device'], device['contexts'], device['between']['count']), (0, 4, 1))
-        self.assertAlmostEqual(device['switching_ns'], 85_000, delta=64)
+        self.assertAlmostEqual(device['switching_ns'], 85_000, delta=2000)
         self.assertEqual(device['busy_ns'] + device['switching_ns'] + device['idle_ns'], device['observed_ns'])
-        self.assertAlmostEqual(device['idle_ns'], 2 * MS, delta=128)
+        self.assertAlmostEqual(device['idle_ns'], 6 * MS, delta=4000)
         self.assertEqual({row['name']: row['count'] for row in one['ctxsw']['processes']},
                          {f'{COMM}[{SELF}]' if INITIAL else f'pid[{SELF}]': 2, 'pid[2147483647]': 1, 'another user': 1})
         text = self.report(raw, '--ctxsw').decode()
         self.assertRegex(text, r'GPU 0: 4 contexts, one after another in [\d.]+ ms\n  busy ')
-        self.assertRegex(text, r'a switch takes 85\.\d\d us \(p50\)')
+        self.assertRegex(text, r'a switch takes 8\d\.\d\d us \(p50\)')
         self.assertIn('The trace has no context switches', self.report(t.start() + t.stop(1, 1, 0), '--ctxsw').decode())
         for format in ('chrome', 'csv', 'table', 'text', 'perfetto', 'folded', 'jsonl-seed'):
             self.report(raw, '--format', format)
