@@ -343,7 +343,9 @@ static int walk_type(struct walk *walk, const struct part *part, uint32_t id) {
 	case BTF_KIND_PTR:
 		return walk_add(walk, part, FIELD_UNSIGNED, 64, &field);
 	case BTF_KIND_FLOAT:
-		return type.size == 4 || type.size == 8 ? walk_add(walk, part, FIELD_FLOAT, (uint64_t)type.size * 8, &field) : 0;
+		if (part->bitfield || (type.size != 4 && type.size != 8))
+			return 0;
+		return walk_add(walk, part, FIELD_FLOAT, (uint64_t)type.size * 8, &field);
 	case BTF_KIND_STRUCT:
 	case BTF_KIND_UNION:
 		return walk_struct(walk, part, &type, rest);
