@@ -135,8 +135,10 @@ quietly dpkg --force-unsafe-io -i /opt/test/new/*.deb
 active || fail "it does not run after an upgrade"
 [ "$(systemctl show -P MainPID gpuprobed)" != "$main" ] || fail "the old daemon runs"
 [ "$(cat /etc/ld.so.preload)" = "$(realpath "$shim")" ] || fail "ld.so.preload: $(cat /etc/ld.so.preload)"
+[ "$(gpuprobectl map dump counter)" = "0: 12288" ] || fail "what was counted is lost: $(gpuprobectl map dump counter 2>&1)"
 sleeper
 "${application[@]}" || fail "the program after an upgrade"
+[ "$(gpuprobectl map dump counter)" = "0: 24576" ] || fail "after an upgrade: $(gpuprobectl map dump counter 2>&1)"
 quietly systemctl disable --now gpuprobed gpuprobed.socket gpuprobed-shim.socket
 quietly dpkg --force-unsafe-io -i /opt/test/old/*.deb
 [ "$(enabled)" = disabled ] || fail "after another one: $(enabled)"
