@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "client-resume.h"
 #include "daemon.h"
 #include "image.h"
 #include "image-answer.h"
@@ -24,9 +25,6 @@
 #include "trace/shim-ring.h"
 
 #define CLIENT_CONTEXTS_MAX 256	   /* of one process on one device */
-#define CLIENT_SHARED                                                                              \
-	(UINT64_C(1) << 63) /* with a uid: stands for all processes of the user, which are no      \
-			       numbers so high */
 
 enum {
 	CLIENT_E_USER = 1000, /* beside enum map_result */
@@ -124,7 +122,7 @@ static void client_sync_connected(struct daemon *daemon, const struct process *p
 
 /*
  * Adds who has the instance to those that are asked. A process connects only after it has got its first instance, so an
- * instance that was never copied is waited for even before that.
+ * instance that was never copied is waited for even before that; so is, for a while, one that an earlier daemon knew.
  */
 static void client_sync_add(struct daemon *daemon, struct sync_request *request, const struct map_instance *instance) {
 	const volatile struct map_header *header = (const void *)instance->bytes;
@@ -139,7 +137,8 @@ static void client_sync_add(struct daemon *daemon, struct sync_request *request,
 			return;
 	connection = process_mirror(process);
 	*wait = (struct sync_wait){ .process = process->number };
-	if (connection ? client_sync_ask(daemon, connection, wait) : header->state == MAP_INSTANCE_NEW)
+	if (connection ? client_sync_ask(daemon, connection, wait)
+		       : header->state == MAP_INSTANCE_NEW || process->awaited > uv_now(daemon->loop))
 		request->n_waits++;
 }
 
@@ -294,6 +293,8 @@ static void client_welcome(const struct daemon *daemon, const struct process *pr
 	message.welcome.deadline_ms = daemon->config->deadline_ms;
 	message.welcome.mirror_period_ms = daemon->config->mirror_period_ms;
 	message.welcome.pid = (uint32_t)process->facts.pid;
+	message.welcome.session = keep_session(daemon->keep);
+	message.welcome.start = keep_start(daemon->keep);
 	_Static_assert(sizeof(message.welcome.comm) == FILTER_COMM_SIZE, "NUL-padded both");
 	memcpy(message.welcome.comm, process->facts.comm, sizeof(message.welcome.comm));
 	shim_connection_send(connection, &message, -1);
@@ -434,7 +435,7 @@ static int client_get_instance(struct daemon *daemon, const struct process *proc
 			keep_changed(daemon->keep);
 		}
 	} else if (place == MAP_PLACE_HOST && object->shared) {
-		r = map_instance_get(map, CLIENT_SHARED | process->uid, 0, 0,
+		r = map_instance_get(map, client_shared_number(process->uid), 0, 0,
 				     daemon->registry.last_instance + 1, instancep);
 	} else {
 		r = client_get_own_instance(daemon, process, map, device, instancep);
@@ -540,7 +541,15 @@ static int client_on_message(struct shim_connection *connection, const union wir
 	struct daemon *daemon = userdata;
 	struct module *module;
 
+	if (client->resume && message->header.type != WIRE_IDS)
+		return -EPROTO;
 	switch (message->header.type) {
+	case WIRE_RESUME:
+		return client_resume(daemon, client, &message->resume);
+	case WIRE_IDS:
+		return client_resume_ids(daemon, client, &message->ids);
+	case WIRE_KEEP:
+		return client_resume_keep(daemon, client, &message->keep);
 	case WIRE_IMAGE:
 		process_facts_refresh(&client->process->facts);
 		fd = -1;
@@ -610,6 +619,7 @@ static void client_on_closed(struct shim_connection *connection, void *userdata)
 		image_abandon(client->request);
 	if (process_disconnect(client->process, connection))
 		client_process_gone(daemon, client->process);
+	free(client->resume);
 	free(client);
 }
 

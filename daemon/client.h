@@ -16,7 +16,13 @@ struct client {
 	struct shim_connection *connection;
 	struct process *process;
 	struct image_request *request; /* the image in work, or NULL */
+	struct client_resume *resume; /* the module that it is telling about, or NULL (client-resume.h) */
 };
+
+/* The number of a process (process.h) that stands for all processes of a user. */
+static inline uint64_t client_shared_number(uid_t uid) {
+	return UINT64_C(1) << 63 | uid;
+}
 
 extern const struct shim_server_handlers client_handlers; /* userdata: the daemon */
 

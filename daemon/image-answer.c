@@ -129,7 +129,23 @@ static void image_record(struct daemon *daemon, const struct process *process,
 				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_PTX }, reason);
 }
 
-/* Sends IMAGE_REPLY and the SLOTs. 0 or negative: the connection is of no use any more. */
+/* Sends the ids of the attachments. 0 or negative. */
+static int image_send_attachments(struct client *client, uint32_t sequence, const struct image_result *result, uint64_t module) {
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < result->n_attachments; i += WIRE_IDS_MAX) {
+		const size_t n = result->n_attachments - i < WIRE_IDS_MAX ? result->n_attachments - i : WIRE_IDS_MAX;
+		union wire_message ids = { .header = { .type = WIRE_IDS, .sequence = sequence } };
+
+		ids.ids.module_id = module;
+		ids.ids.count = (uint32_t)n;
+		memcpy(ids.ids.ids, result->attachments + i, n * sizeof(ids.ids.ids[0]));
+		r = shim_connection_send(client->connection, &ids, -1);
+	}
+	return r;
+}
+
+/* Sends IMAGE_REPLY, the SLOTs and IDS. 0 or negative: the connection is of no use any more. */
 static int image_send(struct client *client, uint32_t sequence, const struct image_result *result,
 		      uint64_t module) {
 	union wire_message message = {};
@@ -142,6 +158,8 @@ static int image_send(struct client *client, uint32_t sequence, const struct ima
 	if (result->replaced) {
 		message.image_reply.image_size = result->size;
 		message.image_reply.slot_count = (uint32_t)result->n_slots;
+		_Static_assert(IMAGE_PROGRAMS_MAX <= WIRE_ATTACHMENTS_MAX, "all of an image");
+		message.image_reply.attachment_count = (uint32_t)result->n_attachments;
 	} else {
 		memcpy(message.image_reply.reason, result->reason, strlen(result->reason));
 	}
@@ -158,7 +176,7 @@ static int image_send(struct client *client, uint32_t sequence, const struct ima
 		memcpy(slot.slot.symbol, result->slots[i].symbol, strlen(result->slots[i].symbol));
 		r = shim_connection_send(client->connection, &slot, -1);
 	}
-	return r;
+	return r == 0 && result->replaced ? image_send_attachments(client, sequence, result, module) : r;
 }
 
 /* Answers; remember: for `why`. 0 or negative as image_answer(). */

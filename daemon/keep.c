@@ -40,6 +40,7 @@
 #include "store.h"
 
 #define KEEP_IDS_SHIFT 32 /* ids that one daemon can give out before they are those of the next */
+#define KEEP_AWAIT_MS 5000 /* that a process which connects again may take: readers wait for it */
 
 struct keep {
 	struct daemon *daemon;
@@ -128,7 +129,11 @@ bool keep_keeps(const struct keep *keep) {
 }
 
 uint64_t keep_session(const struct keep *keep) {
-	return keep ? keep->numbers.session : 0;
+	return keep_keeps(keep) ? keep->numbers.session : 0;
+}
+
+uint32_t keep_start(const struct keep *keep) {
+	return keep ? (uint32_t)keep->numbers.starts : 0;
 }
 
 /* ---- the state file ---- */
@@ -243,6 +248,8 @@ static struct process *keep_process(struct keep *keep, const struct store_record
 	process = process_table_adopt(table, &facts, record->uid, record->process);
 	if (process && process_watch(keep->daemon, process) < 0)
 		process = process_free(table, process);
+	if (process)
+		process->awaited = uv_now(keep->daemon->loop) + KEEP_AWAIT_MS;
 	return process;
 }
 

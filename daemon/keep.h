@@ -29,6 +29,9 @@ bool keep_keeps(const struct keep *keep);
 /* Random, never 0: the same for the next daemon that restores this one's state. */
 uint64_t keep_session(const struct keep *keep);
 
+/* Which daemon of that session it is. */
+uint32_t keep_start(const struct keep *keep);
+
 /* What is new, before others are told: an object with all its attachments; that an object's maps have a user. */
 void keep_object(struct keep *keep, struct object *object);
 void keep_changed(struct keep *keep);

@@ -90,6 +90,13 @@ struct process *process_free(struct process_table *table, struct process *proces
 
 int process_module_new(struct process_table *table, struct process *process,
 		       struct image_result *result, struct module **modulep) {
+	int r = process_module_adopt(process, table->last_module + 1, result, modulep);
+
+	table->last_module += r == 0;
+	return r;
+}
+
+int process_module_adopt(struct process *process, uint64_t id, struct image_result *result, struct module **modulep) {
 	struct module *module;
 
 	if (process->n_modules >= PROCESS_MODULES_MAX || (result->plan && process->n_plans >= PROCESS_PLANS_MAX))
@@ -97,7 +104,7 @@ int process_module_new(struct process_table *table, struct process *process,
 	module = calloc(1, sizeof(*module));
 	if (!module)
 		return -ENOMEM;
-	module->id = ++table->last_module;
+	module->id = id;
 	module->result = image_result_ref(result);
 	LIST_INSERT_HEAD(&process->modules, module, link);
 	process->n_modules++;

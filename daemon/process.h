@@ -42,7 +42,9 @@ struct process {
 	unsigned int n_capabilities;
 	unsigned int n_modules;
 	unsigned int n_plans; /* of them */
+	unsigned int n_resumed; /* ids that resumed modules take */
 	uint32_t driver_version;
+	uint64_t awaited; /* uv_now(): until then its MIRROR connection is waited for, as an earlier daemon had it; 0: it is not */
 	struct process_watch *watch; /* of one that has no connection yet (process-watch.h); NULL: none */
 };
 
@@ -80,6 +82,9 @@ void process_table_unwatch(struct process_table *table);
  * process_free(). */
 bool process_disconnect(struct process *process, struct shim_connection *connection);
 struct process *process_free(struct process_table *table, struct process *process);
+
+/* The same for one that an earlier daemon has given the process, with its id. */
+int process_module_adopt(struct process *process, uint64_t id, struct image_result *result, struct module **modulep);
 
 /* A module that carries this result; takes a reference. 0, PROCESS_E_LIMIT, or -ENOMEM. */
 int process_module_new(struct process_table *table, struct process *process,

@@ -44,6 +44,28 @@ static const char *shim_image_check(const struct wire_image *image) {
 	return NULL;
 }
 
+static const char *shim_ids_check(const struct wire_ids *ids) {
+	if (!ids->count || ids->count > WIRE_IDS_MAX || ids->reserved)
+		return "number of ids out of range";
+	for (size_t i = ids->count; i < WIRE_IDS_MAX; i++)
+		if (ids->ids[i])
+			return "ids behind the last";
+	return NULL;
+}
+
+/* What a process says of what it has from an earlier daemon. */
+static const char *shim_resume_check(const union wire_message *message) {
+	const struct wire_resume *resume = &message->resume;
+
+	if (message->header.type == WIRE_IDS)
+		return shim_ids_check(&message->ids);
+	if (message->header.type == WIRE_KEEP)
+		return NULL;
+	if (!resume->attachment_count || resume->attachment_count > WIRE_ATTACHMENTS_MAX || resume->map_count > WIRE_SLOTS_MAX)
+		return "number of ids out of range";
+	return resume->flags & ~(uint32_t)WIRE_RESUME_ARMED || resume->reserved ? "unknown flags" : NULL;
+}
+
 static const char *shim_loader_check(enum shim_state state, const union wire_message *message) {
 	switch (message->header.type) {
 	case WIRE_IMAGE:
@@ -56,6 +78,12 @@ static const char *shim_loader_check(enum shim_state state, const union wire_mes
 		if (message->instance.device >= SHIM_DEVICES_MAX || message->instance.reserved)
 			return "device out of range";
 		return NULL;
+	case WIRE_RESUME:
+	case WIRE_IDS:
+	case WIRE_KEEP:
+		if (state == SHIM_LOADER_BUSY)
+			return "a request while an image is in work";
+		return shim_resume_check(message);
 	case WIRE_ARMED:
 		if (message->armed.device >= SHIM_DEVICES_MAX || message->armed.reserved)
 			return "device out of range";

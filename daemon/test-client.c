@@ -227,7 +227,7 @@ static void test_welcome(void **state) {
 	comm[strcspn(comm, "\n")] = '\0';
 	assert_int_equal(welcome.welcome.pid, getpid());
 	assert_string_equal(welcome.welcome.comm, comm);
-	assert_int_equal(welcome.welcome.reserved, 0);
+	assert_int_equal(welcome.welcome.session, 0); /* nobody keeps anything */
 	close(fd);
 }
 

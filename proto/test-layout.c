@@ -16,9 +16,9 @@
 
 SIZE(wire_header, 16);
 SIZE(wire_hello, 56);
-SIZE(wire_welcome, 48);
+SIZE(wire_welcome, 56);
 SIZE(wire_image, 48);
-SIZE(wire_image_reply, 232);
+SIZE(wire_image_reply, 240);
 SIZE(wire_slot, 104);
 SIZE(wire_instance, 32);
 SIZE(wire_instance_reply, 56);
@@ -31,6 +31,11 @@ SIZE(wire_retire, 24);
 SIZE(wire_synced, 16);
 SIZE(wire_trace, 24);
 SIZE(wire_trace_reply, 24);
+SIZE(wire_ids, 224);
+SIZE(wire_resume, 40);
+SIZE(wire_resumed, 32);
+SIZE(wire_keep, 32);
+SIZE(wire_kept, 40);
 SIZE(interest_rule, 48);
 SIZE(interest_page, 4048);
 SIZE(patch_module, 24);
@@ -45,7 +50,7 @@ SIZE(map_ring, 128);
 SIZE(map_batch, 32);
 SIZE(gpuprobe_process, 64);
 OFFSET(wire_image, capability_major, 32);
-OFFSET(wire_image_reply, reason, 40);
+OFFSET(wire_image_reply, reason, 48);
 OFFSET(wire_slot, offset, 36);
 OFFSET(wire_slot, symbol, 40);
 OFFSET(wire_welcome, comm, 32);
@@ -103,7 +108,7 @@ int main(void)
 		return 1;
 	message.header.version--;
 	message.header.type = WIRE_DISARM;
-	if (wire_valid(&message, sizeof(struct wire_sync)) || wire_size(0) || wire_size(WIRE_TRACE + 1))
+	if (wire_valid(&message, sizeof(struct wire_sync)) || wire_size(0) || wire_size(WIRE_KEEP + 1))
 		return 1;
 	if (!layouts_hold())
 		return 1;

@@ -12,8 +12,8 @@
  *
  * A process opens up to three connections, told apart by wire_hello.role:
  *   LOADER   strictly request and reply, driven by the thread that loads a module:
- *              HELLO -> WELCOME, IMAGE -> IMAGE_REPLY [+ slot_count x SLOT], INSTANCE -> INSTANCE_REPLY,
- *              and ARMED, UNLOAD, REPORT, which have no reply.
+ *              HELLO -> WELCOME, IMAGE -> IMAGE_REPLY [+ slot_count x SLOT + IDS], INSTANCE -> INSTANCE_REPLY,
+ *              RESUME [+ IDS] -> RESUMED, KEEP -> KEPT, and ARMED, UNLOAD, REPORT, which have no reply.
  *   TRACE    opened by a process that may be traced (interest.h): HELLO -> WELCOME, TRACE -> TRACE_REPLY; then nothing, until one side
  *            closes it: the daemon when the trace is over, the process when it ends. Calls go through shared memory (trace-ring.h).
  *   MIRROR   opened only while instances exist, or replaced modules that are not retired; the daemon speaks first:
@@ -23,6 +23,10 @@
  * When its last connection closes, the process is gone and its map instances are folded into the
  * maps' totals.
  *
+ * A daemon may end and another one go on with what it had: WELCOME then has the same `session`, and another `start`. A process that finds itself
+ * with such a one says what it has, for each module RESUME (with its attachments and maps, IDS), then for each instance KEEP; what the
+ * daemon does not know any more it forgets. With another session it forgets all. Meanwhile its memory is the daemon's, as ever.
+ *
  * Unknown type, wrong version, wrong size, a missing or surplus descriptor: the daemon closes the
  * connection; the shim closes it and lets the application use its own image.
  */
@@ -31,11 +35,13 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC UINT32_C(0x57525047) /* "GPRW" */
-#define WIRE_VERSION UINT16_C(4)
+#define WIRE_VERSION UINT16_C(5)
 
 #define WIRE_REASON_MAX 192 /* one line of text, NUL-terminated and NUL-padded */
 #define WIRE_SYMBOL_MAX 64 /* a PTX symbol, NUL-terminated and NUL-padded */
 #define WIRE_SLOTS_MAX 256 /* slots of one image */
+#define WIRE_IDS_MAX 24 /* ids in one message */
+#define WIRE_ATTACHMENTS_MAX 64 /* that one image carries */
 #define WIRE_IMAGE_SIZE_MAX (UINT64_C(1) << 30)
 
 enum wire_type {
@@ -48,6 +54,8 @@ enum wire_type {
 	WIRE_REPORT = 6,
 	WIRE_SYNCED = 7,
 	WIRE_TRACE = 8,
+	WIRE_RESUME = 9,
+	WIRE_KEEP = 10,
 	/* daemon to shim */
 	WIRE_WELCOME = 64,
 	WIRE_IMAGE_REPLY = 65,
@@ -57,6 +65,10 @@ enum wire_type {
 	WIRE_DISARM = 69,
 	WIRE_RETIRE = 70,
 	WIRE_TRACE_REPLY = 71,
+	WIRE_RESUMED = 72,
+	WIRE_KEPT = 73,
+	/* either way */
+	WIRE_IDS = 128,
 };
 
 struct wire_header {
@@ -85,8 +97,9 @@ struct wire_welcome {
 	uint32_t deadline_ms; /* how long the shim waits for any one reply */
 	uint32_t mirror_period_ms; /* how often device-resident maps are copied out; 0: only when asked */
 	uint32_t pid; /* of the process, as the daemon sees it */
-	uint32_t reserved; /* 0 */
+	uint32_t start; /* number of the daemon among those of the session */
 	char comm[16]; /* as in /proc/PID/comm, NUL-padded */
+	uint64_t session; /* the same for a daemon that goes on with what another one had; 0: none ever does */
 };
 
 enum wire_image_kind {
@@ -117,13 +130,18 @@ enum wire_verdict {
 	WIRE_VERDICT_REPLACED = 1, /* hand this one to the driver; descriptor: the sealed new image */
 };
 
-/* Descriptor: the new image when replaced. slot_count SLOT messages follow on the same connection. */
+/*
+ * Descriptor: the new image when replaced. slot_count SLOT messages follow on the same connection, then as many IDS as hold attachment_count ids
+ * of attachments.
+ */
 struct wire_image_reply {
 	struct wire_header header;
 	uint64_t module_id; /* names this load in ARMED, UNLOAD, REPORT; never 0 */
 	uint64_t image_size; /* bytes, 0 when not replaced; the image starts at offset 0 of the memfd */
 	uint32_t verdict; /* enum wire_verdict */
 	uint32_t slot_count; /* <= WIRE_SLOTS_MAX, 0 when not replaced */
+	uint32_t attachment_count; /* <= WIRE_ATTACHMENTS_MAX, 0 when not replaced */
+	uint32_t reserved; /* 0 */
 	char reason[WIRE_REASON_MAX]; /* why the own image is used; empty when replaced */
 };
 
@@ -165,6 +183,51 @@ struct wire_slot {
 	uint32_t kind; /* enum wire_slot_kind; of a plan POINTER, REGION or PROCESS */
 	uint32_t offset; /* of a plan: in struct patch_data, of the 8 bytes that are filled in; else 0 */
 	char symbol[WIRE_SYMBOL_MAX]; /* empty in a plan */
+};
+
+/* More of what the message before is about; all messages but the last are full. */
+struct wire_ids {
+	struct wire_header header;
+	uint64_t module_id;
+	uint32_t count; /* 1..WIRE_IDS_MAX */
+	uint32_t reserved; /* 0 */
+	uint64_t ids[WIRE_IDS_MAX]; /* those behind count are 0 */
+};
+
+enum wire_resume_flags {
+	WIRE_RESUME_ARMED = 1 << 0, /* in at least one context */
+};
+
+/* A module that was replaced by an earlier daemon of the session. As many IDS follow as hold the ids of its attachments, then of its maps. */
+struct wire_resume {
+	struct wire_header header;
+	uint64_t module_id;
+	uint32_t attachment_count; /* <= WIRE_ATTACHMENTS_MAX, not 0 */
+	uint32_t map_count; /* <= WIRE_SLOTS_MAX */
+	uint32_t flags; /* enum wire_resume_flags */
+	uint32_t reserved; /* 0 */
+};
+
+struct wire_resumed {
+	struct wire_header header;
+	uint64_t module_id;
+	uint32_t known; /* 0: none of its attachments is left: as RETIRE */
+	uint32_t reserved; /* 0 */
+};
+
+/* An instance from an earlier daemon of the session. */
+struct wire_keep {
+	struct wire_header header;
+	uint64_t map_id;
+	uint64_t instance_id;
+};
+
+struct wire_kept {
+	struct wire_header header;
+	uint64_t map_id;
+	uint64_t instance_id;
+	uint32_t known; /* 0: nobody reads it any more */
+	uint32_t reserved; /* 0 */
 };
 
 /* Asks for this process's instance of a map for one more context. */
@@ -265,6 +328,11 @@ union wire_message {
 	struct wire_synced synced;
 	struct wire_trace trace;
 	struct wire_trace_reply trace_reply;
+	struct wire_ids ids;
+	struct wire_resume resume;
+	struct wire_resumed resumed;
+	struct wire_keep keep;
+	struct wire_kept kept;
 };
 
 /* The one size that a message of a type has, or 0 for an unknown type. */
@@ -302,6 +370,16 @@ static inline size_t wire_size(uint16_t type) {
 		return sizeof(struct wire_retire);
 	case WIRE_TRACE_REPLY:
 		return sizeof(struct wire_trace_reply);
+	case WIRE_IDS:
+		return sizeof(struct wire_ids);
+	case WIRE_RESUME:
+		return sizeof(struct wire_resume);
+	case WIRE_RESUMED:
+		return sizeof(struct wire_resumed);
+	case WIRE_KEEP:
+		return sizeof(struct wire_keep);
+	case WIRE_KEPT:
+		return sizeof(struct wire_kept);
 	}
 	return 0;
 }

@@ -51,6 +51,19 @@ static bool is_armed(const struct load *load, driver_handle context)
 	return false;
 }
 
+bool arm_is_armed(const struct load *load)
+{
+	for (const struct armed *one = armed; one; one = one->next)
+		if (one->load == load)
+			return true;
+	return false;
+}
+
+void arm_again(void)
+{
+	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+}
+
 /* Forgets what was armed in a context, or (NULL) of a load. */
 static void forget_armed(driver_handle context, const struct load *load)
 {
@@ -243,6 +256,7 @@ void arm_report(const struct load *load, int device, const char *reason)
 static void arm_context(driver_handle handle)
 {
 	struct mirror_context *context = mirror_find_context(handle);
+	uint64_t deadline_ms;
 
 	for (struct load *load = load_first(); load; load = load->next) {
 		struct armed *one;
@@ -259,11 +273,15 @@ static void arm_context(driver_handle handle)
 			return;
 		}
 		reason = arm_load(load, context);
+		/* what could not be armed may be retired, and that is said on the mirror's connection */
+		mirror_start(load_folder(), load_deadline_ms(), load->epoch);
+		if (reason && !load_client(&deadline_ms)) { /* the daemon is gone: when there is another */
+			free(one);
+			continue;
+		}
 		*one = (struct armed){ armed, load, handle };
 		armed = one;
 		arm_report(load, context->device, reason);
-		/* what could not be armed may be retired, and that is said on the mirror's connection */
-		mirror_start(load_folder(), load_deadline_ms(), load->epoch);
 	}
 }
 

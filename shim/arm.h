@@ -54,6 +54,12 @@ void arm_load_removed(const struct load *load, bool keep);
 const char *arm_get_instance(struct mirror_context *context, uint64_t map_id,
 			     struct instance **instance);
 
+/* Is a module armed in some context, or was it tried? With the loader's lock held. */
+bool arm_is_armed(const struct load *load);
+
+/* The next launch arms what could not be armed for want of a daemon. */
+void arm_again(void);
+
 /* Tells the daemon that a module or plan is armed on a device, or (reason) why it is not. */
 void arm_report(const struct load *load, int device, const char *reason);
 

@@ -298,6 +298,18 @@ void bare_context_ended(driver_handle context)
 	leave();
 }
 
+/* With the lock held. */
+static void retire(struct module *module)
+{
+	if (module->retired)
+		return;
+	module->retired = true;
+	FOR_EACH_ENTRY(entry)
+		if (entry->module == module)
+			reset_target(entry);
+	__atomic_add_fetch(&bare_retired_count, 1, __ATOMIC_RELAXED);
+}
+
 void bare_retire(uint64_t module_id, uint64_t epoch)
 {
 	struct module *module;
@@ -311,13 +323,19 @@ void bare_retire(uint64_t module_id, uint64_t epoch)
 		early[early_next].module_id = module_id;
 		early[early_next].epoch = epoch;
 		early_next = (early_next + 1) % EARLY_MAX;
-	} else if (!module->retired) {
-		module->retired = true;
-		FOR_EACH_ENTRY(entry)
-			if (entry->module == module)
-				reset_target(entry);
-		__atomic_add_fetch(&bare_retired_count, 1, __ATOMIC_RELAXED);
+	} else {
+		retire(module);
 	}
+	leave();
+}
+
+void bare_retire_others(uint64_t epoch)
+{
+	if (!enter())
+		return;
+	for (struct module *module = modules; module; module = module->next)
+		if (module->epoch != epoch)
+			retire(module);
 	leave();
 }
 

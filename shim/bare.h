@@ -67,5 +67,8 @@ void bare_context_ended(driver_handle context);
 /* The daemon's word. epoch: of which daemon the id is. */
 void bare_retire(uint64_t module_id, uint64_t epoch);
 
+/* The same for all modules of other daemons. */
+void bare_retire_others(uint64_t epoch);
+
 /* Is there a module of that daemon that it has not retired? */
 bool bare_is_awaited(uint64_t epoch);

@@ -119,6 +119,7 @@ struct instance *instance_new(const struct wire_instance_reply *reply, int fd)
 	if (instance) {
 		instance->mapping = MAP_FAILED;
 		instance->map_id = reply->map_id;
+		instance->id = reply->instance_id;
 		instance->size = reply->size;
 		instance->data_size = reply->data_size;
 		good = map_memory(instance, reply, fd);
@@ -431,6 +432,9 @@ bool instance_add_region(struct instance *instance, const struct load *load,
 
 	if (!map_can_be_resident(&instance->layout))
 		return false;
+	for (region = instance->regions; region; region = region->next)
+		if (region->load == load && region->address == address)
+			return true;
 	if (!instance->sum)
 		instance->sum = malloc(instance->data_size);
 	if (!instance->total)

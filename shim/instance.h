@@ -29,6 +29,7 @@ struct instance_region {
 struct instance {
 	struct instance *next;
 	uint64_t map_id;
+	uint64_t id; /* the daemon's */
 	void *mapping; /* of the daemon's descriptor */
 	uint64_t size; /* of the mapping */
 	uint64_t data_size;
@@ -95,7 +96,7 @@ void instance_copy(struct instance *instance, driver_handle stream, bool final);
 /* The context ended in good order. */
 void instance_mark_final(struct instance *instance);
 
-/* Makes a module's own data part of the instance. */
+/* Makes a module's own data part of the instance, unless it is that already. */
 bool instance_add_region(struct instance *instance, const struct load *load,
 			 driver_pointer address);
 

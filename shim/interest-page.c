@@ -11,6 +11,7 @@
 
 #include "interest-page.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -436,6 +437,36 @@ bool interest_find(struct interest *interest)
 
 	return (count > 0 && page_matches(&session_page, interest)) ||
 	       (count > 1 && page_matches(&system_page, interest));
+}
+
+enum interest_change interest_look_again(const struct interest *found, struct interest *now)
+{
+	char path[INTEREST_FOLDER_MAX + sizeof(PATHS_INTEREST_PAGE) + 1];
+	struct interest_page page;
+	struct stat status;
+	bool same, whole;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", found->folder, PATHS_INTEREST_PAGE);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return errno == ENOENT ? INTEREST_ENDED : INTEREST_UNCHANGED;
+	whole = fstat(fd, &status) == 0 && pread(fd, &page, sizeof(page), 0) == sizeof(page);
+	close(fd);
+	if (!whole)
+		return INTEREST_UNCHANGED;
+	same = status.st_dev == found->device && status.st_ino == found->inode;
+	if (page.magic != INTEREST_MAGIC || page.version != INTEREST_VERSION ||
+	    (page.flags & INTEREST_FLAG_CLOSED))
+		return INTEREST_ENDED;
+	if (same)
+		return INTEREST_UNCHANGED;
+	*now = *found;
+	now->device = status.st_dev;
+	now->inode = status.st_ino;
+	now->generation = page.generation;
+	now->deadline_ms = page.deadline_ms < DEADLINE_MAX_MS ? page.deadline_ms : DEADLINE_MAX_MS;
+	return INTEREST_OTHER;
 }
 
 bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX])

@@ -24,6 +24,17 @@ struct interest {
  */
 bool interest_find(struct interest *interest);
 
+enum interest_change {
+	INTEREST_UNCHANGED, /* the page is still that one, or cannot be looked at now */
+	INTEREST_OTHER, /* another daemon is there */
+	INTEREST_ENDED, /* its daemon has ended in good order, and no other one is there that we understand */
+};
+
+/*
+ * What has become of the daemon that was found, whether it is interested now or not; *now: as far as it is another one. Any thread may ask.
+ */
+enum interest_change interest_look_again(const struct interest *found, struct interest *now);
+
 /*
  * Should this process have the SASS engine? Then `sanitizer` is the page's. Not thread-safe.
  */

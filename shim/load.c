@@ -12,7 +12,7 @@
  * interest page has changed or ten seconds have passed, so that a sick daemon costs one deadline
  * and not one a module.
  *
- * Ids are a daemon's own. Loads carry the number of the daemon they came from (its epoch), and are
+ * Ids are a daemon's own, and those that go on with what it had (resume.h). Loads carry the number of the daemon they came from (its epoch), and are
  * neither armed nor spoken of once it is another's turn; their probes go on writing to memory that
  * nobody reads.
  */
@@ -37,10 +37,12 @@
 #include "interest-page.h"
 #include "mirror.h"
 #include "patch.h"
+#include "resume.h"
 #include "sass-start.h"
 
 #define BACK_OFF_MS 10000
 #define PAGE_WAIT_MS 1000
+#define RESUME_WAIT_MS 100
 #define CONTENT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER; /* around interest_find() */
@@ -253,10 +255,27 @@ static bool has_failed(const struct interest *found)
 	       client_now_ms() < failed_until_ms;
 }
 
+/*
+ * A new connection. The daemon may be the one of before, or one that goes on with what that had, and is told what we have; else it knows nothing of that.
+ */
+static bool go_on(bool same, const struct wire_welcome *before, uint64_t deadline_ms)
+{
+	if (same && welcome.session == before->session && welcome.start == before->start &&
+	    mirror_is_connected())
+		return true;
+	if (welcome.session && welcome.session == before->session)
+		return resume_all(&client, welcome.start, deadline_ms);
+	epoch++;
+	mirror_forget_daemon();
+	bare_retire_others(epoch);
+	return true;
+}
+
 /* Connects to the interested daemon, if that is not done. */
 static bool connected(const struct interest *found, uint64_t deadline_ms)
 {
 	bool same = same_daemon(found, &interest);
+	const struct wire_welcome before = welcome;
 	int version = 0;
 
 	interest = *found;
@@ -271,12 +290,39 @@ static bool connected(const struct interest *found, uint64_t deadline_ms)
 		return false;
 	if (sass_why_not())
 		load_report(0, sass_why_not());
-	if (!same ||
-	    !mirror_is_connected()) { /* it knows nothing of what we had from the one before */
-		epoch++;
-		mirror_forget_daemon();
+	if (go_on(same, &before, deadline_ms))
+		return true;
+	client_close(&client);
+	return false;
+}
+
+enum load_resumed load_resume(void)
+{
+	enum load_resumed result = LOAD_RESUME_LATER;
+	struct interest found;
+	uint64_t deadline_ms;
+
+	if (!load_lock_until(client_now_ms() + RESUME_WAIT_MS))
+		return result;
+	switch (interest_look_again(&interest, &found)) {
+	case INTEREST_ENDED:
+		result = LOAD_RESUME_NEVER;
+		break;
+	case INTEREST_UNCHANGED:
+		result = client_is_alive(&client) ? LOAD_RESUMED : LOAD_RESUME_LATER;
+		break;
+	case INTEREST_OTHER:
+		deadline_ms = client_now_ms() + found.deadline_ms;
+		if (has_failed(&found))
+			break;
+		if (connected(&found, deadline_ms))
+			result = LOAD_RESUMED;
+		else
+			load_give_up();
+		break;
 	}
-	return true;
+	load_unlock();
+	return result;
 }
 
 /* Fills in which device the module is for: the current context's, or the first. */
@@ -342,6 +388,27 @@ static bool is_slot(const struct load *load, const struct wire_slot *slot)
 	return slot->kind >= WIRE_SLOT_POINTER && slot->kind <= WIRE_SLOT_PROCESS;
 }
 
+static bool receive_attachments(struct load *load, uint32_t count, uint64_t deadline_ms)
+{
+	union wire_message message;
+
+	if (count > WIRE_ATTACHMENTS_MAX)
+		return false;
+	load->attachments = calloc(count ? count : 1, sizeof(*load->attachments));
+	if (!load->attachments)
+		return false;
+	for (uint32_t i = 0; i < count; i += WIRE_IDS_MAX) {
+		uint32_t n = count - i < WIRE_IDS_MAX ? count - i : WIRE_IDS_MAX;
+
+		if (!client_receive(&client, &message, WIRE_IDS, NULL, deadline_ms) ||
+		    message.ids.module_id != load->module_id || message.ids.count != n)
+			return false;
+		memcpy(load->attachments + i, message.ids.ids, n * sizeof(*load->attachments));
+	}
+	load->attachment_count = count;
+	return true;
+}
+
 static bool receive_slots(struct load *load, uint32_t count, uint64_t deadline_ms)
 {
 	union wire_message message;
@@ -377,6 +444,7 @@ static void free_load(struct load *load)
 		return;
 	load_drop_image(load);
 	free(load->slots);
+	free(load->attachments);
 	free(load->kept_options);
 	free(load);
 }
@@ -387,6 +455,7 @@ static void free_load(struct load *load)
  */
 static struct load *ask(const struct image *image, uint64_t deadline_ms, bool *broken)
 {
+	uint32_t slot_count, attachment_count;
 	union wire_message message;
 	struct load *load;
 	int sent, received = -1;
@@ -421,10 +490,14 @@ static struct load *ask(const struct image *image, uint64_t deadline_ms, bool *b
 	load->kind = image->kind == WIRE_IMAGE_NAMES ? LOAD_PLAN : LOAD_MODULE;
 	load->module_id = message.image_reply.module_id;
 	load->epoch = epoch;
+	load->start = welcome.start;
 	load->deadline_ms = deadline_ms;
+	slot_count = message.image_reply.slot_count;
+	attachment_count = message.image_reply.attachment_count;
 	if (!load->module_id || !map_reply(load, received, message.image_reply.image_size) ||
 	    (load->kind != LOAD_PLAN && !ends_inside(load)) ||
-	    !receive_slots(load, message.image_reply.slot_count, deadline_ms)) {
+	    !receive_slots(load, slot_count, deadline_ms) ||
+	    !receive_attachments(load, attachment_count, deadline_ms)) {
 		free_load(load);
 		return NULL;
 	}
@@ -543,6 +616,9 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle)
 	__atomic_store_n(&loads, load, __ATOMIC_RELAXED);
 	arm_load_added();
 	bare_load_added(load);
+	if (load_is_current(load) && load->start != welcome.start && client_is_open(&client) &&
+	    !resume_load(&client, load, welcome.start, operation_until_ms))
+		load_give_up(); /* the daemon was another one when it was asked for */
 	load_unlock();
 	arm_current(load->deadline_ms); /* what takes longer is done before the first launch */
 }

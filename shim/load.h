@@ -42,6 +42,9 @@ struct load {
 	driver_handle context; /* of a module */
 	struct load_slot *slots;
 	uint32_t slot_count;
+	uint64_t *attachments; /* that it was made for: their ids */
+	uint32_t attachment_count;
+	uint32_t start; /* of the daemon that knows it (wire.h, WELCOME) */
 	uint64_t armed_devices; /* of a plan: bit i: the daemon knows that it is armed on device i */
 	void **options, **kept_options; /* the caller's, and what was in it */
 	unsigned option_count;
@@ -145,6 +148,15 @@ void load_refuse_plan(struct load *plan);
 void load_drop_image(struct load *plan);
 /* Tells the daemon that a plan is used no more, and forgets it. */
 void load_end_plan(struct load *plan);
+
+enum load_resumed {
+	LOAD_RESUMED, /* we are connected; what it does not know is forgotten */
+	LOAD_RESUME_LATER, /* there is no daemon yet */
+	LOAD_RESUME_NEVER, /* it has ended for good */
+};
+
+/* The daemon does not answer any more: goes on with the one that comes next, if it is there. For the mirror's thread. */
+enum load_resumed load_resume(void);
 
 /* Closes the connection after a failure; no daemon is asked again for a while. */
 void load_give_up(void);

@@ -3,8 +3,8 @@
 /*
  * Maps live in device memory and the daemon reads shared memory: one thread copies, when the daemon
  * asks, every mirror_period_ms otherwise, and a last time when the process exits. It starts with
- * the first armed module, blocks all signals, polls its own connection, and ends when the daemon
- * does. Copies go over a stream of ours that blocks nothing, in the relaxed capture mode, so that
+ * the first armed module, blocks all signals, and polls its own connection; when the daemon is gone it
+ * waits for the next, which may go on with what that one had. It ends with the last instance. Copies go over a stream of ours that blocks nothing, in the relaxed capture mode, so that
  * no capture of the application is disturbed.
  *
  * At exit the thread waits for the GPU (kernels that still run count, too) while the exiting thread
@@ -32,8 +32,11 @@
 #include "helper-thread.h"
 #include "instance.h"
 #include "interest-page.h"
+#include "load.h"
 
 #define CONNECT_TRIES 4
+#define AWAIT_FIRST_MS 20
+#define AWAIT_LAST_MS 1000
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mirror_context *contexts;
@@ -44,6 +47,7 @@ static struct {
 	bool running; /* there is a thread */
 	bool wanted; /* it is to connect, again perhaps */
 	bool stopping, registered;
+	bool finished; /* all is copied for the last time: the thread's own */
 	uint64_t epoch; /* of the daemon that it is to connect to, */
 	uint64_t connected_epoch; /* and that it is connected with: the thread's own */
 	pid_t owner;
@@ -260,6 +264,36 @@ void mirror_forget_daemon(void)
 	mirror_unlock();
 }
 
+/* Asks whether the daemon knows one instance, with the lock held. */
+static bool keep_instance(struct client *client, struct instance *instance, uint64_t deadline_ms)
+{
+	union wire_message message;
+
+	memset(&message, 0, sizeof(message));
+	client_prepare(client, &message, WIRE_KEEP, 0);
+	message.keep.map_id = instance->map_id;
+	message.keep.instance_id = instance->id;
+	if (!client_call(client, &message, -1, WIRE_KEPT, NULL, deadline_ms) ||
+	    message.kept.map_id != instance->map_id)
+		return false;
+	if (!message.kept.known)
+		instance->forgotten = instance->disarmed = true;
+	return true;
+}
+
+bool mirror_keep_instances(struct client *client, uint64_t deadline_ms)
+{
+	bool good = true;
+
+	mirror_lock();
+	for (struct mirror_context *context = contexts; context; context = context->next)
+		for (struct instance *instance = context->instances; instance && good;
+		     instance = instance->next)
+			good = instance->forgotten || keep_instance(client, instance, deadline_ms);
+	mirror_unlock();
+	return good;
+}
+
 /* ---- the thread --------------------------------------------------------------------- */
 
 static void copy_all(bool wait, bool final)
@@ -272,6 +306,14 @@ static void copy_all(bool wait, bool final)
 			mirror_copy(context, wait, final);
 	driver->ctx_set_current(NULL);
 	mirror_unlock();
+}
+
+/* The process exits. */
+static void copy_finally(void)
+{
+	if (!thread.finished)
+		copy_all(true, true);
+	thread.finished = true;
 }
 
 /* Serves one message; false: the connection is of no more use. */
@@ -299,7 +341,8 @@ static bool serve(uint32_t *period_ms, uint32_t wait_ms)
 	else
 		return false;
 	client_prepare(&thread.client, &message, WIRE_SYNCED, sequence);
-	return client_send(&thread.client, &message, -1, deadline_ms);
+	client_send(&thread.client, &message, -1, deadline_ms); /* one that has ended may have said more */
+	return true;
 }
 
 static bool is_stopping(bool *elsewhere)
@@ -343,7 +386,7 @@ static bool retire(void)
  * Serves a connection until the process exits, the daemon does, or there is a new one. true: the
  * thread has retired.
  */
-static bool run(uint32_t period_ms, uint32_t wait_ms)
+static bool run(uint32_t *period_ms, uint32_t wait_ms)
 {
 	bool elsewhere;
 
@@ -353,24 +396,24 @@ static bool run(uint32_t period_ms, uint32_t wait_ms)
 
 		if (!client_is_open(&thread.client))
 			return false;
-		r = poll(&polled, 1, period_ms ? (int)(period_ms & INT_MAX) : -1);
+		r = poll(&polled, 1, *period_ms ? (int)(*period_ms & INT_MAX) : -1);
 		if (is_stopping(&elsewhere) || elsewhere)
 			break;
 		if (r == 0)
 			copy_all(false, false);
-		else if (r > 0 && !serve(&period_ms, wait_ms))
+		else if (r > 0 && !serve(period_ms, wait_ms))
 			return false;
 		if (r >= 0 && retire())
 			return true;
 	}
 	if (!elsewhere)
-		copy_all(true, true);
+		copy_finally();
 	return false;
 }
 
 enum outcome { OUTCOME_ENDED, OUTCOME_RETIRED, OUTCOME_UNCONNECTED };
 
-static enum outcome connect_and_run(void)
+static enum outcome connect_and_run(uint32_t *period_ms)
 {
 	struct wire_welcome welcome = { 0 };
 	struct client opened = CLIENT_NONE;
@@ -393,7 +436,8 @@ static enum outcome connect_and_run(void)
 	pthread_mutex_unlock(&thread.lock);
 	if (!open)
 		return OUTCOME_UNCONNECTED;
-	if (run(welcome.mirror_period_ms, deadline_ms))
+	*period_ms = welcome.mirror_period_ms;
+	if (run(period_ms, deadline_ms))
 		return OUTCOME_RETIRED;
 	pthread_mutex_lock(&thread.lock);
 	client_close(&thread.client);
@@ -401,17 +445,19 @@ static enum outcome connect_and_run(void)
 	return OUTCOME_ENDED;
 }
 
-/*
- * The daemon did not answer in time; it may be busy. Waits a second, or less if something happens,
- * and says whether to try again. The last copy needs no connection: the memory is there.
- */
-static bool try_again(unsigned *tries)
+/* Waits so long, or less if something happens. False: the process exits, and all is copied. */
+static bool rest(uint32_t wait_ms)
 {
 	struct timespec until;
 	bool stopping;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec++;
+	until.tv_sec += wait_ms / 1000;
+	until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
 	pthread_mutex_lock(&thread.lock);
 	while (!thread.stopping && !thread.wanted &&
 	       pthread_cond_clockwait(&thread.ended, &thread.lock, CLOCK_MONOTONIC, &until) == 0)
@@ -419,25 +465,103 @@ static bool try_again(unsigned *tries)
 	stopping = thread.stopping;
 	pthread_mutex_unlock(&thread.lock);
 	if (stopping)
-		copy_all(true, true);
-	return !stopping && ++*tries < CONNECT_TRIES;
+		copy_finally();
+	return !stopping;
+}
+
+/*
+ * The daemon did not answer in time; it may be busy. Says whether to try again. The last copy needs
+ * no connection: the memory is there.
+ */
+static bool try_again(unsigned *tries)
+{
+	return rest(1000) && ++*tries < CONNECT_TRIES;
+}
+
+/* The map of an instance that probes still use; 0: there is none. */
+static uint64_t next_armed_map(void)
+{
+	uint64_t map_id = 0;
+
+	mirror_lock();
+	for (const struct mirror_context *context = contexts; context && !map_id; context = context->next)
+		for (const struct instance *instance = context->instances; instance && !map_id;
+		     instance = instance->next)
+			map_id = instance->disarmed ? 0 : instance->map_id;
+	mirror_unlock();
+	return map_id;
+}
+
+/* The daemon has ended for good, and not told us all: no probe is left. */
+static void end_all(void)
+{
+	uint64_t map_id, before = 0;
+
+	while ((map_id = next_armed_map()) != 0 && map_id != before) {
+		arm_disarm(map_id);
+		before = map_id;
+	}
+	mirror_forget_daemon();
+	bare_retire_others(0);
+}
+
+/*
+ * The daemon is gone. Goes on copying, for a process may be killed at any time, and looks for another daemon, soon often and later once a second.
+ */
+static enum outcome await_daemon(uint32_t period_ms)
+{
+	uint32_t wait_ms = AWAIT_FIRST_MS;
+	uint64_t copied_ms = client_now_ms();
+	bool elsewhere;
+
+	while (!retire()) {
+		if (!rest(wait_ms))
+			return OUTCOME_ENDED;
+		if (is_stopping(&elsewhere) || elsewhere)
+			return OUTCOME_UNCONNECTED; /* there is something to connect to */
+		if (period_ms && client_now_ms() - copied_ms >= period_ms) {
+			copied_ms = client_now_ms();
+			copy_all(false, false);
+		}
+		wait_ms = wait_ms < AWAIT_LAST_MS / 2 ? wait_ms * 2 : AWAIT_LAST_MS;
+		if (period_ms && wait_ms > period_ms)
+			wait_ms = period_ms;
+		switch (load_resume()) {
+		case LOAD_RESUMED:
+			return OUTCOME_UNCONNECTED;
+		case LOAD_RESUME_LATER:
+			break;
+		case LOAD_RESUME_NEVER:
+			end_all();
+			break;
+		}
+	}
+	return OUTCOME_RETIRED;
 }
 
 static void *mirror_thread(void *unused)
 {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	uint32_t period_ms = 0;
 	unsigned tries = 0;
-	bool again;
+	bool again, elsewhere;
 
 	copies = true;
 	prctl(PR_SET_NAME, "gpuprobe");
 	driver_own()->exchange_capture_mode(&mode);
 	do {
-		enum outcome outcome = connect_and_run();
+		enum outcome outcome = connect_and_run(&period_ms);
 
+		again = outcome == OUTCOME_UNCONNECTED && try_again(&tries);
+		if (outcome == OUTCOME_ENDED)
+			tries = 0;
+		is_stopping(&elsewhere);
+		if (!again && outcome != OUTCOME_RETIRED && !elsewhere) {
+			outcome = await_daemon(period_ms);
+			again = outcome == OUTCOME_UNCONNECTED;
+		}
 		if (outcome == OUTCOME_RETIRED)
 			return NULL; /* another thread may run already */
-		again = outcome == OUTCOME_UNCONNECTED && try_again(&tries);
 		pthread_mutex_lock(&thread.lock);
 		again = (again || thread.wanted) && !thread.stopping;
 		thread.running = again;

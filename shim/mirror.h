@@ -11,6 +11,7 @@
 
 #include "driver.h"
 
+struct client;
 struct instance;
 struct load;
 
@@ -80,6 +81,12 @@ void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch);
 
 /* Is the thread connected with the daemon? */
 bool mirror_is_connected(void);
+
+/*
+ * Tells a daemon that goes on with what an earlier one had which instances there are; those that it does not know are forgotten. Takes the lock of the
+ * instances. False: the connection is broken.
+ */
+bool mirror_keep_instances(struct client *client, uint64_t deadline_ms);
 
 /* The instances so far are of a daemon that is gone. Takes the lock of the instances. */
 void mirror_forget_daemon(void);

@@ -61,7 +61,7 @@ def test_malformed():
         refused(daemon, image, fd, fd)  # two
         refused(daemon, image, *[fd] * 200)  # many
         refused(daemon, message(ARMED, 1, 0, 0), fd)
-        refused(daemon, message(WELCOME, 1, 1, 1, 0, b""))
+        refused(daemon, message(WELCOME, 1, 1, 1, 0, b"", 0))
         refused(daemon, message(SYNCED))
         refused(daemon, message(UNLOAD, 1), role=MIRROR)
         refused(daemon, message(IMAGE, len(VEC_ADD_PTX), 9, 0, 9, 0, 0, 0), fd)

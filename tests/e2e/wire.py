@@ -6,15 +6,17 @@ import os
 import socket
 import struct
 
-MAGIC, VERSION = 0x57525047, 4
-HELLO, IMAGE, INSTANCE, ARMED, UNLOAD, REPORT, SYNCED, TRACE = 1, 2, 3, 4, 5, 6, 7, 8
-WELCOME, IMAGE_REPLY, SLOT, INSTANCE_REPLY, SYNC, DISARM, RETIRE, TRACE_REPLY = 64, 65, 66, 67, 68, 69, 70, 71
+MAGIC, VERSION = 0x57525047, 5
+HELLO, IMAGE, INSTANCE, ARMED, UNLOAD, REPORT, SYNCED, TRACE, RESUME, KEEP = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+WELCOME, IMAGE_REPLY, SLOT, INSTANCE_REPLY, SYNC, DISARM, RETIRE, TRACE_REPLY, RESUMED, KEPT = 64, 65, 66, 67, 68, 69, 70, 71, 72, 73
+IDS, IDS_MAX = 128, 24
 LOADER, MIRROR, TRACER = 1, 2, 3
 FATBIN, PTX, CUBIN, NAMES = 1, 2, 3, 4
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 BODIES = {
     HELLO: "<II32s", IMAGE: "<QIIIIII", INSTANCE: "<QII", ARMED: "<QII", UNLOAD: "<Q", REPORT: "<Q192s", SYNCED: "<",
-    WELCOME: "<IIII16s", IMAGE_REPLY: "<QQII192s", SLOT: "<QQII64s", INSTANCE_REPLY: "<QQQQII", SYNC: "<", DISARM: "<Q", RETIRE: "<Q", TRACE: "<II", TRACE_REPLY: "<Q",
+    WELCOME: "<IIII16sQ", IMAGE_REPLY: "<QQIIII192s", SLOT: "<QQII64s", INSTANCE_REPLY: "<QQQQII", SYNC: "<", DISARM: "<Q", RETIRE: "<Q", TRACE: "<II", TRACE_REPLY: "<Q",
+    IDS: "<QII24Q", RESUME: "<QIIII", RESUMED: "<QII", KEEP: "<QQ", KEPT: "<QQII",
 }
 POINTER, DATA, PROCESS, REGION = 1, 2, 3, 4  # kinds of slots
 DEVICE, HOST, KERNEL = 0, 1, 2  # places of instances
@@ -73,7 +75,7 @@ class Shim:
             self.send(message(HELLO, role, 13000, b"test"))
             kind, fields, _ = self.receive()
             assert kind == WELCOME, kind
-            self.deadline_ms, self.period_ms, self.pid, _, self.comm = fields
+            self.deadline_ms, self.period_ms, self.pid, self.start, self.comm, self.session = fields
 
     def close(self):
         self.socket.close()
@@ -109,13 +111,18 @@ class Shim:
         return self.image_reply()
 
     def image_reply(self):
-        kind, (module, size, verdict, slots, reason), fd = self.receive()
+        kind, (module, size, verdict, slots, attachments, _, reason), fd = self.receive()
         assert kind == IMAGE_REPLY, kind
         found = []
         for _ in range(slots):
             kind, (slot_module, map_id, slot_kind, _, symbol), _ = self.receive()
             assert kind == SLOT and slot_module == module
             found.append((map_id, symbol.rstrip(b"\0").decode(), slot_kind))
+        self.attachments = []
+        while len(self.attachments) < attachments:
+            kind, (ids_module, count, _, *ids), _ = self.receive()
+            assert kind == IDS and ids_module == module and count == min(IDS_MAX, attachments - len(self.attachments)) and not any(ids[count:])
+            self.attachments += ids[:count]
         new = None
         if verdict:
             assert os.fstat(fd).st_size == size and fcntl.fcntl(fd, fcntl.F_GET_SEALS) & SEALS == SEALS
@@ -129,7 +136,26 @@ class Shim:
         self.send(message(INSTANCE, map_id, device, 0))
         kind, (reply_map, instance, size, data_size, self.place, self.kind), fd = self.receive()
         assert kind == INSTANCE_REPLY and reply_map == map_id and instance
+        self.instance_id = instance
         return fd, size, data_size
+
+    def resume(self, module, attachments, maps, flags=1):
+        """Whether the daemon knows the module."""
+        ids = [*attachments, *maps]
+        self.send(message(RESUME, module, len(attachments), len(maps), flags, 0))
+        for at in range(0, len(ids), IDS_MAX):
+            some = ids[at:at + IDS_MAX]
+            self.send(message(IDS, module, len(some), 0, *some, *[0] * (IDS_MAX - len(some))))
+        kind, (reply_module, known, _), _ = self.receive()
+        assert kind == RESUMED and reply_module == module
+        return bool(known)
+
+    def keep(self, map_id, instance):
+        """Whether the daemon has the instance."""
+        self.send(message(KEEP, map_id, instance))
+        kind, (reply_map, reply_instance, known, _), _ = self.receive()
+        assert kind == KEPT and (reply_map, reply_instance) == (map_id, instance)
+        return bool(known)
 
     def closed(self):
         """Whether the daemon has hung up."""

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Telling a daemon that goes on with what an earlier one had what this process has from that: modules and instances. With the loader's lock held, and not
+ * that of the instances.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct client;
+struct load;
+
+/* False: the connection is broken. start: of the daemon. */
+bool resume_all(struct client *client, uint32_t start, uint64_t deadline_ms);
+
+/* The same for one module. */
+bool resume_load(struct client *client, struct load *load, uint32_t start, uint64_t deadline_ms);
