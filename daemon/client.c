@@ -22,8 +22,10 @@
 #include "keep.h"
 #include "memfd.h"
 #include "process-facts.h"
+#include "process-watch.h"
 #include "trace/shim-ring.h"
 
+#define SYNC_AWAIT_MS 3000
 #define CLIENT_CONTEXTS_MAX 256	   /* of one process on one device */
 
 enum {
@@ -43,6 +45,7 @@ struct sync_request {
 	void (*done)(void *userdata);
 	void *userdata;
 	size_t n_open;
+	bool awaits; /* a process that an earlier daemon knew, and that has yet to connect */
 	size_t n_waits;
 	struct sync_wait waits[];
 };
@@ -67,9 +70,15 @@ static void client_sync_on_timer(uv_timer_t *timer) {
 	client_sync_end(timer->data);
 }
 
+/* Whether a process is about to connect, because an earlier daemon knew it. */
+static bool client_is_awaited(const struct daemon *daemon, const struct process *process) {
+	return process->awaited && process->awaited > uv_now(daemon->loop);
+}
+
 /* A connection has answered (any: false), or is gone (any: true). */
 static void client_sync_answered(struct daemon *daemon, const struct shim_connection *connection,
 				 uint32_t sequence, bool any) {
+	const bool awaited = client_is_awaited(daemon, ((const struct client *)connection->userdata)->process);
 	struct sync_request *request, *next;
 
 	for (request = LIST_FIRST(&daemon->syncs); request; request = next) {
@@ -80,6 +89,10 @@ static void client_sync_answered(struct daemon *daemon, const struct shim_connec
 			if (wait->connection != connection || (!any && wait->sequence != sequence))
 				continue;
 			wait->connection = NULL;
+			if (any && awaited) {
+				wait->sequence = 0; /* it comes again */
+				continue;
+			}
 			request->n_open--;
 		}
 		if (!request->n_open)
@@ -129,6 +142,7 @@ static void client_sync_add(struct daemon *daemon, struct sync_request *request,
 	const struct process *process = client_process_of(daemon, instance);
 	struct sync_wait *wait = &request->waits[request->n_waits];
 	struct shim_connection *connection;
+	bool awaited;
 
 	if (!process)
 		return;
@@ -137,8 +151,9 @@ static void client_sync_add(struct daemon *daemon, struct sync_request *request,
 			return;
 	connection = process_mirror(process);
 	*wait = (struct sync_wait){ .process = process->number };
-	if (connection ? client_sync_ask(daemon, connection, wait)
-		       : header->state == MAP_INSTANCE_NEW || process->awaited > uv_now(daemon->loop))
+	awaited = !connection && client_is_awaited(daemon, process);
+	request->awaits |= awaited;
+	if (connection ? client_sync_ask(daemon, connection, wait) : awaited || header->state == MAP_INSTANCE_NEW)
 		request->n_waits++;
 }
 
@@ -166,6 +181,8 @@ struct sync_request *client_sync(struct daemon *daemon, const struct map *map,
 	request->userdata = userdata;
 	uv_timer_init(daemon->loop, &request->timer);
 	request->timer.data = request;
+	if (request->awaits && timeout_ms < SYNC_AWAIT_MS)
+		timeout_ms = SYNC_AWAIT_MS;
 	uv_timer_start(&request->timer, client_sync_on_timer, timeout_ms, 0);
 	LIST_INSERT_HEAD(&daemon->syncs, request, link);
 	return request;
@@ -617,7 +634,9 @@ static void client_on_closed(struct shim_connection *connection, void *userdata)
 		shim_rings_closed(daemon->traces, connection);
 	if (client->request)
 		image_abandon(client->request);
-	if (process_disconnect(client->process, connection))
+	/* a connection that was made for an earlier daemon may reach this one, and end at once */
+	if (process_disconnect(client->process, connection) &&
+	    (daemon->stopping || !client_is_awaited(daemon, client->process) || process_watch(daemon, client->process) < 0))
 		client_process_gone(daemon, client->process);
 	free(client->resume);
 	free(client);

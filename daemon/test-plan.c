@@ -311,7 +311,10 @@ static void test_plan(void **state) {
 	check_job(1, true, true, "[]");
 	assert_int_equal(n_sent, 0);
 	answer_plan(1, KERNEL, DATA_SIZE, second, 2);
-	assert_int_equal(n_sent, 4); /* of attachment 2 alone: nobody else means a kernel */
+	assert_int_equal(n_sent, 5); /* of attachment 2 alone: nobody else means a kernel */
+	assert_int_equal(sent[0].image_reply.attachment_count, 1);
+	assert_int_equal(sent[4].header.type, WIRE_IDS);
+	assert_int_equal(sent[4].ids.ids[0], 2);
 	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
 	assert_int_equal(sent[0].image_reply.slot_count, 3);
 	check_slot(1, 0, WIRE_SLOT_PROCESS, 48);
@@ -328,12 +331,12 @@ static void test_plan(void **state) {
 
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	assert_int_equal(n_jobs, 2);
-	assert_int_equal(n_sent, 4);
+	assert_int_equal(n_sent, 5);
 	ask(world, WIRE_IMAGE_NAMES, "other");
 	assert_int_equal(n_jobs, 3);
 	check_job(2, true, true, "[]");
 	answer_plan(2, KERNEL, DATA_SIZE, both, 2);
-	assert_int_equal(n_sent, 6);
+	assert_int_equal(n_sent, 7);
 	check_slot(1, 0, WIRE_SLOT_PROCESS, 32);
 	check_slot(2, 11, WIRE_SLOT_REGION, 40);
 	arm(world);

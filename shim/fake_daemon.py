@@ -206,7 +206,7 @@ class FakeDaemon:
             self.messages.append((kind, fields))
         if kind == wire.HELLO:
             self.roles[connection] = fields[0]
-            return self.send(connection, "welcome", [(wire.message(wire.WELCOME, self.deadline_ms, self.period_ms, PID, 0, COMM,
+            return self.send(connection, "welcome", [(wire.message(wire.WELCOME, self.deadline_ms, self.period_ms, PID, 0, COMM, 0,
                                                                      sequence=sequence), [])])
         if kind == wire.IMAGE:
             image = os.pread(fd, fields[0], 0)
@@ -231,7 +231,7 @@ class FakeDaemon:
             module = self.module
         new = probe(image, self.form) + (bare_kernels(image) if self.bare else b"")
         slots = FORMS[self.form][2]
-        reply = wire.message(wire.IMAGE_REPLY, module, len(new), 1, len(slots), b"", sequence=sequence)
+        reply = wire.message(wire.IMAGE_REPLY, module, len(new), 1, len(slots), 0, 0, b"", sequence=sequence)
         if not self.send(connection, "image", [(reply, [wire.memfd(new)])]):
             return False
         return all(self.send(connection, "slot", [(wire.message(wire.SLOT, module, map_id, kind, 0, symbol, sequence=sequence), [])])

@@ -120,7 +120,7 @@ class PlanDaemon(fake_daemon.FakeDaemon):
     def one_image(self, connection, fields, image, sequence):
         if fields[1] == wire.NAMES:
             return self.answer_names(connection, image, sequence)
-        return self.send(connection, "own", [(wire.message(wire.IMAGE_REPLY, 1 << 32, 0, 0, 0, b"ptx is not wanted", sequence=sequence), [])])
+        return self.send(connection, "own", [(wire.message(wire.IMAGE_REPLY, 1 << 32, 0, 0, 0, 0, 0, b"ptx is not wanted", sequence=sequence), [])])
 
     def answer_names(self, connection, data, sequence):
         modules = modules_of(data)
@@ -131,12 +131,12 @@ class PlanDaemon(fake_daemon.FakeDaemon):
         kernels = [(number, place, kernel_id(name), 1) for number, _, names in modules for place, name in enumerate(names)
                    if re.fullmatch(self.kernels, name)]
         if not kernels:
-            return self.send(connection, "plan-own", [(wire.message(wire.IMAGE_REPLY, module, 0, 0, 0, b"no kernel is meant", sequence=sequence), [])])
+            return self.send(connection, "plan-own", [(wire.message(wire.IMAGE_REPLY, module, 0, 0, 0, 0, 0, b"no kernel is meant", sequence=sequence), [])])
         plan = make_plan(kernels, fatbin(PATCH % self.image_number), 1 + self.image_number, [(ENTER, b"count_%d" % self.image_number)])
         if self.edit:
             plan = self.edit(bytearray(plan))
         slots = self.slots or [(0, wire.PROCESS, PROCESS_OFFSET), (self.map, self.kind, MAP_OFFSET)]
-        reply = wire.message(wire.IMAGE_REPLY, module, len(plan), 1, len(slots), b"", sequence=sequence)
+        reply = wire.message(wire.IMAGE_REPLY, module, len(plan), 1, len(slots), 0, 0, b"", sequence=sequence)
         if not self.send(connection, "plan", [(reply, [wire.memfd(plan)])]):
             return False
         return all(self.send(connection, "plan-slot", [(wire.message(wire.SLOT, module, map_id, kind, offset, b"", sequence=sequence), [])])

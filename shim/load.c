@@ -296,6 +296,17 @@ static bool connected(const struct interest *found, uint64_t deadline_ms)
 	return false;
 }
 
+bool load_is_welcome(const struct wire_welcome *other)
+{
+	bool same;
+
+	if (!load_lock())
+		return true;
+	same = welcome.session == other->session && welcome.start == other->start;
+	load_unlock();
+	return same;
+}
+
 enum load_resumed load_resume(void)
 {
 	enum load_resumed result = LOAD_RESUME_LATER;

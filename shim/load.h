@@ -149,6 +149,9 @@ void load_drop_image(struct load *plan);
 /* Tells the daemon that a plan is used no more, and forgets it. */
 void load_end_plan(struct load *plan);
 
+/* Is this what the daemon said that we are connected with? Takes the lock; what cannot be known is true. */
+bool load_is_welcome(const struct wire_welcome *other);
+
 enum load_resumed {
 	LOAD_RESUMED, /* we are connected; what it does not know is forgotten */
 	LOAD_RESUME_LATER, /* there is no daemon yet */

@@ -35,8 +35,11 @@
 #include "load.h"
 
 #define CONNECT_TRIES 4
+#define CONNECT_MAX_MS 300
 #define AWAIT_FIRST_MS 20
-#define AWAIT_LAST_MS 1000
+#define AWAIT_SOON_MS 200 /* for as long as a restart may take, */
+#define AWAIT_SOON_TIMES 150
+#define AWAIT_LAST_MS 1000 /* and later */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mirror_context *contexts;
@@ -429,8 +432,14 @@ static enum outcome connect_and_run(uint32_t *period_ms)
 	thread.connected_epoch = thread.epoch;
 	deadline_ms = thread.deadline_ms;
 	pthread_mutex_unlock(&thread.lock);
+	/* who exits waits for it: a daemon that has gone meanwhile does not answer */
 	open = client_open(&opened, folder, WIRE_ROLE_MIRROR, (uint32_t)version,
-			   client_now_ms() + deadline_ms, &welcome);
+			   client_now_ms() + (deadline_ms < CONNECT_MAX_MS ? deadline_ms : CONNECT_MAX_MS),
+			   &welcome);
+	if (open && !load_is_welcome(&welcome)) { /* it came meanwhile: it has to be told what we have first */
+		client_close(&opened);
+		return OUTCOME_ENDED;
+	}
 	pthread_mutex_lock(&thread.lock);
 	thread.client = opened;
 	pthread_mutex_unlock(&thread.lock);
@@ -510,7 +519,7 @@ static void end_all(void)
  */
 static enum outcome await_daemon(uint32_t period_ms)
 {
-	uint32_t wait_ms = AWAIT_FIRST_MS;
+	uint32_t wait_ms = AWAIT_FIRST_MS, times = 0;
 	uint64_t copied_ms = client_now_ms();
 	bool elsewhere;
 
@@ -523,7 +532,7 @@ static enum outcome await_daemon(uint32_t period_ms)
 			copied_ms = client_now_ms();
 			copy_all(false, false);
 		}
-		wait_ms = wait_ms < AWAIT_LAST_MS / 2 ? wait_ms * 2 : AWAIT_LAST_MS;
+		wait_ms = wait_ms < AWAIT_SOON_MS / 2 ? wait_ms * 2 : times++ < AWAIT_SOON_TIMES ? AWAIT_SOON_MS : AWAIT_LAST_MS;
 		if (period_ms && wait_ms > period_ms)
 			wait_ms = period_ms;
 		switch (load_resume()) {

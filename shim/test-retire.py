@@ -68,7 +68,7 @@ def own_after(daemons, number):
         if daemons[0].module <= number:
             return answer
         os.close(answer[0][1][0])
-        return [(wire.message(wire.IMAGE_REPLY, daemons[0].module, 0, 0, 0, b"", sequence=struct.unpack_from("<I", answer[0][0], 12)[0]), [])]
+        return [(wire.message(wire.IMAGE_REPLY, daemons[0].module, 0, 0, 0, 0, 0, b"", sequence=struct.unpack_from("<I", answer[0][0], 12)[0]), [])]
     return {"image": image, "slot": lambda connection, answer: answer if daemons[0].module <= number else []}
 
 
