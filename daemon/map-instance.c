@@ -363,7 +363,7 @@ int map_adopt_instance(struct map *map, const struct map_instance *like, int fd,
 		ring_consumer_resume(instance->consumer);
 	instance->slot = like->slot;
 	map_instance_link(map, instance);
-	if (gone || (map->totals && map_totals_resume(map, instance)))
+	if (map_totals_resume(map, instance) || gone) /* what is partly in the totals was gone then */
 		map_instance_gone(instance);
 	*instancep = instance;
 	return 0;

@@ -177,7 +177,7 @@ static void test_hash(void **state) {
 	run(&(struct map_shape){ .type = BPF_MAP_TYPE_HASH, .key_size = 8, .value_size = 8, .max_entries = ELEMENTS }, fill_hash, expected);
 }
 
-#define ROUNDS 40
+#define ROUNDS 100
 
 static int setup(void **state) {
 	kept = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
