@@ -252,6 +252,8 @@ until_true "ended by the watchdog" is Result watchdog
 
 echo "drop-ins for the host"
 rm -r /run/systemd/system/gpuprobed.service.d
+systemctl daemon-reload # no short watchdog, no workers that hang
+systemctl reset-failed gpuprobed.service
 drop_in() { # NAME CAPABILITIES: of the daemon with it
 	install -D -m 644 "/opt/test/$1.conf" "/run/systemd/system/gpuprobed.service.d/$1.conf"
 	systemctl daemon-reload
