@@ -225,6 +225,19 @@ systemctl reload gpuprobed.service || fail "reload without files"
 has_defaults() { [ "$(deadline)" = 2000 ]; }
 until_true "the defaults" has_defaults
 
+echo "metrics, and a file that the unit may not write"
+mkdir -p /etc/gpuprobed
+printf 'metrics-period-ms = 100\nmetrics = %s\n' /var/lib/gpuprobed/gpuprobe.prom >$conf
+printf 'metrics = unix:/run/gpuprobe/metrics\nmetrics = /usr/gpuprobe.prom\n' >>$conf
+systemctl restart gpuprobed.service || fail "restart with metrics"
+until_true "metrics in a file" grep -qs "^# EOF" /var/lib/gpuprobed/gpuprobe.prom
+[ "$(stat -c "%a %U %G" /var/lib/gpuprobed/gpuprobe.prom /run/gpuprobe/metrics | tr '\n' ,)" = "640 gpuprobe gpuprobe,660 gpuprobe gpuprobe," ] ||
+	fail "metrics: $(stat -c "%a %U %G" /var/lib/gpuprobed/gpuprobe.prom /run/gpuprobe/metrics)"
+unwritten() { "$ctl" status | grep -q -- "--metrics=/usr/gpuprobe.prom: cannot be written: Read-only file system"; }
+until_true "it is said what cannot be written" unwritten
+rm -r /etc/gpuprobed
+systemctl restart gpuprobed.service && [ ! -e /run/gpuprobe/metrics ] || fail "restart without metrics"
+
 watched() { # OPTIONS: with a short time, and no patience
 	mkdir -p /run/systemd/system/gpuprobed.service.d
 	printf '[Service]\nWatchdogSec=2s\nRestartSec=3s\nEnvironment=OPTIONS=%s\nLimitCORE=0\n' "$1" >/run/systemd/system/gpuprobed.service.d/test.conf
