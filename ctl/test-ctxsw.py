@@ -177,7 +177,7 @@ class Ctxsw(unittest.TestCase):
         for driver, line in {
                 'open=13': "the GPU's clock and context switches: /dev/nvidiactl: Permission denied",
                 'open=2': "the GPU's clock and context switches: /dev/nvidiactl: No such file or directory",
-                'version=470.57.02': "the GPU's clock and context switches: the driver's version is 470.57.02, older than 525",
+                'version=470.57.02': "the GPU's clock and context switches: the driver's version is 470.57.02: 525 or later is needed",
                 'refuse=2:0x1b': "the GPU's clock and context switches: RM_ALLOC 0x41: NV_ERR_INSUFFICIENT_PERMISSIONS",
                 'refuse=6:0x0f': 'GPU 0: RM_ALLOC 0x80: NV_ERR_GPU_IS_LOST',
                 'bind=0x56:4': 'context switches of GPU 0: RM_CONTROL 0x20801238: NV_ERR_NOT_SUPPORTED; root may, or all if the driver is loaded with '

@@ -165,8 +165,8 @@ static int check_version(struct rm_client *client) {
 	client->branch = (unsigned int)strtoul(client->version, NULL, 10);
 	if (client->branch >= RM_OLDEST && client->branch < 10000)
 		return 0;
-	snprintf(client->error, sizeof(client->error), "the driver's version is %.40s, older than %d",
-		 *client->version ? client->version : "unknown, and perhaps", RM_OLDEST);
+	snprintf(client->error, sizeof(client->error), "the driver's version is %.40s: %d or later is needed",
+		 *client->version ? client->version : "unknown", RM_OLDEST);
 	return RM_E_VERSION;
 }
 

@@ -32,7 +32,6 @@ enum {
 	RM_OK = 0,
 	RM_INSUFFICIENT_PERMISSIONS = 0x1b,
 	RM_INVALID_PARAM_STRUCT = 0x3a,
-	RM_NOT_SUPPORTED = 0x56,
 };
 
 struct rm_client {

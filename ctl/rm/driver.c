@@ -8,6 +8,8 @@
 
 #include "driver.h"
 
+#define TRIES 1000
+
 static int kernel_open(void *userdata, const char *path) {
 	const int fd = open(path, O_RDWR | O_CLOEXEC);
 
@@ -18,13 +20,13 @@ static int kernel_close(void *userdata, int fd) {
 	return close(fd);
 }
 
-/* The driver's calls may be interrupted by signals, and are made again as libcuda does. */
+/* The driver's calls may be interrupted, and are made again; one that is so for ever has failed. */
 static int kernel_ioctl(void *userdata, int fd, unsigned long command, void *argument) {
-	int r;
+	int r, tries = 0;
 
 	do
 		r = ioctl(fd, command, argument);
-	while (r < 0 && (errno == EINTR || errno == EAGAIN));
+	while (r < 0 && (errno == EINTR || errno == EAGAIN) && ++tries < TRIES);
 	return r < 0 ? -errno : r;
 }
 

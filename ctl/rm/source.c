@@ -88,8 +88,10 @@ static void tell(struct rm_source *source, const char *format, ...) {
 		source->options.tell(source->options.userdata, line);
 }
 
-/* What would help against what the driver said to a binding. */
+/* What would help against what the driver said to a binding, of which it may have told the reason. */
 static const char *help_for(const struct rm_client *client, uint32_t reason) {
+	static const char root[] = "; root may, or all if the driver is loaded with NVreg_RestrictProfilingToAdminUsers=0";
+
 	switch (reason) {
 	case RM_CTXSW_REASON_GPU_TOO_OLD:
 	case RM_CTXSW_REASON_NOT_ENABLED_GPU:
@@ -99,11 +101,11 @@ static const char *help_for(const struct rm_client *client, uint32_t reason) {
 	case RM_CTXSW_REASON_NEED_CAPABILITY:
 		return "; the host of this virtual GPU does not allow profiling";
 	case RM_CTXSW_REASON_NEED_ADMIN:
-		return "; root may, or all if the driver is loaded with NVreg_RestrictProfilingToAdminUsers=0";
+		return root;
 	default:
-		return client->status == RM_INSUFFICIENT_PERMISSIONS ?
-			       "; root may, or all if the driver is loaded with NVreg_RestrictProfilingToAdminUsers=0" :
-			       "";
+		if (client->status == RM_INSUFFICIENT_PERMISSIONS)
+			return root;
+		return client->status == RM_INVALID_PARAM_STRUCT && client->branch > RM_NEWEST_TRIED ? "; this driver is newer than what gpuprobe was tried with" : "";
 	}
 }
 
@@ -167,7 +169,7 @@ static void read_clock(struct source_gpu *gpu) {
 	struct rm_pair pair;
 
 	if (rm_clock_pair(&gpu->gpu, &pair)) {
-		tell(gpu->source, "clock of GPU %" PRIu32 ": %s", gpu->gpu.card.minor, gpu->gpu.client->error);
+		tell(gpu->source, "clock of GPU %" PRIu32 ": %s%s", gpu->gpu.card.minor, gpu->gpu.client->error, help_for(gpu->gpu.client, RM_CTXSW_REASON_NONE));
 		gpu->clocked = false;
 		return;
 	}

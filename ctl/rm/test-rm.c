@@ -229,12 +229,14 @@ static void test_bind(void **state) {
 		{ 0x56, RM_CTXSW_REASON_GPU_TOO_OLD, "NV_ERR_NOT_SUPPORTED; this GPU does not log them\n" },
 		{ 0x56, RM_CTXSW_REASON_NOT_ENABLED, "NV_ERR_NOT_SUPPORTED; they are not told to this instance of MIG or virtual GPU\n" },
 		{ 0x1b, 0, "NV_ERR_INSUFFICIENT_PERMISSIONS; root may, or all if the driver is loaded with NVreg_RestrictProfilingToAdminUsers=0\n" },
+		{ 0x3a, 0, "NV_ERR_INVALID_PARAM_STRUCT; this driver is newer than what gpuprobe was tried with\n" },
 		{ 0x12345, 77, "context switches of GPU 0: RM_CONTROL 0x20801238: NV_STATUS 0x12345\n" },
 	};
 	struct world world;
 
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++) {
 		setup(&world);
+		world.fake.version = "999.1";
 		world.fake.bind_status = refusals[i].status;
 		world.fake.bind_reason = refusals[i].reason;
 		open_world(&world, true);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "../../daemon/base64.h"
+#include "../rm/driver.h"
 #include "command.h"
 #include "stream.h"
 #include "watch.h"
@@ -430,7 +431,7 @@ int trace_live(struct trace_command *trace) {
 		r = trace_child_start(&live.child, trace);
 	if (!r)
 		r = watch_signals(&live);
-	if (!r && wants_watch(trace) && trace_watch_new(&live.watch, trace->ctxsw))
+	if (!r && wants_watch(trace) && trace_watch_new(&live.watch, &rm_driver_kernel, trace->ctxsw))
 		r = ctl_fail(CTL_ERROR, "out of memory");
 	if (!r) {
 		signal(SIGPIPE, SIG_IGN); /* CMD may be gone before it was let go */

@@ -13,11 +13,16 @@
 #include <time.h>
 
 #include "../rm/source.h"
+#include "trace.h"
 #include "watch.h"
 
 #define PERIOD_NS UINT64_C(50000000)
+#ifndef BYTES_MAX
+#define BYTES_MAX ((size_t)16 << 20) /* that wait for a reader who is slow; what comes then is lost, and counted */
+#endif
 
 struct trace_watch {
+	const struct rm_driver *driver;
 	bool ctxsw;
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t changed;
@@ -26,6 +31,7 @@ struct trace_watch {
 	bool failed; /* no memory */
 	char *bytes; /* records */
 	size_t n;
+	uint64_t n_lost; /* records that found no room, since the last LOST */
 	char *lines; /* of what cannot be had */
 };
 
@@ -68,21 +74,28 @@ static void take_line(void *userdata, const char *line) {
 	pthread_mutex_unlock(&watch->lock);
 }
 
-/* Adds what has come. With the lock. */
-static void take_bytes(struct trace_watch *watch, struct rm_source *source) {
-	size_t n;
-	void *bytes = rm_source_take(source, &n);
-	char *all;
+static void add_bytes(struct trace_watch *watch, const void *bytes, size_t n) {
+	char *all = realloc(watch->bytes, watch->n + n);
 
-	if (!bytes)
-		return;
-	all = realloc(watch->bytes, watch->n + n);
 	if (all) {
 		memcpy(all + watch->n, bytes, n);
 		watch->bytes = all;
 		watch->n += n;
 	}
 	watch->failed = watch->failed || !all;
+}
+
+/* Adds what has come, if there is room. With the lock. */
+static void take_bytes(struct trace_watch *watch, struct rm_source *source) {
+	size_t n;
+	char *bytes = rm_source_take(source, &n);
+
+	if (bytes && watch->n + n > BYTES_MAX) {
+		for (size_t at = 0; at < n; at += ((const struct trace_record *)(const void *)(bytes + at))->size)
+			watch->n_lost += ((const struct trace_record *)(const void *)(bytes + at))->type != TRACE_CLOCK;
+	} else if (bytes) {
+		add_bytes(watch, bytes, n);
+	}
 	free(bytes);
 }
 
@@ -108,7 +121,7 @@ static void watch_source(struct trace_watch *watch, struct rm_source *source) {
 
 static void *run(void *userdata) {
 	struct trace_watch *watch = userdata;
-	const struct rm_source_options options = { .driver = &rm_driver_kernel, .ctxsw = watch->ctxsw, .tell = take_line, .userdata = watch };
+	const struct rm_source_options options = { .driver = watch->driver, .ctxsw = watch->ctxsw, .tell = take_line, .userdata = watch };
 	struct rm_source *source = NULL;
 	int r;
 
@@ -136,7 +149,7 @@ static void *run(void *userdata) {
 
 /* ---- from outside ---- */
 
-int trace_watch_new(struct trace_watch **watchp, bool ctxsw) {
+int trace_watch_new(struct trace_watch **watchp, const struct rm_driver *driver, bool ctxsw) {
 	struct trace_watch *watch = calloc(1, sizeof(*watch));
 	pthread_condattr_t attributes;
 	pthread_t thread;
@@ -144,6 +157,7 @@ int trace_watch_new(struct trace_watch **watchp, bool ctxsw) {
 
 	if (!watch)
 		return -ENOMEM;
+	watch->driver = driver;
 	watch->ctxsw = ctxsw;
 	pthread_mutex_init(&watch->lock, NULL);
 	pthread_condattr_init(&attributes);
@@ -197,9 +211,14 @@ void trace_watch_stop(struct trace_watch *watch, uint64_t milliseconds) {
 }
 
 int trace_watch_take(struct trace_watch *watch, void **bytesp, size_t *np, char **linesp) {
+	struct trace_lost lost = { .record = { .size = sizeof(lost), .type = TRACE_LOST, .source = TRACE_SOURCE_GPU }, .time = now_ns() };
 	int r;
 
 	pthread_mutex_lock(&watch->lock);
+	lost.count = watch->n_lost;
+	watch->n_lost = 0;
+	if (lost.count)
+		add_bytes(watch, &lost, sizeof(lost));
 	r = watch->failed ? -ENOMEM : 0;
 	*bytesp = watch->bytes;
 	*np = watch->n;

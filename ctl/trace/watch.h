@@ -7,10 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct rm_driver;
 struct trace_watch;
 
-/* ctxsw: context switches, not the clocks of GPUs alone. Returns 0 or negative errno. */
-int trace_watch_new(struct trace_watch **watchp, bool ctxsw);
+/* ctxsw: context switches, not the clocks of GPUs alone. The driver is needed until the thread has ended. Returns 0 or negative errno. */
+int trace_watch_new(struct trace_watch **watchp, const struct rm_driver *driver, bool ctxsw);
 /* Does not wait: if the driver is in a call, the thread ends behind that. */
 struct trace_watch *trace_watch_free(struct trace_watch *watch);
 /* Waits until it is on, for so long. */
