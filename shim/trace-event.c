@@ -7,16 +7,8 @@
  * Nothing is waited for: what has ended is read by later launches, and behind calls that wait
  * themselves.
  *
- * An event is not where the kernel is. The GPU takes as long from an event to the next one as from an
- * event to a kernel that waits behind it, and from a kernel's end to its event (measured: within
- * 0.3 us; it is 1.3 us on an H200), so that is taken off twice. Where the stream had nothing to do, it
- * came to the event before the launch had reached it: the kernel began later by as much as the host
- * took from the one to the other, mostly within 0.2 us. The error of the record is a bound.
- *
- * Each context has events of its own, a stream of its own, and a base: an event whose time is known,
- * from which others are measured. It is made anew each half second, because the driver tells
- * distances as floats, and bracketed by the host's clock, which relates the two (CLOCK_PAIR). The
- * clock of a device starts at the host's CLOCK_MONOTONIC.
+ * Each context has events of its own, and a stream of its own. What their times are is in
+ * trace-event-time.c.
  *
  * A launch that is captured is left alone, and so is one while the events of its context are used
  * up. Our calls are made in the relaxed mode of captures, as a capture of another thread would
@@ -26,7 +18,7 @@
  * its own may have interrupted its owner.
  */
 
-#include "trace-event.h"
+#include "trace-event-private.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -36,85 +28,18 @@
 #include "driver.h"
 
 #define CONTEXTS 8
-#define STREAMS 32
 #define TIMINGS 1024
-#define TRIES 4
-#define TRY_NS UINT64_C(100000)
-#define BASE_NS UINT64_C(500000000)
 #define LOCK_NS 10000000
 #define HARVEST_EACH 16 /* launches */
-#define EMPTY_MAX 4000 /* nanoseconds from an event to the next: more is no property of the GPU */
-#define SLACK_NS 10000 /* how far the two clocks may be apart for a decision */
-#define SLOPE_NS 1000000000 /* of bases so far apart the clocks' slope is taken */
 
 #define STREAM_PER_THREAD 2
-
-/* A stream, or a thread's own default one. last: its latest timing that is not read yet. */
-struct gpu_stream {
-	bool used;
-	uint64_t handle;
-	uint32_t tid;
-	struct trace_timing *last;
-	uint64_t last_end;
-	unsigned other_work;
-};
-
-struct trace_timing {
-	struct trace_timing *next;
-	struct gpu_context *context;
-	struct gpu_stream *stream;
-	driver_handle before, after;
-	uint64_t recorded, launched; /* CLOCK_MONOTONIC: the event before it, and the launch, returned */
-	uint64_t function, handle;
-	uint64_t session;
-	unsigned generation; /* of the context */
-	uint32_t tid, sequence;
-	bool has_before, per_thread;
-};
-
-struct gpu_context {
-	uint64_t handle; /* 0: free */
-	unsigned generation;
-	int device;
-	bool broken;
-	driver_handle stream;
-	driver_handle events[TRIES + 1]; /* the last one is the base, */
-	uint64_t base_time; /* of this time, 0: not known yet, */
-	uint64_t base_host, base_half; /* which is this one of the host, give or take, */
-	uint64_t base_made; /* and tried at this one */
-	uint64_t first_time, first_host; /* of the first base */
-	uint64_t empty; /* nanoseconds from an event to the next */
-	struct trace_timing *timings; /* all: they stay for the next context that has this place */
-	struct trace_timing *unused, *pending, **pending_end;
-	struct gpu_stream streams[STREAMS];
-	unsigned launches;
-};
 
 static struct gpu_context contexts[CONTEXTS];
 static unsigned generations;
 static unsigned other_work; /* counts it */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* around all that */
 
-#define FUNCTIONS(X)                                                            \
-	X(event_create, "cuEventCreate", (driver_handle *, unsigned))           \
-	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                  \
-	X(event_record, "cuEventRecord", (driver_handle, driver_handle))        \
-	X(event_record_own, "cuEventRecord_ptsz", (driver_handle, driver_handle)) \
-	X(event_query, "cuEventQuery", (driver_handle))                         \
-	X(stream_create, "cuStreamCreate", (driver_handle *, unsigned))         \
-	X(stream_destroy, "cuStreamDestroy_v2", (driver_handle))                \
-	X(is_capturing, "cuStreamIsCapturing", (driver_handle, int *))          \
-	X(is_capturing_own, "cuStreamIsCapturing_ptsz", (driver_handle, int *)) \
-	X(exchange_mode, "cuThreadExchangeStreamCaptureMode", (int *))          \
-	X(ctx_get_current, "cuCtxGetCurrent", (driver_handle *))                \
-	X(ctx_get_device, "cuCtxGetDevice", (int *))
-
-static struct {
-#define X(field, name, arguments) driver_result(*field) arguments;
-	FUNCTIONS(X)
-#undef X
-	driver_result (*elapsed)(float *, driver_handle, driver_handle);
-} gpu;
+struct event_driver gpu;
 static bool gpu_complete;
 
 static bool lock(void)
@@ -148,7 +73,7 @@ void trace_event_begin(void)
 #define X(field, name, arguments)                                    \
 	gpu.field = (driver_result(*) arguments)driver_symbol(name); \
 	complete &= gpu.field != NULL;
-	FUNCTIONS(X)
+	EVENT_FUNCTIONS(X)
 #undef X
 	*(void **)&gpu.elapsed = driver_symbol("cuEventElapsedTime_v2");
 	if (!gpu.elapsed)
@@ -189,7 +114,7 @@ static bool make_context(struct gpu_context *context)
 	if (gpu.ctx_get_device(&context->device) != 0 ||
 	    gpu.stream_create(&context->stream, DRIVER_STREAM_NON_BLOCKING) != 0)
 		return false;
-	for (unsigned i = 0; i <= TRIES; i++)
+	for (unsigned i = 0; i <= EVENT_TRIES; i++)
 		if (gpu.event_create(&context->events[i], 0) != 0)
 			return false;
 	return true;
@@ -238,7 +163,7 @@ static void end_context(struct gpu_context *context)
 		destroy_events(timing);
 	for (struct trace_timing *timing = context->pending; timing; timing = timing->next)
 		destroy_events(timing);
-	for (unsigned i = 0; i <= TRIES; i++)
+	for (unsigned i = 0; i <= EVENT_TRIES; i++)
 		if (context->events[i])
 			gpu.event_destroy(context->events[i]);
 	if (context->stream)
@@ -268,218 +193,13 @@ void trace_event_context_ending(driver_handle handle)
 	trace_unhush(&hush);
 }
 
-/* ---- times ------------------------------------------------------------------------------------- */
-
-/* DRIVER_ERROR_NOT_READY: it has no time yet. */
-static driver_result time_of(struct gpu_context *context, driver_handle event, uint64_t *time)
-{
-	float milliseconds;
-	driver_result result = gpu.elapsed(&milliseconds, context->events[TRIES], event);
-
-	if (result)
-		context->broken |= result != DRIVER_ERROR_NOT_READY;
-	else
-		*time = context->base_time + (uint64_t)(int64_t)((double)milliseconds * 1e6);
-	return result;
-}
-
-/* A time of the GPU, as CLOCK_MONOTONIC had it, with an error of base_half. */
-static uint64_t host_of(const struct gpu_context *context, uint64_t time)
-{
-	int64_t since = (int64_t)(time - context->base_time);
-	uint64_t span = context->base_time - context->first_time;
-
-	if (span >= SLOPE_NS)
-		since = (int64_t)((double)since * (double)(context->base_host - context->first_host) /
-				  (double)span);
-	return context->base_host + (uint64_t)since;
-}
-
-/* Moments around an event, of the ring's clock and of CLOCK_MONOTONIC. */
-struct moments {
-	uint64_t before, after;
-	uint64_t host_before, host_after;
-};
-
-/* Records an event, or two, and sees the last one complete. False: not in time. */
-static bool bracket(struct gpu_context *context, driver_handle event, driver_handle second,
-		    struct moments *moments)
-{
-	driver_result result;
-
-	moments->host_before = trace_monotonic();
-	moments->before = trace_now();
-	if (gpu.event_record(event, context->stream) != 0 ||
-	    (second && gpu.event_record(second, context->stream) != 0)) {
-		context->broken = true;
-		return false;
-	}
-	do {
-		result = gpu.event_query(second ? second : event);
-		moments->after = trace_now();
-		moments->host_after = trace_monotonic();
-	} while (result == DRIVER_ERROR_NOT_READY &&
-		 moments->host_after - moments->host_before < TRY_NS);
-	context->broken |= result && result != DRIVER_ERROR_NOT_READY;
-	return !result;
-}
-
-/* Once: how long the GPU takes from an event to the next. */
-static void measure_empty(struct gpu_context *context)
-{
-	uint64_t least = EMPTY_MAX + 1;
-	struct moments moments;
-	float milliseconds;
-
-	for (unsigned i = 0; i < TRIES && !context->broken; i++)
-		if (bracket(context, context->events[0], context->events[1], &moments) &&
-		    gpu.elapsed(&milliseconds, context->events[0], context->events[1]) == 0 &&
-		    (double)milliseconds * 1e6 < (double)least)
-			least = (uint64_t)((double)milliseconds * 1e6);
-	context->empty = least <= EMPTY_MAX ? least : 0;
-}
-
-/* Makes the base anew, if it is old: the event of the tightest of several tries. */
-static void make_base(struct trace_self *thread, struct gpu_context *context)
-{
-	uint64_t now = trace_monotonic(), least = UINT64_MAX, time = now;
-	struct moments moments, good = { 0 };
-	struct trace_ring_clock_pair pair = {
-		.record = { .size = sizeof(pair), .type = TRACE_RING_CLOCK_PAIR },
-		.device = (uint32_t)context->device,
-	}, *record;
-	driver_handle base = context->events[TRIES];
-	unsigned best = TRIES;
-
-	if (context->base_made && now - context->base_made < BASE_NS)
-		return;
-	if (!context->base_made)
-		measure_empty(context);
-	context->base_made = now;
-	for (unsigned i = 0; i < TRIES && !context->broken; i++) {
-		if (!bracket(context, context->events[i], NULL, &moments) ||
-		    moments.after - moments.before >= least)
-			continue;
-		best = i;
-		least = moments.after - moments.before;
-		good = moments;
-	}
-	if (best == TRIES || (context->base_time && time_of(context, context->events[best], &time)))
-		return;
-	context->events[TRIES] = context->events[best];
-	context->events[best] = base;
-	context->base_time = pair.gpu = time;
-	context->base_half = (good.host_after - good.host_before) / 2;
-	context->base_host = good.host_before + context->base_half;
-	if (!context->first_time) {
-		context->first_time = context->base_time;
-		context->first_host = context->base_host;
-	}
-	pair.before = good.before;
-	pair.after = good.after;
-	record = trace_reserve(thread, sizeof(pair));
-	if (!record) {
-		trace_lose(thread);
-		return;
-	}
-	*record = pair;
-	trace_write(thread, sizeof(pair));
-}
-
-static void write_kernel(struct trace_self *thread, const struct trace_timing *timing,
-			 uint64_t start, uint64_t end, uint64_t error)
-{
-	struct trace_ring_kernel *record = trace_reserve(thread, sizeof(*record));
-
-	if (!record) {
-		trace_lose(thread);
-		return;
-	}
-	*record = (struct trace_ring_kernel){
-		.record = {
-			.size = sizeof(*record),
-			.type = TRACE_RING_KERNEL,
-			.sequence = timing->sequence,
-		},
-		.tid = timing->tid,
-		.device = (uint32_t)timing->context->device,
-		.start = start,
-		.end = end,
-		.context = timing->context->handle,
-		.stream = timing->handle,
-		.function = timing->function,
-		.error = (uint32_t)error,
-	};
-	trace_write(thread, sizeof(*record));
-}
-
-/*
- * When a kernel began and ended, from the events: the one before it (that of the kernel before, or its
- * own), and the one behind it. Returns the error.
- */
-static uint64_t place(const struct trace_timing *timing, uint64_t *start, uint64_t *end)
-{
-	const struct gpu_context *context = timing->context;
-	uint64_t reached = host_of(context, *start), empty = context->empty, gap = empty;
-	uint64_t error = empty, least = *start;
-
-	if (timing->has_before && reached < timing->recorded + SLACK_NS) {
-		/* the GPU waited for the host, which may have been interrupted behind the doorbell */
-		gap = timing->launched - timing->recorded;
-		error += gap;
-	} else if (!timing->has_before && timing->launched > reached + empty) {
-		gap = timing->launched - reached;
-		error += gap < context->base_half ? gap : context->base_half;
-	}
-	*start += gap;
-	*end -= *end - least > empty ? empty : 0;
-	if (*start > *end)
-		*start = *end; /* shorter than can be told */
-	return error;
-}
-
-/* Reads the times of what has ended in a context; with the lock held, for who is inside. */
-static void harvest(struct trace_self *thread, struct gpu_context *context)
-{
-	struct trace_timing **link = &context->pending;
-	uint32_t busy = 0; /* streams */
-
-	make_base(thread, context);
-	while (*link && context->base_time && !context->broken) {
-		struct trace_timing *timing = *link;
-		struct gpu_stream *stream = timing->stream;
-		uint32_t bit = UINT32_C(1) << (stream - context->streams);
-		uint64_t start = stream->last_end, end, raw, error;
-
-		if ((busy & bit) || time_of(context, timing->after, &end) ||
-		    (timing->has_before && time_of(context, timing->before, &start))) {
-			busy |= bit;
-			link = &timing->next;
-			continue;
-		}
-		raw = end;
-		error = place(timing, &start, &end);
-		if (timing->session == thread->session)
-			write_kernel(thread, timing, start, end, error);
-		stream->last_end = raw;
-		if (stream->last == timing)
-			stream->last = NULL;
-		*link = timing->next;
-		timing->next = context->unused;
-		context->unused = timing;
-	}
-	context->pending_end = &context->pending;
-	while (*context->pending_end)
-		context->pending_end = &(*context->pending_end)->next;
-}
-
 /* ---- launches ---------------------------------------------------------------------------------- */
 
 static struct gpu_stream *find_stream(struct gpu_context *context, uint64_t handle, uint32_t tid)
 {
 	struct gpu_stream *unused = NULL;
 
-	for (unsigned i = 0; i < STREAMS; i++) {
+	for (unsigned i = 0; i < EVENT_STREAMS; i++) {
 		struct gpu_stream *stream = &context->streams[i];
 
 		if (stream->used && stream->handle == handle && stream->tid == tid)
@@ -620,7 +340,7 @@ void trace_event_after(struct trace_self *thread, struct trace_frame *frame, uin
 		if (context && (!timing || ++context->launches % HARVEST_EACH == 0) &&
 		    (thread->session == frame->session || trace_claim(thread, frame->session)) &&
 		    thread->slot && trace_enter(thread, frame->session)) {
-			harvest(thread, context);
+			event_harvest(thread, context);
 			trace_leave(thread);
 		}
 		unlock();

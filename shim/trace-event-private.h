@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What trace-event.c and trace-event-time.c share. All is used with the lock of the former held. */
+
+#include "driver.h"
+#include "trace-event.h"
+
+#define EVENT_STREAMS 32
+#define EVENT_TRIES 4
+
+/* A stream, or a thread's own default one. last: its latest timing that is not read yet. */
+struct gpu_stream {
+	bool used;
+	uint64_t handle;
+	uint32_t tid;
+	struct trace_timing *last;
+	uint64_t last_end;
+	unsigned other_work;
+};
+
+struct trace_timing {
+	struct trace_timing *next;
+	struct gpu_context *context;
+	struct gpu_stream *stream;
+	driver_handle before, after;
+	uint64_t recorded, launched; /* CLOCK_MONOTONIC: the event before it, and the launch, returned */
+	uint64_t function, handle;
+	uint64_t session;
+	unsigned generation; /* of the context */
+	uint32_t tid, sequence;
+	bool has_before, per_thread;
+};
+
+struct gpu_context {
+	uint64_t handle; /* 0: free */
+	unsigned generation;
+	int device;
+	bool broken;
+	driver_handle stream;
+	driver_handle events[EVENT_TRIES + 1]; /* the last one is the base, */
+	uint64_t base_time; /* of this time, 0: not known yet, */
+	uint64_t base_host, base_half; /* which is this one of the host, give or take, */
+	uint64_t base_made; /* and tried at this one */
+	uint64_t first_time, first_host; /* of the first base */
+	uint64_t empty; /* nanoseconds from an event to the next */
+	struct trace_timing *timings; /* all: they stay for the next context that has this place */
+	struct trace_timing *unused, *pending, **pending_end;
+	struct gpu_stream streams[EVENT_STREAMS];
+	unsigned launches;
+};
+
+#define EVENT_FUNCTIONS(X)                                                            \
+	X(event_create, "cuEventCreate", (driver_handle *, unsigned))           \
+	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                  \
+	X(event_record, "cuEventRecord", (driver_handle, driver_handle))        \
+	X(event_record_own, "cuEventRecord_ptsz", (driver_handle, driver_handle)) \
+	X(event_query, "cuEventQuery", (driver_handle))                         \
+	X(stream_create, "cuStreamCreate", (driver_handle *, unsigned))         \
+	X(stream_destroy, "cuStreamDestroy_v2", (driver_handle))                \
+	X(is_capturing, "cuStreamIsCapturing", (driver_handle, int *))          \
+	X(is_capturing_own, "cuStreamIsCapturing_ptsz", (driver_handle, int *)) \
+	X(exchange_mode, "cuThreadExchangeStreamCaptureMode", (int *))          \
+	X(ctx_get_current, "cuCtxGetCurrent", (driver_handle *))                \
+	X(ctx_get_device, "cuCtxGetDevice", (int *))
+
+struct event_driver {
+#define X(field, name, arguments) driver_result(*field) arguments;
+	EVENT_FUNCTIONS(X)
+#undef X
+	driver_result (*elapsed)(float *, driver_handle, driver_handle);
+};
+
+extern struct event_driver gpu __attribute__((visibility("hidden")));
+/* trace-event-time.c: reads the times of what has ended in a context, for who is inside. */
+void event_harvest(struct trace_self *thread, struct gpu_context *context);
