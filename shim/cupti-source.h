@@ -66,6 +66,8 @@ struct cupti_source {
 	 * NVIDIA wants it, CUPTI is gone.
 	 */
 	void (*stop)(void);
+	/* In a forked child, where CUPTI does not live: it is never called again. */
+	void (*forked)(void);
 };
 
 typedef const struct cupti_source *(*cupti_entry)(void);

@@ -496,7 +496,13 @@ def programs():
                 report(label, bool(calls) == (arguments != ["s-plain"]) and not lost and kernels <= len(launches) + 10,
                        f"{len(calls)} calls, {lost} lost, {len(launches)} launches, {kernels} kernels")
 
-
+    for arguments in (["s-threads"], ["s-signal"], ["s-fork"], ["s-exec"], ["s-close"], ["s-exit", "return"], ["s-exit", "_exit"], ["s-exit", "abort"], ["s-exit", "handler"]):
+        label = "with CUPTI: " + " ".join(arguments)
+        bare = run(arguments, preload=())
+        mine = Cupti(slot_bytes=1 << 20)
+        with TraceDaemon(session("cupti"), make=mine.ring, period_ms=50) as daemon:
+            if as_bare(label, bare, run(arguments, GPUPROBE_SESSION=daemon.name, GPUPROBE_CUPTI_LOG=mine.log.name)):
+                report(label, daemon.calls() and "subscribe" in mine.done() and not any(ring.notes for ring in daemon.rings[:1]), mine.done())
     for arguments, launches in ((["s-linked"], 40), (["s-threads"], 40), (["s-capture"], 3), (["s-unload"], 3)):
         label = "traced and probed: " + " ".join(arguments)
         bare = run(arguments, preload=())

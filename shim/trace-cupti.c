@@ -238,7 +238,10 @@ static bool lock(void)
 	return pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until) == 0;
 }
 
-/* The process exits: what is known by now is written. */
+/*
+ * The process exits: what is known by now is written, and the thread leaves CUPTI alone, which ends
+ * soon, too.
+ */
 static void at_exit(void)
 {
 	struct trace_frame *outermost = trace_mine.outermost;
@@ -248,6 +251,7 @@ static void at_exit(void)
 	trace_mine.outermost = OURS;
 	if (wanted && wanted != STARTING)
 		flush(wanted, true);
+	wanted = 0;
 	trace_mine.outermost = outermost;
 	pthread_mutex_unlock(&mutex);
 }
@@ -338,6 +342,8 @@ void trace_cupti_began(uint64_t number)
 
 void trace_cupti_forked(void)
 {
+	if (source)
+		source->forked();
 	pthread_mutex_init(&mutex, NULL);
 	wanted = 0;
 	running = false;

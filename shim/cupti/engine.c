@@ -457,6 +457,11 @@ static void stop(void)
 	pthread_mutex_unlock(&lock);
 }
 
+static void forked(void)
+{
+	__atomic_store_n(&state, AWAY, __ATOMIC_RELEASE);
+}
+
 __attribute__((visibility("default"))) const struct cupti_source *gpuprobe_cupti(void);
 
 const struct cupti_source *gpuprobe_cupti(void)
@@ -466,6 +471,7 @@ const struct cupti_source *gpuprobe_cupti(void)
 		.start = start,
 		.flush = flush,
 		.stop = stop,
+		.forked = forked,
 	};
 
 	return &source;
