@@ -23,6 +23,7 @@ static struct {
 } worked[4]; /* for owners */
 
 struct seen {
+	bool mixed;
 	unsigned int n;
 	unsigned int order;
 	int result;
@@ -87,6 +88,7 @@ static void on_done(struct worker_task *task, int result, json_object *reply, co
 		seen->fds = json_object_get_int64(json_object_object_get(reply, "fds"));
 		seen->home = json_object_get_boolean(json_object_object_get(reply, "home"));
 	}
+	seen->mixed = worker_task_mixed(task);
 	seen->output_size = worker_task_output_size(task, 0);
 	fd = worker_task_steal_fd(task, 0);
 	if (fd >= 0) {
@@ -155,6 +157,42 @@ static void test_good(void **state) {
 				    json_object_object_get(worker_pool_features(f.pool), "name")),
 			    "test");
 	assert_null(worker_pool_trouble(f.pool));
+	teardown_pool(&f);
+}
+
+/* One job of a user's. */
+static struct seen once_of(struct fixture *f, uid_t uid) {
+	struct worker_task *task;
+	struct seen seen = {};
+
+	task = worker_task_new(json_object_new_object(), on_done, &seen);
+	worker_task_set_owner(task, uid);
+	worker_pool_submit(f->pool, task, 5000);
+	wait_for(f, &seen);
+	assert_int_equal(seen.result, _WORKER_POOL_SUCCESS);
+	return seen;
+}
+
+/* A worker that has seen two users' bytes says so, and gets no more. */
+static void test_users(void **state) {
+	struct seen first, other, next;
+	struct fixture f;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	first = once_of(&f, 0);
+	assert_false(first.mixed);
+	next = once(&f, "", 0, 5000); /* nobody's */
+	assert_int_equal(next.pid, first.pid);
+	assert_false(next.mixed);
+	next = once_of(&f, 0);
+	assert_int_equal(next.pid, first.pid);
+	assert_false(next.mixed);
+	other = once_of(&f, 1000); /* there is only this one */
+	assert_int_equal(other.pid, first.pid);
+	assert_true(other.mixed);
+	next = once_of(&f, 1000);
+	assert_int_not_equal(next.pid, first.pid);
+	assert_false(next.mixed);
 	teardown_pool(&f);
 }
 
@@ -469,7 +507,7 @@ static void test_overtime_queue(void **state) {
 
 int main(int argc, char *argv[]) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),	   cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_good),	   cmocka_unit_test(test_users), cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_crash),	   cmocka_unit_test(test_exit),
 		cmocka_unit_test(test_hang),	   cmocka_unit_test(test_close),
 		cmocka_unit_test(test_garbage),	   cmocka_unit_test(test_cheating_outputs),

@@ -66,7 +66,7 @@ struct worker_task {
 	unsigned int overtime_ms;
 	uint64_t queue_until, deadline, limit; /* uv_now: to get a worker, and to be done */
 	uint64_t assigned; /* uv_now */
-	bool cancelled, spoiled;
+	bool cancelled, spoiled, mixed;
 	struct worker_pool *pool; /* that it was submitted to; NULL: none yet */
 	struct worker *worker;	  /* that has it; NULL: in the queue */
 	json_object *features;	  /* of the worker that answered */
@@ -88,6 +88,8 @@ struct worker {
 	uv_timer_t timer;
 	int fd;
 	json_object *features; /* what it said about itself */
+	uint64_t user; /* the owner whose tasks it has had */
+	bool mixed; /* ... and another before */
 	struct worker_task *task;
 };
 
@@ -216,6 +218,10 @@ void worker_task_set_overtime(struct worker_task *task, unsigned int overtime_ms
 
 void worker_task_forget(struct worker_task *task) {
 	task->fn = NULL;
+}
+
+bool worker_task_mixed(const struct worker_task *task) {
+	return task->mixed;
 }
 
 void worker_task_spoil(struct worker_task *task) {
@@ -524,9 +530,10 @@ static void worker_on_reply(struct worker *worker, json_object *reply) {
 			message = json_object_get_string(text);
 	}
 	task->features = json_object_get(worker->features);
+	task->mixed = worker->mixed;
 	worker_take_task(worker);
 	uv_timer_stop(&worker->timer);
-	if (pool->single_use || worker->overtime) {
+	if (pool->single_use || worker->overtime || worker->mixed) {
 		if (!worker->overtime)
 			pool->tokens += 1; /* as in worker_enter_overtime() */
 		worker_end(worker);
@@ -593,6 +600,7 @@ static int worker_spawn(struct worker_pool *pool) {
 	}
 	stdio[3].data.fd = pair[1];
 	worker->pool = pool;
+	worker->user = WORKER_NOBODY;
 	worker->fd = pair[0];
 	worker->process.data = worker->poll.data = worker->timer.data = worker;
 	TAILQ_INSERT_TAIL(&pool->list, worker, link);
@@ -676,17 +684,27 @@ static void worker_assign(struct worker *worker, struct worker_task *task) {
 	}
 	task->worker = worker;
 	task->assigned = now;
+	worker->mixed = task->owner != WORKER_NOBODY && worker->user != WORKER_NOBODY && worker->user != task->owner;
+	worker->user = task->owner != WORKER_NOBODY ? task->owner : worker->user;
 	uv_timer_start(&worker->timer, worker_on_timer,
 		       task->deadline > now ? task->deadline - now : 0, 0);
 }
 
-static struct worker *worker_pool_idle(struct worker_pool *pool) {
-	struct worker *worker;
+/* One for the task (NULL: for any): that has seen no other user's bytes, if there is one; one that nobody has used, last of these. */
+static struct worker *worker_pool_idle(struct worker_pool *pool, const struct worker_task *task) {
+	struct worker *worker, *unused = NULL, *other = NULL;
 
-	TAILQ_FOREACH(worker, &pool->list, link)
-		if (worker->state == WORKER_IDLE && !worker->eof)
+	TAILQ_FOREACH(worker, &pool->list, link) {
+		if (worker->state != WORKER_IDLE || worker->eof)
+			continue;
+		if (!task || worker->user == task->owner || task->owner == WORKER_NOBODY)
 			return worker;
-	return NULL;
+		if (worker->user == WORKER_NOBODY)
+			unused = worker;
+		else
+			other = worker;
+	}
+	return unused ? unused : other;
 }
 
 /* When the owner had his last turn; 0: long ago, or never, or there is none. */
@@ -797,7 +815,8 @@ static void worker_pool_update(struct worker_pool *pool) {
 	}
 	/* Functions of tasks may submit tasks: only the list head is looked at after one was
 	 * called. */
-	while (!TAILQ_EMPTY(&pool->queue) && (worker = worker_pool_idle(pool)) && (task = worker_pool_next(pool))) {
+	while (!TAILQ_EMPTY(&pool->queue) && worker_pool_idle(pool, NULL) && (task = worker_pool_next(pool))) {
+		worker = worker_pool_idle(pool, task);
 		TAILQ_REMOVE(&pool->queue, task, link);
 		pool->n_queue--;
 		if (task->cancelled)

@@ -108,6 +108,12 @@ uint64_t worker_task_output_size(const struct worker_task *task, unsigned int in
 void worker_task_set_owner(struct worker_task *task, uint64_t owner);
 
 /*
+ * Whether the worker that answered has had another owner's task before: it could be in the hands of that one. It gets no more work; and who has had another
+ * owner's tasks is not taken as long as there are other workers.
+ */
+bool worker_task_mixed(const struct worker_task *task);
+
+/*
  * A worker that has the task when its deadline comes may go on for so long, unless too many do so
  * for the same owner, or at all. Submitted without time, it may wait for a worker as long.
  */

@@ -7,7 +7,8 @@
  * The disk may be slow, or hang: two threads at most read, one writes, so that others of libuv's four are left for hashing and verifying; and
  * nobody waits for a write. What waits to be written is bounded and is what workers have made, in memfds that somebody has anyway.
  *
- * Only what a worker answered without an error is kept; errors may be of the moment. Nor is it kept if who asked found it malformed, or if the worker
+ * Only what a worker answered without an error is kept; errors may be of the moment. What it has said after it saw two users' bytes is not: the first could have
+ * taken it over, and what is kept is believed for long. Nor is it kept if who asked found it malformed, or if the worker
  * is another one (an upgrade) than the key says.
  */
 
@@ -255,7 +256,7 @@ static bool job_lookup_parts(struct job_lookup *lookup, struct cache_entry *entr
 /* Makes an entry of what a worker answered. False: it cannot be kept. */
 static bool job_lookup_keep(struct job_lookup *lookup, json_object *reply, struct cache_entry *entry) {
 	cache_entry_init(entry);
-	if (!json_object_equal(lookup->features, worker_task_features(lookup->task)))
+	if (!json_object_equal(lookup->features, worker_task_features(lookup->task)) || worker_task_mixed(lookup->task))
 		return false;
 	entry->key = lookup->key;
 	entry->uid = lookup->uid;

@@ -5,6 +5,7 @@ counted."""
 import base64
 import ctypes
 import glob
+import itertools
 import json
 import os
 import shutil
@@ -300,10 +301,15 @@ def test_users():
         with Other():
             shim, control = wire.Shim(daemon.directory), Connection(daemon.directory)
         check(shim.image(image)[0])
-        said = settled(daemon, 4)
-        equal((said["hits"], said["misses"]), (0, 4), "the other user's is another entry")
-        entries = control.call("ListCache")["entries"]
-        equal([(e["uid"], e["job"]) for e in entries], [(65534, "image")], "what the other user sees")
+        equal((cache(daemon)["hits"], cache(daemon)["misses"]), (0, 4), "the other user's is another entry")
+        numbers = itertools.count()
+
+        def kept():
+            """What a worker made that had root's image before is not kept, and that worker gets no more."""
+            shim.image(image + b"// %d\n" % next(numbers))
+            return control.call("ListCache")["entries"]
+        entries = wait_until(kept, "an entry of the other user")
+        equal({(e["uid"], e["job"]) for e in entries}, {(65534, "image")}, "what the other user sees")
         equal({e["uid"] for e in daemon.json("cache", "list")["entries"]}, {0, 65534}, "what root sees")
         try:
             control.call("ClearCache")
@@ -311,7 +317,7 @@ def test_users():
             equal(error.error, "PermissionDenied", "clear")
         else:
             check(False, "another user may clear")
-        equal(control.call("CacheStatus")["entries"], 4, "entries")
+        check(control.call("CacheStatus")["entries"] >= 4, "entries")
 
 
 if __name__ == "__main__":
