@@ -14,7 +14,7 @@ fail() { echo "FAILED: $*"; cat /run/log; kill "$daemon" 2>/dev/null; exit 1; }
 mount -t tmpfs none /run || exit 77
 unset GPUPROBE_SESSION
 ctl=$build/ctl/gpuprobectl
-"$build/daemon/gpuprobed" 2>/run/log &
+"$build/daemon/gpuprobed" --cache-size=0 2>/run/log &
 daemon=$!
 for _ in $(seq 100); do "$ctl" status >/dev/null 2>&1 && break; sleep 0.05; done
 modes=$(cd /run/gpuprobe && stat -c '%a %n' . interest io.gpuprobe.control lock shim.sock | tr '\n' ' ')
