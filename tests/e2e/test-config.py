@@ -7,7 +7,7 @@ import tempfile
 
 from configured import Configured
 from harness import COUNTER, CTL, GPUPROBED, SHIM, SIM, VEC_ADD, Daemon, check, equal, main, need, wait_until
-from live import LIVE, THREADS, Live
+from live import LIVE, PTXCOMPILER, SANITIZER, THREADS, Live
 from tracing import CALL, Trace
 from varlink import Connection, VarlinkError
 
@@ -158,6 +158,27 @@ def test_excluded_while_it_runs():
             equal(daemon.count_of(), counted + 4 * THREADS, "probed again")
 
 
+def test_excluded_from_patches():
+    """The same on the SASS engine: the patches go; and a process that is excluded when it begins does not get the engine."""
+    if not os.path.exists(PTXCOMPILER):
+        return
+    with Configured("", "--engine=auto", f"--sanitizer={SANITIZER}") as daemon:
+        with Live(daemon) as live:
+            daemon.attach("--engine", "sass")
+            live.launch(3)
+            equal(daemon.count_of(), 3 * THREADS)
+            daemon.reload("exclude = comm=live_driver\n")
+            live.launch(4)
+            equal(daemon.count_of(), 3 * THREADS, "excluded")
+            with Live(daemon) as other:
+                other.launch(2)
+                with open(f"/proc/{other.pid}/maps") as maps:
+                    check("libgpuprobe-sass" not in maps.read(), "it has the engine")
+            daemon.reload("")
+            live.launch(5)
+            equal(daemon.count_of(), 8 * THREADS, "not excluded any more")
+
+
 def stopped(daemon, live):
     """Whether a launch is not counted any more."""
     before = daemon.count_of()
@@ -166,4 +187,4 @@ def stopped(daemon, live):
 
 
 if __name__ == "__main__":
-    main([test_check_config, test_reload, test_mirror_period, test_excluded, test_off, test_excluded_while_it_runs])
+    main([test_check_config, test_reload, test_mirror_period, test_excluded, test_off, test_excluded_while_it_runs, test_excluded_from_patches])
