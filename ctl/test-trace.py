@@ -393,9 +393,8 @@ class Ends(Case):
             self.assertEqual((process.returncode, (first + out).decode(), err.decode()), (OK, TEXT, LOSS))
         process = self.start('trace', f'--cgroup={path}', '-o', 'x.gtrc')
         deadline = time.monotonic() + 60
-        while not (self.dir / 'x.gtrc').exists() and time.monotonic() < deadline:
+        while not ((self.dir / 'x.gtrc').exists() and (self.dir / 'x.gtrc').stat().st_size) and time.monotonic() < deadline:
             time.sleep(0.01)
-        time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         data = (self.dir / 'x.gtrc').read_bytes()
