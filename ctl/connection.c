@@ -128,10 +128,21 @@ static int ctl_connect(struct ctl *ctl, int timeout_ms) {
 	return r ? unreachable(ctl, -r) : CTL_OK;
 }
 
+/*
+ * The daemon hung up, perhaps because it is being restarted: systemd holds its socket meanwhile, so who connects waits in the queue. False: nobody listens
+ * any more.
+ */
+bool ctl_connect_again(struct ctl *ctl) {
+	ctl->client = varlink_client_free(ctl->client);
+	return dial(ctl, CTL_TIMEOUT_MS) == 0;
+}
+
 /* The connection broke. */
 static int broken(struct ctl *ctl, int error) {
 	switch (error) {
 	case ECONNRESET:
+		if (ctl->quiet)
+			return CTL_UNREACHABLE;
 		return ctl_fail(CTL_UNREACHABLE,
 				"%s: the daemon hung up; its log says why: journalctl -u gpuprobed",
 				ctl->path);
@@ -329,6 +340,7 @@ static int check(struct ctl *ctl, const char *method, const char *subject, int r
  */
 int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	     const char *subject, int timeout_ms, struct varlink_reply *reply) {
+	const bool again = strcmp(method, "Attach") != 0 && strcmp(method, "Detach") != 0;
 	char name[64];
 	int r;
 
@@ -338,7 +350,13 @@ int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameter
 		return r;
 	}
 	snprintf(name, sizeof(name), INTERFACE ".%s", method);
-	r = varlink_client_call(ctl->client, name, consume_parameters, reply);
+	r = varlink_client_call(ctl->client, name, json_object_get(consume_parameters), reply);
+	if (r == -ECONNRESET && again && ctl_connect_again(ctl))
+		r = varlink_client_call(ctl->client, name, json_object_get(consume_parameters), reply);
+	json_object_put(consume_parameters);
+	if (r == -ECONNRESET && !again)
+		return ctl_fail(CTL_UNREACHABLE, "%s: the daemon went away meanwhile; gpuprobectl list shows whether it had done it",
+				ctl->path);
 	return check(ctl, method, subject, r, reply);
 }
 

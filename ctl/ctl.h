@@ -35,6 +35,7 @@ struct ctl {
 	char path[256];           /* of the socket, once connected */
 	struct varlink_client *client;
 	struct varlink_interface *interface;
+	bool quiet; /* that the daemon hung up is not said: the caller does something about it */
 };
 
 /* options.c: options that every command takes, anywhere on the command line */
@@ -74,6 +75,7 @@ int ctl_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int ctl_fail(enum ctl_exit status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* connection.c */
+bool ctl_connect_again(struct ctl *ctl);
 int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	     const char *subject, int timeout_ms, struct varlink_reply *reply);
 /*

@@ -6,6 +6,7 @@
  */
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "ctl.h"
 
+#define AWAIT_MS 200
 #define TELL_MS 1000 /* how often it says that records were lost */
 
 struct stream {
@@ -62,30 +64,57 @@ static int stream_wait(struct stream *stream) {
 	}
 }
 
+/* Waits until somebody listens, up to half a minute. CTL_STREAM_ENOUGH: the user wants no more; CTL_UNREACHABLE: nobody does. */
+static int stream_await(struct stream *stream) {
+	const int64_t until = now_ms() + CTL_TIMEOUT_MS;
+	struct pollfd polled = { .fd = stream->signals, .events = POLLIN };
+
+	ctl_fail(CTL_OK, "the daemon went away; waiting for the next");
+	do
+		if (ctl_connect_again(stream->ctl))
+			return CTL_OK;
+	while (poll(&polled, 1, AWAIT_MS) == 0 && now_ms() < until);
+	return polled.revents ? CTL_STREAM_ENOUGH : ctl_fail(CTL_UNREACHABLE, "%s: no daemon came", stream->ctl->path);
+}
+
 int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	       const char *subject, int (*take)(json_object *parameters, void *userdata),
 	       void *userdata) {
 	struct stream stream = { .ctl = ctl, .told_at = now_ms() };
 	struct varlink_reply reply = {};
+	json_object *parameters;
 	bool continues = true;
 	sigset_t signals;
 	int r;
 
 	stream.follow = json_object_get_boolean(ctl_get(consume_parameters, "follow"));
+	parameters = json_object_get(consume_parameters);
 	r = ctl_call_more(ctl, method, consume_parameters);
-	if (r)
+	if (r) {
+		json_object_put(parameters);
 		return r;
+	}
+	ctl->quiet = stream.follow;
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	stream.signals = signalfd(-1, &signals, SFD_CLOEXEC);
-	if (stream.signals < 0)
+	if (stream.signals < 0) {
+		json_object_put(parameters);
 		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
+	}
 	while (!r && continues) {
 		r = stream_wait(&stream);
 		if (!r)
 			r = ctl_next(ctl, method, subject, &reply);
+		if (r == CTL_UNREACHABLE && stream.follow) {
+			r = stream_await(&stream);
+			if (!r)
+				r = ctl_call_more(ctl, method, json_object_get(parameters));
+			if (!r)
+				continue;
+		}
 		if (r)
 			break;
 		stream.lost = ctl_int(reply.parameters, "lost");
@@ -96,5 +125,6 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 	}
 	tell_lost(&stream);
 	close(stream.signals);
+	json_object_put(parameters);
 	return r == CTL_STREAM_ENOUGH ? CTL_OK : r;
 }

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 
-from harness import GPUPROBED, Daemon, check, equal, wait_until
+from harness import CTL, GPUPROBED, Daemon, check, equal, wait_until
 
 # Makes the descriptors the first from 3 on, and becomes the daemon.
 LAUNCH = """
@@ -34,7 +34,7 @@ class Manager(Daemon):
         self.store_max = store_max
         self.ready = self.marks = 0
         self.changed = threading.Condition()
-        super().__init__(*options, start=False, **more)
+        super().__init__("--deadline-ms", "30000", *options, start=False, **more) # a busy machine compiles slowly
         os.mkdir(self.directory, 0o700)
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notify.bind("\0" + f"gpuprobe-test-{self.name}")
@@ -135,6 +135,9 @@ class Manager(Daemon):
         self.end(signal.SIGTERM, 0)
         equal(self.kept, {}, "kept by a daemon that was stopped")
         equal(sorted(os.listdir(self.directory)), ["io.gpuprobe.control", "shim.sock"], "left behind")
+
+    def start_ctl(self, *arguments):
+        return subprocess.Popen([CTL, *arguments], env=self.environment(**self.tools()), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def state(self):
         return os.path.join(self.directory, "state")

@@ -9,8 +9,8 @@ import os
 import signal
 import time
 
-from harness import BUILD, COUNTER, CTL, GPUPROBED, SHIM, SIM, VEC_ADD, Failed, check, equal, main, need, wait_until
-from live import LIVE, THREADS, Live
+from harness import BUILD, COUNTER, CTL, GPUPROBED, SHIM, SIM, VEC_ADD, check, equal, main, need, wait_until
+from live import LIVE, THREADS, Live, example, obj
 from manager import Manager
 
 need(GPUPROBED, CTL, COUNTER, SHIM, VEC_ADD, LIVE, os.path.join(SIM, "libcuda.so.1"))
@@ -109,6 +109,127 @@ def test_modules_and_detach():
             live.launch(4, slot=1)
             equal(daemon.count_of(), 4 * THREADS, "of the new attachment")
             daemon.ctl("detach", str(keep[0]))
+
+
+def lines_of(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_rings_and_logs():
+    """Each record is read once, whether it was written before, while there is no daemon, or after; a reader that follows goes on."""
+    with Manager() as daemon:
+        daemon.attach(object=obj("rings"))
+        daemon.attach(object=obj("log"))
+        with Live(daemon) as live:
+            follower = daemon.start_ctl("--json", "ring", "read", "gpu", "-f")
+            for way in WAYS:
+                live.launch(1)
+                for name, records in (("standard", 384), ("perf", 256)):
+                    equal(len(lines_of(daemon.ctl("--json", "ring", "read", name, "--raw"))), records, f"{name}, {way.__name__}")
+                live.launch(1)
+                way(daemon)
+                live.launch(1)
+                for name, records in (("standard", 768), ("perf", 512)):
+                    equal(len(lines_of(daemon.ctl("--json", "ring", "read", name, "--raw"))), records, f"{name} after {way.__name__}")
+                wait_until(lambda: live.launched and daemon.text().count("goes on with") >= 1, "it goes on")
+            read = 0
+            while read < live.launched * THREADS:
+                read += len(lines_of(follower.stdout.readline()))
+            follower.send_signal(signal.SIGINT)
+            out, err = follower.communicate(timeout=20)
+            equal((follower.returncode, read + len(lines_of(out))), (0, live.launched * THREADS), err)
+            check("waiting for the next" in err, err)
+        rings = {m["name"]: m for m in daemon.json("map", "list")["maps"] if m["kind"] == "ring"}
+        equal((rings["perf"]["written"], rings["perf"]["lost"]), (live.launched * THREADS, 0))
+
+
+def test_hash_maps():
+    """Totals of a hash map, of processes that ended before and after, and what living ones have."""
+    with Manager() as daemon:
+        daemon.attach(object=example("kernel_counter"))
+        with Live(daemon) as live:
+            for way in WAYS:
+                with Live(daemon) as other:
+                    other.launch(2)
+                live.launch(1)
+                way(daemon)
+                live.launch(1)
+            equal([e["value"] for e in daemon.dump("threads")], [8 * THREADS], "threads")
+
+
+def test_host_programs():
+    """They stay attached while there is no daemon, and share their maps with the GPU's."""
+    with Manager() as daemon:
+        if os.geteuid() or daemon.status()["verify"] != "on" or daemon.status()["missing"]:
+            return
+        daemon.attach("--kernel", "vectorAdd", object=example("launch_latency"))
+        before = same(daemon, None)
+        with Live(daemon) as live:
+            for way in WAYS:
+                live.launch(2)
+                way(daemon)
+                same(daemon, before)
+                live.launch(1)
+            check(sum(e["value"]["count"] if isinstance(e["value"], dict) and "count" in e["value"] else 1 for e in daemon.dump(str(before[1][0]["id"]))) > 0)
+        for attachment in daemon.attachments():
+            daemon.ctl("detach", str(attachment["id"]))
+        equal(daemon.attachments(), [])
+
+
+def test_states_that_cannot_be_used():
+    """One line, and the daemon starts with nothing; what was kept is let go."""
+    for text, why in (("{\"version\":2,", "damaged"), ("{\"version\":99,\"daemon\":\"9.9\"}", "version 99, written by gpuprobed 9.9"), (None, None)):
+        with Manager() as daemon:
+            daemon.attach()
+            program(daemon)
+            daemon.crash()
+            if text:
+                with open(daemon.state(), "w") as state:
+                    state.write(text)
+            else:
+                os.remove(daemon.state())
+            daemon.start()
+            equal(daemon.attachments(), [])
+            if why:
+                lines = [line for line in daemon.text().splitlines() if why in line]
+                check(len(lines) == 1 and "starts with nothing attached" in lines[0], daemon.text())
+            daemon.attach()
+            equal(daemon.count_of(), 0)
+            equal(program(daemon), daemon.count_of())
+
+
+def test_descriptors_that_are_gone():
+    """As after a stop that nobody saw; and when systemd has no room for all: what is there goes on."""
+    with Manager() as daemon:
+        daemon.attach()
+        daemon.crash()
+        daemon.drop()
+        daemon.start()
+        equal(daemon.attachments(), [])
+        check("its daemon was stopped" in daemon.text(), daemon.text())
+    with Manager(store_max=3) as daemon:
+        daemon.attach()
+        daemon.attach()
+        daemon.restart()
+        equal(daemon.attachments(), [])
+        check("is not restored" in daemon.text(), daemon.text())
+        daemon.store_max = 100000
+        daemon.attach()
+        daemon.restart()
+        equal(len(daemon.attachments()), 1)
+
+
+def test_commands_wait():
+    """A command that comes while there is no daemon waits for the next."""
+    with Manager() as daemon:
+        daemon.attach()
+        counted = program(daemon)
+        daemon.crash()
+        waiting = daemon.start_ctl("--json", "map", "dump", "counter")
+        time.sleep(0.2)
+        daemon.start()
+        out, err = waiting.communicate(timeout=30)
+        equal((waiting.returncode, json.loads(out)["entries"][0]["value"]), (0, counted), err)
 
 
 def test_stop_is_final():
