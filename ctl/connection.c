@@ -355,7 +355,7 @@ int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameter
 		r = varlink_client_call(ctl->client, name, json_object_get(consume_parameters), reply);
 	json_object_put(consume_parameters);
 	if (r == -ECONNRESET && !again)
-		return ctl_fail(CTL_UNREACHABLE, "%s: the daemon went away meanwhile; gpuprobectl list shows whether it had done it",
+		return ctl_fail(CTL_UNREACHABLE, "%s: the daemon hung up; gpuprobectl list shows whether it had done it, and its log why: journalctl -u gpuprobed",
 				ctl->path);
 	return check(ctl, method, subject, r, reply);
 }

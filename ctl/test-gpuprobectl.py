@@ -103,7 +103,7 @@ class Attach(Case):
             'forbidden': (PERMISSION, 'not permitted; try sudo, or become a member of the group gpuprobe'),
             'other': (ERROR, f'{self.socket}: the daemon does not take filter as we gave it: is it of another version?'),
             'old': (ERROR, f'{self.socket}: the daemon does not offer this (MethodNotImplemented): is it of another version?'),
-            'crash': (UNREACHABLE, f'{self.socket}: the daemon hung up; its log says why: journalctl -u gpuprobed'),
+            'crash': (UNREACHABLE, f'{self.socket}: the daemon hung up; gpuprobectl list shows whether it had done it, and its log why: journalctl -u gpuprobed'),
         }
         for program, (status, text) in cases.items():
             for option in (), ('--json',):
