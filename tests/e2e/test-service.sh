@@ -184,6 +184,17 @@ for round in 1 2; do
 	goes_on "systemctl restart $round"
 	systemctl reset-failed gpuprobed.service
 done
+LD_PRELOAD=$shim "${application[@]}" --launches 100 --sleep-ms 40 & # that launches all the time
+running=$!
+until_true "it is probed" eval '[ "$(dumped)" != "0: $counted" ]'
+systemctl restart gpuprobed.service || fail restart
+sleep 1
+kill -9 "$(property MainPID)"
+until_true "restarted" is NRestarts 1
+wait "$running" || fail "a program that runs while the daemon restarts"
+counted=$((counted + 409600))
+[ "$(dumped)" = "0: $counted" ] || fail "a program that ran while the daemon restarted: $(dumped), not $counted; $("$ctl" why)"
+systemctl reset-failed gpuprobed.service
 "$ctl" detach 2 || fail "detach what was attached five daemons ago"
 [ "$("$ctl" attach "$counter")" = 3 ] || fail "ids go on"
 
