@@ -8,9 +8,10 @@
  * from any thread; they are looked at by the thread that flushes, and only at its next flush, when
  * the calls have long ended.
  *
- * CUPTI serves one subscriber at a time, and says who it is. But it gives its buffers to whom asked
- * last, subscriber or not: a profiler of the application that starts later (torch.profiler) takes
- * them, and has its times; ours come no more. It keeps what it has enabled then, whatever we end.
+ * CUPTI serves one subscriber at a time, and says who it is. A profiler that comes later is refused,
+ * if it asks (PyTorch's does, and has no kernels then). But CUPTI gives its buffers to whom asked for
+ * them last, subscriber or not; then ours do not come back any more, and what that one has enabled
+ * is left alone at our end.
  * It leaves the process as NVIDIA's
  * documentation wants it: at the end of a call of the driver. Until there is one it is idle.
  */

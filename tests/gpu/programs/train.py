@@ -109,7 +109,7 @@ def profile(count):
         entry = kernels.setdefault(event["name"], [0, 0])
         entry[0] += 1
         entry[1] += grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2]
-    span = float(events[-1]["ts"]) + float(events[-1]["dur"]) - float(events[0]["ts"])
+    span = float(events[-1]["ts"]) + float(events[-1]["dur"]) - float(events[0]["ts"]) if events else 1
     return {"kernels": kernels, "order": order, "us": {name: sum(values) for name, values in times.items()},
             "median": {name: statistics.median(values) for name, values in times.items()},
             "busy": round(sum(map(sum, times.values())) / span, 4)}
