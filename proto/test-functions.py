@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test-functions.py TOOLKIT CC [FUNCTIONS.TXT]: functions.txt says what the toolkit says.
+"""test-functions.py TOOLKIT CC [CC-ARGUMENT...]: functions.txt says what the toolkit says.
 
 It is what make-functions.py makes of this toolkit. It has all that the stub libcuda.so exports. Sizes, offsets and enumerators are what the C
 compiler finds in the headers. And each function is called, with the types of the headers, and leaves its arguments in the words that the table says.
@@ -116,8 +116,8 @@ def signature_checks(table, toolkit):
 
 
 def main():
-    folder, cc = sys.argv[1:3]
-    path = sys.argv[3] if len(sys.argv) > 3 else os.path.join(HERE, 'functions.txt')
+    folder, *cc = sys.argv[1:] # the compiler may be ccache's
+    path = os.path.join(HERE, 'functions.txt')
     maker, tables = load('make-functions'), load('function-table')
     if not os.path.exists(os.path.join(folder, 'include/generated_cuda_meta.h')):
         skip(f'no CUDA toolkit in {folder}')
@@ -147,7 +147,7 @@ def main():
         program = os.path.join(place, 'calls')
         with open(program + '.c', 'w') as output:
             output.write(source)
-        subprocess.run([cc, '-std=gnu17', '-O1', '-no-pie', '-w', '-D__CUDA_API_VERSION_INTERNAL', '-I' + os.path.join(folder, 'include'),
+        subprocess.run([*cc, '-std=gnu17', '-O1', '-no-pie', '-w', '-D__CUDA_API_VERSION_INTERNAL', '-I' + os.path.join(folder, 'include'),
                         program + '.c', '-o', program], check=True)
         subprocess.run([program], check=True)
     print(f'{len(names)} functions, {len(table.structs)} structs, {len(table.enums)} enums, {source.count("_Static_assert")} assertions')
