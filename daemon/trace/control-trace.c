@@ -117,7 +117,7 @@ static bool take_sources(json_object *parameters, struct trace_options *options,
 	if (member && !json_object_array_length(member) && !control_member(parameters, "probes"))
 		return fault(f, "sources", "empty: expected some of shim, bpf, gpu, cupti, kernel");
 	if (options->gpu && !options->shim)
-		return fault(f, "sources", "gpu and cupti need shim: it is the shim in the process that times kernels");
+		return fault(f, "sources", "%s needs shim: it is the shim in the process that times kernels", options->cupti ? "cupti" : "gpu");
 	return true;
 }
 

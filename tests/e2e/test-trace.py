@@ -113,7 +113,7 @@ def test_errors():
         ({"filter": {"pid": 0}}, "filter.pid", "process id"), ({"filter": {"uid": -1}}, "filter.uid", "user id"),
         ({"filter": {"comm": "x" * 16}}, "filter.comm", "15"), ({"filter": {"exe": "python3"}}, "filter.exe", "absolute"),
         ({"cgroup": "a/b"}, "cgroup", "unified hierarchy"), ({"cgroup": ""}, "cgroup", "unified hierarchy"),
-        ({"sources": []}, "sources", "empty"), ({"sources": ["shim", "tape"]}, "sources", "tape"), ({"sources": ["gpu"]}, "sources", "needs shim"),
+        ({"sources": []}, "sources", "empty"), ({"sources": ["shim", "tape"]}, "sources", "tape"), ({"sources": ["gpu"]}, "sources", "gpu needs shim"), ({"sources": ["cupti", "bpf"]}, "sources", "cupti needs shim"),
         ({"calls": ["cuNothing"]}, "calls", "cuNothing"), ({"calls": ["all", "!nothing*"]}, "calls", "nothing*"), ({"calls": [""]}, "calls", "empty"),
         ({"calls": ["x" * 256]}, "calls", "255"), ({"calls": ["all"] * 300}, "calls", "256"),
         ({"hooks": ["x"] * 300}, "hooks", "256"), ({"hooks": [""]}, "hooks", "empty"), ({"probes": ["x" * 1024]}, "probes", "1023"),

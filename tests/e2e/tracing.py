@@ -158,7 +158,7 @@ class Producer:
         os.close(fd)
         (magic, version, self.enabled, self.flags, self.clock, self.slot_count, self.slot_bytes, self.stride, self.slots, self.min_duration,
          self.sample, self.heartbeat) = struct.unpack_from("<8I4Q", self.map)
-        assert (magic, version) == (RING_MAGIC, 1)
+        assert (magic, version) == (RING_MAGIC, 2)
 
     def wants(self, function):
         return bool(self.map[104 + function // 8] >> function % 8 & 1)
