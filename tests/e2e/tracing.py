@@ -227,8 +227,8 @@ def name(kind, number, value):
     return struct.pack("<HBBIIIQ", 24 + len(data), 2, 0, 0, kind, 0, number) + data
 
 
-def kernel(sequence, tid, device, start, end, context=1, stream=0, function=0):
-    return struct.pack("<HBBIIIQQQQQ", 56, 3, 0, sequence, tid, device, start, end, context, stream, function)
+def kernel(sequence, tid, device, start, end, context=1, stream=0, function=0, error=0):
+    return struct.pack("<HBBIIIQQQQQII", 64, 3, 0, sequence, tid, device, start, end, context, stream, function, error, 0)
 
 
 def clock_pair(device, gpu, before, after):
