@@ -258,7 +258,7 @@ def cupti_fails():
 
 def cupti_live():
     """CUPTI comes and goes with the traces of a process that runs, at the ends of calls; and before it, when nothing is called."""
-    for fails in "", "finalize":
+    for fails in "", "finalize", "busy":
         mine = Cupti(fails)
         with TraceDaemon(session("cupti"), rules=(), make=mine.ring) as daemon:
             steps = Steps(daemon.name, "launches", **mine.environment)

@@ -46,6 +46,7 @@ struct buffer {
 	struct buffer *next;
 	uint8_t *bytes;
 	size_t valid;
+	uint64_t number; /* of those that CUPTI got, in their order */
 };
 
 static struct cupti cupti;
@@ -64,7 +65,10 @@ static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct buffer *unused, *done, **done_end = &done;
 static unsigned buffer_count;
 static uint64_t dropped;
-static unsigned outstanding; /* buffers that CUPTI has */
+static uint64_t given, begun; /* buffers that CUPTI got, ever, and until it was here this time */
+static unsigned outstanding; /* that it has, of this time, */
+static uint64_t mark; /* and of those until this number */
+static unsigned outstanding_marked;
 static uint64_t returned_at; /* one, at last, */
 static unsigned calls_since; /* and calls since then */
 static bool told_taken;
@@ -141,7 +145,10 @@ static void on_requested(uint8_t **bytes, size_t *size, size_t *records_max)
 		unused = buffer->next;
 	else
 		buffer = new_buffer();
-	outstanding += buffer != NULL;
+	if (buffer) {
+		buffer->number = ++given;
+		outstanding++;
+	}
 	pthread_mutex_unlock(&buffers_lock);
 	*bytes = buffer ? buffer->bytes : NULL;
 	*size = buffer ? BUFFER_SIZE - sizeof(buffer) : 0;
@@ -164,7 +171,10 @@ static void on_completed(driver_handle context, uint32_t stream, uint8_t *bytes,
 	__atomic_store_n(&calls_since, 0, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&buffers_lock);
 	returned_at = events->clock();
-	outstanding -= outstanding > 0;
+	if (buffer->number > begun) {
+		outstanding--;
+		outstanding_marked -= buffer->number <= mark;
+	}
 	dropped += count;
 	buffer->valid = valid;
 	buffer->next = NULL;
@@ -229,6 +239,23 @@ static bool has_outstanding(void)
 	return some;
 }
 
+/* Has CUPTI everything given back that it had, if it is to? What runs meanwhile makes it ask for more. */
+static bool gives_back(void)
+{
+	bool all;
+
+	pthread_mutex_lock(&buffers_lock);
+	mark = given;
+	outstanding_marked = outstanding;
+	pthread_mutex_unlock(&buffers_lock);
+	if (cupti.flush_all(CUPTI_FLUSH_FORCED))
+		return true; /* nothing is known */
+	pthread_mutex_lock(&buffers_lock);
+	all = !outstanding_marked;
+	pthread_mutex_unlock(&buffers_lock);
+	return all;
+}
+
 /* Tells, once, if buffers do not come back any more. */
 static void look_for_taker(void)
 {
@@ -267,6 +294,29 @@ static void ripen(void)
 	pthread_mutex_unlock(&buffers_lock);
 	if (lost)
 		events->lost(lost);
+}
+
+/*
+ * What CUPTI had when it was here the last time, it has forgotten; what it gave back when it left is
+ * not looked at, as names in it may be gone.
+ */
+static void forget_buffers(void)
+{
+	pthread_mutex_lock(&buffers_lock);
+	*done_end = unused;
+	unused = done;
+	done = NULL;
+	done_end = &done;
+	if (ripe) {
+		*ripe_end = unused;
+		unused = ripe;
+	}
+	ripe = NULL;
+	begun = mark = given;
+	outstanding = outstanding_marked = 0;
+	dropped = 0;
+	returned_at = events->clock();
+	pthread_mutex_unlock(&buffers_lock);
 }
 
 /* --- start and stop --- */
@@ -336,10 +386,7 @@ static const char *begin(const struct cupti_wish *wish)
 
 	if (reason)
 		return reason;
-	pthread_mutex_lock(&buffers_lock);
-	outstanding = 0; /* what it had when it was here the last time, it has forgotten */
-	returned_at = events->clock();
-	pthread_mutex_unlock(&buffers_lock);
+	forget_buffers();
 	told_taken = false;
 	__atomic_store_n(&calls_since, 0, __ATOMIC_RELAXED);
 	memset(enabled, 0, sizeof(enabled));
@@ -435,7 +482,7 @@ static void flush(bool all)
 
 static void stop_locked(void)
 {
-	if (!cupti.flush_all(CUPTI_FLUSH_FORCED) && has_outstanding()) {
+	if (!gives_back()) {
 		/* they are another's now, and so is what is enabled */
 		disable_calls();
 		__atomic_store_n(&state, AWAY, __ATOMIC_RELEASE);
