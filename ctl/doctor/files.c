@@ -14,7 +14,7 @@
 #include "../shim/preload.h"
 #include "doctor.h"
 
-#define READ_MAX ((size_t)1 << 20)
+#define READ_MAX ((size_t)16 << 20) /* more than the mappings of a process are */
 
 void doctor_say(struct finding *finding, enum doctor_state state, const char *todo, const char *format, ...) {
 	va_list arguments;

@@ -97,12 +97,11 @@ int rm_ctxsw_flush(struct rm_ctxsw *ctxsw) {
 
 int rm_ctxsw_read(struct rm_ctxsw *ctxsw, struct rm_ctxsw_record *records, size_t n_max, size_t *np) {
 	const struct rm_record_header *header = ctxsw->header.address;
+	const uint32_t before = ctxsw->get;
 	uint32_t update[2];
-	size_t n;
 
-	n = rm_records_read(ctxsw->records.address, ctxsw->n, &ctxsw->get, atomic_load_explicit(&header->put, memory_order_acquire), records, n_max);
-	*np = n;
-	if (!n)
+	*np = rm_records_read(ctxsw->records.address, ctxsw->n, &ctxsw->get, atomic_load_explicit(&header->put, memory_order_acquire), records, n_max);
+	if (ctxsw->get == before)
 		return 0;
 	update[0] = ctxsw->get;
 	update[1] = 0;

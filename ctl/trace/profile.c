@@ -87,9 +87,10 @@ int trace_profile(struct trace_command *trace, const char *name, trace_profile_o
 	int r = -1;
 
 	if (!file) {
+		const int error = errno;
 		char *names = list_profiles();
 
-		r = *name && (strchr(name, '/') || errno != ENOENT) ? ctl_fail(CTL_NOT_FOUND, "--profile: %s: %s", path, strerror(errno)) :
+		r = *name && (strchr(name, '/') || error != ENOENT) ? ctl_fail(CTL_NOT_FOUND, "--profile: %s: %s", path, strerror(error)) :
 			    ctl_fail(CTL_NOT_FOUND, "--profile: there is no profile %s; there are: %s", *name ? name : "\"\"", names ?: "none");
 		free(names);
 		return r;

@@ -61,10 +61,12 @@ static bool wait_until(struct trace_watch *watch, uint64_t time) {
 
 static void take_line(void *userdata, const char *line) {
 	struct trace_watch *watch = userdata;
-	const size_t n = watch->lines ? strlen(watch->lines) : 0, n_line = strlen(line);
+	const size_t n_line = strlen(line);
+	size_t n;
 	char *lines;
 
 	pthread_mutex_lock(&watch->lock);
+	n = watch->lines ? strlen(watch->lines) : 0;
 	lines = realloc(watch->lines, n + n_line + 2);
 	if (lines) {
 		watch->lines = lines;
