@@ -116,6 +116,13 @@ bool trace_session_counts(struct trace_session *session, enum trace_source sourc
 	return tally && tally_tell(session, tally, key, now);
 }
 
+void trace_session_counts_anew(struct trace_session *session, enum trace_source source, uint32_t pid, uint16_t function) {
+	uint64_t *known = number_map_find(&session->tallies, tally_key(source, pid, function));
+
+	if (known)
+		((struct session_tally *)(uintptr_t)*known)->told = (struct trace_tally){};
+}
+
 /* One of a call's words; false: it is not there. */
 static bool call_word(const struct trace_call *call, const struct function_argument *argument, uint64_t *value) {
 	if (argument->word >= call->n_arguments)

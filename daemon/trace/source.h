@@ -60,6 +60,8 @@ void trace_session_lost(struct trace_session *session, enum trace_source source,
  */
 struct trace_tally;
 bool trace_session_counts(struct trace_session *session, enum trace_source source, uint32_t pid, uint16_t function, const struct trace_tally *tally);
+/* The source has forgotten that one: it counts it from 0 again, as of another process that gets the pid. */
+void trace_session_counts_anew(struct trace_session *session, enum trace_source source, uint32_t pid, uint16_t function);
 
 /* Sees to it that a PROCESS (THREAD) record has been sent. */
 void trace_session_process(struct trace_session *session, pid_t pid);

@@ -64,6 +64,16 @@ bool trace_session_counts(struct trace_session *s, enum trace_source source, uin
 	return true;
 }
 
+void trace_session_counts_anew(struct trace_session *s, enum trace_source source, uint32_t pid, uint16_t function) {
+	size_t n = 0;
+
+	assert_true(source == TRACE_SOURCE_BPF);
+	for (size_t i = 0; i < s->n_tallies; i++)
+		if (s->tallies[i].pid != pid || s->tallies[i].function != function)
+			s->tallies[n++] = s->tallies[i];
+	s->n_tallies = n;
+}
+
 void trace_session_lost(struct trace_session *s, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count) {
 	s->lost += count;
 }

@@ -355,6 +355,11 @@ static void test_counts_of_others(void **state) {
 	assert_int_equal(get_tally(NULL, &sum), 17);
 	for (uint32_t *last = NULL; bpf_map_get_next_key(uprobe->engine.counts, last, &key) == 0; last = &key.pid)
 		assert_int_equal(key.pid, mine.pid);
+	/* not meant any more: should it be again, it is counted from 0, which the session must know */
+	session.only = other.pid;
+	uprobe_counter_read(uprobe->counter, 0, true);
+	assert_int_equal(get_tally(NULL, &sum), 0);
+	assert_int_not_equal(bpf_map_get_next_key(uprobe->engine.counts, NULL, &key), 0);
 	trace_uprobe_free(uprobe);
 	target_stop(&mine);
 	target_stop(&other);

@@ -95,8 +95,8 @@ void uprobe_counter_read(struct uprobe_counter *counter, uint64_t now, bool last
 		first = false;
 		n_read += n;
 		for (uint32_t i = 0; i < n; i++)
-			if (!use_tally(counter, &counter->keys[i], &counter->tallies[i], crowded))
-				bpf_map_delete_elem(map, &counter->keys[i]);
+			if (!use_tally(counter, &counter->keys[i], &counter->tallies[i], crowded) && bpf_map_delete_elem(map, &counter->keys[i]) == 0)
+				trace_session_counts_anew(counter->uprobe->session, TRACE_SOURCE_BPF, counter->keys[i].pid, (uint16_t)counter->keys[i].function);
 	}
 	counter->n_read = n_read;
 }

@@ -69,6 +69,9 @@ bool trace_session_counts(struct trace_session *session, enum trace_source sourc
 	return true;
 }
 
+void trace_session_counts_anew(struct trace_session *session, enum trace_source source, uint32_t pid, uint16_t function) {
+}
+
 void trace_session_lost(struct trace_session *session, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count) {
 	session->lost += count;
 }
