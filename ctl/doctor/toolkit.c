@@ -79,9 +79,9 @@ static void look_cupti(const struct doctor *doctor, struct finding *finding) {
 		     doctor_library(doctor, "libcupti.so.13", path, name) || doctor_library(doctor, "libcupti.so.12", path, name);
 
 	if (found)
-		doctor_say(finding, DOCTOR_OK, NULL, "%.700s: not used here; in programs that use it (torch.profiler, Nsight) the SASS engine steps back", path);
+		doctor_say(finding, DOCTOR_OK, NULL, "%.700s: times kernels for trace --gpu=cupti; in programs that use it (torch.profiler, Nsight) the SASS engine steps back", path);
 	else
-		doctor_say(finding, DOCTOR_OK, NULL, "not there, and not used here");
+		doctor_say(finding, DOCTOR_OK, NULL, "not there: trace --gpu=cupti times kernels by events, unless the program has one of its own");
 }
 
 const struct doctor_check doctor_toolkit_checks[] = {
