@@ -10,6 +10,7 @@
 
 #define DEPTH_MAX 16
 #define MODIFIERS_MAX 32
+#define STEPS_MAX 65536 /* parts that are looked at: structs of structs without anything in them are endless, and no field */
 #define BTF_SIZE_MAX ((size_t)16 << 20)
 
 struct btf_view {
@@ -144,6 +145,7 @@ struct walk {
 	const struct btf_view *view;
 	struct fields *fields;
 	uint64_t n_bits; /* of the whole */
+	unsigned int n_steps;
 };
 
 /* A part of a value that is being looked at. */
@@ -332,6 +334,8 @@ static int walk_type(struct walk *walk, const struct part *part, uint32_t id) {
 	struct btf_type type;
 	struct field *field;
 
+	if (++walk->n_steps > STEPS_MAX)
+		return FIELDS_E_MEMBERS;
 	if (!btf_view_resolve(walk->view, id, &type, &rest))
 		return FIELDS_E_BTF;
 	switch (BTF_INFO_KIND(type.info)) {

@@ -164,6 +164,27 @@ static void test_endless(void **state) {
 	btf__free(btf);
 }
 
+/* Structs of structs with nothing in them: 30 to the power of 12 parts, and no field. */
+static void test_hollow(void **state) {
+	struct btf *btf = btf__new_empty();
+	struct fields *fields = NULL;
+	const void *data;
+	int type;
+	uint32_t n;
+
+	type = btf__add_struct(btf, "nothing", 0);
+	for (unsigned int i = 0; i < 12; i++) {
+		int outer = btf__add_struct(btf, "more", 0);
+
+		for (unsigned int k = 0; k < 30; k++)
+			btf__add_field(btf, "m", type, 0, 0);
+		type = outer;
+	}
+	data = btf__raw_data(btf, &n);
+	assert_int_equal(fields_new(&fields, data, n, (uint32_t)type, 4), FIELDS_E_MEMBERS);
+	btf__free(btf);
+}
+
 static void test_spoilt(void **state) {
 	const struct world *w = *state;
 	unsigned char value[64] = { 0 };
@@ -221,6 +242,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_section, setup, teardown),
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_endless),
+		cmocka_unit_test(test_hollow),
 		cmocka_unit_test_setup_teardown(test_spoilt, setup, teardown),
 		cmocka_unit_test(test_text),
 	};
