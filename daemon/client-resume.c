@@ -2,7 +2,7 @@
 
 /*
  * A process is believed no more than it was by the earlier daemon: a module may use maps of attachments alone that mean the process, and an instance is
- * its own if the store says so. What a filter asks of names that processes give themselves may have changed since, and is not asked again.
+ * its own if the store says so. The name that a process gives itself may have changed since, and is not asked for again.
  *
  * Only what a module may use and which attachments it has is remembered, not its kernels: many modules share that. A process that says otherwise has a
  * bound.
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "daemon.h"
+#include "exclude.h"
 
 #define CLIENT_RESUMED_IDS_MAX 16384 /* that a process may have remembered for its modules */
 
@@ -31,20 +32,31 @@ struct client_resume {
 static bool client_resume_may(const struct process *process, const struct attachment *attachment) {
 	struct filter filter = attachment->filter;
 
-	filter.has_comm = filter.has_cgroup = false;
+	filter.has_comm = false;
 	return !attachment->on_host && filter_matches(&filter, &process->facts);
 }
 
-/* Whether one of these attachments uses the map. */
-static bool client_resume_uses(const struct daemon *daemon, const struct image_result *result, uint64_t map) {
-	for (size_t i = 0; i < result->n_attachments; i++) {
-		const struct attachment *attachment = registry_attachment(&daemon->registry, result->attachments[i]);
-		const struct object *object = attachment->object;
+/* Maps of attachments, each object's once. */
+struct client_resume_maps {
+	const struct object *objects[WIRE_ATTACHMENTS_MAX];
+	size_t n_objects, n;
+	uint64_t ids[WIRE_ATTACHMENTS_MAX * REGISTRY_OBJECT_MAPS_MAX];
+};
 
-		for (size_t k = 0; k < object->n_maps; k++)
-			if (object->maps[k] && object->maps[k]->id == map)
-				return true;
-	}
+static void client_resume_add_maps(struct client_resume_maps *maps, const struct object *object) {
+	for (size_t i = 0; i < maps->n_objects; i++)
+		if (maps->objects[i] == object)
+			return;
+	maps->objects[maps->n_objects++] = object;
+	for (size_t i = 0; i < object->n_maps; i++)
+		if (object->maps[i])
+			maps->ids[maps->n++] = object->maps[i]->id;
+}
+
+static bool client_resume_uses(const struct client_resume_maps *maps, uint64_t map) {
+	for (size_t i = 0; i < maps->n; i++)
+		if (maps->ids[i] == map)
+			return true;
 	return false;
 }
 
@@ -52,8 +64,11 @@ static bool client_resume_uses(const struct daemon *daemon, const struct image_r
 static int client_resume_result(const struct daemon *daemon, const struct process *process, const struct client_resume *resume,
 				struct image_result **resultp) {
 	const size_t n_maps = resume->n - resume->n_attachments;
+	const bool excluded = exclude_find(daemon->config, &process->facts);
+	struct client_resume_maps maps;
 	struct image_result *result;
 
+	maps.n = maps.n_objects = 0;
 	if (image_result_new(&result) < 0)
 		return -ENOMEM;
 	result->replaced = true;
@@ -63,14 +78,16 @@ static int client_resume_result(const struct daemon *daemon, const struct proces
 		image_result_unref(result);
 		return -ENOMEM;
 	}
-	for (size_t i = 0; i < resume->n_attachments; i++) {
+	for (size_t i = 0; !excluded && i < resume->n_attachments; i++) {
 		const struct attachment *attachment = registry_attachment(&daemon->registry, resume->ids[i]);
 
-		if (attachment && client_resume_may(process, attachment))
-			result->attachments[result->n_attachments++] = attachment->id;
+		if (!attachment || !client_resume_may(process, attachment))
+			continue;
+		result->attachments[result->n_attachments++] = attachment->id;
+		client_resume_add_maps(&maps, attachment->object);
 	}
 	for (size_t i = resume->n_attachments; i < resume->n; i++)
-		if (client_resume_uses(daemon, result, resume->ids[i]))
+		if (client_resume_uses(&maps, resume->ids[i]))
 			result->slots[result->n_slots++] = (struct image_slot){ .map = resume->ids[i], .kind = WIRE_SLOT_POINTER };
 	*resultp = result;
 	return 0;
