@@ -4,6 +4,7 @@
 
 #include "control.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,7 +94,8 @@ static void control_on_cleared(const struct job_cache_report *report, void *user
 static int control_cache_referred(struct varlink_call *call, int r) {
 	if (r == 0)
 		return 0;
-	r = control_error_reason(call, "Internal", strerror(-r));
+	r = r == -EBUSY ? control_error_limit(call, "calls that look through the cache at the same time", 1)
+			: control_error_reason(call, "Internal", strerror(-r));
 	varlink_call_unref(call);
 	return r;
 }

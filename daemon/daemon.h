@@ -73,7 +73,7 @@ struct daemon {
 	struct map_accounts *map_accounts;
 	struct map_exports exports;
 	struct metrics *metrics;
-	unsigned int metrics_runs;
+	unsigned int metrics_runs, metrics_user_runs; /* all, and of these those of users who do not see all */
 	struct loop_meter *meter;
 	struct account_table accounts;
 	struct account_limits account_limits; /* of them */

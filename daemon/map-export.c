@@ -106,16 +106,16 @@ static const char *const *kind_suffixes(enum map_export_kind kind) {
 
 /* Whether two families would have a name in common. */
 static bool families_clash(const char *a, enum map_export_kind a_kind, const char *b, enum map_export_kind b_kind) {
-	for (const char *const *x = kind_suffixes(a_kind); *x; x++)
-		for (const char *const *y = kind_suffixes(b_kind); *y; y++) {
-			size_t na = strlen(a), nb = strlen(b), nx = strlen(*x), ny = strlen(*y);
-			size_t n = na < nb ? na : nb;
+	const size_t na = strlen(a), nb = strlen(b);
 
+	if (memcmp(a, b, na < nb ? na : nb) != 0)
+		return false;
+	for (const char *const *x = kind_suffixes(a_kind); *x; x++)
+		for (const char *const *y = kind_suffixes(b_kind); *y; y++)
 			/* a + x == b + y */
-			if (na + nx == nb + ny && !memcmp(a, b, n) &&
-			    (na <= nb ? !strncmp(*x, b + n, nb - n) && !strcmp(*x + (nb - n), *y) : !strncmp(*y, a + n, na - n) && !strcmp(*y + (na - n), *x)))
+			if (na <= nb ? !strncmp(*x, b + na, nb - na) && !strcmp(*x + (nb - na), *y) :
+				       !strncmp(*y, a + nb, na - nb) && !strcmp(*y + (na - nb), *x))
 				return true;
-		}
 	return false;
 }
 

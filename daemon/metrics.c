@@ -46,8 +46,11 @@ struct metrics_run {
 	struct map_export_series *series; /* of the export at hand; NULL: it has not begun */
 	struct place *places;
 	size_t n_places, at;
+	bool all; /* as metrics_view */
+	const struct varlink_call *call;
 	uint64_t *kernels; /* ids that are in keys, of all exports; sorted once these are through */
 	size_t n_kernels;
+	bool *named; /* which of them have got a name: two kernels of one id would be the same series */
 	struct kernels_list names;
 	bool naming; /* the names of these are being gathered */
 };
@@ -138,14 +141,12 @@ static void print_kernel(uint64_t id, const char *name, void *userdata) {
 	struct metrics_run *run = userdata;
 	uint64_t *found = bsearch(&id, run->kernels, run->n_kernels, sizeof(id), compare_ids);
 
-	if (!found || run->text.n > METRICS_TEXT_MAX)
+	if (!found || run->named[found - run->kernels] || run->text.n > METRICS_TEXT_MAX)
 		return;
+	run->named[found - run->kernels] = true;
 	metrics_text_print(&run->text, "gpuprobe_kernel_info{kernel_id=\"%llu\",kernel=\"", (unsigned long long)id);
 	metrics_text_escape(&run->text, name, strlen(name), true);
 	metrics_text_print(&run->text, "\"} 1\n");
-	/* two kernels of one id would be the same series */
-	memmove(found, found + 1, (size_t)(run->kernels + run->n_kernels - (found + 1)) * sizeof(*found));
-	run->n_kernels--;
 }
 
 /* A turn of finding names. True: that was all. */
@@ -155,7 +156,8 @@ static bool run_name(struct metrics_run *run) {
 	if (!run->n_kernels && !run->naming)
 		return true;
 	if (!run->naming) {
-		run->naming = kernels_list_init(&run->names, run->daemon, NULL, 0, true) == 0;
+		run->named = calloc(run->n_kernels, sizeof(*run->named));
+		run->naming = run->named && kernels_list_init(&run->names, run->daemon, run->call, 0, true) == 0;
 		return !run->naming;
 	}
 	for (unsigned int i = 0; r > 0 && i < CHUNK; i++)
@@ -181,9 +183,11 @@ static void run_end(struct metrics_run *run) {
 	metrics_text_deinit(&run->text);
 	free(run->places);
 	free(run->kernels);
+	free(run->named);
 	if (run->naming)
 		kernels_list_deinit(&run->names);
 	run->daemon->metrics_runs--;
+	run->daemon->metrics_user_runs -= !run->all;
 	uv_close((uv_handle_t *)&run->idle, run_on_closed);
 }
 
@@ -294,7 +298,7 @@ static int run_add_places(struct metrics_run *run, const struct metrics_view *vi
 int metrics_run_new(struct metrics_run **runp, struct daemon *daemon, const struct metrics_view *view, metrics_fn done, void *userdata) {
 	struct metrics_run *run;
 
-	if (daemon->metrics_runs >= METRICS_RUNS_MAX)
+	if (daemon->metrics_runs >= METRICS_RUNS_MAX || (!view->all && daemon->metrics_user_runs >= METRICS_USER_RUNS_MAX))
 		return -EBUSY;
 	run = calloc(1, sizeof(*run));
 	if (!run)
@@ -307,7 +311,10 @@ int metrics_run_new(struct metrics_run **runp, struct daemon *daemon, const stru
 		free(run);
 		return -ENOMEM;
 	}
+	run->all = view->all;
+	run->call = view->call;
 	daemon->metrics_runs++;
+	daemon->metrics_user_runs += !view->all;
 	uv_idle_init(daemon->loop, &run->idle);
 	run->idle.data = run;
 	print_daemon(run);

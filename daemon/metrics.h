@@ -14,6 +14,7 @@
 
 #define METRICS_TEXT_MAX ((size_t)12 << 20) /* what does not fit is left out, export by export, and counted */
 #define METRICS_RUNS_MAX 8
+#define METRICS_USER_RUNS_MAX 4 /* of these, of users who do not see all: scrapers find room */
 #define METRICS_PERIOD_DEFAULT 10000
 #define METRICS_SERIES_DEFAULT 10000
 #define METRICS_SERIES_MAX 100000
@@ -23,6 +24,7 @@ struct config;
 struct daemon;
 struct metrics;
 struct metrics_run;
+struct varlink_call;
 
 /* Sees to what --metrics says. What cannot be served is logged, and no reason not to start. 0 or -ENOMEM. */
 int metrics_new(struct metrics **metricsp, struct daemon *daemon);
@@ -32,13 +34,14 @@ struct metrics *metrics_free(struct metrics *metrics); /* its memory goes once t
 struct metrics_view {
 	bool all; /* the exports of all users; else of this one */
 	uid_t uid;
+	const struct varlink_call *call; /* whose kernels may be named; NULL: everybody's. It is there as long as the run is */
 	bool prometheus;
 };
 
 /* text: NULL without memory. It may be taken: then it is to be set to {}. */
 typedef void (*metrics_fn)(struct metrics_text *text, void *userdata);
 
-/* Makes the text; done is called once, from the loop. 0, -EBUSY if METRICS_RUNS_MAX are at work, -errno. */
+/* Makes the text; done is called once, from the loop. 0, -EBUSY if METRICS_RUNS_MAX are at work, or METRICS_USER_RUNS_MAX of users, -errno. */
 int metrics_run_new(struct metrics_run **runp, struct daemon *daemon, const struct metrics_view *view, metrics_fn done, void *userdata);
 void metrics_run_cancel(struct metrics_run *run); /* done will not be called; NULL is fine */
 

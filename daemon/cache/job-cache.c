@@ -35,6 +35,7 @@
 #define JOB_CACHE_READY_MS 5 /* how often is looked whether a worker is ready */
 #define JOB_CACHE_SCAN_WRITES 256 /* entries written before the folder is looked at again: others may write there, too */
 #define JOB_CACHE_WARN_MS 60000
+#define JOB_CACHE_QUERIES_MAX 2 /* of people, at the same time, in threads that others need, too; one of users who do not see all */
 #define JOB_CACHE_EXECUTABLE_MAX (UINT64_C(256) << 20)
 
 /* A job on its way. */
@@ -99,6 +100,7 @@ struct job_cache {
 	struct job_write_list writes; /* the first one is being written */
 	unsigned int n_writes;
 	uint64_t write_bytes;
+	unsigned int n_queries;
 	unsigned int unseen; /* entries written since the folder was looked at */
 	struct cache_counters counters;
 	uint64_t warned; /* uv_now; 0: never */
@@ -551,6 +553,7 @@ static void job_query_on_worked(uv_work_t *work, int status) {
 	struct job_query *query = work->data;
 	struct job_cache *cache = query->cache;
 
+	cache->n_queries--;
 	if (query->clear && query->report.result == 0)
 		job_cache_write(cache, NULL); /* counts what is left */
 	query->fn(&query->report, query->userdata);
@@ -559,9 +562,13 @@ static void job_query_on_worked(uv_work_t *work, int status) {
 }
 
 static int job_cache_ask(struct job_cache *cache, const struct job_query *template) {
-	struct job_query *query = malloc(sizeof(*query));
+	const unsigned int max = template->uid == CACHE_STORE_ANYBODY ? JOB_CACHE_QUERIES_MAX : JOB_CACHE_QUERIES_MAX - 1;
+	struct job_query *query;
 	int r;
 
+	if (cache->n_queries >= max)
+		return -EBUSY;
+	query = malloc(sizeof(*query));
 	if (!query)
 		return -ENOMEM;
 	*query = *template;
@@ -570,6 +577,8 @@ static int job_cache_ask(struct job_cache *cache, const struct job_query *templa
 	r = uv_queue_work(cache->loop, &query->work, job_query_on_work, job_query_on_worked);
 	if (r < 0)
 		free(query);
+	else
+		cache->n_queries++;
 	return r;
 }
 
