@@ -106,11 +106,14 @@ bool store_keeps(const struct store *store) {
 
 /* ---- what systemd is told ---- */
 
-static void store_send(const char *name, int fd) {
+/* 0 or -errno: systemd has not got it (more descriptors on their way than the user may have open, for one). */
+static int store_send(const char *name, int fd) {
 	char text[64];
+	int r;
 
 	snprintf(text, sizeof(text), "FDSTORE=1\nFDPOLL=0\nFDNAME=%s", name);
-	sd_pid_notify_with_fds(0, 0, text, &fd, 1);
+	r = sd_pid_notify_with_fds(0, 0, text, &fd, 1);
+	return r < 0 ? r : 0;
 }
 
 static void store_send_removal(const char *name) {
@@ -156,6 +159,7 @@ bool store_inherit(struct store *store, const char *name, int fd) {
 /* A new index. 0 or -errno. */
 static int store_begin(struct store *store) {
 	_cleanup_fd int fd = memfd_new("gpuprobe-index");
+	int r;
 
 	if (fd < 0)
 		return fd;
@@ -167,7 +171,12 @@ static int store_begin(struct store *store) {
 		return -errno;
 	}
 	store->index->magic = STORE_MAGIC;
-	store_send(STORE_INDEX_NAME, fd);
+	r = store_send(STORE_INDEX_NAME, fd);
+	if (r < 0) {
+		munmap(store->index, sizeof(*store->index));
+		store->index = NULL;
+		return r;
+	}
 	store->index_fd = fd;
 	fd = -1;
 	return 0;
@@ -229,7 +238,10 @@ uint32_t store_add(struct store *store, int fd, const struct store_record *recor
 	at->used = 0;
 	__atomic_store_n(&at->used, 1, __ATOMIC_RELEASE);
 	store_name(name, slot);
-	store_send(name, fd);
+	if (store_send(name, fd) < 0) {
+		__atomic_store_n(&at->used, 0, __ATOMIC_RELEASE);
+		return 0;
+	}
 	return slot;
 }
 
