@@ -28,6 +28,9 @@ int control_export_map(struct varlink_call *call, json_object *parameters, void 
 		return r;
 	registry_map(&daemon->registry, map->id, &object);
 	r = map_export_options_from_json(&options, parameters, &refusal);
+	if (r == 0 && options.name && strncmp(options.name, MAP_EXPORT_PREFIX, strlen(MAP_EXPORT_PREFIX)) != 0 && !control_may_attach(call))
+		return control_error_reason(call, "PermissionDenied", "only root and members of the group gpuprobe choose any name for metrics (one of another "
+								      "exporter would spoil what that one says): begin it with " MAP_EXPORT_PREFIX);
 	if (r == 0)
 		r = map_exports_add(&daemon->exports, map, object, &options, &export, &refusal);
 	if (r == MAP_EXPORT_E_INVALID)
@@ -115,6 +118,7 @@ int control_metrics(struct varlink_call *call, json_object *parameters, void *us
 	const struct metrics_view view = {
 		.all = control_is_admin(call),
 		.uid = varlink_call_peer(call)->uid,
+		.call = call,
 		.prometheus = control_bool(parameters, "prometheus"),
 	};
 	struct metrics_call *metrics = calloc(1, sizeof(*metrics));

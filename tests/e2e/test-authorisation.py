@@ -158,7 +158,7 @@ class World:
         attached = {name: owner.get("Attach", object=OBJECTS[name]) for name in ("counter", "memory_histogram", "rings", "log")}
         self.ids = {name: reply["attachments"][0] for name, reply in attached.items()}
         self.counter = str(attached["counter"]["maps"][0]["id"])
-        owner.get("ExportMap", map=self.counter, name="test_counter")
+        owner.get("ExportMap", map=self.counter, name="gpuprobe_map_test_counter")
         replaced = application.ask("load")[1]
         check(replaced["replaced"], replaced)
 
@@ -240,15 +240,19 @@ def trace_probe(world, user):
 
 
 def export(world, user):
-    got = [allowed(user.call("ExportMap", map="accesses", name="test_accesses")),
-           any(e["name"] == "test_counter" for e in user.get("ListExports")["exports"]), allowed(user.call("UnexportMap", map="accesses"))]
+    got = [allowed(user.call("ExportMap", map="accesses", name="gpuprobe_map_test_accesses")),
+           any(e["name"] == "gpuprobe_map_test_counter" for e in user.get("ListExports")["exports"]), allowed(user.call("UnexportMap", map="accesses"))]
     return both(*got)
+
+
+def export_any_name(world, user):
+    return both(allowed(user.call("ExportMap", map="accesses", name="node_accesses")), allowed(user.call("UnexportMap", map="accesses")))
 
 
 def metrics(world, user):
     text = user.get("Metrics")["text"]
     check("gpuprobe" in text, text)
-    return "test_counter" in text
+    return "gpuprobe_map_test_counter" in text
 
 
 def clear_cache(world, user):
@@ -274,6 +278,7 @@ TABLE = (
     ("what was probed in processes of the owner, and why not", ("Why", "ListKernels"), lambda w, u: both(lists_outcomes(w, u), lists_kernels(w, u)),
      "yes no yes yes no"),
     ("export its maps as metrics, list exports, and end them", ("ExportMap", "ListExports", "UnexportMap"), export, "yes no yes yes no"),
+    ("the same under any name of a metric", ("ExportMap",), export_any_name, "yes no no no no"),
     ("metrics of its exported maps", ("Metrics",), metrics, "yes no yes yes no"),
     ("list what the cache has of the owner's processes", ("ListCache",), lists("ListCache", "entries", lambda _, e: e["uid"] == OWNER), "yes no yes yes no"),
     ("clear the cache", ("ClearCache",), clear_cache, "yes yes no no no"),
