@@ -120,12 +120,30 @@ static void interest_fill(struct interest_page *page, const struct interest_opti
 		strncpy(page->sanitizer, options->sanitizer, sizeof(page->sanitizer) - 1);
 }
 
+/* An empty page, whose room on the disk is there: without, the first write to it would be a SIGBUS. 0 or -errno. */
+static int interest_map_new(int fd, struct interest_page **pagep) {
+	struct interest_page *page;
+	int r;
+
+	if (fchmod(fd, 0644) < 0)
+		return -errno;
+	r = posix_fallocate(fd, 0, INTEREST_PAGE_SIZE);
+	if (r)
+		return -r;
+	page = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (page == MAP_FAILED)
+		return -errno;
+	*pagep = page;
+	return 0;
+}
+
 int interest_writer_new(struct interest_writer **writerp, const char *path,
 			const struct interest_options *options) {
 	struct interest_writer *writer;
-	struct interest_page *page, *old;
+	struct interest_page *page = NULL, *old;
 	_cleanup_fd int fd = -1;
 	char new_path[256];
+	int r;
 
 	if (snprintf(new_path, sizeof(new_path), "%s.new", path) >= (int)sizeof(new_path))
 		return -ENAMETOOLONG;
@@ -133,11 +151,11 @@ int interest_writer_new(struct interest_writer **writerp, const char *path,
 	fd = open(new_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return -errno;
-	if (fchmod(fd, 0644) < 0 || ftruncate(fd, INTEREST_PAGE_SIZE) < 0)
-		return -errno;
-	page = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (page == MAP_FAILED)
-		return -errno;
+	r = interest_map_new(fd, &page);
+	if (r < 0) {
+		unlink(new_path);
+		return r;
+	}
 	page->version = INTEREST_VERSION;
 	page->generation = page->trace_generation = interest_first_generation();
 	interest_fill(page, options);
@@ -146,13 +164,13 @@ int interest_writer_new(struct interest_writer **writerp, const char *path,
 	writer = calloc(1, sizeof(*writer));
 	if (!writer) {
 		munmap(page, INTEREST_PAGE_SIZE);
+		unlink(new_path);
 		return -ENOMEM;
 	}
 	writer->page = page;
 	old = interest_map_old(path);
 	if (rename(new_path, path) < 0) {
-		int r = -errno;
-
+		r = -errno;
 		if (old)
 			munmap(old, INTEREST_PAGE_SIZE);
 		munmap(page, INTEREST_PAGE_SIZE);

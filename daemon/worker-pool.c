@@ -595,6 +595,7 @@ static int worker_spawn(struct worker_pool *pool) {
 		return -ENOMEM;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
 		r = -errno;
+		snprintf(pool->trouble, sizeof(pool->trouble), "%s: %s", pool->path, strerror(-r));
 		free(worker);
 		return r;
 	}
