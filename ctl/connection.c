@@ -360,9 +360,17 @@ int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameter
 	return check(ctl, method, subject, r, reply);
 }
 
-/* Calls with `more`; replies come from ctl_next(). Returns the exit status. */
-int ctl_call_more(struct ctl *ctl, const char *method, json_object *consume_parameters) {
+/* Sends a call with `more`. 0 or -errno. */
+static int send_more(struct ctl *ctl, const char *method, json_object *parameters) {
 	char name[64];
+
+	snprintf(name, sizeof(name), INTERFACE ".%s", method);
+	return varlink_client_call_more(ctl->client, name, json_object_get(parameters));
+}
+
+/* Calls with `more`; replies come from ctl_next(). Returns the exit status. What only looks is called again if the daemon hangs up before its first reply. */
+int ctl_call_more(struct ctl *ctl, const char *method, json_object *consume_parameters) {
+	const bool again = !strcmp(method, "DumpMap") || !strcmp(method, "ListKernels");
 	int r;
 
 	r = ctl_connect(ctl, CTL_TIMEOUT_MS);
@@ -370,15 +378,32 @@ int ctl_call_more(struct ctl *ctl, const char *method, json_object *consume_para
 		json_object_put(consume_parameters);
 		return r;
 	}
-	snprintf(name, sizeof(name), INTERFACE ".%s", method);
-	r = varlink_client_call_more(ctl->client, name, consume_parameters);
-	return r < 0 ? broken(ctl, -r) : CTL_OK;
+	r = send_more(ctl, method, consume_parameters);
+	if (r == -ECONNRESET && again && ctl_connect_again(ctl))
+		r = send_more(ctl, method, consume_parameters);
+	if (r < 0 || !again) {
+		json_object_put(consume_parameters);
+		return r < 0 ? broken(ctl, -r) : CTL_OK;
+	}
+	json_object_put(ctl->unanswered);
+	ctl->unanswered = consume_parameters;
+	return CTL_OK;
 }
 
 /* The next reply, as from ctl_call(). */
 int ctl_next(struct ctl *ctl, const char *method, const char *subject,
 	     struct varlink_reply *reply) {
-	return check(ctl, method, subject, varlink_client_next(ctl->client, reply), reply);
+	int r;
+
+	r = varlink_client_next(ctl->client, reply);
+	if (r == -ECONNRESET && ctl->unanswered && ctl_connect_again(ctl)) {
+		r = send_more(ctl, method, ctl->unanswered);
+		if (r >= 0)
+			r = varlink_client_next(ctl->client, reply);
+	}
+	json_object_put(ctl->unanswered);
+	ctl->unanswered = NULL;
+	return check(ctl, method, subject, r, reply);
 }
 
 int ctl_query(struct ctl *ctl, int argc, char **argv, const char *help, const char *method,

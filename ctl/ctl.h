@@ -36,6 +36,7 @@ struct ctl {
 	struct varlink_client *client;
 	struct varlink_interface *interface;
 	bool quiet; /* that the daemon hung up is not said: the caller does something about it */
+	struct json_object *unanswered; /* parameters of a call with `more` that only looks and has had no reply yet, or NULL */
 };
 
 /* options.c: options that every command takes, anywhere on the command line */

@@ -121,6 +121,7 @@ int main(int argc, char **argv) {
 	if (argc > 0)
 		argv[0] = (char *)"gpuprobectl";
 	r = run(&ctl, argc, argv);
+	json_object_put(ctl.unanswered);
 	varlink_client_free(ctl.client);
 	varlink_interface_free(ctl.interface);
 	if ((fflush(stdout) == EOF || ferror(stdout)) && r == CTL_OK)
