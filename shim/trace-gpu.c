@@ -180,7 +180,6 @@ void trace_gpu_before(struct trace_frame *frame)
 	struct gpu_launch launch;
 	struct trace_hush hush;
 
-	frame->correlation = 0;
 	if (by_cupti || !is_launch(frame, &launch))
 		return;
 	trace_hush(&hush);
