@@ -110,8 +110,10 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 			r = ctl_next(ctl, method, subject, &reply);
 		if (r == CTL_UNREACHABLE && stream.follow) {
 			r = stream_await(&stream);
+			ctl->quiet = false; /* who hangs up at once is no next daemon */
 			if (!r)
 				r = ctl_call_more(ctl, method, json_object_get(parameters));
+			ctl->quiet = true;
 			if (!r)
 				continue;
 		}
