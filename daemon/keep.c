@@ -61,6 +61,14 @@ static void keep_check_room(struct keep *keep, uint32_t slot) {
 	log_warning("no room for more descriptors: some of what processes count from now on will not survive a restart");
 }
 
+/* Once half of the room is taken, who has half of that gets no more of it: what others count is to survive, too. */
+static bool keep_has_share(const struct keep *keep, uid_t uid) {
+	unsigned int n, of;
+
+	n = store_count(keep->store, uid, &of);
+	return n >= STORE_SLOTS_MAX / 2 && of >= STORE_SLOTS_MAX / 4;
+}
+
 static uint32_t keep_instance(const struct map_instance *instance, void *userdata) {
 	struct keep *keep = userdata;
 	struct store_record record = {
@@ -80,7 +88,7 @@ static uint32_t keep_instance(const struct map_instance *instance, void *userdat
 		return 0;
 	_Static_assert(sizeof(record.comm) == sizeof(instance->comm), "the same text");
 	memcpy(record.comm, instance->comm, sizeof(record.comm));
-	slot = store_add(keep->store, instance->fd, &record);
+	slot = keep_has_share(keep, instance->uid) ? 0 : store_add(keep->store, instance->fd, &record);
 	keep_check_room(keep, slot);
 	return slot;
 }

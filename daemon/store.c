@@ -262,6 +262,19 @@ const struct store_record *store_record(const struct store *store, uint32_t slot
 	return &store->index->records[slot - 1];
 }
 
+unsigned int store_count(const struct store *store, uid_t uid, unsigned int *ofp) {
+	unsigned int n = 0;
+
+	*ofp = 0;
+	for (uint32_t slot = 1; store->index && slot <= STORE_SLOTS_MAX; slot++) {
+		const struct store_record *record = store_record(store, slot);
+
+		n += record != NULL;
+		*ofp += record && record->kind == STORE_INSTANCE && record->uid == uid;
+	}
+	return n;
+}
+
 uint32_t store_next(const struct store *store, uint32_t from) {
 	for (uint32_t slot = from ? from : 1; slot <= STORE_SLOTS_MAX; slot++)
 		if (store_record(store, slot) && store->fds[slot - 1] >= 0)

@@ -56,6 +56,8 @@ int store_open(struct store *store);
  * Keeps a copy of the descriptor. The number of its slot, never 0; 0: nobody keeps it, or there is no room. The record's `used` is set here.
  */
 uint32_t store_add(struct store *store, int fd, const struct store_record *record);
+/* How many slots are taken, and how many of these by instances of a user's processes. */
+unsigned int store_count(const struct store *store, uid_t uid, unsigned int *ofp);
 /* Lets go of it; slot 0 is fine. */
 void store_remove(struct store *store, uint32_t slot);
 

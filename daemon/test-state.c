@@ -204,12 +204,31 @@ static void test_objects(void **state) {
 	}
 }
 
+/* What nobody has taken is not in a slot. */
+static void test_unsent(void **state) {
+	const struct store_record record = { .kind = STORE_INSTANCE, .uid = 7 };
+	unsigned int of;
+
+	setenv("NOTIFY_SOCKET", "/nonexistent/socket", 1);
+	assert_int_equal(store_add(store, 0, &record), 0);
+	unsetenv("NOTIFY_SOCKET");
+	assert_null(store_record(store, 3));
+	assert_int_equal(store_count(store, 7, &of), 2);
+	assert_int_equal(of, 0);
+	assert_true(store_add(store, 0, &record) > 0);
+	assert_int_equal(store_count(store, 7, &of), 3);
+	assert_int_equal(of, 1);
+	assert_int_equal(store_count(store, 8, &of), 3);
+	assert_int_equal(of, 0);
+}
+
 int main(int argc, char *argv[]) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_upgrade, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_round, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_objects, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_unsent, setup, teardown),
 	};
 	int fd;
 
