@@ -176,13 +176,18 @@ static void examine_parts(const struct daemon *daemon, json_object *checks) {
 	}
 }
 
-static void examine_hooks(json_object *checks) {
+static void examine_hooks(struct daemon *daemon, const struct varlink_call *call, json_object *checks) {
 #if TRACE_HAS_HOOKS
 	const char *id = "daemon.hooks", *title = "hooks in the kernel", *reason = "";
 	json_object *hooks = NULL;
 	size_t n, unavailable = 0;
-	int r = trace_hooks_list(NULL, NULL, 0, &hooks);
+	int r;
 
+	if (!control_may_read_hooks(daemon, call)) {
+		examine_add(checks, id, title, "skipped", "ask again", "another user has just had them looked at");
+		return;
+	}
+	r = trace_hooks_list(NULL, NULL, 0, &hooks);
 	if (r < 0) {
 		examine_add(checks, id, title, "unknown", NULL, "%s", strerror(-r));
 		return;
@@ -252,7 +257,7 @@ static void examine_finish(struct examine *examine) {
 
 	examine_parts(examine->daemon, examine->checks);
 	examine_rest(examine->daemon, examine->checks);
-	examine_hooks(examine->checks);
+	examine_hooks(examine->daemon, call, examine->checks);
 	json_object_object_add(json, "checks", examine->checks);
 	varlink_call_on_cancel(call, NULL);
 	varlink_call_reply(call, json);

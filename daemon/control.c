@@ -30,6 +30,7 @@
 
 #define CONTROL_INTERFACE "io.gpuprobe.control."
 #define CONTROL_GROUP "gpuprobe"
+#define CONTROL_HOOKS_MS 200 /* between two lists of hooks for users */
 
 /* ---- who may ---- */
 
@@ -46,6 +47,17 @@ bool control_may_attach(const struct varlink_call *call) {
 		return true;
 	group = getgrnam(CONTROL_GROUP);
 	return group && varlink_call_peer_in_group(call, group->gr_gid);
+}
+
+bool control_may_read_hooks(struct daemon *daemon, const struct varlink_call *call) {
+	const uint64_t now = uv_now(daemon->loop);
+
+	if (control_may_attach(call))
+		return true;
+	if (daemon->hooks_read && now - daemon->hooks_read < CONTROL_HOOKS_MS)
+		return false;
+	daemon->hooks_read = now;
+	return true;
 }
 
 bool control_may_see(const struct varlink_call *call, uid_t owner) {

@@ -25,6 +25,9 @@ extern const struct varlink_method control_methods[]; /* userdata: the daemon */
  */
 bool control_is_admin(const struct varlink_call *call);
 bool control_may_attach(const struct varlink_call *call);
+
+/* Whether the caller may have hooks listed now: that takes the loop some tens of milliseconds, so users who may not attach get it a few times a second in all. */
+bool control_may_read_hooks(struct daemon *daemon, const struct varlink_call *call);
 bool control_may_see(const struct varlink_call *call, uid_t owner);
 
 /* Errors of the interface. They consume nothing and return what varlink_call_error() does. */

@@ -73,6 +73,7 @@ struct daemon {
 	struct map_accounts *map_accounts;
 	struct map_exports exports;
 	struct metrics *metrics;
+	uint64_t hooks_read; /* uv_now(), when hooks were read for a user who may not attach; 0: never */
 	unsigned int metrics_runs, metrics_user_runs; /* all, and of these those of users who do not see all */
 	struct loop_meter *meter;
 	struct account_table accounts;

@@ -337,12 +337,14 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 
 int control_list_hooks(struct varlink_call *call, json_object *parameters, void *userdata) {
 #if TRACE_HAS_HOOKS
-	const struct daemon *daemon = userdata;
+	struct daemon *daemon = userdata;
 	struct trace_hooks *attached[TRACE_SESSIONS_MAX];
 	json_object *json, *hooks = NULL;
 	size_t n = trace_table_hooks(daemon->traces, attached);
 	int r;
 
+	if (!control_may_read_hooks(daemon, call))
+		return control_error_limit(call, "lists of hooks for users in a moment: ask again", 1);
 	r = trace_hooks_list(control_string(parameters, "pattern"), attached, n, &hooks);
 	if (r < 0)
 		return control_error_reason(call, "Internal", strerror(-r));

@@ -362,6 +362,16 @@ def test_own_processes():
         USERS["member"].get("Detach", id=mine)
 
 
+def test_hooks_in_a_row():
+    """Looking for hooks takes the loop a while: users cannot keep it busy with that, root is never refused."""
+    with System(SETTINGS):
+        answers = [USERS["other"].call("ListHooks")[0] for _ in range(50)]
+        if "Unavailable" in answers:
+            return  # built without
+        check(not answers[0] and set(answers) == {None, "LimitExceeded"}, answers)
+        equal({USERS["root"].call("ListHooks")[0] for _ in range(5)}, {None})
+
+
 USERS = {}
 
 
@@ -374,7 +384,7 @@ def inside():
     subprocess.run(["mount", "--bind", groups, "/etc/group"], check=True)
     os.environ.pop("GPUPROBE_SESSION", None)
     USERS.update(root=User(0), member=User(MEMBER, [GROUP]), owner=User(OWNER), other=User(OTHER), application=User(OWNER), dropped=User(OWNER, dumpable=False))
-    main([test_every_method, test_man_page, test_cells, test_own_processes])
+    main([test_every_method, test_man_page, test_cells, test_own_processes, test_hooks_in_a_row])
 
 
 if __name__ == "__main__":
