@@ -84,6 +84,20 @@ def test_processes_end_meanwhile():
             equal(daemon.count_of(), counted * THREADS, end.__name__)
 
 
+def test_excluded_meanwhile():
+    """What the next daemon leaves alone does not go on with what it has; a glob is not on the page, so the process asks."""
+    with Manager() as daemon:
+        daemon.attach()
+        with Live(daemon) as live:
+            live.launch(2)
+            daemon.hand_over()
+            daemon.options = [*daemon.options, "--exclude", f"exe={LIVE[:-1]}?"]
+            daemon.start()
+            live.launch(1)
+            check(daemon.count_of() >= 2 * THREADS, "what was counted before")
+            equal(daemon.attachments()[0]["processes"], 0, "processes")
+
+
 def test_modules_and_detach():
     """Modules that were loaded before and after a restart; those of before are told of a detach."""
     with Manager() as daemon:
