@@ -132,9 +132,15 @@ static ssize_t find_sum(struct trace_writer *writer, size_t n)
 /* "file+0x12 (function+0x4)": the function alone, as calls of one are to lie together. */
 static size_t add_function(struct trace_writer *writer, size_t n, const char *frame)
 {
-	const char *name = strstr(frame, " ("), *end = strrchr(frame, '+');
+	const char *name = NULL, *end = strrchr(frame, '+');
 	char text[1024];
 
+	/* names of files and of functions may have " (", too */
+	for (const char *at = strstr(frame, "+0x"); at && !name; at = strstr(at, "+0x")) {
+		at += strlen("+0x");
+		at += strspn(at, "0123456789abcdef");
+		name = strncmp(at, " (", 2) ? NULL : at;
+	}
 	if (!name || !end || end < name + 3 || strncmp(end, "+0x", 3) || end - name - 2 >= (ptrdiff_t)sizeof(text))
 		return add_frame(writer, n, frame);
 	memcpy(text, name + 2, (size_t)(end - name - 2));

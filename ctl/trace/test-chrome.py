@@ -84,7 +84,7 @@ def check_sample(trace):
         'group': {'x': 1, 'inner': {'y': '00ff'}}, 'same': 1, 'same#16': 2, 'liar': {'z': 7}, '=id': values['args']['=id'],
         '=result': 'CUDA_SUCCESS'}, values['args']
     launch, kernel, graph = by_name['cuLaunchKernel'], by_name['add(int, <char>)'], by_name['graph']
-    assert launch['args']['=stack'] == ['libfoo.so+0x10 (inner;frame+0x4)', 'python+0x20 (main+0x3)'] and launch['args']['=kernel'] == '_Z3addv'
+    assert launch['args']['=stack'] == ['libfoo.so+0x10 (inner;frame+0x4)', 'python (deleted)+0x20 (main+0x3)'] and launch['args']['=kernel'] == '_Z3addv'
     assert process(kernel) == process(graph) == 'GPU 0 of py"thon (1000)' and kernel['pid'] >= 2**22
     assert thread(kernel) == thread(graph) == 'stream 0x0' and kernel['tid'] != graph['tid']  # they overlap
     assert thread(by_name['on another stream']) == 'stream 0xdeadbeef00'

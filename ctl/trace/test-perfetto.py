@@ -148,7 +148,7 @@ def check_sample(reader):
     assert values['args'][4][1] != values['args'][4][1] and values['args'][-1][0] == '=id'
     launch, kernel, graph = by_name['cuLaunchKernel'], by_name['add(int, <char>)'], by_name['graph']
     assert span('cuLaunchKernel') == (200000, 210500) and launch['categories'] == ['launch']
-    assert dict(launch['args'])['=stack'] == ['libfoo.so+0x10 (inner;frame+0x4)', 'python+0x20 (main+0x3)'] and dict(launch['args'])['=kernel'] == '_Z3addv'
+    assert dict(launch['args'])['=stack'] == ['libfoo.so+0x10 (inner;frame+0x4)', 'python (deleted)+0x20 (main+0x3)'] and dict(launch['args'])['=kernel'] == '_Z3addv'
     assert reader.place(kernel) == reader.place(graph) == ['py"thon', 'GPU 0 stream 0x0'] and kernel['track'] != graph['track']
     assert reader.place(by_name['on another stream']) == ['py"thon', 'GPU 0 stream 0xdeadbeef00']
     assert span('add(int, <char>)') == (215000, 235000) and span('graph') == (219000, 240000)

@@ -16,7 +16,7 @@
 #include "utf8.h"
 
 static const struct trace_process_info unknown, python = { 1000, 1, 0, "py\"thon", "/usr/bin/py\xffthon" };
-static const char *const frames[] = { "libfoo.so+0x10 (inner;frame+0x4)", "python+0x20 (main+0x3)" };
+static const char *const frames[] = { "libfoo.so+0x10 (inner;frame+0x4)", "python (deleted)+0x20 (main+0x3)" };
 
 struct scene {
 	const struct trace_format *format;
