@@ -21,6 +21,8 @@
 #include "uprobe-private.h"
 
 #define CODE_FRESH UINT64_C(100000000) /* nanoseconds */
+#define CODE_SLOW UINT64_C(5000000) /* who has so many mappings may not keep us busy with them: */
+#define CODE_PAUSE 9 /* times as long as reading them took there is none */
 
 bool uprobe_gives_pointers(const char *name) {
 	return !strcmp(name, "cuGetProcAddress") || !strcmp(name, "cuGetProcAddress_v2");
@@ -51,6 +53,8 @@ static void read_code(struct trace_uprobe *uprobe, pid_t pid) {
 	}
 	if (maps)
 		fclose(maps);
+	end = monotonic_now();
+	code->next = end - code->read > CODE_SLOW ? end + CODE_PAUSE * (end - code->read) : 0;
 }
 
 /* The library that an address is in, and where in its file; NULL: none. */
@@ -63,7 +67,7 @@ static struct uprobe_library *find_code(struct trace_uprobe *uprobe, pid_t pid, 
 				*entryp = address - code->ranges[i].start + code->ranges[i].offset;
 				return &uprobe->libraries[code->ranges[i].library];
 			}
-		if (again || (code->pid == pid && monotonic_now() - code->read < CODE_FRESH))
+		if (again || monotonic_now() < code->next || (code->pid == pid && monotonic_now() - code->read < CODE_FRESH))
 			break;
 		read_code(uprobe, pid);
 	}

@@ -89,7 +89,7 @@ struct trace_uprobe {
 	struct number_map seen; /* processes: to 1 */
 	struct uprobe_code { /* where a process has code of libraries */
 		pid_t pid;
-		uint64_t read; /* CLOCK_MONOTONIC */
+		uint64_t read, next; /* CLOCK_MONOTONIC: when it was read, and when one may be read again */
 		size_t n;
 		struct {
 			uint64_t start, end, offset;
