@@ -293,6 +293,7 @@ static bool connected(const struct interest *found, uint64_t deadline_ms)
 	if (go_on(same, &before, deadline_ms))
 		return true;
 	client_close(&client);
+	welcome = before; /* whom has been told a part only is to be told all */
 	return false;
 }
 
