@@ -51,6 +51,7 @@ static pid_t owner; /* the process that came here first; 0: none yet */
 static struct load *loads;
 static struct client client = CLIENT_NONE;
 static struct interest interest; /* what the connection was opened for */
+static bool reached; /* it was, or was once */
 static struct interest failed; /* what was tried in vain, */
 static uint64_t failed_until_ms; /* and till when it is not tried again */
 static uint64_t epoch; /* the number of the daemon */
@@ -283,6 +284,7 @@ static bool connected(const struct interest *found, uint64_t deadline_ms)
 	if (same && client_is_alive(&client))
 		return true;
 	client_close(&client);
+	reached = false;
 	if (driver_own()->driver_get_version(&version) != 0)
 		version = 0;
 	if (!client_open(&client, found->folder, WIRE_ROLE_LOADER, (uint32_t)version, deadline_ms,
@@ -290,7 +292,8 @@ static bool connected(const struct interest *found, uint64_t deadline_ms)
 		return false;
 	if (sass_why_not())
 		load_report(0, sass_why_not());
-	if (go_on(same, &before, deadline_ms))
+	reached = go_on(same, &before, deadline_ms);
+	if (reached)
 		return true;
 	client_close(&client);
 	welcome = before; /* whom has been told a part only is to be told all */
@@ -311,12 +314,18 @@ bool load_is_welcome(const struct wire_welcome *other)
 enum load_resumed load_resume(void)
 {
 	enum load_resumed result = LOAD_RESUME_LATER;
+	enum interest_change change;
 	struct interest found;
 	uint64_t deadline_ms;
 
 	if (!load_lock_until(client_now_ms() + RESUME_WAIT_MS))
 		return result;
-	switch (interest_look_again(&interest, &found)) {
+	change = interest_look_again(&interest, &found);
+	if (change == INTEREST_UNCHANGED && !reached) { /* it did not answer yet */
+		found = interest;
+		change = INTEREST_OTHER;
+	}
+	switch (change) {
 	case INTEREST_ENDED:
 		result = LOAD_RESUME_NEVER;
 		break;

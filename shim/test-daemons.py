@@ -10,6 +10,13 @@ from target_runs import Steps, end, report, session, within
 
 THREADS = 256
 
+# A process that calls nothing finds the next daemon, also one that does not answer at first. That takes ten seconds: the end looks at it.
+script = {"welcome": lambda connection, answer: answer if late.seen(wire.HELLO) != 3 else None}
+late = fake_daemon.FakeDaemon(session("late"), script)
+waiting = Steps(late.name)
+report("late: the first daemon counts", waiting.step("k") and within(lambda: late.connected(2) and late.count() == THREADS), str(late.count()))
+late.write_page(fake_daemon.page())
+late.hang_up()
 
 for form in ("pointer", "resident"):
     # A daemon is killed and another takes its place, with the same numbers of maps and modules.
@@ -88,4 +95,6 @@ with fake_daemon.FakeDaemon(session("late_interest"), flags=0) as daemon:
     daemon.write_page(fake_daemon.page(flags=fake_daemon.EVERYONE | fake_daemon.CLOSED, generation=6))
     good = good and program.step("l") and program.end() == 0 and daemon.seen(wire.IMAGE) == 1
     report("interest comes and goes", good, str(daemon.messages))
+report("late: the next daemon is asked again", within(lambda: late.seen(wire.HELLO) >= 4, 20) and waiting.end() == 0, str(late.seen(wire.HELLO)))
+late.stop()
 end()
