@@ -327,14 +327,18 @@ static void keep_sweep(struct keep *keep) {
 
 /* The objects of a state. How many could not be restored. */
 static unsigned int keep_restore_objects(struct keep *keep, json_object *state) {
+	struct map_accounts *accounts = keep->daemon->map_accounts;
+	const uint64_t limit = map_accounts_limit(accounts);
 	char error[STATE_ERROR_SIZE] = "no memory";
 	unsigned int failed = 0;
 
+	map_accounts_set_limit(accounts, UINT64_MAX); /* who has more than he may by now keeps it */
 	for (size_t i = 0; i < state_objects(state); i++)
-		if (state_take_object(state, i, &keep->daemon->registry, keep->daemon->map_accounts, keep->store, error)) {
+		if (state_take_object(state, i, &keep->daemon->registry, accounts, keep->store, error)) {
 			log_warning("%s: an attached object is not restored: %s", keep->path, error);
 			failed++;
 		}
+	map_accounts_set_limit(accounts, limit);
 	return failed;
 }
 

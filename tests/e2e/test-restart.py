@@ -185,6 +185,9 @@ def test_host_programs():
                 same(daemon, before)
                 live.launch(1)
             check(sum(e["value"]["count"] if isinstance(e["value"], dict) and "count" in e["value"] else 1 for e in daemon.dump(str(before[1][0]["id"]))) > 0)
+        daemon.options = [*daemon.options, "--quota-map-bytes", "1"] # who has more by now keeps it
+        daemon.restart()
+        same(daemon, before)
         for attachment in daemon.attachments():
             daemon.ctl("detach", str(attachment["id"]))
         equal(daemon.attachments(), [])
