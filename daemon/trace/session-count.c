@@ -75,6 +75,7 @@ static bool tally_tell(struct trace_session *session, struct session_tally *tall
 static void session_prune_tallies(struct trace_session *session) {
 	struct number_map kept = {};
 
+	session->pruned = monotonic_now();
 	for (size_t i = 0; i < session->tallies.size; i++) {
 		const struct number_entry *entry = &session->tallies.entries[i];
 		struct session_tally *tally = (struct session_tally *)(uintptr_t)entry->value;
@@ -98,7 +99,7 @@ static struct session_tally *session_find_tally(struct trace_session *session, u
 
 	if (known)
 		return (struct session_tally *)(uintptr_t)*known;
-	if (session->tallies.n >= TALLIES_MAX)
+	if (session->tallies.n >= TALLIES_MAX && monotonic_now() - session->pruned >= COUNT_PERIOD)
 		session_prune_tallies(session);
 	tally = session->tallies.n < TALLIES_MAX ? calloc(1, sizeof(*tally)) : NULL;
 	if (!tally || !number_map_add(&session->tallies, key, (uint64_t)(uintptr_t)tally)) {

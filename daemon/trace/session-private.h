@@ -85,7 +85,7 @@ struct trace_session {
 	uint32_t last_stack;
 	struct number_map files; /* pid and inode of those in stacks */
 	struct number_map tallies; /* of calls that are counted */
-	uint64_t counted; /* when they were told */
+	uint64_t counted, pruned; /* when they were told, and looked through for those of processes that are gone */
 	char **missing;
 	size_t n_missing;
 	struct trace_uprobe *uprobe;
