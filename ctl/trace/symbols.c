@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +132,8 @@ static void read_file(struct trace_symbols *symbols, struct file *file, uint32_t
 		return;
 	}
 	qsort(file->list, file->n, sizeof(*file->list), compare_symbols);
-	symbols->bytes += file->n_max * sizeof(*file->list);
+	symbols->bytes += file->n_max * sizeof(*file->list) + malloc_usable_size(file->strings) +
+			  file->image.n_segments * sizeof(*file->image.segments) + file->image.n_sections * sizeof(*file->image.sections);
 }
 
 /* NULL: there is no room. */
