@@ -46,6 +46,8 @@ struct attach {
 	size_t n_patches; /* programs whose patch form was asked for */
 	/* verify */
 	uv_work_t work;
+	bool verify, allow_exit; /* as the configuration was */
+	uint64_t verify_ns; /* how long that took, and loading programs on the host */
 	int verify_result;
 	struct verify_report report;
 	/* programs on the host */

@@ -105,14 +105,16 @@ void attach_fail_job(struct attach *attach, int result, enum attach_error refuse
 
 /* ---- verify ---- */
 
+/* In a thread: the configuration may be another one meanwhile. */
 static void attach_on_verify(uv_work_t *work) {
 	struct attach *attach = work->data;
-	struct verify_options options = { .allow_exit = attach->daemon->config->allow_exit };
+	struct verify_options options = { .allow_exit = attach->allow_exit };
+	const uint64_t begun = uv_hrtime();
 	uint64_t programs = 0, hosts = 0;
 
 	for (size_t i = 0; i < attach->choices.n; i++)
 		programs |= UINT64_C(1) << attach->chosen[i];
-	if (attach->daemon->config->verify)
+	if (attach->verify)
 		attach->verify_result =
 			verify_object(attach->linked, attach->blob, programs, &options, &attach->report);
 	for (size_t i = 0; i < attach->choices.n_hosts; i++)
@@ -120,6 +122,17 @@ static void attach_on_verify(uv_work_t *work) {
 	if (!attach->verify_result && hosts)
 		attach->host_result = host_new(&attach->host, attach->elf, attach->n_elf, attach->linked, attach->blob,
 					       programs, hosts, &attach->host_report);
+	attach->verify_ns = uv_hrtime() - begun;
+}
+
+/* The verifier's time is charged as workers' is: threads are for all, too. */
+static void attach_charge(const struct attach *attach) {
+	struct account *account;
+
+	if (account_get(&attach->daemon->accounts, attach->owner, &account) < 0)
+		return;
+	account_charge_time(account, attach->verify_ns / 1000000, uv_now(attach->daemon->loop));
+	account_unref(account);
 }
 
 /* The programs on the host are loaded, or not. */
@@ -156,6 +169,7 @@ static void attach_on_verified(uv_work_t *work, int status) {
 	const struct verify_report *report = &attach->report;
 	const char *reason = report->reason ?: "no reason given", *program = "";
 
+	attach_charge(attach);
 	if (attach->cancelled) {
 		attach_free(attach);
 		return;
@@ -293,7 +307,9 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 	}
 	if (!attach_choose_programs(attach))
 		return;
-	if (!attach->daemon->config->verify && !attach->choices.n_hosts) {
+	attach->verify = attach->daemon->config->verify;
+	attach->allow_exit = attach->daemon->config->allow_exit;
+	if (!attach->verify && !attach->choices.n_hosts) {
 		attach_compile(attach);
 		return;
 	}
