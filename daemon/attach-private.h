@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/queue.h>
 #include <uv.h>
 
 #include "attach.h"
@@ -45,6 +46,7 @@ struct attach {
 	struct map_shape shapes[LINKED_MAPS_MAX]; /* merge: nothing is proved yet */
 	size_t n_patches; /* programs whose patch form was asked for */
 	/* verify */
+	TAILQ_ENTRY(attach) link; /* of daemon.verifying */
 	uv_work_t work;
 	bool verify, allow_exit; /* as the configuration was */
 	uint64_t verify_ns; /* how long that took, and loading programs on the host */

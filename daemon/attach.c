@@ -33,6 +33,7 @@
 #include "verify.h"
 
 #define ATTACH_LINK_MS 10000
+#define VERIFYING_MAX 2 /* attaches that have a thread */
 
 void attach_free(struct attach *attach) {
 	attach_choices_deinit(&attach->choices);
@@ -164,12 +165,33 @@ static void attach_on_hosts(struct attach *attach) {
 	attach_fail(attach, error, program, report->log, "%s", report->reason);
 }
 
+static void attach_on_verified(uv_work_t *work, int status);
+
+/* Those that wait for a thread get one: two at most have, as others of libuv's four are for hashing images, which processes wait for. */
+static void attach_verify_next(struct daemon *daemon) {
+	struct attach *attach;
+	int r;
+
+	while (daemon->n_verifying < VERIFYING_MAX && (attach = TAILQ_FIRST(&daemon->verifying))) {
+		TAILQ_REMOVE(&daemon->verifying, attach, link);
+		attach->work.data = attach;
+		r = attach->cancelled ? -ECANCELED
+				      : uv_queue_work(daemon->loop, &attach->work, attach_on_verify, attach_on_verified);
+		if (r < 0)
+			attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", uv_strerror(r));
+		else
+			daemon->n_verifying++;
+	}
+}
+
 static void attach_on_verified(uv_work_t *work, int status) {
 	struct attach *attach = work->data;
 	const struct verify_report *report = &attach->report;
 	const char *reason = report->reason ?: "no reason given", *program = "";
 
 	attach_charge(attach);
+	attach->daemon->n_verifying--;
+	attach_verify_next(attach->daemon);
 	if (attach->cancelled) {
 		attach_free(attach);
 		return;
@@ -313,11 +335,8 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 		attach_compile(attach);
 		return;
 	}
-	attach->work.data = attach;
-	r = uv_queue_work(attach->daemon->loop, &attach->work, attach_on_verify,
-			  attach_on_verified);
-	if (r < 0)
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", uv_strerror(r));
+	TAILQ_INSERT_TAIL(&attach->daemon->verifying, attach, link);
+	attach_verify_next(attach->daemon);
 }
 
 /* A copy of a text that may be NULL. */

@@ -320,6 +320,7 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	outcome_log_init(&daemon->outcomes);
 	map_exports_init(&daemon->exports);
 	LIST_INIT(&daemon->syncs);
+	TAILQ_INIT(&daemon->verifying);
 	LIST_INIT(&daemon->ring_readers);
 	r = image_cache_init(&daemon->images);
 	if (r == 0)

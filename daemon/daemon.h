@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 #include <uv.h>
 
@@ -59,6 +60,8 @@ LIST_HEAD(sync_list, sync_request);
 struct ring_reader;
 LIST_HEAD(ring_reader_list, ring_reader);
 
+TAILQ_HEAD(attach_queue, attach);
+
 struct daemon {
 	uv_loop_t *loop;
 	const struct config *config; /* a reload puts another one in its place */
@@ -73,6 +76,8 @@ struct daemon {
 	struct map_accounts *map_accounts;
 	struct map_exports exports;
 	struct metrics *metrics;
+	struct attach_queue verifying; /* that wait for the verifier's thread (attach.c) */
+	unsigned int n_verifying; /* that have one */
 	uint64_t hooks_read; /* uv_now(), when hooks were read for a user who may not attach; 0: never */
 	unsigned int metrics_runs, metrics_user_runs; /* all, and of these those of users who do not see all */
 	struct loop_meter *meter;
