@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #define CHUNK 1024 /* symbols */
+#define SEGMENTS_MAX 256 /* of files that people run */
+#define SECTIONS_MAX 4096
 
 int elf_file_open(const char *path, bool any, uid_t owner) {
 	int path_fd = open(path, O_PATH | O_CLOEXEC), fd = -1, r = 0;
@@ -73,7 +75,7 @@ int elf_image_init(struct elf_image *image, int fd) {
 		return r;
 	if (memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
 	    (header.e_type != ET_DYN && header.e_type != ET_EXEC) || header.e_phentsize != sizeof(Elf64_Phdr) || header.e_shentsize != sizeof(Elf64_Shdr) ||
-	    !header.e_shnum)
+	    !header.e_shnum || header.e_phnum > SEGMENTS_MAX || header.e_shnum > SECTIONS_MAX)
 		return -ENOEXEC;
 	image->type = header.e_type;
 	image->machine = header.e_machine;
