@@ -30,6 +30,7 @@
 
 #define STORE_NAME_SIZE (10 + 1 + CACHE_KEY_TEXT_SIZE)
 #define STORE_NEW_PREFIX ".new-"
+#define STORE_NEW_SIZE (sizeof(STORE_NEW_PREFIX) + 16)
 #define STORE_BLOCK 4096
 
 /* A file of the folder. */
@@ -165,33 +166,46 @@ void cache_store_drop(const char *folder, const struct cache_key *key, uid_t uid
 		store_remove(dir, name);
 }
 
-/* Fills the new file. 0 or -errno. */
-static int store_fill(int fd, const struct cache_entry *entry) {
-	int r;
+/*
+ * A new file that is locked, and its name. -errno: there is none. Whoever looks through the folder may have taken it for a dead writer's before it was locked: then
+ * it is gone, and there is another.
+ */
+static int store_create(int dir, char name[static STORE_NEW_SIZE]) {
+	struct stat status;
+	uint64_t random;
+	int fd, r;
 
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return -errno;
-	r = cache_entry_write(entry, fd);
-	return r;
+	for (;;) {
+		if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+			return -EIO;
+		snprintf(name, STORE_NEW_SIZE, STORE_NEW_PREFIX "%016llx", (unsigned long long)random);
+		fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (fd < 0)
+			return -errno;
+		r = flock(fd, LOCK_EX) < 0 || fstat(fd, &status) < 0 ? -errno : 0;
+		if (r == 0 && status.st_nlink)
+			return fd;
+		fd_close(fd);
+		if (r < 0 && r != -EINTR) {
+			unlinkat(dir, name, 0);
+			return r;
+		}
+	}
 }
 
 int cache_store_put(const char *folder, const struct cache_entry *entry) {
-	char name[STORE_NAME_SIZE], new[sizeof(STORE_NEW_PREFIX) + 16];
+	char name[STORE_NAME_SIZE], new[STORE_NEW_SIZE];
 	_cleanup_fd int dir = -1;
-	uint64_t random;
 	int fd, r;
 
 	dir = store_open_or_make(folder);
 	if (dir < 0)
 		return store_result(dir);
-	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-		return -EIO;
-	snprintf(new, sizeof(new), STORE_NEW_PREFIX "%016llx", (unsigned long long)random);
-	fd = openat(dir, new, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = store_create(dir, new);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	store_name(name, &entry->key, entry->uid);
-	r = store_fill(fd, entry);
+	r = cache_entry_write(entry, fd);
 	if (r == 0 && renameat(dir, new, dir, name) < 0) {
 		r = -errno;
 		if (r == -EISDIR || r == -ENOTEMPTY) /* somebody has put a folder there */
