@@ -261,13 +261,19 @@ static void place_item(struct trace_writer *writer, const struct trace_item *ite
 		put_metadata(writer, &key, lane, "thread_name", *pidp, *tidp, name);
 }
 
-/* An end of the arrow from a launch to what it launched. Both lie within their slices. */
+/*
+ * An end of the arrow from a launch to what it launched. Both lie within their slices. Viewers know no arrow that ends before it
+ * begins: that of a kernel that starts before its launch ends just behind the launch's start.
+ */
 static void put_flow(struct trace_writer *writer, const struct trace_item *item, uint64_t pid, uint64_t tid)
 {
 	bool to = item->kind == EVENT_KERNEL;
+	uint64_t time = item->start;
 
+	if (to && item->launched >= time && item->launched < item->end)
+		time = item->launched + 1;
 	begin_event(writer, to ? 'f' : 's', pid, tid);
-	put_time(writer, ",\"ts\":", item->start);
+	put_time(writer, ",\"ts\":", time);
 	out_literal(&writer->out, ",\"name\":\"launch\",\"cat\":\"flow\",\"id\":\"");
 	out_hex(&writer->out, item->flow);
 	out_text(&writer->out, to ? "\",\"bp\":\"e\"}" : "\"}");

@@ -83,6 +83,7 @@ struct trace_item {
 	const struct trace_counts *counts; /* COUNTS */
 	uint32_t error; /* KERNEL, CTXSW, CLOCK: nanoseconds that times may be off */
 	const char *violation; /* NULL; else what is impossible about its times: "starts 1.2us before its launch" */
+	uint64_t launched; /* KERNEL that starts before its launch: when that started */
 	size_t n_values;
 	struct trace_value values[TRACE_VALUES_MAX];
 	size_t n_frames; /* stack, innermost first */

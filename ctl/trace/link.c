@@ -177,6 +177,7 @@ static void link_kernel(struct trace_links *links, struct trace_item *item) {
 	} else {
 		snprintf(links->violation, sizeof(links->violation), "starts %.3fus before its launch", (double)(launch->start - item->start) / 1e3);
 		item->violation = links->violation;
+		item->launched = launch->start;
 	}
 }
 

@@ -92,7 +92,9 @@ def check_sample(trace):
     flows = {(event['ph'], event['id']): event for event in events if event['ph'] in 'sf'}
     for ident, start, end in ('0x4d', launch, kernel), ('0xfedcba9876543210', by_name['cuGraphLaunch'], graph):
         for phase, event in ('s', start), ('f', end):
-            assert {key: flows[phase, ident][key] for key in ('pid', 'tid', 'ts')} == {key: event[key] for key in ('pid', 'tid', 'ts')}
+            assert {key: flows[phase, ident][key] for key in ('pid', 'tid')} == {key: event[key] for key in ('pid', 'tid')}
+        # that of what starts before its launch does not go back
+        assert (flows['s', ident]['ts'], flows['f', ident]['ts']) == (start['ts'], end['ts'] if end is kernel else 220.001)
     ioctl = by_name['NV_ESC_RM_CONTROL']
     assert ioctl['args'] == {'=id': ioctl['args']['=id'], '=result': 'NV_ERR_NOT_SUPPORTED', '=failed': True} and ioctl['cat'] == 'ioctl'
     counters = [(event['ts'], event['args']['bytes']) for event in events if event['ph'] == 'C']

@@ -131,6 +131,7 @@ static void put_launches(struct scene *scene)
 	item.flow = UINT64_C(0xfedcba9876543210);
 	item.parent = graph;
 	item.violation = "starts 1.0us before its launch";
+	item.launched = 220000;
 	put(scene, item);
 	put(scene, kernel("on another stream", 220000, 221000, 0xdeadbeef00));
 }
