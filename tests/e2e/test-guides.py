@@ -7,7 +7,7 @@ import re
 import subprocess
 import tempfile
 
-from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, check, equal, main, need
+from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, check, equal, main, need, wait_until
 
 EXAMPLES = os.path.join(SOURCE, "docs/examples")
 PASSES = {name: os.path.join(BUILD, "daemon/ptxpass", name)
@@ -41,6 +41,7 @@ def test_artifacts():
             daemon.attach("--point", "kretprobe/vectorAdd")
             daemon.attach("--point", "memcapture/vectorAdd")
             vec_add(daemon, "--threads", "256")
+            wait_until(lambda: any(not name.startswith(".") for name in os.listdir(artifacts)), "an image is kept") # a thread writes it
             equal(len(os.listdir(artifacts)), 1, "images")
             kept = os.path.join(artifacts, os.listdir(artifacts)[0])
             text = open(os.path.join(kept, "main.ptx")).read()
