@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/btf-type.h"
+
 #define DEPTH_MAX 16
 #define MODIFIERS_MAX 32
 #define STEPS_MAX 65536 /* parts that are looked at: structs of structs without anything in them are endless, and no field */
@@ -22,43 +24,6 @@ struct btf_view {
 };
 
 /* ---- BTF ---- */
-
-/* Bytes of a type; 0: no such kind. */
-static size_t btf_type_bytes(const struct btf_type *type) {
-	size_t n = BTF_INFO_VLEN(type->info);
-
-	switch (BTF_INFO_KIND(type->info)) {
-	case BTF_KIND_PTR:
-	case BTF_KIND_FWD:
-	case BTF_KIND_TYPEDEF:
-	case BTF_KIND_VOLATILE:
-	case BTF_KIND_CONST:
-	case BTF_KIND_RESTRICT:
-	case BTF_KIND_FUNC:
-	case BTF_KIND_FLOAT:
-	case BTF_KIND_TYPE_TAG:
-		return sizeof(*type);
-	case BTF_KIND_INT:
-	case BTF_KIND_VAR:
-	case BTF_KIND_DECL_TAG:
-		return sizeof(*type) + sizeof(uint32_t);
-	case BTF_KIND_ARRAY:
-		return sizeof(*type) + sizeof(struct btf_array);
-	case BTF_KIND_STRUCT:
-	case BTF_KIND_UNION:
-		return sizeof(*type) + n * sizeof(struct btf_member);
-	case BTF_KIND_ENUM:
-		return sizeof(*type) + n * sizeof(struct btf_enum);
-	case BTF_KIND_FUNC_PROTO:
-		return sizeof(*type) + n * sizeof(struct btf_param);
-	case BTF_KIND_DATASEC:
-		return sizeof(*type) + n * sizeof(struct btf_var_secinfo);
-	case BTF_KIND_ENUM64:
-		return sizeof(*type) + n * sizeof(struct btf_enum64);
-	default:
-		return 0;
-	}
-}
 
 /* Finds where types begin. 0, FIELDS_E_BTF or -ENOMEM; deinitialise it in any case. */
 static int btf_view_init(struct btf_view *view, const void *data, size_t n_data) {
@@ -87,16 +52,16 @@ static int btf_view_init(struct btf_view *view, const void *data, size_t n_data)
 		return -ENOMEM;
 	for (size_t at = 0; at < view->n_types;) {
 		struct btf_type type;
-		size_t n;
+		size_t tail;
 
 		if (view->n_types - at < sizeof(type))
 			return FIELDS_E_BTF;
 		memcpy(&type, view->types + at, sizeof(type));
-		n = btf_type_bytes(&type);
-		if (!n || n > view->n_types - at)
+		tail = btf_type_tail(&type);
+		if (tail > view->n_types - at - sizeof(type))
 			return FIELDS_E_BTF;
 		view->offsets[++view->n] = (uint32_t)at;
-		at += n;
+		at += sizeof(type) + tail;
 	}
 	return 0;
 }

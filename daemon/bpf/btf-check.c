@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "btf-type.h"
+
 #define CHAIN_MAX 32
 #define TYPES_MAX 1000000
 
@@ -36,44 +38,6 @@ static bool wrong(struct btf_file *f, const char *format, ...) {
 	vsnprintf(f->error, BTF_CHECK_ERROR_SIZE, format, arguments);
 	va_end(arguments);
 	return false;
-}
-
-/* Bytes that follow the fixed part of a type; SIZE_MAX: there is no such kind. */
-static size_t tail_size(const struct btf_type *type) {
-	size_t n = BTF_INFO_VLEN(type->info);
-
-	switch (BTF_INFO_KIND(type->info)) {
-	case BTF_KIND_PTR:
-	case BTF_KIND_FWD:
-	case BTF_KIND_TYPEDEF:
-	case BTF_KIND_VOLATILE:
-	case BTF_KIND_CONST:
-	case BTF_KIND_RESTRICT:
-	case BTF_KIND_FUNC:
-	case BTF_KIND_FLOAT:
-	case BTF_KIND_TYPE_TAG:
-		return 0;
-	case BTF_KIND_INT:
-		return sizeof(uint32_t);
-	case BTF_KIND_ARRAY:
-		return sizeof(struct btf_array);
-	case BTF_KIND_STRUCT:
-	case BTF_KIND_UNION:
-		return n * sizeof(struct btf_member);
-	case BTF_KIND_ENUM:
-		return n * sizeof(struct btf_enum);
-	case BTF_KIND_ENUM64:
-		return n * sizeof(struct btf_enum64);
-	case BTF_KIND_FUNC_PROTO:
-		return n * sizeof(struct btf_param);
-	case BTF_KIND_VAR:
-		return sizeof(struct btf_var);
-	case BTF_KIND_DATASEC:
-		return n * sizeof(struct btf_var_secinfo);
-	case BTF_KIND_DECL_TAG:
-		return sizeof(struct btf_decl_tag);
-	}
-	return SIZE_MAX;
 }
 
 /* Whether the fixed part's second word is a type. */
@@ -102,7 +66,7 @@ static bool scan(struct btf_file *f) {
 
 		if (f->types_size - at < sizeof(*type))
 			return wrong(f, "half a type at its end");
-		tail = tail_size(type);
+		tail = btf_type_tail(type);
 		if (tail > f->types_size - at - sizeof(*type))
 			return wrong(f, "type %u has an unknown kind or is cut short",
 				     f->n_types + 1);
