@@ -5,27 +5,14 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
 
-CTL, DAEMON = (os.path.abspath(path) for path in sys.argv[1:3])
+from fake_daemon import CTL, FakeDaemonCase
+
 OK, ERROR, USAGE = range(3)
 
 
-class Cache(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.socket = os.path.join(folder.name, "socket")
-        self.daemon = subprocess.Popen([DAEMON, self.socket], stdout=subprocess.PIPE)
-        self.addCleanup(self.stop)
-        self.assertEqual(self.daemon.stdout.readline(), b"ready\n")
-
-    def stop(self):
-        self.daemon.kill()
-        self.daemon.wait()
-        self.daemon.stdout.close()
-
+class Cache(FakeDaemonCase):
     def ctl(self, *arguments, status=OK, errors=""):
         kept = {k: v for k, v in os.environ.items() if k.startswith(("ASAN", "LSAN", "UBSAN", "LD_LIBRARY"))}
         done = subprocess.run([CTL, "--socket", self.socket, "cache", *arguments], capture_output=True, text=True, timeout=60,

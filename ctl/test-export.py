@@ -2,32 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """test-export.py GPUPROBECTL FAKE_DAEMON: map export, unexport, exports, metrics, attach --export, against the fake daemon."""
 import json
-import os
-import pathlib
-import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
-CTL, DAEMON = (os.path.abspath(path) for path in sys.argv[1:3])
+from fake_daemon import CTL, FakeDaemonCase
+
 OK, ERROR, USAGE, NOT_FOUND = 0, 1, 2, 5
 HEADER = b'\x7fELF\x02\x01\x01' + bytes(9) + struct.pack('<HHIQQQIHHHHHH', 1, 247, 1, 0, 0, 0, 0, 64, 0, 0, 64, 0, 0)
 SEE = '; see gpuprobectl --help'
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix='test-export-'))
-        self.addCleanup(shutil.rmtree, self.dir)
-        self.socket = str(self.dir / 'socket')
-        daemon = subprocess.Popen([DAEMON, self.socket], stdout=subprocess.PIPE)
-        self.addCleanup(daemon.stdout.close)
-        self.addCleanup(daemon.wait)
-        self.addCleanup(daemon.kill)
-        self.assertEqual(daemon.stdout.readline(), b'ready\n')
-
+class Case(FakeDaemonCase):
     def ctl(self, *args, status=OK, stderr=''):
         done = subprocess.run([CTL, '--socket', self.socket, *args], capture_output=True, timeout=60)
         self.assertEqual(done.stderr.decode(), stderr and f'gpuprobectl: {stderr}\n')

@@ -11,29 +11,20 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import unittest
 
-CTL, DAEMON, COMPLETION = (os.path.abspath(path) for path in sys.argv[1:4])
+from fake_daemon import CTL, DAEMON, FakeDaemonCase
+
+COMPLETION = os.path.abspath(sys.argv[3])
 OK, ERROR, USAGE, UNREACHABLE, VERIFIER, NOT_FOUND, PERMISSION = range(7)
 HEADER = b'\x7fELF\x02\x01\x01' + bytes(9) + struct.pack('<HHIQQQIHHHHHH', 1, 247, 1, 0, 0, 0, 0, 64, 0, 0, 64, 0, 0)
 
 
-class Case(unittest.TestCase):
+class Case(FakeDaemonCase):
     def setUp(self):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix='test-gpuprobectl-'))
-        self.addCleanup(shutil.rmtree, self.dir)
-        self.socket = str(self.dir / 'socket')
-        self.daemon = subprocess.Popen([DAEMON, self.socket], stdout=subprocess.PIPE)
-        self.addCleanup(self.stop)
-        self.assertEqual(self.daemon.stdout.readline(), b'ready\n')
+        super().setUp()
         self.object = self.file('prog.o', HEADER + b'the rest')
-
-    def stop(self):
-        self.daemon.kill()
-        self.daemon.wait()
-        self.daemon.stdout.close()
 
     def file(self, name, data):
         path = self.dir / name

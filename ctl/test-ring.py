@@ -2,32 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """test-ring.py GPUPROBECTL FAKE_DAEMON: ring read and log, against the fake daemon."""
 import json
-import os
-import pathlib
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
-CTL, DAEMON = (os.path.abspath(path) for path in sys.argv[1:3])
+from fake_daemon import CTL, FakeDaemonCase
+
 OK, ERROR, USAGE, NOT_FOUND = 0, 1, 2, 5
 LOST = 'gpuprobectl: lost %d records: the ring was full (attach with --ring-size)\n'
 EVENT = '{.a = 1, .b = -2, .name = "a", .color = GREEN, .low = 0, .high = 0, .list = [7, 8], .u = 1069547520, .f = 1.5, .flag = true}'
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix='test-ring-'))
-        self.addCleanup(shutil.rmtree, self.dir)
-        self.socket = str(self.dir / 'socket')
-        daemon = subprocess.Popen([DAEMON, self.socket], stdout=subprocess.PIPE)
-        self.addCleanup(daemon.stdout.close)
-        self.addCleanup(daemon.wait)
-        self.addCleanup(daemon.kill)
-        self.assertEqual(daemon.stdout.readline(), b'ready\n')
-
+class Case(FakeDaemonCase):
     def ctl(self, *args, status=OK, stderr=''):
         done = subprocess.run([CTL, '--socket', self.socket, *args], capture_output=True, timeout=60)
         self.assertEqual(done.stderr.decode(), stderr)

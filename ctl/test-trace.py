@@ -11,13 +11,12 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 import trace_file as t
+from fake_daemon import CTL, FakeDaemonCase
 
-CTL, DAEMON = (os.path.abspath(path) for path in sys.argv[1:3])
 OK, ERROR, USAGE, UNREACHABLE, VERIFIER, NOT_FOUND, PERMISSION = range(7)
 SEE = '; see gpuprobectl --help\n'
 RM_CONTROL = 0xc020462a
@@ -46,19 +45,9 @@ def basic():
     ]
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix='test-trace-'))
-        self.addCleanup(shutil.rmtree, self.dir)
-        self.socket = str(self.dir / 'socket')
-        self.daemon = subprocess.Popen([DAEMON, self.socket], stdout=subprocess.PIPE, env={**os.environ, 'FAKE_TRACE': str(self.dir / 'command.last')})
-        self.addCleanup(self.stop)
-        self.assertEqual(self.daemon.stdout.readline(), b'ready\n')
-
-    def stop(self):
-        self.daemon.kill()
-        self.daemon.wait()
-        self.daemon.stdout.close()
+class Case(FakeDaemonCase):
+    def daemon_environment(self):
+        return {**os.environ, 'FAKE_TRACE': str(self.dir / 'command.last')}
 
     def file(self, name, data):
         path = self.dir / name

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of gpuprobectl against the fake daemon share. Their first two arguments are GPUPROBECTL and FAKE_DAEMON."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CTL, DAEMON = (os.path.abspath(path) for path in sys.argv[1:3])
+
+
+class FakeDaemonCase(unittest.TestCase):
+    """self.daemon listens at self.socket in self.dir, a folder that goes with the test."""
+
+    def daemon_environment(self):
+        """Of the fake daemon; None: ours."""
+        return None
+
+    def setUp(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix='test-gpuprobectl-'))
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.socket = str(self.dir / 'socket')
+        self.daemon = subprocess.Popen([DAEMON, self.socket], stdout=subprocess.PIPE, env=self.daemon_environment())
+        self.addCleanup(self.stop)
+        self.assertEqual(self.daemon.stdout.readline(), b'ready\n')
+
+    def stop(self):
+        self.daemon.kill()
+        self.daemon.wait()
+        self.daemon.stdout.close()
