@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../../daemon/shim-wire.h"
+#include "patch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -32,11 +33,28 @@ static void use(enum shim_state state, const union wire_message *message, size_t
 		    message->image.device >= SHIM_DEVICES_MAX ||
 		    message->image.capability_major * 10 + message->image.capability_minor > 999 ||
 		    message->image.kind < WIRE_IMAGE_FATBIN ||
-		    message->image.kind > WIRE_IMAGE_CUBIN)
+		    message->image.kind > WIRE_IMAGE_NAMES ||
+		    (message->image.kind == WIRE_IMAGE_NAMES &&
+		     message->image.image_size > PATCH_NAMES_SIZE_MAX))
 			abort();
 		break;
 	case WIRE_INSTANCE:
 		if (state != SHIM_LOADER || message->instance.device >= SHIM_DEVICES_MAX)
+			abort();
+		break;
+	case WIRE_RESUME:
+		if (state != SHIM_LOADER || message->resume.attachment_count == 0 ||
+		    message->resume.attachment_count > WIRE_ATTACHMENTS_MAX ||
+		    message->resume.map_count > WIRE_SLOTS_MAX)
+			abort();
+		break;
+	case WIRE_IDS:
+		if (state != SHIM_LOADER || message->ids.count == 0 ||
+		    message->ids.count > WIRE_IDS_MAX)
+			abort();
+		break;
+	case WIRE_KEEP:
+		if (state != SHIM_LOADER)
 			abort();
 		break;
 	case WIRE_ARMED:
