@@ -112,6 +112,7 @@ shim=$(cd /opt/test/old && dpkg-deb -c libgpuprobe-shim_*.deb | sed -n 's,.* \.\
 examples=/usr/share/gpuprobe/examples
 sleeper() { sleep 1000 & sleepers+=($!); until grep -q "$shim" "/proc/$!/maps"; do sleep 0.05; done; }
 sleepers=()
+quietly systemctl start sysinit.target # tmpfiles of others, which our units would bring as well
 files >/run/before
 
 echo "install"
