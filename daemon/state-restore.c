@@ -101,6 +101,16 @@ static int read_memfd(struct reading *reading, json_object *json, const char *ke
 	return store_steal_fd(reading->store, *slotp);
 }
 
+/* What a filter says of names, if it does. */
+static void read_pattern(struct reading *reading, json_object *json, const char *key, struct filter *filter,
+			 bool (*set)(struct filter *filter, const char *text)) {
+	json_object *member;
+
+	if (json_object_object_get_ex(json, key, &member) &&
+	    (!json_object_is_type(member, json_type_string) || !set(filter, json_object_get_string(member))))
+		reading_fail(reading, "\"%s\" makes no sense", key);
+}
+
 static void read_filter(struct reading *reading, json_object *json, struct filter *filter) {
 	json_object *member;
 
@@ -113,12 +123,9 @@ static void read_filter(struct reading *reading, json_object *json, struct filte
 		filter->uid = (uid_t)read_int(reading, json, "uid", UINT32_MAX);
 	}
 	filter->own = json_object_object_get_ex(json, "own", &member) && json_object_get_boolean(member);
-	if (json_object_object_get_ex(json, "comm", &member) && !filter_set_comm(filter, json_object_get_string(member)))
-		reading_fail(reading, "\"comm\" makes no sense");
-	if (json_object_object_get_ex(json, "exe", &member) && !filter_set_exe(filter, json_object_get_string(member)))
-		reading_fail(reading, "\"exe\" makes no sense");
-	if (json_object_object_get_ex(json, "cgroup", &member) && !filter_set_cgroup(filter, json_object_get_string(member)))
-		reading_fail(reading, "\"cgroup\" makes no sense");
+	read_pattern(reading, json, "comm", filter, filter_set_comm);
+	read_pattern(reading, json, "exe", filter, filter_set_exe);
+	read_pattern(reading, json, "cgroup", filter, filter_set_cgroup);
 }
 
 static void read_section(struct reading *reading, json_object *json, struct section *section) {

@@ -172,6 +172,7 @@ static void test_objects(void **state) {
 		{ "\"kernel\":\"vectorAdd\"", "\"kernel\":7" },
 		{ "[0,0,1,256,", "[0,0,1,255," },
 		{ "\"engine\":\"auto\"", "\"engine\":\"steam\"" },
+		{ "\"exe\":\"/usr/bin/*\"", "\"exe\":null" },
 	};
 	char text[8192], *at, error[STATE_ERROR_SIZE];
 	json_object *json;
