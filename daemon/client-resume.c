@@ -22,7 +22,7 @@
 struct client_resume {
 	uint64_t module_id;
 	uint32_t sequence;
-	bool armed;
+	bool armed, plan;
 	size_t n_attachments, n; /* ids: attachments, then maps; all of them */
 	size_t n_read;
 	uint64_t ids[WIRE_ATTACHMENTS_MAX + WIRE_SLOTS_MAX];
@@ -72,6 +72,7 @@ static int client_resume_result(const struct daemon *daemon, const struct proces
 	if (image_result_new(&result) < 0)
 		return -ENOMEM;
 	result->replaced = true;
+	result->plan = resume->plan;
 	result->attachments = calloc(resume->n_attachments, sizeof(result->attachments[0]));
 	result->slots = calloc(n_maps ? n_maps : 1, sizeof(result->slots[0]));
 	if (!result->attachments || !result->slots) {
@@ -94,7 +95,7 @@ static int client_resume_result(const struct daemon *daemon, const struct proces
 }
 
 static bool client_resume_same(const struct image_result *a, const struct image_result *b) {
-	if (a->n_attachments != b->n_attachments || a->n_slots != b->n_slots || a->fd >= 0 || b->fd >= 0 || a->n_kernels || b->n_kernels)
+	if (a->n_attachments != b->n_attachments || a->n_slots != b->n_slots || a->plan != b->plan || a->fd >= 0 || b->fd >= 0 || a->n_kernels || b->n_kernels)
 		return false;
 	for (size_t i = 0; i < a->n_slots; i++)
 		if (a->slots[i].map != b->slots[i].map)
@@ -164,6 +165,7 @@ int client_resume(struct daemon *daemon, struct client *client, const struct wir
 	begun->module_id = resume->module_id;
 	begun->sequence = resume->header.sequence;
 	begun->armed = resume->flags & WIRE_RESUME_ARMED;
+	begun->plan = resume->flags & WIRE_RESUME_PLAN;
 	begun->n_attachments = resume->attachment_count;
 	begun->n = resume->attachment_count + resume->map_count;
 	client->resume = begun;

@@ -63,7 +63,7 @@ static const char *shim_resume_check(const union wire_message *message) {
 		return NULL;
 	if (!resume->attachment_count || resume->attachment_count > WIRE_ATTACHMENTS_MAX || resume->map_count > WIRE_SLOTS_MAX)
 		return "number of ids out of range";
-	return resume->flags & ~(uint32_t)WIRE_RESUME_ARMED || resume->reserved ? "unknown flags" : NULL;
+	return resume->flags & ~(uint32_t)(WIRE_RESUME_ARMED | WIRE_RESUME_PLAN) || resume->reserved ? "unknown flags" : NULL;
 }
 
 static const char *shim_loader_check(enum shim_state state, const union wire_message *message) {

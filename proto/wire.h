@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC UINT32_C(0x57525047) /* "GPRW" */
-#define WIRE_VERSION UINT16_C(5)
+#define WIRE_VERSION UINT16_C(6)
 
 #define WIRE_REASON_MAX 192 /* one line of text, NUL-terminated and NUL-padded */
 #define WIRE_SYMBOL_MAX 64 /* a PTX symbol, NUL-terminated and NUL-padded */
@@ -196,6 +196,7 @@ struct wire_ids {
 
 enum wire_resume_flags {
 	WIRE_RESUME_ARMED = 1 << 0, /* in at least one context */
+	WIRE_RESUME_PLAN = 1 << 1, /* it replaced nothing: a plan of the SASS engine */
 };
 
 /* A module that was replaced by an earlier daemon of the session. As many IDS follow as hold the ids of its attachments, then of its maps. */

@@ -439,6 +439,17 @@ bool interest_find(struct interest *interest)
 	       (count > 1 && page_matches(&system_page, interest));
 }
 
+/* Does the page's end or change tell of another daemon? */
+static bool is_open(const struct page *page)
+{
+	return page->page && !(__atomic_load_n(&page->page->flags, __ATOMIC_RELAXED) & INTEREST_FLAG_CLOSED);
+}
+
+bool interest_is_gone(void)
+{
+	return !is_open(&session_page) && !is_open(&system_page);
+}
+
 enum interest_change interest_look_again(const struct interest *found, struct interest *now)
 {
 	char path[INTEREST_FOLDER_MAX + sizeof(PATHS_INTEREST_PAGE) + 1];

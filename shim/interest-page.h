@@ -24,6 +24,11 @@ struct interest {
  */
 bool interest_find(struct interest *interest);
 
+/*
+ * Is there no daemon, so that nothing tells that one comes? As of the last look. Not thread-safe.
+ */
+bool interest_is_gone(void);
+
 enum interest_change {
 	INTEREST_UNCHANGED, /* the page is still that one, or cannot be looked at now */
 	INTEREST_OTHER, /* another daemon is there */

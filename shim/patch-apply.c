@@ -59,6 +59,11 @@ bool patch_set_is_current(void)
 	return set.plans && load_is_current(set.base);
 }
 
+struct load *patch_plans(void)
+{
+	return set.plans;
+}
+
 static bool is_same_set(const struct load *plan, const struct patch_view *view)
 {
 	if (!patch_set_is_current() || set.view.image_id != view->image_id ||

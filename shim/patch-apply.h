@@ -12,6 +12,7 @@
 #include "driver.h"
 #include "interest-page.h"
 
+struct load;
 struct patch_module_entry;
 struct sass_engine;
 
@@ -25,6 +26,9 @@ enum patch_outcome {
 
 /* Are there plans, of the daemon that we are connected with? */
 bool patch_set_is_current(void);
+
+/* All plans, the newest first; NULL: there are none. */
+struct load *patch_plans(void);
 
 /* For all modules, of every context; called at a launch. */
 enum patch_outcome patch_all(const struct sass_engine *engine, const struct interest *found);

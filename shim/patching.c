@@ -13,7 +13,8 @@
  * them, are left so, too. Within events the driver is asked for names and numbers, but for nothing
  * that takes memory or waits for the GPU: that is the engine's.
  *
- * What goes wrong leaves kernels unpatched, and the launch goes on.
+ * What goes wrong leaves kernels unpatched, and the launch goes on. A daemon that was stopped has taken its page away, and no page
+ * tells of the next one: launches look for it now and then.
  */
 
 #include "patching.h"
@@ -36,6 +37,7 @@
 #define LOCK_WAIT_MS 1000
 #define EVENT_WAIT_MS 100
 #define BACK_OFF_MS 10000
+#define GONE_MS 100 /* how often a daemon is looked for where there is none: three system calls */
 #define BUSY_FIRST_MS 1000 /* then twice as long each time: it costs launches that are held up */
 #define BUSY_LAST_MS 320000
 
@@ -163,7 +165,7 @@ static bool look(void)
 {
 	struct interest found;
 	uint64_t now[2], then[2];
-	bool yes;
+	bool yes, gone;
 
 	read_generations(now);
 	if (capture_is_going_on() ||
@@ -172,6 +174,7 @@ static bool look(void)
 	if (!load_lock_pages())
 		return true; /* the next launch tries again */
 	yes = interest_find(&found) && found.deadline_ms;
+	gone = interest_is_gone();
 	load_unlock_pages();
 	read_generations(now); /* the pages may be other ones now; older ones are not looked at */
 	if (!load_lock_until(client_now_ms() + (yes ? found.deadline_ms : LOCK_WAIT_MS)))
@@ -182,6 +185,10 @@ static bool look(void)
 
 		__atomic_store_n(&meant, yes, __ATOMIC_RELAXED);
 		work(yes ? &found : NULL, all);
+		if (gone && !__atomic_load_n(&patch_again, __ATOMIC_RELAXED)) {
+			__atomic_store_n(&retry_ms, client_now_ms() + GONE_MS, __ATOMIC_RELAXED);
+			leave_for_launch();
+		}
 		__atomic_store_n(&patch_seen[0], now[0], __ATOMIC_RELAXED);
 		__atomic_store_n(&patch_seen[1], now[1], __ATOMIC_RELAXED);
 	}

@@ -2,8 +2,8 @@
 
 /*
  * What the daemon does not know any more is left alone from then on, as with the end of a daemon: its memory stays, kernels may still write to it, and
- * modules are launched without probes. Plans are not spoken of: the next launch asks for a new one, because the interest page is another one, and goes on
- * with the instances that there are.
+ * modules are launched without probes. Plans are spoken of, too, though the next launch asks for a new one, because the interest page is another one: it
+ * may be long till then, and the daemon should know meanwhile who is to be told of a detach.
  */
 
 #include "resume.h"
@@ -15,6 +15,7 @@
 #include "client.h"
 #include "load.h"
 #include "mirror.h"
+#include "patch-apply.h"
 
 /* The id at `i` of those that a RESUME has: the attachments', then the maps'. */
 static uint64_t id_at(const struct load *load, const uint64_t *maps, uint32_t i)
@@ -57,6 +58,14 @@ static bool send_ids(struct client *client, const struct load *load, const uint6
 	return true;
 }
 
+static uint32_t flags_of(const struct load *load)
+{
+	const bool plan = load->kind == LOAD_PLAN;
+
+	return (plan ? WIRE_RESUME_PLAN : 0) |
+	       ((plan ? load->armed_devices != 0 : arm_is_armed(load)) ? WIRE_RESUME_ARMED : 0);
+}
+
 bool resume_load(struct client *client, struct load *load, uint32_t start, uint64_t deadline_ms)
 {
 	uint64_t maps[WIRE_SLOTS_MAX];
@@ -70,23 +79,31 @@ bool resume_load(struct client *client, struct load *load, uint32_t start, uint6
 	message.resume.module_id = load->module_id;
 	message.resume.attachment_count = load->attachment_count;
 	message.resume.map_count = map_count;
-	message.resume.flags = arm_is_armed(load) ? WIRE_RESUME_ARMED : 0;
+	message.resume.flags = flags_of(load);
 	if (!client_send(client, &message, -1, deadline_ms) ||
 	    !send_ids(client, load, maps, load->attachment_count + map_count, deadline_ms) ||
 	    !client_receive(client, &message, WIRE_RESUMED, NULL, deadline_ms) ||
 	    message.resumed.module_id != load->module_id)
 		return false;
 	load->start = start;
-	if (!message.resumed.known)
+	if (!message.resumed.known && load->kind != LOAD_PLAN)
 		bare_retire(load->module_id, load->epoch);
+	return true;
+}
+
+static bool resume_loads(struct client *client, struct load *first, uint32_t start, uint64_t deadline_ms)
+{
+	for (struct load *load = first; load; load = load->next)
+		if (load_is_current(load) && !resume_load(client, load, start, deadline_ms))
+			return false;
 	return true;
 }
 
 bool resume_all(struct client *client, uint32_t start, uint64_t deadline_ms)
 {
-	for (struct load *load = load_first(); load; load = load->next)
-		if (load_is_current(load) && !resume_load(client, load, start, deadline_ms))
-			return false;
+	if (!resume_loads(client, load_first(), start, deadline_ms) ||
+	    !resume_loads(client, patch_plans(), start, deadline_ms))
+		return false;
 	if (!mirror_keep_instances(client, deadline_ms))
 		return false;
 	arm_again();

@@ -27,11 +27,11 @@ def kernel_id(name):
     return value
 
 
-def sass_daemon(*options, **more):
+def sass_daemon(*options, kind=Daemon, **more):
     """A daemon whose processes get the SASS engine (by default they do not), unless the options say otherwise."""
     options = [*([] if "--engine" in options else ["--engine", "auto"]),
                *(["--sanitizer", SANITIZER] if SANITIZER and "--sanitizer" not in options else []), *options]
-    return Daemon(*options, **more)
+    return kind(*options, **more)
 
 
 class Live:

@@ -2,18 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Restart without loss: what is attached and what was counted survives a restart, a crash and kill -9, and processes count on meanwhile. The test plays
-systemd (manager.py); test-service.sh has the real one. On the CPU driver.
+systemd (manager.py); test-service.sh has the real one. On the CPU driver, or with GPUPROBE_TEST_GPU=1 on a GPU. test-restart-sass.py is the
+same for machine code that is patched.
 """
 import json
 import os
 import signal
 import time
 
-from harness import BUILD, COUNTER, CTL, GPUPROBED, SHIM, SIM, VEC_ADD, check, equal, main, need, wait_until
+from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, VEC_ADD, check, equal, main, need, wait_until
 from live import LIVE, THREADS, Live, example, obj
 from manager import Manager
 
-need(GPUPROBED, CTL, COUNTER, SHIM, VEC_ADD, LIVE, os.path.join(SIM, "libcuda.so.1"))
+need(GPUPROBED, CTL, COUNTER, SHIM, VEC_ADD, LIVE, *([] if GPU else [os.path.join(SIM, "libcuda.so.1")]))
 
 WAYS = Manager.restart, Manager.crash_and_start
 

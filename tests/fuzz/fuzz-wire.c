@@ -275,6 +275,11 @@ void interest_forked(void)
 {
 }
 
+bool interest_is_gone(void)
+{
+	return false;
+}
+
 bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX])
 {
 	return false;

@@ -258,6 +258,13 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         """CUDA graphs from before attach, from while attached and from after."""
         self.script("graphs", TOP / "tests/e2e/test-graphs.py", self.build)
 
+    def test_restart(self):
+        """The daemon restarted, crashed and killed while programs that it probes launch; e2e's Manager plays systemd."""
+        self.script("restart", TOP / "tests/e2e/test-restart.py", self.build)
+
+    def test_restart_sass(self):
+        self.script("restart_sass", TOP / "tests/e2e/test-restart-sass.py", self.build)
+
     def test_guides(self):
         self.script("guides", TOP / "tests/e2e/test-guides.py", self.build)
 
