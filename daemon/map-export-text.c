@@ -258,7 +258,8 @@ static int compare(const void *left, const void *right, void *userdata) {
 static void merge(struct map_export_series *series) {
 	size_t n = 0;
 
-	qsort_r(series->list, series->n, sizeof(*series->list), compare, series);
+	if (series->n) /* else there is no list */
+		qsort_r(series->list, series->n, sizeof(*series->list), compare, series);
 	for (size_t i = 0; i < series->n; i++) {
 		if (!n || compare(&series->list[n - 1], &series->list[i], series) != 0)
 			series->list[n++] = series->list[i];

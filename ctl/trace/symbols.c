@@ -131,7 +131,8 @@ static void read_file(struct trace_symbols *symbols, struct file *file, uint32_t
 		clear_table(file);
 		return;
 	}
-	qsort(file->list, file->n, sizeof(*file->list), compare_symbols);
+	if (file->n) /* else there is no list */
+		qsort(file->list, file->n, sizeof(*file->list), compare_symbols);
 	symbols->bytes += file->n_max * sizeof(*file->list) + malloc_usable_size(file->strings) +
 			  file->image.n_segments * sizeof(*file->image.segments) + file->image.n_sections * sizeof(*file->image.sections);
 }

@@ -432,14 +432,25 @@ static int is_file(const struct dirent *entry) {
 	return *entry->d_name != '.' && n > 5 && !strcmp(entry->d_name + n - 5, ".json");
 }
 
+/* Our own. Not strndup(3): clang 19 makes strdup(3) of it, although no NUL is behind the bytes. */
+static char *own_text(void) {
+	char *text = malloc(sizeof(hooks_nvidia) + 1);
+
+	if (text) {
+		memcpy(text, hooks_nvidia, sizeof(hooks_nvidia));
+		text[sizeof(hooks_nvidia)] = '\0';
+	}
+	return text;
+}
+
 int hook_catalogue_read(struct hook_catalogue *catalogue, const char *folder, hook_complain_fn complain, void *userdata) {
-	char *text = strndup((const char *)hooks_nvidia, sizeof(hooks_nvidia)), path[512], line[1024];
+	char *text = own_text(), path[512], line[1024];
 	struct dirent **entries;
 	int r, n, fd;
 
 	catalogue->hooks = NULL;
 	catalogue->n = 0;
-	r = text ? take_text(catalogue, "the catalogue", text, strlen(text), complain, userdata) : -ENOMEM;
+	r = text ? take_text(catalogue, "the catalogue", text, sizeof(hooks_nvidia), complain, userdata) : -ENOMEM;
 	free(text);
 	if (r < 0)
 		return r;

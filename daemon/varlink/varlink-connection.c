@@ -234,10 +234,12 @@ static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buffer)
 
 /* Finds the next message. False if it is not complete. */
 static bool input_next(struct varlink_connection *connection, const char **textp, size_t *n_textp) {
-	const char *begin = connection->input + connection->input_begin;
 	size_t n = connection->input_end - connection->input_begin;
-	const char *nul = NULL;
+	const char *begin, *nul = NULL;
 
+	if (!connection->input)
+		return false;
+	begin = connection->input + connection->input_begin;
 	if (n > connection->input_scanned)
 		nul = memchr(begin + connection->input_scanned, '\0',
 			     n - connection->input_scanned);

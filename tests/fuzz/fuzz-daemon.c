@@ -88,7 +88,7 @@ static size_t give(unsigned int how, const union wire_message *message, const ui
 		fds[0] = eventfd(0, EFD_CLOEXEC);
 		return 1;
 	}
-	bytes = calloc(1, IMAGE_MAX);
+	bytes = calloc(1, IMAGE_MAX + 1);
 	memcpy(bytes, image, n_image < IMAGE_MAX ? n_image : IMAGE_MAX);
 	if (how == 1) { /* not sealed */
 		fds[0] = memfd_new("fuzz");
