@@ -122,7 +122,10 @@ def main():
     for part in 'include/generated_cuda_meta.h', 'include/cudaProfiler.h', 'lib64/stubs/libcuda.so': # the wheels of tests/prepare lack some
         if not os.path.exists(os.path.join(folder, part)):
             skip(f'no whole CUDA toolkit in {folder}: {part} is missing')
-    toolkit = maker.Toolkit(folder, 'clang-19')
+    try:
+        toolkit = maker.Toolkit(folder, 'clang-19')
+    except FileNotFoundError as error: # clang-19 or nm
+        skip(str(error))
     text = open(path).read()
     if f'\ntoolkit {toolkit.version}\n' not in text:
         skip(f'functions.txt is of another toolkit than {toolkit.version}')
