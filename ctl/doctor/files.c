@@ -15,6 +15,7 @@
 #include "doctor.h"
 
 #define READ_MAX ((size_t)16 << 20) /* more than the mappings of a process are */
+#define READ_STEP ((size_t)64 << 10) /* at a time: /proc/sys refuses to be asked for more than it could allocate */
 
 void doctor_say(struct finding *finding, enum doctor_state state, const char *todo, const char *format, ...) {
 	va_list arguments;
@@ -42,7 +43,7 @@ char *doctor_read(const struct doctor *doctor, const char *path) {
 
 	if (fd < 0)
 		return NULL;
-	while (text && at < READ_MAX && (n = read(fd, text + at, READ_MAX - at)) > 0)
+	while (text && at < READ_MAX && (n = read(fd, text + at, READ_MAX - at < READ_STEP ? READ_MAX - at : READ_STEP)) > 0)
 		at += (size_t)n;
 	if (n < 0)
 		error = errno;

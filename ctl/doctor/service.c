@@ -122,7 +122,7 @@ static void look_active(const struct doctor *doctor, struct finding *finding) {
 		return;
 	}
 	if (!output_of(arguments, text, sizeof(text))) {
-		doctor_say(finding, DOCTOR_SKIPPED, NULL, "systemd does not run here");
+		doctor_say(finding, DOCTOR_SKIPPED, NULL, doctor_exists(doctor, "/run/systemd/system") ? "systemctl does not answer this user (is D-Bus there?)" : "systemd does not run here");
 		return;
 	}
 	property(text, "ActiveState", active);
