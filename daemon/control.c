@@ -564,7 +564,7 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 	control_add_string(json, "mode", daemon->config->session ? "session" : "system");
 	control_add_int(json, "started", daemon->started);
 	control_add_string(json, "verify", daemon->config->verify ? "on" : "off");
-	control_add_string(json, "compiler", missing_feature(daemon, "compiler") ?: "driver");
+	control_add_string(json, "compiler", worker_pool_features(daemon->image_pool) ? missing_feature(daemon, "compiler") ?: "driver" : "unknown yet");
 	control_add_int(json, "attachments", daemon->registry.n_attachments);
 	control_add_int(json, "maps", maps);
 	json_object_object_add(json, "counters", control_counters_json(daemon));

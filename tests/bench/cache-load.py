@@ -64,7 +64,7 @@ def load(shim, data):
 
 def attach(daemon):
     """Milliseconds, gpuprobectl's own start included, once workers are ready."""
-    wait_until(lambda: daemon.status()["compiler"] != "driver", "a worker is ready")
+    wait_until(lambda: daemon.status()["compiler"] not in ("driver", "unknown yet"), "a worker is ready")
     start = time.perf_counter()
     daemon.attach("--kernel", "vectorAdd")
     return (time.perf_counter() - start) * 1e3

@@ -45,6 +45,7 @@ def test_examine():
         check(found["daemon.image-worker"]["found"].startswith("answers in"), found)
         check(found["daemon.program-worker"]["state"] == "ok", found)
         check(found["daemon.restrictions"]["state"] == "skipped", found)
+        check(daemon.status()["compiler"] != "unknown yet", "a worker has answered")
         missing = daemon.status()["missing"]
         said = [" ".join((part["found"], part["todo"])) for part in found.values()]
         for line in missing:
@@ -58,6 +59,7 @@ def test_examine():
     with Daemon("--verify=off", "--image-worker-argument=--test-fault=crash") as daemon:
         found = checks(Connection(daemon.directory))
         equal(found["daemon.verifier"]["state"], "warning")
+        equal(daemon.status()["compiler"], "unknown yet")
         equal(found["daemon.image-worker"]["state"], "failed")
 
 

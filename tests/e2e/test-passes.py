@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import tempfile
-import time
 
 from harness import BUILD, COUNTER, VEC_ADD, Daemon, check, equal, main, need, wait_until
 
@@ -151,11 +150,8 @@ def test_not_compiled():
         passes.define("broken", f"{COPY} | sed 's/ret;/ret.nonsense;/'", order=900)
         with passes.daemon() as daemon:
             daemon.attach("--kernel", "vectorAdd")
-            for _ in range(50): # until a worker has said what it can do
-                if daemon.status()["compiler"] != "driver":
-                    break
-                time.sleep(0.1)
-            else:
+            wait_until(lambda: daemon.status()["compiler"] != "unknown yet", "a worker has said what it can do")
+            if daemon.status()["compiler"] == "driver":
                 return
             run_counted(daemon)
             check(reasons(daemon).startswith("without the user's passes: "), reasons(daemon))
