@@ -186,6 +186,9 @@ def main(tests):
     """Runs the tests (those named on the command line, or all), says which failed."""
     failed = 0
     chosen = sys.argv[2:]
+    forgotten = [name for name, value in vars(sys.modules["__main__"]).items() if name.startswith("test_") and value not in tests]
+    if forgotten:
+        sys.exit(f"FAILED: never run: {', '.join(forgotten)}")
     for test in tests:
         if chosen and test.__name__ not in chosen:
             continue

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of a file, and their changes while the daemon and programs run; processes that are excluded."""
 import os
+import re
 import subprocess
 import tempfile
 
 from configured import Configured
-from harness import COUNTER, CTL, GPUPROBED, SHIM, SIM, VEC_ADD, Daemon, check, equal, main, need, wait_until
+from harness import COUNTER, CTL, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, check, equal, main, need, wait_until
 from live import LIVE, PTXCOMPILER, SANITIZER, THREADS, Live
 from tracing import CALL, Trace
 from varlink import Connection, VarlinkError
@@ -28,16 +29,32 @@ def images(daemon):
     return daemon.status()["counters"]["images"]
 
 
+def check_config(text, *options):
+    with tempfile.NamedTemporaryFile(mode="w", suffix=".conf") as file:
+        os.fchmod(file.fileno(), 0o644)
+        file.write(text)
+        file.flush()
+        done = subprocess.run([GPUPROBED, f"--config={file.name}", *options], capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout, done.stderr.replace(file.name, "F")
+
+
+def test_installed_file():
+    """The file that packages put into /etc changes nothing, has every setting once, and says the defaults that there are."""
+    with open(os.path.join(SOURCE, "systemd/gpuprobed.conf"), encoding="utf-8") as file:
+        text = file.read()
+    nothing = check_config("", "--check-config")
+    equal(check_config(text, "--check-config"), nothing)
+    for line in "metrics-format = openmetrics", "metrics-mode = 0640": # texts are not shown unless they are set
+        nothing = (0, nothing[1].replace(f"#{line.split(' =', maxsplit=1)[0]} =\n", line + "\n"), "")
+    settings = re.compile(r"^#?([a-z-]+) =", re.M)
+    equal(sorted(settings.findall(text)), sorted(settings.findall(nothing[1])))
+    equal(check_config(re.sub(r"(?m)^#([a-z-]+ = .)", r"\1", text), "--check-config"), nothing, "without its comment signs")
+    status, _, err = check_config(re.sub(r"(?m)^#   ([a-z-]+ = )", r"\1", text), "--check-config=quiet")
+    equal((status, err), (0, ""), "its examples")
+
+
 def test_check_config():
     """What the daemon says of a file, without running."""
-    def check_config(text, *options):
-        with tempfile.NamedTemporaryFile(mode="w", suffix=".conf") as file:
-            os.fchmod(file.fileno(), 0o644)
-            file.write(text)
-            file.flush()
-            done = subprocess.run([GPUPROBED, f"--config={file.name}", *options], capture_output=True, text=True, timeout=60)
-            return done.returncode, done.stdout, done.stderr.replace(file.name, "F")
-
     status, out, err = check_config("deadline-ms = 77\nexclude = comm=a\nexclude = uid=1\n", "--check-config", "--compile-ms=5")
     equal((status, err), (0, ""))
     for line in "deadline-ms = 77", "compile-ms = 5", "exclude = comm=a", "exclude = uid=1", "verify = on", "#toolkit =":
@@ -187,4 +204,4 @@ def stopped(daemon, live):
 
 
 if __name__ == "__main__":
-    main([test_check_config, test_reload, test_mirror_period, test_excluded, test_off, test_excluded_while_it_runs, test_excluded_from_patches])
+    main([test_installed_file, test_check_config, test_reload, test_mirror_period, test_excluded, test_off, test_excluded_while_it_runs, test_excluded_from_patches])

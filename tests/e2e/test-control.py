@@ -59,8 +59,9 @@ def test_examine():
     with Daemon("--verify=off", "--image-worker-argument=--test-fault=crash") as daemon:
         found = checks(Connection(daemon.directory))
         equal(found["daemon.verifier"]["state"], "warning")
-        equal(daemon.status()["compiler"], "unknown yet")
         equal(found["daemon.image-worker"]["state"], "failed")
+    with Daemon("--verify=off", "--image-worker-argument=--no-such-option") as daemon:
+        equal(daemon.status()["compiler"], "unknown yet", "no worker starts")
 
 
 def test_attach_errors():
@@ -432,5 +433,5 @@ def test_systemd():
 
 
 if __name__ == "__main__":
-    main([test_attach_errors, test_objects, test_points, test_verify_off, test_permissions, test_sync, test_big_map, test_clients_that_go,
+    main([test_examine, test_attach_errors, test_objects, test_points, test_verify_off, test_permissions, test_sync, test_big_map, test_clients_that_go,
           test_program_worker_fails, test_second_daemon, test_stop_busy, test_systemd])
