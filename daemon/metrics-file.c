@@ -81,7 +81,7 @@ static void metrics_file_set_trouble(struct metrics_file *file, int r) {
 
 	if (r < 0)
 		snprintf(trouble, sizeof(trouble), "--metrics=%s: cannot be written: %s%s", file->path, strerror(-r),
-			 r == -EACCES || r == -EROFS || r == -EPERM || r == -ENOENT ? " (the daemon's user needs a folder that it may write to: ReadWritePaths= of the unit)"
+			 r == -EACCES || r == -EROFS || r == -EPERM || r == -ENOENT ? " (the folder must let the daemon's user write, and the unit, too: ReadWritePaths=)"
 			 : r == -ENOSPC || r == -EDQUOT		    ? " (what was written last stays)"
 								    : "");
 	if (strcmp(trouble, file->trouble) && *trouble)

@@ -3,7 +3,8 @@
 
 /*
  * For authors of eBPF programs that run inside CUDA kernels. Include <linux/bpf.h> and <bpf/bpf_helpers.h>
- * first, compile with clang -O2 -g -target bpf, attach with gpuprobectl.
+ * first, compile with clang -O2 -g -target bpf -I/usr/include/$(uname -m)-linux-gnu (where Debian and Ubuntu have
+ * <asm/types.h>), attach with gpuprobectl.
  *
  * A program is a GPU program if its function name starts with `cuda__` or its section with `gpu`.
  *

@@ -123,6 +123,9 @@ active && fail "it runs"
 getent group gpuprobe >/dev/null || fail "no group"
 gpuprobectl doctor --only='preload.library' >/dev/null || fail "$(gpuprobectl doctor --only='preload.*')"
 gpuprobectl doctor --only='service.units' | grep -q ^ok || fail "$(gpuprobectl doctor --only='service.*')"
+gpuprobed --check-config >/run/defaults || fail "the file in /etc is wrong"
+: >/run/empty && cmp /run/defaults <(gpuprobed --config=/run/empty --check-config) || fail "the file in /etc changes something"
+sed -i 's/^#deadline-ms = .*/deadline-ms = 3000/' /etc/gpuprobed/gpuprobed.conf
 man -w gpuprobectl >/dev/null 2>&1 || [ -e /usr/share/man/man1/gpuprobectl.1.gz ] || fail "no manual"
 
 echo "use"
@@ -142,6 +145,7 @@ active || fail "it does not run after an upgrade"
 [ "$(systemctl show -P MainPID gpuprobed)" != "$main" ] || fail "the old daemon runs"
 [ "$(cat /etc/ld.so.preload)" = "$(realpath "$shim")" ] || fail "ld.so.preload: $(cat /etc/ld.so.preload)"
 [ "$(gpuprobectl map dump counter)" = "0: 12288" ] || fail "what was counted is lost: $(gpuprobectl map dump counter 2>&1)"
+gpuprobed --check-config | grep -q "^deadline-ms = 3000" || fail "what was configured is lost"
 sleeper
 "${application[@]}" || fail "the program after an upgrade"
 [ "$(gpuprobectl map dump counter)" = "0: 24576" ] || fail "after an upgrade: $(gpuprobectl map dump counter 2>&1)"
