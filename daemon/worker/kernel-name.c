@@ -151,7 +151,9 @@ static bool is_demanglers(const char *piece, size_t length)
 		"default arg abi clone global constructors destructors keyed to literal ull "
 		"enum class typename concept struct union this parm pack expansion gs sr";
 
-	return memmem(words, sizeof(words) - 1, piece, length);
+	/* these two it puts before a function's type without a space behind them */
+	return memmem(words, sizeof(words) - 1, piece, length) || !strncmp(piece, "_Complex", strlen("_Complex")) ||
+	       !strncmp(piece, "_Imaginary", strlen("_Imaginary"));
 }
 
 /*

@@ -29,7 +29,6 @@
 #define TURNS 6
 #define OUTPUT_MAX ((size_t)64 << 10)
 #define TASKS_MAX 256
-#define SIZES_MAX 8
 
 struct world world;
 
@@ -130,16 +129,25 @@ static void fill_outputs(struct worker_task *task, const uint8_t *data, size_t s
 	}
 }
 
-static void set_sizes(json_object *json, size_t size) {
+/* Sizes become those of the outputs, symbols those that were asked for. */
+static void set_honest(json_object *json, size_t size, const char *prefix) {
 	static const char *const names[] = { "size", "instructions_size", "patch_size" };
-	json_object *member, *programs = NULL;
+	json_object *member, *programs = NULL, *index = NULL;
+	char symbol[REGISTRY_SYMBOL_SIZE];
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (json_object_object_get_ex(json, names[i], &member) && json_object_get_int64(member) > 0)
 			json_object_object_add(json, names[i], json_object_new_int64((int64_t)size));
+	if (prefix && json_object_object_get_ex(json, "symbol", &member) && json_object_object_get_ex(json, "index", &index)) {
+		snprintf(symbol, sizeof(symbol), "%s_p%lld", prefix, (long long)json_object_get_int64(index));
+		json_object_object_add(json, "symbol", json_object_new_string(symbol));
+	}
 	if (json_object_object_get_ex(json, "programs", &programs) && json_object_is_type(programs, json_type_array))
-		for (size_t i = 0; i < json_object_array_length(programs); i++)
-			set_sizes(json_object_array_get_idx(programs, i), size);
+		for (size_t i = 0; i < json_object_array_length(programs); i++) {
+			member = json_object_array_get_idx(programs, i);
+			if (json_object_is_type(member, json_type_object))
+				set_honest(member, size, prefix);
+		}
 }
 
 bool world_reply(unsigned int which, unsigned int flags, const uint8_t *data, size_t size) {
@@ -162,8 +170,8 @@ bool world_reply(unsigned int which, unsigned int flags, const uint8_t *data, si
 		return true;
 	}
 	fill_outputs(task, nul ? nul + 1 : data, n_output);
-	if (flags & WORLD_REPLY_SIZED)
-		set_sizes(reply, n_output);
+	if (flags & WORLD_REPLY_HONEST)
+		set_honest(reply, n_output, json_object_object_get_ex(worker_task_request(task), "prefix", &member) ? json_object_get_string(member) : NULL);
 	json_object_object_get_ex(reply, "status", &member);
 	if (!strcmp(json_object_get_string(member), "error")) {
 		result = WORKER_POOL_E_REFUSED;

@@ -34,7 +34,7 @@ void world_turn(void);
 int world_connect(const char *path, int type);
 
 enum world_reply_flags {
-	WORLD_REPLY_SIZED = 1 << 0, /* the sizes that the reply names become those of the outputs */
+	WORLD_REPLY_HONEST = 1 << 0, /* sizes and symbols in the reply become right */
 	WORLD_REPLY_CRASHED = 1 << 1,
 };
 
