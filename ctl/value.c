@@ -10,7 +10,8 @@
  *
  * BTF comes from the daemon, but from its user's object in the first place: every access is checked
  * against the size of the data, and the depth is bounded. What has no type, or one that does not
- * fit, is hexadecimal.
+ * fit, is hexadecimal. As types can be made that have any number of members at the same place, or of
+ * none, the steps of a value are bounded, too: what is beyond them is left out, and shown as ?.
  */
 
 #include <bpf/btf.h>
@@ -23,9 +24,12 @@
 #include "value.h"
 
 #define DEPTH_MAX 32
+#define STEPS_MIN ((size_t)1 << 14) /* of one value; and STEPS_BYTE for each of its bytes */
+#define STEPS_BYTE 64
 
 struct value_types {
 	struct btf *btf;
+	size_t steps; /* that are left for the value at hand */
 };
 
 static const char bare; /* its address marks strings that people see without quotes: names of enums,
@@ -107,7 +111,15 @@ static uint64_t load_bits(const unsigned char *data, uint32_t bit_offset, uint32
 }
 
 static int64_t sign_extend(uint64_t value, uint32_t n_bits) {
-	return n_bits < 64 ? (int64_t)(value << (64 - n_bits)) >> (64 - n_bits) : (int64_t)value;
+	return n_bits && n_bits < 64 ? (int64_t)(value << (64 - n_bits)) >> (64 - n_bits) : (int64_t)value;
+}
+
+/* Takes steps, if there are as many left. */
+static bool take_steps(struct value_types *types, size_t n) {
+	if (n > types->steps)
+		return false;
+	types->steps -= n;
+	return true;
 }
 
 /* A string that people see without quotes. */
@@ -120,8 +132,8 @@ static json_object *bare_json(const char *text) {
 }
 
 /* Hexadecimal digits of all bytes, in the order of memory. */
-static json_object *hex_json(const unsigned char *data, size_t n_data) {
-	char *text = malloc(n_data * 2 + 1);
+static json_object *hex_json(struct value_types *types, const unsigned char *data, size_t n_data) {
+	char *text = take_steps(types, n_data) ? malloc(n_data * 2 + 1) : NULL;
 	json_object *value = NULL;
 
 	if (text) {
@@ -137,12 +149,12 @@ static json_object *hex_json(const unsigned char *data, size_t n_data) {
 }
 
 /* An integer of @n_bits bits at @bit_offset. */
-static json_object *int_json(const struct btf_type *type, const unsigned char *data,
+static json_object *int_json(struct value_types *types, const struct btf_type *type, const unsigned char *data,
 			     uint32_t bit_offset, uint32_t n_bits) {
 	uint64_t value;
 
 	if (n_bits > 64)
-		return hex_json(data, type->size);
+		return hex_json(types, data, type->size);
 	value = load_bits(data, bit_offset, n_bits);
 	if (btf_int_encoding(type) & BTF_INT_BOOL)
 		return json_object_new_boolean(value != 0);
@@ -151,16 +163,16 @@ static json_object *int_json(const struct btf_type *type, const unsigned char *d
 	return json_object_new_uint64(value);
 }
 
-static json_object *enum_json(const struct btf *btf, const struct btf_type *type,
+static json_object *enum_json(struct value_types *types, const struct btf_type *type,
 			      const unsigned char *data, uint32_t bit_offset, uint32_t n_bits) {
 	uint64_t value = load_bits(data, bit_offset, n_bits),
 		 mask = n_bits < 64 ? (UINT64_C(1) << n_bits) - 1 : UINT64_MAX;
 
-	for (uint16_t i = 0; i < btf_vlen(type); i++) {
+	for (uint16_t i = 0; i < btf_vlen(type) && take_steps(types, 1); i++) {
 		bool wide = btf_is_enum64(type);
 		uint64_t candidate = wide ? btf_enum64_value(btf_enum64(type) + i)
 					  : (uint64_t)(int64_t)btf_enum(type)[i].val;
-		const char *name = name_at(btf, wide ? btf_enum64(type)[i].name_off
+		const char *name = name_at(types->btf, wide ? btf_enum64(type)[i].name_off
 						     : btf_enum(type)[i].name_off);
 
 		if ((candidate & mask) == value && name)
@@ -171,7 +183,7 @@ static json_object *enum_json(const struct btf *btf, const struct btf_type *type
 	return json_object_new_uint64(value);
 }
 
-static json_object *float_json(const struct btf_type *type, const unsigned char *data) {
+static json_object *float_json(struct value_types *types, const struct btf_type *type, const unsigned char *data) {
 	double wide;
 	float narrow;
 
@@ -181,22 +193,22 @@ static json_object *float_json(const struct btf_type *type, const unsigned char 
 	} else if (type->size == sizeof(wide)) {
 		memcpy(&wide, data, sizeof(wide));
 	} else {
-		return hex_json(data, type->size);
+		return hex_json(types, data, type->size);
 	}
-	return __builtin_isfinite(wide) ? json_object_new_double(wide) : hex_json(data, type->size);
+	return __builtin_isfinite(wide) ? json_object_new_double(wide) : hex_json(types, data, type->size);
 }
 
-static json_object *walk(const struct btf *btf, uint32_t id, const unsigned char *data,
+static json_object *walk(struct value_types *types, uint32_t id, const unsigned char *data,
 			 size_t n_data, unsigned int depth);
 
 /* An array of char that is printable up to its first NUL, as a string; else NULL. */
-static json_object *text_json(const struct btf *btf, const struct btf_array *array,
+static json_object *text_json(struct value_types *types, const struct btf_array *array,
 			      const unsigned char *data) {
-	const struct btf_type *element = btf__type_by_id(btf, btf__resolve_type(btf, array->type));
-	const char *name = element ? btf__name_by_offset(btf, element->name_off) : NULL;
+	const struct btf_type *element = btf__type_by_id(types->btf, btf__resolve_type(types->btf, array->type));
+	const char *name = element ? btf__name_by_offset(types->btf, element->name_off) : NULL;
 	size_t n = 0;
 
-	if (!name || !btf_is_int(element) || element->size != 1 || strcmp(name, "char"))
+	if (!name || !btf_is_int(element) || element->size != 1 || strcmp(name, "char") || !take_steps(types, array->nelems))
 		return NULL;
 	for (; n < array->nelems && data[n]; n++)
 		if (data[n] < 0x20 || data[n] > 0x7e)
@@ -207,54 +219,54 @@ static json_object *text_json(const struct btf *btf, const struct btf_array *arr
 	return json_object_new_string_len((const char *)data, (int)n);
 }
 
-static json_object *array_json(const struct btf *btf, const struct btf_type *type,
+static json_object *array_json(struct value_types *types, const struct btf_type *type,
 			       const unsigned char *data, size_t n_data, unsigned int depth) {
 	const struct btf_array *array = btf_array(type);
-	int64_t size = btf__resolve_size(btf, array->type);
+	int64_t size = btf__resolve_size(types->btf, array->type);
 	json_object *value;
 
 	if (size <= 0 || array->nelems > n_data / (uint64_t)size)
-		return hex_json(data, n_data);
-	value = text_json(btf, array, data);
+		return hex_json(types, data, n_data);
+	value = text_json(types, array, data);
 	if (value)
 		return value;
 	value = json_object_new_array();
 	for (uint32_t i = 0; i < array->nelems; i++)
-		json_object_array_add(value, walk(btf, array->type, data + i * (uint64_t)size,
+		json_object_array_add(value, walk(types, array->type, data + i * (uint64_t)size,
 						  (size_t)size, depth + 1));
 	return value;
 }
 
 /* A member that is a bitfield, or NULL if it does not fit. */
-static json_object *bitfield_json(const struct btf *btf, uint32_t id, const unsigned char *data,
+static json_object *bitfield_json(struct value_types *types, uint32_t id, const unsigned char *data,
 				  size_t n_data, uint32_t bit_offset, uint32_t n_bits) {
-	const struct btf_type *type = btf__type_by_id(btf, btf__resolve_type(btf, id));
+	const struct btf_type *type = btf__type_by_id(types->btf, btf__resolve_type(types->btf, id));
 
 	if (!type || n_bits > 64 || (uint64_t)bit_offset + n_bits > (uint64_t)n_data * 8)
 		return NULL;
 	if (btf_is_int(type))
-		return int_json(type, data, bit_offset, n_bits);
+		return int_json(types, type, data, bit_offset, n_bits);
 	if (btf_is_enum(type) || btf_is_enum64(type))
-		return enum_json(btf, type, data, bit_offset, n_bits);
+		return enum_json(types, type, data, bit_offset, n_bits);
 	return NULL;
 }
 
 /* Structs and unions. The members of one without a name belong to what is around it. */
-static json_object *struct_json(const struct btf *btf, const struct btf_type *type,
+static json_object *struct_json(struct value_types *types, const struct btf_type *type,
 				const unsigned char *data, size_t n_data, unsigned int depth) {
 	json_object *object = json_object_new_object();
 
-	for (uint16_t i = 0; i < btf_vlen(type); i++) {
+	for (uint16_t i = 0; i < btf_vlen(type) && take_steps(types, 1); i++) {
 		const struct btf_member *member = btf_members(type) + i;
-		const char *name = name_at(btf, member->name_off);
+		const char *name = name_at(types->btf, member->name_off);
 		uint32_t offset = btf_member_bit_offset(type, i),
 			 n_bits = btf_member_bitfield_size(type, i);
 		json_object *value = NULL;
 
 		if (n_bits)
-			value = bitfield_json(btf, member->type, data, n_data, offset, n_bits);
+			value = bitfield_json(types, member->type, data, n_data, offset, n_bits);
 		else if (offset % 8 == 0 && offset / 8 <= n_data)
-			value = walk(btf, member->type, data + offset / 8, n_data - offset / 8,
+			value = walk(types, member->type, data + offset / 8, n_data - offset / 8,
 				     depth + 1);
 		if (name) {
 			json_object_object_add(object, name, value);
@@ -270,60 +282,63 @@ static json_object *struct_json(const struct btf *btf, const struct btf_type *ty
 }
 
 /* The variables of a data section, by their names. */
-static json_object *section_json(const struct btf *btf, const struct btf_type *type,
+static json_object *section_json(struct value_types *types, const struct btf_type *type,
 				 const unsigned char *data, size_t n_data, unsigned int depth) {
 	json_object *object = json_object_new_object();
 
-	for (uint16_t i = 0; i < btf_vlen(type); i++) {
+	for (uint16_t i = 0; i < btf_vlen(type) && take_steps(types, 1); i++) {
 		const struct btf_var_secinfo *info = btf_var_secinfos(type) + i;
-		const struct btf_type *variable = btf__type_by_id(btf, info->type);
-		const char *name = variable ? name_at(btf, variable->name_off) : NULL;
+		const struct btf_type *variable = btf__type_by_id(types->btf, info->type);
+		const char *name = variable ? name_at(types->btf, variable->name_off) : NULL;
 
 		if (name && info->offset <= n_data && info->size <= n_data - info->offset)
-			json_object_object_add(object, name, walk(btf, info->type, data + info->offset,
+			json_object_object_add(object, name, walk(types, info->type, data + info->offset,
 								  info->size, depth + 1));
 	}
 	return object;
 }
 
-static json_object *walk(const struct btf *btf, uint32_t id, const unsigned char *data,
+static json_object *walk(struct value_types *types, uint32_t id, const unsigned char *data,
 			 size_t n_data, unsigned int depth) {
-	int resolved = btf__resolve_type(btf, id);
-	const struct btf_type *type = resolved > 0 ? btf__type_by_id(btf, (uint32_t)resolved)
+	int resolved = btf__resolve_type(types->btf, id);
+	const struct btf_type *type = resolved > 0 ? btf__type_by_id(types->btf, (uint32_t)resolved)
 						   : NULL;
-	int64_t size = type ? btf__resolve_size(btf, id) : -1;
+	int64_t size = type ? btf__resolve_size(types->btf, id) : -1;
 
+	if (!take_steps(types, 1))
+		return NULL;
 	if (size < 0 || (uint64_t)size > n_data || depth > DEPTH_MAX)
-		return hex_json(data, n_data);
+		return hex_json(types, data, n_data);
 	switch (btf_kind(type)) {
 	case BTF_KIND_INT:
-		return int_json(type, data, 0, (uint32_t)size * 8);
+		return int_json(types, type, data, 0, (uint32_t)size * 8);
 	case BTF_KIND_ENUM:
 	case BTF_KIND_ENUM64:
-		return enum_json(btf, type, data, 0, size <= 8 ? (uint32_t)size * 8 : 64);
+		return enum_json(types, type, data, 0, size <= 8 ? (uint32_t)size * 8 : 64);
 	case BTF_KIND_PTR:
 		return json_object_new_uint64(
 			load_bits(data, 0, size <= 8 ? (uint32_t)size * 8 : 64));
 	case BTF_KIND_FLOAT:
-		return float_json(type, data);
+		return float_json(types, type, data);
 	case BTF_KIND_ARRAY:
-		return array_json(btf, type, data, (size_t)size, depth);
+		return array_json(types, type, data, (size_t)size, depth);
 	case BTF_KIND_STRUCT:
 	case BTF_KIND_UNION:
-		return struct_json(btf, type, data, (size_t)size, depth);
+		return struct_json(types, type, data, (size_t)size, depth);
 	case BTF_KIND_DATASEC:
-		return section_json(btf, type, data, (size_t)size, depth);
+		return section_json(types, type, data, (size_t)size, depth);
 	default:
-		return hex_json(data, n_data);
+		return hex_json(types, data, n_data);
 	}
 }
 
 /* The value as JSON; NULL without memory. */
 json_object *value_json(struct value_types *types, uint32_t type, const unsigned char *data,
 			size_t n_data) {
+	types->steps = STEPS_MIN + n_data * STEPS_BYTE;
 	if (!types->btf || !type)
-		return hex_json(data, n_data);
-	return walk(types->btf, type, data, n_data, 0);
+		return hex_json(types, data, n_data);
+	return walk(types, type, data, n_data, 0);
 }
 
 /*

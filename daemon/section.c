@@ -30,7 +30,7 @@ static const char *const space_names[] = {
 	"generic", "global", "shared", "local", "const", "param"
 };
 
-/* Says what is wrong with the section; returns SECTION_E_INVALID. */
+/* Says what is wrong with the section, in one line; returns SECTION_E_INVALID. */
 __attribute__((format(printf, 3, 4)))
 static int wrong(char *error, const char *text, const char *format, ...) {
 	va_list arguments;
@@ -41,6 +41,9 @@ static int wrong(char *error, const char *text, const char *format, ...) {
 	va_start(arguments, format);
 	vsnprintf(error + n, SECTION_ERROR_SIZE - (size_t)n, format, arguments);
 	va_end(arguments);
+	for (; *error; error++)
+		if ((unsigned char)*error < ' ' || *error == 0x7f)
+			*error = '?';
 	return SECTION_E_INVALID;
 }
 

@@ -114,7 +114,7 @@ static void test_malformed(void **state) {
 		  "kprobe/dev:f@call: classes of instructions are those of kernels: no dev: here" },
 		{ "kretprobe/f@ret", NULL,
 		  "kretprobe/f@ret: a source line, block or class of instructions has one point, that of kprobe/: no @ here" },
-		{ "kprobe/a\tb", NULL, "kprobe/a\tb: strange character in the name" },
+		{ "kprobe/a\tb", NULL, "kprobe/a?b: strange character in the name" },
 		{ long_name, NULL, NULL },
 		{ long_file, NULL, NULL },
 	};

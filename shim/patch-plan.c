@@ -18,12 +18,13 @@ static bool lies_inside(const struct patch_plan *plan, uint32_t offset, uint32_t
 /* The image must end inside of itself; behind a plan there is a page of zeros (load.c). */
 static bool is_image(const struct patch_plan *plan)
 {
-	const char *start = (const char *)plan + plan->image;
 	struct image image;
+	const char *start;
 
 	if (plan->image % 8 || plan->image < sizeof(*plan) || plan->image > plan->size ||
 	    plan->image_size > plan->size - plan->image)
 		return false;
+	start = (const char *)plan + plan->image;
 	return image_recognise(&image, start, plan->size - plan->image + IMAGE_TAIL) &&
 	       image.data == start && image.size <= plan->image_size &&
 	       (image.kind == WIRE_IMAGE_CUBIN || image.kind == WIRE_IMAGE_FATBIN);

@@ -235,6 +235,9 @@ static int __attribute__((format(printf, 2, 3))) wrong(struct parser *parser, co
 	va_start(arguments, format);
 	vsnprintf(parser->error + n, HOOK_ERROR_SIZE - n, format, arguments);
 	va_end(arguments);
+	for (char *c = parser->error; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
 	return 1;
 }
 

@@ -18,6 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void show(struct value_types *types, uint32_t type, const unsigned char *value, size_t n_value) {
 	json_object *json = value_json(types, type, value, n_value), *again;
+	struct json_tokener *tokener;
 	char *text = NULL;
 	size_t n_text = 0;
 	FILE *stream = open_memstream(&text, &n_text);
@@ -30,9 +31,11 @@ static void show(struct value_types *types, uint32_t type, const unsigned char *
 		if (text[i] < ' ' || text[i] > '~')
 			abort();
 	free(text);
-	again = json_tokener_parse(json_object_to_json_string(json));
+	tokener = json_tokener_new_ex(256);
+	again = json_tokener_parse_ex(tokener, json_object_to_json_string(json), -1);
 	if (!again)
 		abort();
+	json_tokener_free(tokener);
 	json_object_put(again);
 	json_object_put(json);
 }
