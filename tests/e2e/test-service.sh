@@ -161,13 +161,16 @@ until_true "the journal knows of the worker" logged
 echo "killed, crashed, restarted: the sockets stay, and the next one goes on with what is attached and counted"
 [ "$("$ctl" attach "$counter")" = 2 ] || fail "attach again"
 counted=0
-goes_on() { # WHAT: with another process, numbers as they were
-	[ "$(property MainPID)" != "$main" ] || fail "$1: the same process"
-	main=$(property MainPID)
+counts_on() { # WHAT: numbers as they were, and a program adds to them
 	[ "$(dumped)" = "0: $counted" ] || fail "after $1: $(dumped), not $counted; $("$ctl" why)"
 	LD_PRELOAD=$shim "${application[@]}" || fail "the program after $1"
 	counted=$((counted + 12288))
 	[ "$(dumped)" = "0: $counted" ] || fail "counting after $1: $(dumped), not $counted; $("$ctl" why)"
+}
+goes_on() { # WHAT: the same in another process
+	[ "$(property MainPID)" != "$main" ] || fail "$1: the same process"
+	main=$(property MainPID)
+	counts_on "$1"
 }
 main=0
 goes_on attach
@@ -220,8 +223,12 @@ systemctl restart gpuprobed.service || fail "restart with a file"
 main=$(property MainPID)
 [ "$(deadline)" = 3000 ] || fail "deadline-ms: $(deadline)"
 printf 'deadline-ms = 4000\nworkers = 7\n' >$conf.d/10.conf
+"$ctl" attach "$counter" >/dev/null || fail "attach before a reload"
+counted=0
+counts_on attach
 systemctl reload gpuprobed.service || fail reload
 until_true "reloaded" is StatusText "configuration reloaded"
+counts_on "a reload"
 [ "$(deadline)" = 4000 ] || fail "deadline-ms after a reload: $(deadline)"
 log_has "needs a restart, and stays as it was: workers" || fail "workers: $(journalctl -u gpuprobed.service | tail -5)"
 printf 'deadline-ms = 5000\nworker = 7\n' >$conf.d/10.conf
@@ -230,6 +237,7 @@ log_has "gpuprobed: $conf.d/10.conf:2: worker: there is no such setting" || fail
 kill -HUP "$main" # without the check of the unit
 until_true "not reloaded" is StatusText "configuration not reloaded: $conf.d/10.conf:2: worker: there is no such setting; gpuprobed --help has their names"
 [ "$(deadline)" = 4000 ] || fail "a wrong file has changed something: $(deadline)"
+counts_on "a reload that fails"
 is ActiveState active && is MainPID "$main" || fail "the daemon did not survive a reload"
 rm -r /etc/gpuprobed
 systemctl reload gpuprobed.service || fail "reload without files"
@@ -266,9 +274,14 @@ for _ in 1 2 3; do until_true "a sign of life" beats "$(property WatchdogTimesta
 is NRestarts 0 || fail "the watchdog has killed a daemon that works"
 
 echo "watchdog: a loop that hangs"
-kill -STOP "$(property MainPID)"
+"$ctl" attach "$counter" >/dev/null || fail "attach, watched"
+counted=0 main=0
+goes_on attach
+kill -STOP "$main"
 until_true "ended by the watchdog" is Result watchdog
 until_true "the next one runs" is ActiveState active
+goes_on "the watchdog's signal"
+"$ctl" detach --all || fail "detach after the watchdog's signal"
 
 echo "watchdog: workers that hang"
 watched "--image-worker-argument=--test-fault=hang"
