@@ -135,7 +135,7 @@ static void look_containers(const struct doctor *doctor, struct finding *finding
 	if (*specifications.found)
 		doctor_say(finding, DOCTOR_OK, NULL, "%s: containers that ask for its device have the library", specifications.found);
 	else if (runtime)
-		doctor_say(finding, DOCTOR_WARNING, "gpuprobectl shim cdi > /etc/cdi/gpuprobe.json, then run containers with --device gpuprobe.io/shim=all",
+		doctor_say(finding, DOCTOR_WARNING, "mkdir -p /etc/cdi; gpuprobectl shim cdi > /etc/cdi/gpuprobe.json; then run containers with --device gpuprobe.io/shim=all",
 			   "%s is here, and no CDI specification in /etc/cdi gives containers the library", runtime);
 	else
 		doctor_say(finding, DOCTOR_OK, NULL, "no runtime for containers");
