@@ -71,7 +71,8 @@ static int open_runtime_dir(const struct config *config, struct runtime_dir **di
 	if (r == RUNTIME_DIR_E_RUNNING)
 		log_error("%s: another gpuprobed runs there", path);
 	else if (r == RUNTIME_DIR_E_UNSAFE)
-		log_error("%s: not a directory of this user alone", path);
+		log_error("%s: not a directory of this user alone%s", path,
+			  config->session ? "" : " (the service has a user of its own: systemctl start gpuprobed; a private daemon: gpuprobed --session)");
 	else if (r < 0)
 		log_error("%s: %s%s", path, strerror(-r),
 			  !config->session && r == -EACCES

@@ -39,4 +39,7 @@ fi
 kill "$daemon"
 wait "$daemon" || fail "exit status $?"
 [ -z "$(ls -A /run/gpuprobe)" ] || fail "left behind: $(ls -A /run/gpuprobe)"
+chown 65534 /run/gpuprobe # as the service's is
+"$build/daemon/gpuprobed" --cache-size=0 2>/run/log && fail "it runs in the folder of another user"
+grep -q "^gpuprobed: error: /run/gpuprobe: not a directory of this user alone (.*systemctl start gpuprobed" /run/log || fail "another user's folder"
 echo ok
