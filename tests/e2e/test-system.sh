@@ -10,7 +10,7 @@ if [ "${2:-}" != inside ]; then
 	done
 	exec unshare --mount --propagation private "$0" "$build" inside
 fi
-fail() { echo "FAILED: $*"; cat /run/log; kill "$daemon" 2>/dev/null; exit 1; }
+fail() { echo "FAILED: $*"; "$ctl" why; cat /run/log; kill "$daemon" 2>/dev/null; exit 1; }
 mount -t tmpfs none /run || exit 77
 unset GPUPROBE_SESSION
 ctl=$build/ctl/gpuprobectl
