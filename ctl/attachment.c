@@ -438,6 +438,12 @@ static json_object *filter_text(json_object *filter) {
 	return value;
 }
 
+/* Not part of the table; most daemons have none. */
+static void print_notices(json_object *notices) {
+	for (size_t i = 0; notices && i < json_object_array_length(notices); i++)
+		fprintf(stderr, "gpuprobectl: %s\n", json_object_get_string(json_object_array_get_idx(notices, i)));
+}
+
 int command_list(struct ctl *ctl, int argc, char **argv) {
 	static const char *const header[] = { "ID",	  "OBJECT", "PROGRAM", "SECTION",
 					      "POINT",	  "KERNEL", "ENGINE",  "STATE",
@@ -479,6 +485,7 @@ int command_list(struct ctl *ctl, int argc, char **argv) {
 	}
 	ctl_print_table(header, rows);
 	json_object_put(rows);
+	print_notices(ctl_get(reply.parameters, "notices"));
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }

@@ -24,6 +24,7 @@
 #include "log.h"
 #include "message-id.h"
 #include "missing.h"
+#include "other-shims.h"
 #include "statistics.h"
 #include "varlink-json.h"
 #include "verify.h"
@@ -489,9 +490,13 @@ static int control_detach(struct varlink_call *call, json_object *parameters, vo
 	return varlink_call_reply(call, NULL);
 }
 
+static void control_add_notice(const char *line, void *notices) {
+	json_object_array_add(notices, json_object_new_string(line));
+}
+
 static int control_list(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
-	json_object *json = json_object_new_object(), *attachments = json_object_new_array();
+	json_object *json = json_object_new_object(), *attachments = json_object_new_array(), *notices = json_object_new_array();
 	const struct attachment *attachment;
 
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
@@ -499,6 +504,11 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 			json_object_array_add(attachments,
 					      control_attachment_json(daemon, attachment));
 	json_object_object_add(json, "attachments", attachments);
+	other_shims_each(daemon->other_shims, control_add_notice, notices);
+	if (json_object_array_length(notices))
+		json_object_object_add(json, "notices", notices);
+	else
+		json_object_put(notices);
 	return varlink_call_reply(call, json);
 }
 

@@ -22,6 +22,7 @@
 #include "message-id.h"
 #include "memfd.h"
 #include "metrics.h"
+#include "other-shims.h"
 #include "pass.h"
 #include "trace/session.h"
 #include "varlink-idl.h"
@@ -79,6 +80,12 @@ static void daemon_on_breach(const struct shim_connection *connection, const cha
 			&(struct outcome_subject){}, why);
 }
 
+static void daemon_on_other(const struct shim_connection *connection, const struct shim_greeting *greeting, void *userdata) {
+	struct daemon *daemon = userdata;
+
+	other_shims_greeted(daemon->other_shims, connection, greeting);
+}
+
 static int daemon_start_control(struct daemon *daemon, const struct daemon_options *options) {
 	struct varlink_server_options server_options = {
 		.size = sizeof(server_options),
@@ -127,7 +134,8 @@ static int daemon_start_shims(struct daemon *daemon, const struct daemon_options
 		return r;
 	}
 	shim_server_on_breach(daemon->shims, daemon_on_breach);
-	return 0;
+	shim_server_on_other(daemon->shims, daemon_on_other);
+	return other_shims_new(&daemon->other_shims, daemon);
 }
 
 static void daemon_on_worker_crash(const char *path, pid_t pid, const char *message) {
@@ -394,6 +402,7 @@ bool daemon_stop(struct daemon *daemon, bool hand_over) {
 		daemon_detach_all(daemon);
 	process_table_unwatch(&daemon->processes);
 	daemon->shims = shim_server_free(daemon->shims);
+	daemon->other_shims = other_shims_free(daemon->other_shims);
 	job_cache_stop(daemon->cache);
 	daemon->image_pool = worker_pool_free(daemon->image_pool);
 	daemon->program_pool = worker_pool_free(daemon->program_pool);

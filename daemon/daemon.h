@@ -29,6 +29,7 @@ struct artifact_store;
 struct job_cache;
 struct loop_meter;
 struct metrics;
+struct other_shims;
 struct trace_table;
 struct varlink_server;
 
@@ -96,6 +97,7 @@ struct daemon {
 	size_t n_pass_folders;
 	struct worker_pool *pass_pool; /* NULL: there are no passes of the user */
 	struct shim_server *shims;
+	struct other_shims *other_shims;
 	struct varlink_server *control;
 	struct sync_list syncs;
 	struct ring_reader_list ring_readers;

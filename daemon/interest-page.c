@@ -49,8 +49,7 @@ static struct interest_page *interest_map_old(const char *path) {
 
 /* Tells its readers, once the new one is in its place: they look for that at once. */
 static void interest_close_old(struct interest_page *page) {
-	/* what is touched here lies at the same place in all versions so far */
-	if (page->magic == INTEREST_MAGIC && page->version && page->version <= INTEREST_VERSION) {
+	if (page->magic == INTEREST_MAGIC) { /* whatever its version: interest.h */
 		if (page->generation & 1)
 			page->generation++; /* it died while it wrote */
 		interest_begin(page);

@@ -342,6 +342,17 @@ static unsigned int keep_restore_objects(struct keep *keep, json_object *state) 
 	return failed;
 }
 
+/* A state that cannot be used: a line says why. The file stays, for who wants to know what was attached. */
+static void keep_put_aside(const struct keep *keep, const char *why) {
+	char aside[sizeof(keep->path) + sizeof(".refused")];
+
+	snprintf(aside, sizeof(aside), "%s.refused", keep->path);
+	if (rename(keep->path, aside) == 0)
+		log_error("%s: %s: starts with nothing attached; the file is kept as %s", keep->path, why, aside);
+	else
+		log_error("%s: %s: starts with nothing attached", keep->path, why);
+}
+
 /* The state of the daemon before. False: there is none that can be used; why was logged. */
 static bool keep_load(struct keep *keep) {
 	char error[STATE_ERROR_SIZE] = "";
@@ -359,7 +370,7 @@ static bool keep_load(struct keep *keep) {
 		if (n)
 			log_warning("%s: %u exported maps are not exported any more", keep->path, n);
 	} else if (r != STATE_E_NONE) {
-		log_error("%s: %s: starts with nothing attached", keep->path, r < 0 ? strerror(-r) : error);
+		keep_put_aside(keep, r < 0 ? strerror(-r) : error);
 	}
 	json_object_put(state);
 	return r == 0;

@@ -7,6 +7,7 @@
 
 #include "daemon.h"
 #include "metrics.h"
+#include "other-shims.h"
 #include "process-facts.h"
 
 const char *missing_feature(const struct daemon *daemon, const char *key) {
@@ -22,6 +23,12 @@ struct taker {
 	void *userdata;
 };
 
+static void tell_shims(const char *line, void *userdata) {
+	const struct taker *taker = userdata;
+
+	taker->take("shims", line, taker->userdata);
+}
+
 static void tell_metrics(const char *line, void *userdata) {
 	const struct taker *taker = userdata;
 
@@ -30,7 +37,7 @@ static void tell_metrics(const char *line, void *userdata) {
 
 void missing_each(const struct daemon *daemon, void (*take)(const char *part, const char *line, void *userdata), void *userdata) {
 	const char *trouble, *why = missing_feature(daemon, "no_compiler");
-	struct taker metrics = { take, userdata };
+	struct taker taker = { take, userdata };
 	char line[512];
 
 	if (daemon->config->verify && daemon->verify_available)
@@ -57,7 +64,8 @@ void missing_each(const struct daemon *daemon, void (*take)(const char *part, co
 		     "cuda-nvcc, libnvptxcompiler_static.a) and build gpuprobe with it, so that libgpuprobe-ptxcompiler.so "
 		     "lies beside gpuprobe-image-worker",
 		     userdata);
-	metrics_each_trouble(daemon->metrics, tell_metrics, &metrics);
+	metrics_each_trouble(daemon->metrics, tell_metrics, &taker);
+	other_shims_each(daemon->other_shims, tell_shims, &taker);
 	if (why) {
 		snprintf(line, sizeof(line),
 			 "no CUDA compiler (%s): the driver compiles at each load; install the CUDA toolkit, or "

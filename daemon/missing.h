@@ -6,7 +6,7 @@
 struct daemon;
 
 /*
- * Calls take() for each thing that is missing: the part that lacks it (verifier, processes, image-worker, program-worker, patching, metrics, compiler), and
+ * Calls take() for each thing that is missing: the part that lacks it (verifier, processes, image-worker, program-worker, patching, metrics, shims, compiler), and
  * one line on what that is and what would help.
  */
 void missing_each(const struct daemon *daemon, void (*take)(const char *part, const char *line, void *userdata), void *userdata);

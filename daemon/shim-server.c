@@ -50,6 +50,7 @@ struct shim_server {
 	void *userdata;
 	struct shim_server_counters counters;
 	void (*breach)(const struct shim_connection *connection, const char *why, void *userdata);
+	void (*other)(const struct shim_connection *connection, const struct shim_greeting *greeting, void *userdata);
 	struct shim_connection_list list;
 	unsigned int n_connections; /* with those that are being closed */
 };
@@ -208,6 +209,7 @@ static ssize_t shim_receive(int socket_fd, union wire_message *message, int *fdp
 static int shim_connection_receive(struct shim_connection *connection) {
 	struct shim_server *server = connection->server;
 	union wire_message message = {};
+	struct shim_greeting greeting;
 	const char *why;
 	size_t n_fds;
 	ssize_t n;
@@ -220,6 +222,12 @@ static int shim_connection_receive(struct shim_connection *connection) {
 		return -ENOTCONN;
 	if (n < 0 && n != -EMSGSIZE)
 		return (int)n;
+	if (n > 0 && connection->state == SHIM_NEW && shim_wire_other(&message, (size_t)n, n_fds, &greeting)) {
+		server->counters.other_versions++;
+		if (server->other)
+			server->other(connection, &greeting, server->userdata);
+		return -EPROTO;
+	}
 	why = n < 0 ? "a datagram that is too large"
 		    : shim_wire_check(connection->state, &message, (size_t)n, n_fds);
 	if (why) {
@@ -453,6 +461,11 @@ unsigned int shim_server_connections(const struct shim_server *server) {
 
 const struct shim_server_counters *shim_server_counters(const struct shim_server *server) {
 	return &server->counters;
+}
+
+void shim_server_on_other(struct shim_server *server,
+			  void (*other)(const struct shim_connection *connection, const struct shim_greeting *greeting, void *userdata)) {
+	server->other = other;
 }
 
 void shim_server_on_breach(struct shim_server *server,

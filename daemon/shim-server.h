@@ -73,8 +73,13 @@ struct shim_server_counters {
 	uint64_t refused;     /* that were not, by a quota */
 	uint64_t breaches;    /* peers that were thrown out */
 	uint64_t messages;
+	uint64_t other_versions; /* peers that greeted in another version of the protocol */
 };
 const struct shim_server_counters *shim_server_counters(const struct shim_server *server);
+
+/* A peer has greeted in another version, and is let go. */
+void shim_server_on_other(struct shim_server *server,
+			  void (*other)(const struct shim_connection *connection, const struct shim_greeting *greeting, void *userdata));
 
 /* Lines for the log on peers that were thrown out, at most a few a second: the caller's, or NULL.
  */

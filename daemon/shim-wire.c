@@ -132,6 +132,21 @@ const char *shim_wire_check(enum shim_state state, const union wire_message *mes
 	return "the connection is closed";
 }
 
+bool shim_wire_other(const union wire_message *message, size_t received, size_t n_fds, struct shim_greeting *greeting) {
+	static const char usual[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-+~_";
+	const struct wire_hello *hello = &message->hello;
+
+	if (received < sizeof(hello->header) || hello->header.magic != WIRE_MAGIC || hello->header.type != WIRE_HELLO ||
+	    hello->header.version == WIRE_VERSION || hello->header.size != received || n_fds)
+		return false;
+	*greeting = (struct shim_greeting){ .version = hello->header.version, .shim_version = "?" };
+	_Static_assert(sizeof(greeting->shim_version) == sizeof(hello->shim_version), "the same text");
+	if (received >= sizeof(*hello) && hello->shim_version[0] && shim_text_valid(hello->shim_version, sizeof(hello->shim_version)) &&
+	    !hello->shim_version[strspn(hello->shim_version, usual)])
+		memcpy(greeting->shim_version, hello->shim_version, sizeof(greeting->shim_version));
+	return true;
+}
+
 enum shim_state shim_wire_next(enum shim_state state, const union wire_message *message) {
 	if (state == SHIM_NEW)
 		return message->hello.role == WIRE_ROLE_MIRROR  ? SHIM_MIRROR

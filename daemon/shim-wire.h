@@ -3,6 +3,7 @@
 
 /* What may come from a shim, and when. No sockets here: this is what the fuzzer drives. */
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "wire.h"
@@ -26,6 +27,15 @@ enum shim_state {
  */
 const char *shim_wire_check(enum shim_state state, const union wire_message *message,
 			    size_t received, size_t n_fds);
+
+/* What a HELLO of any version says of its sender. */
+struct shim_greeting {
+	uint16_t version; /* of the protocol */
+	char shim_version[32]; /* printable; "?" if it is none */
+};
+
+/* Whether the datagram is a HELLO of another version than ours: a part of it is the same in all (wire.h). */
+bool shim_wire_other(const union wire_message *message, size_t received, size_t n_fds, struct shim_greeting *greeting);
 
 /* The state after an acceptable message. */
 enum shim_state shim_wire_next(enum shim_state state, const union wire_message *message);

@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <sys/random.h>
 
+#include "patch.h"
+
 static int64_t member_int(json_object *json, const char *key) {
 	json_object *member;
 
@@ -86,6 +88,11 @@ int state_convert(json_object *state, char error[static STATE_ERROR_SIZE]) {
 	if (member_int(state, "layout") != MAP_LAYOUT_VERSION) {
 		snprintf(error, STATE_ERROR_SIZE, "maps are laid out as of version %lld, which this daemon does not read",
 			 (long long)member_int(state, "layout"));
+		return STATE_E_REFUSED;
+	}
+	if (json_object_object_get_ex(state, "patch", NULL) && member_int(state, "patch") != PATCH_VERSION) {
+		snprintf(error, STATE_ERROR_SIZE, "programs are compiled for patches of version %lld, which this daemon does not make",
+			 (long long)member_int(state, "patch"));
 		return STATE_E_REFUSED;
 	}
 	return 0;

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "memfd.h"
+#include "patch.h"
 
 static void add_int(json_object *json, const char *key, uint64_t value) {
 	json_object_object_add(json, key, json_object_new_int64((int64_t)value));
@@ -165,6 +166,7 @@ json_object *state_to_json(const struct registry *registry, const struct state_n
 	add_int(state, "version", STATE_VERSION);
 	add_string(state, "daemon", PROJECT_VERSION);
 	add_int(state, "layout", MAP_LAYOUT_VERSION);
+	add_int(state, "patch", PATCH_VERSION);
 	add_int(state, "session", numbers->session);
 	add_int(state, "starts", numbers->starts);
 	add_int(last, "object", registry->last_object);

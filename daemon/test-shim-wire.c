@@ -93,6 +93,41 @@ static void test_framing(void **state) {
 	assert_non_null(shim_wire_check(SHIM_LOADER, &message, message.header.size, 0));
 }
 
+/* Shims of other versions say who they are, as far as that can be shown. */
+static void test_other_versions(void **state) {
+	union wire_message message = make(WIRE_HELLO);
+	struct shim_greeting greeting;
+	const size_t size = message.header.size;
+
+	assert_false(shim_wire_other(&message, size, 0, &greeting)); /* ours */
+	strcpy(message.hello.shim_version, "0.2.0~rc1+deb12");
+	for (uint32_t version = 0; version < 2 * WIRE_VERSION; version++) {
+		if (version == WIRE_VERSION)
+			continue;
+		message.header.version = (uint16_t)version;
+		assert_true(shim_wire_other(&message, size, 0, &greeting));
+		assert_int_equal(greeting.version, version);
+		assert_string_equal(greeting.shim_version, "0.2.0~rc1+deb12");
+	}
+	message.header.size = size + 8;
+	assert_true(shim_wire_other(&message, size + 8, 0, &greeting)); /* a later one may have more */
+	message.header.size = sizeof(message.header);
+	assert_true(shim_wire_other(&message, sizeof(message.header), 0, &greeting));
+	assert_string_equal(greeting.shim_version, "?");
+	assert_false(shim_wire_other(&message, sizeof(message.header) - 1, 0, &greeting));
+	assert_false(shim_wire_other(&message, size, 0, &greeting));
+	message.header.size = size;
+	assert_false(shim_wire_other(&message, size, 1, &greeting));
+	strcpy(message.hello.shim_version, "1.0\033[2J");
+	assert_true(shim_wire_other(&message, size, 0, &greeting));
+	assert_string_equal(greeting.shim_version, "?");
+	memset(message.hello.shim_version, '1', sizeof(message.hello.shim_version));
+	assert_true(shim_wire_other(&message, size, 0, &greeting));
+	assert_string_equal(greeting.shim_version, "?");
+	message.header.type = WIRE_IMAGE;
+	assert_false(shim_wire_other(&message, size, 0, &greeting));
+}
+
 static void test_fields(void **state) {
 	union wire_message message;
 
@@ -142,6 +177,7 @@ int main(void) {
 		cmocka_unit_test(test_states),
 		cmocka_unit_test(test_next),
 		cmocka_unit_test(test_framing),
+		cmocka_unit_test(test_other_versions),
 		cmocka_unit_test(test_fields),
 	};
 

@@ -156,6 +156,7 @@ static void test_refused(void **state) {
 	refused("{\"layout\":3}", "no version");
 	refused("{\"version\":3,\"daemon\":\"9.9\"}", "version 3, written by gpuprobed 9.9");
 	refused("{\"version\":2,\"layout\":4}", "maps are laid out");
+	refused("{\"version\":2,\"layout\":3,\"patch\":2}", "patches of version 2");
 	assert_int_equal(chmod(path, 0666), 0);
 	refused("{\"version\":2,\"layout\":3}", "alone writes");
 }

@@ -9,14 +9,17 @@
  *
  * Written as a sequence lock: generation is odd while the daemon writes. A reader loads it (acquire), reads,
  * loads again, and retries while odd or changed, at most INTEREST_RETRIES times; then it takes "yes".
- * A page of another magic or version means "no". The file is created anew (rename) when the daemon
+ * A page of another magic or version means "no"; magic, version, generation and flags lie at the same place in all versions: a daemon
+ * closes the page of the one before, and a process sees when one that it does not understand is closed. The file is created anew (rename) when the daemon
  * starts, so a reader that finds INTEREST_FLAG_CLOSED maps it again at the next load.
  */
 
 #include <stdint.h>
 
 #define INTEREST_MAGIC UINT32_C(0x49525047) /* "GPRI" */
+#ifndef INTEREST_VERSION /* tests have programs of other versions */
 #define INTEREST_VERSION UINT32_C(3)
+#endif
 #define INTEREST_PAGE_SIZE 4096
 #define INTEREST_RULES_MAX 46
 #define INTEREST_EXCLUDE_RULES_MAX 8

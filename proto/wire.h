@@ -27,6 +27,9 @@
  * with such a one says what it has, for each module RESUME (with its attachments and maps, IDS), then for each instance KEEP; what the
  * daemon does not know any more it forgets. With another session it forgets all. Meanwhile its memory is the daemon's, as ever.
  *
+ * A process keeps its shim when the daemon is upgraded. The header and HELLO are the same in all versions, so that a daemon can tell of shims that it
+ * does not understand; it closes the connection then. Such a process counts on in the memory that it has, as while there is no daemon.
+ *
  * Unknown type, wrong version, wrong size, a missing or surplus descriptor: the daemon closes the
  * connection; the shim closes it and lets the application use its own image.
  */
@@ -35,7 +38,9 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC UINT32_C(0x57525047) /* "GPRW" */
+#ifndef WIRE_VERSION /* tests have programs of other versions */
 #define WIRE_VERSION UINT16_C(6)
+#endif
 
 #define WIRE_REASON_MAX 192 /* one line of text, NUL-terminated and NUL-padded */
 #define WIRE_SYMBOL_MAX 64 /* a PTX symbol, NUL-terminated and NUL-padded */

@@ -445,6 +445,12 @@ static bool is_open(const struct page *page)
 	return page->page && !(__atomic_load_n(&page->page->flags, __ATOMIC_RELAXED) & INTEREST_FLAG_CLOSED);
 }
 
+bool interest_is_foreign(void)
+{
+	return (is_open(&session_page) && session_page.page->magic == INTEREST_MAGIC && !is_known(&session_page)) ||
+	       (is_open(&system_page) && system_page.page->magic == INTEREST_MAGIC && !is_known(&system_page));
+}
+
 bool interest_is_gone(void)
 {
 	return !is_open(&session_page) && !is_open(&system_page);
@@ -467,10 +473,9 @@ enum interest_change interest_look_again(const struct interest *found, struct in
 	if (!whole)
 		return INTEREST_UNCHANGED;
 	same = status.st_dev == found->device && status.st_ino == found->inode;
-	if (page.magic != INTEREST_MAGIC || page.version != INTEREST_VERSION ||
-	    (page.flags & INTEREST_FLAG_CLOSED))
+	if (page.magic != INTEREST_MAGIC || (page.flags & INTEREST_FLAG_CLOSED))
 		return INTEREST_ENDED;
-	if (same)
+	if (same || page.version != INTEREST_VERSION)
 		return INTEREST_UNCHANGED;
 	*now = *found;
 	now->device = status.st_dev;

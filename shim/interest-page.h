@@ -29,10 +29,15 @@ bool interest_find(struct interest *interest);
  */
 bool interest_is_gone(void);
 
+/*
+ * Is there one of another version, whose page we do not understand? As of the last look. Not thread-safe.
+ */
+bool interest_is_foreign(void);
+
 enum interest_change {
-	INTEREST_UNCHANGED, /* the page is still that one, or cannot be looked at now */
+	INTEREST_UNCHANGED, /* the page is still that one, or cannot be looked at now, or not be understood */
 	INTEREST_OTHER, /* another daemon is there */
-	INTEREST_ENDED, /* its daemon has ended in good order, and no other one is there that we understand */
+	INTEREST_ENDED, /* its daemon has ended in good order, and no other one is there */
 };
 
 /*

@@ -165,7 +165,7 @@ static bool look(void)
 {
 	struct interest found;
 	uint64_t now[2], then[2];
-	bool yes, gone;
+	bool yes, gone, foreign;
 
 	read_generations(now);
 	if (capture_is_going_on() ||
@@ -175,6 +175,7 @@ static bool look(void)
 		return true; /* the next launch tries again */
 	yes = interest_find(&found) && found.deadline_ms;
 	gone = interest_is_gone();
+	foreign = !yes && interest_is_foreign();
 	load_unlock_pages();
 	read_generations(now); /* the pages may be other ones now; older ones are not looked at */
 	if (!load_lock_until(client_now_ms() + (yes ? found.deadline_ms : LOCK_WAIT_MS)))
@@ -184,7 +185,10 @@ static bool look(void)
 		bool all = !are_seen(now);
 
 		__atomic_store_n(&meant, yes, __ATOMIC_RELAXED);
-		work(yes ? &found : NULL, all);
+		if (foreign) /* what is patched counts on: who upgrades the daemon has not said otherwise */
+			__atomic_store_n(&patch_again, false, __ATOMIC_RELAXED);
+		else
+			work(yes ? &found : NULL, all);
 		if (gone && !__atomic_load_n(&patch_again, __ATOMIC_RELAXED)) {
 			__atomic_store_n(&retry_ms, client_now_ms() + GONE_MS, __ATOMIC_RELAXED);
 			leave_for_launch();

@@ -29,7 +29,9 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 class Manager(Daemon):
     """As Daemon, with restart(), crash() and so on. At the end it is stopped, as by `systemctl stop`."""
-    def __init__(self, *options, store_max=100000, **more):
+    def __init__(self, *options, store_max=100000, program=GPUPROBED, **more):
+        self.program = program
+        self.aside = [] # files that a stop leaves, too
         self.kept = {} # name: descriptors
         self.store_max = store_max
         self.ready = self.marks = 0
@@ -94,7 +96,7 @@ class Manager(Daemon):
             fds = [fcntl.fcntl(fd, fcntl.F_DUPFD, 1000) for _, fd in named] # out of the way
         environment = {**os.environ, **self.tools(), "NOTIFY_SOCKET": "@" + self.notify.getsockname()[1:].decode(), "LISTEN_FDS": str(len(named)),
                        "LISTEN_FDNAMES": ":".join(name for name, _ in named)}
-        self.process = subprocess.Popen([sys.executable, "-c", LAUNCH, ",".join(map(str, fds)), GPUPROBED, f"--session={self.name}", *self.options],
+        self.process = subprocess.Popen([sys.executable, "-c", LAUNCH, ",".join(map(str, fds)), self.program, f"--session={self.name}", *self.options],
                                         stderr=self.log, env=environment, pass_fds=fds)
         for fd in fds:
             os.close(fd)
@@ -134,7 +136,7 @@ class Manager(Daemon):
         """Also looks at what is left behind: nothing but the sockets."""
         self.end(signal.SIGTERM, 0)
         equal(self.kept, {}, "kept by a daemon that was stopped")
-        equal(sorted(os.listdir(self.directory)), ["io.gpuprobe.control", "shim.sock"], "left behind")
+        equal(sorted(os.listdir(self.directory)), ["io.gpuprobe.control", "shim.sock", *self.aside], "left behind")
 
     def start_ctl(self, *arguments):
         return subprocess.Popen([CTL, *arguments], env=self.environment(**self.tools()), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -210,7 +210,10 @@ def test_states_that_cannot_be_used():
             equal(daemon.attachments(), [])
             if why:
                 lines = [line for line in daemon.text().splitlines() if why in line]
-                check(len(lines) == 1 and "starts with nothing attached" in lines[0], daemon.text())
+                check(len(lines) == 1 and f"starts with nothing attached; the file is kept as {daemon.state()}.refused" in lines[0], daemon.text())
+                daemon.aside = ["state.refused"]
+                with open(daemon.state() + ".refused") as kept:
+                    equal(kept.read(), text)
             daemon.attach()
             equal(daemon.count_of(), 0)
             equal(program(daemon), daemon.count_of())

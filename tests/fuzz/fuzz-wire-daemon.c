@@ -81,6 +81,7 @@ static void use(enum shim_state state, const union wire_message *message, size_t
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	enum shim_state state = SHIM_NEW;
+	struct shim_greeting greeting;
 
 	while (size >= 3) {
 		size_t n_fds = data[0], n = (size_t)data[1] | (size_t)data[2] << 8;
@@ -99,6 +100,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 		size -= n;
 		if (n > sizeof(message))
 			break; /* cut short: recvmsg(2) says so, the connection ends */
+		if (state == SHIM_NEW && shim_wire_other(&message, received, n_fds, &greeting)) {
+			if (strlen(greeting.shim_version) >= sizeof(greeting.shim_version) || greeting.version == WIRE_VERSION)
+				abort();
+			break;
+		}
 		if (shim_wire_check(state, &message, received, n_fds))
 			break;
 		use(state, &message, received, n_fds);

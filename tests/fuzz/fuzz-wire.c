@@ -280,6 +280,11 @@ bool interest_is_gone(void)
 	return false;
 }
 
+bool interest_is_foreign(void)
+{
+	return false;
+}
+
 bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX])
 {
 	return false;
