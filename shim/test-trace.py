@@ -336,8 +336,13 @@ class Steps:
         """How many rings the process has mapped, and connections and sockets it has."""
         with open(f"/proc/{self.process.pid}/maps") as maps:
             rings = sum("memfd:ring" in line for line in maps)
-        folder = f"/proc/{self.process.pid}/fd"
-        return rings, sum(os.readlink(f"{folder}/{fd}").startswith("socket:") for fd in os.listdir(folder))
+        return rings, sum(self.is_socket(fd) for fd in os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def is_socket(self, fd):
+        try:
+            return os.readlink(f"/proc/{self.process.pid}/fd/{fd}").startswith("socket:")
+        except FileNotFoundError: # closed meanwhile
+            return False
 
     def end(self):
         self.process.stdin.close()

@@ -22,6 +22,7 @@
 
 #include "hook-private.h"
 #include "hook-programs.h"
+#include "pid-namespace.h"
 
 #define TEST_DEVICES "GPUPROBE_TEST_DEVICES" /* hook_places::extra_devices, for tests of the whole daemon */
 
@@ -211,8 +212,14 @@ static void tell_missing(struct trace_hooks *hooks, const struct trace_options *
 
 static int start(struct trace_hooks *hooks, const struct trace_options *options, const struct hook_places *places) {
 	struct hook_config config;
+	struct stat namespace;
 	int r;
 
+	if (pid_namespace_is_own(&namespace)) {
+		trace_session_missing(hooks->session, "hooks: this daemon is in a PID namespace of its own, where numbers of processes are not the kernel's; "
+						      "start it on the host");
+		return -EOPNOTSUPP;
+	}
 	r = hook_kernel_init(&hooks->kernel, places);
 	if (r < 0)
 		return r;

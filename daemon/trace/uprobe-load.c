@@ -12,15 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "pid-namespace.h"
 #include "uprobe-bpf.h"
 #include "uprobe-private.h"
 
 #define THREAD_PIDFD O_EXCL /* PIDFD_THREAD */
-#define FIRST_PID_NAMESPACE 0xeffffffc /* inode */
 #define RING_MIN ((size_t)1 << 20)
 #define RING_MAX ((size_t)64 << 20)
 #define RING_DEFAULT ((size_t)8 << 20)
@@ -53,7 +52,7 @@ static void fill_config(struct uprobe_config *config, const struct trace_options
 		.closed = closed,
 		.storage = !engine->hash,
 	};
-	if (stat("/proc/self/ns/pid", &namespace) == 0 && namespace.st_ino != FIRST_PID_NAMESPACE) {
+	if (pid_namespace_is_own(&namespace)) {
 		config->namespace_device = namespace.st_dev;
 		config->namespace_inode = namespace.st_ino;
 	}

@@ -176,10 +176,14 @@ def test_daemon():
 
 def worker(daemon, kind):
     def find():
-        for line in subprocess.run(["ps", "--ppid", str(daemon.process.pid), "-o", "pid=,stat=,args="], capture_output=True, text=True).stdout.splitlines():
-            pid, state, path = line.split(maxsplit=2)
-            if path.endswith(kind) and state[0] == "S":
-                return int(pid)
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/stat") as stat, open(f"/proc/{pid}/cmdline") as arguments:
+                    state, parent = stat.read().rpartition(")")[2].split()[:2]
+                    if parent == str(daemon.process.pid) and state == "S" and arguments.read().rstrip("\0").endswith(kind):
+                        return int(pid)
+            except OSError: # it ended meanwhile
+                pass
         return None
     return wait_until(find, "a worker")
 

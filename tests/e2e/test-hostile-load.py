@@ -177,8 +177,8 @@ def test_connections():
         for _ in range(300):
             with Other():
                 peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                peer.connect(f"{daemon.directory}/shim.sock") # waits while the queue of the listening socket is full
                 peer.settimeout(10)
-                peer.connect(f"{daemon.directory}/shim.sock")
             held.append(peer)
         for peer in held:
             peer.close()
