@@ -198,6 +198,13 @@ wait "$running" || fail "a program that runs while the daemon restarts"
 counted=$((counted + 409600))
 [ "$(dumped)" = "0: $counted" ] || fail "a program that ran while the daemon restarted: $(dumped), not $counted; $("$ctl" why)"
 systemctl reset-failed gpuprobed.service
+
+echo "a script restarts it again and again"
+main=0
+for round in 1 2 3 4 5 6 7 8 9 10; do
+	systemctl restart gpuprobed.service || fail "restart $round in a row"
+done
+goes_on "ten restarts in a row"
 "$ctl" detach 2 || fail "detach what was attached five daemons ago"
 [ "$("$ctl" attach "$counter")" = 3 ] || fail "ids go on"
 
@@ -286,6 +293,29 @@ goes_on "the watchdog's signal"
 echo "watchdog: workers that hang"
 watched "--image-worker-argument=--test-fault=hang"
 until_true "ended by the watchdog" is Result watchdog
+
+echo "a daemon that cannot run is given up, and its sockets with it"
+printf '[Service]\nEnvironment=OPTIONS=--no-such-option\nRestartSec=50ms\n' >/run/systemd/system/gpuprobed.service.d/test.conf
+systemctl daemon-reload
+systemctl reset-failed gpuprobed.service
+systemctl restart gpuprobed.service 2>/dev/null && fail "it starts with a wrong option"
+"$ctl" status >/opt/test/waits 2>&1 &
+waits=$!
+given_up() { is ActiveState failed && [ "$(systemctl show -P ActiveState gpuprobed.socket)" = failed ]; }
+until_true "given up" given_up
+wait "$waits" && fail "a client of a daemon that cannot run: $(cat /opt/test/waits)"
+[ "$(wc -l </opt/test/waits)" = 1 ] || fail "a client of a daemon that cannot run: $(cat /opt/test/waits)"
+[ "$(systemctl show -P Result gpuprobed.socket)" = service-start-limit-hit ] || fail "the socket: $(systemctl show -P Result gpuprobed.socket)"
+restarts=$(property NRestarts)
+[ "$restarts" -le 25 ] || fail "started $restarts times"
+"$ctl" status 2>&1 | grep -q "no daemon at /run/gpuprobe.*systemctl" || fail "after it was given up: $("$ctl" status 2>&1)"
+"$ctl" doctor 2>&1 | grep -q "systemctl reset-failed" || fail "doctor: $("$ctl" doctor 2>&1)"
+LD_PRELOAD=$shim "${application[@]}" || fail "the program without a daemon"
+given_up && is NRestarts "$restarts" || fail "it is started again"
+rm /run/systemd/system/gpuprobed.service.d/test.conf
+systemctl daemon-reload
+systemctl reset-failed 'gpuprobed*'
+systemctl start gpuprobed.service && "$ctl" status >/dev/null || fail "started after it was given up: $("$ctl" status 2>&1)"
 
 echo "drop-ins for the host"
 rm -r /run/systemd/system/gpuprobed.service.d
