@@ -13,6 +13,7 @@
 #include "artifact.h"
 #include "cache/job-cache.h"
 #include "client.h"
+#include "closer.h"
 #include "control.h"
 #include "exclude.h"
 #include "gpu.h"
@@ -86,6 +87,12 @@ static void daemon_on_other(const struct shim_connection *connection, const stru
 	other_shims_greeted(daemon->other_shims, connection, greeting);
 }
 
+static void daemon_close_socket(int consumed_fd, void *userdata) {
+	const struct daemon *daemon = userdata;
+
+	closer_socket(daemon->closer, consumed_fd);
+}
+
 static int daemon_start_control(struct daemon *daemon, const struct daemon_options *options) {
 	struct varlink_server_options server_options = {
 		.size = sizeof(server_options),
@@ -95,6 +102,8 @@ static int daemon_start_control(struct daemon *daemon, const struct daemon_optio
 		.url = "https://github.com/gpuprobe/gpuprobed",
 		.connections_per_uid_max = daemon->config->quota_clients,
 		.limit_error = "io.gpuprobe.control.LimitExceeded",
+		.close_socket = daemon_close_socket,
+		.userdata = daemon,
 	};
 	struct varlink_fault fault = {};
 	int r;
@@ -133,6 +142,7 @@ static int daemon_start_shims(struct daemon *daemon, const struct daemon_options
 			  strerror(-r));
 		return r;
 	}
+	shim_server_close_with(daemon->shims, daemon->closer);
 	shim_server_on_breach(daemon->shims, daemon_on_breach);
 	shim_server_on_other(daemon->shims, daemon_on_other);
 	return other_shims_new(&daemon->other_shims, daemon);
@@ -334,6 +344,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	if (r == 0)
 		r = loop_meter_new(&daemon->meter, loop);
 	if (r == 0)
+		r = closer_new(&daemon->closer, loop);
+	if (r == 0)
 		r = map_accounts_new(&daemon->map_accounts, daemon->config->quota_map_bytes);
 	if (r == 0)
 		r = daemon_restore(daemon, options);
@@ -403,6 +415,7 @@ bool daemon_stop(struct daemon *daemon, bool hand_over) {
 	process_table_unwatch(&daemon->processes);
 	daemon->shims = shim_server_free(daemon->shims);
 	daemon->other_shims = other_shims_free(daemon->other_shims);
+	daemon->closer = closer_free(daemon->closer);
 	job_cache_stop(daemon->cache);
 	daemon->image_pool = worker_pool_free(daemon->image_pool);
 	daemon->program_pool = worker_pool_free(daemon->program_pool);

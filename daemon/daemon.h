@@ -26,6 +26,7 @@
 #include "worker-pool.h"
 
 struct artifact_store;
+struct closer;
 struct job_cache;
 struct loop_meter;
 struct metrics;
@@ -96,6 +97,7 @@ struct daemon {
 	const char *pass_folders[2];
 	size_t n_pass_folders;
 	struct worker_pool *pass_pool; /* NULL: there are no passes of the user */
+	struct closer *closer; /* of sockets of strangers and what they sent */
 	struct shim_server *shims;
 	struct other_shims *other_shims;
 	struct varlink_server *control;

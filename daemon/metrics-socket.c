@@ -8,6 +8,7 @@
 #include "metrics-output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +17,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "closer.h"
 #include "daemon.h"
 #include "memfd.h"
 #include "metrics.h"
+#include "peek.h"
 
 #define REQUEST_MAX 8192
 #define CONNECTIONS_MAX 16
@@ -33,6 +36,7 @@ struct connection {
 	char request[REQUEST_MAX + 1];
 	size_t n_request;
 	bool answered, head, closing;
+	bool nothing; /* when libuv last wanted to read */
 	struct metrics_run *run;
 	uv_write_t write;
 	char header[256];
@@ -71,13 +75,19 @@ static void connection_on_closed(uv_handle_t *handle) {
 }
 
 static void connection_close(struct connection *connection) {
+	int fd = -1;
+
 	if (connection->closing)
 		return;
 	connection->closing = true;
 	metrics_run_cancel(connection->run);
 	connection->run = NULL;
 	LIST_REMOVE(connection, link);
+	if (uv_fileno((uv_handle_t *)&connection->pipe, &fd) == 0)
+		fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	uv_close((uv_handle_t *)&connection->pipe, connection_on_closed);
+	if (fd >= 0)
+		closer_socket(connection->socket->daemon->closer, fd); /* the last one: what lies unread in it is not for the loop to close */
 	uv_close((uv_handle_t *)&connection->timer, connection_on_closed);
 }
 
@@ -150,13 +160,22 @@ static void connection_serve(struct connection *connection) {
 
 static void connection_on_allocate(uv_handle_t *handle, size_t size, uv_buf_t *buffer) {
 	struct connection *connection = handle->data;
+	char *begin = connection->request + connection->n_request;
+	ssize_t r;
+	int fd;
 
-	*buffer = uv_buf_init(connection->request + connection->n_request, (unsigned int)(REQUEST_MAX - connection->n_request));
+	r = uv_fileno(handle, &fd);
+	if (r == 0)
+		r = peek_input(fd, begin, REQUEST_MAX - connection->n_request);
+	connection->nothing = r == -EAGAIN || r == -EINTR;
+	*buffer = r < 0 ? uv_buf_init(NULL, 0) : uv_buf_init(begin, r ?: 1); /* libuv reads what was seen, or the end */
 }
 
 static void connection_on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer) {
 	struct connection *connection = stream->data;
 
+	if (n == UV_ENOBUFS && connection->nothing)
+		return;
 	if (n < 0) {
 		/* who has asked may have shut his side down */
 		if (n != UV_EOF || !connection->answered)

@@ -6,12 +6,14 @@
  * bound its replies. One wake-up handles a few datagrams only, then others have their turn.
  *
  * Closing is in two steps: shim_connection_close() takes the connection out of the world, the
- * memory goes when libuv has let go of the handle.
+ * memory goes when libuv has let go of the handle. Who sent a descriptor that may not come is charged
+ * for the connection until that is closed.
  */
 
 #include "shim-server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -27,7 +29,9 @@
 
 #define SHIM_DATAGRAMS_PER_TURN 16
 #define SHIM_ACCEPTS_PER_TURN 16
-#define SHIM_FDS_RECEIVED_MAX 16
+/* Bytes with what the kernel adds, which doubles it: 11 messages with descriptors at most, so all connections together stay below LimitNOFILE. */
+#define SHIM_SEND_BUFFER 4096
+#define SHIM_PAUSE_MS 100
 
 struct shim_output {
 	TAILQ_ENTRY(shim_output) link;
@@ -42,10 +46,12 @@ struct shim_server {
 	uv_loop_t *loop;
 	uv_poll_t poll;
 	uv_timer_t pause; /* after accept(2) failed for want of descriptors */
+	uv_timer_t retry; /* of connections that are held */
 	int fd;
 	unsigned int n_handles;
 	bool freed;
 	struct account_table *accounts;
+	struct closer *closer;
 	const struct shim_server_handlers *handlers;
 	void *userdata;
 	struct shim_server_counters counters;
@@ -59,7 +65,7 @@ static void shim_connection_on_poll(uv_poll_t *poll, int status, int events);
 
 /* ---- sending ---- */
 
-/* 0, -EAGAIN, or -errno. */
+/* 0, -EAGAIN, -ETOOMANYREFS if this user has too many descriptors in flight, or -errno. */
 static int shim_send_now(int socket_fd, const union wire_message *message, size_t size, int fd) {
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -82,10 +88,8 @@ static int shim_send_now(int socket_fd, const union wire_message *message, size_
 	for (;;) {
 		if (sendmsg(socket_fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size)
 			return 0;
-		/* ETOOMANYREFS: descriptors in flight, of this uid; the peer takes them or is
-		 * thrown out */
 		if (errno != EINTR)
-			return errno == ETOOMANYREFS ? -EAGAIN : -errno;
+			return -errno;
 	}
 }
 
@@ -98,12 +102,21 @@ static void shim_output_free(struct shim_connection *connection, struct shim_out
 
 /* Watches for what can be done next. */
 static void shim_connection_watch(struct shim_connection *connection) {
-	int events = connection->n_output ? UV_WRITABLE : UV_READABLE;
+	int events = connection->held ? UV_DISCONNECT : connection->n_output ? UV_WRITABLE : UV_READABLE;
 
 	if (events != connection->events && connection->state != SHIM_CLOSED) {
 		connection->events = events;
 		uv_poll_start(&connection->poll, events, shim_connection_on_poll);
 	}
+}
+
+static void shim_server_retry(uv_timer_t *timer);
+
+/* Nothing goes for a while, though the socket has room: others have to take their descriptors first. */
+static void shim_connection_hold(struct shim_connection *connection) {
+	connection->held = true;
+	if (!uv_is_active((uv_handle_t *)&connection->server->retry))
+		uv_timer_start(&connection->server->retry, shim_server_retry, SHIM_PAUSE_MS, 0);
 }
 
 int shim_connection_send(struct shim_connection *connection, union wire_message *message, int fd) {
@@ -118,7 +131,9 @@ int shim_connection_send(struct shim_connection *connection, union wire_message 
 	message->header.size = (uint32_t)size;
 	if (!connection->n_output) {
 		r = shim_send_now(connection->fd, message, size, fd);
-		if (r != -EAGAIN)
+		if (r == -ETOOMANYREFS)
+			shim_connection_hold(connection);
+		else if (r != -EAGAIN)
 			return r;
 	}
 	if (connection->n_output >= SHIM_QUEUE_MAX)
@@ -150,7 +165,9 @@ static int shim_connection_flush(struct shim_connection *connection) {
 	while ((output = TAILQ_FIRST(&connection->output))) {
 		int r = shim_send_now(connection->fd, &output->message, output->size, output->fd);
 
-		if (r == -EAGAIN)
+		if (r == -ETOOMANYREFS)
+			shim_connection_hold(connection);
+		if (r == -EAGAIN || r == -ETOOMANYREFS)
 			return 0;
 		if (r < 0)
 			return r;
@@ -159,48 +176,79 @@ static int shim_connection_flush(struct shim_connection *connection) {
 	return 0;
 }
 
+static void shim_server_retry(uv_timer_t *timer) {
+	struct shim_server *server = timer->data;
+	struct shim_connection *connection, *next;
+
+	for (connection = TAILQ_FIRST(&server->list); connection; connection = next) {
+		next = TAILQ_NEXT(connection, link);
+		if (!connection->held)
+			continue;
+		connection->held = false;
+		if (shim_connection_flush(connection) < 0)
+			shim_connection_close(connection);
+		else
+			shim_connection_watch(connection);
+	}
+}
+
 /* ---- receiving ---- */
 
-/*
- * One datagram, with at most one descriptor in *fdp; surplus ones are closed and counted. Bytes
- * received (0: the end), or -errno.
- */
-static ssize_t shim_receive(int socket_fd, union wire_message *message, int *fdp, size_t *n_fds) {
+/* Looks at the next datagram, which stays where it is, and at its first descriptor if fdp is given. As recvmsg(2); *flagsp as its msg_flags. */
+static ssize_t shim_peek(int socket_fd, union wire_message *message, int *fdp, int *flagsp) {
 	union {
-		char bytes[CMSG_SPACE(sizeof(int) * SHIM_FDS_RECEIVED_MAX)];
+		char bytes[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
 	} control;
 	struct iovec vector = { message, sizeof(*message) };
-	struct msghdr header = {
-		.msg_iov = &vector,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
-	};
+	struct msghdr header = { .msg_iov = &vector, .msg_iovlen = 1 };
+	struct cmsghdr *c;
 	ssize_t n;
 
-	*fdp = -1;
-	*n_fds = 0;
-	n = recvmsg(socket_fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (fdp) {
+		header.msg_control = control.bytes;
+		header.msg_controllen = CMSG_LEN(sizeof(int)); /* CMSG_SPACE() has room for two */
+	}
+	n = recvmsg(socket_fd, &header, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return -errno;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&header); c; c = CMSG_NXTHDR(&header, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
-			int fd;
+	c = fdp ? CMSG_FIRSTHDR(&header) : NULL;
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(fdp, CMSG_DATA(c), sizeof(int));
+	*flagsp = header.msg_flags;
+	return n;
+}
 
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-			if ((*n_fds)++ == 0)
-				*fdp = fd;
-			else
-				fd_close(fd);
-		}
+/*
+ * One datagram, with at most one descriptor in *fdp. Bytes received (0: the end), or -errno: -EMSGSIZE if it is too large, -EBADF if its
+ * descriptors are not what may come, -EMFILE if there is none left for it.
+ *
+ * Who takes a datagram off the queue lets go of what comes with it, and that may take as long as the sender wants (closer.h). So it is
+ * looked at first, and taken only if it has no descriptor or one memfd; another one stays where it is, until the socket is closed.
+ */
+static ssize_t shim_receive(int socket_fd, union wire_message *message, int *fdp, int *foreignp) {
+	int flags;
+	ssize_t n;
+
+	n = shim_peek(socket_fd, message, NULL, &flags);
+	if (n < 0)
+		return n;
+	if (flags & MSG_CTRUNC) {
+		n = shim_peek(socket_fd, message, foreignp, &flags);
+		if (n < 0)
+			return n;
+		if (*foreignp < 0)
+			return -EMFILE;
+		if (flags & MSG_CTRUNC || fcntl(*foreignp, F_GET_SEALS) < 0)
+			return -EBADF;
 	}
-	if (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-		*fdp = fd_close(*fdp);
+	if (flags & MSG_TRUNC)
 		return -EMSGSIZE;
-	}
+	n = recv(socket_fd, message, sizeof(*message), MSG_DONTWAIT);
+	if (n < 0)
+		return -errno;
+	*fdp = *foreignp;
+	*foreignp = -1;
 	return n;
 }
 
@@ -211,27 +259,28 @@ static int shim_connection_receive(struct shim_connection *connection) {
 	union wire_message message = {};
 	struct shim_greeting greeting;
 	const char *why;
-	size_t n_fds;
 	ssize_t n;
-	int fd, r;
+	int fd = -1, r;
 
-	n = shim_receive(connection->fd, &message, &fd, &n_fds);
+	n = shim_receive(connection->fd, &message, &fd, &connection->foreign_fd);
 	if (n == -EAGAIN || n == -EINTR)
 		return -EAGAIN;
-	if (n == 0 && n_fds == 0)
+	if (n == 0 && fd < 0)
 		return -ENOTCONN;
-	if (n < 0 && n != -EMSGSIZE)
+	if (n < 0 && n != -EMSGSIZE && n != -EBADF)
 		return (int)n;
-	if (n > 0 && connection->state == SHIM_NEW && shim_wire_other(&message, (size_t)n, n_fds, &greeting)) {
+	if (n > 0 && connection->state == SHIM_NEW && shim_wire_other(&message, (size_t)n, fd >= 0, &greeting)) {
 		server->counters.other_versions++;
 		if (server->other)
 			server->other(connection, &greeting, server->userdata);
 		return -EPROTO;
 	}
-	why = n < 0 ? "a datagram that is too large"
-		    : shim_wire_check(connection->state, &message, (size_t)n, n_fds);
+	why = n == -EMSGSIZE ? "a datagram that is too large"
+	      : n == -EBADF  ? "a surplus descriptor, or one that is not a memfd"
+			     : shim_wire_check(connection->state, &message, (size_t)n, fd >= 0);
 	if (why) {
-		fd_close(fd);
+		if (fd >= 0)
+			connection->foreign_fd = fd;
 		server->counters.breaches++;
 		if (server->breach)
 			server->breach(connection, why, server->userdata);
@@ -252,6 +301,8 @@ static void shim_connection_on_poll(uv_poll_t *poll, int status, int events) {
 	struct shim_connection *connection = poll->data;
 	int r = status < 0 ? status : 0;
 
+	if (r == 0 && events & UV_DISCONNECT)
+		r = -ENOTCONN;
 	if (r == 0 && events & UV_WRITABLE)
 		r = shim_connection_flush(connection);
 	for (unsigned int i = 0; r == 0 && events & UV_READABLE && i < SHIM_DATAGRAMS_PER_TURN;
@@ -277,13 +328,18 @@ static void shim_connection_closed(uv_handle_t *handle) {
 	struct shim_connection *connection = handle->data;
 	struct shim_server *server = connection->server;
 
-	fd_close(connection->fd);
 	fd_close(connection->pidfd);
 	server->n_connections--;
-	account_discharge_connection(connection->account);
+	if (connection->foreign_fd < 0)
+		account_discharge_connection(connection->account);
 	account_unref(connection->account);
 	free(connection);
 	shim_server_maybe_destroy(server);
+}
+
+static void shim_foreign_closed(void *userdata) {
+	account_discharge_connection(userdata);
+	account_unref(userdata);
 }
 
 void shim_connection_close(struct shim_connection *connection) {
@@ -298,13 +354,15 @@ void shim_connection_close(struct shim_connection *connection) {
 		shim_output_free(connection, TAILQ_FIRST(&connection->output));
 	shutdown(connection->fd, SHUT_RDWR); /* the peer sees it now */
 	uv_close((uv_handle_t *)&connection->poll, shim_connection_closed);
+	closer_socket(server->closer, connection->fd);
+	if (connection->foreign_fd >= 0)
+		closer_foreign(server->closer, connection->foreign_fd, shim_foreign_closed, account_ref(connection->account));
 	if (state != SHIM_NEW)
 		server->handlers->closed(connection, server->userdata);
 }
 
-/* Consumes fd. A peer over a quota is not served, and finds its connection closed. */
-static void shim_server_add(struct shim_server *server, int consumed_fd) {
-	_cleanup_fd int fd = consumed_fd;
+/* A connection for this socket, or NULL: a peer over a quota is not served. */
+static struct shim_connection *shim_connection_new(struct shim_server *server, int fd) {
 	struct shim_connection *connection;
 	struct account *account = NULL;
 	struct ucred peer;
@@ -312,16 +370,16 @@ static void shim_server_add(struct shim_server *server, int consumed_fd) {
 
 	if (server->n_connections >= SHIM_CONNECTIONS_MAX) {
 		server->counters.refused++;
-		return;
+		return NULL;
 	}
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0)
-		return;
+		return NULL;
 	if (account_get(server->accounts, peer.uid, &account) < 0)
-		return;
+		return NULL;
 	connection = calloc(1, sizeof(*connection));
 	if (!connection) {
 		account_unref(account);
-		return;
+		return NULL;
 	}
 	connection->server = server;
 	connection->account = account;
@@ -333,11 +391,12 @@ static void shim_server_add(struct shim_server *server, int consumed_fd) {
 			server->breach(connection, "quota: as many connections as the programs of one user may have (quota-connections)", server->userdata);
 		free(connection);
 		account_unref(account);
-		return;
+		return NULL;
 	}
 	connection->state = SHIM_NEW;
 	connection->poll.data = connection;
 	connection->fd = fd;
+	connection->foreign_fd = -1;
 	TAILQ_INIT(&connection->output);
 	size = sizeof(connection->pidfd);
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &connection->pidfd, &size) < 0)
@@ -347,9 +406,25 @@ static void shim_server_add(struct shim_server *server, int consumed_fd) {
 		account_discharge_connection(account);
 		account_unref(account);
 		free(connection);
+		return NULL;
+	}
+	return connection;
+}
+
+/* Consumes fd. A peer that is not served finds its connection closed. */
+static void shim_server_add(struct shim_server *server, int consumed_fd) {
+	const int size = SHIM_SEND_BUFFER;
+	struct shim_connection *connection;
+
+	/* a stranger does not say how much of ours lies unread in his socket */
+	if (setsockopt(consumed_fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)) < 0)
+		connection = NULL;
+	else
+		connection = shim_connection_new(server, consumed_fd);
+	if (!connection) {
+		closer_socket(server->closer, consumed_fd);
 		return;
 	}
-	fd = -1;
 	TAILQ_INSERT_TAIL(&server->list, connection, link);
 	server->n_connections++;
 	server->counters.connections++;
@@ -375,7 +450,7 @@ static void shim_server_on_poll(uv_poll_t *poll, int status, int events) {
 		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 			   errno == ENOBUFS) {
 			uv_poll_stop(&server->poll); /* else this would spin */
-			uv_timer_start(&server->pause, shim_server_resume, 100, 0);
+			uv_timer_start(&server->pause, shim_server_resume, SHIM_PAUSE_MS, 0);
 			return;
 		} else if (errno != EINTR && errno != ECONNABORTED) {
 			return;
@@ -430,7 +505,7 @@ int shim_server_new(struct shim_server **serverp, uv_loop_t *loop, int listen_fd
 	server->accounts = accounts;
 	server->handlers = handlers;
 	server->userdata = userdata;
-	server->poll.data = server->pause.data = server;
+	server->poll.data = server->pause.data = server->retry.data = server;
 	r = uv_poll_init(loop, &server->poll, listen_fd);
 	if (r < 0) {
 		fd_close(listen_fd);
@@ -438,7 +513,8 @@ int shim_server_new(struct shim_server **serverp, uv_loop_t *loop, int listen_fd
 		return r;
 	}
 	uv_timer_init(loop, &server->pause);
-	server->n_handles = 2;
+	uv_timer_init(loop, &server->retry);
+	server->n_handles = 3;
 	uv_poll_start(&server->poll, UV_READABLE, shim_server_on_poll);
 	*serverp = server;
 	return 0;
@@ -452,6 +528,7 @@ struct shim_server *shim_server_free(struct shim_server *server) {
 		shim_connection_close(TAILQ_FIRST(&server->list));
 	uv_close((uv_handle_t *)&server->poll, shim_server_closed);
 	uv_close((uv_handle_t *)&server->pause, shim_server_closed);
+	uv_close((uv_handle_t *)&server->retry, shim_server_closed);
 	return NULL;
 }
 
@@ -466,6 +543,10 @@ const struct shim_server_counters *shim_server_counters(const struct shim_server
 void shim_server_on_other(struct shim_server *server,
 			  void (*other)(const struct shim_connection *connection, const struct shim_greeting *greeting, void *userdata)) {
 	server->other = other;
+}
+
+void shim_server_close_with(struct shim_server *server, struct closer *closer) {
+	server->closer = closer;
 }
 
 void shim_server_on_breach(struct shim_server *server,

@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include "account.h"
+#include "closer.h"
 #include "shim-wire.h"
 
 #define SHIM_CONNECTIONS_MAX 4096
@@ -37,9 +38,11 @@ struct shim_connection {
 	/* private */
 	uv_poll_t poll;
 	int fd;
+	int foreign_fd; /* received with what ended the connection, or -1 */
 	int events;
 	struct shim_output_list output;
 	unsigned int n_output;
+	bool held; /* this user has too many descriptors in flight: output waits for a timer */
 };
 
 struct shim_server_handlers {
@@ -80,6 +83,9 @@ const struct shim_server_counters *shim_server_counters(const struct shim_server
 /* A peer has greeted in another version, and is let go. */
 void shim_server_on_other(struct shim_server *server,
 			  void (*other)(const struct shim_connection *connection, const struct shim_greeting *greeting, void *userdata));
+
+/* What closes sockets of peers and what they sent, borrowed; without one that is done on the loop. */
+void shim_server_close_with(struct shim_server *server, struct closer *closer);
 
 /* Lines for the log on peers that were thrown out, at most a few a second: the caller's, or NULL.
  */

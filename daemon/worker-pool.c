@@ -672,6 +672,12 @@ static void worker_assign(struct worker *worker, struct worker_task *task) {
 	worker->task = task;
 	worker->state = WORKER_BUSY;
 	if (sendmsg(worker->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)n) {
+		if (errno == ETOOMANYREFS) {
+			worker->task = NULL;
+			worker->state = WORKER_IDLE;
+			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL, "too many descriptors of the daemon's user are in flight");
+			return;
+		}
 		/* it died while it was idle: its exit status is on the way, another one can do this
 		 */
 		worker->task = NULL;

@@ -12,16 +12,20 @@
  * Bounds: input is one message, and while a call runs INPUT_AHEAD bytes; output is output_mark
  * bytes and one message. Both are charged to the uid of the client.
  *
+ * No message has descriptors, and who sends one is dropped; it is not even read (peek.h).
+ *
  * A client that shuts down its sending side only still gets its answers. One that closes the socket
  * is gone: its call is cancelled, unless it is a oneway call, for which nobody waits.
  */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "peek.h"
 #include "varlink-json.h"
 #include "varlink-server-private.h"
 
@@ -72,6 +76,20 @@ static void on_closed(uv_handle_t *handle) {
 	server_handle_closed(server);
 }
 
+/* Closes the socket; what lies unread in it is for who closes it. */
+static void close_pipe(struct varlink_connection *connection) {
+	const struct varlink_server *server = connection->server;
+	int fd = -1;
+
+	if (server->close_socket && uv_fileno((uv_handle_t *)&connection->pipe, &fd) == 0)
+		fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (fd >= 0)
+		shutdown(fd, SHUT_RDWR); /* the client sees it now */
+	uv_close((uv_handle_t *)&connection->pipe, on_closed);
+	if (fd >= 0)
+		server->close_socket(fd, server->userdata); /* the last one */
+}
+
 /*
  * Closes at once: what is not written is lost, a running call is cancelled. The memory goes later,
  * by the loop.
@@ -89,7 +107,7 @@ void connection_close(struct varlink_connection *connection) {
 	else
 		server->connections = connection->next;
 	server->n_connections--;
-	uv_close((uv_handle_t *)&connection->pipe, on_closed);
+	close_pipe(connection);
 	if (connection->call)
 		call_cancel(connection->call);
 }
@@ -205,15 +223,22 @@ static void input_consume(struct varlink_connection *connection, size_t n) {
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
 	struct varlink_connection *connection = handle->data;
+	char *begin;
+	ssize_t r;
 	size_t n;
+	int fd;
 
-	if (!input_reserve(connection)) {
-		*buffer = uv_buf_init(NULL, 0); /* comes back as UV_ENOBUFS */
+	*buffer = uv_buf_init(NULL, 0); /* comes back as UV_ENOBUFS */
+	if (!input_reserve(connection))
 		return;
-	}
+	begin = connection->input + connection->input_end;
 	n = connection->n_input_max - connection->input_end;
-	*buffer = uv_buf_init(connection->input + connection->input_end,
-			      n < INPUT_CHUNK ? n : INPUT_CHUNK);
+	r = uv_fileno(handle, &fd);
+	if (r == 0)
+		r = peek_input(fd, begin, n < INPUT_CHUNK ? n : INPUT_CHUNK);
+	connection->nothing = r == -EAGAIN || r == -EINTR;
+	if (r >= 0)
+		*buffer = uv_buf_init(begin, r ?: 1); /* libuv reads what was seen, or the end */
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buffer) {
@@ -225,6 +250,8 @@ static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buffer)
 		uv_read_stop(stream);
 		connection->reading = false;
 		connection->read_ended = true;
+	} else if (n_read == UV_ENOBUFS && connection->nothing) {
+		return;
 	} else if (n_read < 0) {
 		connection_close(connection);
 		return;
@@ -450,7 +477,7 @@ void connection_accept(struct varlink_listener *listener) {
 	if (r) {
 		server->counters.refused += r == -EDQUOT;
 		connection->state = CONNECTION_CLOSED;
-		uv_close((uv_handle_t *)&connection->pipe, on_closed);
+		close_pipe(connection);
 		return;
 	}
 	connection->next = server->connections;

@@ -55,6 +55,8 @@ struct varlink_server {
 	struct varlink_connection *connections;
 	char *vendor, *product, *version, *url, *limit_error;
 	unsigned int connections_max, connections_per_uid_max, stall_ms;
+	void (*close_socket)(int consumed_fd, void *userdata);
+	void *userdata;
 	size_t message_max, output_mark, bytes_per_uid_max;
 	struct varlink_server_counters counters;
 	struct varlink_error_count {
@@ -73,6 +75,7 @@ struct varlink_connection {
 	bool processing; /* connection_process() is on the stack */
 	bool reading;
 	bool read_ended;           /* the client shut its side down */
+	bool nothing;              /* when libuv last wanted to read */
 	struct varlink_call *call; /* in RUNNING */
 
 	char *input;

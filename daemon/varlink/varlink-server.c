@@ -197,6 +197,8 @@ int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop,
 	server->output_mark = options->output_mark ?: 256 * 1024;
 	server->bytes_per_uid_max = options->bytes_per_uid_max ?: 256 * 1024 * 1024;
 	server->stall_ms = options->stall_ms ?: 10000;
+	server->close_socket = options->close_socket;
+	server->userdata = options->userdata;
 	if (!server->vendor || !server->product || !server->version || !server->url)
 		r = -ENOMEM;
 	else

@@ -62,6 +62,10 @@ struct varlink_server_options {
 			       wait; 0: 256 KiB */
 	size_t bytes_per_uid_max; /* in both directions, of all connections of a uid; 0: 256 MiB */
 	unsigned int stall_ms;    /* a client that has not read for so long is dropped; 0: 10 s */
+	/* takes a socket that is to be closed, in which a client may have left descriptors: to let go of them may take as long as he wants.
+	 * NULL: they are closed on the loop */
+	void (*close_socket)(int consumed_fd, void *userdata);
+	void *userdata;
 };
 
 /*

@@ -262,7 +262,7 @@ def test_many_processes():
                 os.close(fd)
             shim.close()
             counts.append(descriptors(daemon))
-        check(counts[-1] <= counts[11], counts)
+        check(counts[-1] <= counts[11] + 2, counts) # a socket or two may not be closed yet
         found = [m for m in daemon.json("map", "list")["maps"] if m["kind"] == "ring"]
         check(all(m["bytes"] <= 80 << 20 for m in found), found)
         for m in found:

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * One thread closes sockets, one after the other. What lies unread in them was never ours, so all that can make it wait is a lingering socket,
+ * and that wait ends with a signal: a timer sends the thread one each millisecond.
+ * A descriptor that we have received has a thread to itself, as a file system that does not answer holds it for good. There are
+ * FOREIGN_THREADS_MAX of these at most; other descriptors wait for one of them.
+ *
+ * Threads are detached, because nobody can wait for one that hangs. What they share with the loop goes with the last of them.
+ */
+
+#include "closer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "memfd.h"
+
+#define FOREIGN_THREADS_MAX 64
+#define STACK_SIZE ((size_t)64 * 1024)
+#define NUDGE SIGURG /* nothing else uses it, and by default it does nothing */
+
+struct closing {
+	TAILQ_ENTRY(closing) link;
+	struct shared *shared;
+	int fd;
+	bool over;      /* the thread has come back; this and the next under the mutex */
+	bool abandoned; /* the thread is to free it */
+	void (*done)(void *userdata);
+	void *userdata;
+};
+
+TAILQ_HEAD(closing_list, closing);
+
+/* What the threads use. */
+struct shared {
+	pthread_mutex_t mutex;
+	pthread_cond_t more;
+	struct closing_list sockets;
+	unsigned int n_refs; /* threads, and the closer */
+	bool ends;
+	uv_async_t *async; /* NULL at the end */
+};
+
+struct closer {
+	struct shared *shared;
+	uv_async_t async;
+	struct closing_list waiting, running; /* foreign ones: for a thread, and that have one */
+	unsigned int n_waiting, n_running;
+};
+
+static void on_nudge(int number) {
+}
+
+/* The mutex is held, and let go. */
+static void shared_unref(struct shared *shared) {
+	const bool last = --shared->n_refs == 0;
+
+	pthread_mutex_unlock(&shared->mutex);
+	if (!last)
+		return;
+	pthread_cond_destroy(&shared->more);
+	pthread_mutex_destroy(&shared->mutex);
+	free(shared);
+}
+
+/* close(2) with signals for this thread meanwhile. */
+static void close_nudged(int fd) {
+	const struct itimerspec period = { .it_interval = { .tv_nsec = 1000000 }, .it_value = { .tv_nsec = 1000000 } };
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = NUDGE };
+	timer_t timer;
+	bool has_timer;
+
+	event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
+	has_timer = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_settime(timer, 0, &period, NULL) == 0;
+	fd_close(fd);
+	if (has_timer)
+		timer_delete(timer);
+}
+
+static void *close_sockets(void *userdata) {
+	struct shared *shared = userdata;
+	struct closing *closing;
+
+	pthread_mutex_lock(&shared->mutex);
+	for (;;) {
+		while (!shared->ends && TAILQ_EMPTY(&shared->sockets))
+			pthread_cond_wait(&shared->more, &shared->mutex);
+		closing = TAILQ_FIRST(&shared->sockets);
+		if (!closing)
+			break;
+		TAILQ_REMOVE(&shared->sockets, closing, link);
+		pthread_mutex_unlock(&shared->mutex);
+		close_nudged(closing->fd);
+		free(closing);
+		pthread_mutex_lock(&shared->mutex);
+	}
+	shared_unref(shared);
+	return NULL;
+}
+
+static void *close_foreign(void *userdata) {
+	struct closing *closing = userdata;
+	struct shared *shared = closing->shared;
+
+	close_nudged(closing->fd);
+	pthread_mutex_lock(&shared->mutex);
+	closing->over = true;
+	if (closing->abandoned)
+		free(closing);
+	else
+		uv_async_send(shared->async);
+	shared_unref(shared);
+	return NULL;
+}
+
+/* A detached thread that handles no signal but the one. 0 or -errno. */
+static int start_thread(void *(*run)(void *userdata), void *userdata) {
+	pthread_attr_t attributes;
+	sigset_t others, before;
+	pthread_t thread;
+	int r;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, STACK_SIZE);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	sigfillset(&others);
+	sigdelset(&others, NUDGE);
+	pthread_sigmask(SIG_SETMASK, &others, &before);
+	r = -pthread_create(&thread, &attributes, run, userdata);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+	return r;
+}
+
+/* Starts threads for those that wait, as far as there may be more. */
+static void closer_start(struct closer *closer) {
+	struct shared *shared = closer->shared;
+	struct closing *closing;
+
+	while (closer->n_running < FOREIGN_THREADS_MAX && (closing = TAILQ_FIRST(&closer->waiting))) {
+		pthread_mutex_lock(&shared->mutex);
+		shared->n_refs++;
+		pthread_mutex_unlock(&shared->mutex);
+		if (start_thread(close_foreign, closing) < 0) {
+			pthread_mutex_lock(&shared->mutex);
+			shared_unref(shared);
+			return; /* with the next one, or when one is over */
+		}
+		TAILQ_REMOVE(&closer->waiting, closing, link);
+		closer->n_waiting--;
+		TAILQ_INSERT_TAIL(&closer->running, closing, link);
+		closer->n_running++;
+	}
+}
+
+static void closer_on_over(uv_async_t *async) {
+	struct closer *closer = async->data;
+	struct closing *closing, *next;
+	bool over;
+
+	for (closing = TAILQ_FIRST(&closer->running); closing; closing = next) {
+		next = TAILQ_NEXT(closing, link);
+		pthread_mutex_lock(&closer->shared->mutex);
+		over = closing->over;
+		pthread_mutex_unlock(&closer->shared->mutex);
+		if (!over)
+			continue;
+		TAILQ_REMOVE(&closer->running, closing, link);
+		closer->n_running--;
+		closing->done(closing->userdata);
+		free(closing);
+	}
+	closer_start(closer);
+}
+
+int closer_new(struct closer **closerp, uv_loop_t *loop) {
+	const struct sigaction action = { .sa_handler = on_nudge };
+	struct closer *closer = calloc(1, sizeof(*closer));
+	struct shared *shared = calloc(1, sizeof(*shared));
+	int r = closer && shared ? 0 : -ENOMEM;
+
+	if (r == 0)
+		r = uv_async_init(loop, &closer->async, closer_on_over);
+	if (r < 0) {
+		free(closer);
+		free(shared);
+		return r;
+	}
+	sigaction(NUDGE, &action, NULL);
+	pthread_mutex_init(&shared->mutex, NULL);
+	pthread_cond_init(&shared->more, NULL);
+	TAILQ_INIT(&shared->sockets);
+	TAILQ_INIT(&closer->waiting);
+	TAILQ_INIT(&closer->running);
+	shared->n_refs = 2;
+	shared->async = &closer->async;
+	closer->async.data = closer;
+	closer->shared = shared;
+	r = start_thread(close_sockets, shared);
+	if (r < 0) {
+		shared->n_refs--;
+		closer_free(closer);
+		return r;
+	}
+	*closerp = closer;
+	return 0;
+}
+
+static void closer_on_closed(uv_handle_t *handle) {
+	free(handle->data);
+}
+
+/* Nobody waits for these any more. */
+static void closer_abandon(struct closing_list *list, bool have_threads) {
+	struct closing *closing;
+
+	while ((closing = TAILQ_FIRST(list))) {
+		TAILQ_REMOVE(list, closing, link);
+		closing->done(closing->userdata);
+		if (have_threads && !closing->over)
+			closing->abandoned = true;
+		else
+			free(closing);
+	}
+}
+
+struct closer *closer_free(struct closer *closer) {
+	struct shared *shared;
+
+	if (!closer)
+		return NULL;
+	shared = closer->shared;
+	pthread_mutex_lock(&shared->mutex);
+	shared->ends = true;
+	shared->async = NULL;
+	pthread_cond_signal(&shared->more);
+	closer_abandon(&closer->waiting, false);
+	closer_abandon(&closer->running, true);
+	shared_unref(shared);
+	uv_close((uv_handle_t *)&closer->async, closer_on_closed);
+	return NULL;
+}
+
+/* A new entry, or NULL: it is closed here, as there is nothing better. */
+static struct closing *closing_new(struct closer *closer, int fd) {
+	struct closing *closing = closer ? calloc(1, sizeof(*closing)) : NULL;
+
+	if (!closing) {
+		fd_close(fd);
+		return NULL;
+	}
+	closing->fd = fd;
+	closing->shared = closer->shared;
+	return closing;
+}
+
+void closer_socket(struct closer *closer, int consumed_fd) {
+	struct closing *closing = closing_new(closer, consumed_fd);
+
+	if (!closing)
+		return;
+	pthread_mutex_lock(&closer->shared->mutex);
+	TAILQ_INSERT_TAIL(&closer->shared->sockets, closing, link);
+	pthread_cond_signal(&closer->shared->more);
+	pthread_mutex_unlock(&closer->shared->mutex);
+}
+
+void closer_foreign(struct closer *closer, int consumed_fd, void (*done)(void *userdata), void *userdata) {
+	struct closing *closing = closing_new(closer, consumed_fd);
+
+	if (!closing) {
+		done(userdata);
+		return;
+	}
+	closing->done = done;
+	closing->userdata = userdata;
+	TAILQ_INSERT_TAIL(&closer->waiting, closing, link);
+	closer->n_waiting++;
+	closer_start(closer);
+}
+
+unsigned int closer_waiting(const struct closer *closer) {
+	return closer ? closer->n_waiting + closer->n_running : 0;
+}
