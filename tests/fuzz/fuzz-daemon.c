@@ -121,6 +121,8 @@ static void say_shim(int fd, unsigned int how, const uint8_t *data, size_t size)
 	size--;
 	message.header = (struct wire_header){ WIRE_MAGIC, WIRE_VERSION, type, (uint32_t)wire_size(type), ++peer.sequence };
 	memcpy(&message.header + 1, data, size < n_body ? size : n_body);
+	if (type == WIRE_HELLO && how == 6)
+		message.header.version--; /* before an upgrade */
 	if (type == WIRE_SYNCED)
 		message.header.sequence = world.daemon->last_sequence;
 	n_fds = size > n_body ? give(how, &message, data + n_body, size - n_body, fds) : give(how, &message, data, 0, fds);

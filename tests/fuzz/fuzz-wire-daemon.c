@@ -79,6 +79,17 @@ static void use(enum shim_state state, const union wire_message *message, size_t
 	}
 }
 
+/* Of another version: it is logged. */
+static void check_greeting(const struct shim_greeting *greeting) {
+	const size_t n = strnlen(greeting->shim_version, sizeof(greeting->shim_version));
+
+	if (greeting->version == WIRE_VERSION || !n || n == sizeof(greeting->shim_version))
+		abort();
+	for (size_t i = 0; i < n; i++)
+		if (greeting->shim_version[i] <= ' ' || greeting->shim_version[i] > '~')
+			abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	enum shim_state state = SHIM_NEW;
 	struct shim_greeting greeting;
@@ -103,6 +114,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 		if (state == SHIM_NEW && shim_wire_other(&message, received, n_fds, &greeting)) {
 			if (strlen(greeting.shim_version) >= sizeof(greeting.shim_version) || greeting.version == WIRE_VERSION)
 				abort();
+			break;
+		}
+		if (state == SHIM_NEW && shim_wire_other(&message, received, n_fds, &greeting)) {
+			check_greeting(&greeting);
 			break;
 		}
 		if (shim_wire_check(state, &message, received, n_fds))
