@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlsym: asks shim_dlsym(handle, name, return address). That answers with what to return, or with -1: then this *jumps* to the real dlsym
+ * dlsym: asks shim_dlsym(handle, name, return address). That answers with what to return, or with -1 (DLSYM_JUMP): then this *jumps* to the real dlsym
  * with the registers and the return address that the caller left, because RTLD_NEXT and RTLD_DEFAULT depend on who calls.
  */
 #if defined(__x86_64__)

@@ -26,7 +26,7 @@ __attribute__((noinline, cold)) void entry_find_real(void **real, const char *na
 {
 	int saved = errno;
 
-	*real = symbols_next(name);
+	__atomic_store_n(real, symbols_next(name), __ATOMIC_RELEASE);
 	errno = saved;
 }
 

@@ -12,12 +12,12 @@ void entry_find_real(void **real, const char *name);
 
 /*
  * Declares shim_NAME, which the trampoline of the function calls, and real_NAME, a function pointer
- * that is found when it is first used, for programs that link libcuda.so.1. If there is no such
- * function the wrapper answers CUDA_ERROR_NOT_FOUND.
+ * that is found when it is first used, by several threads perhaps, which find the same, for programs
+ * that link libcuda.so.1. If there is no such function the wrapper answers CUDA_ERROR_NOT_FOUND.
  */
 #define WRAP(name, ...)                                                    \
 	static driver_result shim_##name(__VA_ARGS__);                     \
-	static driver_result (*real_##name)(__VA_ARGS__);                  \
+	static driver_result (*_Atomic real_##name)(__VA_ARGS__);          \
 	static inline __attribute__((always_inline)) int have_##name(void) \
 	{                                                                  \
 		if (__builtin_expect(!real_##name, 0))                     \

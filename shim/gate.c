@@ -2,6 +2,7 @@
 
 #include "gate.h"
 
+#include <errno.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -40,6 +41,7 @@ void gate_start(void)
 
 struct gate_thread *gate_register(void)
 {
+	int saved = errno;
 	struct gate_thread *thread = __atomic_load_n(&threads, __ATOMIC_ACQUIRE);
 	bool unused = false;
 
@@ -59,14 +61,17 @@ struct gate_thread *gate_register(void)
 	gate_mine = thread;
 	if (has_key)
 		pthread_setspecific(key, thread);
+	errno = saved;
 	return thread;
 }
 
 static void pause_shortly(void)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_NS };
+	int saved = errno;
 
 	nanosleep(&pause, NULL);
+	errno = saved;
 }
 
 void gate_wait(struct gate_thread *thread)

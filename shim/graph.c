@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cancel.h"
 #include "patching.h"
 
 #define BUCKETS 1024
@@ -255,32 +256,39 @@ static struct graph_record *take_record(driver_handle exec)
 
 /* ---- calls of the application -------------------------------------------------------- */
 
-/* Calls of ours disturb no capture. */
-static int enter(const struct driver *driver)
-{
-	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+/* What leave() puts back. */
+struct entered {
+	int mode, cancel;
+};
 
-	driver->exchange_capture_mode(&mode);
+/* Calls of ours disturb no capture. */
+static struct entered enter(const struct driver *driver)
+{
+	struct entered entered = { DRIVER_CAPTURE_MODE_RELAXED, cancel_forbid() };
+
+	driver->exchange_capture_mode(&entered.mode);
 	pthread_mutex_lock(&lock);
-	return mode;
+	return entered;
 }
 
-static void leave(const struct driver *driver, int mode)
+static void leave(const struct driver *driver, struct entered entered)
 {
 	pthread_mutex_unlock(&lock);
-	driver->exchange_capture_mode(&mode);
+	driver->exchange_capture_mode(&entered.mode);
+	cancel_allow(entered.cancel);
 }
 
 void graph_added(driver_handle exec, driver_handle graph, unsigned long long flags, uint64_t before)
 {
 	const struct driver *driver = driver_own();
-	int saved = errno, mode;
+	struct entered entered;
+	int saved = errno;
 	struct graph_record *record;
 	enum contents contents;
 
 	if (!can_clone(driver))
 		return;
-	mode = enter(driver);
+	entered = enter(driver);
 	contents = flags & FLAG_DEVICE_LAUNCH ? CONTENTS_OTHER : look(driver, graph, 0);
 	record = contents != CONTENTS_NONE ? take_record(exec) : NULL;
 	if (record) {
@@ -297,7 +305,7 @@ void graph_added(driver_handle exec, driver_handle graph, unsigned long long fla
 		}
 		__atomic_store_n(&record->exec, exec, __ATOMIC_RELEASE);
 	}
-	leave(driver, mode);
+	leave(driver, entered);
 	errno = saved;
 }
 
@@ -305,18 +313,19 @@ void graph_removed(driver_handle exec)
 {
 	const struct driver *driver = driver_own();
 	struct graph_record *record = find(exec);
-	int saved = errno, mode;
+	struct entered entered;
+	int saved = errno;
 	bool held;
 
 	if (!record)
 		return;
-	mode = enter(driver);
+	entered = enter(driver);
 	held = record->fixed && record->code;
 	drop_own(record);
 	drop_clone(record);
 	record->fixed = false;
 	__atomic_store_n(&record->exec, NULL, __ATOMIC_RELEASE);
-	leave(driver, mode);
+	leave(driver, entered);
 	if (held) /* perhaps what could not be changed can be now */
 		__atomic_store_n(&patch_again, true, __ATOMIC_RELEASE);
 	errno = saved;
@@ -353,7 +362,8 @@ static __attribute__((noinline)) driver_result find_slowly(struct graph_record *
 							   driver_handle *exec)
 {
 	const struct driver *driver = driver_own();
-	int saved = errno, mode = enter(driver);
+	int saved = errno;
+	struct entered entered = enter(driver);
 	driver_result result = 0;
 
 	if (record->own_patches != graph_patches() && record->failed != graph_patches())
@@ -362,7 +372,7 @@ static __attribute__((noinline)) driver_result find_slowly(struct graph_record *
 		*exec = record->own;
 	else if (record->code) /* its own code is not there any more */
 		result = record->failure;
-	leave(driver, mode);
+	leave(driver, entered);
 	errno = saved;
 	return result;
 }
@@ -387,14 +397,15 @@ void graph_updated(driver_handle exec, driver_handle graph)
 {
 	const struct driver *driver = driver_own();
 	struct graph_record *record = find(exec);
-	int saved = errno, mode;
+	struct entered entered;
+	int saved = errno;
 	driver_handle clone = NULL;
 	bool follows;
 	uint64_t info[4]; /* why not; larger than the driver's */
 
 	if (!record)
 		return;
-	mode = enter(driver);
+	entered = enter(driver);
 	take_code(record);
 	follows = record->own && record->own_patches == graph_patches() && driver->graph_update &&
 		  !record->disabled_count && driver->graph_update(record->own, graph, info) == 0;
@@ -408,7 +419,7 @@ void graph_updated(driver_handle exec, driver_handle graph)
 		drop_clone(record);
 		record->clone = clone;
 	}
-	leave(driver, mode);
+	leave(driver, entered);
 	errno = saved;
 }
 
@@ -417,12 +428,13 @@ driver_handle graph_node_begin(driver_handle exec, driver_handle node, driver_ha
 	const struct driver *driver = driver_own();
 	struct graph_record *record = find(exec);
 	driver_handle cloned = NULL;
-	int saved = errno, mode;
+	struct entered entered;
+	int saved = errno;
 
 	*own = NULL;
 	if (!record)
 		return NULL;
-	mode = enter(driver);
+	entered = enter(driver);
 	take_code(record);
 	if (!record->fixed && (!node || !driver->graph_find_in_clone ||
 			       driver->graph_find_in_clone(&cloned, node, record->clone) != 0)) {
@@ -433,7 +445,7 @@ driver_handle graph_node_begin(driver_handle exec, driver_handle node, driver_ha
 		*own = record->own;
 	else
 		put_aside(record);
-	leave(driver, mode);
+	leave(driver, entered);
 	errno = saved;
 	return cloned;
 }
@@ -441,14 +453,15 @@ driver_handle graph_node_begin(driver_handle exec, driver_handle node, driver_ha
 void graph_node_end(driver_handle exec, bool node_done, bool own_done)
 {
 	const struct driver *driver = driver_own();
-	int saved = errno, mode = enter(driver);
+	int saved = errno;
+	struct entered entered = enter(driver);
 	struct graph_record *record = find(exec);
 
 	if (!node_done)
 		fix(record);
 	else if (!own_done)
 		put_aside(record);
-	leave(driver, mode);
+	leave(driver, entered);
 	errno = saved;
 }
 

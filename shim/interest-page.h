@@ -63,6 +63,20 @@ struct interest_watch {
 
 extern struct interest_watch trace_watch[2] __attribute__((visibility("hidden")));
 
+/* What a page says now, and whether that was looked at. Any thread may ask. */
+static inline uint64_t interest_trace_generation(unsigned which)
+{
+	const uint64_t *now = __atomic_load_n(&trace_watch[which].generation, __ATOMIC_ACQUIRE);
+
+	return __atomic_load_n(now, __ATOMIC_RELAXED);
+}
+
+static inline bool interest_trace_is_seen(unsigned which)
+{
+	return interest_trace_generation(which) ==
+	       __atomic_load_n(&trace_watch[which].seen, __ATOMIC_RELAXED);
+}
+
 /*
  * Does a page say, since it was last asked, that this process may be traced? After this trace_watch
  * is as seen. Not thread-safe.

@@ -33,6 +33,7 @@
 
 #include "arm.h"
 #include "bare.h"
+#include "cancel.h"
 #include "image.h"
 #include "interest-page.h"
 #include "mirror.h"
@@ -61,12 +62,24 @@ static uint32_t wait_ms; /* the deadline of the last daemon; read without the lo
 static bool asking; /* who holds the lock waits for the daemon; read without it */
 
 static __thread bool inside; /* this thread holds one of the locks, or is about to */
+static __thread int cancel_before; /* it: cancel.h */
 static __thread const struct load *being_loaded;
 
-static void at_fork(void)
+static void before_fork(void)
+{
+	if (__atomic_load_n(&owner, __ATOMIC_RELAXED) == getpid())
+		mirror_forking();
+}
+
+static void in_child(void)
 {
 	client_close(&client); /* or the daemon would not notice the end of the parent */
-	mirror_forked();
+	mirror_forked(true);
+}
+
+static void in_parent(void)
+{
+	mirror_forked(false);
 }
 
 /* Is this the process whose memory this is? The first that asks makes it its own. */
@@ -79,7 +92,7 @@ bool load_is_owner(void)
 	if (!__atomic_compare_exchange_n(&owner, &none, self, false, __ATOMIC_RELAXED,
 					 __ATOMIC_RELAXED))
 		return false;
-	pthread_atfork(NULL, NULL, at_fork);
+	pthread_atfork(before_fork, in_parent, in_child);
 	return true;
 }
 
@@ -93,24 +106,33 @@ static bool wait_for(pthread_mutex_t *mutex, uint64_t until_ms)
 
 static bool enter(pthread_mutex_t *mutex, uint64_t until_ms)
 {
-	if (inside || mirror_is_mine() || !load_is_owner())
+	int before;
+
+	if (inside || mirror_is_mine())
 		return false;
 	inside = true;
-	if (wait_for(mutex, until_ms))
+	before = cancel_forbid();
+	if (wait_for(mutex, until_ms)) {
+		cancel_before = before;
 		return true;
+	}
+	cancel_allow(before);
 	inside = false;
 	return false;
 }
 
 static void leave(pthread_mutex_t *mutex)
 {
+	int before = cancel_before;
+
 	pthread_mutex_unlock(mutex);
 	inside = false;
+	cancel_allow(before);
 }
 
 bool load_lock_twice(uint64_t until_ms, uint64_t daemon_until_ms)
 {
-	if (!enter(&lock, until_ms))
+	if (!load_is_owner() || !enter(&lock, until_ms))
 		return false;
 	operation_until_ms = daemon_until_ms;
 	return true;
@@ -164,6 +186,17 @@ const char *load_folder(void)
 	return interest.folder;
 }
 
+uint32_t load_driver_version(void)
+{
+	static int known;
+	int version = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+	if (!version && driver_own()->driver_get_version(&version) != 0)
+		version = 0;
+	__atomic_store_n(&known, version, __ATOMIC_RELAXED);
+	return (uint32_t)version;
+}
+
 uint32_t load_deadline_ms(void)
 {
 	return __atomic_load_n(&wait_ms, __ATOMIC_RELAXED);
@@ -213,13 +246,7 @@ bool load_allowed(void)
 /* Whoever owns the process: a child may look at the pages, though its parent has loaded modules. */
 bool load_lock_pages(void)
 {
-	if (inside || mirror_is_mine())
-		return false;
-	inside = true;
-	if (wait_for(&page_lock, client_now_ms() + PAGE_WAIT_MS))
-		return true;
-	inside = false;
-	return false;
+	return enter(&page_lock, client_now_ms() + PAGE_WAIT_MS);
 }
 
 void load_forked_pages(void)
@@ -277,7 +304,6 @@ static bool connected(const struct interest *found, uint64_t deadline_ms)
 {
 	bool same = same_daemon(found, &interest);
 	const struct wire_welcome before = welcome;
-	int version = 0;
 
 	interest = *found;
 	__atomic_store_n(&wait_ms, found->deadline_ms, __ATOMIC_RELAXED);
@@ -285,9 +311,7 @@ static bool connected(const struct interest *found, uint64_t deadline_ms)
 		return true;
 	client_close(&client);
 	reached = false;
-	if (driver_own()->driver_get_version(&version) != 0)
-		version = 0;
-	if (!client_open(&client, found->folder, WIRE_ROLE_LOADER, (uint32_t)version, deadline_ms,
+	if (!client_open(&client, found->folder, WIRE_ROLE_LOADER, load_driver_version(), deadline_ms,
 			 &welcome))
 		return false;
 	if (sass_why_not())

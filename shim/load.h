@@ -116,6 +116,8 @@ struct client *load_client(uint64_t *deadline_ms);
 /* The daemon that the loads came from, and how long it may be waited for. */
 const char *load_folder(void);
 uint32_t load_deadline_ms(void);
+/* Of the driver; it is asked once. Any thread may ask. */
+uint32_t load_driver_version(void);
 /* What programs may know about this process, as the daemon sees it. */
 void load_process(int device, struct gpuprobe_process *process);
 /* Tells the daemon a reason, for `gpuprobectl why`. */

@@ -28,12 +28,14 @@
 
 #include "arm.h"
 #include "bare.h"
+#include "cancel.h"
 #include "client.h"
 #include "helper-thread.h"
 #include "instance.h"
 #include "interest-page.h"
 #include "load.h"
 
+#define FORK_WAIT_MS 100
 #define CONNECT_TRIES 4
 #define CONNECT_MAX_MS 300
 #define AWAIT_FIRST_MS 20
@@ -53,7 +55,7 @@ static struct {
 	bool finished; /* all is copied for the last time: the thread's own */
 	uint64_t epoch; /* of the daemon that it is to connect to, */
 	uint64_t connected_epoch; /* and that it is connected with: the thread's own */
-	pid_t owner;
+	pid_t owner; /* this and the deadline: who exits reads them without the lock */
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
 	struct client client;
@@ -62,11 +64,14 @@ static struct {
 	     .client = CLIENT_NONE };
 
 static __thread bool mine; /* this thread holds the lock, or is about to */
+static __thread int cancel_before; /* it: cancel.h */
 static __thread bool copies; /* it is the thread */
+static __thread bool forking; /* this thread holds the lock till it has forked */
 
 void mirror_lock(void)
 {
 	mine = true;
+	cancel_before = cancel_forbid();
 	pthread_mutex_lock(&lock);
 }
 
@@ -76,16 +81,21 @@ bool mirror_lock_until(uint64_t until_ms)
 				  .tv_nsec = (long)(until_ms % 1000) * 1000000 };
 
 	mine = true;
+	cancel_before = cancel_forbid();
 	if (pthread_mutex_clocklock(&lock, CLOCK_MONOTONIC, &until) == 0)
 		return true;
 	mine = false;
+	cancel_allow(cancel_before);
 	return false;
 }
 
 void mirror_unlock(void)
 {
+	int before = cancel_before;
+
 	pthread_mutex_unlock(&lock);
 	mine = false;
+	cancel_allow(before);
 }
 
 bool mirror_is_mine(void)
@@ -422,10 +432,8 @@ static enum outcome connect_and_run(uint32_t *period_ms)
 	struct client opened = CLIENT_NONE;
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
-	int version = 0;
 	bool open;
 
-	driver_own()->driver_get_version(&version);
 	pthread_mutex_lock(&thread.lock);
 	thread.wanted = false;
 	strcpy(folder, thread.folder);
@@ -433,7 +441,7 @@ static enum outcome connect_and_run(uint32_t *period_ms)
 	deadline_ms = thread.deadline_ms;
 	pthread_mutex_unlock(&thread.lock);
 	/* who exits waits for it: a daemon that has gone meanwhile does not answer */
-	open = client_open(&opened, folder, WIRE_ROLE_MIRROR, (uint32_t)version,
+	open = client_open(&opened, folder, WIRE_ROLE_MIRROR, load_driver_version(),
 			   client_now_ms() + (deadline_ms < CONNECT_MAX_MS ? deadline_ms : CONNECT_MAX_MS),
 			   &welcome);
 	if (open && !load_is_welcome(&welcome)) { /* it came meanwhile: it has to be told what we have first */
@@ -557,7 +565,9 @@ static void *mirror_thread(void *unused)
 
 	copies = true;
 	prctl(PR_SET_NAME, "gpuprobe");
+	mirror_lock(); /* as whenever this thread calls the driver: mirror_forking() */
 	driver_own()->exchange_capture_mode(&mode);
+	mirror_unlock();
 	do {
 		enum outcome outcome = connect_and_run(&period_ms);
 
@@ -586,11 +596,12 @@ static void *mirror_thread(void *unused)
  */
 static void at_exit(void)
 {
-	uint64_t until_ms = client_now_ms() + thread.deadline_ms;
+	uint64_t until_ms =
+		client_now_ms() + __atomic_load_n(&thread.deadline_ms, __ATOMIC_RELAXED);
 	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000),
 				  .tv_nsec = (long)(until_ms % 1000) * 1000000 };
 
-	if (thread.owner != getpid() || mine ||
+	if (__atomic_load_n(&thread.owner, __ATOMIC_RELAXED) != getpid() || mine ||
 	    pthread_mutex_clocklock(&thread.lock, CLOCK_MONOTONIC, &until) != 0)
 		return;
 	thread.stopping = true;
@@ -613,9 +624,18 @@ bool mirror_is_connected(void)
 	return connected;
 }
 
-void mirror_forked(void)
+void mirror_forking(void)
 {
-	client_close(&thread.client);
+	forking = !mine && mirror_lock_until(client_now_ms() + FORK_WAIT_MS);
+}
+
+void mirror_forked(bool in_child)
+{
+	if (forking)
+		mirror_unlock();
+	forking = false;
+	if (in_child)
+		client_close(&thread.client);
 }
 
 void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)
@@ -623,9 +643,9 @@ void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)
 	pthread_mutex_lock(&thread.lock);
 	if (!thread.stopping && (!thread.running || epoch != thread.epoch)) {
 		strcpy(thread.folder, folder);
-		thread.deadline_ms = deadline_ms;
+		__atomic_store_n(&thread.deadline_ms, deadline_ms, __ATOMIC_RELAXED);
 		thread.epoch = epoch;
-		thread.owner = getpid();
+		__atomic_store_n(&thread.owner, getpid(), __ATOMIC_RELAXED);
 		thread.wanted = true;
 		if (!thread.registered)
 			thread.registered = atexit(at_exit) == 0;

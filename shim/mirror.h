@@ -91,5 +91,9 @@ bool mirror_keep_instances(struct client *client, uint64_t deadline_ms);
 /* The instances so far are of a daemon that is gone. Takes the lock of the instances. */
 void mirror_forget_daemon(void);
 
-/* In a forked child: closes the connection's descriptor. */
-void mirror_forked(void);
+/*
+ * Around a fork: the thread is not in the driver meanwhile, or the child would find a lock of the driver's held for good. It is waited for a moment only.
+ * In the child the connection's descriptor is closed.
+ */
+void mirror_forking(void);
+void mirror_forked(bool in_child);

@@ -44,7 +44,7 @@
 uint64_t patch_seen[2];
 bool patch_again;
 
-static const struct sass_engine *engine; /* NULL: it is not in this process */
+static const struct sass_engine *_Atomic engine; /* NULL: it is not in this process */
 static bool meant; /* at the last look */
 static bool all_left; /* with the loader's lock: not all could be asked about at the last look */
 static uint64_t retry_ms; /* after a failure: not before */
@@ -333,7 +333,7 @@ void patch_start(void)
 
 	started = sass_start(&events);
 	if (started) {
-		__atomic_store_n(&engine, started, __ATOMIC_RELEASE);
+		engine = started;
 		gate_start();
 		__atomic_or_fetch(&arm_load_count, ARM_ENGINE, __ATOMIC_RELEASE);
 	}

@@ -45,7 +45,8 @@ bool sass_claims_process(void)
 {
 	char sanitizer[INTEREST_SANITIZER_MAX];
 
-	return started || (!tried && is_wanted(sanitizer));
+	return __atomic_load_n(&started, __ATOMIC_RELAXED) ||
+	       (!__atomic_load_n(&tried, __ATOMIC_RELAXED) && is_wanted(sanitizer));
 }
 
 const struct sass_engine *sass_start(const struct sass_events *events)
@@ -61,15 +62,15 @@ const struct sass_engine *sass_start(const struct sass_events *events)
 	if (!reason)
 		reason = engine->start(sanitizer, events);
 	if (!reason) {
-		started = true;
+		__atomic_store_n(&started, true, __ATOMIC_RELAXED);
 		return engine;
 	}
 	strncpy(line, reason, sizeof(line) - 1); /* it may be of this thread alone */
-	why_not = line;
+	__atomic_store_n(&why_not, line, __ATOMIC_RELEASE);
 	return NULL;
 }
 
 const char *sass_why_not(void)
 {
-	return why_not;
+	return __atomic_load_n(&why_not, __ATOMIC_ACQUIRE);
 }

@@ -24,50 +24,28 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "dlsym.h"
 #include "driver.h"
 #include "trampoline.h"
 
-#define JUMP ((void *)-1)
 #define NAME_MAX_LENGTH 64
 #define CUDA_12 12000
 
-void *shim_dlsym(void *handle, const char *name, const void *caller);
-
-/* Read by dlsym.S after shim_dlsym has returned JUMP. */
-void *(*shim_real_dlsym)(void *, const char *)__attribute__((visibility("hidden")));
-
-static void *real_dlsym(void *handle, const char *name)
-{
-	if (!shim_real_dlsym) {
-		void *found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-
-		if (!found)
-			found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-		if (!found)
-			found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17");
-		shim_real_dlsym = (void *(*)(void *, const char *))found;
-	}
-	return shim_real_dlsym ? shim_real_dlsym(handle, name) : NULL;
-}
-
-/* A name that may be a function's of the driver: "cu" and a capital letter. */
-static int is_of_interest(const char *name)
-{
-	return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
-}
-
 void *driver_symbol(const char *name)
 {
-	static void *driver;
+	static void *kept;
+	void *driver = __atomic_load_n(&kept, __ATOMIC_RELAXED);
 
-	if (!driver)
+	if (!driver) {
 		driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	return driver ? real_dlsym(driver, name) : NULL;
+		__atomic_store_n(&kept, driver, __ATOMIC_RELAXED);
+	}
+	return driver ? dlsym_real(driver, name) : NULL;
 }
 
 void *symbols_next(const char *name)
 {
-	void *found = real_dlsym(RTLD_NEXT, name);
+	void *found = dlsym_real(RTLD_NEXT, name);
 
 	return found ? found : driver_symbol(name);
 }
@@ -79,16 +57,16 @@ void *symbols_local(const char *name, const void *caller)
 
 	if (!dladdr1(caller, &info, &map, RTLD_DL_LINKMAP) || !map)
 		return NULL;
-	found = real_dlsym(map, name);
+	found = dlsym_real(map, name);
 	return trampoline_is_ours(found) ? NULL : found;
 }
 
 /* Does another interposer have to do with this function? */
 static int is_of_others(const char *name, const void *found)
 {
-	const void *own = driver_symbol(name), *next = real_dlsym(RTLD_NEXT, name);
+	const void *own = driver_symbol(name), *next = dlsym_real(RTLD_NEXT, name);
 
-	return (next && next != own) || (found != own && found == real_dlsym(RTLD_DEFAULT, name));
+	return (next && next != own) || (found != own && found == dlsym_real(RTLD_DEFAULT, name));
 }
 
 /*
@@ -98,7 +76,7 @@ static int is_of_others(const char *name, const void *found)
 static void *find_without_us(void *handle, int index, const void *caller)
 {
 	const char *name = trampoline_name(index);
-	void *found = real_dlsym(RTLD_NEXT, name);
+	void *found = dlsym_real(RTLD_NEXT, name);
 
 	if (!found && handle == RTLD_DEFAULT)
 		found = symbols_local(name, caller);
@@ -113,7 +91,7 @@ static const char *exported_name(const void *function)
 
 	if (!dladdr1(function, &info, (void **)&symbol, RTLD_DL_SYMENT) || !info.dli_sname ||
 	    info.dli_saddr != function || !symbol || ELF64_ST_TYPE(symbol->st_info) != STT_FUNC ||
-	    !is_of_interest(info.dli_sname))
+	    !dlsym_is_of_interest(info.dli_sname))
 		return NULL;
 	return dladdr(driver_symbol("cuInit"), &driver) && driver.dli_fbase == info.dli_fbase
 		       ? info.dli_sname
@@ -128,35 +106,27 @@ static int find_or_add(const char *name, void *found)
 	return index != TRAMPOLINE_NONE ? index : trampoline_add(name, found);
 }
 
-/*
- * What dlsym returns, or JUMP: dlsym.S goes on with the real one, which is known by then. caller:
- * the return address.
- */
-void *shim_dlsym(void *handle, const char *name, const void *caller)
+void *symbols_dlsym(void *handle, const char *name, const void *caller)
 {
 	void *found;
 	int index;
 
-	if (!shim_real_dlsym)
-		real_dlsym(RTLD_DEFAULT, "dlsym");
-	if (!name || handle == RTLD_NEXT || !is_of_interest(name) || getauxval(AT_SECURE))
-		return JUMP;
 	index = trampoline_find(name);
-	found = real_dlsym(handle, name);
+	found = dlsym_real(handle, name);
 	if (!found)
-		return index == TRAMPOLINE_NONE ? JUMP : NULL;
+		return index == TRAMPOLINE_NONE ? DLSYM_JUMP : NULL;
 	if (index != TRAMPOLINE_NONE && found == trampoline_function(index)) {
 		found = find_without_us(handle, index, caller);
 		if (!found)
-			return real_dlsym(RTLD_NEXT,
+			return dlsym_real(RTLD_NEXT,
 					  name); /* fails, and so dlerror() speaks of it */
 	} else if (found != driver_symbol(name) || is_of_others(name, found)) {
-		return JUMP;
+		return DLSYM_JUMP;
 	}
 	if (index == TRAMPOLINE_NONE)
 		index = exported_name(found) ? trampoline_add(name, found) : TRAMPOLINE_NONE;
 	if (index == TRAMPOLINE_NONE)
-		return JUMP;
+		return DLSYM_JUMP;
 	trampoline_found(index, found);
 	dlerror();
 	return trampoline_function(index);
@@ -238,7 +208,7 @@ void symbols_swap(const char *name, void **found, int version, uint64_t flags, i
 {
 	int index;
 
-	if (!name || !found || !*found || !by_driver || !is_of_interest(name) ||
+	if (!name || !found || !*found || !by_driver || !dlsym_is_of_interest(name) ||
 	    getauxval(AT_SECURE) || trampoline_is_ours(*found))
 		return; /* a driver that refers to its own exported functions finds ours */
 	index = find_found(name, *found, version, !!(flags & DRIVER_PROC_ADDRESS_PER_THREAD));

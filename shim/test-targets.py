@@ -5,6 +5,7 @@ and with the daemon the threads that it launched are counted, in every form: wha
 the program ends."""
 import os
 import struct
+import time
 
 import fake_daemon
 import wire
@@ -87,10 +88,30 @@ def sandbox():
             report("seccomp: a daemon with no interest", not daemon.messages)
 
 
+def cancelled():
+    """A thread is cancelled while it waits for the daemon: what others load is probed all the same."""
+    late = []
+    script = {"image": lambda connection, answer: (late or time.sleep(1), late.append(1), answer)[2]}
+    bare = run(["s-cancel"], preload=())
+    with fake_daemon.FakeDaemon(session("cancelled"), script) as daemon:
+        if as_bare("a thread that is cancelled", bare, run(["s-cancel"], GPUPROBE_SESSION=daemon.name)):
+            report("a thread that is cancelled", bare[0] == 0 and daemon.count() == 3 * THREADS, f"{bare} {daemon.count()}")
+
+
+def forks():
+    """Our thread copies in the parent all the time, and no child finds a lock of the driver held by it."""
+    bare = run(["s-fork", "200"], preload=())
+    with fake_daemon.FakeDaemon(session("forks"), form="resident", period_ms=1, deadline_ms=5000) as daemon:
+        if as_bare("forks while copies are made", bare, run(["s-fork", "200"], GPUPROBE_SESSION=daemon.name)):
+            report("forks while copies are made", bare[0] == 0 and daemon.count() == 2 * THREADS, f"{bare} {daemon.count()}")
+
+
 for n, program in enumerate(PROGRAMS):
     for variant in fake_daemon.FORMS:
         if variant != "two":
             one(n, *program, variant)
 interposers()
+forks()
+cancelled()
 sandbox()
 end()

@@ -48,12 +48,14 @@ static inline bool is_wanted(struct trace_self *thread, uint32_t index)
 {
 	unsigned number = index < FUNCTION_COUNT ? function_rows[index].number
 						 : TRACE_FUNCTION_DYNAMIC;
+	uint64_t functions = __atomic_load_n(&trace_session.functions[number / 64], __ATOMIC_RELAXED),
+		 sample = __atomic_load_n(&trace_session.sample, __ATOMIC_RELAXED);
 
-	if (!(trace_session.functions[number / 64] >> number % 64 & 1))
+	if (!(functions >> number % 64 & 1))
 		return false;
-	if (__builtin_expect(trace_session.sample <= 1, 1))
+	if (__builtin_expect(sample <= 1, 1))
 		return true;
-	if (++thread->skipped < trace_session.sample)
+	if (++thread->skipped < sample)
 		return false;
 	thread->skipped = 0;
 	return true;
@@ -92,7 +94,7 @@ struct trace_begun trace_begin(struct trace_frame *frame)
 	if (frame->recorded) {
 		/* it is in the call while its events are recorded: no kernel begins before it */
 		frame->start = trace_now();
-		if (__builtin_expect(trace_session.flags & TRACE_RING_GPU, 0))
+		if (__builtin_expect(trace_flag(TRACE_RING_GPU), 0))
 			trace_gpu_before(frame);
 	}
 	return begun;
@@ -186,7 +188,7 @@ static void write_call(struct trace_self *thread, const struct trace_frame *fram
 	uint32_t extras = 0, addresses = depth * 8, size;
 
 	thread->sequence++;
-	if ((trace_session.flags & TRACE_RING_EXTRAS) && !flags && known && row->extra_count)
+	if (trace_flag(TRACE_RING_EXTRAS) && !flags && known && row->extra_count)
 		extras = size_extras(row, frame, result, lengths);
 	size = (uint32_t)sizeof(*call) + count * 8 + extras;
 	if (depth) {
@@ -247,7 +249,7 @@ static bool record(struct trace_self *thread, const struct trace_frame *frame, u
 	unsigned depth = 0;
 	bool on;
 
-	if (__builtin_expect((trace_session.flags & TRACE_RING_STACKS) && !flags, 0))
+	if (__builtin_expect(trace_flag(TRACE_RING_STACKS) && !flags, 0))
 		depth = trace_stack(frame, stack);
 	if (__builtin_expect(thread->session != number || !thread->slot, 0) &&
 	    !trace_claim(thread, number))
@@ -278,12 +280,13 @@ void trace_end(struct trace_frame *frame)
 		int32_t result = (int32_t)frame->result[0];
 
 		/* what is not ready is no failure */
-		if (end - frame->start >= trace_session.min_duration &&
-		    (!(trace_session.flags & TRACE_RING_ERRORS) ||
+		if (end - frame->start >=
+			    __atomic_load_n(&trace_session.min_duration, __ATOMIC_RELAXED) &&
+		    (!trace_flag(TRACE_RING_ERRORS) ||
 		     (result && result != DRIVER_ERROR_NOT_READY)))
 			written = record(thread, frame, end, 0);
 	}
-	if (__builtin_expect(trace_session.flags & TRACE_RING_GPU, 0) || frame->timing)
+	if (__builtin_expect(trace_flag(TRACE_RING_GPU), 0) || frame->timing)
 		trace_gpu_after(thread, frame, written ? thread->sequence : 0);
 	if (__builtin_expect(trace_name_roles[frame->index], 0) && !(int32_t)frame->result[0])
 		trace_name_changed(thread, frame);

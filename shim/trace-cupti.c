@@ -56,6 +56,7 @@ static bool registered; /* for the end of the process */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* around the next two, and flushes */
 static uint64_t wanted; /* session; 0: none */
+static __thread bool forking; /* this thread holds it till it has forked */
 static bool running; /* the thread */
 
 static uint64_t names[NAMES]; /* of the session that follows; both with the mutex */
@@ -246,7 +247,7 @@ static void at_exit(void)
 {
 	struct trace_frame *outermost = trace_mine.outermost;
 
-	if (owner != getpid() || !lock())
+	if (__atomic_load_n(&owner, __ATOMIC_RELAXED) != getpid() || !lock())
 		return;
 	trace_mine.outermost = OURS;
 	if (wanted && wanted != STARTING)
@@ -311,7 +312,7 @@ static const char *start(const uint32_t *calls, uint32_t count, bool copies)
 	wanted = reason ? 0 : STARTING;
 	pthread_mutex_unlock(&mutex);
 	if (!reason) {
-		owner = getpid();
+		__atomic_store_n(&owner, getpid(), __ATOMIC_RELAXED);
 		if (!registered)
 			registered = atexit(at_exit) == 0;
 	}
@@ -340,8 +341,18 @@ void trace_cupti_began(uint64_t number)
 	pthread_mutex_unlock(&mutex);
 }
 
-void trace_cupti_forked(void)
+void trace_cupti_forking(void)
 {
+	forking = __atomic_load_n(&owner, __ATOMIC_RELAXED) == getpid() && lock();
+}
+
+void trace_cupti_forked(bool in_child)
+{
+	if (forking)
+		pthread_mutex_unlock(&mutex);
+	forking = false;
+	if (!in_child)
+		return;
 	if (source)
 		source->forked();
 	pthread_mutex_init(&mutex, NULL);

@@ -14,8 +14,9 @@ const char *trace_cupti_begin(const uint32_t *calls, uint32_t count, bool copies
 /* The session has begun. */
 void trace_cupti_began(uint64_t number);
 
-/* CUPTI does not live in a forked child. */
-void trace_cupti_forked(void);
+/* Around a fork: no thread of ours is in CUPTI meanwhile. It does not live in the child. */
+void trace_cupti_forking(void);
+void trace_cupti_forked(bool in_child);
 
 /* The call of this frame, which has a correlation, has succeeded. */
 void trace_cupti_launched(const struct trace_frame *frame, const struct gpu_launch *launch,

@@ -36,11 +36,17 @@
 
 static struct gpu_context contexts[CONTEXTS];
 static unsigned generations;
-static unsigned other_work; /* counts it */
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* around all that */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* around these; generations are also read without */
+static unsigned other_work; /* counts it; atomic */
 
 struct event_driver gpu;
 static bool gpu_complete;
+
+/* Has the driver all that is needed? Then it never changes. */
+static bool is_complete(void)
+{
+	return __atomic_load_n(&gpu_complete, __ATOMIC_ACQUIRE);
+}
 
 static bool lock(void)
 {
@@ -68,7 +74,7 @@ void trace_event_begin(void)
 {
 	bool complete = true;
 
-	if (gpu_complete)
+	if (is_complete())
 		return;
 #define X(field, name, arguments)                                    \
 	gpu.field = (driver_result(*) arguments)driver_symbol(name); \
@@ -78,7 +84,7 @@ void trace_event_begin(void)
 	*(void **)&gpu.elapsed = driver_symbol("cuEventElapsedTime_v2");
 	if (!gpu.elapsed)
 		*(void **)&gpu.elapsed = driver_symbol("cuEventElapsedTime");
-	gpu_complete = complete && gpu.elapsed;
+	__atomic_store_n(&gpu_complete, complete && gpu.elapsed, __ATOMIC_RELEASE);
 }
 
 void trace_event_forked(void)
@@ -138,7 +144,7 @@ static struct gpu_context *current_context(void)
 		return NULL;
 	*unused = (struct gpu_context){
 		.handle = (uint64_t)handle,
-		.generation = ++generations,
+		.generation = __atomic_add_fetch(&generations, 1, __ATOMIC_RELAXED),
 		.timings = unused->timings,
 		.unused = unused->unused,
 	};
@@ -181,7 +187,7 @@ void trace_event_context_ending(driver_handle handle)
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	struct trace_hush hush;
 
-	if (!generations || !lock())
+	if (!__atomic_load_n(&generations, __ATOMIC_RELAXED) || !lock())
 		return;
 	trace_hush(&hush);
 	gpu.exchange_mode(&mode);
@@ -221,6 +227,7 @@ static bool record_event(const struct trace_timing *timing, driver_handle event)
 /* A timing for a launch on this stream, with its events; with the lock held. */
 static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 {
+	unsigned others = __atomic_load_n(&other_work, __ATOMIC_RELAXED);
 	struct gpu_context *context = current_context();
 	struct trace_timing *timing = context ? context->unused : NULL;
 	struct gpu_stream *found = timing ? find_stream(context, stream, tid) : NULL;
@@ -237,9 +244,9 @@ static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 	timing->stream = found;
 	timing->generation = context->generation;
 	/* is it busy with nothing but the launch before? */
-	timing->has_before = !found->last || found->other_work != other_work ||
+	timing->has_before = !found->last || found->other_work != others ||
 			     gpu.event_query(found->last->after) != DRIVER_ERROR_NOT_READY;
-	found->other_work = other_work;
+	found->other_work = others;
 	return timing;
 }
 
@@ -250,7 +257,7 @@ void trace_event_before(struct trace_frame *frame, const struct gpu_launch *laun
 	struct trace_timing *timing = NULL;
 	bool own;
 
-	if (!gpu_complete || gpu.exchange_mode(&mode) != 0)
+	if (!is_complete() || gpu.exchange_mode(&mode) != 0)
 		return;
 	own = (launch->per_thread && !stream) || launch->stream == STREAM_PER_THREAD;
 	if ((launch->per_thread ? gpu.is_capturing_own : gpu.is_capturing)(stream, &capturing) == 0 &&
@@ -326,7 +333,7 @@ void trace_event_after(struct trace_self *thread, struct trace_frame *frame, uin
 	frame->timing = NULL;
 	if (timing)
 		timing->launched = trace_monotonic();
-	if (!gpu_complete || gpu.exchange_mode(&mode) != 0)
+	if (!is_complete() || gpu.exchange_mode(&mode) != 0)
 		return;
 	if (timing) {
 		timing->sequence = sequence;

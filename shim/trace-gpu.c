@@ -29,8 +29,13 @@ enum gpu_role {
 #define CONFIGURATION_STREAM 32
 
 static uint8_t roles[TRAMPOLINE_COUNT];
-static bool by_cupti; /* this session's times */
+static bool by_cupti; /* this session's times; also read by calls of an earlier one */
 static const char *note; /* for who reads the trace; NULL: there is none, or it is written */
+
+static bool is_by_cupti(void)
+{
+	return __atomic_load_n(&by_cupti, __ATOMIC_RELAXED);
+}
 
 static enum gpu_role role_of(const char *name)
 {
@@ -72,12 +77,18 @@ static enum gpu_role role_of(const char *name)
 	return NO_ROLE;
 }
 
+/* Of the function of a trampoline; a call of an earlier session may see it too early. */
+static enum gpu_role role_at(uint32_t index)
+{
+	return (enum gpu_role)__atomic_load_n(&roles[index], __ATOMIC_RELAXED);
+}
+
 static void find_roles(void)
 {
-	if (roles[FUNCTION_cuLaunchKernel])
+	if (role_at(FUNCTION_cuLaunchKernel))
 		return;
 	for (int i = 0; i < FUNCTION_COUNT; i++)
-		roles[i] = (uint8_t)role_of(trampoline_name(i));
+		__atomic_store_n(&roles[i], (uint8_t)role_of(trampoline_name(i)), __ATOMIC_RELAXED);
 }
 
 static bool is_copy(enum gpu_role role)
@@ -99,11 +110,11 @@ static bool wanted_calls(uint32_t calls[FUNCTION_COUNT], uint32_t *count)
 	for (int i = 0; i < FUNCTION_COUNT; i++) {
 		unsigned number = function_rows[i].number;
 
-		if (!(is_kernel(roles[i]) || is_copy(roles[i])) || number >= TRACE_FUNCTION_OWN ||
+		if (!(is_kernel(role_at((uint32_t)i)) || is_copy(role_at((uint32_t)i))) || number >= TRACE_FUNCTION_OWN ||
 		    !(trace_session.functions[number / 64] >> number % 64 & 1))
 			continue;
 		calls[(*count)++] = number;
-		copies |= is_copy(roles[i]);
+		copies |= is_copy(role_at((uint32_t)i));
 	}
 	return copies;
 }
@@ -115,27 +126,33 @@ void trace_gpu_begin(void)
 	bool copies;
 
 	find_roles();
-	by_cupti = false;
-	if (trace_session.flags & TRACE_RING_CUPTI) {
+	__atomic_store_n(&by_cupti, false, __ATOMIC_RELAXED);
+	if (trace_flag(TRACE_RING_CUPTI)) {
 		copies = wanted_calls(calls, &count);
 		reason = trace_cupti_begin(calls, count, copies);
-		by_cupti = !reason;
+		__atomic_store_n(&by_cupti, !reason, __ATOMIC_RELAXED);
 	}
-	if (!by_cupti)
+	if (!is_by_cupti())
 		trace_event_begin();
 	__atomic_store_n(&note, reason, __ATOMIC_RELEASE);
 }
 
 void trace_gpu_began(uint64_t number)
 {
-	if (by_cupti)
+	if (is_by_cupti())
 		trace_cupti_began(number);
 }
 
-void trace_gpu_forked(void)
+void trace_gpu_forking(void)
 {
-	trace_event_forked();
-	trace_cupti_forked();
+	trace_cupti_forking();
+}
+
+void trace_gpu_forked(bool in_child)
+{
+	if (in_child)
+		trace_event_forked();
+	trace_cupti_forked(in_child);
 }
 
 static bool is_per_thread(uint32_t index)
@@ -149,7 +166,7 @@ static bool is_per_thread(uint32_t index)
 static bool is_launch(const struct trace_frame *frame, struct gpu_launch *launch)
 {
 	*launch = (struct gpu_launch){ .function = trace_word(frame, 0) };
-	switch ((enum gpu_role)roles[frame->index]) {
+	switch (role_at(frame->index)) {
 	case KERNEL:
 		launch->stream = trace_word(frame, 8);
 		break;
@@ -180,7 +197,7 @@ void trace_gpu_before(struct trace_frame *frame)
 	struct gpu_launch launch;
 	struct trace_hush hush;
 
-	if (by_cupti || !is_launch(frame, &launch))
+	if (is_by_cupti() || !is_launch(frame, &launch))
 		return;
 	trace_hush(&hush);
 	trace_event_before(frame, &launch);
@@ -190,7 +207,7 @@ void trace_gpu_before(struct trace_frame *frame)
 /* A call has succeeded that CUPTI has told us of. */
 static void launched(const struct trace_frame *frame, uint32_t sequence)
 {
-	enum gpu_role role = (enum gpu_role)roles[frame->index];
+	enum gpu_role role = role_at(frame->index);
 	struct gpu_launch launch;
 
 	if (is_launch(frame, &launch)) {
@@ -217,16 +234,16 @@ static void write_note(struct trace_self *thread, uint64_t number)
 
 void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint32_t sequence)
 {
-	enum gpu_role role = (enum gpu_role)roles[frame->index];
+	enum gpu_role role = role_at(frame->index);
 	struct trace_hush hush;
 
 	if (__builtin_expect(__atomic_load_n(&note, __ATOMIC_RELAXED) != NULL, 0))
 		write_note(thread, frame->session);
 	if (frame->recorded && frame->correlation && !(int32_t)frame->result[0])
 		launched(frame, sequence);
-	if (!by_cupti && (role == OTHER_WORK || is_copy(role) || (is_kernel(role) && !frame->timing)))
+	if (!is_by_cupti() && (role == OTHER_WORK || is_copy(role) || (is_kernel(role) && !frame->timing)))
 		trace_event_other_work();
-	if (!frame->timing && (role != WAITS || by_cupti))
+	if (!frame->timing && (role != WAITS || is_by_cupti()))
 		return;
 	trace_hush(&hush);
 	trace_event_after(thread, frame, sequence);

@@ -21,8 +21,9 @@ struct gpu_launch {
 void trace_gpu_begin(void);
 void trace_gpu_began(uint64_t number);
 
-/* In a forked child: nothing of the parent's is there. */
-void trace_gpu_forked(void);
+/* Around a fork. In the child nothing of the parent's is there. */
+void trace_gpu_forking(void);
+void trace_gpu_forked(bool in_child);
 
 /* Around a call that is recorded. */
 void trace_gpu_before(struct trace_frame *frame);

@@ -13,6 +13,27 @@
 #define LOST_CHECK 64 /* losses of a thread till it looks whether the daemon still reads */
 #define SLOT_BYTES_MAX (UINT32_C(1) << 30)
 
+/* Makes it the session. Others may just be reading the settings of the last one (tracing.h). */
+static void publish(const struct trace_session *session)
+{
+	struct trace_session *to = &trace_session;
+
+	for (unsigned i = 0; i < TRACE_FUNCTION_MAX / 64; i++)
+		__atomic_store_n(&to->functions[i], session->functions[i], __ATOMIC_RELAXED);
+	__atomic_store_n(&to->flags, session->flags, __ATOMIC_RELAXED);
+	__atomic_store_n(&to->clock, session->clock, __ATOMIC_RELAXED);
+	__atomic_store_n(&to->sample, session->sample, __ATOMIC_RELAXED);
+	__atomic_store_n(&to->min_duration, session->min_duration, __ATOMIC_RELAXED);
+	to->size = session->size;
+	to->slots = session->slots;
+	to->slot_count = session->slot_count;
+	to->slot_bytes = session->slot_bytes;
+	to->slot_stride = session->slot_stride;
+	to->started = session->started;
+	memcpy(to->cupti, session->cupti, sizeof(to->cupti));
+	__atomic_store_n(&to->ring, session->ring, __ATOMIC_SEQ_CST);
+}
+
 bool trace_adopt(struct trace_ring *ring, uint64_t size)
 {
 	struct trace_session session = {
@@ -36,12 +57,13 @@ bool trace_adopt(struct trace_ring *ring, uint64_t size)
 	    (uint64_t)session.slot_count * session.slot_stride > size - offset)
 		return false;
 	session.ring = ring;
+	session.size = size;
 	session.slots = (uint8_t *)ring + offset;
 	session.started = trace_monotonic();
 	memcpy(session.functions, ring->functions, sizeof(session.functions));
 	memcpy(session.cupti, ring->cupti, sizeof(session.cupti));
 	session.cupti[sizeof(session.cupti) - 1] = '\0';
-	trace_session = session;
+	publish(&session);
 	return true;
 }
 

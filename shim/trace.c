@@ -137,7 +137,7 @@ void trace_reap(void)
 /* All threads see what this one has written, and it sees what they have. */
 static void fence_all(void)
 {
-	if (!trace_fenced)
+	if (!__atomic_load_n(&trace_fenced, __ATOMIC_RELAXED))
 		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
@@ -188,13 +188,18 @@ static void forget_parent(void)
 	trace_ending = false;
 	guests = reapers = 0;
 	trace_mine.tid = 0;
-	trace_gpu_forked();
+	trace_gpu_forked(true);
 }
 
-static void forked(void)
+static void in_child(void)
 {
 	forget_parent();
 	looking = false;
+}
+
+static void in_parent(void)
+{
+	trace_gpu_forked(false);
 }
 
 /* Once: what sessions need. */
@@ -206,7 +211,7 @@ static bool prepare(void)
 	if (page == MAP_FAILED)
 		return false;
 	madvise(page, sizeof(*own), MADV_WIPEONFORK);
-	if (pthread_atfork(NULL, NULL, forked) != 0) {
+	if (pthread_atfork(trace_gpu_forking, in_parent, in_child) != 0) {
 		munmap(page, sizeof(*own));
 		return false;
 	}
@@ -235,21 +240,23 @@ static bool begin_session(int fd, uint64_t size, const struct client *asking)
 		munmap(ring, size);
 		return false;
 	}
-	trace_session.size = size;
 	client = *asking;
 	trace_name_forget();
-	if (trace_session.flags & TRACE_RING_GPU)
+	if (trace_flag(TRACE_RING_GPU))
 		trace_gpu_begin();
-	if (trace_session.flags & TRACE_RING_STACKS)
+	if (trace_flag(TRACE_RING_STACKS))
 		trace_stack_begin();
-	trace_fenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+	__atomic_store_n(&trace_fenced,
+			 syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0,
+			 __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < 2; i++)
-		trace_seen[i] = trace_watch[i].seen;
+		__atomic_store_n(&trace_seen[i], __atomic_load_n(&trace_watch[i].seen, __ATOMIC_RELAXED),
+				 __ATOMIC_RELAXED);
 	/* trampolines go by trace_call from now on */
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&trace_watch[i].seen, INTEREST_UNSEEN, __ATOMIC_RELEASE);
 	__atomic_store_n(&own->number, ++last_number, __ATOMIC_RELEASE);
-	if (trace_session.flags & TRACE_RING_GPU)
+	if (trace_flag(TRACE_RING_GPU))
 		trace_gpu_began(last_number);
 	return true;
 }
@@ -280,8 +287,7 @@ static void ask(const struct interest *found)
 /* Is there nothing to look at? */
 static bool watch_is_seen(void)
 {
-	return *trace_watch[0].generation == trace_watch[0].seen &&
-	       *trace_watch[1].generation == trace_watch[1].seen;
+	return interest_trace_is_seen(0) && interest_trace_is_seen(1);
 }
 
 /* In a session: is it over? The pages are seen then. */
@@ -292,7 +298,7 @@ static bool session_goes_on(uint64_t number)
 	if (!trace_enter_guest(number))
 		return false;
 	for (unsigned i = 0; i < 2; i++)
-		trace_seen[i] = *trace_watch[i].generation;
+		__atomic_store_n(&trace_seen[i], interest_trace_generation(i), __ATOMIC_RELAXED);
 	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_ACQUIRE);
 	trace_leave_guest();
 	if (!on)

@@ -75,6 +75,15 @@ struct trace_session {
 
 extern struct trace_session trace_session __attribute__((visibility("hidden")));
 
+/*
+ * Who is not inside may read flags, clock, sample, min_duration and functions, perhaps just when
+ * they become another session's: a call of the one before. It writes nothing any more.
+ */
+static inline bool trace_flag(uint32_t flag)
+{
+	return __atomic_load_n(&trace_session.flags, __ATOMIC_RELAXED) & flag;
+}
+
 struct trace_user;
 
 /* What this thread has to do with it. */
@@ -132,8 +141,10 @@ extern uint64_t trace_seen[2] __attribute__((visibility("hidden")));
 
 static inline bool trace_page_changed(void)
 {
-	return *trace_watch[0].generation != trace_seen[0] ||
-	       *trace_watch[1].generation != trace_seen[1];
+	for (unsigned i = 0; i < 2; i++)
+		if (interest_trace_generation(i) != __atomic_load_n(&trace_seen[i], __ATOMIC_RELAXED))
+			return true;
+	return false;
 }
 
 /* The session is over; another thread may have ended it. */
@@ -151,7 +162,7 @@ void trace_leave_guest(void);
 static inline void trace_fence(void)
 {
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	if (__builtin_expect(trace_fenced, 0))
+	if (__builtin_expect(__atomic_load_n(&trace_fenced, __ATOMIC_RELAXED), 0))
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
@@ -254,6 +265,7 @@ uint32_t trace_tid(void);
 
 static inline uint64_t trace_now(void)
 {
-	return __builtin_expect(trace_session.clock == TRACE_RING_TSC, 1) ? trace_ticks()
-									  : trace_monotonic();
+	uint32_t clock = __atomic_load_n(&trace_session.clock, __ATOMIC_RELAXED);
+
+	return __builtin_expect(clock == TRACE_RING_TSC, 1) ? trace_ticks() : trace_monotonic();
 }

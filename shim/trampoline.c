@@ -121,8 +121,8 @@ void trampoline_found(int index, void *found)
 	if (__atomic_load_n(&trampoline_targets[index], __ATOMIC_RELAXED))
 		return;
 	wrapper = find_wrapper(index);
-	if (wrapper && !*wrapper->real)
-		*wrapper->real = found;
+	if (wrapper && !__atomic_load_n(wrapper->real, __ATOMIC_RELAXED))
+		__atomic_store_n(wrapper->real, found, __ATOMIC_RELEASE);
 	__atomic_store_n(&trampoline_targets[index], wrapper ? wrapper->function : found,
 			 __ATOMIC_RELEASE);
 }
@@ -138,7 +138,7 @@ int trampoline_add(const char *name, void *found)
 	if (spare >= TRAMPOLINE_SPARE)
 		return TRAMPOLINE_NONE;
 	strcpy(spare_names[spare], name);
-	trampoline_targets[FUNCTION_COUNT + spare] = found;
+	__atomic_store_n(&trampoline_targets[FUNCTION_COUNT + spare], found, __ATOMIC_RELAXED);
 	__atomic_store_n(&spare_ready[spare], true, __ATOMIC_RELEASE);
 	return FUNCTION_COUNT + (int)spare;
 }

@@ -104,7 +104,7 @@ static void leave(void)
 static void on_call(void *userdata, int domain, uint32_t id, const void *data)
 {
 	const struct cupti_call *call = data;
-	enum state now = __atomic_load_n(&state, __ATOMIC_RELAXED);
+	enum state now = __atomic_load_n(&state, __ATOMIC_ACQUIRE); /* what is used was set before */
 
 	if (domain != CUPTI_DOMAIN_DRIVER)
 		return;
@@ -443,7 +443,8 @@ static const char *start_locked(const struct cupti_wish *wish, const struct cupt
 	}
 	if (!come_back())
 		return "CUPTI is still being detached from the process";
-	events = wanted;
+	if (events != wanted) /* calls may be told of just now */
+		events = wanted;
 	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == ON) {
 		disable_all();
 		reason = enable_all(wish);

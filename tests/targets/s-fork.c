@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fork() before CUDA is touched (the child then uses it), and after (the child exits, with its exit
- * handlers).
+ * handlers). s-fork N: N modules and then N children, each of which calls the driver.
  */
 
 #include <sys/wait.h>
@@ -18,11 +18,38 @@ static int wait_for(pid_t child)
 	return status;
 }
 
-int main(void)
+/* At any time nobody but this thread is in the driver, so none of its locks is held in a child. */
+static int many(int count)
+{
+	struct s_loaded loaded;
+	int good = 0;
+
+	driver_start(false);
+	for (int i = 0; i < count; i++)
+		loaded = s_load(S_LIBRARY);
+	printf("parent: %d\n", s_launch(&loaded));
+	fflush(stdout);
+	for (int i = 0; i < count; i++) {
+		pid_t child = fork();
+
+		if (!child) {
+			(void)driver.library_unload(loaded.library);
+			_exit(0);
+		}
+		good += wait_for(child) == 0;
+	}
+	printf("children: %d, parent again: %d\n", good, s_launch(&loaded));
+	s_unload(&loaded);
+	return 0;
+}
+
+int main(int argc, char **argv)
 {
 	struct s_loaded loaded;
 	pid_t child;
 
+	if (argc > 1)
+		return many(atoi(argv[1]));
 	child = fork();
 	if (!child) {
 		driver_start(false);

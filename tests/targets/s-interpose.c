@@ -10,7 +10,7 @@
 
 #include "../sim/sim-cuda.h"
 
-static int launches;
+static _Atomic int launches;
 static __thread int depth;
 
 __attribute__((visibility("default"))) CUresult cuLaunchKernel(CUfunction f, unsigned int gx,

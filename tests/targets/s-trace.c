@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -405,7 +406,7 @@ static void case_copies(long count)
 	synchronize();
 }
 
-static volatile bool over;
+static atomic_bool over;
 
 /* Threads come and go, and each calls all the time. */
 static void *busy_thread(void *unused)
