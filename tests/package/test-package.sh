@@ -139,16 +139,23 @@ sleeper
 
 echo "upgrade"
 main=$(systemctl show -P MainPID gpuprobed)
+inode=$(stat -c %i "$shim")
+"${application[@]}" --launches 100 --sleep-ms 40 & # launches while the library, the daemon and all are replaced
+running=$!
+until [ "$(gpuprobectl map dump counter)" != "0: 12288" ]; do kill -0 $running || fail "it is not probed"; sleep 0.05; done
 quietly dpkg --force-unsafe-io -i /opt/test/new/*.deb
+[ "$(stat -c %i "$shim")" != "$inode" ] || fail "the library is overwritten, with programs that have it"
+wait $running || fail "a program that ran meanwhile"
+counted=$((12288 + 409600))
 [ "$(enabled)" = enabled ] || fail "after an upgrade: $(enabled)"
 active || fail "it does not run after an upgrade"
 [ "$(systemctl show -P MainPID gpuprobed)" != "$main" ] || fail "the old daemon runs"
 [ "$(cat /etc/ld.so.preload)" = "$(realpath "$shim")" ] || fail "ld.so.preload: $(cat /etc/ld.so.preload)"
-[ "$(gpuprobectl map dump counter)" = "0: 12288" ] || fail "what was counted is lost: $(gpuprobectl map dump counter 2>&1)"
+[ "$(gpuprobectl map dump counter)" = "0: $counted" ] || fail "what was counted is lost: $(gpuprobectl map dump counter 2>&1), not $counted"
 gpuprobed --check-config | grep -q "^deadline-ms = 3000" || fail "what was configured is lost"
 sleeper
 "${application[@]}" || fail "the program after an upgrade"
-[ "$(gpuprobectl map dump counter)" = "0: 24576" ] || fail "after an upgrade: $(gpuprobectl map dump counter 2>&1)"
+[ "$(gpuprobectl map dump counter)" = "0: $((counted + 12288))" ] || fail "after an upgrade: $(gpuprobectl map dump counter 2>&1)"
 quietly systemctl disable --now gpuprobed gpuprobed.socket gpuprobed-shim.socket
 quietly dpkg --force-unsafe-io -i /opt/test/old/*.deb
 [ "$(enabled)" = disabled ] || fail "after another one: $(enabled)"
