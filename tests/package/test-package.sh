@@ -21,10 +21,13 @@ if [ "${2:-}" = "" ]; then
 	rm -rf "$build/packages"
 	echo "packages, twice"
 	"$source/systemd/debian/build" "$build" "$build/packages" || exit 1
-	"$source/systemd/debian/build" "$build" "$work/again" >/dev/null || exit 1
+	compiler=()
+	[ ! -e "$build/daemon/worker/libgpuprobe-ptxcompiler.so" ] || compiler=(--with-ptxcompiler)
+	"$source/systemd/debian/build" "$build" "$work/again" "${compiler[@]}" >/dev/null || exit 1
 	(cd "$build/packages" && sha256sum -- *.deb) >"$work/sums"
 	(cd "$work/again" && sha256sum --quiet -c "$work/sums") || { echo "FAILED: the second time they are others"; exit 1; }
 	cp -r "$build/packages" "$work/test/old"
+	cp "$work"/again/gpuprobed-ptxcompiler_*.deb "$work/test" 2>/dev/null
 	mkdir "$work/test/new" # the same as a later version, packed in a hurry
 	for package in "$build"/packages/*.deb; do
 		dpkg-deb -R "$package" "$work/unpacked" && sed -i -E '/^(Version|Recommends):/s/[0-9][0-9.]+/9.9/g' "$work/unpacked/DEBIAN/control" &&
@@ -161,6 +164,19 @@ quietly dpkg --force-unsafe-io -i /opt/test/old/*.deb
 [ "$(enabled)" = disabled ] || fail "after another one: $(enabled)"
 active && fail "it runs after another one"
 quietly systemctl enable --now gpuprobed
+
+compiler() { # of the daemon that runs
+	for _ in $(seq 100); do gpuprobectl status | grep -q "^compiler: unknown" || break; sleep 0.1; done
+	gpuprobectl status | grep "^compiler: "
+}
+if [ -e /opt/test/gpuprobed-ptxcompiler_*.deb ]; then
+	echo "with NVIDIA's compiler, and without"
+	compiler | grep -q nvPTXCompiler && fail "it is there without its package: $(compiler)"
+	quietly dpkg --force-unsafe-io -i /opt/test/gpuprobed-ptxcompiler_*.deb
+	compiler | grep -q nvPTXCompiler || fail "with the package: $(compiler)"
+	quietly dpkg --force-unsafe-io -P gpuprobed-ptxcompiler
+	compiler | grep -q nvPTXCompiler && fail "without the package again: $(compiler)"
+fi
 
 echo "remove: first out of ld.so.preload"
 printf '# /x/libgpuprobe-shim.so\n' >>/etc/ld.so.preload
