@@ -283,7 +283,7 @@ static int fill(struct map_export *export, const struct map_exports *exports, co
 
 	if (map->spec.layout.kind == MAP_KIND_RING)
 		return refuse(refusal, "map", "it is a ring: records are no metrics. Count in an array or a hash map instead");
-	if (options->unit && (strlen(options->unit) >= sizeof(export->unit) || !openmetrics_label_valid(options->unit)))
+	if (options->unit && *options->unit && (strlen(options->unit) >= sizeof(export->unit) || !openmetrics_label_valid(options->unit)))
 		return refuse(refusal, "unit", "not a unit: letters, digits and underscores, like bytes or seconds");
 	if (options->help && strlen(options->help) >= sizeof(export->help))
 		return refuse(refusal, "help", "more than %zu bytes", sizeof(export->help) - 1);

@@ -265,6 +265,9 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
     def test_restart_sass(self):
         self.script("restart_sass", TOP / "tests/e2e/test-restart-sass.py", self.build)
 
+    def test_restart_maps(self):
+        self.script("restart_maps", TOP / "tests/e2e/test-restart-maps.py", self.build)
+
     def test_guides(self):
         self.script("guides", TOP / "tests/e2e/test-guides.py", self.build)
 
