@@ -23,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static struct {
 	struct store *store;
 	int fds[8]; /* what the store is given anew each time */
+	int blobs[8]; /* in their place: what the objects that were restored would keep; -1 */
 	uint32_t slots[8];
 	size_t n;
 	char path[32];
@@ -36,7 +37,7 @@ static void keep(enum store_kind kind, const char *bytes, size_t size) {
 	fuzz.slots[fuzz.n] = store_add(fuzz.store, -1, &record);
 	if (fuzz.fds[fuzz.n] < 0 || fuzz.slots[fuzz.n] != fuzz.n + 1)
 		abort();
-	fuzz.n++;
+	fuzz.blobs[fuzz.n++] = -1;
 }
 
 static void remove_file(void) {
@@ -71,14 +72,17 @@ static void write_file(const uint8_t *data, size_t size) {
 		abort();
 }
 
-static void read_maps(const struct registry *registry) {
+static void read_objects(const struct registry *registry) {
 	const struct object *object;
 	struct map_entry entry;
 
-	TAILQ_FOREACH(object, &registry->objects, link)
+	TAILQ_FOREACH(object, &registry->objects, link) {
+		fd_close(fuzz.blobs[object->slot - 1]);
+		fuzz.blobs[object->slot - 1] = state_blob(object);
 		for (size_t i = 0; i < object->n_maps; i++)
 			for (uint32_t j = 0; object->maps[i] && j < ENTRIES_MAX && map_read(object->maps[i], j, &entry) == 0; j++)
 				;
+	}
 }
 
 /* Reads the file into a registry, which becomes JSON. NULL: it was refused. */
@@ -93,7 +97,7 @@ static json_object *restore(void) {
 
 	for (size_t i = 0; i < fuzz.n; i++) {
 		snprintf(name, sizeof(name), "g%u", (unsigned)fuzz.slots[i]);
-		store_inherit(fuzz.store, name, dup(fuzz.fds[i]));
+		store_inherit(fuzz.store, name, dup(fuzz.blobs[i] >= 0 ? fuzz.blobs[i] : fuzz.fds[i]));
 	}
 	registry_init(&registry);
 	if (map_accounts_new(&accounts, MAP_BYTES_MAX))
@@ -107,7 +111,7 @@ static json_object *restore(void) {
 		}
 	if (r == STATE_E_REFUSED && !*error)
 		abort();
-	read_maps(&registry);
+	read_objects(&registry);
 	again = state ? state_to_json(&registry, &numbers) : NULL;
 	json_object_put(state);
 	registry_deinit(&registry);
@@ -120,6 +124,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 	if (!fuzz.store)
 		start();
+	for (size_t i = 0; i < fuzz.n; i++)
+		fuzz.blobs[i] = fd_close(fuzz.blobs[i]);
 	write_file(data, size);
 	first = restore();
 	if (!first || !state_objects(first)) {
