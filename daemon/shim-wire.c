@@ -101,10 +101,8 @@ static const char *shim_loader_check(enum shim_state state, const union wire_mes
 
 const char *shim_wire_check(enum shim_state state, const union wire_message *message,
 			    size_t received, size_t n_fds) {
-	if (received >= sizeof(message->header) && message->header.magic == WIRE_MAGIC && message->header.version != WIRE_VERSION)
-		return "the program has loaded a libgpuprobe-shim.so of another version: start it again";
 	if (!wire_valid(message, received))
-		return "not a message of the wire protocol";
+		return "not a message of this version";
 	if (n_fds != shim_wire_fds(message->header.type))
 		return "missing or surplus descriptor";
 	switch (state) {

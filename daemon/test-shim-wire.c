@@ -56,16 +56,6 @@ static void test_states(void **state) {
 		}
 }
 
-/* What an upgrade brings about is said so that a user knows what to do. */
-static void test_version(void **state) {
-	union wire_message message = make(WIRE_HELLO);
-
-	message.header.version--;
-	assert_string_equal(check(SHIM_NEW, &message), "the program has loaded a libgpuprobe-shim.so of another version: start it again");
-	message.header.magic++;
-	assert_string_equal(check(SHIM_NEW, &message), "not a message of the wire protocol");
-}
-
 static void test_next(void **state) {
 	union wire_message message = make(WIRE_HELLO);
 
@@ -185,7 +175,6 @@ static void test_fields(void **state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_states),
-		cmocka_unit_test(test_version),
 		cmocka_unit_test(test_next),
 		cmocka_unit_test(test_framing),
 		cmocka_unit_test(test_other_versions),
