@@ -265,7 +265,12 @@ def test_file():
                 return exact(text, "gpuprobe_map_counter_total") == [count]
 
             wait_until(has_count, "the count in the file")
-            equal(os.listdir(folder), ["gpuprobe.prom"])
+            with open(path) as old:
+                text = old.read()
+                wait_until(lambda: os.stat(path).st_ino != os.fstat(old.fileno()).st_ino, "another file in its place")
+                old.seek(0)
+                equal(old.read(), text, "who has it open goes on with what it was")
+            wait_until(lambda: os.listdir(folder) == ["gpuprobe.prom"], "nothing is left beside it")
 
 
 def test_file_cannot_be_written():
