@@ -261,6 +261,7 @@ static const void *blob_take(struct reading *reading, struct blob *blob, uint64_
 
 static void read_map(struct reading *reading, json_object *json, struct object *object, size_t i, struct map_accounts *accounts,
 		     struct blob *blob) {
+	static const struct map_lane none[1]; /* that there are none is known */
 	struct map_spec spec = { .kernel_fd = -1 };
 	char name[MAP_NAME_SIZE] = "";
 	json_object *id;
@@ -282,7 +283,7 @@ static void read_map(struct reading *reading, json_object *json, struct object *
 	spec.n_initial = read_int(reading, json, "initial", MAP_VALUE_SIZE_MAX);
 	spec.initial = blob_take(reading, blob, spec.n_initial);
 	spec.n_lanes = read_int(reading, json, "lanes", MAP_VALUE_SIZE_MAX);
-	spec.lanes = blob_take(reading, blob, spec.n_lanes * sizeof(struct map_lane));
+	spec.lanes = blob_take(reading, blob, spec.n_lanes * sizeof(struct map_lane)) ?: none;
 	if (spec.layout.place == MAP_PLACE_KERNEL)
 		spec.kernel_fd = read_slot(reading, json, "fd", STORE_KERNEL_MAP, &object->kernel_slots[i]);
 	if (reading->bad)

@@ -126,6 +126,28 @@ def test_modules_and_detach():
             daemon.ctl("detach", str(keep[0]))
 
 
+def test_state_stays():
+    """Objects of all sorts: what one daemon after the other writes down is what the first did, and what is dumped stays."""
+    def state(daemon):
+        with open(daemon.state()) as file:
+            return {**json.load(file), "starts": 0}
+
+    def dumps(daemon):
+        return {m["id"]: daemon.dump(str(m["id"]), "--raw") for m in daemon.json("map", "list")["maps"] if m["kind"] != "ring"}
+    with Manager() as daemon:
+        for name in "helpers", "log", "metrics", "place", "rings", "two":
+            daemon.attach(object=obj(name))
+        with Live(daemon) as first, Live(daemon) as second:
+            first.launch(1)
+            second.launch(1)
+            wanted, content = state(daemon), dumps(daemon)
+            for way in WAYS * 2:
+                way(daemon)
+                equal(state(daemon), wanted, way.__name__)
+                equal(dumps(daemon), content, way.__name__)
+        check("not restored" not in daemon.text(), daemon.text())
+
+
 def lines_of(text):
     return [json.loads(line) for line in text.splitlines()]
 
