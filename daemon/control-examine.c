@@ -157,10 +157,13 @@ static void examine_parts(const struct daemon *daemon, json_object *checks) {
 		{ "compiler", "daemon.compiler", "CUDA compiler", "warning", "" },
 		{ "patching", "daemon.patching", "patching of machine code", "warning", "" },
 		{ "shims", "daemon.shims", "shims of another version", "warning", "" },
+		{ "toolkit", "daemon.toolkit", "toolkit of the configuration", "warning", "" },
+		{ "metrics", "daemon.metrics", "metrics", "warning", "" },
 		{},
 	};
 	const char *found[] = { "by the kernel's verifier", "are read", missing_feature(daemon, "compiler") ?: "the driver's own",
-				missing_feature(daemon, "patch") ?: "not built in: PTX engine only", "no program runs with one" };
+				missing_feature(daemon, "patch") ?: "not built in: PTX engine only", "no program runs with one",
+				daemon->config->toolkit ?: "none is named", daemon->config->metrics.n ? "written as configured" : "not asked for" };
 
 	missing_each(daemon, examine_take_missing, parts);
 	for (size_t i = 0; parts[i].part; i++) {

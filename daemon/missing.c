@@ -2,8 +2,11 @@
 
 #include "missing.h"
 
+#include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "daemon.h"
 #include "metrics.h"
@@ -60,10 +63,15 @@ void missing_each(const struct daemon *daemon, void (*take)(const char *part, co
 		take("program-worker", trouble, userdata);
 	if (engine_rules_any_sass(&daemon->config->engines) && worker_pool_features(daemon->image_pool) && !missing_feature(daemon, "patch"))
 		take("patching",
-		     "machine code cannot be patched (--engine): no nvPTXCompiler; install the CUDA toolkit (package "
-		     "cuda-nvcc, libnvptxcompiler_static.a) and build gpuprobe with it, so that libgpuprobe-ptxcompiler.so "
-		     "lies beside gpuprobe-image-worker",
+		     "machine code cannot be patched (--engine): no nvPTXCompiler; install the package gpuprobed-ptxcompiler, or "
+		     "the CUDA toolkit (package cuda-nvcc, libnvptxcompiler_static.a) and build gpuprobe with it, so that "
+		     "libgpuprobe-ptxcompiler.so lies beside gpuprobe-image-worker",
 		     userdata);
+	if (daemon->config->toolkit && access(daemon->config->toolkit, R_OK | X_OK) < 0) {
+		snprintf(line, sizeof(line), "--toolkit=%s: %s (as seen by the daemon's user; the unit sees no homes): what is found elsewhere is used; mend the setting",
+			 daemon->config->toolkit, strerror(errno));
+		take("toolkit", line, userdata);
+	}
 	metrics_each_trouble(daemon->metrics, tell_metrics, &taker);
 	other_shims_each(daemon->other_shims, tell_shims, &taker);
 	if (why) {

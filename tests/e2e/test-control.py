@@ -60,6 +60,12 @@ def test_examine():
         found = checks(Connection(daemon.directory))
         equal(found["daemon.verifier"]["state"], "warning")
         equal(found["daemon.image-worker"]["state"], "failed")
+    with Daemon("--verify=off", "--toolkit=/nowhere", "--metrics=/nowhere/x.prom") as daemon:
+        for part in "toolkit", "metrics":
+            wait_until(lambda part=part: any(line.startswith(f"--{part}=/nowhere") for line in daemon.status()["missing"]), part)
+            found = checks(Connection(daemon.directory))[f"daemon.{part}"]
+            equal(found["state"], "warning")
+            check("No such file" in found["found"], found)
     with Daemon("--verify=off", "--image-worker-argument=--no-such-option") as daemon:
         equal(daemon.status()["compiler"], "unknown yet", "no worker starts")
 
