@@ -5,8 +5,9 @@
  * system one. The pages stay mapped; one stat a load tells whether the file was replaced by a new
  * daemon. Everything that is doubtful about a file or a folder means: no daemon there.
  *
- * Launches read the generations of the mapped pages without a lock: a page that was replaced stays
- * mapped until its successor is, and where there is none a word that never changes is read.
+ * Launches read the generations of the mapped pages without a lock, and may be interrupted in it for
+ * as long as you like: what was mapped once stays, and another page takes its place in memory. Where
+ * there is none a word that never changes is read.
  */
 
 #include "interest-page.h"
@@ -32,7 +33,8 @@ struct page {
 	char folder[INTEREST_FOLDER_MAX];
 	char name[PATHS_SESSION_NAME_MAX + 1]; /* of the session that was looked for */
 	const struct interest_page *page; /* or NULL */
-	const struct interest_page *before; /* what was mapped before it; a launch may just read it */
+	void *memory; /* where pages are mapped; NULL: none was yet */
+	void *before; /* the one before, so that no new file gets its number */
 	dev_t device;
 	ino_t inode;
 };
@@ -112,18 +114,37 @@ static void watch(const struct page *page)
 			 __ATOMIC_RELEASE);
 }
 
+/* Maps a file where the page before it was. There is no moment at which nothing is there. */
+static bool map_in_place(struct page *page, int fd)
+{
+	void *mapped = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ, MAP_SHARED, fd, 0), *before;
+
+	if (mapped == MAP_FAILED)
+		return false;
+	if (!page->memory) {
+		page->memory = mapped;
+		return true;
+	}
+	before = mremap(page->memory, 0, INTEREST_PAGE_SIZE, MREMAP_MAYMOVE); /* of size 0: a second one */
+	if (mremap(mapped, INTEREST_PAGE_SIZE, INTEREST_PAGE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   page->memory) == MAP_FAILED) {
+		munmap(mapped, INTEREST_PAGE_SIZE);
+		mapped = NULL;
+	}
+	if (page->before)
+		munmap(page->before, INTEREST_PAGE_SIZE);
+	page->before = before == MAP_FAILED ? NULL : before;
+	return mapped != NULL;
+}
+
 /* Maps the page of a folder; without one (NULL) there is none. */
 static void map_page(struct page *page, const char *folder)
 {
 	char path[INTEREST_FOLDER_MAX + sizeof(PATHS_INTEREST_PAGE) + 1];
 	struct stat status;
-	void *mapped;
 	int fd;
 
 	if (page->page) {
-		if (page->before)
-			munmap((void *)page->before, INTEREST_PAGE_SIZE);
-		page->before = page->page;
 		page->page = NULL;
 		watch(page);
 	}
@@ -134,15 +155,12 @@ static void map_page(struct page *page, const char *folder)
 	if (fd < 0)
 		return;
 	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-	    status.st_size >= INTEREST_PAGE_SIZE) {
-		mapped = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ, MAP_SHARED, fd, 0);
-		if (mapped != MAP_FAILED) {
-			page->page = mapped;
-			page->device = status.st_dev;
-			page->inode = status.st_ino;
-			strcpy(page->folder, folder);
-			watch(page);
-		}
+	    status.st_size >= INTEREST_PAGE_SIZE && map_in_place(page, fd)) {
+		page->page = page->memory;
+		page->device = status.st_dev;
+		page->inode = status.st_ino;
+		strcpy(page->folder, folder);
+		watch(page);
 	}
 	close(fd);
 }
@@ -522,7 +540,8 @@ void interest_ignore_traces(void)
 
 void interest_forked(void)
 {
-	session_page = system_page = (struct page){ 0 };
+	session_page = (struct page){ .memory = session_page.memory, .before = session_page.before };
+	system_page = (struct page){ .memory = system_page.memory, .before = system_page.before };
 	watch(&session_page);
 	watch(&system_page);
 }

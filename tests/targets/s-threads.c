@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that load, launch and unload at the same time. */
+/* Threads that load, launch and unload at the same time. s-threads N: N times each, in place of 5. */
 
 #include <pthread.h>
 
 #include "s.h"
 
 #define THREADS 8
-#define ROUNDS 5
 
 static CUcontext context;
+static int rounds = 5;
 
 static void *work(void *userdata)
 {
 	long sum = 0;
 
 	CHECK(driver.ctx_set_current(context));
-	for (int i = 0; i < ROUNDS; i++)
+	for (int i = 0; i < rounds; i++)
 		sum += s_once((i + (userdata != NULL)) % 2 ? S_LIBRARY : S_MODULE);
 	return (void *)sum;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	pthread_t threads[THREADS];
 	CUdevice device;
 
+	if (argc > 1)
+		rounds = atoi(argv[1]);
 	driver_start(false);
 	CHECK(driver.device_get(&device, 0));
 	CHECK(driver.primary_retain(&context, device));

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Daemons that go on with what the one before had: the process says what it has from that, without a call of its own, and counts on; what
+the next one does not know is left alone. Also while threads load, launch and unload all the time."""
+import os
+import subprocess
+import time
+
+import fake_daemon
+import wire
+from target_runs import SHIM, SIM, TARGETS, Steps, end, report, run, session, within
+
+THREADS = 256
+SESSION = 0x1234567890
+ATTACHMENTS = list(range(1000, 1030))  # more than one message of ids holds
+
+
+class SessionDaemon(fake_daemon.FakeDaemon):
+    start, knows_modules, knows_instances = 1, True, True
+
+    def __init__(self, name, **more):
+        self.wanted, self.ids = {}, {}  # connection: number of ids that are to come; module: those that came
+        super().__init__(name, {"welcome": self.welcome, "image": self.image, "slot": self.slot}, **more)
+
+    def welcome(self, connection, answer):
+        return [(wire.message(wire.WELCOME, self.deadline_ms, self.period_ms, fake_daemon.PID, self.start, fake_daemon.COMM, SESSION,
+                              sequence=int.from_bytes(answer[0][0][12:16], "little")), [])]
+
+    def image(self, connection, answer):
+        data, fds = answer[0]
+        return [(data[:16 + 24] + len(ATTACHMENTS).to_bytes(4, "little") + data[16 + 28:], fds)]
+
+    def slot(self, connection, answer):
+        """The only one, and the ids of attachments behind it."""
+        module = int.from_bytes(answer[0][0][16:24], "little")
+        some = [ATTACHMENTS[at:at + wire.IDS_MAX] for at in range(0, len(ATTACHMENTS), wire.IDS_MAX)]
+        return answer + [(wire.message(wire.IDS, module, len(ids), 0, *ids, *[0] * (wire.IDS_MAX - len(ids))), []) for ids in some]
+
+    def answer_other(self, connection, kind, fields, sequence):
+        if kind == wire.RESUME:
+            self.wanted[connection], self.ids[fields[0]] = fields[1] + fields[2], []
+        if kind == wire.IDS:
+            self.ids[fields[0]] += fields[3:3 + fields[1]]
+            if len(self.ids[fields[0]]) == self.wanted[connection]:
+                return self.send(connection, "resumed", [(wire.message(wire.RESUMED, fields[0], self.knows_modules, 0), [])])
+        if kind == wire.KEEP:
+            return self.send(connection, "kept", [(wire.message(wire.KEPT, *fields, self.knows_instances, 0, sequence=sequence), [])])
+        return True
+
+    def restart(self):
+        self.start += 1
+        self.write_page(fake_daemon.page(deadline_ms=self.deadline_ms))
+        self.hang_up()
+
+
+def resumed(daemon, restarts):
+    return within(lambda: daemon.seen(wire.KEEP) == restarts and daemon.connected(2 + 2 * restarts))
+
+
+for form in ("pointer", "resident"):
+    with SessionDaemon(session(f"goes_{form}"), form=form, bare=True) as daemon:
+        program = Steps(daemon.name)
+        good = program.step("k") and within(lambda: daemon.connected(2) and daemon.count() == THREADS)
+        daemon.restart()
+        good = good and resumed(daemon, 1)
+        told = [fields for kind, fields in daemon.messages if kind == wire.RESUME]
+        report(f"{form}: what it has is told", good and told == [(1, len(ATTACHMENTS), 1, 1, 0)] and daemon.ids == {1: ATTACHMENTS + [fake_daemon.MAP]},
+               f"{daemon.messages} {daemon.ids}")
+        good = program.step("k") and program.step("l") and within(lambda: daemon.count() == 3 * THREADS)
+        report(f"{form}: it counts on, where it did", good and len(daemon.instances) == 1, f"{daemon.count()} {len(daemon.instances)}")
+        daemon.knows_modules = False
+        daemon.restart()
+        good = resumed(daemon, 2) and program.step("k") and program.step("k")
+        report(f"{form}: a module that is not known any more", good and daemon.count() == 3 * THREADS and program.step("l") and
+               within(lambda: daemon.count() == 4 * THREADS), str(daemon.count()))
+        daemon.knows_instances = False
+        daemon.restart()
+        good = resumed(daemon, 3) and program.step("l") and program.end() == 0
+        report(f"{form}: an instance that is not known any more", good and len(daemon.instances) == 2 and daemon.values()[1] == THREADS,
+               f"{daemon.values()} {len(daemon.instances)}")
+
+bare = run(["s-threads", "400"], preload=())
+with SessionDaemon(session("threads"), deadline_ms=5000) as daemon:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
+    program = subprocess.Popen([os.path.join(TARGETS, "s-threads"), "400"], stdout=subprocess.PIPE, text=True,
+                               env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": daemon.name})
+    while program.poll() is None:
+        time.sleep(0.1)
+        daemon.restart()
+    report("threads, while daemons come and go", bare[:2] == (0, program.stdout.read()) and program.returncode == 0 and daemon.seen(wire.RESUME) > 0,
+           f"{bare} {program.returncode} {daemon.seen(wire.RESUME)}")
+end()
