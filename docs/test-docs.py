@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 DAEMON, CTL, SOURCE = (os.path.abspath(path) for path in sys.argv[1:4])
@@ -133,6 +134,23 @@ class Docs(unittest.TestCase):
                 with open(os.path.join(DOCS, name + ".scd")) as file:
                     done = subprocess.run(["scdoc"], stdin=file, capture_output=True, text=True, timeout=30, check=False)
                 self.assertEqual((done.returncode, done.stderr), (0, ""), name)
+
+    def test_compile(self):
+        """Lines that compile a program do so as they stand, but for where the header and the source are."""
+        clang = shutil.which("clang-19") or shutil.which("clang")
+        if not clang:
+            self.skipTest("no clang")
+        lines = [line for name in ((SOURCE, "README.md"), (DOCS, "guides/operator.md")) for line in re.findall(r"^\$ clang (.*?)(?:  +#.*)?$", read(*name), re.M)]
+        self.assertEqual(len(lines), 2, lines)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in "proto", "docs":
+                os.symlink(os.path.join(SOURCE, name), os.path.join(folder, name))
+            shutil.copy(os.path.join(DOCS, "examples/counter.bpf.c"), folder)
+            for line in lines:
+                done = subprocess.run(["sh", "-c", f"'{clang}' {line}"], cwd=folder, env={**os.environ, "CPATH": os.path.join(SOURCE, "proto")}, capture_output=True,
+                                      text=True, timeout=60, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), line)
+                os.unlink(os.path.join(folder, "counter.bpf.o"))
 
     def test_links(self):
         """What README, SECURITY and the guides point to is there."""
