@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The shim's side of its protocol, against a daemon that says anything. An input is a script:
- * records of
+ * The shim's side of its protocol, against a daemon that says anything. An input is a script: records of
  *
- *   u8 how      bits 0-2  descriptor beside it (see give()); bit 3: header made right; bit 4: after
- * a request was received; bit 5: on the MIRROR connection, else on the LOADER's u8 type
- * WIRE_WELCOME + type % 10, for a header made right u8 length   bytes that follow: the body, or with
- * bit 3 clear the whole datagram
+ *   u8 how      bits 0-2: descriptor beside it (see give()); bit 3: header made right; bit 4: after a request was received; bit 5: on the MIRROR connection, else on the LOADER's
+ *   u8 type     for a header made right: WIRE_WELCOME + type % 11, of which 10 is WIRE_IDS
+ *   u8 length   of bytes that follow: the body, or with bit 3 clear the whole datagram
  *
  * Each connection gets its records and then an end of file. The shim's loader, arming and mirror
  * are the real ones; the driver behind them is a piece of memory. What the shim would hand to the
@@ -377,7 +375,7 @@ static void send_record(int fd, const uint8_t *record, size_t length, uint32_t s
 	int fds[2], count;
 
 	if (record[0] & 8) {
-		uint16_t type = (uint16_t)(WIRE_WELCOME + record[1] % 10);
+		uint16_t type = (uint16_t)(record[1] % 11 == 10 ? WIRE_IDS : WIRE_WELCOME + record[1] % 11);
 		size_t room = wire_size(type) - sizeof(struct wire_header);
 
 		datagram.message.header =
