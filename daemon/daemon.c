@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "artifact.h"
@@ -31,6 +32,7 @@
 #include "varlink-server.h"
 #include "verify.h"
 
+#define EXHAUSTED_PERIOD_MS 60000
 
 void daemon_announce(struct daemon *daemon) {
 	registry_announce(&daemon->registry, daemon->interest);
@@ -87,6 +89,25 @@ static void daemon_on_other(const struct shim_connection *connection, const stru
 	other_shims_greeted(daemon->other_shims, connection, greeting);
 }
 
+/* Somebody is not served for want of descriptors: one line in a minute, as it may be the same for all of them. */
+static void daemon_on_exhausted(int error, void *userdata) {
+	static const char *const no_fields[] = { NULL };
+	struct daemon *daemon = userdata;
+	struct rlimit limit = {};
+
+	if (daemon->exhausted && uv_now(daemon->loop) - daemon->exhausted < EXHAUSTED_PERIOD_MS)
+		return;
+	daemon->exhausted = uv_now(daemon->loop) ?: 1;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (error == -EMFILE)
+		log_event(LOG_LEVEL_WARNING, MESSAGE_EXHAUSTED, no_fields,
+			  "no descriptor is left for connections: the daemon may have %llu open; give it more (LimitNOFILE= of the unit, ulimit -n), or lower quota-connections",
+			  (unsigned long long)limit.rlim_cur);
+	else
+		log_event(LOG_LEVEL_WARNING, MESSAGE_EXHAUSTED, no_fields, "connections cannot be accepted: %s%s", strerror(-error),
+			  error == -ENFILE ? " (fs.file-max)" : "");
+}
+
 static void daemon_close_socket(int consumed_fd, void *userdata) {
 	const struct daemon *daemon = userdata;
 
@@ -103,6 +124,7 @@ static int daemon_start_control(struct daemon *daemon, const struct daemon_optio
 		.connections_per_uid_max = daemon->config->quota_clients,
 		.limit_error = "io.gpuprobe.control.LimitExceeded",
 		.close_socket = daemon_close_socket,
+		.exhausted = daemon_on_exhausted,
 		.userdata = daemon,
 	};
 	struct varlink_fault fault = {};
@@ -143,6 +165,7 @@ static int daemon_start_shims(struct daemon *daemon, const struct daemon_options
 		return r;
 	}
 	shim_server_close_with(daemon->shims, daemon->closer);
+	shim_server_on_exhausted(daemon->shims, daemon_on_exhausted);
 	shim_server_on_breach(daemon->shims, daemon_on_breach);
 	shim_server_on_other(daemon->shims, daemon_on_other);
 	return other_shims_new(&daemon->other_shims, daemon);

@@ -98,6 +98,7 @@ struct daemon {
 	size_t n_pass_folders;
 	struct worker_pool *pass_pool; /* NULL: there are no passes of the user */
 	struct closer *closer; /* of sockets of strangers and what they sent */
+	uint64_t exhausted; /* uv_now(), when it was said that descriptors are missing; 0: never */
 	struct shim_server *shims;
 	struct other_shims *other_shims;
 	struct varlink_server *control;

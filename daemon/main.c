@@ -19,6 +19,7 @@
 #include "daemon.h"
 #include "log.h"
 #include "message-id.h"
+#include "notify.h"
 #include "paths.h"
 #include "reload.h"
 #include "runtime-dir.h"
@@ -82,13 +83,13 @@ static int open_runtime_dir(const struct config *config, struct runtime_dir **di
 }
 
 /* Sockets that systemd listens on for us, by their names. 0 or -errno. */
-static int take_descriptors(struct daemon_options *options) {
+static int take_descriptors(struct daemon_options *options, struct notify *notify) {
 	int *controlp = &options->control_fd, *shimp = &options->shim_fd;
 	char **names = NULL;
 	int n;
 
 	*controlp = *shimp = -1;
-	n = store_new(&options->store, getenv("NOTIFY_SOCKET"));
+	n = store_new(&options->store, notify_heard(notify), notify);
 	if (n < 0)
 		return n;
 	n = sd_listen_fds_with_names(1, &names);
@@ -125,6 +126,7 @@ static void raise_limit(void) {
 struct stop {
 	struct daemon *daemon;
 	struct watchdog *watchdog; /* NULL: nobody watches */
+	struct notify *notify;
 	struct reload reload;
 	struct runtime_dir *dir;
 	uv_signal_t signals[SIGNALS];
@@ -139,18 +141,19 @@ static void on_signal(uv_signal_t *handle, int number) {
 
 	log_event(LOG_LEVEL_NOTICE, MESSAGE_STOPS, no_fields, "stops: %s",
 		  number == SIGTERM ? "SIGTERM" : number == SIGINT ? "SIGINT" : "SIGUSR1, for another one");
-	sd_notify(0, "STOPPING=1");
+	notify_send(stop->notify, -1, "STOPPING=1");
 	stop->watchdog = watchdog_free(stop->watchdog);
 	reload_stop(&stop->reload);
 	if (daemon_stop(stop->daemon, number == SIGUSR1))
 		runtime_dir_hand_over(stop->dir);
+	notify_end(stop->notify);
 	for (int i = 0; i < SIGNALS; i++)
 		if (!uv_is_closing((uv_handle_t *)&stop->signals[i]))
 			uv_close((uv_handle_t *)&stop->signals[i], NULL);
 }
 
 static void on_beat(void *userdata) {
-	sd_notify(0, "WATCHDOG=1");
+	notify_beat(userdata);
 }
 
 /* Where systemd watches us (WatchdogSec=). 0 or -errno, logged. */
@@ -160,15 +163,15 @@ static int start_watchdog(struct stop *stop, uv_loop_t *loop) {
 
 	r = sd_watchdog_enabled(0, &us);
 	if (r > 0)
-		r = watchdog_new(&stop->watchdog, loop, stop->daemon->image_pool, us / 1000, on_beat, NULL);
+		r = watchdog_new(&stop->watchdog, loop, stop->daemon->image_pool, us / 1000, on_beat, stop->notify);
 	if (r < 0)
 		log_error("watchdog: %s", strerror(-r));
 	return r;
 }
 
 /* Runs until a signal. An exit status. */
-static int loop(const struct daemon_options *options, struct runtime_dir *dir, int argc, char *argv[]) {
-	struct stop stop = { .dir = dir };
+static int loop(const struct daemon_options *options, struct notify *notify, struct runtime_dir *dir, int argc, char *argv[]) {
+	struct stop stop = { .notify = notify, .dir = dir };
 	uv_loop_t uv;
 	int r;
 
@@ -179,9 +182,11 @@ static int loop(const struct daemon_options *options, struct runtime_dir *dir, i
 	}
 	r = daemon_new(&stop.daemon, &uv, options);
 	if (r == 0)
+		r = notify_start(notify, &uv);
+	if (r == 0)
 		r = start_watchdog(&stop, &uv);
 	if (r == 0) {
-		reload_start(&stop.reload, &uv, stop.daemon, argc, argv);
+		reload_start(&stop.reload, &uv, stop.daemon, notify, argc, argv);
 		for (int i = 0; i < SIGNALS; i++) {
 			uv_signal_init(&uv, &stop.signals[i]);
 			stop.signals[i].data = &stop;
@@ -189,10 +194,11 @@ static int loop(const struct daemon_options *options, struct runtime_dir *dir, i
 		}
 		log_event(LOG_LEVEL_NOTICE, MESSAGE_STARTED, no_fields, "%s " PROJECT_VERSION " listens in %s",
 			  options->config->session ? "session daemon" : "daemon", runtime_dir_path(dir));
-		sd_notifyf(0, "READY=1\nSTATUS=listens in %s", runtime_dir_path(dir));
+		notify_send(notify, -1, "READY=1\nSTATUS=listens in %s", runtime_dir_path(dir));
 	} else if (stop.daemon) {
 		if (daemon_stop(stop.daemon, true)) /* the next one may be luckier */
 			runtime_dir_hand_over(dir);
+		notify_end(notify);
 	}
 	uv_run(&uv, UV_RUN_DEFAULT);
 	daemon_free(stop.daemon);
@@ -214,6 +220,7 @@ static int run(const struct config *config, int argc, char *argv[]) {
 	static struct worker_setup workers; /* as long as the process */
 	struct daemon_options options = { .config = config, .socket_mode = config->session ? 0600 : 0666 };
 	struct runtime_dir *dir = NULL;
+	struct notify *notify;
 	int r;
 
 	if (worker_setup(&workers, config, &options) < 0) {
@@ -221,7 +228,12 @@ static int run(const struct config *config, int argc, char *argv[]) {
 		return 1;
 	}
 	prepare_process();
-	if (take_descriptors(&options) < 0)
+	r = notify_new(&notify, getenv("NOTIFY_SOCKET"));
+	if (r < 0) {
+		log_warning("%s: %s: nobody is told that the daemon is ready, nor keeps its descriptors", getenv("NOTIFY_SOCKET"), strerror(-r));
+		r = notify_new(&notify, NULL);
+	}
+	if (r < 0 || take_descriptors(&options, notify) < 0)
 		return 1;
 	r = open_runtime_dir(config, &dir);
 	if (r)
@@ -231,8 +243,9 @@ static int run(const struct config *config, int argc, char *argv[]) {
 	options.shim_path = runtime_dir_shim(dir);
 	options.interest_path = runtime_dir_interest(dir);
 	options.state_path = runtime_dir_state(dir);
-	r = loop(&options, dir, argc, argv);
+	r = loop(&options, notify, dir, argc, argv);
 	runtime_dir_free(dir);
+	notify_free(notify);
 	return r;
 }
 

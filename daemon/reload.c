@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 
 #include "log.h"
@@ -57,22 +56,23 @@ static void reload_on_signal(uv_signal_t *signal, int number) {
 	int r;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000);
+	notify_send(reload->notify, -1, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000);
 	r = reload_read(reload, &config, error);
 	if (r) {
 		log_error("reload: %s; everything stays as it was", error);
-		sd_notifyf(0, "READY=1\nSTATUS=configuration not reloaded: %s", error);
+		notify_send(reload->notify, -1, "READY=1\nSTATUS=configuration not reloaded: %s", error);
 		return;
 	}
 	daemon_configure(reload->daemon, config);
 	reload->config = config;
 	config_free(before);
 	log_notice("reload: done");
-	sd_notify(0, "READY=1\nSTATUS=configuration reloaded");
+	notify_send(reload->notify, -1, "READY=1\nSTATUS=configuration reloaded");
 }
 
-void reload_start(struct reload *reload, uv_loop_t *loop, struct daemon *daemon, int argc, char *argv[]) {
+void reload_start(struct reload *reload, uv_loop_t *loop, struct daemon *daemon, struct notify *notify, int argc, char *argv[]) {
 	reload->daemon = daemon;
+	reload->notify = notify;
 	reload->argc = argc;
 	reload->argv = argv;
 	if (daemon->config->session && !daemon->config->file)

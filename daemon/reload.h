@@ -7,9 +7,11 @@
 #include <uv.h>
 
 #include "daemon.h"
+#include "notify.h"
 
 struct reload {
 	struct daemon *daemon;
+	struct notify *notify;
 	struct config *config; /* the last one that was read, or NULL: that of the start */
 	int argc;
 	char **argv;
@@ -17,7 +19,7 @@ struct reload {
 };
 
 /* Sessions are left alone, unless they have a file: SIGHUP is the end of their terminal, too. argv stays. */
-void reload_start(struct reload *reload, uv_loop_t *loop, struct daemon *daemon, int argc, char *argv[]);
+void reload_start(struct reload *reload, uv_loop_t *loop, struct daemon *daemon, struct notify *notify, int argc, char *argv[]);
 /* Before daemon_stop(); reload_deinit() when the daemon has been freed. NULL handles are fine. */
 void reload_stop(struct reload *reload);
 void reload_deinit(struct reload *reload);

@@ -52,6 +52,7 @@ struct shim_server {
 	bool freed;
 	struct account_table *accounts;
 	struct closer *closer;
+	void (*exhausted)(int error, void *userdata);
 	const struct shim_server_handlers *handlers;
 	void *userdata;
 	struct shim_server_counters counters;
@@ -252,6 +253,12 @@ static ssize_t shim_receive(int socket_fd, union wire_message *message, int *fdp
 	return n;
 }
 
+static void shim_server_exhausted(struct shim_server *server, int error) {
+	server->counters.exhausted++;
+	if (server->exhausted)
+		server->exhausted(error, server->userdata);
+}
+
 /* Handles one datagram. 0, -EAGAIN if there is none, or negative: the connection is to be closed.
  */
 static int shim_connection_receive(struct shim_connection *connection) {
@@ -265,6 +272,8 @@ static int shim_connection_receive(struct shim_connection *connection) {
 	n = shim_receive(connection->fd, &message, &fd, &connection->foreign_fd);
 	if (n == -EAGAIN || n == -EINTR)
 		return -EAGAIN;
+	if (n == -EMFILE)
+		shim_server_exhausted(server, -EMFILE);
 	if (n == 0 && fd < 0)
 		return -ENOTCONN;
 	if (n < 0 && n != -EMSGSIZE && n != -EBADF)
@@ -449,6 +458,7 @@ static void shim_server_on_poll(uv_poll_t *poll, int status, int events) {
 			shim_server_add(server, fd);
 		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 			   errno == ENOBUFS) {
+			shim_server_exhausted(server, -errno);
 			uv_poll_stop(&server->poll); /* else this would spin */
 			uv_timer_start(&server->pause, shim_server_resume, SHIM_PAUSE_MS, 0);
 			return;
@@ -543,6 +553,10 @@ const struct shim_server_counters *shim_server_counters(const struct shim_server
 void shim_server_on_other(struct shim_server *server,
 			  void (*other)(const struct shim_connection *connection, const struct shim_greeting *greeting, void *userdata)) {
 	server->other = other;
+}
+
+void shim_server_on_exhausted(struct shim_server *server, void (*exhausted)(int error, void *userdata)) {
+	server->exhausted = exhausted;
 }
 
 void shim_server_close_with(struct shim_server *server, struct closer *closer) {

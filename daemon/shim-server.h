@@ -74,6 +74,7 @@ unsigned int shim_server_connections(const struct shim_server *server);
 struct shim_server_counters {
 	uint64_t connections; /* that were served */
 	uint64_t refused;     /* that were not, by a quota */
+	uint64_t exhausted;   /* times that there was no descriptor for a connection or what it sent */
 	uint64_t breaches;    /* peers that were thrown out */
 	uint64_t messages;
 	uint64_t other_versions; /* peers that greeted in another version of the protocol */
@@ -86,6 +87,9 @@ void shim_server_on_other(struct shim_server *server,
 
 /* What closes sockets of peers and what they sent, borrowed; without one that is done on the loop. */
 void shim_server_close_with(struct shim_server *server, struct closer *closer);
+
+/* Told -errno when there is no descriptor for a connection or what it sent. */
+void shim_server_on_exhausted(struct shim_server *server, void (*exhausted)(int error, void *userdata));
 
 /* Lines for the log on peers that were thrown out, at most a few a second: the caller's, or NULL.
  */

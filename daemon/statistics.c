@@ -151,6 +151,8 @@ static void tell_connections(const struct daemon *daemon, struct list *list) {
 	COUNTER("connections", "refused", control->refused, "Connections over a limit.", .label = "socket", .of = "control");
 	COUNTER("connections", "refused", shim->refused, "Connections over a limit.", .label = "socket", .of = "shim");
 	COUNTER("connections", "other_versions", shim->other_versions, "Greetings of shims of another version of the protocol.");
+	COUNTER("connections", "exhausted", control->exhausted, "Connections for which there was no descriptor.", .label = "socket", .of = "control");
+	COUNTER("connections", "exhausted", shim->exhausted, "Connections for which there was no descriptor.", .label = "socket", .of = "shim");
 	COUNTER("connections", "breaches", shim->breaches, "Peers of the shim socket that were thrown out for what they sent.");
 	COUNTER("requests", "control", control->calls, "Calls of the control interface.");
 	COUNTER("requests", "shim", shim->messages, "Messages of processes.");

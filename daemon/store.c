@@ -8,7 +8,8 @@
  *   adding: the record is written, then marked as used, then the descriptor is sent. One without the other is nothing.
  *   removing: the mark goes first, then the descriptor.
  *
- * systemd reads what a daemon has sent before it looks at how that ended (sd_notify(3)), so what was sent is kept.
+ * systemd reads what a daemon has sent before it looks at how that ended (sd_notify(3)), so what was sent is kept. If PID 1 hangs, what it
+ * has no room for waits here (notify.h), and is lost if the daemon is killed then.
  */
 
 #include "store.h"
@@ -20,10 +21,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include "memfd.h"
+#include "notify.h"
 
 #define STORE_MAGIC UINT64_C(0x3149535052505547) /* "GUPRPSI1" */
 #define STORE_INDEX_NAME "gindex"
@@ -40,6 +41,7 @@ _Static_assert(sizeof(struct store_record) == 112, "written by one daemon and re
 
 struct store {
 	bool keeps, frozen;
+	struct notify *notify;
 	struct store_index *index;
 	int index_fd;
 	uint32_t hint; /* where a free slot may be */
@@ -75,12 +77,13 @@ static uint32_t store_slot(const char *name) {
 	return strcmp(canonical, name) == 0 ? (uint32_t)slot : 0;
 }
 
-int store_new(struct store **storep, bool keeps) {
+int store_new(struct store **storep, bool keeps, struct notify *notify) {
 	struct store *store = calloc(1, sizeof(*store));
 
 	if (!store)
 		return -ENOMEM;
 	store->keeps = keeps;
+	store->notify = notify;
 	store->index_fd = -1;
 	for (size_t i = 0; i < STORE_SLOTS_MAX; i++)
 		store->fds[i] = -1;
@@ -106,18 +109,13 @@ bool store_keeps(const struct store *store) {
 
 /* ---- what systemd is told ---- */
 
-/* 0 or -errno: systemd has not got it (more descriptors on their way than the user may have open, for one). */
-static int store_send(const char *name, int fd) {
-	char text[64];
-	int r;
-
-	snprintf(text, sizeof(text), "FDSTORE=1\nFDPOLL=0\nFDNAME=%s", name);
-	r = sd_pid_notify_with_fds(0, 0, text, &fd, 1);
-	return r < 0 ? r : 0;
+/* 0 or -errno: systemd will not get it. */
+static int store_send(struct store *store, const char *name, int fd) {
+	return notify_send(store->notify, fd, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s", name);
 }
 
-static void store_send_removal(const char *name) {
-	sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+static void store_send_removal(struct store *store, const char *name) {
+	notify_send(store->notify, -1, "FDSTOREREMOVE=1\nFDNAME=%s", name);
 }
 
 /* ---- the start ---- */
@@ -171,7 +169,7 @@ static int store_begin(struct store *store) {
 		return -errno;
 	}
 	store->index->magic = STORE_MAGIC;
-	r = store_send(STORE_INDEX_NAME, fd);
+	r = store_send(store, STORE_INDEX_NAME, fd);
 	if (r < 0) {
 		munmap(store->index, sizeof(*store->index));
 		store->index = NULL;
@@ -194,12 +192,12 @@ int store_open(struct store *store) {
 		if (store->index || store->fds[slot - 1] < 0)
 			continue;
 		store_name(name, slot);
-		store_send_removal(name);
+		store_send_removal(store, name);
 		store->fds[slot - 1] = fd_close(store->fds[slot - 1]);
 	}
 	if (store->index)
 		return 0;
-	store_send_removal(STORE_INDEX_NAME); /* one that was not whole */
+	store_send_removal(store, STORE_INDEX_NAME); /* one that was not whole */
 	r = store_begin(store);
 	return r < 0 ? r : 1;
 }
@@ -238,7 +236,7 @@ uint32_t store_add(struct store *store, int fd, const struct store_record *recor
 	at->used = 0;
 	__atomic_store_n(&at->used, 1, __ATOMIC_RELEASE);
 	store_name(name, slot);
-	if (store_send(name, fd) < 0) {
+	if (store_send(store, name, fd) < 0) {
 		__atomic_store_n(&at->used, 0, __ATOMIC_RELEASE);
 		return 0;
 	}
@@ -253,7 +251,7 @@ void store_remove(struct store *store, uint32_t slot) {
 	__atomic_store_n(&store->index->records[slot - 1].used, 0, __ATOMIC_RELEASE);
 	store->fds[slot - 1] = fd_close(store->fds[slot - 1]);
 	store_name(name, slot);
-	store_send_removal(name);
+	store_send_removal(store, name);
 }
 
 const struct store_record *store_record(const struct store *store, uint32_t slot) {
@@ -315,6 +313,6 @@ void store_clear(struct store *store) {
 	for (uint32_t slot = 1; slot <= STORE_SLOTS_MAX; slot++)
 		if (!store_is_free(store, slot))
 			store_remove(store, slot);
-	store_send_removal(STORE_INDEX_NAME);
+	store_send_removal(store, STORE_INDEX_NAME);
 	store->frozen = true;
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct notify;
 struct store;
 
 #define STORE_SLOTS_MAX 12288 /* systemd names all of them in one environment variable of 128 KiB */
@@ -41,8 +42,8 @@ struct store_record {
 	uint32_t reserved[9];
 };
 
-/* keeps: somebody keeps what is added. 0 or -errno. */
-int store_new(struct store **storep, bool keeps);
+/* keeps: somebody keeps what is added; notify: who is told, borrowed, may be NULL. 0 or -errno. */
+int store_new(struct store **storep, bool keeps, struct notify *notify);
 struct store *store_free(struct store *store);
 bool store_keeps(const struct store *store);
 

@@ -35,7 +35,7 @@ static int setup(void **state) {
 
 	registry_init(&registry);
 	assert_int_equal(map_accounts_new(&accounts, UINT64_C(1) << 30), 0);
-	assert_int_equal(store_new(&store, true), 0);
+	assert_int_equal(store_new(&store, true, NULL), 0);
 	assert_int_equal(store_open(store), 1);
 	keep(1, "g1", STORE_BLOB, blob, 16);
 	keep(2, "g2", STORE_PTX, "ptx!", 4);

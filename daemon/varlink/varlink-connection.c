@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "peek.h"
 #include "varlink-json.h"
@@ -446,26 +447,26 @@ static void refuse_connection(struct varlink_connection *connection) {
 }
 
 /*
- * Takes a client from the queue of @listener. One too many is sent away.
+ * Serves a client that was accepted. One too many is sent away.
  */
-void connection_accept(struct varlink_listener *listener) {
-	struct varlink_server *server = listener->server;
+void connection_new(struct varlink_server *server, int consumed_fd) {
 	struct varlink_connection *connection;
 	int r;
 
 	connection = calloc(1, sizeof(*connection));
-	if (!connection)
-		return;
-	connection->server = server;
-	r = uv_pipe_init(server->loop, &connection->pipe, 0);
+	r = connection ? uv_pipe_init(server->loop, &connection->pipe, 0) : -ENOMEM;
 	if (r < 0) {
+		close(consumed_fd);
 		free(connection);
 		return;
 	}
+	connection->server = server;
 	connection->pipe.data = connection;
 	server->n_handles++;
-	r = uv_accept((uv_stream_t *)&listener->pipe, (uv_stream_t *)&connection->pipe);
-	if (!r)
+	r = uv_pipe_open(&connection->pipe, consumed_fd);
+	if (r < 0)
+		close(consumed_fd);
+	else
 		r = read_peer(connection);
 	if (!r && server->n_connections >= server->connections_max)
 		r = -EDQUOT;

@@ -33,7 +33,10 @@ struct varlink_service {
 };
 
 struct varlink_listener {
-	uv_pipe_t pipe;
+	uv_poll_t poll;
+	uv_timer_t pause; /* after accept(2) failed */
+	unsigned int n_handles;
+	int fd;
 	struct varlink_server *server;
 	struct varlink_listener *next;
 	char *path;   /* to be removed at the end, or NULL */
@@ -46,6 +49,7 @@ struct varlink_listener {
 struct varlink_server {
 	uv_loop_t *loop;
 	uv_timer_t sweep;
+	uv_pipe_t first;
 	bool closing;
 	unsigned int n_handles; /* not yet closed: the last one frees the server */
 	unsigned int n_connections;
@@ -56,7 +60,9 @@ struct varlink_server {
 	char *vendor, *product, *version, *url, *limit_error;
 	unsigned int connections_max, connections_per_uid_max, stall_ms;
 	void (*close_socket)(int consumed_fd, void *userdata);
+	void (*exhausted)(int error, void *userdata);
 	void *userdata;
+	int reserve_fd; /* given up to tell a client that there is no other one; -1: there is none */
 	size_t message_max, output_mark, bytes_per_uid_max;
 	struct varlink_server_counters counters;
 	struct varlink_error_count {
@@ -111,7 +117,7 @@ void server_user_release(struct varlink_server *server, struct varlink_user *use
 void server_handle_closed(struct varlink_server *server);
 
 /* varlink-connection.c */
-void connection_accept(struct varlink_listener *listener);
+void connection_new(struct varlink_server *server, int consumed_fd);
 void connection_process(struct varlink_connection *connection);
 int connection_send(struct varlink_connection *connection, json_object *consume_message,
 		    struct varlink_fault *fault);

@@ -13,9 +13,12 @@
  */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -26,6 +29,8 @@
 #include "varlink-server-private.h"
 
 #define LISTEN_BACKLOG 256
+#define ACCEPTS_PER_TURN 16
+#define PAUSE_MS 100
 
 /* The service whose interface has this name, or NULL. */
 struct varlink_service *server_find_service(struct varlink_server *server, const char *name,
@@ -148,6 +153,8 @@ static void server_destroy(struct varlink_server *server) {
 	free(server->version);
 	free(server->url);
 	free(server->limit_error);
+	if (server->reserve_fd >= 0)
+		close(server->reserve_fd);
 	free(server);
 }
 
@@ -157,7 +164,7 @@ void server_handle_closed(struct varlink_server *server) {
 		server_destroy(server);
 }
 
-static void on_sweep_closed(uv_handle_t *handle) {
+static void on_handle_closed(uv_handle_t *handle) {
 	server_handle_closed(handle->data);
 }
 
@@ -198,7 +205,9 @@ int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop,
 	server->bytes_per_uid_max = options->bytes_per_uid_max ?: 256 * 1024 * 1024;
 	server->stall_ms = options->stall_ms ?: 10000;
 	server->close_socket = options->close_socket;
+	server->exhausted = options->exhausted;
 	server->userdata = options->userdata;
+	server->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (!server->vendor || !server->product || !server->version || !server->url)
 		r = -ENOMEM;
 	else
@@ -211,7 +220,11 @@ int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop,
 		return r < 0 ? r : -EINVAL;
 	}
 	server->sweep.data = server;
-	server->n_handles = 1;
+	server->n_handles = 2;
+	/* with its first stream libuv takes a descriptor for good: now, so that nobody looks for it later */
+	uv_pipe_init(loop, &server->first, 0);
+	server->first.data = server;
+	uv_close((uv_handle_t *)&server->first, on_handle_closed);
 	*serverp = server;
 	return 0;
 }
@@ -224,8 +237,11 @@ static void on_listener_closed(uv_handle_t *handle) {
 	struct varlink_listener *listener = handle->data;
 	struct varlink_server *server = listener->server;
 
-	free(listener->path);
-	free(listener);
+	if (--listener->n_handles == 0) {
+		close(listener->fd);
+		free(listener->path);
+		free(listener);
+	}
 	server_handle_closed(server);
 }
 
@@ -235,7 +251,8 @@ static void listener_close(struct varlink_listener *listener) {
 	if (listener->path && lstat(listener->path, &st) >= 0 && st.st_dev == listener->device &&
 	    st.st_ino == listener->inode)
 		unlink(listener->path);
-	uv_close((uv_handle_t *)&listener->pipe, on_listener_closed);
+	uv_close((uv_handle_t *)&listener->poll, on_listener_closed);
+	uv_close((uv_handle_t *)&listener->pause, on_listener_closed);
 }
 
 /*
@@ -254,7 +271,7 @@ struct varlink_server *varlink_server_free(struct varlink_server *server) {
 	server->listeners = NULL;
 	while (server->connections)
 		connection_close(server->connections);
-	uv_close((uv_handle_t *)&server->sweep, on_sweep_closed);
+	uv_close((uv_handle_t *)&server->sweep, on_handle_closed);
 	return NULL;
 }
 
@@ -293,9 +310,67 @@ int varlink_server_add_interface(struct varlink_server *server, const char *text
 	return 0;
 }
 
-static void on_connection(uv_stream_t *stream, int status) {
-	if (status >= 0)
-		connection_accept(stream->data);
+static void on_connections(uv_poll_t *poll, int status, int events);
+
+static void on_pause_over(uv_timer_t *timer) {
+	struct varlink_listener *listener = timer->data;
+	struct varlink_server *server = listener->server;
+
+	if (server->reserve_fd < 0)
+		server->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	uv_poll_start(&listener->poll, UV_READABLE, on_connections);
+}
+
+/*
+ * There is no descriptor for the next client: one that is kept for this tells it so. Without that one clients wait in the queue, as accept(2) would
+ * fail again and again.
+ */
+static void refuse_exhausted(struct varlink_listener *listener, int error) {
+	struct varlink_server *server = listener->server;
+	struct rlimit limit = {};
+	char text[256];
+	int fd = -1, n;
+
+	server->counters.exhausted++;
+	if (server->exhausted)
+		server->exhausted(-error, server->userdata);
+	if (server->reserve_fd >= 0) {
+		close(server->reserve_fd);
+		server->reserve_fd = -1; /* again after the pause: who was refused may not be closed before */
+		fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	}
+	if (fd >= 0 && server->limit_error) {
+		getrlimit(RLIMIT_NOFILE, &limit);
+		n = snprintf(text, sizeof(text), "{\"error\":\"%s\",\"parameters\":{\"what\":\"descriptors of the daemon (LimitNOFILE=)\",\"limit\":%llu}}",
+			     server->limit_error, (unsigned long long)limit.rlim_cur);
+		if (n < (int)sizeof(text) && send(fd, text, (size_t)n + 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+			n = 0; /* it has gone */
+	}
+	if (fd >= 0)
+		shutdown(fd, SHUT_RDWR);
+	if (fd >= 0 && server->close_socket)
+		server->close_socket(fd, server->userdata);
+	else if (fd >= 0)
+		close(fd);
+	uv_poll_stop(&listener->poll);
+	uv_timer_start(&listener->pause, on_pause_over, PAUSE_MS, 0);
+}
+
+static void on_connections(uv_poll_t *poll, int status, int events) {
+	struct varlink_listener *listener = poll->data;
+
+	for (unsigned int i = 0; i < ACCEPTS_PER_TURN; i++) {
+		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			connection_new(listener->server, fd);
+		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+			refuse_exhausted(listener, errno);
+			return;
+		} else if (errno != EINTR && errno != ECONNABORTED) {
+			return;
+		}
+	}
 }
 
 /* Listens on @fd, which it takes in any case; @path is taken on success only. */
@@ -315,18 +390,18 @@ static int listen_on(struct varlink_server *server, int fd, char *path) {
 		return -ENOMEM;
 	}
 	listener->server = server;
-	uv_pipe_init(server->loop, &listener->pipe, 0);
-	listener->pipe.data = listener;
-	server->n_handles++;
-	r = uv_pipe_open(&listener->pipe, fd);
-	if (r < 0)
-		close(fd);
-	else
-		r = uv_listen((uv_stream_t *)&listener->pipe, LISTEN_BACKLOG, on_connection);
+	listener->fd = fd;
+	r = listen(fd, LISTEN_BACKLOG) < 0 ? -errno : uv_poll_init(server->loop, &listener->poll, fd);
 	if (r < 0) {
-		uv_close((uv_handle_t *)&listener->pipe, on_listener_closed);
+		close(fd);
+		free(listener);
 		return r;
 	}
+	uv_timer_init(server->loop, &listener->pause);
+	listener->poll.data = listener->pause.data = listener;
+	listener->n_handles = 2;
+	server->n_handles += 2;
+	uv_poll_start(&listener->poll, UV_READABLE, on_connections);
 	listener->path = path;
 	listener->device = st.st_dev;
 	listener->inode = st.st_ino;

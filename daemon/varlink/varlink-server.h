@@ -65,6 +65,8 @@ struct varlink_server_options {
 	/* takes a socket that is to be closed, in which a client may have left descriptors: to let go of them may take as long as he wants.
 	 * NULL: they are closed on the loop */
 	void (*close_socket)(int consumed_fd, void *userdata);
+	/* a client could not be served for want of descriptors or memory: -errno. NULL: nobody wants to know */
+	void (*exhausted)(int error, void *userdata);
 	void *userdata;
 };
 
@@ -102,6 +104,7 @@ unsigned int varlink_server_connections(const struct varlink_server *server);
 struct varlink_server_counters {
 	uint64_t connections; /* that were served */
 	uint64_t refused;     /* that were not: there were too many */
+	uint64_t exhausted;   /* that were not: there was no descriptor, or no memory */
 	uint64_t calls;
 };
 const struct varlink_server_counters *varlink_server_counters(const struct varlink_server *server);

@@ -36,6 +36,8 @@ class Manager(Daemon):
         self.store_max = store_max
         self.ready = self.marks = 0
         self.changed = threading.Condition()
+        self.awake = threading.Event() # clear: as a PID 1 that hangs
+        self.awake.set()
         super().__init__("--deadline-ms", "30000", *options, start=False, **more) # a busy machine compiles slowly
         os.mkdir(self.directory, 0o700)
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -53,6 +55,7 @@ class Manager(Daemon):
 
     def serve(self):
         while True:
+            self.awake.wait()
             data, ancillary, _, _ = self.notify.recvmsg(4096, socket.CMSG_SPACE(4 * 16))
             fds = [fd for level, kind, payload in ancillary for fd in array.array("i", payload)]
             with self.changed:
@@ -80,6 +83,18 @@ class Manager(Daemon):
     def send(self, text):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.sendto(text.encode(), self.notify.getsockname())
+
+    def hang(self):
+        """Reads nothing until awake is set, and its queue is full."""
+        self.awake.clear()
+        self.send("IGNORED=1") # which it is waiting for now
+        while True:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
+                try:
+                    sender.sendto(b"IGNORED=1", self.notify.getsockname())
+                except BlockingIOError:
+                    return
 
     def settle(self):
         """Until all is read that was sent so far."""

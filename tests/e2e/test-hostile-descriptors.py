@@ -7,8 +7,10 @@ file of a FUSE server that does not answer): the daemon answers others meanwhile
 import base64
 import ctypes
 import errno
+import itertools
 import os
 import re
+import resource
 import signal
 import socket
 import struct
@@ -287,6 +289,37 @@ def test_too_many_in_flight():
         os.close(fd)
         shim.close()
         control.close()
+
+
+def test_none_left():
+    """No descriptor for a connection: who asks is told so, no process waits for ever, one line in the log, and it is counted; afterwards all is as before."""
+    with Daemon() as daemon:
+        before = descriptors(daemon)
+        asks = Connection(daemon.directory)
+        asks.call("Status")
+        soft, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
+        free = next(n for n in itertools.count() if not os.path.lexists(f"/proc/{daemon.process.pid}/fd/{n}"))
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (free, hard))
+        for _ in range(3):
+            said = daemon.ctl("list", status=None)
+            check("descriptors of the daemon (LimitNOFILE=)" in said, said)
+        process = dial(daemon, GREETING)
+        wait_until(lambda: exhausted(asks)["shim"], "it is counted")
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        process.settimeout(ANSWERS)
+        process.recv(1000) # a greeting, or the end
+        process.close()
+        check(exhausted(asks)["control"] >= 3, exhausted(asks))
+        asks.close()
+        equal(daemon.text().count("no descriptor is left for connections"), 1, "lines")
+        answers(daemon, "descriptors")
+        wait_until(lambda: descriptors(daemon) <= before, "descriptors are as before")
+
+
+def exhausted(control):
+    """Of each socket, so far."""
+    found = control.call("Status")["statistics"]
+    return {s["of"]: s["value"] for s in found if (s["group"], s["name"]) == ("connections", "exhausted")}
 
 
 if __name__ == "__main__":

@@ -275,6 +275,35 @@ def test_commands_wait():
         equal((waiting.returncode, json.loads(out)["entries"][0]["value"]), (0, counted), err)
 
 
+def test_manager_hangs():
+    """A PID 1 that reads nothing for a while delays nobody, and has missed nothing afterwards; nor can it hold a daemon that ends."""
+    with Manager() as daemon:
+        daemon.attach()
+        daemon.settle()
+        of_one = len(daemon.kept) - 1 # but the index
+        counted = program(daemon)
+        daemon.settle()
+        known = len(daemon.kept)
+        daemon.hang()
+        daemon.attach("--uid", "12345")
+        counted += program(daemon)
+        equal(len(daemon.attachments()), 2, "attachments")
+        equal(len(daemon.kept), known, "kept while it hangs")
+        daemon.awake.set()
+        wait_until(lambda: len(daemon.kept) >= known + of_one, "it has been told")
+        before = same(daemon, None)
+        for way in WAYS:
+            way(daemon)
+            same(daemon, before)
+            equal(daemon.dump(str(daemon.json("map", "list")["maps"][0]["id"]))[0]["value"], counted, way.__name__)
+        daemon.hang()
+        daemon.process.send_signal(signal.SIGTERM)
+        equal(daemon.process.wait(timeout=15), 0, "exit status")
+        daemon.awake.set()
+        daemon.drop()
+        daemon.start()
+
+
 def test_stop_is_final():
     """Nothing is left of what was attached, neither in the next daemon nor in processes; they count for what is attached then."""
     with Manager() as daemon:

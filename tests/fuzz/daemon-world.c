@@ -270,7 +270,7 @@ void world_start(void) {
 	options.control_path = world.control;
 	options.shim_path = world.shims;
 	options.interest_path = interest;
-	if (store_new(&options.store, false) || uv_loop_init(&world.loop) || daemon_new(&world.daemon, &world.loop, &options))
+	if (store_new(&options.store, false, NULL) || uv_loop_init(&world.loop) || daemon_new(&world.daemon, &world.loop, &options))
 		abort();
 }
 

@@ -52,7 +52,7 @@ static void start(void) {
 	unsetenv("NOTIFY_SOCKET");
 	strcpy(fuzz.path, "/tmp/fuzz-state.XXXXXX");
 	fd = mkstemp(fuzz.path);
-	if (fd < 0 || store_new(&fuzz.store, true) || store_open(fuzz.store) < 0)
+	if (fd < 0 || store_new(&fuzz.store, true, NULL) || store_open(fuzz.store) < 0)
 		abort();
 	close(fd);
 	atexit(remove_file);
