@@ -333,6 +333,13 @@ static int check(struct ctl *ctl, const char *method, const char *subject, int r
 	return r;
 }
 
+/* What is not called again after the daemon hung up, as it may have been done: a second time it would be another attachment, or an error. NULL: it is. */
+static const char *look_instead(const char *method) {
+	if (!strcmp(method, "Attach") || !strcmp(method, "Detach"))
+		return "gpuprobectl list";
+	return strcmp(method, "UnexportMap") == 0 ? "gpuprobectl map exports" : NULL;
+}
+
 /*
  * Calls a method of the control interface, by its short name. Takes the parameters in any case.
  * Errors are told to the user, with @subject as what they are about. Returns the exit status; on
@@ -340,7 +347,7 @@ static int check(struct ctl *ctl, const char *method, const char *subject, int r
  */
 int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	     const char *subject, int timeout_ms, struct varlink_reply *reply) {
-	const bool again = strcmp(method, "Attach") != 0 && strcmp(method, "Detach") != 0;
+	const char *instead = look_instead(method);
 	char name[64];
 	int r;
 
@@ -351,12 +358,12 @@ int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameter
 	}
 	snprintf(name, sizeof(name), INTERFACE ".%s", method);
 	r = varlink_client_call(ctl->client, name, json_object_get(consume_parameters), reply);
-	if (r == -ECONNRESET && again && ctl_connect_again(ctl))
+	if (r == -ECONNRESET && !instead && ctl_connect_again(ctl))
 		r = varlink_client_call(ctl->client, name, json_object_get(consume_parameters), reply);
 	json_object_put(consume_parameters);
-	if (r == -ECONNRESET && !again)
-		return ctl_fail(CTL_UNREACHABLE, "%s: the daemon hung up; gpuprobectl list shows whether it had done it, and its log why: journalctl -u gpuprobed",
-				ctl->path);
+	if (r == -ECONNRESET && instead)
+		return ctl_fail(CTL_UNREACHABLE, "%s: the daemon hung up; %s shows whether it had done it, and its log why: journalctl -u gpuprobed",
+				ctl->path, instead);
 	return check(ctl, method, subject, r, reply);
 }
 

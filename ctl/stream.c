@@ -73,7 +73,7 @@ static int stream_await(struct stream *stream) {
 	do
 		if (ctl_connect_again(stream->ctl))
 			return CTL_OK;
-	while (poll(&polled, 1, AWAIT_MS) == 0 && now_ms() < until);
+	while (poll(&polled, 1, AWAIT_MS) <= 0 && now_ms() < until);
 	return polled.revents ? CTL_STREAM_ENOUGH : ctl_fail(CTL_UNREACHABLE, "%s: no daemon came", stream->ctl->path);
 }
 

@@ -519,6 +519,26 @@ class Connection(Case):
         self.assertEqual(done.returncode, status)
         return done.stderr.decode()
 
+    def test_not_again(self):
+        """What a daemon that hangs up may have done is not asked for a second time; what only looks is."""
+        for arguments, calls in ((('map', 'unexport', 'm'), 1), (('detach', '1'), 1), (('list',), 2)):
+            path = str(self.dir / 'hangs-up')
+            methods = []
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(path)
+                listener.listen()
+                listener.settimeout(60)
+                ctl = subprocess.Popen([CTL, '--socket', path, *arguments], stderr=subprocess.PIPE)
+                for _ in range(calls):
+                    connection, _ = listener.accept()
+                    methods.append(json.loads(connection.recv(65536)[:-1])['method'])
+                    connection.close()
+                os.remove(path)
+            _, err = ctl.communicate(timeout=60)
+            self.assertEqual(ctl.returncode, UNREACHABLE, arguments)
+            self.assertEqual((len(methods), len(set(methods))), (calls, 1))
+            self.assertEqual(b'shows whether it had done it' in err, calls == 1, err)
+
     def bad_daemon(self, answer):
         """A daemon that reads something, says @answer and hangs up."""
         path = str(self.dir / 'bad')

@@ -9,11 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "memfd.h"
+#include "notify.h"
 
 static const char *folder;
 static char path[] = "/tmp/test-state.XXXXXX";
@@ -211,10 +214,23 @@ static void test_unsent(void **state) {
 	const struct store_record record = { .kind = STORE_INSTANCE, .uid = 7 };
 	unsigned int of;
 
-	setenv("NOTIFY_SOCKET", "/nonexistent/socket", 1);
-	assert_int_equal(store_add(store, 0, &record), 0);
-	unsetenv("NOTIFY_SOCKET");
-	assert_null(store_record(store, 3));
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct notify *notify;
+	struct store *unheard;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s.notify", path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(notify_new(&notify, address.sun_path), 0);
+	assert_int_equal(store_new(&unheard, true, notify), 0);
+	assert_int_equal(store_open(unheard), 1);
+	assert_int_equal(store_add(unheard, 0, &record), 1);
+	close(fd);
+	unlink(address.sun_path);
+	assert_int_equal(store_add(unheard, 0, &record), 0);
+	assert_null(store_record(unheard, 2));
+	store_free(unheard);
+	notify_free(notify);
 	assert_int_equal(store_count(store, 7, &of), 2);
 	assert_int_equal(of, 0);
 	assert_true(store_add(store, 0, &record) > 0);

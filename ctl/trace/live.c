@@ -251,16 +251,6 @@ static void start(struct live *live, json_object *parameters) {
 		trace_child_go(&live->child);
 }
 
-/* Whether the trace ends with these bytes: its last record is the end of them. */
-static bool is_end(const unsigned char *data, size_t n) {
-	struct trace_record record;
-
-	if (n < sizeof(struct trace_stop))
-		return false;
-	memcpy(&record, data + n - sizeof(struct trace_stop), sizeof(record));
-	return record.type == TRACE_STOP && record.size == sizeof(struct trace_stop);
-}
-
 static int take_reply(struct live *live, json_object *parameters, bool last) {
 	json_object *text = ctl_get(parameters, "records");
 	unsigned char *data;
@@ -271,7 +261,7 @@ static int take_reply(struct live *live, json_object *parameters, bool last) {
 		return ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
 	live->replied_at = now_ns();
 	/* behind its end there is nothing any more */
-	r = live->started && (last || is_end(data, n_data)) ? stop_watch(live) : CTL_OK;
+	r = live->started && (last || trace_stream_ends(data, n_data)) ? stop_watch(live) : CTL_OK;
 	if (r) {
 		free(data);
 		return r;

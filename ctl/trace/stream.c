@@ -152,6 +152,23 @@ int trace_stream_feed(struct trace_stream *stream, const void *bytes, size_t n) 
 	return r;
 }
 
+/* One record after the other: what looks like the last one may be text in another one, which a program that is traced chooses. */
+bool trace_stream_ends(const void *bytes, size_t n) {
+	const char *at = bytes;
+	struct trace_record record;
+
+	while (n >= sizeof(record)) {
+		memcpy(&record, at, sizeof(record));
+		if (record.type == TRACE_STOP)
+			return true;
+		if (record.size < sizeof(record) || record.size > n)
+			return false;
+		at += record.size;
+		n -= record.size;
+	}
+	return false;
+}
+
 int trace_stream_finish(struct trace_stream *stream) {
 	return trace_order_finish(stream->order);
 }

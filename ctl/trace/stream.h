@@ -42,5 +42,7 @@ int trace_stream_feed(struct trace_stream *stream, const void *bytes, size_t n);
 /* All that waits is given away: there is no more, or nothing has come for some time. */
 int trace_stream_finish(struct trace_stream *stream);
 void trace_stream_state(const struct trace_stream *stream, struct trace_stream_state *state);
+/* Whether the trace ends with these bytes, which are whole records. */
+bool trace_stream_ends(const void *bytes, size_t n);
 /* Bytes of a record at the end that is not there in full. */
 size_t trace_stream_cut(const struct trace_stream *stream);

@@ -12,6 +12,8 @@
 
 #include "in-use.h"
 #include "item.h"
+#include "stream.h"
+#include "trace.h"
 #include "track.h"
 #include "utf8.h"
 
@@ -328,6 +330,25 @@ static int test_utf8(void)
 	return 0;
 }
 
+/* The end of a trace, and a note of a program whose text looks like one. */
+static int test_ends(void)
+{
+	struct {
+		struct trace_note note;
+		struct trace_stop text, stop;
+	} bytes = { .note.record = { .size = sizeof(bytes.note) + sizeof(bytes.text), .type = TRACE_NOTE },
+		    .text.record = { .size = sizeof(bytes.text), .type = TRACE_STOP },
+		    .stop.record = { .size = sizeof(bytes.stop), .type = TRACE_STOP } };
+	const size_t n = sizeof(bytes.note) + sizeof(bytes.text);
+
+	_Static_assert(sizeof(bytes) == sizeof(bytes.note) + 2 * sizeof(bytes.stop), "one after the other");
+	if (!trace_stream_ends(&bytes, n) && trace_stream_ends(&bytes, n + sizeof(bytes.stop)) && !trace_stream_ends(&bytes, n - 8) &&
+	    !trace_stream_ends(&bytes, 4) && !trace_stream_ends(NULL, 0))
+		return 0;
+	fprintf(stderr, "the end of a trace\n");
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct trace_format *const formats[] = { &trace_format_chrome, &trace_format_perfetto, &trace_format_folded };
@@ -337,7 +358,7 @@ int main(int argc, char **argv)
 	FILE *file;
 
 	if (argc == 2 && strcmp(argv[1], "lanes") == 0)
-		return test_lanes() || test_in_use() || test_utf8();
+		return test_lanes() || test_in_use() || test_utf8() || test_ends();
 	if (argc != 4)
 		return 2;
 	for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++)
