@@ -22,6 +22,7 @@
 #include "control.h"
 #include "log.h"
 #include "memfd.h"
+#include "pass.h"
 #include "plan-prepare.h"
 #include "store.h"
 #include "varlink-server.h"
@@ -228,7 +229,7 @@ void __wrap_log_event(enum log_level level, const char *message_id, const char *
 static void remove_folder(void) {
 	char path[64];
 
-	for (const char *const *name = (const char *const[]){ "control", "shim", "metrics", "interest", NULL }; *name; name++) {
+	for (const char *const *name = (const char *const[]){ "control", "shim", "metrics", "interest", "before.json", "behind.json", NULL }; *name; name++) {
 		snprintf(path, sizeof(path), "%s/%s", world.folder, *name);
 		unlink(path);
 	}
@@ -243,10 +244,37 @@ static void drop_capabilities(void) {
 		abort();
 }
 
+/* The definition of a pass that is a program, beside those that are built in. */
+static void add_definition(const char *name, int order) {
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s.json", world.folder, name);
+	file = fopen(path, "w");
+	if (!file || fprintf(file, "{\"name\":\"%s\",\"executable\":\"/usr/bin/true\",\"order\":%d,\"attach_points\":{\"include\":[\"kprobe/*\",\"kretprobe/*\"]}}", name, order) < 0 ||
+	    fclose(file))
+		abort();
+}
+
+static void load_programs(void) {
+	const char *const folders[] = { PASSES, world.folder };
+
+	add_definition("before", -1000);
+	add_definition("behind", 100000);
+	if (pass_set_load(&world.programs, folders, 2, NULL, NULL) || !pass_set_runs_programs(&world.programs))
+		abort();
+	world.plain = world.daemon->passes;
+	world.daemon->pass_pool = world.daemon->image_pool;
+}
+
+void world_use_programs(void) {
+	world.daemon->passes = world.programs;
+}
+
 void world_start(void) {
 	static char metrics[96], passes[] = "--pass-dir=" PASSES;
 	const char *arguments[] = { "gpuprobed", "--session=fuzz", "--verify=no", "--engine=auto", "--deadline-ms=60000", "--quota-clients=1000", metrics, passes, NULL };
-	struct daemon_options options = { .socket_mode = 0600, .control_fd = -1, .shim_fd = -1, .pass_pool = { .path = "/nonexistent" } };
+	struct daemon_options options = { .socket_mode = 0600, .control_fd = -1, .shim_fd = -1 };
 	static char interest[64];
 	struct config *config;
 	char error[CONFIG_ERROR_SIZE];
@@ -272,6 +300,7 @@ void world_start(void) {
 	options.interest_path = interest;
 	if (store_new(&options.store, false, NULL) || uv_loop_init(&world.loop) || daemon_new(&world.daemon, &world.loop, &options))
 		abort();
+	load_programs();
 }
 
 static void add_map(size_t i, uint32_t type, uint32_t place, uint32_t merge, uint32_t value_size) {
@@ -355,6 +384,7 @@ void world_end(void) {
 	}
 	if (daemon->processes.n || daemon->exports.n || !TAILQ_EMPTY(&daemon->registry.objects))
 		abort();
+	daemon->passes = world.plain;
 	image_cache_deinit(&daemon->images);
 	outcome_log_deinit(&daemon->outcomes);
 	outcome_log_init(&daemon->outcomes);

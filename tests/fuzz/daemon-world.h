@@ -17,6 +17,7 @@
 struct world {
 	uv_loop_t loop;
 	struct daemon *daemon;
+	struct pass_set plain, programs; /* passes without such that are programs, and with these */
 	struct object *object; /* maps 1 to 3: sums, a ring, in host memory; attachments 1 and 2 */
 	char folder[32], control[64], shims[64], metrics[64];
 };
@@ -26,6 +27,9 @@ extern struct world world;
 /* Once, then before each input: as after the start, with the object attached. */
 void world_start(void);
 void world_begin(void);
+
+/* Until the end of this input: there are passes that are programs, one before ours and one behind. */
+void world_use_programs(void);
 
 /* Lets the daemon work off what is there. */
 void world_turn(void);

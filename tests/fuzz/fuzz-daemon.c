@@ -7,7 +7,8 @@
  *   0  a message on the shims' connection `which`: a byte chooses its type, then its body; behind that of an IMAGE the image. how: its descriptor (see give())
  *   1  a call on the connection `which & 1`, as text
  *   2  a worker's answer to what was asked for `which`; how: enum world_reply_flags
- *   3  how 0: the shims' connection ends; 1: the caller's; 2: two bytes of a place, and what is written there into the last instance
+ *   3  how 0: the shims' connection ends; 1: the caller's; 2: two bytes of a place, and what is written there into the last instance;
+ *     3: from now on there are passes that are programs
  *
  * What comes back is well-formed, and in the end nothing is left.
  */
@@ -196,6 +197,8 @@ static void run(unsigned int command, const uint8_t *data, size_t size) {
 			peer.shims[which] = fd_close(peer.shims[which]);
 		else if (how == 1)
 			hang_up(&peer.callers[which % CALLERS]);
+		else if (how == 3)
+			world_use_programs();
 		else if (peer.instance >= 0 && size > sizeof(place)) {
 			memcpy(&place, data, sizeof(place));
 			if (pwrite(peer.instance, data + sizeof(place), size - sizeof(place), place) < 0)
