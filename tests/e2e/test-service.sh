@@ -174,6 +174,18 @@ goes_on() { # WHAT: the same in another process
 }
 main=0
 goes_on attach
+# all that while somebody connects to both sockets, as fast as he can
+python3 - >/run/refused <<'END' &
+import os, socket
+tried = 0
+while not os.path.exists("/run/enough"):
+    for kind, name in (socket.SOCK_STREAM, "io.gpuprobe.control"), (socket.SOCK_SEQPACKET, "shim.sock"):
+        with socket.socket(socket.AF_UNIX, kind) as client:
+            client.connect("/run/gpuprobe/" + name)
+            tried += 1
+print("all of them" if tried > 1000 else f"only {tried}")
+END
+connecting=$!
 for round in 1 2; do
 	kill -9 "$main"
 	"$ctl" status | grep -q "system daemon" || fail "after kill -9: $("$ctl" status 2>&1)"
@@ -197,6 +209,8 @@ until_true "restarted" is NRestarts 1
 wait "$running" || fail "a program that runs while the daemon restarts"
 counted=$((counted + 409600))
 [ "$(dumped)" = "0: $counted" ] || fail "a program that ran while the daemon restarted: $(dumped), not $counted; $("$ctl" why)"
+touch /run/enough
+wait $connecting && grep -q "^all of them" /run/refused || fail "a client was refused while the daemon restarted: $(cat /run/refused)"
 systemctl reset-failed gpuprobed.service
 
 echo "a script restarts it again and again"
