@@ -33,6 +33,15 @@ static void interest_end(struct interest_page *page) {
 	__atomic_store_n(&page->generation, page->generation + 1, __ATOMIC_RELEASE);
 }
 
+static void interest_begin_trace(struct interest_page *page) {
+	__atomic_store_n(&page->trace_generation, page->trace_generation + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static void interest_end_trace(struct interest_page *page) {
+	__atomic_store_n(&page->trace_generation, page->trace_generation + 1, __ATOMIC_RELEASE);
+}
+
 /* The page of a daemon that did not end in good order, or NULL. */
 static struct interest_page *interest_map_old(const char *path) {
 	_cleanup_fd int fd = -1;
@@ -55,6 +64,12 @@ static void interest_close_old(struct interest_page *page) {
 		interest_begin(page);
 		__atomic_or_fetch(&page->flags, INTEREST_FLAG_CLOSED, __ATOMIC_RELAXED);
 		interest_end(page);
+	}
+	if (page->magic == INTEREST_MAGIC && page->version == INTEREST_VERSION) { /* who watches for traces watches this */
+		if (page->trace_generation & 1)
+			page->trace_generation++;
+		interest_begin_trace(page);
+		interest_end_trace(page);
 	}
 	munmap(page, INTEREST_PAGE_SIZE);
 }
@@ -92,15 +107,6 @@ static uint64_t interest_first_generation(void) {
 
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	return ((uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000) * 2;
-}
-
-static void interest_begin_trace(struct interest_page *page) {
-	__atomic_store_n(&page->trace_generation, page->trace_generation + 1, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_RELEASE);
-}
-
-static void interest_end_trace(struct interest_page *page) {
-	__atomic_store_n(&page->trace_generation, page->trace_generation + 1, __ATOMIC_RELEASE);
 }
 
 /* What the page says of the configuration. */

@@ -299,7 +299,8 @@ static bool session_goes_on(uint64_t number)
 		return false;
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&trace_seen[i], interest_trace_generation(i), __ATOMIC_RELAXED);
-	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_ACQUIRE);
+	/* a daemon that was killed has not said that it is over */
+	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_ACQUIRE) && client_is_alive(&client);
 	trace_leave_guest();
 	if (!on)
 		trace_end_session(number);

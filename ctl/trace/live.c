@@ -306,6 +306,8 @@ static int read_replies(struct live *live) {
 			break;
 		continues = reply.continues;
 		r = take_reply(live, reply.parameters, !continues);
+		if ((!r || r == ENOUGH) && !continues && ctl_get(reply.parameters, "notice"))
+			r = ctl_fail(CTL_UNREACHABLE, "the trace ends here: %s", ctl_string(reply.parameters, "notice"));
 		varlink_reply_deinit(&reply);
 		if (!r && now_ns() >= tick_at) {
 			r = tick(live);

@@ -33,6 +33,7 @@
 /* A call of Trace in work. */
 struct control_trace {
 	struct varlink_call *call;
+	const struct trace_table *table;
 	struct trace_session *session;
 	bool started; /* the first reply is out */
 	char *text; /* for base64 */
@@ -258,8 +259,11 @@ static int control_trace_turn(struct varlink_call *call, void *userdata) {
 	if (trace->started && !trace_session_waiting(trace->session))
 		return VARLINK_PRODUCE_IDLE;
 	json = control_trace_reply(trace);
-	if (trace_session_finished(trace->session) && !trace_session_waiting(trace->session))
+	if (trace_session_finished(trace->session) && !trace_session_waiting(trace->session)) {
+		if (trace_table_stopping(trace->table))
+			control_add_string(json, "notice", "the daemon is stopped or restarted");
 		return control_trace_end(trace, varlink_call_reply(call, json));
+	}
 	r = varlink_call_continue(call, json);
 	if (r)
 		return control_trace_end(trace, r);
@@ -308,6 +312,7 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 	if (!trace)
 		return -ENOMEM;
 	trace->call = varlink_call_ref(call);
+	trace->table = daemon->traces;
 	trace->text = malloc(base64_encoded_size(TRACE_CHUNK_SIZE));
 	config.userdata = trace;
 	config.options.caller = varlink_call_peer(call)->uid;

@@ -66,6 +66,10 @@ void trace_table_stop(struct trace_table *table) {
 	uv_close((uv_handle_t *)&table->timer, NULL);
 }
 
+bool trace_table_stopping(const struct trace_table *table) {
+	return table->stopping;
+}
+
 struct trace_table *trace_table_free(struct trace_table *table) {
 	if (!table)
 		return NULL;

@@ -40,6 +40,7 @@ unsigned int trace_table_quota(const struct trace_table *table);
 void trace_table_look_again(struct trace_table *table);
 /* Ends all sessions (each one's `wake` is called a last time) and the timer; nothing new starts. */
 void trace_table_stop(struct trace_table *table);
+bool trace_table_stopping(const struct trace_table *table);
 /* After the loop has ended, and all connections of shims. NULL is fine. */
 struct trace_table *trace_table_free(struct trace_table *table);
 
