@@ -206,7 +206,7 @@ static void examine_hooks(struct daemon *daemon, const struct varlink_call *call
 			reason = control_string(hook, "reason");
 	}
 	if (unavailable)
-		examine_add(checks, id, title, "warning", "gpuprobectl hook list says why for each; kernel-hooks.conf gives the daemon the rights for all",
+		examine_add(checks, id, title, "warning", "gpuprobectl hook list says why for each; " PROJECT_DROP_INS "/kernel-hooks.conf gives the daemon the rights for all",
 			    "%zu of %zu are not there; the first one: %s", unavailable, n, reason);
 	else
 		examine_add(checks, id, title, "ok", NULL, "all %zu can be attached", n);

@@ -53,7 +53,7 @@ void missing_each(const struct daemon *daemon, void (*take)(const char *part, co
 	if (!daemon->config->session && !process_facts_of_all())
 		take("processes",
 		     "which executable and which libcuda processes of other users have (--exe, trace --backend=bpf): the "
-		     "daemon has no CAP_SYS_PTRACE; host-tracing.conf says how to give it, and what that costs",
+		     "daemon has no CAP_SYS_PTRACE; " PROJECT_DROP_INS "/host-tracing.conf says how to give it, and what that costs",
 		     userdata);
 	trouble = worker_pool_trouble(daemon->image_pool);
 	if (trouble)

@@ -308,7 +308,7 @@ static void session_attach(struct trace_session *session) {
 #if TRACE_HAS_UPROBE
 	if (options->bpf && trace_uprobe_new(&session->uprobe, session, options) == 0 && !process_facts_of_all())
 		trace_session_missing(session, "bpf: processes of other users than the daemon's: it has no CAP_SYS_PTRACE, and cannot see which libcuda they have; "
-					       "host-tracing.conf gives it, and says what that costs (gpuprobed(8))");
+					       PROJECT_DROP_INS "/host-tracing.conf gives it, and says what that costs (gpuprobed(8))");
 #else
 	if (options->bpf)
 		trace_session_missing(session, "bpf: this gpuprobed was built without uprobes");
