@@ -14,6 +14,8 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "keep.h"
+#include "kernel-names.h"
 
 /* Remembers that points that were asked for by the name of the kernel are not there. */
 static void image_record_missing(struct daemon *daemon, const struct process_facts *facts,
@@ -58,6 +60,14 @@ static const char *image_sass_reason(const struct daemon *daemon, const struct i
 	return "";
 }
 
+/* Remembers for the next daemon what kernels with probes are called. */
+static void image_keep_names(const struct daemon *daemon, const struct process *process, const struct image_result *result) {
+	for (size_t i = 0; i < result->n_kernels; i++)
+		if (result->kernels[i].n_attachments)
+			kernel_names_add(keep_names(daemon->keep), process->facts.uid, result->kernels[i].name, result->kernels[i].demangled,
+					 result->kernels[i].device_function);
+}
+
 void image_answer_armed(struct daemon *daemon, struct process *process, struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
 	const struct image_result *last = process->plan;
@@ -75,6 +85,7 @@ void image_answer_armed(struct daemon *daemon, struct process *process, struct i
 	}
 	if (!result->plan)
 		return;
+	image_keep_names(daemon, process, result);
 	image_result_ref(result);
 	image_result_unref(process->plan);
 	process->plan = result;
@@ -108,6 +119,7 @@ static void image_record(struct daemon *daemon, const struct process *process,
 	enum outcome_kind kind = result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED;
 	char reason[256];
 
+	image_keep_names(daemon, process, result);
 	image_reason(reason, daemon, facts, result);
 
 	for (size_t i = 0; i < result->n_kernels; i++) {

@@ -33,6 +33,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "kernel-names.h"
 #include "log.h"
 #include "process-facts.h"
 #include "process-watch.h"
@@ -47,6 +48,8 @@ struct keep {
 	struct store *store;
 	struct map_keeper keeper;
 	struct state_numbers numbers;
+	struct kernel_names *names; /* NULL: none */
+	uint32_t names_slot;
 	char path[192]; /* empty: there is none */
 	bool full, failed; /* was logged */
 	bool ending;
@@ -128,6 +131,7 @@ struct keep *keep_free(struct keep *keep) {
 	if (!keep)
 		return NULL;
 	store_free(keep->store);
+	kernel_names_free(keep->names);
 	free(keep);
 	return NULL;
 }
@@ -319,6 +323,7 @@ static void keep_sweep(struct keep *keep) {
 				used[instance->slot] = true;
 		}
 	}
+	used[keep->names_slot] = true;
 	TAILQ_FOREACH(attachment, &keep->daemon->registry.attachments, link)
 		used[attachment->slot] = used[attachment->patch_slot] = true;
 	store_sweep(keep->store, used);
@@ -376,6 +381,26 @@ static bool keep_load(struct keep *keep) {
 	return r == 0;
 }
 
+/* The names that the daemon before knew. */
+static bool keep_restore_names(struct keep *keep, uint32_t slot) {
+	if (keep->names || kernel_names_new(&keep->names, store_steal_fd(keep->store, slot)) < 0 || !kernel_names_inherited(keep->names))
+		return false;
+	keep->names_slot = slot;
+	return true;
+}
+
+/* If there are none yet: without them all goes on. */
+static void keep_begin_names(struct keep *keep) {
+	if (!keep_keeps(keep) || (!keep->names && kernel_names_new(&keep->names, -1) < 0))
+		return;
+	if (!keep->names_slot)
+		keep->names_slot = store_add(keep->store, kernel_names_fd(keep->names), &(struct store_record){ .kind = STORE_NAMES });
+}
+
+struct kernel_names *keep_names(const struct keep *keep) {
+	return keep ? keep->names : NULL;
+}
+
 /* Numbers that no daemon of this state has given out. */
 static void keep_go_on(struct keep *keep) {
 	struct daemon *daemon = keep->daemon;
@@ -395,6 +420,7 @@ unsigned int keep_restore(struct keep *keep) {
 	if (r == 0 && keep_load(keep)) {
 		keep_restore_maps(keep, STORE_TOTALS, keep_restore_totals);
 		keep_restore_maps(keep, STORE_INSTANCE, keep_restore_instance);
+		keep_restore_maps(keep, STORE_NAMES, keep_restore_names);
 		keep_sweep(keep);
 	} else {
 		keep->numbers = (struct state_numbers){};
@@ -406,6 +432,7 @@ unsigned int keep_restore(struct keep *keep) {
 			keep->numbers.session = (uint64_t)daemon->started;
 		keep->numbers.session |= 1;
 	}
+	keep_begin_names(keep);
 	keep_go_on(keep);
 	keep_changed(keep);
 	client_fold_gone(daemon);

@@ -10,6 +10,7 @@
 struct attachment;
 struct daemon;
 struct keep; /* NULL: nobody keeps anything */
+struct kernel_names;
 struct object;
 struct store;
 
@@ -44,6 +45,9 @@ struct keep_slots {
 };
 void keep_leaving(struct keep *keep, struct attachment *attachment, struct keep_slots *slots);
 void keep_left(struct keep *keep, const struct keep_slots *slots);
+
+/* Names of kernels that were probed; NULL: they are not kept. */
+struct kernel_names *keep_names(const struct keep *keep);
 
 /* The daemon ends. hand_over: and another one comes; else all that is kept goes, too. */
 void keep_end(struct keep *keep, bool hand_over);

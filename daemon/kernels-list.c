@@ -20,7 +20,9 @@
 
 #include "control.h"
 #include "daemon.h"
+#include "keep.h"
 #include "kernel-id.h"
+#include "kernel-names.h"
 #include "plan-names.h"
 
 #define KERNELS_NAME_MAX 4096 /* bytes of a name that is shown */
@@ -184,6 +186,21 @@ static int kernels_from_outcome(struct kernels_list *list, const struct outcome 
 	return r;
 }
 
+/* One that a process had, or has, under an earlier daemon; a kernel_names_each() function. */
+struct kernels_kept {
+	struct kernels_list *list;
+	const struct varlink_call *call;
+};
+
+static int kernels_on_kept(const struct kernel_name *name, void *userdata) {
+	const struct kernels_kept *kept = userdata;
+	struct kernel *kernel;
+
+	if (!kernels_may_see(kept->list->daemon, kept->call, name->uid, NULL, 0))
+		return 0;
+	return kernels_add(kept->list, name->name, name->demangled, name->device_function, &kernel);
+}
+
 struct kernels_walk {
 	struct kernels_list *list;
 	const struct kernels_place *place;
@@ -303,6 +320,8 @@ int kernels_list_init(struct kernels_list *list, const struct daemon *daemon, co
 		if (r == 0 && outcome->kernel[0] && (!pid || pid == outcome->pid) &&
 		    kernels_may_see(daemon, call, outcome->uid, outcome->attachments, outcome->n_attachments))
 			r = kernels_from_outcome(list, outcome);
+	if (r == 0 && !pid)
+		r = kernel_names_each(keep_names(daemon->keep), kernels_on_kept, &(struct kernels_kept){ list, call });
 	if (r == 0)
 		r = kernels_find_places(list, call, pid);
 	if (r < 0)

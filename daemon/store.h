@@ -25,6 +25,7 @@ enum store_kind {
 	STORE_PATCH, /* likewise */
 	STORE_LINK, /* of a program on the host: number is its index */
 	STORE_KERNEL_MAP, /* owner is the map's id */
+	STORE_NAMES, /* of kernels (kernel-names.h) */
 };
 
 struct store_record {

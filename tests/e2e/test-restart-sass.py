@@ -44,6 +44,8 @@ def test_counts_on():
                     equal(daemon.count_of(), (live.launched + idle.launched) * THREADS, f"{end.__name__} {options}")
                     equal(daemon.attachments()[0]["processes"], 2, "processes")
                 equal(engines(daemon), {("vectorAdd", "sass")})
+                daemon.crash_and_start()
+                equal([k["name"] for k in daemon.json("kernel", "list")["kernels"]], ["vectorAdd"], "kernels that the next daemon knows")
                 equal(reasons(daemon), [])
             equal(daemon.count_of(), (live.launched + idle.launched) * THREADS, "in the end")
 

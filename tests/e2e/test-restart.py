@@ -194,6 +194,27 @@ def test_hash_maps():
             equal([e["value"] for e in daemon.dump("threads")], [8 * THREADS], "threads")
 
 
+def test_names_of_kernels():
+    """What the keys of maps stand for is known before any module is loaded again, also by metrics; as long as the daemon is not stopped."""
+    def shown(daemon):
+        return ({k["name"] for k in daemon.json("kernel", "list")["kernels"]}, daemon.ctl("map", "dump", "launches"),
+                sorted(line for line in daemon.ctl("metrics").splitlines() if line.startswith(("gpuprobe_map_launches", "gpuprobe_kernel_info"))))
+    with Manager() as daemon:
+        daemon.attach("--export", "launches", object=example("kernel_duration"))
+        with Live(daemon) as live:
+            live.launch(2)
+            live.launch(1, "lines")
+            before = shown(daemon)
+            check("vectorAdd" in before[0] and any("vectorAdd" in line for line in before[2]), before)
+            for way in WAYS * 2:
+                way(daemon)
+                equal(shown(daemon), before, way.__name__)
+        equal(shown(daemon)[0], before[0], "of a process that has ended")
+        daemon.stop()
+        daemon.start()
+        equal(daemon.json("kernel", "list")["kernels"], [])
+
+
 def test_host_programs():
     """They stay attached while there is no daemon, and share their maps with the GPU's."""
     with Manager() as daemon:
@@ -280,7 +301,7 @@ def test_manager_hangs():
     with Manager() as daemon:
         daemon.attach()
         daemon.settle()
-        of_one = len(daemon.kept) - 1 # but the index
+        of_one = len(daemon.kept) - 2 # but the index, and names of kernels
         counted = program(daemon)
         daemon.settle()
         known = len(daemon.kept)
