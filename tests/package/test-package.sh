@@ -146,7 +146,12 @@ inode=$(stat -c %i "$shim")
 "${application[@]}" --launches 100 --sleep-ms 40 & # launches while the library, the daemon and all are replaced
 running=$!
 until [ "$(gpuprobectl map dump counter)" != "0: 12288" ]; do kill -0 $running || fail "it is not probed"; sleep 0.05; done
+(while [ ! -e /run/upgraded ]; do /bin/true; done) >/run/complaints 2>&1 & # programs that start meanwhile
+starting=$!
 quietly dpkg --force-unsafe-io -i /opt/test/new/*.deb
+touch /run/upgraded
+wait $starting
+[ ! -s /run/complaints ] || fail "programs that start during an upgrade complain: $(head -3 /run/complaints)"
 [ "$(stat -c %i "$shim")" != "$inode" ] || fail "the library is overwritten, with programs that have it"
 wait $running || fail "a program that ran meanwhile"
 counted=$((12288 + 409600))
