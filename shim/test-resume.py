@@ -57,10 +57,17 @@ def resumed(daemon, restarts):
     return within(lambda: daemon.seen(wire.KEEP) == restarts and daemon.connected(2 + 2 * restarts))
 
 
+def pages(program):
+    """Where interest pages are mapped."""
+    with open(f"/proc/{program.process.pid}/maps") as maps:
+        return [line.split("-")[0] for line in maps if "/interest" in line]
+
+
 for form in ("pointer", "resident"):
     with SessionDaemon(session(f"goes_{form}"), form=form, bare=True) as daemon:
         program = Steps(daemon.name)
         good = program.step("k") and within(lambda: daemon.connected(2) and daemon.count() == THREADS)
+        first = pages(program)
         daemon.restart()
         good = good and resumed(daemon, 1)
         told = [fields for kind, fields in daemon.messages if kind == wire.RESUME]
@@ -75,7 +82,10 @@ for form in ("pointer", "resident"):
                within(lambda: daemon.count() == 4 * THREADS), str(daemon.count()))
         daemon.knows_instances = False
         daemon.restart()
-        good = resumed(daemon, 3) and program.step("l") and program.end() == 0
+        good = resumed(daemon, 3) and program.step("l")
+        report(f"{form}: a page takes the place of the one before", len(first) == 1 and first[0] in pages(program) and len(pages(program)) == 2,
+               f"{first} {pages(program)}")
+        good = good and program.end() == 0
         report(f"{form}: an instance that is not known any more", good and len(daemon.instances) == 2 and daemon.values()[1] == THREADS,
                f"{daemon.values()} {len(daemon.instances)}")
 
