@@ -410,6 +410,11 @@ void arm_context_ended(struct mirror_context *context, driver_handle handle, boo
 	errno = saved;
 }
 
+void arm_forked(void)
+{
+	__atomic_store_n(&arm_load_count, 0, __ATOMIC_RELAXED);
+}
+
 /* Stops one context's probes from using a map; it must be current. */
 static void disarm_in(struct mirror_context *context, uint64_t map_id)
 {

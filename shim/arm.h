@@ -77,6 +77,11 @@ void arm_disarm(uint64_t map_id);
 struct mirror_context *arm_context_ending(driver_handle handle);
 void arm_context_ended(struct mirror_context *context, driver_handle handle, bool gone);
 
+/*
+ * In a forked child, where CUDA does not work: calls go to the driver at once, and take no lock that another thread may have had.
+ */
+void arm_forked(void);
+
 /* The primary context of a device, if it is active and we have anything to do with contexts. */
 driver_handle arm_primary(int device);
 bool arm_primary_active(int device);

@@ -74,6 +74,7 @@ static void before_fork(void)
 static void in_child(void)
 {
 	client_close(&client); /* or the daemon would not notice the end of the parent */
+	arm_forked();
 	mirror_forked(true);
 }
 

@@ -20,6 +20,7 @@
 #include "patching.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -335,6 +336,7 @@ void patch_start(void)
 	if (started) {
 		engine = started;
 		gate_start();
+		pthread_atfork(NULL, NULL, arm_forked);
 		__atomic_or_fetch(&arm_load_count, ARM_ENGINE, __ATOMIC_RELEASE);
 	}
 	errno = saved;

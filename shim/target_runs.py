@@ -20,8 +20,10 @@ def session(label):
 def run(arguments, preload=(SHIM,), timeout=60, **environment):
     """(status, standard output, standard error, seconds)."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
-    if arguments[0] == "s-close":  # uses the numbers of descriptors that others have, which is a race to TSan, and those of TSan itself
+    if SANITIZED and arguments[0] == "s-close":  # uses the numbers of descriptors that others have, which is a race to TSan, and those of TSan itself
         clean["TSAN_OPTIONS"] = os.environ.get("TSAN_OPTIONS", "") + ":report_bugs=0"
+    if SANITIZED and "fork" in " ".join(arguments):  # LSan looks for the parent's threads in the child, and says that it finds none
+        clean["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
     start = time.monotonic()
     try:
         done = subprocess.run([os.path.join(TARGETS, arguments[0]), *arguments[1:]], capture_output=True, text=True, timeout=timeout,

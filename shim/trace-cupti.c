@@ -79,13 +79,14 @@ void trace_cupti_launched(const struct trace_frame *frame, const struct gpu_laun
 {
 	struct launch *place = &launches[frame->correlation % LAUNCHES];
 
-	if (place->correlation && !place->timed && place->session == frame->session)
+	if (place->correlation && !__atomic_load_n(&place->timed, __ATOMIC_RELAXED) &&
+	    place->session == frame->session)
 		__atomic_add_fetch(&forgotten, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&place->correlation, 0, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	place->tid = trace_tid();
 	place->sequence = sequence;
-	place->timed = false;
+	__atomic_store_n(&place->timed, false, __ATOMIC_RELAXED);
 	place->session = frame->session;
 	place->function = launch->function;
 	place->stream = launch->stream;
@@ -104,7 +105,7 @@ static bool find_launch(uint32_t correlation, struct launch *found)
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if (__atomic_load_n(&place->correlation, __ATOMIC_RELAXED) != correlation)
 		return false;
-	place->timed = true;
+	__atomic_store_n(&place->timed, true, __ATOMIC_RELAXED);
 	return true;
 }
 
