@@ -23,6 +23,7 @@
 #include "paths.h"
 #include "reload.h"
 #include "runtime-dir.h"
+#include "sigbus.h"
 #include "store.h"
 #include "watchdog.h"
 #include "worker-setup.h"
@@ -210,6 +211,7 @@ static int loop(const struct daemon_options *options, struct notify *notify, str
 
 static void prepare_process(void) {
 	signal(SIGPIPE, SIG_IGN);
+	sigbus_survive();
 	signal(SIGXFSZ, SIG_IGN); /* a limit of files is an ordinary error */
 	umask(022);
 	raise_limit();

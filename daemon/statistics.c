@@ -11,6 +11,7 @@
 
 #include "cache/job-cache.h"
 #include "loop-meter.h"
+#include "sigbus.h"
 #include "statistics.h"
 #include "trace/session.h"
 #include "varlink-server.h"
@@ -67,6 +68,7 @@ static void tell_daemon(const struct daemon *daemon, struct list *list) {
 		(uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 + (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec),
 		"Processor time of the daemon, without its workers.", .unit = STATISTIC_MICROSECONDS);
 	GAUGE("daemon", "memory", own_memory(), "Resident memory of the daemon (RSS), without its workers.", .unit = STATISTIC_BYTES);
+	COUNTER("daemon", "bus_errors", sigbus_pages(), "Pages of memory of processes that were not there when they were read.");
 	GAUGE("daemon", "descriptors", own_descriptors(), "File descriptors that the daemon has open.");
 	GAUGE("daemon", "descriptors_limit", limit.rlim_cur, "File descriptors that it can have open.");
 	GAUGE("loop", "longest_turn", loop_meter_longest(daemon->meter), "Longest turn of the loop in the last minute: so long others waited.",

@@ -161,7 +161,10 @@ static int store_begin(struct store *store) {
 
 	if (fd < 0)
 		return fd;
-	if (ftruncate(fd, sizeof(*store->index)) < 0 || fcntl(fd, F_ADD_SEALS, STORE_SEALS) < 0)
+	r = posix_fallocate(fd, 0, sizeof(*store->index)); /* no room would be a SIGBUS later */
+	if (r)
+		return -r;
+	if (fcntl(fd, F_ADD_SEALS, STORE_SEALS) < 0)
 		return -errno;
 	store->index = mmap(NULL, sizeof(*store->index), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (store->index == MAP_FAILED) {

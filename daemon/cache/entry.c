@@ -8,6 +8,7 @@
 #include "entry.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -180,8 +181,9 @@ static int entry_read_part(struct cache_entry *entry, size_t i, int fd, XXH3_sta
 	entry->fds[i] = memfd_new("gpuprobe-cached");
 	if (entry->fds[i] < 0)
 		return entry->fds[i];
-	if (ftruncate(entry->fds[i], (off_t)size) < 0)
-		return -errno;
+	r = posix_fallocate(entry->fds[i], 0, (off_t)size); /* no room would be a SIGBUS below */
+	if (r)
+		return -r;
 	data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, entry->fds[i], 0);
 	if (data == MAP_FAILED)
 		return -errno;

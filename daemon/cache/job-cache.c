@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/queue.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -332,20 +331,17 @@ static int job_hash_file(struct cache_hash *hash, const char *path) {
 static int job_hash_inputs(struct cache_hash *hash, const struct worker_task *task) {
 	for (unsigned int i = 0; i < worker_task_fds(task); i++) {
 		uint64_t max, size;
-		const void *data;
 		int fd = worker_task_fd(task, i, &max), r;
 
 		if (max)
 			continue;
 		r = memfd_size(fd, &size);
-		if (r == 0 && size)
-			r = memfd_map(fd, size, &data);
 		if (r < 0)
 			return r;
 		cache_hash_add_int(hash, i);
-		cache_hash_add(hash, size ? data : NULL, size);
-		if (size)
-			munmap((void *)data, size);
+		r = cache_hash_add_memfd(hash, fd, size);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }

@@ -12,6 +12,9 @@
 #include <gcrypt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define HASH_PART ((size_t)64 * 1024)
 
 struct cache_hash {
 	gcry_md_hd_t md;
@@ -51,6 +54,26 @@ void cache_hash_add(struct cache_hash *hash, const void *data, size_t size) {
 	gcry_md_write(hash->md, &length, sizeof(length));
 	if (size)
 		gcry_md_write(hash->md, data, size);
+}
+
+int cache_hash_add_memfd(struct cache_hash *hash, int fd, uint64_t size) {
+	void *part = malloc(HASH_PART);
+	uint64_t at = 0;
+	int r = part ? 0 : -ENOMEM;
+
+	gcry_md_write(hash->md, &size, sizeof(size));
+	while (r == 0 && at < size) {
+		ssize_t n = pread(fd, part, size - at < HASH_PART ? size - at : HASH_PART, (off_t)at);
+
+		if (n > 0) {
+			gcry_md_write(hash->md, part, (size_t)n);
+			at += (uint64_t)n;
+		} else if (n == 0 || errno != EINTR) {
+			r = n == 0 ? -ENODATA : -errno;
+		}
+	}
+	free(part);
+	return r;
 }
 
 void cache_hash_add_text(struct cache_hash *hash, const char *text) {

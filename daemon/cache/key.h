@@ -27,6 +27,8 @@ struct cache_hash *cache_hash_free(struct cache_hash *hash);
 
 /* One part more: parts are told apart, so ("a", "bc") is not ("ab", "c"). */
 void cache_hash_add(struct cache_hash *hash, const void *data, size_t size);
+/* Likewise what is in a memfd of that size. It is not mapped: to read holes there would fill them. 0 or -errno. */
+int cache_hash_add_memfd(struct cache_hash *hash, int fd, uint64_t size);
 void cache_hash_add_text(struct cache_hash *hash, const char *text);
 void cache_hash_add_int(struct cache_hash *hash, uint64_t number);
 

@@ -24,7 +24,7 @@
 #include "session-private.h"
 
 #define PIDFD_EXIT (UINT64_C(1) << 3) /* PIDFD_INFO_EXIT */
-#define MEMBER_FRESH_MS 1000
+#define MEMBER_FRESH_MS 1000 /* that what /proc says is believed; in a trace of who may not trace all, one turn of the loop: rights change by an exec */
 #define MEMBER_GENERATIONS_MAX 16
 #define LEAVING_MAX 1024 /* processes without connections that are watched for their end */
 #define TARGET_LINGER 3 /* ticks after the end of a process, in which its last records come */
@@ -179,7 +179,7 @@ static struct trace_member *session_member_at(struct trace_session *session, pid
 		member = session_add_member(session, pid);
 		if (member)
 			member_refresh(session, member, pid, generation);
-	} else if (!member->checked || uv_now(session->table->loop) - member->checked >= MEMBER_FRESH_MS) {
+	} else if (!member->checked || uv_now(session->table->loop) - member->checked >= (session->options->all_users ? MEMBER_FRESH_MS : 1)) {
 		member_refresh(session, member, pid, generation);
 		member->facts.pid = pid;
 	}

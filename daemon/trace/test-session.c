@@ -4,11 +4,13 @@
 
 #include "test-session.h"
 
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <fcntl.h>
 
@@ -478,6 +480,47 @@ static void test_rights(void **state) {
 	end_child(others);
 }
 
+/* A process that gets other rights, as by the exec of a set-user-id program, is the caller's no longer, at once. */
+static void test_rights_change(void **state) {
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct sets[2] = { { .effective = 1 << CAP_SETUID, .permitted = 1 << CAP_SETUID } };
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+	int ends[2], answers[2];
+	pid_t child;
+	char byte;
+
+	if (getuid() != 0)
+		skip();
+	assert_int_equal(pipe(ends) | pipe(answers), 0);
+	child = fork();
+	if (child == 0) {
+		alarm(60); /* PR_SET_PDEATHSIG does not survive what follows */
+		if (prctl(PR_SET_KEEPCAPS, 1) || setresuid(65534, 65534, 65534) || syscall(SYS_capset, &header, sets) || write(answers[1], "", 1) != 1)
+			_exit(1);
+		if (read(ends[0], &byte, 1) != 1 || setresuid(65534, 0, 0) || write(answers[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	config.options.filter.has_pid = false;
+	config.options.caller = 65534;
+	config.options.all_users = false;
+	assert_int_equal(read(answers[0], &byte, 1), 1);
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_true(trace_session_means(client.session, child));
+	assert_int_equal(write(ends[1], "", 1), 1);
+	assert_int_equal(read(answers[0], &byte, 1), 1);
+	turn_for(5);
+	assert_false(trace_session_means(client.session, child));
+	end_client(&client);
+	end_child(child);
+	for (int i = 0; i < 2; i++) {
+		close(ends[i]);
+		close(answers[i]);
+	}
+}
+
 static void test_follow(void **state) {
 	pid_t grandchild, child = start_child(getuid(), &grandchild), stranger = start_child(getuid(), NULL);
 	struct client client = {};
@@ -671,7 +714,7 @@ int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_frame),   TEST(test_counts_anew), TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
-		TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_bad_targets), TEST(test_rights),	  TEST(test_follow),	 TEST(test_threads),
+		TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads),
 		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
 	};
 #undef TEST
