@@ -308,6 +308,23 @@ def cupti_taken():
         check("cupti taken: ends well", steps.maps() == (0, 0) and steps.end() == 0)
 
 
+def cupti_taken_idle():
+    """The same at a moment when CUPTI has no buffer of ours: it never asks for one again."""
+    mine = Cupti("idle")
+    with TraceDaemon(session("idle"), rules=(), make=mine.ring) as daemon:
+        steps = Steps(daemon.name, "launches", **mine.environment)
+        daemon.change_rules()
+        steps.do(5)
+        ring = daemon.rings[-1]
+        check("cupti idle: kernels at first", within(lambda: ring.beat() or ring.read() is None or len(ring.kernels) == 5, 5), ring.kernels)
+        steps.do(-5000)
+        check("cupti idle: a note says so", within(lambda: ring.beat() or ring.read() is None or ring.notes, 8) and "has taken CUPTI over" in ring.notes[0], ring.notes)
+        ring.end()
+        check("cupti idle: nothing is disabled, and CUPTI stays", within(lambda: mine.done()[-1] == "unsubscribe", 5) and steps.do(3) and
+              not any(line.startswith(("disable", "finalize")) for line in mine.done()), mine.done())
+        check("cupti idle: ends well", steps.maps() == (0, 0) and steps.end() == 0)
+
+
 def behind():
     """Calls of the driver that are made inside the application's leave nothing that it sees."""
     daemon, calls = traced(["s-trace", "behind", "200"], lambda: Ring(flags=fake_trace.GPU), label="behind: names and times")
@@ -537,7 +554,7 @@ def unwanted():
 
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, behind, live, storm, stale, hostile, programs, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, behind, live, storm, stale, hostile, programs, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

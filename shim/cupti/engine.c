@@ -69,6 +69,7 @@ static uint64_t given, begun; /* buffers that CUPTI got, ever, and until it was 
 static unsigned outstanding; /* that it has, of this time, */
 static uint64_t mark; /* and of those until this number */
 static unsigned outstanding_marked;
+static bool asked; /* CUPTI, for one, since it has none of ours */
 static uint64_t returned_at; /* one, at last, */
 static unsigned calls_since; /* and calls since then */
 static bool told_taken;
@@ -140,6 +141,7 @@ static void on_requested(uint8_t **bytes, size_t *size, size_t *records_max)
 	struct buffer *buffer;
 
 	pthread_mutex_lock(&buffers_lock);
+	asked = true;
 	buffer = unused;
 	if (buffer)
 		unused = buffer->next;
@@ -173,6 +175,8 @@ static void on_completed(driver_handle context, uint32_t stream, uint8_t *bytes,
 	returned_at = events->clock();
 	if (buffer->number > begun) {
 		outstanding--;
+		if (!outstanding)
+			asked = false;
 		outstanding_marked -= buffer->number <= mark;
 	}
 	dropped += count;
@@ -229,14 +233,15 @@ static void read_buffer(const struct buffer *buffer)
 		tell(record);
 }
 
-static bool has_outstanding(void)
+/* Has CUPTI buffers, or has it not even asked for one? */
+static bool is_silent(void)
 {
-	bool some;
+	bool silent;
 
 	pthread_mutex_lock(&buffers_lock);
-	some = outstanding > 0;
+	silent = outstanding > 0 || !asked;
 	pthread_mutex_unlock(&buffers_lock);
-	return some;
+	return silent;
 }
 
 /* Has CUPTI everything given back that it had, if it is to? What runs meanwhile makes it ask for more. */
@@ -256,7 +261,7 @@ static bool gives_back(void)
 	return all;
 }
 
-/* Tells, once, if buffers do not come back any more. */
+/* Tells, once, if buffers do not come back any more, or nobody asks for one though there is work. */
 static void look_for_taker(void)
 {
 	uint64_t since;
@@ -264,7 +269,7 @@ static void look_for_taker(void)
 	pthread_mutex_lock(&buffers_lock);
 	since = events->clock() - returned_at;
 	pthread_mutex_unlock(&buffers_lock);
-	if (told_taken || since < TAKEN_NS || !has_outstanding() ||
+	if (told_taken || since < TAKEN_NS || !is_silent() ||
 	    __atomic_load_n(&calls_since, __ATOMIC_RELAXED) < TAKEN_CALLS)
 		return;
 	told_taken = true;
@@ -314,6 +319,7 @@ static void forget_buffers(void)
 	ripe = NULL;
 	begun = mark = given;
 	outstanding = outstanding_marked = 0;
+	asked = false;
 	dropped = 0;
 	returned_at = events->clock();
 	pthread_mutex_unlock(&buffers_lock);
@@ -483,7 +489,7 @@ static void flush(bool all)
 
 static void stop_locked(void)
 {
-	if (!gives_back()) {
+	if (told_taken || !gives_back()) {
 		/* they are another's now, and so is what is enabled */
 		disable_calls();
 		__atomic_store_n(&state, AWAY, __ATOMIC_RELEASE);

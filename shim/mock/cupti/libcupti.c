@@ -7,7 +7,7 @@
  * end of a call.
  *
  * GPUPROBE_CUPTI_FAIL makes one thing fail: subscribe (another profiler), clock, buffers, callback,
- * enable, flush, finalize, taken (another has registered for buffers since), busy (not so much a failure: during each flush
+ * enable, flush, finalize, taken (another has registered for buffers since), idle (likewise, at a moment when there are none), busy (not so much a failure: during each flush
  * something else runs), memory (no buffer is taken), dropped (each buffer says that five records are missing). What was done is written into the file GPUPROBE_CUPTI_LOG.
  */
 
@@ -78,6 +78,8 @@ static void call(uint32_t id, int site, uint32_t correlation)
 	in_exit = false;
 }
 
+static bool gone; /* who has asked for buffers gets none any more */
+
 /* With the lock: room for a record. */
 static void *reserve(size_t size)
 {
@@ -89,7 +91,7 @@ static void *reserve(size_t size)
 			buffers[i] = buffers[i - 1];
 		*buffer = (struct buffer){ 0 };
 	}
-	if (!buffer->bytes && requested && !fails("memory")) {
+	if (!buffer->bytes && requested && !fails("memory") && !gone) {
 		requested(&buffer->bytes, &buffer->size, &most);
 		buffer->used = 0;
 	}
@@ -275,6 +277,8 @@ cupti_result cuptiActivityFlushAll(uint32_t flags)
 		return CUPTI_OK; /* they go to somebody else */
 	for (int i = 0; i < count; i++)
 		completed(NULL, 0, ripe[i].bytes, ripe[i].size, ripe[i].used);
+	if (fails("idle") && count)
+		gone = true;
 	if (fails("busy")) {
 		pthread_mutex_lock(&lock);
 		reserve(0);
