@@ -581,8 +581,12 @@ static void *mirror_thread(void *unused)
 		}
 		if (outcome == OUTCOME_RETIRED)
 			return NULL; /* another thread may run already */
+		if (is_stopping(&elsewhere))
+			copy_finally();
 		pthread_mutex_lock(&thread.lock);
-		again = (again || thread.wanted) && !thread.stopping;
+		/* who exits since then waits for the next round's copy */
+		again = again || thread.wanted || thread.stopping;
+		again = again && !thread.finished;
 		thread.running = again;
 		pthread_cond_broadcast(&thread.ended);
 		pthread_mutex_unlock(&thread.lock);

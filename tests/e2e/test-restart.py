@@ -85,6 +85,21 @@ def test_processes_end_meanwhile():
             equal(daemon.count_of(), counted * THREADS, end.__name__)
 
 
+def test_processes_end_while_they_resume():
+    """What is copied when a process exits is copied, whatever it is just saying to the next daemon."""
+    with Manager("--mirror-period-ms", "0") as daemon:
+        daemon.attach()
+        for n in range(12):
+            lives = [Live(daemon) for _ in range(3)]
+            for live in lives:
+                live.launch(1)
+            daemon.crash_and_start()
+            time.sleep(n * 0.003)
+            for live in lives:
+                live.end()
+            equal(daemon.count_of(), 3 * (n + 1) * THREADS, f"round {n}")
+
+
 def test_excluded_meanwhile():
     """What the next daemon leaves alone does not go on with what it has; a glob is not on the page, so the process asks."""
     with Manager() as daemon:
