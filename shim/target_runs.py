@@ -17,13 +17,22 @@ def session(label):
     return f"s{os.getpid()}_{label}"
 
 
+def sanitizer_options(arguments):
+    """What a sanitizer cannot do in a program."""
+    name, options = " ".join(arguments), {}
+    if SANITIZED and name == "s-close":  # it uses the numbers of descriptors that others have, which is a race to TSan, and those of TSan itself
+        options["TSAN_OPTIONS"] = ":report_bugs=0"
+    if SANITIZED and name.startswith("s-trace behind"):  # TSan cannot end a thread that is cancelled where it ignores what it does
+        options["TSAN_OPTIONS"] = ":ignore_noninstrumented_modules=0"
+    if SANITIZED and "fork" in name:  # LSan looks for the parent's threads in the child, and says that it finds none
+        options["ASAN_OPTIONS"] = ":detect_leaks=0"
+    return {key: os.environ.get(key, "") + value for key, value in options.items()}
+
+
 def run(arguments, preload=(SHIM,), timeout=60, **environment):
     """(status, standard output, standard error, seconds)."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
-    if SANITIZED and arguments[0] == "s-close":  # uses the numbers of descriptors that others have, which is a race to TSan, and those of TSan itself
-        clean["TSAN_OPTIONS"] = os.environ.get("TSAN_OPTIONS", "") + ":report_bugs=0"
-    if SANITIZED and "fork" in " ".join(arguments):  # LSan looks for the parent's threads in the child, and says that it finds none
-        clean["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+    clean.update(sanitizer_options(arguments))
     start = time.monotonic()
     try:
         done = subprocess.run([os.path.join(TARGETS, arguments[0]), *arguments[1:]], capture_output=True, text=True, timeout=timeout,
