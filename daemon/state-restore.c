@@ -248,15 +248,16 @@ struct blob {
 
 /* The next `n` bytes; NULL: there are none, or not so many. */
 static const void *blob_take(struct reading *reading, struct blob *blob, uint64_t n) {
-	const char *bytes = blob->bytes + blob->at;
+	const char *bytes;
 
 	if (n > blob->size - blob->at) {
 		reading_fail(reading, "its data is shorter than it should be");
 		return NULL;
 	}
+	bytes = n ? blob->bytes + blob->at : NULL;
 	blob->at += n;
 	blob->at += map_round_up(n, 8) - n <= blob->size - blob->at ? map_round_up(n, 8) - n : 0;
-	return n ? bytes : NULL;
+	return bytes;
 }
 
 static void read_map(struct reading *reading, json_object *json, struct object *object, size_t i, struct map_accounts *accounts,

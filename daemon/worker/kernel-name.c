@@ -151,9 +151,13 @@ static bool is_demanglers(const char *piece, size_t length)
 		"default arg abi clone global constructors destructors keyed to literal ull "
 		"enum class typename concept struct union this parm pack expansion gs sr";
 
-	/* these two it puts before a function's type without a space behind them */
-	return memmem(words, sizeof(words) - 1, piece, length) || !strncmp(piece, "_Complex", strlen("_Complex")) ||
-	       !strncmp(piece, "_Imaginary", strlen("_Imaginary"));
+	/* these it puts before a function's type, without a space behind them */
+	static const char *const glued[] = { "const", "volatile", "restrict", "_Complex", "_Imaginary" };
+
+	for (size_t i = 0; i < sizeof(glued) / sizeof(glued[0]); i++)
+		if (!strncmp(piece, glued[i], strlen(glued[i])))
+			return true;
+	return memmem(words, sizeof(words) - 1, piece, length);
 }
 
 /*
