@@ -19,7 +19,7 @@
 		if (__builtin_expect(!have_##name(), 0))             \
 			return DRIVER_ERROR_NOT_FOUND;               \
 		if (__builtin_expect(!(arm_work() & ARM_ENGINE), 1)) \
-			return real_##name arguments;                \
+			return REAL(name) arguments;                 \
 		if (patch_needed())                                  \
 			patch_launch();                              \
 	} while (0)
@@ -36,17 +36,17 @@
 			return DRIVER_ERROR_NOT_FOUND;                     \
 		work = arm_work();                                         \
 		if (__builtin_expect(!work, 1))                            \
-			return real_##name(exec, stream);                  \
+			return REAL(name)(exec, stream);                   \
 		if ((work & ARM_ENGINE) && patch_needed())                 \
 			patch_launch();                                    \
 		if (work & ~ARM_ENGINE)                                    \
 			arm_current(0);                                    \
 		if (!(work & ARM_ENGINE))                                  \
-			return real_##name(exec, stream);                  \
+			return REAL(name)(exec, stream);                   \
 		gate_enter();                                              \
 		result = graph_find(&exec);                                \
 		if (!result)                                               \
-			result = real_##name(exec, stream);                \
+			result = REAL(name)(exec, stream);                 \
 		gate_leave();                                              \
 		return result;                                             \
 	}
@@ -66,7 +66,7 @@ LAUNCH(cuGraphUpload_ptsz)
 		BEGIN(name, arguments);                                    \
 		gate_enter();                                              \
 		patches = graph_patches();                                 \
-		result = real_##name arguments;                            \
+		result = REAL(name) arguments;                             \
 		if (!result)                                               \
 			graph_added(*exec, graph, FLAGS, patches);         \
 		gate_leave();                                              \
@@ -89,7 +89,7 @@ WRAP(cuGraphExecDestroy, driver_handle exec)
 		return DRIVER_ERROR_NOT_FOUND;
 	if (arm_work() & ARM_ENGINE)
 		graph_removed(exec);
-	return real_cuGraphExecDestroy(exec);
+	return REAL(cuGraphExecDestroy)(exec);
 }
 
 /* ---- changes of what is launched ------------------------------------------------------ */
@@ -101,7 +101,7 @@ WRAP(cuGraphExecDestroy, driver_handle exec)
                                                                              \
 		BEGIN(name, arguments);                                      \
 		gate_enter();                                                \
-		result = real_##name arguments;                              \
+		result = REAL(name) arguments;                               \
 		if (!result)                                                 \
 			graph_updated(exec, graph);                          \
 		gate_leave();                                                \
@@ -119,13 +119,13 @@ UPDATE(cuGraphExecUpdate_v2, (exec, graph, status), void *status)
                                                                                              \
 		BEGIN(name, arguments);                                                      \
 		gate_enter();                                                                \
-		result = real_##name arguments;                                              \
+		result = REAL(name) arguments;                                               \
 		node = result ? NULL : graph_node_begin(exec, node, &own);                   \
 		if (node) {                                                                  \
 			bool done = SET;                                                     \
                                                                                              \
 			exec = own;                                                          \
-			graph_node_end(theirs, done, !own || real_##name arguments == 0);    \
+			graph_node_end(theirs, done, !own || REAL(name) arguments == 0);     \
 		}                                                                            \
 		gate_leave();                                                                \
 		return result;                                                               \

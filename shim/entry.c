@@ -51,9 +51,9 @@ WRAP(cuGetProcAddress, const char *symbol, void **function, int version, uint64_
 
 	if (!have_cuGetProcAddress())
 		return DRIVER_ERROR_NOT_FOUND;
-	result = real_cuGetProcAddress(symbol, function, version, flags);
+	result = REAL(cuGetProcAddress)(symbol, function, version, flags);
 	if (!result)
-		swap(symbol, function, version, flags, (void *)real_cuGetProcAddress,
+		swap(symbol, function, version, flags, (void *)REAL(cuGetProcAddress),
 		     "cuGetProcAddress");
 	return result;
 }
@@ -65,9 +65,9 @@ WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint
 
 	if (!have_cuGetProcAddress_v2())
 		return DRIVER_ERROR_NOT_FOUND;
-	result = real_cuGetProcAddress_v2(symbol, function, version, flags, status);
+	result = REAL(cuGetProcAddress_v2)(symbol, function, version, flags, status);
 	if (!result)
-		swap(symbol, function, version, flags, (void *)real_cuGetProcAddress_v2,
+		swap(symbol, function, version, flags, (void *)REAL(cuGetProcAddress_v2),
 		     "cuGetProcAddress_v2");
 	return result;
 }
@@ -79,7 +79,7 @@ WRAP(cuInit, unsigned flags)
 	if (!have_cuInit())
 		return DRIVER_ERROR_NOT_FOUND;
 	patch_start();
-	return real_cuInit(flags);
+	return REAL(cuInit)(flags);
 }
 
 /* ---- loading ------------------------------------------------------------------------ */
@@ -125,7 +125,7 @@ WRAP(cuLibraryLoadData, driver_handle *library, const void *code, void *jit_opti
 	if (!have_cuLibraryLoadData())
 		return DRIVER_ERROR_NOT_FOUND;
 #define TRY(image)                                                                          \
-	real_cuLibraryLoadData(library, image, jit_options, jit_values, jit_count, options, \
+	REAL(cuLibraryLoadData)(library, image, jit_options, jit_values, jit_count, options, \
 			       values, count)
 	LOAD(load_replace(code), LOAD_LIBRARY, library, jit_values, jit_count,
 	     TRY(load_image(load)), TRY(code));
@@ -137,7 +137,7 @@ WRAP(cuModuleLoadData, driver_handle *module, const void *image)
 	if (!have_cuModuleLoadData())
 		return DRIVER_ERROR_NOT_FOUND;
 	LOAD(load_replace(image), LOAD_MODULE, module, NULL, 0,
-	     real_cuModuleLoadData(module, load_image(load)), real_cuModuleLoadData(module, image));
+	     REAL(cuModuleLoadData)(module, load_image(load)), REAL(cuModuleLoadData)(module, image));
 }
 
 WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned count, void *options,
@@ -145,7 +145,7 @@ WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned coun
 {
 	if (!have_cuModuleLoadDataEx())
 		return DRIVER_ERROR_NOT_FOUND;
-#define TRY(image) real_cuModuleLoadDataEx(module, image, count, options, values)
+#define TRY(image) REAL(cuModuleLoadDataEx)(module, image, count, options, values)
 	LOAD(load_replace(image), LOAD_MODULE, module, values, count, TRY(load_image(load)),
 	     TRY(image));
 #undef TRY
@@ -157,8 +157,8 @@ WRAP(cuModuleLoadFatBinary, driver_handle *module, const void *image)
 	if (!have_cuModuleLoadFatBinary())
 		return DRIVER_ERROR_NOT_FOUND;
 	LOAD(have_cuModuleLoadData() ? load_replace(image) : NULL, LOAD_MODULE, module, NULL, 0,
-	     real_cuModuleLoadData(module, load_image(load)),
-	     real_cuModuleLoadFatBinary(module, image));
+	     REAL(cuModuleLoadData)(module, load_image(load)),
+	     REAL(cuModuleLoadFatBinary)(module, image));
 }
 
 /*
@@ -172,9 +172,9 @@ WRAP(cuLibraryLoadFromFile, driver_handle *library, const char *path, void *jit_
 		return DRIVER_ERROR_NOT_FOUND;
 	LOAD(have_cuLibraryLoadData() ? load_replace_file(path) : NULL, LOAD_LIBRARY, library,
 	     jit_values, jit_count,
-	     real_cuLibraryLoadData(library, load_image(load), jit_options, jit_values, jit_count,
+	     REAL(cuLibraryLoadData)(library, load_image(load), jit_options, jit_values, jit_count,
 				    options, values, count),
-	     real_cuLibraryLoadFromFile(library, path, jit_options, jit_values, jit_count, options,
+	     REAL(cuLibraryLoadFromFile)(library, path, jit_options, jit_values, jit_count, options,
 					values, count));
 }
 
@@ -183,7 +183,7 @@ WRAP(cuModuleLoad, driver_handle *module, const char *path)
 	if (!have_cuModuleLoad())
 		return DRIVER_ERROR_NOT_FOUND;
 	LOAD(have_cuModuleLoadData() ? load_replace_file(path) : NULL, LOAD_MODULE, module, NULL, 0,
-	     real_cuModuleLoadData(module, load_image(load)), real_cuModuleLoad(module, path));
+	     REAL(cuModuleLoadData)(module, load_image(load)), REAL(cuModuleLoad)(module, path));
 }
 
 #define UNLOAD(name, kind)                              \
@@ -198,7 +198,7 @@ WRAP(cuModuleLoad, driver_handle *module, const char *path)
 		load = load_begin_unload(kind, handle); \
 		patch_unload_begin(kind, handle);       \
 		errno = saved;                          \
-		result = real_##name(handle);           \
+		result = REAL(name)(handle);            \
 		saved = errno;                          \
 		patch_unload_end(kind, handle, result); \
 		if (load)                               \
@@ -230,8 +230,8 @@ static __attribute__((noinline)) driver_handle prepare(driver_handle function)
 	static driver_result work_##name(__VA_ARGS__);                              \
 	WRAP(name, __VA_ARGS__)                                                     \
 	{                                                                           \
-		if (__builtin_expect(real_##name && !arm_work(), 1))                \
-			return real_##name arguments;                               \
+		if (__builtin_expect(REAL(name) && !arm_work(), 1))                 \
+			return REAL(name) arguments;                                \
 		return work_##name arguments;                                       \
 	}                                                                           \
 	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__)     \
@@ -247,9 +247,9 @@ static __attribute__((noinline)) driver_handle prepare(driver_handle function)
 		if (work_ & ~ARM_ENGINE)                                            \
 			PREPARE;                                                    \
 		if (!(work_ & ARM_ENGINE))                                          \
-			return real_##name arguments;                               \
+			return REAL(name) arguments;                                \
 		gate_enter();                                                       \
-		result_ = real_##name arguments;                                    \
+		result_ = REAL(name) arguments;                                     \
 		gate_leave();                                                       \
 		return result_;                                                     \
 	}
@@ -290,12 +290,12 @@ LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
 		if (!have_##name())                    \
 			return DRIVER_ERROR_NOT_FOUND; \
 		if (!(arm_work() & ARM_ENGINE))        \
-			return real_##name arguments;  \
+			return REAL(name) arguments;   \
 		if (patch_needed())                    \
 			patch_launch();                \
 		gate_enter();                          \
 		capture_begin(stream);                 \
-		result = real_##name arguments;        \
+		result = REAL(name) arguments;         \
 		if (result)                            \
 			capture_end(stream);           \
 		gate_leave();                          \
@@ -320,7 +320,7 @@ BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph_ptsz)
                                                                                             \
 		if (!have_##name())                                                         \
 			return DRIVER_ERROR_NOT_FOUND;                                      \
-		result = real_##name(stream, graph);                                        \
+		result = REAL(name)(stream, graph);                                         \
 		if ((arm_work() & ARM_ENGINE) && result != DRIVER_ERROR_CAPTURE_WRONG_THREAD) \
 			capture_end(stream);                                                \
 		return result;                                                              \
@@ -336,7 +336,7 @@ END_CAPTURE(cuStreamEndCapture_ptsz)
 			return DRIVER_ERROR_NOT_FOUND; \
 		if (arm_work() & ARM_ENGINE)           \
 			capture_abandon(stream);       \
-		return real_##name(stream);            \
+		return REAL(name)(stream);             \
 	}
 DESTROY_STREAM(cuStreamDestroy)
 DESTROY_STREAM(cuStreamDestroy_v2)
@@ -354,7 +354,7 @@ DESTROY_STREAM(cuStreamDestroy_v2)
                                                       \
 		if (!have_##name())                   \
 			return DRIVER_ERROR_NOT_FOUND; \
-		result = real_##name arguments;       \
+		result = REAL(name) arguments;        \
 		if (!result && arm_needed()) {        \
 			int saved = errno;            \
                                                       \
@@ -400,7 +400,7 @@ FOLLOW(cuKernelSetCacheConfig, (kernel, value, device),
 			return DRIVER_ERROR_NOT_FOUND;                                           \
 		listed = arm_needed() && bare_list(library, container, list, limit);             \
 		errno = saved;                                                                   \
-		return listed ? 0 : real_##name(list, limit, container);                         \
+		return listed ? 0 : REAL(name)(list, limit, container);                          \
 	}
 LIST(cuLibraryEnumerateKernels, true)
 LIST(cuModuleEnumerateFunctions, false)
@@ -421,7 +421,7 @@ LIST(cuModuleEnumerateFunctions, false)
 		trace_gpu_context_ending(context);           \
 		ending = arm_context_ending(context);        \
 		errno = saved;                               \
-		result = real_##name(handle);                \
+		result = REAL(name)(handle);                 \
 		saved = errno;                               \
 		arm_context_ended(ending, context, !result); \
 		errno = saved;                               \
@@ -465,7 +465,7 @@ DESTROY_CONTEXT(cuGreenCtxDestroy, of_green)
 		context = arm_primary(device);                                                 \
 		ending = arm_context_ending(context);                                          \
 		errno = saved;                                                                 \
-		result = real_##name(device);                                                  \
+		result = REAL(name)(device);                                                   \
 		saved = errno;                                                                 \
 		if (context)                                                                   \
 			arm_context_ended(ending, context,                                     \
