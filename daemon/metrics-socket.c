@@ -160,15 +160,8 @@ static void connection_serve(struct connection *connection) {
 
 static void connection_on_allocate(uv_handle_t *handle, size_t size, uv_buf_t *buffer) {
 	struct connection *connection = handle->data;
-	char *begin = connection->request + connection->n_request;
-	ssize_t r;
-	int fd;
 
-	r = uv_fileno(handle, &fd);
-	if (r == 0)
-		r = peek_input(fd, begin, REQUEST_MAX - connection->n_request);
-	connection->nothing = r == -EAGAIN || r == -EINTR;
-	*buffer = r < 0 ? uv_buf_init(NULL, 0) : uv_buf_init(begin, r ?: 1); /* libuv reads what was seen, or the end */
+	connection->nothing = peek_input(handle, connection->request + connection->n_request, REQUEST_MAX - connection->n_request, buffer);
 }
 
 static void connection_on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer) {

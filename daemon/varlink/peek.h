@@ -3,19 +3,33 @@
 
 /*
  * Input of a stream socket without descriptors. Who reads descriptors, though he does not want them, lets go of them, and that takes as long as
- * who sent them wants: a TCP socket that lingers holds whoever has it last. So input is looked at before it is read.
+ * who sent them wants: a TCP socket that lingers holds whoever has it last. So input is looked at before libuv reads it.
  */
 
 #include <errno.h>
+#include <stdbool.h>
 #include <sys/socket.h>
+#include <uv.h>
 
-/* How many bytes can be read without taking descriptors, at most n, which are at bytes already; 0 at the end; or -errno, -EPROTO if some are there. */
-static inline ssize_t peek_input(int fd, void *bytes, size_t n) {
+/*
+ * For a uv_alloc_cb: libuv is to read what lies there already, at most n bytes. An empty buffer, which comes back as UV_ENOBUFS, is that there is
+ * nothing now (true), or that there are descriptors or that it cannot be read (false).
+ */
+static inline bool peek_input(const uv_handle_t *handle, char *bytes, size_t n, uv_buf_t *buffer) {
 	struct iovec vector = { bytes, n };
 	struct msghdr header = { .msg_iov = &vector, .msg_iovlen = 1 };
-	ssize_t found = recvmsg(fd, &header, MSG_PEEK | MSG_DONTWAIT);
+	ssize_t found;
+	int fd;
 
+	*buffer = uv_buf_init(NULL, 0);
+	if (uv_fileno(handle, &fd) < 0)
+		return false;
+	found = recvmsg(fd, &header, MSG_PEEK | MSG_DONTWAIT);
+	if (found < 0 && errno == ECONNRESET)
+		found = 0; /* a peer that has not read all is gone: it is said once, and then it is the end */
 	if (found < 0)
-		return -errno;
-	return header.msg_flags & MSG_CTRUNC ? -EPROTO : found;
+		return errno == EAGAIN || errno == EINTR;
+	if (!(header.msg_flags & MSG_CTRUNC))
+		*buffer = uv_buf_init(bytes, found ? (unsigned int)found : 1);
+	return false;
 }

@@ -426,6 +426,20 @@ static void test_oneway(void **state) {
 	assert_int_equal(fixture->n_echoed, 3);
 	assert_int_equal(fixture->n_cancelled, 0);
 	assert_int_equal(varlink_server_connections(fixture->server), 0);
+
+	/* also if the client has not read all answers: that is a reset, and no end */
+	fd = dial(fixture);
+	send_text(fixture, fd, CALL("Echo", "{\"text\":\"hi\"}"));
+	send_text(fixture, fd, ONEWAY("Later", "{}"));
+	spin(fixture, 5);
+	close(fd);
+	spin(fixture, 20);
+	assert_int_equal(fixture->n_cancelled, 0);
+	assert_non_null(fixture->later);
+	assert_int_equal(varlink_call_reply(fixture->later, NULL), 0);
+	fixture->later = varlink_call_unref(fixture->later);
+	spin(fixture, 20);
+	assert_int_equal(varlink_server_connections(fixture->server), 0);
 }
 
 /* Calls that were sent ahead are answered in order, also when the first one takes its time. */

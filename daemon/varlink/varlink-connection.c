@@ -224,22 +224,14 @@ static void input_consume(struct varlink_connection *connection, size_t n) {
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
 	struct varlink_connection *connection = handle->data;
-	char *begin;
-	ssize_t r;
 	size_t n;
-	int fd;
 
+	connection->nothing = false;
 	*buffer = uv_buf_init(NULL, 0); /* comes back as UV_ENOBUFS */
 	if (!input_reserve(connection))
 		return;
-	begin = connection->input + connection->input_end;
 	n = connection->n_input_max - connection->input_end;
-	r = uv_fileno(handle, &fd);
-	if (r == 0)
-		r = peek_input(fd, begin, n < INPUT_CHUNK ? n : INPUT_CHUNK);
-	connection->nothing = r == -EAGAIN || r == -EINTR;
-	if (r >= 0)
-		*buffer = uv_buf_init(begin, r ?: 1); /* libuv reads what was seen, or the end */
+	connection->nothing = peek_input(handle, connection->input + connection->input_end, n < INPUT_CHUNK ? n : INPUT_CHUNK, buffer);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buffer) {
