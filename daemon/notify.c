@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "memfd.h"
+#include "send-fd.h"
 
 #define PATIENCE_MS 20
 #define END_MS 3000
@@ -117,32 +118,11 @@ bool notify_heard(const struct notify *notify) {
 
 /* 0, -EAGAIN, or -errno. */
 static int notify_try(struct notify *notify, const char *text, size_t n, int fd) {
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = {};
-	struct iovec vector = { (void *)text, n };
-	struct msghdr header = { .msg_iov = &vector, .msg_iovlen = 1 };
-	bool again = false;
-	struct cmsghdr *c;
+	int r = send_fd(notify->fd, text, n, fd);
 
-	if (fd >= 0) {
-		header.msg_control = control.bytes;
-		header.msg_controllen = sizeof(control.bytes);
-		c = CMSG_FIRSTHDR(&header);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	}
-	for (;;) {
-		if (sendmsg(notify->fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
-			return 0;
-		if (errno == ECONNREFUSED && !again && notify_connect(notify) == 0)
-			again = true; /* it has a new socket at the same place */
-		else if (errno != EINTR)
-			return -errno;
-	}
+	if (r == -ECONNREFUSED && notify_connect(notify) == 0) /* it has a new socket at the same place */
+		r = send_fd(notify->fd, text, n, fd);
+	return r;
 }
 
 /* Sends what waits, as far as it goes. What cannot be sent at all is left out. */
@@ -157,7 +137,9 @@ static void notify_on_poll(uv_poll_t *poll, int status, int events) {
 	struct notify *notify = poll->data;
 
 	notify_flush(notify);
-	if (!notify->n_waiting)
+	if (notify->n_waiting)
+		uv_poll_start(poll, UV_WRITABLE, notify_on_poll); /* again: it may be another socket now */
+	else
 		uv_poll_stop(poll);
 }
 

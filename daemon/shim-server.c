@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "memfd.h"
+#include "send-fd.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -66,34 +67,6 @@ static void shim_connection_on_poll(uv_poll_t *poll, int status, int events);
 
 /* ---- sending ---- */
 
-/* 0, -EAGAIN, -ETOOMANYREFS if this user has too many descriptors in flight, or -errno. */
-static int shim_send_now(int socket_fd, const union wire_message *message, size_t size, int fd) {
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = {};
-	struct iovec vector = { (void *)message, size };
-	struct msghdr header = { .msg_iov = &vector, .msg_iovlen = 1 };
-
-	if (fd >= 0) {
-		struct cmsghdr *c;
-
-		header.msg_control = control.bytes;
-		header.msg_controllen = sizeof(control.bytes);
-		c = CMSG_FIRSTHDR(&header);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	}
-	for (;;) {
-		if (sendmsg(socket_fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size)
-			return 0;
-		if (errno != EINTR)
-			return -errno;
-	}
-}
-
 static void shim_output_free(struct shim_connection *connection, struct shim_output *output) {
 	TAILQ_REMOVE(&connection->output, output, link);
 	connection->n_output--;
@@ -131,7 +104,7 @@ int shim_connection_send(struct shim_connection *connection, union wire_message 
 	message->header.version = WIRE_VERSION;
 	message->header.size = (uint32_t)size;
 	if (!connection->n_output) {
-		r = shim_send_now(connection->fd, message, size, fd);
+		r = send_fd(connection->fd, message, size, fd);
 		if (r == -ETOOMANYREFS)
 			shim_connection_hold(connection);
 		else if (r != -EAGAIN)
@@ -164,7 +137,7 @@ static int shim_connection_flush(struct shim_connection *connection) {
 	struct shim_output *output;
 
 	while ((output = TAILQ_FIRST(&connection->output))) {
-		int r = shim_send_now(connection->fd, &output->message, output->size, output->fd);
+		int r = send_fd(connection->fd, &output->message, output->size, output->fd);
 
 		if (r == -ETOOMANYREFS)
 			shim_connection_hold(connection);

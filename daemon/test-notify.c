@@ -116,11 +116,50 @@ static void test_again(void **state) {
 	notify_free(notify);
 }
 
+/* There is another one while more waits than either takes at once: all of that goes to the new one. */
+static void test_again_waiting(void **state) {
+	struct sockaddr_un address;
+	int fd = bind_at(&address, "waiting"), number = 0, first = -1;
+	struct notify *notify;
+	char text[32];
+	uv_loop_t loop;
+
+	assert_int_equal(uv_loop_init(&loop), 0);
+	assert_int_equal(notify_new(&notify, address.sun_path), 0);
+	assert_int_equal(notify_start(notify, &loop), 0);
+	for (int i = 0; i < MESSAGES; i++)
+		assert_int_equal(notify_send(notify, -1, "N=%d", i), 0);
+	close(fd);
+	fd = bind_at(&address, "waiting");
+	for (int i = 0; i < 100 * MESSAGES && number < MESSAGES - 1; i++) {
+		ssize_t n;
+
+		uv_run(&loop, UV_RUN_NOWAIT);
+		n = recv(fd, text, sizeof(text) - 1, MSG_DONTWAIT);
+		if (n <= 0)
+			continue;
+		text[n] = '\0';
+		if (first < 0)
+			first = number = atoi(text + strlen("N="));
+		else
+			assert_int_equal(atoi(text + strlen("N=")), ++number);
+	}
+	assert_true(first > 0); /* those before were read by nobody */
+	assert_int_equal(number, MESSAGES - 1);
+	notify_end(notify);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&loop), 0);
+	notify_free(notify);
+	close(fd);
+	unlink(address.sun_path);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_bound),
 		cmocka_unit_test(test_again),
+		cmocka_unit_test(test_again_waiting),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
