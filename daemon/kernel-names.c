@@ -43,6 +43,8 @@ struct kernel_names {
 	struct kernel_names_header *header;
 	uint64_t seed;
 	size_t n;
+	uid_t full[KERNEL_NAMES_SIZE / KERNEL_NAMES_UID_SIZE]; /* users who are over their share */
+	unsigned int n_full;
 	uint32_t buckets[KERNEL_NAMES_BUCKETS]; /* offsets of records; 0: free */
 };
 
@@ -178,15 +180,21 @@ bool kernel_names_inherited(const struct kernel_names *names) {
 	return names->inherited;
 }
 
-/* Whether a user has less than a share of it. */
-static bool kernel_names_has_share(const struct kernel_names *names, uid_t uid) {
+/* Whether a user has less than a share of it. Nobody loses what he has, so who is over his share stays that, and is not counted again: there is room for few. */
+static bool kernel_names_has_share(struct kernel_names *names, uid_t uid) {
 	uint64_t used = 0;
 
 	if (names->header->used < KERNEL_NAMES_UID_SIZE)
 		return true;
+	for (unsigned int i = 0; i < names->n_full; i++)
+		if (names->full[i] == uid)
+			return false;
 	for (uint64_t at = sizeof(*names->header); at < names->header->used; at += record_size(record_at(names, at)))
 		used += record_at(names, at)->uid == uid ? record_size(record_at(names, at)) : 0;
-	return used < KERNEL_NAMES_UID_SIZE;
+	if (used < KERNEL_NAMES_UID_SIZE)
+		return true;
+	names->full[names->n_full++] = uid;
+	return false;
 }
 
 void kernel_names_add(struct kernel_names *names, uid_t uid, const char *name, const char *demangled, bool device_function) {

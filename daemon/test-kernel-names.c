@@ -85,7 +85,12 @@ static void test_limits(void **state) {
 	n = known(names);
 	assert_in_range(n, 1000, 19999);
 	kernel_names_add(names, 2, "of somebody else", "of somebody else", false);
+	kernel_names_add(names, 1, "one more", "one more", false);
 	assert_int_equal(known(names), n + 1);
+	names = next(names);
+	kernel_names_add(names, 1, "one more", "one more", false);
+	kernel_names_add(names, 2, "another of somebody else", "another", false);
+	assert_int_equal(known(names), n + 2);
 	for (unsigned int uid = 3; uid < 9; uid++)
 		for (unsigned int i = 0; i < 20000; i++) {
 			snprintf(name, sizeof(name), "kernel_with_a_name_of_some_length_%u", i);
