@@ -8,7 +8,9 @@
 
 #include "sigbus.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,14 +18,20 @@
 static uint64_t n_pages;
 static uintptr_t page_size;
 
+static bool map_zeros(void *page, int protection) {
+	return mmap(page, page_size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page;
+}
+
+/* One that cannot be written to counts against no limit: where there is no memory at all, that is what is left. */
 static void on_sigbus(int number, siginfo_t *info, void *context) {
 	void *page = (void *)((uintptr_t)info->si_addr & ~(page_size - 1));
+	const int saved = errno;
 
-	if (info->si_code == BUS_ADRERR &&
-	    mmap(page, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page)
+	if (info->si_code == BUS_ADRERR && (map_zeros(page, PROT_READ | PROT_WRITE) || map_zeros(page, PROT_READ)))
 		__atomic_fetch_add(&n_pages, 1, __ATOMIC_RELAXED);
 	else
 		signal(number, SIG_DFL); /* it comes again */
+	errno = saved;
 }
 
 void sigbus_survive(void) {

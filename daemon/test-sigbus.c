@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,6 +39,27 @@ static void test_missing_pages(void **state) {
 	assert_int_equal(*(volatile char *)bytes, 1);
 	assert_int_equal(sigbus_pages() - before, 2);
 	munmap(bytes, 4 * page);
+	close(fd);
+}
+
+/* Also where there is no memory for a page of zeros: to read them takes none. */
+static void test_no_memory(void **state) {
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	int fd = memfd_new("shrinks"), status;
+	pid_t child = fork();
+	char *bytes;
+
+	if (child == 0) {
+		sigbus_survive();
+		bytes = ftruncate(fd, (off_t)page) < 0 ? MAP_FAILED : mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0);
+		if (bytes == MAP_FAILED || ftruncate(fd, 0) < 0 || setrlimit(RLIMIT_DATA, &(struct rlimit){ page, page }) < 0)
+			_exit(1);
+		if (mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
+			_exit(2);
+		_exit(*(volatile char *)bytes == 0 && sigbus_pages() ? 0 : 3);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
 	close(fd);
 }
 
@@ -89,6 +111,7 @@ static void test_holes(void **state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_missing_pages),
+		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_sent),
 		cmocka_unit_test(test_holes),
 	};
