@@ -2,7 +2,7 @@
 
 /*
  * One thread closes sockets, one after the other. What lies unread in them was never ours, so all that can make it wait is a lingering socket,
- * and that wait ends with a signal: a timer sends the thread one each millisecond.
+ * and that wait ends with a signal: a timer sends the thread one so soon that nobody makes such sockets faster than they are closed.
  * A descriptor that we have received has a thread to itself, as a file system that does not answer holds it for good. There are
  * FOREIGN_THREADS_MAX of these at most; other descriptors wait for one of them.
  *
@@ -25,6 +25,7 @@
 #define FOREIGN_THREADS_MAX 64
 #define STACK_SIZE ((size_t)64 * 1024)
 #define NUDGE SIGURG /* nothing else uses it, and by default it does nothing */
+#define NUDGE_NS 50000
 
 struct closing {
 	TAILQ_ENTRY(closing) link;
@@ -52,7 +53,7 @@ struct closer {
 	struct shared *shared;
 	uv_async_t async;
 	struct closing_list waiting, running; /* foreign ones: for a thread, and that have one */
-	unsigned int n_waiting, n_running;
+	unsigned int n_running;
 };
 
 static void on_nudge(int number) {
@@ -72,7 +73,7 @@ static void shared_unref(struct shared *shared) {
 
 /* close(2) with signals for this thread meanwhile. */
 static void close_nudged(int fd) {
-	const struct itimerspec period = { .it_interval = { .tv_nsec = 1000000 }, .it_value = { .tv_nsec = 1000000 } };
+	const struct itimerspec period = { .it_interval = { .tv_nsec = NUDGE_NS }, .it_value = { .tv_nsec = NUDGE_NS } };
 	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = NUDGE };
 	timer_t timer;
 	bool has_timer;
@@ -154,7 +155,6 @@ static void closer_start(struct closer *closer) {
 			return; /* with the next one, or when one is over */
 		}
 		TAILQ_REMOVE(&closer->waiting, closing, link);
-		closer->n_waiting--;
 		TAILQ_INSERT_TAIL(&closer->running, closing, link);
 		closer->n_running++;
 	}
@@ -282,10 +282,5 @@ void closer_foreign(struct closer *closer, int consumed_fd, void (*done)(void *u
 	closing->done = done;
 	closing->userdata = userdata;
 	TAILQ_INSERT_TAIL(&closer->waiting, closing, link);
-	closer->n_waiting++;
 	closer_start(closer);
-}
-
-unsigned int closer_waiting(const struct closer *closer) {
-	return closer ? closer->n_waiting + closer->n_running : 0;
 }

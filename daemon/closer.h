@@ -25,6 +25,3 @@ void closer_socket(struct closer *closer, int consumed_fd);
  * likes: he should be charged until then.
  */
 void closer_foreign(struct closer *closer, int consumed_fd, void (*done)(void *userdata), void *userdata);
-
-/* Descriptors of strangers whose close() has not come back yet. */
-unsigned int closer_waiting(const struct closer *closer);

@@ -96,7 +96,7 @@ static void test_foreign(void **state) {
 		if (i == 7)
 			close(pair[0]);
 	}
-	while (closer_waiting(closer))
+	while (n_over < MANY)
 		uv_run(&loop, UV_RUN_ONCE);
 	assert_int_equal(n_over, MANY);
 	for (int i = 0; i < MANY; i++)
@@ -125,7 +125,6 @@ static void test_abandoned(void **state) {
 		assert_int_equal(n_over, MANY / 2);
 	}
 	assert_null(closer_free(NULL));
-	assert_int_equal(closer_waiting(NULL), 0);
 }
 
 int main(void) {
