@@ -56,8 +56,14 @@ bool client_is_open(const struct client *client)
 bool client_is_alive(const struct client *client)
 {
 	struct pollfd polled = { .fd = client->fd, .events = POLLIN };
+	int saved = errno, r = -1;
 
-	return client_is_open(client) && poll(&polled, 1, 0) == 0;
+	if (client_is_open(client))
+		do /* a signal of the application's interrupts even a look */
+			r = poll(&polled, 1, 0);
+		while (r < 0 && errno == EINTR);
+	errno = saved;
+	return r == 0;
 }
 
 void client_close(struct client *client)

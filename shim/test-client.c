@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A connection is alive, or is not, whatever signals the application gets. */
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "client.h"
+
+#define ALARMS 1000
+
+static volatile sig_atomic_t alarms;
+
+static void on_alarm(int number)
+{
+	alarms++;
+}
+
+static void test_alive(void **state)
+{
+	struct sigaction action = { .sa_handler = on_alarm };
+	struct itimerval storm = { { 0, 20 }, { 0, 20 } }, quiet = { 0 };
+	struct client client = CLIENT_NONE;
+	struct stat status;
+	int ends[2];
+
+	assert_false(client_is_alive(&client));
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+	assert_int_equal(fstat(ends[0], &status), 0);
+	client = (struct client){ .fd = ends[0], .device = status.st_dev, .inode = status.st_ino };
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &storm, NULL);
+	while (alarms < ALARMS) {
+		errno = EDOM;
+		assert_true(client_is_alive(&client));
+		assert_int_equal(errno, EDOM);
+	}
+	setitimer(ITIMER_REAL, &quiet, NULL);
+	close(ends[1]);
+	assert_false(client_is_alive(&client));
+	client_close(&client);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_alive) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
