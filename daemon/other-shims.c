@@ -65,11 +65,21 @@ static void other_shims_add_pid(struct other_shims_line *line, pid_t pid) {
 	line->n++;
 }
 
-static struct other_shim *other_shim_free(struct other_shims *others, struct other_shim *shim) {
+/* One line, if it is about anybody. */
+static void other_shims_take(const struct other_shims_line *line, const char *who, const char *what, void (*take)(const char *line, void *userdata),
+			     void *userdata) {
+	char text[512];
+
+	if (!line->n)
+		return;
+	snprintf(text, sizeof(text), "%s: %u (process %s): %s", who, line->n, line->pids, what);
+	take(text, userdata);
+}
+
+static void other_shim_free(struct other_shims *others, struct other_shim *shim) {
 	LIST_REMOVE(shim, link);
 	others->n--;
 	free(shim);
-	return NULL;
 }
 
 /* Lets go of who has ended. */
@@ -108,7 +118,6 @@ static void other_shims_tell(struct other_shims *others, bool unlogged, void (*t
 	struct other_shims_line older = {}, newer = {}, silent = {};
 	const struct process *process;
 	struct other_shim *shim;
-	char text[512];
 
 	other_shims_look(others);
 	LIST_FOREACH(shim, &others->list, link) {
@@ -121,27 +130,12 @@ static void other_shims_tell(struct other_shims *others, bool unlogged, void (*t
 		if (!(unlogged && others->silent_logged) && other_shims_is_silent(others, process))
 			other_shims_add_pid(&silent, process->facts.pid);
 	others->silent_logged |= unlogged && silent.n;
-	if (older.n) {
-		snprintf(text, sizeof(text),
-			 "programs that run with an older shim than this daemon's: %u (process %s): they count for what was attached before, and "
-			 "nothing else reaches them; restart them",
-			 older.n, older.pids);
-		take(text, userdata);
-	}
-	if (newer.n) {
-		snprintf(text, sizeof(text),
-			 "programs that run with a newer shim than this daemon's: %u (process %s): they are not probed; restart the daemon: "
-			 "systemctl restart gpuprobed",
-			 newer.n, newer.pids);
-		take(text, userdata);
-	}
-	if (silent.n) {
-		snprintf(text, sizeof(text),
-			 "programs that carry probes and have not come back to this daemon: %u (process %s): they are stopped, or have a shim of "
-			 "another version; what they count is read, to change it restart them",
-			 silent.n, silent.pids);
-		take(text, userdata);
-	}
+	other_shims_take(&older, "programs that run with an older shim than this daemon's",
+			 "they count for what was attached before, and nothing else reaches them; restart them", take, userdata);
+	other_shims_take(&newer, "programs that run with a newer shim than this daemon's",
+			 "they are not probed; restart the daemon: systemctl restart gpuprobed", take, userdata);
+	other_shims_take(&silent, "programs that carry probes and have not come back to this daemon",
+			 "they are stopped, or have a shim of another version; what they count is read, to change it restart them", take, userdata);
 }
 
 static void other_shims_log(const char *line, void *userdata) {
