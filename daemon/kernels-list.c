@@ -196,7 +196,8 @@ static int kernels_on_kept(const struct kernel_name *name, void *userdata) {
 	const struct kernels_kept *kept = userdata;
 	struct kernel *kernel;
 
-	if (!kernels_may_see(kept->list->daemon, kept->call, name->uid, NULL, 0))
+	if (kept->list->n >= kept->list->max / 2 || /* the rest is for those that processes have now */
+	    !kernels_may_see(kept->list->daemon, kept->call, name->uid, NULL, 0))
 		return 0;
 	return kernels_add(kept->list, name->name, name->demangled, name->device_function, &kernel);
 }

@@ -17,6 +17,7 @@
 #include "daemon.h"
 #include "account.h"
 #include "kernel-id.h"
+#include "kernel-names.h"
 #include "kernels-list.h"
 #include "memfd.h"
 #include "patch.h"
@@ -24,6 +25,13 @@
 static const char list_of_17[] =
 	"[{\"index\":0,\"kernel\":\"_Z1fv\",\"text\":\"ld.global.f32 %f1, [%rd4];\",\"file\":\"x.cu\",\"line\":12},\n"
 	" {\"index\":1,\"kernel\":\"_Z1gv\",\"text\":\"st.shared.u8 [%r1+\\\"}\\\"], %rs1;\"}]";
+
+static struct kernel_names *kept;
+
+struct kernel_names *__wrap_keep_names(const struct keep *keep);
+struct kernel_names *__wrap_keep_names(const struct keep *keep) {
+	return kept;
+}
 
 struct world {
 	struct daemon daemon;
@@ -311,6 +319,28 @@ static const char *member(json_object *array, size_t i, const char *key) {
 	return json_object_to_json_string(json_object_object_get(json_object_array_get_idx(array, i), key));
 }
 
+/* Names that an earlier daemon knew are listed, too, and are no reason to leave out what processes have. */
+static void test_kept(void **state) {
+	struct world *world = *state;
+	json_object *array;
+	char name[16];
+	bool found = false;
+
+	assert_int_equal(kernel_names_new(&kept, -1), 0);
+	for (unsigned int i = 0; i < KERNELS_MAX + 10; i++) {
+		snprintf(name, sizeof(name), "k%u", i);
+		kernel_names_add(kept, 0, name, name, false);
+	}
+	assert_int_equal(length(list(&world->daemon, 0, true)), 3 + KERNELS_MAX + 10);
+	assert_int_equal(length(list(&world->daemon, 100, true)), 2);
+	array = list(&world->daemon, 0, false);
+	for (size_t i = 0; i < json_object_array_length(array); i++)
+		found |= !strcmp(member(array, i, "name"), "\"_Z1fv\"");
+	assert_true(found);
+	json_object_put(array);
+	kept = kernel_names_free(kept);
+}
+
 static void test_plan(void **state) {
 	struct plan_world *world = *state;
 	json_object *array;
@@ -473,6 +503,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_list, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_show, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_kept, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_plan, plan_setup, plan_teardown),
 		cmocka_unit_test_setup_teardown(test_plan_large, plan_setup, plan_teardown),
 		cmocka_unit_test_setup_teardown(test_plan_hostile, plan_setup, plan_teardown),
