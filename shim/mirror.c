@@ -44,6 +44,7 @@
 #define AWAIT_LAST_MS 1000 /* and later */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER; /* before it: the thread, alone; and who forks */
 static struct mirror_context *contexts;
 
 static struct {
@@ -66,23 +67,30 @@ static struct {
 static __thread bool mine; /* this thread holds the lock, or is about to */
 static __thread int cancel_before; /* it: cancel.h */
 static __thread bool copies; /* it is the thread */
-static __thread bool forking; /* this thread holds the lock till it has forked */
+static __thread bool forking; /* this thread holds fork_lock till it has forked */
 
 void mirror_lock(void)
 {
 	mine = true;
 	cancel_before = cancel_forbid();
+	if (copies)
+		pthread_mutex_lock(&fork_lock);
 	pthread_mutex_lock(&lock);
 }
 
-bool mirror_lock_until(uint64_t until_ms)
+static bool wait_for(pthread_mutex_t *mutex, uint64_t until_ms)
 {
 	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000),
 				  .tv_nsec = (long)(until_ms % 1000) * 1000000 };
 
+	return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0;
+}
+
+bool mirror_lock_until(uint64_t until_ms)
+{
 	mine = true;
 	cancel_before = cancel_forbid();
-	if (pthread_mutex_clocklock(&lock, CLOCK_MONOTONIC, &until) == 0)
+	if (wait_for(&lock, until_ms))
 		return true;
 	mine = false;
 	cancel_allow(cancel_before);
@@ -94,6 +102,8 @@ void mirror_unlock(void)
 	int before = cancel_before;
 
 	pthread_mutex_unlock(&lock);
+	if (copies)
+		pthread_mutex_unlock(&fork_lock);
 	mine = false;
 	cancel_allow(before);
 }
@@ -630,13 +640,14 @@ bool mirror_is_connected(void)
 
 void mirror_forking(void)
 {
-	forking = !mine && mirror_lock_until(client_now_ms() + FORK_WAIT_MS);
+	if (!forking) /* a signal handler may fork in here */
+		forking = wait_for(&fork_lock, client_now_ms() + FORK_WAIT_MS);
 }
 
 void mirror_forked(bool in_child)
 {
 	if (forking)
-		mirror_unlock();
+		pthread_mutex_unlock(&fork_lock);
 	forking = false;
 	if (in_child)
 		client_close(&thread.client);

@@ -93,6 +93,7 @@ void mirror_forget_daemon(void);
 
 /*
  * Around a fork: the thread is not in the driver meanwhile, or the child would find a lock of the driver's held for good. It is waited for a moment only.
+ * Nobody else is kept waiting: who has a lock that another handler of the fork takes may be launching.
  * In the child the connection's descriptor is closed.
  */
 void mirror_forking(void);

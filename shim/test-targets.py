@@ -104,6 +104,10 @@ def forks():
     with fake_daemon.FakeDaemon(session("forks"), form="resident", period_ms=1, deadline_ms=5000) as daemon:
         if as_bare("forks while copies are made", bare, run(["s-fork", "200"], GPUPROBE_SESSION=daemon.name)):
             report("forks while copies are made", bare[0] == 0 and daemon.count() == 2 * THREADS, f"{bare} {daemon.count()}")
+    bare = run(["s-fork", "lock"], preload=())
+    with fake_daemon.FakeDaemon(session("lock"), period_ms=1, deadline_ms=5000) as daemon:
+        if as_bare("forks with a lock of the application's", bare, run(["s-fork", "lock"], GPUPROBE_SESSION=daemon.name)):
+            report("forks with a lock of the application's", bare[0] == 0 and daemon.count() == 100 * THREADS, f"{bare} {daemon.count()}")
 
 
 for n, program in enumerate(PROGRAMS):

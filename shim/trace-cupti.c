@@ -337,14 +337,16 @@ const char *trace_cupti_begin(const uint32_t *calls, uint32_t count, bool copies
 
 void trace_cupti_began(uint64_t number)
 {
-	pthread_mutex_lock(&mutex);
+	if (!lock()) /* a thread forks, and waits for what we have: no times then */
+		return;
 	wanted = number;
 	pthread_mutex_unlock(&mutex);
 }
 
 void trace_cupti_forking(void)
 {
-	forking = __atomic_load_n(&owner, __ATOMIC_RELAXED) == getpid() && lock();
+	if (!forking) /* a signal handler may fork in here */
+		forking = __atomic_load_n(&owner, __ATOMIC_RELAXED) == getpid() && lock();
 }
 
 void trace_cupti_forked(bool in_child)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fork() before CUDA is touched (the child then uses it), and after (the child exits, with its exit
- * handlers). s-fork N: N modules and then N children, each of which calls the driver.
+ * handlers). s-fork N: N modules and then N children, each of which calls the driver. s-fork lock: children
+ * all the time, while a thread loads and launches with a lock that fork() takes as well.
  */
 
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,11 +45,66 @@ static int many(int count)
 	return 0;
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static CUcontext context;
+static _Atomic int over;
+
+static void take(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void give(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void *work(void *unused)
+{
+	long sum = 0;
+
+	CHECK(driver.ctx_set_current(context));
+	for (int i = 0; i < 100; i++) {
+		take();
+		sum += s_once(i % 2 ? S_LIBRARY : S_MODULE);
+		give();
+	}
+	over = 1;
+	return (void *)sum;
+}
+
+static int with_lock(void)
+{
+	pthread_t thread;
+	CUdevice device;
+	void *sum;
+
+	pthread_atfork(take, give, give);
+	driver_start(false);
+	CHECK(driver.device_get(&device, 0));
+	CHECK(driver.primary_retain(&context, device));
+	if (pthread_create(&thread, NULL, work, NULL))
+		return 1;
+	while (!over) {
+		pid_t child = fork();
+
+		if (!child)
+			_exit(0);
+		if (wait_for(child))
+			return 1;
+	}
+	pthread_join(thread, &sum);
+	printf("%ld\n", (long)sum);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct s_loaded loaded;
 	pid_t child;
 
+	if (argc > 1 && !strcmp(argv[1], "lock"))
+		return with_lock();
 	if (argc > 1)
 		return many(atoi(argv[1]));
 	child = fork();
