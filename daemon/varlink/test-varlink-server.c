@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -44,7 +45,7 @@ struct fixture {
 	struct varlink_server *server;
 	char path[64];
 	struct varlink_call *later; /* a reference, of Later and Watch */
-	unsigned int n_cancelled, n_produced, n_echoed;
+	unsigned int n_cancelled, n_produced, n_echoed, n_closed;
 	size_t n_count, count_max, count_size;
 	bool idle;
 	int wrong; /* what the first answer of Wrong gave */
@@ -179,6 +180,13 @@ static const struct varlink_method methods[] = {
 	{ "Refuse", refuse },     {},
 };
 
+static void close_socket(int consumed_fd, void *userdata) {
+	struct fixture *fixture = userdata;
+
+	fixture->n_closed++;
+	close(consumed_fd);
+}
+
 static int setup(void **state) {
 	struct fixture *fixture = calloc(1, sizeof(*fixture));
 	struct varlink_fault fault;
@@ -195,7 +203,9 @@ static int setup(void **state) {
 						    .message_max = 1024 * 1024,
 						    .output_mark = 64 * 1024,
 						    .bytes_per_uid_max = 7680 * 1024,
-						    .stall_ms = 200 }),
+						    .stall_ms = 200,
+						    .close_socket = close_socket,
+						    .userdata = fixture }),
 			 0);
 	assert_int_equal(
 		varlink_server_add_interface(fixture->server, interface, methods, fixture, &fault),
@@ -813,6 +823,32 @@ static void test_listen(void **state) {
 }
 
 /* A method that the interface does not have, an interface twice, and one that is none. */
+/* Whatever lies in a socket is not for the loop to close, also when no descriptor is left. */
+static void test_close_socket(void **state) {
+	struct fixture *fixture = *state;
+	int fds[2] = { dial(fixture), dial(fixture) }, others[2048], n = 0;
+	struct rlimit before, limit;
+
+	expect(fixture, fds[0], CALL("Echo", "{\"text\":\"hi\"}"), HI);
+	expect(fixture, fds[1], CALL("Echo", "{\"text\":\"hi\"}"), HI);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	limit = (struct rlimit){ before.rlim_max < 1024 ? before.rlim_max : 1024, before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	while (n < 2048 && (others[n] = dup(0)) >= 0)
+		n++;
+	assert_in_range(n, 1, 2047);
+	for (unsigned int i = 0; i < 2; i++) {
+		send_text(fixture, fds[i], "this is no call");
+		expect(fixture, fds[i], NULL, NULL);
+		assert_int_equal(fixture->n_closed, i + 1);
+	}
+	while (n > 0)
+		close(others[--n]);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static void test_add_interface(void **state) {
 	struct fixture *fixture = *state;
 	struct varlink_fault fault;
@@ -849,7 +885,7 @@ static void test_free_busy(void **state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		TEST(service),          TEST(errors),        TEST(parameters), TEST(peer),
-		TEST(handler_fails),    TEST(oneway),        TEST(pipelined),  TEST(flood),
+		TEST(handler_fails),    TEST(oneway),        TEST(close_socket),        TEST(pipelined),  TEST(flood),
 		TEST(garbage),          TEST(cut),           TEST(bytewise),   TEST(oversize),
 		TEST(stream),           TEST(back_pressure), TEST(disconnect), TEST(late_answer),
 		TEST(connection_limit),

@@ -77,16 +77,30 @@ static void on_closed(uv_handle_t *handle) {
 	server_handle_closed(server);
 }
 
+/* A second descriptor of the socket, if that is not to be closed here; -1: it is. The reserve is for when there is none left. */
+static int dup_for_closer(struct varlink_connection *connection) {
+	struct varlink_server *server = connection->server;
+	int fd, copy;
+
+	if (!server->close_socket || uv_fileno((uv_handle_t *)&connection->pipe, &fd) < 0)
+		return -1;
+	copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (copy >= 0 || server->reserve_fd < 0)
+		return copy;
+	close(server->reserve_fd);
+	server->reserve_fd = -1;
+	return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
 /* Closes the socket; what lies unread in it is for who closes it. */
 static void close_pipe(struct varlink_connection *connection) {
-	const struct varlink_server *server = connection->server;
-	int fd = -1;
+	struct varlink_server *server = connection->server;
+	int fd = dup_for_closer(connection);
 
-	if (server->close_socket && uv_fileno((uv_handle_t *)&connection->pipe, &fd) == 0)
-		fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (fd >= 0)
 		shutdown(fd, SHUT_RDWR); /* the client sees it now */
 	uv_close((uv_handle_t *)&connection->pipe, on_closed);
+	server_reserve(server);
 	if (fd >= 0)
 		server->close_socket(fd, server->userdata); /* the last one */
 }

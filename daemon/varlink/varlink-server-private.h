@@ -62,7 +62,7 @@ struct varlink_server {
 	void (*close_socket)(int consumed_fd, void *userdata);
 	void (*exhausted)(int error, void *userdata);
 	void *userdata;
-	int reserve_fd; /* given up to tell a client that there is no other one; -1: there is none */
+	int reserve_fd; /* given up to tell a client that there is no other one, or to let go of one; -1: it is */
 	size_t message_max, output_mark, bytes_per_uid_max;
 	struct varlink_server_counters counters;
 	struct varlink_error_count {
@@ -115,6 +115,7 @@ void server_watch(struct varlink_server *server);
 int server_user_acquire(struct varlink_server *server, uid_t uid, struct varlink_user **userp);
 void server_user_release(struct varlink_server *server, struct varlink_user *user);
 void server_handle_closed(struct varlink_server *server);
+void server_reserve(struct varlink_server *server);
 
 /* varlink-connection.c */
 void connection_new(struct varlink_server *server, int consumed_fd);

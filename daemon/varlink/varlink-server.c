@@ -164,6 +164,12 @@ void server_handle_closed(struct varlink_server *server) {
 		server_destroy(server);
 }
 
+/* Keeps a descriptor for when there is no other one, if it was given up. */
+void server_reserve(struct varlink_server *server) {
+	if (server->reserve_fd < 0)
+		server->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 static void on_handle_closed(uv_handle_t *handle) {
 	server_handle_closed(handle->data);
 }
@@ -207,7 +213,8 @@ int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop,
 	server->close_socket = options->close_socket;
 	server->exhausted = options->exhausted;
 	server->userdata = options->userdata;
-	server->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	server->reserve_fd = -1;
+	server_reserve(server);
 	if (!server->vendor || !server->product || !server->version || !server->url)
 		r = -ENOMEM;
 	else
@@ -314,10 +321,8 @@ static void on_connections(uv_poll_t *poll, int status, int events);
 
 static void on_pause_over(uv_timer_t *timer) {
 	struct varlink_listener *listener = timer->data;
-	struct varlink_server *server = listener->server;
 
-	if (server->reserve_fd < 0)
-		server->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	server_reserve(listener->server);
 	uv_poll_start(&listener->poll, UV_READABLE, on_connections);
 }
 
