@@ -4,17 +4,16 @@
 import json
 import os
 import pathlib
-import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 import trace_file as t
+from fake_daemon import CTL, FakeDaemonCase
 
-CTL, DAEMON, DRIVER = (os.path.abspath(path) for path in sys.argv[1:4])
+DRIVER = os.path.abspath(sys.argv[3])
 MS = 1_000_000
 START, END, RESET = 6, 7, 0xfe
 SELF = os.getpid()
@@ -33,11 +32,12 @@ RECORDS = b''.join([record(7, START, SELF, 1 * MS), record(8, END, SELF, 3 * MS)
                     record(16, START, SELF, 12 * MS)])
 
 
-class Ctxsw(unittest.TestCase):
+class Ctxsw(FakeDaemonCase):
+    def daemon_environment(self):
+        return {**os.environ, 'FAKE_TRACE': str(self.dir / 'x.last')}
+
     def setUp(self):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix='test-ctxsw-'))
-        self.addCleanup(shutil.rmtree, self.dir)
-        self.socket = str(self.dir / 'socket')
+        super().setUp()
         # a trace of a CMD ends with it; it is from now, as the GPU's times are
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         start = bytearray(t.start())
@@ -45,14 +45,6 @@ class Ctxsw(unittest.TestCase):
         t.BEGINNING = now
         (self.dir / 'x.last').write_bytes(bytes(start) + t.process(10) + t.call('cuMemAlloc_v2', 100, 200, (0x7ffe1000, 4096), sequence=1) + t.stop(800, 3, 0))
         (self.dir / 'records').write_bytes(RECORDS)
-        self.daemon = subprocess.Popen([DAEMON, self.socket], stdout=subprocess.PIPE, env={**os.environ, 'FAKE_TRACE': str(self.dir / 'x.last')})
-        self.addCleanup(self.stop)
-        self.assertEqual(self.daemon.stdout.readline(), b'ready\n')
-
-    def stop(self):
-        self.daemon.kill()
-        self.daemon.wait()
-        self.daemon.stdout.close()
 
     def trace(self, *options, driver='', preload=True, command=('sleep', '0.2')):
         """Standard output, standard error. The double begins with the records of this file."""

@@ -46,6 +46,16 @@ static void expect(int fd, int number) {
 	assert_int_equal(got >= 0, number % 100 == 0);
 }
 
+/* Nothing of it is left in the loop, nor anywhere. */
+static void end(struct notify *notify, uv_loop_t *loop, int fd, const struct sockaddr_un *address) {
+	notify_end(notify);
+	uv_run(loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(loop), 0);
+	notify_free(notify);
+	close(fd);
+	unlink(address->sun_path);
+}
+
 static void test_order(void **state) {
 	struct sockaddr_un address;
 	int fd = bind_at(&address, "order"), sent, got = 0;
@@ -70,12 +80,7 @@ static void test_order(void **state) {
 	assert_true(recv(fd, &(char){ 0 }, 1, MSG_DONTWAIT) < 0);
 	notify_beat(notify);
 	assert_int_equal(recv(fd, (char[32]){}, 32, MSG_DONTWAIT), strlen("WATCHDOG=1"));
-	notify_end(notify);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	assert_int_equal(uv_loop_close(&loop), 0);
-	notify_free(notify);
-	close(fd);
-	unlink(address.sun_path);
+	end(notify, &loop, fd, &address);
 }
 
 /* There is an end to what may wait, and it goes with the notify. */
@@ -146,12 +151,7 @@ static void test_again_waiting(void **state) {
 	}
 	assert_true(first > 0); /* those before were read by nobody */
 	assert_int_equal(number, MESSAGES - 1);
-	notify_end(notify);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	assert_int_equal(uv_loop_close(&loop), 0);
-	notify_free(notify);
-	close(fd);
-	unlink(address.sun_path);
+	end(notify, &loop, fd, &address);
 }
 
 int main(void) {

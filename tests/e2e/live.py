@@ -107,3 +107,16 @@ def engines(daemon, *more):
 def reasons(daemon, *more):
     """Why something is not probed."""
     return [outcome["reason"] for outcome in daemon.why(*more) if outcome["outcome"] != "probed"]
+
+
+def processes_end(daemon):
+    """What processes count that end while there is no daemon is not lost. daemon is a Manager's, with something attached."""
+    counted = 0
+    for end in (daemon.hand_over, daemon.crash) * 2:
+        with Live(daemon) as live:
+            live.launch(2)
+            end()
+            live.launch(3)
+        counted += live.launched
+        daemon.start()
+        equal(daemon.count_of(), counted * THREADS, end.__name__)

@@ -8,7 +8,7 @@ import os
 import time
 
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, check, equal, main, need, wait_until
-from live import LIVE, PTXCOMPILER, THREADS, Live, engines, example, obj, reasons, sass_daemon
+from live import LIVE, PTXCOMPILER, THREADS, Live, engines, example, obj, processes_end, reasons, sass_daemon
 from manager import Manager
 
 need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
@@ -194,15 +194,7 @@ def test_modules():
 def test_ended_meanwhile():
     with manager() as daemon:
         daemon.attach("--engine", "sass")
-        counted = 0
-        for end in ENDS * 2:
-            with Live(daemon) as live:
-                live.launch(2)
-                end(daemon)
-                live.launch(3)
-            counted += live.launched
-            daemon.start()
-            equal(daemon.count_of(), counted * THREADS, end.__name__)
+        processes_end(daemon)
 
 
 def test_stop_is_final():

@@ -11,7 +11,7 @@ import signal
 import time
 
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, VEC_ADD, check, equal, main, need, wait_until
-from live import LIVE, THREADS, Live, example, obj
+from live import LIVE, THREADS, Live, example, obj, processes_end
 from manager import Manager
 
 need(GPUPROBED, CTL, COUNTER, SHIM, VEC_ADD, LIVE, *([] if GPU else [os.path.join(SIM, "libcuda.so.1")]))
@@ -74,15 +74,7 @@ def test_processes_count_on():
 def test_processes_end_meanwhile():
     with Manager() as daemon:
         daemon.attach()
-        counted = 0
-        for end in (Manager.hand_over, Manager.crash) * 2:
-            with Live(daemon) as live:
-                live.launch(2)
-                end(daemon)
-                live.launch(3)
-            counted += live.launched
-            daemon.start()
-            equal(daemon.count_of(), counted * THREADS, end.__name__)
+        processes_end(daemon)
 
 
 def test_processes_end_while_they_resume():
