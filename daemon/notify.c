@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "memfd.h"
-#include "send-fd.h"
+#include "send-fds.h"
 
 #define PATIENCE_MS 20
 #define END_MS 3000
@@ -118,10 +118,10 @@ bool notify_heard(const struct notify *notify) {
 
 /* 0, -EAGAIN, or -errno. */
 static int notify_try(struct notify *notify, const char *text, size_t n, int fd) {
-	int r = send_fd(notify->fd, text, n, fd);
+	int r = send_fds(notify->fd, text, n, &fd, fd >= 0);
 
 	if (r == -ECONNREFUSED && notify_connect(notify) == 0) /* it has a new socket at the same place */
-		r = send_fd(notify->fd, text, n, fd);
+		r = send_fds(notify->fd, text, n, &fd, fd >= 0);
 	return r;
 }
 

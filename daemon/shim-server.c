@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "memfd.h"
-#include "send-fd.h"
+#include "send-fds.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -104,7 +104,7 @@ int shim_connection_send(struct shim_connection *connection, union wire_message 
 	message->header.version = WIRE_VERSION;
 	message->header.size = (uint32_t)size;
 	if (!connection->n_output) {
-		r = send_fd(connection->fd, message, size, fd);
+		r = send_fds(connection->fd, message, size, &fd, fd >= 0);
 		if (r == -ETOOMANYREFS)
 			shim_connection_hold(connection);
 		else if (r != -EAGAIN)
@@ -137,7 +137,7 @@ static int shim_connection_flush(struct shim_connection *connection) {
 	struct shim_output *output;
 
 	while ((output = TAILQ_FIRST(&connection->output))) {
-		int r = send_fd(connection->fd, &output->message, output->size, output->fd);
+		int r = send_fds(connection->fd, &output->message, output->size, &output->fd, output->fd >= 0);
 
 		if (r == -ETOOMANYREFS)
 			shim_connection_hold(connection);

@@ -71,12 +71,10 @@ static void test_order(void **state) {
 	for (; sent < MESSAGES; sent++)
 		assert_int_equal(notify_send(notify, sent % 100 ? -1 : 0, "N=%d", sent), 0);
 	notify_beat(notify); /* not behind all these */
-	while (got < MESSAGES - 100) {
+	while (got < MESSAGES) {
 		expect(fd, got++);
 		uv_run(&loop, UV_RUN_NOWAIT);
 	}
-	while (got < MESSAGES)
-		expect(fd, got++);
 	assert_true(recv(fd, &(char){ 0 }, 1, MSG_DONTWAIT) < 0);
 	notify_beat(notify);
 	assert_int_equal(recv(fd, (char[32]){}, 32, MSG_DONTWAIT), strlen("WATCHDOG=1"));

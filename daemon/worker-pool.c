@@ -37,9 +37,10 @@
 #include <unistd.h>
 
 #include "memfd.h"
+#include "send-fds.h"
 
 #define WORKER_MESSAGE_MAX (128 * 1024)
-#define WORKER_FDS_MAX 64
+#define WORKER_FDS_MAX SEND_FDS_MAX
 #define WORKER_DEPTH_MAX 16
 #define RESTART_BURST 16
 #define RESTART_RATE 4 /* a second */
@@ -638,41 +639,25 @@ static int worker_spawn(struct worker_pool *pool) {
 
 /* Hands a task to an idle worker. */
 static void worker_assign(struct worker *worker, struct worker_task *task) {
-	union {
-		char bytes[CMSG_SPACE(sizeof(int) * WORKER_FDS_MAX)];
-		struct cmsghdr align;
-	} control = {};
 	struct worker_pool *pool = worker->pool;
-	struct iovec vector;
-	struct msghdr message = { .msg_iov = &vector, .msg_iovlen = 1 };
 	uint64_t now = uv_now(pool->loop);
+	const char *text;
 	size_t n;
+	int r;
 
 	task->id = ++pool->next_id;
 	json_object_object_add(task->request, "id", json_object_new_int64(task->id));
-	vector.iov_base = (void *)json_object_to_json_string_length(task->request,
-								    JSON_C_TO_STRING_PLAIN, &n);
-	vector.iov_len = n;
-	if (!vector.iov_base || n > WORKER_MESSAGE_MAX) {
+	text = json_object_to_json_string_length(task->request, JSON_C_TO_STRING_PLAIN, &n);
+	if (!text || n > WORKER_MESSAGE_MAX) {
 		worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL,
 				   "the job is larger than a message to a worker may be");
 		return;
 	}
-	if (task->n_fds) {
-		struct cmsghdr *c;
-
-		message.msg_control = control.bytes;
-		message.msg_controllen = CMSG_SPACE(sizeof(int) * task->n_fds);
-		c = CMSG_FIRSTHDR(&message);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int) * task->n_fds);
-		memcpy(CMSG_DATA(c), task->fds, sizeof(int) * task->n_fds);
-	}
 	worker->task = task;
 	worker->state = WORKER_BUSY;
-	if (sendmsg(worker->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)n) {
-		if (errno == ETOOMANYREFS) {
+	r = send_fds(worker->fd, text, n, task->fds, task->n_fds);
+	if (r) {
+		if (r == -ETOOMANYREFS) {
 			worker->task = NULL;
 			worker->state = WORKER_IDLE;
 			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL, "too many descriptors of the daemon's user are in flight");

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "send-fd.h"
+#include "send-fds.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
-int send_fd(int socket_fd, const void *bytes, size_t n, int fd) {
+int send_fds(int socket_fd, const void *bytes, size_t n, const int *fds, size_t n_fds) {
 	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[CMSG_SPACE(sizeof(int) * SEND_FDS_MAX)];
 		struct cmsghdr align;
 	} control = {};
 	struct iovec vector = { (void *)bytes, n };
 	struct msghdr header = { .msg_iov = &vector, .msg_iovlen = 1 };
 	struct cmsghdr *c;
 
-	if (fd >= 0) {
+	assert(n_fds <= SEND_FDS_MAX);
+	if (n_fds) {
 		header.msg_control = control.bytes;
-		header.msg_controllen = sizeof(control.bytes);
+		header.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
 		c = CMSG_FIRSTHDR(&header);
 		c->cmsg_level = SOL_SOCKET;
 		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(int));
+		c->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+		memcpy(CMSG_DATA(c), fds, sizeof(int) * n_fds);
 	}
 	for (;;) {
 		if (sendmsg(socket_fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n)
