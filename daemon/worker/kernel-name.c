@@ -160,6 +160,14 @@ static bool is_demanglers(const char *piece, size_t length)
 	return memmem(words, sizeof(words) - 1, piece, length);
 }
 
+/* The length without what the demangler puts behind a literal: `ull` at most. A mangled name may have anything for a literal's digits. */
+static size_t without_suffix(const char *piece, size_t length)
+{
+	for (int i = 0; i < 3 && length && (piece[length - 1] == 'u' || piece[length - 1] == 'l'); i++)
+		length--;
+	return length;
+}
+
 /*
  * Demangling costs 50 us of a long name, and most patterns mean few of many. What a pattern has
  * between its wildcards is part of the demangled name, hence of an identifier there, which stands
@@ -183,7 +191,7 @@ static bool cannot_match(const struct kernel_name *name, const char *pattern)
 			continue;
 		}
 		if (!(*pattern >= '0' && *pattern <= '9') && !is_demanglers(pattern, length) &&
-		    !memmem(name->mangled, strlen(name->mangled), pattern, length))
+		    !memmem(name->mangled, strlen(name->mangled), pattern, without_suffix(pattern, length)))
 			return true;
 	}
 	return false;
