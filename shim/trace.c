@@ -331,20 +331,21 @@ static void look(void)
 uint64_t trace_look(void)
 {
 	uint64_t number = trace_session_number();
-	int saved = errno, cancel;
+	struct trace_hush hush;
 
-	if (number && session_goes_on(number))
-		return number;
-	if (trace_mine.outermost || watch_is_seen() ||
-	    __atomic_exchange_n(&looking, true, __ATOMIC_ACQUIRE))
-		return 0;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	if (!trace_session_number())
-		look();
-	pthread_setcancelstate(cancel, NULL);
-	__atomic_store_n(&looking, false, __ATOMIC_RELEASE);
-	errno = saved;
-	return trace_session_number();
+	trace_hush(&hush); /* who has entered leaves, and who looks finishes */
+	if (!number || !session_goes_on(number)) {
+		number = 0;
+		if (!trace_mine.outermost && !watch_is_seen() &&
+		    !__atomic_exchange_n(&looking, true, __ATOMIC_ACQUIRE)) {
+			if (!trace_session_number())
+				look();
+			__atomic_store_n(&looking, false, __ATOMIC_RELEASE);
+			number = trace_session_number();
+		}
+	}
+	trace_unhush(&hush);
+	return number;
 }
 
 /* The first slot from `first` on that is free and in order becomes the thread's. */

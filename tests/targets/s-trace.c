@@ -371,13 +371,29 @@ static void case_behind(long count)
 	say("grown", pages() - before > 1024);
 }
 
-/* Does what it is told: NUMBER calls for each line. */
+/* A thread that is being cancelled calls: that is no place where it ends. */
+static void *call_cancelled(void *unused)
+{
+	pthread_cancel(pthread_self());
+	release(5);
+	say("called", 1);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* Does what it is told: NUMBER calls for each line, or (-1) one in a thread that is being cancelled. */
 static void case_steps(long unused)
 {
+	pthread_t thread;
 	long count;
 
 	while (scanf("%ld", &count) == 1) {
-		thread_calls((void *)count);
+		if (count < 0) {
+			pthread_create(&thread, NULL, call_cancelled, NULL);
+			pthread_join(thread, NULL);
+		} else {
+			thread_calls((void *)count);
+		}
 		say("did", count);
 	}
 }
