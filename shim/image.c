@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "wire.h"
@@ -142,12 +143,22 @@ bool image_recognise(struct image *image, const void *code, size_t available)
 	return image->size != 0;
 }
 
+/* Memory files count as files: what is written past the limit ends the program. */
+bool image_is_too_long(const struct image *image)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && image->size > limit.rlim_cur;
+}
+
 int image_to_memfd(const struct image *image)
 {
 	const char *bytes = image->data;
 	size_t left = image->size;
 	int fd;
 
+	if (image_is_too_long(image))
+		return -1;
 	fd = memfd_create("gpuprobe-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -1;

@@ -27,5 +27,8 @@ struct image {
  */
 bool image_recognise(struct image *image, const void *code, size_t available);
 
+/* Is it past the program's limit on the size of files? Then there can be no memfd with it. */
+bool image_is_too_long(const struct image *image);
+
 /* A sealed memfd with the image, or -1. */
 int image_to_memfd(const struct image *image);

@@ -515,8 +515,12 @@ static struct load *ask(const struct image *image, uint64_t deadline_ms, bool *b
 	if (!describe_device(&message.image))
 		return NULL;
 	sent = image_to_memfd(image);
-	if (sent < 0)
+	if (sent < 0) {
+		if (image_is_too_long(image))
+			load_report(0, "what the daemon is to see of a module is past the program's limit on "
+				       "the size of files (ulimit -f)");
 		return NULL;
+	}
 	*broken = !client_call(&client, &message, sent, WIRE_IMAGE_REPLY, &received, deadline_ms);
 	close(sent);
 	if (*broken)

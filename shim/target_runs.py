@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs target programs bare and under the shim. The build folder is the first argument of every test here."""
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -29,13 +30,18 @@ def sanitizer_options(arguments):
     return {key: os.environ.get(key, "") + value for key, value in options.items()}
 
 
-def run(arguments, preload=(SHIM,), timeout=60, **environment):
+def limited(size):
+    """What Popen runs first in a child: no file of its is longer."""
+    return None if size is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def run(arguments, preload=(SHIM,), timeout=60, file_size=None, **environment):
     """(status, standard output, standard error, seconds)."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
     clean.update(sanitizer_options(arguments))
     start = time.monotonic()
     try:
-        done = subprocess.run([os.path.join(TARGETS, arguments[0]), *arguments[1:]], capture_output=True, text=True, timeout=timeout,
+        done = subprocess.run([os.path.join(TARGETS, arguments[0]), *arguments[1:]], capture_output=True, text=True, timeout=timeout, preexec_fn=limited(file_size),
                               env={**clean, "LD_LIBRARY_PATH": SIM, **({"LD_PRELOAD": ":".join(preload)} if preload else {}), **environment})
     except subprocess.TimeoutExpired as late:
         return "hangs", str(late.stdout), str(late.stderr), timeout

@@ -174,6 +174,17 @@ with fake_daemon.FakeDaemon(session("nobody"), listen=False) as daemon:  # left 
         report("nobody listens", True)
 
 
+with fake_daemon.FakeDaemon(session("size")) as daemon:
+    run(LOADS, GPUPROBE_SESSION=daemon.name)
+    sizes = [fields[0] for kind, fields in daemon.messages if kind == wire.IMAGE]
+for limit in (max(sizes), min(sizes) - 1, 0):  # a memfd is a file, and what is past the limit a signal
+    with fake_daemon.FakeDaemon(session("limit")) as daemon:
+        if as_bare(f"files of {limit} bytes", BARE, run(LOADS, file_size=limit, GPUPROBE_SESSION=daemon.name)):
+            reports = [reason for reason in daemon.reports() if "ulimit -f" in reason]
+            seen = sum(size <= limit for size in sizes)
+            report(f"files of {limit} bytes", daemon.seen(wire.IMAGE) == seen and len(reports) == len(sizes) - seen, f"{daemon.messages}")
+
+
 def folders():
     yield "open to others", lambda daemon: os.chmod(daemon.folder, 0o755)
     if os.getuid() == 0:

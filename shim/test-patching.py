@@ -13,7 +13,7 @@ import fake_daemon
 import wire
 from fake_daemon import EVERYONE
 from fake_plans import DATA_SIZE, MAP_OFFSET, PID_WORD, PROCESS_OFFSET, PlanDaemon, kernel_id, rule
-from target_runs import BUILD, SANITIZED, SHIM, SIM, end, report, session, within
+from target_runs import BUILD, SANITIZED, SHIM, SIM, end, limited, report, session, within
 
 LIVE = os.path.join(SIM, "live_driver")
 SANITIZER = os.path.join(SIM, "sanitizer/libsanitizer-public.so")
@@ -25,10 +25,10 @@ RULE_NOT, RULE_COMM = 32, 4
 class Live:
     """live_driver, command by command; `sum` shows that each launch has done its work."""
 
-    def __init__(self, daemon, shim=SHIM, load="load 0", **more):
+    def __init__(self, daemon, shim=SHIM, load="load 0", file_size=None, **more):
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
         self.launches, self.broken = 0, []
-        self.process = subprocess.Popen([LIVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen([LIVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=limited(file_size),
                                         env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": shim, "GPUPROBE_SESSION": daemon.name, **more})
         self.read("start")
         if load:
@@ -108,6 +108,12 @@ for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
         expect(f"{label}: detached and attached again", daemon, 6)
         live.process.stdin.close()
         report(f"{label}: ends", live.process.wait(timeout=20) == 0 and not live.broken, str(live.broken))
+
+with PlanDaemon(session("limit"), SANITIZER) as daemon:
+    live = Live(daemon, file_size=16)
+    live.launch(2)
+    expect("the names are past the limit of files", daemon, 0, live)
+    report("the names are past the limit of files: told", not daemon.seen(wire.IMAGE) and any("ulimit -f" in reason for reason in daemon.reports()), str(daemon.messages))
 
 with PlanDaemon(session("cycles"), SANITIZER, attached=False) as daemon:
     live = Live(daemon)
