@@ -38,6 +38,7 @@ static const char interface[] =
 	"method Fail() -> ()\n"
 	"method Who() -> (uid: int, pid: int, mine: bool, other: bool)\n"
 	"method Refuse(how: string) -> ()\n"
+	"method Burst(how: string) -> (text: string)\n"
 	"error Refused (how: string)\n";
 
 struct fixture {
@@ -49,6 +50,7 @@ struct fixture {
 	size_t n_count, count_max, count_size;
 	bool idle;
 	int wrong; /* what the first answer of Wrong gave */
+	const char *burst;
 };
 
 static int echo(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -172,12 +174,48 @@ static int refuse(struct varlink_call *call, json_object *parameters, void *user
 	return varlink_call_error(call, "org.example.test.Refused", json_object_get(parameters));
 }
 
+/* Answers with more than the user's bytes, and learns of that by the return value alone. */
+static int produce_burst(struct varlink_call *call, void *userdata) {
+	struct fixture *fixture = userdata;
+	size_t n_text = 8 * 1024 * 1024;
+	char *text = malloc(n_text);
+	json_object *value;
+	int r;
+
+	memset(text, 'x', n_text);
+	value = json_object_new_string_len(text, (int)n_text);
+	free(text);
+	if (!strcmp(fixture->burst, "error"))
+		r = varlink_call_error(call, "org.example.test.Refused", varlink_json_pack("how", value, NULL));
+	else if (!strcmp(fixture->burst, "continue"))
+		r = varlink_call_continue(call, varlink_json_pack("text", value, NULL));
+	else
+		r = varlink_call_reply(call, varlink_json_pack("text", value, NULL));
+	assert_int_equal(r, -EDQUOT);
+	assert_int_equal(fixture->n_cancelled, 0);
+	assert_int_equal(varlink_call_reply(call, NULL), VARLINK_E_DISCONNECTED);
+	fixture->later = varlink_call_unref(fixture->later);
+	return r;
+}
+
+static int burst(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct fixture *fixture = userdata;
+
+	fixture->burst = json_object_get_string(json_object_object_get(parameters, "how"));
+	later(call, parameters, userdata);
+	/* at once, in a stream, or when the test says so */
+	if (!strcmp(fixture->burst, "at once"))
+		return produce_burst(call, userdata);
+	return varlink_call_more(call) ? varlink_call_stream(call, produce_burst) : 0;
+}
+
 static const struct varlink_method methods[] = {
 	{ "Echo", echo },         { "Later", later },
 	{ "Count", count },       { "Watch", watch, VARLINK_METHOD_MORE_ONLY },
 	{ "Wrong", wrong },       { "Forget", forget },
 	{ "Fail", fail_handler }, { "Who", who },
-	{ "Refuse", refuse },     {},
+	{ "Refuse", refuse },     { "Burst", burst },
+	{},
 };
 
 static void close_socket(int consumed_fd, void *userdata) {
@@ -799,6 +837,49 @@ static void test_byte_limit(void **state) {
 	free(bytes);
 }
 
+/* An answer beyond the limit closes the connection; who gave it is told so by it, and not cancelled as well. */
+static void test_failed_answer(void **state) {
+	static const char *const in_stream[] = { MORE("Burst", "{\"how\":\"reply\"}"), MORE("Burst", "{\"how\":\"continue\"}"),
+						 MORE("Burst", "{\"how\":\"error\"}"), CALL("Burst", "{\"how\":\"at once\"}") },
+				 *const later_on[] = { CALL("Burst", "{\"how\":\"reply\"}"), CALL("Burst", "{\"how\":\"error\"}") };
+	struct fixture *fixture = *state;
+	int fd;
+
+	for (size_t i = 0; i < 4; i++) {
+		fd = dial(fixture);
+		expect(fixture, fd, in_stream[i], NULL);
+		assert_null(fixture->later);
+		close(fd);
+	}
+	for (size_t i = 0; i < 2; i++) {
+		fd = dial(fixture);
+		send_text(fixture, fd, later_on[i]);
+		while (!fixture->later)
+			uv_run(&fixture->loop, UV_RUN_NOWAIT);
+		produce_burst(fixture->later, fixture);
+		expect(fixture, fd, NULL, NULL);
+		close(fd);
+	}
+	assert_int_equal(fixture->n_cancelled, 0);
+	assert_int_equal(varlink_server_connections(fixture->server), 0);
+}
+
+/* An answer that cannot be sent leaves the call as it was: it is cancelled when the client goes. */
+static void test_cancel_after_fault(void **state) {
+	struct fixture *fixture = *state;
+	int fd = dial(fixture);
+
+	send_text(fixture, fd, CALL("Burst", "{\"how\":\"reply\"}"));
+	while (!fixture->later)
+		uv_run(&fixture->loop, UV_RUN_NOWAIT);
+	assert_int_equal(varlink_call_reply(fixture->later, varlink_json_pack("text", json_object_new_string("\xff"), NULL)),
+			 VARLINK_E_INVALID);
+	close(fd);
+	while (fixture->later)
+		uv_run(&fixture->loop, UV_RUN_NOWAIT);
+	assert_int_equal(fixture->n_cancelled, 1);
+}
+
 /* A socket that nobody listens on is replaced, one in use is not, nor is a file. */
 static void test_listen(void **state) {
 	struct fixture *fixture = *state;
@@ -889,7 +970,7 @@ int main(void) {
 		TEST(garbage),          TEST(cut),           TEST(bytewise),   TEST(oversize),
 		TEST(stream),           TEST(back_pressure), TEST(disconnect), TEST(late_answer),
 		TEST(connection_limit),
-		TEST(total_limit), TEST(byte_limit),    TEST(listen),     TEST(add_interface),
+		TEST(total_limit), TEST(byte_limit),    TEST(failed_answer), TEST(cancel_after_fault), TEST(listen),     TEST(add_interface),
 		TEST(free_busy),
 	};
 

@@ -262,16 +262,27 @@ static int validate(struct varlink_call *call, const struct varlink_type *type,
 	return r ? VARLINK_E_INVALID : 0;
 }
 
-/* Sends what is valid; the client of a oneway call gets nothing. */
+/*
+ * Sends what is valid; the client of a oneway call gets nothing. If it fails, the connection is
+ * closed: who answers learns that from the result, and is not cancelled, or he would let go of the
+ * same things twice.
+ */
 static int call_send(struct varlink_call *call, const char *error, json_object *consume_parameters,
 		     bool continues) {
+	void (*cancel)(struct varlink_call *call, void *userdata) = call->cancel;
+	int r;
+
 	if (call->message.oneway) {
 		json_object_put(consume_parameters);
 		return 0;
 	}
-	return connection_send(call->connection,
-			       varlink_reply_message_new(error, consume_parameters, continues),
-			       &call->fault);
+	call->cancel = NULL;
+	r = connection_send(call->connection,
+			    varlink_reply_message_new(error, consume_parameters, continues),
+			    &call->fault);
+	if (r >= 0)
+		call->cancel = cancel;
+	return r;
 }
 
 /*
@@ -386,7 +397,7 @@ void *varlink_call_userdata(const struct varlink_call *call) {
 
 /*
  * @cancel is called with the call's userdata if the connection is closed before the final answer,
- * not by a failing handler.
+ * not by a failing handler, nor by an answer that fails: its result is negative.
  */
 void varlink_call_on_cancel(struct varlink_call *call,
 			    void (*cancel)(struct varlink_call *call, void *userdata)) {
