@@ -159,7 +159,7 @@ static bool lanes_valid(const struct map_spec *spec) {
 
 	if (!spec->lanes)
 		return true;
-	if (spec->n_lanes > MAP_LANES_MAX)
+	if (spec->n_lanes > spec->value_size)
 		return false;
 	for (size_t i = 0; i < spec->n_lanes; i++) {
 		const struct map_lane *lane = &spec->lanes[i];

@@ -29,7 +29,6 @@ struct map_lane {
 	uint32_t size; /* 1, 2, 4 or 8 */
 };
 
-#define MAP_LANES_MAX 4096
 #define MAP_VALUE_SIZE_MAX ((uint32_t)16 << 20) /* reading takes room for a few values */
 #define MAP_NAME_SIZE 64
 #define MAP_GONE_BYTES_MAX (UINT64_C(64) << 20) /* of the rings of a map; one in any case */

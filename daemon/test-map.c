@@ -456,6 +456,13 @@ static void test_lanes(void **state) {
 	map = map_make(&spec);
 	assert_int_equal(map->spec.n_lanes, 9);
 	map_free(map);
+	spec = spec_make(64 * 1024, 1, MAP_MERGE_SUM64);
+	map = map_make(&spec);
+	assert_int_equal(map->spec.n_lanes, 8192);
+	spec.lanes = map->spec.lanes; /* as the next daemon gets them */
+	spec.n_lanes = map->spec.n_lanes;
+	map_free(map_make(&spec));
+	map_free(map);
 	spec = spec_make(8, 1, MAP_MERGE_NONE);
 	spec.lanes = &none;
 	map = map_make(&spec);

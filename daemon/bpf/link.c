@@ -316,7 +316,7 @@ static int map_note(struct link_step *step, const struct btf *btf, struct bpf_ma
 		    struct linked_map *map) {
 	static const size_t prefix = sizeof(OBJECT_NAME) - 1;
 	const char *name = bpf_map__name(m);
-	struct linked_lane *lanes;
+	struct linked_lane *lanes = NULL;
 	const void *initial;
 	size_t n;
 	int r;
@@ -349,11 +349,14 @@ static int map_note(struct link_step *step, const struct btf *btf, struct bpf_ma
 	}
 	if (!btf || !map->btf_value_type)
 		return 0;
-	lanes = calloc(LINKED_LANES_MAX, sizeof(*lanes));
-	if (!lanes)
-		return -ENOMEM;
-	n = lanes_find(btf, map->btf_value_type, map->value_size, lanes);
 	map->has_lanes = true;
+	if (map->internal == LINKED_MAP_RODATA) /* nothing is ever added to it */
+		return 0;
+	r = lanes_find(btf, map->btf_value_type, map->value_size, &lanes, &n);
+	if (r < 0)
+		return r;
+	if (r)
+		return refuse(step, "map %s: the type of its values is too large, or nested too deeply, to find all integers in it", name);
 	r = blob_append(step, lanes, n, sizeof(*lanes), &map->lanes);
 	free(lanes);
 	return r;

@@ -21,8 +21,8 @@ struct json_object;
 #define LINKED_INSNS_MAX 32768 /* of one program with its subprograms */
 #define LINKED_NAME_SIZE 128 /* of a program or section, with its NUL */
 #define LINKED_MAP_NAME_SIZE 64
-#define LINKED_LANES_MAX 4096 /* of one map */
 #define LINKED_BLOB_MAX (UINT64_C(64) << 20)
+#define LINKED_LANES_MAX (LINKED_BLOB_MAX / 8) /* of one map: what fits */
 #define LINKED_RECORD_MAX 64 /* bytes of one func_info or line_info record */
 
 enum linked_result {

@@ -13,7 +13,7 @@ from harness import BUILD, CTL, GPU, GPUPROBED, SHIM, SIM, check, equal, main, n
 from live import LIVE, PTXCOMPILER, THREADS, Live, example, obj, sass_daemon
 from manager import Manager
 
-need(GPUPROBED, CTL, SHIM, LIVE, PTXCOMPILER, obj("maps"), obj("rings"), *([] if GPU else [os.path.join(SIM, "libcuda.so.1")]))
+need(GPUPROBED, CTL, SHIM, LIVE, PTXCOMPILER, obj("maps"), obj("rings"), obj("wide"), *([] if GPU else [os.path.join(SIM, "libcuda.so.1")]))
 
 
 def segfault(daemon):
@@ -91,6 +91,14 @@ def test_maps():
                 equal(seen[name][2], {"1": launches * THREADS}, name)
             equal(seen[".bss"][2], {"0": {"entered": launches * THREADS}}, ".bss")
             equal(len(seen["hash"][2]), 64, "hash")
+
+
+def test_wide_values():
+    """Values with more integers than a page has room for: all are added, between processes and with what the next daemon gets."""
+    for launches, seen in zip(LAUNCHES, compare(dumps, (), obj("wide"), ends=(Manager.crash,))):
+        for name in "typed", ".bss":
+            (buckets,) = [b for value in seen[name][2].values() for b in value.values()]
+            equal((buckets[1], buckets[-1], sum(buckets)), (launches * THREADS, launches * THREADS, 2 * launches * THREADS), name)
 
 
 def test_without_period():
