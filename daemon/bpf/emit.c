@@ -334,7 +334,7 @@ static int emit_block(struct emitter *e, uint32_t number)
 	const struct flow_block *block = e->flow->blocks + number;
 	struct analysis_frame chain[INSN_FRAMES_MAX];
 	const struct bpf_insn *insn = NULL;
-	struct rmw rmw = { 0 };
+	struct rmw rmw = { 0 }, match; /* the one that has begun, if it has a store */
 	int r;
 
 	memcpy(chain, e->analysis->entry[number], analysis_state_size(e->flow, block->frame));
@@ -344,8 +344,8 @@ static int emit_block(struct emitter *e, uint32_t number)
 
 	for (e->pc = block->start; e->pc < block->end; e->pc += insn_is_ld_imm64(insn) ? 2 : 1) {
 		insn = e->flow->insns + e->pc;
-		if (rmw.store == 0 && begins_rmw(e, block, &rmw)) {
-			/* its three instructions become one, at the last of them */
+		if (rmw.store == 0 && begins_rmw(e, block, &match)) {
+			rmw = match; /* its three instructions become one, at the last of them */
 		} else if (rmw.store != 0 && e->pc == rmw.store) {
 			emit_rmw(e, &rmw,
 				 rmw_live_after(e->flow, number, e->live_out[number], e->pc));

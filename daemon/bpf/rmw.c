@@ -126,11 +126,12 @@ bool rmw_match(const struct bpf_insn *insns, size_t pc, size_t end, struct rmw *
 			return false;
 	}
 	insn = insns + i;
+	if (i >= end || INSN_CLASS(insn->code) != BPF_STX || INSN_MODE(insn->code) != INSN_MODE_MEM ||
+	    INSN_SIZE(insn->code) != INSN_SIZE(load->code) || insn->dst_reg != load->src_reg ||
+	    insn->off != load->off || insn->src_reg != rmw->stored)
+		return false;
 	rmw->store = i;
-	return i < end && INSN_CLASS(insn->code) == BPF_STX &&
-	       INSN_MODE(insn->code) == INSN_MODE_MEM &&
-	       INSN_SIZE(insn->code) == INSN_SIZE(load->code) && insn->dst_reg == load->src_reg &&
-	       insn->off == load->off && insn->src_reg == rmw->stored;
+	return true;
 }
 
 uint16_t rmw_live_after(const struct flow *flow, uint32_t number, uint16_t live_out, size_t pc)

@@ -33,7 +33,8 @@ class Helpers:
         self.value_size = 16 if self.style != 'update' else r.choice([8, 8, 4, 3, 1])
         host = [r.choice(['', '', ',host']) for _ in range(3)]
         self.hashes = [h + place for h, place in zip(self.hashes, host)]
-        arrays = ['2:4:%d:4%s' % (self.value_size, host[2]), other]
+        kind = 6 if threads == 1 and not host[2] and r.random() < 0.4 else 2
+        arrays = ['%d:4:%d:4%s' % (kind, self.value_size, host[2]), other]
         return arrays + self.hashes + [per_thread, r.choice(RINGS) + room, '1527:4:4096:1,log' + room]
 
     def operand(self):
@@ -76,7 +77,19 @@ class Helpers:
             ['r7 = atomic_fetch_xor((u64 *)(r0 + %d), r7)' % at], ['r7 = xchg((u32 *)(r0 + %d), r7)' % at],
             ['r1 = *(u64 *)(r0 + %d)' % at, 'r1 += r6', '*(u64 *)(r0 + %d) = r1' % at],
             ['r1 = *(u32 *)(r0 + %d)' % at, 'w1 -= 5', '*(u32 *)(r0 + %d) = r1' % at, 'r6 = r1'],
-            ['r6 = 3', 'r1 = *(u64 *)(r0 + %d)' % at, 'r6 += r1', '*(u64 *)(r0 + %d) = r6' % at]])
+            ['r6 = 3', 'r1 = *(u64 *)(r0 + %d)' % at, 'r6 += r1', '*(u64 *)(r0 + %d) = r6' % at],
+            self.sum_of(at, size)])
+
+    def sum_of(self, at, size):
+        """A member is added to, as in `*v += x`; but the sum goes elsewhere, or the value's half, or is looked at."""
+        r, end = self.random, self.label()
+        out = ['r1 = *(u64 *)(r0 + %d)' % at] + r.choice([[], ['r7 ^= 77']]) + [r.choice(['r1 += r6', 'r1 -= 5', 'w1 += w6'])]
+        return out + r.choice([
+            ['*(u64 *)(r10 - 16) = r1'], ['*(u64 *)(r0 + %d) = r1' % (size // 8 * 8 - 8 - at)], ['*(u32 *)(r0 + %d) = r1' % at],
+            ['*(u64 *)(r0 + %d) = r7' % at, 'r7 = r1'], ['lock *(u64 *)(r0 + %d) += r1' % at], ['r7 ^= r1'],
+            ['if r1 > 10 goto %s' % end, 'r7 = r1', end + ':'],
+            ['if r1 s< r7 goto %s' % end, '*(u64 *)(r0 + %d) = r1' % at, end + ':'],
+            ['if r6 == r7 goto %s' % end, '*(u64 *)(r0 + %d) = r1' % at, end + ':', 'r6 = r1']])
 
     def lookup(self, index, size):
         end = self.label()
