@@ -513,6 +513,23 @@ static int client_on_instance(struct daemon *daemon, struct client *client,
 	return shim_connection_send(client->connection, &message, made ? made->fd : -1);
 }
 
+/* If a reason is about one kernel alone: whether it is this one. *reasonp: behind the name. */
+static bool client_report_means(const struct image_kernel *kernel, const char **reasonp) {
+	const char *name, *end;
+
+	if (strncmp(*reasonp, WIRE_REPORT_KERNEL, strlen(WIRE_REPORT_KERNEL)) != 0)
+		return true;
+	name = *reasonp + strlen(WIRE_REPORT_KERNEL);
+	end = strstr(name, ": ");
+	if (!end)
+		return true;
+	if (strncmp(kernel->name, name, (size_t)(end - name)) != 0 ||
+	    (kernel->name[end - name] && end - name != WIRE_REPORT_NAME_MAX))
+		return false;
+	*reasonp = end + 2;
+	return true;
+}
+
 /* A module could not do something: the same kernels again, with the shim's words. A process has many plans, one after the other:
  * what was said of one before is not said again. */
 static void client_on_report(struct daemon *daemon, const struct client *client,
@@ -531,12 +548,14 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 			.n_attachments = kernel->n_attachments,
 			.engine = plan ? OUTCOME_ENGINE_SASS : OUTCOME_ENGINE_PTX,
 		};
+		const char *reason = report->reason;
 
 		if (!kernel->n_attachments || /* nothing of ours is in it */
+		    !client_report_means(kernel, &reason) ||
 		    (plan && outcome_log_has(&daemon->outcomes, facts->pid, &subject, report->reason)))
 			continue;
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED, &subject,
-				report->reason);
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+				reason == report->reason ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject, reason);
 	}
 	if (!module || !module->result->n_kernels)
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,

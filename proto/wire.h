@@ -271,7 +271,12 @@ struct wire_unload {
 	uint64_t module_id;
 };
 
-/* The shim could not do something; shown by `gpuprobectl why`. */
+/*
+ * The shim could not do something; shown by `gpuprobectl why`. A reason that begins with WIRE_REPORT_KERNEL, the name of a kernel (of a longer
+ * one its first WIRE_REPORT_NAME_MAX bytes) and ": " is about that kernel of the module alone.
+ */
+#define WIRE_REPORT_KERNEL "kernel "
+#define WIRE_REPORT_NAME_MAX 96
 struct wire_report {
 	struct wire_header header;
 	uint64_t module_id; /* 0: not about one module */

@@ -54,6 +54,27 @@ driver_handle bare_ask(const struct bare_origin *origin, const char *name)
 	return found;
 }
 
+unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle)
+{
+	const struct driver *driver = driver_own();
+	driver_result result = -1;
+	driver_handle before;
+	int threads = 0, device;
+
+	if (!enter(origin, &before))
+		return 0;
+	if (origin->kind != BARE_KERNEL) {
+		if (driver->function_get_attribute)
+			result = driver->function_get_attribute(
+				&threads, DRIVER_FUNCTION_ATTRIBUTE_THREADS, handle);
+	} else if (driver->kernel_get_attribute && driver->ctx_get_device(&device) == 0) {
+		result = driver->kernel_get_attribute(&threads, DRIVER_FUNCTION_ATTRIBUTE_THREADS,
+						      handle, device);
+	}
+	leave(origin, before);
+	return result == 0 && threads > 0 ? (unsigned)threads : 0;
+}
+
 static bool make(const struct bare_change *change, driver_handle bare)
 {
 	const struct driver *driver = driver_own();

@@ -32,5 +32,8 @@ driver_handle bare_context(void);
 /* The bare form of a handle; name: with the suffix. NULL if there is none. */
 driver_handle bare_ask(const struct bare_origin *origin, const char *name);
 
+/* How many threads a block of a function or kernel of that origin can have; 0: the driver does not say. */
+unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle);
+
 /* Makes the change on the bare form of the handle that it was made with. */
 bool bare_repeat(const struct bare_change *change, const char *name);

@@ -8,6 +8,9 @@
  * it in a table. If any of that fails, the probed kernel is launched, as before; its probes have no
  * maps.
  *
+ * Without that, the bare kernel is launched where the probed one cannot be: with blocks of so many
+ * threads that there are not registers enough for it, and enough for the bare one.
+ *
  * The table is read without a lock: entries are added to chains and never taken off. One whose
  * handle is gone is used again in its chain. While the driver is called no lock is held: it may
  * call tools, and they us.
@@ -16,18 +19,21 @@
 #include "bare.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "bare-ask.h"
+#include "cancel.h"
 #include "load.h"
 
 #define BUCKETS 1024
 #define LOCK_WAIT_NS 100000000 /* in a forked child somebody else may have held it */
 #define EARLY_MAX 16
 #define ROUNDS_MAX 8
+#define TRIES_MAX 20 /* a millisecond each, while another thread asks the driver */
 
 /* One kernel of a module, under all its handles. */
 struct kernel {
@@ -55,6 +61,10 @@ struct entry {
 	driver_handle handle; /* NULL: not in use */
 	bool container;
 	driver_handle target; /* what is launched; NULL: to be asked for */
+	driver_handle bare; /* the same if it has to be the bare one */
+	unsigned threads; /* that a block of it can have; 0: to be asked for */
+	unsigned bare_threads; /* of the bare one */
+	unsigned launched_bare; /* because the probed one could not be */
 	/* what follows is only for who holds the lock */
 	struct bare_origin origin;
 	struct module *module;
@@ -130,12 +140,18 @@ static void set_target(struct entry *entry, driver_handle target)
 	__atomic_store_n(&entry->target, target, __ATOMIC_RELEASE);
 }
 
-/* What a launch of this handle is to find before it has asked the driver. */
-static void reset_target(struct entry *entry)
+static void set_bare(struct entry *entry, driver_handle bare)
 {
-	set_target(entry, entry->kernel && entry->module->retired && !entry->kernel->failed ?
-				  NULL :
-				  entry->handle);
+	__atomic_store_n(&entry->bare, bare, __ATOMIC_RELEASE);
+}
+
+/* What a launch of this handle is to find before it has asked the driver. */
+static void reset(struct entry *entry, driver_handle handle)
+{
+	driver_handle bare = entry->kernel && !entry->kernel->failed ? NULL : handle;
+
+	set_bare(entry, bare);
+	set_target(entry, entry->module->retired ? bare : handle);
 }
 
 static void forget(struct entry *entry)
@@ -179,7 +195,9 @@ static void add(driver_handle handle, struct bare_origin origin, struct module *
 	entry->origin = origin;
 	entry->module = module;
 	entry->kernel = kernel;
-	set_target(entry, kernel && module->retired && !kernel->failed ? NULL : handle);
+	reset(entry, handle);
+	__atomic_store_n(&entry->threads, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->launched_bare, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&entry->handle, handle, __ATOMIC_RELEASE);
 }
 
@@ -306,7 +324,7 @@ static void retire(struct module *module)
 	module->retired = true;
 	FOR_EACH_ENTRY(entry)
 		if (entry->module == module)
-			reset_target(entry);
+			reset(entry, entry->handle);
 	__atomic_add_fetch(&bare_retired_count, 1, __ATOMIC_RELAXED);
 }
 
@@ -454,7 +472,7 @@ void bare_changed(enum bare_setting setting, driver_handle handle, int attribute
 			kernel->version++;
 			FOR_EACH_ENTRY(entry)
 				if (entry->kernel == kernel)
-					reset_target(entry);
+					reset(entry, entry->handle);
 		}
 	}
 	leave();
@@ -538,10 +556,12 @@ static bool finish(struct question *question, driver_handle *bare, unsigned roun
 		kernel->failed = true;
 		FOR_EACH_ENTRY(entry)
 			if (entry->kernel == kernel)
-				reset_target(entry);
+				reset(entry, entry->handle);
 	} else if (!again && question->entry->handle == question->handle &&
 		   question->entry->kernel == kernel) {
-		set_target(question->entry, *bare);
+		set_bare(question->entry, *bare);
+		if (question->entry->module->retired)
+			set_target(question->entry, *bare);
 	}
 	if (again)
 		*bare = NULL;
@@ -579,4 +599,126 @@ driver_handle bare_function(driver_handle handle)
 		return handle;
 	target = __atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
 	return target ? target : resolve(entry, handle);
+}
+
+/* ---- what the probed kernel has not registers enough for ----------------------------------- */
+
+/* The bare form of a handle, or itself: waits a moment for a thread that is asking for it. */
+static driver_handle get_bare(struct entry *entry, driver_handle handle)
+{
+	const struct timespec moment = { .tv_nsec = 1000000 };
+	driver_handle bare;
+	int saved = errno, cancel = cancel_forbid();
+
+	for (unsigned tries = 0;; tries++) {
+		bare = __atomic_load_n(&entry->bare, __ATOMIC_ACQUIRE);
+		if (!bare)
+			bare = resolve(entry, handle);
+		if (bare != handle || tries == TRIES_MAX ||
+		    __atomic_load_n(&entry->bare, __ATOMIC_ACQUIRE) == handle)
+			break;
+		nanosleep(&moment, NULL);
+	}
+	cancel_allow(cancel);
+	errno = saved;
+	return bare;
+}
+
+/*
+ * Asks the driver how many threads a block of the kernel and of its bare form can have. Without a
+ * bare one, and where the driver does not say: as many as there may be. Returns entry->threads.
+ */
+static __attribute__((noinline)) unsigned ask_threads(struct entry *entry, driver_handle handle)
+{
+	int saved = errno, mode = DRIVER_CAPTURE_MODE_RELAXED;
+	driver_handle bare = get_bare(entry, handle);
+	unsigned threads = UINT_MAX, bare_threads = 0;
+	struct bare_origin origin = { 0 };
+	bool known = false;
+
+	if (enter()) {
+		known = entry->handle == handle && entry->bare;
+		if (known)
+			origin = entry->origin;
+		leave();
+	}
+	if (!known)
+		return threads;
+	if (bare != handle) {
+		driver_own()->exchange_capture_mode(&mode);
+		bare_threads = bare_ask_threads(&origin, bare);
+		threads = bare_threads ? bare_ask_threads(&origin, handle) : 0;
+		driver_own()->exchange_capture_mode(&mode);
+	}
+	if (!threads || threads >= bare_threads)
+		threads = UINT_MAX;
+	if (enter()) {
+		if (entry->handle == handle) {
+			__atomic_store_n(&entry->bare_threads, bare_threads, __ATOMIC_RELAXED);
+			__atomic_store_n(&entry->threads, threads, __ATOMIC_RELEASE);
+		}
+		leave();
+	}
+	errno = saved;
+	return threads;
+}
+
+void bare_launched(driver_handle handle)
+{
+	struct entry *entry = find(handle, false);
+	char name[WIRE_REPORT_NAME_MAX + 1] = "";
+	uint64_t module_id = 0, epoch = 0;
+	int saved = errno;
+	unsigned count;
+
+	if (!entry)
+		return;
+	count = __atomic_add_fetch(&entry->launched_bare, 1, __ATOMIC_RELAXED);
+	if (count != 1 && count != 100 && count != 10000 && count != 1000000)
+		return;
+	if (enter()) {
+		if (entry->handle == handle && entry->kernel) {
+			module_id = entry->module->module_id;
+			epoch = entry->module->epoch;
+			strncpy(name, entry->kernel->name, sizeof(name) - 1);
+			if (strlen(entry->kernel->name) - strlen(BARE_SUFFIX) < sizeof(name))
+				name[strlen(entry->kernel->name) - strlen(BARE_SUFFIX)] = '\0';
+		}
+		leave();
+	}
+	if (module_id)
+		load_report_bare(module_id, epoch, name, count);
+	errno = saved;
+}
+
+driver_handle bare_for_block(driver_handle handle, uint64_t threads)
+{
+	struct entry *entry = find(handle, false);
+	driver_handle bare;
+	unsigned most;
+
+	if (!entry)
+		return handle;
+	most = __atomic_load_n(&entry->threads, __ATOMIC_ACQUIRE);
+	if (!most)
+		most = ask_threads(entry, handle);
+	if (threads <= most || threads > __atomic_load_n(&entry->bare_threads, __ATOMIC_RELAXED))
+		return handle;
+	bare = get_bare(entry, handle);
+	if (bare != handle)
+		bare_launched(handle);
+	return bare;
+}
+
+driver_handle bare_instead(driver_handle handle, driver_result result)
+{
+	struct entry *entry;
+	driver_handle bare;
+
+	if (result != DRIVER_ERROR_OUT_OF_RESOURCES && result != DRIVER_ERROR_COOPERATIVE_TOO_LARGE &&
+	    result != DRIVER_ERROR_CLUSTER_SIZE)
+		return NULL;
+	entry = find(handle, false);
+	bare = entry ? get_bare(entry, handle) : handle;
+	return bare != handle ? bare : NULL;
 }

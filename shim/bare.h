@@ -28,6 +28,21 @@ static inline bool bare_needed(void)
 /* What to launch in place of a function or kernel: itself, or its bare one. */
 driver_handle bare_function(driver_handle handle);
 
+/*
+ * Probes take registers, of which a block has 64 K: the probed form of a kernel may be impossible to
+ * launch where the bare one is possible. Blocks of so many threads always are, at 255 registers.
+ */
+#define BARE_THREADS_ALWAYS 256
+
+/* What to launch in place of a function or kernel with blocks of so many threads. */
+driver_handle bare_for_block(driver_handle handle, uint64_t threads);
+
+/* It could not be launched, with this result: the bare one for another try, or NULL. */
+driver_handle bare_instead(driver_handle handle, driver_result result);
+
+/* The bare form of `handle` was launched because the probed one could not be: the daemon is told. */
+void bare_launched(driver_handle handle);
+
 /* What the driver gave out: of a module that is none of ours, nothing is remembered. */
 void bare_got_function(driver_handle module, driver_handle function, const char *name);
 void bare_got_kernel(driver_handle library, driver_handle kernel, const char *name);

@@ -16,12 +16,16 @@ typedef unsigned long long driver_pointer;
 
 #define DRIVER_ERROR_NOT_FOUND 500
 #define DRIVER_ERROR_NOT_READY 600
+#define DRIVER_ERROR_OUT_OF_RESOURCES 701
 #define DRIVER_ERROR_NOT_REGISTERED 713
+#define DRIVER_ERROR_COOPERATIVE_TOO_LARGE 720
 #define DRIVER_ERROR_CAPTURE_WRONG_THREAD 908
 #define DRIVER_ERROR_GRAPH_UPDATE 910
+#define DRIVER_ERROR_CLUSTER_SIZE 912
 #define DRIVER_ATTRIBUTE_CAPABILITY_MAJOR 75
 #define DRIVER_ATTRIBUTE_CAPABILITY_MINOR 76
 #define DRIVER_CAPTURE_MODE_RELAXED 2
+#define DRIVER_FUNCTION_ATTRIBUTE_THREADS 0 /* the most of a block */
 #define DRIVER_EVENT_NO_TIMING 2
 #define DRIVER_STREAM_NON_BLOCKING 1
 #define DRIVER_REGISTER_PORTABLE 1u
@@ -69,6 +73,7 @@ typedef unsigned long long driver_pointer;
 	X(event_create, "cuEventCreate", (driver_handle *, unsigned))                             \
 	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                                    \
 	X(event_query, "cuEventQuery", (driver_handle))                                           \
+	X(function_get_attribute, "cuFuncGetAttribute", (int *, int, driver_handle))              \
 	X(function_get_name, "cuFuncGetName", (const char **, driver_handle))                     \
 	X(function_set_attribute, "cuFuncSetAttribute", (driver_handle, int, int))                \
 	X(function_set_banks, "cuFuncSetSharedMemConfig", (driver_handle, int))                   \
@@ -98,6 +103,7 @@ typedef unsigned long long driver_pointer;
 	X(node_set_wait, "cuGraphEventWaitNodeSetEvent", (driver_handle, const void *))           \
 	X(node_set_wait_external, "cuGraphExternalSemaphoresWaitNodeSetParams",                   \
 	  (driver_handle, const void *))                                                          \
+	X(kernel_get_attribute, "cuKernelGetAttribute", (int *, int, driver_handle, int))         \
 	X(kernel_get_function, "cuKernelGetFunction", (driver_handle *, driver_handle))           \
 	X(kernel_get_name, "cuKernelGetName", (const char **, driver_handle))                     \
 	X(kernel_set_attribute, "cuKernelSetAttribute", (int, int, driver_handle, int))           \

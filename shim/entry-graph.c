@@ -9,6 +9,7 @@
 
 #include "arm.h"
 #include "entry.h"
+#include "entry-node.h"
 #include "gate.h"
 #include "graph.h"
 #include "patching.h"
@@ -110,13 +111,15 @@ WRAP(cuGraphExecDestroy, driver_handle exec)
 UPDATE(cuGraphExecUpdate, (exec, graph, node, status), driver_handle *node, int *status)
 UPDATE(cuGraphExecUpdate_v2, (exec, graph, status), void *status)
 
-/* SET: an expression of `node`, which is the clone's then. */
-#define UPDATE_NODE(name, SET, arguments, ...)                                               \
+/* SET: an expression of `node`, which is the clone's then. CHOOSE: what is done with the arguments before all. */
+#define UPDATE_NODE(name, SET, arguments, ...) UPDATE_CHOSEN(name, , SET, arguments, __VA_ARGS__)
+#define UPDATE_CHOSEN(name, CHOOSE, SET, arguments, ...)                                     \
 	WRAP(name, driver_handle exec, driver_handle node, __VA_ARGS__)                      \
 	{                                                                                    \
 		driver_handle theirs = exec, own;                                            \
 		driver_result result;                                                        \
                                                                                              \
+		CHOOSE;                                                                      \
 		BEGIN(name, arguments);                                                      \
 		gate_enter();                                                                \
 		result = REAL(name) arguments;                                               \
@@ -130,6 +133,9 @@ UPDATE(cuGraphExecUpdate_v2, (exec, graph, status), void *status)
 		gate_leave();                                                                \
 		return result;                                                               \
 	}
+#define CHOOSE_KERNEL(size)      \
+	struct node_kernel copy; \
+	parameters = node_choose_kernel(parameters, size, &copy)
 #define SET(function) (driver_own()->function && driver_own()->function(node, parameters) == 0)
 
 UPDATE_NODE(cuGraphExecBatchMemOpNodeSetParams, SET(node_set_batch), (exec, node, parameters),
@@ -144,16 +150,16 @@ UPDATE_NODE(cuGraphExecExternalSemaphoresWaitNodeSetParams, SET(node_set_wait_ex
 	    (exec, node, parameters), const void *parameters)
 UPDATE_NODE(cuGraphExecHostNodeSetParams, SET(node_set_host), (exec, node, parameters),
 	    const void *parameters)
-UPDATE_NODE(cuGraphExecKernelNodeSetParams, SET(node_set_kernel), (exec, node, parameters),
-	    const void *parameters)
-UPDATE_NODE(cuGraphExecKernelNodeSetParams_v2, SET(node_set_kernel_v2), (exec, node, parameters),
-	    const void *parameters)
+UPDATE_CHOSEN(cuGraphExecKernelNodeSetParams, CHOOSE_KERNEL(NODE_KERNEL_SIZE_1), SET(node_set_kernel),
+	      (exec, node, parameters), const void *parameters)
+UPDATE_CHOSEN(cuGraphExecKernelNodeSetParams_v2, CHOOSE_KERNEL(NODE_KERNEL_SIZE_2), SET(node_set_kernel_v2),
+	      (exec, node, parameters), const void *parameters)
 UPDATE_NODE(cuGraphExecMemcpyNodeSetParams, SET(node_set_copy), (exec, node, parameters, context),
 	    const void *parameters, driver_handle context)
 UPDATE_NODE(cuGraphExecMemsetNodeSetParams, SET(node_set_memory), (exec, node, parameters, context),
 	    const void *parameters, driver_handle context)
-UPDATE_NODE(cuGraphExecNodeSetParams, SET(node_set_any), (exec, node, parameters),
-	    const void *parameters)
+UPDATE_CHOSEN(cuGraphExecNodeSetParams, struct node_any copy; parameters = node_choose_any(parameters, &copy),
+	      SET(node_set_any), (exec, node, parameters), void *parameters)
 /* nothing does this with a clone */
 UPDATE_NODE(cuGraphExecChildGraphNodeSetParams, false, (exec, node, child), driver_handle child)
 UPDATE_NODE(cuGraphNodeSetEnabled, graph_node_enabled(theirs, node, enabled), (exec, node, enabled),

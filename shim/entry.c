@@ -214,19 +214,47 @@ UNLOAD(cuModuleUnload, LOAD_MODULE)
  * there ---------
  */
 
-/* What is launched in place of a function, in a probed process. */
-static __attribute__((noinline)) driver_handle prepare(driver_handle function)
+/* What is launched in place of a function, in a probed process, with blocks of that size. */
+static __attribute__((noinline)) driver_handle prepare(driver_handle function, uint64_t threads)
 {
 	arm_current(0);
-	return bare_needed() ? bare_function(function) : function;
+	if (bare_needed())
+		function = bare_function(function);
+	return threads > BARE_THREADS_ALWAYS ? bare_for_block(function, threads) : function;
+}
+
+/* Of a CUlaunchConfig, which begins with the grid. */
+static uint64_t threads_of(const unsigned *configuration)
+{
+	return configuration ? (uint64_t)configuration[3] * configuration[4] * configuration[5] : 0;
+}
+
+/* After each try of a launch. False: that was all. */
+static __attribute__((noinline)) bool again(driver_handle *function, driver_handle *probed,
+					    driver_result result)
+{
+	int saved = errno;
+	driver_handle bare = NULL;
+
+	if (!*probed) {
+		bare = bare_instead(*function, result);
+		*probed = *function;
+		*function = bare;
+	} else if (!result) {
+		bare_launched(*probed);
+	}
+	errno = saved;
+	return bare;
 }
 
 /*
  * In a process with the SASS engine a launch passes the gate, when patches are as they should be.
+ * A probed kernel that cannot be launched is tried once more, bare: outside of the gate, as the
+ * driver is asked for that one.
  * Without any work it is a jump, which has nothing to save: what is more is in a function of its
  * own.
  */
-#define LAUNCH(name, PREPARE, arguments, ...)                                       \
+#define LAUNCH(name, THREADS, arguments, ...)                                       \
 	static driver_result work_##name(__VA_ARGS__);                              \
 	WRAP(name, __VA_ARGS__)                                                     \
 	{                                                                           \
@@ -237,6 +265,7 @@ static __attribute__((noinline)) driver_handle prepare(driver_handle function)
 	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__)     \
 	{                                                                           \
 		unsigned work_;                                                     \
+		driver_handle probed_ = NULL;                                       \
 		driver_result result_;                                              \
                                                                                     \
 		if (!have_##name())                                                 \
@@ -245,27 +274,30 @@ static __attribute__((noinline)) driver_handle prepare(driver_handle function)
 		if ((work_ & ARM_ENGINE) && patch_needed())                         \
 			patch_launch();                                             \
 		if (work_ & ~ARM_ENGINE)                                            \
-			PREPARE;                                                    \
-		if (!(work_ & ARM_ENGINE))                                          \
-			return REAL(name) arguments;                                \
-		gate_enter();                                                       \
-		result_ = REAL(name) arguments;                                     \
-		gate_leave();                                                       \
+			function = prepare(function, THREADS);                      \
+		do {                                                                \
+			if (work_ & ARM_ENGINE)                                     \
+				gate_enter();                                       \
+			result_ = REAL(name) arguments;                             \
+			if (work_ & ARM_ENGINE)                                     \
+				gate_leave();                                       \
+		} while (__builtin_expect(result_ || probed_, 0) &&                 \
+			 (work_ & ~ARM_ENGINE) && again(&function, &probed_, result_)); \
 		return result_;                                                     \
 	}
 
 #define LAUNCH_KERNEL(name)                                                                        \
-	LAUNCH(name, function = prepare(function),                                                 \
+	LAUNCH(name, (uint64_t)bx * by * bz,                                                       \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra),              \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,         \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters, \
 	       void **extra)
 #define LAUNCH_KERNEL_EX(name)                                                                \
-	LAUNCH(name, function = prepare(function),                                            \
+	LAUNCH(name, threads_of(configuration),                                               \
 	       (configuration, function, parameters, extra), const void *configuration,       \
 	       driver_handle function, void **parameters, void **extra)
 #define LAUNCH_COOPERATIVE(name)                                                           \
-	LAUNCH(name, function = prepare(function),                                         \
+	LAUNCH(name, (uint64_t)bx * by * bz,                                               \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters),             \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters)

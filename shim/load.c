@@ -232,6 +232,20 @@ void load_report(uint64_t module_id, const char *reason)
 		load_give_up();
 }
 
+void load_report_bare(uint64_t module_id, uint64_t number, const char *kernel, unsigned launches)
+{
+	char reason[WIRE_REASON_MAX];
+
+	snprintf(reason, sizeof(reason),
+		 WIRE_REPORT_KERNEL "%s: launched %u time%s without probes, with which registers do not suffice",
+		 kernel, launches, launches == 1 ? "" : "s");
+	if (!load_lock())
+		return;
+	if (number == epoch)
+		load_report(module_id, reason);
+	load_unlock();
+}
+
 static bool opted_out(void)
 {
 	const char *choice = secure_getenv("GPUPROBE");

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -30,6 +31,15 @@ static struct {
 } set;
 static driver_result set_result;
 static void (*during)(void); /* runs once, while the driver is asked */
+static struct {
+	int probed, bare; /* threads that a block can have; 0: the driver does not say */
+	unsigned asked;
+} threads;
+static struct {
+	unsigned count, launches;
+	uint64_t module;
+	char kernel[100];
+} reported;
 
 static driver_result get_current(driver_handle *context)
 {
@@ -101,6 +111,35 @@ static driver_result kernel_set_cache(driver_handle handle, int value, int devic
 	return kernel_set(102, value, handle, device);
 }
 
+static driver_result get_attribute(int *value, int attribute, driver_handle handle)
+{
+	assert_int_equal(attribute, 0);
+	threads.asked++;
+	*value = handle == FUNCTION || handle == KERNEL ? threads.probed : threads.bare;
+	return 0;
+}
+
+static driver_result get_kernel_attribute(int *value, int attribute, driver_handle handle, int device)
+{
+	assert_int_equal(device, 2);
+	return get_attribute(value, attribute, handle);
+}
+
+static driver_result get_device(int *device)
+{
+	*device = 2;
+	return 0;
+}
+
+void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, unsigned launches)
+{
+	assert_int_equal(epoch, 1);
+	reported.count++;
+	reported.module = module_id;
+	reported.launches = launches;
+	snprintf(reported.kernel, sizeof(reported.kernel), "%s", kernel);
+}
+
 static driver_result nothing(void)
 {
 	return 0;
@@ -116,7 +155,8 @@ void *driver_symbol(const char *name)
 		{ "cuModuleGetFunction", get_function },   { "cuLibraryGetKernel", get_kernel },
 		{ "cuFuncSetAttribute", function_set },	   { "cuKernelSetAttribute", kernel_set },
 		{ "cuFuncSetCacheConfig", function_set_cache }, { "cuKernelSetCacheConfig", kernel_set_cache },
-		{ "cuFuncSetSharedMemConfig", function_set_banks },
+		{ "cuFuncSetSharedMemConfig", function_set_banks }, { "cuFuncGetAttribute", get_attribute },
+		{ "cuKernelGetAttribute", get_kernel_attribute }, { "cuCtxGetDevice", get_device },
 	};
 
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
@@ -134,6 +174,8 @@ static int begin(void **state)
 	asked = 0;
 	memset(&set, 0, sizeof(set));
 	set_result = 0;
+	memset(&threads, 0, sizeof(threads));
+	memset(&reported, 0, sizeof(reported));
 	bare_load_added(&module_load);
 	bare_load_added(&library_load);
 	bare_got_function(MODULE, FUNCTION, "k");
@@ -298,6 +340,74 @@ static void test_meanwhile(void **state)
 	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
 }
 
+/* Large blocks go to the bare one where that can have them; how large, is asked once. */
+static void test_blocks(void **state)
+{
+	threads.probed = 640;
+	threads.bare = 960;
+	assert_ptr_equal(bare_for_block(FUNCTION, 640), FUNCTION);
+	assert_ptr_equal(bare_for_block(FUNCTION, 1024), FUNCTION);
+	assert_int_equal(reported.count, 0);
+	for (unsigned i = 1; i <= 200; i++) {
+		assert_ptr_equal(bare_for_block(FUNCTION, 641), BARE);
+		assert_int_equal(reported.count, 1 + (i >= 100));
+	}
+	assert_true(reported.module == 1 && reported.launches == 100);
+	assert_string_equal(reported.kernel, "k");
+	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+	assert_ptr_equal(bare_for_block(KERNEL, 960), BARE_KERNEL_HANDLE);
+	assert_int_equal(reported.module, 2);
+	assert_int_equal(asked, 2);
+	assert_int_equal(threads.asked, 4);
+	bare_retire(1, 1);
+	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	assert_ptr_equal(bare_for_block(NULL, 1024), NULL);
+	assert_ptr_equal(bare_for_block(MODULE, 1024), MODULE);
+	assert_ptr_equal(bare_for_block(OTHER_CONTEXT, 1024), OTHER_CONTEXT);
+}
+
+/* Where the bare one would be of no help, or there is none, nothing is asked a second time. */
+static void test_blocks_in_vain(void **state)
+{
+	static const int limits[][2] = { { 1024, 1024 }, { 512, 512 }, { 512, 256 }, { 0, 1024 }, { 512, 0 } };
+
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		threads.probed = limits[i][0];
+		threads.bare = limits[i][1];
+		bare_got_function(MODULE, FUNCTION, "k");
+		assert_ptr_equal(bare_for_block(FUNCTION, 1024), FUNCTION);
+		threads.asked = 0;
+		assert_ptr_equal(bare_for_block(FUNCTION, 1024), FUNCTION);
+		assert_int_equal(threads.asked, 0);
+		bare_load_removed(&module_load);
+		bare_load_added(&module_load);
+	}
+	bare_got_function(MODULE, FUNCTION, "other");
+	assert_ptr_equal(bare_for_block(FUNCTION, 1024), FUNCTION);
+	assert_int_equal(reported.count, 0);
+}
+
+/* What the driver refuses for want of registers is tried once more. */
+static void test_refused(void **state)
+{
+	threads.probed = threads.bare = 1024;
+	assert_null(bare_instead(FUNCTION, 0));
+	assert_null(bare_instead(FUNCTION, 1));
+	assert_null(bare_instead(FUNCTION, 700));
+	assert_null(bare_instead(NULL, 701));
+	assert_null(bare_instead(OTHER_CONTEXT, 701));
+	assert_int_equal(asked, 0);
+	assert_ptr_equal(bare_instead(FUNCTION, 701), BARE);
+	assert_ptr_equal(bare_instead(KERNEL, 720), BARE_KERNEL_HANDLE);
+	assert_null(bare_instead(BARE, 701));
+	assert_int_equal(reported.count, 0);
+	bare_launched(FUNCTION);
+	assert_int_equal(reported.count, 1);
+	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 1000, 0);
+	assert_ptr_equal(bare_instead(FUNCTION, 701), BARE);
+	assert_true(set.handle == BARE && set.value == 1000);
+}
+
 /* Many handles: buckets are chains. */
 static void test_many(void **state)
 {
@@ -323,6 +433,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_settings, begin, end),
 		cmocka_unit_test_setup_teardown(test_elsewhere, begin, end),
 		cmocka_unit_test_setup_teardown(test_meanwhile, begin, end),
+		cmocka_unit_test_setup_teardown(test_blocks, begin, end),
+		cmocka_unit_test_setup_teardown(test_blocks_in_vain, begin, end),
+		cmocka_unit_test_setup_teardown(test_refused, begin, end),
 		cmocka_unit_test_setup_teardown(test_many, begin, end),
 	};
 

@@ -106,6 +106,9 @@ static const struct wrapper *find_wrapper(int index)
 	for (size_t i = 0; i < graph_wrapper_count; i++)
 		if (graph_wrappers[i].index == index)
 			return &graph_wrappers[i];
+	for (size_t i = 0; i < node_wrapper_count; i++)
+		if (node_wrappers[i].index == index)
+			return &node_wrappers[i];
 	return NULL;
 }
 

@@ -66,6 +66,8 @@ struct wrapper {
 /* All of them: of graphs (entry-graph.c), and the others (entry.c). */
 extern const struct wrapper graph_wrappers[] __attribute__((visibility("hidden")));
 extern const size_t graph_wrapper_count __attribute__((visibility("hidden")));
+extern const struct wrapper node_wrappers[] __attribute__((visibility("hidden")));
+extern const size_t node_wrapper_count __attribute__((visibility("hidden")));
 extern const struct wrapper wrappers[] __attribute__((visibility("hidden")));
 extern const size_t wrapper_count __attribute__((visibility("hidden")));
 

@@ -110,6 +110,26 @@ def test_kernels():
         daemon.ctl("detach", str(ids[0]))
 
 
+def test_registers():
+    """Blocks for which a thread has registers enough without the probe only: launched without it, by each way, and `why` says so."""
+    few = {"GPUPROBE_SIM_REGISTERS": "32768"} # for 1024 threads of the kernel, not of the probed one
+    ways = [("launch", "module"), ("ex", "library"), ("cooperative", "moduleex"), ("graph", "library"), ("capture", "module"), ("threads", "module")]
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        for how, load in ways:
+            run(daemon, VEC_ADD, "--threads", "8192", "--block", "1024", "--launches", "3", "--how", how, "--load", load, **few)
+            wait_until(lambda: [(o["outcome"], "launched 1 time without probes" in o["reason"]) for o in daemon.why()][:2] ==
+                       [("not-probed", True), ("probed", False)], f"why says so: {how}")
+        equal(daemon.count_of(), 0)
+        check("vectorAdd" in daemon.why()[0]["demangled"], daemon.why()[0])
+        run(daemon, VEC_ADD, "--threads", "8192", "--block", "256", "--launches", "3", **few)
+        equal(daemon.count_of(), 3 * 8192)
+        # blocks that it could have, but not so many at once
+        run(daemon, VEC_ADD, "--threads", "8192", "--block", "256", "--launches", "120", "--how", "cooperative", **few)
+        equal(daemon.count_of(), 3 * 8192)
+        wait_until(lambda: [o["reason"][:18] for o in daemon.why()][:2] == ["launched 100 times", "launched 1 time wi"], "why counts")
+
+
 def test_no_daemon():
     daemon = Daemon(start=False)
     run(daemon)
@@ -397,6 +417,6 @@ def test_stop_while_running():
 
 
 if __name__ == "__main__":
-    main([test_count, test_names, test_ways, test_kernels, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
+    main([test_count, test_names, test_ways, test_kernels, test_registers, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
           test_worker_hangs, test_worker_hangs_no_overtime, test_worker_slow, test_detach_while_compiled, test_many_loads, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_many_attachments,
           test_long_names, test_read_while_running, test_detach_while_running, test_killed_process, test_past_the_end, test_stop_while_running])

@@ -18,7 +18,7 @@ static CUresult get_attribute(const struct sim_function *function, CUfunction_at
 		*value = (int)function->local_size;
 		return CUDA_SUCCESS;
 	case CU_FUNC_ATTRIBUTE_NUM_REGS:
-		*value = function->register_count < 255 ? (int)function->register_count : 255;
+		*value = (int)function->registers;
 		return CUDA_SUCCESS;
 	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
 	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
@@ -197,6 +197,8 @@ API_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *nu
 		blocks = 32;
 	if (shared && (size_t)blocks > (228u << 10) / shared)
 		blocks = (int)((228u << 10) / shared);
+	if (function->resident && blocks > (int)function->resident / blockSize)
+		blocks = (int)function->resident / blockSize;
 	*numBlocks = blockSize > (int)function->max_threads ? 0 : blocks;
 	return CUDA_SUCCESS;
 }

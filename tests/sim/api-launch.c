@@ -224,7 +224,14 @@ API_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDim
 					      unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
 	const unsigned int grid[] = {gridDimX, gridDimY, gridDimZ}, block[] = {blockDimX, blockDimY, blockDimZ};
+	const uint64_t threads = (uint64_t)blockDimX * blockDimY * blockDimZ;
+	int blocks;
 
+	/* all of them run at once, or none does */
+	if (threads && threads <= SIM_BLOCK_MAX &&
+	    cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, (int)threads, sharedMemBytes) == CUDA_SUCCESS && blocks &&
+	    (uint64_t)gridDimX * gridDimY * gridDimZ > (uint64_t)blocks * SIM_SM_COUNT)
+		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 	return launch(f, grid, block, sharedMemBytes, hStream, kernelParams, NULL);
 }
 API_ALIAS(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel);

@@ -178,7 +178,65 @@ static void fill_log(unsigned int options, const CUjit_option *names, void **val
 	}
 }
 
-static CUresult make_module(CUmodule *out, struct sim_program *program)
+/* Machine code for this device is not compiled, so options of the compiler mean nothing. We run its PTX, but heed that. */
+static bool has_code(const void *image)
+{
+	struct wrapper wrapper;
+	struct fatbin fatbin;
+	bool found = false;
+	uint32_t magic;
+	uint64_t size;
+
+	memcpy(&magic, image, 4);
+	if (magic == FATBIN_WRAPPER_MAGIC) {
+		memcpy(&wrapper, image, sizeof(wrapper));
+		image = wrapper.data;
+		memcpy(&magic, image, 4);
+	}
+	if (magic != FATBIN_MAGIC)
+		return false;
+	memcpy(&size, (const char *)image + 8, 8);
+	if (fatbin_parse(&fatbin, image, size + FATBIN_HEADER_SIZE))
+		return false;
+	for (size_t n = 0; n < fatbin.n_entries; n++) {
+		const struct fatbin_entry *entry = &fatbin.entries[n];
+
+		found |= entry->kind == FATBIN_KIND_ELF && entry->sm <= sim_capability() && entry->sm / 10 == sim_capability() / 10;
+	}
+	fatbin_deinit(&fatbin);
+	return found;
+}
+
+/* The most registers that a thread may have: 255, or what CU_JIT_MAX_REGISTERS says. */
+static uint32_t most_registers(const void *image, unsigned int options, const CUjit_option *names, void **values)
+{
+	uint32_t most = 255;
+
+	for (unsigned int n = 0; n < options; n++)
+		if (names[n] == CU_JIT_MAX_REGISTERS && (uintptr_t)values[n] < most && !has_code(image))
+			most = (uint32_t)(uintptr_t)values[n];
+	return most;
+}
+
+/*
+ * A GPU's block has 65536 registers, and a kernel that declares hundreds may get few. GPUPROBE_SIM_REGISTERS is how many a block has
+ * here: with it, that limits how many threads there are.
+ */
+static void count_registers(struct sim_function *function, uint32_t most)
+{
+	const char *text = getenv("GPUPROBE_SIM_REGISTERS");
+	uint32_t threads, of_block = text ? (uint32_t)strtoul(text, NULL, 0) : 0;
+
+	function->registers = function->register_count < most ? function->register_count : most;
+	if (!of_block || !function->registers)
+		return;
+	threads = of_block / ((function->registers + 7) / 8 * 8) / 32 * 32;
+	function->resident = threads;
+	if (threads < function->max_threads)
+		function->max_threads = threads;
+}
+
+static CUresult make_module(CUmodule *out, struct sim_program *program, uint32_t registers)
 {
 	const char *text = getenv("GPUPROBE_SIM_LAZY");
 	CUmodule module = calloc(1, sizeof(*module));
@@ -194,6 +252,7 @@ static CUresult make_module(CUmodule *out, struct sim_program *program)
 
 		if (!program->functions[n]->entry)
 			continue;
+		count_registers(program->functions[n], registers);
 		function->function = program->functions[n];
 		function->module = module;
 		function->loaded = !lazy;
@@ -229,7 +288,7 @@ CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned
 	for (unsigned int n = 0; n < count; n++)
 		free(texts[n]);
 	if (r == CUDA_SUCCESS) {
-		r = make_module(out, program);
+		r = make_module(out, program, most_registers(image, options, names, values));
 		if (r != CUDA_SUCCESS)
 			sim_program_free(program);
 	}

@@ -172,11 +172,14 @@ typedef enum CUmemorytype_enum {
 } CUmemorytype;
 
 typedef enum CUjit_option_enum {
+	CU_JIT_MAX_REGISTERS = 0,
+	CU_JIT_THREADS_PER_BLOCK = 1,
 	CU_JIT_WALL_TIME = 2,
 	CU_JIT_INFO_LOG_BUFFER = 3,
 	CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES = 4,
 	CU_JIT_ERROR_LOG_BUFFER = 5,
 	CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
+	CU_JIT_OPTIMIZATION_LEVEL = 7,
 } CUjit_option;
 
 typedef enum CUjitInputType_enum {

@@ -141,7 +141,9 @@ struct sim_function {
 	struct sim_parameter *returns;
 	uint32_t return_count;
 	uint32_t parameter_bytes; /* kernels: size of the launch's buffer */
-	uint32_t max_threads; /* .maxntid, .reqntid: product; else SIM_BLOCK_MAX */
+	uint32_t max_threads; /* .maxntid, .reqntid: product; else SIM_BLOCK_MAX; and what registers suffice for */
+	uint32_t registers; /* what a thread takes of a block's: those that are declared */
+	uint32_t resident; /* threads that registers suffice for; 0: any number */
 	uint32_t required[3]; /* .reqntid; 0 if none */
 	void **tables; /* to free: branch tables, call sites */
 	uint32_t table_count;
