@@ -89,6 +89,8 @@ int map_fold(struct map *map, uint64_t *budgetp) {
 	uint64_t before;
 	int r, error;
 
+	if (map->spec.layout.kind == MAP_KIND_RING)
+		return map_fold_rings(map, budgetp);
 	for (;;) {
 		r = map->fold.instance ? 0 : fold_begin(map, *budgetp);
 		if (r || !map->fold.instance)

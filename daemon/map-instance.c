@@ -27,7 +27,6 @@
 #include "ring.h"
 
 #define PAGE_SIZE 4096
-#define SKIP_MAX (UINT64_C(64) << 20) /* bytes of rings that are searched when their process ends */
 #define SPINS 1000 /* looks at an odd sequence number before we give up */
 
 /* What a process maps, which also is what is charged. */
@@ -198,20 +197,20 @@ static bool count_record(const struct ring_batch *batch, void *userdata) {
 }
 
 /*
- * Records that the consumer of a ring has not taken yet: they are lost if it goes now. What cannot
- * be read for want of memory is not counted.
+ * Counts records that nobody has read as lost, over `budget` bytes of their ring, whose process is gone. Whether there
+ * may be more. What cannot be read for want of memory is not counted.
  */
-static uint64_t unread(struct map_instance *instance) {
+static bool map_lose_records(struct map_instance *instance, uint64_t budget) {
 	unsigned char *scratch = malloc(RING_SCRATCH_SIZE);
 	uint64_t n = 0;
+	bool more;
 
 	if (!scratch)
-		return 0;
-	while (ring_consume(instance->consumer, scratch, SIZE_MAX, count_record, &n) !=
-	       RING_E_EMPTY)
-		;
+		return false;
+	more = ring_consume(instance->consumer, scratch, budget, count_record, &n) != RING_E_EMPTY;
+	instance->map->lost = add_records(instance->map->lost, n);
 	free(scratch);
-	return n;
+	return more;
 }
 
 void map_instance_remove(struct map *map, struct map_instance **at) {
@@ -229,15 +228,26 @@ void map_instance_remove(struct map *map, struct map_instance **at) {
 	map_instance_free(instance);
 }
 
-/* The oldest ring whose process is gone; what nobody read of it is lost. False: there is none. */
-static bool map_drop_oldest(struct map *map) {
+/* The place of the oldest ring whose process is gone, or of NULL. */
+static struct map_instance **map_oldest_ring(struct map *map) {
 	struct map_instance **at = &map->instances;
 
 	while (*at && !((*at)->gone && (*at)->consumer))
 		at = &(*at)->next;
+	return at;
+}
+
+/*
+ * The oldest ring whose process is gone goes at once; what nobody read of it is lost: who needs its room does not wait until all of a large one
+ * is searched, and believes of the rest what the process has counted. False: there is none.
+ */
+static bool map_drop_oldest(struct map *map) {
+	struct map_instance **at = map_oldest_ring(map);
+
 	if (!*at)
 		return false;
-	map->lost = add_records(map->lost, unread(*at));
+	if (map_lose_records(*at, MAP_FOLD_BYTES))
+		ring_consumer_drop((*at)->consumer);
 	map_instance_remove(map, at);
 	return true;
 }
@@ -252,14 +262,47 @@ static int map_make_room(struct map *map, uint64_t bytes) {
 	return r;
 }
 
-/* Rings that nobody reads do not pile up with every process that ends: the newest stay. */
-static void map_trim(struct map *map) {
-	uint64_t n = 0;
+/* Rings that nobody reads do not pile up with every process that ends: the newest stay. As map_fold_rings(). */
+static int map_trim(struct map *map, uint64_t *budgetp) {
+	uint64_t n = 0, bytes;
 
 	for (const struct map_instance *i = map->instances; i; i = i->next)
 		n += i->gone && i->consumer;
-	for (; n > 1 && n * instance_size(map) > MAP_GONE_BYTES_MAX; n--)
-		map_drop_oldest(map);
+	for (; n > 1 && n * instance_size(map) > MAP_GONE_BYTES_MAX; n--) {
+		bytes = *budgetp;
+		map_spend(budgetp, instance_size(map));
+		if (!bytes || map_lose_records(*map_oldest_ring(map), bytes))
+			return MAP_E_AGAIN;
+		map_instance_remove(map, map_oldest_ring(map));
+	}
+	return 0;
+}
+
+int map_fold_rings(struct map *map, uint64_t *budgetp) {
+	struct map_instance **at = &map->instances;
+
+	while (*at) {
+		struct map_instance *instance = *at;
+
+		if (instance->gone && !instance->searched) {
+			if (!*budgetp)
+				return MAP_E_AGAIN;
+			instance->searched = ring_consumer_skip(instance->consumer, budgetp);
+			if (!instance->searched) {
+				*budgetp = 0;
+				return MAP_E_AGAIN;
+			}
+		}
+		if (!instance->gone || !ring_consumer_drained(instance->consumer)) {
+			at = &instance->next;
+			continue;
+		}
+		if (!*budgetp)
+			return MAP_E_AGAIN;
+		map_spend(budgetp, instance->size);
+		map_instance_remove(map, at);
+	}
+	return map_trim(map, budgetp);
 }
 
 /* Puts an instance into its place. */
@@ -276,11 +319,8 @@ static void map_instance_link(struct map *map, struct map_instance *instance) {
 
 /* What it belonged to has ended: a ring holds what it holds now. */
 static void map_instance_gone(struct map_instance *instance) {
-	if (instance->consumer) {
+	if (instance->consumer)
 		ring_consumer_end(instance->consumer);
-		if (instance->map->spec.layout.host_size <= SKIP_MAX)
-			ring_consumer_skip(instance->consumer);
-	}
 	map_instance_end(instance);
 }
 
@@ -378,8 +418,6 @@ void map_process_end(struct map *map, uint64_t process) {
 	for (struct map_instance *i = map->instances; i; i = i->next)
 		if (i->process == process && !i->gone)
 			map_instance_gone(i);
-	map_reap(map);
-	map_trim(map);
 }
 
 void map_reap(struct map *map) {

@@ -73,6 +73,9 @@ uint64_t map_accounts_room(const struct map_accounts *accounts);
 int map_instance_add_kernel(struct map *map, int fd);
 struct map_instance *map_instance_free(struct map_instance *instance);
 
+/* map_fold() of a map whose instances are rings. 0 or MAP_E_AGAIN. */
+int map_fold_rings(struct map *map, uint64_t *budgetp);
+
 /* Takes an instance out of its list, and gives its memory back. */
 void map_instance_remove(struct map *map, struct map_instance **at);
 

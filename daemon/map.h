@@ -97,6 +97,7 @@ struct map_instance {
 	unsigned char *host; /* a ring's host area, mapped for writing; else NULL */
 	struct ring_consumer *consumer; /* of a ring; else NULL */
 	bool gone; /* its process has ended: a ring that is not drained, else to be folded */
+	bool searched; /* of a ring that is gone: there is a batch where the consumer is, or none at all */
 };
 
 /* The instance that is being added to the totals (map-fold.c). */
@@ -160,10 +161,10 @@ int map_adopt_instance(struct map *map, const struct map_instance *like, int fd,
 
 /*
  * A process is gone: what its instances hold goes into the map's totals, their memory is given
- * back. This is done by map_fold(); until then, they are read where they are. A ring that has
- * records stays until the consumer has taken them, or until those of processes that are gone are
- * more than MAP_GONE_BYTES_MAX, or their owner has no room for a new one: then the oldest goes, and
- * its records are lost.
+ * back. This is done by map_fold(); until then, they are read where they are. A ring in which it
+ * finds records stays until the consumer has taken them, or until those of processes that are gone
+ * are more than MAP_GONE_BYTES_MAX, or their owner has no room for a new one: then the oldest goes,
+ * and its records are lost.
  */
 void map_process_end(struct map *map, uint64_t process);
 

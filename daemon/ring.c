@@ -211,7 +211,7 @@ void ring_consumer_end(struct ring_consumer *consumer) {
 	consumer->ended = true;
 }
 
-void ring_consumer_skip(struct ring_consumer *consumer) {
+bool ring_consumer_skip(struct ring_consumer *consumer, uint64_t *budgetp) {
 	const uint64_t mask = consumer->layout.ring_size - 1;
 
 	for (uint32_t i = 0; consumer->ended && i < consumer->layout.rings; i++) {
@@ -221,9 +221,19 @@ void ring_consumer_skip(struct ring_consumer *consumer) {
 		while (ring->tail < ring->until &&
 		       __atomic_load_n(
 			       (const uint64_t *)(const void *)(bytes + (ring->tail & mask)),
-			       __ATOMIC_ACQUIRE) != map_ring_stamp(ring->tail, consumer->cookie))
+			       __ATOMIC_ACQUIRE) != map_ring_stamp(ring->tail, consumer->cookie)) {
+			if (*budgetp < MAP_BATCH_ALIGN)
+				return false;
+			*budgetp -= MAP_BATCH_ALIGN;
 			ring->tail += MAP_BATCH_ALIGN;
+		}
 	}
+	return true;
+}
+
+void ring_consumer_drop(struct ring_consumer *consumer) {
+	for (uint32_t i = 0; consumer->ended && i < consumer->layout.rings; i++)
+		consumer->rings[i].tail = consumer->rings[i].until;
 }
 
 bool ring_consumer_drained(const struct ring_consumer *consumer) {

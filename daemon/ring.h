@@ -73,8 +73,13 @@ void ring_consumer_resume(struct ring_consumer *consumer);
  * finished, which a killed process leaves, are found by their stamps.
  */
 void ring_consumer_end(struct ring_consumer *consumer);
-/* After the end: goes over what holds no batches, so that a ring without any is drained. */
-void ring_consumer_skip(struct ring_consumer *consumer);
+/*
+ * After the end: goes over what holds no batches, so that a ring without any is drained: *budgetp bytes at most, which are taken off.
+ * Whether that is all.
+ */
+bool ring_consumer_skip(struct ring_consumer *consumer, uint64_t *budgetp);
+/* After the end: nothing more is taken, and what was not counts as lost, as far as it is known to be there. */
+void ring_consumer_drop(struct ring_consumer *consumer);
 bool ring_consumer_drained(const struct ring_consumer *consumer); /* only after the end */
 
 /*

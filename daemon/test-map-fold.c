@@ -192,11 +192,76 @@ static void test_freed_meanwhile(void **state) {
 	assert_int_equal(map_accounts_used(accounts, OWNER), 0);
 }
 
+static unsigned int count(const struct map *map) {
+	unsigned int n = 0;
+
+	for (const struct map_instance *i = map->instances; i; i = i->next)
+		n++;
+	return n;
+}
+
+/* The end of a process with many rings costs no turn more than one of them, or a part of it. */
+static void test_rings(void **state) {
+	const uint64_t size = 2 * MAP_FOLD_BYTES, fit = MAP_GONE_BYTES_MAX / (size + 4 * 4096);
+	struct map *map = map_of(&(struct map_shape){ BPF_MAP_TYPE_RINGBUF, 0, 0, 4096, .ring_bytes = size });
+	const unsigned int n = (unsigned int)fit + 10;
+	unsigned int steps = 0, before;
+	const uint64_t stamp = 0;
+	struct view views[64];
+	int r;
+
+	assert_in_range(n, 1, sizeof(views) / sizeof(views[0]));
+	for (unsigned int i = 0; i < n; i++)
+		views[i] = view_make(map, i % 2 + 1, i);
+	map_process_end(map, 1); /* there is nothing in them */
+	assert_int_equal(map->n_instances, n / 2);
+	assert_int_equal(count(map), n);
+	do {
+		before = count(map);
+		r = step(map, MAP_FOLD_BYTES);
+		assert_in_range(before - count(map), 0, 1);
+		steps++;
+	} while (r);
+	assert_int_equal(count(map), n / 2);
+	assert_in_range(steps, n, 10 * n); /* a half of one in a turn */
+	map_process_end(map, 2);
+	assert_int_equal(step(map, 0), MAP_E_AGAIN);
+	assert_int_equal(count(map), n / 2);
+	while (step(map, MAP_FOLD_BYTES))
+		;
+	assert_int_equal(count(map), 0);
+	for (unsigned int i = 0; i < n; i++)
+		view_free(&views[i]);
+	for (unsigned int i = 0; i < n; i++) { /* one record each */
+		const struct map_layout *layout = &map->spec.layout;
+		struct map_ring *ring;
+		struct map_batch *batch;
+
+		views[i] = view_make(map, 3, i);
+		ring = (void *)views[i].data;
+		batch = (void *)((unsigned char *)views[i].header + map_host_offset(layout) + map_ring_offset(layout, 0));
+		*batch = (struct map_batch){ .size = 8, .count = 1, .lanes = 1 };
+		ring->written = 1;
+		memcpy(batch, &(uint64_t){ map_ring_stamp(stamp, ring->cookie) }, sizeof(uint64_t));
+		view_free(&views[i]);
+	}
+	map_process_end(map, 3);
+	do {
+		before = count(map);
+		r = step(map, MAP_FOLD_BYTES);
+		assert_in_range(before - count(map), 0, 1);
+	} while (r);
+	assert_int_equal(count(map), fit); /* the newest stay */
+	assert_int_equal(map_lost(map), n - fit);
+	assert_int_equal(map_written(map), n);
+	map_free(map);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_array),	   cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_hash),	   cmocka_unit_test(test_dump_first),
-		cmocka_unit_test(test_freed_meanwhile),
+		cmocka_unit_test(test_freed_meanwhile), cmocka_unit_test(test_rings),
 	};
 	int r;
 

@@ -185,16 +185,17 @@ static void test_ended(void **state) {
 /* A ring that ended is drained if no batch is in it. */
 static void test_skip(void **state) {
 	struct seen seen = {};
-	uint64_t record = 1;
+	uint64_t record = 1, budget = 1000 * KIB;
 
 	make(32 * KIB);
 	producer_write(&rings, 0, 8, 1, &record, true);
 	assert_int_equal(ring_consume(consumer, scratch, SIZE_MAX, see, &seen), RING_E_EMPTY);
-	ring_consumer_skip(consumer); /* not before the end */
+	ring_consumer_skip(consumer, &budget); /* not before the end */
+	assert_int_equal(budget, 1000 * KIB);
 	producer_write(&rings, 0, 8, 1, &record, false);
 	producer_write(&rings, 0, 8, 1, &record, true);
 	ring_consumer_end(consumer);
-	ring_consumer_skip(consumer);
+	assert_true(ring_consumer_skip(consumer, &budget));
 	assert_false(ring_consumer_drained(consumer));
 	assert_int_equal(ring_consume(consumer, scratch, SIZE_MAX, see, &seen), RING_E_EMPTY);
 	assert_int_equal(seen.n_records, 2);
@@ -205,7 +206,13 @@ static void test_skip(void **state) {
 	producer_write(&rings, 1, 8, 1, &record, false);
 	ring_consumer_end(consumer);
 	assert_false(ring_consumer_drained(consumer));
-	ring_consumer_skip(consumer);
+	budget = 17 * KIB;
+	assert_false(ring_consumer_skip(consumer, &budget)); /* a bit at a time */
+	assert_int_equal(budget, 0);
+	assert_false(ring_consumer_drained(consumer));
+	budget = 16 * KIB;
+	assert_true(ring_consumer_skip(consumer, &budget));
+	assert_int_equal(budget, KIB);
 	assert_true(ring_consumer_drained(consumer));
 	assert_int_equal(ring_consumer_lost(consumer), 1);
 }
