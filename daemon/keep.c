@@ -9,7 +9,9 @@
  *   - programs, maps' memory, links of programs on the host: descriptors, which systemd keeps (store.h). Instances of maps are the very memory that
  *     processes write to, so they count on while there is no daemon. Totals of processes that are gone lie in a memfd as well (map-totals.c).
  *   - what is attached, by whom, where, under which ids: the state file (state.h), written at each attach and detach. It is the last to know of
- *     what comes and the first to forget what goes: a descriptor that it does not name is nobody's, and dropped at the next start.
+ *     what comes and the first to forget what goes: a descriptor that it does not name is nobody's, and dropped at the next start. While it cannot be
+ *     written (/run is full) what it names stays, and it is tried again. Numbers that were given out lie beside the descriptors (store_raise()), where
+ *     there is always room, so that no daemon gives them out twice.
  *   - which process an instance is of: the store's record of it, written before the process gets it.
  *
  * The next daemon puts all that into place before it makes a new interest page or takes a connection: a few milliseconds, as nothing is compiled or
@@ -41,6 +43,7 @@
 #include "store.h"
 
 #define KEEP_IDS_SHIFT 32 /* ids that one daemon can give out before they are those of the next */
+#define KEEP_RETRY_MS 2000 /* until a state file that could not be written is tried again */
 #define KEEP_AWAIT_MS 5000 /* that a process which connects again may take: readers wait for it */
 
 struct keep {
@@ -51,8 +54,10 @@ struct keep {
 	struct kernel_names *names; /* NULL: none */
 	uint32_t names_slot;
 	char path[192]; /* empty: there is none */
-	bool full, failed; /* was logged */
+	bool full; /* was logged */
+	bool failed; /* the file is not what it should be; was logged, too */
 	bool ending;
+	uv_timer_t *retry; /* NULL: never was needed */
 };
 
 /* ---- maps ---- */
@@ -150,20 +155,92 @@ uint32_t keep_start(const struct keep *keep) {
 
 /* ---- the state file ---- */
 
+/* What is not named by anything that is there goes. */
+static void keep_sweep(struct keep *keep) {
+	bool *used = calloc(STORE_SLOTS_MAX + 1, sizeof(*used));
+	const struct attachment *attachment;
+	const struct object *object;
+
+	if (!used)
+		return; /* the next daemon does it */
+	TAILQ_FOREACH(object, &keep->daemon->registry.objects, link) {
+		used[object->slot] = true;
+		for (size_t i = 0; i < object->n_maps; i++) {
+			used[object->kernel_slots[i]] = true;
+			if (!object->maps[i])
+				continue;
+			used[map_totals_slot(object->maps[i])] = true;
+			for (const struct map_instance *instance = object->maps[i]->instances; instance; instance = instance->next)
+				used[instance->slot] = true;
+		}
+	}
+	used[keep->names_slot] = true;
+	TAILQ_FOREACH(attachment, &keep->daemon->registry.attachments, link)
+		used[attachment->slot] = used[attachment->patch_slot] = true;
+	store_sweep(keep->store, used);
+	free(used);
+}
+
+static void keep_on_retry(uv_timer_t *timer) {
+	keep_changed(timer->data);
+}
+
+static void keep_retry_closed(uv_handle_t *handle) {
+	free(handle);
+}
+
+/* The file could not be written: once more, later. */
+static void keep_retry(struct keep *keep) {
+	if (!keep->retry) {
+		keep->retry = malloc(sizeof(*keep->retry));
+		if (!keep->retry)
+			return; /* when something changes */
+		uv_timer_init(keep->daemon->loop, keep->retry);
+		keep->retry->data = keep;
+	}
+	uv_timer_start(keep->retry, keep_on_retry, KEEP_RETRY_MS, 0);
+}
+
+/* No daemon of this state gives out a number again that this one has. */
+static void keep_raise(struct keep *keep) {
+	struct registry *registry = &keep->daemon->registry;
+	struct store_numbers numbers = {
+		.starts = keep->numbers.starts,
+		.object = registry->last_object,
+		.attachment = registry->last_attachment,
+		.map = registry->last_map,
+	};
+
+	store_raise(keep->store, &numbers);
+	keep->numbers.starts = numbers.starts;
+	registry->last_object = numbers.object;
+	registry->last_attachment = numbers.attachment;
+	registry->last_map = numbers.map;
+}
+
 void keep_changed(struct keep *keep) {
 	json_object *state;
+	bool failed;
 	int r;
 
 	if (!keep_keeps(keep) || keep->ending)
 		return;
+	keep_raise(keep);
 	state = state_to_json(&keep->daemon->registry, &keep->numbers);
 	if (state)
 		json_object_object_add(state, "exports", map_exports_json(&keep->daemon->exports));
 	r = state ? state_save(keep->path, state) : -ENOMEM;
 	json_object_put(state);
 	if (r < 0 && !keep->failed)
-		log_error("%s: %s: what is attached now will not survive a restart", keep->path, strerror(-r));
+		log_error("%s: %s: what is attached now will not survive a restart until this can be written", keep->path, strerror(-r));
+	failed = keep->failed;
 	keep->failed = r < 0;
+	if (r < 0) {
+		keep_retry(keep);
+	} else if (failed) {
+		log_notice("%s: written: what is attached will survive a restart", keep->path);
+		keep_sweep(keep); /* what stayed for the old file */
+	}
 }
 
 /* Keeps a descriptor of an object. */
@@ -227,6 +304,8 @@ void keep_leaving(struct keep *keep, struct attachment *attachment, struct keep_
 
 void keep_left(struct keep *keep, const struct keep_slots *slots) {
 	/* none where there is no keep */
+	if (slots->n && keep->failed) /* the file still names them; keep_sweep() comes for them */
+		return;
 	for (size_t i = 0; i < slots->n; i++)
 		store_remove(keep->store, slots->slots[i]);
 }
@@ -234,7 +313,12 @@ void keep_left(struct keep *keep, const struct keep_slots *slots) {
 void keep_end(struct keep *keep, bool hand_over) {
 	if (!keep)
 		return;
+	if (hand_over && keep->failed)
+		keep_changed(keep);
 	keep->ending = true;
+	if (keep->retry)
+		uv_close((uv_handle_t *)keep->retry, keep_retry_closed);
+	keep->retry = NULL;
 	if (hand_over) {
 		store_freeze(keep->store);
 		return;
@@ -302,32 +386,6 @@ static void keep_restore_maps(struct keep *keep, enum store_kind kind, bool (*re
 	for (uint32_t slot = store_next(keep->store, 1); slot; slot = store_next(keep->store, slot + 1))
 		if (store_record(keep->store, slot)->kind == kind && !restore(keep, slot))
 			store_remove(keep->store, slot);
-}
-
-/* What is not named by anything that was restored goes. */
-static void keep_sweep(struct keep *keep) {
-	bool *used = calloc(STORE_SLOTS_MAX + 1, sizeof(*used));
-	const struct attachment *attachment;
-	const struct object *object;
-
-	if (!used)
-		return; /* the next daemon does it */
-	TAILQ_FOREACH(object, &keep->daemon->registry.objects, link) {
-		used[object->slot] = true;
-		for (size_t i = 0; i < object->n_maps; i++) {
-			used[object->kernel_slots[i]] = true;
-			if (!object->maps[i])
-				continue;
-			used[map_totals_slot(object->maps[i])] = true;
-			for (const struct map_instance *instance = object->maps[i]->instances; instance; instance = instance->next)
-				used[instance->slot] = true;
-		}
-	}
-	used[keep->names_slot] = true;
-	TAILQ_FOREACH(attachment, &keep->daemon->registry.attachments, link)
-		used[attachment->slot] = used[attachment->patch_slot] = true;
-	store_sweep(keep->store, used);
-	free(used);
 }
 
 /* The objects of a state. How many could not be restored. */
@@ -404,9 +462,12 @@ struct kernel_names *keep_names(const struct keep *keep) {
 /* Numbers that no daemon of this state has given out. */
 static void keep_go_on(struct keep *keep) {
 	struct daemon *daemon = keep->daemon;
-	const uint64_t first = keep->numbers.starts << KEEP_IDS_SHIFT;
+	uint64_t first;
 
+	keep_raise(keep);
+	first = keep->numbers.starts << KEEP_IDS_SHIFT;
 	keep->numbers.starts++;
+	keep_raise(keep);
 	daemon->registry.last_instance = first;
 	daemon->processes.last_module = first;
 }

@@ -33,11 +33,13 @@
 
 struct store_index {
 	uint64_t magic;
-	uint64_t reserved[15];
+	struct store_numbers numbers;
+	uint64_t reserved[11];
 	struct store_record records[STORE_SLOTS_MAX]; /* of slot i + 1 */
 };
 
 _Static_assert(sizeof(struct store_record) == 112, "written by one daemon and read by another one");
+_Static_assert(offsetof(struct store_index, records) == 128, "likewise");
 
 struct store {
 	bool keeps, frozen;
@@ -293,6 +295,24 @@ int store_steal_fd(struct store *store, uint32_t slot) {
 	if (fd >= 0)
 		store->fds[slot - 1] = -1;
 	return fd;
+}
+
+/* The higher of both, in both. */
+static void store_raise_one(uint64_t *kept, uint64_t *number) {
+	if (*kept < *number)
+		*kept = *number;
+	*number = *kept;
+}
+
+void store_raise(struct store *store, struct store_numbers *numbers) {
+	struct store_numbers *kept = store->index ? &store->index->numbers : NULL;
+
+	if (!kept)
+		return;
+	store_raise_one(&kept->starts, &numbers->starts);
+	store_raise_one(&kept->object, &numbers->object);
+	store_raise_one(&kept->attachment, &numbers->attachment);
+	store_raise_one(&kept->map, &numbers->map);
 }
 
 unsigned int store_sweep(struct store *store, const bool used[static STORE_SLOTS_MAX + 1]) {

@@ -43,6 +43,12 @@ struct store_record {
 	uint32_t reserved[9];
 };
 
+/* Numbers that count up. What was given out is not given out again. */
+struct store_numbers {
+	uint64_t starts; /* of daemons */
+	uint64_t object, attachment, map; /* ids */
+};
+
 /* keeps: somebody keeps what is added; notify: who is told, borrowed, may be NULL. 0 or -errno. */
 int store_new(struct store **storep, bool keeps, struct notify *notify);
 struct store *store_free(struct store *store);
@@ -70,6 +76,9 @@ const struct store_record *store_record(const struct store *store, uint32_t slot
 /* The descriptor, borrowed until it is stolen; -1: not inherited, or stolen. */
 int store_fd(const struct store *store, uint32_t slot);
 int store_steal_fd(struct store *store, uint32_t slot);
+
+/* Each of them becomes what it was raised to ever since the store was empty, if that is more; the next daemon finds it so. */
+void store_raise(struct store *store, struct store_numbers *numbers);
 
 /* Removes all but these slots (used[slot]). How many that were. */
 unsigned int store_sweep(struct store *store, const bool used[static STORE_SLOTS_MAX + 1]);

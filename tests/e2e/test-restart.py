@@ -269,6 +269,71 @@ def test_states_that_cannot_be_used():
             equal(program(daemon), daemon.count_of())
 
 
+class Unwritable:
+    """While it lasts, no state can be written."""
+    def __init__(self, daemon):
+        self.new = daemon.state() + ".new"
+
+    def __enter__(self):
+        os.mkdir(self.new)
+
+    def __exit__(self, *_):
+        os.rmdir(self.new)
+
+
+def test_numbers_without_state():
+    """Daemons that cannot write what they are give out no number again, to programs or to processes."""
+    with Manager() as daemon:
+        daemon.attach()
+        counted = program(daemon)
+        with Unwritable(daemon):
+            equal(daemon.attach("--uid", "12345"), [2])
+            daemon.crash_and_start()
+            equal([a["id"] for a in daemon.attachments()], [1])
+            equal(daemon.attach("--uid", "12345"), [3])
+            counted += program(daemon) # whose instance is in the totals when the next daemon gives out its first
+            lives = []
+            for _ in range(3):
+                daemon.crash_and_start()
+                lives.append(Live(daemon))
+                for live in lives:
+                    live.launch(1)
+                equal(daemon.count_of("1"), counted + sum(live.launched for live in lives) * THREADS)
+        daemon.crash_and_start()
+        for live in lives:
+            live.launch(1)
+            live.end()
+        equal(daemon.count_of("1"), counted + sum(live.launched for live in lives) * THREADS)
+
+
+def test_state_is_written_later():
+    """What is attached and detached while no state can be written survives as soon as it can be; until then the old one stays whole."""
+    with Manager() as daemon:
+        equal(daemon.attach(object=obj("two")), [1, 2])
+        counted = program(daemon)
+        with Unwritable(daemon):
+            daemon.ctl("detach", "2")
+            daemon.crash_and_start()
+            equal([a["id"] for a in daemon.attachments()], [1, 2])
+            equal(daemon.count_of(), counted)
+            counted += program(daemon)
+            daemon.ctl("detach", "2")
+            daemon.attach("--uid", "12345")
+        daemon.restart() # the last moment to write it
+        equal([a["id"] for a in daemon.attachments()], [1, 3])
+        equal(daemon.count_of("1"), counted)
+        with Unwritable(daemon):
+            daemon.ctl("detach", "1")
+            daemon.attach("--uid", "12346")
+        wait_until(lambda: daemon.text().count("will survive a restart\n") == 2, "it is written")
+        daemon.settle()
+        kept = len(daemon.kept)
+        daemon.crash_and_start()
+        equal([a["id"] for a in daemon.attachments()], [3, 4])
+        daemon.settle()
+        equal(len(daemon.kept), kept, "left behind by what was detached")
+
+
 def test_descriptors_that_are_gone():
     """As after a stop that nobody saw; and when systemd has no room for all: what is there goes on."""
     with Manager() as daemon:
