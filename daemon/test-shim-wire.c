@@ -157,7 +157,10 @@ static void test_fields(void **state) {
 	message.image.image_size = PATCH_NAMES_SIZE_MAX;
 	assert_null(check(SHIM_LOADER, &message));
 	assert_non_null(check(SHIM_LOADER_BUSY, &message)); /* one at a time, images and lists */
-	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.flags = 2);
+	message = make(WIRE_IMAGE);
+	message.image.flags = WIRE_IMAGE_FLAG_RELOCATABLE | WIRE_IMAGE_FLAG_OPTIONS;
+	assert_null(check(SHIM_LOADER, &message));
+	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.flags = 4);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.capability_major = 0);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.capability_major = UINT32_MAX);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.capability_minor = 10);

@@ -116,6 +116,7 @@ enum wire_image_kind {
 
 enum wire_image_flags {
 	WIRE_IMAGE_FLAG_RELOCATABLE = 1 << 0, /* wrapper version 2 (-rdc=true): only its linked part is sent */
+	WIRE_IMAGE_FLAG_OPTIONS = 1 << 1, /* the application has options for the driver's compiler: what is PTX is to stay PTX */
 };
 
 /* Descriptor: the sealed image. */

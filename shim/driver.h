@@ -32,6 +32,18 @@ typedef unsigned long long driver_pointer;
 #define DRIVER_REGISTER_DEVICE_MAP 2u
 #define DRIVER_PROC_ADDRESS_PER_THREAD (UINT64_C(1) << 1)
 
+/* Options of a load that say nothing to the compiler: its time and logs, the device of the context, the loader's choices and threads. */
+#define DRIVER_JIT_WALL_TIME 2
+#define DRIVER_JIT_INFO_LOG_BUFFER 3
+#define DRIVER_JIT_INFO_LOG_BUFFER_SIZE_BYTES 4
+#define DRIVER_JIT_ERROR_LOG_BUFFER 5
+#define DRIVER_JIT_ERROR_LOG_BUFFER_SIZE_BYTES 6
+#define DRIVER_JIT_TARGET_FROM_CUCONTEXT 8
+#define DRIVER_JIT_FALLBACK_STRATEGY 10
+#define DRIVER_JIT_LOG_VERBOSE 12
+#define DRIVER_JIT_SPLIT_COMPILE 34
+#define DRIVER_JIT_BINARY_LOADER_THREAD_COUNT 35
+
 /*
  * The driver's functions that the shim calls for itself, found in libcuda.so.1 once, when the first
  * image is replaced. With the versions' suffixes, because the plain names are the oldest forms.

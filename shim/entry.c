@@ -127,7 +127,7 @@ WRAP(cuLibraryLoadData, driver_handle *library, const void *code, void *jit_opti
 #define TRY(image)                                                                          \
 	REAL(cuLibraryLoadData)(library, image, jit_options, jit_values, jit_count, options, \
 			       values, count)
-	LOAD(load_replace(code), LOAD_LIBRARY, library, jit_values, jit_count,
+	LOAD(load_replace(code, jit_options, jit_count), LOAD_LIBRARY, library, jit_values, jit_count,
 	     TRY(load_image(load)), TRY(code));
 #undef TRY
 }
@@ -136,7 +136,7 @@ WRAP(cuModuleLoadData, driver_handle *module, const void *image)
 {
 	if (!have_cuModuleLoadData())
 		return DRIVER_ERROR_NOT_FOUND;
-	LOAD(load_replace(image), LOAD_MODULE, module, NULL, 0,
+	LOAD(load_replace(image, NULL, 0), LOAD_MODULE, module, NULL, 0,
 	     REAL(cuModuleLoadData)(module, load_image(load)), REAL(cuModuleLoadData)(module, image));
 }
 
@@ -146,8 +146,8 @@ WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned coun
 	if (!have_cuModuleLoadDataEx())
 		return DRIVER_ERROR_NOT_FOUND;
 #define TRY(image) REAL(cuModuleLoadDataEx)(module, image, count, options, values)
-	LOAD(load_replace(image), LOAD_MODULE, module, values, count, TRY(load_image(load)),
-	     TRY(image));
+	LOAD(load_replace(image, options, count), LOAD_MODULE, module, values, count,
+	     TRY(load_image(load)), TRY(image));
 #undef TRY
 }
 
@@ -156,7 +156,7 @@ WRAP(cuModuleLoadFatBinary, driver_handle *module, const void *image)
 {
 	if (!have_cuModuleLoadFatBinary())
 		return DRIVER_ERROR_NOT_FOUND;
-	LOAD(have_cuModuleLoadData() ? load_replace(image) : NULL, LOAD_MODULE, module, NULL, 0,
+	LOAD(have_cuModuleLoadData() ? load_replace(image, NULL, 0) : NULL, LOAD_MODULE, module, NULL, 0,
 	     REAL(cuModuleLoadData)(module, load_image(load)),
 	     REAL(cuModuleLoadFatBinary)(module, image));
 }
@@ -170,8 +170,8 @@ WRAP(cuLibraryLoadFromFile, driver_handle *library, const char *path, void *jit_
 {
 	if (!have_cuLibraryLoadFromFile())
 		return DRIVER_ERROR_NOT_FOUND;
-	LOAD(have_cuLibraryLoadData() ? load_replace_file(path) : NULL, LOAD_LIBRARY, library,
-	     jit_values, jit_count,
+	LOAD(have_cuLibraryLoadData() ? load_replace_file(path, jit_options, jit_count) : NULL,
+	     LOAD_LIBRARY, library, jit_values, jit_count,
 	     REAL(cuLibraryLoadData)(library, load_image(load), jit_options, jit_values, jit_count,
 				    options, values, count),
 	     REAL(cuLibraryLoadFromFile)(library, path, jit_options, jit_values, jit_count, options,
@@ -182,7 +182,7 @@ WRAP(cuModuleLoad, driver_handle *module, const char *path)
 {
 	if (!have_cuModuleLoad())
 		return DRIVER_ERROR_NOT_FOUND;
-	LOAD(have_cuModuleLoadData() ? load_replace_file(path) : NULL, LOAD_MODULE, module, NULL, 0,
+	LOAD(have_cuModuleLoadData() ? load_replace_file(path, NULL, 0) : NULL, LOAD_MODULE, module, NULL, 0,
 	     REAL(cuModuleLoadData)(module, load_image(load)), REAL(cuModuleLoad)(module, path));
 }
 

@@ -651,13 +651,37 @@ const struct load *load_current(void)
 	return being_loaded;
 }
 
-struct load *load_replace(const void *code)
+/* Would the driver compile PTX otherwise than without these options? Those that we do not know may say so. */
+static bool steers_compiler(const int *options, unsigned count)
+{
+	for (unsigned i = 0; options && i < count; i++) {
+		switch (options[i]) {
+		case DRIVER_JIT_WALL_TIME:
+		case DRIVER_JIT_INFO_LOG_BUFFER:
+		case DRIVER_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+		case DRIVER_JIT_ERROR_LOG_BUFFER:
+		case DRIVER_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+		case DRIVER_JIT_TARGET_FROM_CUCONTEXT:
+		case DRIVER_JIT_FALLBACK_STRATEGY:
+		case DRIVER_JIT_LOG_VERBOSE:
+		case DRIVER_JIT_SPLIT_COMPILE:
+		case DRIVER_JIT_BINARY_LOADER_THREAD_COUNT:
+			continue;
+		}
+		return true;
+	}
+	return false;
+}
+
+struct load *load_replace(const void *code, const int *options, unsigned count)
 {
 	struct interest found;
 	struct image image;
 
 	if (!load_interested(&found) || !image_recognise(&image, code, IMAGE_IN_MEMORY))
 		return NULL;
+	if (steers_compiler(options, count))
+		image.flags |= WIRE_IMAGE_FLAG_OPTIONS;
 	return replace(&found, &image);
 }
 
@@ -748,7 +772,7 @@ void load_forget_context(driver_handle context)
 	}
 }
 
-struct load *load_replace_file(const char *path)
+struct load *load_replace_file(const char *path, const int *options, unsigned count)
 {
 	struct interest found;
 	struct stat status;
@@ -772,8 +796,11 @@ struct load *load_replace_file(const char *path)
 			bytes = NULL;
 	}
 	if (bytes && pread(fd, bytes, (size_t)status.st_size, 0) == status.st_size &&
-	    image_recognise(&image, bytes, size) && image.data == bytes)
+	    image_recognise(&image, bytes, size) && image.data == bytes) {
+		if (steers_compiler(options, count))
+			image.flags |= WIRE_IMAGE_FLAG_OPTIONS;
 		load = replace(&found, &image);
+	}
 	close(fd);
 	if (bytes)
 		munmap(bytes, size);

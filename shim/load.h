@@ -52,12 +52,13 @@ struct load {
 
 /*
  * Asks the daemon for a replacement of an image, if it is interested in this process: NULL means to
- * use the application's own. Waits at most the daemon's deadline.
+ * use the application's own. Waits at most the daemon's deadline. options: what the application has
+ * for the driver's compiler (CUjit_option).
  */
-struct load *load_replace(const void *code);
+struct load *load_replace(const void *code, const int *options, unsigned count);
 
 /* The same for a file. */
-struct load *load_replace_file(const char *path);
+struct load *load_replace_file(const char *path, const int *options, unsigned count);
 
 /*
  * The values of options go into the driver and come out of it: keeps them for a second try, and

@@ -29,6 +29,7 @@
 #include "image-edit.h"
 #include "image-request.h"
 #include "image-select.h"
+#include "wire.h"
 
 #define PAYLOAD_MAX PTX_SOURCE_MAX
 
@@ -449,6 +450,9 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 	struct image_result result;
 	int r;
 
+	/* With options of the application only the driver can compile; machine code it would take as it is. */
+	if ((job->request.flags & WIRE_IMAGE_FLAG_OPTIONS) && !job->code)
+		compiler = NULL;
 	r = image_build(&result, &source, compiler);
 	if (r == IMAGE_BUILD_E_COMPILE)
 		r = finish(worker_reply_error(job->reply, result.log, "compile",

@@ -287,6 +287,16 @@ class Images(Base):
                          attachments=[("*",)])
         self.assertNotRegex(reply["reason"], "[\0-\x1f]")
 
+    def test_options(self):
+        """With options of the application the driver compiles what it would compile without us."""
+        reply, out = self.replaced(PTX.encode(), kind="ptx", flags=2)
+        self.assertEqual(reply["format"], "ptx")
+        self.assertTrue(out.startswith(b".version") and b"__gpuprobe_o1_m0" in out, out[:100])
+        reply, out = self.replaced(entry(1, PTX.encode(), sm=80), flags=2)
+        self.assertEqual((reply["format"], [e[0] for e in entries(out)]), ("ptx", ["ptx"]))
+        reply, out = self.replaced(SAMPLE_IMAGE, flags=2)
+        self.assertEqual(reply["format"], "cubin" if self.has_compiler else "ptx")
+
     def test_ptx_text(self):
         for text in PTX, PTX + "\0", PTX + "\0\0\0":
             reply, out = self.replaced(text.encode(), kind="ptx")

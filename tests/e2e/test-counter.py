@@ -130,6 +130,19 @@ def test_registers():
         wait_until(lambda: [o["reason"][:18] for o in daemon.why()][:2] == ["launched 100 times", "launched 1 time wi"], "why counts")
 
 
+def test_options():
+    """What the application has for the driver's compiler holds for the probed kernel, too. Of an image that is compiled without, it is none."""
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        run(daemon)
+        for count, load in enumerate(("moduleex", "library", "moduleex"), 1):
+            run(daemon, VEC_ADD, "--threads", str(N), "--registers", "16", "--load", load)
+            equal(daemon.count_of(), N * (LAUNCHES + count), load)
+        equal({o["outcome"] for o in daemon.why()}, {"probed"})
+        counters = daemon.status()["counters"]
+        equal((counters["images_replaced"], counters["images_cached"]), (4, 2), "the image is another one with options, and kept")
+
+
 def test_no_daemon():
     daemon = Daemon(start=False)
     run(daemon)
@@ -417,6 +430,6 @@ def test_stop_while_running():
 
 
 if __name__ == "__main__":
-    main([test_count, test_names, test_ways, test_kernels, test_registers, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
+    main([test_count, test_names, test_ways, test_kernels, test_registers, test_options, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
           test_worker_hangs, test_worker_hangs_no_overtime, test_worker_slow, test_detach_while_compiled, test_many_loads, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_many_attachments,
           test_long_names, test_read_while_running, test_detach_while_running, test_killed_process, test_past_the_end, test_stop_while_running])

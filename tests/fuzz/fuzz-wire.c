@@ -502,7 +502,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(current.bytes, data, current.size);
 	pthread_mutex_unlock(&lock);
 
-	load = load_replace(own);
+	load = load_replace(own, NULL, 0);
 	if (load) {
 		struct image image;
 		volatile unsigned sum = 0;

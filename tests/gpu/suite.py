@@ -104,6 +104,15 @@ class Suite(Benchmarks, ContextSwitches, RealCode, SassCode, TimesCode, TraceCod
                                          "--loads", 3, "--getproc")
                     expect(f"{load} {how}, loaded three times", session.read(), 3 * expected(output))
 
+    def test_compiler_options(self):
+        """The driver compiles for so many registers, with probes that would take more."""
+        program = self.build / "tests/sim/vec_add_driver"
+        for load in "moduleex", "library":
+            with Session(self) as session:
+                session.attach("memory_histogram")
+                session.run(program, "--threads", 65536, "--block", 1024, "--load", load, "--registers", 16)
+                expect(f"loads and stores, {load}", session.read("accesses"), 3 * 65536)
+
     def test_graphs_and_threads(self):
         for how in "graph", "capture", "threads":
             with Session(self) as session:

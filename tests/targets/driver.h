@@ -27,6 +27,7 @@
 	X(module_load_data_ex, cuModuleLoadDataEx, "cuModuleLoadDataEx")                   \
 	X(module_unload, cuModuleUnload, "cuModuleUnload")                                 \
 	X(module_get_function, cuModuleGetFunction, "cuModuleGetFunction")                 \
+	X(function_get_attribute, cuFuncGetAttribute, "cuFuncGetAttribute")                \
 	X(module_get_global, cuModuleGetGlobal_v2, "cuModuleGetGlobal")                    \
 	X(library_load_data, cuLibraryLoadData, "cuLibraryLoadData")                       \
 	X(library_unload, cuLibraryUnload, "cuLibraryUnload")                              \

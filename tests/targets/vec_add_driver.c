@@ -3,11 +3,12 @@
  * c = a + b through the driver API: what end-to-end tests probe.
  *
  *   vec_add_driver [--threads N] [--block N] [--launches N] [--how HOW] [--load HOW] [--bound] [--getproc]
- *                  [--loads N] [--sleep-ms N] [--dump FILE]
+ *                  [--loads N] [--sleep-ms N] [--dump FILE] [--registers N]
  *
  *   --how   launch (default) | ex | cooperative | streams (4 streams) | threads (4 host threads) | graph (nodes) | capture
  *   --load  module (cuModuleLoadData, default) | moduleex | library (cuLibraryLoadData)
  *   --loads load, run all launches and unload that many times
+ *   --registers has the driver compile for N registers a thread (moduleex and library); fails if the kernel has more
  *   --bound the kernel that takes n: vectorAdd(const float *, const float *, float *, int)
  *   --getproc finds all functions by cuGetProcAddress_v2
  *
@@ -27,7 +28,7 @@ extern const unsigned char vec_add_image[], vec_add_bound_image[];
 struct options {
 	size_t threads;
 	unsigned int block, grid;
-	int launches, loads, sleep_ms;
+	int launches, loads, sleep_ms, registers;
 	const char *how, *load, *dump;
 	bool bound, by_proc_address;
 };
@@ -144,6 +145,17 @@ static void launch_graph(struct job *job, bool capture)
 	job->stream = NULL;
 }
 
+static void check_registers(const struct job *job)
+{
+	int registers;
+
+	CHECK(driver.function_get_attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, job->function));
+	if (registers <= job->options->registers)
+		return;
+	fprintf(stderr, "vec_add_driver: %d registers\n", registers);
+	exit(1);
+}
+
 /* Loads the image, launches, unloads. Returns the time of the load and the first launch. */
 static double load_and_launch(struct job *job)
 {
@@ -152,20 +164,25 @@ static double load_and_launch(struct job *job)
 	const char *name = o->bound ? "_Z9vectorAddPKfS0_Pfi" : "_Z9vectorAddPKfS0_Pf";
 	CUmodule module = NULL;
 	CUlibrary library = NULL;
+	CUjit_option option = CU_JIT_MAX_REGISTERS;
+	void *value = (void *)(uintptr_t)o->registers;
+	unsigned int count = o->registers > 0;
 	CUkernel kernel;
 	double start = now_us(), first;
 
 	if (!strcmp(o->load, "library")) {
-		CHECK(driver.library_load_data(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+		CHECK(driver.library_load_data(&library, image, &option, &value, count, NULL, NULL, 0));
 		CHECK(driver.library_get_kernel(&kernel, library, name));
 		CHECK(driver.kernel_get_function(&job->function, kernel));
 	} else {
 		if (!strcmp(o->load, "moduleex"))
-			CHECK(driver.module_load_data_ex(&module, image, 0, NULL, NULL));
+			CHECK(driver.module_load_data_ex(&module, image, count, &option, &value));
 		else
 			CHECK(driver.module_load_data(&module, image));
 		CHECK(driver.module_get_function(&job->function, module, name));
 	}
+	if (count)
+		check_registers(job);
 	job->launches = o->launches;
 	if (!strcmp(o->how, "graph") || !strcmp(o->how, "capture")) {
 		launch_graph(job, !strcmp(o->how, "capture"));
@@ -219,6 +236,8 @@ static void parse(struct options *o, int argc, char **argv)
 			o->loads = atoi(value);
 		else if (!strcmp(argv[i], "--sleep-ms") && ++i)
 			o->sleep_ms = atoi(value);
+		else if (!strcmp(argv[i], "--registers") && ++i)
+			o->registers = atoi(value);
 		else if (!strcmp(argv[i], "--how") && ++i)
 			o->how = value;
 		else if (!strcmp(argv[i], "--load") && ++i)
