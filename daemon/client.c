@@ -171,7 +171,8 @@ struct sync_request *client_sync(struct daemon *daemon, const struct map *map,
 		return NULL;
 	}
 	for (const struct map_instance *i = map->instances; i; i = i->next)
-		client_sync_add(daemon, request, i);
+		if (!i->gone) /* what its process will not change any more */
+			client_sync_add(daemon, request, i);
 	if (!request->n_waits) {
 		free(request);
 		return NULL;

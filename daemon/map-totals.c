@@ -161,6 +161,14 @@ static struct map_totals *totals_alloc(const struct map *map, int fd) {
 	return totals;
 }
 
+/* Has somebody keep them, who perhaps had no room the last time. */
+static void totals_keep(const struct map *map) {
+	struct map_totals *totals = map->totals;
+
+	if (!totals->slot && totals->keeper)
+		totals->slot = totals->keeper->keep_totals(map, totals->fd, totals->keeper->userdata);
+}
+
 int map_totals_make(struct map *map) {
 	const size_t undo = undo_size(map);
 	struct map_totals *totals;
@@ -185,8 +193,7 @@ int map_totals_make(struct map *map) {
 		return -ENOMEM;
 	}
 	map_totals_fold_begin(map);
-	if (totals->keeper)
-		totals->slot = totals->keeper->keep_totals(map, fd, totals->keeper->userdata);
+	totals_keep(map);
 	return 0;
 }
 
@@ -207,6 +214,7 @@ void map_totals_fold_begin(struct map *map) {
 	in_order();
 	page->fold_instance = map->fold.instance->id;
 	in_order();
+	totals_keep(map);
 }
 
 int map_totals_fold_latest(struct map *map) {
@@ -279,6 +287,7 @@ void map_totals_ring_gone(struct map *map, uint64_t instance, uint64_t written, 
 	map->lost = lost;
 	if (map_totals_make(map))
 		return; /* the next daemon will not know of these */
+	totals_keep(map);
 	page = map->totals->page;
 	which = !(page->removed & 1);
 	page->records[which] = (struct totals_records){ written, lost };

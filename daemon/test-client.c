@@ -396,6 +396,35 @@ static void test_contexts(void **state) {
 	close(fd);
 }
 
+/* Who has but an instance that has ended, and is being folded, is not asked for a copy of it. */
+static void test_sync(void **state) {
+	struct world *world = *state;
+	struct map *map = add_map(world, 2, MAP_PLACE_DEVICE, MAP_MERGE_NONE, -1);
+	struct map_instance *ended, *other;
+	struct wire_instance_reply reply;
+	struct sync_request *request;
+	union wire_message message;
+	int loader = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &message),
+	    mirror = connect_as(world, geteuid(), WIRE_ROLE_MIRROR, &message), r;
+
+	load_module(world);
+	close(ask(world, loader, map, 0, &reply));
+	request = client_sync(&world->daemon, map, 60000, NULL, NULL, &r);
+	assert_non_null(request);
+	assert_int_equal(receive(mirror, &message), -1);
+	assert_int_equal(message.header.type, WIRE_SYNC);
+	ended = map->instances;
+	assert_int_equal(map_instance_get(map, 999, 999, 0, 999, &other), 0);
+	map_instance_end(ended);
+	assert_int_equal(map->n_instances, 1);
+	assert_null(client_sync(&world->daemon, map, 60000, NULL, NULL, &r));
+	assert_int_equal(r, 0);
+	assert_true(recv(mirror, &message, sizeof(message), MSG_DONTWAIT) < 0);
+	close(mirror);
+	close(loader);
+	turn(world); /* which ends the first request */
+}
+
 /* Processes of one user leave descriptors to others. */
 static void test_descriptors(void **state) {
 	struct world *world = *state;
@@ -451,6 +480,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_share, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_contexts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_sync, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_disarm, setup, teardown),
 	};
 

@@ -24,6 +24,7 @@
 static struct map_accounts *accounts;
 static int totals_fd;
 static unsigned int killed;
+static bool full;
 
 /* What the store of descriptors is to the daemon; shared with children, who take instances away. */
 static struct kept {
@@ -37,6 +38,8 @@ static uint32_t keep_instance(const struct map_instance *instance, void *userdat
 }
 
 static uint32_t keep_totals(const struct map *map, int fd, void *userdata) {
+	if (full)
+		return 0;
 	/* a store that hands a descriptor on: written to where the parent finds it */
 	dup2(fd, totals_fd);
 	return 1000;
@@ -177,6 +180,28 @@ static void test_hash(void **state) {
 	run(&(struct map_shape){ .type = BPF_MAP_TYPE_HASH, .key_size = 8, .value_size = 8, .max_entries = ELEMENTS }, fill_hash, expected);
 }
 
+/* There is no room for the totals when they are made, and later there is. */
+static void test_full(void **state) {
+	const struct map_shape shape = { .type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = ELEMENTS };
+	struct map *map = map_of(&shape);
+	struct map_entry entry;
+	struct view view;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		view = view_make(map, i + 1, 0);
+		put64(&view, 8, 20 + i);
+		full = !i;
+		assert_int_equal(map_process_gone(map, i + 1), 0);
+	}
+	map_accounts_set_keeper(accounts, NULL);
+	map_free(map);
+	map_accounts_set_keeper(accounts, &keeper);
+	map = adopt(&shape);
+	assert_int_equal(map_read(map, 1, &entry), 0);
+	assert_int_equal(value64(&entry, 0), 41);
+	map_free(map);
+}
+
 #define ROUNDS 12
 
 static int setup(void **state) {
@@ -200,6 +225,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_array, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hash, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_full, setup, teardown),
 	};
 
 	int failed = 0;
