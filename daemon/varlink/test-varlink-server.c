@@ -39,6 +39,8 @@ static const char interface[] =
 	"method Who() -> (uid: int, pid: int, mine: bool, other: bool)\n"
 	"method Refuse(how: string) -> ()\n"
 	"method Burst(how: string) -> (text: string)\n"
+	"method Slow(who: string) -> ()\n"
+	"method Work() -> ()\n"
 	"error Refused (how: string)\n";
 
 struct fixture {
@@ -51,6 +53,8 @@ struct fixture {
 	bool idle;
 	int wrong; /* what the first answer of Wrong gave */
 	const char *burst;
+	char slow[16]; /* whose calls of Slow ran, in their order */
+	unsigned int n_worked;
 };
 
 static int echo(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -209,12 +213,40 @@ static int burst(struct varlink_call *call, json_object *parameters, void *userd
 	return varlink_call_more(call) ? varlink_call_stream(call, produce_burst) : 0;
 }
 
+#define SLOW_US 3000 /* more than a user's part of a turn */
+
+static int slow(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct fixture *fixture = userdata;
+
+	usleep(SLOW_US);
+	assert_true(strlen(fixture->slow) + 1 < sizeof(fixture->slow));
+	strcat(fixture->slow, json_object_get_string(json_object_object_get(parameters, "who")));
+	return varlink_call_reply(call, NULL);
+}
+
+/* Works in three parts before it answers. */
+static int produce_work(struct varlink_call *call, void *userdata) {
+	struct fixture *fixture = userdata;
+
+	usleep(SLOW_US);
+	if (++fixture->n_worked % 3)
+		return VARLINK_PRODUCE_AGAIN;
+	return varlink_call_reply(call, NULL);
+}
+
+static int work(struct varlink_call *call, json_object *parameters, void *userdata) {
+	varlink_call_set_userdata(call, userdata);
+	varlink_call_on_cancel(call, on_cancel);
+	return varlink_call_work(call, produce_work);
+}
+
 static const struct varlink_method methods[] = {
 	{ "Echo", echo },         { "Later", later },
 	{ "Count", count },       { "Watch", watch, VARLINK_METHOD_MORE_ONLY },
 	{ "Wrong", wrong },       { "Forget", forget },
 	{ "Fail", fail_handler }, { "Who", who },
 	{ "Refuse", refuse },     { "Burst", burst },
+	{ "Slow", slow },         { "Work", work },
 	{},
 };
 
@@ -241,7 +273,7 @@ static int setup(void **state) {
 						    .message_max = 1024 * 1024,
 						    .output_mark = 64 * 1024,
 						    .bytes_per_uid_max = 7680 * 1024,
-						    .stall_ms = 200,
+						    .stall_ms = 500,
 						    .close_socket = close_socket,
 						    .userdata = fixture }),
 			 0);
@@ -695,7 +727,8 @@ static void test_back_pressure(void **state) {
 	assert_in_range(fixture->n_produced, 2000, 3000);
 	assert_int_equal(fixture->n_cancelled, 0);
 
-	spin(fixture, 600);
+	for (int64_t end = now_ms() + 20000; !fixture->n_cancelled && now_ms() < end;)
+		spin(fixture, 50);
 	assert_int_equal(fixture->n_cancelled, 1);
 	assert_int_equal(varlink_server_connections(fixture->server), 0);
 	close(fd);
@@ -880,6 +913,57 @@ static void test_cancel_after_fault(void **state) {
 	assert_int_equal(fixture->n_cancelled, 1);
 }
 
+/*
+ * What takes long is for several turns of the loop, oneway or not, and connections of a user take
+ * turns; so nobody keeps the loop by calling on and on.
+ */
+static void test_turns(void **state) {
+	static const char *const calls[] = { ONEWAY("Slow", "{\"who\":\"a\"}"), CALL("Slow", "{\"who\":\"b\"}") };
+	struct fixture *fixture = *state;
+	int fds[2];
+
+	for (size_t i = 0; i < 2; i++) {
+		fds[i] = dial(fixture);
+		expect(fixture, fds[i], CALL("Echo", "{\"text\":\"hi\"}"), HI);
+	}
+	for (size_t i = 0; i < 8; i++)
+		assert_int_equal(send(fds[i / 4], calls[i / 4], strlen(calls[i / 4]) + 1, MSG_NOSIGNAL), strlen(calls[i / 4]) + 1);
+	for (size_t n = 0; n < 8; n = strlen(fixture->slow)) {
+		uv_run(&fixture->loop, UV_RUN_NOWAIT);
+		assert_in_range(strlen(fixture->slow), n, n + 1);
+	}
+	/* the one that is read first may have run once before the other came */
+	for (size_t i = 2; i < 6; i++)
+		assert_int_not_equal(fixture->slow[i], fixture->slow[i - 1]);
+	for (size_t i = 0; i < 4; i++)
+		expect(fixture, fds[1], NULL, OK);
+	expect(fixture, fds[0], CALL("Echo", "{\"text\":\"hi\"}"), HI);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* So is a call that works in parts; it ends when its client goes. */
+static void test_work(void **state) {
+	struct fixture *fixture = *state;
+	int fd = dial(fixture);
+
+	send_text(fixture, fd, CALL("Work", "{}"));
+	for (unsigned int n = 0; n < 3; n = fixture->n_worked) {
+		uv_run(&fixture->loop, UV_RUN_NOWAIT);
+		assert_in_range(fixture->n_worked, n, n + 1);
+	}
+	expect(fixture, fd, NULL, OK);
+	assert_int_equal(fixture->n_cancelled, 0);
+	send_text(fixture, fd, CALL("Work", "{}"));
+	while (fixture->n_worked < 4)
+		uv_run(&fixture->loop, UV_RUN_NOWAIT);
+	close(fd);
+	while (!fixture->n_cancelled && fixture->n_worked < 6)
+		uv_run(&fixture->loop, UV_RUN_NOWAIT);
+	assert_int_equal(fixture->n_cancelled, 1);
+	assert_in_range(fixture->n_worked, 4, 5);
+}
+
 /* A socket that nobody listens on is replaced, one in use is not, nor is a file. */
 static void test_listen(void **state) {
 	struct fixture *fixture = *state;
@@ -945,19 +1029,23 @@ static void test_add_interface(void **state) {
 		VARLINK_E_INVALID);
 }
 
-/* The server is freed with a call running, a stream under way and one half sent. */
+/* The server is freed with a call running, a stream under way, one half sent, and one that waits for the next turn. */
 static void test_free_busy(void **state) {
 	struct fixture *fixture = *state;
-	int fds[3] = { dial(fixture), dial(fixture), dial(fixture) };
+	int fds[4] = { dial(fixture), dial(fixture), dial(fixture), dial(fixture) };
 
 	send_text(fixture, fds[0], CALL("Later", "{}"));
 	send_text(fixture, fds[1], MORE("Count", "{\"n\":100000,\"size\":1000}"));
 	send_bytes(fixture, fds[2], "{\"method", 8);
 	spin(fixture, 20);
-	assert_int_equal(varlink_server_connections(fixture->server), 3);
+	send_text(fixture, fds[3], CALL("Slow", "{\"who\":\"a\"}"));
+	send_text(fixture, fds[3], CALL("Slow", "{\"who\":\"a\"}"));
+	while (!*fixture->slow)
+		uv_run(&fixture->loop, UV_RUN_NOWAIT);
+	assert_int_equal(varlink_server_connections(fixture->server), 4);
 	teardown(state);
 	setup(state);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		close(fds[i]);
 }
 
@@ -970,7 +1058,7 @@ int main(void) {
 		TEST(garbage),          TEST(cut),           TEST(bytewise),   TEST(oversize),
 		TEST(stream),           TEST(back_pressure), TEST(disconnect), TEST(late_answer),
 		TEST(connection_limit),
-		TEST(total_limit), TEST(byte_limit),    TEST(failed_answer), TEST(cancel_after_fault), TEST(listen),     TEST(add_interface),
+		TEST(total_limit), TEST(byte_limit),    TEST(failed_answer), TEST(cancel_after_fault), TEST(turns), TEST(work), TEST(listen),     TEST(add_interface),
 		TEST(free_busy),
 	};
 

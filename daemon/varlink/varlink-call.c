@@ -415,18 +415,25 @@ void varlink_call_be_patient(struct varlink_call *call) {
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 }
 
-/* Starts a stream. Returns 0, or VARLINK_E_SINGLE, _DONE or _DISCONNECTED. */
-int varlink_call_stream(struct varlink_call *call, varlink_producer produce) {
+/* Returns 0, or VARLINK_E_DONE or _DISCONNECTED. */
+int varlink_call_work(struct varlink_call *call, varlink_producer produce) {
 	int r = call_check(call);
 
-	if (!r && !call->message.more)
-		r = VARLINK_E_SINGLE;
 	if (r)
 		return r;
 	call->produce = produce;
 	call->idle = false;
 	connection_process(call->connection);
 	return 0;
+}
+
+/* Starts a stream. Returns 0, or VARLINK_E_SINGLE, _DONE or _DISCONNECTED. */
+int varlink_call_stream(struct varlink_call *call, varlink_producer produce) {
+	int r = call_check(call);
+
+	if (!r && !call->message.more)
+		r = VARLINK_E_SINGLE;
+	return r ?: varlink_call_work(call, produce);
 }
 
 /* The producer has something again. */

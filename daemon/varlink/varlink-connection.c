@@ -7,7 +7,8 @@
  * went out, a call was answered, a producer was woken. It runs calls and producers in turn, as long
  * as less than output_mark bytes wait for the client. It is not entered twice, so a handler that
  * answers at once returns to the loop in it and the stack stays flat however many calls were
- * pipelined.
+ * pipelined. The time that takes is the user's, whatever number of connections he has: when he has
+ * used up what he may use of a turn, they wait for the next one (varlink-server.c).
  *
  * Bounds: input is one message, and while a call runs INPUT_AHEAD bytes; output is output_mark
  * bytes and one message. Both are charged to the uid of the client.
@@ -122,6 +123,7 @@ void connection_close(struct varlink_connection *connection) {
 	else
 		server->connections = connection->next;
 	server->n_connections--;
+	server_unwait(connection);
 	close_pipe(connection);
 	if (connection->call)
 		call_cancel(connection->call);
@@ -326,7 +328,6 @@ static bool process_input(struct varlink_connection *connection) {
 /* Lets the producer of the running call send something. False if it has nothing now. */
 static bool process_call(struct varlink_connection *connection) {
 	struct varlink_call *call = connection->call;
-	size_t n_output = connection->n_output;
 	int r;
 
 	if (!call->produce || call->idle)
@@ -336,15 +337,12 @@ static bool process_call(struct varlink_connection *connection) {
 		connection_close(connection);
 		return false;
 	}
-	/*
-	 * a producer that wants to be called again but sent nothing would never let the loop go on
-	 */
 	return connection->state != CONNECTION_RUNNING || connection->call != call ||
-	       (r == VARLINK_PRODUCE_AGAIN && connection->n_output > n_output);
+	       r == VARLINK_PRODUCE_AGAIN;
 }
 
 static bool is_blocked(const struct varlink_connection *connection) {
-	return connection->state == CONNECTION_RUNNING ||
+	return connection->state == CONNECTION_RUNNING || connection->waiting ||
 	       connection->n_output >= connection->server->output_mark;
 }
 
@@ -364,6 +362,24 @@ static void update_reading(struct varlink_connection *connection) {
 		connection_close(connection);
 }
 
+/* Does what comes next, in its user's time. False if there is nothing. */
+static bool process_step(struct varlink_connection *connection) {
+	uint64_t began;
+	bool more;
+
+	if (connection->state != CONNECTION_IDLE && connection->state != CONNECTION_RUNNING)
+		return false;
+	if (server_turn_over(connection->server, connection->user)) {
+		server_wait(connection);
+		return false;
+	}
+	began = uv_hrtime();
+	more = connection->state == CONNECTION_IDLE ? process_input(connection)
+						    : process_call(connection);
+	server_turn_used(connection->server, connection->user, uv_hrtime() - began);
+	return more;
+}
+
 /* Goes on with whatever can go on. */
 void connection_process(struct varlink_connection *connection) {
 	bool more = true;
@@ -371,14 +387,9 @@ void connection_process(struct varlink_connection *connection) {
 	if (connection->processing || connection->state == CONNECTION_CLOSED)
 		return;
 	connection->processing = true;
-	while (more && connection->n_output < connection->server->output_mark) {
-		if (connection->state == CONNECTION_IDLE)
-			more = process_input(connection);
-		else if (connection->state == CONNECTION_RUNNING)
-			more = process_call(connection);
-		else
-			more = false;
-	}
+	while (more && !connection->waiting &&
+	       connection->n_output < connection->server->output_mark)
+		more = process_step(connection);
 	connection->processing = false;
 
 	if (connection->state == CONNECTION_RUNNING && connection->read_ended &&

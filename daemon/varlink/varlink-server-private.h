@@ -4,6 +4,7 @@
 /* What the files of the server share. */
 
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "varlink-idl.h"
 #include "varlink-message.h"
@@ -22,6 +23,9 @@ struct varlink_user {
 	uid_t uid;
 	unsigned int n_connections;
 	size_t n_bytes;
+	uint64_t turn, used; /* nanoseconds of that turn of the loop */
+	TAILQ_HEAD(, varlink_connection) waiting; /* connections that go on in the next one */
+	TAILQ_ENTRY(varlink_user) waiting_link; /* if there are some */
 };
 
 /* An interface that is served. */
@@ -49,6 +53,9 @@ struct varlink_listener {
 struct varlink_server {
 	uv_loop_t *loop;
 	uv_timer_t sweep;
+	uv_idle_t turns; /* as long as users wait */
+	uint64_t turn, used;
+	TAILQ_HEAD(, varlink_user) waiting;
 	uv_pipe_t first;
 	bool closing;
 	unsigned int n_handles; /* not yet closed: the last one frees the server */
@@ -64,6 +71,7 @@ struct varlink_server {
 	void *userdata;
 	int reserve_fd; /* given up to tell a client that there is no other one, or to let go of one; -1: it is */
 	size_t message_max, output_mark, bytes_per_uid_max;
+	uint64_t turn_per_uid; /* nanoseconds */
 	struct varlink_server_counters counters;
 	struct varlink_error_count {
 		const char *name; /* of the interface's */
@@ -79,6 +87,8 @@ struct varlink_connection {
 	struct varlink_peer peer;
 	enum connection_state state;
 	bool processing; /* connection_process() is on the stack */
+	bool waiting;    /* for the next turn, in its user's list */
+	TAILQ_ENTRY(varlink_connection) waiting_link;
 	bool reading;
 	bool read_ended;           /* the client shut its side down */
 	bool nothing;              /* when libuv last wanted to read */
@@ -115,6 +125,10 @@ void server_watch(struct varlink_server *server);
 int server_user_acquire(struct varlink_server *server, uid_t uid, struct varlink_user **userp);
 void server_user_release(struct varlink_server *server, struct varlink_user *user);
 void server_handle_closed(struct varlink_server *server);
+bool server_turn_over(struct varlink_server *server, struct varlink_user *user);
+void server_turn_used(struct varlink_server *server, struct varlink_user *user, uint64_t nanoseconds);
+void server_wait(struct varlink_connection *connection);
+void server_unwait(struct varlink_connection *connection);
 void server_reserve(struct varlink_server *server);
 
 /* varlink-connection.c */

@@ -10,6 +10,12 @@
  * The sweep is a timer that runs only while a connection has something to watch: output that its
  * client does not take, or a running call whose connection is not read (the client sent ahead too
  * much, or shut its side down), so that reading cannot tell that the client has gone.
+ *
+ * Calls are answered on the loop, so whoever keeps it keeps all others waiting. In a turn a user has
+ * turn_per_uid of it, and all users together TURN_USERS times that. Who has used that up waits, with
+ * all his connections, for the next turn, in which those who waited longest come first. A turn ends
+ * with the idle handle, which runs only while somebody waits; before that, time adds up over turns,
+ * and no more comes of it than one wait.
  */
 
 #include <errno.h>
@@ -31,6 +37,8 @@
 #define LISTEN_BACKLOG 256
 #define ACCEPTS_PER_TURN 16
 #define PAUSE_MS 100
+#define TURN_PER_UID_US 2000
+#define TURN_USERS 5
 
 /* The service whose interface has this name, or NULL. */
 struct varlink_service *server_find_service(struct varlink_server *server, const char *name,
@@ -56,6 +64,7 @@ int server_user_acquire(struct varlink_server *server, uid_t uid, struct varlink
 		if (!user)
 			return -ENOMEM;
 		user->uid = uid;
+		TAILQ_INIT(&user->waiting);
 		user->next = server->users;
 		server->users = user;
 	} else if (user->n_connections >= server->connections_per_uid_max) {
@@ -75,6 +84,66 @@ void server_user_release(struct varlink_server *server, struct varlink_user *use
 		linkp = &(*linkp)->next;
 	*linkp = user->next;
 	free(user);
+}
+
+/* Whether the rest is for the next turn. */
+bool server_turn_over(struct varlink_server *server, struct varlink_user *user) {
+	if (user->turn != server->turn) {
+		user->turn = server->turn;
+		user->used = 0;
+	}
+	return user->used >= server->turn_per_uid || server->used >= TURN_USERS * server->turn_per_uid;
+}
+
+void server_turn_used(struct varlink_server *server, struct varlink_user *user, uint64_t nanoseconds) {
+	user->used += nanoseconds;
+	server->used += nanoseconds;
+}
+
+/* Goes on with those that wait, from user to user; who waits again comes behind the others. */
+static void on_turn(uv_idle_t *idle) {
+	struct varlink_server *server = idle->data;
+	struct varlink_connection *connection;
+	struct varlink_user *user;
+
+	server->turn++;
+	server->used = 0;
+	while ((user = TAILQ_FIRST(&server->waiting)) && !server_turn_over(server, user)) {
+		while ((connection = TAILQ_FIRST(&user->waiting)) && !server_turn_over(server, user)) {
+			server_unwait(connection);
+			connection_process(connection);
+		}
+		if (!TAILQ_EMPTY(&user->waiting)) {
+			TAILQ_REMOVE(&server->waiting, user, waiting_link);
+			TAILQ_INSERT_TAIL(&server->waiting, user, waiting_link);
+		}
+	}
+	if (TAILQ_EMPTY(&server->waiting))
+		uv_idle_stop(idle);
+}
+
+/* Lets the connection go on in the next turn. */
+void server_wait(struct varlink_connection *connection) {
+	struct varlink_server *server = connection->server;
+	struct varlink_user *user = connection->user;
+
+	connection->waiting = true;
+	if (TAILQ_EMPTY(&user->waiting))
+		TAILQ_INSERT_TAIL(&server->waiting, user, waiting_link);
+	TAILQ_INSERT_TAIL(&user->waiting, connection, waiting_link);
+	if (!server->closing)
+		uv_idle_start(&server->turns, on_turn);
+}
+
+void server_unwait(struct varlink_connection *connection) {
+	struct varlink_user *user = connection->user;
+
+	if (!connection->waiting)
+		return;
+	connection->waiting = false;
+	TAILQ_REMOVE(&user->waiting, connection, waiting_link);
+	if (TAILQ_EMPTY(&user->waiting))
+		TAILQ_REMOVE(&connection->server->waiting, user, waiting_link);
 }
 
 static void on_sweep(uv_timer_t *timer) {
@@ -210,6 +279,8 @@ int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop,
 	server->output_mark = options->output_mark ?: 256 * 1024;
 	server->bytes_per_uid_max = options->bytes_per_uid_max ?: 256 * 1024 * 1024;
 	server->stall_ms = options->stall_ms ?: 10000;
+	server->turn_per_uid = UINT64_C(1000) * (options->turn_per_uid_us ?: TURN_PER_UID_US);
+	TAILQ_INIT(&server->waiting);
 	server->close_socket = options->close_socket;
 	server->exhausted = options->exhausted;
 	server->userdata = options->userdata;
@@ -226,8 +297,9 @@ int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop,
 		server_destroy(server);
 		return r < 0 ? r : -EINVAL;
 	}
-	server->sweep.data = server;
-	server->n_handles = 2;
+	uv_idle_init(loop, &server->turns);
+	server->sweep.data = server->turns.data = server;
+	server->n_handles = 3;
 	/* with its first stream libuv takes a descriptor for good: now, so that nobody looks for it later */
 	uv_pipe_init(loop, &server->first, 0);
 	server->first.data = server;
@@ -279,6 +351,7 @@ struct varlink_server *varlink_server_free(struct varlink_server *server) {
 	while (server->connections)
 		connection_close(server->connections);
 	uv_close((uv_handle_t *)&server->sweep, on_handle_closed);
+	uv_close((uv_handle_t *)&server->turns, on_handle_closed);
 	return NULL;
 }
 

@@ -62,6 +62,8 @@ struct varlink_server_options {
 			       wait; 0: 256 KiB */
 	size_t bytes_per_uid_max; /* in both directions, of all connections of a uid; 0: 256 MiB */
 	unsigned int stall_ms;    /* a client that has not read for so long is dropped; 0: 10 s */
+	unsigned int turn_per_uid_us; /* calls and producers of a uid in one turn of the loop: what is left goes on
+					 in the next one; 0: 2 ms */
 	/* takes a socket that is to be closed, in which a client may have left descriptors: to let go of them may take as long as he wants.
 	 * NULL: they are closed on the loop */
 	void (*close_socket)(int consumed_fd, void *userdata);
@@ -144,9 +146,10 @@ void varlink_call_be_patient(struct varlink_call *call);
 /*
  * A stream with back-pressure: @produce is called from the loop as long as less than output_mark
  * bytes wait for the client and the call is not finished; it sends one reply, or a few, with
- * varlink_call_continue, or ends the call with varlink_call_reply or varlink_call_error. It returns
- * 0; VARLINK_PRODUCE_IDLE if it has nothing now: it is asked again after varlink_call_wake;
- * negative closes the connection. The server holds a reference for the time of the stream.
+ * varlink_call_continue, or ends the call with varlink_call_reply or varlink_call_error; or it does
+ * a part of a long work, a millisecond's at most, and sends nothing. It returns 0;
+ * VARLINK_PRODUCE_IDLE if it has nothing now: it is asked again after varlink_call_wake; negative
+ * closes the connection. The server holds a reference for the time of the stream.
  */
 enum {
 	VARLINK_PRODUCE_AGAIN = 0,
@@ -154,4 +157,6 @@ enum {
 };
 typedef int (*varlink_producer)(struct varlink_call *call, void *userdata);
 int varlink_call_stream(struct varlink_call *call, varlink_producer produce);
+/* The same for a call without `more`, too: one whose only reply takes more than a turn of the loop. */
+int varlink_call_work(struct varlink_call *call, varlink_producer produce);
 void varlink_call_wake(struct varlink_call *call);
