@@ -9,28 +9,66 @@
 #include "dlsym.h"
 
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/auxv.h>
+
+#include "old-libc.h"
+
+/*
+ * libc.so.6 has dlvsym since glibc 2.34. Before, it is in libdl.so.2, which a process may not have, or where the shim does not find it; what libc.so.6
+ * has there instead is the same in all glibcs up to 2.33, and will be. Weak: each glibc lacks one of them, which must not matter with LD_BIND_NOW.
+ */
+UNVERSIONED(dlvsym);
+#pragma weak dlvsym
+void *__libc_dlopen_mode(const char *name, int mode) __attribute__((weak));
+void *__libc_dlsym(void *library, const char *name) __attribute__((weak));
+#define MODE_OF_DLOPEN ((int)0x80000000) /* internal to glibc: not by the loader itself */
 
 void *shim_dlsym(void *handle, const char *name, const void *caller);
 
 /* Read by dlsym.S after shim_dlsym has returned DLSYM_JUMP. */
 void *(*shim_real_dlsym)(void *, const char *)__attribute__((visibility("hidden")));
 
-/* Finds it; every thread that does finds the same. */
+int libc_minor(void)
+{
+	return atoi(gnu_get_libc_version() + 2);
+}
+
+static void *old_library(const char *name, int mode)
+{
+	return __libc_dlopen_mode(name, RTLD_LAZY | MODE_OF_DLOPEN | mode);
+}
+
+static void *find_in_libc(void)
+{
+	void *found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+
+	return found ? found : dlvsym(RTLD_NEXT, "dlsym", OLDEST_VERSION);
+}
+
+static void *find_in_libdl(void)
+{
+	void *(*versioned)(void *, const char *, const char *), *found = NULL;
+	void *library = old_library("libdl.so.2", 0);
+
+	if (!library)
+		return NULL;
+	*(void **)&versioned = __libc_dlsym(library, "dlvsym");
+	if (versioned)
+		found = versioned(RTLD_NEXT, "dlsym", OLDEST_VERSION);
+	return found ? found : __libc_dlsym(library, "dlsym");
+}
+
+/* Finds it; every thread that does finds the same. NULL: the process has no libdl.so.2, and none is to be had. */
 static void *(*find_real(void))(void *, const char *)
 {
 	void *(*real)(void *, const char *) = __atomic_load_n(&shim_real_dlsym, __ATOMIC_RELAXED);
-	void *found;
 
 	if (real)
 		return real;
-	found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-	if (!found)
-		found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-	if (!found)
-		found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17");
-	real = (void *(*)(void *, const char *))found;
+	*(void **)&real = libc_minor() < 34 ? find_in_libdl() : find_in_libc();
 	__atomic_store_n(&shim_real_dlsym, real, __ATOMIC_RELAXED);
 	return real;
 }
@@ -40,6 +78,18 @@ void *dlsym_real(void *handle, const char *name)
 	void *(*real)(void *, const char *) = find_real();
 
 	return real ? real(handle, name) : NULL;
+}
+
+void *dlsym_libc(const char *name)
+{
+	static const char *const libraries[] = { "libpthread.so.0", "libdl.so.2" };
+	void *found = dlsym_real(RTLD_DEFAULT, name), *library;
+
+	for (unsigned i = 0; !found && libc_minor() < 34 && i < 2; i++) {
+		library = old_library(libraries[i], RTLD_NOLOAD);
+		found = library ? __libc_dlsym(library, name) : NULL;
+	}
+	return found;
 }
 
 int dlsym_is_of_interest(const char *name)
@@ -53,7 +103,8 @@ int dlsym_is_of_interest(const char *name)
  */
 void *shim_dlsym(void *handle, const char *name, const void *caller)
 {
-	find_real();
+	if (!find_real())
+		return NULL;
 	if (!name || handle == RTLD_NEXT || !dlsym_is_of_interest(name) || getauxval(AT_SECURE))
 		return DLSYM_JUMP;
 	return symbols_dlsym(handle, name, caller);

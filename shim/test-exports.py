@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the shim, or the SASS engine, exports and needs, against the committed lists; and that it does nothing when it is loaded.
+"""What the shim, or the SASS engine, exports and needs, against the committed lists; that an old glibc has all of it; and that it does nothing when
+it is loaded.
 
   test-exports.py LIBRARY EMPTY-LIBRARY NM READELF EXPORTS
 
@@ -14,6 +15,7 @@ import sys
 shim, empty, nm, readelf, exports = sys.argv[1:]
 folder = os.path.dirname(os.path.abspath(__file__))
 failed = 0
+GLIBC_MINOR = 17  # gpuprobe-shim(7) says so
 
 
 def run(*command):
@@ -59,6 +61,16 @@ compare("exports", exported, wanted)
 needed = re.findall(r"NEEDED\).*\[(.*)\]", dynamic(shim))
 if set(needed) - {"libc.so.6"} - set(lines("needed.txt")) or "libc.so.6" not in needed:
     print("needed:", *needed)
+    failed = 1
+# ld.so ends a program that has preloaded what needs a version of glibc that there is not: nothing would start in a container with an older one.
+for version in sorted(set(re.findall(r"Name: (\S+)  Flags", run(readelf, "-VW", shim)))):
+    number = re.fullmatch(r"GLIBC_2\.(\d+)(\.\d+)?", version)
+    if not number or int(number[1]) > GLIBC_MINOR:
+        print(f"needs {version}: glibc 2.{GLIBC_MINOR} is to do (old-libc.c):",
+              *re.findall(rf"(\S+)@{re.escape(version)}$", run(nm, "-D", "--undefined-only", shim), re.M))
+        failed = 1
+for name in re.findall(r" U ([^@\s]+)$", run(nm, "-D", "--undefined-only", shim), re.M):
+    print(f"{name}: needed, of no version, and not weak")
     failed = 1
 if constructors(shim) != constructors(empty):
     print(f"{constructors(shim)} constructors, an empty library has {constructors(empty)}")

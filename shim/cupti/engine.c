@@ -529,5 +529,5 @@ const struct cupti_source *gpuprobe_cupti(void)
 		.forked = forked,
 	};
 
-	return &source;
+	return dlopen ? &source : NULL;
 }

@@ -339,5 +339,5 @@ __attribute__((visibility("default"))) const struct sass_engine *gpuprobe_sass(v
 		.write = write_memory,
 	};
 
-	return &engine;
+	return dlopen ? &engine : NULL;
 }
