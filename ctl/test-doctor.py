@@ -271,13 +271,19 @@ class Reach(Case):
         self.write("/lib/ld-musl-x86_64.so.1")
         self.check("reach.libc", "warning", "ld-musl-x86_64.so.1", "glibc")
 
+    def test_32_bit(self):
+        self.write("/lib/ld-linux-x86-64.so.2")
+        self.check("reach.class", "ok", "no loader")
+        self.write("/lib/ld-linux.so.2")
+        self.check("reach.class", "warning", "wrong ELF class", "LD_PRELOAD=")
+
     def test_containers(self):
         self.check("reach.containers", "ok", "no runtime")
         self.write("/usr/bin/podman")
         self.write("/etc/cdi/nvidia.json", "{}")
         self.check("reach.containers", "warning", "/usr/bin/podman", "shim cdi")
         self.write("/run/cdi/mine.json", '{"x":"libgpuprobe-shim.so"}')
-        self.check("reach.containers", "ok", "/run/cdi/mine.json")
+        self.check("reach.containers", "ok", "/run/cdi/mine.json: containers that ask for its device have the library (glibc 2.17")
 
 
 class Driver(Case):

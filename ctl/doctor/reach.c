@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the preload does not reach: processes that have the driver and not our library, and why; other C libraries; containers. */
+/* What the preload does not reach: processes that have the driver and not our library, and why; other C libraries; 32-bit programs; containers. */
 
 #include <ctype.h>
 #include <stdio.h>
@@ -94,9 +94,24 @@ static void look_libc(const struct doctor *doctor, struct finding *finding) {
 
 	doctor_folder(doctor, "/lib", take_loader, loader);
 	if (*loader)
-		doctor_say(finding, DOCTOR_WARNING, "for CUDA programs use glibc, as NVIDIA's libraries do", "/lib/%s: programs of this C library do not read ld.so.preload", loader);
+		doctor_say(finding, DOCTOR_WARNING, "for CUDA programs use glibc, as NVIDIA's libraries do", "/lib/%s: programs of this C library do not read ld.so.preload, and do not start with the library in LD_PRELOAD", loader);
 	else
 		doctor_say(finding, DOCTOR_OK, NULL, "glibc alone; static executables and set-uid programs are not reached anyway");
+}
+
+/* $LIB in the path of the library would not help: ld.so says likewise that there is no such file. */
+static void look_32_bit(const struct doctor *doctor, struct finding *finding) {
+	static const char *const loaders[] = { "/lib/ld-linux.so.2", "/lib/ld-linux-armhf.so.3" };
+	const char *loader = NULL;
+
+	for (size_t i = 0; !loader && i < sizeof(loaders) / sizeof(loaders[0]); i++)
+		if (doctor_exists(doctor, loaders[i]))
+			loader = loaders[i];
+	if (loader)
+		doctor_say(finding, DOCTOR_WARNING, "where that harms, LD_PRELOAD=libgpuprobe-shim.so for CUDA programs instead of gpuprobectl shim enable",
+			   "%s: while the library is enabled, each 32-bit program says \"wrong ELF class\" on standard error, and runs without it", loader);
+	else
+		doctor_say(finding, DOCTOR_OK, NULL, "no loader for them");
 }
 
 /* ---- containers ---- */
@@ -133,7 +148,7 @@ static void look_containers(const struct doctor *doctor, struct finding *finding
 		doctor_folder(doctor, folders[i], take_specification, &specifications);
 	}
 	if (*specifications.found)
-		doctor_say(finding, DOCTOR_OK, NULL, "%s: containers that ask for its device have the library", specifications.found);
+		doctor_say(finding, DOCTOR_OK, NULL, "%s: containers that ask for its device have the library (glibc 2.17 or later, or no program starts in them)", specifications.found);
 	else if (runtime)
 		doctor_say(finding, DOCTOR_WARNING, "mkdir -p /etc/cdi; gpuprobectl shim cdi > /etc/cdi/gpuprobe.json; then run containers with --device gpuprobe.io/shim=all",
 			   "%s is here, and no CDI specification in /etc/cdi gives containers the library", runtime);
@@ -144,6 +159,7 @@ static void look_containers(const struct doctor *doctor, struct finding *finding
 const struct doctor_check doctor_reach_checks[] = {
 	{ "reach.processes", "CUDA processes without the library", look_processes },
 	{ "reach.libc", "C libraries", look_libc },
+	{ "reach.class", "32-bit programs", look_32_bit },
 	{ "reach.containers", "containers", look_containers },
 	{},
 };

@@ -31,6 +31,7 @@ static const char help[] =
 	"What else is in the file stays as it is. Exit status of status: 1 if a library of ours is enabled and not sound.\n"
 	"\n"
 	"cdi prints a specification (Container Device Interface) that gives containers the library and the daemon's sockets, for a file in /etc/cdi.\n"
+	"Only for images with glibc 2.17 or later: in others no program starts with it.\n"
 	"\n"
 	"      --root=DIR  the system in this folder, not the one that runs\n";
 
