@@ -303,6 +303,16 @@ class Refuse(Case):
             shutil.copy(self.at("/usr/lib/gpuprobe/other.so"), self.at(f"/usr/{folder}/{NAME}"))
             self.refused(f"/usr/{folder}/{NAME}: has a character in its path that ld.so.preload cannot have", f"/usr/{folder}/{NAME}")
 
+    def test_root(self):
+        """A folder may have any name: ld.so is not told it."""
+        for folder in "a b", "a:b", "a$ORIGIN":
+            os.rename(self.root, self.root + folder)
+            try:
+                self.run_ctl("enable", "--root", self.root + folder, LIBRARY)
+                self.run_ctl("disable", "--root", self.root + folder)
+            finally:
+                os.rename(self.root + folder, self.root)
+
     def test_no_library(self):
         with open(SHIM, "rb") as file:
             elf = file.read()
@@ -513,6 +523,31 @@ class System(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return self.library in done.stdout
 
+    def others(self):
+        """What else is in the file, and is missing or says something, is not our library's fault; and it can be mended if it was ours."""
+        def ctl(*arguments):
+            done = subprocess.run([CTL, "shim", *arguments], capture_output=True, text=True, env=ENVIRONMENT)
+            return done.returncode, [line for line in done.stderr.splitlines() if line.startswith("gpuprobectl")], done.stdout
+        def write(*lines):
+            with open("/etc/ld.so.preload", "w") as file:
+                file.write("".join(line + "\n" for line in lines))
+        os.mkdir("/opt/x")
+        for library, word in ("/opt/noisy.so", "noise"), ("/opt/x/" + NAME, "other"):
+            subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], check=True, text=True,
+                           input='#include <stdio.h>\n__attribute__((constructor)) static void f(void) { fputs("%s\\n", stderr); }' % word)
+        write("/old/" + NAME)
+        self.assertEqual(ctl("enable", self.library)[:2], (OK, []))
+        with open("/etc/ld.so.preload") as file:
+            self.assertEqual(file.read(), self.library + "\n")
+        write("/foreign/missing.so", self.library)
+        status, said, out = ctl("status", "--json")
+        self.assertEqual((status, said, json.loads(out)["libraries"][0]["sound"]), (OK, [], True))
+        write("/opt/noisy.so")
+        self.assertEqual(ctl("enable", self.library)[:2], (OK, []))
+        status, said, _ = ctl("enable", "/opt/x/" + NAME)
+        self.assertEqual((status, said), (ERROR, [f"gpuprobectl: /opt/x/{NAME}: with it, /bin/true says: other: not enabled"]))
+        write(self.library)
+
     def test(self):
         programs = (["cat", "/proc/self/maps"], ["sh", "-c", "cat /proc/$$/maps; true"], [sys.executable, "-c", "print(open('/proc/self/maps').read())"],
                     ["setpriv", "--reuid=65534", "--clear-groups", "cat", "/proc/self/maps"])
@@ -523,6 +558,7 @@ class System(unittest.TestCase):
             self.assertTrue(self.has(*program))
         status = json.loads(subprocess.run([CTL, "shim", "status", "--json"], check=True, stdout=subprocess.PIPE, env=ENVIRONMENT).stdout)
         self.assertEqual(status["libraries"], [{"path": self.library, "sound": True, "reason": None}])
+        self.others()
         # the worst case: it is gone, and each program complains
         os.unlink(self.library)
         self.assertIn("cannot be preloaded", subprocess.run(["true"], check=True, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT).stderr)

@@ -159,14 +159,14 @@ static enum ctl_exit check_file(int root, const char *path, char resolved[static
 /* ---- a program that has it ---- */
 
 /* In the child: one group for all that it starts, no core file, not much time. */
-static void __attribute__((noreturn)) run_child(const char *program, char *const *arguments, char *const *environment, int out) {
+static void __attribute__((noreturn)) run_child(int root, const char *program, char *const *arguments, char *const *environment, int out) {
 	const struct rlimit none = {}, seconds = { CHECK_SECONDS, CHECK_SECONDS };
 	int null = open("/dev/null", O_RDWR);
 
 	setpgid(0, 0);
 	setrlimit(RLIMIT_CORE, &none);
 	setrlimit(RLIMIT_CPU, &seconds);
-	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+	if (fchdir(root) < 0 || null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
 		_exit(127);
 	execve(program, arguments, environment);
 	dprintf(2, "%s: %s\n", program, strerror(errno));
@@ -207,21 +207,27 @@ static bool listen_to(int process, int in, char *said, size_t size) {
 	}
 }
 
-/* Runs a program with the library and compares what it says. @name is for messages. */
-static enum ctl_exit check_program(const char *library, const char *program, const char *name, const char *argument, const char *expected,
-				   char *reason) {
-	char variable[4200], said[256] = "", *arguments[] = { (char *)program, (char *)argument, NULL };
-	char *environment[] = { variable, (char *)"PATH=/usr/bin:/bin", (char *)"LC_ALL=C", NULL };
-	int pipes[2], process, status = 0;
+/* What became of a program. */
+struct trial {
 	bool in_time;
+	int status; /* as waitpid() has it */
+	char said[4096];
+};
+
+/* Runs a program with the library at this path in the root, or without one (NULL). */
+static enum ctl_exit try_program(int root, const char *library, const char *program, const char *argument, struct trial *trial, char *reason) {
+	char variable[4200], *arguments[] = { (char *)program, (char *)argument, NULL };
+	char *environment[] = { variable, (char *)"PATH=/usr/bin:/bin", (char *)"LC_ALL=C", NULL };
+	int pipes[2], process;
 	pid_t pid;
 
-	snprintf(variable, sizeof(variable), "LD_PRELOAD=%s", library);
+	/* seen from the root, whose own path may have what ld.so splits a list at */
+	snprintf(variable, sizeof(variable), "LD_PRELOAD=.%s", library ?: "");
 	if (pipe2(pipes, O_CLOEXEC | O_NONBLOCK) < 0)
 		return refuse(reason, CTL_ERROR, "cannot try it: %s", strerror(errno));
 	pid = fork();
 	if (pid == 0)
-		run_child(program, arguments, environment, pipes[1]);
+		run_child(root, program, arguments, library ? environment : environment + 1, pipes[1]);
 	close(pipes[1]);
 	if (pid > 0)
 		setpgid(pid, pid); /* here, too: who comes first does it */
@@ -234,39 +240,64 @@ static enum ctl_exit check_program(const char *library, const char *program, con
 		close(pipes[0]);
 		return refuse(reason, CTL_ERROR, "cannot try it: %s", strerror(error));
 	}
-	in_time = listen_to(process, pipes[0], said, sizeof(said));
+	trial->in_time = listen_to(process, pipes[0], trial->said, sizeof(trial->said));
 	kill(-pid, SIGKILL); /* and what it has left behind */
-	waitpid(pid, &status, 0);
+	waitpid(pid, &trial->status, 0);
 	close(process);
 	close(pipes[0]);
-	if (!in_time)
+	return CTL_OK;
+}
+
+/* The first line that one says and the other does not. */
+static const char *first_difference(const char *said, const char *other) {
+	const char *line = said;
+
+	for (size_t i = 0; said[i] && said[i] == other[i]; i++)
+		if (said[i] == '\n')
+			line = said + i + 1;
+	return line;
+}
+
+/*
+ * Runs a program with the library; if it does not say what it should, without, too: what another library in /etc/ld.so.preload adds to it, or
+ * ld.so about one that is missing, is not this one's fault. @name is for messages.
+ */
+static enum ctl_exit check_program(int root, const char *library, const char *program, const char *name, const char *argument, const char *expected,
+				   char *reason) {
+	struct trial with = {}, without = {};
+	const char *line;
+	enum ctl_exit r;
+
+	r = try_program(root, library, program, argument, &with, reason);
+	if (r)
+		return r;
+	if (!with.in_time)
 		return refuse(reason, CTL_ERROR, "%s: with it, %s does not end in %d s", library, name, CHECK_SECONDS);
-	if (WIFSIGNALED(status))
-		return refuse(reason, CTL_ERROR, "%s: with it, %s is killed by signal %d (%s)", library, name, WTERMSIG(status), strsignal(WTERMSIG(status)));
-	if (strcmp(said, expected)) {
-		said[strcspn(said, "\n")] = '\0';
-		return refuse(reason, CTL_ERROR, "%s: with it, %s says: %s", library, name, said);
+	if (WIFSIGNALED(with.status))
+		return refuse(reason, CTL_ERROR, "%s: with it, %s is killed by signal %d (%s)", library, name, WTERMSIG(with.status),
+			      strsignal(WTERMSIG(with.status)));
+	if (strcmp(with.said, expected)) {
+		r = try_program(root, NULL, program, argument, &without, reason);
+		if (r)
+			return r;
+		line = first_difference(with.said, without.said);
+		if (strcmp(with.said, without.said))
+			return refuse(reason, CTL_ERROR, "%s: with it, %s says: %.*s", library, name, (int)strcspn(line, "\n"), line);
 	}
-	if (status)
-		return refuse(reason, CTL_ERROR, "%s: with it, %s fails with status %d", library, name, WEXITSTATUS(status));
+	if (with.status)
+		return refuse(reason, CTL_ERROR, "%s: with it, %s fails with status %d", library, name, WEXITSTATUS(with.status));
 	return CTL_OK;
 }
 
 enum ctl_exit check_library(int root, const char *path, char resolved[static 4096], char reason[static CHECK_REASON_SIZE]) {
-	char base[4096] = "", library[8192], link[64];
 	enum ctl_exit r;
-	ssize_t n;
 
 	*resolved = '\0';
 	r = check_file(root, path, resolved, reason);
 	if (r)
 		return r;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", root);
-	n = readlink(link, base, sizeof(base) - 1);
-	base[n > 1 ? n : 0] = '\0';
-	snprintf(library, sizeof(library), "%s%s", base, resolved);
-	r = check_program(library, "/bin/true", "/bin/true", NULL, "", reason);
+	r = check_program(root, resolved, "/bin/true", "/bin/true", NULL, "", reason);
 	if (r == CTL_OK)
-		r = check_program(library, "/proc/self/exe", "gpuprobectl", "--version", "gpuprobectl " PROJECT_VERSION "\n", reason);
+		r = check_program(root, resolved, "/proc/self/exe", "gpuprobectl", "--version", "gpuprobectl " PROJECT_VERSION "\n", reason);
 	return r;
 }
