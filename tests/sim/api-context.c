@@ -338,6 +338,7 @@ API_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice
 	if (!context)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	context->flags = flags;
+	context->attached = 1;
 	context->patchable = api_patchable();
 	set_limits(context);
 	api_lock();
@@ -398,6 +399,7 @@ API_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 	if (!api_live(ctx, API_CONTEXT)) {
 		r = CUDA_ERROR_INVALID_CONTEXT;
 	} else {
+		api_streams_end(ctx);
 		api_live_remove(ctx);
 		free(ctx);
 	}
@@ -408,6 +410,36 @@ API_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 	return r;
 }
 API_ALIAS(cuCtxDestroy, cuCtxDestroy_v2);
+
+API_EXPORT CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
+{
+	CUresult r = api_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!pctx || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pctx = api_current();
+	api_lock();
+	(*pctx)->attached++;
+	api_unlock();
+	return CUDA_SUCCESS;
+}
+
+/* The context ends when nobody is attached any more. */
+API_EXPORT CUresult cuCtxDetach(CUcontext ctx)
+{
+	CUresult r = check_context(ctx);
+	bool last;
+
+	if (r != CUDA_SUCCESS || ctx != api_current())
+		return r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_CONTEXT;
+	api_lock();
+	last = ctx->attached <= 1;
+	ctx->attached -= !last;
+	api_unlock();
+	return last ? cuCtxDestroy_v2(ctx) : CUDA_SUCCESS;
+}
 
 API_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
@@ -492,6 +524,8 @@ API_EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 	r = check_context(ctx);
 	if (r != CUDA_SUCCESS)
 		return r == CUDA_ERROR_INVALID_CONTEXT && ctx ? CUDA_ERROR_CONTEXT_IS_DESTROYED : r;
+	if (ctx->primary && !ctx->primary_references)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (!ctxId)
 		return CUDA_ERROR_INVALID_VALUE;
 	*ctxId = ctx->id;
@@ -553,7 +587,7 @@ API_EXPORT CUresult cuCtxSynchronize(void)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = api_unsafe_in_capture();
+	r = api_not_in_captures(api_current());
 	if (r != CUDA_SUCCESS)
 		return r;
 	sim_run_lock(); /* kernels of other threads */
@@ -573,6 +607,7 @@ API_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 		return CUDA_ERROR_INVALID_VALUE;
 	api_lock();
 	if (!primary.primary_references++) {
+		primary.id = api_next_id(); /* it is another one each time */
 		primary.error = CUDA_SUCCESS;
 		primary.patchable = api_patchable();
 		set_limits(&primary);
@@ -585,17 +620,25 @@ API_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 API_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
 	CUresult r = check_device(dev);
+	bool last;
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	api_lock();
+	last = primary.primary_references <= 1;
+	if (!last)
+		primary.primary_references--;
+	api_unlock();
+	if (!last) /* nothing happens then, and nothing is waited for */
+		return CUDA_SUCCESS;
 	if (primary.primary_references == 1)
 		api_context_ending(&primary);
 	sim_run_lock();
 	api_lock();
-	if (primary.primary_references)
-		primary.primary_references--;
-	else
+	if (!primary.primary_references)
 		r = CUDA_ERROR_INVALID_CONTEXT;
+	else if (!--primary.primary_references)
+		api_streams_end(&primary);
 	api_unlock();
 	sim_run_unlock();
 	return r;
@@ -614,6 +657,7 @@ API_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 	api_lock();
 	primary.primary_references = 0;
 	primary.error = CUDA_SUCCESS;
+	api_streams_end(&primary);
 	api_unlock();
 	sim_run_unlock();
 	return CUDA_SUCCESS;

@@ -80,7 +80,7 @@ static const struct row rows[] = {
 	OTHER(cuCtxCreate, 3020, cuCtxCreate_v2), OTHER(cuCtxCreate, 11040, cuCtxCreate_v3), AS(cuCtxCreate, 12050, cuCtxCreate_v4),
 	AS(cuCtxDestroy, 4000, cuCtxDestroy_v2), AS(cuCtxPushCurrent, 4000, cuCtxPushCurrent_v2),
 	AS(cuCtxPopCurrent, 4000, cuCtxPopCurrent_v2), PLAIN(cuCtxSetCurrent, 4000), PLAIN(cuCtxGetCurrent, 4000),
-	PLAIN(cuCtxGetDevice, 2000), PLAIN(cuCtxGetFlags, 7000), PLAIN(cuCtxGetId, 12000), PLAIN(cuCtxGetApiVersion, 3020),
+	PLAIN(cuCtxAttach, 2000), PLAIN(cuCtxDetach, 2000), PLAIN(cuCtxGetDevice, 2000), PLAIN(cuCtxGetFlags, 7000), PLAIN(cuCtxGetId, 12000), PLAIN(cuCtxGetApiVersion, 3020),
 	PLAIN(cuCtxRecordEvent, 12050), PLAIN(cuCtxSynchronize, 2000),
 	PLAIN(cuCtxSetLimit, 3010), PLAIN(cuCtxGetLimit, 3010), PLAIN(cuCtxGetStreamPriorityRange, 5050),
 	PLAIN(cuModuleLoad, 2000), PLAIN(cuModuleLoadData, 2000), PLAIN(cuModuleLoadDataEx, 2010), PLAIN(cuModuleLoadFatBinary, 2000),

@@ -599,7 +599,7 @@ API_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 	for (size_t n = 0; r == CUDA_SUCCESS && n < hGraphExec->graph.count; n++) {
 		if (hGraphExec->graph.nodes[n]->disabled)
 			continue;
-		r = api_node_run(hGraphExec->graph.nodes[n]);
+		r = api_node_run(hGraphExec->graph.nodes[n], hStream);
 		if (api_enter() != CUDA_SUCCESS)
 			break; /* a kernel failed: what follows does not run */
 	}

@@ -9,6 +9,8 @@
 
 #include "api.h"
 
+static CUstream running; /* where the kernel is that runs; NULL: in the default stream, or there is none */
+
 static CUresult check_shape(const struct sim_function *function, const unsigned int grid[3], const unsigned int block[3], unsigned int shared)
 {
 	uint64_t threads;
@@ -112,7 +114,25 @@ static bool function_live(CUfunction function)
 	return live;
 }
 
-static CUresult run_kernel(const struct CUgraphNode_st *node)
+bool api_may_run_on(CUstream stream)
+{
+	bool blocks = true;
+
+	api_lock();
+	if (api_live(stream, API_STREAM))
+		blocks = !(stream->flags & CU_STREAM_NON_BLOCKING) || running == stream;
+	api_unlock();
+	return blocks;
+}
+
+static void set_running(CUstream stream)
+{
+	api_lock();
+	running = stream;
+	api_unlock();
+}
+
+static CUresult run_kernel(const struct CUgraphNode_st *node, CUstream stream)
 {
 	struct sim_launch launch;
 	CUcontext context = api_current();
@@ -131,7 +151,9 @@ static CUresult run_kernel(const struct CUgraphNode_st *node)
 	launch = (struct sim_launch){.function = node->function->function, .dynamic_shared = node->shared, .parameters = node->parameters};
 	memcpy(launch.grid, node->grid, sizeof(launch.grid));
 	memcpy(launch.block, node->block, sizeof(launch.block));
+	set_running(stream);
 	r = begun ? api_patched_run(node, &launch) : CUDA_ERROR_ILLEGAL_INSTRUCTION;
+	set_running(NULL);
 	api_launch_end(node->function->module);
 	sim_run_unlock();
 	if (r == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)
@@ -157,11 +179,11 @@ static void run_set(const struct CUgraphNode_st *node)
 			((uint32_t *)node->destination)[n] = node->value;
 }
 
-CUresult api_node_run(const struct CUgraphNode_st *node)
+CUresult api_node_run(const struct CUgraphNode_st *node, CUstream stream)
 {
 	switch (node->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
-		return run_kernel(node);
+		return run_kernel(node, stream);
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 		memmove(node->destination, node->source, node->size);
 		return CUDA_SUCCESS;
@@ -190,7 +212,7 @@ static CUresult submit_consume(struct CUgraphNode_st *node, CUstream handle)
 	else if (stream)
 		captured = api_capture(stream, node);
 	api_unlock();
-	r = captured < 0 ? (CUresult)-captured : captured ? CUDA_SUCCESS : api_node_run(node);
+	r = captured < 0 ? (CUresult)-captured : captured ? CUDA_SUCCESS : api_node_run(node, handle);
 	api_node_deinit(node);
 	return r;
 }

@@ -275,7 +275,7 @@ static CUresult submit(const struct CUgraphNode_st *node, bool async, CUstream h
 
 	if (!async) {
 		r = api_unsafe_in_capture();
-		return r == CUDA_SUCCESS ? api_node_run(node) : r;
+		return r == CUDA_SUCCESS ? api_node_run(node, NULL) : r;
 	}
 	api_lock();
 	if (!api_stream(handle, &stream))
@@ -285,7 +285,7 @@ static CUresult submit(const struct CUgraphNode_st *node, bool async, CUstream h
 	api_unlock();
 	if (captured)
 		return captured < 0 ? (CUresult)-captured : CUDA_SUCCESS;
-	return api_node_run(node);
+	return api_node_run(node, handle);
 }
 
 static CUresult copy(uintptr_t to, enum side to_side, uintptr_t from, enum side from_side, size_t size, bool async, CUstream stream)

@@ -373,6 +373,7 @@ API_EXPORT CUresult cuModuleUnload(CUmodule hmod)
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	api_unsafe_in_capture(); /* it ends captures, and happens all the same */
 	if (live_of(hmod, API_MODULE) && !hmod->library)
 		api_module_unloading(hmod);
 	sim_run_lock();
@@ -576,6 +577,7 @@ API_EXPORT CUresult cuLibraryUnload(CUlibrary library)
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	api_unsafe_in_capture();
 	if (live_of(library, API_LIBRARY))
 		api_module_unloading(library->module);
 	sim_run_lock();

@@ -45,6 +45,40 @@ CUresult api_unsafe_in_capture(void)
 	return r;
 }
 
+CUresult api_not_in_captures(CUcontext context)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	api_lock();
+	for (CUstream stream = streams; stream; stream = stream->next)
+		if (stream->capture && (!context || stream->context == context)) {
+			stream->invalidated = true;
+			r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+		}
+	api_unlock();
+	return r;
+}
+
+/* Takes a stream off the list, and frees it. Under the lock. */
+static void end_stream(CUstream *link)
+{
+	CUstream stream = *link;
+
+	*link = stream->next;
+	api_live_remove(stream);
+	api_graph_free(stream->capture);
+	free(stream);
+}
+
+void api_streams_end(CUcontext context)
+{
+	for (CUstream *link = &streams; *link;)
+		if ((*link)->context == context)
+			end_stream(link);
+		else
+			link = &(*link)->next;
+}
+
 int api_capture(CUstream stream, const struct CUgraphNode_st *node)
 {
 	if (!stream->capture)
@@ -102,10 +136,7 @@ API_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
 
 		while (*link != hStream)
 			link = &(*link)->next;
-		*link = hStream->next;
-		api_live_remove(hStream);
-		api_graph_free(hStream->capture);
-		free(hStream);
+		end_stream(link);
 	} else {
 		r = CUDA_ERROR_INVALID_HANDLE;
 	}
@@ -201,6 +232,8 @@ API_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (!api_may_run_on(hStream))
+		return CUDA_SUCCESS;
 	sim_run_lock(); /* another thread's kernel on this stream */
 	sim_run_unlock();
 	return api_enter();
@@ -385,14 +418,10 @@ API_EXPORT CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 		return r;
 	api_lock();
 	good = api_live(hCtx ? hCtx : api_current(), API_CONTEXT);
-	for (CUstream stream = streams; good && stream; stream = stream->next)
-		if (stream->capture && (!hCtx || stream->context == hCtx)) {
-			stream->invalidated = true;
-			r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-		}
 	api_unlock();
 	if (!good)
 		return CUDA_ERROR_INVALID_CONTEXT;
+	r = api_not_in_captures(hCtx);
 	return r == CUDA_SUCCESS ? cuEventRecord(hEvent, NULL) : r;
 }
 

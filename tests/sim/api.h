@@ -34,6 +34,7 @@ struct CUctx_st {
 	uint64_t id;
 	unsigned int flags;
 	unsigned int primary_references; /* the primary one: how often it was retained */
+	unsigned int attached; /* another one: once when it was made, and by cuCtxAttach */
 	bool primary;
 	bool patchable; /* made while somebody had subscribed */
 	size_t limits[3];
@@ -194,6 +195,10 @@ CUresult api_memory_unmap(uintptr_t base, enum sim_region_kind kind);
 bool api_stream(CUstream handle, CUstream *out);
 /* What may not happen while somebody captures: invalidates the captures that forbid it. Takes the lock. */
 CUresult api_unsafe_in_capture(void);
+/* What waits for a context (NULL: for all): invalidates its captures, in whatever mode they and the thread are. Takes the lock. */
+CUresult api_not_in_captures(CUcontext context);
+/* Its streams go with a context. Under the lock. */
+void api_streams_end(CUcontext context);
 /* Adds a node to the graph that the stream captures into. 1: done (the caller returns); 0: not capturing; < 0: -CUresult. Under the lock. */
 int api_capture(CUstream stream, const struct CUgraphNode_st *node);
 
@@ -210,5 +215,7 @@ void api_graph_free(CUgraph graph);
 CUresult api_kernel_node(struct CUgraphNode_st *node, CUfunction f, const unsigned int grid[3], const unsigned int block[3],
 			 unsigned int shared, void **parameters, void **extra);
 void api_node_deinit(struct CUgraphNode_st *node);
-/* Does what a node says. Not under the lock. */
-CUresult api_node_run(const struct CUgraphNode_st *node);
+/* Does what a node says, on a stream. Not under the lock. */
+CUresult api_node_run(const struct CUgraphNode_st *node, CUstream stream);
+/* May a kernel be running that this stream waits for? One that does not block waits for its own alone. */
+bool api_may_run_on(CUstream stream);

@@ -381,6 +381,48 @@ static void *disturb(void *userdata)
 	return (void *)(uintptr_t)cuMemAlloc_v2(&memory, 64);
 }
 
+static void *synchronize(void *userdata)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	cuCtxSetCurrent(context);
+	cuThreadExchangeStreamCaptureMode(&mode);
+	return (void *)(uintptr_t)cuCtxSynchronize();
+}
+
+static void *unload(void *module)
+{
+	cuCtxSetCurrent(context);
+	return (void *)(uintptr_t)cuModuleUnload(module);
+}
+
+/* Who waits for the context ends its captures in all modes; who unloads, those of the global one. */
+static void test_capture_ends(void **state)
+{
+	CUstream stream;
+	CUgraph graph;
+	pthread_t thread;
+	void *result;
+
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED; mode++) {
+		CUmodule module = load_counter();
+
+		OK(cuStreamBeginCapture_v2(stream, (CUstreamCaptureMode)mode));
+		assert_int_equal(pthread_create(&thread, NULL, synchronize, NULL), 0);
+		pthread_join(thread, &result);
+		assert_int_equal((uintptr_t)result, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+		FAILS(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		OK(cuStreamBeginCapture_v2(stream, (CUstreamCaptureMode)mode));
+		assert_int_equal(pthread_create(&thread, NULL, unload, module), 0);
+		pthread_join(thread, &result);
+		assert_int_equal((uintptr_t)result, CUDA_SUCCESS);
+		assert_int_equal(cuStreamEndCapture(stream, &graph),
+				 mode == CU_STREAM_CAPTURE_MODE_GLOBAL ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+	}
+	OK(cuStreamDestroy_v2(stream));
+}
+
 static void test_capture(void **state)
 {
 	CUmodule module = load_counter();
@@ -515,6 +557,44 @@ static void test_device(void **state)
 	OK(cuCtxSetCurrent(context));
 }
 
+/* A context that was attached twice is detached twice; a primary one that is retained anew has another id. */
+static void test_context_ends(void **state)
+{
+	unsigned long long first, second;
+	CUcontext own, again, current;
+	CUstream stream;
+
+	OK(cuCtxCreate_v4(&own, NULL, 0, 0));
+	OK(cuStreamCreate(&stream, 0));
+	OK(cuCtxAttach(&again, 0));
+	assert_ptr_equal(again, own);
+	OK(cuCtxDetach(own));
+	OK(cuStreamSynchronize(stream));
+	OK(cuCtxGetCurrent(&current));
+	assert_ptr_equal(current, own);
+	FAILS(cuCtxDetach(context), CUDA_ERROR_INVALID_CONTEXT);
+	OK(cuCtxDetach(own));
+	OK(cuCtxGetCurrent(&current));
+	assert_ptr_not_equal(current, own);
+	OK(cuCtxSetCurrent(context));
+	FAILS(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
+
+	OK(cuStreamCreate(&stream, 0));
+	OK(cuCtxGetId(context, &first));
+	OK(cuDevicePrimaryCtxRetain(&again, 0));
+	OK(cuDevicePrimaryCtxRelease_v2(0));
+	OK(cuStreamSynchronize(stream));
+	OK(cuCtxGetId(context, &second));
+	assert_true(first == second);
+	OK(cuDevicePrimaryCtxRelease_v2(0));
+	FAILS(cuCtxGetId(context, &second), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	OK(cuDevicePrimaryCtxRetain(&again, 0));
+	assert_ptr_equal(again, context);
+	OK(cuCtxGetId(context, &second));
+	assert_true(first != second);
+	FAILS(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -526,6 +606,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_linker, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_capture, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_capture_ends, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_context_ends, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_proc_address, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_device, setup, teardown),
 	};
