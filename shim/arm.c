@@ -25,6 +25,8 @@
 #include "mirror.h"
 #include "patching.h"
 
+#define SCRATCH_SIZE (1 << 20) /* [H100]: less was not tried */
+
 unsigned arm_load_count;
 static uint64_t generation =
 	1; /* of the loads and contexts; changes when anything may have to be armed anew */
@@ -39,6 +41,7 @@ struct armed {
 	struct armed *next;
 	const struct load *load;
 	driver_handle context;
+	bool awaited; /* the module is being unloaded, and its kernels there were waited for */
 };
 
 static struct armed *armed;
@@ -84,6 +87,59 @@ void arm_load_added(void)
 {
 	__atomic_add_fetch(&arm_load_count, 1, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+}
+
+driver_handle arm_next_awaited(const struct load *load)
+{
+	bool counts = false;
+
+	for (uint32_t i = 0; i < load->slot_count; i++)
+		counts |= load->slots[i].kind == WIRE_SLOT_DATA;
+	for (struct armed *one = armed; counts && one; one = one->next) {
+		if (one->load != load || one->awaited)
+			continue;
+		one->awaited = true;
+		return one->context;
+	}
+	return NULL;
+}
+
+/*
+ * Giving device memory back waits for kernels as cuCtxSynchronize() does, which would end captures
+ * of other threads, whatever their mode and ours [H100]. Where no memory can be had, nobody waits.
+ */
+static void give_scratch_back(void)
+{
+	const struct driver *driver = driver_own();
+	driver_pointer scratch;
+
+	if (driver->mem_alloc(&scratch, SCRATCH_SIZE) == 0)
+		driver->mem_free(scratch);
+}
+
+/* Waits for the kernels of a context. ends: it is about to end, and its captures with it. */
+static void await(driver_handle context, bool ends)
+{
+	const struct driver *driver = driver_own();
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	driver_handle before = NULL;
+
+	if (driver->ctx_get_current(&before) != 0)
+		return;
+	driver->exchange_capture_mode(&mode);
+	if (driver->ctx_set_current(context) == 0) {
+		if (ends)
+			driver->ctx_synchronize();
+		else
+			give_scratch_back();
+		driver->ctx_set_current(before);
+	}
+	driver->exchange_capture_mode(&mode);
+}
+
+void arm_await(driver_handle context)
+{
+	await(context, false);
 }
 
 /* Keeps what a module that is about to be unloaded has counted, in every context. */
@@ -279,7 +335,7 @@ static void arm_context(driver_handle handle)
 			free(one);
 			continue;
 		}
-		*one = (struct armed){ armed, load, handle };
+		*one = (struct armed){ armed, load, handle, false };
 		armed = one;
 		arm_report(load, context->device, reason);
 	}
@@ -320,15 +376,6 @@ void arm_current(uint64_t until_ms)
 	errno = saved;
 }
 
-/*
- * Locks, for the end of a context: what waits then for the driver would find it gone, so this may
- * take long.
- */
-static bool lock_for_end(void)
-{
-	return load_lock_until(client_now_ms() + 2 * load_deadline_ms() + 1000);
-}
-
 /* Copies a context's instances out, and takes it away from the mirror's thread. */
 static void detach(struct mirror_context *context)
 {
@@ -339,14 +386,32 @@ static void detach(struct mirror_context *context)
 	if (driver->ctx_get_current(&before) == 0 &&
 	    driver->ctx_set_current(context->handle) == 0) {
 		driver->exchange_capture_mode(&mode);
-		mirror_copy(context, true, false);
+		mirror_copy(context, false, false);
 		driver->exchange_capture_mode(&mode);
 		driver->ctx_set_current(before);
 	}
 	mirror_detach_context(context);
 }
 
-bool arm_primary_active(int device)
+/* Does a context have instances that are copied? */
+static bool is_copied(driver_handle handle)
+{
+	const struct mirror_context *context;
+	bool copied = false;
+
+	if (!mirror_has_contexts() || !load_lock_for_end())
+		return false;
+	mirror_lock();
+	context = mirror_find_context(handle);
+	for (const struct instance *instance = context ? context->instances : NULL; instance;
+	     instance = instance->next)
+		copied |= instance_is_copied(instance);
+	mirror_unlock();
+	load_unlock();
+	return copied;
+}
+
+static bool is_primary_active(int device)
 {
 	const struct driver *driver = driver_own();
 	unsigned flags;
@@ -355,24 +420,34 @@ bool arm_primary_active(int device)
 	return driver && driver->get_primary_state(device, &flags, &active) == 0 && active;
 }
 
-driver_handle arm_primary(int device)
+/* The primary context and its id, if it is active. */
+static driver_handle find_primary(int device, uint64_t *id)
 {
 	const struct driver *driver = driver_own();
 	driver_handle primary = NULL;
 
-	if ((!arm_needed() && !mirror_has_contexts()) || !arm_primary_active(device) ||
-	    driver->primary_retain(&primary, device) != 0)
+	if (!is_primary_active(device) || driver->primary_retain(&primary, device) != 0)
 		return NULL;
+	*id = driver_context_id(primary);
 	driver->primary_release(device);
 	return primary;
 }
 
-struct mirror_context *arm_context_ending(driver_handle handle)
+driver_handle arm_primary(int device, uint64_t *id)
+{
+	return arm_needed() || mirror_has_contexts() ? find_primary(device, id) : NULL;
+}
+
+struct mirror_context *arm_context_ending(driver_handle handle, bool surely)
 {
 	struct mirror_context *context = NULL;
 	int saved = errno;
 
-	if (handle && (mirror_has_contexts() || arm_needed()) && lock_for_end()) {
+	if (!handle || !(mirror_has_contexts() || arm_needed()))
+		return NULL;
+	if (surely && is_copied(handle))
+		await(handle, true); /* with no lock held: it may be long */
+	if (load_lock_for_end()) {
 		mirror_lock();
 		patch_context_ending(handle, true);
 		context = mirror_find_context(handle);
@@ -385,29 +460,82 @@ struct mirror_context *arm_context_ending(driver_handle handle)
 	return context;
 }
 
+/* Both locks are held. now: the id of the context that has the handle now, or 0. */
+static void forget_context(struct mirror_context *context, driver_handle handle, uint64_t now)
+{
+	forget_armed(handle, NULL);
+	bare_context_ended(handle);
+	load_forget_context(handle, now);
+	patch_context_gone(handle);
+	mirror_free_context(context);
+}
+
+static void keep_context(struct mirror_context *context, driver_handle handle)
+{
+	patch_context_ending(handle, false);
+	if (context)
+		mirror_attach_context(context);
+}
+
 void arm_context_ended(struct mirror_context *context, driver_handle handle, bool gone)
 {
 	int saved = errno;
 
 	if (!handle || (!context && !arm_needed()))
 		return;
-	if (lock_for_end()) { /* else nobody touches the context any more, and its memory is lost */
+	if (load_lock_for_end()) { /* else nobody touches the context any more, and its memory is lost */
 		mirror_lock();
-		if (gone) {
-			forget_armed(handle, NULL);
-			bare_context_ended(handle);
-			load_forget_context(handle);
-			patch_context_gone(handle);
-			mirror_free_context(context);
-		} else {
-			patch_context_ending(handle, false);
-			if (context)
-				mirror_attach_context(context);
-		}
+		if (gone)
+			forget_context(context, handle, 0);
+		else
+			keep_context(context, handle);
 		mirror_unlock();
 		load_unlock();
 	}
 	errno = saved;
+}
+
+/*
+ * Asked with the lock held, after each call that may end it: so the last one that asks finds it
+ * gone, whoever's release was the last, our own in arm_primary() perhaps. Another thread may have
+ * retained it anew by then; only its id tells.
+ */
+void arm_primary_ended(struct mirror_context *context, driver_handle handle, int device,
+		       uint64_t id, bool gone)
+{
+	int saved = errno;
+	uint64_t now = 0;
+
+	if (load_lock_for_end()) {
+		if (find_primary(device, &now) &&
+		    (now == DRIVER_CONTEXT_ID_NONE || id == DRIVER_CONTEXT_ID_NONE))
+			now = id;
+		if (!is_primary_active(device) || (gone && now == id))
+			now = 0;
+		mirror_lock();
+		if (!context) { /* another thread had it meanwhile */
+			context = mirror_find_context(handle);
+			if (context && context->id == id)
+				mirror_detach_context(context);
+			else
+				context = NULL;
+		}
+		if (now == id)
+			keep_context(context, handle);
+		else
+			forget_context(context, handle, now);
+		mirror_unlock();
+		load_unlock();
+	}
+	errno = saved;
+}
+
+bool arm_is_current(driver_handle context)
+{
+	const struct driver *driver = driver_own();
+	driver_handle current = NULL;
+
+	return driver && driver->ctx_get_current(&current) == 0 && current == context;
 }
 
 void arm_forked(void)

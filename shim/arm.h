@@ -54,6 +54,15 @@ void arm_load_removed(const struct load *load, bool keep);
 const char *arm_get_instance(struct mirror_context *context, uint64_t map_id,
 			     struct instance **instance);
 
+/*
+ * A context where kernels of a module that is to be unloaded may still count in it, each once, for
+ * arm_await(); NULL: they were all waited for. With the loader's lock held.
+ */
+driver_handle arm_next_awaited(const struct load *load);
+
+/* Waits for the kernels of a context as unloading does, and ends no capture. No lock is held. */
+void arm_await(driver_handle context);
+
 /* Is a module armed in some context, or was it tried? With the loader's lock held. */
 bool arm_is_armed(const struct load *load);
 
@@ -70,18 +79,26 @@ void arm_report(const struct load *load, int device, const char *reason);
 void arm_disarm(uint64_t map_id);
 
 /*
- * Before a call that may end a context: its instances are copied out a last time, and our thread
- * leaves it alone. What is returned, perhaps NULL, goes to arm_context_ended() after that call.
- * gone: it has ended.
+ * Before a call that may end a context, or surely does: its instances are copied out a last time,
+ * and our thread leaves it alone. Where it ends surely its kernels are waited for; one that lives on
+ * may run them for as long as it likes. What is returned, perhaps NULL, goes to arm_context_ended()
+ * after that call. gone: it has ended.
  */
-struct mirror_context *arm_context_ending(driver_handle handle);
+struct mirror_context *arm_context_ending(driver_handle handle, bool surely);
 void arm_context_ended(struct mirror_context *context, driver_handle handle, bool gone);
+
+/*
+ * The same for the primary context of a device, which lives on while others hold it. It is NULL
+ * before the call, and that is all, if it is not active or we have nothing to do with contexts.
+ */
+driver_handle arm_primary(int device, uint64_t *id);
+void arm_primary_ended(struct mirror_context *context, driver_handle handle, int device,
+		       uint64_t id, bool gone);
+
+/* After a cuCtxDetach(), for which it had to be current: it still is if it lives on. */
+bool arm_is_current(driver_handle context);
 
 /*
  * In a forked child, where CUDA does not work: calls go to the driver at once, and take no lock that another thread may have had.
  */
 void arm_forked(void);
-
-/* The primary context of a device, if it is active and we have anything to do with contexts. */
-driver_handle arm_primary(int device);
-bool arm_primary_active(int device);

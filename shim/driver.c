@@ -28,3 +28,13 @@ const struct driver *driver_own(void)
 	pthread_once(&once, look_up);
 	return complete;
 }
+
+uint64_t driver_context_id(driver_handle context)
+{
+	const struct driver *driver = driver_own();
+	unsigned long long id;
+
+	if (!driver->context_get_id || driver->context_get_id(context, &id) != 0)
+		return DRIVER_CONTEXT_ID_NONE;
+	return id;
+}

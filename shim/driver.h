@@ -76,11 +76,13 @@ typedef unsigned long long driver_pointer;
 
 /*
  * What an older driver may lack; NULL then. No library can be loaded without the first (CUDA 12);
- * names of functions came with 12.3, lists of them with 12.4, events of contexts with 12.5.
+ * ids of contexts, too; names of functions came with 12.3, lists of them with 12.4, events of
+ * contexts with 12.5.
  */
 #define DRIVER_OPTIONAL_FUNCTIONS(X)                                                              \
 	X(library_get_global, "cuLibraryGetGlobal",                                               \
 	  (driver_pointer *, size_t *, driver_handle, const char *))                              \
+	X(context_get_id, "cuCtxGetId", (driver_handle, unsigned long long *))                    \
 	X(context_record_event, "cuCtxRecordEvent", (driver_handle, driver_handle))               \
 	X(event_create, "cuEventCreate", (driver_handle *, unsigned))                             \
 	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                                    \
@@ -141,6 +143,13 @@ struct driver {
 
 /* The table, or NULL if the driver lacks one of the functions (then nothing can be replaced). */
 const struct driver *driver_own(void);
+
+/*
+ * What tells a context from a later one that has its handle. The context is alive: the driver may
+ * crash on the handle of another. DRIVER_CONTEXT_ID_NONE: it cannot tell.
+ */
+#define DRIVER_CONTEXT_ID_NONE UINT64_MAX
+uint64_t driver_context_id(driver_handle context);
 
 /* The driver's own symbol, past every interposer; NULL if libcuda.so.1 is not loaded or lacks it.
  */

@@ -439,25 +439,26 @@ LIST(cuModuleEnumerateFunctions, false)
 
 /* ---- the end of a context: what its instances hold is copied out first -------------- */
 
-#define DESTROY_CONTEXT(name, find_context)                  \
-	WRAP(name, driver_handle handle)                     \
-	{                                                    \
-		struct mirror_context *ending;               \
-		driver_handle context;                       \
-		driver_result result;                        \
-		int saved = errno;                           \
-                                                             \
-		if (!have_##name())                          \
-			return DRIVER_ERROR_NOT_FOUND;       \
-		context = find_context(handle);              \
-		trace_gpu_context_ending(context);           \
-		ending = arm_context_ending(context);        \
-		errno = saved;                               \
-		result = REAL(name)(handle);                 \
-		saved = errno;                               \
-		arm_context_ended(ending, context, !result); \
-		errno = saved;                               \
-		return result;                               \
+#define DESTROY_CONTEXT(name, find_context, surely)                                 \
+	WRAP(name, driver_handle handle)                                            \
+	{                                                                           \
+		struct mirror_context *ending;                                      \
+		driver_handle context;                                              \
+		driver_result result;                                               \
+		int saved = errno;                                                  \
+                                                                                    \
+		if (!have_##name())                                                 \
+			return DRIVER_ERROR_NOT_FOUND;                              \
+		context = find_context(handle);                                     \
+		trace_gpu_context_ending(context);                                  \
+		ending = arm_context_ending(context, surely);                       \
+		errno = saved;                                                      \
+		result = REAL(name)(handle);                                        \
+		saved = errno;                                                      \
+		arm_context_ended(ending, context,                                  \
+				  !result && (surely || !arm_is_current(context))); \
+		errno = saved;                                                      \
+		return result;                                                      \
 	}
 
 static driver_handle itself(driver_handle context)
@@ -477,10 +478,10 @@ static driver_handle of_green(driver_handle green)
 		       : NULL;
 }
 
-DESTROY_CONTEXT(cuCtxDestroy, itself)
-DESTROY_CONTEXT(cuCtxDestroy_v2, itself)
-DESTROY_CONTEXT(cuCtxDetach, itself)
-DESTROY_CONTEXT(cuGreenCtxDestroy, of_green)
+DESTROY_CONTEXT(cuCtxDestroy, itself, true)
+DESTROY_CONTEXT(cuCtxDestroy_v2, itself, true)
+DESTROY_CONTEXT(cuCtxDetach, itself, false)
+DESTROY_CONTEXT(cuGreenCtxDestroy, of_green, true)
 
 /* always: the primary context is gone after a success, whoever holds it. */
 #define RELEASE_PRIMARY(name, always)                                                          \
@@ -490,18 +491,18 @@ DESTROY_CONTEXT(cuGreenCtxDestroy, of_green)
 		driver_handle context;                                                         \
 		driver_result result;                                                          \
 		int saved = errno;                                                             \
+		uint64_t id;                                                                   \
                                                                                                \
 		if (!have_##name())                                                            \
 			return DRIVER_ERROR_NOT_FOUND;                                         \
 		trace_gpu_context_ending(NULL);                                                \
-		context = arm_primary(device);                                                 \
-		ending = arm_context_ending(context);                                          \
+		context = arm_primary(device, &id);                                            \
+		ending = arm_context_ending(context, always);                                  \
 		errno = saved;                                                                 \
 		result = REAL(name)(device);                                                   \
 		saved = errno;                                                                 \
 		if (context)                                                                   \
-			arm_context_ended(ending, context,                                     \
-					  !result && (always || !arm_primary_active(device))); \
+			arm_primary_ended(ending, context, device, id, always && !result);     \
 		errno = saved;                                                                 \
 		return result;                                                                 \
 	}

@@ -375,11 +375,13 @@ static bool add_region(struct instance *instance, driver_pointer region, driver_
 
 /*
  * Copies the data. What is in the daemon's memory changes only when everything is here: we may be
- * killed at any moment.
+ * killed at any moment. A region that is gone without our notice holds up no other one; where
+ * nothing can be copied any more, as in a context with an error, all stays as it is.
  */
 static bool copy_data(struct instance *instance, driver_handle stream)
 {
 	const struct driver *driver = driver_own();
+	bool some = !instance->address && !instance->regions;
 
 	if (!instance->past)
 		return !instance->address ||
@@ -387,15 +389,14 @@ static bool copy_data(struct instance *instance, driver_handle stream)
 					     instance->data_size, stream) == 0 &&
 			driver->stream_synchronize(stream) == 0);
 	memcpy(instance->total, instance->past, instance->data_size);
-	if (instance->address &&
-	    !add_region(instance, instance->address, stream, instance->total))
-		return false;
+	if (instance->address)
+		some |= add_region(instance, instance->address, stream, instance->total);
 	for (const struct instance_region *region = instance->regions; region;
 	     region = region->next)
-		if (!add_region(instance, region->address, stream, instance->total))
-			return false;
-	memcpy(data_of(instance), instance->total, instance->data_size);
-	return true;
+		some |= add_region(instance, region->address, stream, instance->total);
+	if (some)
+		memcpy(data_of(instance), instance->total, instance->data_size);
+	return some;
 }
 
 bool instance_is_copied(const struct instance *instance)
@@ -463,6 +464,15 @@ bool instance_has_region(const struct instance *instance, const struct load *loa
 void instance_end_regions(struct instance *instance, const struct load *load,
 			  driver_handle stream)
 {
+	for (const struct instance_region *region = instance->regions; region;
+	     region = region->next)
+		if (region->load == load)
+			add_region(instance, region->address, stream, instance->past);
+	instance_drop_regions(instance, load);
+}
+
+void instance_drop_regions(struct instance *instance, const struct load *load)
+{
 	for (struct instance_region **link = &instance->regions; *link;) {
 		struct instance_region *region = *link;
 
@@ -470,7 +480,6 @@ void instance_end_regions(struct instance *instance, const struct load *load,
 			link = &region->next;
 			continue;
 		}
-		add_region(instance, region->address, stream, instance->past);
 		*link = region->next;
 		free(region);
 	}

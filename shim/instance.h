@@ -106,3 +106,6 @@ bool instance_has_region(const struct instance *instance, const struct load *loa
 /* Before the module is unloaded, when its kernels have ended: keeps what its regions hold. */
 void instance_end_regions(struct instance *instance, const struct load *load,
 			  driver_handle stream);
+
+/* It is unloaded already. */
+void instance_drop_regions(struct instance *instance, const struct load *load);

@@ -43,6 +43,7 @@
 
 #define BACK_OFF_MS 10000
 #define PAGE_WAIT_MS 1000
+#define END_WAIT_MS 1000
 #define RESUME_WAIT_MS 100
 #define CONTENT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
@@ -61,9 +62,20 @@ static uint64_t operation_until_ms; /* how long who holds the lock may wait for 
 static uint32_t wait_ms; /* the deadline of the last daemon; read without the lock */
 static bool asking; /* who holds the lock waits for the daemon; read without it */
 
+/* What a thread unloads that could not say so: who has the lock next forgets it. */
+struct unloaded {
+	struct unloaded *next;
+	enum load_kind kind;
+	driver_handle handle;
+};
+
+static struct unloaded *unloaded;
+
 static __thread bool inside; /* this thread holds one of the locks, or is about to */
 static __thread int cancel_before; /* it: cancel.h */
 static __thread const struct load *being_loaded;
+
+static void forget_unloaded(void);
 
 static void before_fork(void)
 {
@@ -141,7 +153,16 @@ bool load_lock_twice(uint64_t until_ms, uint64_t daemon_until_ms)
 
 bool load_lock_until(uint64_t until_ms)
 {
-	return load_lock_twice(until_ms, until_ms);
+	if (!load_lock_twice(until_ms, until_ms))
+		return false;
+	if (__atomic_load_n(&unloaded, __ATOMIC_RELAXED))
+		forget_unloaded();
+	return true;
+}
+
+bool load_lock_for_end(void)
+{
+	return load_lock_until(client_now_ms() + 2 * load_deadline_ms() + END_WAIT_MS);
 }
 
 bool load_lock(void)
@@ -696,8 +717,9 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle)
 	load->handle = handle;
 	if (!load_lock())
 		return; /* never armed, and its image stays mapped */
-	if (kind == LOAD_MODULE)
-		driver_own()->ctx_get_current(&load->context);
+	if (kind == LOAD_MODULE && driver_own()->ctx_get_current(&load->context) == 0 &&
+	    load->context)
+		load->context_id = driver_context_id(load->context);
 	free(load->kept_options);
 	load->kept_options = NULL;
 	load->next = loads;
@@ -725,23 +747,95 @@ void load_refused(struct load *load, driver_result result, driver_result own_res
 	free_load(load);
 }
 
+/* Takes it off the list. */
+static struct load *take(enum load_kind kind, driver_handle handle)
+{
+	for (struct load **link = &loads; *link; link = &(*link)->next) {
+		struct load *load = *link;
+
+		if (load->kind != kind || load->handle != handle)
+			continue;
+		__atomic_store_n(link, load->next, __ATOMIC_RELAXED);
+		return load;
+	}
+	return NULL;
+}
+
+static struct load *find(enum load_kind kind, driver_handle handle)
+{
+	struct load *load = loads;
+
+	while (load && (load->kind != kind || load->handle != handle))
+		load = load->next;
+	return load;
+}
+
+static void leave_unloaded(enum load_kind kind, driver_handle handle)
+{
+	struct unloaded *one = malloc(sizeof(*one));
+
+	if (!one)
+		return;
+	*one = (struct unloaded){ __atomic_load_n(&unloaded, __ATOMIC_RELAXED), kind, handle };
+	while (!__atomic_compare_exchange_n(&unloaded, &one->next, one, true, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED))
+		;
+}
+
+/* With the lock held. The driver may be about to unload it: nothing is read, the image stays. */
+static void forget_unloaded(void)
+{
+	struct unloaded *one = __atomic_exchange_n(&unloaded, NULL, __ATOMIC_ACQUIRE);
+
+	while (one) {
+		struct load *load = take(one->kind, one->handle);
+		struct unloaded *next = one->next;
+
+		if (load) {
+			mirror_lock();
+			mirror_drop_regions(load);
+			mirror_unlock();
+			arm_load_removed(load, false);
+			bare_load_removed(load);
+			tell_unload(load);
+			load->image = NULL;
+			free_load(load);
+		}
+		free(one);
+		one = next;
+	}
+}
+
+void load_settle(void)
+{
+	if (__atomic_load_n(&unloaded, __ATOMIC_RELAXED) && load_lock())
+		load_unlock();
+}
+
+/*
+ * What the module counts itself is read when its kernels have ended. They are waited for with no
+ * lock held, as the driver does in the call that follows: it may be long.
+ */
 struct load *load_begin_unload(enum load_kind kind, driver_handle handle)
 {
-	struct load *load = NULL;
-
-	if (!__atomic_load_n(&loads, __ATOMIC_RELAXED) || !load_lock())
+	if (!__atomic_load_n(&loads, __ATOMIC_RELAXED) || !load_is_owner())
 		return NULL;
-	for (struct load **link = &loads; *link; link = &(*link)->next) {
-		if ((*link)->kind == kind && (*link)->handle == handle) {
-			load = *link;
-			__atomic_store_n(link, load->next, __ATOMIC_RELAXED);
+	while (load_lock_for_end()) {
+		struct load *load = find(kind, handle);
+		driver_handle context = load ? arm_next_awaited(load) : NULL;
+
+		if (load && !context) {
+			take(kind, handle);
 			arm_load_removed(load, true);
 			bare_load_removed(load);
-			break;
 		}
+		load_unlock();
+		if (!context)
+			return load;
+		arm_await(context);
 	}
-	load_unlock();
-	return load;
+	leave_unloaded(kind, handle);
+	return NULL;
 }
 
 void load_end_unload(struct load *load, driver_result result)
@@ -755,12 +849,13 @@ void load_end_unload(struct load *load, driver_result result)
 	free_load(load);
 }
 
-void load_forget_context(driver_handle context)
+void load_forget_context(driver_handle context, uint64_t now)
 {
 	for (struct load **link = &loads; *link;) {
 		struct load *load = *link;
 
-		if (load->kind != LOAD_MODULE || load->context != context) {
+		if (load->kind != LOAD_MODULE || load->context != context ||
+		    (now && load->context_id == now)) {
 			link = &load->next;
 			continue;
 		}

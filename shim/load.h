@@ -39,7 +39,8 @@ struct load {
 	uint64_t length; /* of the image */
 	enum load_kind kind;
 	driver_handle handle; /* NULL until the driver has taken the image */
-	driver_handle context; /* of a module */
+	driver_handle context; /* of a module, */
+	uint64_t context_id; /* and driver_context_id() of it */
 	struct load_slot *slots;
 	uint32_t slot_count;
 	uint64_t *attachments; /* that it was made for: their ids */
@@ -89,6 +90,9 @@ void load_refused(struct load *load, driver_result result, driver_result own_res
 /* The module is about to be unloaded: it is armed no more. NULL if it is none of ours. */
 struct load *load_begin_unload(enum load_kind kind, driver_handle handle);
 
+/* Forgets what was unloaded while its thread could not have the lock, if there is any. */
+void load_settle(void);
+
 /* It is unloaded, or the driver says why not: the image can go if it is. */
 void load_end_unload(struct load *load, driver_result result);
 
@@ -100,6 +104,11 @@ struct load *load_first(void);
 /* False: it could not be had in time, the thread has it already, or this is a forked child. */
 bool load_lock(void);
 bool load_lock_until(uint64_t until_ms);
+/*
+ * For the end of a context or a module: what waits then for the driver would find it gone, so this
+ * may take long.
+ */
+bool load_lock_for_end(void);
 /* Waits for the lock till the first, and then for the daemon till the second at most. */
 bool load_lock_twice(uint64_t until_ms, uint64_t daemon_until_ms);
 /* Does who has the lock wait for the daemon, and for nothing else? Any thread may ask. */
@@ -110,8 +119,11 @@ void load_unlock(void);
 /* Is it of the daemon that we are connected with? */
 bool load_is_current(const struct load *load);
 bool load_is_epoch(uint64_t epoch);
-/* The modules of a context that is gone went with it. */
-void load_forget_context(driver_handle context);
+/*
+ * The modules of a context that is gone went with it. now: the id of the one that has the handle
+ * now, whose modules stay; 0: there is none.
+ */
+void load_forget_context(driver_handle context, uint64_t now);
 /* The open connection, or NULL; *deadline_ms: until when an answer may be waited for. */
 struct client *load_client(uint64_t *deadline_ms);
 /* The daemon that the loads came from, and how long it may be waited for. */

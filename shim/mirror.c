@@ -139,6 +139,7 @@ struct mirror_context *mirror_add_context(driver_handle handle)
 	if (!context)
 		return NULL;
 	context->handle = handle;
+	context->id = driver_context_id(handle);
 	if (driver->ctx_get_device(&context->device) != 0) {
 		free(context);
 		return NULL;
@@ -192,16 +193,17 @@ void mirror_copy(struct mirror_context *context, bool wait, bool final)
 
 void mirror_end_regions(struct mirror_context *context, const struct load *load)
 {
-	bool waited = false;
+	for (struct instance *instance = context->instances; instance; instance = instance->next)
+		if (instance_has_region(instance, load) && mirror_has_stream(context))
+			instance_end_regions(instance, load, context->stream);
+}
 
-	for (struct instance *instance = context->instances; instance; instance = instance->next) {
-		if (!instance_has_region(instance, load) || !mirror_has_stream(context))
-			continue;
-		if (!waited)
-			driver_own()->ctx_synchronize();
-		waited = true;
-		instance_end_regions(instance, load, context->stream);
-	}
+void mirror_drop_regions(const struct load *load)
+{
+	for (struct mirror_context *context = contexts; context; context = context->next)
+		for (struct instance *instance = context->instances; instance;
+		     instance = instance->next)
+			instance_drop_regions(instance, load);
 }
 
 void mirror_attach_context(struct mirror_context *context)
@@ -323,6 +325,7 @@ static void copy_all(bool wait, bool final)
 {
 	const struct driver *driver = driver_own();
 
+	load_settle(); /* or it would copy from modules that are gone */
 	mirror_lock();
 	for (struct mirror_context *context = contexts; context; context = context->next)
 		if (driver->ctx_set_current(context->handle) == 0)

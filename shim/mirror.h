@@ -19,6 +19,7 @@ struct load;
 struct mirror_context {
 	struct mirror_context *next;
 	driver_handle handle;
+	uint64_t id; /* driver_context_id() */
 	int device;
 	driver_handle stream; /* ours, not blocking; NULL until mirror_has_stream() */
 	struct instance *instances;
@@ -36,8 +37,14 @@ bool mirror_has_stream(struct mirror_context *context);
 struct instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id);
 void mirror_add_instance(struct mirror_context *context, struct instance *instance);
 
-/* Before a module is unloaded from the current context: keeps what its regions hold. */
+/*
+ * Before a module is unloaded from the current context, when its kernels have ended: keeps what its
+ * regions hold.
+ */
 void mirror_end_regions(struct mirror_context *context, const struct load *load);
+
+/* It is unloaded already, from all contexts: what has not been copied is lost. */
+void mirror_drop_regions(const struct load *load);
 
 /*
  * Copies every instance of a context to its memfd; the context must be current. wait: for the

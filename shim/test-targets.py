@@ -15,7 +15,7 @@ THREADS = 256  # of each launch
 PROGRAMS = [  # arguments, launches, whether all that is in device memory can be counted
     (["s-plain"], 0, True), (["s-dlsym"], 3, True), (["s-linked"], 40, True), (["s-threads"], 40, True), (["s-signal"], 20, True),
     (["s-fork"], 4, True), (["s-exec"], 4, False), (["s-close"], 5, False), (["s-unload"], 3, True), (["s-file"], 2, True),
-    (["s-ptsz"], 5, True), (["s-context"], 7, True), (["s-context", "none"], 20, True),
+    (["s-ptsz"], 5, True), (["s-context"], 7, True), (["s-context", "none"], 20, True), (["s-context", "attached"], 3, True),
     (["s-errno"], 2, True), (["s-register"], 3, True), (["s-capture"], 3, True),
     (["s-exit", "return"], 1, True), (["s-exit", "exit"], 1, True), (["s-exit", "_exit"], 1, False), (["s-exit", "abort"], 1, False),
     (["s-exit", "kill"], 1, False), (["s-exit", "thread"], 1, True), (["s-exit", "handler"], 1, True), (["s-exit", "nested"], 2, False),
@@ -110,10 +110,47 @@ def forks():
             report("forks with a lock of the application's", bare[0] == 0 and daemon.count() == 100 * THREADS, f"{bare} {daemon.count()}")
 
 
+def meanwhile():
+    """What others do in a context while it runs kernels, or captures, is not held up, spoils nothing, and no count is lost."""
+    for what in "release", "unload", "capture":
+        bare = run(["s-while", what], preload=())
+        for form in "resident", "ring":
+            with fake_daemon.FakeDaemon(session(f"{what}{form}"), form=form, deadline_ms=200) as daemon:
+                if as_bare(f"s-while {what}, {form}", bare, run(["s-while", what], GPUPROBE_SESSION=daemon.name)):
+                    launched = int(bare[1].split("launches=")[1])
+                    report(f"s-while {what}, {form}", bare[0] == 0 and daemon.count() == launched * THREADS,
+                           f"{bare} {daemon.count()}, {daemon.reports()}")
+
+
+def unloaded_in_a_handler():
+    """It comes while the thread waits for the daemon, and cannot take the lock: the module is forgotten all the same, and others count on."""
+    images = []
+    script = {"image": lambda connection, answer: (images and time.sleep(1), images.append(1), answer)[2]}
+    bare = run(["s-unload", "handler"], preload=())
+    with fake_daemon.FakeDaemon(session("handler"), script, form="resident", deadline_ms=5000) as daemon:
+        if as_bare("unloaded in a signal handler", bare, run(["s-unload", "handler"], GPUPROBE_SESSION=daemon.name)):
+            report("unloaded in a signal handler", bare[0] == 0 and daemon.count() >= 2 * THREADS and daemon.seen(wire.UNLOAD) == 1,
+                   f"{bare} {daemon.count()}, {daemon.seen(wire.UNLOAD)}")
+
+
+def again():
+    """The primary context is there again before who released it has looked: it is another one, with memory of its own."""
+    other = os.path.join(TARGETS, "libs-retain.so")
+    bare = run(["s-again"], preload=(other,))
+    for form in fake_daemon.FORMS:
+        if form != "two":
+            with fake_daemon.FakeDaemon(session(f"again{form}"), form=form, deadline_ms=5000) as daemon:
+                if as_bare(f"s-again, {form}", bare, run(["s-again"], preload=(SHIM, other), GPUPROBE_SESSION=daemon.name)):
+                    report(f"s-again, {form}", bare[0] == 0 and daemon.count() == 3 * THREADS, f"{bare} {daemon.count()}, {daemon.reports()}")
+
+
 for n, program in enumerate(PROGRAMS):
     for variant in fake_daemon.FORMS:
         if variant != "two":
             one(n, *program, variant)
+meanwhile()
+unloaded_in_a_handler()
+again()
 interposers()
 forks()
 cancelled()

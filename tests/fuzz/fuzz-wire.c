@@ -524,7 +524,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (bare_function(KERNEL) != KERNEL)
 			abort();
 	}
-	context = arm_context_ending(memory);
+	context = arm_context_ending(memory, true);
 	arm_context_ended(context, memory, true);
 	if (registered)
 		abort();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Contexts that end with modules in them: destroyed, released, reset; a new one after each. 7
- * launches in all; or, with an argument, MANY that end while none is current. (The CPU driver has one copy of a library's variables, not one a context: there
+ * launches in all; or, "none", MANY that end while none is current; or, "attached", one that lives
+ * on when it is detached, till nobody is attached. (The CPU driver has one copy of a library's variables, not one a context: there
  * is a library only while there is one context.)
  */
 
@@ -13,6 +14,8 @@
 
 static __typeof__(cuCtxCreate_v4) *create;
 static __typeof__(cuCtxDestroy_v2) *destroy;
+static __typeof__(cuCtxAttach) *attach;
+static __typeof__(cuCtxDetach) *detach;
 static __typeof__(cuDevicePrimaryCtxReset_v2) *reset;
 
 /* Destroys contexts while none is current; what the program allocates next is its own. */
@@ -31,6 +34,25 @@ static void none_current(CUdevice device)
 	}
 }
 
+/* Two launches in a context that ends with the second cuCtxDetach(), and one in the next. */
+static void attached(CUdevice device)
+{
+	struct s_loaded loaded;
+	CUcontext context, again;
+
+	for (int i = 0; i < 2; i++) {
+		CHECK(create(&context, NULL, 0, device));
+		loaded = s_load(S_MODULE);
+		printf("context %d: %d\n", i, s_launch(&loaded));
+		if (i == 0) {
+			CHECK(attach(&again, 0));
+			printf("detached: %d\n", detach(again));
+			printf("still there: %d\n", s_launch(&loaded));
+		}
+		printf("detached: %d\n", detach(context));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct s_loaded loaded, library;
@@ -42,10 +64,12 @@ int main(int argc, char **argv)
 	handle = dlopen("libcuda.so.1", RTLD_NOW);
 	*(void **)&create = dlsym(handle, "cuCtxCreate_v4");
 	*(void **)&destroy = dlsym(handle, "cuCtxDestroy_v2");
+	*(void **)&attach = dlsym(handle, "cuCtxAttach");
+	*(void **)&detach = dlsym(handle, "cuCtxDetach");
 	*(void **)&reset = dlsym(handle, "cuDevicePrimaryCtxReset_v2");
 	CHECK(driver.device_get(&device, 0));
 	if (argc > 1) {
-		none_current(device);
+		(strcmp(argv[1], "none") ? attached : none_current)(device);
 		return 0;
 	}
 	library = s_load(S_LIBRARY);

@@ -1,18 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Unloads what is unloaded already, what was never loaded, and what another call unloads; loads
- * what is no image.
+ * what is no image. Or, with an argument, unloads in a signal handler, while another module is
+ * loaded perhaps.
  */
+
+#include <signal.h>
+#include <unistd.h>
 
 #include "s.h"
 
-int main(void)
+static struct s_loaded first;
+static volatile sig_atomic_t unloaded = -1;
+
+static void on_alarm(int number)
+{
+	unloaded = driver.module_unload(first.module);
+}
+
+static void in_handler(void)
+{
+	struct s_loaded second;
+
+	first = s_load(S_MODULE);
+	printf("%d\n", s_launch(&first));
+	signal(SIGALRM, on_alarm);
+	ualarm(300000, 0);
+	second = s_load(S_MODULE);
+	while (unloaded < 0)
+		usleep(1000);
+	printf("unloaded: %d\n", (int)unloaded);
+	for (int i = 0; i < 2; i++)
+		printf("%d\n", s_launch(&second));
+}
+
+int main(int argc, char **argv)
 {
 	static const char garbage[4096] = "this is no PTX";
 	struct s_loaded library, module;
 	int foreign = 0;
 
 	driver_start(false);
+	if (argc > 1) {
+		in_handler();
+		return 0;
+	}
 	library = s_load(S_LIBRARY);
 	module = s_load(S_MODULE);
 	printf("%d %d\n", s_launch(&library), s_launch(&module));
