@@ -26,6 +26,7 @@
 #include "trace/shim-ring.h"
 
 #define SYNC_AWAIT_MS 3000
+#define FOLD_NS (UINT64_C(2) * 1000000) /* of a turn */
 #define CLIENT_CONTEXTS_MAX 256	   /* of one process on one device */
 
 enum {
@@ -282,8 +283,13 @@ static bool client_fold(struct daemon *daemon) {
 
 static void client_on_folding(uv_timer_t *timer) {
 	struct daemon *daemon = timer->data;
+	const uint64_t start = uv_hrtime();
+	bool more;
 
-	if (client_fold(daemon))
+	do
+		more = client_fold(daemon);
+	while (more && uv_hrtime() - start < FOLD_NS);
+	if (more)
 		uv_timer_start(timer, client_on_folding, 1, 0);
 	else
 		client_stop_folding(daemon);
