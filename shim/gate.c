@@ -18,6 +18,8 @@ __thread struct gate_thread *gate_mine;
 bool gate_closed, gate_fenced = true;
 
 static struct gate_thread *threads; /* never freed: records are used again */
+static struct gate_thread homeless; /* of threads that there was no memory for, on no list; */
+static bool has_homeless; /* since one has it the gate is never closed again */
 static pthread_key_t key;
 static bool has_key;
 static __thread bool closer; /* this thread has closed it: a signal handler passes */
@@ -51,8 +53,12 @@ struct gate_thread *gate_register(void)
 			break;
 	if (!thread) {
 		thread = aligned_alloc(_Alignof(struct gate_thread), sizeof(*thread));
-		if (!thread)
-			abort(); /* the driver would not launch anything either */
+		if (!thread) {
+			__atomic_store_n(&has_homeless, true, __ATOMIC_SEQ_CST);
+			gate_mine = &homeless;
+			errno = saved;
+			return &homeless;
+		}
 		*thread = (struct gate_thread){ __atomic_load_n(&threads, __ATOMIC_RELAXED), 0, true };
 		while (!__atomic_compare_exchange_n(&threads, &thread->next, thread, true,
 						    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
@@ -76,7 +82,14 @@ static void pause_shortly(void)
 
 void gate_wait(struct gate_thread *thread)
 {
-	if (thread->depth > 1 || closer)
+	if (closer)
+		return;
+	while (thread == &homeless) { /* who closes it waits for none of these */
+		if (!__atomic_load_n(&gate_closed, __ATOMIC_ACQUIRE))
+			return;
+		pause_shortly();
+	}
+	if (thread->depth > 1)
 		return; /* who closes the gate waits for this thread: its launch must go on */
 	do {
 		__atomic_store_n(&thread->depth, 0, __ATOMIC_RELEASE);
@@ -111,6 +124,10 @@ bool gate_close(uint64_t until_ms)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (!gate_fenced)
 		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+	if (__atomic_load_n(&has_homeless, __ATOMIC_SEQ_CST)) {
+		gate_open();
+		return false;
+	}
 	for (const struct gate_thread *thread = __atomic_load_n(&threads, __ATOMIC_SEQ_CST); thread;
 	     thread = thread->next) {
 		while (__atomic_load_n(&thread->depth, __ATOMIC_ACQUIRE)) {

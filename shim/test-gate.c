@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <cmocka.h>
 
 #include "client.h"
@@ -157,6 +158,49 @@ static void test_who_waits_for_the_closer(void **state)
 	gate_open();
 }
 
+static bool no_memory;
+
+/* In place of libc's. */
+void *aligned_alloc(size_t alignment, size_t size)
+{
+	void *memory = NULL;
+
+	return no_memory || posix_memalign(&memory, alignment, size) ? NULL : memory;
+}
+
+static void *launch_twice(void *unused)
+{
+	gate_enter();
+	gate_enter();
+	gate_leave();
+	gate_leave();
+	return unused;
+}
+
+/* Who comes while it is closed waits; later it is not closed any more. In a process of its own. */
+static void test_no_memory_for_a_thread(void **state)
+{
+	pthread_t thread;
+
+	assert_true(gate_close(LONG));
+	no_memory = true;
+	pthread_create(&thread, NULL, launch_often, NULL);
+	for (volatile int n = 0; n < 10000000; n++)
+		;
+	assert_int_equal(__atomic_load_n(&passed, __ATOMIC_RELAXED), 0);
+	gate_open();
+	while (!__atomic_load_n(&passed, __ATOMIC_RELAXED))
+		;
+	assert_false(gate_close(LONG));
+	__atomic_store_n(&ending, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	launch_twice(NULL);
+	no_memory = false;
+	pthread_create(&thread, NULL, launch_twice, NULL);
+	pthread_join(thread, NULL);
+	assert_false(gate_close(LONG));
+}
+
 static void test_lines(void **state)
 {
 	gate_enter();
@@ -164,8 +208,9 @@ static void test_lines(void **state)
 	gate_leave();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	const struct CMUnitTest memory[] = { cmocka_unit_test(test_no_memory_for_a_thread) };
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nobody_is_met),
 		cmocka_unit_test(test_many_threads),
@@ -179,5 +224,7 @@ int main(void)
 	sem_init(&inside, 0, 0);
 	sem_init(&go_on, 0, 0);
 	gate_start();
+	if (argc > 1)
+		return cmocka_run_group_tests(memory, NULL, NULL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
