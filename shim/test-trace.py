@@ -424,6 +424,14 @@ def live():
         check("live: over in the midst of a call", steps.maps() == (0, 0) and steps.end() == 0)
 
 
+def forked_at_the_end():
+    """A child that is forked while a session ends does not unmap what the parent has unmapped."""
+    with TraceDaemon(session("unmap")) as daemon:
+        steps = Steps(daemon.name, LD_PRELOAD=f"{SHIM}:{os.path.join(TARGETS, 'libs-unmap.so')}")
+        daemon.rings[-1].end()
+        check("forked at the end", steps.do(5) and steps.maps() == (0, 0) and steps.end() == 0)
+
+
 def storm():
     """Traces begin and end all the time, with threads that call all the time."""
     for flags in (0, fake_trace.EXTRAS | fake_trace.GPU, fake_trace.EXTRAS | fake_trace.GPU | fake_trace.CUPTI):
@@ -555,7 +563,7 @@ def unwanted():
 
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, behind, live, storm, stale, hostile, programs, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, behind, live, forked_at_the_end, storm, stale, hostile, programs, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

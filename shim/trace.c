@@ -119,6 +119,8 @@ static bool somebody_is_inside(void)
 void trace_reap(void)
 {
 	unsigned seen = 0;
+	uint64_t size;
+	void *ring;
 
 	if (__atomic_fetch_add(&reapers, 1, __ATOMIC_SEQ_CST))
 		return;
@@ -126,10 +128,12 @@ void trace_reap(void)
 		seen = __atomic_load_n(&reapers, __ATOMIC_SEQ_CST);
 		if (!__atomic_load_n(&trace_ending, __ATOMIC_SEQ_CST) || somebody_is_inside())
 			continue;
-		munmap(trace_session.ring, trace_session.size);
+		ring = trace_session.ring;
+		size = trace_session.size;
 		__atomic_store_n(&trace_ending, false, __ATOMIC_SEQ_CST);
-		/* now another session may begin */
+		/* now another session may begin, and a child that is forked unmaps nothing */
 		__atomic_store_n(&trace_session.ring, NULL, __ATOMIC_SEQ_CST);
+		munmap(ring, size);
 	} while (!__atomic_compare_exchange_n(&reapers, &seen, 0, false, __ATOMIC_SEQ_CST,
 					      __ATOMIC_SEQ_CST));
 }
@@ -176,14 +180,16 @@ static void thread_ended(void *value)
 /* In a child: it has no session, and no other threads. */
 static void forget_parent(void)
 {
+	void *ring = trace_session.ring;
+
 	load_forked_pages();
 	client_close(&client); /* or the daemon would not notice the end of the parent */
 	memset(trace_users, 0, sizeof(trace_users));
 	if (trace_mine.user)
 		trace_mine.user->taken = true;
-	if (trace_session.ring)
-		munmap(trace_session.ring, trace_session.size);
 	trace_session.ring = NULL;
+	if (ring)
+		munmap(ring, trace_session.size);
 	*own = (struct own){ .here = 1 };
 	trace_ending = false;
 	guests = reapers = 0;
