@@ -4,7 +4,8 @@
  * The new image is a fatbin with
  *
  *   - a cubin for the device, compiled from the edited PTX, with the ptxas options that the old
- * image recorded,
+ * image recorded; twice, if a kernel got so many registers that blocks become impossible which were possible
+ * (image-registers.h),
  *   - the edited PTX, so that a driver with another device, or one that compiles everything anew,
  * gets the probe too,
  *   - all entries of the old image that the driver does not consider on this device, as they were.
@@ -21,6 +22,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "image-registers.h"
 #include "image-select.h"
 #include "ptxas-options.h"
 
@@ -31,6 +33,7 @@ void image_result_deinit(struct image_result *result)
 {
 	free(result->data);
 	free(result->log);
+	free(result->text);
 	*result = (struct image_result){};
 }
 
@@ -53,33 +56,39 @@ static int64_t microseconds(void)
 	return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
 }
 
-/* The cubin for the device, NULL if there is no compiler that can make it. */
-static int compile(struct image_result *result, const struct image_source *source,
-		   struct compiler *compiler, uint8_t **cubin, size_t *size)
+static void get_options(struct ptxas_options *options, const struct image_source *source)
+{
+	*options = (struct ptxas_options){};
+	if (source->entry)
+		ptxas_options_read(options, source->entry->options, source->entry->options_size);
+	if (source->module->target.debug)
+		ptxas_options_add(options, "--device-debug");
+	if (source->patch) {
+		ptxas_options_add(options, "--compile-as-tools-patch");
+		ptxas_options_add(options, "--verbose");
+	}
+}
+
+/* The cubin for the device of a text, NULL if there is no compiler that can make it. */
+static int compile(struct image_result *result, const struct image_source *source, const char *text,
+		   size_t length, struct compiler *compiler, uint8_t **cubin, size_t *size)
 {
 	const struct ptx_module *edited = source->module;
-	struct ptxas_options options = {};
+	struct ptxas_options options;
 	int64_t start;
 	char arch[32];
 	int r;
 
 	if (!compiler)
 		return 0;
-	if (source->entry)
-		ptxas_options_read(&options, source->entry->options, source->entry->options_size);
-	if (edited->target.debug)
-		ptxas_options_add(&options, "--device-debug");
-	if (source->patch) {
-		ptxas_options_add(&options, "--compile-as-tools-patch");
-		ptxas_options_add(&options, "--verbose");
-	}
+	get_options(&options, source);
 	snprintf(arch, sizeof(arch), "sm_%u", source->capability);
 	if (edited->target.suffix)
 		snprintf(arch + strlen(arch), 2, "%c", edited->target.suffix);
 	start = microseconds();
-	r = compiler_compile(compiler, edited->text, edited->length, arch, options.options,
-			     options.n, cubin, size, &result->log);
-	result->compile_us = microseconds() - start;
+	r = compiler_compile(compiler, text, length, arch, options.options, options.n, cubin, size,
+			     &result->log);
+	result->compile_us += microseconds() - start;
 	switch (r) {
 	case COMPILER_E_ARCH:
 		/* A device newer than the compiler: the driver knows it. */
@@ -90,6 +99,47 @@ static int compile(struct image_result *result, const struct image_source *sourc
 		return IMAGE_BUILD_E_COMPILE;
 	}
 	return r;
+}
+
+static bool is_bounded(const struct image_source *source)
+{
+	static const char option[] = "--maxrregcount=";
+	struct ptxas_options options;
+
+	get_options(&options, source);
+	for (size_t i = 0; i < options.n; i++)
+		if (!strncmp(options.options[i], option, sizeof(option) - 1))
+			return true;
+	return false;
+}
+
+/* Compiles once more where registers have to be limited. What fails then leaves the cubin as it is. */
+static int compile_limited(struct image_result *result, const struct image_source *source,
+			   struct compiler *compiler, uint8_t **cubin, size_t *size)
+{
+	struct image_result limited = {};
+	uint8_t *better = NULL;
+	size_t better_size = 0;
+	int r;
+
+	if (source->patch || !*cubin || is_bounded(source))
+		return 0;
+	r = image_registers_limit(&limited.text, &limited.text_length, source->module, *cubin, *size,
+				  source->code, source->code_size);
+	if (!r && limited.text)
+		r = compile(&limited, source, limited.text, limited.text_length, compiler, &better,
+			    &better_size);
+	result->compile_us += limited.compile_us;
+	if (!r && better) {
+		free(*cubin);
+		*cubin = better;
+		*size = better_size;
+		result->text = limited.text;
+		result->text_length = limited.text_length;
+		limited.text = NULL;
+	}
+	image_result_deinit(&limited);
+	return r < 0 ? r : 0;
 }
 
 /* Puts the new image together. */
@@ -129,7 +179,8 @@ static int pack(struct image_result *result, const struct image_source *source,
 		r = fatbin_writer_add(&writer, &code);
 	}
 	if (!r)
-		r = fatbin_writer_add_ptx(&writer, &ptx, edited->text, edited->length);
+		r = fatbin_writer_add_ptx(&writer, &ptx, result->text ? result->text : edited->text,
+					  result->text ? result->text_length : edited->length);
 	for (size_t i = 0; !r && source->fatbin && i < source->fatbin->n_entries; i++)
 		if (!image_entry_is_for(&source->fatbin->entries[i], source->capability))
 			r = fatbin_writer_copy(&writer, &source->fatbin->entries[i]);
@@ -149,7 +200,9 @@ int image_build(struct image_result *result, const struct image_source *source,
 	int r;
 
 	*result = (struct image_result){};
-	r = compile(result, source, compiler, &cubin, &cubin_size);
+	r = compile(result, source, module->text, module->length, compiler, &cubin, &cubin_size);
+	if (!r)
+		r = compile_limited(result, source, compiler, &cubin, &cubin_size);
 	if (!r && !cubin && !source->fatbin) {
 		result->data = malloc(module->length + 1);
 		if (!result->data)

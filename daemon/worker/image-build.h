@@ -17,6 +17,8 @@ struct image_source {
 	const struct fatbin *fatbin; /* the image that the PTX is from; NULL if it was PTX text */
 	const struct fatbin_entry *entry; /* its entry there; NULL likewise */
 	const struct ptx_module *module;  /* edited */
+	const uint8_t *code; /* the machine code that would run without us, or NULL */
+	size_t code_size;
 	unsigned int capability;
 	bool patch; /* for the SASS engine: the log then tells of the functions that were made */
 };
@@ -27,6 +29,8 @@ struct image_result {
 	bool machine_code; /* it holds a cubin for the device; else the driver has to compile */
 	int64_t compile_us;
 	char *log; /* owned, may be NULL */
+	char *text; /* owned: the PTX that was compiled, if it is not the edited one; else NULL */
+	size_t text_length;
 };
 
 /* 0, enum image_build_error, or -ENOMEM and the like. *result needs image_result_deinit() in any

@@ -51,6 +51,7 @@ struct job {
 	/* PTX entry; NULL if there is none, or the image is PTX text. */
 	const struct fatbin_entry *entry;
 	uint8_t *code_bytes; /* owned */
+	uint64_t code_size;
 	struct cubin cubin;
 	struct source original;
 	struct source foreign; /* that a pass of the user made of it */
@@ -192,7 +193,6 @@ static int take_ptx_names(struct job *job)
 static int read_fatbin(struct job *job)
 {
 	const struct image_request *request = &job->request;
-	uint64_t size;
 	char device[16];
 	int r;
 
@@ -210,12 +210,12 @@ static int read_fatbin(struct job *job)
 		r = read_ptx_entry(job);
 		return r ? r : take_ptx_names(job);
 	}
-	r = fatbin_entry_decompress(job->code, PAYLOAD_MAX, &job->code_bytes, &size);
+	r = fatbin_entry_decompress(job->code, PAYLOAD_MAX, &job->code_bytes, &job->code_size);
 	if (r == FATBIN_E_OPAQUE)
 		return reply_own(job, "the machine code in this image is scrambled");
 	if (r > 0)
 		return reply_error(job, "image", "machine code entry: %s", fatbin_strerror(r));
-	return r ? r : read_code(job, job->code_bytes, size);
+	return r ? r : read_code(job, job->code_bytes, job->code_size);
 }
 
 /* Takes a copy of PTX text; NULs at its end are the sender's. */
@@ -445,6 +445,8 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 		.fatbin = job->request.kind == IMAGE_FATBIN ? &job->fatbin : NULL,
 		.entry = job->entry,
 		.module = &edited->module,
+		.code = job->code_bytes,
+		.code_size = job->code_size,
 		.capability = job->request.capability,
 	};
 	struct image_result result;
@@ -459,8 +461,9 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 					      "%s does not compile the edited PTX for sm_%u",
 					      compiler_name(compiler), job->request.capability));
 	if (!r)
-		r = deliver(job, job->request.text_output, "text_size", edited->text,
-			    edited->length);
+		r = deliver(job, job->request.text_output, "text_size",
+			    result.text ? result.text : edited->text,
+			    result.text ? result.text_length : edited->length);
 	if (!r)
 		r = deliver(job, job->request.output, "size", result.data, result.size);
 	if (!r)

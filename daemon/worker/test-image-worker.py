@@ -105,6 +105,48 @@ def entry(kind, payload, sm=90, flags=0x11, uncompressed=0):
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 64 + len(padded)) + header + padded
 
 
+def registers(cubin):
+    """{function: registers} of a cubin, from its .nv.info."""
+    def string(table, offset):
+        return cubin[table + offset:cubin.index(b"\0", table + offset)].decode()
+
+    at, = struct.unpack_from("<Q", cubin, 40)
+    count, names = struct.unpack_from("<HH", cubin, 60)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, at + 64 * i) for i in range(count)]
+    symbols = next(section for section in sections if section[1] == 2)
+    info = next(s for s in sections if string(sections[names][4], s[0]) == ".nv.info")
+    found, at = {}, info[4]
+    while at + 4 <= info[4] + info[5]:
+        form, attribute, value = struct.unpack_from("<BBH", cubin, at)
+        if (form, attribute) == (4, 0x2f):
+            index, number = struct.unpack_from("<II", cubin, at + 4)
+            name, = struct.unpack_from("<I", cubin, symbols[4] + 24 * index)
+            found[string(sections[symbols[6]][4], name)] = number
+        at += 4 + (value if form == 4 else 0)
+    return found
+
+
+def wide(name, live, directives=""):
+    """A kernel with so many values alive at once."""
+    return (f".visible .entry {name}(.param .u64 p)\n{directives}\n{{\n.reg .b64 %a;\n.reg .f32 %f<{live}>;\nld.param.u64 %a, [p];\n" +
+            "".join(f"ld.volatile.global.f32 %f{i}, [%a+{4 * i}];\n" for i in range(live)) +
+            "".join(f"st.volatile.global.f32 [%a+{4 * i}], %f{i * 7 % live};\n" for i in range(live)) + "ret;\n}\n")
+
+
+# A program that needs more registers than a block of 1024 threads has for each.
+WIDE_PROBE = """.visible .global .align 8 .u64 __gpuprobe_o1_m0 = 0;
+.func (.param .b64 r) __gpuprobe_o1_p0()
+{
+.reg .b64 %rd<3>;
+.reg .f32 %f<90>;
+ld.global.u64 %rd1, [__gpuprobe_o1_m0];
+""" + "".join(f"ld.volatile.global.f32 %f{i}, [%rd1+{4 * i}];\n" for i in range(90)) + "".join(
+    f"st.volatile.global.f32 [%rd1+{4 * i}], %f{i * 7 % 90};\n" for i in range(90)) + """mov.u64 %rd2, 0;
+st.param.b64 [r], %rd2;
+ret;
+}
+"""
+
 with open(SAMPLE, "rb") as file:
     SAMPLE_IMAGE = file.read()
 HAVE_NVCC = os.access(NVCC, os.X_OK)
@@ -258,6 +300,40 @@ class Images(Base):
         self.own(image, "its SASS for sm_90a was made from compute_90a, its PTX is compute_90$")
 
     @needs_nvcc
+    def check_registers(self, image, kind, limited, bare=True):
+        """Kernels that are compiled for 64 registers: {name: is it}; the others are as the compiler has them."""
+        reply, out = self.replaced(image, kind=kind, program=WIDE_PROBE, attachments=[("k*",)], bare=bare)
+        files = extract(out)
+        text = next(data for name, data in files.items() if name.endswith(".ptx")).decode()
+        found = registers(next(data for name, data in files.items() if name.endswith("sm_90.cubin")))
+        for name, is_limited in limited.items():
+            self.assertEqual(bool(re.search(rf"\.entry {name}\([^)]*\)[^{{]*\.maxnreg 64\n{{", text)), is_limited, name)
+            self.assertTrue(found[name] <= 64 or not is_limited, (name, found))
+        return found
+
+    def test_registers(self):
+        """Where a block of 1024 threads was possible, it is with the probe, if the kernel does not say how large its blocks are."""
+        if not self.has_compiler:
+            self.skipTest("no compiler")
+        head = PTX.split(".visible")[0]
+        kernels = head + wide("k_few", 30) + wide("k_many", 100) + wide("k_bound", 30, ".maxntid 128, 1, 1") + wide("other", 100)
+        found = self.check_registers(kernels.encode(), "ptx", {"k_few": True, "k_many": False, "k_bound": False,
+                                                               "k_few__gpuprobe_bare": False, "k_many__gpuprobe_bare": False})
+        self.assertLessEqual(found["k_few__gpuprobe_bare"], 64)
+        self.assertGreater(min(found["k_many"], found["k_bound"], found["other"]), 64)
+        self.check_registers(kernels.encode(), "ptx", {"k_few": False, "k_many": False}, bare=False) # what it was is not known
+        if os.access(PTXAS, os.X_OK):
+            path = os.path.join(folder, "wide.ptx")
+            with open(path, "w") as file:
+                file.write(kernels)
+            subprocess.run([PTXAS, "-arch=sm_90", path, "-o", path + ".cubin"], check=True)
+            with open(path + ".cubin", "rb") as file:
+                code = entry(2, file.read(), sm=90)
+            text = entry(1, kernels.encode(), sm=80)
+            image = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(code) + len(text) - 32) + code[16:] + text[16:]
+            for bare in True, False:
+                self.check_registers(image, "fatbin", {"k_few": True, "k_many": False, "k_bound": False}, bare)
+
     def test_options(self):
         image = nvcc(*gencode("90", "sm_90", "compute_90"), "-maxrregcount=16", "-Xptxas", "-O1")
         reply, out = self.replaced(image)

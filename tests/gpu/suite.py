@@ -113,6 +113,19 @@ class Suite(Benchmarks, ContextSwitches, RealCode, SassCode, TimesCode, TraceCod
                 session.run(program, "--threads", 65536, "--block", 1024, "--load", load, "--registers", 16)
                 expect(f"loads and stores, {load}", session.read("accesses"), 3 * 65536)
 
+    def test_registers(self):
+        """Probes that take registers: a kernel that could have blocks of 1024 threads can, probed; of one that could have 512, 384 are probed."""
+        program = self.build / "tests/sim/vec_add_driver"
+        for how in "launch", "ex", "cooperative", "graph", "capture":
+            with Session(self) as session:
+                session.attach("memory_histogram")
+                session.run_probed(program, "--threads", 8192, "--block", 1024, "--wide", 40, "--how", how)
+                expect(f"blocks of 1024, {how}", session.read("accesses"), 83 * 8192)
+                session.run_probed(program, "--threads", 8192, "--block", 512, "--wide", 112, "--how", how)
+                reasons = [outcome["reason"] for outcome in session.json("why")["outcomes"]]
+                without = any("without probes" in reason for reason in reasons)
+                expect(f"blocks of 512, {how}", session.read("accesses"), 83 * 8192 + (0 if without else 227 * 8192))
+
     def test_graphs_and_threads(self):
         for how in "graph", "capture", "threads":
             with Session(self) as session:

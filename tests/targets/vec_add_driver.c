@@ -3,12 +3,13 @@
  * c = a + b through the driver API: what end-to-end tests probe.
  *
  *   vec_add_driver [--threads N] [--block N] [--launches N] [--how HOW] [--load HOW] [--bound] [--getproc]
- *                  [--loads N] [--sleep-ms N] [--dump FILE] [--registers N]
+ *                  [--loads N] [--sleep-ms N] [--dump FILE] [--registers N] [--wide N]
  *
  *   --how   launch (default) | ex | cooperative | streams (4 streams) | threads (4 host threads) | graph (nodes) | capture
  *   --load  module (cuModuleLoadData, default) | moduleex | library (cuLibraryLoadData)
  *   --loads load, run all launches and unload that many times
  *   --registers has the driver compile for N registers a thread (moduleex and library); fails if the kernel has more
+ *   --wide  a kernel that keeps N values in registers meanwhile, each loaded from a and stored to c
  *   --bound the kernel that takes n: vectorAdd(const float *, const float *, float *, int)
  *   --getproc finds all functions by cuGetProcAddress_v2
  *
@@ -28,7 +29,7 @@ extern const unsigned char vec_add_image[], vec_add_bound_image[];
 struct options {
 	size_t threads;
 	unsigned int block, grid;
-	int launches, loads, sleep_ms, registers;
+	int launches, loads, sleep_ms, registers, wide;
 	const char *how, *load, *dump;
 	bool bound, by_proc_address;
 };
@@ -145,6 +146,30 @@ static void launch_graph(struct job *job, bool capture)
 	job->stream = NULL;
 }
 
+/* PTX text of a kernel with so many values alive at once. */
+static char *make_wide(int values)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *stream = open_memstream(&text, &size);
+
+	if (!stream)
+		exit(1);
+	fprintf(stream, ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry _Z9vectorAddPKfS0_Pf(.param .u64 p, .param .u64 q, .param .u64 r)\n"
+			"{\n.reg .b64 %%a, %%b, %%c, %%o;\n.reg .b32 %%i, %%j, %%k;\n.reg .f32 %%x, %%y, %%f<%d>;\n"
+			"ld.param.u64 %%a, [p];\nld.param.u64 %%b, [q];\nld.param.u64 %%c, [r];\n"
+			"mov.u32 %%i, %%ctaid.x;\nmov.u32 %%j, %%ntid.x;\nmov.u32 %%k, %%tid.x;\nmad.lo.u32 %%i, %%i, %%j, %%k;\n"
+			"mul.wide.u32 %%o, %%i, 4;\nadd.s64 %%a, %%a, %%o;\nadd.s64 %%b, %%b, %%o;\nadd.s64 %%c, %%c, %%o;\n", values);
+	for (int i = 0; i < values; i++)
+		fprintf(stream, "ld.volatile.global.f32 %%f%d, [%%a];\n", i);
+	for (int i = values - 1; i >= 0; i--)
+		fprintf(stream, "st.volatile.global.f32 [%%c], %%f%d;\n", i);
+	fprintf(stream, "ld.global.f32 %%x, [%%a];\nld.global.f32 %%y, [%%b];\nadd.f32 %%x, %%x, %%y;\nst.global.f32 [%%c], %%x;\nret;\n}\n");
+	if (fclose(stream))
+		exit(1);
+	return text;
+}
+
 static void check_registers(const struct job *job)
 {
 	int registers;
@@ -160,7 +185,8 @@ static void check_registers(const struct job *job)
 static double load_and_launch(struct job *job)
 {
 	const struct options *o = job->options;
-	const void *image = o->bound ? vec_add_bound_image : vec_add_image;
+	char *wide = o->wide > 0 ? make_wide(o->wide) : NULL;
+	const void *image = wide ? (void *)wide : o->bound ? vec_add_bound_image : vec_add_image;
 	const char *name = o->bound ? "_Z9vectorAddPKfS0_Pfi" : "_Z9vectorAddPKfS0_Pf";
 	CUmodule module = NULL;
 	CUlibrary library = NULL;
@@ -203,6 +229,7 @@ static double load_and_launch(struct job *job)
 		CHECK(driver.library_unload(library));
 	else
 		CHECK(driver.module_unload(module));
+	free(wide);
 	return first;
 }
 
@@ -238,6 +265,8 @@ static void parse(struct options *o, int argc, char **argv)
 			o->sleep_ms = atoi(value);
 		else if (!strcmp(argv[i], "--registers") && ++i)
 			o->registers = atoi(value);
+		else if (!strcmp(argv[i], "--wide") && ++i)
+			o->wide = atoi(value);
 		else if (!strcmp(argv[i], "--how") && ++i)
 			o->how = value;
 		else if (!strcmp(argv[i], "--load") && ++i)
