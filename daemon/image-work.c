@@ -113,6 +113,7 @@ void image_work_on_task(struct worker_task *task, int result, json_object *reply
 	json_object *number = NULL;
 
 	work->task = NULL;
+	work->mixed |= worker_task_mixed(task);
 	if (json_object_object_get_ex(worker_task_request(task), "image", &number)) /* another one, if it comes from the disk */
 		work->image = (uint32_t)json_object_get_int64(number);
 	work->stage_fn(task, result, reply, message, work->stage_userdata);
@@ -211,7 +212,7 @@ int image_work_start(struct image_work **workp, const struct image_work *templat
 /* ---- replies ---- */
 
 void image_work_end(struct image_work *work, struct image_result *result, uint64_t keep) {
-	work->fn(result, keep, work->userdata);
+	work->fn(result, work->mixed ? 0 : keep, work->userdata);
 	image_work_free(work);
 }
 

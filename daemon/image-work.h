@@ -31,7 +31,7 @@ enum image_stage {
 
 /*
  * The end: result is NULL if there is no memory, else a reference that is handed over; keep says
- * for how many milliseconds it holds for the same image (0: not at all).
+ * for how many milliseconds it holds for the same image (0: not at all, as what another user may have had a hand in).
  */
 typedef void (*image_work_fn)(struct image_result *result, uint64_t keep, void *userdata);
 
@@ -51,6 +51,7 @@ struct image_work {
 	void *userdata;
 	/* image-work.c's */
 	struct worker_task *task; /* NULL: no image worker has it */
+	bool mixed; /* a worker that has had another user's bytes said some of it */
 	worker_task_fn stage_fn;
 	void *stage_userdata;
 	struct plan_waiter waiter; /* of a plan */

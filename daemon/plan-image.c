@@ -2,7 +2,7 @@
 
 /*
  * Nothing foreign goes into a patch image, only programs of attachments: so one is for all processes that the same
- * attachments mean, whoever's they are. A failure is remembered, too: for good if the programs are at fault, because another job
+ * attachments mean, whoever's they are. So no worker makes it that has seen anybody's image. A failure is remembered, too: for good if the programs are at fault, because another job
  * would say the same, else for half a minute.
  */
 
@@ -307,6 +307,7 @@ int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uint32_t c
 		free(image);
 		return r;
 	}
+	worker_task_set_alone(task);
 	image->daemon = daemon;
 	image->capability = capability;
 	image->n_attachments = n;

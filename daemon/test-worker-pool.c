@@ -196,6 +196,47 @@ static void test_users(void **state) {
 	teardown_pool(&f);
 }
 
+/* A task that is to be alone has a worker for itself, and who keeps the pool busy does not keep it from that. */
+static void test_alone(void **state) {
+	struct seen first, seen = {}, next, many[20] = {};
+	struct worker_task *task;
+	struct fixture f;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	first = once_of(&f, 1000);
+	for (int i = 0; i < 20; i++)
+		submit_overtime(&f, &many[i], "slow", 0, 60000, 1000, 0);
+	for (int i = 0; i < 2; i++) {
+		memset(&seen, 0, sizeof(seen));
+		task = worker_task_new(json_object_new_object(), on_done, &seen);
+		worker_task_set_owner(task, 1000); /* even of the same owner */
+		worker_task_set_alone(task);
+		if (i)
+			worker_task_set_owner(task, 0);
+		worker_pool_submit(f.pool, task, 60000);
+		wait_for(&f, i ? &seen : &many[19]);
+		wait_for(&f, &seen);
+		assert_int_equal(seen.result, _WORKER_POOL_SUCCESS);
+		assert_false(seen.mixed);
+		assert_int_not_equal(seen.pid, first.pid);
+		for (int k = 0; k < 20; k++)
+			assert_int_not_equal(seen.pid, many[k].pid);
+		if (i)
+			assert_int_equal(many[19].n, 0); /* it had its turn before */
+		else
+			for (int k = 0; k < 20; k++) {
+				assert_int_equal(many[k].result, _WORKER_POOL_SUCCESS);
+				many[k] = (struct seen){};
+				submit_overtime(&f, &many[k], "slow", 0, 60000, 1000, 0);
+			}
+	}
+	for (int k = 0; k < 20; k++)
+		wait_for(&f, &many[k]);
+	next = once_of(&f, 0);
+	assert_int_not_equal(next.pid, seen.pid);
+	teardown_pool(&f);
+}
+
 static void test_refused(void **state) {
 	struct fixture f;
 	struct seen seen;
@@ -507,7 +548,7 @@ static void test_overtime_queue(void **state) {
 
 int main(int argc, char *argv[]) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),	   cmocka_unit_test(test_users), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_good),	   cmocka_unit_test(test_users), cmocka_unit_test(test_alone), cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_crash),	   cmocka_unit_test(test_exit),
 		cmocka_unit_test(test_hang),	   cmocka_unit_test(test_close),
 		cmocka_unit_test(test_garbage),	   cmocka_unit_test(test_cheating_outputs),

@@ -6,7 +6,8 @@
  * replaced, at most RESTART_BURST at once and RESTART_RATE a second afterwards, so that an image
  * which kills its worker costs others little.
  *
- * Owners of tasks take turns (worker_pool_next()).
+ * Owners of tasks take turns (worker_pool_next()). A task that is to be alone has a worker that nobody has used; if there is none, an idle
+ * one ends for it.
  *
  * A task has one deadline, from its submission on. A worker that is late is killed, unless its task
  * may take overtime. A worker in overtime has no place in the pool any more: another one is started
@@ -67,7 +68,7 @@ struct worker_task {
 	unsigned int overtime_ms;
 	uint64_t queue_until, deadline, limit; /* uv_now: to get a worker, and to be done */
 	uint64_t assigned; /* uv_now */
-	bool cancelled, spoiled, mixed;
+	bool cancelled, spoiled, mixed, alone;
 	struct worker_pool *pool; /* that it was submitted to; NULL: none yet */
 	struct worker *worker;	  /* that has it; NULL: in the queue */
 	json_object *features;	  /* of the worker that answered */
@@ -91,6 +92,7 @@ struct worker {
 	json_object *features; /* what it said about itself */
 	uint64_t user; /* the owner whose tasks it has had */
 	bool mixed; /* ... and another before */
+	bool alone; /* it has a task that is to be its only one */
 	struct worker_task *task;
 };
 
@@ -211,6 +213,10 @@ uint64_t worker_task_output_size(const struct worker_task *task, unsigned int in
 
 void worker_task_set_owner(struct worker_task *task, uint64_t owner) {
 	task->owner = owner;
+}
+
+void worker_task_set_alone(struct worker_task *task) {
+	task->alone = true;
 }
 
 void worker_task_set_overtime(struct worker_task *task, unsigned int overtime_ms) {
@@ -504,6 +510,15 @@ static void worker_on_ready(struct worker *worker, json_object *message) {
 	uv_timer_stop(&worker->timer);
 }
 
+/* It has done its work and ends by itself; another one takes its place at once, as that is no restart after a failure. */
+static void worker_retire(struct worker *worker) {
+	if (!worker->overtime)
+		worker->pool->tokens += 1;
+	worker_end(worker);
+	shutdown(worker->fd, SHUT_RDWR);
+	uv_timer_start(&worker->timer, worker_on_timer, ENDING_MS, 0);
+}
+
 static void worker_on_reply(struct worker *worker, json_object *reply) {
 	struct worker_pool *pool = worker->pool;
 	struct worker_task *task = worker->task;
@@ -534,15 +549,10 @@ static void worker_on_reply(struct worker *worker, json_object *reply) {
 	task->mixed = worker->mixed;
 	worker_take_task(worker);
 	uv_timer_stop(&worker->timer);
-	if (pool->single_use || worker->overtime || worker->mixed) {
-		if (!worker->overtime)
-			pool->tokens += 1; /* as in worker_enter_overtime() */
-		worker_end(worker);
-		shutdown(worker->fd, SHUT_RDWR); /* it ends by itself */
-		uv_timer_start(&worker->timer, worker_on_timer, ENDING_MS, 0);
-	} else {
+	if (pool->single_use || worker->overtime || worker->mixed || worker->alone)
+		worker_retire(worker);
+	else
 		worker->state = WORKER_IDLE;
-	}
 	worker_task_complete(task, result, reply, message);
 }
 
@@ -678,6 +688,7 @@ static void worker_assign(struct worker *worker, struct worker_task *task) {
 	task->assigned = now;
 	worker->mixed = task->owner != WORKER_NOBODY && worker->user != WORKER_NOBODY && worker->user != task->owner;
 	worker->user = task->owner != WORKER_NOBODY ? task->owner : worker->user;
+	worker->alone = task->alone;
 	uv_timer_start(&worker->timer, worker_on_timer,
 		       task->deadline > now ? task->deadline - now : 0, 0);
 }
@@ -689,14 +700,24 @@ static struct worker *worker_pool_idle(struct worker_pool *pool, const struct wo
 	TAILQ_FOREACH(worker, &pool->list, link) {
 		if (worker->state != WORKER_IDLE || worker->eof)
 			continue;
-		if (!task || worker->user == task->owner || task->owner == WORKER_NOBODY)
+		if (!task || (!task->alone && (worker->user == task->owner || task->owner == WORKER_NOBODY)))
 			return worker;
 		if (worker->user == WORKER_NOBODY)
 			unused = worker;
 		else
 			other = worker;
 	}
-	return unused ? unused : other;
+	return unused || task->alone ? unused : other;
+}
+
+/* Workers that nobody has used and that will be there soon. */
+static unsigned int worker_pool_coming(const struct worker_pool *pool) {
+	unsigned int n = pool->n_alive < pool->workers ? pool->workers - pool->n_alive : 0;
+	const struct worker *worker;
+
+	TAILQ_FOREACH(worker, &pool->list, link)
+		n += worker->state == WORKER_STARTING;
+	return pool->trouble[0] ? UINT_MAX : n;
 }
 
 /* When the owner had his last turn; 0: long ago, or never, or there is none. */
@@ -727,17 +748,21 @@ static unsigned int worker_pool_works_for(const struct worker_pool *pool, uint64
 }
 
 /*
- * The task that is next, or NULL: of the owner for whom the fewest workers work, and of several such, of whom had his last turn first. So who
- * has submitted much does not keep others waiting.
+ * The task that is next for an idle worker, or NULL: of the owner for whom the fewest workers work, and of several such, of whom had his last turn first. So who
+ * has submitted much does not keep others waiting. One that is to be alone and for which a worker is coming waits for that.
  */
 static struct worker_task *worker_pool_next(struct worker_pool *pool) {
+	unsigned int n, best_n = UINT_MAX, coming = worker_pool_coming(pool);
 	uint64_t turn, best_turn = UINT64_MAX;
-	unsigned int n, best_n = UINT_MAX;
 	struct worker_task *task, *best = NULL;
 
 	TAILQ_FOREACH(task, &pool->queue, link) {
 		const struct worker_turn *last = worker_pool_turn(pool, task->owner);
 
+		if (task->alone && coming && !worker_pool_idle(pool, task)) {
+			coming--;
+			continue;
+		}
 		n = worker_pool_works_for(pool, task->owner);
 		turn = last ? last->turn : 0;
 		if (n > best_n || (n == best_n && turn >= best_turn))
@@ -748,8 +773,6 @@ static struct worker_task *worker_pool_next(struct worker_pool *pool) {
 		if (!n && !turn)
 			break;
 	}
-	if (best)
-		worker_pool_note_turn(pool, best->owner);
 	return best;
 }
 
@@ -809,6 +832,11 @@ static void worker_pool_update(struct worker_pool *pool) {
 	 * called. */
 	while (!TAILQ_EMPTY(&pool->queue) && worker_pool_idle(pool, NULL) && (task = worker_pool_next(pool))) {
 		worker = worker_pool_idle(pool, task);
+		if (!worker) { /* it is to be alone: one makes room for another that nobody has used */
+			worker_retire(worker_pool_idle(pool, NULL));
+			continue;
+		}
+		worker_pool_note_turn(pool, task->owner);
 		TAILQ_REMOVE(&pool->queue, task, link);
 		pool->n_queue--;
 		if (task->cancelled)

@@ -113,6 +113,9 @@ void worker_task_set_owner(struct worker_task *task, uint64_t owner);
  */
 bool worker_task_mixed(const struct worker_task *task);
 
+/* It is done by a worker that has had no owner's task before and gets none afterwards: what it says is for more than one user. */
+void worker_task_set_alone(struct worker_task *task);
+
 /*
  * A worker that has the task when its deadline comes may go on for so long, unless too many do so
  * for the same owner, or at all. Submitted without time, it may wait for a worker as long.

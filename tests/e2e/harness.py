@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A private daemon for a test, gpuprobectl, and programs under the shim. The build folder is the first argument of every test."""
+import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -44,6 +46,17 @@ def wait_until(condition, what, seconds=10):
             return value
         time.sleep(0.02)
     raise Failed(f"not within {seconds} s: {what}")
+
+
+@contextlib.contextmanager
+def as_user(uid):
+    """Connections that root makes while it lasts are another user's, who may go into the folder."""
+    os.seteuid(uid)
+    ctypes.CDLL(None).setfsuid(0)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def need(*paths):

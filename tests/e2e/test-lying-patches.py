@@ -9,13 +9,13 @@ import sys
 import tempfile
 
 import wire
-from harness import BUILD, COUNTER, CTL, GPUPROBED, Daemon, check, equal, main, need
+from harness import BUILD, COUNTER, CTL, GPUPROBED, Daemon, as_user, check, equal, main, need
 
 need(GPUPROBED, CTL, COUNTER)
 PROGRAM_WORKER = os.path.join(BUILD, "daemon/bpf/gpuprobe-program-worker")
 NAMES = wire.names((1, 0, ["k"]))
 
-# Does what FILE says for jobs with names and without: dies, or writes bytes and replies.
+# Does what FILE says for jobs with names and without: dies, or writes bytes and replies. FILE.log says which had what.
 WORKER = """#!{python}
 import array, json, os, socket
 s = socket.socket(fileno=3)
@@ -26,7 +26,10 @@ while True:
         break
     fds = array.array("i", ancillary[0][2])
     request = json.loads(data)
-    mood = json.load(open({mood!r}))["names" if "names" in request else "image"]
+    job = "names" if "names" in request else request["job"]
+    mood = json.load(open({mood!r}))["image" if job == "patch" else "names"]
+    with open({mood!r} + ".log", "a") as log:
+        print(os.getpid(), job, file=log)
     if mood is None:
         os._exit(1)
     written = bytes.fromhex(mood.get("write", ""))
@@ -54,7 +57,7 @@ def refused(word, message):
 
 
 @contextlib.contextmanager
-def lying_daemon():
+def lying_daemon(*options):
     """The daemon, a shim that it knows, and mood(image, names)."""
     with tempfile.TemporaryDirectory() as folder:
         path, worker = os.path.join(folder, "mood"), os.path.join(folder, "gpuprobe-image-worker")
@@ -66,7 +69,8 @@ def lying_daemon():
         def mood(image, names=None):
             with open(path, "w") as file:
                 json.dump({"image": image, "names": names}, file)
-        with Daemon(f"--worker-dir={folder}", "--engine=auto", "--deadline-ms=20000") as daemon:
+        mood.log = path + ".log"
+        with Daemon(f"--worker-dir={folder}", "--engine=auto", "--deadline-ms=20000", *options) as daemon:
             shim = wire.Shim(daemon.directory, timeout=30)
             equal(shim.image(NAMES, kind=wire.NAMES)[2], "no attachment means this process")
             yield daemon, shim, mood
@@ -91,6 +95,28 @@ def test_no_patches():
             elif word:
                 check(word in reason, reason)
             check(any(word in outcome["reason"] for outcome in daemon.why()), word)
+
+
+def test_alone():
+    """The image that processes of all users get is of a worker that has seen nobody's bytes."""
+    if os.getuid() != 0:
+        return
+    with lying_daemon("--workers=1") as (daemon, shim, mood):
+        mood(good(plan()), {"reply": {"status": "own", "reason": "x"}})
+        daemon.attach("--engine", "ptx")
+        with as_user(1001):
+            other = wire.Shim(daemon.directory, timeout=30)
+        for data in (b"one", b"two"):
+            other.image(data)
+        daemon.attach("--engine", "sass")
+        for number in range(2):
+            other.image(wire.names((number, 0, ["k"])), kind=wire.NAMES)
+        with open(mood.log) as file:
+            jobs = [line.split() for line in file]
+        equal([job for _, job in jobs], ["image", "image", "patch", "names", "names"])
+        pids = [pid for pid, _ in jobs]
+        equal(pids.count(pids[2]), 1, jobs)
+        other.close()
 
 
 def test_lies_about_names():

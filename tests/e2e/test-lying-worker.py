@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 
-from harness import BUILD, COUNTER, CTL, GPUPROBED, Daemon, check, equal, main, need, wait_until
+from harness import BUILD, COUNTER, CTL, GPUPROBED, Daemon, as_user, check, equal, main, need, wait_until
 from wire import Shim
 
 need(GPUPROBED, CTL, COUNTER)
@@ -36,6 +36,26 @@ while True:
     if isinstance(reply, dict):
         reply = json.dumps({{"id": request["id"], **reply}})
     s.send(reply.encode())
+    for fd in fds:
+        os.close(fd)
+"""
+# What an image with EVIL in it takes over.
+TAKEN_OVER = """#!{python}
+import array, json, os, socket
+s = socket.socket(fileno=3)
+s.send(b'{{"ready":true,"features":{{}}}}')
+evil = False
+while True:
+    data, ancillary, _, _ = s.recvmsg(131072, 4096)
+    if not data:
+        break
+    fds = array.array("i", ancillary[0][2])
+    request = json.loads(data)
+    evil = evil or b"EVIL" in os.pread(fds[request["input"]], 1 << 20, 0)
+    os.pwrite(fds[request["output"]], b"POISON" if evil else b"HONEST", 0)
+    ids = [a["id"] for a in request["attachments"]]
+    s.send(json.dumps({{"id": request["id"], "status": "replaced", "size": 6, "applied": ids,
+                        "kernels": [{{"name": "k", "demangled": "k", "attachments": ids}}]}}).encode())
     for fd in fds:
         os.close(fd)
 """
@@ -176,5 +196,31 @@ def test_artifacts():
                     equal(file.read(), b"x" * 100)
 
 
+def test_other_users():
+    """What a worker says of one user's image after it has had another's is forgotten: the next process of his has an answer of a worker for him alone."""
+    if os.getuid() != 0:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        worker = os.path.join(folder, "gpuprobe-image-worker")
+        with open(worker, "w") as file:
+            file.write(TAKEN_OVER.format(python=sys.executable))
+        os.chmod(worker, 0o755)
+        os.symlink(PROGRAM_WORKER, os.path.join(folder, "gpuprobe-program-worker"))
+        with Daemon(f"--worker-dir={folder}", "--workers=1", "--deadline-ms=20000") as daemon:
+            daemon.attach("--kernel", "*")
+
+            def load(uid, data):
+                with as_user(uid):
+                    shim = Shim(daemon.directory, timeout=30)
+                new = shim.image(data)[0]
+                shim.close()
+                return new
+            equal(load(1001, b"EVIL"), b"POISON")
+            load(1002, b"his") # by the only worker that there is
+            equal([load(1002, b"his"), load(1002, b"his")], [b"HONEST"] * 2)
+            cached = [s["value"] for s in daemon.status()["statistics"] if s["group"] == "images" and s["name"] == "from_memory"]
+            equal(cached, [1], "and that is kept")
+
+
 if __name__ == "__main__":
-    main([test_lies, test_requests, test_instructions, test_artifacts])
+    main([test_lies, test_requests, test_instructions, test_artifacts, test_other_users])
