@@ -60,7 +60,8 @@ static bool input_is_valid(const struct translation *t)
 			return false;
 	for (size_t i = 0; i < t->n_maps; i++)
 		if (!is_identifier(t->maps[i].slot_symbol) ||
-		    strlen(t->maps[i].slot_symbol) > 256 || t->maps[i].place > MAP_PLACE_KERNEL)
+		    strlen(t->maps[i].slot_symbol) > 256 || t->maps[i].place > MAP_PLACE_KERNEL ||
+		    (t->maps[i].log && t->maps[i].type != 1527))
 			return false;
 	return true;
 }

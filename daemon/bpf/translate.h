@@ -47,7 +47,7 @@ struct translate_map {
 	uint32_t place; /* enum map_place */
 	uint32_t threads; /* of per-thread arrays; 0: the default */
 	uint64_t ring_bytes; /* of rings; 0: the default */
-	bool log; /* what printk and puts write to */
+	bool log; /* what printk and puts write to: of type 1527 */
 };
 
 struct translate_program {

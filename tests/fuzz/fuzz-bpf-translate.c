@@ -131,7 +131,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		maps[i] = (struct translate_map){ .name = names[i], .slot_symbol = names[i] };
 		maps[i].type = PICK(map_types, b[0] & 15);
 		maps[i].place = (b[0] >> 4 & 3) % 3;
-		maps[i].log = b[0] >> 6 & 1;
+		maps[i].log = (b[0] >> 6 & 1) && maps[i].type == 1527; /* the linker makes it so */
 		maps[i].threads = b[1];
 		maps[i].ring_bytes = (uint64_t)b[2] << (b[3] & 31);
 		maps[i].key_size = b[0] & 0x80 ? b[1] : 4;
