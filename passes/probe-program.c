@@ -206,6 +206,25 @@ static int find_simple(struct parsed_program *parsed)
 	return r < 0 ? r : 0;
 }
 
+static int find_local(struct parsed_program *parsed)
+{
+	struct ptx_error error;
+	struct ptx_body body;
+	int r;
+
+	parsed->local = 0;
+	if (!parsed->simple)
+		return 0;
+	r = ptx_body_parse(&body, &parsed->module, parsed->function, &error);
+	if (r)
+		return r < 0 ? r : 0;
+	for (uint32_t i = 0; i < body.variable_count; i++)
+		if (body.variables[i].space == PTX_SPACE_LOCAL)
+			parsed->local += body.variables[i].size;
+	ptx_body_deinit(&body);
+	return 0;
+}
+
 /* text becomes the program's, also on failure. */
 static int parse_consume(struct program_set *set, size_t index, char *text, size_t length)
 {
@@ -229,7 +248,8 @@ static int parse_consume(struct program_set *set, size_t index, char *text, size
 		return r;
 	parsed->function =
 		ptx_module_find_function(&parsed->module, program->symbol, strlen(program->symbol));
-	return find_simple(parsed);
+	r = find_simple(parsed);
+	return r ? r : find_local(parsed);
 }
 
 static int parse_program(struct program_set *set, size_t index)

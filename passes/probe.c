@@ -36,6 +36,7 @@
 #include "ptx-inline.h"
 
 #define INLINE_MAX 16384 /* bytes of programs that are put into a function */
+#define LOCAL_MAX 512 /* bytes of local memory that come with them, unless one alone has more: as an eBPF program's stack */
 #define INLINE_TOTAL_MAX ((size_t)16 << 20) /* of all functions; the others call */
 #define FIELD_COST 256 /* about what it takes to compute a field */
 
@@ -75,6 +76,7 @@ struct work {
 	struct probe_names names;
 	struct probe_sites sites;
 	enum form *forms; /* by site; the first of each place counts */
+	uint64_t local; /* bytes of local memory that were put into it */
 	bool caller[PROBE_BLOCK + 1]; /* ENTRY, RETURN: it has its function already */
 	uint32_t labels; /* suffixes that were given out */
 	const struct ptx_statement *loc; /* the one before the current site */
@@ -136,6 +138,23 @@ static void count_place(struct work *work, uint32_t first, uint32_t end)
 	}
 }
 
+/*
+ * May what the place's programs have in local memory be put into the function? Of a program that
+ * stands at ten places it is there ten times, as assemblers let the copies share nothing; functions
+ * that are called one after the other do share it.
+ */
+static bool take_local(struct work *work, uint32_t first, uint32_t end)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = first; i < end; i++)
+		bytes += work->pass->set.parsed[program_of(work, i)].local;
+	if (bytes && work->local && work->local + bytes > LOCAL_MAX)
+		return false;
+	work->local += bytes;
+	return true;
+}
+
 /* Decides for the places of memory instructions, or for all others. */
 static void choose_forms(struct work *work, bool memory, size_t *left)
 {
@@ -159,7 +178,7 @@ static void choose_forms(struct work *work, bool memory, size_t *left)
 		if (site->fragile) {
 			work->forms[first] = simple ? FORM_INLINE : FORM_NONE;
 		} else if (simple && !pass->options->call && length <= *left &&
-			   length <= INLINE_TOTAL_MAX - pass->inlined) {
+			   length <= INLINE_TOTAL_MAX - pass->inlined && take_local(work, first, end)) {
 			work->forms[first] = FORM_INLINE;
 			*left -= length;
 			pass->inlined += length;

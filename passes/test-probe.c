@@ -150,6 +150,35 @@ static void test_all_points(void **state)
 	}
 }
 
+/* A stack that is put into a kernel at each of its places adds up: programs are called then. */
+static void test_stacks(void **state)
+{
+	static const struct {
+		unsigned bytes, calls; /* of four places */
+	} stacks[] = { { 8, 0 }, { 128, 0 }, { 200, 2 }, { 512, 3 }, { 4096, 3 } };
+	char text[256];
+	struct probe_program one;
+	struct trial trial = {
+		.programs = &one,
+		.count = 1,
+		.uses = { { .point = PROBE_MEMORY, .spaces = PROBE_SPACES_DEFAULT } },
+		.use_count = 1,
+		.kernels_only = true,
+	};
+
+	for (size_t i = 0; i < sizeof(stacks) / sizeof(stacks[0]); i++) {
+		snprintf(text, sizeof(text), ".func (.param .b64 r) p()\n{\n\t.local .align 8 .b8 stack[%u];\n\t.reg .b64 a;\n"
+			 "\tmov.u64 a, stack;\n\tst.local.u64 [a], a;\n\tst.param.b64 [r], a;\n\tret;\n}\n", stacks[i].bytes);
+		one = program("p", text);
+		must(HEADER ".visible .entry k(.param .u64 x) {\n\t.reg .b64 a;\n\tld.param.u64 a, [x];\n\tst.global.u64 [a], a;\n"
+		     "\tst.global.u64 [a], a;\n\tst.global.u64 [a], a;\n\tst.global.u64 [a], a;\n\tret;\n}\n", &trial);
+		assert_int_equal(trial.sites[0], 4);
+		assert_int_equal(occurrences(trial.out, "call __memcapture__"), stacks[i].calls);
+		assemble(trial.out, "sm_80");
+		finish(&trial);
+	}
+}
+
 static void test_nothing_to_do(void **state)
 {
 	const struct probe_program one = program("p", FUNCTION("p"));
@@ -364,7 +393,7 @@ static void test_constant_bank(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_places),	       cmocka_unit_test(test_programs),	   cmocka_unit_test(test_all_points),
+		cmocka_unit_test(test_places),	       cmocka_unit_test(test_programs),	   cmocka_unit_test(test_all_points), cmocka_unit_test(test_stacks),
 		cmocka_unit_test(test_nothing_to_do),  cmocka_unit_test(test_long_name),   cmocka_unit_test(test_taken),
 		cmocka_unit_test(test_bad_programs),   cmocka_unit_test(test_target),	   cmocka_unit_test(test_misuse),
 		cmocka_unit_test(test_constant_bank),
