@@ -5,7 +5,8 @@
  * The interest page: one page of a file, <runtime dir>/interest, that the daemon writes and every CUDA
  * process maps read-only at its first module load. It answers one question without a message:
  * can any attachment mean this process? "Yes" costs an image sent to the daemon, which decides
- * with the facts that it looks up itself; "no" costs nothing. So rules may be too wide, never too narrow.
+ * with the facts that it looks up itself; "no" costs nothing, and where pid or uid decide no system call: a
+ * process in a sandbox is not killed for what is said of others. So rules may be too wide, never too narrow.
  *
  * Written as a sequence lock: generation is odd while the daemon writes. A reader loads it (acquire), reads,
  * loads again, and retries while odd or changed, at most INTEREST_RETRIES times; then it takes "yes".
@@ -46,7 +47,7 @@ enum interest_rule_flags {
 struct interest_rule {
 	uint32_t flags; /* enum interest_rule_flags */
 	uint32_t pid; /* as the daemon sees it; ignored by a process in another pid namespace */
-	uint32_t uid; /* real uid, likewise */
+	uint32_t uid; /* real uid, likewise; as it was at the process's last load or first call */
 	uint32_t reserved; /* 0 */
 	char comm[16]; /* as in /proc/PID/comm, NUL-padded */
 	uint64_t exe; /* interest_hash of the target of /proc/PID/exe */

@@ -89,12 +89,14 @@ class PlanDaemon(fake_daemon.FakeDaemon):
         self.slots = self.mirror = None
         super().__init__(name, text=page(EVERYONE if attached else 0, sanitizer, rules, deadline_ms), deadline_ms=deadline_ms, **more)
 
-    def attach(self, attached=True):
-        """Changes the page as the daemon does, in place."""
+    def attach(self, attached=True, rules=()):
+        """Changes the page as the daemon does, in place. rules: those of the attachments, if they do not mean everybody."""
         fd = os.open(os.path.join(self.folder, "interest"), os.O_RDWR)
         generation, = struct.unpack("<Q", os.pread(fd, 8, 8))
         os.pwrite(fd, struct.pack("<Q", generation + 1), 8)
-        os.pwrite(fd, struct.pack("<I", EVERYONE if attached else 0), 16)
+        os.pwrite(fd, struct.pack("<I", EVERYONE if attached and not rules else 0), 16)
+        os.pwrite(fd, struct.pack("<I", len(rules)), 24)
+        os.pwrite(fd, b"".join(rules), 32)
         os.pwrite(fd, struct.pack("<Q", generation + 2), 8)
         os.close(fd)
 

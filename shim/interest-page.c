@@ -5,6 +5,9 @@
  * system one. The pages stay mapped; one stat a load tells whether the file was replaced by a new
  * daemon. Everything that is doubtful about a file or a folder means: no daemon there.
  *
+ * Calls and launches that find a page changed believe it as it is mapped, and know the process's
+ * numbers: what users say of other processes must not make a system call in one that is sandboxed.
+ *
  * Launches read the generations of the mapped pages without a lock, and may be interrupted in it for
  * as long as you like: what was mapped once stays, and another page takes its place in memory. Where
  * there is none a word that never changes is read.
@@ -32,6 +35,7 @@
 struct page {
 	char folder[INTEREST_FOLDER_MAX];
 	char name[PATHS_SESSION_NAME_MAX + 1]; /* of the session that was looked for */
+	bool looked; /* for its file, in this process */
 	const struct interest_page *page; /* or NULL */
 	void *memory; /* where pages are mapped; NULL: none was yet */
 	void *before; /* the one before, so that no new file gets its number */
@@ -48,6 +52,13 @@ struct interest_watch trace_watch[2] = {
 	{ &no_generation, INTEREST_UNSEEN },
 };
 static uint64_t asked[2]; /* generations for which interest_wants_trace() has answered */
+
+/* This process, as of the last look for files. */
+static struct {
+	pid_t pid; /* 0: not known yet */
+	uid_t uid;
+	bool same_pids, same_users; /* are they numbered as the daemon does? */
+} self;
 
 /* A session name: letters, digits, underscore, 1 to 32 of them. */
 static bool valid_name(const char *name)
@@ -91,6 +102,18 @@ static bool is_fresh(const struct page *page)
 	snprintf(path, sizeof(path), "%s/%s", page->folder, PATHS_INTEREST_PAGE);
 	return stat(path, &status) == 0 && status.st_dev == page->device &&
 	       status.st_ino == page->inode;
+}
+
+/* Does the page's end or change tell of another daemon? */
+static bool is_open(const struct page *page)
+{
+	return page->page && !(__atomic_load_n(&page->page->flags, __ATOMIC_RELAXED) & INTEREST_FLAG_CLOSED);
+}
+
+/* The same without a system call: has nothing told that there is another file? */
+static bool is_settled(const struct page *page)
+{
+	return page->looked && (!page->page || is_open(page));
 }
 
 static bool is_known(const struct page *page)
@@ -144,6 +167,7 @@ static void map_page(struct page *page, const char *folder)
 	struct stat status;
 	int fd;
 
+	page->looked = true;
 	if (page->page) {
 		page->page = NULL;
 		watch(page);
@@ -185,25 +209,32 @@ struct facts {
 	char cgroup[1024]; /* empty: unknown */
 };
 
+/* Namespaces change with the process, and with them the numbers of users. */
+static void know_self(void)
+{
+	pid_t pid = getpid();
+	uid_t uid = getuid();
+
+	if (self.pid == pid && self.uid == uid)
+		return;
+	self.pid = pid;
+	self.uid = uid;
+	self.same_pids = in_namespace("/proc/self/ns/pid", INITIAL_PID_NAMESPACE);
+	self.same_users = in_namespace("/proc/self/ns/user", INITIAL_USER_NAMESPACE);
+}
+
 static bool pid_is(const struct facts *facts, uint32_t wanted)
 {
-	static int numbered_alike; /* as the daemon numbers them: 1; -1: no. A process stays in its
-				      namespace. */
-
-	if (wanted == (uint32_t)getpid())
-		return true;
-	if (!numbered_alike)
-		numbered_alike = in_namespace("/proc/self/ns/pid", INITIAL_PID_NAMESPACE) ? 1 : -1;
-	return numbered_alike < 0 && facts->doubt;
+	return wanted == (uint32_t)self.pid || (!self.same_pids && facts->doubt);
 }
 
 static bool uid_is(const struct facts *facts, uint32_t wanted)
 {
-	const bool same = wanted == (uint32_t)getuid();
+	const bool same = wanted == (uint32_t)self.uid;
 
 	if (same == facts->doubt) /* whatever namespace it is in */
 		return same;
-	return in_namespace("/proc/self/ns/user", INITIAL_USER_NAMESPACE) ? same : facts->doubt;
+	return self.same_users ? same : facts->doubt;
 }
 
 /* Reads a file of /proc; returns its length, at most size - 1, with a NUL behind; -1: none. */
@@ -426,11 +457,13 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 }
 
 /*
- * Sees to it that the pages of the session that is asked for are mapped. Returns how many of
- * session_page and system_page count.
+ * Sees to it that the pages of the session that is asked for are mapped; (changed) because one of
+ * those that are has changed: then its daemon is there, and files are not looked at. Returns how
+ * many of session_page and system_page count.
  */
-static unsigned map_pages(void)
+static unsigned map_pages(bool changed)
 {
+	bool (*is_good)(const struct page *) = changed ? is_settled : is_fresh;
 	const char *name = secure_getenv(PATHS_SESSION_VARIABLE);
 	char folder[INTEREST_FOLDER_MAX];
 
@@ -438,29 +471,23 @@ static unsigned map_pages(void)
 		name = NULL;
 	if (name && !valid_name(name))
 		return 0; /* a session was asked for, and none has such a name */
-	if (!is_fresh(&session_page) || strcmp(session_page.name, name ? name : "") != 0) {
+	if (!is_good(&session_page) || strcmp(session_page.name, name ? name : "") != 0) {
 		map_page(&session_page, session_folder(folder, name) ? folder : NULL);
 		strcpy(session_page.name, name ? name : "");
 	}
-	if (name)
-		return 1;
-	if (!is_fresh(&system_page))
+	if (!name && !is_good(&system_page))
 		map_page(&system_page, PATHS_SYSTEM_DIR);
-	return 2;
+	if ((!changed || !self.pid) && (session_page.page || system_page.page))
+		know_self();
+	return name ? 1 : 2;
 }
 
-bool interest_find(struct interest *interest)
+bool interest_find(struct interest *interest, bool changed)
 {
-	unsigned count = map_pages();
+	unsigned count = map_pages(changed);
 
 	return (count > 0 && page_matches(&session_page, interest)) ||
 	       (count > 1 && page_matches(&system_page, interest));
-}
-
-/* Does the page's end or change tell of another daemon? */
-static bool is_open(const struct page *page)
-{
-	return page->page && !(__atomic_load_n(&page->page->flags, __ATOMIC_RELAXED) & INTEREST_FLAG_CLOSED);
 }
 
 bool interest_is_foreign(void)
@@ -505,7 +532,7 @@ enum interest_change interest_look_again(const struct interest *found, struct in
 
 bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX])
 {
-	unsigned count = map_pages();
+	unsigned count = map_pages(false);
 	bool wanted = false;
 
 	if (count > 0 && page_decides(&session_page, &wanted, sanitizer))
@@ -515,7 +542,7 @@ bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX])
 
 bool interest_wants_trace(struct interest *interest)
 {
-	unsigned count = map_pages();
+	unsigned count = map_pages(true);
 	bool wanted = false;
 
 	for (unsigned i = 0; i < 2; i++) {
@@ -542,6 +569,7 @@ void interest_forked(void)
 {
 	session_page = (struct page){ .memory = session_page.memory, .before = session_page.before };
 	system_page = (struct page){ .memory = system_page.memory, .before = system_page.before };
+	self.pid = 0;
 	watch(&session_page);
 	watch(&system_page);
 }

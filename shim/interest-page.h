@@ -19,10 +19,11 @@ struct interest {
 };
 
 /*
- * Is a daemon interested in this process? Fills in which. Makes a few syscalls and no message. Not
- * thread-safe.
+ * Is a daemon interested in this process? Fills in which. Makes a few syscalls and no message.
+ * changed: a page that is mapped has changed; then no syscall, but for what daemons ended, and for
+ * rules that may mean this process. Not thread-safe.
  */
-bool interest_find(struct interest *interest);
+bool interest_find(struct interest *interest, bool changed);
 
 /*
  * Is there no daemon, so that nothing tells that one comes? As of the last look. Not thread-safe.
@@ -79,7 +80,7 @@ static inline bool interest_trace_is_seen(unsigned which)
 
 /*
  * Does a page say, since it was last asked, that this process may be traced? After this trace_watch
- * is as seen. Not thread-safe.
+ * is as seen. Makes the syscalls of interest_find() for a page that has changed. Not thread-safe.
  */
 bool interest_wants_trace(struct interest *interest);
 

@@ -302,7 +302,7 @@ bool load_interested(struct interest *found)
 
 	if (!load_allowed() || !load_lock_pages())
 		return false;
-	yes = interest_find(found) && found->deadline_ms;
+	yes = interest_find(found, false) && found->deadline_ms;
 	load_unlock_pages();
 	return yes;
 }

@@ -77,6 +77,12 @@ static bool are_seen(const uint64_t now[2])
 	       now[1] == __atomic_load_n(&patch_seen[1], __ATOMIC_RELAXED);
 }
 
+static void see(const uint64_t now[2])
+{
+	__atomic_store_n(&patch_seen[0], now[0], __ATOMIC_RELAXED);
+	__atomic_store_n(&patch_seen[1], now[1], __ATOMIC_RELAXED);
+}
+
 /*
  * Frees what belongs to modules and contexts that are gone. A context that was made since may have
  * the handle of one, so the modules were marked when it ended.
@@ -166,19 +172,27 @@ static bool look(void)
 {
 	struct interest found;
 	uint64_t now[2], then[2];
-	bool yes, gone, foreign;
+	bool yes, gone, foreign, changed;
 
 	read_generations(now);
+	changed = !are_seen(now);
 	if (capture_is_going_on() ||
-	    (are_seen(now) && client_now_ms() < __atomic_load_n(&retry_ms, __ATOMIC_RELAXED)))
+	    (!changed && client_now_ms() < __atomic_load_n(&retry_ms, __ATOMIC_RELAXED)))
 		return true;
 	if (!load_lock_pages())
 		return true; /* the next launch tries again */
-	yes = interest_find(&found) && found.deadline_ms;
+	yes = interest_find(&found, changed) && found.deadline_ms;
 	gone = interest_is_gone();
 	foreign = !yes && interest_is_foreign();
 	load_unlock_pages();
-	read_generations(now); /* the pages may be other ones now; older ones are not looked at */
+	read_generations(then); /* the pages may be other ones now; older ones are not looked at */
+	if (now[0] != then[0] || now[1] != then[1])
+		return false;
+	if (changed && !yes && !gone && !foreign && !__atomic_load_n(&meant, __ATOMIC_RELAXED) &&
+	    !__atomic_load_n(&patch_again, __ATOMIC_RELAXED)) { /* of others, before and now */
+		see(now);
+		return true;
+	}
 	if (!load_lock_until(client_now_ms() + (yes ? found.deadline_ms : LOCK_WAIT_MS)))
 		return true;
 	read_generations(then);
@@ -194,8 +208,7 @@ static bool look(void)
 			__atomic_store_n(&retry_ms, client_now_ms() + GONE_MS, __ATOMIC_RELAXED);
 			leave_for_launch();
 		}
-		__atomic_store_n(&patch_seen[0], now[0], __ATOMIC_RELAXED);
-		__atomic_store_n(&patch_seen[1], now[1], __ATOMIC_RELAXED);
+		see(now);
 	}
 	load_unlock();
 	return now[0] == then[0] && now[1] == then[1];
@@ -262,7 +275,7 @@ static void arrived(struct patch_module_entry *entry)
 		leave_for_launch();
 		return;
 	}
-	yes = interest_find(&found) && found.deadline_ms;
+	yes = interest_find(&found, false) && found.deadline_ms;
 	load_unlock_pages();
 	if (!yes)
 		return;

@@ -109,6 +109,18 @@ for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
         live.process.stdin.close()
         report(f"{label}: ends", live.process.wait(timeout=20) == 0 and not live.broken, str(live.broken))
 
+if os.readlink("/proc/self/ns/pid") == "pid:[4026531836]" and os.readlink("/proc/self/ns/user") == "user:[4026531837]":
+    with PlanDaemon(session("sandbox"), SANITIZER, attached=False) as daemon:
+        live = Live(daemon)
+        live.launch()
+        live.do("sandbox")
+        for _ in range(3):
+            daemon.attach(rules=(rule(1, os.getpid()), rule(2 | RULE_COMM, 0, os.getuid() + 1, b"live_driver")))
+            live.launch()
+            daemon.attach(False)
+            live.launch()
+        report("an attachment to others makes no system call in a sandbox", live.good() and not daemon.messages, str(live.broken))
+
 with PlanDaemon(session("limit"), SANITIZER) as daemon:
     live = Live(daemon, file_size=16)
     live.launch(2)

@@ -559,6 +559,19 @@ def unwanted():
     with TraceDaemon(session("seccomp"), rules=others) as daemon:
         as_bare("seccomp", sandboxed, run(["s-seccomp"], GPUPROBE_SESSION=daemon.name))
         check("seccomp: nobody asks", not daemon.messages)
+    if SANITIZED:
+        return  # it makes system calls of its own
+    numbers = [kind for kind, number in (("pid", 0xeffffffc), ("user", 0xeffffffd)) if os.readlink(f"/proc/self/ns/{kind}") == f"{kind}:[{number}]"]
+    rules = [rule for kind, rule in (("pid", (1, os.getpid(), 0, 0, b"", 0)), ("user", (2 | 4 | 8 | 16, 0, os.getuid() + 1, 0, b"s-trace", 12345))) if kind in numbers]
+    with TraceDaemon(session("sandbox"), rules=()) as daemon:
+        steps = Steps(daemon.name, "sandboxed")
+        check("sandbox: it begins", steps.line() == ["init", "0"] and steps.line() == ["sandboxed", "1"])
+        for n in range(3):
+            check(f"sandbox {n}: alone", steps.do(5))
+            daemon.change_rules(rules)
+            check(f"sandbox {n}: a trace of others makes no system call", steps.do(5))
+            daemon.change_rules(())
+        check("sandbox: ends well", steps.do(5) and steps.end() == 0 and not daemon.messages)
 
 
 if not os.path.exists("/proc/self/maps"):

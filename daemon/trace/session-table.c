@@ -132,21 +132,26 @@ size_t trace_table_hooks(const struct trace_table *table, struct trace_hooks *ho
 
 /* ---- the interest page ---- */
 
-/* The rules of a session: never narrower than what it means. */
-static void session_to_rules(const struct trace_session *session, struct interest_rule *rules, size_t *np) {
+/* Equal rules once; one more than fit tells that they do not. */
+static void rules_add(struct interest_rule *rules, size_t *np, const struct filter *filter) {
+	struct interest_rule rule;
+
+	filter_to_rule(filter, &rule);
+	for (size_t i = 0; i < *np; i++)
+		if (memcmp(&rules[i], &rule, sizeof(rule)) == 0)
+			return;
+	if (*np <= INTEREST_TRACE_RULES_MAX)
+		rules[(*np)++] = rule;
+}
+
+/* The rules of a session: never narrower than what it means. wide: who may trace his own processes only gets one for all of these. */
+static void session_to_rules(const struct trace_session *session, bool wide, struct interest_rule *rules, size_t *np) {
 	const struct trace_options *options = session->options;
 	struct filter filter = options->filter;
 
 	if (!options->shim || session->finished)
 		return;
-	for (size_t i = 0; i < options->n_pids && !options->follow; i++) {
-		if (*np > INTEREST_TRACE_RULES_MAX)
-			return;
-		rules[(*np)++] = (struct interest_rule){ .flags = INTEREST_RULE_PID, .pid = options->pids[i] };
-	}
-	if (options->n_pids && !options->follow)
-		return;
-	if (options->follow) /* children may be anything */
+	if (options->n_pids || options->follow || (wide && !options->all_users)) /* children may be anything */
 		filter = (struct filter){};
 	else if (session->cgroup.has_cgroup)
 		filter_set_cgroup(&filter, session->cgroup.cgroup);
@@ -154,25 +159,43 @@ static void session_to_rules(const struct trace_session *session, struct interes
 		filter.has_uid = true;
 		filter.uid = options->caller;
 	}
-	if (*np <= INTEREST_TRACE_RULES_MAX)
-		filter_to_rule(&filter, &rules[(*np)++]);
+	if (!options->n_pids || options->follow || (wide && !options->all_users)) {
+		rules_add(rules, np, &filter);
+		return;
+	}
+	filter.has_pid = true;
+	for (size_t i = 0; i < options->n_pids; i++) {
+		filter.pid = (pid_t)options->pids[i];
+		rules_add(rules, np, &filter);
+	}
+}
+
+/* Where the page has too few rules for all, everybody would have to ask: users are asked for first. */
+static size_t table_to_rules(const struct trace_table *table, struct interest_rule *rules) {
+	size_t n = 0;
+
+	for (int wide = 0; wide < 2; wide++) {
+		n = 0;
+		for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
+			if (table->sessions[i])
+				session_to_rules(table->sessions[i], wide, rules, &n);
+		if (n <= INTEREST_TRACE_RULES_MAX)
+			break;
+	}
+	return n;
 }
 
 /* Tells processes, and runs the timer if there is somebody to run it for. */
 void trace_table_announce(struct trace_table *table) {
 	struct interest_rule rules[INTEREST_TRACE_RULES_MAX + 1];
 	bool any = false;
-	size_t n = 0;
 
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
+	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 		any = any || table->sessions[i];
-		if (table->sessions[i])
-			session_to_rules(table->sessions[i], rules, &n);
-	}
 	if (!any)
 		table_forget_functions(table);
 	if (table->interest)
-		interest_writer_trace(table->interest, rules, n);
+		interest_writer_trace(table->interest, rules, table_to_rules(table, rules));
 	if (table->stopping)
 		return;
 	if (!any)

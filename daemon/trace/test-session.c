@@ -693,14 +693,35 @@ static void test_page(void **state) {
 	assert_int_equal(page->trace_rules[1].flags, INTEREST_RULE_PID | INTEREST_RULE_UID | INTEREST_RULE_CGROUP);
 	end_client(&b);
 	end_client(&a);
-	for (int i = 0; i < 20; i++)
-		targets[i] = (uint32_t)getpid();
+	for (int i = 0; i < INTEREST_TRACE_RULES_MAX + 1; i++)
+		targets[i] = (uint32_t)start_child(getuid(), NULL);
+	config = usual_config(&a);
+	config.options.all_users = false;
+	config.options.pids = targets;
+	config.options.n_pids = 1;
+	assert_int_equal(start_session(&a, &config), 0);
+	assert_int_equal(page->trace_rule_count, 1);
+	assert_int_equal(page->trace_rules[0].flags, INTEREST_RULE_PID | INTEREST_RULE_UID);
+	/* more than fit: all processes of the caller, and of no other user */
+	config = usual_config(&b);
+	config.options.all_users = false;
+	config.options.pids = targets;
+	config.options.n_pids = INTEREST_TRACE_RULES_MAX + 1;
+	assert_int_equal(start_session(&b, &config), 0);
+	assert_int_equal(page->trace_rule_count, 1);
+	assert_int_equal(page->trace_rules[0].flags, INTEREST_RULE_UID);
+	assert_int_equal(page->trace_rules[0].uid, getuid());
+	end_client(&b);
+	assert_int_equal(page->trace_rules[0].flags, INTEREST_RULE_PID | INTEREST_RULE_UID);
+	end_client(&a);
 	config = usual_config(&a);
 	config.options.pids = targets;
-	config.options.n_pids = 20;
+	config.options.n_pids = INTEREST_TRACE_RULES_MAX + 1;
 	assert_int_equal(start_session(&a, &config), 0);
 	assert_true(page->trace_rule_count > INTEREST_TRACE_RULES_MAX);
 	trace_session_finish(a.session);
+	for (int i = 0; i < INTEREST_TRACE_RULES_MAX + 1; i++)
+		end_child((pid_t)targets[i]);
 	assert_int_equal(page->trace_rule_count, 0);
 	end_client(&a);
 	munmap((void *)page, INTEREST_PAGE_SIZE);

@@ -251,7 +251,7 @@ void *driver_symbol(const char *name)
  */
 
 /* Always interested, and always changed: nothing that failed is remembered. */
-bool interest_find(struct interest *interest)
+bool interest_find(struct interest *interest, bool changed)
 {
 	*interest = (struct interest){ .inode = 1,
 				       .generation = generation += 2,

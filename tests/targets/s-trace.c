@@ -10,16 +10,20 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -459,6 +463,40 @@ static void case_busy(long count)
 	case_steps(0);
 }
 
+/* As case_steps(), in a sandbox that kills for all but reading and writing. */
+static void case_sandboxed(long unused)
+{
+#define ALLOW(number)                                        \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		ALLOW(SYS_read),
+		ALLOW(SYS_write),
+		ALLOW(SYS_exit_group),
+		ALLOW(SYS_clock_gettime), /* where there is no vDSO */
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
+	char line[32];
+	ssize_t length;
+
+	thread_calls((void *)1);
+	say("sandboxed", 1);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+		exit(77);
+	while ((length = read(0, line, sizeof(line) - 1)) > 0) {
+		line[length] = 0;
+		for (long i = 0; i < atol(line); i++) {
+			release(1);
+			launch_one(0x5001);
+		}
+		say("did", atol(line));
+	}
+	_exit(0);
+}
+
 /* A thread is in a call when the session ends, and leaves it later. */
 static void wait_in_call(void *unused)
 {
@@ -488,6 +526,7 @@ int main(int argc, char **argv)
 		{ "steps", case_steps },   { "inside", case_inside },	    { "gpu", case_gpu },
 		{ "busy", case_busy },	   { "behind", case_behind },	    { "launches", case_launches },
 		{ "copies", case_copies },
+		{ "sandboxed", case_sandboxed },
 	};
 
 	start();
