@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs. A node can only depend on nodes that are there already, so the order of adding is an order of execution and edges are
- * checked, not kept. An executable graph is a copy, and so is a clone; each of its nodes remembers which one it is a copy of.
- * GPUPROBE_SIM_NO_CLONE=1: graphs cannot be cloned, as if they allocated memory.
+ * Graphs. A node can only depend on nodes that are there already, so the order of adding is an order of execution; edges are for
+ * pairing nodes in updates. An executable graph is a copy, and so is a clone; each of its nodes remembers which one it is a copy of.
+ * GPUPROBE_SIM_NO_CLONE=1: graphs cannot be cloned, as if they allocated memory. GPUPROBE_SIM_CLONES=N, GPUPROBE_SIM_INSTANCES=N: there is
+ * memory for N clones, or executable graphs, and no more. GPUPROBE_SIM_DEVICE_UPDATABLE=1: every kernel node says that it is updated from the device.
  */
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "api.h"
+
+#define CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE 13
 
 CUgraph api_graph_new(void)
 {
@@ -19,6 +22,7 @@ static void graph_deinit(struct CUgraph_st *graph)
 {
 	for (size_t n = 0; n < graph->count; n++) {
 		api_live_remove(graph->nodes[n]);
+		api_graph_free(graph->nodes[n]->child);
 		api_node_deinit(graph->nodes[n]);
 		free(graph->nodes[n]);
 	}
@@ -41,6 +45,9 @@ static bool copy_node(struct CUgraphNode_st *to, const struct CUgraphNode_st *fr
 
 	*to = *from;
 	to->frozen = NULL;
+	to->dependencies = NULL;
+	to->dependency_count = to->dependent_count = 0;
+	to->child = NULL;
 	if (from->type != CU_GRAPH_NODE_TYPE_KERNEL)
 		return true;
 	function = from->function->function;
@@ -56,7 +63,18 @@ static bool copy_node(struct CUgraphNode_st *to, const struct CUgraphNode_st *fr
 	return true;
 }
 
-CUgraphNode api_graph_add(struct CUgraph_st *graph, const struct CUgraphNode_st *node)
+static bool depend(CUgraphNode node, const CUgraphNode *dependencies, size_t count)
+{
+	node->dependencies = calloc(count + 1, sizeof(*node->dependencies));
+	for (size_t n = 0; node->dependencies && n < count; n++) {
+		node->dependencies[n] = dependencies[n];
+		dependencies[n]->dependent_count++;
+	}
+	node->dependency_count = node->dependencies ? count : 0;
+	return node->dependencies;
+}
+
+CUgraphNode api_graph_add(struct CUgraph_st *graph, const struct CUgraphNode_st *node, const CUgraphNode *dependencies, size_t count)
 {
 	CUgraphNode copy;
 
@@ -75,13 +93,55 @@ CUgraphNode api_graph_add(struct CUgraph_st *graph, const struct CUgraphNode_st 
 		return NULL;
 	}
 	copy->graph = graph;
-	if (!api_live_add(copy, API_NODE)) {
+	if (!depend(copy, dependencies, count) || !api_live_add(copy, API_NODE)) {
 		api_node_deinit(copy);
 		free(copy);
 		return NULL;
 	}
 	graph->nodes[graph->count++] = copy;
 	return copy;
+}
+
+static bool copy_child(CUgraphNode node, CUgraph graph, bool executable);
+
+/* The node that is at the same place of another graph. */
+static CUgraphNode at_same_place(const struct CUgraph_st *to, CUgraph graph, CUgraphNode node)
+{
+	size_t n = 0;
+
+	while (graph->nodes[n] != node)
+		n++;
+	return to->nodes[n];
+}
+
+/* Copies all nodes. Under the lock. */
+static bool copy_graph(struct CUgraph_st *to, CUgraph graph, bool executable)
+{
+	for (size_t n = 0; n < graph->count; n++) {
+		const CUgraphNode from = graph->nodes[n];
+		CUgraphNode node, *dependencies = calloc(from->dependency_count + 1, sizeof(*dependencies));
+
+		for (size_t i = 0; dependencies && i < from->dependency_count; i++)
+			dependencies[i] = at_same_place(to, graph, from->dependencies[i]);
+		node = !dependencies || (from->type == CU_GRAPH_NODE_TYPE_KERNEL && !api_live(from->function, API_FUNCTION))
+			       ? NULL
+			       : api_graph_add(to, from, dependencies, from->dependency_count);
+		free(dependencies);
+		if (!node)
+			return false;
+		node->original = from;
+		if (executable && node->type == CU_GRAPH_NODE_TYPE_KERNEL && api_patchable() && !api_freeze(node))
+			return false;
+		if (from->child && !copy_child(node, from->child, executable))
+			return false;
+	}
+	return true;
+}
+
+static bool copy_child(CUgraphNode node, CUgraph graph, bool executable)
+{
+	node->child = api_graph_new();
+	return node->child && copy_graph(node->child, graph, executable) && api_live_add(node->child, API_GRAPH);
 }
 
 API_EXPORT CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
@@ -158,7 +218,7 @@ static CUresult add_kernel_node(CUgraphNode *out, CUgraph graph, const CUgraphNo
 	if (r == CUDA_SUCCESS)
 		r = node_from(&node, params, second);
 	if (r == CUDA_SUCCESS) {
-		*out = api_graph_add(graph, &node);
+		*out = api_graph_add(graph, &node, dependencies, count);
 		if (!*out)
 			r = CUDA_ERROR_OUT_OF_MEMORY;
 		api_node_deinit(&node);
@@ -195,7 +255,7 @@ API_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph
 	api_lock();
 	r = check_dependencies(hGraph, dependencies, numDependencies);
 	if (r == CUDA_SUCCESS) {
-		*phGraphNode = api_graph_add(hGraph, &node);
+		*phGraphNode = api_graph_add(hGraph, &node, dependencies, numDependencies);
 		if (!*phGraphNode)
 			r = CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -203,9 +263,108 @@ API_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph
 	return r;
 }
 
+/* Copies the graph. */
+API_EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+					     size_t numDependencies, CUgraph childGraph)
+{
+	const struct CUgraphNode_st node = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+	CUresult r = api_initialized();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	api_lock();
+	r = phGraphNode && api_live(childGraph, API_GRAPH) ? check_dependencies(hGraph, dependencies, numDependencies)
+							    : CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS) {
+		*phGraphNode = api_graph_add(hGraph, &node, dependencies, numDependencies);
+		if (!*phGraphNode || !copy_child(*phGraphNode, childGraph, false))
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	api_unlock();
+	return r;
+}
+
+API_EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
+{
+	CUresult r = api_initialized();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	api_lock();
+	if (phGraph && api_live(hNode, API_NODE) && hNode->child)
+		*phGraph = hNode->child;
+	else
+		r = CUDA_ERROR_INVALID_VALUE;
+	api_unlock();
+	return r;
+}
+
+/* Says how many and, if there is room, which; under the lock. */
+static void give_nodes(const CUgraphNode *from, size_t count, CUgraphNode *nodes, size_t *room)
+{
+	for (size_t n = 0; nodes && n < *room; n++)
+		nodes[n] = n < count ? from[n] : NULL;
+	if (!nodes || *room > count)
+		*room = count;
+}
+
+API_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *dependencies, void *edges, size_t *count);
+API_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *dependencies, void *edges, size_t *count)
+{
+	CUresult r = api_initialized();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!count || !edges != !dependencies)
+		return CUDA_ERROR_INVALID_VALUE;
+	api_lock();
+	if (api_live(node, API_NODE))
+		give_nodes(node->dependencies, node->dependency_count, dependencies, count);
+	else
+		r = CUDA_ERROR_INVALID_VALUE;
+	api_unlock();
+	return r;
+}
+
+/* How many there are, alone. */
+API_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *dependents, void *edges, size_t *count);
+API_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *dependents, void *edges, size_t *count)
+{
+	CUresult r = api_initialized();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!count || dependents || edges)
+		return CUDA_ERROR_INVALID_VALUE;
+	api_lock();
+	if (api_live(node, API_NODE))
+		*count = node->dependent_count;
+	else
+		r = CUDA_ERROR_INVALID_VALUE;
+	api_unlock();
+	return r;
+}
+
 static bool kernel_node(CUgraphNode node)
 {
 	return api_live(node, API_NODE) && node->type == CU_GRAPH_NODE_TYPE_KERNEL;
+}
+
+/* Whether it is updated from the device, alone. */
+API_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, int attribute, void *value);
+API_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, int attribute, void *value)
+{
+	CUresult r = api_initialized();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	api_lock();
+	if (value && attribute == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE && kernel_node(node))
+		*(int *)value = getenv("GPUPROBE_SIM_DEVICE_UPDATABLE") != NULL;
+	else
+		r = CUDA_ERROR_INVALID_VALUE;
+	api_unlock();
+	return r;
 }
 
 static CUresult get_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params, size_t size)
@@ -258,7 +417,12 @@ static CUresult set_params(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *para
 		api_node_deinit(&fresh);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	fresh.dependencies = node->dependencies;
+	fresh.dependency_count = node->dependency_count;
+	fresh.dependent_count = node->dependent_count;
+	node->dependencies = NULL;
 	api_node_deinit(node);
+	fresh.partner = node->partner;
 	fresh.graph = node->graph;
 	fresh.original = node->original;
 	fresh.disabled = node->disabled;
@@ -316,10 +480,7 @@ API_EXPORT CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *
 	if (!numNodes || !api_live(hGraph, API_GRAPH)) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	} else {
-		for (size_t n = 0; nodes && n < *numNodes; n++)
-			nodes[n] = n < hGraph->count ? hGraph->nodes[n] : NULL;
-		if (!nodes || *numNodes > hGraph->count)
-			*numNodes = hGraph->count;
+		give_nodes(hGraph->nodes, hGraph->count, nodes, numNodes);
 	}
 	api_unlock();
 	return r;
@@ -327,22 +488,14 @@ API_EXPORT CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *
 
 /* --- executable graphs --- */
 
-/* Copies all nodes. Under the lock. */
-static bool copy_graph(struct CUgraph_st *to, CUgraph graph, bool executable)
-{
-	for (size_t n = 0; n < graph->count; n++) {
-		CUgraphNode node;
+static unsigned long clones, instances;
 
-		if (graph->nodes[n]->type == CU_GRAPH_NODE_TYPE_KERNEL && !api_live(graph->nodes[n]->function, API_FUNCTION))
-			return false;
-		node = api_graph_add(to, graph->nodes[n]);
-		if (!node)
-			return false;
-		node->original = graph->nodes[n];
-		if (executable && node->type == CU_GRAPH_NODE_TYPE_KERNEL && api_patchable() && !api_freeze(node))
-			return false;
-	}
-	return true;
+/* Counts calls, of which a variable allows some. */
+static bool is_over(unsigned long *calls, const char *variable)
+{
+	const char *limit = getenv(variable);
+
+	return limit && __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED) > strtoul(limit, NULL, 10);
 }
 
 API_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
@@ -354,6 +507,8 @@ API_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 		return r;
 	if (!phGraphClone || getenv("GPUPROBE_SIM_NO_CLONE"))
 		return CUDA_ERROR_INVALID_VALUE;
+	if (is_over(&clones, "GPUPROBE_SIM_CLONES"))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	graph = api_graph_new();
 	if (!graph)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -397,6 +552,8 @@ API_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgrap
 		return r;
 	if (!phGraphExec)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (is_over(&instances, "GPUPROBE_SIM_INSTANCES"))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	exec = calloc(1, sizeof(*exec));
 	if (!exec)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -441,9 +598,23 @@ API_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgr
 }
 API_ALIAS(cuGraphInstantiate, cuGraphInstantiate_v2);
 
+/* The copy of a node, in children, too; NULL: there is none. */
+static CUgraphNode find_copy(const struct CUgraph_st *graph, CUgraphNode original)
+{
+	CUgraphNode found = NULL;
+
+	for (size_t n = 0; n < graph->count && !found; n++)
+		if (graph->nodes[n]->original == original)
+			found = graph->nodes[n];
+		else if (graph->nodes[n]->child)
+			found = find_copy(graph->nodes[n]->child, original);
+	return found;
+}
+
 static CUresult exec_set_params(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, bool second)
 {
 	CUresult r = api_enter();
+	CUgraphNode copy;
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -451,10 +622,9 @@ static CUresult exec_set_params(CUgraphExec exec, CUgraphNode node, const CUDA_K
 		return CUDA_ERROR_INVALID_VALUE;
 	api_lock();
 	r = CUDA_ERROR_INVALID_VALUE;
-	if (api_live(exec, API_EXEC))
-		for (size_t n = 0; n < exec->graph.count; n++)
-			if (exec->graph.nodes[n]->original == node && kernel_node(exec->graph.nodes[n]))
-				r = set_params(exec->graph.nodes[n], params, second);
+	copy = api_live(exec, API_EXEC) ? find_copy(&exec->graph, node) : NULL;
+	if (copy && kernel_node(copy))
+		r = set_params(copy, params, second);
 	api_unlock();
 	return r;
 }
@@ -473,20 +643,51 @@ API_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgra
 	return exec_set_params(hGraphExec, hNode, nodeParams, false);
 }
 
-/* Gives every node of an executable graph what the same of another graph has. Under the lock. */
-static CUresult update(CUgraphExec exec, CUgraph graph, CUgraphNode *different)
+/* By the order of edges. *different: the first that has no partner. */
+static bool pair_nodes(CUgraphNode to, CUgraphNode from, CUgraphNode *different)
+{
+	bool same = to->partner ? to->partner == from : to->type == from->type && to->dependency_count == from->dependency_count;
+
+	if (!same)
+		*different = from;
+	if (!same || to->partner)
+		return same;
+	to->partner = from;
+	for (size_t n = 0; n < to->dependency_count && same; n++)
+		same = pair_nodes(to->dependencies[n], from->dependencies[n], different);
+	return same;
+}
+
+/* Those first that nothing depends on, in their order. */
+static bool pair_graphs(struct CUgraph_st *to, const struct CUgraph_st *from, CUgraphNode *different)
+{
+	size_t at = 0;
+
+	if (to->count != from->count)
+		return false;
+	for (size_t n = 0; n < to->count; n++)
+		to->nodes[n]->partner = NULL;
+	for (size_t n = 0; n < to->count; n++) {
+		if (to->nodes[n]->dependent_count)
+			continue;
+		while (at < from->count && from->nodes[at]->dependent_count)
+			at++;
+		if (at == from->count || !pair_nodes(to->nodes[n], from->nodes[at++], different))
+			return false;
+	}
+	for (size_t n = 0; n < to->count; n++)
+		if (!to->nodes[n]->partner || (to->nodes[n]->child && !pair_graphs(to->nodes[n]->child, to->nodes[n]->partner->child, different)))
+			return false;
+	return true;
+}
+
+/* Gives nodes what their partners have. */
+static CUresult take_parameters(struct CUgraph_st *graph)
 {
 	CUresult r = CUDA_SUCCESS;
 
-	for (size_t n = 0; n < exec->graph.count; n++)
-		if (n >= graph->count || graph->nodes[n]->type != exec->graph.nodes[n]->type) {
-			*different = n < graph->count ? graph->nodes[n] : NULL;
-			return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-		}
-	if (graph->count != exec->graph.count)
-		return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 	for (size_t n = 0; r == CUDA_SUCCESS && n < graph->count; n++) {
-		CUgraphNode to = exec->graph.nodes[n], from = graph->nodes[n];
+		CUgraphNode to = graph->nodes[n], from = to->partner;
 		CUDA_KERNEL_NODE_PARAMS params = {
 			.func = from->function, .gridDimX = from->grid[0], .gridDimY = from->grid[1], .gridDimZ = from->grid[2],
 			.blockDimX = from->block[0], .blockDimY = from->block[1], .blockDimZ = from->block[2],
@@ -497,6 +698,8 @@ static CUresult update(CUgraphExec exec, CUgraph graph, CUgraphNode *different)
 			r = set_params(to, &params, true);
 			continue;
 		}
+		if (to->child)
+			r = take_parameters(to->child);
 		to->destination = from->destination;
 		to->source = from->source;
 		to->size = from->size;
@@ -508,6 +711,26 @@ static CUresult update(CUgraphExec exec, CUgraph graph, CUgraphNode *different)
 	return r;
 }
 
+/* Gives every node of an executable graph what the same of another graph has. Under the lock. */
+static CUresult update(struct CUgraph_st *to, const struct CUgraph_st *graph, CUgraphNode *different)
+{
+	return pair_graphs(to, graph, different) ? take_parameters(to) : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+
+API_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph)
+{
+	CUresult r = api_enter();
+	CUgraphNode copy, different;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	api_lock();
+	copy = api_live(hGraphExec, API_EXEC) ? find_copy(&hGraphExec->graph, hNode) : NULL;
+	r = copy && copy->child && api_live(childGraph, API_GRAPH) ? update(copy->child, childGraph, &different) : CUDA_ERROR_INVALID_VALUE;
+	api_unlock();
+	return r;
+}
+
 static CUresult exec_update(CUgraphExec exec, CUgraph graph, CUgraphNode *different)
 {
 	CUresult r = api_enter();
@@ -516,7 +739,7 @@ static CUresult exec_update(CUgraphExec exec, CUgraph graph, CUgraphNode *differ
 	if (r != CUDA_SUCCESS)
 		return r;
 	api_lock();
-	r = api_live(exec, API_EXEC) && api_live(graph, API_GRAPH) ? update(exec, graph, different) : CUDA_ERROR_INVALID_VALUE;
+	r = api_live(exec, API_EXEC) && api_live(graph, API_GRAPH) ? update(&exec->graph, graph, different) : CUDA_ERROR_INVALID_VALUE;
 	api_unlock();
 	return r;
 }
@@ -550,15 +773,15 @@ API_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNo
 API_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
 {
 	CUresult r = api_initialized();
+	CUgraphNode copy;
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	api_lock();
 	r = CUDA_ERROR_INVALID_VALUE;
-	for (size_t n = 0; api_live(hGraphExec, API_EXEC) && n < hGraphExec->graph.count; n++) {
-		if (hGraphExec->graph.nodes[n]->original != hNode)
-			continue;
-		hGraphExec->graph.nodes[n]->disabled = !isEnabled;
+	copy = api_live(hGraphExec, API_EXEC) ? find_copy(&hGraphExec->graph, hNode) : NULL;
+	if (copy) {
+		copy->disabled = !isEnabled;
 		r = CUDA_SUCCESS;
 	}
 	api_unlock();
@@ -580,6 +803,20 @@ static CUresult check_launch(CUgraphExec exec, CUstream handle, CUstream *captur
 	return CUDA_SUCCESS;
 }
 
+CUresult api_graph_run(const struct CUgraph_st *graph, CUstream stream)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (size_t n = 0; r == CUDA_SUCCESS && n < graph->count; n++) {
+		if (graph->nodes[n]->disabled)
+			continue;
+		r = api_node_run(graph->nodes[n], stream);
+		if (api_enter() != CUDA_SUCCESS)
+			break; /* a kernel failed: what follows does not run */
+	}
+	return r;
+}
+
 /* Launching into a capture adds the nodes; else they run, without the lock. The caller keeps the exec alive, as the API asks. */
 API_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
@@ -596,14 +833,7 @@ API_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 	api_unlock();
 	if (r != CUDA_SUCCESS || capture)
 		return r != CUDA_SUCCESS ? r : captured < 0 ? (CUresult)-captured : CUDA_SUCCESS;
-	for (size_t n = 0; r == CUDA_SUCCESS && n < hGraphExec->graph.count; n++) {
-		if (hGraphExec->graph.nodes[n]->disabled)
-			continue;
-		r = api_node_run(hGraphExec->graph.nodes[n], hStream);
-		if (api_enter() != CUDA_SUCCESS)
-			break; /* a kernel failed: what follows does not run */
-	}
-	return r;
+	return r == CUDA_SUCCESS ? api_graph_run(&hGraphExec->graph, hStream) : r;
 }
 API_ALIAS(cuGraphLaunch_ptsz, cuGraphLaunch);
 

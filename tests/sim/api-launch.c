@@ -98,6 +98,8 @@ void api_node_deinit(struct CUgraphNode_st *node)
 	free(node->parameters);
 	free(node->pointers);
 	free(node->frozen);
+	free(node->dependencies);
+	node->dependencies = NULL;
 	node->parameters = NULL;
 	node->pointers = NULL;
 	node->frozen = NULL;
@@ -193,6 +195,8 @@ CUresult api_node_run(const struct CUgraphNode_st *node, CUstream stream)
 	case CU_GRAPH_NODE_TYPE_HOST:
 		node->host(node->userdata);
 		return CUDA_SUCCESS;
+	case CU_GRAPH_NODE_TYPE_GRAPH:
+		return api_graph_run(node->child, stream);
 	case CU_GRAPH_NODE_TYPE_EMPTY:
 		return CUDA_SUCCESS;
 	}

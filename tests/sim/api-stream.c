@@ -81,11 +81,20 @@ void api_streams_end(CUcontext context)
 
 int api_capture(CUstream stream, const struct CUgraphNode_st *node)
 {
+	CUgraphNode previous = NULL;
+	size_t count = 0;
+
 	if (!stream->capture)
 		return 0;
 	if (stream->invalidated)
 		return -(int)CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-	return api_graph_add(stream->capture, node) ? 1 : -(int)CUDA_ERROR_OUT_OF_MEMORY;
+	if (node->child)
+		return -(int)CUDA_ERROR_NOT_SUPPORTED;
+	if (stream->capture->count) {
+		previous = stream->capture->nodes[stream->capture->count - 1];
+		count = 1;
+	}
+	return api_graph_add(stream->capture, node, &previous, count) ? 1 : -(int)CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 API_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)

@@ -116,7 +116,11 @@ struct CUgraphNode_st {
 	/* host functions */
 	CUhostFn host;
 	void *userdata;
+	CUgraph child; /* owned */
+	struct CUgraphNode_st **dependencies; /* owned, in the order of edges */
+	size_t dependency_count, dependent_count;
 	struct CUgraphNode_st *original; /* in an exec or a clone: the node it is a copy of */
+	struct CUgraphNode_st *partner; /* in an exec that is being updated: the node of the other graph */
 	bool disabled; /* in an exec */
 };
 
@@ -205,8 +209,9 @@ int api_capture(CUstream stream, const struct CUgraphNode_st *node);
 /* --- api-graph.c --- */
 
 /* Copies a node into a graph; NULL: no memory. Under the lock. */
-CUgraphNode api_graph_add(struct CUgraph_st *graph, const struct CUgraphNode_st *node);
+CUgraphNode api_graph_add(struct CUgraph_st *graph, const struct CUgraphNode_st *node, const CUgraphNode *dependencies, size_t count);
 CUgraph api_graph_new(void);
+CUresult api_graph_run(const struct CUgraph_st *graph, CUstream stream);
 void api_graph_free(CUgraph graph);
 
 /* --- api-launch.c --- */

@@ -49,6 +49,10 @@
 	X(graph_create, cuGraphCreate, "cuGraphCreate")                                    \
 	X(graph_destroy, cuGraphDestroy, "cuGraphDestroy")                                 \
 	X(graph_add_kernel_node, cuGraphAddKernelNode_v2, "cuGraphAddKernelNode")          \
+	X(graph_add_child_node, cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode")      \
+	X(graph_get_child, cuGraphChildGraphNodeGetGraph, "cuGraphChildGraphNodeGetGraph") \
+	X(graph_set_child, cuGraphExecChildGraphNodeSetParams,                             \
+	  "cuGraphExecChildGraphNodeSetParams")                                            \
 	X(graph_instantiate, cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags")   \
 	X(graph_launch, cuGraphLaunch, "cuGraphLaunch")                                    \
 	X(graph_exec_destroy, cuGraphExecDestroy, "cuGraphExecDestroy")                    \

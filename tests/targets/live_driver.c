@@ -9,6 +9,12 @@
  *   capture SLOT KERNEL N     captures N launches as the graph
  *   update SLOT KERNEL N      captures N launches, and updates the executable graph from them
  *   resize N                  gives every node of the executable graph N blocks, by itself
+ *   diamond SLOT KERNEL HOW   a graph of nodes with 1 to 4 blocks, of which the second and the third depend on the first, and the last on them
+ *                             (HOW 0); with the second and the third made in the other order it updates the executable graph (1)
+ *   nest SLOT KERNEL N        as capture, inside of a node
+ *   renest SLOT KERNEL N      captures N launches, and gives the node those
+ *   inner N                   gives the first node in the node N blocks
+ *   widen NODE                gives a node 8 blocks
  *   disable NODE              leaves a node out, from 0
  *   enable NODE
  *   replay N [T]              launches the graph N times in each of T threads (1), and waits for them
@@ -201,25 +207,94 @@ static void update(CUgraph graph)
 	CHECK(driver.graph_destroy(graph));
 }
 
-static CUgraphNode node_of(size_t number)
+static CUgraphNode node_in(CUgraph graph, size_t number)
 {
 	CUgraphNode nodes[64];
 	size_t count = 64;
 
-	CHECK(driver.graph_get_nodes(state.graph, nodes, &count));
+	CHECK(driver.graph_get_nodes(graph, nodes, &count));
 	return number < count ? nodes[number] : NULL;
+}
+
+static CUgraphNode node_of(size_t number)
+{
+	return node_in(state.graph, number);
+}
+
+static void resize_node(CUgraphNode node, unsigned blocks)
+{
+	CUDA_KERNEL_NODE_PARAMS params;
+
+	CHECK(driver.graph_get_params(node, &params));
+	params.gridDimX = blocks;
+	CHECK(driver.graph_set_params(state.exec, node, &params));
 }
 
 static void resize(unsigned blocks)
 {
-	CUDA_KERNEL_NODE_PARAMS params;
 	CUgraphNode node;
 
-	for (size_t n = 0; (node = node_of(n)); n++) {
-		CHECK(driver.graph_get_params(node, &params));
-		params.gridDimX = blocks;
-		CHECK(driver.graph_set_params(state.exec, node, &params));
-	}
+	for (size_t n = 0; (node = node_of(n)); n++)
+		resize_node(node, blocks);
+}
+
+static CUgraphNode add(CUgraph graph, CUfunction function, unsigned blocks, const CUgraphNode *after, size_t count)
+{
+	void *parameters[] = { (void *)&state.buffers.data };
+	CUDA_KERNEL_NODE_PARAMS params = {
+		.func = function, .gridDimX = blocks, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64, .blockDimY = 1, .blockDimZ = 1,
+		.kernelParams = parameters,
+	};
+	CUgraphNode node;
+
+	CHECK(driver.graph_add_kernel_node(&node, graph, after, count, &params));
+	return node;
+}
+
+static CUgraph diamond(CUfunction function, bool other_order)
+{
+	CUgraphNode first, middle[2];
+	CUgraph graph;
+
+	CHECK(driver.graph_create(&graph, 0));
+	first = add(graph, function, 1, NULL, 0);
+	for (unsigned n = 0; n < 2; n++)
+		middle[n ^ other_order] = add(graph, function, 2 + (n ^ other_order), &first, 1);
+	add(graph, function, 4, middle, 2);
+	return graph;
+}
+
+static CUgraph nest(CUgraph inner)
+{
+	CUgraphNode node;
+	CUgraph graph;
+
+	CHECK(driver.graph_create(&graph, 0));
+	CHECK(driver.graph_add_child_node(&node, graph, NULL, 0, inner));
+	CHECK(driver.graph_destroy(inner));
+	return graph;
+}
+
+static void renest(CUgraph inner)
+{
+	CHECK(driver.graph_set_child(state.exec, node_of(0), inner));
+	CHECK(driver.graph_destroy(inner));
+}
+
+static CUgraphNode inner_node(void)
+{
+	CUgraph graph;
+
+	CHECK(driver.graph_get_child(node_of(0), &graph));
+	return node_in(graph, 0);
+}
+
+/* Instantiates it as the graph. */
+static void take(CUgraph graph)
+{
+	forget();
+	state.graph = graph;
+	CHECK(driver.graph_instantiate(&state.exec, state.graph, 0));
 }
 
 static void *replay_thread(void *userdata)
@@ -260,6 +335,10 @@ static bool run_graph(const char *verb, int number, const char *more)
 		resize((unsigned)number);
 	else if (!strcmp(verb, "disable") || !strcmp(verb, "enable"))
 		CHECK(driver.graph_set_enabled(state.exec, node_of((size_t)number), verb[0] == 'e'));
+	else if (!strcmp(verb, "widen"))
+		resize_node(node_of((size_t)number), 8);
+	else if (!strcmp(verb, "inner"))
+		resize_node(inner_node(), (unsigned)number);
 	else if (!strcmp(verb, "forget"))
 		forget();
 	else if (!strcmp(verb, "blocks"))
@@ -337,9 +416,18 @@ static bool run(const char *line)
 			launch(function, kernel, &state.buffers, NULL);
 		CHECK(driver.ctx_synchronize());
 	} else if (!strcmp(verb, "capture") && words == 4) {
-		forget();
-		state.graph = capture(slot, kernel, count);
-		CHECK(driver.graph_instantiate(&state.exec, state.graph, 0));
+		take(capture(slot, kernel, count));
+	} else if (!strcmp(verb, "nest") && words == 4) {
+		take(nest(capture(slot, kernel, count)));
+	} else if (!strcmp(verb, "renest") && words == 4) {
+		renest(capture(slot, kernel, count));
+	} else if (!strcmp(verb, "diamond") && words == 4) {
+		CUgraph graph = diamond(function_of(slot, kernel), count);
+
+		if (count)
+			update(graph);
+		else
+			take(graph);
 	} else if (!strcmp(verb, "update") && words == 4) {
 		update(capture(slot, kernel, count));
 	} else if (!strcmp(verb, "start") && words == 4 && count <= THREADS_MAX) {
