@@ -94,6 +94,14 @@ typedef unsigned long long driver_pointer;
 	X(function_set_cache, "cuFuncSetCacheConfig", (driver_handle, int))                       \
 	X(graph_child, "cuGraphChildGraphNodeGetGraph", (driver_handle, driver_handle *))         \
 	X(graph_clone, "cuGraphClone", (driver_handle *, driver_handle))                          \
+	X(graph_dependencies, "cuGraphNodeGetDependencies",                                       \
+	  (driver_handle, driver_handle *, size_t *))                                             \
+	X(graph_dependencies_v2, "cuGraphNodeGetDependencies_v2",                                 \
+	  (driver_handle, driver_handle *, void *, size_t *))                                     \
+	X(graph_dependents, "cuGraphNodeGetDependentNodes",                                       \
+	  (driver_handle, driver_handle *, size_t *))                                             \
+	X(graph_dependents_v2, "cuGraphNodeGetDependentNodes_v2",                                 \
+	  (driver_handle, driver_handle *, void *, size_t *))                                     \
 	X(graph_destroy, "cuGraphDestroy", (driver_handle))                                       \
 	X(graph_exec_destroy, "cuGraphExecDestroy", (driver_handle))                              \
 	X(graph_find_in_clone, "cuGraphNodeFindInClone",                                          \
@@ -102,8 +110,11 @@ typedef unsigned long long driver_pointer;
 	X(graph_instantiate, "cuGraphInstantiateWithFlags",                                       \
 	  (driver_handle *, driver_handle, unsigned long long))                                   \
 	X(graph_node_get_type, "cuGraphNodeGetType", (driver_handle, int *))                      \
+	X(graph_set_child, "cuGraphExecChildGraphNodeSetParams",                                  \
+	  (driver_handle, driver_handle, driver_handle))                                          \
 	X(graph_set_enabled, "cuGraphNodeSetEnabled", (driver_handle, driver_handle, unsigned))   \
 	X(graph_update, "cuGraphExecUpdate_v2", (driver_handle, driver_handle, void *))           \
+	X(node_get_attribute, "cuGraphKernelNodeGetAttribute", (driver_handle, int, void *))      \
 	X(node_set_any, "cuGraphNodeSetParams", (driver_handle, const void *))                    \
 	X(node_set_batch, "cuGraphBatchMemOpNodeSetParams", (driver_handle, const void *))        \
 	X(node_set_copy, "cuGraphMemcpyNodeSetParams", (driver_handle, const void *))             \

@@ -30,6 +30,7 @@
 #define LAUNCH(name)                                                       \
 	WRAP(name, driver_handle exec, driver_handle stream)               \
 	{                                                                  \
+		driver_handle launched = exec;                             \
 		driver_result result;                                      \
 		unsigned work;                                             \
                                                                            \
@@ -45,8 +46,10 @@
 		if (!(work & ARM_ENGINE))                                  \
 			return REAL(name)(exec, stream);                   \
 		gate_enter();                                              \
-		result = graph_find(&exec);                                \
+		result = graph_find(&launched);                            \
 		if (!result)                                               \
+			result = REAL(name)(launched, stream);             \
+		if (result && launched != exec && graph_is_sound(exec))    \
 			result = REAL(name)(exec, stream);                 \
 		gate_leave();                                              \
 		return result;                                             \
@@ -111,24 +114,30 @@ WRAP(cuGraphExecDestroy, driver_handle exec)
 UPDATE(cuGraphExecUpdate, (exec, graph, node, status), driver_handle *node, int *status)
 UPDATE(cuGraphExecUpdate_v2, (exec, graph, status), void *status)
 
-/* SET: an expression of `node`, which is the clone's then. CHOOSE: what is done with the arguments before all. */
+/*
+ * SET: an expression of `found`, and of `node`, which is the clone's then. CHOOSE: what is done with
+ * the arguments before all.
+ */
 #define UPDATE_NODE(name, SET, arguments, ...) UPDATE_CHOSEN(name, , SET, arguments, __VA_ARGS__)
 #define UPDATE_CHOSEN(name, CHOOSE, SET, arguments, ...)                                     \
 	WRAP(name, driver_handle exec, driver_handle node, __VA_ARGS__)                      \
 	{                                                                                    \
-		driver_handle theirs = exec, own;                                            \
+		driver_handle theirs = exec;                                                 \
+		struct graph_node found;                                                     \
 		driver_result result;                                                        \
                                                                                              \
 		CHOOSE;                                                                      \
 		BEGIN(name, arguments);                                                      \
 		gate_enter();                                                                \
 		result = REAL(name) arguments;                                               \
-		node = result ? NULL : graph_node_begin(exec, node, &own);                   \
-		if (node) {                                                                  \
-			bool done = SET;                                                     \
+		if (!result && graph_node_begin(exec, node, &found)) {                       \
+			bool done;                                                           \
                                                                                              \
-			exec = own;                                                          \
-			graph_node_end(theirs, done, !own || REAL(name) arguments == 0);     \
+			node = found.node;                                                   \
+			done = SET;                                                          \
+			exec = found.own;                                                    \
+			node = found.own_node;                                               \
+			graph_node_end(theirs, done, !exec || REAL(name) arguments == 0);    \
 		}                                                                            \
 		gate_leave();                                                                \
 		return result;                                                               \
@@ -136,7 +145,8 @@ UPDATE(cuGraphExecUpdate_v2, (exec, graph, status), void *status)
 #define CHOOSE_KERNEL(size)      \
 	struct node_kernel copy; \
 	parameters = node_choose_kernel(parameters, size, &copy)
-#define SET(function) (driver_own()->function && driver_own()->function(node, parameters) == 0)
+#define SET(function) \
+	(node && driver_own()->function && driver_own()->function(node, parameters) == 0)
 
 UPDATE_NODE(cuGraphExecBatchMemOpNodeSetParams, SET(node_set_batch), (exec, node, parameters),
 	    const void *parameters)
@@ -160,10 +170,10 @@ UPDATE_NODE(cuGraphExecMemsetNodeSetParams, SET(node_set_memory), (exec, node, p
 	    const void *parameters, driver_handle context)
 UPDATE_CHOSEN(cuGraphExecNodeSetParams, struct node_any copy; parameters = node_choose_any(parameters, &copy),
 	      SET(node_set_any), (exec, node, parameters), void *parameters)
-/* nothing does this with a clone */
-UPDATE_NODE(cuGraphExecChildGraphNodeSetParams, false, (exec, node, child), driver_handle child)
-UPDATE_NODE(cuGraphNodeSetEnabled, graph_node_enabled(theirs, node, enabled), (exec, node, enabled),
-	    unsigned enabled)
+UPDATE_NODE(cuGraphExecChildGraphNodeSetParams, graph_node_given(theirs, &found, child),
+	    (exec, node, child), driver_handle child)
+UPDATE_NODE(cuGraphNodeSetEnabled, graph_node_enabled(theirs, &found, enabled),
+	    (exec, node, enabled), unsigned enabled)
 
 const struct wrapper graph_wrappers[] = {
 	ENTRY(cuGraphExecBatchMemOpNodeSetParams),

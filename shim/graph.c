@@ -23,10 +23,12 @@
 #include <string.h>
 
 #include "cancel.h"
+#include "graph-pair.h"
 #include "patching.h"
 
 #define BUCKETS 1024
-#define DEPTH_MAX 8
+#define ATTRIBUTE_DEVICE_UPDATABLE 13
+#define ATTRIBUTE_WORDS 16 /* more than the driver's */
 #define FLAG_UPLOAD 2u
 #define FLAG_DEVICE_LAUNCH 4u
 #define TYPE_KERNEL 0
@@ -36,22 +38,30 @@
 #define TYPE_CONDITIONAL 13
 #define NEVER UINT64_MAX /* no number of patches */
 
+/* What the application has done to its executable graph that a graph does not hold. */
+struct graph_change {
+	driver_handle node; /* of record->clone */
+	driver_handle child; /* clone of the graph that it was given; NULL: it is left out */
+};
+
 struct graph_record {
 	struct graph_record *next;
 	driver_handle exec; /* the application's; NULL: not used */
 	driver_handle context; /* that was current when it was instantiated */
-	driver_handle clone;
+	driver_handle clone; /* of what it was instantiated from: finds the nodes that calls name */
+	driver_handle updated; /* of what it was updated from; NULL: it was not */
+	struct graph_pairs pairs; /* of clone and updated, once they are asked for */
+	struct graph_change *changes; /* as they came */
+	size_t change_count;
 	unsigned long long flags;
-	uint64_t code; /* number of the patches that kernels of exec have; 0: none has any */
-	bool mixed; /* others have none */
-	bool fixed;
-	bool lost; /* fixed, and its patches are gone: it cannot be launched */
+	uint64_t code; /* number of the oldest patches that kernels of exec have; 0: none has any */
+	bool mixed; /* others have none, or later ones */
+	enum graph_cause fixed;
 	driver_handle own; /* our instance */
+	driver_handle own_of; /* clone or updated, whose nodes it knows; NULL: neither */
 	uint64_t own_patches; /* number that it is of, or NEVER */
 	uint64_t failed; /* number for which there is none */
 	driver_result failure;
-	driver_handle *disabled; /* nodes of the clone */
-	size_t disabled_count;
 };
 
 /* An instance of ours that is used no more. */
@@ -63,6 +73,7 @@ struct graph_aside {
 static struct graph_record *buckets[BUCKETS];
 static struct graph_aside *asides;
 static uint64_t patches; /* their number now */
+static uint64_t oldest; /* whose code is there */
 static uint64_t last_number;
 static bool overlooked; /* there was no memory for a record: a fixed graph, for good */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -85,11 +96,13 @@ static struct graph_record *find(driver_handle exec)
 
 /* ---- patches ------------------------------------------------------------------------ */
 
-void graph_patches_changed(bool patched)
+void graph_patches_changed(bool patched, bool code_gone)
 {
-	uint64_t number = patched ? __atomic_add_fetch(&last_number, 1, __ATOMIC_RELAXED) : 0;
+	uint64_t number = __atomic_add_fetch(&last_number, 1, __ATOMIC_RELAXED);
 
-	__atomic_store_n(&patches, number, __ATOMIC_RELEASE);
+	if (code_gone)
+		__atomic_store_n(&oldest, number, __ATOMIC_RELAXED);
+	__atomic_store_n(&patches, patched ? number : 0, __ATOMIC_RELEASE);
 }
 
 uint64_t graph_patches(void)
@@ -97,17 +110,49 @@ uint64_t graph_patches(void)
 	return __atomic_load_n(&patches, __ATOMIC_ACQUIRE);
 }
 
-bool graph_has_fixed(bool with_patches)
+/* Is the code of patches of this number still there? */
+static bool is_there(uint64_t number)
 {
-	bool found;
+	return !number || (number != NEVER && number >= __atomic_load_n(&oldest, __ATOMIC_RELAXED));
+}
+
+/* Can our instance be launched, though perhaps with older patches? */
+static bool own_is_there(const struct graph_record *record)
+{
+	return record->own && is_there(record->own_patches);
+}
+
+/* Number of the patches that a fixed graph is launched with. */
+static uint64_t fixed_patches(const struct graph_record *record)
+{
+	return record->own ? record->own_patches : record->code;
+}
+
+enum graph_cause graph_has_fixed(bool with_patches)
+{
+	enum graph_cause found;
 
 	pthread_mutex_lock(&lock);
-	found = overlooked;
+	found = overlooked ? GRAPH_NOT_CLONED : GRAPH_FOLLOWED;
 	for (unsigned i = 0; i < BUCKETS && !found; i++)
 		for (struct graph_record *record = buckets[i]; record && !found;
 		     record = record->next)
-			found = record->exec && record->fixed && !record->lost &&
-				(record->code != 0) == with_patches;
+			if (record->exec && record->fixed != GRAPH_LOST &&
+			    (fixed_patches(record) != 0) == with_patches)
+				found = record->fixed;
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+bool graph_has_lost(void)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < BUCKETS && !found; i++)
+		for (struct graph_record *record = buckets[i]; record && !found;
+		     record = record->next)
+			found = record->exec && record->fixed == GRAPH_LOST;
 	pthread_mutex_unlock(&lock);
 	return found;
 }
@@ -140,7 +185,7 @@ static void drop_own(struct graph_record *record)
 {
 	if (record->own)
 		driver_own()->graph_exec_destroy(record->own);
-	record->own = NULL;
+	record->own = record->own_of = NULL;
 	record->own_patches = record->failed = NEVER;
 }
 
@@ -154,30 +199,58 @@ static void put_aside(struct graph_record *record)
 		*aside = (struct graph_aside){ asides, record->own };
 		asides = aside;
 	}
-	record->own = NULL;
+	record->own = record->own_of = NULL;
 	record->failed = NEVER;
 }
 
-static void drop_clone(struct graph_record *record)
+static void drop_change(struct graph_record *record, size_t at)
 {
+	struct graph_change *change = &record->changes[at];
+
+	if (change->child)
+		driver_own()->graph_destroy(change->child);
+	memmove(change, change + 1, (--record->change_count - at) * sizeof(*change));
+}
+
+static void drop_updated(struct graph_record *record)
+{
+	if (record->updated)
+		driver_own()->graph_destroy(record->updated);
+	if (record->own_of == record->updated)
+		record->own_of = NULL;
+	record->updated = NULL;
+	graph_pairs_deinit(&record->pairs);
+}
+
+static void drop_graphs(struct graph_record *record)
+{
+	drop_updated(record);
+	while (record->change_count)
+		drop_change(record, record->change_count - 1);
+	free(record->changes);
+	record->changes = NULL;
 	if (record->clone)
 		driver_own()->graph_destroy(record->clone);
-	record->clone = NULL;
-	free(record->disabled);
-	record->disabled = NULL;
-	record->disabled_count = 0;
+	record->clone = record->own_of = NULL;
 }
 
 /*
- * What was done to it cannot be done to a clone. Of two patches one is gone: then no code of it may
- * run.
+ * What was done to it cannot be done to a clone. The application's is launched from now on, or,
+ * where the code of that is gone, our instance, to which it was done, too: the patches that it has
+ * stay. Where that is not so either nothing can be launched.
  */
 static void fix(struct graph_record *record)
 {
-	record->fixed = true;
-	record->lost = record->code && record->code != graph_patches();
-	put_aside(record);
-	drop_clone(record);
+	bool keeps_own = own_is_there(record) && !is_there(record->code);
+	enum graph_cause before = record->fixed;
+
+	record->fixed = keeps_own || is_there(record->code) ? GRAPH_NOT_FOLLOWED : GRAPH_LOST;
+	if (!keeps_own) {
+		put_aside(record);
+		drop_graphs(record);
+	}
+	if (record->fixed != before) /* who patches tells of it */
+		__atomic_store_n(&patch_again, true, __ATOMIC_RELEASE);
 }
 
 /* Kernels of it have got the code of now. */
@@ -187,11 +260,20 @@ static void take_code(struct graph_record *record)
 
 	if (now == record->code)
 		return;
-	if (now && record->code)
-		record->code = NEVER;
-	else if (now)
+	if (!record->code)
 		record->code = now;
 	record->mixed = true;
+}
+
+/* The node of the graph that our instances are made from, for one of record->clone. */
+static driver_handle node_now(struct graph_record *record, driver_handle node)
+{
+	if (!record->updated)
+		return node;
+	if (!record->pairs.list &&
+	    !graph_pairs_make(&record->pairs, record->clone, record->updated))
+		return NULL;
+	return graph_pairs_find(&record->pairs, node);
 }
 
 enum contents {
@@ -200,17 +282,24 @@ enum contents {
 	CONTENTS_OTHER, /* what cannot be cloned, or looked at */
 };
 
+/* The device may change the node of the instance that it knows, which is not ours. */
+static bool is_device_updatable(const struct driver *driver, driver_handle node)
+{
+	uint64_t value[ATTRIBUTE_WORDS] = { 0 };
+
+	return driver->node_get_attribute &&
+	       driver->node_get_attribute(node, ATTRIBUTE_DEVICE_UPDATABLE, value) == 0 &&
+	       (uint32_t)value[0];
+}
+
 static enum contents look(const struct driver *driver, driver_handle graph, unsigned depth)
 {
 	enum contents contents = CONTENTS_NONE;
-	driver_handle *nodes, child;
 	size_t count = 0;
+	driver_handle child, *nodes = depth > GRAPH_DEPTH_MAX ? NULL : graph_nodes(graph, &count);
 
-	if (depth > DEPTH_MAX || driver->graph_get_nodes(graph, NULL, &count) != 0)
+	if (!nodes)
 		return CONTENTS_OTHER;
-	nodes = calloc(count + 1, sizeof(*nodes));
-	if (!nodes || driver->graph_get_nodes(graph, nodes, &count) != 0)
-		contents = CONTENTS_OTHER;
 	for (size_t i = 0; i < count && contents != CONTENTS_OTHER; i++) {
 		enum contents more = CONTENTS_NONE;
 		int type;
@@ -219,7 +308,8 @@ static enum contents look(const struct driver *driver, driver_handle graph, unsi
 		    type == TYPE_MEM_FREE || type == TYPE_CONDITIONAL)
 			more = CONTENTS_OTHER;
 		else if (type == TYPE_KERNEL)
-			more = CONTENTS_KERNELS;
+			more = is_device_updatable(driver, nodes[i]) ? CONTENTS_OTHER
+								     : CONTENTS_KERNELS;
 		else if (type == TYPE_CHILD)
 			more = driver->graph_child && driver->graph_child(nodes[i], &child) == 0
 				       ? look(driver, child, depth + 1)
@@ -240,7 +330,7 @@ static struct graph_record *take_record(driver_handle exec)
 			record = other;
 	if (record) {
 		drop_own(record);
-		drop_clone(record);
+		drop_graphs(record);
 		return record;
 	}
 	record = calloc(1, sizeof(*record));
@@ -295,13 +385,13 @@ void graph_added(driver_handle exec, driver_handle graph, unsigned long long fla
 		record->flags = flags & ~(unsigned long long)FLAG_UPLOAD;
 		record->code = before;
 		record->mixed = false;
-		record->fixed = record->lost = false;
+		record->fixed = GRAPH_FOLLOWED;
 		if (driver->ctx_get_current(&record->context) != 0)
 			record->context = NULL;
 		take_code(record);
 		if (contents == CONTENTS_OTHER || driver->graph_clone(&record->clone, graph) != 0) {
 			record->clone = NULL;
-			record->fixed = true;
+			record->fixed = GRAPH_NOT_CLONED;
 		}
 		__atomic_store_n(&record->exec, exec, __ATOMIC_RELEASE);
 	}
@@ -320,10 +410,10 @@ void graph_removed(driver_handle exec)
 	if (!record)
 		return;
 	entered = enter(driver);
-	held = record->fixed && record->code;
+	held = record->fixed && fixed_patches(record);
 	drop_own(record);
-	drop_clone(record);
-	record->fixed = false;
+	drop_graphs(record);
+	record->fixed = GRAPH_FOLLOWED;
 	__atomic_store_n(&record->exec, NULL, __ATOMIC_RELEASE);
 	leave(driver, entered);
 	if (held) /* perhaps what could not be changed can be now */
@@ -331,30 +421,53 @@ void graph_removed(driver_handle exec)
 	errno = saved;
 }
 
-/* Makes our instance, of the patches of now. */
+/* Does to an instance what the application did to its own. */
+static driver_result repeat(const struct driver *driver, struct graph_record *record,
+			    driver_handle own)
+{
+	driver_result result = 0;
+
+	for (size_t i = 0; i < record->change_count && !result; i++) {
+		const struct graph_change *change = &record->changes[i];
+		driver_handle node = node_now(record, change->node);
+
+		if (!node)
+			result = DRIVER_ERROR_GRAPH_UPDATE;
+		else if (change->child)
+			result = driver->graph_set_child(own, node, change->child);
+		else
+			result = driver->graph_set_enabled(own, node, 0);
+	}
+	return result;
+}
+
+/* Makes our instance, of the patches of now. If it cannot be, the one that there was stays. */
 static void instantiate(const struct driver *driver, struct graph_record *record)
 {
+	driver_handle graph = record->updated ? record->updated : record->clone;
 	uint64_t now = graph_patches();
 	driver_handle before = NULL, own = NULL;
 	driver_result result;
 
-	put_aside(record);
 	result = driver->ctx_get_current(&before);
 	if (!result && record->context && before != record->context)
 		result = driver->ctx_set_current(record->context);
 	if (!result)
-		result = driver->graph_instantiate(&own, record->clone, record->flags);
-	for (size_t i = 0; i < record->disabled_count && !result; i++)
-		result = driver->graph_set_enabled(own, record->disabled[i], 0);
+		result = driver->graph_instantiate(&own, graph, record->flags);
+	if (!result)
+		result = repeat(driver, record, own);
 	if (record->context && before != record->context)
 		driver->ctx_set_current(before);
-	record->own = own;
 	if (result) {
-		put_aside(record);
+		if (own)
+			driver->graph_exec_destroy(own);
 		record->failed = now;
 		record->failure = result;
 		return;
 	}
+	put_aside(record);
+	record->own = own;
+	record->own_of = graph;
 	__atomic_store_n(&record->own_patches, now, __ATOMIC_RELEASE);
 }
 
@@ -364,14 +477,16 @@ static __attribute__((noinline)) driver_result find_slowly(struct graph_record *
 	const struct driver *driver = driver_own();
 	int saved = errno;
 	struct entered entered = enter(driver);
+	uint64_t now = graph_patches();
 	driver_result result = 0;
+	bool sound = is_there(record->code) || own_is_there(record);
 
-	if (record->own_patches != graph_patches() && record->failed != graph_patches())
+	if (!record->fixed && record->own_patches != now && (record->failed != now || !sound))
 		instantiate(driver, record);
-	if (record->own)
+	if (own_is_there(record))
 		*exec = record->own;
-	else if (record->code) /* its own code is not there any more */
-		result = record->failure;
+	else if (!is_there(record->code))
+		result = record->fixed ? DRIVER_ERROR_GRAPH_UPDATE : record->failure;
 	leave(driver, entered);
 	errno = saved;
 	return result;
@@ -384,13 +499,34 @@ driver_result graph_find(driver_handle *exec)
 
 	if (!record || (record->code == now && !record->mixed))
 		return 0;
-	if (record->fixed)
-		return record->lost ? DRIVER_ERROR_GRAPH_UPDATE : 0;
 	if (__atomic_load_n(&record->own_patches, __ATOMIC_ACQUIRE) == now) {
 		*exec = record->own;
 		return 0;
 	}
+	if (record->fixed == GRAPH_NOT_CLONED ||
+	    (record->fixed && !record->own && is_there(record->code)))
+		return 0;
 	return find_slowly(record, exec);
+}
+
+bool graph_is_sound(driver_handle exec)
+{
+	const struct graph_record *record = find(exec);
+
+	return record && is_there(record->code);
+}
+
+/* Its nodes have the parameters of the graph's; what is left out stays left out. */
+static void take_graph(struct graph_record *record, driver_handle clone)
+{
+	drop_updated(record);
+	record->updated = clone;
+	for (size_t i = record->change_count; i-- > 0;)
+		if (record->changes[i].child)
+			drop_change(record, i);
+	if (record->change_count &&
+	    !graph_pairs_make(&record->pairs, record->clone, record->updated))
+		fix(record);
 }
 
 void graph_updated(driver_handle exec, driver_handle graph)
@@ -400,54 +536,58 @@ void graph_updated(driver_handle exec, driver_handle graph)
 	struct entered entered;
 	int saved = errno;
 	driver_handle clone = NULL;
-	bool follows;
 	uint64_t info[4]; /* why not; larger than the driver's */
 
 	if (!record)
 		return;
 	entered = enter(driver);
 	take_code(record);
-	follows = record->own && record->own_patches == graph_patches() && driver->graph_update &&
-		  !record->disabled_count && driver->graph_update(record->own, graph, info) == 0;
-	if (record->fixed) {
+	if (!own_is_there(record) || !driver->graph_update ||
+	    driver->graph_update(record->own, graph, info) != 0)
+		put_aside(record);
+	if (record->fixed == GRAPH_NOT_CLONED)
 		; /* it is launched as it is */
-	} else if (record->disabled_count || driver->graph_clone(&clone, graph) != 0) {
+	else if (!record->fixed && driver->graph_clone(&clone, graph) == 0)
+		take_graph(record, clone);
+	else
 		fix(record);
-	} else {
-		if (!follows)
-			put_aside(record);
-		drop_clone(record);
-		record->clone = clone;
-	}
 	leave(driver, entered);
 	errno = saved;
 }
 
-driver_handle graph_node_begin(driver_handle exec, driver_handle node, driver_handle *own)
+bool graph_node_begin(driver_handle exec, driver_handle node, struct graph_node *found)
 {
 	const struct driver *driver = driver_own();
 	struct graph_record *record = find(exec);
-	driver_handle cloned = NULL;
+	driver_handle now = NULL;
 	struct entered entered;
 	int saved = errno;
+	bool inner = false, given = false;
 
-	*own = NULL;
+	*found = (struct graph_node){ 0 };
 	if (!record)
-		return NULL;
+		return false;
 	entered = enter(driver);
 	take_code(record);
-	if (!record->fixed && (!node || !driver->graph_find_in_clone ||
-			       driver->graph_find_in_clone(&cloned, node, record->clone) != 0)) {
-		cloned = NULL;
-		fix(record);
+	if (record->clone)
+		found->name = graph_node_in_clone(record->clone, node, &inner);
+	if (found->name)
+		now = node_now(record, found->name);
+	for (size_t i = 0; inner && i < record->change_count; i++)
+		given = given || record->changes[i].child;
+	if (!record->fixed && !given) /* given, perhaps, to the node that this one is in */
+		found->node = now;
+	if (own_is_there(record) && record->own_of) {
+		found->own = record->own;
+		found->own_node = record->own_of == record->clone ? found->name : now;
 	}
-	if (record->own_patches == graph_patches())
-		*own = record->own;
-	else
+	if (!found->own_node) {
+		found->own = NULL;
 		put_aside(record);
+	}
 	leave(driver, entered);
 	errno = saved;
-	return cloned;
+	return record->fixed != GRAPH_NOT_CLONED;
 }
 
 void graph_node_end(driver_handle exec, bool node_done, bool own_done)
@@ -457,34 +597,73 @@ void graph_node_end(driver_handle exec, bool node_done, bool own_done)
 	struct entered entered = enter(driver);
 	struct graph_record *record = find(exec);
 
-	if (!node_done)
-		fix(record);
-	else if (!own_done)
+	if (!own_done)
 		put_aside(record);
+	if (!node_done || record->fixed)
+		fix(record);
 	leave(driver, entered);
 	errno = saved;
 }
 
-bool graph_node_enabled(driver_handle exec, driver_handle node, bool enabled)
+/* The last change of a node; child is consumed. */
+static bool note_change(struct graph_record *record, driver_handle node, driver_handle child)
 {
-	struct graph_record *record = find(exec);
-	driver_handle *list;
-	size_t at = 0;
+	struct graph_change *list =
+		reallocarray(record->changes, record->change_count + 1, sizeof(*list));
 
-	while (at < record->disabled_count && record->disabled[at] != node)
-		at++;
-	if (enabled) {
-		if (at < record->disabled_count)
-			record->disabled[at] = record->disabled[--record->disabled_count];
-		return true;
-	}
-	if (at < record->disabled_count)
-		return true;
-	list = reallocarray(record->disabled, at + 1, sizeof(*list));
-	if (!list || !driver_own()->graph_set_enabled)
+	if (!list) {
+		if (child)
+			driver_own()->graph_destroy(child);
 		return false;
-	list[at] = node;
-	record->disabled = list;
-	record->disabled_count = at + 1;
+	}
+	record->changes = list;
+	list[record->change_count++] = (struct graph_change){ node, child };
 	return true;
+}
+
+/* Forgets that a node was left out (given: that it was given a graph). */
+static void forget_change(struct graph_record *record, driver_handle node, bool given)
+{
+	for (size_t i = record->change_count; i-- > 0;)
+		if (record->changes[i].node == node && (record->changes[i].child != NULL) == given)
+			drop_change(record, i);
+}
+
+bool graph_node_enabled(driver_handle exec, const struct graph_node *node, bool enabled)
+{
+	const struct driver *driver = driver_own();
+	struct graph_record *record = find(exec);
+	struct entered entered;
+	int saved = errno;
+	bool done;
+
+	if (!node->node)
+		return false;
+	entered = enter(driver);
+	forget_change(record, node->name, false);
+	done = enabled || (driver->graph_set_enabled && note_change(record, node->name, NULL));
+	leave(driver, entered);
+	errno = saved;
+	return done;
+}
+
+bool graph_node_given(driver_handle exec, const struct graph_node *node, driver_handle child)
+{
+	const struct driver *driver = driver_own();
+	struct graph_record *record = find(exec);
+	struct entered entered;
+	int saved = errno;
+	driver_handle clone = NULL;
+	bool done = false;
+
+	if (!node->node)
+		return false;
+	entered = enter(driver);
+	if (driver->graph_set_child && driver->graph_clone(&clone, child) == 0) {
+		forget_change(record, node->name, true);
+		done = note_change(record, node->name, clone);
+	}
+	leave(driver, entered);
+	errno = saved;
+	return done;
 }

@@ -9,7 +9,9 @@
  * instance of the clone is launched in place of the application's.
  *
  * Where that cannot be (a graph that allocates memory cannot be cloned) the graph is *fixed*: it is
- * launched as it is. If it has patches, these stay in all modules till it is destroyed.
+ * launched as it is. If it has patches, these stay in all modules till it is destroyed. The
+ * application's launch fails for our sake only where its code is gone and the driver has no memory
+ * for an instance of ours.
  */
 
 #include <stdbool.h>
@@ -17,17 +19,26 @@
 
 #include "driver.h"
 
+enum graph_cause {
+	GRAPH_FOLLOWED, /* it is not fixed */
+	GRAPH_NOT_CLONED,
+	GRAPH_NOT_FOLLOWED, /* what the application did to it could not be done to a clone */
+	GRAPH_LOST, /* that, and its code is gone: it cannot be launched */
+};
+
 /* ---- for who patches, with the loader's lock held ----------------------------------- */
 
 /*
- * Patches are others from now on; patched: there are any. If code that graphs may have is gone, the
- * gate is closed, and what was launched before has ended.
+ * Patches are others from now on; patched: there are any. code_gone: code that graphs may have is
+ * not there any more; then the gate is closed, and what was launched before has ended.
  */
-void graph_patches_changed(bool patched);
+void graph_patches_changed(bool patched, bool code_gone);
 /* Frees instances of ours that are used no more; the gate is closed. */
 void graph_reap(void);
-/* Is there a fixed graph that has patches? One that has none? */
-bool graph_has_fixed(bool with_patches);
+/* Why there is a fixed graph that has patches, or one that has none. */
+enum graph_cause graph_has_fixed(bool with_patches);
+/* Is there one that cannot be launched? */
+bool graph_has_lost(void);
 
 /* ---- around calls of the application; inside of the gate ---------------------------- */
 
@@ -40,17 +51,27 @@ void graph_removed(driver_handle exec);
 
 /* Puts what is to be launched in the place of an executable graph; or an error. */
 driver_result graph_find(driver_handle *exec);
+/* Can the application's be launched, too, where that could not? */
+bool graph_is_sound(driver_handle exec);
 
 /* It was updated from a graph. */
 void graph_updated(driver_handle exec, driver_handle graph);
 
+/* A node of the application's graph, and what stands for it. */
+struct graph_node {
+	driver_handle node; /* of the graph of which instances are made; NULL: none is known */
+	driver_handle own, own_node; /* our instance, if that should follow, and its name there */
+	driver_handle name; /* for graph_node_enabled() and graph_node_given() */
+};
+
 /*
- * One of its nodes was changed. Returns the node of the clone, for which the same is to be done, or
- * NULL: nothing is. *own: our instance, if that should follow. graph_node_end() is told whether
- * both could be done.
+ * One of its nodes was changed. Returns whether there is something to follow it: the same is to be
+ * done for `node`, and for `own`. graph_node_end() is told whether both could be done.
  */
-driver_handle graph_node_begin(driver_handle exec, driver_handle node, driver_handle *own);
+bool graph_node_begin(driver_handle exec, driver_handle node, struct graph_node *found);
 void graph_node_end(driver_handle exec, bool node_done, bool own_done);
 
-/* A node of it is left out of launches, or not any more; `node` is the clone's. */
-bool graph_node_enabled(driver_handle exec, driver_handle node, bool enabled);
+/* A node of it is left out of launches, or not any more. */
+bool graph_node_enabled(driver_handle exec, const struct graph_node *node, bool enabled);
+/* A node of it has the parameters of another graph. */
+bool graph_node_given(driver_handle exec, const struct graph_node *node, driver_handle child);

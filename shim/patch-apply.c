@@ -41,7 +41,7 @@ static struct patch_set {
 } set;
 
 static uint64_t serials;
-static bool said_busy, said_kept, said_old;
+static const char *said_busy, *said_kept, *said_old, *said_lost;
 static bool meant_changed; /* kernels of modules that stay patched may get other data */
 
 /* What one round of apply() is about. */
@@ -401,14 +401,14 @@ static uint64_t idle_wait_ms(void)
 }
 
 /* Graphs that were instantiated before have not got what is in the modules now. */
-static void change_graphs(void)
+static void change_graphs(bool code_gone)
 {
 	bool patched = false;
 
 	for (const struct patch_module_entry *entry = patch_module_first(); entry;
 	     entry = entry->next)
 		patched = patched || entry->patched;
-	graph_patches_changed(patched);
+	graph_patches_changed(patched, code_gone);
 }
 
 /* Changes what must be, with the gate closed. */
@@ -418,7 +418,7 @@ static enum patch_outcome change_all(struct round *round)
 	struct patch_module_entry *first = patch_module_first();
 	const struct patch_context *idle = NULL, *busy = NULL;
 	enum patch_outcome outcome = PATCH_OUTCOME_DONE;
-	bool keep, changed = meant_changed;
+	bool keep, changed = meant_changed, code_gone = false;
 
 	while (first && !must_patch(first))
 		first = first->next;
@@ -444,6 +444,7 @@ static enum patch_outcome change_all(struct round *round)
 			busy = context;
 			continue;
 		}
+		code_gone = code_gone || entry->patched;
 		change(round, entry);
 		changed = true;
 		if (context != idle)
@@ -451,7 +452,7 @@ static enum patch_outcome change_all(struct round *round)
 		idle = context;
 	}
 	if (changed)
-		change_graphs();
+		change_graphs(code_gone);
 	meant_changed = false;
 	if (first) {
 		graph_reap();
@@ -479,12 +480,35 @@ static void drop_disarmed(struct round *round)
 	gate_open();
 }
 
-/* Says once that something is so, and again when it was not so in between. */
-static void say(uint64_t module_id, bool now, bool *said, const char *what)
+/* Says what is so (NULL: nothing) once, and again when it was not so in between. */
+static void say(uint64_t module_id, const char *what, const char **said)
 {
-	if (now && !*said)
+	if (what && what != *said)
 		load_report(module_id, what);
-	*said = now;
+	*said = what;
+}
+
+static void say_graphs(const struct round *round)
+{
+	static const char *const kept[] = {
+		[GRAPH_NOT_CLONED] = "a CUDA graph keeps kernel patches: it cannot be cloned, and "
+				     "modules stay as they are till it is destroyed",
+		[GRAPH_NOT_FOLLOWED] = "a CUDA graph keeps kernel patches: it was changed in a way "
+				       "that its clone cannot follow, and modules stay as they "
+				       "are till it is destroyed",
+	};
+	static const char *const bare[] = {
+		[GRAPH_NOT_CLONED] = "a CUDA graph is launched without probes: it was made before, "
+				     "and cannot be cloned",
+		[GRAPH_NOT_FOLLOWED] = "a CUDA graph is launched without probes: it was changed in "
+				       "a way that its clone cannot follow",
+	};
+	static const char lost[] = "a CUDA graph cannot be launched any more: its patches are gone, "
+				   "and it was changed in a way that its clone cannot follow";
+
+	say(0, round->kept ? kept[graph_has_fixed(true)] : NULL, &said_kept);
+	say(0, round->plan && set.plans ? bare[graph_has_fixed(false)] : NULL, &said_old);
+	say(0, graph_has_lost() ? lost : NULL, &said_lost);
 }
 
 /* Brings all modules into their state. */
@@ -498,13 +522,12 @@ static enum patch_outcome apply_all(struct round *round)
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
 		finish(round, entry);
 	drop_disarmed(round);
-	say(round->plan ? round->plan->module_id : 0, outcome == PATCH_OUTCOME_BUSY, &said_busy,
-	    "kernels ran on for too long: the SASS engine patches them later");
-	say(0, round->kept, &said_kept,
-	    "a CUDA graph keeps kernel patches: it cannot be cloned, and modules stay as they are till "
-	    "it is destroyed");
-	say(0, round->plan && set.plans && graph_has_fixed(false), &said_old,
-	    "a CUDA graph is launched without probes: it was made before, and cannot be cloned");
+	say(round->plan ? round->plan->module_id : 0,
+	    outcome == PATCH_OUTCOME_BUSY
+		    ? "kernels ran on for too long: the SASS engine patches them later"
+		    : NULL,
+	    &said_busy);
+	say_graphs(round);
 	return outcome;
 }
 
@@ -671,7 +694,7 @@ enum patch_outcome patch_one(const struct sass_engine *engine, const struct inte
 	meant_changed = false; /* of a module that no graph knows yet */
 	if (must_patch(entry)) {
 		if (!graph_patches())
-			graph_patches_changed(true);
+			graph_patches_changed(true, false);
 		change(&round, entry);
 	}
 	finish(&round, entry);

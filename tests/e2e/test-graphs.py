@@ -194,6 +194,191 @@ def test_nodes_left_out():
         equal(daemon.count_of(), 2 * (NODES - 1) * THREADS + (NODES - 2) * THREADS)
 
 
+def attach_one_after_the_other(daemon, live, replay):
+    """Another program, so that code of a graph that was made while attached is gone."""
+    detach(daemon, *[a["id"] for a in daemon.attachments()])
+    daemon.attach("--engine", "sass", object=example("kernel_counter"))
+    if replay:
+        replay()
+
+
+def threads_of(daemon):
+    return sum(e["value"] for e in daemon.dump("threads"))
+
+
+def test_left_out_and_updated():
+    """A node that is left out stays so when the graph is updated from another."""
+    for replayed in True, False:
+        with sass_daemon() as daemon, Graph(daemon) as live:
+            daemon.attach("--engine", "sass")
+            live.capture()
+            live.do("disable 1")
+            live.replay(1, NODES - 1)
+            attach_one_after_the_other(daemon, live, replayed and (lambda: live.replay(1, NODES - 1)))
+            live.do(f"update 0 vectorAdd {NODES}")
+            live.replay(2, NODES - 1)
+            equal(threads_of(daemon), (2 + replayed) * (NODES - 1) * THREADS)
+            live.do("enable 1")
+            live.replay(1)
+            live.do("disable 2")
+            live.replay(1, NODES - 1)
+            equal(threads_of(daemon), (3 + replayed) * (NODES - 1) * THREADS + NODES * THREADS)
+            detach(daemon, *[a["id"] for a in daemon.attachments()])
+            live.replay(1, NODES - 1)
+            equal(of_graphs(daemon), [])
+
+
+def test_updated_and_nodes():
+    """Nodes that calls name are those of the graph that was instantiated, also after an update from another."""
+    for replayed in True, False:
+        with sass_daemon() as daemon, Graph(daemon) as live:
+            daemon.attach("--engine", "sass")
+            live.capture()
+            live.replay(1)
+            attach_one_after_the_other(daemon, live, replayed and (lambda: live.replay(1)))
+            live.do(f"update 0 vectorAdd {NODES}")
+            if replayed:
+                live.replay(1)
+            live.do("resize 2")
+            live.replay(1, blocks=2)
+            live.do(f"update 0 vectorAdd {NODES}")
+            live.do("resize 3")
+            live.do("disable 0")
+            live.replay(1, NODES - 1, blocks=3)
+            equal(threads_of(daemon), NODES * (8 * replayed + 2) * 64 + (NODES - 1) * 3 * 64)
+            detach(daemon, *[a["id"] for a in daemon.attachments()])
+            live.replay(1, NODES - 1, blocks=3)
+            daemon.attach("--engine", "sass")
+            live.replay(1, NODES - 1, blocks=3)
+            equal(daemon.count_of(), (NODES - 1) * 3 * 64)
+            equal(of_graphs(daemon), [])
+
+
+def test_updated_before():
+    """The whole and then nodes, before anything is attached."""
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        live.capture()
+        live.replay(1)
+        live.do(f"update 0 vectorAdd {NODES}")
+        live.do("resize 2")
+        daemon.attach("--engine", "sass")
+        live.replay(1, blocks=2)
+        equal(daemon.count_of(), NODES * 2 * 64)
+        equal(of_graphs(daemon), [])
+
+
+def test_other_order():
+    """An update pairs nodes by their edges, not by the order that they were made in."""
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        def replay(blocks):
+            live.do("replay 1")
+            live.note("vectorAdd", blocks / BLOCKS)
+
+        live.do("diamond 0 vectorAdd 0")
+        live.do("disable 1")
+        replay(1 + 3 + 4)
+        live.do("diamond 0 vectorAdd 1")
+        replay(1 + 3 + 4)
+        daemon.attach("--engine", "sass")
+        replay(1 + 3 + 4)
+        live.do("widen 2")
+        replay(1 + 8 + 4)
+        equal(daemon.count_of(), (8 + 13) * 64)
+        detach(daemon, *[a["id"] for a in daemon.attachments()])
+        replay(1 + 8 + 4)
+        live.do("enable 1")
+        replay(1 + 2 + 8 + 4)
+        equal(of_graphs(daemon), [])
+
+
+def test_graph_in_a_node():
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        daemon.attach("--engine", "sass")
+        live.do(f"nest 0 vectorAdd {NODES}")
+        live.replay(1)
+        attach_one_after_the_other(daemon, live, None)
+        live.do("blocks 2")
+        live.do(f"renest 0 vectorAdd {NODES}")
+        live.do(f"blocks {BLOCKS}")
+        live.replay(1, blocks=2)
+        equal(threads_of(daemon), NODES * 2 * 64)
+        detach(daemon, *[a["id"] for a in daemon.attachments()])
+        live.replay(1, blocks=2)
+        daemon.attach("--engine", "sass")
+        live.replay(1, blocks=2)
+        equal(daemon.count_of(), NODES * 2 * 64)
+        equal(of_graphs(daemon), [])
+
+
+def test_node_in_a_node():
+    if GPU:
+        return # it is not said that the driver takes such a node
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        live.do(f"nest 0 vectorAdd {NODES}")
+        live.do("inner 1")
+        daemon.attach("--engine", "sass")
+        live.do("replay 1")
+        equal(daemon.count_of(), (1 + (NODES - 1) * BLOCKS) * 64)
+        live.note("vectorAdd", NODES - 1 + 1 / BLOCKS)
+        live.do(f"renest 0 vectorAdd {NODES}")
+        live.replay(1)
+        live.do("inner 2") # of the graph that the node was given: not followed
+        live.do("replay 1")
+        live.note("vectorAdd", NODES - 1 + 2 / BLOCKS)
+
+
+def test_no_memory():
+    """Where our copies cannot be made the application's own is launched, as long as its code is there, or the last of ours."""
+    if GPU:
+        return
+    for clones, label in (1, "bare"), (1, "probed"), (2, "ours"):
+        with sass_daemon() as daemon, Graph(daemon, GPUPROBE_SIM_CLONES=str(clones)) as live:
+            if label != "bare":
+                daemon.attach("--engine", "sass")
+            live.capture()
+            live.replay(1)
+            if label == "ours":
+                attach_one_after_the_other(daemon, live, lambda: live.replay(1))
+                live.do(f"update 0 vectorAdd {NODES}")
+            live.do(f"update 0 vectorAdd {NODES}")
+            live.do("disable 0")
+            live.replay(1, NODES - 1)
+            if label == "bare":
+                daemon.attach("--engine", "sass")
+                live.replay(2, NODES - 1)
+                live.replay(1, NODES - 1)
+                equal(daemon.count_of(), 0)
+                check("without probes: it was changed" in of_graphs(daemon)[0], daemon.why())
+                continue
+            detach(daemon, *[a["id"] for a in daemon.attachments()])
+            live.replay(2, NODES - 1)
+            check("keeps kernel patches: it was changed" in of_graphs(daemon)[0], daemon.why())
+            daemon.attach("--engine", "sass", object=example("kernel_duration"))
+            live.replay(1, NODES - 1)
+            live.do("forget 0")
+            live.launch(1)
+            equal(sum(e["value"] for e in daemon.dump("launches")), 1, f"{label}: it is gone")
+
+
+def test_no_instance():
+    """The application's graph goes on where ours cannot be instantiated."""
+    if GPU:
+        return
+    for instances in 1, 2:
+        with sass_daemon() as daemon, Graph(daemon, GPUPROBE_SIM_INSTANCES=str(instances)) as live:
+            live.capture()
+            ids = daemon.attach("--engine", "sass")
+            live.replay(2)
+            equal(daemon.count_of(), (instances - 1) * 2 * NODES * THREADS)
+            detach(daemon, *ids)
+            live.replay(2)
+            daemon.attach("--engine", "sass", object=example("kernel_counter"))
+            live.do(f"update 0 vectorAdd {NODES}")
+            live.replay(2)
+            live.do("resize 2")
+            live.replay(1, blocks=2)
+
+
 def test_destroyed():
     with sass_daemon() as daemon, Graph(daemon) as live:
         for made_before in True, False:
@@ -255,7 +440,12 @@ def test_cannot_be_cloned():
     """Such a graph is counted if it was made while attached; then its patches stay till it is destroyed, and count nothing."""
     if GPU:
         return
-    with sass_daemon() as daemon, Graph(daemon, GPUPROBE_SIM_NO_CLONE="1") as live:
+    for why_not in "NO_CLONE", "DEVICE_UPDATABLE": # what the device updates is its own instance
+        cannot_be_cloned({f"GPUPROBE_SIM_{why_not}": "1"})
+
+
+def cannot_be_cloned(why_not):
+    with sass_daemon() as daemon, Graph(daemon, **why_not) as live:
         live.capture()
         ids = daemon.attach("--engine", "sass")
         live.replay(1)
