@@ -66,6 +66,36 @@ static void test_hang(void **state) {
 	teardown(&f); /* with a ping on its way */
 }
 
+static void on_reply(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata) {
+	++*(unsigned int *)userdata;
+}
+
+/* Workers that have more time for their jobs than the watchdog has are no reason; those whose time is up are. */
+static void test_busy(void **state) {
+	struct worker_task *tasks[2];
+	unsigned int replies = 0;
+	struct fixture f;
+
+	setup(&f, "--mute", 400);
+	for (int i = 0; i < 2; i++) {
+		tasks[i] = worker_task_new(json_object_new_object(), on_reply, &replies);
+		worker_pool_submit(f.pool, tasks[i], 600000);
+	}
+	while (worker_pool_counters(f.pool)->busy < 6)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	assert_int_equal(f.beats, worker_pool_counters(f.pool)->busy);
+	assert_int_equal(replies, 0);
+	for (int i = 0; i < 2; i++)
+		worker_task_cancel(tasks[i]);
+	while (replies < 2)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	f.beats = 0;
+	while (worker_pool_counters(f.pool)->timeouts < 3)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	assert_int_equal(f.beats, 0);
+	teardown(&f);
+}
+
 static void test_no_worker(void **state) {
 	struct fixture f;
 
@@ -90,6 +120,7 @@ int main(int argc, char *argv[]) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_alive),
 		cmocka_unit_test(test_hang),
+		cmocka_unit_test(test_busy),
 		cmocka_unit_test(test_no_worker),
 		cmocka_unit_test(test_short),
 	};

@@ -5,8 +5,9 @@
  * So the sign of life is a job that has been all the way: into the queue, to a worker, and back as a reply. It says nothing itself: beat() does.
  *
  * A ping that is not answered in its quarter of the time costs its worker its life, as any job that is late, and the next one goes to another
- * worker. Only if none of them comes back in the whole time is it the daemon that must go. A pool that is busy is no reason: the jobs
- * before a ping end at their own deadlines, which are shorter, or leave the pool.
+ * worker. Only if none of them comes back in the whole time is it the daemon that must go. A pool that is busy is no reason: deadlines of jobs
+ * may be longer than our time, and until they have come nobody can say that their workers are stuck. So a ping that got no worker is a
+ * sign of life, too, while one works whose time has not come; then the next ping is the first to get it.
  */
 
 #include "watchdog.h"
@@ -29,7 +30,7 @@ static void watchdog_on_reply(struct worker_task *task, int result, json_object 
 	struct watchdog *watchdog = userdata;
 
 	watchdog->ping = NULL;
-	if (result == _WORKER_POOL_SUCCESS)
+	if (result == _WORKER_POOL_SUCCESS || (result == WORKER_POOL_E_BUSY && worker_pool_load(watchdog->pool).in_time))
 		watchdog->beat(watchdog->userdata);
 }
 

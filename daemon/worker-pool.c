@@ -981,6 +981,7 @@ struct worker_pool_load worker_pool_load(const struct worker_pool *pool) {
 	TAILQ_FOREACH(worker, &pool->list, link) {
 		load.alive += worker->state != WORKER_ENDING;
 		load.working += worker->state == WORKER_BUSY;
+		load.in_time += worker->state == WORKER_BUSY && worker->task->deadline > uv_now(pool->loop);
 	}
 	return load;
 }

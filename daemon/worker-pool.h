@@ -60,9 +60,9 @@ struct worker_pool_counters {
 	uint64_t busy; /* jobs for which no worker was free in time */
 };
 
-/* Now: workers alive, those that work (in overtime, too), and jobs that wait. */
+/* Now: workers alive, those that work (in overtime, too), those of them whose deadline is still to come, and jobs that wait. */
 struct worker_pool_load {
-	unsigned int alive, working, queued;
+	unsigned int alive, working, in_time, queued;
 };
 
 /* Starts the workers. 0 or -errno; a worker that does not start is tried again later. */
