@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 CTL, SHIM = (os.path.abspath(path) for path in sys.argv[1:3])
@@ -120,6 +121,9 @@ class Edit(Case):
                 (b"/a.so#" + us + b"\n", b"/a.so#" + us + b"\n" + us + b"\n", b"/a.so#" + us + b"\n"),
                 (us + b"\n" + us + b"\n/x/" + NAME.encode() + b"\n/a.so\n", us + b"\n/a.so\n", b"/a.so\n"),
                 (us + b" /y/" + NAME.encode() + b"\n", us + b"\n", None),
+                (b"# x\n# " + us + b" is off\n", b"# x\n# is off\n" + us + b"\n", b"# x\n# is off\n"),
+                (b"# x\n#" + us, b"# x\n#\n" + us + b"\n", b"# x\n#\n"),
+                (us + b" # " + us + b"\n# x " + us + b"#" + us + b"\n", us + b" # " + us + b"\n# x #\n", b"# " + us + b"\n# x #\n"),
                 (b"/lib/my" + NAME.encode() + b"\n", b"/lib/my" + NAME.encode() + b"\n" + us + b"\n", b"/lib/my" + NAME.encode() + b"\n"),
                 (b"/a\0b.so\n\xff\n", b"/a\0b.so\n\xff\n" + us + b"\n", b"/a\0b.so\n\xff\n")):
             with self.subTest(before=before):
@@ -490,6 +494,25 @@ class Trouble(Case):
                        for _ in range(6) for verb, *library in (("enable", LIBRARY), ("disable",))]
             self.assertEqual([process.wait(timeout=120) for process in running], [OK] * len(running))
             self.assertIn(self.read(), (self.OLD, self.NEW))
+
+    @unittest.skipUnless(shutil.which("strace"), "no strace")
+    def test_edited_meanwhile(self):
+        """What somebody else writes while the new file is on its way to the disk stays."""
+        for text, (verb, *arguments), wanted in ((self.OLD, ("enable", LIBRARY), self.OLD + b"/b.so\n" + LIBRARY.encode() + b"\n"),
+                                                 (self.NEW, ("disable",), self.OLD + b"/b.so\n"), (None, ("enable", LIBRARY), b"/b.so\n" + LIBRARY.encode() + b"\n")):
+            with self.subTest(text=text):
+                if text is None:
+                    os.unlink(self.file)
+                else:
+                    self.write(text)
+                slow = subprocess.Popen(["strace", "-o", self.at("/log"), "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=3000000:when=1", CTL, "shim", verb,
+                                         "--root", self.root, *arguments], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+                while not os.path.exists(self.at("/etc/.ld.so.preload.new")) and slow.poll() is None:
+                    time.sleep(0.01)
+                with open(self.file, "ab") as file:
+                    file.write(b"/b.so\n")
+                self.assertEqual(slow.wait(timeout=120), OK)
+                self.assertEqual(self.read(), wanted)
 
     def test_locked(self):
         import fcntl

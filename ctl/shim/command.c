@@ -17,6 +17,8 @@ enum {
 	OPTION_ROOT = CTL_OPTION_OWN,
 };
 
+#define CHANGE_TRIES 20
+
 static const char help[] =
 	"Usage: gpuprobectl shim enable [--root=DIR] [LIBRARY]\n"
 	"       gpuprobectl shim disable [--root=DIR]\n"
@@ -90,17 +92,14 @@ static bool is_blank(const char *text, size_t n) {
 	return true;
 }
 
-/* The file with our library as @library, or without (NULL), under the lock. 0, or the exit status. */
-static int change(struct shim *shim, const char *library, const char **donep) {
+/* Once. 0, the exit status, or PRELOAD_CHANGED. */
+static int change_once(struct shim *shim, const char *library, const char **donep) {
 	char *text = NULL;
 	size_t n = 0;
-	int lock, r, differs;
+	int r, differs;
 
 	*donep = NULL;
 	preload_deinit(&shim->preload);
-	lock = preload_lock(shim->root);
-	if (lock < 0)
-		return -lock;
 	r = preload_read(&shim->preload, shim->root);
 	differs = r ? 0 : preload_edit(&shim->preload, library, &text, &n);
 	if (differs < 0)
@@ -113,6 +112,21 @@ static int change(struct shim *shim, const char *library, const char **donep) {
 		*donep = remove ? "; the file, which had nothing else in it, is gone" : "";
 	}
 	free(text);
+	return r;
+}
+
+/* The file with our library as @library, or without (NULL), under the lock. 0, or the exit status. */
+static int change(struct shim *shim, const char *library, const char **donep) {
+	int lock, r, tries = 0;
+
+	lock = preload_lock(shim->root);
+	if (lock < 0)
+		return -lock;
+	do
+		r = change_once(shim, library, donep);
+	while (r == PRELOAD_CHANGED && ++tries < CHANGE_TRIES);
+	if (r == PRELOAD_CHANGED)
+		r = ctl_fail(CTL_ERROR, "%s: somebody else changes it all the time; nothing is changed", shim->preload.path);
 	preload_unlock(shim->root, lock);
 	return r;
 }

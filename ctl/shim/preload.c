@@ -4,8 +4,13 @@
  * ld.so splits the file at blanks, tabs, line ends and colons, and a # hides what follows it in its line, wherever it stands. So do we:
  * what is edited is what ld.so would load, and everything else stays as it is, byte for byte.
  *
+ * But the ld.so of glibc looks for each further # from the file's beginning on, in as many bytes as are left behind the one before, and so misses
+ * many: it loads names that it should not see. So a name of ours in any comment but the first is taken out, as one that may be loaded, and it is not
+ * what brings the library into programs.
+ *
  * A file that is broken for a moment breaks every program that starts in that moment, and one that is broken after a crash breaks the next
- * boot. So the new text is written beside it, is on the disk before it gets the name, and gets it in one step.
+ * boot. So the new text is written beside it, is on the disk before it gets the name, and gets it in one step. Others edit the file, too, who know no
+ * lock: whether it still is what was read is looked at last.
  *
  * The lock is a file of its own, because whoever may read a file may lock it: this one is root's alone. Its name goes with the lock; who has
  * waited for it sees that, and starts over.
@@ -154,21 +159,28 @@ static bool separates(char c) {
 	return c && strchr(SEPARATORS, c);
 }
 
-/* The next library from @at on: where it begins and ends. False: there is none. */
-static bool next_library(const struct preload *preload, size_t at, size_t *beginp, size_t *endp) {
-	const char *text = preload->text;
+static bool in_comment(const char *text, size_t at) {
+	while (at && text[at - 1] != '\n' && text[at - 1] != '#')
+		at--;
+	return at && text[at - 1] == '#';
+}
+
+/* The next library from @at on: where it begins and ends, and whether it is in a comment, which ld.so may not see. False: there is none. */
+static bool next_library(const struct preload *preload, size_t at, size_t *beginp, size_t *endp, bool *hiddenp) {
+	const char *text = preload->text, *first = preload->n ? memchr(text, '#', preload->n) : NULL;
 	size_t n = preload->n;
 
 	for (;;) {
-		while (at < n && separates(text[at]))
+		while (at < n && (separates(text[at]) || (text[at] == '#' && text + at != first)))
 			at++;
 		if (at == n)
 			return false;
-		if (text[at] != '#')
+		if (text + at != first)
 			break;
 		while (at < n && text[at] != '\n')
 			at++;
 	}
+	*hiddenp = in_comment(text, at);
 	*beginp = at;
 	while (at < n && !separates(text[at]) && text[at] != '#')
 		at++;
@@ -183,8 +195,14 @@ static bool is_ours(const char *path, size_t n) {
 }
 
 void preload_each(const struct preload *preload, void (*take)(const char *path, size_t n, bool ours, void *userdata), void *userdata) {
-	for (size_t begin, end = 0; next_library(preload, end, &begin, &end);)
-		take(preload->text + begin, end - begin, is_ours(preload->text + begin, end - begin), userdata);
+	size_t begin, end = 0;
+	bool hidden, ours;
+
+	while (next_library(preload, end, &begin, &end, &hidden)) {
+		ours = is_ours(preload->text + begin, end - begin);
+		if (ours || !hidden)
+			take(preload->text + begin, end - begin, ours, userdata);
+	}
 }
 
 /* A library goes with the blanks before or behind it; with its whole line if it is alone there. */
@@ -205,26 +223,29 @@ static void widen(const struct preload *preload, size_t *beginp, size_t *endp) {
 }
 
 int preload_edit(const struct preload *preload, const char *library, char **textp, size_t *np) {
-	size_t n = library ? strlen(library) : 0, kept = 0, begin, end = 0, n_ours = 0;
+	size_t n = library ? strlen(library) : 0, kept = 0, begin, end = 0;
+	bool hidden, there = false, here;
 	FILE *file;
 
 	*textp = NULL;
 	file = open_memstream(textp, np);
 	if (!file)
 		return -ENOMEM;
-	while (next_library(preload, end, &begin, &end)) {
+	while (next_library(preload, end, &begin, &end, &hidden)) {
 		if (!is_ours(preload->text + begin, end - begin))
 			continue;
-		if (n_ours++ || !library)
+		here = library && !hidden && !there;
+		if (!here)
 			widen(preload, &begin, &end);
 		fwrite(preload->text + kept, 1, begin > kept ? begin - kept : 0, file);
-		if (n_ours == 1 && library)
+		if (here)
 			fwrite(library, 1, n, file);
+		there = there || here;
 		kept = end;
 	}
 	if (kept < preload->n)
 		fwrite(preload->text + kept, 1, preload->n - kept, file);
-	if (!n_ours && library)
+	if (!there && library)
 		fprintf(file, "%s%s\n", preload->n && preload->text[preload->n - 1] != '\n' ? "\n" : "", library);
 	if (fclose(file)) {
 		free(*textp);
@@ -296,6 +317,18 @@ static int write_new(const struct preload *preload, int folder, const char *text
 	return r;
 }
 
+/* Whether nobody else has changed the file since it was read. */
+static bool is_as_read(const struct preload *preload, int folder) {
+	const struct stat *read = &preload->status;
+	struct stat now;
+
+	if (fstatat(folder, preload->name, &now, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT && !read->st_nlink;
+	return read->st_nlink && now.st_dev == read->st_dev && now.st_ino == read->st_ino && now.st_size == read->st_size &&
+	       now.st_mtim.tv_sec == read->st_mtim.tv_sec && now.st_mtim.tv_nsec == read->st_mtim.tv_nsec &&
+	       now.st_ctim.tv_sec == read->st_ctim.tv_sec && now.st_ctim.tv_nsec == read->st_ctim.tv_nsec;
+}
+
 int preload_replace(const struct preload *preload, const char *text, size_t n) {
 	int folder, r = 0;
 
@@ -304,6 +337,11 @@ int preload_replace(const struct preload *preload, const char *text, size_t n) {
 		return ctl_fail(exit_of(errno), "%s: %s", preload->folder, strerror(errno));
 	if (text)
 		r = write_new(preload, folder, text, n);
+	if (r == 0 && !is_as_read(preload, folder)) {
+		unlinkat(folder, NEW_NAME, 0);
+		close(folder);
+		return PRELOAD_CHANGED;
+	}
 	if (r == 0 && (text ? renameat(folder, NEW_NAME, folder, preload->name) : unlinkat(folder, preload->name, 0)) < 0)
 		r = -errno;
 	if (r < 0) {

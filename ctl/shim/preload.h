@@ -29,7 +29,7 @@ struct preload {
 int preload_read(struct preload *preload, int root);
 void preload_deinit(struct preload *preload);
 
-/* Calls take() for each library in the file, in order; ours: it has the name of our library. */
+/* Calls take() for each library in the file, in order; ours: it has the name of our library, and may be in a comment that ld.so does not see. */
 void preload_each(const struct preload *preload, void (*take)(const char *path, size_t n, bool ours, void *userdata), void *userdata);
 
 /*
@@ -38,7 +38,10 @@ void preload_each(const struct preload *preload, void (*take)(const char *path, 
  */
 int preload_edit(const struct preload *preload, const char *library, char **textp, size_t *np);
 
-/* Puts a text in place of the file, or removes the file (NULL): whatever happens, there is the old one or the new one. 0, or the exit status. */
+#define PRELOAD_CHANGED (-1) /* by somebody else, since it was read: nothing was done */
+
+/* Puts a text in place of the file, or removes the file (NULL): whatever happens, there is the old one or the new one. 0, the exit status, or
+ * PRELOAD_CHANGED. */
 int preload_replace(const struct preload *preload, const char *text, size_t n);
 
 /* One gpuprobectl edits at a time. A descriptor, or minus the exit status. Unlocked with preload_unlock(). */

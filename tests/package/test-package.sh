@@ -213,6 +213,7 @@ check_edit "$shim\n" ""
 check_edit "$shim $shim\n" ""
 check_edit "/lib/x.so\n/a/libgpuprobe-shim.so\n# $shim\n" "/lib/x.so\n\n# $shim\n"
 check_edit "/lib/x.so:$shim:/lib/y.so\t$shim# no" "/lib/x.so::/lib/y.so\t# no"
+check_edit "# x\n#  $shim\n# y #$shim" "# x\n#  \n# y #"
 check_edit "/lib/notlibgpuprobe-shim.so\n/lib/libgpuprobe-shim.so.1\n" "/lib/notlibgpuprobe-shim.so\n/lib/libgpuprobe-shim.so.1\n"
 printf '%s\n' "$shim" >/etc/ld.so.preload
 quietly dpkg --force-unsafe-io -r libgpuprobe-shim
