@@ -112,7 +112,7 @@ def forks():
 
 def meanwhile():
     """What others do in a context while it runs kernels, or captures, is not held up, spoils nothing, and no count is lost."""
-    for what in "release", "unload", "capture":
+    for what in "release", "unload", "capture", "again":
         bare = run(["s-while", what], preload=())
         for form in "resident", "ring":
             with fake_daemon.FakeDaemon(session(f"{what}{form}"), form=form, deadline_ms=200) as daemon:

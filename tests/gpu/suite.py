@@ -126,6 +126,20 @@ class Suite(Benchmarks, ContextSwitches, RealCode, SassCode, TimesCode, TraceCod
                 without = any("without probes" in reason for reason in reasons)
                 expect(f"blocks of 512, {how}", session.read("accesses"), 83 * 8192 + (0 if without else 227 * 8192))
 
+    def test_contexts_and_captures(self):
+        """Releasing and unloading, while a kernel runs and while another thread captures, do what they do bare, and no count is lost."""
+        targets = self.build / "tests/targets"
+        for program, *arguments in ("s-while", "release"), ("s-while", "unload"), ("s-while", "capture"), ("s-while", "again"), ("s-context", "attached"):
+            command = [targets / program, *arguments]
+            bare = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+            print(f"      {bare!r}")
+            with Session(self) as session:
+                session.attach("counter", "*")
+                expect(f"{program} {arguments[0]}", session.run(*command), bare)
+                expect(f"{program} {arguments[0]}: counted", session.read(), expected(bare) if "launches=" in bare else 3 * 256)
+            if arguments == ["again"]:
+                expect("a primary context that is there again has another id", bare.count("it is another one: 1"), 3)
+
     def test_graphs_and_threads(self):
         for how in "graph", "capture", "threads":
             with Session(self) as session:

@@ -4,6 +4,8 @@
  *   release  the primary context is released, and not for the last time
  *   unload   two threads unload modules, for longer than the daemon's deadline
  *   capture  a module is unloaded, and the primary context released, in each mode of the capture
+ * and, while nothing runs:
+ *   again    the primary context ends, and is there again
  * Says how many launches of S_THREADS threads there were. Also for a GPU: tests/gpu/suite.py.
  */
 
@@ -17,7 +19,7 @@
 
 /* Says that it runs, and ends when it may. */
 static const char waiting_image[] =
-	".version 7.0\n.target sm_50\n.address_size 64\n"
+	".version 7.0\n.target sm_75\n.address_size 64\n"
 	".visible .entry waiting(.param .u64 flags)\n{\n"
 	"\t.reg .pred %p;\n\t.reg .b32 %r;\n\t.reg .b64 %rd;\n"
 	"\tld.param.u64 \t%rd, [flags];\n\tmov.u32 \t%r, 1;\n\tst.volatile.global.u32 \t[%rd], %r;\n"
@@ -181,6 +183,29 @@ static void while_captured(void)
 	}
 }
 
+static void again(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	__typeof__(cuCtxGetId) *get_id;
+	unsigned long long id, before;
+
+	*(void **)&get_id = dlsym(library, "cuCtxGetId");
+	CHECK(get_id(context, &before));
+	for (int i = 0; i < 3; i++) {
+		struct s_loaded loaded = s_load(S_MODULE);
+
+		launched(&loaded);
+		CHECK(driver.primary_release(device));
+		CHECK(driver.primary_release(device));
+		CHECK(driver.primary_retain(&context, device));
+		CHECK(driver.primary_retain(&context, device));
+		CHECK(driver.ctx_set_current(context));
+		CHECK(get_id(context, &id));
+		printf("it is another one: %d\n", id != before);
+		before = id;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -193,8 +218,10 @@ int main(int argc, char **argv)
 		while_released();
 	else if (!strcmp(what, "unload"))
 		while_unloaded();
-	else
+	else if (!strcmp(what, "capture"))
 		while_captured();
+	else
+		again();
 	printf("threads=%d launches=%d\n", S_THREADS, launches);
 	return 0;
 }
