@@ -483,8 +483,8 @@ class Command(Case):
         shim = f'{self.dir}/ctl/../shim/libgpuprobe-shim.so'
         inherited = os.environ.get('LD_PRELOAD', '')
 
-        def preloaded(*options, **environment):
-            done = subprocess.run([str(self.dir / 'ctl/gpuprobectl'), '--socket', self.socket, 'trace', *options, '--', 'sh', '-c', 'echo $LD_PRELOAD'], capture_output=True, timeout=10,
+        def preloaded(*options, enter=(), **environment):
+            done = subprocess.run([*enter, str(self.dir / 'ctl/gpuprobectl'), '--socket', self.socket, 'trace', *options, '--', 'sh', '-c', 'echo $LD_PRELOAD'], capture_output=True, timeout=60,
                                   text=True, env={**self.environment(), **environment}, cwd=self.dir)
             self.assertEqual(done.returncode, OK, done.stderr)
             return done.stdout.strip()
@@ -496,6 +496,15 @@ class Command(Case):
         mine = f'{self.dir}/libgpuprobe-shim.so'
         sanitizer = os.environ.get('ASAN_OPTIONS', '') + ':verify_asan_link_order=0' # gpuprobectl itself gets it, too
         self.assertEqual(preloaded(LD_PRELOAD=mine, ASAN_OPTIONS=sanitizer), mine)
+        missing = '/nowhere/libgpuprobe-shim.so'
+        self.assertEqual(preloaded(LD_PRELOAD=missing, ASAN_OPTIONS=sanitizer), f'{shim}:{missing}')
+        # and what /etc/ld.so.preload has, in a namespace
+        (self.dir / 'etc').mkdir()
+        enter = ['unshare', '-m', 'sh', '-c', 'mount -t tmpfs tmpfs etc && cp -a /etc/. etc && printf "$0" >etc/ld.so.preload && mount --bind etc /etc && exec "$@"']
+        if inherited or subprocess.run([*enter, '', 'true'], cwd=self.dir, capture_output=True, timeout=60).returncode:
+            return
+        for text, wanted in (mine, ''), ('# ' + mine, shim), (missing, shim), (f'# x\\n{missing} {mine}', ''):
+            self.assertEqual(preloaded(enter=[*enter, text]), wanted, text)
 
 
 class Options(Case):

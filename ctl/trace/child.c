@@ -13,34 +13,44 @@
 #include <unistd.h>
 
 #include "../launch.h"
+#include "../shim/preload.h"
 #include "command.h"
 #include "paths.h"
 
-#define SHIM_NAME "libgpuprobe-shim.so"
-#define PRELOAD_FILE "/etc/ld.so.preload"
+
+/* Whether it is ours, and ld.so finds it. One that is named and missing, as after a removal, brings nothing. */
+static void take_library(const char *path, size_t n, bool ours, void *userdata) {
+	char name[4096];
+
+	if (!ours || n >= sizeof(name))
+		return;
+	memcpy(name, path, n);
+	name[n] = '\0';
+	*(bool *)userdata |= !strchr(name, '/') || access(name, R_OK) == 0;
+}
 
 /* Whether all programs get the shim anyway. */
 static bool is_preloaded(void) {
-	const char *variable = getenv("LD_PRELOAD");
-	char text[8192];
-	ssize_t n;
-	int file;
+	struct preload preload = { .text = getenv("LD_PRELOAD") };
+	bool found = false;
+	int root;
 
-	if (variable && strstr(variable, SHIM_NAME))
-		return true;
-	file = open(PRELOAD_FILE, O_RDONLY | O_CLOEXEC);
-	if (file < 0)
-		return false;
-	n = read(file, text, sizeof(text) - 1);
-	close(file);
-	text[n > 0 ? n : 0] = '\0';
-	return strstr(text, SHIM_NAME);
+	preload.n = preload.text ? strlen(preload.text) : 0;
+	preload_each(&preload, take_library, &found); /* is split as the file is */
+	root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (!found && root >= 0 && preload_read(&preload, root) == 0) {
+		preload_each(&preload, take_library, &found);
+		preload_deinit(&preload);
+	}
+	if (root >= 0)
+		close(root);
+	return found;
 }
 
 bool trace_child_has_shim(void) {
 	char shim[4096];
 
-	return is_preloaded() || ctl_find_file(shim, LAUNCH_SHIM, "../shim/" SHIM_NAME);
+	return is_preloaded() || ctl_find_file(shim, LAUNCH_SHIM, "../shim/" PRELOAD_LIBRARY);
 }
 
 /* Whether calls are to be seen by the shim, if it is there. */
@@ -57,7 +67,7 @@ static void preload(const struct trace_command *trace) {
 	const char *others = getenv("LD_PRELOAD");
 	char shim[4096], *value;
 
-	if (!wants_shim(trace) || is_preloaded() || !ctl_find_file(shim, LAUNCH_SHIM, "../shim/" SHIM_NAME))
+	if (!wants_shim(trace) || is_preloaded() || !ctl_find_file(shim, LAUNCH_SHIM, "../shim/" PRELOAD_LIBRARY))
 		return;
 	if (asprintf(&value, "%s%s%s", shim, others ? ":" : "", others ?: "") >= 0)
 		setenv("LD_PRELOAD", value, 1);
