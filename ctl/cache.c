@@ -122,8 +122,7 @@ int command_cache(struct ctl *ctl, int argc, char **argv) {
 		{ "clear", clear, CTL_TITLE "cache clear" },
 	};
 
-	for (int i = 1; i < argc; i++)
-		if (argv[i][0] != '-')
-			return ctl_verb(ctl, argc, argv, help, "cache", verbs, sizeof(verbs) / sizeof(*verbs));
+	if (ctl_first_argument(argc, argv) < argc)
+		return ctl_verb(ctl, argc, argv, help, "cache", verbs, sizeof(verbs) / sizeof(*verbs));
 	return status(ctl, argc, argv);
 }

@@ -176,6 +176,8 @@ static int not_found(const char *method, const char *subject, const char *what) 
 		return ctl_fail(CTL_NOT_FOUND, "there is no %s", what);
 	if (!strcmp(method, "ShowProgram"))
 		return ctl_fail(CTL_NOT_FOUND, "there is no program %s on the GPU; gpuprobectl list shows what is attached", subject);
+	if (!strcmp(method, "UnexportMap") && !strncmp(what, "an export", strlen("an export")))
+		return ctl_fail(CTL_NOT_FOUND, "the map %s is not exported; gpuprobectl map exports shows which are", subject);
 	if (strstr(what, "detached meanwhile"))
 		return ctl_fail(CTL_NOT_FOUND, "the map %s was detached meanwhile", subject);
 	return ctl_fail(CTL_NOT_FOUND, "there is no map %s; gpuprobectl map list shows them",

@@ -66,6 +66,8 @@ struct ctl_command {
 };
 int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun, const struct ctl_command *verbs,
 	     size_t n);
+/* Where the first argument stands that is no option which all commands have; argc: nowhere, or behind an option of another kind or a "--". */
+int ctl_first_argument(int argc, char **argv);
 int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help);
 int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp);
 int ctl_size(const char *what, const char *text, int64_t *sizep);

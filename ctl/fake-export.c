@@ -54,6 +54,8 @@ int fake_export_map(struct varlink_call *call, json_object *parameters, void *us
 int fake_unexport_map(struct varlink_call *call, json_object *parameters, void *userdata) {
 	if (!strcmp(text(parameters, "map", ""), "none"))
 		return varlink_call_error(call, ERROR("NotFound"), varlink_json_pack("what", json_object_new_string("none"), NULL));
+	if (!strcmp(text(parameters, "map", ""), "quiet"))
+		return varlink_call_error(call, ERROR("NotFound"), varlink_json_pack("what", json_object_new_string("an export of map quiet"), NULL));
 	return varlink_call_reply(call, NULL);
 }
 

@@ -52,12 +52,12 @@ static int no_such_hook(const char *pattern) {
 	return ctl_fail(CTL_NOT_FOUND, "there is no hook %s; gpuprobectl hook list shows them", pattern);
 }
 
-/* Options of a verb; +: those of CMD are not ours. Returns -1 to go on, or the exit status. */
+/* Options of a verb. Returns -1 to go on, or the exit status. */
 static int read_options(struct ctl *ctl, int argc, char **argv) {
 	static const struct option options[] = { CTL_OPTIONS, {} };
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0)
+	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0)
 		r = ctl_option(ctl, option, help);
 	return r;
 }
@@ -176,18 +176,21 @@ static int test(struct ctl *ctl, json_object *hook, char **command) {
 static int hook_test(struct ctl *ctl, int argc, char **argv) {
 	struct varlink_reply reply;
 	json_object *hooks, *hook;
-	char **command;
-	int r;
+	char **command = NULL;
+	int r, n = 1;
 
-	r = read_options(ctl, argc, argv);
+	while (n < argc && strcmp(argv[n], "--"))
+		n++;
+	if (n < argc)
+		command = argv + n + 1; /* whose options are not ours */
+	r = read_options(ctl, n, argv);
 	if (r >= 0)
 		return r;
-	if (optind == argc)
+	if (optind == n)
 		return ctl_usage("hook test: which hook?");
-	command = argv + optind + 1;
-	if (*command && strcmp(*command, "--"))
-		return ctl_usage("hook test takes one hook, but got %s too; a CMD comes behind --", *command);
-	if (*command && !*++command)
+	if (optind + 1 < n)
+		return ctl_usage("hook test takes one hook, but got %s too; a CMD comes behind --", argv[optind + 1]);
+	if (command && !*command)
 		return ctl_usage("hook test: which CMD?");
 	r = call_list(ctl, argv[optind], &reply);
 	if (r)
@@ -202,7 +205,7 @@ static int hook_test(struct ctl *ctl, int argc, char **argv) {
 	else if (!strcmp(ctl_string(hook, "state"), "unavailable"))
 		r = ctl_fail(CTL_ERROR, "%s: unavailable: %s", ctl_string(hook, "name"), ctl_string(hook, "reason"));
 	else
-		r = test(ctl, hook, *command ? command : NULL);
+		r = test(ctl, hook, command);
 	varlink_reply_deinit(&reply);
 	return r;
 }

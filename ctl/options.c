@@ -82,6 +82,20 @@ int ctl_option(struct ctl *ctl, int option, const char *help) {
 	}
 }
 
+int ctl_first_argument(int argc, char **argv) {
+	static const struct option options[] = { CTL_OPTIONS, {} };
+	int option, first;
+
+	opterr = 0; /* who reads them in earnest complains */
+	do
+		option = getopt_long(argc, argv, "+", options, NULL);
+	while (option >= CTL_OPTION_JSON);
+	first = option >= 0 || !strcmp(argv[optind - 1], "--") ? argc : optind;
+	opterr = 1;
+	optind = 0; /* getopt starts over */
+	return first;
+}
+
 /* For commands without options and arguments. Returns -1 to go on, or the exit status. */
 int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help) {
 	static const struct option options[] = { CTL_OPTIONS, {} };

@@ -28,6 +28,8 @@ class Cache(FakeDaemonCase):
             "  gone to make room: 16", "  not written, too much at once: 14", "  damaged, and removed: 12",
             "  failures of the disk: 15 (the daemon's log says which)"])
         self.assertEqual(self.ctl("status"), shown)
+        self.assertEqual(self.ctl("--socket", self.socket), shown)
+        self.assertEqual(self.ctl("--socket", self.socket, "status"), shown)
         for arguments in (("--json",), ("status", "--json"), ("--json", "status")):
             reply = json.loads(self.ctl(*arguments))
             self.assertEqual((reply["enabled"], reply["limit"], reply["evicted"]), (True, 1 << 30, 16))

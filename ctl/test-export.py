@@ -46,6 +46,7 @@ class Case(FakeDaemonCase):
     def test_unexport(self):
         self.assertEqual(self.ctl('map', 'unexport', 'a', 'b'), '')
         self.ctl('map', 'unexport', 'none', 'b', status=NOT_FOUND, stderr='there is no map none; gpuprobectl map list shows them')
+        self.ctl('map', 'unexport', 'quiet', status=NOT_FOUND, stderr='the map quiet is not exported; gpuprobectl map exports shows which are')
 
     def test_list(self):
         self.assertEqual(self.ctl('map', 'exports').split('\n')[0].split(), ['MAP', 'NAME', 'TYPE', 'OWNER', 'METRICS'])

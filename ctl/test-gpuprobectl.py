@@ -318,6 +318,8 @@ class Rest(Case):
                     '_gpuprobectl; printf "%s\\n" "${COMPREPLY[@]}"')
             return set(subprocess.run([bash, '-c', code], capture_output=True, check=True, cwd=self.dir).stdout.decode().split())
         self.assertEqual(complete('gpuprobectl', 'sta'), {'status'})
+        named = re.findall(r'^  ([a-z]+) ', self.run_ctl('--help'), re.M)
+        self.assertEqual(complete('gpuprobectl', '') - {'--json', '--pretty', '--session', '--socket', '--help', '--version'}, set(named))
         self.assertEqual(complete('gpuprobectl', 'map', ''), {'list', 'dump', 'export', 'unexport', 'exports', '--json', '--pretty', '--session', '--socket', '--help',
                                                               '--version'})
         self.assertEqual(complete('gpuprobectl', '--json', 'map', 'dump', 'c'), {'counter'})

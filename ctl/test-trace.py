@@ -313,6 +313,7 @@ class Formats(Case):
         self.assertEqual([(item['type'], item['name'], item['ts_ns'], item['pid']) for item in items if item['type'] == 'note'], [('note', line, 50 * US, 10)])
         self.assertIn(f',note,shim,10,', self.trace(records, '--format=csv', stderr=told))
         summary = json.loads(self.ctl('--json', 'trace', 'report', 'notes.jsonl'))
+        self.assertEqual(json.loads(self.ctl('trace', '--json', '--socket', self.socket, 'report', 'notes.jsonl')), summary)
         self.assertEqual((summary['summary']['userspace']['calls'], 'note' in json.dumps(summary)), (1, True), summary)
 
     def test_names(self):
@@ -632,6 +633,8 @@ class Hooks(Case):
         self.file('command.last', b''.join(basic()))
         self.assertEqual(self.ctl('hook', 'test', 'xid', '--', 'true'), 'xid: hit, by tracepoint at nvidia:nvidia_dev_xid\n')
         self.assertEqual(json.loads(self.ctl('--json', 'hook', 'test', 'xid')), {'name': 'xid', 'hits': 8, 'method': 'tracepoint', 'target': 'nvidia:nvidia_dev_xid'})
+        self.assertEqual(json.loads(self.ctl('hook', 'test', 'xid', '--json', '--', 'true', '--json'))['hits'], 8)
+        self.assertEqual(json.loads(self.ctl('hook', 'list', 'xid', '--json'))['hooks'], json.loads(self.ctl('--json', 'hook', 'list', 'xid'))['hooks'])
         for args, status, text in ((['nothing'], NOT_FOUND, 'there is no hook nothing; gpuprobectl hook list shows them'), (['driver'], ERROR, 'driver are 2 hooks; gpuprobectl hook list driver shows them'),
                                    (['nvidia:rm_\x1bioctl'], ERROR, 'nvidia:rm_\x1bioctl: unavailable: this kernel has no kprobes')):
             self.ctl('hook', 'test', *args, status=status, stderr=f'gpuprobectl: {text}\n')

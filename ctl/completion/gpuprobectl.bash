@@ -121,7 +121,7 @@ _gpuprobectl() {
 
 	case $command in
 	"")
-		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel program map metrics ring run log pass shim doctor cache $global" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel program map metrics ring run log trace hook pass shim doctor cache $global" -- "$word")
 		;;
 	attach)
 		if [[ $word == -* ]]; then
