@@ -185,13 +185,16 @@ static void examine_hooks(struct daemon *daemon, const struct varlink_call *call
 	const char *id = "daemon.hooks", *title = "hooks in the kernel", *reason = "";
 	json_object *hooks = NULL;
 	size_t n, unavailable = 0;
+	uint64_t began;
 	int r;
 
 	if (!control_may_read_hooks(daemon, call)) {
 		examine_add(checks, id, title, "skipped", "ask again", "another user has just had them looked at");
 		return;
 	}
+	began = uv_hrtime();
 	r = trace_hooks_list(NULL, NULL, 0, &hooks);
+	control_have_read_hooks(daemon, call, began);
 	if (r < 0) {
 		examine_add(checks, id, title, "unknown", NULL, "%s", strerror(-r));
 		return;

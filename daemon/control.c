@@ -31,7 +31,9 @@
 
 #define CONTROL_INTERFACE "io.gpuprobe.control."
 #define CONTROL_GROUP "gpuprobe"
-#define CONTROL_HOOKS_MS 200 /* between two lists of hooks for users */
+/* Between two lists of hooks for users: so often the time that one takes, and at least so many nanoseconds. */
+#define CONTROL_HOOKS_PAUSE 10
+#define CONTROL_HOOKS_MIN UINT64_C(200000000)
 
 /* ---- who may ---- */
 
@@ -50,15 +52,15 @@ bool control_may_attach(const struct varlink_call *call) {
 	return group && varlink_call_peer_in_group(call, group->gr_gid);
 }
 
-bool control_may_read_hooks(struct daemon *daemon, const struct varlink_call *call) {
-	const uint64_t now = uv_now(daemon->loop);
+bool control_may_read_hooks(const struct daemon *daemon, const struct varlink_call *call) {
+	return control_may_attach(call) || uv_hrtime() >= daemon->hooks_next;
+}
 
-	if (control_may_attach(call))
-		return true;
-	if (daemon->hooks_read && now - daemon->hooks_read < CONTROL_HOOKS_MS)
-		return false;
-	daemon->hooks_read = now;
-	return true;
+void control_have_read_hooks(struct daemon *daemon, const struct varlink_call *call, uint64_t began) {
+	const uint64_t now = uv_hrtime(), pause = CONTROL_HOOKS_PAUSE * (now - began);
+
+	if (!control_may_attach(call))
+		daemon->hooks_next = now + (pause > CONTROL_HOOKS_MIN ? pause : CONTROL_HOOKS_MIN);
 }
 
 bool control_may_see(const struct varlink_call *call, uid_t owner) {

@@ -26,8 +26,12 @@ extern const struct varlink_method control_methods[]; /* userdata: the daemon */
 bool control_is_admin(const struct varlink_call *call);
 bool control_may_attach(const struct varlink_call *call);
 
-/* Whether the caller may have hooks listed now: that takes the loop some tens of milliseconds, so users who may not attach get it a few times a second in all. */
-bool control_may_read_hooks(struct daemon *daemon, const struct varlink_call *call);
+/*
+ * Whether the caller may have hooks listed now: that takes the loop tens to hundreds of milliseconds, so users who may not attach get it only now and
+ * then, all of them together: a pause follows on each list, by what it took from `began` (uv_hrtime()).
+ */
+bool control_may_read_hooks(const struct daemon *daemon, const struct varlink_call *call);
+void control_have_read_hooks(struct daemon *daemon, const struct varlink_call *call, uint64_t began);
 bool control_may_see(const struct varlink_call *call, uid_t owner);
 
 /* Errors of the interface. They consume nothing and return what varlink_call_error() does. */

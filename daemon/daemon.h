@@ -80,7 +80,7 @@ struct daemon {
 	struct metrics *metrics;
 	struct attach_queue verifying; /* that wait for the verifier's thread (attach.c) */
 	unsigned int n_verifying; /* that have one */
-	uint64_t hooks_read; /* uv_now(), when hooks were read for a user who may not attach; 0: never */
+	uint64_t hooks_next; /* uv_hrtime() from which on hooks are read for a user who may not attach */
 	unsigned int metrics_runs, metrics_user_runs; /* all, and of these those of users who do not see all */
 	struct loop_meter *meter;
 	struct account_table accounts;

@@ -346,11 +346,17 @@ int control_list_hooks(struct varlink_call *call, json_object *parameters, void 
 	struct trace_hooks *attached[TRACE_SESSIONS_MAX];
 	json_object *json, *hooks = NULL;
 	size_t n = trace_table_hooks(daemon->traces, attached);
+	const char *pattern = control_string(parameters, "pattern");
+	uint64_t began;
 	int r;
 
+	if (pattern && strlen(pattern) >= TRACE_PATTERN_SIZE)
+		return control_error_argument(call, "pattern", "longer than 255 bytes");
 	if (!control_may_read_hooks(daemon, call))
 		return control_error_limit(call, "lists of hooks for users in a moment: ask again", 1);
-	r = trace_hooks_list(control_string(parameters, "pattern"), attached, n, &hooks);
+	began = uv_hrtime();
+	r = trace_hooks_list(pattern, attached, n, &hooks);
+	control_have_read_hooks(daemon, call, began);
 	if (r < 0)
 		return control_error_reason(call, "Internal", strerror(-r));
 	json = json_object_new_object();
