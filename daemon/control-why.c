@@ -2,7 +2,9 @@
 
 /* Why: what is remembered of images and kernels, and what the configuration says of a process. */
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -11,6 +13,7 @@
 #include "exclude.h"
 #include "process-facts.h"
 
+#define CONTROL_WHY_PART UINT64_C(1000000) /* nanoseconds of a turn of the loop */
 #define CONTROL_WHY_BYTES_MAX (4 * 1024 * 1024) /* of text; escapes may make it some times longer */
 
 static json_object *control_outcome_json(const struct outcome *outcome) {
@@ -72,31 +75,100 @@ static json_object *control_excluded_json(const struct daemon *daemon, const str
 	return control_outcome_json(&outcome);
 }
 
-int control_why(struct varlink_call *call, json_object *parameters, void *userdata) {
-	struct daemon *daemon = userdata;
-	json_object *json = json_object_new_object(), *outcomes = json_object_new_array();
-	json_object *pid = control_member(parameters, "pid");
-	const char *kernel = control_string(parameters, "kernel");
+/*
+ * A call on its way. A glob can take milliseconds for each name that is made for it, so what is remembered is gone over in parts; meanwhile some of it
+ * may be forgotten, and what is new is left out.
+ */
+struct control_why {
+	struct daemon *daemon;
+	struct varlink_call *call;
+	const char *kernel; /* the call's, or NULL */
+	bool has_pid;
+	int64_t pid;
+	json_object *outcomes;
+	uint64_t last; /* number of the outcome that was looked at last */
+	size_t bytes;
+};
+
+static void control_why_free(struct control_why *why) {
+	struct varlink_call *call = why->call;
+
+	json_object_put(why->outcomes);
+	free(why);
+	varlink_call_unref(call);
+}
+
+static void control_why_on_cancel(struct varlink_call *call, void *userdata) {
+	control_why_free(userdata);
+}
+
+/* Whether the caller asked for it and may see it: what takes time comes last. */
+static bool control_why_means(const struct control_why *why, const struct outcome *outcome) {
+	if ((why->has_pid && why->pid != outcome->pid) || !control_may_see_outcome(why->daemon, why->call, outcome))
+		return false;
+	/* a failure of a whole image may be about any kernel of it */
+	return !why->kernel || (outcome->kind == OUTCOME_FAILED && !outcome->kernel[0]) || outcome_means(outcome, why->kernel);
+}
+
+static int control_why_end(struct control_why *why) {
+	json_object *json = json_object_new_object();
+	int r;
+
+	json_object_object_add(json, "outcomes", why->outcomes);
+	why->outcomes = NULL;
+	varlink_call_on_cancel(why->call, NULL);
+	r = varlink_call_reply(why->call, json);
+	control_why_free(why);
+	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
+}
+
+/* A part. */
+static int control_why_turn(struct varlink_call *call, void *userdata) {
+	struct control_why *why = userdata;
+	const uint64_t end = uv_hrtime() + CONTROL_WHY_PART;
 	const struct outcome *outcome;
-	json_object *excluded = pid ? control_excluded_json(daemon, call, json_object_get_int64(pid)) : NULL;
-	size_t bytes = 0;
 
-	if (excluded)
-		json_object_array_add(outcomes, excluded);
-	TAILQ_FOREACH(outcome, &daemon->outcomes.list, link) {
-		/* a failure of a whole image may be about any kernel of it */
-		bool means = !kernel || outcome_means(outcome, kernel) ||
-			     (outcome->kind == OUTCOME_FAILED && !outcome->kernel[0]);
-
-		if ((!pid || json_object_get_int64(pid) == outcome->pid) && means &&
-		    control_may_see_outcome(daemon, call, outcome)) {
-			bytes += 256 + strlen(outcome->kernel) + strlen(outcome->demangled) +
-				 strlen(outcome->reason);
-			if (bytes > CONTROL_WHY_BYTES_MAX)
+	TAILQ_FOREACH(outcome, &why->daemon->outcomes.list, link) {
+		if (outcome->number >= why->last)
+			continue;
+		if (control_why_means(why, outcome)) {
+			why->bytes += 256 + strlen(outcome->kernel) + strlen(outcome->demangled) + strlen(outcome->reason);
+			if (why->bytes > CONTROL_WHY_BYTES_MAX)
 				break; /* the oldest are left out */
-			json_object_array_add(outcomes, control_outcome_json(outcome));
+			json_object_array_add(why->outcomes, control_outcome_json(outcome));
 		}
+		why->last = outcome->number;
+		if (uv_hrtime() >= end)
+			return VARLINK_PRODUCE_AGAIN;
 	}
-	json_object_object_add(json, "outcomes", outcomes);
-	return varlink_call_reply(call, json);
+	return control_why_end(why);
+}
+
+int control_why(struct varlink_call *call, json_object *parameters, void *userdata) {
+	json_object *pid = control_member(parameters, "pid"), *excluded;
+	const char *kernel = control_string(parameters, "kernel");
+	struct control_why *why;
+
+	if (kernel && !control_name_valid(kernel))
+		return control_error_argument(call, "kernel", CONTROL_KERNEL_REASON);
+	why = calloc(1, sizeof(*why));
+	if (!why)
+		return -ENOMEM;
+	why->daemon = userdata;
+	why->call = varlink_call_ref(call);
+	why->kernel = kernel;
+	why->has_pid = pid;
+	why->pid = json_object_get_int64(pid);
+	why->last = UINT64_MAX;
+	why->outcomes = json_object_new_array();
+	excluded = pid ? control_excluded_json(why->daemon, call, why->pid) : NULL;
+	if (excluded)
+		json_object_array_add(why->outcomes, excluded);
+	varlink_call_set_userdata(call, why);
+	varlink_call_on_cancel(call, control_why_on_cancel);
+	if (varlink_call_work(call, control_why_turn)) {
+		varlink_call_on_cancel(call, NULL);
+		control_why_free(why);
+	}
+	return 0;
 }

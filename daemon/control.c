@@ -312,8 +312,7 @@ const char *control_filter(json_object *json, struct filter *filter, const char 
 	return NULL;
 }
 
-/* Printable, and neither empty nor too long. */
-static bool control_name_valid(const char *name) {
+bool control_name_valid(const char *name) {
 	size_t n = strlen(name);
 
 	for (size_t i = 0; i < n; i++)
@@ -362,7 +361,7 @@ static const char *control_attach_options(json_object *parameters, struct attach
 		return "expected auto, ptx or sass";
 	*parameterp = "kernel";
 	if (options->wish.kernel && !control_name_valid(options->wish.kernel))
-		return "not a name or a glob of at most 2047 printable bytes";
+		return CONTROL_KERNEL_REASON;
 	*parameterp = "point";
 	if (options->wish.point && !control_name_valid(options->wish.point))
 		return "not a section of at most 2047 printable bytes";

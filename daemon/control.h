@@ -45,6 +45,10 @@ json_object *control_member(json_object *parameters, const char *key);
 const char *control_string(json_object *parameters, const char *key);
 bool control_bool(json_object *parameters, const char *key);
 
+/* Whether that may name kernels, or a point: printable, neither empty nor longer than 2047 bytes. */
+bool control_name_valid(const char *name);
+#define CONTROL_KERNEL_REASON "not a name or a glob of at most 2047 printable bytes"
+
 /* The filter of a call. A line about the member in *parameterp if it makes no sense. */
 const char *control_filter(json_object *json, struct filter *filter, const char **parameterp);
 

@@ -19,6 +19,7 @@
 void outcome_log_init(struct outcome_log *log) {
 	TAILQ_INIT(&log->list);
 	log->n = 0;
+	log->last = 0;
 }
 
 static void outcome_free(struct outcome_log *log, struct outcome *outcome) {
@@ -80,6 +81,7 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 	if (!outcome)
 		return -ENOMEM;
 	clock_gettime(CLOCK_REALTIME, &now);
+	outcome->number = ++log->last;
 	outcome->uid = uid;
 	outcome->pid = pid;
 	outcome->time = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;

@@ -27,6 +27,7 @@ enum outcome_engine {
 
 struct outcome {
 	TAILQ_ENTRY(outcome) link;
+	uint64_t number; /* above those of all before it */
 	uid_t uid; /* real uid of the process */
 	pid_t pid;
 	char comm[16];
@@ -45,6 +46,7 @@ TAILQ_HEAD(outcome_list, outcome);
 
 struct outcome_log {
 	struct outcome_list list; /* newest first */
+	uint64_t last; /* number */
 	unsigned int n;
 };
 

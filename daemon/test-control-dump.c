@@ -3,24 +3,28 @@
 /*
  * DumpMap and ListMaps of all kinds of maps: the daemon's own code on a loop in a thread, with the
  * varlink server, maps and instances as in the daemon. The test is the client; the processes have
- * done their work before.
+ * done their work before. Why, too.
  */
 
 #include <json-c/json.h>
 #include <linux/bpf.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base64.h"
 #include "control.h"
 #include "daemon.h"
 #include "map-internal.h"
+#include "section.h"
 #include "test-map-view.h"
 #include "varlink-client.h"
 #include "varlink-idl.h"
 #include "varlink-interfaces.h"
+#include "varlink-json.h"
 
 #define TIMEOUT_MS 20000
 
@@ -29,12 +33,31 @@ static struct {
 	uv_loop_t loop;
 	pthread_t thread;
 	uv_async_t stop;
+	uv_prepare_t turn;
+	atomic_uint n_turns, n_new; /* outcomes that each turn adds */
 	char path[64];
 	struct varlink_client *client;
 } test;
 
+/* Of a kernel whose name costs the glob of test_why() most. */
+static void add_outcome(const char *end) {
+	char name[2040];
+
+	memset(name, 'a', 2000);
+	snprintf(name + 2000, sizeof(name) - 2000, "%s", end);
+	assert_int_equal(outcome_log_add(&test.daemon.outcomes, getuid(), 1, "x", OUTCOME_PROBED,
+					 &(struct outcome_subject){ .kernel = name, .demangled = name }, ""), 0);
+}
+
+static void on_turn(uv_prepare_t *turn) {
+	test.n_turns++;
+	for (unsigned int i = 0; i < test.n_new; i++)
+		add_outcome("b");
+}
+
 static void on_stop(uv_async_t *async) {
 	test.daemon.control = varlink_server_free(test.daemon.control);
+	uv_close((uv_handle_t *)&test.turn, NULL);
 	uv_close((uv_handle_t *)async, NULL);
 }
 
@@ -55,7 +78,10 @@ static int setup(void **state) {
 	snprintf(test.path, sizeof(test.path), "/tmp/test-control-dump-%d", (int)getpid());
 	uv_loop_init(&test.loop);
 	uv_async_init(&test.loop, &test.stop, on_stop);
+	uv_prepare_init(&test.loop, &test.turn);
+	uv_prepare_start(&test.turn, on_turn);
 	test.daemon.loop = &test.loop;
+	outcome_log_init(&test.daemon.outcomes);
 	registry_init(&test.daemon.registry);
 	if (map_accounts_new(&test.daemon.map_accounts, UINT64_C(1) << 30) ||
 	    varlink_server_new(&test.daemon.control, &test.loop, &options) ||
@@ -77,6 +103,7 @@ static int teardown(void **state) {
 	pthread_join(test.thread, NULL);
 	assert_int_equal(map_accounts_room(test.daemon.map_accounts), MAP_SNAPSHOT_BYTES_MAX);
 	registry_deinit(&test.daemon.registry);
+	outcome_log_deinit(&test.daemon.outcomes);
 	map_accounts_free(test.daemon.map_accounts);
 	assert_int_equal(uv_loop_close(&test.loop), 0);
 	unlink(test.path);
@@ -296,11 +323,51 @@ static void test_large_element(void **state) {
 	varlink_reply_deinit(&reply);
 }
 
+/* How many outcomes Why tells of, with that glob. -1: it is refused. */
+static int why(const char *kernel) {
+	struct varlink_reply reply;
+	json_object *outcomes = NULL;
+	int n = -1;
+
+	varlink_client_call(test.client, "io.gpuprobe.control.Why", varlink_json_pack("kernel", json_object_new_string(kernel), NULL), &reply);
+	if (reply.error)
+		assert_string_equal(reply.error, "io.gpuprobe.control.InvalidArgument");
+	else if (json_object_object_get_ex(reply.parameters, "outcomes", &outcomes))
+		n = (int)json_object_array_length(outcomes);
+	varlink_reply_deinit(&reply);
+	return n;
+}
+
+/* A glob that takes long for each name keeps nobody else waiting; what is forgotten meanwhile does no harm. */
+static void test_why(void **state) {
+	char glob[SECTION_KERNEL_SIZE + 1];
+	unsigned int before;
+
+	for (unsigned int i = 0; i < 100; i++)
+		add_outcome(i % 10 ? "c" : "b");
+	serve();
+	assert_int_equal(why("*b"), 10);
+	memset(glob, '*', SECTION_KERNEL_SIZE);
+	glob[SECTION_KERNEL_SIZE] = '\0';
+	assert_int_equal(why(glob), -1);
+	glob[SECTION_KERNEL_SIZE - 1] = '\0';
+	assert_int_equal(why(glob), 100);
+	memset(glob + 1, 'a', 1000);
+	strcpy(glob + 1001, "b");
+	before = test.n_turns;
+	assert_int_equal(why(glob), 10);
+	assert_true(test.n_turns - before >= 20);
+	test.n_new = 2 * OUTCOME_UID_MAX;
+	assert_true(why(glob) >= 0);
+	test.n_new = 0;
+}
+
 int main(void) {
 	static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(test_hash),	TEST(test_refused), TEST(test_threads),
 		TEST(test_ring_listed), TEST(test_stream),  TEST(test_large_element),
+		TEST(test_why),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
