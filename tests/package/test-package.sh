@@ -225,7 +225,11 @@ apt remove gpuprobed
 [ -e /run/gpuprobe/io.gpuprobe.control ] && fail "the socket is there"
 systemctl is-active -q gpuprobed.socket && fail "systemd listens"
 [ "$(stat -c %U /var/lib/gpuprobed)" = gpuprobe ] || fail "its state is gone before a purge"
-apt purge "${all[@]}"
+mkdir -p /etc/gpuprobe/hooks.d /etc/gpuprobe/profiles
+touch /etc/gpuprobe/hooks.d/mine.json /etc/gpuprobe/profiles/mine.conf
+apt purge gpuprobed
+[ "$(cd /etc/gpuprobe && find . -type f)" = ./profiles/mine.conf ] || fail "of /etc/gpuprobe is left: $(find /etc/gpuprobe)"
+quietly dpkg --force-unsafe-io --purge "${all[@]}" # apt does not know all of their names any more
 files >/run/after
 diff /run/before /run/after >/opt/test/out/left || fail "left behind: $(cat /opt/test/out/left)"
 dpkg-query -W "${all[@]}" 2>/dev/null | grep -q . && fail "dpkg knows of them: $(dpkg-query -W "${all[@]}")"
