@@ -39,7 +39,7 @@ int account_get(struct account_table *table, uid_t uid, struct account **account
 	account->table = table;
 	account->n_refs = 1;
 	account->uid = uid;
-	TAILQ_INIT(&account->names);
+	TAILQ_INIT(&account->kept);
 	account->next = table->first;
 	table->first = account;
 	*accountp = account;
@@ -86,6 +86,19 @@ int account_charge_image(struct account *account, uint64_t bytes) {
 void account_discharge_image(struct account *account, uint64_t bytes) {
 	account->images--;
 	account->image_bytes -= bytes;
+}
+
+int account_charge_result(struct account *account, uint64_t bytes) {
+	if (bytes > ACCOUNT_RESULT_BYTES_MAX - account->result_bytes) {
+		account->table->refused_images++;
+		return ACCOUNT_E_QUOTA;
+	}
+	account->result_bytes += bytes;
+	return 0;
+}
+
+void account_discharge_result(struct account *account, uint64_t bytes) {
+	account->result_bytes -= bytes;
 }
 
 /* A minute forgives compile_seconds. */

@@ -24,7 +24,10 @@ struct account_limits {
 };
 
 #define ACCOUNT_LIMITS_DEFAULT ((struct account_limits){ .connections = 256, .images = 32, .image_bytes = UINT64_C(256) << 20 })
-#define ACCOUNT_NAMES_BYTES_MAX (UINT64_C(128) << 20) /* of lists of names that are kept with plans */
+/* What results of images keep for people who ask (image-result.c): lists of names and of instructions; results that do so, of two descriptors each. */
+#define ACCOUNT_KEPT_BYTES_MAX (UINT64_C(128) << 20)
+#define ACCOUNT_KEPT_MAX 1024
+#define ACCOUNT_RESULT_BYTES_MAX (UINT64_C(512) << 20) /* of results themselves: names of kernels, mostly */
 
 struct account_table;
 struct image_result;
@@ -40,8 +43,10 @@ struct account {
 	unsigned int images;
 	uint64_t image_bytes;
 	uint64_t worked, worked_at; /* microseconds of workers that are not forgiven yet, and when (ms) that was said */
-	struct image_result_list names; /* whose lists of names are kept, in the order in which they came (image-result.c) */
-	uint64_t names_bytes;
+	struct image_result_list kept; /* results that keep something, in the order in which they came (image-result.c) */
+	unsigned int n_kept;
+	uint64_t kept_bytes;
+	uint64_t result_bytes;
 };
 
 struct account_table {
@@ -64,6 +69,8 @@ int account_charge_connection(struct account *account);
 void account_discharge_connection(struct account *account);
 int account_charge_image(struct account *account, uint64_t bytes);
 void account_discharge_image(struct account *account, uint64_t bytes);
+int account_charge_result(struct account *account, uint64_t bytes);
+void account_discharge_result(struct account *account, uint64_t bytes);
 
 /*
  * Workers have worked for him so many milliseconds; now is a clock in milliseconds. In a minute as much is forgiven as he may use in one, so

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "account.h"
 #include "memfd.h"
@@ -33,40 +34,80 @@ struct image_result *image_result_ref(struct image_result *result) {
 	return result;
 }
 
-/* Its kernels lose their names. */
-static void image_result_drop_names(struct image_result *result) {
-	if (!result->account)
+/* What is known of its kernels is no longer kept. */
+static void image_result_drop(struct image_result *result) {
+	if (!result->kept)
 		return;
-	TAILQ_REMOVE(&result->account->names, result, names_link);
-	result->account->names_bytes -= result->names_size;
-	result->account = account_unref(result->account);
+	TAILQ_REMOVE(&result->account->kept, result, kept_link);
+	result->account->n_kept--;
+	result->account->kept_bytes -= result->kept;
+	result->kept = 0;
 	result->names = fd_close(result->names);
+	result->instructions = fd_close(result->instructions);
+	if (!result->cached)
+		result->fd = fd_close(result->fd);
 }
 
-int image_result_keep_names(struct image_result *result, struct account *account, int fd, uint64_t size) {
-	struct image_result *other, *next;
-	int copy;
+/* Whether the uid has room for so many bytes more. */
+static bool image_result_fits(const struct account *account, uint64_t bytes) {
+	return account->n_kept < ACCOUNT_KEPT_MAX && account->kept_bytes <= ACCOUNT_KEPT_BYTES_MAX - bytes;
+}
 
-	if (result->account || size > ACCOUNT_NAMES_BYTES_MAX)
-		return result->account ? 0 : -EFBIG;
-	copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	if (copy < 0)
-		return -errno;
-	for (other = TAILQ_FIRST(&account->names); other; other = next) {
-		next = TAILQ_NEXT(other, names_link);
-		if (account->names_bytes <= ACCOUNT_NAMES_BYTES_MAX - size)
-			break;
+static void image_result_make_room(struct account *account, uint64_t bytes) {
+	struct image_result *other, *next;
+
+	for (other = TAILQ_FIRST(&account->kept); other && !image_result_fits(account, bytes); other = next) {
+		next = TAILQ_NEXT(other, kept_link);
 		if (other->n_refs == 1) /* the cache's */
-			image_result_drop_names(other);
+			image_result_drop(other);
 	}
-	while (account->names_bytes > ACCOUNT_NAMES_BYTES_MAX - size)
-		image_result_drop_names(TAILQ_FIRST(&account->names));
-	result->names = copy;
-	result->names_size = size;
+	while (!image_result_fits(account, bytes))
+		image_result_drop(TAILQ_FIRST(&account->kept));
+}
+
+static uint64_t image_result_memory(const struct image_result *result) {
+	uint64_t n = sizeof(*result) + result->n_kernels * sizeof(result->kernels[0]) + result->n_slots * sizeof(result->slots[0]);
+
+	for (size_t i = 0; i < result->n_kernels; i++) {
+		const struct image_kernel *kernel = &result->kernels[i];
+
+		n += strlen(kernel->name) + strlen(kernel->demangled) + (kernel->n_attachments + kernel->n_missing) * sizeof(uint64_t);
+	}
+	return n;
+}
+
+int image_result_charge(struct image_result *result, struct account *account, int names, uint64_t names_size) {
+	uint64_t bytes = result->instructions >= 0 ? result->n_instructions : 0;
+	int copy = -1;
+
+	if (result->account)
+		return 0;
+	result->memory = image_result_memory(result);
+	if (account_charge_result(account, result->memory))
+		return ACCOUNT_E_QUOTA;
 	result->account = account_ref(account);
-	account->names_bytes += size;
-	TAILQ_INSERT_TAIL(&account->names, result, names_link);
+	if (names >= 0 && names_size <= ACCOUNT_KEPT_BYTES_MAX - bytes && result->size <= ACCOUNT_KEPT_BYTES_MAX - bytes - names_size) {
+		copy = fcntl(names, F_DUPFD_CLOEXEC, 3);
+		if (copy < 0)
+			return -errno;
+		bytes += result->size + names_size;
+	}
+	if (!bytes)
+		return 0;
+	image_result_make_room(account, bytes);
+	result->names = copy;
+	result->names_size = names_size;
+	result->kept = bytes;
+	account->n_kept++;
+	account->kept_bytes += bytes;
+	TAILQ_INSERT_TAIL(&account->kept, result, kept_link);
 	return 0;
+}
+
+void image_result_uncache(struct image_result *result) {
+	result->cached = false;
+	if (result->names < 0)
+		result->fd = fd_close(result->fd);
 }
 
 struct image_result *image_result_unref(struct image_result *result) {
@@ -82,7 +123,10 @@ struct image_result *image_result_unref(struct image_result *result) {
 	free(result->attachments);
 	free(result->slots);
 	free(result->asked);
-	image_result_drop_names(result);
+	image_result_drop(result);
+	if (result->account)
+		account_discharge_result(result->account, result->memory);
+	account_unref(result->account);
 	fd_close(result->fd);
 	fd_close(result->instructions);
 	free(result);

@@ -36,7 +36,8 @@ struct image_result {
 	bool replaced;
 	bool failed; /* own image, because something went wrong */
 	bool plan; /* of the SASS engine: what replaces nothing and patches what is loaded (proto/patch.h) */
-	int fd;	     /* the new image, sealed; -1 unless replaced */
+	int fd;	     /* the new image, sealed; -1 unless replaced, or nobody can ask for it any more */
+	bool cached; /* somebody can */
 	uint64_t size;
 	char reason[192]; /* why the own image is used */
 	uint32_t image;	  /* upper half of the ids of its instructions */
@@ -54,8 +55,10 @@ struct image_result {
 	size_t n_asked;
 	int names; /* the list of names that it was made for, sealed; -1: not kept */
 	uint64_t names_size;
-	struct account *account; /* that names is charged to; NULL: none */
-	TAILQ_ENTRY(image_result) names_link; /* of account->names */
+	struct account *account; /* that memory is charged to; NULL: not yet */
+	uint64_t memory;
+	uint64_t kept; /* bytes of names, instructions and the plan, which are charged to it; 0: nothing is kept any more */
+	TAILQ_ENTRY(image_result) kept_link; /* of account->kept */
 };
 
 /* One reference, everything empty. 0 or -ENOMEM. */
@@ -64,10 +67,14 @@ struct image_result *image_result_ref(struct image_result *result);
 struct image_result *image_result_unref(struct image_result *result); /* NULL is fine */
 
 /*
- * Keeps a copy of the descriptor of a plan's list of names, at the cost of a uid: when that has too many, those go first whose plan no
- * process has any more, then the oldest. 0 or -errno: without it the plan is as good, but only its first kernels have names.
+ * Charges a result that is complete to a uid, for as long as it lives, with what it keeps for people who ask: its instructions; of a plan it and the list
+ * of names that it was made for, of which it takes a copy of the descriptor (-1: none). When the uid has too many, those go first whose module no process
+ * has any more, then the oldest; without them the result is as good, but less is known of its kernels. 0, ACCOUNT_E_QUOTA, or -errno.
  */
-int image_result_keep_names(struct image_result *result, struct account *account, int fd, uint64_t size);
+int image_result_charge(struct image_result *result, struct account *account, int names, uint64_t names_size);
+
+/* Who can ask for the image is over: it is given up, unless it is a plan that names are kept for. */
+void image_result_uncache(struct image_result *result);
 
 /* The own image, and why. printf-like; made printable. */
 int image_result_new_own(struct image_result **resultp, bool failed, const char *format, ...)

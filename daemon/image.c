@@ -122,6 +122,8 @@ static void image_entry_free(struct image_cache *cache, struct image_entry *entr
 	cache->n--;
 	if (entry->result && entry->result->replaced)
 		cache->bytes -= entry->result->size;
+	if (entry->result)
+		image_result_uncache(entry->result);
 	image_result_unref(entry->result);
 	json_object_put(entry->standing);
 	free(entry);
@@ -291,15 +293,27 @@ static void image_request_wait(struct image_request *request, struct image_entry
 		       request->deadline + 1 > now ? request->deadline + 1 - now : 0, 0);
 }
 
-/* Keeps the list of names that a plan was made for: the one that came first. */
-static void image_entry_keep_names(const struct image_request_list *waiters, struct image_result *result) {
+/*
+ * Charges a result, and of a plan the list of names that it was made for, to whose request came first. It is consumed; what is returned takes its place:
+ * he may have too many. NULL: no memory.
+ */
+static struct image_result *image_entry_charge(const struct image_request_list *waiters, struct image_result *result) {
 	const struct image_request *request;
+	struct image_result *own = NULL;
 
-	if (!result || !result->plan || !result->replaced)
-		return;
-	LIST_FOREACH(request, waiters, link)
-		if (request->starter)
-			image_result_keep_names(result, request->account, request->fd, request->message.image_size);
+	LIST_FOREACH(request, waiters, link) {
+		const bool names = request->starter && result && result->plan && result->replaced;
+
+		if (!request->starter || !result ||
+		    image_result_charge(result, request->account, names ? request->fd : -1, request->message.image_size) != ACCOUNT_E_QUOTA)
+			continue;
+		if (image_result_new_own(&own, true, "quota: the probed modules of uid %u have as many kernels as those of one user may",
+					 (unsigned)request->account->uid) == 0)
+			own->plan = result->plan;
+		image_result_unref(result);
+		return own;
+	}
+	return result;
 }
 
 /* The end of an entry's work: an image_work_fn. */
@@ -307,22 +321,23 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 	struct image_entry *entry = userdata;
 	struct image_cache *cache = &entry->daemon->images;
 	struct image_request_list waiters = entry->waiters;
+	struct image_result *charged;
 	struct image_request *request;
 
 	if (!LIST_EMPTY(&waiters))
 		LIST_FIRST(&waiters)->link.le_prev = &waiters.lh_first;
 	LIST_INIT(&entry->waiters);
 	entry->work = NULL;
-	image_entry_keep_names(&waiters, result);
-	if (result)
-		image_result_ref(result);
+	charged = image_entry_charge(&waiters, result);
+	keep = charged == result ? keep : 0;
+	result = charged;
 	if (result && keep && !entry->doomed) {
 		entry->result = image_result_ref(result);
+		result->cached = true;
 		entry->expires = keep == IMAGE_KEEP_ALWAYS ? UINT64_MAX
 							   : uv_now(entry->daemon->loop) + keep;
 		if (result->replaced)
 			cache->bytes += result->size;
-		image_cache_trim(cache);
 	} else {
 		image_entry_free(cache, entry);
 	}
@@ -330,8 +345,10 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 		LIST_REMOVE(request, link);
 		image_request_finish(request, result);
 	}
+	if (result && !result->cached)
+		image_result_uncache(result);
 	image_result_unref(result);
-	image_result_unref(result); /* the reference that was handed in */
+	image_cache_trim(cache);
 }
 
 /* Sends an entry on its way. 0 or -errno; on failure nothing was started. */

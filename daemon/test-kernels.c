@@ -268,7 +268,7 @@ static void seal_plan(struct plan_world *world) {
 	fd_close(world->result->fd);
 	world->result->fd = memfd_new_sealed("plan", &world->plan, size);
 	world->result->size = size;
-	assert_int_equal(image_result_keep_names(world->result, world->account, list, world->list_size), 0);
+	assert_int_equal(image_result_charge(world->result, world->account, list, world->list_size), 0);
 	fd_close(list);
 }
 
@@ -427,31 +427,67 @@ static void test_plan_hostile(void **state) {
 /* Names of what no process has go first, then the oldest; nobody has more than the quota. */
 static void test_names_quota(void **state) {
 	struct plan_world *world = *state;
-	const uint64_t third = ACCOUNT_NAMES_BYTES_MAX / 3;
-	struct image_result *results[4];
+	const uint64_t third = ACCOUNT_KEPT_BYTES_MAX / 3;
 	int fd = memfd_new_sealed("names", "x", 1);
+	struct image_result *results[6];
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 6; i++)
 		assert_int_equal(image_result_new(&results[i]), 0);
-	assert_int_equal(image_result_keep_names(results[0], world->account, fd, ACCOUNT_NAMES_BYTES_MAX + 1), -EFBIG);
-	assert_int_equal(results[0]->names, -1);
+	assert_int_equal(image_result_charge(results[5], world->account, fd, ACCOUNT_KEPT_BYTES_MAX + 1), 0);
+	assert_int_equal(results[5]->names, -1);
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(image_result_keep_names(results[i], world->account, fd, third), 0);
+		assert_int_equal(image_result_charge(results[i], world->account, fd, third), 0);
 	image_result_ref(results[0]);
-	assert_int_equal(image_result_keep_names(results[3], world->account, fd, third), 0);
+	assert_int_equal(image_result_charge(results[3], world->account, fd, third), 0);
 	assert_true(results[0]->names >= 0 && results[1]->names < 0 && results[2]->names >= 0 && results[3]->names >= 0);
 	image_result_ref(results[2]);
 	image_result_ref(results[3]);
-	assert_int_equal(image_result_keep_names(results[1], world->account, fd, third), 0);
-	assert_true(results[0]->names < 0 && results[1]->names >= 0);
-	assert_int_equal(world->account->names_bytes, 3 * third);
+	assert_int_equal(image_result_charge(results[4], world->account, fd, third), 0);
+	assert_true(results[0]->names < 0 && results[4]->names >= 0);
+	assert_int_equal(world->account->kept_bytes, 3 * third);
 	image_result_unref(results[0]);
 	image_result_unref(results[2]);
 	image_result_unref(results[3]);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 6; i++)
 		image_result_unref(results[i]);
-	assert_int_equal(world->account->names_bytes, 0);
+	assert_int_equal(world->account->kept_bytes, 0);
+	assert_int_equal(world->account->result_bytes, 0);
 	fd_close(fd);
+}
+
+/* What modules hold has a bound: descriptors, and memory. The image itself goes with the cache. */
+static void test_modules_quota(void **state) {
+	struct plan_world *world = *state;
+	struct image_result *results[ACCOUNT_KEPT_MAX + 10], *large;
+
+	for (size_t i = 0; i < ACCOUNT_KEPT_MAX + 10; i++) {
+		assert_int_equal(image_result_new(&results[i]), 0);
+		results[i]->instructions = memfd_new_sealed("instructions", "[]", 2);
+		results[i]->n_instructions = 2;
+		results[i]->fd = memfd_new_sealed("image", "x", 1);
+		results[i]->size = 1;
+		results[i]->cached = true;
+		assert_int_equal(image_result_charge(results[i], world->account, -1, 0), 0);
+		assert_true(results[i]->fd >= 0);
+		image_result_uncache(results[i]);
+		assert_int_equal(results[i]->fd, -1);
+	}
+	assert_int_equal(world->account->n_kept, ACCOUNT_KEPT_MAX);
+	for (size_t i = 0; i < ACCOUNT_KEPT_MAX + 10; i++)
+		assert_true((results[i]->instructions >= 0) == (i >= 10));
+	assert_int_equal(image_result_new(&large), 0);
+	large->kernels = calloc(1, sizeof(large->kernels[0]));
+	large->kernels[0] = (struct image_kernel){ .name = strdup("k"), .demangled = strdup("k"), .n_attachments = ACCOUNT_RESULT_BYTES_MAX / 8 };
+	large->n_kernels = 1;
+	assert_int_equal(image_result_charge(large, world->account, -1, 0), ACCOUNT_E_QUOTA);
+	large->kernels[0].n_attachments = 0;
+	assert_int_equal(image_result_charge(large, world->account, -1, 0), 0);
+	image_result_unref(large);
+	for (size_t i = 0; i < ACCOUNT_KEPT_MAX + 10; i++)
+		image_result_unref(results[i]);
+	assert_int_equal(world->account->n_kept, 0);
+	assert_int_equal(world->account->kept_bytes, 0);
+	assert_int_equal(world->account->result_bytes, 0);
 }
 
 static int count(json_object *item, void *userdata) {
@@ -507,7 +543,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_plan, plan_setup, plan_teardown),
 		cmocka_unit_test_setup_teardown(test_plan_large, plan_setup, plan_teardown),
 		cmocka_unit_test_setup_teardown(test_plan_hostile, plan_setup, plan_teardown),
-		cmocka_unit_test_setup_teardown(test_names_quota, plan_setup, plan_teardown),
+		cmocka_unit_test_setup_teardown(test_names_quota, plan_setup, plan_teardown), cmocka_unit_test_setup_teardown(test_modules_quota, plan_setup, plan_teardown),
 		cmocka_unit_test(test_walk),
 	};
 

@@ -196,6 +196,26 @@ def test_artifacts():
                     equal(file.read(), b"x" * 100)
 
 
+def test_modules():
+    """A module does not hold its image: when nobody can ask for that any more, it is given up."""
+    with lying_daemon() as (daemon, ask):
+        def outputs():
+            folder = f"/proc/{daemon.process.pid}/fd"
+            links = []
+            for name in os.listdir(folder):
+                with contextlib.suppress(OSError):
+                    links.append(os.readlink(f"{folder}/{name}"))
+            return sum("gpuprobe-output" in link for link in links)
+        daemon.attach("--kernel", "*")
+        for number in range(40):
+            new, _, reason, _ = ask(number, 100, changed(instructions_size=2), instructions="[]")
+            check(new, reason)
+        check(outputs() >= 80, outputs())
+        daemon.ctl("detach", "1")
+        wait_until(lambda: outputs() <= 40, "images are given up")
+        equal(outputs(), 40, "lists of instructions")
+
+
 def test_other_users():
     """What a worker says of one user's image after it has had another's is forgotten: the next process of his has an answer of a worker for him alone."""
     if os.getuid() != 0:
@@ -223,4 +243,4 @@ def test_other_users():
 
 
 if __name__ == "__main__":
-    main([test_lies, test_requests, test_instructions, test_artifacts, test_other_users])
+    main([test_lies, test_requests, test_instructions, test_artifacts, test_modules, test_other_users])
