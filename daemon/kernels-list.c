@@ -2,7 +2,7 @@
 
 /*
  * What is known is written down in one turn of the loop: which results processes have, and which are only in the cache. These are
- * gone through one at a turn, as a list of names may be long. With `more` the kernels are sent in
+ * gone through in parts, as a list of names may be long. With `more` the kernels are sent in
  * several replies as the reader takes them; without, in one, which holds no more than one can.
  *
  * Names are foreign bytes; buckets are found by a hash with a secret seed, so that nobody can make names that fall into one.
@@ -23,9 +23,9 @@
 #include "keep.h"
 #include "kernel-id.h"
 #include "kernel-names.h"
-#include "plan-names.h"
 
 #define KERNELS_NAME_MAX 4096 /* bytes of a name that is shown */
+#define KERNELS_PART 512 /* kernels that are looked at before others have their turn */
 #define KERNELS_CHUNK_BYTES (64 * 1024) /* of one reply of several */
 
 struct kernel {
@@ -202,49 +202,65 @@ static int kernels_on_kept(const struct kernel_name *name, void *userdata) {
 	return kernels_add(kept->list, name->name, name->demangled, name->device_function, &kernel);
 }
 
-struct kernels_walk {
-	struct kernels_list *list;
-	const struct kernels_place *place;
-};
-
-/* One kernel of a plan; a plan_names_each() function. 1: the list is full, and the rest of a million names is not looked at. */
-static int kernels_on_name(const struct plan_name *name, void *userdata) {
-	const struct kernels_walk *walk = userdata;
-	const struct image_result *result = walk->place->result;
+/* One kernel of a plan. 1: the list is full, and the rest of a million names is not looked at. */
+static int kernels_from_name(struct kernels_list *list, const struct kernels_place *place, const struct plan_name *name) {
+	const struct image_result *result = place->result;
 	struct kernel *kernel;
 	int r;
 
-	r = kernels_get(walk->list, name->name, name->length, &kernel);
+	r = kernels_get(list, name->name, name->length, &kernel);
 	if (r < 0 || !kernel)
 		return r < 0 ? r : 1;
-	r = kernel_add_pid(kernel, walk->place->pid);
+	r = kernel_add_pid(kernel, place->pid);
 	for (size_t i = 0; r == 0 && i < result->n_asked; i++)
 		if (name->attachments >> i & 1)
 			r = kernel_add_attachment(kernel, result->asked[i]);
 	return r;
 }
 
-int kernels_list_gather(struct kernels_list *list) {
-	struct kernels_walk walk = { .list = list };
+/* One kernel that the worker has told of. 0 or -ENOMEM. */
+static int kernels_from_image(struct kernels_list *list, const struct kernels_place *place, const struct image_kernel *image) {
 	struct kernel *kernel;
-	int r = 0;
+	int r;
 
-	if (list->next_place == list->n_places)
-		return 0;
-	walk.place = &list->places[list->next_place++];
-	for (size_t i = 0; r == 0 && i < walk.place->result->n_kernels; i++) {
-		const struct image_kernel *image = &walk.place->result->kernels[i];
+	r = kernels_add(list, image->name, image->demangled, image->device_function, &kernel);
+	if (r == 0 && kernel)
+		r = kernel_add_pid(kernel, place->pid);
+	for (size_t k = 0; r == 0 && kernel && k < image->n_attachments; k++)
+		r = kernel_add_attachment(kernel, image->attachments[k]);
+	return r;
+}
 
-		r = kernels_add(list, image->name, image->demangled, image->device_function, &kernel);
-		if (r == 0 && kernel)
-			r = kernel_add_pid(kernel, walk.place->pid);
-		for (size_t k = 0; r == 0 && kernel && k < image->n_attachments; k++)
-			r = kernel_add_attachment(kernel, image->attachments[k]);
+/* The next kernel of a place. 1: it has no more; -ENOMEM. */
+static int kernels_gather_one(struct kernels_list *list, const struct kernels_place *place) {
+	struct plan_name name;
+
+	if (list->next_image_kernel < place->result->n_kernels)
+		return kernels_from_image(list, place, &place->result->kernels[list->next_image_kernel++]);
+	if (!list->naming && plan_names_open(&list->names, place->result) < 0)
+		return 1; /* one whose names cannot be read has no more than these */
+	list->naming = true;
+	return plan_names_next(&list->names, &name) ? kernels_from_name(list, place, &name) : 1;
+}
+
+static void kernels_end_place(struct kernels_list *list) {
+	if (list->naming)
+		plan_names_close(&list->names);
+	list->naming = false;
+	list->next_image_kernel = 0;
+	list->next_place++;
+}
+
+int kernels_list_gather(struct kernels_list *list) {
+	for (unsigned int i = 0; i < KERNELS_PART && list->next_place < list->n_places; i++) {
+		int r = kernels_gather_one(list, &list->places[list->next_place]);
+
+		if (r < 0)
+			return r;
+		if (r > 0)
+			kernels_end_place(list);
 	}
-	if (r == 0)
-		r = plan_names_each(walk.place->result, kernels_on_name, &walk);
-	/* one whose names cannot be read has no more than these */
-	return r == -ENOMEM ? r : list->next_place < list->n_places;
+	return list->next_place < list->n_places;
 }
 
 /* ---- beginning and end ---- */
@@ -337,6 +353,8 @@ void kernels_list_deinit(struct kernels_list *list) {
 		free(list->kernels[i].pids);
 		free(list->kernels[i].attachments);
 	}
+	if (list->naming)
+		plan_names_close(&list->names);
 	for (size_t i = 0; i < list->n_places; i++)
 		image_result_unref(list->places[i].result);
 	free(list->kernels);
@@ -386,19 +404,14 @@ bool kernels_list_take(struct kernels_list *list, json_object *array, size_t n_b
 
 struct kernels_call {
 	struct varlink_call *call;
-	uv_idle_t idle;
 	struct kernels_list list;
 };
-
-static void kernels_call_closed(uv_handle_t *handle) {
-	free(handle->data);
-}
 
 static void kernels_call_free(struct kernels_call *listing) {
 	struct varlink_call *call = listing->call;
 
 	kernels_list_deinit(&listing->list);
-	uv_close((uv_handle_t *)&listing->idle, kernels_call_closed);
+	free(listing);
 	varlink_call_unref(call);
 }
 
@@ -416,14 +429,25 @@ static int kernels_call_end(struct kernels_call *listing, json_object *reply) {
 	return r;
 }
 
-/* One reply. */
-static int kernels_call_produce(struct varlink_call *call, void *userdata) {
+/* A part of the list, or one reply. */
+static int kernels_call_turn(struct varlink_call *call, void *userdata) {
 	struct kernels_call *listing = userdata;
 	const bool more = varlink_call_more(call);
-	json_object *json = json_object_new_object(), *array = json_object_new_array();
+	json_object *json, *array;
 	bool left;
 	int r;
 
+	r = kernels_list_gather(&listing->list);
+	if (r < 0) {
+		varlink_call_on_cancel(call, NULL);
+		r = control_error_reason(call, "Internal", "no memory");
+		kernels_call_free(listing);
+		return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
+	}
+	if (r > 0)
+		return VARLINK_PRODUCE_AGAIN;
+	json = json_object_new_object();
+	array = json_object_new_array();
 	left = kernels_list_take(&listing->list, array, more ? KERNELS_CHUNK_BYTES : KERNELS_BYTES_MAX);
 	json_object_object_add(json, "kernels", array);
 	if (!more || !left)
@@ -435,26 +459,6 @@ static int kernels_call_produce(struct varlink_call *call, void *userdata) {
 		kernels_call_free(listing);
 	}
 	return r < 0 ? r : r == VARLINK_E_INVALID ? -EINVAL : VARLINK_PRODUCE_AGAIN;
-}
-
-/* A turn of the loop: one place. */
-static void kernels_call_on_idle(uv_idle_t *idle) {
-	struct kernels_call *listing = idle->data;
-	int r = kernels_list_gather(&listing->list);
-
-	if (r > 0)
-		return;
-	uv_idle_stop(idle);
-	if (r < 0) {
-		varlink_call_on_cancel(listing->call, NULL);
-		control_error_reason(listing->call, "Internal", "no memory");
-		kernels_call_free(listing);
-	} else if (!varlink_call_more(listing->call)) {
-		kernels_call_produce(listing->call, listing);
-	} else if (varlink_call_stream(listing->call, kernels_call_produce)) {
-		varlink_call_on_cancel(listing->call, NULL);
-		kernels_call_free(listing);
-	}
 }
 
 int control_list_kernels(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -473,11 +477,12 @@ int control_list_kernels(struct varlink_call *call, json_object *parameters, voi
 		free(listing);
 		return r;
 	}
-	uv_idle_init(daemon->loop, &listing->idle);
-	listing->idle.data = listing;
 	listing->call = varlink_call_ref(call);
 	varlink_call_set_userdata(call, listing);
 	varlink_call_on_cancel(call, kernels_call_on_cancel);
-	uv_idle_start(&listing->idle, kernels_call_on_idle);
+	if (varlink_call_work(call, kernels_call_turn)) {
+		varlink_call_on_cancel(call, NULL);
+		kernels_call_free(listing);
+	}
 	return 0;
 }

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "plan-names.h"
+
 struct daemon;
 struct image_result;
 struct varlink_call;
@@ -34,6 +36,9 @@ struct kernels_list {
 	size_t n_buckets; /* a power of two */
 	struct kernels_place *places; /* that are still to be gone through, from next_place on */
 	size_t n_places, next_place;
+	size_t next_image_kernel; /* of that place */
+	bool naming; /* the names of its plan are being gone through */
+	struct plan_names names;
 	size_t next; /* kernel to be sent */
 };
 
@@ -42,7 +47,7 @@ int kernels_list_init(struct kernels_list *list, const struct daemon *daemon, co
 		      bool more);
 void kernels_list_deinit(struct kernels_list *list);
 
-/* Goes through one more place. 1: there are more; 0: that was all; -ENOMEM. */
+/* Goes through some more kernels, as many as take a millisecond or so. 1: there are more; 0: that was all; -ENOMEM. */
 int kernels_list_gather(struct kernels_list *list);
 
 /* All that was gathered. demangled: or the name again. */

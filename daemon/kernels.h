@@ -16,17 +16,23 @@ enum kernels_result {
 	KERNELS_E_INVALID, /* no such JSON, or a strange number */
 	KERNELS_E_NOT_FOUND,
 	KERNELS_E_LIMIT, /* too much for one reply */
+	KERNELS_E_AGAIN, /* there is more to be looked at */
 };
 
 #define KERNELS_REPLY_MAX (12 * 1024 * 1024) /* bytes of text of instructions, about */
 
 /*
  * Adds the instructions of the kernels that `kernel` means (name, glob, or 16 hexadecimal digits) and the caller (NULL: somebody who
- * sees all) may see, or the one with the id `instruction` if that is not NULL, to `array`. 0, KERNELS_E_*, or negative
- * errno.
+ * sees all) may see, or the one with the id `instruction` if that is not NULL, to `array`; all borrowed. A part at a time:
+ * lists of names and instructions are long, and a glob may take long for each name. 0, KERNELS_E_INVALID, or negative errno.
  */
-int kernels_show(const struct daemon *daemon, const struct varlink_call *call, const char *kernel,
-		 const char *instruction, json_object *array);
+struct kernels_search;
+int kernels_search_new(struct kernels_search **searchp, const struct daemon *daemon, const struct varlink_call *call, const char *kernel,
+		       const char *instruction, json_object *array);
+struct kernels_search *kernels_search_free(struct kernels_search *search);
+
+/* Goes on, for about so long, but one step at least. KERNELS_E_AGAIN: that was not all; 0, KERNELS_E_*, or negative errno. */
+int kernels_search_part(struct kernels_search *search, uint64_t nanoseconds);
 
 /*
  * Goes over the elements of a worker's list of instructions. fn returns 0 to go on; what else it

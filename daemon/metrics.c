@@ -151,7 +151,7 @@ static void print_kernel(uint64_t id, const char *name, void *userdata) {
 
 /* A turn of finding names. True: that was all. */
 static bool run_name(struct metrics_run *run) {
-	int r = 1;
+	int r;
 
 	if (!run->n_kernels && !run->naming)
 		return true;
@@ -160,8 +160,7 @@ static bool run_name(struct metrics_run *run) {
 		run->naming = run->named && kernels_list_init(&run->names, run->daemon, run->call, 0, true) == 0;
 		return !run->naming;
 	}
-	for (unsigned int i = 0; r > 0 && i < CHUNK; i++)
-		r = kernels_list_gather(&run->names);
+	r = kernels_list_gather(&run->names);
 	if (r > 0)
 		return false;
 	metrics_text_family(&run->text, "gpuprobe_kernel_info", "gauge", "", "Names of the kernels whose ids are labels of exported maps.");

@@ -14,8 +14,6 @@
 #include "image-result.h"
 #include "kernel-id.h"
 #include "memfd.h"
-#include "patch.h"
-#include "worker/patch-names.h"
 
 /* Goes on to the name that a kernel means. False: it is not there, or before the one of the last kernel. */
 static bool plan_names_find(struct patch_names *names, const struct patch_kernel *kernel, const char **namep) {
@@ -44,43 +42,47 @@ static void plan_names_fill(struct plan_name *name, const char *text, const stru
 				    .attachments = kernel->attachments };
 }
 
-static int plan_names_walk(const char *bytes, const void *list, size_t size,
-			   int (*fn)(const struct plan_name *name, void *userdata), void *userdata) {
-	struct patch_kernel kernel;
-	struct patch_names names;
-	struct plan_name name;
-	struct patch_plan plan;
-	const char *text;
-	int r = 0;
-
-	memcpy(&plan, bytes, sizeof(plan));
-	patch_names_init(&names, list, size);
-	for (uint32_t i = 0; r == 0 && i < plan.kernel_count; i++) {
-		memcpy(&kernel, bytes + plan.kernels + i * sizeof(kernel), sizeof(kernel));
-		if (!plan_names_find(&names, &kernel, &text))
-			break;
-		plan_names_fill(&name, text, &kernel);
-		if (name.kernel_id == kernel.kernel_id)
-			r = fn(&name, userdata);
-	}
-	return r;
-}
-
-int plan_names_each(const struct image_result *result, int (*fn)(const struct plan_name *name, void *userdata),
-		    void *userdata) {
-	const void *bytes, *list;
+int plan_names_open(struct plan_names *walk, const struct image_result *result) {
 	int r;
 
+	*walk = (struct plan_names){};
 	if (!result->plan || !result->replaced || result->names < 0)
 		return 0;
-	r = memfd_map(result->fd, (size_t)result->size, &bytes);
+	r = memfd_map(result->fd, (size_t)result->size, &walk->bytes);
 	if (r < 0)
 		return r;
-	r = memfd_map(result->names, (size_t)result->names_size, &list);
-	if (r == 0) {
-		r = plan_names_walk(bytes, list, (size_t)result->names_size, fn, userdata);
-		munmap((void *)list, (size_t)result->names_size);
+	walk->size = (size_t)result->size;
+	r = memfd_map(result->names, (size_t)result->names_size, &walk->list);
+	if (r < 0) {
+		plan_names_close(walk);
+		return r;
 	}
-	munmap((void *)bytes, (size_t)result->size);
-	return r;
+	walk->list_size = (size_t)result->names_size;
+	memcpy(&walk->plan, walk->bytes, sizeof(walk->plan));
+	patch_names_init(&walk->names, walk->list, walk->list_size);
+	return 0;
+}
+
+void plan_names_close(struct plan_names *walk) {
+	if (walk->size)
+		munmap((void *)walk->bytes, walk->size);
+	if (walk->list_size)
+		munmap((void *)walk->list, walk->list_size);
+	*walk = (struct plan_names){};
+}
+
+bool plan_names_next(struct plan_names *walk, struct plan_name *name) {
+	const char *bytes = walk->bytes, *text;
+	struct patch_kernel kernel;
+
+	while (walk->next < walk->plan.kernel_count) {
+		memcpy(&kernel, bytes + walk->plan.kernels + walk->next++ * sizeof(kernel), sizeof(kernel));
+		if (!plan_names_find(&walk->names, &kernel, &text))
+			break;
+		plan_names_fill(name, text, &kernel);
+		if (name->kernel_id == kernel.kernel_id)
+			return true;
+	}
+	walk->plan.kernel_count = 0; /* nor any more */
+	return false;
 }

@@ -27,6 +27,7 @@ static const char list_of_17[] =
 	" {\"index\":1,\"kernel\":\"_Z1gv\",\"text\":\"st.shared.u8 [%r1+\\\"}\\\"], %rs1;\"}]";
 
 static struct kernel_names *kept;
+static unsigned int n_parts; /* of the last list or search */
 
 struct kernel_names *__wrap_keep_names(const struct keep *keep);
 struct kernel_names *__wrap_keep_names(const struct keep *keep) {
@@ -130,8 +131,8 @@ static json_object *list(const struct daemon *daemon, int64_t pid, bool more) {
 	int r;
 
 	assert_int_equal(kernels_list_init(&list, daemon, NULL, pid, more), 0);
-	while ((r = kernels_list_gather(&list)) > 0)
-		;
+	for (n_parts = 1; (r = kernels_list_gather(&list)) > 0;)
+		n_parts++;
 	assert_int_equal(r, 0);
 	while (kernels_list_take(&list, array, 1000))
 		;
@@ -169,6 +170,20 @@ static void test_list(void **state) {
 #define G                                                                                          \
 	"{\"id\":\"0000001100000001\",\"kernel\":\"_Z1gv\",\"text\":\"st.shared.u8 [%r1+\\\"}\\\"], %rs1;\"}"
 
+/* Without a step to spare: as ShowKernel does it on a busy machine. */
+static int show(const struct daemon *daemon, const struct varlink_call *call, const char *kernel, const char *instruction, json_object *array) {
+	struct kernels_search *search = NULL;
+	int r;
+
+	r = kernels_search_new(&search, daemon, call, kernel, instruction, array);
+	if (r)
+		return r;
+	for (n_parts = 1; (r = kernels_search_part(search, 0)) == KERNELS_E_AGAIN;)
+		n_parts++;
+	assert_null(kernels_search_free(search));
+	return r;
+}
+
 static void test_show(void **state) {
 	static const struct {
 		const char *kernel, *instruction, *expected;
@@ -195,22 +210,22 @@ static void test_show(void **state) {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		json_object *array = json_object_new_array();
 
-		if (kernels_show(&world->daemon, NULL, cases[i].kernel, cases[i].instruction,
+		if (show(&world->daemon, NULL, cases[i].kernel, cases[i].instruction,
 				 array) != cases[i].result)
 			fail_msg("case %zu", i);
 		assert_json(array, cases[i].expected);
 	}
 	snprintf(id, sizeof(id), "%016llx", (unsigned long long)kernel_id("_Z1gv", 5));
 	json_object *array = json_object_new_array();
-	assert_int_equal(kernels_show(&world->daemon, NULL, id, NULL, array), 0);
+	assert_int_equal(show(&world->daemon, NULL, id, NULL, array), 0);
 	assert_json(array, "[" G "]");
 
 	fd_close(world->results[0]->instructions); /* what cannot be meant is not read */
 	world->results[0]->instructions = 1000;
 	array = json_object_new_array();
-	assert_int_equal(kernels_show(&world->daemon, NULL, "nobody", NULL, array),
+	assert_int_equal(show(&world->daemon, NULL, "nobody", NULL, array),
 			 KERNELS_E_NOT_FOUND);
-	assert_int_equal(kernels_show(&world->daemon, NULL, "g", NULL, array), -EBADF);
+	assert_int_equal(show(&world->daemon, NULL, "g", NULL, array), -EBADF);
 	json_object_put(array);
 	world->results[0]->instructions = -1;
 }
@@ -370,16 +385,16 @@ static void test_plan(void **state) {
 	assert_int_equal(length(list(&world->daemon, 200, false)), 0);
 
 	array = json_object_new_array();
-	assert_int_equal(kernels_show(&world->daemon, NULL, "a4", NULL, array), 0);
-	assert_int_equal(kernels_show(&world->daemon, NULL, "a?", NULL, array), 0);
+	assert_int_equal(show(&world->daemon, NULL, "a4", NULL, array), 0);
+	assert_int_equal(show(&world->daemon, NULL, "a?", NULL, array), 0);
 	id[17] = '\0';
-	assert_int_equal(kernels_show(&world->daemon, NULL, id + 1, NULL, array), 0);
-	assert_int_equal(kernels_show(&world->daemon, NULL, "a3", NULL, array), KERNELS_E_NOT_FOUND);
+	assert_int_equal(show(&world->daemon, NULL, id + 1, NULL, array), 0);
+	assert_int_equal(show(&world->daemon, NULL, "a3", NULL, array), KERNELS_E_NOT_FOUND);
 	assert_int_equal(json_object_array_length(array), 0); /* patched, not rewritten */
 	json_object_put(array);
 }
 
-/* One reply holds some, several hold all. */
+/* One reply holds some, several hold all; in one turn of the loop there is a small part. */
 static void test_plan_large(void **state) {
 	struct plan_world *world = *state;
 	json_object *array;
@@ -390,6 +405,12 @@ static void test_plan_large(void **state) {
 	array = list(&world->daemon, 0, true);
 	assert_int_equal(json_object_array_length(array), KERNELS);
 	assert_string_equal(member(array, KERNELS - 1, "name"), "\"_Z14kernel_of_many39998\"");
+	assert_in_range(n_parts, KERNELS / 1000, KERNELS);
+	json_object_put(array);
+	array = json_object_new_array();
+	assert_int_equal(show(&world->daemon, NULL, "*nobody*", NULL, array), KERNELS_E_NOT_FOUND);
+	assert_true(n_parts > KERNELS);
+	assert_int_equal(show(&world->daemon, NULL, "*many39998", NULL, array), 0);
 	json_object_put(array);
 }
 
