@@ -110,7 +110,7 @@ class Suite(Benchmarks, ContextSwitches, RealCode, SassCode, TimesCode, TraceCod
         for load in "moduleex", "library":
             with Session(self) as session:
                 session.attach("memory_histogram")
-                session.run(program, "--threads", 65536, "--block", 1024, "--load", load, "--registers", 16)
+                session.run(program, "--threads", 65536, "--block", 1024, "--load", load, "--registers", 32)
                 expect(f"loads and stores, {load}", session.read("accesses"), 3 * 65536)
 
     def test_registers(self):
