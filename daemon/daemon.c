@@ -328,13 +328,14 @@ void daemon_configure(struct daemon *daemon, const struct config *config) {
 
 /* What an earlier daemon had. 0 or -errno. */
 static int daemon_restore(struct daemon *daemon, const struct daemon_options *options) {
-	unsigned int n;
+	unsigned int n = 0;
 	int r;
 
 	r = keep_new(&daemon->keep, daemon, options->store, options->state_path);
+	if (r == 0)
+		r = keep_restore(daemon->keep, &n);
 	if (r < 0)
 		return r;
-	n = keep_restore(daemon->keep);
 	if (n)
 		log_notice("goes on with %u attachment%s of the daemon before", n, n == 1 ? "" : "s");
 	return 0;

@@ -57,6 +57,7 @@ struct keep {
 	bool full; /* was logged */
 	bool failed; /* the file is not what it should be; was logged, too */
 	bool ending;
+	int error; /* what kept us from restoring all, and may not the next daemon; negative, or 0 */
 	uv_timer_t *retry; /* NULL: never was needed */
 };
 
@@ -330,16 +331,25 @@ void keep_end(struct keep *keep, bool hand_over) {
 
 /* ---- restoring ---- */
 
-/* The process of an instance: the one there is, or a new one if it still runs. NULL: it has ended. */
+/* Whether a daemon that starts again may have better luck. */
+static bool keep_passes(int error) {
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}
+
+/* The process of an instance: the one there is, or a new one if it still runs. NULL: it has ended, or keep->error says why that is not known. */
 static struct process *keep_process(struct keep *keep, const struct store_record *record) {
 	struct process_table *table = &keep->daemon->processes;
 	struct process_facts facts;
 	struct process *process;
+	int r;
 
 	LIST_FOREACH(process, &table->list, link)
 		if (process->number == record->process)
 			return process;
-	if (process_facts_read(&facts, record->pid, -1) < 0 || facts.start_time != record->start_time)
+	r = process_facts_read(&facts, record->pid, -1);
+	if (keep_passes(r))
+		keep->error = r;
+	if (r < 0 || facts.start_time != record->start_time)
 		return NULL;
 	process = process_table_adopt(table, &facts, record->uid, record->process);
 	if (process && process_watch(keep->daemon, process) < 0)
@@ -416,14 +426,16 @@ static void keep_put_aside(const struct keep *keep, const char *why) {
 		log_error("%s: %s: starts with nothing attached", keep->path, why);
 }
 
-/* The state of the daemon before. False: there is none that can be used; why was logged. */
-static bool keep_load(struct keep *keep) {
+/* The state of the daemon before. 0; positive: there is none that can be used, why was logged; negative: another daemon may read it. */
+static int keep_load(struct keep *keep) {
 	char error[STATE_ERROR_SIZE] = "";
 	json_object *state = NULL, *exports = NULL;
 	unsigned int n;
 	int r;
 
 	r = state_load(keep->path, &state, error);
+	if (keep_passes(r))
+		return r;
 	if (r == 0)
 		r = state_take_numbers(state, &keep->daemon->registry, &keep->numbers, error);
 	if (r == 0) {
@@ -436,7 +448,7 @@ static bool keep_load(struct keep *keep) {
 		keep_put_aside(keep, r < 0 ? strerror(-r) : error);
 	}
 	json_object_put(state);
-	return r == 0;
+	return r ? 1 : 0;
 }
 
 /* The names that the daemon before knew. */
@@ -472,15 +484,25 @@ static void keep_go_on(struct keep *keep) {
 	daemon->processes.last_module = first;
 }
 
-unsigned int keep_restore(struct keep *keep) {
+int keep_restore(struct keep *keep, unsigned int *np) {
 	struct daemon *daemon = keep->daemon;
-	int r = store_open(keep->store);
+	int r = store_open(keep->store), loaded = 1;
 
 	if (r < 0)
 		log_error("descriptors for the next daemon: %s: nothing will survive a restart", strerror(-r));
-	if (r == 0 && keep_load(keep)) {
+	if (r == 0)
+		loaded = keep_load(keep);
+	if (loaded < 0)
+		keep->error = loaded;
+	if (loaded == 0) {
 		keep_restore_maps(keep, STORE_TOTALS, keep_restore_totals);
 		keep_restore_maps(keep, STORE_INSTANCE, keep_restore_instance);
+	}
+	if (keep->error) {
+		log_error("what the daemon before had: %s: left to the next one", strerror(-keep->error));
+		return keep->error;
+	}
+	if (loaded == 0) {
 		keep_restore_maps(keep, STORE_NAMES, keep_restore_names);
 		keep_sweep(keep);
 	} else {
@@ -497,5 +519,6 @@ unsigned int keep_restore(struct keep *keep) {
 	keep_go_on(keep);
 	keep_changed(keep);
 	client_fold_gone(daemon);
-	return daemon->registry.n_attachments;
+	*np = daemon->registry.n_attachments;
+	return 0;
 }

@@ -20,9 +20,9 @@ struct keep *keep_free(struct keep *keep);
 
 /*
  * Once, before anybody can connect: puts what an earlier daemon had into the registry, the maps and the table of processes. What cannot be restored is
- * logged. How many attachments there are.
+ * logged. 0 and how many attachments there are; or -errno: this daemon cannot, the next one may, so this one is to end.
  */
-unsigned int keep_restore(struct keep *keep);
+int keep_restore(struct keep *keep, unsigned int *np);
 
 /* Whether somebody keeps anything: then the daemon can hand over to the next one. */
 bool keep_keeps(const struct keep *keep);

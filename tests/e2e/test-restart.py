@@ -7,10 +7,12 @@ same for machine code that is patched.
 """
 import json
 import os
+import shutil
 import signal
+import tempfile
 import time
 
-from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, VEC_ADD, check, equal, main, need, wait_until
+from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, VEC_ADD, Failed, check, equal, main, need, wait_until
 from live import LIVE, THREADS, Live, example, obj, processes_end
 from manager import Manager
 
@@ -332,6 +334,36 @@ def test_state_is_written_later():
         equal([a["id"] for a in daemon.attachments()], [3, 4])
         daemon.settle()
         equal(len(daemon.kept), kept, "left behind by what was detached")
+
+
+def test_start_without_descriptors():
+    """A daemon that starts while the system has no descriptors gives up nothing: it ends, and the next one goes on."""
+    if not shutil.which("strace"):
+        print("no strace")
+        return
+    with Manager() as daemon, tempfile.TemporaryDirectory() as folder:
+        daemon.attach()
+        counted = program(daemon)
+        with Live(daemon) as live:
+            live.launch(2)
+            for path in daemon.state(), f"/proc/{live.pid}/stat":
+                daemon.crash()
+                live.launch(1)
+                daemon.program = os.path.join(folder, "gpuprobed")
+                with open(daemon.program, "w") as script:
+                    script.write(f"#!/bin/sh\nexec strace -D -o /dev/null -P {path} -e trace=openat -e inject=openat:error=ENFILE:when=1 {GPUPROBED} \"$@\"\n")
+                os.chmod(daemon.program, 0o755)
+                try:
+                    daemon.start()
+                    check(False, "started without", path)
+                except Failed:
+                    equal(daemon.process.returncode, 1, "exit status: " + daemon.text())
+                    check("Too many open files in system: left to the next one" in daemon.text(), daemon.text())
+                daemon.settle()
+                daemon.program = GPUPROBED
+                daemon.start()
+                live.launch(1)
+                equal(daemon.count_of(), counted + live.launched * THREADS, path)
 
 
 def test_descriptors_that_are_gone():
