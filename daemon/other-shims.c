@@ -6,7 +6,7 @@
  * What such a program counts for attachments of before goes on, in memory that the daemon has (keep.c); all else is for the operator to know, so
  * those that greeted are remembered here, and those that an earlier daemon knew and that did not come back are found among the processes.
  *
- * Anybody can greet so: there is a bound for each user, and one line in a while.
+ * Anybody can greet so: there is a bound for each user, one line in a while, and a look at who has ended now and then, however many greet.
  */
 
 #include "other-shims.h"
@@ -206,10 +206,8 @@ void other_shims_greeted(struct other_shims *others, const struct shim_connectio
 
 	if (process_facts_read(&facts, connection->pid, connection->pidfd) < 0 || other_shims_find(others, facts.pid, facts.start_time))
 		return;
-	if (!other_shims_has_room(others, connection->uid)) {
-		others->looked = 0;
+	if (!other_shims_has_room(others, connection->uid))
 		other_shims_look(others);
-	}
 	shim = other_shims_has_room(others, connection->uid) ? calloc(1, sizeof(*shim)) : NULL;
 	if (!shim)
 		return;
