@@ -598,7 +598,8 @@ int image_submit(struct daemon *daemon, struct client *client, const struct wire
 	if (r < 0)
 		return r;
 	image_note_capability(client->process, message);
-	plan_note_capability(daemon, message->capability_major * 10 + message->capability_minor);
+	if (client->process->uid == 0 || client->process->uid == geteuid())
+		plan_note_capability(daemon, message->capability_major * 10 + message->capability_minor);
 	client->process->asks_plans |= plan;
 	why = exclude_find(daemon->config, &client->process->facts);
 	if (why)

@@ -63,15 +63,31 @@ void plan_images_forget(struct plan_images *images, uint64_t attachment) {
 	}
 }
 
-static void plan_images_trim(struct plan_images *images) {
-	struct plan_image *image, *previous;
+/* Of all that are done, the one that was not used for the longest time among those of the payer who has the most. NULL: none is. */
+static struct plan_image *plan_images_surplus(const struct plan_images *images) {
+	struct plan_image *image, *surplus = NULL;
+	const struct plan_image *other;
+	unsigned int n, most = 0;
 
-	for (image = TAILQ_LAST(&images->list, plan_image_list); image && images->n > PLAN_IMAGES_MAX;
-	     image = previous) {
-		previous = TAILQ_PREV(image, plan_image_list, link);
-		if (image->state != PLAN_IN_WORK)
-			plan_image_free(images, image);
+	TAILQ_FOREACH(image, &images->list, link) {
+		if (image->state == PLAN_IN_WORK || image->telling)
+			continue;
+		n = 0;
+		TAILQ_FOREACH(other, &images->list, link)
+			n += other->payer == image->payer;
+		if (n >= most) { /* the last of them */
+			surplus = image;
+			most = n;
+		}
 	}
+	return surplus;
+}
+
+static void plan_images_trim(struct plan_images *images) {
+	struct plan_image *image;
+
+	while (images->n > PLAN_IMAGES_MAX && (image = plan_images_surplus(images)))
+		plan_image_free(images, image);
 }
 
 unsigned int plan_images_busy(const struct plan_images *images) {
@@ -279,8 +295,8 @@ static void plan_image_on_task(struct worker_task *task, int result, json_object
 	plan_images_trim(images);
 }
 
-int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uint32_t capability, const uint64_t *attachments,
-		   size_t n) {
+int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t payer, uint32_t capability,
+		   const uint64_t *attachments, size_t n) {
 	struct plan_image *image = plan_image_find(daemon, capability, attachments, n);
 	const struct plan_job job = {
 		.daemon = daemon,
@@ -308,7 +324,9 @@ int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uint32_t c
 		return r;
 	}
 	worker_task_set_alone(task);
+	worker_task_set_owner(task, payer);
 	image->daemon = daemon;
+	image->payer = payer;
 	image->capability = capability;
 	image->n_attachments = n;
 	memcpy(image->attachments, attachments, n * sizeof(*attachments));

@@ -49,6 +49,7 @@ struct plan_image {
 	TAILQ_ENTRY(plan_image) link;
 	struct daemon *daemon;
 	uint32_t capability;
+	uid_t payer; /* for whom it was made first */
 	size_t n_attachments;
 	uint64_t attachments[PATCH_ATTACHMENTS_MAX]; /* in order */
 	enum plan_state state;
@@ -79,9 +80,11 @@ void plan_images_forget(struct plan_images *images, uint64_t attachment);
 /* The one there is, in any state, or NULL. */
 struct plan_image *plan_image_find(struct daemon *daemon, uint32_t capability, const uint64_t *attachments, size_t n);
 
-/* The one there is, or a new one in work. 0 or -errno. */
-int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uint32_t capability, const uint64_t *attachments,
-		   size_t n);
+/*
+ * The one there is, or a new one in work, at the cost of the payer: who has asked for it, as a process says itself what devices it has. 0 or -errno.
+ */
+int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t payer, uint32_t capability,
+		   const uint64_t *attachments, size_t n);
 
 /* How many are in work. */
 unsigned int plan_images_busy(const struct plan_images *images);

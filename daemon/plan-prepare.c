@@ -4,6 +4,9 @@
  * An object's attachments are compiled alone first: what cannot be compiled is then no trouble of anybody who has attached something
  * else. A process whose shim has not asked for anything yet is not known to the daemon; for it, what is made
  * is what the filter says it will need.
+ *
+ * What devices there are is known from the machine, or from processes of root or the daemon's own user. What other processes say of theirs is as true as they
+ * want: it counts for what they ask for, and for what their own user attaches.
  */
 
 #include "plan-prepare.h"
@@ -50,6 +53,28 @@ static size_t plan_ids_of(const struct daemon *daemon, const struct object *obje
 	return n;
 }
 
+#define PLAN_DEVICES_MAX (PLAN_CAPABILITIES_MAX + PROCESS_CAPABILITIES_MAX)
+
+static bool plan_has_device(const uint32_t *devices, size_t n, uint32_t capability) {
+	for (size_t i = 0; i < n; i++)
+		if (devices[i] == capability)
+			return true;
+	return false;
+}
+
+/* Devices that an object is made for: of the machine, and of its owner's processes. How many. */
+static size_t plan_devices(const struct daemon *daemon, const struct object *object, uint32_t devices[static PLAN_DEVICES_MAX]) {
+	const struct process *process;
+	size_t n = daemon->n_capabilities;
+
+	memcpy(devices, daemon->capabilities, n * sizeof(*devices));
+	LIST_FOREACH(process, &daemon->processes.list, link)
+		for (unsigned int i = 0; process->uid == object->owner && i < process->n_capabilities; i++)
+			if (n < PLAN_DEVICES_MAX && !plan_has_device(devices, n, process->capabilities[i]))
+				devices[n++] = process->capabilities[i];
+	return n;
+}
+
 /*
  * The failed image of the object alone, if it failed for all devices: processes say what they have, and one that
  * names a device that nobody can compile for is not to spoil what others attach.
@@ -58,9 +83,11 @@ static const struct plan_image *plan_failed(struct daemon *daemon, const struct 
 	uint64_t ids[IMAGE_PROGRAMS_MAX];
 	const size_t n = plan_ids_of(daemon, object, ids);
 	const struct plan_image *failed = NULL;
+	uint32_t devices[PLAN_DEVICES_MAX];
+	const size_t n_devices = plan_devices(daemon, object, devices);
 
-	for (unsigned int i = 0; n && i < daemon->n_capabilities; i++) {
-		const struct plan_image *image = plan_image_find(daemon, daemon->capabilities[i], ids, n);
+	for (size_t i = 0; n && i < n_devices; i++) {
+		const struct plan_image *image = plan_image_find(daemon, devices[i], ids, n);
 
 		if (!image || image->state != PLAN_FAILED)
 			return NULL;
@@ -104,13 +131,13 @@ static void plan_prepare_on_image(struct plan_waiter *waiter, const struct plan_
 }
 
 /* Starts one, unless it is there; prepare (or NULL) waits for it. */
-static void plan_prepare_one(struct plan_prepare *prepare, struct daemon *daemon, uint32_t capability,
+static void plan_prepare_one(struct plan_prepare *prepare, struct daemon *daemon, uid_t payer, uint32_t capability,
 			     const uint64_t *ids, size_t n) {
 	struct plan_prepare_waiter *waiter;
 	struct plan_image *image;
 
 	if (!n || (prepare ? prepare->n : plan_images_busy(&daemon->plans)) >= PLAN_PREPARE_MAX ||
-	    plan_image_get(&image, daemon, capability, ids, n) < 0 ||
+	    plan_image_get(&image, daemon, payer, capability, ids, n) < 0 ||
 	    image->state != PLAN_IN_WORK || !prepare)
 		return;
 	for (size_t i = 0; i < prepare->n; i++)
@@ -131,8 +158,11 @@ static bool plan_concerns(const struct daemon *daemon, const struct image_match 
 	return false;
 }
 
-/* What the processes that are connected will ask for; object: if it has attachments of that; NULL: if they have plans. */
+/* What the processes that are connected will ask for; object: if it has attachments of that; NULL: if they have plans. Nobody waits for a device
+ * that only they say they have. */
 static void plan_prepare_processes(struct plan_prepare *prepare, struct daemon *daemon, const struct object *object) {
+	uint32_t devices[PLAN_DEVICES_MAX];
+	const size_t n_devices = object ? plan_devices(daemon, object, devices) : 0;
 	const struct process *process;
 	struct image_match match;
 
@@ -144,7 +174,8 @@ static void plan_prepare_processes(struct plan_prepare *prepare, struct daemon *
 		if (object && !plan_concerns(daemon, &match, object))
 			continue;
 		for (unsigned int i = 0; i < process->n_capabilities; i++)
-			plan_prepare_one(prepare, daemon, process->capabilities[i], match.ids, match.n);
+			plan_prepare_one(plan_has_device(devices, n_devices, process->capabilities[i]) ? prepare : NULL, daemon, process->uid,
+					 process->capabilities[i], match.ids, match.n);
 	}
 }
 
@@ -152,19 +183,21 @@ int plan_prepare(struct daemon *daemon, const struct object *object, const struc
 		 unsigned int timeout_ms, plan_prepare_fn fn, void *userdata) {
 	uint64_t ids[IMAGE_PROGRAMS_MAX];
 	const size_t n = plan_ids_of(daemon, object, ids);
+	uint32_t devices[PLAN_DEVICES_MAX];
+	const size_t n_devices = plan_devices(daemon, object, devices);
 	struct plan_prepare *prepare;
 	struct image_match match;
 
-	if (!n || !daemon->n_capabilities || !engine_rules_any_sass(&daemon->config->engines))
+	if (!n || !engine_rules_any_sass(&daemon->config->engines))
 		return 1;
 	prepare = calloc(1, sizeof(*prepare));
 	if (!prepare)
 		return -ENOMEM;
-	for (unsigned int i = 0; i < daemon->n_capabilities; i++)
-		plan_prepare_one(prepare, daemon, daemon->capabilities[i], ids, n);
+	for (size_t i = 0; i < n_devices; i++)
+		plan_prepare_one(prepare, daemon, object->owner, devices[i], ids, n);
 	image_match_filter(&match, daemon, filter);
-	for (unsigned int i = 0; i < daemon->n_capabilities; i++)
-		plan_prepare_one(prepare, daemon, daemon->capabilities[i], match.ids, match.n);
+	for (size_t i = 0; i < n_devices; i++)
+		plan_prepare_one(prepare, daemon, object->owner, devices[i], match.ids, match.n);
 	plan_prepare_processes(prepare, daemon, object);
 	if (!prepare->n) {
 		free(prepare);

@@ -13,7 +13,7 @@ struct object;
 #define PLAN_PREPARE_MAX 24 /* images at a time; others are made when they are needed */
 #define PLAN_CAPABILITIES_MAX 8
 
-/* A process has a device of this compute capability (90 is sm_90). */
+/* Somebody who is believed has a device of this compute capability (90 is sm_90). */
 void plan_note_capability(struct daemon *daemon, uint32_t capability);
 
 typedef void (*plan_prepare_fn)(void *userdata);

@@ -200,7 +200,7 @@ int plan_work_start(struct image_work *work) {
 	struct plan_image *image;
 	int r;
 
-	r = plan_image_get(&image, work->daemon, work->capability, work->attachments, work->n_attachments);
+	r = plan_image_get(&image, work->daemon, work->uid, work->capability, work->attachments, work->n_attachments);
 	if (r < 0)
 		return r;
 	if (image->state == PLAN_READY)

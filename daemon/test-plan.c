@@ -540,6 +540,48 @@ static void test_prepare_lied(void **state) {
 	assert_int_equal(done, 1);
 }
 
+/* What another user's process says of its devices is made for that process, at his cost, and decides about nobody's attachments. */
+static void test_prepare_strangers(void **state) {
+	struct world *world = *state;
+	struct daemon *daemon = &world->daemon;
+	const struct object *object = TAILQ_FIRST(&daemon->registry.objects);
+	const struct filter filter = {};
+	int done = 0;
+
+	world->process->uid = 65533;
+	ask(world, WIRE_IMAGE_NAMES, "names");
+	assert_int_equal(daemon->n_capabilities, 0);
+	assert_int_equal(n_jobs, 1);
+	assert_int_equal(TAILQ_FIRST(&daemon->plans.list)->payer, 65533);
+	answer(0, WORKER_POOL_E_REFUSED, "{\"error\":\"compile\",\"message\":\"sm_90\"}", "sm_90");
+	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 1);
+	assert_null(plan_trouble(daemon, object));
+	plan_images_forget(&daemon->plans, 1);
+	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 1); /* nobody waits for it */
+	assert_int_equal(n_jobs, 2);
+	world->process->uid = object->owner; /* his own he believes */
+	answer(1, WORKER_POOL_E_REFUSED, "{\"error\":\"compile\",\"message\":\"sm_90\"}", "sm_90");
+	assert_string_equal(plan_trouble(daemon, object), "sm_90");
+}
+
+/* Who asks for many loses his own. */
+static void test_many_images(void **state) {
+	static const uint64_t ids[] = { 1, 2 };
+	struct world *world = *state;
+	struct daemon *daemon = &world->daemon;
+	struct plan_image *image;
+
+	for (uint32_t i = 0; i < PLAN_IMAGES_MAX + 50; i++) {
+		assert_int_equal(plan_image_get(&image, daemon, i < 3 ? 0 : 65533, 100 + i, ids, 2), 0);
+		answer(0, WORKER_POOL_E_REFUSED, "{\"error\":\"compile\",\"message\":\"no\"}", "no");
+		n_jobs = 0;
+	}
+	assert_int_equal(daemon->plans.n, PLAN_IMAGES_MAX);
+	for (uint32_t i = 0; i < 6; i++)
+		assert_true((plan_image_find(daemon, 100 + i, ids, 2) != NULL) == (i < 3));
+	assert_non_null(plan_image_find(daemon, 100 + PLAN_IMAGES_MAX + 49, ids, 2));
+}
+
 /* A detach asks for what is left at once, and modules with nothing left are retired. */
 static void test_detach(void **state) {
 	static const uint64_t both[] = { 1, 2 };
@@ -677,6 +719,8 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_prepare, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_prepare_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_prepare_lied, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_prepare_strangers, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_many_images, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detach, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detached_meanwhile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_too_many_plans, setup, teardown),

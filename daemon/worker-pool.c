@@ -215,6 +215,10 @@ void worker_task_set_owner(struct worker_task *task, uint64_t owner) {
 	task->owner = owner;
 }
 
+bool worker_task_has_owner(const struct worker_task *task) {
+	return task->owner != WORKER_NOBODY;
+}
+
 void worker_task_set_alone(struct worker_task *task) {
 	task->alone = true;
 }

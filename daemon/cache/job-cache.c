@@ -523,7 +523,8 @@ void job_cache_submit(struct job_cache *cache, struct worker_pool *pool, struct 
 		      const struct job_cache_use *use) {
 	struct job_lookup *lookup = cache && !cache->stopped ? job_lookup_new(cache, pool, task, use) : NULL;
 
-	worker_task_set_owner(task, use->uid);
+	if (!worker_task_has_owner(task))
+		worker_task_set_owner(task, use->uid);
 	if (!lookup) {
 		worker_pool_submit(pool, task, deadline_ms);
 		return;

@@ -48,7 +48,7 @@ const char *job_cache_folder(const struct job_cache *cache);
 
 /* Of one job. */
 struct job_cache_use {
-	uid_t uid; /* for whom it is done */
+	uid_t uid; /* for whom it is done; and whose work it is, unless the task has an owner already */
 	const char *executable; /* whose bytes matter, or NULL; copied */
 	/* The job has a number that its output holds ("image"): it becomes that of the entry, unless somebody else has that now. NULL: it has none. */
 	bool (*number_taken)(uint32_t number, void *userdata);
