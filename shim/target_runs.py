@@ -82,20 +82,24 @@ class Steps:
         return line == {"k": "kept 33152\n", "l": "once 33152\n", "f": ""}[what]
 
     def mirrors(self):
-        """Whether the shim's thread is there."""
-        folder = f"/proc/{self.process.pid}/task"
-        for thread in os.listdir(folder):
-            try:
-                with open(f"{folder}/{thread}/comm") as file:
-                    if file.read() == "gpuprobe\n":
-                        return True
-            except OSError:  # it has just ended
-                pass
-        return False
+        return mirrors(self.process)
 
     def end(self):
         self.process.stdin.close()
         return self.process.wait(timeout=20)
+
+
+def mirrors(process):
+    """Whether the shim's thread is there."""
+    folder = f"/proc/{process.pid}/task"
+    for thread in os.listdir(folder):
+        try:
+            with open(f"{folder}/{thread}/comm") as file:
+                if file.read() == "gpuprobe\n":
+                    return True
+        except OSError:  # it has just ended
+            pass
+    return False
 
 
 def within(condition, seconds=3):

@@ -10,7 +10,7 @@ import time
 
 import fake_daemon
 import wire
-from target_runs import SHIM, SIM, TARGETS, end, report, session, within
+from target_runs import SHIM, SIM, TARGETS, end, mirrors, report, session, within
 
 THREADS = 256
 
@@ -142,11 +142,9 @@ refused = {"instance": lambda connection, answer: [(wire.message(
 with fake_daemon.FakeDaemon(session("refused"), bare=True, script=refused, deadline_ms=5000) as one:
     program = Program(one.name)
     program.step("ac")
-    tasks = f"/proc/{program.process.pid}/task"
-    mirrors = lambda: any(open(f"{tasks}/{task}/comm").read() == "gpuprobe\n" for task in os.listdir(tasks))  # noqa: E731
-    good = within(lambda: one.connected(2)) and retire(one, 1) and mirrors()
+    good = within(lambda: one.connected(2)) and retire(one, 1) and mirrors(program.process)
     one.connections[1].send(wire.message(wire.RETIRE, 2, sequence=9))
-    good = good and within(lambda: not mirrors())
+    good = good and within(lambda: not mirrors(program.process))
     report("modules that were not armed are retired", good and bool(program.step("ac")) and program.end() == (0, ""), str(one.reports()))
 
 # The thread stays until all is said, and comes back for the next module.
@@ -156,12 +154,10 @@ with fake_daemon.FakeDaemon(session("stay"), bare=True, deadline_ms=5000) as one
     good = within(lambda: one.connected(2))
     one.connections[1].send(wire.message(wire.DISARM, fake_daemon.MAP, sequence=9))
     good = good and within(lambda: one.seen(wire.SYNCED) == 1) and retire(one, 1)
-    tasks = f"/proc/{program.process.pid}/task"
-    mirrors = lambda: any(open(f"{tasks}/{task}/comm").read() == "gpuprobe\n" for task in os.listdir(tasks))  # noqa: E731
     time.sleep(0.3)
-    good = good and mirrors()
+    good = good and mirrors(program.process)
     one.connections[1].send(wire.message(wire.RETIRE, 2, sequence=9))
-    report("the thread stays until the last RETIRE", good and within(lambda: not mirrors()))
+    report("the thread stays until the last RETIRE", good and within(lambda: not mirrors(program.process)))
     before = one.count()
     lines = program.step("acdu")
     report("without the thread", program.step("c") and one.count() == before, lines)
