@@ -19,6 +19,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "foreign.h"
+
 #define ENVIRONMENT_MAX ((size_t)1 << 20)
 #define CACHE_MAX ((size_t)16 << 20) /* /etc/ld.so.cache */
 #define DELETED " (deleted)"
@@ -107,22 +109,19 @@ static int open_mapped(pid_t pid, uint64_t start, uint64_t end, const char *path
 
 int libcuda_find_mapped(pid_t pid, libcuda_found_fn found, void *userdata) {
 	uint64_t last_inode = 0;
-	size_t size = 0;
-	char name[64], *line = NULL;
+	char *text, *save = NULL;
 	int n_found = 0;
-	FILE *file;
+	size_t size;
 
-	snprintf(name, sizeof(name), "/proc/%d/maps", (int)pid);
-	file = fopen(name, "re");
-	if (!file)
+	text = foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &size);
+	if (!text)
 		return -errno;
-	for (ssize_t n; (n = getline(&line, &size, file)) > 0;) {
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		ssize_t n = (ssize_t)strlen(line);
 		unsigned long start, end, inode;
 		char mode[5];
 		int at = 0, fd;
 
-		if (line[n - 1] == '\n')
-			line[--n] = '\0';
 		if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %n", &start, &end, mode, &inode, &at) < 4 || !at || mode[2] != 'x' || line[at] != '/')
 			continue;
 		if (n > at + (ssize_t)strlen(DELETED) && !strcmp(line + n - strlen(DELETED), DELETED))
@@ -135,8 +134,7 @@ int libcuda_find_mapped(pid_t pid, libcuda_found_fn found, void *userdata) {
 		if (fd >= 0)
 			found(userdata, fd, line + at);
 	}
-	free(line);
-	fclose(file);
+	free(text);
 	return n_found;
 }
 
@@ -173,18 +171,20 @@ static void find_in_folders(pid_t pid, char *folders, libcuda_found_fn found, vo
 	}
 }
 
-void libcuda_find_environment(pid_t pid, libcuda_found_fn found, void *userdata) {
-	char path[64], *bytes;
+int libcuda_find_environment(pid_t pid, libcuda_found_fn found, void *userdata) {
+	char *bytes;
 	size_t n;
 
-	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
-	bytes = read_file(path, ENVIRONMENT_MAX, &n);
-	for (size_t at = 0; bytes && at < n; at += strlen(bytes + at) + 1)
+	bytes = foreign_read(pid, "environ", ENVIRONMENT_MAX, &n);
+	if (!bytes)
+		return -errno;
+	for (size_t at = 0; at < n; at += strlen(bytes + at) + 1)
 		if (!strncmp(bytes + at, "LD_LIBRARY_PATH=", strlen("LD_LIBRARY_PATH="))) {
 			find_in_folders(pid, bytes + at + strlen("LD_LIBRARY_PATH="), found, userdata);
 			break;
 		}
 	free(bytes);
+	return 0;
 }
 
 static void find_path(const char *path, libcuda_found_fn found, void *userdata) {

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "foreign.h"
 #include "session-private.h"
 
 #define STACK_TEXT_MAX 200 /* of one address */
@@ -61,29 +62,24 @@ static bool mappings_add(struct stack_mappings *mappings, size_t *sizep, const s
 
 /* Reads the mappings of code, which are in the order of addresses. False: there are none, as of a process that is gone. */
 static bool mappings_read(struct stack_mappings *mappings, pid_t pid) {
-	char line[4096 + 128], path[64], mode[5];
+	char path[64], mode[5], *maps, *save = NULL;
 	struct stack_mapping mapping = {};
+	size_t n_maps, size = 0;
 	struct stat status;
-	size_t size = 0;
-	FILE *maps;
 	int at;
 
 	*mappings = (struct stack_mappings){ .pid = pid };
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	maps = fopen(path, "re");
-	if (maps && fstat(fileno(maps), &status) == 0) {
+	maps = stat(path, &status) == 0 ? foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &n_maps) : NULL;
+	for (char *line = maps ? strtok_r(maps, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
 		mappings->uid = status.st_uid; /* root, if it has other rights than its user */
-		while (fgets(line, sizeof(line), maps)) {
-			at = 0;
-			if (sscanf(line, "%lx-%lx %4s %lx %*s %lu %n", &mapping.start, &mapping.end, mode, &mapping.offset, &mapping.inode, &at) < 5 || !at || mode[2] != 'x')
-				continue;
-			line[strcspn(line, "\n")] = '\0';
-			if (line[at] && !mappings_add(mappings, &size, &mapping, line + at))
-				break;
-		}
+		at = 0;
+		if (sscanf(line, "%lx-%lx %4s %lx %*s %lu %n", &mapping.start, &mapping.end, mode, &mapping.offset, &mapping.inode, &at) < 5 || !at || mode[2] != 'x')
+			continue;
+		if (line[at] && !mappings_add(mappings, &size, &mapping, line + at))
+			break;
 	}
-	if (maps)
-		fclose(maps);
+	free(maps);
 	return mappings->n;
 }
 

@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "foreign.h"
 #include "libcuda.h"
 #include "site.h"
 
@@ -242,6 +243,37 @@ static void test_finding(void **state) {
 	libcuda_find_usual(keep, found);
 }
 
+/* A process whose file does not answer is waited for once, and asked again when it has answered; here that is a pipe. */
+static void test_foreign(void **state) {
+	char name[32], *bytes;
+	int ends[2];
+	size_t n;
+
+	bytes = foreign_read(getpid(), "maps", FOREIGN_MAPS_MAX, &n);
+	assert_non_null(bytes);
+	assert_true(n == strlen(bytes) && strstr(bytes, "[stack]"));
+	free(bytes);
+	bytes = foreign_read(getpid(), "comm", 4, &n);
+	assert_true(bytes && n == 4 && strlen(bytes) == 4);
+	free(bytes);
+	assert_null(foreign_read(1 << 30, "maps", FOREIGN_MAPS_MAX, &n));
+	assert_int_equal(errno, ENOENT);
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	snprintf(name, sizeof(name), "fd/%d", ends[0]);
+	assert_null(foreign_read(getpid(), name, 100, &n));
+	assert_int_equal(errno, ETIMEDOUT);
+	assert_null(foreign_read(getpid(), "maps", FOREIGN_MAPS_MAX, &n));
+	assert_int_equal(errno, EBUSY);
+	bytes = foreign_read(getppid(), "comm", 100, &n); /* others are */
+	assert_non_null(bytes);
+	free(bytes);
+	close(ends[1]);
+	while (!(bytes = foreign_read(getpid(), "comm", 100, &n)))
+		assert_int_equal(errno, EBUSY);
+	free(bytes);
+	close(ends[0]);
+}
+
 /* See above. */
 static int decode(void) {
 	char line[256];
@@ -272,7 +304,7 @@ static int decode(void) {
 int main(int argc, char **argv) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sites), cmocka_unit_test(test_file), cmocka_unit_test(test_broken_files),
-		cmocka_unit_test(test_paths), cmocka_unit_test(test_finding),
+		cmocka_unit_test(test_paths), cmocka_unit_test(test_finding), cmocka_unit_test(test_foreign),
 	};
 
 	if (argc == 2 && !strcmp(argv[1], "--lengths"))

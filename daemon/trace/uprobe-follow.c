@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "foreign.h"
 #include "function.h"
 #include "uprobe-private.h"
 
@@ -31,14 +32,13 @@ bool uprobe_gives_pointers(const char *name) {
 /* Reads where a process has code of libraries that are known. */
 static void read_code(struct trace_uprobe *uprobe, pid_t pid) {
 	struct uprobe_code *code = &uprobe->code;
-	char path[64], line[4352], mode[5];
+	char *maps, *save = NULL, mode[5];
 	unsigned long start, end, offset, inode;
-	FILE *maps;
+	size_t size;
 
 	*code = (struct uprobe_code){ .pid = pid, .read = monotonic_now() };
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	maps = fopen(path, "re");
-	while (maps && fgets(line, sizeof(line), maps)) {
+	maps = foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &size);
+	for (char *line = maps ? strtok_r(maps, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
 		if (sscanf(line, "%lx-%lx %4s %lx %*x:%*x %lu", &start, &end, mode, &offset, &inode) != 5 || mode[2] != 'x' || !inode)
 			continue;
 		for (size_t i = 0; i < uprobe->n_libraries && code->n < sizeof(code->ranges) / sizeof(code->ranges[0]); i++) {
@@ -51,8 +51,7 @@ static void read_code(struct trace_uprobe *uprobe, pid_t pid) {
 			break;
 		}
 	}
-	if (maps)
-		fclose(maps);
+	free(maps);
 	end = monotonic_now();
 	code->next = end - code->read > CODE_SLOW ? end + CODE_PAUSE * (end - code->read) : 0;
 }

@@ -223,13 +223,18 @@ void uprobe_libraries_shim(struct trace_uprobe *uprobe) {
 
 /* ---- finding them ---- */
 
-/* Looks at what a traced process has mapped. */
+/* Looks at what a traced process has mapped; one that does not answer, again later. */
 static void look_at_process(struct trace_uprobe *uprobe, pid_t pid) {
+	int r;
+
 	if (!trace_session_means(uprobe->session, pid) || trace_session_has_shim(uprobe->session, pid))
 		return;
 	uprobe->finding = pid;
-	if (libcuda_find_mapped(pid, found_library, uprobe) > 0)
+	r = libcuda_find_mapped(pid, found_library, uprobe);
+	if (r > 0)
 		trace_session_foresee(uprobe->session, pid);
+	if (r == -ETIMEDOUT || r == -EBUSY)
+		uprobe->scan_again = true;
 	uprobe->finding = 0;
 }
 
@@ -237,15 +242,16 @@ static void look_at_process(struct trace_uprobe *uprobe, pid_t pid) {
 static void scan(struct trace_uprobe *uprobe, uint64_t until) {
 	const struct dirent *entry;
 
-	if (!uprobe->scan)
+	if (!uprobe->scan) {
 		uprobe->scan = opendir("/proc");
+		uprobe->scan_again = false; /* unless something comes up meanwhile */
+	}
 	while (uprobe->scan && monotonic_now() < until) {
 		entry = readdir(uprobe->scan);
 		if (!entry) {
 			closedir(uprobe->scan);
 			uprobe->scan = NULL;
 			uprobe->scanned = monotonic_now();
-			uprobe->scan_again = false;
 			return;
 		}
 		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
@@ -296,7 +302,9 @@ void uprobe_libraries_start(struct trace_uprobe *uprobe) {
 				      strerror(-r));
 	for (size_t i = 0; i < uprobe->n_pids; i++) {
 		look_at_process(uprobe, (pid_t)uprobe->pids[i]);
-		libcuda_find_environment((pid_t)uprobe->pids[i], found_library, uprobe);
+		r = libcuda_find_environment((pid_t)uprobe->pids[i], found_library, uprobe);
+		if (r == -ETIMEDOUT || r == -EBUSY)
+			trace_session_missing(uprobe->session, "bpf: process %u does not let itself be looked at: a libcuda of its own may not be found", uprobe->pids[i]);
 	}
 	if (!uprobe->tuning.no_usual)
 		libcuda_find_usual(found_library, uprobe);
