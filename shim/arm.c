@@ -426,7 +426,7 @@ static driver_handle find_primary(int device, uint64_t *id)
 	const struct driver *driver = driver_own();
 	driver_handle primary = NULL;
 
-	if (!is_primary_active(device) || driver->primary_retain(&primary, device) != 0)
+	if (!driver || !is_primary_active(device) || driver->primary_retain(&primary, device) != 0)
 		return NULL;
 	*id = driver_context_id(primary);
 	driver->primary_release(device);

@@ -25,7 +25,8 @@ static void look_up(void)
 
 const struct driver *driver_own(void)
 {
-	pthread_once(&once, look_up);
+	if (driver_is_in_use())
+		pthread_once(&once, look_up);
 	return complete;
 }
 

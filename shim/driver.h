@@ -7,6 +7,7 @@
  * an error number.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -152,7 +153,10 @@ struct driver {
 #undef X
 };
 
-/* The table, or NULL if the driver lacks one of the functions (then nothing can be replaced). */
+/*
+ * The table, or NULL if the driver lacks one of the functions (then nothing can be replaced), or is
+ * not in use yet.
+ */
 const struct driver *driver_own(void);
 
 /*
@@ -165,3 +169,13 @@ uint64_t driver_context_id(driver_handle context);
 /* The driver's own symbol, past every interposer; NULL if libcuda.so.1 is not loaded or lacks it.
  */
 void *driver_symbol(const char *name);
+
+/*
+ * The driver has begun to work: it stays in the process, whoever unloads it, and what was found of
+ * others before it is forgotten.
+ */
+void driver_keep(void);
+bool driver_is_kept(void);
+
+/* Does it work? Then it is kept. */
+bool driver_is_in_use(void);

@@ -76,10 +76,18 @@ WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint
 
 WRAP(cuInit, unsigned flags)
 {
+	driver_result result;
+	int saved;
+
 	if (!have_cuInit())
 		return DRIVER_ERROR_NOT_FOUND;
 	patch_start();
-	return REAL(cuInit)(flags);
+	result = REAL(cuInit)(flags);
+	saved = errno;
+	if (!result)
+		driver_keep();
+	errno = saved;
+	return result;
 }
 
 /* ---- loading ------------------------------------------------------------------------ */

@@ -57,6 +57,13 @@ void *dlopen(const char *file, int mode)
 	return real ? real(file, mode) : NULL;
 }
 
+int dlclose(void *library)
+{
+	__typeof__(dlclose) *real = REAL(dlclose);
+
+	return real ? real(library) : -1;
+}
+
 char *dlerror(void)
 {
 	__typeof__(dlerror) *real = REAL(dlerror);

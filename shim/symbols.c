@@ -10,6 +10,10 @@
  * library with that symbol. So nobody is bypassed, and whoever looks for the driver behind himself
  * does not find us in front of him.
  *
+ * A program may try one driver after another (a stub of a toolkit first, whose cuInit fails) and
+ * unload it. So the driver is no more than looked at, and nothing is found once for all, until it
+ * is in use.
+ *
  * Nothing here makes a syscall or takes a lock of ours; what is written are pointers that every
  * writer would set to the same. dlerror() says after us what it would say without us: glibc forgets
  * an error at the next dl* call that succeeds.
@@ -31,16 +35,66 @@
 #define NAME_MAX_LENGTH 64
 #define CUDA_12 12000
 
+static void *kept; /* the driver that is in use: from then on it stays */
+
+/* The driver that is loaded, with a reference of ours, or NULL. */
+static void *open_driver(void)
+{
+	return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+}
+
 void *driver_symbol(const char *name)
 {
-	static void *kept;
-	void *driver = __atomic_load_n(&kept, __ATOMIC_RELAXED);
+	void *driver = __atomic_load_n(&kept, __ATOMIC_ACQUIRE), *found;
 
-	if (!driver) {
-		driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-		__atomic_store_n(&kept, driver, __ATOMIC_RELAXED);
-	}
-	return driver ? dlsym_real(driver, name) : NULL;
+	if (driver)
+		return dlsym_real(driver, name);
+	driver = open_driver();
+	if (!driver)
+		return NULL;
+	found = dlsym_real(driver, name);
+	dlclose(driver);
+	return found;
+}
+
+void driver_keep(void)
+{
+	void *driver = driver_is_kept() ? NULL : open_driver(), *none = NULL;
+
+	if (!driver)
+		return;
+	if (__atomic_compare_exchange_n(&kept, &none, driver, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
+		trampoline_refresh();
+	else
+		dlclose(driver);
+}
+
+bool driver_is_kept(void)
+{
+	return __atomic_load_n(&kept, __ATOMIC_ACQUIRE);
+}
+
+bool driver_is_in_use(void)
+{
+	driver_result (*get_current)(driver_handle *);
+	driver_handle context;
+
+	if (driver_is_kept())
+		return true;
+	/* who has begun it has gone by us, or it was not kept in time: does it answer? */
+	*(void **)&get_current = driver_symbol("cuCtxGetCurrent");
+	if (get_current && get_current(&context) == 0)
+		driver_keep();
+	return driver_is_kept();
+}
+
+bool symbols_is_driver(const void *function)
+{
+	Dl_info info, driver;
+
+	return dladdr(function, &info) && dladdr(driver_symbol("cuInit"), &driver) &&
+	       driver.dli_fbase == info.dli_fbase;
 }
 
 void *symbols_next(const char *name)
@@ -87,15 +141,13 @@ static void *find_without_us(void *handle, int index, const void *caller)
 static const char *exported_name(const void *function)
 {
 	const ElfW(Sym) *symbol = NULL;
-	Dl_info info, driver;
+	Dl_info info;
 
 	if (!dladdr1(function, &info, (void **)&symbol, RTLD_DL_SYMENT) || !info.dli_sname ||
 	    info.dli_saddr != function || !symbol || ELF64_ST_TYPE(symbol->st_info) != STT_FUNC ||
 	    !dlsym_is_of_interest(info.dli_sname))
 		return NULL;
-	return dladdr(driver_symbol("cuInit"), &driver) && driver.dli_fbase == info.dli_fbase
-		       ? info.dli_sname
-		       : NULL;
+	return symbols_is_driver(function) ? info.dli_sname : NULL;
 }
 
 /* The trampoline of a function of the driver that is known, or gets a spare one now. */

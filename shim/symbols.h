@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -15,6 +16,9 @@ void symbols_swap(const char *name, void **found, int version, uint64_t flags, i
  * that symbol, else the driver. NULL if there is none.
  */
 void *symbols_next(const char *name);
+
+/* Does it lie in the driver that is loaded now? */
+bool symbols_is_driver(const void *function);
 
 /*
  * Whom a library outside of the global scope would call then, which has that function itself, or

@@ -235,6 +235,40 @@ static void case_stub(void)
 	CHECK(start(&version) == 0);
 }
 
+/* A program that tries a toolkit's stub first, and unloads it: nothing of it is left. */
+static void case_two_drivers(void)
+{
+	simple_function *first[3], *function;
+	static const char *const names[] = { "cuInit", "cuDriverGetVersion", "cuModuleUnload" };
+	void *driver = NULL;
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/toolkit/libcuda.so.1", getenv("LD_LIBRARY_PATH"));
+	for (int round = 0; round < 2; round++) {
+		driver = dlopen(path, RTLD_NOW);
+		CHECK(driver);
+		if (!driver)
+			return;
+		for (int i = 0; i < 3; i++) {
+			first[i] = (simple_function *)dlsym(driver, names[i]);
+			CHECK(IS_OURS(first[i]) && first[i](NULL) == 34);
+		}
+		CHECK(IS_OURS(dlsym(driver, "cuModuleLoad")));
+		dlclose(driver);
+		CHECK(!dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD));
+	}
+	driver = open_driver();
+	for (int i = 0; i < 3; i++) {
+		function = (simple_function *)dlsym(driver, names[i]);
+		CHECK(function == first[i] && function(NULL) == 0 && !strcmp(*last, names[i]));
+	}
+	CHECK(!dlsym(driver, "cuModuleLoad"));
+	CHECK(first[2](NULL) == 0 && !strcmp(*last, "cuModuleUnload"));
+	/* it works, and stays */
+	dlclose(driver);
+	CHECK(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD));
+}
+
 enum {
 	ALONE,
 	BEFORE_IT,
@@ -254,6 +288,7 @@ static const struct {
 	{ "interposer-first", case_interposer_first, BEHIND_IT },
 	{ "local", case_local, ALONE },
 	{ "stub", case_stub, ALONE },
+	{ "two-drivers", case_two_drivers, ALONE },
 };
 
 int main(int argc, char **argv)

@@ -41,11 +41,30 @@ static unsigned other_work; /* counts it; atomic */
 
 struct event_driver gpu;
 static bool gpu_complete;
+static pthread_once_t looked_up = PTHREAD_ONCE_INIT;
 
-/* Has the driver all that is needed? Then it never changes. */
+static void look_up(void)
+{
+	bool complete = true;
+
+#define X(field, name, arguments)                                    \
+	gpu.field = (driver_result(*) arguments)driver_symbol(name); \
+	complete &= gpu.field != NULL;
+	EVENT_FUNCTIONS(X)
+#undef X
+	*(void **)&gpu.elapsed = driver_symbol("cuEventElapsedTime_v2");
+	if (!gpu.elapsed)
+		*(void **)&gpu.elapsed = driver_symbol("cuEventElapsedTime");
+	gpu_complete = complete && gpu.elapsed;
+}
+
+/* Has the driver all that is needed? Asked when a kernel is launched: the driver is the one that stays then. */
 static bool is_complete(void)
 {
-	return __atomic_load_n(&gpu_complete, __ATOMIC_ACQUIRE);
+	if (!driver_is_in_use())
+		return false;
+	pthread_once(&looked_up, look_up);
+	return gpu_complete;
 }
 
 static bool lock(void)
@@ -66,25 +85,6 @@ static bool lock(void)
 static void unlock(void)
 {
 	pthread_mutex_unlock(&mutex);
-}
-
-/* ---- a session begins ------------------------------------------------------------------------ */
-
-void trace_event_begin(void)
-{
-	bool complete = true;
-
-	if (is_complete())
-		return;
-#define X(field, name, arguments)                                    \
-	gpu.field = (driver_result(*) arguments)driver_symbol(name); \
-	complete &= gpu.field != NULL;
-	EVENT_FUNCTIONS(X)
-#undef X
-	*(void **)&gpu.elapsed = driver_symbol("cuEventElapsedTime_v2");
-	if (!gpu.elapsed)
-		*(void **)&gpu.elapsed = driver_symbol("cuEventElapsedTime");
-	__atomic_store_n(&gpu_complete, complete && gpu.elapsed, __ATOMIC_RELEASE);
 }
 
 void trace_event_forked(void)

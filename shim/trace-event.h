@@ -7,8 +7,6 @@
 #include "trace-gpu.h"
 #include "tracing.h"
 
-void trace_event_begin(void);
-
 /* In a forked child: nothing of the parent's is there. */
 void trace_event_forked(void);
 

@@ -132,8 +132,6 @@ void trace_gpu_begin(void)
 		reason = trace_cupti_begin(calls, count, copies);
 		__atomic_store_n(&by_cupti, !reason, __ATOMIC_RELAXED);
 	}
-	if (!is_by_cupti())
-		trace_event_begin();
 	__atomic_store_n(&note, reason, __ATOMIC_RELEASE);
 }
 

@@ -12,6 +12,7 @@
  * from.
  */
 
+#include <pthread.h>
 #include <string.h>
 
 #include "driver.h"
@@ -52,6 +53,7 @@ struct place {
 static struct place places[PLACES];
 static driver_result (*function_get_name)(const char **, driver_handle);
 static driver_result (*kernel_get_name)(const char **, driver_handle);
+static pthread_once_t looked_up = PTHREAD_ONCE_INIT;
 
 void trace_name_forget(void)
 {
@@ -62,10 +64,12 @@ void trace_name_forget(void)
 			__atomic_store_n(&places[i].told[j], 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&places[i].handle, 0, __ATOMIC_RELEASE);
 	}
-	if (!function_get_name) {
-		*(void **)&kernel_get_name = driver_symbol("cuKernelGetName");
-		*(void **)&function_get_name = driver_symbol("cuFuncGetName");
-	}
+}
+
+static void look_up(void)
+{
+	*(void **)&kernel_get_name = driver_symbol("cuKernelGetName");
+	*(void **)&function_get_name = driver_symbol("cuFuncGetName");
 }
 
 /* The place of a handle, which may have been free; NULL: there is none near. */
@@ -92,6 +96,8 @@ static const char *name_of(driver_handle handle)
 	struct trace_hush hush;
 
 	trace_hush(&hush);
+	if (driver_is_in_use())
+		pthread_once(&looked_up, look_up);
 	if (!function_get_name || function_get_name(&name, handle) != 0 || !name)
 		if (!kernel_get_name || kernel_get_name(&name, handle) != 0)
 			name = NULL;

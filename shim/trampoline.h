@@ -93,8 +93,14 @@ bool trampoline_is_ours(const void *function);
 /* Does it call a wrapper of ours? */
 bool trampoline_has_wrapper(int index);
 
-/* A lookup found the driver's function: it is what is called from now on, if nothing is yet. */
+/*
+ * A lookup found the driver's function: it is what is called from now on, if nothing is yet. While
+ * the driver is not kept (driver.h) only wrappers remember it, and trampoline_resolve() looks again.
+ */
 void trampoline_found(int index, void *found);
+
+/* The driver is kept: what wrappers remember becomes what it has. */
+void trampoline_refresh(void);
 
 /* A spare trampoline for a function that the table does not know; TRAMPOLINE_NONE: none is left. */
 int trampoline_add(const char *name, void *found);

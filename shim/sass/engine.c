@@ -176,7 +176,6 @@ static const char *start(const char *path, const struct sass_events *wanted)
 	const char *other = find_other_tool(), *error;
 	static char line[160];
 	sanitizer_result result;
-	void *driver;
 
 	if (started)
 		return "the SASS engine has been started in this process";
@@ -205,11 +204,6 @@ static const char *start(const char *path, const struct sass_events *wanted)
 				return "NVIDIA's patching library is older than CUDA 12.3";
 			return failure("sanitizerEnableCallback", result);
 		}
-	}
-	driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-	if (driver) {
-		function_module = (__typeof__(function_module))dlsym(driver, "cuFuncGetModule");
-		current_context = (__typeof__(current_context))dlsym(driver, "cuCtxGetCurrent");
 	}
 	return NULL;
 }
@@ -275,11 +269,31 @@ static const char *patch(driver_handle module, const struct patch_point *points,
 	return error;
 }
 
+/*
+ * Not before there are contexts: the driver that is loaded before cuInit may not be the one that
+ * works. Threads that come at a time find the same.
+ */
+static void look_up(void)
+{
+	static bool done;
+	void *driver;
+
+	if (__atomic_load_n(&done, __ATOMIC_ACQUIRE))
+		return;
+	driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	if (driver) {
+		*(void **)&function_module = dlsym(driver, "cuFuncGetModule");
+		*(void **)&current_context = dlsym(driver, "cuCtxGetCurrent");
+	}
+	__atomic_store_n(&done, true, __ATOMIC_RELEASE);
+}
+
 static const char *set_data(driver_handle function, driver_pointer data)
 {
 	driver_handle module = NULL;
 	sanitizer_result result;
 
+	look_up();
 	if (data && function_module && !function_module(&module, function) &&
 	    !patched_add(function, module))
 		return "no memory for what is patched";
@@ -312,6 +326,7 @@ static const char *write_memory(driver_handle context, driver_pointer address, c
 	driver_handle stream = NULL, current = NULL;
 	sanitizer_result result = SANITIZER_OK;
 
+	look_up();
 	if (context && (!current_context || current_context(&current) || current != context))
 		result = sanitizer.get_stream_handle(context, NULL, &stream);
 	if (result)

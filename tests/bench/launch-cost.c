@@ -39,9 +39,10 @@ static int measure(long launches)
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 	launch_function *launch =
 		driver ? (launch_function *)dlsym(driver, "cuLaunchKernel") : NULL;
+	int (*init)(unsigned) = driver ? (int (*)(unsigned))dlsym(driver, "cuInit") : NULL;
 	double start;
 
-	if (!launch) {
+	if (!launch || !init || init(0) != 0) {
 		fprintf(stderr, "no driver: %s\n", dlerror());
 		return 1;
 	}

@@ -51,9 +51,10 @@ static int measure(long loads)
 	static const char image[] = ".version 8.0\n.target sm_90\n.address_size 64\n";
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW), *module = NULL;
 	load_function *load = driver ? (load_function *)dlsym(driver, "cuModuleLoadData") : NULL;
+	int (*init)(unsigned) = driver ? (int (*)(unsigned))dlsym(driver, "cuInit") : NULL;
 	double start;
 
-	if (!load) {
+	if (!load || !init || init(0) != 0) {
 		fprintf(stderr, "no driver: %s\n", dlerror());
 		return 1;
 	}

@@ -98,11 +98,14 @@ static void call(void *function, int arguments, long calls)
 static int measure(const char *name, int arguments, long calls)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW), *function = NULL;
+	int (*init)(unsigned) = NULL;
 	double start;
 
-	if (driver)
+	if (driver) {
 		function = dlsym(driver, name);
-	if (!function) {
+		init = (int (*)(unsigned))dlsym(driver, "cuInit");
+	}
+	if (!function || !init || init(0) != 0) {
 		fprintf(stderr, "no driver: %s\n", dlerror());
 		return 1;
 	}

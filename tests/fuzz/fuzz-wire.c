@@ -202,6 +202,11 @@ static driver_result get_function(driver_handle *function, driver_handle module,
 	return 0;
 }
 
+bool driver_is_in_use(void)
+{
+	return true;
+}
+
 void *driver_symbol(const char *name)
 {
 	static const struct {
