@@ -20,6 +20,7 @@
 
 #define WRAPPER_MAGIC UINT32_C(0x466243b1)
 #define CONTAINER_MAGIC UINT32_C(0xba55ed50)
+#define SEAL_TRIES 4
 
 struct wrapper_header {
 	uint32_t magic;
@@ -151,6 +152,19 @@ bool image_is_too_long(const struct image *image)
 	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && image->size > limit.rlim_cur;
 }
 
+/* The kernel gives up after 150 ms (EBUSY) while it moves a page elsewhere: then once more. */
+static bool seal(int fd)
+{
+	for (int tries = 0; tries < SEAL_TRIES; tries++) {
+		if (fcntl(fd, F_ADD_SEALS,
+			  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0)
+			return true;
+		if (errno != EBUSY)
+			return false;
+	}
+	return false;
+}
+
 int image_to_memfd(const struct image *image)
 {
 	const char *bytes = image->data;
@@ -174,7 +188,7 @@ int image_to_memfd(const struct image *image)
 		bytes += written;
 		left -= (size_t)written;
 	}
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0) {
+	if (!seal(fd)) {
 		close(fd);
 		return -1;
 	}
