@@ -46,6 +46,7 @@ struct account {
 	struct image_result_list kept; /* results that keep something, in the order in which they came (image-result.c) */
 	unsigned int n_kept;
 	uint64_t kept_bytes;
+	uint64_t turn, turn_ns; /* how long his messages were worked on in the turn of the loop that began at this uv_now() */
 	uint64_t result_bytes;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A ring, but with a bound for each uid, so that nobody makes others' outcomes be forgotten. Texts
+ * A ring, but with a bound for each uid, so that nobody makes others' outcomes be forgotten. Adding one, and finding out
+ * whether it is known, take as long however many there are: a process has them remembered by the hundred. Texts
  * come from workers and shims: they are made printable when they are stored, because they end on
  * terminals.
  */
@@ -12,19 +13,66 @@
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #define OUTCOME_TEXT_MAX 2048 /* names of C++ templates are long */
 
 void outcome_log_init(struct outcome_log *log) {
+	*log = (struct outcome_log){};
 	TAILQ_INIT(&log->list);
-	log->n = 0;
-	log->last = 0;
+	if (getrandom(&log->seed, sizeof(log->seed), GRND_NONBLOCK) != sizeof(log->seed))
+		log->seed = (uint64_t)(uintptr_t)log;
+}
+
+static struct outcome_user_list *outcome_users(struct outcome_log *log, uid_t uid) {
+	return &log->users[(uid ^ uid >> 16) % OUTCOME_BUCKETS];
+}
+
+/* The user's, or NULL: there is nothing of his. */
+static struct outcome_user *outcome_user(struct outcome_log *log, uid_t uid) {
+	struct outcome_user *user;
+
+	LIST_FOREACH(user, outcome_users(log, uid), link)
+		if (user->uid == uid)
+			return user;
+	return NULL;
+}
+
+/* The user's, new if need be; NULL: no memory. */
+static struct outcome_user *outcome_user_get(struct outcome_log *log, uid_t uid) {
+	struct outcome_user *user = outcome_user(log, uid);
+
+	if (user || !(user = calloc(1, sizeof(*user))))
+		return user;
+	user->uid = uid;
+	TAILQ_INIT(&user->list);
+	LIST_INSERT_HEAD(outcome_users(log, uid), user, link);
+	return user;
+}
+
+/* Where those are that say the same. */
+static size_t outcome_bucket(const struct outcome_log *log, pid_t pid, const char *kernel, const uint64_t *attachments, size_t n, const char *reason) {
+	XXH64_hash_t hash = XXH3_64bits_withSeed(kernel, strlen(kernel), log->seed ^ (uint64_t)pid);
+
+	hash = XXH3_64bits_withSeed(reason, strlen(reason), hash);
+	return XXH3_64bits_withSeed(attachments, n * sizeof(attachments[0]), hash) % OUTCOME_BUCKETS;
 }
 
 static void outcome_free(struct outcome_log *log, struct outcome *outcome) {
+	struct outcome_user *user = outcome->user;
+
 	TAILQ_REMOVE(&log->list, outcome, link);
 	log->n--;
+	TAILQ_REMOVE(&user->list, outcome, user_link);
+	if (!--user->n) {
+		LIST_REMOVE(user, link);
+		free(user);
+	}
+	LIST_REMOVE(outcome, same);
 	free(outcome->kernel);
 	free(outcome->demangled);
 	free(outcome->reason);
@@ -53,16 +101,10 @@ static char *outcome_text(const char *text) {
 
 /* Forgets the oldest of uid if it has too many, else the oldest of all if there are too many. */
 static void outcome_log_trim(struct outcome_log *log, uid_t uid) {
-	struct outcome *outcome, *oldest = NULL;
-	unsigned int n = 0;
+	const struct outcome_user *user = outcome_user(log, uid);
 
-	TAILQ_FOREACH(outcome, &log->list, link)
-		if (outcome->uid == uid) {
-			n++;
-			oldest = outcome;
-		}
-	if (n >= OUTCOME_UID_MAX)
-		outcome_free(log, oldest);
+	if (user && user->n >= OUTCOME_UID_MAX)
+		outcome_free(log, TAILQ_LAST(&user->list, outcome_list));
 	else if (log->n >= OUTCOME_MAX)
 		outcome_free(log, TAILQ_LAST(&log->list, outcome_list));
 }
@@ -71,15 +113,24 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 		    enum outcome_kind kind, const struct outcome_subject *subject,
 		    const char *reason) {
 	size_t n_attachments = subject->n_attachments;
-	struct outcome *outcome;
+	struct outcome *outcome = NULL;
+	struct outcome_user *user;
 	struct timespec now;
 
 	outcome_log_trim(log, uid);
 	if (n_attachments > OUTCOME_ATTACHMENTS_MAX)
 		n_attachments = OUTCOME_ATTACHMENTS_MAX;
-	outcome = calloc(1, sizeof(*outcome) + n_attachments * sizeof(uint64_t));
-	if (!outcome)
+	user = outcome_user_get(log, uid);
+	if (user)
+		outcome = calloc(1, sizeof(*outcome) + n_attachments * sizeof(uint64_t));
+	if (!outcome) {
+		if (user && !user->n) {
+			LIST_REMOVE(user, link);
+			free(user);
+		}
 		return -ENOMEM;
+	}
+	outcome->user = user;
 	clock_gettime(CLOCK_REALTIME, &now);
 	outcome->number = ++log->last;
 	outcome->uid = uid;
@@ -99,6 +150,9 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 		       n_attachments * sizeof(uint64_t));
 	TAILQ_INSERT_HEAD(&log->list, outcome, link);
 	log->n++;
+	TAILQ_INSERT_HEAD(&user->list, outcome, user_link);
+	user->n++;
+	LIST_INSERT_HEAD(&log->same[outcome_bucket(log, pid, outcome->kernel ?: "", outcome->attachments, n_attachments, outcome->reason ?: "")], outcome, same);
 	if (!outcome->kernel || !outcome->demangled || !outcome->reason) {
 		outcome_free(log, outcome);
 		return -ENOMEM;
@@ -107,9 +161,10 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 }
 
 bool outcome_log_has(const struct outcome_log *log, pid_t pid, const struct outcome_subject *subject, const char *reason) {
+	const size_t bucket = outcome_bucket(log, pid, subject->kernel ?: "", subject->attachments, subject->n_attachments, reason);
 	const struct outcome *outcome;
 
-	TAILQ_FOREACH(outcome, &log->list, link)
+	LIST_FOREACH(outcome, &log->same[bucket], same)
 		if (outcome->pid == pid && outcome->n_attachments == subject->n_attachments &&
 		    strcmp(outcome->reason, reason) == 0 && strcmp(outcome->kernel, subject->kernel ?: "") == 0 &&
 		    (!subject->n_attachments ||

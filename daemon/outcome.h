@@ -25,8 +25,15 @@ enum outcome_engine {
 #define OUTCOME_UID_MAX 1024 /* of one uid */
 #define OUTCOME_ATTACHMENTS_MAX 64
 
+#define OUTCOME_BUCKETS 1024 /* of hashes */
+
+struct outcome_user;
+
 struct outcome {
 	TAILQ_ENTRY(outcome) link;
+	TAILQ_ENTRY(outcome) user_link; /* of those of its uid */
+	LIST_ENTRY(outcome) same; /* of those with the same hash */
+	struct outcome_user *user;
 	uint64_t number; /* above those of all before it */
 	uid_t uid; /* real uid of the process */
 	pid_t pid;
@@ -44,10 +51,25 @@ struct outcome {
 
 TAILQ_HEAD(outcome_list, outcome);
 
+LIST_HEAD(outcome_same, outcome);
+
+/* Those of a uid, newest first. */
+struct outcome_user {
+	LIST_ENTRY(outcome_user) link;
+	uid_t uid;
+	unsigned int n;
+	struct outcome_list list;
+};
+
+LIST_HEAD(outcome_user_list, outcome_user);
+
 struct outcome_log {
 	struct outcome_list list; /* newest first */
 	uint64_t last; /* number */
 	unsigned int n;
+	uint64_t seed; /* of hashes: texts are of strangers */
+	struct outcome_same same[OUTCOME_BUCKETS];
+	struct outcome_user_list users[OUTCOME_BUCKETS];
 };
 
 void outcome_log_init(struct outcome_log *log);

@@ -29,6 +29,7 @@
 #endif
 
 #define SHIM_DATAGRAMS_PER_TURN 16
+#define SHIM_USER_NS (UINT64_C(4) * 1000000) /* of a turn, for all messages of a user; the next ones wait for the next turn */
 #define SHIM_ACCEPTS_PER_TURN 16
 /* Bytes with what the kernel adds, which doubles it: 11 messages with descriptors at most, so all connections together stay below LimitNOFILE. */
 #define SHIM_SEND_BUFFER 4096
@@ -279,6 +280,23 @@ static int shim_connection_receive(struct shim_connection *connection) {
 	return server->handlers->message(connection, &message, fd, server->userdata);
 }
 
+/* Receives a message, unless its user has had his part of this turn: -EAGAIN then, too. */
+static int shim_connection_receive_in_turn(struct shim_connection *connection) {
+	const uint64_t turn = uv_now(connection->server->loop), start = uv_hrtime();
+	struct account *account = connection->account;
+	int r;
+
+	if (account->turn != turn) {
+		account->turn = turn;
+		account->turn_ns = 0;
+	}
+	if (account->turn_ns >= SHIM_USER_NS)
+		return -EAGAIN;
+	r = shim_connection_receive(connection);
+	account->turn_ns += uv_hrtime() - start;
+	return r;
+}
+
 static void shim_connection_on_poll(uv_poll_t *poll, int status, int events) {
 	struct shim_connection *connection = poll->data;
 	int r = status < 0 ? status : 0;
@@ -291,7 +309,7 @@ static void shim_connection_on_poll(uv_poll_t *poll, int status, int events) {
 	     i++) {
 		if (connection->n_output || connection->state == SHIM_CLOSED)
 			break;
-		r = shim_connection_receive(connection);
+		r = shim_connection_receive_in_turn(connection);
 	}
 	if (r < 0 && r != -EAGAIN)
 		shim_connection_close(connection);

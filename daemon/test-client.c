@@ -470,6 +470,74 @@ static void test_disarm(void **state) {
 	close(loader);
 }
 
+/* ---- turns ---- */
+
+static struct {
+	unsigned int mine, other;
+} handled;
+
+static int turns_on_hello(struct shim_connection *connection, const struct wire_hello *hello, void *userdata) {
+	return 0;
+}
+
+static int turns_on_message(struct shim_connection *connection, const union wire_message *message, int consumed_fd, void *userdata) {
+	*(connection->uid == geteuid() ? &handled.mine : &handled.other) += 1;
+	uv_sleep(2);
+	return 0;
+}
+
+static void turns_on_closed(struct shim_connection *connection, void *userdata) {
+}
+
+/* However many connections a user has, he has some milliseconds of a turn, and the others theirs. */
+static void test_turns(void **state) {
+	static const struct shim_server_handlers handlers = { turns_on_hello, turns_on_message, turns_on_closed };
+	enum { n = 20, each = 3 };
+	struct world *world = *state;
+	union wire_message report = { .report = { .header = { WIRE_MAGIC, WIRE_VERSION, WIRE_REPORT, sizeof(report.report), 1 } } };
+	const union wire_message hello = { .hello = { .header = { WIRE_MAGIC, WIRE_VERSION, WIRE_HELLO, sizeof(hello.hello), 1 },
+						      .role = WIRE_ROLE_LOADER } };
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct shim_server *server;
+	unsigned int mine, other;
+	char path[160];
+	int fds[n + 1];
+
+	snprintf(path, sizeof(path), "%s/turns.sock", world->folder);
+	strcpy(address.sun_path, path);
+	assert_int_equal(shim_server_new(&server, &world->loop, shim_server_listen(path, 0666), &world->daemon.accounts, &handlers, NULL), 0);
+	handled.mine = handled.other = 0;
+	for (int i = 0; i <= n; i++) {
+		fds[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+		if (i == n && geteuid() == 0)
+			assert_int_equal(seteuid(OTHER_USER), 0);
+		assert_int_equal(connect(fds[i], (struct sockaddr *)&address, sizeof(address)), 0);
+		if (getuid() == 0)
+			assert_int_equal(seteuid(0), 0);
+		assert_int_equal(send(fds[i], &hello, sizeof(hello.hello), 0), sizeof(hello.hello));
+		turn(world);
+	}
+	while (shim_server_counters(server)->messages < n + 1)
+		turn(world);
+	strcpy(report.report.reason, "why");
+	for (int k = 0; k < each; k++)
+		for (int i = 0; i <= n; i++)
+			assert_int_equal(send(fds[i], &report, sizeof(report.report), 0), sizeof(report.report));
+	uv_run(&world->loop, UV_RUN_NOWAIT);
+	mine = handled.mine;
+	other = handled.other;
+	while (handled.mine + handled.other < each * (n + 1))
+		uv_run(&world->loop, UV_RUN_ONCE);
+	for (int i = 0; i <= n; i++)
+		close(fds[i]);
+	shim_server_free(server);
+	turn(world);
+	unlink(path);
+	assert_in_range(mine, 1, 3);
+	if (getuid() == 0)
+		assert_in_range(other, 1, 3);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_welcome, setup, teardown),
@@ -482,6 +550,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_sync, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_disarm, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_turns, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

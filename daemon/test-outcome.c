@@ -40,6 +40,43 @@ static void test_order_and_bounds(void **state) {
 	assert_int_equal(log.n, 0);
 }
 
+/* What is said again is known, and what is forgotten is not; it is looked for among few. */
+static void test_known(void **state) {
+	static const uint64_t ids[] = { 1, 2 };
+	struct outcome_subject subject = { .attachments = ids, .n_attachments = 2 };
+	const struct outcome *outcome;
+	struct outcome_log log;
+	unsigned int n, most = 0;
+	char kernel[32];
+
+	outcome_log_init(&log);
+	subject.kernel = kernel;
+	for (int i = 0; i < OUTCOME_UID_MAX + 10; i++) {
+		snprintf(kernel, sizeof(kernel), "k%d", i);
+		assert_false(outcome_log_has(&log, 5, &subject, "why"));
+		assert_int_equal(outcome_log_add(&log, 1000, 5, "x", OUTCOME_FAILED, &subject, "why"), 0);
+		assert_true(outcome_log_has(&log, 5, &subject, "why"));
+		assert_false(outcome_log_has(&log, 6, &subject, "why"));
+		assert_false(outcome_log_has(&log, 5, &subject, "why not"));
+	}
+	strcpy(kernel, "k9");
+	assert_false(outcome_log_has(&log, 5, &subject, "why"));
+	strcpy(kernel, "k10");
+	assert_true(outcome_log_has(&log, 5, &subject, "why"));
+	subject.n_attachments = 1;
+	assert_false(outcome_log_has(&log, 5, &subject, "why"));
+	for (size_t i = 0; i < OUTCOME_BUCKETS; i++) {
+		n = 0;
+		LIST_FOREACH(outcome, &log.same[i], same)
+			n++;
+		most = n > most ? n : most;
+	}
+	assert_in_range(most, 1, 16);
+	outcome_log_deinit(&log);
+	for (size_t i = 0; i < OUTCOME_BUCKETS; i++)
+		assert_true(LIST_EMPTY(&log.same[i]) && LIST_EMPTY(&log.users[i]));
+}
+
 static void test_clean(void **state) {
 	struct outcome_log log;
 	uint64_t ids[100] = { 5, 6 };
@@ -88,7 +125,7 @@ static void test_means(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order_and_bounds),
+		cmocka_unit_test(test_order_and_bounds), cmocka_unit_test(test_known),
 		cmocka_unit_test(test_clean),
 		cmocka_unit_test(test_means),
 	};
