@@ -42,7 +42,7 @@ class Session:
             self.daemon.wait()
         self.log.close()
 
-    def ctl(self, *args, check=True, timeout=60):
+    def ctl(self, *args, check=True, timeout=180):
         result = subprocess.run([self.suite.build / "ctl/gpuprobectl", f"--session={self.name}", *map(str, args)],
                                 env=self.suite.tool_env(), capture_output=True, text=True, timeout=timeout)
         if check and result.returncode != 0:
