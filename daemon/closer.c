@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One thread closes sockets, one after the other. What lies unread in them was never ours, so all that can make it wait is a lingering socket,
+ * One thread closes sockets and memory, one after the other. What lies unread in them was never ours, so all that can make it wait is a lingering socket,
  * and that wait ends with a signal: a timer sends the thread one so soon that nobody makes such sockets faster than they are closed.
  * A descriptor that we have received has a thread to itself, as a file system that does not answer holds it for good. There are
  * FOREIGN_THREADS_MAX of these at most; other descriptors wait for one of them.
@@ -270,6 +270,10 @@ void closer_socket(struct closer *closer, int consumed_fd) {
 	TAILQ_INSERT_TAIL(&closer->shared->sockets, closing, link);
 	pthread_cond_signal(&closer->shared->more);
 	pthread_mutex_unlock(&closer->shared->mutex);
+}
+
+void closer_memory(struct closer *closer, int consumed_fd) {
+	closer_socket(closer, consumed_fd);
 }
 
 void closer_foreign(struct closer *closer, int consumed_fd, void (*done)(void *userdata), void *userdata) {

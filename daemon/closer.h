@@ -20,6 +20,9 @@ struct closer *closer_free(struct closer *closer);
 /* Consumes a socket that a stranger is connected to, soon. Without a closer it is closed here. */
 void closer_socket(struct closer *closer, int consumed_fd);
 
+/* Consumes a memfd that a stranger has filled, soon: whose last descriptor goes takes half a second for each GiB. Without a closer it is closed here. */
+void closer_memory(struct closer *closer, int consumed_fd);
+
 /*
  * Consumes a descriptor that came from a stranger. done() is called on the loop when that is over, which may be never while the stranger
  * likes: he should be charged until then.

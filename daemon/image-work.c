@@ -19,6 +19,7 @@
 #include "artifact.h"
 #include "attachment-json.h"
 #include "cache/job-cache.h"
+#include "closer.h"
 #include "daemon.h"
 #include "image-reply.h"
 #include "memfd.h"
@@ -29,7 +30,8 @@
 #define IMAGE_TEXT_MAX (UINT64_C(256) << 20)
 
 static void image_work_free(struct image_work *work) {
-	fd_close(work->fd);
+	if (work->fd >= 0)
+		closer_memory(work->daemon->closer, work->fd);
 	free(work);
 }
 

@@ -30,6 +30,7 @@
 #include <xxhash.h>
 
 #include "client.h"
+#include "closer.h"
 #include "daemon.h"
 #include "exclude.h"
 #include "image-answer.h"
@@ -215,7 +216,8 @@ static void image_request_finish(struct image_request *request, struct image_res
 					    request->message.header.sequence, result) < 0)
 			shim_connection_close(client->connection);
 	}
-	fd_close(request->fd);
+	if (request->fd >= 0)
+		closer_memory(request->daemon->closer, request->fd);
 	uv_close((uv_handle_t *)&request->timer, image_request_closed);
 }
 
@@ -583,9 +585,9 @@ static const char *image_refusal(struct daemon *daemon, const struct process *pr
 		       : "the attachments that mean this process are for the SASS engine alone";
 }
 
-int image_submit(struct daemon *daemon, struct client *client, const struct wire_image *message,
-		 int consumed_fd) {
-	_cleanup_fd int fd = consumed_fd;
+/* *fdp is -1 once it is a request's. */
+static int image_take(struct daemon *daemon, struct client *client, const struct wire_image *message,
+		      int *fdp) {
 	const bool plan = message->kind == WIRE_IMAGE_NAMES;
 	uint32_t sequence = message->header.sequence;
 	struct image_request *request;
@@ -594,7 +596,7 @@ int image_submit(struct daemon *daemon, struct client *client, const struct wire
 	int r;
 
 	daemon->counters.images++;
-	r = memfd_check(fd, message->image_size, &why);
+	r = memfd_check(*fdp, message->image_size, &why);
 	if (r < 0)
 		return r;
 	image_note_capability(client->process, message);
@@ -624,8 +626,8 @@ int image_submit(struct daemon *daemon, struct client *client, const struct wire
 	request->client = client;
 	request->account = account_ref(client->connection->account);
 	request->message = *message;
-	request->fd = fd;
-	fd = -1;
+	request->fd = *fdp;
+	*fdp = -1;
 	request->deadline = uv_now(daemon->loop) + image_wait_ms(daemon);
 	uv_timer_init(daemon->loop, &request->timer);
 	request->timer.data = request;
@@ -638,4 +640,13 @@ int image_submit(struct daemon *daemon, struct client *client, const struct wire
 	image_hash(request);
 	image_request_start(request);
 	return 0;
+}
+
+int image_submit(struct daemon *daemon, struct client *client, const struct wire_image *message,
+		 int consumed_fd) {
+	int r = image_take(daemon, client, message, &consumed_fd);
+
+	if (consumed_fd >= 0)
+		closer_memory(daemon->closer, consumed_fd);
+	return r;
 }

@@ -5,12 +5,14 @@
 #include "closer.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -127,11 +129,30 @@ static void test_abandoned(void **state) {
 	assert_null(closer_free(NULL));
 }
 
+static void test_memory(void **state) {
+	struct closer *closer;
+	uv_loop_t loop;
+	int fd = memfd_create("memory", MFD_CLOEXEC);
+
+	assert_int_equal(uv_loop_init(&loop), 0);
+	assert_int_equal(closer_new(&closer, &loop), 0);
+	assert_int_equal(ftruncate(fd, 64 << 20), 0);
+	closer_memory(closer, fd);
+	for (int i = 0; i < PATIENCE_MS / 10 && fcntl(fd, F_GETFD) >= 0; i++)
+		usleep(10000);
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+	fd = memfd_create("memory", MFD_CLOEXEC);
+	closer_memory(NULL, fd);
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+	end(closer, &loop);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sockets),
 		cmocka_unit_test(test_foreign),
 		cmocka_unit_test(test_abandoned),
+		cmocka_unit_test(test_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
