@@ -711,7 +711,7 @@ static struct worker *worker_pool_idle(struct worker_pool *pool, const struct wo
 		else
 			other = worker;
 	}
-	return unused || task->alone ? unused : other;
+	return unused || (task && task->alone) ? unused : other;
 }
 
 /* Workers that nobody has used and that will be there soon. */
