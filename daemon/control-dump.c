@@ -4,8 +4,7 @@
  * DumpMap: ask the processes to copy their instances out now, wait a moment for them, then stream
  * the entries. A stream keeps only the map's id and a cursor: the map may grow, shrink or go away
  * between two replies. With `more` it is a stream, which waits for a slow reader. Without,
- * everything is gathered for one reply, a bit at each turn of the loop, and refused when it gets
- * too large.
+ * everything is gathered for one reply, in parts as well, and refused when it gets too large.
  */
 
 #include "control.h"
@@ -30,7 +29,6 @@ struct dump {
 	struct daemon *daemon;
 	struct varlink_call *call;
 	struct sync_request *sync;
-	uv_idle_t idle; /* turns of the loop: without `more`, or when one found nothing to send */
 	struct map_cursor cursor;
 	uint64_t map;
 	bool more;
@@ -39,10 +37,6 @@ struct dump {
 	size_t n_bytes;	      /* of text in entries, about */
 };
 
-static void dump_closed(uv_handle_t *handle) {
-	free(handle->data);
-}
-
 static void dump_free(struct dump *dump) {
 	struct varlink_call *call = dump->call;
 
@@ -50,7 +44,7 @@ static void dump_free(struct dump *dump) {
 		client_sync_cancel(dump->sync);
 	map_cursor_deinit(&dump->cursor);
 	json_object_put(dump->entries);
-	uv_close((uv_handle_t *)&dump->idle, dump_closed);
+	free(dump);
 	varlink_call_unref(call);
 }
 
@@ -130,9 +124,7 @@ static int dump_end(struct dump *dump, int r) {
 	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
 }
 
-static void dump_on_idle(uv_idle_t *idle);
-
-/* A turn: gathers entries, sends a reply when there are enough. */
+/* A part: gathers entries, sends a reply when there are enough. */
 static int dump_produce(struct varlink_call *call, void *userdata) {
 	struct dump *dump = userdata;
 	struct object *object = NULL;
@@ -174,32 +166,17 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 				DUMP_REPLY_MAX));
 	if (dump->more && dump->n_bytes >= DUMP_CHUNK_BYTES) {
 		r = varlink_call_continue(call, dump_reply(dump, map, object));
-		return r < 0 || r == VARLINK_E_INVALID ? dump_end(dump, r) : VARLINK_PRODUCE_AGAIN;
+		if (r < 0 || r == VARLINK_E_INVALID)
+			return dump_end(dump, r);
 	}
-	if (dump->more) /* who sends nothing is not asked again */
-		uv_idle_start(&dump->idle, dump_on_idle);
-	return VARLINK_PRODUCE_IDLE;
-}
-
-/* The next turn: of a stream the server's, when there is room for a reply. */
-static void dump_on_idle(uv_idle_t *idle) {
-	struct dump *dump = idle->data;
-
-	if (!dump->more) {
-		dump_produce(dump->call, dump);
-		return;
-	}
-	uv_idle_stop(idle);
-	varlink_call_wake(dump->call);
+	return VARLINK_PRODUCE_AGAIN;
 }
 
 static void dump_start(void *userdata) {
 	struct dump *dump = userdata;
 
 	dump->sync = NULL;
-	if (!dump->more)
-		uv_idle_start(&dump->idle, dump_on_idle);
-	else if (varlink_call_stream(dump->call, dump_produce))
+	if (varlink_call_work(dump->call, dump_produce))
 		dump_end(dump, 0);
 }
 
@@ -247,8 +224,6 @@ int control_dump_map(struct varlink_call *call, json_object *parameters, void *u
 		free(dump);
 		return r;
 	}
-	uv_idle_init(daemon->loop, &dump->idle);
-	dump->idle.data = dump;
 	dump->call = varlink_call_ref(call);
 	varlink_call_set_userdata(call, dump);
 	varlink_call_on_cancel(call, dump_on_cancel);
