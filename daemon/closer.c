@@ -20,10 +20,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "detached.h"
 #include "memfd.h"
 
 #define FOREIGN_THREADS_MAX 64
-#define STACK_SIZE ((size_t)64 * 1024)
 #define NUDGE SIGURG /* nothing else uses it, and by default it does nothing */
 #define NUDGE_NS 50000
 
@@ -121,25 +121,6 @@ static void *close_foreign(void *userdata) {
 	return NULL;
 }
 
-/* A detached thread that handles no signal but the one. 0 or -errno. */
-static int start_thread(void *(*run)(void *userdata), void *userdata) {
-	pthread_attr_t attributes;
-	sigset_t others, before;
-	pthread_t thread;
-	int r;
-
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, STACK_SIZE);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	sigfillset(&others);
-	sigdelset(&others, NUDGE);
-	pthread_sigmask(SIG_SETMASK, &others, &before);
-	r = -pthread_create(&thread, &attributes, run, userdata);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
-	return r;
-}
-
 /* Starts threads for those that wait, as far as there may be more. */
 static void closer_start(struct closer *closer) {
 	struct shared *shared = closer->shared;
@@ -149,7 +130,7 @@ static void closer_start(struct closer *closer) {
 		pthread_mutex_lock(&shared->mutex);
 		shared->n_refs++;
 		pthread_mutex_unlock(&shared->mutex);
-		if (start_thread(close_foreign, closing) < 0) {
+		if (detached_start(close_foreign, closing, NUDGE) < 0) {
 			pthread_mutex_lock(&shared->mutex);
 			shared_unref(shared);
 			return; /* with the next one, or when one is over */
@@ -203,7 +184,7 @@ int closer_new(struct closer **closerp, uv_loop_t *loop) {
 	shared->async = &closer->async;
 	closer->async.data = closer;
 	closer->shared = shared;
-	r = start_thread(close_sockets, shared);
+	r = detached_start(close_sockets, shared, NUDGE);
 	if (r < 0) {
 		shared->n_refs--;
 		closer_free(closer);

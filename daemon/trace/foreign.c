@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,9 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "detached.h"
+
 #define HANGING_MAX 64
 #define WAIT_NS UINT64_C(500000000)
-#define STACK_SIZE ((size_t)64 * 1024)
 #define FIRST_SIZE ((size_t)16 * 1024)
 
 struct reading {
@@ -106,24 +106,6 @@ static void *reading_run(void *userdata) {
 	return NULL;
 }
 
-/* A detached thread that handles no signals. 0 or an error. */
-static int reading_start(struct reading *reading) {
-	pthread_attr_t attributes;
-	sigset_t all, before;
-	pthread_t thread;
-	int r;
-
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, STACK_SIZE);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&thread, &attributes, reading_run, reading);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
-	return r;
-}
-
 /* Waits for it, but not for long. The mutex is held. */
 static void reading_wait(struct reading *reading) {
 	struct timespec end;
@@ -172,7 +154,7 @@ char *foreign_read(pid_t pid, const char *name, size_t max, size_t *np) {
 		return NULL;
 	}
 	pthread_mutex_lock(&hanging.mutex);
-	error = may_read(pid) ? reading_start(reading) : EBUSY;
+	error = may_read(pid) ? -detached_start(reading_run, reading, 0) : EBUSY;
 	if (!error) {
 		reading_wait(reading);
 		if (!reading->over) {
