@@ -99,7 +99,11 @@ bool report_is_transfer(const struct trace_item *item) {
 
 
 const char *report_type_name(enum trace_item_kind kind) {
-	static const char *const names[] = { "userspace", "ioctl", "kernel", "gpu", "ctxsw", "process", "clock", "lost", "note" };
+	static const char *const names[] = {
+		[EVENT_CALL] = "userspace", [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "kernel", [EVENT_KERNEL] = "gpu", [EVENT_CTXSW] = "ctxsw",
+		[EVENT_PROCESS] = "process", [EVENT_CLOCK] = "clock", [EVENT_LOST] = "lost", [EVENT_NOTE] = "note",
+		[EVENT_COUNTS] = "userspace", /* of calls */
+	};
 
 	return names[kind];
 }

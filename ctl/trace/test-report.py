@@ -575,6 +575,16 @@ class Raw(Case):
         self.assertEqual((got['file']['format'], got['file']['items'], got['file']['complete'], got['file']['lost']), ('raw', 3, True, 5))
         self.assertEqual([(row['name'], row['ts_ns'], row['duration_ns']) for row in got['top']], [('cuInit', 500, 8500), ('cuInit', 1000, 2000)])
 
+    def test_counts(self):
+        """Calls that were counted are in tables, and are filtered as calls are: by name, class and type."""
+        counts = self.record(16, struct.pack('<QQIHHQQQQQQQII', 10**9, 10**9 + 50, 7, 1, 1, 3, 0, 30, 5, 20, 0, 0, 10, 3))
+        path = self.file(self.start() + counts + self.call(1000, 3000, function=17) + self.stop(3), 'raw')
+        for args, names in (([], ['cuCtxSynchronize', 'cuInit']), (['-e', 'cuI*'], ['cuInit']), (['-e', 'userspace,!sync'], ['cuInit']),
+                            (['-e', 'cuCtx*,gpu'], ['cuCtxSynchronize']), (['-p', '8'], [])):
+            with self.subTest(args=args):
+                rows = [line.split() for line in self.run_report('--format=table', *args, path).decode().splitlines()[1:]]
+                self.assertEqual([(row[-1], row[2]) for row in rows], [(name, '3' if name == 'cuInit' else '1') for name in names])
+
     def test_every_cut(self):
         data = self.start() + self.call(1000, 3000) + self.call(5000, 9000, sequence=2) + self.stop(3)
         ends = [len(self.start()) + i * len(self.call(0, 0)) for i in range(3)]
