@@ -107,7 +107,7 @@ static bool find_address(const struct trace_item *item, uint64_t *addressp)
 	return false;
 }
 
-/* A process is gone, and its memory with it. */
+/* A process is gone, or executes another program: its memory is gone, too. */
 static bool end_process(struct trace_in_use *in_use, uint32_t pid)
 {
 	for (size_t i = 0; i < in_use->n_processes; i++) {
@@ -131,7 +131,7 @@ bool trace_in_use_item(struct trace_in_use *in_use, const struct trace_item *ite
 	uint64_t address, *bytes;
 	size_t slot;
 
-	if (item->kind == EVENT_PROCESS && strcmp(item->name, "exit") == 0) {
+	if (item->kind == EVENT_PROCESS && (strcmp(item->name, "exit") == 0 || strcmp(item->name, "exec") == 0)) {
 		*bytesp = 0;
 		return end_process(in_use, item->pid);
 	}

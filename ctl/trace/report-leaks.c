@@ -3,7 +3,8 @@
 /*
  * --leaks: what was allocated and not freed when the trace, or the process, ended. An allocation holds from the end of its call
  * on, a free from the beginning of its own: so the address that one thread frees and another gets at once is told apart, though
- * the other's call began first. What ends with a context or a pool, without a call that frees it, counts as not freed.
+ * the other's call began first. What ends with a context or a pool, without a call that frees it, counts as not freed. A process that
+ * executes another program has ended as far as its allocations go.
  */
 
 #include <errno.h>
@@ -98,7 +99,7 @@ static int commit(struct leaks *leaks, const struct report_live *live) {
 	} else {
 		r = report_live_add(&leaks->live, live);
 	}
-	if (report_is_memory((enum report_resource)live->resource))
+	if (report_is_memory((enum report_resource)live->resource) && !live->ended)
 		leaks->bytes += live->size;
 	if (leaks->bytes > leaks->peak)
 		leaks->peak = leaks->bytes;
@@ -170,9 +171,12 @@ static void free_one(struct leaks *leaks, const struct trace_item *item, enum re
 	report_live_remove(&leaks->live, live);
 }
 
-static int end_process(struct leaks *leaks, uint32_t pid) {
-	int r = advance(leaks, UINT64_MAX);
+/* A process has ended, or executed another program. What of others is not over yet is still awaited: they may free what it gets before. */
+static int end_process(struct leaks *leaks, uint32_t pid, uint64_t time) {
+	int r = advance(leaks, time);
 
+	for (size_t i = 0; i < leaks->n_pending; i++)
+		leaks->pending[i].ended = leaks->pending[i].ended || leaks->pending[i].pid == pid;
 	for (size_t i = 0; i < leaks->live.n_rows; i++) {
 		struct report_live *live = &leaks->live.rows[i];
 
@@ -193,8 +197,8 @@ static int leaks_item(void *part, const struct trace_item *item, const struct re
 
 	if (item->end > leaks->last)
 		leaks->last = item->end;
-	if (item->kind == EVENT_PROCESS && !strcmp(item->name, "exit"))
-		return end_process(leaks, item->pid);
+	if (item->kind == EVENT_PROCESS && (!strcmp(item->name, "exit") || !strcmp(item->name, "exec")))
+		return end_process(leaks, item->pid, item->start);
 	/* inner calls of the driver to itself do the same once more */
 	if (item->kind != EVENT_CALL || item->failed || item->open || !place->outermost)
 		return 0;

@@ -407,6 +407,19 @@ class Leaks(Case):
         leaks = self.json('--leaks', self.trace(items))['leaks']
         self.assertEqual((leaks['allocations'], leaks['unknown_frees'], leaks['replaced'], [g['bytes'] for g in leaks['groups']]), (3, 0, 0, [7]))
 
+    def test_exit_of_another(self):
+        """What one thread gets while another frees that address is live, whoever ends meanwhile."""
+        items = [self.alloc(0, 0x10, 1), self.alloc(90, 0x10, 2, duration=110), self.item('process', 'exit', 120, pid=99), self.free(150, 0x10, tid=9)]
+        leaks = self.json('--leaks', self.trace(items))['leaks']
+        self.assertEqual(([g['bytes'] for g in leaks['groups']], leaks['replaced'], leaks['unknown_frees']), ([2], 0, 0))
+
+    def test_exec(self):
+        items = [self.alloc(0, 0x10, 100), self.alloc(15, 0x30, 6, duration=100, tid=9), self.item('process', 'exec', 50), self.alloc(60, 0x10, 5), self.alloc(80, 0x20, 50),
+                 self.item('userspace', 'cuEnd', 10000, 10)]
+        leaks = self.json('--leaks', self.trace(items))['leaks']
+        self.assertEqual([(g['count'], g['bytes'], g['process_ended']) for g in leaks['groups']], [(2, 55, False), (1, 6, True)])
+        self.assertEqual((leaks['replaced'], leaks['peak_bytes']), (0, 100))
+
     def test_random(self):
         rng, live, items, at = random.Random(6), {}, [], 0
         for _ in range(20000):
