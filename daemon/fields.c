@@ -138,7 +138,14 @@ static int walk_add(struct walk *walk, const struct part *part, enum field_kind 
 	if (fields->n == FIELDS_MAX)
 		return FIELDS_E_MEMBERS;
 	field = &fields->fields[fields->n++];
-	*field = (struct field){ .kind = kind, .bit = (uint32_t)part->bit, .bits = (uint32_t)bits, .count = part->count, .is_array = part->is_array };
+	*field = (struct field){
+		.kind = kind,
+		.bit = (uint32_t)part->bit,
+		.bits = (uint32_t)bits,
+		.count = part->count,
+		.is_array = part->is_array,
+		.is_signed = kind == FIELD_SIGNED,
+	};
 	memcpy(field->name, part->name, sizeof(field->name));
 	*fieldp = field;
 	return 0;
@@ -165,6 +172,14 @@ static int walk_int(struct walk *walk, const struct part *part, const struct btf
 			(uint64_t)type->size * 8, &field);
 }
 
+/* What a number of so many bits is in 64. */
+static uint64_t widen(const struct field *field, uint64_t value) {
+	if (field->bits == 64)
+		return value;
+	value <<= 64 - field->bits;
+	return field->is_signed ? (uint64_t)((int64_t)value >> (64 - field->bits)) : value >> (64 - field->bits);
+}
+
 static int walk_enum(struct walk *walk, const struct part *part, const struct btf_type *type, const unsigned char *rest) {
 	const bool wide = BTF_INFO_KIND(type->info) == BTF_KIND_ENUM64;
 	size_t n = BTF_INFO_VLEN(type->info);
@@ -176,6 +191,7 @@ static int walk_enum(struct walk *walk, const struct part *part, const struct bt
 	r = walk_add(walk, part, FIELD_ENUM, (uint64_t)type->size * 8, &field);
 	if (r || !field)
 		return r;
+	field->is_signed = BTF_INFO_KFLAG(type->info);
 	if (n > FIELD_ENUMERATORS_MAX)
 		n = 0;
 	field->enumerators = calloc(n + 1, sizeof(*field->enumerators));
@@ -185,6 +201,7 @@ static int walk_enum(struct walk *walk, const struct part *part, const struct bt
 		struct field_enumerator *enumerator = &field->enumerators[i];
 		struct btf_enum64 e = {};
 		struct btf_enum narrow;
+		const char *name;
 
 		if (wide) {
 			memcpy(&e, rest + i * sizeof(e), sizeof(e));
@@ -194,12 +211,15 @@ static int walk_enum(struct walk *walk, const struct part *part, const struct bt
 			e.val_lo32 = (uint32_t)narrow.val;
 			e.val_hi32 = narrow.val < 0 ? UINT32_MAX : 0;
 		}
-		enumerator->value = (uint64_t)e.val_hi32 << 32 | e.val_lo32;
-		if (field->bits < 64)
-			enumerator->value &= (UINT64_C(1) << field->bits) - 1;
-		snprintf(enumerator->name, sizeof(enumerator->name), "%s", btf_view_name(walk->view, e.name_off));
+		enumerator->value = widen(field, (uint64_t)e.val_hi32 << 32 | e.val_lo32);
+		field->n_enumerators++;
+		name = btf_view_name(walk->view, e.name_off);
+		if (!*name || strlen(name) > FIELD_ENUMERATOR_MAX)
+			continue;
+		enumerator->name = strdup(name);
+		if (!enumerator->name)
+			return -ENOMEM;
 	}
-	field->n_enumerators = n;
 	return 0;
 }
 
@@ -264,7 +284,31 @@ static int walk_section(struct walk *walk, const struct part *part, const struct
 	return r;
 }
 
-/* Text, an array of numbers, or else nothing that has a name of its own: left out. */
+/* Bytes of one of a type; 0: unknown. */
+static uint64_t size_of(const struct btf_view *view, uint32_t id) {
+	uint64_t n = 1;
+
+	for (unsigned int i = 0; i < DEPTH_MAX; i++) {
+		const unsigned char *rest;
+		struct btf_array array;
+		struct btf_type type;
+
+		if (!btf_view_resolve(view, id, &type, &rest))
+			return 0;
+		if (BTF_INFO_KIND(type.info) == BTF_KIND_PTR)
+			return n * 8;
+		if (BTF_INFO_KIND(type.info) != BTF_KIND_ARRAY)
+			return n * type.size <= BTF_SIZE_MAX ? n * type.size : 0;
+		memcpy(&array, rest, sizeof(array));
+		if (n * array.nelems > BTF_SIZE_MAX)
+			return 0;
+		n *= array.nelems;
+		id = array.type;
+	}
+	return 0;
+}
+
+/* Text, an array of numbers, or else bytes. */
 static int walk_array(struct walk *walk, const struct part *part, const unsigned char *rest) {
 	const unsigned char *ignored;
 	struct btf_array array;
@@ -285,13 +329,12 @@ static int walk_array(struct walk *walk, const struct part *part, const unsigned
 	case BTF_KIND_FLOAT:
 	case BTF_KIND_PTR:
 		if (array.nelems > FIELD_COUNT_MAX)
-			return 0;
+			break;
 		inner.is_array = true;
 		inner.count = array.nelems;
 		return walk_type(walk, &inner, array.type);
-	default:
-		return 0;
 	}
+	return walk_add(walk, part, FIELD_BYTES, size_of(walk->view, array.type) * array.nelems * 8, &field);
 }
 
 static int walk_type(struct walk *walk, const struct part *part, uint32_t id) {
@@ -357,8 +400,11 @@ int fields_new(struct fields **fieldsp, const void *btf, size_t n_btf, uint32_t 
 struct fields *fields_free(struct fields *fields) {
 	if (!fields)
 		return NULL;
-	for (size_t i = 0; i < fields->n; i++)
+	for (size_t i = 0; i < fields->n; i++) {
+		for (size_t j = 0; j < fields->fields[i].n_enumerators; j++)
+			free(fields->fields[i].enumerators[j].name);
 		free(fields->fields[i].enumerators);
+	}
 	free(fields);
 	return NULL;
 }
@@ -378,9 +424,7 @@ uint64_t field_load(const struct field *field, const unsigned char *bytes, uint3
 		for (uint32_t i = 0; i < field->bits; i++)
 			value |= (uint64_t)(bytes[(at + i) / 8] >> (at + i) % 8 & 1) << i;
 	}
-	if (field->kind == FIELD_SIGNED && field->bits < 64)
-		value = (uint64_t)((int64_t)(value << (64 - field->bits)) >> (64 - field->bits));
-	return value;
+	return widen(field, value);
 }
 
 double field_double(const struct field *field, uint64_t loaded) {
@@ -397,7 +441,7 @@ double field_double(const struct field *field, uint64_t loaded) {
 
 const char *field_enumerator(const struct field *field, uint64_t loaded) {
 	for (size_t i = 0; i < field->n_enumerators; i++)
-		if (field->enumerators[i].value == loaded && field->enumerators[i].name[0])
+		if (field->enumerators[i].value == loaded && field->enumerators[i].name)
 			return field->enumerators[i].name;
 	return NULL;
 }

@@ -15,7 +15,8 @@
 #define FIELDS_MAX 64
 #define FIELD_NAME_SIZE 96
 #define FIELD_COUNT_MAX 4096	   /* elements of an array */
-#define FIELD_ENUMERATORS_MAX 1024 /* of one enum; others are shown as numbers */
+#define FIELD_ENUMERATORS_MAX 1024 /* of one enum; others are shown as numbers, */
+#define FIELD_ENUMERATOR_MAX 255   /* as are names of more bytes: cut off, two might be the same */
 
 enum fields_result {
 	_FIELDS_SUCCESS,
@@ -34,8 +35,8 @@ enum field_kind {
 };
 
 struct field_enumerator {
-	uint64_t value; /* as wide as the field */
-	char name[48];
+	uint64_t value; /* as field_load() has it */
+	char *name;	/* NULL: none */
 };
 
 struct field {
@@ -44,6 +45,7 @@ struct field {
 	uint32_t bit, bits; /* of one element */
 	uint32_t count;	    /* elements, one after the other; TEXT, BYTES: 1 */
 	bool is_array;
+	bool is_signed; /* SIGNED, and enums that have numbers below zero */
 	struct field_enumerator *enumerators;
 	size_t n_enumerators;
 };
@@ -63,7 +65,7 @@ struct fields *fields_free(struct fields *fields);
 /* One that is a number: no TEXT, no BYTES. */
 bool field_is_number(const struct field *field);
 
-/* Element `index` of a number; SIGNED: extended to 64 bits; FLOAT: as it is, see field_double(). */
+/* Element `index` of a number; is_signed: extended to 64 bits; FLOAT: as it is, see field_double(). */
 uint64_t field_load(const struct field *field, const unsigned char *bytes, uint32_t index);
 double field_double(const struct field *field, uint64_t loaded);
 

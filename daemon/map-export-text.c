@@ -70,13 +70,11 @@ static void label_value(struct metrics_text *text, const struct field *field, co
 	const char *name;
 
 	if (field->kind == FIELD_TEXT) {
-		size_t n = strnlen((const char *)bytes, n_bytes);
-
-		metrics_text_escape(text, (const char *)bytes, n < OPENMETRICS_VALUE_MAX ? n : OPENMETRICS_VALUE_MAX, true);
+		metrics_text_escape(text, (const char *)bytes, strnlen((const char *)bytes, n_bytes), true);
 		return;
 	}
 	if (field->kind == FIELD_BYTES || field->is_array) {
-		for (size_t i = 0; i < n_bytes && i < OPENMETRICS_VALUE_MAX / 2; i++)
+		for (size_t i = 0; i < n_bytes; i++)
 			metrics_text_print(text, "%02x", bytes[i]);
 		return;
 	}
@@ -86,7 +84,7 @@ static void label_value(struct metrics_text *text, const struct field *field, co
 		metrics_text_escape(text, name, strlen(name), true);
 	else if (field->kind == FIELD_BOOL)
 		metrics_text_print(text, "%s", value ? "true" : "false");
-	else if (field->kind == FIELD_SIGNED)
+	else if (field->is_signed)
 		metrics_text_print(text, "%lld", (long long)value);
 	else if (field->kind == FIELD_FLOAT)
 		metrics_text_double(text, field_double(field, value));
@@ -127,7 +125,7 @@ static int add_number(struct map_export_series *series, const struct metrics_tex
 		return 0;
 	/* a counter that goes below zero is none */
 	if (series->n == series->max || series->labels.n + labels->n + strlen(tail) > series->bytes_max || number.bucket >= MAP_EXPORT_BUCKETS ||
-	    (is_counting(export) && (is_float ? !(number.floating >= 0) : field->kind == FIELD_SIGNED && (int64_t)number.integer < 0))) {
+	    (is_counting(export) && (is_float ? !(number.floating >= 0) : field->is_signed && (int64_t)number.integer < 0))) {
 		series->left_out++;
 		return 0;
 	}
@@ -274,7 +272,7 @@ static void merge(struct map_export_series *series) {
 static void print_number(struct metrics_text *text, const struct field *field, const struct series *number) {
 	if (field->kind == FIELD_FLOAT)
 		metrics_text_double(text, number->floating);
-	else if (field->kind == FIELD_SIGNED)
+	else if (field->is_signed)
 		metrics_text_print(text, "%lld", (long long)number->integer);
 	else
 		metrics_text_print(text, "%llu", (unsigned long long)number->integer);

@@ -140,8 +140,6 @@ static int set_name(struct map_export *export, const struct map_export_options *
 		name = export->name;
 	} else if (!openmetrics_name_valid(name)) {
 		return refuse(refusal, "name", "not a name of a metric: 1 to %d letters, digits and underscores, no digit first", OPENMETRICS_NAME_MAX);
-	} else if (!strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) && strncmp(name, MAP_EXPORT_PREFIX, strlen(MAP_EXPORT_PREFIX)) != 0) {
-		return refuse(refusal, "name", "names that begin with %s are the daemon's own, but for %s", OWN_PREFIX, MAP_EXPORT_PREFIX);
 	} else {
 		snprintf(export->name, sizeof(export->name), "%s", name);
 	}
@@ -152,10 +150,18 @@ static int set_name(struct map_export *export, const struct map_export_options *
 	return 0;
 }
 
+static int refuse_taken(struct map_export_refusal *refusal, const char *name, const struct map_export *other) {
+	return refuse(refusal, "name", "%s is taken by map %llu (%s): choose another with --as", name, (unsigned long long)other->map, other->map_name);
+}
+
 static int set_families(struct map_export *export, const struct map_exports *exports, const struct map_export *earlier,
 			struct map_export_refusal *refusal) {
 	const struct map_export *other;
 
+	/* the label of the metrics that say what became of exports */
+	TAILQ_FOREACH(other, &exports->list, link)
+		if (other != earlier && !strcmp(export->name, other->name))
+			return refuse_taken(refusal, export->name, other);
 	for (size_t i = 0; i < export->value->n; i++) {
 		const struct field *field = &export->value->fields[i];
 		struct map_export_family *family = &export->families[export->n_families];
@@ -171,6 +177,8 @@ static int set_families(struct map_export *export, const struct map_exports *exp
 			strcat(name, tail);
 		if (!openmetrics_name_valid(name))
 			return refuse(refusal, "name", "with the member %s it has more than %d bytes", field->name, OPENMETRICS_NAME_MAX);
+		if (!strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) && strncmp(name, MAP_EXPORT_PREFIX, strlen(MAP_EXPORT_PREFIX)) != 0)
+			return refuse(refusal, "name", "names that begin with %s are the daemon's own, but for %s", OWN_PREFIX, MAP_EXPORT_PREFIX);
 		memcpy(family->name, name, sizeof(family->name));
 		family->field = field;
 		for (size_t j = 0; j < export->n_families; j++)
@@ -179,8 +187,7 @@ static int set_families(struct map_export *export, const struct map_exports *exp
 		TAILQ_FOREACH(other, &exports->list, link)
 			for (size_t j = 0; other != earlier && j < other->n_families; j++)
 				if (families_clash(name, export->kind, other->families[j].name, other->kind))
-					return refuse(refusal, "name", "%s is taken by map %llu (%s): choose another with --as", name,
-						      (unsigned long long)other->map, other->map_name);
+					return refuse_taken(refusal, name, other);
 		export->n_families++;
 	}
 	if (!export->n_families)

@@ -117,6 +117,50 @@ static void test_struct(void **state) {
 	fields_free(fields);
 }
 
+/* Names that begin alike, numbers below zero, and arrays of what has no number: nothing is cut off. */
+static void test_whole(void **state) {
+	const int32_t value[] = { 1, -5, -5, 7, 8, 9, 10 };
+	char name[300], long_name[300];
+	struct btf *btf = btf__new_empty();
+	struct fields *fields;
+	const void *data;
+	uint32_t n_data;
+	int number, color, pair;
+
+	memset(name, 'A', 255);
+	name[255] = '\0';
+	memset(long_name, 'A', 256);
+	long_name[256] = '\0';
+	number = btf__add_int(btf, "int", 4, BTF_INT_SIGNED);
+	color = btf__add_enum(btf, "color", 4);
+	btf__add_enum_value(btf, long_name, 0);
+	btf__add_enum_value(btf, name, 1);
+	btf__add_enum_value(btf, "BLUE", -2);
+	pair = btf__add_struct(btf, "pair", 8);
+	btf__add_field(btf, "a", number, 0, 0);
+	btf__add_field(btf, "b", number, 32, 0);
+	btf__add_struct(btf, "key", 28);
+	btf__add_field(btf, "color", color, 0, 0);
+	btf__add_field(btf, "colors", btf__type_cnt(btf), 32, 0);
+	btf__add_field(btf, "grid", btf__type_cnt(btf) + 2, 96, 0);
+	btf__add_array(btf, number, color, 2);
+	btf__add_array(btf, number, pair, 2);
+	btf__add_array(btf, number, btf__type_cnt(btf) - 1, 1);
+	data = btf__raw_data(btf, &n_data);
+	assert_int_equal(fields_new(&fields, data, n_data, (uint32_t)pair + 1, sizeof(value)), 0);
+	assert_int_equal(fields->n, 3);
+	assert_string_equal(field_enumerator(find(fields, "color"), 1), name);
+	assert_null(field_enumerator(find(fields, "color"), 0));
+	assert_string_equal(field_enumerator(find(fields, "color"), (uint64_t)-2), "BLUE");
+	assert_true((int64_t)field_load(find(fields, "color"), (const unsigned char *)&value[1], 0) == -5);
+	assert_int_equal(find(fields, "colors")->kind, FIELD_BYTES);
+	assert_int_equal(find(fields, "colors")->bits, 64);
+	assert_int_equal(find(fields, "grid")->kind, FIELD_BYTES);
+	assert_int_equal(find(fields, "grid")->bits, 128);
+	fields_free(fields);
+	btf__free(btf);
+}
+
 static void test_section(void **state) {
 	const struct world *w = *state;
 	const uint32_t values[] = { 1, 2, 3 };
@@ -239,6 +283,7 @@ static void test_text(void **state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_struct, setup, teardown),
+		cmocka_unit_test(test_whole),
 		cmocka_unit_test_setup_teardown(test_section, setup, teardown),
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_endless),

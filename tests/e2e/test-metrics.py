@@ -174,6 +174,23 @@ def test_exported_maps():
         check("app_block" not in daemon.ctl("metrics"))
 
 
+def test_keys_stay_apart():
+    """Keys that differ in what is long, or in an array of anything, have labels that differ."""
+    with Daemon() as daemon:
+        daemon.attach("--export=ways", object=METRICS)
+        daemon.ctl("map", "export", "last")
+        status, out, err, _ = daemon.run(VEC_ADD, "--threads", "64", "--block", "64")
+        equal(status, 0, out + err)
+        found = families(daemon.ctl("metrics"))
+        wanted = {}
+        for thread in range(16):
+            path = struct.pack("<II", thread >> 1 & 1, thread >> 2 & 1).hex()
+            reason = "REASON_WHY_THE_FUNCTION_THAT_MAPS_GRAPHICS_RESOURCES_WAS_CALLED_" + ("AGAIN" if thread & 1 else "FIRST")
+            wanted[("path", path), ("reason", reason), ("text", "x" * 298 + ("y" if thread & 8 else "z"))] = float(1 << thread)
+        equal(samples(found["gpuprobe_map_ways"]), wanted)
+        equal([s.value for s in found["gpuprobe_map_last"].samples], [-1.0], "an enum below zero")
+
+
 def test_kernel_names():
     """Ids of kernels in keys get a name to join with."""
     with Daemon() as daemon:
@@ -224,6 +241,8 @@ def test_refused():
             (dict(map="percpu", name="taken_threads"), "InvalidArgument", "taken by map"),
             (dict(map="percpu", name="taken_threads_total", kind="gauge"), "InvalidArgument", "taken by map"),
             (dict(map="percpu", name="gpuprobe_map_counter"), "InvalidArgument", "taken by map"),
+            (dict(map="percpu", name="taken"), "InvalidArgument", "taken by map"), # though the metrics of that one are taken_threads and taken_blocks
+            (dict(map="percpu", name="gpuprobe", unit="images_received"), "InvalidArgument", "the daemon's own"),
             (dict(map="percpu", kind="summary"), "InvalidArgument", "counter, gauge"),
             (dict(map="percpu", merge="max"), "InvalidArgument", "sum or latest"),
             (dict(map="percpu", unit="per cent"), "InvalidArgument", "not a unit"),
@@ -426,5 +445,5 @@ def test_other_users():
         os.wait()
 
 
-main([test_own_numbers, test_exported_maps, test_kernel_names, test_exact, test_bound, test_refused, test_file, test_file_cannot_be_written, test_disk_full, test_socket,
+main([test_own_numbers, test_exported_maps, test_keys_stay_apart, test_kernel_names, test_exact, test_bound, test_refused, test_file, test_file_cannot_be_written, test_disk_full, test_socket,
       test_options, test_restart, test_other_users])

@@ -9,6 +9,17 @@ enum parity {
 	ODD,
 };
 
+enum change {
+	DOWN = -1,
+	UP = 1,
+};
+
+/* the same, as far as one looks who has no room for all of it */
+enum reason {
+	REASON_WHY_THE_FUNCTION_THAT_MAPS_GRAPHICS_RESOURCES_WAS_CALLED_FIRST,
+	REASON_WHY_THE_FUNCTION_THAT_MAPS_GRAPHICS_RESOURCES_WAS_CALLED_AGAIN,
+};
+
 struct key {
 	__u32 block;
 	enum parity parity;
@@ -24,6 +35,26 @@ struct log_key {
 	enum parity parity;
 	__u32 log2;
 };
+
+struct way {
+	enum reason reason;
+	enum parity path[2];
+	char text[300];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, struct way);
+	__type(value, __u64);
+} ways SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, enum change);
+} last SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -65,7 +96,9 @@ int cuda__metrics(void *ctx)
 	struct key key = { .name = "a\"b\\c" };
 	struct log_key log = {};
 	__u64 block, thread, unused, none = 0, *count;
-	__u32 second = 1, event = 1;
+	__u32 first = 0, second = 1, event = 1;
+	enum change change = DOWN;
+	struct way way = {};
 
 	bpf_get_block_idx(&block, &unused, &unused);
 	bpf_get_thread_idx(&thread, &unused, &unused);
@@ -93,9 +126,20 @@ int cuda__metrics(void *ctx)
 	count = bpf_map_lookup_elem(&percpu, &second);
 	if (count)
 		__sync_fetch_and_add(count, 1);
+	if (thread < 16) {
+		for (int i = 0; i < 299; i++)
+			way.text[i] = 'x';
+		way.reason = thread & 1;
+		way.path[0] = thread >> 1 & 1;
+		way.path[1] = thread >> 2 & 1;
+		way.text[298] = thread & 8 ? 'y' : 'z';
+		bpf_map_update_elem(&ways, &way, &none, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&ways, &way);
+		if (count)
+			__sync_fetch_and_add(count, 1 << thread);
+	}
+	bpf_map_update_elem(&last, &first, &change, BPF_ANY);
 	if (!block && !thread) {
-		__u32 first = 0;
-
 		bpf_ringbuf_output(&events, &event, sizeof(event), 0);
 		count = bpf_map_lookup_elem(&wide, &first);
 		if (count)
