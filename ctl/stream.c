@@ -123,9 +123,13 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 		continues = reply.continues;
 		r = take(reply.parameters, userdata);
 		varlink_reply_deinit(&reply);
-		fflush(stdout);
+		/* what cannot be shown is not to be taken away; a reader who has gone away ends us, or is the caller's matter */
+		if (fflush(stdout) == EOF && errno != EPIPE && (r == CTL_OK || r == CTL_STREAM_ENOUGH))
+			r = ctl_fail(CTL_ERROR, "cannot write the output: %s", strerror(errno));
 	}
 	tell_lost(&stream);
+	if (continues) /* nothing else can be called before the last reply */
+		ctl->client = varlink_client_free(ctl->client);
 	close(stream.signals);
 	json_object_put(parameters);
 	return r == CTL_STREAM_ENOUGH ? CTL_OK : r;

@@ -95,6 +95,13 @@ class Ring(Case):
         lines = self.ctl('ring', 'read', 'large').splitlines()
         self.assertEqual([bytes.fromhex(line.split()[-1]) for line in lines], [i.to_bytes(4, 'little') for i in range(100000)])
 
+    def test_full_disk(self):
+        """What cannot be written is not taken out any more."""
+        for args in (('ring', 'read', 'large', '-f'), ('ring', 'read', 'large'), ('log', '-f')):
+            with self.subTest(args=args), open('/dev/full', 'wb') as full:
+                done = subprocess.run([CTL, '--socket', self.socket, *args], stdout=full, stderr=subprocess.PIPE, timeout=30)
+                self.assertEqual((done.returncode, done.stderr.decode()), (ERROR, 'gpuprobectl: cannot write the output: No space left on device\n'))
+
     def test_errors(self):
         self.ctl('ring', 'read', 'nothing', status=NOT_FOUND,
                  stderr='gpuprobectl: there is no map nothing; gpuprobectl map list shows them\n')

@@ -53,8 +53,8 @@ class Run(unittest.TestCase):
     def launched(self):
         return (self.dir / 'launched').read_text()
 
-    def start(self, *args, **more):
-        return subprocess.Popen([str(self.program), '--socket', self.socket, 'run', *args], env={**os.environ, 'GPUPROBE': 'off'}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    def start(self, *args, stdout=subprocess.PIPE, **more):
+        return subprocess.Popen([str(self.program), '--socket', self.socket, 'run', *args], env={**os.environ, 'GPUPROBE': 'off'}, stdout=stdout, stderr=subprocess.PIPE,
                                 text=True, **more)
 
     def ctl(self, *args, status=OK, stderr=LOST):
@@ -176,6 +176,15 @@ class Run(unittest.TestCase):
         process = self.start('--program=fine', self.object)
         process.stdout.close()
         self.assertEqual((process.stderr.read(), process.wait(60)), (LOST, -signal.SIGPIPE))
+        process.stderr.close()
+        self.assert_detached()
+
+    def test_full_disk(self):
+        """Output that cannot be written is an error, and nothing stays attached."""
+        self.launcher('echo 42')
+        with open('/dev/full', 'w') as full:
+            process = self.start('--program=fine', self.object, stdout=full)
+        self.assertEqual((process.stderr.read(), process.wait(60)), ('gpuprobectl: cannot write the output: No space left on device\n', ERROR))
         process.stderr.close()
         self.assert_detached()
 
