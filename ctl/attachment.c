@@ -441,7 +441,7 @@ static json_object *filter_text(json_object *filter) {
 /* Not part of the table; most daemons have none. */
 static void print_notices(json_object *notices) {
 	for (size_t i = 0; notices && i < json_object_array_length(notices); i++)
-		fprintf(stderr, "gpuprobectl: %s\n", json_object_get_string(json_object_array_get_idx(notices, i)));
+		ctl_tell("%s", json_object_get_string(json_object_array_get_idx(notices, i)));
 }
 
 int command_list(struct ctl *ctl, int argc, char **argv) {

@@ -151,6 +151,8 @@ static int broken(struct ctl *ctl, int error) {
 	case EBADMSG:
 		return ctl_fail(CTL_ERROR, "%s: what answers there does not talk varlink",
 				ctl->path);
+	case EILSEQ:
+		return ctl_fail(CTL_USAGE, "a name or a path on the command line is not UTF-8");
 	case EMSGSIZE:
 		return ctl_fail(CTL_ERROR, "the call is longer than a message may be");
 	default:
@@ -184,12 +186,6 @@ static int not_found(const char *method, const char *subject, const char *what) 
 			subject);
 }
 
-/* The log of libbpf or the verifier below the line that says what is wrong. */
-static void print_log(const char *log) {
-	if (*log)
-		fprintf(stderr, "%s%s", log, log[strlen(log) - 1] == '\n' ? "" : "\n");
-}
-
 static int ambiguous(json_object *parameters) {
 	json_object *ids = ctl_get(parameters, "ids");
 	char text[256] = "";
@@ -215,16 +211,30 @@ static int invalid_trace_argument(const char *parameter, const char *reason) {
 	return ctl_fail(CTL_USAGE, "--%s: %s", parameter, reason);
 }
 
+/* The option of map export that stands for a parameter of another name. */
+static const char *export_option(const char *parameter) {
+	static const struct {
+		const char *parameter, *option;
+	} options[] = { { "name", "as" }, { "help", "help-text" }, { "kind", "type" }, { "labels", "label" }, { "per_sm", "sm" } };
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
+		if (!strcmp(parameter, options[i].parameter))
+			return options[i].option;
+	return parameter;
+}
+
 /* A parameter that makes no sense, named as the user gave it: filter.ring_size is --ring-size. */
 static int invalid_argument(const char *method, const char *subject, json_object *parameters) {
 	const char *parameter = ctl_string(parameters, "parameter"), *dot = strrchr(parameter, '.'),
 		   *reason = ctl_string(parameters, "reason");
 	char option[64];
 
-	if (!strcmp(parameter, "map") || !strcmp(parameter, "object"))
+	if (!strcmp(parameter, "map") || !strcmp(parameter, "object") || !strcmp(parameter, "pattern"))
 		return ctl_fail(CTL_ERROR, "%s: %s", subject, reason);
 	if (!strcmp(method, "Trace"))
 		return invalid_trace_argument(parameter, reason);
+	if (!strcmp(method, "ExportMap"))
+		parameter = export_option(parameter);
 	snprintf(option, sizeof(option), "--%s", dot ? dot + 1 : parameter);
 	for (char *p = option; *p; p++)
 		if (*p == '_')
@@ -268,7 +278,7 @@ static int control_error(const char *method, const char *subject, const char *er
 		r = ctl_fail(CTL_ERROR, "%s cannot run on a GPU: %s", subject, reason);
 	else
 		r = ctl_fail(CTL_ERROR, "%s: not usable: %s", subject, reason);
-	print_log(ctl_string(parameters, "log"));
+	ctl_tell_log(ctl_string(parameters, "log")); /* of libbpf or the verifier, below the line that says what is wrong */
 	return r;
 }
 

@@ -8,6 +8,7 @@
 
 #include <getopt.h>
 #include <json-c/json.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -109,7 +110,10 @@ int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero);
 /* log.c: prints the lines that an object's programs have written; as elements of a JSON array if asked. Returns the exit status. */
 int ctl_log_object(struct ctl *ctl, int64_t object, bool in_array);
 
-/* output.c */
+/* output.c; ctl_tell() is a line on standard error, ctl_tell_log() several: without control characters, as ctl_print_text() */
+void ctl_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void ctl_tell_list(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
+void ctl_tell_log(const char *log);
 void ctl_print_json(const struct ctl *ctl, json_object *value);
 void ctl_print_text(const char *text);
 void ctl_print_table(const char *const *header, json_object *rows);

@@ -135,6 +135,8 @@ static const struct {
 	{ "refused", ERROR("VerificationFailed"),
 	  "{\"program\":\"refused\",\"reason\":\"invalid access to map value\","
 	  "\"log\":\"; *value = 1; @ a.bpf.c:7\\nR1 invalid mem access\"}" },
+	{ "hostile", ERROR("VerificationFailed"),
+	  "{\"program\":\"host\\u001bile\",\"reason\":\"a\\nb\\u009bc\",\"log\":\"; x = \\\"\\u001b[31m\\\" @ a.c:1\\n\\tR1\\u009b1m\\u00e9\\r\\n\"}" },
 	{ "logless", ERROR("VerificationFailed"),
 	  "{\"program\":\"logless\",\"reason\":\"no reason\",\"log\":null}" },
 	{ "uncompiled", ERROR("CompileFailed"),

@@ -48,6 +48,9 @@ int fake_export_map(struct varlink_call *call, json_object *parameters, void *us
 	if (!strcmp(map, "ring"))
 		return varlink_call_error(call, ERROR("InvalidArgument"),
 					  varlink_json_pack("parameter", json_object_new_string("map"), "reason", json_object_new_string("it is a ring"), NULL));
+	if (!strncmp(map, "wrong-", strlen("wrong-")))
+		return varlink_call_error(call, ERROR("InvalidArgument"),
+					  varlink_json_pack("parameter", json_object_new_string(map + strlen("wrong-")), "reason", json_object_new_string("no"), NULL));
 	return varlink_call_reply(call, varlink_json_pack("export", export_of(parameters), NULL));
 }
 

@@ -169,6 +169,9 @@ int fake_list_hooks(struct varlink_call *call, json_object *parameters, void *us
 	json_object *pattern = get(parameters, "pattern"), *hooks, *all;
 	const char *name = pattern ? json_object_get_string(pattern) : NULL;
 
+	if (name && strlen(name) > 255)
+		return varlink_call_error(call, ERROR("InvalidArgument"),
+					  varlink_json_pack("parameter", json_object_new_string("pattern"), "reason", json_object_new_string("longer than 255 bytes"), NULL));
 	if (varlink_json_parse(&all, text, strlen(text)))
 		abort();
 	hooks = json_object_new_array();

@@ -23,7 +23,7 @@ static const char help[] =
 static int call_list(struct ctl *ctl, const char *pattern, struct varlink_reply *reply) {
 	json_object *parameters = varlink_json_pack("pattern", pattern ? json_object_new_string(pattern) : NULL, NULL);
 
-	return ctl_call(ctl, "ListHooks", parameters, "", CTL_TIMEOUT_MS, reply);
+	return ctl_call(ctl, "ListHooks", parameters, pattern ?: "", CTL_TIMEOUT_MS, reply);
 }
 
 static json_object *text(json_object *hook, const char *key) {

@@ -11,19 +11,12 @@
 #include "ctl.h"
 #include "paths.h"
 
-static void print_error(const char *format, va_list arguments) {
-	fputs("gpuprobectl: ", stderr);
-	vfprintf(stderr, format, arguments);
-	fputc('\n', stderr);
-}
-
 /* Says what is wrong. Returns @status. */
 int ctl_fail(enum ctl_exit status, const char *format, ...) {
 	va_list arguments;
 
 	va_start(arguments, format);
-	fflush(stdout);
-	print_error(format, arguments);
+	ctl_tell_list(format, arguments);
 	va_end(arguments);
 	return status;
 }

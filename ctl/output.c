@@ -3,8 +3,8 @@
 /*
  * Output for people and for programs.
  *
- * Names of processes and kernels are other people's choice, so control characters in them are not
- * sent to a terminal.
+ * Names of processes and kernels, and lines of source in the verifier's log, are other people's choice, so control characters in them are not
+ * sent to a terminal, on standard error neither.
  */
 
 #include <stdarg.h>
@@ -66,7 +66,7 @@ static size_t next_character(const char *text, const char **outp) {
 	size_t n = 1;
 
 	*outp = text;
-	if (c < 0x20 || c == 0x7f || (c == 0xc2 && (unsigned char)text[1] < 0xa0)) {
+	if (c < 0x20 || (c >= 0x7f && c < 0xc0) || (c == 0xc2 && (unsigned char)text[1] < 0xa0)) {
 		*outp = "?";
 		return c == 0xc2 && text[1] ? 2 : 1;
 	}
@@ -86,6 +86,51 @@ void ctl_print_text(const char *text) {
 		fwrite(out, 1, *out == '?' ? 1 : n, stdout);
 		text += n;
 	}
+}
+
+/* Takes control characters out of a text, but for those of @kept. */
+static void clean(char *text, const char *kept) {
+	const char *from = text, *out;
+
+	while (*from) {
+		size_t n = next_character(from, &out);
+
+		if (strchr(kept, *from))
+			out = from;
+		memmove(text, out, *out == '?' ? 1 : n);
+		text += *out == '?' ? 1 : n;
+		from += n;
+	}
+	*text = '\0';
+}
+
+void ctl_tell_list(const char *format, va_list arguments) {
+	char *text;
+
+	fflush(stdout);
+	if (vasprintf(&text, format, arguments) < 0)
+		return;
+	clean(text, "");
+	fprintf(stderr, "gpuprobectl: %s\n", text);
+	free(text);
+}
+
+void ctl_tell(const char *format, ...) {
+	va_list arguments;
+
+	va_start(arguments, format);
+	ctl_tell_list(format, arguments);
+	va_end(arguments);
+}
+
+void ctl_tell_log(const char *log) {
+	char *text = strdup(log);
+
+	if (text && *text) {
+		clean(text, "\n\t");
+		fprintf(stderr, "%s%s", text, text[strlen(text) - 1] == '\n' ? "" : "\n");
+	}
+	free(text);
 }
 
 /* Columns that a text takes; good enough for names. */

@@ -82,6 +82,7 @@ class Attach(Case):
             'missing': (NOT_FOUND, f'{path}: there is no program missing in it'),
             'refused': (VERIFIER, f'{path}: the verifier refused program refused: invalid access to map value\n'
                         '; *value = 1; @ a.bpf.c:7\nR1 invalid mem access'),
+            'hostile': (VERIFIER, f'{path}: the verifier refused program host?ile: a?b?c\n; x = "?[31m" @ a.c:1\n\tR1?1m\u00e9?'),
             'logless': (VERIFIER, f'{path}: the verifier refused program logless: no reason'),
             'uncompiled': (ERROR, f'{path}: program uncompiled cannot run on a GPU: helper 6 comes with the next release'),
             'nameless': (ERROR, f'{path} cannot run on a GPU: no worker'),
@@ -293,6 +294,14 @@ class Rest(Case):
         self.run_ctl('nonsense', status=USAGE, stderr='there is no command nonsense; see gpuprobectl --help')
         self.run_ctl('--nonsense', status=USAGE, stderr="unrecognized option '--nonsense'")
         self.run_ctl('list', 'x', status=USAGE, stderr='list takes no argument, but got x; see gpuprobectl --help')
+
+    def test_no_text(self):
+        """What is no text of a call, and what a terminal would take for a command."""
+        for args in ('map', 'dump', b'\xff'), ('attach', self.object, b'--kernel=a\xe9'), ('why', b'--kernel=\x80'):
+            self.ctl(*args, status=USAGE, stderr='a name or a path on the command line is not UTF-8')
+        self.ctl('map', 'dump', 'a\nb\x1bc\u009bd\u00e9', status=NOT_FOUND, stderr='there is no map a?b?c?d\u00e9; gpuprobectl map list shows them')
+        done = subprocess.run([CTL, 'attach', b'/a\x9bb\xff\xc3\xa9'], capture_output=True, timeout=60)
+        self.assertEqual(done.stderr, b'gpuprobectl: /a?b\xff\xc3\xa9: No such file or directory\n')
 
     def test_full_disk(self):
         with open('/dev/full', 'wb') as full:

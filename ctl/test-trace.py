@@ -312,6 +312,8 @@ class Formats(Case):
         items = self.items(records, stderr=told)
         self.assertEqual([(item['type'], item['name'], item['ts_ns'], item['pid']) for item in items if item['type'] == 'note'], [('note', line, 50 * US, 10)])
         self.assertIn(f',note,shim,10,', self.trace(records, '--format=csv', stderr=told))
+        self.trace([t.start(), t.process(10, comm=b'py\x1b\xc2\x9b'), t.note(b'why\x1b[31m\n', 50 * US), t.stop()], '--format=csv',
+                   stderr='gpuprobectl: process 10 (py??): why?[31m?\n') # whoever is traced has not the terminal
         summary = json.loads(self.ctl('--json', 'trace', 'report', 'notes.jsonl'))
         self.assertEqual(json.loads(self.ctl('trace', '--json', '--socket', self.socket, 'report', 'notes.jsonl')), summary)
         self.assertEqual((summary['summary']['userspace']['calls'], 'note' in json.dumps(summary)), (1, True), summary)
@@ -619,6 +621,7 @@ class Hooks(Case):
         self.assertIn('nvidia:rm_?ioctl', lines[3])
         self.assertEqual(len(self.ctl('hook', 'list', 'driver').splitlines()), 3)
         self.assertEqual(json.loads(self.ctl('--json', 'hook', 'list', 'xid'))['hooks'][0]['target'], 'nvidia:nvidia_dev_xid')
+        self.ctl('hook', 'list', 'a' * 256, status=ERROR, stderr=f'gpuprobectl: {"a" * 256}: longer than 255 bytes\n')
         self.ctl('hook', 'list', 'nothing', status=NOT_FOUND, stderr='gpuprobectl: there is no hook nothing; gpuprobectl hook list shows them\n')
 
     def test_status(self):
@@ -636,7 +639,7 @@ class Hooks(Case):
         self.assertEqual(json.loads(self.ctl('hook', 'test', 'xid', '--json', '--', 'true', '--json'))['hits'], 8)
         self.assertEqual(json.loads(self.ctl('hook', 'list', 'xid', '--json'))['hooks'], json.loads(self.ctl('--json', 'hook', 'list', 'xid'))['hooks'])
         for args, status, text in ((['nothing'], NOT_FOUND, 'there is no hook nothing; gpuprobectl hook list shows them'), (['driver'], ERROR, 'driver are 2 hooks; gpuprobectl hook list driver shows them'),
-                                   (['nvidia:rm_\x1bioctl'], ERROR, 'nvidia:rm_\x1bioctl: unavailable: this kernel has no kprobes')):
+                                   (['nvidia:rm_\x1bioctl'], ERROR, 'nvidia:rm_?ioctl: unavailable: this kernel has no kprobes')):
             self.ctl('hook', 'test', *args, status=status, stderr=f'gpuprobectl: {text}\n')
 
     def test_usage(self):

@@ -92,7 +92,7 @@ static void tell_lines(char *lines) {
 
 	while ((line = strsep(&lines, "\n")))
 		if (*line)
-			fprintf(stderr, "gpuprobectl: not traced: %s\n", line);
+			ctl_tell("not traced: %s", line);
 }
 
 /* Puts its records behind those of the daemon that are there in full. Returns the exit status. */
@@ -235,9 +235,9 @@ static void tell_missing(json_object *parameters) {
 	const size_t n = missing ? json_object_array_length(missing) : 0, shown = isatty(STDERR_FILENO) && n > MISSING_LINES ? MISSING_LINES : n;
 
 	for (size_t i = 0; i < shown; i++)
-		fprintf(stderr, "gpuprobectl: not traced: %s\n", json_object_get_string(json_object_array_get_idx(missing, i)));
+		ctl_tell("not traced: %s", json_object_get_string(json_object_array_get_idx(missing, i)));
 	if (shown < n)
-		fprintf(stderr, "gpuprobectl: not traced: %zu more; gpuprobectl hook status says why\n", n - shown);
+		ctl_tell("not traced: %zu more; gpuprobectl hook status says why", n - shown);
 }
 
 /* The first reply has come: it is on. */
@@ -402,11 +402,11 @@ static void tell_end(struct live *live) {
 	if (live->target.path)
 		tell(live, "\n");
 	else if (state.lost)
-		fprintf(stderr, "gpuprobectl: lost %" PRIu64 " events\n", state.lost);
+		ctl_tell("lost %" PRIu64 " events", state.lost);
 	if (live->trace->ctxsw && !state.contexts && !live->unwatched)
-		fprintf(stderr, "gpuprobectl: there was no context switch: a process that has a GPU for itself makes none\n");
+		ctl_tell("there was no context switch: a process that has a GPU for itself makes none");
 	if (state.damaged)
-		fprintf(stderr, "gpuprobectl: passed over %" PRIu64 " records that make no sense\n", state.damaged);
+		ctl_tell("passed over %" PRIu64 " records that make no sense", state.damaged);
 }
 
 /* Clocks of GPUs belong to their times. Who has no GPU hears of it only if context switches were asked for. */

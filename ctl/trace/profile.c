@@ -76,7 +76,7 @@ static int take_line(struct trace_command *trace, const char *path, int number, 
 	if (r == TRACE_PROFILE_E_OPTION)
 		return ctl_usage("%s: line %d: %s is no option of a profile, or has a value that it should not, or lacks one", path, number, name);
 	if (r >= 0)
-		fprintf(stderr, "gpuprobectl: that is in %s, line %d\n", path, number);
+		ctl_tell("that is in %s, line %d", path, number);
 	return r;
 }
 

@@ -43,7 +43,7 @@ int trace_sink_item(const struct trace_item *item, void *userdata) {
 	int r = 0;
 
 	if (item->kind == EVENT_NOTE && sink->trace->format != &trace_format_text)
-		fprintf(stderr, "gpuprobectl: process %u (%.15s): %s\n", item->pid, item->process->comm, item->name);
+		ctl_tell("process %u (%.15s): %s", item->pid, item->process->comm, item->name);
 	if (sink->writer)
 		r = sink->trace->format->item(sink->writer, item);
 	if (!r && sink->table)
