@@ -147,18 +147,54 @@ static bool is_null_check(const struct emitter *e, const struct bpf_insn *insn)
 	       e->state->registers[insn->dst_reg].site != 0;
 }
 
-/*
- * Whether 32-bit operands are compared that may be addresses. The kernel's verifier takes for
- * granted that the low half of an address is not 0 either, and does not look at what comes if it
- * is; on a GPU memory often begins at such an address. So the whole of it is compared.
- */
-static bool compares_half_addresses(const struct emitter *e, const struct bpf_insn *insn)
+/* Whether a number is the address of a value, as what the analysis knows of it lets it be. */
+static LLVMValueRef is_address(struct emitter *e, const struct value *value, LLVMValueRef number)
 {
-	uint64_t maps = value_maps(e->state->registers + insn->dst_reg);
+	LLVMValueRef found = LLVMConstInt(e->i1, 0, false), zero = emit_const(e, 0), inside;
+	uint64_t maps = value_maps(value);
 
-	if (INSN_SOURCE(insn->code) == BPF_X)
-		maps |= value_maps(e->state->registers + insn->src_reg);
-	return maps && (INSN_OP(insn->code) == BPF_JEQ || INSN_OP(insn->code) == BPF_JNE);
+	if (value->kind == VALUE_MAP_VALUE)
+		return LLVMBuildICmp(e->builder, LLVMIntNE, number, zero, "");
+	for (uint32_t i = 0; i < e->analysis->n_maps; i++) {
+		if (!(maps >> i & 1))
+			continue;
+		inside = LLVMBuildICmp(e->builder, LLVMIntULT,
+				       LLVMBuildSub(e->builder, number, e->map[i].base, ""),
+				       emit_const(e, e->layouts[i].layout.data_size), "");
+		inside = LLVMBuildAnd(e->builder, inside,
+				      LLVMBuildICmp(e->builder, LLVMIntNE, e->map[i].base, zero, ""),
+				      "");
+		found = LLVMBuildOr(e->builder, found, inside, "");
+	}
+	return found;
+}
+
+/*
+ * Whether 32-bit operands are the same. The kernel's verifier takes for granted that the low half
+ * of an address is not 0 either, and does not look at what comes if it is; on a GPU memory often
+ * begins at such an address. So an address is not the same as 0, but a number may be.
+ */
+static LLVMValueRef halves_are_equal(struct emitter *e, const struct bpf_insn *insn)
+{
+	const struct value *x = e->state->registers + insn->dst_reg,
+			   *y = e->state->registers + insn->src_reg;
+	bool reg = INSN_SOURCE(insn->code) == BPF_X;
+	LLVMValueRef whole = emit_get(e, insn->dst_reg), zero = LLVMConstInt(e->i32, 0, false);
+	LLVMValueRef a = LLVMBuildTrunc(e->builder, whole, e->i32, "");
+	LLVMValueRef b = operand(e, insn, e->i32), address;
+	LLVMValueRef equal = LLVMBuildICmp(e->builder, LLVMIntEQ, a, b, "");
+
+	if (!(value_maps(x) | (reg ? value_maps(y) : 0)) || (!reg && insn->imm != 0))
+		return equal;
+	if (x->kind == VALUE_MAP_VALUE && !reg)
+		return LLVMBuildICmp(e->builder, LLVMIntEQ, whole, emit_const(e, 0), "");
+	address = is_address(e, x, whole);
+	if (reg)
+		address = LLVMBuildOr(e->builder, address,
+				      is_address(e, y, emit_get(e, insn->src_reg)), "");
+	address = LLVMBuildAnd(e->builder, address,
+			       LLVMBuildICmp(e->builder, LLVMIntEQ, a, zero, ""), "");
+	return LLVMBuildAnd(e->builder, equal, LLVMBuildNot(e->builder, address, ""), "");
 }
 
 LLVMValueRef emit_condition(struct emitter *e, const struct bpf_insn *insn)
@@ -178,8 +214,10 @@ LLVMValueRef emit_condition(struct emitter *e, const struct bpf_insn *insn)
 				   emit_found(e, e->state->registers[insn->dst_reg].site), "");
 		return INSN_OP(insn->code) == BPF_JNE ? a : LLVMBuildNot(e->builder, a, "");
 	}
-	if (compares_half_addresses(e, insn))
-		type = e->i64;
+	if (type == e->i32 && (INSN_OP(insn->code) == BPF_JEQ || INSN_OP(insn->code) == BPF_JNE)) {
+		a = halves_are_equal(e, insn);
+		return INSN_OP(insn->code) == BPF_JEQ ? a : LLVMBuildNot(e->builder, a, "");
+	}
 	a = LLVMBuildTrunc(e->builder, emit_get(e, insn->dst_reg), type, "");
 	b = operand(e, insn, type);
 	if (INSN_OP(insn->code) == BPF_JSET)
