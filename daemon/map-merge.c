@@ -6,8 +6,9 @@
  * Integers (lanes) are summed: value = initial + sum over instances of (theirs - what they started
  * with), modulo their width, so that what a data section starts with counts once, however many
  * processes there are. A SUM map's instance first becomes one value, the sum over its shards. Bytes
- * that are in no lane cannot be added; they are those of the instance that was mirrored last (a SUM
- * map has none that change). Who asks for the latest gets all of the value from that instance.
+ * that are in no lane cannot be added; they are those of the instance that was mirrored last, of
+ * those whose value is not what it started with (a SUM map has none that change). Who asks for the
+ * latest gets all of the value from the instance that was mirrored last.
  *
  * A LATEST map has a stamp with each value: the value is that with the highest, over shards and
  * instances.
@@ -136,6 +137,14 @@ static void element_copy(const struct map_instance *instance, uint64_t at, unsig
 		memcpy(out, &best, sizeof(best));
 }
 
+/* Whether a value is not what instances start with. */
+static bool value_differs(const struct map_spec *spec, const unsigned char *value) {
+	const unsigned char *start = map_start(spec);
+
+	return start ? memcmp(value, start, spec->value_size) != 0
+		     : !map_is_zero(value, spec->value_size);
+}
+
 /* ---- what processes leave behind ---- */
 
 uint64_t map_totals_bytes(const struct map *map) {
@@ -173,7 +182,8 @@ static void totals_add_element(struct map *map, uint64_t at, const unsigned char
 
 		map_value_add(spec, out, value, false);
 		map_value_add(spec, out, start, true);
-		map_value_copy_rest(spec, out, value);
+		if (value_differs(spec, value))
+			map_value_copy_rest(spec, out, value);
 	}
 }
 
@@ -302,7 +312,8 @@ static void sum_begin(struct map *map, uint64_t at, const struct map_source *sou
 static bool merge_sums(struct map *map, uint64_t at, const struct map_source *source) {
 	const struct map_spec *spec = &map->spec;
 	unsigned char *out = map->scratch, *element = map->scratch + map_scratch_size(map);
-	const struct map_instance *latest = newest(map, source);
+	uint64_t newest_rest[MAP_SHARDS_MAX] = {}; /* of each value: how new its bytes in no lane are */
+	uint64_t recency;
 	bool whole = true;
 
 	sum_begin(map, at, source);
@@ -310,13 +321,17 @@ static bool merge_sums(struct map *map, uint64_t at, const struct map_source *so
 		if (!map_source_has(source, instance) || map_is_folded(instance, at))
 			continue;
 		whole &= map_instance_read(instance, element_copy, at, element);
+		recency = map_instance_recency(instance);
 		for (uint32_t i = 0; i < map->n_values; i++) {
 			size_t offset = (size_t)i * spec->value_size;
 
 			map_value_add(spec, out + offset, element + offset, false);
 			map_value_add(spec, out + offset, map_start(spec), true);
-			if (instance == latest && !map_is_sum(spec))
-				map_value_copy_rest(spec, out + offset, element + offset);
+			if (map_is_sum(spec) || recency <= newest_rest[i] ||
+			    !value_differs(spec, element + offset))
+				continue;
+			map_value_copy_rest(spec, out + offset, element + offset);
+			newest_rest[i] = recency;
 		}
 	}
 	return whole;

@@ -226,6 +226,50 @@ static void test_percpu(void **state) {
 	map_free(map);
 }
 
+/*
+ * Bytes that cannot be added: an instance in which nothing was written has none to offer, however
+ * new it is, whether the others are there or gone; of a percpu map each value for itself.
+ */
+static void test_rest(void **state) {
+	static const struct map_lane lanes[] = { { 0, 8 } };
+	struct map_spec spec = spec_make(16, 2, MAP_MERGE_NONE);
+	struct view a, b, idle;
+	struct map_entry entry;
+	struct map *map;
+
+	for (int percpu = 0; percpu < 2; percpu++) {
+		spec = spec_make(16, 2, percpu ? MAP_MERGE_PERCPU : MAP_MERGE_NONE);
+		spec.lanes = lanes;
+		spec.n_lanes = 1;
+		map = map_make(&spec);
+		a = view_make(map, 1, 0);
+		b = view_make(map, 2, 0);
+		idle = view_make(map, 3, 0);
+		put64(&a, 16, 1);
+		memcpy(a.data + 24, "one", 3);
+		if (percpu) {
+			put64(&b, spec.layout.shard_stride + 16, 2);
+			memcpy(b.data + spec.layout.shard_stride + 24, "two", 3);
+		}
+		a.header->mirrored_ns = 5;
+		b.header->mirrored_ns = 6;
+		idle.header->mirrored_ns = 7;
+		for (int gone = 0; gone < 4; gone++) {
+			assert_int_equal(map_process_gone(map, (uint64_t)gone), 0);
+			assert_int_equal(map_read(map, 1, &entry), 0);
+			assert_int_equal(value64(&entry, 0), 1);
+			assert_string_equal((const char *)entry.values + 8, "one");
+			assert_int_equal(entry.n_values, percpu ? 2 : 1);
+			if (percpu)
+				assert_string_equal((const char *)entry.values + 24, "two");
+		}
+		view_free(&a);
+		view_free(&b);
+		view_free(&idle);
+		map_free(map);
+	}
+}
+
 /* A data section: what it starts with counts once; characters are the latest copy's. */
 static void test_initial(void **state) {
 	static const struct map_lane lanes[] = { { 0, 8 }, { 8, 4 } };
@@ -498,7 +542,7 @@ int main(void) {
 	static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(test_instance),	TEST(test_layout_rules), TEST(test_sum64),
-		TEST(test_sum32),	TEST(test_percpu),	 TEST(test_initial),
+		TEST(test_sum32),	TEST(test_percpu),	 TEST(test_rest), TEST(test_initial),
 		TEST(test_initial_sum), TEST(test_untouched),	 TEST(test_quota),
 		TEST(test_cursor),	TEST(test_budget),	 TEST(test_torn),
 		TEST(test_lanes),	TEST(test_names),
