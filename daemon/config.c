@@ -183,8 +183,7 @@ static int config_own_option(struct config *config, int option, char *error) {
 		config->action = CONFIG_VERSION;
 		return 0;
 	default: /* getopt_long() has said what */
-		config_usage(stderr);
-		return CONFIG_E_USAGE;
+		return config_wrong(error, "see gpuprobed --help");
 	}
 }
 
@@ -208,7 +207,7 @@ static int config_read_options(struct config *config, int argc, char *argv[], bo
 			snprintf(error, CONFIG_ERROR_SIZE, "--%s=%.600s: %s", setting->name, optarg ? optarg : "", why);
 	}
 	if (r == 0 && config->action <= CONFIG_CHECK && optind < argc)
-		return config_wrong(error, "%s: what is this?", argv[optind]);
+		return config_wrong(error, "%s: there are options only; see gpuprobed --help", argv[optind]);
 	return r;
 }
 

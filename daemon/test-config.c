@@ -239,8 +239,10 @@ static void test_command_line(void **state) {
 	assert_string_equal(error, "--toolkit=: a value is missing");
 	read_config(CONFIG_E_USAGE, "--engine=", NULL, NULL);
 	assert_string_equal(error, "--engine=: a value is missing");
+	read_config(CONFIG_E_USAGE, "--nope", NULL, NULL); /* a line, not the 60 of the help */
+	assert_string_equal(error, "see gpuprobed --help");
 	read_config(CONFIG_E_USAGE, "x", NULL, NULL);
-	assert_string_equal(error, "x: what is this?");
+	assert_string_equal(error, "x: there are options only; see gpuprobed --help");
 	config = read_config(0, "--check-config", "--image-worker-argument=-x", "--allow-exit");
 	assert_int_equal(config->action, CONFIG_CHECK);
 	assert_true(config->allow_exit);
