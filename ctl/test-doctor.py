@@ -378,7 +378,7 @@ class Command(Case):
 
     def test_daemon(self):
         out = self.run_ctl("--socket", self.socket, "doctor", "--only=daemon.*", status=ERROR)
-        self.assertEqual(out, f"ok       daemon.reachable  daemon: answers at {self.socket}\n"
+        self.assertEqual(out, f"ok       daemon.reachable  daemon: version 0.1.0 answers at {self.socket}\n"
                               "ok       daemon.fine       this: as it should be\n"
                               "warning  daemon.less       that: not there\n"
                               "                           -> get ?one\n"
@@ -390,6 +390,16 @@ class Command(Case):
         self.assertEqual(out, {"checks": [{"id": "daemon.less", "title": "that", "state": "warning", "found": "not there", "todo": "get \x1bone"},
                                           {"id": "daemon.later", "title": "new", "state": "splendid", "found": "x", "todo": ""}],
                                "ok": 0, "warning": 1, "failed": 0, "skipped": 0, "unknown": 1})
+
+    def test_version(self):
+        """A daemon of before, which an upgrade did not restart."""
+        path = self.root + "/old"
+        daemon = subprocess.Popen([DAEMON, path], stdout=subprocess.PIPE, env={**os.environ, "FAKE_VERSION": "0.0.9"})
+        self.addCleanup(lambda: (daemon.kill(), daemon.wait(), daemon.stdout.close()))
+        self.assertEqual(daemon.stdout.readline(), b"ready\n")
+        check, = json.loads(self.run_ctl("--socket", path, "doctor", "--only=daemon.reachable", "--json"))["checks"]
+        self.assertEqual((check["state"], check["found"]), ("warning", f"version 0.0.9 answers at {path}, but gpuprobectl is of version 0.1.0"))
+        self.assertIn("systemctl restart gpuprobed", check["todo"])
 
     def test_no_daemon(self):
         self.check("daemon.reachable", "skipped", "does not run")

@@ -21,6 +21,24 @@ static json_object *check(const char *state, const char *todo, json_object *cons
 	return object;
 }
 
+/* That it answers; and whether it is the daemon that was installed with us, or still the one before, or another one's. */
+static json_object *check_version(const struct doctor *doctor) {
+	struct varlink_reply reply;
+	json_object *object;
+	const char *version;
+
+	if (ctl_call(doctor->ctl, "Status", NULL, "", CTL_TIMEOUT_MS, &reply))
+		return check("ok", "", ctl_format("answers at %s", doctor->ctl->path));
+	version = ctl_string(reply.parameters, "version");
+	if (strcmp(version, PROJECT_VERSION))
+		object = check("warning", "after an upgrade: systemctl restart gpuprobed, which keeps what is attached; else use the gpuprobectl of its version",
+			       ctl_format("version %s answers at %s, but gpuprobectl is of version " PROJECT_VERSION, version, doctor->ctl->path));
+	else
+		object = check("ok", "", ctl_format("version %s answers at %s", version, doctor->ctl->path));
+	varlink_reply_deinit(&reply);
+	return object;
+}
+
 json_object *doctor_daemon(const struct doctor *doctor) {
 	json_object *checks = json_object_new_array(), *theirs;
 	struct varlink_reply reply;
@@ -39,7 +57,7 @@ json_object *doctor_daemon(const struct doctor *doctor) {
 						    ctl_format("%s: no answer; what only the daemon can see was not looked at", socket)));
 		return checks;
 	}
-	json_object_array_add(checks, check("ok", "", ctl_format("answers at %s", socket)));
+	json_object_array_add(checks, check_version(doctor));
 	theirs = ctl_get(reply.parameters, "checks");
 	for (size_t i = 0; i < json_object_array_length(theirs); i++)
 		json_object_array_add(checks, json_object_get(json_object_array_get_idx(theirs, i)));
