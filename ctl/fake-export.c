@@ -31,7 +31,7 @@ static json_object *export_of(json_object *parameters) {
 	json_object_object_get_ex(parameters, "labels", &labels);
 	json_object_array_add(families, json_object_new_string("a"));
 	json_object_array_add(families, json_object_new_string("b"));
-	return varlink_json_pack("map", json_object_new_int(1), "map_name", json_object_new_string(text(parameters, "map", "")), "object",
+	return varlink_json_pack("map", json_object_new_int(1), "map_name", json_object_new_string(text(parameters, "map", "m")), "object",
 				 json_object_new_int(1), "owner", json_object_new_int(0), "name", json_object_new_string(text(parameters, "name", "-")), "kind",
 				 json_object_new_string(text(parameters, "kind", "auto")), "help", json_object_new_string(text(parameters, "help", "")), "unit",
 				 json_object_new_string(text(parameters, "unit", "")), "labels", labels ? json_object_get(labels) : json_object_new_object(),

@@ -345,6 +345,8 @@ class Rest(Case):
         self.assertEqual(complete('gpuprobectl', 'map', 'dump', '--merge', '=', 'l'), {'latest'})
         self.assertEqual(complete('gpuprobectl', 'log', '--object', ''), {'72'})
         self.assertEqual(complete('gpuprobectl', 'cache', 'l'), {'list'})
+        self.assertEqual(complete('gpuprobectl', 'map', 'unexport', '--'), complete('gpuprobectl', 'map', 'exports', '--'))
+        self.assertEqual(complete('gpuprobectl', 'map', 'unexport', 'm'), {'m'})
         # what --help tells is what completion offers, and the manual has it
         manual = (pathlib.Path(COMPLETION).parents[2] / 'docs/gpuprobectl.1.scd').read_text()
         common = {'--json', '--pretty', '--session', '--socket', '--help', '--version'}

@@ -168,7 +168,9 @@ _gpuprobectl() {
 		elif [[ $noun == dump ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list)
 				--per-process --merge --nonzero --raw $global" -- "$word")
-		elif [[ $noun == export || $noun == unexport ]]; then
+		elif [[ $noun == unexport ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 2 map exports) $global" -- "$word")
+		elif [[ $noun == export ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list)
 				--as --help-text --type --unit --label --bucket --sm --merge --nonzero $global" -- "$word")
 		else
