@@ -3,6 +3,9 @@
 
 /*
  * How the shim hands calls to the daemon: a memfd for each traced process, made and sealed (SHRINK|GROW|SEAL) by the daemon, mapped by both.
+ * What is to be recorded may become more while it runs: then the daemon writes the header's flags (but not those of TRACE_RING_AT_ONCE), min_duration,
+ * sample and functions, and changes the generation of traces in the page of interest.h, at which the shim reads them again.
+ *
  * A header, then slot_count slots at slots_offset, slot_stride bytes apart. A thread claims a slot at its first recorded call and alone
  * writes to it; the daemon alone reads. Nobody waits: what finds no room is counted in `lost`. The daemon believes nothing that it reads.
  *
@@ -27,6 +30,9 @@ enum trace_ring_flags {
 	TRACE_RING_STACKS = 1 << 3,
 	TRACE_RING_CUPTI = 1 << 4, /* with GPU: by CUPTI where it can be had, else by events, and a NOTE says why */
 };
+
+/* Flags that a ring has from its beginning, or never. */
+#define TRACE_RING_AT_ONCE (TRACE_RING_GPU | TRACE_RING_CUPTI)
 
 enum trace_ring_clock {
 	TRACE_RING_TSC = 0, /* times are of rdtsc (on aarch64 cntvct_el0); the daemon knows what they are in nanoseconds */

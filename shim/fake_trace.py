@@ -14,7 +14,7 @@ MAGIC, VERSION = 0x52525447, 2
 EXTRAS, GPU, ERRORS, STACKS, CUPTI = 1, 2, 4, 8, 16
 TSC, MONOTONIC = 0, 1
 HEADER, FUNCTIONS = struct.Struct("<IIIIIIIIQQQQQ"), 104
-ENABLED, HEARTBEAT, HOMELESS, SLOTS_OFFSET = 8, 56, 64, 4096
+ENABLED, FLAGS, MIN_DURATION, SAMPLE, HEARTBEAT, HOMELESS, SLOTS_OFFSET = 8, 12, 40, 48, 56, 64, 4096
 FREE, USED, LEFT = 0, 1, 2
 SLOT = 128
 PAD, CALL, NAME, KERNEL, CLOCK_PAIR, NOTE = range(6)
@@ -75,6 +75,13 @@ class Ring:
 
     def end(self):
         self.put(ENABLED, 0, "<I")
+
+    def widen(self, flags):
+        """All calls are to be recorded, with these flags; a shim looks when the page changes."""
+        self.memory[FUNCTIONS:FUNCTIONS + 512] = b"\xff" * 512
+        self.put(FLAGS, flags, "<I")
+        self.put(MIN_DURATION, 0)
+        self.put(SAMPLE, 1)
 
     def beat(self):
         self.put(HEARTBEAT, time.monotonic_ns())

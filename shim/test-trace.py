@@ -412,6 +412,19 @@ def live():
         daemon.change_rules(())
         steps.do(5)
         check("live: one that records nothing sees the end, too", steps.maps() == (0, 0) and steps.end() == 0)
+    with TraceDaemon(session("widened"), make=lambda: Ring(functions=[], flags=fake_trace.ERRORS, min_duration=1 << 62, sample=100)) as daemon:
+        steps = Steps(daemon.name)
+        ring = daemon.rings[0]
+        steps.do(5)
+        check("live: nothing is wanted", not ring.read())
+        for n, flags in enumerate((fake_trace.EXTRAS, fake_trace.EXTRAS | fake_trace.STACKS | fake_trace.GPU)):
+            ring.widen(flags)
+            daemon.change_rules()
+            steps.do(5)
+            calls = ring.read()
+            check(f"live: more is wanted ({flags})", [call.sequence for call in calls] == list(range(5 * n + 1, 5 * n + 6)) and daemon.rings == [ring] and not ring.pairs and
+                  all((255 in call.extras) == bool(flags & fake_trace.STACKS) for call in calls), calls)
+        check("live: ends well, widened", steps.end() == 0)
     with TraceDaemon(session("inside")) as daemon:
         steps = Steps(daemon.name, "inside")
         while steps.line() != ["in", "call", "1"]:

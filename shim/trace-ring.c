@@ -67,6 +67,33 @@ bool trace_adopt(struct trace_ring *ring, uint64_t size)
 	return true;
 }
 
+/* Another thread may be at it: what it has read before the last change is not what stays. */
+static void follow(uint64_t *to, const uint64_t *from)
+{
+	uint64_t value;
+
+	do {
+		value = __atomic_load_n(from, __ATOMIC_SEQ_CST);
+		__atomic_store_n(to, value, __ATOMIC_SEQ_CST);
+	} while (__atomic_load_n(from, __ATOMIC_SEQ_CST) != value);
+}
+
+void trace_follow(void)
+{
+	const struct trace_ring *ring = trace_session.ring;
+	struct trace_session *to = &trace_session;
+	uint32_t flags, begun = to->flags & TRACE_RING_AT_ONCE;
+
+	for (unsigned i = 0; i < TRACE_FUNCTION_MAX / 64; i++)
+		follow(&to->functions[i], &ring->functions[i]);
+	follow(&to->min_duration, &ring->min_duration);
+	follow(&to->sample, &ring->sample);
+	do {
+		flags = __atomic_load_n(&ring->flags, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&to->flags, (flags & ~TRACE_RING_AT_ONCE) | begun, __ATOMIC_SEQ_CST);
+	} while (__atomic_load_n(&ring->flags, __ATOMIC_SEQ_CST) != flags);
+}
+
 /* Nobody has read for long: nobody will. */
 static bool is_stale(void)
 {

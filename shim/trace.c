@@ -307,6 +307,11 @@ static bool session_goes_on(uint64_t number)
 		__atomic_store_n(&trace_seen[i], interest_trace_generation(i), __ATOMIC_RELAXED);
 	/* a daemon that was killed has not said that it is over */
 	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_ACQUIRE) && client_is_alive(&client);
+	if (on) {
+		if (__atomic_load_n(&trace_session.ring->flags, __ATOMIC_RELAXED) & TRACE_RING_STACKS)
+			trace_stack_begin();
+		trace_follow();
+	}
 	trace_leave_guest();
 	if (!on)
 		trace_end_session(number);

@@ -60,7 +60,10 @@ static inline uint64_t trace_word(const struct trace_frame *frame, unsigned numb
 					: frame->stack[number - TRACE_REGISTERS];
 }
 
-/* The session, as of its begin: what the daemon changes later is not looked at. */
+/*
+ * The session, as of its begin, and what is recorded in it as of the last trace_follow(): what else
+ * the daemon changes later is not looked at.
+ */
 struct trace_session {
 	struct trace_ring *ring;
 	uint64_t size; /* of the mapping */
@@ -146,6 +149,9 @@ static inline bool trace_page_changed(void)
 			return true;
 	return false;
 }
+
+/* Reads anew what is to be recorded, for who is inside. */
+void trace_follow(void);
 
 /* The session is over; another thread may have ended it. */
 void trace_end_session(uint64_t number);

@@ -46,7 +46,7 @@ struct shim_ring {
 	bool foreign; /* it is in a pid namespace of its own */
 	unsigned int sessions; /* mask; 0: it is over */
 	bool retired; /* the process gets another one; what is in this one is still read */
-	/* what it records: written into the header before the process sees it, which looks once */
+	/* what it records: written into the header, where it gets more with each session that joins */
 	uint64_t functions_wanted[TRACE_FUNCTION_MAX / 64];
 	uint32_t flags;
 	uint64_t min_duration; /* nanoseconds */

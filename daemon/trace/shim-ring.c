@@ -104,42 +104,48 @@ static uint32_t session_flags(const struct trace_options *options) {
 	return (options->extras ? TRACE_RING_EXTRAS : 0) | (options->gpu ? TRACE_RING_GPU : 0) | (options->cupti ? TRACE_RING_CUPTI : 0) | (options->stacks ? TRACE_RING_STACKS : 0);
 }
 
+/*
+ * Adds what a session asks for to what the process records. It looks again when the page with the rules changes, as it does after this; what has
+ * a beginning there (TRACE_RING_AT_ONCE) it takes from a new ring only.
+ */
+static void ring_widen(struct shim_ring *ring, const struct trace_options *options) {
+	struct trace_ring *header = ring->header;
+	uint64_t least;
+
+	ring->flags |= session_flags(options);
+	ring->flags &= options->errors ? UINT32_MAX : ~(uint32_t)TRACE_RING_ERRORS;
+	ring->min_duration = options->min_duration < ring->min_duration ? options->min_duration : ring->min_duration;
+	ring->sample = !ring->sample || ring->sample == options->sample ? options->sample : 1;
+	least = ring->tsc ? tsc_clock_steps(&ring->table->tsc, ring->min_duration) : ring->min_duration;
+	for (size_t k = 0; k < TRACE_FUNCTION_MAX / 64; k++) {
+		ring->functions_wanted[k] |= options->functions[k];
+		__atomic_store_n(&header->functions[k], ring->functions_wanted[k], __ATOMIC_SEQ_CST);
+	}
+	__atomic_store_n(&header->flags, ring->flags, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&header->min_duration, least, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&header->sample, ring->sample, __ATOMIC_SEQ_CST);
+}
+
 /* Writes what sessions want, all together: before the process gets the ring. */
 static void ring_configure(struct shim_ring *ring, unsigned int sessions) {
 	struct trace_ring *header = ring->header;
-	uint32_t errors = TRACE_RING_ERRORS;
 
+	ring->flags = TRACE_RING_ERRORS;
 	ring->min_duration = UINT64_MAX;
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
-		const struct trace_options *options;
-
-		if (!(sessions >> i & 1))
-			continue;
-		options = ring->table->sessions[i]->options;
-		for (size_t k = 0; k < TRACE_FUNCTION_MAX / 64; k++)
-			ring->functions_wanted[k] |= options->functions[k];
-		ring->flags |= session_flags(options);
-		errors = options->errors ? errors : 0;
-		ring->min_duration = options->min_duration < ring->min_duration ? options->min_duration : ring->min_duration;
-		ring->sample = !ring->sample || ring->sample == options->sample ? options->sample : 1;
-	}
-	ring->flags |= errors;
-	memcpy(header->functions, ring->functions_wanted, sizeof(header->functions));
-	header->flags = ring->flags;
-	header->min_duration = ring->tsc ? tsc_clock_steps(&ring->table->tsc, ring->min_duration) : ring->min_duration;
-	header->sample = ring->sample;
+	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
+		if (sessions >> i & 1)
+			ring_widen(ring, ring->table->sessions[i]->options);
 	if (ring->table->config && (*ring->table->config)->cupti)
 		strncpy(header->cupti, (*ring->table->config)->cupti, sizeof(header->cupti) - 1);
 	__atomic_store_n(&header->enabled, 1, __ATOMIC_RELEASE);
 }
 
-/* Whether the ring has all that the session asks for. */
+/* Whether the process can record all that the session asks for without a new ring. CUPTI learns at its beginning of which functions there are to be times. */
 static bool ring_suffices(const struct shim_ring *ring, const struct trace_options *options) {
-	for (size_t k = 0; k < TRACE_FUNCTION_MAX / 64; k++)
+	for (size_t k = 0; k < TRACE_FUNCTION_MAX / 64 && options->gpu && ring->flags & TRACE_RING_CUPTI; k++)
 		if (options->functions[k] & ~ring->functions_wanted[k])
 			return false;
-	return !(session_flags(options) & ~ring->flags) && (options->errors || !(ring->flags & TRACE_RING_ERRORS)) && options->min_duration >= ring->min_duration &&
-	       (ring->sample <= 1 || ring->sample == options->sample);
+	return !(session_flags(options) & ~ring->flags & TRACE_RING_AT_ONCE);
 }
 
 /* ---- reading ---- */
@@ -446,6 +452,7 @@ static void ring_join(struct shim_ring *ring, unsigned int sessions) {
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
 		if (!(sessions >> i & 1 & ~(ring->sessions >> i)))
 			continue;
+		ring_widen(ring, ring->table->sessions[i]->options);
 		ring_tell(ring, ring->table->sessions[i]);
 		for (uint32_t k = 0; k < ring->slot_count; k++) { /* nothing of who had this number before */
 			ring->slots[k].calls[i] = 0;
@@ -547,10 +554,12 @@ void shim_rings_join(struct trace_table *table, struct trace_session *session) {
 		if (!ring->sessions || ring->retired || !session->options->shim || !trace_session_means(session, ring->pid) ||
 		    !(session->options->all_users || ring->uid == session->options->caller))
 			continue;
-		if (ring_suffices(ring, session->options))
+		if (ring_suffices(ring, session->options)) {
 			ring_join(ring, 1U << session->index);
-		else
+		} else {
+			ring_lost(ring, 0, 1); /* what is called until it has another one; how much that is nobody knows */
 			ring_retire(ring);
+		}
 	}
 }
 

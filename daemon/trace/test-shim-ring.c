@@ -88,7 +88,7 @@ static void test_same_connection(void **state) {
 	producer_call(&call, 5, 0, now, now, 1);
 	assert_true(producer_write(&producer, &call.call.record));
 	config = usual_config(&clients[1]);
-	config.options.stacks = true;
+	config.options.gpu = true;
 	assert_int_equal(start_session(&clients[1], &config), 0);
 	assert_int_equal(traced.ring->enabled, 0);
 	old = traced.ring;
@@ -419,8 +419,9 @@ static void test_two_sessions(void **state) {
 	assert_int_equal(world.table->n_rings, 2);
 	gone(&traced);
 	traced = renewed;
-	client_read(&a);
+	turn_for(20);
 	assert_int_equal(count_records(&a, TRACE_CALL), 1); /* of the old one */
+	assert_int_equal(count_lost(&a, TRACE_SOURCE_SHIM), 1); /* at least, until there was the new one */
 	assert_true(trace_session_has_shim(a.session, getpid()));
 	assert_int_equal(traced.ring->enabled, 1);
 	assert_int_equal(traced.ring->functions[0], 1 << 5 | 1 << 6);
@@ -485,6 +486,58 @@ static void test_two_sessions(void **state) {
 	trace_session_finish(b.session);
 	assert_int_equal(traced.ring->enabled, 0);
 	gone(&renewed);
+	end_client(&a);
+	end_client(&b);
+}
+
+/* What a second session asks for beside is added to the ring that there is: the first one misses nothing meanwhile. */
+static void test_widened(void **state) {
+	struct client a = {}, b = {};
+	struct trace_config config = usual_config(&a);
+	struct producer producer;
+	struct producer_call call;
+	struct traced traced;
+	uint64_t unit, now;
+
+	memset(config.options.functions, 0, sizeof(config.options.functions));
+	config.options.functions[0] = 1 << 5;
+	config.options.errors = true;
+	config.options.extras = false;
+	config.options.sample = 10;
+	config.options.min_duration = 5000;
+	assert_int_equal(start_session(&a, &config), 0);
+	begin(&traced, 1);
+	unit = traced.ring->clock == TRACE_RING_TSC ? tsc_clock_steps(&world.table->tsc, 1000) : 1000;
+	config = usual_config(&b);
+	config.options.functions[0] = 1 << 6;
+	config.options.min_duration = 1000;
+	config.options.stacks = true;
+	assert_int_equal(start_session(&b, &config), 0);
+	assert_int_equal(world.table->n_rings, 1);
+	assert_int_equal(traced.ring->enabled, 1);
+	assert_int_equal(traced.ring->functions[0], 1 << 5 | 1 << 6);
+	assert_int_equal(traced.ring->functions[1], UINT64_MAX);
+	assert_int_equal(traced.ring->flags, TRACE_RING_EXTRAS | TRACE_RING_STACKS);
+	assert_int_equal(traced.ring->sample, 1);
+	assert_in_range(traced.ring->min_duration, unit - 5, unit + 5);
+	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
+	now = ring_now(traced.ring);
+	for (uint32_t i = 0; i < 20; i++) {
+		producer_call(&call, 5, 2 * i, now - 6 * unit, now, 1);
+		call.call.result = 1;
+		assert_true(producer_write(&producer, &call.call.record));
+		producer_call(&call, 6, 2 * i + 1, now - 3 * unit, now, 1);
+		assert_true(producer_write(&producer, &call.call.record));
+	}
+	drain();
+	client_read(&a);
+	client_read(&b);
+	assert_int_equal(count_records(&a, TRACE_CALL), 2); /* one of ten */
+	assert_int_equal(count_records(&b, TRACE_CALL), 20);
+	assert_int_equal(count_records(&a, TRACE_LOST), 0);
+	trace_session_finish(a.session);
+	trace_session_finish(b.session);
+	gone(&traced);
 	end_client(&a);
 	end_client(&b);
 }
@@ -978,7 +1031,7 @@ int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_counts), cmocka_unit_test(test_buckets),
-		TEST(test_order),   TEST(test_extras), TEST(test_slots),  TEST(test_ends), TEST(test_two_sessions), TEST(test_names),
+		TEST(test_order),   TEST(test_extras), TEST(test_slots),  TEST(test_ends), TEST(test_two_sessions), TEST(test_widened), TEST(test_names),
 		TEST(test_kernels), TEST(test_notes), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_shapes),	    TEST(test_not_meant),
 		TEST(test_same_connection),
 	};
