@@ -252,9 +252,6 @@ static bool begin_session(int fd, uint64_t size, const struct client *asking)
 		trace_gpu_begin();
 	if (trace_flag(TRACE_RING_STACKS))
 		trace_stack_begin();
-	__atomic_store_n(&trace_fenced,
-			 syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0,
-			 __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&trace_seen[i], __atomic_load_n(&trace_watch[i].seen, __ATOMIC_RELAXED),
 				 __ATOMIC_RELAXED);
@@ -267,9 +264,14 @@ static bool begin_session(int fd, uint64_t size, const struct client *asking)
 	return true;
 }
 
-/* Asks the daemon whether somebody traces this process. */
+/*
+ * Asks the daemon whether somebody traces this process. What takes long is done before that: from
+ * the answer on, calls of other threads are nobody's until the session has begun.
+ */
 static void ask(const struct interest *found)
 {
+	bool unfenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0,
+				0) != 0;
 	uint64_t deadline_ms = client_now_ms() + found->deadline_ms;
 	driver_result (*get_version)(int *) =
 		(driver_result(*)(int *))driver_symbol("cuDriverGetVersion");
@@ -278,6 +280,7 @@ static void ask(const struct interest *found)
 	union wire_message message;
 	int version = 0, fd = -1;
 
+	__atomic_store_n(&trace_fenced, unfenced, __ATOMIC_RELAXED);
 	if (get_version && get_version(&version) != 0)
 		version = 0;
 	if (!client_open(&asking, found->folder, WIRE_ROLE_TRACE, (uint32_t)version, deadline_ms,
