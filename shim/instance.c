@@ -401,7 +401,7 @@ static bool copy_data(struct instance *instance, driver_handle stream)
 
 bool instance_is_copied(const struct instance *instance)
 {
-	return !instance->disarmed && !in_host_memory(instance);
+	return !instance->disarmed && !instance->stale && !in_host_memory(instance);
 }
 
 void instance_copy(struct instance *instance, driver_handle stream, bool final)
@@ -466,8 +466,9 @@ void instance_end_regions(struct instance *instance, const struct load *load,
 {
 	for (const struct instance_region *region = instance->regions; region;
 	     region = region->next)
-		if (region->load == load)
-			add_region(instance, region->address, stream, instance->past);
+		if (region->load == load &&
+		    !add_region(instance, region->address, stream, instance->past))
+			instance->stale = true;
 	instance_drop_regions(instance, load);
 }
 

@@ -39,6 +39,7 @@ struct instance {
 	struct instance_region *regions;
 	unsigned char *sum, *total, *past; /* with regions: room for one's bytes and for the sum;
 					      what unloaded modules had counted */
+	bool stale; /* the last copy has what cannot be read any more: it stays as it is */
 	bool forgotten; /* of a daemon that is gone: never found again */
 	bool disarmed; /* its map or its daemon is gone; its memory stays, kernels may still write
 			  to it */
@@ -103,7 +104,10 @@ bool instance_add_region(struct instance *instance, const struct load *load,
 /* Does a module hold data of it? */
 bool instance_has_region(const struct instance *instance, const struct load *load);
 
-/* Before the module is unloaded, when its kernels have ended: keeps what its regions hold. */
+/*
+ * Before the module is unloaded, when its kernels have ended: keeps what its regions hold, or where
+ * that cannot be read, as in a context with an error, what was copied last.
+ */
 void instance_end_regions(struct instance *instance, const struct load *load,
 			  driver_handle stream);
 

@@ -10,8 +10,9 @@ import tempfile
 import time
 
 from harness import (BUILD, COUNTER, CTL, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, Failed, check, equal, main, need, wait_until)
+from live import LIVE, THREADS, Live
 
-need(GPUPROBED, CTL, COUNTER, SHIM, os.path.join(SIM, "libcuda.so.1"), VEC_ADD)
+need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, os.path.join(SIM, "libcuda.so.1"), VEC_ADD)
 N, LAUNCHES = 4096, 3
 RUN = (VEC_ADD, "--threads", str(N), "--launches", str(LAUNCHES))
 
@@ -407,6 +408,23 @@ def test_killed_process():
         equal(daemon.count_of(), count + N * LAUNCHES)
 
 
+def test_broken_context():
+    """A kernel that faults takes its context with it, but not what was counted before, though its module is unloaded."""
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        live = Live(daemon)
+        try:
+            live.launch(2)
+            equal(daemon.count_of(), 2 * THREADS)
+            live.do("break 0 vectorAdd")
+            equal(daemon.count_of(), 2 * THREADS, "after the fault")
+        finally:
+            live.process.kill()
+            live.process.communicate()
+        run(daemon)
+        equal(daemon.count_of(), 2 * THREADS + N * LAUNCHES)
+
+
 def test_past_the_end():
     """The kernel's verifier refuses it, and its log names the line."""
     bad = os.path.join(BUILD, "daemon/bpf/objects/past-end.bpf.o")
@@ -432,4 +450,4 @@ def test_stop_while_running():
 if __name__ == "__main__":
     main([test_count, test_names, test_ways, test_kernels, test_registers, test_options, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
           test_worker_hangs, test_worker_hangs_no_overtime, test_worker_slow, test_detach_while_compiled, test_many_loads, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_many_attachments,
-          test_long_names, test_read_while_running, test_detach_while_running, test_killed_process, test_past_the_end, test_stop_while_running])
+          test_long_names, test_read_while_running, test_detach_while_running, test_killed_process, test_broken_context, test_past_the_end, test_stop_while_running])

@@ -5,6 +5,7 @@
  *
  *   load SLOT [library]       loads the module (slots 0 to 7)
  *   unload SLOT
+ *   break SLOT KERNEL         launches it with an address that is nobody's, which is the end of the context, and unloads the module
  *   launch SLOT KERNEL N      N launches, and waits for them
  *   capture SLOT KERNEL N     captures N launches as the graph
  *   update SLOT KERNEL N      captures N launches, and updates the executable graph from them
@@ -409,6 +410,13 @@ static bool run(const char *line)
 		CHECK(driver.module_load_data(&slot->module, language_image));
 	} else if (!strcmp(verb, "unload")) {
 		unload(slot);
+	} else if (!strcmp(verb, "break") && words == 3) {
+		struct buffers nobodys = { .data = 8, .vectors = 8 };
+
+		launch(function_of(slot, kernel), kernel, &nobodys, NULL);
+		if (driver.ctx_synchronize() == CUDA_SUCCESS)
+			return false;
+		driver.module_unload(slot->module); /* a driver refuses it, with the same error */
 	} else if (!strcmp(verb, "launch") && words == 4) {
 		CUfunction function = function_of(slot, kernel);
 
