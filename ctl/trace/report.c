@@ -106,7 +106,7 @@ static int take_item(void *userdata, const struct trace_item *item) {
 		if (!report_filter_takes(&report->filter, item))
 			return 0;
 		r = report->format->item(report->writer, item);
-		return r ? r : ferror(report->out) ? -EIO : 0;
+		return r ? r : ferror(report->out) ? -(errno ?: EIO) : 0;
 	}
 	r = report_places_item(report->places, item, &place);
 	if (r || !report_filter_takes(&report->filter, item))
@@ -207,19 +207,21 @@ static int open_output(struct report *report, int fd, const char *name) {
 	return CTL_OK;
 }
 
-static int close_output(struct report *report, int status) {
-	int r = 0;
+/* @r: why writing has failed already, or 0. Returns @status, or that of an error that is said here. */
+static int close_output(struct report *report, int r, int status) {
+	int closed;
 
-	if (report->writer)
-		r = report->format->close(report->writer);
+	errno = 0;
+	closed = report->writer ? report->format->close(report->writer) : 0;
 	report->writer = NULL;
 	if (fflush(report->out) != 0 || ferror(report->out))
-		r = -EIO;
-	if (report->out != stdout && fclose(report->out) != 0)
-		r = -EIO;
+		closed = -(errno ?: EIO);
+	if (report->out != stdout && fclose(report->out) != 0 && !closed)
+		closed = -(errno ?: EIO);
+	r = r ?: closed;
 	if (r && status == CTL_OK)
 		return r == -ENOMEM ? ctl_fail(CTL_ERROR, "out of memory") :
-				      ctl_fail(CTL_ERROR, "cannot write %s", report->out == stdout ? "the output" : report->output);
+				      ctl_fail(CTL_ERROR, "cannot write %s: %s", report->out == stdout ? "the output" : report->output, strerror(-r));
 	return status;
 }
 
@@ -232,10 +234,12 @@ static int convert(struct report *report, int fd, const char *name) {
 	if (status != CTL_OK)
 		return status;
 	r = read_file(fd, &taker, &result);
-	status = r && ferror(report->out) ? CTL_OK : check_result(&result, r, name);
+	if (r && ferror(report->out)) /* the file is read no further: what is behind is not missing there */
+		return close_output(report, r, CTL_OK);
+	status = check_result(&result, r, name);
 	if (status == CTL_OK)
 		print_notes(&result, name);
-	return close_output(report, status);
+	return close_output(report, 0, status);
 }
 
 static int analyse(struct report *report, int fd, const char *name) {

@@ -557,7 +557,11 @@ class Convert(Case):
         self.assertIn('cuInit', pathlib.Path(out).read_text())
         self.run_report('--format=jsonl', '-o', path, path, status=ERROR, stderr=f'{path} is what is read: another file is needed for the output')
         self.assertIn(b'cuInit', pathlib.Path(path).read_bytes())
-        self.run_report('--format=text', '-o', '/dev/full', path, status=ERROR, stderr='cannot write /dev/full')
+        # more than a buffer, so that it is noticed in the middle: the end of the trace is not what is missing
+        long = self.trace([self.item('userspace', 'cuInit', 5 + i, 5) for i in range(2000)])
+        for file in path, long:
+            for name in 'text', 'jsonl', 'csv', 'chrome', 'perfetto':
+                self.run_report(f'--format={name}', '-o', '/dev/full', file, status=ERROR, stderr='cannot write /dev/full: No space left on device')
         self.run_report('--format=text', '-o', str(self.dir / 'no/no'), path, status=ERROR, stderr=f'{self.dir}/no/no: No such file or directory')
         for name in ('csv', 'folded', 'chrome', 'perfetto', 'table'):
             with self.subTest(format=name):
