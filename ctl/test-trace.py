@@ -307,6 +307,7 @@ class Formats(Case):
         line = 'kernels are timed by events, not by CUPTI: why'
         told = f'gpuprobectl: process 10 (python): {line}\n'
         self.assertIn(f'python[10] --- {line} ---\n', self.trace(records))
+        self.assertIn('python[10] --- exec ---\n', self.trace([t.start(), t.process(10, what=2, exe=b''), t.stop()]))
         for name in 'jsonl', 'csv', 'chrome', 'perfetto', 'folded', 'jsonl-seed':
             self.ctl('trace', f'--cgroup={self.file("notes", b"".join(records))}', f'--format={name}', '-o', f'notes.{name}', stderr=None)
         items = self.items(records, stderr=told)
@@ -527,6 +528,7 @@ class Options(Case):
         self.assertEqual(self.asked('--uid=root', '--comm', 'python'), {'filter': {'uid': 0, 'comm': 'python'}})
         self.assertEqual(self.asked('--sample=7')['sample'], 7)
         self.assertEqual(self.asked('-e', 'launch,cuMem*,!cuMemFree*'), {'calls': ['launch', 'cuMem*', '!cuMemFree*'], 'sources': ['shim', 'bpf']})
+        self.ctl('trace', '-e', 'memory,' + 'a' * 256, status=ERROR, stderr=f'gpuprobectl: {"a" * 256}: longer than 255 bytes\n')
         self.usage('trace', '-e', 'lunch', text='there is no function, class of functions, hook or set of hooks lunch')
         self.assertEqual(self.asked('-e', 'ioctl,nvidia:nv_dma*,!xid'), {'hooks': ['ioctl', 'nvidia:nv_dma*', '!xid'], 'sources': ['kernel']})
         asked = self.asked('-e', 'memory', '-e', 'ioctl,gsp')

@@ -12,7 +12,7 @@ _gpuprobectl_rings() {
 }
 
 # What trace -e knows of calls.
-_gpuprobectl_classes="launch memory transfer sync module graph stream event context device ipc query all"
+_gpuprobectl_classes="launch memory transfer sync module graph stream event context device ipc query other all"
 
 _gpuprobectl() {
 	local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command= noun= i

@@ -43,7 +43,7 @@ static const char help[] =
 	"  -p, --pid=PID        this process; may be given several times\n"
 	"  -f, --follow         children of the processes, too; those of a CMD always are\n"
 	"  -e, --events=LIST    with commas: functions, globs, classes (launch, memory, transfer, sync, module, graph, stream, event, context, device, ipc,\n"
-	"                       query, all), hooks and their sets (ioctl, driver, uvm, ...); ! before one takes it away. Else all but query\n"
+	"                       query, other, all), hooks and their sets (ioctl, driver, uvm, ...); ! before one takes it away. Else all but query\n"
 	"  -o, --output=FILE    into a file; a folder gets trace_TIME and the link trace_latest; -: standard output\n"
 	"      --save           into the folder traces/\n"
 	"      --format=FORMAT  text, jsonl, jsonl-seed, chrome, perfetto, folded, csv, table, raw; else by the name of the file\n"
@@ -171,7 +171,7 @@ static int check_hook(struct trace_command *trace, const char *pattern) {
 	int r;
 
 	json_object_object_add(parameters, "pattern", json_object_new_string(pattern));
-	r = ctl_call(trace->ctl, "ListHooks", parameters, "", CTL_TIMEOUT_MS, &reply);
+	r = ctl_call(trace->ctl, "ListHooks", parameters, pattern, CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
 	r = json_object_array_length(ctl_get(reply.parameters, "hooks")) ?

@@ -196,7 +196,7 @@ static void put_process(struct trace_out *line, const struct trace_item *item) {
 		out_text(line, what);
 		out_char(line, ' ');
 		out_printable(line, item->process->exe);
-		out_literal(line, " ---");
+		out_text(line, *item->process->exe ? " ---" : "---"); /* it was gone before anybody could look */
 		return;
 	}
 	for (size_t i = 0; i < item->n_values; i++)
