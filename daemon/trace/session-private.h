@@ -34,6 +34,7 @@ TAILQ_HEAD(trace_chunk_list, trace_chunk);
 struct trace_member {
 	struct process_facts facts;
 	uint64_t checked; /* when facts were read last: uv_now() */
+	uint64_t known; /* the same, CLOCK_MONOTONIC: it was that program then */
 	pid_t parent;
 	bool alive; /* facts could be read */
 	bool means;

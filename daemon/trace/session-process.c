@@ -100,6 +100,8 @@ static bool member_matches(struct trace_session *session, struct trace_member *m
 
 /* Reads what /proc says now. */
 static void member_refresh(struct trace_session *session, struct trace_member *member, pid_t pid, unsigned int generation) {
+	const uint64_t now = monotonic_now();
+	uint64_t known = member->known ?: now;
 	struct member_status status;
 	struct process_facts facts;
 	bool renamed, execed;
@@ -116,13 +118,16 @@ static void member_refresh(struct trace_session *session, struct trace_member *m
 	renamed = member->announced && strcmp(member->facts.comm, facts.comm) != 0;
 	execed = member->announced && strcmp(member->facts.exe, facts.exe) != 0;
 	member->alive = true;
+	member->known = now;
 	member->facts = facts;
 	member->parent = status.parent;
 	member->busy = true;
 	member->means = session_may(session, &status) && !session_excludes(session, &facts) && member_matches(session, member, generation);
 	member->busy = false;
-	if (execed || renamed)
-		session_tell(session, member, execed ? TRACE_PROCESS_EXEC : TRACE_PROCESS_SEEN, monotonic_now(), 0);
+	if (execed && !session->hooks) /* when, is not known: after that, and before all that the program has called */
+		session_tell(session, member, TRACE_PROCESS_EXEC, known, 0);
+	else if (execed || renamed) /* hooks tell of an exec themselves, and when it was */
+		session_tell(session, member, TRACE_PROCESS_SEEN, now, 0);
 }
 
 /* Makes room: drops those that nobody means. */
@@ -234,6 +239,10 @@ bool session_within_rate(struct trace_session *session, pid_t pid) {
 
 /* ---- records ---- */
 
+static uint64_t thread_key(pid_t pid, pid_t tid) {
+	return (uint64_t)(uint32_t)pid << 32 | (uint32_t)tid;
+}
+
 static bool session_tell(struct trace_session *session, const struct trace_member *member, uint32_t what, uint64_t time, int status) {
 	union {
 		struct trace_process process;
@@ -250,6 +259,7 @@ static bool session_tell(struct trace_session *session, const struct trace_membe
 	record.process.status = status;
 	memcpy(record.process.comm, member->facts.comm, sizeof(record.process.comm));
 	memcpy(record.process.exe, member->facts.exe, n);
+	number_map_remove(&session->threads, thread_key(member->facts.pid, member->facts.pid)); /* whose name may be another, too */
 	return trace_session_emit(session, &record.process.record, record.process.pid, 0);
 }
 
@@ -262,7 +272,7 @@ void trace_session_process(struct trace_session *session, pid_t pid) {
 
 void trace_session_thread(struct trace_session *session, pid_t pid, pid_t tid) {
 	struct trace_thread record = { .record = { .size = sizeof(record), .type = TRACE_THREAD }, .pid = (uint32_t)pid, .tid = (uint32_t)tid };
-	uint64_t key = (uint64_t)(uint32_t)pid << 32 | (uint32_t)tid;
+	const uint64_t key = thread_key(pid, tid);
 	_cleanup_fd int fd = -1;
 	char path[64];
 	ssize_t n;
@@ -297,7 +307,7 @@ void trace_session_forked(struct trace_session *session, pid_t parent, pid_t chi
 	member = member ?: session_add_member(session, child);
 	if (!member || !child_too)
 		return;
-	*member = (struct trace_member){ .facts = facts, .parent = parent, .means = true, .child = session->options->follow };
+	*member = (struct trace_member){ .facts = facts, .known = time, .parent = parent, .means = true, .child = session->options->follow };
 	member->facts.pid = child;
 	member->facts.start_time = 0; /* not read yet */
 	member->announced = session_tell(session, member, TRACE_PROCESS_FORK, time, 0);

@@ -326,14 +326,15 @@ static void session_detach(struct trace_session *session) {
 #endif
 }
 
+/* Beginnings of processes and programs come before what these have called since. */
 void session_drain(struct trace_session *session) {
-#if TRACE_HAS_UPROBE
-	if (session->uprobe)
-		trace_uprobe_drain(session->uprobe);
-#endif
 #if TRACE_HAS_HOOKS
 	if (session->hooks)
 		trace_hooks_drain(session->hooks);
+#endif
+#if TRACE_HAS_UPROBE
+	if (session->uprobe)
+		trace_uprobe_drain(session->uprobe);
 #endif
 }
 

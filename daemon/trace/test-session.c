@@ -581,6 +581,65 @@ static void test_threads(void **state) {
 	end_client(&client);
 }
 
+static bool executes_sleep(pid_t pid) {
+	char path[64], comm[16] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	file = fopen(path, "re");
+	assert_non_null(file);
+	assert_non_null(fgets(comm, sizeof(comm), file));
+	fclose(file);
+	return strcmp(comm, "sleep\n") == 0;
+}
+
+/* A program that a process executes, as /proc tells: its thread has its name, and what it calls is after its beginning. */
+static void test_exec(void **state) {
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+	const struct trace_process *process;
+	const struct trace_thread *thread;
+	uint64_t before;
+	size_t at = 0;
+	int go[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(go), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (read(go[0], &at, 1) == 1)
+			execlp("sleep", "sleep", "1000", NULL);
+		_exit(1);
+	}
+	config.options.filter.pid = pid;
+	assert_int_equal(start_session(&client, &config), 0);
+	trace_session_process(client.session, pid);
+	trace_session_thread(client.session, pid, pid);
+	before = monotonic_now();
+	assert_int_equal(write(go[1], "", 1), 1);
+	while (!executes_sleep(pid))
+		usleep(1000);
+	session_forget_facts(client.session, pid);
+	assert_true(trace_session_means(client.session, pid));
+	trace_session_thread(client.session, pid, pid);
+	trace_session_thread(client.session, pid, pid);
+	client_read(&client);
+	assert_int_equal(count_records(&client, TRACE_PROCESS), 2);
+	next_record(&client, &at, TRACE_PROCESS);
+	process = next_record(&client, &at, TRACE_PROCESS);
+	assert_int_equal(process->what, TRACE_PROCESS_EXEC);
+	assert_string_equal(process->comm, "sleep");
+	assert_true(process->time <= before);
+	assert_int_equal(count_records(&client, TRACE_THREAD), 2);
+	thread = next_record(&client, &at, TRACE_THREAD); /* behind it */
+	assert_string_equal(thread->comm, "sleep");
+	end_client(&client);
+	end_child(pid);
+	close(go[0]);
+	close(go[1]);
+}
+
 static void test_rate(void **state) {
 	struct client client = {};
 	struct trace_config config = usual_config(&client);
@@ -735,7 +794,7 @@ int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_frame),   TEST(test_counts_anew), TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
-		TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads),
+		TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec),
 		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
 	};
 #undef TEST

@@ -96,7 +96,6 @@ struct trace_uprobe {
 			size_t library;
 		} ranges[16];
 	} code;
-	pid_t last_pid, last_tid; /* that the session knows */
 	size_t n_taken; /* records of a drain */
 	struct uprobe_counter *counter; /* NULL: nothing is counted */
 	void *scan; /* DIR of /proc, while all processes are looked at */

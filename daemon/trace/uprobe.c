@@ -185,11 +185,7 @@ static void use_record(struct trace_uprobe *uprobe, const void *data, size_t siz
 	}
 	if (record->flags & UPROBE_RECORD_UNWANTED)
 		return;
-	if (pid != uprobe->last_pid || tid != uprobe->last_tid) {
-		trace_session_thread(uprobe->session, pid, tid);
-		uprobe->last_pid = pid;
-		uprobe->last_tid = tid;
-	}
+	trace_session_thread(uprobe->session, pid, tid);
 	if (record->n_frames || record->flags & UPROBE_RECORD_NAMES) {
 		memcpy(&copy, call, call->record.size);
 		if (record->n_frames)

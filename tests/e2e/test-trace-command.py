@@ -160,6 +160,16 @@ def test_counted():
             equal(sum(int(line.split()[-1]) for line in bars[1].splitlines()), LAUNCHES, err)
 
 
+def test_exec():
+    """Calls are of the program that made them, not of the one that executed it."""
+    with Folder() as folder:
+        for backend in ("bpf", "shim"):
+            err = folder.trace("-o", "x.jsonl", "--", "sh", "-c", f"exec {' '.join(RUN[1:])}", backend=backend)[1]
+            if "bpf: " in err and not calls(folder.lines("x.jsonl")):
+                continue  # not root, or no such kernel
+            equal({(call["comm"], call.get("thread")) for call in calls(folder.lines("x.jsonl"))}, {("vec_add_driver", None)}, backend)
+
+
 def test_chosen():
     """What -e, --errors and --sample leave."""
     with Folder() as folder:
@@ -226,4 +236,4 @@ def test_hook():
 
 
 if __name__ == "__main__":
-    main([test_jsonl, test_ctxsw, test_formats, test_counted, test_chosen, test_status, test_running, test_hook])
+    main([test_jsonl, test_ctxsw, test_formats, test_counted, test_exec, test_chosen, test_status, test_running, test_hook])
