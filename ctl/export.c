@@ -148,6 +148,7 @@ int ctl_map_export(struct ctl *ctl, int argc, char **argv) {
 
 int ctl_map_unexport(struct ctl *ctl, int argc, char **argv) {
 	static const struct option options[] = { CTL_OPTIONS, {} };
+	json_object *unexported, *output;
 	struct varlink_reply reply;
 	int option, r = -1, result = CTL_OK;
 
@@ -157,14 +158,21 @@ int ctl_map_unexport(struct ctl *ctl, int argc, char **argv) {
 		r = ctl_usage("map unexport: which map?");
 	if (r >= 0)
 		return r;
+	unexported = json_object_new_array();
 	for (int i = optind; i < argc; i++) {
 		r = ctl_call(ctl, "UnexportMap", varlink_json_pack("map", varlink_json_string(argv[i]), NULL), argv[i], CTL_TIMEOUT_MS, &reply);
 		result = result ?: r;
 		if (r == CTL_UNREACHABLE)
 			break;
-		if (!r)
+		if (!r) {
+			json_object_array_add(unexported, varlink_json_string(argv[i]));
 			varlink_reply_deinit(&reply);
+		}
 	}
+	output = varlink_json_pack("unexported", unexported, NULL);
+	if (ctl->json)
+		ctl_print_json(ctl, output);
+	json_object_put(output);
 	return result;
 }
 

@@ -47,6 +47,9 @@ class Case(FakeDaemonCase):
 
     def test_unexport(self):
         self.assertEqual(self.ctl('map', 'unexport', 'a', 'b'), '')
+        self.assertEqual(json.loads(self.ctl('--json', 'map', 'unexport', 'a', '2')), {'unexported': ['a', '2']})
+        self.assertEqual(json.loads(self.ctl('--json', 'map', 'unexport', 'none', 'b', status=NOT_FOUND, stderr='there is no map none; gpuprobectl map list shows them')),
+                         {'unexported': ['b']})
         self.ctl('map', 'unexport', 'none', 'b', status=NOT_FOUND, stderr='there is no map none; gpuprobectl map list shows them')
         self.ctl('map', 'unexport', 'quiet', status=NOT_FOUND, stderr='the map quiet is not exported; gpuprobectl map exports shows which are')
 
