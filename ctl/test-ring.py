@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 from fake_daemon import CTL, FakeDaemonCase
@@ -101,6 +102,16 @@ class Ring(Case):
             with self.subTest(args=args), open('/dev/full', 'wb') as full:
                 done = subprocess.run([CTL, '--socket', self.socket, *args], stdout=full, stderr=subprocess.PIPE, timeout=30)
                 self.assertEqual((done.returncode, done.stderr.decode()), (ERROR, 'gpuprobectl: cannot write the output: No space left on device\n'))
+
+    def test_stuck(self):
+        """A reader of its output that has stopped to read keeps nobody from ending it."""
+        for stop in signal.SIGTERM, signal.SIGINT:
+            process = subprocess.Popen([CTL, '--socket', self.socket, 'ring', 'read', 'large', '-f'], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            process.stdout.readline()
+            time.sleep(0.5) # the pipe is full
+            process.send_signal(stop)
+            self.assertEqual(process.wait(30), -stop)
+            process.communicate()
 
     def test_errors(self):
         self.ctl('ring', 'read', 'nothing', status=NOT_FOUND,
