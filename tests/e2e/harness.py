@@ -68,7 +68,10 @@ def need(*paths):
 
 
 class Daemon:
-    """gpuprobed --session=<unique>. Use with `with`: at the end it must stop in good order and leave nothing behind."""
+    """gpuprobed --session=<unique>. Use with `with`: at the end it must stop in good order and leave nothing behind.
+
+    Without a configuration its deadline is long, unless a test says another: a busy machine compiles slowly.
+    """
     count = 0
 
     def __init__(self, *options, name=None, start=True):
@@ -77,7 +80,7 @@ class Daemon:
         user = f"/run/user/{os.getuid()}"
         self.directory = (f"{user}/gpuprobe-{self.name}" if os.path.isdir(user)
                           else f"/tmp/gpuprobe-{os.getuid()}-{self.name}")
-        self.options = options
+        self.options = options if any(option.startswith("--config") for option in options) else ("--deadline-ms=20000", *options)
         self.log = tempfile.NamedTemporaryFile(mode="w+", prefix="gpuprobed-", suffix=".log")
         self.process = None
         if start:

@@ -38,7 +38,7 @@ class Manager(Daemon):
         self.changed = threading.Condition()
         self.awake = threading.Event() # clear: as a PID 1 that hangs
         self.awake.set()
-        super().__init__("--deadline-ms", "30000", *options, start=False, **more) # a busy machine compiles slowly
+        super().__init__(*options, start=False, **more)
         os.mkdir(self.directory, 0o700)
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notify.bind("\0" + f"gpuprobe-test-{self.name}")

@@ -33,7 +33,7 @@ class Folder:
         shutil.rmtree(self.path)
 
     def daemon(self, *options):
-        return Daemon(f"--cache-dir={self.path}", "--deadline-ms=20000", *options)
+        return Daemon(f"--cache-dir={self.path}", *options)
 
     def files(self):
         return sorted(glob.glob(f"{self.path}/*-*"))

@@ -221,7 +221,7 @@ def test_worker_hangs_no_overtime():
 
 def test_worker_slow():
     """Compiling takes longer than a process waits: the first one is not probed, the next one is."""
-    with Daemon("--image-worker-argument=--test-fault=slow") as daemon:
+    with Daemon("--image-worker-argument=--test-fault=slow", "--deadline-ms=2000") as daemon:
         daemon.attach("--kernel", "vectorAdd")
         check(run(daemon, *RUN, "--loads", "3") < 4, "each load waits")
         equal(daemon.count_of(), 0)

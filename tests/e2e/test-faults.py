@@ -301,9 +301,9 @@ def sweep(victim, kind, used, step, unit):
         for n in range(0, 20, max(1, 20 // max(POINTS, 5))):
             row(victim, f"{n * unit} more", "", limited(daemon, kind, used(daemon) + n * step))
             works_soon(daemon)
-        with contextlib.suppress(Failed): # workers that could not start are started again
-            wait_until(lambda: len(descriptors(daemon)) == len(opened), "as many as before", 30)
-        equal(len(descriptors(daemon)), len(opened), f"the daemon's descriptors: {descriptors(daemon)}; before: {opened}")
+        with contextlib.suppress(Failed): # before, one of a client that had just ended may have been among them
+            wait_until(lambda: len(descriptors(daemon)) <= len(opened), "no more than before", 30)
+        check(len(descriptors(daemon)) <= len(opened), f"the daemon's descriptors: {descriptors(daemon)}; before: {opened}")
 
 
 def test_descriptors():

@@ -299,7 +299,7 @@ def test_killed_in_pass():
             os.chmod(f"{folder}/hang", 0o755)
             with open(f"{folder}/hang.json", "w") as file:
                 json.dump({"name": "hang", "executable": "hang", "timeout_ms": 3000, "attach_points": {"include": ["kprobe/*"]}}, file)
-            with Daemon("--pass-dir", folder, "--deadline-ms=20000") as daemon:
+            with Daemon("--pass-dir", folder) as daemon:
                 daemon.attach("--kernel", "vectorAdd")
                 shim = Shim(daemon.directory, timeout=30)
                 fd = memfd(VEC_ADD_PTX)

@@ -104,7 +104,7 @@ def rss(daemon):
 
 def under(attack, *options):
     """The attack over and over for a while, with a fresh daemon. attack(daemon) does one round; what it returns is kept open meanwhile."""
-    with Daemon("--deadline-ms=20000", *options) as daemon:
+    with Daemon(*options) as daemon:
         before, memory = descriptors(daemon), rss(daemon)
         daemon.attach("--kernel", "vectorAdd")
         first = Shim(daemon.directory)

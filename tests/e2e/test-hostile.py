@@ -208,7 +208,7 @@ def test_hang_up():
 
 def test_hang_up_slow():
     """Who asks and leaves has asked: the work goes on beyond his deadline, and serves the next one."""
-    with Daemon("--image-worker-argument=--test-fault=slow") as daemon:
+    with Daemon("--image-worker-argument=--test-fault=slow", "--deadline-ms=2000") as daemon:
         daemon.attach("--kernel", "vectorAdd")
         shim = Shim(daemon.directory)
         fd = memfd(VEC_ADD_PTX)

@@ -70,7 +70,7 @@ def lying_daemon(*options):
             with open(path, "w") as file:
                 json.dump({"image": image, "names": names}, file)
         mood.log = path + ".log"
-        with Daemon(f"--worker-dir={folder}", "--engine=auto", "--deadline-ms=20000", *options) as daemon:
+        with Daemon(f"--worker-dir={folder}", "--engine=auto", *options) as daemon:
             shim = wire.Shim(daemon.directory, timeout=30)
             equal(shim.image(NAMES, kind=wire.NAMES)[2], "no attachment means this process")
             yield daemon, shim, mood

@@ -92,7 +92,7 @@ def lying_daemon(*options):
             file.write(WORKER.format(python=sys.executable, plan=plan))
         os.chmod(worker, 0o755)
         os.symlink(PROGRAM_WORKER, os.path.join(folder, "gpuprobe-program-worker"))
-        with Daemon(f"--worker-dir={folder}", "--workers=4", "--deadline-ms=20000", *options) as daemon:
+        with Daemon(f"--worker-dir={folder}", "--workers=4", *options) as daemon:
             shim = Shim(daemon.directory, timeout=30)
 
             def ask(number, write, reply, **more):
@@ -226,7 +226,7 @@ def test_other_users():
             file.write(TAKEN_OVER.format(python=sys.executable))
         os.chmod(worker, 0o755)
         os.symlink(PROGRAM_WORKER, os.path.join(folder, "gpuprobe-program-worker"))
-        with Daemon(f"--worker-dir={folder}", "--workers=1", "--deadline-ms=20000") as daemon:
+        with Daemon(f"--worker-dir={folder}", "--workers=1") as daemon:
             daemon.attach("--kernel", "*")
 
             def load(uid, data):

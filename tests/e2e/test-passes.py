@@ -46,7 +46,7 @@ class Passes:
                                                "attach_points": {"include": list(include)}, **members}))
 
     def daemon(self, *options):
-        return Daemon("--pass-dir", self.folder, "--deadline-ms", "20000", *options)
+        return Daemon("--pass-dir", self.folder, *options)
 
     def mark(self, name):
         with open(os.path.join(self.marks, name)) as file:
