@@ -270,7 +270,40 @@ static void emit_leave(struct emitter *e, const struct flow_block *block,
 	LLVMBuildBr(e->builder, e->blocks[to]);
 }
 
-/* The whole of a `*v += x` on a value of a PERCPU map, at its store. */
+/* The registers of a `*v += x`: what was there, and the sum. */
+static LLVMValueRef set_rmw(struct emitter *e, const struct rmw *rmw, LLVMValueRef old,
+			    LLVMValueRef operand)
+{
+	LLVMValueRef sum = LLVMBuildAdd(e->builder, old, operand, "");
+
+	if (!rmw->wide)
+		sum = emit_zext(e, LLVMBuildTrunc(e->builder, sum, e->i32, ""));
+	emit_set(e, rmw->loaded, old);
+	emit_set(e, rmw->stored, sum);
+	return sum;
+}
+
+/* All of it as one instruction; `constant`: the operand is the same in all threads. */
+static void emit_rmw_atomic(struct emitter *e, const struct rmw *rmw,
+			    const struct emit_address *address, unsigned bytes,
+			    LLVMValueRef operand, bool constant, uint16_t live)
+{
+	LLVMValueRef args[3] = { address->pointer,
+				 LLVMBuildTrunc(e->builder, operand, emit_int(e, bytes), ""),
+				 LLVMConstInt(e->i1, 0, false) };
+	const char *name = bytes == 8 ? "gpuprobe_fetch_add64" : "gpuprobe_fetch_add32";
+
+	if (live & (1u << rmw->loaded | 1u << rmw->stored))
+		set_rmw(e, rmw, emit_zext(e, emit_call(e, name, args, 3)), operand);
+	else
+		emit_map_add(e, address, bytes, operand, constant);
+}
+
+/*
+ * The whole of a `*v += x` on a value of a PERCPU map, at its store. Where the address is not
+ * aligned, which the kernel's verifier allows if its CPU does, it is as it stands: an atomic
+ * instruction would fault.
+ */
 static void emit_rmw(struct emitter *e, const struct rmw *rmw, uint16_t live)
 {
 	const struct bpf_insn *store = e->flow->insns + rmw->store,
@@ -280,28 +313,34 @@ static void emit_rmw(struct emitter *e, const struct rmw *rmw, uint16_t live)
 	LLVMValueRef operand = rmw->immediate ? emit_const(e, (uint64_t)(int64_t)add->imm)
 					      : emit_get(e, rmw->operand);
 	bool constant = rmw->immediate || e->state->registers[rmw->operand].kind == VALUE_CONST;
-	LLVMValueRef old, sum, args[3];
+	LLVMBasicBlockRef aligned, other, done;
+	LLVMValueRef low;
 
 	/* operand += loaded: what the analysis has for the operand is the sum already */
 	if (!rmw->immediate && rmw->operand == rmw->stored)
 		constant = false;
 	if (rmw->subtract)
 		operand = LLVMBuildNeg(e->builder, operand, "");
-	if (!(live & (1u << rmw->loaded | 1u << rmw->stored))) {
-		emit_map_add(e, &address, bytes, operand, constant);
+	if (address.align >= bytes) {
+		emit_rmw_atomic(e, rmw, &address, bytes, operand, constant, live);
 		return;
 	}
-	args[0] = address.pointer;
-	args[1] = LLVMBuildTrunc(e->builder, operand, emit_int(e, bytes), "");
-	args[2] = LLVMConstInt(e->i1, 0, false);
-	old = emit_zext(e,
-			emit_call(e, bytes == 8 ? "gpuprobe_fetch_add64" : "gpuprobe_fetch_add32",
-				  args, 3));
-	sum = LLVMBuildAdd(e->builder, old, operand, "");
-	if (!rmw->wide)
-		sum = emit_zext(e, LLVMBuildTrunc(e->builder, sum, e->i32, ""));
-	emit_set(e, rmw->loaded, old);
-	emit_set(e, rmw->stored, sum);
+	aligned = emit_new_block(e, "aligned");
+	other = emit_new_block(e, "other");
+	done = emit_new_block(e, "added");
+	low = LLVMBuildAnd(e->builder, LLVMBuildPtrToInt(e->builder, address.pointer, e->i64, ""),
+			   emit_const(e, bytes - 1), "");
+	LLVMBuildCondBr(e->builder,
+			LLVMBuildICmp(e->builder, LLVMIntEQ, low, emit_const(e, 0), ""), aligned,
+			other);
+	LLVMPositionBuilderAtEnd(e->builder, aligned);
+	emit_rmw_atomic(e, rmw, &address, bytes, operand, constant, live);
+	LLVMBuildBr(e->builder, done);
+	LLVMPositionBuilderAtEnd(e->builder, other);
+	low = emit_zext(e, emit_load(e, &address, bytes));
+	emit_store(e, &address, bytes, set_rmw(e, rmw, low, operand));
+	LLVMBuildBr(e->builder, done);
+	LLVMPositionBuilderAtEnd(e->builder, done);
 }
 
 static void emit_insn(struct emitter *e, const struct bpf_insn *insn)

@@ -71,6 +71,7 @@ class Helpers:
         if size < 8:
             return ['r1 = *(u8 *)(r0 + %d)' % (size - 1), 'r1 += r6', '*(u8 *)(r0 + %d) = r1' % (size - 1)]
         at = 8 * r.randrange(size // 8)
+        odd = max(at - 4, 4 if size >= 12 else 0) # not aligned, if there is room
         return r.choice([
             ['lock *(u64 *)(r0 + %d) += r6' % at], ['lock *(u32 *)(r0 + %d) += r7' % (at + 4)],
             ['r7 = *(u64 *)(r0 + %d)' % at], ['*(u16 *)(r0 + %d) = r6' % (at + 3)],
@@ -78,6 +79,7 @@ class Helpers:
             ['r1 = *(u64 *)(r0 + %d)' % at, 'r1 += r6', '*(u64 *)(r0 + %d) = r1' % at],
             ['r1 = *(u32 *)(r0 + %d)' % at, 'w1 -= 5', '*(u32 *)(r0 + %d) = r1' % at, 'r6 = r1'],
             ['r6 = 3', 'r1 = *(u64 *)(r0 + %d)' % at, 'r6 += r1', '*(u64 *)(r0 + %d) = r6' % at],
+            ['r1 = *(u64 *)(r0 + %d)' % odd, 'r1 += r7', '*(u64 *)(r0 + %d) = r1' % odd],
             self.sum_of(at, size)])
 
     def sum_of(self, at, size):
