@@ -10,10 +10,12 @@
  */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ctl.h"
 #include "varlink-idl.h"
@@ -113,10 +115,21 @@ static int run(struct ctl *ctl, int argc, char **argv) {
 	return ctl_usage("there is no command %s", argv[first]);
 }
 
+/*
+ * Descriptors 0 to 2 that are closed stay so for who reads or writes them, but are taken: else they would be the socket to the daemon, or the file of a
+ * trace, and what is meant for the user would go there.
+ */
+static void take_standard(void) {
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+			return;
+}
+
 int main(int argc, char **argv) {
 	struct ctl ctl = {};
 	int r;
 
+	take_standard();
 	signal(SIGPIPE, SIG_DFL);
 	if (argc > 0)
 		argv[0] = (char *)"gpuprobectl";

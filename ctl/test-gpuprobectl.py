@@ -303,6 +303,20 @@ class Rest(Case):
         done = subprocess.run([CTL, 'attach', b'/a\x9bb\xff\xc3\xa9'], capture_output=True, timeout=60)
         self.assertEqual(done.stderr, b'gpuprobectl: /a?b\xff\xc3\xa9: No such file or directory\n')
 
+    def test_closed(self):
+        """Where descriptors 0 to 2 are closed, nothing that is meant for them gets to the daemon, and nothing is undone half."""
+        def run(*args, closed):
+            close = ' '.join(f'{fd}>&-' for fd in closed)
+            return subprocess.run(['sh', '-c', f'"$0" "$@" {close}', CTL, '--socket', self.socket, *args], capture_output=True, timeout=60)
+        self.assertEqual(run('attach', self.object, '--export=no', closed=(2,)).returncode, NOT_FOUND)
+        self.assertEqual(self.json('list'), {'attachments': []}) # it was detached, behind the error
+        for closed in (1,), (0, 1):
+            done = run('map', 'dump', 'counter', closed=closed)
+            self.assertEqual((done.returncode, done.stderr), (ERROR, b'gpuprobectl: cannot write the output: Bad file descriptor\n'))
+        self.assertEqual(run('attach', '-', closed=(0,)).stderr, b'gpuprobectl: standard input: Bad file descriptor\n')
+        self.assertEqual(run('list', closed=(0, 1, 2)).returncode, OK) # it has nothing to say
+        self.assertEqual(run('list', 'x', closed=(0, 1, 2)).returncode, USAGE)
+
     def test_full_disk(self):
         with open('/dev/full', 'wb') as full:
             done = subprocess.run([CTL, '--socket', self.socket, 'status'], stdout=full, stderr=subprocess.PIPE)

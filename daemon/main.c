@@ -4,6 +4,7 @@
  * run, 2 wrong usage. */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -209,6 +210,13 @@ static int loop(const struct daemon_options *options, struct notify *notify, str
 	return r < 0 ? 1 : 0;
 }
 
+/* Who starts us with descriptors 0 to 2 closed gets nothing of what is written there: else it would be in what is opened next. */
+static void open_standard(void) {
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+			return;
+}
+
 static void prepare_process(void) {
 	signal(SIGPIPE, SIG_IGN);
 	sigbus_survive();
@@ -255,6 +263,7 @@ int main(int argc, char *argv[]) {
 	struct config *config = NULL;
 	int r;
 
+	open_standard();
 	r = configure(&config, argc, argv);
 	if (r < 0)
 		r = run(config, argc, argv);

@@ -353,6 +353,15 @@ def test_program_worker_fails():
             bus.close()
 
 
+def test_closed():
+    """Started with descriptors 0 to 2 closed, it works, and what it logs is nowhere."""
+    with Daemon(start=False) as daemon:
+        daemon.process = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" 0>&- 1>&- 2>&-', GPUPROBED, f"--session={daemon.name}"], env={**os.environ, **daemon.tools()})
+        wait_until(lambda: daemon.listens() or daemon.process.poll() is not None, "the daemon listens")
+        daemon.attach()
+        daemon.json("doctor", "--only=daemon.*-worker")
+
+
 def test_second_daemon():
     with Daemon() as daemon:
         done = subprocess.run([GPUPROBED, f"--session={daemon.name}"], capture_output=True, text=True, timeout=10)
@@ -441,4 +450,4 @@ def test_systemd():
 
 if __name__ == "__main__":
     main([test_examine, test_attach_errors, test_objects, test_points, test_verify_off, test_permissions, test_sync, test_big_map, test_clients_that_go,
-          test_program_worker_fails, test_second_daemon, test_stop_busy, test_systemd])
+          test_program_worker_fails, test_closed, test_second_daemon, test_stop_busy, test_systemd])
