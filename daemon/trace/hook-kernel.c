@@ -310,6 +310,8 @@ bool hook_kernel_offsets(const struct hook_kernel *kernel, struct hook_config *c
 		{ "task_struct", "pid", &config->task_pid },
 		{ "task_struct", "tgid", &config->task_tgid },
 		{ "task_struct", "exit_code", &config->task_exit_code },
+		{ "task_struct", "signal", &config->task_signal },
+		{ "signal_struct", "live", &config->signal_live },
 	};
 
 	for (size_t i = 0; i < sizeof(offsets) / sizeof(*offsets); i++)

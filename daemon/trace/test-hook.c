@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,6 +247,39 @@ static void test_no_follow(void **state) {
 	assert_int_equal(session.n_told, 1);
 	assert_int_equal(session.told[0].what, 'x');
 	assert_null(next(NULL, TRACE_IOCTL));
+}
+
+static void *outlive_main(void *userdata) {
+	usleep(200000);
+	do_ioctls();
+	_exit(3);
+}
+
+static void do_end_main(void) {
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, outlive_main, NULL) == 0)
+		pthread_exit(NULL);
+}
+
+/* A process ends with its last thread, which need not be its first one. */
+static void test_last_thread(void **state) {
+	struct child child = child_new(do_end_main);
+
+	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
+	assert_int_equal(write(child.go, "x", 1), 1);
+	usleep(100000);
+	trace_hooks_drain(hooks);
+	assert_int_equal(session.n_told, 0);
+	waitpid(child.pid, NULL, 0);
+	close(child.go);
+	finish();
+	assert_int_equal(session.n_told, 1);
+	assert_int_equal(session.told[0].what, 'x');
+	assert_int_equal(session.told[0].pid, child.pid);
+	assert_true(WIFEXITED(session.told[0].status));
+	assert_int_equal(WEXITSTATUS(session.told[0].status), 3);
+	assert_non_null(next(NULL, TRACE_IOCTL));
 }
 
 /* ---- probes of the user ---- */
@@ -570,6 +604,7 @@ int main(int argc, char **argv) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ioctl),	     cmocka_unit_test(test_files),   cmocka_unit_test(test_mmap),
 		cmocka_unit_test(test_others),	     cmocka_unit_test(test_processes), cmocka_unit_test(test_no_follow),
+		cmocka_unit_test(test_last_thread),
 		cmocka_unit_test(test_user),	     cmocka_unit_test(test_user_instant), cmocka_unit_test(test_tracepoint),
 		cmocka_unit_test(test_missing), cmocka_unit_test(test_user_files), cmocka_unit_test(test_user_kernel_address), cmocka_unit_test(test_ladder),  cmocka_unit_test(test_rights),
 		cmocka_unit_test(test_open_end),     cmocka_unit_test(test_loss),    cmocka_unit_test(test_list),

@@ -420,16 +420,23 @@ int hook_exec(struct bpf_raw_tracepoint_args *context) {
 	return 0;
 }
 
+/* Whether a process ends with this thread: it is the last one, or, where layouts are not known, the first one. */
+static __always_inline int is_last_thread(__u64 task, __u64 id) {
+	if (!(config.flags & HOOK_CONFIG_OFFSETS))
+		return id >> 32 == (__u32)id;
+	return !read32(read64(task, config.task_signal), config.signal_live);
+}
+
 SEC("raw_tp/sched_process_exit")
 int hook_exit(struct bpf_raw_tracepoint_args *context) {
 	__u64 id = bpf_get_current_pid_tgid();
-	__u32 pid = id >> 32, tid = id;
+	__u32 pid = id >> 32;
 
-	if (pid != tid)
+	if (!is_last_thread(context->args[0], id))
 		return 0;
 	/* who is meant stays so until the daemon has read this: others look at the same tracepoint */
 	if (is_meant())
-		process_send(HOOK_RECORD_EXIT, pid, tid,
+		process_send(HOOK_RECORD_EXIT, pid, pid,
 			     config.flags & HOOK_CONFIG_OFFSETS ? read32(context->args[0], config.task_exit_code) : 0);
 	else
 		bpf_map_delete_elem(&processes, &pid);

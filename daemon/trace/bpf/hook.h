@@ -97,7 +97,7 @@ struct hook_config {
 	__u64 cgroup;
 	__u64 min_duration;
 	/* offsets of members, from BTF */
-	__u32 file_inode, inode_rdev, task_files, files_fdt, fdt_fd, fdt_max, task_pid, task_tgid, task_exit_code;
+	__u32 file_inode, inode_rdev, task_files, files_fdt, fdt_fd, fdt_max, task_pid, task_tgid, task_exit_code, task_signal, signal_live;
 	__u32 n_devices;
 	struct hook_device devices[HOOK_DEVICES_MAX];
 };
