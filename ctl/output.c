@@ -52,12 +52,23 @@ json_object *ctl_format(const char *format, ...) {
 	return value;
 }
 
-/* Prints JSON and a line end, spread out if the user wants it pretty. */
+/* Prints JSON and a line end, spread out if the user wants it pretty. json-c leaves those control characters as they are that are no ASCII, and DEL. */
 void ctl_print_json(const struct ctl *ctl, json_object *value) {
 	int flags = ctl->pretty ? JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED
 				: JSON_C_TO_STRING_PLAIN;
+	const char *text = json_object_to_json_string_ext(value, flags | JSON_C_TO_STRING_NOSLASHESCAPE);
 
-	puts(json_object_to_json_string_ext(value, flags | JSON_C_TO_STRING_NOSLASHESCAPE));
+	for (size_t n; *text; text += n) {
+		n = strcspn(text, "\x7f\xc2");
+		fwrite(text, 1, n, stdout);
+		if (text[n] == 0x7f || (text[n] && (unsigned char)text[n + 1] < 0xa0)) {
+			n += text[n] == 0x7f ? 1 : 2;
+			printf("\\u%04x", (unsigned char)text[n - 1]);
+		} else if (text[n]) {
+			putchar(text[n++]);
+		}
+	}
+	putchar('\n');
 }
 
 /* The character at @text and its length; what a terminal would take for a command is a '?'. */

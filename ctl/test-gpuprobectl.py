@@ -303,6 +303,18 @@ class Rest(Case):
         done = subprocess.run([CTL, 'attach', b'/a\x9bb\xff\xc3\xa9'], capture_output=True, timeout=60)
         self.assertEqual(done.stderr, b'gpuprobectl: /a?b\xff\xc3\xa9: No such file or directory\n')
 
+    def test_json_controls(self):
+        """Control characters are escaped, those beyond ASCII, too; other characters are as they are."""
+        path = str(self.dir / 'other')
+        version = '\x1b\x7f\u0080\u009b\u009f\u00a0\u00e9\u20ac'
+        daemon = subprocess.Popen([DAEMON, path], stdout=subprocess.PIPE, env={**os.environ, 'FAKE_VERSION': version})
+        self.addCleanup(lambda: (daemon.kill(), daemon.wait(), daemon.stdout.close()))
+        self.assertEqual(daemon.stdout.readline(), b'ready\n')
+        for option in '--json', '--pretty':
+            out = self.run_ctl('--socket', path, 'status', option)
+            self.assertIn('"\\u001b\\u007f\\u0080\\u009b\\u009f\u00a0\u00e9\u20ac"', out)
+            self.assertEqual(json.loads(out)['version'], version)
+
     def test_closed(self):
         """Where descriptors 0 to 2 are closed, nothing that is meant for them gets to the daemon, and nothing is undone half."""
         def run(*args, closed):

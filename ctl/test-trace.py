@@ -315,6 +315,8 @@ class Formats(Case):
         self.assertIn(f',note,shim,10,', self.trace(records, '--format=csv', stderr=told))
         self.trace([t.start(), t.process(10, comm=b'py\x1b\xc2\x9b'), t.note(b'why\x1b[31m\n', 50 * US), t.stop()], '--format=csv',
                    stderr='gpuprobectl: process 10 (py??): why?[31m?\n') # whoever is traced has not the terminal
+        out = self.trace([t.start(), t.process(10, comm=b'\x7f\xc2\x9b\xc3\xa9\x9b', what=1), t.stop()], '--json')
+        self.assertIn('"\\u007f\\u009b\u00e9\\ufffd"', out)
         summary = json.loads(self.ctl('--json', 'trace', 'report', 'notes.jsonl'))
         self.assertEqual(json.loads(self.ctl('trace', '--json', '--socket', self.socket, 'report', 'notes.jsonl')), summary)
         self.assertEqual((summary['summary']['userspace']['calls'], 'note' in json.dumps(summary)), (1, True), summary)

@@ -63,6 +63,11 @@ static bool is_plain(char c) {
 	return (unsigned char)c >= 0x20 && (unsigned char)c < 0x7f && c != '"' && c != '\\';
 }
 
+/* Whether a character of two bytes is one that a terminal takes for a command. */
+static bool is_control(const char *text) {
+	return (unsigned char)text[0] == 0xc2 && (unsigned char)text[1] < 0xa0;
+}
+
 /* Copies what needs no escape; returns where the rest begins. */
 static const char *out_plain(struct trace_out *out, const char *text) {
 	const char *end = text;
@@ -79,17 +84,18 @@ void out_json(struct trace_out *out, const char *text) {
 	out_char(out, '"');
 	while (*(text = out_plain(out, text))) {
 		n = (unsigned char)*text >= 0x80 ? trace_utf8_length(text, strnlen(text, 4)) : 0;
-		if (n) {
+		if (n && !is_control(text)) {
 			out_bytes(out, text, n);
 			text += n - 1;
 		} else if (*text == '"' || *text == '\\') {
 			out_char(out, '\\');
 			out_char(out, *text);
-		} else if ((unsigned char)*text >= 0x80) {
+		} else if ((unsigned char)*text >= 0x80 && !n) {
 			out_literal(out, "\\ufffd");
 		} else {
+			text += n == 2; /* U+0080 to U+009F are their second byte */
 			out_literal(out, "\\u00");
-			out_char(out, "0123456789abcdef"[*text >> 4]);
+			out_char(out, "0123456789abcdef"[(unsigned char)*text >> 4]);
 			out_char(out, "0123456789abcdef"[*text & 15]);
 		}
 		text++;
@@ -102,7 +108,7 @@ void out_printable(struct trace_out *out, const char *text) {
 
 	while (*(text = out_plain(out, text))) {
 		n = (unsigned char)*text >= 0x80 ? trace_utf8_length(text, strnlen(text, 4)) : 0;
-		if (n && !((unsigned char)text[0] == 0xc2 && (unsigned char)text[1] < 0xa0)) {
+		if (n && !is_control(text)) {
 			out_bytes(out, text, n);
 			text += n - 1;
 		} else if (*text == '"' || *text == '\\') {
