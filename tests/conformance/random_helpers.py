@@ -72,6 +72,8 @@ class Helpers:
             return ['r1 = *(u8 *)(r0 + %d)' % (size - 1), 'r1 += r6', '*(u8 *)(r0 + %d) = r1' % (size - 1)]
         at = 8 * r.randrange(size // 8)
         odd = max(at - 4, 4 if size >= 12 else 0) # not aligned, if there is room
+        if size >= 16 and r.random() < 0.3:
+            return self.somewhere(size)
         return r.choice([
             ['lock *(u64 *)(r0 + %d) += r6' % at], ['lock *(u32 *)(r0 + %d) += r7' % (at + 4)],
             ['r7 = *(u64 *)(r0 + %d)' % at], ['*(u16 *)(r0 + %d) = r6' % (at + 3)],
@@ -81,6 +83,22 @@ class Helpers:
             ['r6 = 3', 'r1 = *(u64 *)(r0 + %d)' % at, 'r6 += r1', '*(u64 *)(r0 + %d) = r6' % at],
             ['r1 = *(u64 *)(r0 + %d)' % odd, 'r1 += r7', '*(u64 *)(r0 + %d) = r1' % odd],
             self.sum_of(at, size)])
+
+    def somewhere(self, size):
+        """At a place of the value that is not known, at a multiple of 1, 2, 4 or 8."""
+        r, step = self.random, self.random.choice([1, 2, 4, 8])
+        at = r.randrange(0, (size - 16) // step + 1) * step
+        index = r.choice([['r1 = r%d' % self.operand(), 'r1 &= %d' % (8 - step)],
+                          ['w1 = w%d' % self.operand(), 'w1 &= %d' % (8 // step - 1), 'r1 *= %d' % step],
+                          ['r1 = r%d' % self.operand(), 'r1 &= %d' % (8 // step - 1), 'r1 <<= %d' % (31 + step.bit_length()), 'r1 >>= 32']])
+        if step == 8:
+            index[1:] = ['r1 &= 8'] if size >= at + 24 else ['r1 = 8']
+        return index + ['r0 += r1'] + r.choice([
+            ['r1 = *(u64 *)(r0 + %d)' % at, 'r1 += r6', '*(u64 *)(r0 + %d) = r1' % at],
+            ['r1 = *(u32 *)(r0 + %d)' % at, 'w1 += 9', '*(u32 *)(r0 + %d) = r1' % at, 'r7 ^= r1'],
+            ['*(u%d *)(r0 + %d) = r6' % (r.choice([8, 16, 32, 64]), at)], ['r7 = *(s%d *)(r0 + %d)' % (r.choice([8, 16, 32]), at)],
+            ['r6 = *(u64 *)(r0 + %d)' % at],
+        ] + ([['r6 = atomic_fetch_add((u64 *)(r0 + %d), r7)' % at], ['lock *(u32 *)(r0 + %d) ^= r7' % (at + 4)]] if step == 8 else []))
 
     def sum_of(self, at, size):
         """A member is added to, as in `*v += x`; but the sum goes elsewhere, or the value's half, or is looked at."""
