@@ -3,6 +3,9 @@
 /*
  * The counter runs at one rate, CLOCK_MONOTONIC at one that NTP bends a little all the time. So its line is renewed once a second: the new segment begins where
  * the old one ends, with the slope that meets what the clocks said a second later if they go on as they did. A time is converted by the segment it lies in.
+ *
+ * While nobody traces, nobody looks; and while the machine sleeps, one of the two may stand still, or the counter begin again. When they are too far apart
+ * for a bend, the line begins anew where they are.
  */
 
 #include "clock.h"
@@ -15,6 +18,7 @@
 #define TSC_TRIES 8
 #define TSC_START_NS UINT64_C(20000000) /* between the first two readings */
 #define TSC_ANCHOR_NS UINT64_C(8000000000) /* slopes are taken over so long a time */
+#define TSC_STEP_NS UINT64_C(1000000) /* so far from the line it is no bend */
 #define GPU_DRIFT_MAX 1e-3
 #define GPU_JUMP_NS UINT64_C(1000000000)
 #define GPU_DRIFT_SPAN_NS 100000000.0 /* pairs closer together say nothing about the drift */
@@ -97,20 +101,44 @@ static void tsc_push(struct tsc_clock *clock, uint64_t tsc, uint64_t nanoseconds
 		clock->n++;
 }
 
+/* The slope since the anchor; about `slope`, or else one of the clocks has stood still since, and it is that. */
+static uint64_t tsc_long_slope(const struct tsc_clock *clock, uint64_t tsc, uint64_t nanoseconds, uint64_t slope) {
+	const uint64_t since = tsc_slope(tsc > clock->first_tsc ? tsc - clock->first_tsc : 0, nanoseconds - clock->first_ns);
+
+	return since < slope - slope / 1000 || since > slope + slope / 1000 ? slope : since;
+}
+
+static void tsc_begin_anew(struct tsc_clock *clock, uint64_t tsc, uint64_t nanoseconds) {
+	const uint64_t slope = tsc_long_slope(clock, tsc, nanoseconds, clock->segments[0].slope);
+
+	if (tsc <= clock->segments[0].tsc)
+		clock->n = 0; /* the counter has begun again: what it said before, nobody knows */
+	clock->first_tsc = tsc;
+	clock->first_ns = nanoseconds;
+	tsc_push(clock, tsc, nanoseconds, slope);
+}
+
 void tsc_clock_feed(struct tsc_clock *clock, uint64_t tsc, uint64_t nanoseconds) {
 	uint64_t slope, here, target;
 
-	if (tsc <= clock->first_tsc || nanoseconds <= clock->first_ns)
+	if (nanoseconds <= clock->first_ns || (clock->n && tsc == clock->segments[0].tsc))
 		return;
+	if (!clock->n && tsc <= clock->first_tsc) {
+		clock->first_tsc = tsc;
+		clock->first_ns = nanoseconds;
+		return;
+	}
+	here = clock->n ? tsc_clock_nanoseconds(clock, tsc) : nanoseconds;
+	if (clock->n && (tsc < clock->segments[0].tsc || here > nanoseconds + TSC_STEP_NS || nanoseconds > here + TSC_STEP_NS)) {
+		tsc_begin_anew(clock, tsc, nanoseconds);
+		return;
+	}
 	slope = tsc_slope(tsc - clock->first_tsc, nanoseconds - clock->first_ns);
 	if (!clock->n) {
 		tsc_push(clock, tsc, nanoseconds, slope);
 		return;
 	}
-	if (tsc <= clock->segments[0].tsc)
-		return;
 	/* where the clocks will be when this segment ends, from where the last one ends */
-	here = tsc_clock_nanoseconds(clock, tsc);
 	target = nanoseconds + TSC_PERIOD_NS;
 	if (target <= here)
 		target = here + TSC_PERIOD_NS / 2;
@@ -122,14 +150,24 @@ void tsc_clock_feed(struct tsc_clock *clock, uint64_t tsc, uint64_t nanoseconds)
 }
 
 void tsc_clock_start(struct tsc_clock *clock) {
+	const struct tsc_clock before = *clock;
 	uint64_t tsc, now;
 
+	tsc_clock_update(clock);
 	if (!clock->usable || clock->n)
 		return;
-	do
-		tsc_read(&tsc, &now);
-	while (now - clock->first_ns < TSC_START_NS);
-	tsc_clock_feed(clock, tsc, now);
+	tsc_read(&tsc, &now);
+	if (now - clock->first_ns >= TSC_PERIOD_NS) { /* the machine may have slept since */
+		clock->first_tsc = tsc;
+		clock->first_ns = now;
+	}
+	while (!clock->n) {
+		do
+			tsc_read(&tsc, &now);
+		while (now - clock->first_ns < TSC_START_NS);
+		tsc_clock_feed(clock, tsc, now);
+	}
+	clock->segments[0].slope = tsc_long_slope(&before, tsc, now, clock->segments[0].slope);
 }
 
 void tsc_clock_update(struct tsc_clock *clock) {

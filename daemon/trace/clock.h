@@ -11,7 +11,7 @@
 #define TSC_SEGMENTS 16
 #define TSC_PERIOD_NS UINT64_C(1000000000) /* a segment is that long */
 
-/* From `tsc` on it was nanoseconds + (counter - tsc) * slope / 2^32. Segments join without a step, so order is kept. */
+/* From `tsc` on it was nanoseconds + (counter - tsc) * slope / 2^32. Segments join without a step, so order is kept, unless the clocks have had one. */
 struct tsc_segment {
 	uint64_t tsc;
 	uint64_t nanoseconds;
@@ -25,7 +25,7 @@ struct tsc_clock {
 	struct tsc_segment segments[TSC_SEGMENTS]; /* the newest first */
 };
 
-/* Reads both clocks once. Slopes need some milliseconds after that: tsc_clock_start() waits for what is left of them. */
+/* Reads both clocks once. Slopes need some milliseconds after that: tsc_clock_start() waits for what is left of them. It is called again after a pause. */
 void tsc_clock_init(struct tsc_clock *clock);
 void tsc_clock_start(struct tsc_clock *clock);
 

@@ -65,6 +65,59 @@ static void test_tsc_bends(void **state) {
 	}
 }
 
+/* Nobody has looked for a day, and the slope was not that good: the line begins where the clocks are. */
+static void test_tsc_pause(void **state) {
+	const uint64_t begun = (uint64_t)TSC_HZ, later = begun + (uint64_t)(86400 * TSC_HZ);
+	struct tsc_clock clock = { .usable = true, .first_ns = true_time(0, 0) };
+
+	tsc_clock_feed(&clock, begun, true_time(begun, 0) + 1000); /* one part in a million off */
+	tsc_clock_feed(&clock, later, true_time(later, 0));
+	for (uint64_t t = later; t < later + (uint64_t)TSC_HZ; t += 10000019)
+		assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, t) - true_time(t, 0))) < 1000);
+}
+
+/* The machine sleeps: the counter goes on and CLOCK_MONOTONIC does not, or the counter begins again. */
+static void test_tsc_sleep(void **state) {
+	for (int again = 0; again < 2; again++) {
+		struct tsc_clock clock = { .usable = true, .first_tsc = 5, .first_ns = true_time(5, 0) };
+		uint64_t tsc = 0, real = 0, last = 0;
+
+		for (unsigned int second = 1; second < 20; second++) {
+			tsc = (uint64_t)(second * TSC_HZ);
+			real = true_time(tsc, 0);
+			tsc_clock_feed(&clock, tsc, real);
+		}
+		last = tsc;
+		tsc = again ? 0 : tsc + (uint64_t)(3600 * TSC_HZ);
+		for (unsigned int second = 0; second < 20; second++) {
+			tsc += (uint64_t)TSC_HZ;
+			real += SECOND;
+			tsc_clock_feed(&clock, tsc, real);
+			assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, tsc) - real)) < 1000);
+			assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, tsc + (uint64_t)TSC_HZ / 2) - real - SECOND / 2)) < 1000);
+			if (!again && second < 10) /* a call from before */
+				assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, last) - true_time(last, 0))) < 1000);
+		}
+	}
+}
+
+/* The same before the first session. */
+static void test_tsc_sleep_first(void **state) {
+	struct tsc_clock clock;
+
+	tsc_clock_init(&clock);
+	if (!clock.usable)
+		skip();
+	for (int again = 0; again < 2; again++) {
+		clock.n = 0;
+		clock.first_tsc = again ? tsc_now() + UINT64_C(1000000000000000) : 1;
+		clock.first_ns = monotonic_now() - (again ? 0 : 5 * SECOND);
+		tsc_clock_start(&clock);
+		assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, tsc_now()) - monotonic_now())) < 20000);
+		assert_in_range(tsc_clock_steps(&clock, SECOND), SECOND / 100, 100 * SECOND);
+	}
+}
+
 static void test_tsc_real(void **state) {
 	struct tsc_clock clock;
 
@@ -133,7 +186,8 @@ static void test_gpu_few(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tsc_follows), cmocka_unit_test(test_tsc_bends), cmocka_unit_test(test_tsc_real),
+		cmocka_unit_test(test_tsc_follows), cmocka_unit_test(test_tsc_bends), cmocka_unit_test(test_tsc_pause), cmocka_unit_test(test_tsc_sleep),
+		cmocka_unit_test(test_tsc_sleep_first), cmocka_unit_test(test_tsc_real),
 		cmocka_unit_test(test_gpu_drift),   cmocka_unit_test(test_gpu_few),
 	};
 
