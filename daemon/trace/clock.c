@@ -108,6 +108,7 @@ static uint64_t tsc_long_slope(const struct tsc_clock *clock, uint64_t tsc, uint
 	return since < slope - slope / 1000 || since > slope + slope / 1000 ? slope : since;
 }
 
+/* Begins the line anew, where the clocks are. */
 static void tsc_begin_anew(struct tsc_clock *clock, uint64_t tsc, uint64_t nanoseconds) {
 	const uint64_t slope = tsc_long_slope(clock, tsc, nanoseconds, clock->segments[0].slope);
 

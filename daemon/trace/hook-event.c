@@ -65,14 +65,13 @@ static void name_hook(struct trace_hooks *hooks, uint32_t row) {
 
 	if (attachment->named)
 		return;
-	attachment->named = true;
 	hook_describe(record.name.name, sizeof(record) - sizeof(record.name) - 8, attachment->hook, attachment->alternative, attachment->types);
 	n = strlen(record.name.name) + 1;
 	record.name.record.size = (uint32_t)round8(sizeof(record.name) + n);
 	record.name.record.type = TRACE_NAME;
 	record.name.kind = TRACE_NAME_HOOK;
 	record.name.id = row;
-	trace_session_emit(hooks->session, &record.record, 0, 0);
+	attachment->named = trace_session_emit(hooks->session, &record.record, 0, 0);
 }
 
 static bool is_row(const struct trace_hooks *hooks, const struct hook_header *header) {

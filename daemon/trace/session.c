@@ -235,8 +235,10 @@ uint32_t trace_session_stack(struct trace_session *session, pid_t pid, const uin
 	text += stack_describe(&session->table->stacks, pid, session->options->all_users ? NULL : &session->options->caller, addresses, n, (char *)record.bytes + text,
 			       sizeof(record) - text, session_tell_file, session);
 	record.stack.record = (struct trace_record){ .size = (uint32_t)((text + 7) / 8 * 8), .type = TRACE_STACK };
-	trace_session_emit(session, &record.stack.record, (uint32_t)pid, 0);
-	return session->last_stack;
+	if (trace_session_emit(session, &record.stack.record, (uint32_t)pid, 0))
+		return session->last_stack;
+	number_map_remove(&session->stacks, hash); /* it is told when there is room */
+	return 0;
 }
 
 void trace_session_missing(struct trace_session *session, const char *format, ...) {

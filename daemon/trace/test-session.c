@@ -277,6 +277,31 @@ static void test_stacks(void **state) {
 	end_client(&late);
 }
 
+/* A stack that could not be told, as its client does not read, is told when it does. */
+static void test_stack_again(void **state) {
+	uint64_t here = (uint64_t)(uintptr_t)&test_stack_again;
+	struct client client = { .lazy = true };
+	struct trace_config config = usual_config(&client);
+	struct trace_name name = { .record = { .size = sizeof(name), .type = TRACE_NAME }, .kind = TRACE_NAME_KERNEL };
+	const struct trace_stack *stack;
+
+	config.buffer = 1;
+	assert_int_equal(start_session(&client, &config), 0);
+	while (trace_session_emit(client.session, &name.record, 7, 0))
+		name.id++;
+	assert_int_equal(trace_session_stack(client.session, getpid(), &here, 1), 0);
+	client_read(&client);
+	assert_int_equal(count_records(&client, TRACE_STACK), 0);
+	assert_int_equal(trace_session_stack(client.session, getpid(), &here, 1), 2);
+	assert_int_equal(trace_session_stack(client.session, getpid(), &here, 1), 2);
+	client_read(&client);
+	assert_int_equal(count_records(&client, TRACE_STACK), 1);
+	stack = first_record(&client, TRACE_STACK);
+	assert_int_equal(stack->id, 2);
+	assert_int_equal(stack->addresses[0], here);
+	end_client(&client);
+}
+
 static void test_warnings(void **state) {
 	int fd = memfd_create("stderr", MFD_CLOEXEC), old = dup(STDERR_FILENO);
 	char text[8192] = "";
@@ -794,7 +819,7 @@ int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_frame),   TEST(test_counts_anew), TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
-		TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec),
+		TEST(test_stack_again), TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec),
 		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
 	};
 #undef TEST
