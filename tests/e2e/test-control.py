@@ -369,7 +369,7 @@ def test_second_daemon():
         check("another gpuprobed runs there" in done.stderr, done.stderr)
         daemon.ctl("status")  # the first one is none the worse
     for arguments, words in ((["--session=a/b"], "letters"), (["--workers=0"], "1 to 64"), (["--verify=maybe"], "on or off"),
-                             (["--deadline-ms=-5"], "not a number"), (["--compile-ms=3600001"], "0 to 3600000"), (["x"], "x"), (["--what"], "usage")):
+                             (["--deadline-ms=-5"], "not a number"), (["--compile-ms=3600001"], "0 to 3600000"), (["x"], "x"), (["--what"], "see gpuprobed --help")):
         done = subprocess.run([GPUPROBED, *arguments], capture_output=True, text=True, timeout=10)
         equal(done.returncode, 2, arguments)
         check(words in done.stderr, arguments, done.stderr)
