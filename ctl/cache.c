@@ -70,10 +70,10 @@ static void print_entries(json_object *parameters) {
 	for (size_t i = 0; i < json_object_array_length(entries); i++) {
 		json_object *entry = json_object_array_get_idx(entries, i), *row = json_object_new_array();
 		const time_t used = (time_t)(ctl_int(entry, "used") / 1000000);
-		char when[32] = "";
+		char when[32] = "-";
 		struct tm tm;
 
-		if (localtime_r(&used, &tm))
+		if (used && localtime_r(&used, &tm))
 			strftime(when, sizeof(when), "%F %T", &tm);
 		json_object_array_add(row, ctl_format("%.16s", ctl_string(entry, "key")));
 		json_object_array_add(row, json_object_new_string(ctl_string(entry, "job")));

@@ -32,6 +32,7 @@
 #define STORE_NEW_PREFIX ".new-"
 #define STORE_NEW_SIZE (sizeof(STORE_NEW_PREFIX) + 16)
 #define STORE_BLOCK 4096
+#define STORE_AHEAD 60 /* seconds that clocks, as of a file server, may differ */
 
 /* A file of the folder. */
 struct store_file {
@@ -230,6 +231,16 @@ static void store_clear_new(int folder, const char *name) {
 		unlinkat(folder, name, 0);
 }
 
+/* When a file was used. A time to come is one of a clock that has been set back: nobody knows, and it goes before what is made from now on. */
+static int64_t store_used(const struct stat *status) {
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (status->st_mtim.tv_sec > now.tv_sec + STORE_AHEAD)
+		return 0;
+	return status->st_mtim.tv_sec * INT64_C(1000000000) + status->st_mtim.tv_nsec;
+}
+
 /* Remembers a file. 0 or -ENOMEM. */
 static int store_scan_add(struct store_scan *scan, const char *name, uint32_t uid, const struct stat *status) {
 	struct store_file *grown;
@@ -244,7 +255,7 @@ static int store_scan_add(struct store_scan *scan, const char *name, uint32_t ui
 	scan->files[scan->n] = (struct store_file){
 		.uid = uid,
 		.bytes = ((uint64_t)status->st_size + STORE_BLOCK - 1) / STORE_BLOCK * STORE_BLOCK,
-		.used = status->st_mtim.tv_sec * INT64_C(1000000000) + status->st_mtim.tv_nsec,
+		.used = store_used(status),
 	};
 	strcpy(scan->files[scan->n++].name, name);
 	return 0;

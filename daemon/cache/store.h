@@ -34,7 +34,7 @@ struct cache_usage {
 struct cache_item {
 	struct cache_entry_header header;
 	uint64_t bytes;
-	int64_t used; /* seconds since the epoch: when it was made, or last of use */
+	int64_t used; /* seconds since the epoch: when it was made, or last of use; 0: not known */
 };
 
 /* Makes the folder if only that is missing. 0, CACHE_STORE_E_UNSAFE, or -errno. */

@@ -276,6 +276,22 @@ static void test_oldest_goes(void **state) {
 		assert_int_equal(exists(n, 5), n == 0 || n > 6);
 }
 
+/* A clock that was set back: what is made then is not what goes. */
+static void test_clock_set_back(void **state) {
+	struct cache_usage usage;
+
+	for (unsigned int n = 0; n < 10; n++) {
+		assert_int_equal(put(n, 1000, 100000), 0);
+		age(n, 1000, -86400);
+	}
+	for (unsigned int n = 10; n < 15; n++) {
+		assert_int_equal(put(n, 1000, 100000), 0);
+		assert_int_equal(cache_store_trim(folder, 1000000, &usage), 0);
+		for (unsigned int k = 10; k <= n; k++)
+			assert_true(exists(k, 1000));
+	}
+}
+
 /* One who fills the cache drives out what is his. */
 static void test_shares(void **state) {
 	struct cache_usage usage;
@@ -456,6 +472,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_foreign, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_oldest_goes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_clock_set_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_shares, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_list, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_killed_writer, setup, teardown),
