@@ -12,16 +12,12 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "demangle.h"
 
 enum {
 	OPTION_PID = CTL_OPTION_OWN,
 	OPTION_INSTRUCTION,
 };
-
-#define MANGLED_MAX 4096 /* longer names were made to hurt the demangler */
-
-/* libstdc++: the result is malloc()ed, or NULL. */
-extern char *__cxa_demangle(const char *mangled, char *buffer, size_t *length, int *status);
 
 static const char kernel_help[] =
 	"Usage: gpuprobectl kernel list [--pid=PID]\n"
@@ -95,14 +91,13 @@ static void print_instructions(json_object *instructions) {
 }
 
 /* Fills in what the daemon does not know. */
-static void demangle(json_object *kernel) {
+static void add_demangled(json_object *kernel, unsigned int *failures) {
 	const char *name = ctl_string(kernel, "name");
 	char *demangled;
-	int status;
 
-	if (strncmp(name, "_Z", 2) != 0 || strlen(name) > MANGLED_MAX || strcmp(name, ctl_string(kernel, "demangled")) != 0)
+	if (strcmp(name, ctl_string(kernel, "demangled")) != 0)
 		return;
-	demangled = __cxa_demangle(name, NULL, NULL, &status);
+	demangled = demangle(name, failures);
 	if (demangled)
 		json_object_object_add(kernel, "demangled", json_object_new_string(demangled));
 	free(demangled);
@@ -112,6 +107,7 @@ static void demangle(json_object *kernel) {
 static int list(struct ctl *ctl, json_object *consume_parameters) {
 	json_object *json = json_object_new_object(), *kernels = json_object_new_array();
 	struct varlink_reply reply;
+	unsigned int failures = 0;
 	bool continues = true;
 	int r;
 
@@ -125,7 +121,7 @@ static int list(struct ctl *ctl, json_object *consume_parameters) {
 			break;
 		some = ctl_get(reply.parameters, "kernels");
 		for (size_t i = 0; i < json_object_array_length(some); i++) {
-			demangle(json_object_array_get_idx(some, i));
+			add_demangled(json_object_array_get_idx(some, i), &failures);
 			json_object_array_add(kernels, json_object_get(json_object_array_get_idx(some, i)));
 		}
 		continues = reply.continues;

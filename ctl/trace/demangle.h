@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Names of kernels for people. Each is demangled once; names are known by their address, which is the same as long as the trace is open. */
+/* Names of kernels for people. */
 
 #include "map.h"
 
+#define DEMANGLED_MAX 16384 /* bytes of a name; longer ones, which nobody would read, stay mangled */
+
+/* The result is malloc()ed; NULL: it is no mangled name, or takes too much. *failures, 0 at first, is for all names of a source. */
+char *demangle(const char *mangled, unsigned int *failures);
+
+/* Each is demangled once; names are known by their address, which is the same as long as the trace is open. */
 struct trace_demangler {
 	struct trace_map names;
+	unsigned int failures;
 };
 
 /* The name itself if it is not mangled. Valid until _deinit(). */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "demangle.h"
 #include "map.h"
 #include "names.h"
 #include "symbols.h"
@@ -12,9 +13,6 @@
 #define BLOCK_SIZE ((size_t)64 << 10)
 #define FRAME_NAME_MAX 512
 #define FRAME_MAX (FRAME_NAME_MAX + 512)
-
-/* of libstdc++; C has no header for it */
-extern char *__cxa_demangle(const char *mangled, char *buffer, size_t *length, int *status);
 
 /* A fact about the same thing, the newest first. */
 struct version {
@@ -41,6 +39,7 @@ struct names {
 	size_t n_bytes;
 	struct trace_map processes, threads, texts, named, hooks, stacks, files;
 	struct trace_symbols *symbols; /* NULL: not asked yet */
+	unsigned int failures; /* of demangling */
 };
 
 /* Memory until the end; NULL: there is none, or enough was taken. */
@@ -82,7 +81,6 @@ static const struct names_text *keep_text(struct names *names, const char *text,
 	struct names_text *kept;
 	uint64_t hash = UINT64_C(0xcbf29ce484222325), row;
 	char *demangled;
-	int status;
 
 	for (size_t i = 0; i < n; i++)
 		hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
@@ -95,7 +93,7 @@ static const struct names_text *keep_text(struct names *names, const char *text,
 	kept->text = kept->demangled = keep_bytes(names, text, n);
 	if (!kept->text || trace_map_set(&names->texts, hash, row, kept))
 		return NULL;
-	demangled = n > 2 && text[0] == '_' && text[1] == 'Z' ? __cxa_demangle(kept->text, NULL, NULL, &status) : NULL;
+	demangled = demangle(kept->text, &names->failures);
 	if (demangled)
 		kept->demangled = keep_bytes(names, demangled, strlen(demangled)) ?: kept->text;
 	free(demangled);

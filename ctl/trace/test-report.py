@@ -602,6 +602,24 @@ class Raw(Case):
                 rows = [line.split() for line in self.run_report('--format=table', *args, path).decode().splitlines()[1:]]
                 self.assertEqual([(row[-1], row[2]) for row in rows], [(name, '3' if name == 'cuInit' else '1') for name in names])
 
+    def kernel_name(self, text):
+        name = self.record(4, struct.pack('<IIQ', 7, 2, 0x10) + text.encode() + b'\0')
+        kernel = self.record(8, struct.pack('<QQIIIIQQQII', 10**9 + 2000, 10**9 + 3000, 7, 8, 1, 0, 1, 0, 0x10, 0, 0), source=3)
+        return self.file(self.start() + name + self.call(1000, 2000, function=307, words=[0x10] + [1] * 10) + kernel + self.stop(4), 'raw')
+
+    def test_names_that_explode(self):
+        """Names of a hundred bytes that stand for gigabytes, or for more than a line can have, stay mangled; ones that are merely rich do not."""
+        digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ'
+        for depth in (10, 35):
+            bomb = '_Z1fSt4pairIiiE' + ''.join(f'S_IS{digit}_S{digit}_E' for digit in digits[:depth])
+            path = self.kernel_name(bomb)
+            lines = self.run_report('--format=jsonl', path)
+            self.assertEqual(json.loads(lines.splitlines()[2])['name'], bomb)
+            self.assertEqual(self.json(self.file(lines))['file']['malformed'], 0)
+            self.assertIn(bomb.encode(), self.run_report('--format=text', path))
+        rich = self.kernel_name('_Z1fSt4pairIiiE' + 'S0_' * 50)
+        self.assertIn('"name":"f(' + 'std::pair<int, int>, ' * 50 + 'std::pair<int, int>)"', self.run_report('--format=jsonl', rich).decode())
+
     def test_every_cut(self):
         data = self.start() + self.call(1000, 3000) + self.call(5000, 9000, sequence=2) + self.stop(3)
         ends = [len(self.start()) + i * len(self.call(0, 0)) for i in range(3)]
