@@ -44,24 +44,36 @@ struct trace_links {
 	char violation[64];
 };
 
-static struct launch *launch_at(const struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence) {
-	return &links->launches[(trace_map_hash(pid, tid) + sequence) & (LAUNCHES - 1)];
+/* The newest one of that number has the first place; the one before it, of the program that the process executed before, the second. */
+static struct launch *launch_at(const struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence, bool second) {
+	return &links->launches[(trace_map_hash(pid, tid) + sequence + (second ? LAUNCHES / 2 : 0)) & (LAUNCHES - 1)];
 }
 
-static struct launch *find_launch(const struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence) {
-	struct launch *launch = links->launches ? launch_at(links, pid, tid, sequence) : NULL;
+/* The launch of that number that started then; start 0: the newest. */
+static struct launch *find_launch(const struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence, uint64_t start) {
+	for (int i = 0; i < 2 && tid && links->launches; i++) {
+		struct launch *launch = launch_at(links, pid, tid, sequence, i);
 
-	return launch && tid && launch->pid == pid && launch->tid == tid && launch->sequence == sequence ? launch : NULL;
+		if (launch->pid == pid && launch->tid == tid && launch->sequence == sequence && (!start || launch->start == start))
+			return launch;
+	}
+	return NULL;
 }
 
 void trace_links_expect(struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence, uint64_t start) {
+	struct launch *launch;
+
 	links->launches = links->launches ?: calloc(LAUNCHES, sizeof(*links->launches));
-	if (links->launches)
-		*launch_at(links, pid, tid, sequence) = (struct launch){ .pid = pid, .tid = tid, .sequence = sequence, .start = start };
+	if (!links->launches)
+		return;
+	launch = launch_at(links, pid, tid, sequence, false);
+	if (launch->pid == pid && launch->tid == tid && launch->sequence == sequence)
+		*launch_at(links, pid, tid, sequence, true) = *launch;
+	*launch = (struct launch){ .pid = pid, .tid = tid, .sequence = sequence, .start = start };
 }
 
 uint64_t trace_links_started(const struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence) {
-	const struct launch *launch = find_launch(links, pid, tid, sequence);
+	const struct launch *launch = find_launch(links, pid, tid, sequence, 0);
 
 	return launch ? launch->start : 0;
 }
@@ -127,7 +139,7 @@ static struct stream *find_stream(struct trace_links *links, const struct trace_
 }
 
 static void link_launch(struct trace_links *links, struct trace_item *item) {
-	struct launch *launch = find_launch(links, item->pid, item->tid, item->sequence);
+	struct launch *launch = find_launch(links, item->pid, item->tid, item->sequence, item->start);
 	struct stream *stream = links->by_stream ? find_stream(links, item) : NULL;
 
 	item->flow = item->id;
@@ -162,8 +174,10 @@ static struct launch *take_from_stream(struct trace_links *links, const struct t
 }
 
 static void link_kernel(struct trace_links *links, struct trace_item *item) {
-	const struct launch *launch = item->tid ? find_launch(links, item->pid, item->tid, item->sequence) : take_from_stream(links, item);
+	const struct launch *launch =
+		item->tid ? find_launch(links, item->pid, item->tid, item->sequence, item->launched) : take_from_stream(links, item);
 
+	item->launched = 0;
 	if (!*item->name)
 		item->name = item->base = launch && launch->id ? launch->name : "GPU";
 	if (!launch || !launch->id)

@@ -16,6 +16,7 @@ struct trace_block {
 
 struct entry {
 	uint64_t start, end, number;
+	uint64_t launched; /* of a kernel: when its launch started; 0: not known */
 	const struct trace_record *record;
 	struct trace_block *block;
 };
@@ -122,6 +123,7 @@ static int give(struct trace_order *order) {
 		launch = order->gpu && item->kind == EVENT_CALL && !item->failed &&
 			 trace_call_launches(((const struct trace_call *)entry.record)->function);
 		item->id = ++order->n_items;
+		item->launched = entry.launched;
 		r = item->kind == EVENT_COUNTS ? 0 : trace_links_item(order->links, item, launch);
 		if (!r)
 			r = order->options.take(item, order->options.userdata);
@@ -156,6 +158,7 @@ static void place_kernel(struct trace_order *order, const struct trace_kernel *k
 	uint64_t launched = trace_links_started(order->links, kernel->pid, kernel->tid, kernel->sequence);
 
 	order->gpu = true;
+	entry->launched = launched;
 	if (!kernel->tid)
 		trace_links_by_stream(order->links);
 	if (entry->start <= launched) {

@@ -602,10 +602,26 @@ class Raw(Case):
                 rows = [line.split() for line in self.run_report('--format=table', *args, path).decode().splitlines()[1:]]
                 self.assertEqual([(row[-1], row[2]) for row in rows], [(name, '3' if name == 'cuInit' else '1') for name in names])
 
+    def kernel(self, start, end, sequence=1):
+        return self.record(8, struct.pack('<QQIIIIQQQII', 10**9 + start, 10**9 + end, 7, 8, sequence, 0, 1, 0, 0x10, 0, 0), source=3)
+
+    def launch(self, start, end, sequence=1):
+        return self.call(start, end, function=307, sequence=sequence, words=[0x10] + [1] * 10)
+
     def kernel_name(self, text):
         name = self.record(4, struct.pack('<IIQ', 7, 2, 0x10) + text.encode() + b'\0')
-        kernel = self.record(8, struct.pack('<QQIIIIQQQII', 10**9 + 2000, 10**9 + 3000, 7, 8, 1, 0, 1, 0, 0x10, 0, 0), source=3)
-        return self.file(self.start() + name + self.call(1000, 2000, function=307, words=[0x10] + [1] * 10) + kernel + self.stop(4), 'raw')
+        return self.file(self.start() + name + self.launch(1000, 2000) + self.kernel(2000, 3000) + self.stop(4), 'raw')
+
+    def test_numbers_again(self):
+        """Calls are numbered anew when a process executes another program: each kernel is of the launch that had its number then."""
+        data = self.start()
+        for at in (0, 10**6, 2 * 10**6):
+            data += self.launch(at + 1000, at + 2000, 5) + self.launch(at + 4000, at + 5000, 6) + self.kernel(at + 6000, at + 7000, 5) + self.kernel(at + 7000, at + 9000, 6)
+            lines = [json.loads(line) for line in self.run_report('--format=jsonl', self.file(data, 'raw'), stderr=None).splitlines()]
+            launches = {line['event_id']: line['ts_ns'] for line in lines if line.get('class') == 'launch'}
+            kernels = [line for line in lines if line['type'] == 'gpu'][-4:]
+            self.assertEqual([line['ts_ns'] - launches[line['parent']] for line in kernels], [5000, 3000] * (len(kernels) // 2))
+            self.assertFalse([line for line in kernels if 'violation' in line])
 
     def test_names_that_explode(self):
         """Names of a hundred bytes that stand for gigabytes, or for more than a line can have, stay mangled; ones that are merely rich do not."""
