@@ -90,34 +90,34 @@ static int count_process(struct ctxsw *ctxsw, const struct trace_item *item) {
 	return report_histogram_add(&ctxsw->rows[number].times, report_duration(item));
 }
 
-static struct ctxsw_device *device_of(struct ctxsw *ctxsw, uint32_t number) {
-	struct ctxsw_device *device;
-
-	for (size_t i = 0; i < ctxsw->n_devices; i++)
+/* The device of that number; *devicep NULL: there are too many. 0 or -ENOMEM. */
+static int device_of(struct ctxsw *ctxsw, uint32_t number, struct ctxsw_device **devicep) {
+	*devicep = NULL;
+	for (size_t i = 0; i < ctxsw->n_devices && !*devicep; i++)
 		if (ctxsw->devices[i]->device == number)
-			return ctxsw->devices[i];
-	device = calloc(1, sizeof(*device));
-	if (!device)
-		return NULL;
-	device->device = number;
-	ctxsw->devices[ctxsw->n_devices++] = device;
-	return device;
+			*devicep = ctxsw->devices[i];
+	if (*devicep || ctxsw->n_devices == DEVICES_MAX)
+		return 0;
+	*devicep = calloc(1, sizeof(**devicep));
+	if (!*devicep)
+		return -ENOMEM;
+	(*devicep)->device = number;
+	ctxsw->devices[ctxsw->n_devices++] = *devicep;
+	return 0;
 }
 
 static int ctxsw_item(void *part, const struct trace_item *item, const struct report_place *place) {
 	struct ctxsw *ctxsw = part;
 	struct ctxsw_device *device;
-	int r = 0;
+	int r;
 
 	if (item->kind != EVENT_CTXSW || item->instant)
 		return 0;
-	if (ctxsw->n_devices == DEVICES_MAX && ctxsw->devices[DEVICES_MAX - 1]->device != item->device) {
-		ctxsw->untold++;
-		return 0;
+	r = device_of(ctxsw, item->device, &device);
+	if (!device) {
+		ctxsw->untold += !r;
+		return r;
 	}
-	device = device_of(ctxsw, item->device);
-	if (!device)
-		return -ENOMEM;
 	if (device->contexts && item->start >= device->end && item->start - device->end < SWITCH_MAX)
 		r = report_histogram_add(&device->between, item->start - device->end);
 	device->contexts++;

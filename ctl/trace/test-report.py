@@ -309,6 +309,29 @@ class Analyses(Case):
             {'type': 'kernel', 'name': 'nvidia:nvidia_dev_xid', 'result': 'Xid', 'count': 1, 'first_ns': 9500, 'last_ns': 9500}])
         self.assertEqual((errors['xids'], errors['lost']), (1, 3))
 
+    def test_ctxsw(self):
+        rng, items, wanted, processes = random.Random(7), [], {}, {}
+        for device in range(3):
+            at, row = rng.randrange(1000), {'contexts': 300, 'busy_ns': 0, 'switching_ns': 0, 'idle_ns': 0}
+            for i in range(300):
+                gap, duration, name = rng.choice([rng.randrange(1, 10**6), rng.randrange(10**6, 10**8)]), rng.randrange(1, 10**7), rng.choice(['a[1]', 'b[2]'])
+                if i:
+                    row['switching_ns' if gap < 10**6 else 'idle_ns'] += gap
+                    at += gap
+                row['busy_ns'] += duration
+                processes.setdefault((device, name), []).append(duration)
+                items.append(self.item('ctxsw', name, at, duration, device=device, source='gpu'))
+                at += duration
+            wanted[device] = row
+        items.sort(key=lambda item: item['ts_ns'])
+        data = self.json('--ctxsw', self.trace(items))['ctxsw']
+        self.assertEqual({row['device']: {key: row[key] for key in wanted[0]} for row in data['devices']}, wanted)
+        self.assertEqual({(row['device'], row['name']): (row['count'], row['total_ns'], row['max_ns']) for row in data['processes']},
+                         {key: (len(values), sum(values), max(values)) for key, values in processes.items()})
+        items = [self.item('ctxsw', 'a[1]', 1000 * i + 10 * device, 5, device=device, source='gpu') for i in range(2) for device in range(65)]
+        data = self.json('--ctxsw', self.trace(items))['ctxsw']
+        self.assertEqual(({row['contexts'] for row in data['devices']}, len(data['devices']), data['untold']), ({2}, 64, 2))
+
     def test_timeline(self):
         items = [self.item('userspace', 'cuInit', 0, 500_000_000, comm='python'), self.item('ioctl', 'i', 250_000_000, 250_000_000),
                  self.item('gpu', 'k', 500_000_000, 500_000_000, source='gpu', stream='0x10'), self.item('userspace', 'cuF', 999_000_000, 1_000_000)]
