@@ -13,6 +13,7 @@
 
 struct allocation {
 	uint64_t address, size; /* size 0: no allocation */
+	uint64_t since; /* end of its call: nobody can free it before */
 	uint32_t pid;
 };
 
@@ -147,7 +148,10 @@ bool trace_in_use_item(struct trace_in_use *in_use, const struct trace_item *ite
 	if (!bytes)
 		return false;
 	if (in_use->slots[slot].size) {
-		/* freed; or allocated anew, and its end was not seen */
+		/* of who had the address before, who counts no more */
+		if (frees && item->start < in_use->slots[slot].since)
+			return false;
+		/* freed; or allocated anew, and its end was not seen, or is yet to come: another thread's call began before that */
 		*bytes -= in_use->slots[slot].size;
 		remove_slot(in_use, slot);
 		slot = find_slot(in_use, item->pid, address);
@@ -155,7 +159,7 @@ bool trace_in_use_item(struct trace_in_use *in_use, const struct trace_item *ite
 		return false;
 	}
 	if (allocates && item->size && in_use->n < ALLOCATIONS_MAX) {
-		in_use->slots[slot] = (struct allocation){ address, item->size, item->pid };
+		in_use->slots[slot] = (struct allocation){ address, item->size, item->end, item->pid };
 		in_use->n++;
 		*bytes += item->size;
 	}

@@ -574,6 +574,18 @@ class Convert(Case):
         self.assertEqual(data['summary']['kernel_space'], {'ioctls': 1, 'ioctl_ns': 30000, 'scheduler_calls': 0})
         self.assertEqual((data['layers']['api']['own_ns'], data['kernels'][0]['name'], data['kernels'][0]['total_ns']), (25000, 'k', 7000))
 
+    def test_memory_in_use(self):
+        """An address that a thread gets while another frees it is in use, and that of a process that executes another program is not."""
+        def call(name, start, duration, size=None, **more):
+            out = {'size': size, 'out': {'dptr': '0x10'}} if size else {'args': {'dptr': '0x10'}}
+            return self.item('userspace', name, start, duration, **{'class': 'memory'}, **out, **more)
+
+        items = [call('cuMemAlloc', 0, 10, 1), call('cuMemAlloc', 90, 110, 2), call('cuMemFree', 150, 10, tid=9), call('cuMemFree', 1000, 10), call('cuMemAlloc', 2000, 10, 4),
+                 self.item('process', 'exec', 3000)]
+        data = json.loads(self.run_report('--format=chrome', self.trace(items)))
+        self.assertEqual([(event['ts'], event['args']['bytes']) for event in data['traceEvents'] if event['ph'] == 'C'],
+                         [(0.01, 1), (0.2, 2), (1.01, 0), (2.01, 4), (3, 0)])
+
     def test_output(self):
         path, out = self.trace([self.item('userspace', 'cuInit', 5, 5000)]), str(self.dir / 'out')
         self.assertEqual(self.run_report('--format=text', '-o', out, path), b'')
