@@ -13,7 +13,7 @@
 
 struct allocation {
 	uint64_t address, size; /* size 0: no allocation */
-	uint64_t since; /* end of its call: nobody can free it before */
+	uint64_t since; /* of an address that another one had: the end of its call, before which nobody can free it; else 0 */
 	uint32_t pid;
 };
 
@@ -129,7 +129,7 @@ static bool end_process(struct trace_in_use *in_use, uint32_t pid)
 bool trace_in_use_item(struct trace_in_use *in_use, const struct trace_item *item, uint64_t *bytesp)
 {
 	bool allocates, frees;
-	uint64_t address, *bytes;
+	uint64_t address, since = 0, *bytes;
 	size_t slot;
 
 	if (item->kind == EVENT_PROCESS && (strcmp(item->name, "exit") == 0 || strcmp(item->name, "exec") == 0)) {
@@ -152,6 +152,7 @@ bool trace_in_use_item(struct trace_in_use *in_use, const struct trace_item *ite
 		if (frees && item->start < in_use->slots[slot].since)
 			return false;
 		/* freed; or allocated anew, and its end was not seen, or is yet to come: another thread's call began before that */
+		since = item->end;
 		*bytes -= in_use->slots[slot].size;
 		remove_slot(in_use, slot);
 		slot = find_slot(in_use, item->pid, address);
@@ -159,7 +160,7 @@ bool trace_in_use_item(struct trace_in_use *in_use, const struct trace_item *ite
 		return false;
 	}
 	if (allocates && item->size && in_use->n < ALLOCATIONS_MAX) {
-		in_use->slots[slot] = (struct allocation){ address, item->size, item->end, item->pid };
+		in_use->slots[slot] = (struct allocation){ address, item->size, since, item->pid };
 		in_use->n++;
 		*bytes += item->size;
 	}
