@@ -74,10 +74,8 @@ int account_charge_image(struct account *account, uint64_t bytes) {
 	const struct account_limits limits = account_table_limits(account->table);
 
 	if (account->images >= limits.images ||
-	    (account->images && (account->image_bytes > limits.image_bytes || bytes > limits.image_bytes - account->image_bytes))) {
-		account->table->refused_images++;
+	    (account->images && (account->image_bytes > limits.image_bytes || bytes > limits.image_bytes - account->image_bytes)))
 		return ACCOUNT_E_QUOTA;
-	}
 	account->images++;
 	account->image_bytes += bytes;
 	return 0;

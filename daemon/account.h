@@ -68,7 +68,7 @@ struct account *account_unref(struct account *account); /* NULL is fine */
 /* 0 or ACCOUNT_E_QUOTA with nothing charged. */
 int account_charge_connection(struct account *account);
 void account_discharge_connection(struct account *account);
-int account_charge_image(struct account *account, uint64_t bytes);
+int account_charge_image(struct account *account, uint64_t bytes); /* who finds no room may wait for it, so it counts as no refusal */
 void account_discharge_image(struct account *account, uint64_t bytes);
 int account_charge_result(struct account *account, uint64_t bytes);
 void account_discharge_result(struct account *account, uint64_t bytes);

@@ -10,7 +10,9 @@
  * A request waits until its own deadline, the job goes on for --compile-ms: who has waited in vain
  * gets the own image and is told so once, and does not wait for this image again; the result serves
  * the next load. The request that a job was started for outlives its client and its deadline: it
- * stays charged to the uid as long as the job, so that hanging up is no way around the quota.
+ * stays charged to the uid as long as the job, so that hanging up is no way around the quota. One
+ * that waits for another's job is not charged, and holds no image: the ranks of a parallel program
+ * load the same one at a time. One for which the quota has no room is parked until it has.
  *
  * The daemon does not look into images; it hashes them, large ones in a thread. What workers do
  * with them is image-work.c's.
@@ -58,13 +60,16 @@ LIST_HEAD(image_request_list, image_request);
 
 struct image_request {
 	LIST_ENTRY(image_request) link; /* of an entry's waiters */
+	TAILQ_ENTRY(image_request) parked_link;
 	struct daemon *daemon;
 	struct client *client; /* NULL: gone, or answered */
 	struct image_entry *entry; /* that it waits on */
 	bool starter;		   /* the job was started for it */
+	bool parked;		   /* one of image_cache.parked */
+	bool charged;		   /* to the account */
 	struct account *account;
 	struct wire_image message;
-	int fd;
+	int fd; /* -1: not needed any more */
 	uint64_t deadline; /* uv_now; the shim is to hear of it before its own */
 	uv_timer_t timer;
 	uint64_t seed;
@@ -95,6 +100,7 @@ static void image_entry_drop_unwanted(struct image_entry *entry);
 int image_cache_init(struct image_cache *cache) {
 	*cache = (struct image_cache){};
 	TAILQ_INIT(&cache->list);
+	TAILQ_INIT(&cache->parked);
 	if (getrandom(&cache->seed, sizeof(cache->seed), 0) != sizeof(cache->seed) ||
 	    getrandom(&cache->last_image, sizeof(cache->last_image), 0) != sizeof(cache->last_image))
 		return -EIO;
@@ -199,6 +205,46 @@ static unsigned int image_wait_ms(const struct daemon *daemon) {
 	return daemon->config->deadline_ms - daemon->config->deadline_ms / 10;
 }
 
+static struct image_request *image_first_parked(const struct image_cache *cache, const struct account *account) {
+	struct image_request *request;
+
+	TAILQ_FOREACH(request, &cache->parked, parked_link)
+		if (request->account == account)
+			return request;
+	return NULL;
+}
+
+static void image_request_leave_parking(struct image_request *request) {
+	if (request->parked)
+		TAILQ_REMOVE(&request->daemon->images.parked, request, parked_link);
+	request->parked = false;
+}
+
+static void image_request_on_room(uv_timer_t *timer);
+
+/* There may be room: of those of the account that are parked, in their order, as many as there is room for begin in the loop's next turn. */
+static void image_unpark(struct daemon *daemon, struct account *account) {
+	struct image_request *request;
+
+	while ((request = image_first_parked(&daemon->images, account)) && account_charge_image(account, request->message.image_size) == 0) {
+		image_request_leave_parking(request);
+		request->charged = true;
+		uv_timer_start(&request->timer, image_request_on_room, 0, 0);
+	}
+}
+
+/* The image is not needed any more: gives back what was charged for it. */
+static void image_request_release(struct image_request *request) {
+	if (request->fd >= 0)
+		closer_memory(request->daemon->closer, request->fd);
+	request->fd = -1;
+	if (!request->charged)
+		return;
+	request->charged = false;
+	account_discharge_image(request->account, request->message.image_size);
+	image_unpark(request->daemon, request->account);
+}
+
 static void image_request_closed(uv_handle_t *handle) {
 	free(handle->data);
 }
@@ -208,7 +254,8 @@ static void image_request_closed(uv_handle_t *handle) {
 static void image_request_finish(struct image_request *request, struct image_result *result) {
 	struct client *client = request->client;
 
-	account_discharge_image(request->account, request->message.image_size);
+	image_request_leave_parking(request);
+	image_request_release(request);
 	account_unref(request->account);
 	if (client) {
 		client->request = NULL;
@@ -216,13 +263,7 @@ static void image_request_finish(struct image_request *request, struct image_res
 					    request->message.header.sequence, result) < 0)
 			shim_connection_close(client->connection);
 	}
-	if (request->fd >= 0)
-		closer_memory(request->daemon->closer, request->fd);
 	uv_close((uv_handle_t *)&request->timer, image_request_closed);
-}
-
-void image_abandon(struct image_request *request) {
-	request->client = NULL;
 }
 
 /* Has the process waited for this image already? */
@@ -244,6 +285,19 @@ static void image_entry_drop_unwanted(struct image_entry *entry) {
 		if (request->client)
 			return;
 	image_work_cancel(entry->work);
+}
+
+void image_abandon(struct image_request *request) {
+	struct image_entry *entry = request->entry;
+
+	request->client = NULL;
+	if (!request->parked && (!entry || request->starter))
+		return; /* a thread or the work has it */
+	if (entry)
+		LIST_REMOVE(request, link);
+	image_request_finish(request, NULL);
+	if (entry)
+		image_entry_drop_unwanted(entry);
 }
 
 /* The end of the waiting, not of the work. */
@@ -285,6 +339,8 @@ static void image_request_wait(struct image_request *request, struct image_entry
 	uint64_t now = uv_now(request->daemon->loop);
 
 	request->entry = entry;
+	if (!request->starter)
+		image_request_release(request);
 	if (entry->late && image_entry_told(entry, request->client->process->number)) {
 		image_request_tell(request);
 		image_request_finish(request, NULL);
@@ -544,6 +600,54 @@ static void image_on_worked(uv_work_t *work, int status) {
 	image_request_start(work->data);
 }
 
+static void image_request_begin(struct image_request *request) {
+	if (request->message.image_size > IMAGE_HASH_INLINE_MAX && uv_queue_work(request->daemon->loop, &request->work, image_on_work, image_on_worked) == 0)
+		return;
+	image_hash(request);
+	image_request_start(request);
+}
+
+static void image_request_on_room(uv_timer_t *timer) {
+	image_request_begin(timer->data);
+}
+
+/* There was no room until the deadline. A process waits for it once: until there was some. */
+static void image_request_no_room(struct image_request *request) {
+	struct daemon *daemon = request->daemon;
+	struct client *client = request->client;
+
+	daemon->accounts.refused_images++;
+	client->process->found_no_room = true;
+	request->client = NULL;
+	client->request = NULL;
+	if (image_answer_own(daemon, client, request->message.header.sequence, request->message.kind == WIRE_IMAGE_NAMES,
+			     "quota: other images of uid %u are in work (quota-images = %u, quota-image-bytes = %llu)", (unsigned)client->connection->uid,
+			     daemon->config->quota_images, (unsigned long long)daemon->config->quota_image_bytes) < 0)
+		shim_connection_close(client->connection);
+	image_request_finish(request, NULL);
+}
+
+static void image_request_on_no_room(uv_timer_t *timer) {
+	image_request_no_room(timer->data);
+}
+
+/* Nobody overtakes those of the same account that are parked. */
+static void image_request_charge(struct image_request *request) {
+	struct image_cache *cache = &request->daemon->images;
+
+	request->charged = !image_first_parked(cache, request->account) && account_charge_image(request->account, request->message.image_size) == 0;
+	if (request->charged) {
+		request->client->process->found_no_room = false;
+		image_request_begin(request);
+	} else if (request->client->process->found_no_room) {
+		image_request_no_room(request);
+	} else {
+		request->parked = true;
+		TAILQ_INSERT_TAIL(&cache->parked, request, parked_link);
+		uv_timer_start(&request->timer, image_request_on_no_room, image_wait_ms(request->daemon), 0);
+	}
+}
+
 /* Remembers what the process has devices of: patches can be made for these before it asks. */
 static void image_note_capability(struct process *process, const struct wire_image *message) {
 	const uint32_t capability = message->capability_major * 10 + message->capability_minor;
@@ -611,17 +715,9 @@ static int image_take(struct daemon *daemon, struct client *client, const struct
 		return image_answer_nothing(daemon, client, sequence, why);
 	if (why)
 		return image_answer_own(daemon, client, sequence, plan, "%s", why);
-	if (account_charge_image(client->connection->account, message->image_size))
-		return image_answer_own(
-			daemon, client, sequence, plan,
-			"quota: other images of uid %u are in work (quota-images = %u, quota-image-bytes = %llu)",
-			(unsigned)client->connection->uid, daemon->config->quota_images,
-			(unsigned long long)daemon->config->quota_image_bytes);
 	request = calloc(1, sizeof(*request));
-	if (!request) {
-		account_discharge_image(client->connection->account, message->image_size);
+	if (!request)
 		return -ENOMEM;
-	}
 	request->daemon = daemon;
 	request->client = client;
 	request->account = account_ref(client->connection->account);
@@ -634,11 +730,7 @@ static int image_take(struct daemon *daemon, struct client *client, const struct
 	request->seed = daemon->images.seed;
 	request->work.data = request;
 	client->request = request;
-	if (message->image_size > IMAGE_HASH_INLINE_MAX &&
-	    uv_queue_work(daemon->loop, &request->work, image_on_work, image_on_worked) == 0)
-		return 0;
-	image_hash(request);
-	image_request_start(request);
+	image_request_charge(request);
 	return 0;
 }
 

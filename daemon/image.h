@@ -21,9 +21,11 @@ struct image_request;
 #define IMAGE_CACHE_BYTES_MAX (UINT64_C(256) << 20)
 
 TAILQ_HEAD(image_entry_list, image_entry);
+TAILQ_HEAD(image_parked_list, image_request);
 
 struct image_cache {
 	struct image_entry_list list; /* most recently used first */
+	struct image_parked_list parked; /* requests that the quota has no room for, in the order in which they came */
 	unsigned int n;
 	uint64_t bytes; /* of the images in it */
 	uint64_t seed;	/* of the hash: nobody can make two images collide on purpose */
@@ -51,5 +53,5 @@ void image_cache_each(const struct image_cache *cache,
 int image_submit(struct daemon *daemon, struct client *client, const struct wire_image *message,
 		 int fd);
 
-/* The client is gone; its request goes on without it. */
+/* The client is gone; work that was started for it goes on without it. */
 void image_abandon(struct image_request *request);

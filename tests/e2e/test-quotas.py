@@ -5,7 +5,7 @@ import base64
 import os
 
 from configured import Configured
-from harness import COUNTER, GPUPROBED, SOURCE, check, equal, main, need, wait_until
+from harness import COUNTER, GPUPROBED, SOURCE, VEC_ADD as PROGRAM, check, equal, main, need, wait_until
 from tracing import Trace
 from varlink import Connection, VarlinkError
 from wire import IMAGE, MIRROR, PTX, Closed, Shim, memfd, message
@@ -105,23 +105,59 @@ def test_traces():
 
 
 def test_images():
-    """In work at a time: their number, and their bytes."""
+    """In work at a time: their number, and their bytes. Who finds no room waits for it, but not for ever, and not twice."""
     for setting, size, more in ("quota-images = 1\n", 1, "quota-images = 2\n"), ("quota-image-bytes = 1K\n", 600, "quota-image-bytes = 1500\n"):
-        with Configured("deadline-ms = 60000\n" + setting, *HANG) as daemon:
+        short, long = "deadline-ms = 1000\n", "deadline-ms = 60000\n"
+        with Configured(long + setting, *HANG) as daemon:
             daemon.attach()
             first, second = Shim(daemon.directory, timeout=60), Shim(daemon.directory, timeout=60)
             send(first, b"a" * size)
             wait_until(lambda: daemon.status()["counters"]["images"] == 1, "the first is there")
+            daemon.reload(short + setting)
             new, _, reason, _ = second.image(b"b" * size)
             check(new is None and reason.startswith("quota: other images of uid"), reason)
             check(setting.strip().split(" = ")[0] in reason, reason)
-            daemon.reload("deadline-ms = 60000\n" + more)
+            daemon.reload(long + setting)
+            second.socket.settimeout(30)
+            check(second.image(b"b" * size)[2].startswith("quota:"), "this process does not wait again")
+            daemon.reload(long + more)
             send(second, b"b" * size)
+            wait_until(lambda: daemon.status()["counters"]["images"] == 4, "the second is there")
+            daemon.reload(short + more)
             third = Shim(daemon.directory, timeout=60)
-            wait_until(lambda: daemon.status()["counters"]["images"] == 3, "the next is there")
             check(third.image(b"c" * size)[2].startswith("quota:"), "two are in work")
             for shim in first, second, third:
                 shim.close()
+
+
+def test_images_wait():
+    """Those that find no room are worked on when there is some; who has hung up gives back what he held."""
+    with Configured("deadline-ms = 60000\nquota-images = 1\n", "--image-worker-argument=--test-fault=slow") as daemon:
+        daemon.attach()
+        shims = [Shim(daemon.directory, timeout=60) for _ in range(4)]
+        for i, shim in enumerate(shims):
+            send(shim, b"%d" % i)
+        wait_until(lambda: daemon.status()["counters"]["images"] == 4, "all are there")
+        opened = lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+        before = opened()
+        shims[1].close()
+        wait_until(lambda: opened() <= before - 2, "a connection and an image are closed")
+        for i in 0, 2, 3:
+            reason = shims[i].image_reply()[2]
+            check(reason and "quota" not in reason, i, reason)
+            shims[i].close()
+
+
+def test_images_of_ranks():
+    """One image that many processes load at a time is in work once."""
+    for quota in "quota-images = 1\n", "quota-image-bytes = 1\n":
+        with Configured("deadline-ms = 60000\n" + quota, "--image-worker-argument=--test-fault=slow") as daemon:
+            daemon.attach()
+            processes = [daemon.start_run(PROGRAM, "--threads", "256", "--launches", "3") for _ in range(8)]
+            for process in processes:
+                out, err = process.communicate(timeout=120)
+                equal((process.returncode, err), (0, ""), out)
+            equal(daemon.count_of(), 8 * 256 * 3, "counted")
 
 
 def test_compile_seconds():
@@ -163,4 +199,4 @@ def test_maps():
 
 
 if __name__ == "__main__":
-    main([test_connections, test_clients, test_attachments, test_traces, test_images, test_compile_seconds, test_maps])
+    main([test_connections, test_clients, test_attachments, test_traces, test_images, test_images_wait, test_images_of_ranks, test_compile_seconds, test_maps])

@@ -54,9 +54,11 @@ class Plan:
         self.kernels = [struct.unpack_from("<IIQQ", data, kernels + 24 * n) for n in range(kernel_count)]
 
 
-def memfd(data, seals=SEALS):
+def memfd(data, seals=SEALS, size=0):
+    """With data, and nothing behind it up to a size."""
     fd = os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.write(fd, data)
+    os.ftruncate(fd, max(size, len(data)))
     if seals:
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
     return fd
