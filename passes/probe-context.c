@@ -4,7 +4,8 @@
  * A field that is no constant gets a register c<n>. Temporary registers are declared in a scope
  * around their use: ptxas sees through all that, and a module with very many sites stays short.
  * What cannot be had is 0: the address of a kernel's parameter before PTX 7.7 and sm_70 (no
- * cvta.param) and of a function's one, whatever is behind an operand of a form that we do not know.
+ * cvta.param) and of a function's one, whatever is behind an operand of a form that we do not know,
+ * a parameter whose name means something else where it is wanted.
  *
  * Parameters in .param space are read again where they are wanted, because they cannot change. A
  * function's parameters in registers have at its return what the function left in them.
@@ -156,7 +157,8 @@ static bool write_parameter(const struct writer *writer, const struct ptx_variab
 
 	if (!size || parameter->type == PTX_TYPE_TEXREF || parameter->type == PTX_TYPE_SAMPLERREF ||
 	    parameter->type == PTX_TYPE_SURFREF ||
-	    (parameter->space == PTX_SPACE_REG && (parameter->vector != 1 || parameter->array)))
+	    (parameter->space == PTX_SPACE_REG && (parameter->vector != 1 || parameter->array)) ||
+	    probe_names_hide(writer->place->names, writer->place->statement, parameter->name))
 		return false;
 	declare(writer);
 	if (parameter->space == PTX_SPACE_REG)

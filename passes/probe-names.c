@@ -210,6 +210,12 @@ const struct ptx_variable *probe_names_variable(const struct probe_names *names,
 	return index == PTX_NONE ? NULL : &names->body->variables[index];
 }
 
+bool probe_names_hide(const struct probe_names *names, uint32_t statement, struct ptx_range name)
+{
+	return find(names, name, PTX_NONE, statement, false) != PTX_NONE ||
+	       find_register(names, name, statement) != PTX_NONE;
+}
+
 const struct ptx_variable *probe_names_parameter(const struct probe_names *names,
 						 uint32_t statement, uint32_t token)
 {

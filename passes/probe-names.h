@@ -33,6 +33,9 @@ bool probe_names_register(const struct probe_names *names, uint32_t statement, u
 const struct ptx_variable *probe_names_variable(const struct probe_names *names, uint32_t statement,
 						uint32_t token);
 
+/* Does the body declare something of that name, so that no parameter is meant by it at the statement? */
+bool probe_names_hide(const struct probe_names *names, uint32_t statement, struct ptx_range name);
+
 /* The function's parameter that the token means; NULL. */
 const struct ptx_variable *probe_names_parameter(const struct probe_names *names,
 						 uint32_t statement, uint32_t token);

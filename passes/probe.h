@@ -52,6 +52,7 @@ enum probe_point {
  * - a function's parameters in registers (.reg) have at its return what the function has left in them; those in .param space
  *   are always as passed;
  * - the address of a parameter is 0 before PTX 7.7 or sm_70 (no cvta.param), and in functions that are no kernels;
+ * - a parameter is 0 where its name means something else, as in a scope that declares it;
  * - fields beyond the end of a memory context are 0.
  */
 

@@ -161,6 +161,13 @@ static void test_parameters(void **state)
 	assert_non_null(strstr(trial.out, line));
 	assemble(trial.out, "sm_80");
 	finish(&trial);
+	/* a name that is another's in a scope */
+	trial.uses[0].point = PROBE_RETURN;
+	must(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x, .param .u64 y) { .reg .pred p; { .reg .u64 x; .reg .b64 y<3>; mov.u64 x, 5; setp.eq.u64 p, x, 5; @p ret; } ret; }\n", &trial);
+	assert_non_null(strstr(trial.out, "\tst.param.b64 [a8], 0x0;\n"));
+	assert_non_null(strstr(trial.out, "ld.param.u64 %gpuprobe_c9, [y+0];\n"));
+	assert_non_null(strstr(strstr(trial.out, "@p ret;"), "ld.param.u64 %gpuprobe_c8, [x+0];\n"));
+	finish(&trial);
 }
 
 int main(void)
