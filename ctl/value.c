@@ -26,6 +26,7 @@
 #define DEPTH_MAX 32
 #define STEPS_MIN ((size_t)1 << 14) /* of one value; and STEPS_BYTE for each of its bytes */
 #define STEPS_BYTE 64
+#define STEP_ENUMERATORS 16 /* that a step goes over: arrays of an enum that has thousands are no mischief */
 
 struct value_types {
 	struct btf *btf;
@@ -168,14 +169,15 @@ static json_object *enum_json(struct value_types *types, const struct btf_type *
 	uint64_t value = load_bits(data, bit_offset, n_bits),
 		 mask = n_bits < 64 ? (UINT64_C(1) << n_bits) - 1 : UINT64_MAX;
 
-	for (uint16_t i = 0; i < btf_vlen(type) && take_steps(types, 1); i++) {
+	for (uint16_t i = 0; i < btf_vlen(type) && (i % STEP_ENUMERATORS || take_steps(types, 1)); i++) {
 		bool wide = btf_is_enum64(type);
 		uint64_t candidate = wide ? btf_enum64_value(btf_enum64(type) + i)
 					  : (uint64_t)(int64_t)btf_enum(type)[i].val;
-		const char *name = name_at(types->btf, wide ? btf_enum64(type)[i].name_off
-						     : btf_enum(type)[i].name_off);
+		const char *name = (candidate & mask) != value ? NULL
+				   : name_at(types->btf, wide ? btf_enum64(type)[i].name_off
+							      : btf_enum(type)[i].name_off);
 
-		if ((candidate & mask) == value && name)
+		if (name)
 			return bare_json(name);
 	}
 	if (btf_kflag(type))

@@ -191,6 +191,14 @@ def test_keys_stay_apart():
         equal([s.value for s in found["gpuprobe_map_last"].samples], [-1.0], "an enum below zero")
 
 
+def test_many_enumerators():
+    """An array of an enum that has a thousand names is shown by them, with what lies behind it."""
+    with Daemon() as daemon:
+        daemon.attach(object=METRICS)
+        run_vec_add(daemon)
+        equal(daemon.dump("codes"), [{"key": 0, "value": {"last": [f"CODE_{999 - i}" for i in range(64)], "behind": 1}}])
+
+
 def test_kernel_names():
     """Ids of kernels in keys get a name to join with."""
     with Daemon() as daemon:
@@ -445,5 +453,5 @@ def test_other_users():
         os.wait()
 
 
-main([test_own_numbers, test_exported_maps, test_keys_stay_apart, test_kernel_names, test_exact, test_bound, test_refused, test_file, test_file_cannot_be_written, test_disk_full, test_socket,
+main([test_own_numbers, test_exported_maps, test_keys_stay_apart, test_many_enumerators, test_kernel_names, test_exact, test_bound, test_refused, test_file, test_file_cannot_be_written, test_disk_full, test_socket,
       test_options, test_restart, test_other_users])
