@@ -98,7 +98,7 @@ class Helpers:
             ['r1 = *(u32 *)(r0 + %d)' % at, 'w1 += 9', '*(u32 *)(r0 + %d) = r1' % at, 'r7 ^= r1'],
             ['*(u%d *)(r0 + %d) = r6' % (r.choice([8, 16, 32, 64]), at)], ['r7 = *(s%d *)(r0 + %d)' % (r.choice([8, 16, 32]), at)],
             ['r6 = *(u64 *)(r0 + %d)' % at],
-        ] + ([['r6 = atomic_fetch_add((u64 *)(r0 + %d), r7)' % at], ['lock *(u32 *)(r0 + %d) ^= r7' % (at + 4)]] if step == 8 else []))
+        ] + ([['r7 = atomic_fetch_add((u64 *)(r0 + %d), r7)' % at], ['lock *(u32 *)(r0 + %d) ^= r7' % (at + 4)]] if step == 8 else []))
 
     def sum_of(self, at, size):
         """A member is added to, as in `*v += x`; but the sum goes elsewhere, or the value's half, or is looked at."""
