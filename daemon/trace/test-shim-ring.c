@@ -379,15 +379,9 @@ static void test_ends(void **state) {
 
 /* ---- options ---- */
 
-static void test_two_sessions(void **state) {
-	struct client a = {}, b = {};
-	struct trace_config config = usual_config(&a);
-	struct producer producer;
-	struct producer_call call;
-	const struct trace_call *got;
-	struct traced traced, renewed;
-	uint64_t unit;
-	size_t at = 0;
+/* A session that wants little: each tenth call of one function, if it fails and takes 5 us. Returns a microsecond of the ring. */
+static uint64_t begin_narrow(struct client *client, struct traced *traced) {
+	struct trace_config config = usual_config(client);
 
 	memset(config.options.functions, 0, sizeof(config.options.functions));
 	config.options.functions[0] = 1 << 5;
@@ -395,9 +389,22 @@ static void test_two_sessions(void **state) {
 	config.options.extras = false;
 	config.options.sample = 10;
 	config.options.min_duration = 5000;
-	assert_int_equal(start_session(&a, &config), 0);
-	begin(&traced, 1);
-	unit = traced.ring->clock == TRACE_RING_TSC ? tsc_clock_steps(&world.table->tsc, 1000) : 1000;
+	assert_int_equal(start_session(client, &config), 0);
+	begin(traced, 1);
+	return traced->ring->clock == TRACE_RING_TSC ? tsc_clock_steps(&world.table->tsc, 1000) : 1000;
+}
+
+static void test_two_sessions(void **state) {
+	struct client a = {}, b = {};
+	struct trace_config config = usual_config(&b);
+	struct producer producer;
+	struct producer_call call;
+	const struct trace_call *got;
+	struct traced traced, renewed;
+	uint64_t unit;
+	size_t at = 0;
+
+	unit = begin_narrow(&a, &traced);
 	assert_int_equal(traced.ring->functions[0], 1 << 5);
 	assert_int_equal(traced.ring->flags, TRACE_RING_ERRORS);
 	assert_int_equal(traced.ring->sample, 10);
@@ -407,7 +414,6 @@ static void test_two_sessions(void **state) {
 	producer_call(&call, 5, 0, ring_ago(traced.ring, 6 * unit), ring_now(traced.ring), 1);
 	call.call.result = 1;
 	assert_true(producer_write(&producer, &call.call.record));
-	config = usual_config(&b);
 	memset(config.options.functions, 0, sizeof(config.options.functions));
 	config.options.functions[0] = 1 << 6;
 	config.options.functions[TRACE_FUNCTION_DYNAMIC / 64] = 1;
@@ -493,22 +499,13 @@ static void test_two_sessions(void **state) {
 /* What a second session asks for beside is added to the ring that there is: the first one misses nothing meanwhile. */
 static void test_widened(void **state) {
 	struct client a = {}, b = {};
-	struct trace_config config = usual_config(&a);
+	struct trace_config config = usual_config(&b);
 	struct producer producer;
 	struct producer_call call;
 	struct traced traced;
 	uint64_t unit, now;
 
-	memset(config.options.functions, 0, sizeof(config.options.functions));
-	config.options.functions[0] = 1 << 5;
-	config.options.errors = true;
-	config.options.extras = false;
-	config.options.sample = 10;
-	config.options.min_duration = 5000;
-	assert_int_equal(start_session(&a, &config), 0);
-	begin(&traced, 1);
-	unit = traced.ring->clock == TRACE_RING_TSC ? tsc_clock_steps(&world.table->tsc, 1000) : 1000;
-	config = usual_config(&b);
+	unit = begin_narrow(&a, &traced);
 	config.options.functions[0] = 1 << 6;
 	config.options.min_duration = 1000;
 	config.options.stacks = true;
