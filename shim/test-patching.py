@@ -121,11 +121,12 @@ if os.readlink("/proc/self/ns/pid") == "pid:[4026531836]" and os.readlink("/proc
             live.launch()
         report("an attachment to others makes no system call in a sandbox", live.good() and not daemon.messages, str(live.broken))
 
-with PlanDaemon(session("limit"), SANITIZER) as daemon:
-    live = Live(daemon, file_size=16)
-    live.launch(2)
-    expect("the names are past the limit of files", daemon, 0, live)
-    report("the names are past the limit of files: told", not daemon.seen(wire.IMAGE) and any("ulimit -f" in reason for reason in daemon.reports()), str(daemon.messages))
+if not SANITIZED:  # sanitizers have files of their own
+    with PlanDaemon(session("limit"), SANITIZER) as daemon:
+        live = Live(daemon, file_size=16)
+        live.launch(2)
+        expect("the names are past the limit of files", daemon, 0, live)
+        report("the names are past the limit of files: told", not daemon.seen(wire.IMAGE) and any("ulimit -f" in reason for reason in daemon.reports()), str(daemon.messages))
 
 with PlanDaemon(session("cycles"), SANITIZER, attached=False) as daemon:
     live = Live(daemon)
