@@ -613,18 +613,14 @@ static void image_request_on_room(uv_timer_t *timer) {
 
 /* There was no room until the deadline. A process waits for it once: until there was some. */
 static void image_request_no_room(struct image_request *request) {
-	struct daemon *daemon = request->daemon;
-	struct client *client = request->client;
+	const struct daemon *daemon = request->daemon;
+	char why[WIRE_REASON_MAX];
 
-	daemon->accounts.refused_images++;
-	client->process->found_no_room = true;
-	request->client = NULL;
-	client->request = NULL;
-	if (image_answer_own(daemon, client, request->message.header.sequence, request->message.kind == WIRE_IMAGE_NAMES,
-			     "quota: other images of uid %u are in work (quota-images = %u, quota-image-bytes = %llu)", (unsigned)client->connection->uid,
-			     daemon->config->quota_images, (unsigned long long)daemon->config->quota_image_bytes) < 0)
-		shim_connection_close(client->connection);
-	image_request_finish(request, NULL);
+	request->account->table->refused_images++;
+	request->client->process->found_no_room = true;
+	snprintf(why, sizeof(why), "quota: other images of uid %u are in work (quota-images = %u, quota-image-bytes = %llu)", (unsigned)request->account->uid,
+		 daemon->config->quota_images, (unsigned long long)daemon->config->quota_image_bytes);
+	image_request_refuse(request, false, why);
 }
 
 static void image_request_on_no_room(uv_timer_t *timer) {
