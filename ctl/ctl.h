@@ -8,6 +8,7 @@
 
 #include <getopt.h>
 #include <json-c/json.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -100,6 +101,9 @@ int ctl_next(struct ctl *ctl, const char *method, const char *subject, struct va
 int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	       const char *subject, int (*take)(json_object *parameters, void *userdata),
 	       void *userdata);
+
+/* stuck.c: from now on these signals, which are blocked, end the process if for 2 s nobody takes one. Once a process. */
+void ctl_end_if_stuck(const sigset_t *signals);
 
 /* find.c: a file of ours, in the build folder that we lie in, or as installed. False: it is not there; path is where it should be, and errno says why. */
 bool ctl_find_file(char path[static 4096], const char *installed, const char *beside);

@@ -3,12 +3,11 @@
 /*
  * Records as they come, until the user has enough: Ctrl-C is a good end. So signals come through a
  * descriptor, looked at between two replies; what was printed is whole lines. Where who reads our
- * output has stopped to, there is no between: then a thread lets the signal end us as it ends others.
+ * output has stopped to, there is no between: stuck.c.
  */
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +18,6 @@
 #include "ctl.h"
 
 #define AWAIT_MS 200
-#define STUCK_S 2 /* how long a signal waits for what is being printed */
 #define TELL_MS 1000 /* how often it says that records were lost */
 
 struct stream {
@@ -80,29 +78,16 @@ static int stream_await(struct stream *stream) {
 	return polled.revents ? CTL_STREAM_ENOUGH : ctl_fail(CTL_UNREACHABLE, "%s: no daemon came", stream->ctl->path);
 }
 
-static void *end_if_stuck(void *userdata) {
-	const sigset_t *signals = userdata;
-	struct pollfd polled = { .fd = signalfd(-1, signals, SFD_CLOEXEC), .events = POLLIN };
-
-	while (poll(&polled, 1, -1) < 0)
-		;
-	sleep(STUCK_S);
-	pthread_sigmask(SIG_UNBLOCK, signals, NULL);
-	return NULL;
-}
-
 /* Blocks the signals that end us, unless a caller has, who does something about them. Returns a descriptor for them, or -1. */
 static int catch_signals(void) {
-	static sigset_t signals;
-	sigset_t before;
-	pthread_t thread;
+	sigset_t signals, before;
 
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
 	sigprocmask(SIG_BLOCK, &signals, &before);
-	if (!sigismember(&before, SIGTERM) && !pthread_create(&thread, NULL, end_if_stuck, &signals))
-		pthread_detach(thread);
+	if (!sigismember(&before, SIGTERM))
+		ctl_end_if_stuck(&signals);
 	return signalfd(-1, &signals, SFD_CLOEXEC);
 }
 

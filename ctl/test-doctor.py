@@ -213,6 +213,7 @@ class Service(Case):
 class Preload(Case):
     def test_enabled(self):
         library = "/usr/lib/gpuprobe/libgpuprobe-shim.so"
+        self.check("preload.enabled", "unknown", "no /etc", "name the root")
         self.write("/etc/hosts")
         self.check("preload.enabled", "warning", "not enabled", "shim enable")
         self.write("/etc/ld.so.preload", "/other.so\n")

@@ -397,6 +397,23 @@ class Ends(Case):
         self.assertEqual(struct.unpack('<IHBB', data[-32:-24])[:2], (32, t.STOP))
         self.assertEqual(struct.unpack('<QQ', data[-16:]), (len(basic()) - 1, 7))
 
+    def test_stuck(self):
+        'A reader of its output that has stopped to read keeps nobody from ending it; a pager that gets the same Ctrl-C reads on.'
+        path = self.file('follow', t.start() + b''.join(t.call('cuInit', i * US, (i + 1) * US, (0,)) for i in range(10000)))
+        for number in signal.SIGTERM, signal.SIGINT:
+            process = self.start('trace', f'--cgroup={path}')
+            process.stdout.readline()
+            time.sleep(0.5) # the pipe is full
+            process.send_signal(number)
+            if number == signal.SIGTERM:
+                self.assertEqual(process.wait(30), -number)
+            else:
+                time.sleep(3)
+                self.assertIsNone(process.poll())
+            out, err = self.finish(process)
+        self.assertEqual(process.returncode, OK, err)
+        self.assertEqual(out.count(b'cuInit'), 9999)
+
     def test_hangup(self):
         self.assertEqual(self.ctl('trace', '--cgroup=/hangup', status=UNREACHABLE, stderr=None), '')
 

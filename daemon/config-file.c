@@ -33,6 +33,14 @@ static int config_bad_file(char *error, const char *format, ...) {
 	return CONFIG_E_FILE;
 }
 
+/* Whose a file or folder is. 0, or CONFIG_E_FILE with error. */
+static int config_check_owner(const struct config *config, const char *path, const struct stat *status, char *error) {
+	if ((status->st_uid && !(config->session && status->st_uid == geteuid())) || status->st_mode & (S_IWGRP | S_IWOTH))
+		return config_bad_file(error, "%s: must belong to root%s, and nobody else may write to it (chown root, chmod go-w)", path,
+				       config->session ? " or to you" : "");
+	return 0;
+}
+
 /* All bytes of a file, with a NUL behind them. 0, CONFIG_E_FILE with error, -ENOENT, -ENOMEM. */
 static int config_load(const struct config *config, const char *path, char **textp, char *error) {
 	_cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -47,9 +55,8 @@ static int config_load(const struct config *config, const char *path, char **tex
 		return config_bad_file(error, "%s: %s", path, strerror(errno));
 	if (!S_ISREG(status.st_mode))
 		return config_bad_file(error, "%s: not a file", path);
-	if ((status.st_uid && !(config->session && status.st_uid == geteuid())) || status.st_mode & (S_IWGRP | S_IWOTH))
-		return config_bad_file(error, "%s: must belong to root%s, and nobody else may write to it (chown root, chmod go-w)", path,
-				       config->session ? " or to you" : "");
+	if (config_check_owner(config, path, &status, error))
+		return CONFIG_E_FILE;
 	text = malloc(CONFIG_FILE_SIZE_MAX + 1);
 	if (!text)
 		return -ENOMEM;
@@ -135,9 +142,12 @@ static int config_is_conf(const struct dirent *entry) {
 
 int config_read_folder(struct config *config, const char *path, char error[static CONFIG_ERROR_SIZE]) {
 	struct dirent **entries = NULL;
+	struct stat status;
 	char file[512];
 	int n, r = 0;
 
+	if (stat(path, &status) == 0 && config_check_owner(config, path, &status, error))
+		return CONFIG_E_FILE;
 	n = scandir(path, &entries, config_is_conf, alphasort);
 	if (n < 0)
 		return errno == ENOENT ? 0 : config_bad_file(error, "%s: %s", path, strerror(errno));

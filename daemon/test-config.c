@@ -223,6 +223,15 @@ static void test_refused_file(void **state) {
 	if (geteuid())
 		return;
 	assert_int_equal(chmod(main_file, 0644), 0);
+	write_drop_in("a.conf", "");
+	assert_int_equal(chmod(drop_ins, 0775), 0);
+	read_config(CONFIG_E_FILE, NULL, NULL, NULL);
+	assert_non_null(strstr(error, "gpuprobed.conf.d: must belong to root, and nobody else may write to it"));
+	assert_int_equal(chmod(drop_ins, 0755), 0);
+	assert_int_equal(chown(drop_ins, 1234, 1234), 0);
+	read_config(CONFIG_E_FILE, NULL, NULL, NULL);
+	assert_non_null(strstr(error, "gpuprobed.conf.d: must belong to root"));
+	assert_int_equal(chown(drop_ins, 0, 0), 0);
 	assert_int_equal(chown(main_file, 1234, 1234), 0);
 	read_config(CONFIG_E_FILE, NULL, NULL, NULL);
 	assert_non_null(strstr(error, "must belong to root"));

@@ -36,6 +36,10 @@ static void look_file(const struct doctor *doctor, struct finding *finding) {
 	struct listing listing = { .doctor = doctor };
 	struct preload preload;
 
+	if (!doctor_exists(doctor, "/etc")) {
+		doctor_say(finding, DOCTOR_UNKNOWN, "name the root of a system", "there is no /etc");
+		return;
+	}
 	if (preload_read(&preload, doctor->root)) {
 		doctor_say(finding, DOCTOR_FAILED, "repair /etc/ld.so.preload", "it cannot be read; the line above says why");
 		return;

@@ -345,13 +345,18 @@ static int run(struct live *live) {
 
 /* Signals that end us come through a descriptor. Returns the exit status. */
 static int watch_signals(struct live *live) {
-	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD };
-	sigset_t signals;
+	sigset_t signals, ending;
 
-	sigemptyset(&signals);
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-		sigaddset(&signals, numbers[i]);
+	sigemptyset(&ending);
+	sigaddset(&ending, SIGTERM);
+	sigaddset(&ending, SIGHUP);
+	sigaddset(&ending, SIGQUIT);
+	signals = ending;
+	sigaddset(&signals, SIGINT); /* which a pager at the same terminal gets, too, and reads on later */
+	sigaddset(&signals, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
+	if (live->target.lines && !live->trace->command) /* which would not hear of it */
+		ctl_end_if_stuck(&ending);
 	live->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	return live->signals < 0 ? ctl_fail(CTL_ERROR, "%s", strerror(errno)) : CTL_OK;
 }
