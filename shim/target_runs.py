@@ -102,7 +102,7 @@ def mirrors(process):
     return False
 
 
-def within(condition, seconds=3):
+def within(condition, seconds=15):
     limit = time.monotonic() + seconds
     while time.monotonic() < limit and not condition():
         time.sleep(0.02)

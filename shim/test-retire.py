@@ -76,7 +76,7 @@ def compare(label, parts, bare=True, own=None, few=False, form="pointer"):
     """Parts: (letters, modules to retire behind them, launches that are counted in them). own: how many images are replaced."""
     plain, daemons = Program(few=few), []
     script = own_after(daemons, own) if own else None
-    with fake_daemon.FakeDaemon(session("r"), bare=bare, script=script, form=form, deadline_ms=5000) as daemon:
+    with fake_daemon.FakeDaemon(session("r"), bare=bare, script=script, form=form, deadline_ms=30000) as daemon:
         daemons.append(daemon)
         ours = Program(daemon.name, few)
         total, good, text = 0, True, ""
@@ -118,7 +118,7 @@ compare("each handle by one way", [("acd", (), 3), ("d", BOTH, 1), ("acd", (), 0
 # A RETIRE that comes between the daemon's answer and the driver's load.
 early = {"slot": lambda connection, answer: (retire(daemons[0], 2) or True) and answer if daemons and daemons[0].module == 2 else answer}
 daemons = []
-with fake_daemon.FakeDaemon(session("early"), bare=True, script=early, deadline_ms=5000) as one:
+with fake_daemon.FakeDaemon(session("early"), bare=True, script=early, deadline_ms=30000) as one:
     daemons.append(one)
     program = Program(one.name)
     lines = program.step("ac")
@@ -126,7 +126,7 @@ with fake_daemon.FakeDaemon(session("early"), bare=True, script=early, deadline_
     report("RETIRE before the driver has the module", good and program.end() == (0, ""), f"{lines} {one.count()} {one.reports()}")
 
 # While two threads launch.
-with fake_daemon.FakeDaemon(session("middle"), bare=True, deadline_ms=5000) as one:
+with fake_daemon.FakeDaemon(session("middle"), bare=True, deadline_ms=30000) as one:
     program = Program(one.name)
     good = program.step("ac") and within(lambda: one.connected(2))
     program.write("t")
@@ -139,7 +139,7 @@ with fake_daemon.FakeDaemon(session("middle"), bare=True, deadline_ms=5000) as o
 # What was attached went away before the modules were armed: they are told so, too.
 refused = {"instance": lambda connection, answer: [(wire.message(
     wire.INSTANCE_REPLY, fake_daemon.MAP, 1, 0, 0, 0, 0, sequence=struct.unpack_from("<I", answer[0][0], 12)[0]), [])]}
-with fake_daemon.FakeDaemon(session("refused"), bare=True, script=refused, deadline_ms=5000) as one:
+with fake_daemon.FakeDaemon(session("refused"), bare=True, script=refused, deadline_ms=30000) as one:
     program = Program(one.name)
     program.step("ac")
     good = within(lambda: one.connected(2)) and retire(one, 1) and mirrors(program.process)
@@ -148,7 +148,7 @@ with fake_daemon.FakeDaemon(session("refused"), bare=True, script=refused, deadl
     report("modules that were not armed are retired", good and bool(program.step("ac")) and program.end() == (0, ""), str(one.reports()))
 
 # The thread stays until all is said, and comes back for the next module.
-with fake_daemon.FakeDaemon(session("stay"), bare=True, deadline_ms=5000) as one:
+with fake_daemon.FakeDaemon(session("stay"), bare=True, deadline_ms=30000) as one:
     program = Program(one.name)
     program.step("ac")
     good = within(lambda: one.connected(2))
