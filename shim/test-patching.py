@@ -109,7 +109,8 @@ for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
         live.process.stdin.close()
         report(f"{label}: ends", live.process.wait(timeout=20) == 0 and not live.broken, str(live.broken))
 
-if os.readlink("/proc/self/ns/pid") == "pid:[4026531836]" and os.readlink("/proc/self/ns/user") == "user:[4026531837]":
+# LeakSanitizer makes system calls when a process ends
+if SANITIZED != "address" and os.readlink("/proc/self/ns/pid") == "pid:[4026531836]" and os.readlink("/proc/self/ns/user") == "user:[4026531837]":
     with PlanDaemon(session("sandbox"), SANITIZER, attached=False) as daemon:
         live = Live(daemon)
         live.launch()
