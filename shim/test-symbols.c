@@ -238,8 +238,9 @@ static void case_stub(void)
 /* A program that tries a toolkit's stub first, and unloads it: nothing of it is left. */
 static void case_two_drivers(void)
 {
-	simple_function *first[3], *function;
-	static const char *const names[] = { "cuInit", "cuDriverGetVersion", "cuModuleUnload" };
+	static const char *const names[] = { "cuInit", "cuDriverGetVersion", "cuModuleUnload", "cuGraphLaunch", "cuGraphNodeSetParams" };
+	enum { NAMES = sizeof(names) / sizeof(names[0]) };
+	simple_function *first[NAMES], *function;
 	void *driver = NULL;
 	char path[4096];
 
@@ -249,7 +250,7 @@ static void case_two_drivers(void)
 		CHECK(driver);
 		if (!driver)
 			return;
-		for (int i = 0; i < 3; i++) {
+		for (int i = 0; i < NAMES; i++) {
 			first[i] = (simple_function *)dlsym(driver, names[i]);
 			CHECK(IS_OURS(first[i]) && first[i](NULL) == 34);
 		}
@@ -258,7 +259,7 @@ static void case_two_drivers(void)
 		CHECK(!dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD));
 	}
 	driver = open_driver();
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < NAMES; i++) {
 		function = (simple_function *)dlsym(driver, names[i]);
 		CHECK(function == first[i] && function(NULL) == 0 && !strcmp(*last, names[i]));
 	}

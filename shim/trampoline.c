@@ -155,6 +155,7 @@ void trampoline_refresh(void)
 {
 	refresh(wrappers, wrapper_count);
 	refresh(graph_wrappers, graph_wrapper_count);
+	refresh(node_wrappers, node_wrapper_count);
 }
 
 int trampoline_add(const char *name, void *found)
