@@ -98,6 +98,15 @@ def cancelled():
             report("a thread that is cancelled", bare[0] == 0 and daemon.count() == 3 * THREADS, f"{bare} {daemon.count()}")
 
 
+def local_memory():
+    """Threads of ours have stack enough beside the program's thread-local memory."""
+    for program in "s-tls", "s-tls-large":
+        bare = run([program], preload=())
+        with fake_daemon.FakeDaemon(session("tls"), deadline_ms=5000) as daemon:
+            if as_bare(program, bare, run([program], GPUPROBE_SESSION=daemon.name)):
+                report(program, bare[0] == 0 and daemon.count() == 3 * THREADS, f"{bare} {daemon.count()}")
+
+
 def forks():
     """Our thread copies in the parent all the time, and no child finds a lock of the driver held by it."""
     bare = run(["s-fork", "200"], preload=())
@@ -149,6 +158,7 @@ for n, program in enumerate(PROGRAMS):
         if variant != "two":
             one(n, *program, variant)
 meanwhile()
+local_memory()
 unloaded_in_a_handler()
 again()
 interposers()
