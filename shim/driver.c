@@ -1,33 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "driver.h"
 
-#include <pthread.h>
+#include <stdlib.h>
 
-static struct driver table;
-static const struct driver *complete; /* the table, once it is */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const struct driver *complete; /* the table, if the driver has all that must be in it */
+static bool looked_up;
 
+/*
+ * Nobody waits here for another thread: who comes from a library's constructor has the lock of dlopen(), which the other one's dlsym() waits for.
+ * Threads that come at a time find the same; the first one's table stays.
+ */
 static void look_up(void)
 {
+	struct driver *table = calloc(1, sizeof(*table));
+	const struct driver *none = NULL;
 	int missing = 0;
 
-#define X(field, name, arguments)                                      \
-	table.field = (driver_result(*) arguments)driver_symbol(name); \
-	missing += !table.field;
+	if (!table)
+		return;
+#define X(field, name, arguments)                                       \
+	table->field = (driver_result(*) arguments)driver_symbol(name); \
+	missing += !table->field;
 	DRIVER_OWN_FUNCTIONS(X)
 #undef X
-#define X(field, name, arguments) table.field = (driver_result(*) arguments)driver_symbol(name);
+#define X(field, name, arguments) table->field = (driver_result(*) arguments)driver_symbol(name);
 	DRIVER_OPTIONAL_FUNCTIONS(X)
 #undef X
-	if (!missing)
-		complete = &table;
+	if (missing || !__atomic_compare_exchange_n(&complete, &none, table, false, __ATOMIC_RELEASE,
+						    __ATOMIC_RELAXED))
+		free(table);
+	__atomic_store_n(&looked_up, true, __ATOMIC_RELEASE);
 }
 
 const struct driver *driver_own(void)
 {
-	if (driver_is_in_use())
-		pthread_once(&once, look_up);
-	return complete;
+	if (!__atomic_load_n(&looked_up, __ATOMIC_ACQUIRE) && driver_is_in_use())
+		look_up();
+	return __atomic_load_n(&complete, __ATOMIC_ACQUIRE);
 }
 
 uint64_t driver_context_id(driver_handle context)

@@ -107,6 +107,15 @@ def local_memory():
                 report(program, bare[0] == 0 and daemon.count() == 3 * THREADS, f"{bare} {daemon.count()}")
 
 
+def constructors():
+    """A library's constructor has the lock of dlopen(), while another thread looks for functions of the driver: nobody waits for the other."""
+    library, slow = (os.path.join(TARGETS, f"libs-{name}.so") for name in ("construct", "slow"))
+    bare = run(["s-library", library], preload=(slow,), S_SLOW="none")
+    with fake_daemon.FakeDaemon(session("library"), deadline_ms=5000) as daemon:
+        if as_bare("a library's constructor", bare, run(["s-library", library], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, S_SLOW="cuStreamGetCtx")):
+            report("a library's constructor", bare[0] == 0 and daemon.count() == 2 * THREADS, f"{bare} {daemon.count()}")
+
+
 def forks():
     """Our thread copies in the parent all the time, and no child finds a lock of the driver held by it."""
     bare = run(["s-fork", "200"], preload=())
@@ -159,6 +168,7 @@ for n, program in enumerate(PROGRAMS):
             one(n, *program, variant)
 meanwhile()
 local_memory()
+constructors()
 unloaded_in_a_handler()
 again()
 interposers()

@@ -559,6 +559,17 @@ def programs():
                 report(label, daemon.count() == launches * 256 and daemon.calls(), f"counted {daemon.count()}")
 
 
+def constructors():
+    """A library's constructor launches, while another thread looks for functions of the driver: nobody waits for the other."""
+    library, slow = (os.path.join(TARGETS, f"libs-{name}.so") for name in ("construct", "slow"))
+    bare = run(["s-library", library], preload=(slow,), S_SLOW="none")
+    for name in "cuFuncGetName", "cuEventElapsedTime_v2":
+        with fake_trace.TraceDaemon(session("library"), make=lambda: Ring(flags=fake_trace.GPU)) as daemon:
+            if as_bare(f"a library's constructor, {name}", bare, run(["s-library", library], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, S_SLOW=name)):
+                calls = daemon.calls()
+                check(f"a library's constructor, {name}", names(calls).count("cuLaunchKernel") == 2, names(calls))
+
+
 def unwanted():
     """Who is not meant, opted out, or runs with more rights than his user makes no connection."""
     bare = run(["s-trace", "plain", "5"], preload=(), **MOCK)
@@ -590,7 +601,7 @@ def unwanted():
 
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, behind, live, forked_at_the_end, storm, stale, hostile, programs, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, behind, live, forked_at_the_end, storm, stale, hostile, programs, constructors, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

@@ -40,32 +40,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* around these; gener
 static unsigned other_work; /* counts it; atomic */
 
 struct event_driver gpu;
-static bool gpu_complete;
-static pthread_once_t looked_up = PTHREAD_ONCE_INIT;
-
-static void look_up(void)
-{
-	bool complete = true;
-
-#define X(field, name, arguments)                                    \
-	gpu.field = (driver_result(*) arguments)driver_symbol(name); \
-	complete &= gpu.field != NULL;
-	EVENT_FUNCTIONS(X)
-#undef X
-	*(void **)&gpu.elapsed = driver_symbol("cuEventElapsedTime_v2");
-	if (!gpu.elapsed)
-		*(void **)&gpu.elapsed = driver_symbol("cuEventElapsedTime");
-	gpu_complete = complete && gpu.elapsed;
-}
-
-/* Has the driver all that is needed? Asked when a kernel is launched: the driver is the one that stays then. */
-static bool is_complete(void)
-{
-	if (!driver_is_in_use())
-		return false;
-	pthread_once(&looked_up, look_up);
-	return gpu_complete;
-}
+static bool gpu_complete, looked_up;
 
 static bool lock(void)
 {
@@ -85,6 +60,40 @@ static bool lock(void)
 static void unlock(void)
 {
 	pthread_mutex_unlock(&mutex);
+}
+
+/* The lock is not held while functions are looked for: as in driver.c. */
+static void look_up(void)
+{
+	struct event_driver found;
+	bool complete = true;
+
+#define X(field, name, arguments)                                      \
+	found.field = (driver_result(*) arguments)driver_symbol(name); \
+	complete &= found.field != NULL;
+	EVENT_FUNCTIONS(X)
+#undef X
+	*(void **)&found.elapsed = driver_symbol("cuEventElapsedTime_v2");
+	if (!found.elapsed)
+		*(void **)&found.elapsed = driver_symbol("cuEventElapsedTime");
+	if (!lock())
+		return;
+	if (!looked_up) {
+		gpu = found;
+		gpu_complete = complete && found.elapsed;
+		__atomic_store_n(&looked_up, true, __ATOMIC_RELEASE);
+	}
+	unlock();
+}
+
+/* Has the driver all that is needed? Asked when a kernel is launched: the driver is the one that stays then. */
+static bool is_complete(void)
+{
+	if (!driver_is_in_use())
+		return false;
+	if (!__atomic_load_n(&looked_up, __ATOMIC_ACQUIRE))
+		look_up();
+	return __atomic_load_n(&looked_up, __ATOMIC_ACQUIRE) && gpu_complete;
 }
 
 void trace_event_forked(void)

@@ -12,7 +12,6 @@
  * from.
  */
 
-#include <pthread.h>
 #include <string.h>
 
 #include "driver.h"
@@ -53,7 +52,7 @@ struct place {
 static struct place places[PLACES];
 static driver_result (*function_get_name)(const char **, driver_handle);
 static driver_result (*kernel_get_name)(const char **, driver_handle);
-static pthread_once_t looked_up = PTHREAD_ONCE_INIT;
+static bool looked_up;
 
 void trace_name_forget(void)
 {
@@ -66,10 +65,12 @@ void trace_name_forget(void)
 	}
 }
 
+/* Threads that come at a time find the same, and none waits: as in driver.c. */
 static void look_up(void)
 {
-	*(void **)&kernel_get_name = driver_symbol("cuKernelGetName");
-	*(void **)&function_get_name = driver_symbol("cuFuncGetName");
+	__atomic_store_n((void **)&kernel_get_name, driver_symbol("cuKernelGetName"), __ATOMIC_RELAXED);
+	__atomic_store_n((void **)&function_get_name, driver_symbol("cuFuncGetName"), __ATOMIC_RELAXED);
+	__atomic_store_n(&looked_up, true, __ATOMIC_RELEASE);
 }
 
 /* The place of a handle, which may have been free; NULL: there is none near. */
@@ -92,14 +93,18 @@ static struct place *find(uint64_t handle)
 
 static const char *name_of(driver_handle handle)
 {
+	__typeof__(function_get_name) of_function;
+	__typeof__(kernel_get_name) of_kernel;
 	const char *name = NULL;
 	struct trace_hush hush;
 
 	trace_hush(&hush);
-	if (driver_is_in_use())
-		pthread_once(&looked_up, look_up);
-	if (!function_get_name || function_get_name(&name, handle) != 0 || !name)
-		if (!kernel_get_name || kernel_get_name(&name, handle) != 0)
+	if (!__atomic_load_n(&looked_up, __ATOMIC_ACQUIRE) && driver_is_in_use())
+		look_up();
+	of_function = __atomic_load_n(&function_get_name, __ATOMIC_RELAXED);
+	of_kernel = __atomic_load_n(&kernel_get_name, __ATOMIC_RELAXED);
+	if (!of_function || of_function(&name, handle) != 0 || !name)
+		if (!of_kernel || of_kernel(&name, handle) != 0)
 			name = NULL;
 	trace_unhush(&hush);
 	return name;
@@ -142,7 +147,7 @@ void trace_name_changed(struct trace_self *thread, const struct trace_frame *fra
 
 	if (role == UNLOADS) {
 		trace_name_forget();
-	} else if (role == GIVES_HANDLE && !function_get_name &&
+	} else if (role == GIVES_HANDLE && !__atomic_load_n(&function_get_name, __ATOMIC_RELAXED) &&
 		   (thread->session == frame->session || trace_claim(thread, frame->session)) &&
 		   thread->slot && trace_enter(thread, frame->session)) {
 		tell(thread, *(const uint64_t *)frame->words[0], (const char *)frame->words[2]);
