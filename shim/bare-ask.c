@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bare-ask.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 driver_handle bare_context(void)
 {
 	driver_handle context = NULL;
@@ -52,6 +55,24 @@ driver_handle bare_ask(const struct bare_origin *origin, const char *name)
 	found = ask(origin, name);
 	leave(origin, before);
 	return found;
+}
+
+driver_handle bare_ask_own(driver_handle function)
+{
+	const struct driver *driver = driver_own();
+	driver_handle module, own = NULL;
+	const char *name;
+	char *own_name;
+
+	if (!driver->function_get_name || !driver->function_get_module ||
+	    !driver->module_get_function || driver->function_get_name(&name, function) != 0 ||
+	    !bare_is_name(name) || driver->function_get_module(&module, function) != 0)
+		return NULL;
+	own_name = strndup(name, strlen(name) - strlen(BARE_SUFFIX));
+	if (own_name && driver->module_get_function(&own, module, own_name) != 0)
+		own = NULL;
+	free(own_name);
+	return own;
 }
 
 unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle)

@@ -3,6 +3,8 @@
 
 /* Asking the driver for bare kernels, in the way that the application came to its own. */
 
+#include <string.h>
+
 #include "bare.h"
 
 enum bare_kind {
@@ -26,11 +28,22 @@ struct bare_change {
 	int attribute, value, device;
 };
 
+/* Is it a bare kernel's? */
+static inline bool bare_is_name(const char *name)
+{
+	size_t length = strlen(name), suffix = sizeof(BARE_SUFFIX) - 1;
+
+	return length > suffix && !strcmp(name + length - suffix, BARE_SUFFIX);
+}
+
 /* The context that is current, or NULL. */
 driver_handle bare_context(void);
 
 /* The bare form of a handle; name: with the suffix. NULL if there is none. */
 driver_handle bare_ask(const struct bare_origin *origin, const char *name);
+
+/* The probed form of a bare function; NULL: it is none, or the driver does not say. */
+driver_handle bare_ask_own(driver_handle function);
 
 /* How many threads a block of a function or kernel of that origin can have; 0: the driver does not say. */
 unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle);

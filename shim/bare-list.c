@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bare.h"
+#include "bare-ask.h"
 
 /* The calls for modules and their functions, or for libraries and their kernels. */
 struct calls {
@@ -30,13 +30,6 @@ static bool get_calls(bool library, struct calls *calls)
 	return calls->count && calls->list && calls->get_name;
 }
 
-static bool is_bare(const char *name)
-{
-	size_t length = strlen(name), suffix = sizeof(BARE_SUFFIX) - 1;
-
-	return length > suffix && !strcmp(name + length - suffix, BARE_SUFFIX);
-}
-
 /* All handles but those of bare kernels, for the caller to free; NULL: the driver does not say. */
 static driver_handle *get_handles(bool library, driver_handle container, unsigned *count)
 {
@@ -57,7 +50,7 @@ static driver_handle *get_handles(bool library, driver_handle container, unsigne
 			free(handles);
 			return NULL;
 		}
-		if (is_bare(name))
+		if (bare_is_name(name))
 			continue;
 		calls.got(container, handles[i], name);
 		handles[kept++] = handles[i];

@@ -710,6 +710,25 @@ driver_handle bare_for_block(driver_handle handle, uint64_t threads)
 	return bare;
 }
 
+driver_handle bare_own(driver_handle handle)
+{
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	driver_handle own = NULL;
+
+	if (!handle || !driver_own() || !enter())
+		return handle;
+	FOR_EACH_ENTRY(entry)
+		if (entry->handle && entry->handle != handle && entry->bare == handle)
+			own = entry->handle;
+	leave();
+	if (!own) { /* it may have another one in each context */
+		driver_own()->exchange_capture_mode(&mode);
+		own = bare_ask_own(handle);
+		driver_own()->exchange_capture_mode(&mode);
+	}
+	return own ? own : handle;
+}
+
 driver_handle bare_instead(driver_handle handle, driver_result result)
 {
 	struct entry *entry;

@@ -43,6 +43,12 @@ driver_handle bare_instead(driver_handle handle, driver_result result);
 /* The bare form of `handle` was launched because the probed one could not be: the daemon is told. */
 void bare_launched(driver_handle handle);
 
+/*
+ * The handle that the application knows for one that the driver tells of, such as a graph's: for a
+ * bare kernel's that of the probed one, else itself.
+ */
+driver_handle bare_own(driver_handle handle);
+
 /* What the driver gave out: of a module that is none of ours, nothing is remembered. */
 void bare_got_function(driver_handle module, driver_handle function, const char *name);
 void bare_got_kernel(driver_handle library, driver_handle kernel, const char *name);

@@ -77,7 +77,7 @@ typedef unsigned long long driver_pointer;
 
 /*
  * What an older driver may lack; NULL then. No library can be loaded without the first (CUDA 12);
- * ids of contexts, too; names of functions came with 12.3, lists of them with 12.4, events of
+ * ids of contexts, too; modules of functions came with 11.0, names with 12.3, lists of them with 12.4, events of
  * contexts with 12.5.
  */
 #define DRIVER_OPTIONAL_FUNCTIONS(X)                                                              \
@@ -89,6 +89,7 @@ typedef unsigned long long driver_pointer;
 	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                                    \
 	X(event_query, "cuEventQuery", (driver_handle))                                           \
 	X(function_get_attribute, "cuFuncGetAttribute", (int *, int, driver_handle))              \
+	X(function_get_module, "cuFuncGetModule", (driver_handle *, driver_handle))               \
 	X(function_get_name, "cuFuncGetName", (const char **, driver_handle))                     \
 	X(function_set_attribute, "cuFuncSetAttribute", (driver_handle, int, int))                \
 	X(function_set_banks, "cuFuncSetSharedMemConfig", (driver_handle, int))                   \

@@ -64,6 +64,18 @@ void *node_choose_any(void *given, struct node_any *copy)
 	return given;
 }
 
+/* What the driver says of a node: an application knows no bare kernels. */
+static void show_own(struct node_kernel *kernel, size_t size)
+{
+	int saved = errno;
+
+	if (kernel->function)
+		kernel->function = bare_own(kernel->function);
+	else if (size == NODE_KERNEL_SIZE_2)
+		kernel->kernel = bare_own(kernel->kernel);
+	errno = saved;
+}
+
 #define KERNEL(name, size, arguments, ...)                                       \
 	WRAP(name, __VA_ARGS__, const void *parameters)                          \
 	{                                                                        \
@@ -73,6 +85,18 @@ void *node_choose_any(void *given, struct node_any *copy)
 			return DRIVER_ERROR_NOT_FOUND;                           \
 		parameters = node_choose_kernel(parameters, size, &copy);        \
 		return REAL(name) arguments;                                     \
+	}
+#define GET_KERNEL(name, size)                                                   \
+	WRAP(name, driver_handle node, struct node_kernel *parameters)           \
+	{                                                                        \
+		driver_result result;                                            \
+                                                                                 \
+		if (!have_##name())                                              \
+			return DRIVER_ERROR_NOT_FOUND;                           \
+		result = REAL(name)(node, parameters);                           \
+		if (!result && is_probed())                                      \
+			show_own(parameters, size);                              \
+		return result;                                                   \
 	}
 #define ANY(name, arguments, ...)                                                \
 	WRAP(name, __VA_ARGS__, void *parameters)                                \
@@ -91,6 +115,8 @@ KERNEL(cuGraphAddKernelNode_v2, NODE_KERNEL_SIZE_2, (node, graph, nodes, count, 
        driver_handle *node, driver_handle graph, const void *nodes, size_t count)
 KERNEL(cuGraphKernelNodeSetParams, NODE_KERNEL_SIZE_1, (node, parameters), driver_handle node)
 KERNEL(cuGraphKernelNodeSetParams_v2, NODE_KERNEL_SIZE_2, (node, parameters), driver_handle node)
+GET_KERNEL(cuGraphKernelNodeGetParams, NODE_KERNEL_SIZE_1)
+GET_KERNEL(cuGraphKernelNodeGetParams_v2, NODE_KERNEL_SIZE_2)
 ANY(cuGraphAddNode, (node, graph, nodes, count, parameters), driver_handle *node,
     driver_handle graph, const void *nodes, size_t count)
 ANY(cuGraphAddNode_v2, (node, graph, nodes, edges, count, parameters), driver_handle *node,
@@ -102,6 +128,8 @@ const struct wrapper node_wrappers[] = {
 	ENTRY(cuGraphAddKernelNode_v2),
 	ENTRY(cuGraphAddNode),
 	ENTRY(cuGraphAddNode_v2),
+	ENTRY(cuGraphKernelNodeGetParams),
+	ENTRY(cuGraphKernelNodeGetParams_v2),
 	ENTRY(cuGraphKernelNodeSetParams),
 	ENTRY(cuGraphKernelNodeSetParams_v2),
 	ENTRY(cuGraphNodeSetParams),

@@ -101,6 +101,7 @@ compare("one module and not the other", [("ac", (MODULE,), 2), ("abx", (), 0), (
 compare("twice, and one that nobody has", [("a", (MODULE, 99, MODULE), 1), ("a", (MODULE,), 0), ("ac", (LIBRARY,), 1), ("ac", (), 0)])
 compare("no bare kernels", [("abcdefxo", BOTH, 8), ("abcdefxo", (), 8), ("hsh", (), 1)], bare=False)
 compare("graphs keep what they have", [("ag", BOTH, 2), ("agga", (), 2)])
+compare("what captured nodes say that they launch", [("pq", BOTH, 0), ("pqacpq", (), 0)])
 compare("attributes from before", [("hisSh", BOTH, 1), ("hi", (), 0), ("hi", (), 0)])
 compare("attributes from after", [("hi", BOTH, 0), ("hisShi", (), 0), ("whsh", (), 0)])
 compare("attributes from after the first switch", [("", BOTH, 0), ("achisSh", (), 0), ("iwhsha", (), 0)])

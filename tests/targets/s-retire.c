@@ -8,6 +8,7 @@
  *   x o g	launches `a` by cuLaunchKernelEx, cooperatively, as a node of a graph made at the start
  *   h i	launches `a`, `c` with more shared memory than is allowed until
  *   s S	an attribute of `a`, of `c` allows it; w takes it back from `a`
+ *   p q	captures a launch of `a`, of `c`, and asks which kernel the node has
  *   n		counts the kernels of the module and of the library
  *   t		two threads launch `a` and `c` 100 times each
  *   u U	unloads and loads the module, the library
@@ -27,6 +28,7 @@ static struct {
 	__typeof__(cuCtxCreate_v4) *context_create;
 	__typeof__(cuCtxDestroy_v2) *context_destroy;
 	__typeof__(cuFuncSetAttribute) *function_set;
+	CUresult (*get_params)(CUgraphNode, CUDA_KERNEL_NODE_PARAMS *);
 	__typeof__(cuKernelSetAttribute) *kernel_set;
 	__typeof__(cuLibraryGetModule) *library_module;
 	__typeof__(cuModuleEnumerateFunctions) *module_list;
@@ -48,6 +50,7 @@ static void find_more(void)
 	*(void **)&more.context_create = dlsym(handle, "cuCtxCreate_v4");
 	*(void **)&more.context_destroy = dlsym(handle, "cuCtxDestroy_v2");
 	*(void **)&more.function_set = dlsym(handle, "cuFuncSetAttribute");
+	*(void **)&more.get_params = dlsym(handle, "cuGraphKernelNodeGetParams");
 	*(void **)&more.kernel_set = dlsym(handle, "cuKernelSetAttribute");
 	*(void **)&more.library_module = dlsym(handle, "cuLibraryGetModule");
 	*(void **)&more.module_list = dlsym(handle, "cuModuleEnumerateFunctions");
@@ -125,6 +128,37 @@ static void make_graph(void)
 	CHECK(driver.graph_destroy(made));
 }
 
+/* The letter of a handle. */
+static char letter_of(CUfunction function)
+{
+	for (int i = 0; i < 6; i++)
+		if (functions[i] == function)
+			return (char)('a' + i);
+	return '?';
+}
+
+static void capture(char letter, CUfunction function)
+{
+	CUDA_KERNEL_NODE_PARAMS first = { 0 }, second = { 0 };
+	CUdeviceptr memory = 0;
+	void *arguments[] = { &memory, &memory, &memory };
+	size_t count = 1;
+	CUgraphNode node;
+	CUstream stream;
+	CUgraph made;
+
+	CHECK(driver.stream_create(&stream, CU_STREAM_NON_BLOCKING));
+	CHECK(driver.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CHECK(driver.launch_kernel(function, 2, 1, 1, S_THREADS / 2, 1, 1, 0, stream, arguments, NULL));
+	CHECK(driver.stream_end_capture(stream, &made));
+	CHECK(driver.graph_get_nodes(made, &node, &count));
+	CHECK(more.get_params(node, &first));
+	CHECK(driver.graph_get_params(node, &second));
+	printf("%c: %zu %c %c\n", letter, count, letter_of(first.func), letter_of(second.func));
+	CHECK(driver.graph_destroy(made));
+	CHECK(driver.stream_destroy(stream));
+}
+
 static void *work(void *function)
 {
 	CHECK(driver.ctx_set_current(context));
@@ -195,6 +229,8 @@ static void step(char letter)
 		printf("%c: %d\n", letter, more.function_set(functions[0], attribute, letter == 's' ? MORE_SHARED : 0));
 	else if (letter == 'S')
 		printf("S: %d\n", more.kernel_set(attribute, MORE_SHARED, (CUkernel)functions[2], 0));
+	else if (letter == 'p' || letter == 'q')
+		capture(letter, functions[letter == 'p' ? 0 : 2]);
 	else if (letter == 'n')
 		count();
 	else if (letter == 't')
