@@ -570,6 +570,19 @@ def constructors():
                 check(f"a library's constructor, {name}", names(calls).count("cuLaunchKernel") == 2, names(calls))
 
 
+def ended():
+    """A context ends while another thread has the events of all: the one that gets its handle has events of its own."""
+    slow = os.path.join(TARGETS, "libs-slow.so")
+    bare = run(["s-ended"], preload=(slow,))
+    for wait in "500", "1500":
+        with TraceDaemon(session("ended"), make=lambda: Ring(flags=fake_trace.GPU)) as daemon:
+            if as_bare(f"ended: {wait} ms", bare, run(["s-ended"], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, S_SLOW_EVENTS=wait)):
+                calls = daemon.calls()
+                main = next(call.tid for call in calls if call.name == "cuInit")
+                kernels = [kernel for ring in daemon.rings for kernel in ring.kernels if kernel[1] == main]
+                check(f"ended: {wait} ms", len(kernels) == 2, kernels, names(calls))
+
+
 def unwanted():
     """Who is not meant, opted out, or runs with more rights than his user makes no connection."""
     bare = run(["s-trace", "plain", "5"], preload=(), **MOCK)
@@ -601,7 +614,7 @@ def unwanted():
 
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, behind, live, forked_at_the_end, storm, stale, hostile, programs, constructors, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, behind, live, forked_at_the_end, storm, stale, hostile, programs, constructors, ended, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

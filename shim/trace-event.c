@@ -30,6 +30,7 @@
 #define CONTEXTS 8
 #define TIMINGS 1024
 #define LOCK_NS 10000000
+#define END_NS 1000000000 /* for the end of a context */
 #define HARVEST_EACH 16 /* launches */
 
 #define STREAM_PER_THREAD 2
@@ -37,24 +38,41 @@
 static struct gpu_context contexts[CONTEXTS];
 static unsigned generations;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* around these; generations are also read without */
+static bool overlooked; /* one has ended while the lock could not be had */
 static unsigned other_work; /* counts it; atomic */
 
 struct event_driver gpu;
 static bool gpu_complete, looked_up;
 
-static bool lock(void)
+static bool take(long wait_ns)
 {
 	struct timespec until;
 
 	if (pthread_mutex_trylock(&mutex) == 0)
 		return true;
 	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += LOCK_NS;
+	until.tv_nsec += wait_ns;
 	if (until.tv_nsec >= 1000000000) {
 		until.tv_sec++;
 		until.tv_nsec -= 1000000000;
 	}
 	return pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until) == 0;
+}
+
+static void forget_contexts(void);
+
+static bool lock_for(long wait_ns)
+{
+	if (!take(wait_ns))
+		return false;
+	if (__atomic_exchange_n(&overlooked, false, __ATOMIC_RELAXED))
+		forget_contexts();
+	return true;
+}
+
+static bool lock(void)
+{
+	return lock_for(LOCK_NS);
 }
 
 static void unlock(void)
@@ -99,6 +117,7 @@ static bool is_complete(void)
 void trace_event_forked(void)
 {
 	memset(contexts, 0, sizeof(contexts));
+	overlooked = false;
 	pthread_mutex_init(&mutex, NULL);
 }
 
@@ -168,7 +187,29 @@ static void destroy_events(struct trace_timing *timing)
 		gpu.event_destroy(timing->before);
 	if (timing->after)
 		gpu.event_destroy(timing->after);
-	timing->before = timing->after = NULL;
+}
+
+/* The events that it has, but for those that launches of other threads are made with, are gone. */
+static void forget_context(struct gpu_context *context)
+{
+	for (struct trace_timing *timing = context->unused; timing; timing = timing->next)
+		timing->before = timing->after = NULL;
+	for (struct trace_timing *timing = context->pending; timing; timing = timing->next)
+		timing->before = timing->after = NULL;
+	*context->pending_end = context->unused;
+	context->unused = context->pending;
+	context->pending = NULL;
+	context->pending_end = &context->pending;
+	context->handle = 0;
+	context->generation = 0;
+}
+
+/* Which one has ended is not known: the events of those that have not are left to them. */
+static void forget_contexts(void)
+{
+	for (unsigned i = 0; i < CONTEXTS; i++)
+		if (contexts[i].handle)
+			forget_context(&contexts[i]);
 }
 
 /* Events that a launch of another thread has are left to the context. */
@@ -183,12 +224,7 @@ static void end_context(struct gpu_context *context)
 			gpu.event_destroy(context->events[i]);
 	if (context->stream)
 		gpu.stream_destroy(context->stream);
-	*context->pending_end = context->unused;
-	context->unused = context->pending;
-	context->pending = NULL;
-	context->pending_end = &context->pending;
-	context->handle = 0;
-	context->generation = 0;
+	forget_context(context);
 }
 
 void trace_event_context_ending(driver_handle handle)
@@ -196,8 +232,12 @@ void trace_event_context_ending(driver_handle handle)
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	struct trace_hush hush;
 
-	if (!__atomic_load_n(&generations, __ATOMIC_RELAXED) || !lock())
+	if (!__atomic_load_n(&generations, __ATOMIC_RELAXED))
 		return;
+	if (!lock_for(END_NS)) {
+		__atomic_store_n(&overlooked, true, __ATOMIC_RELAXED);
+		return;
+	}
 	trace_hush(&hush);
 	gpu.exchange_mode(&mode);
 	for (unsigned i = 0; i < CONTEXTS; i++)
