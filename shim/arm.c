@@ -36,30 +36,24 @@ static __thread struct {
 	uint64_t generation;
 } here;
 
-/* Which module is armed where, or failed to be: that is not tried again. */
+/* Where a module is armed, or failed to be: that is not tried again. */
 struct armed {
 	struct armed *next;
-	const struct load *load;
 	driver_handle context;
 	bool awaited; /* the module is being unloaded, and its kernels there were waited for */
 };
 
-static struct armed *armed;
-
 static bool is_armed(const struct load *load, driver_handle context)
 {
-	for (const struct armed *one = armed; one; one = one->next)
-		if (one->load == load && one->context == context)
+	for (const struct armed *one = load->armed; one; one = one->next)
+		if (one->context == context)
 			return true;
 	return false;
 }
 
 bool arm_is_armed(const struct load *load)
 {
-	for (const struct armed *one = armed; one; one = one->next)
-		if (one->load == load)
-			return true;
-	return false;
+	return load->armed;
 }
 
 void arm_again(void)
@@ -67,20 +61,19 @@ void arm_again(void)
 	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
 }
 
-/* Forgets what was armed in a context, or (NULL) of a load. */
-static void forget_armed(driver_handle context, const struct load *load)
+/* Forgets that a load was armed, in one context or (NULL) in all. */
+static void forget_armed(struct load *load, driver_handle context)
 {
-	for (struct armed **link = &armed; *link;) {
+	for (struct armed **link = &load->armed; *link;) {
 		struct armed *one = *link;
 
-		if (context ? one->context == context : one->load == load) {
+		if (!context || one->context == context) {
 			*link = one->next;
 			free(one);
 		} else {
 			link = &one->next;
 		}
 	}
-	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
 }
 
 void arm_load_added(void)
@@ -95,8 +88,8 @@ driver_handle arm_next_awaited(const struct load *load)
 
 	for (uint32_t i = 0; i < load->slot_count; i++)
 		counts |= load->slots[i].kind == WIRE_SLOT_DATA;
-	for (struct armed *one = armed; counts && one; one = one->next) {
-		if (one->load != load || one->awaited)
+	for (struct armed *one = load->armed; counts && one; one = one->next) {
+		if (one->awaited)
 			continue;
 		one->awaited = true;
 		return one->context;
@@ -162,12 +155,13 @@ static void end_regions(const struct load *load)
 	driver->exchange_capture_mode(&mode);
 }
 
-void arm_load_removed(const struct load *load, bool keep)
+void arm_load_removed(struct load *load, bool keep)
 {
 	__atomic_sub_fetch(&arm_load_count, 1, __ATOMIC_RELAXED);
 	if (keep)
 		end_regions(load);
-	forget_armed(NULL, load);
+	forget_armed(load, NULL);
+	arm_again();
 }
 
 const char *arm_get_instance(struct mirror_context *context, uint64_t map_id,
@@ -335,8 +329,8 @@ static void arm_context(driver_handle handle)
 			free(one);
 			continue;
 		}
-		*one = (struct armed){ armed, load, handle, false };
-		armed = one;
+		*one = (struct armed){ load->armed, handle, false };
+		load->armed = one;
 		arm_report(load, context->device, reason);
 	}
 }
@@ -463,7 +457,9 @@ struct mirror_context *arm_context_ending(driver_handle handle, bool surely)
 /* Both locks are held. now: the id of the context that has the handle now, or 0. */
 static void forget_context(struct mirror_context *context, driver_handle handle, uint64_t now)
 {
-	forget_armed(handle, NULL);
+	for (struct load *load = load_first(); load; load = load->next)
+		forget_armed(load, handle);
+	arm_again();
 	bare_context_ended(handle);
 	load_forget_context(handle, now);
 	patch_context_gone(handle);

@@ -45,7 +45,7 @@ void arm_current(uint64_t until_ms);
  * still be read.
  */
 void arm_load_added(void);
-void arm_load_removed(const struct load *load, bool keep);
+void arm_load_removed(struct load *load, bool keep);
 
 /*
  * The instance of a map in a context, asked of the daemon if this process has none there, with both

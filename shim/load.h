@@ -46,6 +46,7 @@ struct load {
 	uint64_t *attachments; /* that it was made for: their ids */
 	uint32_t attachment_count;
 	uint32_t start; /* of the daemon that knows it (wire.h, WELCOME) */
+	struct armed *armed; /* where: arm.c's */
 	uint64_t armed_devices; /* of a plan: bit i: the daemon knows that it is armed on device i */
 	void **options, **kept_options; /* the caller's, and what was in it */
 	unsigned option_count;

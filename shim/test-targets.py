@@ -107,6 +107,14 @@ def local_memory():
                 report(program, bare[0] == 0 and daemon.count() == 3 * THREADS, f"{bare} {daemon.count()}")
 
 
+def many():
+    """Thousands of modules: were each compared with all others, it would take minutes."""
+    bare = run(["s-many"], preload=())
+    with fake_daemon.FakeDaemon(session("many"), deadline_ms=20000) as daemon:
+        if as_bare("thousands of modules", bare, run(["s-many"], GPUPROBE_SESSION=daemon.name)):
+            report("thousands of modules", bare[0] == 0 and daemon.count() == 4 * THREADS, f"{bare} {daemon.count()}")
+
+
 def constructors():
     """A library's constructor has the lock of dlopen(), while another thread looks for functions of the driver: nobody waits for the other."""
     library, slow = (os.path.join(TARGETS, f"libs-{name}.so") for name in ("construct", "slow"))
@@ -168,6 +176,7 @@ for n, program in enumerate(PROGRAMS):
             one(n, *program, variant)
 meanwhile()
 local_memory()
+many()
 constructors()
 unloaded_in_a_handler()
 again()
