@@ -76,10 +76,20 @@ static void forget_armed(struct load *load, driver_handle context)
 	}
 }
 
-void arm_load_added(void)
+uint64_t arm_born(void)
+{
+	return __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+}
+
+uint64_t arm_now(void)
+{
+	return __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
+}
+
+void arm_load_added(struct load *load)
 {
 	__atomic_add_fetch(&arm_load_count, 1, __ATOMIC_RELAXED);
-	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+	load->born = arm_born();
 }
 
 driver_handle arm_next_awaited(const struct load *load)
@@ -454,14 +464,14 @@ struct mirror_context *arm_context_ending(driver_handle handle, bool surely)
 	return context;
 }
 
-/* Both locks are held. now: the id of the context that has the handle now, or 0. */
-static void forget_context(struct mirror_context *context, driver_handle handle, uint64_t now)
+/* Both locks are held. now: the id of the context that has the handle now, or 0. What came behind `until` is another's, too. */
+static void forget_context(struct mirror_context *context, driver_handle handle, uint64_t now, uint64_t until)
 {
 	for (struct load *load = load_first(); load; load = load->next)
 		forget_armed(load, handle);
 	arm_again();
 	bare_context_ended(handle);
-	load_forget_context(handle, now);
+	load_forget_context(handle, now, until);
 	patch_context_gone(handle);
 	mirror_free_context(context);
 }
@@ -473,7 +483,7 @@ static void keep_context(struct mirror_context *context, driver_handle handle)
 		mirror_attach_context(context);
 }
 
-void arm_context_ended(struct mirror_context *context, driver_handle handle, bool gone)
+void arm_context_ended(struct mirror_context *context, driver_handle handle, uint64_t before, bool gone)
 {
 	int saved = errno;
 
@@ -481,8 +491,15 @@ void arm_context_ended(struct mirror_context *context, driver_handle handle, boo
 		return;
 	if (load_lock_for_end()) { /* else nobody touches the context any more, and its memory is lost */
 		mirror_lock();
+		if (!context && gone) { /* the lock could not be had before */
+			context = mirror_find_context(handle);
+			if (context && context->born <= before)
+				mirror_detach_context(context);
+			else
+				context = NULL;
+		}
 		if (gone)
-			forget_context(context, handle, 0);
+			forget_context(context, handle, 0, before);
 		else
 			keep_context(context, handle);
 		mirror_unlock();
@@ -519,7 +536,7 @@ void arm_primary_ended(struct mirror_context *context, driver_handle handle, int
 		if (now == id)
 			keep_context(context, handle);
 		else
-			forget_context(context, handle, now);
+			forget_context(context, handle, now, UINT64_MAX);
 		mirror_unlock();
 		load_unlock();
 	}

@@ -35,6 +35,13 @@ static inline bool arm_needed(void)
 }
 
 /*
+ * A number for what comes now, larger than all before; and the last one. For what may have a handle
+ * that something else had, too.
+ */
+uint64_t arm_born(void);
+uint64_t arm_now(void);
+
+/*
  * Arms every replaced module in the calling thread's context, where that is not done. Cheap when it
  * is. until_ms: or 0.
  */
@@ -44,7 +51,7 @@ void arm_current(uint64_t until_ms);
  * A replaced module came, or goes; with the loader's lock held. keep: what it has counted, it can
  * still be read.
  */
-void arm_load_added(void);
+void arm_load_added(struct load *load);
 void arm_load_removed(struct load *load, bool keep);
 
 /*
@@ -82,10 +89,11 @@ void arm_disarm(uint64_t map_id);
  * Before a call that may end a context, or surely does: its instances are copied out a last time,
  * and our thread leaves it alone. Where it ends surely its kernels are waited for; one that lives on
  * may run them for as long as it likes. What is returned, perhaps NULL, goes to arm_context_ended()
- * after that call. gone: it has ended.
+ * after that call. gone: it has ended. before: arm_now() before that call; another one may have the
+ * handle since.
  */
 struct mirror_context *arm_context_ending(driver_handle handle, bool surely);
-void arm_context_ended(struct mirror_context *context, driver_handle handle, bool gone);
+void arm_context_ended(struct mirror_context *context, driver_handle handle, uint64_t before, bool gone);
 
 /*
  * The same for the primary context of a device, which lives on while others hold it. It is NULL

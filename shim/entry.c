@@ -454,16 +454,18 @@ LIST(cuModuleEnumerateFunctions, false)
 		driver_handle context;                                              \
 		driver_result result;                                               \
 		int saved = errno;                                                  \
+		uint64_t before;                                                    \
                                                                                     \
 		if (!have_##name())                                                 \
 			return DRIVER_ERROR_NOT_FOUND;                              \
 		context = find_context(handle);                                     \
 		trace_gpu_context_ending(context);                                  \
 		ending = arm_context_ending(context, surely);                       \
+		before = arm_now();                                                 \
 		errno = saved;                                                      \
 		result = REAL(name)(handle);                                        \
 		saved = errno;                                                      \
-		arm_context_ended(ending, context,                                  \
+		arm_context_ended(ending, context, before,                          \
 				  !result && (surely || !arm_is_current(context))); \
 		errno = saved;                                                      \
 		return result;                                                      \

@@ -724,7 +724,7 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle)
 	load->kept_options = NULL;
 	load->next = loads;
 	__atomic_store_n(&loads, load, __ATOMIC_RELAXED);
-	arm_load_added();
+	arm_load_added(load);
 	bare_load_added(load);
 	if (load_is_current(load) && load->start != welcome.start && client_is_open(&client) &&
 	    !resume_load(&client, load, welcome.start, operation_until_ms))
@@ -849,13 +849,13 @@ void load_end_unload(struct load *load, driver_result result)
 	free_load(load);
 }
 
-void load_forget_context(driver_handle context, uint64_t now)
+void load_forget_context(driver_handle context, uint64_t now, uint64_t until)
 {
 	for (struct load **link = &loads; *link;) {
 		struct load *load = *link;
 
 		if (load->kind != LOAD_MODULE || load->context != context ||
-		    (now && load->context_id == now)) {
+		    (now && load->context_id == now) || load->born > until) {
 			link = &load->next;
 			continue;
 		}

@@ -41,6 +41,7 @@ struct load {
 	driver_handle handle; /* NULL until the driver has taken the image */
 	driver_handle context; /* of a module, */
 	uint64_t context_id; /* and driver_context_id() of it */
+	uint64_t born; /* arm_born() */
 	struct load_slot *slots;
 	uint32_t slot_count;
 	uint64_t *attachments; /* that it was made for: their ids */
@@ -122,9 +123,9 @@ bool load_is_current(const struct load *load);
 bool load_is_epoch(uint64_t epoch);
 /*
  * The modules of a context that is gone went with it. now: the id of the one that has the handle
- * now, whose modules stay; 0: there is none.
+ * now, whose modules stay; 0: there is none, or modules that were born behind `until` are its.
  */
-void load_forget_context(driver_handle context, uint64_t now);
+void load_forget_context(driver_handle context, uint64_t now, uint64_t until);
 /* The open connection, or NULL; *deadline_ms: until when an answer may be waited for. */
 struct client *load_client(uint64_t *deadline_ms);
 /* The daemon that the loads came from, and how long it may be waited for. */

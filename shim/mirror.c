@@ -139,6 +139,7 @@ struct mirror_context *mirror_add_context(driver_handle handle)
 	if (!context)
 		return NULL;
 	context->handle = handle;
+	context->born = arm_born();
 	context->id = driver_context_id(handle);
 	if (driver->ctx_get_device(&context->device) != 0) {
 		free(context);

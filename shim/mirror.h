@@ -20,6 +20,7 @@ struct mirror_context {
 	struct mirror_context *next;
 	driver_handle handle;
 	uint64_t id; /* driver_context_id() */
+	uint64_t born; /* arm_born() */
 	int device;
 	driver_handle stream; /* ours, not blocking; NULL until mirror_has_stream() */
 	struct instance *instances;

@@ -124,6 +124,22 @@ def constructors():
             report("a library's constructor", bare[0] == 0 and daemon.count() == 2 * THREADS, f"{bare} {daemon.count()}")
 
 
+def handles():
+    """A context with the handle of one that has ended is another one, whether its end was in time or not."""
+    slow, first = os.path.join(TARGETS, "libs-slow.so"), {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}  # what is free is used again at once
+    for label, arguments, more in (("late", [], {"S_SLOW_CALL": "cuMemAlloc_v2", "S_SLOW_MS": "3600"}),
+                                   ("meanwhile", ["meanwhile"], {"S_SLOW_CALL": "cuCtxDestroy_v2", "S_SLOW_MS": "600", "S_SLOW_BEHIND": "1"})):
+        bare = run(["s-handle", *arguments], preload=(), **first)
+        for form in "pointer", "resident":
+            with fake_daemon.FakeDaemon(session(f"handle{form}"), form=form, deadline_ms=200) as daemon:
+                ours = run(["s-handle", *arguments], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, **first, **more)
+                if as_bare(f"a handle of before, {label}, {form}", bare, ours):
+                    wanted = 3 * THREADS  # what cannot be copied in time is lost: a fourth
+                    unloaded = [fields[0] for kind, fields in daemon.messages if kind == wire.UNLOAD]
+                    report(f"a handle of before, {label}, {form}", bare[0] == 0 and wanted <= daemon.count() <= wanted + THREADS and not daemon.reports() and
+                           (label == "late" or unloaded == [1, 2]), f"{daemon.count()}, {unloaded}, {daemon.reports()}")
+
+
 def forks():
     """Our thread copies in the parent all the time, and no child finds a lock of the driver held by it."""
     bare = run(["s-fork", "200"], preload=())
@@ -178,6 +194,7 @@ meanwhile()
 local_memory()
 many()
 constructors()
+handles()
 unloaded_in_a_handler()
 again()
 interposers()

@@ -576,7 +576,7 @@ def ended():
     bare = run(["s-ended"], preload=(slow,))
     for wait in "500", "1500":
         with TraceDaemon(session("ended"), make=lambda: Ring(flags=fake_trace.GPU)) as daemon:
-            if as_bare(f"ended: {wait} ms", bare, run(["s-ended"], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, S_SLOW_EVENTS=wait)):
+            if as_bare(f"ended: {wait} ms", bare, run(["s-ended"], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, S_SLOW_CALL="cuEventCreate", S_SLOW_MS=wait)):
                 calls = daemon.calls()
                 main = next(call.tid for call in calls if call.name == "cuInit")
                 kernels = [kernel for ring in daemon.rings for kernel in ring.kernels if kernel[1] == main]

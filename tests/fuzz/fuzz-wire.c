@@ -530,7 +530,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 	}
 	context = arm_context_ending(memory, true);
-	arm_context_ended(context, memory, true);
+	arm_context_ended(context, memory, arm_now(), true);
 	if (registered)
 		abort();
 	used = 0;

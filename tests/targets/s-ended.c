@@ -3,11 +3,12 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "s.h"
 
-int s_slow; /* s-slow.c */
+atomic_int s_slow; /* s-slow.c */
 
 static void *work(void *create)
 {

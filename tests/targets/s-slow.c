@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded behind the shim: who looks for the function S_SLOW, as the shim does among others, waits in the middle of that, once; and its
- * cuEventCreate() waits for as many milliseconds as S_SLOW_EVENTS has, once, when the program says so.
+ * Preloaded behind the shim: who looks for the function S_SLOW, as the shim does among others, waits in the middle of that, once. The driver's
+ * function S_SLOW_CALL waits S_SLOW_MS milliseconds, or with S_SLOW_BEHIND when it is done, once, when the program has set s_slow.
  */
 
 #include <dlfcn.h>
@@ -17,31 +17,34 @@
 #define VERSION "GLIBC_2.17"
 #endif
 
-static int (*real_event_create)(void **, unsigned);
+static int (*real_call)(void *, void *);
 
-static int event_create(void **event, unsigned flags)
+static int call(void *first, void *second)
 {
-	int *slow = dlsym(RTLD_DEFAULT, "s_slow");
+	atomic_int *slow = dlsym(RTLD_DEFAULT, "s_slow");
+	bool wait = slow && atomic_exchange(slow, 0);
+	int result;
 
-	if (slow && *slow) {
-		*slow = 0;
-		usleep(1000u * (unsigned)atoi(getenv("S_SLOW_EVENTS")));
-	}
-	return real_event_create(event, flags);
+	if (wait && !getenv("S_SLOW_BEHIND"))
+		usleep(1000u * (unsigned)atoi(getenv("S_SLOW_MS")));
+	result = real_call(first, second);
+	if (wait && getenv("S_SLOW_BEHIND"))
+		usleep(1000u * (unsigned)atoi(getenv("S_SLOW_MS")));
+	return result;
 }
 
 void *dlsym(void *handle, const char *name)
 {
 	static atomic_bool slow;
-	const char *wanted = getenv("S_SLOW");
-	void *(*real)(void *, const char *);
+	const char *looked_for = getenv("S_SLOW"), *called = getenv("S_SLOW_CALL");
+	void *(*real)(void *, const char *), *found;
 
 	*(void **)&real = dlvsym(RTLD_NEXT, "dlsym", VERSION);
-	if (getenv("S_SLOW_EVENTS") && !strcmp(name, "cuEventCreate")) {
-		*(void **)&real_event_create = real(handle, name);
-		return real_event_create ? (void *)event_create : NULL;
-	}
-	if (wanted && !strcmp(name, wanted) && !atomic_exchange(&slow, true))
+	if (looked_for && !strcmp(name, looked_for) && !atomic_exchange(&slow, true))
 		usleep(500000);
-	return real(handle, name);
+	found = real(handle, name);
+	if (!found || !called || strcmp(name, called) != 0)
+		return found;
+	*(void **)&real_call = found;
+	return (void *)call;
 }
