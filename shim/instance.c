@@ -22,6 +22,8 @@
 #define RESIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define HOST_PAGE UINT64_C(4096)
 
+static struct instance *left; /* nothing of them but addresses that the driver may still know; with the lock */
+
 static struct map_header *header_of(const struct instance *instance)
 {
 	return instance->mapping;
@@ -141,27 +143,45 @@ static bool unregister(struct instance *instance)
 
 	if (instance->registered)
 		result = driver_own()->host_unregister(instance->registered);
+	if (result && result != DRIVER_ERROR_NOT_REGISTERED)
+		return false;
 	instance->registered = NULL;
-	return !result || result == DRIVER_ERROR_NOT_REGISTERED;
+	return true;
 }
 
-/* The memory goes; where the driver may still know the addresses, nobody else ever gets them. */
-static void unmap(struct instance *instance)
+/* The memory goes. False: the driver may still know the addresses, and nobody else gets them till it has let go of them. */
+static bool unmap(struct instance *instance)
 {
 	if (instance->mapping == MAP_FAILED)
-		return;
-	if (unregister(instance))
+		return true;
+	if (unregister(instance)) {
 		munmap(instance->mapping, instance->size);
-	else
-		mmap(instance->mapping, instance->size, PROT_NONE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		return true;
+	}
+	mmap(instance->mapping, instance->size, PROT_NONE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	return false;
+}
+
+/* A context is current: what the driver could not let go of without one. */
+static void unmap_left(void)
+{
+	for (struct instance **link = &left; *link;) {
+		struct instance *instance = *link;
+
+		if (!unmap(instance)) {
+			link = &instance->next;
+			continue;
+		}
+		*link = instance->next;
+		free(instance);
+	}
 }
 
 void instance_free(struct instance *instance)
 {
 	if (!instance)
 		return;
-	unmap(instance);
 	while (instance->regions) {
 		struct instance_region *region = instance->regions;
 
@@ -171,7 +191,12 @@ void instance_free(struct instance *instance)
 	free(instance->sum);
 	free(instance->total);
 	free(instance->past);
-	free(instance);
+	if (unmap(instance)) {
+		free(instance);
+	} else {
+		instance->next = left;
+		left = instance;
+	}
 }
 
 /* ---- for kernels -------------------------------------------------------------------- */
@@ -182,6 +207,7 @@ static const char *register_memory(struct instance *instance, void *memory, uint
 {
 	const struct driver *driver = driver_own();
 
+	unmap_left();
 	if (driver->host_register(memory, size,
 				  DRIVER_REGISTER_PORTABLE | DRIVER_REGISTER_DEVICE_MAP) != 0)
 		return "the driver does not register a map's host memory";

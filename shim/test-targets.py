@@ -124,6 +124,15 @@ def constructors():
             report("a library's constructor", bare[0] == 0 and daemon.count() == 2 * THREADS, f"{bare} {daemon.count()}")
 
 
+def cycles():
+    """No mapping stays of contexts that have ended, be it that the driver could not be told then."""
+    bare = run(["s-cycles"], preload=())
+    for form in fake_daemon.FORMS:
+        with fake_daemon.FakeDaemon(session(f"cycles{form}"), form=form, deadline_ms=5000) as daemon:
+            if as_bare(f"contexts end and begin, {form}", bare, run(["s-cycles"], GPUPROBE_SESSION=daemon.name)):
+                report(f"contexts end and begin, {form}", bare[0] == 0 and not daemon.reports(), f"{bare} {daemon.reports()}")
+
+
 def handles():
     """A context with the handle of one that has ended is another one, whether its end was in time or not."""
     slow, first = os.path.join(TARGETS, "libs-slow.so"), {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}  # what is free is used again at once
@@ -195,6 +204,7 @@ local_memory()
 many()
 constructors()
 handles()
+cycles()
 unloaded_in_a_handler()
 again()
 interposers()
