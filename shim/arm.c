@@ -476,10 +476,15 @@ static void forget_context(struct mirror_context *context, driver_handle handle,
 	mirror_free_context(context);
 }
 
+/* What was armed meanwhile is of the same context. */
 static void keep_context(struct mirror_context *context, driver_handle handle)
 {
+	struct mirror_context *meanwhile = context ? mirror_find_context(handle) : NULL;
+
 	patch_context_ending(handle, false);
-	if (context)
+	if (meanwhile)
+		mirror_join_context(meanwhile, context);
+	else if (context)
 		mirror_attach_context(context);
 }
 
@@ -560,9 +565,9 @@ void arm_forked(void)
 static void disarm_in(struct mirror_context *context, uint64_t map_id)
 {
 	const driver_pointer none = 0;
-	struct instance *instance = mirror_find_instance(context, map_id);
+	const struct instance *found = mirror_find_instance(context, map_id);
 
-	if (!instance || instance->disarmed)
+	if (!found || found->disarmed)
 		return;
 	for (struct load *load = load_first(); load; load = load->next) {
 		if (!is_armed(load, context->handle))
@@ -581,7 +586,8 @@ static void disarm_in(struct mirror_context *context, uint64_t map_id)
 	}
 	patch_disarm(context, map_id);
 	mirror_copy(context, false, false);
-	instance->disarmed = true;
+	for (struct instance *instance = context->instances; instance; instance = instance->next)
+		instance->disarmed |= instance->map_id == map_id; /* two, where contexts were joined */
 }
 
 void arm_disarm(uint64_t map_id)

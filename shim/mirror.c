@@ -224,6 +224,18 @@ void mirror_detach_context(struct mirror_context *context)
 	context->next = NULL;
 }
 
+void mirror_join_context(struct mirror_context *to, struct mirror_context *context)
+{
+	struct instance **end = &to->instances;
+
+	while (*end)
+		end = &(*end)->next;
+	*end = context->instances;
+	if (!to->stream)
+		to->stream = context->stream; /* else it stays with the context */
+	free(context);
+}
+
 void mirror_free_context(struct mirror_context *context)
 {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;

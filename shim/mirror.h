@@ -59,6 +59,8 @@ void mirror_copy(struct mirror_context *context, bool wait, bool final);
  */
 void mirror_detach_context(struct mirror_context *context);
 void mirror_attach_context(struct mirror_context *context);
+/* The same one as `to`, which is on the list: that gets what it has. */
+void mirror_join_context(struct mirror_context *to, struct mirror_context *context);
 void mirror_free_context(struct mirror_context *context);
 struct mirror_context *mirror_first_context(void);
 

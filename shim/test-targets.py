@@ -133,6 +133,17 @@ def cycles():
                 report(f"contexts end and begin, {form}", bare[0] == 0 and not daemon.reports(), f"{bare} {daemon.reports()}")
 
 
+def kept():
+    """A context that lives on has what it had and what came meanwhile, till it ends."""
+    slow = os.path.join(TARGETS, "libs-slow.so")
+    bare = run(["s-keep"], preload=())
+    for form in "pointer", "resident", "host":
+        with fake_daemon.FakeDaemon(session(f"kept{form}"), form=form, deadline_ms=5000) as daemon:
+            ours = run(["s-keep"], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, S_SLOW_CALL="cuDevicePrimaryCtxRelease_v2", S_SLOW_MS="500")
+            if as_bare(f"a context lives on, {form}", bare, ours):
+                report(f"a context lives on, {form}", bare[0] == 0 and daemon.count() == 6 * THREADS and not daemon.reports(), f"{daemon.count()}, {daemon.reports()}")
+
+
 def handles():
     """A context with the handle of one that has ended is another one, whether its end was in time or not."""
     slow, first = os.path.join(TARGETS, "libs-slow.so"), {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}  # what is free is used again at once
@@ -203,6 +214,7 @@ meanwhile()
 local_memory()
 many()
 constructors()
+kept()
 handles()
 cycles()
 unloaded_in_a_handler()

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Preloaded behind the shim: who looks for the function S_SLOW, as the shim does among others, waits in the middle of that, once. The driver's
- * function S_SLOW_CALL waits S_SLOW_MS milliseconds, or with S_SLOW_BEHIND when it is done, once, when the program has set s_slow.
+ * function S_SLOW_CALL waits S_SLOW_MS milliseconds, or with S_SLOW_BEHIND when it is done, once: when the program has
+ * called it s_slow times since it set that.
  */
 
 #include <dlfcn.h>
@@ -22,7 +23,7 @@ static int (*real_call)(void *, void *);
 static int call(void *first, void *second)
 {
 	atomic_int *slow = dlsym(RTLD_DEFAULT, "s_slow");
-	bool wait = slow && atomic_exchange(slow, 0);
+	bool wait = slow && atomic_load(slow) > 0 && atomic_fetch_sub(slow, 1) == 1;
 	int result;
 
 	if (wait && !getenv("S_SLOW_BEHIND"))
