@@ -32,7 +32,7 @@ def disarm(form):
 def register_fails(form, place_bytes):
     """Nothing is registered: a report, and the program runs on; then room for one of the two contexts that live at once; then for both."""
     bare = run(["s-context"], preload=())
-    for room, counted, reports in ((0, 0, 7), (1, 3, 4), (2, 7, 0)):
+    for room, counted, reports in ((0, 0, 7), (1, 4, 3), (2, 7, 0)):
         with fake_daemon.FakeDaemon(session(f"register_{form}_{room}"), form=form) as daemon:
             ours = run(["s-context"], GPUPROBE_SESSION=daemon.name, GPUPROBE_SIM_REGISTER_MAX=str(room * place_bytes))
             if as_bare(f"{form}: room for {room}", bare, ours):
