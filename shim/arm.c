@@ -492,7 +492,7 @@ void arm_context_ended(struct mirror_context *context, driver_handle handle, uin
 {
 	int saved = errno;
 
-	if (!handle || (!context && !arm_needed()))
+	if (!handle || (!context && !arm_needed() && !mirror_has_contexts()))
 		return;
 	if (load_lock_for_end()) { /* else nobody touches the context any more, and its memory is lost */
 		mirror_lock();
