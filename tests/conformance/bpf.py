@@ -262,7 +262,7 @@ class Thread:
         self.lane, self.warp = in_block % 32, in_block // 32
         self.number = self.block_number * machine.block[0] * machine.block[1] * machine.block[2] + in_block
         self.sm = self.block_number + machine.first_sm & 127
-        self.stack = bytearray(512 * 8)
+        self.stack = bytearray(machine.garbage * 512 * 8)
         self.records, self.visits = [], {}
 
     def visit(self, place):
@@ -310,6 +310,7 @@ class Machine:
         self.maps = maps
         self.grid, self.block = shape_of(grid), shape_of(block)
         self.clock, self.first_sm = 1000, 0
+        self.garbage = b'\0'  # on stacks
         self.current = None
 
     def region(self, address, size):
@@ -571,6 +572,8 @@ class Machine:
                     pc += imm
                     regs[0] = 0
                     regs[6:11] = [0, 0, 0, 0, regs[10] - 512]
+                    end = regs[10] - self.STACK
+                    self.current.stack[end - 512:end] = self.garbage * 512
                 else:
                     regs[0] = self.helper(imm, regs, (pc, *(f[0] for f in frames))) & M64
             elif code == JMP:
@@ -590,7 +593,8 @@ class Machine:
         """Runs all threads, one after the other. Returns their r0, which must be the same (None: all left)."""
         threads = self.threads()
         if backwards:  # what no case may depend on is different, too
-            self.clock, self.first_sm = 70000, 9
+            self.clock, self.first_sm, self.garbage = 70000, 9, b'\xa5'
+            self.STACK, self.MAPS, self.CONTEXT = 0x7fff12345678, 0x3123456ed8, 0x51234560
         values = {self.thread(*t) for t in (reversed(threads) if backwards else threads)} - {None}
         if len(values) > 1:
             raise BpfError('threads return different values: %s' % sorted(values)[:3])
