@@ -157,6 +157,7 @@ class Generator:
         a = self.number()
         if a in self.frozen:
             return
+        self.set(a, NUMBER)
         if r.random() < 0.5:
             b = self.number()
             return self.emit('%s%d %s %s%d' % (letter, a, op, letter, b))
@@ -166,7 +167,16 @@ class Generator:
         elif op in ('/=', '%=', 's/=', 's%='):
             value = value or -1
         self.emit('%s%d %s %d' % (letter, a, op, value))
+
+    def divide(self):
+        """By what has no result elsewhere."""
+        r, a, b = self.random, self.target(), self.target()
+        self.emit('r%d = %s' % (b, r.choice(['0', '-1'])))
+        self.emit(r.choice(['r%d = *(u64 *)(r9 + 8)' % a, 'r%d = 0x%x ll' % (a, 1 << 63), 'r%d = 0x%x ll' % (a, 1 << 31)]))
+        self.emit('%s%d %s %s%d' % (r.choice([('r', a, op, 'r', b) for op in ('/=', '%=', 's/=', 's%=')] +
+                                             [('w', a, op, 'w', b) for op in ('/=', '%=', 's/=', 's%=')])))
         self.set(a, NUMBER)
+        self.set(b, NUMBER)
 
     def unary(self):
         a, b = self.number(), self.number()
@@ -196,8 +206,12 @@ class Generator:
         if r.random() < 0.5 or p.high <= 8:
             by = r.randrange(p.low, p.high)
             by -= by % size if -1 in p.where else 0
-            self.emit('r%d %s %d' % (target, *r.choice([('+=', by), ('-=', -by)][:1 if -1 in p.where else 2])))
-            return self.set(target, moved(p, by))
+            if r.random() < 0.4:
+                self.emit('if %s goto +1' % self.condition(self.number(target, source)))
+                self.set(target, self.joined(p, moved(p, by), {}))
+            else:
+                self.set(target, moved(p, by))
+            return self.emit('r%d %s %d' % (target, *r.choice([('+=', by), ('-=', -by)][:1 if -1 in p.where else 2])))
         index, step = self.target(source, target), r.choice([1, 4, 8])
         most = step * (r.choice([n for n in (2, 4, 8) if n == 2 or n * step < p.high]) - 1)
         step = self.index(index, step, most, (source, target))
@@ -216,9 +230,14 @@ class Generator:
         self.set(register, NUMBER)
         if slot is None or r.random() < 0.5:
             return step
-        bits = r.choice([8, 16, 32])
+        bits, where = r.choice([8, 16, 32]), '(r10 - %d)' % -slot
+        pointer = self.target(register, source, *avoid)
+        if r.random() < 0.5 and SLOTS[-1] not in self.frozen: # the last slot or the data behind it
+            slot, where = SLOTS[-1], '(r%d - %d)' % (pointer, -SLOTS[-1])
+            self.emit('r%d = r%d' % (pointer, source), 'r%d &= 8' % pointer, 'r%d += r10' % pointer)
+            self.set(pointer, None)
         self.emit('*(u64 *)(r10 - %d) = %s' % (-slot, r.choice(['r%d' % register, '0', '8'])),
-                  '*(u%d *)(r10 - %d) = %s' % (bits, -slot, r.choice(['r%d' % source, str(r.randrange(9))])),
+                  '*(u%d *)%s = %s' % (bits, where, r.choice(['r%d' % source, str(r.randrange(9))])),
                   'r%d = *(u%d *)(r10 - %d)' % (register, r.choice(SIZES), -slot))
         self.state.slots[slot] = NUMBER
         if r.random() < 0.3:
@@ -258,13 +277,13 @@ class Generator:
             return self.emit('lock *(u%d *)%s %s= r%d' % (bits, where, r.choice('+|&^'), a))
         if is_number(self.get(0)) and r.random() < 0.3 and 0 not in self.frozen:
             return self.emit('r0 = cmpxchg((u%d *)%s, r0, r%d)' % (bits, where, a))
-        self.emit(r.choice(['r%d = atomic_fetch_%s((u%d *)%s, r%d)' % (a, op, bits, where, a) for op in ('add', 'or', 'and', 'xor')] +
-                           ['r%d = xchg((u%d *)%s, r%d)' % (a, bits, where, a)]))
+        fetches = ['r%d = atomic_fetch_%s((u%d *)%s, r%d)' % (a, op, bits, where, a) for op in ('add', 'or', 'and', 'xor')]
+        self.emit(r.choice(fetches + ['r%d = xchg((u%d *)%s, r%d)' % (a, bits, where, a)]))
         self.set(a, NUMBER)
 
     def add(self):
         """`*v += x`, or something like it."""
-        r, bits, other = self.random, self.random.choice([64, 64, 32, 32, 16]), self.random.choice(SIZES)
+        r, bits = self.random, self.random.choice([64, 64, 32, 32, 16])
         p = r.choice([i for i in self.pointers() if self.get(i).where <= PERCPU] or [self.pointer()])
         where = self.get(p)
         low, high = where.low, where.high - bits // 8
@@ -286,13 +305,16 @@ class Generator:
             adds.append('%s%d %s %d' % (letter, a, r.choice(['+=', '-=']), self.constant()))
         noise = ['r%d = *(u%d *)%s' % (a, bits, self.at(p, at)), '*(u%d *)%s = r%d' % (bits, self.at(p, near), b),
                  '*(u%d *)%s = %d' % (bits, self.at(p, near), self.constant()), 'r%d ^= r%d' % (b, a), 'w%d += 1' % b,
-                 'r%d = r%d' % (b, a), 'r%d = *(u%d *)%s' % (b, bits, self.at(p, near)), '*(u64 *)(r10 - 8) = r%d' % a,
-                 'lock *(u64 *)(r10 - 16) += r%d' % a]
+                 'r%d = 7' % b, 'r%d = r%d' % (b, a), 'r%d = *(u%d *)%s' % (b, bits, self.at(p, near)),
+                 '*(u64 *)(r10 - 8) = r%d' % a, 'lock *(u64 *)(r10 - 16) += r%d' % a]
         noise = [line for line in noise if b not in self.frozen or not re.match(r'[rw]%d ' % b, line)]
+        mere = [line for line in noise if '*' not in line] or noise
         out = ['r%d = *(%s%d *)%s' % (a, r.choice('uuus') if bits < 64 else 'u', bits, self.at(p, at)), r.choice(adds)]
-        out.append('*(u%d *)%s = r%d' % (bits, self.at(p, r.choice([at, at, at, near])), r.choice([sum_, sum_, sum_, operand])))
+        other = r.choice([8, 16, 32, 64])
+        other = other if r.random() < 0.2 and at + other // 8 <= where.high and -1 not in where.where else bits
+        out.append('*(u%d *)%s = r%d' % (other, self.at(p, r.choice([at, at, at, near])), r.choice([sum_, sum_, sum_, operand])))
         for _ in range(r.choice([0, 0, 1, 1, 2, 3])):
-            out.insert(r.randrange(1, 4), r.choice(noise))
+            out.insert(r.randrange(1, len(out)), r.choice(noise if r.random() < 0.5 else mere))
         self.emit(*out, *r.choice([[], ['*(u64 *)(r10 - 24) = r%d' % r.choice([a, b])]]))
         if b not in self.frozen:
             self.set(b, NUMBER)
@@ -462,16 +484,18 @@ class Generator:
             if isinstance(holder[i], Pointer) and holder[i].where & maps:
                 holder[i] = None
 
+    def condition(self, a):
+        r, letter = self.random, self.random.choice('rw')
+        others = [i for i in range(9) if is_number(self.get(i))]
+        right = '%s%d' % (letter, r.choice(others)) if r.random() < 0.5 else str(self.constant())
+        return '%s%d %s %s' % (letter, a, r.choice(CONDITIONS), right)
+
     def branch(self, depth):
         r, other, end = self.random, self.label(), self.label()
         pointers = [i for i in range(9) if isinstance(self.get(i), Pointer) and self.get(i).null]
         if pointers and r.random() < 0.6:
             return self.check(r.choice(pointers), depth)
-        letter, a = r.choice('rw'), self.number()
-        right = '%s%d' % (letter, self.number(a)) if r.random() < 0.5 else str(self.constant())
-        if not is_number(self.get(a)):
-            return
-        self.emit('if %s%d %s %s goto %s' % (letter, a, r.choice(CONDITIONS), right, other))
+        self.emit('if %s goto %s' % (self.condition(self.number()), other))
         before = self.state.copy()
         self.block(depth - 1, 4)
         if r.random() < 0.4:
@@ -503,6 +527,30 @@ class Generator:
         self.emit('r%d -= 1' % counter, 'if r%d != 0 goto %s' % (counter, start))
         self.frozen, self.looping = before, False
         self.set(counter, ZERO)
+
+    def rounds(self):
+        """Each looks up, and works on what the round before has found."""
+        r, start, end, kept = self.random, self.label(), self.label(), self.random.choice([6, 7])
+        if self.looping or not self.can_call() or {kept, 8} & self.frozen:
+            return
+        number = r.choice([0, 1, 1, 2, 3])
+        self.emit('r%d = 0' % kept, 'r8 = %d' % r.randrange(2, 5), start + ':', 'r1 = r8', 'r1 &= 3',
+                  '*(u32 *)(r10 - %d) = r1' % -KEY, 'r2 = r10', 'r2 += %d' % KEY, 'r1 = map[%d] ll' % number, 'call 1', '*(u64 *)(r10 - %d) = r0' % -SLOTS[0],
+                  'if r%d == 0 goto %s' % (kept, end))
+        self.called()
+        outside, self.state = self.state, State() # what is known in each round
+        self.set(kept, Pointer(frozenset([number]), 0, self.sizes[number], 8, 0, 0))
+        self.set(9, 'context')
+        self.frozen, self.looping, before = self.frozen | {kept, 8, *SLOTS}, True, self.frozen
+        self.lines(r.randrange(1, 4))
+        self.add()
+        self.frozen, self.looping = before, False
+        self.emit(end + ':', 'r%d = *(u64 *)(r10 - %d)' % (kept, -SLOTS[0]), 'r8 -= 1', 'if r8 != 0 goto ' + start)
+        outside.registers = [kind if i in before or i == 9 else None for i, kind in enumerate(outside.registers)]
+        outside.slots[SLOTS[0]] = outside.registers[kept] = self.may_be_null(
+            Pointer(frozenset([number]), 0, self.sizes[number], 8, 0, 0))
+        outside.registers[8] = ZERO
+        self.state = outside
 
     def call(self):
         """Of a function: r1 an address, r2 a number, r4 the context; of some r1 is a slot with an address, and r2 is behind it."""
@@ -556,8 +604,10 @@ class Generator:
             return self.call()
         if depth and kind < 0.44:
             return self.overwrite(depth)
-        r.choice([self.arithmetic, self.arithmetic, self.unary, self.copy, self.move, self.load, self.load, self.store, self.store,
-                  self.field, self.atomic, self.add, self.add, self.add, self.spill, self.spill, self.fill, self.fill] +
+        if depth and kind < 0.47:
+            return self.rounds()
+        r.choice([self.arithmetic, self.arithmetic, self.divide, self.unary, self.copy, self.move, self.load, self.load, self.store,
+                  self.store, self.field, self.atomic, self.add, self.add, self.add, self.spill, self.spill, self.fill, self.fill] +
                  ([self.update] if depth else []))()
 
     def block(self, depth, statements):
@@ -620,8 +670,8 @@ class Generator:
         self.start_data()
         self.block(3, 25)
         self.finish()
-        self.emit('*(u64 *)(r10 - 8) = r0', '*(u32 *)(r10 - 16) = 0', 'r6 = r0', 'r1 = map[%d] ll' % RESULT, 'r2 = r10', 'r2 += -16',
-                  'r3 = r10', 'r3 += -8', 'r4 = 0', 'call 2', 'w0 = w6', 'exit')
+        self.emit('*(u64 *)(r10 - 8) = r0', '*(u32 *)(r10 - 16) = 0', 'r6 = r0', 'r1 = map[%d] ll' % RESULT, 'r2 = r10',
+                  'r2 += -16', 'r3 = r10', 'r3 += -8', 'r4 = 0', 'call 2', 'w0 = w6', 'exit')
         for name in reversed(text):
             if 'call ' + name in self.out:
                 self.emit(*text[name])
@@ -706,7 +756,7 @@ def reduced(case, bpf_run):
         at = 0
         while at < len(lines) and time.monotonic() < end:
             fewer = lines[:at] + lines[at + step:]
-            if differs('\n'.join(fewer)):
+            if 'w0 = w6' in fewer and differs('\n'.join(fewer)): # the kernel gives half of r0
                 lines = fewer
             else:
                 at += step
@@ -752,6 +802,8 @@ def main():
                 continue
             if is_refusal(answer):
                 refused[re.sub('[0-9]+', 'N', answer)] += 1
+                if options.verbose:
+                    print('seed %d: %s' % (case.line, answer))
                 continue
             failures += 1
             print('seed %d: kernel  %s\n        bpf-run %s' % (case.line, result, answer))
