@@ -165,7 +165,8 @@ def run_batch(bpf_run, cases, environment=None):
     answers = {}
     for line in p.stdout.splitlines():
         number, _, answer = line.partition(' ')
-        answers[int(number)] = answer
+        if number.isdigit(): # not what LLVM says before it ends the process
+            answers[int(number)] = answer
     if p.returncode:
         print('bpf-run ended with %d: %s' % (p.returncode, p.stderr.strip()))
     return [answers.get(i, 'no answer') for i in range(len(cases))]

@@ -134,12 +134,12 @@ class Generator:
             self.set(target, Pointer(frozenset([-1]), 0, -DATA, 8, 0, 0))
         return target
 
-    def place(self, bits, aligned=False):
+    def place(self, bits, aligned=False, register=None):
         """(rN + M), for an access of that size; None: there is none."""
         size, r = bits // 8, self.random
-        if r.random() < 0.2:
+        if register is None and r.random() < 0.2:
             return '(r10 - %d)' % (size * r.randrange(1, -DATA // size + 1))
-        register = self.pointer(0, size)
+        register = self.pointer(0, size) if register is None else register
         p = self.get(register)
         offsets = range(p.low, p.high - size + 1)
         if aligned or -1 in p.where:
@@ -217,6 +217,10 @@ class Generator:
         step = self.index(index, step, most, (source, target))
         self.emit('r%d += r%d' % (target, index))
         self.set(target, moved(p, 0, most, step))
+        bits = r.choice([32, 64, 64])
+        where = self.place(bits, register=target)
+        if where:
+            self.emit('*(u%d *)%s = %d' % (bits, where, self.constant()))
 
     def index(self, register, step, most, avoid):
         """0, step ... most in a register, perhaps by way of a slot that is overwritten in part. Returns the step that it has."""
@@ -230,15 +234,15 @@ class Generator:
         self.set(register, NUMBER)
         if slot is None or r.random() < 0.5:
             return step
-        bits, where = r.choice([8, 16, 32]), '(r10 - %d)' % -slot
-        pointer = self.target(register, source, *avoid)
+        bits, where, other = r.choice([8, 16, 32]), '(r10 - %d)' % -slot, self.target(register, source, *avoid)
         if r.random() < 0.5 and SLOTS[-1] not in self.frozen: # the last slot or the data behind it
-            slot, where = SLOTS[-1], '(r%d - %d)' % (pointer, -SLOTS[-1])
-            self.emit('r%d = r%d' % (pointer, source), 'r%d &= 8' % pointer, 'r%d += r10' % pointer)
-            self.set(pointer, None)
+            slot, where = SLOTS[-1], '(r%d - %d)' % (other, -SLOTS[-1])
+            self.emit('r%d = r%d' % (other, source), 'r%d &= 8' % other, 'r%d += r10' % other)
         self.emit('*(u64 *)(r10 - %d) = %s' % (-slot, r.choice(['r%d' % register, '0', '8'])),
-                  '*(u%d *)%s = %s' % (bits, where, r.choice(['r%d' % source, str(r.randrange(9))])),
-                  'r%d = *(u%d *)(r10 - %d)' % (register, r.choice(SIZES), -slot))
+                  'r%d = r%d' % (register, source), 'r%d &= 15' % register,
+                  '*(u%d *)%s = %s' % (bits, where, r.choice(['r%d' % register, str(r.randrange(9))])),
+                  'r%d = *(u%d *)(r10 - %d)' % (register, r.choice([bits, 64, 64]), -slot))
+        self.set(other, None)
         self.state.slots[slot] = NUMBER
         if r.random() < 0.3:
             self.emit('r%d &= %d' % (register, most))
@@ -349,17 +353,21 @@ class Generator:
             self.set(target, NUMBER)
 
     def overwrite(self, depth):
-        """A part of a slot with an address, and look at that part."""
-        r, slot, source, bits = self.random, self.free_slot(), self.pointer(), self.random.choice([8, 16, 32, 32])
+        """A part of a slot with an address, or one half after the other, and look at that."""
+        r, slot, bits = self.random, self.free_slot(), self.random.choice([8, 16, 32])
+        values = [i for i in self.pointers() if -1 not in self.get(i).where]
+        source = r.choice(values) if values else self.pointer()
         number, target, end = self.number(source), self.target(source), self.label()
         if slot is None:
             return
-        at, zero = r.randrange(64 // bits) * bits // 8, r.choice(['r%d' % number, '0', '0', '1', '-1'])
-        self.emit('*(u64 *)(r10 - %d) = r%d' % (-slot, source), '*(u%d *)(r10 - %d) = %s' % (bits, -slot - at, zero))
-        known = tuple(at <= i < at + bits // 8 for i in range(8))
-        if bits == 32 and r.random() < 0.5: # and the other one
-            self.emit('*(u32 *)(r10 - %d) = r%d' % (-slot - 4 + at, number))
+        at, value = r.randrange(64 // bits) * bits // 8, r.choice(['r%d' % number, '0', '0', '1', '-1'])
+        self.emit('*(u64 *)(r10 - %d) = r%d' % (-slot, source))
+        if r.random() < 0.4:
+            self.emit('*(u32 *)(r10 - %d) = 0' % -slot, '*(u32 *)(r10 - %d) = r%d' % (-slot - 4, number))
             at, bits, known = 0, 64, NUMBER
+        else:
+            self.emit('*(u%d *)(r10 - %d) = %s' % (bits, -slot - at, value))
+            known = tuple(at <= i < at + bits // 8 for i in range(8))
         self.emit('r%d = *(u%d *)(r10 - %d)' % (target, bits, -slot - at))
         self.set(target, NUMBER)
         self.state.slots[slot] = known
@@ -508,12 +516,12 @@ class Generator:
     def loop(self, depth):
         """Some rounds, each of which begins with what the first began with."""
         r, start, counter, before = self.random, self.label(), self.target(), self.frozen
-        if self.looping or counter in self.frozen:
+        frozen = before | {counter} | {i for holder, i in self.state.all() if isinstance(holder[i], Pointer)}
+        if self.looping or len(frozen & set(range(9))) > 4: # some registers must be free
             return
         self.emit('r%d = %d' % (counter, r.randrange(1, 5)), start + ':')
         self.set(counter, None)
-        self.looping = True
-        self.frozen = before | {counter} | {i for holder, i in self.state.all() if isinstance(holder[i], Pointer)}
+        self.looping, self.frozen = True, frozen
         state = self.state.copy()
         self.block(depth - 1, 5)
         for (now, i), (then, _) in zip(self.state.all(), state.all()):
@@ -535,8 +543,8 @@ class Generator:
             return
         number = r.choice([0, 1, 1, 2, 3])
         self.emit('r%d = 0' % kept, 'r8 = %d' % r.randrange(2, 5), start + ':', 'r1 = r8', 'r1 &= 3',
-                  '*(u32 *)(r10 - %d) = r1' % -KEY, 'r2 = r10', 'r2 += %d' % KEY, 'r1 = map[%d] ll' % number, 'call 1', '*(u64 *)(r10 - %d) = r0' % -SLOTS[0],
-                  'if r%d == 0 goto %s' % (kept, end))
+                  '*(u32 *)(r10 - %d) = r1' % -KEY, 'r2 = r10', 'r2 += %d' % KEY, 'r1 = map[%d] ll' % number, 'call 1',
+                  '*(u64 *)(r10 - %d) = r0' % -SLOTS[0], 'if r%d == 0 goto %s' % (kept, end))
         self.called()
         outside, self.state = self.state, State() # what is known in each round
         self.set(kept, Pointer(frozenset([number]), 0, self.sizes[number], 8, 0, 0))
@@ -602,9 +610,9 @@ class Generator:
             return self.lookup(depth - 1)
         if depth and kind < 0.4 and self.functions:
             return self.call()
-        if depth and kind < 0.44:
+        if depth and kind < 0.46:
             return self.overwrite(depth)
-        if depth and kind < 0.47:
+        if depth and kind < 0.49:
             return self.rounds()
         r.choice([self.arithmetic, self.arithmetic, self.divide, self.unary, self.copy, self.move, self.load, self.load, self.store,
                   self.store, self.field, self.atomic, self.add, self.add, self.add, self.spill, self.spill, self.fill, self.fill] +
@@ -782,7 +790,7 @@ def accepted(seeds, options, passed_over):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--count', type=int, default=300)
+    parser.add_argument('--count', type=int, default=500)
     parser.add_argument('--verbose', action='store_true', help='which portion runs; what the verifier says, not only how often')
     parser.add_argument('bpf_run')
     options = parser.parse_args()
