@@ -594,7 +594,7 @@ class Machine:
         threads = self.threads()
         if backwards:  # what no case may depend on is different, too
             self.clock, self.first_sm, self.garbage = 70000, 9, b'\xa5'
-            self.STACK, self.MAPS, self.CONTEXT = 0xffffc90012345678, 0xffff883123456ed8, 0xffffea0051234560
+            self.STACK, self.MAPS, self.CONTEXT = 0xffffc90092345678, 0xffff8831a3456ed8, 0xffffea00d1234560
         values = {self.thread(*t) for t in (reversed(threads) if backwards else threads)} - {None}
         if len(values) > 1:
             raise BpfError('threads return different values: %s' % sorted(values)[:3])

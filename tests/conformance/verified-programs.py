@@ -727,7 +727,7 @@ def expected(case, log=False):
     try:
         program = kernel.Program(code, case.maps, log)
     except kernel.Refused as error:
-        return None, str(error).splitlines()[-2] if log else 'are refused by the verifier'
+        return None, str(error).splitlines()[-2:][0] if log else 'are refused by the verifier'
     try:
         reference = case.reference()
         if not reference.startswith('0x'):
