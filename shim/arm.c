@@ -30,6 +30,7 @@
 unsigned arm_load_count;
 static uint64_t generation =
 	1; /* of the loads and contexts; changes when anything may have to be armed anew */
+static uint64_t births; /* how many loads and contexts there were: arm_born() */
 
 static __thread struct {
 	driver_handle context;
@@ -78,18 +79,19 @@ static void forget_armed(struct load *load, driver_handle context)
 
 uint64_t arm_born(void)
 {
-	return __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+	return __atomic_add_fetch(&births, 1, __ATOMIC_RELEASE);
 }
 
 uint64_t arm_now(void)
 {
-	return __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&births, __ATOMIC_ACQUIRE);
 }
 
 void arm_load_added(struct load *load)
 {
 	__atomic_add_fetch(&arm_load_count, 1, __ATOMIC_RELAXED);
 	load->born = arm_born();
+	arm_again();
 }
 
 driver_handle arm_next_awaited(const struct load *load)
