@@ -57,22 +57,43 @@ driver_handle bare_ask(const struct bare_origin *origin, const char *name)
 	return found;
 }
 
-driver_handle bare_ask_own(driver_handle function)
+/* What a module or library gives out, by the driver's function, for the name of a bare kernel without the suffix. */
+static driver_handle get_own(driver_result (*get)(driver_handle *, driver_handle, const char *),
+			     driver_handle from, const char *bare_name)
+{
+	char *name = strndup(bare_name, strlen(bare_name) - strlen(BARE_SUFFIX));
+	driver_handle own = NULL;
+
+	if (name && get(&own, from, name) != 0)
+		own = NULL;
+	free(name);
+	return own;
+}
+
+driver_handle bare_ask_own_function(driver_handle function)
 {
 	const struct driver *driver = driver_own();
-	driver_handle module, own = NULL;
+	driver_handle module;
 	const char *name;
-	char *own_name;
 
 	if (!driver->function_get_name || !driver->function_get_module ||
 	    !driver->module_get_function || driver->function_get_name(&name, function) != 0 ||
 	    !bare_is_name(name) || driver->function_get_module(&module, function) != 0)
 		return NULL;
-	own_name = strndup(name, strlen(name) - strlen(BARE_SUFFIX));
-	if (own_name && driver->module_get_function(&own, module, own_name) != 0)
-		own = NULL;
-	free(own_name);
-	return own;
+	return get_own(driver->module_get_function, module, name);
+}
+
+driver_handle bare_ask_own_kernel(driver_handle kernel)
+{
+	const struct driver *driver = driver_own();
+	driver_handle library;
+	const char *name;
+
+	if (!driver->kernel_get_name || !driver->kernel_get_library ||
+	    !driver->library_get_kernel || driver->kernel_get_name(&name, kernel) != 0 ||
+	    !bare_is_name(name) || driver->kernel_get_library(&library, kernel) != 0)
+		return NULL;
+	return get_own(driver->library_get_kernel, library, name);
 }
 
 unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle)

@@ -42,8 +42,9 @@ driver_handle bare_context(void);
 /* The bare form of a handle; name: with the suffix. NULL if there is none. */
 driver_handle bare_ask(const struct bare_origin *origin, const char *name);
 
-/* The probed form of a bare function; NULL: it is none, or the driver does not say. */
-driver_handle bare_ask_own(driver_handle function);
+/* The probed form of a bare function, or of a library's bare kernel; NULL: it is none, or the driver does not say. */
+driver_handle bare_ask_own_function(driver_handle function);
+driver_handle bare_ask_own_kernel(driver_handle kernel);
 
 /* How many threads a block of a function or kernel of that origin can have; 0: the driver does not say. */
 unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle);

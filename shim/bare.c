@@ -710,7 +710,7 @@ driver_handle bare_for_block(driver_handle handle, uint64_t threads)
 	return bare;
 }
 
-driver_handle bare_own(driver_handle handle)
+static driver_handle get_own(driver_handle handle, driver_handle (*ask)(driver_handle))
 {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	driver_handle own = NULL;
@@ -723,10 +723,20 @@ driver_handle bare_own(driver_handle handle)
 	leave();
 	if (!own) { /* it may have another one in each context */
 		driver_own()->exchange_capture_mode(&mode);
-		own = bare_ask_own(handle);
+		own = ask(handle);
 		driver_own()->exchange_capture_mode(&mode);
 	}
 	return own ? own : handle;
+}
+
+driver_handle bare_own_function(driver_handle function)
+{
+	return get_own(function, bare_ask_own_function);
+}
+
+driver_handle bare_own_kernel(driver_handle kernel)
+{
+	return get_own(kernel, bare_ask_own_kernel);
 }
 
 driver_handle bare_instead(driver_handle handle, driver_result result)

@@ -45,9 +45,10 @@ void bare_launched(driver_handle handle);
 
 /*
  * The handle that the application knows for one that the driver tells of, such as a graph's: for a
- * bare kernel's that of the probed one, else itself.
+ * bare kernel's that of the probed one, else itself. Of a function, and of a library's kernel.
  */
-driver_handle bare_own(driver_handle handle);
+driver_handle bare_own_function(driver_handle function);
+driver_handle bare_own_kernel(driver_handle kernel);
 
 /* What the driver gave out: of a module that is none of ours, nothing is remembered. */
 void bare_got_function(driver_handle module, driver_handle function, const char *name);

@@ -132,6 +132,7 @@ typedef unsigned long long driver_pointer;
 	  (driver_handle, const void *))                                                          \
 	X(kernel_get_attribute, "cuKernelGetAttribute", (int *, int, driver_handle, int))         \
 	X(kernel_get_function, "cuKernelGetFunction", (driver_handle *, driver_handle))           \
+	X(kernel_get_library, "cuKernelGetLibrary", (driver_handle *, driver_handle))             \
 	X(kernel_get_name, "cuKernelGetName", (const char **, driver_handle))                     \
 	X(kernel_set_attribute, "cuKernelSetAttribute", (int, int, driver_handle, int))           \
 	X(kernel_set_cache, "cuKernelSetCacheConfig", (driver_handle, int, int))                  \

@@ -64,15 +64,17 @@ void *node_choose_any(void *given, struct node_any *copy)
 	return given;
 }
 
-/* What the driver says of a node: an application knows no bare kernels. */
+/*
+ * What the driver says of a node: an application knows no bare kernels. Of a library's kernel it
+ * tells both, the function and the kernel, and it is the latter that the runtime looks for.
+ */
 static void show_own(struct node_kernel *kernel, size_t size)
 {
 	int saved = errno;
 
-	if (kernel->function)
-		kernel->function = bare_own(kernel->function);
-	else if (size == NODE_KERNEL_SIZE_2)
-		kernel->kernel = bare_own(kernel->kernel);
+	kernel->function = bare_own_function(kernel->function);
+	if (size == NODE_KERNEL_SIZE_2)
+		kernel->kernel = bare_own_kernel(kernel->kernel);
 	errno = saved;
 }
 

@@ -371,6 +371,7 @@ static CUresult get_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params, si
 {
 	CUDA_KERNEL_NODE_PARAMS full;
 	CUresult r = api_initialized();
+	CUmodule module;
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -378,10 +379,12 @@ static CUresult get_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params, si
 		return CUDA_ERROR_INVALID_VALUE;
 	api_lock();
 	if (kernel_node(node)) {
+		module = node->function->module;
 		full = (CUDA_KERNEL_NODE_PARAMS){
 			.func = node->function, .gridDimX = node->grid[0], .gridDimY = node->grid[1], .gridDimZ = node->grid[2],
 			.blockDimX = node->block[0], .blockDimY = node->block[1], .blockDimZ = node->block[2],
 			.sharedMemBytes = node->shared, .kernelParams = node->pointers,
+			.kern = module->library ? &module->library->kernels[node->function - module->functions] : NULL,
 		};
 		memcpy(params, &full, size);
 	} else {

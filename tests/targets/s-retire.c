@@ -154,7 +154,8 @@ static void capture(char letter, CUfunction function)
 	CHECK(driver.graph_get_nodes(made, &node, &count));
 	CHECK(more.get_params(node, &first));
 	CHECK(driver.graph_get_params(node, &second));
-	printf("%c: %zu %c %c\n", letter, count, letter_of(first.func), letter_of(second.func));
+	printf("%c: %zu %c %c %c\n", letter, count, letter_of(first.func), letter_of(second.func),
+	       letter_of((CUfunction)second.kern));
 	CHECK(driver.graph_destroy(made));
 	CHECK(driver.stream_destroy(stream));
 }
