@@ -59,10 +59,8 @@ class RealCode:
                         raise AssertionError(f"{name} with {section}: nothing was counted: {session.ctl('why').stdout[:500]}")
 
     def python(self, code, section, module):
-        """Runs it bare and probed; its count, or None where the module is not installed."""
-        if subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True).returncode != 0:
-            print(f"      (no {module} here)")
-            return None
+        """Runs it bare and probed; its count."""
+        self.need_module(module)
         script = self.scratch / f"use_{module}.py" # Triton reads the source of its kernels
         script.write_text(code)
         settings = {"TRITON_CACHE_DIR": str(self.scratch / "triton"), "XLA_PYTHON_CLIENT_PREALLOCATE": "false",

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from session import Session, expect
+from session import Session, Skipped, expect
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 ENGINE = "--engine=auto"
@@ -73,9 +73,6 @@ def ratio(values, base):
 
 
 class SassCode:
-    def has_torch(self):
-        return subprocess.run([sys.executable, "-c", "import torch; torch.cuda.init()"], capture_output=True).returncode == 0
-
     def live(self, session=None, threads=1 << 20):
         return Worker(self, [self.program("live"), threads], session)
 
@@ -123,8 +120,7 @@ class SassCode:
         """Counts of each device of one process."""
         names = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines()
         if len(names) < 2:
-            print("      (one GPU here)")
-            return
+            raise Skipped("one GPU here")
         threads = 1 << 20
         with Session(self, ENGINE) as session, self.live(session, threads) as worker:
             worker.ask("device 1")
@@ -167,9 +163,7 @@ class SassCode:
 
     def train_live(self, mode):
         """The losses are those of the bare run, the threads of each kernel those that CUPTI tells of another run."""
-        if not self.has_torch():
-            print("      (no torch here)")
-            return
+        self.need_module("torch")
         with self.train(mode, "--small") as bare:
             want = sum((bare.ask(f"steps {count}")["losses"] for count in (4, 6, 5)), [])
             profiled = bare.ask("profile 6")["kernels"]
@@ -235,8 +229,7 @@ class SassCode:
             "launch_us": {key: statistics.median(values) for key, values in small.items()}, "ms": times}
 
     def bench_sass_matmul(self):
-        if not self.has_torch():
-            return
+        self.need_module("torch")
         times = {key: [] for key in ("bare", "present", "attached", "detached")}
         command = [sys.executable, "-c", MATMUL]
         with Session(self, ENGINE) as session, Worker(self, command) as bare, Worker(self, command, session) as ours:
@@ -253,8 +246,7 @@ class SassCode:
 
     def bench_sass_train(self):
         """A step of training: bare, with the engine there, with a counter at the entry of every kernel, one a kernel, and after."""
-        if not self.has_torch():
-            return
+        self.need_module("torch")
         for mode in "eager", "graphs":
             times = {key: [] for key in ("bare", "present", "counter", "kernel_counter", "detached")}
             with Session(self, ENGINE) as session, self.train(mode) as bare, self.train(mode, session=session) as ours:

@@ -9,6 +9,10 @@ import time
 from pathlib import Path
 
 
+class Skipped(Exception):
+    """What a test cannot have on this machine."""
+
+
 class Session:
     """A private daemon; `with` starts and stops it."""
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from bench import Benchmarks
 from ctxsw import ContextSwitches
 from real import RealCode
-from sass import SassCode
-from session import Session, expect, expected, finish
+from sass import SassCode, Worker
+from session import Session, Skipped, expect, expected, finish
 from times import TimesCode
 from tracing import TraceCode
 
@@ -147,6 +147,20 @@ class Suite(Benchmarks, ContextSwitches, RealCode, SassCode, TimesCode, TraceCod
                 output = session.run(self.program("vec_add"), "--threads", 65536, "--launches", 10, "--how", how)
                 expect(how, session.read(), expected(output))
 
+    def test_graph_nodes(self):
+        """What the runtime tells of a node of a graph that was made while something was attached, and behind a detach."""
+        def both(worker, first):
+            expect("nodes", [worker.ask(how) for how in ("add", "capture")], [{"own": True, "threads": first + more} for more in (32, 64)])
+
+        with Session(self) as session:
+            attached = session.attach()
+            with Worker(self, [self.program("nodes")], session) as worker:
+                both(worker, 32)
+                expect("attached", session.read(), 3 * 32)
+                session.ctl("detach", *attached)
+                both(worker, 3 * 32)
+                both(worker, 5 * 32)
+
     def test_twelve_processes(self):
         with Session(self) as session:
             session.attach()
@@ -262,9 +276,7 @@ f = torch.compile(lambda t: (t * 2 + 1).relu().sum(-1))
 print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.flatten().sort()[0][:3].tolist())
 """
         command = [sys.executable, "-c", code]
-        if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode != 0:
-            print("      (no PyTorch here)")
-            return
+        self.need_module("torch")
         cache = {"TORCHINDUCTOR_CACHE_DIR": str(self.scratch / "inductor")}
         start = time.monotonic()
         bare = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **cache})
@@ -381,11 +393,18 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
 
     # ---------------------------------------------------------------------------------------------------------------
 
+    def need_module(self, name):
+        """Of Python."""
+        if subprocess.run([sys.executable, "-c", f"import {name}"], capture_output=True).returncode != 0:
+            raise Skipped(f"no {name} here")
+
     def one(self, name, function):
         start = time.monotonic()
         try:
             function()
             result = {"name": name, "result": "pass"}
+        except Skipped as reason:
+            result = {"name": name, "result": "skip", "why": str(reason)}
         except Exception as problem:  # a suite goes on
             result = {"name": name, "result": "fail", "why": f"{type(problem).__name__}: {problem}"[-6000:]}
         result["seconds"] = round(time.monotonic() - start, 2)
@@ -409,17 +428,17 @@ def main():
     suite = Suite(arguments)
     names = [name for name in dir(Suite) if name.startswith("test_") or (name.startswith("bench_") and not arguments.quick)]
     only = [name for name in arguments.only.split(",") if name]
-    skipped = [name for name in arguments.skip.split(",") if name]
+    left_out = [name for name in arguments.skip.split(",") if name]
     for name in sorted(names, key=lambda name: name.startswith("bench_")):
-        if (not only or any(part in name for part in only)) and not any(part in name for part in skipped):
+        if (not only or any(part in name for part in only)) and not any(part in name for part in left_out):
             suite.one(name, getattr(suite, name))
-    failed = sum(result["result"] == "fail" for result in suite.results)
-    summary = {"machine": device, "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), "passed": len(suite.results) - failed,
-               "failed": failed, "results": suite.results, "benchmarks": suite.benchmarks}
+    passed, failed, skipped = (sum(result["result"] == kind for result in suite.results) for kind in ("pass", "fail", "skip"))
+    summary = {"machine": device, "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), "passed": passed,
+               "failed": failed, "skipped": skipped, "results": suite.results, "benchmarks": suite.benchmarks}
     if arguments.out:
         Path(arguments.out).write_text(json.dumps(summary, indent=1) + "\n")
     print(json.dumps(suite.benchmarks, indent=1))
-    print(f"{len(suite.results) - failed} passed, {failed} failed")
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 
 

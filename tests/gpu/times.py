@@ -46,9 +46,7 @@ def compare(items, profiled, lost):
 class TimesCode:
     def test_trace_cupti(self):
         """--gpu=cupti tells the kernels of a process that runs as torch.profiler does; both serve such a process one after the other."""
-        if not self.has_torch():
-            print("      (no torch here)")
-            return
+        self.need_module("torch")
         with self.train("eager") as bare:
             bare.ask("steps 4")
             profiled = bare.ask(f"profile {STEPS}")
@@ -99,13 +97,13 @@ class TimesCode:
 
     def bench_trace_launches(self):
         """A step of training that launches bound: what each way to trace it costs."""
-        if self.has_torch():
-            self.ways_to_trace("trace_launches", 10, 40)
+        self.need_module("torch")
+        self.ways_to_trace("trace_launches", 10, 40)
 
     def bench_trace_times(self):
         """A step of training that keeps the GPU busy: what each way to trace it costs, and how exact the times of its kernels are."""
-        if self.has_torch():
-            self.ways_to_trace("trace_times", 3, 90, "--big")
+        self.need_module("torch")
+        self.ways_to_trace("trace_times", 3, 90, "--big")
 
     def ways_to_trace(self, name, steps, seconds, *options):
         ways = {"traced": ["--backend", "shim"], "events": ["--backend", "shim", "--gpu=events"], "cupti": ["--backend", "shim", "--gpu=cupti"]}

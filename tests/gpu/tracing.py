@@ -71,9 +71,7 @@ class TraceCode:
 
     def test_trace_train(self):
         """Number, order and times of kernels are those that torch.profiler tells of another run; none begins before its launch."""
-        if not self.has_torch():
-            print("      (no torch here)")
-            return
+        self.need_module("torch")
         with self.train("eager") as bare:
             bare.ask("steps 4")
             profiled = bare.ask(f"profile {STEPS}")
@@ -102,8 +100,7 @@ class TraceCode:
 
     def bench_trace_train(self):
         """A step of training: bare, with the shim, traced by it, with times of kernels; and traced by uprobes without the shim."""
-        if not self.has_torch():
-            return
+        self.need_module("torch")
         ways = {"shim": [], "shim_gpu": ["--gpu"]}
         times = {key: [] for key in ("bare", "present", *ways, "bpf", "detached")}
         missing = ""
