@@ -17,6 +17,7 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,16 @@ struct value_types {
 static const char bare; /* its address marks strings that people see without quotes: names of enums,
 			   hexadecimal */
 
+/* Whether types begin where types can, which libbpf takes for granted of a header of unknown length. */
+static bool is_aligned(const void *btf, size_t n_btf) {
+	struct btf_header header;
+
+	if (n_btf < sizeof(header))
+		return false;
+	memcpy(&header, btf, sizeof(header));
+	return header.hdr_len % alignof(struct btf_type) == 0;
+}
+
 /* Without @btf, all is hexadecimal. Returns 0, -EINVAL if it is no BTF, or -ENOMEM. */
 int value_types_new(struct value_types **typesp, const void *btf, size_t n_btf) {
 	struct value_types *types = calloc(1, sizeof(*types));
@@ -43,7 +54,7 @@ int value_types_new(struct value_types **typesp, const void *btf, size_t n_btf) 
 	if (!types)
 		return -ENOMEM;
 	libbpf_set_print(NULL);
-	if (btf && n_btf <= UINT32_MAX)
+	if (btf && n_btf <= UINT32_MAX && is_aligned(btf, n_btf))
 		types->btf = btf__new(btf, (uint32_t)n_btf);
 	if (btf && !types->btf) {
 		free(types);
