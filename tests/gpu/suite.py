@@ -411,6 +411,17 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         self.results.append(result)
         print(f"{result['result']:5} {name} {result['seconds']} s {result.get('why', '')}", flush=True)
 
+    def counts(self):
+        kinds = {"passed": "pass", "failed": "fail", "skipped": "skip"}
+        return {kind: sum(result["result"] == word for result in self.results) for kind, word in kinds.items()}
+
+    def write_summary(self, device, path):
+        summary = {"machine": device, "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), **self.counts(),
+                   "results": self.results, "benchmarks": self.benchmarks}
+        new = Path(path + ".new")
+        new.write_text(json.dumps(summary, indent=1) + "\n")
+        new.rename(path)
+
 
 def main():
     parser = argparse.ArgumentParser()
@@ -429,17 +440,19 @@ def main():
     names = [name for name in dir(Suite) if name.startswith("test_") or (name.startswith("bench_") and not arguments.quick)]
     only = [name for name in arguments.only.split(",") if name]
     left_out = [name for name in arguments.skip.split(",") if name]
-    for name in sorted(names, key=lambda name: name.startswith("bench_")):
-        if (not only or any(part in name for part in only)) and not any(part in name for part in left_out):
-            suite.one(name, getattr(suite, name))
-    passed, failed, skipped = (sum(result["result"] == kind for result in suite.results) for kind in ("pass", "fail", "skip"))
-    summary = {"machine": device, "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), "passed": passed,
-               "failed": failed, "skipped": skipped, "results": suite.results, "benchmarks": suite.benchmarks}
-    if arguments.out:
-        Path(arguments.out).write_text(json.dumps(summary, indent=1) + "\n")
+    names = [name for name in sorted(names, key=lambda name: name.startswith("bench_"))
+             if (not only or any(part in name for part in only)) and not any(part in name for part in left_out)]
+    if not names:
+        print("suite.py: --only and --skip leave no test", file=sys.stderr)
+        return 2
+    for name in names:
+        suite.one(name, getattr(suite, name))
+        if arguments.out:  # now: what runs this may have a limit
+            suite.write_summary(device, arguments.out)
     print(json.dumps(suite.benchmarks, indent=1))
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+    counts = suite.counts()
+    print(", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    return 1 if counts["failed"] else 0
 
 
 if __name__ == "__main__":
