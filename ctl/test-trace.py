@@ -333,6 +333,29 @@ class Formats(Case):
         self.assertIn('\\x1b[31m\\"\\xff[10]', text)
         self.assertIn('name="\\x1b]0;x\\x07\u00e9\\xff\\"\\\\"', text)
 
+    def test_structs(self):
+        'A struct within a struct is that in every format, also in one that is made of another.'
+        prop = struct.pack('<IIIiQBBH4x', 1, 0, 1, 3, 0, 1, 0, 2)
+        records = [t.start(), t.call('cuMemCreate', 10, 20, (0x7ffe1000, 2 << 20, 0x7ffe2000, 0), extras=((0, 1, struct.pack('<Q', 0xabc)), (2, 0, prop))), t.stop()]
+        wanted = {'size': 2 << 20, 'prop': {'type': 'CU_MEM_ALLOCATION_TYPE_PINNED', 'requestedHandleTypes': 'CU_MEM_HANDLE_TYPE_NONE',
+                                            'location': {'type': 'CU_MEM_LOCATION_TYPE_DEVICE', 'id': 3}, 'win32HandleMetaData': '0x0',
+                                            'allocFlags': {'compressionType': 1, 'gpuDirectRDMACapable': 0, 'usage': 2}}, 'flags': 0}
+        lines = self.trace(records, '--format=jsonl')
+        self.assertEqual((json.loads(lines.splitlines()[1])['args'], json.loads(lines.splitlines()[1])['out']), (wanted, {'handle': '0xabc'}))
+        path = self.file('structs.jsonl', lines.encode())
+        self.assertEqual(self.ctl('trace', 'report', '--format=jsonl', path), lines)
+        events = json.loads(self.ctl('trace', 'report', '--format=chrome', path))['traceEvents']
+        args = next(event['args'] for event in events if event['name'] == 'cuMemCreate')
+        self.assertEqual({key: value for key, value in args.items() if key[0] != '='}, {'handle': '0xabc', **wanted})
+        for text in self.trace(records), self.ctl('trace', 'report', '--format=text', path):
+            self.assertRegex(text.replace('"', ''), r'location=\{type=CU_MEM_LOCATION_TYPE_DEVICE, id=3\}, win32HandleMetaData=0x0, allocFlags=\{compressionType=1, '
+                                   r'gpuDirectRDMACapable=0, usage=2\}\}, flags=0')
+        # more members than a call has room for
+        deep = {'s': {f'm{i}': i for i in range(60)}}
+        path = self.file('deep.jsonl', (lines.splitlines()[0] + '\n' + json.dumps({'type': 'userspace', 'name': 'f', 'ts_ns': 1, 'args': deep, 'out': {'x': 1}}) + '\n').encode())
+        line = json.loads(self.ctl('trace', 'report', '--format=jsonl', path, stderr=None).splitlines()[1])
+        self.assertEqual((line['args'], 'out' in line), ({'s': {f'm{i}': i for i in range(47)}}, False))
+
     def test_unknown(self):
         items = self.items([t.name(t.FUNCTION_NAME, 3072, b'cuNewThing'), t.call(3072, 10, 20, (1, 0xffffffffffffffff)), t.call(3999, 30, 40, flags=2), t.call('cuInit', 50, 60, flags=1),
                             t.event(77, 70, 80, (5,)), t.record(200, b'later'), t.event(77, 90, 90, flags=1)])

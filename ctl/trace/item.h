@@ -38,7 +38,7 @@ enum trace_value_kind {
 	VALUE_NAME, /* number with a name: an enumerator, a class, a command */
 	VALUE_STRING,
 	VALUE_BYTES, /* text: in hexadecimal */
-	VALUE_GROUP, /* members of a struct follow, as many as number says */
+	VALUE_GROUP, /* a struct: as many members follow as number says, each with members of its own behind it */
 };
 
 struct trace_value {

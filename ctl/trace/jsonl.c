@@ -99,13 +99,13 @@ static size_t put_named(struct trace_out *line, const struct trace_value *values
 }
 
 static size_t put_group(struct trace_out *line, const struct trace_value *values, size_t n) {
-	size_t members = (uint64_t)values->number < n ? (size_t)values->number : n - 1, i = 1;
+	size_t i = 1;
 
 	out_char(line, '{');
-	while (i <= members) {
-		if (i > 1)
+	for (int64_t member = 0; member < values->number && i < n; member++) {
+		if (member)
 			out_char(line, ',');
-		i += put_named(line, values + i, members + 1 - i);
+		i += put_named(line, values + i, n - i);
 	}
 	out_char(line, '}');
 	return i;
@@ -156,8 +156,8 @@ static void put_values(struct trace_out *line, const struct trace_item *item, co
 	while (i < item->n_values) {
 		const struct trace_value *value = &item->values[i];
 
-		if (value->out != out) {
-			i += value->kind == VALUE_GROUP && value->number > 0 ? (size_t)value->number + 1 : 1;
+		if (value->out != out) { /* members are as their struct is */
+			i++;
 			continue;
 		}
 		if (first) {

@@ -152,23 +152,18 @@ static bool read_hex(const char *text, uint64_t *valuep) {
 	return true;
 }
 
-static bool read_values(struct read_json *json, struct trace_item *item, bool out, unsigned int depth);
+static bool read_values(struct read_json *json, struct trace_item *item, bool out, unsigned int depth, int64_t *np);
 
 /* The value of an argument, which is the last of the item's; one too many goes nowhere. */
 static bool read_value(struct read_json *json, struct trace_item *item, struct trace_value *value, unsigned int depth) {
 	struct read_json_number number;
 	const char next = read_json_next(json);
 	uint64_t bits;
-	size_t first;
 	char *text;
 
 	if (next == '{') {
 		value->kind = VALUE_GROUP;
-		first = item->n_values;
-		if (depth == 8 || !read_values(json, item, value->out, depth + 1))
-			return false;
-		value->number = (int64_t)(item->n_values - first);
-		return true;
+		return depth < 8 && read_values(json, item, value->out, depth + 1, &value->number);
 	}
 	if (next == '"') {
 		if (!read_json_string(json, &text))
@@ -198,11 +193,12 @@ static bool read_value(struct read_json *json, struct trace_item *item, struct t
 	return true;
 }
 
-/* An object of arguments. */
-static bool read_values(struct read_json *json, struct trace_item *item, bool out, unsigned int depth) {
+/* An object of arguments; *np: how many of its members the item has room for. */
+static bool read_values(struct read_json *json, struct trace_item *item, bool out, unsigned int depth, int64_t *np) {
 	struct trace_value spare, *value;
 	char *name;
 
+	*np = 0;
 	if (!read_json_take(json, '{'))
 		return false;
 	if (read_json_take(json, '}'))
@@ -210,6 +206,7 @@ static bool read_values(struct read_json *json, struct trace_item *item, bool ou
 	do {
 		if (!read_json_string(json, &name) || !read_json_take(json, ':'))
 			return false;
+		*np += item->n_values < TRACE_VALUES_MAX;
 		value = item->n_values < TRACE_VALUES_MAX ? &item->values[item->n_values++] : &spare;
 		*value = (struct trace_value){ .name = name, .out = out };
 		if (!read_value(json, item, value, depth))
@@ -238,10 +235,11 @@ static bool read_stack(struct read_json *json, struct read_line *line, struct re
 /* One member's value. Returns false if the line is no JSON. */
 static bool read_member(struct read_json *json, enum key key, struct members *members, struct read_line *line, struct report_names *names) {
 	const char next = read_json_next(json);
+	int64_t n;
 	char *text;
 
 	if ((key == KEY_ARGS || key == KEY_OUT) && next == '{')
-		return read_values(json, &line->item, key == KEY_OUT, 0);
+		return read_values(json, &line->item, key == KEY_OUT, 0, &n);
 	if (key == KEY_STACK && next == '[')
 		return read_stack(json, line, names);
 	if (key != KEY_NONE && next == '"') {

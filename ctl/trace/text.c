@@ -86,7 +86,7 @@ static void put_text(struct trace_out *line, const struct trace_value *value) {
 }
 
 static size_t put_value(struct trace_out *line, const struct trace_value *values, size_t n) {
-	size_t members, i = 1;
+	size_t i = 1;
 	char real[32];
 
 	switch (values->kind) {
@@ -115,12 +115,11 @@ static size_t put_value(struct trace_out *line, const struct trace_value *values
 		put_text(line, values);
 		break;
 	case VALUE_GROUP:
-		members = (uint64_t)values->number < n ? (size_t)values->number : n - 1;
 		out_char(line, '{');
-		while (i <= members) {
-			if (i > 1)
+		for (int64_t member = 0; member < values->number && i < n; member++) {
+			if (member)
 				out_literal(line, ", ");
-			i += put_named(line, values + i, members + 1 - i, false);
+			i += put_named(line, values + i, n - i, false);
 		}
 		out_char(line, '}');
 		break;
