@@ -440,6 +440,25 @@ class Ends(Case):
     def test_hangup(self):
         self.assertEqual(self.ctl('trace', '--cgroup=/hangup', status=UNREACHABLE, stderr=None), '')
 
+    def test_cut_off(self):
+        'What the end of the daemon cut off has no last line, and is not the latest trace that is complete.'
+        path = self.file('follow', b''.join(basic()[:-1]))
+        processes = [self.start('trace', f'--cgroup={path}', '--save', f'--format={name}') for name in ('jsonl', 'raw')]
+        folder, deadline = self.dir / 'traces', time.monotonic() + 60
+        while not (folder.exists() and [file.stat().st_size > 0 for file in folder.iterdir()] == [True] * 2) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.daemon.kill()
+        for process in processes:
+            self.finish(process)
+            self.assertEqual(process.returncode, UNREACHABLE)
+        files = {file.suffix: file for file in folder.iterdir()}
+        self.assertEqual({suffix: file.is_symlink() for suffix, file in files.items()}, {'.jsonl': False, '.gtrc': False})
+        self.assertEqual([json.loads(line)['type'] for line in files['.jsonl'].read_text().splitlines()][-2:], ['gpu', 'process'])
+        self.assertEqual(files['.gtrc'].read_bytes(), b''.join(basic()[:-1]))
+        for file in files.values():
+            told = f'gpuprobectl: {file}: the end of the trace is missing\n' + f'gpuprobectl: {file}: 7 events were lost while it was recorded\n'
+            self.assertNotIn('"stop"', self.ctl('trace', 'report', '--format=jsonl', str(file), stderr=told))
+
     def test_missing(self):
         path = self.file('x', b''.join(basic()))
         self.file('x.missing', b'bpf: no CAP_BPF\nhook xid: no driver\n')

@@ -360,7 +360,7 @@ static int chrome_open(struct trace_writer **writerp, FILE *file, const struct t
 	return 0;
 }
 
-static int chrome_close(struct trace_writer *writer)
+static int chrome_close(struct trace_writer *writer, bool complete)
 {
 	fputs("\n]}\n", writer->file);
 	chrome_free(writer);

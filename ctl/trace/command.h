@@ -49,11 +49,11 @@ struct trace_target {
 	const char *path; /* NULL: no file of ours */
 	bool lines; /* for people, as it comes */
 	char *memory; /* of path */
-	char *link, *link_to; /* trace_latest, made when all is written; NULL: none */
+	char *link, *link_to; /* trace_latest, made when all of a complete trace is written; NULL: none */
 };
 int trace_target_open(struct trace_target *target, struct trace_command *trace);
 /* Says what could not be written. Returns the exit status. */
-int trace_target_close(struct trace_target *target);
+int trace_target_close(struct trace_target *target, bool complete);
 
 /* child.c: CMD, which waits until it is traced. */
 struct trace_child {
@@ -78,8 +78,8 @@ int trace_sink_item(const struct trace_item *item, void *sink);
 bool trace_sink_needs_items(const struct trace_sink *sink);
 /* What --interval prints. */
 int trace_sink_interval(struct trace_sink *sink);
-/* Finishes the output, and prints the statistics that were asked for. */
-int trace_sink_finish(struct trace_sink *sink);
+/* Finishes the output, of a trace that came to its end or was cut off, and prints the statistics that were asked for. */
+int trace_sink_finish(struct trace_sink *sink, bool complete);
 
 /* live.c: asks the daemon, and goes on until the end. Returns the exit status. */
 int trace_live(struct trace_command *trace);

@@ -112,7 +112,7 @@ static int csv_open(struct trace_writer **writerp, FILE *file, const struct trac
 	return 0;
 }
 
-static int csv_close(struct trace_writer *writer) {
+static int csv_close(struct trace_writer *writer, bool complete) {
 	free(writer->line.text);
 	free(writer->arguments.text);
 	free(writer);

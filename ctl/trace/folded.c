@@ -282,7 +282,7 @@ static int folded_open(struct trace_writer **writerp, FILE *out, const struct tr
 	return 0;
 }
 
-static int folded_close(struct trace_writer *writer)
+static int folded_close(struct trace_writer *writer, bool complete)
 {
 	flush_sums(writer);
 	free(writer);

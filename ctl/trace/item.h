@@ -103,7 +103,7 @@ struct trace_format {
 	/* Errors of output are ferror(out)'s; negative errno: out of memory. */
 	int (*open)(struct trace_writer **writerp, FILE *out, const struct trace_about *about);
 	int (*item)(struct trace_writer *writer, const struct trace_item *item);
-	int (*close)(struct trace_writer *writer); /* finishes the file and frees the writer */
+	int (*close)(struct trace_writer *writer, bool complete); /* finishes the file, of a trace that came to its end or was cut off, and frees the writer */
 };
 
 /* text and csv: text.c; jsonl, jsonl-seed: jsonl.c; chrome: chrome.c; perfetto: perfetto.c; folded: folded.c; table: table.c */

@@ -292,16 +292,18 @@ static int jsonl_open(struct trace_writer **writerp, FILE *file, const struct tr
 	return out_write(line, file);
 }
 
-static int jsonl_close(struct trace_writer *writer) {
+static int jsonl_close(struct trace_writer *writer, bool complete) {
 	struct trace_out *line = &writer->line;
-	int r;
+	int r = 0;
 
-	out_literal(line, "{\"type\":\"stop\",\"events\":");
-	out_uint(line, writer->n_items);
-	member(line, "lost");
-	out_uint(line, writer->lost);
-	out_literal(line, "}\n");
-	r = out_write(line, writer->file);
+	if (complete) {
+		out_literal(line, "{\"type\":\"stop\",\"events\":");
+		out_uint(line, writer->n_items);
+		member(line, "lost");
+		out_uint(line, writer->lost);
+		out_literal(line, "}\n");
+		r = out_write(line, writer->file);
+	}
 	free(line->text);
 	free(writer);
 	return r;

@@ -45,6 +45,7 @@ struct live {
 	struct trace_watch *watch; /* NULL: none */
 	int signals; /* a descriptor */
 	bool started; /* the first reply has come */
+	bool complete; /* the trace came to its end */
 	bool interrupted; /* by a signal, once */
 	uint64_t began, stop_at, stop_by; /* nanoseconds; 0: not yet */
 	uint64_t interval_at, told_at, flush_at, replied_at;
@@ -319,6 +320,7 @@ static int read_replies(struct live *live) {
 
 /* With everything open. Returns the exit status. */
 static int run(struct live *live) {
+	struct trace_stream_state state;
 	int r, written;
 
 	if (live->trace->command) {
@@ -337,9 +339,11 @@ static int run(struct live *live) {
 		return r;
 	r = r ?: stop_watch(live);
 	written = trace_stream_finish(live->stream);
-	if (!live->trace->format)
+	trace_stream_state(live->stream, &state);
+	live->complete = !written && (state.stopped || !r);
+	if (!live->trace->format && live->complete)
 		end_raw(live);
-	written = written ?: trace_sink_finish(live->sink);
+	written = written ?: trace_sink_finish(live->sink, live->complete);
 	return r ?: stream_result(live, written);
 }
 
@@ -440,7 +444,7 @@ int trace_live(struct trace_command *trace) {
 	live.watch = trace_watch_free(live.watch);
 	live.stream = trace_stream_free(live.stream);
 	live.sink = trace_sink_free(live.sink);
-	closed = trace_target_close(&live.target);
+	closed = trace_target_close(&live.target, live.complete);
 	signal(SIGPIPE, SIG_DFL);
 	if (live.signals >= 0)
 		close(live.signals);

@@ -517,7 +517,7 @@ static int perfetto_item(struct trace_writer *writer, const struct trace_item *i
 	return r;
 }
 
-static int perfetto_close(struct trace_writer *writer)
+static int perfetto_close(struct trace_writer *writer, bool complete)
 {
 	if (writer) {
 		protobuf_deinit(&writer->packet);
@@ -546,7 +546,7 @@ static int perfetto_open(struct trace_writer **writerp, FILE *out, const struct 
 		r = put_snapshot(writer, SEQUENCE, about->monotonic, CLOCK_REALTIME_ID, about->realtime);
 	}
 	if (r < 0) {
-		perfetto_close(writer);
+		perfetto_close(writer, false);
 		return r;
 	}
 	*writerp = writer;

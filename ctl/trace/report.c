@@ -208,11 +208,13 @@ static int open_output(struct report *report, int fd, const char *name) {
 }
 
 /* @r: why writing has failed already, or 0. Returns @status, or that of an error that is said here. */
-static int close_output(struct report *report, int r, int status) {
+static int close_output(struct report *report, const struct read_result *result, int r, int status) {
+	/* the seeds' lines have no last one */
+	const bool complete = result->stopped || (result->format == READ_FORMAT_SEED && !result->cut);
 	int closed;
 
 	errno = 0;
-	closed = report->writer ? report->format->close(report->writer) : 0;
+	closed = report->writer ? report->format->close(report->writer, complete) : 0;
 	report->writer = NULL;
 	if (fflush(report->out) != 0 || ferror(report->out))
 		closed = -(errno ?: EIO);
@@ -235,11 +237,11 @@ static int convert(struct report *report, int fd, const char *name) {
 		return status;
 	r = read_file(fd, &taker, &result);
 	if (r && ferror(report->out)) /* the file is read no further: what is behind is not missing there */
-		return close_output(report, r, CTL_OK);
+		return close_output(report, &result, r, CTL_OK);
 	status = check_result(&result, r, name);
 	if (status == CTL_OK)
 		print_notes(&result, name);
-	return close_output(report, 0, status);
+	return close_output(report, &result, 0, status);
 }
 
 static int analyse(struct report *report, int fd, const char *name) {

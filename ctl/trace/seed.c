@@ -242,7 +242,7 @@ static int seed_open(struct trace_writer **writerp, FILE *file, const struct tra
 	return 0;
 }
 
-static int seed_close(struct trace_writer *writer) {
+static int seed_close(struct trace_writer *writer, bool complete) {
 	int r = write_pending(writer, UINT64_MAX);
 
 	while (writer->n)

@@ -62,11 +62,11 @@ int trace_sink_interval(struct trace_sink *sink) {
 	return r;
 }
 
-int trace_sink_finish(struct trace_sink *sink) {
+int trace_sink_finish(struct trace_sink *sink, bool complete) {
 	int r = 0;
 
 	if (sink->writer)
-		r = sink->trace->format->close(sink->writer);
+		r = sink->trace->format->close(sink->writer, complete);
 	sink->writer = NULL;
 	fflush(sink->file);
 	if (!r && sink->trace->histograms)
@@ -80,7 +80,7 @@ struct trace_sink *trace_sink_free(struct trace_sink *sink) {
 	if (!sink)
 		return NULL;
 	if (sink->writer)
-		sink->trace->format->close(sink->writer);
+		sink->trace->format->close(sink->writer, false);
 	trace_table_free(sink->table);
 	free(sink);
 	return NULL;

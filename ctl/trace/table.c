@@ -336,7 +336,7 @@ static int table_item(struct trace_writer *writer, const struct trace_item *item
 	return trace_table_add(writer->table, item);
 }
 
-static int table_close(struct trace_writer *writer) {
+static int table_close(struct trace_writer *writer, bool complete) {
 	int r = trace_table_print(writer->table, writer->file);
 
 	trace_table_free(writer->table);

@@ -126,7 +126,7 @@ static int make_link(const struct trace_target *target) {
 	return r;
 }
 
-int trace_target_close(struct trace_target *target) {
+int trace_target_close(struct trace_target *target, bool complete) {
 	int r = CTL_OK, failed;
 
 	if (target->file) {
@@ -135,7 +135,7 @@ int trace_target_close(struct trace_target *target) {
 			failed = 1;
 		if (failed)
 			r = ctl_fail(CTL_ERROR, "%s: %s", target->path ?: "cannot write the output", strerror(errno));
-		else if (target->link)
+		else if (target->link && complete)
 			r = make_link(target);
 	}
 	free(target->memory);

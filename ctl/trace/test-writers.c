@@ -380,5 +380,5 @@ int main(int argc, char **argv)
 		getrusage(RUSAGE_SELF, &after);
 		printf("%ld\n", after.ru_maxrss - before.ru_maxrss);
 	}
-	return scene.format->close(scene.writer) < 0 || fclose(file) != 0;
+	return scene.format->close(scene.writer, true) < 0 || fclose(file) != 0;
 }

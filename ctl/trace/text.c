@@ -268,7 +268,7 @@ static int text_open(struct trace_writer **writerp, FILE *file, const struct tra
 	return 0;
 }
 
-static int text_close(struct trace_writer *writer) {
+static int text_close(struct trace_writer *writer, bool complete) {
 	trace_demangler_deinit(&writer->demangler);
 	free(writer->line.text);
 	free(writer);

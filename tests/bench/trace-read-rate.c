@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
 	}
 	r = r ?: trace_stream_finish(stream);
 	if (!r && job.writer)
-		r = job.format->close(job.writer);
+		r = job.format->close(job.writer, true);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
 	seconds = (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) / 1e9;
 	printf("%s: %d, %" PRIu64 " items, %.0f a second, %.0f ns each\n", argv[1], r, job.n, (double)n / seconds, seconds * 1e9 / (double)n);

@@ -64,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	if (!copy.file)
 		abort();
 	read_all(data, size, &taker, &first);
-	if (copy.writer && trace_format_jsonl.close(copy.writer) != 0)
+	if (copy.writer && trace_format_jsonl.close(copy.writer, true) != 0)
 		abort();
 	fclose(copy.file);
 	if (copy.writer) {

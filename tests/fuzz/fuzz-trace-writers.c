@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		trace_stream_free(stream);
 	}
 	if (sink.writer)
-		sink.format->close(sink.writer);
+		sink.format->close(sink.writer, true);
 	if (sink.out)
 		fclose(sink.out);
 	return 0;

@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	if (r >= 0)
 		trace_stream_finish(stream);
 	if (job.writer)
-		job.format->close(job.writer);
+		job.format->close(job.writer, true);
 	fclose(job.file);
 	if (!strcmp(job.format->name, "jsonl"))
 		check_lines(text, n_text);
