@@ -440,6 +440,21 @@ class Ends(Case):
     def test_hangup(self):
         self.assertEqual(self.ctl('trace', '--cgroup=/hangup', status=UNREACHABLE, stderr=None), '')
 
+    def test_never_began(self):
+        'A trace that does not begin leaves what was there.'
+        self.trace(basic(), '--save', stderr=None)
+        folder = self.dir / 'traces'
+        before, latest = set(folder.iterdir()), os.readlink(folder / 'trace_latest.jsonl')
+        kept = self.file('keep.jsonl', b'x' * 100000)
+        other = self.file('other', t.start(version=2))
+        for option in ['--save'], ['-o', kept], ['-o', kept, '--format=raw']:
+            self.ctl('trace', '--cgroup=/error/Unavailable', *option, status=ERROR, stderr='gpuprobectl: not today\n')
+            self.ctl('trace', f'--cgroup={other}', *option, status=ERROR, stderr=None)
+        self.assertEqual((set(folder.iterdir()), os.readlink(folder / 'trace_latest.jsonl')), (before, latest))
+        self.assertEqual(pathlib.Path(kept).read_bytes(), b'x' * 100000)
+        self.trace(basic(), '-o', kept, stderr=None)
+        self.assertEqual(pathlib.Path(kept).read_text(), (folder / 'trace_latest.jsonl').read_text())
+
     def test_cut_off(self):
         'What the end of the daemon cut off has no last line, and is not the latest trace that is complete.'
         path = self.file('follow', b''.join(basic()[:-1]))

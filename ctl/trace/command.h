@@ -48,10 +48,13 @@ struct trace_target {
 	FILE *file;
 	const char *path; /* NULL: no file of ours */
 	bool lines; /* for people, as it comes */
+	bool begun; /* there is a trace */
 	char *memory; /* of path */
 	char *link, *link_to; /* trace_latest, made when all of a complete trace is written; NULL: none */
 };
 int trace_target_open(struct trace_target *target, struct trace_command *trace);
+/* The trace begins: what was in the file goes. 0 or negative errno. */
+int trace_target_begin(struct trace_target *target);
 /* Says what could not be written. Returns the exit status. */
 int trace_target_close(struct trace_target *target, bool complete);
 
@@ -71,7 +74,7 @@ void trace_child_kill(struct trace_child *child);
 
 /* sink.c: items to a writer and to statistics. */
 struct trace_sink;
-int trace_sink_new(struct trace_sink **sinkp, const struct trace_command *trace, FILE *file, FILE *told);
+int trace_sink_new(struct trace_sink **sinkp, const struct trace_command *trace, struct trace_target *target, FILE *told);
 struct trace_sink *trace_sink_free(struct trace_sink *sink);
 int trace_sink_begin(const struct trace_about *about, void *sink);
 int trace_sink_item(const struct trace_item *item, void *sink);

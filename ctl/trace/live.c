@@ -268,7 +268,7 @@ static int take_reply(struct live *live, json_object *parameters, bool last) {
 		return r;
 	}
 	r = trace_stream_feed(live->stream, data, n_data);
-	if (!live->trace->format)
+	if (!live->trace->format && live->target.begun)
 		fwrite(data, 1, n_data, live->target.file);
 	free(data);
 	if (!live->started)
@@ -387,7 +387,7 @@ static int open_all(struct live *live) {
 		json_object_object_add(trace->parameters, "aggregate", json_object_new_boolean(true));
 	}
 	for_people = trace->format == &trace_format_text || trace->format == &trace_format_table;
-	r = trace_sink_new(&live->sink, trace, live->target.file, live->target.file == stdout && for_people ? stdout : stderr);
+	r = trace_sink_new(&live->sink, trace, &live->target, live->target.file == stdout && for_people ? stdout : stderr);
 	if (!r) {
 		order.window = live->target.lines ? WINDOW_LINES : WINDOW_FILE;
 		order.take = trace_sink_needs_items(live->sink) ? trace_sink_item : NULL;

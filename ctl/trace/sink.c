@@ -8,18 +8,18 @@
 
 struct trace_sink {
 	const struct trace_command *trace;
-	FILE *file; /* of the format */
+	struct trace_target *target; /* of the format */
 	FILE *told; /* of statistics */
 	struct trace_writer *writer;
 	struct trace_table *table;
 };
 
-int trace_sink_new(struct trace_sink **sinkp, const struct trace_command *trace, FILE *file, FILE *told) {
+int trace_sink_new(struct trace_sink **sinkp, const struct trace_command *trace, struct trace_target *target, FILE *told) {
 	struct trace_sink *sink = calloc(1, sizeof(*sink));
 
 	if (!sink)
 		return -ENOMEM;
-	*sink = (struct trace_sink){ .trace = trace, .file = file, .told = told };
+	*sink = (struct trace_sink){ .trace = trace, .target = target, .told = told };
 	if ((trace->histograms || trace->summary || trace->interval) && trace_table_new(&sink->table)) {
 		free(sink);
 		return -ENOMEM;
@@ -34,8 +34,10 @@ bool trace_sink_needs_items(const struct trace_sink *sink) {
 
 int trace_sink_begin(const struct trace_about *about, void *userdata) {
 	struct trace_sink *sink = userdata;
+	int r;
 
-	return sink->trace->format ? sink->trace->format->open(&sink->writer, sink->file, about) : 0;
+	r = trace_target_begin(sink->target);
+	return r || !sink->trace->format ? r : sink->trace->format->open(&sink->writer, sink->target->file, about);
 }
 
 int trace_sink_item(const struct trace_item *item, void *userdata) {
@@ -68,7 +70,7 @@ int trace_sink_finish(struct trace_sink *sink, bool complete) {
 	if (sink->writer)
 		r = sink->trace->format->close(sink->writer, complete);
 	sink->writer = NULL;
-	fflush(sink->file);
+	fflush(sink->target->file);
 	if (!r && sink->trace->histograms)
 		r = trace_table_print_histograms(sink->table, sink->told);
 	if (!r && sink->trace->summary)

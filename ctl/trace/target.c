@@ -3,10 +3,11 @@
 /*
  * Where a trace goes, and in which form. Text and tables are for people: on standard output, or standard error when a program has that
  * for its own. Other formats go there only if it is no terminal; else, and into a folder, to a file trace_TIME of its own, which
- * trace_latest names once it is complete.
+ * trace_latest names once it is complete. A trace that never begins leaves files as they were.
  */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -72,13 +73,14 @@ static int open_in_folder(struct trace_target *target, struct trace_command *tra
 
 static int open_file(struct trace_target *target, struct trace_command *trace) {
 	const char *path = trace->output ?: "traces/";
-	int r = CTL_OK;
+	int r = CTL_OK, fd;
 
 	if (is_folder(path)) {
 		r = open_in_folder(target, trace, path);
 	} else {
 		target->path = path;
-		target->file = fopen(path, "we");
+		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+		target->file = fd < 0 ? NULL : fdopen(fd, "w");
 		if (!target->file)
 			r = ctl_fail(CTL_ERROR, "%s: %s", path, strerror(errno));
 	}
@@ -110,6 +112,15 @@ int trace_target_open(struct trace_target *target, struct trace_command *trace) 
 	return CTL_OK;
 }
 
+int trace_target_begin(struct trace_target *target) {
+	struct stat status;
+
+	target->begun = true;
+	if (!target->path || fstat(fileno(target->file), &status) < 0 || !S_ISREG(status.st_mode))
+		return 0;
+	return ftruncate(fileno(target->file), 0) < 0 ? -errno : 0;
+}
+
 /* Puts the link where it is to be at once, also in place of another. */
 static int make_link(const struct trace_target *target) {
 	char *temporary;
@@ -137,6 +148,8 @@ int trace_target_close(struct trace_target *target, bool complete) {
 			r = ctl_fail(CTL_ERROR, "%s: %s", target->path ?: "cannot write the output", strerror(errno));
 		else if (target->link && complete)
 			r = make_link(target);
+		else if (target->link && !target->begun)
+			unlink(target->path); /* of our naming, and empty */
 	}
 	free(target->memory);
 	free(target->link);
