@@ -332,6 +332,12 @@ class Formats(Case):
         text = self.trace([t.start(), *hostile])
         self.assertIn('\\x1b[31m\\"\\xff[10]', text)
         self.assertIn('name="\\x1b]0;x\\x07\u00e9\\xff\\"\\\\"', text)
+        hostile += [t.note(b'a\n"b",\\ \x1b]0;\xc2\x9b\xc3\xa9', 15), t.name(t.KERNEL_NAME, 1, b'k\x1b\xff', pid=10), t.kernel(10, 20, function=1)]
+        rows = list(csv.DictReader(self.trace([t.start(), *hostile], '--format=csv', stderr=None).splitlines()))
+        self.assertEqual([(row['name'], row['comm'], row['kernel']) for row in rows[1:]],
+                         [('cuModuleGetFunction', '\\x1b[31m"\\xff', ''), ('k\\x1b\\xff', '\\x1b[31m"\\xff', 'k\\x1b\\xff'),
+                          ('a\\x0a"b",\\ \\x1b]0;\\xc2\\x9b\u00e9', '\\x1b[31m"\\xff', '')])
+        self.assertEqual(rows[1]['args'], 'name=\\x1b]0;x\\x07\u00e9\\xff\\"\\\\'.replace('name', 'hfunc=0x1 hmod=0x2 name'))
 
     def test_structs(self):
         'A struct within a struct is that in every format, also in one that is made of another.'

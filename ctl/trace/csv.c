@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Comma-separated values (RFC 4180, lines end with LF), a header first. Arguments are in one column: a=1 b=0x2. */
+/*
+ * Comma-separated values (RFC 4180, lines end with LF), a header first. Arguments are in one column: a=1 b=0x2. All texts are foreign, as
+ * in text.c.
+ */
 
 #include <errno.h>
 
@@ -11,20 +14,6 @@ struct trace_writer {
 	FILE *file;
 	struct trace_out line, arguments;
 };
-
-static void put_text(struct trace_out *line, const char *text) {
-	if (!text)
-		return;
-	if (!text[strcspn(text, ",\"\r\n")])
-		return out_text(line, text);
-	out_char(line, '"');
-	for (; *text; text++) {
-		if (*text == '"')
-			out_char(line, '"');
-		out_char(line, *text);
-	}
-	out_char(line, '"');
-}
 
 static void put_value(struct trace_out *out, const struct trace_value *value) {
 	switch (value->kind) {
@@ -71,19 +60,19 @@ static int csv_item(struct trace_writer *writer, const struct trace_item *item) 
 	out_uint(line, item->tid);
 	for (size_t i = 0; i < 3; i++) {
 		out_char(line, ',');
-		put_text(line, texts[i]);
+		out_csv(line, texts[i]);
 	}
 	out_char(line, ',');
 	if (item->has_result)
 		out_int(line, item->result);
 	out_char(line, ',');
-	put_text(line, item->result_name);
+	out_csv(line, item->result_name ?: "");
 	for (size_t i = 0; i < 3; i++) {
 		out_char(line, ',');
 		out_uint(line, numbers[i]);
 	}
 	out_char(line, ',');
-	put_text(line, item->kernel);
+	out_csv(line, item->kernel ?: "");
 	for (size_t i = 0; i < 3; i++) {
 		out_char(line, ',');
 		out_uint(line, links[i]);
@@ -97,7 +86,9 @@ static int csv_item(struct trace_writer *writer, const struct trace_item *item) 
 		put_value(arguments, &item->values[i]);
 	}
 	out_char(arguments, '\0');
-	put_text(line, arguments->text);
+	line->failed |= arguments->failed;
+	if (!line->failed)
+		out_csv(line, arguments->text);
 	arguments->n = 0;
 	out_char(line, '\n');
 	return out_write(line, writer->file);

@@ -103,24 +103,46 @@ void out_json(struct trace_out *out, const char *text) {
 	out_char(out, '"');
 }
 
-void out_printable(struct trace_out *out, const char *text) {
-	size_t n;
+/* Of a text that is not plain the first character as it is, or its first byte as \x1b. Returns where the rest begins. */
+static const char *out_shown(struct trace_out *out, const char *text) {
+	const size_t n = (unsigned char)*text >= 0x80 ? trace_utf8_length(text, strnlen(text, 4)) : 0;
 
-	while (*(text = out_plain(out, text))) {
-		n = (unsigned char)*text >= 0x80 ? trace_utf8_length(text, strnlen(text, 4)) : 0;
-		if (n && !is_control(text)) {
-			out_bytes(out, text, n);
-			text += n - 1;
-		} else if (*text == '"' || *text == '\\') {
-			out_char(out, '\\');
-			out_char(out, *text);
-		} else {
-			out_literal(out, "\\x");
-			out_char(out, "0123456789abcdef"[(unsigned char)*text >> 4]);
-			out_char(out, "0123456789abcdef"[*text & 15]);
-		}
-		text++;
+	if (n && !is_control(text)) {
+		out_bytes(out, text, n);
+		return text + n;
 	}
+	out_literal(out, "\\x");
+	out_char(out, "0123456789abcdef"[(unsigned char)*text >> 4]);
+	out_char(out, "0123456789abcdef"[*text & 15]);
+	return text + 1;
+}
+
+void out_printable(struct trace_out *out, const char *text) {
+	while (*(text = out_plain(out, text))) {
+		if (*text == '"' || *text == '\\') {
+			out_char(out, '\\');
+			out_char(out, *text++);
+		} else {
+			text = out_shown(out, text);
+		}
+	}
+}
+
+void out_csv(struct trace_out *out, const char *text) {
+	const bool quotes = text[strcspn(text, ",\"")];
+
+	if (quotes)
+		out_char(out, '"');
+	while (*(text = out_plain(out, text))) {
+		if (*text == '"' || *text == '\\') {
+			out_text(out, *text == '"' ? "\"\"" : "\\");
+			text++;
+		} else {
+			text = out_shown(out, text);
+		}
+	}
+	if (quotes)
+		out_char(out, '"');
 }
 
 void out_duration(struct trace_out *out, uint64_t nanoseconds) {
