@@ -560,6 +560,20 @@ class Command(Case):
         self.assertEqual(process.returncode, 6)
         self.assertIn(b'the daemon hung up', err)
 
+    def test_signals_behind_the_end(self):
+        'What is sent to us goes on to it as long as it lives, also if whoever started us wants to hear of no child.'
+        script = 'trap "" INT; trap "echo got; exit 5" TERM; echo ready; for i in $(seq 200); do sleep 0.05; done'
+        for ignore in False, True:
+            process = self.start('trace', '-o', 'x.txt', '--', 'sh', '-c', script, preexec_fn=lambda: ignore and signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+            self.assertEqual(process.stdout.readline(), b'ready\n')
+            for _ in range(2):
+                process.send_signal(signal.SIGINT)
+                time.sleep(0.1)
+            self.assertRegex(process.stderr.readline(), b', x.txt\n$') # the trace is over
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(self.finish(process)[0], b'got\n')
+            self.assertEqual(process.returncode, 5)
+
     def test_preload(self):
         'The shim is preloaded if it is there, and nothing else does it already.'
         for name in 'ctl', 'shim':

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,6 +201,16 @@ static int take_signals(struct live *live) {
 	return r;
 }
 
+/* The trace is over, CMD is not: what is sent to us still goes on to it. */
+static void wait_child(struct live *live) {
+	struct pollfd signals = { .fd = live->signals, .events = POLLIN };
+
+	while (!trace_child_ended(&live->child, false)) {
+		poll(&signals, 1, -1);
+		take_signals(live);
+	}
+}
+
 /* Of the hook that is tested. */
 static uint64_t hits(const struct live *live, const struct trace_stream_state *state) {
 	return live->trace->test_processes ? state->processes : state->events;
@@ -359,6 +370,7 @@ static int watch_signals(struct live *live) {
 	sigaddset(&signals, SIGINT); /* which a pager at the same terminal gets, too, and reads on later */
 	sigaddset(&signals, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
+	signal(SIGCHLD, SIG_DFL); /* where whoever started us ignores it, nobody would say that CMD has ended */
 	if (live->target.lines && !live->trace->command) /* which would not hear of it */
 		ctl_end_if_stuck(&ending);
 	live->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -446,10 +458,9 @@ int trace_live(struct trace_command *trace) {
 	live.sink = trace_sink_free(live.sink);
 	closed = trace_target_close(&live.target, live.complete);
 	signal(SIGPIPE, SIG_DFL);
+	if (live.started)
+		wait_child(&live);
 	if (live.signals >= 0)
 		close(live.signals);
-	if (!trace->command || !live.started)
-		return r ?: closed;
-	trace_child_ended(&live.child, true);
-	return live.child.status ?: r ?: closed;
+	return live.started && live.child.status ? live.child.status : r ?: closed;
 }
