@@ -47,6 +47,9 @@
 #include "out.h"
 
 #define JSONL_LINE_MAX 65536
+/* Of texts, as they are written: those that an event has besides arguments and stack take no more than three quarters of a line. */
+#define JSONL_NAME_MAX 16384
+#define JSONL_TEXT_MAX 4096
 
 struct trace_writer {
 	FILE *file;
@@ -70,7 +73,7 @@ static void member_text(struct trace_out *line, const char *key, const char *tex
 	if (!text || !*text)
 		return;
 	member(line, key);
-	out_json(line, text);
+	out_json_cut(line, text, JSONL_TEXT_MAX);
 }
 
 static void member_uint(struct trace_out *line, const char *key, uint64_t number) {
@@ -180,7 +183,7 @@ static void put_stack(struct trace_out *line, const struct trace_item *item) {
 	for (size_t i = 0; i < item->n_frames && line->n < JSONL_LINE_MAX - 8192; i++) {
 		if (i)
 			out_char(line, ',');
-		out_json(line, item->frames[i]);
+		out_json_cut(line, item->frames[i], JSONL_TEXT_MAX);
 	}
 	out_char(line, ']');
 }
@@ -204,7 +207,7 @@ static void put_head(struct trace_out *line, const struct trace_item *item) {
 	out_literal(line, ",\"type\":\"");
 	out_text(line, types[item->kind]);
 	out_literal(line, "\",\"name\":");
-	out_json(line, item->name);
+	out_json_cut(line, item->name, JSONL_NAME_MAX);
 	if (strcmp(item->base, item->name))
 		member_text(line, "base", item->base);
 	member_text(line, "class", item->class);

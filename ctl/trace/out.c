@@ -68,21 +68,22 @@ static bool is_control(const char *text) {
 	return (unsigned char)text[0] == 0xc2 && (unsigned char)text[1] < 0xa0;
 }
 
-/* Copies what needs no escape; returns where the rest begins. */
-static const char *out_plain(struct trace_out *out, const char *text) {
-	const char *end = text;
+/* Copies what needs no escape, at most n_max bytes; returns where the rest begins. */
+static const char *out_plain(struct trace_out *out, const char *text, size_t n_max) {
+	size_t n = 0;
 
-	while (is_plain(*end))
-		end++;
-	out_bytes(out, text, (size_t)(end - text));
-	return end;
+	while (n < n_max && is_plain(text[n]))
+		n++;
+	out_bytes(out, text, n);
+	return text + n;
 }
 
-void out_json(struct trace_out *out, const char *text) {
-	size_t n;
+void out_json_cut(struct trace_out *out, const char *text, size_t n_max) {
+	size_t end, n;
 
 	out_char(out, '"');
-	while (*(text = out_plain(out, text))) {
+	end = out->n + n_max;
+	while (*(text = out_plain(out, text, end - out->n)) && end - out->n >= 6) { /* an escape has as many */
 		n = (unsigned char)*text >= 0x80 ? trace_utf8_length(text, strnlen(text, 4)) : 0;
 		if (n && !is_control(text)) {
 			out_bytes(out, text, n);
@@ -103,6 +104,10 @@ void out_json(struct trace_out *out, const char *text) {
 	out_char(out, '"');
 }
 
+void out_json(struct trace_out *out, const char *text) {
+	out_json_cut(out, text, SIZE_MAX / 2);
+}
+
 /* Of a text that is not plain the first character as it is, or its first byte as \x1b. Returns where the rest begins. */
 static const char *out_shown(struct trace_out *out, const char *text) {
 	const size_t n = (unsigned char)*text >= 0x80 ? trace_utf8_length(text, strnlen(text, 4)) : 0;
@@ -118,7 +123,7 @@ static const char *out_shown(struct trace_out *out, const char *text) {
 }
 
 void out_printable(struct trace_out *out, const char *text) {
-	while (*(text = out_plain(out, text))) {
+	while (*(text = out_plain(out, text, SIZE_MAX))) {
 		if (*text == '"' || *text == '\\') {
 			out_char(out, '\\');
 			out_char(out, *text++);
@@ -133,7 +138,7 @@ void out_csv(struct trace_out *out, const char *text) {
 
 	if (quotes)
 		out_char(out, '"');
-	while (*(text = out_plain(out, text))) {
+	while (*(text = out_plain(out, text, SIZE_MAX))) {
 		if (*text == '"' || *text == '\\') {
 			out_text(out, *text == '"' ? "\"\"" : "\\");
 			text++;

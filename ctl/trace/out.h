@@ -58,6 +58,7 @@ void out_hex(struct trace_out *out, uint64_t number); /* 0x1f */
 void out_real(struct trace_out *out, double number); /* what reads back as the same */
 void out_fixed(struct trace_out *out, uint64_t number, unsigned int n); /* number / 10^n with n digits: 1.500 */
 void out_json(struct trace_out *out, const char *text); /* with quotes; bytes that are no UTF-8 become U+FFFD */
+void out_json_cut(struct trace_out *out, const char *text, size_t n_max); /* at most so many bytes between them, the rest is left out */
 void out_printable(struct trace_out *out, const char *text); /* control characters and what is no UTF-8 as \x1b */
 void out_csv(struct trace_out *out, const char *text); /* as printable, but \ as it is, and in quotes if it needs them */
 void out_duration(struct trace_out *out, uint64_t nanoseconds); /* 850ns, 3.2us, 12.5ms, 1.50s */

@@ -16,6 +16,8 @@
 #include "item.h"
 #include "out.h"
 
+#define SEED_NAME_MAX 16384 /* bytes as they are written: lines are short enough to be read back */
+
 struct pending {
 	uint64_t time, order;
 	char *text; /* of the line, behind the timestamp */
@@ -100,7 +102,7 @@ static struct trace_out *begin(struct trace_writer *writer, const struct trace_i
 	out_literal(out, ",\"type\":\"");
 	out_text(out, type);
 	out_literal(out, "\",\"name\":");
-	out_json(out, name);
+	out_json_cut(out, name, SEED_NAME_MAX);
 	return out;
 }
 

@@ -675,6 +675,18 @@ class Raw(Case):
         rich = self.kernel_name('_Z1fSt4pairIiiE' + 'S0_' * 50)
         self.assertIn('"name":"f(' + 'std::pair<int, int>, ' * 50 + 'std::pair<int, int>)"', self.run_report('--format=jsonl', rich).decode())
 
+    def test_long_names(self):
+        """Names of which each byte is six in JSON are cut, at a whole character, so that a line is one that is read back."""
+        path = self.kernel_name('_Z1f900' + '\x01' * 900 + 'S_' * 16)
+        for name in 'jsonl', 'jsonl-seed':
+            lines = self.run_report('--format', name, path)
+            self.assertLessEqual(max(map(len, lines.splitlines())), 65536)
+            self.assertEqual(self.json(self.file(lines))['file']['malformed'], 0)
+            kernel = next(event for event in map(json.loads, lines.splitlines()) if event['type'] in ('gpu', 'gpu_complete'))
+            self.assertTrue(('f(' + ('\x01' * 900 + ', ') * 17).startswith(kernel['name']))
+            self.assertGreater(len(kernel['name']), 16384 // 6)
+            self.assertEqual(len(kernel.get('kernel', '')), {'jsonl': len('_Z1f900') + (4096 - len('_Z1f900')) // 6}.get(name, 0))
+
     def test_every_cut(self):
         data = self.start() + self.call(1000, 3000) + self.call(5000, 9000, sequence=2) + self.stop(3)
         ends = [len(self.start()) + i * len(self.call(0, 0)) for i in range(3)]
