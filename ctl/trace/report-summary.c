@@ -109,9 +109,9 @@ static void count_call(struct summary *summary, const struct trace_item *item) {
 		summary->allocations++;
 		summary->allocated += item->size;
 	}
-	if (report_is_transfer(item)) {
+	if (report_is_transfer(item) && !item->failed) {
 		summary->transfers++;
-		summary->transferred += item->failed ? 0 : item->size;
+		summary->transferred += item->size;
 	}
 }
 

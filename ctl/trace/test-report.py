@@ -141,6 +141,7 @@ class Analyses(Case):
                  self.item('userspace', 'cuMemAlloc_v2', 20, 5, base='cuMemAlloc', **{'class': 'memory'}, size=5000, failed=True, ret=2, ret_name='CUDA_ERROR_OUT_OF_MEMORY'),
                  self.item('userspace', 'cuMemHostAlloc', 30, 5, **{'class': 'memory'}, size=24),
                  self.item('userspace', 'cuMemcpyHtoDAsync_v2', 40, 5, base='cuMemcpyHtoDAsync', **{'class': 'transfer'}, size=600),
+                 self.item('userspace', 'cuMemcpyHtoD_v2', 45, 5, base='cuMemcpyHtoD', **{'class': 'transfer'}, size=700, failed=True),
                  self.item('userspace', 'cuMemsetD8_v2', 50, 5, base='cuMemsetD8', **{'class': 'transfer'}, size=60),
                  self.item('userspace', 'cuLaunchKernel', 60, 5, **{'class': 'launch'}, flow=1),
                  self.item('userspace', 'cuLaunchHostFunc', 70, 5, **{'class': 'launch'}),
@@ -152,11 +153,11 @@ class Analyses(Case):
                  self.item('kernel', 'nvidia:rm_ioctl', 600, **{'class': 'discover'}, args={'calls': 30}),
                  self.item('kernel', 'nvidia:rm_ioctl', 700, **{'class': 'discover'}, args={'calls': 12})]
         summary = self.json('--summary', self.trace(items))['summary']
-        self.assertEqual(summary['userspace'], {'calls': 8, 'launches': 2, 'allocations': 2, 'allocated_bytes': 1024, 'transfers': 1, 'transferred_bytes': 600})
+        self.assertEqual(summary['userspace'], {'calls': 9, 'launches': 2, 'allocations': 2, 'allocated_bytes': 1024, 'transfers': 1, 'transferred_bytes': 600})
         self.assertEqual(summary['kernel_space'], {'ioctls': 2, 'ioctl_ns': 15, 'scheduler_calls': 1})
         # [200, 350) and [500, 550)
         self.assertEqual(summary['gpu'], {'kernels': 3, 'kernel_ns': 250, 'devices': 1, 'busy_ns': 200, 'idle_ns': 150})
-        self.assertEqual((summary['failed'], summary['lost']), (1, 42))
+        self.assertEqual((summary['failed'], summary['lost']), (2, 42))
         counts = {(row['type'], row['name']): (row['count'], row['failed'], row['total_ns']) for row in summary['by_name']}
         self.assertEqual(counts['userspace', 'cuMemAlloc_v2'], (2, 1, 10))
         self.assertEqual(counts['gpu', 'k'], (3, 0, 250))
