@@ -195,24 +195,33 @@ static void print_device(json_object *device) {
 	putchar('\n');
 }
 
+/* For how long the GPU of a row was watched. */
+static double observed(json_object *devices, json_object *row) {
+	for (size_t i = 0; i < json_object_array_length(devices); i++) {
+		json_object *device = json_object_array_get_idx(devices, i);
+
+		if (ctl_int(device, "device") == ctl_int(row, "device"))
+			return (double)ctl_int(device, "observed_ns");
+	}
+	return 0;
+}
+
 static void ctxsw_print(json_object *data, const struct report_options *options) {
 	static const char *const header[] = { "GPU", "TIMES", "TOTAL", "%", "MEAN", "P50", "P99", "MAX", "PREEMPTED", "PROCESS", NULL };
 	json_object *devices = ctl_get(data, "devices"), *processes = ctl_get(data, "processes"), *rows = json_object_new_array();
 	const int64_t limit = options->top > 50 ? options->top : 50;
-	double total = 0;
 
 	puts("=== CONTEXTS ON THE GPU ===\n");
-	for (size_t i = 0; i < json_object_array_length(devices); i++) {
+	for (size_t i = 0; i < json_object_array_length(devices); i++)
 		print_device(json_object_array_get_idx(devices, i));
-		total += (double)ctl_int(json_object_array_get_idx(devices, i), "observed_ns");
-	}
 	for (size_t i = 0; i < json_object_array_length(processes) && (int64_t)i < limit; i++) {
 		json_object *from = json_object_array_get_idx(processes, i), *row = json_object_new_array();
+		const double all = observed(devices, from);
 
 		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "device")));
 		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "count")));
 		json_object_array_add(row, report_text_time(ctl_int(from, "total_ns")));
-		json_object_array_add(row, ctl_format("%.1f", total > 0 ? 100 * (double)ctl_int(from, "total_ns") / total : 0));
+		json_object_array_add(row, ctl_format("%.1f", all > 0 ? 100 * (double)ctl_int(from, "total_ns") / all : 0));
 		report_add_times(row, from);
 		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "preempted")));
 		json_object_array_add(row, json_object_get(ctl_get(from, "name")));

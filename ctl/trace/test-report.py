@@ -329,6 +329,10 @@ class Analyses(Case):
         self.assertEqual({row['device']: {key: row[key] for key in wanted[0]} for row in data['devices']}, wanted)
         self.assertEqual({(row['device'], row['name']): (row['count'], row['total_ns'], row['max_ns']) for row in data['processes']},
                          {key: (len(values), sum(values), max(values)) for key, values in processes.items()})
+        items = [self.item('ctxsw', name, at, 10**6, device=device, source='gpu')
+                 for name, device, at in (('a[1]', 0, 0), ('a[1]', 0, 10**6), ('b[2]', 1, 0), ('c[3]', 1, 3 * 10**6))]
+        rows = [line.split() for line in self.run_report('--ctxsw', self.trace(items)).decode().splitlines()]
+        self.assertEqual({row[-1]: (row[0], row[4]) for row in rows if row and row[-1].endswith(']')}, {'a[1]': ('0', '100.0'), 'b[2]': ('1', '25.0'), 'c[3]': ('1', '25.0')})
         items = [self.item('ctxsw', 'a[1]', 1000 * i + 10 * device, 5, device=device, source='gpu') for i in range(2) for device in range(65)]
         data = self.json('--ctxsw', self.trace(items))['ctxsw']
         self.assertEqual(({row['contexts'] for row in data['devices']}, len(data['devices']), data['untold']), ({2}, 64, 2))
