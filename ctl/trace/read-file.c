@@ -88,6 +88,8 @@ static int take_line(struct reader *reader, char *text, size_t n) {
 	case READ_LINE_START:
 		reader->result->format = READ_FORMAT_JSONL;
 		return introduce(reader, &line->about);
+	case READ_LINE_VERSION:
+		return -EPROTONOSUPPORT;
 	case READ_LINE_STOP:
 		reader->result->stopped = true;
 		if (line->lost > reader->result->lost)
@@ -219,7 +221,8 @@ static int read_records(struct reader *reader) {
 	trace_stream_free(stream);
 	if (reader->stop)
 		return reader->stop;
-	return r ? r : finished;
+	/* of a file that ends within its first record there is this only */
+	return r ?: finished ?: introduce(reader, &(struct trace_about){});
 }
 
 /* Whether it begins as raw traces do. */

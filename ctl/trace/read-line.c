@@ -54,6 +54,7 @@ enum key {
 	KEY_TS_NS,
 	KEY_TYPE,
 	KEY_UID,
+	KEY_VERSION,
 	KEY_VIOLATION,
 	_KEY_N,
 };
@@ -105,6 +106,7 @@ static const char *const keys[_KEY_N] = {
 	[KEY_TS_NS] = "ts_ns",
 	[KEY_TYPE] = "type",
 	[KEY_UID] = "uid",
+	[KEY_VERSION] = "version",
 	[KEY_VIOLATION] = "violation",
 };
 
@@ -120,7 +122,7 @@ static enum key key_find(const char *text) {
 	static const unsigned char firsts[128] = {
 		['a'] = KEY_ARGS, ['b'] = KEY_BASE, ['c'] = KEY_CLASS, ['d'] = KEY_DAEMON, ['e'] = KEY_ERROR_NS, ['f'] = KEY_FAILED,
 		['h'] = KEY_HOST, ['k'] = KEY_KERNEL, ['l'] = KEY_LOST, ['m'] = KEY_MONOTONIC, ['n'] = KEY_NAME, ['o'] = KEY_OUT,
-		['p'] = KEY_PARENT, ['r'] = KEY_REALTIME, ['s'] = KEY_SEQUENCE, ['t'] = KEY_THREAD, ['u'] = KEY_UID, ['v'] = KEY_VIOLATION,
+		['p'] = KEY_PARENT, ['r'] = KEY_REALTIME, ['s'] = KEY_SEQUENCE, ['t'] = KEY_THREAD, ['u'] = KEY_UID, ['v'] = KEY_VERSION,
 	};
 	const unsigned char letter = (unsigned char)*text;
 	unsigned int i = letter < 128 ? firsts[letter] : KEY_NONE;
@@ -452,7 +454,9 @@ static enum read_line_kind interpret(struct read_line *line, const struct member
 		copy_text(line->about.host, sizeof(line->about.host), text_of(members, KEY_HOST));
 		copy_text(line->about.driver, sizeof(line->about.driver), text_of(members, KEY_DRIVER));
 		copy_text(line->about.daemon, sizeof(line->about.daemon), text_of(members, KEY_DAEMON));
-		return strncmp(text_of(members, KEY_FORMAT), "gpuprobe", 8) ? READ_LINE_BAD : READ_LINE_START;
+		if (strncmp(text_of(members, KEY_FORMAT), "gpuprobe", 8))
+			return READ_LINE_BAD;
+		return !has(members, KEY_VERSION) || number_of(members, KEY_VERSION) == 1 ? READ_LINE_START : READ_LINE_VERSION;
 	}
 	if (!strcmp(type, "stop")) {
 		line->lost = number_of(members, KEY_LOST);

@@ -14,6 +14,7 @@ enum read_line_kind {
 	READ_LINE_BAD, /* no JSON object, or none of a trace */
 	READ_LINE_ITEM,
 	READ_LINE_START,
+	READ_LINE_VERSION, /* the start of a trace of another version */
 	READ_LINE_STOP,
 	READ_LINE_SEED, /* item has no end: see phase */
 };

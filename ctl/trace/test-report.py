@@ -520,6 +520,12 @@ class Files(Case):
         for whole in self.trace([], name='whole'), self.file(SEEDS):
             self.assertEqual(json.loads(self.run_report('--format=jsonl', whole).splitlines()[-1])['type'], 'stop')
 
+    def test_version(self):
+        for version, status in (1, OK), (2, ERROR):
+            lines = [json.dumps({**START, 'version': version}), json.dumps(self.item('userspace', 'cuInit', 5, 5)), '{"type":"stop"}']
+            path = self.file('\n'.join(lines) + '\n')
+            self.run_report(path, status=status, stderr='' if status == OK else f'{path}: a trace of another version of gpuprobe')
+
     def test_stdin_and_several(self):
         self.assertEqual(json.loads(self.run_report('--json', input=SEEDS.encode()))['file']['name'], 'standard input')
         self.assertEqual(json.loads(self.run_report('--json', '-', input=SEEDS.encode()))['file']['items'], 7)
@@ -698,7 +704,11 @@ class Raw(Case):
         for n in range(12, len(data)):
             file = self.file(data[:n], 'raw')
             if n < ends[0]:
-                self.run_report(file, status=OK, stderr=None)
+                told = f'{file}: cut off, the last {n} bytes are not whole'
+                self.run_report(file, stderr=told)
+                if n == 100: # and what it is converted to is an empty trace
+                    self.assertEqual(json.loads(self.run_report('--format=chrome', file, stderr=told))['traceEvents'], [])
+                    self.assertEqual(json.loads(self.run_report('--format=jsonl', file, stderr=told))['type'], 'start')
                 continue
             got = self.json(file)['file']
             complete = sum(n >= end for end in ends)
