@@ -41,10 +41,14 @@ struct reader {
 	uint32_t type;
 	int64_t type_size;
 	bool raw;
+	bool type_missing;
 	int64_t n_left; /* records to print; negative: all */
 };
 
-/* Takes the types from the first reply. Returns the exit status. */
+/*
+ * Takes the types from the first reply. Returns the exit status. Records come with it, and nobody else gets them: without the type that
+ * --type names they are shown nevertheless.
+ */
 static int begin(struct reader *reader, json_object *parameters) {
 	json_object *text = ctl_get(parameters, "btf");
 	unsigned char *btf = NULL;
@@ -63,11 +67,15 @@ static int begin(struct reader *reader, json_object *parameters) {
 		return ctl_fail(CTL_ERROR, "%s", strerror(-r));
 	if (reader->raw)
 		return CTL_OK;
-	reader->type = reader->type_name ? value_types_find(reader->types, reader->type_name)
-					 : (uint32_t)ctl_int(parameters, "btf_value_type");
-	if (reader->type_name && !reader->type)
-		return ctl_fail(CTL_NOT_FOUND, "--type: the object has no struct %s",
-				reader->type_name);
+	reader->type = reader->type_name ? value_types_find(reader->types, reader->type_name) : 0;
+	if (reader->type_name && !reader->type) {
+		ctl_fail(CTL_NOT_FOUND, "--type: the object has no struct %s: records are shown as the map's values",
+			 reader->type_name);
+		reader->type_missing = true;
+		reader->type_name = NULL;
+	}
+	if (!reader->type_name)
+		reader->type = (uint32_t)ctl_int(parameters, "btf_value_type");
 	reader->type_size = value_types_size(reader->types, reader->type);
 	return CTL_OK;
 }
@@ -186,7 +194,7 @@ static int ring_read(struct ctl *ctl, int argc, char **argv) {
 	json_object_object_add(parameters, "raw", json_object_new_boolean(true));
 	r = ctl_stream(ctl, "ReadRing", parameters, argv[optind], take_records, &reader);
 	value_types_free(reader.types);
-	return r;
+	return r ?: reader.type_missing ? CTL_NOT_FOUND : CTL_OK;
 }
 
 int command_ring(struct ctl *ctl, int argc, char **argv) {
