@@ -8,7 +8,7 @@ import time
 import fake_daemon
 import wire
 from fake_daemon import page, unsealed
-from target_runs import SANITIZED, as_bare, end, report, run, session
+from target_runs import SANITIZED, as_bare, end, report, run, session, within
 
 DEADLINE = 0.4
 MARGIN = 1.5
@@ -181,9 +181,9 @@ with fake_daemon.FakeDaemon(session("size")) as daemon:
 for limit in () if SANITIZED else (max(sizes), min(sizes) - 1, 0):
     with fake_daemon.FakeDaemon(session("limit")) as daemon:
         if as_bare(f"files of {limit} bytes", BARE, run(LOADS, file_size=limit, GPUPROBE_SESSION=daemon.name)):
-            reports = [reason for reason in daemon.reports() if "ulimit -f" in reason]
             seen = sum(size <= limit for size in sizes)
-            report(f"files of {limit} bytes", daemon.seen(wire.IMAGE) == seen and len(reports) == len(sizes) - seen, f"{daemon.messages}")
+            told = within(lambda: sum("ulimit -f" in reason for reason in daemon.reports()) == len(sizes) - seen)
+            report(f"files of {limit} bytes", told and daemon.seen(wire.IMAGE) == seen, f"{daemon.messages}")
 
 
 def folders():
