@@ -134,7 +134,10 @@ static int ctl_connect(struct ctl *ctl, int timeout_ms) {
  */
 bool ctl_connect_again(struct ctl *ctl) {
 	ctl->client = varlink_client_free(ctl->client);
-	return dial(ctl, CTL_TIMEOUT_MS) == 0;
+	if (dial(ctl, CTL_TIMEOUT_MS))
+		return false;
+	ctl->n_reconnects++;
+	return true;
 }
 
 /* The connection broke. */

@@ -36,6 +36,7 @@ struct ctl {
 	const char *session_name; /* NULL or "": the one without a name */
 	char path[256];           /* of the socket, once connected */
 	struct varlink_client *client;
+	unsigned int n_reconnects; /* the daemon hung up so often, and there was another one */
 	struct varlink_interface *interface;
 	bool quiet; /* that the daemon hung up is not said: the caller does something about it */
 	struct json_object *unanswered; /* parameters of a call with `more` that only looks and has had no reply yet, or NULL */

@@ -25,7 +25,7 @@ static const char kernel_help[] =
 	"       gpuprobectl kernel show --instruction=ID\n"
 	"\n"
 	"list shows the kernels and device functions that are or were probed, or missed, newest first. show prints the instructions that\n"
-	"have memory probes, of a kernel (a name, a glob, or an id), or the one instruction that an instruction id stands for.\n"
+	"have memory probes, of a kernel (a name, a glob, or an id in hexadecimal), or the one instruction that an instruction id stands for.\n"
 	"\n"
 	"      --pid=PID         only kernels of this process\n"
 	"      --instruction=ID  a number in hexadecimal, as contexts hold it\n";

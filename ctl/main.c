@@ -127,10 +127,15 @@ static void take_standard(void) {
 
 int main(int argc, char **argv) {
 	struct ctl ctl = {};
+	sigset_t inherited;
 	int r;
 
 	take_standard();
 	signal(SIGPIPE, SIG_DFL);
+	signal(SIGCHLD, SIG_DFL); /* for who waits for a child */
+	sigemptyset(&inherited);
+	sigaddset(&inherited, SIGPIPE);
+	sigprocmask(SIG_UNBLOCK, &inherited, NULL);
 	if (argc > 0)
 		argv[0] = (char *)"gpuprobectl";
 	r = run(&ctl, argc, argv);

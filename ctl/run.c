@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,7 +58,8 @@ struct run {
 	pid_t child;
 	int go; /* the child waits for a byte here */
 	int output; /* what it prints */
-	int signals; /* SIGINT and SIGTERM */
+	int signals; /* SIGINT, SIGTERM and SIGHUP */
+	bool interrupted; /* by one of them */
 };
 
 /* What every device can do. */
@@ -145,6 +147,7 @@ static void become_launcher(const struct run *run, int go, int output) {
 	const char *preload = getenv("LD_PRELOAD");
 	char numbers[8][24], *arguments[10] = { (char *)"gpuprobe-launch" }, *value, byte;
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (read(go, &byte, 1) != 1)
 		_exit(CTL_ERROR);
 	for (int i = 0; i < 8; i++) {
@@ -196,12 +199,16 @@ static bool is_runnable(json_object *attachments) {
 }
 
 /* Whether the user wants no more; waits until then, or for what the child prints. -1: for as long as it takes. */
-static bool is_interrupted(const struct run *run, int timeout_ms) {
+static bool is_interrupted(struct run *run, int timeout_ms) {
 	struct pollfd fds[] = { { .fd = run->signals, .events = POLLIN }, { .fd = run->output, .events = POLLIN } };
+	struct signalfd_siginfo taken;
 
+	if (run->interrupted)
+		return true;
 	while (poll(fds, timeout_ms ? 2 : 1, timeout_ms) < 0 && errno == EINTR)
 		;
-	return fds[0].revents;
+	run->interrupted = read(run->signals, &taken, sizeof(taken)) > 0;
+	return run->interrupted;
 }
 
 /* Lets the child go and waits for it. Returns the exit status; *microsecondsp: of all launches. */
@@ -232,7 +239,10 @@ static int launch(struct run *run, int64_t *microsecondsp) {
 	return WEXITSTATUS(status) ? CTL_ERROR : CTL_OK; /* it has said why */
 }
 
-/* Whether the program was in the kernel that the process launched: fail open is not for us. Returns the exit status. */
+/*
+ * Whether the program was in the kernel that the process launched: fail open is not for us. A daemon that came meanwhile
+ * does not know. Returns the exit status.
+ */
 static int check_probed(struct run *run, pid_t pid) {
 	const char *reason = "the launcher did not reach this daemon: if it is that of a session, say which with --session";
 	struct varlink_reply reply;
@@ -250,7 +260,9 @@ static int check_probed(struct run *run, pid_t pid) {
 		probed |= !strcmp(ctl_string(outcome, "outcome"), "probed") && !strcmp(ctl_string(outcome, "kernel"), LAUNCH_KERNEL);
 		reason = *ctl_string(outcome, "reason") ? ctl_string(outcome, "reason") : reason;
 	}
-	if (!probed)
+	if (!probed && run->ctl->n_reconnects && !json_object_array_length(outcomes))
+		ctl_fail(CTL_OK, "the daemon was restarted meanwhile: whether the program was in the kernel is to be seen in its maps only");
+	else if (!probed)
 		r = ctl_fail(CTL_ERROR, "%s: the program was not run: %s", run->path, reason);
 	varlink_reply_deinit(&reply);
 	return r;
@@ -326,7 +338,8 @@ static int run_object(struct run *run) {
 	if (r)
 		return r;
 	r = run_attached(run, reply.parameters);
-	detached = r == CTL_UNREACHABLE ? r : detach(run, ctl_get(reply.parameters, "attachments"));
+	/* a daemon that was restarted while the kernel ran has hung up; that there is none is said once */
+	detached = ctl_connect_again(run->ctl) || r != CTL_UNREACHABLE ? detach(run, ctl_get(reply.parameters, "attachments")) : r;
 	varlink_reply_deinit(&reply);
 	return r ?: detached;
 }
@@ -334,16 +347,20 @@ static int run_object(struct run *run) {
 /* With a child that waits: signals are ours to look at, and a reader that hangs up only shows afterwards. */
 static int run_child(struct run *run) {
 	struct pollfd output = { .fd = STDOUT_FILENO };
+	struct sigaction hangup;
 	sigset_t signals;
 	int r;
 
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
+	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN) /* as it is under nohup */
+		sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
-	run->signals = signalfd(-1, &signals, SFD_CLOEXEC);
+	run->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (run->signals < 0)
 		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
+	ctl_end_if_stuck(&signals); /* the daemon may not answer */
 	signal(SIGPIPE, SIG_IGN);
 	r = run_object(run);
 	fflush(stdout);

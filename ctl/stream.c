@@ -57,9 +57,11 @@ static int stream_wait(struct stream *stream) {
 			untold = false;
 		}
 		r = varlink_client_wait(stream->ctl->client, stream->signals,
-					untold ? (int)left : -1);
+					untold ? (int)left : stream->follow ? -1 : CTL_TIMEOUT_MS);
 		if (r == VARLINK_CLIENT_E_OTHER)
 			return CTL_STREAM_ENOUGH;
+		if (r == VARLINK_CLIENT_E_AGAIN && !stream->follow)
+			return ctl_fail(CTL_UNREACHABLE, "%s: the daemon does not answer", stream->ctl->path);
 		if (r != VARLINK_CLIENT_E_AGAIN)
 			return CTL_OK; /* what is wrong, ctl_next() says */
 	}

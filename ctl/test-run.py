@@ -160,7 +160,7 @@ class Run(unittest.TestCase):
 
     def test_interrupted(self):
         """Ctrl-C, and signals to us alone, end the kernel; nothing stays attached."""
-        for number, group in (signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False):
+        for number, group in (signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGHUP, True), (signal.SIGHUP, False):
             self.launcher('exec sleep 100')
             process = self.start('--program=fine', self.object, start_new_session=True)
             self.wait_launched()
@@ -169,6 +169,24 @@ class Run(unittest.TestCase):
                              ('', 'gpuprobectl: interrupted: the kernel may not have run to its end\n', ERROR))
             self.assert_detached()
             os.remove(self.dir / 'launched')
+
+    def test_nohup(self):
+        """A terminal that goes away is none of a program's business that was started so."""
+        self.launcher('sleep 0.3; echo 42')
+        process = self.start('--program=fine', self.object, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.wait_launched()
+        process.send_signal(signal.SIGHUP)
+        self.assertEqual((*process.communicate(timeout=60), process.returncode), (LOG + COUNTER, LOST, OK))
+        self.assert_detached()
+
+    def test_no_answer(self):
+        """Ctrl-C also ends the wait for a daemon that does not answer."""
+        self.daemon.send_signal(signal.SIGSTOP)
+        process = self.start('--program=fine', self.object)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual((*process.communicate(timeout=60), process.returncode), ('', '', -signal.SIGINT))
+        self.daemon.send_signal(signal.SIGCONT)
 
     def test_reader_gone(self):
         """Whoever closes the pipe early hears nothing, and nothing stays attached."""

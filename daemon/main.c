@@ -54,6 +54,10 @@ static int configure(struct config **configp, int argc, char *argv[]) {
 		printf("gpuprobed %s\n", PROJECT_VERSION);
 		break;
 	}
+	if (fflush(stdout) == EOF || ferror(stdout)) {
+		fprintf(stderr, "gpuprobed: cannot write the output: %s\n", strerror(errno));
+		return 1;
+	}
 	return 0;
 }
 

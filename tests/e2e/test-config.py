@@ -53,6 +53,14 @@ def test_installed_file():
     equal((status, err), (0, ""), "its examples")
 
 
+def test_full_disk():
+    """Output that could not be written is an error."""
+    for option in "--check-config", "--version", "--help":
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([GPUPROBED, option], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        equal((done.returncode, done.stderr), (1, "gpuprobed: cannot write the output: No space left on device\n"), option)
+
+
 def test_check_config():
     """What the daemon says of a file, without running."""
     status, out, err = check_config("deadline-ms = 77\nexclude = comm=a\nexclude = uid=1\n", "--check-config", "--compile-ms=5")
@@ -204,4 +212,4 @@ def stopped(daemon, live):
 
 
 if __name__ == "__main__":
-    main([test_installed_file, test_check_config, test_reload, test_mirror_period, test_excluded, test_off, test_excluded_while_it_runs, test_excluded_from_patches])
+    main([test_installed_file, test_full_disk, test_check_config, test_reload, test_mirror_period, test_excluded, test_off, test_excluded_while_it_runs, test_excluded_from_patches])

@@ -140,5 +140,25 @@ def test_attach_and_run():
         equal((status, daemon.count_of()), (0, 8192), out + err)
 
 
+def test_run_goes_on():
+    """A program that runs as a kernel of its own when the daemon is restarted: its maps are shown, or Ctrl-C ends it, and nothing stays."""
+    with Manager() as daemon:
+        for end in Manager.restart, Manager.crash_and_start:
+            for count in 1000000, 1000000000:
+                process = daemon.start_ctl("--json", "run", example("blocks_by_sm"), "--count", str(count))
+                wait_until(lambda: daemon.attachments() and any(sum(entry["values"]) for entry in daemon.dump("blocks")), "it counts")
+                end(daemon)
+                if count == 1000000000:
+                    process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=60)
+                if count == 1000000:
+                    equal(process.returncode, 0, err)
+                    equal([sum(shown["entries"][0]["values"]) for shown in json.loads(out)["maps"]], [count])
+                    check("restarted meanwhile" in err or not err, err)
+                else:
+                    equal((process.returncode, out, err), (1, "", "gpuprobectl: interrupted: the kernel may not have run to its end\n"))
+                equal(daemon.attachments(), [])
+
+
 if __name__ == "__main__":
     main([value for name, value in list(globals().items()) if name.startswith("test_")])
