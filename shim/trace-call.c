@@ -90,6 +90,7 @@ struct trace_begun trace_begin(struct trace_frame *frame)
 	frame->session = number;
 	frame->timing = NULL;
 	frame->correlation = 0;
+	frame->untimed = false;
 	frame->recorded = is_wanted(thread, index);
 	if (frame->recorded) {
 		/* it is in the call while its events are recorded: no kernel begins before it */

@@ -4,14 +4,14 @@
  * When kernels and graphs ran on the GPU, by events of the driver: one behind each launch, and one
  * before it unless the stream is busy with the launch before, for then a kernel begins where that
  * one ends. What lies in the stream between launches (copies, waits) makes one necessary, too.
- * Nothing is waited for: what has ended is read by later launches, and behind calls that wait
- * themselves.
+ * Nothing is waited for: what has ended is read by later launches, behind calls that wait
+ * themselves, and before the end of the context. What has not is lost, as are launches for which
+ * there are no events.
  *
  * Each context has events of its own, and a stream of its own. What their times are is in
  * trace-event-time.c.
  *
- * A launch that is captured is left alone, and so is one while the events of its context are used
- * up. Our calls are made in the relaxed mode of captures, as a capture of another thread would
+ * A launch that is captured is left alone. Our calls are made in the relaxed mode of captures, as a capture of another thread would
  * forbid them. After any error of a call of ours the context is left alone.
  *
  * The lock is waited for as long as that may take, and not endlessly: a signal handler on a stack of
@@ -181,6 +181,13 @@ static struct gpu_context *current_context(void)
 	return unused->broken ? NULL : unused;
 }
 
+/* So that the thread can write what is of that session. Who is inside leaves. */
+static bool enter(struct trace_self *thread, uint64_t session)
+{
+	return (thread->session == session || trace_claim(thread, session)) && thread->slot &&
+	       trace_enter(thread, session);
+}
+
 static void destroy_events(struct trace_timing *timing)
 {
 	if (timing->before)
@@ -212,6 +219,22 @@ static void forget_contexts(void)
 			forget_context(&contexts[i]);
 }
 
+/* Before a context ends: what has ended in it is read, and what has not will not be known. */
+static void settle_context(struct gpu_context *context)
+{
+	struct trace_self *thread = &trace_mine;
+	uint64_t session = trace_session_number();
+
+	if (!context->pending || !session || !enter(thread, session))
+		return;
+	if (!context->broken)
+		event_harvest(thread, context);
+	for (struct trace_timing *timing = context->pending; timing; timing = timing->next)
+		if (timing->session == session)
+			trace_lose(thread);
+	trace_leave(thread);
+}
+
 /* Events that a launch of another thread has are left to the context. */
 static void end_context(struct gpu_context *context)
 {
@@ -241,8 +264,10 @@ void trace_event_context_ending(driver_handle handle)
 	trace_hush(&hush);
 	gpu.exchange_mode(&mode);
 	for (unsigned i = 0; i < CONTEXTS; i++)
-		if (contexts[i].handle && (!handle || contexts[i].handle == (uint64_t)handle))
+		if (contexts[i].handle && (!handle || contexts[i].handle == (uint64_t)handle)) {
+			settle_context(&contexts[i]);
 			end_context(&contexts[i]);
+		}
 	gpu.exchange_mode(&mode);
 	unlock();
 	trace_unhush(&hush);
@@ -310,9 +335,12 @@ void trace_event_before(struct trace_frame *frame, const struct gpu_launch *laun
 		return;
 	own = (launch->per_thread && !stream) || launch->stream == STREAM_PER_THREAD;
 	if ((launch->per_thread ? gpu.is_capturing_own : gpu.is_capturing)(stream, &capturing) == 0 &&
-	    !capturing && lock()) {
-		timing = take_timing(launch->stream, own ? trace_tid() : 0);
-		unlock();
+	    !capturing) {
+		if (lock()) {
+			timing = take_timing(launch->stream, own ? trace_tid() : 0);
+			unlock();
+		}
+		frame->untimed = !timing;
 	}
 	if (timing) {
 		timing->handle = launch->stream;
@@ -394,12 +422,15 @@ void trace_event_after(struct trace_self *thread, struct trace_frame *frame, uin
 	if (lock()) {
 		context = current_context();
 		if (context && (!timing || ++context->launches % HARVEST_EACH == 0) &&
-		    (thread->session == frame->session || trace_claim(thread, frame->session)) &&
-		    thread->slot && trace_enter(thread, frame->session)) {
+		    enter(thread, frame->session)) {
 			event_harvest(thread, context);
 			trace_leave(thread);
 		}
 		unlock();
+	}
+	if (frame->untimed && !(int32_t)frame->result[0] && enter(thread, frame->session)) {
+		trace_lose(thread);
+		trace_leave(thread);
 	}
 	gpu.exchange_mode(&mode);
 }

@@ -241,7 +241,7 @@ void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint3
 		launched(frame, sequence);
 	if (!is_by_cupti() && (role == OTHER_WORK || is_copy(role) || (is_kernel(role) && !frame->timing)))
 		trace_event_other_work();
-	if (!frame->timing && (role != WAITS || is_by_cupti()))
+	if (!frame->timing && !frame->untimed && ((role != WAITS && role != COPY) || is_by_cupti()))
 		return;
 	trace_hush(&hush);
 	trace_event_after(thread, frame, sequence);

@@ -37,7 +37,7 @@ struct trace_frame {
 	struct trace_timing *timing; /* trace-event.h */
 	void *context; /* trace-cupti.h: it has reached CUPTI, */
 	uint32_t correlation; /* with this number; 0: it has not */
-	uint32_t reserved;
+	bool untimed; /* trace-event.h: a launch for which there were no events */
 };
 
 _Static_assert(sizeof(struct trace_frame) == TRACE_FRAME_SIZE &&

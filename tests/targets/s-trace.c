@@ -330,6 +330,26 @@ static void case_gpu(long count)
 	say("left", destroy((void *)0x1000));
 }
 
+/* Nothing waits for the kernels but a copy, then time, and then nobody. */
+static void case_gpu_end(long count)
+{
+	int (*copy)(void *, uint64_t, size_t), (*destroy)(void *);
+	char bytes[8];
+
+	*(void **)&copy = find("cuMemcpyDtoH_v2");
+	*(void **)&destroy = find("cuCtxDestroy_v2");
+	for (unsigned way = 0; way < 3; way++) {
+		for (long i = 0; i < count; i++)
+			launch((void *)0x5001, 1, 1, 1, 1, 1, 1, 0, (void *)1, NULL, NULL);
+		if (way == 0)
+			copy(bytes, 0, sizeof(bytes));
+		else if (way == 1)
+			usleep((useconds_t)count * 2500);
+		if (way)
+			say("left", destroy((void *)0x1000));
+	}
+}
+
 /* It is cancelled, and a launch is no place where that may happen. */
 static void *launch_cancelled(void *unused)
 {
@@ -523,7 +543,7 @@ int main(int argc, char **argv)
 	} cases[] = {
 		{ "plain", case_plain },   { "arguments", case_arguments }, { "names", case_names },
 		{ "fork", case_fork },	   { "signal", case_signal },	    { "callbacks", case_callbacks },
-		{ "steps", case_steps },   { "inside", case_inside },	    { "gpu", case_gpu },
+		{ "steps", case_steps },   { "inside", case_inside },	    { "gpu", case_gpu }, { "gpu-end", case_gpu_end },
 		{ "busy", case_busy },	   { "behind", case_behind },	    { "launches", case_launches },
 		{ "copies", case_copies },
 		{ "sandboxed", case_sandboxed },

@@ -247,6 +247,12 @@ FUNCTION(cuMemcpyHtoDAsync_v2, uint64_t to, const void *from, size_t size, void 
 	return 0;
 }
 
+FUNCTION(cuMemcpyDtoH_v2, void *to, uint64_t from, size_t size)
+{
+	gpu_wait();
+	return 0;
+}
+
 FUNCTION(cuCtxGetDevice, int *device)
 {
 	*device = 3;
