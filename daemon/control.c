@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@
 #include "message-id.h"
 #include "missing.h"
 #include "other-shims.h"
+#include "process-facts.h"
 #include "statistics.h"
 #include "varlink-json.h"
 #include "verify.h"
@@ -419,6 +421,15 @@ static bool control_worked_enough(struct daemon *daemon, uid_t uid) {
 	return enough;
 }
 
+/* Which process has the pid now: a later one with the same number is not meant. A line if there is none. /proc may show us less than there is. */
+static const char *control_find_process(struct filter *filter) {
+	if (kill(filter->pid, 0) < 0 && errno == ESRCH)
+		return "there is no such process";
+	if (process_start_time(filter->pid, &filter->start_time))
+		filter->start_time = 0;
+	return NULL;
+}
+
 static int control_attach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
 	struct control_attach *work;
@@ -432,6 +443,10 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	int r;
 
 	why = control_filter(control_member(parameters, "filter"), &filter, &parameter);
+	if (!why && filter.has_pid) {
+		parameter = "filter.pid";
+		why = control_find_process(&filter);
+	}
 	if (!why) {
 		r = control_attach_refused(daemon, call, &filter, &refused);
 		if (refused)

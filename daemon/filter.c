@@ -89,7 +89,7 @@ static bool filter_cgroup_matches(const char *wanted, const char *cgroup) {
 }
 
 bool filter_matches(const struct filter *filter, const struct process_facts *facts) {
-	if (filter->has_pid && filter->pid != facts->pid)
+	if (filter->has_pid && (filter->pid != facts->pid || (filter->start_time && filter->start_time != facts->start_time)))
 		return false;
 	if (filter->has_uid && filter->uid != facts->uid)
 		return false;
@@ -106,7 +106,7 @@ bool filter_matches(const struct filter *filter, const struct process_facts *fac
 }
 
 bool filter_implies(const struct filter *filter, const struct filter *other) {
-	return (!other->has_pid || (filter->has_pid && filter->pid == other->pid)) &&
+	return (!other->has_pid || (filter->has_pid && filter->pid == other->pid && filter->start_time == other->start_time)) &&
 	       (!other->has_uid || (filter->has_uid && filter->uid == other->uid)) &&
 	       (!other->own || filter->own) &&
 	       (!other->has_comm ||

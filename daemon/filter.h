@@ -17,6 +17,7 @@ struct filter {
 	bool has_pid, has_uid, has_comm, has_exe, has_cgroup;
 	bool own; /* only processes that have the rights of their user alone: whom that user might look into himself */
 	pid_t pid;
+	uint64_t start_time; /* as in process_facts: no later process with that pid; 0: not known, any */
 	uid_t uid; /* real */
 	char comm[FILTER_COMM_SIZE];
 	char exe[FILTER_EXE_SIZE]; /* absolute path or glob */

@@ -39,7 +39,7 @@ static ssize_t proc_read(pid_t pid, const char *name, char *text, size_t size) {
 }
 
 /* Field 22 of stat; the name in field 2 may hold spaces and parentheses. */
-static int proc_start_time(pid_t pid, uint64_t *timep) {
+int process_start_time(pid_t pid, uint64_t *timep) {
 	char text[1024], *field, *end;
 	ssize_t n;
 
@@ -116,7 +116,7 @@ int process_facts_read(struct process_facts *facts, pid_t pid, int pidfd) {
 	ssize_t n;
 	int r;
 
-	r = proc_start_time(pid, &read.start_time);
+	r = process_start_time(pid, &read.start_time);
 	if (r == 0)
 		r = proc_comm(pid, read.comm);
 	if (r == 0)
@@ -131,7 +131,7 @@ int process_facts_read(struct process_facts *facts, pid_t pid, int pidfd) {
 	proc_cgroup(pid, read.cgroup);
 	if (pidfd >= 0 && syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) < 0 && errno == ESRCH)
 		return -ESRCH;
-	r = proc_start_time(pid, &again);
+	r = process_start_time(pid, &again);
 	if (r < 0)
 		return r;
 	if (again != read.start_time)

@@ -10,6 +10,9 @@
  */
 int process_facts_read(struct process_facts *facts, pid_t pid, int pidfd);
 
+/* When a process started, as in its facts. 0, -ESRCH if there is none, -errno. */
+int process_start_time(pid_t pid, uint64_t *timep);
+
 /* Reads comm again: a process may change it. Keeps the old one on failure. */
 void process_facts_refresh(struct process_facts *facts);
 

@@ -118,6 +118,8 @@ static void read_filter(struct reading *reading, json_object *json, struct filte
 		filter->has_pid = true;
 		filter->pid = (pid_t)read_int(reading, json, "pid", INT_MAX);
 	}
+	if (json_object_object_get_ex(json, "start_time", &member))
+		filter->start_time = read_int(reading, json, "start_time", INT64_MAX);
 	if (json_object_object_get_ex(json, "uid", &member)) {
 		filter->has_uid = true;
 		filter->uid = (uid_t)read_int(reading, json, "uid", UINT32_MAX);

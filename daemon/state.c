@@ -36,6 +36,8 @@ static json_object *filter_json(const struct filter *filter) {
 
 	if (filter->has_pid)
 		add_int(json, "pid", (uint64_t)filter->pid);
+	if (filter->start_time)
+		add_int(json, "start_time", filter->start_time);
 	if (filter->has_uid)
 		add_int(json, "uid", filter->uid);
 	if (filter->own)

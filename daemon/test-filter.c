@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 static const struct process_facts python = {
-	.pid = 42, .uid = 1000, .comm = "python3", .exe = "/usr/bin/python3.11"
+	.pid = 42, .uid = 1000, .start_time = 7000, .comm = "python3", .exe = "/usr/bin/python3.11"
 };
 
 static void test_matches(void **state) {
@@ -33,6 +33,11 @@ static void test_matches(void **state) {
 	filter.has_pid = true;
 	filter.pid = 42;
 	assert_true(filter_matches(&filter, &python));
+	filter.start_time = python.start_time;
+	assert_true(filter_matches(&filter, &python));
+	filter.start_time++; /* the number was another process's */
+	assert_false(filter_matches(&filter, &python));
+	filter.start_time = 0;
 	filter.pid = 43;
 	assert_false(filter_matches(&filter, &python));
 	filter = (struct filter){ .has_uid = true, .uid = 1000 };

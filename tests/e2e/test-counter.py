@@ -297,6 +297,9 @@ def test_filters():
             equal(daemon.count_of(), 0, arguments)
             daemon.ctl("detach", str(ids[0]))
         equal(daemon.status()["counters"]["images_replaced"], 0)
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        equal(daemon.ctl("attach", COUNTER, "--pid", str(ended.pid), status=None), "gpuprobectl: --pid: there is no such process\n")
         for arguments in right:
             ids = daemon.attach("--kernel", "vectorAdd", *arguments)
             run(daemon)

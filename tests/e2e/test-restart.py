@@ -55,6 +55,19 @@ def test_attachments_and_totals():
         check(again[0] > ids[0], "an id was given out twice", again)
 
 
+def test_pid():
+    """Which process a number stood for when it was given is known to later daemons: another one that gets the number is not meant."""
+    with open("/proc/self/stat", encoding="utf-8") as stat:
+        start_time = int(stat.read().rpartition(")")[2].split()[19])
+    with Manager() as daemon:
+        daemon.attach("--pid", str(os.getpid()))
+        for way in WAYS:
+            way(daemon)
+            daemon.attach("--comm", "x") # the state is written anew
+            with open(daemon.state(), encoding="utf-8") as state:
+                check(f'"pid":{os.getpid()},"start_time":{start_time}' in state.read().replace(" ", ""), way.__name__)
+
+
 def test_processes_count_on():
     """A process that launches all the time, before, while there is no daemon, and after: each launch is counted, once."""
     for options in ((), ("--mirror-period-ms", "0")):
