@@ -41,9 +41,17 @@ bool trace_session_means(struct trace_session *s, pid_t pid) {
 	return parent_of(pid) == getpid();
 }
 
+static bool is_told(const struct trace_session *s, pid_t pid) {
+	for (size_t i = 0; i < s->n_told; i++)
+		if (s->told[i] == pid)
+			return true;
+	return false;
+}
+
 bool trace_session_emit(struct trace_session *s, const struct trace_record *record, uint32_t pid, uint32_t tid) {
 	assert_true(record->size >= sizeof(*record) && record->size % 8 == 0 && record->size <= TRACE_RECORD_MAX);
 	assert_true(s->n < RECORDS_MAX);
+	assert_true(!pid || is_told(s, (pid_t)pid)); /* no record comes before its process */
 	s->records[s->n] = malloc(record->size);
 	assert_non_null(s->records[s->n]);
 	memcpy(s->records[s->n++], record, record->size);
@@ -79,6 +87,10 @@ void trace_session_lost(struct trace_session *s, enum trace_source source, uint3
 }
 
 void trace_session_process(struct trace_session *s, pid_t pid) {
+	if (is_told(s, pid))
+		return;
+	assert_true(s->n_told < TOLD_MAX);
+	s->told[s->n_told++] = pid;
 }
 
 void trace_session_thread(struct trace_session *s, pid_t pid, pid_t tid) {

@@ -11,6 +11,7 @@
 #define RECORDS_MAX 200000
 #define DYNAMIC_MAX 64
 #define TALLIES_MAX 64
+#define TOLD_MAX 256
 
 struct trace_session {
 	size_t n;
@@ -22,6 +23,8 @@ struct trace_session {
 	pid_t only, shim, also; /* only: 0, all children of this test */
 	bool follow; /* who is gone was a child */
 	uint64_t last_stack;
+	size_t n_told;
+	pid_t told[TOLD_MAX]; /* processes */
 	size_t n_tallies;
 	struct {
 		uint32_t pid;

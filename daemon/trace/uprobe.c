@@ -178,8 +178,8 @@ static void use_record(struct trace_uprobe *uprobe, const void *data, size_t siz
 		return;
 	}
 	uprobe_saw_process(uprobe, pid);
+	trace_session_process(uprobe->session, pid);
 	if (record->flags & UPROBE_RECORD_NAMES) {
-		trace_session_process(uprobe->session, pid);
 		learn_name(uprobe, call);
 		learn_pointer(uprobe, call);
 	}
