@@ -213,7 +213,16 @@ static void ring_tell_clock(const struct shim_ring *ring, uint32_t device, struc
 		trace_session_emit(session, &record.record, record.pid, 0);
 }
 
-/* A kernel of a device whose clock is known, or whose times are the host's. */
+static void ring_lose_kernels(const struct shim_ring *ring, uint32_t tid, uint64_t count) {
+	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
+		if (ring->sessions >> i & 1 && ring->table->sessions[i]->options->gpu)
+			trace_session_lost(ring->table->sessions[i], TRACE_SOURCE_GPU, (uint32_t)ring->pid, tid, count);
+}
+
+/*
+ * A kernel of a device whose clock is known, or whose times are the host's. One of the future is lost, no lie: a GPU's clock may have jumped since its last pair, as
+ * when the machine slept.
+ */
 static void ring_give_kernel(const struct shim_ring *ring, const struct ring_kernel *kernel) {
 	const bool host = kernel->record.record.flags & TRACE_RING_KERNEL_HOST;
 	const struct gpu_clock *clock = ring->clocks[kernel->record.device];
@@ -232,6 +241,10 @@ static void ring_give_kernel(const struct shim_ring *ring, const struct ring_ker
 	};
 
 	record.end = record.start + (kernel->record.end - kernel->record.start);
+	if (record.end < record.start || record.end > monotonic_now() + RECORD_FUTURE_NS) {
+		ring_lose_kernels(ring, kernel->tid, 1);
+		return;
+	}
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
 		struct trace_session *session = ring->table->sessions[i];
 
@@ -262,16 +275,12 @@ static const char *ring_take_kernel(struct shim_ring *ring, const struct trace_r
 	if (ring->pending && ring->n_pending < RING_PENDING_MAX)
 		ring->pending[ring->n_pending++] = kernel;
 	else
-		for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-			if (ring->sessions >> i & 1 && ring->table->sessions[i]->options->gpu)
-				trace_session_lost(ring->table->sessions[i], TRACE_SOURCE_GPU, (uint32_t)ring->pid, kernel.tid, 1);
+		ring_lose_kernels(ring, kernel.tid, 1);
 	return NULL;
 }
 
 void ring_drop_pending(struct shim_ring *ring) {
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-		if (ring->sessions >> i & 1 && ring->table->sessions[i]->options->gpu)
-			trace_session_lost(ring->table->sessions[i], TRACE_SOURCE_GPU, (uint32_t)ring->pid, 0, ring->n_pending);
+	ring_lose_kernels(ring, 0, ring->n_pending);
 	ring->n_pending = 0;
 }
 

@@ -676,13 +676,26 @@ static void test_kernels(void **state) {
 	client_read(&a);
 	got = next_record(&a, &at, TRACE_KERNEL);
 	assert_int_equal(got->error, error + 77);
+	/* of the future, or so long that its end is before its beginning: they would disturb the order of others */
+	kernel.end = UINT64_C(1) << 63;
+	assert_true(producer_write(&producer, &kernel.record));
+	kernel.start = kernel.end - 1;
+	assert_true(producer_write(&producer, &kernel.record));
+	kernel.start = 1;
+	kernel.end = UINT64_MAX;
+	assert_true(producer_write(&producer, &kernel.record));
+	drain();
+	session_flush_lost(a.session);
+	client_read(&a);
+	assert_int_equal(count_lost(&a, TRACE_SOURCE_GPU), 3);
+	assert_int_equal(traced.ring->enabled, 1);
 	/* one whose device's clock is never told is lost */
 	kernel.device = 4;
 	assert_true(producer_write(&producer, &kernel.record));
 	gone(&traced);
 	session_flush_lost(a.session);
 	client_read(&a);
-	assert_int_equal(count_lost(&a, TRACE_SOURCE_GPU), 1);
+	assert_int_equal(count_lost(&a, TRACE_SOURCE_GPU), 4);
 	assert_int_equal(count_records(&a, TRACE_KERNEL), 3);
 	end_client(&a);
 	end_client(&b);
