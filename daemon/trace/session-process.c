@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "exclude.h"
+#include "foreign.h"
 #include "memfd.h"
 #include "process-facts.h"
 #include "session-private.h"
@@ -343,6 +344,21 @@ void trace_session_ended(struct trace_session *session, pid_t pid, int status, u
 
 /* ---- pids ---- */
 
+/* Says what only the shim would tell of a process that has libcuda without it. One without libcuda may be about to begin its program (`trace -- CMD`). */
+static void session_look_for_shim(struct trace_session *session, pid_t pid) {
+	const struct trace_options *options = session->options;
+	char *maps;
+	size_t n;
+
+	if (!options->shim || (options->bpf && !options->gpu))
+		return;
+	maps = foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &n);
+	if (maps && strstr(maps, "/libcuda.so") && !strstr(maps, "/libgpuprobe-shim"))
+		trace_session_missing(session, "process %d has no shim (gpuprobe-shim(7)): %s", (int)pid,
+				      options->bpf ? "times of its kernels" : options->gpu ? "its calls and kernels" : "its calls");
+	free(maps);
+}
+
 /* One of `pids`. 0, TRACE_E_GONE, TRACE_E_FOREIGN, TRACE_E_EXCLUDED, or -ENOMEM. */
 static int session_add_target(struct trace_session *session, pid_t pid) {
 	struct trace_target *target = &session->targets[session->n_targets];
@@ -366,6 +382,7 @@ static int session_add_target(struct trace_session *session, pid_t pid) {
 	if (session_excludes(session, &facts))
 		return TRACE_E_EXCLUDED;
 	trace_session_process(session, pid);
+	session_look_for_shim(session, pid);
 	return 0;
 }
 

@@ -447,6 +447,53 @@ static void test_targets(void **state) {
 	end_client(&client);
 }
 
+/* Maps a file of that name, which stays mapped. */
+static void map_file_named(const char *name) {
+	char folder[] = "/tmp/test-trace-session-XXXXXX", path[128];
+	int fd;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(ftruncate(fd, 4096), 0);
+	assert_ptr_not_equal(mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0), MAP_FAILED);
+	close(fd);
+	unlink(path);
+	rmdir(folder);
+}
+
+/* What a session of this process says is missing, of the sources shim and, if they are to be, bpf and gpu. */
+static size_t missing_lines(bool bpf, bool gpu, const char *text) {
+	uint32_t targets[1] = { (uint32_t)getpid() };
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+	const char *const *lines;
+	size_t n = 0;
+
+	config.options.filter.has_pid = false;
+	config.options.pids = targets;
+	config.options.n_pids = 1;
+	config.options.bpf = bpf;
+	config.options.gpu = gpu;
+	assert_int_equal(start_session(&client, &config), 0);
+	for (size_t i = trace_session_trouble(client.session, &lines); i--;)
+		n += strstr(lines[i], text) != NULL;
+	end_client(&client);
+	return n;
+}
+
+/* A process that has libcuda without the shim: what only that would tell is said to be missing. */
+static void test_no_shim(void **state) {
+	assert_int_equal(missing_lines(false, true, "has no shim"), 0); /* no libcuda either */
+	map_file_named("libcuda.so.1");
+	assert_int_equal(missing_lines(false, false, "has no shim (gpuprobe-shim(7)): its calls"), 1);
+	assert_int_equal(missing_lines(false, true, "has no shim (gpuprobe-shim(7)): its calls and kernels"), 1);
+	assert_int_equal(missing_lines(true, true, "has no shim (gpuprobe-shim(7)): times of its kernels"), 1);
+	assert_int_equal(missing_lines(true, false, "has no shim"), 0);
+	map_file_named("libgpuprobe-shim.so");
+	assert_int_equal(missing_lines(false, true, "has no shim"), 0);
+}
+
 static void test_bad_targets(void **state) {
 	pid_t child = start_child(getuid(), NULL), ended = start_child(getuid(), NULL);
 	uint32_t targets[2] = { (uint32_t)child, (uint32_t)ended }, bad = 0;
@@ -819,7 +866,7 @@ int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_frame),   TEST(test_counts_anew), TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
-		TEST(test_stack_again), TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec),
+		TEST(test_stack_again), TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_no_shim), TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec),
 		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
 	};
 #undef TEST
