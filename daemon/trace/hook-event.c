@@ -4,6 +4,7 @@
 
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -196,6 +197,36 @@ static void tell_short(struct trace_hooks *hooks, const struct hook_process *pro
 	trace_session_emit(hooks->session, &record.record, record.pid, record.pid);
 }
 
+/* A span that has not ended, as it stands at a time; 0: its thread has left it, nobody knows when. */
+static void tell_open(struct trace_hooks *hooks, struct hook_event *event, uint64_t now) {
+	/* of opened files nobody knows yet whether they are the driver's */
+	if (!is_row(hooks, &event->header) || hooks->attachments[event->header.row].alternative->kind == HOOK_SYSCALL)
+		return;
+	event->header.end = now;
+	if (now)
+		take_event(hooks, event, sizeof(*event), TRACE_EVENT_OPEN);
+	else
+		trace_session_lost(hooks->session, TRACE_SOURCE_BPF, event->header.pid, event->header.tid, 1);
+}
+
+/* The spans that a process was within when it ended. */
+static void tell_open_of(struct trace_hooks *hooks, uint32_t pid, uint64_t end) {
+	int pending = hook_programs_map(hooks->programs, HOOK_MAP_PENDING);
+	struct hook_event event;
+	uint64_t key, next;
+	int r = bpf_map_get_next_key(pending, NULL, &next);
+
+	/* bounded, as the programs change the map meanwhile */
+	for (size_t i = 0; !r && i < HOOK_PENDING_MAX; i++) {
+		key = next;
+		r = bpf_map_get_next_key(pending, &key, &next);
+		if (bpf_map_lookup_elem(pending, &key, &event) || event.header.pid != pid || event.header.start > end)
+			continue;
+		tell_open(hooks, &event, end);
+		bpf_map_delete_elem(pending, &key);
+	}
+}
+
 static void take_process(struct trace_hooks *hooks, const struct hook_header *header, size_t size) {
 	switch (header->type) {
 	case HOOK_RECORD_FORK:
@@ -208,6 +239,7 @@ static void take_process(struct trace_hooks *hooks, const struct hook_header *he
 			tell_short(hooks, (const struct hook_process *)header);
 		break;
 	case HOOK_RECORD_EXIT:
+		tell_open_of(hooks, header->pid, header->start);
 		bpf_map_delete_elem(hook_programs_map(hooks->programs, HOOK_MAP_PROCESSES), &header->pid);
 		trace_session_ended(hooks->session, (pid_t)header->pid, (int)header->result, header->start);
 		break;
@@ -227,6 +259,11 @@ int hook_event_take(void *userdata, void *data, size_t size) {
 	return ++hooks->n_taken % HOOK_DRAIN_MAX ? 0 : -EAGAIN;
 }
 
+/* Whether the thread is gone, as by longjmp() out of the function, and its end. */
+static bool has_ended(const struct hook_header *header) {
+	return header->pid && tgkill((pid_t)header->pid, (pid_t)header->tid, 0) < 0 && errno == ESRCH;
+}
+
 void hook_event_flush(struct trace_hooks *hooks) {
 	int pending = hook_programs_map(hooks->programs, HOOK_MAP_PENDING), ioctls = hook_programs_map(hooks->programs, HOOK_MAP_IOCTLS);
 	struct hook_event event;
@@ -243,12 +280,8 @@ void hook_event_flush(struct trace_hooks *hooks) {
 			break;
 	}
 	while (!bpf_map_get_next_key(pending, NULL, &key)) {
-		/* of opened files nobody knows yet whether they are the driver's */
-		if (!bpf_map_lookup_elem(pending, &key, &event) && is_row(hooks, &event.header) &&
-		    hooks->attachments[event.header.row].alternative->kind != HOOK_SYSCALL) {
-			event.header.end = now;
-			take_event(hooks, &event, sizeof(event), TRACE_EVENT_OPEN);
-		}
+		if (!bpf_map_lookup_elem(pending, &key, &event))
+			tell_open(hooks, &event, has_ended(&event.header) ? 0 : now);
 		if (bpf_map_delete_elem(pending, &key))
 			break;
 	}

@@ -19,6 +19,7 @@
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -334,6 +335,96 @@ static void test_user(void **state) {
 	assert_null(next(event, TRACE_EVENT));
 }
 
+/* Calls itself n times; or dies, or is left by longjmp(). */
+long test_hook_deep(int n, jmp_buf *back);
+
+__attribute__((noipa)) long test_hook_deep(int n, jmp_buf *back) {
+	if (n == -1) {
+		usleep(20000);
+		kill(getpid(), SIGKILL);
+	}
+	if (n == -2)
+		longjmp(*back, 1);
+	if (n > 0)
+		test_hook_deep(n - 1, back);
+	__asm__ volatile("" ::: "memory"); /* no loop */
+	return n;
+}
+
+static void do_recursion(void) {
+	test_hook_deep(4, NULL);
+}
+
+static void do_die(void) {
+	test_hook_deep(-1, NULL);
+}
+
+static void *leave_by_jump(void *unused) {
+	jmp_buf back;
+
+	if (!setjmp(back))
+		test_hook_deep(-2, &back);
+	return NULL;
+}
+
+static void do_jump(void) {
+	pthread_t thread;
+
+	if (!pthread_create(&thread, NULL, leave_by_jump, NULL))
+		pthread_join(thread, NULL);
+	raise(SIGSTOP);
+}
+
+static void begin_deep(pid_t pid) {
+	char spec[8192];
+
+	snprintf(spec, sizeof(spec), "u:%s:test_hook_deep(n=arg0:s32)=ret:s64", self);
+	begin(pid, (struct trace_options){ PROBES(spec) });
+}
+
+/* Of calls within calls of the same function the innermost one is told, and the others are lost. */
+static void test_user_recursion(void **state) {
+	struct child child = child_new(do_recursion);
+	const struct trace_event *event;
+
+	begin_deep(child.pid);
+	child_run(&child);
+	finish();
+	event = next(NULL, TRACE_EVENT);
+	assert_non_null(event);
+	assert_int_equal(event->words[0], 0);
+	assert_null(next(event, TRACE_EVENT));
+	assert_int_equal(session.lost, 4);
+}
+
+/* A call in which its process died lasted until then; one that its thread left before it ended is lost. */
+static void test_user_left(void **state) {
+	struct child child = child_new(do_die);
+	const struct trace_event *event;
+
+	begin_deep(child.pid);
+	child_run(&child);
+	usleep(50000);
+	finish();
+	event = next(NULL, TRACE_EVENT);
+	assert_non_null(event);
+	assert_int_equal(event->record.flags, TRACE_EVENT_OPEN);
+	assert_int_equal(session.n_told, 1);
+	assert_int_equal(session.told[0].what, 'x');
+	assert_in_range(event->end, event->start + 20000000, session.told[0].time);
+	assert_int_equal(session.lost, 0);
+	child = child_new(do_jump);
+	begin_deep(child.pid);
+	assert_int_equal(write(child.go, "x", 1), 1);
+	assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+	finish();
+	assert_null(next(NULL, TRACE_EVENT));
+	assert_int_equal(session.lost, 1);
+	kill(child.pid, SIGKILL);
+	waitpid(child.pid, NULL, 0);
+	close(child.go);
+}
+
 /* An address in the kernel; 0: it is not told. */
 static uint64_t kernel_address(void) {
 	FILE *file = fopen("/proc/kallsyms", "re");
@@ -605,7 +696,7 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_ioctl),	     cmocka_unit_test(test_files),   cmocka_unit_test(test_mmap),
 		cmocka_unit_test(test_others),	     cmocka_unit_test(test_processes), cmocka_unit_test(test_no_follow),
 		cmocka_unit_test(test_last_thread),
-		cmocka_unit_test(test_user),	     cmocka_unit_test(test_user_instant), cmocka_unit_test(test_tracepoint),
+		cmocka_unit_test(test_user),	     cmocka_unit_test(test_user_recursion), cmocka_unit_test(test_user_left), cmocka_unit_test(test_user_instant), cmocka_unit_test(test_tracepoint),
 		cmocka_unit_test(test_missing), cmocka_unit_test(test_user_files), cmocka_unit_test(test_user_kernel_address), cmocka_unit_test(test_ladder),  cmocka_unit_test(test_rights),
 		cmocka_unit_test(test_open_end),     cmocka_unit_test(test_loss),    cmocka_unit_test(test_list),
 	};

@@ -26,7 +26,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
+	__uint(max_entries, HOOK_PENDING_MAX);
 	__type(key, __u64);
 	__type(value, struct hook_event);
 } pending SEC(".maps");

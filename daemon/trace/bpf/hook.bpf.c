@@ -4,7 +4,8 @@
  * The programs of hooks: one for each way to be called, and one interpreter. No CO-RE: what depends on the kernel's layout is an offset in `config`, which
  * the daemon reads from BTF where there is one, so that all programs load everywhere and a template of fentry can be loaded for any function.
  *
- * A span begins with an entry in `pending` and ends with a record in the ring. A function that calls itself in one thread shows its innermost call.
+ * A span begins with an entry in `pending` and ends with a record in the ring. Of a function that calls itself the innermost call is
+ * shown, and those around it are counted as lost.
  */
 
 #include "hook.h"
@@ -43,9 +44,10 @@ static __always_inline void begin(__u32 index, const struct place *place) {
 		return;
 	}
 	key = event_key(row, index);
-	if (bpf_map_update_elem(&pending, &key, &no_event, BPF_ANY)) {
-		count(&lost, 0);
-		return;
+	if (bpf_map_update_elem(&pending, &key, &no_event, BPF_NOEXIST)) {
+		count(&lost, 0); /* this one, as there is no room; or the one that it is within, or that its thread left by longjmp() */
+		if (bpf_map_update_elem(&pending, &key, &no_event, BPF_EXIST))
+			return;
 	}
 	event = bpf_map_lookup_elem(&pending, &key);
 	if (!event)
