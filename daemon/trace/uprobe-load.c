@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "pid-namespace.h"
 #include "uprobe-bpf.h"
 #include "uprobe-private.h"
@@ -290,7 +291,7 @@ const struct uprobe_record *uprobe_engine_unfinished(struct uprobe_engine *engin
 		.flags = record->call.record.flags | TRACE_CALL_OPEN | TRACE_CALL_NO_RESULT,
 	};
 	record->call.sequence = state->sequence + 1;
-	record->call.end = record->call.start;
+	record->call.end = monotonic_now();
 	record->call.result = 0;
 	record->call.stack = 0;
 	*np = state->n;
