@@ -14,6 +14,7 @@
  * the consumer loads head (acquire), reads, then stores tail (release).
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define TRACE_RING_MAGIC UINT32_C(0x52525447) /* "GTRR" */
@@ -50,7 +51,7 @@ struct trace_ring {
 	uint32_t slot_stride;
 	uint64_t slots_offset;
 	uint64_t min_duration; /* in units of the clock; shorter calls are left out */
-	uint64_t sample; /* one of so many calls of a thread is recorded; 0, 1: all */
+	uint64_t sample; /* one of so many calls is recorded, by chance (trace_is_sampled()); 0, 1: all */
 	uint64_t heartbeat; /* written by the daemon whenever it reads: CLOCK_MONOTONIC in nanoseconds */
 	uint64_t homeless; /* written by the shim: calls that were lost because no slot was free */
 	uint64_t reserved[4];
@@ -146,3 +147,12 @@ struct trace_ring_note {
 	struct trace_ring_record record;
 	char text[]; /* NUL-padded to the record's end */
 };
+
+/*
+ * Whether a call is taken as one of `sample`: by chance, each by its own, as each Nth one of a program that calls the same functions in turn would always be of the
+ * same function. random is the caller's, any number at first.
+ */
+static inline bool trace_is_sampled(uint64_t *random, uint64_t sample) {
+	*random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (*random >> 32) * sample >> 32 == 0;
+}

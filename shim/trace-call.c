@@ -55,10 +55,9 @@ static inline bool is_wanted(struct trace_self *thread, uint32_t index)
 		return false;
 	if (__builtin_expect(sample <= 1, 1))
 		return true;
-	if (++thread->skipped < sample)
-		return false;
-	thread->skipped = 0;
-	return true;
+	if (!thread->random) /* threads that all do the same do not show the same */
+		thread->random = trace_now();
+	return trace_is_sampled(&thread->random, sample);
 }
 
 struct trace_begun trace_begin(struct trace_frame *frame)

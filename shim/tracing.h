@@ -99,12 +99,12 @@ struct trace_self {
 	uint32_t index; /* of the slot */
 	struct trace_user *user; /* the thread's, from its first record to its end */
 	uint32_t sequence; /* of the last call */
-	uint32_t skipped; /* calls, by sampling */
 	uint32_t homeless; /* calls without a slot */
 	uint32_t tid; /* 0: not asked yet */
 	bool claiming; /* a signal handler keeps out of it */
 	bool is_ours; /* not the application's thread */
 	uint64_t named; /* bit i: the spare function i was named */
+	uint64_t random; /* of sampling; 0: none yet */
 };
 
 extern __thread struct trace_self trace_mine

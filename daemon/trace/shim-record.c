@@ -73,14 +73,14 @@ static const char *call_check(const struct trace_ring_call *call, struct call_pa
 }
 
 /* Whether a session asked for this call: the ring's options are the union of all sessions'. */
-static bool session_wants_call(const struct trace_session *session, const struct shim_ring *ring, struct ring_slot *slot, const struct trace_ring_call *call, uint64_t duration) {
+static bool session_wants_call(const struct trace_session *session, struct shim_ring *ring, const struct trace_ring_call *call, uint64_t duration) {
 	const struct trace_options *options = session->options;
 	unsigned int bit = call->function < TRACE_FUNCTION_DYNAMIC ? call->function : TRACE_FUNCTION_DYNAMIC;
 
 	if (!(options->functions[bit / 64] >> bit % 64 & 1) || duration < options->min_duration ||
 	    (options->errors && (call->result == 0 || call->result == RESULT_NOT_READY)))
 		return false;
-	return options->sample <= 1 || options->sample == ring->sample || slot->calls[session->index]++ % options->sample == 0;
+	return options->sample <= 1 || options->sample == ring->sample || trace_is_sampled(&ring->random, options->sample);
 }
 
 static const char *ring_take_call(struct shim_ring *ring, struct ring_slot *slot, const struct trace_ring_call *call, uint64_t now) {
@@ -110,7 +110,7 @@ static const char *ring_take_call(struct shim_ring *ring, struct ring_slot *slot
 		struct trace_session *session = ring->table->sessions[i];
 		size_t n_extras;
 
-		if (!(ring->sessions >> i & 1) || !session_wants_call(session, ring, slot, call, out.call.end - out.call.start))
+		if (!(ring->sessions >> i & 1) || !session_wants_call(session, ring, call, out.call.end - out.call.start))
 			continue;
 		n_extras = session->options->extras ? parts.n_extras : 0;
 		out.call.n_extras = (uint8_t)(session->options->extras ? parts.extras : 0);

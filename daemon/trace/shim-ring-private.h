@@ -19,7 +19,6 @@ struct ring_slot {
 	uint32_t raw_tid; /* as the process sees it */
 	uint32_t tid;
 	unsigned int announced; /* sessions that got its THREAD */
-	uint64_t calls[TRACE_SESSIONS_MAX]; /* that were seen, for sessions with a sampling of their own */
 };
 
 struct ring_kernel {
@@ -51,6 +50,7 @@ struct shim_ring {
 	uint32_t flags;
 	uint64_t min_duration; /* nanoseconds */
 	uint64_t sample;
+	uint64_t random; /* for sessions with a sampling of their own */
 	struct ring_slot *slots;
 	uint32_t n_seen; /* slots that were ever used lie below */
 	uint32_t next; /* slot to begin with */

@@ -454,10 +454,8 @@ static void ring_join(struct shim_ring *ring, unsigned int sessions) {
 			continue;
 		ring_widen(ring, ring->table->sessions[i]->options);
 		ring_tell(ring, ring->table->sessions[i]);
-		for (uint32_t k = 0; k < ring->slot_count; k++) { /* nothing of who had this number before */
-			ring->slots[k].calls[i] = 0;
+		for (uint32_t k = 0; k < ring->slot_count; k++) /* nothing of who had this number before */
 			ring->slots[k].announced &= ~(1U << i);
-		}
 		ring_set_shim(ring, ring->table->sessions[i], true);
 	}
 	ring->sessions |= sessions;

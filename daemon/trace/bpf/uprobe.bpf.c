@@ -298,14 +298,10 @@ static __always_inline int enter(struct pt_regs *ctx) {
 	state->record.flags = row->flags & UPROBE_ROW_NAMES ? UPROBE_RECORD_NAMES : 0;
 	if (row->flags & UPROBE_ROW_UNWANTED) {
 		state->record.flags |= UPROBE_RECORD_UNWANTED;
-	} else if (config.sample > 1) {
-		if (++state->turn < config.sample) {
-			if (!(row->flags & UPROBE_ROW_NAMES))
-				return 1;
-			state->record.flags |= UPROBE_RECORD_UNWANTED;
-		} else {
-			state->turn = 0;
-		}
+	} else if (config.sample > 1 && bpf_get_prandom_u32() * config.sample >> 32) {
+		if (!(row->flags & UPROBE_ROW_NAMES))
+			return 1;
+		state->record.flags |= UPROBE_RECORD_UNWANTED;
 	}
 	state->record.call.record.flags = row->flags & UPROBE_ROW_CUT ? TRACE_CALL_CUT : 0;
 	state->record.call.pid = ids >> 32;

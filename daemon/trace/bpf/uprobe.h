@@ -62,7 +62,7 @@ struct uprobe_count_key {
 /* Constant while the programs run. */
 struct uprobe_config {
 	__u64 min_duration; /* nanoseconds */
-	__u64 sample; /* one of so many */
+	__u64 sample; /* one of so many, by chance: as trace_is_sampled() of trace-ring.h */
 	__u64 rate; /* a second and process; 0: any number */
 	__u64 namespace_device, namespace_inode; /* of processes, if it is not the first one; else 0 */
 	__u8 errors, stacks;
@@ -103,10 +103,8 @@ struct uprobe_state {
 	__u64 cookie; /* of it; 0: none runs */
 	__u32 checked; /* generation with which the process was not refused */
 	__u32 sequence;
-	__u32 turn; /* of sampling */
 	__u32 n; /* bytes of the record so far */
 	__u32 late; /* bit i: extra i could not be read at the entry */
-	__u32 reserved;
 	union {
 		struct uprobe_record record;
 		__u8 bytes[UPROBE_CALL_MAX + 8 * UPROBE_FRAMES_MAX];
