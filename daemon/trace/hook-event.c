@@ -5,9 +5,7 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bpf/hook.h"
 #include "clock.h"
@@ -188,10 +186,8 @@ static void tell_short(struct trace_hooks *hooks, const struct hook_process *pro
 		.uid = process->uid,
 		.what = TRACE_PROCESS_EXEC,
 	};
-	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/%u/exe", process->header.pid);
-	if (readlink(path, &(char){ 0 }, 1) >= 0 || !is_meant(hooks, process->header.pid))
+	if (!is_meant(hooks, process->header.pid))
 		return;
 	memcpy(record.comm, process->comm, sizeof(record.comm));
 	trace_session_emit(hooks->session, &record.record, record.pid, record.pid);
@@ -234,8 +230,7 @@ static void take_process(struct trace_hooks *hooks, const struct hook_header *he
 			trace_session_forked(hooks->session, (pid_t)header->pid, (pid_t)header->tid, header->start);
 		break;
 	case HOOK_RECORD_EXEC:
-		trace_session_execed(hooks->session, (pid_t)header->pid, header->start);
-		if (size >= sizeof(struct hook_process))
+		if (!trace_session_execed(hooks->session, (pid_t)header->pid, header->start) && size >= sizeof(struct hook_process))
 			tell_short(hooks, (const struct hook_process *)header);
 		break;
 	case HOOK_RECORD_EXIT:

@@ -314,20 +314,22 @@ void trace_session_forked(struct trace_session *session, pid_t parent, pid_t chi
 	member->announced = session_tell(session, member, TRACE_PROCESS_FORK, time, 0);
 }
 
-void trace_session_execed(struct trace_session *session, pid_t pid, uint64_t time) {
+bool trace_session_execed(struct trace_session *session, pid_t pid, uint64_t time) {
 	struct trace_member *member = session_known(session, pid);
 	const bool announced = member && member->announced;
 
 	if (member) {
 		member->checked = 0;
 		member->announced = false; /* it is told here */
+		member->facts.exe[0] = '\0'; /* that of a zombie cannot be read any more: it has none, rather than the one before */
 	}
 	member = session_member(session, pid);
 	if (!member)
-		return;
+		return false;
 	member->announced = announced; /* one that is gone already stays as it was */
 	if (member->means && member->alive)
 		member->announced = session_tell(session, member, TRACE_PROCESS_EXEC, time, 0) || announced;
+	return member->alive;
 }
 
 void trace_session_ended(struct trace_session *session, pid_t pid, int status, uint64_t time) {

@@ -69,7 +69,8 @@ void trace_session_thread(struct trace_session *session, pid_t pid, pid_t tid);
 
 /* A process that is traced began or ended: from whoever learns it first; told twice is fine. */
 void trace_session_forked(struct trace_session *session, pid_t parent, pid_t child, uint64_t time);
-void trace_session_execed(struct trace_session *session, pid_t pid, uint64_t time); /* comm and exe are new: facts are read again */
+/* comm and exe are new: facts are read again. False: it is gone, and nothing was told. */
+bool trace_session_execed(struct trace_session *session, pid_t pid, uint64_t time);
 void trace_session_ended(struct trace_session *session, pid_t pid, int status, uint64_t time);
 
 /* Whether calls of a process come from the shim already: probes leave it alone then. */

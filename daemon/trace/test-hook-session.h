@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,8 +80,9 @@ void trace_session_forked(struct trace_session *session, pid_t parent, pid_t chi
 	told(session, 'f', child, parent, time);
 }
 
-void trace_session_execed(struct trace_session *session, pid_t pid, uint64_t time) {
+bool trace_session_execed(struct trace_session *session, pid_t pid, uint64_t time) {
 	told(session, 'e', pid, 0, time);
+	return kill(pid, 0) == 0;
 }
 
 void trace_session_ended(struct trace_session *session, pid_t pid, int status, uint64_t time) {

@@ -712,6 +712,32 @@ static void test_exec(void **state) {
 	close(go[1]);
 }
 
+/* Of one that has ended: told once, without the name of the file of before, as long as its parent has not waited for it; then not at all. */
+static void test_exec_of_dead(void **state) {
+	pid_t child = start_child(getuid(), NULL);
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+	const struct trace_process *process;
+	siginfo_t info;
+	size_t at = 0;
+
+	config.options.filter.pid = child;
+	assert_int_equal(start_session(&client, &config), 0);
+	trace_session_process(client.session, child);
+	kill(child, SIGKILL);
+	assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+	assert_true(trace_session_execed(client.session, child, 7));
+	waitpid(child, NULL, 0);
+	assert_false(trace_session_execed(client.session, child, 8));
+	client_read(&client);
+	process = next_record(&client, &at, TRACE_PROCESS);
+	assert_true(process && process->what == TRACE_PROCESS_SEEN && process->exe[0]);
+	process = next_record(&client, &at, TRACE_PROCESS);
+	assert_true(process && process->what == TRACE_PROCESS_EXEC && !process->exe[0] && process->time == 7);
+	assert_null(next_record(&client, &at, TRACE_PROCESS));
+	end_client(&client);
+}
+
 static void test_rate(void **state) {
 	struct client client = {};
 	struct trace_config config = usual_config(&client);
@@ -866,7 +892,7 @@ int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_frame),   TEST(test_counts_anew), TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
-		TEST(test_stack_again), TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_no_shim), TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec),
+		TEST(test_stack_again), TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_no_shim), TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec), TEST(test_exec_of_dead),
 		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
 	};
 #undef TEST
