@@ -205,15 +205,14 @@ static void tell_open(struct trace_hooks *hooks, struct hook_event *event, uint6
 		trace_session_lost(hooks->session, TRACE_SOURCE_BPF, event->header.pid, event->header.tid, 1);
 }
 
-/* The spans that a process was within when it ended. */
+/* The spans that a process was within when it ended. Those that are not found, for want of time or because the programs change the map meanwhile, are lost in the end. */
 static void tell_open_of(struct trace_hooks *hooks, uint32_t pid, uint64_t end) {
 	int pending = hook_programs_map(hooks->programs, HOOK_MAP_PENDING);
 	struct hook_event event;
 	uint64_t key, next;
 	int r = bpf_map_get_next_key(pending, NULL, &next);
 
-	/* bounded, as the programs change the map meanwhile */
-	for (size_t i = 0; !r && i < HOOK_PENDING_MAX; i++) {
+	for (size_t i = 0; !r && i < HOOK_PENDING_MAX && hooks->n_looked < HOOK_LOOK_MAX; i++, hooks->n_looked++) {
 		key = next;
 		r = bpf_map_get_next_key(pending, &key, &next);
 		if (bpf_map_lookup_elem(pending, &key, &event) || event.header.pid != pid || event.header.start > end)

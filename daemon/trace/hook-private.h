@@ -22,6 +22,7 @@ struct trace_hooks {
 	struct hook_programs *programs;
 	struct ring_buffer *ring;
 	uint64_t n_taken; /* records of this drain */
+	uint64_t n_looked; /* spans that were looked at in it, for processes that have ended */
 	bool all_users, errors;
 	uint64_t lost; /* told */
 	size_t n_cpus; /* possible ones: of maps with a value for each */
@@ -34,6 +35,7 @@ int trace_hooks_new_at(struct trace_hooks **hooksp, struct trace_session *sessio
 		       const struct hook_places *places);
 
 #define HOOK_DRAIN_MAX 16384 /* records at once: all processors together may make them faster than they are taken */
+#define HOOK_LOOK_MAX 16384 /* spans, likewise */
 
 /* A record of the ring becomes one of the trace. For ring_buffer__new(); -EAGAIN: enough for now. */
 int hook_event_take(void *hooks, void *data, size_t size);

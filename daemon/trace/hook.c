@@ -293,7 +293,7 @@ static void tell_lost(struct trace_hooks *hooks) {
 }
 
 void trace_hooks_drain(struct trace_hooks *hooks) {
-	hooks->n_taken = 0;
+	hooks->n_taken = hooks->n_looked = 0;
 	ring_buffer__consume(hooks->ring); /* a part, if there is much */
 	tell_lost(hooks);
 	hook_discover_drain(hooks, false);
