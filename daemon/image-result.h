@@ -21,7 +21,7 @@ struct image_kernel {
 	size_t n_attachments;
 	uint64_t *missing; /* attachments that name it and found no such point */
 	size_t n_missing;
-	char missing_point[160]; /* of the first of them */
+	char missing_point[192]; /* of the first of them */
 };
 
 struct image_slot {

@@ -18,7 +18,7 @@ enum {
 	PROBE_E_TAKEN,
 	/* the module is for an architecture or address size that a program cannot run on */
 	PROBE_E_TARGET,
-	/* a function's body is not understood */
+	/* a function's body is not understood: one that gets programs or, with options.bare where device functions do, any */
 	PROBE_E_FUNCTION,
 };
 
@@ -83,7 +83,8 @@ struct probe_use {
 	const char *file; /* LINE: matches the end of the path in .file, at a '/' or whole */
 	uint32_t line; /* LINE */
 	uint32_t block; /* BLOCK */
-	uint32_t sites; /* out: places where it stands now; 0: there is no such point */
+	uint32_t sites; /* out: places where it stands now; 0: there is no such point, or it was refused */
+	bool refused; /* out: the function is one that gets no program with options.bare */
 };
 
 /* A function of the module (kernel or device function), with what is to be put into it; in calling order at each point. */
@@ -109,8 +110,10 @@ struct probe_options {
 	uint32_t image; /* upper half of instruction ids */
 	bool call; /* call programs even where they could be inlined */
 	/*
-	 * Each kernel (not device function) that got a probe is also put into the module as it was, as a kernel of the same linkage and
-	 * attributes named with PROBE_BARE_SUFFIX behind its name. Nothing is done about one whose name is taken.
+	 * Each kernel that got a probe, or calls a device function with one, is also put into the module as it was, as a kernel of the
+	 * same linkage and attributes named with PROBE_BARE_SUFFIX behind its name; so are the device functions between them, which
+	 * these call. Nothing is done about a kernel whose name is taken or that has memory of its own. Device functions for which it cannot
+	 * be done, or not for all that call them (their address is taken, they have an alias), get no program.
 	 */
 	bool bare;
 };

@@ -31,7 +31,7 @@ static const char usage[] =
 	"       --stub NAME                     calls of this stand for the entry\n"
 	"       --image N                       upper half of the ids of instructions\n"
 	"       --call                          call programs, even if they could be put there\n"
-	"       --bare                          keep each probed kernel as it was, too, under another name\n"
+	"       --bare                          keep kernels as they were, too, under other names\n"
 	"       --instructions                  list the instructions that got memory probes\n";
 
 struct file {

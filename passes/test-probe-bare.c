@@ -92,6 +92,92 @@ static void test_none(void **state)
 	finish(&trial);
 }
 
+#define X "(.param .b32 x)"
+#define CALL(name) "{ .param .b32 a; st.param.b32 [a], 1; call " name ", (a); } "
+
+/* A program at the entry of the device function f alone. */
+static void probe_f(struct trial *trial, const char *text)
+{
+	static struct probe_program one;
+
+	one = program("p", FUNCTION("p"));
+	*trial = entry;
+	trial->programs = &one;
+	trial->kernels_only = false;
+	trial->only = "f";
+	must(text, trial);
+	assemble(trial->out, "sm_90");
+}
+
+/* What calls a probed device function is there as it was, too, and so is what it calls on the way. */
+static void test_callers(void **state)
+{
+	static const char text[] =
+		HEADER ".func other" X " { ret; }\n.func f" X ";\n.func g" X " { " CALL("f") CALL("other") "ret; }\n"
+		       ".func f" X " { " CALL("g") "ret; }\n.visible .entry k() { " CALL("g") "ret; }\n"
+		       ".visible .entry l() { " CALL("other") "ret; }\n";
+	static const char expected[] =
+		"\n.func other" X " { ret; }\n.func f" X ";\n.func f" BARE X ";\n"
+		".func g" X " { " CALL("f") CALL("other") "ret; }\n.func g" BARE X " { " CALL("f" BARE) CALL("other") "ret; }\n"
+		".func f" X " { {\n\tcall __probe_func__f;\n\t}\n\t" CALL("g") "ret; }\n.func f" BARE X " { " CALL("g" BARE) "ret; }\n"
+		".visible .entry k() { " CALL("g") "ret; }\n.visible .entry k" BARE "() { " CALL("g" BARE) "ret; }\n"
+		".visible .entry l() { " CALL("other") "ret; }\n";
+	struct trial trial;
+
+	probe_f(&trial, text);
+	if (!strstr(trial.out, expected))
+		fail_msg("expected\n%s\nin\n%s", expected, trial.out);
+	assert_int_equal(trial.sites[0], 1);
+	assert_false(trial.refused);
+	finish(&trial);
+}
+
+/* A device function gets no program where kernels that call it could not be there as they were. */
+static void test_refused(void **state)
+{
+	static const char *const texts[] = {
+		/* its address is taken: in a table, by a function, in a list of targets, by another name; or its caller's */
+		".func f" X " { ret; }\n.visible .global .u64 table[2] = {0, f};\n",
+		".func f" X " { ret; }\n.visible .entry k(.param .u64 x) { .reg .b64 a; mov.u64 a, f; ret; }\n",
+		".func f" X " { ret; }\n.visible .entry k() { .reg .b64 a; mov.u64 a, 0; { .param .b32 b; st.param.b32 [b], 1;\n"
+		"T: .calltargets f;\n\tcall a, (b), T; } ret; }\n",
+		".visible .func f() { ret; }\n.visible .func g();\n.alias g, f;\n.visible .entry k() { call g; ret; }\n",
+		".func f" X " { ret; }\n.func g" X " { " CALL("f") "ret; }\n.visible .global .u64 table[1] = {g};\n",
+		/* memory of its own, or of a kernel that calls it */
+		".func f" X " { .global .u32 calls; ret; }\n",
+		".func f" X " { ret; }\n.visible .entry k() { .global .u32 calls; " CALL("f") "ret; }\n",
+		/* the name is taken */
+		".func f" X " { ret; }\n.global .u32 f" BARE ";\n",
+		".func f" X " { ret; }\n.visible .entry k() { " CALL("f") "ret; }\n.global .u32 k" BARE ";\n",
+	};
+	struct trial trial;
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		char text[512];
+
+		snprintf(text, sizeof(text), HEADER "%s", texts[i]);
+		probe_f(&trial, text);
+		if (!trial.refused || trial.sites[0] || strcmp(trial.out, text))
+			fail_msg("not refused:\n%s", trial.out);
+		finish(&trial);
+	}
+}
+
+/* Who calls it is not known where a body is not understood. */
+static void test_unknown(void **state)
+{
+	const struct probe_program one = program("p", FUNCTION("p"));
+	struct trial trial = entry;
+
+	trial.programs = &one;
+	trial.kernels_only = false;
+	trial.only = "f";
+	assert_int_equal(attempt(HEADER ".func f() { ret; }\n.visible .entry k() { @; }\n", &trial), PROBE_E_FUNCTION);
+	assert_int_equal(trial.error.line, 5);
+	assert_true(trial.error.message[0]);
+	finish(&trial);
+}
+
 /* Without the option nothing of it is there. */
 static void test_off(void **state)
 {
@@ -110,7 +196,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_text), cmocka_unit_test(test_tables), cmocka_unit_test(test_sections),
-		cmocka_unit_test(test_none), cmocka_unit_test(test_off),
+		cmocka_unit_test(test_none), cmocka_unit_test(test_callers), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_unknown), cmocka_unit_test(test_off),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

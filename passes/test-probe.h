@@ -27,10 +27,12 @@ struct trial {
 	struct probe_use uses[USES_MAX]; /* for every function that has a body */
 	uint32_t use_count;
 	bool kernels_only;
+	const char *only; /* NULL, or the name of the one function that gets uses */
 	/* out */
 	struct probe_result result;
 	struct ptx_error error;
 	uint32_t sites[USES_MAX];
+	bool refused; /* a function */
 	char *out;
 };
 
@@ -53,6 +55,7 @@ static inline int attempt(const char *text, struct trial *trial)
 	trial->out = NULL;
 	trial->result = (struct probe_result){ 0 };
 	memset(trial->sites, 0, sizeof(trial->sites));
+	trial->refused = false;
 	if (ptx_module_parse(&module, text, strlen(text), &trial->error))
 		fail_msg("%u:%u: %s\n%s", trial->error.line, trial->error.column, trial->error.message, text);
 	functions = calloc(module.function_count + 1, sizeof(*functions));
@@ -62,6 +65,8 @@ static inline int attempt(const char *text, struct trial *trial)
 	assert_int_equal(ptx_edit_new(&edit, text, strlen(text)), 0);
 	for (uint32_t i = 0; i < module.function_count; i++) {
 		if (trial->kernels_only && !module.functions[i].entry)
+			continue;
+		if (trial->only && !ptx_range_is(text, module.functions[i].name, trial->only))
 			continue;
 		functions[n] = (struct probe_function){ &module.functions[i], uses + n * USES_MAX, trial->use_count };
 		memcpy(functions[n++].uses, trial->uses, sizeof(trial->uses));
@@ -73,8 +78,10 @@ static inline int attempt(const char *text, struct trial *trial)
 		assert_int_equal(strlen(trial->out), length);
 	}
 	for (size_t i = 0; i < n; i++)
-		for (uint32_t j = 0; j < trial->use_count; j++)
+		for (uint32_t j = 0; j < trial->use_count; j++) {
 			trial->sites[j] += functions[i].uses[j].sites;
+			trial->refused |= functions[i].uses[j].refused;
+		}
 	ptx_edit_free(edit);
 	ptx_module_deinit(&module);
 	free(functions);

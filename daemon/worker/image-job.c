@@ -397,7 +397,7 @@ static int deliver_instructions(struct job *job, const struct image_edited *edit
 static int reply_no_point(struct job *job)
 {
 	struct image_target *target = &job->targets.targets[0];
-	char point[160];
+	char point[192];
 	int r;
 
 	r = kernel_name_demangle(&target->name);

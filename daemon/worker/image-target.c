@@ -101,14 +101,14 @@ static int add_id(struct json_object *list, int64_t id)
 	return -ENOMEM;
 }
 
-/* Whether somebody asked for a point of this very function that it does not have. Globs may mean functions without it. */
+/* Whether somebody asked for a point of this very function that it does not have, or was refused. Globs may mean functions without it. */
 static bool misses(const struct image_target *target, const struct image_request *request,
 		   uint32_t use)
 {
 	const struct image_attachment *attachment =
 		&request->attachments[target->attachments[use]];
 
-	return !target->uses[use].sites && !strpbrk(attachment->kernel, "*?[");
+	return !target->uses[use].sites && (target->uses[use].refused || !strpbrk(attachment->kernel, "*?["));
 }
 
 /* "missing" of an object of "kernels", if there is something. */
@@ -116,7 +116,7 @@ static int add_missing(struct json_object *object, const struct image_target *ta
 		       const struct image_request *request)
 {
 	struct json_object *list = NULL;
-	char point[160];
+	char point[192];
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < target->count; i++) {
@@ -241,6 +241,8 @@ int image_targets_add_applied(const struct image_targets *targets,
 
 void image_point_format(const struct probe_use *use, char *text, size_t size)
 {
+	size_t length;
+
 	switch (use->point) {
 	case PROBE_ENTRY:
 		snprintf(text, size, "entry");
@@ -258,4 +260,7 @@ void image_point_format(const struct probe_use *use, char *text, size_t size)
 		snprintf(text, size, "block %u", use->block);
 		break;
 	}
+	length = strlen(text);
+	if (use->refused)
+		snprintf(text + length, size - length, " (refused: REGISTERS in gpuprobe-shim(7))");
 }

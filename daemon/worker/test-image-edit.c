@@ -161,6 +161,8 @@ static void test_point_names(void **state)
 		{ { .point = PROBE_MEMORY }, "memory instruction" },
 		{ { .point = PROBE_LINE, .file = "x.cu", .line = 12 }, "line x.cu:12" },
 		{ { .point = PROBE_BLOCK, .block = 3 }, "block 3" },
+		{ { .point = PROBE_BLOCK, .block = 3, .refused = true },
+		  "block 3 (refused: REGISTERS in gpuprobe-shim(7))" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {

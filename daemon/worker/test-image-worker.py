@@ -334,6 +334,30 @@ class Images(Base):
             for bare in True, False:
                 self.check_registers(image, "fatbin", {"k_few": True, "k_many": False, "k_bound": False}, bare)
 
+    def test_registers_of_callers(self):
+        """A kernel that calls a probed device function has its original beside it, with the registers that it had."""
+        if not self.has_compiler:
+            self.skipTest("no compiler")
+        head = PTX.split(".visible")[0]
+        call = ".visible .entry %s()\n%s{\ncall f;\nret;\n}\n"
+        text = head + ".func f()\n{\nbar.sync 0;\nret;\n}\n" + call % ("calls", "") + call % ("bound", ".maxntid 128\n")
+        points = [[("f", "entry", {"device_function": True})], [("f", "entry", {"device_function": True}), ("calls", "entry")]]
+        for attachments in points:
+            reply, out = self.replaced(text.encode(), kind="ptx", program=WIDE_PROBE, attachments=attachments, bare=True)
+            found = registers(next(data for name, data in extract(out).items() if name.endswith("sm_90.cubin")))
+            self.assertLess(max(found["calls__gpuprobe_bare"], found["bound__gpuprobe_bare"]), 32, found)
+            self.assertLessEqual(found["calls"], 64)
+            self.assertGreater(found["bound"], 64)
+        # Where that cannot be, there is no probe.
+        taken = text + ".visible .global .u64 table[1] = {f};\n"
+        reply = self.own(taken.encode(), r"^no such point in device function f: entry \(refused: REGISTERS in gpuprobe-shim\(7\)\)$",
+                         kind="ptx", attachments=points[0], bare=True)
+        for pattern in "f", "*":
+            reply, out = self.replaced(taken.encode(), kind="ptx", attachments=[(pattern, "entry", {"device_function": True}), ("calls",)],
+                                       bare=True)
+            self.assertEqual((reply["applied"], {k["name"]: k.get("missing") for k in reply["kernels"]}),
+                             ([4], {"calls": None, "f": [{"id": 3, "point": "entry (refused: REGISTERS in gpuprobe-shim(7))"}]}))
+
     def test_options(self):
         image = nvcc(*gencode("90", "sm_90", "compute_90"), "-maxrregcount=16", "-Xptxas", "-O1")
         reply, out = self.replaced(image)

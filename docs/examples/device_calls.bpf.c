@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Calls of each device function that was not inlined, by all threads. The keys are ids of functions: `gpuprobectl kernel list` has
- * their names.
+ * Calls of each device function that was not inlined and whose address is not taken, by all threads. The keys are ids of
+ * functions: `gpuprobectl kernel list` has their names.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -134,18 +134,19 @@ class Judge:
             return
         found = collections.Counter(word.split('.')[0] for word in PROBED.findall(output) if '.param' not in word)
         there = find_accesses(text)
-        if found != there:
+        if found - there or found != there and not self.options.bare: # with that, some device functions get none
             wrong = {word: (found[word], there[word]) for word in found | there if found[word] != there[word]}
             self.fail(name, 'memory', f'(with a program, in the text): {wrong}')
 
     def check_bare(self, name, text, probed):
-        """Is each kernel there as it was, and as what became of it?"""
+        """Is each kernel there as it was (but for the names of device functions that it calls), and as what became of it?"""
         if b'// corpus: kernels=' in text:
             return
         with open(probed, 'rb') as file:
             out = file.read()
+        same = out.replace(b'__gpuprobe_bare', b'')
         for kernel, before, behind in find_kernels(text):
-            if out.count(before + b'__gpuprobe_bare' + behind) != 1 or len(re.findall(re.escape(before) + rb'(?![\w$])', out)) < 1:
+            if out.count(before + b'__gpuprobe_bare') != 1 or same.count(before + behind) != 1 or len(re.findall(re.escape(before) + rb'(?![\w$])', out)) < 1:
                 self.fail(name, 'bare', f'{kernel.decode()} is not there as it was')
 
     def fail(self, name, step, output):

@@ -125,6 +125,21 @@ def test_device_functions():
         equal((daemon.count_of(), probed(daemon)), (0, ["no kernel matches"]))
 
 
+def test_registers():
+    """A launch without probes, for want of registers, is without those of device functions, too."""
+    if GPU:
+        return  # there it takes programs that need many
+    with Daemon() as daemon:
+        for point in "kprobe/calls", "kprobe/dev:twice":
+            daemon.attach("--point", point)
+        status, out, err, _ = daemon.run(DRIVER, "calls", GPUPROBE_SIM_REGISTERS="2048")
+        equal((status, err), (0, ""), out)
+        wait_until(lambda: any("without probes" in reason for reason in probed(daemon)), "why says so")
+        equal([daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]], [0, 0])
+        run(daemon, "calls")
+        equal([daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]], [256, 512])
+
+
 def test_stub():
     equal(counted("kprobe/stubbed", "stubbed"), 128)
     # without a stub that is called, the entry
