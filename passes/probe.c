@@ -78,6 +78,7 @@ struct work {
 	struct probe_sites sites;
 	enum form *forms; /* by site; the first of each place counts */
 	uint64_t local; /* bytes of local memory that were put into it */
+	bool nests; /* a device function with calls: it may be on the stack many times */
 	bool caller[PROBE_BLOCK + 1]; /* ENTRY, RETURN: it has its function already */
 	uint32_t labels; /* suffixes that were given out */
 	const struct ptx_statement *loc; /* the one before the current site */
@@ -142,7 +143,8 @@ static void count_place(struct work *work, uint32_t first, uint32_t end)
 /*
  * May what the place's programs have in local memory be put into the function? Of a program that
  * stands at ten places it is there ten times, as assemblers let the copies share nothing; functions
- * that are called one after the other do share it.
+ * that are called one after the other do share it. And where a function calls itself, or is called
+ * by what it calls, each level would have it, on a stack whose depth assemblers do not know.
  */
 static bool take_local(struct work *work, uint32_t first, uint32_t end)
 {
@@ -150,7 +152,7 @@ static bool take_local(struct work *work, uint32_t first, uint32_t end)
 
 	for (uint32_t i = first; i < end; i++)
 		bytes += work->pass->set.parsed[program_of(work, i)].local;
-	if (bytes && work->local && work->local + bytes > LOCAL_MAX)
+	if (bytes && (work->nests || (work->local && work->local + bytes > LOCAL_MAX)))
 		return false;
 	work->local += bytes;
 	return true;
@@ -489,6 +491,14 @@ static int edit_place(struct work *work, uint32_t first, uint32_t end)
 	return r;
 }
 
+static bool has_calls(const struct ptx_body *body)
+{
+	for (uint32_t i = 0; i < body->statement_count; i++)
+		if (ptx_instruction_is(body, &body->statements[i], "call"))
+			return true;
+	return false;
+}
+
 static int edit_sites(struct work *work)
 {
 	size_t left = INLINE_MAX;
@@ -498,6 +508,7 @@ static int edit_sites(struct work *work)
 	work->forms = calloc((size_t)work->sites.count + 1, sizeof(*work->forms));
 	if (!work->forms)
 		return -ENOMEM;
+	work->nests = !work->function->function->entry && has_calls(work->body);
 	choose_forms(work, false, &left);
 	choose_forms(work, true, &left);
 	for (uint32_t first = 0; first < work->sites.count && !r; first = end) {

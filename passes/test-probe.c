@@ -179,6 +179,33 @@ static void test_stacks(void **state)
 	}
 }
 
+/* A function that may be on the stack many times does not get a program's part of it each time. */
+static void test_nested_stacks(void **state)
+{
+	static const struct {
+		const char *kind, *body;
+		unsigned calls;
+	} functions[] = {
+		{ ".visible .func f()", "call f;", 1 },
+		{ ".visible .func f()", "", 0 },
+		{ ".visible .entry k()", "call g;", 0 },
+	};
+	const struct probe_program one = program("p", ".func (.param .b64 r) p()\n{\n\t.local .align 8 .b8 stack[8];\n\t.reg .b64 a;\n"
+						 "\tmov.u64 a, stack;\n\tst.local.u64 [a], a;\n\tst.param.b64 [r], a;\n\tret;\n}\n");
+	struct trial trial = { .programs = &one, .count = 1, .uses = { { .point = PROBE_ENTRY } }, .use_count = 1 };
+
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		char text[256];
+
+		snprintf(text, sizeof(text), HEADER ".func g() { ret; }\n%s { %s ret; }\n", functions[i].kind, functions[i].body);
+		must(text, &trial);
+		assert_int_equal(trial.sites[0], 2);
+		assert_int_equal(occurrences(trial.out, "\tcall __probe_func__"), functions[i].calls);
+		assemble(trial.out, "sm_80");
+		finish(&trial);
+	}
+}
+
 static void test_nothing_to_do(void **state)
 {
 	const struct probe_program one = program("p", FUNCTION("p"));
@@ -394,6 +421,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_places),	       cmocka_unit_test(test_programs),	   cmocka_unit_test(test_all_points), cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_nested_stacks),
 		cmocka_unit_test(test_nothing_to_do),  cmocka_unit_test(test_long_name),   cmocka_unit_test(test_taken),
 		cmocka_unit_test(test_bad_programs),   cmocka_unit_test(test_target),	   cmocka_unit_test(test_misuse),
 		cmocka_unit_test(test_constant_bank),
