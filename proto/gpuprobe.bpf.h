@@ -9,7 +9,7 @@
  * A program is a GPU program if its function name starts with `cuda__` or its section with `gpu`.
  *
  *     SEC("kprobe/vectorAdd")         entry of a kernel, once a thread
- *     SEC("kretprobe/vectorAdd")      every way out of a kernel, once a thread
+ *     SEC("kretprobe/vectorAdd")      every way out of a kernel, once a thread; not an exit in a device function that it calls
  *     SEC("memcapture/vectorAdd")     every memory instruction of a kernel; SEC("kprobe/__memcapture"): of all kernels
  *     SEC("kprobe/dev:helper")        entry of a device function that was not inlined; kretprobe/dev:, memcapture/dev: too
  *     SEC("kprobe/vectorAdd@x.cu:12") a source line, where the module has line information (nvcc -lineinfo)
