@@ -13,7 +13,7 @@
 #include "shim-server.h"
 
 #define PROCESS_MODULES_MAX 16384
-#define PROCESS_PLANS_MAX 1024 /* of these modules; a shim has one for a context */
+#define PROCESS_PLANS_MAX 1024 /* of these modules; a shim keeps half as many */
 #define PROCESS_CONNECTIONS_MAX 64 /* a shim has two */
 #define PROCESS_CAPABILITIES_MAX 8 /* different ones that are remembered */
 

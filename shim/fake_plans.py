@@ -87,6 +87,7 @@ class PlanDaemon(fake_daemon.FakeDaemon):
     def __init__(self, name, sanitizer, attached=True, kernels="vectorAdd", kind=wire.REGION, rules=(rule(),), deadline_ms=2000, **more):
         self.kernels, self.kind, self.edit, self.asked, self.image_number, self.map = kernels, kind, None, [], 0, MAP
         self.slots = self.mirror = None
+        self.most_plans = 0 # that a process had at a time
         super().__init__(name, text=page(EVERYONE if attached else 0, sanitizer, rules, deadline_ms), deadline_ms=deadline_ms, **more)
 
     def attach(self, attached=True, rules=()):
@@ -141,5 +142,6 @@ class PlanDaemon(fake_daemon.FakeDaemon):
         reply = wire.message(wire.IMAGE_REPLY, module, len(plan), 1, len(slots), 0, 0, b"", sequence=sequence)
         if not self.send(connection, "plan", [(reply, [wire.memfd(plan)])]):
             return False
+        self.most_plans = max(self.most_plans, self.steps["plan"] - self.seen(wire.UNLOAD))
         return all(self.send(connection, "plan-slot", [(wire.message(wire.SLOT, module, map_id, kind, offset, b"", sequence=sequence), [])])
                    for map_id, kind, offset in slots)

@@ -32,9 +32,11 @@
 #define IDLE_WAIT_MS 1000
 #define EVENT_WAIT_MS 100
 #define PAUSE_NS 20000
+#define PLANS_MAX 512 /* that are kept; the daemon takes more (process.h) */
 
 static struct patch_set {
 	struct load *plans; /* linked by next; NULL: there is no set */
+	unsigned count; /* of them */
 	struct load *base; /* the one whose image the view is of */
 	struct patch_view view;
 	uint64_t serial; /* changes with image or slots; contexts remember it */
@@ -556,6 +558,7 @@ static void adopt(struct load *plan, const struct patch_view *view)
 	meant_changed = true;
 	plan->next = NULL;
 	set.plans = set.base = plan;
+	set.count = 1;
 	set.view = *view;
 	if (!same)
 		set.serial = ++serials;
@@ -570,7 +573,18 @@ static void join(struct load *plan, const struct patch_view *view)
 	take_kernels(view);
 	plan->next = set.plans;
 	set.plans = plan;
+	set.count++;
 	load_drop_image(plan);
+}
+
+/*
+ * What there is to patch is said, and the first plan has the same slots: of later ones the daemon
+ * keeps no more than what it shows of their kernels, and there may be as many as modules.
+ */
+static void trim(const struct load *newest)
+{
+	if (set.count > PLANS_MAX)
+		patch_end_plan(newest->module_id);
 }
 
 /* Asks about a list of modules. *plan is checked; NULL when nothing is meant. */
@@ -617,6 +631,7 @@ enum patch_outcome patch_none(const struct sass_engine *engine)
 	}
 	outcome = apply_all(&round);
 	set.plans = set.base = NULL;
+	set.count = 0;
 	end_plans(before);
 	return outcome;
 }
@@ -664,7 +679,10 @@ enum patch_outcome patch_new(const struct sass_engine *engine, const struct inte
 	else if (plan)
 		adopt(plan, &view);
 	round.plan = plan ? plan : set.base;
-	return apply_all(&round);
+	outcome = apply_all(&round);
+	if (plan)
+		trim(plan);
+	return outcome;
 }
 
 enum patch_outcome patch_one(const struct sass_engine *engine, const struct interest *found,
@@ -698,6 +716,7 @@ enum patch_outcome patch_one(const struct sass_engine *engine, const struct inte
 		change(&round, entry);
 	}
 	finish(&round, entry);
+	trim(plan);
 	return round.left ? PATCH_OUTCOME_BUSY : PATCH_OUTCOME_DONE;
 }
 
@@ -709,6 +728,7 @@ void patch_end_plan(uint64_t id)
 		if (plan->module_id != id || plan == set.base)
 			continue;
 		*link = plan->next;
+		set.count--;
 		load_end_plan(plan);
 		return;
 	}

@@ -189,6 +189,19 @@ with PlanDaemon(session("reload"), SANITIZER) as daemon:
     report("300 modules: no descriptors and mappings", sizes[0][:2] == sizes[1][:2], str(sizes))
     report("300 modules: plans go with them", within(lambda: daemon.seen(wire.UNLOAD) > 290), str(daemon.seen(wire.UNLOAD)))
 
+with PlanDaemon(session("many"), SANITIZER) as daemon:  # more than the real one has plans for
+    live = Live(daemon)
+    for _ in range(1100):
+        live.do("load 1")
+        live.launch(slot=1)
+    live.launch()
+    daemon.attach()
+    live.launch()
+    live.launch(slot=1)
+    expect("1100 modules at a time", daemon, 1103, live)
+    kept = daemon.most_plans
+    report("1100 modules at a time: half as many plans as the daemon has room for", kept <= 513, str(kept))
+
 with PlanDaemon(session("threads"), SANITIZER, attached=False) as daemon:
     live = Live(daemon)
     live.do("start 0 vectorAdd 3")
