@@ -157,9 +157,22 @@ static int image_send_attachments(struct client *client, uint32_t sequence, cons
 	return r;
 }
 
+/* Whether a process that gets no plan is to ask again, and what becomes of that which it has. */
+static enum wire_later image_later(const struct daemon *daemon, const struct process *process, const struct image_result *result) {
+	const struct module *module;
+
+	if (!result->plan || result->replaced || (!result->failed && !result->later))
+		return WIRE_LATER_NOT;
+	LIST_FOREACH(module, &process->modules, link)
+		for (size_t i = 0; module->result->plan && i < module->result->n_attachments; i++)
+			if (!registry_attachment(&daemon->registry, module->result->attachments[i]))
+				return WIRE_LATER_BARE;
+	return WIRE_LATER_KEEP;
+}
+
 /* Sends IMAGE_REPLY, the SLOTs and IDS. 0 or negative: the connection is of no use any more. */
 static int image_send(struct client *client, uint32_t sequence, const struct image_result *result,
-		      uint64_t module) {
+		      uint64_t module, enum wire_later later) {
 	union wire_message message = {};
 	int r;
 
@@ -167,6 +180,7 @@ static int image_send(struct client *client, uint32_t sequence, const struct ima
 	message.header.sequence = sequence;
 	message.image_reply.module_id = module;
 	message.image_reply.verdict = result->replaced ? WIRE_VERDICT_REPLACED : WIRE_VERDICT_OWN;
+	message.image_reply.later = later;
 	if (result->replaced) {
 		message.image_reply.image_size = result->size;
 		message.image_reply.slot_count = (uint32_t)result->n_slots;
@@ -220,6 +234,7 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 			if (r < 0)
 				return r;
 			own->plan = result->plan;
+			own->later = true;
 			result = own;
 		}
 	}
@@ -227,7 +242,8 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 		daemon->counters.images_replaced++;
 	else
 		daemon->counters.images_own++;
-	r = image_send(client, sequence, result, module ? module->id : ++daemon->processes.last_module);
+	r = image_send(client, sequence, result, module ? module->id : ++daemon->processes.last_module,
+		       image_later(daemon, process, result));
 	if (result->plan)
 		image_record_plan(daemon, process, result);
 	else if (remember)
@@ -252,8 +268,8 @@ int image_answer_nothing(struct daemon *daemon, struct client *client, uint32_t 
 	return r;
 }
 
-int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, bool plan, const char *format,
-		     ...) {
+int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, bool plan, bool later,
+		     const char *format, ...) {
 	struct image_result *result;
 	char reason[WIRE_REASON_MAX];
 	va_list arguments;
@@ -266,6 +282,7 @@ int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequ
 	if (r < 0)
 		return r;
 	result->plan = plan;
+	result->later = later;
 	r = image_answer(daemon, client, sequence, result);
 	image_result_unref(result);
 	return r;

@@ -15,9 +15,9 @@ struct daemon;
 /* Answers the client and remembers why. 0 or negative: the connection is of no use any more. */
 int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence, struct image_result *result);
 
-/* Answers with the own image at once; plan: that there is nothing to patch. printf-like. */
-int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, bool plan, const char *format, ...)
-	__attribute__((format(printf, 5, 6)));
+/* Answers with the own image at once; plan: that there is nothing to patch (later: now). printf-like. */
+int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, bool plan, bool later, const char *format, ...)
+	__attribute__((format(printf, 6, 7)));
 
 /* Likewise, and nothing is remembered: the process is served in another way. */
 int image_answer_nothing(struct daemon *daemon, struct client *client, uint32_t sequence, const char *reason);

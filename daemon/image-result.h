@@ -35,6 +35,7 @@ struct image_result {
 	unsigned int n_refs;
 	bool replaced;
 	bool failed; /* own image, because something went wrong */
+	bool later; /* own image, because of what may pass */
 	bool plan; /* of the SASS engine: what replaces nothing and patches what is loaded (proto/patch.h) */
 	int fd;	     /* the new image, sealed; -1 unless replaced, or nobody can ask for it any more */
 	bool cached; /* somebody can */

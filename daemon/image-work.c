@@ -228,6 +228,8 @@ void image_work_fail(struct image_work *work, uint64_t keep, const char *format,
 	va_end(arguments);
 	if (image_result_new_own(&result, true, "%s", reason) < 0)
 		result = NULL;
+	else
+		result->plan = work->kind == WIRE_IMAGE_NAMES;
 	image_work_end(work, result, keep);
 }
 

@@ -312,7 +312,7 @@ static void image_request_tell(struct image_request *request) {
 	client->request = NULL;
 	entry->told[entry->n_told++ % IMAGE_TOLD_MAX] = client->process->number;
 	if (image_answer_own(daemon, client, request->message.header.sequence,
-			     request->message.kind == WIRE_IMAGE_NAMES, "compiling takes longer than %u ms%s", image_wait_ms(daemon),
+			     request->message.kind == WIRE_IMAGE_NAMES, true, "compiling takes longer than %u ms%s", image_wait_ms(daemon),
 			     entry->doomed ? ""
 			     : request->message.kind == WIRE_IMAGE_NAMES
 				     ? ": it goes on, and kernels are patched when the process asks again"
@@ -522,12 +522,14 @@ static int image_entry_new(struct image_request *request, const struct image_key
 	return 0;
 }
 
-/* Ends a request with the own image, for a reason. */
-static void image_request_refuse(struct image_request *request, bool failed, const char *why) {
+/* Ends a request with the own image, for a reason; later: one that may pass. */
+static void image_request_refuse(struct image_request *request, bool failed, bool later, const char *why) {
 	struct image_result *result = NULL;
 
-	if (image_result_new_own(&result, failed, "%s", why) == 0)
+	if (image_result_new_own(&result, failed, "%s", why) == 0) {
 		result->plan = request->message.kind == WIRE_IMAGE_NAMES;
+		result->later = later;
+	}
 	image_request_finish(request, result);
 	image_result_unref(result);
 }
@@ -561,7 +563,7 @@ static void image_request_start(struct image_request *request) {
 	} else if (entry) {
 		image_request_wait(request, entry);
 	} else if (why) {
-		image_request_refuse(request, key.n_attachments != 0, why);
+		image_request_refuse(request, key.n_attachments != 0, key.n_attachments != 0, why);
 	} else if (image_entry_new(request, &key, standing) < 0) {
 		image_request_finish(request, NULL);
 	}
@@ -620,7 +622,7 @@ static void image_request_no_room(struct image_request *request) {
 	request->client->process->found_no_room = true;
 	snprintf(why, sizeof(why), "quota: other images of uid %u are in work (quota-images = %u, quota-image-bytes = %llu)", (unsigned)request->account->uid,
 		 daemon->config->quota_images, (unsigned long long)daemon->config->quota_image_bytes);
-	image_request_refuse(request, false, why);
+	image_request_refuse(request, false, true, why);
 }
 
 static void image_request_on_no_room(uv_timer_t *timer) {
@@ -705,12 +707,12 @@ static int image_take(struct daemon *daemon, struct client *client, const struct
 	client->process->asks_plans |= plan;
 	why = exclude_find(daemon->config, &client->process->facts);
 	if (why)
-		return image_answer_own(daemon, client, sequence, plan, EXCLUDE_REASON, why);
+		return image_answer_own(daemon, client, sequence, plan, false, EXCLUDE_REASON, why);
 	why = image_refusal(daemon, client->process, plan, &served);
 	if (served)
 		return image_answer_nothing(daemon, client, sequence, why);
 	if (why)
-		return image_answer_own(daemon, client, sequence, plan, "%s", why);
+		return image_answer_own(daemon, client, sequence, plan, false, "%s", why);
 	request = calloc(1, sizeof(*request));
 	if (!request)
 		return -ENOMEM;

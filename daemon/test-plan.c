@@ -414,6 +414,7 @@ static void test_no_image(void **state) {
 	ask(world, WIRE_IMAGE_NAMES, "a");
 	answer_plan(0, "", DATA_SIZE, kernel, 1); /* kernels, of no names */
 	check_own("worker sent a malformed plan");
+	assert_int_equal(sent[0].image_reply.later, WIRE_LATER_KEEP);
 	ask(world, WIRE_IMAGE_NAMES, "b"); /* it is not tried again for each request */
 	assert_int_equal(n_jobs, 1);
 	check_own("worker sent a malformed plan");
@@ -702,10 +703,38 @@ static void test_too_many_plans(void **state) {
 		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_REPLACED, i < PROCESS_PLANS_MAX);
 	}
 	check_own("this process has 1024 plans: no more");
+	assert_int_equal(sent[0].image_reply.later, WIRE_LATER_KEEP);
 	process_module_free(world->process, LIST_FIRST(&world->process->modules));
 	n_sent = 0;
 	assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
 	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
+	assert_int_equal(sent[0].image_reply.later, WIRE_LATER_NOT);
+	image_result_unref(result);
+}
+
+/* Where there is no plan, what the process has patched stays only if none of it was detached; where there is to be none, never. */
+static void test_later(void **state) {
+	struct world *world = *state;
+	struct image_result *result;
+
+	assert_int_equal(image_result_new(&result), 0);
+	result->plan = result->replaced = true;
+	result->fd = memfd_new_sealed("new", "new", 3);
+	result->attachments = calloc(2, sizeof(uint64_t));
+	result->attachments[result->n_attachments++] = 1;
+	result->attachments[result->n_attachments++] = 2;
+	assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+	for (uint32_t later = WIRE_LATER_KEEP; later <= WIRE_LATER_BARE; later++) {
+		n_sent = 0;
+		assert_int_equal(image_answer_own(&world->daemon, &world->client, 1, true, true, "%s", "quota"), 0);
+		check_own("quota");
+		assert_int_equal(sent[0].image_reply.later, later);
+		n_sent = 0;
+		assert_int_equal(image_answer_own(&world->daemon, &world->client, 1, true, false, "%s", "off"), 0);
+		assert_int_equal(sent[0].image_reply.later, WIRE_LATER_NOT);
+		if (later == WIRE_LATER_KEEP)
+			daemon_detach(&world->daemon, registry_attachment(&world->daemon.registry, 1));
+	}
 	image_result_unref(result);
 }
 
@@ -724,6 +753,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_detach, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detached_meanwhile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_too_many_plans, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detach_with_many, setup, teardown),
 	};
 

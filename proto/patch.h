@@ -10,7 +10,7 @@
  *
  * The shim asks with WIRE_IMAGE of kind WIRE_IMAGE_NAMES (wire.h), whose memfd is a *list of names*: the kernels of the modules
  * that are loaded. The answer (WIRE_VERDICT_REPLACED) carries a memfd with a *plan*, and SLOTs that say what to write where in the data
- * of every kernel. WIRE_VERDICT_OWN: there is nothing to patch. A plan is like a replaced image otherwise: it has a module_id, is armed
+ * of every kernel. WIRE_VERDICT_OWN: there is nothing to patch, or nothing now (enum wire_later). A plan is like a replaced image otherwise: it has a module_id, is armed
  * (its slots have memory in a context), and unloaded (the shim has another plan, or none).
  * All integers little-endian; every record begins at a multiple of 8 bytes.
  */

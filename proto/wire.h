@@ -136,6 +136,13 @@ enum wire_verdict {
 	WIRE_VERDICT_REPLACED = 1, /* hand this one to the driver; descriptor: the sealed new image */
 };
 
+/* Of a plan, where there is none for a reason that may pass: the shim asks again in a while. */
+enum wire_later {
+	WIRE_LATER_NOT = 0, /* there is nothing to be patched */
+	WIRE_LATER_KEEP = 1, /* what is patched stays */
+	WIRE_LATER_BARE = 2, /* it does not: some of it was detached */
+};
+
 /*
  * Descriptor: the new image when replaced. slot_count SLOT messages follow on the same connection, then as many IDS as hold attachment_count ids
  * of attachments.
@@ -147,7 +154,7 @@ struct wire_image_reply {
 	uint32_t verdict; /* enum wire_verdict */
 	uint32_t slot_count; /* <= WIRE_SLOTS_MAX, 0 when not replaced */
 	uint32_t attachment_count; /* <= WIRE_ATTACHMENTS_MAX, 0 when not replaced */
-	uint32_t reserved; /* 0 */
+	uint32_t later; /* enum wire_later; 0 when replaced */
 	char reason[WIRE_REASON_MAX]; /* why the own image is used; empty when replaced */
 };
 

@@ -88,6 +88,7 @@ class PlanDaemon(fake_daemon.FakeDaemon):
         self.kernels, self.kind, self.edit, self.asked, self.image_number, self.map = kernels, kind, None, [], 0, MAP
         self.slots = self.mirror = None
         self.most_plans = 0 # that a process had at a time
+        self.later = 0 # there is none now, and that is why (enum wire_later)
         super().__init__(name, text=page(EVERYONE if attached else 0, sanitizer, rules, deadline_ms), deadline_ms=deadline_ms, **more)
 
     def attach(self, attached=True, rules=()):
@@ -133,8 +134,8 @@ class PlanDaemon(fake_daemon.FakeDaemon):
             module = self.module
         kernels = [(number, place, kernel_id(name), 1) for number, _, names in modules for place, name in enumerate(names)
                    if re.fullmatch(self.kernels, name)]
-        if not kernels:
-            return self.send(connection, "plan-own", [(wire.message(wire.IMAGE_REPLY, module, 0, 0, 0, 0, 0, b"no kernel is meant", sequence=sequence), [])])
+        if not kernels or self.later:
+            return self.send(connection, "plan-own", [(wire.message(wire.IMAGE_REPLY, module, 0, 0, 0, 0, self.later, b"no kernel is meant", sequence=sequence), [])])
         plan = make_plan(kernels, fatbin(PATCH % self.image_number), 1 + self.image_number, [(ENTER, b"count_%d" % self.image_number)])
         if self.edit:
             plan = self.edit(bytearray(plan))

@@ -530,18 +530,32 @@ static void free_load(struct load *load)
 	free(load);
 }
 
-/*
- * Sends the image and takes the answer. NULL with *broken false: the daemon says to use the own
- * image.
- */
-static struct load *ask(const struct image *image, uint64_t deadline_ms, bool *broken)
+/* What an answer without an image says. */
+static enum load_answer answer_of(const struct wire_image_reply *reply)
 {
+	if (reply->verdict != WIRE_VERDICT_OWN)
+		return LOAD_ANSWER_NONE;
+	switch (reply->later) {
+	case WIRE_LATER_NOT:
+		return LOAD_ANSWER_OWN;
+	case WIRE_LATER_BARE:
+		return LOAD_ANSWER_BARE;
+	default:
+		return LOAD_ANSWER_LATER;
+	}
+}
+
+/* Sends the image and takes the answer; NULL but with a plan, or an image in place of the own one. */
+static struct load *ask(const struct image *image, uint64_t deadline_ms, enum load_answer *answer)
+{
+	static const char *said;
+	const char *why = NULL;
 	uint32_t slot_count, attachment_count;
 	union wire_message message;
 	struct load *load;
 	int sent, received = -1;
 
-	*broken = false;
+	*answer = LOAD_ANSWER_LATER; /* it could not be asked for */
 	memset(&message, 0, sizeof(message));
 	client_prepare(&client, &message, WIRE_IMAGE, 0);
 	message.image.image_size = image->size;
@@ -550,23 +564,31 @@ static struct load *ask(const struct image *image, uint64_t deadline_ms, bool *b
 	if (!describe_device(&message.image))
 		return NULL;
 	sent = image_to_memfd(image);
-	if (sent < 0) {
-		if (image_is_too_long(image))
-			load_report(0, "what the daemon is to see of a module is past the program's limit on "
-				       "the size of files (ulimit -f)");
+	if (sent < 0)
+		why = image_is_too_long(image)
+			      ? "what the daemon is to see of a module is past the program's limit on "
+				"the size of files (ulimit -f)"
+			      : "what the daemon is to see of a module cannot be passed on: the program "
+				"has no descriptor or no memory for it";
+	if (why && (image->kind != WIRE_IMAGE_NAMES || why != said)) /* names are sent again and again */
+		load_report(0, why);
+	if (image->kind == WIRE_IMAGE_NAMES)
+		said = why;
+	if (why)
+		return NULL;
+	*answer = LOAD_ANSWER_NONE; /* till it is known to be right */
+	if (!client_call(&client, &message, sent, WIRE_IMAGE_REPLY, &received, deadline_ms)) {
+		close(sent);
 		return NULL;
 	}
-	*broken = !client_call(&client, &message, sent, WIRE_IMAGE_REPLY, &received, deadline_ms);
 	close(sent);
-	if (*broken)
-		return NULL;
 	if (message.image_reply.verdict != WIRE_VERDICT_REPLACED || received < 0) {
-		*broken = message.image_reply.verdict != WIRE_VERDICT_OWN || received >= 0;
-		if (received >= 0)
+		if (received < 0)
+			*answer = answer_of(&message.image_reply);
+		else
 			close(received);
 		return NULL;
 	}
-	*broken = true;
 	load = calloc(1, sizeof(*load));
 	if (!load) {
 		close(received);
@@ -586,7 +608,7 @@ static struct load *ask(const struct image *image, uint64_t deadline_ms, bool *b
 		free_load(load);
 		return NULL;
 	}
-	*broken = false;
+	*answer = LOAD_ANSWER_PLAN;
 	return load;
 }
 
@@ -604,20 +626,20 @@ static void tell_unload(const struct load *load)
 		load_give_up();
 }
 
-/* Connects and asks, with the lock held; *broken: it cannot be asked, or did not answer rightly. */
+/* Connects and asks, with the lock held. */
 static struct load *connect_and_ask(const struct interest *found, const struct image *image,
-				    uint64_t deadline_ms, bool *broken)
+				    uint64_t deadline_ms, enum load_answer *answer)
 {
 	struct load *load = NULL;
 
-	*broken = true;
+	*answer = LOAD_ANSWER_NONE;
 	if (has_failed(found))
 		return NULL;
 	__atomic_store_n(&asking, true, __ATOMIC_RELAXED);
 	if (connected(found, deadline_ms))
-		load = ask(image, deadline_ms, broken);
+		load = ask(image, deadline_ms, answer);
 	__atomic_store_n(&asking, false, __ATOMIC_RELAXED);
-	if (*broken)
+	if (*answer == LOAD_ANSWER_NONE)
 		load_give_up();
 	return load;
 }
@@ -625,12 +647,12 @@ static struct load *connect_and_ask(const struct interest *found, const struct i
 static struct load *replace(const struct interest *found, const struct image *image)
 {
 	uint64_t deadline_ms = client_now_ms() + found->deadline_ms;
+	enum load_answer answer;
 	struct load *load;
-	bool broken;
 
 	if (!driver_own() || !load_lock_until(deadline_ms))
 		return NULL;
-	load = connect_and_ask(found, image, deadline_ms, &broken);
+	load = connect_and_ask(found, image, deadline_ms, &answer);
 	load_unlock();
 	return load;
 }
@@ -639,15 +661,13 @@ enum load_answer load_ask_plan(const struct interest *found, const void *names, 
 			       bool may_connect, struct load **plan)
 {
 	const struct image image = { .data = names, .size = size, .kind = WIRE_IMAGE_NAMES };
-	bool broken;
+	enum load_answer answer;
 
 	*plan = NULL;
 	if (!may_connect && !(same_daemon(found, &interest) && client_is_alive(&client)))
 		return LOAD_ANSWER_NONE;
-	*plan = connect_and_ask(found, &image, operation_until_ms, &broken);
-	if (*plan)
-		return LOAD_ANSWER_PLAN;
-	return broken ? LOAD_ANSWER_NONE : LOAD_ANSWER_OWN;
+	*plan = connect_and_ask(found, &image, operation_until_ms, &answer);
+	return answer;
 }
 
 void load_refuse_plan(struct load *plan)

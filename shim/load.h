@@ -152,6 +152,8 @@ void load_forked_pages(void);
 enum load_answer {
 	LOAD_ANSWER_PLAN, /* *plan is the caller's, for load_end_plan() */
 	LOAD_ANSWER_OWN, /* nothing is to be patched */
+	LOAD_ANSWER_LATER, /* it cannot be had now; what is patched stays */
+	LOAD_ANSWER_BARE, /* it cannot be had now; what is patched does not stay */
 	LOAD_ANSWER_NONE, /* no daemon, or it failed us now or just before */
 };
 

@@ -593,7 +593,7 @@ static enum patch_outcome ask(const struct interest *found, struct patch_module_
 {
 	size_t size = 0;
 	void *list = patch_module_list(only, &size);
-	enum load_answer answer = LOAD_ANSWER_OWN;
+	enum load_answer answer = size ? LOAD_ANSWER_LATER : LOAD_ANSWER_OWN;
 	const char *reason;
 
 	*plan = NULL;
@@ -602,6 +602,10 @@ static enum patch_outcome ask(const struct interest *found, struct patch_module_
 	free(list);
 	if (answer == LOAD_ANSWER_NONE)
 		return PATCH_OUTCOME_FAILED;
+	if (answer == LOAD_ANSWER_LATER)
+		return PATCH_OUTCOME_LATER;
+	if (answer == LOAD_ANSWER_BARE)
+		return PATCH_OUTCOME_BARE;
 	if (*plan) {
 		reason = patch_plan_read(view, *plan);
 		if (!reason && !are_known(view, only))
@@ -646,6 +650,8 @@ enum patch_outcome patch_all(const struct sass_engine *engine, const struct inte
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
 		entry->asked = false;
 	outcome = ask(found, NULL, false, &plan, &view);
+	if (outcome == PATCH_OUTCOME_BARE)
+		patch_none(engine);
 	if (outcome)
 		return outcome;
 	if (!plan) {

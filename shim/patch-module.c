@@ -124,6 +124,7 @@ void *patch_module_list(const struct patch_module_entry *only, size_t *size)
 	for (const struct patch_module_entry *entry = first; entry; entry = entry->next)
 		if (is_listed(entry, only) && record_size(entry) <= PATCH_NAMES_SIZE_MAX - total)
 			total += record_size(entry);
+	*size = total;
 	list = total ? calloc(1, total) : NULL;
 	if (!list)
 		return NULL;

@@ -39,7 +39,7 @@
 #define EVENT_WAIT_MS 100
 #define BACK_OFF_MS 10000
 #define GONE_MS 100 /* how often a daemon is looked for where there is none: three system calls */
-#define BUSY_FIRST_MS 1000 /* then twice as long each time: it costs launches that are held up */
+#define BUSY_FIRST_MS 1000 /* then twice as long each time: it costs launches that are held up or wait */
 #define BUSY_LAST_MS 320000
 
 uint64_t patch_seen[2];
@@ -49,7 +49,7 @@ static const struct sass_engine *_Atomic engine; /* NULL: it is not in this proc
 static bool meant; /* at the last look */
 static bool all_left; /* with the loader's lock: not all could be asked about at the last look */
 static uint64_t retry_ms; /* after a failure: not before */
-static uint64_t busy_ms; /* with the loader's lock: how long kernels are given to end next time */
+static uint64_t busy_ms; /* with the loader's lock: how long is waited next time */
 
 /* A context that ended, told from within the driver. */
 struct ended {
@@ -117,7 +117,7 @@ static void leave(enum patch_outcome outcome)
 		busy_ms = 0;
 		return;
 	}
-	if (outcome == PATCH_OUTCOME_BUSY) {
+	if (outcome != PATCH_OUTCOME_FAILED && outcome != PATCH_OUTCOME_AGAIN) {
 		busy_ms = busy_ms ? 2 * busy_ms : BUSY_FIRST_MS;
 		wait_ms = busy_ms = busy_ms < BUSY_LAST_MS ? busy_ms : BUSY_LAST_MS;
 	}
@@ -139,7 +139,7 @@ static void plan_and_apply(const struct interest *found, bool all)
 		outcome = patch_new(engine, found);
 	if (outcome == PATCH_OUTCOME_OTHER) {
 		outcome = patch_all(engine, found);
-		all_left = outcome == PATCH_OUTCOME_FAILED;
+		all_left = outcome == PATCH_OUTCOME_FAILED || outcome == PATCH_OUTCOME_LATER;
 	}
 	leave(outcome);
 }

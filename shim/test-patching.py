@@ -3,11 +3,13 @@
 """Kernels are patched and unpatched while the process runs: the shim, the SASS engine and the stand-in for NVIDIA's library on the CPU
 driver; plans that are right, wrong, late and missing."""
 import os
+import resource
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 import fake_daemon
 import wire
@@ -305,6 +307,40 @@ with PlanDaemon(session("own"), SANITIZER, kernels="nothing") as daemon:
     asked = len(daemon.asked)
     live.launch(20)
     report("OWN: asked once, nothing armed", asked == len(daemon.asked) and not daemon.seen(wire.ARMED) and live.good(), str(daemon.asked))
+
+for later, label, stays in ((1, "keep", True), (2, "bare", False)):
+    with PlanDaemon(session("later"), SANITIZER) as daemon:
+        live = Live(daemon)
+        live.launch(2)
+        daemon.later, daemon.image_number = later, 1
+        daemon.attach()
+        live.launch(3)
+        asked = len(daemon.asked)
+        live.launch(20)
+        counts = 2 + 23 * stays
+        expect(f"no plan now: {label}", daemon, counts)
+        daemon.later = 0
+        unasked = len(daemon.asked) - asked
+        time.sleep(1.1)
+        live.launch(2)
+        expect(f"no plan now: {label}: a second later there is one", daemon, counts + 2, live)
+        report(f"no plan now: {label}: it is not asked for all the time", not unasked and len(daemon.asked) == asked + 1, str(daemon.asked))
+
+with PlanDaemon(session("descriptors"), SANITIZER) as daemon:
+    live = Live(daemon)
+    live.launch(2)
+    asked = len(daemon.asked)
+    limits = resource.prlimit(live.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(live.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+    daemon.image_number = 1
+    daemon.attach()
+    live.launch(3)
+    expect("no descriptor to ask with: what is patched stays", daemon, 5)
+    resource.prlimit(live.process.pid, resource.RLIMIT_NOFILE, limits)
+    time.sleep(1.1)
+    live.launch(2)
+    expect("there is one again", daemon, 7, live)
+    report("and the daemon hears of it once", len(daemon.reports()) == 1 and "no descriptor" in daemon.reports()[0] and len(daemon.asked) == asked + 1, f"{daemon.reports()} {daemon.asked}")
 
 for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
     with PlanDaemon(session("disarm_" + label), SANITIZER, kind=kind, period_ms=0) as daemon:
