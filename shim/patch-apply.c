@@ -298,8 +298,12 @@ static struct patch_context *enter_context(struct round *round,
 {
 	struct patch_context *context = patch_context_get(entry->context);
 
-	if (!context || context->ending)
+	if (!context)
 		return NULL;
+	if (context->ending) {
+		context->skipped = true;
+		return NULL;
+	}
 	if (round->current != entry->context && !round->inside) {
 		if (driver_own()->ctx_set_current(entry->context) != 0)
 			return NULL;

@@ -25,6 +25,7 @@ struct patch_context {
 	driver_handle handle;
 	int device; /* ordinal, once it was filled in */
 	bool ending; /* a call that ends it is on its way: not to be touched */
+	bool skipped; /* it was to be touched meanwhile */
 	struct patch_image *images; /* that were loaded into it */
 	struct patch_spare *spare; /* device memory of modules that are gone */
 	driver_pointer process; /* of its struct gpuprobe_process; 0: none yet */

@@ -394,8 +394,13 @@ void patch_context_ending(driver_handle handle, bool ending)
 
 	if (engine)
 		context = ending ? patch_context_get(handle) : patch_context_find(handle);
-	if (context)
-		context->ending = ending;
+	if (!context)
+		return;
+	context->ending = ending;
+	if (!ending && context->skipped) { /* it lives on */
+		context->skipped = false;
+		leave_for_launch();
+	}
 }
 
 void patch_context_gone(driver_handle handle)

@@ -154,6 +154,30 @@ def test_contexts():
         live.sums = False
 
 
+def test_context_that_lives_on():
+    """Another thread retains and releases the primary context: each release may be its end, and is not."""
+    with sass_daemon() as daemon, Live(daemon) as live:
+        live.launch(1)
+        for _ in range(10):
+            live.do("churn")
+            count, keep = attach_two(daemon, "--engine", "sass")
+            live.launch(1)
+            live.do("calm")
+            live.launch(1)
+            before = daemon.count_of()
+            live.launch(2)
+            equal(daemon.count_of() - before, 2 * THREADS, "attached meanwhile")
+            live.do("churn")
+            detach(daemon, count)
+            live.launch(1)
+            live.do("calm")
+            live.launch(1)
+            before = daemon.count_of()
+            live.launch(2)
+            equal(daemon.count_of() - before, 0, "detached meanwhile")
+            detach(daemon, keep)
+
+
 def test_while_threads_launch():
     """Two threads launch all the time: what began after attach and ended before detach is counted, and nothing from before or after."""
     with sass_daemon() as daemon, Live(daemon) as live:

@@ -26,6 +26,8 @@
  *   stop                      waits for the threads; launches that they made
  *   sum                       of the words that kernels wrote: vectorAdd adds 1 to 256 of them
  *   context                   makes another context; it is the current one from then on
+ *   churn                     another thread retains and releases the primary context, until `calm`
+ *   calm
  *   sandbox                   kills the process from then on if it looks for files, sockets or itself
  *
  * Each command is answered with a line: "ok" and numbers. Exits 0 at the end of its input.
@@ -79,6 +81,11 @@ static struct {
 	atomic_bool stop;
 	atomic_ulong begun, ended, sum;
 } loop;
+
+static struct {
+	pthread_t thread;
+	atomic_bool stop;
+} churn;
 
 static struct buffers buffers_new(void)
 {
@@ -177,6 +184,31 @@ static unsigned long loop_stop(void)
 	for (; loop.count; loop.count--)
 		pthread_join(loop.threads[loop.count - 1], NULL);
 	return atomic_load(&loop.ended);
+}
+
+static void *churn_thread(void *userdata)
+{
+	CUcontext context;
+
+	(void)userdata;
+	while (!atomic_load(&churn.stop)) {
+		CHECK(driver.primary_retain(&context, state.device));
+		CHECK(driver.primary_release(state.device));
+	}
+	return NULL;
+}
+
+static void churn_begin(void)
+{
+	atomic_store(&churn.stop, false);
+	if (pthread_create(&churn.thread, NULL, churn_thread, NULL))
+		exit(1);
+}
+
+static void churn_end(void)
+{
+	atomic_store(&churn.stop, true);
+	pthread_join(churn.thread, NULL);
 }
 
 static CUgraph capture(const struct slot *slot, const char *kernel, int count)
@@ -453,6 +485,10 @@ static bool run(const char *line)
 		return true;
 	} else if (!strcmp(verb, "context")) {
 		context_new();
+	} else if (!strcmp(verb, "churn")) {
+		churn_begin();
+	} else if (!strcmp(verb, "calm")) {
+		churn_end();
 	} else if (!strcmp(verb, "sandbox")) {
 		if (!sandbox())
 			return false;
