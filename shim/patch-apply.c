@@ -360,8 +360,8 @@ static void change(struct round *round, struct patch_module_entry *entry)
 }
 
 /*
- * What patches of older images read says that nothing is meant; and what those read that should be
- * taken out, and cannot now.
+ * What patches of older images read says that nothing is meant, or where they are still in place
+ * that only what is meant by now is; and what those read that should be taken out, and cannot now.
  */
 static void finish(struct round *round, struct patch_module_entry *entry)
 {
@@ -744,11 +744,34 @@ void patch_end_plan(uint64_t id)
 	}
 }
 
-void patch_forget_map(const struct sass_engine *engine, driver_handle handle, uint64_t map_id)
+/* Takes the data of one instance from the cells for older images. */
+static void forget_instance(const struct sass_engine *engine, struct patch_context *context,
+			    const struct instance *instance)
 {
+	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next) {
+		if (entry->context != context->handle || !entry->patched)
+			continue;
+		if (instance->address)
+			patch_cells_forget(context, engine, entry, &set.view, instance->address);
+		for (const struct instance_region *region = instance->regions; region;
+		     region = region->next)
+			if (!region->load)
+				patch_cells_forget(context, engine, entry, &set.view,
+						   region->address);
+	}
+}
+
+void patch_forget_map(const struct sass_engine *engine, const struct mirror_context *mirror,
+		      uint64_t map_id)
+{
+	driver_handle handle = mirror->handle;
 	struct patch_context *context = patch_context_find(handle);
 	bool found = false;
 
+	for (const struct instance *instance = mirror->instances; set.plans && context && instance;
+	     instance = instance->next)
+		if (instance->map_id == map_id)
+			forget_instance(engine, context, instance);
 	for (uint32_t i = 0; set.plans && context && i < set.base->slot_count; i++) {
 		if (set.base->slots[i].map_id != map_id ||
 		    set.base->slots[i].kind == WIRE_SLOT_PROCESS)

@@ -13,6 +13,7 @@
 #include "interest-page.h"
 
 struct load;
+struct mirror_context;
 struct patch_module_entry;
 struct sass_engine;
 
@@ -49,4 +50,5 @@ enum patch_outcome patch_none(const struct sass_engine *engine);
 void patch_end_plan(uint64_t plan);
 
 /* Takes a map out of the data of a context's patches. */
-void patch_forget_map(const struct sass_engine *engine, driver_handle context, uint64_t map_id);
+void patch_forget_map(const struct sass_engine *engine, const struct mirror_context *context,
+		      uint64_t map_id);

@@ -25,6 +25,7 @@ struct patch_spare {
 struct patch_cells {
 	struct patch_cells *next;
 	uint64_t image_id;
+	uint64_t epoch, ids[PATCH_ATTACHMENTS_MAX]; /* patch_view's, of who filled them in last */
 	driver_pointer address;
 	size_t size; /* of the memory */
 	uint32_t cell_size, count;
@@ -237,36 +238,80 @@ static const char *add_cells(struct patch_context *context, const struct sass_en
 	return NULL;
 }
 
-/*
- * Fills in one block of cells; only its attachments are taken from a kernel that is not meant: one
- * that runs may have seen them, and reads the rest.
- */
+static char *cell_at(const struct patch_cells *cells, uint32_t place)
+{
+	return cells->bytes + (size_t)place * cells->cell_size;
+}
+
+/* Leaves a cell these of its attachments; the rest stays: a kernel that runs may have seen others. */
+static bool keep_attachments(char *cell, uint64_t keep)
+{
+	uint64_t attachments;
+
+	memcpy(&attachments, cell, sizeof(attachments));
+	attachments &= keep;
+	memcpy(cell, &attachments, sizeof(attachments));
+	return attachments;
+}
+
+static const char *send_cells(const struct patch_context *context, const struct sass_engine *engine,
+			      const struct patch_cells *cells)
+{
+	return engine->write(context->handle, cells->address, cells->bytes, cells->size);
+}
+
+/* Fills in one block of cells. */
 static const char *write_cells(const struct patch_context *context,
 			       const struct sass_engine *engine,
 			       const struct patch_module_entry *entry, struct patch_cells *cells,
-			       bool current)
+			       const struct patch_view *view)
 {
 	bool live = false;
 	const char *reason;
 
 	for (uint32_t i = 0; i < cells->count; i++) {
 		struct patch_data data = { .process = context->process };
-		char *cell = cells->bytes + (size_t)i * cells->cell_size;
+		char *cell = cell_at(cells, i);
 
-		if (current && is_meant(entry, cells->names[i])) {
-			data.attachments = entry->attachments[cells->names[i]];
-			data.kernel_id = entry->kernel_ids[cells->names[i]];
-			memcpy(cell, context->data, cells->cell_size);
-			memcpy(cell, &data, sizeof(data));
-			live = true;
-		} else {
-			memcpy(cell, &(uint64_t){ 0 }, sizeof(uint64_t));
+		if (!is_meant(entry, cells->names[i])) {
+			keep_attachments(cell, 0);
+			continue;
 		}
+		data.attachments = entry->attachments[cells->names[i]];
+		data.kernel_id = entry->kernel_ids[cells->names[i]];
+		memcpy(cell, context->data, cells->cell_size);
+		memcpy(cell, &data, sizeof(data));
+		live = true;
 	}
-	reason = engine->write(context->handle, cells->address, cells->bytes, cells->size);
+	cells->epoch = view->epoch;
+	memcpy(cells->ids, view->ids, sizeof(cells->ids));
+	reason = send_cells(context, engine, cells);
 	if (!reason)
 		cells->live = live;
 	return reason;
+}
+
+/* The bits of cells for an older image whose attachments the view has, too. */
+static uint64_t still_meant(const struct patch_cells *cells, const struct patch_view *view)
+{
+	uint64_t bits = 0;
+
+	for (unsigned i = 0; i < PATCH_ATTACHMENTS_MAX && cells->epoch == view->epoch; i++)
+		for (unsigned k = 0; k < PATCH_ATTACHMENTS_MAX && cells->ids[i]; k++)
+			if (cells->ids[i] == view->ids[k])
+				bits |= UINT64_C(1) << i;
+	return bits;
+}
+
+static void narrow_cells(const struct patch_context *context, const struct sass_engine *engine,
+			 struct patch_cells *cells, uint64_t keep)
+{
+	bool live = false;
+
+	for (uint32_t i = 0; i < cells->count; i++)
+		live = keep_attachments(cell_at(cells, i), keep) || live;
+	if (!send_cells(context, engine, cells))
+		cells->live = live;
 }
 
 const char *patch_cells_prepare(struct patch_context *context, const struct sass_engine *engine,
@@ -276,16 +321,43 @@ const char *patch_cells_prepare(struct patch_context *context, const struct sass
 
 	for (struct patch_cells *cells = entry->cells; cells && !reason; cells = cells->next)
 		if (is_for(cells, view))
-			reason = write_cells(context, engine, entry, cells, true);
+			reason = write_cells(context, engine, entry, cells, view);
 	return reason;
 }
 
 void patch_cells_finish(struct patch_context *context, const struct sass_engine *engine,
 			struct patch_module_entry *entry, const struct patch_view *view)
 {
-	for (struct patch_cells *cells = entry->cells; cells; cells = cells->next)
+	for (struct patch_cells *cells = entry->cells; cells; cells = cells->next) {
+		bool patched = view && entry->patched != view->image_id &&
+			       cells->image_id == entry->patched;
+
 		if (cells->live && !is_for(cells, view))
-			write_cells(context, engine, entry, cells, false);
+			narrow_cells(context, engine, cells, patched ? still_meant(cells, view) : 0);
+	}
+}
+
+void patch_cells_forget(struct patch_context *context, const struct sass_engine *engine,
+			struct patch_module_entry *entry, const struct patch_view *view,
+			driver_pointer address)
+{
+	for (struct patch_cells *cells = entry->cells; cells; cells = cells->next) {
+		bool found = false;
+
+		if (!cells->live || is_for(cells, view))
+			continue;
+		for (uint32_t i = 0; i < cells->count; i++) {
+			uint64_t *words = (uint64_t *)cell_at(cells, i);
+
+			for (uint32_t k = sizeof(struct patch_data) / 8; k < cells->cell_size / 8; k++)
+				if (words[k] == address) {
+					words[k] = 0;
+					found = true;
+				}
+		}
+		if (found)
+			send_cells(context, engine, cells);
+	}
 }
 
 void patch_cells_free(struct patch_context *context, struct patch_module_entry *entry)

@@ -7,7 +7,8 @@
  *
  * No cell is ever freed while its module is loaded, and none is used for another kernel or another
  * image: a kernel that runs, or a graph that was made, with an older image finds its own cell, with
- * no attachments. So what remains is bounded by kernels times images, and attaching the same again
+ * no attachments; or, where the module could not be patched anew yet, with those that there still
+ * are. So what remains is bounded by kernels times images, and attaching the same again
  * takes nothing.
  */
 
@@ -56,9 +57,17 @@ const char *patch_context_load(struct patch_context *context, const struct sass_
 const char *patch_cells_prepare(struct patch_context *context, const struct sass_engine *engine,
 				struct patch_module_entry *entry, const struct patch_view *view);
 
-/* Writes no attachments into the cells for all other images (view NULL: for all). */
+/*
+ * Writes no attachments into the cells for all other images (view NULL: for all); those of the image
+ * that the module is patched with keep the ones that the view has, too.
+ */
 void patch_cells_finish(struct patch_context *context, const struct sass_engine *engine,
 			struct patch_module_entry *entry, const struct patch_view *view);
+
+/* Takes the data of a map from the cells for all other images. */
+void patch_cells_forget(struct patch_context *context, const struct sass_engine *engine,
+			struct patch_module_entry *entry, const struct patch_view *view,
+			driver_pointer address);
 
 /* The address of a kernel's cell, or 0: the kernel is not meant. */
 driver_pointer patch_cells_find(const struct patch_module_entry *entry,

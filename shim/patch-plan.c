@@ -54,6 +54,21 @@ static bool are_kernels(const struct patch_kernel *kernels, uint32_t count)
 	return true;
 }
 
+/* The plan's attachments are those that some kernel has, in the order of their bits. */
+static void take_ids(struct patch_view *view, const struct load *load)
+{
+	uint64_t meant = 0;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < view->kernel_count; i++)
+		meant |= view->kernels[i].attachments;
+	if ((uint32_t)__builtin_popcountll(meant) != load->attachment_count)
+		return;
+	for (unsigned bit = 0; bit < PATCH_ATTACHMENTS_MAX; bit++)
+		if (meant >> bit & 1)
+			view->ids[bit] = load->attachments[count++];
+}
+
 const char *patch_plan_read(struct patch_view *view, const struct load *load)
 {
 	const struct patch_plan *plan = load->image;
@@ -78,13 +93,15 @@ const char *patch_plan_read(struct patch_view *view, const struct load *load)
 		.point_count = plan->point_count,
 		.kernel_count = plan->kernel_count,
 		.data_size = plan->data_size,
+		.epoch = load->epoch,
 	};
 	for (uint32_t i = 0; i < load->slot_count; i++)
 		if (load->slots[i].offset > plan->data_size - sizeof(uint64_t))
 			return "the daemon's plan has a slot outside of its data";
 	if (!are_points(view->points, view->point_count))
 		return "the daemon's plan has a point that is none";
-	return are_kernels(view->kernels, view->kernel_count)
-		       ? NULL
-		       : "the daemon's plan has a kernel that nothing means";
+	if (!are_kernels(view->kernels, view->kernel_count))
+		return "the daemon's plan has a kernel that nothing means";
+	take_ids(view, load);
+	return NULL;
 }

@@ -10,13 +10,15 @@
 #include "load.h"
 #include "patch.h"
 
-/* The parts of a plan; all point into what it was read from. */
+/* The parts of a plan; pointers point into what it was read from. */
 struct patch_view {
 	const void *image;
 	uint64_t image_id;
 	const struct patch_point *points;
 	const struct patch_kernel *kernels;
 	uint32_t point_count, kernel_count, data_size;
+	uint64_t epoch; /* of the daemon that the ids are of */
+	uint64_t ids[PATCH_ATTACHMENTS_MAX]; /* which attachment each bit is; 0: none, or not known */
 };
 
 /*

@@ -415,5 +415,5 @@ void patch_context_gone(driver_handle handle)
 void patch_disarm(const struct mirror_context *context, uint64_t map_id)
 {
 	if (engine)
-		patch_forget_map(engine, context->handle, map_id);
+		patch_forget_map(engine, context, map_id);
 }

@@ -465,5 +465,37 @@ def cannot_be_cloned(why_not):
         equal([e["value"] for e in daemon.dump("threads")], [THREADS], "it is gone")
 
 
+def sums(daemon):
+    """As counts(), of maps that may be empty."""
+    return [sum(e["value"] for e in daemon.dump(str(m["id"]))) for m in daemon.json("map", "list")["maps"]]
+
+
+def test_kept_patches():
+    """While a graph keeps patches what was attached before goes on, what is detached does not, and what is attached then begins when the graph is gone."""
+    if GPU:
+        return
+    with sass_daemon() as daemon, Graph(daemon, GPUPROBE_SIM_NO_CLONE="1") as live:
+        first, keep = attach_two(daemon)
+        second, = daemon.attach("--engine", "sass")
+        live.capture()
+        live.replay(1)
+        equal(sums(daemon), [NODES * THREADS] * 2, "attached")
+        daemon.attach("--engine", "sass", object=example("kernel_counter")) # another image
+        live.launch(2)
+        live.replay(1)
+        seen = 2 * NODES + 2
+        equal(sums(daemon), [seen * THREADS] * 2 + [0], "a third one is attached")
+        detach(daemon, first)
+        live.launch(1)
+        live.replay(1)
+        equal(sums(daemon), [seen * THREADS, (seen + 1 + NODES) * THREADS, 0], "the first is detached")
+        detach(daemon, second, keep)
+        live.launch(1)
+        equal(sums(daemon), [0], "the map of the second is gone")
+        live.do("forget 0")
+        live.launch(1)
+        equal(sums(daemon), [THREADS], "the graph is gone")
+
+
 if __name__ == "__main__":
     main([value for name, value in sorted(globals().items()) if name.startswith("test_")])
