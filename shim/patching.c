@@ -23,8 +23,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "arm.h"
+#include "cancel.h"
 #include "capture.h"
 #include "gate.h"
 #include "mirror.h"
@@ -41,6 +44,9 @@
 #define GONE_MS 100 /* how often a daemon is looked for where there is none: three system calls */
 #define BUSY_FIRST_MS 1000 /* then twice as long each time: it costs launches that are held up or wait */
 #define BUSY_LAST_MS 320000
+#define START_WAIT_MS 2000
+#define START_PAUSE_NS 1000000
+#define STARTER_DONE -1
 
 uint64_t patch_seen[2];
 bool patch_again;
@@ -58,6 +64,9 @@ struct ended {
 };
 
 static struct ended *ended;
+
+static pid_t starter; /* the process whose first cuInit() is in patch_start(); 0: none was yet */
+static __thread bool starting; /* it is this thread */
 
 static void leave_for_launch(void)
 {
@@ -334,7 +343,23 @@ static void context_ending(driver_handle context)
 	errno = saved;
 }
 
-void patch_start(void)
+/*
+ * Another thread is in there: cuInit() is to reach the driver when the engine has subscribed. It is
+ * not waited for long: it may want what this thread has, the loader's lock in a constructor.
+ */
+static void wait_for_starter(void)
+{
+	const struct timespec pause = { .tv_nsec = START_PAUSE_NS };
+	uint64_t until_ms = client_now_ms() + START_WAIT_MS;
+	int before = cancel_forbid();
+
+	while (!starting && __atomic_load_n(&starter, __ATOMIC_ACQUIRE) == getpid() &&
+	       client_now_ms() < until_ms)
+		nanosleep(&pause, NULL);
+	cancel_allow(before);
+}
+
+static void start_engine(void)
 {
 	static const struct sass_events events = {
 		.module_loaded = module_loaded,
@@ -342,15 +367,29 @@ void patch_start(void)
 		.functions_loaded = functions_loaded,
 		.context_ending = context_ending,
 	};
-	const struct sass_engine *started;
+	const struct sass_engine *started = sass_start(&events);
+
+	if (!started)
+		return;
+	engine = started;
+	gate_start();
+	pthread_atfork(NULL, NULL, arm_forked);
+	__atomic_or_fetch(&arm_load_count, ARM_ENGINE, __ATOMIC_RELEASE);
+}
+
+void patch_start(void)
+{
+	pid_t nobody = 0;
 	int saved = errno;
 
-	started = sass_start(&events);
-	if (started) {
-		engine = started;
-		gate_start();
-		pthread_atfork(NULL, NULL, arm_forked);
-		__atomic_or_fetch(&arm_load_count, ARM_ENGINE, __ATOMIC_RELEASE);
+	if (__atomic_compare_exchange_n(&starter, &nobody, getpid(), false, __ATOMIC_RELAXED,
+					__ATOMIC_RELAXED)) {
+		starting = true;
+		start_engine();
+		starting = false;
+		__atomic_store_n(&starter, STARTER_DONE, __ATOMIC_RELEASE);
+	} else {
+		wait_for_starter();
 	}
 	errno = saved;
 }

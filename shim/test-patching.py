@@ -27,10 +27,10 @@ RULE_NOT, RULE_COMM = 32, 4
 class Live:
     """live_driver, command by command; `sum` shows that each launch has done its work."""
 
-    def __init__(self, daemon, shim=SHIM, load="load 0", file_size=None, **more):
+    def __init__(self, daemon, shim=SHIM, load="load 0", file_size=None, arguments=(), **more):
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
         self.launches, self.broken = 0, []
-        self.process = subprocess.Popen([LIVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=limited(file_size),
+        self.process = subprocess.Popen([LIVE, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=limited(file_size),
                                         env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": shim, "GPUPROBE_SESSION": daemon.name, **more})
         self.read("start")
         if load:
@@ -130,6 +130,11 @@ if not SANITIZED:  # sanitizers have files of their own
         live.launch(2)
         expect("the names are past the limit of files", daemon, 0, live)
         report("the names are past the limit of files: told", not daemon.seen(wire.IMAGE) and any("ulimit -f" in reason for reason in daemon.reports()), str(daemon.messages))
+
+with PlanDaemon(session("beside"), SANITIZER) as daemon:
+    live = Live(daemon, arguments=("beside",), GPUPROBE_SANITIZER_SLOW="1")
+    live.launch(2)
+    expect("two threads call cuInit() at a time", daemon, 2, live)
 
 with PlanDaemon(session("cycles"), SANITIZER, attached=False) as daemon:
     live = Live(daemon)

@@ -30,7 +30,7 @@
  *   calm
  *   sandbox                   kills the process from then on if it looks for files, sockets or itself
  *
- * Each command is answered with a line: "ok" and numbers. Exits 0 at the end of its input.
+ * With an argument: another thread calls cuInit(), too, and first. Each command is answered with a line: "ok" and numbers. Exits 0 at the end of its input.
  */
 
 #include <dlfcn.h>
@@ -42,6 +42,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "driver.h"
 
@@ -499,11 +500,40 @@ static bool run(const char *line)
 	return true;
 }
 
-int main(void)
+static void *init_thread(void *userdata)
+{
+	(void)userdata;
+	CHECK(driver.init(0));
+	return NULL;
+}
+
+/* Two threads call cuInit() at a time, another one first. */
+static void start_beside(void)
+{
+	CUcontext context;
+	CUdevice device;
+	pthread_t other;
+
+	driver_open(false);
+	if (pthread_create(&other, NULL, init_thread, NULL))
+		exit(1);
+	usleep(50000);
+	CHECK(driver.init(0));
+	CHECK(driver.device_get(&device, 0));
+	CHECK(driver.primary_retain(&context, device));
+	CHECK(driver.ctx_set_current(context));
+	pthread_join(other, NULL);
+}
+
+int main(int argc, char **argv)
 {
 	char line[256];
 
-	driver_start(false);
+	(void)argv;
+	if (argc > 1)
+		start_beside();
+	else
+		driver_start(false);
 	state.blocks = 4;
 	CHECK(driver.device_get(&state.device, 0));
 	CHECK(driver.primary_retain(&state.context, state.device));

@@ -5,13 +5,14 @@
  * and a program counter is a number of the instruction in its module.
  *
  * GPUPROBE_SANITIZER_FAIL makes one thing fail: subscribe (another tool), old (it is of CUDA 12.2), image (sanitizerAddPatches), mark
- * (sanitizerPatchInstructions), patch (sanitizerPatchModule), unpatch (sanitizerUnpatchModule), data (sanitizerSetCallbackData), alloc, write.
+ * (sanitizerPatchInstructions), patch (sanitizerPatchModule), unpatch (sanitizerUnpatchModule), data (sanitizerSetCallbackData), alloc, write. With GPUPROBE_SANITIZER_SLOW it takes a third of a second to subscribe.
  */
 
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "sanitizer-abi.h"
 #include "sim-patching.h"
@@ -117,6 +118,8 @@ API(sanitizerSubscribe, driver_handle *subscriber, sanitizer_callback function, 
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 	const struct sim_patching *(*entry)(void);
 
+	if (getenv("GPUPROBE_SANITIZER_SLOW"))
+		nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
 	if (callback || fails("subscribe"))
 		return SANITIZER_LIMIT_REACHED;
 	entry = driver ? (__typeof__(entry))dlsym(driver, SIM_PATCHING_ENTRY) : NULL;
