@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Plans at one time are of one image and have the same slots: the set. Each module says which
+ * Plans at one time are of one image: the set. Each has the slots of those attachments that mean
+ * some kernel in its list, and the set has them all. Each module says which
  * kernels are meant (from its plan) and what it is patched with; apply() makes the second follow
  * from the first. Memory is made and written first; then modules are (un)patched, for which the
  * GPU must be idle and no launch on its way, because the engine waits for all kernels of the
@@ -34,11 +35,20 @@
 #define PAUSE_NS 20000
 #define PLANS_MAX 512 /* that are kept; the daemon takes more (process.h) */
 
+#define SLOTS_MAX (PATCH_DATA_MAX / 8)
+
+struct patch_slot {
+	uint64_t map_id;
+	uint32_t kind; /* enum wire_slot_kind; 0: there is none here */
+	uint32_t reserved; /* 0: they are compared as bytes */
+};
+
 static struct patch_set {
 	struct load *plans; /* linked by next; NULL: there is no set */
 	unsigned count; /* of them */
 	struct load *base; /* the one whose image the view is of */
 	struct patch_view view;
+	struct patch_slot slots[SLOTS_MAX]; /* by their place in struct patch_data */
 	uint64_t serial; /* changes with image or slots; contexts remember it */
 } set;
 
@@ -66,17 +76,41 @@ struct load *patch_plans(void)
 	return set.plans;
 }
 
-static bool is_same_set(const struct load *plan, const struct patch_view *view)
+/* Is a plan of the set's image? */
+static bool is_same_image(const struct patch_view *view)
 {
-	if (!patch_set_is_current() || set.view.image_id != view->image_id ||
-	    set.view.data_size != view->data_size || set.base->slot_count != plan->slot_count)
+	return patch_set_is_current() && set.view.image_id == view->image_id &&
+	       set.view.data_size == view->data_size;
+}
+
+/* May it be one of the set: do its slots contradict none that there are? */
+static bool is_of_set(const struct load *plan, const struct patch_view *view)
+{
+	if (!is_same_image(view))
 		return false;
-	for (uint32_t i = 0; i < plan->slot_count; i++)
-		if (set.base->slots[i].map_id != plan->slots[i].map_id ||
-		    set.base->slots[i].kind != plan->slots[i].kind ||
-		    set.base->slots[i].offset != plan->slots[i].offset)
+	for (uint32_t i = 0; i < plan->slot_count; i++) {
+		const struct patch_slot *slot = &set.slots[plan->slots[i].offset / 8];
+
+		if (slot->kind && (slot->kind != plan->slots[i].kind ||
+				   slot->map_id != plan->slots[i].map_id))
 			return false;
+	}
 	return true;
+}
+
+/* Adds the slots of a plan. Returns whether there are more now. */
+static bool add_slots(struct patch_slot slots[static SLOTS_MAX], const struct load *plan)
+{
+	bool more = false;
+
+	for (uint32_t i = 0; i < plan->slot_count; i++) {
+		struct patch_slot *slot = &slots[plan->slots[i].offset / 8];
+
+		more = more || !slot->kind;
+		*slot = (struct patch_slot){ .map_id = plan->slots[i].map_id,
+					     .kind = plan->slots[i].kind };
+	}
+	return more;
 }
 
 /* ---- kernels that are meant ----------------------------------------------------------- */
@@ -138,7 +172,7 @@ static void take_kernels(const struct patch_view *view)
 
 /* The address of the data of a slot's map; 0 if there is none, and then perhaps why. */
 static const char *fill_slot(struct round *round, struct patch_context *context,
-			     struct mirror_context *mirror, const struct load_slot *slot,
+			     struct mirror_context *mirror, const struct patch_slot *slot,
 			     driver_pointer *address)
 {
 	const struct instance_engine inside = { round->engine, context->handle };
@@ -195,16 +229,18 @@ static const char *fill_locked(struct round *round, struct patch_context *contex
 	reason = fill_process(round, context);
 	if (reason)
 		return reason;
-	for (uint32_t i = 0; i < set.base->slot_count; i++) {
-		const struct load_slot *slot = &set.base->slots[i];
+	for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+		const struct patch_slot *slot = &set.slots[i];
 		driver_pointer address = context->process;
 
+		if (!slot->kind)
+			continue;
 		if (slot->kind != WIRE_SLOT_PROCESS)
 			reason = fill_slot(round, context, mirror, slot, &address);
 		if (reason) /* the others work */
 			load_report(round->plan ? round->plan->module_id : 0, reason);
 		reason = NULL;
-		context->data[slot->offset / 8] = address;
+		context->data[i] = address;
 	}
 	mirror_start(load_folder(), load_deadline_ms(), set.base->epoch);
 	context->filled = set.serial;
@@ -552,9 +588,14 @@ static void end_plans(struct load *plans)
 /* Makes the plan the only one. Its kernels and no others are meant. */
 static void adopt(struct load *plan, const struct patch_view *view)
 {
+	static struct patch_slot slots[SLOTS_MAX];
 	struct load *before = set.plans;
-	bool same = is_same_set(plan, view);
+	bool same;
 
+	memset(slots, 0, sizeof(slots));
+	add_slots(slots, plan);
+	same = is_same_image(view) && !memcmp(slots, set.slots, sizeof(slots));
+	memcpy(set.slots, slots, sizeof(slots));
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next) {
 		forget_kernels(entry);
 		entry->plan = 0;
@@ -570,20 +611,31 @@ static void adopt(struct load *plan, const struct patch_view *view)
 	end_plans(before);
 }
 
-/* Adds a plan of the set. */
-static void join(struct load *plan, const struct patch_view *view)
+/*
+ * Adds a plan of the set. Returns whether it has brought slots: then it stays as long as the set, or
+ * the daemon would not know that their maps are used.
+ */
+static bool join(struct load *plan, const struct patch_view *view)
 {
+	bool more = add_slots(set.slots, plan);
+
+	if (more)
+		set.serial = ++serials;
+	for (unsigned bit = 0; bit < PATCH_ATTACHMENTS_MAX; bit++)
+		if (view->ids[bit])
+			set.view.ids[bit] = view->ids[bit];
 	meant_changed = true;
 	take_kernels(view);
 	plan->next = set.plans;
 	set.plans = plan;
 	set.count++;
 	load_drop_image(plan);
+	return more;
 }
 
 /*
- * What there is to patch is said, and the first plan has the same slots: of later ones the daemon
- * keeps no more than what it shows of their kernels, and there may be as many as modules.
+ * What there is to patch is said: of plans that have brought nothing the daemon keeps no more than
+ * what it shows of their kernels, and there may be as many as modules.
  */
 static void trim(const struct load *newest)
 {
@@ -676,21 +728,22 @@ enum patch_outcome patch_new(const struct sass_engine *engine, const struct inte
 	enum patch_outcome outcome;
 	struct patch_view view;
 	struct load *plan;
+	bool needed = true;
 
 	outcome = ask(found, NULL, false, &plan, &view);
 	if (outcome)
 		return outcome;
-	if (plan && set.plans && !is_same_set(plan, &view)) {
+	if (plan && set.plans && !is_of_set(plan, &view)) {
 		load_end_plan(plan);
 		return PATCH_OUTCOME_OTHER;
 	}
 	if (plan && set.plans)
-		join(plan, &view);
+		needed = join(plan, &view);
 	else if (plan)
 		adopt(plan, &view);
 	round.plan = plan ? plan : set.base;
 	outcome = apply_all(&round);
-	if (plan)
+	if (!needed)
 		trim(plan);
 	return outcome;
 }
@@ -702,23 +755,27 @@ enum patch_outcome patch_one(const struct sass_engine *engine, const struct inte
 	enum patch_outcome outcome;
 	struct patch_view view;
 	struct load *plan;
+	bool needed = true;
 
 	outcome = ask(found, entry, true, &plan, &view);
 	if (outcome || !plan)
 		return outcome;
-	if (set.plans && !is_same_set(plan, &view)) {
+	if (set.plans && !is_of_set(plan, &view)) {
 		load_end_plan(plan);
 		entry->asked = false;
 		return PATCH_OUTCOME_OTHER;
 	}
-	if (set.plans) {
-		join(plan, &view);
-		entry->plan = plan->module_id;
-	} else {
+	if (set.plans)
+		needed = join(plan, &view);
+	else
 		adopt(plan, &view);
-	}
+	entry->plan = needed ? 0 : plan->module_id;
 	round.plan = plan;
 	prepare(&round, entry);
+	if (!entry->attachments) { /* perhaps it can be done outside of the driver */
+		entry->asked = false;
+		round.left = true;
+	}
 	meant_changed = false; /* of a module that no graph knows yet */
 	if (must_patch(entry)) {
 		if (!graph_patches())
@@ -726,7 +783,8 @@ enum patch_outcome patch_one(const struct sass_engine *engine, const struct inte
 		change(&round, entry);
 	}
 	finish(&round, entry);
-	trim(plan);
+	if (!needed)
+		trim(plan);
 	return round.left ? PATCH_OUTCOME_BUSY : PATCH_OUTCOME_DONE;
 }
 
@@ -772,11 +830,11 @@ void patch_forget_map(const struct sass_engine *engine, const struct mirror_cont
 	     instance = instance->next)
 		if (instance->map_id == map_id)
 			forget_instance(engine, context, instance);
-	for (uint32_t i = 0; set.plans && context && i < set.base->slot_count; i++) {
-		if (set.base->slots[i].map_id != map_id ||
-		    set.base->slots[i].kind == WIRE_SLOT_PROCESS)
+	for (uint32_t i = 0; set.plans && context && i < SLOTS_MAX; i++) {
+		if (set.slots[i].map_id != map_id || !set.slots[i].kind ||
+		    set.slots[i].kind == WIRE_SLOT_PROCESS)
 			continue;
-		context->data[set.base->slots[i].offset / 8] = 0;
+		context->data[i] = 0;
 		found = true;
 	}
 	if (!found)

@@ -183,6 +183,21 @@ for how, lazy in (("", "0"), (" library", "0"), ("", "1"), (" library", "1")):
         live.launch(1)
         expect(f"modules come and go while attached{how}{' lazily' * int(lazy)}", daemon, 6, live)
 
+with PlanDaemon(session("slots"), SANITIZER) as daemon:  # the module comes within the launch: the next one is too late
+    live = Live(daemon, load="load 0 library")
+    daemon.slots = [(0, wire.PROCESS, PROCESS_OFFSET)]
+    live.launch()
+    daemon.slots = None
+    for slot in 1, 2:
+        live.do(f"load {slot} library")
+        live.do(f"handle {slot} vectorAdd 1")
+        live.launches += 1
+    expect("a launch brings a module whose plan has other slots", daemon, 2)
+    asked = len(daemon.asked)
+    live.launch(2, slot=1)
+    expect("a launch brings a module: and goes on", daemon, 4, live)
+    report("a launch brings a module: no plan for all is asked for", len(daemon.asked) == asked, str(daemon.asked))
+
 with PlanDaemon(session("reload"), SANITIZER) as daemon:
     live = Live(daemon, load=None)
     sizes = []

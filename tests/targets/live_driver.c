@@ -7,6 +7,7 @@
  *   unload SLOT
  *   break SLOT KERNEL         launches it with an address that is nobody's, which is the end of the context, and unloads the module
  *   launch SLOT KERNEL N      N launches, and waits for them
+ *   handle SLOT KERNEL N      as launch, by the handle of a library's kernel: the driver loads its module then, if it has not yet
  *   capture SLOT KERNEL N     captures N launches as the graph
  *   update SLOT KERNEL N      captures N launches, and updates the executable graph from them
  *   resize N                  gives every node of the executable graph N blocks, by itself
@@ -137,6 +138,14 @@ static CUfunction function_of(const struct slot *slot, const char *kernel)
 	CHECK(driver.library_get_kernel(&handle, slot->library, kernel));
 	CHECK(driver.kernel_get_function(&function, handle));
 	return function;
+}
+
+static CUfunction handle_of(const struct slot *slot, const char *kernel)
+{
+	CUkernel handle;
+
+	CHECK(driver.library_get_kernel(&handle, slot->library, kernel));
+	return (CUfunction)handle;
 }
 
 static void unload(struct slot *slot)
@@ -450,8 +459,8 @@ static bool run(const char *line)
 		if (driver.ctx_synchronize() == CUDA_SUCCESS)
 			return false;
 		driver.module_unload(slot->module); /* a driver refuses it, with the same error */
-	} else if (!strcmp(verb, "launch") && words == 4) {
-		CUfunction function = function_of(slot, kernel);
+	} else if ((!strcmp(verb, "launch") || (!strcmp(verb, "handle") && slot->library)) && words == 4) {
+		CUfunction function = verb[0] == 'l' ? function_of(slot, kernel) : handle_of(slot, kernel);
 
 		for (int i = 0; i < count; i++)
 			launch(function, kernel, &state.buffers, NULL);
