@@ -7,9 +7,9 @@
  *
  * Launches look for their graph without a lock: records stay in their list for good, and are used
  * again. They may do so because nobody destroys or changes an executable graph while it is
- * launched; that is the application's business. Our own instances are ours: one that is not used
- * any more is put aside, and destroyed when the gate is closed, because a launch may just be taking
- * it.
+ * launched; that is the application's business. Our own instances are ours: one that a launch has
+ * replaced is put aside, and destroyed when the gate is closed, because another launch may just be
+ * taking it; one that a change of the graph has made useless is destroyed at once.
  *
  * The lock is held for calls of the driver. Who patches waits for it a moment at most: what the
  * driver tells of meanwhile does not wait for the loader's lock for long.
@@ -246,7 +246,7 @@ static void fix(struct graph_record *record)
 
 	record->fixed = keeps_own || is_there(record->code) ? GRAPH_NOT_FOLLOWED : GRAPH_LOST;
 	if (!keeps_own) {
-		put_aside(record);
+		drop_own(record);
 		drop_graphs(record);
 	}
 	if (record->fixed != before) /* who patches tells of it */
@@ -544,7 +544,7 @@ void graph_updated(driver_handle exec, driver_handle graph)
 	take_code(record);
 	if (!own_is_there(record) || !driver->graph_update ||
 	    driver->graph_update(record->own, graph, info) != 0)
-		put_aside(record);
+		drop_own(record);
 	if (record->fixed == GRAPH_NOT_CLONED)
 		; /* it is launched as it is */
 	else if (!record->fixed && driver->graph_clone(&clone, graph) == 0)
@@ -583,7 +583,7 @@ bool graph_node_begin(driver_handle exec, driver_handle node, struct graph_node 
 	}
 	if (!found->own_node) {
 		found->own = NULL;
-		put_aside(record);
+		drop_own(record);
 	}
 	leave(driver, entered);
 	errno = saved;
@@ -598,7 +598,7 @@ void graph_node_end(driver_handle exec, bool node_done, bool own_done)
 	struct graph_record *record = find(exec);
 
 	if (!own_done)
-		put_aside(record);
+		drop_own(record);
 	if (!node_done || record->fixed)
 		fix(record);
 	leave(driver, entered);

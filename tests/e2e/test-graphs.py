@@ -436,6 +436,23 @@ def test_cycles():
         check(after[0] <= before[0] + 2 and after[1] <= before[1] + 1024, before, "grew to", after)
 
 
+def test_changed_all_the_time():
+    """Updates and parameters of nodes in a loop, while attached, of a graph that was updated before: nothing piles up."""
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        live.capture(20)
+        live.do("update 0 vectorAdd 20")
+        daemon.attach("--engine", "sass")
+        live.replay(1, nodes=20)
+        for cycle in range(300):
+            live.do("update 0 vectorAdd 20")
+            live.do("resize 2")
+            live.replay(1, nodes=20, blocks=2)
+            if cycle == 20:
+                before = live.memory()
+        check(live.memory() <= before + 1024, before, "grew to", live.memory())
+        equal(daemon.count_of(), (20 + 300 * 20 // 2) * THREADS)
+
+
 def test_cannot_be_cloned():
     """Such a graph is counted if it was made while attached; then its patches stay till it is destroyed, and count nothing."""
     if GPU:
