@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cancel.h"
 #include "client.h"
 
 #define PAUSE_NS 10000
@@ -74,9 +75,10 @@ struct gate_thread *gate_register(void)
 static void pause_shortly(void)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_NS };
-	int saved = errno;
+	int saved = errno, before = cancel_forbid(); /* a launch is none of the calls that end threads */
 
 	nanosleep(&pause, NULL);
+	cancel_allow(before);
 	errno = saved;
 }
 

@@ -158,6 +158,35 @@ static void test_who_waits_for_the_closer(void **state)
 	gate_open();
 }
 
+static void *launch_and_end(void *lock)
+{
+	pthread_mutex_lock(lock);
+	sem_post(&inside);
+	gate_enter();
+	gate_leave();
+	pthread_mutex_unlock(lock);
+	pthread_testcancel();
+	return NULL;
+}
+
+static void test_a_thread_that_is_cancelled(void **state)
+{
+	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	pthread_t thread;
+	void *result;
+
+	assert_true(gate_close(LONG));
+	pthread_create(&thread, NULL, launch_and_end, &lock);
+	sem_wait(&inside);
+	pthread_cancel(thread);
+	for (volatile int n = 0; n < 10000000; n++)
+		;
+	gate_open();
+	pthread_join(thread, &result);
+	assert_ptr_equal(result, PTHREAD_CANCELED);
+	assert_int_equal(pthread_mutex_trylock(&lock), 0); /* behind its launch, not in it */
+}
+
 static bool no_memory;
 
 /* In place of libc's. */
@@ -218,6 +247,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_a_launch_in_a_launch),
 		cmocka_unit_test(test_a_signal_handler_launches),
 		cmocka_unit_test(test_who_waits_for_the_closer),
+		cmocka_unit_test(test_a_thread_that_is_cancelled),
 		cmocka_unit_test(test_lines),
 	};
 
