@@ -53,7 +53,7 @@ static struct patch_set {
 } set;
 
 static uint64_t serials;
-static const char *said_busy, *said_kept, *said_old, *said_lost;
+static const char *said_busy, *said_kept, *said_old, *said_lost, *said_long;
 static bool meant_changed; /* kernels of modules that stay patched may get other data */
 
 /* What one round of apply() is about. */
@@ -648,7 +648,8 @@ static enum patch_outcome ask(const struct interest *found, struct patch_module_
 			      bool inside, struct load **plan, struct patch_view *view)
 {
 	size_t size = 0;
-	void *list = patch_module_list(only, &size);
+	bool left;
+	void *list = patch_module_list(only, &size, &left);
 	enum load_answer answer = size ? LOAD_ANSWER_LATER : LOAD_ANSWER_OWN;
 	const char *reason;
 
@@ -656,6 +657,11 @@ static enum patch_outcome ask(const struct interest *found, struct patch_module_
 	if (list)
 		answer = load_ask_plan(found, list, size, !inside, plan);
 	free(list);
+	if (!only)
+		say(0, left ? "the names of the kernels that are loaded are past 16 MiB: some modules are not "
+			      "patched"
+			    : NULL,
+		    &said_long);
 	if (answer == LOAD_ANSWER_NONE)
 		return PATCH_OUTCOME_FAILED;
 	if (answer == LOAD_ANSWER_LATER)

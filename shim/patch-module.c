@@ -115,34 +115,47 @@ static bool is_listed(const struct patch_module_entry *entry,
 	return patch_module_is_loaded(entry) && (only ? entry == only : !entry->asked);
 }
 
-void *patch_module_list(const struct patch_module_entry *only, size_t *size)
+/* Adds the record of a module at a place of a list; returns where the next one goes. */
+static size_t add_record(char *list, size_t at, const struct patch_module_entry *entry)
+{
+	const struct patch_module record = {
+		.size = (uint32_t)record_size(entry),
+		.number = entry->number,
+		.module_id = patch_module_origin(entry),
+		.name_count = entry->names.count,
+	};
+
+	memcpy(list + at, &record, sizeof(record));
+	memcpy(list + at + sizeof(record), entry->names.text, entry->names.size);
+	return at + record.size;
+}
+
+void *patch_module_list(const struct patch_module_entry *only, size_t *size, bool *left)
 {
 	const struct patch_module_entry *first = patch_module_first();
 	size_t total = 0, at = 0;
 	char *list;
 
+	*left = false;
 	for (const struct patch_module_entry *entry = first; entry; entry = entry->next)
-		if (is_listed(entry, only) && record_size(entry) <= PATCH_NAMES_SIZE_MAX - total)
+		if (is_listed(entry, only))
 			total += record_size(entry);
+	if (total > PATCH_NAMES_SIZE_MAX)
+		total = PATCH_NAMES_SIZE_MAX;
 	*size = total;
 	list = total ? calloc(1, total) : NULL;
 	if (!list)
 		return NULL;
-	for (const struct patch_module_entry *entry = first; entry; entry = entry->next) {
-		struct patch_module record = {
-			.size = (uint32_t)record_size(entry),
-			.number = entry->number,
-			.name_count = entry->names.count,
-		};
-
-		/* what was unloaded since leaves room; what was marked since was counted */
-		if (!is_listed(entry, only) || record.size > total - at)
-			continue;
-		record.module_id = patch_module_origin(entry);
-		memcpy(list + at, &record, sizeof(record));
-		memcpy(list + at + sizeof(record), entry->names.text, entry->names.size);
-		at += record.size;
-	}
+	for (int patched = 1; patched >= 0; patched--) /* what is patched comes first: it is to stay so */
+		for (const struct patch_module_entry *entry = first; entry; entry = entry->next) {
+			/* what was unloaded since leaves room; what was marked since was counted */
+			if ((entry->patched != 0) != patched || !is_listed(entry, only))
+				continue;
+			if (record_size(entry) <= total - at)
+				at = add_record(list, at, entry);
+			else
+				*left = true;
+		}
 	*size = at;
 	if (at)
 		return list;

@@ -58,6 +58,6 @@ uint64_t patch_module_origin(const struct patch_module_entry *entry);
 
 /*
  * Makes a list of names (proto/patch.h) of one module, or (NULL) of all that were not asked about.
- * Freed with free(); NULL: there are none (*size is 0), or no memory.
+ * Freed with free(); NULL: there are none (*size is 0), or no memory. *left: some do not fit.
  */
-void *patch_module_list(const struct patch_module_entry *only, size_t *size);
+void *patch_module_list(const struct patch_module_entry *only, size_t *size, bool *left);

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -176,6 +177,22 @@ def test_context_that_lives_on():
             live.launch(2)
             equal(daemon.count_of() - before, 0, "detached meanwhile")
             detach(daemon, keep)
+
+
+def test_names_past_the_limit():
+    """What is patched stays when what was loaded later has more names than a list may have."""
+    with sass_daemon() as daemon, Live(daemon) as live, tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        daemon.attach("--engine", "sass", "--kernel", "vectorAdd")
+        live.launch(1)
+        names = [f"k{n:04d}".ljust(1047, "x") for n in range(1000)] + ["last".ljust(551, "x")] # 1 MiB with their ends and the record's beginning
+        file.write(".version 7.0\n.target sm_70\n.address_size 64\n" + "".join(f".visible .entry {name}() {{ ret; }}\n" for name in names))
+        file.flush()
+        for _ in range(17):
+            live.do(f"file 1 {file.name}")
+        daemon.attach("--engine", "sass", "--kernel", "lines")
+        live.launch(2)
+        equal(counts(daemon), [3 * THREADS, 0])
+        check(any("past 16 MiB" in reason for reason in reasons(daemon)), daemon.why())
 
 
 def test_while_threads_launch():

@@ -23,6 +23,7 @@
 	X(primary_release, cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease")      \
 	X(ctx_set_current, cuCtxSetCurrent, "cuCtxSetCurrent")                             \
 	X(ctx_synchronize, cuCtxSynchronize, "cuCtxSynchronize")                           \
+	X(module_load, cuModuleLoad, "cuModuleLoad")                                       \
 	X(module_load_data, cuModuleLoadData, "cuModuleLoadData")                          \
 	X(module_load_data_ex, cuModuleLoadDataEx, "cuModuleLoadDataEx")                   \
 	X(module_unload, cuModuleUnload, "cuModuleUnload")                                 \

@@ -4,6 +4,7 @@
  * language.cu, 4 blocks of 64 threads if nothing else is said.
  *
  *   load SLOT [library]       loads the module (slots 0 to 7)
+ *   file SLOT PATH            loads a module from a file
  *   unload SLOT
  *   break SLOT KERNEL         launches it with an address that is nobody's, which is the end of the context, and unloads the module
  *   launch SLOT KERNEL N      N launches, and waits for them
@@ -448,6 +449,8 @@ static bool run(const char *line)
 	slot = &slots[number];
 	if (!strcmp(verb, "load") && !strcmp(kernel, "library")) {
 		CHECK(driver.library_load_data(&slot->library, language_image, NULL, NULL, 0, NULL, NULL, 0));
+	} else if (!strcmp(verb, "file")) {
+		CHECK(driver.module_load(&slot->module, kernel));
 	} else if (!strcmp(verb, "load")) {
 		CHECK(driver.module_load_data(&slot->module, language_image));
 	} else if (!strcmp(verb, "unload")) {
