@@ -88,10 +88,16 @@ static size_t place_of(const struct report_part *part) {
 	return i;
 }
 
+/* There is a trace. What was in the output's file goes. */
 static int take_about(void *userdata, const struct trace_about *about) {
 	struct report *report = userdata;
+	struct stat status;
 
-	return report->format ? report->format->open(&report->writer, report->out, about) : 0;
+	if (!report->format)
+		return 0;
+	if (report->out != stdout && fstat(fileno(report->out), &status) == 0 && S_ISREG(status.st_mode) && ftruncate(fileno(report->out), 0) < 0)
+		return -errno;
+	return report->format->open(&report->writer, report->out, about);
 }
 
 static int take_item(void *userdata, const struct trace_item *item) {
@@ -188,7 +194,7 @@ static int check_result(const struct read_result *result, int r, const char *nam
 	return CTL_OK;
 }
 
-/* Opens what a conversion writes, and refuses to overwrite what it reads. */
+/* Opens what a conversion writes, and refuses to overwrite what it reads. A file stays as it is until there is something to convert. */
 static int open_output(struct report *report, int fd, const char *name) {
 	struct stat status, before;
 
@@ -201,7 +207,7 @@ static int open_output(struct report *report, int fd, const char *name) {
 	if (fstat(fd, &status) == 0 && stat(report->output, &before) == 0 && S_ISREG(before.st_mode) && status.st_dev == before.st_dev &&
 	    status.st_ino == before.st_ino)
 		return ctl_fail(CTL_ERROR, "%s is what is read: another file is needed for the output", name);
-	report->out = fopen(report->output, "we");
+	report->out = fopen(report->output, "ae");
 	if (!report->out)
 		return ctl_fail(CTL_ERROR, "%s: %s", report->output, strerror(errno));
 	return CTL_OK;

@@ -605,6 +605,13 @@ class Convert(Case):
         path, out = self.trace([self.item('userspace', 'cuInit', 5, 5000)]), str(self.dir / 'out')
         self.assertEqual(self.run_report('--format=text', '-o', out, path), b'')
         self.assertIn('cuInit', pathlib.Path(out).read_text())
+        before = pathlib.Path(out).read_text()
+        other = self.dir / 'other'
+        other.write_text('no trace\n')
+        self.run_report('--format=text', '-o', out, str(other), status=ERROR, stderr=f'{other} is no trace: neither raw nor lines of JSON, as gpuprobectl trace writes them')
+        self.assertEqual(pathlib.Path(out).read_text(), before)
+        self.run_report('--format=text', '-o', out, path)
+        self.assertEqual(pathlib.Path(out).read_text(), before)
         self.run_report('--format=jsonl', '-o', path, path, status=ERROR, stderr=f'{path} is what is read: another file is needed for the output')
         self.assertIn(b'cuInit', pathlib.Path(path).read_bytes())
         # more than a buffer, so that it is noticed in the middle: the end of the trace is not what is missing
