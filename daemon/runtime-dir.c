@@ -23,6 +23,8 @@
 
 #define RUNTIME_DIR_LOCK "lock"
 #define RUNTIME_DIR_STATE "state"
+#define LOCK_TRIES 50
+#define LOCK_PAUSE_US 20000
 
 struct runtime_dir {
 	char path[128];
@@ -56,9 +58,12 @@ int runtime_dir_session_path(char path[static 128], uid_t uid, const char *name)
 	return 0;
 }
 
-/* Opens and locks the lock file. The descriptor, -EAGAIN if another holds it, -errno. */
+/*
+ * Opens and locks the lock file. The descriptor, -EAGAIN if another holds it, -errno. What a daemon that was killed just now was about to start has the lock, too,
+ * until it has executed its program: that is waited for.
+ */
 static int runtime_dir_lock(const char *path) {
-	for (;;) {
+	for (unsigned int tries = 1;;) {
 		_cleanup_fd int fd = -1;
 		struct stat status;
 		int r;
@@ -66,8 +71,14 @@ static int runtime_dir_lock(const char *path) {
 		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 		if (fd < 0)
 			return -errno;
-		if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-			return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+			if (errno != EWOULDBLOCK)
+				return -errno;
+			if (tries++ == LOCK_TRIES)
+				return -EAGAIN;
+			usleep(LOCK_PAUSE_US);
+			continue;
+		}
 		if (fstat(fd, &status) < 0)
 			return -errno;
 		if (status.st_nlink == 0)

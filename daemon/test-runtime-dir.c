@@ -49,12 +49,18 @@ static void test_lock(void **state) {
 	runtime_dir_free(dir);
 	assert_int_equal(access(path, F_OK), -1); /* nothing is left */
 
-	/* a daemon that was killed does not keep the next one from starting */
+	/* a daemon that was killed does not keep the next one from starting, nor does what it was about to start */
 	assert_int_equal(pipe(pipes), 0);
 	child = fork();
 	assert_true(child >= 0);
 	if (!child) {
-		if (runtime_dir_new(&dir, path, 0700, true) == 0 && write(pipes[1], "x", 1) == 1)
+		if (runtime_dir_new(&dir, path, 0700, true) == 0 && fork() == 0) {
+			for (pid_t parent = getppid(); getppid() == parent;)
+				usleep(10000);
+			usleep(200000);
+			_exit(0);
+		}
+		if (write(pipes[1], "x", 1) == 1)
 			pause();
 		_exit(1);
 	}
