@@ -181,13 +181,6 @@ static struct gpu_context *current_context(void)
 	return unused->broken ? NULL : unused;
 }
 
-/* So that the thread can write what is of that session. Who is inside leaves. */
-static bool enter(struct trace_self *thread, uint64_t session)
-{
-	return (thread->session == session || trace_claim(thread, session)) && thread->slot &&
-	       trace_enter(thread, session);
-}
-
 static void destroy_events(struct trace_timing *timing)
 {
 	if (timing->before)
@@ -225,7 +218,7 @@ static void settle_context(struct gpu_context *context)
 	struct trace_self *thread = &trace_mine;
 	uint64_t session = trace_session_number();
 
-	if (!context->pending || !session || !enter(thread, session))
+	if (!context->pending || !session || !trace_claim_and_enter(thread, session))
 		return;
 	if (!context->broken)
 		event_harvest(thread, context);
@@ -422,13 +415,13 @@ void trace_event_after(struct trace_self *thread, struct trace_frame *frame, uin
 	if (lock()) {
 		context = current_context();
 		if (context && (!timing || ++context->launches % HARVEST_EACH == 0) &&
-		    enter(thread, frame->session)) {
+		    trace_claim_and_enter(thread, frame->session)) {
 			event_harvest(thread, context);
 			trace_leave(thread);
 		}
 		unlock();
 	}
-	if (frame->untimed && !(int32_t)frame->result[0] && enter(thread, frame->session)) {
+	if (frame->untimed && !(int32_t)frame->result[0] && trace_claim_and_enter(thread, frame->session)) {
 		trace_lose(thread);
 		trace_leave(thread);
 	}

@@ -222,8 +222,7 @@ static void write_note(struct trace_self *thread, uint64_t number)
 {
 	const char *text = __atomic_load_n(&note, __ATOMIC_ACQUIRE);
 
-	if ((thread->session != number && !trace_claim(thread, number)) || !thread->slot ||
-	    !trace_enter(thread, number))
+	if (!trace_claim_and_enter(thread, number))
 		return;
 	if (text && trace_write_note(thread, text))
 		__atomic_store_n(&note, NULL, __ATOMIC_RELEASE);

@@ -148,8 +148,7 @@ void trace_name_changed(struct trace_self *thread, const struct trace_frame *fra
 	if (role == UNLOADS) {
 		trace_name_forget();
 	} else if (role == GIVES_HANDLE && !__atomic_load_n(&function_get_name, __ATOMIC_RELAXED) &&
-		   (thread->session == frame->session || trace_claim(thread, frame->session)) &&
-		   thread->slot && trace_enter(thread, frame->session)) {
+		   trace_claim_and_enter(thread, frame->session)) {
 		tell(thread, *(const uint64_t *)frame->words[0], (const char *)frame->words[2]);
 		trace_leave(thread);
 	}

@@ -199,6 +199,13 @@ static inline bool trace_enter(struct trace_self *thread, uint64_t number)
  */
 bool trace_claim(struct trace_self *thread, uint64_t number);
 
+/* Both, for who writes what is no call's record: then trace_leave(). False: there is no slot, or as trace_enter(). */
+static inline bool trace_claim_and_enter(struct trace_self *thread, uint64_t number)
+{
+	return (thread->session == number || trace_claim(thread, number)) && thread->slot &&
+	       trace_enter(thread, number);
+}
+
 /* Room for a record of `size` bytes, which lies there when trace_write() was called. NULL: lost. */
 void *trace_reserve(struct trace_self *thread, uint32_t size);
 static inline void trace_write(struct trace_self *thread, uint32_t size)

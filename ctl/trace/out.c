@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "out.h"
 #include "utf8.h"
@@ -189,4 +191,12 @@ int out_write(struct trace_out *out, FILE *file) {
 	out->n = 0;
 	out->failed = false;
 	return failed ? -ENOMEM : 0;
+}
+
+int out_empty_file(FILE *file) {
+	struct stat status;
+
+	if (fstat(fileno(file), &status) < 0 || !S_ISREG(status.st_mode))
+		return 0;
+	return ftruncate(fileno(file), 0) < 0 ? -errno : 0;
 }

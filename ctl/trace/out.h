@@ -66,3 +66,6 @@ void out_size(struct trace_out *out, uint64_t bytes); /* 512, 4.0KiB, 1.5GiB */
 
 /* Writes the line and begins a new one. 0 or -ENOMEM; errors of the file are ferror()'s. */
 int out_write(struct trace_out *out, FILE *file);
+
+/* What was in a regular file goes. 0 or -errno. */
+int out_empty_file(FILE *file);

@@ -16,6 +16,7 @@
 
 #include "../ctl.h"
 #include "command.h"
+#include "out.h"
 #include "read-file.h"
 #include "report-filter.h"
 #include "report.h"
@@ -91,13 +92,12 @@ static size_t place_of(const struct report_part *part) {
 /* There is a trace. What was in the output's file goes. */
 static int take_about(void *userdata, const struct trace_about *about) {
 	struct report *report = userdata;
-	struct stat status;
+	int r;
 
 	if (!report->format)
 		return 0;
-	if (report->out != stdout && fstat(fileno(report->out), &status) == 0 && S_ISREG(status.st_mode) && ftruncate(fileno(report->out), 0) < 0)
-		return -errno;
-	return report->format->open(&report->writer, report->out, about);
+	r = report->out == stdout ? 0 : out_empty_file(report->out);
+	return r ?: report->format->open(&report->writer, report->out, about);
 }
 
 static int take_item(void *userdata, const struct trace_item *item) {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "out.h"
 
 #define FILE_BUFFER (1 << 20)
 
@@ -113,12 +114,8 @@ int trace_target_open(struct trace_target *target, struct trace_command *trace) 
 }
 
 int trace_target_begin(struct trace_target *target) {
-	struct stat status;
-
 	target->begun = true;
-	if (!target->path || fstat(fileno(target->file), &status) < 0 || !S_ISREG(status.st_mode))
-		return 0;
-	return ftruncate(fileno(target->file), 0) < 0 ? -errno : 0;
+	return target->path ? out_empty_file(target->file) : 0;
 }
 
 /* Puts the link where it is to be at once, also in place of another. */
