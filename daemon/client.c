@@ -32,6 +32,7 @@
 enum {
 	CLIENT_E_USER = 1000, /* beside enum map_result */
 	CLIENT_E_SHARE,
+	CLIENT_E_CONTEXTS,
 };
 
 struct sync_wait {
@@ -386,24 +387,33 @@ static bool client_has_share(const struct daemon *daemon, uid_t uid, const struc
 	return n >= max || (uid != map->owner && bytes && bytes + size > half);
 }
 
+/* One more instance for a process. device: of which no other one of its has this number. */
+static int client_new_instance(struct daemon *daemon, const struct process *process,
+			       struct map *map, uint32_t device, struct map_instance **instancep) {
+	if (device / SHIM_DEVICES_MAX == CLIENT_CONTEXTS_MAX)
+		return CLIENT_E_CONTEXTS;
+	if (client_has_share(daemon, process->uid, map))
+		return CLIENT_E_SHARE;
+	return map_instance_get(map, process->number, process->facts.pid, device,
+				daemon->registry.last_instance + 1, instancep);
+}
+
 /*
  * The instance for one more context of a process on a device. Two contexts must not copy their
  * buffers over each other, so each has one of its own; map.c tells them apart by "device" numbers
  * SHIM_DEVICES_MAX apart. The instance of a context that has ended is handed on and the new one
- * begins with what it holds, but for maps whose data modules may hold (they merge by sums, or keep
- * the latest): those begin with zeros (map-layout.h), and what has ended is folded when there are
- * too many.
+ * begins with what it holds, but for maps whose data modules may hold: those begin with zeros
+ * (map-layout.h), and one that has ended is folded where there is no room for another.
  */
 static int client_get_own_instance(struct daemon *daemon, const struct process *process,
 				   struct map *map, uint32_t device,
 				   struct map_instance **instancep) {
-	const uint32_t merge = map->spec.layout.merge;
-	const bool zeros =
-		merge == MAP_MERGE_SUM64 || merge == MAP_MERGE_SUM32 || merge == MAP_MERGE_LATEST;
+	const bool zeros = map_can_be_resident(&map->spec.layout);
 	const uint32_t again = MAP_INSTANCE_NEW;
 	struct map_instance *i, *ended = NULL;
 	bool taken[CLIENT_CONTEXTS_MAX] = {};
 	uint32_t n = 0;
+	int r;
 
 	for (i = map->instances; i; i = i->next) {
 		const volatile struct map_header *header = (const void *)i->bytes;
@@ -423,18 +433,14 @@ static int client_get_own_instance(struct daemon *daemon, const struct process *
 	}
 	while (n < CLIENT_CONTEXTS_MAX && taken[n])
 		n++;
-	if (n == CLIENT_CONTEXTS_MAX && !ended)
-		return MAP_E_QUOTA;
-	if (client_has_share(daemon, process->uid, map))
-		return CLIENT_E_SHARE;
-	if (n == CLIENT_CONTEXTS_MAX) {
-		n = ended->device / SHIM_DEVICES_MAX;
+	r = client_new_instance(daemon, process, map, device + n * SHIM_DEVICES_MAX, instancep);
+	if (r > 0 && ended) {
+		device = ended->device;
 		map_instance_end(ended);
 		client_fold_gone(daemon);
+		r = client_new_instance(daemon, process, map, device, instancep);
 	}
-	return map_instance_get(map, process->number, process->facts.pid,
-				device + n * SHIM_DEVICES_MAX, daemon->registry.last_instance + 1,
-				instancep);
+	return r;
 }
 
 /*
@@ -476,6 +482,8 @@ static const char *client_instance_trouble(int r) {
 	if (r == CLIENT_E_SHARE)
 		return "processes of this user have as many copies of maps as one user may have, or "
 		       "half of the memory of who attached them (quota-instances, quota-map-bytes)";
+	if (r == CLIENT_E_CONTEXTS)
+		return "the process has as many contexts of a device at a time as a map can count in";
 	return r > 0 ? "the owner of the map has no memory left for it (quota-map-bytes)"
 		     : "no memory for a map";
 }
@@ -537,6 +545,33 @@ static bool client_report_means(const struct image_kernel *kernel, const char **
 	return true;
 }
 
+/* If a reason is about one map: its id, else 0. *reasonp: behind it. */
+static uint64_t client_report_map(const char **reasonp) {
+	char *end = (char *)"";
+	uint64_t id = 0;
+
+	if (strncmp(*reasonp, WIRE_REPORT_MAP, strlen(WIRE_REPORT_MAP)) == 0)
+		id = strtoull(*reasonp + strlen(WIRE_REPORT_MAP), &end, 10);
+	if (strncmp(end, ": ", 2) != 0)
+		return 0;
+	*reasonp = end + 2;
+	return id;
+}
+
+/* Those of a kernel's attachments that use a map; NULL: all. How many. */
+static size_t client_report_users(const struct registry *registry, const struct image_kernel *kernel, const struct map *map,
+				  uint64_t users[static OUTCOME_ATTACHMENTS_MAX]) {
+	size_t n = 0;
+
+	for (size_t i = 0; i < kernel->n_attachments && n < OUTCOME_ATTACHMENTS_MAX; i++) {
+		const struct attachment *attachment = registry_attachment(registry, kernel->attachments[i]);
+
+		if (!map || (attachment && attachment_uses(attachment, map)))
+			users[n++] = kernel->attachments[i];
+	}
+	return n;
+}
+
 /* A module could not do something: the same kernels again, with the shim's words. A process has many plans, one after the other:
  * what was said of one before is not said again. */
 static void client_on_report(struct daemon *daemon, const struct client *client,
@@ -544,29 +579,40 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 	const struct process_facts *facts = &client->process->facts;
 	const struct module *module = process_module(client->process, report->module_id);
 	const bool plan = module && module->result->plan;
+	const char *text = report->reason;
+	const uint64_t id = client_report_map(&text);
+	const struct map *map = id ? registry_map(&daemon->registry, id, NULL) : NULL;
+	char named[MAP_NAME_SIZE + WIRE_REASON_MAX];
 
+	if (id && !map)
+		return; /* nobody asks for it any more */
+	if (map) {
+		snprintf(named, sizeof(named), "%s: %s", map->name, text);
+		text = named;
+	}
 	for (size_t i = 0; module && i < module->result->n_kernels; i++) {
 		const struct image_kernel *kernel = &module->result->kernels[i];
+		uint64_t users[OUTCOME_ATTACHMENTS_MAX];
 		const struct outcome_subject subject = {
 			.kernel = kernel->name,
 			.demangled = kernel->demangled,
 			.device_function = kernel->device_function,
-			.attachments = kernel->attachments,
-			.n_attachments = kernel->n_attachments,
+			.attachments = users,
+			.n_attachments = client_report_users(&daemon->registry, kernel, map, users),
 			.engine = plan ? OUTCOME_ENGINE_SASS : OUTCOME_ENGINE_PTX,
 		};
-		const char *reason = report->reason;
+		const char *reason = text;
 
-		if (!kernel->n_attachments || /* nothing of ours is in it */
+		if (!subject.n_attachments || /* nothing of ours is in it */
 		    !client_report_means(kernel, &reason) ||
-		    (plan && outcome_log_has(&daemon->outcomes, facts->pid, &subject, report->reason)))
+		    (plan && outcome_log_has(&daemon->outcomes, facts->pid, &subject, reason)))
 			continue;
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
-				reason == report->reason ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject, reason);
+				reason == text ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject, reason);
 	}
 	if (!module || !module->result->n_kernels)
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
-				OUTCOME_FAILED, &(struct outcome_subject){}, report->reason);
+				OUTCOME_FAILED, &(struct outcome_subject){}, text);
 }
 
 static int client_on_trace(struct daemon *daemon, const struct client *client, const struct wire_trace *trace) {

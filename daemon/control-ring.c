@@ -334,14 +334,29 @@ static int reader_take(struct ring_reader *reader, size_t n_bytes) {
 	return n_maps || (reader->log && !reader->object) ? RING_E_EMPTY : -ESTALE;
 }
 
+/* Every consumer goes on to the end, or only to what its rings can hold now. */
+static void reader_limit(const struct ring_reader *reader) {
+	struct reader_place place = {};
+	const struct map *map;
+
+	while ((map = reader_next(reader, &place)))
+		for (const struct map_instance *i = map->instances; i; i = i->next)
+			if (i->consumer)
+				ring_consumer_limit(i->consumer, !reader->follow);
+}
+
 static void reader_closed(uv_handle_t *handle) {
 	free(handle->data);
 }
 
 static void reader_free(struct ring_reader *reader) {
 	struct varlink_call *call = reader->call;
+	const struct ring_reader *other;
 
 	LIST_REMOVE(reader, link);
+	LIST_FOREACH(other, &reader->daemon->ring_readers, link)
+		if (other->follow) /* it may have the records again that it left to this one */
+			reader_limit(other);
 	if (reader->sync)
 		client_sync_cancel(reader->sync);
 	json_object_put(reader->items);
@@ -489,17 +504,6 @@ static int reader_refuse(const struct ring_reader *other, struct varlink_call *c
 		 "process %d reads it already (%s), and a record goes to one reader only",
 		 (int)varlink_call_peer(other->call)->pid, other->log ? "ReadLog" : "ReadRing");
 	return control_error_reason(call, "Unavailable", reason);
-}
-
-/* Every consumer goes on to the end, or only to what its rings can hold now. */
-static void reader_limit(const struct ring_reader *reader) {
-	struct reader_place place = {};
-	const struct map *map;
-
-	while ((map = reader_next(reader, &place)))
-		for (const struct map_instance *i = map->instances; i; i = i->next)
-			if (i->consumer)
-				ring_consumer_limit(i->consumer, !reader->follow);
 }
 
 /* Starts a reader of one map, or of logs if it is 0. */

@@ -208,13 +208,19 @@ size_t attachment_patch_slots(const struct attachment *attachment) {
 	return 1 + attachment->n_patch_maps;
 }
 
+bool attachment_uses(const struct attachment *attachment, const struct map *map) {
+	for (size_t i = 0; i < attachment->object->n_maps; i++)
+		if (attachment->object->maps[i] == map && attachment->maps >> i & 1)
+			return true;
+	return false;
+}
+
 bool registry_map_used(const struct registry *registry, const struct map *map) {
 	const struct attachment *attachment;
 
 	TAILQ_FOREACH(attachment, &registry->attachments, link)
-		for (size_t i = 0; i < attachment->object->n_maps; i++)
-			if (attachment->object->maps[i] == map && attachment->maps >> i & 1)
-				return true;
+		if (attachment_uses(attachment, map))
+			return true;
 	return false;
 }
 

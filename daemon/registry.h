@@ -146,6 +146,8 @@ bool attachment_on_sass(const struct attachment *attachment);
 /* Slots of its patch form: of the process, then of its maps. */
 size_t attachment_patch_slots(const struct attachment *attachment);
 
+bool attachment_uses(const struct attachment *attachment, const struct map *map);
+
 /* Maps that an attachment uses now. */
 bool registry_map_used(const struct registry *registry, const struct map *map);
 

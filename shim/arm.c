@@ -241,19 +241,14 @@ static const char *arm_process(struct mirror_context *context, driver_pointer wh
 		       : "writing a probe's process variable failed";
 }
 
-/*
- * Gives a probe the address of its map. A map that the driver has no memory for stays without:
- * its probes do nothing, the others work.
- */
-static const char *arm_pointer(const struct load *load, struct mirror_context *context,
-			       struct instance *instance, driver_pointer where)
+/* Gives a probe the address of its map. */
+static const char *arm_pointer(struct mirror_context *context, struct instance *instance,
+			       driver_pointer where)
 {
 	const char *reason = instance_prepare(instance, context->stream);
 
-	if (reason) {
-		load_report(load->module_id, reason);
-		return NULL;
-	}
+	if (reason)
+		return reason;
 	return mirror_write(context, where, &instance->address, sizeof(instance->address))
 		       ? NULL
 		       : "writing a probe's map pointer failed";
@@ -277,20 +272,28 @@ static const char *arm_slot(const struct load *load, struct mirror_context *cont
 	if (size != (slot->kind == WIRE_SLOT_DATA ? instance->data_size : sizeof(driver_pointer)))
 		return "a probe's map in the module has another size than the map";
 	if (slot->kind == WIRE_SLOT_POINTER)
-		return arm_pointer(load, context, instance, where);
+		return arm_pointer(context, instance, where);
 	return instance_add_region(instance, load, where)
 		       ? NULL
 		       : "no memory for a map: the process has none, or it cannot be summed up";
 }
 
-/* Arms one module in the current context. Returns why not, or NULL. */
-static const char *arm_load(const struct load *load, struct mirror_context *context)
+/* Arms one module in the current context: a probe whose map is not to be had does nothing, the others work. Returns how many slots have nothing. */
+static uint32_t arm_load(const struct load *load, struct mirror_context *context)
 {
-	const char *reason = NULL;
+	uint32_t failed = 0;
 
-	for (uint32_t i = 0; i < load->slot_count && !reason; i++)
-		reason = arm_slot(load, context, &load->slots[i]);
-	return reason;
+	for (uint32_t i = 0; i < load->slot_count; i++) {
+		const struct load_slot *slot = &load->slots[i];
+		const char *reason = arm_slot(load, context, slot);
+
+		failed += reason != NULL;
+		if (reason && slot->kind == WIRE_SLOT_PROCESS)
+			load_report(load->module_id, reason);
+		else if (reason)
+			load_report_map(load->module_id, slot->map_id, reason);
+	}
+	return failed;
 }
 
 void arm_report(const struct load *load, int device, const char *reason)
@@ -322,7 +325,7 @@ static void arm_context(driver_handle handle)
 
 	for (struct load *load = load_first(); load; load = load->next) {
 		struct armed *one;
-		const char *reason;
+		uint32_t failed;
 
 		if ((load->kind == LOAD_MODULE && load->context != handle) ||
 		    !load_is_current(load) || is_armed(load, handle))
@@ -334,16 +337,17 @@ static void arm_context(driver_handle handle)
 			free(one);
 			return;
 		}
-		reason = arm_load(load, context);
+		failed = arm_load(load, context);
 		/* what could not be armed may be retired, and that is said on the mirror's connection */
 		mirror_start(load_folder(), load_deadline_ms(), load->epoch);
-		if (reason && !load_client(&deadline_ms)) { /* the daemon is gone: when there is another */
+		if (failed && !load_client(&deadline_ms)) { /* the daemon is gone: when there is another */
 			free(one);
 			continue;
 		}
 		*one = (struct armed){ load->armed, handle, false };
 		load->armed = one;
-		arm_report(load, context->device, reason);
+		if (!failed || failed < load->slot_count)
+			arm_report(load, context->device, NULL);
 	}
 }
 

@@ -446,7 +446,7 @@ void instance_copy(struct instance *instance, driver_handle stream, bool final)
 
 void instance_mark_final(struct instance *instance)
 {
-	if (instance_is_copied(instance))
+	if (!instance->disarmed && !instance->stale && instance->layout.place != MAP_PLACE_KERNEL)
 		header_of(instance)->state = MAP_INSTANCE_FINAL;
 }
 

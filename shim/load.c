@@ -253,6 +253,14 @@ void load_report(uint64_t module_id, const char *reason)
 		load_give_up();
 }
 
+void load_report_map(uint64_t module_id, uint64_t map_id, const char *reason)
+{
+	char text[WIRE_REASON_MAX];
+
+	snprintf(text, sizeof(text), WIRE_REPORT_MAP "%llu: %s", (unsigned long long)map_id, reason);
+	load_report(module_id, text);
+}
+
 void load_report_bare(uint64_t module_id, uint64_t number, const char *kernel, unsigned launches)
 {
 	char reason[WIRE_REASON_MAX];

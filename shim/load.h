@@ -137,6 +137,7 @@ uint32_t load_driver_version(void);
 void load_process(int device, struct gpuprobe_process *process);
 /* Tells the daemon a reason, for `gpuprobectl why`. */
 void load_report(uint64_t module_id, const char *reason);
+void load_report_map(uint64_t module_id, uint64_t map_id, const char *reason); /* those who use it are without it */
 /* The same of a kernel (its name may be cut) that had to be launched without probes for want of registers, so often by now. Takes the lock. */
 void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, unsigned launches);
 /* Is a daemon interested in this process, and may we have to do with it? */

@@ -238,7 +238,7 @@ static const char *fill_locked(struct round *round, struct patch_context *contex
 		if (slot->kind != WIRE_SLOT_PROCESS)
 			reason = fill_slot(round, context, mirror, slot, &address);
 		if (reason) /* the others work */
-			load_report(round->plan ? round->plan->module_id : 0, reason);
+			load_report_map(round->plan ? round->plan->module_id : 0, slot->map_id, reason);
 		reason = NULL;
 		context->data[i] = address;
 	}

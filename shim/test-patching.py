@@ -129,7 +129,8 @@ if not SANITIZED:  # sanitizers have files of their own
         live = Live(daemon, file_size=16)
         live.launch(2)
         expect("the names are past the limit of files", daemon, 0, live)
-        report("the names are past the limit of files: told", not daemon.seen(wire.IMAGE) and any("ulimit -f" in reason for reason in daemon.reports()), str(daemon.messages))
+        told = within(lambda: any("ulimit -f" in reason for reason in daemon.reports()))
+        report("the names are past the limit of files: told", told and not daemon.seen(wire.IMAGE), str(daemon.messages))
 
 with PlanDaemon(session("beside"), SANITIZER) as daemon:
     live = Live(daemon, arguments=("beside",), GPUPROBE_SANITIZER_SLOW="1")

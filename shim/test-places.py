@@ -12,8 +12,9 @@ from target_runs import Steps, as_bare, end, report, run, session, within
 
 THREADS = 256
 RING_AREA = 4096 + RINGS * RING_SIZE
-NOT_REGISTERED = "the driver does not register a map's host memory"
-NO_INSTANCE = "no memory for a map: what the daemon gave is none"
+OF_MAP = f"map {MAP}: "
+NOT_REGISTERED = OF_MAP + "the driver does not register a map's host memory"
+NO_INSTANCE = OF_MAP + "no memory for a map: what the daemon gave is none"
 
 
 def disarm(form):
@@ -37,12 +38,25 @@ def register_fails(form, place_bytes):
             ours = run(["s-context"], GPUPROBE_SESSION=daemon.name, GPUPROBE_SIM_REGISTER_MAX=str(room * place_bytes))
             if as_bare(f"{form}: room for {room}", bare, ours):
                 good = daemon.count() == counted * THREADS and daemon.reports() == [NOT_REGISTERED] * reports
-                report(f"{form}: room for {room}", good and daemon.seen(wire.ARMED) == 7, f"{daemon.count()}, {daemon.reports()}")
+                report(f"{form}: room for {room}", good and daemon.seen(wire.ARMED) == counted, f"{daemon.count()}, {daemon.reports()}")
+
+
+def no_first(_, messages):
+    """No memory for the first of two maps."""
+    (data, fds), = messages
+    if struct.unpack_from("<Q", data, 16)[0] != MAP:
+        return messages
+    os.close(fds[0])
+    return [(data, [])]
 
 
 def one_of_two():
-    """Where one map's memory cannot be registered, the other works; both do where it can."""
+    """Where one map's memory cannot be registered, or the daemon has none for it, the other works; both do where it can."""
     bare = run(["s-unload"], preload=())
+    with fake_daemon.FakeDaemon(session("two_refused"), {"instance": no_first}, form="two") as daemon:
+        if as_bare("two maps, one refused", bare, run(["s-unload"], GPUPROBE_SESSION=daemon.name)):
+            good = daemon.values()[1] == 3 * THREADS and daemon.reports() == [OF_MAP + "no memory for a map: the daemon refused it"] * 3
+            report("two maps, one refused", good and daemon.seen(wire.ARMED) == 3, f"{daemon.values()}, {daemon.reports()}")
     for room, counts in (("0", [0, 3]), ("1000000", [3, 3])):
         with fake_daemon.FakeDaemon(session(f"two{room}"), form="two") as daemon:
             ours = run(["s-unload"], GPUPROBE_SESSION=daemon.name, GPUPROBE_SIM_REGISTER_MAX=room)
@@ -93,8 +107,8 @@ def pipe():
 
 
 SIZES = [  # form, change of the slot, what is reported
-    ("pointer", in_message("<I", 32, wire.DATA), "a probe's map in the module has another size than the map"),
-    ("resident", in_message("<I", 32, wire.POINTER), "a probe's map in the module has another size than the map"),
+    ("pointer", in_message("<I", 32, wire.DATA), OF_MAP + "a probe's map in the module has another size than the map"),
+    ("resident", in_message("<I", 32, wire.POINTER), OF_MAP + "a probe's map in the module has another size than the map"),
     ("pointer", in_message("<I", 32, wire.PROCESS), "a probe's process variable in the module has a wrong size"),
     ("resident", in_message("<I", 32, wire.PROCESS), "a probe's process variable in the module has a wrong size"),
     ("pointer", in_message("<I", 32, 0), None),

@@ -13,6 +13,7 @@
 #include "emit.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -291,8 +292,9 @@ static void emit_rmw_atomic(struct emitter *e, const struct rmw *rmw,
 	LLVMValueRef args[3] = { address->pointer,
 				 LLVMBuildTrunc(e->builder, operand, emit_int(e, bytes), ""),
 				 LLVMConstInt(e->i1, 0, false) };
-	const char *name = bytes == 8 ? "gpuprobe_fetch_add64" : "gpuprobe_fetch_add32";
+	char name[32];
 
+	snprintf(name, sizeof(name), "gpuprobe_fetch_add%u%s", bytes * 8, address->system ? "_sys" : "");
 	if (live & (1u << rmw->loaded | 1u << rmw->stored))
 		set_rmw(e, rmw, emit_zext(e, emit_call(e, name, args, 3)), operand);
 	else

@@ -322,6 +322,16 @@ static void test_percpu(void **state)
 		STORE(BPF_DW, 0, 1, 0),
 		END,
 	};
+	static const struct bpf_insn used[] = {
+		LOOKUP(0, 0, 5),
+		LOAD(BPF_DW, 1, 0, 0),
+		ADD(1, 1),
+		STORE(BPF_DW, 0, 1, 0),
+		MOVR(0, 1),
+		EXIT,
+		END,
+	};
+	struct translate_map host = percpu8;
 	struct translate_result result = translated(plain, COUNT(plain), &percpu8, 1);
 
 	assert_int_equal(result.maps[0].layout.merge, MAP_MERGE_PERCPU);
@@ -339,6 +349,15 @@ static void test_percpu(void **state)
 	result = translated(narrow, COUNT(narrow), &percpu8, 1);
 	assert_int_equal(occurrences(result.programs[0].ptx, "st.global"), 1);
 	assert_int_equal(occurrences(result.programs[0].ptx, "red.global"), 0);
+	translate_result_deinit(&result);
+
+	/* where the sum is wanted: of the GPU's scope, or of the system's where other GPUs add, too */
+	result = translated(used, COUNT(used), &percpu8, 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "atom.global.add.u64"), 1);
+	translate_result_deinit(&result);
+	host.place = MAP_PLACE_HOST;
+	result = translated(used, COUNT(used), &host, 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "atom.sys.global.add.u64"), 1);
 	translate_result_deinit(&result);
 
 	/* on an array the same is a load and a store, as in the kernel */

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import BUILD, COUNTER, GPUPROBED, SOURCE, Daemon, Failed, check, equal, main, need, wait_until
+from harness import BUILD, COUNTER, CTL, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, Failed, check, equal, main, need, wait_until
 from varlink import Connection, VarlinkError
 from wire import Shim
 
@@ -33,7 +33,7 @@ def obj(name):
     return os.path.join(BUILD, "tests/e2e/objects", name + ".bpf.o")
 
 
-need(GPUPROBED, COUNTER, example("memory_histogram"), example("launch_latency"), obj("rings"), obj("log"))
+need(GPUPROBED, COUNTER, VEC_ADD, SHIM, example("memory_histogram"), example("launch_latency"), obj("rings"), obj("log"))
 with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as ptx_file:
     PTX = ptx_file.read()
 OBJECTS = {}
@@ -362,6 +362,33 @@ def test_own_processes():
         USERS["member"].get("Detach", id=mine)
 
 
+def test_logs_in_turn():
+    """Who follows all logs yields to the owner of one that is read, and has it again afterwards."""
+    def as_owner(*command, **more):
+        return subprocess.Popen(command, user=OWNER, group=OWNER, extra_groups=[], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env={**os.environ, "LD_LIBRARY_PATH": SIM, **more})
+
+    with System(SETTINGS + "user-attach = yes\n") as daemon, tempfile.TemporaryFile("w+") as followed:
+        def lines():
+            followed.seek(0)
+            return followed.read().count("\n")
+
+        out, err = as_owner(CTL, "attach", "--ring-size=64K", obj("log")).communicate(timeout=60)
+        check(out, err)
+        # of 256 lines each, of which the ring holds those of a few
+        program = as_owner(VEC_ADD, "--threads", "256", "--launches", "150", "--sleep-ms", "10", LD_PRELOAD=SHIM)
+        follower = subprocess.Popen([CTL, "log", "-f"], stdout=followed, stderr=subprocess.DEVNULL, env={**os.environ, **daemon.tools()})
+        wait_until(lines, "lines")
+        out, err = as_owner(CTL, "log").communicate(timeout=60)
+        check("FAIL" not in out, out)
+        before = lines()
+        out, err = program.communicate(timeout=120)
+        check("PASS" in out, out + err)
+        wait_until(lambda: lines() > before + 5000, "lines behind the owner's turn")
+        follower.terminate()
+        follower.wait(timeout=20)
+
+
 def test_hooks_in_a_row():
     """Looking for hooks takes the loop a while: users cannot keep it busy with that, root is never refused."""
     with System(SETTINGS):
@@ -384,7 +411,7 @@ def inside():
     subprocess.run(["mount", "--bind", groups, "/etc/group"], check=True)
     os.environ.pop("GPUPROBE_SESSION", None)
     USERS.update(root=User(0), member=User(MEMBER, [GROUP]), owner=User(OWNER), other=User(OTHER), application=User(OWNER), dropped=User(OWNER, dumpable=False))
-    main([test_every_method, test_man_page, test_cells, test_own_processes, test_hooks_in_a_row])
+    main([test_every_method, test_man_page, test_cells, test_own_processes, test_logs_in_turn, test_hooks_in_a_row])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import base64
 import os
 
 from configured import Configured
-from harness import COUNTER, GPUPROBED, SOURCE, VEC_ADD as PROGRAM, check, equal, main, need, wait_until
+from harness import BUILD, COUNTER, GPUPROBED, SOURCE, VEC_ADD as PROGRAM, Daemon, check, equal, main, need, wait_until
 from tracing import Trace
 from varlink import Connection, VarlinkError
 from wire import IMAGE, MIRROR, PTX, Closed, Shim, memfd, message
@@ -15,6 +15,7 @@ with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as ptx_file:
     VEC_ADD = ptx_file.read()
 with open(COUNTER, "rb") as object_file:
     OBJECT = base64.b64encode(object_file.read()).decode()
+THREADS = 256 # of each launch
 HANG = ("--image-worker-argument=--test-fault=hang",)
 
 
@@ -198,5 +199,34 @@ def test_maps():
         second.close()
 
 
+def test_maps_of_others():
+    """A map that gets no memory costs its own attachments only: others in the same kernel count, whichever came first."""
+    maps = os.path.join(BUILD, "tests/e2e/objects/maps.bpf.o")
+    need(maps, PROGRAM)
+    for objects in (maps, COUNTER), (COUNTER, maps):
+        with Daemon("--quota-map-bytes=600K") as daemon:
+            for path in objects:
+                daemon.attach(object=path)
+            status, out, *_ = daemon.run(PROGRAM, "--threads", str(THREADS))
+            check(status == 0 and "PASS" in out, out)
+            equal(daemon.count_of(), THREADS, "threads counted beside maps without memory")
+            failed = [outcome for outcome in daemon.why() if outcome["outcome"] == "failed" and outcome["kernel"]]
+            equal({tuple(outcome["attachments"]) for outcome in failed}, {(1 + objects.index(maps),)}, "attachments whose maps have no memory")
+            check("threads: no memory for a map: the daemon refused it" in [outcome["reason"] for outcome in failed], failed)
+
+
+def test_many_contexts():
+    """A process that ends its context and begins another, 400 times, with a hundred copies of maps at most (and a map 256 in a process): all is counted."""
+    maps, cycles = os.path.join(BUILD, "tests/e2e/objects/maps.bpf.o"), os.path.join(BUILD, "tests/targets/s-cycles")
+    need(maps, cycles)
+    with Daemon("--quota-instances=100") as daemon:
+        daemon.attach(object=maps)
+        equal(daemon.run(cycles)[0], 0)
+        for name in "array", "gpu_array", "host_array":
+            equal([entry["value"] for entry in daemon.dump(name)], [0, 400 * THREADS], name)
+        equal([outcome for outcome in daemon.why() if outcome["outcome"] == "failed"], [])
+
+
 if __name__ == "__main__":
-    main([test_connections, test_clients, test_attachments, test_traces, test_images, test_images_wait, test_images_of_ranks, test_compile_seconds, test_maps])
+    main([test_connections, test_clients, test_attachments, test_traces, test_images, test_images_wait, test_images_of_ranks, test_compile_seconds, test_maps, test_maps_of_others,
+          test_many_contexts])
