@@ -5,16 +5,17 @@ import base64
 import os
 
 from configured import Configured
-from harness import COUNTER, GPUPROBED, SOURCE, VEC_ADD as PROGRAM, check, equal, main, need, wait_until
+from harness import BUILD, COUNTER, GPUPROBED, SOURCE, VEC_ADD as PROGRAM, check, equal, main, need, wait_until
 from tracing import Trace
 from varlink import Connection, VarlinkError
 from wire import IMAGE, MIRROR, PTX, Closed, Shim, memfd, message
 
-need(GPUPROBED, COUNTER)
 with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as ptx_file:
     VEC_ADD = ptx_file.read()
 with open(COUNTER, "rb") as object_file:
     OBJECT = base64.b64encode(object_file.read()).decode()
+LARGE = f"{BUILD}/tests/e2e/objects/large.bpf.o"
+need(GPUPROBED, COUNTER, LARGE)
 HANG = ("--image-worker-argument=--test-fault=hang",)
 
 
@@ -198,5 +199,25 @@ def test_maps():
         second.close()
 
 
+def resident(daemon):
+    """MiB that the daemon has."""
+    with open(f"/proc/{daemon.process.pid}/status") as status:
+        return next(int(line.split()[1]) >> 10 for line in status if line.startswith("VmRSS:"))
+
+
+def test_large_values():
+    """Room to read a map is his who attached it, and no list of the integers in a value is made where each byte is one."""
+    with open(LARGE, "rb") as file:
+        large = base64.b64encode(file.read()).decode()
+    with Configured("quota-map-bytes = 4M\n", "--verify=off") as daemon:
+        bus = Connection(daemon.directory)
+        equal(refused(bus, "Attach", object=large), over("bytes of the maps of one user (quota-map-bytes)", 4 << 20))
+        daemon.reload("quota-map-bytes = 16M\n")
+        before = resident(daemon)
+        bus.call("Attach", object=large)
+        check(resident(daemon) - before < 24, "MiB more:", resident(daemon) - before)
+        bus.close()
+
+
 if __name__ == "__main__":
-    main([test_connections, test_clients, test_attachments, test_traces, test_images, test_images_wait, test_images_of_ranks, test_compile_seconds, test_maps])
+    main([test_connections, test_clients, test_attachments, test_traces, test_images, test_images_wait, test_images_of_ranks, test_compile_seconds, test_maps, test_large_values])
