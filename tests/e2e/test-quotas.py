@@ -199,10 +199,10 @@ def test_maps():
         second.close()
 
 
-def resident(daemon):
+def resident(daemon, which="VmRSS"):
     """MiB that the daemon has."""
     with open(f"/proc/{daemon.process.pid}/status") as status:
-        return next(int(line.split()[1]) >> 10 for line in status if line.startswith("VmRSS:"))
+        return next(int(line.split()[1]) >> 10 for line in status if line.startswith(which))
 
 
 def test_large_values():
@@ -219,5 +219,22 @@ def test_large_values():
         bus.close()
 
 
+def test_gathered_replies():
+    """Of a user one large reply is gathered at a time, the others wait; and the memory goes back."""
+    with open(LARGE, "rb") as file:
+        large = base64.b64encode(file.read()).decode()
+    with Configured("", "--verify=off") as daemon:
+        buses = [Connection(daemon.directory, timeout=60) for _ in range(6)]
+        buses[0].call("Attach", object=large)
+        before = resident(daemon)
+        for bus in buses:
+            bus.send("DumpMap", map="many")
+        for bus in buses:
+            equal(len(bus.receive()[0]["entries"]), 100000)
+            bus.close()
+        check(resident(daemon, "VmHWM") - before < 64, "MiB more:", resident(daemon, "VmHWM") - before)
+        wait_until(lambda: resident(daemon) - before < 16, "memory goes back")
+
+
 if __name__ == "__main__":
-    main([test_connections, test_clients, test_attachments, test_traces, test_images, test_images_wait, test_images_of_ranks, test_compile_seconds, test_maps, test_large_values])
+    main([test_connections, test_clients, test_attachments, test_traces, test_images, test_images_wait, test_images_of_ranks, test_compile_seconds, test_maps, test_large_values, test_gathered_replies])
