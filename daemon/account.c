@@ -99,6 +99,17 @@ void account_discharge_result(struct account *account, uint64_t bytes) {
 	account->result_bytes -= bytes;
 }
 
+int account_charge_attach(struct account *account, unsigned int max) {
+	if (account->attaches >= max)
+		return ACCOUNT_E_QUOTA;
+	account->attaches++;
+	return 0;
+}
+
+void account_discharge_attach(struct account *account) {
+	account->attaches--;
+}
+
 /* A minute forgives compile_seconds. */
 static void account_forgive(struct account *account, uint64_t now) {
 	const uint64_t limit = account_table_limits(account->table).compile_seconds;

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What each uid uses of the daemon through the shim socket. A quota is an ordinary positive result.
+ * What each uid uses of the daemon, mostly through the shim socket. A quota is an ordinary positive result.
  * An account lives as long as somebody holds a reference, and as long as it remembers time of workers.
  */
 
@@ -48,6 +48,7 @@ struct account {
 	uint64_t kept_bytes;
 	uint64_t turn, turn_ns; /* how long his messages were worked on in the turn of the loop that began at this uv_now() */
 	uint64_t result_bytes;
+	unsigned int attaches; /* in work */
 };
 
 struct account_table {
@@ -72,6 +73,8 @@ int account_charge_image(struct account *account, uint64_t bytes); /* who finds 
 void account_discharge_image(struct account *account, uint64_t bytes);
 int account_charge_result(struct account *account, uint64_t bytes);
 void account_discharge_result(struct account *account, uint64_t bytes);
+int account_charge_attach(struct account *account, unsigned int max);
+void account_discharge_attach(struct account *account);
 
 /*
  * Workers have worked for him so many milliseconds; now is a clock in milliseconds. In a minute as much is forgiven as he may use in one, so

@@ -27,6 +27,7 @@ struct attach {
 	attach_fn fn;
 	void *userdata;
 	uid_t owner;
+	struct account *account; /* in which it is charged; NULL: not yet */
 	char *only_program, *kernel, *point; /* what wish points to */
 	struct attach_wish wish;
 	struct filter filter;

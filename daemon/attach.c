@@ -24,6 +24,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "account.h"
 #include "attach-private.h"
 #include "cache/job-cache.h"
 #include "daemon.h"
@@ -49,6 +50,9 @@ void attach_free(struct attach *attach) {
 	free(attach->only_program);
 	free(attach->kernel);
 	free(attach->point);
+	if (attach->account)
+		account_discharge_attach(attach->account);
+	account_unref(attach->account);
 	free(attach);
 }
 
@@ -127,13 +131,8 @@ static void attach_on_verify(uv_work_t *work) {
 }
 
 /* The verifier's time is charged as workers' is: threads are for all, too. */
-static void attach_charge(const struct attach *attach) {
-	struct account *account;
-
-	if (account_get(&attach->daemon->accounts, attach->owner, &account) < 0)
-		return;
-	account_charge_time(account, attach->verify_ns / 1000000, uv_now(attach->daemon->loop));
-	account_unref(account);
+static void attach_charge_time(const struct attach *attach) {
+	account_charge_time(attach->account, attach->verify_ns / 1000000, uv_now(attach->daemon->loop));
 }
 
 /* The programs on the host are loaded, or not. */
@@ -189,7 +188,7 @@ static void attach_on_verified(uv_work_t *work, int status) {
 	const struct verify_report *report = &attach->report;
 	const char *reason = report->reason ?: "no reason given", *program = "";
 
-	attach_charge(attach);
+	attach_charge_time(attach);
 	attach->daemon->n_verifying--;
 	attach_verify_next(attach->daemon);
 	if (attach->cancelled) {
@@ -381,20 +380,41 @@ static struct attach *attach_alloc(struct daemon *daemon, const struct attach_op
 	return attach;
 }
 
+/* Counts it as one in work. As attach_new(). */
+static int attach_charge(struct attach *attach, unsigned int max) {
+	struct account *account;
+	int r;
+
+	r = account_get(&attach->daemon->accounts, attach->owner, &account);
+	if (r < 0)
+		return r;
+	if (account_charge_attach(account, max)) {
+		account_unref(account);
+		return ATTACH_E_LIMIT;
+	}
+	attach->account = account;
+	return 0;
+}
+
 int attach_new(struct attach **attachp, struct daemon *daemon, const struct attach_options *options,
 	       attach_fn fn, void *userdata) {
-	json_object *job = json_object_new_object();
-	struct worker_task *task = NULL;
+	json_object *job;
+	struct worker_task *task;
 	struct attach *attach;
-	int input, output;
+	int input, output, r;
 
 	attach = attach_alloc(daemon, options, fn, userdata);
-	if (attach)
-		task = worker_task_new(json_object_get(job), attach_on_linked, attach);
-	if (!task) {
-		json_object_put(job);
+	r = attach ? attach_charge(attach, options->max) : -ENOMEM;
+	if (r) {
 		if (attach)
 			attach_free(attach);
+		return r;
+	}
+	job = json_object_new_object();
+	task = worker_task_new(json_object_get(job), attach_on_linked, attach);
+	if (!task) {
+		json_object_put(job);
+		attach_free(attach);
 		return -ENOMEM;
 	}
 	attach->object_id = ++daemon->registry.last_object;

@@ -4,7 +4,8 @@
  * DumpMap: ask the processes to copy their instances out now, wait a moment for them, then stream
  * the entries. A stream keeps only the map's id and a cursor: the map may grow, shrink or go away
  * between two replies. With `more` it is a stream, which waits for a slow reader. Without,
- * everything is gathered for one reply, in parts as well, and refused when it gets too large.
+ * everything is gathered for one reply, as text, in parts as well, and refused when it gets too
+ * large; of a user one at a time.
  */
 
 #include "control.h"
@@ -17,6 +18,7 @@
 #include "base64.h"
 #include "client.h"
 #include "daemon.h"
+#include "varlink-json.h"
 
 #define DUMP_SYNC_MS 200
 #define DUMP_CHUNK_BYTES (64 * 1024)	  /* of one reply; also of one turn */
@@ -33,7 +35,7 @@ struct dump {
 	uint64_t map;
 	bool more;
 	bool started;	      /* the first reply, with the BTF, is out */
-	json_object *entries; /* gathered, not sent yet */
+	struct varlink_json_list entries; /* gathered, not sent yet */
 	size_t n_bytes;	      /* of text in entries, about */
 };
 
@@ -43,7 +45,7 @@ static void dump_free(struct dump *dump) {
 	if (dump->sync)
 		client_sync_cancel(dump->sync);
 	map_cursor_deinit(&dump->cursor);
-	json_object_put(dump->entries);
+	varlink_json_list_deinit(&dump->entries);
 	free(dump);
 	varlink_call_unref(call);
 }
@@ -97,8 +99,7 @@ static json_object *dump_reply(struct dump *dump, const struct map *map,
 	char *text;
 
 	json_object_object_add(json, "map", control_map_json(map, object));
-	json_object_object_add(json, "entries", dump->entries);
-	dump->entries = json_object_new_array();
+	json_object_object_add(json, "entries", varlink_json_list_steal(&dump->entries));
 	dump->n_bytes = 0;
 	if (!dump->started && object->btf) {
 		text = malloc(base64_encoded_size(object->n_btf));
@@ -131,7 +132,6 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 	struct map *map = registry_map(&dump->daemon->registry, dump->map, &object);
 	size_t start = dump->n_bytes;
 	struct map_entry entry;
-	json_object *json;
 	int r;
 
 	if (!map)
@@ -145,10 +145,9 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 		    DUMP_REPLY_MAX)
 			return dump_end(dump, control_error_limit(call, "bytes of text of one element",
 								  DUMP_REPLY_MAX));
-		json = dump_entry(map, &entry, dump->cursor.order.per_process, &dump->n_bytes);
-		if (!json)
-			return dump_end(dump, control_error_reason(call, "Internal", "no memory"));
-		json_object_array_add(dump->entries, json);
+		r = varlink_json_list_add(&dump->entries, dump_entry(map, &entry, dump->cursor.order.per_process, &dump->n_bytes));
+		if (r < 0)
+			break;
 	} while (dump->n_bytes - start < DUMP_CHUNK_BYTES);
 	if (r < 0)
 		return dump_end(dump, control_error_reason(call, "Internal", strerror(-r)));
@@ -176,7 +175,7 @@ static void dump_start(void *userdata) {
 	struct dump *dump = userdata;
 
 	dump->sync = NULL;
-	if (varlink_call_work(dump->call, dump_produce))
+	if (dump->more ? varlink_call_work(dump->call, dump_produce) : varlink_call_gather(dump->call, dump_produce))
 		dump_end(dump, 0);
 }
 
@@ -216,11 +215,9 @@ int control_dump_map(struct varlink_call *call, json_object *parameters, void *u
 	dump->daemon = daemon;
 	dump->map = map->id;
 	dump->more = varlink_call_more(call);
-	dump->entries = json_object_new_array();
 	map_cursor_init(&dump->cursor, &order);
 	dump->sync = client_sync(daemon, map, DUMP_SYNC_MS, dump_start, dump, &r);
 	if (r < 0) {
-		json_object_put(dump->entries);
 		free(dump);
 		return r;
 	}

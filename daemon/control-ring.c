@@ -8,7 +8,7 @@
  * Without `follow` a reader ends when it has seen what the rings could hold at its start; before
  * the last reply it asks the processes for a copy of their counters. With it, it looks again after
  * 1 to 20 ms. Without `more` there is one reply, with what fits into it; the rest waits for the
- * next call.
+ * next call. Of a user one such reply is gathered at a time.
  *
  * A record goes to one reader, so there is one at a time for each map. Who reads the logs of all
  * objects yields to the owner of an object: nobody can keep another user from reading.
@@ -28,6 +28,7 @@
 #include "log-record.h"
 #include "ring.h"
 #include "ring-reply.h"
+#include "varlink-json.h"
 
 #define READER_CHUNK_BYTES (128 * 1024)	      /* of text in one reply; also of one turn */
 #define READER_SINGLE_BYTES (8 * 1024 * 1024) /* of text in an only reply */
@@ -57,7 +58,7 @@ struct ring_reader {
 	bool more, follow;
 	bool started; /* the first reply, with the BTF, is out */
 	enum reader_state state;
-	uv_timer_t timer; /* until the next look; turns, without `more` */
+	uv_timer_t timer; /* until the next look */
 	unsigned int pause_ms;
 	uint64_t last_instance; /* without follow, none after it is read */
 	struct sync_request *sync;
@@ -65,10 +66,11 @@ struct ring_reader {
 	uint64_t synced;     /* when, of uv_now() */
 	uint64_t malformed;  /* records of logs that were none */
 	uint64_t lost;	     /* as the client knows it */
-	json_object *items;  /* gathered, not sent yet */
-	unsigned char *raw;  /* the same, as the client wants it; NULL: as items */
+	json_object *lines;  /* gathered, not sent yet; NULL: records */
+	struct varlink_json_list records;
+	unsigned char *raw;  /* the same, as the client wants it; NULL: as records */
 	size_t n_raw;	     /* bytes in it */
-	size_t n_bytes;	     /* of text in items or of raw, about */
+	size_t n_bytes;	     /* of text in these or of raw, about */
 	size_t skip;	     /* instances; where to begin */
 	/* while it takes: */
 	size_t n_enough; /* of n_bytes */
@@ -167,7 +169,7 @@ static bool reader_take_records(const struct ring_batch *batch, void *userdata) 
 		control_add_string(json, "data", text);
 		control_add_int(json, "sm", batch->sm);
 		control_add_int(json, "lane", __builtin_ctz(lanes));
-		json_object_array_add(reader->items, json);
+		varlink_json_list_add(&reader->records, json);
 		reader->n_bytes += 64 + base64_encoded_size(batch->size);
 	}
 	return reader->n_bytes < reader->n_enough;
@@ -227,7 +229,7 @@ static bool reader_take_lines(const struct ring_batch *batch, void *userdata) {
 				line.time < INT64_MAX ? (int64_t)line.time : INT64_MAX);
 		reader_add_program(reader, json, line.program);
 		control_add_string(json, "text", line.text);
-		json_object_array_add(reader->items, json);
+		json_object_array_add(reader->lines, json);
 		reader->daemon->counters.log_lines++;
 		reader->n_bytes += 256 + strlen(line.text);
 	}
@@ -263,10 +265,13 @@ static json_object *reader_reply(struct ring_reader *reader) {
 	struct reader_place place = {};
 	const struct map *map = reader_next(reader, &place);
 
-	if (reader->log)
-		json_object_array_sort(reader->items, compare_lines);
-	json_object_object_add(json, reader->log ? "lines" : "records", reader->items);
-	reader->items = json_object_new_array();
+	if (reader->log) {
+		json_object_array_sort(reader->lines, compare_lines);
+		json_object_object_add(json, "lines", reader->lines);
+		reader->lines = json_object_new_array();
+	} else {
+		json_object_object_add(json, "records", varlink_json_list_steal(&reader->records));
+	}
 	reader->n_bytes = 0;
 	reader->lost = reader_lost(reader);
 	control_add_int(json, "lost", (int64_t)reader->lost);
@@ -359,7 +364,8 @@ static void reader_free(struct ring_reader *reader) {
 			reader_limit(other);
 	if (reader->sync)
 		client_sync_cancel(reader->sync);
-	json_object_put(reader->items);
+	json_object_put(reader->lines);
+	varlink_json_list_deinit(&reader->records);
 	free(reader->raw);
 	uv_close((uv_handle_t *)&reader->timer, reader_closed);
 	varlink_call_unref(call);
@@ -379,15 +385,10 @@ static int reader_end(struct ring_reader *reader, int r) {
 	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
 }
 
-static int reader_turn(struct varlink_call *call, void *userdata);
-
 static void reader_on_timer(uv_timer_t *timer) {
 	struct ring_reader *reader = timer->data;
 
-	if (reader->more)
-		varlink_call_wake(reader->call);
-	else
-		reader_turn(reader->call, reader);
+	varlink_call_wake(reader->call);
 }
 
 /* The next turn, after some time. */
@@ -526,7 +527,7 @@ static int reader_start(struct daemon *daemon, struct varlink_call *call, json_o
 	reader->pause_ms = 1;
 	reader->last_instance = daemon->registry.last_instance;
 	reader->synced = uv_now(daemon->loop);
-	reader->items = json_object_new_array();
+	reader->lines = reader->log ? json_object_new_array() : NULL;
 	if (map && control_bool(parameters, "raw")) {
 		reader->raw = malloc(READER_RAW_SIZE(reader->more));
 		r = reader->raw ? 0 : -ENOMEM;
@@ -537,7 +538,7 @@ static int reader_start(struct daemon *daemon, struct varlink_call *call, json_o
 			refused = true;
 		}
 	if (r || refused) {
-		json_object_put(reader->items);
+		json_object_put(reader->lines);
 		free(reader->raw);
 		free(reader);
 		varlink_call_unref(call);
@@ -549,9 +550,7 @@ static int reader_start(struct daemon *daemon, struct varlink_call *call, json_o
 	reader_limit(reader);
 	varlink_call_set_userdata(call, reader);
 	varlink_call_on_cancel(call, reader_on_cancel);
-	if (!reader->more)
-		reader_wait(reader, 0);
-	else if (varlink_call_stream(call, reader_turn))
+	if (reader->more ? varlink_call_stream(call, reader_turn) : varlink_call_gather(call, reader_turn))
 		reader_end(reader, 0);
 	return 0;
 }

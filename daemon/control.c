@@ -36,6 +36,9 @@
 /* Between two lists of hooks for users: so often the time that one takes, and at least so many nanoseconds. */
 #define CONTROL_HOOKS_PAUSE 10
 #define CONTROL_HOOKS_MIN UINT64_C(200000000)
+/* Attaches of one user in work at a time, each with an object of megabytes: of one who may attach to his own processes only, and of others. */
+#define CONTROL_ATTACHES_OWN 4
+#define CONTROL_ATTACHES_MAX 64
 
 /* ---- who may ---- */
 
@@ -471,15 +474,17 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 			       ? control_error_limit(call, "bytes of an object", ATTACH_OBJECT_MAX)
 			       : control_error_argument(call, "object", "empty");
 	}
+	json_object_object_del(parameters, "object"); /* megabytes that nobody needs any more */
 	options.object = bytes;
+	options.max = filter.own ? CONTROL_ATTACHES_OWN : CONTROL_ATTACHES_MAX;
 	options.owner = varlink_call_peer(call)->uid;
 	options.filter = &filter;
 	work = calloc(1, sizeof(*work));
 	r = work ? attach_new(&work->attach, daemon, &options, control_attach_done, work) : -ENOMEM;
 	free(bytes);
-	if (r < 0) {
+	if (r) {
 		free(work);
-		return r;
+		return r == ATTACH_E_LIMIT ? control_error_limit(call, "attaches of one user in work", options.max) : r;
 	}
 	work->daemon = daemon;
 	work->call = varlink_call_ref(call);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -222,6 +223,8 @@ static void open_standard(void) {
 }
 
 static void prepare_process(void) {
+	/* what is large has pages of its own always, which go back to the system with it */
+	mallopt(M_MMAP_THRESHOLD, 256 * 1024);
 	signal(SIGPIPE, SIG_IGN);
 	sigbus_survive();
 	signal(SIGXFSZ, SIG_IGN); /* a limit of files is an ordinary error */

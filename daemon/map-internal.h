@@ -60,6 +60,9 @@ static inline const unsigned char *map_start(const struct map_spec *spec) {
 int map_charge(struct map *map, uint64_t bytes, bool force);
 void map_discharge(struct map *map, uint64_t bytes);
 
+/* Of the lanes that fill the values of a map without lanes of its own. */
+uint32_t map_lane_size(const struct map_spec *spec);
+
 /* Memory for dumps, of all owners together: *heldp bytes become `bytes`. 0 or MAP_E_QUOTA. */
 int map_accounts_hold(struct map_accounts *accounts, uint64_t *heldp, uint64_t bytes);
 uint64_t map_accounts_room(const struct map_accounts *accounts);

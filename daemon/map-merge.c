@@ -49,13 +49,15 @@ static void lane_set(unsigned char *value, const struct map_lane *lane, uint64_t
 
 void map_value_add(const struct map_spec *spec, unsigned char *value, const unsigned char *other,
 		   bool negative) {
-	if (!other)
-		return;
-	for (size_t i = 0; i < spec->n_lanes; i++) {
-		uint64_t v = lane_get(other, &spec->lanes[i]);
+	const uint32_t size = map_lane_size(spec);
+	const size_t n = spec->lanes ? spec->n_lanes : spec->value_size / size;
 
-		lane_set(value, &spec->lanes[i],
-			 lane_get(value, &spec->lanes[i]) + (negative ? -v : v));
+	for (size_t i = 0; other && i < n; i++) {
+		const struct map_lane even = { .offset = (uint32_t)i * size, .size = size };
+		const struct map_lane *lane = spec->lanes ? &spec->lanes[i] : &even;
+		const uint64_t v = lane_get(other, lane);
+
+		lane_set(value, lane, lane_get(value, lane) + (negative ? -v : v));
 	}
 }
 
@@ -63,6 +65,8 @@ void map_value_copy_rest(const struct map_spec *spec, unsigned char *value,
 			 const unsigned char *other) {
 	size_t at = 0;
 
+	if (!spec->lanes) /* lanes are all there is, or all that changes */
+		return;
 	for (size_t i = 0; i < spec->n_lanes; i++) {
 		memcpy(value + at, other + at, spec->lanes[i].offset - at);
 		at = (size_t)spec->lanes[i].offset + spec->lanes[i].size;

@@ -4,9 +4,10 @@
  * Maps: what an object declares. Their instances are in map-instance.c, reading them is in
  * map-merge.c (elements), map-hash.c (hash maps) and map-cursor.c (dumps).
  *
- * Every byte is charged to the uid that attached the object. Totals of dead processes are charged
- * too, but never refused: the instance they replace is about as large. Memory that dumps of hash
- * maps take for a moment has a limit of its own, for all owners together.
+ * Every byte is charged to the uid that attached the object, what a map has without instances
+ * included. Totals of dead processes are charged too, but never refused: the instance they replace
+ * is about as large. Memory that dumps of hash maps take for a moment has a limit of its own, for
+ * all owners together.
  */
 
 #include "map-internal.h"
@@ -184,30 +185,41 @@ static bool initial_valid(const struct map_spec *spec) {
 	       spec->layout.kind == MAP_KIND_ARRAY && spec->layout.merge != MAP_MERGE_PERCPU;
 }
 
-/* The size of the map's lanes if they are even; 0: it has lanes of its own. */
-static uint32_t default_lane_size(const struct map_spec *spec) {
+uint32_t map_lane_size(const struct map_spec *spec) {
 	if (spec->layout.merge == MAP_MERGE_SUM64)
 		return 8;
 	if (spec->layout.merge == MAP_MERGE_SUM32)
 		return 4;
-	if (spec->lanes)
-		return 0;
 	return spec->value_size % 8 == 0 ? 8 : spec->value_size % 4 == 0 ? 4 : 1;
+}
+
+/* Whether the map needs a table of its lanes: they are not what map_lane_size() says. */
+static bool has_own_lanes(const struct map_spec *spec) {
+	const uint32_t size = map_lane_size(spec);
+
+	if (!spec->lanes || map_is_sum(spec) || spec->layout.kind == MAP_KIND_RING)
+		return false;
+	for (size_t i = 0; i < spec->n_lanes; i++)
+		if (spec->lanes[i].size != size || spec->lanes[i].offset != i * size)
+			return true;
+	return spec->n_lanes != spec->value_size / size;
+}
+
+/* Charges what the map has without instances: lanes, initial bytes and scratch. As map_charge(). */
+static int map_charge_own(struct map *map, const struct map_spec *spec) {
+	if (has_own_lanes(spec))
+		map->own += spec->n_lanes * sizeof(*spec->lanes);
+	if (spec->n_initial)
+		map->own += spec->value_size;
+	if (spec->layout.kind != MAP_KIND_RING)
+		map->own += 2 * map_scratch_size(map);
+	return map_charge(map, map->own, false);
 }
 
 /* The map's own copies of what spec points to. The initial bytes are filled up to a whole value. */
 static int map_copy_spec(struct map *map, const struct map_spec *spec) {
-	uint32_t even = default_lane_size(spec);
 	struct map_lane *lanes;
 	unsigned char *initial;
-
-	map->spec = *spec;
-	map->spec.initial = NULL;
-	map->spec.lanes = NULL;
-	map->spec.n_lanes = 0;
-	map->spec.kernel_fd = -1;
-	snprintf(map->name, sizeof(map->name), "%s", spec->name);
-	map->spec.name = map->name;
 
 	if (spec->n_initial) {
 		initial = calloc(1, spec->value_size);
@@ -217,17 +229,18 @@ static int map_copy_spec(struct map *map, const struct map_spec *spec) {
 		map->spec.initial = initial;
 		map->spec.n_initial = spec->value_size;
 	}
+	if (has_own_lanes(spec)) {
+		lanes = calloc(spec->n_lanes ? spec->n_lanes : 1, sizeof(*lanes));
+		if (!lanes)
+			return -ENOMEM;
+		memcpy(lanes, spec->lanes, spec->n_lanes * sizeof(*lanes));
+		map->spec.lanes = lanes;
+		map->spec.n_lanes = spec->n_lanes;
+	}
 	if (spec->layout.kind == MAP_KIND_RING) /* has no values */
 		return 0;
-	map->spec.n_lanes = even ? spec->value_size / even : spec->n_lanes;
-	lanes = calloc(map->spec.n_lanes ? map->spec.n_lanes : 1, sizeof(*lanes));
-	if (!lanes)
-		return -ENOMEM;
-	for (size_t i = 0; i < map->spec.n_lanes; i++)
-		lanes[i] = even ? (struct map_lane){ .offset = (uint32_t)i * even, .size = even }
-				: spec->lanes[i];
-	map->spec.lanes = lanes;
-	return 0;
+	map->scratch = calloc(2, map_scratch_size(map));
+	return map->scratch ? 0 : -ENOMEM;
 }
 
 int map_new(struct map **mapp, uint64_t id, uint64_t object, uid_t owner,
@@ -246,11 +259,16 @@ int map_new(struct map **mapp, uint64_t id, uint64_t object, uid_t owner,
 	map->owner = owner;
 	map->accounts = accounts;
 	map->n_values = spec->layout.merge == MAP_MERGE_PERCPU ? spec->layout.shards : 1;
-	r = map_copy_spec(map, spec);
-	if (!r && spec->layout.kind != MAP_KIND_RING) {
-		map->scratch = calloc(2, map_scratch_size(map));
-		r = map->scratch ? 0 : -ENOMEM;
-	}
+	map->spec = *spec;
+	map->spec.initial = NULL;
+	map->spec.lanes = NULL;
+	map->spec.n_lanes = 0;
+	map->spec.kernel_fd = -1;
+	snprintf(map->name, sizeof(map->name), "%s", spec->name);
+	map->spec.name = map->name;
+	r = map_charge_own(map, spec);
+	if (!r)
+		r = map_copy_spec(map, spec);
 	if (!r && spec->layout.place == MAP_PLACE_KERNEL)
 		r = map_instance_add_kernel(map, spec->kernel_fd);
 	if (r)

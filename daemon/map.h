@@ -45,7 +45,7 @@ struct map_spec {
 	size_t n_initial;
 	uint32_t btf_key_type; /* ids in the object's BTF, 0: none */
 	uint32_t btf_value_type;
-	const struct map_lane *lanes; /* NULL: unknown, taken to be of 8 bytes, else 4, else 1 */
+	const struct map_lane *lanes; /* NULL: unknown, taken to be of 8 bytes, else 4, else 1; a map's: or just that */
 	size_t n_lanes;
 	struct map_layout layout; /* from map_layout_init() */
 	int kernel_fd; /* MAP_PLACE_KERNEL: the kernel's map, of which the map keeps a copy */
@@ -116,7 +116,8 @@ struct map {
 	char name[MAP_NAME_SIZE];
 	struct map_spec spec; /* name, initial, lanes: the map's own copies; kernel_fd: -1 */
 	struct map_accounts *accounts;
-	uint64_t charged; /* bytes, for instances and retained */
+	uint64_t charged; /* bytes, for instances and retained, and ... */
+	uint64_t own; /* ... for lanes, initial bytes and scratch */
 	struct map_instance *instances;
 	unsigned int n_instances; /* of processes that are there */
 	uint32_t n_values; /* values that an element shows: the shards of a percpu map, else 1 */
@@ -136,7 +137,7 @@ int map_new(struct map **mapp, uint64_t id, uint64_t object, uid_t owner,
 	    const struct map_spec *spec, struct map_accounts *accounts);
 struct map *map_free(struct map *map); /* with all instances */
 
-/* Host memory of its instances and totals. */
+/* Its host memory, that of instances and totals included. */
 uint64_t map_bytes(const struct map *map);
 
 /*

@@ -267,11 +267,11 @@ static void read_map(struct reading *reading, json_object *json, struct object *
 	static const struct map_lane none[1]; /* that there are none is known */
 	struct map_spec spec = { .kernel_fd = -1 };
 	char name[MAP_NAME_SIZE] = "";
-	json_object *id;
+	json_object *member;
 	int r;
 
 	read_text(reading, json, "slot", object->slots[i], REGISTRY_SYMBOL_SIZE);
-	if (!json_object_object_get_ex(json, "id", &id))
+	if (!json_object_object_get_ex(json, "id", &member))
 		return;
 	read_text(reading, json, "name", name, sizeof(name));
 	spec.name = name;
@@ -285,8 +285,10 @@ static void read_map(struct reading *reading, json_object *json, struct object *
 	read_layout(reading, json, &spec.layout);
 	spec.n_initial = read_int(reading, json, "initial", MAP_VALUE_SIZE_MAX);
 	spec.initial = blob_take(reading, blob, spec.n_initial);
-	spec.n_lanes = read_int(reading, json, "lanes", MAP_VALUE_SIZE_MAX);
-	spec.lanes = blob_take(reading, blob, spec.n_lanes * sizeof(struct map_lane)) ?: none;
+	if (json_object_object_get_ex(json, "lanes", &member)) {
+		spec.n_lanes = read_int(reading, json, "lanes", MAP_VALUE_SIZE_MAX);
+		spec.lanes = blob_take(reading, blob, spec.n_lanes * sizeof(struct map_lane)) ?: none;
+	}
 	if (spec.layout.place == MAP_PLACE_KERNEL)
 		spec.kernel_fd = read_slot(reading, json, "fd", STORE_KERNEL_MAP, &object->kernel_slots[i]);
 	if (reading->bad)
@@ -301,6 +303,7 @@ static void read_map(struct reading *reading, json_object *json, struct object *
 /* Maps and what else the object's own bytes are. */
 static void read_maps(struct reading *reading, json_object *json, struct object *object, struct map_accounts *accounts) {
 	json_object *maps = read_member(reading, json, "maps", json_type_array);
+	const uint64_t limit = map_accounts_limit(accounts);
 	const int fd = read_slot(reading, json, "fd", STORE_BLOB, &object->slot);
 	const void *bytes = NULL, *btf;
 	struct blob blob = {};
@@ -323,8 +326,10 @@ static void read_maps(struct reading *reading, json_object *json, struct object 
 		reading_fail(reading, "it has too many maps");
 	if (reading->bad)
 		object->n_maps = 0;
+	map_accounts_set_limit(accounts, UINT64_MAX); /* who has them keeps them */
 	for (size_t i = 0; !reading->bad && i < object->n_maps; i++)
 		read_map(reading, json_object_array_get_idx(maps, i), object, i, accounts, &blob);
+	map_accounts_set_limit(accounts, limit);
 	if (bytes)
 		munmap((void *)bytes, size);
 	close(store_steal_fd(reading->store, object->slot));

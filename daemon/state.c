@@ -133,7 +133,8 @@ static json_object *map_json(const struct object *object, size_t i) {
 	add_int(json, "btf_value_type", map->spec.btf_value_type);
 	json_object_object_add(json, "layout", layout_json(&map->spec.layout));
 	add_int(json, "initial", map->spec.n_initial);
-	add_int(json, "lanes", map->spec.n_lanes);
+	if (map->spec.lanes)
+		add_int(json, "lanes", map->spec.n_lanes);
 	add_int(json, "fd", object->kernel_slots[i]);
 	return json;
 }

@@ -30,6 +30,11 @@ static void test_limits(void **state) {
 	assert_int_equal(account_charge_image(account, 41), ACCOUNT_E_QUOTA);
 	assert_int_equal(account_charge_image(account, 40), 0);
 	assert_int_equal(account_charge_image(account, 0), ACCOUNT_E_QUOTA);
+	assert_int_equal(account_charge_attach(account, 1), 0);
+	assert_int_equal(account_charge_attach(account, 1), ACCOUNT_E_QUOTA);
+	assert_int_equal(account_charge_attach(other, 1), 0);
+	account_discharge_attach(account);
+	assert_int_equal(account_charge_attach(account, 1), 0);
 	account_unref(same);
 	account_unref(account);
 	account_unref(other);

@@ -115,7 +115,7 @@ static void test_merge(void **state) {
 	assert_int_equal(map_process_gone(map, 1), 0);
 	DUMP(map, cursor_of(false, false, false), { 7, 0, 0 }, { 5, 2, 0 }, { 6, 9, 0 });
 	DUMP(map, cursor_of(false, false, true), { 7, 0, 0 }, { 5, 1, 0 }, { 6, 9, 0 });
-	assert_int_equal(map_bytes(map), map_table_bytes(map->totals->table));
+	assert_int_equal(map_bytes(map), map->own + map_table_bytes(map->totals->table));
 	view_free(&a);
 	view_free(&again);
 	view_free(&b);

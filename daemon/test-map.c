@@ -95,7 +95,7 @@ static void test_instance(void **state) {
 	assert_int_equal(header.layout.value_stride, 16);
 	assert_int_equal(header.layout.data_size, 160);
 	assert_int_equal(header.state, MAP_INSTANCE_NEW);
-	assert_int_equal(map_bytes(map), 2 * (MAP_DATA_OFFSET + 160));
+	assert_int_equal(map_bytes(map), map->own + 2 * (MAP_DATA_OFFSET + 160));
 	assert_int_equal(map_accounts_used(accounts, OWNER), map_bytes(map));
 	map_free(map);
 }
@@ -177,7 +177,7 @@ static void test_sum64(void **state) {
 	assert_int_equal(map_process_gone(map, 2), 0);
 	assert_int_equal(map_process_gone(map, 2), 0); /* nothing more to do */
 	assert_int_equal(read64(map, 1), 36 + 800);
-	assert_int_equal(map_bytes(map), 3 * 16); /* the totals */
+	assert_int_equal(map_bytes(map), map->own + 3 * 16); /* the totals */
 	view_free(&a);
 	view_free(&b);
 	map_free(map);
@@ -362,7 +362,7 @@ static void test_untouched(void **state) {
 	assert_int_equal(map_instance_get(map, 1, 101, 0, 1, &instance), 0);
 	assert_int_equal(map_process_gone(map, 1), 0);
 	assert_null(map->totals);
-	assert_int_equal(map_bytes(map), 0);
+	assert_int_equal(map_bytes(map), 8 + 2 * 8); /* the initial bytes, room for two elements */
 	map_free(map);
 }
 
@@ -486,30 +486,52 @@ static void test_torn(void **state) {
 	map_free(map);
 }
 
-/* Without BTF: lanes of 8, 4 or 1 bytes. With BTF that says "no integer": none. */
+/* What two instances that end with the bytes 0xff and 1 make of values of this size. */
+static void assert_last_sum(const struct map_spec *spec, uint32_t expected) {
+	struct map *map = map_make(spec);
+	struct view a = view_make(map, 1, 0), b = view_make(map, 2, 0);
+	struct map_entry entry;
+	uint32_t found;
+
+	assert_null(map->spec.lanes);
+	assert_int_equal(map->own, 2 * spec->value_size);
+	a.data[spec->value_size - 4] = 0xff;
+	b.data[spec->value_size - 4] = 1;
+	assert_int_equal(map_read(map, 0, &entry), 0);
+	memcpy(&found, entry.values + spec->value_size - 4, 4);
+	assert_int_equal(found, expected);
+	view_free(&a);
+	view_free(&b);
+	map_free(map);
+}
+
+/* Without BTF: lanes of 8, 4 or 1 bytes, which nobody keeps a table of. With BTF that says "no integer": none. */
 static void test_lanes(void **state) {
+	static const struct map_lane none, even[] = { { 0, 4 }, { 4, 4 }, { 8, 4 } }, odd[] = { { 0, 4 }, { 8, 4 } };
 	struct map_spec spec = spec_make(12, 1, MAP_MERGE_NONE);
-	struct map *map = map_make(&spec);
-	static const struct map_lane none;
 	struct map_entry entry;
 	struct view a, b;
+	struct map *map;
 
-	assert_int_equal(map->spec.n_lanes, 3);
+	assert_last_sum(&spec, 0x100);
+	spec.lanes = even;
+	spec.n_lanes = 3;
+	assert_last_sum(&spec, 0x100);
+	spec.lanes = odd;
+	spec.n_lanes = 2;
+	map = map_make(&spec);
+	assert_int_equal(map->spec.n_lanes, 2);
+	assert_int_equal(map->own, 2 * 12 + sizeof(odd));
 	map_free(map);
 	spec = spec_make(9, 1, MAP_MERGE_NONE);
-	map = map_make(&spec);
-	assert_int_equal(map->spec.n_lanes, 9);
-	map_free(map);
-	spec = spec_make(64 * 1024, 1, MAP_MERGE_SUM64);
-	map = map_make(&spec);
-	assert_int_equal(map->spec.n_lanes, 8192);
-	spec.lanes = map->spec.lanes; /* as the next daemon gets them */
-	spec.n_lanes = map->spec.n_lanes;
-	map_free(map_make(&spec));
-	map_free(map);
+	assert_last_sum(&spec, 0);
+	spec = spec_make(1024, 1, MAP_MERGE_SUM64);
+	spec.lanes = &none;
+	assert_last_sum(&spec, 0x100);
 	spec = spec_make(8, 1, MAP_MERGE_NONE);
 	spec.lanes = &none;
 	map = map_make(&spec);
+	assert_non_null(map->spec.lanes);
 	assert_int_equal(map->spec.n_lanes, 0);
 	a = view_make(map, 1, 0);
 	b = view_make(map, 2, 0);

@@ -258,13 +258,40 @@ static void test_reply_message(void **state) {
 				 VARLINK_MESSAGE_E_INVALID);
 }
 
+/* As a tree prints, with what may be in a string; then empty. */
+static void test_list(void **state) {
+	struct varlink_json_list list = {};
+	json_object *tree = json_object_new_array(), *array, *item;
+	const char *text, *expected;
+	size_t n_text, n_expected;
+
+	for (int i = 0; i < 3000; i++) {
+		item = varlink_json_pack("n", json_object_new_int(i), "text", json_object_new_string("\"/\xc3\xa4\n"), NULL);
+		json_object_array_add(tree, json_object_get(item));
+		assert_int_equal(varlink_json_list_add(&list, item), 0);
+	}
+	assert_int_equal(varlink_json_list_add(&list, json_object_new_string("\xff")), -EILSEQ);
+	assert_int_equal(varlink_json_list_add(&list, NULL), -ENOMEM);
+	assert_int_equal(varlink_json_print(tree, &expected, &n_expected), 0);
+	array = varlink_json_list_steal(&list);
+	assert_int_equal(varlink_json_print(array, &text, &n_text), 0);
+	assert_string_equal(text, expected);
+	json_object_put(array);
+	json_object_put(tree);
+	array = varlink_json_list_steal(&list);
+	assert_int_equal(varlink_json_print(array, &text, &n_text), 0);
+	assert_string_equal(text, "[]");
+	json_object_put(array);
+	varlink_json_list_deinit(&list);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_utf8),
 		cmocka_unit_test(test_accepted),      cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_cut),           cmocka_unit_test(test_string),
 		cmocka_unit_test(test_print),         cmocka_unit_test(test_call_message),
-		cmocka_unit_test(test_bounded),
+		cmocka_unit_test(test_bounded),	      cmocka_unit_test(test_list),
 		cmocka_unit_test(test_reply_message),
 	};
 

@@ -41,6 +41,7 @@ static const char interface[] =
 	"method Burst(how: string) -> (text: string)\n"
 	"method Slow(who: string) -> ()\n"
 	"method Work() -> ()\n"
+	"method Gather(who: string) -> ()\n"
 	"error Refused (how: string)\n";
 
 struct fixture {
@@ -53,7 +54,7 @@ struct fixture {
 	bool idle;
 	int wrong; /* what the first answer of Wrong gave */
 	const char *burst;
-	char slow[16]; /* whose calls of Slow ran, in their order */
+	char slow[16]; /* whose calls of Slow and Gather ran, in their order */
 	unsigned int n_worked;
 };
 
@@ -240,6 +241,21 @@ static int work(struct varlink_call *call, json_object *parameters, void *userda
 	return varlink_call_work(call, produce_work);
 }
 
+static int produce_gather(struct varlink_call *call, void *userdata) {
+	struct fixture *fixture = userdata;
+	json_object *who = NULL;
+
+	json_object_object_get_ex(varlink_call_parameters(call), "who", &who);
+	strcat(fixture->slow, json_object_get_string(who));
+	return fixture->idle ? VARLINK_PRODUCE_IDLE : varlink_call_reply(call, NULL);
+}
+
+static int gather(struct varlink_call *call, json_object *parameters, void *userdata) {
+	varlink_call_set_userdata(call, userdata);
+	varlink_call_on_cancel(call, on_cancel);
+	return varlink_call_gather(call, produce_gather);
+}
+
 static const struct varlink_method methods[] = {
 	{ "Echo", echo },         { "Later", later },
 	{ "Count", count },       { "Watch", watch, VARLINK_METHOD_MORE_ONLY },
@@ -247,6 +263,7 @@ static const struct varlink_method methods[] = {
 	{ "Fail", fail_handler }, { "Who", who },
 	{ "Refuse", refuse },     { "Burst", burst },
 	{ "Slow", slow },         { "Work", work },
+	{ "Gather", gather },
 	{},
 };
 
@@ -964,6 +981,35 @@ static void test_work(void **state) {
 	assert_in_range(fixture->n_worked, 4, 5);
 }
 
+/* Calls that gather: the first of a user has its turn until it ends, or its client goes. */
+static void test_gather(void **state) {
+	static const char *const calls[] = { CALL("Gather", "{\"who\":\"a\"}"), CALL("Gather", "{\"who\":\"b\"}"),
+					     CALL("Gather", "{\"who\":\"c\"}"), CALL("Gather", "{\"who\":\"d\"}") };
+	struct fixture *fixture = *state;
+	int fds[4];
+
+	fixture->idle = true;
+	for (size_t i = 0; i < 4; i++) {
+		fds[i] = dial(fixture);
+		send_text(fixture, fds[i], calls[i]);
+		spin(fixture, 20);
+	}
+	assert_string_equal(fixture->slow, "a");
+	close(fds[1]);
+	spin(fixture, 20);
+	assert_int_equal(fixture->n_cancelled, 1);
+	assert_string_equal(fixture->slow, "a");
+	fixture->idle = false;
+	close(fds[0]);
+	expect(fixture, fds[2], NULL, OK);
+	expect(fixture, fds[3], NULL, OK);
+	assert_string_equal(fixture->slow, "acd");
+	assert_int_equal(fixture->n_cancelled, 2);
+	expect(fixture, fds[2], calls[0], OK);
+	close(fds[2]);
+	close(fds[3]);
+}
+
 /* A socket that nobody listens on is replaced, one in use is not, nor is a file. */
 static void test_listen(void **state) {
 	struct fixture *fixture = *state;
@@ -1058,7 +1104,7 @@ int main(void) {
 		TEST(garbage),          TEST(cut),           TEST(bytewise),   TEST(oversize),
 		TEST(stream),           TEST(back_pressure), TEST(disconnect), TEST(late_answer),
 		TEST(connection_limit),
-		TEST(total_limit), TEST(byte_limit),    TEST(failed_answer), TEST(cancel_after_fault), TEST(turns), TEST(work), TEST(listen),     TEST(add_interface),
+		TEST(total_limit), TEST(byte_limit),    TEST(failed_answer), TEST(cancel_after_fault), TEST(turns), TEST(work), TEST(gather), TEST(listen),     TEST(add_interface),
 		TEST(free_busy),
 	};
 

@@ -25,10 +25,25 @@ struct varlink_call *varlink_call_ref(struct varlink_call *call) {
 	return call;
 }
 
+/* A call that gathers ends: the next one of its user has its turn. */
+static void call_leave(struct varlink_call *call) {
+	struct varlink_user *user = call->connection->user;
+	struct varlink_call *next;
+
+	if (!call->gathers)
+		return;
+	TAILQ_REMOVE(&user->gathering, call, gathering_link);
+	call->gathers = false;
+	next = TAILQ_FIRST(&user->gathering);
+	if (next && !next->connection->waiting)
+		server_wait(next->connection);
+}
+
 /* The call ends: the connection is free for the next one. */
 static void call_finish(struct varlink_call *call) {
 	struct varlink_connection *connection = call->connection;
 
+	call_leave(call);
 	call->done = true;
 	call->connection = NULL;
 	connection->call = NULL;
@@ -62,6 +77,7 @@ struct varlink_call *varlink_call_unref(struct varlink_call *call) {
 
 /* The connection is closed under a running call. */
 void call_cancel(struct varlink_call *call) {
+	call_leave(call);
 	call->connection->call = NULL;
 	call->connection = NULL;
 	if (call->cancel)
@@ -172,6 +188,11 @@ int call_dispatch(struct varlink_connection *connection,
 	call->dispatching = false;
 	varlink_call_unref(call); /* abandons it if nobody else has it */
 	return r < 0 ? r : 0;
+}
+
+/* Whether the producer may be asked for more. */
+bool call_can_produce(const struct varlink_call *call) {
+	return call->produce && !call->idle && (!call->gathers || TAILQ_FIRST(&call->connection->user->gathering) == call);
 }
 
 /* Asks the producer for more. Returns its answer. */
@@ -425,6 +446,17 @@ int varlink_call_work(struct varlink_call *call, varlink_producer produce) {
 	call->idle = false;
 	connection_process(call->connection);
 	return 0;
+}
+
+/* Returns what varlink_call_work() does. */
+int varlink_call_gather(struct varlink_call *call, varlink_producer produce) {
+	int r = call_check(call);
+
+	if (r)
+		return r;
+	call->gathers = true;
+	TAILQ_INSERT_TAIL(&call->connection->user->gathering, call, gathering_link);
+	return varlink_call_work(call, produce);
 }
 
 /* Starts a stream. Returns 0, or VARLINK_E_SINGLE, _DONE or _DISCONNECTED. */

@@ -330,7 +330,7 @@ static bool process_call(struct varlink_connection *connection) {
 	struct varlink_call *call = connection->call;
 	int r;
 
-	if (!call->produce || call->idle)
+	if (!call_can_produce(call))
 		return false;
 	r = call_produce(call);
 	if (r < 0) {

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "varlink-json.h"
@@ -347,4 +348,46 @@ json_object *varlink_json_pack(const char *first_key, ...) {
 	}
 	va_end(arguments);
 	return object;
+}
+
+/* Returns 0, -ENOMEM or -EILSEQ. */
+int varlink_json_list_add(struct varlink_json_list *list, json_object *consume_item) {
+	const char *text;
+	char *grown;
+	size_t n;
+	int r;
+
+	r = consume_item ? varlink_json_print(consume_item, &text, &n) : -ENOMEM;
+	if (!r && list->n_max - list->n < n + 3) {
+		grown = realloc(list->text, 2 * list->n_max + n + 3);
+		if (grown) {
+			list->text = grown;
+			list->n_max = 2 * list->n_max + n + 3;
+		} else {
+			r = -ENOMEM;
+		}
+	}
+	if (!r) {
+		list->text[list->n] = list->n ? ',' : '[';
+		memcpy(list->text + list->n + 1, text, n);
+		list->n += 1 + n;
+	}
+	json_object_put(consume_item);
+	return r;
+}
+
+/* NULL without memory. */
+json_object *varlink_json_list_steal(struct varlink_json_list *list) {
+	json_object *array = json_object_new_array();
+
+	if (!array || !list->n)
+		return array;
+	strcpy(list->text + list->n, "]");
+	json_object_set_serializer(array, json_object_userdata_to_json_string, list->text, json_object_free_userdata);
+	*list = (struct varlink_json_list){};
+	return array;
+}
+
+void varlink_json_list_deinit(struct varlink_json_list *list) {
+	free(list->text);
 }

@@ -21,4 +21,18 @@ int varlink_json_parse_bounded(json_object **valuep, const char *text, size_t n_
 int varlink_json_print(json_object *value, const char **textp, size_t *n_textp);
 bool varlink_utf8_valid(const char *text, size_t n_text);
 json_object *varlink_json_string(const char *text);
+
+/*
+ * An array that grows as text, which is a fifteenth of a tree. Begin with {}. _add() takes the item in any case; NULL stands for one that there was no
+ * memory for. _steal() empties the list. Validation sees an empty array.
+ */
+struct varlink_json_list {
+	char *text; /* without the closing bracket, for which there is room */
+	size_t n, n_max;
+};
+
+int varlink_json_list_add(struct varlink_json_list *list, json_object *consume_item);
+json_object *varlink_json_list_steal(struct varlink_json_list *list);
+void varlink_json_list_deinit(struct varlink_json_list *list);
+
 json_object *varlink_json_pack(const char *first_key, ...) __attribute__((sentinel));

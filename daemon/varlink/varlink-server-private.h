@@ -26,6 +26,7 @@ struct varlink_user {
 	uint64_t turn, used; /* nanoseconds of that turn of the loop */
 	TAILQ_HEAD(, varlink_connection) waiting; /* connections that go on in the next one */
 	TAILQ_ENTRY(varlink_user) waiting_link; /* if there are some */
+	TAILQ_HEAD(, varlink_call) gathering; /* of which the first has its turn */
 };
 
 /* An interface that is served. */
@@ -107,6 +108,8 @@ struct varlink_call {
 	unsigned int n_refs;                   /* one is the connection's while the call runs */
 	struct varlink_connection *connection; /* NULL when done or cancelled */
 	bool done, dispatching, idle, woken, patient;
+	bool gathers; /* is in its user's list */
+	TAILQ_ENTRY(varlink_call) gathering_link;
 	struct varlink_call_message message;
 	const char *member; /* the method without its interface */
 	const struct varlink_service *service;
@@ -143,5 +146,6 @@ bool connection_needs_sweep(const struct varlink_connection *connection);
 /* varlink-call.c */
 int call_dispatch(struct varlink_connection *connection,
 		  struct varlink_call_message *consume_message);
+bool call_can_produce(const struct varlink_call *call);
 int call_produce(struct varlink_call *call);
 void call_cancel(struct varlink_call *call);

@@ -65,6 +65,7 @@ int server_user_acquire(struct varlink_server *server, uid_t uid, struct varlink
 			return -ENOMEM;
 		user->uid = uid;
 		TAILQ_INIT(&user->waiting);
+		TAILQ_INIT(&user->gathering);
 		user->next = server->users;
 		server->users = user;
 	} else if (user->n_connections >= server->connections_per_uid_max) {

@@ -159,4 +159,6 @@ typedef int (*varlink_producer)(struct varlink_call *call, void *userdata);
 int varlink_call_stream(struct varlink_call *call, varlink_producer produce);
 /* The same for a call without `more`, too: one whose only reply takes more than a turn of the loop. */
 int varlink_call_work(struct varlink_call *call, varlink_producer produce);
+/* The same for one whose only reply is large and gathered in memory: of a user's such calls one at a time is worked on, in the order in which they came. */
+int varlink_call_gather(struct varlink_call *call, varlink_producer produce);
 void varlink_call_wake(struct varlink_call *call);

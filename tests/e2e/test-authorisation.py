@@ -9,6 +9,7 @@ import ctypes
 import os
 import pickle
 import re
+import select
 import subprocess
 import sys
 import tempfile
@@ -46,14 +47,14 @@ for path in COUNTER, example("memory_histogram"), example("launch_latency"), obj
 
 class System(Daemon):
     """The system's daemon, with a file."""
-    def __init__(self, text):
+    def __init__(self, text, *options):
         self.file = tempfile.NamedTemporaryFile(mode="w", prefix="gpuprobed-", suffix=".conf", dir="/run")
         self.cache = tempfile.TemporaryDirectory(prefix="gpuprobed-cache-", dir="/run")
         os.fchmod(self.file.fileno(), 0o644)
         self.write(text)
         super().__init__(start=False)
         self.directory = DIRECTORY
-        self.process = subprocess.Popen([GPUPROBED, f"--config={self.file.name}", f"--cache-dir={self.cache.name}"], stderr=self.log,
+        self.process = subprocess.Popen([GPUPROBED, f"--config={self.file.name}", f"--cache-dir={self.cache.name}", *options], stderr=self.log,
                                         env={**os.environ, **self.tools()})
         wait_until(lambda: self.listens() or self.process.poll() is not None, "the daemon listens")
         check(self.process.poll() is None, "gpuprobed ended:", self.text())
@@ -119,6 +120,14 @@ class User:
             return None, bus.receive()[0]
         finally:
             bus.close()
+
+    def do_attach_at_once(self, n):
+        """Of so many calls the first answer."""
+        held = [Connection(DIRECTORY) for _ in range(n)]
+        for bus in held:
+            bus.send("Attach", object=OBJECTS["counter"])
+        there = select.select([bus.socket for bus in held], [], [], 60)[0]
+        return None, next(bus for bus in held if bus.socket in there).receive()[0]
 
     def do_load(self):
         """Loads a module as a CUDA process does: whether it got another image, and why."""
@@ -399,6 +408,15 @@ def test_hooks_in_a_row():
         equal({USERS["root"].call("ListHooks")[0] for _ in range(5)}, {None})
 
 
+def test_attaches_at_once():
+    """One more than may be in work is refused. Those whose client has gone are in work until the worker that hangs is ended."""
+    with System(SETTINGS + "user-attach = yes\n", "--program-worker-argument=--test-fault=hang"):
+        for name, limit in ("other", 4), ("member", 64), ("root", 64):
+            refused = ("LimitExceeded", {"what": "attaches of one user in work", "limit": limit})
+            equal(USERS[name].ask("attach_at_once", n=limit + 1), refused, name)
+            equal(USERS[name].ask("attach_at_once", n=1), refused, name)
+
+
 USERS = {}
 
 
@@ -411,7 +429,7 @@ def inside():
     subprocess.run(["mount", "--bind", groups, "/etc/group"], check=True)
     os.environ.pop("GPUPROBE_SESSION", None)
     USERS.update(root=User(0), member=User(MEMBER, [GROUP]), owner=User(OWNER), other=User(OTHER), application=User(OWNER), dropped=User(OWNER, dumpable=False))
-    main([test_every_method, test_man_page, test_cells, test_own_processes, test_logs_in_turn, test_hooks_in_a_row])
+    main([value for name, value in list(globals().items()) if name.startswith("test_")])
 
 
 if __name__ == "__main__":

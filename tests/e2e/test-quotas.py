@@ -10,7 +10,8 @@ from tracing import Trace
 from varlink import Connection, VarlinkError
 from wire import IMAGE, MIRROR, PTX, Closed, Shim, memfd, message
 
-need(GPUPROBED, COUNTER)
+LARGE = f"{BUILD}/tests/e2e/objects/large.bpf.o"
+need(GPUPROBED, COUNTER, LARGE)
 with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as ptx_file:
     VEC_ADD = ptx_file.read()
 with open(COUNTER, "rb") as object_file:
@@ -227,6 +228,42 @@ def test_many_contexts():
         equal([outcome for outcome in daemon.why() if outcome["outcome"] == "failed"], [])
 
 
+def resident(daemon, which="VmRSS"):
+    """MiB that the daemon has."""
+    with open(f"/proc/{daemon.process.pid}/status") as status:
+        return next(int(line.split()[1]) >> 10 for line in status if line.startswith(which))
+
+
+def test_large_values():
+    """Room to read a map is his who attached it, and no list of the integers in a value is made where each byte is one."""
+    with open(LARGE, "rb") as file:
+        large = base64.b64encode(file.read()).decode()
+    with Configured("quota-map-bytes = 4M\n", "--verify=off") as daemon:
+        bus = Connection(daemon.directory)
+        equal(refused(bus, "Attach", object=large), over("bytes of the maps of one user (quota-map-bytes)", 4 << 20))
+        daemon.reload("quota-map-bytes = 16M\n")
+        before = resident(daemon)
+        bus.call("Attach", object=large)
+        check(resident(daemon) - before < 24, "MiB more:", resident(daemon) - before)
+        bus.close()
+
+
+def test_gathered_replies():
+    """Of a user one large reply is gathered at a time, the others wait; and the memory goes back."""
+    with open(LARGE, "rb") as file:
+        large = base64.b64encode(file.read()).decode()
+    with Configured("", "--verify=off") as daemon:
+        buses = [Connection(daemon.directory, timeout=60) for _ in range(6)]
+        buses[0].call("Attach", object=large)
+        before = resident(daemon)
+        for bus in buses:
+            bus.send("DumpMap", map="many")
+        for bus in buses:
+            equal(len(bus.receive()[0]["entries"]), 100000)
+            bus.close()
+        check(resident(daemon, "VmHWM") - before < 64, "MiB more:", resident(daemon, "VmHWM") - before)
+        wait_until(lambda: resident(daemon) - before < 16, "memory goes back")
+
+
 if __name__ == "__main__":
-    main([test_connections, test_clients, test_attachments, test_traces, test_images, test_images_wait, test_images_of_ranks, test_compile_seconds, test_maps, test_maps_of_others,
-          test_many_contexts])
+    main([value for name, value in list(globals().items()) if name.startswith("test_")])
