@@ -352,6 +352,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	*daemonp = daemon;
 	clock_gettime(CLOCK_REALTIME, &now);
 	daemon->started = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	daemon->started_boot = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 	daemon->loop = loop;
 	daemon->config = options->config;
 	registry_init(&daemon->registry);

@@ -73,6 +73,7 @@ struct daemon {
 	struct artifact_store *artifacts; /* NULL: nothing is kept */
 	struct job_cache *cache; /* on the disk; NULL: none */
 	int64_t started;      /* microseconds since the epoch */
+	int64_t started_boot; /* the same, of CLOCK_BOOTTIME: nobody sets that */
 	int verify_available; /* of verify_available() */
 	struct registry registry;
 	struct map_accounts *map_accounts;

@@ -117,6 +117,19 @@ def test_own_numbers():
         check(re.search(r"^  images: +received 1, replaced 1, own 0", text, re.M), text)
 
 
+def test_clock_set_back():
+    os.environ["LD_PRELOAD"] = os.path.join(BUILD, "tests/libbackward-clock.so")
+    try:
+        daemon = Daemon()
+    finally:
+        del os.environ["LD_PRELOAD"]
+    with daemon:
+        time.sleep(1.1)
+        uptime = families(daemon.ctl("metrics"))["gpuprobe_daemon_uptime_seconds"].samples[0].value
+        check(1.1 < uptime < 100, uptime)
+        check(abs(daemon.status()["started"] / 1e6 - (4e9 - time.time())) < 100, "the library is not there")
+
+
 def test_exported_maps():
     with Daemon() as daemon:
         equal(daemon.attach("--export=counter"), [1])
@@ -453,5 +466,5 @@ def test_other_users():
         os.wait()
 
 
-main([test_own_numbers, test_exported_maps, test_keys_stay_apart, test_many_enumerators, test_kernel_names, test_exact, test_bound, test_refused, test_file, test_file_cannot_be_written, test_disk_full, test_socket,
+main([test_own_numbers, test_clock_set_back, test_exported_maps, test_keys_stay_apart, test_many_enumerators, test_kernel_names, test_exact, test_bound, test_refused, test_file, test_file_cannot_be_written, test_disk_full, test_socket,
       test_options, test_restart, test_other_users])
