@@ -180,7 +180,7 @@ static int add_member(struct map_export_series *series, const struct map *map, c
 			uint64_t bucket = field_load(export->bucket, entry->key, 0);
 
 			number.bucket = bucket < MAP_EXPORT_BUCKETS ? (uint32_t)bucket : MAP_EXPORT_BUCKETS;
-		} else if (is_bucket && field->is_array) {
+		} else if (is_bucket) {
 			number.bucket = i;
 		}
 		tail.n = 0;

@@ -212,6 +212,17 @@ def test_many_enumerators():
         equal(daemon.dump("codes"), [{"key": 0, "value": {"last": [f"CODE_{999 - i}" for i in range(64)], "behind": 1}}])
 
 
+def test_buckets_in_value():
+    """An array of buckets within a value is a histogram; a number beside it is none."""
+    with Daemon() as daemon:
+        daemon.attach(object=METRICS)
+        equal(daemon.ctl("map", "export", "sized", "--type=histogram"), "gpuprobe_map_sized_buckets\n")
+        run_vec_add(daemon)
+        found = families(daemon.ctl("metrics"))
+        check("gpuprobe_map_sized_sum" not in found, found.keys())
+        equal([s.value for s in found["gpuprobe_map_sized_buckets"].samples], [0, 0, 5, 5, 5])
+
+
 def test_kernel_names():
     """Ids of kernels in keys get a name to join with."""
     with Daemon() as daemon:
@@ -466,5 +477,5 @@ def test_other_users():
         os.wait()
 
 
-main([test_own_numbers, test_clock_set_back, test_exported_maps, test_keys_stay_apart, test_many_enumerators, test_kernel_names, test_exact, test_bound, test_refused, test_file, test_file_cannot_be_written, test_disk_full, test_socket,
+main([test_own_numbers, test_clock_set_back, test_exported_maps, test_keys_stay_apart, test_many_enumerators, test_buckets_in_value, test_kernel_names, test_exact, test_bound, test_refused, test_file, test_file_cannot_be_written, test_disk_full, test_socket,
       test_options, test_restart, test_other_users])

@@ -56,6 +56,18 @@ struct {
 	__type(value, struct codes);
 } codes SEC(".maps");
 
+struct sized {
+	__u64 buckets[4];
+	__u64 sum;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sized);
+} sized SEC(".maps");
+
 struct way {
 	enum reason reason;
 	enum parity path[2];
@@ -120,6 +132,7 @@ int cuda__metrics(void *ctx)
 	enum change change = DOWN;
 	struct way way = {};
 	struct codes *seen;
+	struct sized *in_value;
 
 	bpf_get_block_idx(&block, &unused, &unused);
 	bpf_get_thread_idx(&thread, &unused, &unused);
@@ -166,6 +179,11 @@ int cuda__metrics(void *ctx)
 			seen->last[i] = 999 - i;
 		if (seen)
 			seen->behind = 1;
+		in_value = bpf_map_lookup_elem(&sized, &first);
+		if (in_value) {
+			in_value->buckets[2] = 5;
+			in_value->sum = 30;
+		}
 		bpf_ringbuf_output(&events, &event, sizeof(event), 0);
 		count = bpf_map_lookup_elem(&wide, &first);
 		if (count)
