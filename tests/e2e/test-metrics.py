@@ -257,6 +257,32 @@ def test_bound():
         equal(exact(text, "gpuprobe_export_series_left_out"), ["27"])
 
 
+def test_large():
+    """An export that is too large is left out before all of it is written, and whatever is in labels; others are there, and what fits is written in parts."""
+    def labels(character):
+        return [f"--label=l{i}={character * 255}" for i in range(8)]
+
+    def peak(pid):
+        with open(f"/proc/{pid}/status") as status:
+            return int(re.search(r"VmHWM:\s+(\d+) kB", status.read()).group(1))
+
+    with Daemon() as daemon:
+        daemon.attach("--export=wide", object=METRICS)
+        run_vec_add(daemon)
+        for options in (["--type=histogram", *labels("\x01")], ["--type=gauge", *labels("\\")]):
+            daemon.ctl("map", "export", "many", "--nonzero", *options)
+            text = daemon.ctl("metrics")
+            equal(exact(text, "gpuprobe_export_series"), ["1", "0"], options[0])
+            equal(exact(text, "gpuprobe_export_series_left_out"), ["0", "2500"], options[0])
+            equal(len(exact(text, "gpuprobe_map_wide_total")), 1)
+        pid = daemon.status()["pid"]
+        check(peak(pid) < 200000, peak(pid), "KiB")
+        daemon.ctl("map", "export", "many", "--nonzero", "--type=gauge", *labels("x"))
+        turns = [int(exact(daemon.ctl("metrics"), "gpuprobe_loop_turns_total")[0]) for _ in range(2)]
+        check(turns[1] - turns[0] > 60, turns)
+        equal(len(exact(daemon.ctl("metrics"), "gpuprobe_map_many_buckets")), 2500)
+
+
 def test_refused():
     with Daemon() as daemon:
         daemon.attach(object=METRICS)
@@ -477,5 +503,5 @@ def test_other_users():
         os.wait()
 
 
-main([test_own_numbers, test_clock_set_back, test_exported_maps, test_keys_stay_apart, test_many_enumerators, test_buckets_in_value, test_kernel_names, test_exact, test_bound, test_refused, test_file, test_file_cannot_be_written, test_disk_full, test_socket,
+main([test_own_numbers, test_clock_set_back, test_exported_maps, test_keys_stay_apart, test_many_enumerators, test_buckets_in_value, test_kernel_names, test_exact, test_bound, test_large, test_refused, test_file, test_file_cannot_be_written, test_disk_full, test_socket,
       test_options, test_restart, test_other_users])
