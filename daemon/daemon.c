@@ -343,6 +343,27 @@ static int daemon_restore(struct daemon *daemon, const struct daemon_options *op
 	return 0;
 }
 
+/* Warns of a path that lies in a /tmp or /var/tmp that systemd has made for the unit (PrivateTmp=). */
+static void daemon_warn_private(const char *option, const char *path) {
+	FILE *file = fopen("/proc/self/mountinfo", "re");
+	char root[4096], folder[4096];
+	bool found = false;
+
+	while (file && !found && fscanf(file, "%*s %*s %*s %4095s %4095s %*[^\n]", root, folder) == 2)
+		found = strstr(root, "/systemd-private-") && !strncmp(path, folder, strlen(folder)) && path[strlen(folder)] == '/';
+	if (file)
+		fclose(file);
+	if (found)
+		log_warning("--%s=%s: nobody else sees it: the unit has a %s of its own (PrivateTmp=); say another folder, such as /run/gpuprobe", option, path, folder);
+}
+
+static void daemon_warn_all_private(const struct config *config) {
+	for (size_t i = 0; i < config->metrics.n; i++)
+		daemon_warn_private("metrics", config->metrics.items[i] + strcspn(config->metrics.items[i], "/"));
+	if (config->keep_artifacts)
+		daemon_warn_private("keep-artifacts", config->keep_artifacts);
+}
+
 int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options) {
 	struct daemon *daemon;
 	struct timespec now;
@@ -404,6 +425,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 		r = daemon_start_control(daemon, options);
 	if (r == 0)
 		r = metrics_new(&daemon->metrics, daemon);
+	if (r == 0)
+		daemon_warn_all_private(daemon->config);
 	return r;
 }
 
