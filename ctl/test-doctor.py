@@ -318,8 +318,11 @@ class Driver(Case):
         self.check("driver.library", "ok", "version 580.95.05")
         self.version("Open Kernel Module for x86_64  580.95.05  Release Build")
         self.check("driver.library", "ok", "version 580.95.05")
+        for version in ("580.65.06", "590.1.2"):
+            self.version(f"Open Kernel Module for x86_64  {version}  Release Build")
+            self.check("driver.library", "failed", "error 803", "reboot")
         self.version("Open Kernel Module for x86_64  570.1.2  Release Build")
-        self.check("driver.library", "failed", "error 803", "reboot")
+        self.check("driver.library", "warning", "version 580.95.05", "forward compatibility")
         # the dynamic linker's cache comes first
         self.write("/opt/x/libcuda.so.570.1.2")
         self.link("/opt/x/libcuda.so.1", "libcuda.so.570.1.2")

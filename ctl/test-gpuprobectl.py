@@ -371,6 +371,8 @@ class Rest(Case):
         self.assertEqual(complete('gpuprobectl', 'map', 'dump', '--merge', '=', 'l'), {'latest'})
         self.assertEqual(complete('gpuprobectl', 'log', '--object', ''), {'72'})
         self.assertEqual(complete('gpuprobectl', 'cache', 'l'), {'list'})
+        own = {path.stem for path in pathlib.Path('/etc/gpuprobe/profiles').glob('*.conf')}
+        self.assertEqual(complete('gpuprobectl', 'trace', '--profile', ''), {'bench', 'dev', 'driver', 'latency', 'launches', 'memory', 'prod'} | own)
         self.assertEqual(complete('gpuprobectl', 'map', 'unexport', '--'), complete('gpuprobectl', 'map', 'exports', '--'))
         self.assertEqual(complete('gpuprobectl', 'map', 'unexport', 'm'), {'m'})
         # what --help tells is what completion offers, and the manual has it

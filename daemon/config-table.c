@@ -110,7 +110,7 @@ const struct config_setting config_settings[] = {
 		  "a session daemon keeps nothing without this option)" },
 	{ "cache-size", CONFIG_SIZE, .offset = AT(cache_size), .max = CACHE_SIZE_MAX, .argument = "BYTES",
 	  .help = "how much at most; also with K, M, G or T behind it (default 1G; 0: nothing)" },
-	{ "deadline-ms", CONFIG_NUMBER, CONFIG_LIVE, AT(deadline_ms), 10, 600000, .argument = "N",
+	{ "deadline-ms", CONFIG_NUMBER, CONFIG_LIVE, AT(deadline_ms), 10, INTEREST_DEADLINE_MAX_MS, .argument = "N",
 	  .help = "how long a process may be held up by one module (default 2000)" },
 	{ "compile-ms", CONFIG_NUMBER, 0, AT(compile_ms), 0, 3600000, .argument = "N",
 	  .help = "how long a module may be compiled when nobody waits for it any more (default 60000;\n"

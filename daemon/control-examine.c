@@ -159,11 +159,13 @@ static void examine_parts(const struct daemon *daemon, json_object *checks) {
 		{ "shims", "daemon.shims", "shims of another version", "warning", "" },
 		{ "toolkit", "daemon.toolkit", "toolkit of the configuration", "warning", "" },
 		{ "metrics", "daemon.metrics", "metrics", "warning", "" },
+		{ "cache", "daemon.cache", "cache on the disk", "warning", "" },
 		{},
 	};
 	const char *found[] = { "by the kernel's verifier", "are read", missing_feature(daemon, "compiler") ?: "the driver's own",
 				missing_feature(daemon, "patch") ?: "not built in: PTX engine only", "no program runs with one",
-				daemon->config->toolkit ?: "none is named", daemon->config->metrics.n ? "written as configured" : "not asked for" };
+				daemon->config->toolkit ?: "none is named", daemon->config->metrics.n ? "written as configured" : "not asked for",
+				daemon->cache ? job_cache_folder(daemon->cache) : "not asked for" };
 
 	missing_each(daemon, examine_take_missing, parts);
 	for (size_t i = 0; parts[i].part; i++) {

@@ -195,9 +195,11 @@ static int daemon_start_cache(struct daemon *daemon) {
 	if (!folder || !config->cache_size)
 		return 0;
 	r = job_cache_new(&daemon->cache, daemon->loop, folder, config->cache_size);
-	if (r)
-		log_warning("no cache: %s: %s (--cache-dir)", folder,
-			    r == CACHE_STORE_E_UNSAFE ? "not a folder of this user alone" : strerror(-r));
+	if (r) {
+		snprintf(daemon->no_cache, sizeof(daemon->no_cache), "no cache: %.400s: %s (--cache-dir)", folder,
+			 r == CACHE_STORE_E_UNSAFE ? "not a folder of this user alone" : strerror(-r));
+		log_warning("%s", daemon->no_cache);
+	}
 	return 0;
 }
 
@@ -341,6 +343,27 @@ static int daemon_restore(struct daemon *daemon, const struct daemon_options *op
 	return 0;
 }
 
+/* Warns of a path that lies in a /tmp or /var/tmp that systemd has made for the unit (PrivateTmp=). */
+static void daemon_warn_private(const char *option, const char *path) {
+	FILE *file = fopen("/proc/self/mountinfo", "re");
+	char root[4096], folder[4096];
+	bool found = false;
+
+	while (file && !found && fscanf(file, "%*s %*s %*s %4095s %4095s %*[^\n]", root, folder) == 2)
+		found = strstr(root, "/systemd-private-") && !strncmp(path, folder, strlen(folder)) && path[strlen(folder)] == '/';
+	if (file)
+		fclose(file);
+	if (found)
+		log_warning("--%s=%s: nobody else sees it: the unit has a %s of its own (PrivateTmp=); say another folder, such as /run/gpuprobe", option, path, folder);
+}
+
+static void daemon_warn_all_private(const struct config *config) {
+	for (size_t i = 0; i < config->metrics.n; i++)
+		daemon_warn_private("metrics", config->metrics.items[i] + strcspn(config->metrics.items[i], "/"));
+	if (config->keep_artifacts)
+		daemon_warn_private("keep-artifacts", config->keep_artifacts);
+}
+
 int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options) {
 	struct daemon *daemon;
 	struct timespec now;
@@ -352,6 +375,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	*daemonp = daemon;
 	clock_gettime(CLOCK_REALTIME, &now);
 	daemon->started = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	daemon->started_boot = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 	daemon->loop = loop;
 	daemon->config = options->config;
 	registry_init(&daemon->registry);
@@ -400,6 +425,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 		r = daemon_start_control(daemon, options);
 	if (r == 0)
 		r = metrics_new(&daemon->metrics, daemon);
+	if (r == 0)
+		daemon_warn_all_private(daemon->config);
 	return r;
 }
 

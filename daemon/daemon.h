@@ -72,7 +72,9 @@ struct daemon {
 	struct keep *keep;
 	struct artifact_store *artifacts; /* NULL: nothing is kept */
 	struct job_cache *cache; /* on the disk; NULL: none */
+	char no_cache[512]; /* why, where there should be one */
 	int64_t started;      /* microseconds since the epoch */
+	int64_t started_boot; /* the same, of CLOCK_BOOTTIME: nobody sets that */
 	int verify_available; /* of verify_available() */
 	struct registry registry;
 	struct map_accounts *map_accounts;

@@ -13,6 +13,8 @@
 #include "map-export.h"
 #include "map.h"
 
+#define PART_BYTES ((size_t)64 << 10) /* of text, in a turn of the loop */
+
 struct series {
 	size_t labels; /* where they are in the text of all */
 	uint32_t family;
@@ -27,39 +29,22 @@ struct map_export_series {
 	const struct map_export *export;
 	struct series *list;
 	size_t n, size, max;
+	struct metrics_text same;   /* labels that all of them have */
 	struct metrics_text labels; /* each with a NUL behind it */
 	size_t bytes_max;
 	size_t left_out;
 	uint64_t *kernels;
 	size_t n_kernels, kernels_size;
+	/* how far they are written */
+	bool merged, begun; /* begun: the family at hand */
+	uint32_t family, last_bucket;
+	size_t at;
 };
-
-int map_export_series_new(struct map_export_series **seriesp, const struct map_export *export, size_t max, size_t bytes_max) {
-	struct map_export_series *series = calloc(1, sizeof(*series));
-
-	if (!series)
-		return -ENOMEM;
-	series->export = export;
-	series->max = max;
-	series->bytes_max = bytes_max;
-	*seriesp = series;
-	return 0;
-}
-
-struct map_export_series *map_export_series_free(struct map_export_series *series) {
-	if (!series)
-		return NULL;
-	free(series->list);
-	free(series->kernels);
-	metrics_text_deinit(&series->labels);
-	free(series);
-	return NULL;
-}
 
 /* ---- labels ---- */
 
-static void label_begin(struct metrics_text *text, size_t start, const char *name) {
-	metrics_text_print(text, "%s%s=\"", text->n > start ? "," : "", name);
+static void label_begin(struct metrics_text *text, const char *name) {
+	metrics_text_print(text, "%s%s=\"", text->n ? "," : "", name);
 }
 
 /* The value of a member of a key. */
@@ -93,15 +78,13 @@ static void label_value(struct metrics_text *text, const struct field *field, co
 }
 
 /* The labels that all series of an entry have. */
-static void add_entry_labels(struct metrics_text *text, const struct map_export *export, const struct map *map, const struct map_entry *entry) {
-	for (size_t i = 0; i < export->n_labels; i++) {
-		label_begin(text, 0, export->labels[i].name);
-		metrics_text_escape(text, export->labels[i].value, strlen(export->labels[i].value), true);
-		metrics_text_add(text, "\"", 1);
-	}
+static void add_entry_labels(struct metrics_text *text, const struct map_export_series *series, const struct map *map, const struct map_entry *entry) {
+	const struct map_export *export = series->export;
+
+	metrics_text_add(text, series->same.data, series->same.n);
 	for (size_t i = 0; i < export->key->n; i++)
 		if (export->key_labels[i][0]) {
-			label_begin(text, 0, export->key_labels[i]);
+			label_begin(text, export->key_labels[i]);
 			label_value(text, &export->key->fields[i], entry->key);
 			metrics_text_add(text, "\"", 1);
 		}
@@ -111,20 +94,59 @@ static void add_entry_labels(struct metrics_text *text, const struct map_export 
 
 /* ---- gathering ---- */
 
+int map_export_series_new(struct map_export_series **seriesp, const struct map_export *export, size_t max, size_t bytes_max) {
+	struct map_export_series *series = calloc(1, sizeof(*series));
+
+	if (!series)
+		return -ENOMEM;
+	series->export = export;
+	series->max = max;
+	series->bytes_max = bytes_max;
+	metrics_text_add(&series->same, "", 0);
+	for (size_t i = 0; i < export->n_labels; i++) {
+		label_begin(&series->same, export->labels[i].name);
+		metrics_text_escape(&series->same, export->labels[i].value, strlen(export->labels[i].value), true);
+		metrics_text_add(&series->same, "\"", 1);
+	}
+	if (series->same.failed) {
+		map_export_series_free(series);
+		return -ENOMEM;
+	}
+	*seriesp = series;
+	return 0;
+}
+
+struct map_export_series *map_export_series_free(struct map_export_series *series) {
+	if (!series)
+		return NULL;
+	free(series->list);
+	free(series->kernels);
+	metrics_text_deinit(&series->same);
+	metrics_text_deinit(&series->labels);
+	free(series);
+	return NULL;
+}
+
 static bool is_counting(const struct map_export *export) {
 	return export->kind == MAP_EXPORT_COUNTER || export->kind == MAP_EXPORT_HISTOGRAM;
 }
 
-/* Adds one number. `labels` are those of its entry; tail, if not empty, one more. 0 or -ENOMEM. */
-static int add_number(struct map_export_series *series, const struct metrics_text *labels, const char *tail, struct series number) {
+/* The index in an array that says which bucket a number counts, and is no label. */
+static bool index_is_bucket(const struct map_export *export) {
+	return export->kind == MAP_EXPORT_HISTOGRAM && !export->bucket;
+}
+
+/* Adds one number, of that SM and index. `labels` are those of its entry. 0 or -ENOMEM. */
+static int add_number(struct map_export_series *series, const struct metrics_text *labels, uint32_t sm, uint32_t i, struct series number) {
 	const struct map_export *export = series->export;
 	const struct field *field = export->families[number.family].field;
+	const char *comma = labels->n ? "," : "";
 	bool is_float = field->kind == FIELD_FLOAT;
 
 	if (export->nonzero && (is_float ? number.floating == 0 : !number.integer))
 		return 0;
 	/* a counter that goes below zero is none */
-	if (series->n == series->max || series->labels.n + labels->n + strlen(tail) > series->bytes_max || number.bucket >= MAP_EXPORT_BUCKETS ||
+	if (series->n == series->max || series->labels.n + labels->n > series->bytes_max || number.bucket >= MAP_EXPORT_BUCKETS ||
 	    (is_counting(export) && (is_float ? !(number.floating >= 0) : field->is_signed && (int64_t)number.integer < 0))) {
 		series->left_out++;
 		return 0;
@@ -139,9 +161,13 @@ static int add_number(struct map_export_series *series, const struct metrics_tex
 		series->size = size;
 	}
 	number.labels = series->labels.n;
-	metrics_text_add(&series->labels, labels->data ? labels->data : "", labels->n);
-	if (*tail)
-		metrics_text_print(&series->labels, "%s%s", labels->n ? "," : "", tail);
+	metrics_text_add(&series->labels, labels->data, labels->n);
+	if (export->per_sm) {
+		metrics_text_print(&series->labels, "%ssm=\"%u\"", comma, sm);
+		comma = ",";
+	}
+	if (field->is_array && !index_is_bucket(export))
+		metrics_text_print(&series->labels, "%sindex=\"%u\"", comma, i);
 	metrics_text_add(&series->labels, "", 1);
 	if (series->labels.failed)
 		return -ENOMEM;
@@ -163,8 +189,6 @@ static int add_member(struct map_export_series *series, const struct map *map, c
 		      uint32_t family, uint32_t sm) {
 	const struct map_export *export = series->export;
 	const struct field *field = export->families[family].field;
-	const bool is_bucket = export->kind == MAP_EXPORT_HISTOGRAM && !export->bucket;
-	struct metrics_text tail = {};
 	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < field->count; i++) {
@@ -180,18 +204,11 @@ static int add_member(struct map_export_series *series, const struct map *map, c
 			uint64_t bucket = field_load(export->bucket, entry->key, 0);
 
 			number.bucket = bucket < MAP_EXPORT_BUCKETS ? (uint32_t)bucket : MAP_EXPORT_BUCKETS;
-		} else if (is_bucket && field->is_array) {
+		} else if (index_is_bucket(export)) {
 			number.bucket = i;
 		}
-		tail.n = 0;
-		metrics_text_add(&tail, "", 0);
-		if (export->per_sm)
-			metrics_text_print(&tail, "sm=\"%u\"", sm);
-		if (field->is_array && !is_bucket)
-			metrics_text_print(&tail, "%sindex=\"%u\"", tail.n ? "," : "", i);
-		r = tail.failed ? -ENOMEM : add_number(series, labels, tail.data, number);
+		r = add_number(series, labels, sm, i, number);
 	}
-	metrics_text_deinit(&tail);
 	return r;
 }
 
@@ -228,7 +245,7 @@ int map_export_series_add(struct map_export_series *series, const struct map *ma
 	}
 	if (export->kernel)
 		r = add_kernel(series, field_load(export->kernel, entry->key, 0));
-	add_entry_labels(&labels, export, map, entry);
+	add_entry_labels(&labels, series, map, entry);
 	for (uint32_t sm = 0; r == 0 && sm < (export->per_sm ? entry->n_values : 1); sm++)
 		for (uint32_t i = 0; r == 0 && i < export->n_families; i++)
 			r = labels.failed ? -ENOMEM : add_member(series, map, entry, &labels, i, sm);
@@ -242,13 +259,18 @@ static const char *labels_of(const struct map_export_series *series, const struc
 	return series->labels.data + number->labels;
 }
 
+/* All labels begin with the same ones, which may be long. */
+static int compare_labels(const struct map_export_series *series, const struct series *a, const struct series *b) {
+	return strcmp(labels_of(series, a) + series->same.n, labels_of(series, b) + series->same.n);
+}
+
 static int compare(const void *left, const void *right, void *userdata) {
 	const struct series *a = left, *b = right;
 	int order;
 
 	if (a->family != b->family)
 		return a->family < b->family ? -1 : 1;
-	order = strcmp(labels_of(userdata, a), labels_of(userdata, b));
+	order = compare_labels(userdata, a, b);
 	return order ? order : (a->bucket > b->bucket) - (a->bucket < b->bucket);
 }
 
@@ -279,16 +301,12 @@ static void print_number(struct metrics_text *text, const struct field *field, c
 	metrics_text_add(text, "\n", 1);
 }
 
-static void print_plain(struct metrics_text *text, const struct map_export_series *series, const struct map_export_family *family, size_t first,
-			size_t end) {
-	const char *suffix = series->export->kind == MAP_EXPORT_COUNTER ? "_total" : "";
+static void print_plain(struct metrics_text *text, const struct map_export_series *series, const struct map_export_family *family,
+			const struct series *number) {
+	const char *suffix = series->export->kind == MAP_EXPORT_COUNTER ? "_total" : "", *labels = labels_of(series, number);
 
-	for (size_t i = first; i < end; i++) {
-		const char *labels = labels_of(series, &series->list[i]);
-
-		metrics_text_print(text, *labels ? "%s%s{%s} " : "%s%s%s ", family->name, suffix, labels);
-		print_number(text, family->field, &series->list[i]);
-	}
+	metrics_text_print(text, *labels ? "%s%s{%s} " : "%s%s%s ", family->name, suffix, labels);
+	print_number(text, family->field, number);
 }
 
 /* One histogram of those with the same labels, which lie in [first, end). Buckets of a histogram hold all that is not greater. */
@@ -320,46 +338,60 @@ static void print_histogram(struct metrics_text *text, const struct map_export_s
 	print_number(text, family->field, &sum);
 }
 
-static void print_histograms(struct metrics_text *text, const struct map_export_series *series, const struct map_export_family *family, size_t first,
-			     size_t end) {
-	uint32_t last = 0;
+/* The end of the histogram that begins there: the same family, the same labels. */
+static size_t end_of_histogram(const struct map_export_series *series, size_t first) {
+	size_t end = first + 1;
 
-	/* the same buckets in all of them */
-	for (size_t i = first; i < end; i++)
-		last = series->list[i].bucket > last ? series->list[i].bucket : last;
-	while (first < end) {
-		size_t next = first + 1;
-
-		while (next < end && !strcmp(labels_of(series, &series->list[first]), labels_of(series, &series->list[next])))
-			next++;
-		print_histogram(text, series, family, first, next, last);
-		first = next;
-	}
+	while (end < series->n && series->list[end].family == series->list[first].family &&
+	       compare_labels(series, &series->list[first], &series->list[end]) == 0)
+		end++;
+	return end;
 }
 
-size_t map_export_series_print(struct map_export_series *series, struct metrics_text *text, size_t n_max, size_t *left_outp) {
+/* Begins with the family at hand. */
+static void print_family(struct metrics_text *text, struct map_export_series *series) {
 	const struct map_export *export = series->export;
-	size_t start = text->n, first = 0;
 
-	merge(series);
-	for (uint32_t i = 0; i < export->n_families && text->n <= n_max; i++) {
-		const struct map_export_family *family = &export->families[i];
-		size_t end = first;
+	metrics_text_family(text, export->families[series->family].name, map_export_kind_name(export->kind), export->unit, export->help);
+	series->begun = true;
+	/* the same buckets in all histograms */
+	series->last_bucket = 0;
+	for (size_t i = series->at; i < series->n && series->list[i].family == series->family; i++)
+		if (series->list[i].bucket > series->last_bucket)
+			series->last_bucket = series->list[i].bucket;
+}
 
-		while (end < series->n && series->list[end].family == i)
-			end++;
-		metrics_text_family(text, family->name, map_export_kind_name(export->kind), export->unit, export->help);
-		if (export->kind == MAP_EXPORT_HISTOGRAM)
-			print_histograms(text, series, family, first, end);
-		else
-			print_plain(text, series, family, first, end);
-		first = end;
+bool map_export_series_print(struct map_export_series *series, struct metrics_text *text) {
+	const struct map_export *export = series->export;
+	const size_t start = text->n;
+
+	if (!series->merged) {
+		merge(series);
+		series->merged = true;
+		return false;
 	}
+	for (; series->family < export->n_families; series->family++, series->begun = false) {
+		const struct map_export_family *family = &export->families[series->family];
+
+		if (!series->begun)
+			print_family(text, series);
+		while (series->at < series->n && series->list[series->at].family == series->family) {
+			size_t first = series->at;
+
+			if (text->n - start > PART_BYTES || text->failed)
+				return text->failed;
+			if (export->kind == MAP_EXPORT_HISTOGRAM) {
+				series->at = end_of_histogram(series, first);
+				print_histogram(text, series, family, first, series->at, series->last_bucket);
+			} else {
+				print_plain(text, series, family, &series->list[series->at++]);
+			}
+		}
+	}
+	return true;
+}
+
+size_t map_export_series_count(const struct map_export_series *series, size_t *left_outp) {
 	*left_outp = series->left_out;
-	if (text->n <= n_max)
-		return series->n;
-	text->n = start;
-	text->data[start] = '\0';
-	*left_outp += series->n;
-	return 0;
+	return series->n;
 }

@@ -167,7 +167,7 @@ static int set_families(struct map_export *export, const struct map_exports *exp
 		struct map_export_family *family = &export->families[export->n_families];
 		char name[MAP_EXPORT_NAME_SIZE + FIELD_NAME_SIZE + sizeof(export->unit) + 2], tail[sizeof(export->unit) + 1];
 
-		if (!field_is_number(field))
+		if (!field_is_number(field) || (export->kind == MAP_EXPORT_HISTOGRAM && !export->bucket && !field->is_array))
 			continue;
 		snprintf(tail, sizeof(tail), "_%s", export->unit);
 		snprintf(name, sizeof(name), "%s%s%s", export->name, field->name[0] ? "_" : "", field->name);

@@ -140,7 +140,10 @@ int map_export_series_add(struct map_export_series *series, const struct map *ma
 const uint64_t *map_export_series_kernels(const struct map_export_series *series, size_t *np);
 
 /*
- * Writes them: entries with the same labels become one, in the order of the labels. If text would become longer than n_max, nothing. How many series were
- * written; those that were not are in *left_outp.
+ * Writes the next part of them: entries with the same labels become one, in the order of the labels. A part is 64 KiB, or a histogram; the first call sorts.
+ * True: that was all.
  */
-size_t map_export_series_print(struct map_export_series *series, struct metrics_text *text, size_t n_max, size_t *left_outp);
+bool map_export_series_print(struct map_export_series *series, struct metrics_text *text);
+
+/* How many series there are, and of how many there was no room, or no metric. */
+size_t map_export_series_count(const struct map_export_series *series, size_t *left_outp);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The text of metrics, made in turns of the loop: first the daemon's own numbers, then one export after the other, of each up to CHUNK entries in a turn. Between two turns maps and
- * exports may come and go: a run keeps their numbers, no pointers.
+ * The text of metrics, made in turns of the loop: first the daemon's own numbers, then one export after the other, of each up to CHUNK entries in a turn, and then its text, as much in
+ * a turn. Between two turns maps and exports may come and go: a run keeps their numbers, no pointers.
  */
 
 #include "metrics.h"
@@ -18,6 +18,7 @@
 #include "statistics.h"
 
 #define CHUNK 256
+#define CHUNK_BYTES (64 * 1024) /* of values */
 #define SYNC_MS 200
 
 enum place_state {
@@ -46,6 +47,8 @@ struct metrics_run {
 	struct map_export_series *series; /* of the export at hand; NULL: it has not begun */
 	struct place *places;
 	size_t n_places, at;
+	bool printing;	/* all series of the export at hand are there */
+	size_t n_text;	/* where its text begins */
 	bool all; /* as metrics_view */
 	const struct varlink_call *call;
 	uint64_t *kernels; /* ids that are in keys, of all exports; sorted once these are through */
@@ -54,6 +57,10 @@ struct metrics_run {
 	struct kernels_list names;
 	bool naming; /* the names of these are being gathered */
 };
+
+static bool is_full(const struct metrics_run *run) {
+	return run->text.failed || run->text.n > METRICS_TEXT_MAX || run->text.n + run->text.n_escapes > METRICS_REPLY_MAX;
+}
 
 /* ---- the daemon's own ---- */
 
@@ -95,7 +102,7 @@ static void print_places(struct metrics_run *run) {
 	static const char *const names[] = { "gpuprobe_export_series", "gpuprobe_export_series_left_out", "gpuprobe_export_failed" };
 	static const char *const help[] = {
 		"Series of an exported map.",
-		"Series that are not shown: more than --metrics-series-max, or no such metric (a counter below zero, a bucket above 63).",
+		"Series that are not shown: more than --metrics-series-max, more than the text has room for, or no such metric (a counter below zero, a bucket above 63).",
 		"1: the map could not be read, it is too large to be merged.",
 	};
 
@@ -141,7 +148,7 @@ static void print_kernel(uint64_t id, const char *name, void *userdata) {
 	struct metrics_run *run = userdata;
 	uint64_t *found = bsearch(&id, run->kernels, run->n_kernels, sizeof(id), compare_ids);
 
-	if (!found || run->named[found - run->kernels] || run->text.n > METRICS_TEXT_MAX)
+	if (!found || run->named[found - run->kernels] || is_full(run))
 		return;
 	run->named[found - run->kernels] = true;
 	metrics_text_print(&run->text, "gpuprobe_kernel_info{kernel_id=\"%llu\",kernel=\"", (unsigned long long)id);
@@ -205,15 +212,28 @@ static void run_finish(struct metrics_run *run) {
 
 /* The export at hand is through, or cannot be read. */
 static void run_next(struct metrics_run *run, enum place_state state) {
-	struct place *place = &run->places[run->at++];
-
-	if (state == PLACE_READ) {
-		add_kernels(run);
-		place->written = map_export_series_print(run->series, &run->text, METRICS_TEXT_MAX, &place->left_out);
-	}
-	place->state = state;
+	run->places[run->at++].state = state;
+	if (run->printing && state != PLACE_READ)
+		metrics_text_cut(&run->text, run->n_text);
+	run->printing = false;
 	run->series = map_export_series_free(run->series);
 	map_cursor_deinit(&run->cursor);
+}
+
+/* A turn of writing the export at hand. */
+static void run_print(struct metrics_run *run) {
+	struct place *place = &run->places[run->at];
+	bool all = map_export_series_print(run->series, &run->text);
+
+	if (!all && !is_full(run))
+		return;
+	place->written = map_export_series_count(run->series, &place->left_out);
+	if (is_full(run)) {
+		metrics_text_cut(&run->text, run->n_text);
+		place->left_out += place->written;
+		place->written = 0;
+	}
+	run_next(run, PLACE_READ);
 }
 
 /* Begins with an export. False: it must be waited for. */
@@ -245,6 +265,7 @@ static void run_on_idle(uv_idle_t *idle) {
 	const struct place *place;
 	struct map_entry entry;
 	struct object *object;
+	size_t bytes = 0;
 	struct map *map;
 	int r = 0;
 
@@ -262,19 +283,28 @@ static void run_on_idle(uv_idle_t *idle) {
 		run_next(run, PLACE_GONE);
 		return;
 	}
+	if (run->printing) {
+		run_print(run);
+		return;
+	}
 	if (!run->series && !run_begin(run, export, map, run_on_synced)) {
 		uv_idle_stop(idle);
 		return;
 	}
-	for (unsigned int i = 0; run->series && i < CHUNK && r == 0; i++) {
+	for (unsigned int i = 0; run->series && i < CHUNK && bytes < CHUNK_BYTES && r == 0; i++) {
 		r = map_next(map, &run->cursor, &entry);
-		if (r == 0)
+		if (r == 0) {
+			bytes += (size_t)entry.n_values * map->spec.value_size;
 			r = map_export_series_add(run->series, map, &entry);
+		}
 	}
-	if (!run->series || r == MAP_E_QUOTA || r < 0)
+	if (!run->series || r == MAP_E_QUOTA || r < 0) {
 		run_next(run, PLACE_FAILED);
-	else if (r == MAP_E_END)
-		run_next(run, PLACE_READ);
+	} else if (r == MAP_E_END) {
+		add_kernels(run);
+		run->n_text = run->text.n;
+		run->printing = true;
+	}
 }
 
 static int run_add_places(struct metrics_run *run, const struct metrics_view *view) {
@@ -304,6 +334,7 @@ int metrics_run_new(struct metrics_run **runp, struct daemon *daemon, const stru
 		return -ENOMEM;
 	run->daemon = daemon;
 	run->text.prometheus = view->prometheus;
+	run->text.json = view->call;
 	run->done = done;
 	run->userdata = userdata;
 	if (run_add_places(run, view) < 0) {

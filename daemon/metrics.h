@@ -13,6 +13,7 @@
 #include "openmetrics.h"
 
 #define METRICS_TEXT_MAX ((size_t)12 << 20) /* what does not fit is left out, export by export, and counted */
+#define METRICS_REPLY_MAX ((size_t)15 << 20) /* the same of a reply, with what JSON escapes, so that the message stays below 16 MiB */
 #define METRICS_RUNS_MAX 8
 #define METRICS_USER_RUNS_MAX 4 /* of these, of users who do not see all: scrapers find room */
 #define METRICS_PERIOD_DEFAULT 10000

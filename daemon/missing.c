@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cache/job-cache.h"
 #include "daemon.h"
 #include "metrics.h"
 #include "other-shims.h"
@@ -72,6 +73,9 @@ void missing_each(const struct daemon *daemon, void (*take)(const char *part, co
 			 daemon->config->toolkit, strerror(errno));
 		take("toolkit", line, userdata);
 	}
+	trouble = daemon->no_cache[0] ? daemon->no_cache : job_cache_trouble(daemon->cache);
+	if (trouble)
+		take("cache", trouble, userdata);
 	metrics_each_trouble(daemon->metrics, tell_metrics, &taker);
 	other_shims_each(daemon->other_shims, tell_shims, &taker);
 	if (why) {

@@ -33,12 +33,27 @@ static bool metrics_text_grow(struct metrics_text *text, size_t n) {
 	return true;
 }
 
+/* What the bytes from n on take more in JSON. They are UTF-8, and line ends the only control characters. */
+static size_t escapes(const struct metrics_text *text, size_t n) {
+	size_t found = 0;
+
+	for (size_t i = n; text->json && i < text->n; i++)
+		found += text->data[i] == '"' || text->data[i] == '\\' || text->data[i] == '\n';
+	return found;
+}
+
 void metrics_text_add(struct metrics_text *text, const char *data, size_t n) {
 	if (!metrics_text_grow(text, n))
 		return;
 	memcpy(text->data + text->n, data, n);
 	text->n += n;
 	text->data[text->n] = '\0';
+	text->n_escapes += escapes(text, text->n - n);
+}
+
+void metrics_text_cut(struct metrics_text *text, size_t n) {
+	text->n_escapes -= escapes(text, n);
+	text->n = n;
 }
 
 void metrics_text_print(struct metrics_text *text, const char *format, ...) {
@@ -52,6 +67,7 @@ void metrics_text_print(struct metrics_text *text, const char *format, ...) {
 	if (n > 0 && metrics_text_grow(text, (size_t)n)) {
 		vsnprintf(text->data + text->n, (size_t)n + 1, format, again);
 		text->n += (size_t)n;
+		text->n_escapes += escapes(text, text->n - (size_t)n);
 	}
 	va_end(again);
 }

@@ -17,10 +17,13 @@ struct metrics_text {
 	size_t n, size;
 	bool failed; /* no memory: nothing is added any more */
 	bool prometheus; /* Prometheus' older format (0.0.4), which node exporter reads */
+	bool json; /* it becomes a string in JSON: what that takes more is counted */
+	size_t n_escapes;
 };
 
 void metrics_text_deinit(struct metrics_text *text);
 void metrics_text_add(struct metrics_text *text, const char *data, size_t n);
+void metrics_text_cut(struct metrics_text *text, size_t n); /* to its first n bytes */
 void metrics_text_print(struct metrics_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*

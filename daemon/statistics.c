@@ -59,10 +59,10 @@ static void tell_daemon(const struct daemon *daemon, struct list *list) {
 	struct rusage usage = {};
 	struct timespec now;
 
-	clock_gettime(CLOCK_REALTIME, &now);
+	clock_gettime(CLOCK_BOOTTIME, &now);
 	getrlimit(RLIMIT_NOFILE, &limit);
 	getrusage(RUSAGE_SELF, &usage);
-	GAUGE("daemon", "uptime", (uint64_t)((int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 - daemon->started), "Time since the daemon started.",
+	GAUGE("daemon", "uptime", (uint64_t)((int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 - daemon->started_boot), "Time since the daemon started.",
 	      .unit = STATISTIC_MICROSECONDS);
 	COUNTER("daemon", "cpu",
 		(uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 + (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec),

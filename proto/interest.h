@@ -28,6 +28,7 @@
 #define INTEREST_TRACE_RULES_MAX 8
 #define INTEREST_SANITIZER_MAX 256
 #define INTEREST_RETRIES 100
+#define INTEREST_DEADLINE_MAX_MS 600000 /* a process waits no longer, whatever the page says */
 
 enum interest_flags {
 	INTEREST_FLAG_EVERYONE = 1 << 0, /* more rules than fit: every process is meant */

@@ -27,7 +27,6 @@
 #include "interest.h"
 #include "paths.h"
 
-#define DEADLINE_MAX_MS 60000
 #define INITIAL_PID_NAMESPACE "pid:[4026531836]"
 #define INITIAL_USER_NAMESPACE "user:[4026531837]"
 #define INITIAL_CGROUP_NAMESPACE "cgroup:[4026531835]"
@@ -353,6 +352,13 @@ static bool snapshot(const struct interest_page *page, struct interest_page *cop
 	return false;
 }
 
+static uint32_t deadline_of(const struct interest_page *page)
+{
+	uint32_t ms = page->deadline_ms;
+
+	return ms < INTEREST_DEADLINE_MAX_MS ? ms : INTEREST_DEADLINE_MAX_MS;
+}
+
 static bool page_matches(const struct page *page, struct interest *interest)
 {
 	struct interest_page copy;
@@ -374,8 +380,7 @@ static bool page_matches(const struct page *page, struct interest *interest)
 	interest->device = page->device;
 	interest->inode = page->inode;
 	interest->generation = copy.generation;
-	interest->deadline_ms =
-		copy.deadline_ms < DEADLINE_MAX_MS ? copy.deadline_ms : DEADLINE_MAX_MS;
+	interest->deadline_ms = deadline_of(&copy);
 	return true;
 }
 
@@ -450,9 +455,7 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 	    (page->page->flags & INTEREST_FLAG_CLOSED))
 		return false;
 	strcpy(interest->folder, page->folder);
-	interest->deadline_ms = page->page->deadline_ms < DEADLINE_MAX_MS ?
-					page->page->deadline_ms :
-					DEADLINE_MAX_MS;
+	interest->deadline_ms = deadline_of(page->page);
 	return interest->deadline_ms > 0;
 }
 
@@ -526,7 +529,7 @@ enum interest_change interest_look_again(const struct interest *found, struct in
 	now->device = status.st_dev;
 	now->inode = status.st_ino;
 	now->generation = page.generation;
-	now->deadline_ms = page.deadline_ms < DEADLINE_MAX_MS ? page.deadline_ms : DEADLINE_MAX_MS;
+	now->deadline_ms = deadline_of(&page);
 	return INTEREST_OTHER;
 }
 

@@ -37,7 +37,7 @@ _gpuprobectl() {
 
 	case $previous in
 	--profile)
-		mapfile -t COMPREPLY < <(compgen -W "bench dev driver latency launches memory prod $(basename -s .conf -a /etc/gpuprobe/profiles/*.conf 2>/dev/null)" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "bench dev driver latency launches memory prod $(ls /etc/gpuprobe/profiles 2>/dev/null | sed -n 's/\.conf$//p')" -- "$word")
 		return
 		;;
 	--pass)

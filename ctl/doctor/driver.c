@@ -77,7 +77,7 @@ static void look_module(const struct doctor *doctor, struct finding *finding) {
 }
 
 static void look_library(const struct doctor *doctor, struct finding *finding) {
-	char path[4096], name[256], version[32];
+	char path[4096], name[256], version[32] = "";
 	const char *of_library;
 	bool open;
 
@@ -89,7 +89,10 @@ static void look_library(const struct doctor *doctor, struct finding *finding) {
 	of_library = strncmp(name, "libcuda.so.", 11) || !strchr(name + 11, '.') ? NULL : name + 11;
 	if (!of_library)
 		doctor_say(finding, DOCTOR_WARNING, NULL, "%.500s (%.200s): its name does not tell its version, as that of NVIDIA's does", path, name);
-	else if (module_version(doctor, version, &open) && strcmp(version, of_library))
+	else if (module_version(doctor, version, &open) && atoi(version) < atoi(of_library)) /* of branches; an older module may have a newer library */
+		doctor_say(finding, DOCTOR_WARNING, "nothing, if it is NVIDIA's forward compatibility (package cuda-compat) on a GPU for data centers; else reboot, or load the module anew",
+			   "%.500s is of version %.32s, and the module that is loaded of %s: other GPUs' CUDA programs fail (errors 803, 804)", path, of_library, version);
+	else if (*version && strcmp(version, of_library))
 		doctor_say(finding, DOCTOR_FAILED, "reboot, or unload the module and load it anew; on a machine with several libraries: ldconfig",
 			   "%.500s is of version %.32s, and the module that is loaded of %s: CUDA programs fail (error 803)", path, of_library, version);
 	else

@@ -104,9 +104,14 @@ struct job_cache {
 	struct cache_counters counters;
 	uint64_t warned; /* uv_now; 0: never */
 	unsigned int unsaid;
+	char trouble[512]; /* empty: the last entry was written */
 };
 
 static void job_cache_advance(struct job_cache *cache);
+
+static const char *job_cache_reason(int result) {
+	return result == CACHE_STORE_E_UNSAFE ? "not a folder of this user alone" : strerror(-result);
+}
 
 /* One line a minute at most: a disk that is full is so for a while. */
 static void job_cache_warn(struct job_cache *cache, const char *what, int result) {
@@ -120,8 +125,7 @@ static void job_cache_warn(struct job_cache *cache, const char *what, int result
 	}
 	if (cache->unsaid)
 		snprintf(more, sizeof(more), " (%u more like this)", cache->unsaid);
-	log_warning("cache: %s: %s: %s%s", cache->folder, what,
-		    result == CACHE_STORE_E_UNSAFE ? "not a folder of this user alone" : strerror(-result), more);
+	log_warning("cache: %s: %s: %s%s", cache->folder, what, job_cache_reason(result), more);
 	cache->warned = now;
 	cache->unsaid = 0;
 }
@@ -150,10 +154,14 @@ static void job_write_on_worked(uv_work_t *work, int status) {
 	struct job_cache *cache = write->cache;
 	const uint64_t size = write->has_entry ? cache_entry_size(&write->entry) : 0;
 
-	if (write->has_entry && write->result)
+	if (write->has_entry && write->result) {
 		job_cache_warn(cache, "an entry cannot be written", write->result);
-	else if (write->has_entry)
+		snprintf(cache->trouble, sizeof(cache->trouble), "the cache %.400s cannot be written: %s; if the folder was removed, restart the daemon", cache->folder,
+			 job_cache_reason(write->result));
+	} else if (write->has_entry) {
 		cache->counters.stores++;
+		cache->trouble[0] = '\0';
+	}
 	if (write->trim && write->trim_result) {
 		job_cache_warn(cache, "it cannot be looked through", write->trim_result);
 	} else if (write->trim) {
@@ -654,6 +662,10 @@ struct job_cache *job_cache_free(struct job_cache *cache) {
 
 void cache_counters(const struct job_cache *cache, struct cache_counters *counters) {
 	*counters = cache ? cache->counters : (struct cache_counters){};
+}
+
+const char *job_cache_trouble(const struct job_cache *cache) {
+	return cache && cache->trouble[0] ? cache->trouble : NULL;
 }
 
 const char *job_cache_folder(const struct job_cache *cache) {

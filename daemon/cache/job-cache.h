@@ -39,12 +39,15 @@ int job_cache_new(struct job_cache **cachep, uv_loop_t *loop, const char *folder
 /* Ends what waits for the disk; before the pools end. What is being written is written. */
 void job_cache_stop(struct job_cache *cache);
 
-/* After the loop has ended. NULL is fine in all three. */
+/* After the loop has ended. NULL is fine in all four. */
 struct job_cache *job_cache_free(struct job_cache *cache);
 
 /* All zeros without a cache. */
 void cache_counters(const struct job_cache *cache, struct cache_counters *counters);
 const char *job_cache_folder(const struct job_cache *cache);
+
+/* A line on why nothing can be written, as of the last try. NULL: it can; or there is no cache. */
+const char *job_cache_trouble(const struct job_cache *cache);
 
 /* Of one job. */
 struct job_cache_use {

@@ -43,6 +43,10 @@ def cache(daemon):
     return daemon.json("cache")
 
 
+def missing(daemon):
+    return [line for line in daemon.status()["missing"] if "cache" in line]
+
+
 def settled(daemon, entries):
     """Waits until so many entries are written."""
     return wait_until(lambda: cache(daemon)["stores"] >= entries and cache(daemon), f"{entries} entries: {cache(daemon)}")
@@ -212,12 +216,19 @@ def test_trouble():
             daemon.ctl("detach", *[str(a["id"]) for a in daemon.attachments()])
             run_counted(daemon, "--kernel", "vectorAdd")
             wait_until(lambda: cache(daemon)["failures"] >= 6, "failures")
+            equal(missing(daemon), [f"the cache {folder.path} cannot be written: not a folder of this user alone; if the folder was removed, restart the daemon"])
             equal(daemon.text().count("not a folder of this user alone"), 1, daemon.text())
             check("not the daemon's alone" in daemon.ctl("cache", "list", status=None))
+            os.chmod(folder.path, 0o700)
+            daemon.ctl("detach", *[str(a["id"]) for a in daemon.attachments()])
+            run_counted(daemon, "--kernel", "vector*")
+            wait_until(lambda: not missing(daemon), "it is written again")
+            os.chmod(folder.path, 0o777)
         with folder.daemon() as daemon:
             check("no cache: " in daemon.text() and "not a folder of this user alone" in daemon.text(), daemon.text())
             run_counted(daemon, "--kernel", "vectorAdd")
             equal(cache(daemon)["enabled"], False, "enabled")
+            equal(missing(daemon), [f"no cache: {folder.path}: not a folder of this user alone (--cache-dir)"])
             check("no cache on the disk" in daemon.ctl("cache", "clear", status=None))
         os.chmod(folder.path, 0o700)
         with folder.daemon("--cache-size=0") as daemon:

@@ -117,6 +117,19 @@ def test_own_numbers():
         check(re.search(r"^  images: +received 1, replaced 1, own 0", text, re.M), text)
 
 
+def test_clock_set_back():
+    os.environ["LD_PRELOAD"] = os.path.join(BUILD, "tests/libbackward-clock.so")
+    try:
+        daemon = Daemon()
+    finally:
+        del os.environ["LD_PRELOAD"]
+    with daemon:
+        time.sleep(1.1)
+        uptime = families(daemon.ctl("metrics"))["gpuprobe_daemon_uptime_seconds"].samples[0].value
+        check(1.1 < uptime < 100, uptime)
+        check(abs(daemon.status()["started"] / 1e6 - (4e9 - time.time())) < 100, "the library is not there")
+
+
 def test_exported_maps():
     with Daemon() as daemon:
         equal(daemon.attach("--export=counter"), [1])
@@ -199,6 +212,17 @@ def test_many_enumerators():
         equal(daemon.dump("codes"), [{"key": 0, "value": {"last": [f"CODE_{999 - i}" for i in range(64)], "behind": 1}}])
 
 
+def test_buckets_in_value():
+    """An array of buckets within a value is a histogram; a number beside it is none."""
+    with Daemon() as daemon:
+        daemon.attach(object=METRICS)
+        equal(daemon.ctl("map", "export", "sized", "--type=histogram"), "gpuprobe_map_sized_buckets\n")
+        run_vec_add(daemon)
+        found = families(daemon.ctl("metrics"))
+        check("gpuprobe_map_sized_sum" not in found, found.keys())
+        equal([s.value for s in found["gpuprobe_map_sized_buckets"].samples], [0, 0, 5, 5, 5])
+
+
 def test_kernel_names():
     """Ids of kernels in keys get a name to join with."""
     with Daemon() as daemon:
@@ -231,6 +255,32 @@ def test_bound():
         equal(shown, 5)
         equal(exact(text, "gpuprobe_export_series"), ["5"])
         equal(exact(text, "gpuprobe_export_series_left_out"), ["27"])
+
+
+def test_large():
+    """An export that is too large is left out before all of it is written, and whatever is in labels; others are there, and what fits is written in parts."""
+    def labels(character):
+        return [f"--label=l{i}={character * 255}" for i in range(8)]
+
+    def peak(pid):
+        with open(f"/proc/{pid}/status") as status:
+            return int(re.search(r"VmHWM:\s+(\d+) kB", status.read()).group(1))
+
+    with Daemon() as daemon:
+        daemon.attach("--export=wide", object=METRICS)
+        run_vec_add(daemon)
+        for options in (["--type=histogram", *labels("\x01")], ["--type=gauge", *labels("\\")]):
+            daemon.ctl("map", "export", "many", "--nonzero", *options)
+            text = daemon.ctl("metrics")
+            equal(exact(text, "gpuprobe_export_series"), ["1", "0"], options[0])
+            equal(exact(text, "gpuprobe_export_series_left_out"), ["0", "2500"], options[0])
+            equal(len(exact(text, "gpuprobe_map_wide_total")), 1)
+        pid = daemon.status()["pid"]
+        check(peak(pid) < 200000, peak(pid), "KiB")
+        daemon.ctl("map", "export", "many", "--nonzero", "--type=gauge", *labels("x"))
+        turns = [int(exact(daemon.ctl("metrics"), "gpuprobe_loop_turns_total")[0]) for _ in range(2)]
+        check(turns[1] - turns[0] > 60, turns)
+        equal(len(exact(daemon.ctl("metrics"), "gpuprobe_map_many_buckets")), 2500)
 
 
 def test_refused():
@@ -453,5 +503,5 @@ def test_other_users():
         os.wait()
 
 
-main([test_own_numbers, test_exported_maps, test_keys_stay_apart, test_many_enumerators, test_kernel_names, test_exact, test_bound, test_refused, test_file, test_file_cannot_be_written, test_disk_full, test_socket,
+main([test_own_numbers, test_clock_set_back, test_exported_maps, test_keys_stay_apart, test_many_enumerators, test_buckets_in_value, test_kernel_names, test_exact, test_bound, test_large, test_refused, test_file, test_file_cannot_be_written, test_disk_full, test_socket,
       test_options, test_restart, test_other_users])

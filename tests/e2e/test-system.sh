@@ -14,9 +14,11 @@ fail() { echo "FAILED: $*"; "$ctl" why; cat /run/log; kill "$daemon" 2>/dev/null
 mount -t tmpfs none /run || exit 77
 unset GPUPROBE_SESSION
 ctl=$build/ctl/gpuprobectl
-"$build/daemon/gpuprobed" --cache-size=0 2>/run/log &
+mkdir /run/systemd-private-test && mount --bind /run/systemd-private-test /var/tmp || exit 77 # as PrivateTmp= has it
+"$build/daemon/gpuprobed" --cache-size=0 --metrics=/var/tmp/a.prom --metrics=unix:/run/metrics --keep-artifacts=/var/tmp/b 2>/run/log &
 daemon=$!
 for _ in $(seq 100); do "$ctl" status >/dev/null 2>&1 && break; sleep 0.05; done
+[ "$(grep -c "nobody else sees it: the unit has a /var/tmp of its own" /run/log)" = 2 ] || fail "private: $(cat /run/log)"
 modes=$(cd /run/gpuprobe && stat -c '%a %n' . interest io.gpuprobe.control lock shim.sock | tr '\n' ' ')
 [ "$modes" = "755 . 644 interest 666 io.gpuprobe.control 600 lock 666 shim.sock " ] || fail "modes: $modes"
 "$ctl" status | grep -q "system daemon" || fail "$("$ctl" status)"

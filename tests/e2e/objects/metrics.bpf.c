@@ -56,6 +56,29 @@ struct {
 	__type(value, struct codes);
 } codes SEC(".maps");
 
+struct sized {
+	__u64 buckets[4];
+	__u64 sum;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sized);
+} sized SEC(".maps");
+
+struct many {
+	__u64 buckets[64];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2500);
+	__type(key, __u32);
+	__type(value, struct many);
+} many SEC(".maps");
+
 struct way {
 	enum reason reason;
 	enum parity path[2];
@@ -115,14 +138,21 @@ int cuda__metrics(void *ctx)
 	struct value zero = {}, *value;
 	struct key key = { .name = "a\"b\\c" };
 	struct log_key log = {};
-	__u64 block, thread, unused, none = 0, *count;
-	__u32 first = 0, second = 1, event = 1;
+	__u64 block, thread, size, unused, none = 0, *count;
+	__u32 first = 0, second = 1, event = 1, number;
 	enum change change = DOWN;
 	struct way way = {};
 	struct codes *seen;
+	struct sized *in_value;
+	struct many *one;
 
 	bpf_get_block_idx(&block, &unused, &unused);
 	bpf_get_thread_idx(&thread, &unused, &unused);
+	bpf_get_block_dim(&size, &unused, &unused);
+	number = block * size + thread;
+	one = bpf_map_lookup_elem(&many, &number);
+	if (one)
+		one->buckets[63] = 1;
 	key.block = block & 15;
 	key.parity = block & 1;
 	value = bpf_map_lookup_elem(&by_block, &key);
@@ -166,6 +196,11 @@ int cuda__metrics(void *ctx)
 			seen->last[i] = 999 - i;
 		if (seen)
 			seen->behind = 1;
+		in_value = bpf_map_lookup_elem(&sized, &first);
+		if (in_value) {
+			in_value->buckets[2] = 5;
+			in_value->sum = 30;
+		}
 		bpf_ringbuf_output(&events, &event, sizeof(event), 0);
 		count = bpf_map_lookup_elem(&wide, &first);
 		if (count)
