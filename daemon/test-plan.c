@@ -378,6 +378,42 @@ static void test_standing(void **state) {
 	check_job(2, true, true, not);
 }
 
+/* What stands in more modules than a job has room for is left out, alone; if nothing else is there, the process hears why, and may ask again. */
+static void test_standing_in_many(void **state) {
+	const char *const why = "more modules of this process have what is attached, by the PTX engine, than a plan can name (3000)";
+	struct world *world = *state;
+	struct image_result *result;
+	struct module *module;
+	json_object *attachments;
+
+	assert_int_equal(image_result_new(&result), 0);
+	result->replaced = true;
+	result->attachments = calloc(1, sizeof(uint64_t));
+	result->attachments[result->n_attachments++] = 1;
+	for (int i = 0; i <= 3000; i++)
+		assert_int_equal(process_module_new(&world->daemon.processes, world->process, result, &module), 0);
+	image_result_unref(result);
+	ask(world, WIRE_IMAGE_NAMES, "names");
+	answer_plan(0, "", 64, NULL, 0);
+	attachments = member(jobs[1].request, "attachments");
+	assert_int_equal(json_object_array_length(attachments), 1);
+	assert_string_equal(json_object_to_json_string_ext(member(json_object_array_get_idx(attachments, 0), "not"), JSON_C_TO_STRING_PLAIN), "[]");
+	assert_string_equal(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, why);
+	assert_int_equal(TAILQ_FIRST(&world->daemon.outcomes.list)->attachments[0], 1);
+	answer_plan(1, "", 64, NULL, 0);
+
+	daemon_detach(&world->daemon, registry_attachment(&world->daemon.registry, 2));
+	ask(world, WIRE_IMAGE_NAMES, "names");
+	assert_int_equal(n_jobs, 3); /* what it will ask for */
+	check_own(why);
+	assert_int_equal(sent[0].image_reply.later, WIRE_LATER_KEEP);
+	process_module_free(world->process, module);
+	ask(world, WIRE_IMAGE_NAMES, "names");
+	answer_plan(2, "", 48, NULL, 0);
+	assert_int_equal(n_jobs, 4);
+	assert_int_equal(json_object_array_length(member(json_object_array_get_idx(member(jobs[3].request, "attachments"), 0), "not")), 3000);
+}
+
 /* What is no plan for what was asked for is not sent. */
 static void test_lies(void **state) {
 	static const uint64_t good[] = { 2 }, bad[] = { 4 };
@@ -742,6 +778,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_plan, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_standing, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_standing_in_many, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lies, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_image, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_engines, setup, teardown),
