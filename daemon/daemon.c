@@ -58,20 +58,25 @@ void daemon_detach(struct daemon *daemon, struct attachment *attachment) {
 	plan_prepare_again(daemon);
 }
 
-void daemon_attachment_usage(const struct daemon *daemon, uint64_t attachment,
-			     unsigned int *modulesp, unsigned int *processesp) {
+void daemon_count_modules(struct daemon *daemon) {
 	const struct process *process;
+	struct attachment *attachment;
+	const struct module *module;
 
-	*modulesp = *processesp = 0;
-	LIST_FOREACH(process, &daemon->processes.list, link) {
-		const struct module *module;
-		unsigned int n = 0;
-
-		LIST_FOREACH(module, &process->modules, link)
-			n += module->armed && image_result_applies(module->result, attachment);
-		*modulesp += n;
-		*processesp += n > 0;
+	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link) {
+		attachment->n_modules = attachment->n_processes = 0;
+		attachment->counted = NULL;
 	}
+	LIST_FOREACH(process, &daemon->processes.list, link)
+		LIST_FOREACH(module, &process->modules, link)
+			for (size_t i = 0; module->armed && i < module->result->n_attachments; i++) {
+				attachment = registry_attachment(&daemon->registry, module->result->attachments[i]);
+				if (!attachment)
+					continue;
+				attachment->n_modules++;
+				attachment->n_processes += attachment->counted != process;
+				attachment->counted = process;
+			}
 }
 
 static void daemon_on_breach(const struct shim_connection *connection, const char *why,

@@ -211,6 +211,7 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 	struct process *process = client->process;
 	struct image_result *own = NULL;
 	struct module *module = NULL;
+	char reason[128];
 	int r;
 
 	if (client->connection->state == SHIM_LOADER_BUSY)
@@ -227,10 +228,8 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 		if (r < 0)
 			return r;
 		if (r > 0) {
-			r = image_result_new_own(&own, false,
-						 "this process has %d %s: no more",
-						 result->plan ? PROCESS_PLANS_MAX : PROCESS_MODULES_MAX,
-						 result->plan ? "plans" : "probed modules");
+			process_module_refusal(reason, process, result, r);
+			r = image_result_new_own(&own, false, "%s", reason);
 			if (r < 0)
 				return r;
 			own->plan = result->plan;

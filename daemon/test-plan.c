@@ -199,6 +199,7 @@ static int setup(void **state) {
 	LIST_INSERT_HEAD(&daemon->processes.list, world->process, link);
 	daemon->processes.n = 1;
 	assert_int_equal(account_get(&daemon->accounts, 0, &world->account), 0);
+	world->process->account = account_ref(world->account);
 	world->connection = (struct shim_connection){ .state = SHIM_LOADER_BUSY, .account = world->account };
 	world->client = (struct client){ .connection = &world->connection, .process = world->process };
 	n_jobs = n_sent = 0;
@@ -301,7 +302,6 @@ static void test_plan(void **state) {
 	struct world *world = *state;
 	struct daemon *daemon = &world->daemon;
 	const struct outcome *outcome;
-	unsigned int modules, processes;
 
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	assert_int_equal(n_jobs, 1);
@@ -324,10 +324,9 @@ static void test_plan(void **state) {
 	assert_true(process_may_use(world->process, 11));
 	assert_int_equal(daemon->outcomes.n, 1); /* of attachment 3 */
 	arm(world);
-	daemon_attachment_usage(daemon, 2, &modules, &processes);
-	assert_int_equal(modules, 1);
-	daemon_attachment_usage(daemon, 1, &modules, &processes);
-	assert_int_equal(modules, 0);
+	daemon_count_modules(daemon);
+	assert_int_equal(registry_attachment(&daemon->registry, 2)->n_modules, 1);
+	assert_int_equal(registry_attachment(&daemon->registry, 1)->n_modules, 0);
 
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	assert_int_equal(n_jobs, 2);
@@ -748,6 +747,30 @@ static void test_too_many_plans(void **state) {
 	image_result_unref(result);
 }
 
+/* A user whose processes have too many modules gets no more. */
+static void test_too_many_modules(void **state) {
+	struct world *world = *state;
+	struct image_result *result;
+
+	assert_int_equal(image_result_new(&result), 0);
+	result->replaced = true;
+	result->fd = memfd_new_sealed("new", "new", 3);
+	result->attachments = calloc(1, sizeof(uint64_t));
+	result->attachments[result->n_attachments++] = 1;
+	world->account->modules = ACCOUNT_MODULES_MAX - 1;
+	for (int i = 0; i < 2; i++) {
+		n_sent = 0;
+		assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_REPLACED, i == 0);
+	}
+	check_own("quota: the processes of uid 0 have 32768 probed modules, or those of all users 262144: no more");
+	process_module_free(world->process, LIST_FIRST(&world->process->modules));
+	n_sent = 0;
+	assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
+	image_result_unref(result);
+}
+
 /* Where there is no plan, what the process has patched stays only if none of it was detached; where there is to be none, never. */
 static void test_later(void **state) {
 	struct world *world = *state;
@@ -790,6 +813,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_detach, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detached_meanwhile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_too_many_plans, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_too_many_modules, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detach_with_many, setup, teardown),
 	};
