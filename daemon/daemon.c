@@ -94,7 +94,22 @@ static void daemon_on_other(const struct shim_connection *connection, const stru
 	other_shims_greeted(daemon->other_shims, connection, greeting);
 }
 
-/* Somebody is not served for want of descriptors: one line in a minute, as it may be the same for all of them. */
+/* Programs have as many connections as there may be. */
+static void daemon_log_full(const struct daemon *daemon) {
+	const struct account *account, *most = daemon->accounts.first;
+	char uid[16];
+	const char *const fields[] = { "GPUPROBE_UID", uid, NULL };
+
+	for (account = most; account; account = account->next)
+		if (account->connections > most->connections)
+			most = account;
+	snprintf(uid, sizeof(uid), "%u", (unsigned)most->uid);
+	log_event(LOG_LEVEL_WARNING, MESSAGE_FULL, fields,
+		  "programs have as many connections as there may be (%d, of which the last are for users who have few, and for root): some are not served; uid %s has most, %u",
+		  SHIM_CONNECTIONS_MAX, uid, most->connections);
+}
+
+/* Somebody is not served for want of descriptors, or of room: one line in a minute, as it may be the same for all of them. */
 static void daemon_on_exhausted(int error, void *userdata) {
 	static const char *const no_fields[] = { NULL };
 	struct daemon *daemon = userdata;
@@ -104,7 +119,9 @@ static void daemon_on_exhausted(int error, void *userdata) {
 		return;
 	daemon->exhausted = uv_now(daemon->loop) ?: 1;
 	getrlimit(RLIMIT_NOFILE, &limit);
-	if (error == -EMFILE)
+	if (error == -EUSERS)
+		daemon_log_full(daemon);
+	else if (error == -EMFILE)
 		log_event(LOG_LEVEL_WARNING, MESSAGE_EXHAUSTED, no_fields,
 			  "no descriptor is left for connections: the daemon may have %llu open; give it more (LimitNOFILE= of the unit, ulimit -n), or lower quota-connections",
 			  (unsigned long long)limit.rlim_cur);
