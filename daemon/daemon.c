@@ -40,14 +40,15 @@ void daemon_announce(struct daemon *daemon) {
 
 void daemon_detach(struct daemon *daemon, struct attachment *attachment) {
 	struct object *object = attachment->object;
-	uint64_t maps = attachment->maps, id = attachment->id;
+	uint64_t maps = attachment->maps, id = attachment->id, unused = 0;
 	struct keep_slots slots;
 
 	keep_leaving(daemon->keep, attachment, &slots);
 	attachment->maps = 0;
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (maps >> i & 1 && !registry_map_used(&daemon->registry, object->maps[i]))
-			client_disarm(daemon, object->maps[i]);
+			unused |= UINT64_C(1) << i;
+	client_disarm(daemon, object, unused);
 	registry_remove(&daemon->registry, attachment);
 	keep_left(daemon->keep, &slots);
 	map_exports_sweep(&daemon->exports, &daemon->registry);
@@ -432,9 +433,7 @@ static void daemon_detach_all(struct daemon *daemon) {
 	uint64_t id;
 
 	TAILQ_FOREACH(object, &daemon->registry.objects, link)
-		for (size_t i = 0; i < object->n_maps; i++)
-			if (object->maps[i])
-				client_disarm(daemon, object->maps[i]);
+		client_disarm(daemon, object, UINT64_MAX);
 	while ((attachment = TAILQ_FIRST(&daemon->registry.attachments))) {
 		id = attachment->id;
 		registry_remove(&daemon->registry, attachment);

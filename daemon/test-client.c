@@ -459,13 +459,15 @@ static void test_disarm(void **state) {
 	int loader = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &message),
 	    mirror = connect_as(world, geteuid(), WIRE_ROLE_MIRROR, &message);
 
-	client_disarm(&world->daemon, map);
+	client_disarm(&world->daemon, world->object, 1);
 	assert_true(recv(mirror, &message, sizeof(message), MSG_DONTWAIT) < 0);
 	load_module(world);
-	client_disarm(&world->daemon, map);
+	add_map(world, 2, MAP_PLACE_HOST, MAP_MERGE_NONE, -1); /* which it was not given */
+	client_disarm(&world->daemon, world->object, 3);
 	assert_int_equal(receive(mirror, &message), -1);
 	assert_int_equal(message.header.type, WIRE_DISARM);
 	assert_int_equal(message.disarm.map_id, map->id);
+	assert_true(recv(mirror, &message, sizeof(message), MSG_DONTWAIT) < 0);
 	close(mirror);
 	close(loader);
 }
