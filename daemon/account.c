@@ -110,6 +110,21 @@ void account_discharge_attach(struct account *account) {
 	account->attaches--;
 }
 
+int account_charge_module(struct account *account) {
+	if (account->modules >= ACCOUNT_MODULES_MAX || account->table->modules >= ACCOUNT_MODULES_ALL_MAX) {
+		account->table->refused_images++;
+		return ACCOUNT_E_QUOTA;
+	}
+	account->modules++;
+	account->table->modules++;
+	return 0;
+}
+
+void account_discharge_module(struct account *account) {
+	account->modules--;
+	account->table->modules--;
+}
+
 /* A minute forgives compile_seconds. */
 static void account_forgive(struct account *account, uint64_t now) {
 	const uint64_t limit = account_table_limits(account->table).compile_seconds;

@@ -27,6 +27,9 @@ struct account_limits {
 /* What results of images keep for people who ask (image-result.c): lists of names and of instructions; results that do so, of two descriptors each. */
 #define ACCOUNT_KEPT_BYTES_MAX (UINT64_C(128) << 20)
 #define ACCOUNT_KEPT_MAX 1024
+/* Modules of his processes, and of all: several calls go through all that there are, in a turn of the loop. */
+#define ACCOUNT_MODULES_MAX 32768
+#define ACCOUNT_MODULES_ALL_MAX 262144
 #define ACCOUNT_RESULT_BYTES_MAX (UINT64_C(512) << 20) /* of results themselves: names of kernels, mostly */
 
 struct account_table;
@@ -49,11 +52,13 @@ struct account {
 	uint64_t turn, turn_ns; /* how long his messages were worked on in the turn of the loop that began at this uv_now() */
 	uint64_t result_bytes;
 	unsigned int attaches; /* in work */
+	unsigned int modules;
 };
 
 struct account_table {
 	struct account *first;
 	uint64_t refused_connections, refused_images; /* by a quota, so far */
+	unsigned int modules; /* of all accounts */
 	const struct account_limits *limits; /* NULL: the default; borrowed, may change */
 };
 
@@ -75,6 +80,8 @@ int account_charge_result(struct account *account, uint64_t bytes);
 void account_discharge_result(struct account *account, uint64_t bytes);
 int account_charge_attach(struct account *account, unsigned int max);
 void account_discharge_attach(struct account *account);
+int account_charge_module(struct account *account);
+void account_discharge_module(struct account *account);
 
 /*
  * Workers have worked for him so many milliseconds; now is a clock in milliseconds. In a minute as much is forgiven as he may use in one, so

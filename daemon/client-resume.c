@@ -82,7 +82,7 @@ static int client_resume_result(const struct daemon *daemon, const struct proces
 	for (size_t i = 0; !excluded && i < resume->n_attachments; i++) {
 		const struct attachment *attachment = registry_attachment(&daemon->registry, resume->ids[i]);
 
-		if (!attachment || !client_resume_may(process, attachment))
+		if (!attachment || !client_resume_may(process, attachment) || image_result_applies(result, attachment->id))
 			continue;
 		result->attachments[result->n_attachments++] = attachment->id;
 		client_resume_add_maps(&maps, attachment->object);
@@ -103,10 +103,22 @@ static bool client_resume_same(const struct image_result *a, const struct image_
 	return memcmp(a->attachments, b->attachments, a->n_attachments * sizeof(a->attachments[0])) == 0;
 }
 
+/* A module that the process has is not known any more, because of a bound: once for `why`. */
+static void client_resume_refused(struct daemon *daemon, const struct process *process, const struct image_result *result, int error) {
+	const struct process_facts *facts = &process->facts;
+	const struct outcome_subject subject = { .attachments = result->attachments, .n_attachments = result->n_attachments };
+	char reason[128];
+
+	process_module_refusal(reason, process, result, error);
+	if (!outcome_log_has(&daemon->outcomes, facts->pid, &subject, reason))
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED, &subject, reason);
+}
+
 /* The process has the module, with this, which is consumed. Whether it is known from now on. */
-static bool client_resume_module(struct process *process, const struct client_resume *resume, struct image_result *result) {
+static bool client_resume_module(struct daemon *daemon, struct process *process, const struct client_resume *resume, struct image_result *result) {
 	const unsigned int n = (unsigned int)(result->n_attachments + result->n_slots);
-	struct module *module, *other;
+	struct module *module = NULL, *other;
+	int r;
 
 	LIST_FOREACH(other, &process->modules, link)
 		if (client_resume_same(other->result, result))
@@ -120,9 +132,10 @@ static bool client_resume_module(struct process *process, const struct client_re
 	} else {
 		process->n_resumed += n;
 	}
-	if (process_module_adopt(process, resume->module_id, result, &module))
-		module = NULL;
-	else
+	r = process_module_adopt(process, resume->module_id, result, &module);
+	if (r > 0)
+		client_resume_refused(daemon, process, result, r);
+	if (module)
 		module->armed = resume->armed;
 	image_result_unref(result);
 	return module;
@@ -146,7 +159,7 @@ static int client_resume_end(struct daemon *daemon, struct client *client) {
 		if (!known)
 			image_result_unref(result);
 		else
-			known = client_resume_module(client->process, resume, result);
+			known = client_resume_module(daemon, client->process, resume, result);
 	}
 	free(client->resume);
 	client->resume = NULL;

@@ -195,18 +195,44 @@ void client_sync_cancel(struct sync_request *request) {
 	request->done = NULL;
 }
 
-void client_disarm(struct daemon *daemon, const struct map *map) {
+/* Those of the object's maps (bits) that modules of the process were given a pointer to. One pass: there may be many modules. */
+static uint64_t client_uses(const struct process *process, const struct object *object, uint64_t maps) {
+	uint64_t ids[REGISTRY_OBJECT_MAPS_MAX] = {}, low = UINT64_MAX, high = 0, used = 0;
+	const struct module *module;
+
+	for (size_t i = 0; i < object->n_maps; i++) {
+		if (!(maps >> i & 1) || !object->maps[i])
+			continue;
+		ids[i] = object->maps[i]->id;
+		low = ids[i] < low ? ids[i] : low;
+		high = ids[i] > high ? ids[i] : high;
+	}
+	LIST_FOREACH(module, &process->modules, link)
+		for (size_t k = 0; used != maps && k < module->result->n_slots; k++) {
+			const uint64_t id = module->result->slots[k].map;
+
+			for (size_t i = 0; id >= low && id <= high && i < object->n_maps; i++)
+				used |= (uint64_t)(ids[i] == id) << i;
+		}
+	return used;
+}
+
+void client_disarm(struct daemon *daemon, const struct object *object, uint64_t maps) {
 	const struct process *process;
 
 	LIST_FOREACH(process, &daemon->processes.list, link) {
 		struct shim_connection *connection = process_mirror(process);
-		union wire_message message = { .header = { .type = WIRE_DISARM } };
+		const uint64_t used = connection && maps ? client_uses(process, object, maps) : 0;
 
-		if (!connection || !process_may_use(process, map->id))
-			continue;
-		message.disarm.map_id = map->id;
-		message.header.sequence = ++daemon->last_sequence;
-		shim_connection_send(connection, &message, -1);
+		for (size_t i = 0; i < object->n_maps; i++) {
+			union wire_message message = { .header = { .type = WIRE_DISARM } };
+
+			if (!(used >> i & 1))
+				continue;
+			message.disarm.map_id = object->maps[i]->id;
+			message.header.sequence = ++daemon->last_sequence;
+			shim_connection_send(connection, &message, -1);
+		}
 	}
 }
 

@@ -9,6 +9,7 @@
 struct daemon;
 struct image_request;
 struct map;
+struct object;
 struct sync_request;
 
 /* A connection's end in the daemon. */
@@ -62,5 +63,5 @@ void client_welcome_mirrors(struct daemon *daemon);
 /* Tells a process that none of its modules is probed any more. */
 void client_retire_all(struct daemon *daemon, struct process *process);
 
-/* Tells all processes with instances of the map to stop using it. */
-void client_disarm(struct daemon *daemon, const struct map *map);
+/* Tells all processes that use them to stop using these maps of the object: bit i is object->maps[i]. */
+void client_disarm(struct daemon *daemon, const struct object *object, uint64_t maps);

@@ -91,7 +91,7 @@ static json_object *control_program_json(const struct daemon *daemon, const stru
 	json_object *json = json_object_new_object(), *maps = json_object_new_array();
 	const struct object *object = attachment->object;
 
-	json_object_object_add(json, "attachment", control_attachment_json(daemon, attachment));
+	json_object_object_add(json, "attachment", control_attachment_json(attachment));
 	control_add_string(json, "symbol", attachment->symbol);
 	control_add_int(json, "ptx_size", (int64_t)attachment->size);
 	control_add_int(json, "local_bytes", attachment->local_bytes);
@@ -124,6 +124,7 @@ int control_show_program(struct varlink_call *call, json_object *parameters, voi
 	json_object *json, *programs = json_object_new_array();
 	const struct attachment *attachment;
 
+	daemon_count_modules(daemon);
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
 		if (!attachment->on_host && control_may_see(call, attachment->object->owner) &&
 		    control_means_program(program, attachment))

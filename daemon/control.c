@@ -119,11 +119,9 @@ static const char *control_point_name(const struct attachment *attachment) {
 	return attachment->on_host ? "host" : section_point_name(&attachment->section);
 }
 
-json_object *control_attachment_json(const struct daemon *daemon, const struct attachment *attachment) {
+json_object *control_attachment_json(const struct attachment *attachment) {
 	json_object *json = json_object_new_object();
-	unsigned int modules, processes;
 
-	daemon_attachment_usage(daemon, attachment->id, &modules, &processes);
 	control_add_int(json, "id", (int64_t)attachment->id);
 	control_add_int(json, "object", (int64_t)attachment->object->id);
 	control_add_string(json, "program", attachment->program);
@@ -133,8 +131,8 @@ json_object *control_attachment_json(const struct daemon *daemon, const struct a
 	control_add_string(json, "engine", engine_name(attachment->engine));
 	json_object_object_add(json, "filter", control_filter_json(&attachment->filter));
 	control_add_string(json, "state", "armed");
-	control_add_int(json, "modules", modules);
-	control_add_int(json, "processes", processes);
+	control_add_int(json, "modules", attachment->n_modules);
+	control_add_int(json, "processes", attachment->n_processes);
 	control_add_int(json, "owner", attachment->object->owner);
 	return json;
 }
@@ -215,12 +213,12 @@ static int control_attach_success(struct control_attach *work, const struct obje
 		    *maps = json_object_new_array();
 	const struct attachment *attachment;
 
+	daemon_count_modules(work->daemon);
 	TAILQ_FOREACH(attachment, &work->daemon->registry.attachments, link) {
 		if (attachment->object != object)
 			continue;
 		control_log_attached(attachment, object->owner);
-		json_object_array_add(attachments,
-				      control_attachment_json(work->daemon, attachment));
+		json_object_array_add(attachments, control_attachment_json(attachment));
 	}
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (object->maps[i])
@@ -520,10 +518,10 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 	json_object *json = json_object_new_object(), *attachments = json_object_new_array(), *notices = json_object_new_array();
 	const struct attachment *attachment;
 
+	daemon_count_modules(daemon);
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
 		if (control_may_see(call, attachment->object->owner))
-			json_object_array_add(attachments,
-					      control_attachment_json(daemon, attachment));
+			json_object_array_add(attachments, control_attachment_json(attachment));
 	json_object_object_add(json, "attachments", attachments);
 	other_shims_each(daemon->other_shims, control_add_notice, notices);
 	if (json_object_array_length(notices))

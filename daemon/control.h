@@ -55,8 +55,8 @@ const char *control_filter(json_object *json, struct filter *filter, const char 
 void control_add_int(json_object *object, const char *key, int64_t value);
 void control_add_string(json_object *object, const char *key, const char *value);
 
-/* The types Map and Attachment of the interface. */
-json_object *control_attachment_json(const struct daemon *daemon, const struct attachment *attachment);
+/* The types Map and Attachment of the interface; daemon_count_modules() is called before. */
+json_object *control_attachment_json(const struct attachment *attachment);
 json_object *control_map_json(const struct map *map, const struct object *object);
 
 /* The map of that name or number that the caller may see. NULL: answered, with the result in *rp.

@@ -40,14 +40,15 @@ void daemon_announce(struct daemon *daemon) {
 
 void daemon_detach(struct daemon *daemon, struct attachment *attachment) {
 	struct object *object = attachment->object;
-	uint64_t maps = attachment->maps, id = attachment->id;
+	uint64_t maps = attachment->maps, id = attachment->id, unused = 0;
 	struct keep_slots slots;
 
 	keep_leaving(daemon->keep, attachment, &slots);
 	attachment->maps = 0;
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (maps >> i & 1 && !registry_map_used(&daemon->registry, object->maps[i]))
-			client_disarm(daemon, object->maps[i]);
+			unused |= UINT64_C(1) << i;
+	client_disarm(daemon, object, unused);
 	registry_remove(&daemon->registry, attachment);
 	keep_left(daemon->keep, &slots);
 	map_exports_sweep(&daemon->exports, &daemon->registry);
@@ -58,20 +59,25 @@ void daemon_detach(struct daemon *daemon, struct attachment *attachment) {
 	plan_prepare_again(daemon);
 }
 
-void daemon_attachment_usage(const struct daemon *daemon, uint64_t attachment,
-			     unsigned int *modulesp, unsigned int *processesp) {
+void daemon_count_modules(struct daemon *daemon) {
 	const struct process *process;
+	struct attachment *attachment;
+	const struct module *module;
 
-	*modulesp = *processesp = 0;
-	LIST_FOREACH(process, &daemon->processes.list, link) {
-		const struct module *module;
-		unsigned int n = 0;
-
-		LIST_FOREACH(module, &process->modules, link)
-			n += module->armed && image_result_applies(module->result, attachment);
-		*modulesp += n;
-		*processesp += n > 0;
+	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link) {
+		attachment->n_modules = attachment->n_processes = 0;
+		attachment->counted = NULL;
 	}
+	LIST_FOREACH(process, &daemon->processes.list, link)
+		LIST_FOREACH(module, &process->modules, link)
+			for (size_t i = 0; module->armed && i < module->result->n_attachments; i++) {
+				attachment = registry_attachment(&daemon->registry, module->result->attachments[i]);
+				if (!attachment)
+					continue;
+				attachment->n_modules++;
+				attachment->n_processes += attachment->counted != process;
+				attachment->counted = process;
+			}
 }
 
 static void daemon_on_breach(const struct shim_connection *connection, const char *why,
@@ -89,7 +95,22 @@ static void daemon_on_other(const struct shim_connection *connection, const stru
 	other_shims_greeted(daemon->other_shims, connection, greeting);
 }
 
-/* Somebody is not served for want of descriptors: one line in a minute, as it may be the same for all of them. */
+/* Programs have as many connections as there may be. */
+static void daemon_log_full(const struct daemon *daemon) {
+	const struct account *account, *most = daemon->accounts.first;
+	char uid[16];
+	const char *const fields[] = { "GPUPROBE_UID", uid, NULL };
+
+	for (account = most; account; account = account->next)
+		if (account->connections > most->connections)
+			most = account;
+	snprintf(uid, sizeof(uid), "%u", (unsigned)most->uid);
+	log_event(LOG_LEVEL_WARNING, MESSAGE_FULL, fields,
+		  "programs have as many connections as there may be (%d, of which the last are for users who have few, and for root): some are not served; uid %s has most, %u",
+		  SHIM_CONNECTIONS_MAX, uid, most->connections);
+}
+
+/* Somebody is not served for want of descriptors, or of room: one line in a minute, as it may be the same for all of them. */
 static void daemon_on_exhausted(int error, void *userdata) {
 	static const char *const no_fields[] = { NULL };
 	struct daemon *daemon = userdata;
@@ -99,7 +120,9 @@ static void daemon_on_exhausted(int error, void *userdata) {
 		return;
 	daemon->exhausted = uv_now(daemon->loop) ?: 1;
 	getrlimit(RLIMIT_NOFILE, &limit);
-	if (error == -EMFILE)
+	if (error == -EUSERS)
+		daemon_log_full(daemon);
+	else if (error == -EMFILE)
 		log_event(LOG_LEVEL_WARNING, MESSAGE_EXHAUSTED, no_fields,
 			  "no descriptor is left for connections: the daemon may have %llu open; give it more (LimitNOFILE= of the unit, ulimit -n), or lower quota-connections",
 			  (unsigned long long)limit.rlim_cur);
@@ -437,9 +460,7 @@ static void daemon_detach_all(struct daemon *daemon) {
 	uint64_t id;
 
 	TAILQ_FOREACH(object, &daemon->registry.objects, link)
-		for (size_t i = 0; i < object->n_maps; i++)
-			if (object->maps[i])
-				client_disarm(daemon, object->maps[i]);
+		client_disarm(daemon, object, UINT64_MAX);
 	while ((attachment = TAILQ_FIRST(&daemon->registry.attachments))) {
 		id = attachment->id;
 		registry_remove(&daemon->registry, attachment);

@@ -134,6 +134,5 @@ void daemon_announce(struct daemon *daemon);
  */
 void daemon_detach(struct daemon *daemon, struct attachment *attachment);
 
-/* Loaded modules that carry it, and processes that have such. */
-void daemon_attachment_usage(const struct daemon *daemon, uint64_t attachment,
-			     unsigned int *modulesp, unsigned int *processesp);
+/* Counts for each attachment the loaded modules that carry it, and processes that have such. */
+void daemon_count_modules(struct daemon *daemon);

@@ -211,6 +211,7 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 	struct process *process = client->process;
 	struct image_result *own = NULL;
 	struct module *module = NULL;
+	char reason[128];
 	int r;
 
 	if (client->connection->state == SHIM_LOADER_BUSY)
@@ -227,10 +228,8 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 		if (r < 0)
 			return r;
 		if (r > 0) {
-			r = image_result_new_own(&own, false,
-						 "this process has %d %s: no more",
-						 result->plan ? PROCESS_PLANS_MAX : PROCESS_MODULES_MAX,
-						 result->plan ? "plans" : "probed modules");
+			process_module_refusal(reason, process, result, r);
+			r = image_result_new_own(&own, false, "%s", reason);
 			if (r < 0)
 				return r;
 			own->plan = result->plan;
@@ -298,20 +297,19 @@ void image_answer_excess(struct daemon *daemon, const struct process *process, s
 			&(struct outcome_subject){}, reason);
 }
 
-void image_answer_left_out(struct daemon *daemon, const struct process *process) {
+void image_answer_without(struct daemon *daemon, const struct process *process, uint64_t attachment, const char *reason) {
 	const struct process_facts *facts = &process->facts;
+	const struct outcome_subject subject = { .engine = OUTCOME_ENGINE_SASS, .attachments = &attachment, .n_attachments = 1 };
+
+	if (!outcome_log_has(&daemon->outcomes, facts->pid, &subject, reason))
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED, &subject, reason);
+}
+
+void image_answer_left_out(struct daemon *daemon, const struct process *process) {
 	const struct attachment *attachment;
 
-	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link) {
-		const struct outcome_subject subject = { .engine = OUTCOME_ENGINE_SASS,
-							 .attachments = &attachment->id,
-							 .n_attachments = 1 };
-
-		if (attachment->on_host || attachment->engine == ENGINE_PTX || attachment_on_sass(attachment) ||
-		    !filter_matches(&attachment->filter, facts) ||
-		    outcome_log_has(&daemon->outcomes, facts->pid, &subject, attachment->patch_reason))
-			continue;
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED, &subject,
-				attachment->patch_reason);
-	}
+	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+		if (!attachment->on_host && attachment->engine != ENGINE_PTX && !attachment_on_sass(attachment) &&
+		    filter_matches(&attachment->filter, &process->facts))
+			image_answer_without(daemon, process, attachment->id, attachment->patch_reason);
 }

@@ -28,5 +28,8 @@ void image_answer_armed(struct daemon *daemon, struct process *process, struct i
 /* Remembers that attachments were left out. */
 void image_answer_excess(struct daemon *daemon, const struct process *process, size_t n_meant, size_t n);
 
-/* Remembers why attachments that mean the process are in none of its plans. */
+/* Remembers, once, why an attachment that means the process is in none of its plans. */
+void image_answer_without(struct daemon *daemon, const struct process *process, uint64_t attachment, const char *reason);
+
+/* ... those of which it is known without a request. */
 void image_answer_left_out(struct daemon *daemon, const struct process *process);

@@ -45,6 +45,7 @@
 #define IMAGE_NUMBER_MAX UINT32_C(0x7fffffff)
 #define IMAGE_TOLD_MAX 32 /* beyond that, those told first wait again */
 #define IMAGE_STANDING_MAX 3000 /* ids of modules in a job; it has 128 KiB */
+#define IMAGE_CROWDED "more modules of this process have what is attached, by the PTX engine, than a plan can name (3000)"
 
 struct image_key {
 	XXH128_hash_t hash;
@@ -437,27 +438,44 @@ static int image_entry_start(struct image_entry *entry, const struct image_reque
 
 /* ---- requests ---- */
 
-/*
- * Of a plan: the modules of the process in which each attachment stands already, by the PTX engine. Attachments that stand in more
- * modules than a job can say, and those after them, are left out (*np). NULL: no memory.
- */
-static json_object *image_standing(const struct process *process, const uint64_t *attachments, size_t *np) {
-	json_object *lists = json_object_new_array();
+/* The modules of the process in which the attachment stands by the PTX engine. NULL: there are more than max. */
+static json_object *image_standing_of(const struct process *process, uint64_t attachment, size_t max) {
+	json_object *ids = json_object_new_array();
 	const struct module *module;
-	size_t n_ids = 0;
 
-	for (size_t i = 0; i < *np; i++) {
-		json_object *ids = json_object_new_array();
-
-		LIST_FOREACH(module, &process->modules, link)
-			if (!module->result->plan && image_result_applies(module->result, attachments[i])) {
-				json_object_array_add(ids, json_object_new_int64((int64_t)module->id));
-				n_ids++;
-			}
-		json_object_array_add(lists, ids);
-		if (n_ids > IMAGE_STANDING_MAX)
-			*np = i;
+	LIST_FOREACH(module, &process->modules, link) {
+		if (module->result->plan || !image_result_applies(module->result, attachment))
+			continue;
+		if (json_object_array_length(ids) == max) {
+			json_object_put(ids);
+			return NULL;
+		}
+		json_object_array_add(ids, json_object_new_int64((int64_t)module->id));
 	}
+	return ids;
+}
+
+/*
+ * Of a plan: the modules of the process in which each attachment stands already. One that stands in more modules than a job has room for is
+ * left out, alone.
+ */
+static json_object *image_standing(struct daemon *daemon, const struct process *process, struct image_match *match) {
+	json_object *lists = json_object_new_array();
+	size_t n = 0, left = IMAGE_STANDING_MAX;
+
+	for (size_t i = 0; i < match->n; i++) {
+		const uint64_t id = match->ids[i];
+		json_object *ids = image_standing_of(process, id, left);
+
+		if (!ids) {
+			image_answer_without(daemon, process, id, IMAGE_CROWDED);
+			continue;
+		}
+		left -= json_object_array_length(ids);
+		json_object_array_add(lists, ids);
+		match->ids[n++] = id;
+	}
+	match->n = n;
 	return lists;
 }
 
@@ -469,13 +487,13 @@ static const char *image_plan_trouble(struct daemon *daemon, const struct image_
 	return image && image->state == PLAN_FAILED ? image->reason : NULL;
 }
 
-/* What the result depends on. *standingp is NULL unless it is a plan's. */
-static void image_key_fill(struct image_key *key, const struct image_request *request, json_object **standingp) {
+/* What the result depends on. *standingp is NULL unless it is a plan's. True: a plan has no room for what means the process. */
+static bool image_key_fill(struct image_key *key, const struct image_request *request, json_object **standingp) {
 	struct daemon *daemon = request->daemon;
 	const struct process *process = request->client->process;
 	const bool plan = request->message.kind == WIRE_IMAGE_NAMES;
 	struct image_match match;
-	size_t length;
+	size_t length, n;
 	const char *text;
 
 	memset(key, 0, sizeof(*key));
@@ -486,16 +504,18 @@ static void image_key_fill(struct image_key *key, const struct image_request *re
 	key->capability = request->message.capability_major * 10 + request->message.capability_minor;
 	key->uid = process->uid;
 	image_match(&match, daemon, &process->facts, plan);
+	if (match.n_meant > match.n)
+		image_answer_excess(daemon, process, match.n_meant, match.n);
+	n = match.n;
 	*standingp = NULL;
 	if (plan) {
-		*standingp = image_standing(process, match.ids, &match.n);
+		*standingp = image_standing(daemon, process, &match);
 		text = json_object_to_json_string_length(*standingp, JSON_C_TO_STRING_PLAIN, &length);
 		key->standing = XXH3_64bits(text, length);
 	}
 	key->n_attachments = match.n;
 	memcpy(key->attachments, match.ids, match.n * sizeof(match.ids[0]));
-	if (match.n_meant > match.n)
-		image_answer_excess(daemon, process, match.n_meant, match.n);
+	return n && !match.n;
 }
 
 /* Takes the way of a new entry. 0 or -errno. */
@@ -542,14 +562,16 @@ static void image_request_start(struct image_request *request) {
 	struct image_key key;
 	char quota[128];
 	const char *why;
+	bool crowded;
 
 	if (!request->client || daemon->stopping || request->hash_result < 0) {
 		image_request_finish(request, NULL);
 		return;
 	}
-	image_key_fill(&key, request, &standing);
+	crowded = image_key_fill(&key, request, &standing);
 	entry = image_cache_find(&daemon->images, &key);
-	why = !key.n_attachments			    ? "no attachment means this process any more"
+	why = crowded					    ? IMAGE_CROWDED
+	      : !key.n_attachments			    ? "no attachment means this process any more"
 	      : !entry && key.kind == WIRE_IMAGE_NAMES ? image_plan_trouble(daemon, &key)
 							    : NULL;
 	if (!entry && !why && account_check_time(request->account, uv_now(daemon->loop))) {
@@ -563,7 +585,7 @@ static void image_request_start(struct image_request *request) {
 	} else if (entry) {
 		image_request_wait(request, entry);
 	} else if (why) {
-		image_request_refuse(request, key.n_attachments != 0, key.n_attachments != 0, why);
+		image_request_refuse(request, key.n_attachments != 0, crowded || key.n_attachments != 0, why);
 	} else if (image_entry_new(request, &key, standing) < 0) {
 		image_request_finish(request, NULL);
 	}

@@ -9,6 +9,7 @@
 #include "process.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "process-facts.h"
@@ -52,6 +53,8 @@ int process_table_connect(struct process_table *table, struct shim_connection *c
 		return -ENOMEM;
 	if (process->n_connections == PROCESS_CONNECTIONS_MAX)
 		return PROCESS_E_LIMIT;
+	if (!process->account)
+		process->account = account_ref(connection->account);
 	process_unwatch(process);
 	process->facts = facts;
 	process->connections[process->n_connections++] = connection;
@@ -82,6 +85,7 @@ struct process *process_free(struct process_table *table, struct process *proces
 	process_unwatch(process);
 	image_result_unref(process->plan);
 	image_result_unref(process->refused);
+	account_unref(process->account);
 	LIST_REMOVE(process, link);
 	table->n--;
 	free(process);
@@ -101,9 +105,13 @@ int process_module_adopt(struct process *process, uint64_t id, struct image_resu
 
 	if (process->n_modules >= PROCESS_MODULES_MAX || (result->plan && process->n_plans >= PROCESS_PLANS_MAX))
 		return PROCESS_E_LIMIT;
+	if (account_charge_module(process->account))
+		return PROCESS_E_QUOTA;
 	module = calloc(1, sizeof(*module));
-	if (!module)
+	if (!module) {
+		account_discharge_module(process->account);
 		return -ENOMEM;
+	}
 	module->id = id;
 	module->result = image_result_ref(result);
 	LIST_INSERT_HEAD(&process->modules, module, link);
@@ -111,6 +119,15 @@ int process_module_adopt(struct process *process, uint64_t id, struct image_resu
 	process->n_plans += result->plan;
 	*modulep = module;
 	return 0;
+}
+
+void process_module_refusal(char reason[static 128], const struct process *process, const struct image_result *result, int error) {
+	if (error == PROCESS_E_QUOTA)
+		snprintf(reason, 128, "quota: the processes of uid %u have %d probed modules, or those of all users %d: no more",
+			 (unsigned)process->uid, ACCOUNT_MODULES_MAX, ACCOUNT_MODULES_ALL_MAX);
+	else
+		snprintf(reason, 128, "this process has %d %s: no more", result->plan ? PROCESS_PLANS_MAX : PROCESS_MODULES_MAX,
+			 result->plan ? "plans" : "probed modules");
 }
 
 struct module *process_module(const struct process *process, uint64_t id) {
@@ -126,6 +143,7 @@ void process_module_free(struct process *process, struct module *module) {
 	LIST_REMOVE(module, link);
 	process->n_modules--;
 	process->n_plans -= module->result->plan;
+	account_discharge_module(process->account);
 	image_result_unref(module->result);
 	free(module);
 }

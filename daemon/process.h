@@ -32,6 +32,7 @@ struct process {
 	uint64_t number; /* never reused */
 	struct process_facts facts;
 	uid_t uid; /* that its quotas are charged to */
+	struct account *account; /* of the uid; NULL: it has no connection yet */
 	struct shim_connection *connections[PROCESS_CONNECTIONS_MAX];
 	unsigned int n_connections;
 	struct module_list modules;
@@ -64,6 +65,7 @@ void process_table_init(struct process_table *table);
 enum {
 	_PROCESS_E_SUCCESS,
 	PROCESS_E_LIMIT,
+	PROCESS_E_QUOTA, /* of its user */
 };
 
 /*
@@ -84,12 +86,16 @@ void process_table_unwatch(struct process_table *table);
 bool process_disconnect(struct process *process, struct shim_connection *connection);
 struct process *process_free(struct process_table *table, struct process *process);
 
+/* A module that carries this result; takes a reference. 0, PROCESS_E_LIMIT, PROCESS_E_QUOTA, or -ENOMEM. */
+int process_module_new(struct process_table *table, struct process *process,
+		       struct image_result *result, struct module **modulep);
+
 /* The same for one that an earlier daemon has given the process, with its id. */
 int process_module_adopt(struct process *process, uint64_t id, struct image_result *result, struct module **modulep);
 
-/* A module that carries this result; takes a reference. 0, PROCESS_E_LIMIT, or -ENOMEM. */
-int process_module_new(struct process_table *table, struct process *process,
-		       struct image_result *result, struct module **modulep);
+/* Why there is no module: of PROCESS_E_LIMIT or PROCESS_E_QUOTA. */
+void process_module_refusal(char reason[static 128], const struct process *process, const struct image_result *result, int error);
+
 struct module *process_module(const struct process *process, uint64_t id);
 void process_module_free(struct process *process, struct module *module);
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Hundreds of attachments at most: lists, walked. Ids grow and are never reused. */
+/*
+ * Hundreds of attachments at most: lists, walked. Ids grow and are never reused. Those of attachments are looked up for each of many modules, so
+ * they are in an array, too.
+ */
 
 #include "registry.h"
 
@@ -111,27 +114,40 @@ int registry_room(const struct registry *registry, size_t n) {
 	return n > REGISTRY_ATTACHMENTS_MAX - registry->n_attachments ? REGISTRY_E_LIMIT : 0;
 }
 
+/* The place of the id in the array, or of the next one above. */
+static unsigned int registry_place(const struct registry *registry, uint64_t id) {
+	unsigned int low = 0, high = registry->n_attachments;
+
+	while (low < high) {
+		const unsigned int middle = (low + high) / 2;
+
+		if (registry->sorted[middle]->id < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static void registry_insert(struct registry *registry, struct attachment *attachment) {
+	const unsigned int at = registry_place(registry, attachment->id);
+
+	if (at)
+		TAILQ_INSERT_AFTER(&registry->attachments, registry->sorted[at - 1], attachment, link);
+	else
+		TAILQ_INSERT_HEAD(&registry->attachments, attachment, link);
+	memmove(&registry->sorted[at + 1], &registry->sorted[at], (registry->n_attachments++ - at) * sizeof(registry->sorted[0]));
+	registry->sorted[at] = attachment;
+}
+
 void registry_link(struct registry *registry, struct object *object,
 		   struct attachment *attachments[], size_t n) {
 	TAILQ_INSERT_TAIL(&registry->objects, object, link);
 	for (size_t i = 0; i < n; i++) {
 		attachments[i]->id = ++registry->last_attachment;
-		TAILQ_INSERT_TAIL(&registry->attachments, attachments[i], link);
+		registry_insert(registry, attachments[i]);
 		object->n_attachments++;
-		registry->n_attachments++;
 	}
-}
-
-/* In order of id. */
-static void registry_insert(struct registry *registry, struct attachment *attachment) {
-	struct attachment *after = TAILQ_LAST(&registry->attachments, attachment_list);
-
-	while (after && after->id > attachment->id)
-		after = TAILQ_PREV(after, attachment_list, link);
-	if (after)
-		TAILQ_INSERT_AFTER(&registry->attachments, after, attachment, link);
-	else
-		TAILQ_INSERT_HEAD(&registry->attachments, attachment, link);
 }
 
 /* What the symbols of an object that was compiled before begin with is its own from now on. */
@@ -151,15 +167,17 @@ void registry_adopt(struct registry *registry, struct object *object, struct att
 		registry_adopt_prefix(registry, object, attachments[i]);
 		registry_insert(registry, attachments[i]);
 		object->n_attachments++;
-		registry->n_attachments++;
 	}
 }
 
 void registry_remove(struct registry *registry, struct attachment *attachment) {
 	struct object *object = attachment->object;
+	unsigned int at = 0;
 
+	while (registry->sorted[at] != attachment)
+		at++;
 	TAILQ_REMOVE(&registry->attachments, attachment, link);
-	registry->n_attachments--;
+	memmove(&registry->sorted[at], &registry->sorted[at + 1], (--registry->n_attachments - at) * sizeof(registry->sorted[0]));
 	if (attachment->on_host)
 		host_detach(object->host, attachment->host_program);
 	attachment_free(attachment);
@@ -175,12 +193,9 @@ void registry_remove(struct registry *registry, struct attachment *attachment) {
 }
 
 struct attachment *registry_attachment(const struct registry *registry, uint64_t id) {
-	struct attachment *attachment;
+	const unsigned int at = registry_place(registry, id);
 
-	TAILQ_FOREACH(attachment, &registry->attachments, link)
-		if (attachment->id == id)
-			return attachment;
-	return NULL;
+	return at < registry->n_attachments && registry->sorted[at]->id == id ? registry->sorted[at] : NULL;
 }
 
 struct map *registry_map(const struct registry *registry, uint64_t id, struct object **objectp) {

@@ -89,6 +89,8 @@ struct attachment {
 	char patch_reason[192]; /* why not */
 	uint8_t patch_maps[REGISTRY_OBJECT_MAPS_MAX]; /* its slots behind that of the process: maps of the object */
 	size_t n_patch_maps;
+	unsigned int n_modules, n_processes; /* that have it: daemon_count_modules() */
+	const void *counted; /* the process that was counted last */
 	bool leaving; /* it goes out of the state */
 	uint32_t slot, patch_slot; /* in the store (keep.h), of fd or its link on the host, and of patch_fd; 0: none */
 };
@@ -99,6 +101,7 @@ TAILQ_HEAD(attachment_list, attachment);
 struct registry {
 	struct object_list objects;
 	struct attachment_list attachments; /* in order of id */
+	struct attachment *sorted[REGISTRY_ATTACHMENTS_MAX]; /* the same */
 	struct prefix_list prefixes; /* of objects, and of those that are being attached */
 	unsigned int n_attachments;
 	uint64_t last_object, last_attachment, last_map, last_instance;

@@ -49,6 +49,7 @@ struct shim_server {
 	uv_poll_t poll;
 	uv_timer_t pause; /* after accept(2) failed for want of descriptors */
 	uv_timer_t retry; /* of connections that are held */
+	uv_timer_t greeting; /* of connections that have not greeted */
 	int fd;
 	unsigned int n_handles;
 	bool freed;
@@ -361,17 +362,62 @@ void shim_connection_close(struct shim_connection *connection) {
 		server->handlers->closed(connection, server->userdata);
 }
 
+/* Whether the peer has sent nothing. What it has sent may lie there for long where the machine or its user is busy. */
+static bool shim_connection_is_silent(const struct shim_connection *connection) {
+	char byte;
+
+	return recv(connection->fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+/* Lets go of those who have not greeted in time. */
+static void shim_server_on_greeting(uv_timer_t *timer) {
+	const uint64_t now = uv_now(timer->loop);
+	struct shim_server *server = timer->data;
+	struct shim_connection *connection, *next;
+	bool more = false;
+
+	for (connection = TAILQ_FIRST(&server->list); connection; connection = next) {
+		next = TAILQ_NEXT(connection, link);
+		if (connection->state != SHIM_NEW)
+			continue;
+		if (now - connection->since < SHIM_GREETING_MS || !shim_connection_is_silent(connection)) {
+			more = true;
+			continue;
+		}
+		server->counters.breaches++;
+		if (server->breach)
+			server->breach(connection, "no greeting within 5 seconds", server->userdata);
+		shim_connection_close(connection);
+	}
+	if (more)
+		uv_timer_start(timer, shim_server_on_greeting, SHIM_GREETING_MS / 5, 0);
+}
+
+/* How many connections there may be for one more of this user's. */
+static unsigned int shim_server_room(const struct account *account) {
+	if (account->uid == 0)
+		return SHIM_CONNECTIONS_MAX;
+	return SHIM_CONNECTIONS_MAX - SHIM_KEPT_FOR_ROOT - (account->connections < SHIM_FEW ? 0 : SHIM_KEPT_FOR_FEW);
+}
+
+/* Charges it to its user. NULL, or why it is not served. */
+static const char *shim_server_refusal(struct shim_server *server, struct account *account) {
+	if (server->n_connections >= shim_server_room(account)) {
+		if (server->exhausted)
+			server->exhausted(-EUSERS, server->userdata);
+		return "as many connections as the programs of all users may have";
+	}
+	return account_charge_connection(account) ? "quota: as many connections as the programs of one user may have (quota-connections)" : NULL;
+}
+
 /* A connection for this socket, or NULL: a peer over a quota is not served. */
 static struct shim_connection *shim_connection_new(struct shim_server *server, int fd) {
 	struct shim_connection *connection;
 	struct account *account = NULL;
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
+	const char *why;
 
-	if (server->n_connections >= SHIM_CONNECTIONS_MAX) {
-		server->counters.refused++;
-		return NULL;
-	}
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0)
 		return NULL;
 	if (account_get(server->accounts, peer.uid, &account) < 0)
@@ -385,15 +431,17 @@ static struct shim_connection *shim_connection_new(struct shim_server *server, i
 	connection->account = account;
 	connection->pid = peer.pid;
 	connection->uid = peer.uid;
-	if (account_charge_connection(account)) {
+	why = shim_server_refusal(server, account);
+	if (why) {
 		server->counters.refused++;
 		if (server->breach)
-			server->breach(connection, "quota: as many connections as the programs of one user may have (quota-connections)", server->userdata);
+			server->breach(connection, why, server->userdata);
 		free(connection);
 		account_unref(account);
 		return NULL;
 	}
 	connection->state = SHIM_NEW;
+	connection->since = uv_now(server->loop);
 	connection->poll.data = connection;
 	connection->fd = fd;
 	connection->foreign_fd = -1;
@@ -428,6 +476,8 @@ static void shim_server_add(struct shim_server *server, int consumed_fd) {
 	TAILQ_INSERT_TAIL(&server->list, connection, link);
 	server->n_connections++;
 	server->counters.connections++;
+	if (!uv_is_active((uv_handle_t *)&server->greeting))
+		uv_timer_start(&server->greeting, shim_server_on_greeting, SHIM_GREETING_MS, 0);
 	shim_connection_watch(connection);
 }
 
@@ -506,7 +556,7 @@ int shim_server_new(struct shim_server **serverp, uv_loop_t *loop, int listen_fd
 	server->accounts = accounts;
 	server->handlers = handlers;
 	server->userdata = userdata;
-	server->poll.data = server->pause.data = server->retry.data = server;
+	server->poll.data = server->pause.data = server->retry.data = server->greeting.data = server;
 	r = uv_poll_init(loop, &server->poll, listen_fd);
 	if (r < 0) {
 		fd_close(listen_fd);
@@ -515,7 +565,8 @@ int shim_server_new(struct shim_server **serverp, uv_loop_t *loop, int listen_fd
 	}
 	uv_timer_init(loop, &server->pause);
 	uv_timer_init(loop, &server->retry);
-	server->n_handles = 3;
+	uv_timer_init(loop, &server->greeting);
+	server->n_handles = 4;
 	uv_poll_start(&server->poll, UV_READABLE, shim_server_on_poll);
 	*serverp = server;
 	return 0;
@@ -530,6 +581,7 @@ struct shim_server *shim_server_free(struct shim_server *server) {
 	uv_close((uv_handle_t *)&server->poll, shim_server_closed);
 	uv_close((uv_handle_t *)&server->pause, shim_server_closed);
 	uv_close((uv_handle_t *)&server->retry, shim_server_closed);
+	uv_close((uv_handle_t *)&server->greeting, shim_server_closed);
 	return NULL;
 }
 

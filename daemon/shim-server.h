@@ -19,6 +19,10 @@
 #include "shim-wire.h"
 
 #define SHIM_CONNECTIONS_MAX 4096
+#define SHIM_KEPT_FOR_FEW 256 /* of these, for users who have fewer than SHIM_FEW, so that some cannot shut all others out */
+#define SHIM_KEPT_FOR_ROOT 64 /* ... and for root */
+#define SHIM_FEW 8
+#define SHIM_GREETING_MS 5000 /* who has not greeted by then is let go */
 #define SHIM_QUEUE_MAX (WIRE_SLOTS_MAX + 64) /* messages that wait for one peer */
 
 struct shim_server;
@@ -40,6 +44,7 @@ struct shim_connection {
 	int fd;
 	int foreign_fd; /* received with what ended the connection, or -1 */
 	int events;
+	uint64_t since; /* uv_now(): it was accepted */
 	struct shim_output_list output;
 	unsigned int n_output;
 	bool held; /* this user has too many descriptors in flight: output waits for a timer */
@@ -88,7 +93,7 @@ void shim_server_on_other(struct shim_server *server,
 /* What closes sockets of peers and what they sent, borrowed; without one that is done on the loop. */
 void shim_server_close_with(struct shim_server *server, struct closer *closer);
 
-/* Told -errno when there is no descriptor for a connection or what it sent. */
+/* Told -errno when there is no descriptor for a connection or what it sent, -EUSERS when there are as many connections as there may be. */
 void shim_server_on_exhausted(struct shim_server *server, void (*exhausted)(int error, void *userdata));
 
 /* Lines for the log on peers that were thrown out, at most a few a second: the caller's, or NULL.

@@ -41,6 +41,27 @@ static void test_limits(void **state) {
 	assert_null(table.first);
 }
 
+/* Modules: of a user, and of all. */
+static void test_modules(void **state) {
+	struct account_table table = {};
+	struct account *accounts[9];
+
+	for (uid_t i = 0; i < 9; i++)
+		assert_int_equal(account_get(&table, i, &accounts[i]), 0);
+	for (int i = 0; i < 8; i++) {
+		for (int k = 0; k < 32768; k++)
+			assert_int_equal(account_charge_module(accounts[i]), 0);
+		assert_int_equal(account_charge_module(accounts[i]), ACCOUNT_E_QUOTA);
+	}
+	assert_int_equal(account_charge_module(accounts[8]), ACCOUNT_E_QUOTA);
+	account_discharge_module(accounts[0]);
+	assert_int_equal(account_charge_module(accounts[8]), 0);
+	assert_int_equal(account_charge_module(accounts[0]), ACCOUNT_E_QUOTA);
+	assert_int_equal(table.refused_images, 10);
+	for (int i = 0; i < 9; i++)
+		account_unref(accounts[i]);
+}
+
 /* A share of each minute; who goes and comes back is remembered. */
 static void test_time(void **state) {
 	struct account_limits limits = { .connections = 1, .images = 1, .compile_seconds = 6 };
@@ -82,6 +103,7 @@ static void test_time(void **state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_modules),
 		cmocka_unit_test(test_time),
 	};
 

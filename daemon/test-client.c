@@ -459,15 +459,51 @@ static void test_disarm(void **state) {
 	int loader = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &message),
 	    mirror = connect_as(world, geteuid(), WIRE_ROLE_MIRROR, &message);
 
-	client_disarm(&world->daemon, map);
+	client_disarm(&world->daemon, world->object, 1);
 	assert_true(recv(mirror, &message, sizeof(message), MSG_DONTWAIT) < 0);
 	load_module(world);
-	client_disarm(&world->daemon, map);
+	add_map(world, 2, MAP_PLACE_HOST, MAP_MERGE_NONE, -1); /* which it was not given */
+	client_disarm(&world->daemon, world->object, 3);
 	assert_int_equal(receive(mirror, &message), -1);
 	assert_int_equal(message.header.type, WIRE_DISARM);
 	assert_int_equal(message.disarm.map_id, map->id);
+	assert_true(recv(mirror, &message, sizeof(message), MSG_DONTWAIT) < 0);
 	close(mirror);
 	close(loader);
+}
+
+/* Says that the process has the module, armed, with the attachment. Whether the daemon knows it now. */
+static bool resume(struct world *world, int fd, uint64_t module) {
+	union wire_message message = { .resume = { .module_id = module, .attachment_count = 2, .flags = WIRE_RESUME_ARMED } };
+
+	send_message(world, fd, &message, WIRE_RESUME);
+	message = (union wire_message){ .ids = { .module_id = module, .count = 2, .ids = { 1, 1 } } };
+	send_message(world, fd, &message, WIRE_IDS);
+	assert_int_equal(receive(fd, &message), -1);
+	assert_int_equal(message.header.type, WIRE_RESUMED);
+	return message.resumed.known;
+}
+
+/* Modules that processes resume are counted: for who asks what has an attachment, and against the user's bound. */
+static void test_resume(void **state) {
+	struct world *world = *state;
+	union wire_message welcome;
+	int fd = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &welcome);
+	const struct attachment *attachment = TAILQ_FIRST(&world->daemon.registry.attachments);
+	struct account *account = account_ref(LIST_FIRST(&world->daemon.processes.list)->account);
+
+	account->modules += ACCOUNT_MODULES_MAX - 2;
+	for (uint64_t module = 1; module <= 4; module++)
+		assert_int_equal(resume(world, fd, module), module <= 2);
+	daemon_count_modules(&world->daemon);
+	assert_int_equal(attachment->n_modules, 2);
+	assert_int_equal(attachment->n_processes, 1);
+	assert_int_equal(world->daemon.outcomes.n, 1); /* said once */
+	assert_non_null(strstr(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, "quota"));
+	close(fd);
+	turn(world);
+	assert_int_equal(account->modules, ACCOUNT_MODULES_MAX - 2);
+	account_unref(account);
 }
 
 /* ---- turns ---- */
@@ -550,6 +586,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_sync, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_disarm, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_turns, setup, teardown),
 	};
 

@@ -51,6 +51,7 @@ static void make_registry(struct registry *registry, struct attachment *attachme
 				 0);
 		strcpy(attachments[i].section_text, sections[i]);
 		TAILQ_INSERT_TAIL(&registry->attachments, &attachments[i], link);
+		registry->sorted[registry->n_attachments++] = &attachments[i];
 	}
 }
 

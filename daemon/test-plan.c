@@ -199,6 +199,7 @@ static int setup(void **state) {
 	LIST_INSERT_HEAD(&daemon->processes.list, world->process, link);
 	daemon->processes.n = 1;
 	assert_int_equal(account_get(&daemon->accounts, 0, &world->account), 0);
+	world->process->account = account_ref(world->account);
 	world->connection = (struct shim_connection){ .state = SHIM_LOADER_BUSY, .account = world->account };
 	world->client = (struct client){ .connection = &world->connection, .process = world->process };
 	n_jobs = n_sent = 0;
@@ -301,7 +302,6 @@ static void test_plan(void **state) {
 	struct world *world = *state;
 	struct daemon *daemon = &world->daemon;
 	const struct outcome *outcome;
-	unsigned int modules, processes;
 
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	assert_int_equal(n_jobs, 1);
@@ -324,10 +324,9 @@ static void test_plan(void **state) {
 	assert_true(process_may_use(world->process, 11));
 	assert_int_equal(daemon->outcomes.n, 1); /* of attachment 3 */
 	arm(world);
-	daemon_attachment_usage(daemon, 2, &modules, &processes);
-	assert_int_equal(modules, 1);
-	daemon_attachment_usage(daemon, 1, &modules, &processes);
-	assert_int_equal(modules, 0);
+	daemon_count_modules(daemon);
+	assert_int_equal(registry_attachment(&daemon->registry, 2)->n_modules, 1);
+	assert_int_equal(registry_attachment(&daemon->registry, 1)->n_modules, 0);
 
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	assert_int_equal(n_jobs, 2);
@@ -376,6 +375,42 @@ static void test_standing(void **state) {
 	assert_int_equal(n_jobs, 3);
 	snprintf(not, sizeof(not), "[%llu]", (unsigned long long)module->id);
 	check_job(2, true, true, not);
+}
+
+/* What stands in more modules than a job has room for is left out, alone; if nothing else is there, the process hears why, and may ask again. */
+static void test_standing_in_many(void **state) {
+	const char *const why = "more modules of this process have what is attached, by the PTX engine, than a plan can name (3000)";
+	struct world *world = *state;
+	struct image_result *result;
+	struct module *module;
+	json_object *attachments;
+
+	assert_int_equal(image_result_new(&result), 0);
+	result->replaced = true;
+	result->attachments = calloc(1, sizeof(uint64_t));
+	result->attachments[result->n_attachments++] = 1;
+	for (int i = 0; i <= 3000; i++)
+		assert_int_equal(process_module_new(&world->daemon.processes, world->process, result, &module), 0);
+	image_result_unref(result);
+	ask(world, WIRE_IMAGE_NAMES, "names");
+	answer_plan(0, "", 64, NULL, 0);
+	attachments = member(jobs[1].request, "attachments");
+	assert_int_equal(json_object_array_length(attachments), 1);
+	assert_string_equal(json_object_to_json_string_ext(member(json_object_array_get_idx(attachments, 0), "not"), JSON_C_TO_STRING_PLAIN), "[]");
+	assert_string_equal(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, why);
+	assert_int_equal(TAILQ_FIRST(&world->daemon.outcomes.list)->attachments[0], 1);
+	answer_plan(1, "", 64, NULL, 0);
+
+	daemon_detach(&world->daemon, registry_attachment(&world->daemon.registry, 2));
+	ask(world, WIRE_IMAGE_NAMES, "names");
+	assert_int_equal(n_jobs, 3); /* what it will ask for */
+	check_own(why);
+	assert_int_equal(sent[0].image_reply.later, WIRE_LATER_KEEP);
+	process_module_free(world->process, module);
+	ask(world, WIRE_IMAGE_NAMES, "names");
+	answer_plan(2, "", 48, NULL, 0);
+	assert_int_equal(n_jobs, 4);
+	assert_int_equal(json_object_array_length(member(json_object_array_get_idx(member(jobs[3].request, "attachments"), 0), "not")), 3000);
 }
 
 /* What is no plan for what was asked for is not sent. */
@@ -712,6 +747,30 @@ static void test_too_many_plans(void **state) {
 	image_result_unref(result);
 }
 
+/* A user whose processes have too many modules gets no more. */
+static void test_too_many_modules(void **state) {
+	struct world *world = *state;
+	struct image_result *result;
+
+	assert_int_equal(image_result_new(&result), 0);
+	result->replaced = true;
+	result->fd = memfd_new_sealed("new", "new", 3);
+	result->attachments = calloc(1, sizeof(uint64_t));
+	result->attachments[result->n_attachments++] = 1;
+	world->account->modules = ACCOUNT_MODULES_MAX - 1;
+	for (int i = 0; i < 2; i++) {
+		n_sent = 0;
+		assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_REPLACED, i == 0);
+	}
+	check_own("quota: the processes of uid 0 have 32768 probed modules, or those of all users 262144: no more");
+	process_module_free(world->process, LIST_FIRST(&world->process->modules));
+	n_sent = 0;
+	assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
+	image_result_unref(result);
+}
+
 /* Where there is no plan, what the process has patched stays only if none of it was detached; where there is to be none, never. */
 static void test_later(void **state) {
 	struct world *world = *state;
@@ -742,6 +801,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_plan, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_standing, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_standing_in_many, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lies, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_image, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_engines, setup, teardown),
@@ -753,6 +813,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_detach, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detached_meanwhile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_too_many_plans, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_too_many_modules, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detach_with_many, setup, teardown),
 	};

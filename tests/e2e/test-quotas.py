@@ -3,12 +3,16 @@
 """Each quota of a user, configured to be small: what is over it is told so, with the name of the setting, and has it when the quota is raised by a reload."""
 import base64
 import os
+import resource
+import signal
+import socket
+import time
 
 from configured import Configured
-from harness import BUILD, COUNTER, GPUPROBED, SOURCE, VEC_ADD as PROGRAM, Daemon, check, equal, main, need, wait_until
+from harness import BUILD, COUNTER, GPUPROBED, SOURCE, VEC_ADD as PROGRAM, Daemon, as_user, check, equal, main, need, wait_until
 from tracing import Trace
 from varlink import Connection, VarlinkError
-from wire import IMAGE, MIRROR, PTX, Closed, Shim, memfd, message
+from wire import HELLO, IMAGE, LOADER, MIRROR, PTX, WELCOME, Closed, Shim, memfd, message
 
 LARGE = f"{BUILD}/tests/e2e/objects/large.bpf.o"
 need(GPUPROBED, COUNTER, LARGE)
@@ -55,6 +59,45 @@ def test_connections():
         shims.append(Shim(daemon.directory))
         for shim in shims:
             shim.close()
+
+
+def test_connections_of_all():
+    """Who has many user ids, and says nothing, does not shut the others out, and not himself for long."""
+    if os.getuid():
+        print("not root: no other user")
+        return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (20000, max(20000, resource.getrlimit(resource.RLIMIT_NOFILE)[1])))
+
+    def served(uid):
+        try:
+            with as_user(uid):
+                return Shim(daemon.directory)
+        except Closed:
+            return None
+    with Configured("") as daemon:
+        first, silent = served(100014), []
+        for uid in range(100000, 100017):
+            with as_user(uid):
+                for _ in range(256):
+                    silent.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                    silent[-1].connect(f"{daemon.directory}/shim.sock") # waits while the queue of the listening socket is full
+        others, late = [served(0), served(65534)], Shim(daemon.directory, hello=False)
+        check(all(others), "others are not served")
+        check(not served(100014), "a user who has many connections has one more")
+        check("all users" in daemon.why()[0]["reason"], daemon.why()[0])
+        equal(daemon.text().count("programs have as many connections"), 1, daemon.text())
+        daemon.process.send_signal(signal.SIGSTOP) # what came in time but was not read yet is no silence
+        late.send(message(HELLO, LOADER, 13000, b"late"))
+        time.sleep(5.2)
+        daemon.process.send_signal(signal.SIGCONT)
+        equal(late.receive()[0], WELCOME, "the answer to a greeting")
+        wait_until(lambda: served(100014), "there is room again", 10)
+        check(any("no greeting" in outcome["reason"] for outcome in daemon.why()), daemon.why()[0])
+        for shim in [first, *others, late]:
+            check(not shim.resume(1, [1], []), "who has greeted stays")
+            shim.close()
+        for peer in silent:
+            peer.close()
 
 
 def test_clients():
