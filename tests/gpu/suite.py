@@ -411,12 +411,12 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         self.results.append(result)
         print(f"{result['result']:5} {name} {result['seconds']} s {result.get('why', '')}", flush=True)
 
-    def counts(self):
+    def tally(self):
         kinds = {"passed": "pass", "failed": "fail", "skipped": "skip"}
         return {kind: sum(result["result"] == word for result in self.results) for kind, word in kinds.items()}
 
     def write_summary(self, device, path):
-        summary = {"machine": device, "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), **self.counts(),
+        summary = {"machine": device, "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), **self.tally(),
                    "results": self.results, "benchmarks": self.benchmarks}
         new = Path(path + ".new")
         new.write_text(json.dumps(summary, indent=1) + "\n")
@@ -450,7 +450,7 @@ def main():
         if arguments.out:  # now: what runs this may have a limit
             suite.write_summary(device, arguments.out)
     print(json.dumps(suite.benchmarks, indent=1))
-    counts = suite.counts()
+    counts = suite.tally()
     print(", ".join(f"{count} {kind}" for kind, count in counts.items()))
     return 1 if counts["failed"] else 0
 
