@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -497,7 +498,7 @@ static void test_tracepoint(void **state) {
 	event = find_event("user sched:sched_process_exit(comm:str,prio:s32)");
 	assert_non_null(event);
 	assert_string_equal(text_of(event), "sh");
-	assert_int_equal(event->words[1], 120);
+	assert_int_equal(event->words[1], 120 + getpriority(PRIO_PROCESS, 0));
 }
 
 static void test_missing(void **state) {
