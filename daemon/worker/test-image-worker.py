@@ -387,7 +387,7 @@ class Images(Base):
                          attachments=[("*",)])
         self.assertNotRegex(reply["reason"], "[\0-\x1f]")
 
-    def test_options(self):
+    def test_options_of_the_application(self):
         """With options of the application the driver compiles what it would compile without us."""
         reply, out = self.replaced(PTX.encode(), kind="ptx", flags=2)
         self.assertEqual(reply["format"], "ptx")
