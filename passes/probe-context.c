@@ -272,6 +272,7 @@ static const char *address_space(const struct writer *writer)
 struct source {
 	const char *text;
 	int length;
+	bool narrow; /* of a narrower register */
 };
 
 /*
@@ -285,7 +286,7 @@ static bool find_base(const struct writer *writer, uint32_t token, const char *t
 	const struct ptx_token *word = &writer->body->tokens[token];
 	struct probe_register found;
 
-	*source = (struct source) { token_text(writer, token), token_length(writer, token) };
+	*source = (struct source) { .text = token_text(writer, token), .length = token_length(writer, token) };
 	if (probe_names_register(place->names, place->statement, token, &found)) {
 		if (found.vector != 1)
 			return false;
@@ -294,12 +295,14 @@ static bool find_base(const struct writer *writer, uint32_t token, const char *t
 			return true;
 		if (!widen(writer, to, found.type, source->text, source->length, ""))
 			return false;
+		source->narrow = true;
 	} else if (word->kind == PTX_TOKEN_WORD || word->kind == PTX_TOKEN_INTEGER) {
 		LINE(writer, "mov.u64 %s, %.*s;", to, source->length, source->text);
 	} else {
 		return false;
 	}
-	*source = (struct source) { to, (int)strlen(to) };
+	source->text = to;
+	source->length = (int)strlen(to);
 	return true;
 }
 
@@ -337,7 +340,9 @@ static bool write_address(const struct writer *writer)
 		expression = range_text(writer, first, end, &length);
 		LINE(writer, "add.s64 %s, %.*s, %.*s;", to, source.length, source.text, length,
 		     expression);
-		source = (struct source) { to, (int)strlen(to) };
+		if (source.narrow && *space && strcmp(space, "global")) /* the instruction adds as many bits as the register has */
+			LINE(writer, "and.b64 %s, %s, 0xffffffff;", to, to);
+		source = (struct source) { .text = to, .length = (int)strlen(to) };
 	}
 	if (*space)
 		LINE(writer, "cvta.%s.u64 %s, %.*s;", space, to, source.length, source.text);

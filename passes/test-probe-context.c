@@ -38,6 +38,8 @@ static const struct row rows[] = {
 	{ "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd1+64, {%r2}], [%r1];", "\tadd.s64 " C1 ", %rd1, 64;\n", "0x0", 0, 5, "0x0" },
 	{ "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r2, %r2, %r2, %r2}, [%r1];",
 	  "\tcvt.u64.u32 " C1 ", %r1;\n\tcvta.shared.u64 " C1 ", " C1 ";\n", "0x10", 2, 6, "0x0" },
+	{ "ld.shared.u32 %r2, [%r1+8196];",
+	  "\tadd.s64 " C1 ", " C1 ", 8196;\n\tand.b64 " C1 ", " C1 ", 0xffffffff;\n\tcvta.shared.u64 " C1 ", " C1 ";\n", "0x4", 2, 1, "0x0" },
 	{ "ldmatrix.sync.aligned.m8n8.x1.b16 {%r2}, [%rd1];", "\tmov.b64 " C1 ", %rd1;\n", "0x4", 0, 6, "0x0" },
 	{ "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r1], {%r2, %r3};", "\tcvta.shared.u64 " C1 ", " C1 ";\n", "0x8", 2, 2,
 	  "\tcvt.u64.u32 %gpuprobe_c5, %r2;\n\t{\n\t.reg .b64 %gpuprobe_t;\n\tcvt.u64.u32 %gpuprobe_t, %r3;\n"

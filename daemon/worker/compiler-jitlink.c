@@ -147,7 +147,7 @@ static int read_cubin(struct jitlink *jitlink, nvjitlink_handle handle,
 	return 0;
 }
 
-static int from_result(int result)
+static int from_result(int result, const char *log)
 {
 	switch (result) {
 	case NVJITLINK_SUCCESS:
@@ -156,10 +156,10 @@ static int from_result(int result)
 		return COMPILER_E_OPTION;
 	case NVJITLINK_ERROR_PTX_COMPILE:
 	case NVJITLINK_ERROR_FINALIZE:
-		return COMPILER_E_SOURCE;
+		return log && strstr(log, COMPILER_NEWER_PTX) ? COMPILER_E_NEWER : COMPILER_E_SOURCE;
 	case NVJITLINK_ERROR_UNRECOGNIZED_ARCH:
 	case NVJITLINK_ERROR_UNSUPPORTED_ARCH:
-		return COMPILER_E_ARCH;
+		return COMPILER_E_NEWER;
 	}
 	return COMPILER_E_INTERNAL;
 }
@@ -178,17 +178,17 @@ static int compile(void *state, struct compiler_request *request)
 		snprintf(text[i + 1], sizeof(text[i + 1]), "-Xptxas=%s", request->options[i]);
 		options[i + 1] = text[i + 1];
 	}
-	r = from_result(jitlink->create(&handle, (uint32_t)request->n_options + 1, options));
+	r = from_result(jitlink->create(&handle, (uint32_t)request->n_options + 1, options), NULL);
 	if (r)
 		return r;
 	/* The NUL behind the text belongs to it, says the manual. */
-	r = from_result(jitlink->add_data(handle, NVJITLINK_INPUT_PTX, request->ptx,
-					  request->length + 1, "module.ptx"));
+	r = jitlink->add_data(handle, NVJITLINK_INPUT_PTX, request->ptx, request->length + 1, "module.ptx");
 	if (!r)
-		r = from_result(jitlink->complete(handle));
+		r = jitlink->complete(handle);
 	if (r)
 		request->log = read_log(jitlink, handle);
-	else
+	r = from_result(r, request->log);
+	if (!r)
 		r = read_cubin(jitlink, handle, request);
 	jitlink->destroy(&handle);
 	return r;

@@ -77,16 +77,17 @@ static int read_program(const struct ptxcompiler_table *table, nvPTXCompilerHand
 	return 0;
 }
 
-/* An unknown architecture is a wrong value of an option to it, known by its words alone. */
+/* An unknown architecture is a wrong value of an option to it, and newer PTX a wrong text, known by their words alone. */
 static int from_result(int result, const char *log)
 {
 	switch (result) {
 	case NVPTXCOMPILE_SUCCESS:
 		return 0;
 	case NVPTXCOMPILE_ERROR_COMPILATION_FAILURE:
-		return log && strstr(log, "'gpu-name'") ? COMPILER_E_ARCH : COMPILER_E_SOURCE;
-	case NVPTXCOMPILE_ERROR_INVALID_INPUT:
+		return log && (strstr(log, "'gpu-name'") || strstr(log, COMPILER_NEWER_PTX)) ? COMPILER_E_NEWER : COMPILER_E_SOURCE;
 	case NVPTXCOMPILE_ERROR_UNSUPPORTED_PTX_VERSION:
+		return COMPILER_E_NEWER;
+	case NVPTXCOMPILE_ERROR_INVALID_INPUT:
 		return COMPILER_E_SOURCE;
 	case NVPTXCOMPILE_ERROR_OUT_OF_MEMORY:
 		return -ENOMEM;

@@ -20,7 +20,7 @@
 enum compiler_error {
 	_COMPILER_E_SUCCESS,
 	COMPILER_E_NONE, /* there is no such compiler on this machine */
-	COMPILER_E_ARCH, /* it does not know this architecture */
+	COMPILER_E_NEWER, /* it does not know this architecture, or PTX of this version */
 	COMPILER_E_OPTION, /* it does not take one of the options */
 	COMPILER_E_SOURCE, /* it does not take the PTX: see the log */
 	COMPILER_E_INTERNAL, /* it failed for a reason of its own */

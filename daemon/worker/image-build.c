@@ -90,8 +90,8 @@ static int compile(struct image_result *result, const struct image_source *sourc
 			     &result->log);
 	result->compile_us += microseconds() - start;
 	switch (r) {
-	case COMPILER_E_ARCH:
-		/* A device newer than the compiler: the driver knows it. */
+	case COMPILER_E_NEWER:
+		/* A device or PTX newer than the compiler: the driver knows it. */
 		return 0;
 	case COMPILER_E_OPTION:
 	case COMPILER_E_SOURCE:

@@ -410,6 +410,15 @@ class Images(Base):
                  kind="ptx")
         self.own(PTX.replace("sm_80", "sm_90a").encode(), "its PTX is for sm_90a$", kind="ptx", capability=100)
 
+    def test_newer_than_the_compiler(self):
+        """PTX of a later CUDA than the compiler's is left to the driver, as without a compiler."""
+        newer = PTX.replace(".version 7.0", ".version 99.0")
+        reply, out = self.replaced(newer.encode(), kind="ptx")
+        self.assertEqual(reply["format"], "ptx")
+        self.assertIn(b"[__gpuprobe_o1_m0]", out)
+        reply, out = self.replaced(entry(1, newer.encode() + b"\0", sm=80))
+        self.assertEqual((reply["format"], [e[0] for e in entries(out)]), ("ptx", ["ptx"]))
+
     @needs_nvcc
     def test_cubin(self):
         image = nvcc("-arch=sm_90", kind="-cubin")
