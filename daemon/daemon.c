@@ -220,7 +220,7 @@ static int daemon_start_cache(struct daemon *daemon) {
 	r = job_cache_new(&daemon->cache, daemon->loop, folder, config->cache_size);
 	if (r) {
 		snprintf(daemon->no_cache, sizeof(daemon->no_cache), "no cache: %.400s: %s (--cache-dir)", folder,
-			 r == CACHE_STORE_E_UNSAFE ? "not a folder of this user alone" : strerror(-r));
+			 job_cache_reason(r));
 		log_warning("%s", daemon->no_cache);
 	}
 	return 0;

@@ -172,10 +172,8 @@ void registry_adopt(struct registry *registry, struct object *object, struct att
 
 void registry_remove(struct registry *registry, struct attachment *attachment) {
 	struct object *object = attachment->object;
-	unsigned int at = 0;
+	const unsigned int at = registry_place(registry, attachment->id);
 
-	while (registry->sorted[at] != attachment)
-		at++;
 	TAILQ_REMOVE(&registry->attachments, attachment, link);
 	memmove(&registry->sorted[at], &registry->sorted[at + 1], (--registry->n_attachments - at) * sizeof(registry->sorted[0]));
 	if (attachment->on_host)

@@ -109,7 +109,7 @@ struct job_cache {
 
 static void job_cache_advance(struct job_cache *cache);
 
-static const char *job_cache_reason(int result) {
+const char *job_cache_reason(int result) {
 	return result == CACHE_STORE_E_UNSAFE ? "not a folder of this user alone" : strerror(-result);
 }
 

@@ -36,6 +36,9 @@ struct cache_counters {
 /* 0, CACHE_STORE_E_UNSAFE, or -errno: there is no cache, and the daemon goes on without. */
 int job_cache_new(struct job_cache **cachep, uv_loop_t *loop, const char *folder, uint64_t limit);
 
+/* What CACHE_STORE_E_UNSAFE or -errno means. */
+const char *job_cache_reason(int result);
+
 /* Ends what waits for the disk; before the pools end. What is being written is written. */
 void job_cache_stop(struct job_cache *cache);
 

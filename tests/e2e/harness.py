@@ -48,6 +48,12 @@ def wait_until(condition, what, seconds=10):
     raise Failed(f"not within {seconds} s: {what}")
 
 
+def resident(pid, which="VmRSS"):
+    """KiB of a process; VmHWM: the most so far."""
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(which + ":"))
+
+
 @contextlib.contextmanager
 def as_user(uid):
     """Connections that root makes while it lasts are another user's, who may go into the folder."""

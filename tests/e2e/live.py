@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from harness import BUILD, GPU, SHIM, SIM, Daemon, Failed, check, equal
+from harness import BUILD, GPU, SHIM, SIM, Daemon, Failed, check, equal, resident
 
 LIVE = os.path.join(BUILD, "tests/sim/live_driver")
 # On a GPU NVIDIA's own, where toolkits put it or where the variable says; else the one for the CPU driver
@@ -91,12 +91,6 @@ class Live:
         elif self.process.poll() is None:
             self.process.kill()
             self.process.communicate()
-
-
-def resident(pid):
-    """KiB."""
-    with open(f"/proc/{pid}/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
 
 
 def engines(daemon, *more):

@@ -9,17 +9,12 @@ import os
 import sys
 import time
 
-from harness import COUNTER, CTL, GPUPROBED, SHIM, VEC_ADD, check, equal, need, wait_until
+from harness import COUNTER, CTL, GPUPROBED, SHIM, VEC_ADD, check, equal, need, resident, wait_until
 from manager import Manager
 
 need(GPUPROBED, CTL, COUNTER, SHIM, VEC_ADD)
 THREADS, LAUNCHES = 256, 3
 GROWTH_MAX = 5000 # kB
-
-
-def rss(daemon):
-    with open(f"/proc/{daemon.process.pid}/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
 
 
 def descriptors(daemon):
@@ -52,7 +47,7 @@ def idle(daemon):
     """Nobody is connected, and what they left is added up: memory, descriptors, those that are kept."""
     wait_until(lambda: daemon.attachments()[0]["processes"] == 0, "processes are gone", 30)
     wait_until(lambda: daemon.json("map", "list")["maps"][0]["instances"] == 0, "instances are added up", 30)
-    return rss(daemon), descriptors(daemon), kept(daemon)
+    return resident(daemon.process.pid), descriptors(daemon), kept(daemon)
 
 
 def main(total, width):

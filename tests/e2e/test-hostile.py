@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, check, equal, main, need, wait_until
+from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, check, equal, main, need, resident, wait_until
 from wire import (ARMED, CUBIN, FATBIN, HEADER, HELLO, IMAGE, IMAGE_REPLY, INSTANCE, LOADER, MIRROR, PTX, REPORT, SYNCED, UNLOAD, WELCOME,
                   Closed, Shim, memfd, message)
 
@@ -365,8 +365,7 @@ def test_slow_reader():
         start = time.monotonic()
         alive(daemon)
         check(time.monotonic() - start < 2, "others wait for a slow one")
-        with open(f"/proc/{daemon.process.pid}/status") as status:
-            rss = [int(line.split()[1]) for line in status if line.startswith("VmRSS")][0]
+        rss = resident(daemon.process.pid)
         check(rss < 100000, "the daemon uses", rss, "kB")
         slow.close()
 

@@ -12,8 +12,8 @@ import tempfile
 import threading
 import time
 
-from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, SOURCE, Daemon, check, equal, main, need, wait_until
-from live import LIVE, PTXCOMPILER, THREADS, Live, engines, example, kernel_id, obj, reasons, resident, sass_daemon
+from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, SOURCE, Daemon, check, equal, main, need, resident, wait_until
+from live import LIVE, PTXCOMPILER, THREADS, Live, engines, example, kernel_id, obj, reasons, sass_daemon
 
 need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
      *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]))

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from harness import BUILD, COUNTER, CTL, GPUPROBED, SIM, SKIP, SOURCE, VEC_ADD, Daemon, Failed, check, equal, main, need, wait_until
+from harness import BUILD, COUNTER, CTL, GPUPROBED, SIM, SKIP, SOURCE, VEC_ADD, Daemon, Failed, check, equal, main, need, resident, wait_until
 from manager import Manager
 from varlink import Connection, VarlinkError
 
@@ -262,10 +262,6 @@ def test_large():
     def labels(character):
         return [f"--label=l{i}={character * 255}" for i in range(8)]
 
-    def peak(pid):
-        with open(f"/proc/{pid}/status") as status:
-            return int(re.search(r"VmHWM:\s+(\d+) kB", status.read()).group(1))
-
     with Daemon() as daemon:
         daemon.attach("--export=wide", object=METRICS)
         run_vec_add(daemon)
@@ -275,8 +271,8 @@ def test_large():
             equal(exact(text, "gpuprobe_export_series"), ["1", "0"], options[0])
             equal(exact(text, "gpuprobe_export_series_left_out"), ["0", "2500"], options[0])
             equal(len(exact(text, "gpuprobe_map_wide_total")), 1)
-        pid = daemon.status()["pid"]
-        check(peak(pid) < 200000, peak(pid), "KiB")
+        peak = resident(daemon.process.pid, "VmHWM")
+        check(peak < 200000, peak, "KiB")
         daemon.ctl("map", "export", "many", "--nonzero", "--type=gauge", *labels("x"))
         turns = [int(exact(daemon.ctl("metrics"), "gpuprobe_loop_turns_total")[0]) for _ in range(2)]
         check(turns[1] - turns[0] > 60, turns)

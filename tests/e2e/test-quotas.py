@@ -9,7 +9,7 @@ import socket
 import time
 
 from configured import Configured
-from harness import BUILD, COUNTER, GPUPROBED, SOURCE, VEC_ADD as PROGRAM, Daemon, as_user, check, equal, main, need, wait_until
+from harness import BUILD, COUNTER, GPUPROBED, SOURCE, VEC_ADD as PROGRAM, Daemon, as_user, check, equal, main, need, resident, wait_until
 from tracing import Trace
 from varlink import Connection, VarlinkError
 from wire import HELLO, IMAGE, LOADER, MIRROR, PTX, WELCOME, Closed, Shim, memfd, message
@@ -271,10 +271,9 @@ def test_many_contexts():
         equal([outcome for outcome in daemon.why() if outcome["outcome"] == "failed"], [])
 
 
-def resident(daemon, which="VmRSS"):
-    """MiB that the daemon has."""
-    with open(f"/proc/{daemon.process.pid}/status") as status:
-        return next(int(line.split()[1]) >> 10 for line in status if line.startswith(which))
+def mebibytes(daemon, which="VmRSS"):
+    """That the daemon has."""
+    return resident(daemon.process.pid, which) >> 10
 
 
 def test_large_values():
@@ -285,9 +284,9 @@ def test_large_values():
         bus = Connection(daemon.directory)
         equal(refused(bus, "Attach", object=large), over("bytes of the maps of one user (quota-map-bytes)", 4 << 20))
         daemon.reload("quota-map-bytes = 16M\n")
-        before = resident(daemon)
+        before = mebibytes(daemon)
         bus.call("Attach", object=large)
-        check(resident(daemon) - before < 24, "MiB more:", resident(daemon) - before)
+        check(mebibytes(daemon) - before < 24, "MiB more:", mebibytes(daemon) - before)
         bus.close()
 
 
@@ -298,14 +297,14 @@ def test_gathered_replies():
     with Configured("", "--verify=off") as daemon:
         buses = [Connection(daemon.directory, timeout=60) for _ in range(6)]
         buses[0].call("Attach", object=large)
-        before = resident(daemon)
+        before = mebibytes(daemon)
         for bus in buses:
             bus.send("DumpMap", map="many")
         for bus in buses:
             equal(len(bus.receive()[0]["entries"]), 100000)
             bus.close()
-        check(resident(daemon, "VmHWM") - before < 64, "MiB more:", resident(daemon, "VmHWM") - before)
-        wait_until(lambda: resident(daemon) - before < 16, "memory goes back")
+        check(mebibytes(daemon, "VmHWM") - before < 64, "MiB more:", mebibytes(daemon, "VmHWM") - before)
+        wait_until(lambda: mebibytes(daemon) - before < 16, "memory goes back")
 
 
 if __name__ == "__main__":
