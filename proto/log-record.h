@@ -19,7 +19,7 @@ enum log_kind {
 };
 
 struct log_record {
-	uint64_t time; /* %globaltimer, nanoseconds: close to CLOCK_REALTIME on an H200 */
+	uint64_t time; /* %globaltimer, nanoseconds: near CLOCK_REALTIME (0.5 ms off was seen) */
 	uint16_t kind; /* enum log_kind */
 	uint16_t format_length;
 	uint16_t arg_count;

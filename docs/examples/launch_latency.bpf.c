@@ -2,7 +2,7 @@
 /*
  * How long a launch takes to reach the GPU: a uprobe on the host and a probe in the kernel share one map. times[0] is when the host
  * last called cuLaunchKernel (CLOCK_MONOTONIC), times[1] when a kernel that was launched since began (the GPU's clock, which is
- * close to CLOCK_REALTIME), both in nanoseconds; times[2] counts launches, times[3] sums the differences.
+ * near CLOCK_REALTIME and drifts), both in nanoseconds; times[2] counts launches, times[3] sums the differences.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

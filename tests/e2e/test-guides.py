@@ -141,7 +141,7 @@ def test_launch_latency():
         text = script(daemon, "launch_latency").communicate(timeout=60)[0]
         match = re.fullmatch(r"launches: 20, from cuLaunchKernel to the first thread: (-?[\d.]+) us on average\n", text)
         check(match, text)
-        check(-500 < float(match[1]) < 1e6, text) # the clocks are some 100 us apart at most
+        check(-20 < float(match[1]) < 1e6, text) # the script relates the clocks to a microsecond, then; they drift
 
 
 # ---- the other examples of docs/examples ----
