@@ -6,6 +6,7 @@
  */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -345,6 +346,25 @@ static void check_maps(struct reading *reading, const struct object *object, con
 			reading_fail(reading, "a program uses a map that it does not have");
 }
 
+/* Whether no other one has a number of the object's. */
+static void check_numbers(struct reading *reading, const struct registry *registry, const struct object *object,
+			  struct attachment *const attachments[], size_t n) {
+	const struct object *other;
+
+	TAILQ_FOREACH(other, &registry->objects, link)
+		if (other->id == object->id)
+			reading_fail(reading, "there are two objects %" PRIu64, object->id);
+	for (size_t i = 0; i < object->n_maps; i++)
+		for (size_t j = 0; object->maps[i] && j <= i; j++)
+			if (j == i ? registry_map(registry, object->maps[i]->id, NULL) != NULL
+				   : object->maps[j] && object->maps[j]->id == object->maps[i]->id)
+				reading_fail(reading, "there are two maps %" PRIu64, object->maps[i]->id);
+	for (size_t i = 0; i < n; i++)
+		for (size_t j = 0; j <= i; j++)
+			if (j == i ? registry_attachment(registry, attachments[i]->id) != NULL : attachments[j]->id == attachments[i]->id)
+				reading_fail(reading, "there are two attachments %" PRIu64, attachments[i]->id);
+}
+
 int state_take_object(json_object *state, size_t i, struct registry *registry, struct map_accounts *accounts, struct store *store,
 		      char error[static STATE_ERROR_SIZE]) {
 	struct reading reading = { .store = store, .error = error };
@@ -371,6 +391,8 @@ int state_take_object(json_object *state, size_t i, struct registry *registry, s
 		if (attachments[n])
 			check_maps(&reading, object, attachments[n++]);
 	}
+	if (!reading.bad)
+		check_numbers(&reading, registry, object, attachments, n);
 	if (reading.bad) {
 		while (n)
 			attachment_free(attachments[--n]);

@@ -33,9 +33,9 @@ static void keep(uint32_t slot, const char *name, enum store_kind kind, const ch
 	assert_true(store_inherit(store, name, fd));
 }
 
-static int setup(void **state) {
-	static const char blob[16 + sizeof(struct map_lane)] = { 'b', 't', 'f', '!', '!', 0, 0, 0, 0, 0, 0, 0, 8 };
+static const char blob[16 + sizeof(struct map_lane)] = { 'b', 't', 'f', '!', '!', 0, 0, 0, 0, 0, 0, 0, 8 };
 
+static int setup(void **state) {
 	registry_init(&registry);
 	assert_int_equal(map_accounts_new(&accounts, UINT64_C(1) << 30), 0);
 	assert_int_equal(store_new(&store, true, NULL), 0);
@@ -164,6 +164,26 @@ static void test_refused(void **state) {
 	refused("{\"version\":2,\"layout\":3}", "alone writes");
 }
 
+/* The state of the first version, with a piece of it replaced by another one for each pair. */
+static void write_changed(const char *const pairs[][2], size_t n) {
+	char file[512], text[8192], changed[sizeof(text)], *at;
+	FILE *golden;
+
+	snprintf(file, sizeof(file), "%s/state-1.json", folder);
+	golden = fopen(file, "r");
+	assert_non_null(golden);
+	text[fread(text, 1, sizeof(text) - 1, golden)] = '\0';
+	fclose(golden);
+	for (size_t i = 0; i < n; i++) {
+		at = strstr(text, pairs[i][0]);
+		assert_non_null(at);
+		snprintf(changed, sizeof(changed), "%.*s%s%s", (int)(at - text), text, pairs[i][1], at + strlen(pairs[i][0]));
+		strcpy(text, changed);
+	}
+	copy_golden("state-1.json"); /* with its mode */
+	write_state(text);
+}
+
 /* An object of which something is missing or absurd is not restored, and nothing of it is left. */
 static void test_objects(void **state) {
 	static const char *const wrong[][2] = {
@@ -178,24 +198,11 @@ static void test_objects(void **state) {
 		{ "\"engine\":\"auto\"", "\"engine\":\"steam\"" },
 		{ "\"exe\":\"/usr/bin/*\"", "\"exe\":null" },
 	};
-	char text[8192], *at, error[STATE_ERROR_SIZE];
+	char error[STATE_ERROR_SIZE];
 	json_object *json;
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		char file[512], all[8192];
-		FILE *golden;
-		size_t n;
-
-		snprintf(file, sizeof(file), "%s/state-1.json", folder);
-		golden = fopen(file, "r");
-		n = fread(all, 1, sizeof(all) - 1, golden);
-		fclose(golden);
-		all[n] = '\0';
-		at = strstr(all, wrong[i][0]);
-		assert_non_null(at);
-		snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - all), all, wrong[i][1], at + strlen(wrong[i][0]));
-		copy_golden("state-1.json");
-		write_state(text);
+		write_changed(&wrong[i], 1);
 		json = NULL;
 		assert_int_equal(state_load(path, &json, error), 0);
 		*error = '\0';
@@ -203,6 +210,38 @@ static void test_objects(void **state) {
 		assert_true(*error);
 		assert_true(TAILQ_EMPTY(&registry.objects) && TAILQ_EMPTY(&registry.attachments));
 		assert_int_equal(map_accounts_used(accounts, 1000), 0);
+		json_object_put(json);
+		teardown(state);
+		setup(state);
+	}
+}
+
+/* An object that has a number of another one is not restored: what the other one has would be found in its place. */
+static void test_numbers(void **state) {
+	static const char *const all[][2] = {
+		{ "\"fd\":1,", "\"fd\":3," }, { "\"fd\":2,", "\"fd\":4," },
+		{ "\"id\":7,", "\"id\":8," }, { "\"id\":9,", "\"id\":10," }, { "\"id\":12,", "\"id\":13," },
+	};
+	static const char *const taken[] = { "two objects 7", "two maps 9", "two attachments 12" };
+	char error[STATE_ERROR_SIZE];
+	struct state_numbers numbers;
+	const char *pairs[4][2];
+	json_object *json;
+
+	for (size_t same = 0; same < 3; same++) {
+		copy_golden("state-1.json");
+		restore(&numbers);
+		keep(3, "g3", STORE_BLOB, blob, 16);
+		keep(4, "g4", STORE_PTX, "ptx!", 4);
+		for (size_t i = 0, n = 0; i < 5; i++)
+			if (i != 2 + same)
+				memcpy(pairs[n++], all[i], sizeof(all[i]));
+		write_changed(pairs, 4);
+		json = NULL;
+		assert_int_equal(state_load(path, &json, error), 0);
+		assert_int_equal(state_take_object(json, 0, &registry, accounts, store, error), STATE_E_OBJECT);
+		assert_non_null(strstr(error, taken[same]));
+		assert_int_equal(registry.n_attachments, 1);
 		json_object_put(json);
 		teardown(state);
 		setup(state);
@@ -246,6 +285,7 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test_setup_teardown(test_round, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_objects, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_numbers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unsent, setup, teardown),
 	};
 	int fd;
