@@ -103,8 +103,8 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 	       const char *subject, int (*take)(json_object *parameters, void *userdata),
 	       void *userdata);
 
-/* stuck.c: from now on these signals, which are blocked, end the process if for 2 s nobody takes one. Once a process. */
-void ctl_end_if_stuck(const sigset_t *signals);
+/* stuck.c: from now on these signals, which are blocked, end the process if for 2 s nobody takes one; before, if it is not NULL, is called then, in another thread. Once a process. */
+void ctl_end_if_stuck(const sigset_t *signals, void (*before)(void));
 
 /* find.c: a file of ours, in the build folder that we lie in, or as installed. False: it is not there; path is where it should be, and errno says why. */
 bool ctl_find_file(char path[static 4096], const char *installed, const char *beside);

@@ -197,6 +197,26 @@ class Run(unittest.TestCase):
         process.stderr.close()
         self.assert_detached()
 
+    def test_reader_stopped(self):
+        """Where nobody reads our output, a signal ends us, and nothing stays attached."""
+        reading, writing = os.pipe()
+        self.addCleanup(os.close, reading)
+        os.set_blocking(writing, False)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                os.write(writing, bytes(4096))
+        os.set_blocking(writing, True)
+        process = self.start('--program=fine', self.object, stdout=writing)
+        os.close(writing)
+        end = time.monotonic() + 30
+        while not pathlib.Path(f'/proc/{process.pid}/syscall').read_text().startswith('1 0x1 '):  # write(1, ...)
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual((process.stderr.read(), process.wait(60)), ('', -signal.SIGTERM))
+        process.stderr.close()
+        self.assert_detached()
+
     def test_full_disk(self):
         """Output that cannot be written is an error, and nothing stays attached."""
         self.launcher('echo 42')

@@ -372,7 +372,7 @@ static int watch_signals(struct live *live) {
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGCHLD, SIG_DFL); /* where whoever started us ignores it, nobody would say that CMD has ended */
 	if (live->target.lines && !live->trace->command) /* which would not hear of it */
-		ctl_end_if_stuck(&ending);
+		ctl_end_if_stuck(&ending, NULL);
 	live->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	return live->signals < 0 ? ctl_fail(CTL_ERROR, "%s", strerror(errno)) : CTL_OK;
 }
