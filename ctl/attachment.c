@@ -260,6 +260,17 @@ static int print_attached(const struct ctl *ctl, json_object *parameters) {
 	return r;
 }
 
+/* What is known already to come of it: nothing, in a process that cannot be probed. */
+static void tell_lacks(json_object *filter) {
+	const char *lacks;
+
+	if (!ctl_get(filter, "pid"))
+		return;
+	lacks = ctl_process_lacks(ctl_int(filter, "pid"));
+	if (lacks)
+		ctl_tell("process %lld %s", (long long)ctl_int(filter, "pid"), lacks);
+}
+
 /* The id of the attached object's map of that name; 0: it has none. */
 static int64_t find_map(json_object *attached, const char *name) {
 	json_object *maps = ctl_get(attached, "maps");
@@ -323,6 +334,8 @@ int command_attach(struct ctl *ctl, int argc, char **argv) {
 	if (!r) {
 		r = export_attached(ctl, &attach, reply.parameters);
 		r = r ?: print_attached(ctl, reply.parameters);
+		if (!r && attach.filter)
+			tell_lacks(attach.filter);
 		varlink_reply_deinit(&reply);
 	}
 out:

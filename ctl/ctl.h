@@ -109,6 +109,9 @@ void ctl_end_if_stuck(const sigset_t *signals, void (*before)(void));
 /* find.c: a file of ours, in the build folder that we lie in, or as installed. False: it is not there; path is where it should be, and errno says why. */
 bool ctl_find_file(char path[static 4096], const char *installed, const char *beside);
 
+/* process.c: why nothing may be probed in a process; continues "process 4711 ...". NULL: nothing is to be seen that is in the way. */
+const char *ctl_process_lacks(int64_t pid);
+
 /* map.c: dumps a map, by its name or id, as `map dump` does. Returns the exit status. */
 int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero);
 

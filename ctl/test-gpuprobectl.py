@@ -214,6 +214,33 @@ class Rest(Case):
         self.ctl('why', '77', status=USAGE, stderr='why takes no argument, but got 77; see gpuprobectl --help')
         self.ctl('why', '--pid=x', status=USAGE, stderr='--pid: x is not a number from 1 up; see gpuprobectl --help')
 
+    def process_with(self, *libraries):
+        """A process that has mapped files of these names."""
+        paths = [self.file(name, b'a library') for name in libraries]
+        process = subprocess.Popen([sys.executable, '-c', 'import mmap, sys\n'
+                                    'files = [open(path) for path in sys.argv[1:]]\n'
+                                    'maps = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in files]\nprint(flush=True)\nsys.stdin.read()',
+                                    *paths], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        process.stdout.readline()
+        return str(process.pid)
+
+    def test_process_lacks(self):
+        """Who means a process in which nothing can be probed hears of it."""
+        no_shim = ('libcuda.so.1',), 'runs without the shim, so nothing is probed in it: start it again with LD_PRELOAD=libgpuprobe-shim.so, or after gpuprobectl shim enable'
+        before = ('libcuda.so.535.1', 'libgpuprobe-shim.so'), \
+            'has used CUDA before, and has no SASS engine, so modules that it has loaded are not probed: start it again, or see ENGINES in gpuprobectl(1)'
+        for libraries, lacks in no_shim, before:
+            pid = self.process_with(*libraries)
+            self.assertRegex(self.ctl('attach', self.object, '--pid', pid, stderr=f'process {pid} {lacks}'), r'^\d+\n$')
+            self.assertEqual(self.ctl('why', '--kernel=none', '--pid', pid, stderr=f'nothing is remembered; process {pid} {lacks}'), '')
+            self.json('why', '--kernel=none', '--pid', pid)
+        for libraries in (), ('libgpuprobe-shim.so',), ('libcuda.so.1', 'libgpuprobe-shim.so', 'libgpuprobe-sass.so'):
+            pid = self.process_with(*libraries)
+            self.ctl('attach', self.object, '--pid', pid)
+            self.assertEqual(self.ctl('why', '--kernel=none', '--pid', pid), '')
+        self.ctl('why', '--kernel=none', '--pid', '4194305', stderr='nothing is remembered; process 4194305 is not there any more, or never was')
+
     def test_attach_options(self):
         def asked(*args):
             done = subprocess.run([CTL, '--socket', self.socket, 'attach', '--program=echo', *args, self.object],
