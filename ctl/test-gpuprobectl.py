@@ -279,6 +279,7 @@ class Rest(Case):
         self.assertEqual(lines[1].split(None, 3), ['0000001100000000', '_Z1fv', 'x.cu:12', 'ld.global.f32 %f1, [%rd4];'])
         self.assertEqual(lines[2].split(None, 3), ['0000001100000001', '_Z1fv', '-', 'bar?'])
         self.assertEqual(self.json('kernel', 'show', '--instruction=1100000000')['instructions'][0]['line'], 12)
+        self.assertEqual(self.ctl('kernel', 'show', 'bare', stderr='bare: it has no instructions with memory probes'), '')
         self.ctl('kernel', 'show', 'none', status=NOT_FOUND, stderr='there is no kernel none with memory probes now; '
                  'gpuprobectl kernel list shows what there is')
         see = '; see gpuprobectl --help'

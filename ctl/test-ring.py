@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """test-ring.py GPUPROBECTL FAKE_DAEMON: ring read and log, against the fake daemon."""
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -62,6 +64,15 @@ class Ring(Case):
                          f'77 sm 5 lane 0: {EVENT}\n77 sm 5 lane 1: {EVENT}\n')
         self.assertEqual(self.ctl('ring', 'read', '--type=event', 'plain', status=NOT_FOUND, stderr=missing % 'event'), '77 sm 5 lane 0: 0100000000\n')
         self.assertEqual(self.ctl('ring', 'read', 'plain'), '77 sm 5 lane 0: 0100000000\n')
+
+    def test_no_type(self):
+        """Bytes at a terminal come with what makes a struct of them."""
+        for name, told in ('plain', 1), ('events', 0):
+            leader, follower = pty.openpty()
+            done = subprocess.run([CTL, '--socket', self.socket, 'ring', 'read', name], stdout=follower, stderr=subprocess.PIPE, timeout=60, check=True)
+            os.close(follower)
+            os.close(leader)
+            self.assertEqual(done.stderr.count(b'--type=STRUCT'), told)
 
     def test_lost(self):
         """Told once, at the end."""
