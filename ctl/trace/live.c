@@ -152,7 +152,7 @@ static int tick(struct live *live) {
 	}
 	/* of a file its beginning at once, by which others know that the trace is on, and the rest now and then */
 	if (!live->target.path || now >= live->flush_at) {
-		live->flush_at = now + 1000000000;
+		live->flush_at = now + FLUSH;
 		fflush(live->target.file);
 	}
 	return stream_result(live, r);
