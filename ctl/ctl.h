@@ -118,6 +118,9 @@ int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero);
 /* log.c: prints the lines that an object's programs have written; as elements of a JSON array if asked. Returns the exit status. */
 int ctl_log_object(struct ctl *ctl, int64_t object, bool in_array);
 
+/* help.c: prints a help text, which ends with a newline, at the width of the terminal. */
+void ctl_print_help(const char *help);
+
 /* output.c; ctl_tell() is a line on standard error, ctl_tell_log() several: without control characters, as ctl_print_text() */
 void ctl_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void ctl_tell_list(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));

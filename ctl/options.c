@@ -46,7 +46,7 @@ static bool is_session_name(const char *name) {
 int ctl_option(struct ctl *ctl, int option, const char *help) {
 	switch (option) {
 	case 'h':
-		fputs(help, stdout);
+		ctl_print_help(help);
 		return CTL_OK;
 	case 'V':
 		puts("gpuprobectl " PROJECT_VERSION);

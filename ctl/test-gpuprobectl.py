@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """test-gpuprobectl.py GPUPROBECTL FAKE_DAEMON COMPLETION: every command, every error and its exit status, and the JSON."""
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
@@ -11,6 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import threading
 import unittest
 
@@ -213,6 +216,28 @@ class Rest(Case):
         self.assertEqual(set(output['outcomes'][0]), {'pid', 'comm', 'time', 'kernel', 'demangled', 'outcome', 'engine', 'reason', 'attachments'})
         self.ctl('why', '77', status=USAGE, stderr='why takes no argument, but got 77; see gpuprobectl --help')
         self.ctl('why', '--pid=x', status=USAGE, stderr='--pid: x is not a number from 1 up; see gpuprobectl --help')
+
+    def test_help_width(self):
+        """At a terminal, a help text is as wide as that, with all its words; elsewhere it is as it is written."""
+        for command in '', 'attach', 'why', 'map export', 'trace', 'trace report', 'shim', 'hook', 'doctor', 'run':
+            written = self.run_ctl(*command.split(), '--help')
+            for width in 40, 80, 250:
+                leader, follower = pty.openpty()
+                fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack('HHHH', 24, width, 0, 0))
+                subprocess.run([CTL, *command.split(), '--help'], stdout=follower, check=True, timeout=60)
+                os.close(follower)
+                text = b''
+                try:
+                    while part := os.read(leader, 65536):
+                        text += part
+                except OSError:  # EIO: nobody has the other end any more
+                    pass
+                os.close(leader)
+                lines = text.decode().split('\r\n')
+                self.assertEqual(' '.join(lines).split(), written.split(), (command, width))
+                for line in lines:
+                    self.assertEqual(line, line.rstrip())
+                    self.assertTrue(len(line) <= width or len(line.split()) == 1 or line.startswith('      --'), (command, width, line))
 
     def process_with(self, *libraries):
         """A process that has mapped files of these names."""
