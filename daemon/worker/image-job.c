@@ -431,9 +431,10 @@ static int reply_no_point(struct job *job)
 		return r;
 	job->edited = false; /* all that were meant are named */
 	image_point_format(&target->uses[0], point, sizeof(point));
-	return reply_own(job, "no such point in %s %.200s: %s",
+	return reply_own(job, "no such point in %s %.200s: %s%s",
 			 target->device_function ? "device function" : "kernel",
-			 target->name.plain ? target->name.plain : target->name.mangled, point);
+			 target->name.plain ? target->name.plain : target->name.mangled, point,
+			 job->targets.n > 1 || target->count > 1 ? ", and others" : "");
 }
 
 /* Edits `module`; what is said about it goes into the reply. */

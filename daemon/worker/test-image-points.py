@@ -146,6 +146,9 @@ class Points(Base):
                 self.assertEqual(reply["reason"], what)
                 self.assertEqual([k["attachments"] for k in reply["kernels"]], [[3]])
                 self.assertEqual(out, b"")
+        for second in ("f", "line", {"file": "x.cu", "line": 99}), ("g", "memory"):
+            reply, _ = self.job("own", ("f", "block", {"block": 77}), second)
+            self.assertEqual(reply["reason"], "no such point in kernel f: block 77, and others")
 
     def test_some_have_a_point(self):
         text, reply = self.text(("*", "memory"), ("g", "block", {"block": 5}), ("g", "entry"))
