@@ -134,13 +134,12 @@ class Ring(Case):
         self.ctl('ring', 'read', 'garbage', status=ERROR, stderr='gpuprobectl: the daemon sent records that are not base64\n')
         for name in 'cut', 'torn', 'lanes':
             self.ctl('ring', 'read', name, status=ERROR, stderr='gpuprobectl: the daemon sent records that make no sense\n')
-        see = '; see gpuprobectl --help\n'
         for args, text in ((('ring',), 'ring: read?'), (('ring', 'x'), 'ring has no command x'),
                            (('ring', 'read'), 'ring read: which map?'),
                            (('ring', 'read', 'a', 'b'), 'ring read takes one map, but got b too'),
                            (('ring', 'read', '-n', '0', 'a'), '--count: 0 is not a number from 1 up'),
                            (('ring', 'read', '--raw', '--type=x', 'a'), 'ring read takes --raw or --type, not both')):
-            self.ctl(*args, status=USAGE, stderr='gpuprobectl: ' + text + see)
+            self.ctl(*args, status=USAGE, stderr=f'gpuprobectl: {text}; see gpuprobectl {"ring read" if "read" in args else "ring"} --help\n')
 
 
 class Log(Case):
@@ -154,7 +153,7 @@ class Log(Case):
 
     def test_errors(self):
         self.ctl('log', '--object', '9', status=NOT_FOUND, stderr='gpuprobectl: there is no object 9; gpuprobectl list shows them\n')
-        see = '; see gpuprobectl --help\n'
+        see = '; see gpuprobectl log --help\n'
         self.ctl('log', 'x', status=USAGE, stderr='gpuprobectl: log takes no argument, but got x' + see)
         self.ctl('log', '--object=x', status=USAGE, stderr='gpuprobectl: --object: x is not a number from 1 up' + see)
 

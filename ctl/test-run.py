@@ -17,7 +17,7 @@ import unittest
 CTL, DAEMON = (os.path.abspath(path) for path in sys.argv[1:3])
 OK, ERROR, USAGE, UNREACHABLE, VERIFIER, NOT_FOUND = range(6)
 HEADER = b'\x7fELF\x02\x01\x01' + bytes(9) + struct.pack('<HHIQQQIHHHHHH', 1, 247, 1, 0, 0, 0, 0, 64, 0, 0, 64, 0, 0)
-SEE = '; see gpuprobectl --help'
+SEE = '; see gpuprobectl run --help'
 LOG = 'vec?add-1234 [cuda__probe] ts=5 "x"\n'
 LOST = 'gpuprobectl: lost 3 records: the ring was full (attach with --ring-size)\n'
 COUNTER = 'counter:\n0: 18446744073709551615\n'
