@@ -112,7 +112,7 @@ bool ctl_find_file(char path[static 4096], const char *installed, const char *be
 /* process.c: why nothing may be probed in a process; continues "process 4711 ...". NULL: nothing is to be seen that is in the way. */
 const char *ctl_process_lacks(int64_t pid);
 
-/* map.c: dumps a map, by its name or id, as `map dump` does. Returns the exit status. */
+/* map.c: dumps a map, by its name or id, as `map dump` does; JSON has no line end. Returns the exit status. */
 int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero);
 
 /* log.c: prints the lines that an object's programs have written; as elements of a JSON array if asked. Returns the exit status. */
@@ -125,6 +125,7 @@ void ctl_print_help(const char *help);
 void ctl_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void ctl_tell_list(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 void ctl_tell_log(const char *log);
+void ctl_put_json(const struct ctl *ctl, json_object *value); /* without a line end */
 void ctl_print_json(const struct ctl *ctl, json_object *value);
 void ctl_print_text(const char *text);
 void ctl_print_table(const char *const *header, json_object *rows);

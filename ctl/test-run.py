@@ -77,7 +77,9 @@ class Run(unittest.TestCase):
 
     def test_json(self):
         for option in '--json', '--pretty':
-            output = json.loads(self.ctl(option))
+            text = self.ctl(option)
+            self.assertEqual(text.count('\n') == 1, option == '--json', text)
+            output = json.loads(text)
             self.assertEqual(output['microseconds'], 42)
             self.assertEqual([(line['program'], line['text']) for line in output['log']], [('cuda__probe', 'ts=5 "x"')])
             self.assertEqual([(m['map']['name'], m['entries']) for m in output['maps']],
