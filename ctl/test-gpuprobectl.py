@@ -68,7 +68,9 @@ class Attach(Case):
             'id': 1, 'object': len(HEADER) + 8, 'program': 'cuda__p', 'point': 'entry', 'kernel': 'a(int)',
             'section': 'kprobe/vectorAdd', 'engine': 'auto', 'filter': {'pid': 12, 'comm': 'x\u00e9', 'exe': os.path.realpath(exe), 'uid': 0}, 'state': 'armed', 'modules': 0,
             'processes': 0, 'owner': os.getuid()}], 'maps': []})
-        for given, seen in (('/usr/bin/*', '/usr/bin/*'), ('*python?', '*python?'),
+        link = self.dir / 'link'
+        link.symlink_to(exe)
+        for given, seen in ((str(link), os.path.realpath(exe)), (f'{self.dir}/lin[k]', f'{self.dir}/lin[k]'), ('/no/such/app', '/no/such/app'), ('/usr/bin/*', '/usr/bin/*'), ('*python?', '*python?'),
                             ('bin/a*', os.path.realpath(self.dir) + '/bin/a*')):
             output = self.json('attach', '--exe', given, self.object, cwd=self.dir)
             self.assertEqual(output['attachments'][0]['filter'], {'exe': seen})
