@@ -82,8 +82,8 @@ static void put(json_object **objectp, const char *key, json_object *value) {
 }
 
 /*
- * The executable as the daemon sees it: absolute; a glob of any folder stays as it is. Returns -1
- * to go on, or the exit status.
+ * The executable as /proc/PID/exe names it: absolute and without links, which is what python3 and all of /bin are. One that is not here may be in a
+ * container, and stays as it is; so does a glob of any folder. Returns -1 to go on, or the exit status.
  */
 static int put_exe(json_object **filterp, const char *path) {
 	bool is_glob = strpbrk(path, "*?[");
@@ -91,17 +91,17 @@ static int put_exe(json_object **filterp, const char *path) {
 
 	if (!*path)
 		return ctl_usage("--exe: the path is empty");
-	if (strchr("/*?[", *path)) {
-		put(filterp, "exe", json_object_new_string(path));
-		return -1;
-	}
-	if (is_glob) {
+	if (is_glob && strchr("/*?[", *path)) {
+		resolved = strdup(path);
+	} else if (is_glob) {
 		folder = getcwd(NULL, 0);
 		if (!folder || asprintf(&resolved, "%s/%s", folder, path) < 0)
 			resolved = NULL;
 		free(folder);
 	} else {
 		resolved = realpath(path, NULL);
+		if (!resolved && *path == '/')
+			resolved = strdup(path);
 	}
 	if (!resolved)
 		return ctl_fail(CTL_USAGE, "--exe: %s: %s", path, strerror(errno));
@@ -260,6 +260,17 @@ static int print_attached(const struct ctl *ctl, json_object *parameters) {
 	return r;
 }
 
+/* What is known already to come of it: nothing, in a process that cannot be probed. */
+static void tell_lacks(json_object *filter) {
+	const char *lacks;
+
+	if (!ctl_get(filter, "pid"))
+		return;
+	lacks = ctl_process_lacks(ctl_int(filter, "pid"));
+	if (lacks)
+		ctl_tell("process %lld %s", (long long)ctl_int(filter, "pid"), lacks);
+}
+
 /* The id of the attached object's map of that name; 0: it has none. */
 static int64_t find_map(json_object *attached, const char *name) {
 	json_object *maps = ctl_get(attached, "maps");
@@ -323,6 +334,8 @@ int command_attach(struct ctl *ctl, int argc, char **argv) {
 	if (!r) {
 		r = export_attached(ctl, &attach, reply.parameters);
 		r = r ?: print_attached(ctl, reply.parameters);
+		if (!r && attach.filter)
+			tell_lacks(attach.filter);
 		varlink_reply_deinit(&reply);
 	}
 out:

@@ -103,22 +103,29 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 	       const char *subject, int (*take)(json_object *parameters, void *userdata),
 	       void *userdata);
 
-/* stuck.c: from now on these signals, which are blocked, end the process if for 2 s nobody takes one. Once a process. */
-void ctl_end_if_stuck(const sigset_t *signals);
+/* stuck.c: from now on these signals, which are blocked, end the process if for 2 s nobody takes one; before, if it is not NULL, is called then, in another thread. Once a process. */
+void ctl_end_if_stuck(const sigset_t *signals, void (*before)(void));
 
 /* find.c: a file of ours, in the build folder that we lie in, or as installed. False: it is not there; path is where it should be, and errno says why. */
 bool ctl_find_file(char path[static 4096], const char *installed, const char *beside);
 
-/* map.c: dumps a map, by its name or id, as `map dump` does. Returns the exit status. */
+/* process.c: why nothing may be probed in a process; continues "process 4711 ...". NULL: nothing is to be seen that is in the way. */
+const char *ctl_process_lacks(int64_t pid);
+
+/* map.c: dumps a map, by its name or id, as `map dump` does; JSON has no line end. Returns the exit status. */
 int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero);
 
 /* log.c: prints the lines that an object's programs have written; as elements of a JSON array if asked. Returns the exit status. */
 int ctl_log_object(struct ctl *ctl, int64_t object, bool in_array);
 
+/* help.c: prints a help text, which ends with a newline, at the width of the terminal. */
+void ctl_print_help(const char *help);
+
 /* output.c; ctl_tell() is a line on standard error, ctl_tell_log() several: without control characters, as ctl_print_text() */
 void ctl_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void ctl_tell_list(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 void ctl_tell_log(const char *log);
+void ctl_put_json(const struct ctl *ctl, json_object *value); /* without a line end */
 void ctl_print_json(const struct ctl *ctl, json_object *value);
 void ctl_print_text(const char *text);
 void ctl_print_table(const char *const *header, json_object *rows);

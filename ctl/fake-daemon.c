@@ -515,6 +515,8 @@ static int show_kernel(struct varlink_call *call, json_object *parameters, void 
 	if (!strcmp(json_object_get_string(kernel ?: instruction), "none"))
 		return varlink_call_error(call, ERROR("NotFound"),
 					  varlink_json_pack("what", json_object_new_string("kernel none"), NULL));
+	if (kernel && !strcmp(json_object_get_string(kernel), "bare"))
+		json_object_array_del_idx(get(reply, "instructions"), 0, 2);
 	return varlink_call_reply(call, reply);
 }
 

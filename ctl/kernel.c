@@ -145,8 +145,10 @@ static int show(struct ctl *ctl, json_object *consume_parameters, const char *su
 		return r;
 	if (ctl->json)
 		ctl_print_json(ctl, reply.parameters);
-	else
+	else if (json_object_array_length(ctl_get(reply.parameters, "instructions")))
 		print_instructions(ctl_get(reply.parameters, "instructions"));
+	else
+		ctl_tell("%s: it has no instructions with memory probes", subject);
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }

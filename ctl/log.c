@@ -55,7 +55,7 @@ static int take_elements(json_object *parameters, void *userdata) {
 
 	for (size_t i = 0; i < json_object_array_length(lines); i++) {
 		fputs(elements->n++ ? "," : "", stdout);
-		ctl_print_json(elements->ctl, json_object_array_get_idx(lines, i));
+		ctl_put_json(elements->ctl, json_object_array_get_idx(lines, i));
 	}
 	return CTL_OK;
 }

@@ -108,7 +108,7 @@ static int run(struct ctl *ctl, int argc, char **argv) {
 	first = optind;
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(argv[first], commands[i].name)) {
-			argv[first] = (char *)commands[i].title;
+			argv[first] = program_invocation_name = (char *)commands[i].title;
 			optind = 0; /* getopt starts over */
 			return commands[i].run(ctl, argc - first, argv + first);
 		}

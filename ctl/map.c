@@ -289,7 +289,7 @@ static int dump_replies(struct dump *dump, const char *name) {
 		varlink_reply_deinit(&reply);
 	}
 	if (!r && dump->ctl->json)
-		puts(!dump->ctl->pretty ? "]}" : dump->n_entries ? "\n  ]\n}" : "]\n}");
+		fputs(!dump->ctl->pretty ? "]}" : dump->n_entries ? "\n  ]\n}" : "]\n}", stdout);
 	return r;
 }
 
@@ -350,6 +350,8 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 	r = ctl_call_more(ctl, "DumpMap", parameters);
 	if (!r)
 		r = dump_replies(&dump, argv[optind]);
+	if (!r && ctl->json)
+		putchar('\n');
 	value_types_free(dump.types);
 	return r;
 }

@@ -21,15 +21,23 @@ int ctl_fail(enum ctl_exit status, const char *format, ...) {
 	return status;
 }
 
+/* What stands behind "gpuprobectl: " in the title of the command that runs; empty: none does so far. */
+static const char *command_name(void) {
+	const char *title = program_invocation_name;
+
+	return strncmp(title, CTL_TITLE, strlen(CTL_TITLE)) ? "" : title + strlen(CTL_TITLE);
+}
+
 /* Says what is wrong with the command line, and where to read. Returns CTL_USAGE. */
 int ctl_usage(const char *format, ...) {
+	const char *command = command_name();
 	char text[512];
 	va_list arguments;
 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	return ctl_fail(CTL_USAGE, "%s; see gpuprobectl --help", text);
+	return ctl_fail(CTL_USAGE, "%s; see gpuprobectl %s%s--help", text, command, *command ? " " : "");
 }
 
 static bool is_session_name(const char *name) {
@@ -46,7 +54,7 @@ static bool is_session_name(const char *name) {
 int ctl_option(struct ctl *ctl, int option, const char *help) {
 	switch (option) {
 	case 'h':
-		fputs(help, stdout);
+		ctl_print_help(help);
 		return CTL_OK;
 	case 'V':
 		puts("gpuprobectl " PROJECT_VERSION);
@@ -179,7 +187,7 @@ int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const cha
 	optind = 0; /* getopt starts over */
 	for (size_t i = 0; i < n; i++) {
 		if (first < argc && !strcmp(argv[first], verbs[i].name)) {
-			argv[first] = (char *)verbs[i].title;
+			argv[first] = program_invocation_name = (char *)verbs[i].title;
 			return verbs[i].run(ctl, argc - first, argv + first);
 		}
 		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? " or " : "", verbs[i].name);

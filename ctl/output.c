@@ -52,8 +52,8 @@ json_object *ctl_format(const char *format, ...) {
 	return value;
 }
 
-/* Prints JSON and a line end, spread out if the user wants it pretty. json-c leaves those control characters as they are that are no ASCII, and DEL. */
-void ctl_print_json(const struct ctl *ctl, json_object *value) {
+/* Prints JSON, spread out if the user wants it pretty. json-c leaves those control characters as they are that are no ASCII, and DEL. */
+void ctl_put_json(const struct ctl *ctl, json_object *value) {
 	int flags = ctl->pretty ? JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED
 				: JSON_C_TO_STRING_PLAIN;
 	const char *text = json_object_to_json_string_ext(value, flags | JSON_C_TO_STRING_NOSLASHESCAPE);
@@ -68,6 +68,11 @@ void ctl_print_json(const struct ctl *ctl, json_object *value) {
 			putchar(text[n++]);
 		}
 	}
+}
+
+/* The same, as a line. */
+void ctl_print_json(const struct ctl *ctl, json_object *value) {
+	ctl_put_json(ctl, value);
 	putchar('\n');
 }
 

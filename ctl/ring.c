@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../daemon/base64.h"
 #include "ctl.h"
@@ -77,6 +78,8 @@ static int begin(struct reader *reader, json_object *parameters) {
 	if (!reader->type_name)
 		reader->type = (uint32_t)ctl_int(parameters, "btf_value_type");
 	reader->type_size = value_types_size(reader->types, reader->type);
+	if (reader->type_size <= 0 && !reader->type_missing && !reader->ctl->json && isatty(STDOUT_FILENO))
+		ctl_tell("the map has no type for its records, which are shown as bytes: --type=STRUCT shows them as this struct of the object");
 	return CTL_OK;
 }
 

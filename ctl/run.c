@@ -3,12 +3,14 @@
 /*
  * run: a program becomes a kernel of its own. A child process waits until the program is attached to it alone, then becomes
  * gpuprobe-launch, which launches an empty kernel under the shim. Afterwards the log and the maps are printed and everything is detached,
- * whatever happened in between: signals are looked at between two steps only, and nobody who reads our output ends us.
+ * whatever happened in between: signals are looked at between two steps only, and nobody who reads our output ends us. Where a reader has
+ * stopped to read there is no next step, and who ends us (stuck.c) detaches before.
  */
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,6 +137,42 @@ static int run_options(struct run *run, int argc, char **argv) {
 		r = ctl_usage("run takes one object, but got %s too", argv[optind + 1]);
 	run->path = argv[optind];
 	return r;
+}
+
+/* What is to be detached whatever becomes of us, by the main thread or by the one that ends it; @ctl for its path alone. */
+static struct {
+	pthread_mutex_t lock;
+	const struct ctl *ctl;
+	json_object *attachments; /* borrowed; NULL: nothing, or the main thread is about to */
+} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+#define LEAVE_MS 2000
+
+static void keep_for_end(const struct ctl *ctl, json_object *attachments) {
+	pthread_mutex_lock(&kept.lock);
+	kept.ctl = ctl;
+	kept.attachments = attachments;
+	pthread_mutex_unlock(&kept.lock);
+}
+
+/* Detaches by a connection of its own: what is said on that of the main thread waits for it. */
+static void detach_at_end(void) {
+	struct varlink_client *client = NULL;
+	int r = 0;
+
+	pthread_mutex_lock(&kept.lock);
+	if (kept.attachments)
+		r = varlink_client_connect(&client, kept.ctl->path, LEAVE_MS);
+	for (size_t i = 0; client && r >= 0 && i < json_object_array_length(kept.attachments); i++) {
+		json_object *parameters = varlink_json_pack("id", json_object_new_int64(ctl_int(json_object_array_get_idx(kept.attachments, i), "id")), NULL);
+		struct varlink_reply reply;
+
+		r = varlink_client_call(client, "io.gpuprobe.control.Detach", parameters, &reply);
+		if (r >= 0)
+			varlink_reply_deinit(&reply);
+	}
+	varlink_client_free(client);
+	pthread_mutex_unlock(&kept.lock);
 }
 
 /* Returns the exit status. */
@@ -337,7 +375,9 @@ static int run_object(struct run *run) {
 	r = ctl_call(run->ctl, "Attach", json_object_get(run->parameters), run->path, -1, &reply);
 	if (r)
 		return r;
+	keep_for_end(run->ctl, ctl_get(reply.parameters, "attachments"));
 	r = run_attached(run, reply.parameters);
+	keep_for_end(NULL, NULL);
 	/* a daemon that was restarted while the kernel ran has hung up; that there is none is said once */
 	detached = ctl_connect_again(run->ctl) || r != CTL_UNREACHABLE ? detach(run, ctl_get(reply.parameters, "attachments")) : r;
 	varlink_reply_deinit(&reply);
@@ -360,7 +400,7 @@ static int run_child(struct run *run) {
 	run->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (run->signals < 0)
 		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
-	ctl_end_if_stuck(&signals); /* the daemon may not answer */
+	ctl_end_if_stuck(&signals, detach_at_end); /* the daemon may not answer, or a reader not read */
 	signal(SIGPIPE, SIG_IGN);
 	r = run_object(run);
 	fflush(stdout);

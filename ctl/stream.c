@@ -89,7 +89,7 @@ static int catch_signals(void) {
 	sigaddset(&signals, SIGTERM);
 	sigprocmask(SIG_BLOCK, &signals, &before);
 	if (!sigismember(&before, SIGTERM))
-		ctl_end_if_stuck(&signals);
+		ctl_end_if_stuck(&signals, NULL);
 	return signalfd(-1, &signals, SFD_CLOEXEC);
 }
 

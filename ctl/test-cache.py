@@ -49,8 +49,8 @@ class Cache(FakeDaemonCase):
         self.ctl("list", status=ERROR, errors="this daemon has no cache")
 
     def test_wrong(self):
-        self.ctl("dump", status=USAGE, errors="cache has no command dump; see gpuprobectl --help")
-        self.ctl("clear", "all", status=USAGE, errors="cache clear takes no argument, but got all; see gpuprobectl --help")
+        self.ctl("dump", status=USAGE, errors="cache has no command dump; see gpuprobectl cache --help")
+        self.ctl("clear", "all", status=USAGE, errors="cache clear takes no argument, but got all; see gpuprobectl cache clear --help")
 
 
 if __name__ == "__main__":

@@ -426,9 +426,9 @@ class Command(Case):
         self.assertLessEqual(set(ids), tested, "a check has no test")
 
     def test_usage(self):
-        self.run_ctl("doctor", "x", status=USAGE, error="doctor takes no argument, but got x; see gpuprobectl --help")
-        self.run_ctl("doctor", "--only=nothing", status=USAGE, error="--only=nothing: no check has an id like that; see gpuprobectl --help")
-        self.run_ctl("doctor", "--root=/nowhere", status=USAGE, error="--root=/nowhere: No such file or directory; see gpuprobectl --help")
+        self.run_ctl("doctor", "x", status=USAGE, error="doctor takes no argument, but got x; see gpuprobectl doctor --help")
+        self.run_ctl("doctor", "--only=nothing", status=USAGE, error="--only=nothing: no check has an id like that; see gpuprobectl doctor --help")
+        self.run_ctl("doctor", "--root=/nowhere", status=USAGE, error="--root=/nowhere: No such file or directory; see gpuprobectl doctor --help")
         self.assertIn("Usage: gpuprobectl doctor", self.run_ctl("doctor", "--help"))
 
     def coloured(self, **environment):

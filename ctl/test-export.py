@@ -11,7 +11,6 @@ from fake_daemon import CTL, FakeDaemonCase
 
 OK, ERROR, USAGE, NOT_FOUND = 0, 1, 2, 5
 HEADER = b'\x7fELF\x02\x01\x01' + bytes(9) + struct.pack('<HHIQQQIHHHHHH', 1, 247, 1, 0, 0, 0, 0, 64, 0, 0, 64, 0, 0)
-SEE = '; see gpuprobectl --help'
 
 
 class Case(FakeDaemonCase):
@@ -32,18 +31,18 @@ class Case(FakeDaemonCase):
         self.assertEqual((plain['name'], plain['kind'], plain['per_sm'], plain['labels']), ('-', 'auto', False, {}))
 
     def test_wrong(self):
-        self.ctl('map', 'export', status=USAGE, stderr='map export: which map?' + SEE)
-        self.ctl('map', 'export', 'a', 'b', status=USAGE, stderr='map export takes one map, but got b too' + SEE)
-        self.ctl('map', 'export', 'a', '--type=summary', status=USAGE, stderr='--type: summary is none of counter, gauge and histogram' + SEE)
-        self.ctl('map', 'export', 'a', '--label=x', status=USAGE, stderr='--label: x is not NAME=TEXT' + SEE)
-        self.ctl('map', 'export', 'a', '--label==x', status=USAGE, stderr='--label: =x is not NAME=TEXT' + SEE)
+        self.ctl('map', 'export', status=USAGE, stderr='map export: which map?; see gpuprobectl map export --help')
+        self.ctl('map', 'export', 'a', 'b', status=USAGE, stderr='map export takes one map, but got b too; see gpuprobectl map export --help')
+        self.ctl('map', 'export', 'a', '--type=summary', status=USAGE, stderr='--type: summary is none of counter, gauge and histogram; see gpuprobectl map export --help')
+        self.ctl('map', 'export', 'a', '--label=x', status=USAGE, stderr='--label: x is not NAME=TEXT; see gpuprobectl map export --help')
+        self.ctl('map', 'export', 'a', '--label==x', status=USAGE, stderr='--label: =x is not NAME=TEXT; see gpuprobectl map export --help')
         self.ctl('map', 'export', 'none', status=NOT_FOUND, stderr='there is no map none; gpuprobectl map list shows them')
         self.ctl('map', 'export', 'ring', status=ERROR, stderr='ring: it is a ring')
         for parameter, option in {'name': 'as', 'help': 'help-text', 'kind': 'type', 'labels': 'label', 'per_sm': 'sm', 'unit': 'unit', 'bucket': 'bucket'}.items():
             self.ctl('map', 'export', f'wrong-{parameter}', status=ERROR, stderr=f'--{option}: no')
-        self.ctl('map', 'unexport', status=USAGE, stderr='map unexport: which map?' + SEE)
-        self.ctl('map', 'exports', 'x', status=USAGE, stderr='map exports takes no argument, but got x' + SEE)
-        self.ctl('metrics', 'x', status=USAGE, stderr='metrics takes no arguments, but got x' + SEE)
+        self.ctl('map', 'unexport', status=USAGE, stderr='map unexport: which map?; see gpuprobectl map unexport --help')
+        self.ctl('map', 'exports', 'x', status=USAGE, stderr='map exports takes no argument, but got x; see gpuprobectl map exports --help')
+        self.ctl('metrics', 'x', status=USAGE, stderr='metrics takes no arguments, but got x; see gpuprobectl metrics --help')
 
     def test_unexport(self):
         self.assertEqual(self.ctl('map', 'unexport', 'a', 'b'), '')
@@ -68,7 +67,7 @@ class Case(FakeDaemonCase):
         path.write_bytes(HEADER)
         self.ctl('attach', str(path), '--export=m', status=NOT_FOUND, stderr='--export: the object has no map m')
         self.assertEqual(json.loads(self.ctl('--json', 'list')), {'attachments': []})
-        self.ctl('attach', str(path), *['--export=m'] * 17, status=USAGE, stderr='--export: at most 16 maps' + SEE)
+        self.ctl('attach', str(path), *['--export=m'] * 17, status=USAGE, stderr='--export: at most 16 maps; see gpuprobectl attach --help')
 
 
 unittest.main(argv=sys.argv[:1])

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """test-gpuprobectl.py GPUPROBECTL FAKE_DAEMON COMPLETION: every command, every error and its exit status, and the JSON."""
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
@@ -11,6 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import threading
 import unittest
 
@@ -65,7 +68,9 @@ class Attach(Case):
             'id': 1, 'object': len(HEADER) + 8, 'program': 'cuda__p', 'point': 'entry', 'kernel': 'a(int)',
             'section': 'kprobe/vectorAdd', 'engine': 'auto', 'filter': {'pid': 12, 'comm': 'x\u00e9', 'exe': os.path.realpath(exe), 'uid': 0}, 'state': 'armed', 'modules': 0,
             'processes': 0, 'owner': os.getuid()}], 'maps': []})
-        for given, seen in (('/usr/bin/*', '/usr/bin/*'), ('*python?', '*python?'),
+        link = self.dir / 'link'
+        link.symlink_to(exe)
+        for given, seen in ((str(link), os.path.realpath(exe)), (f'{self.dir}/lin[k]', f'{self.dir}/lin[k]'), ('/no/such/app', '/no/such/app'), ('/usr/bin/*', '/usr/bin/*'), ('*python?', '*python?'),
                             ('bin/a*', os.path.realpath(self.dir) + '/bin/a*')):
             output = self.json('attach', '--exe', given, self.object, cwd=self.dir)
             self.assertEqual(output['attachments'][0]['filter'], {'exe': seen})
@@ -137,17 +142,16 @@ class Attach(Case):
         self.assertEqual(self.json('attach', path)['attachments'][0]['object'], 8388608)
 
     def test_usage(self):
-        see = '; see gpuprobectl --help'
         cases = (
-            ((), 'attach: which object?' + see),
-            ((self.object, 'b.o'), 'attach takes one object, but got b.o too' + see),
-            ((self.object, '--pid=0'), '--pid: 0 is not a number from 1 up' + see),
-            ((self.object, '--pid=1x'), '--pid: 1x is not a number from 1 up' + see),
-            ((self.object, '--pid=-1'), '--pid: -1 is not a number from 1 up' + see),
-            ((self.object, '--pid='), '--pid:  is not a number from 1 up' + see),
-            ((self.object, '--pid=99999999999999999999'), '--pid: 99999999999999999999 is not a number from 1 up' + see),
-            ((self.object, '--uid=no-such-user'), '--uid: there is no user no-such-user' + see),
-            ((self.object, '--exe='), '--exe: the path is empty' + see),
+            ((), 'attach: which object?; see gpuprobectl attach --help'),
+            ((self.object, 'b.o'), 'attach takes one object, but got b.o too; see gpuprobectl attach --help'),
+            ((self.object, '--pid=0'), '--pid: 0 is not a number from 1 up; see gpuprobectl attach --help'),
+            ((self.object, '--pid=1x'), '--pid: 1x is not a number from 1 up; see gpuprobectl attach --help'),
+            ((self.object, '--pid=-1'), '--pid: -1 is not a number from 1 up; see gpuprobectl attach --help'),
+            ((self.object, '--pid='), '--pid:  is not a number from 1 up; see gpuprobectl attach --help'),
+            ((self.object, '--pid=99999999999999999999'), '--pid: 99999999999999999999 is not a number from 1 up; see gpuprobectl attach --help'),
+            ((self.object, '--uid=no-such-user'), '--uid: there is no user no-such-user; see gpuprobectl attach --help'),
+            ((self.object, '--exe='), '--exe: the path is empty; see gpuprobectl attach --help'),
             ((self.object, '--exe=no/such'), '--exe: no/such: No such file or directory'),
             ((self.object, '--nonsense'), "attach: unrecognized option '--nonsense'"),
             ((self.object, '--kernel'), "attach: option '--kernel' requires an argument"),
@@ -183,10 +187,9 @@ class Rest(Case):
         self.assertEqual(self.json('detach', '--all'), {'detached': [4]})
         self.assertEqual(self.ctl('detach', '--all'), '')
         self.assertEqual(self.ctl('list'), '')
-        see = '; see gpuprobectl --help'
-        self.ctl('detach', status=USAGE, stderr='detach: which attachment?' + see)
-        self.ctl('detach', 'x', status=USAGE, stderr='detach: x is not a number from 1 up' + see)
-        self.ctl('detach', '--all', '1', status=USAGE, stderr='detach takes ids or --all, not both' + see)
+        self.ctl('detach', status=USAGE, stderr='detach: which attachment?; see gpuprobectl detach --help')
+        self.ctl('detach', 'x', status=USAGE, stderr='detach: x is not a number from 1 up; see gpuprobectl detach --help')
+        self.ctl('detach', '--all', '1', status=USAGE, stderr='detach takes ids or --all, not both; see gpuprobectl detach --help')
 
     def test_status(self):
         text = self.ctl('status')
@@ -211,8 +214,57 @@ class Rest(Case):
         self.assertEqual(self.ctl('why', '--kernel=none'), '')
         output = self.json('why')
         self.assertEqual(set(output['outcomes'][0]), {'pid', 'comm', 'time', 'kernel', 'demangled', 'outcome', 'engine', 'reason', 'attachments'})
-        self.ctl('why', '77', status=USAGE, stderr='why takes no argument, but got 77; see gpuprobectl --help')
-        self.ctl('why', '--pid=x', status=USAGE, stderr='--pid: x is not a number from 1 up; see gpuprobectl --help')
+        self.ctl('why', '77', status=USAGE, stderr='why takes no argument, but got 77; see gpuprobectl why --help')
+        self.ctl('why', '--pid=x', status=USAGE, stderr='--pid: x is not a number from 1 up; see gpuprobectl why --help')
+
+    def test_help_width(self):
+        """At a terminal, a help text is as wide as that, with all its words; elsewhere it is as it is written."""
+        for command in '', 'attach', 'why', 'map export', 'trace', 'trace report', 'shim', 'hook', 'doctor', 'run':
+            written = self.run_ctl(*command.split(), '--help')
+            for width in 40, 80, 250:
+                leader, follower = pty.openpty()
+                fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack('HHHH', 24, width, 0, 0))
+                subprocess.run([CTL, *command.split(), '--help'], stdout=follower, check=True, timeout=60)
+                os.close(follower)
+                text = b''
+                try:
+                    while part := os.read(leader, 65536):
+                        text += part
+                except OSError:  # EIO: nobody has the other end any more
+                    pass
+                os.close(leader)
+                lines = text.decode().split('\r\n')
+                self.assertEqual(' '.join(lines).split(), written.split(), (command, width))
+                for line in lines:
+                    self.assertEqual(line, line.rstrip())
+                    self.assertTrue(len(line) <= width or len(line.split()) == 1 or line.startswith('      --'), (command, width, line))
+
+    def process_with(self, *libraries):
+        """A process that has mapped files of these names."""
+        paths = [self.file(name, b'a library') for name in libraries]
+        process = subprocess.Popen([sys.executable, '-c', 'import mmap, sys\n'
+                                    'files = [open(path) for path in sys.argv[1:]]\n'
+                                    'maps = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in files]\nprint(flush=True)\nsys.stdin.read()',
+                                    *paths], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        process.stdout.readline()
+        return str(process.pid)
+
+    def test_process_lacks(self):
+        """Who means a process in which nothing can be probed hears of it."""
+        no_shim = ('libcuda.so.1',), 'runs without the shim, so nothing is probed in it: start it again with LD_PRELOAD=libgpuprobe-shim.so, or after gpuprobectl shim enable'
+        before = ('libcuda.so.535.1', 'libgpuprobe-shim.so'), \
+            'has used CUDA before, and has no SASS engine, so modules that it has loaded are not probed: start it again, or see ENGINES in gpuprobectl(1)'
+        for libraries, lacks in no_shim, before:
+            pid = self.process_with(*libraries)
+            self.assertRegex(self.ctl('attach', self.object, '--pid', pid, stderr=f'process {pid} {lacks}'), r'^\d+\n$')
+            self.assertEqual(self.ctl('why', '--kernel=none', '--pid', pid, stderr=f'nothing is remembered; process {pid} {lacks}'), '')
+            self.json('why', '--kernel=none', '--pid', pid)
+        for libraries in (), ('libgpuprobe-shim.so',), ('libcuda.so.1', 'libgpuprobe-shim.so', 'libgpuprobe-sass.so'):
+            pid = self.process_with(*libraries)
+            self.ctl('attach', self.object, '--pid', pid)
+            self.assertEqual(self.ctl('why', '--kernel=none', '--pid', pid), '')
+        self.ctl('why', '--kernel=none', '--pid', '4194305', stderr='nothing is remembered; process 4194305 is not there any more, or never was')
 
     def test_attach_options(self):
         def asked(*args):
@@ -229,17 +281,17 @@ class Rest(Case):
             self.assertEqual(asked('--ring-size', text), {'ring_size': size})
         for text in '', 'K', '-1', '0', '1.5M', '64k', '64KB', '9999999999G', '99999999999999999999':
             self.ctl('attach', '--ring-size', text, self.object, status=USAGE,
-                     stderr=f'--ring-size: {text} is not a size, such as 65536, 64K or 1G; see gpuprobectl --help')
+                     stderr=f'--ring-size: {text} is not a size, such as 65536, 64K or 1G; see gpuprobectl attach --help')
         self.ctl('attach', '--spaces=a,,b', self.object, status=USAGE,
-                 stderr='--spaces: a name is missing before a comma; see gpuprobectl --help')
-        self.ctl('attach', '--spaces=', self.object, status=USAGE, stderr='--spaces: the list is empty; see gpuprobectl --help')
+                 stderr='--spaces: a name is missing before a comma; see gpuprobectl attach --help')
+        self.ctl('attach', '--spaces=', self.object, status=USAGE, stderr='--spaces: the list is empty; see gpuprobectl attach --help')
         for engine in 'auto', 'ptx', 'sass':
             self.assertEqual(asked('--engine', engine), {'engine': engine})
         for engine in 'both', '', 'PTX':
             self.ctl('attach', '--engine', engine, self.object, status=USAGE,
-                     stderr=f'--engine: {engine} is none of auto, ptx and sass; see gpuprobectl --help')
+                     stderr=f'--engine: {engine} is none of auto, ptx and sass; see gpuprobectl attach --help')
         self.ctl('attach', '--threads=0', self.object, status=USAGE,
-                 stderr='--threads: 0 is not a number from 1 up; see gpuprobectl --help')
+                 stderr='--threads: 0 is not a number from 1 up; see gpuprobectl attach --help')
 
     def test_kernel(self):
         lines = self.ctl('kernel', 'list').splitlines()
@@ -252,14 +304,14 @@ class Rest(Case):
         self.assertEqual(lines[1].split(None, 3), ['0000001100000000', '_Z1fv', 'x.cu:12', 'ld.global.f32 %f1, [%rd4];'])
         self.assertEqual(lines[2].split(None, 3), ['0000001100000001', '_Z1fv', '-', 'bar?'])
         self.assertEqual(self.json('kernel', 'show', '--instruction=1100000000')['instructions'][0]['line'], 12)
+        self.assertEqual(self.ctl('kernel', 'show', 'bare', stderr='bare: it has no instructions with memory probes'), '')
         self.ctl('kernel', 'show', 'none', status=NOT_FOUND, stderr='there is no kernel none with memory probes now; '
                  'gpuprobectl kernel list shows what there is')
-        see = '; see gpuprobectl --help'
-        self.ctl('kernel', status=USAGE, stderr='kernel: list or show?' + see)
-        self.ctl('kernel', 'dump', status=USAGE, stderr='kernel has no command dump' + see)
-        self.ctl('kernel', 'list', 'f', status=USAGE, stderr='kernel list takes no argument and no --instruction' + see)
+        self.ctl('kernel', status=USAGE, stderr='kernel: list or show?; see gpuprobectl kernel --help')
+        self.ctl('kernel', 'dump', status=USAGE, stderr='kernel has no command dump; see gpuprobectl kernel --help')
+        self.ctl('kernel', 'list', 'f', status=USAGE, stderr='kernel list takes no argument and no --instruction; see gpuprobectl kernel --help')
         for args in [], ['a', 'b'], ['a', '--instruction=1'], ['a', '--pid=1']:
-            self.ctl('kernel', 'show', *args, status=USAGE, stderr='kernel show takes one kernel, or --instruction' + see)
+            self.ctl('kernel', 'show', *args, status=USAGE, stderr='kernel show takes one kernel, or --instruction; see gpuprobectl kernel --help')
 
     def test_program(self):
         first, second = self.ctl('program', 'show', 'cuda__count').split('\n\n')
@@ -276,11 +328,10 @@ class Rest(Case):
         self.assertEqual([(p['attachment']['id'], p['patches'][0]['registers']) for p in programs], [(1, 24)])
         self.ctl('program', 'show', 'none', status=NOT_FOUND,
                  stderr='there is no program none on the GPU; gpuprobectl list shows what is attached')
-        see = '; see gpuprobectl --help'
-        self.ctl('program', status=USAGE, stderr='program: show?' + see)
-        self.ctl('program', 'list', status=USAGE, stderr='program has no command list' + see)
-        self.ctl('program', 'show', status=USAGE, stderr='program show: which program?' + see)
-        self.ctl('program', 'show', 'a', 'b', status=USAGE, stderr='program show takes one program, but got b too' + see)
+        self.ctl('program', status=USAGE, stderr='program: show?; see gpuprobectl program --help')
+        self.ctl('program', 'list', status=USAGE, stderr='program has no command list; see gpuprobectl program --help')
+        self.ctl('program', 'show', status=USAGE, stderr='program show: which program?; see gpuprobectl program show --help')
+        self.ctl('program', 'show', 'a', 'b', status=USAGE, stderr='program show takes one program, but got b too; see gpuprobectl program show --help')
         self.ctl('program', 'show', 'a', '--pid=1', status=USAGE, stderr="program show: unrecognized option '--pid=1'")
 
     def test_help_and_version(self):
@@ -293,7 +344,7 @@ class Rest(Case):
         self.assertEqual(self.run_ctl(status=USAGE, stderr=None), '')
         self.run_ctl('nonsense', status=USAGE, stderr='there is no command nonsense; see gpuprobectl --help')
         self.run_ctl('--nonsense', status=USAGE, stderr="unrecognized option '--nonsense'")
-        self.run_ctl('list', 'x', status=USAGE, stderr='list takes no argument, but got x; see gpuprobectl --help')
+        self.run_ctl('list', 'x', status=USAGE, stderr='list takes no argument, but got x; see gpuprobectl list --help')
 
     def test_no_text(self):
         """What is no text of a call, and what a terminal would take for a command."""
@@ -469,12 +520,11 @@ class Map(Case):
         self.ctl('map', 'dump', 'nothing', status=NOT_FOUND, stderr='there is no map nothing; gpuprobectl map list shows them')
         self.ctl('map', 'dump', 'twice', status=ERROR, stderr='several maps have the name twice; say which by its id: 3, 14')
         self.ctl('map', 'dump', 'theirs', status=PERMISSION, stderr='not permitted: it is of uid 1000')
-        see = '; see gpuprobectl --help'
-        self.ctl('map', status=USAGE, stderr='map: list or dump or export or unexport or exports?' + see)
-        self.ctl('map', 'x', status=USAGE, stderr='map has no command x' + see)
-        self.ctl('map', 'dump', status=USAGE, stderr='map dump: which map?' + see)
-        self.ctl('map', 'dump', 'a', 'b', status=USAGE, stderr='map dump takes one map, but got b too' + see)
-        self.ctl('map', 'dump', '--merge=none', 'a', status=USAGE, stderr='--merge: none is neither sum nor latest' + see)
+        self.ctl('map', status=USAGE, stderr='map: list or dump or export or unexport or exports?; see gpuprobectl map --help')
+        self.ctl('map', 'x', status=USAGE, stderr='map has no command x; see gpuprobectl map --help')
+        self.ctl('map', 'dump', status=USAGE, stderr='map dump: which map?; see gpuprobectl map dump --help')
+        self.ctl('map', 'dump', 'a', 'b', status=USAGE, stderr='map dump takes one map, but got b too; see gpuprobectl map dump --help')
+        self.ctl('map', 'dump', '--merge=none', 'a', status=USAGE, stderr='--merge: none is neither sum nor latest; see gpuprobectl map dump --help')
         self.ctl('map', 'dump', '--pid', 'a', status=USAGE, stderr="map dump: unrecognized option '--pid'")
 
     def test_stream(self):

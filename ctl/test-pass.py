@@ -111,11 +111,10 @@ class Test(Case):
         self.assertEqual(results, {"good": ("ok", 0)})
 
     def test_wrong(self):
-        see = "; see gpuprobectl --help"
-        self.ctl("pass", status=USAGE, errors="pass: list or test?" + see)
-        self.ctl("pass", "dump", status=USAGE, errors="pass has no command dump" + see)
-        self.ctl("pass", "test", status=USAGE, errors="pass test takes one file" + see)
-        self.ctl("pass", "test", self.ptx, self.ptx, status=USAGE, errors="pass test takes one file" + see)
+        self.ctl("pass", status=USAGE, errors="pass: list or test?; see gpuprobectl pass --help")
+        self.ctl("pass", "dump", status=USAGE, errors="pass has no command dump; see gpuprobectl pass --help")
+        self.ctl("pass", "test", status=USAGE, errors="pass test takes one file; see gpuprobectl pass test --help")
+        self.ctl("pass", "test", self.ptx, self.ptx, status=USAGE, errors="pass test takes one file; see gpuprobectl pass test --help")
         self.ctl("pass", "test", self.ptx, "--pass=none", "--pass-dir", self.passes, status=NOT_FOUND,
                  errors="there is no pass none")
         self.ctl("pass", "test", self.ptx, "--kernel=h", status=NOT_FOUND, errors=f"{self.ptx}: it has no kernel h")

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """test-ring.py GPUPROBECTL FAKE_DAEMON: ring read and log, against the fake daemon."""
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -63,6 +65,15 @@ class Ring(Case):
         self.assertEqual(self.ctl('ring', 'read', '--type=event', 'plain', status=NOT_FOUND, stderr=missing % 'event'), '77 sm 5 lane 0: 0100000000\n')
         self.assertEqual(self.ctl('ring', 'read', 'plain'), '77 sm 5 lane 0: 0100000000\n')
 
+    def test_no_type(self):
+        """Bytes at a terminal come with what makes a struct of them."""
+        for name, told in ('plain', 1), ('events', 0):
+            leader, follower = pty.openpty()
+            done = subprocess.run([CTL, '--socket', self.socket, 'ring', 'read', name], stdout=follower, stderr=subprocess.PIPE, timeout=60, check=True)
+            os.close(follower)
+            os.close(leader)
+            self.assertEqual(done.stderr.count(b'--type=STRUCT'), told)
+
     def test_lost(self):
         """Told once, at the end."""
         self.assertEqual(self.ctl('ring', 'read', 'losing', stderr=LOST % 5), '77 sm 5 lane 0: 01000000\n')
@@ -123,13 +134,12 @@ class Ring(Case):
         self.ctl('ring', 'read', 'garbage', status=ERROR, stderr='gpuprobectl: the daemon sent records that are not base64\n')
         for name in 'cut', 'torn', 'lanes':
             self.ctl('ring', 'read', name, status=ERROR, stderr='gpuprobectl: the daemon sent records that make no sense\n')
-        see = '; see gpuprobectl --help\n'
         for args, text in ((('ring',), 'ring: read?'), (('ring', 'x'), 'ring has no command x'),
                            (('ring', 'read'), 'ring read: which map?'),
                            (('ring', 'read', 'a', 'b'), 'ring read takes one map, but got b too'),
                            (('ring', 'read', '-n', '0', 'a'), '--count: 0 is not a number from 1 up'),
                            (('ring', 'read', '--raw', '--type=x', 'a'), 'ring read takes --raw or --type, not both')):
-            self.ctl(*args, status=USAGE, stderr='gpuprobectl: ' + text + see)
+            self.ctl(*args, status=USAGE, stderr=f'gpuprobectl: {text}; see gpuprobectl {"ring read" if "read" in args else "ring"} --help\n')
 
 
 class Log(Case):
@@ -143,7 +153,7 @@ class Log(Case):
 
     def test_errors(self):
         self.ctl('log', '--object', '9', status=NOT_FOUND, stderr='gpuprobectl: there is no object 9; gpuprobectl list shows them\n')
-        see = '; see gpuprobectl --help\n'
+        see = '; see gpuprobectl log --help\n'
         self.ctl('log', 'x', status=USAGE, stderr='gpuprobectl: log takes no argument, but got x' + see)
         self.ctl('log', '--object=x', status=USAGE, stderr='gpuprobectl: --object: x is not a number from 1 up' + see)
 

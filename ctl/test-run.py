@@ -17,7 +17,7 @@ import unittest
 CTL, DAEMON = (os.path.abspath(path) for path in sys.argv[1:3])
 OK, ERROR, USAGE, UNREACHABLE, VERIFIER, NOT_FOUND = range(6)
 HEADER = b'\x7fELF\x02\x01\x01' + bytes(9) + struct.pack('<HHIQQQIHHHHHH', 1, 247, 1, 0, 0, 0, 0, 64, 0, 0, 64, 0, 0)
-SEE = '; see gpuprobectl --help'
+SEE = '; see gpuprobectl run --help'
 LOG = 'vec?add-1234 [cuda__probe] ts=5 "x"\n'
 LOST = 'gpuprobectl: lost 3 records: the ring was full (attach with --ring-size)\n'
 COUNTER = 'counter:\n0: 18446744073709551615\n'
@@ -77,7 +77,9 @@ class Run(unittest.TestCase):
 
     def test_json(self):
         for option in '--json', '--pretty':
-            output = json.loads(self.ctl(option))
+            text = self.ctl(option)
+            self.assertEqual(text.count('\n') == 1, option == '--json', text)
+            output = json.loads(text)
             self.assertEqual(output['microseconds'], 42)
             self.assertEqual([(line['program'], line['text']) for line in output['log']], [('cuda__probe', 'ts=5 "x"')])
             self.assertEqual([(m['map']['name'], m['entries']) for m in output['maps']],
@@ -194,6 +196,26 @@ class Run(unittest.TestCase):
         process = self.start('--program=fine', self.object)
         process.stdout.close()
         self.assertEqual((process.stderr.read(), process.wait(60)), (LOST, -signal.SIGPIPE))
+        process.stderr.close()
+        self.assert_detached()
+
+    def test_reader_stopped(self):
+        """Where nobody reads our output, a signal ends us, and nothing stays attached."""
+        reading, writing = os.pipe()
+        self.addCleanup(os.close, reading)
+        os.set_blocking(writing, False)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                os.write(writing, bytes(4096))
+        os.set_blocking(writing, True)
+        process = self.start('--program=fine', self.object, stdout=writing)
+        os.close(writing)
+        end = time.monotonic() + 30
+        while not pathlib.Path(f'/proc/{process.pid}/syscall').read_text().startswith('1 0x1 '):  # write(1, ...)
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual((process.stderr.read(), process.wait(60)), ('', -signal.SIGTERM))
         process.stderr.close()
         self.assert_detached()
 

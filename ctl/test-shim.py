@@ -237,10 +237,9 @@ class Edit(Case):
         self.ctl("cdi", LIBRARY, status=NOT_FOUND, error=f"{LIBRARY}: No such file or directory")
 
     def test_usage(self):
-        hint = "; see gpuprobectl --help"
-        self.run_ctl(status=USAGE, error="shim: enable or disable or status or cdi?" + hint)
-        self.run_ctl("x", status=USAGE, error="shim has no command x" + hint)
-        self.ctl("disable", "x", status=USAGE, error="shim disable: x is too much" + hint)
+        self.run_ctl(status=USAGE, error="shim: enable or disable or status or cdi?; see gpuprobectl shim --help")
+        self.run_ctl("x", status=USAGE, error="shim has no command x; see gpuprobectl shim --help")
+        self.ctl("disable", "x", status=USAGE, error="shim disable: x is too much; see gpuprobectl shim disable --help")
         self.run_ctl("status", "--root=/nowhere", status=NOT_FOUND, error="--root=/nowhere: No such file or directory")
         os.rmdir(self.at("/etc"))
         self.ctl("disable", status=ERROR, error="/etc: No such file or directory")

@@ -18,7 +18,6 @@ import trace_file as t
 from fake_daemon import CTL, FakeDaemonCase
 
 OK, ERROR, USAGE, UNREACHABLE, VERIFIER, NOT_FOUND, PERMISSION = range(7)
-SEE = '; see gpuprobectl --help\n'
 RM_CONTROL = 0xc020462a
 US = 1000
 
@@ -85,7 +84,8 @@ class Case(FakeDaemonCase):
         return self.ctl('trace', f'--cgroup={path}', *args, **more)
 
     def usage(self, *args, text):
-        self.ctl(*args, status=USAGE, stderr='gpuprobectl: ' + text + SEE)
+        command = args[:2] if len(args) > 1 and args[1] in ('list', 'test', 'status') else args[:1]
+        self.ctl(*args, status=USAGE, stderr=f'gpuprobectl: {text}; see gpuprobectl {" ".join(command)} --help\n')
 
 
 LOSS = 'gpuprobectl: lost 7 events\n'
@@ -667,7 +667,7 @@ class Options(Case):
             path = self.file('bad.conf', b'errors\n' + text.encode())
             self.usage('trace', f'--profile={path}', text=f'{path}: line 2: {text.split()[0]} is no option of a profile, or has a value that it should not, or lacks one')
         path = self.file('bad.conf', b'rate x\n')
-        self.ctl('trace', f'--profile={path}', status=USAGE, stderr=f"gpuprobectl: --rate: x is not a number from 1 up{SEE}gpuprobectl: that is in {path}, line 1\n")
+        self.ctl('trace', f'--profile={path}', status=USAGE, stderr=f"gpuprobectl: --rate: x is not a number from 1 up; see gpuprobectl trace --help\ngpuprobectl: that is in {path}, line 1\n")
         self.assertIn('there is no profile nobody-has-this; there are: ', self.ctl_error('trace', '--profile=nobody-has-this'))
         self.assertIn('No such file', self.ctl_error('trace', '--profile=./nothing'))
         path = self.file('bad.conf', b'errors\0\n')

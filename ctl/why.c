@@ -2,6 +2,8 @@
 
 /* why. */
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -72,9 +74,23 @@ static void print(json_object *outcome) {
 	putchar('\n');
 }
 
+/* Why there may be nothing about the process, or for a person at a terminal how anything gets here. */
+static void tell_nothing(const struct ctl *ctl, int64_t pid) {
+	const char *lacks = pid ? ctl_process_lacks(pid) : NULL;
+
+	if (pid && (pid > INT32_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH)))
+		lacks = "is not there any more, or never was";
+	if (lacks && !ctl->json)
+		ctl_tell("nothing is remembered; process %lld %s", (long long)pid, lacks);
+	else if (isatty(STDOUT_FILENO))
+		ctl_tell("nothing is remembered; a kernel shows up here when a process with the shim loads its module "
+			 "(gpuprobectl doctor --only='reach.*' lists CUDA processes without it)");
+}
+
 int command_why(struct ctl *ctl, int argc, char **argv) {
 	json_object *parameters = json_object_new_object(), *outcomes;
 	struct varlink_reply reply;
+	int64_t pid;
 	int r;
 
 	r = parse(ctl, argc, argv, parameters);
@@ -82,6 +98,7 @@ int command_why(struct ctl *ctl, int argc, char **argv) {
 		json_object_put(parameters);
 		return r;
 	}
+	pid = ctl_get(parameters, "pid") ? ctl_int(parameters, "pid") : 0;
 	r = ctl_call(ctl, "Why", parameters, "", CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
@@ -91,9 +108,8 @@ int command_why(struct ctl *ctl, int argc, char **argv) {
 	else
 		for (size_t i = 0; i < json_object_array_length(outcomes); i++)
 			print(json_object_array_get_idx(outcomes, i));
-	if (!json_object_array_length(outcomes) && isatty(STDOUT_FILENO))
-		fputs("gpuprobectl: nothing is remembered; a kernel shows up here when a process with the shim loads its module\n",
-		      stderr);
+	if (!json_object_array_length(outcomes))
+		tell_nothing(ctl, pid);
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }

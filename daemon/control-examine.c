@@ -150,6 +150,15 @@ static void examine_take_missing(const char *part, const char *line, void *userd
 			snprintf(p->line, sizeof(p->line), "%s", line);
 }
 
+/* A part that is missing: what it is, and behind the semicolon what would help. */
+static void examine_add_missing(json_object *checks, struct examine_part *part) {
+	char *semicolon = strstr(part->line, "; ");
+
+	if (semicolon)
+		*semicolon = '\0';
+	examine_add(checks, part->id, part->title, part->state, semicolon ? semicolon + 2 : "", "%s", part->line);
+}
+
 static void examine_parts(const struct daemon *daemon, json_object *checks) {
 	struct examine_part parts[] = {
 		{ "verifier", "daemon.verifier", "verification of programs", daemon->config->verify ? "failed" : "warning", "" },
@@ -159,27 +168,18 @@ static void examine_parts(const struct daemon *daemon, json_object *checks) {
 		{ "shims", "daemon.shims", "shims of another version", "warning", "" },
 		{ "toolkit", "daemon.toolkit", "toolkit of the configuration", "warning", "" },
 		{ "metrics", "daemon.metrics", "metrics", "warning", "" },
-		{ "cache", "daemon.cache", "cache on the disk", "warning", "" },
 		{},
 	};
 	const char *found[] = { "by the kernel's verifier", "are read", missing_feature(daemon, "compiler") ?: "the driver's own",
 				missing_feature(daemon, "patch") ?: "not built in: PTX engine only", "no program runs with one",
-				daemon->config->toolkit ?: "none is named", daemon->config->metrics.n ? "written as configured" : "not asked for",
-				daemon->cache ? job_cache_folder(daemon->cache) : "not asked for" };
+				daemon->config->toolkit ?: "none is named", daemon->config->metrics.n ? "written as configured" : "not asked for" };
 
 	missing_each(daemon, examine_take_missing, parts);
-	for (size_t i = 0; parts[i].part; i++) {
-		char *todo = parts[i].line, *colon;
-
-		if (!*parts[i].line) {
+	for (size_t i = 0; parts[i].part; i++)
+		if (*parts[i].line)
+			examine_add_missing(checks, &parts[i]);
+		else
 			examine_add(checks, parts[i].id, parts[i].title, "ok", NULL, "%s", found[i]);
-			continue;
-		}
-		colon = strstr(todo, "; "); /* what is missing; what would help */
-		if (colon)
-			*colon = '\0';
-		examine_add(checks, parts[i].id, parts[i].title, parts[i].state, colon ? colon + 2 : "", "%s", parts[i].line);
-	}
 }
 
 static void examine_hooks(struct daemon *daemon, const struct varlink_call *call, json_object *checks) {
@@ -223,20 +223,21 @@ static void examine_hooks(struct daemon *daemon, const struct varlink_call *call
 
 static void examine_cache(const struct daemon *daemon, json_object *checks) {
 	const char *id = "daemon.cache", *title = "cache on the disk";
+	struct examine_part part[] = { { "cache", id, title, "warning", "" }, {} };
 	struct cache_counters counters;
 
+	missing_each(daemon, examine_take_missing, part);
 	cache_counters(daemon->cache, &counters);
-	if (daemon->cache && counters.failures)
+	if (*part->line)
+		examine_add_missing(checks, part);
+	else if (daemon->cache && counters.failures)
 		examine_add(checks, id, title, "warning", "look at the disk; the daemon's log has the error: journalctl -u gpuprobed", "%s: %llu failures",
 			    job_cache_folder(daemon->cache), (unsigned long long)counters.failures);
 	else if (daemon->cache)
 		examine_add(checks, id, title, "ok", NULL, "%s: %llu entries, %llu of %llu MiB", job_cache_folder(daemon->cache), (unsigned long long)counters.entries,
 			    (unsigned long long)counters.bytes >> 20, (unsigned long long)counters.limit >> 20);
-	else if (daemon->config->session || !daemon->config->cache_size)
-		examine_add(checks, id, title, "skipped", NULL, "none: it was not asked for (--cache-dir, --cache-size)");
 	else
-		examine_add(checks, id, title, "warning", "give it a folder of the daemon's user alone: --cache-dir=DIR; the daemon's log has the error",
-			    "none: each module is compiled anew after a restart");
+		examine_add(checks, id, title, "skipped", NULL, "none: it was not asked for (--cache-dir, --cache-size)");
 }
 
 static void examine_rest(const struct daemon *daemon, json_object *checks) {

@@ -336,6 +336,22 @@ static int daemon_start_interest(struct daemon *daemon, const struct daemon_opti
 	return r;
 }
 
+/* Warns of a program that is named by a link to it: what counts is /proc/PID/exe, which names none. */
+static void daemon_warn_link(const char *option, const struct filter *filter) {
+	char *target = filter->has_exe && filter_is_exact(filter) ? realpath(filter->exe, NULL) : NULL;
+
+	if (target && strcmp(target, filter->exe) != 0)
+		log_warning("--%s: exe=%s means no process of this host: it is a link, or one leads to it; say exe=%s", option, filter->exe, target);
+	free(target);
+}
+
+static void daemon_warn_links(const struct config *config) {
+	for (size_t i = 0; i < config->engines.n; i++)
+		daemon_warn_link("engine", &config->engines.rules[i].filter);
+	for (size_t i = 0; i < config->excludes.n; i++)
+		daemon_warn_link("exclude", &config->exclude_filters[i]);
+}
+
 void daemon_configure(struct daemon *daemon, const struct config *config) {
 	struct daemon_page_rules rules;
 	const bool mirrors = daemon->config->mirror_period_ms != config->mirror_period_ms;
@@ -349,6 +365,7 @@ void daemon_configure(struct daemon *daemon, const struct config *config) {
 		client_welcome_mirrors(daemon);
 	exclude_apply(daemon);
 	plan_prepare_again(daemon);
+	daemon_warn_links(config);
 }
 
 /* What an earlier daemon had. 0 or -errno. */
@@ -448,8 +465,10 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 		r = daemon_start_control(daemon, options);
 	if (r == 0)
 		r = metrics_new(&daemon->metrics, daemon);
-	if (r == 0)
+	if (r == 0) {
 		daemon_warn_all_private(daemon->config);
+		daemon_warn_links(daemon->config);
+	}
 	return r;
 }
 

@@ -178,6 +178,7 @@ static int start_watchdog(struct stop *stop, uv_loop_t *loop) {
 
 /* Runs until a signal. An exit status. */
 static int loop(const struct daemon_options *options, struct notify *notify, struct runtime_dir *dir, int argc, char *argv[]) {
+	const char *session = options->config->session_name;
 	struct stop stop = { .notify = notify, .dir = dir };
 	uv_loop_t uv;
 	int r;
@@ -199,8 +200,9 @@ static int loop(const struct daemon_options *options, struct notify *notify, str
 			stop.signals[i].data = &stop;
 			uv_signal_start(&stop.signals[i], on_signal, signal_numbers[i]);
 		}
-		log_event(LOG_LEVEL_NOTICE, MESSAGE_STARTED, no_fields, "%s " PROJECT_VERSION " listens in %s",
-			  options->config->session ? "session daemon" : "daemon", runtime_dir_path(dir));
+		log_event(LOG_LEVEL_NOTICE, MESSAGE_STARTED, no_fields, "%s " PROJECT_VERSION " listens in %s%s%s",
+			  options->config->session ? "session daemon" : "daemon", runtime_dir_path(dir),
+			  session && *session ? "; programs and gpuprobectl find it by " PATHS_SESSION_VARIABLE "=" : "", session ?: "");
 		notify_send(notify, -1, "READY=1\nSTATUS=listens in %s", runtime_dir_path(dir));
 	} else if (stop.daemon) {
 		if (daemon_stop(stop.daemon, true)) /* the next one may be luckier */

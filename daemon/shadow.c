@@ -110,6 +110,15 @@ static size_t stub_emit(enum stub stub, struct bpf_insn *out) {
 	return n;
 }
 
+/* What programs call it; NULL: it has no name that we know. */
+static const char *helper_name(int32_t helper) {
+#define NAME(WORD) [BPF_FUNC_##WORD] = "bpf_" #WORD
+	static const char *const names[] = { __BPF_FUNC_MAPPER(NAME) };
+#undef NAME
+
+	return helper > 0 && (size_t)helper < sizeof(names) / sizeof(names[0]) ? names[helper] : NULL;
+}
+
 /* What stands for a helper: 0 with the stub (STUB_NONE: the kernel's own), or SHADOW_E_REFUSED. */
 static int helper_stub(int32_t helper, bool allow_exit, enum stub *stub, char *error) {
 	*stub = STUB_NONE;
@@ -159,6 +168,8 @@ static int helper_stub(int32_t helper, bool allow_exit, enum stub *stub, char *e
 		*stub = STUB_LANE;
 		return 0;
 	}
+	if (helper_name(helper))
+		return fail(error, SHADOW_E_REFUSED, "there is no helper %s (%d) on a GPU", helper_name(helper), helper);
 	return fail(error, SHADOW_E_REFUSED, "there is no helper %d on a GPU", helper);
 }
 
@@ -207,6 +218,9 @@ static int transform(const struct linked *linked, struct shadow *shadow, bool al
 			i++;
 			continue;
 		}
+		if (insn->code == (BPF_JMP | BPF_CALL | BPF_X))
+			return fail(error, SHADOW_E_REFUSED,
+				    "insn %zu: a call through a register, as clang makes it without -O2", i);
 		if (insn->code != (BPF_JMP | BPF_CALL))
 			continue;
 		if (insn->src_reg == BPF_PSEUDO_CALL) {

@@ -23,6 +23,8 @@ static void test_find(void **state) {
 	exclude(&config, "comm=python");
 	exclude(&config, "uid=1001");
 	exclude(&config, "cgroup=/a/bc");
+	exclude(&config, "cgroup=/sys/fs/cgroup/a/c");
+	exclude(&config, "cgroup=/sys/fs/cgroupa/b");
 	exclude(&config, "exe=/opt/*/bin/perl");
 	assert_null(exclude_find(&config, &facts));
 	exclude(&config, "exe=/opt/*/bin/python3");
@@ -32,6 +34,8 @@ static void test_find(void **state) {
 	assert_string_equal(exclude_find(&config, &facts), "cgroup=/a");
 	exclude(&config, "");
 	assert_null(exclude_find(&config, &facts));
+	exclude(&config, "cgroup=/sys/fs/cgroup/a"); /* as a shell sees it */
+	assert_non_null(exclude_find(&config, &facts));
 }
 
 /* A rule of the page means no process that the setting does not mean. */

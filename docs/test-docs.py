@@ -4,6 +4,7 @@
 test-docs.py GPUPROBED GPUPROBECTL SOURCE: whatever a user can type or call has its place in a manual page, and in the completion. What is asked of is the
 programs' own help, the interface, and the sources: who adds something finds out here what he has not documented.
 """
+import fnmatch
 import os
 import re
 import shutil
@@ -160,6 +161,15 @@ class Docs(unittest.TestCase):
             for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", read(file)):
                 with self.subTest(file=file, target=target):
                     self.assertTrue(os.path.exists(os.path.join(os.path.dirname(file), target)))
+
+    def test_architecture(self):
+        """Each file that architecture.md names is there, if only in one of the folders that it speaks of."""
+        there = [os.path.relpath(os.path.join(folder, file), SOURCE) for top in os.listdir(SOURCE) if not top.startswith((".", "build"))
+                 for folder, _, files in os.walk(os.path.join(SOURCE, top)) for file in files]
+        named = set(re.findall(r"`([\w./*-]+\.(?:c|h|S|py|md|txt|json|varlink))`", read(DOCS, "architecture.md")))
+        self.assertGreater(len(named), 80)
+        lacking = [name for name in sorted(named) if not any(fnmatch.fnmatch("/" + path, "*/" + name) for path in there)]
+        self.assertEqual(lacking, [])
 
 
 unittest.main(argv=sys.argv[:1])

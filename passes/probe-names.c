@@ -215,13 +215,3 @@ bool probe_names_hide(const struct probe_names *names, uint32_t statement, struc
 	return find(names, name, PTX_NONE, statement, false) != PTX_NONE ||
 	       find_register(names, name, statement) != PTX_NONE;
 }
-
-const struct ptx_variable *probe_names_parameter(const struct probe_names *names,
-						 uint32_t statement, uint32_t token)
-{
-	const struct ptx_token *word = &names->body->tokens[token];
-
-	if (probe_names_variable(names, statement, token))
-		return NULL;
-	return find_parameter(names, (struct ptx_range) { word->offset, word->length });
-}

@@ -35,7 +35,3 @@ const struct ptx_variable *probe_names_variable(const struct probe_names *names,
 
 /* Does the body declare something of that name, so that no parameter is meant by it at the statement? */
 bool probe_names_hide(const struct probe_names *names, uint32_t statement, struct ptx_range name);
-
-/* The function's parameter that the token means; NULL. */
-const struct ptx_variable *probe_names_parameter(const struct probe_names *names,
-						 uint32_t statement, uint32_t token);

@@ -3,7 +3,7 @@
 /*
  * Edits are a list of (offset, bytes removed, bytes put in), sorted when they are applied; those at
  * one offset keep the order in which they came, and insertions come before a replacement. .version
- * and .target are kept apart until then, as only the highest demand counts.
+ * is kept apart until then, as only the highest demand counts.
  */
 
 #include "ptx-edit.h"
@@ -26,8 +26,8 @@ struct ptx_edit {
 	uint32_t length;
 	struct change *changes;
 	uint32_t count, capacity;
-	uint32_t isa, target; /* 0: not raised */
-	struct ptx_range isa_range, target_range;
+	uint32_t isa; /* 0: not raised */
+	struct ptx_range isa_range;
 };
 
 int ptx_edit_new(struct ptx_edit **out, const char *text, size_t length)
@@ -117,15 +117,6 @@ int ptx_edit_insertf(struct ptx_edit *edit, uint32_t offset, const char *format,
 	return add_consume(edit, (struct ptx_range){ offset, 0 }, bytes, length);
 }
 
-int ptx_edit_append(struct ptx_edit *edit, const char *bytes, size_t length)
-{
-	int r = 0;
-
-	if (edit->length && edit->text[edit->length - 1] != '\n')
-		r = ptx_edit_insert(edit, edit->length, "\n", 1);
-	return r ? r : ptx_edit_insert(edit, edit->length, bytes, length);
-}
-
 int ptx_edit_insert_after_header(struct ptx_edit *edit, const struct ptx_module *module,
 				 const char *bytes, size_t length)
 {
@@ -141,15 +132,6 @@ int ptx_edit_raise_version(struct ptx_edit *edit, const struct ptx_module *modul
 		return PTX_EDIT_E_KEPT;
 	edit->isa = isa;
 	edit->isa_range = module->isa_range;
-	return 0;
-}
-
-int ptx_edit_raise_target(struct ptx_edit *edit, const struct ptx_module *module, uint32_t number)
-{
-	if (module->target.suffix || number <= module->target.number || number <= edit->target)
-		return PTX_EDIT_E_KEPT;
-	edit->target = number;
-	edit->target_range = module->target.range;
 	return 0;
 }
 
@@ -186,12 +168,12 @@ static int measure(const struct ptx_edit *edit, const struct change *changes, ui
 int ptx_edit_apply(const struct ptx_edit *edit, char **out, size_t *out_length)
 {
 	struct change *changes;
-	char version[32], target[32], *result, *to;
+	char version[32], *result, *to;
 	uint32_t count = edit->count, position = 0;
 	size_t length = 0;
 	int r;
 
-	changes = calloc(count + 2, sizeof(*changes));
+	changes = calloc(count + 1, sizeof(*changes));
 	if (!changes)
 		return -ENOMEM;
 	if (count)
@@ -200,13 +182,6 @@ int ptx_edit_apply(const struct ptx_edit *edit, char **out, size_t *out_length)
 		snprintf(version, sizeof(version), "%u.%u", edit->isa / 10, edit->isa % 10);
 		changes[count] = (struct change){ edit->isa_range.offset, edit->isa_range.length,
 						  count, strlen(version), version };
-		count++;
-	}
-	if (edit->target) {
-		snprintf(target, sizeof(target), "sm_%u", edit->target);
-		changes[count] =
-			(struct change){ edit->target_range.offset, edit->target_range.length,
-					 count, strlen(target), target };
 		count++;
 	}
 	qsort(changes, count, sizeof(*changes), compare_changes);

@@ -11,7 +11,7 @@
 enum {
 	_PTX_EDIT_E_SUCCESS,
 	PTX_EDIT_E_OVERLAP, /* two replacements share a byte, or an insertion lies inside one */
-	PTX_EDIT_E_KEPT,    /* raise_*: as high already, or a target that must stay as it is */
+	PTX_EDIT_E_KEPT,    /* raise_version: as high already */
 };
 
 struct ptx_edit; /* private */
@@ -35,9 +35,6 @@ int ptx_edit_insertf(struct ptx_edit *edit, uint32_t offset, const char *format,
 int ptx_edit_replace(struct ptx_edit *edit, struct ptx_range range, const char *bytes,
 		     size_t length);
 
-/* At the end of the text, on a line of its own. */
-int ptx_edit_append(struct ptx_edit *edit, const char *bytes, size_t length);
-
 /* After .version/.target/.address_size, hence before every function and variable. */
 int ptx_edit_insert_after_header(struct ptx_edit *edit, const struct ptx_module *module,
 				 const char *bytes, size_t length);
@@ -47,12 +44,6 @@ int ptx_edit_insert_after_header(struct ptx_edit *edit, const struct ptx_module 
  * several calls counts.
  */
 int ptx_edit_raise_version(struct ptx_edit *edit, const struct ptx_module *module, uint32_t isa);
-
-/*
- * .target sm_XX becomes sm_<number> if it is plain and lower. sm_90a and the like stay:
- * PTX_EDIT_E_KEPT.
- */
-int ptx_edit_raise_target(struct ptx_edit *edit, const struct ptx_module *module, uint32_t number);
 
 /*
  * Builds the new text. *out is the caller's to free(); it has a NUL after its last byte, not

@@ -152,7 +152,7 @@ static int tick(struct live *live) {
 	}
 	/* of a file its beginning at once, by which others know that the trace is on, and the rest now and then */
 	if (!live->target.path || now >= live->flush_at) {
-		live->flush_at = now + 1000000000;
+		live->flush_at = now + FLUSH;
 		fflush(live->target.file);
 	}
 	return stream_result(live, r);
@@ -372,7 +372,7 @@ static int watch_signals(struct live *live) {
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGCHLD, SIG_DFL); /* where whoever started us ignores it, nobody would say that CMD has ended */
 	if (live->target.lines && !live->trace->command) /* which would not hear of it */
-		ctl_end_if_stuck(&ending);
+		ctl_end_if_stuck(&ending, NULL);
 	live->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	return live->signals < 0 ? ctl_fail(CTL_ERROR, "%s", strerror(errno)) : CTL_OK;
 }

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Options of a trace, on the command line and in profiles. Some are members of the call of Trace, others are for us who read it; which sources and
+ * hooks the daemon is asked for where nobody says follows from them (the end of this file).
+ */
+
 #include <errno.h>
 #include <pwd.h>
 #include <signal.h>

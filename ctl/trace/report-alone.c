@@ -2,6 +2,7 @@
 
 /* `gpuprobectl trace report` as a program of its own, for tests: nothing of it needs a daemon. */
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "../ctl.h"
@@ -12,7 +13,7 @@ int main(int argc, char **argv) {
 	int r;
 
 	if (argc > 0)
-		argv[0] = (char *)CTL_TITLE "trace report";
+		argv[0] = program_invocation_name = (char *)CTL_TITLE "trace report";
 	r = command_trace_report(&ctl, argc, argv);
 	return (fflush(stdout) == EOF || ferror(stdout)) && r == CTL_OK ? CTL_ERROR : r;
 }

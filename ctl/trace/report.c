@@ -410,6 +410,8 @@ static int parse_options(struct report *report, int argc, char **argv) {
 		return ctl_usage("trace report: either a report or --format");
 	if (report->output && !report->format)
 		return ctl_usage("trace report: -o needs --format");
+	if (optind == argc && isatty(STDIN_FILENO)) /* nobody types a trace */
+		return ctl_usage("trace report: which file? gpuprobectl trace --save makes traces/trace_latest.jsonl");
 	if (report->format && argc - optind > 1)
 		return ctl_usage("trace report: --format is for one file");
 	if (!any)

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import pty
 import random
 import re
 import shutil
@@ -469,6 +470,10 @@ class Leaks(Case):
 
 class Files(Case):
     def test_none(self):
+        leader, follower = pty.openpty()
+        self.run_report(stdin=follower, status=USAGE, stderr='trace report: which file? gpuprobectl trace --save makes traces/trace_latest.jsonl; see gpuprobectl trace report --help')
+        os.close(leader)
+        os.close(follower)
         self.run_report(self.file(b'', 'empty'), status=ERROR, stderr=f'{self.dir}/empty is empty')
         self.run_report(self.file(os.urandom(100000).replace(b'{', b'x'), 'garbage'), status=ERROR,
                         stderr=f'{self.dir}/garbage is no trace: neither raw nor lines of JSON, as gpuprobectl trace writes them')
@@ -484,7 +489,7 @@ class Files(Case):
                            (['--format=x'], 'trace report: there is no format x'), (['-o', 'x'], 'trace report: -o needs --format'),
                            (['--format=text', '--top'], 'trace report: either a report or --format')):
             with self.subTest(args=args):
-                self.run_report(*args, path, status=USAGE, stderr=f'{what}; see gpuprobectl --help')
+                self.run_report(*args, path, status=USAGE, stderr=f'{what}; see gpuprobectl trace report --help')
 
     def test_malformed(self):
         good = json.dumps(self.item('userspace', 'cuInit', 5, 5))

@@ -40,7 +40,8 @@
 
 struct link_log {
 	char *text;
-	size_t size;
+	size_t size, warning; /* where the first warning begins, if there is one */
+	bool warned;
 };
 
 /* One link step at work. */
@@ -80,6 +81,10 @@ static int log_print(enum libbpf_print_level level, const char *format, va_list 
 	grown = realloc(current_log->text, current_log->size + (size_t)n + 1);
 	if (!grown)
 		return 0;
+	if (level == LIBBPF_WARN && !current_log->warned) {
+		current_log->warning = current_log->size;
+		current_log->warned = true;
+	}
 	memcpy(grown + current_log->size, line, (size_t)n + 1);
 	for (int i = 0; i < n; i++)
 		if (!isprint((unsigned char)line[i]) && line[i] != '\n' && line[i] != '\t')
@@ -103,13 +108,22 @@ static int refuse(struct link_step *step, const char *format, ...) {
 	return LINK_E_OBJECT;
 }
 
-/* libbpf refused: the reason is the first line that it wrote. */
+/* Whether the object has types. Maps need them, and source lines of the verifier's log come with them. */
+static bool has_btf(const struct link_step *step) {
+	return memmem(step->elf, step->size, ".BTF", sizeof(".BTF"));
+}
+
+/* libbpf refused: the reason is the first line that it wrote, of warnings if there are such. */
 static int refuse_by_libbpf(struct link_step *step, const char *doing, int error) {
 	const char *text = step->log.text;
 	int length;
 
 	if (error == -ENOMEM)
 		return -ENOMEM;
+	if (!has_btf(step))
+		return refuse(step, "it has no types (BTF): compile it with clang -g");
+	if (text)
+		text += step->log.warning;
 	if (!text || !*text)
 		return refuse(step, "%s: %s", doing, strerror(-error));
 	if (!strncmp(text, "libbpf: ", 8))
@@ -564,7 +578,7 @@ static int step_link(struct link_step *step) {
 	step->output->linked.size = 0;
 	object = object_open(step);
 	if (!object)
-		return refuse_by_libbpf(step, "not a usable BPF object", -errno);
+		return refuse_by_libbpf(step, "libbpf", -errno);
 	r = programs_begin(step, object);
 	if (!r)
 		r = maps_begin(step, object);
@@ -616,11 +630,11 @@ static int step_run(struct link_step *step) {
 		return refuse(step, "%s", error);
 	object = object_open(step);
 	if (!object)
-		return refuse_by_libbpf(step, "not a usable BPF object", -errno);
+		return refuse_by_libbpf(step, "libbpf", -errno);
 	r = handlers_register(step, object);
 	bpf_object__close(object);
 	if (r < 0)
-		r = refuse_by_libbpf(step, "not a usable BPF object", r);
+		r = refuse_by_libbpf(step, "libbpf", r);
 	if (!r) {
 		license_read(step);
 		r = step_link(step);

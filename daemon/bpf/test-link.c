@@ -420,6 +420,29 @@ static void test_refused(void **state) {
 	free(elf);
 }
 
+/* Gives a section another name, of the same length, also in types. */
+static void rename_section(uint8_t *elf, size_t size, const char *name, const char *to) {
+	uint8_t *at = memmem(elf, size, name, strlen(name) + 1);
+
+	for (assert_non_null(at); at; at = memmem(elf, size, name, strlen(name) + 1))
+		memcpy(at, to, strlen(to));
+}
+
+/* What is left out or mistyped when one begins: -g, and SEC(".maps"). */
+static void test_refused_newcomer(void **state) {
+	size_t size;
+	uint8_t *elf = object_read("counter", &size);
+
+	rename_section(elf, size, ".BTF.ext", ".BTX.ext");
+	rename_section(elf, size, ".BTF", ".BTX");
+	refused(elf, size, "it has no types (BTF): compile it with clang -g", "libbpf: BTF is required");
+	free(elf);
+	elf = object_read("counter", &size);
+	rename_section(elf, size, ".maps", ".mapz");
+	refused(elf, size, "bad map relo against 'counter' in section '.mapz'", "skipping unrecognized data section");
+	free(elf);
+}
+
 int main(int argc, char *argv[]) {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_counter),	      cmocka_unit_test(test_btf),
@@ -428,7 +451,7 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_sections),      cmocka_unit_test(test_log),
 		cmocka_unit_test(test_lanes),	      cmocka_unit_test(test_json),
 		cmocka_unit_test(test_json_hostile),  cmocka_unit_test(test_damaged),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_refused),	      cmocka_unit_test(test_refused_newcomer),
 	};
 
 	if (argc < 2 || !*argv[1])

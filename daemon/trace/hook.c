@@ -203,7 +203,9 @@ static void tell_missing(struct trace_hooks *hooks, const struct trace_options *
 		if (n < sizeof(names))
 			n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", n ? ", " : "", attachment->hook->name);
 	}
-	if (n_missing)
+	if (n_missing && n_missing == n_hooks)
+		trace_session_missing(hooks->session, "none of %zu hooks of the driver can be attached (`gpuprobectl hook list` says why)", n_hooks);
+	else if (n_missing)
 		trace_session_missing(hooks->session, "%zu of %zu hooks of the driver (`gpuprobectl hook list` says why): %s%s", n_missing, n_hooks,
 				      names, n >= sizeof(names) ? "..." : "");
 }

@@ -526,6 +526,19 @@ static void test_missing(void **state) {
 	assert_null(next(NULL, TRACE_EVENT));
 }
 
+/* Where there is no driver, one short line for all hooks that nobody named. */
+static void test_no_driver(void **state) {
+	static const struct hook_places nowhere = { .devices = "/dev/null", .symbols = "/dev/null", .folder = "/nonexistent" };
+	struct child child = child_new(do_calls);
+
+	begin_at(child.pid, (struct trace_options){ .kernel = true }, &nowhere);
+	assert_int_equal(session.n_missing, 1);
+	if (access("/proc/driver/nvidia/version", F_OK) < 0) /* whose tracepoint may be there */
+		assert_true(is_missing("none of "));
+	child_run(&child);
+	finish();
+}
+
 /* Files of users, who may make anything of them: one that would block who opens it, one that is cut, one that is another's by the time it is opened. */
 static void test_user_files(void **state) {
 	struct child child = child_new(do_calls);
@@ -698,7 +711,7 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_others),	     cmocka_unit_test(test_processes), cmocka_unit_test(test_no_follow),
 		cmocka_unit_test(test_last_thread),
 		cmocka_unit_test(test_user),	     cmocka_unit_test(test_user_recursion), cmocka_unit_test(test_user_left), cmocka_unit_test(test_user_instant), cmocka_unit_test(test_tracepoint),
-		cmocka_unit_test(test_missing), cmocka_unit_test(test_user_files), cmocka_unit_test(test_user_kernel_address), cmocka_unit_test(test_ladder),  cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_missing), cmocka_unit_test(test_no_driver), cmocka_unit_test(test_user_files), cmocka_unit_test(test_user_kernel_address), cmocka_unit_test(test_ladder),  cmocka_unit_test(test_rights),
 		cmocka_unit_test(test_open_end),     cmocka_unit_test(test_loss),    cmocka_unit_test(test_list),
 	};
 	const struct trace_options nothing = { .all_users = true };

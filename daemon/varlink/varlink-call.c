@@ -412,10 +412,6 @@ void varlink_call_set_userdata(struct varlink_call *call, void *userdata) {
 	call->userdata = userdata;
 }
 
-void *varlink_call_userdata(const struct varlink_call *call) {
-	return call->userdata;
-}
-
 /*
  * @cancel is called with the call's userdata if the connection is closed before the final answer,
  * not by a failing handler, nor by an answer that fails: its result is negative.

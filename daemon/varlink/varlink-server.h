@@ -133,7 +133,6 @@ int varlink_call_continue(struct varlink_call *call, json_object *consume_parame
 const struct varlink_fault *varlink_call_fault(const struct varlink_call *call);
 
 void varlink_call_set_userdata(struct varlink_call *call, void *userdata);
-void *varlink_call_userdata(const struct varlink_call *call);
 void varlink_call_on_cancel(struct varlink_call *call,
 			    void (*cancel)(struct varlink_call *call, void *userdata));
 

@@ -29,9 +29,12 @@
 #include "image-edit.h"
 #include "image-request.h"
 #include "image-select.h"
+#include "kernel-name.h"
 #include "wire.h"
 
 #define PAYLOAD_MAX PTX_SOURCE_MAX
+#define NAMED_MAX 3   /* kernels that nobody means, by name */
+#define NAMED_SIZE 49
 
 /* PTX and what it says. */
 struct source {
@@ -306,6 +309,29 @@ static int find_source(struct job *job)
 	return r;
 }
 
+/* Nobody means any of the image's kernels: what could have been meant, as the name may be mistyped. */
+static int reply_no_match(struct job *job)
+{
+	char names[NAMED_MAX][NAMED_SIZE], name[NAMED_SIZE], text[NAMED_MAX * (NAMED_SIZE + 2)] = "";
+	size_t n = 0, length = 0;
+	bool more = false;
+
+	for (size_t i = 0; i < job->n_names && !more; i++) {
+		bool known = false;
+
+		if (!kernel_name_short(job->names[i], name, sizeof(name)))
+			continue;
+		for (size_t j = 0; j < n; j++) /* of one template */
+			known |= !strcmp(names[j], name);
+		more = !known && n == NAMED_MAX;
+		if (known || more)
+			continue;
+		strcpy(names[n], name);
+		length += (size_t)sprintf(text + length, "%s%s", n++ ? ", " : "", name);
+	}
+	return reply_own(job, n ? "no kernel matches; it has %s%s" : "no kernel matches", text, more ? ", ..." : "");
+}
+
 /* Finds the kernels that attachments mean; without any there is no need to look at PTX. */
 static int match_kernels(struct job *job)
 {
@@ -316,7 +342,7 @@ static int match_kernels(struct job *job)
 	if (r || job->targets.n || image_request_device_functions(&job->request) ||
 	    image_request_checks(&job->request))
 		return r;
-	return reply_own(job, "no kernel matches");
+	return reply_no_match(job);
 }
 
 static int match_device_functions(struct job *job)
@@ -405,9 +431,10 @@ static int reply_no_point(struct job *job)
 		return r;
 	job->edited = false; /* all that were meant are named */
 	image_point_format(&target->uses[0], point, sizeof(point));
-	return reply_own(job, "no such point in %s %.200s: %s",
+	return reply_own(job, "no such point in %s %.200s: %s%s",
 			 target->device_function ? "device function" : "kernel",
-			 target->name.plain ? target->name.plain : target->name.mangled, point);
+			 target->name.plain ? target->name.plain : target->name.mangled, point,
+			 job->targets.n > 1 || target->count > 1 ? ", and others" : "");
 }
 
 /* Edits `module`; what is said about it goes into the reply. */

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +124,50 @@ int kernel_name_demangle(struct kernel_name *name)
 		return -ENOMEM;
 	name->tried = true;
 	return 0;
+}
+
+/* Reads <length><identifier> at *at. False: there is none. */
+static bool read_identifier(const char **at, const char **identifier, size_t *length)
+{
+	char *end;
+
+	*at += **at == 'L'; /* static */
+	if (**at < '1' || **at > '9')
+		return false;
+	*length = strtoul(*at, &end, 10);
+	if (*length > strlen(end))
+		return false;
+	*identifier = end;
+	*at = end + *length;
+	return true;
+}
+
+bool kernel_name_short(const char *mangled, char *text, size_t size)
+{
+	const char *at = mangled + 2, *identifier;
+	size_t used = 0, length;
+	bool nested;
+	int n;
+
+	if (strncmp(mangled, "_Z", 2)) {
+		n = snprintf(text, size, "%s", mangled);
+		return n > 0 && (size_t)n < size;
+	}
+	nested = *at == 'N';
+	at += nested;
+	do {
+		if (!read_identifier(&at, &identifier, &length))
+			return false;
+		if (length > 10 && !strncmp(identifier, "_GLOBAL__N", 10)) {
+			identifier = "(anonymous namespace)";
+			length = strlen(identifier);
+		}
+		n = snprintf(text + used, size - used, "%s%.*s", used ? "::" : "", (int)length, identifier);
+		if (n < 0 || (size_t)n >= size - used)
+			return false;
+		used += (size_t)n;
+	} while (nested && *at != 'E' && *at != 'I'); /* the end, or arguments of the template that it is */
+	return true;
 }
 
 static bool match_one(const char *pattern, const char *text)

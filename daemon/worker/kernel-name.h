@@ -5,6 +5,7 @@
  * job.md. */
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct kernel_name {
 	const char *mangled; /* borrowed */
@@ -24,3 +25,9 @@ int kernel_name_demangle(struct kernel_name *name);
 
 /* 1: the pattern means this kernel, 0: it does not, -ENOMEM. */
 int kernel_name_match(struct kernel_name *name, const char *pattern);
+
+/*
+ * Writes a short name that means this kernel (and others of its template): ns::kernel. Does not demangle, which may take gigabytes. False:
+ * there is none of fewer than `size` bytes.
+ */
+bool kernel_name_short(const char *mangled, char *text, size_t size);

@@ -146,6 +146,9 @@ class Points(Base):
                 self.assertEqual(reply["reason"], what)
                 self.assertEqual([k["attachments"] for k in reply["kernels"]], [[3]])
                 self.assertEqual(out, b"")
+        for second in ("f", "line", {"file": "x.cu", "line": 99}), ("g", "memory"):
+            reply, _ = self.job("own", ("f", "block", {"block": 77}), second)
+            self.assertEqual(reply["reason"], "no such point in kernel f: block 77, and others")
 
     def test_some_have_a_point(self):
         text, reply = self.text(("*", "memory"), ("g", "block", {"block": 5}), ("g", "entry"))
@@ -226,7 +229,7 @@ class DeviceFunctions(Base):
     def test_kernels_are_none(self):
         for pattern, members in (("f", self.DEVICE), ("dev::half", {})):
             reply, _ = self.job("own", (pattern, "entry", members))
-            self.assertRegex(reply["reason"], "^no kernel (matches|and no device function matches)$")
+            self.assertRegex(reply["reason"], "^no kernel (matches; it has .*|and no device function matches)$")
         text, reply = self.text(("*", "entry", self.DEVICE))
         self.assertEqual(sorted(k["name"] for k in reply["kernels"]), ["_ZN3dev4halfEi", "stub_here"])
         text, reply = self.text(("*", "entry"), ("*", "entry", self.DEVICE))
@@ -263,7 +266,7 @@ class Stages(Base):
 
     def test_nothing_matches(self):
         reply, _ = self.job("own", ("other", "entry"), stage="extract")
-        self.assertEqual(reply["reason"], "no kernel matches")
+        self.assertEqual(reply["reason"], "no kernel matches; it has f, g")
 
     def test_foreign(self):
         """What a pass must leave as it is."""

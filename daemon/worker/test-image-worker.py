@@ -52,6 +52,7 @@ PTX = """\
 """
 ADD = "_Z9vectorAddPKfS0_Pfi"
 FLOAT, INT = "_ZN2ns6kernelIfEEvPT_", "_ZN2ns6kernelIiEEvPT_"
+NO_MATCH = "no kernel matches; it has .*"
 
 folder = tempfile.mkdtemp()
 compiled = {}
@@ -247,7 +248,7 @@ class Images(Base):
                 self.assertEqual(sorted(k["name"] for k in reply["kernels"]), sorted(kernels))
         for pattern in "vectorAd", "kernel", "", "vectorAdd(int)", "_Z", "ns", "void ns::kernel<float>":
             with self.subTest(pattern):
-                reply = self.own(SAMPLE_IMAGE, "^no kernel matches$", attachments=[(pattern,)])
+                reply = self.own(SAMPLE_IMAGE, f"^{NO_MATCH}$", attachments=[(pattern,)])
                 self.assertEqual((reply["kernels"], reply["kernel_count"]), ([], 4))
 
     def test_several_attachments(self):
@@ -425,7 +426,7 @@ class Images(Base):
         reply = self.own(image, "^no PTX for sm_90 in this image: SASS only$", kind="cubin")
         self.assertEqual([k["name"] for k in reply["kernels"]], [ADD])
         self.assertEqual(reply["kernel_count"], 4)
-        self.own(image, "^no kernel matches$", kind="cubin", attachments=[("other",)])
+        self.own(image, f"^{NO_MATCH}$", kind="cubin", attachments=[("other",)])
         image = nvcc(*gencode("90", "sm_90"))
         reply = self.own(image, "^no PTX for sm_90 in this image: SASS only$", attachments=[("ns::kernel",)])
         self.assertEqual(sorted(k["name"] for k in reply["kernels"]), [FLOAT, INT])
@@ -454,7 +455,24 @@ class Images(Base):
         self.assertTrue(5 < len(reply["kernels"]) < 100 and reply["truncated"])
 
     def test_nothing_attached(self):
-        self.own(SAMPLE_IMAGE, "^no kernel matches$", attachments=[])
+        self.own(SAMPLE_IMAGE, f"^{NO_MATCH}$", attachments=[])
+
+    def test_no_match(self):
+        """The reason names what there is, in words that --kernel takes; not what is too long, nor a template twice, nor more than three."""
+        def has(*names):
+            text = PTX.split(".visible")[0] + "".join(f".visible .entry {name}()\n{{\n\tret;\n}}\n" for name in names)
+            said = self.own(text.encode(), "^no kernel matches", kind="ptx", attachments=[("nothing",)])["reason"].removeprefix("no kernel matches")
+            for name in said.removeprefix("; it has ").removesuffix(", ...").split(", ") if said else []:
+                self.replaced(text.encode(), kind="ptx", attachments=[(name,)])
+            return said
+
+        hidden = "_GLOBAL__N__0a1b2c3d_4_x_cu_5e6f7a8b_123456"
+        self.assertEqual(has("a"), "; it has a")
+        self.assertEqual(has("_ZN2ns6kernelIfEEvPT_i", "_ZN2ns6kernelIiEEvPT_i", "_ZL5fixedPf"), "; it has ns::kernel, fixed")
+        self.assertEqual(has(f"_ZN{len(hidden)}{hidden}1kE", "x" * 49, "y" * 48), "; it has (anonymous namespace)::k, " + "y" * 48)
+        self.assertEqual(has("x" * 49, "_Z", "_Z99x", "_ZZ1fvE1g", "_ZNK1aE", "_Z0", "_ZN", "_ZN1a", "_Z99999999999999999999999x"), "")
+        self.assertEqual(has("a", "b", "c"), "; it has a, b, c")
+        self.assertEqual(has("a", "b", "c", "d"), "; it has a, b, c, ...")
 
 
 class WithoutCompiler(Images):

@@ -43,6 +43,12 @@ def cache(daemon):
     return daemon.json("cache")
 
 
+def doctor(daemon):
+    """What doctor says of it, once."""
+    check, = [c for c in daemon.json("doctor", "--only=daemon.*")["checks"] if c["id"] == "daemon.cache"]
+    return check["state"], check["found"], check["todo"]
+
+
 def missing(daemon):
     return [line for line in daemon.status()["missing"] if "cache" in line]
 
@@ -217,6 +223,7 @@ def test_trouble():
             run_counted(daemon, "--kernel", "vectorAdd")
             wait_until(lambda: cache(daemon)["failures"] >= 6, "failures")
             equal(missing(daemon), [f"the cache {folder.path} cannot be written: not a folder of this user alone; if the folder was removed, restart the daemon"])
+            equal(doctor(daemon), ("warning", f"the cache {folder.path} cannot be written: not a folder of this user alone", "if the folder was removed, restart the daemon"))
             equal(daemon.text().count("not a folder of this user alone"), 1, daemon.text())
             check("not the daemon's alone" in daemon.ctl("cache", "list", status=None))
             os.chmod(folder.path, 0o700)
@@ -229,10 +236,12 @@ def test_trouble():
             run_counted(daemon, "--kernel", "vectorAdd")
             equal(cache(daemon)["enabled"], False, "enabled")
             equal(missing(daemon), [f"no cache: {folder.path}: not a folder of this user alone (--cache-dir)"])
+            equal(doctor(daemon), ("warning", f"no cache: {folder.path}: not a folder of this user alone (--cache-dir)", ""))
             check("no cache on the disk" in daemon.ctl("cache", "clear", status=None))
         os.chmod(folder.path, 0o700)
         with folder.daemon("--cache-size=0") as daemon:
             equal(cache(daemon)["enabled"], False, "enabled")
+            equal(doctor(daemon)[0], "skipped")
 
 
 def test_full():

@@ -95,6 +95,21 @@ def test_reload():
         equal(daemon.status()["mode"], "session")
 
 
+def test_links():
+    """Who names a program by a link to it, as python3 is one, hears that this means nobody."""
+    with tempfile.TemporaryDirectory() as folder:
+        link = os.path.join(folder, "link")
+        os.symlink(VEC_ADD, link)
+        real = os.path.realpath(VEC_ADD)
+        lines = [f"--{option}: exe={link} means no process of this host: it is a link, or one leads to it; say exe={real}" for option in ("engine", "exclude")]
+        with Configured(f"engine = ptx:exe={link}\nengine = ptx\nexclude = exe={link}\n") as daemon:
+            for line in lines:
+                equal(daemon.text().count(line), 1, daemon.text())
+            said = daemon.reload(f"exclude = exe={real}\nexclude = exe={folder}/lin?\nexclude = exe=/no/such/program\n")
+            check("means no process" not in said, said)
+            check(lines[1] in daemon.reload(f"exclude = exe={link}\n"))
+
+
 def test_mirror_period():
     """A process that is connected copies its maps as often as the daemon says now."""
     def copied():
@@ -212,4 +227,4 @@ def stopped(daemon, live):
 
 
 if __name__ == "__main__":
-    main([test_installed_file, test_full_disk, test_check_config, test_reload, test_mirror_period, test_excluded, test_off, test_excluded_while_it_runs, test_excluded_from_patches])
+    main([test_installed_file, test_full_disk, test_check_config, test_reload, test_links, test_mirror_period, test_excluded, test_off, test_excluded_while_it_runs, test_excluded_from_patches])

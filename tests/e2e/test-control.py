@@ -359,7 +359,8 @@ def test_closed():
         daemon.process = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" 0>&- 1>&- 2>&-', GPUPROBED, f"--session={daemon.name}"], env={**os.environ, **daemon.tools()})
         wait_until(lambda: daemon.listens() or daemon.process.poll() is not None, "the daemon listens")
         daemon.attach()
-        daemon.json("doctor", "--only=daemon.*-worker")
+        ids = [check["id"] for check in daemon.json("doctor", "--only=daemon.*")["checks"]]
+        equal(sorted(ids), sorted(set(ids)), "each is told once")
 
 
 def test_second_daemon():

@@ -308,7 +308,7 @@ def test_filters():
         ids = daemon.attach("--kernel", "somethingElse")
         run(daemon)
         equal(daemon.count_of(), 0)
-        equal(daemon.why()[0]["reason"], "no kernel matches")
+        equal(daemon.why()[0]["reason"], "no kernel matches; it has vectorAdd")
 
 
 def test_twelve_processes():

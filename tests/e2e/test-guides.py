@@ -127,6 +127,17 @@ def test_shared_array():
         check(numbers[-1] > numbers[0], numbers)
 
 
+def test_nothing_attached():
+    """What readers say where there is nothing to read: one line, and the status of gpuprobectl."""
+    with Daemon() as daemon:
+        for name, words, status in (("kernel_trace", "there is no map events", 5), ("shared_array", "there is no map counter", 5),
+                                    ("launch_latency", "there is no map times", 5), ("kernel_report", "nothing was counted so far", 0)):
+            done = subprocess.run([os.path.join(EXAMPLES, name)], env=daemon.environment(PATH=os.path.dirname(CTL) + ":" + os.environ["PATH"], **daemon.tools()),
+                                  capture_output=True, text=True, timeout=60)
+            equal((done.returncode, len(done.stderr.splitlines())), (status, 1), name + ": " + done.stderr)
+            check(words in done.stderr, name, done.stderr)
+
+
 def test_launch_latency():
     with Daemon() as daemon:
         object = os.path.join(BUILD, "docs/launch_latency.bpf.o")
