@@ -246,9 +246,9 @@ static int daemon_start_pools(struct daemon *daemon, const struct daemon_options
 	image.on_time = program.on_time = pass.on_time = daemon_on_worker_time;
 	image.userdata = program.userdata = pass.userdata = daemon;
 	image.workers = options->config->workers;
-	program.workers = 1;
-	program.single_use =
-		true; /* each job sees one operator's object, in a process of its own */
+	program.workers = 2;
+	program.owner_max = 1; /* what one has attached may take half a minute: others do not wait for it */
+	program.single_use = true; /* each job sees one operator's object, in a process of its own */
 	r = worker_pool_new(&daemon->image_pool, daemon->loop, &image);
 	if (r == 0)
 		r = worker_pool_new(&daemon->program_pool, daemon->loop, &program);
