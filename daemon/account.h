@@ -6,6 +6,7 @@
  * An account lives as long as somebody holds a reference, and as long as it remembers time of workers.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -52,6 +53,7 @@ struct account {
 	uint64_t turn, turn_ns; /* how long his messages were worked on in the turn of the loop that began at this uv_now() */
 	uint64_t result_bytes;
 	unsigned int attaches; /* in work */
+	bool verifies; /* one of these has a thread of the verifier's */
 	unsigned int modules;
 };
 

@@ -166,20 +166,32 @@ static void attach_on_hosts(struct attach *attach) {
 
 static void attach_on_verified(uv_work_t *work, int status);
 
+/* The next one for a thread, or NULL: the verifier may take seconds for each program, so a user has one thread, and another one is there for others. */
+static struct attach *attach_verify_first(const struct daemon *daemon) {
+	struct attach *attach;
+
+	TAILQ_FOREACH(attach, &daemon->verifying, link)
+		if (!attach->account->verifies)
+			return attach;
+	return NULL;
+}
+
 /* Those that wait for a thread get one: two at most have, as others of libuv's four are for hashing images, which processes wait for. */
 static void attach_verify_next(struct daemon *daemon) {
 	struct attach *attach;
 	int r;
 
-	while (daemon->n_verifying < VERIFYING_MAX && (attach = TAILQ_FIRST(&daemon->verifying))) {
+	while (daemon->n_verifying < VERIFYING_MAX && (attach = attach_verify_first(daemon))) {
 		TAILQ_REMOVE(&daemon->verifying, attach, link);
 		attach->work.data = attach;
 		r = attach->cancelled ? -ECANCELED
 				      : uv_queue_work(daemon->loop, &attach->work, attach_on_verify, attach_on_verified);
-		if (r < 0)
+		if (r < 0) {
 			attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", uv_strerror(r));
-		else
-			daemon->n_verifying++;
+			continue;
+		}
+		daemon->n_verifying++;
+		attach->account->verifies = true;
 	}
 }
 
@@ -190,6 +202,7 @@ static void attach_on_verified(uv_work_t *work, int status) {
 
 	attach_charge_time(attach);
 	attach->daemon->n_verifying--;
+	attach->account->verifies = false;
 	attach_verify_next(attach->daemon);
 	if (attach->cancelled) {
 		attach_free(attach);
