@@ -703,7 +703,7 @@ void client_process_gone(struct daemon *daemon, struct process *process) {
 	const struct module *module;
 	struct object *object;
 
-	if (daemon->handing_over) { /* the next daemon sees whether it has ended */
+	if (daemon->stopping) { /* the next daemon sees whether it has ended, or there is none */
 		process_free(&daemon->processes, process);
 		return;
 	}

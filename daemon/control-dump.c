@@ -54,17 +54,20 @@ static void dump_on_cancel(struct varlink_call *call, void *userdata) {
 	dump_free(userdata);
 }
 
-/* Bytes as a string. NULL without memory. */
+/* Bytes as a string, which is ready: json-c would look for what it has to escape, for long. NULL without memory. */
 static json_object *dump_bytes(const void *data, size_t size, size_t *n_bytes) {
-	char *text = malloc(base64_encoded_size(size));
-	json_object *json = NULL;
+	char *text = malloc(base64_encoded_size(size) + 2);
+	json_object *json = text ? json_object_new_string("") : NULL;
 
-	if (text) {
-		base64_encode(text, data, size);
-		json = json_object_new_string(text);
-		*n_bytes += base64_encoded_size(size) + 3;
+	if (!json) {
+		free(text);
+		return NULL;
 	}
-	free(text);
+	text[0] = '"';
+	base64_encode(text + 1, data, size);
+	strcpy(text + base64_encoded_size(size), "\"");
+	json_object_set_serializer(json, json_object_userdata_to_json_string, text, json_object_free_userdata);
+	*n_bytes += base64_encoded_size(size) + 3;
 	return json;
 }
 

@@ -246,9 +246,9 @@ static int daemon_start_pools(struct daemon *daemon, const struct daemon_options
 	image.on_time = program.on_time = pass.on_time = daemon_on_worker_time;
 	image.userdata = program.userdata = pass.userdata = daemon;
 	image.workers = options->config->workers;
-	program.workers = 1;
-	program.single_use =
-		true; /* each job sees one operator's object, in a process of its own */
+	program.workers = 2;
+	program.owner_max = 1; /* what one has attached may take half a minute: others do not wait for it */
+	program.single_use = true; /* each job sees one operator's object, in a process of its own */
 	r = worker_pool_new(&daemon->image_pool, daemon->loop, &image);
 	if (r == 0)
 		r = worker_pool_new(&daemon->program_pool, daemon->loop, &program);
@@ -472,21 +472,6 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	return r;
 }
 
-/* Tells processes that nothing is attached any more. */
-static void daemon_detach_all(struct daemon *daemon) {
-	struct attachment *attachment;
-	struct object *object;
-	uint64_t id;
-
-	TAILQ_FOREACH(object, &daemon->registry.objects, link)
-		client_disarm(daemon, object, UINT64_MAX);
-	while ((attachment = TAILQ_FIRST(&daemon->registry.attachments))) {
-		id = attachment->id;
-		registry_remove(&daemon->registry, attachment);
-		client_retire(daemon, id);
-	}
-}
-
 bool daemon_stop(struct daemon *daemon, bool hand_over) {
 	if (daemon->stopping)
 		return daemon->handing_over;
@@ -499,10 +484,8 @@ bool daemon_stop(struct daemon *daemon, bool hand_over) {
 	if (daemon->handing_over)
 		daemon->interest = interest_writer_leave(daemon->interest);
 	else
-		daemon->interest = interest_writer_free(daemon->interest); /* no new loads from here on */
+		daemon->interest = interest_writer_free(daemon->interest); /* no new loads from here on; who is connected ends his probes (shim/mirror.c) */
 	daemon->control = varlink_server_free(daemon->control);
-	if (!daemon->handing_over)
-		daemon_detach_all(daemon);
 	process_table_unwatch(&daemon->processes);
 	daemon->shims = shim_server_free(daemon->shims);
 	daemon->other_shims = other_shims_free(daemon->other_shims);

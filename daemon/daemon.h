@@ -117,7 +117,7 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 
 /*
  * Closes everything; run the loop until it ends, then daemon_free(). hand_over: the next daemon goes on with what this one has, if somebody keeps it (keep.h);
- * else all is detached first. Whether it hands over: then the interest page and the state stay.
+ * else nothing stays attached. Whether it hands over: then the interest page and the state stay.
  */
 bool daemon_stop(struct daemon *daemon, bool hand_over);
 struct daemon *daemon_free(struct daemon *daemon);

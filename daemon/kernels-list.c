@@ -108,7 +108,7 @@ static int kernels_get(struct kernels_list *list, const char *foreign, size_t le
 }
 
 /* Adds what is not there yet. 0 or -ENOMEM. */
-static int kernel_add_attachment(struct kernel *kernel, uint64_t id) {
+static int kernel_add_attachment(struct kernels_list *list, struct kernel *kernel, uint64_t id) {
 	uint64_t *grown;
 
 	for (size_t i = 0; i < kernel->n_attachments; i++)
@@ -119,11 +119,12 @@ static int kernel_add_attachment(struct kernel *kernel, uint64_t id) {
 		return -ENOMEM;
 	kernel->attachments = grown;
 	grown[kernel->n_attachments++] = id;
+	list->n_ids++;
 	return 0;
 }
 
 /* A process has it, or (0) none. 0 or -ENOMEM. */
-static int kernel_add_pid(struct kernel *kernel, int64_t pid) {
+static int kernel_add_pid(struct kernels_list *list, struct kernel *kernel, int64_t pid) {
 	int64_t *grown;
 
 	if (!pid || (kernel->n_pids && kernel->pids[kernel->n_pids - 1] == pid))
@@ -136,6 +137,7 @@ static int kernel_add_pid(struct kernel *kernel, int64_t pid) {
 		return -ENOMEM;
 	kernel->pids = grown;
 	grown[kernel->n_pids++] = pid;
+	list->n_ids++;
 	return 0;
 }
 
@@ -182,7 +184,7 @@ static int kernels_from_outcome(struct kernels_list *list, const struct outcome 
 		return r;
 	first = !kernel->n_attachments;
 	for (size_t i = 0; r == 0 && first && i < outcome->n_attachments; i++)
-		r = kernel_add_attachment(kernel, outcome->attachments[i]);
+		r = kernel_add_attachment(list, kernel, outcome->attachments[i]);
 	return r;
 }
 
@@ -211,10 +213,10 @@ static int kernels_from_name(struct kernels_list *list, const struct kernels_pla
 	r = kernels_get(list, name->name, name->length, &kernel);
 	if (r < 0 || !kernel)
 		return r < 0 ? r : 1;
-	r = kernel_add_pid(kernel, place->pid);
+	r = kernel_add_pid(list, kernel, place->pid);
 	for (size_t i = 0; r == 0 && i < result->n_asked; i++)
 		if (name->attachments >> i & 1)
-			r = kernel_add_attachment(kernel, result->asked[i]);
+			r = kernel_add_attachment(list, kernel, result->asked[i]);
 	return r;
 }
 
@@ -225,9 +227,9 @@ static int kernels_from_image(struct kernels_list *list, const struct kernels_pl
 
 	r = kernels_add(list, image->name, image->demangled, image->device_function, &kernel);
 	if (r == 0 && kernel)
-		r = kernel_add_pid(kernel, place->pid);
+		r = kernel_add_pid(list, kernel, place->pid);
 	for (size_t k = 0; r == 0 && kernel && k < image->n_attachments; k++)
-		r = kernel_add_attachment(kernel, image->attachments[k]);
+		r = kernel_add_attachment(list, kernel, image->attachments[k]);
 	return r;
 }
 
@@ -363,6 +365,11 @@ void kernels_list_deinit(struct kernels_list *list) {
 	*list = (struct kernels_list){};
 }
 
+size_t kernels_list_memory(const struct kernels_list *list) {
+	return list->n_buckets * (sizeof(*list->buckets) + sizeof(*list->kernels) / 2) + list->n_bytes + list->n * 4 * sizeof(void *) +
+	       list->n_ids * sizeof(uint64_t) + list->n_places * sizeof(*list->places);
+}
+
 void kernels_list_each(const struct kernels_list *list, void (*take)(uint64_t id, const char *demangled, void *userdata), void *userdata) {
 	for (size_t i = 0; i < list->n; i++)
 		take(list->kernels[i].id, list->kernels[i].demangled ?: list->kernels[i].name, userdata);
@@ -441,6 +448,12 @@ static int kernels_call_turn(struct varlink_call *call, void *userdata) {
 	if (r < 0) {
 		varlink_call_on_cancel(call, NULL);
 		r = control_error_reason(call, "Internal", "no memory");
+		kernels_call_free(listing);
+		return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
+	}
+	if (!varlink_call_hold(call, kernels_list_memory(&listing->list))) {
+		varlink_call_on_cancel(call, NULL);
+		r = control_error_limit(call, "bytes of lists of kernels that are made for one user at a time: ask when others are through", VARLINK_BYTES_PER_UID_MAX / 2);
 		kernels_call_free(listing);
 		return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
 	}

@@ -32,6 +32,7 @@ struct kernels_list {
 	struct kernel *kernels; /* in the order in which they are shown */
 	size_t n, max;
 	size_t n_bytes, bytes_max; /* of names */
+	size_t n_ids; /* of processes and attachments, of all kernels */
 	uint32_t *buckets; /* index + 1; 0: free */
 	size_t n_buckets; /* a power of two */
 	struct kernels_place *places; /* that are still to be gone through, from next_place on */
@@ -49,6 +50,9 @@ void kernels_list_deinit(struct kernels_list *list);
 
 /* Goes through some more kernels, as many as take a millisecond or so. 1: there are more; 0: that was all; -ENOMEM. */
 int kernels_list_gather(struct kernels_list *list);
+
+/* Bytes of memory that it takes, about. */
+size_t kernels_list_memory(const struct kernels_list *list);
 
 /* All that was gathered. demangled: or the name again. */
 void kernels_list_each(const struct kernels_list *list, void (*take)(uint64_t id, const char *demangled, void *userdata), void *userdata);

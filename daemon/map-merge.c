@@ -36,28 +36,36 @@ struct stamped {
 	uint64_t value, stamp;
 };
 
-static uint64_t lane_get(const unsigned char *value, const struct map_lane *lane) {
-	uint64_t v = 0;
+/* Adds lanes of a size that lie side by side, eight bytes at once: added without their highest bits, none carries into the next one. */
+static void add_side_by_side(unsigned char *value, const unsigned char *other, size_t n_bytes, uint32_t lane_size, bool negative) {
+	static const uint64_t tops[] = { [1] = UINT64_C(0x8080808080808080), [2] = UINT64_C(0x8000800080008000), [4] = UINT64_C(0x8000000080000000),
+					 [8] = UINT64_C(1) << 63 };
+	const uint64_t top = tops[lane_size];
+	uint64_t a, b;
 
-	memcpy(&v, value + lane->offset, lane->size); /* little-endian, as the GPU */
-	return v;
-}
-
-static void lane_set(unsigned char *value, const struct map_lane *lane, uint64_t v) {
-	memcpy(value + lane->offset, &v, lane->size);
+	for (size_t n; n_bytes; n_bytes -= n, value += n, other += n) {
+		n = n_bytes < sizeof(a) ? n_bytes : sizeof(a);
+		a = b = 0;
+		memcpy(&a, value, n); /* little-endian, as the GPU */
+		memcpy(&b, other, n);
+		a = negative ? ((a | top) - (b & ~top)) ^ ((a ^ ~b) & top) : ((a & ~top) + (b & ~top)) ^ ((a ^ b) & top);
+		memcpy(value, &a, n);
+	}
 }
 
 void map_value_add(const struct map_spec *spec, unsigned char *value, const unsigned char *other,
 		   bool negative) {
 	const uint32_t size = map_lane_size(spec);
-	const size_t n = spec->lanes ? spec->n_lanes : spec->value_size / size;
+	size_t n = spec->lanes ? spec->n_lanes : 0, next;
 
-	for (size_t i = 0; other && i < n; i++) {
-		const struct map_lane even = { .offset = (uint32_t)i * size, .size = size };
-		const struct map_lane *lane = spec->lanes ? &spec->lanes[i] : &even;
-		const uint64_t v = lane_get(other, lane);
+	if (other && !spec->lanes)
+		add_side_by_side(value, other, spec->value_size - spec->value_size % size, size, negative);
+	for (size_t i = 0; other && i < n; i = next) {
+		const struct map_lane *lane = &spec->lanes[i];
 
-		lane_set(value, lane, lane_get(value, lane) + (negative ? -v : v));
+		for (next = i + 1; next < n && spec->lanes[next].size == lane->size && spec->lanes[next].offset == lane->offset + (next - i) * lane->size;)
+			next++;
+		add_side_by_side(value + lane->offset, other + lane->offset, (next - i) * lane->size, lane->size, negative);
 	}
 }
 
@@ -68,7 +76,8 @@ void map_value_copy_rest(const struct map_spec *spec, unsigned char *value,
 	if (!spec->lanes) /* lanes are all there is, or all that changes */
 		return;
 	for (size_t i = 0; i < spec->n_lanes; i++) {
-		memcpy(value + at, other + at, spec->lanes[i].offset - at);
+		if (spec->lanes[i].offset > at)
+			memcpy(value + at, other + at, spec->lanes[i].offset - at);
 		at = (size_t)spec->lanes[i].offset + spec->lanes[i].size;
 	}
 	memcpy(value + at, other + at, spec->value_size - at);

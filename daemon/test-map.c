@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "map-internal.h"
 #include "test-map-view.h"
 
 static struct map_accounts *accounts;
@@ -546,6 +547,54 @@ static void test_lanes(void **state) {
 	map_free(map);
 }
 
+/* value + or - other in a lane of this size. */
+static void assert_lane(const unsigned char *before, const unsigned char *other, const unsigned char *value, const struct map_lane *lane,
+			bool negative) {
+	uint64_t a = 0, b = 0, sum;
+
+	memcpy(&a, before + lane->offset, lane->size);
+	memcpy(&b, other + lane->offset, lane->size);
+	sum = negative ? a - b : a + b;
+	assert_memory_equal(value + lane->offset, &sum, lane->size);
+}
+
+/* Integers of all sizes, side by side and apart, are added each by itself; what is between them stays. */
+static void test_value_add(void **state) {
+	unsigned char before[256], other[256], value[256], lane_bytes[256];
+	struct map_lane lanes[256];
+	struct map_spec spec = {};
+
+	srand(1);
+	for (int round = 0; round < 2000; round++) {
+		const bool negative = round % 2, even = round % 7 == 0;
+		const uint32_t size = even ? 1 + (uint32_t)rand() % sizeof(value) : sizeof(value), lane = size % 8 == 0 ? 8 : size % 4 == 0 ? 4 : 1;
+		size_t n = 0;
+
+		memset(lane_bytes, 0, sizeof(lane_bytes));
+		for (uint32_t at = 0; at < size; n++) {
+			lanes[n].size = even ? lane : n && rand() % 8 ? lanes[n - 1].size : UINT32_C(1) << rand() % 4;
+			lanes[n].offset = at + (even || rand() % 8 ? 0 : (uint32_t)rand() % 5);
+			at = lanes[n].offset + lanes[n].size;
+			if (at > size)
+				break;
+			memset(lane_bytes + lanes[n].offset, 1, lanes[n].size);
+		}
+		for (size_t i = 0; i < sizeof(value); i++) {
+			value[i] = before[i] = (unsigned char)(rand() % 3 ? rand() : -(rand() % 2));
+			other[i] = (unsigned char)(rand() % 3 ? rand() : -(rand() % 2));
+		}
+		spec = (struct map_spec){ .value_size = size, .lanes = even ? NULL : lanes, .n_lanes = even ? 0 : n };
+		map_value_add(&spec, value, other, negative);
+		for (size_t i = 0; i < n; i++)
+			assert_lane(before, other, value, &lanes[i], negative);
+		for (size_t i = 0; i < sizeof(value); i++)
+			assert_true(lane_bytes[i] || value[i] == before[i]);
+		map_value_add(&spec, value, NULL, negative);
+		map_value_add(&spec, value, other, !negative);
+		assert_memory_equal(value, before, sizeof(value));
+	}
+}
+
 static void test_names(void **state) {
 	char buffer[16];
 
@@ -567,7 +616,7 @@ int main(void) {
 		TEST(test_sum32),	TEST(test_percpu),	 TEST(test_rest), TEST(test_initial),
 		TEST(test_initial_sum), TEST(test_untouched),	 TEST(test_quota),
 		TEST(test_cursor),	TEST(test_budget),	 TEST(test_torn),
-		TEST(test_lanes),	TEST(test_names),
+		TEST(test_lanes),	TEST(test_value_add),	 TEST(test_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,8 +47,8 @@ static void on_time(uint64_t owner, uint64_t ms, void *userdata) {
 	}
 }
 
-static void setup_pool(struct fixture *f, const char *argument, unsigned int workers,
-		       bool single_use, unsigned int ready_ms) {
+static void setup_pool_for(struct fixture *f, const char *argument, unsigned int workers,
+			   bool single_use, unsigned int ready_ms, unsigned int owner_max) {
 	static const char *arguments[2];
 	static const char *const environment[] = { "LANG=C", NULL };
 	struct worker_pool_options options = {
@@ -58,6 +58,7 @@ static void setup_pool(struct fixture *f, const char *argument, unsigned int wor
 		.environment = environment,
 		.workers = workers,
 		.single_use = single_use,
+		.owner_max = owner_max,
 		.ready_ms = ready_ms,
 		.on_time = on_time,
 		.userdata = worked,
@@ -66,6 +67,11 @@ static void setup_pool(struct fixture *f, const char *argument, unsigned int wor
 	arguments[0] = argument;
 	assert_int_equal(uv_loop_init(&f->loop), 0);
 	assert_int_equal(worker_pool_new(&f->pool, &f->loop, &options), 0);
+}
+
+static void setup_pool(struct fixture *f, const char *argument, unsigned int workers,
+		       bool single_use, unsigned int ready_ms) {
+	setup_pool_for(f, argument, workers, single_use, ready_ms, 0);
 }
 
 static void teardown_pool(struct fixture *f) {
@@ -475,6 +481,31 @@ static void test_turns(void **state) {
 	teardown_pool(&f);
 }
 
+/* An owner whose work does not end has one worker alone: the other one is there for others. */
+static void test_owner_max(void **state) {
+	struct seen hangs = {}, waits = {}, other[3] = {};
+	struct worker_task *task;
+	struct fixture f;
+
+	setup_pool_for(&f, NULL, 2, true, 0, 1);
+	task = submit_overtime(&f, &hangs, "hang", 0, 60000, 1, 0);
+	submit_overtime(&f, &waits, "", 0, 60000, 1, 0);
+	for (int i = 0; i < 3; i++)
+		submit_overtime(&f, &other[i], "", 0, 60000, 2, 0);
+	for (int i = 0; i < 3; i++)
+		wait_for(&f, &other[i]);
+	for (int i = 0; i < 100; i++) { /* time for another worker to get ready, and to take what it may not */
+		uv_run(&f.loop, UV_RUN_NOWAIT);
+		usleep(5000);
+	}
+	assert_int_equal(hangs.n + waits.n, 0);
+	worker_task_cancel(task);
+	wait_for(&f, &waits);
+	assert_int_equal(hangs.result, WORKER_POOL_E_UNAVAILABLE);
+	assert_int_equal(waits.result, _WORKER_POOL_SUCCESS);
+	teardown_pool(&f);
+}
+
 /* However many take long: few go on, and all workers are there for others. */
 static void test_overtime_bounds(void **state) {
 	static const char refused[] = "worker timed out: too many other jobs take as long";
@@ -556,7 +587,7 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_queue),	   cmocka_unit_test(test_never_ready),
 		cmocka_unit_test(test_missing),	   cmocka_unit_test(test_free_busy),
 		cmocka_unit_test(test_overtime),   cmocka_unit_test(test_overtime_ends),
-		cmocka_unit_test(test_turns), cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue),
+		cmocka_unit_test(test_turns), cmocka_unit_test(test_owner_max), cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue),
 	};
 
 	if (argc != 2)

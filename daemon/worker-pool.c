@@ -104,7 +104,7 @@ struct worker_pool {
 	char *path;
 	char **arguments; /* argv */
 	char **environment;
-	unsigned int workers, ready_ms, queue_max;
+	unsigned int workers, owner_max, ready_ms, queue_max;
 	bool single_use, freed;
 	void (*on_crash)(const char *path, pid_t pid, const char *message);
 	void (*on_time)(uint64_t owner, uint64_t ms, void *userdata);
@@ -753,7 +753,8 @@ static unsigned int worker_pool_works_for(const struct worker_pool *pool, uint64
 
 /*
  * The task that is next for an idle worker, or NULL: of the owner for whom the fewest workers work, and of several such, of whom had his last turn first. So who
- * has submitted much does not keep others waiting. One that is to be alone and for which a worker is coming waits for that.
+ * has submitted much does not keep others waiting. One that is to be alone and for which a worker is coming waits for that; one whose owner has as many
+ * workers as he may, for an end of these.
  */
 static struct worker_task *worker_pool_next(struct worker_pool *pool) {
 	unsigned int n, best_n = UINT_MAX, coming = worker_pool_coming(pool);
@@ -768,6 +769,8 @@ static struct worker_task *worker_pool_next(struct worker_pool *pool) {
 			continue;
 		}
 		n = worker_pool_works_for(pool, task->owner);
+		if (pool->owner_max && n >= pool->owner_max)
+			continue;
 		turn = last ? last->turn : 0;
 		if (n > best_n || (n == best_n && turn >= best_turn))
 			continue;
@@ -909,6 +912,7 @@ int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
 	pool->loop = loop;
 	pool->workers = options->workers ? options->workers : 1;
 	pool->single_use = options->single_use;
+	pool->owner_max = options->owner_max;
 	pool->on_crash = options->on_crash;
 	pool->on_time = options->on_time;
 	pool->userdata = options->userdata;

@@ -43,6 +43,7 @@ struct worker_pool_options {
 	const char *const *environment; /* NULL-terminated; copied */
 	unsigned int workers;		/* alive at a time, but for those in overtime */
 	bool single_use;		/* a worker serves one job, then ends */
+	unsigned int owner_max;		/* that work for one owner at a time; 0: all */
 	unsigned int ready_ms;		/* how long a worker may take to get ready; 0: 20 s */
 	unsigned int queue_max;		/* tasks waiting; 0: 4096 */
 	/* a worker has ended by itself; of those that do not get ready one after the other only the first. NULL: nobody asks */

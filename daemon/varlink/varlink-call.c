@@ -25,11 +25,13 @@ struct varlink_call *varlink_call_ref(struct varlink_call *call) {
 	return call;
 }
 
-/* A call that gathers ends: the next one of its user has its turn. */
+/* A call ends: gives back what was charged for it; if it gathers, the next one of its user has its turn. */
 static void call_leave(struct varlink_call *call) {
 	struct varlink_user *user = call->connection->user;
 	struct varlink_call *next;
 
+	user->n_bytes -= call->n_held;
+	call->n_held = 0;
 	if (!call->gathers)
 		return;
 	TAILQ_REMOVE(&user->gathering, call, gathering_link);
@@ -462,6 +464,17 @@ int varlink_call_stream(struct varlink_call *call, varlink_producer produce) {
 	if (!r && !call->message.more)
 		r = VARLINK_E_SINGLE;
 	return r ?: varlink_call_work(call, produce);
+}
+
+bool varlink_call_hold(struct varlink_call *call, size_t n_bytes) {
+	struct varlink_user *user = call->connection ? call->connection->user : NULL;
+	size_t max = call->connection ? call->connection->server->bytes_per_uid_max / 2 : 0;
+
+	if (!user || (n_bytes > call->n_held && (n_bytes > max || user->n_bytes - call->n_held > max - n_bytes)))
+		return false;
+	user->n_bytes += n_bytes - call->n_held;
+	call->n_held = n_bytes;
+	return true;
 }
 
 /* The producer has something again. */

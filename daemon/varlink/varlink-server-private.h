@@ -108,6 +108,7 @@ struct varlink_call {
 	unsigned int n_refs;                   /* one is the connection's while the call runs */
 	struct varlink_connection *connection; /* NULL when done or cancelled */
 	bool done, dispatching, idle, woken, patient;
+	size_t n_held; /* bytes that its user is charged for it */
 	bool gathers; /* is in its user's list */
 	TAILQ_ENTRY(varlink_call) gathering_link;
 	struct varlink_call_message message;

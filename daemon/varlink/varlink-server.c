@@ -278,7 +278,7 @@ int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop,
 	server->limit_error = options->limit_error ? copy(options->limit_error) : NULL;
 	server->message_max = options->message_max ?: VARLINK_MESSAGE_MAX;
 	server->output_mark = options->output_mark ?: 256 * 1024;
-	server->bytes_per_uid_max = options->bytes_per_uid_max ?: 256 * 1024 * 1024;
+	server->bytes_per_uid_max = options->bytes_per_uid_max ?: VARLINK_BYTES_PER_UID_MAX;
 	server->stall_ms = options->stall_ms ?: 10000;
 	server->turn_per_uid = UINT64_C(1000) * (options->turn_per_uid_us ?: TURN_PER_UID_US);
 	TAILQ_INIT(&server->waiting);

@@ -49,6 +49,8 @@ struct varlink_peer {
 	pid_t pid;
 };
 
+#define VARLINK_BYTES_PER_UID_MAX ((size_t)256 * 1024 * 1024)
+
 struct varlink_server_options {
 	size_t size;                                  /* of this struct */
 	const char *vendor, *product, *version, *url; /* GetInfo; copied */
@@ -60,7 +62,7 @@ struct varlink_server_options {
 	size_t message_max;                           /* bytes of a call; 0: 16 MiB */
 	size_t output_mark; /* bytes queued to a client above which producers and further calls
 			       wait; 0: 256 KiB */
-	size_t bytes_per_uid_max; /* in both directions, of all connections of a uid; 0: 256 MiB */
+	size_t bytes_per_uid_max; /* in both directions, of all connections of a uid, and what their calls hold; 0: VARLINK_BYTES_PER_UID_MAX */
 	unsigned int stall_ms;    /* a client that has not read for so long is dropped; 0: 10 s */
 	unsigned int turn_per_uid_us; /* calls and producers of a uid in one turn of the loop: what is left goes on
 					 in the next one; 0: 2 ms */
@@ -161,3 +163,9 @@ int varlink_call_work(struct varlink_call *call, varlink_producer produce);
 /* The same for one whose only reply is large and gathered in memory: of a user's such calls one at a time is worked on, in the order in which they came. */
 int varlink_call_gather(struct varlink_call *call, varlink_producer produce);
 void varlink_call_wake(struct varlink_call *call);
+
+/*
+ * From now on, until it is over, the call holds so much memory of its own, which is charged to its user. False, and nothing changes: he has as much as he may
+ * have so, which is half of bytes_per_uid_max, as messages need room, too.
+ */
+bool varlink_call_hold(struct varlink_call *call, size_t n_bytes);

@@ -7,7 +7,7 @@ import struct
 
 import varlink
 import wire
-from harness import COUNTER, CTL, GPUPROBED, SOURCE, check, equal, main, need, wait_until
+from harness import COUNTER, CTL, GPUPROBED, SOURCE, check, equal, main, need, resident, wait_until
 from live import PTXCOMPILER, kernel_id, obj, sass_daemon
 
 need(GPUPROBED, CTL, COUNTER, PTXCOMPILER, obj("two"))
@@ -91,6 +91,34 @@ def test_many_names():
             pass
         shim = wire.Shim(daemon.directory)
         check(ask(shim, GOOD)[0], "others are served")
+        shim.close()
+
+
+def test_lists_of_one_user():
+    """Lists that nobody takes do not fill the daemon's memory, however many connections ask for one."""
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass", "--kernel", "*")
+        shim = wire.Shim(daemon.directory, timeout=60)
+        data, _, reason, _ = ask(shim, wire.names((1, 0, [f"{n:0280}" for n in range(50000)])))
+        check(data or "deadline" in reason or "longer" in reason, reason)
+        before = resident(daemon.process.pid, "RssAnon")
+        buses = [varlink.Connection(daemon.directory, timeout=60) for _ in range(40)]
+        for bus in buses:
+            bus.send("ListKernels", more=True)
+        refused = 0
+        for bus in buses:
+            try:
+                bus.receive()
+            except varlink.VarlinkError as error:
+                equal(error.parameters["limit"], 128 << 20, error.parameters["what"])
+                refused += 1
+        check(0 < refused < 40, refused, "refused")
+        more = resident(daemon.process.pid, "RssAnon") - before
+        check(more < 300 << 10, "KiB more:", more)
+        equal(len(daemon.attachments()), 1, "others are answered")
+        for bus in buses:
+            bus.close()
+        wait_until(lambda: len(daemon.json("kernel", "list")["kernels"]) == 50000, "there is room again")
         shim.close()
 
 

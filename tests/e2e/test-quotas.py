@@ -4,6 +4,7 @@
 import base64
 import os
 import resource
+import select
 import signal
 import socket
 import time
@@ -14,8 +15,8 @@ from tracing import Trace
 from varlink import Connection, VarlinkError
 from wire import HELLO, IMAGE, LOADER, MIRROR, PTX, WELCOME, Closed, Shim, memfd, message
 
-LARGE = f"{BUILD}/tests/e2e/objects/large.bpf.o"
-need(GPUPROBED, COUNTER, LARGE)
+LARGE, SLOW = (f"{BUILD}/tests/e2e/objects/{name}.bpf.o" for name in ("large", "slow"))
+need(GPUPROBED, COUNTER, LARGE, SLOW)
 with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as ptx_file:
     VEC_ADD = ptx_file.read()
 with open(COUNTER, "rb") as object_file:
@@ -305,6 +306,25 @@ def test_gathered_replies():
             bus.close()
         check(mebibytes(daemon, "VmHWM") - before < 64, "MiB more:", mebibytes(daemon, "VmHWM") - before)
         wait_until(lambda: mebibytes(daemon) - before < 16, "memory goes back")
+
+
+def test_slow_verification():
+    """The verifier's threads are not all one user's, whatever he has to be verified: others do not wait for him."""
+    with open(SLOW, "rb") as file:
+        slow = base64.b64encode(file.read()).decode()
+    with Daemon("--user-attach=yes") as daemon:
+        status = daemon.status()
+        if os.geteuid() or status["verify"] != "on" or status["missing"]:
+            return
+        with as_user(65534):
+            buses = [Connection(daemon.directory, timeout=120) for _ in range(4)]
+        for bus in buses:
+            bus.send("Attach", object=slow)
+        time.sleep(0.5) # until they are linked; the verifier takes seconds for each
+        daemon.attach()
+        equal(select.select([bus.socket for bus in buses], [], [], 0)[0], [], "attaches that were waited for")
+        for bus in buses:
+            equal(len(bus.receive()[0]["attachments"]), 3)
 
 
 if __name__ == "__main__":

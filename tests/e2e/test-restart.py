@@ -12,9 +12,10 @@ import signal
 import tempfile
 import time
 
-from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, VEC_ADD, Failed, check, equal, main, need, wait_until
+from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Failed, check, equal, main, need, wait_until
 from live import LIVE, THREADS, Live, example, obj, processes_end
 from manager import Manager
+from wire import MIRROR, Closed, Shim
 
 need(GPUPROBED, CTL, COUNTER, SHIM, VEC_ADD, LIVE, *([] if GPU else [os.path.join(SIM, "libcuda.so.1")]))
 
@@ -457,6 +458,26 @@ def test_stop_is_final():
             live.do("load 1")
             live.launch(4, slot=1)
             equal(daemon.count_of(), 4 * THREADS)
+
+
+def test_stop_is_short():
+    """A stop does not go through all that processes have, to tell them: the page says it, and is closed before their connections are."""
+    with Manager() as daemon:
+        daemon.attach()
+        loader = Shim(daemon.directory)
+        with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as ptx:
+            new, _, reason, _ = loader.image(ptx.read())
+        check(new, reason)
+        mirror = Shim(daemon.directory, role=MIRROR)
+        with open(f"{daemon.directory}/interest", "rb") as page:
+            daemon.process.send_signal(signal.SIGTERM)
+            try:
+                raise Failed(f"a message before the end: {mirror.receive()}")
+            except Closed:
+                check(os.pread(page.fileno(), 1, 16)[0] & 2, "the page is not closed yet")
+        equal(daemon.process.wait(timeout=15), 0, "exit status")
+        daemon.drop()
+        daemon.start()
 
 
 if __name__ == "__main__":
