@@ -147,11 +147,12 @@ def kept():
 def handles():
     """A context with the handle of one that has ended is another one, whether its end was in time or not."""
     slow, first = os.path.join(TARGETS, "libs-slow.so"), {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}  # what is free is used again at once
-    for label, arguments, more in (("late", [], {"S_SLOW_CALL": "cuMemAlloc_v2", "S_SLOW_MS": "3600"}),
-                                   ("meanwhile", ["meanwhile"], {"S_SLOW_CALL": "cuCtxDestroy_v2", "S_SLOW_MS": "600", "S_SLOW_BEHIND": "1"})):
-        bare = run(["s-handle", *arguments], preload=(), **first)
+    for label, arguments, deadline, more in (  # who ends the first one waits for two deadlines, in vain
+            ("late", [], 2000, {"S_SLOW_CALL": "cuMemAlloc_v2", "S_SLOW_TILL": "cuCtxDestroy_v2"}),
+            ("meanwhile", ["meanwhile"], 5000, {"S_SLOW_CALL": "cuCtxDestroy_v2", "S_SLOW_TILL": "cuMemFree_v2", "S_SLOW_BEHIND": "1"})):
+        bare = run(["s-handle", *arguments], preload=(slow,), **first, **more)
         for form in "pointer", "resident":
-            with fake_daemon.FakeDaemon(session(f"handle{form}"), form=form, deadline_ms=200) as daemon:
+            with fake_daemon.FakeDaemon(session(f"handle{form}"), form=form, deadline_ms=deadline) as daemon:
                 ours = run(["s-handle", *arguments], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, **first, **more)
                 if as_bare(f"a handle of before, {label}, {form}", bare, ours):
                     wanted = 3 * THREADS  # what cannot be copied in time is lost: a fourth
