@@ -476,9 +476,9 @@ static void forget_context(struct mirror_context *context, driver_handle handle,
 	for (struct load *load = load_first(); load; load = load->next)
 		forget_armed(load, handle);
 	arm_again();
-	bare_context_ended(handle);
+	bare_context_ended(handle, now, until);
 	load_forget_context(handle, now, until);
-	patch_context_gone(handle);
+	patch_context_gone(handle, now, until);
 	mirror_free_context(context);
 }
 

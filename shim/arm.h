@@ -42,6 +42,16 @@ uint64_t arm_born(void);
 uint64_t arm_now(void);
 
 /*
+ * A context is gone: does this, which was born so and is of a context with that id
+ * (driver_context_id()), belong to another one that has its handle? now: the id of that, or 0;
+ * until: what was born behind it is of that, too.
+ */
+static inline bool arm_outlives(uint64_t id, uint64_t born, uint64_t now, uint64_t until)
+{
+	return (now && id == now) || born > until;
+}
+
+/*
  * Arms every replaced module in the calling thread's context, where that is not done. Cheap when it
  * is. until_ms: or 0.
  */

@@ -883,7 +883,7 @@ void load_forget_context(driver_handle context, uint64_t now, uint64_t until)
 		struct load *load = *link;
 
 		if (load->kind != LOAD_MODULE || load->context != context ||
-		    (now && load->context_id == now) || load->born > until) {
+		    arm_outlives(load->context_id, load->born, now, until)) {
 			link = &load->next;
 			continue;
 		}

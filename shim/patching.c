@@ -104,7 +104,7 @@ static void reap(void)
 	while (one) {
 		struct ended *next = one->next;
 
-		patch_context_forget(one->context);
+		patch_context_forget(one->context, 0, UINT64_MAX);
 		free(one);
 		one = next;
 	}
@@ -442,13 +442,13 @@ void patch_context_ending(driver_handle handle, bool ending)
 	}
 }
 
-void patch_context_gone(driver_handle handle)
+void patch_context_gone(driver_handle handle, uint64_t now, uint64_t until)
 {
 	if (!engine)
 		return;
 	reap(); /* the engine has told that it ends */
-	patch_context_forget(handle);
-	capture_forget(handle);
+	patch_context_forget(handle, now, until);
+	capture_forget(handle, now, until);
 }
 
 void patch_disarm(const struct mirror_context *context, uint64_t map_id)

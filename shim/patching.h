@@ -46,9 +46,10 @@ void patch_unload_end(enum load_kind kind, driver_handle handle, driver_result r
 
 /*
  * With the loader's lock held: a call that ends a context begins, or has not ended it; it is gone.
+ * now, until: arm_outlives().
  */
 void patch_context_ending(driver_handle handle, bool ending);
-void patch_context_gone(driver_handle handle);
+void patch_context_gone(driver_handle handle, uint64_t now, uint64_t until);
 
 /*
  * Stops patches of a context, which is current, from using a map, with both locks held.
