@@ -350,6 +350,7 @@ for later, label, stays in ((1, "keep", True), (2, "bare", False)):
 with PlanDaemon(session("descriptors"), SANITIZER) as daemon:
     live = Live(daemon)
     live.launch(2)
+    counted(daemon, 2)  # our thread has its connection
     asked = len(daemon.asked)
     limits = resource.prlimit(live.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(live.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
