@@ -98,6 +98,15 @@ def cancelled():
             report("a thread that is cancelled", bare[0] == 0 and daemon.count() == 3 * THREADS, f"{bare} {daemon.count()}")
 
 
+def small_stack():
+    """Whoever reads what a page says of others has little room for it."""
+    others = [(1 << 3, 0, 0, 0, b"", 12345), (1 << 4, 0, 0, 0, b"", 12345)]  # by executable, by cgroup
+    bare = run(["s-stack"], preload=())
+    with fake_daemon.FakeDaemon(session("stack"), text=fake_daemon.page(0, trace_rules=others)) as daemon:
+        if as_bare("a thread with little stack", bare, run(["s-stack"], GPUPROBE_SESSION=daemon.name)):
+            report("a thread with little stack", bare[0] == 0, str(bare))
+
+
 def local_memory():
     """Threads of ours have stack enough beside the program's thread-local memory."""
     for program in "s-tls", "s-tls-large":
@@ -219,6 +228,7 @@ if not SANITIZED:  # it makes mappings of its own, and looks for functions befor
     kept()
     handles()
     cycles()
+    small_stack()
 unloaded_in_a_handler()
 again()
 interposers()
