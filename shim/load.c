@@ -45,6 +45,7 @@
 #define PAGE_WAIT_MS 1000
 #define END_WAIT_MS 1000
 #define RESUME_WAIT_MS 100
+#define OWNER_PARENT -1 /* in a child, which may have the number of its parent in another namespace */
 #define CONTENT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER; /* around interest_find() */
@@ -85,6 +86,7 @@ static void before_fork(void)
 
 static void in_child(void)
 {
+	__atomic_store_n(&owner, OWNER_PARENT, __ATOMIC_RELAXED);
 	client_close(&client); /* or the daemon would not notice the end of the parent */
 	arm_forked();
 	mirror_forked(true);

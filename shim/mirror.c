@@ -665,8 +665,10 @@ void mirror_forked(bool in_child)
 	if (forking)
 		pthread_mutex_unlock(&fork_lock);
 	forking = false;
-	if (in_child)
+	if (in_child) {
 		client_close(&thread.client);
+		__atomic_store_n(&thread.owner, 0, __ATOMIC_RELAXED); /* a child may have its parent's number */
+	}
 }
 
 void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)

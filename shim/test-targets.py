@@ -205,6 +205,16 @@ def unloaded_in_a_handler():
                    f"{bare} {daemon.count()}, {daemon.seen(wire.UNLOAD)}")
 
 
+def namespaces():
+    """A child with the number of its parent knows that it is none."""
+    bare = run(["s-init"], preload=())
+    if bare[0] == 77:
+        return
+    with fake_daemon.FakeDaemon(session("init"), deadline_ms=30000) as daemon:
+        if as_bare("a child with the number of its parent", bare, run(["s-init"], GPUPROBE_SESSION=daemon.name, timeout=20)):
+            report("a child with the number of its parent", bare[0] == 0 and daemon.count() == THREADS, f"{bare} {daemon.count()}")
+
+
 def again():
     """The primary context is there again before who released it has looked: it is another one, with memory of its own."""
     other = os.path.join(TARGETS, "libs-retain.so")
@@ -231,6 +241,7 @@ if not SANITIZED:  # it makes mappings of its own, and looks for functions befor
     small_stack()
 unloaded_in_a_handler()
 again()
+namespaces()
 interposers()
 forks()
 cancelled()
