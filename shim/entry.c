@@ -19,6 +19,7 @@
 #include "gate.h"
 #include "load.h"
 #include "mirror.h"
+#include "patch-kernel.h"
 #include "patching.h"
 #include "trace-gpu.h"
 
@@ -281,6 +282,8 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 		work_ = arm_work();                                                 \
 		if ((work_ & ARM_ENGINE) && patch_needed())                         \
 			patch_launch();                                             \
+		if (work_ & ARM_ENGINE)                                             \
+			patch_first_launch(function);                               \
 		if (work_ & ~ARM_ENGINE)                                            \
 			function = prepare(function, THREADS);                      \
 		do {                                                                \
@@ -404,9 +407,16 @@ DESTROY_STREAM(cuStreamDestroy_v2)
 		return result;                        \
 	}
 
+static void got_kernel(driver_handle library, driver_handle kernel, const char *name)
+{
+	bare_got_kernel(library, kernel, name);
+	if (arm_work() & ARM_ENGINE)
+		patch_kernel_got(library, kernel);
+}
+
 FOLLOW(cuModuleGetFunction, (function, module, name), bare_got_function(module, *function, name),
        driver_handle *function, driver_handle module, const char *name)
-FOLLOW(cuLibraryGetKernel, (kernel, library, name), bare_got_kernel(library, *kernel, name),
+FOLLOW(cuLibraryGetKernel, (kernel, library, name), got_kernel(library, *kernel, name),
        driver_handle *kernel, driver_handle library, const char *name)
 FOLLOW(cuLibraryGetModule, (module, library), bare_got_module(library, *module),
        driver_handle *module, driver_handle library)

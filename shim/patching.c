@@ -33,6 +33,7 @@
 #include "mirror.h"
 #include "patch-apply.h"
 #include "patch-data.h"
+#include "patch-kernel.h"
 #include "patch-module.h"
 #include "sass-start.h"
 #include "sass.h"
@@ -238,6 +239,25 @@ void patch_launch(void)
 	errno = saved;
 }
 
+void patch_first_launch(driver_handle kernel)
+{
+	int saved = errno, mode = DRIVER_CAPTURE_MODE_RELAXED;
+	const struct driver *driver;
+	driver_handle function;
+
+	if (!__atomic_load_n(&meant, __ATOMIC_RELAXED) || !patch_kernel_take(kernel))
+		return;
+	driver = driver_own();
+	if (driver && driver->kernel_get_function && !gate_is_inside() && !capture_is_going_on()) {
+		driver->exchange_capture_mode(&mode);
+		driver->kernel_get_function(&function, kernel); /* the launch says what is wrong */
+		driver->exchange_capture_mode(&mode);
+		if (patch_needed())
+			patch_launch();
+	}
+	errno = saved;
+}
+
 /* ---- events ------------------------------------------------------------------------- */
 
 /* With the lock held: asks about a module that is being loaded, and patches it. */
@@ -411,6 +431,8 @@ void patch_unload_begin(enum load_kind kind, driver_handle handle)
 		return;
 	/* who patches it is done with it then; what he did later would be done to what is gone */
 	locked = load_lock_until(client_now_ms() + 2 * load_deadline_ms() + LOCK_WAIT_MS);
+	if (kind == LOAD_LIBRARY)
+		patch_kernel_forget(handle);
 	mark(kind, handle, PATCH_MODULE_LOADED, PATCH_MODULE_ENDING);
 	if (locked)
 		load_unlock();

@@ -40,6 +40,12 @@ void patch_start(void);
 /* Patches and unpatches what the daemon wants by now. */
 void patch_launch(void);
 
+/*
+ * Before a launch by a handle that may be a library's kernel: if it is its first, the module is
+ * brought into the context before, and patched outside of the driver.
+ */
+void patch_first_launch(driver_handle kernel);
+
 /* Around the call that unloads modules. */
 void patch_unload_begin(enum load_kind kind, driver_handle handle);
 void patch_unload_end(enum load_kind kind, driver_handle handle, driver_result result);
