@@ -113,6 +113,9 @@ driver_handle arm_primary(int device, uint64_t *id);
 void arm_primary_ended(struct mirror_context *context, driver_handle handle, int device,
 		       uint64_t id, bool gone);
 
+/* The kernels of a context (NULL: the current one) that began before that (arm_now()) have ended. */
+void arm_synchronized(driver_handle context, uint64_t before);
+
 /* After a cuCtxDetach(), for which it had to be current: it still is if it lives on. */
 bool arm_is_current(driver_handle context);
 

@@ -320,6 +320,25 @@ LAUNCH_KERNEL_EX(cuLaunchKernelEx_ptsz)
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel)
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
 
+/* ---- waiting: what kernels had written to before is free then -------------------------- */
+
+#define SYNCHRONIZE(name, arguments, context, ...)                             \
+	WRAP(name, __VA_ARGS__)                                                \
+	{                                                                      \
+		driver_result result;                                          \
+		uint64_t before;                                               \
+                                                                               \
+		if (!have_##name())                                            \
+			return DRIVER_ERROR_NOT_FOUND;                         \
+		before = arm_now();                                            \
+		result = REAL(name) arguments;                                 \
+		if (!result && __builtin_expect(mirror_awaits_kernels(), 0))   \
+			arm_synchronized(context, before);                     \
+		return result;                                                 \
+	}
+SYNCHRONIZE(cuCtxSynchronize, (), NULL, void)
+SYNCHRONIZE(cuCtxSynchronize_v2, (handle), handle, driver_handle handle)
+
 /*
  * ---- captures: a graph keeps the patches that its kernels have when it is instantiated, so they
  * are brought up to date before; while there is a capture nothing is patched ---------
@@ -535,6 +554,8 @@ const struct wrapper wrappers[] = {
 	ENTRY(cuCtxDestroy),
 	ENTRY(cuCtxDestroy_v2),
 	ENTRY(cuCtxDetach),
+	ENTRY(cuCtxSynchronize),
+	ENTRY(cuCtxSynchronize_v2),
 	ENTRY(cuDevicePrimaryCtxRelease),
 	ENTRY(cuDevicePrimaryCtxRelease_v2),
 	ENTRY(cuDevicePrimaryCtxReset),
