@@ -416,11 +416,32 @@ void patch_start(void)
 
 /* ---- unloading ---------------------------------------------------------------------- */
 
+/* Who patches is done with it then; what he did later would be done to what is gone. */
+static bool lock_for_unload(void)
+{
+	return load_lock_until(client_now_ms() + 2 * load_deadline_ms() + LOCK_WAIT_MS);
+}
+
 static void mark(enum load_kind kind, driver_handle handle, enum patch_module_state from,
 		 enum patch_module_state to)
 {
 	patch_module_mark(NULL, kind == LOAD_MODULE ? handle : NULL,
 			  kind == LOAD_LIBRARY ? handle : NULL, from, to);
+}
+
+/* What the driver did not unload is asked about again: it was left alone meanwhile. */
+static void live_on(enum load_kind kind, driver_handle handle)
+{
+	bool locked = lock_for_unload();
+
+	mark(kind, handle, PATCH_MODULE_ENDING, PATCH_MODULE_LOADED);
+	for (struct patch_module_entry *entry = locked ? patch_module_first() : NULL; entry;
+	     entry = entry->next)
+		if (handle == (kind == LOAD_LIBRARY ? entry->library : entry->module))
+			entry->asked = false;
+	if (locked)
+		load_unlock();
+	leave_for_launch();
 }
 
 void patch_unload_begin(enum load_kind kind, driver_handle handle)
@@ -429,8 +450,7 @@ void patch_unload_begin(enum load_kind kind, driver_handle handle)
 
 	if (!engine || !handle || !load_is_owner())
 		return;
-	/* who patches it is done with it then; what he did later would be done to what is gone */
-	locked = load_lock_until(client_now_ms() + 2 * load_deadline_ms() + LOCK_WAIT_MS);
+	locked = lock_for_unload();
 	if (kind == LOAD_LIBRARY)
 		patch_kernel_forget(handle);
 	mark(kind, handle, PATCH_MODULE_LOADED, PATCH_MODULE_ENDING);
@@ -442,8 +462,12 @@ void patch_unload_end(enum load_kind kind, driver_handle handle, driver_result r
 {
 	if (!engine || !handle || !load_is_owner())
 		return;
-	mark(kind, handle, PATCH_MODULE_ENDING, result ? PATCH_MODULE_LOADED : PATCH_MODULE_GONE);
-	if (!result && load_lock()) {
+	if (result) {
+		live_on(kind, handle);
+		return;
+	}
+	mark(kind, handle, PATCH_MODULE_ENDING, PATCH_MODULE_GONE);
+	if (load_lock()) {
 		reap();
 		load_unlock();
 	}

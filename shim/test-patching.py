@@ -15,7 +15,7 @@ import fake_daemon
 import wire
 from fake_daemon import EVERYONE
 from fake_plans import DATA_SIZE, MAP_OFFSET, PID_WORD, PROCESS_OFFSET, PlanDaemon, kernel_id, rule
-from target_runs import BUILD, SANITIZED, SHIM, SIM, end, limited, report, session, within
+from target_runs import BUILD, SANITIZED, SHIM, SIM, TARGETS, end, limited, report, session, within
 
 LIVE = os.path.join(SIM, "live_driver")
 SANITIZER = os.path.join(SIM, "sanitizer/libsanitizer-public.so")
@@ -208,6 +208,16 @@ with PlanDaemon(session("slots"), SANITIZER) as daemon:  # the module comes with
     live.launch(2, slot=1)
     expect("a launch brings a module: and goes on", daemon, 4, live)
     report("a launch brings a module: no plan for all is asked for", len(daemon.asked) == asked, str(daemon.asked))
+
+with PlanDaemon(session("refused"), SANITIZER, attached=False) as daemon:
+    live = Live(daemon, f"{SHIM}:{TARGETS}/libs-slow.so", load="load 0 library", S_SLOW_CALL="cuModuleUnload", S_SLOW_TILL="cuEventSynchronize", S_SLOW_BEHIND="1")
+    live.launch()
+    live.do("refuse 0")
+    daemon.attach()
+    live.launch()  # it is not touched
+    live.do("refused")
+    live.launch(2)
+    expect("a module that the driver did not unload is patched as others are", daemon, 2, live)
 
 with PlanDaemon(session("reload"), SANITIZER) as daemon:
     live = Live(daemon, load=None)
