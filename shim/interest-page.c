@@ -33,7 +33,6 @@
 
 struct page {
 	char folder[INTEREST_FOLDER_MAX];
-	char name[PATHS_SESSION_NAME_MAX + 1]; /* of the session that was looked for */
 	bool looked; /* for its file, in this process */
 	const struct interest_page *page; /* or NULL */
 	void *memory; /* where pages are mapped; NULL: none was yet */
@@ -67,6 +66,22 @@ static struct {
 	uid_t uid;
 	bool same_pids, same_users; /* are they numbered as the daemon does? */
 } self;
+
+/*
+ * The name of the session that is asked for, perhaps no valid one; NULL: none is. Read once: the
+ * program may be changing its environment in another thread.
+ */
+static const char *session_name(void)
+{
+	static char name[PATHS_SESSION_NAME_MAX + 2];
+	static bool known;
+	const char *text = known ? NULL : secure_getenv(PATHS_SESSION_VARIABLE);
+
+	if (text)
+		strncpy(name, text, sizeof(name) - 1);
+	known = true;
+	return name[0] ? name : NULL;
+}
 
 /* A session name: letters, digits, underscore, 1 to 32 of them. */
 static bool valid_name(const char *name)
@@ -476,17 +491,13 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 static unsigned map_pages(bool changed)
 {
 	bool (*is_good)(const struct page *) = changed ? is_settled : is_fresh;
-	const char *name = secure_getenv(PATHS_SESSION_VARIABLE);
+	const char *name = session_name();
 	char folder[INTEREST_FOLDER_MAX];
 
-	if (name && !*name)
-		name = NULL;
 	if (name && !valid_name(name))
 		return 0; /* a session was asked for, and none has such a name */
-	if (!is_good(&session_page) || strcmp(session_page.name, name ? name : "") != 0) {
+	if (!is_good(&session_page))
 		map_page(&session_page, session_folder(folder, name) ? folder : NULL);
-		strcpy(session_page.name, name ? name : "");
-	}
 	if (!name && !is_good(&system_page))
 		map_page(&system_page, PATHS_SYSTEM_DIR);
 	if ((!changed || !self.pid) && (session_page.page || system_page.page))

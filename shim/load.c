@@ -276,11 +276,19 @@ void load_report_bare(uint64_t module_id, uint64_t number, const char *kernel, u
 	load_unlock();
 }
 
+/* Read once: the program may be changing its environment in another thread. */
 static bool opted_out(void)
 {
-	const char *choice = secure_getenv("GPUPROBE");
+	static enum choice { UNKNOWN, NONE, OFF } known;
+	enum choice choice = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
-	return choice && !strcmp(choice, "off");
+	if (choice == UNKNOWN) {
+		const char *text = secure_getenv("GPUPROBE");
+
+		choice = text && !strcmp(text, "off") ? OFF : NONE;
+		__atomic_store_n(&known, choice, __ATOMIC_RELAXED);
+	}
+	return choice == OFF;
 }
 
 bool load_allowed(void)

@@ -16,7 +16,7 @@ PROGRAMS = [  # arguments, launches, whether all that is in device memory can be
     (["s-plain"], 0, True), (["s-dlsym"], 3, True), (["s-linked"], 40, True), (["s-threads"], 40, True), (["s-signal"], 20, True),
     (["s-fork"], 4, True), (["s-exec"], 4, False), (["s-close"], 5, False), (["s-unload"], 3, True), (["s-file"], 2, True),
     (["s-ptsz"], 5, True), (["s-context"], 7, True), (["s-context", "none"], 20, True), (["s-context", "attached"], 3, True),
-    (["s-errno"], 2, True), (["s-register"], 3, True), (["s-capture"], 3, True),
+    (["s-errno"], 2, True), (["s-environment"], 22, True), (["s-register"], 3, True), (["s-capture"], 3, True),
     (["s-exit", "return"], 1, True), (["s-exit", "exit"], 1, True), (["s-exit", "_exit"], 1, False), (["s-exit", "abort"], 1, False),
     (["s-exit", "kill"], 1, False), (["s-exit", "thread"], 1, True), (["s-exit", "handler"], 1, True), (["s-exit", "nested"], 2, False),
 ]
