@@ -245,8 +245,10 @@ static const char *arm_process(struct mirror_context *context, driver_pointer wh
 static const char *arm_pointer(struct mirror_context *context, struct instance *instance,
 			       driver_pointer where)
 {
-	const char *reason = instance_prepare(instance, context->stream);
+	const char *reason;
 
+	mirror_reuse(context, instance);
+	reason = instance_prepare(instance, context->stream);
 	if (reason)
 		return reason;
 	return mirror_write(context, where, &instance->address, sizeof(instance->address))
@@ -476,9 +478,9 @@ static void forget_context(struct mirror_context *context, driver_handle handle,
 	for (struct load *load = load_first(); load; load = load->next)
 		forget_armed(load, handle);
 	arm_again();
-	bare_context_ended(handle);
+	bare_context_ended(handle, now, until);
 	load_forget_context(handle, now, until);
-	patch_context_gone(handle);
+	patch_context_gone(handle, now, until);
 	mirror_free_context(context);
 }
 
@@ -567,11 +569,21 @@ void arm_forked(void)
 	__atomic_store_n(&arm_load_count, 0, __ATOMIC_RELAXED);
 }
 
+void arm_synchronized(driver_handle context, uint64_t before)
+{
+	int saved = errno;
+
+	if (context || (driver_own() && driver_own()->ctx_get_current(&context) == 0))
+		mirror_synchronized(context, before);
+	errno = saved;
+}
+
 /* Stops one context's probes from using a map; it must be current. */
 static void disarm_in(struct mirror_context *context, uint64_t map_id)
 {
 	const driver_pointer none = 0;
 	const struct instance *found = mirror_find_instance(context, map_id);
+	bool unused = !(arm_work() & ARM_ENGINE); /* what patches had is given back where they are changed */
 
 	if (!found || found->disarmed)
 		return;
@@ -586,14 +598,19 @@ static void disarm_in(struct mirror_context *context, uint64_t map_id)
 			if (slot->kind != WIRE_SLOT_POINTER || slot->map_id != map_id)
 				continue;
 			where = find_slot(load, slot->symbol, &size);
-			if (where && size == sizeof(none))
-				mirror_write(context, where, &none, sizeof(none));
+			unused &= where && size == sizeof(none) &&
+				  mirror_write(context, where, &none, sizeof(none));
 		}
 	}
 	patch_disarm(context, map_id);
 	mirror_copy(context, false, false);
-	for (struct instance *instance = context->instances; instance; instance = instance->next)
-		instance->disarmed |= instance->map_id == map_id; /* two, where contexts were joined */
+	for (struct instance *instance = context->instances; instance; instance = instance->next) {
+		if (instance->map_id != map_id || instance->disarmed)
+			continue;
+		instance_disarm(instance); /* two, where contexts were joined */
+		if (unused && !instance->forgotten)
+			mirror_unuse(instance);
+	}
 }
 
 void arm_disarm(uint64_t map_id)

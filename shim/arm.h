@@ -42,6 +42,16 @@ uint64_t arm_born(void);
 uint64_t arm_now(void);
 
 /*
+ * A context is gone: does this, which was born so and is of a context with that id
+ * (driver_context_id()), belong to another one that has its handle? now: the id of that, or 0;
+ * until: what was born behind it is of that, too.
+ */
+static inline bool arm_outlives(uint64_t id, uint64_t born, uint64_t now, uint64_t until)
+{
+	return (now && id == now) || born > until;
+}
+
+/*
  * Arms every replaced module in the calling thread's context, where that is not done. Cheap when it
  * is. until_ms: or 0.
  */
@@ -102,6 +112,9 @@ void arm_context_ended(struct mirror_context *context, driver_handle handle, uin
 driver_handle arm_primary(int device, uint64_t *id);
 void arm_primary_ended(struct mirror_context *context, driver_handle handle, int device,
 		       uint64_t id, bool gone);
+
+/* The kernels of a context (NULL: the current one) that began before that (arm_now()) have ended. */
+void arm_synchronized(driver_handle context, uint64_t before);
 
 /* After a cuCtxDetach(), for which it had to be current: it still is if it lives on. */
 bool arm_is_current(driver_handle context);

@@ -4,11 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arm.h"
+
 driver_handle bare_context(void)
 {
 	driver_handle context = NULL;
 
 	return driver_own()->ctx_get_current(&context) == 0 ? context : NULL;
+}
+
+void bare_note_context(struct bare_origin *origin)
+{
+	origin->context = bare_context();
+	origin->context_id = origin->context ? driver_context_id(origin->context)
+					     : DRIVER_CONTEXT_ID_NONE;
+	origin->born = arm_born();
 }
 
 /* The bare form of a handle; the context of its origin must be current, if it has one. */

@@ -18,7 +18,8 @@ enum bare_kind {
 struct bare_origin {
 	enum bare_kind kind;
 	driver_handle from;
-	driver_handle context; /* of functions and modules */
+	driver_handle context; /* of functions and modules, */
+	uint64_t context_id, born; /* driver_context_id() of it, and arm_born() */
 };
 
 struct bare_change {
@@ -38,6 +39,9 @@ static inline bool bare_is_name(const char *name)
 
 /* The context that is current, or NULL. */
 driver_handle bare_context(void);
+
+/* Writes down the context that is current. */
+void bare_note_context(struct bare_origin *origin);
 
 /* The bare form of a handle; name: with the suffix. NULL if there is none. */
 driver_handle bare_ask(const struct bare_origin *origin, const char *name);

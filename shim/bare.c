@@ -25,6 +25,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "arm.h"
 #include "bare-ask.h"
 #include "cancel.h"
 #include "load.h"
@@ -184,8 +185,10 @@ static void add(driver_handle handle, struct bare_origin origin, struct module *
 	bool container = origin.kind == BARE_CONTAINER;
 	struct entry *entry = find(handle, container);
 
-	if (entry && entry->module == module && entry->kernel == kernel)
+	if (entry && entry->module == module && entry->kernel == kernel) {
+		entry->origin = origin; /* its context may be another one with the same handle */
 		return;
+	}
 	if (entry) /* a handle that is used again: its first module went without our notice */
 		forget(entry);
 	entry = get_free(handle);
@@ -256,8 +259,9 @@ void bare_load_added(const struct load *load)
 	if (module->retired)
 		__atomic_add_fetch(&bare_retired_count, 1, __ATOMIC_RELAXED);
 	modules = module;
-	add(load->handle, (struct bare_origin){ BARE_CONTAINER, NULL, load->context }, module,
-	    NULL);
+	add(load->handle,
+	    (struct bare_origin){ BARE_CONTAINER, NULL, load->context, load->context_id, load->born },
+	    module, NULL);
 	leave();
 }
 
@@ -296,19 +300,27 @@ void bare_load_removed(const struct load *load)
 	leave();
 }
 
-void bare_context_ended(driver_handle context)
+/* Went what was come by so with a context that has ended? */
+static bool is_gone(const struct bare_origin *origin, driver_handle context, uint64_t now,
+		    uint64_t until)
+{
+	return origin->context == context &&
+	       !arm_outlives(origin->context_id, origin->born, now, until);
+}
+
+void bare_context_ended(driver_handle context, uint64_t now, uint64_t until)
 {
 	if (!context || !enter_surely())
 		return;
 	FOR_EACH_ENTRY(entry)
-		if (entry->handle && entry->origin.context == context)
+		if (entry->handle && is_gone(&entry->origin, context, now, until))
 			forget(entry);
 	for (struct module *module = modules; module; module = module->next) {
 		for (struct kernel *kernel = module->kernels; kernel; kernel = kernel->next) {
 			unsigned kept = 0;
 
 			for (unsigned i = 0; i < kernel->change_count; i++)
-				if (kernel->changes[i].origin.context != context)
+				if (!is_gone(&kernel->changes[i].origin, context, now, until))
 					kernel->changes[kept++] = kernel->changes[i];
 			kernel->change_count = kept;
 		}
@@ -378,14 +390,14 @@ bool bare_is_container(driver_handle handle)
 
 static void got(driver_handle from, driver_handle handle, const char *name, enum bare_kind kind)
 {
-	struct bare_origin origin = { kind, from, NULL };
+	struct bare_origin origin = { .kind = kind, .from = from };
 	const struct entry *container;
 	struct kernel *kernel = NULL;
 
 	if (!find(from, true) || !driver_own())
 		return;
 	if (kind != BARE_KERNEL)
-		origin.context = bare_context();
+		bare_note_context(&origin);
 	if (!enter())
 		return;
 	container = find(from, true);
@@ -413,12 +425,12 @@ void bare_got_module(driver_handle library, driver_handle module)
 
 void bare_got_function_of(driver_handle kernel, driver_handle function)
 {
-	struct bare_origin origin = { BARE_KERNEL_FUNCTION, NULL, NULL };
+	struct bare_origin origin = { .kind = BARE_KERNEL_FUNCTION };
 	const struct entry *entry;
 
 	if (!find(kernel, false) || !driver_own())
 		return;
-	origin.context = bare_context();
+	bare_note_context(&origin);
 	if (!enter())
 		return;
 	entry = find(kernel, false);

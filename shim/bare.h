@@ -81,10 +81,10 @@ enum bare_setting {
 void bare_changed(enum bare_setting setting, driver_handle handle, int attribute, int value,
 		  int device);
 
-/* A replaced module came, or goes; a context is gone. */
+/* A replaced module came, or goes; a context is gone (now, until: arm_outlives()). */
 void bare_load_added(const struct load *load);
 void bare_load_removed(const struct load *load);
-void bare_context_ended(driver_handle context);
+void bare_context_ended(driver_handle context, uint64_t now, uint64_t until);
 
 /* The daemon's word. epoch: of which daemon the id is. */
 void bare_retire(uint64_t module_id, uint64_t epoch);

@@ -17,8 +17,8 @@ void capture_begin(driver_handle stream);
 void capture_end(driver_handle stream);
 /* It is to be destroyed, and what it captures with it. */
 void capture_abandon(driver_handle stream);
-/* A context is gone, and all its streams are. */
-void capture_forget(driver_handle context);
+/* A context is gone, and all its streams are. now, until: arm_outlives(). */
+void capture_forget(driver_handle context, uint64_t now, uint64_t until);
 
 /* Is there one? */
 bool capture_is_going_on(void);

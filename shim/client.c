@@ -39,8 +39,10 @@ int client_move_descriptor(int fd)
 {
 	int moved = fcntl(fd, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR);
 
-	if (moved < 0)
+	if (moved < 0 && fd > STDERR_FILENO)
 		return fd; /* a low descriptor limit: then it stays */
+	if (moved < 0) /* but not where the program has closed what it still writes to */
+		moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	close(fd);
 	return moved;
 }

@@ -19,6 +19,7 @@
 #include "gate.h"
 #include "load.h"
 #include "mirror.h"
+#include "patch-kernel.h"
 #include "patching.h"
 #include "trace-gpu.h"
 
@@ -281,6 +282,8 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 		work_ = arm_work();                                                 \
 		if ((work_ & ARM_ENGINE) && patch_needed())                         \
 			patch_launch();                                             \
+		if (work_ & ARM_ENGINE)                                             \
+			patch_first_launch(function);                               \
 		if (work_ & ~ARM_ENGINE)                                            \
 			function = prepare(function, THREADS);                      \
 		do {                                                                \
@@ -316,6 +319,25 @@ LAUNCH_KERNEL_EX(cuLaunchKernelEx)
 LAUNCH_KERNEL_EX(cuLaunchKernelEx_ptsz)
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel)
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
+
+/* ---- waiting: what kernels had written to before is free then -------------------------- */
+
+#define SYNCHRONIZE(name, arguments, context, ...)                             \
+	WRAP(name, __VA_ARGS__)                                                \
+	{                                                                      \
+		driver_result result;                                          \
+		uint64_t before;                                               \
+                                                                               \
+		if (!have_##name())                                            \
+			return DRIVER_ERROR_NOT_FOUND;                         \
+		before = arm_now();                                            \
+		result = REAL(name) arguments;                                 \
+		if (!result && __builtin_expect(mirror_awaits_kernels(), 0))   \
+			arm_synchronized(context, before);                     \
+		return result;                                                 \
+	}
+SYNCHRONIZE(cuCtxSynchronize, (), NULL, void)
+SYNCHRONIZE(cuCtxSynchronize_v2, (handle), handle, driver_handle handle)
 
 /*
  * ---- captures: a graph keeps the patches that its kernels have when it is instantiated, so they
@@ -404,9 +426,16 @@ DESTROY_STREAM(cuStreamDestroy_v2)
 		return result;                        \
 	}
 
+static void got_kernel(driver_handle library, driver_handle kernel, const char *name)
+{
+	bare_got_kernel(library, kernel, name);
+	if (arm_work() & ARM_ENGINE)
+		patch_kernel_got(library, kernel);
+}
+
 FOLLOW(cuModuleGetFunction, (function, module, name), bare_got_function(module, *function, name),
        driver_handle *function, driver_handle module, const char *name)
-FOLLOW(cuLibraryGetKernel, (kernel, library, name), bare_got_kernel(library, *kernel, name),
+FOLLOW(cuLibraryGetKernel, (kernel, library, name), got_kernel(library, *kernel, name),
        driver_handle *kernel, driver_handle library, const char *name)
 FOLLOW(cuLibraryGetModule, (module, library), bare_got_module(library, *module),
        driver_handle *module, driver_handle library)
@@ -525,6 +554,8 @@ const struct wrapper wrappers[] = {
 	ENTRY(cuCtxDestroy),
 	ENTRY(cuCtxDestroy_v2),
 	ENTRY(cuCtxDetach),
+	ENTRY(cuCtxSynchronize),
+	ENTRY(cuCtxSynchronize_v2),
 	ENTRY(cuDevicePrimaryCtxRelease),
 	ENTRY(cuDevicePrimaryCtxRelease_v2),
 	ENTRY(cuDevicePrimaryCtxReset),

@@ -236,14 +236,13 @@ static const char *register_rings(struct instance *instance)
 	return reason;
 }
 
-/* Makes a buffer for data. */
+/* Makes a buffer for data, if there is none (0). */
 static const char *upload(const void *data, size_t size, driver_handle stream,
-			  driver_pointer *address)
+			  driver_pointer buffer, driver_pointer *address)
 {
 	const struct driver *driver = driver_own();
-	driver_pointer buffer;
 
-	if (driver->mem_alloc(&buffer, size) != 0)
+	if (!buffer && driver->mem_alloc(&buffer, size) != 0)
 		return "no memory for a map: the device has none";
 	if (driver->copy_to_device(buffer, data, size, stream) == 0 &&
 	    driver->stream_synchronize(stream) == 0) {
@@ -290,8 +289,9 @@ const char *instance_prepare(struct instance *instance, driver_handle stream)
 	if (instance->layout.kind == MAP_KIND_RING)
 		reason = register_rings(instance);
 	if (!reason)
-		reason = upload(data_of(instance), instance->data_size, stream,
+		reason = upload(data_of(instance), instance->data_size, stream, instance->spare,
 				&instance->address);
+	instance->spare = 0;
 	if (reason)
 		unregister(instance);
 	return reason;
@@ -323,7 +323,7 @@ const char *instance_prepare_region(struct instance *instance, driver_handle str
 	if (!zeros)
 		return "no memory for a map: the process has none, or it cannot be summed up";
 	reason = inside ? upload_inside(zeros, instance->data_size, inside, address)
-			: upload(zeros, instance->data_size, stream, address);
+			: upload(zeros, instance->data_size, stream, 0, address);
 	free(zeros);
 	if (reason)
 		return reason;
@@ -343,6 +343,30 @@ bool instance_release(struct instance *instance)
 		driver_own()->mem_free(region->address);
 	if (instance->address && !in_host_memory(instance))
 		driver_own()->mem_free(instance->address);
+	return true;
+}
+
+/* Is its data a buffer of its own, and nothing else? */
+static bool is_buffer(const struct instance *instance)
+{
+	return !in_host_memory(instance) && instance->layout.kind != MAP_KIND_RING;
+}
+
+void instance_disarm(struct instance *instance)
+{
+	instance->disarmed = true;
+	if (is_buffer(instance) && unmap(instance))
+		instance->mapping = MAP_FAILED;
+}
+
+bool instance_follow(struct instance *instance, struct instance *before)
+{
+	if (!before->unused || !before->address || before->regions || !is_buffer(before) ||
+	    instance->address || !is_buffer(instance) ||
+	    instance->data_size != before->data_size)
+		return false;
+	instance->spare = before->address;
+	before->address = 0;
 	return true;
 }
 

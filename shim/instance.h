@@ -35,6 +35,7 @@ struct instance {
 	uint64_t data_size;
 	struct map_layout layout; /* as the header had it, checked; of KERNEL place and kind alone */
 	driver_pointer address; /* of the data, as kernels see it; 0 until instance_prepare() */
+	driver_pointer spare; /* buffer for it, of one that is used no more; 0: none */
 	void *registered; /* the part of the mapping that the driver knows; NULL: none */
 	struct instance_region *regions;
 	unsigned char *sum, *total, *past; /* with regions: room for one's bytes and for the sum;
@@ -43,6 +44,8 @@ struct instance {
 	bool forgotten; /* of a daemon that is gone: never found again */
 	bool disarmed; /* its map or its daemon is gone; its memory stays, kernels may still write
 			  to it */
+	uint64_t unused_since; /* arm_born(): no kernel that begins later does; 0: they may */
+	bool unused; /* no kernel does */
 };
 
 /*
@@ -87,6 +90,12 @@ const char *instance_prepare_region(struct instance *instance, driver_handle str
  * is current and idle. False: modules hold data of it.
  */
 bool instance_release(struct instance *instance);
+
+/* Its map is gone: the daemon's memory is not needed any more, but where the GPU writes to it. */
+void instance_disarm(struct instance *instance);
+
+/* Takes the buffer of one that is used no more, if that fits. */
+bool instance_follow(struct instance *instance, struct instance *before);
 
 /* Is there anything that has to be copied for the daemon to see it? */
 bool instance_is_copied(const struct instance *instance);

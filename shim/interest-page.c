@@ -33,7 +33,6 @@
 
 struct page {
 	char folder[INTEREST_FOLDER_MAX];
-	char name[PATHS_SESSION_NAME_MAX + 1]; /* of the session that was looked for */
 	bool looked; /* for its file, in this process */
 	const struct interest_page *page; /* or NULL */
 	void *memory; /* where pages are mapped; NULL: none was yet */
@@ -52,12 +51,37 @@ struct interest_watch trace_watch[2] = {
 };
 static uint64_t asked[2]; /* generations for which interest_wants_trace() has answered */
 
+#define CGROUP_MAX 1024
+
+/* What takes room while one looks: threads that call the driver may have little stack. */
+static struct {
+	struct interest_page page; /* a copy of the one that is looked at */
+	char text[4097]; /* of a file of /proc, or a path */
+	char cgroup[CGROUP_MAX]; /* of this process; empty: unknown */
+} scratch;
+
 /* This process, as of the last look for files. */
 static struct {
 	pid_t pid; /* 0: not known yet */
 	uid_t uid;
 	bool same_pids, same_users; /* are they numbered as the daemon does? */
 } self;
+
+/*
+ * The name of the session that is asked for, perhaps no valid one; NULL: none is. Read once: the
+ * program may be changing its environment in another thread.
+ */
+static const char *session_name(void)
+{
+	static char name[PATHS_SESSION_NAME_MAX + 2];
+	static bool known;
+	const char *text = known ? NULL : secure_getenv(PATHS_SESSION_VARIABLE);
+
+	if (text)
+		strncpy(name, text, sizeof(name) - 1);
+	known = true;
+	return name[0] ? name : NULL;
+}
 
 /* A session name: letters, digits, underscore, 1 to 32 of them. */
 static bool valid_name(const char *name)
@@ -205,7 +229,6 @@ struct facts {
 	bool doubt; /* what a rule says that cannot be decided: true where it may be too wide */
 	char comm[16]; /* empty: unknown */
 	uint64_t exe; /* 0: unknown */
-	char cgroup[1024]; /* empty: unknown */
 };
 
 /* Namespaces change with the process, and with them the numbers of users. */
@@ -267,12 +290,12 @@ static bool comm_is(struct facts *facts, const char *wanted)
 static bool exe_is(struct facts *facts, uint64_t wanted)
 {
 	if (!facts->has_exe) {
-		char path[4097];
-		ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+		ssize_t length =
+			readlink("/proc/self/exe", scratch.text, sizeof(scratch.text) - 1);
 
 		if (length > 0) {
-			path[length] = 0;
-			facts->exe = interest_hash(path);
+			scratch.text[length] = 0;
+			facts->exe = interest_hash(scratch.text);
 		}
 		facts->has_exe = true;
 	}
@@ -282,31 +305,32 @@ static bool exe_is(struct facts *facts, uint64_t wanted)
 /* The path in the unified hierarchy; none in a namespace, where it begins elsewhere. */
 static void read_cgroup(struct facts *facts)
 {
-	char text[4096], *line;
+	char *text = scratch.text, *line;
 
 	facts->has_cgroup = true;
+	scratch.cgroup[0] = 0;
 	if (!in_namespace("/proc/self/ns/cgroup", INITIAL_CGROUP_NAMESPACE) ||
-	    read_text("/proc/self/cgroup", text, sizeof(text)) <= 0)
+	    read_text("/proc/self/cgroup", text, sizeof(scratch.text)) <= 0)
 		return;
 	line = strncmp(text, "0::/", 4) ? strstr(text, "\n0::/") : text;
 	if (!line)
 		return;
 	line = strchr(line, '/');
 	line[strcspn(line, "\n")] = 0;
-	if (strlen(line) < sizeof(facts->cgroup))
-		strcpy(facts->cgroup, line);
+	if (strlen(line) < sizeof(scratch.cgroup))
+		strcpy(scratch.cgroup, line);
 }
 
 /* Is it in the cgroup with this hash, or in one below it? */
 static bool cgroup_is(struct facts *facts, uint64_t wanted)
 {
-	char path[sizeof(facts->cgroup)];
+	char *path = scratch.text;
 
 	if (!facts->has_cgroup)
 		read_cgroup(facts);
-	if (!facts->cgroup[0])
+	if (!scratch.cgroup[0])
 		return facts->doubt;
-	strcpy(path, facts->cgroup);
+	strcpy(path, scratch.cgroup);
 	for (char *slash = path; (slash = strrchr(path, '/')) != NULL; *slash = 0)
 		if (interest_hash(path) == wanted)
 			return true;
@@ -361,51 +385,51 @@ static uint32_t deadline_of(const struct interest_page *page)
 
 static bool page_matches(const struct page *page, struct interest *interest)
 {
-	struct interest_page copy;
+	const struct interest_page *copy = &scratch.page;
 	struct facts facts = { .doubt = true };
 	bool stable, meant;
 
 	if (!is_known(page))
 		return false;
-	stable = snapshot(page->page, &copy);
-	if (copy.flags & INTEREST_FLAG_CLOSED)
+	stable = snapshot(page->page, &scratch.page);
+	if (copy->flags & INTEREST_FLAG_CLOSED)
 		return false;
-	meant = !stable || (copy.flags & INTEREST_FLAG_EVERYONE) ||
-		copy.rule_count > INTEREST_RULES_MAX;
-	for (uint32_t i = 0; !meant && i < copy.rule_count; i++)
-		meant = rule_matches(&copy.rules[i], &facts);
-	if (!meant || (stable && is_excluded(&copy)))
+	meant = !stable || (copy->flags & INTEREST_FLAG_EVERYONE) ||
+		copy->rule_count > INTEREST_RULES_MAX;
+	for (uint32_t i = 0; !meant && i < copy->rule_count; i++)
+		meant = rule_matches(&copy->rules[i], &facts);
+	if (!meant || (stable && is_excluded(copy)))
 		return false;
 	strcpy(interest->folder, page->folder);
 	interest->device = page->device;
 	interest->inode = page->inode;
-	interest->generation = copy.generation;
-	interest->deadline_ms = deadline_of(&copy);
+	interest->generation = copy->generation;
+	interest->deadline_ms = deadline_of(copy);
 	return true;
 }
 
 /* Does the page say whether the process gets the engine? Then *wanted is the answer. */
 static bool page_decides(const struct page *page, bool *wanted, char *sanitizer)
 {
-	struct interest_page copy;
+	const struct interest_page *copy = &scratch.page;
 	struct facts facts = { 0 };
 
-	if (!is_known(page) || !snapshot(page->page, &copy) ||
-	    (copy.flags & INTEREST_FLAG_CLOSED) ||
-	    copy.sass_rule_count > INTEREST_SASS_RULES_MAX ||
-	    !memchr(copy.sanitizer, 0, sizeof(copy.sanitizer)))
+	if (!is_known(page) || !snapshot(page->page, &scratch.page) ||
+	    (copy->flags & INTEREST_FLAG_CLOSED) ||
+	    copy->sass_rule_count > INTEREST_SASS_RULES_MAX ||
+	    !memchr(copy->sanitizer, 0, sizeof(copy->sanitizer)))
 		return false;
 	*wanted = false;
-	if (is_excluded(&copy))
+	if (is_excluded(copy))
 		return true;
-	for (uint32_t i = 0; i < copy.sass_rule_count; i++) {
-		const struct interest_rule *rule = &copy.sass_rules[i];
+	for (uint32_t i = 0; i < copy->sass_rule_count; i++) {
+		const struct interest_rule *rule = &copy->sass_rules[i];
 
 		facts.doubt = !(rule->flags & INTEREST_RULE_NOT);
 		if (!rule_matches(rule, &facts))
 			continue;
 		*wanted = !(rule->flags & INTEREST_RULE_NOT);
-		strcpy(sanitizer, copy.sanitizer);
+		strcpy(sanitizer, copy->sanitizer);
 		return true;
 	}
 	return false;
@@ -435,7 +459,7 @@ static uint64_t trace_snapshot(const struct interest_page *page, struct interest
 static bool page_traces(const struct page *page, unsigned which, struct interest *interest)
 {
 	struct facts facts = { .doubt = true };
-	struct interest_page copy;
+	const struct interest_page *copy = &scratch.page;
 	uint64_t generation;
 	bool stable, meant;
 
@@ -443,15 +467,15 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 		__atomic_store_n(&trace_watch[which].seen, 0, __ATOMIC_RELEASE);
 		return false;
 	}
-	generation = trace_snapshot(page->page, &copy, &stable);
+	generation = trace_snapshot(page->page, &scratch.page, &stable);
 	__atomic_store_n(&trace_watch[which].seen, generation, __ATOMIC_RELEASE);
 	if (generation == asked[which])
 		return false;
 	asked[which] = generation;
-	meant = !stable || copy.trace_rule_count > INTEREST_TRACE_RULES_MAX;
-	for (uint32_t i = 0; !meant && i < copy.trace_rule_count; i++)
-		meant = rule_matches(&copy.trace_rules[i], &facts);
-	if (!meant || (stable && is_excluded(&copy)) ||
+	meant = !stable || copy->trace_rule_count > INTEREST_TRACE_RULES_MAX;
+	for (uint32_t i = 0; !meant && i < copy->trace_rule_count; i++)
+		meant = rule_matches(&copy->trace_rules[i], &facts);
+	if (!meant || (stable && is_excluded(copy)) ||
 	    (page->page->flags & INTEREST_FLAG_CLOSED))
 		return false;
 	strcpy(interest->folder, page->folder);
@@ -467,17 +491,13 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 static unsigned map_pages(bool changed)
 {
 	bool (*is_good)(const struct page *) = changed ? is_settled : is_fresh;
-	const char *name = secure_getenv(PATHS_SESSION_VARIABLE);
+	const char *name = session_name();
 	char folder[INTEREST_FOLDER_MAX];
 
-	if (name && !*name)
-		name = NULL;
 	if (name && !valid_name(name))
 		return 0; /* a session was asked for, and none has such a name */
-	if (!is_good(&session_page) || strcmp(session_page.name, name ? name : "") != 0) {
+	if (!is_good(&session_page))
 		map_page(&session_page, session_folder(folder, name) ? folder : NULL);
-		strcpy(session_page.name, name ? name : "");
-	}
 	if (!name && !is_good(&system_page))
 		map_page(&system_page, PATHS_SYSTEM_DIR);
 	if ((!changed || !self.pid) && (session_page.page || system_page.page))

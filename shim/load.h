@@ -121,10 +121,7 @@ void load_unlock(void);
 /* Is it of the daemon that we are connected with? */
 bool load_is_current(const struct load *load);
 bool load_is_epoch(uint64_t epoch);
-/*
- * The modules of a context that is gone went with it. now: the id of the one that has the handle
- * now, whose modules stay; 0: there is none, or modules that were born behind `until` are its.
- */
+/* The modules of a context that is gone went with it. now, until: arm_outlives(). */
 void load_forget_context(driver_handle context, uint64_t now, uint64_t until);
 /* The open connection, or NULL; *deadline_ms: until when an answer may be waited for. */
 struct client *load_client(uint64_t *deadline_ms);

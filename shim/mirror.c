@@ -46,6 +46,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER; /* before it: the thread, alone; and who forks */
 static struct mirror_context *contexts;
+static bool awaits_kernels; /* read without the lock */
 
 static struct {
 	pthread_mutex_t lock;
@@ -285,6 +286,47 @@ unsigned mirror_count_disarmed(driver_handle handle)
 		count += instance->disarmed && !instance->forgotten;
 	mirror_unlock();
 	return count;
+}
+
+void mirror_unuse(struct instance *instance)
+{
+	instance->unused_since = arm_born();
+	__atomic_store_n(&awaits_kernels, true, __ATOMIC_RELAXED);
+}
+
+void mirror_synchronized(driver_handle handle, uint64_t before)
+{
+	bool others = false;
+
+	if (mine || !mirror_lock_until(client_now_ms()))
+		return;
+	for (struct mirror_context *context = contexts; context; context = context->next)
+		for (struct instance *instance = context->instances; instance;
+		     instance = instance->next) {
+			instance->unused |= context->handle == handle && instance->unused_since &&
+					    instance->unused_since <= before;
+			others |= instance->unused_since && !instance->unused;
+		}
+	__atomic_store_n(&awaits_kernels, others, __ATOMIC_RELAXED);
+	mirror_unlock();
+}
+
+bool mirror_awaits_kernels(void)
+{
+	return __atomic_load_n(&awaits_kernels, __ATOMIC_RELAXED);
+}
+
+void mirror_reuse(struct mirror_context *context, struct instance *instance)
+{
+	for (struct instance **link = &context->instances; *link; link = &(*link)->next) {
+		struct instance *before = *link;
+
+		if (!instance_follow(instance, before))
+			continue;
+		*link = before->next;
+		instance_free(before);
+		return;
+	}
 }
 
 bool mirror_has_contexts(void)
@@ -665,8 +707,10 @@ void mirror_forked(bool in_child)
 	if (forking)
 		pthread_mutex_unlock(&fork_lock);
 	forking = false;
-	if (in_child)
+	if (in_child) {
 		client_close(&thread.client);
+		__atomic_store_n(&thread.owner, 0, __ATOMIC_RELAXED); /* a child may have its parent's number */
+	}
 }
 
 void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)

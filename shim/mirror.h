@@ -77,6 +77,18 @@ void mirror_drop_disarmed(driver_handle handle);
 /* How many it would free. Takes the lock. */
 unsigned mirror_count_disarmed(driver_handle handle);
 
+/*
+ * Nothing points to the memory of an instance any more. It is another one's once the kernels that
+ * run now have ended: giving it back would wait for all that there are then.
+ */
+void mirror_unuse(struct instance *instance);
+/* Kernels that began in the context before that (arm_now()) have ended. Takes the lock if it can be had at once. */
+void mirror_synchronized(driver_handle handle, uint64_t before);
+/* Is there anything of which that must be known? Needs no lock. */
+bool mirror_awaits_kernels(void);
+/* Gives an instance the buffer of one that is used no more, if there is one that fits. */
+void mirror_reuse(struct mirror_context *context, struct instance *instance);
+
 /* The calls that follow need no lock. */
 
 /* Does this thread hold the lock? Then a tool's callback has brought it here. */

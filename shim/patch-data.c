@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arm.h"
 #include "sass.h"
 
 #define CHUNK_SIZE 65536
@@ -57,18 +58,22 @@ struct patch_context *patch_context_get(driver_handle handle)
 	if (!context)
 		return NULL;
 	context->handle = handle;
+	context->id = driver_context_id(handle);
+	context->born = arm_born();
 	context->next = contexts;
 	contexts = context;
 	return context;
 }
 
-void patch_context_forget(driver_handle handle)
+void patch_context_forget(driver_handle handle, uint64_t now, uint64_t until)
 {
 	for (struct patch_context **link = &contexts; *link; link = &(*link)->next) {
 		struct patch_context *context = *link;
 
 		if (context->handle != handle)
 			continue;
+		if (arm_outlives(context->id, context->born, now, until))
+			return;
 		*link = context->next;
 		for (struct patch_image *image; (image = context->images) != NULL;) {
 			context->images = image->next;

@@ -24,6 +24,7 @@ struct sass_engine;
 struct patch_context {
 	struct patch_context *next;
 	driver_handle handle;
+	uint64_t id, born; /* driver_context_id(), arm_born() */
 	int device; /* ordinal, once it was filled in */
 	bool ending; /* a call that ends it is on its way: not to be touched */
 	bool skipped; /* it was to be touched meanwhile */
@@ -39,8 +40,8 @@ struct patch_context {
 /* The context's record, or NULL; made if there is none. */
 struct patch_context *patch_context_find(driver_handle handle);
 struct patch_context *patch_context_get(driver_handle handle);
-/* Forgets a context that is gone, and its device memory with it. */
-void patch_context_forget(driver_handle handle);
+/* Forgets a context that is gone, and its device memory with it. now, until: arm_outlives(). */
+void patch_context_forget(driver_handle handle, uint64_t now, uint64_t until);
 
 /* Device memory, 16-byte aligned. Returns why there is none, or NULL. */
 const char *patch_context_alloc(struct patch_context *context, const struct sass_engine *engine,

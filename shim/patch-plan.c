@@ -15,7 +15,7 @@ static bool lies_inside(const struct patch_plan *plan, uint32_t offset, uint32_t
 	       count <= (plan->size - offset) / size;
 }
 
-/* The image must end inside of itself; behind a plan there is a page of zeros (load.c). */
+/* The image must end inside of itself; behind a plan there is a page of zeros (load-ask.c). */
 static bool is_image(const struct patch_plan *plan)
 {
 	struct image image;

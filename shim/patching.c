@@ -33,6 +33,7 @@
 #include "mirror.h"
 #include "patch-apply.h"
 #include "patch-data.h"
+#include "patch-kernel.h"
 #include "patch-module.h"
 #include "sass-start.h"
 #include "sass.h"
@@ -104,7 +105,7 @@ static void reap(void)
 	while (one) {
 		struct ended *next = one->next;
 
-		patch_context_forget(one->context);
+		patch_context_forget(one->context, 0, UINT64_MAX);
 		free(one);
 		one = next;
 	}
@@ -234,6 +235,25 @@ void patch_launch(void)
 			;
 	} else { /* it lacks what we need: nothing can be patched */
 		__atomic_and_fetch(&arm_load_count, ~ARM_ENGINE, __ATOMIC_RELAXED);
+	}
+	errno = saved;
+}
+
+void patch_first_launch(driver_handle kernel)
+{
+	int saved = errno, mode = DRIVER_CAPTURE_MODE_RELAXED;
+	const struct driver *driver;
+	driver_handle function;
+
+	if (!__atomic_load_n(&meant, __ATOMIC_RELAXED) || !patch_kernel_take(kernel))
+		return;
+	driver = driver_own();
+	if (driver && driver->kernel_get_function && !gate_is_inside() && !capture_is_going_on()) {
+		driver->exchange_capture_mode(&mode);
+		driver->kernel_get_function(&function, kernel); /* the launch says what is wrong */
+		driver->exchange_capture_mode(&mode);
+		if (patch_needed())
+			patch_launch();
 	}
 	errno = saved;
 }
@@ -396,11 +416,32 @@ void patch_start(void)
 
 /* ---- unloading ---------------------------------------------------------------------- */
 
+/* Who patches is done with it then; what he did later would be done to what is gone. */
+static bool lock_for_unload(void)
+{
+	return load_lock_until(client_now_ms() + 2 * load_deadline_ms() + LOCK_WAIT_MS);
+}
+
 static void mark(enum load_kind kind, driver_handle handle, enum patch_module_state from,
 		 enum patch_module_state to)
 {
 	patch_module_mark(NULL, kind == LOAD_MODULE ? handle : NULL,
 			  kind == LOAD_LIBRARY ? handle : NULL, from, to);
+}
+
+/* What the driver did not unload is asked about again: it was left alone meanwhile. */
+static void live_on(enum load_kind kind, driver_handle handle)
+{
+	bool locked = lock_for_unload();
+
+	mark(kind, handle, PATCH_MODULE_ENDING, PATCH_MODULE_LOADED);
+	for (struct patch_module_entry *entry = locked ? patch_module_first() : NULL; entry;
+	     entry = entry->next)
+		if (handle == (kind == LOAD_LIBRARY ? entry->library : entry->module))
+			entry->asked = false;
+	if (locked)
+		load_unlock();
+	leave_for_launch();
 }
 
 void patch_unload_begin(enum load_kind kind, driver_handle handle)
@@ -409,8 +450,9 @@ void patch_unload_begin(enum load_kind kind, driver_handle handle)
 
 	if (!engine || !handle || !load_is_owner())
 		return;
-	/* who patches it is done with it then; what he did later would be done to what is gone */
-	locked = load_lock_until(client_now_ms() + 2 * load_deadline_ms() + LOCK_WAIT_MS);
+	locked = lock_for_unload();
+	if (kind == LOAD_LIBRARY)
+		patch_kernel_forget(handle);
 	mark(kind, handle, PATCH_MODULE_LOADED, PATCH_MODULE_ENDING);
 	if (locked)
 		load_unlock();
@@ -420,8 +462,12 @@ void patch_unload_end(enum load_kind kind, driver_handle handle, driver_result r
 {
 	if (!engine || !handle || !load_is_owner())
 		return;
-	mark(kind, handle, PATCH_MODULE_ENDING, result ? PATCH_MODULE_LOADED : PATCH_MODULE_GONE);
-	if (!result && load_lock()) {
+	if (result) {
+		live_on(kind, handle);
+		return;
+	}
+	mark(kind, handle, PATCH_MODULE_ENDING, PATCH_MODULE_GONE);
+	if (load_lock()) {
 		reap();
 		load_unlock();
 	}
@@ -442,13 +488,13 @@ void patch_context_ending(driver_handle handle, bool ending)
 	}
 }
 
-void patch_context_gone(driver_handle handle)
+void patch_context_gone(driver_handle handle, uint64_t now, uint64_t until)
 {
 	if (!engine)
 		return;
 	reap(); /* the engine has told that it ends */
-	patch_context_forget(handle);
-	capture_forget(handle);
+	patch_context_forget(handle, now, until);
+	capture_forget(handle, now, until);
 }
 
 void patch_disarm(const struct mirror_context *context, uint64_t map_id)

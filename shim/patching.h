@@ -40,15 +40,22 @@ void patch_start(void);
 /* Patches and unpatches what the daemon wants by now. */
 void patch_launch(void);
 
+/*
+ * Before a launch by a handle that may be a library's kernel: if it is its first, the module is
+ * brought into the context before, and patched outside of the driver.
+ */
+void patch_first_launch(driver_handle kernel);
+
 /* Around the call that unloads modules. */
 void patch_unload_begin(enum load_kind kind, driver_handle handle);
 void patch_unload_end(enum load_kind kind, driver_handle handle, driver_result result);
 
 /*
  * With the loader's lock held: a call that ends a context begins, or has not ended it; it is gone.
+ * now, until: arm_outlives().
  */
 void patch_context_ending(driver_handle handle, bool ending);
-void patch_context_gone(driver_handle handle);
+void patch_context_gone(driver_handle handle, uint64_t now, uint64_t until);
 
 /*
  * Stops patches of a context, which is current, from using a map, with both locks held.

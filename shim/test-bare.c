@@ -9,11 +9,13 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "arm.h"
 #include "bare.h"
 #include "load.h"
 
 static char handles[16];
 #define CONTEXT ((driver_handle)&handles[0])
+#define CONTEXT_ID 7
 #define OTHER_CONTEXT ((driver_handle)&handles[1])
 #define MODULE ((driver_handle)&handles[2])
 #define FUNCTION ((driver_handle)&handles[3]) /* "k" of it, */
@@ -21,9 +23,11 @@ static char handles[16];
 #define LIBRARY ((driver_handle)&handles[5])
 #define KERNEL ((driver_handle)&handles[6])
 #define BARE_KERNEL_HANDLE ((driver_handle)&handles[7])
+#define OTHER_FUNCTION ((driver_handle)&handles[8]) /* the same as FUNCTION */
 
 static driver_handle current;
 static unsigned asked; /* for functions and kernels */
+static uint64_t births;
 static struct {
 	unsigned count;
 	driver_handle handle;
@@ -44,6 +48,12 @@ static struct {
 static driver_result get_current(driver_handle *context)
 {
 	*context = current;
+	return 0;
+}
+
+static driver_result get_id(driver_handle context, unsigned long long *id)
+{
+	*id = CONTEXT_ID;
 	return 0;
 }
 
@@ -140,6 +150,11 @@ void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, un
 	snprintf(reported.kernel, sizeof(reported.kernel), "%s", kernel);
 }
 
+uint64_t arm_born(void)
+{
+	return ++births;
+}
+
 static driver_result nothing(void)
 {
 	return 0;
@@ -162,6 +177,7 @@ void *driver_symbol(const char *name)
 		{ "cuFuncSetCacheConfig", function_set_cache }, { "cuKernelSetCacheConfig", kernel_set_cache },
 		{ "cuFuncSetSharedMemConfig", function_set_banks }, { "cuFuncGetAttribute", get_attribute },
 		{ "cuKernelGetAttribute", get_kernel_attribute }, { "cuCtxGetDevice", get_device },
+		{ "cuCtxGetId", get_id },
 	};
 
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
@@ -237,11 +253,27 @@ static void test_ends(void **state)
 	bare_load_added(&module_load);
 	bare_got_function(MODULE, FUNCTION, "k");
 	bare_retire(1, 1);
-	bare_context_ended(OTHER_CONTEXT);
-	bare_context_ended(NULL);
+	bare_context_ended(OTHER_CONTEXT, 0, UINT64_MAX);
+	bare_context_ended(NULL, 0, UINT64_MAX);
 	assert_ptr_equal(bare_function(FUNCTION), BARE);
-	bare_context_ended(CONTEXT);
+	bare_context_ended(CONTEXT, 0, UINT64_MAX);
 	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+}
+
+/* A context that has the handle of one that has ended keeps what is its own. */
+static void test_reborn(void **state)
+{
+	uint64_t before = births;
+
+	bare_retire(1, 1);
+	bare_got_function(MODULE, OTHER_FUNCTION, "k"); /* in the new one */
+	assert_ptr_equal(bare_function(OTHER_FUNCTION), BARE);
+	bare_context_ended(CONTEXT, 0, before);
+	assert_ptr_equal(bare_function(OTHER_FUNCTION), BARE);
+	bare_context_ended(CONTEXT, CONTEXT_ID, UINT64_MAX);
+	assert_ptr_equal(bare_function(OTHER_FUNCTION), BARE);
+	bare_context_ended(CONTEXT, CONTEXT_ID + 1, UINT64_MAX);
+	assert_ptr_equal(bare_function(OTHER_FUNCTION), OTHER_FUNCTION);
 }
 
 /* There is none: that is found out once. */
@@ -433,6 +465,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_switch, begin, end),
 		cmocka_unit_test_setup_teardown(test_ends, begin, end),
+		cmocka_unit_test_setup_teardown(test_reborn, begin, end),
 		cmocka_unit_test_setup_teardown(test_none, begin, end),
 		cmocka_unit_test_setup_teardown(test_changes, begin, end),
 		cmocka_unit_test_setup_teardown(test_settings, begin, end),

@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -49,9 +51,41 @@ static void test_alive(void **state)
 	client_close(&client);
 }
 
+static int limit_descriptors(rlim_t count)
+{
+	struct rlimit limit;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = count;
+	return setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Where the program has closed a standard descriptor, none of ours takes its place, and stays. */
+static void test_move(void **state)
+{
+	int moved;
+
+	close(STDIN_FILENO);
+	assert_int_equal(dup(STDOUT_FILENO), STDIN_FILENO);
+	moved = client_move_descriptor(STDIN_FILENO);
+	assert_true(moved >= 40);
+	close(moved);
+	limit_descriptors(20);
+	assert_int_equal(dup(STDOUT_FILENO), STDIN_FILENO);
+	moved = client_move_descriptor(STDIN_FILENO);
+	assert_in_range(moved, 3, 19);
+	assert_int_equal(client_move_descriptor(moved), moved);
+	close(moved);
+	assert_int_equal(dup(STDOUT_FILENO), STDIN_FILENO);
+	limit_descriptors(0);
+	assert_int_equal(client_move_descriptor(STDIN_FILENO), -1);
+	limit_descriptors(1000);
+	assert_int_equal(dup(STDOUT_FILENO), STDIN_FILENO);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_alive) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_alive), cmocka_unit_test(test_move) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

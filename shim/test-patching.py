@@ -15,7 +15,7 @@ import fake_daemon
 import wire
 from fake_daemon import EVERYONE
 from fake_plans import DATA_SIZE, MAP_OFFSET, PID_WORD, PROCESS_OFFSET, PlanDaemon, kernel_id, rule
-from target_runs import BUILD, SANITIZED, SHIM, SIM, end, limited, report, session, within
+from target_runs import BUILD, SANITIZED, SHIM, SIM, TARGETS, end, limited, report, session, within
 
 LIVE = os.path.join(SIM, "live_driver")
 SANITIZER = os.path.join(SIM, "sanitizer/libsanitizer-public.so")
@@ -184,6 +184,16 @@ for how, lazy in (("", "0"), (" library", "0"), ("", "1"), (" library", "1")):
         live.launch(1)
         expect(f"modules come and go while attached{how}{' lazily' * int(lazy)}", daemon, 6, live)
 
+for form in "pointer", "host":  # what is the daemon's own memory is registered before the launch
+    with PlanDaemon(session("brings_" + form), SANITIZER, kind=wire.POINTER, form=form) as daemon:
+        live = Live(daemon, load="load 0 library")
+        live.do("handle 0 vectorAdd 1")
+        live.launches += 1
+        expect(f"a launch brings its module, {form}", daemon, 1)
+        live.do("handle 0 vectorAdd 2")
+        live.launches += 2
+        expect(f"a launch brings its module, {form}: and goes on", daemon, 3, live)
+
 with PlanDaemon(session("slots"), SANITIZER) as daemon:  # the module comes within the launch: the next one is too late
     live = Live(daemon, load="load 0 library")
     daemon.slots = [(0, wire.PROCESS, PROCESS_OFFSET)]
@@ -198,6 +208,17 @@ with PlanDaemon(session("slots"), SANITIZER) as daemon:  # the module comes with
     live.launch(2, slot=1)
     expect("a launch brings a module: and goes on", daemon, 4, live)
     report("a launch brings a module: no plan for all is asked for", len(daemon.asked) == asked, str(daemon.asked))
+
+if not SANITIZED:  # what makes a function slow answers before a sanitizer can
+    with PlanDaemon(session("refused"), SANITIZER, attached=False) as daemon:
+        live = Live(daemon, f"{SHIM}:{TARGETS}/libs-slow.so", load="load 0 library", S_SLOW_CALL="cuModuleUnload", S_SLOW_TILL="cuEventSynchronize", S_SLOW_BEHIND="1")
+        live.launch()
+        live.do("refuse 0")
+        daemon.attach()
+        live.launch()  # it is not touched
+        live.do("refused")
+        live.launch(2)
+        expect("a module that the driver did not unload is patched as others are", daemon, 2, live)
 
 with PlanDaemon(session("reload"), SANITIZER) as daemon:
     live = Live(daemon, load=None)
@@ -350,6 +371,7 @@ for later, label, stays in ((1, "keep", True), (2, "bare", False)):
 with PlanDaemon(session("descriptors"), SANITIZER) as daemon:
     live = Live(daemon)
     live.launch(2)
+    counted(daemon, 2)  # our thread has its connection
     asked = len(daemon.asked)
     limits = resource.prlimit(live.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(live.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))

@@ -4,17 +4,36 @@
 import fcntl
 import os
 import struct
+import subprocess
 
 import fake_daemon
 import wire
 from fake_daemon import DATA_SIZE, FORMS, INSTANCE_SEALS, MAP, RING_SIZE, RINGS
-from target_runs import Steps, as_bare, end, report, run, session, within
+from target_runs import SHIM, SIM, TARGETS, Steps, as_bare, end, report, run, session, within
 
 THREADS = 256
 RING_AREA = 4096 + RINGS * RING_SIZE
 OF_MAP = f"map {MAP}: "
 NOT_REGISTERED = OF_MAP + "the driver does not register a map's host memory"
 NO_INSTANCE = OF_MAP + "no memory for a map: what the daemon gave is none"
+
+
+class Program:
+    """A program that prints a line for each that it reads."""
+
+    def __init__(self, name, program, *arguments):
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
+        self.process = subprocess.Popen([os.path.join(TARGETS, program), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name})
+
+    def line(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def end(self):
+        self.process.stdin.close()
+        return self.process.wait(timeout=20)
 
 
 def disarm(form):
@@ -28,6 +47,42 @@ def disarm(form):
         good = good and within(lambda: daemon.seen(wire.SYNCED) == 2) and program.step("k") and program.step("l")
         good = good and program.end() == 0 and daemon.count() == THREADS
         report(f"{form}: DISARM", good, str(daemon.count()))
+
+
+def disarm_map(daemon, map_id):
+    """Whether the process has answered; its thread may just be ending, as it had nothing left, or another one beginning."""
+    seen = daemon.seen(wire.SYNCED)
+
+    def answered():
+        try:
+            [one for one in daemon.connections if daemon.roles.get(one) == wire.MIRROR][-1].send(wire.message(wire.DISARM, map_id, sequence=99))
+        except (OSError, IndexError):
+            return False
+        return within(lambda: daemon.seen(wire.SYNCED) > seen, 0.5)
+    return within(answered)
+
+
+def reused(form, waits=True):
+    """Attached and detached again and again, each time with another map: the buffer of one that kernels are done with is the next one's, and nothing of it is seen
+    there. That they are done is known when the program has waited for them: without that, only behind the next launch, which does."""
+    def slot(_, messages):
+        (data, fds), = messages
+        fields = list(struct.unpack_from(wire.BODIES[wire.SLOT], data, 16))
+        return [(wire.message(wire.SLOT, fields[0], MAP + fields[0], *fields[2:], sequence=struct.unpack_from("<I", data, 12)[0]), fds)]
+
+    with fake_daemon.FakeDaemon(session(f"reused_{form}"), {"slot": slot}, form=form, period_ms=0, deadline_ms=5000) as daemon:
+        program, used, good = Program(daemon.name, "s-reuse", *["none"] * (not waits)), [], True
+        for cycle in range(1, 31):
+            good = good and program.line() == "33152" and disarm_map(daemon, MAP + cycle)
+            used.append(program.line())
+        with open(f"/proc/{program.process.pid}/maps") as file:
+            mapped = sum("memfd:instance" in line for line in file)
+        good = good and mapped == 0 and program.end() == 0 and daemon.values() == [THREADS] * 30 and not daemon.reports()
+        label, buffers = ("used again", 1) if waits else ("kept till then", 2)
+        if good:  # our thread may be just looking at the lists: then it is known at the next wait only
+            counts = [int(number) // int(used[0]) for number in used]
+            good = counts[0] == 1 and min(counts[1:]) == buffers and max(counts) < 10
+        report(f"{form}: the memory of maps that are gone is {label}", good, f"{used} {mapped} {daemon.values()} {daemon.reports()}")
 
 
 def register_fails(form, place_bytes):
@@ -155,6 +210,9 @@ def wrong():
 for one in FORMS:
     if one not in ("resident", "two"):
         disarm(one)
+reused("pointer")
+reused("const")
+reused("pointer", False)
 register_fails("host", DATA_SIZE)
 register_fails("kernel", DATA_SIZE)
 register_fails("ring", RING_AREA)

@@ -16,7 +16,7 @@ PROGRAMS = [  # arguments, launches, whether all that is in device memory can be
     (["s-plain"], 0, True), (["s-dlsym"], 3, True), (["s-linked"], 40, True), (["s-threads"], 40, True), (["s-signal"], 20, True),
     (["s-fork"], 4, True), (["s-exec"], 4, False), (["s-close"], 5, False), (["s-unload"], 3, True), (["s-file"], 2, True),
     (["s-ptsz"], 5, True), (["s-context"], 7, True), (["s-context", "none"], 20, True), (["s-context", "attached"], 3, True),
-    (["s-errno"], 2, True), (["s-register"], 3, True), (["s-capture"], 3, True),
+    (["s-errno"], 2, True), (["s-environment"], 22, True), (["s-register"], 3, True), (["s-capture"], 3, True),
     (["s-exit", "return"], 1, True), (["s-exit", "exit"], 1, True), (["s-exit", "_exit"], 1, False), (["s-exit", "abort"], 1, False),
     (["s-exit", "kill"], 1, False), (["s-exit", "thread"], 1, True), (["s-exit", "handler"], 1, True), (["s-exit", "nested"], 2, False),
 ]
@@ -98,6 +98,15 @@ def cancelled():
             report("a thread that is cancelled", bare[0] == 0 and daemon.count() == 3 * THREADS, f"{bare} {daemon.count()}")
 
 
+def small_stack():
+    """Whoever reads what a page says of others has little room for it."""
+    others = [(1 << 3, 0, 0, 0, b"", 12345), (1 << 4, 0, 0, 0, b"", 12345)]  # by executable, by cgroup
+    bare = run(["s-stack"], preload=())
+    with fake_daemon.FakeDaemon(session("stack"), text=fake_daemon.page(0, trace_rules=others)) as daemon:
+        if as_bare("a thread with little stack", bare, run(["s-stack"], GPUPROBE_SESSION=daemon.name)):
+            report("a thread with little stack", bare[0] == 0, str(bare))
+
+
 def local_memory():
     """Threads of ours have stack enough beside the program's thread-local memory."""
     for program in "s-tls", "s-tls-large":
@@ -147,11 +156,12 @@ def kept():
 def handles():
     """A context with the handle of one that has ended is another one, whether its end was in time or not."""
     slow, first = os.path.join(TARGETS, "libs-slow.so"), {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}  # what is free is used again at once
-    for label, arguments, more in (("late", [], {"S_SLOW_CALL": "cuMemAlloc_v2", "S_SLOW_MS": "3600"}),
-                                   ("meanwhile", ["meanwhile"], {"S_SLOW_CALL": "cuCtxDestroy_v2", "S_SLOW_MS": "600", "S_SLOW_BEHIND": "1"})):
-        bare = run(["s-handle", *arguments], preload=(), **first)
+    for label, arguments, deadline, more in (  # who ends the first one waits for two deadlines, in vain
+            ("late", [], 2000, {"S_SLOW_CALL": "cuMemAlloc_v2", "S_SLOW_TILL": "cuCtxDestroy_v2"}),
+            ("meanwhile", ["meanwhile"], 5000, {"S_SLOW_CALL": "cuCtxDestroy_v2", "S_SLOW_TILL": "cuMemFree_v2", "S_SLOW_BEHIND": "1"})):
+        bare = run(["s-handle", *arguments], preload=(slow,), **first, **more)
         for form in "pointer", "resident":
-            with fake_daemon.FakeDaemon(session(f"handle{form}"), form=form, deadline_ms=200) as daemon:
+            with fake_daemon.FakeDaemon(session(f"handle{form}"), form=form, deadline_ms=deadline) as daemon:
                 ours = run(["s-handle", *arguments], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, **first, **more)
                 if as_bare(f"a handle of before, {label}, {form}", bare, ours):
                     wanted = 3 * THREADS  # what cannot be copied in time is lost: a fourth
@@ -195,6 +205,16 @@ def unloaded_in_a_handler():
                    f"{bare} {daemon.count()}, {daemon.seen(wire.UNLOAD)}")
 
 
+def namespaces():
+    """A child with the number of its parent knows that it is none."""
+    bare = run(["s-init"], preload=())
+    if bare[0] == 77:
+        return
+    with fake_daemon.FakeDaemon(session("init"), deadline_ms=30000) as daemon:
+        if as_bare("a child with the number of its parent", bare, run(["s-init"], GPUPROBE_SESSION=daemon.name, timeout=20)):
+            report("a child with the number of its parent", bare[0] == 0 and daemon.count() == THREADS, f"{bare} {daemon.count()}")
+
+
 def again():
     """The primary context is there again before who released it has looked: it is another one, with memory of its own."""
     other = os.path.join(TARGETS, "libs-retain.so")
@@ -218,8 +238,10 @@ if not SANITIZED:  # it makes mappings of its own, and looks for functions befor
     kept()
     handles()
     cycles()
+    small_stack()
 unloaded_in_a_handler()
 again()
+namespaces()
 interposers()
 forks()
 cancelled()

@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <search.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,15 +26,16 @@ static bool started;
 static driver_result (*function_module)(driver_handle *, driver_handle);
 static driver_result (*current_context)(driver_handle *); /* cuCtxGetCurrent */
 
-/* A function that has data; function NULL: its module is patched. */
+/* A module that is or was patched. There are thousands of modules and functions, and launches wait for us: they are in trees of libc's. */
 struct patched {
-	driver_handle function, module;
+	driver_handle module;
+	bool now; /* it is patched */
+	void *functions; /* tree of the handles that have data */
 };
 
 /* Modules are unloaded while the shim's calls are going on. */
 static pthread_mutex_t patched_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct patched *patched;
-static size_t patched_count, patched_allocated;
+static void *patched; /* tree of struct patched */
 
 /* The line for a call that failed. */
 static const char *failure(const char *call, sanitizer_result result)
@@ -49,71 +51,109 @@ static const char *failure(const char *call, sanitizer_result result)
 
 /* --- what is patched, and which functions have data --- */
 
-static bool patched_find(driver_handle function, driver_handle module)
+static int compare_handles(const void *a, const void *b)
 {
-	bool found = false;
-
-	pthread_mutex_lock(&patched_lock);
-	for (size_t n = 0; !found && n < patched_count; n++)
-		found = patched[n].function == function && patched[n].module == module;
-	pthread_mutex_unlock(&patched_lock);
-	return found;
+	return ((uintptr_t)a > (uintptr_t)b) - ((uintptr_t)a < (uintptr_t)b);
 }
 
-static bool patched_grow(void)
+static int compare_modules(const void *a, const void *b)
 {
-	if (patched_count == patched_allocated) {
-		size_t allocated = patched_allocated ? patched_allocated * 2 : 64;
-		struct patched *more = realloc(patched, allocated * sizeof(*more));
+	return compare_handles(((const struct patched *)a)->module, ((const struct patched *)b)->module);
+}
 
-		if (!more)
-			return false;
-		patched = more;
-		patched_allocated = allocated;
+/* With the lock held: the record of a module, or NULL. */
+static struct patched *patched_find(driver_handle module)
+{
+	const struct patched wanted = {.module = module};
+	struct patched **found = tfind(&wanted, &patched, compare_modules);
+
+	return found ? *found : NULL;
+}
+
+/* The same; it is made if there is none. NULL: no memory. */
+static struct patched *patched_get(driver_handle module)
+{
+	struct patched *one = patched_find(module);
+
+	if (one)
+		return one;
+	one = calloc(1, sizeof(*one));
+	if (!one)
+		return NULL;
+	one->module = module;
+	if (tsearch(one, &patched, compare_modules))
+		return one;
+	free(one);
+	return NULL;
+}
+
+static bool patched_is(driver_handle module)
+{
+	const struct patched *one;
+	bool is;
+
+	pthread_mutex_lock(&patched_lock);
+	one = patched_find(module);
+	is = one && one->now;
+	pthread_mutex_unlock(&patched_lock);
+	return is;
+}
+
+/* The module is patched from now on, or not. False: no memory. */
+static bool patched_set(driver_handle module, bool now)
+{
+	struct patched *one;
+
+	pthread_mutex_lock(&patched_lock);
+	one = now ? patched_get(module) : patched_find(module);
+	if (one)
+		one->now = now;
+	pthread_mutex_unlock(&patched_lock);
+	return one || !now;
+}
+
+/* A function of the module has data. False: no memory. */
+static bool patched_add(driver_handle module, driver_handle function)
+{
+	struct patched *one;
+	bool added;
+
+	pthread_mutex_lock(&patched_lock);
+	one = patched_get(module);
+	added = one && tsearch(function, &one->functions, compare_handles);
+	pthread_mutex_unlock(&patched_lock);
+	return added;
+}
+
+/* Takes one of the functions of a module that have data; NULL: there is none. */
+static driver_handle patched_take(driver_handle module)
+{
+	driver_handle taken = NULL;
+	struct patched *one;
+
+	pthread_mutex_lock(&patched_lock);
+	one = patched_find(module);
+	if (one && one->functions) {
+		taken = *(driver_handle *)one->functions;
+		tdelete(taken, &one->functions, compare_handles);
 	}
-	return true;
-}
-
-/* False: no memory. */
-static bool patched_add(driver_handle function, driver_handle module)
-{
-	bool room;
-
-	if (patched_find(function, module))
-		return true;
-	pthread_mutex_lock(&patched_lock);
-	room = patched_grow();
-	if (room)
-		patched[patched_count++] = (struct patched){function, module};
 	pthread_mutex_unlock(&patched_lock);
-	return room;
-}
-
-/* Takes the entry of a module itself (own), or that of one of its functions, if there is one. */
-static bool patched_take(driver_handle module, bool own, struct patched *taken)
-{
-	bool found = false;
-
-	pthread_mutex_lock(&patched_lock);
-	for (size_t n = patched_count; !found && n-- > 0;) {
-		found = patched[n].module == module && !patched[n].function == own;
-		if (found) {
-			*taken = patched[n];
-			patched[n] = patched[--patched_count];
-		}
-	}
-	pthread_mutex_unlock(&patched_lock);
-	return found;
+	return taken;
 }
 
 /* Forgets a module and its functions. */
 static void patched_forget(driver_handle module)
 {
-	struct patched taken;
+	struct patched *one;
 
-	patched_take(module, true, &taken);
-	while (patched_take(module, false, &taken))
-		;
+	pthread_mutex_lock(&patched_lock);
+	one = patched_find(module);
+	if (one)
+		tdelete(one, &patched, compare_modules);
+	pthread_mutex_unlock(&patched_lock);
+	while (one && one->functions)
+		tdelete(*(driver_handle *)one->functions, &one->functions, compare_handles);
+	free(one);
 }
 
 /*
@@ -123,13 +163,13 @@ static void patched_forget(driver_handle module)
 static sanitizer_result patched_clear(driver_handle module)
 {
 	sanitizer_result result = SANITIZER_OK;
-	struct patched taken;
+	driver_handle function;
 
-	patched_take(module, true, &taken);
-	while (result == SANITIZER_OK && patched_take(module, false, &taken)) {
-		result = sanitizer.set_callback_data(taken.function, NULL);
+	patched_set(module, false);
+	while (result == SANITIZER_OK && (function = patched_take(module)) != NULL) {
+		result = sanitizer.set_callback_data(function, NULL);
 		if (result)
-			patched_add(taken.function, module);
+			patched_add(module, function);
 	}
 	return result;
 }
@@ -226,7 +266,7 @@ static const char *unpatch(driver_handle module)
 {
 	sanitizer_result result = SANITIZER_OK;
 
-	if (patched_find(NULL, module))
+	if (patched_is(module))
 		result = sanitizer.unpatch_module(module);
 	if (result)
 		return failure("sanitizerUnpatchModule", result);
@@ -258,7 +298,7 @@ static const char *patch(driver_handle module, const struct patch_point *points,
 			error = "the name of a patch has no end";
 	if (error)
 		return error;
-	if (!patched_add(NULL, module))
+	if (!patched_set(module, true))
 		return "no memory for what is patched";
 	call = patch_points(module, points, count, &result);
 	if (!call)
@@ -295,7 +335,7 @@ static const char *set_data(driver_handle function, driver_pointer data)
 
 	look_up();
 	if (data && function_module && !function_module(&module, function) &&
-	    !patched_add(function, module))
+	    !patched_add(module, function))
 		return "no memory for what is patched";
 	result = sanitizer.set_callback_data(function, (const void *)(uintptr_t)data);
 	return result ? failure("sanitizerSetCallbackData", result) : NULL;

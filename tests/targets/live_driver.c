@@ -28,6 +28,8 @@
  *   stop                      waits for the threads; launches that they made
  *   sum                       of the words that kernels wrote: vectorAdd adds 1 to 256 of them
  *   context                   makes another context; it is the current one from then on
+ *   refuse SLOT               another thread unloads the module of a library, which is refused and takes (s-slow.c) till `refused`
+ *   refused
  *   churn                     another thread retains and releases the primary context, until `calm`
  *   calm
  *   sandbox                   kills the process from then on if it looks for files, sockets or itself
@@ -89,6 +91,13 @@ static struct {
 	pthread_t thread;
 	atomic_bool stop;
 } churn;
+
+atomic_int s_slow, s_slow_waits; /* s-slow.c */
+
+static struct {
+	pthread_t thread;
+	CUmodule module;
+} refusal;
 
 static struct buffers buffers_new(void)
 {
@@ -220,6 +229,44 @@ static void churn_end(void)
 {
 	atomic_store(&churn.stop, true);
 	pthread_join(churn.thread, NULL);
+}
+
+static void *find(const char *name)
+{
+	return dlsym(dlopen("libcuda.so.1", RTLD_NOW), name);
+}
+
+static void *refusal_thread(void *userdata)
+{
+	(void)userdata;
+	CHECK(driver.ctx_set_current(state.context));
+	s_slow = 1;
+	return driver.module_unload(refusal.module) == CUDA_SUCCESS ? &refusal : NULL;
+}
+
+static void refuse_begin(const struct slot *slot)
+{
+	__typeof__(cuLibraryGetModule) *get_module = (__typeof__(get_module))find("cuLibraryGetModule");
+
+	CHECK(get_module(&refusal.module, slot->library));
+	if (pthread_create(&refusal.thread, NULL, refusal_thread, NULL))
+		exit(1);
+	while (!s_slow_waits)
+		usleep(1000);
+}
+
+/* Returns whether it was refused. */
+static bool refuse_end(void)
+{
+	__typeof__(cuEventSynchronize) *synchronize = (__typeof__(synchronize))find("cuEventSynchronize");
+	__typeof__(cuEventCreate) *create = (__typeof__(create))find("cuEventCreate");
+	void *unloaded;
+	CUevent event;
+
+	CHECK(create(&event, 0));
+	CHECK(synchronize(event));
+	pthread_join(refusal.thread, &unloaded);
+	return !unloaded;
 }
 
 static CUgraph capture(const struct slot *slot, const char *kernel, int count)
@@ -498,6 +545,11 @@ static bool run(const char *line)
 		return true;
 	} else if (!strcmp(verb, "context")) {
 		context_new();
+	} else if (!strcmp(verb, "refuse") && slot->library) {
+		refuse_begin(slot);
+	} else if (!strcmp(verb, "refused")) {
+		if (!refuse_end())
+			return false;
 	} else if (!strcmp(verb, "churn")) {
 		churn_begin();
 	} else if (!strcmp(verb, "calm")) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A context has the handle of an older one, by s-slow.c. Without an argument that ended while another thread's first launch took long; with one its
- * end takes long, and the new one is used meanwhile.
+ * A context has the handle of an older one, by s-slow.c, which has to be there. Without an argument that ended while another thread's first launch took
+ * long; with one its end takes long, and the new one is used meanwhile.
  */
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 
 #define TRIES 1000
 
-atomic_int s_slow; /* s-slow.c */
+atomic_int s_slow, s_slow_waits; /* s-slow.c */
 
 static __typeof__(cuCtxCreate_v4) *context_create;
 static __typeof__(cuCtxDestroy_v2) *context_destroy;
@@ -68,7 +68,8 @@ int main(int argc, char **argv)
 	printf("%d\n", s_launch(&loaded));
 	if (pthread_create(&thread, NULL, meanwhile ? destroy : launch, context))
 		return 1;
-	usleep(200000);
+	while (!s_slow_waits)
+		usleep(1000);
 	if (!meanwhile) {
 		CHECK(context_destroy(context));
 		pthread_join(thread, NULL);

@@ -4,26 +4,36 @@
  *
  *   launch N      N launches, and waits for them
  *   abandon       begins a capture, and destroys its stream
+ *   reborn        a capture begins in a context that has the handle of one whose end is not over: it takes (s-slow.c) till an event is synchronised with;
+ *                 launches go there from then on
+ *   end           ends that capture, which must be in order
  *   storm T       T threads capture, launch and load modules in turns, and one launches, until `calm`
  *   calm          waits for them; rounds that they made, and launches
  *
  * Each command is answered with a line: "ok" and numbers. A call of the driver that fails ends the process. Exits 0 at the end of its input.
  */
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "driver.h"
 
 #define THREADS_MAX 16
 #define WORDS 1024
+#define TRIES 1000
 
 extern const unsigned char language_image[];
 
 static CUcontext context;
 static CUfunction function;
 static CUdeviceptr data;
+
+atomic_int s_slow, s_slow_waits; /* s-slow.c */
+
+static CUstream captured;
 
 static struct {
 	pthread_t threads[THREADS_MAX + 1];
@@ -51,6 +61,61 @@ static void capture(int round)
 		CHECK(driver.graph_destroy(graph));
 	}
 	CHECK(driver.stream_destroy(stream));
+}
+
+static void begin(void)
+{
+	CUmodule module;
+
+	CHECK(driver.mem_alloc(&data, WORDS * 4));
+	CHECK(driver.module_load_data(&module, language_image));
+	CHECK(driver.module_get_function(&function, module, "vectorAdd"));
+}
+
+static void *destroy(void *handle)
+{
+	__typeof__(cuCtxDestroy_v2) *context_destroy;
+
+	*(void **)&context_destroy = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxDestroy_v2");
+	s_slow = 1;
+	CHECK(context_destroy(handle));
+	return NULL;
+}
+
+static void reborn(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	__typeof__(cuEventSynchronize) *synchronize = (__typeof__(synchronize))dlsym(library, "cuEventSynchronize");
+	__typeof__(cuEventCreate) *create_event = (__typeof__(create_event))dlsym(library, "cuEventCreate");
+	__typeof__(cuCtxCreate_v4) *create = (__typeof__(create))dlsym(library, "cuCtxCreate_v4");
+	CUcontext before = NULL;
+	pthread_t thread;
+	CUevent event;
+
+	CHECK(create(&before, NULL, 0, 0));
+	if (pthread_create(&thread, NULL, destroy, before))
+		exit(1);
+	while (!s_slow_waits)
+		usleep(1000);
+	context = NULL;
+	for (int i = 0; context != before; i++)
+		if (i == TRIES || create(&context, NULL, 0, 0))
+			exit(1);
+	begin();
+	CHECK(driver.stream_create(&captured, CU_STREAM_NON_BLOCKING));
+	CHECK(create_event(&event, 0));
+	CHECK(driver.stream_begin_capture(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+	launch(function, captured);
+	CHECK(synchronize(event));
+	pthread_join(thread, NULL);
+}
+
+static void end(void)
+{
+	CUgraph graph;
+
+	CHECK(driver.stream_end_capture(captured, &graph));
+	CHECK(driver.graph_destroy(graph));
 }
 
 static void load(void)
@@ -109,9 +174,14 @@ static bool run(const char *line)
 	if (!strcmp(verb, "launch")) {
 		for (int i = 0; i < number; i++)
 			launch(function, NULL);
-		CHECK(driver.ctx_synchronize());
+		if (!captured)
+			CHECK(driver.ctx_synchronize());
 	} else if (!strcmp(verb, "abandon")) {
 		capture(0);
+	} else if (!strcmp(verb, "reborn")) {
+		reborn();
+	} else if (!strcmp(verb, "end")) {
+		end();
 	} else if (!strcmp(verb, "storm") && number <= THREADS_MAX) {
 		storm_begin(number);
 	} else if (!strcmp(verb, "calm")) {
@@ -126,15 +196,12 @@ static bool run(const char *line)
 int main(void)
 {
 	char line[256];
-	CUmodule module;
 	CUdevice device;
 
 	driver_start(false);
 	CHECK(driver.device_get(&device, 0));
 	CHECK(driver.primary_retain(&context, device));
-	CHECK(driver.mem_alloc(&data, WORDS * 4));
-	CHECK(driver.module_load_data(&module, language_image));
-	CHECK(driver.module_get_function(&function, module, "vectorAdd"));
+	begin();
 	puts("ok");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
