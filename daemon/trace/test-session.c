@@ -18,6 +18,8 @@
 #include "interest-page.h"
 #include "memfd.h"
 
+static const char *program; /* test-uprobe-target; NULL: it was not built */
+
 static void put_call(struct trace_session *session, uint32_t pid, uint32_t tid, uint32_t sequence) {
 	struct trace_call call = { .record = { .size = sizeof(call), .type = TRACE_CALL, .source = TRACE_SOURCE_SHIM },
 				   .pid = pid,
@@ -888,14 +890,56 @@ static void test_page(void **state) {
 	rmdir(folder);
 }
 
-int main(void) {
+/* A child that began, called libcuda and ended since the kernel was last asked about processes: its calls are there when it is not. */
+static void test_short_child(void **state) {
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+	uint32_t target;
+	int to[2], from[2];
+	char line[16];
+
+	if (!program || getuid() != 0)
+		skip();
+	assert_int_equal(pipe2(to, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(from, O_CLOEXEC), 0);
+	target = (uint32_t)fork();
+	if (!target) {
+		dup2(to[0], STDIN_FILENO);
+		dup2(from[1], STDOUT_FILENO);
+		execl(program, program, "forks", NULL);
+		_exit(127);
+	}
+	close(from[1]);
+	assert_int_equal(read(from[0], line, sizeof(line)), strlen("ready\n"));
+	config.options.filter.has_pid = config.options.shim = false;
+	config.options.bpf = config.options.follow = true;
+	config.options.pids = &target;
+	config.options.n_pids = 1;
+	assert_int_equal(start_session(&client, &config), 0);
+	if (client.session->uprobe && client.session->hooks) {
+		assert_int_equal(write(to[1], "\n", 1), 1);
+		assert_int_equal(read(from[0], line, sizeof(line)), strlen("done\n"));
+		trace_uprobe_drain(client.session->uprobe);
+		client_read(&client);
+		assert_int_equal(count_records(&client, TRACE_CALL), 3); /* its own, the child's, and that of what the child executed */
+	}
+	end_client(&client);
+	end_child((pid_t)target);
+	close(to[0]);
+	close(to[1]);
+	close(from[0]);
+}
+
+int main(int argc, char **argv) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_frame),   TEST(test_counts_anew), TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
 		TEST(test_stack_again), TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_no_shim), TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec), TEST(test_exec_of_dead),
 		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
+		TEST(test_short_child),
 	};
 #undef TEST
 
+	program = argc > 1 ? argv[1] : NULL;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

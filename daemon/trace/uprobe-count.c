@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "clock.h"
 #include "uprobe-private.h"
 
 #define PERIOD UINT64_C(200000000) /* nanoseconds */
@@ -61,7 +62,7 @@ static bool use_tally(struct uprobe_counter *counter, const struct uprobe_count_
 	struct trace_uprobe *uprobe = counter->uprobe;
 	pid_t pid = (pid_t)key->pid;
 
-	if (!trace_session_means(uprobe->session, pid)) {
+	if (!trace_session_meant(uprobe->session, pid, monotonic_now())) {
 		uprobe_refuse_process(uprobe, pid);
 		return false;
 	}
