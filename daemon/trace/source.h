@@ -46,6 +46,8 @@ struct trace_options {
 bool trace_session_means(struct trace_session *session, pid_t pid);
 /* The same of one that did something at that time: it may have begun and ended since beginnings were read last, and nothing but the kernel's word for it is left. */
 bool trace_session_meant(struct trace_session *session, pid_t pid, uint64_t time);
+/* Of one that is not meant: whether it ended before anybody could see who it was. What it did may be lost to the trace. */
+bool trace_session_missed(struct trace_session *session, pid_t pid);
 
 /*
  * Gives a record (a copy is made): record->size is set, padding zeroed. False: the client is too slow, and the record is lost and counted; source and pid, tid are
