@@ -228,6 +228,8 @@ static int wait_reply(struct live *live) {
 		trace_stream_state(live->stream, &state);
 		if (live->trace->test && hits(live, &state) && !live->trace->command)
 			return ENOUGH;
+		if (live->stop_by && now_ns() >= live->stop_by && live->trace->command && !live->child.pid)
+			return ctl_fail(CTL_UNREACHABLE, "the daemon does not end the trace: what happened last is missing");
 		if (live->stop_by && (now_ns() >= live->stop_by || (!live->trace->command && !live->trace->aggregate && state.newest > live->stop_at)))
 			return ENOUGH;
 		r = varlink_client_wait(live->trace->ctl->client, live->signals, TICK_MS);

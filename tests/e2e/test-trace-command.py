@@ -227,6 +227,23 @@ def test_signals():
         process.stderr.close()
 
 
+def test_stalled():
+    """A daemon that does not end the trace when the program has ended: that is said, and the trace is no complete one."""
+    with Folder() as folder:
+        process = folder.start("--save", "--", "sh", "-c", f"{VEC_ADD} --threads 64 --launches 1; echo; read line")
+        process.stdout.readline()
+        wait_until(lambda: process.stdout.readline() == "\n", "it has called")
+        time.sleep(0.2)
+        folder.daemon.process.send_signal(signal.SIGSTOP)
+        process.stdin.write("\n")
+        _, err = process.communicate(timeout=60)
+        folder.daemon.process.send_signal(signal.SIGCONT)
+        equal(process.returncode, 3, err)
+        check("gpuprobectl: the daemon does not end the trace: what happened last is missing" in err, err)
+        name, = os.listdir(folder.path("traces")) # and no trace_latest
+        check(folder.lines("traces/" + name)[-1]["type"] != "stop", name)
+
+
 def test_running():
     """A process that runs already; Ctrl-C ends the trace, with all that had happened, and the process goes on."""
     with Folder() as folder, Live(folder.daemon) as live:
@@ -262,4 +279,4 @@ def test_hook():
 
 
 if __name__ == "__main__":
-    main([test_jsonl, test_ctxsw, test_formats, test_counted, test_exec, test_chosen, test_status, test_signals, test_running, test_hook])
+    main([test_jsonl, test_ctxsw, test_formats, test_counted, test_exec, test_chosen, test_status, test_signals, test_stalled, test_running, test_hook])
