@@ -991,6 +991,6 @@ int main(int argc, char **argv) {
 	};
 #undef TEST
 
-	program = argc > 1 ? argv[1] : NULL;
+	program = argc > 1 ? realpath(argv[1], NULL) : NULL; /* as the kernel names files beside it */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
