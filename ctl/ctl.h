@@ -40,6 +40,8 @@ struct ctl {
 	struct varlink_interface *interface;
 	bool quiet; /* that the daemon hung up is not said: the caller does something about it */
 	struct json_object *unanswered; /* parameters of a call with `more` that only looks and has had no reply yet, or NULL */
+	bool pipe_ignored, child_ignored; /* SIGPIPE and SIGCHLD were, when we were started; they are not here */
+	sigset_t mask; /* of then */
 };
 
 /* options.c: options that every command takes, anywhere on the command line */

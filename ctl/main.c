@@ -127,15 +127,15 @@ static void take_standard(void) {
 
 int main(int argc, char **argv) {
 	struct ctl ctl = {};
-	sigset_t inherited;
+	sigset_t ours;
 	int r;
 
 	take_standard();
-	signal(SIGPIPE, SIG_DFL);
-	signal(SIGCHLD, SIG_DFL); /* for who waits for a child */
-	sigemptyset(&inherited);
-	sigaddset(&inherited, SIGPIPE);
-	sigprocmask(SIG_UNBLOCK, &inherited, NULL);
+	ctl.pipe_ignored = signal(SIGPIPE, SIG_DFL) == SIG_IGN;
+	ctl.child_ignored = signal(SIGCHLD, SIG_DFL) == SIG_IGN; /* for who waits for a child */
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGPIPE);
+	sigprocmask(SIG_UNBLOCK, &ours, &ctl.mask);
 	if (argc > 0)
 		argv[0] = (char *)"gpuprobectl";
 	r = run(&ctl, argc, argv);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -73,8 +74,18 @@ static void preload(const struct trace_command *trace) {
 		setenv("LD_PRELOAD", value, 1);
 }
 
+/* Signals are to CMD what they were to us when we were started. */
+static void restore_signals(const struct ctl *ctl) {
+	if (ctl->pipe_ignored)
+		signal(SIGPIPE, SIG_IGN);
+	if (ctl->child_ignored)
+		signal(SIGCHLD, SIG_IGN);
+	sigprocmask(SIG_SETMASK, &ctl->mask, NULL);
+}
+
 /* In the child: waits, then becomes CMD. */
 static void become_command(const struct trace_command *trace, int go) {
+	int status;
 	char byte;
 
 	if (read(go, &byte, 1) != 1)
@@ -82,9 +93,11 @@ static void become_command(const struct trace_command *trace, int go) {
 	preload(trace);
 	if (trace->ctl->session)
 		setenv(PATHS_SESSION_VARIABLE, trace->ctl->session_name ?: "", 1);
+	restore_signals(trace->ctl);
 	execvp(trace->command[0], trace->command);
+	status = errno == ENOENT ? 127 : 126;
 	ctl_fail(CTL_ERROR, "%s: %s", trace->command[0], strerror(errno));
-	_exit(errno == ENOENT ? 127 : 126);
+	_exit(status);
 }
 
 int trace_child_start(struct trace_child *child, const struct trace_command *trace) {

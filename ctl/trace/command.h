@@ -55,8 +55,8 @@ struct trace_target {
 int trace_target_open(struct trace_target *target, struct trace_command *trace);
 /* The trace begins: what was in the file goes. 0 or negative errno. */
 int trace_target_begin(struct trace_target *target);
-/* Says what could not be written. Returns the exit status. */
-int trace_target_close(struct trace_target *target, bool complete);
+/* Says what could not be written, but not that a reader of ours has gone away (*hung_upp). Returns the exit status. */
+int trace_target_close(struct trace_target *target, bool complete, bool *hung_upp);
 
 /* child.c: CMD, which waits until it is traced. */
 struct trace_child {

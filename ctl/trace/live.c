@@ -155,6 +155,8 @@ static int tick(struct live *live) {
 		live->flush_at = now + FLUSH;
 		fflush(live->target.file);
 	}
+	if (!r && ferror(live->target.file))
+		return ENOUGH; /* trace_target_close() says why */
 	return stream_result(live, r);
 }
 
@@ -226,6 +228,8 @@ static int wait_reply(struct live *live) {
 		trace_stream_state(live->stream, &state);
 		if (live->trace->test && hits(live, &state) && !live->trace->command)
 			return ENOUGH;
+		if (live->stop_by && now_ns() >= live->stop_by && live->trace->command && !live->child.pid)
+			return ctl_fail(CTL_UNREACHABLE, "the daemon does not end the trace: what happened last is missing");
 		if (live->stop_by && (now_ns() >= live->stop_by || (!live->trace->command && !live->trace->aggregate && state.newest > live->stop_at)))
 			return ENOUGH;
 		r = varlink_client_wait(live->trace->ctl->client, live->signals, TICK_MS);
@@ -437,6 +441,7 @@ static bool wants_watch(const struct trace_command *trace) {
 
 int trace_live(struct trace_command *trace) {
 	struct live live = { .trace = trace, .child = { .go = -1 }, .signals = -1 };
+	bool hung_up = false;
 	int r, closed;
 
 	r = open_all(&live);
@@ -456,8 +461,10 @@ int trace_live(struct trace_command *trace) {
 	live.watch = trace_watch_free(live.watch);
 	live.stream = trace_stream_free(live.stream);
 	live.sink = trace_sink_free(live.sink);
-	closed = trace_target_close(&live.target, live.complete);
+	closed = trace_target_close(&live.target, live.complete, &hung_up);
 	signal(SIGPIPE, SIG_DFL);
+	if (hung_up && !trace->command)
+		raise(SIGPIPE); /* `| head` */
 	if (live.started)
 		wait_child(&live);
 	if (live.signals >= 0)

@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -134,19 +136,31 @@ static int make_link(const struct trace_target *target) {
 	return r;
 }
 
-int trace_target_close(struct trace_target *target, bool complete) {
+/* Whether nobody reads any more what is not written yet, which is nobody's mistake. */
+static bool has_hung_up(const struct trace_target *target) {
+	struct pollfd reader = { .fd = fileno(target->file) };
+
+	return !target->path && poll(&reader, 1, 0) > 0 && reader.revents & POLLERR;
+}
+
+int trace_target_close(struct trace_target *target, bool complete, bool *hung_upp) {
 	int r = CTL_OK, failed;
 
 	if (target->file) {
 		failed = fflush(target->file) == EOF || ferror(target->file);
 		if (target->path && fclose(target->file) == EOF)
 			failed = 1;
-		if (failed)
+		if (failed && has_hung_up(target)) {
+			*hung_upp = true;
+			__fpurge(target->file);
+			clearerr(target->file);
+		} else if (failed) {
 			r = ctl_fail(CTL_ERROR, "%s: %s", target->path ?: "cannot write the output", strerror(errno));
-		else if (target->link && complete)
+		} else if (target->link && complete) {
 			r = make_link(target);
-		else if (target->link && !target->begun)
+		} else if (target->link && !target->begun) {
 			unlink(target->path); /* of our naming, and empty */
+		}
 	}
 	free(target->memory);
 	free(target->link);

@@ -294,11 +294,14 @@ static void tell_lost(struct trace_hooks *hooks) {
 	hooks->lost = lost;
 }
 
-void trace_hooks_drain(struct trace_hooks *hooks) {
+bool trace_hooks_drain(struct trace_hooks *hooks) {
+	bool all;
+
 	hooks->n_taken = hooks->n_looked = 0;
-	ring_buffer__consume(hooks->ring); /* a part, if there is much */
+	all = ring_buffer__consume(hooks->ring) != -EAGAIN;
 	tell_lost(hooks);
 	hook_discover_drain(hooks, false);
+	return all;
 }
 
 /* Nothing runs any more; what was under way is told as it is. */

@@ -91,6 +91,7 @@ struct trace_session {
 	size_t n_missing;
 	struct trace_uprobe *uprobe;
 	struct trace_hooks *hooks;
+	uint64_t hooks_read; /* CLOCK_MONOTONIC: what they saw until then has been told */
 };
 
 #define STACK_PROCESSES_MAX 8

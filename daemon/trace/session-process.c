@@ -215,6 +215,13 @@ bool trace_session_means(struct trace_session *session, pid_t pid) {
 	return member && member->means;
 }
 
+bool trace_session_missed(struct trace_session *session, pid_t pid) {
+	const struct trace_member *member = session_known(session, pid);
+
+	/* who traces others' processes alone hears that there was one; and children of processes are known by their forks */
+	return session->options->all_users && !(session->options->n_pids && session->hooks) && (!member || (!member->alive && !member->known));
+}
+
 bool trace_session_has_shim(struct trace_session *session, pid_t pid) {
 	const struct trace_member *member = session_known(session, pid);
 

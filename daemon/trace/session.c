@@ -18,6 +18,7 @@
 #include "shim-ring.h"
 
 #define SESSION_UNLIMITED SIZE_MAX
+#define MEANT_DRAINS_MAX 8 /* parts of what hooks saw, more than their ring holds, to find the beginning of a process */
 
 /* ---- the buffer ---- */
 
@@ -328,12 +329,29 @@ static void session_detach(struct trace_session *session) {
 #endif
 }
 
+static void session_drain_hooks(struct trace_session *session) {
+#if TRACE_HAS_HOOKS
+	const uint64_t now = monotonic_now();
+
+	if (session->hooks && trace_hooks_drain(session->hooks))
+		session->hooks_read = now;
+#endif
+}
+
+bool trace_session_meant(struct trace_session *session, pid_t pid, uint64_t time) {
+	for (int i = 0; i < MEANT_DRAINS_MAX; i++) {
+		if (trace_session_means(session, pid))
+			return true;
+		if (!session->hooks || time < session->hooks_read)
+			return false;
+		session_drain_hooks(session);
+	}
+	return trace_session_means(session, pid);
+}
+
 /* Beginnings of processes and programs come before what these have called since. */
 void session_drain(struct trace_session *session) {
-#if TRACE_HAS_HOOKS
-	if (session->hooks)
-		trace_hooks_drain(session->hooks);
-#endif
+	session_drain_hooks(session);
 #if TRACE_HAS_UPROBE
 	if (session->uprobe)
 		trace_uprobe_drain(session->uprobe);

@@ -44,6 +44,10 @@ struct trace_options {
 
 /* Whether a process (or the thread group of a thread) is traced; cached facts, safe to ask for each record. */
 bool trace_session_means(struct trace_session *session, pid_t pid);
+/* The same of one that did something at that time: it may have begun and ended since beginnings were read last, and nothing but the kernel's word for it is left. */
+bool trace_session_meant(struct trace_session *session, pid_t pid, uint64_t time);
+/* Of one that is not meant: whether it ended before anybody could see who it was. What it did may be lost to the trace. */
+bool trace_session_missed(struct trace_session *session, pid_t pid);
 
 /*
  * Gives a record (a copy is made): record->size is set, padding zeroed. False: the client is too slow, and the record is lost and counted; source and pid, tid are
@@ -99,5 +103,5 @@ struct trace_uprobe *trace_uprobe_free(struct trace_uprobe *uprobe);
 /* B: ioctls and other hooks of the kernel, processes' beginnings and ends, and the user's probes. */
 struct trace_hooks;
 int trace_hooks_new(struct trace_hooks **hooksp, struct trace_session *session, const struct trace_options *options);
-void trace_hooks_drain(struct trace_hooks *hooks);
+bool trace_hooks_drain(struct trace_hooks *hooks); /* false: a part, there is more */
 struct trace_hooks *trace_hooks_free(struct trace_hooks *hooks);

@@ -18,6 +18,8 @@
 #include "interest-page.h"
 #include "memfd.h"
 
+static const char *program; /* test-uprobe-target; NULL: it was not built */
+
 static void put_call(struct trace_session *session, uint32_t pid, uint32_t tid, uint32_t sequence) {
 	struct trace_call call = { .record = { .size = sizeof(call), .type = TRACE_CALL, .source = TRACE_SOURCE_SHIM },
 				   .pid = pid,
@@ -888,14 +890,107 @@ static void test_page(void **state) {
 	rmdir(folder);
 }
 
-int main(void) {
+/* Calls, or what was counted of them: of a process, or of all (0). */
+static uint64_t count_called(const struct client *client, uint32_t pid) {
+	const struct trace_counts *counts;
+	const struct trace_call *call;
+	uint64_t n = 0;
+	size_t at = 0;
+
+	while ((call = next_record(client, &at, TRACE_CALL)))
+		n += !pid || call->pid == pid;
+	at = 0;
+	while ((counts = next_record(client, &at, TRACE_COUNTS)))
+		n += !pid || counts->pid == pid ? counts->calls : 0;
+	return n;
+}
+
+/* Until the library of the program is probed. */
+static void await_library(struct client *client) {
+	const size_t n_folder = (size_t)(strrchr(program, '/') + 1 - program);
+	const struct trace_name *name = NULL;
+	size_t at = 0;
+
+	for (int i = 0; i < 10000 && !name; i++) {
+		trace_uprobe_drain(client->session->uprobe);
+		client_read(client);
+		while ((name = next_record(client, &at, TRACE_NAME)) && (name->kind != TRACE_NAME_LIBRARY || strncmp(name->name, program, n_folder) != 0))
+			;
+		usleep(1000);
+	}
+	assert_non_null(name);
+}
+
+/* A child begins, calls libcuda and ends before the kernel is asked about processes. */
+static void run_short_child(bool follow, bool aggregate) {
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+	uint32_t target;
+	int to[2], from[2];
+	char line[16];
+
+	if (!program || getuid() != 0)
+		skip();
+	assert_int_equal(pipe2(to, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(from, O_CLOEXEC), 0);
+	target = (uint32_t)fork();
+	if (!target) {
+		dup2(to[0], STDIN_FILENO);
+		dup2(from[1], STDOUT_FILENO);
+		execl(program, program, "forks", NULL);
+		_exit(127);
+	}
+	close(from[1]);
+	assert_int_equal(read(from[0], line, sizeof(line)), strlen("ready\n"));
+	config.options.filter.has_pid = config.options.shim = false;
+	config.options.bpf = true;
+	config.options.follow = follow;
+	config.options.aggregate = aggregate;
+	config.options.pids = &target;
+	config.options.n_pids = follow;
+	assert_int_equal(start_session(&client, &config), 0);
+	if (client.session->uprobe && (client.session->hooks || !follow)) {
+		await_library(&client);
+		assert_int_equal(write(to[1], "\n", 1), 1);
+		assert_int_equal(read(from[0], line, sizeof(line)), strlen("done\n"));
+		if (aggregate)
+			usleep(250000); /* counts are read that seldom */
+		trace_uprobe_drain(client.session->uprobe);
+		trace_session_finish(client.session);
+		client_read(&client);
+		assert_int_equal(count_called(&client, target), 1);
+		if (follow) { /* the child's, and that of what the child executed */
+			assert_int_equal(count_called(&client, 0), 3);
+			assert_int_equal(count_lost(&client, TRACE_SOURCE_BPF), 0);
+		} else { /* others on the machine may have some, too */
+			assert_true(count_lost(&client, TRACE_SOURCE_BPF) >= 2);
+		}
+	}
+	end_client(&client);
+	end_child((pid_t)target);
+	close(to[0]);
+	close(to[1]);
+	close(from[0]);
+}
+
+/* Its calls are there when it is not; where nobody can know whose child it was, they are lost, and counted. */
+static void test_short_child(void **state) {
+	run_short_child(true, false);
+	run_short_child(true, true);
+	run_short_child(false, false);
+	run_short_child(false, true);
+}
+
+int main(int argc, char **argv) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_frame),   TEST(test_counts_anew), TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
 		TEST(test_stack_again), TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_no_shim), TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec), TEST(test_exec_of_dead),
 		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
+		TEST(test_short_child),
 	};
 #undef TEST
 
+	program = argc > 1 ? realpath(argv[1], NULL) : NULL; /* as the kernel names files beside it */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

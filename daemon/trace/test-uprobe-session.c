@@ -41,6 +41,14 @@ bool trace_session_means(struct trace_session *s, pid_t pid) {
 	return parent_of(pid) == getpid();
 }
 
+bool trace_session_meant(struct trace_session *s, pid_t pid, uint64_t time) {
+	return trace_session_means(s, pid);
+}
+
+bool trace_session_missed(struct trace_session *s, pid_t pid) {
+	return false;
+}
+
 static bool is_told(const struct trace_session *s, pid_t pid) {
 	for (size_t i = 0; i < s->n_told; i++)
 		if (s->told[i] == pid)

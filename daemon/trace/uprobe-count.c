@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "clock.h"
 #include "uprobe-private.h"
 
 #define PERIOD UINT64_C(200000000) /* nanoseconds */
@@ -56,12 +57,22 @@ static void mend_extremes(struct trace_tally *tally) {
 		tally->least = ~(trace_bucket_start(first + 1) - 1);
 }
 
+static uint64_t calls_of(const struct trace_tally *tally) {
+	uint64_t calls = 0;
+
+	for (size_t i = 0; i < TRACE_BUCKETS; i++)
+		calls += tally->buckets[i];
+	return calls;
+}
+
 /* One element of the map. False: it is to leave it. */
 static bool use_tally(struct uprobe_counter *counter, const struct uprobe_count_key *key, struct trace_tally *tally, bool crowded) {
 	struct trace_uprobe *uprobe = counter->uprobe;
 	pid_t pid = (pid_t)key->pid;
 
-	if (!trace_session_means(uprobe->session, pid)) {
+	if (!trace_session_meant(uprobe->session, pid, monotonic_now())) {
+		if (trace_session_missed(uprobe->session, pid))
+			trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0, calls_of(tally));
 		uprobe_refuse_process(uprobe, pid);
 		return false;
 	}

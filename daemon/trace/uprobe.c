@@ -173,7 +173,9 @@ static void use_record(struct trace_uprobe *uprobe, const void *data, size_t siz
 
 	if (size < frames || call->record.size > sizeof(copy) || (size - frames) / 8 < record->n_frames)
 		return;
-	if (!trace_session_means(uprobe->session, pid)) {
+	if (!trace_session_meant(uprobe->session, pid, call->end)) {
+		if (!(record->flags & UPROBE_RECORD_UNWANTED) && trace_session_missed(uprobe->session, pid))
+			trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0, 1);
 		uprobe_refuse_process(uprobe, pid);
 		return;
 	}

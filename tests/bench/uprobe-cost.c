@@ -56,6 +56,14 @@ bool trace_session_means(struct trace_session *session, pid_t pid) {
 	return pid == session->pid;
 }
 
+bool trace_session_meant(struct trace_session *session, pid_t pid, uint64_t time) {
+	return trace_session_means(session, pid);
+}
+
+bool trace_session_missed(struct trace_session *session, pid_t pid) {
+	return false;
+}
+
 bool trace_session_emit(struct trace_session *session, const struct trace_record *record, uint32_t pid, uint32_t tid) {
 	session->calls += record->type == TRACE_CALL && !(record->flags & TRACE_CALL_OPEN);
 	session->bytes += record->size;

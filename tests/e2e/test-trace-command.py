@@ -201,6 +201,49 @@ def test_status():
             stream.close()
 
 
+def test_signals():
+    """Signals are to the program what they were to us; a reader of lines that goes away ends the trace quietly, and a program goes on."""
+    with Folder() as folder, Live(folder.daemon) as live:
+        command = f"trap '' PIPE CHLD; exec {CTL} trace --backend=shim -o x.jsonl -- grep SigIgn /proc/self/status"
+        done = subprocess.run(["sh", "-c", command], cwd=folder.folder.name, env=folder.daemon.environment(**folder.daemon.tools()), capture_output=True, text=True)
+        ignored = int(done.stdout.split()[1], 16)
+        check(ignored >> signal.SIGPIPE - 1 & 1, done.stdout, done.stderr)
+        out, _ = folder.trace("-o", "x.jsonl", "--", "grep", "SigIgn", "/proc/self/status")
+        check(not int(out.split()[1], 16) >> signal.SIGPIPE - 1 & 1, out)
+        process = folder.start("-p", str(live.pid), "-e", "launch")
+        time.sleep(1)
+        live.launch(1)
+        check("cuLaunchKernel(" in process.stdout.readline(), "a line while it runs")
+        process.stdout.close()
+        live.launch(1)
+        equal((process.wait(timeout=60), process.stderr.read()), (-signal.SIGPIPE, ""))
+        process.stdin.close()
+        process.stderr.close()
+        process = folder.start("-o", "-", "--", "sh", "-c", "exec >&2; read line; exit 3") # its standard output is ours as well
+        process.stdout.close()
+        process.stdin.write("\n")
+        process.stdin.close()
+        equal((process.wait(timeout=60), process.stderr.read()), (3, ""))
+        process.stderr.close()
+
+
+def test_stalled():
+    """A daemon that does not end the trace when the program has ended: that is said, and the trace is no complete one."""
+    with Folder() as folder:
+        process = folder.start("--save", "--", "sh", "-c", f"{VEC_ADD} --threads 64 --launches 1; echo; read line")
+        process.stdout.readline()
+        wait_until(lambda: process.stdout.readline() == "\n", "it has called")
+        time.sleep(0.2)
+        folder.daemon.process.send_signal(signal.SIGSTOP)
+        process.stdin.write("\n")
+        _, err = process.communicate(timeout=60)
+        folder.daemon.process.send_signal(signal.SIGCONT)
+        equal(process.returncode, 3, err)
+        check("gpuprobectl: the daemon does not end the trace: what happened last is missing" in err, err)
+        name, = os.listdir(folder.path("traces")) # and no trace_latest
+        check(folder.lines("traces/" + name)[-1]["type"] != "stop", name)
+
+
 def test_running():
     """A process that runs already; Ctrl-C ends the trace, with all that had happened, and the process goes on."""
     with Folder() as folder, Live(folder.daemon) as live:
@@ -236,4 +279,4 @@ def test_hook():
 
 
 if __name__ == "__main__":
-    main([test_jsonl, test_ctxsw, test_formats, test_counted, test_exec, test_chosen, test_status, test_running, test_hook])
+    main([test_jsonl, test_ctxsw, test_formats, test_counted, test_exec, test_chosen, test_status, test_signals, test_stalled, test_running, test_hook])
