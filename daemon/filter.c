@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CGROUP_MOUNT "/sys/fs/cgroup"
 #define FILTER_GLOB "*?[\\"
 
 bool filter_set_comm(struct filter *filter, const char *comm) {
@@ -70,10 +71,12 @@ const char *filter_set_match(struct filter *filter, const char *text, bool may_g
 			       : "expected an absolute path after exe=, and no glob";
 	if (strncmp(text, "comm=", 5) == 0)
 		return filter_set_comm(filter, text + 5) ? NULL : "expected a name of 1 to 15 bytes after comm=";
-	if (strncmp(text, "cgroup=", 7) == 0)
-		return filter_set_cgroup(filter, text + 7)
-			       ? NULL
-			       : "expected a path below / after cgroup=, as in /proc/PID/cgroup";
+	if (strncmp(text, "cgroup=", 7) == 0) {
+		text += 7;
+		if (strncmp(text, CGROUP_MOUNT "/", strlen(CGROUP_MOUNT "/")) == 0)
+			text += strlen(CGROUP_MOUNT); /* as a shell sees it */
+		return filter_set_cgroup(filter, text) ? NULL : "expected a path below / after cgroup=, as in /proc/PID/cgroup";
+	}
 	return "expected uid=N, exe=PATH, comm=NAME or cgroup=PATH";
 }
 
