@@ -58,6 +58,11 @@ static const struct row rows[] = {
 	{ "st.u16 [4096+8], -1;", "\tmov.u64 " C1 ", 4096;\n\tadd.s64 " C1 ", " C1 ", 8;\n", "0x2", 0, 2, "0xffff" },
 	{ "atom.global.v2.f32.add {%f1, %f1}, [%rd1], {%f1, %f1};", FROM_GLOBAL("%rd1"), "0x8", 1, 3, "\tmov.b32 %gpuprobe_w, %f1;\n" },
 	{ "ld.param.u64 %rd2, [x];", "\tmov.u64 " C1 ", x;\n\tcvta.param.u64 " C1 ", " C1 ";\n", "0x8", 5, 1, "0x0" },
+	{ "ld.global.u32 %r2, array[%rd1+2];", "\tmov.u64 " C1 ", array[%rd1+2];\n" FROM_GLOBAL(C1), "0x4", 1, 1, "0x0" },
+	{ "st.volatile.global.u32 array[3], %r2;", "\tmov.u64 " C1 ", array[3];\n" FROM_GLOBAL(C1), "0x4", 1, 2, "\tcvt.u64.u32 %gpuprobe_c5, %r2;\n" },
+	{ "ld.param.u32 %r2, y[1];", "\tmov.u64 " C1 ", y[1];\n\tcvta.param.u64 " C1 ", " C1 ";\n", "0x4", 5, 1, "0x0" },
+	{ "st.global.u64 [%rd1+WARP_SZ*2], (.u64)-WARP_SZ;", "\tadd.s64 " C1 ", %rd1, WARP_SZ*2;\n", "0x8", 1, 2,
+	  "\tmov.b64 %gpuprobe_c5, (.u64)-WARP_SZ;\n" },
 	/* what is not understood is 0 */
 	{ "ld.global.u32 %r2, [%rd1+nothing];", "\tst.param.b64 [a1], 0x0;\n", "0x4", 1, 1, "0x0" },
 	{ "ld.global.u32 %r2, [%rd1 %r2];", "\tst.param.b64 [a1], 0x0;\n", "0x4", 1, 1, "0x0" },
@@ -102,7 +107,7 @@ static void test_memory(void **state)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		snprintf(text, sizeof(text),
-			 ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n.reg .b64 %%rd<3>;\n.reg .b32 %%r<4>;\n"
+			 ".version 8.6\n.target sm_90\n.address_size 64\n.global .b32 array[9];\n.visible .entry k(.param .u64 x, .param .b32 y[2])\n{\n.reg .b64 %%rd<3>;\n.reg .b32 %%r<4>;\n"
 			 ".reg .f32 %%f<2>;\n.reg .b128 %%q;\n.reg .v4 .f32 v4;\n%s\nret;\n}\n",
 			 rows[i].code);
 		must(text, &trial);

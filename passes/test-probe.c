@@ -410,6 +410,15 @@ static void test_constant_bank(void **state)
 		assemble(trial.out, "sm_80");
 		finish(&trial);
 	}
+	/* however the bytes are declared */
+	for (int i = 0; i < 2; i++) {
+		snprintf(text, sizeof(text), HEADER ".const .b8 small = 1;\n%s\n.visible .entry k() { ret; }\n",
+			 i ? ".const .b64 pad<8188>;" : ".const .b32 pad[][4094] = {{1}, {2}, {3}, {4}};");
+		must(text, &trial);
+		assert_int_equal(occurrences(trial.out, ".visible .const .align 8 .u64 __gpuprobe_o"), 0);
+		assemble(trial.out, "sm_80");
+		finish(&trial);
+	}
 	/* a program has brought the process slot already */
 	programs[0] = program("p", ".visible .const .align 8 .b8 __gpuprobe_process[64];\n" FUNCTION("p"));
 	must(HEADER ".visible .entry k() { ret; }\n", &trial);
