@@ -174,20 +174,12 @@ static void refused(const struct bpf_insn *insns, uint32_t n, int result) {
 	} while (0)
 
 static void test_refused(void **state) {
-	REFUSED(SHADOW_E_REFUSED, CALL(113), EXIT); /* probe_read_kernel */
-	REFUSED(SHADOW_E_REFUSED, CALL(12), EXIT); /* tail_call */
-	REFUSED(SHADOW_E_REFUSED, CALL(181), EXIT); /* loop */
-	REFUSED(SHADOW_E_REFUSED, CALL(0), EXIT);
-	REFUSED(SHADOW_E_REFUSED, CALL(-1), EXIT);
-	REFUSED(SHADOW_E_REFUSED, CALL(500), EXIT);
-	REFUSED(SHADOW_E_REFUSED, CALL(513), EXIT);
 	REFUSED(SHADOW_E_REFUSED, CALL(507), EXIT);
-	REFUSED(SHADOW_E_REFUSED,
-		{ .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_KFUNC_CALL, .imm = 3 }, EXIT);
 	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_MAP_FD, 0), EXIT);
 	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_MAP_VALUE, 0), EXIT);
 	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_BTF_ID, 1), EXIT);
-	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_FUNC, 1), EXIT);
+	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_FUNC, 2), EXIT); /* behind the end */
+	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_FUNC, -2), EXIT);
 	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX, 2), EXIT);
 	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX, -1), EXIT);
 	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX_VALUE, 0), EXIT); /* of a declared map */
@@ -198,6 +190,42 @@ static void test_refused(void **state) {
 		{ .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = 1 }, EXIT);
 	REFUSED(SHADOW_E_INVALID,
 		{ .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = -2 }, EXIT);
+}
+
+/* What no GPU has is a call that no kernel has, for the verifier to refuse if it comes there. */
+static void test_missing(void **state) {
+	static const struct {
+		struct bpf_insn call;
+		const char *text;
+	} rows[] = {
+		{ CALL(113), "there is no bpf_probe_read_kernel (helper 113) on a GPU" },
+		{ CALL(12), "there is no bpf_tail_call (helper 12) on a GPU" },
+		{ CALL(0), "there is no helper 0 on a GPU" },
+		{ CALL(-1), "there is no helper -1 on a GPU" },
+		{ CALL(500), "there is no helper 500 on a GPU" },
+		{ CALL(513), "there is no helper 513 on a GPU" },
+		{ { .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_KFUNC_CALL, .imm = 3, .off = 1 },
+		  "functions of the kernel cannot be called on a GPU" },
+	};
+	char text[SHADOW_ERROR_SIZE];
+	struct shadow shadow;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct bpf_insn insns[] = { LOAD(BPF_PSEUDO_FUNC, 2), rows[i].call, EXIT };
+		const struct bpf_insn missing = CALL(0x40000002);
+
+		MAKE(insns);
+		assert_int_equal(make(&shadow, false), 0);
+		assert_int_equal(shadow.n_insns, 4);
+		assert_memory_equal(shadow.insns, insns, 2 * sizeof(insns[0]));
+		assert_memory_equal(&shadow.insns[2], &missing, sizeof(missing));
+		shadow_deinit(&shadow);
+		assert_true(shadow_explain(linked, blob, 0, "invalid func unknown#1073741826", text));
+		assert_string_equal(text, rows[i].text);
+		assert_false(shadow_explain(linked, blob, 0, "invalid func unknown#1073741828", text));
+		assert_false(shadow_explain(linked, blob, 0, "invalid func unknown#513", text));
+		assert_false(shadow_explain(linked, blob, 0, "R0 !read_ok", text));
+	}
 }
 
 static void test_exit(void **state) {
@@ -306,7 +334,7 @@ int main(void) {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_untouched), cmocka_unit_test(test_replaced),
 		cmocka_unit_test(test_records),	  cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_exit),	  cmocka_unit_test(test_outside),
+		cmocka_unit_test(test_exit), cmocka_unit_test(test_missing),	  cmocka_unit_test(test_outside),
 		cmocka_unit_test(test_maps),
 	};
 

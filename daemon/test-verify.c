@@ -73,7 +73,7 @@ static void test_accepted(void **state) {
 	static const char *const names[] = { "counter",	     "calls",	      "context",
 					     "globals",	     "gpu-array",     "hash-ring",
 					     "helpers",	     "log",	      "percpu",
-					     "rodata-bound", "host",	      "rings",
+					     "rodata-bound", "configured",    "host",	      "rings",
 					     "sections",     "hash_count" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -116,7 +116,9 @@ static void test_refused(void **state) {
 	refused("bad-pointer", "invalid mem access 'scalar'", "bpf_get_thread_idx(&x, bad, &x);");
 	refused("context-beyond", "invalid bpf_context access off=168 size=8", "ctx + 168");
 	refused("endless", "a loop without an end", NULL);
-	refused("host-helper", "there is no helper 113 on a GPU", NULL);
+	refused("host-helper", "there is no bpf_probe_read_kernel (helper 113) on a GPU",
+		"return bpf_probe_read_kernel(buffer, sizeof(buffer), ctx);");
+	refused("callback", "there is no bpf_loop (helper 181) on a GPU", "bpf_loop(8, add, &sum, 0);");
 	refused("exit", "bpf_cuda_exit", NULL);
 }
 

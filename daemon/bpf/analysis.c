@@ -172,6 +172,36 @@ uint64_t analysis_all_maps(const struct analysis *a, const struct analysis_frame
 	return maps;
 }
 
+bool analysis_constant(const struct analysis *a, const struct value *base, int64_t offset,
+		       unsigned n, bool sign, uint64_t *bits)
+{
+	struct value slot = { .kind = VALUE_CONST, .known = 0xff }, value;
+	const struct translate_map *map;
+
+	if (base->kind != VALUE_MAP_VALUE || !base->exact)
+		return false;
+	map = a->maps + base->ref;
+	offset += (int64_t)base->bits;
+	if (!map->constant || offset < 0 || n > map->value_size || offset > map->value_size - n)
+		return false;
+	memcpy(&slot.bits, map->constant + offset, n);
+	value = value_slot_read(&slot, 0, n, sign);
+	*bits = value.bits;
+	return true;
+}
+
+int analysis_way(const struct analysis_frame *state, const struct bpf_insn *insn)
+{
+	const struct value *x = state->registers + insn->dst_reg;
+	struct value y = INSN_SOURCE(insn->code) == BPF_X
+				 ? state->registers[insn->src_reg]
+				 : value_const((uint64_t)(int64_t)insn->imm);
+
+	if (x->kind != VALUE_CONST || y.kind != VALUE_CONST || x->known != 0xff || y.known != 0xff)
+		return -1;
+	return value_branches(insn, x->bits, y.bits);
+}
+
 /* Stores `n` bytes of `value` at `base` + `offset`. */
 int analysis_store(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
 		   const struct value *base, int64_t offset, unsigned n, const struct value *value)
@@ -199,6 +229,9 @@ int analysis_store(struct analysis *a, struct analysis_frame *state, uint32_t fr
 	case VALUE_MAP:
 		return fault_at(a->fault, pc, "stores through a reference to a map");
 	case VALUE_MAP_VALUE:
+		if (a->maps[base->ref].constant)
+			return fault_at(a->fault, pc, "stores to map %.64s, which is constant",
+					a->maps[base->ref].name);
 		analysis_note(a, base->ref, MAP_USE_OTHER);
 		analysis_escape(a, value);
 		return 0;
@@ -222,6 +255,7 @@ int analysis_load(struct analysis *a, struct analysis_frame *state, uint32_t fra
 		  struct value *value)
 {
 	struct analysis_frame *stack;
+	uint64_t bits;
 	int r;
 
 	switch (base->kind) {
@@ -242,7 +276,8 @@ int analysis_load(struct analysis *a, struct analysis_frame *state, uint32_t fra
 		return fault_at(a->fault, pc, "loads through a reference to a map");
 	case VALUE_MAP_VALUE:
 		analysis_note(a, base->ref, MAP_USE_OTHER);
-		*value = value_scalar(0, 0);
+		*value = analysis_constant(a, base, offset, n, sign, &bits) ? value_const(bits)
+									    : value_scalar(0, 0);
 		return 0;
 	case VALUE_RECORD:
 		*value = value_scalar(0, 0);
@@ -300,7 +335,7 @@ static int step_atomic(struct analysis *a, struct analysis_frame *state, uint32_
 
 	if (value_is_symbolic(operand))
 		return fault_at(a->fault, pc, "stores the address of %s", symbolic_name(operand));
-	if (base->kind == VALUE_MAP_VALUE && insn->imm == BPF_ADD) {
+	if (base->kind == VALUE_MAP_VALUE && insn->imm == BPF_ADD && !a->maps[base->ref].constant) {
 		analysis_note(a, base->ref, n == 8 ? MAP_USE_ADD64 : MAP_USE_ADD32);
 		analysis_escape(a, operand);
 		return 0;
@@ -493,8 +528,9 @@ static int leave_block(struct analysis *a, struct worklist *w, struct analysis_f
 {
 	const struct flow_block *block = a->flow->blocks + number;
 	struct analysis_frame *state = chain + a->flow->frames[block->frame].depth;
+	const struct bpf_insn *last = a->flow->insns + flow_block_last(a->flow, block);
 	uint32_t to = block->successors[0];
-	int r;
+	int r = 0, way = insn_is_branch(last) ? analysis_way(state, last) : -1;
 
 	if (to == FLOW_NONE)
 		return 0;
@@ -509,8 +545,9 @@ static int leave_block(struct analysis *a, struct worklist *w, struct analysis_f
 				state[-1].registers[i] = i ? value_scalar(0, 0) : r0;
 		}
 	}
-	r = flow_into(a, w, chain, to, bytes);
-	if (!r && block->successors[1] != FLOW_NONE)
+	if (way != 0)
+		r = flow_into(a, w, chain, to, bytes);
+	if (!r && way != 1 && block->successors[1] != FLOW_NONE)
 		r = flow_into(a, w, chain, block->successors[1], bytes);
 	return r;
 }

@@ -127,6 +127,9 @@ static int maps_parse(struct compile *c, struct json_object *request) {
 			.threads = (uint32_t)threads,
 			.ring_bytes = (uint64_t)ring_bytes,
 			.log = map->internal == LINKED_MAP_LOG,
+			.constant = map->internal == LINKED_MAP_RODATA && map->initial.count
+					    ? c->blob + map->initial.offset
+					    : NULL,
 		};
 	}
 	return 0;

@@ -249,9 +249,12 @@ static bool calls(const struct translate_program *program, enum helper_kind kind
 
 		if (insn_is_ld_imm64(insn))
 			pc++;
-		else if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER &&
-			 helper_find((uint32_t)insn->imm)->kind == kind)
-			return true;
+		else if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER) {
+			const struct helper *helper = helper_find((uint32_t)insn->imm);
+
+			if (helper && helper->kind == kind)
+				return true;
+		}
 	}
 	return false;
 }

@@ -48,6 +48,8 @@ struct translate_map {
 	uint32_t threads; /* of per-thread arrays; 0: the default */
 	uint64_t ring_bytes; /* of rings; 0: the default */
 	bool log; /* what printk and puts write to: of type 1527 */
+	/* value_size bytes: what it holds from the beginning and always will (.rodata); or NULL */
+	const uint8_t *constant;
 };
 
 struct translate_program {

@@ -7,6 +7,7 @@ GPU. The kernels are those of tests/targets/language.cu.
 import ctypes
 import os
 import re
+import struct
 import subprocess
 import time
 
@@ -284,6 +285,17 @@ def test_shared():
         check(40 * 256 <= shared <= 80 * 256, shared) # two GPUs' contexts may lose additions over the bus: see the guide
         instances = {m["name"]: (m["place"], m["instances"]) for m in daemon.json("map", "list")["maps"]}
         equal(instances["gpu_array"], ("host", 1))
+
+
+def test_configured():
+    """What .rodata holds is a constant: a way that it rules out may do what no GPU can, and a record may be as large as it says."""
+    with Daemon() as daemon:
+        daemon.attach(object=obj("configured"))
+        run(daemon, "vectorAdd", same=False)
+        equal(values(daemon, "out"), {0: 7})
+        records = [bytes.fromhex(r["record"]) for r in daemon.json_lines("ring", "read", "events", "--raw")]
+        equal(set(records), {struct.pack("<QqQ", 7, -3, 24)})
+        equal(len(records), 256)
 
 
 def test_rings():
