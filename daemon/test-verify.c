@@ -116,9 +116,12 @@ static void test_refused(void **state) {
 	refused("bad-pointer", "invalid mem access 'scalar'", "bpf_get_thread_idx(&x, bad, &x);");
 	refused("context-beyond", "invalid bpf_context access off=168 size=8", "ctx + 168");
 	refused("endless", "a loop without an end", NULL);
-	refused("host-helper", "there is no bpf_probe_read_kernel (helper 113) on a GPU",
-		"return bpf_probe_read_kernel(buffer, sizeof(buffer), ctx);");
-	refused("callback", "there is no bpf_loop (helper 181) on a GPU", "bpf_loop(8, add, &sum, 0);");
+	refused("host-helper",
+		"there is no bpf_probe_read_kernel (helper 113) on a GPU: return "
+		"bpf_probe_read_kernel(buffer, sizeof(buffer), ctx);",
+		NULL);
+	refused("callback", "there is no bpf_loop (helper 181) on a GPU: bpf_loop(8, add, &sum, 0);",
+		NULL);
 	refused("exit", "bpf_cuda_exit", NULL);
 }
 

@@ -160,11 +160,12 @@ static int report_log(struct verify_report *report, int result, size_t program, 
 
 	log_conclude(log, conclusion, sizeof(conclusion), source, sizeof(source));
 	free(report->log);
+	report->log = NULL;
+	if (shadow && shadow_explain(shadow, blob, program, conclusion, text)) /* its log would say less */
+		return verify_report_set(report, result, program, *source ? "%s: %s" : "%s", text, source);
 	report->log = log_copy(log);
 	if (!report->log)
 		return -ENOMEM;
-	if (shadow && shadow_explain(shadow, blob, program, conclusion, text))
-		return verify_report_set(report, result, program, *source ? "%s: %s" : "%s", text, source);
 	if (!*conclusion)
 		return verify_report_set(report, result, program, "the kernel refuses the program: %s", strerror(-error));
 	if (!*source)

@@ -52,6 +52,14 @@ struct translate_map {
 	const uint8_t *constant;
 };
 
+/* Where instructions come from, for messages: nothing needs to be true. */
+struct translate_lines {
+	const uint8_t *records; /* each begins with a struct bpf_line_info */
+	size_t n, record_size;
+	const char *strings; /* that records refer to; the last byte is 0 */
+	size_t strings_size;
+};
+
 struct translate_program {
 	const char *name;   /* for messages */
 	const char *symbol; /* of the function to emit: a PTX identifier */
@@ -64,6 +72,7 @@ struct translate_program {
 	 */
 	bool takes_memory;
 	bool patch; /* its patch form is wanted, too */
+	struct translate_lines lines; /* n 0: not known */
 };
 
 struct translate_map_result {
