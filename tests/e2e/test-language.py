@@ -407,6 +407,15 @@ def test_host_programs():
         check(third[0] > first[0] and third[2] == 0, third)
 
 
+def test_host_types():
+    """Programs on the host may rely on types of the running kernel, though those for the GPU may not."""
+    with Daemon() as daemon:
+        daemon.attach("--program", "*_launch", object=os.path.join(BUILD, "daemon/bpf/objects/host-core.bpf.o"))
+        process = daemon.start_run(DRIVER, "vectorAdd")
+        process.communicate(timeout=60)
+        equal(values(daemon, "seen"), {0: process.pid, 1: 7, 2: 5})
+
+
 def test_host_programs_refused():
     shared = os.path.join(BUILD, "daemon/bpf/objects/host-shared.bpf.o")
     cases = (("*hash", "map hash: programs on the host and on the GPU can share arrays only", 1),
