@@ -15,8 +15,8 @@
  *   puts      501: reads bytes through R1 up to a zero byte, at most 255
  *   ring      25: bpf_ringbuf_output; the GPU's rings and perf event arrays become ring buffers
  *
- * A helper that no GPU has, or a function of the kernel, becomes the call of a helper that no kernel
- * has, with a number that says where. So it is the verifier that refuses it, with the source line,
+ * A helper that no GPU has, a function of the kernel, or one through a pointer, becomes the call of a
+ * helper that no kernel has, with a number that says where. So it is the verifier that refuses it, with the source line,
  * and does not where it knows that nobody comes there (a configuration in .rodata);
  * shadow_explain() says what it means.
  *
@@ -226,6 +226,10 @@ static int transform(const struct linked *linked, struct shadow *shadow, bool al
 			i++;
 			continue;
 		}
+		if (insn->code == (BPF_JMP | BPF_CALL | BPF_X)) {
+			*insn = CALL(MISSING + (int32_t)i);
+			continue;
+		}
 		if (insn->code != (BPF_JMP | BPF_CALL))
 			continue;
 		if (insn->src_reg == BPF_PSEUDO_CALL) {
@@ -374,7 +378,9 @@ bool shadow_explain(const struct linked *linked, const void *blob, size_t index,
 		return false;
 	insn = (const struct bpf_insn *)(const void *)((const uint8_t *)blob + insns->offset) + number;
 	name = helper_kernel_name((uint32_t)insn->imm);
-	if (insn->src_reg)
+	if (insn->code & BPF_X)
+		fail(text, 0, "functions cannot be called through pointers");
+	else if (insn->src_reg)
 		fail(text, 0, "functions of the kernel cannot be called on a GPU");
 	else if (name)
 		fail(text, 0, "there is no %s (helper %d) on a GPU", name, insn->imm);

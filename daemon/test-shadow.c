@@ -206,6 +206,8 @@ static void test_missing(void **state) {
 		{ CALL(513), "there is no helper 513 on a GPU" },
 		{ { .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_KFUNC_CALL, .imm = 3, .off = 1 },
 		  "functions of the kernel cannot be called on a GPU" },
+		{ { .code = BPF_JMP | BPF_CALL | BPF_X, .dst_reg = 2 },
+		  "functions cannot be called through pointers" },
 	};
 	char text[SHADOW_ERROR_SIZE];
 	struct shadow shadow;
