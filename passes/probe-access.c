@@ -206,7 +206,6 @@ bool probe_access_read(const struct probe_names *names, uint32_t index, struct p
 	const struct ptx_statement *statement = &body->statements[index];
 	const char *text = body->module->text;
 	struct parts parts;
-	bool multimem;
 
 	if (statement->kind != PTX_STATEMENT_INSTRUCTION)
 		return false;
@@ -221,13 +220,11 @@ bool probe_access_read(const struct probe_names *names, uint32_t index, struct p
 		.size = ptx_type_size(parts.type) * parts.vector,
 		.size_operand = PTX_NONE,
 	};
-	if (ptx_range_is(text, parts.first, "cp"))
-		return (ptx_range_is(text, parts.second, "async") ||
-			ptx_range_is(text, parts.second, "reduce")) &&
-		       read_copy(body, statement, &parts, out);
-	multimem = ptx_range_is(text, parts.first, "multimem");
-	if (multimem)
+	if (ptx_range_is(text, parts.first, "multimem"))
 		parts.first = parts.second;
+	if (ptx_range_is(text, parts.first, "cp"))
+		return ptx_instruction_has(body, statement, "async") &&
+		       read_copy(body, statement, &parts, out);
 	if (ptx_range_is(text, parts.first, "ld") || ptx_range_is(text, parts.first, "ldu") ||
 	    ptx_range_is(text, parts.first, "ld_reduce"))
 		out->kind = PROBE_ACCESS_LOAD;

@@ -174,7 +174,9 @@ static int find_targets(struct finder *finder)
 	for (uint32_t i = 0; i < body->statement_count; i++) {
 		const struct ptx_statement *statement = &body->statements[i];
 
-		if (statement->kind != PTX_STATEMENT_BRANCH_TARGETS && !is_branch(body, statement))
+		/* brx only names its table */
+		if (statement->kind != PTX_STATEMENT_BRANCH_TARGETS &&
+		    !ptx_instruction_is(body, statement, "bra"))
 			continue;
 		for (uint32_t j = 0; j < statement->operand_count; j++) {
 			const struct ptx_operand *operand =

@@ -47,6 +47,7 @@ static const struct row rows[] = {
 	{ "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r1], %r2, [%r3];", "\tcvta.shared::cluster.u64 " C1 ", " C1 ";\n",
 	  "0x4", 2, 2, "\tcvt.u64.u32 %gpuprobe_c5, %r2;\n" },
 	{ "st.bulk.weak.shared::cta [%rd1], %rd2, 0;", "\tcvta.shared.u64 " C1 ", %rd1;\n", "\tmov.b64 %gpuprobe_c2, %rd2;\n", 2, 2, "0x0" },
+	{ "multimem.cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 64;", FROM_GLOBAL("%rd1"), "0x40", 1, 5, "0x0" },
 	{ "multimem.red.relaxed.gpu.global.add.u32 [%rd1], %r2;", FROM_GLOBAL("%rd1"), "0x4", 1, 4, "\tcvt.u64.u32 %gpuprobe_c5, %r2;\n" },
 	{ "multimem.ld_reduce.relaxed.gpu.global.add.v4.f32 {%f1, %f1, %f1, %f1}, [%rd1];", FROM_GLOBAL("%rd1"), "0x10", 1, 1, "0x0" },
 	{ "st.b128 [%rd1], %q;", "\tmov.b64 " C1 ", %rd1;\n", "0x10", 0, 2,

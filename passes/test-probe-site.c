@@ -208,6 +208,8 @@ static void test_blocks(void **state)
 	check_block("{ .reg .pred p; @p ret; @p exit; trap; #call f, (); }", 3);
 	check_block("{ .reg .b32 i; brx.idx i, t; t: .branchtargets a, b; a: #mov.u32 i, 0; b: { mov.u32 i, 1; } bra b; }", 1);
 	check_block("{ .reg .b32 i; brx.idx i, t; t: .branchtargets a, b; a: mov.u32 i, 0; b: { #mov.u32 i, 1; } bra b; }", 2);
+	/* a table of labels is no place that something branches to */
+	check_block("{ .reg .b32 i; mov.u32 i, 0; t: .branchtargets a, b; brx.idx i, t; a: #mov.u32 i, 0; b: ret; }", 1);
 	check_block("{ .reg .b32 i; a:\n#.pragma \"nounroll\";\nmov.u32 i, 0; bra a; }", 0);
 	check_block("{ }", 0);
 }
