@@ -32,6 +32,7 @@
 
 #include "shadow.h"
 
+#include <bpf/libbpf.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -436,9 +437,13 @@ static bool sizes_valid(const struct linked_map *map) {
 
 int shadow_map_make(const struct linked_map *map, uint32_t page_size, struct shadow_map *shadow,
 		    char error[static SHADOW_ERROR_SIZE]) {
+	const char *type = libbpf_bpf_map_type_str((enum bpf_map_type)map->type);
 	struct shadow_map s = { .type = kernel_type(map) };
 	size_t n = 0;
 
+	if (!s.type && type)
+		return fail(error, SHADOW_E_REFUSED, "map %s: a GPU has no maps of type %u (%s)",
+			    map->name, map->type, type);
 	if (!s.type)
 		return fail(error, SHADOW_E_REFUSED, "map %s: a GPU has no maps of type %u",
 			    map->name, map->type);
