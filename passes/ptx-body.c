@@ -228,9 +228,12 @@ static int read_directive(struct reader *reader, struct ptx_statement *statement
 	enum ptx_linkage linkage;
 	int r;
 
+	statement->kind = PTX_STATEMENT_OTHER;
+	if (ptx_parser_at_linkage(parser, &linkage) && /* .extern .func f; */
+	    ptx_token_is(parser->text, &parser->tokens[parser->position + 1], ".func"))
+		return read_until_semicolon(reader);
 	if (ptx_parser_at_declaration(parser) || ptx_parser_at_linkage(parser, &linkage))
 		return read_declaration(reader, statement);
-	statement->kind = PTX_STATEMENT_OTHER;
 	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
 		if (ptx_parser_at_word(parser, plain[i].name))
 			statement->kind = plain[i].kind;

@@ -65,10 +65,10 @@ static const struct row rows[] = {
 	{ "st.global.u64 [%rd1+WARP_SZ*2], (.u64)-WARP_SZ;", "\tadd.s64 " C1 ", %rd1, WARP_SZ*2;\n", "0x8", 1, 2,
 	  "\tmov.b64 %gpuprobe_c5, (.u64)-WARP_SZ;\n" },
 	/* what is not understood is 0 */
-	{ "ld.global.u32 %r2, [%rd1+nothing];", "\tst.param.b64 [a1], 0x0;\n", "0x4", 1, 1, "0x0" },
-	{ "ld.global.u32 %r2, [%rd1 %r2];", "\tst.param.b64 [a1], 0x0;\n", "0x4", 1, 1, "0x0" },
-	{ "ld.global.u32 %r2, table;", "\tst.param.b64 [a1], 0x0;\n", "0x4", 1, 1, "0x0" },
-	{ "ld.global.u32 %r2, [];", "\tst.param.b64 [a1], 0x0;\n", "0x4", 1, 1, "0x0" },
+	{ "ld.global.u32 %r2, [%rd1+nothing];", "\tst.param.b64 [__gpuprobe_a1], 0x0;\n", "0x4", 1, 1, "0x0" },
+	{ "ld.global.u32 %r2, [%rd1 %r2];", "\tst.param.b64 [__gpuprobe_a1], 0x0;\n", "0x4", 1, 1, "0x0" },
+	{ "ld.global.u32 %r2, table;", "\tst.param.b64 [__gpuprobe_a1], 0x0;\n", "0x4", 1, 1, "0x0" },
+	{ "ld.global.u32 %r2, [];", "\tst.param.b64 [__gpuprobe_a1], 0x0;\n", "0x4", 1, 1, "0x0" },
 	{ "ld.global.u32 %r2, [v4];", "\tmov.b64 " C1 ", 0;\n", "0x4", 1, 1, "0x0" },
 	{ "st.global.u32 [%rd1];", FROM_GLOBAL("%rd1"), "0x4", 1, 2, "0x0" },
 	{ "st.global.u32 [%rd1], unknown;", FROM_GLOBAL("%rd1"), "0x4", 1, 2, "\tmov.b64 %gpuprobe_c5, 0x0;\n" },
@@ -104,7 +104,7 @@ static void test_memory(void **state)
 		.use_count = 1,
 		.options = { .call = true, .image = 9 },
 	};
-	char text[1024], line[128];
+	char text[1024], line[160];
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		snprintf(text, sizeof(text),
@@ -113,18 +113,18 @@ static void test_memory(void **state)
 			 rows[i].code);
 		must(text, &trial);
 		assert_int_equal(trial.sites[0], 1);
-		expect(&rows[i], trial.out, "\tst.param.b64 [a0], 0x900000000;\n");
+		expect(&rows[i], trial.out, "\tst.param.b64 [__gpuprobe_a0], 0x900000000;\n");
 		expect(&rows[i], trial.out, rows[i].address);
 		for (unsigned int field = 2; field < FIELDS; field++) {
 			const char *wanted = field == 2 ? rows[i].size : field == 5 ? rows[i].value : NULL;
 
 			if (wanted && wanted[0] == '\t') {
 				expect(&rows[i], trial.out, wanted);
-				snprintf(line, sizeof(line), "\tst.param.b64 [a%u], %%gpuprobe_c%u;\n", field, field);
+				snprintf(line, sizeof(line), "\tst.param.b64 [__gpuprobe_a%u], %%gpuprobe_c%u;\n", field, field);
 			} else if (wanted) {
-				snprintf(line, sizeof(line), "\tst.param.b64 [a%u], %s;\n", field, wanted);
+				snprintf(line, sizeof(line), "\tst.param.b64 [__gpuprobe_a%u], %s;\n", field, wanted);
 			} else {
-				snprintf(line, sizeof(line), "\tst.param.b64 [a%u], 0x%x;\n", field, field == 3 ? rows[i].space : rows[i].kind);
+				snprintf(line, sizeof(line), "\tst.param.b64 [__gpuprobe_a%u], 0x%x;\n", field, field == 3 ? rows[i].space : rows[i].kind);
 			}
 			expect(&rows[i], trial.out, line);
 		}
@@ -144,35 +144,35 @@ static void test_parameters(void **state)
 		.use_count = 1,
 		.options = { .call = true },
 	};
-	char line[64];
+	char line[96];
 
 	/* no cvta.param: before PTX 7.7, before sm_70, in functions */
 	must(".version 7.6\n.target sm_90\n.address_size 64\n.entry k(.param .u64 x) { .reg .b64 a; ld.param.u64 a, [x]; }\n", &trial);
-	assert_non_null(strstr(trial.out, "\tst.param.b64 [a1], 0x0;\n"));
+	assert_non_null(strstr(trial.out, "\tst.param.b64 [__gpuprobe_a1], 0x0;\n"));
 	finish(&trial);
 	must(".version 8.0\n.target sm_60\n.address_size 64\n.entry k(.param .u64 x) { .reg .b64 a; ld.param.u64 a, [x]; }\n", &trial);
-	assert_non_null(strstr(trial.out, "\tst.param.b64 [a1], 0x0;\n"));
+	assert_non_null(strstr(trial.out, "\tst.param.b64 [__gpuprobe_a1], 0x0;\n"));
 	finish(&trial);
 	must(".version 8.0\n.target sm_90\n.address_size 64\n.func k(.param .u64 x) { .reg .b64 a; ld.param.u64 a, [x]; }\n", &trial);
-	assert_non_null(strstr(trial.out, "\tst.param.b64 [a1], 0x0;\n"));
+	assert_non_null(strstr(trial.out, "\tst.param.b64 [__gpuprobe_a1], 0x0;\n"));
 	finish(&trial);
 	/* references are no numbers */
 	one.context = fields;
 	trial.uses[0].point = PROBE_ENTRY;
 	must(".version 7.0\n.target sm_80, texmode_independent\n.address_size 64\n.visible .entry k(.param .texref t, .param .samplerref s, .param .u64 x, .param .surfref u) { ret; }\n", &trial);
-	assert_non_null(strstr(trial.out, "\tst.param.b64 [a7], 0x4;\n"));
+	assert_non_null(strstr(trial.out, "\tst.param.b64 [__gpuprobe_a7], 0x4;\n"));
 	for (unsigned int field = 8; field < 12; field++) {
-		snprintf(line, sizeof(line), field == 10 ? "ld.param.u64 %%gpuprobe_c%u, [x+0];\n" : "\tst.param.b64 [a%u], 0x0;\n", field);
+		snprintf(line, sizeof(line), field == 10 ? "ld.param.u64 %%gpuprobe_c%u, [x+0];\n" : "\tst.param.b64 [__gpuprobe_a%u], 0x0;\n", field);
 		assert_non_null(strstr(trial.out, line));
 	}
-	snprintf(line, sizeof(line), "\tst.param.b64 [a0], 0x%llx;\n", (unsigned long long)kernel_id("k", 1));
+	snprintf(line, sizeof(line), "\tst.param.b64 [__gpuprobe_a0], 0x%llx;\n", (unsigned long long)kernel_id("k", 1));
 	assert_non_null(strstr(trial.out, line));
 	assemble(trial.out, "sm_80");
 	finish(&trial);
 	/* a name that is another's in a scope */
 	trial.uses[0].point = PROBE_RETURN;
 	must(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x, .param .u64 y) { .reg .pred p; { .reg .u64 x; .reg .b64 y<3>; mov.u64 x, 5; setp.eq.u64 p, x, 5; @p ret; } ret; }\n", &trial);
-	assert_non_null(strstr(trial.out, "\tst.param.b64 [a8], 0x0;\n"));
+	assert_non_null(strstr(trial.out, "\tst.param.b64 [__gpuprobe_a8], 0x0;\n"));
 	assert_non_null(strstr(trial.out, "ld.param.u64 %gpuprobe_c9, [y+0];\n"));
 	assert_non_null(strstr(strstr(trial.out, "@p ret;"), "ld.param.u64 %gpuprobe_c8, [x+0];\n"));
 	finish(&trial);

@@ -398,9 +398,9 @@ static void test_order(void **state)
 	/* by use: of the same programs in the same order there is one function */
 	at = strstr(trial.out, ".func __lineprobe__0");
 	assert_non_null(at);
-	assert_true(strstr(at, "call (result), p1;") < strstr(at, "call (result), p0;"));
+	assert_true(strstr(at, "call (__gpuprobe_r), p1;") < strstr(at, "call (__gpuprobe_r), p0;"));
 	at = strstr(trial.out, ".func __memcapture__0");
-	assert_true(strstr(at, "call (result), p0;") < strstr(at, "call (result), p1;"));
+	assert_true(strstr(at, "call (__gpuprobe_r), p0;") < strstr(at, "call (__gpuprobe_r), p1;"));
 	finish(&trial);
 }
 

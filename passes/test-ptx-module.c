@@ -245,7 +245,7 @@ static void test_written_by_hand(void **state)
 		".align 16 .attribute(.managed) .global .b32 m; .visible .align WARP_SZ .const .b8 w[WARP_SZ][2];\n"
 		".global .align 8 .u32 x<3>, y, nothing<0>;\n"
 		".visible .entry k(.align 8 .param .b8 p[WARP_SZ]) .maxntid WARP_SZ, 2 {\n"
-		".align 8 .reg .b32 r<WARP_SZ>, s; .align 4 .attribute(.managed) .shared .b8 b<12>; ret; }");
+		".align 8 .reg .b32 r<WARP_SZ>, s; .align 4 .attribute(.managed) .shared .b8 b<12>; .extern .func f (.param .b32 a); ret; }");
 	const struct ptx_variable *v = module.variables;
 	const struct ptx_function *function = ptx_module_find_function(&module, "k", 1);
 	struct ptx_error error;
@@ -283,6 +283,8 @@ static void test_written_by_hand(void **state)
 	assert_int_equal(body.statements[1].kind, PTX_STATEMENT_VARIABLE);
 	assert_int_equal(body.variables[0].count, 12);
 	assert_int_equal(body.variables[0].space, PTX_SPACE_SHARED);
+	assert_int_equal(body.statements[2].kind, PTX_STATEMENT_OTHER);
+	assert_int_equal(body.statements[3].kind, PTX_STATEMENT_INSTRUCTION);
 	ptx_body_deinit(&body);
 	ptx_module_deinit(&module);
 }
