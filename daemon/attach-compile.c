@@ -282,6 +282,7 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 					       json_object_new_int(output));
 	}
 	if (r == 0) {
+		json_object_object_add(job, "btf", json_object_get(json_object_object_get(described, "btf")));
 		json_object_object_add(job, "maps", json_object_get(maps));
 		json_object_object_add(job, "programs", json_object_get(chosen));
 	}

@@ -15,6 +15,11 @@
  *   puts      501: reads bytes through R1 up to a zero byte, at most 255
  *   ring      25: bpf_ringbuf_output; the GPU's rings and perf event arrays become ring buffers
  *
+ * A helper that no GPU has, a function of the kernel, or one through a pointer, becomes the call of a
+ * helper that no kernel has, with a number that says where. So it is the verifier that refuses it, with the source line,
+ * and does not where it knows that nobody comes there (a configuration in .rodata);
+ * shadow_explain() says what it means.
+ *
  * Map types become kernel types with the same values. Arrays and hashes, percpu or not, become
  * small hashes: newer verifiers know that the lookup of a constant index in an array is never NULL,
  * but on a GPU it is NULL as long as the probe's map is not there. Data sections stay arrays, whose
@@ -27,6 +32,7 @@
 
 #include "shadow.h"
 
+#include <bpf/libbpf.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -34,9 +40,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/helper-name.h"
+
 #define PUTS_MAX 255
 #define STUB_INSNS_MAX (2 * PUTS_MAX + 8)
 #define HASH_ENTRIES 4
+#define MISSING 0x40000000 /* plus the number of an instruction: a helper that no kernel has */
 
 #define INSN(CODE, DST, SRC, OFF, IMM) \
 	((struct bpf_insn){            \
@@ -110,16 +119,10 @@ static size_t stub_emit(enum stub stub, struct bpf_insn *out) {
 	return n;
 }
 
-/* What programs call it; NULL: it has no name that we know. */
-static const char *helper_name(int32_t helper) {
-#define NAME(WORD) [BPF_FUNC_##WORD] = "bpf_" #WORD
-	static const char *const names[] = { __BPF_FUNC_MAPPER(NAME) };
-#undef NAME
-
-	return helper > 0 && (size_t)helper < sizeof(names) / sizeof(names[0]) ? names[helper] : NULL;
-}
-
-/* What stands for a helper: 0 with the stub (STUB_NONE: the kernel's own), or SHADOW_E_REFUSED. */
+/*
+ * What stands for a helper: 0 with the stub (STUB_NONE: the kernel's own; _STUB_N: no GPU has it), or
+ * SHADOW_E_REFUSED.
+ */
 static int helper_stub(int32_t helper, bool allow_exit, enum stub *stub, char *error) {
 	*stub = STUB_NONE;
 	switch (helper) {
@@ -168,22 +171,28 @@ static int helper_stub(int32_t helper, bool allow_exit, enum stub *stub, char *e
 		*stub = STUB_LANE;
 		return 0;
 	}
-	if (helper_name(helper))
-		return fail(error, SHADOW_E_REFUSED, "there is no helper %s (%d) on a GPU", helper_name(helper), helper);
-	return fail(error, SHADOW_E_REFUSED, "there is no helper %d on a GPU", helper);
+	*stub = _STUB_N;
+	return 0;
 }
 
-/* A load of a 64-bit constant, which may be a declared map or a place in a data section. */
-static int check_load(const struct linked *linked, const struct bpf_insn *insn, uint64_t *maps,
-		      char *error) {
+/*
+ * A load of a 64-bit constant, which may be a declared map or a place in a data section; or a
+ * function, as helpers take it that no GPU has. i: of n instructions.
+ */
+static int check_load(const struct linked *linked, const struct bpf_insn *insn, size_t i, size_t n,
+		      uint64_t *maps, char *error) {
+	int64_t to = (int64_t)i + 1 + insn->imm;
 	const struct linked_map *map;
 
 	if (!insn->src_reg)
 		return 0;
+	if (insn->src_reg == BPF_PSEUDO_FUNC && to >= 0 && to < (int64_t)n)
+		return 0;
 	if (insn->src_reg != BPF_PSEUDO_MAP_IDX && insn->src_reg != BPF_PSEUDO_MAP_IDX_VALUE)
 		return fail(error, SHADOW_E_REFUSED,
-			    "the address of a function or of a symbol of the kernel is no use on "
-			    "a GPU");
+			    "insn %zu: the address of a function or of a symbol of the kernel is "
+			    "no use on a GPU",
+			    i);
 	if (insn->imm < 0 || (size_t)insn->imm >= linked->n_maps)
 		return fail(error, SHADOW_E_INVALID, "there is no map %d", insn->imm);
 	map = &linked->maps[insn->imm];
@@ -212,15 +221,16 @@ static int transform(const struct linked *linked, struct shadow *shadow, bool al
 			if (i + 1 == n)
 				return fail(error, SHADOW_E_INVALID,
 					    "insn %zu: half an instruction", i);
-			r = check_load(linked, insn, &shadow->maps, error);
+			r = check_load(linked, insn, i, n, &shadow->maps, error);
 			if (r)
 				return r;
 			i++;
 			continue;
 		}
-		if (insn->code == (BPF_JMP | BPF_CALL | BPF_X))
-			return fail(error, SHADOW_E_REFUSED,
-				    "insn %zu: a call through a register, as clang makes it without -O2", i);
+		if (insn->code == (BPF_JMP | BPF_CALL | BPF_X)) {
+			*insn = CALL(MISSING + (int32_t)i);
+			continue;
+		}
 		if (insn->code != (BPF_JMP | BPF_CALL))
 			continue;
 		if (insn->src_reg == BPF_PSEUDO_CALL) {
@@ -231,13 +241,13 @@ static int transform(const struct linked *linked, struct shadow *shadow, bool al
 					    i);
 			continue;
 		}
-		if (insn->src_reg)
-			return fail(error, SHADOW_E_REFUSED,
-				    "insn %zu: functions of the kernel cannot be called on a GPU",
-				    i);
-		r = helper_stub(insn->imm, allow_exit, &stub, error);
+		r = insn->src_reg ? 0 : helper_stub(insn->imm, allow_exit, &stub, error);
 		if (r)
 			return r;
+		if (insn->src_reg || stub == _STUB_N) {
+			*insn = CALL(MISSING + (int32_t)i);
+			continue;
+		}
 		if (stub == STUB_NONE)
 			continue;
 		if (!at[stub]) {
@@ -354,6 +364,32 @@ int shadow_make(const struct linked *linked, const void *blob, size_t index, boo
 	return 0;
 }
 
+bool shadow_explain(const struct linked *linked, const void *blob, size_t index,
+		    const char *conclusion, char text[static SHADOW_ERROR_SIZE]) {
+	static const char start[] = "invalid func unknown#";
+	const struct linked_table *insns = &linked->programs[index].insns;
+	const struct bpf_insn *insn;
+	const char *name;
+	long number;
+
+	if (strncmp(conclusion, start, sizeof(start) - 1))
+		return false;
+	number = strtol(conclusion + sizeof(start) - 1, NULL, 10) - MISSING;
+	if (number < 0 || number >= (long)insns->count)
+		return false;
+	insn = (const struct bpf_insn *)(const void *)((const uint8_t *)blob + insns->offset) + number;
+	name = helper_kernel_name((uint32_t)insn->imm);
+	if (insn->code & BPF_X)
+		fail(text, 0, "functions cannot be called through pointers");
+	else if (insn->src_reg)
+		fail(text, 0, "functions of the kernel cannot be called on a GPU");
+	else if (name)
+		fail(text, 0, "there is no %s (helper %d) on a GPU", name, insn->imm);
+	else
+		fail(text, 0, "there is no helper %d on a GPU", insn->imm);
+	return true;
+}
+
 void shadow_deinit(struct shadow *shadow) {
 	free(shadow->insns);
 	free(shadow->func_info);
@@ -401,9 +437,13 @@ static bool sizes_valid(const struct linked_map *map) {
 
 int shadow_map_make(const struct linked_map *map, uint32_t page_size, struct shadow_map *shadow,
 		    char error[static SHADOW_ERROR_SIZE]) {
+	const char *type = libbpf_bpf_map_type_str((enum bpf_map_type)map->type);
 	struct shadow_map s = { .type = kernel_type(map) };
 	size_t n = 0;
 
+	if (!s.type && type)
+		return fail(error, SHADOW_E_REFUSED, "map %s: a GPU has no maps of type %u (%s)",
+			    map->name, map->type, type);
 	if (!s.type)
 		return fail(error, SHADOW_E_REFUSED, "map %s: a GPU has no maps of type %u",
 			    map->name, map->type);

@@ -50,6 +50,13 @@ int shadow_make(const struct linked *linked, const void *blob, size_t index, boo
 		struct shadow *shadow, char error[static SHADOW_ERROR_SIZE]);
 void shadow_deinit(struct shadow *shadow);
 
+/*
+ * Whether the verifier's conclusion is about a call that no GPU has: then text says which. blob and
+ * index: as the shadow was made of.
+ */
+bool shadow_explain(const struct linked *linked, const void *blob, size_t index,
+		    const char *conclusion, char text[static SHADOW_ERROR_SIZE]);
+
 /* The shadow of a map. page_size: of this machine. 0 or a positive result. */
 int shadow_map_make(const struct linked_map *map, uint32_t page_size, struct shadow_map *shadow,
 		    char error[static SHADOW_ERROR_SIZE]);

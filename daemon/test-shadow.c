@@ -174,20 +174,12 @@ static void refused(const struct bpf_insn *insns, uint32_t n, int result) {
 	} while (0)
 
 static void test_refused(void **state) {
-	REFUSED(SHADOW_E_REFUSED, CALL(113), EXIT); /* probe_read_kernel */
-	REFUSED(SHADOW_E_REFUSED, CALL(12), EXIT); /* tail_call */
-	REFUSED(SHADOW_E_REFUSED, CALL(181), EXIT); /* loop */
-	REFUSED(SHADOW_E_REFUSED, CALL(0), EXIT);
-	REFUSED(SHADOW_E_REFUSED, CALL(-1), EXIT);
-	REFUSED(SHADOW_E_REFUSED, CALL(500), EXIT);
-	REFUSED(SHADOW_E_REFUSED, CALL(513), EXIT);
 	REFUSED(SHADOW_E_REFUSED, CALL(507), EXIT);
-	REFUSED(SHADOW_E_REFUSED,
-		{ .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_KFUNC_CALL, .imm = 3 }, EXIT);
 	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_MAP_FD, 0), EXIT);
 	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_MAP_VALUE, 0), EXIT);
 	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_BTF_ID, 1), EXIT);
-	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_FUNC, 1), EXIT);
+	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_FUNC, 2), EXIT); /* behind the end */
+	REFUSED(SHADOW_E_REFUSED, LOAD(BPF_PSEUDO_FUNC, -2), EXIT);
 	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX, 2), EXIT);
 	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX, -1), EXIT);
 	REFUSED(SHADOW_E_INVALID, LOAD(BPF_PSEUDO_MAP_IDX_VALUE, 0), EXIT); /* of a declared map */
@@ -198,6 +190,44 @@ static void test_refused(void **state) {
 		{ .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = 1 }, EXIT);
 	REFUSED(SHADOW_E_INVALID,
 		{ .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_CALL, .imm = -2 }, EXIT);
+}
+
+/* What no GPU has is a call that no kernel has, for the verifier to refuse if it comes there. */
+static void test_missing(void **state) {
+	static const struct {
+		struct bpf_insn call;
+		const char *text;
+	} rows[] = {
+		{ CALL(113), "there is no bpf_probe_read_kernel (helper 113) on a GPU" },
+		{ CALL(12), "there is no bpf_tail_call (helper 12) on a GPU" },
+		{ CALL(0), "there is no helper 0 on a GPU" },
+		{ CALL(-1), "there is no helper -1 on a GPU" },
+		{ CALL(500), "there is no helper 500 on a GPU" },
+		{ CALL(513), "there is no helper 513 on a GPU" },
+		{ { .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_KFUNC_CALL, .imm = 3, .off = 1 },
+		  "functions of the kernel cannot be called on a GPU" },
+		{ { .code = BPF_JMP | BPF_CALL | BPF_X, .dst_reg = 2 },
+		  "functions cannot be called through pointers" },
+	};
+	char text[SHADOW_ERROR_SIZE];
+	struct shadow shadow;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct bpf_insn insns[] = { LOAD(BPF_PSEUDO_FUNC, 2), rows[i].call, EXIT };
+		const struct bpf_insn missing = CALL(0x40000002);
+
+		MAKE(insns);
+		assert_int_equal(make(&shadow, false), 0);
+		assert_int_equal(shadow.n_insns, 4);
+		assert_memory_equal(shadow.insns, insns, 2 * sizeof(insns[0]));
+		assert_memory_equal(&shadow.insns[2], &missing, sizeof(missing));
+		shadow_deinit(&shadow);
+		assert_true(shadow_explain(linked, blob, 0, "invalid func unknown#1073741826", text));
+		assert_string_equal(text, rows[i].text);
+		assert_false(shadow_explain(linked, blob, 0, "invalid func unknown#1073741828", text));
+		assert_false(shadow_explain(linked, blob, 0, "invalid func unknown#513", text));
+		assert_false(shadow_explain(linked, blob, 0, "R0 !read_ok", text));
+	}
 }
 
 static void test_exit(void **state) {
@@ -255,6 +285,8 @@ static void test_maps(void **state) {
 	static const uint32_t arrays[] = { 2, 6, 1502, 1503, 1504, 1512, 1513 },
 			      hashes[] = { 1, 5, 1501 }, rings[] = { 4, 27, 1527 },
 			      nothing[] = { 0, 3, 9, 12, 26, 1500, 1526, UINT32_MAX };
+	const struct linked_map least_recent = { .name = "m", .type = BPF_MAP_TYPE_LRU_HASH };
+	char error[SHADOW_ERROR_SIZE];
 	struct shadow_map s;
 
 	for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++) {
@@ -289,6 +321,8 @@ static void test_maps(void **state) {
 	for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); i++)
 		assert_int_equal(map_make(nothing[i], 4, 8, 1, LINKED_MAP_DECLARED, &s),
 				 SHADOW_E_REFUSED);
+	assert_int_equal(shadow_map_make(&least_recent, 4096, &s, error), SHADOW_E_REFUSED);
+	assert_string_equal(error, "map m: a GPU has no maps of type 9 (lru_hash)");
 	assert_int_equal(map_make(2, 4, 4096, 1, LINKED_MAP_RODATA, &s), 0);
 	assert_int_equal(s.type, BPF_MAP_TYPE_ARRAY);
 	assert_true(s.freeze);
@@ -306,7 +340,7 @@ int main(void) {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_untouched), cmocka_unit_test(test_replaced),
 		cmocka_unit_test(test_records),	  cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_exit),	  cmocka_unit_test(test_outside),
+		cmocka_unit_test(test_exit), cmocka_unit_test(test_missing),	  cmocka_unit_test(test_outside),
 		cmocka_unit_test(test_maps),
 	};
 

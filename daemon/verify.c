@@ -150,11 +150,19 @@ static char *log_copy(const char *log) {
 	return copy;
 }
 
-int verify_report_log(struct verify_report *report, int result, size_t program, const char *log, int error) {
-	char conclusion[520], source[264];
+/*
+ * Says why the verifier refuses a program. shadow: it is a shadow of `linked`, of which the
+ * conclusion may say what is no use on a GPU.
+ */
+static int report_log(struct verify_report *report, int result, size_t program, const char *log, int error, const struct linked *shadow,
+		      const void *blob) {
+	char conclusion[520], source[264], text[SHADOW_ERROR_SIZE];
 
 	log_conclude(log, conclusion, sizeof(conclusion), source, sizeof(source));
 	free(report->log);
+	report->log = NULL;
+	if (shadow && shadow_explain(shadow, blob, program, conclusion, text)) /* its log would say less */
+		return verify_report_set(report, result, program, *source ? "%s: %s" : "%s", text, source);
 	report->log = log_copy(log);
 	if (!report->log)
 		return -ENOMEM;
@@ -163,6 +171,10 @@ int verify_report_log(struct verify_report *report, int result, size_t program, 
 	if (!*source)
 		return verify_report_set(report, result, program, "%s", conclusion);
 	return verify_report_set(report, result, program, "%s: %s", conclusion, source);
+}
+
+int verify_report_log(struct verify_report *report, int result, size_t program, const char *log, int error) {
+	return report_log(report, result, program, log, error, NULL, NULL);
 }
 
 /* Creates the map, with its initial bytes if the verifier may rely on them. */
@@ -273,7 +285,7 @@ static int program_verify(struct verify *v, const struct shadow *shadow, size_t 
 		return r;
 	if (r == -EPERM && !*v->log)
 		return not_permitted(v);
-	return verify_report_log(v->report, VERIFY_E_REFUSED, index, v->log, r);
+	return report_log(v->report, VERIFY_E_REFUSED, index, v->log, r, v->linked, v->blob);
 }
 
 /*

@@ -96,13 +96,13 @@ static void read_parts(const struct ptx_body *body, const struct ptx_statement *
 	}
 }
 
+/* [x+4] or x[1]. */
 static bool is_address(const struct ptx_body *body, uint32_t operand)
 {
-	return ptx_token_is_char(body->module->text, &body->tokens[body->operands[operand].first],
-				 '[');
+	return probe_names_addressed(body, &body->operands[operand]) != PTX_NONE;
 }
 
-/* The n-th operand in brackets; PTX_NONE. */
+/* The n-th operand that is an address; PTX_NONE. */
 static uint32_t find_address(const struct ptx_body *body, const struct ptx_statement *statement,
 			     uint32_t n)
 {
@@ -188,17 +188,15 @@ static void read_matrix(const struct ptx_body *body, const struct ptx_statement 
 static bool is_call_frame(const struct probe_names *names, uint32_t statement,
 			  const struct probe_access *access)
 {
-	const struct ptx_operand *range;
 	const struct ptx_variable *variable;
+	uint32_t name;
 
 	if (access->kind == PROBE_ACCESS_STORE)
 		return true;
 	if (access->address == PTX_NONE)
 		return false;
-	range = &names->body->operands[access->address];
-	if (range->end - range->first < 3)
-		return false;
-	variable = probe_names_variable(names, statement, range->first + 1);
+	name = probe_names_addressed(names->body, &names->body->operands[access->address]);
+	variable = probe_names_variable(names, statement, name);
 	return variable && variable->space == PTX_SPACE_PARAM;
 }
 
@@ -208,7 +206,6 @@ bool probe_access_read(const struct probe_names *names, uint32_t index, struct p
 	const struct ptx_statement *statement = &body->statements[index];
 	const char *text = body->module->text;
 	struct parts parts;
-	bool multimem;
 
 	if (statement->kind != PTX_STATEMENT_INSTRUCTION)
 		return false;
@@ -223,13 +220,11 @@ bool probe_access_read(const struct probe_names *names, uint32_t index, struct p
 		.size = ptx_type_size(parts.type) * parts.vector,
 		.size_operand = PTX_NONE,
 	};
-	if (ptx_range_is(text, parts.first, "cp"))
-		return (ptx_range_is(text, parts.second, "async") ||
-			ptx_range_is(text, parts.second, "reduce")) &&
-		       read_copy(body, statement, &parts, out);
-	multimem = ptx_range_is(text, parts.first, "multimem");
-	if (multimem)
+	if (ptx_range_is(text, parts.first, "multimem"))
 		parts.first = parts.second;
+	if (ptx_range_is(text, parts.first, "cp"))
+		return ptx_instruction_has(body, statement, "async") &&
+		       read_copy(body, statement, &parts, out);
 	if (ptx_range_is(text, parts.first, "ld") || ptx_range_is(text, parts.first, "ldu") ||
 	    ptx_range_is(text, parts.first, "ld_reduce"))
 		out->kind = PROBE_ACCESS_LOAD;

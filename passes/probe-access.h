@@ -31,7 +31,7 @@ struct probe_access {
 	enum probe_access_kind kind;
 	enum probe_space space; /* of the address */
 	bool cluster; /* shared::cluster */
-	uint32_t address; /* operand [...]; PTX_NONE: none is found */
+	uint32_t address; /* operand [...] or name[...]; PTX_NONE: none is found */
 	uint32_t value; /* operand that is stored; PTX_NONE: none */
 	uint32_t element; /* bytes of one element of the value */
 	enum ptx_type type; /* of one element */

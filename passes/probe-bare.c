@@ -95,12 +95,27 @@ static int add_call(struct probe_bare *bare, uint32_t caller, uint32_t callee, u
 	return 0;
 }
 
+/* .calltargets f<4> is f0 ... f3: all that begin so are held. */
+static void hold_numbered(struct probe_bare *bare, const struct ptx_body *body, const struct ptx_operand *operand)
+{
+	const struct ptx_module *module = bare->module;
+	const struct ptx_token *name = &body->tokens[operand->first];
+
+	for (uint32_t i = 0; i < module->function_count && operand->end - operand->first > 1; i++)
+		if (module->functions[i].name.length > name->length &&
+		    !memcmp(module->text + module->functions[i].name.offset, module->text + name->offset, name->length))
+			bare->held[i] = true;
+}
+
 /* Whatever names a function and is no call of it takes its address, or could. */
 static int read_statement(struct probe_bare *bare, uint32_t caller, const struct ptx_body *body, const struct ptx_statement *statement)
 {
 	struct ptx_call call;
 	bool calls = ptx_instruction_call(body, statement, &call) && !call.indirect;
 	int r = 0;
+
+	for (uint32_t i = 0; statement->kind == PTX_STATEMENT_CALL_TARGETS && i < statement->operand_count; i++)
+		hold_numbered(bare, body, &body->operands[statement->first_operand + i]);
 
 	for (uint32_t i = statement->first; i < statement->end && !r; i++) {
 		uint32_t callee = find_function(bare, &body->tokens[i]);

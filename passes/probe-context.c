@@ -221,13 +221,16 @@ static bool write_kernel_field(const struct writer *writer, uint64_t *number)
 		&module->parameters[function->first_parameter + writer->field - FIELD_PARAMS]);
 }
 
-/* Is it an expression of numbers, 1+2*3? */
+/* Is it an expression of numbers, 1+2*3, (.u64)-1, WARP_SZ? */
 static bool is_expression(const struct writer *writer, uint32_t first, uint32_t end)
 {
 	for (uint32_t i = first; i < end; i++) {
 		const struct ptx_token *token = &writer->body->tokens[i];
 
 		if (token->kind != PTX_TOKEN_INTEGER &&
+		    !ptx_token_is(writer->text, token, "WARP_SZ") &&
+		    !ptx_token_is(writer->text, token, ".u64") &&
+		    !ptx_token_is(writer->text, token, ".s64") &&
 		    (token->kind != PTX_TOKEN_PUNCTUATION ||
 		     !strchr("+-*/%&|^~()<>!?:=", writer->text[token->offset])))
 			return false;
@@ -306,7 +309,7 @@ static bool find_base(const struct writer *writer, uint32_t token, const char *t
 	return true;
 }
 
-/* [base], [base+constant], [base, {...}]. False: it cannot be had. */
+/* [base], [base+constant], [base, {...}], array[index]. False: it cannot be had. */
 static bool write_address(const struct writer *writer)
 {
 	const char *space = address_space(writer), *expression;
@@ -319,7 +322,16 @@ static bool write_address(const struct writer *writer)
 	if (writer->place->access->address == PTX_NONE || !space)
 		return false;
 	operand = &writer->body->operands[writer->place->access->address];
+	target_name(writer, false, to, sizeof(to));
 	base = operand->first + 1;
+	if (probe_names_addressed(writer->body, operand) == operand->first) {
+		expression = range_text(writer, operand->first, operand->end, &length);
+		declare(writer);
+		LINE(writer, "mov.u64 %s, %.*s;", to, length, expression);
+		if (*space)
+			LINE(writer, "cvta.%s.u64 %s, %s;", space, to, to);
+		return true;
+	}
 	for (end = base; end < operand->end - 1; end++)
 		if (ptx_token_is_char(writer->text, &writer->body->tokens[end], ','))
 			break;
@@ -331,7 +343,6 @@ static bool write_address(const struct writer *writer)
 	if (first < end && !is_expression(writer, first, end))
 		return false;
 	declare(writer);
-	target_name(writer, false, to, sizeof(to));
 	if (!find_base(writer, base, to, &source)) {
 		LINE(writer, "mov.b64 %s, 0;", to);
 		return true;

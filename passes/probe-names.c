@@ -88,6 +88,12 @@ static struct ptx_range name_of(const struct probe_names *names, uint32_t index,
 	return registers ? names->body->registers[index].name : names->body->variables[index].name;
 }
 
+static uint32_t count_of(const struct probe_names *names, uint32_t index, bool registers)
+{
+	return registers ? names->body->registers[index].count
+			 : names->body->variables[index].count;
+}
+
 static uint32_t statement_of(const struct probe_names *names, uint32_t index, bool registers)
 {
 	return registers ? names->body->registers[index].statement
@@ -117,25 +123,23 @@ static uint32_t find(const struct probe_names *names, struct ptx_range name, uin
 			to = middle;
 	}
 	while (from--) {
-		uint32_t index = sorted_indexes[from];
+		uint32_t index = sorted_indexes[from], count = count_of(names, index, registers);
 
 		if (compare_ranges(text, name_of(names, index, registers), name))
 			break;
-		if (!encloses(names, statement_of(names, index, registers), at))
-			continue;
-		if (!registers ||
-		    (number == PTX_NONE ? !names->body->registers[index].count
-					: number < names->body->registers[index].count))
+		if (encloses(names, statement_of(names, index, registers), at) &&
+		    (number == PTX_NONE ? !count : number < count))
 			return index;
 	}
 	return PTX_NONE;
 }
 
 /* %r12: declared as such, or as %r<N>, or even as %r1<N>. */
-static uint32_t find_register(const struct probe_names *names, struct ptx_range name, uint32_t at)
+static uint32_t find_declared(const struct probe_names *names, struct ptx_range name, uint32_t at,
+			      bool registers)
 {
 	const char *text = names->body->module->text;
-	uint32_t index, found = find(names, name, PTX_NONE, at, true);
+	uint32_t index, found = find(names, name, PTX_NONE, at, registers);
 	uint64_t number = 0, unit = 1;
 
 	for (uint32_t length = name.length; length > 1 && name.length - length < 9; unit *= 10) {
@@ -147,10 +151,10 @@ static uint32_t find_register(const struct probe_names *names, struct ptx_range 
 		if (digit == '0' && name.length - length > 1)
 			continue; /* %r01 is not one of %r<N> */
 		index = find(names, (struct ptx_range) { name.offset, length }, (uint32_t)number,
-			     at, true);
+			     at, registers);
 		if (index != PTX_NONE &&
-		    (found == PTX_NONE || names->body->registers[index].statement >
-						  names->body->registers[found].statement))
+		    (found == PTX_NONE || statement_of(names, index, registers) >
+						  statement_of(names, found, registers)))
 			found = index;
 	}
 	return found;
@@ -187,7 +191,7 @@ bool probe_names_register(const struct probe_names *names, uint32_t statement, u
 	dot = memchr(text + name.offset, '.', name.length);
 	if (dot)
 		name.length = (uint32_t)(dot - text) - name.offset;
-	index = find_register(names, name, statement);
+	index = find_declared(names, name, statement, true);
 	if (index != PTX_NONE) {
 		*out = (struct probe_register) { names->body->registers[index].type,
 						 dot ? 1 : names->body->registers[index].vector };
@@ -204,14 +208,26 @@ const struct ptx_variable *probe_names_variable(const struct probe_names *names,
 						uint32_t token)
 {
 	const struct ptx_token *word = &names->body->tokens[token];
-	uint32_t index = find(names, (struct ptx_range) { word->offset, word->length }, PTX_NONE,
-			      statement, false);
+	uint32_t index = find_declared(names, (struct ptx_range) { word->offset, word->length },
+				       statement, false);
 
 	return index == PTX_NONE ? NULL : &names->body->variables[index];
 }
 
 bool probe_names_hide(const struct probe_names *names, uint32_t statement, struct ptx_range name)
 {
-	return find(names, name, PTX_NONE, statement, false) != PTX_NONE ||
-	       find_register(names, name, statement) != PTX_NONE;
+	return find_declared(names, name, statement, false) != PTX_NONE ||
+	       find_declared(names, name, statement, true) != PTX_NONE;
+}
+
+uint32_t probe_names_addressed(const struct ptx_body *body, const struct ptx_operand *operand)
+{
+	const char *text = body->module->text;
+
+	if (operand->end - operand->first < 3)
+		return PTX_NONE;
+	if (ptx_token_is_char(text, &body->tokens[operand->first], '['))
+		return operand->first + 1;
+	return ptx_token_is_char(text, &body->tokens[operand->first + 1], '[') ? operand->first
+									       : PTX_NONE;
 }

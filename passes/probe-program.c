@@ -281,12 +281,14 @@ static bool is_slot(const struct ptx_variable *variable)
 static void add_constant(uint64_t *end, const struct ptx_variable *variable)
 {
 	uint64_t alignment = ptx_type_size(variable->type) * (uint64_t)variable->vector;
+	uint64_t size = variable->size, last = variable->count ? variable->count - 1 : 0;
 
 	if (alignment < variable->alignment)
 		alignment = variable->alignment;
 	if (alignment > 1)
 		*end = (*end + alignment - 1) & -alignment;
-	if (__builtin_add_overflow(*end, variable->size, end))
+	if (__builtin_mul_overflow((size + alignment - 1) & -alignment, last, &last) ||
+	    __builtin_add_overflow(size, last, &size) || __builtin_add_overflow(*end, size, end))
 		*end = UINT64_MAX / 2;
 }
 

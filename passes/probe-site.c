@@ -120,6 +120,42 @@ static bool ends_block(const struct ptx_body *body, const struct ptx_statement *
 	       ptx_instruction_is(body, statement, "trap");
 }
 
+/* Is it one of NAME0 ... of an operand NAME<count>? */
+static bool is_numbered(const struct ptx_body *body, const struct ptx_operand *operand,
+			const struct ptx_token *label)
+{
+	const struct ptx_token *name = &body->tokens[operand->first];
+	const char *text = body->module->text, *digits = text + label->offset + name->length;
+	uint64_t count, number = 0;
+
+	if (operand->end - operand->first != 4 || label->length <= name->length ||
+	    label->length - name->length > 9 ||
+	    memcmp(text + label->offset, text + name->offset, name->length) ||
+	    !ptx_integer_value(text + name[2].offset, name[2].length, &count))
+		return false;
+	for (uint32_t i = 0; i < label->length - name->length; i++) {
+		if (digits[i] < '0' || digits[i] > '9' || (digits[0] == '0' && i))
+			return false;
+		number = 10 * number + (uint64_t)(digits[i] - '0');
+	}
+	return number < count;
+}
+
+/* Is the label in a .branchtargets NAME<count>? */
+static bool is_in_range(const struct ptx_body *body, const struct ptx_token *label)
+{
+	for (uint32_t i = 0; i < body->statement_count; i++) {
+		const struct ptx_statement *statement = &body->statements[i];
+
+		if (statement->kind != PTX_STATEMENT_BRANCH_TARGETS)
+			continue;
+		for (uint32_t j = 0; j < statement->operand_count; j++)
+			if (is_numbered(body, &body->operands[statement->first_operand + j], label))
+				return true;
+	}
+	return false;
+}
+
 /* Fills in targets. 0 or -ENOMEM. */
 static int find_targets(struct finder *finder)
 {
@@ -127,6 +163,7 @@ static int find_targets(struct finder *finder)
 	char *text = (char *)(uintptr_t)body->module->text;
 	struct ptx_token *names;
 	size_t count = 0;
+	bool ranges = false;
 
 	finder->targets = calloc((size_t)body->statement_count + 1, sizeof(*finder->targets));
 	names = calloc((size_t)body->operand_count + 1, sizeof(*names));
@@ -137,11 +174,17 @@ static int find_targets(struct finder *finder)
 	for (uint32_t i = 0; i < body->statement_count; i++) {
 		const struct ptx_statement *statement = &body->statements[i];
 
-		if (statement->kind != PTX_STATEMENT_BRANCH_TARGETS && !is_branch(body, statement))
+		/* brx only names its table */
+		if (statement->kind != PTX_STATEMENT_BRANCH_TARGETS &&
+		    !ptx_instruction_is(body, statement, "bra"))
 			continue;
-		for (uint32_t j = 0; j < statement->operand_count; j++)
-			names[count++] =
-				body->tokens[body->operands[statement->first_operand + j].first];
+		for (uint32_t j = 0; j < statement->operand_count; j++) {
+			const struct ptx_operand *operand =
+				&body->operands[statement->first_operand + j];
+
+			names[count++] = body->tokens[operand->first];
+			ranges |= operand->end - operand->first > 1;
+		}
 	}
 	qsort_r(names, count, sizeof(*names), compare_names, text);
 	for (uint32_t i = 0; i < body->statement_count && count; i++)
@@ -158,7 +201,8 @@ static int find_targets(struct finder *finder)
 					to = middle;
 			}
 			finder->targets[i] =
-				from < count && !compare_names(&names[from], label, text);
+				(from < count && !compare_names(&names[from], label, text)) ||
+				(ranges && is_in_range(body, label));
 		}
 	free(names);
 	return 0;
@@ -399,7 +443,7 @@ static enum frame_part frame_part(const struct probe_names *names, uint32_t inde
 	const struct ptx_body *body = names->body;
 	const struct ptx_statement *statement = &body->statements[index];
 	const struct ptx_variable *variable;
-	const struct ptx_operand *from;
+	uint32_t from;
 
 	if (ptx_instruction_is(body, statement, "call") || is_return(body, statement))
 		return FRAME_CALL;
@@ -409,10 +453,8 @@ static enum frame_part frame_part(const struct probe_names *names, uint32_t inde
 		return FRAME_ARGUMENT;
 	if (!ptx_instruction_is(body, statement, "ld") || statement->operand_count != 2)
 		return FRAME_NONE;
-	from = &body->operands[statement->first_operand + 1];
-	variable = from->end - from->first >= 3
-			   ? probe_names_variable(names, index, from->first + 1)
-			   : NULL;
+	from = probe_names_addressed(body, &body->operands[statement->first_operand + 1]);
+	variable = from == PTX_NONE ? NULL : probe_names_variable(names, index, from);
 	return variable && variable->space == PTX_SPACE_PARAM ? FRAME_RESULT : FRAME_NONE;
 }
 
@@ -458,8 +500,8 @@ static uint32_t frame_begin(const struct probe_names *names, uint32_t statement)
 static bool is_result_of(const struct ptx_body *body, uint32_t index, uint32_t call_index)
 {
 	const struct ptx_statement *statement = &body->statements[index];
-	const struct ptx_token *name =
-		&body->tokens[body->operands[statement->first_operand + 1].first + 1];
+	const struct ptx_token *name = &body->tokens[probe_names_addressed(
+		body, &body->operands[statement->first_operand + 1])];
 	struct ptx_call call;
 
 	if (!ptx_instruction_call(body, &body->statements[call_index], &call))

@@ -105,12 +105,13 @@ static bool is_written(const struct replacer *replacer, const struct ptx_stateme
 static bool reads(const struct replacer *replacer, const struct ptx_statement *statement,
 		  uint32_t name)
 {
-	const struct ptx_operand *from;
+	uint32_t from;
 
 	if (statement->operand_count < 2 || !ptx_instruction_is(replacer->body, statement, "ld"))
 		return false;
-	from = &replacer->body->operands[statement->first_operand + 1];
-	return from->end - from->first >= 3 && same_text(replacer, from->first + 1, name);
+	from = probe_names_addressed(replacer->body,
+				     &replacer->body->operands[statement->first_operand + 1]);
+	return from != PTX_NONE && same_text(replacer, from, name);
 }
 
 /* One result of the call: a parameter, or a register in old PTX. */

@@ -39,6 +39,7 @@
 #define LOCAL_MAX 512 /* bytes of local memory that come with them, unless one alone has more: as an eBPF program's stack */
 #define INLINE_TOTAL_MAX ((size_t)16 << 20) /* of all functions; the others call */
 #define FIELD_COST 256 /* about what it takes to compute a field */
+#define NAME "__gpuprobe_" /* of parameters: assemblers do not let a scope hide a kernel's, nor a function a variable */
 
 /* A function __memcapture__N and the like: which programs it calls. */
 struct signature {
@@ -214,23 +215,23 @@ static void write_caller(struct pass *pass, const char *name, const uint32_t *pr
 	for (uint32_t i = 0; i < count; i++)
 		fields |= fields_of(pass, programs[i]);
 	fprintf(stream, ".func %s(", name);
-	write_list(stream, fields, ".param .b64 c");
+	write_list(stream, fields, ".param .b64 " NAME "c");
 	fputs(")\n{\n", stream);
 	if (fields)
 		fprintf(stream, "\t.reg .b64 %%c<%u>;\n", PROBE_FIELDS);
 	for (unsigned int field = 0; field < PROBE_FIELDS; field++)
 		if (fields & 1u << field)
-			fprintf(stream, "\tld.param.b64 %%c%u, [c%u];\n", field, field);
+			fprintf(stream, "\tld.param.b64 %%c%u, [" NAME "c%u];\n", field, field);
 	for (uint32_t i = 0; i < count; i++) {
 		const struct probe_program *program = &pass->set.programs[programs[i]];
 
-		fputs("\t{\n\t.param .b64 result;\n", stream);
+		fputs("\t{\n\t.param .b64 " NAME "r;\n", stream);
 		for (uint32_t j = 0; j < program->context_count; j++)
-			fprintf(stream, "\t.param .b64 a%u;\n\tst.param.b64 [a%u], %%c%u;\n", j, j,
-				program->context[j] / 8);
-		fprintf(stream, "\tcall (result), %s", program->symbol);
+			fprintf(stream, "\t.param .b64 " NAME "a%u;\n\tst.param.b64 [" NAME "a%u], %%c%u;\n",
+				j, j, program->context[j] / 8);
+		fprintf(stream, "\tcall (" NAME "r), %s", program->symbol);
 		for (uint32_t j = 0; j < program->context_count; j++)
-			fprintf(stream, "%sa%u", j ? ", " : ", (", j);
+			fprintf(stream, "%s" NAME "a%u", j ? ", " : ", (", j);
 		fputs(program->context_count ? ");\n\t}\n" : ";\n\t}\n", stream);
 	}
 	fputs("\tret;\n}\n", stream);
@@ -337,17 +338,17 @@ static int write_call(struct work *work, FILE *stream, uint32_t first, uint32_t 
 		return r;
 	if (context->wanted) {
 		fputs("\t{\n\t.param .b64 ", stream);
-		write_list(stream, context->wanted, "a");
+		write_list(stream, context->wanted, NAME "a");
 		fputs(";\n", stream);
 	}
 	for (unsigned int field = 0; field < PROBE_FIELDS; field++)
 		if (context->wanted & 1u << field)
-			fprintf(stream, "\tst.param.b64 [a%u], %s;\n", field,
+			fprintf(stream, "\tst.param.b64 [" NAME "a%u], %s;\n", field,
 				context->arguments[field]);
 	fprintf(stream, "\tcall %s", name);
 	if (context->wanted) {
 		fputs(", (", stream);
-		write_list(stream, context->wanted, "a");
+		write_list(stream, context->wanted, NAME "a");
 		fputc(')', stream);
 	}
 	fputs(context->wanted ? ";\n\t}\n" : ";\n", stream);

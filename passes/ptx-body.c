@@ -123,7 +123,6 @@ static int read_instruction(struct reader *reader, struct ptx_statement *stateme
 static int read_register(struct reader *reader, struct ptx_register *out)
 {
 	struct ptx_parser *parser = &reader->parser;
-	uint64_t count;
 	int r;
 
 	if (parser->token.kind != PTX_TOKEN_WORD)
@@ -131,45 +130,28 @@ static int read_register(struct reader *reader, struct ptx_register *out)
 	out->name = (struct ptx_range){ parser->token.offset, parser->token.length };
 	out->count = 0;
 	r = ptx_parser_next(parser);
-	if (r || !ptx_parser_at(parser, '<'))
-		return r;
-	r = ptx_parser_next(parser);
-	if (r)
-		return r;
-	if (parser->token.kind != PTX_TOKEN_INTEGER ||
-	    !ptx_integer_value(parser->text + parser->token.offset, parser->token.length, &count) ||
-	    !count || count >= PTX_NONE)
-		return ptx_parser_fail(parser, "how many registers");
-	out->count = count;
-	r = ptx_parser_next(parser);
-	return r ? r : ptx_parser_expect(parser, '>');
+	if (!r && ptx_parser_at(parser, '<'))
+		r = ptx_parser_count(parser, &out->name, &out->count);
+	return r;
 }
 
-static int read_registers(struct reader *reader, struct ptx_statement *statement)
+static int read_registers(struct reader *reader, const struct ptx_declaration *declaration)
 {
 	struct ptx_parser *parser = &reader->parser;
-	struct ptx_declaration declaration;
-	struct ptx_register one;
+	struct ptx_register one = {
+		.statement = reader->body.statement_count,
+		.type = declaration->base.type,
+		.vector = declaration->base.vector,
+	};
 	int r;
 
-	statement->kind = PTX_STATEMENT_REGISTERS;
-	statement->first_declaration = reader->body.register_count;
-	r = ptx_declaration_prefix(parser, &declaration);
-	if (r)
-		return r;
-	one = (struct ptx_register){
-		.statement = reader->body.statement_count,
-		.type = declaration.base.type,
-		.vector = declaration.base.vector,
-	};
 	for (;;) {
 		r = read_register(reader, &one);
-		if (!r)
+		if (!r && one.name.length)
 			r = PTX_ARRAY_ADD(reader->body.registers, reader->registers_capacity,
 					  reader->body.register_count, one);
 		if (r)
 			return r;
-		statement->declaration_count++;
 		if (ptx_parser_at(parser, ';'))
 			return ptx_parser_next(parser);
 		r = ptx_parser_expect(parser, ',');
@@ -178,20 +160,30 @@ static int read_registers(struct reader *reader, struct ptx_statement *statement
 	}
 }
 
-static int read_variables(struct reader *reader, struct ptx_statement *statement)
+/* Registers or variables: .align may stand before the space that says which. */
+static int read_declaration(struct reader *reader, struct ptx_statement *statement)
 {
 	struct ptx_declaration declaration;
+	const uint32_t *count = &reader->body.variable_count;
 	int r;
 
 	statement->kind = PTX_STATEMENT_VARIABLE;
-	statement->first_declaration = reader->body.variable_count;
 	r = ptx_declaration_prefix(&reader->parser, &declaration);
-	if (!r)
+	if (r)
+		return r;
+	if (declaration.base.space == PTX_SPACE_REG) {
+		statement->kind = PTX_STATEMENT_REGISTERS;
+		count = &reader->body.register_count;
+	}
+	statement->first_declaration = *count;
+	if (declaration.base.space == PTX_SPACE_REG)
+		r = read_registers(reader, &declaration);
+	else
 		r = ptx_declaration_variables(&reader->parser, &declaration,
 					      &reader->body.variables, &reader->variables_capacity,
 					      &reader->body.variable_count,
 					      reader->body.statement_count);
-	statement->declaration_count = reader->body.variable_count - statement->first_declaration;
+	statement->declaration_count = *count - statement->first_declaration;
 	return r;
 }
 
@@ -234,14 +226,14 @@ static int read_directive(struct reader *reader, struct ptx_statement *statement
 	};
 	struct ptx_parser *parser = &reader->parser;
 	enum ptx_linkage linkage;
-	enum ptx_space space;
 	int r;
 
-	if (ptx_parser_at_word(parser, ".reg"))
-		return read_registers(reader, statement);
-	if (ptx_parser_at_space(parser, &space) || ptx_parser_at_linkage(parser, &linkage))
-		return read_variables(reader, statement);
 	statement->kind = PTX_STATEMENT_OTHER;
+	if (ptx_parser_at_linkage(parser, &linkage) && /* .extern .func f; */
+	    ptx_token_is(parser->text, &parser->tokens[parser->position + 1], ".func"))
+		return read_until_semicolon(reader);
+	if (ptx_parser_at_declaration(parser) || ptx_parser_at_linkage(parser, &linkage))
+		return read_declaration(reader, statement);
 	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
 		if (ptx_parser_at_word(parser, plain[i].name))
 			statement->kind = plain[i].kind;

@@ -3,8 +3,9 @@
 /*
  * The cursor, and declarations: `.visible .global .align 4 .v2 .f32 x[3][4] = {...}, y;` reads the
  * same at module scope, in a body and (without linkage and initializer) in a parameter list. The
- * directives before the name are taken in any order, as ptxas does. Bounds that do not multiply to
- * 64 bits are an error.
+ * directives before the name are taken in any order; ptxas lets .align and .attribute stand before
+ * the state space, too. Where PTX has a number, WARP_SZ may stand. Bounds that do not multiply to 64
+ * bits are an error.
  */
 
 #include "ptx-parser.h"
@@ -128,12 +129,38 @@ int ptx_parser_expect(struct ptx_parser *parser, char c)
 	return ptx_parser_next(parser);
 }
 
-/* What a bracket does to the depth: 1, -1 or 0. */
-static int bracket(const struct ptx_parser *parser)
+bool ptx_parser_at_number(const struct ptx_parser *parser, uint64_t *value)
 {
-	if (parser->token.kind != PTX_TOKEN_PUNCTUATION)
+	*value = 32;
+	return ptx_parser_at_word(parser, "WARP_SZ") ||
+	       (parser->token.kind == PTX_TOKEN_INTEGER &&
+		ptx_integer_value(parser->text + parser->token.offset, parser->token.length,
+				  value));
+}
+
+int ptx_parser_count(struct ptx_parser *parser, struct ptx_range *name, uint32_t *count)
+{
+	uint64_t value;
+	int r;
+
+	r = ptx_parser_next(parser);
+	if (r)
+		return r;
+	if (!ptx_parser_at_number(parser, &value) || value >= PTX_NONE)
+		return ptx_parser_fail(parser, "how many there are");
+	*count = value;
+	if (!value)
+		name->length = 0;
+	r = ptx_parser_next(parser);
+	return r ? r : ptx_parser_expect(parser, '>');
+}
+
+/* What a bracket does to the depth: 1, -1 or 0. */
+static int bracket(const char *text, const struct ptx_token *token)
+{
+	if (token->kind != PTX_TOKEN_PUNCTUATION)
 		return 0;
-	switch (parser->text[parser->token.offset]) {
+	switch (text[token->offset]) {
 	case '(':
 	case '[':
 	case '{': return 1;
@@ -156,7 +183,7 @@ int ptx_parser_skip_brackets(struct ptx_parser *parser)
 	int r, change;
 
 	do {
-		change = bracket(parser);
+		change = bracket(parser->text, &parser->token);
 		if (parser->token.kind == PTX_TOKEN_END)
 			return ptx_parser_fail(parser, "a closing bracket");
 		if (change > 0) {
@@ -178,15 +205,15 @@ int ptx_parser_skip_brackets(struct ptx_parser *parser)
 
 int ptx_parser_skip_to_end(struct ptx_parser *parser, bool comma)
 {
-	int r = 0;
+	int r = 0, change;
 
 	while (!r) {
 		if (ptx_parser_at(parser, ';') || (comma && ptx_parser_at(parser, ',')))
 			return 0;
-		if (parser->token.kind == PTX_TOKEN_END || bracket(parser) < 0)
+		change = bracket(parser->text, &parser->token);
+		if (parser->token.kind == PTX_TOKEN_END || change < 0)
 			return ptx_parser_fail(parser, "';'");
-		r = bracket(parser) > 0 ? ptx_parser_skip_brackets(parser)
-					: ptx_parser_next(parser);
+		r = change > 0 ? ptx_parser_skip_brackets(parser) : ptx_parser_next(parser);
 	}
 	return r;
 }
@@ -270,7 +297,7 @@ bool ptx_parser_at_linkage(const struct ptx_parser *parser, enum ptx_linkage *li
 	return false;
 }
 
-bool ptx_parser_at_space(const struct ptx_parser *parser, enum ptx_space *space)
+static bool at_space(const struct ptx_parser *parser, enum ptx_space *space)
 {
 	for (size_t i = 0; i < ELEMENTS(spaces); i++) {
 		if (ptx_parser_at_word(parser, spaces[i].name)) {
@@ -279,6 +306,14 @@ bool ptx_parser_at_space(const struct ptx_parser *parser, enum ptx_space *space)
 		}
 	}
 	return false;
+}
+
+bool ptx_parser_at_declaration(const struct ptx_parser *parser)
+{
+	enum ptx_space space;
+
+	return at_space(parser, &space) || ptx_parser_at_word(parser, ".align") ||
+	       ptx_parser_at_word(parser, ".attribute");
 }
 
 /* .align 16 */
@@ -290,9 +325,8 @@ static int alignment(struct ptx_parser *parser, uint32_t *out)
 	r = ptx_parser_next(parser);
 	if (r)
 		return r;
-	if (parser->token.kind != PTX_TOKEN_INTEGER ||
-	    !ptx_integer_value(parser->text + parser->token.offset, parser->token.length, &value) ||
-	    !value || value > 1 << 30 || (value & (value - 1)))
+	if (!ptx_parser_at_number(parser, &value) || !value || value > 1 << 30 ||
+	    (value & (value - 1)))
 		return ptx_parser_fail(parser, "an alignment (a power of two)");
 	*out = value;
 	return ptx_parser_next(parser);
@@ -325,7 +359,7 @@ static int prefix_part(struct ptx_parser *parser, struct ptx_variable *base, boo
 	}
 	if (ptx_parser_at_linkage(parser, &linkage)) {
 		base->linkage = linkage;
-	} else if (ptx_parser_at_space(parser, &space)) {
+	} else if (at_space(parser, &space)) {
 		if (!*pointer)
 			base->space = space;
 		r = ptx_parser_next(parser);
@@ -367,19 +401,19 @@ int ptx_declaration_prefix(struct ptx_parser *parser, struct ptx_declaration *de
 	return 0;
 }
 
-/* [3] or []: multiplies it in. */
-static int bound(struct ptx_parser *parser, uint64_t *elements)
+/* [3]: multiplies it in; or []: *open. */
+static int bound(struct ptx_parser *parser, uint64_t *elements, bool *open)
 {
-	uint64_t value = 0;
+	uint64_t value = 1;
 	int r;
 
 	r = ptx_parser_next(parser);
 	if (r)
 		return r;
-	if (!ptx_parser_at(parser, ']')) {
-		if (parser->token.kind != PTX_TOKEN_INTEGER ||
-		    !ptx_integer_value(parser->text + parser->token.offset, parser->token.length,
-				       &value))
+	if (ptx_parser_at(parser, ']')) {
+		*open = true;
+	} else {
+		if (!ptx_parser_at_number(parser, &value))
 			return ptx_parser_fail(parser, "an array bound");
 		r = ptx_parser_next(parser);
 		if (r)
@@ -390,11 +424,13 @@ static int bound(struct ptx_parser *parser, uint64_t *elements)
 	return ptx_parser_expect(parser, ']');
 }
 
-int ptx_declaration_name(struct ptx_parser *parser, const struct ptx_declaration *declaration,
-			 struct ptx_variable *out)
+/* Reads a name and its bounds; *open if one is, which elements does not count then. */
+static int read_name(struct ptx_parser *parser, const struct ptx_declaration *declaration,
+		     struct ptx_variable *out, bool *open)
 {
 	int r;
 
+	*open = false;
 	*out = declaration->base;
 	if (parser->token.kind != PTX_TOKEN_WORD)
 		return ptx_parser_fail(parser, "a name");
@@ -402,36 +438,86 @@ int ptx_declaration_name(struct ptx_parser *parser, const struct ptx_declaration
 	r = ptx_parser_next(parser);
 	while (!r && ptx_parser_at(parser, '[')) {
 		out->array = true;
-		r = bound(parser, &out->elements);
+		r = bound(parser, &out->elements, open);
 	}
-	if (r)
-		return r;
-	if (__builtin_mul_overflow(out->elements, (uint64_t)out->vector * ptx_type_size(out->type),
+	out->text = (struct ptx_range){ declaration->start, parser->last_end - declaration->start };
+	return r;
+}
+
+/* Of an array of `repeated` times as many elements as there are. */
+static int set_size(struct ptx_parser *parser, struct ptx_variable *out, uint64_t repeated)
+{
+	if (__builtin_mul_overflow(out->elements, repeated, &out->elements) ||
+	    __builtin_mul_overflow(out->elements, (uint64_t)out->vector * ptx_type_size(out->type),
 				   &out->size))
 		return ptx_parser_fail(parser, "a smaller array bound");
-	out->text = (struct ptx_range){ declaration->start, parser->last_end - declaration->start };
 	return 0;
 }
 
-/* name[bounds] = initializer */
+int ptx_declaration_name(struct ptx_parser *parser, const struct ptx_declaration *declaration,
+			 struct ptx_variable *out)
+{
+	bool open;
+	int r;
+
+	r = read_name(parser, declaration, out, &open);
+	return r ? r : set_size(parser, out, !open);
+}
+
+/*
+ * The first bound of an open array that is initialized: how many values the outermost braces have,
+ * of which several make an element if they have no braces of their own.
+ */
+static uint64_t first_bound(struct ptx_parser *parser, const struct ptx_variable *variable)
+{
+	uint64_t count = 0, element = variable->elements * variable->vector;
+	struct ptx_range range = variable->initializer;
+	struct ptx_lexer lexer;
+	struct ptx_token token;
+	int depth = 0;
+
+	ptx_lexer_init(&lexer, parser->text, range.offset, range.offset + range.length);
+	while (!ptx_lexer_next(&lexer, &token, parser->error) && token.kind != PTX_TOKEN_END) {
+		int change = bracket(parser->text, &token);
+
+		if (depth == 1 && !count && change >= 0)
+			count = 1;
+		if (depth == 1 && ptx_token_is_char(parser->text, &token, '{'))
+			element = 1;
+		if (depth == 1 && ptx_token_is_char(parser->text, &token, ','))
+			count++;
+		depth += change;
+	}
+	return element ? count / element + !!(count % element) : 0;
+}
+
+/* name[bounds] = initializer, or name<count> */
 static int declarator(struct ptx_parser *parser, const struct ptx_declaration *declaration,
 		      struct ptx_variable *out)
 {
 	uint32_t start;
+	bool open;
 	int r;
 
-	r = ptx_declaration_name(parser, declaration, out);
-	if (r || !ptx_parser_at(parser, '='))
+	r = read_name(parser, declaration, out, &open);
+	if (r)
 		return r;
+	if (!ptx_parser_at(parser, '=')) {
+		r = set_size(parser, out, !open);
+		if (!r && ptx_parser_at(parser, '<') && !out->array)
+			r = ptx_parser_count(parser, &out->name, &out->count);
+		return r;
+	}
 	r = ptx_parser_next(parser);
 	start = parser->token.offset;
 	if (!r && (ptx_parser_at(parser, ';') || ptx_parser_at(parser, ',')))
 		return ptx_parser_fail(parser, "an initial value");
 	if (!r)
 		r = ptx_parser_skip_to_end(parser, true);
-	if (!r)
-		out->initializer = (struct ptx_range){ start, parser->last_end - start };
-	return r;
+	if (r)
+		return r;
+	out->initializer = (struct ptx_range){ start, parser->last_end - start };
+	return set_size(parser, out, open ? first_bound(parser, out) : 1);
 }
 
 int ptx_declaration_variables(struct ptx_parser *parser, const struct ptx_declaration *declaration,
@@ -447,7 +533,8 @@ int ptx_declaration_variables(struct ptx_parser *parser, const struct ptx_declar
 		if (r)
 			return r;
 		variable.statement = statement;
-		r = PTX_ARRAY_ADD(*variables, *capacity, *count, variable);
+		if (variable.name.length)
+			r = PTX_ARRAY_ADD(*variables, *capacity, *count, variable);
 		if (r)
 			return r;
 		if (ptx_parser_at(parser, ';'))

@@ -15,7 +15,7 @@
 enum symbol_kind {
 	SYMBOL_DEFINITION, /* a function with a body; sorts before its prototypes */
 	SYMBOL_PROTOTYPE,
-	SYMBOL_VARIABLE,
+	SYMBOL_VARIABLE, /* x<4> is one of the name x */
 	SYMBOL_ALIAS,
 };
 
@@ -178,8 +178,8 @@ static int read_target(struct reader *reader)
 			target->debug = true;
 		else if (ptx_parser_at_word(parser, "texmode_independent"))
 			target->texmode_independent = true;
-		else if (!target->number && target_name(target, parser->text + parser->token.offset,
-							parser->token.length))
+		else if (target_name(target, parser->text + parser->token.offset,
+				     parser->token.length))
 			target->range =
 				(struct ptx_range){ parser->token.offset, parser->token.length };
 		else if (!target->number)
@@ -191,7 +191,7 @@ static int read_target(struct reader *reader)
 	return r;
 }
 
-/* .version, .target and perhaps .address_size, in this order, as ptxas demands. */
+/* .version, one or more .target, and perhaps .address_size, in this order, as ptxas demands. */
 static int read_header(struct reader *reader)
 {
 	struct ptx_parser *parser = &reader->parser;
@@ -201,8 +201,10 @@ static int read_header(struct reader *reader)
 	r = ptx_parser_next(parser);
 	if (!r)
 		r = read_version(reader);
-	if (!r)
-		r = read_target(reader);
+	do {
+		if (!r)
+			r = read_target(reader);
+	} while (!r && ptx_parser_at_word(parser, ".target"));
 	if (r)
 		return r;
 	reader->module.address_size = 64;
@@ -256,6 +258,7 @@ static int read_directives(struct reader *reader, struct ptx_function *function)
 {
 	struct ptx_parser *parser = &reader->parser;
 	struct ptx_directive directive;
+	uint64_t number;
 	bool pragma;
 	int r = 0;
 
@@ -265,7 +268,7 @@ static int read_directives(struct reader *reader, struct ptx_function *function)
 		directive.name = (struct ptx_range){ parser->token.offset, parser->token.length };
 		r = ptx_parser_next(parser);
 		directive.arguments = (struct ptx_range){ parser->token.offset, 0 };
-		while (!r && (parser->token.kind == PTX_TOKEN_INTEGER ||
+		while (!r && (ptx_parser_at_number(parser, &number) ||
 			      parser->token.kind == PTX_TOKEN_STRING ||
 			      ptx_parser_at(parser, ',') || ptx_parser_at(parser, '('))) {
 			r = ptx_parser_at(parser, '(') ? ptx_parser_skip_brackets(parser)
@@ -430,7 +433,6 @@ static int read_item(struct reader *reader)
 	struct ptx_parser *parser = &reader->parser;
 	enum ptx_linkage linkage = PTX_LINKAGE_LOCAL;
 	uint32_t start = parser->token.offset;
-	enum ptx_space space;
 	int r;
 
 	if (ptx_parser_at(parser, '@'))
@@ -454,7 +456,7 @@ static int read_item(struct reader *reader)
 	}
 	if (ptx_parser_at_word(parser, ".func") || ptx_parser_at_word(parser, ".entry"))
 		return read_function(reader, linkage, start);
-	if (ptx_parser_at_space(parser, &space))
+	if (ptx_parser_at_declaration(parser))
 		return read_variables(reader, linkage, start);
 	return ptx_parser_fail(parser, "a function, a variable or a directive");
 }
@@ -570,11 +572,36 @@ const struct ptx_function *ptx_module_find_function(const struct ptx_module *mod
 	return &module->functions[symbol->index];
 }
 
+/* The symbol x<13> for the name x12. */
+static const struct symbol *find_numbered(const struct ptx_module *module, const char *name,
+					  size_t length)
+{
+	uint64_t number = 0, unit = 1;
+
+	for (size_t digits = 1; digits < length && digits < 10; digits++, unit *= 10) {
+		char digit = name[length - digits];
+		const struct symbol *symbol;
+
+		if (digit < '0' || digit > '9')
+			break;
+		number += (uint64_t)(digit - '0') * unit;
+		if (digit == '0' && digits > 1)
+			continue; /* x01 is not one of x<N> */
+		symbol = find_symbol(module, name, length - digits);
+		if (symbol && symbol->kind == SYMBOL_VARIABLE &&
+		    number < module->variables[symbol->index].count)
+			return symbol;
+	}
+	return NULL;
+}
+
 const struct ptx_variable *ptx_module_find_variable(const struct ptx_module *module,
 						    const char *name, size_t length)
 {
 	const struct symbol *symbol = find_symbol(module, name, length);
 
+	if (!symbol)
+		symbol = find_numbered(module, name, length);
 	if (!symbol || symbol->kind != SYMBOL_VARIABLE)
 		return NULL;
 	return &module->variables[symbol->index];
@@ -582,7 +609,7 @@ const struct ptx_variable *ptx_module_find_variable(const struct ptx_module *mod
 
 bool ptx_module_has_symbol(const struct ptx_module *module, const char *name, size_t length)
 {
-	return find_symbol(module, name, length);
+	return find_symbol(module, name, length) || find_numbered(module, name, length);
 }
 
 const struct ptx_function *ptx_module_next_kernel(const struct ptx_module *module,

@@ -75,8 +75,10 @@ struct ptx_variable {
 	/* the statement with its `;`, which its declarators share; a parameter without its comma */
 	struct ptx_range text;
 	struct ptx_range initializer; /* after `=`; length 0 if there is none */
-	uint64_t elements;  /* product of the array bounds; 1 if no array; 0 if one is open: x[] */
+	/* product of the array bounds; 1 if no array; if one is open, x[], as many as are initialized */
+	uint64_t elements;
 	uint64_t size;	    /* bytes: elements x vector x size of the type */
+	uint32_t count;	    /* x<4> is x0 ... x3, of that size each; 0: it is one, named x */
 	uint32_t alignment; /* as written, 0 if not */
 	uint32_t statement; /* in a body: the statement that declares it; else PTX_NONE */
 	uint8_t linkage;    /* enum ptx_linkage */
@@ -127,7 +129,7 @@ struct ptx_item {
 	enum ptx_item_kind kind;
 };
 
-/* sm_90a is {90, 'a'}, compute_75 and sm_75 are {75, 0}. */
+/* sm_90a is {90, 'a'}, compute_75 and sm_75 are {75, 0}. Of several the last one counts. */
 struct ptx_target {
 	struct ptx_range range; /* the word itself */
 	uint32_t number;
@@ -173,6 +175,7 @@ void ptx_module_deinit(struct ptx_module *module);
  */
 const struct ptx_function *ptx_module_find_function(const struct ptx_module *module,
 						    const char *name, size_t length);
+/* x<4> is found by the names x0 ... x3, and x. */
 const struct ptx_variable *ptx_module_find_variable(const struct ptx_module *module,
 						    const char *name, size_t length);
 

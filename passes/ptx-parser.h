@@ -41,6 +41,12 @@ static inline bool ptx_parser_at_word(const struct ptx_parser *parser, const cha
 /* Takes the punctuation c, or fails. */
 int ptx_parser_expect(struct ptx_parser *parser, char c);
 
+/* Is the current token a number: an integer, or WARP_SZ, which is 32? It is not taken. */
+bool ptx_parser_at_number(const struct ptx_parser *parser, uint64_t *value);
+
+/* The parser stands at the `<` of x<4>: takes it all. x<0> is nothing: it gets no name. */
+int ptx_parser_count(struct ptx_parser *parser, struct ptx_range *name, uint32_t *count);
+
 /* From the current token, an opening bracket, to behind the one that closes it. */
 int ptx_parser_skip_brackets(struct ptx_parser *parser);
 
@@ -81,9 +87,11 @@ int ptx_declaration_variables(struct ptx_parser *parser, const struct ptx_declar
 			      struct ptx_variable **variables, uint32_t *capacity, uint32_t *count,
 			      uint32_t statement);
 
-/* Is the directive at the current token a linkage (.visible ...) or a state space (.global ...)? */
+/* Is the directive at the current token a linkage (.visible ...)? */
 bool ptx_parser_at_linkage(const struct ptx_parser *parser, enum ptx_linkage *linkage);
-bool ptx_parser_at_space(const struct ptx_parser *parser, enum ptx_space *space);
+
+/* Does a declaration begin here: with a state space, or with what may stand before one? */
+bool ptx_parser_at_declaration(const struct ptx_parser *parser);
 
 /*
  * ptx-lexer.c: the end of a comment that begins at offset; offset if there is none; UINT32_MAX if

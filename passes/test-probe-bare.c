@@ -163,6 +163,25 @@ static void test_refused(void **state)
 	}
 }
 
+/* Targets of a call that are numbered. */
+static void test_numbered(void **state)
+{
+	static const char text[] =
+		HEADER ".func f0" X " { ret; }\n.func f1" X " { ret; }\n.visible .entry k() { .reg .b64 a; mov.u64 a, f0; "
+		       "{ .param .b32 b; st.param.b32 [b], 1;\nT: .calltargets f<2>;\n\tcall a, (b), T; } ret; }\n";
+	const struct probe_program one = program("p", FUNCTION("p"));
+	struct trial trial = entry;
+
+	trial.programs = &one;
+	trial.kernels_only = false;
+	trial.only = "f1";
+	must(text, &trial);
+	assert_true(trial.refused);
+	assert_string_equal(trial.out, text);
+	assemble(trial.out, "sm_90");
+	finish(&trial);
+}
+
 /* Who calls it is not known where a body is not understood. */
 static void test_unknown(void **state)
 {
@@ -196,7 +215,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_text), cmocka_unit_test(test_tables), cmocka_unit_test(test_sections),
-		cmocka_unit_test(test_none), cmocka_unit_test(test_callers), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_none), cmocka_unit_test(test_callers), cmocka_unit_test(test_refused), cmocka_unit_test(test_numbered),
 		cmocka_unit_test(test_unknown), cmocka_unit_test(test_off),
 	};
 

@@ -60,6 +60,9 @@ static void test_returns(void **state)
 	/* something leads there */
 	check_return("{ .reg .pred p; @p bra $end; #ret; $end: #}");
 	check_return("{ .reg .b32 i; brx.idx i, t; t: .branchtargets a, b; a: #exit; b: #}");
+	check_return("{ .reg .b32 i; t: .branchtargets a<2>, c; brx.idx i, t; a1: #exit; c: #exit; a0: #}");
+	check_return("{ .reg .b32 i; t: .branchtargets a<2>; brx.idx i, t; a0: a1: #exit; a2: }");
+	check_return("{ .reg .b32 i; t: .branchtargets a<2>; brx.idx i, t; a0: a1: #exit; a01: }");
 	check_return("{ call f, (); #}");
 	check_return("{ .reg .b32 ret; ret: mov.u32 ret, 0; bra ret; }"); /* a label, not a return */
 	check_return("{ .loc 1 2 3\n#ret;\n.loc 1 3 3\n}");
@@ -137,6 +140,31 @@ static void test_results(void **state)
 	}
 }
 
+/* Results that are read as elements of an array are results; the memory instructions are the two others. */
+static void test_indexed_results(void **state)
+{
+	static const char text[] =
+		HEADER ".visible .func (.param .align 8 .b8 r[8]) f() { st.param.b32 [r], 1; ret; }\n.global .b32 array[4];\n"
+		".visible .entry k(.param .b64 x[2])\n{\n.reg .b32 %r<3>; .reg .b64 %rd;\nld.param.u64 %rd, x[1];\n{ .param .align 8 .b8 q[8]; call (q), f;\n"
+		"ld.param.b32 %r1, q[0];\nld.param.b32 %r2, q[4];\n}\nst.global.u32 array[1], %r2;\nret;\n}\n.file 1 \"x.cu\"\n";
+	const struct probe_program one = program("p", FUNCTION("p"));
+	struct trial trial = {
+		.programs = &one,
+		.count = 1,
+		.uses = { { .point = PROBE_MEMORY, .spaces = 0x3f } },
+		.use_count = 1,
+		.kernels_only = true,
+		.options = { .call = true },
+	};
+
+	must(text, &trial);
+	assert_int_equal(trial.sites[0], 2);
+	assert_int_equal(occurrences(trial.out, "call __memcapture__0;"), 2);
+	assert_non_null(strstr(trial.out, "ld.param.b32 %r1, q[0];\nld.param.b32 %r2, q[4];\n}\n{\n\tcall __memcapture__0;\n"));
+	assemble(trial.out, "sm_80");
+	finish(&trial);
+}
+
 static void check_line(const char *body, const char *file, uint32_t line)
 {
 	check(body, (struct probe_use){ .point = PROBE_LINE, .file = file, .line = line }, "__lineprobe__0");
@@ -180,6 +208,8 @@ static void test_blocks(void **state)
 	check_block("{ .reg .pred p; @p ret; @p exit; trap; #call f, (); }", 3);
 	check_block("{ .reg .b32 i; brx.idx i, t; t: .branchtargets a, b; a: #mov.u32 i, 0; b: { mov.u32 i, 1; } bra b; }", 1);
 	check_block("{ .reg .b32 i; brx.idx i, t; t: .branchtargets a, b; a: mov.u32 i, 0; b: { #mov.u32 i, 1; } bra b; }", 2);
+	/* a table of labels is no place that something branches to */
+	check_block("{ .reg .b32 i; mov.u32 i, 0; t: .branchtargets a, b; brx.idx i, t; a: #mov.u32 i, 0; b: ret; }", 1);
 	check_block("{ .reg .b32 i; a:\n#.pragma \"nounroll\";\nmov.u32 i, 0; bra a; }", 0);
 	check_block("{ }", 0);
 }
@@ -368,16 +398,16 @@ static void test_order(void **state)
 	/* by use: of the same programs in the same order there is one function */
 	at = strstr(trial.out, ".func __lineprobe__0");
 	assert_non_null(at);
-	assert_true(strstr(at, "call (result), p1;") < strstr(at, "call (result), p0;"));
+	assert_true(strstr(at, "call (__gpuprobe_r), p1;") < strstr(at, "call (__gpuprobe_r), p0;"));
 	at = strstr(trial.out, ".func __memcapture__0");
-	assert_true(strstr(at, "call (result), p0;") < strstr(at, "call (result), p1;"));
+	assert_true(strstr(at, "call (__gpuprobe_r), p0;") < strstr(at, "call (__gpuprobe_r), p1;"));
 	finish(&trial);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_returns), cmocka_unit_test(test_predicated_returns), cmocka_unit_test(test_frames), cmocka_unit_test(test_results), cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_returns), cmocka_unit_test(test_predicated_returns), cmocka_unit_test(test_frames), cmocka_unit_test(test_results), cmocka_unit_test(test_indexed_results), cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_blocks),	cmocka_unit_test(test_stubs),		   cmocka_unit_test(test_stub_errors),
 		cmocka_unit_test(test_names),	cmocka_unit_test(test_memory),		   cmocka_unit_test(test_instructions),
 		cmocka_unit_test(test_order),

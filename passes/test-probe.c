@@ -7,7 +7,7 @@
 #define SHARED ".visible .const .align 8 .u64 __gpuprobe_o1_m0;\n"
 #define PROTOTYPE ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n"
 #define CALLER_BEGIN(name) ".func " name "()\n{\n"
-#define CALL_PROGRAM(name) "\t{\n\t.param .b64 result;\n\tcall (result), " name ";\n\t}\n"
+#define CALL_PROGRAM(name) "\t{\n\t.param .b64 __gpuprobe_r;\n\tcall (__gpuprobe_r), " name ";\n\t}\n"
 #define CALLER_END "\tret;\n}\n"
 #define CALL(name) "{\n\tcall " name ";\n\t}\n\t"
 
@@ -141,7 +141,7 @@ static void test_all_points(void **state)
 		assert_int_equal(occurrences(trial.out, "call __memcapture__0;"), 3 * call);
 		assert_int_equal(occurrences(trial.out, "call __lineprobe__0;"), call);
 		assert_int_equal(occurrences(trial.out, "call __blockprobe__0;"), call);
-		assert_int_equal(occurrences(trial.out, "call (result), p0;"), call ? 5 : 0);
+		assert_int_equal(occurrences(trial.out, "call (__gpuprobe_r), p0;"), call ? 5 : 0);
 		assert_int_equal(occurrences(trial.out, "//"), call ? 2 : 0); /* those of the programs */
 		assert_null(strstr(trial.out, "ptxpass"));
 		assert_null(strstr(trial.out, "globaltimer"));
@@ -371,6 +371,32 @@ static void test_misuse(void **state)
 	"\tadd.s64 %rd2, %rd2, %rd1;\n\tld.const.b64 %rd1, [__gpuprobe_o" n                                             \
 	"_m1+0];\n\tred.global.add.u64 [%rd1], %rd2;\n\tst.param.b64 [r], 0;\n\tret;\n}\n"
 
+/*
+ * Names that a module may well have. ptxas takes what a scope declares for a kernel's parameter of that name, and dies of a signal
+ * where a function's parameter has the name of a variable.
+ */
+static void test_simple_names(void **state)
+{
+	static const uint16_t first[] = { 64 };
+	struct probe_program one =
+		program("p", ".func (.param .b64 func_retval0) p(.param .b64 p_param_0)\n{\n\tst.param.b64 [func_retval0], 0;\n\tret;\n}\n");
+	struct trial trial = {
+		.programs = &one,
+		.count = 1,
+		.uses = { { .point = PROBE_ENTRY }, { .point = PROBE_RETURN } },
+		.use_count = 2,
+		.options = { .call = true },
+	};
+
+	one.context = first;
+	one.context_count = 1;
+	must(HEADER ".global .u64 c0, c8, result, r;\n.func a() { ret; }\n.visible .entry k(.param .u64 a8, .param .u64 a0)\n"
+		    "{ .reg .b64 b; ld.param.u64 b, [a8]; st.global.u64 [b], 1; call a; ret; }\n",
+	     &trial);
+	assemble(trial.out, "sm_80");
+	finish(&trial);
+}
+
 /* The bank is full to the byte, and one byte more. */
 static void test_constant_bank(void **state)
 {
@@ -410,6 +436,15 @@ static void test_constant_bank(void **state)
 		assemble(trial.out, "sm_80");
 		finish(&trial);
 	}
+	/* however the bytes are declared */
+	for (int i = 0; i < 2; i++) {
+		snprintf(text, sizeof(text), HEADER ".const .b8 small = 1;\n%s\n.visible .entry k() { ret; }\n",
+			 i ? ".const .b64 pad<8188>;" : ".const .b32 pad[][4094] = {{1}, {2}, {3}, {4}};");
+		must(text, &trial);
+		assert_int_equal(occurrences(trial.out, ".visible .const .align 8 .u64 __gpuprobe_o"), 0);
+		assemble(trial.out, "sm_80");
+		finish(&trial);
+	}
 	/* a program has brought the process slot already */
 	programs[0] = program("p", ".visible .const .align 8 .b8 __gpuprobe_process[64];\n" FUNCTION("p"));
 	must(HEADER ".visible .entry k() { ret; }\n", &trial);
@@ -424,7 +459,7 @@ int main(void)
 		cmocka_unit_test(test_nested_stacks),
 		cmocka_unit_test(test_nothing_to_do),  cmocka_unit_test(test_long_name),   cmocka_unit_test(test_taken),
 		cmocka_unit_test(test_bad_programs),   cmocka_unit_test(test_target),	   cmocka_unit_test(test_misuse),
-		cmocka_unit_test(test_constant_bank),
+		cmocka_unit_test(test_constant_bank),  cmocka_unit_test(test_simple_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

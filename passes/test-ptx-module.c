@@ -237,6 +237,88 @@ static void test_variables(void **state)
 		     "expected a type, a state space");
 }
 
+/* What ptxas takes and compilers do not write. */
+static void test_written_by_hand(void **state)
+{
+	struct ptx_module module = parse(
+		".version 8.0\n.target sm_70, debug\n.target sm_90\n.address_size 64\n"
+		".align 16 .attribute(.managed) .global .b32 m; .visible .align WARP_SZ .const .b8 w[WARP_SZ][2];\n"
+		".global .align 8 .u32 x<3>, y, nothing<0>;\n"
+		".visible .entry k(.align 8 .param .b8 p[WARP_SZ]) .maxntid WARP_SZ, 2 {\n"
+		".align 8 .reg .b32 r<WARP_SZ>, s; .align 4 .attribute(.managed) .shared .b8 b<12>; .extern .func f (.param .b32 a); ret; }");
+	const struct ptx_variable *v = module.variables;
+	const struct ptx_function *function = ptx_module_find_function(&module, "k", 1);
+	struct ptx_error error;
+	struct ptx_body body;
+
+	assert_int_equal(module.target.number, 90);
+	assert_range(module.text, module.target.range, "sm_90");
+	assert_int_equal(module.variable_count, 4);
+	assert_int_equal(v[0].alignment, 16);
+	assert_int_equal(v[0].space, PTX_SPACE_GLOBAL);
+	assert_range(module.text, v[0].text, ".align 16 .attribute(.managed) .global .b32 m;");
+	assert_int_equal(v[1].linkage, PTX_LINKAGE_VISIBLE);
+	assert_int_equal(v[1].alignment, 32);
+	assert_int_equal(v[1].size, 64);
+	assert_int_equal(v[2].count, 3);
+	assert_int_equal(v[2].size, 4);
+	assert_int_equal(v[3].count, 0);
+	assert_ptr_equal(ptx_module_find_variable(&module, "x0", 2), &v[2]);
+	assert_ptr_equal(ptx_module_find_variable(&module, "x2", 2), &v[2]);
+	assert_ptr_equal(ptx_module_find_variable(&module, "x", 1), &v[2]);
+	assert_null(ptx_module_find_variable(&module, "x3", 2));
+	assert_null(ptx_module_find_variable(&module, "x02", 3));
+	assert_null(ptx_module_find_variable(&module, "y0", 2));
+	assert_true(ptx_module_has_symbol(&module, "x1", 2));
+	assert_false(ptx_module_has_symbol(&module, "nothing", 7));
+	assert_false(ptx_module_has_symbol(&module, "0", 1));
+	assert_int_equal(module.parameters[function->first_parameter].size, 32);
+	assert_int_equal(module.parameters[function->first_parameter].alignment, 8);
+	assert_range(module.text, ptx_function_directive(&module, function, ".maxntid")->arguments,
+		     "WARP_SZ, 2");
+	assert_int_equal(ptx_body_parse(&body, &module, function, &error), 0);
+	assert_int_equal(body.statements[0].kind, PTX_STATEMENT_REGISTERS);
+	assert_int_equal(body.statements[0].declaration_count, 2);
+	assert_int_equal(body.registers[0].count, 32);
+	assert_int_equal(body.statements[1].kind, PTX_STATEMENT_VARIABLE);
+	assert_int_equal(body.variables[0].count, 12);
+	assert_int_equal(body.variables[0].space, PTX_SPACE_SHARED);
+	assert_int_equal(body.statements[2].kind, PTX_STATEMENT_OTHER);
+	assert_int_equal(body.statements[3].kind, PTX_STATEMENT_INSTRUCTION);
+	ptx_body_deinit(&body);
+	ptx_module_deinit(&module);
+}
+
+/* An open array has as many elements as are initialized. */
+static void test_open_arrays(void **state)
+{
+	static const struct {
+		const char *declaration;
+		uint64_t elements, size;
+	} rows[] = {
+		{ ".global .b32 x[]", 0, 0 },
+		{ ".global .b32 x[] = {}", 0, 0 },
+		{ ".global .b32 x[] = {1, 2, (3)}", 3, 12 },
+		{ ".global .u8 x[] = {0xff(y), 0xff00(generic(y)+8)}", 2, 2 },
+		{ ".global .b32 x[][3] = {{1, 2, 3}, {4}, {}}", 9, 36 },
+		{ ".global .b32 x[][3] = {1, 2, 3, 4}", 6, 24 },
+		{ ".global .v2 .b32 x[] = {{1, 2}, {3, 4}, {5, 6}}", 3, 24 },
+		{ ".global .v2 .b32 x[] = {1, 2, 3, 4}", 2, 16 },
+		{ ".global .b32 x[2] = {1}", 2, 8 },
+	};
+	char text[256];
+
+	for (unsigned int i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct ptx_module module;
+
+		snprintf(text, sizeof(text), HEADER "%s;", rows[i].declaration);
+		module = parse(text);
+		assert_int_equal(module.variables[0].elements, rows[i].elements);
+		assert_int_equal(module.variables[0].size, rows[i].size);
+		ptx_module_deinit(&module);
+	}
+}
+
 static void test_items(void **state)
 {
 	struct ptx_module module = parse(
@@ -415,8 +497,10 @@ static void test_body_errors(void **state)
 		     "another closing bracket");
 	assert_error(HEADER ".entry k() { @bra; }", PTX_E_SYNTAX, 4, 18, "an instruction");
 	assert_error(HEADER ".entry k() { @1 bra x; }", PTX_E_SYNTAX, 4, 15, "a predicate");
-	assert_error(HEADER ".entry k() { .reg .b32 %r<0>; }", PTX_E_SYNTAX, 4, 27,
-		     "how many registers");
+	assert_error(HEADER ".entry k() { .reg .b32 %r<x>; }", PTX_E_SYNTAX, 4, 27,
+		     "how many there are");
+	assert_error(HEADER ".entry k() { .align 8 .reg .b32 %r = 1; }", PTX_E_SYNTAX, 4, 36,
+		     "expected ','");
 	assert_error(HEADER ".entry k() { .reg .b32 %r<2; }", PTX_E_SYNTAX, 4, 28, "expected '>'");
 	assert_error(HEADER ".entry k() { .reg %r; }", PTX_E_SYNTAX, 4, 19, "a type");
 	assert_error(HEADER ".entry k() { .loc 1; }", PTX_E_SYNTAX, 4, 20, "number of a line");
@@ -499,6 +583,7 @@ int main(void)
 		cmocka_unit_test(test_body),	    cmocka_unit_test(test_instructions),
 		cmocka_unit_test(test_body_errors), cmocka_unit_test(test_nesting),
 		cmocka_unit_test(test_size),	    cmocka_unit_test(test_prefixes),
+		cmocka_unit_test(test_written_by_hand), cmocka_unit_test(test_open_arrays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

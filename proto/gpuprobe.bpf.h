@@ -66,7 +66,8 @@ enum gpuprobe_map_type {
  * record above 4096 bytes or 1527's value_size; flags and context are ignored.
  * 1504, and ARRAY where a host program of the object uses it too: a kernel array in host memory that the GPU reads and writes
  * directly, one for all processes of one user. Slow to write to: let few threads do it.
- * Global variables (.bss, .data) are arrays of one element, with the same rules; .rodata is constant.
+ * Global variables (.bss, .data) are arrays of one element, with the same rules; .rodata (const volatile) is constant: a program is
+ * compiled for what is in it, and the way that it rules out at an `if` may do what no GPU can.
  *
  * bpf_printk: the conversions of the kernel's, at most 12 arguments, a format of at most 255 bytes; %s prints an address, as the
  * string is in the GPU's memory. Writes to the object's log, which is a ring; returns 0, or -ENOSPC where that has no room.

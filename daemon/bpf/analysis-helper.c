@@ -7,6 +7,7 @@
 
 #include "analysis-step.h"
 #include "helper.h"
+#include "helper-name.h"
 #include "log-record.h"
 #include "value.h"
 
@@ -258,8 +259,11 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
 	uint32_t id = (uint32_t)a->flow->insns[pc].imm, map;
 	const struct helper *helper = helper_find(id);
 	struct value *regs = state->registers, scalar = value_scalar(0, 0);
+	const char *name = helper_kernel_name(id);
 	int r = 0;
 
+	if (!helper && name)
+		return fault_at(a->fault, pc, "%s (%u) is not available on the GPU", name, id);
 	if (!helper)
 		return fault_at(a->fault, pc, "helper %u is not available on the GPU", id);
 	switch (helper->kind) {

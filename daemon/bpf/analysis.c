@@ -96,14 +96,21 @@ static int read_context(struct analysis *a, size_t pc, int64_t offset, unsigned 
 	return 0;
 }
 
-/* Stores `n` bytes of a value at a constant offset. */
-static void stack_write(struct analysis_frame *stack, int64_t offset, unsigned n,
-			const struct value *value)
+/*
+ * Stores `n` bytes of a value at a constant offset. Of an address that a constant overwrites in part,
+ * the rest is no use, but the constant is known.
+ */
+static void stack_write(struct analysis *a, struct analysis_frame *stack, int64_t offset,
+			unsigned n, const struct value *value)
 {
 	struct value *slot = stack->slots + analysis_slot(offset);
 	struct value scalar = value_scalar(0, value_maps(value));
 	unsigned at = (unsigned)offset & 7;
 
+	if (n < 8 && value->kind == VALUE_CONST && value_maps(slot)) {
+		analysis_escape(a, slot);
+		*slot = (struct value){ .kind = VALUE_CONST };
+	}
 	if (at + n <= 8) {
 		value_slot_write(slot, at, n, value);
 		return;
@@ -172,6 +179,49 @@ uint64_t analysis_all_maps(const struct analysis *a, const struct analysis_frame
 	return maps;
 }
 
+bool analysis_constant(const struct analysis *a, const struct value *base, int64_t offset,
+		       unsigned n, bool sign, uint64_t *bits)
+{
+	struct value slot = { .kind = VALUE_CONST, .known = 0xff }, value;
+	const struct translate_map *map;
+
+	if (base->kind != VALUE_MAP_VALUE || !base->exact)
+		return false;
+	map = a->maps + base->ref;
+	offset += (int64_t)base->bits;
+	if (!map->constant || offset < 0 || n > map->value_size || offset > map->value_size - n)
+		return false;
+	memcpy(&slot.bits, map->constant + offset, n);
+	value = value_slot_read(&slot, 0, n, sign);
+	*bits = value.bits;
+	return true;
+}
+
+int analysis_way(const struct analysis_frame *state, const struct bpf_insn *insn)
+{
+	const struct value *x = state->registers + insn->dst_reg;
+	struct value y = INSN_SOURCE(insn->code) == BPF_X
+				 ? state->registers[insn->src_reg]
+				 : value_const((uint64_t)(int64_t)insn->imm);
+
+	if (INSN_SOURCE(insn->code) == BPF_X && insn->dst_reg == insn->src_reg &&
+	    INSN_OP(insn->code) != BPF_JSET)
+		return value_branches(insn, 0, 0);
+	if (x->kind != VALUE_CONST || y.kind != VALUE_CONST || x->known != 0xff || y.known != 0xff)
+		return -1;
+	return value_branches(insn, x->bits, y.bits);
+}
+
+/* Where a number is compared with a constant, one way knows that it is the same. */
+static void learn(struct analysis_frame *state, const struct bpf_insn *insn, bool taken)
+{
+	struct value *x = state->registers + insn->dst_reg;
+
+	if (insn->code == (BPF_JMP | (taken ? BPF_JEQ : BPF_JNE) | BPF_K) &&
+	    x->kind == VALUE_SCALAR && !value_maps(x))
+		*x = value_const((uint64_t)(int64_t)insn->imm);
+}
+
 /* Stores `n` bytes of `value` at `base` + `offset`. */
 int analysis_store(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
 		   const struct value *base, int64_t offset, unsigned n, const struct value *value)
@@ -192,13 +242,16 @@ int analysis_store(struct analysis *a, struct analysis_frame *state, uint32_t fr
 		if (!stack)
 			analysis_escape(a, value);
 		else if (base->exact)
-			stack_write(stack, offset, n, value);
+			stack_write(a, stack, offset, n, value);
 		else
 			stack_write_somewhere(stack, value);
 		return 0;
 	case VALUE_MAP:
 		return fault_at(a->fault, pc, "stores through a reference to a map");
 	case VALUE_MAP_VALUE:
+		if (a->maps[base->ref].constant)
+			return fault_at(a->fault, pc, "stores to map %.64s, which is constant",
+					a->maps[base->ref].name);
 		analysis_note(a, base->ref, MAP_USE_OTHER);
 		analysis_escape(a, value);
 		return 0;
@@ -222,6 +275,7 @@ int analysis_load(struct analysis *a, struct analysis_frame *state, uint32_t fra
 		  struct value *value)
 {
 	struct analysis_frame *stack;
+	uint64_t bits;
 	int r;
 
 	switch (base->kind) {
@@ -242,7 +296,8 @@ int analysis_load(struct analysis *a, struct analysis_frame *state, uint32_t fra
 		return fault_at(a->fault, pc, "loads through a reference to a map");
 	case VALUE_MAP_VALUE:
 		analysis_note(a, base->ref, MAP_USE_OTHER);
-		*value = value_scalar(0, 0);
+		*value = analysis_constant(a, base, offset, n, sign, &bits) ? value_const(bits)
+									    : value_scalar(0, 0);
 		return 0;
 	case VALUE_RECORD:
 		*value = value_scalar(0, 0);
@@ -300,7 +355,7 @@ static int step_atomic(struct analysis *a, struct analysis_frame *state, uint32_
 
 	if (value_is_symbolic(operand))
 		return fault_at(a->fault, pc, "stores the address of %s", symbolic_name(operand));
-	if (base->kind == VALUE_MAP_VALUE && insn->imm == BPF_ADD) {
+	if (base->kind == VALUE_MAP_VALUE && insn->imm == BPF_ADD && !a->maps[base->ref].constant) {
 		analysis_note(a, base->ref, n == 8 ? MAP_USE_ADD64 : MAP_USE_ADD32);
 		analysis_escape(a, operand);
 		return 0;
@@ -493,8 +548,10 @@ static int leave_block(struct analysis *a, struct worklist *w, struct analysis_f
 {
 	const struct flow_block *block = a->flow->blocks + number;
 	struct analysis_frame *state = chain + a->flow->frames[block->frame].depth;
+	const struct bpf_insn *last = a->flow->insns + flow_block_last(a->flow, block);
 	uint32_t to = block->successors[0];
-	int r;
+	int r, way = insn_is_branch(last) ? analysis_way(state, last) : -1;
+	struct value kept;
 
 	if (to == FLOW_NONE)
 		return 0;
@@ -509,10 +566,14 @@ static int leave_block(struct analysis *a, struct worklist *w, struct analysis_f
 				state[-1].registers[i] = i ? value_scalar(0, 0) : r0;
 		}
 	}
+	if (way >= 0 || !insn_is_branch(last))
+		return flow_into(a, w, chain, way ? to : block->successors[1], bytes);
+	kept = state->registers[last->dst_reg];
+	learn(state, last, true);
 	r = flow_into(a, w, chain, to, bytes);
-	if (!r && block->successors[1] != FLOW_NONE)
-		r = flow_into(a, w, chain, block->successors[1], bytes);
-	return r;
+	state->registers[last->dst_reg] = kept;
+	learn(state, last, false);
+	return r ? r : flow_into(a, w, chain, block->successors[1], bytes);
 }
 
 /* Steps through a block; `chain` is its entry state, and then the state at its end. */

@@ -5,7 +5,9 @@
  * What each register and each slot of the BPF stack holds, before each instruction: enough to know
  * that an access goes to the stack at a constant offset (then it becomes a register), or to a value
  * of a certain map (then it is an access to global memory), and to know everything that a program
- * does with a map's values.
+ * does with a map's values. What is read from .rodata at a constant place is a constant, and of a
+ * branch on constants only one way is followed, as the kernel's verifier has it: what a program
+ * would do if it were configured otherwise does not matter.
  */
 
 #include <stdbool.h>
@@ -75,7 +77,7 @@ struct analysis {
 	const struct translate_map *maps;
 	size_t n_maps;
 	struct fault *fault;           /* while analysis_init() and analysis_step() run */
-	struct analysis_frame **entry; /* state at the start of each block; NULL: not reachable */
+	struct analysis_frame **entry; /* state at the start of each block; NULL: never reached */
 	uint8_t uses[TRANSLATE_MAPS_MAX]; /* MAP_USE_ of each map */
 	uint32_t context; /* bit i: field i of the context is read */
 	bool process;     /* something of the process slot is read */
@@ -95,6 +97,13 @@ void analysis_deinit(struct analysis *analysis);
 /* The effect of one instruction that is no jump, BPF call or exit on the state of a frame. */
 int analysis_step(struct analysis *analysis, struct analysis_frame *state, uint32_t frame,
 		  size_t pc);
+
+/* Whether a load of `n` bytes at `base` + `offset` always gives the same, and what. */
+bool analysis_constant(const struct analysis *analysis, const struct value *base, int64_t offset,
+		       unsigned n, bool sign, uint64_t *bits);
+
+/* Which way control always goes: 1 if a branch is taken, 0 if not; -1 if it may do either. */
+int analysis_way(const struct analysis_frame *state, const struct bpf_insn *insn);
 
 static inline size_t analysis_state_size(const struct flow *flow, uint32_t frame)
 {

@@ -9,6 +9,7 @@
 
 #include "btf-check.h"
 
+#include <linux/bpf.h>
 #include <linux/btf.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@
 #include "btf-type.h"
 
 #define CHAIN_MAX 32
+#define CORE_RECORD_MAX 256
 #define TYPES_MAX 1000000
 
 struct btf_file {
@@ -211,9 +213,38 @@ struct btf_ext_header {
 	uint32_t core_offset, core_size; /* only if header_size says so */
 };
 
-bool btf_ext_check(const void *data, size_t size, char error[static BTF_CHECK_ERROR_SIZE]) {
+static uint32_t word_at(const uint8_t *data, size_t at) {
+	uint32_t word;
+
+	memcpy(&word, data + at, sizeof(word));
+	return word;
+}
+
+/* The size of a record, then for each section its name, how many records, and these. */
+static bool check_core(struct btf_file *f, const uint8_t *data, size_t size) {
+	size_t at = sizeof(uint32_t), record;
+
+	record = size < at ? 0 : word_at(data, 0);
+	if (record < sizeof(struct bpf_core_relo) || record % 4 || record > CORE_RECORD_MAX)
+		return wrong(f, "malformed BTF: relocations of an unknown kind");
+	while (at < size) {
+		uint32_t n;
+
+		if (size - at < 2 * sizeof(uint32_t))
+			return wrong(f, "malformed BTF: relocations are cut short");
+		n = word_at(data, at + 4);
+		if (word_at(data, at) >= f->strings_size || !n || n > (size - at - 8) / record)
+			return wrong(f, "malformed BTF: relocations do not fit");
+		at += 8 + n * record;
+	}
+	return true;
+}
+
+bool btf_ext_check(const void *data, size_t size, const void *btf,
+		   char error[static BTF_CHECK_ERROR_SIZE]) {
 	struct btf_file f = { .error = error };
 	struct btf_ext_header header = {};
+	struct btf_header types;
 	const size_t least = offsetof(struct btf_ext_header, core_offset);
 	size_t body;
 
@@ -227,8 +258,32 @@ bool btf_ext_check(const void *data, size_t size, char error[static BTF_CHECK_ER
 	if (header.function_offset > body || header.function_size > body - header.function_offset ||
 	    header.line_offset > body || header.line_size > body - header.line_offset)
 		return wrong(&f, "malformed BTF: the parts of .BTF.ext do not fit");
-	if (header.header_size >= sizeof(header) && header.core_size)
-		return wrong(&f, "the object relies on types of the running kernel (CO-RE), which "
-				 "a GPU does not have");
-	return true;
+	if (header.header_size < sizeof(header) || !header.core_size)
+		return true;
+	if (header.core_offset > body || header.core_size > body - header.core_offset)
+		return wrong(&f, "malformed BTF: the parts of .BTF.ext do not fit");
+	memcpy(&types, btf, sizeof(types));
+	f.strings_size = types.str_len;
+	return check_core(&f, (const uint8_t *)data + header.header_size + header.core_offset,
+			  header.core_size);
+}
+
+const char *btf_ext_core_section(const void *data, const void *btf, size_t *at) {
+	const uint8_t *core = data;
+	struct btf_ext_header header = {};
+	struct btf_header types;
+	const char *name;
+
+	memcpy(&header, data, offsetof(struct btf_ext_header, core_offset));
+	if (header.header_size < sizeof(header))
+		return NULL;
+	memcpy(&header, data, sizeof(header));
+	memcpy(&types, btf, sizeof(types));
+	core += header.header_size + header.core_offset;
+	*at += !*at && header.core_size ? sizeof(uint32_t) : 0;
+	if (*at >= header.core_size)
+		return NULL;
+	name = (const char *)btf + types.hdr_len + types.str_off + word_at(core, *at);
+	*at += 8 + (size_t)word_at(core, *at + 4) * word_at(core, 0);
+	return name;
 }

@@ -6,8 +6,8 @@
  * crash, but its user should read what is wrong. So each number that leads somewhere is looked at
  * before libbpf sees it. Nothing is said about what the object means.
  *
- * What no GPU program can use is refused here too: CO-RE relocations (against types of the running
- * kernel) and relocations in maps (maps of maps, arrays of programs).
+ * What no GPU program can use is refused here too: relocations in maps (maps of maps, arrays of
+ * programs).
  */
 
 #include "elf-check.h"
@@ -252,7 +252,7 @@ static bool check_contents(struct elf_file *f) {
 
 		if (!btf_check(data, data ? size : 0, error))
 			return wrong(f, "malformed BTF: %s", error);
-		if (ext && !btf_ext_check(ext_data, ext_data ? ext_size : 0, error))
+		if (ext && !btf_ext_check(ext_data, ext_data ? ext_size : 0, data, error))
 			return wrong(f, "%s", error);
 	} else if (ext)
 		return wrong(f, "malformed ELF file: .BTF.ext without .BTF");

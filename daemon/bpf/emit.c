@@ -198,18 +198,25 @@ static LLVMValueRef context_load(struct emitter *e, const struct bpf_insn *insn,
 static void emit_memory(struct emitter *e, const struct bpf_insn *insn)
 {
 	unsigned bytes = insn_bytes(insn->code);
+	bool sign = INSN_MODE(insn->code) == INSN_MODE_MEMSX;
 	struct emit_address address;
 	LLVMValueRef value;
+	uint64_t bits;
 
 	switch (INSN_CLASS(insn->code)) {
 	case BPF_LDX:
+		if (analysis_constant(e->analysis, e->state->registers + insn->src_reg, insn->off,
+				      bytes, sign, &bits)) {
+			emit_set(e, insn->dst_reg, emit_const(e, bits));
+			return;
+		}
 		if (e->state->registers[insn->src_reg].kind == VALUE_CONTEXT) {
 			value = context_load(e, insn, bytes);
 		} else {
 			address = emit_address(e, insn->src_reg, insn->off);
 			value = emit_load(e, &address, bytes);
 		}
-		if (INSN_MODE(insn->code) == INSN_MODE_MEMSX)
+		if (sign)
 			value = LLVMBuildSExt(e->builder, value, e->i64, "");
 		emit_set(e, insn->dst_reg, emit_zext(e, value));
 		return;
@@ -254,6 +261,7 @@ static void emit_leave(struct emitter *e, const struct flow_block *block,
 {
 	const struct flow_frame *frame = e->flow->frames + block->frame;
 	uint32_t to = block->successors[0];
+	int way = insn_is_branch(last) ? analysis_way(e->state, last) : -1;
 
 	if (insn_is_exit(last)) {
 		if (to == FLOW_NONE) {
@@ -263,7 +271,9 @@ static void emit_leave(struct emitter *e, const struct flow_block *block,
 		LLVMBuildStore(e->builder, emit_get(e, 0), register_pointer(e, frame->parent, 0));
 	} else if (insn_is_bpf_call(last)) {
 		emit_enter(e, e->flow->blocks[to].frame);
-	} else if (insn_is_branch(last)) {
+	} else if (way == 0) {
+		to = block->successors[1]; /* the other block is not there */
+	} else if (way < 0 && insn_is_branch(last)) {
 		LLVMBuildCondBr(e->builder, emit_condition(e, last), e->blocks[to],
 				e->blocks[block->successors[1]]);
 		return;

@@ -2,8 +2,10 @@
 
 #include "fault.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "translate.h"
 
@@ -12,6 +14,37 @@ static void fault_format(struct fault *fault, int used, const char *format, va_l
 	if (used < 0 || (size_t)used >= sizeof(fault->text))
 		return;
 	vsnprintf(fault->text + used, sizeof(fault->text) - (size_t)used, format, args);
+}
+
+static const char *string_at(const struct translate_lines *lines, uint32_t offset)
+{
+	return offset < lines->strings_size ? lines->strings + offset : "";
+}
+
+/* Appends the source line of an instruction: the record's that begins at it, or last before it. */
+static void add_line(struct fault *fault, size_t pc)
+{
+	const struct translate_lines *lines = fault->lines;
+	struct bpf_line_info record, found = { 0 };
+	size_t used = strlen(fault->text);
+	const char *text, *file, *slash;
+
+	for (size_t i = 0; lines && i < lines->n; i++) {
+		memcpy(&record, lines->records + i * lines->record_size, sizeof(record));
+		if (record.insn_off <= pc && record.insn_off >= found.insn_off)
+			found = record;
+	}
+	text = lines ? string_at(lines, found.line_off) : "";
+	text += strspn(text, " \t");
+	if (!*text)
+		return;
+	file = string_at(lines, found.file_name_off);
+	slash = strrchr(file, '/');
+	snprintf(fault->text + used, sizeof(fault->text) - used, ": %.192s @ %.64s:%u", text,
+		 slash ? slash + 1 : file, found.line_col >> 10);
+	for (char *c = fault->text + used; *c; c++)
+		if (!isprint((unsigned char)*c))
+			*c = '?';
 }
 
 int fault_at(struct fault *fault, size_t pc, const char *format, ...)
@@ -24,6 +57,7 @@ int fault_at(struct fault *fault, size_t pc, const char *format, ...)
 			      "program %.128s, instruction %zu: ", fault->program, pc),
 		     format, args);
 	va_end(args);
+	add_line(fault, pc);
 	return TRANSLATE_E_PROGRAM;
 }
 

@@ -5,13 +5,18 @@
 
 #include <stddef.h>
 
+struct translate_lines;
+
 struct fault {
 	const char *program; /* borrowed: the program under translation */
-	char text[512];      /* empty: none */
+	const struct translate_lines *lines; /* borrowed: of that program; or NULL */
+	char text[768];	     /* empty: none */
 };
 
-/* Fills in "program NAME, instruction PC: ...". Returns TRANSLATE_E_PROGRAM, for `return
- * fault_at(...)`. */
+/*
+ * Fills in "program NAME, instruction PC: ...: SOURCE LINE @ FILE:NUMBER", as the verifier has it.
+ * Returns TRANSLATE_E_PROGRAM, for `return fault_at(...)`.
+ */
 int fault_at(struct fault *fault, size_t pc, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

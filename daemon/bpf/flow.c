@@ -132,8 +132,7 @@ static int copy_blocks(struct flow_builder *b, size_t start, uint32_t frame)
 	return 0;
 }
 
-/* The last instruction of a block; not the second half of a 64-bit load. */
-static size_t block_last(const struct flow *f, const struct flow_block *block)
+size_t flow_block_last(const struct flow *f, const struct flow_block *block)
 {
 	size_t pc = block->start, last = pc;
 
@@ -166,7 +165,7 @@ static int copy_function(struct flow_builder *b, size_t start, size_t call_pc, u
 
 	end = (uint32_t)f->n_blocks;
 	for (uint32_t i = entry; i < end; i++) {
-		size_t pc = block_last(f, f->blocks + i);
+		size_t pc = flow_block_last(f, f->blocks + i);
 		const struct bpf_insn *insn = f->insns + pc;
 		uint32_t to[2] = { FLOW_NONE, FLOW_NONE };
 

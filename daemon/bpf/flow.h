@@ -48,3 +48,6 @@ struct flow {
  */
 int flow_init(struct flow *flow, const struct bpf_insn *insns, size_t n_insns, struct fault *fault);
 void flow_deinit(struct flow *flow);
+
+/* The last instruction of a block; not the second half of a 64-bit load. */
+size_t flow_block_last(const struct flow *flow, const struct flow_block *block);

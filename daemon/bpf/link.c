@@ -29,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "btf-check.h"
 #include "elf-check.h"
 #include "lanes.h"
 #include "log-record.h"
@@ -309,6 +310,34 @@ static int programs_begin(struct link_step *step, struct bpf_object *object) {
 }
 
 /*
+ * Types of the running kernel mean nothing to a GPU. Programs that are not linked may rely on them
+ * (CO-RE), but not functions that they might share with others.
+ */
+static int core_check(struct link_step *step) {
+	const struct linked *linked = &step->output->linked;
+	size_t size, at = 0;
+	const void *ext = elf_section(step->elf, ".BTF.ext", &size),
+		   *btf = elf_section(step->elf, ".BTF", &size);
+	const char *section;
+
+	while (ext && btf && (section = btf_ext_core_section(ext, btf, &at))) {
+		section += *section == '?';
+		if (!strcmp(section, ".text"))
+			return refuse(step, "a function that is called by programs relies on types of the "
+					    "running kernel (CO-RE), which a GPU does not have");
+		for (size_t i = 0; i < linked->n_programs; i++) {
+			const struct linked_program *program = &linked->programs[i];
+
+			if (!strcmp(program->section, section) &&
+			    (step->only_certain ? is_certainly_gpu(program) : may_be_gpu(program)))
+				return refuse(step, "program %s relies on types of the running kernel "
+						    "(CO-RE), which a GPU does not have", program->name);
+		}
+	}
+	return 0;
+}
+
+/*
  * A data section's kind, from the name that libbpf gives its map ("object.rodata", or
  * ".data.mine").
  */
@@ -580,6 +609,8 @@ static int step_link(struct link_step *step) {
 	if (!object)
 		return refuse_by_libbpf(step, "libbpf", -errno);
 	r = programs_begin(step, object);
+	if (!r)
+		r = core_check(step);
 	if (!r)
 		r = maps_begin(step, object);
 	if (r)

@@ -165,6 +165,16 @@ int linked_insns_from_json(struct linked_table *insns, struct json_object *objec
 			 blob_size, insns, error);
 }
 
+int linked_lines_from_json(struct linked_table *lines, struct json_object *object,
+			   uint64_t blob_size, char error[static ERROR_SIZE]) {
+	return get_table(object, "line_info", "count", 0, LINKED_INSNS_MAX, blob_size, lines, error);
+}
+
+int linked_btf_from_json(struct linked_table *btf, struct json_object *object, uint64_t blob_size,
+			 char error[static ERROR_SIZE]) {
+	return get_table(object, "btf", "size", 1, LINKED_BLOB_MAX, blob_size, btf, error);
+}
+
 int linked_program_from_json(struct linked_program *program, struct json_object *object,
 			     uint64_t blob_size, char error[static ERROR_SIZE]) {
 	struct linked_program p = {};
@@ -178,8 +188,7 @@ int linked_program_from_json(struct linked_program *program, struct json_object 
 	    (r = linked_insns_from_json(&p.insns, object, blob_size, error)) ||
 	    (r = get_table(object, "func_info", "count", 0, LINKED_INSNS_MAX, blob_size,
 			   &p.func_info, error)) ||
-	    (r = get_table(object, "line_info", "count", 0, LINKED_INSNS_MAX, blob_size,
-			   &p.line_info, error)) ||
+	    (r = linked_lines_from_json(&p.line_info, object, blob_size, error)) ||
 	    (r = get_u32(object, "relocated_subprograms", &p.n_subprograms, error)))
 		return r;
 	if (!json_object_object_get_ex(object, "gpu", &gpu) ||
@@ -215,8 +224,7 @@ int linked_from_json(struct linked **linkedp, struct json_object *reply,
 	    (r = get_name(reply, "license", linked->license, sizeof(linked->license), error)) ||
 	    (r = get_array(reply, "maps", LINKED_MAPS_MAX, &maps, error)) ||
 	    (r = get_array(reply, "programs", LINKED_PROGRAMS_MAX, &programs, error)) ||
-	    (r = get_table(reply, "btf", "size", 1, LINKED_BLOB_MAX, (uint64_t)size, &linked->btf,
-			   error)))
+	    (r = linked_btf_from_json(&linked->btf, reply, (uint64_t)size, error)))
 		goto out;
 	linked->size = (uint64_t)size;
 	if (linked->btf.count) {

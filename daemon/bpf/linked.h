@@ -113,6 +113,10 @@ int linked_map_from_json(struct linked_map *map, struct json_object *object, uin
 int linked_program_from_json(struct linked_program *program, struct json_object *object,
 			     uint64_t blob_size, char error[static 192]);
 
-/* The member "insns" alone. As above. */
+/* The member "insns", "line_info" or "btf" alone. As above. */
 int linked_insns_from_json(struct linked_table *insns, struct json_object *object,
 			   uint64_t blob_size, char error[static 192]);
+int linked_lines_from_json(struct linked_table *lines, struct json_object *object,
+			   uint64_t blob_size, char error[static 192]);
+int linked_btf_from_json(struct linked_table *btf, struct json_object *object, uint64_t blob_size,
+			 char error[static 192]);

@@ -12,6 +12,7 @@
 #include <bpf/libbpf.h>
 #include <ctype.h>
 #include <errno.h>
+#include <linux/btf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,13 +128,52 @@ static int maps_parse(struct compile *c, struct json_object *request) {
 			.threads = (uint32_t)threads,
 			.ring_bytes = (uint64_t)ring_bytes,
 			.log = map->internal == LINKED_MAP_LOG,
+			.constant = map->internal == LINKED_MAP_RODATA && map->initial.count
+					    ? c->blob + map->initial.offset
+					    : NULL,
 		};
 	}
 	return 0;
 }
 
+/* The strings of the object's BTF, if the request says where it is and they are sound. */
+static int strings_parse(struct compile *c, struct json_object *request,
+			 struct translate_lines *lines) {
+	struct linked_table btf;
+	struct btf_header header;
+	int r;
+
+	r = linked_btf_from_json(&btf, request, c->blob_size, c->error);
+	if (r || btf.count < sizeof(header))
+		return r;
+	memcpy(&header, c->blob + btf.offset, sizeof(header));
+	if (header.hdr_len > btf.count || header.str_off > btf.count - header.hdr_len ||
+	    header.str_len > btf.count - header.hdr_len - header.str_off || !header.str_len)
+		return 0;
+	lines->strings = (const char *)c->blob + btf.offset + header.hdr_len + header.str_off;
+	if (!lines->strings[header.str_len - 1])
+		lines->strings_size = header.str_len;
+	return 0;
+}
+
+/* Where a program's instructions come from. */
+static int lines_parse(struct compile *c, struct json_object *program,
+		       struct translate_lines *lines) {
+	struct linked_table table;
+	int r;
+
+	r = linked_lines_from_json(&table, program, c->blob_size, c->error);
+	if (r || table.record_size < sizeof(struct bpf_line_info))
+		return r;
+	lines->records = c->blob + table.offset;
+	lines->n = table.count;
+	lines->record_size = table.record_size;
+	return 0;
+}
+
 static int programs_parse(struct compile *c, const struct worker_job *job) {
 	struct json_object *array, *object;
+	struct translate_lines lines = {}, strings = {};
 	const char *prefix, *name;
 	struct linked_table insns;
 	int r;
@@ -144,6 +184,9 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 	    !json_object_array_length(array))
 		return wrong(c, "no programs, or too many");
 	c->n_programs = json_object_array_length(array);
+	r = strings_parse(c, job->request, &strings);
+	if (r)
+		return r;
 	for (size_t i = 0; i < c->n_programs; i++) {
 		object = json_object_array_get_idx(array, i);
 		if (!json_object_is_type(object, json_type_object) ||
@@ -151,6 +194,9 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 		    !worker_get_int(object, "index", 0, LINKED_PROGRAMS_MAX - 1, &c->indices[i]))
 			return wrong(c, "a program without a name or an index");
 		r = linked_insns_from_json(&insns, object, c->blob_size, c->error);
+		lines = strings;
+		if (!r)
+			r = lines_parse(c, object, &lines);
 		if (r)
 			return r;
 		if (!insns.count)
@@ -173,6 +219,7 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 			.patch = c->patch_outputs[i] >= 0,
 			.insns = (const struct bpf_insn *)(const void *)(c->blob + insns.offset),
 			.n_insns = insns.count,
+			.lines = lines,
 		};
 	}
 	return 0;

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "elf-check.h"
 #include "link.h"
 
 static const char *folder;
@@ -401,6 +402,37 @@ static void refused(const void *elf, size_t size, const char *reason, const char
 	link_failure_deinit(&failure);
 }
 
+/* Relocations against types of the kernel are the host's; what is in them may be anything. */
+static void test_core(void **state) {
+	struct link_failure failure;
+	struct link_output *output;
+	size_t size, ext_size;
+	uint8_t *elf = object_read("host-core", &size), *ext;
+
+	assert_int_equal(link_object(elf, size, &output, &failure), 0);
+	for (size_t i = 0; i < output->linked.n_programs; i++) {
+		const struct linked_program *program = &output->linked.programs[i];
+
+		assert_int_equal(program->insns.count > 0, program->gpu);
+		assert_int_equal(program->gpu, !strcmp(program->name, "cuda__launch"));
+	}
+	link_output_free(output);
+	ext = (uint8_t *)(uintptr_t)elf_section(elf, ".BTF.ext", &ext_size);
+	assert_non_null(ext);
+	for (size_t at = 0; at + 4 <= ext_size; at += 4) {
+		static const uint32_t words[] = { 0, 1, 0x7fffffff, 0xffffffff };
+		uint8_t before[4];
+
+		memcpy(before, ext + at, 4);
+		for (size_t i = 0; i < 4; i++) {
+			memcpy(ext + at, &words[i], 4);
+			damaged(elf, size);
+		}
+		memcpy(ext + at, before, 4);
+	}
+	free(elf);
+}
+
 /* Objects that cannot be used, each with a word that helps. libbpf's own words are in the log. */
 static void test_refused(void **state) {
 	size_t size;
@@ -413,7 +445,7 @@ static void test_refused(void **state) {
 	refused(elf, size, "missing", "libbpf: ");
 	free(elf);
 	elf = object_read("core", &size);
-	refused(elf, size, "CO-RE", NULL);
+	refused(elf, size, "program cuda__core relies on types of the running kernel (CO-RE)", NULL);
 	free(elf);
 	elf = object_read("nested", &size);
 	refused(elf, size, "to find all integers", NULL);
@@ -452,6 +484,7 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_lanes),	      cmocka_unit_test(test_json),
 		cmocka_unit_test(test_json_hostile),  cmocka_unit_test(test_damaged),
 		cmocka_unit_test(test_refused),	      cmocka_unit_test(test_refused_newcomer),
+		cmocka_unit_test(test_core),
 	};
 
 	if (argc < 2 || !*argv[1])

@@ -8,6 +8,7 @@ import array
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -75,7 +76,7 @@ def compile(worker, linked, blob, patches=None, **change):
     outputs = [os.memfd_create("ptx", os.MFD_ALLOW_SEALING) for _ in programs]
     maps = [dict(m, slot_symbol=f"__gpuprobe_o1_m{i}", place=0, threads=0, ring_bytes=0) for i, m in enumerate(linked["maps"])]
     request = {"job": "compile", "input": 0, "prefix": "__gpuprobe_o1", "maps": maps,
-               "programs": [{"index": i, "name": p["name"], "insns": p["insns"], "output": n + 1}
+               "programs": [{"index": i, "name": p["name"], "insns": p["insns"], "line_info": p["line_info"], "output": n + 1}
                             for n, (i, p) in enumerate(programs)]}
     for n in patches or []:
         request["programs"][n]["patch_output"] = len(outputs) + 1
@@ -201,6 +202,17 @@ def main(path, folder, ptxas=None):
     reply, _ = compile(worker, linked, blob)
     assert reply["status"] == "error" and reply["error"] == "program", reply
     assert "cuda__context_beyond" in reply["message"] and "\n" not in reply["message"], reply
+    assert "context-beyond.bpf.c" not in reply["message"], reply
+    # and with its source line, if the strings are there
+    said, _ = compile(worker, linked, blob, btf=linked["btf"])
+    assert said["message"].startswith(reply["message"] + ": ") and "ctx + 168" in said["message"], said
+    assert re.search(r" @ context-beyond\.bpf\.c:\d+$", said["message"]), said
+    # strings that are none
+    for btf in ({"offset": 0, "size": 8}, {"offset": 0, "size": len(blob)}, {"offset": linked["btf"]["offset"], "size": linked["btf"]["size"] - 1}, None):
+        said, _ = compile(worker, linked, blob, btf=btf)
+        assert said["message"] == reply["message"], said
+    said, _ = compile(worker, linked, blob, btf={"offset": 0, "size": len(blob) + 8})
+    assert said["error"] == "internal", said
 
     # no object, and one that does not link
     reply, _ = link(worker, b"not an object" * 100)

@@ -520,6 +520,105 @@ static void test_half_address_is_not_null(void **state)
 	translate_result_deinit(&result);
 }
 
+/*
+ * What .rodata holds is known, at constant places: so are branches on it, of which the other way may
+ * do what no GPU can; and sizes.
+ */
+static void test_constants(void **state)
+{
+	static const uint8_t bytes[] = { 0, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 24, 0, 0, 0 };
+	struct translate_map maps[] = {
+		{ ".rodata", BPF_MAP_TYPE_ARRAY, 4, sizeof(bytes), 1, "__gpuprobe_o1_m0",
+		  .constant = bytes },
+		{ "ring", BPF_MAP_TYPE_RINGBUF, 0, 0, 4096, "__gpuprobe_o1_m1" },
+	};
+	static const struct bpf_insn insns[] = {
+		LD64(6, INSN_PSEUDO_MAP_IDX_VALUE, 0, 0),
+		LOAD(BPF_W, 1, 6, 0),
+		JEQ0(1, 1),
+		CALL(27), /* a stack of the kernel */
+		INSN(BPF_LDX | INSN_MODE_MEMSX | BPF_W, 1, 6, 4, 0),
+		INSN(BPF_JMP | BPF_JSLT | BPF_K, 1, 0, 1, -1),
+		CALL(27),
+		MAP(1, 1),
+		LOAD(BPF_W, 2, 6, 8),
+		MOV(3, 0),
+		CALL(131),
+		JEQ0(0, 4),
+		STOREI(BPF_DW, 0, 16, 5),
+		MOVR(1, 0),
+		MOV(2, 0),
+		CALL(132),
+		END,
+	};
+	static const struct bpf_insn stores[] = {
+		LD64(6, INSN_PSEUDO_MAP_IDX_VALUE, 0, 0), STOREI(BPF_W, 6, 0, 1), END,
+	};
+	static const struct bpf_insn reads[] = {
+		LD64(6, INSN_PSEUDO_MAP_IDX_VALUE, 0, 8), LOAD(BPF_W, 0, 6, 0), EXIT,
+	};
+	static const struct bpf_insn beyond[] = {
+		LD64(6, INSN_PSEUDO_MAP_IDX_VALUE, 0, 8), LOAD(BPF_DW, 0, 6, 0), EXIT,
+	};
+	struct translate_program program = {
+		.name = "p", .symbol = "p", .insns = insns, .n_insns = COUNT(insns)
+	};
+	struct translate_result result = translated(insns, COUNT(insns), maps, 2);
+	char *error = NULL;
+
+	assert_int_equal(result.programs[0].maps, 3); /* nothing runs without it, as before */
+	translate_result_deinit(&result);
+	result = translated(beyond, COUNT(beyond), maps, 1);
+	assert_true(occurrences(result.programs[0].ptx, "ld.global") > 0);
+	translate_result_deinit(&result);
+	result = translated(reads, COUNT(reads), maps, 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "ld.global"), 0);
+	assert_non_null(strstr(result.programs[0].ptx, " 24"));
+	translate_result_deinit(&result);
+
+	program.insns = stores;
+	program.n_insns = COUNT(stores);
+	assert_int_equal(translate_object(&program, 1, maps, 2, &result, &error),
+			 TRANSLATE_E_PROGRAM);
+	assert_string_equal(error, "program p, instruction 2: stores to map .rodata, which is constant");
+	free(error);
+
+	/* .data may be anything */
+	maps[0].constant = NULL;
+	program.insns = insns;
+	program.n_insns = COUNT(insns);
+	assert_int_equal(translate_object(&program, 1, maps, 2, &result, &error),
+			 TRANSLATE_E_PROGRAM);
+	assert_string_equal(error, "program p, instruction 4: bpf_get_stackid (27) is not available on the GPU");
+	free(error);
+}
+
+/* Never reached, and nobody knows such a helper: looked at for the patch form, which has an exit. */
+static void test_unknown_helper(void **state)
+{
+	static const struct bpf_insn insns[] = {
+		MOV(1, 1), JEQ0(1, 2), LD64(2, 0, 0, 0), CALL(9999), CALL(507), END,
+	};
+	struct translate_program program = {
+		.name = "p", .symbol = "p", .insns = insns, .n_insns = COUNT(insns), .patch = true
+	};
+	static const struct bpf_insn skips[] = {
+		MOV(1, 0), JEQ0(1, 1), CALL(9999), CALL(507), END,
+	};
+	struct translate_result result;
+	char *error = NULL;
+
+	assert_int_equal(translate_object(&program, 1, NULL, 0, &result, &error),
+			 TRANSLATE_E_PROGRAM);
+	assert_string_equal(error, "program p, instruction 4: helper 9999 is not available on the GPU");
+	free(error);
+	program.insns = skips;
+	program.n_insns = COUNT(skips);
+	assert_int_equal(translate_object(&program, 1, NULL, 0, &result, &error), 0);
+	assert_non_null(strstr(result.programs[0].patch_reason, "bpf_cuda_exit"));
+	translate_result_deinit(&result);
+}
+
 static void check_map_access(const struct bpf_insn *insns, size_t n)
 {
 	const struct translate_map maps[] = { array8, percpu8 };
@@ -781,6 +880,8 @@ int main(void)
 		cmocka_unit_test(test_stack_in_registers),
 		cmocka_unit_test(test_map_is_not_null),
 		cmocka_unit_test(test_half_address_is_not_null),
+		cmocka_unit_test(test_constants),
+		cmocka_unit_test(test_unknown_helper),
 		cmocka_unit_test(test_map_is_not_memory),
 		cmocka_unit_test(test_map_or_value),
 		cmocka_unit_test(test_kinds),

@@ -78,7 +78,7 @@ static int set_error(struct translation *t, int r, const char *text)
 static int analyse(struct translation *t, size_t i)
 {
 	const struct translate_program *program = t->programs + i;
-	struct fault fault = { .program = program->name };
+	struct fault fault = { .program = program->name, .lines = &program->lines };
 	struct unit *unit = t->units + i;
 	int r;
 
@@ -220,7 +220,7 @@ static int emit_form(struct translation *t, size_t i, bool patch, const struct n
 		     char **text)
 {
 	unsigned target = t->result.programs[i].target;
-	struct fault fault = { .program = t->programs[i].name };
+	struct fault fault = { .program = t->programs[i].name, .lines = &t->programs[i].lines };
 	struct unit *unit = t->units + i;
 	struct codegen codegen;
 	LLVMValueRef function;
@@ -249,9 +249,12 @@ static bool calls(const struct translate_program *program, enum helper_kind kind
 
 		if (insn_is_ld_imm64(insn))
 			pc++;
-		else if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER &&
-			 helper_find((uint32_t)insn->imm)->kind == kind)
-			return true;
+		else if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER) {
+			const struct helper *helper = helper_find((uint32_t)insn->imm);
+
+			if (helper && helper->kind == kind)
+				return true;
+		}
 	}
 	return false;
 }

@@ -48,6 +48,16 @@ struct translate_map {
 	uint32_t threads; /* of per-thread arrays; 0: the default */
 	uint64_t ring_bytes; /* of rings; 0: the default */
 	bool log; /* what printk and puts write to: of type 1527 */
+	/* value_size bytes: what it holds from the beginning and always will (.rodata); or NULL */
+	const uint8_t *constant;
+};
+
+/* Where instructions come from, for messages: nothing needs to be true. */
+struct translate_lines {
+	const uint8_t *records; /* each begins with a struct bpf_line_info */
+	size_t n, record_size;
+	const char *strings; /* that records refer to; the last byte is 0 */
+	size_t strings_size;
 };
 
 struct translate_program {
@@ -62,6 +72,7 @@ struct translate_program {
 	 */
 	bool takes_memory;
 	bool patch; /* its patch form is wanted, too */
+	struct translate_lines lines; /* n 0: not known */
 };
 
 struct translate_map_result {

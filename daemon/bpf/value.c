@@ -178,13 +178,42 @@ struct value value_join(const struct value *a, const struct value *b, bool slot)
 			    value_maps(a) | value_maps(b));
 }
 
-/* The result of arithmetic on two constants. False: not worth knowing. */
-static bool fold(const struct bpf_insn *insn, uint64_t a, uint64_t b, uint64_t *result)
+static uint64_t sign_extended(uint64_t bits, unsigned width)
 {
-	bool wide = INSN_CLASS(insn->code) == BPF_ALU64;
+	return (uint64_t)((int64_t)(bits << (64 - width)) >> (64 - width));
+}
+
+/* Division by 0 gives 0, and leaves what there is; nothing overflows. */
+static uint64_t divided(uint64_t a, uint64_t b, bool sign, bool modulo)
+{
+	if (!b)
+		return modulo ? a : 0;
+	if (!sign)
+		return modulo ? a % b : a / b;
+	if (b == UINT64_MAX)
+		return modulo ? 0 : -a;
+	return (uint64_t)(modulo ? (int64_t)a % (int64_t)b : (int64_t)a / (int64_t)b);
+}
+
+/* The low bytes of a constant, in the order that the instruction wants. */
+static uint64_t ordered(const struct bpf_insn *insn, uint64_t a)
+{
+	unsigned width = (unsigned)insn->imm;
+
+	if (INSN_CLASS(insn->code) == BPF_ALU64 || INSN_SOURCE(insn->code) == BPF_TO_BE)
+		return __builtin_bswap64(a) >> (64 - width);
+	return width == 64 ? a : a & ((UINT64_C(1) << width) - 1);
+}
+
+/* The result of arithmetic on two constants. */
+static uint64_t fold(const struct bpf_insn *insn, uint64_t a, uint64_t b)
+{
+	bool wide = INSN_CLASS(insn->code) == BPF_ALU64, sign = insn->off == 1;
 	unsigned shift = (unsigned)(b & (wide ? 63 : 31));
 	uint64_t r;
 
+	if (INSN_OP(insn->code) == BPF_END)
+		return ordered(insn, a);
 	if (!wide) {
 		a = (uint32_t)a;
 		b = (uint32_t)b;
@@ -198,6 +227,14 @@ static bool fold(const struct bpf_insn *insn, uint64_t a, uint64_t b, uint64_t *
 		break;
 	case BPF_MUL:
 		r = a * b;
+		break;
+	case BPF_DIV:
+	case BPF_MOD:
+		if (sign && !wide) {
+			a = sign_extended(a, 32);
+			b = sign_extended(b, 32);
+		}
+		r = divided(a, b, sign, INSN_OP(insn->code) == BPF_MOD);
 		break;
 	case BPF_AND:
 		r = a & b;
@@ -214,16 +251,16 @@ static bool fold(const struct bpf_insn *insn, uint64_t a, uint64_t b, uint64_t *
 	case BPF_RSH:
 		r = a >> shift;
 		break;
-	case BPF_MOV:
-		if (insn->off != 0)
-			return false;
-		r = b;
+	case BPF_ARSH:
+		r = (uint64_t)((int64_t)(wide ? a : sign_extended(a, 32)) >> shift);
 		break;
-	default:
-		return false;
+	case BPF_NEG:
+		r = -a;
+		break;
+	default: /* BPF_MOV: it has been validated */
+		r = insn->off ? sign_extended(b, (unsigned)insn->off) : b;
 	}
-	*result = wide ? r : (uint32_t)r;
-	return true;
+	return wide ? r : (uint32_t)r;
 }
 
 /* Known low zero bits of the result on scalars. */
@@ -254,14 +291,12 @@ struct value value_alu(const struct bpf_insn *insn, const struct value *a, const
 {
 	bool wide = INSN_CLASS(insn->code) == BPF_ALU64;
 	uint8_t op = INSN_OP(insn->code);
-	uint64_t bits, maps;
+	uint64_t maps;
 
 	if (wide && op == BPF_MOV && insn->off == 0)
 		return *b;
-	if (a->kind == VALUE_CONST && b->kind == VALUE_CONST && fold(insn, a->bits, b->bits, &bits))
-		return value_const(bits);
-	if (op == BPF_MOV && b->kind == VALUE_CONST && fold(insn, 0, b->bits, &bits))
-		return value_const(bits);
+	if (b->kind == VALUE_CONST && (a->kind == VALUE_CONST || op == BPF_MOV))
+		return value_const(fold(insn, a->bits, b->bits));
 
 	if (wide && (op == BPF_ADD || op == BPF_SUB) && is_address(a) && is_number(b))
 		return moved(a, b, op == BPF_SUB);
@@ -272,6 +307,42 @@ struct value value_alu(const struct bpf_insn *insn, const struct value *a, const
 	maps = (op == BPF_MOV ? 0 : value_maps(a)) |
 	       (op == BPF_NEG || op == BPF_END ? 0 : value_maps(b));
 	return value_scalar(alu_align(insn, a, b), maps);
+}
+
+bool value_branches(const struct bpf_insn *insn, uint64_t a, uint64_t b)
+{
+	int64_t x = (int64_t)a, y = (int64_t)b;
+
+	if (INSN_CLASS(insn->code) == BPF_JMP32) {
+		x = (int32_t)a;
+		y = (int32_t)b;
+		a = (uint32_t)a;
+		b = (uint32_t)b;
+	}
+	switch (INSN_OP(insn->code)) {
+	case BPF_JEQ:
+		return a == b;
+	case BPF_JNE:
+		return a != b;
+	case BPF_JGT:
+		return a > b;
+	case BPF_JGE:
+		return a >= b;
+	case BPF_JLT:
+		return a < b;
+	case BPF_JLE:
+		return a <= b;
+	case BPF_JSGT:
+		return x > y;
+	case BPF_JSGE:
+		return x >= y;
+	case BPF_JSLT:
+		return x < y;
+	case BPF_JSLE:
+		return x <= y;
+	default: /* BPF_JSET: it has been validated */
+		return a & b;
+	}
 }
 
 static uint8_t byte_mask(unsigned at, unsigned n)

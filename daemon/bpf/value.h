@@ -20,6 +20,9 @@ struct value value_join(const struct value *a, const struct value *b, bool slot)
 /* The result of an arithmetic instruction (BPF_OP of `insn`) on two values. */
 struct value value_alu(const struct bpf_insn *insn, const struct value *a, const struct value *b);
 
+/* Whether a branch (BPF_OP of `insn`) on two constants is taken. */
+bool value_branches(const struct bpf_insn *insn, uint64_t a, uint64_t b);
+
 /* Reads `n` bytes at byte `at` of a slot, widened as the instruction says. */
 struct value value_slot_read(const struct value *slot, unsigned at, unsigned n, bool sign);
 

@@ -93,7 +93,7 @@ static int check_variables(const struct ptx_module *foreign, const struct ptx_mo
 		if (!other || !is_known(other->linkage))
 			return refuse(error, "variable %.*s is gone",
 				      NAME(original, variable->name));
-		if (other->size != variable->size ||
+		if (other->size != variable->size || other->count != variable->count ||
 		    (other->space != variable->space &&
 		     (!of_program || other->space != PTX_SPACE_GLOBAL)))
 			return refuse(error, "variable %.*s is another",

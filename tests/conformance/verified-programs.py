@@ -10,7 +10,7 @@ give the same wherever stack, maps and context lie, and whatever was on the stac
 passed over. r0 and the maps must agree. Every second program runs in its patch form.
 
 A program that differs is printed, the first of them also without lines that do not matter. What the translator refuses is counted:
-it looks at ways that the verifier knows are never taken. Exit 77: no CUDA driver, or no bpf(2).
+it knows constants, but no ranges of numbers, so it looks at ways that the verifier knows are never taken (1 of 1000 or so). Exit 77: no CUDA driver, or no bpf(2).
 """
 
 import argparse

@@ -7,6 +7,7 @@ GPU. The kernels are those of tests/targets/language.cu.
 import ctypes
 import os
 import re
+import struct
 import subprocess
 import time
 
@@ -287,6 +288,17 @@ def test_shared():
         equal(instances["gpu_array"], ("host", 1))
 
 
+def test_configured():
+    """What .rodata holds is a constant: a way that it rules out may do what no GPU can, and a record may be as large as it says."""
+    with Daemon() as daemon:
+        daemon.attach(object=obj("configured"))
+        run(daemon, "vectorAdd", same=False)
+        equal(values(daemon, "out"), {0: 7})
+        records = [bytes.fromhex(r["record"]) for r in daemon.json_lines("ring", "read", "events", "--raw")]
+        equal(set(records), {struct.pack("<QqQ", 7, -3, 24)})
+        equal(len(records), 256)
+
+
 def test_rings():
     with Daemon() as daemon:
         daemon.attach(object=obj("rings"))
@@ -394,6 +406,16 @@ def test_host_programs():
         run(daemon, "vectorAdd", same=False)
         third = values(daemon, "times")
         check(third[0] > first[0] and third[2] == 0, third)
+
+
+def test_host_types():
+    """Programs on the host may rely on types of the running kernel, though those for the GPU may not."""
+    with Daemon() as daemon:
+        daemon.attach("--program", "*_launch", object=os.path.join(BUILD, "daemon/bpf/objects/host-core.bpf.o"))
+        run(daemon, "vectorAdd", same=False)
+        seen = values(daemon, "seen")
+        check(seen[0] > 0, "a process id, as the kernel has it", seen)
+        equal((seen[1], seen[2]), (7, 5))
 
 
 def test_host_programs_refused():

@@ -45,8 +45,9 @@ static void check(const struct shadow *shadow, uint32_t count, uint32_t own_reco
 
 			if (to < 0 || to >= (int64_t)shadow->n_insns)
 				abort();
-		} else if (insn->src_reg || insn->imm > 211 || insn->imm <= 0)
-			abort();
+		} else if (insn->src_reg || ((insn->imm > 211 || insn->imm <= 0) &&
+					     (i >= count || insn->imm != 0x40000000 + (int)i)))
+			abort(); /* neither a helper nor, at that place, none that there is */
 	}
 	if (shadow->n_insns > count &&
 	    shadow->insns[shadow->n_insns - 1].code != (BPF_JMP | BPF_EXIT))
