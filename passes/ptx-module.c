@@ -15,7 +15,8 @@
 enum symbol_kind {
 	SYMBOL_DEFINITION, /* a function with a body; sorts before its prototypes */
 	SYMBOL_PROTOTYPE,
-	SYMBOL_VARIABLE, /* x<4> is one of the name x */
+	SYMBOL_VARIABLE, /* x<4> is one of the name x; sorts before what says that it is elsewhere */
+	SYMBOL_EXTERN,	 /* that */
 	SYMBOL_ALIAS,
 };
 
@@ -368,7 +369,8 @@ static int read_variables(struct reader *reader, enum ptx_linkage linkage, uint3
 				      &reader->variables_capacity, &reader->module.variable_count,
 				      PTX_NONE);
 	for (uint32_t i = first; !r && i < reader->module.variable_count; i++)
-		r = add_symbol(reader, reader->module.variables[i].name, SYMBOL_VARIABLE, i);
+		r = add_symbol(reader, reader->module.variables[i].name,
+			       reader->module.variables[i].linkage == PTX_LINKAGE_EXTERN ? SYMBOL_EXTERN : SYMBOL_VARIABLE, i);
 	return r;
 }
 
@@ -482,10 +484,46 @@ static int compare_symbols(const void *a, const void *b, void *text)
 	return (left->name.offset > right->name.offset) - (left->name.offset < right->name.offset);
 }
 
+/* Whether it is the one of its name that has a body or memory. x<4> is none: it may stand beside x. */
+static bool is_definition(const struct ptx_module *module, const struct symbol *symbol)
+{
+	return symbol->kind == SYMBOL_DEFINITION ||
+	       (symbol->kind == SYMBOL_VARIABLE && !module->variables[symbol->index].count);
+}
+
+static bool is_variable(const struct symbol *symbol)
+{
+	return symbol && (symbol->kind == SYMBOL_VARIABLE || symbol->kind == SYMBOL_EXTERN);
+}
+
+/* 0, or PTX_E_SYNTAX where a name is defined twice. */
+static int check_symbols(const struct reader *reader)
+{
+	const struct ptx_module *module = &reader->module;
+	const struct symbol *first = NULL;
+
+	for (uint32_t i = 0; i < reader->symbol_count; i++) {
+		const struct symbol *symbol = &reader->symbols[i];
+
+		if (!is_definition(module, symbol))
+			continue;
+		if (first && !compare_names(module->text + first->name.offset, first->name.length,
+					    module->text + symbol->name.offset, symbol->name.length)) {
+			ptx_error_set(reader->parser.error, module->text, symbol->name.offset,
+				      "%.*s is defined twice", (int)symbol->name.length,
+				      module->text + symbol->name.offset);
+			return PTX_E_SYNTAX;
+		}
+		first = symbol;
+	}
+	return 0;
+}
+
 /* Sorts the names and hands them to the module. */
 static int build_symbols(struct reader *reader)
 {
 	struct ptx_symbols *symbols;
+	int r;
 
 	symbols = malloc(sizeof(*symbols));
 	if (!symbols)
@@ -493,6 +531,11 @@ static int build_symbols(struct reader *reader)
 	if (reader->symbol_count)
 		qsort_r(reader->symbols, reader->symbol_count, sizeof(*reader->symbols),
 			compare_symbols, (void *)(uintptr_t)reader->module.text);
+	r = check_symbols(reader);
+	if (r) {
+		free(symbols);
+		return r;
+	}
 	*symbols = (struct ptx_symbols){ reader->symbols, reader->symbol_count };
 	reader->symbols = NULL;
 	reader->module.symbols = symbols;
@@ -588,7 +631,7 @@ static const struct symbol *find_numbered(const struct ptx_module *module, const
 		if (digit == '0' && digits > 1)
 			continue; /* x01 is not one of x<N> */
 		symbol = find_symbol(module, name, length - digits);
-		if (symbol && symbol->kind == SYMBOL_VARIABLE &&
+		if (is_variable(symbol) &&
 		    number < module->variables[symbol->index].count)
 			return symbol;
 	}
@@ -602,7 +645,7 @@ const struct ptx_variable *ptx_module_find_variable(const struct ptx_module *mod
 
 	if (!symbol)
 		symbol = find_numbered(module, name, length);
-	if (!symbol || symbol->kind != SYMBOL_VARIABLE)
+	if (!is_variable(symbol))
 		return NULL;
 	return &module->variables[symbol->index];
 }

@@ -223,8 +223,13 @@ static void test_variables(void **state)
 	assert_ptr_equal(ptx_module_find_variable(&module, "m", 1), &v[6]);
 	assert_null(ptx_module_find_variable(&module, "dy", 2));
 	ptx_module_deinit(&module);
+	module = parse(HEADER ".extern .global .b32 x;\n.visible .global .b32 x = 3;");
+	assert_ptr_equal(ptx_module_find_variable(&module, "x", 1), &module.variables[1]);
+	ptx_module_deinit(&module);
 
 	assert_error(HEADER ".global .b32 x", PTX_E_SYNTAX, 4, 15, "not the end");
+	assert_error(HEADER ".func f();\n.func f() { ret; }\n.func f() { }", PTX_E_SYNTAX, 6, 7, "f is defined twice");
+	assert_error(HEADER ".global .b32 x;\n.const .b16 x;", PTX_E_SYNTAX, 5, 13, "x is defined twice");
 	assert_error(HEADER ".global x;", PTX_E_SYNTAX, 4, 9, "expected a type");
 	assert_error(HEADER ".global .b32 x = ;", PTX_E_SYNTAX, 4, 18, "initial value");
 	assert_error(HEADER ".global .b32 x[4;", PTX_E_SYNTAX, 4, 17, "expected ']'");
