@@ -36,6 +36,7 @@ static void test_find(void **state) {
 	assert_null(exclude_find(&config, &facts));
 	exclude(&config, "cgroup=/sys/fs/cgroup/a"); /* as a shell sees it */
 	assert_non_null(exclude_find(&config, &facts));
+	exclude(&config, "");
 }
 
 /* A rule of the page means no process that the setting does not mean. */
