@@ -694,7 +694,7 @@ class Options(Case):
                 (['-d', '0'], '-d: 0 is not a number from 1 up'), (['--cgroup=x'], '--cgroup: x is not the path of a cgroup, such as /system.slice/a.service'),
                 (['--uid=nobody9'], '--uid: there is no user nobody9'), (['--comm=abcdefghijklmnop'], '--comm: abcdefghijklmnop: names of processes have at most 15 bytes'),
                 (['--backend=ptrace'], '--backend: ptrace is none of auto, shim, bpf, cupti'), (['--format=xml'], '--format: xml is none of text, jsonl, jsonl-seed, chrome, perfetto, folded, csv, table, raw'),
-                (['--probe=x'], '--probe: x does not begin with k:, u: or t:'), (['-p', '1', '--', 'ls'], 'trace takes -p or a CMD, not both'),
+                (['--probe=x'], '--probe: x does not begin with k:, u: or t:'), (['-p', '1', '--', 'ls'], 'trace takes -p or a CMD, not both'), (['--'], 'a CMD is missing behind --'), (['-c', '--'], 'a CMD is missing behind --'),
                 (['-p', '1', '--uid=0'], '--uid and --comm are for all processes: not with -p or a CMD'), (['-c', '--format=csv'], 'trace takes -c or --format, not both'),
                 (['--gpu=nvml'], '--gpu: nvml is none of events, cupti'), (['--gpu='], '--gpu: "" is none of events, cupti'),
                 (['--backend=cupti', '--backend=bpf'], '--gpu needs the shim: not with --backend=bpf'),

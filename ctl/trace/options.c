@@ -466,14 +466,17 @@ static int check(struct trace_command *trace) {
 }
 
 int trace_options(struct trace_command *trace, int argc, char **argv) {
+	const char *argument = NULL;
 	int option, r = -1;
 
 	while (r < 0 && (option = getopt_long(argc, argv, "+hVp:fe:o:cskd:", options, NULL)) >= 0)
-		r = take_option(trace, option, optarg);
+		r = take_option(trace, option, argument = optarg);
 	if (r >= 0)
 		return r;
 	if (optind < argc)
 		trace->command = argv + optind;
+	else if (optind > 0 && argv[optind - 1] != argument && !strcmp(argv[optind - 1], "--"))
+		return ctl_usage("a CMD is missing behind --"); /* a script's empty list, which does not mean all programs */
 	r = check(trace);
 	if (r >= 0)
 		return r;
