@@ -187,6 +187,9 @@ uint64_t tsc_clock_nanoseconds(const struct tsc_clock *clock, uint64_t tsc) {
 	while (tsc < segment->tsc && segment < last)
 		segment++;
 	nanoseconds = (__int128)segment->nanoseconds + (((__int128)tsc - segment->tsc) * segment->slope >> 32);
+	/* where the line begins anew it may do so below the end of what was before: a later time is not to become an earlier one */
+	if (segment != clock->segments && nanoseconds > segment[-1].nanoseconds)
+		return segment[-1].nanoseconds;
 	return nanoseconds < 0 ? 0 : (uint64_t)nanoseconds;
 }
 

@@ -216,7 +216,7 @@ static const char *ring_slot_read(struct shim_ring *ring, struct ring_slot *slot
 }
 
 /* One slot. As above; *loadp grows. */
-static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, uint64_t *budget, bool count, uint64_t now, enum shim_rings_load *loadp) {
+static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, uint64_t *budget, bool count, enum shim_rings_load *loadp) {
 	struct trace_slot *shared = ring_slot_at(ring, i);
 	struct ring_slot *slot = &ring->slots[i];
 	uint32_t state = __atomic_load_n(&shared->state, __ATOMIC_ACQUIRE), expected = TRACE_SLOT_LEFT;
@@ -239,7 +239,8 @@ static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, uint64_t 
 	if (n) {
 		if (*loadp < SHIM_RINGS_BUSY)
 			*loadp = n > ring->slot_bytes / 8 ? SHIM_RINGS_BUSY : SHIM_RINGS_SOME;
-		why = ring_slot_read(ring, slot, (const unsigned char *)(shared + 1), head, budget, count, now);
+		/* the clock is read after head: what lies before that is not of the future, however long this thread has stood still */
+		why = ring_slot_read(ring, slot, (const unsigned char *)(shared + 1), head, budget, count, ring->tsc ? tsc_now() : monotonic_now());
 		__atomic_store_n(&shared->tail, slot->tail, __ATOMIC_RELEASE);
 	}
 	ring_lost(ring, slot->tid, lost - slot->lost);
@@ -263,10 +264,9 @@ static const char *ring_read(struct shim_ring *ring, uint64_t budget, bool count
 		n = ring->slot_count;
 	}
 	n = n < ring->slot_count ? n : ring->slot_count;
-	now = ring->tsc ? tsc_now() : now;
 	for (uint32_t k = 0; k < n && !why && (budget || count); k++) {
 		ring->next = ring->next < n ? ring->next : 0;
-		why = ring_slot_drain(ring, ring->next, &budget, count, now, loadp);
+		why = ring_slot_drain(ring, ring->next, &budget, count, loadp);
 		ring->next += budget > 0 || count; /* the next turn goes on where this one stopped */
 	}
 	if (!budget)

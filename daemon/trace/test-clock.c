@@ -95,8 +95,10 @@ static void test_tsc_sleep(void **state) {
 			tsc_clock_feed(&clock, tsc, real);
 			assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, tsc) - real)) < 1000);
 			assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, tsc + (uint64_t)TSC_HZ / 2) - real - SECOND / 2)) < 1000);
-			if (!again && second < 10) /* a call from before */
+			if (!again && second < 10) { /* a call from before, and one that began before the line did, and ended after that */
 				assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, last) - true_time(last, 0))) < 1000);
+				assert_true(tsc_clock_nanoseconds(&clock, tsc - (second + 1) * (uint64_t)TSC_HZ + (uint64_t)TSC_HZ / 2) <= tsc_clock_nanoseconds(&clock, tsc));
+			}
 		}
 	}
 }
