@@ -244,7 +244,7 @@ static int invalid_argument(const char *method, const char *subject, json_object
 			*p = '-';
 	if (!strcmp(method, "ShowKernel") && !strcmp(parameter, "kernel"))
 		return ctl_fail(CTL_ERROR, "%s: %s", subject, reason);
-	return ctl_fail(CTL_ERROR, "%s: %s", option, reason);
+	return ctl_fail(CTL_USAGE, "%s: %s", option, reason);
 }
 
 /* An error of the control interface. */

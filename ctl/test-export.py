@@ -39,7 +39,7 @@ class Case(FakeDaemonCase):
         self.ctl('map', 'export', 'none', status=NOT_FOUND, stderr='there is no map none; gpuprobectl map list shows them')
         self.ctl('map', 'export', 'ring', status=ERROR, stderr='ring: it is a ring')
         for parameter, option in {'name': 'as', 'help': 'help-text', 'kind': 'type', 'labels': 'label', 'per_sm': 'sm', 'unit': 'unit', 'bucket': 'bucket'}.items():
-            self.ctl('map', 'export', f'wrong-{parameter}', status=ERROR, stderr=f'--{option}: no')
+            self.ctl('map', 'export', f'wrong-{parameter}', status=USAGE, stderr=f'--{option}: no')
         self.ctl('map', 'unexport', status=USAGE, stderr='map unexport: which map?; see gpuprobectl map unexport --help')
         self.ctl('map', 'exports', 'x', status=USAGE, stderr='map exports takes no argument, but got x; see gpuprobectl map exports --help')
         self.ctl('metrics', 'x', status=USAGE, stderr='metrics takes no arguments, but got x; see gpuprobectl metrics --help')

@@ -95,7 +95,7 @@ class Attach(Case):
             'denied': (PERMISSION, 'not permitted: only root and the group gpuprobe may attach'),
             'unavailable': (ERROR, 'no CAP_BPF here'),
             'limit': (ERROR, 'too many: attachments of uid 0; the limit is 64'),
-            'argument': (ERROR, '--ring-size: not so large'),
+            'argument': (USAGE, '--ring-size: not so large'),
             'internal': (ERROR, 'the daemon has a problem: worker did not start'),
             'forbidden': (PERMISSION, 'not permitted; try sudo, or become a member of the group gpuprobe'),
             'other': (ERROR, f'{self.socket}: the daemon does not take filter as we gave it: is it of another version?'),
