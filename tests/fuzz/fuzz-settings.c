@@ -19,7 +19,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static char folder[32], path[64];
+static char folder[40], path[64];
 
 static void remove_folder(void) {
 	unlink(path);
@@ -30,7 +30,7 @@ static void write_file(const void *data, size_t size) {
 	FILE *file;
 
 	if (!*folder) {
-		strcpy(folder, "/tmp/fuzz-settings.XXXXXX");
+		strcpy(folder, "/dev/shm/fuzz-settings.XXXXXX"); /* ext4 would write each one to the disk, as they replace one another */
 		if (!mkdtemp(folder))
 			abort();
 		atexit(remove_folder);
