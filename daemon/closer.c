@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/queue.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@
 #define FOREIGN_THREADS_MAX 64
 #define NUDGE SIGURG /* nothing else uses it, and by default it does nothing */
 #define NUDGE_NS 50000
+#define BEHIND 8 /* one part in so many of the descriptors that this process may have */
 
 struct closing {
 	TAILQ_ENTRY(closing) link;
@@ -44,6 +46,7 @@ struct shared {
 	pthread_mutex_t mutex;
 	pthread_cond_t more;
 	struct closing_list sockets;
+	unsigned int n_sockets; /* in the list, and the one that is being closed */
 	unsigned int n_refs; /* threads, and the closer */
 	bool ends;
 	uv_async_t *async; /* NULL at the end */
@@ -54,6 +57,7 @@ struct closer {
 	uv_async_t async;
 	struct closing_list waiting, running; /* foreign ones: for a thread, and that have one */
 	unsigned int n_running;
+	rlim_t behind; /* with more sockets it is */
 };
 
 static void on_nudge(int number) {
@@ -71,46 +75,65 @@ static void shared_unref(struct shared *shared) {
 	free(shared);
 }
 
-/* close(2) with signals for this thread meanwhile. */
-static void close_nudged(int fd) {
-	const struct itimerspec period = { .it_interval = { .tv_nsec = NUDGE_NS }, .it_value = { .tv_nsec = NUDGE_NS } };
+/* A timer that can send this thread signals, not armed. */
+static bool nudge_new(timer_t *timerp) {
 	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = NUDGE };
-	timer_t timer;
-	bool has_timer;
 
 	event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
-	has_timer = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_settime(timer, 0, &period, NULL) == 0;
-	fd_close(fd);
-	if (has_timer)
-		timer_delete(timer);
+	return timer_create(CLOCK_MONOTONIC, &event, timerp) == 0;
 }
 
+static void nudge_arm(timer_t timer, bool armed) {
+	const struct timespec period = { .tv_nsec = armed ? NUDGE_NS : 0 };
+
+	timer_settime(timer, 0, &(struct itimerspec){ period, period }, NULL);
+}
+
+/* Signals come as long as there is something to be closed. */
 static void *close_sockets(void *userdata) {
 	struct shared *shared = userdata;
 	struct closing *closing;
+	timer_t timer;
+	const bool has_timer = nudge_new(&timer);
+	bool armed = false;
 
 	pthread_mutex_lock(&shared->mutex);
 	for (;;) {
-		while (!shared->ends && TAILQ_EMPTY(&shared->sockets))
-			pthread_cond_wait(&shared->more, &shared->mutex);
 		closing = TAILQ_FIRST(&shared->sockets);
-		if (!closing)
+		if (!closing && shared->ends)
 			break;
+		if (has_timer && armed != !!closing) {
+			armed = !!closing;
+			nudge_arm(timer, armed);
+		}
+		if (!closing) {
+			pthread_cond_wait(&shared->more, &shared->mutex);
+			continue;
+		}
 		TAILQ_REMOVE(&shared->sockets, closing, link);
 		pthread_mutex_unlock(&shared->mutex);
-		close_nudged(closing->fd);
+		fd_close(closing->fd);
 		free(closing);
 		pthread_mutex_lock(&shared->mutex);
+		shared->n_sockets--;
 	}
 	shared_unref(shared);
+	if (has_timer)
+		timer_delete(timer);
 	return NULL;
 }
 
 static void *close_foreign(void *userdata) {
 	struct closing *closing = userdata;
 	struct shared *shared = closing->shared;
+	timer_t timer;
+	const bool has_timer = nudge_new(&timer);
 
-	close_nudged(closing->fd);
+	if (has_timer)
+		nudge_arm(timer, true);
+	fd_close(closing->fd);
+	if (has_timer)
+		timer_delete(timer);
 	pthread_mutex_lock(&shared->mutex);
 	closing->over = true;
 	if (closing->abandoned)
@@ -163,6 +186,7 @@ static void closer_on_over(uv_async_t *async) {
 
 int closer_new(struct closer **closerp, uv_loop_t *loop) {
 	const struct sigaction action = { .sa_handler = on_nudge };
+	struct rlimit limit = { .rlim_cur = 1024 };
 	struct closer *closer = calloc(1, sizeof(*closer));
 	struct shared *shared = calloc(1, sizeof(*shared));
 	int r = closer && shared ? 0 : -ENOMEM;
@@ -175,6 +199,8 @@ int closer_new(struct closer **closerp, uv_loop_t *loop) {
 		return r;
 	}
 	sigaction(NUDGE, &action, NULL);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	closer->behind = limit.rlim_cur / BEHIND;
 	pthread_mutex_init(&shared->mutex, NULL);
 	pthread_cond_init(&shared->more, NULL);
 	TAILQ_INIT(&shared->sockets);
@@ -249,12 +275,24 @@ void closer_socket(struct closer *closer, int consumed_fd) {
 		return;
 	pthread_mutex_lock(&closer->shared->mutex);
 	TAILQ_INSERT_TAIL(&closer->shared->sockets, closing, link);
+	closer->shared->n_sockets++;
 	pthread_cond_signal(&closer->shared->more);
 	pthread_mutex_unlock(&closer->shared->mutex);
 }
 
 void closer_memory(struct closer *closer, int consumed_fd) {
 	closer_socket(closer, consumed_fd);
+}
+
+bool closer_is_behind(const struct closer *closer) {
+	bool is_behind;
+
+	if (!closer)
+		return false;
+	pthread_mutex_lock(&closer->shared->mutex);
+	is_behind = closer->shared->n_sockets > closer->behind;
+	pthread_mutex_unlock(&closer->shared->mutex);
+	return is_behind;
 }
 
 void closer_foreign(struct closer *closer, int consumed_fd, void (*done)(void *userdata), void *userdata) {

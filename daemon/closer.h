@@ -24,6 +24,12 @@ void closer_socket(struct closer *closer, int consumed_fd);
 void closer_memory(struct closer *closer, int consumed_fd);
 
 /*
+ * Whether so many sockets wait to be closed that who makes them should wait, too: what is accepted meanwhile would stay open, as it is in nobody's account.
+ * NULL is fine.
+ */
+bool closer_is_behind(const struct closer *closer);
+
+/*
  * Consumes a descriptor that came from a stranger. done() is called on the loop when that is over, which may be never while the stranger
  * likes: he should be charged until then.
  */

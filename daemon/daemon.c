@@ -137,6 +137,12 @@ static void daemon_close_socket(int consumed_fd, void *userdata) {
 	closer_socket(daemon->closer, consumed_fd);
 }
 
+static bool daemon_is_behind(void *userdata) {
+	const struct daemon *daemon = userdata;
+
+	return closer_is_behind(daemon->closer);
+}
+
 static int daemon_start_control(struct daemon *daemon, const struct daemon_options *options) {
 	struct varlink_server_options server_options = {
 		.size = sizeof(server_options),
@@ -147,6 +153,7 @@ static int daemon_start_control(struct daemon *daemon, const struct daemon_optio
 		.connections_per_uid_max = daemon->config->quota_clients,
 		.limit_error = "io.gpuprobe.control.LimitExceeded",
 		.close_socket = daemon_close_socket,
+		.is_behind = daemon_is_behind,
 		.exhausted = daemon_on_exhausted,
 		.userdata = daemon,
 	};

@@ -34,6 +34,7 @@
 /* Bytes with what the kernel adds, which doubles it: 11 messages with descriptors at most, so all connections together stay below LimitNOFILE. */
 #define SHIM_SEND_BUFFER 4096
 #define SHIM_PAUSE_MS 100
+#define SHIM_BEHIND_MS 10 /* the same while too many sockets are being closed */
 
 struct shim_output {
 	TAILQ_ENTRY(shim_output) link;
@@ -47,7 +48,7 @@ TAILQ_HEAD(shim_connection_list, shim_connection);
 struct shim_server {
 	uv_loop_t *loop;
 	uv_poll_t poll;
-	uv_timer_t pause; /* after accept(2) failed for want of descriptors */
+	uv_timer_t pause; /* after accept(2) failed for want of descriptors, or while too many sockets are being closed */
 	uv_timer_t retry; /* of connections that are held */
 	uv_timer_t greeting; /* of connections that have not greeted */
 	int fd;
@@ -489,9 +490,19 @@ static void shim_server_resume(uv_timer_t *timer) {
 	uv_poll_start(&server->poll, UV_READABLE, shim_server_on_poll);
 }
 
+/* Nobody is accepted for a while. */
+static void shim_server_pause(struct shim_server *server, uint64_t ms) {
+	uv_poll_stop(&server->poll); /* else this would spin */
+	uv_timer_start(&server->pause, shim_server_resume, ms, 0);
+}
+
 static void shim_server_on_poll(uv_poll_t *poll, int status, int events) {
 	struct shim_server *server = poll->data;
 
+	if (closer_is_behind(server->closer)) {
+		shim_server_pause(server, SHIM_BEHIND_MS);
+		return;
+	}
 	for (unsigned int i = 0; i < SHIM_ACCEPTS_PER_TURN; i++) {
 		int fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
@@ -500,8 +511,7 @@ static void shim_server_on_poll(uv_poll_t *poll, int status, int events) {
 		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 			   errno == ENOBUFS) {
 			shim_server_exhausted(server, -errno);
-			uv_poll_stop(&server->poll); /* else this would spin */
-			uv_timer_start(&server->pause, shim_server_resume, SHIM_PAUSE_MS, 0);
+			shim_server_pause(server, SHIM_PAUSE_MS);
 			return;
 		} else if (errno != EINTR && errno != ECONNABORTED) {
 			return;

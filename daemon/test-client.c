@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -23,6 +24,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "closer.h"
 #include "daemon.h"
 #include "memfd.h"
 
@@ -574,6 +576,50 @@ static void test_turns(void **state) {
 		assert_in_range(other, 1, 3);
 }
 
+/* Who comes while sockets wait to be closed waits, too, and is served then. */
+static void test_behind(void **state) {
+	static const struct shim_server_handlers handlers = { turns_on_hello, turns_on_message, turns_on_closed };
+	struct world *world = *state;
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct rlimit before, limit;
+	struct shim_server *server;
+	struct closer *closer;
+	uint64_t n_served;
+	char path[160];
+	bool waited = false;
+	int fd, memory;
+
+	snprintf(path, sizeof(path), "%s/behind.sock", world->folder);
+	strcpy(address.sun_path, path);
+	assert_int_equal(shim_server_new(&server, &world->loop, shim_server_listen(path, 0666), &world->daemon.accounts, &handlers, NULL), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	limit = (struct rlimit){ 0, before.rlim_max }; /* one that waits is too many */
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(closer_new(&closer, &world->loop), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	shim_server_close_with(server, closer);
+	for (int tries = 0; tries < 100 && !waited; tries++) { /* this thread may be the one that stands still */
+		memory = memfd_create("memory", MFD_CLOEXEC);
+		assert_int_equal(fallocate(memory, 0, 0, 256 << 20), 0); /* to let go of it takes a while */
+		closer_memory(closer, memory);
+		n_served = shim_server_counters(server)->connections;
+		fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+		assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+		uv_run(&world->loop, UV_RUN_NOWAIT);
+		waited = closer_is_behind(closer);
+		if (waited)
+			assert_int_equal(shim_server_counters(server)->connections, n_served);
+		while (shim_server_counters(server)->connections == n_served)
+			uv_run(&world->loop, UV_RUN_ONCE);
+		close(fd);
+	}
+	assert_true(waited);
+	shim_server_free(server);
+	closer_free(closer);
+	turn(world);
+	unlink(path);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_welcome, setup, teardown),
@@ -588,6 +634,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_disarm, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_turns, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_behind, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -147,12 +148,44 @@ static void test_memory(void **state) {
 	end(closer, &loop);
 }
 
+/* With so many sockets it is behind, and no longer when they are closed. */
+static void test_behind(void **state) {
+	struct rlimit before, limit;
+	struct closer *closer;
+	bool is_behind = false;
+	uv_loop_t loop;
+	int fd;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	limit = (struct rlimit){ 800, before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(uv_loop_init(&loop), 0);
+	assert_int_equal(closer_new(&closer, &loop), 0);
+	assert_false(closer_is_behind(closer));
+	assert_false(closer_is_behind(NULL));
+	for (int tries = 0; tries < 100 && !is_behind; tries++) { /* this thread may be the one that stands still */
+		fd = memfd_create("memory", MFD_CLOEXEC);
+		assert_int_equal(fallocate(fd, 0, 0, 256 << 20), 0); /* to let go of it takes a while */
+		closer_memory(closer, fd);
+		for (int i = 0; i < 800 / 8; i++)
+			closer_socket(closer, dup(0));
+		is_behind = closer_is_behind(closer);
+	}
+	assert_true(is_behind);
+	for (int i = 0; i < PATIENCE_MS / 10 && closer_is_behind(closer); i++)
+		usleep(10000);
+	assert_false(closer_is_behind(closer));
+	end(closer, &loop);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sockets),
 		cmocka_unit_test(test_foreign),
 		cmocka_unit_test(test_abandoned),
 		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_behind),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,7 +49,7 @@ struct fixture {
 	struct varlink_server *server;
 	char path[64];
 	struct varlink_call *later; /* a reference, of Later and Watch */
-	unsigned int n_cancelled, n_produced, n_echoed, n_closed;
+	unsigned int n_cancelled, n_produced, n_echoed, n_closed, n_behind;
 	size_t n_count, count_max, count_size;
 	bool idle;
 	int wrong; /* what the first answer of Wrong gave */
@@ -274,6 +274,12 @@ static void close_socket(int consumed_fd, void *userdata) {
 	close(consumed_fd);
 }
 
+static bool is_behind(void *userdata) {
+	struct fixture *fixture = userdata;
+
+	return fixture->n_behind && fixture->n_behind--;
+}
+
 static int setup(void **state) {
 	struct fixture *fixture = calloc(1, sizeof(*fixture));
 	struct varlink_fault fault;
@@ -292,6 +298,7 @@ static int setup(void **state) {
 						    .bytes_per_uid_max = 7680 * 1024,
 						    .stall_ms = 500,
 						    .close_socket = close_socket,
+						    .is_behind = is_behind,
 						    .userdata = fixture }),
 			 0);
 	assert_int_equal(
@@ -1033,7 +1040,6 @@ static void test_listen(void **state) {
 	assert_int_equal(varlink_server_listen(fixture->server, "/nonexistent/x", 0600), -ENOENT);
 }
 
-/* A method that the interface does not have, an interface twice, and one that is none. */
 /* Whatever lies in a socket is not for the loop to close, also when no descriptor is left. */
 static void test_close_socket(void **state) {
 	struct fixture *fixture = *state;
@@ -1060,6 +1066,19 @@ static void test_close_socket(void **state) {
 	close(fds[1]);
 }
 
+/* While sockets that are being closed are too many, who comes waits, and is served then. */
+static void test_behind(void **state) {
+	struct fixture *fixture = *state;
+	int fd;
+
+	fixture->n_behind = 3;
+	fd = dial(fixture);
+	expect(fixture, fd, CALL("Echo", "{\"text\":\"hi\"}"), HI);
+	assert_int_equal(fixture->n_behind, 0);
+	close(fd);
+}
+
+/* A method that the interface does not have, an interface twice, and one that is none. */
 static void test_add_interface(void **state) {
 	struct fixture *fixture = *state;
 	struct varlink_fault fault;
@@ -1100,7 +1119,7 @@ static void test_free_busy(void **state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		TEST(service),          TEST(errors),        TEST(parameters), TEST(peer),
-		TEST(handler_fails),    TEST(oneway),        TEST(close_socket),        TEST(pipelined),  TEST(flood),
+		TEST(handler_fails),    TEST(oneway),        TEST(close_socket), TEST(behind),        TEST(pipelined),  TEST(flood),
 		TEST(garbage),          TEST(cut),           TEST(bytewise),   TEST(oversize),
 		TEST(stream),           TEST(back_pressure), TEST(disconnect), TEST(late_answer),
 		TEST(connection_limit),

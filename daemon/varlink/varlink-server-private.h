@@ -39,7 +39,7 @@ struct varlink_service {
 
 struct varlink_listener {
 	uv_poll_t poll;
-	uv_timer_t pause; /* after accept(2) failed */
+	uv_timer_t pause; /* after accept(2) failed, or while too many sockets are being closed */
 	unsigned int n_handles;
 	int fd;
 	struct varlink_server *server;
@@ -68,6 +68,7 @@ struct varlink_server {
 	char *vendor, *product, *version, *url, *limit_error;
 	unsigned int connections_max, connections_per_uid_max, stall_ms;
 	void (*close_socket)(int consumed_fd, void *userdata);
+	bool (*is_behind)(void *userdata);
 	void (*exhausted)(int error, void *userdata);
 	void *userdata;
 	int reserve_fd; /* given up to tell a client that there is no other one, or to let go of one; -1: it is */

@@ -37,6 +37,7 @@
 #define LISTEN_BACKLOG 256
 #define ACCEPTS_PER_TURN 16
 #define PAUSE_MS 100
+#define BEHIND_MS 10 /* while too many sockets are being closed */
 #define TURN_PER_UID_US 2000
 #define TURN_USERS 5
 
@@ -283,6 +284,7 @@ int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop,
 	server->turn_per_uid = UINT64_C(1000) * (options->turn_per_uid_us ?: TURN_PER_UID_US);
 	TAILQ_INIT(&server->waiting);
 	server->close_socket = options->close_socket;
+	server->is_behind = options->is_behind;
 	server->exhausted = options->exhausted;
 	server->userdata = options->userdata;
 	server->reserve_fd = -1;
@@ -400,6 +402,12 @@ static void on_pause_over(uv_timer_t *timer) {
 	uv_poll_start(&listener->poll, UV_READABLE, on_connections);
 }
 
+/* Clients wait in the queue for a while. */
+static void listener_pause(struct varlink_listener *listener, uint64_t ms) {
+	uv_poll_stop(&listener->poll);
+	uv_timer_start(&listener->pause, on_pause_over, ms, 0);
+}
+
 /*
  * There is no descriptor for the next client: one that is kept for this tells it so. Without that one clients wait in the queue, as accept(2) would
  * fail again and again.
@@ -431,13 +439,17 @@ static void refuse_exhausted(struct varlink_listener *listener, int error) {
 		server->close_socket(fd, server->userdata);
 	else if (fd >= 0)
 		close(fd);
-	uv_poll_stop(&listener->poll);
-	uv_timer_start(&listener->pause, on_pause_over, PAUSE_MS, 0);
+	listener_pause(listener, PAUSE_MS);
 }
 
 static void on_connections(uv_poll_t *poll, int status, int events) {
 	struct varlink_listener *listener = poll->data;
+	const struct varlink_server *server = listener->server;
 
+	if (server->is_behind && server->is_behind(server->userdata)) {
+		listener_pause(listener, BEHIND_MS);
+		return;
+	}
 	for (unsigned int i = 0; i < ACCEPTS_PER_TURN; i++) {
 		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 

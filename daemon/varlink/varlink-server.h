@@ -69,6 +69,8 @@ struct varlink_server_options {
 	/* takes a socket that is to be closed, in which a client may have left descriptors: to let go of them may take as long as he wants.
 	 * NULL: they are closed on the loop */
 	void (*close_socket)(int consumed_fd, void *userdata);
+	/* whether so many of them are not closed yet that nobody should be accepted for now. NULL: never */
+	bool (*is_behind)(void *userdata);
 	/* a client could not be served for want of descriptors or memory: -errno. NULL: nobody wants to know */
 	void (*exhausted)(int error, void *userdata);
 	void *userdata;
