@@ -278,6 +278,20 @@ static void put_stacks(struct scene *scene)
 	put(scene, item);
 }
 
+/* A launch of more than one kernel. */
+static void put_graph(struct scene *scene)
+{
+	struct trace_item item = call("cuGraphLaunch", 1000, 2000);
+
+	item.flow = 1;
+	put(scene, item);
+	for (uint64_t i = 0; i < 3; i++) {
+		item = kernel("kernel", 3000 + 1000 * i, 3500 + 1000 * i, 0);
+		item.flow = item.parent = 1;
+		put(scene, item);
+	}
+}
+
 static unsigned random_below(unsigned n)
 {
 	static uint64_t state = 1;
@@ -426,6 +440,8 @@ int main(int argc, char **argv)
 		put_names(&scene);
 	} else if (strcmp(argv[2], "stacks") == 0) {
 		put_stacks(&scene);
+	} else if (strcmp(argv[2], "graph") == 0) {
+		put_graph(&scene);
 	} else if (strcmp(argv[2], "many") == 0) {
 		put_many(&scene);
 		getrusage(RUSAGE_SELF, &before);
