@@ -117,6 +117,15 @@ class Seeds(Case):
         self.assertEqual(data['summary']['kernel_space']['ioctls'], 2)
         self.assertEqual([row['duration_ns'] for row in data['top']], [101000, 97000, 12345, 5000, 2000])
 
+    def test_end_before_beginning(self):
+        """Of what is inside a call that ends, where times are not in order, no format makes a duration below zero, which is one of centuries."""
+        lines = [('cuA', 'B', 1), ('cuB', 'B', 10), ('cuA', 'E', 5), ('cuB', 'E', 12)]
+        path = self.file(''.join(f'{{"ts":{ts},"tid":1,"type":"userspace","name":"{name}","phase":"{phase}"}}\n' for name, phase, ts in lines))
+        for name in 'text', 'csv', 'jsonl', 'jsonl-seed', 'chrome', 'folded', 'table':
+            with self.subTest(format=name):
+                self.assertNotRegex(self.run_report('--format', name, path, stderr=None), rb'[0-9]{10}')
+        self.assertLessEqual(max(row['duration_ns'] for row in self.json('--top', path)['top']), 12 * 10**6)
+
     def test_lost_ends_and_threads(self):
         lines = []
         for tid in range(2000):  # more than are remembered at once
