@@ -136,6 +136,8 @@ static void print_notes(const struct read_result *result, const char *name) {
 		ctl_fail(CTL_OK, "%s: the end of the trace is missing", name);
 	if (result->unmatched)
 		ctl_fail(CTL_OK, "%s: %" PRIu64 " calls end that did not begin", name, result->unmatched);
+	if (result->unnamed)
+		ctl_fail(CTL_OK, "%s: %" PRIu64 " names are shown as (other): there are too many", name, result->unnamed);
 	if (result->lost)
 		ctl_fail(CTL_OK, "%s: %" PRIu64 " events were lost while it was recorded", name, result->lost);
 }
@@ -150,6 +152,7 @@ static json_object *file_json(const struct read_result *result, const char *name
 	report_add_number(file, "malformed", result->malformed);
 	report_add_number(file, "cut_bytes", result->cut);
 	report_add_number(file, "unmatched", result->unmatched);
+	report_add_number(file, "unnamed", result->unnamed);
 	report_add_number(file, "lost", result->lost);
 	json_object_object_add(file, "complete", json_object_new_boolean(result->stopped && !result->malformed && !result->cut));
 	return file;

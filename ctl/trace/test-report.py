@@ -563,6 +563,20 @@ class Files(Case):
         out = self.run_report('--all', self.trace(items))
         self.assertFalse(any(byte < 32 and byte != 10 for byte in out))
 
+    def test_too_many_names(self):
+        """What is another text in each line takes no name's room; names beyond the bound are counted."""
+        lines = [json.dumps(START)]
+        for i in range(2**17 + 10):
+            lines += [f'{{"type":"gpu","name":"k","ts_ns":{i},"violation":"v{i}"}}', f'{{"type":"note","name":"n{i}","ts_ns":{i}}}']
+        lines += [f'{{"type":"userspace","name":"last","ts_ns":{2**20}}}', '{"type":"stop"}']
+        out = self.run_report('--format=csv', input='\n'.join(lines).encode()).decode().splitlines()
+        self.assertIn(',last,', out[-1])
+        self.assertIn(f',n{2**17 + 9},', out[-2])
+        lines = [json.dumps(START), *(f'{{"type":"userspace","name":"f{i}","ts_ns":{i}}}' for i in range(2**18 + 10)), '{"type":"stop"}']
+        out = self.run_report('--format=csv', input='\n'.join(lines).encode(), stderr='standard input: 10 names are shown as (other): there are too many')
+        self.assertIn(',(other),', out.decode().splitlines()[-1])
+        self.assertEqual(self.json('--errors', input='\n'.join(lines).encode())['file']['unnamed'], 10)
+
     def test_strings(self):
         names = ['a"b\\c/\b\f\t', 'é€😀', 'x' * 300]
         lines = [json.dumps(self.item('userspace', name, 5, 5), ensure_ascii=ascii) for name in names for ascii in (True, False)]
