@@ -605,6 +605,20 @@ class Convert(Case):
             for key, value in wanted.items():
                 self.assertEqual(line.get(key), value, (key, wanted))
 
+    def test_names_twice(self):
+        """No object has a key twice, and reading it back changes nothing. A member has the name of another struct's, or of an argument, all the same."""
+        def pairs(members):
+            self.assertEqual(len({key for key, _ in members}), len(members), members)
+            return dict(members)
+
+        args = '{"flags":1,"s":{"flags":2,"x":3,"x":{"x":4}},"flags":5,"x":6,"flags":7}'
+        path = self.file(f'{json.dumps(START)}\n{{"type":"ioctl","name":"NV","ts_ns":1,"args":{args},"out":{{"flags":8}}}}\n{{"type":"stop"}}\n')
+        once = self.run_report('--format=jsonl', path)
+        item = json.loads(once.splitlines()[1], object_pairs_hook=pairs)
+        self.assertEqual(item['args'], {'flags': 1, 's': {'flags': 2, 'x': 3, 'x#2': {'x': 4}}, 'flags#6': 5, 'x': 6, 'flags#8': 7})
+        self.assertEqual(item['out'], {'flags': 8})
+        self.assertEqual(self.run_report('--format=jsonl', self.file(once, 'again')), once)
+
     def test_seed_round_trip(self):
         """What our writer of the seeds' format wrote means the same to us."""
         alloc = self.item('userspace', 'cuMemAlloc_v2', 1000, 50000, base='cuMemAlloc', **{'class': 'memory'}, size=64)
