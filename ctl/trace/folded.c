@@ -77,7 +77,9 @@ static void add_frame(struct trace_writer *writer, const char *frame, size_t n)
 		size_t length = trace_utf8_length(frame, end - frame < 4 ? (size_t)(end - frame) : 4);
 
 		if (length < 2)
-			out_char(path, !length || (unsigned char)*frame < 0x20 ? '?' : *frame == ';' ? ',' : *frame);
+			out_char(path, !length || (unsigned char)*frame < 0x20 || *frame == 0x7f ? '?' : *frame == ';' ? ',' : *frame);
+		else if (length == 2 && (unsigned char)frame[0] == 0xc2 && (unsigned char)frame[1] < 0xa0) /* a control character */
+			out_char(path, '?');
 		else
 			out_bytes(path, frame, length);
 		frame += length ? length : 1;

@@ -562,6 +562,15 @@ class Files(Case):
         items = [self.item('userspace', 'cu\x1b[31mX', 5, 5, failed=True, ret_name='\x07bell', violation='\x1b]'), self.item('gpu', 'k\x1b', 50, 5, source='gpu')]
         out = self.run_report('--all', self.trace(items))
         self.assertFalse(any(byte < 32 and byte != 10 for byte in out))
+        evil = '\x1b[31m\x07\x9b\nfake'
+        items = [self.item(kind, evil, 5, 5000, violation=evil, ret_name=evil, comm=evil, thread=evil, exe=evil, kernel=evil, args={evil: evil}, **{'class': evil})
+                 for kind in ('userspace', 'ioctl', 'kernel', 'gpu', 'ctxsw', 'process', 'note')]
+        for name in 'text', 'csv', 'folded', 'table':
+            with self.subTest(format=name):
+                out = self.run_report('--format', name, self.trace(items)).decode()
+                self.assertFalse([char for char in out if ord(char) < 32 and char != '\n' or 0x7f <= ord(char) < 0xa0])
+                if name != 'folded':
+                    self.assertEqual(out.count('\n'), {'text': 7, 'csv': 8, 'table': 6}[name])
 
     def test_too_many_names(self):
         """What is another text in each line takes no name's room; names beyond the bound are counted."""
