@@ -508,7 +508,8 @@ static int perfetto_item(struct trace_writer *writer, const struct trace_item *i
 	begin_event(writer, item->instant ? TYPE_INSTANT : TYPE_BEGIN, uuid);
 	put_details(writer, item);
 	r = put_event(writer, item->start);
-	if (!r && !item->instant && !item->open) {
+	/* of an open one, too: its process may have ended long before the trace, and its pid be another's */
+	if (!r && !item->instant) {
 		begin_event(writer, TYPE_END, uuid);
 		r = put_event(writer, item->end > item->start ? item->end : item->start);
 	}

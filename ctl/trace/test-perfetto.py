@@ -179,8 +179,9 @@ def check_sample(reader):
     assert reader.place(lost[1])[0] == 'pid 4444' and reader.place(lost[0]) == ['interrupts on CPU 0']
     assert reader.place(by_name['irq:irq_handler_entry']) == ['interrupts on CPU 3']
     assert reader.place(by_name['in a process that nobody knows'])[0] == 'pid 4194303'
-    assert span('cuCtxSynchronize') == (400000, None) and dict(by_name['cuCtxSynchronize']['args'])['=open'] is True
+    assert span('cuCtxSynchronize') == (400000, 500000) and dict(by_name['cuCtxSynchronize']['args'])['=open'] is True
     assert span('cuInit') == (9000, 12000) and by_name['cuModuleLoad']['parent'] == 'cuInit' and span('cuModuleLoad') == (10000, 11000)
+    assert by_name['of a process with the same pid']['parent'] is None
     assert span('crosses') == (11500, 13000) and reader.place(by_name['crosses']) == ['py"thon', '\ufffd"worker', 'overlapping']
     threads = {(track.thread.pid, track.thread.tid) for track in reader.tracks.values() if track.HasField('thread')}
     assert {(1000, 1001), (1000, 1002), (4194303, 4194303)} <= threads, threads

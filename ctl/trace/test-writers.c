@@ -197,6 +197,7 @@ static void put_others(struct scene *scene)
 	item.open = true;
 	item.has_result = false;
 	put(scene, item);
+	put(scene, call("of a process with the same pid", 600000, 600400));
 	/* later in the file than what is within it, and one that crosses an end */
 	item = call("cuModuleLoad", 10000, 11000);
 	item.tid = 1002;
