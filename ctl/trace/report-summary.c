@@ -100,12 +100,9 @@ static int count(struct count_table *table, const char *text, const struct trace
 }
 
 static void count_call(struct summary *summary, const struct trace_item *item) {
-	bool allocates = false;
-	const enum report_resource resource = report_resource_of(item->base, &allocates);
-
 	summary->calls++;
 	summary->launches += report_is_launch(item);
-	if (report_is_memory(resource) && allocates && !item->failed) {
+	if (report_is_allocation(item->base) && !item->failed) {
 		summary->allocations++;
 		summary->allocated += item->size;
 	}

@@ -66,14 +66,12 @@ static struct row *find_row(struct trace_table *table, enum trace_item_kind kind
 
 /* So many calls, of which so many did not fail, and what those were about. */
 static void count_calls(struct trace_table *table, const struct trace_item *item, uint64_t calls, uint64_t done, uint64_t bytes_done) {
-	bool allocates;
-
 	table->calls += calls;
 	table->launches += report_is_launch(item) ? calls : 0;
 	if (report_is_transfer(item)) {
 		table->transfers += done;
 		table->transferred += bytes_done;
-	} else if (report_is_memory(report_resource_of(item->base, &allocates)) && allocates) {
+	} else if (report_is_allocation(item->base)) {
 		table->allocations += done;
 		table->allocated += bytes_done;
 	}

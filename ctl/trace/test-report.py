@@ -439,6 +439,23 @@ class Leaks(Case):
         self.assertEqual({g['function'] for g in leaks['groups']}, {'cuStreamCreate', 'cuMemHostRegister_v2'})
         self.assertEqual(leaks['unknown_frees'], 1)
 
+    def test_all_that_frees_free(self):
+        """What was captured, imported or mapped is freed as what was made, and is no memory that was not there before."""
+        pairs = [('cuStreamEndCapture', 'cuGraphDestroy'), ('cuGreenCtxStreamCreate', 'cuStreamDestroy_v2'), ('cuMulticastCreate', 'cuMemRelease'),
+                 ('cuMemImportFromShareableHandle', 'cuMemRelease'), ('cuMemPoolImportFromShareableHandle', 'cuMemPoolDestroy'), ('cuIpcOpenEventHandle', 'cuEventDestroy_v2'),
+                 ('cuExternalMemoryGetMappedBuffer', 'cuMemFree_v2'), ('cuExternalMemoryGetMappedMipmappedArray', 'cuMipmappedArrayDestroy'),
+                 ('cuMemPoolImportPointer', 'cuMemFreeAsync')]
+        items = []
+        for i, (make, free) in enumerate(pairs):
+            items += [self.alloc(1000 * i, i + 1, name=make), self.free(1000 * i + 500, i + 1, name=free)]
+        # a capture into a graph that is there
+        items += [self.alloc(50000, 0x70, name='cuGraphCreate'), self.alloc(51000, 0x70, name='cuStreamEndCapture'), self.free(52000, 0x70, name='cuGraphDestroy')]
+        path = self.trace(items)
+        data = self.json('--leaks', '--summary', path)
+        leaks = data['leaks']
+        self.assertEqual((leaks['allocations'], leaks['frees'], leaks['unknown_frees'], leaks['replaced'], leaks['n_live']), (10, 10, 0, 0, 0))
+        self.assertEqual((data['summary']['userspace']['allocations'], data['summary']['userspace']['allocated_bytes']), (0, 0))
+
     def test_inner_calls_and_exit(self):
         items = [self.alloc(1000, 0x10, duration=100, name='cuMemAllocManaged'), self.alloc(1010, 0x10, duration=10), self.free(2000, 0x10, duration=100), self.free(2010, 0x10),
                  self.alloc(3000, 0x50, 6), self.item('process', 'exit', 4000), self.alloc(5000, 0x50, 7)]
