@@ -669,6 +669,13 @@ class Convert(Case):
         self.assertEqual([(event['ts'], event['args']['bytes']) for event in data['traceEvents'] if event['ph'] == 'C'],
                          [(0.01, 1), (0.2, 2), (1.01, 0), (2.01, 4), (3, 0)])
 
+    def test_table_is_full(self):
+        """Names that have a row keep it when there is none left for others."""
+        lines = [json.dumps(START)] + [f'{{"type":"userspace","name":"{"cuInit" if i % 2 else f"f{i}"}","ts_ns":{i}}}' for i in range(2 * 65536 + 20)] + ['{"type":"stop"}']
+        rows = [line.split() for line in self.run_report('--format=table', input='\n'.join(lines).encode()).decode().splitlines()[1:]]
+        calls = {row[-1]: int(row[2]) for row in rows}
+        self.assertEqual((calls['cuInit'], calls['(others)'], len(calls)), (65546, 11, 65537))
+
     def test_output(self):
         path, out = self.trace([self.item('userspace', 'cuInit', 5, 5000)]), str(self.dir / 'out')
         self.assertEqual(self.run_report('--format=text', '-o', out, path), b'')
