@@ -166,7 +166,7 @@ class Analyses(Case):
         self.assertEqual(summary['userspace'], {'calls': 9, 'launches': 2, 'allocations': 2, 'allocated_bytes': 1024, 'transfers': 1, 'transferred_bytes': 600})
         self.assertEqual(summary['kernel_space'], {'ioctls': 2, 'ioctl_ns': 15, 'scheduler_calls': 1})
         # [200, 350) and [500, 550)
-        self.assertEqual(summary['gpu'], {'kernels': 3, 'kernel_ns': 250, 'devices': 1, 'busy_ns': 200, 'idle_ns': 150})
+        self.assertEqual(summary['gpu'], {'kernels': 3, 'kernel_ns': 250, 'devices': 1, 'processes': 1, 'busy_ns': 200, 'idle_ns': 150})
         self.assertEqual((summary['failed'], summary['lost']), (2, 42))
         counts = {(row['type'], row['name']): (row['count'], row['failed'], row['total_ns']) for row in summary['by_name']}
         self.assertEqual(counts['userspace', 'cuMemAlloc_v2'], (2, 1, 10))
@@ -362,6 +362,26 @@ class Analyses(Case):
             self.assertNotEqual(calls[-1], ' ')
             self.assertEqual((ioctls[:24].strip(), ioctls[27:49]), ('', full * 22))
             self.assertEqual((stream[:48].strip(), stream[52:]), ('', full * 48))
+
+    def test_timeline_late(self):
+        """What began before the first item of the file, and comes later, is shown in full, with what came before it where it was."""
+        for start in 0, 999, 1_234_567, 10**9, 49_999_999_000, 50 * 10**9:
+            items = [self.item('ioctl', 'i', 50 * 10**9, 10**10), self.item('userspace', 'cuInit', start, 10**11, tid=9)]
+            timeline = self.json('--timeline', self.trace(items))['timeline']
+            step = timeline['step_ns']
+            self.assertTrue(start - step < timeline['from_ns'] <= start and timeline['to_ns'] == start + 10**11, (start, timeline['from_ns'], step))
+            for row, (first, duration) in zip(timeline['rows'], ((50 * 10**9, 10**10), (start, 10**11))):
+                self.assertEqual(sum(row['busy_ns']), duration)
+                busy = [timeline['from_ns'] + i * step for i, ns in enumerate(row['busy_ns']) if ns]
+                self.assertTrue(busy[0] <= first < busy[0] + step and busy[-1] <= first + duration <= busy[-1] + step)
+
+    def test_several_processes(self):
+        items = [self.item('gpu', 'k', 0, 10**7, source='gpu', pid=pid) for pid in (7, 4711)] + [self.item('userspace', 'cuInit', 0, 10**7, pid=7, tid=tid, comm='x') for tid in (7, 8)]
+        path = self.trace(items)
+        self.assertEqual(re.findall(r'^(\S.*?) *\|', self.run_report('--timeline', path).decode(), re.M), ['7 x', '7/8 x', '7 GPU 0 stream 0', '4711 GPU 0 stream 0'])
+        gpu = self.json('--summary', path)['summary']['gpu']
+        self.assertEqual((gpu['devices'], gpu['processes'], gpu['busy_ns']), (2, 2, 2 * 10**7))
+        self.assertIn(b'Busy: 20.000 ms of 20.000 ms (100.0%), added up over 2 processes, each with GPUs of its own\n', self.run_report('--summary', path))
 
     def test_many_rows(self):
         items = [self.item('userspace', 'cuInit', 100 * tid, 50, tid=tid) for tid in range(1, 301)]
