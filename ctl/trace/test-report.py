@@ -689,6 +689,11 @@ class Convert(Case):
         self.assertEqual([(event['ts'], event['args']['bytes']) for event in data['traceEvents'] if event['ph'] == 'C'],
                          [(0.01, 1), (0.2, 2), (1.01, 0), (2.01, 4), (3, 0)])
 
+    def test_csv_of_lost(self):
+        path = self.trace([self.item('lost', 'lost', 5, count=3), self.item('lost', 'lost', 6, count=2**64 - 1, args={'x': 1})])
+        lines = self.run_report('--format=csv', path, stderr=None).decode().splitlines()
+        self.assertEqual([line.split(',')[-1] for line in lines], ['args', 'count=3', f'count={2**64 - 1} x=1'])
+
     def test_table_is_full(self):
         """Names that have a row keep it when there is none left for others."""
         lines = [json.dumps(START)] + [f'{{"type":"userspace","name":"{"cuInit" if i % 2 else f"f{i}"}","ts_ns":{i}}}' for i in range(2 * 65536 + 20)] + ['{"type":"stop"}']
