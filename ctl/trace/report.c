@@ -212,7 +212,7 @@ static int open_output(struct report *report, int fd, const char *name) {
 		return ctl_fail(CTL_ERROR, "%s is what is read: another file is needed for the output", name);
 	report->out = fopen(report->output, "ae");
 	if (!report->out)
-		return ctl_fail(CTL_ERROR, "%s: %s", report->output, strerror(errno));
+		return ctl_fail_open(report->output, errno, true);
 	return CTL_OK;
 }
 
@@ -286,7 +286,7 @@ static int run_file(struct report *report, const char *path) {
 	if (!input)
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0)
-		return ctl_fail(errno == ENOENT ? CTL_NOT_FOUND : CTL_ERROR, "%s: %s", path, strerror(errno));
+		return ctl_fail_open(path, errno, false);
 	path = input ? "standard input" : path;
 	status = report->format ? convert(report, fd, path) : analyse(report, fd, path);
 	if (!input)

@@ -54,7 +54,7 @@ static int open_in_folder(struct trace_target *target, struct trace_command *tra
 	struct tm tm;
 
 	if (mkdir(folder, 0777) < 0 && errno != EEXIST)
-		return ctl_fail(CTL_ERROR, "%s: %s", folder, strerror(errno));
+		return ctl_fail_open(folder, errno, true);
 	if (!localtime_r(&seconds, &tm) || !strftime(now, sizeof(now), "%Y%m%d_%H%M%S", &tm))
 		strcpy(now, "0");
 	for (int i = 2; !target->file && i < 1000; i++) {
@@ -64,7 +64,7 @@ static int open_in_folder(struct trace_target *target, struct trace_command *tra
 			return ctl_fail(CTL_ERROR, "out of memory");
 		target->file = fopen(target->memory, "wxe");
 		if (!target->file && errno != EEXIST)
-			return ctl_fail(CTL_ERROR, "%s: %s", target->memory, strerror(errno));
+			return ctl_fail_open(target->memory, errno, true);
 		snprintf(number, sizeof(number), "_%d", i);
 	}
 	target->path = target->memory;
@@ -85,7 +85,7 @@ static int open_file(struct trace_target *target, struct trace_command *trace) {
 		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
 		target->file = fd < 0 ? NULL : fdopen(fd, "w");
 		if (!target->file)
-			r = ctl_fail(CTL_ERROR, "%s: %s", path, strerror(errno));
+			r = ctl_fail_open(path, errno, true);
 	}
 	if (!r)
 		setvbuf(target->file, NULL, _IOFBF, FILE_BUFFER);

@@ -18,7 +18,7 @@ import unittest
 REPORT = os.path.abspath(sys.argv[1])
 DOCS = pathlib.Path(__file__).resolve().parents[2] / 'docs'
 OK, ERROR, USAGE = range(3)
-NOT_FOUND = 5
+NOT_FOUND, PERMISSION = 5, 6
 START = {'type': 'start', 'format': 'gpuprobe-trace', 'version': 1, 'monotonic': 5_000_000_000, 'realtime': 1_700_000_000_000_000_000, 'host': 'h'}
 # seeds/004, "JSON Output", and seeds/003, "Correlating Userspace and Kernel Events"
 SEEDS = '''\
@@ -58,7 +58,7 @@ class Case(unittest.TestCase):
         for key in os.environ:
             if key.startswith(('ASAN', 'LSAN', 'UBSAN')):
                 environment[key] = os.environ[key]
-        done = subprocess.run([REPORT, *args], capture_output=True, timeout=120, env=environment, **more)
+        done = subprocess.run([more.pop('program', REPORT), *args], capture_output=True, timeout=120, env=environment, **more)
         err = done.stderr.decode()
         self.assertEqual(done.returncode, status, err)
         if stderr is not None:
@@ -688,6 +688,18 @@ class Convert(Case):
         data = json.loads(self.run_report('--format=chrome', self.trace(items)))
         self.assertEqual([(event['ts'], event['args']['bytes']) for event in data['traceEvents'] if event['ph'] == 'C'],
                          [(0.01, 1), (0.2, 2), (1.01, 0), (2.01, 4), (3, 0)])
+
+    def test_permission(self):
+        path, out, secret = self.trace([self.item('userspace', 'cuInit', 5, 5)]), self.file('', 'out'), self.file('', 'secret')
+        program, other = str(self.dir / 'report'), {}
+        shutil.copy(REPORT, program)  # the build folder may be root's alone
+        os.chmod(self.dir, 0o755)
+        for file, mode in (path, 0o444), (out, 0o444), (secret, 0):
+            os.chmod(file, mode)
+        if os.getuid() == 0:
+            other = {'user': 65534, 'group': 65534, 'extra_groups': []}
+        self.run_report(secret, program=program, status=PERMISSION, stderr=f'{secret}: Permission denied', **other)
+        self.run_report('--format=text', '-o', out, path, program=program, status=PERMISSION, stderr=f'{out}: Permission denied', **other)
 
     def test_csv_of_lost(self):
         path = self.trace([self.item('lost', 'lost', 5, count=3), self.item('lost', 'lost', 6, count=2**64 - 1, args={'x': 1})])
