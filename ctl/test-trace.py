@@ -468,10 +468,11 @@ class Ends(Case):
         before, latest = set(folder.iterdir()), os.readlink(folder / 'trace_latest.jsonl')
         kept = self.file('keep.jsonl', b'x' * 100000)
         other = self.file('other', t.start(version=2))
-        for option in ['--save'], ['-o', kept], ['-o', kept, '--format=raw']:
+        for option in ['--save'], ['-o', kept], ['-o', kept, '--format=raw'], ['-o', 'new']:
             self.ctl('trace', '--cgroup=/error/Unavailable', *option, status=ERROR, stderr='gpuprobectl: not today\n')
             self.ctl('trace', f'--cgroup={other}', *option, status=ERROR, stderr=None)
         self.assertEqual((set(folder.iterdir()), os.readlink(folder / 'trace_latest.jsonl')), (before, latest))
+        self.assertFalse((self.dir / 'new').exists())
         self.assertEqual(pathlib.Path(kept).read_bytes(), b'x' * 100000)
         self.trace(basic(), '-o', kept, stderr=None)
         self.assertEqual(pathlib.Path(kept).read_text(), (folder / 'trace_latest.jsonl').read_text())

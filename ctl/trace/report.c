@@ -76,8 +76,8 @@ struct report {
 	/* of the file that is read */
 	struct report_places *places;
 	void *parts[PARTS];
-	FILE *out;
-	struct stat out_status;
+	FILE *out; /* NULL: nothing to convert so far */
+	int status; /* why it could not be opened */
 	struct trace_writer *writer;
 };
 
@@ -89,13 +89,22 @@ static size_t place_of(const struct report_part *part) {
 	return i;
 }
 
-/* There is a trace. What was in the output's file goes. */
+static bool writes_stdout(const struct report *report) {
+	return !report->output || !strcmp(report->output, "-");
+}
+
+/* There is a trace. What was in the output's file goes; before, it stayed as it was, or was not there. */
 static int take_about(void *userdata, const struct trace_about *about) {
 	struct report *report = userdata;
 	int r;
 
 	if (!report->format)
 		return 0;
+	report->out = writes_stdout(report) ? stdout : fopen(report->output, "ae");
+	if (!report->out) {
+		report->status = ctl_fail_open(report->output, errno, true);
+		return -ECANCELED;
+	}
 	r = report->out == stdout ? 0 : out_empty_file(report->out);
 	return r ?: report->format->open(&report->writer, report->out, about);
 }
@@ -197,22 +206,18 @@ static int check_result(const struct read_result *result, int r, const char *nam
 	return CTL_OK;
 }
 
-/* Opens what a conversion writes, and refuses to overwrite what it reads. A file stays as it is until there is something to convert. */
-static int open_output(struct report *report, int fd, const char *name) {
+/* Refuses to write what a terminal cannot show, and to overwrite what is read. */
+static int check_output(const struct report *report, int fd, const char *name) {
 	struct stat status, before;
 
-	if (!report->format || !report->output || !strcmp(report->output, "-")) {
-		report->out = stdout;
-		if (report->format && !strcmp(report->format->name, "perfetto") && isatty(STDOUT_FILENO))
+	if (writes_stdout(report)) {
+		if (!strcmp(report->format->name, "perfetto") && isatty(STDOUT_FILENO))
 			return ctl_usage("trace report: perfetto is not for a terminal; -o FILE");
 		return CTL_OK;
 	}
 	if (fstat(fd, &status) == 0 && stat(report->output, &before) == 0 && S_ISREG(before.st_mode) && status.st_dev == before.st_dev &&
 	    status.st_ino == before.st_ino)
 		return ctl_fail(CTL_ERROR, "%s is what is read: another file is needed for the output", name);
-	report->out = fopen(report->output, "ae");
-	if (!report->out)
-		return ctl_fail_open(report->output, errno, true);
 	return CTL_OK;
 }
 
@@ -241,16 +246,20 @@ static int convert(struct report *report, int fd, const char *name) {
 	struct read_result result;
 	int r, status;
 
-	status = open_output(report, fd, name);
+	report->out = NULL;
+	report->status = CTL_OK;
+	status = check_output(report, fd, name);
 	if (status != CTL_OK)
 		return status;
 	r = read_file(fd, &taker, &result);
-	if (r && ferror(report->out)) /* the file is read no further: what is behind is not missing there */
+	if (report->status != CTL_OK)
+		return report->status;
+	if (r && report->out && ferror(report->out)) /* the file is read no further: what is behind is not missing there */
 		return close_output(report, &result, r, CTL_OK);
 	status = check_result(&result, r, name);
 	if (status == CTL_OK)
 		print_notes(&result, name);
-	return close_output(report, &result, 0, status);
+	return report->out ? close_output(report, &result, 0, status) : status;
 }
 
 static int analyse(struct report *report, int fd, const char *name) {

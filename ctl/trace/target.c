@@ -68,6 +68,7 @@ static int open_in_folder(struct trace_target *target, struct trace_command *tra
 		snprintf(number, sizeof(number), "_%d", i);
 	}
 	target->path = target->memory;
+	target->created = target->file;
 	target->link_to = strdup(strrchr(target->memory, '/') + 1);
 	if (asprintf(&target->link, "%.*s/trace_latest%s", n, folder, suffix) < 0)
 		target->link = NULL;
@@ -82,7 +83,10 @@ static int open_file(struct trace_target *target, struct trace_command *trace) {
 		r = open_in_folder(target, trace, path);
 	} else {
 		target->path = path;
-		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		target->created = fd >= 0;
+		if (fd < 0 && errno == EEXIST)
+			fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
 		target->file = fd < 0 ? NULL : fdopen(fd, "w");
 		if (!target->file)
 			r = ctl_fail_open(path, errno, true);
@@ -158,8 +162,8 @@ int trace_target_close(struct trace_target *target, bool complete, bool *hung_up
 			r = ctl_fail(CTL_ERROR, "%s: %s", target->path ?: "cannot write the output", strerror(errno));
 		} else if (target->link && complete) {
 			r = make_link(target);
-		} else if (target->link && !target->begun) {
-			unlink(target->path); /* of our naming, and empty */
+		} else if (target->created && !target->begun) {
+			unlink(target->path); /* there was none before, and it is empty */
 		}
 	}
 	free(target->memory);

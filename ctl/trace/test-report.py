@@ -722,6 +722,9 @@ class Convert(Case):
         other.write_text('no trace\n')
         self.run_report('--format=text', '-o', out, str(other), status=ERROR, stderr=f'{other} is no trace: neither raw nor lines of JSON, as gpuprobectl trace writes them')
         self.assertEqual(pathlib.Path(out).read_text(), before)
+        for nothing in other, self.file('', 'empty'):
+            self.run_report('--format=text', '-o', str(self.dir / 'new'), str(nothing), status=ERROR, stderr=None)
+            self.assertFalse((self.dir / 'new').exists())
         self.run_report('--format=text', '-o', out, path)
         self.assertEqual(pathlib.Path(out).read_text(), before)
         self.run_report('--format=jsonl', '-o', path, path, status=ERROR, stderr=f'{path} is what is read: another file is needed for the output')
