@@ -417,6 +417,19 @@ class Analyses(Case):
                 self.assertEqual({row['name'] for row in self.json(*args, path)['summary']['by_name']}, names)
 
 
+    def test_filters_of_types(self):
+        """What is about the others goes only when it is named; losses stay, and so does what is of no process."""
+        items = [self.item('process', 'exec', 1), self.item('clock', 'clock', 2), self.item('note', 'text', 3), self.item('lost', 'lost', 4, count=1),
+                 self.item('ctxsw', 'another user', 5, 5, pid=0), self.item('ctxsw', 'x[9]', 6, 5, pid=9), self.item('userspace', 'cuInit', 7, 5)]
+        path, about = self.trace(items), ['process', 'clock', 'note', 'lost']
+        for args, types in ((['-e', 'cuInit'], [*about, 'userspace']), (['-e', '!clock'], ['process', 'note', 'lost', 'ctxsw', 'ctxsw', 'userspace']),
+                            (['-e', '!process,!note,!lost,!ctxsw'], ['clock', 'lost', 'userspace']), (['-e', '!clock,clock'], [*about, 'ctxsw', 'ctxsw', 'userspace']),
+                            (['-p', '7'], [*about, 'ctxsw', 'userspace'])):
+            with self.subTest(args=args):
+                lines = [json.loads(line) for line in self.run_report('--format=jsonl', *args, path, stderr=None).splitlines()]
+                self.assertEqual([line['type'] for line in lines[1:-1]], types)
+
+
 class Leaks(Case):
     def alloc(self, start, address, size=100, duration=10, name='cuMemAlloc_v2', **more):
         return self.item('userspace', name, start, duration, base=name.removesuffix('_v2'), size=size, args={'bytesize': size}, out={'dptr': hex(address)}, **more)
