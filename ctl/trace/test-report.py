@@ -376,9 +376,11 @@ class Analyses(Case):
                 self.assertTrue(busy[0] <= first < busy[0] + step and busy[-1] <= first + duration <= busy[-1] + step)
 
     def test_several_processes(self):
-        items = [self.item('gpu', 'k', 0, 10**7, source='gpu', pid=pid) for pid in (7, 4711)] + [self.item('userspace', 'cuInit', 0, 10**7, pid=7, tid=tid, comm='x') for tid in (7, 8)]
+        items = [self.item('gpu', 'k', 0, 10**7, source='gpu', pid=pid) for pid in (7, 4711)]
+        items += [self.item('userspace', 'cuInit', 0, 10**7, pid=7, tid=tid, comm='x') for tid in (7, 8)]
         path = self.trace(items)
-        self.assertEqual(re.findall(r'^(\S.*?) *\|', self.run_report('--timeline', path).decode(), re.M), ['7 x', '7/8 x', '7 GPU 0 stream 0', '4711 GPU 0 stream 0'])
+        labels = re.findall(r'^(\S.*?) *\|', self.run_report('--timeline', path).decode(), re.M)
+        self.assertEqual(labels, ['7 x', '7/8 x', '7 GPU 0 stream 0', '4711 GPU 0 stream 0'])
         gpu = self.json('--summary', path)['summary']['gpu']
         self.assertEqual((gpu['devices'], gpu['processes'], gpu['busy_ns']), (2, 2, 2 * 10**7))
         self.assertIn(b'Busy: 20.000 ms of 20.000 ms (100.0%), added up over 2 processes, each with GPUs of its own\n', self.run_report('--summary', path))
@@ -423,7 +425,8 @@ class Analyses(Case):
                  self.item('ctxsw', 'another user', 5, 5, pid=0), self.item('ctxsw', 'x[9]', 6, 5, pid=9), self.item('userspace', 'cuInit', 7, 5)]
         path, about = self.trace(items), ['process', 'clock', 'note', 'lost']
         for args, types in ((['-e', 'cuInit'], [*about, 'userspace']), (['-e', '!clock'], ['process', 'note', 'lost', 'ctxsw', 'ctxsw', 'userspace']),
-                            (['-e', '!process,!note,!lost,!ctxsw'], ['clock', 'lost', 'userspace']), (['-e', '!clock,clock'], [*about, 'ctxsw', 'ctxsw', 'userspace']),
+                            (['-e', '!process,!note,!lost,!ctxsw'], ['clock', 'lost', 'userspace']),
+                            (['-e', '!clock,clock'], [*about, 'ctxsw', 'ctxsw', 'userspace']),
                             (['-p', '7'], [*about, 'ctxsw', 'userspace'])):
             with self.subTest(args=args):
                 lines = [json.loads(line) for line in self.run_report('--format=jsonl', *args, path, stderr=None).splitlines()]
@@ -475,14 +478,16 @@ class Leaks(Case):
     def test_all_that_frees_free(self):
         """What was captured, imported or mapped is freed as what was made, and is no memory that was not there before."""
         pairs = [('cuStreamEndCapture', 'cuGraphDestroy'), ('cuGreenCtxStreamCreate', 'cuStreamDestroy_v2'), ('cuMulticastCreate', 'cuMemRelease'),
-                 ('cuMemImportFromShareableHandle', 'cuMemRelease'), ('cuMemPoolImportFromShareableHandle', 'cuMemPoolDestroy'), ('cuIpcOpenEventHandle', 'cuEventDestroy_v2'),
+                 ('cuMemImportFromShareableHandle', 'cuMemRelease'), ('cuMemPoolImportFromShareableHandle', 'cuMemPoolDestroy'),
+                 ('cuIpcOpenEventHandle', 'cuEventDestroy_v2'),
                  ('cuExternalMemoryGetMappedBuffer', 'cuMemFree_v2'), ('cuExternalMemoryGetMappedMipmappedArray', 'cuMipmappedArrayDestroy'),
                  ('cuMemPoolImportPointer', 'cuMemFreeAsync')]
         items = []
         for i, (make, free) in enumerate(pairs):
             items += [self.alloc(1000 * i, i + 1, name=make), self.free(1000 * i + 500, i + 1, name=free)]
         # a capture into a graph that is there
-        items += [self.alloc(50000, 0x70, name='cuGraphCreate'), self.alloc(51000, 0x70, name='cuStreamEndCapture'), self.free(52000, 0x70, name='cuGraphDestroy')]
+        items += [self.alloc(50000, 0x70, name='cuGraphCreate'), self.alloc(51000, 0x70, name='cuStreamEndCapture'),
+                  self.free(52000, 0x70, name='cuGraphDestroy')]
         path = self.trace(items)
         data = self.json('--leaks', '--summary', path)
         leaks = data['leaks']
@@ -613,7 +618,7 @@ class Files(Case):
         out = self.run_report('--all', self.trace(items))
         self.assertFalse(any(byte < 32 and byte != 10 for byte in out))
         evil = '\x1b[31m\x07\x9b\nfake'
-        items = [self.item(kind, evil, 5, 5000, violation=evil, ret_name=evil, comm=evil, thread=evil, exe=evil, kernel=evil, args={evil: evil}, **{'class': evil})
+        items = [self.item(kind, evil, 5, 5000, args={evil: evil}, **dict.fromkeys(('class', 'comm', 'exe', 'kernel', 'ret_name', 'thread', 'violation'), evil))
                  for kind in ('userspace', 'ioctl', 'kernel', 'gpu', 'ctxsw', 'process', 'note')]
         for name in 'text', 'csv', 'folded', 'table':
             with self.subTest(format=name):
@@ -721,7 +726,8 @@ class Convert(Case):
 
     def test_table_is_full(self):
         """Names that have a row keep it when there is none left for others."""
-        lines = [json.dumps(START)] + [f'{{"type":"userspace","name":"{"cuInit" if i % 2 else f"f{i}"}","ts_ns":{i}}}' for i in range(2 * 65536 + 20)] + ['{"type":"stop"}']
+        names = ('cuInit' if i % 2 else f'f{i}' for i in range(2 * 65536 + 20))
+        lines = [json.dumps(START), *(f'{{"type":"userspace","name":"{name}","ts_ns":{i}}}' for i, name in enumerate(names)), '{"type":"stop"}']
         rows = [line.split() for line in self.run_report('--format=table', input='\n'.join(lines).encode()).decode().splitlines()[1:]]
         calls = {row[-1]: int(row[2]) for row in rows}
         self.assertEqual((calls['cuInit'], calls['(others)'], len(calls)), (65546, 11, 65537))
