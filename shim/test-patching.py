@@ -220,6 +220,24 @@ if not SANITIZED:  # what makes a function slow answers before a sanitizer can
         live.launch(2)
         expect("a module that the driver did not unload is patched as others are", daemon, 2, live)
 
+with PlanDaemon(session("unload_fails"), SANITIZER) as daemon:  # within the driver it is said to be unloaded, but it is not
+    live = Live(daemon, GPUPROBE_SIM_REFUSE="1")
+    live.launch(1)
+    live.do("unload 0 refused")
+    live.launch(1)
+    daemon.attach(False)
+    live.launch(1)
+    for number in (0, 1):
+        daemon.image_number = number
+        daemon.attach()
+        live.launch(2)
+    counts = counted(daemon, 6)
+    live.do("unload 0")
+    live.do("load 0")
+    live.launch(1)
+    expect("a module whose unloading fails once is patched once at a time", daemon, 7, live)
+    report("a module whose unloading fails once: before it is unloaded, too", counts)
+
 with PlanDaemon(session("reload"), SANITIZER) as daemon:
     live = Live(daemon, load=None)
     sizes = []
