@@ -509,8 +509,7 @@ void patch_context_gone(driver_handle handle, uint64_t now, uint64_t until)
 	capture_forget(handle, now, until);
 }
 
-void patch_disarm(const struct mirror_context *context, uint64_t map_id)
+bool patch_disarm(const struct mirror_context *context, uint64_t map_id)
 {
-	if (engine)
-		patch_forget_map(engine, context, map_id);
+	return !engine || patch_forget_map(engine, context, map_id);
 }

@@ -19,6 +19,7 @@ from target_runs import BUILD, SANITIZED, SHIM, SIM, TARGETS, end, limited, repo
 
 LIVE = os.path.join(SIM, "live_driver")
 SANITIZER = os.path.join(SIM, "sanitizer/libsanitizer-public.so")
+LANGUAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests/targets/language.ptx")
 OLD_ENGINE = os.path.join(BUILD, "shim/mock/libmock-sass.so")
 THREADS = 256
 RULE_NOT, RULE_COMM = 32, 4
@@ -410,6 +411,27 @@ for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
         good = within(lambda: daemon.mirror) and daemon.disarm(daemon.map)
         live.launch(2)
         report(f"{label}: DISARM", live.good() and good and daemon.count() == 2 * THREADS, str(daemon.count()))
+
+# What is not known to be out of use when its map goes is not given back: kernels go on, and may write to it.
+for label, patches in (("the pointer of a probe", False), ("the data of a patch", True)):
+    with tempfile.TemporaryDirectory() as folder, PlanDaemon(session("held"), SANITIZER, kind=wire.POINTER, period_ms=0, ptx=True) as daemon:
+        trouble = os.path.join(folder, "trouble")
+        fails = {"GPUPROBE_SANITIZER_FAIL": "write unpatch", "GPUPROBE_SANITIZER_WHILE": trouble} if patches else {"GPUPROBE_SIM_NO_UPLOAD": trouble}
+        live = Live(daemon, load=f"file 0 {LANGUAGE}", **fails)
+        live.launch(2)
+        with open(trouble, "w"):
+            good = within(lambda: daemon.mirror) and daemon.disarm(daemon.map)
+            daemon.attach(False)
+            if patches:
+                live.launch(2)
+        os.unlink(trouble)
+        live.launch(2)
+        daemon.map += 1
+        daemon.attach()
+        live.launch(3)
+        good = live.good() and good
+        report(f"{label} cannot be written when its map goes", good and daemon.values() == [4 * THREADS, 3 * THREADS],
+               f"{daemon.values()} {live.broken} {daemon.reports()}")
 
 # ---- daemons that die, come back, are late
 
