@@ -256,7 +256,7 @@ static int control_trace_turn(struct varlink_call *call, void *userdata) {
 	json_object *json;
 	int r;
 
-	if (trace->started && !trace_session_waiting(trace->session))
+	if (trace->started ? !trace_session_waiting(trace->session) : !trace_session_ready(trace->session))
 		return VARLINK_PRODUCE_IDLE;
 	json = control_trace_reply(trace);
 	if (trace_session_finished(trace->session) && !trace_session_waiting(trace->session)) {

@@ -587,18 +587,22 @@ static void test_ladder(void **state) {
 /* Callers who may not attach get what is their own. */
 static void test_rights(void **state) {
 	const struct trace_options options = { .caller = 4242, .kernel = true, HOOKS("all", "discover:*"),
-					       PROBES("k:vmlinux:vfs_read", "t:sched:sched_switch", "u:/bin/sh:main") };
+					       PROBES("k:vmlinux:vfs_read", "t:sched:sched_switch", "u:/bin/sh:main", "u:/nonexistent:f") };
 
 	free(session.records);
 	memset(&session, 0, sizeof(session));
 	assert_int_equal(trace_hooks_new_at(&hooks, &session, &options, &places), 0);
-	assert_int_equal(hooks->n_probes, 0);
+	wait_until_ready();
+	assert_int_equal(hooks->n_probes, 2); /* of files, which are others' */
 	assert_true(is_missing("k:vmlinux:vfs_read: callers who may not attach"));
 	assert_true(is_missing("t:sched:sched_switch: callers"));
 	assert_true(is_missing("u:/bin/sh:main: callers"));
+	assert_true(is_missing("u:/nonexistent:f: callers")); /* whether it is there is not told */
 	assert_true(hooks->n_attachments > 0);
-	for (size_t i = 0; i < hooks->n_attachments; i++)
+	for (size_t i = 0; i < hooks->n_attachments; i++) {
 		assert_int_equal(hooks->attachments[i].hook->process, HOOK_PROCESS_MEANT);
+		assert_int_not_equal(hooks->attachments[i].method, HOOK_METHOD_UPROBE);
+	}
 	do_ioctls();
 	finish();
 	assert_null(next(NULL, TRACE_IOCTL)); /* another's */
