@@ -345,7 +345,7 @@ int control_list_hooks(struct varlink_call *call, json_object *parameters, void 
 	struct daemon *daemon = userdata;
 	struct trace_hooks *attached[TRACE_SESSIONS_MAX];
 	json_object *json, *hooks = NULL;
-	size_t n = trace_table_hooks(daemon->traces, attached);
+	size_t n = trace_table_hooks(daemon->traces, control_is_admin(call) ? NULL : &varlink_call_peer(call)->uid, attached);
 	const char *pattern = control_string(parameters, "pattern");
 	uint64_t began;
 	int r;

@@ -85,5 +85,5 @@ bool trace_session_finished(const struct trace_session *session);
 /* Ends the trace as its duration would. */
 void trace_session_finish(struct trace_session *session);
 
-/* For ListHooks: what sessions have attached. */
-size_t trace_table_hooks(const struct trace_table *table, struct trace_hooks *hooks[static TRACE_SESSIONS_MAX]);
+/* For ListHooks: what sessions of a user have attached (NULL: of all). */
+size_t trace_table_hooks(const struct trace_table *table, const uid_t *owner, struct trace_hooks *hooks[static TRACE_SESSIONS_MAX]);
