@@ -509,7 +509,7 @@ static void test_missing(void **state) {
 	begin(child.pid, (struct trace_options){
 				 .kernel = true,
 				 HOOKS("nonsense", "memory"),
-				 PROBES(spec, "u:/nonexistent/lib.so:f", "t:sched:no_such_tracepoint", "t:sched:sched_switch(no_such_field)",
+				 PROBES(spec, "u:/nonexistent/lib.so:f", "t:sched:no_such_tracepoint", "t:sched:sched_switch(no_such_field)", "t:sched:sched_switch(prev_pid,common_pid)",
 					"k:nvidia:no_such_function", "k:no_such_module:f", "k:nvidia:f(a=arg0)"),
 			 });
 	assert_true(is_missing("hooks: nonsense is no name, set or glob"));
@@ -517,6 +517,7 @@ static void test_missing(void **state) {
 	assert_true(is_missing("/nonexistent/lib.so: No such file"));
 	assert_true(is_missing("sched:no_such_tracepoint: there is no such tracepoint") || is_missing("tracefs"));
 	assert_true(is_missing("sched:sched_switch has no field no_such_field"));
+	assert_true(is_missing("sched:sched_switch has no field common_pid")); /* a program finds an address of the kernel's there */
 	assert_true(is_missing("no_such_module:f: the module is not loaded"));
 	assert_true(is_missing("k:nvidia:f(a=arg0): character 18: : and a type are missing"));
 	assert_true(is_missing("hook sysmem-alloc: "));
