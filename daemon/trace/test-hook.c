@@ -633,6 +633,21 @@ static void test_open_end(void **state) {
 	close(child.go);
 }
 
+/* The end of an ioctl that its hook did not see: it is lost, and counted, when the thread does the next one. */
+static void test_missed_end(void **state) {
+	struct child child = child_new(do_ioctls);
+	struct hook_ioctl io = { .header = { .type = HOOK_RECORD_IOCTL, .pid = (uint32_t)child.pid, .tid = (uint32_t)child.pid, .start = 5 },
+				 .command = RM_CONTROL };
+	uint64_t key = HOOK_KEY(child.pid, 0);
+
+	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
+	assert_int_equal(bpf_map_update_elem(hook_programs_map(hooks->programs, HOOK_MAP_IOCTLS), &key, &io, 0), 0);
+	child_run(&child);
+	finish();
+	assert_non_null(check_ioctl(NULL, RM_CONTROL, TRACE_DEVICE_CTL, 32, 128));
+	assert_int_equal(session.lost, 1);
+}
+
 /* More than the ring holds is counted, exactly. */
 static void do_many(void) {
 	unsigned char argument[32] = {};
@@ -717,7 +732,7 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_last_thread),
 		cmocka_unit_test(test_user),	     cmocka_unit_test(test_user_recursion), cmocka_unit_test(test_user_left), cmocka_unit_test(test_user_instant), cmocka_unit_test(test_tracepoint),
 		cmocka_unit_test(test_missing), cmocka_unit_test(test_no_driver), cmocka_unit_test(test_user_files), cmocka_unit_test(test_user_kernel_address), cmocka_unit_test(test_ladder),  cmocka_unit_test(test_rights),
-		cmocka_unit_test(test_open_end),     cmocka_unit_test(test_loss),    cmocka_unit_test(test_list),
+		cmocka_unit_test(test_open_end), cmocka_unit_test(test_missed_end), cmocka_unit_test(test_loss),    cmocka_unit_test(test_list),
 	};
 	const struct trace_options nothing = { .all_users = true };
 	int r;
