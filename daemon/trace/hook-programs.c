@@ -95,6 +95,9 @@ static int open_object(const struct hook_programs *programs, bool template, stru
 		if (template && load && !r)
 			r = bpf_program__set_attach_target(program, 0, TEMPLATE_FUNCTION);
 	}
+	map = bpf_object__find_map_by_name(object, map_names[HOOK_MAP_COUNTS]);
+	if (!r && !template && !(programs->needs & HOOK_NEED_COUNTS)) /* for each processor */
+		r = map ? bpf_map__set_max_entries(map, 1) : -EINVAL;
 	for (size_t i = 0; template && !r && i < _HOOK_MAP_N; i++) {
 		map = bpf_object__find_map_by_name(object, map_names[i]);
 		r = map ? bpf_map__reuse_fd(map, programs->maps[i]) : -EINVAL;

@@ -169,7 +169,7 @@ static unsigned find_needs(const struct trace_hooks *hooks, const struct trace_o
 				needs |= HOOK_NEED_USER;
 		}
 	}
-	for (size_t i = 0; i < options->n_hooks; i++)
+	for (size_t i = 0; i < options->n_hooks && options->all_users; i++)
 		if (!strncmp(options->hooks[i], HOOK_DISCOVER, strlen(HOOK_DISCOVER)) && hooks->kernel.n_symbols)
 			needs |= HOOK_NEED_COUNTS;
 	return needs;

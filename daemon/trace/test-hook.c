@@ -633,6 +633,19 @@ static void test_open_end(void **state) {
 	close(child.go);
 }
 
+/* Counters of functions are there for `discover:` only: of all processors together they may be tens of megabytes. */
+static void test_counters(void **state) {
+	struct child child = child_new(do_ioctls);
+	struct bpf_map_info info = {};
+	uint32_t size = sizeof(info);
+
+	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
+	assert_int_equal(bpf_obj_get_info_by_fd(hook_programs_map(hooks->programs, HOOK_MAP_COUNTS), &info, &size), 0);
+	assert_int_equal(info.max_entries, 1);
+	child_run(&child);
+	finish();
+}
+
 /* The end of an ioctl that its hook did not see: it is lost, and counted, when the thread does the next one. */
 static void test_missed_end(void **state) {
 	struct child child = child_new(do_ioctls);
@@ -732,7 +745,7 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_last_thread),
 		cmocka_unit_test(test_user),	     cmocka_unit_test(test_user_recursion), cmocka_unit_test(test_user_left), cmocka_unit_test(test_user_instant), cmocka_unit_test(test_tracepoint),
 		cmocka_unit_test(test_missing), cmocka_unit_test(test_no_driver), cmocka_unit_test(test_user_files), cmocka_unit_test(test_user_kernel_address), cmocka_unit_test(test_ladder),  cmocka_unit_test(test_rights),
-		cmocka_unit_test(test_open_end), cmocka_unit_test(test_missed_end), cmocka_unit_test(test_loss),    cmocka_unit_test(test_list),
+		cmocka_unit_test(test_open_end), cmocka_unit_test(test_missed_end), cmocka_unit_test(test_counters), cmocka_unit_test(test_loss),    cmocka_unit_test(test_list),
 	};
 	const struct trace_options nothing = { .all_users = true };
 	int r;
