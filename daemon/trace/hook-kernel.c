@@ -23,7 +23,8 @@
 
 #define PMU "/sys/bus/event_source/devices/"
 #define FORMAT_MAX 16384
-#define COMMON_SIZE 8 /* bytes of the fields that all tracepoints have, common_pid and its like: where programs find an address of the kernel's in their place */
+/* Bytes of the fields that all tracepoints have, common_pid and its like: programs find an address of the kernel's in their place. */
+#define COMMON_SIZE 8
 
 /* ---- the driver ---- */
 

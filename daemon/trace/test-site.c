@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -270,6 +271,38 @@ static void test_finding(void **state) {
 	libcuda_find_usual(keep, found);
 }
 
+/* What lies on a mount that was removed while in use may be anybody's: it is not opened. */
+static void test_removed_mount(void **state) {
+	char folder[] = "/tmp/test-site-XXXXXX", path[256], found[4096] = "";
+	char *bytes;
+	void *map;
+	size_t n;
+	int fd = open_copy(&bytes, &n);
+
+	close(fd);
+	assert_non_null(mkdtemp(folder));
+	if (mount("test-site", folder, "tmpfs", 0, NULL) < 0) {
+		rmdir(folder);
+		free(bytes);
+		skip();
+	}
+	snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
+	fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0755);
+	assert_int_equal(write(fd, bytes, n), (ssize_t)n);
+	map = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	assert_true(map != MAP_FAILED);
+	close(fd);
+	assert_int_equal(libcuda_find_mapped(getpid(), keep, found), 1);
+	assert_string_equal(found, path);
+	assert_int_equal(umount2(folder, MNT_DETACH), 0);
+	found[0] = '\0';
+	assert_int_equal(libcuda_find_mapped(getpid(), keep, found), 1);
+	assert_string_equal(found, "");
+	munmap(map, 4096);
+	rmdir(folder);
+	free(bytes);
+}
+
 /* A process whose file does not answer is waited for once, and asked again when it has answered; here that is a pipe. */
 static void test_foreign(void **state) {
 	char name[32], *bytes;
@@ -331,7 +364,7 @@ static int decode(void) {
 int main(int argc, char **argv) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sites), cmocka_unit_test(test_file), cmocka_unit_test(test_broken_files),
-		cmocka_unit_test(test_paths), cmocka_unit_test(test_versions), cmocka_unit_test(test_finding), cmocka_unit_test(test_foreign),
+		cmocka_unit_test(test_paths), cmocka_unit_test(test_versions), cmocka_unit_test(test_finding), cmocka_unit_test(test_removed_mount), cmocka_unit_test(test_foreign),
 	};
 
 	if (argc == 2 && !strcmp(argv[1], "--lengths"))
