@@ -29,12 +29,12 @@
 
 /* ---- whom ---- */
 
-/* Id and depth of a cgroup of the unified hierarchy. */
+/* Id and depth of a cgroup of the unified hierarchy: callers say which, and nothing beside that is looked at. */
 static bool find_cgroup(const char *path, struct hook_config *config) {
 	static const char *const roots[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
 	char full[1200];
 
-	for (size_t i = 0; i < sizeof(roots) / sizeof(*roots); i++) {
+	for (size_t i = 0; i < sizeof(roots) / sizeof(*roots) && !strstr(path, "/.."); i++) {
 		struct statfs filesystem;
 		struct stat status;
 

@@ -67,11 +67,11 @@ def folder():
         shutil.rmtree(path)
 
 
-def ask(daemon, probes):
+def ask(daemon, probes, **more):
     """A trace by the user; its connection, on which the reply comes."""
     with as_user(USER):
-        bus = Connection(daemon.directory, timeout=60)
-    bus.send("Trace", more=True, sources=["kernel"], hooks=["!all"], probes=probes)
+        bus = Connection(daemon.directory, timeout=20)
+    bus.send("Trace", more=True, sources=["kernel"], hooks=["!all"], probes=probes, **more)
     return bus
 
 
@@ -187,6 +187,10 @@ def test_silent_files():
             if not has_probes(daemon):
                 return
             with Other(daemon):
+                bus = ask(daemon, [], cgroup=f"/../../..{silent.folder}/x")  # no path of a cgroup
+                bus.receive()
+                give_up(bus)
+                equal(silent.asked, 0)
                 for n in range(8):
                     bus = ask(daemon, [f"u:{silent.folder}/{n}:f"])
                     wait_until(lambda: silent.asked > n, "it waits for an answer")
