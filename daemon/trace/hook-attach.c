@@ -460,6 +460,8 @@ void hook_attach_settle(struct hook_attachment *attachment, int r, int error) {
 		return;
 	}
 	because(attachment, "%s: %s: %s", alternative->place, alternative->name,
+		r == HOOK_USER_E_HARM	     ? "this kernel kills programs with a seccomp filter (containers) whose functions' returns are probed "
+					       "(6.11 to 6.13 did): update it, or leave out what comes behind )" :
 		r == HOOK_USER_E_NO_FUNCTION ? "there is no such function" :
 		r == HOOK_USER_E_IFUNC	     ? "it is an IFUNC: what is called is another function, which it chooses when the program starts" :
 		r == HOOK_USER_E_NO_PROGRAM  ? "not a program or library for this machine, or too large a one" :

@@ -176,12 +176,42 @@ static int undo(struct hook_user *user, size_t n, int r) {
 	return r;
 }
 
+/* "6.12.38+deb13-amd64" is 6012038; 0: it is no release. */
+static unsigned int release_number(const char *release) {
+	unsigned int major, minor, patch = 0;
+
+	if (sscanf(release, "%u.%u.%u", &major, &minor, &patch) < 2 || major > 999 || minor > 999)
+		return 0;
+	return major * 1000000 + minor * 1000 + (patch < 999 ? patch : 999);
+}
+
 /* Whether a link of one process sees calls of all of its threads: before 6.10 those of the first alone. */
 static bool links_know_threads(void) {
-	unsigned int major = 0, minor = 0;
 	struct utsname name;
 
-	return !uname(&name) && sscanf(name.release, "%u.%u", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 10));
+	return !uname(&name) && release_number(name.release) >= 6010000;
+}
+
+bool hook_user_returns_are_safe(const char *release) {
+#ifdef __x86_64__
+	const unsigned int number = release_number(release);
+
+	/* the mend is in 6.14, and came into 6.12 and 6.13 in between: with some margin */
+	return number < 6011000 || (number >= 6012020 && number < 6013000) || number >= 6013008;
+#else
+	return true;
+#endif
+}
+
+/* Leaves out what would do harm. */
+static void refuse_returns(struct hook_user *user) {
+	struct utsname name;
+
+	if (!uname(&name) && hook_user_returns_are_safe(name.release))
+		return;
+	for (size_t i = 0; i < user->n; i++)
+		if (user->probes[i].span && !user->probes[i].r)
+			user->probes[i].r = HOOK_USER_E_HARM;
 }
 
 /* A link of a program on functions of one file. */
@@ -330,6 +360,7 @@ static void *run(void *userdata) {
 	for (size_t i = 0; i < user->n && !atomic_load(&user->stop); i++)
 		if (!user->probes[i].open && look_at_file(user, &user->probes[i]) < 0)
 			user->probes[i].r = -ENOMEM;
+	refuse_returns(user);
 	for (size_t i = 0; i < user->n && !atomic_load(&user->stop); i++)
 		if (user->probes[i].fd >= 0) {
 			attach(user, &user->probes[i]);

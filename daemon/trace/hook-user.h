@@ -28,6 +28,7 @@ enum {
 	HOOK_USER_E_IFUNC,
 	HOOK_USER_E_NO_PROGRAM, /* no program or library of this machine, or too large to be read */
 	HOOK_USER_E_NO_FILE, /* hook_user_result() has the errno */
+	HOOK_USER_E_HARM, /* this kernel kills programs for the probe of a return */
 	HOOK_USER_E_SILENT, /* it was not there in time */
 	HOOK_USER_E_BUSY, /* too many of the owner's are being attached or detached */
 };
@@ -44,6 +45,12 @@ bool hook_user_over(struct hook_user *user);
 
 /* Of the probe of a row, when it is over: 0, HOOK_USER_E_* (and perhaps an errno in *errorp), or the negative errno with which the kernel refused it. */
 int hook_user_result(const struct hook_user *user, uint32_t row, int *errorp);
+
+/*
+ * Whether a kernel of that release lets functions return that are probed there in programs with a seccomp filter, as containers have them: where returns come
+ * by a system call (uretprobe, x86-64), which filters do not know, those of 6.11 to 6.13 killed the program, until it passed by filters.
+ */
+bool hook_user_returns_are_safe(const char *release);
 
 /* Detaches, some time later. */
 struct hook_user *hook_user_free(struct hook_user *user);

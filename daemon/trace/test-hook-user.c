@@ -229,10 +229,25 @@ static void test_many(void **state) {
 		hook_user_free(some[--n]);
 }
 
+/* Kernels that kill for the probe of a return. */
+static void test_releases(void **state) {
+	static const char *const safe[] = { "5.15.0-119-generic", "6.1.0-41-amd64",  "6.10.14", "6.12.38+deb13-amd64",
+					    "6.14.0-35-generic",  "6.18.44-fc-v657", "7.0-rc1" };
+	static const char *const unsafe[] = { "6.11.0-26-generic", "6.11.11", "6.12", "6.12.5", "6.13.0", "6.13-rc1" };
+
+	for (size_t i = 0; i < sizeof(safe) / sizeof(*safe); i++)
+		assert_true(hook_user_returns_are_safe(safe[i]));
+#ifdef __x86_64__
+	for (size_t i = 0; i < sizeof(unsafe) / sizeof(*unsafe); i++)
+		assert_false(hook_user_returns_are_safe(unsafe[i]));
+#endif
+	(void)unsafe;
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_many), cmocka_unit_test(test_one_process), cmocka_unit_test(test_children), cmocka_unit_test(test_events),
-		cmocka_unit_test(test_silence), cmocka_unit_test(test_some), cmocka_unit_test(test_silent_file),
+		cmocka_unit_test(test_silence), cmocka_unit_test(test_some), cmocka_unit_test(test_silent_file), cmocka_unit_test(test_releases),
 	};
 	const struct trace_options nothing = { .all_users = true };
 	int r;
