@@ -116,15 +116,24 @@ compare("the library goes on into another context", [("acde", BOTH, 4), ("acdeyc
 compare("handles that others get", [("abcdef", BOTH, 6), ("abcdef", (), 0), ("uUabcdef", (), 0), ("uU" * 20 + "abcdef", (), 0)], own=2)
 compare("each handle by one way", [("acd", (), 3), ("d", BOTH, 1), ("acd", (), 0)], few=True)
 
-# A RETIRE that comes between the daemon's answer and the driver's load.
-early = {"slot": lambda connection, answer: (retire(daemons[0], 2) or True) and answer if daemons and daemons[0].module == 2 else answer}
-daemons = []
-with fake_daemon.FakeDaemon(session("early"), bare=True, script=early, deadline_ms=30000) as one:
+# A RETIRE that comes between the daemon's answer and the driver's load: of the module that "u" loads, when the mirror thread listens.
+daemons, retired = [], []
+
+
+def early(connection, answer):
+    if daemons[0].module == 3:
+        retired.append(retire(daemons[0], 3))
+    return answer
+
+
+with fake_daemon.FakeDaemon(session("early"), bare=True, script={"slot": early}, deadline_ms=30000) as one:
     daemons.append(one)
     program = Program(one.name)
     lines = program.step("ac")
-    good = within(lambda: one.connected(2)) and count(one) == 1
-    report("RETIRE before the driver has the module", good and program.end() == (0, ""), f"{lines} {one.count()} {one.reports()}")
+    good = within(lambda: one.connected(2)) and count(one) == 2
+    lines += program.step("uac")
+    good = count(one) == 3 and retired == [True] and good
+    report("RETIRE before the driver has the module", good and program.end() == (0, ""), f"{lines} {retired} {one.count()} {one.reports()}")
 
 # While two threads launch.
 with fake_daemon.FakeDaemon(session("middle"), bare=True, deadline_ms=30000) as one:
