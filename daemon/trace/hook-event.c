@@ -130,11 +130,12 @@ static uint16_t at_most(uint16_t n) {
 }
 
 /* RM_FREE, RM_CONTROL and RM_ALLOC say in their argument whether they failed (NVOS00, NVOS54, NVOS64, NVOS21); others of the driver are not known here. */
-static bool has_succeeded(const struct hook_ioctl *io) {
-	static const struct {
+static bool has_succeeded(const struct trace_hooks *hooks, const struct hook_ioctl *io) {
+	const bool old = hooks->kernel.version[0] && hooks->kernel.version[0] < 535; /* NVOS21 had no number of bytes before its status */
+	const struct {
 		uint32_t command;
 		uint16_t offset;
-	} known[] = { { 0xc0104629, 12 }, { 0xc020462a, 28 }, { 0xc030462b, 40 }, { 0xc020462b, 28 } };
+	} known[] = { { 0xc0104629, 12 }, { 0xc020462a, 28 }, { 0xc030462b, 40 }, { 0xc020462b, old ? 24 : 28 } };
 	uint32_t status;
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
@@ -150,7 +151,7 @@ static void take_ioctl(struct trace_hooks *hooks, const struct hook_ioctl *io, s
 	union record record = {};
 	size_t n;
 
-	if (size < sizeof(*io) || !is_row(hooks, header) || !is_meant(hooks, header->pid) || (hooks->errors && has_succeeded(io)))
+	if (size < sizeof(*io) || !is_row(hooks, header) || !is_meant(hooks, header->pid) || (hooks->errors && has_succeeded(hooks, io)))
 		return;
 	record.ioctl = (struct trace_ioctl){
 		.record = { .type = TRACE_IOCTL, .source = TRACE_SOURCE_BPF, .flags = flags },
