@@ -332,6 +332,34 @@ def cupti_taken_idle():
         check("cupti idle: ends well", steps.maps() == (0, 0) and steps.end() == 0)
 
 
+def cupti_others():
+    """An application with records of its own, which subscribes to nothing: its buffers that come to us are left alone, and it may free ours."""
+    for first in True, False:
+        label = f"cupti, another client {'before' if first else 'after'}"
+        mine = Cupti()
+        with TraceDaemon(session("others"), rules=(), make=mine.ring) as daemon:
+            steps = Steps(daemon.name, "records", mine.path, program="s-cupti", **mine.environment)
+            if first:
+                steps.do(0)
+            steps.do(2)
+            daemon.change_rules()
+            steps.do(5)
+            ring = daemon.rings[-1]
+            if not first:
+                steps.do(0)
+            for _ in range(4):
+                time.sleep(0.1)  # what runs is in a buffer till it has ended
+                goes_on = steps.do(5)
+            check(f"{label}: kernels, if the buffers are ours", within(lambda: ring.read() is None or len(ring.kernels) >= 5, 5) if first else goes_on, ring.kernels)
+            ring.end()
+            check(f"{label}: over", within(lambda: mine.done()[-1] in ("finalize", "unsubscribe") or not steps.do(1), 5) and steps.do(3), mine.done())
+            daemon.change_rules()
+            steps.do(5)
+            time.sleep(0.1)
+            check(f"{label}: again", steps.do(5) and within(lambda: daemon.rings[-1].read() is None or len(daemon.rings[-1].kernels) >= 5, 5) and len(daemon.rings) == 2)
+            check(f"{label}: ends well", steps.end() == 0)
+
+
 def behind():
     """Calls of the driver that are made inside the application's leave nothing that it sees."""
     daemon, calls = traced(["s-trace", "behind", "200"], lambda: Ring(flags=fake_trace.GPU), label="behind: names and times")
@@ -340,9 +368,9 @@ def behind():
 
 
 class Steps:
-    def __init__(self, name, case="steps", *more, **variables):
+    def __init__(self, name, case="steps", *more, program="s-trace", **variables):
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
-        self.process = subprocess.Popen([os.path.join(TARGETS, "s-trace"), case, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        self.process = subprocess.Popen([os.path.join(TARGETS, program), case, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
                                         env={**environment, **MOCK, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name, **variables})
         if case == "steps":
             self.do(1)
@@ -622,7 +650,7 @@ def unwanted():
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
 slow = () if SANITIZED else (constructors, ended)  # it looks for functions before another dlsym() can answer
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, behind, live, forked_at_the_end, storm, stale, hostile, programs, *slow, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, cupti_others, behind, live, forked_at_the_end, storm, stale, hostile, programs, *slow, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What an application does that NVIDIA's profiling library, which a trace brings into it, is not to
+ * disturb: shim/test-trace.py runs this with the driver of shim/mock/traced and CUPTI's stand-in.
+ *
+ *   s-cupti CASE [ARGUMENT]
+ */
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define KERNEL 10 /* of CUPTI's records */
+#define BUFFER_SIZE 65536
+
+static int (*init)(unsigned), (*synchronize)(void);
+static int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+		     void *, void **, void **);
+
+static void *find(void *library, const char *name)
+{
+	void *found = library ? dlsym(library, name) : NULL;
+
+	if (!found) {
+		printf("no %s\n", name);
+		exit(2);
+	}
+	return found;
+}
+
+static void say(const char *what, long value)
+{
+	printf("%s %ld\n", what, value);
+	fflush(stdout);
+}
+
+static void launch_one(void)
+{
+	launch((void *)0x5001, 1, 1, 1, 1, 1, 1, 0, (void *)1, NULL, NULL);
+}
+
+/* ---- a client of CUPTI that does not subscribe --------------------------------------------------- */
+
+static void requested(uint8_t **bytes, size_t *size, size_t *records_max)
+{
+	*bytes = malloc(BUFFER_SIZE);
+	*size = *bytes ? BUFFER_SIZE : 0;
+	*records_max = 0;
+}
+
+static void completed(void *context, uint32_t stream, uint8_t *bytes, size_t size, size_t valid)
+{
+	free(bytes);
+}
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static void become_client(const char *path)
+{
+	void *library = dlopen(path, RTLD_NOW);
+	int (*set_clock)(uint64_t (*)(void)), (*enable)(int);
+	int (*set_buffers)(void (*)(uint8_t **, size_t *, size_t *),
+			   void (*)(void *, uint32_t, uint8_t *, size_t, size_t));
+
+	*(void **)&set_clock = find(library, "cuptiActivityRegisterTimestampCallback");
+	*(void **)&set_buffers = find(library, "cuptiActivityRegisterCallbacks");
+	*(void **)&enable = find(library, "cuptiActivityEnable");
+	if (set_clock(now) || set_buffers(requested, completed) || enable(KERNEL))
+		exit(2);
+}
+
+/* For each line so many launches that are waited for; 0: becomes a client of the library at this path. */
+static void case_records(const char *path)
+{
+	long count;
+
+	init(0);
+	while (scanf("%ld", &count) == 1) {
+		if (!count)
+			become_client(path);
+		for (long i = 0; i < count; i++)
+			launch_one();
+		synchronize();
+		say("did", count);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	static const struct {
+		const char *name;
+		void (*run)(const char *);
+	} cases[] = {
+		{ "records", case_records },
+	};
+
+	*(void **)&init = find(driver, "cuInit");
+	*(void **)&launch = find(driver, "cuLaunchKernel");
+	*(void **)&synchronize = find(driver, "cuCtxSynchronize");
+	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (!strcmp(argv[1], cases[i].name))
+			cases[i].run(argc > 2 ? argv[2] : "");
+	return 0;
+}
