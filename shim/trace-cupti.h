@@ -7,7 +7,7 @@
 
 /*
  * Before a session: calls of these functions (CUPTI's numbers), and copies, are to have times. NULL,
- * or why that cannot be had: a static line.
+ * or why that cannot be had: a static line. Waits for a thread of ours, two seconds at most.
  */
 const char *trace_cupti_begin(const uint32_t *calls, uint32_t count, bool copies);
 

@@ -8,11 +8,16 @@
  */
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define KERNEL 10 /* of CUPTI's records */
 #define BUFFER_SIZE 65536
@@ -95,6 +100,103 @@ static void case_records(const char *path)
 	}
 }
 
+/* ---- forks --------------------------------------------------------------------------------------- */
+
+static void wait_for(pid_t child)
+{
+	int status = -1;
+
+	waitpid(child, &status, 0);
+	say("child", status);
+}
+
+/* A child that calls, too; it is ended if it hangs. */
+static pid_t fork_caller(void)
+{
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	alarm(10);
+	for (int i = 0; i < 3; i++)
+		launch_one();
+	synchronize();
+	_exit(3);
+}
+
+static void *call_first(void *unused)
+{
+	launch_one();
+	return NULL;
+}
+
+/* A thread makes the first call, and in the midst of it there is a fork. */
+static void case_fork(const char *unused)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, call_first, NULL);
+	usleep(400000);
+	wait_for(fork_caller());
+	pthread_join(thread, NULL);
+	launch_one();
+	synchronize();
+}
+
+/* A child has the number of its parent, in a namespace of its own. */
+static void case_namespace(const char *unused)
+{
+	pid_t child;
+
+	if (unshare(CLONE_NEWPID) && unshare(CLONE_NEWUSER | CLONE_NEWPID)) {
+		say("no namespaces", 1);
+		return;
+	}
+	child = fork();
+	if (!child) {
+		init(0);
+		launch_one();
+		usleep(150000);
+		say("number", getpid());
+		if (unshare(CLONE_NEWPID))
+			say("no namespaces", 1);
+		else
+			wait_for(fork_caller());
+		_exit(4);
+	}
+	wait_for(child);
+}
+
+/* ---- a library's constructor --------------------------------------------------------------------- */
+
+void s_constructed(void);
+void s_constructed(void)
+{
+	launch_one();
+	synchronize();
+	say("constructed", 1);
+}
+
+/* The first call is made by the constructor of the library at this path: libc's lock of dlopen() is its thread's. */
+static void case_constructor(const char *path)
+{
+	say("loaded", !!dlopen(path, RTLD_NOW));
+	launch_one();
+	synchronize();
+}
+
+/* ---- the end ------------------------------------------------------------------------------------- */
+
+/* A signal comes while CUPTI writes a record of this thread's; its handler exits. */
+static void case_exit(const char *unused)
+{
+	signal(SIGUSR1, exit);
+	alarm(10);
+	init(0);
+	launch_one();
+	say("no signal", 1);
+}
+
 int main(int argc, char **argv)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -103,6 +205,10 @@ int main(int argc, char **argv)
 		void (*run)(const char *);
 	} cases[] = {
 		{ "records", case_records },
+		{ "fork", case_fork },
+		{ "namespace", case_namespace },
+		{ "constructor", case_constructor },
+		{ "exit", case_exit },
 	};
 
 	*(void **)&init = find(driver, "cuInit");
