@@ -381,6 +381,13 @@ def cupti_constructor():
           ring.notes == ["kernels are timed by events, not by CUPTI: it takes too long to load and start it"], ring.notes, ring.kernels, mine.done())
 
 
+def cupti_jump():
+    """A call is left by a longjmp: what CUPTI tells of the next one is not written where that one was."""
+    mine = Cupti()
+    daemon, calls = traced(["s-cupti", "jump"], mine.ring, environment=mine.environment, label="cupti: a jump")
+    check("cupti: a jump: CUPTI was there", "subscribe" in mine.done(), names(calls), mine.done())
+
+
 def cupti_exit():
     """The process exits in a signal handler that has interrupted CUPTI: it is not waited for till it goes on."""
     mine = Cupti("signal")
@@ -686,7 +693,7 @@ def unwanted():
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
 slow = () if SANITIZED else (constructors, ended)  # it looks for functions before another dlsym() can answer
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, cupti_others, cupti_forks, cupti_constructor, cupti_exit, cupti_stack, behind, live, forked_at_the_end, storm, stale, hostile, programs, *slow, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, cupti_others, cupti_forks, cupti_constructor, cupti_jump, cupti_exit, cupti_stack, behind, live, forked_at_the_end, storm, stale, hostile, programs, *slow, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

@@ -72,6 +72,13 @@ static bool registered; /* for the end of the process */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* who has it is in CUPTI, or forks */
 static __thread bool forking; /* this thread holds it till it has forked */
 
+/* What CUPTI has told of the call that this thread is in. It may have been left by a longjmp: there is no frame then. */
+static __thread struct {
+	const struct trace_frame *frame; /* to compare with; NULL: nobody is interested */
+	uint32_t correlation; /* 0: none yet */
+	driver_handle context;
+} mine;
+
 static uint64_t wanted; /* as above */
 static uint32_t changes; /* of it */
 static uint64_t last;
@@ -89,18 +96,30 @@ static uint64_t names_session;
 
 static void called(uint32_t correlation, driver_handle context)
 {
-	struct trace_frame *frame = trace_mine.outermost;
-
-	if (!frame || frame == OURS || !frame->recorded || frame->correlation)
+	if (!mine.frame || mine.correlation)
 		return;
-	frame->correlation = correlation;
-	frame->context = context;
+	mine.context = context;
+	mine.correlation = correlation;
+}
+
+void trace_cupti_before(const struct trace_frame *frame)
+{
+	mine.frame = frame;
+	mine.correlation = 0;
+}
+
+bool trace_cupti_has(const struct trace_frame *frame)
+{
+	bool has = mine.frame == frame && mine.correlation;
+
+	mine.frame = NULL;
+	return has;
 }
 
 void trace_cupti_launched(const struct trace_frame *frame, const struct gpu_launch *launch,
 			  uint32_t sequence)
 {
-	struct launch *place = &launches[frame->correlation % LAUNCHES];
+	struct launch *place = &launches[mine.correlation % LAUNCHES];
 
 	if (place->correlation && !__atomic_load_n(&place->timed, __ATOMIC_RELAXED) &&
 	    place->session == frame->session)
@@ -113,8 +132,8 @@ void trace_cupti_launched(const struct trace_frame *frame, const struct gpu_laun
 	place->session = frame->session;
 	place->function = launch->function;
 	place->stream = launch->stream;
-	place->context = (uint64_t)frame->context;
-	__atomic_store_n(&place->correlation, frame->correlation, __ATOMIC_RELEASE);
+	place->context = (uint64_t)mine.context;
+	__atomic_store_n(&place->correlation, mine.correlation, __ATOMIC_RELEASE);
 }
 
 /* The call that caused what ran; false: it is not recorded, or long forgotten. */

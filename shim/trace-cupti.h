@@ -18,6 +18,10 @@ void trace_cupti_began(uint64_t number);
 void trace_cupti_forking(void);
 void trace_cupti_forked(bool in_child);
 
-/* The call of this frame, which has a correlation, has succeeded. */
+/* Before a call that is recorded; and behind it: has it reached CUPTI? */
+void trace_cupti_before(const struct trace_frame *frame);
+bool trace_cupti_has(const struct trace_frame *frame);
+
+/* It has, and has succeeded. */
 void trace_cupti_launched(const struct trace_frame *frame, const struct gpu_launch *launch,
 			  uint32_t sequence);

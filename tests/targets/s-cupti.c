@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@
 #define KERNEL 10 /* of CUPTI's records */
 #define BUFFER_SIZE 65536
 
-static int (*init)(unsigned), (*synchronize)(void);
+static int (*init)(unsigned), (*synchronize)(void), (*host_function)(void *, void (*)(void *), void *);
 static int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
 		     void *, void **, void **);
 
@@ -185,6 +186,39 @@ static void case_constructor(const char *path)
 	synchronize();
 }
 
+/* ---- a call that is left by a longjmp ------------------------------------------------------------ */
+
+static jmp_buf back;
+
+static void jump(void *unused)
+{
+	longjmp(back, 1);
+}
+
+/* Has memory where the call was that was left, and calls. Whatever is looked for there, half of these words will do. */
+static __attribute__((noinline)) int fill(void)
+{
+	volatile uint32_t words[1000];
+	int changed = 0;
+
+	for (unsigned i = 0; i < 1000; i++)
+		words[i] = i & 1;
+	launch_one();
+	for (unsigned i = 0; i < 1000; i++)
+		changed += words[i] != (i & 1);
+	return changed;
+}
+
+static void case_jump(const char *unused)
+{
+	init(0);
+	if (!setjmp(back))
+		host_function(NULL, jump, NULL);
+	say("changed", fill());
+	launch_one();
+	synchronize();
+}
+
 /* ---- the end ------------------------------------------------------------------------------------- */
 
 /* A signal comes while CUPTI writes a record of this thread's; its handler exits. */
@@ -208,12 +242,14 @@ int main(int argc, char **argv)
 		{ "fork", case_fork },
 		{ "namespace", case_namespace },
 		{ "constructor", case_constructor },
+		{ "jump", case_jump },
 		{ "exit", case_exit },
 	};
 
 	*(void **)&init = find(driver, "cuInit");
 	*(void **)&launch = find(driver, "cuLaunchKernel");
 	*(void **)&synchronize = find(driver, "cuCtxSynchronize");
+	*(void **)&host_function = find(driver, "cuLaunchHostFunc");
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++)
 		if (!strcmp(argv[1], cases[i].name))
 			cases[i].run(argc > 2 ? argv[2] : "");
