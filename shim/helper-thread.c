@@ -6,8 +6,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-#define STACK_SIZE (256 * 1024)
-
 static int add_local(struct dl_phdr_info *library, size_t size, void *sum)
 {
 	for (unsigned i = 0; i < library->dlpi_phnum; i++)
@@ -17,15 +15,15 @@ static int add_local(struct dl_phdr_info *library, size_t size, void *sum)
 }
 
 /* libc takes the thread-local memory of the program and its libraries from the stack: that comes on top. */
-static size_t stack_size(void)
+static size_t local_size(void)
 {
 	size_t local = 0;
 
 	dl_iterate_phdr(add_local, &local);
-	return STACK_SIZE + local;
+	return local;
 }
 
-bool helper_thread(void *(*run)(void *))
+bool helper_thread(void *(*run)(void *), size_t stack)
 {
 	sigset_t all, before;
 	pthread_attr_t attributes;
@@ -36,7 +34,7 @@ bool helper_thread(void *(*run)(void *))
 		return false;
 	sigfillset(&all);
 	if (pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0 &&
-	    pthread_attr_setstacksize(&attributes, stack_size()) == 0 &&
+	    pthread_attr_setstacksize(&attributes, stack + local_size()) == 0 &&
 	    pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
 		good = pthread_create(&created, &attributes, run, NULL) == 0;
 		pthread_sigmask(SIG_SETMASK, &before, NULL);

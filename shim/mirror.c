@@ -35,6 +35,7 @@
 #include "interest-page.h"
 #include "load.h"
 
+#define STACK_SIZE (256 * 1024) /* of the thread */
 #define FORK_WAIT_MS 100
 #define CONNECT_TRIES 4
 #define CONNECT_MAX_MS 300
@@ -731,7 +732,7 @@ void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)
 		if (!thread.registered)
 			thread.registered = atexit(at_exit) == 0;
 		if (!thread.running)
-			thread.running = helper_thread(mirror_thread);
+			thread.running = helper_thread(mirror_thread, STACK_SIZE);
 		else if (client_is_open(&thread.client))
 			shutdown(thread.client.fd, SHUT_RD); /* wakes it */
 		pthread_cond_broadcast(&thread.ended);

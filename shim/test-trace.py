@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """s-trace: bare, under the shim, and traced. It prints the same; and what the ring has is what it called."""
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -332,6 +333,76 @@ def cupti_taken_idle():
         check("cupti idle: ends well", steps.maps() == (0, 0) and steps.end() == 0)
 
 
+def cupti_others():
+    """An application with records of its own, which subscribes to nothing: its buffers that come to us are left alone, and it may free ours."""
+    for first in True, False:
+        label = f"cupti, another client {'before' if first else 'after'}"
+        mine = Cupti()
+        with TraceDaemon(session("others"), rules=(), make=mine.ring) as daemon:
+            steps = Steps(daemon.name, "records", mine.path, program="s-cupti", **mine.environment)
+            if first:
+                steps.do(0)
+            steps.do(2)
+            daemon.change_rules()
+            steps.do(5)
+            ring = daemon.rings[-1]
+            if not first:
+                steps.do(0)
+            for _ in range(4):
+                time.sleep(0.1)  # what runs is in a buffer till it has ended
+                goes_on = steps.do(5)
+            check(f"{label}: kernels, if the buffers are ours", within(lambda: ring.read() is None or len(ring.kernels) >= 5, 5) if first else goes_on, ring.kernels)
+            ring.end()
+            check(f"{label}: over", within(lambda: mine.done()[-1] in ("finalize", "unsubscribe") or not steps.do(1), 5) and steps.do(3), mine.done())
+            daemon.change_rules()
+            steps.do(5)
+            time.sleep(0.1)
+            check(f"{label}: again", steps.do(5) and within(lambda: daemon.rings[-1].read() is None or len(daemon.rings[-1].kernels) >= 5, 5) and len(daemon.rings) == 2)
+            check(f"{label}: ends well", steps.end() == 0)
+
+
+def cupti_forks():
+    """A fork while CUPTI is started, and one whose child has its parent's number: the child does without CUPTI."""
+    for case, fails in ("fork", "slow"), ("namespace", ""):
+        mine = Cupti(fails)
+        daemon, calls = traced(["s-cupti", case], mine.ring, environment=mine.environment, label=f"cupti: {case}")
+        notes = [note for ring in daemon.rings for note in ring.notes]
+        check(f"cupti: {case}: the child has events, the parent CUPTI", len(daemon.rings) == 2 and mine.done().count("subscribe") == 1 and
+              notes == ["kernels are timed by events, not by CUPTI: this process was forked by one that used CUPTI"], notes, mine.done())
+        check(f"cupti: {case}: kernels", case != "fork" or len(daemon.rings[0].kernels) == 2, [ring.kernels for ring in daemon.rings])
+
+
+def cupti_constructor():
+    """A library's constructor makes the first call: CUPTI cannot be loaded meanwhile, and is waited for for a while only."""
+    mine = Cupti()
+    daemon, calls = traced(["s-cupti", "constructor", os.path.join(TARGETS, "libs-construct.so")], mine.ring, environment=mine.environment, label="cupti: a constructor")
+    ring = daemon.rings[0]
+    check("cupti: a constructor", names(calls).count("cuLaunchKernel") == len(ring.kernels) == 2 and not mine.done() and
+          ring.notes == ["kernels are timed by events, not by CUPTI: it takes too long to load and start it"], ring.notes, ring.kernels, mine.done())
+
+
+def cupti_jump():
+    """A call is left by a longjmp: what CUPTI tells of the next one is not written where that one was."""
+    mine = Cupti()
+    daemon, calls = traced(["s-cupti", "jump"], mine.ring, environment=mine.environment, label="cupti: a jump")
+    check("cupti: a jump: CUPTI was there", "subscribe" in mine.done(), names(calls), mine.done())
+
+
+def cupti_exit():
+    """The process exits in a signal handler that has interrupted CUPTI: it is not waited for till it goes on."""
+    mine = Cupti("signal")
+    with TraceDaemon(session("exit"), make=mine.ring) as daemon:
+        status, output, error, seconds = run(["s-cupti", "exit"], GPUPROBE_SESSION=daemon.name, **mine.environment)
+        check("cupti: exit within CUPTI", (status, output) == (signal.SIGUSR1, "") and "subscribe" in mine.done(), status, output, mine.done())
+
+
+def cupti_stack():
+    """The first call is made by a thread that has as little stack as there may be: there is enough for CUPTI."""
+    mine = Cupti()
+    daemon, calls = traced(["s-stack"], mine.ring, environment=mine.environment, label="cupti: little stack")
+    check("cupti: little stack", len(calls) == 1 and "subscribe" in mine.done() and not daemon.rings[0].notes, calls, mine.done())
+
+
 def behind():
     """Calls of the driver that are made inside the application's leave nothing that it sees."""
     daemon, calls = traced(["s-trace", "behind", "200"], lambda: Ring(flags=fake_trace.GPU), label="behind: names and times")
@@ -340,9 +411,9 @@ def behind():
 
 
 class Steps:
-    def __init__(self, name, case="steps", *more, **variables):
+    def __init__(self, name, case="steps", *more, program="s-trace", **variables):
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
-        self.process = subprocess.Popen([os.path.join(TARGETS, "s-trace"), case, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        self.process = subprocess.Popen([os.path.join(TARGETS, program), case, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
                                         env={**environment, **MOCK, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name, **variables})
         if case == "steps":
             self.do(1)
@@ -622,7 +693,7 @@ def unwanted():
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
 slow = () if SANITIZED else (constructors, ended)  # it looks for functions before another dlsym() can answer
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, behind, live, forked_at_the_end, storm, stale, hostile, programs, *slow, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, cupti_others, cupti_forks, cupti_constructor, cupti_jump, cupti_exit, cupti_stack, behind, live, forked_at_the_end, storm, stale, hostile, programs, *slow, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

@@ -88,7 +88,6 @@ struct trace_begun trace_begin(struct trace_frame *frame)
 	thread->outermost = frame;
 	frame->session = number;
 	frame->timing = NULL;
-	frame->correlation = 0;
 	frame->untimed = false;
 	frame->recorded = is_wanted(thread, index);
 	if (frame->recorded) {

@@ -6,22 +6,26 @@
  * table, with the record of the call, and what ran on the GPU finds it there. The table is written
  * by all threads, each place by one at a time, and read by the one that flushes.
  *
- * That is a thread of ours, which exists while there is a session with such times. It sees the
- * session's end, too, and has CUPTI leave the process then. When the process exits, what is known
- * by then is written by the thread that exits.
+ * That is a thread of ours, which exists while there is a session with such times. It also loads
+ * CUPTI and starts it, as a thread of the application may have too little stack for that; it sees
+ * the session's end, and has CUPTI leave the process then; and when the process exits, it writes what
+ * is known by then. Who begins a session, or exits, waits for it, but not for ever: he may have
+ * interrupted what it waits for.
  *
  * What CUPTI itself calls of the driver is not the application's.
  */
 
 #include "trace-cupti.h"
 
-#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,11 +37,22 @@
 
 #define LAUNCHES (UINT32_C(1) << 16) /* that have no time yet: the latest */
 #define NAMES 4096 /* kernels of graphs whose name was written */
+#define STACK_SIZE (1024 * 1024) /* CUPTI is loaded and started there */
 #define FLUSH_NS 50000000
+#define START_NS UINT64_C(2000000000)
 #define EXIT_NS 500000000
+#define LOCK_NS 500000000
 #define ERROR_NS 1000 /* CUPTI does not tell how well it knows the GPU's clock */
-#define STARTING UINT64_MAX /* as a session: it will have its number soon */
 #define OURS ((struct trace_frame *)UINTPTR_MAX) /* as outermost: calls of this thread are ours */
+
+/* What the thread is to do: a session's number, which is below all of these but the first, or */
+#define NOTHING UINT64_C(0) /* there is no thread */
+#define ASKED UINT64_MAX /* to start CUPTI, */
+#define TAKEN (UINT64_MAX - 1) /* which it is at, */
+#define GIVEN_UP (UINT64_MAX - 2) /* and nobody waits for any more; */
+#define REFUSED (UINT64_MAX - 3) /* it could not, and says why in `answer`; there is no thread; */
+#define STARTED (UINT64_MAX - 4) /* it has, and the session will have its number soon; */
+#define FINISHING (UINT64_MAX - 5) /* to write what is known of the session `last`: the process exits */
 
 struct launch {
 	uint32_t correlation; /* 0: it is being written */
@@ -50,34 +65,61 @@ struct launch {
 static const struct cupti_source *source;
 static struct launch *launches;
 static uint64_t forgotten; /* launches without a time whose place another took */
-static bool telling; /* the thread that flushes is inside; with the mutex */
-static pid_t owner; /* the process that may use CUPTI; 0: none does yet */
+static bool telling; /* the thread is inside */
+static pid_t owner; /* the process that may use CUPTI; 0: none does yet; -1: not this one */
 static bool registered; /* for the end of the process */
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* around the next two, and flushes */
-static uint64_t wanted; /* session; 0: none */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* who has it is in CUPTI, or forks */
 static __thread bool forking; /* this thread holds it till it has forked */
-static bool running; /* the thread */
 
-static uint64_t names[NAMES]; /* of the session that follows; both with the mutex */
+/* What CUPTI has told of the call that this thread is in. It may have been left by a longjmp: there is no frame then. */
+static __thread struct {
+	const struct trace_frame *frame; /* to compare with; NULL: nobody is interested */
+	uint32_t correlation; /* 0: none yet */
+	driver_handle context;
+} mine;
+
+static uint64_t wanted; /* as above */
+static uint32_t changes; /* of it */
+static uint64_t last;
+
+/* What is wanted of CUPTI: who asks writes it, and the thread reads it from TAKEN on. */
+static uint32_t wished_calls[FUNCTION_COUNT];
+static char wished_path[TRACE_RING_PATH_MAX];
+static struct cupti_wish wish = { .path = wished_path, .calls = wished_calls };
+static char answer[256];
+
+static uint64_t names[NAMES]; /* of the session that follows; the thread's */
 static uint64_t names_session;
 
 /* ---- what CUPTI tells ---------------------------------------------------------------------------- */
 
 static void called(uint32_t correlation, driver_handle context)
 {
-	struct trace_frame *frame = trace_mine.outermost;
-
-	if (!frame || frame == OURS || !frame->recorded || frame->correlation)
+	if (!mine.frame || mine.correlation)
 		return;
-	frame->correlation = correlation;
-	frame->context = context;
+	mine.context = context;
+	mine.correlation = correlation;
+}
+
+void trace_cupti_before(const struct trace_frame *frame)
+{
+	mine.frame = frame;
+	mine.correlation = 0;
+}
+
+bool trace_cupti_has(const struct trace_frame *frame)
+{
+	bool has = mine.frame == frame && mine.correlation;
+
+	mine.frame = NULL;
+	return has;
 }
 
 void trace_cupti_launched(const struct trace_frame *frame, const struct gpu_launch *launch,
 			  uint32_t sequence)
 {
-	struct launch *place = &launches[frame->correlation % LAUNCHES];
+	struct launch *place = &launches[mine.correlation % LAUNCHES];
 
 	if (place->correlation && !__atomic_load_n(&place->timed, __ATOMIC_RELAXED) &&
 	    place->session == frame->session)
@@ -90,8 +132,8 @@ void trace_cupti_launched(const struct trace_frame *frame, const struct gpu_laun
 	place->session = frame->session;
 	place->function = launch->function;
 	place->stream = launch->stream;
-	place->context = (uint64_t)frame->context;
-	__atomic_store_n(&place->correlation, frame->correlation, __ATOMIC_RELEASE);
+	place->context = (uint64_t)mine.context;
+	__atomic_store_n(&place->correlation, mine.correlation, __ATOMIC_RELEASE);
 }
 
 /* The call that caused what ran; false: it is not recorded, or long forgotten. */
@@ -180,6 +222,47 @@ static const struct cupti_events events = {
 	.trouble = trouble,
 };
 
+/* ---- what is wanted ------------------------------------------------------------------------------ */
+
+static uint64_t now_wanted(void)
+{
+	return __atomic_load_n(&wanted, __ATOMIC_ACQUIRE);
+}
+
+static bool is_session(uint64_t value)
+{
+	return value != NOTHING && value < FINISHING;
+}
+
+/* False: it is not `from` any more. */
+static bool change(uint64_t from, uint64_t to)
+{
+	if (!__atomic_compare_exchange_n(&wanted, &from, to, false, __ATOMIC_ACQ_REL,
+					 __ATOMIC_RELAXED))
+		return false;
+	__atomic_add_fetch(&changes, 1, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &changes, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	return true;
+}
+
+/* Waits while that is wanted, till then (of CLOCK_MONOTONIC) at most. */
+static void wait_while(uint64_t value, uint64_t until)
+{
+	uint32_t seen = __atomic_load_n(&changes, __ATOMIC_ACQUIRE);
+	uint64_t now = trace_monotonic();
+
+	while (now_wanted() == value && now < until) {
+		struct timespec left = {
+			.tv_sec = (time_t)((until - now) / 1000000000),
+			.tv_nsec = (long)((until - now) % 1000000000),
+		};
+
+		syscall(SYS_futex, &changes, FUTEX_WAIT_PRIVATE, seen, &left, NULL, 0);
+		seen = __atomic_load_n(&changes, __ATOMIC_ACQUIRE);
+		now = trace_monotonic();
+	}
+}
+
 /* ---- the thread ---------------------------------------------------------------------------------- */
 
 /* Writes what is known into the memory of the session. False: it is over, or nobody reads. */
@@ -205,61 +288,6 @@ static bool flush(uint64_t number, bool all)
 	return on;
 }
 
-static void *run(void *argument)
-{
-	const struct timespec pause = { .tv_nsec = FLUSH_NS };
-	bool on = true;
-
-	trace_mine.outermost = OURS;
-	prctl(PR_SET_NAME, "gpuprobe");
-	while (on) {
-		uint64_t number;
-
-		nanosleep(&pause, NULL);
-		pthread_mutex_lock(&mutex);
-		number = wanted;
-		if (number && number != STARTING && !flush(number, false)) {
-			source->stop();
-			number = wanted = 0;
-		}
-		running = on = number != 0;
-		pthread_mutex_unlock(&mutex);
-	}
-	return NULL;
-}
-
-/* The mutex, for a thread of the application: bounded. */
-static bool lock(void)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += EXIT_NS;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
-	return pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until) == 0;
-}
-
-/*
- * The process exits: what is known by now is written, and the thread leaves CUPTI alone, which ends
- * soon, too.
- */
-static void at_exit(void)
-{
-	struct trace_frame *outermost = trace_mine.outermost;
-
-	if (__atomic_load_n(&owner, __ATOMIC_RELAXED) != getpid() || !lock())
-		return;
-	trace_mine.outermost = OURS;
-	if (wanted && wanted != STARTING)
-		flush(wanted, true);
-	wanted = 0;
-	trace_mine.outermost = outermost;
-	pthread_mutex_unlock(&mutex);
-}
-
-/* ---- sessions ------------------------------------------------------------------------------------ */
-
 /* Finds libgpuprobe-cupti.so; returns why not, or NULL. */
 static const char *load(void)
 {
@@ -277,7 +305,7 @@ static const char *load(void)
 	}
 	switch (beside_load(CUPTI_LIBRARY, CUPTI_ENTRY, CUPTI_ABI, &table)) {
 	case BESIDE_OK:
-		source = table;
+		__atomic_store_n(&source, table, __ATOMIC_RELEASE);
 		return NULL;
 	case BESIDE_NO_PLACE:
 		return "the shim does not know where it lies itself";
@@ -288,47 +316,142 @@ static const char *load(void)
 	}
 }
 
-static const char *start(const uint32_t *calls, uint32_t count, bool copies)
+/* Starts CUPTI. Returns whether it is there, and still wanted; else the thread ends. */
+static bool start(void)
 {
-	const struct cupti_wish wish = {
-		.path = trace_session.cupti,
-		.calls = calls,
-		.call_count = count,
-		.copies = copies,
-	};
+	const char *reason = load();
+	bool on = false;
+
+	if (!reason && now_wanted() == TAKEN) {
+		pthread_mutex_lock(&mutex);
+		reason = source->start(&wish, &events);
+		on = !reason && change(TAKEN, STARTED);
+		if (!reason && !on)
+			source->stop();
+		pthread_mutex_unlock(&mutex);
+	}
+	if (on)
+		return true;
+	snprintf(answer, sizeof(answer), "%s", reason ? reason : "");
+	if (!change(TAKEN, REFUSED))
+		change(GIVEN_UP, NOTHING);
+	return false;
+}
+
+/* Returns whether the session goes on, or another is to begin. */
+static bool follow(uint64_t number)
+{
+	bool on;
+
+	pthread_mutex_lock(&mutex);
+	on = flush(number, false);
+	if (!on)
+		source->stop();
+	pthread_mutex_unlock(&mutex);
+	return on || !change(number, NOTHING);
+}
+
+/* Always false: the thread ends. */
+static bool finish(void)
+{
+	pthread_mutex_lock(&mutex);
+	flush(__atomic_load_n(&last, __ATOMIC_RELAXED), true);
+	pthread_mutex_unlock(&mutex);
+	change(FINISHING, NOTHING);
+	return false;
+}
+
+static void *run(void *argument)
+{
+	bool on = true;
+
+	trace_mine.outermost = OURS;
+	prctl(PR_SET_NAME, "gpuprobe");
+	while (on) {
+		uint64_t now = now_wanted();
+
+		if (now == ASKED && change(ASKED, TAKEN)) {
+			on = start();
+		} else if (now == GIVEN_UP) {
+			on = !change(GIVEN_UP, NOTHING);
+		} else if (now == FINISHING) {
+			on = finish();
+		} else {
+			wait_while(now, trace_monotonic() + FLUSH_NS);
+			if (is_session(now) && now_wanted() == now)
+				on = follow(now);
+		}
+	}
+	return NULL;
+}
+
+/*
+ * The process exits: the thread writes what is known by now, and leaves CUPTI alone, which ends soon,
+ * too.
+ */
+static void at_exit(void)
+{
+	uint64_t number = now_wanted();
+
+	if (__atomic_load_n(&owner, __ATOMIC_RELAXED) != getpid() || !is_session(number))
+		return;
+	__atomic_store_n(&last, number, __ATOMIC_RELAXED);
+	if (change(number, FINISHING))
+		wait_while(FINISHING, trace_monotonic() + EXIT_NS);
+}
+
+/* ---- sessions ------------------------------------------------------------------------------------ */
+
+/* Has the thread start CUPTI; makes it, if there is none. Returns why it does not, or NULL. */
+static const char *ask(void)
+{
+	uint64_t until = trace_monotonic() + START_NS, before;
+
+	do {
+		before = now_wanted();
+		if (before == FINISHING)
+			return "the process exits";
+	} while (!change(before, ASKED));
+	if ((before == NOTHING || before == REFUSED) && !helper_thread(run, STACK_SIZE)) {
+		change(ASKED, NOTHING);
+		return "no thread can be made";
+	}
+	wait_while(ASKED, until);
+	wait_while(TAKEN, until);
+	if (change(ASKED, GIVEN_UP) || change(TAKEN, GIVEN_UP))
+		return "it takes too long to load and start it";
+	if (now_wanted() == STARTED)
+		return NULL;
+	return now_wanted() == REFUSED ? answer : "this process has just been forked"; /* by a signal handler */
+}
+
+static const char *begin(const uint32_t *calls, uint32_t count, bool copies)
+{
+	pid_t used = __atomic_load_n(&owner, __ATOMIC_RELAXED);
 	const char *reason;
 
-	if (owner && owner != getpid())
+	if (used && used != getpid())
 		return "this process was forked by one that used CUPTI";
 	if (sass_claims_process())
 		return "the SASS engine is in this process, and NVIDIA's tools exclude each other";
-	reason = load();
-	if (reason)
-		return reason;
-	if (!lock())
-		return "CUPTI is still being detached from the process";
-	if (!running)
-		running = helper_thread(run);
-	reason = running ? source->start(&wish, &events) : "no thread can be made";
-	wanted = reason ? 0 : STARTING;
-	pthread_mutex_unlock(&mutex);
-	if (!reason) {
-		__atomic_store_n(&owner, getpid(), __ATOMIC_RELAXED);
-		if (!registered)
-			registered = atexit(at_exit) == 0;
-	}
+	if (now_wanted() == GIVEN_UP)
+		return "it is still being loaded and started for a trace before";
+	memcpy(wished_calls, calls, count * sizeof(*calls));
+	memcpy(wished_path, trace_session.cupti, sizeof(wished_path));
+	wish.call_count = count;
+	wish.copies = copies;
+	__atomic_store_n(&owner, getpid(), __ATOMIC_RELAXED);
+	reason = ask();
+	if (!reason && !registered)
+		registered = atexit(at_exit) == 0;
 	return reason;
 }
 
 const char *trace_cupti_begin(const uint32_t *calls, uint32_t count, bool copies)
 {
 	static char line[320];
-	struct trace_frame *outermost = trace_mine.outermost;
-	const char *reason;
+	const char *reason = begin(calls, count, copies);
 
-	trace_mine.outermost = OURS;
-	reason = start(calls, count, copies);
-	trace_mine.outermost = outermost;
 	if (!reason)
 		return NULL;
 	snprintf(line, sizeof(line), "kernels are timed by events, not by CUPTI: %.240s", reason);
@@ -337,10 +460,19 @@ const char *trace_cupti_begin(const uint32_t *calls, uint32_t count, bool copies
 
 void trace_cupti_began(uint64_t number)
 {
-	if (!lock()) /* a thread forks, and waits for what we have: no times then */
-		return;
-	wanted = number;
-	pthread_mutex_unlock(&mutex);
+	change(STARTED, number);
+}
+
+/* The mutex, for a thread of the application: bounded. */
+static bool lock(void)
+{
+	uint64_t until = trace_monotonic() + LOCK_NS;
+	struct timespec time = {
+		.tv_sec = (time_t)(until / 1000000000),
+		.tv_nsec = (long)(until % 1000000000),
+	};
+
+	return pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &time) == 0;
 }
 
 void trace_cupti_forking(void)
@@ -351,14 +483,17 @@ void trace_cupti_forking(void)
 
 void trace_cupti_forked(bool in_child)
 {
+	const struct cupti_source *used = __atomic_load_n(&source, __ATOMIC_ACQUIRE);
+
 	if (forking)
 		pthread_mutex_unlock(&mutex);
 	forking = false;
 	if (!in_child)
 		return;
-	if (source)
-		source->forked();
+	if (used)
+		used->forked();
 	pthread_mutex_init(&mutex, NULL);
-	wanted = 0;
-	running = false;
+	wanted = NOTHING;
+	if (owner)
+		owner = -1; /* it may have the number of its parent, in a namespace of its own */
 }

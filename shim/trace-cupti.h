@@ -7,7 +7,7 @@
 
 /*
  * Before a session: calls of these functions (CUPTI's numbers), and copies, are to have times. NULL,
- * or why that cannot be had: a static line.
+ * or why that cannot be had: a static line. Waits for a thread of ours, two seconds at most.
  */
 const char *trace_cupti_begin(const uint32_t *calls, uint32_t count, bool copies);
 
@@ -18,6 +18,10 @@ void trace_cupti_began(uint64_t number);
 void trace_cupti_forking(void);
 void trace_cupti_forked(bool in_child);
 
-/* The call of this frame, which has a correlation, has succeeded. */
+/* Before a call that is recorded; and behind it: has it reached CUPTI? */
+void trace_cupti_before(const struct trace_frame *frame);
+bool trace_cupti_has(const struct trace_frame *frame);
+
+/* It has, and has succeeded. */
 void trace_cupti_launched(const struct trace_frame *frame, const struct gpu_launch *launch,
 			  uint32_t sequence);

@@ -195,7 +195,11 @@ void trace_gpu_before(struct trace_frame *frame)
 	struct gpu_launch launch;
 	struct trace_hush hush;
 
-	if (is_by_cupti() || !is_launch(frame, &launch))
+	if (is_by_cupti()) {
+		trace_cupti_before(frame);
+		return;
+	}
+	if (!is_launch(frame, &launch))
 		return;
 	trace_hush(&hush);
 	trace_event_before(frame, &launch);
@@ -236,7 +240,7 @@ void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint3
 
 	if (__builtin_expect(__atomic_load_n(&note, __ATOMIC_RELAXED) != NULL, 0))
 		write_note(thread, frame->session);
-	if (frame->recorded && frame->correlation && !(int32_t)frame->result[0])
+	if (frame->recorded && trace_cupti_has(frame) && !(int32_t)frame->result[0])
 		launched(frame, sequence);
 	if (!is_by_cupti() && (role == OTHER_WORK || is_copy(role) || (is_kernel(role) && !frame->timing)))
 		trace_event_other_work();

@@ -32,12 +32,10 @@ struct trace_frame {
 	uint64_t float_result[2];
 	uint32_t index; /* of the trampoline */
 	bool recorded; /* else it is of interest to nobody, but calls inside it are not outermost */
+	bool untimed; /* trace-event.h: a launch for which there were no events */
 	uint64_t session;
 	uint64_t start;
 	struct trace_timing *timing; /* trace-event.h */
-	void *context; /* trace-cupti.h: it has reached CUPTI, */
-	uint32_t correlation; /* with this number; 0: it has not */
-	bool untimed; /* trace-event.h: a launch for which there were no events */
 };
 
 _Static_assert(sizeof(struct trace_frame) == TRACE_FRAME_SIZE &&

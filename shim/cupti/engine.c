@@ -11,7 +11,8 @@
  * CUPTI serves one subscriber at a time, and says who it is. A profiler that comes later is refused,
  * if it asks (PyTorch's does, and has no kernels then). But CUPTI gives its buffers to whom asked for
  * them last, subscriber or not; then ours do not come back any more, and what that one has enabled
- * is left alone at our end.
+ * is left alone at our end. It may free() ours, and we get those that somebody else had given: they
+ * are not looked at.
  * It leaves the process as NVIDIA's
  * documentation wants it: at the end of a call of the driver. Until there is one it is idle.
  */
@@ -22,7 +23,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "cupti-source.h"
@@ -47,6 +47,7 @@ struct buffer {
 	uint8_t *bytes;
 	size_t valid;
 	uint64_t number; /* of those that CUPTI got, in their order */
+	bool away; /* CUPTI has it */
 };
 
 static struct cupti cupti;
@@ -60,10 +61,11 @@ static uint32_t call_count;
 static const int kinds[] = {CUPTI_KERNEL, CUPTI_MEMCPY, CUPTI_MEMCPY_PEER, CUPTI_MEMSET};
 static bool enabled[sizeof(kinds) / sizeof(kinds[0])];
 
-/* Buffers: unused ones, and those with records, in their order. */
+/* All buffers that there ever were; of them unused ones, and those with records, in their order. */
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct buffer *unused, *done, **done_end = &done;
+static struct buffer buffers[BUFFERS_MAX];
 static unsigned buffer_count;
+static struct buffer *unused, *done, **done_end = &done;
 static uint64_t dropped;
 static uint64_t given, begun; /* buffers that CUPTI got, ever, and until it was here this time */
 static unsigned outstanding; /* that it has, of this time, */
@@ -119,22 +121,15 @@ static void on_call(void *userdata, int domain, uint32_t id, const void *data)
 
 static struct buffer *new_buffer(void)
 {
-	struct buffer *buffer = buffer_count < BUFFERS_MAX ? calloc(1, sizeof(*buffer)) : NULL;
+	struct buffer *buffer = &buffers[buffer_count];
+	void *bytes = buffer_count < BUFFERS_MAX ? malloc(BUFFER_SIZE) : NULL;
 
-	if (!buffer)
+	if (!bytes)
 		return NULL;
-	buffer->bytes = mmap(NULL, BUFFER_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			     -1, 0);
-	if (buffer->bytes == MAP_FAILED) {
-		free(buffer);
-		return NULL;
-	}
+	buffer->bytes = bytes;
 	buffer_count++;
 	return buffer;
 }
-
-/* A buffer's place is at its end: CUPTI gives back the address alone. */
-#define BUFFER_OF(bytes) ((struct buffer **)(void *)((bytes) + BUFFER_SIZE - sizeof(struct buffer *)))
 
 static void on_requested(uint8_t **bytes, size_t *size, size_t *records_max)
 {
@@ -149,25 +144,38 @@ static void on_requested(uint8_t **bytes, size_t *size, size_t *records_max)
 		buffer = new_buffer();
 	if (buffer) {
 		buffer->number = ++given;
+		buffer->away = true;
 		outstanding++;
 	}
 	pthread_mutex_unlock(&buffers_lock);
 	*bytes = buffer ? buffer->bytes : NULL;
-	*size = buffer ? BUFFER_SIZE - sizeof(buffer) : 0;
+	*size = buffer ? BUFFER_SIZE : 0;
 	*records_max = 0;
-	if (buffer)
-		*BUFFER_OF(buffer->bytes) = buffer;
+}
+
+/* The buffer of ours that CUPTI has there; NULL: it is somebody else's. */
+static struct buffer *take_back(const uint8_t *bytes)
+{
+	struct buffer *mine = NULL;
+
+	pthread_mutex_lock(&buffers_lock);
+	for (unsigned i = 0; !mine && i < buffer_count; i++)
+		if (buffers[i].away && buffers[i].bytes == bytes)
+			mine = &buffers[i];
+	if (mine)
+		mine->away = false;
+	pthread_mutex_unlock(&buffers_lock);
+	return mine;
 }
 
 static void on_completed(driver_handle context, uint32_t stream, uint8_t *bytes, size_t size,
 			 size_t valid)
 {
-	struct buffer *buffer;
+	struct buffer *buffer = take_back(bytes);
 	size_t count = 0;
 
-	if (!bytes)
+	if (!buffer)
 		return;
-	buffer = *BUFFER_OF(bytes);
 	if (cupti.dropped_records(NULL, 0, &count))
 		count = 0;
 	__atomic_store_n(&calls_since, 0, __ATOMIC_RELAXED);
@@ -487,11 +495,21 @@ static void flush(bool all)
 	pthread_mutex_unlock(&lock);
 }
 
+/* What CUPTI has goes to somebody else, who may free it: it is ours no more. */
+static void disown_buffers(void)
+{
+	pthread_mutex_lock(&buffers_lock);
+	for (unsigned i = 0; i < buffer_count; i++)
+		buffers[i].away = false;
+	pthread_mutex_unlock(&buffers_lock);
+}
+
 static void stop_locked(void)
 {
 	if (told_taken || !gives_back()) {
 		/* they are another's now, and so is what is enabled */
 		disable_calls();
+		disown_buffers();
 		__atomic_store_n(&state, AWAY, __ATOMIC_RELEASE);
 		cupti.unsubscribe(subscriber);
 		return;

@@ -8,15 +8,18 @@
  *
  * GPUPROBE_CUPTI_FAIL makes one thing fail: subscribe (another profiler), clock, buffers, callback,
  * enable, flush, finalize, taken (another has registered for buffers since), idle (likewise, at a moment when there are none), busy (not so much a failure: during each flush
- * something else runs), memory (no buffer is taken), dropped (each buffer says that five records are missing). What was done is written into the file GPUPROBE_CUPTI_LOG.
+ * something else runs), memory (no buffer is taken), dropped (each buffer says that five records are missing), slow (subscribing takes a second), signal (SIGUSR1 comes while a
+ * record is written). What was done is written into the file GPUPROBE_CUPTI_LOG.
  */
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cupti-abi.h"
 #include "../traced/mock.h"
@@ -110,6 +113,8 @@ static void ran(uint32_t correlation, uint64_t start, uint64_t end, const char *
 
 	pthread_mutex_lock(&lock);
 	room = kinds[kind] ? reserve(size_of(kind)) : NULL;
+	if (room && fails("signal"))
+		raise(SIGUSR1);
 	kernel = room;
 	copy = room;
 	if (room && name)
@@ -161,6 +166,8 @@ cupti_result cuptiSubscribe(driver_handle *subscriber, cupti_callback wanted, vo
 {
 	if (callback || fails("subscribe"))
 		return CUPTI_SOMEBODY_ELSE;
+	if (fails("slow"))
+		sleep(1);
 	say("subscribe");
 	listen(true);
 	callback_data = data;
@@ -225,6 +232,7 @@ cupti_result cuptiActivityEnable(int kind)
 		return FAILED;
 	snprintf(line, sizeof(line), "enable %d", kind);
 	say(line);
+	listen(true); /* who subscribes to nothing may have records */
 	kinds[kind] = true;
 	return CUPTI_OK;
 }
