@@ -46,16 +46,20 @@ static struct trace_options all_options(const struct target *target, uint32_t *p
 	return options;
 }
 
-static struct trace_uprobe *start(const struct trace_options *options, enum uprobe_rung rung, bool hash) {
-	const struct uprobe_tuning tuning = { .first = rung, .only_first = true, .hash = hash, .no_usual = true, .detach_now = rung != UPROBE_CLASSIC };
+static struct trace_uprobe *start_tuned(const struct trace_options *options, const struct uprobe_tuning *tuning) {
 	struct trace_uprobe *uprobe = NULL;
 	int r;
 
-	r = uprobe_new_tuned(&uprobe, &session, options, &tuning);
+	r = uprobe_new_tuned(&uprobe, &session, options, tuning);
 	if (r)
 		print_message("%s\n", session.missing);
 	assert_int_equal(r, 0);
 	return uprobe;
+}
+
+static struct trace_uprobe *start(const struct trace_options *options, enum uprobe_rung rung, bool hash) {
+	return start_tuned(options,
+			   &(struct uprobe_tuning){ .first = rung, .only_first = true, .hash = hash, .no_usual = true, .detach_now = rung != UPROBE_CLASSIC });
 }
 
 static void check_launch(const struct trace_call *call) {
@@ -593,6 +597,165 @@ static void test_libraries(void **state) {
 	rmdir(folder);
 }
 
+/* Drains until there are so many libraries, and users of them. */
+static void drain_until(struct trace_uprobe *uprobe, size_t n_libraries, size_t n_users) {
+	size_t n = 0;
+
+	for (int i = 0; i < 4000 && (uprobe->n_libraries != n_libraries || n != n_users); i++) {
+		usleep(2500);
+		trace_uprobe_drain(uprobe);
+		n = 0;
+		for (size_t k = 0; k < uprobe->n_libraries; k++)
+			n += uprobe->libraries[k].n_users;
+	}
+	assert_int_equal(uprobe->n_libraries, n_libraries);
+	assert_int_equal(n, n_users);
+}
+
+/* Whether this process has a file of a folder open. */
+static bool has_open(const char *folder) {
+	char command[512];
+
+	snprintf(command, sizeof(command), "ls -l /proc/%d/fd | grep -q %s", (int)getpid(), folder);
+	return system(command) == 0;
+}
+
+/* A folder of the test's own, if it can be in a mount namespace of its own. */
+static bool make_folder(char *folder) {
+	assert_non_null(mkdtemp(folder));
+	if (unshare(CLONE_NEWNS) < 0)
+		return false;
+	assert_int_equal(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	assert_int_equal(mount("none", folder, "tmpfs", 0, NULL), 0);
+	return true;
+}
+
+static void start_in(struct target *target, const char *folder, const char *executable) {
+	setenv("LD_LIBRARY_PATH", folder, 1);
+	target_start(target, executable, "kinds");
+	unsetenv("LD_LIBRARY_PATH");
+}
+
+/* Containers of one image: what is probed is the one file below their overlays, once; after the last one nothing of them is held. */
+static void test_containers(void **state) {
+	char folder[] = "/tmp/test-uprobe-XXXXXX", command[512], path[256], layers[512], executable[256];
+	struct target targets[3];
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	uint32_t pid;
+
+	session_reset();
+	if (!make_folder(folder))
+		skip();
+	snprintf(command, sizeof(command), "cd %s && mkdir lower && cp '%s' lower/libcuda.so.1 && for i in 0 1 2; do mkdir -p $i/upper $i/work $i/root; done", folder, library);
+	assert_int_equal(system(command), 0);
+	snprintf(executable, sizeof(executable), "%s/program", folder);
+	copy_file(program, executable);
+	for (int i = 0; i < 3; i++) {
+		snprintf(layers, sizeof(layers), "lowerdir=%s/lower,upperdir=%s/%d/upper,workdir=%s/%d/work", folder, folder, i, folder, i);
+		snprintf(path, sizeof(path), "%s/%d/root", folder, i);
+		if (mount("none", path, "overlay", 0, layers) < 0) {
+			umount2(folder, MNT_DETACH);
+			skip();
+		}
+		if (i == 2) { /* one that has changed it has a file of its own */
+			snprintf(command, sizeof(command), "cp '%s' %s/libcuda.so.1", library, path);
+			assert_int_equal(system(command), 0);
+		}
+		start_in(&targets[i], path, executable);
+	}
+	options = all_options(&targets[0], &pid);
+	options.n_pids = 0;
+	session.only = 0;
+	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = true, .no_linger = true });
+	drain_until(uprobe, 2, 3);
+	for (size_t i = 0, n = 0; i < session.n; i++) {
+		n += session.records[i]->type == TRACE_NAME && ((const struct trace_name *)session.records[i])->kind == TRACE_NAME_LIBRARY;
+		assert_true(n <= 2);
+	}
+	for (int i = 0; i < 3; i++)
+		target_run(&targets[i]);
+	trace_uprobe_drain(uprobe);
+	assert_int_equal(count_calls(NULL), 3 * 17);
+	target_stop(&targets[0]); /* the one whose file is probed */
+	target_stop(&targets[2]);
+	drain_until(uprobe, 1, 1);
+	target_stop(&targets[1]);
+	assert_true(has_open(folder));
+	drain_until(uprobe, 0, 0);
+	assert_false(has_open(folder));
+	trace_uprobe_free(uprobe);
+	umount2(folder, MNT_DETACH);
+	rmdir(folder);
+}
+
+/* More libraries than there is place for, one after the other: each is seen. If all have users, it is said, and the next one is found when there is place. */
+static void test_places(void **state) {
+	char folder[] = "/tmp/test-uprobe-XXXXXX", path[128], copy[256], executable[256];
+	struct target first, target;
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	uint32_t pid;
+
+	session_reset();
+	if (!make_folder(folder))
+		skip();
+	snprintf(executable, sizeof(executable), "%s/program", folder);
+	copy_file(program, executable);
+	target_start(&first, program, "kinds");
+	options = all_options(&first, &pid);
+	options.n_pids = 0;
+	session.only = 0;
+	uprobe = start(&options, best, false);
+	if (!uprobe->watch) {
+		trace_uprobe_free(uprobe);
+		target_stop(&first);
+		umount2(folder, MNT_DETACH);
+		skip();
+	}
+	for (size_t i = 0; i < UPROBE_LIBRARIES_MAX + 4; i++) {
+		const uint32_t last = uprobe->last_library;
+		const bool full = i == UPROBE_LIBRARIES_MAX + 2;
+
+		session.missing[0] = '\0';
+		snprintf(path, sizeof(path), "%s/%zu", folder, i);
+		assert_int_equal(mkdir(path, 0755), 0);
+		snprintf(copy, sizeof(copy), "%s/libcuda.so.1", path);
+		copy_file(library, copy);
+		for (size_t k = 0; k < uprobe->n_libraries && full; k++) {
+			uprobe->libraries[k].kept = true;
+			uprobe->libraries[k].unused = 0;
+		}
+		start_in(&target, path, executable);
+		for (int k = 0; k < (full ? 100 : 4000) && uprobe->last_library == last; k++) {
+			usleep(2500);
+			trace_uprobe_drain(uprobe);
+		}
+		assert_int_equal(uprobe->last_library, full ? last : last + 1);
+		assert_true(!full == !strstr(session.missing, "more than 64 libcudas"));
+		for (size_t k = 0; full && k < uprobe->n_libraries; k++)
+			uprobe->libraries[k].kept = false;
+		for (int k = 0; full && k < 4000 && uprobe->last_library == last; k++) {
+			usleep(2500);
+			trace_uprobe_drain(uprobe);
+		}
+		assert_int_equal(uprobe->last_library, last + 1);
+		if (i >= UPROBE_LIBRARIES_MAX)
+			target_run(&target);
+		trace_uprobe_drain(uprobe);
+		target_stop(&target);
+		unlink(copy);
+	}
+	assert_int_equal(uprobe->n_libraries, UPROBE_LIBRARIES_MAX);
+	target_run(&first);
+	trace_uprobe_drain(uprobe);
+	assert_int_equal(count_calls("cuCtxSynchronize"), 5);
+	trace_uprobe_free(uprobe);
+	target_stop(&first);
+	umount2(folder, MNT_DETACH);
+	rmdir(folder);
+}
+
 /* A page that is not there at the entry is read at the return, when the driver has touched it. */
 static void test_untouched(void **state) {
 	const char *text;
@@ -775,6 +938,7 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_dormant),	      cmocka_unit_test(test_not_permitted), cmocka_unit_test(test_no_bpf), cmocka_unit_test(test_untouched),
 		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_libraries),	   cmocka_unit_test(test_counts), cmocka_unit_test(test_counts_of_others),
 		cmocka_unit_test(test_pointers),     cmocka_unit_test(test_pointers_that_lie),
+		cmocka_unit_test(test_containers),    cmocka_unit_test(test_places),
 	};
 	const char *reason;
 

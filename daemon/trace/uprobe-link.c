@@ -5,6 +5,7 @@
 #include "uprobe-link.h"
 
 #include <bpf/bpf.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -32,7 +33,6 @@
 #define UPROBE_SYSCALL 336
 #define REFUSED_MAX 32 /* functions */
 #define PATH_SIZE 64
-#define DESCRIPTORS_SPARE 256
 
 struct uprobe_link {
 	size_t n, size;
@@ -157,14 +157,29 @@ static unsigned int read_event_type(void) {
 	return type;
 }
 
-/* Each function has a descriptor for its entry and one for its return. */
-static void make_room_for_descriptors(size_t n) {
+/* How many descriptors are open; more than one may have if nobody can say. */
+static size_t count_descriptors(void) {
+	DIR *folder = opendir("/proc/self/fd");
+	size_t n = 0;
+
+	if (!folder)
+		return SIZE_MAX / 2;
+	while (readdir(folder))
+		n++;
+	closedir(folder);
+	return n;
+}
+
+/* Whether n more leave others an eighth of what one may have. */
+static bool make_room_for_descriptors(size_t n) {
+	const size_t wanted = count_descriptors() + n;
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= n + DESCRIPTORS_SPARE)
-		return;
-	limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || n + DESCRIPTORS_SPARE < limit.rlim_max ? n + DESCRIPTORS_SPARE : limit.rlim_max;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY || wanted <= limit.rlim_cur - limit.rlim_cur / 8)
+		return true;
+	limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || wanted + wanted / 7 + 1 < limit.rlim_max ? wanted + wanted / 7 + 1 : limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
+	return wanted <= limit.rlim_cur - limit.rlim_cur / 8;
 }
 
 static int attach_classic(struct uprobe_link *link, struct request *request, size_t n) {
@@ -172,7 +187,6 @@ static int attach_classic(struct uprobe_link *link, struct request *request, siz
 
 	if (!type)
 		return -EOPNOTSUPP;
-	make_room_for_descriptors(2 * n);
 	for (size_t i = 0; i < n; i++) {
 		int leave = classic_probe(request, type, request->programs->leave, true, i), enter, r;
 
@@ -205,7 +219,10 @@ int uprobe_link_new(struct uprobe_link **linkp, enum uprobe_rung rung, const str
 	if (!link)
 		return -ENOMEM;
 	snprintf(request.path, sizeof(request.path), "/proc/self/fd/%d", fd);
-	r = rung == UPROBE_CLASSIC ? attach_classic(link, &request, n) : attach_parts(link, &request, rung, 0, n);
+	if (!make_room_for_descriptors(rung == UPROBE_CLASSIC ? 2 * n : 2 * (REFUSED_MAX + 1)))
+		r = -EMFILE;
+	else
+		r = rung == UPROBE_CLASSIC ? attach_classic(link, &request, n) : attach_parts(link, &request, rung, 0, n);
 	if (!r && n && !link->n)
 		r = -EOPNOTSUPP; /* all were refused */
 	if (r) {

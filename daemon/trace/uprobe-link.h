@@ -36,7 +36,7 @@ struct uprobe_link;
 
 /*
  * Attaches to offsets of the file `fd`, with a cookie each; in one process, if pid is not 0. A few that the kernel refuses are left out, and counted
- * in *refusedp. 0 or negative errno.
+ * in *refusedp. 0 or negative errno; -EMFILE: an eighth of the descriptors that this process may have is to stay free.
  */
 int uprobe_link_new(struct uprobe_link **linkp, enum uprobe_rung rung, const struct uprobe_programs *programs, int fd, const uint64_t *offsets,
 		    const uint64_t *cookies, size_t n, pid_t pid, size_t *refusedp);
