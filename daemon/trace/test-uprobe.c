@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -387,6 +388,25 @@ static void test_lost(void **state) {
 	assert_true(count_calls(NULL) > 1000 && session.lost > 1000);
 	assert_int_equal(count_calls(NULL) + session.lost, 50000);
 	assert_int_equal(get_call(NULL, 0)->sequence, 1);
+}
+
+/* A counter that falls tells nothing, and nothing twice. */
+static void test_lost_falls(void **state) {
+	struct uprobe_engine engine = { .n_cpus = (size_t)libbpf_num_possible_cpus() };
+	static const struct { uint64_t value, lost; } steps[] = { { 0, 0 }, { 5, 5 }, { 3, 0 }, { 5, 0 }, { 6, 1 }, { 0, 0 } };
+	uint32_t key = 0;
+
+	engine.lost = bpf_map_create(BPF_MAP_TYPE_PERCPU_ARRAY, NULL, sizeof(key), sizeof(uint64_t), 1, NULL);
+	assert_true(engine.lost >= 0);
+	engine.lost_now = calloc(2 * engine.n_cpus, sizeof(*engine.lost_now));
+	assert_non_null(engine.lost_now);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		engine.lost_now[engine.n_cpus] = steps[i].value;
+		assert_int_equal(bpf_map_update_elem(engine.lost, &key, engine.lost_now + engine.n_cpus, BPF_ANY), 0);
+		assert_int_equal(uprobe_engine_take_lost(&engine), steps[i].lost);
+	}
+	free(engine.lost_now);
+	close(engine.lost);
 }
 
 /* Children are found when they call. */
@@ -938,7 +958,7 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_dormant),	      cmocka_unit_test(test_not_permitted), cmocka_unit_test(test_no_bpf), cmocka_unit_test(test_untouched),
 		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_libraries),	   cmocka_unit_test(test_counts), cmocka_unit_test(test_counts_of_others),
 		cmocka_unit_test(test_pointers),     cmocka_unit_test(test_pointers_that_lie),
-		cmocka_unit_test(test_containers),    cmocka_unit_test(test_places),
+		cmocka_unit_test(test_lost_falls),    cmocka_unit_test(test_containers),    cmocka_unit_test(test_places),
 	};
 	const char *reason;
 

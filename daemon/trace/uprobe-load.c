@@ -256,6 +256,8 @@ uint64_t uprobe_engine_take_lost(struct uprobe_engine *engine) {
 		return 0;
 	for (size_t i = 0; i < engine->n_cpus; i++)
 		sum += engine->lost_now[i];
+	if (sum <= before)
+		return 0;
 	engine->n_lost = sum;
 	return sum - before;
 }
