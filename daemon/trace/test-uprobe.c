@@ -16,52 +16,18 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "function.h"
 #include "test-uprobe-session.h"
-#include "uprobe-private.h"
-
-static enum uprobe_rung best; /* of this kernel */
-static const char *program, *library;
 
 /* ---- tracing ---- */
-
-static struct trace_options all_options(const struct target *target, uint32_t *pid) {
-	struct trace_options options = { .all_users = true, .bpf = true, .extras = true, .sample = 1, .pids = pid, .n_pids = 1 };
-
-	memset(options.functions, 0xff, sizeof(options.functions));
-	*pid = (uint32_t)target->pid;
-	session.only = target->pid;
-	return options;
-}
-
-static struct trace_uprobe *start_tuned(const struct trace_options *options, const struct uprobe_tuning *tuning) {
-	struct trace_uprobe *uprobe = NULL;
-	int r;
-
-	r = uprobe_new_tuned(&uprobe, &session, options, tuning);
-	if (r)
-		print_message("%s\n", session.missing);
-	assert_int_equal(r, 0);
-	return uprobe;
-}
-
-static struct trace_uprobe *start(const struct trace_options *options, enum uprobe_rung rung, bool hash) {
-	return start_tuned(options,
-			   &(struct uprobe_tuning){ .first = rung, .only_first = true, .hash = hash, .no_usual = true, .detach_now = rung != UPROBE_CLASSIC });
-}
 
 static void check_launch(const struct trace_call *call) {
 	static const uint64_t expected[] = { 0x1111, 2, 3, 4, 5, 6, 7, 8, 0x2222, 0x3333, 0x4444 };
@@ -524,258 +490,6 @@ static void test_others(void **state) {
 	target_stop(&other);
 }
 
-/* If all have the shim, the probes go; they come back when another process needs them. */
-static void test_dormant(void **state) {
-	struct target shim, other;
-	struct trace_uprobe *uprobe;
-	struct trace_options options;
-	uint32_t pid;
-
-	session_reset();
-	target_start(&shim, program, "many");
-	options = all_options(&shim, &pid);
-	options.n_pids = 0;
-	session.only = 0;
-	uprobe = start(&options, best, false);
-	if (!uprobe->watch) {
-		trace_uprobe_free(uprobe);
-		target_stop(&shim);
-		skip();
-	}
-	session.shim = shim.pid;
-	assert_int_equal(uprobe->n_libraries, 1);
-	assert_non_null(uprobe->libraries[0].link);
-	trace_uprobe_exclude(uprobe, shim.pid, true);
-	assert_null(uprobe->libraries[0].link);
-	target_run(&shim);
-	trace_uprobe_drain(uprobe);
-	assert_int_equal(count_calls(NULL), 0);
-	target_start(&other, program, "kinds");
-	for (int i = 0; i < 2000 && !uprobe->libraries[0].link; i++) {
-		usleep(5000);
-		trace_uprobe_drain(uprobe);
-	}
-	assert_non_null(uprobe->libraries[0].link);
-	target_run(&other);
-	trace_uprobe_drain(uprobe);
-	check_kinds(&other);
-	trace_uprobe_free(uprobe);
-	target_stop(&shim);
-	target_stop(&other);
-}
-
-static void copy_file(const char *from, const char *to) {
-	char command[4096];
-
-	snprintf(command, sizeof(command), "cp '%s' '%s'", from, to);
-	assert_int_equal(system(command), 0);
-}
-
-/* Two libraries, of which one comes later, in a mount namespace where its path is another's, and is deleted. */
-static void test_libraries(void **state) {
-	char folder[] = "/tmp/test-uprobe-XXXXXX", path[256], executable[256];
-	struct target first, second;
-	struct trace_uprobe *uprobe;
-	struct trace_options options;
-	uint32_t pid;
-
-	session_reset();
-	assert_non_null(mkdtemp(folder));
-	target_start(&first, program, "kinds");
-	options = all_options(&first, &pid);
-	options.n_pids = 0;
-	session.only = 0;
-	uprobe = start(&options, best, false);
-	assert_int_equal(uprobe->n_libraries, 1);
-	snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
-	snprintf(executable, sizeof(executable), "%s/program", folder);
-	if (unshare(CLONE_NEWNS) == 0) {
-		assert_int_equal(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
-		assert_int_equal(mount("none", folder, "tmpfs", 0, NULL), 0); /* all further programs are in here */
-	}
-	copy_file(library, path);
-	copy_file(program, executable);
-	setenv("LD_LIBRARY_PATH", folder, 1);
-	target_start(&second, executable, "kinds");
-	unsetenv("LD_LIBRARY_PATH");
-	assert_int_equal(unlink(path), 0);
-	for (int i = 0; i < 2000 && uprobe->n_libraries < 2; i++) {
-		usleep(5000);
-		trace_uprobe_drain(uprobe);
-	}
-	assert_int_equal(uprobe->n_libraries, 2);
-	target_run(&first);
-	target_run(&second);
-	trace_uprobe_drain(uprobe);
-	assert_int_equal(count_calls(NULL), 34);
-	check_launch(get_call("cuLaunchKernel", 0));
-	check_launch(get_call("cuLaunchKernel", 1));
-	trace_uprobe_free(uprobe);
-	target_stop(&first);
-	target_stop(&second);
-	umount2(folder, MNT_DETACH);
-	rmdir(folder);
-}
-
-/* Drains until there are so many libraries, and users of them. */
-static void drain_until(struct trace_uprobe *uprobe, size_t n_libraries, size_t n_users) {
-	size_t n = 0;
-
-	for (int i = 0; i < 4000 && (uprobe->n_libraries != n_libraries || n != n_users); i++) {
-		usleep(2500);
-		trace_uprobe_drain(uprobe);
-		n = 0;
-		for (size_t k = 0; k < uprobe->n_libraries; k++)
-			n += uprobe->libraries[k].n_users;
-	}
-	assert_int_equal(uprobe->n_libraries, n_libraries);
-	assert_int_equal(n, n_users);
-}
-
-/* Whether this process has a file of a folder open. */
-static bool has_open(const char *folder) {
-	char command[512];
-
-	snprintf(command, sizeof(command), "ls -l /proc/%d/fd | grep -q %s", (int)getpid(), folder);
-	return system(command) == 0;
-}
-
-/* A folder of the test's own, if it can be in a mount namespace of its own. */
-static bool make_folder(char *folder) {
-	assert_non_null(mkdtemp(folder));
-	if (unshare(CLONE_NEWNS) < 0)
-		return false;
-	assert_int_equal(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
-	assert_int_equal(mount("none", folder, "tmpfs", 0, NULL), 0);
-	return true;
-}
-
-static void start_in(struct target *target, const char *folder, const char *executable) {
-	setenv("LD_LIBRARY_PATH", folder, 1);
-	target_start(target, executable, "kinds");
-	unsetenv("LD_LIBRARY_PATH");
-}
-
-/* Containers of one image: what is probed is the one file below their overlays, once; after the last one nothing of them is held. */
-static void test_containers(void **state) {
-	char folder[] = "/tmp/test-uprobe-XXXXXX", command[512], path[256], layers[512], executable[256];
-	struct target targets[3];
-	struct trace_uprobe *uprobe;
-	struct trace_options options;
-	uint32_t pid;
-
-	session_reset();
-	if (!make_folder(folder))
-		skip();
-	snprintf(command, sizeof(command), "cd %s && mkdir lower && cp '%s' lower/libcuda.so.1 && for i in 0 1 2; do mkdir -p $i/upper $i/work $i/root; done", folder, library);
-	assert_int_equal(system(command), 0);
-	snprintf(executable, sizeof(executable), "%s/program", folder);
-	copy_file(program, executable);
-	for (int i = 0; i < 3; i++) {
-		snprintf(layers, sizeof(layers), "lowerdir=%s/lower,upperdir=%s/%d/upper,workdir=%s/%d/work", folder, folder, i, folder, i);
-		snprintf(path, sizeof(path), "%s/%d/root", folder, i);
-		if (mount("none", path, "overlay", 0, layers) < 0) {
-			umount2(folder, MNT_DETACH);
-			skip();
-		}
-		if (i == 2) { /* one that has changed it has a file of its own */
-			snprintf(command, sizeof(command), "cp '%s' %s/libcuda.so.1", library, path);
-			assert_int_equal(system(command), 0);
-		}
-		start_in(&targets[i], path, executable);
-	}
-	options = all_options(&targets[0], &pid);
-	options.n_pids = 0;
-	session.only = 0;
-	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = true, .no_linger = true });
-	drain_until(uprobe, 2, 3);
-	for (size_t i = 0, n = 0; i < session.n; i++) {
-		n += session.records[i]->type == TRACE_NAME && ((const struct trace_name *)session.records[i])->kind == TRACE_NAME_LIBRARY;
-		assert_true(n <= 2);
-	}
-	for (int i = 0; i < 3; i++)
-		target_run(&targets[i]);
-	trace_uprobe_drain(uprobe);
-	assert_int_equal(count_calls(NULL), 3 * 17);
-	target_stop(&targets[0]); /* the one whose file is probed */
-	target_stop(&targets[2]);
-	drain_until(uprobe, 1, 1);
-	target_stop(&targets[1]);
-	assert_true(has_open(folder));
-	drain_until(uprobe, 0, 0);
-	assert_false(has_open(folder));
-	trace_uprobe_free(uprobe);
-	umount2(folder, MNT_DETACH);
-	rmdir(folder);
-}
-
-/* More libraries than there is place for, one after the other: each is seen. If all have users, it is said, and the next one is found when there is place. */
-static void test_places(void **state) {
-	char folder[] = "/tmp/test-uprobe-XXXXXX", path[128], copy[256], executable[256];
-	struct target first, target;
-	struct trace_uprobe *uprobe;
-	struct trace_options options;
-	uint32_t pid;
-
-	session_reset();
-	if (!make_folder(folder))
-		skip();
-	snprintf(executable, sizeof(executable), "%s/program", folder);
-	copy_file(program, executable);
-	target_start(&first, program, "kinds");
-	options = all_options(&first, &pid);
-	options.n_pids = 0;
-	session.only = 0;
-	uprobe = start(&options, best, false);
-	if (!uprobe->watch) {
-		trace_uprobe_free(uprobe);
-		target_stop(&first);
-		umount2(folder, MNT_DETACH);
-		skip();
-	}
-	for (size_t i = 0; i < UPROBE_LIBRARIES_MAX + 4; i++) {
-		const uint32_t last = uprobe->last_library;
-		const bool full = i == UPROBE_LIBRARIES_MAX + 2;
-
-		session.missing[0] = '\0';
-		snprintf(path, sizeof(path), "%s/%zu", folder, i);
-		assert_int_equal(mkdir(path, 0755), 0);
-		snprintf(copy, sizeof(copy), "%s/libcuda.so.1", path);
-		copy_file(library, copy);
-		for (size_t k = 0; k < uprobe->n_libraries && full; k++) {
-			uprobe->libraries[k].kept = true;
-			uprobe->libraries[k].unused = 0;
-		}
-		start_in(&target, path, executable);
-		for (int k = 0; k < (full ? 100 : 4000) && uprobe->last_library == last; k++) {
-			usleep(2500);
-			trace_uprobe_drain(uprobe);
-		}
-		assert_int_equal(uprobe->last_library, full ? last : last + 1);
-		assert_true(!full == !strstr(session.missing, "more than 64 libcudas"));
-		for (size_t k = 0; full && k < uprobe->n_libraries; k++)
-			uprobe->libraries[k].kept = false;
-		for (int k = 0; full && k < 4000 && uprobe->last_library == last; k++) {
-			usleep(2500);
-			trace_uprobe_drain(uprobe);
-		}
-		assert_int_equal(uprobe->last_library, last + 1);
-		if (i >= UPROBE_LIBRARIES_MAX)
-			target_run(&target);
-		trace_uprobe_drain(uprobe);
-		target_stop(&target);
-		unlink(copy);
-	}
-	assert_int_equal(uprobe->n_libraries, UPROBE_LIBRARIES_MAX);
-	target_run(&first);
-	trace_uprobe_drain(uprobe);
-	assert_int_equal(count_calls("cuCtxSynchronize"), 5);
-	trace_uprobe_free(uprobe);
-	target_stop(&first);
-	umount2(folder, MNT_DETACH);
-	rmdir(folder);
-}
-
 /* A page that is not there at the entry is read at the return, when the driver has touched it. */
 static void test_untouched(void **state) {
 	const char *text;
@@ -884,6 +598,79 @@ static void test_pointers(void **state) {
 		}
 }
 
+/* Who gets the pid of one that is gone has functions of its own. */
+static void test_pointers_of_another(void **state) {
+	struct target first, target = {};
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	uint32_t pid;
+
+	session_reset();
+	target_start(&first, program, "kinds"); /* the library stays */
+	options = all_options(&first, &pid);
+	options.n_pids = 0;
+	session.only = 0;
+	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = true, .no_linger = true });
+	pid = 0;
+	for (size_t i = 0; i < 2; i++) {
+		target_start_as(&target, program, "pointers", (pid_t)pid);
+		pid = (uint32_t)target.pid;
+		target_say(&target);
+		target_expect(&target, "got");
+		trace_uprobe_drain(uprobe);
+		trace_uprobe_drain(uprobe);
+		target_run(&target);
+		trace_uprobe_drain(uprobe);
+		assert_int_equal(count_calls("cuHiddenThing"), 3 * (i + 1));
+		target_stop(&target);
+		trace_uprobe_drain(uprobe);
+		assert_int_equal(uprobe->libraries[0].n_found + uprobe->libraries[0].n_more, 0);
+	}
+	trace_uprobe_free(uprobe);
+	target_stop(&first);
+}
+
+/* A process that gets functions one by one has few links for all of them, and each call comes once. */
+static void test_pointers_one_by_one(void **state) {
+	struct uprobe_library *first;
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	struct target target;
+	uint32_t pid, n = 0;
+
+	session_reset();
+	target_start(&target, program, "kinds");
+	options = all_options(&target, &pid);
+	uprobe = start(&options, best, false);
+	assert_int_equal(uprobe->n_libraries, 1);
+	first = &uprobe->libraries[0];
+	for (size_t i = 0; i < first->file->n; i++) {
+		const struct libcuda_function *symbol = &first->file->functions[i];
+		const struct function *function = function_by_name(symbol->name);
+		struct uprobe_row row;
+		uint64_t site;
+
+		if (libcuda_site(first->file, symbol->entry, &site) || !uprobe_make_row(uprobe, symbol->name, function, function, &row))
+			continue;
+		first->found[first->n_found++] = (struct uprobe_found){ .entry = symbol->entry, .row = row.function, .pid = target.pid };
+		first->found[first->n_found++] = (struct uprobe_found){ .entry = symbol->entry + 1, .row = row.function, .pid = target.pid }; /* a lie */
+		uprobe_follow_attach(uprobe);
+		assert_true(first->n_more >= 1 && first->n_more <= 5);
+		n++;
+	}
+	assert_true(n >= 10 && first->n_found == 2 * n);
+	for (size_t i = 0; i < first->n_more; i++)
+		n -= first->more[i].n;
+	assert_int_equal(n, 0);
+	first->link = uprobe_link_free_now(first->link); /* all that is left are these */
+	target_run(&target);
+	trace_uprobe_drain(uprobe);
+	assert_int_equal(count_calls(NULL), 17);
+	assert_null(strstr(session.missing, "cuGetProcAddress"));
+	trace_uprobe_free(uprobe);
+	target_stop(&target);
+}
+
 /* A kernel without bpf(2), as gVisor's. */
 static void test_no_bpf(void **state) {
 	struct sock_filter filter[] = {
@@ -934,43 +721,21 @@ static void test_not_permitted(void **state) {
 	assert_int_equal(status, 0);
 }
 
-/* Whether this machine lets anybody do it. */
-static const char *reason_to_skip(void) {
-	const struct uprobe_tuning tuning = { .no_usual = true };
-	const struct trace_options options = { .bpf = true };
-	struct trace_uprobe *uprobe;
-
-	if (geteuid() != 0)
-		return "not root";
-	if (uprobe_new_tuned(&uprobe, &session, &options, &tuning) < 0)
-		return session.missing;
-	best = uprobe->engine.rung;
-	print_message("the kernel's best: %s\n", best == UPROBE_SESSION ? "session" : best == UPROBE_MULTI ? "multi" : "classic");
-	trace_uprobe_free(uprobe);
-	return NULL;
-}
-
 int main(int argc, char **argv) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_session),	      cmocka_unit_test(test_session_hash), cmocka_unit_test(test_multi),  cmocka_unit_test(test_classic),
 		cmocka_unit_test(test_sites),	      cmocka_unit_test(test_jumps),	   cmocka_unit_test(test_threads), cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_lost),	      cmocka_unit_test(test_forks),	   cmocka_unit_test(test_unfinished), cmocka_unit_test(test_others),
-		cmocka_unit_test(test_dormant),	      cmocka_unit_test(test_not_permitted), cmocka_unit_test(test_no_bpf), cmocka_unit_test(test_untouched),
-		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_libraries),	   cmocka_unit_test(test_counts), cmocka_unit_test(test_counts_of_others),
+		cmocka_unit_test(test_not_permitted), cmocka_unit_test(test_no_bpf), cmocka_unit_test(test_untouched),
+		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_counts), cmocka_unit_test(test_counts_of_others),
 		cmocka_unit_test(test_pointers),     cmocka_unit_test(test_pointers_that_lie),
-		cmocka_unit_test(test_lost_falls),    cmocka_unit_test(test_containers),    cmocka_unit_test(test_places),
+		cmocka_unit_test(test_pointers_of_another), cmocka_unit_test(test_pointers_one_by_one),
+		cmocka_unit_test(test_lost_falls),
 	};
-	const char *reason;
+	const int r = test_begin(argc, argv);
 
-	if (argc < 3)
-		return 2;
-	program = argv[1];
-	library = realpath(argv[2], NULL);
-	reason = reason_to_skip();
-	if (reason) {
-		printf("skipped: %s\n", reason);
-		return 77;
-	}
+	if (r)
+		return r;
 	if (argc > 3)
 		cmocka_set_test_filter(argv[3]);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -200,6 +200,8 @@ static void look_at_users(struct trace_uprobe *uprobe, uint64_t now) {
 	bool tried = false;
 
 	uprobe->looked = now;
+	if (uprobe->code.pid && uprobe_is_gone(uprobe->code.pid))
+		uprobe->code.pid = 0;
 	for (size_t i = uprobe->n_libraries; i-- > 0;) {
 		struct uprobe_library *library = &uprobe->libraries[i];
 
