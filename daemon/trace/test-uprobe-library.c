@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libcuda-watch.h"
 #include "test-uprobe-session.h"
 
 /* If all have the shim, the probes go; they come back when another process needs them. */
@@ -271,12 +272,48 @@ static void test_places(void **state) {
 	rmdir(folder);
 }
 
+/* CPUs that come while a trace runs: what was mapped on them before they were watched is looked for, what is mapped later is seen. */
+static void test_cpus(void **state) {
+	char folder[] = "/tmp/test-uprobe-XXXXXX", copy[128], executable[128];
+	struct trace_options options;
+	struct trace_uprobe *uprobe;
+	struct target first, second;
+	bool changed;
+	uint32_t pid;
+
+	session_reset();
+	if (!make_folder(folder))
+		skip();
+	snprintf(copy, sizeof(copy), "%s/libcuda.so.1", folder);
+	snprintf(executable, sizeof(executable), "%s/program", folder);
+	copy_file(library, copy);
+	copy_file(program, executable);
+	target_start(&first, program, "kinds");
+	options = all_options(&first, &pid);
+	options.n_pids = 0;
+	session.only = 0;
+	uprobe = start(&options, best, false);
+	assert_int_equal(uprobe->n_libraries, 1);
+	if (uprobe->watch) {
+		assert_int_equal(libcuda_watch_set_cpus(uprobe->watch, NULL, 0, &changed), 0);
+		assert_false(changed);
+	}
+	start_in(&second, folder, executable);
+	drain_until(uprobe, 2, 2);
+	trace_uprobe_free(uprobe);
+	target_stop(&first);
+	target_stop(&second);
+	umount2(folder, MNT_DETACH);
+	rmdir(folder);
+}
+
 int main(int argc, char **argv) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_dormant),
 		cmocka_unit_test(test_libraries),
 		cmocka_unit_test(test_containers),
 		cmocka_unit_test(test_places),
+		cmocka_unit_test(test_cpus),
 	};
 	const int r = test_begin(argc, argv);
 

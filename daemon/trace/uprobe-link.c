@@ -28,6 +28,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cpu-list.h"
+
 #define MULTI_RETURN 1 /* BPF_F_UPROBE_MULTI_RETURN */
 #define URETPROBE_SYSCALL 335 /* of x86-64: how a probed return, and from 6.18 on a probed nop5, enter the kernel */
 #define UPROBE_SYSCALL 336
@@ -45,6 +47,7 @@ struct request {
 	char path[PATH_SIZE]; /* of the file's descriptor: the very inode */
 	const uint64_t *offsets, *cookies;
 	pid_t pid;
+	int cpu; /* of perf events that are of no process */
 	size_t refused;
 };
 
@@ -133,7 +136,7 @@ static int classic_probe(const struct request *request, unsigned int type, int p
 	LIBBPF_OPTS(bpf_link_create_opts, options, .perf_event.bpf_cookie = request->cookies[i]);
 	int event, fd;
 
-	event = (int)syscall(SYS_perf_event_open, &attribute, request->pid ? request->pid : -1, request->pid ? -1 : 0, -1, PERF_FLAG_FD_CLOEXEC);
+	event = (int)syscall(SYS_perf_event_open, &attribute, request->pid ? request->pid : -1, request->pid ? -1 : request->cpu, -1, PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
 	fd = bpf_link_create(program, event, BPF_PERF_EVENT, &options);
@@ -187,6 +190,7 @@ static int attach_classic(struct uprobe_link *link, struct request *request, siz
 
 	if (!type)
 		return -EOPNOTSUPP;
+	request->cpu = cpu_first_online();
 	for (size_t i = 0; i < n; i++) {
 		int leave = classic_probe(request, type, request->programs->leave, true, i), enter, r;
 
