@@ -375,6 +375,39 @@ static void test_lost_falls(void **state) {
 	close(engine.lost);
 }
 
+/* Where links of one process see its first thread only, they are of all, and yet only that one is recorded. */
+static void test_wide(void **state) {
+	struct trace_options options;
+	struct trace_uprobe *uprobe;
+	struct target mine, other;
+	int control;
+	uint32_t pid;
+
+	session_reset();
+	target_start(&mine, program, "threads");
+	target_start(&other, program, "threads");
+	options = all_options(&mine, &pid);
+	uprobe = start(&options, best, false);
+	assert_false(uprobe->engine.wide);
+	assert_int_equal(uprobe_only_process(uprobe), mine.pid);
+	control = bpf_map_create(BPF_MAP_TYPE_ARRAY, NULL, sizeof(uint32_t), sizeof(struct uprobe_control), 1, NULL);
+	assert_true(control >= 0);
+	assert_int_equal(uprobe_link_probe(best, &uprobe->engine.programs, control), UPROBE_LINK_E_THREADS); /* no program writes there */
+	close(control);
+	trace_uprobe_free(uprobe);
+	session_reset();
+	session.only = mine.pid;
+	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .wide = true, .no_usual = true });
+	assert_int_equal(uprobe_only_process(uprobe), 0);
+	target_run(&other);
+	target_run(&mine);
+	trace_uprobe_drain(uprobe);
+	assert_int_equal(count_calls("cuMemFree_v2"), 400);
+	trace_uprobe_free(uprobe);
+	target_stop(&mine);
+	target_stop(&other);
+}
+
 /* Children are found when they call. */
 static void test_forks(void **state) {
 	struct trace_uprobe *uprobe;
@@ -610,7 +643,7 @@ static void test_pointers_of_another(void **state) {
 	options = all_options(&first, &pid);
 	options.n_pids = 0;
 	session.only = 0;
-	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = true, .no_linger = true });
+	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = best != UPROBE_CLASSIC, .no_linger = true });
 	pid = 0;
 	for (size_t i = 0; i < 2; i++) {
 		target_start_as(&target, program, "pointers", (pid_t)pid);
@@ -638,6 +671,8 @@ static void test_pointers_one_by_one(void **state) {
 	struct target target;
 	uint32_t pid, n = 0;
 
+	if (best == UPROBE_CLASSIC) /* has no links of many */
+		skip();
 	session_reset();
 	target_start(&target, program, "kinds");
 	options = all_options(&target, &pid);
@@ -730,7 +765,7 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_counts), cmocka_unit_test(test_counts_of_others),
 		cmocka_unit_test(test_pointers),     cmocka_unit_test(test_pointers_that_lie),
 		cmocka_unit_test(test_pointers_of_another), cmocka_unit_test(test_pointers_one_by_one),
-		cmocka_unit_test(test_lost_falls),
+		cmocka_unit_test(test_lost_falls),    cmocka_unit_test(test_wide),
 	};
 	const int r = test_begin(argc, argv);
 

@@ -6,7 +6,8 @@
  * milliseconds until then are not seen. Which version of a function it is, an address does not say: if there are several, its arguments are raw words.
  *
  * The address is what the process has in its memory when the call returns, which may be anything, and in the midst of an instruction a probe would break programs. So the
- * library must say, in its table for unwinding, that a function begins there; and these probes are in that process alone, by a link or a few of its own.
+ * library must say, in its table for unwinding, that a function begins there; and these probes are in that process alone, by a link or a few of its own: nobody makes
+ * others pay. (On kernels with UPROBE_LINK_E_THREADS its other threads' calls of these functions are not seen.)
  */
 
 #include <bpf/bpf.h>

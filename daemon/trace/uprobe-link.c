@@ -15,6 +15,7 @@
 #include <linux/perf_event.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdbool.h>
@@ -28,6 +29,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bpf/uprobe.h"
 #include "cpu-list.h"
 
 #define MULTI_RETURN 1 /* BPF_F_UPROBE_MULTI_RETURN */
@@ -271,8 +273,11 @@ struct uprobe_link *uprobe_link_free(struct uprobe_link *link) {
 	return NULL;
 }
 
+/* The child's two threads share what sanitizers take for a thread's own. */
+#define ONE_FOR_TWO __attribute__((no_sanitize("address", "thread", "undefined")))
+
 /* Nobody calls it. */
-static __attribute__((noinline, used)) int probe_target(volatile int *value) {
+static ONE_FOR_TWO __attribute__((noinline, used)) int probe_target(volatile int *value) {
 	return ++*value;
 }
 
@@ -296,8 +301,22 @@ static int find_target(struct dl_phdr_info *info, size_t size, void *userdata) {
 	return 0;
 }
 
-/* The child: waits for its probe, forbids itself what a container forbids, and calls the function. */
-static _Noreturn void run_probed(int go) {
+struct probed {
+	volatile int value;
+	volatile bool ended;
+};
+
+static ONE_FOR_TWO int call_target(void *userdata) {
+	struct probed *probed = userdata;
+
+	probe_target(&probed->value);
+	probed->ended = true;
+	return 0;
+}
+
+/* The child: waits for its probe, forbids itself what a container forbids, and has a thread call the function. */
+static ONE_FOR_TWO _Noreturn void run_probed(int go) {
+	static _Alignas(16) char stack[16384];
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, UPROBE_SYSCALL, 1, 0),
@@ -307,16 +326,20 @@ static _Noreturn void run_probed(int go) {
 	};
 	const struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
 	const struct rlimit no_core = { 0, 0 };
-	volatile int value = 0;
+	struct probed probed = {};
 	char byte;
 
 	if (read(go, &byte, 1) == 1) {
 		setrlimit(RLIMIT_CORE, &no_core);
 		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
 			prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-		probe_target(&value);
+		/* not one of pthread_create(): this is the child of a program with threads */
+		if (clone(call_target, stack + sizeof(stack), CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, &probed) < 0)
+			call_target(&probed);
+		while (!probed.ended)
+			sched_yield();
 	}
-	_exit(value != 1);
+	_exit(probed.value != 1);
 }
 
 /* Attaches to the function in a process. */
@@ -336,7 +359,15 @@ static int attach_to_target(struct uprobe_link **linkp, enum uprobe_rung rung, c
 	return r;
 }
 
-int uprobe_link_probe(enum uprobe_rung rung, const struct uprobe_programs *programs) {
+/* Whether a program ran. */
+static bool has_run(int map) {
+	struct uprobe_control control;
+	uint32_t key = 0;
+
+	return bpf_map_lookup_elem(map, &key, &control) == 0 && control.tried;
+}
+
+int uprobe_link_probe(enum uprobe_rung rung, const struct uprobe_programs *programs, int control) {
 	struct uprobe_link *link = NULL;
 	int go[2], status = 0, r;
 	pid_t child;
@@ -358,5 +389,7 @@ int uprobe_link_probe(enum uprobe_rung rung, const struct uprobe_programs *progr
 	uprobe_link_free(link);
 	if (!r && status)
 		r = UPROBE_LINK_E_HARM;
+	else if (!r && !has_run(control))
+		r = UPROBE_LINK_E_THREADS;
 	return r;
 }

@@ -29,6 +29,7 @@ struct uprobe_tuning {
 	enum uprobe_rung first; /* of the ladder */
 	bool only_first; /* no others */
 	bool hash; /* states in a hash, as without BTF */
+	bool wide; /* as where links may not be of one process */
 	bool no_usual; /* no libraries but those of processes */
 	bool detach_now;
 	bool no_linger; /* what nobody uses goes when that is seen */
@@ -41,6 +42,7 @@ struct uprobe_engine {
 	enum uprobe_rung rung;
 	int rows, processes, lost, storage, threads, counts; /* maps */
 	bool hash;
+	bool wide; /* links of libraries are of all processes, whichever are meant: the programs refuse others */
 	struct uprobe_control *control; /* shared with the programs */
 	struct ring_buffer *ring;
 	size_t n_cpus;
@@ -137,7 +139,7 @@ void uprobe_counter_read(struct uprobe_counter *counter, uint64_t now, bool last
 
 /* What to record of a function; one that the table does not have (NULL) is as wanted as another (or NULL). False: nothing. */
 bool uprobe_make_row(struct trace_uprobe *uprobe, const char *name, const struct function *function, const struct function *like, struct uprobe_row *row);
-/* The one process that is traced; 0: there may be others. */
+/* The one process that links of libraries may be of; 0: there may be others. */
 pid_t uprobe_only_process(const struct trace_uprobe *uprobe);
 
 /* uprobe-follow.c: functions that libraries give away by cuGetProcAddress() and do not export. */

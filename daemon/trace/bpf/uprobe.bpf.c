@@ -275,7 +275,14 @@ static __always_inline int enter(struct pt_regs *ctx) {
 	struct uprobe_row *row;
 	__u32 generation;
 
-	if (!shared || !shared->enabled || !(ids = current_ids()))
+	if (!shared)
+		return 1;
+	if (!shared->enabled) {
+		if (!shared->tried)
+			shared->tried = 1;
+		return 1;
+	}
+	if (!(ids = current_ids()))
 		return 1;
 	state = find_state((__u32)ids, false);
 	if (state && state->cookie && is_within(state, sp))
