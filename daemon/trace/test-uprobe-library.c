@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "libcuda-watch.h"
@@ -272,6 +274,43 @@ static void test_places(void **state) {
 	rmdir(folder);
 }
 
+/* A child that a process left behind has its library, too, though it has mapped nothing. */
+static void test_children(void **state) {
+	struct uprobe_library *only;
+	struct trace_options options;
+	struct trace_uprobe *uprobe;
+	struct target target;
+	uint32_t pid;
+
+	session_reset();
+	assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
+	target_start(&target, program, "leaves");
+	options = all_options(&target, &pid);
+	options.n_pids = 0;
+	session.only = 0;
+	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = true, .no_linger = true });
+	only = &uprobe->libraries[0];
+	assert_int_equal(uprobe->n_libraries, 1);
+	assert_true(only->n_users == 1 && only->users[0] == target.pid);
+	target_say(&target);
+	target_expect(&target, "left");
+	assert_int_equal(waitpid(target.pid, NULL, 0), target.pid);
+	for (int i = 0; i < 4000 && uprobe->n_libraries && (!only->n_users || only->users[0] == target.pid); i++) {
+		usleep(2500);
+		trace_uprobe_drain(uprobe);
+	}
+	assert_int_equal(uprobe->n_libraries, 1);
+	assert_int_equal(only->n_users, 1);
+	target.pid = only->users[0];
+	target_run(&target);
+	trace_uprobe_drain(uprobe);
+	assert_int_equal(count_calls(NULL), 17);
+	target_stop(&target);
+	drain_until(uprobe, 0, 0);
+	trace_uprobe_free(uprobe);
+	prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
+}
+
 /* CPUs that come while a trace runs: what was mapped on them before they were watched is looked for, what is mapped later is seen. */
 static void test_cpus(void **state) {
 	char folder[] = "/tmp/test-uprobe-XXXXXX", copy[128], executable[128];
@@ -314,6 +353,7 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_containers),
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_cpus),
+		cmocka_unit_test(test_children),
 	};
 	const int r = test_begin(argc, argv);
 

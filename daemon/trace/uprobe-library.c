@@ -9,7 +9,8 @@
  * process, which has not told in a while that it has the shim, maps it.
  *
  * Containers of one image have one file below their overlays (libcuda_is_file()). A file that only processes brought, as a container's, is let go of a while after the
- * last of them, or as soon as there is none and its place is needed: its descriptor holds the container's file system. Those of the host stay.
+ * last of them, or as soon as there is none and its place is needed: its descriptor holds the container's file system. Nobody tells of children that a process had
+ * before it ended: so all processes are looked at before that. Those of the host stay.
  */
 
 #include <dirent.h>
@@ -164,10 +165,10 @@ static void add_user(struct uprobe_library *library, pid_t pid) {
 			return;
 	if (pid && library->n_users == UPROBE_USERS_MAX)
 		forget_gone_users(library);
-	if (pid && library->n_users < UPROBE_USERS_MAX)
-		library->users[library->n_users++] = pid;
-	else
+	if (!pid)
 		library->kept = true;
+	else if (library->n_users < UPROBE_USERS_MAX) /* others are found when these are gone */
+		library->users[library->n_users++] = pid;
 }
 
 /* Whether nobody without the shim uses the library, as far as one knows. */
@@ -195,6 +196,16 @@ static void release_library(struct trace_uprobe *uprobe, struct uprobe_library *
 	uprobe->code.pid = 0; /* it knows libraries by their places */
 }
 
+/* Whether all processes were looked at since the library had a user that is known; if not, they will be. */
+static bool is_unused(struct trace_uprobe *uprobe, const struct uprobe_library *library) {
+	if (!library->unused)
+		return false;
+	if (uprobe->closed || library->unused < uprobe->last_scan)
+		return true;
+	uprobe->scan_again = true;
+	return false;
+}
+
 /* Lets go of those that nobody has used for a while; tries one of those again that could not be attached. */
 static void look_at_users(struct trace_uprobe *uprobe, uint64_t now) {
 	bool tried = false;
@@ -215,12 +226,14 @@ static void look_at_users(struct trace_uprobe *uprobe, uint64_t now) {
 			continue;
 		}
 		library->unused = library->unused ? library->unused : now;
-		if (now - library->unused >= UNUSED_LINGER || uprobe->tuning.no_linger)
+		if ((now - library->unused >= UNUSED_LINGER || uprobe->tuning.no_linger) && is_unused(uprobe, library))
 			release_library(uprobe, library);
+		else if (uprobe->n_libraries > UPROBE_LIBRARIES_MAX / 2)
+			is_unused(uprobe, library); /* its place may be needed soon */
 	}
 }
 
-/* A place for a library. NULL: all have users. */
+/* A place for a library. NULL: all have users, as far as one knows now. */
 static struct uprobe_library *take_place(struct trace_uprobe *uprobe) {
 	struct uprobe_library *oldest = NULL;
 	uint64_t now = monotonic_now();
@@ -228,11 +241,18 @@ static struct uprobe_library *take_place(struct trace_uprobe *uprobe) {
 	if (uprobe->n_libraries == UPROBE_LIBRARIES_MAX && now - uprobe->looked >= USERS_PERIOD_FULL)
 		look_at_users(uprobe, now);
 	for (size_t i = 0; i < uprobe->n_libraries && uprobe->n_libraries == UPROBE_LIBRARIES_MAX; i++)
-		if (uprobe->libraries[i].unused && (!oldest || uprobe->libraries[i].unused < oldest->unused))
+		if (is_unused(uprobe, &uprobe->libraries[i]) && (!oldest || uprobe->libraries[i].unused < oldest->unused))
 			oldest = &uprobe->libraries[i];
 	if (oldest)
 		release_library(uprobe, oldest);
 	return uprobe->n_libraries < UPROBE_LIBRARIES_MAX ? &uprobe->libraries[uprobe->n_libraries] : NULL;
+}
+
+static bool all_have_users(const struct trace_uprobe *uprobe) {
+	for (size_t i = 0; i < uprobe->n_libraries; i++)
+		if (uprobe->libraries[i].unused)
+			return false;
+	return true;
 }
 
 /* The text that the kernel has for a file: what a symbolic link led to. */
@@ -274,9 +294,10 @@ static void found_library(void *userdata, int fd, const char *path) {
 	if (!library) {
 		close(fd);
 		uprobe->scan_again = true; /* until there is a place */
-		if (!uprobe->full)
+		if (!uprobe->full && all_have_users(uprobe)) {
 			trace_session_missing(uprobe->session, "bpf: processes use more than %d libcudas at once: calls of some are not seen", UPROBE_LIBRARIES_MAX);
-		uprobe->full = true;
+			uprobe->full = true;
+		}
 		return;
 	}
 	path = real_path(fd, path, buffer);
@@ -323,6 +344,7 @@ static void scan(struct trace_uprobe *uprobe, uint64_t until) {
 
 	if (!uprobe->scan) {
 		uprobe->scan = opendir("/proc");
+		uprobe->scan_began = monotonic_now();
 		uprobe->scan_again = false; /* unless something comes up meanwhile */
 	}
 	while (uprobe->scan && monotonic_now() < until) {
@@ -331,6 +353,7 @@ static void scan(struct trace_uprobe *uprobe, uint64_t until) {
 			closedir(uprobe->scan);
 			uprobe->scan = NULL;
 			uprobe->scanned = monotonic_now();
+			uprobe->last_scan = uprobe->scan_began;
 			return;
 		}
 		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')

@@ -55,10 +55,10 @@ struct uprobe_library {
 	struct libcuda *file;
 	struct uprobe_link *link; /* NULL: dormant, as only processes with the shim use it; or it could not be attached */
 	uint32_t id; /* of names and cookies: never that of another */
-	bool kept; /* as one of the host's, or of more processes than one follows, it stays */
+	bool kept; /* as one of the host's it stays */
 	size_t n_users;
 	pid_t users[UPROBE_USERS_MAX];
-	uint64_t unused; /* CLOCK_MONOTONIC: since when it has no user; 0: it has */
+	uint64_t unused; /* CLOCK_MONOTONIC: since when it has no user that is known; 0: it has */
 	bool broken, told; /* it could not be attached; what is to be said about its functions was */
 	uint64_t retry; /* CLOCK_MONOTONIC: when a broken one is tried again */
 	/* functions that it has given to processes and does not export, and links of them: those of a process from the oldest and largest on */
@@ -116,6 +116,7 @@ struct trace_uprobe {
 	struct uprobe_counter *counter; /* NULL: nothing is counted */
 	void *scan; /* DIR of /proc, while all processes are looked at */
 	uint64_t scanned; /* when that ended */
+	uint64_t scan_began, last_scan; /* when that began, and the one that ended last */
 	bool scan_again;
 };
 
