@@ -81,6 +81,7 @@ int ctl_put_number(json_object *parameters, const char *key, const char *what, c
 int ctl_put_size(json_object *parameters, const char *key, const char *what, const char *text);
 int ctl_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int ctl_fail(enum ctl_exit status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int ctl_fail_open(const char *path, int error, bool write);
 
 /* connection.c */
 bool ctl_connect_again(struct ctl *ctl);

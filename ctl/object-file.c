@@ -92,10 +92,7 @@ int object_file_read(const char *path, unsigned char **datap, size_t *n_datap) {
 
 	fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
-		return ctl_fail(errno == EACCES   ? CTL_PERMISSION
-				: errno == ENOENT ? CTL_NOT_FOUND
-						  : CTL_ERROR,
-				"%s: %s", name, strerror(errno));
+		return ctl_fail_open(name, errno, false);
 	if (!is_stdin && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
 		close(fd);
 		return ctl_fail(CTL_ERROR, "%s is %s, not an eBPF object", name,

@@ -21,6 +21,17 @@ int ctl_fail(enum ctl_exit status, const char *format, ...) {
 	return status;
 }
 
+/* Says why a file, or one to @write, which need not be there, could not be opened. Returns the exit status. */
+int ctl_fail_open(const char *path, int error, bool write) {
+	enum ctl_exit status = CTL_ERROR;
+
+	if (error == EACCES || error == EPERM)
+		status = CTL_PERMISSION;
+	else if (error == ENOENT && !write)
+		status = CTL_NOT_FOUND;
+	return ctl_fail(status, "%s: %s", path, strerror(error));
+}
+
 /* What stands behind "gpuprobectl: " in the title of the command that runs; empty: none does so far. */
 static const char *command_name(void) {
 	const char *title = program_invocation_name;

@@ -114,7 +114,7 @@ static int read_text(struct trial *trial, const char *path) {
 
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &status))
-		return ctl_fail(errno == ENOENT ? CTL_NOT_FOUND : CTL_ERROR, "%s: %s", path, strerror(errno));
+		return ctl_fail_open(path, errno, false);
 	if (!S_ISREG(status.st_mode) || status.st_size > PTX_SOURCE_MAX) {
 		close(fd);
 		return ctl_fail(CTL_ERROR, "%s: not a file of at most %u MiB", path,

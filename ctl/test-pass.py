@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 CTL, DAEMON = (os.path.abspath(path) for path in sys.argv[1:3])
-OK, ERROR, USAGE, UNREACHABLE, VERIFIER, NOT_FOUND = range(6)
+OK, ERROR, USAGE, UNREACHABLE, VERIFIER, NOT_FOUND, PERMISSION = range(7)
 PTX = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry _Z1fv()\n{\n\tret;\n}\n.visible .entry g()\n{\n\tret;\n}\n"
 BUILTINS = ["kprobe_entry", "kretprobe", "kprobe_memcapture"]
 PTXPASS = os.path.join(os.path.dirname(CTL), "../daemon/ptxpass/ptxpass_kretprobe")
@@ -119,6 +119,9 @@ class Test(Case):
                  errors="there is no pass none")
         self.ctl("pass", "test", self.ptx, "--kernel=h", status=NOT_FOUND, errors=f"{self.ptx}: it has no kernel h")
         self.ctl("pass", "test", "/nowhere", status=NOT_FOUND, errors="/nowhere: No such file or directory")
+        if os.getuid():
+            secret = self.file("secret.ptx", PTX, 0)
+            self.ctl("pass", "test", secret, status=PERMISSION, errors=f"{secret}: Permission denied")
         self.ctl("pass", "test", self.folder, status=ERROR, errors=f"{self.folder}: not a file of at most 256 MiB")
         bad = self.file("bad.ptx", "no PTX")
         self.ctl("pass", "test", bad, status=ERROR, errors=None)

@@ -57,8 +57,8 @@ class Case(FakeDaemonCase):
         keep = ('ASAN', 'LSAN', 'UBSAN', 'LD_PRELOAD')
         return {'PATH': os.environ['PATH'], 'LC_ALL': 'C.UTF-8', 'TZ': 'UTC', **{key: value for key, value in os.environ.items() if key.startswith(keep)}}
 
-    def start(self, *args, **more):
-        return subprocess.Popen([CTL, '--socket', self.socket, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+    def start(self, *args, program=CTL, **more):
+        return subprocess.Popen([program, '--socket', self.socket, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                 cwd=self.dir, env=self.environment(), **more)
 
     @staticmethod
@@ -258,8 +258,23 @@ class Formats(Case):
         self.trace(basic(), '-o', '/dev/full', status=ERROR, stderr=None)
         self.assertIn('/nowhere/x: No such file or directory', self.fails(ERROR, 'trace', '-o', '/nowhere/x'))
 
-    def fails(self, status, *args):
-        process = self.start(*args)
+    def test_not_permitted(self):
+        'A file that may not be written, or read.'
+        os.chmod(self.dir, 0o755)
+        os.chmod(self.socket, 0o666)
+        program, other = str(self.dir / 'gpuprobectl'), {}
+        shutil.copy(CTL, program)
+        for name, mode in ('closed', 0o555), ('profile', 0o600):
+            (self.dir / name).mkdir()
+            (self.dir / name).chmod(mode)
+        if os.getuid() == 0:
+            other = {'user': 65534, 'group': 65534, 'extra_groups': []}
+        for option in 'closed/x', 'closed/', 'closed/traces/':
+            self.assertIn('Permission denied', self.fails(PERMISSION, 'trace', '-o', option, program=program, **other))
+        self.assertIn('Permission denied', self.fails(PERMISSION, 'trace', '--profile=./profile/x', program=program, **other))
+
+    def fails(self, status, *args, **more):
+        process = self.start(*args, **more)
         err = process.communicate(timeout=60)[1].decode()
         self.assertEqual(process.returncode, status, err)
         self.assertEqual(err.count('\n'), 1, err)
@@ -453,10 +468,11 @@ class Ends(Case):
         before, latest = set(folder.iterdir()), os.readlink(folder / 'trace_latest.jsonl')
         kept = self.file('keep.jsonl', b'x' * 100000)
         other = self.file('other', t.start(version=2))
-        for option in ['--save'], ['-o', kept], ['-o', kept, '--format=raw']:
+        for option in ['--save'], ['-o', kept], ['-o', kept, '--format=raw'], ['-o', 'new']:
             self.ctl('trace', '--cgroup=/error/Unavailable', *option, status=ERROR, stderr='gpuprobectl: not today\n')
             self.ctl('trace', f'--cgroup={other}', *option, status=ERROR, stderr=None)
         self.assertEqual((set(folder.iterdir()), os.readlink(folder / 'trace_latest.jsonl')), (before, latest))
+        self.assertFalse((self.dir / 'new').exists())
         self.assertEqual(pathlib.Path(kept).read_bytes(), b'x' * 100000)
         self.trace(basic(), '-o', kept, stderr=None)
         self.assertEqual(pathlib.Path(kept).read_text(), (folder / 'trace_latest.jsonl').read_text())

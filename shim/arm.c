@@ -583,7 +583,7 @@ static void disarm_in(struct mirror_context *context, uint64_t map_id)
 {
 	const driver_pointer none = 0;
 	const struct instance *found = mirror_find_instance(context, map_id);
-	bool unused = !(arm_work() & ARM_ENGINE); /* what patches had is given back where they are changed */
+	bool written = true, held;
 
 	if (!found || found->disarmed)
 		return;
@@ -598,17 +598,19 @@ static void disarm_in(struct mirror_context *context, uint64_t map_id)
 			if (slot->kind != WIRE_SLOT_POINTER || slot->map_id != map_id)
 				continue;
 			where = find_slot(load, slot->symbol, &size);
-			unused &= where && size == sizeof(none) &&
-				  mirror_write(context, where, &none, sizeof(none));
+			written &= where && size == sizeof(none) &&
+				   mirror_write(context, where, &none, sizeof(none));
 		}
 	}
-	patch_disarm(context, map_id);
+	held = !patch_disarm(context, map_id) || !written;
 	mirror_copy(context, false, false);
 	for (struct instance *instance = context->instances; instance; instance = instance->next) {
 		if (instance->map_id != map_id || instance->disarmed)
 			continue;
 		instance_disarm(instance); /* two, where contexts were joined */
-		if (unused && !instance->forgotten)
+		instance->held = held;
+		/* what patches had is given back where they are changed */
+		if (!held && !(arm_work() & ARM_ENGINE) && !instance->forgotten)
 			mirror_unuse(instance);
 	}
 }

@@ -82,9 +82,11 @@ def make_plan(kernels, image, image_id=1, points=((ENTER, b"count_0"),)):
 
 
 class PlanDaemon(fake_daemon.FakeDaemon):
-    """Steps of its scripts besides: "plan" and "plan-slot"; `edit` changes the bytes of a plan. kind: of the map's slot."""
+    """Steps of its scripts besides: "plan" and "plan-slot"; `edit` changes the bytes of a plan. kind: of the map's slot. ptx: images are replaced, too, whose
+    probes count in the same map."""
 
-    def __init__(self, name, sanitizer, attached=True, kernels="vectorAdd", kind=wire.REGION, rules=(rule(),), deadline_ms=2000, **more):
+    def __init__(self, name, sanitizer, attached=True, kernels="vectorAdd", kind=wire.REGION, rules=(rule(),), deadline_ms=2000, ptx=False, **more):
+        self.ptx = ptx
         self.kernels, self.kind, self.edit, self.asked, self.image_number, self.map = kernels, kind, None, [], 0, MAP
         self.slots = self.mirror = None
         self.most_plans = 0 # that a process had at a time
@@ -124,6 +126,8 @@ class PlanDaemon(fake_daemon.FakeDaemon):
     def one_image(self, connection, fields, image, sequence):
         if fields[1] == wire.NAMES:
             return self.answer_names(connection, image, sequence)
+        if self.ptx:
+            return self.answer_image(connection, image, sequence)
         return self.send(connection, "own", [(wire.message(wire.IMAGE_REPLY, 1 << 32, 0, 0, 0, 0, 0, b"ptx is not wanted", sequence=sequence), [])])
 
     def answer_names(self, connection, data, sequence):

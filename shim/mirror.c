@@ -255,6 +255,12 @@ void mirror_free_context(struct mirror_context *context)
 	free(context);
 }
 
+/* Does an idle context need its memory no more? */
+static bool is_droppable(const struct instance *instance)
+{
+	return instance->disarmed && !instance->held && !instance->forgotten;
+}
+
 void mirror_drop_disarmed(driver_handle handle)
 {
 	struct mirror_context *context;
@@ -264,7 +270,7 @@ void mirror_drop_disarmed(driver_handle handle)
 	for (struct instance **link = context ? &context->instances : NULL; link && *link;) {
 		struct instance *instance = *link;
 
-		if (!instance->disarmed || instance->forgotten || !instance_release(instance)) {
+		if (!is_droppable(instance) || !instance_release(instance)) {
 			link = &instance->next;
 			continue;
 		}
@@ -283,7 +289,7 @@ unsigned mirror_count_disarmed(driver_handle handle)
 	context = mirror_find_context(handle);
 	for (const struct instance *instance = context ? context->instances : NULL; instance;
 	     instance = instance->next)
-		count += instance->disarmed && !instance->forgotten;
+		count += is_droppable(instance);
 	mirror_unlock();
 	return count;
 }

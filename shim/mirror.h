@@ -69,7 +69,7 @@ bool mirror_write(struct mirror_context *context, driver_pointer where, const vo
 		  size_t size);
 
 /*
- * The current context is idle: frees its instances that are disarmed, which nothing points to.
+ * The current context is idle: frees its instances that are disarmed, if nothing points to them.
  * Takes the lock; with the loader's lock held.
  */
 void mirror_drop_disarmed(driver_handle handle);

@@ -808,44 +808,38 @@ void patch_end_plan(uint64_t id)
 	}
 }
 
-/* Takes the data of one instance from the cells for older images. */
-static void forget_instance(const struct sass_engine *engine, struct patch_context *context,
+/* Takes the data of one instance from the cells of a context; false: it may still be in some. */
+static bool forget_instance(const struct sass_engine *engine, const struct patch_context *context,
 			    const struct instance *instance)
 {
+	bool done = true;
+
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next) {
-		if (entry->context != context->handle || !entry->patched)
+		if (entry->context != context->handle)
 			continue;
 		if (instance->address)
-			patch_cells_forget(context, engine, entry, &set.view, instance->address);
+			done &= patch_cells_forget(context, engine, entry, instance->address);
 		for (const struct instance_region *region = instance->regions; region;
 		     region = region->next)
 			if (!region->load)
-				patch_cells_forget(context, engine, entry, &set.view,
-						   region->address);
+				done &= patch_cells_forget(context, engine, entry, region->address);
 	}
+	return done;
 }
 
-void patch_forget_map(const struct sass_engine *engine, const struct mirror_context *mirror,
+bool patch_forget_map(const struct sass_engine *engine, const struct mirror_context *mirror,
 		      uint64_t map_id)
 {
-	driver_handle handle = mirror->handle;
-	struct patch_context *context = patch_context_find(handle);
-	bool found = false;
+	struct patch_context *context = patch_context_find(mirror->handle);
+	bool done = true;
 
-	for (const struct instance *instance = mirror->instances; set.plans && context && instance;
+	for (uint32_t i = 0; set.plans && context && i < SLOTS_MAX; i++)
+		if (set.slots[i].map_id == map_id && set.slots[i].kind &&
+		    set.slots[i].kind != WIRE_SLOT_PROCESS)
+			context->data[i] = 0;
+	for (const struct instance *instance = mirror->instances; context && instance;
 	     instance = instance->next)
 		if (instance->map_id == map_id)
-			forget_instance(engine, context, instance);
-	for (uint32_t i = 0; set.plans && context && i < SLOTS_MAX; i++) {
-		if (set.slots[i].map_id != map_id || !set.slots[i].kind ||
-		    set.slots[i].kind == WIRE_SLOT_PROCESS)
-			continue;
-		context->data[i] = 0;
-		found = true;
-	}
-	if (!found)
-		return;
-	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
-		if (entry->context == handle && entry->patched)
-			patch_cells_prepare(context, engine, entry, &set.view);
+			done &= forget_instance(engine, context, instance);
+	return done;
 }

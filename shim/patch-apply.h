@@ -49,6 +49,6 @@ enum patch_outcome patch_none(const struct sass_engine *engine);
 /* The module that a plan was for is gone. plan: its id, or 0. */
 void patch_end_plan(uint64_t plan);
 
-/* Takes a map out of the data of a context's patches. */
-void patch_forget_map(const struct sass_engine *engine, const struct mirror_context *context,
+/* Takes a map out of the data of a context's patches. False: it may still be there for some. */
+bool patch_forget_map(const struct sass_engine *engine, const struct mirror_context *context,
 		      uint64_t map_id);

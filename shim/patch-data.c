@@ -30,7 +30,8 @@ struct patch_cells {
 	driver_pointer address;
 	size_t size; /* of the memory */
 	uint32_t cell_size, count;
-	bool live; /* some have attachments */
+	bool live; /* some have attachments, or may have */
+	bool unsent; /* what was to be written last was not, or not for sure */
 	char *bytes; /* what is in them */
 	uint32_t names[]; /* of the kernels, ascending */
 };
@@ -260,9 +261,12 @@ static bool keep_attachments(char *cell, uint64_t keep)
 }
 
 static const char *send_cells(const struct patch_context *context, const struct sass_engine *engine,
-			      const struct patch_cells *cells)
+			      struct patch_cells *cells)
 {
-	return engine->write(context->handle, cells->address, cells->bytes, cells->size);
+	const char *reason = engine->write(context->handle, cells->address, cells->bytes, cells->size);
+
+	cells->unsent = reason;
+	return reason;
 }
 
 /* Fills in one block of cells. */
@@ -291,7 +295,7 @@ static const char *write_cells(const struct patch_context *context,
 	cells->epoch = view->epoch;
 	memcpy(cells->ids, view->ids, sizeof(cells->ids));
 	reason = send_cells(context, engine, cells);
-	if (!reason)
+	if (!reason || live)
 		cells->live = live;
 	return reason;
 }
@@ -342,14 +346,15 @@ void patch_cells_finish(struct patch_context *context, const struct sass_engine 
 	}
 }
 
-void patch_cells_forget(struct patch_context *context, const struct sass_engine *engine,
-			struct patch_module_entry *entry, const struct patch_view *view,
-			driver_pointer address)
+bool patch_cells_forget(const struct patch_context *context, const struct sass_engine *engine,
+			struct patch_module_entry *entry, driver_pointer address)
 {
-	for (struct patch_cells *cells = entry->cells; cells; cells = cells->next) {
-		bool found = false;
+	bool done = true;
 
-		if (!cells->live || is_for(cells, view))
+	for (struct patch_cells *cells = entry->cells; cells; cells = cells->next) {
+		bool found = cells->unsent; /* what is in the memory is not known */
+
+		if (!cells->live)
 			continue;
 		for (uint32_t i = 0; i < cells->count; i++) {
 			uint64_t *words = (uint64_t *)cell_at(cells, i);
@@ -360,9 +365,10 @@ void patch_cells_forget(struct patch_context *context, const struct sass_engine 
 					found = true;
 				}
 		}
-		if (found)
-			send_cells(context, engine, cells);
+		if (found && send_cells(context, engine, cells))
+			done = false;
 	}
+	return done;
 }
 
 void patch_cells_free(struct patch_context *context, struct patch_module_entry *entry)

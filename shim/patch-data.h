@@ -65,10 +65,9 @@ const char *patch_cells_prepare(struct patch_context *context, const struct sass
 void patch_cells_finish(struct patch_context *context, const struct sass_engine *engine,
 			struct patch_module_entry *entry, const struct patch_view *view);
 
-/* Takes the data of a map from the cells for all other images. */
-void patch_cells_forget(struct patch_context *context, const struct sass_engine *engine,
-			struct patch_module_entry *entry, const struct patch_view *view,
-			driver_pointer address);
+/* Takes the data of a map from all cells of a module. False: it may still be in some. */
+bool patch_cells_forget(const struct patch_context *context, const struct sass_engine *engine,
+			struct patch_module_entry *entry, driver_pointer address);
 
 /* The address of a kernel's cell, or 0: the kernel is not meant. */
 driver_pointer patch_cells_find(const struct patch_module_entry *entry,

@@ -93,6 +93,17 @@ static void see(const uint64_t now[2])
 	__atomic_store_n(&patch_seen[1], now[1], __ATOMIC_RELAXED);
 }
 
+/* A module is gone, and off the list: the engine forgets what it knows of it, but nothing of another one that has its handle. */
+static void forget_module(driver_handle module)
+{
+	const struct patch_module_entry *entry = patch_module_first();
+
+	while (entry && entry->module != module)
+		entry = entry->next;
+	if (!entry)
+		engine->forget(module);
+}
+
 /*
  * Frees what belongs to modules and contexts that are gone. A context that was made since may have
  * the handle of one, so the modules were marked when it ended.
@@ -112,6 +123,7 @@ static void reap(void)
 	while ((entry = patch_module_take_gone()) != NULL) {
 		patch_cells_free(patch_context_find(entry->context), entry);
 		patch_end_plan(entry->plan);
+		forget_module(entry->module);
 		patch_module_free(entry);
 	}
 }
@@ -497,8 +509,7 @@ void patch_context_gone(driver_handle handle, uint64_t now, uint64_t until)
 	capture_forget(handle, now, until);
 }
 
-void patch_disarm(const struct mirror_context *context, uint64_t map_id)
+bool patch_disarm(const struct mirror_context *context, uint64_t map_id)
 {
-	if (engine)
-		patch_forget_map(engine, context, map_id);
+	return !engine || patch_forget_map(engine, context, map_id);
 }

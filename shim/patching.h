@@ -58,6 +58,7 @@ void patch_context_ending(driver_handle handle, bool ending);
 void patch_context_gone(driver_handle handle, uint64_t now, uint64_t until);
 
 /*
- * Stops patches of a context, which is current, from using a map, with both locks held.
+ * Stops patches of a context, which is current, from using a map, with both locks held. False: some
+ * may still use it.
  */
-void patch_disarm(const struct mirror_context *context, uint64_t map_id);
+bool patch_disarm(const struct mirror_context *context, uint64_t map_id);

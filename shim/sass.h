@@ -17,7 +17,7 @@
 
 #define SASS_LIBRARY "libgpuprobe-sass.so"
 #define SASS_ENTRY "gpuprobe_sass"
-#define SASS_ABI 1
+#define SASS_ABI 2
 
 /* What the library tells; called in the threads of the application, from within the driver. */
 struct sass_events {
@@ -53,6 +53,8 @@ struct sass_engine {
 	const char *(*patch)(driver_handle module, const struct patch_point *points,
 			     uint32_t count);
 	const char *(*unpatch)(driver_handle module);
+	/* The module is gone for good; module_unloading() does not say so, for the driver may refuse. */
+	void (*forget)(driver_handle module);
 	/*
 	 * What patches in launches of a function get from now on: the address of a struct
 	 * patch_data, or 0.

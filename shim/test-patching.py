@@ -19,6 +19,7 @@ from target_runs import BUILD, SANITIZED, SHIM, SIM, TARGETS, end, limited, repo
 
 LIVE = os.path.join(SIM, "live_driver")
 SANITIZER = os.path.join(SIM, "sanitizer/libsanitizer-public.so")
+LANGUAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests/targets/language.ptx")
 OLD_ENGINE = os.path.join(BUILD, "shim/mock/libmock-sass.so")
 THREADS = 256
 RULE_NOT, RULE_COMM = 32, 4
@@ -220,6 +221,24 @@ if not SANITIZED:  # what makes a function slow answers before a sanitizer can
         live.launch(2)
         expect("a module that the driver did not unload is patched as others are", daemon, 2, live)
 
+with PlanDaemon(session("unload_fails"), SANITIZER) as daemon:  # within the driver it is said to be unloaded, but it is not
+    live = Live(daemon, GPUPROBE_SIM_REFUSE="1")
+    live.launch(1)
+    live.do("unload 0 refused")
+    live.launch(1)
+    daemon.attach(False)
+    live.launch(1)
+    for number in (0, 1):
+        daemon.image_number = number
+        daemon.attach()
+        live.launch(2)
+    counts = counted(daemon, 6)
+    live.do("unload 0")
+    live.do("load 0")
+    live.launch(1)
+    expect("a module whose unloading fails once is patched once at a time", daemon, 7, live)
+    report("a module whose unloading fails once: before it is unloaded, too", counts)
+
 with PlanDaemon(session("reload"), SANITIZER) as daemon:
     live = Live(daemon, load=None)
     sizes = []
@@ -392,6 +411,27 @@ for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
         good = within(lambda: daemon.mirror) and daemon.disarm(daemon.map)
         live.launch(2)
         report(f"{label}: DISARM", live.good() and good and daemon.count() == 2 * THREADS, str(daemon.count()))
+
+# What is not known to be out of use when its map goes is not given back: kernels go on, and may write to it.
+for label, patches in (("the pointer of a probe", False), ("the data of a patch", True)):
+    with tempfile.TemporaryDirectory() as folder, PlanDaemon(session("held"), SANITIZER, kind=wire.POINTER, period_ms=0, ptx=True) as daemon:
+        trouble = os.path.join(folder, "trouble")
+        fails = {"GPUPROBE_SANITIZER_FAIL": "write unpatch", "GPUPROBE_SANITIZER_WHILE": trouble} if patches else {"GPUPROBE_SIM_NO_UPLOAD": trouble}
+        live = Live(daemon, load=f"file 0 {LANGUAGE}", **fails)
+        live.launch(2)
+        with open(trouble, "w"):
+            good = within(lambda: daemon.mirror) and daemon.disarm(daemon.map)
+            daemon.attach(False)
+            if patches:
+                live.launch(2)
+        os.unlink(trouble)
+        live.launch(2)
+        daemon.map += 1
+        daemon.attach()
+        live.launch(3)
+        good = live.good() and good
+        report(f"{label} cannot be written when its map goes", good and daemon.values() == [4 * THREADS, 3 * THREADS],
+               f"{daemon.values()} {live.broken} {daemon.reports()}")
 
 # ---- daemons that die, come back, are late
 

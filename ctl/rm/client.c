@@ -10,6 +10,7 @@
 #include "client.h"
 
 #define PAGE ((size_t)4096)
+#define ALLOC_SIZED 535 /* the first drivers whose NVOS21 has a number of bytes; before, the status is in its place */
 #define ALLOC_MAX 512 /* bytes: more than any structure of parameters that objects of ours have */
 
 enum {
@@ -58,7 +59,7 @@ struct arg_card {
 struct arg_alloc { /* NVOS21 */
 	uint32_t root, parent, handle, class;
 	uint64_t parameters;
-	uint32_t n_parameters;
+	uint32_t n_parameters; /* 0: as many as the class has */
 	uint32_t status;
 };
 
@@ -127,7 +128,7 @@ int rm_alloc(struct rm_client *client, uint32_t parent, uint32_t class, const vo
 	if (n)
 		memcpy(buffer, parameters, n);
 	r = call(client, client->ctl, ESC_ALLOC, &argument, sizeof(argument));
-	r = failed(client, "RM_ALLOC", class, r < 0 ? r : 0, argument.status);
+	r = failed(client, "RM_ALLOC", class, r < 0 ? r : 0, client->branch < ALLOC_SIZED ? argument.n_parameters : argument.status);
 	if (r)
 		return r;
 	if (!argument.handle)

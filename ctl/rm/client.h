@@ -4,7 +4,7 @@
 /*
  * A client of NVIDIA's resource manager, as every CUDA program is one: it opens /dev/nvidiactl and makes objects there, without
  * privileges and without CUDA. Layouts are those of the public headers of NVIDIA's open kernel modules; those in use here are the
- * same from 525 on (RM_ALLOC with the 32 bytes of NVOS21, which every driver since then takes beside NVOS64). What a structure of
+ * same from 525 on (RM_ALLOC with the 32 bytes of NVOS21, which every driver since then takes beside NVOS64; where its status is differs). What a structure of
  * parameters has grown by since is zero: for objects the driver reads as much as it knows of a buffer that is larger than any.
  *
  * Functions return 0, negative errno, or one of:

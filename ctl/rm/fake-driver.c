@@ -292,6 +292,7 @@ int fake_driver_ioctl(void *userdata, int fd, unsigned long command, void *argum
 	} ioctls[] = { { 0x29, 12, 8, 16 }, { 0x2a, 28, 8, 32 }, { 0x2b, 28, 12, 32 },	 { 0x4e, 40, 8, 56 },
 		       { 200, 0, 0, 2304 }, { 201, 0, 0, 4 },	 { 210, 0, 0, 72 } };
 	struct fake_driver *fake = userdata;
+	const bool old = fake->version && atoi(fake->version) < 535; /* NVOS21 has no number of bytes */
 	const uint32_t nr = _IOC_NR(command), size = _IOC_SIZE(command);
 	const int call = fake->n_ioctls++;
 	uint32_t status = OK;
@@ -315,7 +316,7 @@ int fake_driver_ioctl(void *userdata, int fd, unsigned long command, void *argum
 	else
 		status = nr == 0x29 ? free_object(fake, argument) : nr == 0x2a ? control(fake, argument) : nr == 0x2b ? alloc(fake, argument) : map_memory(fake, argument);
 	if (ioctls[i].status_at)
-		put32(argument, ioctls[i].status_at, status);
+		put32(argument, nr == 0x2b && old ? 24 : ioctls[i].status_at, status);
 	if (call < FAKE_LOG) {
 		fake->log[call].nr = nr;
 		fake->log[call].number = ioctls[i].number_at ? get32(argument, ioctls[i].number_at) : 0;

@@ -193,7 +193,7 @@ static void take_record(struct source_gpu *gpu, const struct rm_ctxsw_record *re
 		time = gpu_clock_nanoseconds(&gpu->clock, record->gpu_time);
 		lost = rm_spans_add(&gpu->spans, record, time, error);
 	} else {
-		lost = 1;
+		lost = rm_spans_lose(&gpu->spans, record);
 	}
 	if (lost)
 		put_lost(gpu->source, time, lost);
@@ -214,6 +214,7 @@ static void read_switches(struct source_gpu *gpu, bool flush) {
 	if (!r)
 		return;
 	gpu->switched = false;
+	rm_spans_finish(&gpu->spans, gpu->source->now); /* nothing is known of what comes */
 	tell(gpu->source, "context switches of GPU %" PRIu32 " from here on: %s", gpu->gpu.card.minor, gpu->gpu.client->error);
 }
 

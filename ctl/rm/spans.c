@@ -109,6 +109,10 @@ unsigned int rm_spans_add(struct rm_spans *spans, const struct rm_ctxsw_record *
 	return lost;
 }
 
+unsigned int rm_spans_lose(struct rm_spans *spans, const struct rm_ctxsw_record *record) {
+	return lost_before(spans, record->sequence) + 1;
+}
+
 void rm_spans_finish(struct rm_spans *spans, uint64_t now) {
 	for (struct rm_engine *engine = spans->engines; engine < spans->engines + RM_ENGINES_MAX; engine++)
 		if (engine->on) {

@@ -37,5 +37,7 @@ struct rm_spans {
  * lost before it.
  */
 unsigned int rm_spans_add(struct rm_spans *spans, const struct rm_ctxsw_record *record, uint64_t time, uint32_t error);
+/* An event whose time is not known. Returns how many were lost, with it. */
+unsigned int rm_spans_lose(struct rm_spans *spans, const struct rm_ctxsw_record *record);
 /* Gives away what is still there. */
 void rm_spans_finish(struct rm_spans *spans, uint64_t now);

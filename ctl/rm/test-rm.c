@@ -167,17 +167,19 @@ static void test_golden(void **state) {
 /* ---- refusals ---- */
 
 /* Whichever call is refused: one line says which and how, the rest goes on, and nothing is left behind. */
-static void test_refused(void **state) {
+static void refused(const char *version) {
 	struct world world;
 	int n;
 
 	setup(&world);
+	world.fake.version = version;
 	open_world(&world, true);
 	n = world.fake.n_ioctls;
 	close_world(&world);
 	for (int i = 1; i <= n; i++)
 		for (int by_errno = 0; by_errno < 2; by_errno++) {
 			setup(&world);
+			world.fake.version = version;
 			world.fake.refuse_at = by_errno ? 0 : i;
 			world.fake.status = LOST_PERMISSION;
 			world.fake.fail_at = by_errno ? i : 0;
@@ -194,6 +196,11 @@ static void test_refused(void **state) {
 			assert_int_equal(rm_source_finish(world.source, now_ns()), 0);
 			close_world(&world);
 		}
+}
+
+static void test_refused(void **state) {
+	refused(NULL);
+	refused("525.60.11"); /* NVOS21 had the status elsewhere */
 }
 
 /* Later on, too: of what is refused then there is no more, which is said once. */
@@ -493,9 +500,35 @@ static void test_records(void **state) {
 	assert_int_equal(get, 2);
 }
 
+/* What is there when the driver tells no more of them is not made longer than it was seen. */
+static void test_refused_open(void **state) {
+	struct event events[] = { event(0, CTXSW_SIMPLE_START, 7, MS) };
+	const struct trace_ctxsw *span;
+	struct world world;
+	uint64_t failed;
+
+	setup(&world);
+	world.fake.records = events;
+	world.fake.n_records = 1;
+	open_world(&world, true);
+	assert_int_equal(rm_source_poll(world.source, now_ns() + 1000 * MS), 0);
+	world.fake.refuse_at = world.fake.n_ioctls + 5; /* the flush, behind the clock */
+	world.fake.status = 0x0f;
+	failed = now_ns() + 2000 * MS;
+	assert_int_equal(rm_source_poll(world.source, failed), 0);
+	assert_non_null(strstr(world.lines, "context switches of GPU 0 from here on: "));
+	assert_int_equal(rm_source_finish(world.source, failed + 60000 * MS), 0);
+	take(&world);
+	assert_int_equal(count(&world, TRACE_CTXSW), 1);
+	span = record(&world, TRACE_CTXSW, 0);
+	assert_int_equal(span->record.flags & TRACE_CTXSW_OPEN, TRACE_CTXSW_OPEN);
+	assert_int_equal(span->end, failed);
+	close_world(&world);
+}
+
 /* The driver's memory says things that cannot be: nothing is read, nothing hangs. */
 static void test_put_wrong(void **state) {
-	struct event events[] = { event(0, CTXSW_SIMPLE_START, 7, MS), event(1, CTXSW_SIMPLE_END, 7, UINT64_MAX / 2) };
+	struct event events[] = { event(0, CTXSW_SIMPLE_START, 7, MS), event(1, CTXSW_SIMPLE_END, 7, UINT64_MAX / 2), event(2, CTXSW_FE_ACK, 7, 2 * MS) };
 	struct world world;
 
 	setup(&world);
@@ -508,14 +541,15 @@ static void test_put_wrong(void **state) {
 	take(&world);
 	assert_int_equal(count(&world, TRACE_CTXSW), 0);
 	close_world(&world);
-	/* a time of another century is a loss */
+	/* a time of another century is a loss, one */
 	setup(&world);
 	world.fake.records = events;
-	world.fake.n_records = 2;
+	world.fake.n_records = 3;
 	open_world(&world, true);
 	assert_int_equal(rm_source_finish(world.source, now_ns() + 1000 * MS), 0);
 	take(&world);
 	assert_int_equal(count(&world, TRACE_LOST), 1);
+	assert_int_equal(((const struct trace_lost *)record(&world, TRACE_LOST, 0))->count, 1);
 	assert_int_equal(count(&world, TRACE_CTXSW), 1);
 	assert_int_equal(((const struct trace_ctxsw *)record(&world, TRACE_CTXSW, 0))->record.flags & TRACE_CTXSW_OPEN, TRACE_CTXSW_OPEN);
 	close_world(&world);
@@ -526,7 +560,7 @@ int main(void) {
 		cmocka_unit_test(test_calls),	 cmocka_unit_test(test_golden),	    cmocka_unit_test(test_refused), cmocka_unit_test(test_refused_later),
 		cmocka_unit_test(test_bind),	 cmocka_unit_test(test_versions),   cmocka_unit_test(test_gpus),    cmocka_unit_test(test_clock),
 		cmocka_unit_test(test_clock_wrong), cmocka_unit_test(test_spans),   cmocka_unit_test(test_instances), cmocka_unit_test(test_ring),
-		cmocka_unit_test(test_records),	 cmocka_unit_test(test_put_wrong),
+		cmocka_unit_test(test_records),	 cmocka_unit_test(test_put_wrong),  cmocka_unit_test(test_refused_open),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

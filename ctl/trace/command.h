@@ -49,6 +49,7 @@ struct trace_target {
 	const char *path; /* NULL: no file of ours */
 	bool lines; /* for people, as it comes */
 	bool begun; /* there is a trace */
+	bool created; /* the file was not there before */
 	char *memory; /* of path */
 	char *link, *link_to; /* trace_latest, made when all of a complete trace is written; NULL: none */
 };

@@ -78,8 +78,12 @@ static int csv_item(struct trace_writer *writer, const struct trace_item *item) 
 		out_uint(line, links[i]);
 	}
 	out_char(line, ',');
+	if (item->kind == EVENT_LOST) {
+		out_literal(arguments, "count=");
+		out_uint(arguments, item->count);
+	}
 	for (size_t i = 0; i < item->n_values; i++) {
-		if (i)
+		if (arguments->n)
 			out_char(arguments, ' ');
 		out_printable(arguments, item->values[i].name);
 		out_char(arguments, '=');

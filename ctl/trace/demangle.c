@@ -92,7 +92,8 @@ const char *trace_demangle(struct trace_demangler *demangler, const char *mangle
 
 	if (name)
 		return name;
-	name = demangle(mangled, &demangler->failures);
+	/* one that cannot be is remembered, too: it may come with each line, and each time take a child */
+	name = demangle(mangled, &demangler->failures) ?: strdup(mangled);
 	if (name && trace_map_set(&demangler->names, (uintptr_t)mangled, 0, name)) {
 		free(name);
 		name = NULL;

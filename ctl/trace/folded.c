@@ -3,8 +3,8 @@
 /*
  * Folded stacks, as flamegraph.pl and speedscope read them: "process;frames, outermost first;calls within calls;kernel
  * MICROSECONDS". What is counted is a span's own time, that of those within it is theirs; a kernel's time on the GPU is below its
- * launch. Lines may come more than once: readers add them up. So the table of sums can be written out and begun anew whenever it
- * is full.
+ * launch. Lines may come more than once: readers add them up. So the table of sums can be written out whenever it is full; then
+ * only those stay whose spans are open.
  */
 
 #include <errno.h>
@@ -13,26 +13,30 @@
 #include <string.h>
 
 #include "item.h"
+#include "map.h"
+#include "out.h"
 #include "track.h"
 #include "utf8.h"
 
-#define SLOTS (1 << 14) /* of sums and of threads: powers of two */
+#define SLOTS (1 << 14) /* of sums: a power of two */
 #define SUMS_MAX (SLOTS / 4 * 3)
-#define THREADS 1024
+#define BYTES_MAX ((size_t)16 << 20) /* of their paths */
+#define THREADS_MAX 4096
 #define DEPTH 16
 #define LAUNCHES (1 << 14)
 #define HISTORY 32
-#define PATH_MAX_BYTES 4096
 
 struct sum {
-	uint64_t hash; /* 0: none */
-	uint64_t ns;
-	char *path;
+	struct sum *next; /* while the table is made anew */
+	uint64_t hash, ns;
+	size_t n_open; /* spans */
+	size_t n; /* of the path, without its NUL */
+	char path[];
 };
 
 struct span {
 	uint64_t start, end, own;
-	size_t sum;
+	struct sum *sum;
 };
 
 /* Time of a thread that was counted from a moment on, up to the next one of these. */
@@ -41,7 +45,6 @@ struct counted {
 };
 
 struct thread {
-	uint32_t pid, tid, cpu;
 	size_t depth, n_counted;
 	struct span spans[DEPTH]; /* open ones, outermost first */
 	struct counted counted[HISTORY]; /* oldest first */
@@ -50,90 +53,142 @@ struct thread {
 /* Where launches are in the sums, for the kernels that follow. */
 struct launch {
 	uint64_t id;
-	size_t sum;
+	struct sum *sum;
 };
 
 struct trace_writer {
-	FILE *out;
-	size_t n;
-	struct sum sums[SLOTS];
-	struct thread threads[THREADS]; /* by a hash; another thread of the same one takes the place */
+	FILE *file;
+	size_t n, n_bytes; /* of sums */
+	struct sum *sums[SLOTS];
+	struct trace_map threads;
 	struct launch launches[LAUNCHES]; /* by id */
-	char path[PATH_MAX_BYTES];
+	struct trace_out path;
 };
 
 /* Adds a frame to writer->path. What would end a frame or a line becomes something else, and so does what is no UTF-8. */
-static size_t add_frame(struct trace_writer *writer, size_t n, const char *frame)
+static void add_frame(struct trace_writer *writer, const char *frame, size_t n)
 {
-	if (n && n < PATH_MAX_BYTES - 1)
-		writer->path[n++] = ';';
-	while (*frame) {
-		size_t length = trace_utf8_length(frame, strnlen(frame, 4));
+	const char *end = frame + n;
+	struct trace_out *path = &writer->path;
 
-		if (n + 4 > PATH_MAX_BYTES - 1)
-			break;
+	if (path->n)
+		out_char(path, ';');
+	while (frame < end) {
+		size_t length = trace_utf8_length(frame, end - frame < 4 ? (size_t)(end - frame) : 4);
+
 		if (length < 2)
-			writer->path[n] = !length || (unsigned char)*frame < 0x20 ? '?' : *frame == ';' ? ',' : *frame;
+			out_char(path, !length || (unsigned char)*frame < 0x20 || *frame == 0x7f ? '?' : *frame == ';' ? ',' : *frame);
+		else if (length == 2 && (unsigned char)frame[0] == 0xc2 && (unsigned char)frame[1] < 0xa0) /* a control character */
+			out_char(path, '?');
 		else
-			memcpy(writer->path + n, frame, length);
-		length = length ? length : 1;
-		frame += length;
-		n += length;
+			out_bytes(path, frame, length);
+		frame += length ? length : 1;
 	}
-	writer->path[n] = '\0';
-	return n;
 }
 
 /* A span is over: its own time counts. */
-static void pop_span(struct trace_writer *writer, struct thread *thread)
+static void pop_span(struct thread *thread)
 {
 	const struct span *span = &thread->spans[--thread->depth];
 
-	writer->sums[span->sum].ns += span->own;
+	span->sum->ns += span->own;
+	span->sum->n_open--;
 }
 
-/* All sums are written out. Spans that are open, and launches, are forgotten: the former count as they are. */
+static void free_thread(void *value)
+{
+	struct thread *thread = value;
+
+	while (thread->depth)
+		pop_span(thread);
+	free(thread);
+}
+
+static bool has_open_spans(void *value, void *userdata)
+{
+	const struct thread *thread = value;
+	const uint64_t *now = userdata;
+
+	if (thread->depth && thread->spans[0].end > *now)
+		return true;
+	free_thread(value);
+	return false;
+}
+
+static bool is_full(const struct trace_writer *writer, size_t n_max, size_t bytes_max)
+{
+	return writer->n >= n_max || writer->n_bytes >= bytes_max;
+}
+
+static void add_sum(struct trace_writer *writer, struct sum *sum)
+{
+	size_t slot = sum->hash % SLOTS;
+
+	while (writer->sums[slot])
+		slot = (slot + 1) % SLOTS;
+	writer->sums[slot] = sum;
+	writer->n++;
+	writer->n_bytes += sum->n;
+}
+
+/* All sums are written out, and begin anew. Launches are forgotten, and all that is not open. */
 static void flush_sums(struct trace_writer *writer)
 {
-	for (size_t i = 0; i < THREADS; i++)
-		while (writer->threads[i].depth)
-			pop_span(writer, &writer->threads[i]);
-	for (size_t i = 0; i < SLOTS; i++) {
-		struct sum *sum = &writer->sums[i];
+	struct sum *kept = NULL, *next;
 
-		if (sum->path && sum->ns >= 500)
-			fprintf(writer->out, "%s %" PRIu64 "\n", sum->path, (sum->ns + 500) / 1000);
-		free(sum->path);
-		*sum = (struct sum){ 0 };
+	for (size_t i = 0; i < LAUNCHES; i++)
+		if (writer->launches[i].id && !writer->launches[i].sum->n_open)
+			writer->launches[i] = (struct launch){ 0 };
+	for (size_t i = 0; i < SLOTS; i++) {
+		struct sum *sum = writer->sums[i];
+
+		if (sum && sum->ns >= 500)
+			fprintf(writer->file, "%s %" PRIu64 "\n", sum->path, (sum->ns + 500) / 1000);
+		if (sum && sum->n_open) {
+			sum->ns = 0;
+			sum->next = kept;
+			kept = sum;
+		} else {
+			free(sum);
+		}
+		writer->sums[i] = NULL;
 	}
-	memset(writer->launches, 0, sizeof(writer->launches));
-	writer->n = 0;
+	writer->n = writer->n_bytes = 0;
+	for (; kept; kept = next) {
+		next = kept->next;
+		add_sum(writer, kept);
+	}
 }
 
-/* The sum of writer->path; negative: out of memory. */
-static ssize_t find_sum(struct trace_writer *writer, size_t n)
+/* The sum of writer->path; NULL: out of memory. */
+static struct sum *find_sum(struct trace_writer *writer)
 {
-	uint64_t hash = trace_hash(0, writer->path, n);
-	size_t slot = hash % SLOTS;
+	const struct trace_out *path = &writer->path;
+	struct sum *sum;
+	uint64_t hash;
 
-	while (writer->sums[slot].hash && (writer->sums[slot].hash != hash || strcmp(writer->sums[slot].path, writer->path) != 0))
-		slot = (slot + 1) % SLOTS;
-	if (!writer->sums[slot].hash) {
-		char *path = strdup(writer->path);
-
-		if (!path)
-			return -ENOMEM;
-		writer->sums[slot] = (struct sum){ .hash = hash, .path = path };
-		writer->n++;
+	if (path->failed)
+		return NULL;
+	hash = trace_hash(0, path->text, path->n);
+	for (size_t slot = hash % SLOTS; writer->sums[slot]; slot = (slot + 1) % SLOTS) {
+		sum = writer->sums[slot];
+		if (sum->hash == hash && sum->n == path->n && memcmp(sum->path, path->text, path->n) == 0)
+			return sum;
 	}
-	return (ssize_t)slot;
+	sum = calloc(1, sizeof(*sum) + path->n + 1);
+	if (!sum)
+		return NULL;
+	sum->hash = hash;
+	sum->n = path->n;
+	memcpy(sum->path, path->text, path->n);
+	add_sum(writer, sum);
+	return sum;
 }
 
 /* "file+0x12 (function+0x4)": the function alone, as calls of one are to lie together. */
-static size_t add_function(struct trace_writer *writer, size_t n, const char *frame)
+static void add_function(struct trace_writer *writer, const char *frame)
 {
 	const char *name = NULL, *end = strrchr(frame, '+');
-	char text[1024];
 
 	/* names of files and of functions may have " (", too */
 	for (const char *at = strstr(frame, "+0x"); at && !name; at = strstr(at, "+0x")) {
@@ -141,62 +196,68 @@ static size_t add_function(struct trace_writer *writer, size_t n, const char *fr
 		at += strspn(at, "0123456789abcdef");
 		name = strncmp(at, " (", 2) ? NULL : at;
 	}
-	if (!name || !end || end < name + 3 || strncmp(end, "+0x", 3) || end - name - 2 >= (ptrdiff_t)sizeof(text))
-		return add_frame(writer, n, frame);
-	memcpy(text, name + 2, (size_t)(end - name - 2));
-	text[end - name - 2] = '\0';
-	return add_frame(writer, n, text);
+	if (!name || !end || end < name + 3 || strncmp(end, "+0x", 3))
+		add_frame(writer, frame, strlen(frame));
+	else
+		add_frame(writer, name + 2, (size_t)(end - name - 2));
 }
 
-static size_t begin_path(struct trace_writer *writer, const struct trace_item *item)
+static void begin_path(struct trace_writer *writer, const struct trace_item *item)
 {
-	char name[32];
-	size_t n = add_frame(writer, 0, trace_process_name(item, name));
+	char buffer[32];
+	const char *name = trace_process_name(item, buffer);
 
+	writer->path.n = 0;
+	add_frame(writer, name, strlen(name));
 	for (size_t i = item->n_frames; i-- > 0;)
-		n = add_function(writer, n, item->frames[i]);
-	return n;
+		add_function(writer, item->frames[i]);
 }
 
 /* Begins a path below that of a sum. */
-static size_t copy_path(struct trace_writer *writer, size_t sum)
+static void copy_path(struct trace_writer *writer, const struct sum *sum)
 {
-	size_t n = strlen(writer->sums[sum].path);
-
-	memcpy(writer->path, writer->sums[sum].path, n + 1);
-	return n;
+	writer->path.n = 0;
+	out_bytes(&writer->path, sum->path, sum->n);
 }
 
 static int write_kernel(struct trace_writer *writer, const struct trace_item *item)
 {
 	const struct launch *launch = &writer->launches[item->parent % LAUNCHES];
-	ssize_t sum;
-	size_t n;
+	const char *name = *item->name ? item->name : "graph";
+	struct sum *sum;
 
 	if (item->parent && launch->id == item->parent) {
-		n = copy_path(writer, launch->sum);
+		copy_path(writer, launch->sum);
 	} else {
-		n = begin_path(writer, item);
-		n = add_frame(writer, n, "[GPU]");
+		begin_path(writer, item);
+		add_frame(writer, "[GPU]", strlen("[GPU]"));
 	}
-	n = add_frame(writer, n, *item->name ? item->name : "graph");
-	sum = find_sum(writer, n);
-	if (sum < 0)
-		return (int)sum;
-	writer->sums[sum].ns += item->end - item->start;
+	add_frame(writer, name, strlen(name));
+	sum = find_sum(writer);
+	if (!sum)
+		return -ENOMEM;
+	sum->ns += item->end - item->start;
 	return 0;
 }
 
-/* The thread of an item; what was of another one in its place is over. */
+/* The thread of an item, or NULL without memory. */
 static struct thread *find_thread(struct trace_writer *writer, const struct trace_item *item)
 {
-	const uint32_t words[] = { item->pid, item->tid, item->pid ? 0 : item->cpu };
-	struct thread *thread = &writer->threads[trace_hash(0, words, sizeof(words)) % THREADS];
+	const uint64_t id = item->pid ? item->tid : (uint64_t)item->cpu << 32 | item->tid;
+	struct thread *thread = trace_map_get(&writer->threads, item->pid, id);
+	uint64_t now = item->start;
 
-	if (thread->pid != words[0] || thread->tid != words[1] || thread->cpu != words[2]) {
-		while (thread->depth)
-			pop_span(writer, thread);
-		*thread = (struct thread){ .pid = words[0], .tid = words[1], .cpu = words[2] };
+	if (thread)
+		return thread;
+	if (writer->threads.n >= THREADS_MAX) {
+		trace_map_filter(&writer->threads, has_open_spans, &now);
+		if (writer->threads.n > THREADS_MAX / 2) /* too many to keep even those: their spans count as they are */
+			trace_map_deinit(&writer->threads, free_thread);
+	}
+	thread = calloc(1, sizeof(*thread));
+	if (thread && trace_map_set(&writer->threads, item->pid, id, thread)) {
+		free(thread);
+		return NULL;
 	}
 	return thread;
 }
@@ -235,18 +296,22 @@ static int write_span(struct trace_writer *writer, const struct trace_item *item
 	struct thread *thread = find_thread(writer, item);
 	uint64_t own = item->end - item->start;
 	struct span *outer;
-	ssize_t sum;
-	size_t n;
+	struct sum *sum;
 
+	if (!thread)
+		return -ENOMEM;
 	/* what starts later than this one, which came late, is within it or behind it */
 	while (thread->depth && (thread->spans[thread->depth - 1].end <= item->start || thread->spans[thread->depth - 1].start > item->start))
-		pop_span(writer, thread);
+		pop_span(thread);
 	outer = thread->depth ? &thread->spans[thread->depth - 1] : NULL;
-	n = outer ? copy_path(writer, outer->sum) : begin_path(writer, item);
-	n = add_frame(writer, n, item->name);
-	sum = find_sum(writer, n);
-	if (sum < 0)
-		return (int)sum;
+	if (outer)
+		copy_path(writer, outer->sum);
+	else
+		begin_path(writer, item);
+	add_frame(writer, item->name, strlen(item->name));
+	sum = find_sum(writer);
+	if (!sum)
+		return -ENOMEM;
 	if (outer) {
 		uint64_t within = (item->end < outer->end ? item->end : outer->end) - item->start;
 
@@ -254,11 +319,13 @@ static int write_span(struct trace_writer *writer, const struct trace_item *item
 	} else {
 		own = count_outermost(thread, item->start, item->end);
 	}
-	if (thread->depth == DEPTH)
-		writer->sums[sum].ns += own; /* too deep to have any within it */
-	else
-		thread->spans[thread->depth++] = (struct span){ item->start, item->end, own, (size_t)sum };
-	writer->launches[item->id % LAUNCHES] = (struct launch){ item->id, (size_t)sum };
+	if (thread->depth == DEPTH) {
+		sum->ns += own; /* too deep to have any within it */
+	} else {
+		thread->spans[thread->depth++] = (struct span){ item->start, item->end, own, sum };
+		sum->n_open++;
+	}
+	writer->launches[item->id % LAUNCHES] = (struct launch){ item->id, sum };
 	return 0;
 }
 
@@ -266,25 +333,32 @@ static int folded_item(struct trace_writer *writer, const struct trace_item *ite
 {
 	if (item->instant || item->end <= item->start || item->kind == EVENT_CTXSW)
 		return 0;
-	if (writer->n >= SUMS_MAX)
+	if (is_full(writer, SUMS_MAX, BYTES_MAX)) {
 		flush_sums(writer);
+		if (is_full(writer, SUMS_MAX / 2, BYTES_MAX / 2)) { /* with what is open alone */
+			trace_map_deinit(&writer->threads, free_thread);
+			flush_sums(writer);
+		}
+	}
 	return item->kind == EVENT_KERNEL ? write_kernel(writer, item) : write_span(writer, item);
 }
 
-static int folded_open(struct trace_writer **writerp, FILE *out, const struct trace_about *about)
+static int folded_open(struct trace_writer **writerp, FILE *file, const struct trace_about *about)
 {
 	struct trace_writer *writer = calloc(1, sizeof(*writer));
 
 	if (!writer)
 		return -ENOMEM;
-	writer->out = out;
+	writer->file = file;
 	*writerp = writer;
 	return 0;
 }
 
 static int folded_close(struct trace_writer *writer, bool complete)
 {
+	trace_map_deinit(&writer->threads, free_thread);
 	flush_sums(writer);
+	free(writer->path.text);
 	free(writer);
 	return 0;
 }

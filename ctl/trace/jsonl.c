@@ -36,7 +36,8 @@
  *   violation    what is impossible about its times
  *   parent_pid, uid, exe, status   of a process
  *   args, out    objects: arguments, and what they were at the return. Numbers; pointers, handles and flags as "0x1f"; names of enumerators, classes
- *                and commands as strings, or numbers if they have none; bytes in hexadecimal; structs as objects
+ *                and commands as strings, or numbers if they have none; bytes in hexadecimal; structs as objects. A name that another one
+ *                of the object has is followed by a number: flags, flags#7
  *   stack        innermost first
  */
 
@@ -92,11 +93,34 @@ static void member_hex(struct trace_out *line, const char *key, uint64_t number)
 	out_char(line, '"');
 }
 
+/* How many of n values the first one is, with the members of its group. */
+static size_t count_values(const struct trace_value *values, size_t n) {
+	size_t i = 1;
+
+	for (int64_t member = 0; values->kind == VALUE_GROUP && member < values->number && i < n; member++)
+		i += count_values(values + i, n - i);
+	return i;
+}
+
+/* Whether one before it in the same object has its name: an ioctl and its parameters may both have flags. */
+static bool is_second(const struct trace_value *first, const struct trace_value *value) {
+	for (; first < value; first += count_values(first, (size_t)(value - first)))
+		if (first->out == value->out && !strcmp(first->name, value->name))
+			return true;
+	return false;
+}
+
 static size_t put_value(struct trace_out *line, const struct trace_value *values, size_t n);
 
-/* "name":value of the first of n values, and of the members of its group. Returns how many these are. */
-static size_t put_named(struct trace_out *line, const struct trace_value *values, size_t n) {
+/* "name":value of the first of n values, and of the members of its group. Returns how many these are. siblings: the first one in its object. */
+static size_t put_named(struct trace_out *line, const struct trace_value *siblings, const struct trace_value *values, size_t n) {
 	out_json(line, values->name);
+	if (is_second(siblings, values)) {
+		line->n--; /* the quote */
+		out_char(line, '#');
+		out_uint(line, (uint64_t)(values - siblings));
+		out_char(line, '"');
+	}
 	out_char(line, ':');
 	return put_value(line, values, n);
 }
@@ -108,7 +132,7 @@ static size_t put_group(struct trace_out *line, const struct trace_value *values
 	for (int64_t member = 0; member < values->number && i < n; member++) {
 		if (member)
 			out_char(line, ',');
-		i += put_named(line, values + i, n - i);
+		i += put_named(line, values + 1, values + i, n - i);
 	}
 	out_char(line, '}');
 	return i;
@@ -170,7 +194,7 @@ static void put_values(struct trace_out *line, const struct trace_item *item, co
 			out_char(line, ',');
 		}
 		first = false;
-		i += put_named(line, value, item->n_values - i);
+		i += put_named(line, item->values, value, item->n_values - i);
 	}
 	if (!first)
 		out_char(line, '}');

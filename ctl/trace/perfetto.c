@@ -71,7 +71,6 @@ enum {
 	EVENT_NAME = 23,
 	EVENT_COUNTER_VALUE = 30,
 	EVENT_FLOWS = 47,
-	EVENT_ENDING_FLOWS = 48,
 	TYPE_BEGIN = 1,
 	TYPE_END = 2,
 	TYPE_INSTANT = 3,
@@ -487,8 +486,9 @@ static void put_details(struct trace_writer *writer, const struct trace_item *it
 	while (i < end)
 		put_value(writer, item, &i, end, EVENT_ANNOTATIONS, 0);
 	put_facts(writer, item);
+	/* of kernels, too: a flow that one of them ended would not go on to the others of a graph */
 	if (item->flow)
-		protobuf_fixed64(&writer->event, item->kind == EVENT_KERNEL ? EVENT_ENDING_FLOWS : EVENT_FLOWS, item->flow);
+		protobuf_fixed64(&writer->event, EVENT_FLOWS, item->flow);
 }
 
 static int perfetto_item(struct trace_writer *writer, const struct trace_item *item)
@@ -508,7 +508,8 @@ static int perfetto_item(struct trace_writer *writer, const struct trace_item *i
 	begin_event(writer, item->instant ? TYPE_INSTANT : TYPE_BEGIN, uuid);
 	put_details(writer, item);
 	r = put_event(writer, item->start);
-	if (!r && !item->instant && !item->open) {
+	/* of an open one, too: its process may have ended long before the trace, and its pid be another's */
+	if (!r && !item->instant) {
 		begin_event(writer, TYPE_END, uuid);
 		r = put_event(writer, item->end > item->start ? item->end : item->start);
 	}

@@ -90,7 +90,7 @@ int trace_profile(struct trace_command *trace, const char *name, trace_profile_o
 		const int error = errno;
 		char *names = list_profiles();
 
-		r = *name && (strchr(name, '/') || error != ENOENT) ? ctl_fail(CTL_NOT_FOUND, "--profile: %s: %s", path, strerror(error)) :
+		r = *name && (strchr(name, '/') || error != ENOENT) ? ctl_fail(error == EACCES ? CTL_PERMISSION : CTL_NOT_FOUND, "--profile: %s: %s", path, strerror(error)) :
 			    ctl_fail(CTL_NOT_FOUND, "--profile: there is no profile %s; there are: %s", *name ? name : "\"\"", names ?: "none");
 		free(names);
 		return r;

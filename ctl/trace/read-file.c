@@ -252,6 +252,7 @@ int read_file(int fd, const struct read_taker *taker, struct read_result *result
 	r = fill(reader, sizeof(struct trace_start));
 	if (!r)
 		r = is_raw(reader) ? read_records(reader) : read_lines(reader);
+	result->unnamed = reader->names.refused;
 	report_names_deinit(&reader->names);
 	free(reader);
 	return r;

@@ -28,6 +28,7 @@ struct read_result {
 	uint64_t bytes, items;
 	uint64_t malformed; /* lines or records that are none */
 	uint64_t unmatched; /* ends of spans without a beginning, in files of the seeds */
+	uint64_t unnamed; /* texts that are "(other)", as there are too many */
 	uint64_t cut; /* bytes of the last record or line, which is not whole */
 	bool stopped; /* the trace has its end: our formats write one */
 	uint64_t lost; /* events that the trace says were lost */

@@ -354,7 +354,8 @@ static void fill_common(struct read_line *line, const struct members *members, s
 	item->pid = (uint32_t)number_of(members, KEY_PID);
 	item->tid = (uint32_t)number_of(members, KEY_TID);
 	item->cpu = (uint32_t)number_of(members, KEY_CPU);
-	item->name = report_names_keep(names, text_of(members, KEY_NAME));
+	/* what a note says, and what is wrong with times, is another text each time: it would take the room of names */
+	item->name = item->kind == EVENT_NOTE ? text_of(members, KEY_NAME) : report_names_keep(names, text_of(members, KEY_NAME));
 	item->base = *base ? report_names_keep(names, base) : item->name;
 	item->class = report_names_keep(names, text_of(members, KEY_CLASS));
 	item->thread = report_names_keep(names, text_of(members, has(members, KEY_THREAD) ? KEY_THREAD : KEY_COMM));
@@ -390,7 +391,7 @@ static void fill_item(struct read_line *line, const struct members *members, str
 	item->count = number_of(members, KEY_COUNT);
 	item->error = (uint32_t)number_of(members, KEY_ERROR_NS);
 	item->kernel = keep_or_null(members, KEY_KERNEL, names);
-	item->violation = keep_or_null(members, KEY_VIOLATION, names);
+	item->violation = *text_of(members, KEY_VIOLATION) ? text_of(members, KEY_VIOLATION) : NULL;
 	item->result_name = keep_or_null(members, KEY_RET_NAME, names);
 	item->failed = number_of(members, KEY_FAILED) != 0;
 	item->has_result = has(members, KEY_RET) && !members->texts[KEY_RET] && members->numbers[KEY_RET].whole;

@@ -32,7 +32,7 @@ struct read_line {
 };
 
 /*
- * Reads n bytes, behind which a NUL lies; they are overwritten, and values point into them. Other texts are kept in names.
+ * Reads n bytes, behind which a NUL lies; they are overwritten, and values, violations and notes point into them. Other texts are kept in names.
  * Members of items that are not in the line are zeros.
  */
 void read_line(struct read_line *line, char *text, size_t n, struct report_names *names);

@@ -193,6 +193,11 @@ static int add_slot(struct read_seed *seed, struct seed_thread *thread, const st
 	return 0;
 }
 
+/* Of lines of a file that somebody made, or of two processors, an end may be before its beginning. */
+static void end_slot(struct slot *slot, uint64_t end) {
+	slot->end = end > slot->start ? end : slot->start;
+}
+
 /* The end of a span: of the innermost one of that name. What is inside and not over has lost its end. */
 static bool close_span(struct seed_thread *thread, const struct read_line *line) {
 	const struct trace_item *item = &line->item;
@@ -204,9 +209,9 @@ static bool close_span(struct seed_thread *thread, const struct read_line *line)
 	if (!depth)
 		return false;
 	for (unsigned int i = depth; i < thread->depth; i++)
-		thread->slots[thread->stack[i]].end = item->end;
+		end_slot(&thread->slots[thread->stack[i]], item->end);
 	slot = &thread->slots[thread->stack[depth - 1]];
-	slot->end = item->end > slot->start ? item->end : slot->start;
+	end_slot(slot, item->end);
 	slot->open = false;
 	slot->size = slot->size ? slot->size : item->size;
 	thread->depth = depth - 1;

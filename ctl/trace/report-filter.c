@@ -61,7 +61,20 @@ static bool takes_name(const struct report_filter *filter, const struct trace_it
 	return takes;
 }
 
-/* What is of no process, or has no name of its own, is about the others. */
+/* What has no name of its own is about the others, and stays unless it is its type that is not wanted; losses do always. */
+static bool takes_type(const struct report_filter *filter, const struct trace_item *item) {
+	bool takes = true;
+
+	for (size_t i = 0; i < filter->n_patterns && item->kind != EVENT_LOST; i++) {
+		const bool negated = *filter->patterns[i] == '!';
+
+		if (!strcmp(filter->patterns[i] + negated, report_type_name(item->kind)))
+			takes = !negated;
+	}
+	return takes;
+}
+
+/* What is of no process is about the others. */
 bool report_filter_takes(const struct report_filter *filter, const struct trace_item *item) {
 	bool of_pid = !filter->n_pids || (!item->pid && item->kind != EVENT_HOOK);
 
@@ -69,5 +82,5 @@ bool report_filter_takes(const struct report_filter *filter, const struct trace_
 		of_pid = filter->pids[i] == item->pid;
 	if (!of_pid || item->start >= filter->to || (item->end < filter->from && item->start < filter->from))
 		return false;
-	return (item->kind >= EVENT_PROCESS && item->kind <= EVENT_NOTE) || takes_name(filter, item);
+	return item->kind >= EVENT_PROCESS && item->kind <= EVENT_NOTE ? takes_type(filter, item) : takes_name(filter, item);
 }

@@ -212,6 +212,9 @@ static int leaks_item(void *part, const struct trace_item *item, const struct re
 		free_one(leaks, item, resource);
 		return 0;
 	}
+	/* of cuStreamBeginCaptureToGraph(): the graph was there before */
+	if (!strcmp(item->base, "cuStreamEndCapture") && report_live_find(&leaks->live, item->pid, resource, address_of(item, true)))
+		return 0;
 	leaks->allocations++;
 	live = (struct report_live){
 		.address = address_of(item, resource != RESOURCE_REGISTRATION),

@@ -72,8 +72,10 @@ uint32_t report_names_number(struct report_names *names, const char *text) {
 		if (names->table[place])
 			return names->table[place];
 	}
-	if (names->n == names->max || names->bytes + n > names->max_bytes)
+	if (names->n == names->max || names->bytes + n > names->max_bytes) {
+		names->refused++;
 		return 0;
+	}
 	if (names->n >= names->n_table / 2 && !grow(names))
 		return 0;
 	place = place_of(names, text, n);

@@ -3,7 +3,7 @@
 
 /*
  * Texts kept once each, numbered from 1 in the order in which they came. There is a bound on how many and on their bytes: what a file
- * invents beyond it gets number 0, "(other)".
+ * invents beyond it gets number 0, "(other)", and is counted.
  */
 
 #include <stddef.h>
@@ -12,6 +12,7 @@
 struct report_names {
 	size_t n, max;
 	size_t bytes, max_bytes;
+	uint64_t refused; /* times that a text had no room */
 	char **texts; /* of number i + 1 */
 	uint32_t *table; /* by hash: numbers; 0: free */
 	size_t n_table; /* a power of two */

@@ -100,12 +100,9 @@ static int count(struct count_table *table, const char *text, const struct trace
 }
 
 static void count_call(struct summary *summary, const struct trace_item *item) {
-	bool allocates = false;
-	const enum report_resource resource = report_resource_of(item->base, &allocates);
-
 	summary->calls++;
 	summary->launches += report_is_launch(item);
-	if (report_is_memory(resource) && allocates && !item->failed) {
+	if (report_is_allocation(item->base) && !item->failed) {
 		summary->allocations++;
 		summary->allocated += item->size;
 	}
@@ -203,10 +200,15 @@ static void add_counts(json_object *array, const struct count_table *table, cons
 
 static json_object *summary_gpu(struct summary *summary) {
 	json_object *gpu = json_object_new_object();
-	uint64_t busy = 0, idle = 0;
+	uint64_t busy = 0, idle = 0, processes = 0;
 
 	for (size_t i = 0; i < summary->n_devices; i++) {
 		struct report_busy *device = summary->devices[i].busy;
+		size_t k = 0;
+
+		while (summary->devices[k].pid != summary->devices[i].pid)
+			k++;
+		processes += k == i;
 
 		if (report_busy_finish(device) == 0) {
 			busy += device->busy;
@@ -215,7 +217,9 @@ static json_object *summary_gpu(struct summary *summary) {
 	}
 	report_add_number(gpu, "kernels", summary->kernels);
 	report_add_number(gpu, "kernel_ns", summary->kernel_time);
+	/* a device is one of a process: nothing says which of another process is the same */
 	report_add_number(gpu, "devices", summary->n_devices);
+	report_add_number(gpu, "processes", processes);
 	report_add_number(gpu, "busy_ns", busy);
 	report_add_number(gpu, "idle_ns", idle);
 	return gpu;
@@ -297,7 +301,10 @@ static void summary_print(json_object *data, const struct report_options *option
 	if (ctl_int(gpu, "kernels")) {
 		printf("\nGPU:\n  Kernels run: %" PRId64 "\n", ctl_int(gpu, "kernels"));
 		printf("  Total kernel time: %.3f ms\n", (double)ctl_int(gpu, "kernel_ns") / 1e6);
-		printf("  Busy: %.3f ms of %.3f ms (%.1f%%)\n", busy / 1e6, all / 1e6, all > 0 ? busy * 100 / all : 100.0);
+		printf("  Busy: %.3f ms of %.3f ms (%.1f%%)", busy / 1e6, all / 1e6, all > 0 ? busy * 100 / all : 100.0);
+		if (ctl_int(gpu, "processes") > 1)
+			printf(", added up over %" PRId64 " processes, each with GPUs of its own", ctl_int(gpu, "processes"));
+		putchar('\n');
 	}
 	printf("\nTRACE:\n  From %.6f s to %.6f s\n", (double)ctl_int(data, "first_ns") / 1e9, (double)ctl_int(data, "last_ns") / 1e9);
 	printf("  Failed: %" PRId64 "\n  Lost events: %" PRId64 "\n", ctl_int(data, "failed"), ctl_int(data, "lost"));

@@ -37,7 +37,8 @@ struct timeline_row {
 };
 
 struct timeline {
-	uint64_t origin, step, last;
+	uint64_t origin, step; /* the former is a multiple of the latter */
+	uint64_t last;
 	bool any;
 	size_t n;
 	struct timeline_row *rows[ROWS_MAX + _ROW_KIND_N];
@@ -101,22 +102,46 @@ static struct timeline_row *row_of(struct timeline *timeline, enum row_kind kind
 	return row;
 }
 
+/* Steps become twice as long. The origin stays a multiple of theirs, so that it may take the one before with it. */
 static void double_step(struct timeline *timeline) {
+	const size_t odd = timeline->origin / timeline->step % 2;
+
 	for (size_t i = 0; i < timeline->n; i++) {
 		uint64_t *busy = timeline->rows[i]->busy;
 
-		for (size_t j = 0; j < STEPS / 2; j++)
-			busy[j] = busy[2 * j] + busy[2 * j + 1];
-		memset(busy + STEPS / 2, 0, STEPS / 2 * sizeof(*busy));
+		for (size_t j = 0; j < STEPS; j++) {
+			const uint64_t left = 2 * j >= odd && 2 * j - odd < STEPS ? busy[2 * j - odd] : 0;
+
+			busy[j] = left + (2 * j + 1 - odd < STEPS ? busy[2 * j + 1 - odd] : 0);
+		}
 	}
+	timeline->origin -= odd * timeline->step;
 	timeline->step *= 2;
 }
 
-/* Within what can be counted with: a century. */
-static uint64_t since_origin(const struct timeline *timeline, uint64_t time) {
-	const uint64_t since = time > timeline->origin ? time - timeline->origin : 0;
+/* What began before all others comes late, if it is long. */
+static void move_origin(struct timeline *timeline, uint64_t start) {
+	uint64_t origin;
+	size_t n;
 
-	return since < UINT64_C(1) << 62 ? since : UINT64_C(1) << 62;
+	while ((timeline->last - (start - start % timeline->step)) / timeline->step >= STEPS)
+		double_step(timeline);
+	origin = start - start % timeline->step;
+	if (origin >= timeline->origin)
+		return;
+	n = (size_t)((timeline->origin - origin) / timeline->step);
+	for (size_t i = 0; i < timeline->n; i++) {
+		uint64_t *busy = timeline->rows[i]->busy;
+
+		memmove(busy + n, busy, (STEPS - n) * sizeof(*busy));
+		memset(busy, 0, n * sizeof(*busy));
+	}
+	timeline->origin = origin;
+}
+
+/* Within what can be counted with: a century. */
+static uint64_t bounded(uint64_t time) {
+	return time < UINT64_C(1) << 62 ? time : UINT64_C(1) << 62;
 }
 
 static int timeline_item(void *part, const struct trace_item *item, const struct report_place *place) {
@@ -127,14 +152,16 @@ static int timeline_item(void *part, const struct trace_item *item, const struct
 
 	if (item->instant || (item->kind != EVENT_KERNEL && (kind == ROW_STREAM || !place->outermost)))
 		return 0;
+	from = bounded(item->start);
+	to = bounded(item->end > item->start ? item->end : item->start);
 	if (!timeline->any)
-		timeline->origin = item->start;
+		timeline->origin = timeline->last = from - from % timeline->step;
 	timeline->any = true;
-	from = since_origin(timeline, item->start);
-	to = since_origin(timeline, item->end);
+	if (from < timeline->origin)
+		move_origin(timeline, from);
 	if (to > timeline->last)
 		timeline->last = to;
-	while (to / timeline->step >= STEPS)
+	while ((to - timeline->origin) / timeline->step >= STEPS)
 		double_step(timeline);
 	row = row_of(timeline, kind, item);
 	if (!row)
@@ -142,6 +169,8 @@ static int timeline_item(void *part, const struct trace_item *item, const struct
 	row->count++;
 	/* what takes no time that can be seen is still seen */
 	to = to > from ? to : from + 1;
+	from -= timeline->origin;
+	to -= timeline->origin;
 	while (from < to) {
 		const size_t i = (size_t)(from / timeline->step);
 		const uint64_t next = (i + 1) * timeline->step, end = to < next ? to : next;
@@ -188,11 +217,11 @@ static int row_order(const void *a, const void *b) {
 
 static json_object *timeline_json(void *part) {
 	struct timeline *timeline = part;
-	const size_t n_steps = timeline->any ? (size_t)(timeline->last / timeline->step) + 1 : 0;
+	const size_t n_steps = timeline->any ? (size_t)((timeline->last - timeline->origin) / timeline->step) + 1 : 0;
 	json_object *data = json_object_new_object(), *rows = json_object_new_array();
 
 	report_add_number(data, "from_ns", timeline->origin);
-	report_add_number(data, "to_ns", timeline->origin + timeline->last);
+	report_add_number(data, "to_ns", timeline->last);
 	report_add_number(data, "step_ns", timeline->step);
 	qsort(timeline->rows, timeline->n, sizeof(*timeline->rows), row_order);
 	for (size_t i = 0; i < timeline->n; i++) {
@@ -210,22 +239,32 @@ static json_object *timeline_json(void *part) {
 }
 
 #define LABEL 26
+#define LABEL_PID 8 /* more, where there are several processes */
 
-static void print_label(json_object *row) {
+/* Returns how wide labels are. With @several processes each says whose it is. */
+static int label_width(bool several) {
+	return several ? LABEL + LABEL_PID : LABEL;
+}
+
+static void print_label(json_object *row, bool several) {
 	const char *kind = ctl_string(row, "kind"), *thread = ctl_string(row, "thread");
-	char label[64];
+	const int64_t pid = ctl_int(row, "pid"), tid = ctl_int(row, "tid");
+	const int width = label_width(several);
+	char label[128], whose[32] = "";
 
+	if (several && !ctl_get(row, "others") && (!strcmp(kind, "stream") || pid != tid))
+		snprintf(whose, sizeof(whose), "%" PRId64 "%s", pid, strcmp(kind, "stream") ? "/" : " ");
 	if (ctl_get(row, "others"))
 		snprintf(label, sizeof(label), "other %s", kind);
 	else if (!strcmp(kind, "stream"))
-		snprintf(label, sizeof(label), "GPU %" PRId64 " stream %" PRIx64, ctl_int(row, "device"), (uint64_t)ctl_int(row, "stream"));
+		snprintf(label, sizeof(label), "%sGPU %" PRId64 " stream %" PRIx64, whose, ctl_int(row, "device"), (uint64_t)ctl_int(row, "stream"));
 	else if (!strcmp(kind, "ioctls"))
-		snprintf(label, sizeof(label), "%" PRId64 "   ioctl", ctl_int(row, "tid"));
+		snprintf(label, sizeof(label), "%s%" PRId64 "   ioctl", whose, tid);
 	else
-		snprintf(label, sizeof(label), "%" PRId64 " %s", ctl_int(row, "tid"), thread);
-	label[LABEL - 1] = '\0';
+		snprintf(label, sizeof(label), "%s%" PRId64 " %s", whose, tid, thread);
+	label[width - 1] = '\0';
 	ctl_print_text(label);
-	printf("%*s|", (int)(LABEL - strlen(label)), "");
+	printf("%*s|", width - (int)strlen(label), "");
 }
 
 /* How busy a step is, as a character. */
@@ -238,10 +277,10 @@ static const char *shade(double share, bool utf8) {
 	return utf8 ? blocks[level] : ascii[level];
 }
 
-static void print_row(json_object *row, size_t columns, size_t n_steps, int64_t step, bool utf8) {
+static void print_row(json_object *row, bool several, size_t columns, size_t n_steps, int64_t step, bool utf8) {
 	json_object *busy = ctl_get(row, "busy_ns");
 
-	print_label(row);
+	print_label(row, several);
 	for (size_t i = 0; i < columns; i++) {
 		const size_t first = i * n_steps / columns, last = (i + 1) * n_steps / columns;
 		double sum = 0;
@@ -253,11 +292,29 @@ static void print_row(json_object *row, size_t columns, size_t n_steps, int64_t 
 	puts("|");
 }
 
+/* Whether there are rows of more than one process. */
+static bool has_several(json_object *rows) {
+	json_object *first = NULL;
+
+	for (size_t i = 0; i < json_object_array_length(rows); i++) {
+		json_object *row = json_object_array_get_idx(rows, i);
+
+		if (ctl_get(row, "others"))
+			continue;
+		if (first && ctl_int(first, "pid") != ctl_int(row, "pid"))
+			return true;
+		first = row;
+	}
+	return false;
+}
+
 static void timeline_print(json_object *data, const struct report_options *options) {
 	json_object *rows = ctl_get(data, "rows"), *from, *to;
 	const size_t n = json_object_array_length(rows);
 	const int64_t step = ctl_int(data, "step_ns");
-	size_t n_steps, columns = options->width > LABEL + 12 ? options->width - LABEL - 2 : 10;
+	const bool several = has_several(rows);
+	const unsigned int label = (unsigned int)label_width(several);
+	size_t n_steps, columns = options->width > label + 12 ? options->width - label - 2 : 10;
 
 	puts("=== TIMELINE ===\n");
 	if (!n) {
@@ -268,10 +325,10 @@ static void timeline_print(json_object *data, const struct report_options *optio
 	columns = n_steps < columns ? n_steps : columns;
 	from = ctl_format("%.6f s", (double)ctl_int(data, "from_ns") / 1e9);
 	to = ctl_format("%.6f s", (double)ctl_int(data, "to_ns") / 1e9);
-	printf("%*s %s", LABEL, "", json_object_get_string(from));
+	printf("%*s %s", (int)label, "", json_object_get_string(from));
 	printf("%*s\n", (int)columns - (int)strlen(json_object_get_string(from)), json_object_get_string(to));
 	for (size_t i = 0; i < n; i++)
-		print_row(json_object_array_get_idx(rows, i), columns, n_steps, step, options->utf8);
+		print_row(json_object_array_get_idx(rows, i), several, columns, n_steps, step, options->utf8);
 	report_print_text("One column is ", report_text_time((int64_t)((double)step * (double)n_steps / (double)columns)));
 	puts(options->utf8 ? ": █ busy all the time" : ": # busy all the time");
 	json_object_put(from);

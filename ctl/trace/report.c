@@ -76,8 +76,8 @@ struct report {
 	/* of the file that is read */
 	struct report_places *places;
 	void *parts[PARTS];
-	FILE *out;
-	struct stat out_status;
+	FILE *out; /* NULL: nothing to convert so far */
+	int status; /* why it could not be opened */
 	struct trace_writer *writer;
 };
 
@@ -89,13 +89,22 @@ static size_t place_of(const struct report_part *part) {
 	return i;
 }
 
-/* There is a trace. What was in the output's file goes. */
+static bool writes_stdout(const struct report *report) {
+	return !report->output || !strcmp(report->output, "-");
+}
+
+/* There is a trace. What was in the output's file goes; before, it stayed as it was, or was not there. */
 static int take_about(void *userdata, const struct trace_about *about) {
 	struct report *report = userdata;
 	int r;
 
 	if (!report->format)
 		return 0;
+	report->out = writes_stdout(report) ? stdout : fopen(report->output, "ae");
+	if (!report->out) {
+		report->status = ctl_fail_open(report->output, errno, true);
+		return -ECANCELED;
+	}
 	r = report->out == stdout ? 0 : out_empty_file(report->out);
 	return r ?: report->format->open(&report->writer, report->out, about);
 }
@@ -136,6 +145,8 @@ static void print_notes(const struct read_result *result, const char *name) {
 		ctl_fail(CTL_OK, "%s: the end of the trace is missing", name);
 	if (result->unmatched)
 		ctl_fail(CTL_OK, "%s: %" PRIu64 " calls end that did not begin", name, result->unmatched);
+	if (result->unnamed)
+		ctl_fail(CTL_OK, "%s: %" PRIu64 " names are shown as (other): there are too many", name, result->unnamed);
 	if (result->lost)
 		ctl_fail(CTL_OK, "%s: %" PRIu64 " events were lost while it was recorded", name, result->lost);
 }
@@ -150,6 +161,7 @@ static json_object *file_json(const struct read_result *result, const char *name
 	report_add_number(file, "malformed", result->malformed);
 	report_add_number(file, "cut_bytes", result->cut);
 	report_add_number(file, "unmatched", result->unmatched);
+	report_add_number(file, "unnamed", result->unnamed);
 	report_add_number(file, "lost", result->lost);
 	json_object_object_add(file, "complete", json_object_new_boolean(result->stopped && !result->malformed && !result->cut));
 	return file;
@@ -194,22 +206,18 @@ static int check_result(const struct read_result *result, int r, const char *nam
 	return CTL_OK;
 }
 
-/* Opens what a conversion writes, and refuses to overwrite what it reads. A file stays as it is until there is something to convert. */
-static int open_output(struct report *report, int fd, const char *name) {
+/* Refuses to write what a terminal cannot show, and to overwrite what is read. */
+static int check_output(const struct report *report, int fd, const char *name) {
 	struct stat status, before;
 
-	if (!report->format || !report->output || !strcmp(report->output, "-")) {
-		report->out = stdout;
-		if (report->format && !strcmp(report->format->name, "perfetto") && isatty(STDOUT_FILENO))
+	if (writes_stdout(report)) {
+		if (!strcmp(report->format->name, "perfetto") && isatty(STDOUT_FILENO))
 			return ctl_usage("trace report: perfetto is not for a terminal; -o FILE");
 		return CTL_OK;
 	}
 	if (fstat(fd, &status) == 0 && stat(report->output, &before) == 0 && S_ISREG(before.st_mode) && status.st_dev == before.st_dev &&
 	    status.st_ino == before.st_ino)
 		return ctl_fail(CTL_ERROR, "%s is what is read: another file is needed for the output", name);
-	report->out = fopen(report->output, "ae");
-	if (!report->out)
-		return ctl_fail(CTL_ERROR, "%s: %s", report->output, strerror(errno));
 	return CTL_OK;
 }
 
@@ -238,16 +246,20 @@ static int convert(struct report *report, int fd, const char *name) {
 	struct read_result result;
 	int r, status;
 
-	status = open_output(report, fd, name);
+	report->out = NULL;
+	report->status = CTL_OK;
+	status = check_output(report, fd, name);
 	if (status != CTL_OK)
 		return status;
 	r = read_file(fd, &taker, &result);
-	if (r && ferror(report->out)) /* the file is read no further: what is behind is not missing there */
+	if (report->status != CTL_OK)
+		return report->status;
+	if (r && report->out && ferror(report->out)) /* the file is read no further: what is behind is not missing there */
 		return close_output(report, &result, r, CTL_OK);
 	status = check_result(&result, r, name);
 	if (status == CTL_OK)
 		print_notes(&result, name);
-	return close_output(report, &result, 0, status);
+	return report->out ? close_output(report, &result, 0, status) : status;
 }
 
 static int analyse(struct report *report, int fd, const char *name) {
@@ -283,7 +295,7 @@ static int run_file(struct report *report, const char *path) {
 	if (!input)
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0)
-		return ctl_fail(errno == ENOENT ? CTL_NOT_FOUND : CTL_ERROR, "%s: %s", path, strerror(errno));
+		return ctl_fail_open(path, errno, false);
 	path = input ? "standard input" : path;
 	status = report->format ? convert(report, fd, path) : analyse(report, fd, path);
 	if (!input)

@@ -76,6 +76,7 @@ enum report_resource {
 };
 enum report_resource report_resource_of(const char *base, bool *allocatesp);
 bool report_is_memory(enum report_resource resource);
+bool report_is_allocation(const char *base); /* of memory that was not there before */
 bool report_is_launch(const struct trace_item *item);
 bool report_is_transfer(const struct trace_item *item);
 const char *report_type_name(enum trace_item_kind kind);

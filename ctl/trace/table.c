@@ -38,18 +38,29 @@ static uint64_t hash_of(const char *name) {
 	return hash;
 }
 
-/* The row of a name; NULL without memory. */
-static struct row *find_row(struct trace_table *table, enum trace_item_kind kind, const char *name) {
+/* The row of a name, if there is one; *hashp and *firstp: where it would be. */
+static struct row *find_row(const struct trace_table *table, enum trace_item_kind kind, const char *name, uint64_t *hashp, struct row **firstp) {
+	struct row *row;
+
+	*hashp = hash_of(name);
+	row = *firstp = trace_map_get(&table->rows, *hashp, kind);
+	while (row && strcmp(row->name, name) != 0)
+		row = row->next;
+	return row;
+}
+
+/* The row of a name, a new one if need be; NULL without memory. Names beyond the bound share one. */
+static struct row *get_row(struct trace_table *table, enum trace_item_kind kind, const char *name) {
 	struct row *first, *row;
 	uint64_t hash;
 
-	if (table->n_rows >= ROWS_MAX)
+	row = find_row(table, kind, name, &hash, &first);
+	if (!row && table->n_rows >= ROWS_MAX) {
 		name = "(others)";
-	hash = hash_of(name);
-	first = trace_map_get(&table->rows, hash, kind);
-	for (row = first; row; row = row->next)
-		if (!strcmp(row->name, name))
-			return row;
+		row = find_row(table, kind, name, &hash, &first);
+	}
+	if (row)
+		return row;
 	row = calloc(1, sizeof(*row) + strlen(name) + 1);
 	if (!row)
 		return NULL;
@@ -66,14 +77,12 @@ static struct row *find_row(struct trace_table *table, enum trace_item_kind kind
 
 /* So many calls, of which so many did not fail, and what those were about. */
 static void count_calls(struct trace_table *table, const struct trace_item *item, uint64_t calls, uint64_t done, uint64_t bytes_done) {
-	bool allocates;
-
 	table->calls += calls;
 	table->launches += report_is_launch(item) ? calls : 0;
 	if (report_is_transfer(item)) {
 		table->transfers += done;
 		table->transferred += bytes_done;
-	} else if (report_is_memory(report_resource_of(item->base, &allocates)) && allocates) {
+	} else if (report_is_allocation(item->base)) {
 		table->allocations += done;
 		table->allocated += bytes_done;
 	}
@@ -113,7 +122,7 @@ static bool is_count(const struct trace_item *item) {
 }
 
 static int add_counts(struct trace_table *table, const char *name, const struct trace_counts *counts) {
-	struct row *row = find_row(table, EVENT_CALL, name);
+	struct row *row = get_row(table, EVENT_CALL, name);
 	int r = row ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !r && i < counts->n_buckets; i++) {
@@ -138,7 +147,7 @@ int trace_table_add(struct trace_table *table, const struct trace_item *item) {
 		return add_counts(table, item->name, item->counts);
 	if (item->kind > EVENT_CTXSW)
 		return 0;
-	row = find_row(table, item->kind, item->name);
+	row = get_row(table, item->kind, item->name);
 	if (!row)
 		return -ENOMEM;
 	row->calls += is_count(item) ? (uint64_t)item->values[0].number : 1;

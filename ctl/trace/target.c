@@ -54,7 +54,7 @@ static int open_in_folder(struct trace_target *target, struct trace_command *tra
 	struct tm tm;
 
 	if (mkdir(folder, 0777) < 0 && errno != EEXIST)
-		return ctl_fail(CTL_ERROR, "%s: %s", folder, strerror(errno));
+		return ctl_fail_open(folder, errno, true);
 	if (!localtime_r(&seconds, &tm) || !strftime(now, sizeof(now), "%Y%m%d_%H%M%S", &tm))
 		strcpy(now, "0");
 	for (int i = 2; !target->file && i < 1000; i++) {
@@ -64,10 +64,11 @@ static int open_in_folder(struct trace_target *target, struct trace_command *tra
 			return ctl_fail(CTL_ERROR, "out of memory");
 		target->file = fopen(target->memory, "wxe");
 		if (!target->file && errno != EEXIST)
-			return ctl_fail(CTL_ERROR, "%s: %s", target->memory, strerror(errno));
+			return ctl_fail_open(target->memory, errno, true);
 		snprintf(number, sizeof(number), "_%d", i);
 	}
 	target->path = target->memory;
+	target->created = target->file;
 	target->link_to = strdup(strrchr(target->memory, '/') + 1);
 	if (asprintf(&target->link, "%.*s/trace_latest%s", n, folder, suffix) < 0)
 		target->link = NULL;
@@ -82,10 +83,13 @@ static int open_file(struct trace_target *target, struct trace_command *trace) {
 		r = open_in_folder(target, trace, path);
 	} else {
 		target->path = path;
-		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		target->created = fd >= 0;
+		if (fd < 0 && errno == EEXIST)
+			fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
 		target->file = fd < 0 ? NULL : fdopen(fd, "w");
 		if (!target->file)
-			r = ctl_fail(CTL_ERROR, "%s: %s", path, strerror(errno));
+			r = ctl_fail_open(path, errno, true);
 	}
 	if (!r)
 		setvbuf(target->file, NULL, _IOFBF, FILE_BUFFER);
@@ -158,8 +162,8 @@ int trace_target_close(struct trace_target *target, bool complete, bool *hung_up
 			r = ctl_fail(CTL_ERROR, "%s: %s", target->path ?: "cannot write the output", strerror(errno));
 		} else if (target->link && complete) {
 			r = make_link(target);
-		} else if (target->link && !target->begun) {
-			unlink(target->path); /* of our naming, and empty */
+		} else if (target->created && !target->begun) {
+			unlink(target->path); /* there was none before, and it is empty */
 		}
 	}
 	free(target->memory);

@@ -50,6 +50,17 @@ with tempfile.TemporaryDirectory() as folder:
     }
     for key, value in expected.items():
         assert sums.get(key) == value, (key, sums.get(key), sums)
+    # no time counts twice, however many threads or names there are
+    run('threads')
+    assert load(path) == {('py"thon', 'outer'): 5000000, ('py"thon', 'outer', 'inner'): 5000000}, load(path)
+    run('names')
+    sums = load(path)
+    assert len(sums) == 30001 and sum(sums.values()) == 40000 and sums['py"thon', 'outer'] == 10000, (len(sums), sum(sums.values()))
+    # of a long stack the call is the last that would be left out
+    run('stacks')
+    stack = ('py"thon',) + tuple('function_%0300d' % i for i in reversed(range(30)))
+    assert load(path) == {stack + ('cuLaunchKernel',): 7, stack + ('cuLaunchKernel', 'ioctl'): 3, stack + ('cuMemcpy',): 20,
+                          stack + ('cuLaunchKernel', 'vectorAdd'): 500}, load(path)
     run('empty')
     assert load(path) == {}
     grown = int(run('many'))

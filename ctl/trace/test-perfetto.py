@@ -112,6 +112,18 @@ class Reader:
                     stack.append(event)
         return slices
 
+    def arrows(self):
+        """Between slices: a flow goes from each slice that has it to the next one, in the order of time, until one ends it."""
+        last, arrows = {}, []
+        for event in self.slices:
+            for flow in event['flows'] + event['ends']:
+                if flow in last:
+                    arrows.append((last[flow], event))
+                last[flow] = event
+            for flow in event['ends']:
+                del last[flow]
+        return arrows
+
     def place(self, event):
         """The names from the outermost track to this one."""
         names, uuid = [], event['track']
@@ -153,8 +165,8 @@ def check_sample(reader):
     assert reader.place(by_name['on another stream']) == ['py"thon', 'GPU 0 stream 0xdeadbeef00']
     assert span('add(int, <char>)') == (215000, 235000) and span('graph') == (219000, 240000)
     assert dict(graph['args'])['=violation'] == 'starts 1.0us before its launch' and dict(graph['args'])['=error_ns'] == 40
-    assert launch['flows'] == kernel['ends'] == [77] and not launch['ends'] + kernel['flows']
-    assert by_name['cuGraphLaunch']['flows'] == graph['ends'] == [0xfedcba9876543210]
+    assert launch['flows'] == kernel['flows'] == [77] and by_name['cuGraphLaunch']['flows'] == graph['flows'] == [0xfedcba9876543210]
+    assert (launch, kernel) in reader.arrows()
     ioctl = by_name['NV_ESC_RM_CONTROL']
     assert ioctl['parent'] == 'cuLaunchKernel' and span('NV_ESC_RM_CONTROL') == (201000, 204000)
     assert dict(ioctl['args'])['=result'] == 'NV_ERR_NOT_SUPPORTED' and dict(ioctl['args'])['=failed'] is True
@@ -167,8 +179,9 @@ def check_sample(reader):
     assert reader.place(lost[1])[0] == 'pid 4444' and reader.place(lost[0]) == ['interrupts on CPU 0']
     assert reader.place(by_name['irq:irq_handler_entry']) == ['interrupts on CPU 3']
     assert reader.place(by_name['in a process that nobody knows'])[0] == 'pid 4194303'
-    assert span('cuCtxSynchronize') == (400000, None) and dict(by_name['cuCtxSynchronize']['args'])['=open'] is True
+    assert span('cuCtxSynchronize') == (400000, 500000) and dict(by_name['cuCtxSynchronize']['args'])['=open'] is True
     assert span('cuInit') == (9000, 12000) and by_name['cuModuleLoad']['parent'] == 'cuInit' and span('cuModuleLoad') == (10000, 11000)
+    assert by_name['of a process with the same pid']['parent'] is None
     assert span('crosses') == (11500, 13000) and reader.place(by_name['crosses']) == ['py"thon', '\ufffd"worker', 'overlapping']
     threads = {(track.thread.pid, track.thread.tid) for track in reader.tracks.values() if track.HasField('thread')}
     assert {(1000, 1001), (1000, 1002), (4194303, 4194303)} <= threads, threads
@@ -185,6 +198,8 @@ with tempfile.TemporaryDirectory() as folder:
 
     check_sample(run('sample')[0])
     assert not run('empty')[0].events
+    reader = run('graph')[0]
+    assert [(a['time'], b['time']) for a, b in reader.arrows()] == [(1000, 3000), (3000, 4000), (4000, 5000)], reader.arrows()
     reader, grown = run('many')
     assert int(grown) < 2048, grown
     # the tables of names began anew, and the names are still right

@@ -18,7 +18,7 @@ import unittest
 REPORT = os.path.abspath(sys.argv[1])
 DOCS = pathlib.Path(__file__).resolve().parents[2] / 'docs'
 OK, ERROR, USAGE = range(3)
-NOT_FOUND = 5
+NOT_FOUND, PERMISSION = 5, 6
 START = {'type': 'start', 'format': 'gpuprobe-trace', 'version': 1, 'monotonic': 5_000_000_000, 'realtime': 1_700_000_000_000_000_000, 'host': 'h'}
 # seeds/004, "JSON Output", and seeds/003, "Correlating Userspace and Kernel Events"
 SEEDS = '''\
@@ -58,7 +58,7 @@ class Case(unittest.TestCase):
         for key in os.environ:
             if key.startswith(('ASAN', 'LSAN', 'UBSAN')):
                 environment[key] = os.environ[key]
-        done = subprocess.run([REPORT, *args], capture_output=True, timeout=120, env=environment, **more)
+        done = subprocess.run([more.pop('program', REPORT), *args], capture_output=True, timeout=120, env=environment, **more)
         err = done.stderr.decode()
         self.assertEqual(done.returncode, status, err)
         if stderr is not None:
@@ -117,6 +117,15 @@ class Seeds(Case):
         self.assertEqual(data['summary']['kernel_space']['ioctls'], 2)
         self.assertEqual([row['duration_ns'] for row in data['top']], [101000, 97000, 12345, 5000, 2000])
 
+    def test_end_before_beginning(self):
+        """Of what is inside a call that ends, where times are not in order, no format makes a duration below zero, which is one of centuries."""
+        lines = [('cuA', 'B', 1), ('cuB', 'B', 10), ('cuA', 'E', 5), ('cuB', 'E', 12)]
+        path = self.file(''.join(f'{{"ts":{ts},"tid":1,"type":"userspace","name":"{name}","phase":"{phase}"}}\n' for name, phase, ts in lines))
+        for name in 'text', 'csv', 'jsonl', 'jsonl-seed', 'chrome', 'folded', 'table':
+            with self.subTest(format=name):
+                self.assertNotRegex(self.run_report('--format', name, path, stderr=None), rb'[0-9]{10}')
+        self.assertLessEqual(max(row['duration_ns'] for row in self.json('--top', path)['top']), 12 * 10**6)
+
     def test_lost_ends_and_threads(self):
         lines = []
         for tid in range(2000):  # more than are remembered at once
@@ -157,7 +166,7 @@ class Analyses(Case):
         self.assertEqual(summary['userspace'], {'calls': 9, 'launches': 2, 'allocations': 2, 'allocated_bytes': 1024, 'transfers': 1, 'transferred_bytes': 600})
         self.assertEqual(summary['kernel_space'], {'ioctls': 2, 'ioctl_ns': 15, 'scheduler_calls': 1})
         # [200, 350) and [500, 550)
-        self.assertEqual(summary['gpu'], {'kernels': 3, 'kernel_ns': 250, 'devices': 1, 'busy_ns': 200, 'idle_ns': 150})
+        self.assertEqual(summary['gpu'], {'kernels': 3, 'kernel_ns': 250, 'devices': 1, 'processes': 1, 'busy_ns': 200, 'idle_ns': 150})
         self.assertEqual((summary['failed'], summary['lost']), (2, 42))
         counts = {(row['type'], row['name']): (row['count'], row['failed'], row['total_ns']) for row in summary['by_name']}
         self.assertEqual(counts['userspace', 'cuMemAlloc_v2'], (2, 1, 10))
@@ -354,6 +363,28 @@ class Analyses(Case):
             self.assertEqual((ioctls[:24].strip(), ioctls[27:49]), ('', full * 22))
             self.assertEqual((stream[:48].strip(), stream[52:]), ('', full * 48))
 
+    def test_timeline_late(self):
+        """What began before the first item of the file, and comes later, is shown in full, with what came before it where it was."""
+        for start in 0, 999, 1_234_567, 10**9, 49_999_999_000, 50 * 10**9:
+            items = [self.item('ioctl', 'i', 50 * 10**9, 10**10), self.item('userspace', 'cuInit', start, 10**11, tid=9)]
+            timeline = self.json('--timeline', self.trace(items))['timeline']
+            step = timeline['step_ns']
+            self.assertTrue(start - step < timeline['from_ns'] <= start and timeline['to_ns'] == start + 10**11, (start, timeline['from_ns'], step))
+            for row, (first, duration) in zip(timeline['rows'], ((50 * 10**9, 10**10), (start, 10**11))):
+                self.assertEqual(sum(row['busy_ns']), duration)
+                busy = [timeline['from_ns'] + i * step for i, ns in enumerate(row['busy_ns']) if ns]
+                self.assertTrue(busy[0] <= first < busy[0] + step and busy[-1] <= first + duration <= busy[-1] + step)
+
+    def test_several_processes(self):
+        items = [self.item('gpu', 'k', 0, 10**7, source='gpu', pid=pid) for pid in (7, 4711)]
+        items += [self.item('userspace', 'cuInit', 0, 10**7, pid=7, tid=tid, comm='x') for tid in (7, 8)]
+        path = self.trace(items)
+        labels = re.findall(r'^(\S.*?) *\|', self.run_report('--timeline', path).decode(), re.M)
+        self.assertEqual(labels, ['7 x', '7/8 x', '7 GPU 0 stream 0', '4711 GPU 0 stream 0'])
+        gpu = self.json('--summary', path)['summary']['gpu']
+        self.assertEqual((gpu['devices'], gpu['processes'], gpu['busy_ns']), (2, 2, 2 * 10**7))
+        self.assertIn(b'Busy: 20.000 ms of 20.000 ms (100.0%), added up over 2 processes, each with GPUs of its own\n', self.run_report('--summary', path))
+
     def test_many_rows(self):
         items = [self.item('userspace', 'cuInit', 100 * tid, 50, tid=tid) for tid in range(1, 301)]
         rows = self.json('--timeline', self.trace(items))['timeline']['rows']
@@ -386,6 +417,20 @@ class Analyses(Case):
                             (['--from', '500us', '--to=2.5'], {'cuInit', 'cuMemAlloc_v2', 'UVM_FREE'})):
             with self.subTest(args=args):
                 self.assertEqual({row['name'] for row in self.json(*args, path)['summary']['by_name']}, names)
+
+
+    def test_filters_of_types(self):
+        """What is about the others goes only when it is named; losses stay, and so does what is of no process."""
+        items = [self.item('process', 'exec', 1), self.item('clock', 'clock', 2), self.item('note', 'text', 3), self.item('lost', 'lost', 4, count=1),
+                 self.item('ctxsw', 'another user', 5, 5, pid=0), self.item('ctxsw', 'x[9]', 6, 5, pid=9), self.item('userspace', 'cuInit', 7, 5)]
+        path, about = self.trace(items), ['process', 'clock', 'note', 'lost']
+        for args, types in ((['-e', 'cuInit'], [*about, 'userspace']), (['-e', '!clock'], ['process', 'note', 'lost', 'ctxsw', 'ctxsw', 'userspace']),
+                            (['-e', '!process,!note,!lost,!ctxsw'], ['clock', 'lost', 'userspace']),
+                            (['-e', '!clock,clock'], [*about, 'ctxsw', 'ctxsw', 'userspace']),
+                            (['-p', '7'], [*about, 'ctxsw', 'userspace'])):
+            with self.subTest(args=args):
+                lines = [json.loads(line) for line in self.run_report('--format=jsonl', *args, path, stderr=None).splitlines()]
+                self.assertEqual([line['type'] for line in lines[1:-1]], types)
 
 
 class Leaks(Case):
@@ -429,6 +474,25 @@ class Leaks(Case):
         leaks = self.json('--leaks', self.trace(items))['leaks']
         self.assertEqual({g['function'] for g in leaks['groups']}, {'cuStreamCreate', 'cuMemHostRegister_v2'})
         self.assertEqual(leaks['unknown_frees'], 1)
+
+    def test_all_that_frees_free(self):
+        """What was captured, imported or mapped is freed as what was made, and is no memory that was not there before."""
+        pairs = [('cuStreamEndCapture', 'cuGraphDestroy'), ('cuGreenCtxStreamCreate', 'cuStreamDestroy_v2'), ('cuMulticastCreate', 'cuMemRelease'),
+                 ('cuMemImportFromShareableHandle', 'cuMemRelease'), ('cuMemPoolImportFromShareableHandle', 'cuMemPoolDestroy'),
+                 ('cuIpcOpenEventHandle', 'cuEventDestroy_v2'),
+                 ('cuExternalMemoryGetMappedBuffer', 'cuMemFree_v2'), ('cuExternalMemoryGetMappedMipmappedArray', 'cuMipmappedArrayDestroy'),
+                 ('cuMemPoolImportPointer', 'cuMemFreeAsync')]
+        items = []
+        for i, (make, free) in enumerate(pairs):
+            items += [self.alloc(1000 * i, i + 1, name=make), self.free(1000 * i + 500, i + 1, name=free)]
+        # a capture into a graph that is there
+        items += [self.alloc(50000, 0x70, name='cuGraphCreate'), self.alloc(51000, 0x70, name='cuStreamEndCapture'),
+                  self.free(52000, 0x70, name='cuGraphDestroy')]
+        path = self.trace(items)
+        data = self.json('--leaks', '--summary', path)
+        leaks = data['leaks']
+        self.assertEqual((leaks['allocations'], leaks['frees'], leaks['unknown_frees'], leaks['replaced'], leaks['n_live']), (10, 10, 0, 0, 0))
+        self.assertEqual((data['summary']['userspace']['allocations'], data['summary']['userspace']['allocated_bytes']), (0, 0))
 
     def test_inner_calls_and_exit(self):
         items = [self.alloc(1000, 0x10, duration=100, name='cuMemAllocManaged'), self.alloc(1010, 0x10, duration=10), self.free(2000, 0x10, duration=100), self.free(2010, 0x10),
@@ -553,6 +617,29 @@ class Files(Case):
         items = [self.item('userspace', 'cu\x1b[31mX', 5, 5, failed=True, ret_name='\x07bell', violation='\x1b]'), self.item('gpu', 'k\x1b', 50, 5, source='gpu')]
         out = self.run_report('--all', self.trace(items))
         self.assertFalse(any(byte < 32 and byte != 10 for byte in out))
+        evil = '\x1b[31m\x07\x9b\nfake'
+        items = [self.item(kind, evil, 5, 5000, args={evil: evil}, **dict.fromkeys(('class', 'comm', 'exe', 'kernel', 'ret_name', 'thread', 'violation'), evil))
+                 for kind in ('userspace', 'ioctl', 'kernel', 'gpu', 'ctxsw', 'process', 'note')]
+        for name in 'text', 'csv', 'folded', 'table':
+            with self.subTest(format=name):
+                out = self.run_report('--format', name, self.trace(items)).decode()
+                self.assertFalse([char for char in out if ord(char) < 32 and char != '\n' or 0x7f <= ord(char) < 0xa0])
+                if name != 'folded':
+                    self.assertEqual(out.count('\n'), {'text': 7, 'csv': 8, 'table': 6}[name])
+
+    def test_too_many_names(self):
+        """What is another text in each line takes no name's room; names beyond the bound are counted."""
+        lines = [json.dumps(START)]
+        for i in range(2**17 + 10):
+            lines += [f'{{"type":"gpu","name":"k","ts_ns":{i},"violation":"v{i}"}}', f'{{"type":"note","name":"n{i}","ts_ns":{i}}}']
+        lines += [f'{{"type":"userspace","name":"last","ts_ns":{2**20}}}', '{"type":"stop"}']
+        out = self.run_report('--format=csv', input='\n'.join(lines).encode()).decode().splitlines()
+        self.assertIn(',last,', out[-1])
+        self.assertIn(f',n{2**17 + 9},', out[-2])
+        lines = [json.dumps(START), *(f'{{"type":"userspace","name":"f{i}","ts_ns":{i}}}' for i in range(2**18 + 10)), '{"type":"stop"}']
+        out = self.run_report('--format=csv', input='\n'.join(lines).encode(), stderr='standard input: 10 names are shown as (other): there are too many')
+        self.assertIn(',(other),', out.decode().splitlines()[-1])
+        self.assertEqual(self.json('--errors', input='\n'.join(lines).encode())['file']['unnamed'], 10)
 
     def test_strings(self):
         names = ['a"b\\c/\b\f\t', 'é€😀', 'x' * 300]
@@ -582,6 +669,20 @@ class Convert(Case):
             for key, value in wanted.items():
                 self.assertEqual(line.get(key), value, (key, wanted))
 
+    def test_names_twice(self):
+        """No object has a key twice, and reading it back changes nothing. A member has the name of another struct's, or of an argument, all the same."""
+        def pairs(members):
+            self.assertEqual(len({key for key, _ in members}), len(members), members)
+            return dict(members)
+
+        args = '{"flags":1,"s":{"flags":2,"x":3,"x":{"x":4}},"flags":5,"x":6,"flags":7}'
+        path = self.file(f'{json.dumps(START)}\n{{"type":"ioctl","name":"NV","ts_ns":1,"args":{args},"out":{{"flags":8}}}}\n{{"type":"stop"}}\n')
+        once = self.run_report('--format=jsonl', path)
+        item = json.loads(once.splitlines()[1], object_pairs_hook=pairs)
+        self.assertEqual(item['args'], {'flags': 1, 's': {'flags': 2, 'x': 3, 'x#2': {'x': 4}}, 'flags#6': 5, 'x': 6, 'flags#8': 7})
+        self.assertEqual(item['out'], {'flags': 8})
+        self.assertEqual(self.run_report('--format=jsonl', self.file(once, 'again')), once)
+
     def test_seed_round_trip(self):
         """What our writer of the seeds' format wrote means the same to us."""
         alloc = self.item('userspace', 'cuMemAlloc_v2', 1000, 50000, base='cuMemAlloc', **{'class': 'memory'}, size=64)
@@ -606,6 +707,31 @@ class Convert(Case):
         self.assertEqual([(event['ts'], event['args']['bytes']) for event in data['traceEvents'] if event['ph'] == 'C'],
                          [(0.01, 1), (0.2, 2), (1.01, 0), (2.01, 4), (3, 0)])
 
+    def test_permission(self):
+        path, out, secret = self.trace([self.item('userspace', 'cuInit', 5, 5)]), self.file('', 'out'), self.file('', 'secret')
+        program, other = str(self.dir / 'report'), {}
+        shutil.copy(REPORT, program)  # the build folder may be root's alone
+        os.chmod(self.dir, 0o755)
+        for file, mode in (path, 0o444), (out, 0o444), (secret, 0):
+            os.chmod(file, mode)
+        if os.getuid() == 0:
+            other = {'user': 65534, 'group': 65534, 'extra_groups': []}
+        self.run_report(secret, program=program, status=PERMISSION, stderr=f'{secret}: Permission denied', **other)
+        self.run_report('--format=text', '-o', out, path, program=program, status=PERMISSION, stderr=f'{out}: Permission denied', **other)
+
+    def test_csv_of_lost(self):
+        path = self.trace([self.item('lost', 'lost', 5, count=3), self.item('lost', 'lost', 6, count=2**64 - 1, args={'x': 1})])
+        lines = self.run_report('--format=csv', path, stderr=None).decode().splitlines()
+        self.assertEqual([line.split(',')[-1] for line in lines], ['args', 'count=3', f'count={2**64 - 1} x=1'])
+
+    def test_table_is_full(self):
+        """Names that have a row keep it when there is none left for others."""
+        names = ('cuInit' if i % 2 else f'f{i}' for i in range(2 * 65536 + 20))
+        lines = [json.dumps(START), *(f'{{"type":"userspace","name":"{name}","ts_ns":{i}}}' for i, name in enumerate(names)), '{"type":"stop"}']
+        rows = [line.split() for line in self.run_report('--format=table', input='\n'.join(lines).encode()).decode().splitlines()[1:]]
+        calls = {row[-1]: int(row[2]) for row in rows}
+        self.assertEqual((calls['cuInit'], calls['(others)'], len(calls)), (65546, 11, 65537))
+
     def test_output(self):
         path, out = self.trace([self.item('userspace', 'cuInit', 5, 5000)]), str(self.dir / 'out')
         self.assertEqual(self.run_report('--format=text', '-o', out, path), b'')
@@ -615,6 +741,9 @@ class Convert(Case):
         other.write_text('no trace\n')
         self.run_report('--format=text', '-o', out, str(other), status=ERROR, stderr=f'{other} is no trace: neither raw nor lines of JSON, as gpuprobectl trace writes them')
         self.assertEqual(pathlib.Path(out).read_text(), before)
+        for nothing in other, self.file('', 'empty'):
+            self.run_report('--format=text', '-o', str(self.dir / 'new'), str(nothing), status=ERROR, stderr=None)
+            self.assertFalse((self.dir / 'new').exists())
         self.run_report('--format=text', '-o', out, path)
         self.assertEqual(pathlib.Path(out).read_text(), before)
         self.run_report('--format=jsonl', '-o', path, path, status=ERROR, stderr=f'{path} is what is read: another file is needed for the output')

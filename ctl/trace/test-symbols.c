@@ -8,12 +8,14 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "demangle.h"
 #include "symbols.h"
 
 static struct trace_symbols *symbols;
@@ -95,8 +97,34 @@ static void test_broken(void **state) {
 	free(bytes);
 }
 
+static volatile sig_atomic_t children;
+
+static void count_child(int number) {
+	children++;
+}
+
+/* A name that is cut off, which takes a child to find out, is tried once however often it comes. */
+static void test_demangled_once(void **state) {
+	static const char part[] = "N7cutlass4gemm9Default_xIiiEE";
+	struct trace_demangler demangler = {};
+	char cut[1024] = "_Z6kernelI";
+	const char *good = "_Z3addPfS_";
+
+	for (int i = 0; i < 30; i++)
+		strcat(cut, part);
+	signal(SIGCHLD, count_child);
+	for (int i = 0; i < 100; i++) {
+		assert_string_equal(trace_demangle(&demangler, cut), cut);
+		assert_string_equal(trace_demangle(&demangler, good), "add(float*, float*)");
+		assert_string_equal(trace_demangle(&demangler, "plain"), "plain");
+	}
+	signal(SIGCHLD, SIG_DFL);
+	assert_int_equal(children, 1);
+	trace_demangler_deinit(&demangler);
+}
+
 int main(void) {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_names), cmocka_unit_test(test_broken) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_names), cmocka_unit_test(test_broken), cmocka_unit_test(test_demangled_once) };
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	struct stat status;
 	int r;

@@ -197,6 +197,7 @@ static void put_others(struct scene *scene)
 	item.open = true;
 	item.has_result = false;
 	put(scene, item);
+	put(scene, call("of a process with the same pid", 600000, 600400));
 	/* later in the file than what is within it, and one that crosses an end */
 	item = call("cuModuleLoad", 10000, 11000);
 	item.tid = 1002;
@@ -227,6 +228,67 @@ static void put_many(struct scene *scene)
 		item.size = 1;
 		add(&item, (struct trace_value){ .name = "dptr", .kind = VALUE_HEX, .number = i + 1 });
 		add(&item, (struct trace_value){ .name = "enum", .kind = VALUE_NAME, .text = text });
+		put(scene, item);
+	}
+}
+
+/* Many threads at once, each with a call around another one. */
+static void put_threads(struct scene *scene)
+{
+	for (int inner = 0; inner < 2; inner++)
+		for (unsigned i = 0; i < 1000; i++) {
+			struct trace_item item = inner ? call("inner", 4000000, 9000000) : call("outer", 0, 10000000);
+
+			item.tid = 2000 + i;
+			put(scene, item);
+		}
+}
+
+/* One call around more of different names than are remembered, which overlap nothing. */
+static void put_names(struct scene *scene)
+{
+	char name[64];
+
+	put(scene, call("outer", 0, 40000000));
+	for (unsigned i = 0; i < 30000; i++) {
+		snprintf(name, sizeof(name), "inner %u", i);
+		put(scene, call(name, 1000 * i, 1000 * i + 1000));
+	}
+}
+
+/* Calls of the longest stacks that one meets. */
+static void put_stacks(struct scene *scene)
+{
+	static char texts[30][400];
+	const char *stack[30];
+	struct trace_item item = call("cuLaunchKernel", 0, 10000);
+
+	for (int i = 0; i < 30; i++) {
+		snprintf(texts[i], sizeof(texts[i]), "lib.so+0x%x (function_%0300d+0x1)", i, i);
+		stack[i] = texts[i];
+	}
+	item.frames = stack;
+	item.n_frames = 30;
+	put(scene, item);
+	put(scene, call("ioctl", 1000, 4000));
+	item.name = item.base = "cuMemcpy";
+	item.start = 20000, item.end = 40000;
+	put(scene, item);
+	item = kernel("vectorAdd", 50000, 550000, 0);
+	item.parent = 1;
+	put(scene, item);
+}
+
+/* A launch of more than one kernel. */
+static void put_graph(struct scene *scene)
+{
+	struct trace_item item = call("cuGraphLaunch", 1000, 2000);
+
+	item.flow = 1;
+	put(scene, item);
+	for (uint64_t i = 0; i < 3; i++) {
+		item = kernel("kernel", 3000 + 1000 * i, 3500 + 1000 * i, 0);
+		item.flow = item.parent = 1;
 		put(scene, item);
 	}
 }
@@ -373,6 +435,14 @@ int main(int argc, char **argv)
 		put_launches(&scene);
 		put_memory(&scene);
 		put_contexts(&scene);
+	} else if (strcmp(argv[2], "threads") == 0) {
+		put_threads(&scene);
+	} else if (strcmp(argv[2], "names") == 0) {
+		put_names(&scene);
+	} else if (strcmp(argv[2], "stacks") == 0) {
+		put_stacks(&scene);
+	} else if (strcmp(argv[2], "graph") == 0) {
+		put_graph(&scene);
 	} else if (strcmp(argv[2], "many") == 0) {
 		put_many(&scene);
 		getrusage(RUSAGE_SELF, &before);

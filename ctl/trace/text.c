@@ -192,7 +192,7 @@ static void put_process(struct trace_out *line, const struct trace_item *item) {
 
 	if (strcmp(what, "exit")) {
 		out_literal(line, "--- ");
-		out_text(line, what);
+		out_printable(line, what);
 		out_char(line, ' ');
 		out_printable(line, item->process->exe);
 		out_text(line, *item->process->exe ? " ---" : "---"); /* it was gone before anybody could look */
@@ -248,7 +248,7 @@ static int text_item(struct trace_writer *writer, const struct trace_item *item)
 	}
 	if (item->violation) {
 		out_char(line, ' ');
-		out_text(line, item->violation);
+		out_printable(line, item->violation);
 	}
 	out_char(line, '\n');
 	for (size_t i = 0; i < item->n_frames; i++) {

@@ -87,6 +87,13 @@ static void add_bytes(struct trace_watch *watch, const void *bytes, size_t n) {
 	watch->failed = watch->failed || !all;
 }
 
+/* How many events are lost with a record. */
+static uint64_t n_lost_with(const struct trace_record *record) {
+	if (record->type == TRACE_LOST)
+		return ((const struct trace_lost *)record)->count;
+	return record->type != TRACE_CLOCK;
+}
+
 /* Adds what has come, if there is room. With the lock. */
 static void take_bytes(struct trace_watch *watch, struct rm_source *source) {
 	size_t n;
@@ -94,7 +101,7 @@ static void take_bytes(struct trace_watch *watch, struct rm_source *source) {
 
 	if (bytes && watch->n + n > BYTES_MAX) {
 		for (size_t at = 0; at < n; at += ((const struct trace_record *)(const void *)(bytes + at))->size)
-			watch->n_lost += ((const struct trace_record *)(const void *)(bytes + at))->type != TRACE_CLOCK;
+			watch->n_lost += n_lost_with((const void *)(bytes + at));
 	} else if (bytes) {
 		add_bytes(watch, bytes, n);
 	}

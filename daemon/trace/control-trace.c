@@ -255,7 +255,7 @@ static int control_trace_turn(struct varlink_call *call, void *userdata) {
 	json_object *json;
 	int r;
 
-	if (trace->started && !trace_session_waiting(trace->session))
+	if (trace->started ? !trace_session_waiting(trace->session) : !trace_session_ready(trace->session))
 		return VARLINK_PRODUCE_IDLE;
 	json = control_trace_reply(trace);
 	if (trace_session_finished(trace->session) && !trace_session_waiting(trace->session)) {
@@ -344,7 +344,7 @@ int control_list_hooks(struct varlink_call *call, json_object *parameters, void 
 	struct daemon *daemon = userdata;
 	struct trace_hooks *attached[TRACE_SESSIONS_MAX];
 	json_object *json, *hooks = NULL;
-	size_t n = trace_table_hooks(daemon->traces, attached);
+	size_t n = trace_table_hooks(daemon->traces, control_is_admin(call) ? NULL : &varlink_call_peer(call)->uid, attached);
 	const char *pattern = control_string(parameters, "pattern");
 	uint64_t began;
 	int r;

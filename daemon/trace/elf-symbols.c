@@ -13,6 +13,7 @@
 #define CHUNK 1024 /* symbols */
 #define SEGMENTS_MAX 256 /* of files that people run */
 #define SECTIONS_MAX 4096
+#define VERSION_HIDDEN 0x8000 /* bit of a symbol's version */
 
 int elf_file_open(const char *path, bool any, uid_t owner) {
 	int path_fd = open(path, O_PATH | O_CLOEXEC), fd = -1, r = 0;
@@ -165,10 +166,23 @@ int elf_image_function(const struct elf_image *image, uint64_t address) {
 	return -ENOENT;
 }
 
-/* The functions of one table, a part of it at a time. */
-static int read_table(const struct elf_image *image, const Elf64_Shdr *table, const char *strings, uint64_t n_strings,
-		      int (*take)(void *userdata, const Elf64_Sym *symbol, const char *name), void *userdata) {
+/* A symbol that a table defines; hidden: a version that is there for programs of old alone. What is not 0 ends the table. */
+typedef int (*take_symbol_fn)(void *userdata, const Elf64_Sym *symbol, const char *name, bool hidden);
+
+/* The versions of a table's symbols, a number for each, or NULL. */
+static const Elf64_Shdr *find_versions(const struct elf_image *image, const Elf64_Shdr *table) {
+	for (const Elf64_Shdr *section = image->sections; section < image->sections + image->n_sections; section++)
+		if (section->sh_type == SHT_GNU_versym && section->sh_link == (size_t)(table - image->sections) &&
+		    section->sh_size / sizeof(Elf64_Versym) >= table->sh_size / sizeof(Elf64_Sym))
+			return section;
+	return NULL;
+}
+
+/* What one table defines, a part of it at a time. */
+static int read_table(const struct elf_image *image, const Elf64_Shdr *table, const char *strings, uint64_t n_strings, take_symbol_fn take, void *userdata) {
 	const uint64_t n = table->sh_size / sizeof(Elf64_Sym);
+	const Elf64_Shdr *versions = find_versions(image, table);
+	Elf64_Versym numbers[CHUNK] = {};
 	Elf64_Sym symbols[CHUNK];
 	int r = 0;
 
@@ -176,15 +190,17 @@ static int read_table(const struct elf_image *image, const Elf64_Shdr *table, co
 		size_t k = n - first < CHUNK ? n - first : CHUNK;
 
 		r = elf_file_read(image->fd, symbols, k * sizeof(symbols[0]), table->sh_offset + first * sizeof(symbols[0]));
+		if (!r && versions)
+			r = elf_file_read(image->fd, numbers, k * sizeof(numbers[0]), versions->sh_offset + first * sizeof(numbers[0]));
 		for (size_t i = 0; i < k && !r; i++)
-			if (ELF64_ST_TYPE(symbols[i].st_info) == STT_FUNC && symbols[i].st_shndx != SHN_UNDEF && symbols[i].st_name < n_strings)
-				r = take(userdata, &symbols[i], strings + symbols[i].st_name);
+			if (symbols[i].st_shndx != SHN_UNDEF && symbols[i].st_name < n_strings)
+				r = take(userdata, &symbols[i], strings + symbols[i].st_name, numbers[i] & VERSION_HIDDEN);
 	}
 	return r;
 }
 
-int elf_image_functions(const struct elf_image *image, uint32_t kind, const struct elf_limits *limits,
-			int (*take)(void *userdata, const Elf64_Sym *symbol, const char *name), void *userdata, char **stringsp) {
+/* As elf_image_functions(), of all symbols. */
+static int read_symbols(const struct elf_image *image, uint32_t kind, const struct elf_limits *limits, take_symbol_fn take, void *userdata, char **stringsp) {
 	const Elf64_Shdr *table = image->sections, *end = image->sections + image->n_sections, *names;
 	int r;
 
@@ -202,43 +218,114 @@ int elf_image_functions(const struct elf_image *image, uint32_t kind, const stru
 	return r ? r : read_table(image, table, *stringsp, names->sh_size, take, userdata);
 }
 
-struct wanted {
-	const char *name;
-	uint64_t address;
+struct taker {
+	int (*take)(void *userdata, const Elf64_Sym *symbol, const char *name);
+	void *userdata;
 };
 
-/* Ends with 1 at the function, with a version or without. */
-static int take_wanted(void *userdata, const Elf64_Sym *symbol, const char *name) {
-	struct wanted *wanted = userdata;
-	size_t n = strlen(wanted->name);
+static int take_function(void *userdata, const Elf64_Sym *symbol, const char *name, bool hidden) {
+	const struct taker *taker = userdata;
 
-	if (strncmp(name, wanted->name, n) || (name[n] && name[n] != '@'))
-		return 0;
-	wanted->address = symbol->st_value;
-	return 1;
+	return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC ? taker->take(taker->userdata, symbol, name) : 0;
 }
 
-int elf_function_find(int fd, const char *name, uint64_t *offsetp) {
-	static const struct elf_limits limits = { .symbols = UINT64_C(2) << 20, .strings = UINT64_C(64) << 20 };
-	static const uint32_t kinds[] = { SHT_DYNSYM, SHT_SYMTAB };
-	struct wanted wanted = { .name = name };
-	struct elf_image image;
+int elf_image_functions(const struct elf_image *image, uint32_t kind, const struct elf_limits *limits,
+			int (*take)(void *userdata, const Elf64_Sym *symbol, const char *name), void *userdata, char **stringsp) {
+	struct taker taker = { take, userdata };
+
+	return read_symbols(image, kind, limits, take_function, &taker, stringsp);
+}
+
+/* ---- those that are wanted ---- */
+
+enum rank {
+	RANK_NONE,
+	RANK_OLD, /* a version that is not the default one */
+	RANK_BEST,
+};
+
+struct finding {
+	struct elf_wanted *wanted;
+	size_t n;
+	const atomic_bool *stop;
+};
+
+/* What a symbol is to a name; .symtab has versions in its names: f@@NEW, f@OLD. */
+static enum rank rank_of(const char *symbol, const char *name, bool hidden) {
+	const size_t n = strlen(name);
+
+	if (strncmp(symbol, name, n) || (symbol[n] && symbol[n] != '@'))
+		return RANK_NONE;
+	return hidden || (symbol[n] && symbol[n + 1] != '@') ? RANK_OLD : RANK_BEST;
+}
+
+static int take_wanted(void *userdata, const Elf64_Sym *symbol, const char *name, bool hidden) {
+	const unsigned char type = ELF64_ST_TYPE(symbol->st_info);
+	const struct finding *finding = userdata;
+
+	if (atomic_load_explicit(finding->stop, memory_order_relaxed))
+		return -ECANCELED;
+	if (type != STT_FUNC && type != STT_GNU_IFUNC)
+		return 0;
+	for (size_t i = 0; i < finding->n; i++) {
+		struct elf_wanted *wanted = &finding->wanted[i];
+		enum rank rank = rank_of(name, wanted->name, hidden);
+
+		if (rank <= wanted->rank)
+			continue;
+		wanted->rank = rank;
+		wanted->r = type == STT_FUNC ? 0 : ELF_E_IFUNC;
+		wanted->address = symbol->st_value;
+		wanted->size = symbol->st_size;
+	}
+	return 0;
+}
+
+/* Where it is in the file. */
+static void place_wanted(const struct elf_image *image, struct elf_wanted *wanted) {
 	uint64_t follow;
+
+	if (wanted->r)
+		return;
+	if (!elf_image_offset(image, wanted->address, &wanted->offset, &follow))
+		wanted->r = ELF_E_NO_FUNCTION;
+	else if (!wanted->size || wanted->size > follow)
+		wanted->size = follow;
+}
+
+/* How many have been found; the others have an answer for the case that no table has them. */
+static size_t count_found(struct elf_wanted *wanted, size_t n, int answer) {
+	size_t found = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		found += wanted[i].rank != RANK_NONE;
+		if (wanted[i].rank == RANK_NONE)
+			wanted[i].r = answer;
+	}
+	return found;
+}
+
+int elf_functions_find(int fd, const struct elf_limits *limits, struct elf_wanted *wanted, size_t n, const atomic_bool *stop) {
+	static const uint32_t kinds[] = { SHT_DYNSYM, SHT_SYMTAB };
+	struct finding finding = { wanted, n, stop };
+	struct elf_image image;
+	size_t found = 0;
 	int r;
 
 	r = elf_image_init(&image, fd);
-	if (r)
-		return r;
-	for (size_t i = 0; i < 2 && (i == 0 || r == 0 || r == -ENOENT); i++) {
+	for (size_t i = 0; i < n; i++)
+		wanted[i].rank = RANK_NONE;
+	for (size_t i = 0; i < 2 && !r && found < n; i++) {
 		char *strings;
 
-		r = elf_image_functions(&image, kinds[i], &limits, take_wanted, &wanted, &strings);
+		r = read_symbols(&image, kinds[i], limits, take_wanted, &finding, &strings);
 		free(strings);
+		found = count_found(wanted, n, r && r != -ENOENT ? r : ELF_E_NO_FUNCTION);
+		if (r == -ENOENT || (r == -ENOEXEC && found))
+			r = 0;
 	}
-	if (r == 1)
-		r = elf_image_offset(&image, wanted.address, offsetp, &follow) ? 0 : -ENOENT;
-	else if (r == 0)
-		r = -ENOENT;
+	for (size_t i = 0; i < n && !r; i++)
+		place_wanted(&image, &wanted[i]);
 	elf_image_deinit(&image);
 	return r;
 }

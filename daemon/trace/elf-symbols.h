@@ -8,6 +8,7 @@
  */
 
 #include <elf.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,5 +56,24 @@ struct elf_limits {
 int elf_image_functions(const struct elf_image *image, uint32_t kind, const struct elf_limits *limits,
 			int (*take)(void *userdata, const Elf64_Sym *symbol, const char *name), void *userdata, char **stringsp);
 
-/* Where a function is in a file. 0, -ENOENT: it has none of that name, -ENOEXEC: it is no program or library, or another -errno. */
-int elf_function_find(int fd, const char *name, uint64_t *offsetp);
+enum {
+	_ELF_E_SUCCESS,
+	ELF_E_NO_FUNCTION, /* the file has none of that name */
+	ELF_E_IFUNC, /* the name is that of a function which returns the one that will be called */
+};
+
+/* A function that is sought in a file. */
+struct elf_wanted {
+	const char *name; /* of several versions the default one is meant */
+	int r; /* 0, ELF_E_*, or -ENOEXEC: it may be in a table that is broken or over the limits */
+	uint64_t offset, size; /* in the file; bytes that are its own at most */
+	/* while seeking */
+	unsigned int rank;
+	uint64_t address;
+};
+
+/*
+ * Finds n functions in one reading of a file, which *stop ends with -ECANCELED. 0: see `r` of each; -ENOEXEC: it is no program or library, or over the
+ * limits; or another -errno.
+ */
+int elf_functions_find(int fd, const struct elf_limits *limits, struct elf_wanted *wanted, size_t n, const atomic_bool *stop);

@@ -18,6 +18,7 @@
 
 #include "hook-kernel.h"
 #include "hook-programs.h"
+#include "hook-user.h"
 #include "trace.h"
 
 const char *hook_method_name(enum hook_method method) {
@@ -209,23 +210,6 @@ static int attach_tracepoint(struct hook_attachment *attachment, const struct ho
 	return r;
 }
 
-static int attach_user(struct hook_attachment *attachment, const struct hook_alternative *alternative, uint32_t row,
-		       struct hook_programs *programs) {
-	int r;
-
-	if (access(alternative->place, F_OK) < 0) {
-		because(attachment, "%s: %s", alternative->place, strerror(errno));
-		return -ENOENT;
-	}
-	r = hook_programs_user(programs, alternative->place, alternative->name, row, alternative->span);
-	if (r < 0)
-		because(attachment, "%s: %s: %s", alternative->place, alternative->name,
-			r == -ENOENT ? "there is no such function" : r == -ENOEXEC ? "not a program or library for this machine" : because_errno(r));
-	else
-		attachment->method = HOOK_METHOD_UPROBE;
-	return r;
-}
-
 static int write_row(struct hook_attachment *attachment, const struct hook_alternative *alternative, uint32_t index,
 		     struct hook_programs *programs, const struct hook_kernel *kernel) {
 	char reason[HOOK_ERROR_SIZE];
@@ -259,7 +243,7 @@ static const char *no_syscalls(const struct hook_kernel *kernel) {
  */
 static bool next_alternative(struct hook_attachment *attachment, uint32_t row, struct hook_programs *programs,
 			     const struct hook_kernel *kernel) {
-	while (attachment->method == HOOK_METHOD_NONE && attachment->next < attachment->hook->n_alternatives) {
+	while (attachment->method == HOOK_METHOD_NONE && !attachment->waiting && attachment->next < attachment->hook->n_alternatives) {
 		const struct hook_alternative *alternative = &attachment->hook->alternatives[attachment->next++];
 		const char *reason;
 
@@ -279,13 +263,13 @@ static bool next_alternative(struct hook_attachment *attachment, uint32_t row, s
 		if (alternative->kind == HOOK_TRACEPOINT)
 			attach_tracepoint(attachment, alternative, row, programs, kernel);
 		else if (alternative->kind == HOOK_USER)
-			attach_user(attachment, alternative, row, programs);
+			attachment->waiting = true;
 		else if (alternative->kind == HOOK_SYSCALL && (!kernel->btf || !kernel->n_devices))
 			because(attachment, "system calls: %s", no_syscalls(kernel));
 		else
 			attachment->method = HOOK_METHOD_RAW_TRACEPOINT; /* attached for all at once */
 	}
-	if (attachment->method == HOOK_METHOD_NONE)
+	if (attachment->method == HOOK_METHOD_NONE && !attachment->waiting)
 		attachment->alternative = NULL;
 	return false;
 }
@@ -450,6 +434,38 @@ int hook_attach(struct hook_attachment *attachments, size_t n, struct hook_progr
 	if (!r)
 		attach_syscalls(attachments, n, programs);
 	return r;
+}
+
+void hook_attach_settle(struct hook_attachment *attachment, int r, int error) {
+	const struct hook_alternative *alternative = attachment->alternative;
+
+	attachment->waiting = false;
+	if (!r) {
+		attachment->method = HOOK_METHOD_UPROBE;
+		return;
+	}
+	attachment->alternative = NULL;
+	switch (r) {
+	case HOOK_USER_E_FOREIGN:
+		because(attachment, "callers who may not attach can probe functions of their own files only");
+		return;
+	case HOOK_USER_E_NO_FILE:
+		because(attachment, "%s: %s", alternative->place, strerror(error));
+		return;
+	case HOOK_USER_E_SILENT:
+		because(attachment, "%s: it, a file of another probe, or a process that has it mapped does not answer", alternative->place);
+		return;
+	case HOOK_USER_E_BUSY:
+		because(attachment, "too many probes of files are being attached or removed for this user: try again in a while");
+		return;
+	}
+	because(attachment, "%s: %s: %s", alternative->place, alternative->name,
+		r == HOOK_USER_E_HARM	     ? "this kernel kills programs with a seccomp filter (containers) whose functions' returns are probed "
+					       "(6.11 to 6.13 did): update it, or leave out what comes behind )" :
+		r == HOOK_USER_E_NO_FUNCTION ? "there is no such function" :
+		r == HOOK_USER_E_IFUNC	     ? "it is an IFUNC: what is called is another function, which it chooses when the program starts" :
+		r == HOOK_USER_E_NO_PROGRAM  ? "not a program or library for this machine, or too large a one" :
+					       because_errno(r));
 }
 
 /* ---- without attaching ---- */

@@ -31,6 +31,7 @@ struct hook_attachment {
 	const struct hook_alternative *alternative; /* NULL: none can be */
 	enum hook_method method; /* NONE: not attached */
 	const struct hook_type *types[HOOK_WORDS_MAX]; /* of a tracepoint's fields */
+	bool waiting; /* a probe of a function of a file, which hook-user.h attaches: method comes later */
 	bool named; /* its NAME was sent */
 	char reason[HOOK_REASON_SIZE]; /* why not, or why not the first choice */
 	/* while attaching */
@@ -45,9 +46,13 @@ int hook_row_fill(struct hook_row *row, struct hook_attachment *attachment, cons
 		  const struct hook_kernel *kernel, char reason[HOOK_ERROR_SIZE]);
 
 /*
- * Attaches all, each by the first alternative that works. Blocks: some milliseconds, and 2 for each function that can be probed only by itself. 0 or -ENOMEM.
+ * Attaches all but those of files, which wait, each by the first alternative that works. Blocks: some milliseconds, and 2 for each function that can be
+ * probed only by itself. 0 or -ENOMEM.
  */
 int hook_attach(struct hook_attachment *attachments, size_t n, struct hook_programs *programs, const struct hook_kernel *kernel);
+
+/* What hook_user_result() says of one that waits. */
+void hook_attach_settle(struct hook_attachment *attachment, int r, int error);
 
 /* What would be done, without doing it: alternative, the method that would be tried first, and reason. */
 void hook_attach_guess(struct hook_attachment *attachment, const struct hook_kernel *kernel);

@@ -23,6 +23,8 @@
 
 #define PMU "/sys/bus/event_source/devices/"
 #define FORMAT_MAX 16384
+/* Bytes of the fields that all tracepoints have, common_pid and its like: programs find an address of the kernel's in their place. */
+#define COMMON_SIZE 8
 
 /* ---- the driver ---- */
 
@@ -431,7 +433,7 @@ static bool parse_field(char *line, const char *wanted, struct hook_field *field
 	bracket = strchr(name, '[');
 	if (bracket)
 		*bracket = '\0';
-	if (strcmp(name, wanted))
+	if (strcmp(name, wanted) || offset < COMMON_SIZE)
 		return false;
 	field->offset = offset;
 	field->size = (uint8_t)size;

@@ -9,6 +9,7 @@
 #include "source.h"
 
 struct hook_programs;
+struct hook_user;
 struct ring_buffer;
 
 struct trace_hooks {
@@ -20,6 +21,7 @@ struct trace_hooks {
 	struct hook_attachment *attachments; /* by row */
 	size_t n_attachments;
 	struct hook_programs *programs;
+	struct hook_user *user; /* probes of functions of files; NULL: there are none */
 	struct ring_buffer *ring;
 	uint64_t n_taken; /* records of this drain */
 	uint64_t n_looked; /* spans that were looked at in it, for processes that have ended */

@@ -18,11 +18,11 @@
 #include <unistd.h>
 
 #include "cpu-list.h"
-#include "elf-symbols.h"
 #include "hook-kernel.h"
 #include "hook-bpf.h"
 
 #define TEMPLATE_FUNCTION "vfs_read"
+#define UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, which older headers lack */
 #define COUNT_SINGLY_MAX 512 /* kprobes, where there is no kprobe.multi */
 
 static const char *const map_names[] = { "rows", "processes", "pending", "ioctls", "ring", "hits", "lost", "counts" };
@@ -39,10 +39,6 @@ struct hook_programs {
 	int maps[_HOOK_MAP_N]; /* of object */
 	int *fds; /* links, events, programs: closed from the last to the first */
 	size_t n_fds;
-	struct bpf_link **links;
-	size_t n_links;
-	bool any_owner; /* of files with probes */
-	uid_t owner;
 };
 
 static bool is_template(const char *name) {
@@ -59,6 +55,8 @@ static bool is_needed(const struct hook_programs *programs, const char *name) {
 		{ "hook_return", HOOK_NEED_FUNCTIONS | HOOK_NEED_USER },
 		{ "hook_multi_entry", HOOK_NEED_FUNCTIONS },
 		{ "hook_multi_return", HOOK_NEED_FUNCTIONS },
+		{ "hook_multi_user_entry", HOOK_NEED_USER },
+		{ "hook_multi_user_return", HOOK_NEED_USER },
 		{ "hook_count", HOOK_NEED_COUNTS },
 		{ "hook_multi_count", HOOK_NEED_COUNTS },
 		{ "hook_tracepoint", HOOK_NEED_TRACEPOINTS },
@@ -93,9 +91,14 @@ static int open_object(const struct hook_programs *programs, bool template, stru
 		bool load = template ? is_template(name) : !is_template(name) && is_needed(programs, name);
 
 		bpf_program__set_autoload(program, load);
+		if (strstr(name, "_multi_user_"))
+			bpf_program__set_expected_attach_type(program, (enum bpf_attach_type)UPROBE_MULTI);
 		if (template && load && !r)
 			r = bpf_program__set_attach_target(program, 0, TEMPLATE_FUNCTION);
 	}
+	map = bpf_object__find_map_by_name(object, map_names[HOOK_MAP_COUNTS]);
+	if (!r && !template && !(programs->needs & HOOK_NEED_COUNTS)) /* for each processor */
+		r = map ? bpf_map__set_max_entries(map, 1) : -EINVAL;
 	for (size_t i = 0; template && !r && i < _HOOK_MAP_N; i++) {
 		map = bpf_object__find_map_by_name(object, map_names[i]);
 		r = map ? bpf_map__reuse_fd(map, programs->maps[i]) : -EINVAL;
@@ -150,8 +153,6 @@ int hook_programs_new(struct hook_programs **programsp, const struct hook_config
 }
 
 void hook_programs_detach(struct hook_programs *programs) {
-	while (programs->n_links)
-		bpf_link__destroy(programs->links[--programs->n_links]);
 	while (programs->n_fds)
 		close(programs->fds[--programs->n_fds]);
 }
@@ -160,7 +161,6 @@ struct hook_programs *hook_programs_free(struct hook_programs *programs) {
 	if (!programs)
 		return NULL;
 	hook_programs_detach(programs);
-	free(programs->links);
 	free(programs->fds);
 	bpf_object__close(programs->template);
 	bpf_object__close(programs->object);
@@ -377,45 +377,11 @@ int hook_programs_processes(struct hook_programs *programs) {
 
 /* ---- uprobes ---- */
 
-void hook_programs_owner(struct hook_programs *programs, bool any, uid_t owner) {
-	programs->any_owner = any;
-	programs->owner = owner;
-}
-
-static int uprobe(struct hook_programs *programs, const char *name, const char *path, uint64_t offset, uint32_t row, bool at_return) {
-	LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = row, .retprobe = at_return);
-	struct bpf_program *program = bpf_object__find_program_by_name(programs->object, name);
-	struct bpf_link **links, *link;
-
-	links = reallocarray(programs->links, programs->n_links + 1, sizeof(*links));
-	if (!links)
-		return -ENOMEM;
-	programs->links = links;
-	link = bpf_program__attach_uprobe_opts(program, -1, path, offset, &options);
-	if (!link)
-		return -errno;
-	links[programs->n_links++] = link;
-	return 0;
-}
-
-int hook_programs_user(struct hook_programs *programs, const char *path, const char *symbol, uint32_t row, bool span) {
-	libbpf_print_fn_t previous = libbpf_set_print(NULL);
-	int fd = elf_file_open(path, programs->any_owner, programs->owner), r = fd < 0 ? fd : 0;
-	size_t n = programs->n_links;
-	char file[64]; /* the very inode that was looked at */
-	uint64_t offset;
-
-	snprintf(file, sizeof(file), "/proc/self/fd/%d", fd);
-	if (!r)
-		r = elf_function_find(fd, symbol, &offset);
-	if (!r && span)
-		r = uprobe(programs, "hook_return", file, offset, row, true);
-	if (!r)
-		r = uprobe(programs, "hook_entry", file, offset, row, false);
-	while (r < 0 && programs->n_links > n)
-		bpf_link__destroy(programs->links[--programs->n_links]);
-	if (fd >= 0)
-		close(fd);
-	libbpf_set_print(previous);
-	return r;
+struct hook_user_programs hook_programs_user(const struct hook_programs *programs) {
+	return (struct hook_user_programs){
+		.multi_entry = program_fd(programs->object, "hook_multi_user_entry"),
+		.multi_return = program_fd(programs->object, "hook_multi_user_return"),
+		.entry = program_fd(programs->object, "hook_entry"),
+		.end = program_fd(programs->object, "hook_return"),
+	};
 }

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "bpf/hook.h"
+#include "hook-user.h"
 
 struct hook_kernel;
 struct hook_programs;
@@ -43,13 +43,13 @@ void hook_programs_detach(struct hook_programs *programs);
 
 int hook_programs_map(const struct hook_programs *programs, enum hook_map map);
 
+/* Programs for probes of functions of files (hook-user.h), which stay the object's. */
+struct hook_user_programs hook_programs_user(const struct hook_programs *programs);
+
 /* Each attaches the beginning and, if span, the end, or nothing at all. 0 or negative errno. */
 int hook_programs_fentry(struct hook_programs *programs, int btf_fd, int btf_id, uint32_t row, bool span);
 int hook_programs_kprobe(struct hook_programs *programs, const struct hook_kernel *kernel, uint64_t address, uint32_t row, bool span);
 int hook_programs_tracepoint(struct hook_programs *programs, int id, int end_id, uint32_t row);
-/* Whose files may be probed: any user's, or that one's only. */
-void hook_programs_owner(struct hook_programs *programs, bool any, uid_t owner);
-int hook_programs_user(struct hook_programs *programs, const char *path, const char *symbol, uint32_t row, bool span);
 int hook_programs_syscalls(struct hook_programs *programs, const int32_t rows[static 2 * _HOOK_SYSCALL_N]); /* row of each; -1: not wanted */
 int hook_programs_processes(struct hook_programs *programs);
 

@@ -2,7 +2,8 @@
 
 /*
  * Hooks of a trace, from the selection to the end. Every trace has programs and maps of its own: who sees what is decided in them, and nothing is shared
- * between callers. Attaching takes some tens of milliseconds, on the daemon's loop; what costs seconds (hundreds of kprobes one by one) is bounded.
+ * between callers. Attaching takes some tens of milliseconds, on the daemon's loop; what costs seconds (hundreds of kprobes one by one) is bounded, and what
+ * depends on files of users is done elsewhere (hook-user.h).
  */
 
 #include "hook.h"
@@ -28,12 +29,12 @@
 
 /* ---- whom ---- */
 
-/* Id and depth of a cgroup of the unified hierarchy. */
+/* Id and depth of a cgroup of the unified hierarchy: callers say which, and nothing beside that is looked at. */
 static bool find_cgroup(const char *path, struct hook_config *config) {
 	static const char *const roots[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
 	char full[1200];
 
-	for (size_t i = 0; i < sizeof(roots) / sizeof(*roots); i++) {
+	for (size_t i = 0; i < sizeof(roots) / sizeof(*roots) && !strstr(path, "/.."); i++) {
 		struct statfs filesystem;
 		struct stat status;
 
@@ -86,15 +87,6 @@ static void complain(const char *line, void *userdata) {
 	trace_session_missing(userdata, "hooks: %s", line);
 }
 
-/* Whether the caller may have it. */
-static bool may_probe(const struct hook *hook, const struct trace_options *options) {
-	struct stat status;
-
-	if (options->all_users)
-		return true;
-	return hook->alternatives->kind == HOOK_USER && !stat(hook->alternatives->place, &status) && status.st_uid == options->caller;
-}
-
 static int add_probes(struct trace_hooks *hooks, const struct trace_options *options) {
 	char error[HOOK_ERROR_SIZE];
 	struct hook *hook;
@@ -111,7 +103,7 @@ static int add_probes(struct trace_hooks *hooks, const struct trace_options *opt
 			trace_session_missing(hooks->session, "probe %s", error);
 			continue;
 		}
-		if (!may_probe(hook, options)) {
+		if (!options->all_users && hook->alternatives->kind != HOOK_USER) { /* of files their owners are asked for: hook-user.h */
 			trace_session_missing(hooks->session, "probe %s: callers who may not attach can probe functions of their own files only",
 					      options->probes[i]);
 			hook_free(hook);
@@ -177,10 +169,14 @@ static unsigned find_needs(const struct trace_hooks *hooks, const struct trace_o
 				needs |= HOOK_NEED_USER;
 		}
 	}
-	for (size_t i = 0; i < options->n_hooks; i++)
+	for (size_t i = 0; i < options->n_hooks && options->all_users; i++)
 		if (!strncmp(options->hooks[i], HOOK_DISCOVER, strlen(HOOK_DISCOVER)) && hooks->kernel.n_symbols)
 			needs |= HOOK_NEED_COUNTS;
 	return needs;
+}
+
+static void tell_probe(struct trace_hooks *hooks, const struct hook_attachment *attachment) {
+	trace_session_missing(hooks->session, "probe %s: %s", attachment->hook->name, attachment->reason);
 }
 
 /* Hooks that were named get a line each; those that are there by default one together. */
@@ -193,12 +189,14 @@ static void tell_missing(struct trace_hooks *hooks, const struct trace_options *
 		bool probe = !strcmp(attachment->hook->set, "user");
 
 		n_hooks += !probe;
-		if (attachment->method != HOOK_METHOD_NONE)
+		if (attachment->method != HOOK_METHOD_NONE || attachment->waiting)
 			continue;
-		if (probe || options->n_hooks) {
-			trace_session_missing(hooks->session, "%s %s: %s", probe ? "probe" : "hook", attachment->hook->name, attachment->reason);
+		if (probe)
+			tell_probe(hooks, attachment);
+		else if (options->n_hooks)
+			trace_session_missing(hooks->session, "hook %s: %s", attachment->hook->name, attachment->reason);
+		if (probe || options->n_hooks)
 			continue;
-		}
 		n_missing++;
 		if (n < sizeof(names))
 			n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", n ? ", " : "", attachment->hook->name);
@@ -208,6 +206,90 @@ static void tell_missing(struct trace_hooks *hooks, const struct trace_options *
 	else if (n_missing)
 		trace_session_missing(hooks->session, "%zu of %zu hooks of the driver (`gpuprobectl hook list` says why): %s%s", n_missing, n_hooks,
 				      names, n >= sizeof(names) ? "..." : "");
+}
+
+/* ---- probes of functions of files ---- */
+
+/* All that wait have that answer (or each its own). */
+static void settle(struct trace_hooks *hooks, int r) {
+	for (size_t i = 0; i < hooks->n_attachments; i++) {
+		struct hook_attachment *attachment = &hooks->attachments[i];
+		int error = 0, answer = r;
+
+		if (!attachment->waiting)
+			continue;
+		if (!r)
+			answer = hook_user_result(hooks->user, (uint32_t)i, &error);
+		hook_attach_settle(attachment, answer, error);
+		if (attachment->method == HOOK_METHOD_NONE)
+			tell_probe(hooks, attachment);
+	}
+}
+
+/* The one process that is meant, and no child of its; 0: there may be others. */
+static pid_t only_process(const struct trace_options *options) {
+	if (options->follow || options->n_pids > 1)
+		return 0;
+	return options->n_pids ? (pid_t)options->pids[0] : options->filter.has_pid ? options->filter.pid : 0;
+}
+
+/* Those that wait. */
+static int start_user(struct trace_hooks *hooks, const struct trace_options *options) {
+	const struct hook_user_programs programs = hook_programs_user(hooks->programs);
+	size_t n = 0;
+	int r;
+
+	for (size_t i = 0; i < hooks->n_attachments; i++)
+		n += hooks->attachments[i].waiting;
+	if (!n)
+		return 0;
+	r = hook_user_new(&hooks->user, options->caller, options->all_users, only_process(options));
+	for (size_t i = 0; i < hooks->n_attachments && !r; i++) {
+		const struct hook_alternative *alternative = hooks->attachments[i].alternative;
+
+		if (hooks->attachments[i].waiting)
+			r = hook_user_add(hooks->user, alternative->place, alternative->name, (uint32_t)i, alternative->span);
+	}
+	if (!r)
+		r = hook_user_start(hooks->user, &programs);
+	if (r) {
+		settle(hooks, r);
+		hooks->user = hook_user_free(hooks->user);
+	}
+	return 0;
+}
+
+/* Takes what has become of them, if that is known. */
+static void take_user(struct trace_hooks *hooks) {
+	int error = 0;
+
+	if (!hooks->user || trace_hooks_ready(hooks) || !hook_user_over(hooks->user))
+		return;
+	settle(hooks, 0);
+	if (hook_user_result(hooks->user, 0, &error) == HOOK_USER_E_SILENT)
+		hooks->user = hook_user_free(hooks->user);
+}
+
+bool trace_hooks_ready(const struct trace_hooks *hooks) {
+	for (size_t i = 0; i < hooks->n_attachments; i++)
+		if (hooks->attachments[i].waiting)
+			return false;
+	return true;
+}
+
+/* No record of theirs comes any more, though their programs run until they are gone. */
+static void stop_user(struct trace_hooks *hooks) {
+	for (uint32_t i = 0; i < hooks->n_attachments && hooks->user; i++) {
+		const struct hook_alternative *alternative = hooks->attachments[i].alternative;
+		int map = hook_programs_map(hooks->programs, HOOK_MAP_ROWS);
+		struct hook_row row;
+
+		if (!alternative || alternative->kind != HOOK_USER || bpf_map_lookup_elem(map, &i, &row))
+			continue;
+		row.flags |= HOOK_ROW_OFF;
+		bpf_map_update_elem(map, &i, &row, BPF_ANY);
+	}
+	hooks->user = hook_user_free(hooks->user);
 }
 
 /* ---- beginning and end ---- */
@@ -243,7 +325,6 @@ static int start(struct trace_hooks *hooks, const struct trace_options *options,
 								    "the kernel refuses their programs; it is older than 5.15");
 		return r;
 	}
-	hook_programs_owner(hooks->programs, options->all_users, options->caller);
 	fill_processes(hooks, options);
 	hooks->ring = ring_buffer__new(hook_programs_map(hooks->programs, HOOK_MAP_RING), hook_event_take, hooks, NULL);
 	if (!hooks->ring)
@@ -255,6 +336,9 @@ static int start(struct trace_hooks *hooks, const struct trace_options *options,
 	if (r < 0)
 		return r;
 	tell_missing(hooks, options);
+	r = start_user(hooks, options);
+	if (r < 0)
+		return r;
 	return options->kernel ? hook_discover_new(hooks, options->hooks, options->n_hooks) : 0;
 }
 
@@ -301,11 +385,13 @@ bool trace_hooks_drain(struct trace_hooks *hooks) {
 	all = ring_buffer__consume(hooks->ring) != -EAGAIN;
 	tell_lost(hooks);
 	hook_discover_drain(hooks, false);
+	take_user(hooks);
 	return all;
 }
 
 /* Nothing runs any more; what was under way is told as it is. */
 static void stop(struct trace_hooks *hooks) {
+	stop_user(hooks);
 	hook_programs_detach(hooks->programs);
 	while (ring_buffer__consume(hooks->ring) == -EAGAIN)
 		;

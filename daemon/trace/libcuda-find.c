@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
@@ -36,26 +37,48 @@ bool libcuda_path_matches(const char *path, size_t n) {
 	return n >= strlen("libcuda.so") && !memcmp(path, "libcuda.so", strlen("libcuda.so")) && (n == strlen("libcuda.so") || path[strlen("libcuda.so")] == '.');
 }
 
-/* Whether a process sees that device as a FUSE file system. */
-static bool device_is_fuse(pid_t pid, unsigned int device_major, unsigned int device_minor) {
-	char path[64], *line = NULL, wanted[32];
-	bool fuse = false;
+enum mount_kind {
+	MOUNT_UNKNOWN,
+	MOUNT_PLAIN,
+	MOUNT_FUSE,
+};
+
+/* What a process (0: this one) knows of the mount that a file is on, or of another one of the same device. */
+static enum mount_kind find_mount(pid_t pid, const struct statx *status) {
+	enum mount_kind kind = MOUNT_UNKNOWN;
+	char path[64], *line = NULL;
+	bool done = false;
 	size_t size = 0;
 	FILE *file;
 
 	if (pid)
 		snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)pid);
 	file = fopen(pid ? path : "/proc/self/mountinfo", "re");
-	snprintf(wanted, sizeof(wanted), " %u:%u ", device_major, device_minor);
-	while (file && !fuse && getline(&line, &size, file) > 0) {
-		const char *type = strstr(line, wanted) ? strstr(line, " - ") : NULL;
+	/* "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue" */
+	while (file && !done && getline(&line, &size, file) > 0) {
+		const char *type = strstr(line, " - ");
+		unsigned int device_major, device_minor;
+		uint64_t id;
 
-		fuse = type && !strncmp(type + 3, "fuse", 4);
+		if (!type || sscanf(line, "%" SCNu64 " %*u %u:%u", &id, &device_major, &device_minor) != 3)
+			continue;
+		done = status->stx_mask & STATX_MNT_ID && id == status->stx_mnt_id;
+		if (done || (device_major == status->stx_dev_major && device_minor == status->stx_dev_minor))
+			kind = strncmp(type + 3, "fuse", 4) ? MOUNT_PLAIN : MOUNT_FUSE;
 	}
 	free(line);
 	if (file)
 		fclose(file);
-	return fuse;
+	return kind;
+}
+
+/* Whether somebody may serve the file, for whose answers one would wait: also if nobody knows its mount any more, as it was removed while in use. */
+static bool is_served(pid_t pid, const struct statx *status) {
+	enum mount_kind kind = find_mount(pid, status);
+
+	if (kind == MOUNT_UNKNOWN && pid) /* of who has changed its root there is no list */
+		kind = find_mount(0, status);
+	return kind != MOUNT_PLAIN;
 }
 
 /* Opens for reading what a descriptor of a path (consumed) means, if it is a regular file that nobody serves. */
@@ -67,8 +90,8 @@ static int reopen(int path_fd, pid_t pid) {
 	if (path_fd < 0)
 		return -1;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
-	if (statx(path_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &status) == 0 && S_ISREG(status.stx_mode) &&
-	    !device_is_fuse(pid, status.stx_dev_major, status.stx_dev_minor))
+	if (statx(path_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO | STATX_MNT_ID, &status) == 0 && S_ISREG(status.stx_mode) &&
+	    !is_served(pid, &status))
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	close(path_fd);
 	return fd;

@@ -51,7 +51,8 @@ bool libcuda_path_matches(const char *path, size_t n);
 /* One that was found: takes the descriptor. */
 typedef void (*libcuda_found_fn)(void *userdata, int fd, const char *path);
 
-/* What a process has mapped; returns how many, or -errno: -ETIMEDOUT or -EBUSY, it does not answer (foreign.h). Files on FUSE are left out: whoever serves them could keep the daemon waiting. */
+/* What a process has mapped; returns how many, or -errno: -ETIMEDOUT or -EBUSY, it does not answer (foreign.h). Files on FUSE, and on
+ * mounts that nobody knows, are left out: whoever serves them could keep the daemon waiting. */
 int libcuda_find_mapped(pid_t pid, libcuda_found_fn found, void *userdata);
 
 /* Where the process's loader would find one: LD_LIBRARY_PATH of its environment, in its root. 0 or -errno. */

@@ -121,12 +121,15 @@ void trace_table_warn(struct trace_table *table, pid_t pid, const char *format, 
 	log_warning("process %d: %s%s", (int)pid, text, more);
 }
 
-size_t trace_table_hooks(const struct trace_table *table, struct trace_hooks *hooks[static TRACE_SESSIONS_MAX]) {
+size_t trace_table_hooks(const struct trace_table *table, const uid_t *owner, struct trace_hooks *hooks[static TRACE_SESSIONS_MAX]) {
 	size_t n = 0;
 
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-		if (table->sessions[i] && table->sessions[i]->hooks)
-			hooks[n++] = table->sessions[i]->hooks;
+	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
+		const struct trace_session *session = table->sessions[i];
+
+		if (session && session->hooks && (!owner || session->options->caller == *owner))
+			hooks[n++] = session->hooks;
+	}
 	return n;
 }
 

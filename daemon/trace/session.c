@@ -352,6 +352,14 @@ bool trace_session_meant(struct trace_session *session, pid_t pid, uint64_t time
 	return trace_session_means(session, pid);
 }
 
+bool trace_session_ready(const struct trace_session *session) {
+#if TRACE_HAS_HOOKS
+	return session->finished || !session->hooks || trace_hooks_ready(session->hooks);
+#else
+	return true;
+#endif
+}
+
 /* Beginnings of processes and programs come before what these have called since. */
 void session_drain(struct trace_session *session) {
 	session_drain_hooks(session);

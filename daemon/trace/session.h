@@ -61,12 +61,15 @@ struct trace_config {
 };
 
 /*
- * Starts: everything is attached when it returns, START is the first record, and trace_session_trouble() says what could not be attached. 0, TRACE_E_*, or
+ * Starts: START is the first record; everything is attached when it returns, but probes of files of users, for which see trace_session_ready(). 0, TRACE_E_*, or
  * negative errno.
  */
 int trace_session_new(struct trace_session **sessionp, struct trace_table *table, const struct trace_config *config, uint32_t *bad_pid);
 /* Ends at once; NULL is fine. */
 struct trace_session *trace_session_free(struct trace_session *session);
+
+/* Whether all is attached that will be, and trace_session_trouble() says what could not be. `wake` is called when it has become so. */
+bool trace_session_ready(const struct trace_session *session);
 
 /* Lines of trace_session_missing() since the last time; they are the session's. */
 size_t trace_session_trouble(struct trace_session *session, const char *const **linesp);
@@ -82,5 +85,5 @@ bool trace_session_finished(const struct trace_session *session);
 /* Ends the trace as its duration would. */
 void trace_session_finish(struct trace_session *session);
 
-/* For ListHooks: what sessions have attached. */
-size_t trace_table_hooks(const struct trace_table *table, struct trace_hooks *hooks[static TRACE_SESSIONS_MAX]);
+/* For ListHooks: what sessions of a user have attached (NULL: of all). */
+size_t trace_table_hooks(const struct trace_table *table, const uid_t *owner, struct trace_hooks *hooks[static TRACE_SESSIONS_MAX]);

@@ -104,4 +104,6 @@ struct trace_uprobe *trace_uprobe_free(struct trace_uprobe *uprobe);
 struct trace_hooks;
 int trace_hooks_new(struct trace_hooks **hooksp, struct trace_session *session, const struct trace_options *options);
 bool trace_hooks_drain(struct trace_hooks *hooks); /* false: a part, there is more */
+/* Whether all is attached, or never will be: files of users may take their time. It gets so by trace_hooks_drain(). */
+bool trace_hooks_ready(const struct trace_hooks *hooks);
 struct trace_hooks *trace_hooks_free(struct trace_hooks *hooks);

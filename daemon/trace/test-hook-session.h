@@ -106,6 +106,14 @@ void trace_session_missing(struct trace_session *session, const char *format, ..
 static struct trace_session session;
 static struct trace_hooks *hooks;
 
+/* Until probes of files are attached. */
+static void wait_until_ready(void) {
+	while (!trace_hooks_ready(hooks)) {
+		usleep(1000);
+		trace_hooks_drain(hooks);
+	}
+}
+
 /* Traces a process. */
 static void begin_at(pid_t pid, struct trace_options options, const struct hook_places *where) {
 	uint32_t target = (uint32_t)pid;
@@ -117,6 +125,7 @@ static void begin_at(pid_t pid, struct trace_options options, const struct hook_
 	options.n_pids = 1;
 	options.all_users = true;
 	assert_int_equal(trace_hooks_new_at(&hooks, &session, &options, where), 0);
+	wait_until_ready();
 }
 
 static void finish(void) {
@@ -134,7 +143,7 @@ static const void *next(const void *behind, uint16_t type) {
 }
 
 /* The name that was told for a hook before a record. */
-static const char *name_of(const struct trace_event *event) {
+static __attribute__((unused)) const char *name_of(const struct trace_event *event) {
 	const struct trace_name *name = NULL;
 
 	while ((name = next(name, TRACE_NAME)) && (const void *)name < (const void *)event)
@@ -143,7 +152,7 @@ static const char *name_of(const struct trace_event *event) {
 	return NULL;
 }
 
-static const char *text_of(const struct trace_event *event) {
+static __attribute__((unused)) const char *text_of(const struct trace_event *event) {
 	return (const char *)(event->words + event->n_words);
 }
 

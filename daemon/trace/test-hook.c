@@ -509,7 +509,7 @@ static void test_missing(void **state) {
 	begin(child.pid, (struct trace_options){
 				 .kernel = true,
 				 HOOKS("nonsense", "memory"),
-				 PROBES(spec, "u:/nonexistent/lib.so:f", "t:sched:no_such_tracepoint", "t:sched:sched_switch(no_such_field)",
+				 PROBES(spec, "u:/nonexistent/lib.so:f", "t:sched:no_such_tracepoint", "t:sched:sched_switch(no_such_field)", "t:sched:sched_switch(prev_pid,common_pid)",
 					"k:nvidia:no_such_function", "k:no_such_module:f", "k:nvidia:f(a=arg0)"),
 			 });
 	assert_true(is_missing("hooks: nonsense is no name, set or glob"));
@@ -517,6 +517,7 @@ static void test_missing(void **state) {
 	assert_true(is_missing("/nonexistent/lib.so: No such file"));
 	assert_true(is_missing("sched:no_such_tracepoint: there is no such tracepoint") || is_missing("tracefs"));
 	assert_true(is_missing("sched:sched_switch has no field no_such_field"));
+	assert_true(is_missing("sched:sched_switch has no field common_pid")); /* a program finds an address of the kernel's there */
 	assert_true(is_missing("no_such_module:f: the module is not loaded"));
 	assert_true(is_missing("k:nvidia:f(a=arg0): character 18: : and a type are missing"));
 	assert_true(is_missing("hook sysmem-alloc: "));
@@ -587,18 +588,22 @@ static void test_ladder(void **state) {
 /* Callers who may not attach get what is their own. */
 static void test_rights(void **state) {
 	const struct trace_options options = { .caller = 4242, .kernel = true, HOOKS("all", "discover:*"),
-					       PROBES("k:vmlinux:vfs_read", "t:sched:sched_switch", "u:/bin/sh:main") };
+					       PROBES("k:vmlinux:vfs_read", "t:sched:sched_switch", "u:/bin/sh:main", "u:/nonexistent:f") };
 
 	free(session.records);
 	memset(&session, 0, sizeof(session));
 	assert_int_equal(trace_hooks_new_at(&hooks, &session, &options, &places), 0);
-	assert_int_equal(hooks->n_probes, 0);
+	wait_until_ready();
+	assert_int_equal(hooks->n_probes, 2); /* of files, which are others' */
 	assert_true(is_missing("k:vmlinux:vfs_read: callers who may not attach"));
 	assert_true(is_missing("t:sched:sched_switch: callers"));
 	assert_true(is_missing("u:/bin/sh:main: callers"));
+	assert_true(is_missing("u:/nonexistent:f: callers")); /* whether it is there is not told */
 	assert_true(hooks->n_attachments > 0);
-	for (size_t i = 0; i < hooks->n_attachments; i++)
+	for (size_t i = 0; i < hooks->n_attachments; i++) {
 		assert_int_equal(hooks->attachments[i].hook->process, HOOK_PROCESS_MEANT);
+		assert_int_not_equal(hooks->attachments[i].method, HOOK_METHOD_UPROBE);
+	}
 	do_ioctls();
 	finish();
 	assert_null(next(NULL, TRACE_IOCTL)); /* another's */
@@ -626,6 +631,34 @@ static void test_open_end(void **state) {
 	kill(child.pid, SIGKILL);
 	waitpid(child.pid, NULL, 0);
 	close(child.go);
+}
+
+/* Counters of functions are there for `discover:` only: of all processors together they may be tens of megabytes. */
+static void test_counters(void **state) {
+	struct child child = child_new(do_ioctls);
+	struct bpf_map_info info = {};
+	uint32_t size = sizeof(info);
+
+	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
+	assert_int_equal(bpf_obj_get_info_by_fd(hook_programs_map(hooks->programs, HOOK_MAP_COUNTS), &info, &size), 0);
+	assert_int_equal(info.max_entries, 1);
+	child_run(&child);
+	finish();
+}
+
+/* The end of an ioctl that its hook did not see: it is lost, and counted, when the thread does the next one. */
+static void test_missed_end(void **state) {
+	struct child child = child_new(do_ioctls);
+	struct hook_ioctl io = { .header = { .type = HOOK_RECORD_IOCTL, .pid = (uint32_t)child.pid, .tid = (uint32_t)child.pid, .start = 5 },
+				 .command = RM_CONTROL };
+	uint64_t key = HOOK_KEY(child.pid, 0);
+
+	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
+	assert_int_equal(bpf_map_update_elem(hook_programs_map(hooks->programs, HOOK_MAP_IOCTLS), &key, &io, 0), 0);
+	child_run(&child);
+	finish();
+	assert_non_null(check_ioctl(NULL, RM_CONTROL, TRACE_DEVICE_CTL, 32, 128));
+	assert_int_equal(session.lost, 1);
 }
 
 /* More than the ring holds is counted, exactly. */
@@ -712,7 +745,7 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_last_thread),
 		cmocka_unit_test(test_user),	     cmocka_unit_test(test_user_recursion), cmocka_unit_test(test_user_left), cmocka_unit_test(test_user_instant), cmocka_unit_test(test_tracepoint),
 		cmocka_unit_test(test_missing), cmocka_unit_test(test_no_driver), cmocka_unit_test(test_user_files), cmocka_unit_test(test_user_kernel_address), cmocka_unit_test(test_ladder),  cmocka_unit_test(test_rights),
-		cmocka_unit_test(test_open_end),     cmocka_unit_test(test_loss),    cmocka_unit_test(test_list),
+		cmocka_unit_test(test_open_end), cmocka_unit_test(test_missed_end), cmocka_unit_test(test_counters), cmocka_unit_test(test_loss),    cmocka_unit_test(test_list),
 	};
 	const struct trace_options nothing = { .all_users = true };
 	int r;

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,11 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cpu-list.h"
+#include "elf-symbols.h"
 #include "foreign.h"
 #include "libcuda.h"
 #include "site.h"
@@ -166,6 +169,31 @@ static void test_broken_files(void **state) {
 	free(bytes);
 }
 
+/* Of a function's versions the one that a new program would get; of one that chooses what will be called, that it does so. */
+static void test_versions(void **state) {
+	static const struct elf_limits limits = { .symbols = 1 << 20, .strings = 64 << 20 }, small = { .symbols = 100, .strings = 64 << 20 };
+	struct elf_wanted wanted[] = { { .name = "glob" }, { .name = "memcpy" }, { .name = "no_such_function" }, { .name = "getpid" } };
+	atomic_bool stop = false;
+	Dl_info info;
+	int fd;
+
+	assert_true(dladdr(dlsym(RTLD_DEFAULT, "glob"), &info));
+	fd = open(info.dli_fname, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(elf_functions_find(fd, &limits, wanted, 4, &stop), 0);
+	assert_int_equal(wanted[0].r, 0);
+	assert_int_equal(wanted[0].offset, (uintptr_t)dlsym(RTLD_DEFAULT, "glob") - (uintptr_t)info.dli_fbase); /* its code is where its addresses say */
+#ifdef __x86_64__
+	assert_int_equal(wanted[1].r, ELF_E_IFUNC);
+#endif
+	assert_int_equal(wanted[2].r, ELF_E_NO_FUNCTION);
+	assert_int_equal(wanted[3].r, 0);
+	assert_true(wanted[3].size > 0 && wanted[3].size < 4096);
+	assert_int_equal(elf_functions_find(fd, &small, wanted, 4, &stop), -ENOEXEC);
+	atomic_store(&stop, true);
+	assert_int_equal(elf_functions_find(fd, &limits, wanted, 4, &stop), -ECANCELED);
+	close(fd);
+}
+
 static void test_paths(void **state) {
 	static const char *const good[] = { "/usr/lib/libcuda.so.1", "libcuda.so", "/x/libcuda.so.580.159.04" };
 	static const char *const bad[] = { "/usr/lib/libcudart.so.13", "/libcuda.so.1/x", "libcuda.so1", "/usr/lib/xlibcuda.so.1", "", "libcuda.s" };
@@ -242,6 +270,38 @@ static void test_finding(void **state) {
 	free(bytes);
 	assert_true(libcuda_find_mapped(1 << 30, keep, found) < 0);
 	libcuda_find_usual(keep, found);
+}
+
+/* What lies on a mount that was removed while in use may be anybody's: it is not opened. */
+static void test_removed_mount(void **state) {
+	char folder[] = "/tmp/test-site-XXXXXX", path[256], found[4096] = "";
+	char *bytes;
+	void *map;
+	size_t n;
+	int fd = open_copy(&bytes, &n);
+
+	close(fd);
+	assert_non_null(mkdtemp(folder));
+	if (mount("test-site", folder, "tmpfs", 0, NULL) < 0) {
+		rmdir(folder);
+		free(bytes);
+		skip();
+	}
+	snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
+	fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0755);
+	assert_int_equal(write(fd, bytes, n), (ssize_t)n);
+	map = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	assert_true(map != MAP_FAILED);
+	close(fd);
+	assert_int_equal(libcuda_find_mapped(getpid(), keep, found), 1);
+	assert_string_equal(found, path);
+	assert_int_equal(umount2(folder, MNT_DETACH), 0);
+	found[0] = '\0';
+	assert_int_equal(libcuda_find_mapped(getpid(), keep, found), 1);
+	assert_string_equal(found, "");
+	munmap(map, 4096);
+	rmdir(folder);
+	free(bytes);
 }
 
 /* A process whose file does not answer is waited for once, and asked again when it has answered; here that is a pipe. */
@@ -331,7 +391,7 @@ static void test_cpu_list(void **state) {
 int main(int argc, char **argv) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sites), cmocka_unit_test(test_file), cmocka_unit_test(test_broken_files),
-		cmocka_unit_test(test_paths), cmocka_unit_test(test_finding), cmocka_unit_test(test_foreign),
+		cmocka_unit_test(test_paths), cmocka_unit_test(test_versions), cmocka_unit_test(test_finding), cmocka_unit_test(test_removed_mount), cmocka_unit_test(test_foreign),
 		cmocka_unit_test(test_cpu_list),
 	};
 

@@ -186,12 +186,12 @@ static void on_callback(void *userdata, int domain, uint32_t id, const void *dat
 		return;
 	switch (id) {
 	case SANITIZER_MODULE_LOADED:
+		patched_forget(module->module); /* of another one that had the handle */
 		events->module_loaded(module->context, module->module, module->library,
 				      module->cubin, module->cubin_size);
 		break;
 	case SANITIZER_MODULE_UNLOAD_STARTING:
 		events->module_unloading(module->context, module->module);
-		patched_forget(module->module);
 		break;
 	case SANITIZER_FUNCTIONS_LAZY_PATCHED:
 		events->functions_loaded(functions->context, functions->module,
@@ -388,6 +388,7 @@ __attribute__((visibility("default"))) const struct sass_engine *gpuprobe_sass(v
 		.load_image = load_image,
 		.patch = patch,
 		.unpatch = unpatch,
+		.forget = patched_forget,
 		.set_data = set_data,
 		.alloc = alloc,
 		.free = release,

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 
-from harness import BUILD, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, Failed, check, equal, main, need, wait_until
+from harness import BUILD, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, Failed, as_user, check, equal, main, need, wait_until
 from tracing import (CALL, CLOCK, DYNAMIC, ERRORS, EXEC, EXIT, EXTRAS, FORK, FUNCTION_NAME, KERNEL, KERNEL_NAME, LOST, NAME, PROCESS, SEEN, START, STOP,
                      THREAD, TIMES, Producer, Trace, call, clock_pair, kernel, name)
 from varlink import Connection, VarlinkError
@@ -25,6 +25,7 @@ NAMES = {number: function for function, number in NUMBERS.items()}
 LAUNCH = NUMBERS["cuLaunchKernel"]
 RUN = (VEC_ADD, "--threads", "64", "--launches", "3")
 LATE = os.path.join(BUILD, "daemon/trace/libcuda.so.1")
+USER = 61234
 US = {"pids": [os.getpid()], "sources": ["shim"]}
 
 
@@ -429,6 +430,29 @@ def test_hooks():
             return
         check(len(hooks) > 10 and all(h["name"] and h["set"] and h["state"] in ("available", "unavailable", "attached") for h in hooks), hooks[:3])
         equal(bus.call("ListHooks", pattern="no-such-hook")["hooks"], [])
+        # probes of a trace, and what they hit, are for who traces, and for root
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            path = shutil.copyfile(VEC_ADD, f"{folder}/mine")
+            os.chown(path, USER, USER)
+            with as_user(USER):
+                trace = Trace(daemon.directory, sources=["kernel"], hooks=["!all"], probes=[f"u:{path}:main"])
+            mine = [h["name"] for h in bus.call("ListHooks", pattern="user")["hooks"]]
+            equal(mine, [f"u:{path}:main"] if not any("hooks:" in line for line in trace.missing) else [])
+            for uid, names in ((USER, mine), (USER + 1, [])):
+                with as_user(uid):
+                    other = Connection(daemon.directory)
+                equal(wait_until(lambda: listed(other), "a list for a user"), [names])
+            trace.close()
+
+
+def listed(bus):
+    """Names of probes, in a list; none while another user's list was just made."""
+    try:
+        return [[h["name"] for h in bus.call("ListHooks", pattern="user")["hooks"]]]
+    except VarlinkError as error:
+        equal(error.error, "LimitExceeded")
+        return None
 
 
 if __name__ == "__main__":

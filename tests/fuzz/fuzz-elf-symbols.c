@@ -43,7 +43,8 @@ static void read_image(int fd, size_t size) {
 	static const uint32_t kinds[] = { SHT_DYNSYM, SHT_SYMTAB };
 	struct elf_image image;
 	struct seen seen = { .image = &image };
-	uint64_t offset;
+	struct elf_wanted wanted = {};
+	const atomic_bool stop = false;
 
 	if (elf_image_init(&image, fd))
 		return;
@@ -58,7 +59,8 @@ static void read_image(int fd, size_t size) {
 			elf_image_function(&image, seen.addresses[j]);
 		free(strings);
 	}
-	if (elf_function_find(fd, seen.name, &offset) == 0 && offset > INT64_MAX) /* beyond the end is for who reads there */
+	wanted.name = seen.name;
+	if (elf_functions_find(fd, &limits, &wanted, 1, &stop) == 0 && !wanted.r && wanted.offset > INT64_MAX) /* beyond the end is for who reads there */
 		abort();
 	elf_image_deinit(&image);
 }

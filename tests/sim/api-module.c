@@ -367,6 +367,14 @@ static void free_module(CUmodule module)
 	free(module);
 }
 
+/* GPUPROBE_SIM_REFUSE: who listens is told of the first unloading of a module, and it is refused all the same. */
+static bool refuses(void)
+{
+	static bool refused;
+
+	return getenv("GPUPROBE_SIM_REFUSE") && !__atomic_exchange_n(&refused, true, __ATOMIC_RELAXED);
+}
+
 API_EXPORT CUresult cuModuleUnload(CUmodule hmod)
 {
 	CUresult r = api_enter();
@@ -376,6 +384,8 @@ API_EXPORT CUresult cuModuleUnload(CUmodule hmod)
 	api_unsafe_in_capture(); /* it ends captures, and happens all the same */
 	if (live_of(hmod, API_MODULE) && !hmod->library)
 		api_module_unloading(hmod);
+	if (refuses())
+		return CUDA_ERROR_UNKNOWN;
 	sim_run_lock();
 	api_lock();
 	if (!api_live(hmod, API_MODULE) || hmod->library)

@@ -221,6 +221,10 @@ static CUresult mark(CUmodule module, uint32_t patch, const char *symbol)
 		r = CUDA_ERROR_NOT_FOUND;
 	if (r == CUDA_SUCCESS && !sim_patch_fits(patch, function))
 		r = CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS && module->patched) { /* on a GPU the patches add up */
+		fprintf(stderr, "gpuprobe CPU driver: a module is to be patched that is patched already\n");
+		r = CUDA_ERROR_NOT_PERMITTED;
+	}
 	if (r == CUDA_SUCCESS)
 		module->marks[patch] = function;
 	api_unlock();

@@ -5,7 +5,7 @@
  *
  *   load SLOT [library]       loads the module (slots 0 to 7)
  *   file SLOT PATH            loads a module from a file
- *   unload SLOT
+ *   unload SLOT [refused]     refused: that fails, and the module is there as before
  *   break SLOT KERNEL         launches it with an address that is nobody's, which is the end of the context, and unloads the module
  *   launch SLOT KERNEL N      N launches, and waits for them
  *   handle SLOT KERNEL N      as launch, by the handle of a library's kernel: the driver loads its module then, if it has not yet
@@ -500,6 +500,9 @@ static bool run(const char *line)
 		CHECK(driver.module_load(&slot->module, kernel));
 	} else if (!strcmp(verb, "load")) {
 		CHECK(driver.module_load_data(&slot->module, language_image));
+	} else if (!strcmp(verb, "unload") && !strcmp(kernel, "refused")) {
+		if (driver.module_unload(slot->module) == CUDA_SUCCESS)
+			return false;
 	} else if (!strcmp(verb, "unload")) {
 		unload(slot);
 	} else if (!strcmp(verb, "break") && words == 3) {

@@ -104,9 +104,10 @@ static __always_inline void ioctl_begin(__u32 row, __u8 device, __u8 minor, __u3
 	__u64 id = bpf_get_current_pid_tgid(), key = HOOK_KEY((__u32)id, row);
 	struct hook_ioctl *io;
 
-	if (bpf_map_update_elem(&ioctls, &key, &no_ioctl, BPF_ANY)) {
-		count(&lost, 0);
-		return;
+	if (bpf_map_update_elem(&ioctls, &key, &no_ioctl, BPF_NOEXIST)) {
+		count(&lost, 0); /* this one, as there is no room; or the one before, whose end was missed */
+		if (bpf_map_update_elem(&ioctls, &key, &no_ioctl, BPF_EXIST))
+			return;
 	}
 	io = bpf_map_lookup_elem(&ioctls, &key);
 	if (!io)

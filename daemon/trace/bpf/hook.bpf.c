@@ -33,7 +33,7 @@ static __always_inline void begin(__u32 index, const struct place *place) {
 	struct hook_event *event;
 	__u64 key;
 
-	if (!row || (!(row->flags & HOOK_ROW_ANY_PROCESS) && !is_meant()))
+	if (!row || row->flags & HOOK_ROW_OFF || (!(row->flags & HOOK_ROW_ANY_PROCESS) && !is_meant()))
 		return;
 	if (row->flags & HOOK_ROW_IOCTL) {
 		if (!place->arguments)
@@ -83,7 +83,7 @@ static __always_inline void end(__u32 index, const struct place *place) {
 	__u64 now = bpf_ktime_get_ns(), key;
 	struct hook_event *event;
 
-	if (!row)
+	if (!row || row->flags & HOOK_ROW_OFF)
 		return;
 	if (row->flags & HOOK_ROW_IOCTL) {
 		ioctl_end(index, place->result);
@@ -134,7 +134,7 @@ static __always_inline void begin_function(void *context, struct pt_regs *regist
 
 	const struct hook_row *row = bpf_map_lookup_elem(&rows, &index);
 
-	if (!row)
+	if (!row || row->flags & HOOK_ROW_OFF)
 		return;
 	/* the user's stack, or the kernel's own: a program may have any address in its stack pointer */
 	if (row->flags & HOOK_ROW_USER)
@@ -170,6 +170,19 @@ int hook_multi_entry(struct pt_regs *registers) {
 
 SEC("kprobe.multi")
 int hook_multi_return(struct pt_regs *registers) {
+	end_function(registers, registers);
+	return 0;
+}
+
+/* Of links of many functions of a file; who loads them says so. */
+SEC("kprobe")
+int hook_multi_user_entry(struct pt_regs *registers) {
+	begin_function(registers, registers);
+	return 0;
+}
+
+SEC("kprobe")
+int hook_multi_user_return(struct pt_regs *registers) {
 	end_function(registers, registers);
 	return 0;
 }

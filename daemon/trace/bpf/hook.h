@@ -53,6 +53,7 @@ enum hook_row_flags {
 	HOOK_ROW_IOCTL = 1 << 6, /* (file, command, argument): an ioctl record */
 	HOOK_ROW_RESULT_SIGNED = 1 << 7,
 	HOOK_ROW_RESULT_FIELD = 1 << 8, /* of the tracepoint that ends the span, at result_offset */
+	HOOK_ROW_OFF = 1 << 9, /* the trace has ended: it only has to be detached */
 };
 
 struct hook_row {

@@ -4,15 +4,19 @@
  * In a folder of its own: who is to use it says where it is. Where it differs from the real one: images need PTX (a bare cubin is refused),
  * and a program counter is a number of the instruction in its module.
  *
- * GPUPROBE_SANITIZER_FAIL makes one thing fail: subscribe (another tool), old (it is of CUDA 12.2), image (sanitizerAddPatches), mark
- * (sanitizerPatchInstructions), patch (sanitizerPatchModule), unpatch (sanitizerUnpatchModule), data (sanitizerSetCallbackData), alloc, write. With GPUPROBE_SANITIZER_SLOW it takes a third of a second to subscribe.
+ * GPUPROBE_SANITIZER_FAIL makes things fail, a word for each: subscribe (another tool), old (it is of CUDA 12.2), image (sanitizerAddPatches),
+ * mark (sanitizerPatchInstructions), patch (sanitizerPatchModule), unpatch (sanitizerUnpatchModule), data (sanitizerSetCallbackData), alloc,
+ * write; with GPUPROBE_SANITIZER_WHILE only while there is a file of that name. With GPUPROBE_SANITIZER_SLOW it takes a third of a second to
+ * subscribe.
  */
 
 #include <dlfcn.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "sanitizer-abi.h"
 #include "sim-patching.h"
@@ -27,9 +31,16 @@ static bool enabled[CALLBACKS];
 
 static bool fails(const char *what)
 {
-	const char *wanted = getenv("GPUPROBE_SANITIZER_FAIL");
+	const char *wanted = getenv("GPUPROBE_SANITIZER_FAIL"), *file = getenv("GPUPROBE_SANITIZER_WHILE");
+	char words[64];
 
-	return wanted && !strcmp(wanted, what);
+	if (!wanted || (file && access(file, F_OK)))
+		return false;
+	snprintf(words, sizeof(words), "%s", wanted);
+	for (char *rest = words, *word; (word = strsep(&rest, " ")) != NULL;)
+		if (!strcmp(word, what))
+			return true;
+	return false;
 }
 
 static sanitizer_result result_of(CUresult result)

@@ -105,7 +105,8 @@ void test_unload(void)
 	reduce(function);
 	OK(cuModuleUnload(module));
 	EQUAL(seen.unloading, 1);
-	GOOD(engine->unpatch(module)); /* it is forgotten, so the library is not called for it */
+	engine->forget(module);
+	GOOD(engine->unpatch(module)); /* the library is not called for it */
 	is = take(counters);
 	reduce_expect(&is);
 	module = load(kernels_image);
@@ -121,6 +122,34 @@ void test_unload(void)
 	reduce_expect(&is);
 	OK(cuDevicePrimaryCtxRelease_v2(0));
 	EQUAL(seen.ending, 1);
+}
+
+/* The module is told of as being unloaded, and is there all the same: it is unpatched before it is patched anew. */
+void test_refused(void)
+{
+	driver_pointer counters;
+	struct counters is;
+	CUmodule module;
+	CUfunction function;
+
+	setenv("GPUPROBE_SIM_REFUSE", "1", 1);
+	function = patched_reduce(&module, &counters);
+	EQUAL(cuModuleUnload(module), CUDA_ERROR_UNKNOWN);
+	EQUAL(seen.unloading, 1);
+	reduce(function);
+	is = take(counters);
+	reduce_expect(&is);
+	GOOD(engine->patch(module, ALL));
+	GOOD(engine->set_data(function, counters));
+	reduce(function);
+	is = take(counters);
+	reduce_expect(&is);
+	GOOD(engine->unpatch(module));
+	reduce(function);
+	is = take(counters);
+	expect_nothing(&is);
+	OK(cuModuleUnload(module));
+	EQUAL(seen.unloading, 2);
 }
 
 static driver_pointer load_counters;

@@ -75,7 +75,7 @@ void reduce_expect(const struct counters *is);
 /* Begins, and has it patched with everything. */
 CUfunction patched_reduce(CUmodule *module, driver_pointer *counters);
 
-#define COUNTS_TESTS(X) X(counts) X(counts_of_whole_warps) X(counts_in_turns) X(repatch) X(cycles) X(unload) X(lazy) X(library) X(graphs) X(classes) X(atomics)
+#define COUNTS_TESTS(X) X(counts) X(counts_of_whole_warps) X(counts_in_turns) X(repatch) X(cycles) X(unload) X(refused) X(lazy) X(library) X(graphs) X(classes) X(atomics)
 #define FAILURES_TESTS(X) X(errors) X(failures) X(other_tool) X(too_old) X(late) X(at_once) X(unload_meanwhile)
 #define DECLARE(name) void test_##name(void);
 COUNTS_TESTS(DECLARE)
