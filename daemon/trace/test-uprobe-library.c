@@ -10,12 +10,15 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -311,6 +314,77 @@ static void test_children(void **state) {
 	prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
 }
 
+/* A library that could not be attached is tried again after a while; said is that once. */
+static void test_again(void **state) {
+	struct uprobe_library *only;
+	struct trace_options options;
+	struct trace_uprobe *uprobe;
+	struct uprobe_programs programs;
+	struct target target;
+	uint32_t pid;
+
+	session_reset();
+	target_start(&target, program, "kinds");
+	options = all_options(&target, &pid);
+	options.n_pids = 0;
+	session.only = 0;
+	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = true, .no_linger = true });
+	only = &uprobe->libraries[0];
+	assert_int_equal(uprobe->n_libraries, 1);
+	only->link = uprobe_link_free_now(only->link);
+	programs = uprobe->engine.programs;
+	uprobe->engine.programs = (struct uprobe_programs){ -1, -1, -1 };
+	only->broken = true; /* which was said */
+	trace_uprobe_drain(uprobe);
+	assert_true(only->broken && !only->link && only->retry);
+	assert_null(strstr(session.missing, "its calls are not seen"));
+	uprobe->engine.programs = programs;
+	trace_uprobe_drain(uprobe);
+	assert_true(only->broken && !only->link); /* not so soon */
+	only->retry = 0;
+	trace_uprobe_drain(uprobe);
+	assert_true(!only->broken && only->link);
+	target_run(&target);
+	trace_uprobe_drain(uprobe);
+	assert_int_equal(count_calls(NULL), 17);
+	trace_uprobe_free(uprobe);
+	target_stop(&target);
+}
+
+/* 64 pairs of perf events of no program, with a limit that leaves 8 descriptors above them. */
+static int attach_within(int fd, rlim_t max) {
+	static const uint64_t offsets[64], cookies[64];
+	const struct rlimit limit = { (rlim_t)fd + 128 + 8, max };
+	struct uprobe_link *link;
+	size_t refused;
+
+	return setrlimit(RLIMIT_NOFILE, &limit) < 0 ? -errno :
+						      uprobe_link_new(&link, UPROBE_CLASSIC, &(struct uprobe_programs){ -1, -1, -1 }, fd, offsets, cookies, 64, 0, &refused);
+}
+
+/* Links take no descriptor of the last eighth, which others need, if there may not be more of them. */
+static void test_descriptors(void **state) {
+	struct rlimit before, after;
+	int fd, status;
+	pid_t child;
+
+	fd = open(library, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	if (before.rlim_max < 1024)
+		skip();
+	child = fork();
+	if (!child)
+		_exit(attach_within(fd, (rlim_t)fd + 128 + 8) == -EMFILE ? 0 : 1);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_not_equal(attach_within(fd, before.rlim_max), -EMFILE);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &after), 0);
+	assert_true(after.rlim_cur > (rlim_t)fd + 128 + 8 && after.rlim_max == before.rlim_max);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	close(fd);
+}
+
 /* CPUs that come while a trace runs: what was mapped on them before they were watched is looked for, what is mapped later is seen. */
 static void test_cpus(void **state) {
 	char folder[] = "/tmp/test-uprobe-XXXXXX", copy[128], executable[128];
@@ -354,6 +428,8 @@ int main(int argc, char **argv) {
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_cpus),
 		cmocka_unit_test(test_children),
+		cmocka_unit_test(test_again),
+		cmocka_unit_test(test_descriptors),
 	};
 	const int r = test_begin(argc, argv);
 
