@@ -2,8 +2,8 @@
 
 /*
  * The fake daemon's traces. A call is told what to play by its cgroup, a path of a file: its bytes are sent as they are, so many in a
- * reply as the name says ("x.100"; else all), and lines of FILE.missing are `missing` of the first one. What comes behind them follows
- * from the name: "follow" in it, nothing, for ever; "last", the end of the call with the rest of the file as soon as none of its
+ * reply as the name says ("x.100"; else all), lines of FILE.missing are `missing` of the first one, and those of FILE.later of the second. What comes behind
+ * them follows from the name: "follow" in it, nothing, for ever; "last", the end of the call with the rest of the file as soon as none of its
  * processes lives; else the end. "/echo" says what it was asked for, "/error/NAME" is that error, "/hangup" ends the connection after
  * the first reply.
  */
@@ -29,7 +29,7 @@ struct play {
 	unsigned char *bytes;
 	size_t n, at, portion;
 	bool follow, last, hangup, started;
-	json_object *missing, *pids;
+	json_object *missing, *later, *pids;
 	uv_timer_t timer;
 };
 
@@ -49,7 +49,9 @@ static json_object *next_reply(struct play *play) {
 
 	base64_encode(text, play->bytes + play->at, n);
 	play->at += n;
-	reply = varlink_json_pack("records", json_object_new_string(text), "missing", play->started ? NULL : play->missing, NULL);
+	reply = varlink_json_pack("records", json_object_new_string(text), "missing", play->started ? play->later : play->missing, NULL);
+	if (play->started)
+		play->later = NULL;
 	play->started = true;
 	free(text);
 	return reply;
@@ -90,12 +92,12 @@ static void wake(uv_timer_t *timer) {
 	varlink_call_wake(play->call);
 }
 
-static json_object *read_lines(const char *path) {
+static json_object *read_lines(const char *path, const char *ending) {
 	json_object *lines = NULL;
 	char name[4096], line[512];
 	FILE *file;
 
-	snprintf(name, sizeof(name), "%s.missing", path);
+	snprintf(name, sizeof(name), "%s.%s", path, ending);
 	file = fopen(name, "re");
 	while (file && fgets(line, sizeof(line), file)) {
 		lines = lines ?: json_object_new_array();
@@ -122,7 +124,8 @@ static int play_file(struct varlink_call *call, json_object *parameters, const c
 	play->follow = strstr(name, "follow");
 	play->last = strstr(name, "last");
 	play->hangup = !strcmp(path, "/hangup");
-	play->missing = read_lines(path);
+	play->missing = read_lines(path, "missing");
+	play->later = read_lines(path, "later");
 	play->pids = json_object_get(get(parameters, "pids"));
 	uv_timer_init(uv_default_loop(), &play->timer);
 	play->timer.data = play;

@@ -500,6 +500,10 @@ class Ends(Case):
         path = self.file('x', b''.join(basic()))
         self.file('x.missing', b'bpf: no CAP_BPF\nhook xid: no driver\n')
         self.ctl('trace', f'--cgroup={path}', stderr='gpuprobectl: not traced: bpf: no CAP_BPF\ngpuprobectl: not traced: hook xid: no driver\n' + LOSS)
+        path = self.file('y.100', b''.join(basic()))
+        self.file('y.100.missing', b'hook xid: no driver\n')
+        self.file('y.100.later', b'bpf: /x/libcuda.so.1: no\n')
+        self.ctl('trace', f'--cgroup={path}', stderr='gpuprobectl: not traced: hook xid: no driver\ngpuprobectl: not traced: bpf: /x/libcuda.so.1: no\n' + LOSS)
 
     def test_errors(self):
         for error, status, text in (('PermissionDenied', PERMISSION, 'not permitted: not today'), ('Unavailable', ERROR, 'not today'),

@@ -246,10 +246,15 @@ static int wait_reply(struct live *live) {
 
 /* ---- replies ---- */
 
-static void tell_missing(json_object *parameters) {
+/* What was asked for and is not there, from the beginning on or since now. */
+static void tell_missing(struct live *live, json_object *parameters) {
 	json_object *missing = ctl_get(parameters, "missing");
 	const size_t n = missing ? json_object_array_length(missing) : 0, shown = isatty(STDERR_FILENO) && n > MISSING_LINES ? MISSING_LINES : n;
 
+	if (shown && live->told) { /* behind what is told of the progress */
+		fputc('\n', stderr);
+		live->told = false;
+	}
 	for (size_t i = 0; i < shown; i++)
 		ctl_tell("not traced: %s", json_object_get_string(json_object_array_get_idx(missing, i)));
 	if (shown < n)
@@ -257,8 +262,7 @@ static void tell_missing(json_object *parameters) {
 }
 
 /* The first reply has come: it is on. */
-static void start(struct live *live, json_object *parameters) {
-	tell_missing(parameters);
+static void start(struct live *live) {
 	if (live->watch && live->trace->ctxsw)
 		trace_watch_wait(live->watch, WATCH_START_MS);
 	fflush(live->target.file); /* who waits for the file's beginning knows that programs are traced now */
@@ -286,8 +290,9 @@ static int take_reply(struct live *live, json_object *parameters, bool last) {
 	if (!live->trace->format && live->target.begun)
 		fwrite(data, 1, n_data, live->target.file);
 	free(data);
+	tell_missing(live, parameters);
 	if (!live->started)
-		start(live, parameters);
+		start(live);
 	if (!r && !live->target.path)
 		fflush(live->target.file);
 	if (ferror(live->target.file))

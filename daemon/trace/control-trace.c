@@ -225,15 +225,14 @@ static json_object *control_trace_reply(struct control_trace *trace) {
 	json_object *json = json_object_new_object();
 	const char *const *lines;
 	const void *records = NULL;
-	size_t n, n_lines;
+	size_t n, n_lines = trace_session_trouble(trace->session, &lines);
 
 	n = trace_session_take(trace->session, &records);
 	base64_encode(trace->text, records, n);
 	json_object_object_add(json, "records", json_object_new_string_len(trace->text, (int)base64_encoded_size(n) - 1));
-	if (!trace->started) {
+	if (!trace->started || n_lines) {
 		json_object *missing = json_object_new_array();
 
-		n_lines = trace_session_trouble(trace->session, &lines);
 		for (size_t i = 0; i < n_lines; i++)
 			json_object_array_add(missing, varlink_json_string(lines[i]));
 		json_object_object_add(json, "missing", missing);

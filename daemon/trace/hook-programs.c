@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "cpu-list.h"
 #include "hook-kernel.h"
 #include "hook-bpf.h"
 
@@ -270,7 +271,7 @@ static int perf_link(struct hook_programs *programs, struct perf_event_attr *att
 	int event, r;
 
 	attributes->size = sizeof(*attributes);
-	event = (int)syscall(SYS_perf_event_open, attributes, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	event = (int)syscall(SYS_perf_event_open, attributes, -1, cpu_first_online(), -1, PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
 	r = keep(programs, event);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* One ring for each CPU. The kernel writes the name of each file that is mapped to be executed; only those of a libcuda are looked at. */
+/*
+ * One ring for each CPU that runs. The kernel writes the name of each file that is mapped to be executed; only those of a libcuda are looked at. CPUs come and go, and
+ * an event of one that went does not come back with it: which there are is looked at every second. What was mapped on one before it is watched is an event that was lost.
+ */
 
 #include "libcuda-watch.h"
 
@@ -11,20 +14,22 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "cpu-list.h"
 #include "libcuda.h"
 
-#define CPUS_MAX 1024
 #define RING_PAGES 8
 #define EVENT_MAX 8192 /* bytes: a path and some words */
 
 struct libcuda_watch {
 	size_t n, page;
+	time_t looked; /* CLOCK_MONOTONIC: when CPUs were */
 	struct watch_ring {
-		int fd;
+		int fd, cpu;
 		struct perf_event_mmap_page *page;
-	} rings[];
+	} *rings; /* in the order of CPUs */
 };
 
 /* PERF_RECORD_MMAP2 up to its name. */
@@ -59,29 +64,82 @@ static int open_ring(struct watch_ring *ring, int cpu, size_t page) {
 		close(ring->fd);
 		return -error;
 	}
+	ring->cpu = cpu;
 	ring->page = map;
 	return 0;
 }
 
-int libcuda_watch_new(struct libcuda_watch **watchp) {
-	long n = sysconf(_SC_NPROCESSORS_CONF);
-	struct libcuda_watch *watch;
+static time_t now_seconds(void) {
+	struct timespec now;
 
-	if (n < 1 || n > CPUS_MAX)
-		n = CPUS_MAX;
-	watch = calloc(1, sizeof(*watch) + (size_t)n * sizeof(watch->rings[0]));
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
+static void close_ring(const struct libcuda_watch *watch, struct watch_ring *ring) {
+	munmap(ring->page, watch->page * (RING_PAGES + 1));
+	close(ring->fd);
+}
+
+int libcuda_watch_set_cpus(struct libcuda_watch *watch, const int *cpus, size_t n, bool *changedp) {
+	struct watch_ring *rings = calloc(n + 1, sizeof(*rings));
+	size_t n_rings = 0, at = 0;
+	int r = 0;
+
+	if (!rings)
+		return -ENOMEM;
+	*changedp = false;
+	for (size_t i = 0; i < n; i++) {
+		int error;
+
+		while (at < watch->n && watch->rings[at].cpu < cpus[i])
+			close_ring(watch, &watch->rings[at++]);
+		if (at < watch->n && watch->rings[at].cpu == cpus[i]) {
+			rings[n_rings++] = watch->rings[at++];
+			continue;
+		}
+		error = open_ring(&rings[n_rings], cpus[i], watch->page);
+		if (!error) {
+			n_rings++;
+			*changedp = true;
+		} else if (error != -ENODEV) { /* it has just gone */
+			r = error;
+		}
+	}
+	while (at < watch->n)
+		close_ring(watch, &watch->rings[at++]);
+	free(watch->rings);
+	watch->rings = rings;
+	watch->n = n_rings;
+	return r;
+}
+
+/* Watches the CPUs that run now. */
+static int watch_cpus(struct libcuda_watch *watch, bool *changedp) {
+	int *cpus, r;
+	size_t n;
+
+	watch->looked = now_seconds();
+	r = cpu_list_online(&cpus, &n);
+	if (r)
+		return r;
+	r = libcuda_watch_set_cpus(watch, cpus, n, changedp);
+	free(cpus);
+	return r;
+}
+
+int libcuda_watch_new(struct libcuda_watch **watchp) {
+	struct libcuda_watch *watch = calloc(1, sizeof(*watch));
+	bool changed;
+	int r;
+
 	if (!watch)
 		return -ENOMEM;
 	watch->page = (size_t)sysconf(_SC_PAGESIZE);
-	for (int cpu = 0; cpu < n; cpu++) {
-		int r = open_ring(&watch->rings[watch->n], cpu, watch->page);
-
-		if (!r) {
-			watch->n++;
-		} else if (r != -ENODEV) { /* a CPU that is offline */
-			libcuda_watch_free(watch);
-			return r;
-		}
+	r = watch_cpus(watch, &changed);
+	if (r) {
+		libcuda_watch_free(watch);
+		return r;
 	}
 	*watchp = watch;
 	return 0;
@@ -90,10 +148,9 @@ int libcuda_watch_new(struct libcuda_watch **watchp) {
 struct libcuda_watch *libcuda_watch_free(struct libcuda_watch *watch) {
 	if (!watch)
 		return NULL;
-	for (size_t i = 0; i < watch->n; i++) {
-		munmap(watch->rings[i].page, watch->page * (RING_PAGES + 1));
-		close(watch->rings[i].fd);
-	}
+	for (size_t i = 0; i < watch->n; i++)
+		close_ring(watch, &watch->rings[i]);
+	free(watch->rings);
 	free(watch);
 	return NULL;
 }
@@ -129,7 +186,7 @@ bool libcuda_watch_read(struct libcuda_watch *watch, void (*mapped)(void *userda
 		char bytes[EVENT_MAX];
 	} event;
 	const size_t size = watch->page * RING_PAGES;
-	bool complete = true;
+	bool complete = true, changed = false;
 	pid_t last = 0;
 
 	for (size_t i = 0; i < watch->n; i++) {
@@ -149,5 +206,7 @@ bool libcuda_watch_read(struct libcuda_watch *watch, void (*mapped)(void *userda
 		}
 		__atomic_store_n(&page->data_tail, head, __ATOMIC_RELEASE);
 	}
+	if (now_seconds() != watch->looked && (watch_cpus(watch, &changed) || changed))
+		return false;
 	return complete;
 }

@@ -7,9 +7,11 @@
 #include <elf.h>
 #include <errno.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "elf-symbols.h"
@@ -130,6 +132,8 @@ int libcuda_new(struct libcuda **libraryp, int fd, const char *path) {
 	if (!r) {
 		library->device = status.st_dev;
 		library->inode = status.st_ino;
+		library->size = (uint64_t)status.st_size;
+		library->changed = status.st_ctim;
 		r = read_functions(library);
 	}
 	if (r) {
@@ -138,6 +142,24 @@ int libcuda_new(struct libcuda **libraryp, int fd, const char *path) {
 	}
 	*libraryp = library;
 	return 0;
+}
+
+static bool is_on_overlay(int fd) {
+	struct statfs status;
+
+	return fstatfs(fd, &status) == 0 && status.f_type == OVERLAYFS_SUPER_MAGIC;
+}
+
+/*
+ * Each container's overlay has a device of its own, and shows what it has not changed with the inode number and times of the one file below. Other file systems are not
+ * asked for that: snapshots of btrfs have them, too, and are different files.
+ */
+bool libcuda_is_file(const struct libcuda *library, int fd, const struct stat *status) {
+	if (library->inode != status->st_ino)
+		return false;
+	return library->device == status->st_dev ||
+	       (library->size == (uint64_t)status->st_size && library->changed.tv_sec == status->st_ctim.tv_sec && library->changed.tv_nsec == status->st_ctim.tv_nsec &&
+		(is_on_overlay(fd) || is_on_overlay(library->fd)));
 }
 
 int libcuda_site(const struct libcuda *library, uint64_t entry, uint64_t *offsetp) {

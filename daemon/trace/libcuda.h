@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #define LIBCUDA_FUNCTIONS_MAX 3072
 #define LIBCUDA_NAME_MAX 96
@@ -24,7 +25,8 @@ struct libcuda_function {
 
 /* A file. */
 struct libcuda {
-	uint64_t device, inode;
+	uint64_t device, inode, size;
+	struct timespec changed; /* ctime */
 	int fd;
 	char *path; /* as the one who mapped it sees it, printable: to be shown */
 	size_t n, n_stepped;
@@ -35,6 +37,10 @@ struct libcuda {
 /* Reads the file. Takes the descriptor, also when it fails. */
 int libcuda_new(struct libcuda **libraryp, int fd, const char *path);
 struct libcuda *libcuda_free(struct libcuda *library);
+
+/* Whether a descriptor (with what fstat(2) says of it) is that file: to the kernel's probes, which are in the file below those of overlays. */
+struct stat;
+bool libcuda_is_file(const struct libcuda *library, int fd, const struct stat *status);
 
 /* Finds the site of a function that is not exported. 0, LIBCUDA_E_INVALID: none begins there, or negative errno. */
 int libcuda_site(const struct libcuda *library, uint64_t entry, uint64_t *offsetp);

@@ -3,7 +3,7 @@
 /*
  * Calls that are counted (`aggregate`). For each source, process and function there is what was told last; what comes next is told as the difference, as soon as
  * there is room, so that a slow client gets fewer records and loses no calls. Calls of the shim come as records of its rings and are added up here;
- * programs of the kernel bring sums (uprobe-count.c).
+ * programs of the kernel bring sums (uprobe-count.c), and would bring those of a process that is gone again: only they say when one can be forgotten.
  */
 
 #include <errno.h>
@@ -71,7 +71,7 @@ static bool tally_tell(struct trace_session *session, struct session_tally *tall
 	return true;
 }
 
-/* Makes room: forgets what has been told of processes that are gone. */
+/* Makes room: forgets what was counted here of processes that are gone, and has been told. */
 static void session_prune_tallies(struct trace_session *session) {
 	struct number_map kept = {};
 
@@ -83,7 +83,7 @@ static void session_prune_tallies(struct trace_session *session) {
 
 		if (!entry->key)
 			continue;
-		if (kill(pid, 0) < 0 && errno == ESRCH && (!tally->sum || tally_tell(session, tally, entry->key, tally->sum)))
+		if (tally->sum && kill(pid, 0) < 0 && errno == ESRCH && tally_tell(session, tally, entry->key, tally->sum))
 			tally_free(tally);
 		else
 			number_map_add(&kept, entry->key, entry->value); /* the old one was as large: there is memory */
@@ -118,10 +118,12 @@ bool trace_session_counts(struct trace_session *session, enum trace_source sourc
 }
 
 void trace_session_counts_anew(struct trace_session *session, enum trace_source source, uint32_t pid, uint16_t function) {
-	uint64_t *known = number_map_find(&session->tallies, tally_key(source, pid, function));
+	const uint64_t key = tally_key(source, pid, function), *known = number_map_find(&session->tallies, key);
 
-	if (known)
-		((struct session_tally *)(uintptr_t)*known)->told = (struct trace_tally){};
+	if (!known)
+		return;
+	tally_free((struct session_tally *)(uintptr_t)*known);
+	number_map_remove(&session->tallies, key);
 }
 
 /* One of a call's words; false: it is not there. */

@@ -88,7 +88,7 @@ struct trace_session {
 	struct number_map tallies; /* of calls that are counted */
 	uint64_t counted, pruned; /* when they were told, and looked through for those of processes that are gone */
 	char **missing;
-	size_t n_missing;
+	size_t n_missing, n_troubles; /* lines, and those of them that trace_session_trouble() has given */
 	struct trace_uprobe *uprobe;
 	struct trace_hooks *hooks;
 	uint64_t hooks_read; /* CLOCK_MONOTONIC: what they saw until then has been told */

@@ -248,7 +248,7 @@ static void session_turn(struct trace_session *session, uint64_t now, bool look)
 		if ((session->end && now >= session->end) || (look && session_look_at_targets(session, false)))
 			trace_session_finish(session);
 	}
-	if (!session->buffered && !session->finished)
+	if (!trace_session_waiting(session) && !session->finished)
 		return;
 	if (!session->finished && session->buffered < TRACE_CHUNK_SIZE && now - session->last_wake < TABLE_REPLY_NS)
 		return;

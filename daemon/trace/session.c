@@ -94,7 +94,7 @@ size_t trace_session_take(struct trace_session *session, const void **recordsp) 
 }
 
 bool trace_session_waiting(const struct trace_session *session) {
-	return session->buffered;
+	return session->buffered || session->n_troubles < session->n_missing;
 }
 
 void session_deinit_buffer(struct trace_session *session) {
@@ -258,9 +258,12 @@ void trace_session_missing(struct trace_session *session, const char *format, ..
 	va_end(arguments);
 }
 
-size_t trace_session_trouble(const struct trace_session *session, const char *const **linesp) {
-	*linesp = (const char *const *)session->missing;
-	return session->n_missing;
+size_t trace_session_trouble(struct trace_session *session, const char *const **linesp) {
+	const size_t before = session->n_troubles;
+
+	session->n_troubles = session->n_missing;
+	*linesp = (const char *const *)session->missing + before;
+	return session->n_missing - before;
 }
 
 /* ---- beginning and end ---- */

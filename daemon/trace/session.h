@@ -71,13 +71,13 @@ struct trace_session *trace_session_free(struct trace_session *session);
 /* Whether all is attached that will be, and trace_session_trouble() says what could not be. `wake` is called when it has become so. */
 bool trace_session_ready(const struct trace_session *session);
 
-/* Lines of trace_session_missing(). */
-size_t trace_session_trouble(const struct trace_session *session, const char *const **linesp);
+/* Lines of trace_session_missing() since the last time; they are the session's. */
+size_t trace_session_trouble(struct trace_session *session, const char *const **linesp);
 
 /* The records that have waited longest: at most TRACE_CHUNK_SIZE bytes, the session's until the next call. 0: there are none. */
 size_t trace_session_take(struct trace_session *session, const void **recordsp);
 
-/* Whether there are some. */
+/* Whether there are some, or lines. */
 bool trace_session_waiting(const struct trace_session *session);
 
 /* All is over: STOP is in the buffer, or was taken. */

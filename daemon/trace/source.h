@@ -64,7 +64,7 @@ void trace_session_lost(struct trace_session *session, enum trace_source source,
  */
 struct trace_tally;
 bool trace_session_counts(struct trace_session *session, enum trace_source source, uint32_t pid, uint16_t function, const struct trace_tally *tally);
-/* The source has forgotten that one: it counts it from 0 again, as of another process that gets the pid. */
+/* The source has forgotten that one, and so does the session: if it comes again, it counts from 0, as of another process that gets the pid. */
 void trace_session_counts_anew(struct trace_session *session, enum trace_source source, uint32_t pid, uint16_t function);
 
 /* Sees to it that a PROCESS (THREAD) record has been sent. */
@@ -89,7 +89,7 @@ uint16_t trace_session_function(struct trace_session *session, const char *name)
 void trace_session_foresee(struct trace_session *session, pid_t pid);
 uint32_t trace_session_stack(struct trace_session *session, pid_t pid, const uint64_t *addresses, size_t n);
 
-/* A line for `missing` of the first reply. */
+/* A line for `missing` of the first reply, or the next one. */
 void trace_session_missing(struct trace_session *session, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* B: calls of libcuda in processes without the shim, by uprobes. 0, or negative errno after trace_session_missing(). */

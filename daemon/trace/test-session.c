@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include <fcntl.h>
 
-#include "bpf/tally.h"
 #include "interest-page.h"
 #include "memfd.h"
 
@@ -56,33 +55,6 @@ static void test_frame(void **state) {
 	assert_int_equal(stop->lost, 0);
 	assert_int_equal(count_records(&client, TRACE_CALL), 1000);
 	assert_int_equal(count_records(&client, TRACE_LOST), 0);
-	end_client(&client);
-}
-
-/* Counts of a source that begins again, as of another process with the same pid: no calls come from nowhere. */
-static void test_counts_anew(void **state) {
-	struct client client = {};
-	const struct trace_counts *counts;
-	struct trace_tally tally = { .time = 500, .max = 100, .least = ~UINT64_C(100), .buckets = { [4] = 5 } };
-	uint64_t calls = 0, time = 0;
-	size_t at = 0;
-
-	start_usual(&client);
-	assert_true(trace_session_counts(client.session, TRACE_SOURCE_BPF, 7, 12, &tally));
-	assert_true(trace_session_counts(client.session, TRACE_SOURCE_BPF, 7, 12, &tally)); /* nothing new */
-	trace_session_counts_anew(client.session, TRACE_SOURCE_BPF, 7, 12);
-	trace_session_counts_anew(client.session, TRACE_SOURCE_BPF, 8, 12); /* nobody knows it */
-	tally.time = 20;
-	tally.buckets[4] = 2;
-	assert_true(trace_session_counts(client.session, TRACE_SOURCE_BPF, 7, 12, &tally));
-	trace_session_finish(client.session);
-	turn_for(20);
-	while ((counts = next_record(&client, &at, TRACE_COUNTS))) {
-		calls += counts->calls;
-		time += counts->time;
-	}
-	assert_int_equal(calls, 7);
-	assert_int_equal(time, 520);
 	end_client(&client);
 }
 
@@ -984,7 +956,7 @@ static void test_short_child(void **state) {
 int main(int argc, char **argv) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_frame),   TEST(test_counts_anew), TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
+		TEST(test_frame),   TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
 		TEST(test_stack_again), TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_no_shim), TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec), TEST(test_exec_of_dead),
 		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
 		TEST(test_short_child),

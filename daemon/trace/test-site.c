@@ -24,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cpu-list.h"
 #include "elf-symbols.h"
 #include "foreign.h"
 #include "libcuda.h"
@@ -361,10 +362,37 @@ static int decode(void) {
 	return 0;
 }
 
+static void test_cpu_list(void **state) {
+	static const struct {
+		const char *text;
+		size_t n;
+		int first, last;
+	} lists[] = {
+		{ "0\n", 1, 0, 0 }, { "0-3\n", 4, 0, 3 }, { "1-2,7,1024-1026", 6, 1, 1026 }, { "5,9\n", 2, 5, 9 },
+		{ "", 0 }, { "\n", 0 }, { "x", 0 }, { "3-1", 0 }, { "0,0", 0 }, { "0-", 0 }, { "-1", 0 }, { "2,1", 0 }, { "0-65536", 0 }, { "0-99999999999999999999", 0 }, { "0;1", 0 },
+	};
+	int *cpus;
+	size_t n;
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		int r = cpu_list_parse(lists[i].text, &cpus, &n);
+
+		assert_int_equal(r, lists[i].n ? 0 : -EINVAL);
+		if (r)
+			continue;
+		assert_int_equal(n, lists[i].n);
+		assert_int_equal(cpus[0], lists[i].first);
+		assert_int_equal(cpus[n - 1], lists[i].last);
+		free(cpus);
+	}
+	assert_true(cpu_first_online() >= 0);
+}
+
 int main(int argc, char **argv) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sites), cmocka_unit_test(test_file), cmocka_unit_test(test_broken_files),
 		cmocka_unit_test(test_paths), cmocka_unit_test(test_versions), cmocka_unit_test(test_finding), cmocka_unit_test(test_removed_mount), cmocka_unit_test(test_foreign),
+		cmocka_unit_test(test_cpu_list),
 	};
 
 	if (argc == 2 && !strcmp(argv[1], "--lengths"))

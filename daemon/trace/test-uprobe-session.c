@@ -8,9 +8,11 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +20,8 @@
 #include "test-uprobe-session.h"
 
 struct trace_session session;
+enum uprobe_rung best;
+const char *program, *library;
 
 static pid_t parent_of(pid_t pid) {
 	char path[64], text[512], *at;
@@ -237,11 +241,16 @@ void target_expect(struct target *target, const char *text) {
 }
 
 void target_start(struct target *target, const char *executable, const char *what) {
+	target_start_as(target, executable, what, 0);
+}
+
+void target_start_as(struct target *target, const char *executable, const char *what, pid_t pid) {
+	struct clone_args clone = { .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&pid, .set_tid_size = 1 };
 	int in[2], out[2];
 
 	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
 	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
-	target->pid = fork();
+	target->pid = pid ? (pid_t)syscall(SYS_clone3, &clone, sizeof(clone)) : fork();
 	assert_true(target->pid >= 0);
 	if (!target->pid) {
 		dup2(out[0], STDIN_FILENO);
@@ -273,4 +282,61 @@ void target_stop(struct target *target) {
 		fclose(target->in);
 	}
 	target->pid = 0;
+}
+
+/* ---- tracing ---- */
+
+struct trace_options all_options(const struct target *target, uint32_t *pid) {
+	struct trace_options options = { .all_users = true, .bpf = true, .extras = true, .sample = 1, .pids = pid, .n_pids = 1 };
+
+	memset(options.functions, 0xff, sizeof(options.functions));
+	*pid = (uint32_t)target->pid;
+	session.only = target->pid;
+	return options;
+}
+
+struct trace_uprobe *start_tuned(const struct trace_options *options, const struct uprobe_tuning *tuning) {
+	struct trace_uprobe *uprobe = NULL;
+	int r;
+
+	r = uprobe_new_tuned(&uprobe, &session, options, tuning);
+	if (r)
+		print_message("%s\n", session.missing);
+	assert_int_equal(r, 0);
+	return uprobe;
+}
+
+struct trace_uprobe *start(const struct trace_options *options, enum uprobe_rung rung, bool hash) {
+	return start_tuned(options,
+			   &(struct uprobe_tuning){ .first = rung, .only_first = true, .hash = hash, .no_usual = true, .detach_now = rung != UPROBE_CLASSIC });
+}
+
+/* Whether this machine lets anybody do it. */
+static const char *reason_to_skip(void) {
+	const struct uprobe_tuning tuning = { .no_usual = true };
+	const struct trace_options options = { .bpf = true };
+	struct trace_uprobe *uprobe;
+
+	if (geteuid() != 0)
+		return "not root";
+	if (uprobe_new_tuned(&uprobe, &session, &options, &tuning) < 0)
+		return session.missing;
+	best = uprobe->engine.rung;
+	print_message("the kernel's best: %s\n", best == UPROBE_SESSION ? "session" : best == UPROBE_MULTI ? "multi" : "classic");
+	trace_uprobe_free(uprobe);
+	return NULL;
+}
+
+int test_begin(int argc, char **argv) {
+	const char *reason;
+
+	if (argc < 3)
+		return 2;
+	program = argv[1];
+	library = realpath(argv[2], NULL);
+	reason = reason_to_skip();
+	if (!reason)
+		return 0;
+	printf("skipped: %s\n", reason);
+	return 77;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A session that keeps all records, and programs to be traced: for test-uprobe.c. */
+/* A session that keeps all records, and programs to be traced: for test-uprobe.c and test-uprobe-library.c. */
 
 #include <stdio.h>
 
 #include "bpf/tally.h"
 #include "source.h"
+#include "uprobe-private.h"
 
 #define RECORDS_MAX 200000
 #define DYNAMIC_MAX 64
@@ -55,7 +56,21 @@ struct target {
 };
 
 void target_start(struct target *target, const char *executable, const char *what); /* until it says "ready" */
+void target_start_as(struct target *target, const char *executable, const char *what, pid_t pid); /* with that pid, which nobody has; 0: any */
 void target_say(struct target *target);
 void target_expect(struct target *target, const char *text);
 void target_run(struct target *target); /* until it says "done" */
 void target_stop(struct target *target);
+
+/* ---- tracing ---- */
+
+extern enum uprobe_rung best; /* of this kernel */
+extern const char *program, *library;
+
+/* All calls of a target, which the session means. */
+struct trace_options all_options(const struct target *target, uint32_t *pid);
+struct trace_uprobe *start_tuned(const struct trace_options *options, const struct uprobe_tuning *tuning);
+struct trace_uprobe *start(const struct trace_options *options, enum uprobe_rung rung, bool hash);
+
+/* Takes the program and the library of the arguments. 0; 77: this machine does not let anybody do it, which is said; or 2. */
+int test_begin(int argc, char **argv);

@@ -202,6 +202,12 @@ int main(int argc, char **argv) {
 		say("waiting");
 		setenv("TEST_WAIT", "1", 1);
 		cuCtxSynchronize();
+	} else if (!strcmp(what, "leaves")) {
+		if (fork())
+			_exit(0);
+		say("left");
+		wait_for_line();
+		kinds();
 	} else if (!strcmp(what, "pointers")) {
 		pointers();
 	} else if (!strcmp(what, "many")) {

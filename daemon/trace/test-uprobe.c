@@ -11,52 +11,23 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "function.h"
 #include "test-uprobe-session.h"
-#include "uprobe-private.h"
-
-static enum uprobe_rung best; /* of this kernel */
-static const char *program, *library;
 
 /* ---- tracing ---- */
-
-static struct trace_options all_options(const struct target *target, uint32_t *pid) {
-	struct trace_options options = { .all_users = true, .bpf = true, .extras = true, .sample = 1, .pids = pid, .n_pids = 1 };
-
-	memset(options.functions, 0xff, sizeof(options.functions));
-	*pid = (uint32_t)target->pid;
-	session.only = target->pid;
-	return options;
-}
-
-static struct trace_uprobe *start(const struct trace_options *options, enum uprobe_rung rung, bool hash) {
-	const struct uprobe_tuning tuning = { .first = rung, .only_first = true, .hash = hash, .no_usual = true, .detach_now = rung != UPROBE_CLASSIC };
-	struct trace_uprobe *uprobe = NULL;
-	int r;
-
-	r = uprobe_new_tuned(&uprobe, &session, options, &tuning);
-	if (r)
-		print_message("%s\n", session.missing);
-	assert_int_equal(r, 0);
-	return uprobe;
-}
 
 static void check_launch(const struct trace_call *call) {
 	static const uint64_t expected[] = { 0x1111, 2, 3, 4, 5, 6, 7, 8, 0x2222, 0x3333, 0x4444 };
@@ -385,6 +356,58 @@ static void test_lost(void **state) {
 	assert_int_equal(get_call(NULL, 0)->sequence, 1);
 }
 
+/* A counter that falls tells nothing, and nothing twice. */
+static void test_lost_falls(void **state) {
+	struct uprobe_engine engine = { .n_cpus = (size_t)libbpf_num_possible_cpus() };
+	static const struct { uint64_t value, lost; } steps[] = { { 0, 0 }, { 5, 5 }, { 3, 0 }, { 5, 0 }, { 6, 1 }, { 0, 0 } };
+	uint32_t key = 0;
+
+	engine.lost = bpf_map_create(BPF_MAP_TYPE_PERCPU_ARRAY, NULL, sizeof(key), sizeof(uint64_t), 1, NULL);
+	assert_true(engine.lost >= 0);
+	engine.lost_now = calloc(2 * engine.n_cpus, sizeof(*engine.lost_now));
+	assert_non_null(engine.lost_now);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		engine.lost_now[engine.n_cpus] = steps[i].value;
+		assert_int_equal(bpf_map_update_elem(engine.lost, &key, engine.lost_now + engine.n_cpus, BPF_ANY), 0);
+		assert_int_equal(uprobe_engine_take_lost(&engine), steps[i].lost);
+	}
+	free(engine.lost_now);
+	close(engine.lost);
+}
+
+/* Where links of one process see its first thread only, they are of all, and yet only that one is recorded. */
+static void test_wide(void **state) {
+	struct trace_options options;
+	struct trace_uprobe *uprobe;
+	struct target mine, other;
+	int control;
+	uint32_t pid;
+
+	session_reset();
+	target_start(&mine, program, "threads");
+	target_start(&other, program, "threads");
+	options = all_options(&mine, &pid);
+	uprobe = start(&options, best, false);
+	assert_false(uprobe->engine.wide);
+	assert_int_equal(uprobe_only_process(uprobe), mine.pid);
+	control = bpf_map_create(BPF_MAP_TYPE_ARRAY, NULL, sizeof(uint32_t), sizeof(struct uprobe_control), 1, NULL);
+	assert_true(control >= 0);
+	assert_int_equal(uprobe_link_probe(best, &uprobe->engine.programs, control), UPROBE_LINK_E_THREADS); /* no program writes there */
+	close(control);
+	trace_uprobe_free(uprobe);
+	session_reset();
+	session.only = mine.pid;
+	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .wide = true, .no_usual = true });
+	assert_int_equal(uprobe_only_process(uprobe), 0);
+	target_run(&other);
+	target_run(&mine);
+	trace_uprobe_drain(uprobe);
+	assert_int_equal(count_calls("cuMemFree_v2"), 400);
+	trace_uprobe_free(uprobe);
+	target_stop(&mine);
+	target_stop(&other);
+}
+
 /* Children are found when they call. */
 static void test_forks(void **state) {
 	struct trace_uprobe *uprobe;
@@ -500,99 +523,6 @@ static void test_others(void **state) {
 	target_stop(&other);
 }
 
-/* If all have the shim, the probes go; they come back when another process needs them. */
-static void test_dormant(void **state) {
-	struct target shim, other;
-	struct trace_uprobe *uprobe;
-	struct trace_options options;
-	uint32_t pid;
-
-	session_reset();
-	target_start(&shim, program, "many");
-	options = all_options(&shim, &pid);
-	options.n_pids = 0;
-	session.only = 0;
-	uprobe = start(&options, best, false);
-	if (!uprobe->watch) {
-		trace_uprobe_free(uprobe);
-		target_stop(&shim);
-		skip();
-	}
-	session.shim = shim.pid;
-	assert_int_equal(uprobe->n_libraries, 1);
-	assert_non_null(uprobe->libraries[0].link);
-	trace_uprobe_exclude(uprobe, shim.pid, true);
-	assert_null(uprobe->libraries[0].link);
-	target_run(&shim);
-	trace_uprobe_drain(uprobe);
-	assert_int_equal(count_calls(NULL), 0);
-	target_start(&other, program, "kinds");
-	for (int i = 0; i < 2000 && !uprobe->libraries[0].link; i++) {
-		usleep(5000);
-		trace_uprobe_drain(uprobe);
-	}
-	assert_non_null(uprobe->libraries[0].link);
-	target_run(&other);
-	trace_uprobe_drain(uprobe);
-	check_kinds(&other);
-	trace_uprobe_free(uprobe);
-	target_stop(&shim);
-	target_stop(&other);
-}
-
-static void copy_file(const char *from, const char *to) {
-	char command[4096];
-
-	snprintf(command, sizeof(command), "cp '%s' '%s'", from, to);
-	assert_int_equal(system(command), 0);
-}
-
-/* Two libraries, of which one comes later, in a mount namespace where its path is another's, and is deleted. */
-static void test_libraries(void **state) {
-	char folder[] = "/tmp/test-uprobe-XXXXXX", path[256], executable[256];
-	struct target first, second;
-	struct trace_uprobe *uprobe;
-	struct trace_options options;
-	uint32_t pid;
-
-	session_reset();
-	assert_non_null(mkdtemp(folder));
-	target_start(&first, program, "kinds");
-	options = all_options(&first, &pid);
-	options.n_pids = 0;
-	session.only = 0;
-	uprobe = start(&options, best, false);
-	assert_int_equal(uprobe->n_libraries, 1);
-	snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
-	snprintf(executable, sizeof(executable), "%s/program", folder);
-	if (unshare(CLONE_NEWNS) == 0) {
-		assert_int_equal(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
-		assert_int_equal(mount("none", folder, "tmpfs", 0, NULL), 0); /* all further programs are in here */
-	}
-	copy_file(library, path);
-	copy_file(program, executable);
-	setenv("LD_LIBRARY_PATH", folder, 1);
-	target_start(&second, executable, "kinds");
-	unsetenv("LD_LIBRARY_PATH");
-	assert_int_equal(unlink(path), 0);
-	for (int i = 0; i < 2000 && uprobe->n_libraries < 2; i++) {
-		usleep(5000);
-		trace_uprobe_drain(uprobe);
-	}
-	assert_int_equal(uprobe->n_libraries, 2);
-	target_run(&first);
-	target_run(&second);
-	trace_uprobe_drain(uprobe);
-	assert_int_equal(count_calls(NULL), 34);
-	check_launch(get_call("cuLaunchKernel", 0));
-	check_launch(get_call("cuLaunchKernel", 1));
-	trace_uprobe_free(uprobe);
-	target_stop(&first);
-	target_stop(&second);
-	umount2(folder, MNT_DETACH);
-	rmdir(folder);
-}
-
 /* A page that is not there at the entry is read at the return, when the driver has touched it. */
 static void test_untouched(void **state) {
 	const char *text;
@@ -701,6 +631,81 @@ static void test_pointers(void **state) {
 		}
 }
 
+/* Who gets the pid of one that is gone has functions of its own. */
+static void test_pointers_of_another(void **state) {
+	struct target first, target = {};
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	uint32_t pid;
+
+	session_reset();
+	target_start(&first, program, "kinds"); /* the library stays */
+	options = all_options(&first, &pid);
+	options.n_pids = 0;
+	session.only = 0;
+	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = best != UPROBE_CLASSIC, .no_linger = true });
+	pid = 0;
+	for (size_t i = 0; i < 2; i++) {
+		target_start_as(&target, program, "pointers", (pid_t)pid);
+		pid = (uint32_t)target.pid;
+		target_say(&target);
+		target_expect(&target, "got");
+		trace_uprobe_drain(uprobe);
+		trace_uprobe_drain(uprobe);
+		target_run(&target);
+		trace_uprobe_drain(uprobe);
+		assert_int_equal(count_calls("cuHiddenThing"), 3 * (i + 1));
+		target_stop(&target);
+		trace_uprobe_drain(uprobe);
+		assert_int_equal(uprobe->libraries[0].n_found + uprobe->libraries[0].n_more, 0);
+	}
+	trace_uprobe_free(uprobe);
+	target_stop(&first);
+}
+
+/* A process that gets functions one by one has few links for all of them, and each call comes once. */
+static void test_pointers_one_by_one(void **state) {
+	struct uprobe_library *first;
+	struct trace_uprobe *uprobe;
+	struct trace_options options;
+	struct target target;
+	uint32_t pid, n = 0;
+
+	if (best == UPROBE_CLASSIC) /* has no links of many */
+		skip();
+	session_reset();
+	target_start(&target, program, "kinds");
+	options = all_options(&target, &pid);
+	uprobe = start(&options, best, false);
+	assert_int_equal(uprobe->n_libraries, 1);
+	first = &uprobe->libraries[0];
+	for (size_t i = 0; i < first->file->n; i++) {
+		const struct libcuda_function *symbol = &first->file->functions[i];
+		const struct function *function = function_by_name(symbol->name);
+		struct uprobe_row row;
+		uint64_t site;
+
+		if (libcuda_site(first->file, symbol->entry, &site) || !uprobe_make_row(uprobe, symbol->name, function, function, &row))
+			continue;
+		first->found[first->n_found++] = (struct uprobe_found){ .entry = symbol->entry, .row = row.function, .pid = target.pid };
+		first->found[first->n_found++] = (struct uprobe_found){ .entry = symbol->entry + 1, .row = row.function, .pid = target.pid }; /* a lie */
+		uprobe_follow_attach(uprobe);
+		assert_true(first->n_more >= 1 && first->n_more <= 5);
+		n++;
+	}
+	assert_true(n >= 10 && first->n_found == 2 * n);
+	for (size_t i = 0; i < first->n_more; i++)
+		n -= first->more[i].n;
+	assert_int_equal(n, 0);
+	first->link = uprobe_link_free_now(first->link); /* all that is left are these */
+	target_run(&target);
+	trace_uprobe_drain(uprobe);
+	assert_int_equal(count_calls(NULL), 17);
+	assert_null(strstr(session.missing, "cuGetProcAddress"));
+	trace_uprobe_free(uprobe);
+	target_stop(&target);
+}
+
 /* A kernel without bpf(2), as gVisor's. */
 static void test_no_bpf(void **state) {
 	struct sock_filter filter[] = {
@@ -751,42 +756,21 @@ static void test_not_permitted(void **state) {
 	assert_int_equal(status, 0);
 }
 
-/* Whether this machine lets anybody do it. */
-static const char *reason_to_skip(void) {
-	const struct uprobe_tuning tuning = { .no_usual = true };
-	const struct trace_options options = { .bpf = true };
-	struct trace_uprobe *uprobe;
-
-	if (geteuid() != 0)
-		return "not root";
-	if (uprobe_new_tuned(&uprobe, &session, &options, &tuning) < 0)
-		return session.missing;
-	best = uprobe->engine.rung;
-	print_message("the kernel's best: %s\n", best == UPROBE_SESSION ? "session" : best == UPROBE_MULTI ? "multi" : "classic");
-	trace_uprobe_free(uprobe);
-	return NULL;
-}
-
 int main(int argc, char **argv) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_session),	      cmocka_unit_test(test_session_hash), cmocka_unit_test(test_multi),  cmocka_unit_test(test_classic),
 		cmocka_unit_test(test_sites),	      cmocka_unit_test(test_jumps),	   cmocka_unit_test(test_threads), cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_lost),	      cmocka_unit_test(test_forks),	   cmocka_unit_test(test_unfinished), cmocka_unit_test(test_others),
-		cmocka_unit_test(test_dormant),	      cmocka_unit_test(test_not_permitted), cmocka_unit_test(test_no_bpf), cmocka_unit_test(test_untouched),
-		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_libraries),	   cmocka_unit_test(test_counts), cmocka_unit_test(test_counts_of_others),
+		cmocka_unit_test(test_not_permitted), cmocka_unit_test(test_no_bpf), cmocka_unit_test(test_untouched),
+		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_counts), cmocka_unit_test(test_counts_of_others),
 		cmocka_unit_test(test_pointers),     cmocka_unit_test(test_pointers_that_lie),
+		cmocka_unit_test(test_pointers_of_another), cmocka_unit_test(test_pointers_one_by_one),
+		cmocka_unit_test(test_lost_falls),    cmocka_unit_test(test_wide),
 	};
-	const char *reason;
+	const int r = test_begin(argc, argv);
 
-	if (argc < 3)
-		return 2;
-	program = argv[1];
-	library = realpath(argv[2], NULL);
-	reason = reason_to_skip();
-	if (reason) {
-		printf("skipped: %s\n", reason);
-		return 77;
-	}
+	if (r)
+		return r;
 	if (argc > 3)
 		cmocka_set_test_filter(argv[3]);
 	return cmocka_run_group_tests(tests, NULL, NULL);

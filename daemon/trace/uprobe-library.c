@@ -7,11 +7,14 @@
  *
  * A probe is in the file for all processes: those with the shim pay for it, too. So a file that only such processes use has none: it is dormant until another
  * process, which has not told in a while that it has the shim, maps it.
+ *
+ * Containers of one image have one file below their overlays (libcuda_is_file()). A file that only processes brought, as a container's, is let go of a while after the
+ * last of them, or as soon as there is none and its place is needed: its descriptor holds the container's file system. Nobody tells of children that a process had
+ * before it ended: so all processes are looked at before that. Those of the host stay.
  */
 
 #include <dirent.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +32,10 @@
 #define FIRST_SLICE UINT64_C(50000000)
 #define SCAN_PERIOD UINT64_C(1000000000)
 #define SHIM_DELAY UINT64_C(200000000) /* a process with the shim has said so by then */
+#define USERS_PERIOD UINT64_C(1000000000)
+#define USERS_PERIOD_FULL UINT64_C(100000000) /* when there is no place */
+#define UNUSED_LINGER UINT64_C(10000000000) /* the next process that has it is seen from its first call on */
+#define RETRY UINT64_C(30000000000) /* of a library that could not be attached */
 
 /* ---- one library ---- */
 
@@ -86,8 +93,7 @@ bool uprobe_make_row(struct trace_uprobe *uprobe, const char *name, const struct
 }
 
 /* Probes what is wanted of a library's functions. */
-static void attach_library(struct trace_uprobe *uprobe, size_t index) {
-	struct uprobe_library *library = &uprobe->libraries[index];
+static void attach_library(struct trace_uprobe *uprobe, struct uprobe_library *library) {
 	const struct libcuda *file = library->file;
 	uint64_t *offsets = calloc(2 * file->n, sizeof(*offsets)), *cookies = offsets + file->n;
 	pid_t pid = uprobe_only_process(uprobe);
@@ -105,29 +111,32 @@ static void attach_library(struct trace_uprobe *uprobe, size_t index) {
 		if (bpf_map_update_elem(uprobe->engine.rows, &key, &row, BPF_ANY) < 0)
 			continue;
 		offsets[n] = file->functions[i].offset;
-		cookies[n++] = UPROBE_COOKIE(index + 1, key);
+		cookies[n++] = UPROBE_COOKIE(library->id, key);
 		n_stepped += file->functions[i].stepped;
 	}
 	if (!r && n)
 		r = uprobe_link_new(&library->link, uprobe->engine.rung, &uprobe->engine.programs, file->fd, offsets, cookies, n, pid, &refused);
 	if (r) {
-		trace_session_missing(uprobe->session, "bpf: %s: its calls are not seen: %s", file->path, strerror(-r));
-		library->broken = true;
-	} else if (n_stepped) {
+		if (!library->broken)
+			trace_session_missing(uprobe->session, "bpf: %s: its calls are not seen: %s", file->path, strerror(-r));
+		library->retry = monotonic_now() + RETRY;
+	} else if (n_stepped && !library->told && library->id <= UPROBE_LIBRARIES_MAX) { /* that is enough of them */
 		trace_session_missing(uprobe->session, "bpf: %s: %zu of %zu functions have no instruction that a probe can take the place of cheaply: "
 						       "a call of them costs some microseconds more", file->path, n_stepped, n);
 	}
-	if (refused)
+	if (refused && !library->told)
 		trace_session_missing(uprobe->session, "bpf: %s: the kernel refused to probe %zu of %zu functions", file->path, refused, n);
+	library->broken = r;
+	library->told = library->told || !r;
 	free(offsets);
 }
 
-static void name_library(struct trace_uprobe *uprobe, size_t index) {
-	const char *path = uprobe->libraries[index].file->path;
+static void name_library(struct trace_uprobe *uprobe, const struct uprobe_library *library) {
+	const char *path = library->file->path;
 	struct {
 		struct trace_name name;
 		char text[1024];
-	} record = { .name = { .record = { .type = TRACE_NAME, .source = TRACE_SOURCE_BPF }, .kind = TRACE_NAME_LIBRARY, .id = index + 1 } };
+	} record = { .name = { .record = { .type = TRACE_NAME, .source = TRACE_SOURCE_BPF }, .kind = TRACE_NAME_LIBRARY, .id = library->id } };
 	const char *version = strstr(path, "libcuda.so.");
 	int n;
 
@@ -139,25 +148,111 @@ static void name_library(struct trace_uprobe *uprobe, size_t index) {
 	trace_session_emit(uprobe->session, &record.name.record, 0, 0);
 }
 
+static void forget_gone_users(struct uprobe_library *library) {
+	size_t n = 0;
+
+	for (size_t i = 0; i < library->n_users; i++)
+		if (!uprobe_is_gone(library->users[i]))
+			library->users[n++] = library->users[i];
+	library->n_users = n;
+}
+
+/* pid 0: nobody's. */
 static void add_user(struct uprobe_library *library, pid_t pid) {
+	library->unused = 0;
 	for (size_t i = 0; i < library->n_users; i++)
 		if (library->users[i] == pid)
 			return;
-	if (pid && library->n_users < UPROBE_USERS_MAX)
+	if (pid && library->n_users == UPROBE_USERS_MAX)
+		forget_gone_users(library);
+	if (!pid)
+		library->kept = true;
+	else if (library->n_users < UPROBE_USERS_MAX) /* others are found when these are gone */
 		library->users[library->n_users++] = pid;
 }
 
 /* Whether nobody without the shim uses the library, as far as one knows. */
 static bool is_only_for_shims(struct trace_uprobe *uprobe, struct uprobe_library *library) {
-	size_t n = 0;
-
 	if (library->n_users == UPROBE_USERS_MAX)
 		return false;
+	forget_gone_users(library);
 	for (size_t i = 0; i < library->n_users; i++)
-		if ((kill(library->users[i], 0) == 0 || errno == EPERM) && !trace_session_has_shim(uprobe->session, library->users[i]))
-			library->users[n++] = library->users[i];
-	library->n_users = n;
-	return !n;
+		if (!trace_session_has_shim(uprobe->session, library->users[i]))
+			return false;
+	return true;
+}
+
+static void release_library(struct trace_uprobe *uprobe, struct uprobe_library *library) {
+	const struct uprobe_library *last = &uprobe->libraries[--uprobe->n_libraries];
+
+	if (uprobe->tuning.detach_now)
+		uprobe_link_free_now(library->link);
+	else
+		uprobe_link_free(library->link);
+	uprobe_follow_detach(library);
+	libcuda_free(library->file);
+	if (library != last)
+		*library = *last;
+	uprobe->code.pid = 0; /* it knows libraries by their places */
+}
+
+/* Whether all processes were looked at since the library had a user that is known; if not, they will be. */
+static bool is_unused(struct trace_uprobe *uprobe, const struct uprobe_library *library) {
+	if (!library->unused)
+		return false;
+	if (uprobe->closed || library->unused < uprobe->last_scan)
+		return true;
+	uprobe->scan_again = true;
+	return false;
+}
+
+/* Lets go of those that nobody has used for a while; tries one of those again that could not be attached. */
+static void look_at_users(struct trace_uprobe *uprobe, uint64_t now) {
+	bool tried = false;
+
+	uprobe->looked = now;
+	if (uprobe->code.pid && uprobe_is_gone(uprobe->code.pid))
+		uprobe->code.pid = 0;
+	for (size_t i = uprobe->n_libraries; i-- > 0;) {
+		struct uprobe_library *library = &uprobe->libraries[i];
+
+		forget_gone_users(library);
+		uprobe_follow_forget_gone(library);
+		if (library->kept || library->n_users) {
+			if (library->broken && now >= library->retry && !tried) {
+				tried = true;
+				attach_library(uprobe, library);
+			}
+			continue;
+		}
+		library->unused = library->unused ? library->unused : now;
+		if ((now - library->unused >= UNUSED_LINGER || uprobe->tuning.no_linger) && is_unused(uprobe, library))
+			release_library(uprobe, library);
+		else if (uprobe->n_libraries > UPROBE_LIBRARIES_MAX / 2)
+			is_unused(uprobe, library); /* its place may be needed soon */
+	}
+}
+
+/* A place for a library. NULL: all have users, as far as one knows now. */
+static struct uprobe_library *take_place(struct trace_uprobe *uprobe) {
+	struct uprobe_library *oldest = NULL;
+	uint64_t now = monotonic_now();
+
+	if (uprobe->n_libraries == UPROBE_LIBRARIES_MAX && now - uprobe->looked >= USERS_PERIOD_FULL)
+		look_at_users(uprobe, now);
+	for (size_t i = 0; i < uprobe->n_libraries && uprobe->n_libraries == UPROBE_LIBRARIES_MAX; i++)
+		if (is_unused(uprobe, &uprobe->libraries[i]) && (!oldest || uprobe->libraries[i].unused < oldest->unused))
+			oldest = &uprobe->libraries[i];
+	if (oldest)
+		release_library(uprobe, oldest);
+	return uprobe->n_libraries < UPROBE_LIBRARIES_MAX ? &uprobe->libraries[uprobe->n_libraries] : NULL;
+}
+
+static bool all_have_users(const struct trace_uprobe *uprobe) {
+	for (size_t i = 0; i < uprobe->n_libraries; i++)
+		if (uprobe->libraries[i].unused)
+			return false;
+	return true;
 }
 
 /* The text that the kernel has for a file: what a symbolic link led to. */
@@ -187,27 +282,32 @@ static void found_library(void *userdata, int fd, const char *path) {
 	}
 	for (size_t i = 0; i < uprobe->n_libraries; i++) {
 		library = &uprobe->libraries[i];
-		if (library->file->device != status.st_dev || library->file->inode != status.st_ino)
+		if (!libcuda_is_file(library->file, fd, &status))
 			continue;
 		close(fd);
 		add_user(library, uprobe->finding);
 		if (!library->link && !library->broken)
-			attach_library(uprobe, i);
+			attach_library(uprobe, library);
 		return;
 	}
-	if (uprobe->n_libraries == UPROBE_LIBRARIES_MAX) {
+	library = take_place(uprobe);
+	if (!library) {
 		close(fd);
-		trace_session_missing(uprobe->session, "bpf: there are more than %d libcudas: calls of some are not seen", UPROBE_LIBRARIES_MAX);
+		uprobe->scan_again = true; /* until there is a place */
+		if (!uprobe->full && all_have_users(uprobe)) {
+			trace_session_missing(uprobe->session, "bpf: processes use more than %d libcudas at once: calls of some are not seen", UPROBE_LIBRARIES_MAX);
+			uprobe->full = true;
+		}
 		return;
 	}
 	path = real_path(fd, path, buffer);
 	if (libcuda_new(&file, fd, path))
 		return; /* a stub of somebody's, or nothing that could be called */
-	library = &uprobe->libraries[uprobe->n_libraries++];
-	*library = (struct uprobe_library){ .file = file };
+	uprobe->n_libraries++;
+	*library = (struct uprobe_library){ .file = file, .id = ++uprobe->last_library };
 	add_user(library, uprobe->finding);
-	name_library(uprobe, uprobe->n_libraries - 1);
-	attach_library(uprobe, uprobe->n_libraries - 1);
+	name_library(uprobe, library);
+	attach_library(uprobe, library);
 }
 
 void uprobe_libraries_shim(struct trace_uprobe *uprobe) {
@@ -244,6 +344,7 @@ static void scan(struct trace_uprobe *uprobe, uint64_t until) {
 
 	if (!uprobe->scan) {
 		uprobe->scan = opendir("/proc");
+		uprobe->scan_began = monotonic_now();
 		uprobe->scan_again = false; /* unless something comes up meanwhile */
 	}
 	while (uprobe->scan && monotonic_now() < until) {
@@ -252,6 +353,7 @@ static void scan(struct trace_uprobe *uprobe, uint64_t until) {
 			closedir(uprobe->scan);
 			uprobe->scan = NULL;
 			uprobe->scanned = monotonic_now();
+			uprobe->last_scan = uprobe->scan_began;
 			return;
 		}
 		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
@@ -316,21 +418,17 @@ void uprobe_libraries_continue(struct trace_uprobe *uprobe, uint64_t now) {
 	if (uprobe->watch && !libcuda_watch_read(uprobe->watch, process_mapped, uprobe))
 		uprobe->scan_again = true;
 	look_at_pending(uprobe, now + SLICE);
+	now = monotonic_now(); /* what was looked at may have taken a while */
+	if (now - uprobe->looked >= USERS_PERIOD || uprobe->tuning.no_linger)
+		look_at_users(uprobe, now);
 	uprobe_follow_attach(uprobe);
 	if (uprobe->scan || (now - uprobe->scanned >= SCAN_PERIOD && (uprobe->scan_again || !uprobe->watch)))
 		scan(uprobe, now + SLICE);
 }
 
 void uprobe_libraries_stop(struct trace_uprobe *uprobe) {
-	for (size_t i = 0; i < uprobe->n_libraries; i++) {
-		if (uprobe->tuning.detach_now)
-			uprobe_link_free_now(uprobe->libraries[i].link);
-		else
-			uprobe_link_free(uprobe->libraries[i].link);
-		uprobe_follow_detach(&uprobe->libraries[i]);
-		libcuda_free(uprobe->libraries[i].file);
-	}
-	uprobe->n_libraries = 0;
+	while (uprobe->n_libraries)
+		release_library(uprobe, &uprobe->libraries[uprobe->n_libraries - 1]);
 	if (uprobe->scan)
 		closedir(uprobe->scan);
 	libcuda_watch_free(uprobe->watch);

@@ -5,6 +5,7 @@
 #include "uprobe-link.h"
 
 #include <bpf/bpf.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,6 +15,7 @@
 #include <linux/perf_event.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdbool.h>
@@ -27,12 +29,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bpf/uprobe.h"
+#include "cpu-list.h"
+
 #define MULTI_RETURN 1 /* BPF_F_UPROBE_MULTI_RETURN */
 #define URETPROBE_SYSCALL 335 /* of x86-64: how a probed return, and from 6.18 on a probed nop5, enter the kernel */
 #define UPROBE_SYSCALL 336
 #define REFUSED_MAX 32 /* functions */
 #define PATH_SIZE 64
-#define DESCRIPTORS_SPARE 256
 
 struct uprobe_link {
 	size_t n, size;
@@ -45,6 +49,7 @@ struct request {
 	char path[PATH_SIZE]; /* of the file's descriptor: the very inode */
 	const uint64_t *offsets, *cookies;
 	pid_t pid;
+	int cpu; /* of perf events that are of no process */
 	size_t refused;
 };
 
@@ -133,7 +138,7 @@ static int classic_probe(const struct request *request, unsigned int type, int p
 	LIBBPF_OPTS(bpf_link_create_opts, options, .perf_event.bpf_cookie = request->cookies[i]);
 	int event, fd;
 
-	event = (int)syscall(SYS_perf_event_open, &attribute, request->pid ? request->pid : -1, request->pid ? -1 : 0, -1, PERF_FLAG_FD_CLOEXEC);
+	event = (int)syscall(SYS_perf_event_open, &attribute, request->pid ? request->pid : -1, request->pid ? -1 : request->cpu, -1, PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
 	fd = bpf_link_create(program, event, BPF_PERF_EVENT, &options);
@@ -157,14 +162,29 @@ static unsigned int read_event_type(void) {
 	return type;
 }
 
-/* Each function has a descriptor for its entry and one for its return. */
-static void make_room_for_descriptors(size_t n) {
+/* How many descriptors are open; more than one may have if nobody can say. */
+static size_t count_descriptors(void) {
+	DIR *folder = opendir("/proc/self/fd");
+	size_t n = 0;
+
+	if (!folder)
+		return SIZE_MAX / 2;
+	while (readdir(folder))
+		n++;
+	closedir(folder);
+	return n;
+}
+
+/* Whether n more leave others an eighth of what one may have. */
+static bool make_room_for_descriptors(size_t n) {
+	const size_t wanted = count_descriptors() + n;
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= n + DESCRIPTORS_SPARE)
-		return;
-	limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || n + DESCRIPTORS_SPARE < limit.rlim_max ? n + DESCRIPTORS_SPARE : limit.rlim_max;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY || wanted <= limit.rlim_cur - limit.rlim_cur / 8)
+		return true;
+	limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || wanted + wanted / 7 + 1 < limit.rlim_max ? wanted + wanted / 7 + 1 : limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
+	return wanted <= limit.rlim_cur - limit.rlim_cur / 8;
 }
 
 static int attach_classic(struct uprobe_link *link, struct request *request, size_t n) {
@@ -172,7 +192,7 @@ static int attach_classic(struct uprobe_link *link, struct request *request, siz
 
 	if (!type)
 		return -EOPNOTSUPP;
-	make_room_for_descriptors(2 * n);
+	request->cpu = cpu_first_online();
 	for (size_t i = 0; i < n; i++) {
 		int leave = classic_probe(request, type, request->programs->leave, true, i), enter, r;
 
@@ -205,7 +225,10 @@ int uprobe_link_new(struct uprobe_link **linkp, enum uprobe_rung rung, const str
 	if (!link)
 		return -ENOMEM;
 	snprintf(request.path, sizeof(request.path), "/proc/self/fd/%d", fd);
-	r = rung == UPROBE_CLASSIC ? attach_classic(link, &request, n) : attach_parts(link, &request, rung, 0, n);
+	if (!make_room_for_descriptors(rung == UPROBE_CLASSIC ? 2 * n : 2 * (REFUSED_MAX + 1)))
+		r = -EMFILE;
+	else
+		r = rung == UPROBE_CLASSIC ? attach_classic(link, &request, n) : attach_parts(link, &request, rung, 0, n);
 	if (!r && n && !link->n)
 		r = -EOPNOTSUPP; /* all were refused */
 	if (r) {
@@ -250,8 +273,11 @@ struct uprobe_link *uprobe_link_free(struct uprobe_link *link) {
 	return NULL;
 }
 
+/* The child's two threads share what sanitizers take for a thread's own. */
+#define ONE_FOR_TWO __attribute__((no_sanitize("address", "thread", "undefined")))
+
 /* Nobody calls it. */
-static __attribute__((noinline, used)) int probe_target(volatile int *value) {
+static ONE_FOR_TWO __attribute__((noinline, used)) int probe_target(volatile int *value) {
 	return ++*value;
 }
 
@@ -275,8 +301,22 @@ static int find_target(struct dl_phdr_info *info, size_t size, void *userdata) {
 	return 0;
 }
 
-/* The child: waits for its probe, forbids itself what a container forbids, and calls the function. */
-static _Noreturn void run_probed(int go) {
+struct probed {
+	volatile int value;
+	volatile bool ended;
+};
+
+static ONE_FOR_TWO int call_target(void *userdata) {
+	struct probed *probed = userdata;
+
+	probe_target(&probed->value);
+	probed->ended = true;
+	return 0;
+}
+
+/* The child: waits for its probe, forbids itself what a container forbids, and has a thread call the function. */
+static ONE_FOR_TWO _Noreturn void run_probed(int go) {
+	static _Alignas(16) char stack[16384];
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, UPROBE_SYSCALL, 1, 0),
@@ -286,16 +326,20 @@ static _Noreturn void run_probed(int go) {
 	};
 	const struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
 	const struct rlimit no_core = { 0, 0 };
-	volatile int value = 0;
+	struct probed probed = {};
 	char byte;
 
 	if (read(go, &byte, 1) == 1) {
 		setrlimit(RLIMIT_CORE, &no_core);
 		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
 			prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-		probe_target(&value);
+		/* not one of pthread_create(): this is the child of a program with threads */
+		if (clone(call_target, stack + sizeof(stack), CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, &probed) < 0)
+			call_target(&probed);
+		while (!probed.ended)
+			sched_yield();
 	}
-	_exit(value != 1);
+	_exit(probed.value != 1);
 }
 
 /* Attaches to the function in a process. */
@@ -315,7 +359,15 @@ static int attach_to_target(struct uprobe_link **linkp, enum uprobe_rung rung, c
 	return r;
 }
 
-int uprobe_link_probe(enum uprobe_rung rung, const struct uprobe_programs *programs) {
+/* Whether a program ran. */
+static bool has_run(int map) {
+	struct uprobe_control control;
+	uint32_t key = 0;
+
+	return bpf_map_lookup_elem(map, &key, &control) == 0 && control.tried;
+}
+
+int uprobe_link_probe(enum uprobe_rung rung, const struct uprobe_programs *programs, int control) {
 	struct uprobe_link *link = NULL;
 	int go[2], status = 0, r;
 	pid_t child;
@@ -337,5 +389,7 @@ int uprobe_link_probe(enum uprobe_rung rung, const struct uprobe_programs *progr
 	uprobe_link_free(link);
 	if (!r && status)
 		r = UPROBE_LINK_E_HARM;
+	else if (!r && !has_run(control))
+		r = UPROBE_LINK_E_THREADS;
 	return r;
 }

@@ -13,6 +13,7 @@
 enum {
 	_UPROBE_LINK_E_SUCCESS,
 	UPROBE_LINK_E_HARM, /* the kernel is one of those that kill a process whose seccomp filter knows nothing of uretprobe(2): 6.11 to 6.13 */
+	UPROBE_LINK_E_THREADS, /* links of one process see calls of its first thread only (6.6 to 6.9): none may be of one */
 };
 
 enum uprobe_rung {
@@ -36,7 +37,7 @@ struct uprobe_link;
 
 /*
  * Attaches to offsets of the file `fd`, with a cookie each; in one process, if pid is not 0. A few that the kernel refuses are left out, and counted
- * in *refusedp. 0 or negative errno.
+ * in *refusedp. 0 or negative errno; -EMFILE: an eighth of the descriptors that this process may have is to stay free.
  */
 int uprobe_link_new(struct uprobe_link **linkp, enum uprobe_rung rung, const struct uprobe_programs *programs, int fd, const uint64_t *offsets,
 		    const uint64_t *cookies, size_t n, pid_t pid, size_t *refusedp);
@@ -48,7 +49,7 @@ struct uprobe_link *uprobe_link_free(struct uprobe_link *link);
 struct uprobe_link *uprobe_link_free_now(struct uprobe_link *link);
 
 /*
- * Whether the kernel can do that, and without harm: a child of this program's has a probed function called, under a seccomp filter as containers have it. 0,
- * UPROBE_LINK_E_HARM, or negative errno.
+ * Whether the kernel can do that, and without harm: a thread of a child of this program's calls a probed function, under a seccomp filter as containers have it; the
+ * programs are not enabled and say in `control`, a map, that they ran. 0, UPROBE_LINK_E_HARM, UPROBE_LINK_E_THREADS, or negative errno.
  */
-int uprobe_link_probe(enum uprobe_rung rung, const struct uprobe_programs *programs);
+int uprobe_link_probe(enum uprobe_rung rung, const struct uprobe_programs *programs, int control);

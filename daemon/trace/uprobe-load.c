@@ -127,11 +127,12 @@ static int load_rung(struct uprobe_engine *engine, const struct trace_options *o
 		engine->programs.session = find_program(engine, "call_session");
 		engine->programs.enter = find_program(engine, "call_enter");
 		engine->programs.leave = find_program(engine, "call_leave");
-		r = uprobe_link_probe(rung, &engine->programs);
+		r = uprobe_link_probe(rung, &engine->programs, find_map(engine, "control"));
 		if (r < 0)
 			snprintf(complaint, sizeof(complaint), "attaching: %s", strerror(-r));
 	}
-	if (r) {
+	engine->wide = r == UPROBE_LINK_E_THREADS;
+	if (r && !engine->wide) {
 		bpf_object__close(engine->object);
 		engine->object = NULL;
 		return r;
@@ -159,6 +160,9 @@ static int load(struct uprobe_engine *engine, struct trace_session *session, con
 	if (!r && engine->rung == UPROBE_CLASSIC)
 		trace_session_missing(session, "bpf: this kernel has neither uprobe.session (6.13) nor uprobe_multi (6.6): probes of all functions "
 					       "cost more, and take up to a minute to go away after the trace");
+	if (!r && engine->wide && closed)
+		trace_session_missing(session, "bpf: on this kernel (6.6 to 6.9 were so) probes of one process see its first thread only: probes are in all processes that have "
+					       "its libcuda, which pay for them");
 	if (r == -EPERM)
 		trace_session_missing(session, "bpf: the kernel does not let this daemon probe programs: it needs CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE "
 					       "(run the system service); calls of processes without the shim are not seen");
@@ -196,6 +200,7 @@ int uprobe_engine_init(struct uprobe_engine *engine, struct trace_session *sessi
 	r = load(engine, session, options, tuning, closed);
 	if (r)
 		return r;
+	engine->wide = engine->wide || tuning->wide;
 	engine->n_cpus = n_cpus > 0 ? (size_t)n_cpus : 1;
 	engine->lost_now = calloc(engine->n_cpus, sizeof(*engine->lost_now));
 	r = engine->lost_now ? find_maps(engine) : -ENOMEM;
@@ -256,6 +261,8 @@ uint64_t uprobe_engine_take_lost(struct uprobe_engine *engine) {
 		return 0;
 	for (size_t i = 0; i < engine->n_cpus; i++)
 		sum += engine->lost_now[i];
+	if (sum <= before)
+		return 0;
 	engine->n_lost = sum;
 	return sum - before;
 }

@@ -3,6 +3,8 @@
 
 /* The parts of struct trace_uprobe: its programs (uprobe-load.c), its libraries (uprobe-library.c), the rest (uprobe.c). */
 
+#include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,7 +17,7 @@
 #define UPROBE_LIBRARIES_MAX 64
 #define UPROBE_USERS_MAX 256
 #define UPROBE_FOUND_MAX 4096
-#define UPROBE_MORE_MAX 64
+#define UPROBE_MORE_MAX 256
 
 struct bpf_object;
 struct function;
@@ -27,8 +29,10 @@ struct uprobe_tuning {
 	enum uprobe_rung first; /* of the ladder */
 	bool only_first; /* no others */
 	bool hash; /* states in a hash, as without BTF */
+	bool wide; /* as where links may not be of one process */
 	bool no_usual; /* no libraries but those of processes */
 	bool detach_now;
+	bool no_linger; /* what nobody uses goes when that is seen */
 };
 
 /* The programs, in the kernel. */
@@ -38,6 +42,7 @@ struct uprobe_engine {
 	enum uprobe_rung rung;
 	int rows, processes, lost, storage, threads, counts; /* maps */
 	bool hash;
+	bool wide; /* links of libraries are of all processes, whichever are meant: the programs refuse others */
 	struct uprobe_control *control; /* shared with the programs */
 	struct ring_buffer *ring;
 	size_t n_cpus;
@@ -45,25 +50,32 @@ struct uprobe_engine {
 	uint64_t n_lost; /* that have been told */
 };
 
-/* A file, and who of those that are traced, and have no shim, has it mapped. */
+/* A file, and who of those that are traced has it mapped, as far as they had no shim when that was seen. */
 struct uprobe_library {
 	struct libcuda *file;
 	struct uprobe_link *link; /* NULL: dormant, as only processes with the shim use it; or it could not be attached */
+	uint32_t id; /* of names and cookies: never that of another */
+	bool kept; /* as one of the host's it stays */
 	size_t n_users;
 	pid_t users[UPROBE_USERS_MAX];
-	bool broken;
-	/* functions that it has given to processes and does not export, and links of them */
+	uint64_t unused; /* CLOCK_MONOTONIC: since when it has no user that is known; 0: it has */
+	bool broken, told; /* it could not be attached; what is to be said about its functions was */
+	uint64_t retry; /* CLOCK_MONOTONIC: when a broken one is tried again */
+	/* functions that it has given to processes and does not export, and links of them: those of a process from the oldest and largest on */
 	size_t n_found;
 	struct uprobe_found {
-		uint64_t entry;
+		uint64_t entry, offset;
 		uint32_t row;
 		pid_t pid;
-		bool attached;
+		uint32_t link; /* id; 0: none yet */
 	} found[UPROBE_FOUND_MAX];
 	size_t n_more;
+	uint32_t last_more; /* id */
 	struct uprobe_more {
 		struct uprobe_link *link;
 		pid_t pid;
+		uint32_t id;
+		uint32_t n; /* functions */
 	} more[UPROBE_MORE_MAX];
 };
 
@@ -78,6 +90,10 @@ struct trace_uprobe {
 	struct uprobe_engine engine;
 	struct uprobe_library libraries[UPROBE_LIBRARIES_MAX];
 	size_t n_libraries;
+	uint32_t last_library; /* id */
+	bool full; /* there were once more of them than that, which was said */
+	bool unfollowed; /* there were once more functions by pointers than can be followed, which was said */
+	uint64_t looked; /* CLOCK_MONOTONIC: when one looked whether libraries have users */
 	pid_t finding; /* the process that is being looked at, or 0 */
 	struct libcuda_watch *watch;
 	struct uprobe_pending {
@@ -100,6 +116,7 @@ struct trace_uprobe {
 	struct uprobe_counter *counter; /* NULL: nothing is counted */
 	void *scan; /* DIR of /proc, while all processes are looked at */
 	uint64_t scanned; /* when that ended */
+	uint64_t scan_began, last_scan; /* when that began, and the one that ended last */
 	bool scan_again;
 };
 
@@ -123,7 +140,7 @@ void uprobe_counter_read(struct uprobe_counter *counter, uint64_t now, bool last
 
 /* What to record of a function; one that the table does not have (NULL) is as wanted as another (or NULL). False: nothing. */
 bool uprobe_make_row(struct trace_uprobe *uprobe, const char *name, const struct function *function, const struct function *like, struct uprobe_row *row);
-/* The one process that is traced; 0: there may be others. */
+/* The one process that links of libraries may be of; 0: there may be others. */
 pid_t uprobe_only_process(const struct trace_uprobe *uprobe);
 
 /* uprobe-follow.c: functions that libraries give away by cuGetProcAddress() and do not export. */
@@ -134,6 +151,12 @@ void uprobe_follow(struct trace_uprobe *uprobe, pid_t pid, const char *name, uin
 void uprobe_follow_attach(struct trace_uprobe *uprobe);
 /* Lets go of them; they stay known. */
 void uprobe_follow_detach(struct uprobe_library *library);
+/* Forgets what was found for processes that are gone: another may get the pid. */
+void uprobe_follow_forget_gone(struct uprobe_library *library);
+
+static inline bool uprobe_is_gone(pid_t pid) {
+	return kill(pid, 0) < 0 && errno == ESRCH;
+}
 
 /* Finds and attaches what matters at the beginning. */
 void uprobe_libraries_start(struct trace_uprobe *uprobe);

@@ -209,7 +209,7 @@ static int take_record(void *userdata, void *data, size_t size) {
 /* ---- the source ---- */
 
 pid_t uprobe_only_process(const struct trace_uprobe *uprobe) {
-	return uprobe->closed && uprobe->n_pids == 1 ? (pid_t)uprobe->pids[0] : 0;
+	return uprobe->closed && uprobe->n_pids == 1 && !uprobe->engine.wide ? (pid_t)uprobe->pids[0] : 0;
 }
 
 /* Takes the options' processes. */

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -23,6 +24,7 @@ with open(f"{SOURCE}/proto/functions.txt") as file:
 NAMES = {number: function for function, number in NUMBERS.items()}
 LAUNCH = NUMBERS["cuLaunchKernel"]
 RUN = (VEC_ADD, "--threads", "64", "--launches", "3")
+LATE = os.path.join(BUILD, "daemon/trace/libcuda.so.1")
 USER = 61234
 US = {"pids": [os.getpid()], "sources": ["shim"]}
 
@@ -399,6 +401,25 @@ def test_stop():
         daemon.start()
 
 
+def test_late_library():
+    """A program brings a libcuda of its own while a trace runs: what is to be said of it comes with a later reply, once."""
+    with Daemon() as daemon, tempfile.TemporaryDirectory() as folder:
+        trace = Trace(daemon.directory, sources=["bpf"], calls=["all"])
+        if any(line.startswith("bpf:") and "calls of processes without the shim" in line for line in trace.missing):
+            trace.close()
+            return # this machine does not let its daemon probe programs
+        need(LATE)
+        library = shutil.copy(LATE, folder) # has functions that are dear to probe
+        process = subprocess.Popen([sys.executable, "-c", "import ctypes, sys, time\ncuda = ctypes.CDLL(sys.argv[1])\nwhile not cuda.cuInit(0): time.sleep(0.005)", library])
+        wait_until(lambda: calls(trace, pid=process.pid), "a call")
+        process.kill()
+        process.wait()
+        time.sleep(0.1)
+        trace.close()
+        said = [line for line in trace.later if line.startswith(f"bpf: {library}: ")]
+        equal(len(said), 1, trace.later)
+
+
 def test_hooks():
     with Daemon() as daemon:
         bus = Connection(daemon.directory)
@@ -436,4 +457,4 @@ def listed(bus):
 
 if __name__ == "__main__":
     main([test_records, test_prompt, test_times, test_errors, test_slow_reader, test_liar, test_not_meant, test_program, test_options, test_attach, test_two_traces,
-          test_follow, test_fifty, test_killed, test_stop, test_hooks])
+          test_follow, test_fifty, test_killed, test_stop, test_late_library, test_hooks])

@@ -95,7 +95,9 @@ class Trace:
         self.bus = Connection(directory, timeout=60)
         self.records, self.replies, self.over, self.error = [], 0, False, None
         self.bus.send("Trace", more=True, **parameters)
+        self.later = [] # lines of `missing` of replies behind the first one
         self.missing = self.read().get("missing")
+        self.later.clear()
         self.thread = threading.Thread(target=self.follow, daemon=True)
         if reads:
             self.thread.start()
@@ -103,6 +105,7 @@ class Trace:
     def read(self):
         reply, more = self.bus.receive()
         self.records.extend(records(base64.b64decode(reply["records"], validate=True)))
+        self.later.extend(reply.get("missing", []))
         self.replies += 1
         self.over = not more
         return reply

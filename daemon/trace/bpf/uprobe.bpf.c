@@ -120,7 +120,7 @@ static __always_inline void count_lost(void) {
 	__u64 *count = bpf_map_lookup_elem(&lost, &(__u32){ 0 });
 
 	if (count)
-		(*count)++;
+		__sync_fetch_and_add(count, 1); /* another task's program may come in between */
 }
 
 static __always_inline bool process_refused(__u32 pid, __u64 now) {
@@ -273,14 +273,23 @@ static __always_inline int enter(struct pt_regs *ctx) {
 	__u32 key = (__u32)cookie;
 	struct uprobe_state *state;
 	struct uprobe_row *row;
+	__u32 generation;
 
-	if (!shared || !shared->enabled || !(ids = current_ids()))
+	if (!shared)
+		return 1;
+	if (!shared->enabled) {
+		if (!shared->tried)
+			shared->tried = 1;
+		return 1;
+	}
+	if (!(ids = current_ids()))
 		return 1;
 	state = find_state((__u32)ids, false);
 	if (state && state->cookie && is_within(state, sp))
 		return 1;
 	now = bpf_ktime_get_ns();
-	if (!state || state->checked != shared->generation) {
+	generation = *(volatile __u32 *)&shared->generation; /* before `processes` is looked at: what changes there meanwhile is seen by the next call */
+	if (!state || state->checked != generation) {
 		if (process_refused(ids >> 32, now))
 			return 1;
 		if (!state)
@@ -289,7 +298,7 @@ static __always_inline int enter(struct pt_regs *ctx) {
 			count_lost();
 			return 1;
 		}
-		state->checked = shared->generation;
+		state->checked = generation;
 	}
 	row = bpf_map_lookup_elem(&rows, &key);
 	if (!row)

@@ -74,6 +74,8 @@ struct uprobe_config {
 struct uprobe_control {
 	__u32 enabled;
 	__u32 generation; /* grows with each change of `processes`; never 0 */
+	__u32 tried; /* a program ran while it was not enabled: the daemon tries whether it does */
+	__u32 reserved;
 };
 
 /* Values of `processes`. Others: not meant until that time, then one asks anew. */
