@@ -132,6 +132,9 @@ def processes():
         by_process[call.tid] = by_process.get(call.tid, 0) + 1
     check("fork: everybody has a ring of his own", sorted(by_process.values()) == [7, 9, 11, 16] and len(daemon.rings) == 4,
           by_process, len(daemon.rings), rings, counts)
+    daemon, calls = traced(["s-trace", "fork-inside"])
+    check("fork: of a signal handler that came while its thread wrote: the child goes on, and has a ring of its own", len(daemon.rings) == 2 and
+          [names(calls).count(name) for name in ("cuLaunchKernel", "cuMemFree_v2")] == [1, 3 + 5], names(calls))
 
 
 def signals():

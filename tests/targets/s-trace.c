@@ -208,6 +208,36 @@ static void case_fork(long unused)
 	wait_for(child);
 }
 
+static volatile sig_atomic_t crashed, is_child;
+
+/* The child goes on with what the signal came in the midst of. */
+static void fork_in_handler(int number)
+{
+	pid_t child = fork();
+	int status = -1;
+
+	is_child = child == 0;
+	if (child > 0) {
+		waitpid(child, &status, 0);
+		crashed = WIFSIGNALED(status);
+	}
+}
+
+/* The driver gets the signal where it is asked for the name of this kernel. */
+static void case_fork_inside(long unused)
+{
+	struct sigaction action = { .sa_handler = fork_in_handler };
+
+	sigaction(SIGUSR1, &action, NULL);
+	launch_one(0x5f00);
+	if (is_child) {
+		thread_calls((void *)5);
+		_exit(0);
+	}
+	say("crashed", crashed);
+	thread_calls((void *)3);
+}
+
 static volatile sig_atomic_t handled;
 
 static void on_signal(int number)
@@ -542,7 +572,8 @@ int main(int argc, char **argv)
 		void (*run)(long);
 	} cases[] = {
 		{ "plain", case_plain },   { "arguments", case_arguments }, { "names", case_names },
-		{ "fork", case_fork },	   { "signal", case_signal },	    { "callbacks", case_callbacks },
+		{ "fork", case_fork },	   { "fork-inside", case_fork_inside },
+		{ "signal", case_signal },	    { "callbacks", case_callbacks },
 		{ "steps", case_steps },   { "inside", case_inside },	    { "gpu", case_gpu }, { "gpu-end", case_gpu_end },
 		{ "busy", case_busy },	   { "behind", case_behind },	    { "launches", case_launches },
 		{ "copies", case_copies },

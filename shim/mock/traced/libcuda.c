@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +141,8 @@ FUNCTION(cuFuncGetName, const char **name, void *function)
 
 	errno = EAGAIN;
 	pthread_testcancel();
+	if (function == (void *)0x5f00)
+		raise(SIGUSR1); /* one could come just then */
 	if (number >= 3)
 		return 400;
 	*name = names[number];
