@@ -399,9 +399,10 @@ static void claim_slot(struct trace_self *thread, uint32_t first)
 		if (thread->head % 8 || thread->head - thread->tail > session->slot_bytes)
 			continue; /* it is nobody's any more */
 		slot->tid = trace_tid();
-		thread->slot = slot;
 		thread->data = (uint8_t *)(slot + 1);
 		thread->index = index;
+		__atomic_signal_fence(__ATOMIC_SEQ_CST); /* a handler that finds the slot writes to it */
+		thread->slot = slot;
 		return;
 	}
 }
