@@ -174,8 +174,8 @@ def gpu():
         good &= (stream, function) == ((4, 0) if graph else (call.words[8], call.words[0]))
     check("gpu: what it says of them", good, ring.kernels[:3])
     idle = [kernel[4] - kernel[3] for kernel in ring.kernels if kernel[6] == 0]
-    busy = [kernel[4] - kernel[3] for kernel in ring.kernels if kernel[6] == 1]
-    check("gpu: one behind another takes what it takes", len(busy) == 40 and sorted(busy)[20] in range(long - (4000 if SANITIZED else 1000), long + 1000), busy)
+    busy = [(abs(kernel[4] - kernel[3] - long), error) for kernel, (_, error) in zip(ring.kernels, ring.exact) if kernel[6] == 1]
+    check("gpu: one behind another takes what it takes", len(busy) == 40 and sum(by > 2 * error + 1000 for by, error in busy) <= 2, busy)
     off = [(abs(kernel[4] - kernel[3] - long), error) for kernel, (_, error) in zip(ring.kernels, ring.exact) if kernel[7]]
     check("gpu: a stream that had nothing to do, too, within the error", sum(by > error + 5000 for by, error in off) <= 2 and # the mock may have been preempted
           sorted(idle)[20] in range(long - 5000, long + 2000), off, idle)
@@ -195,6 +195,20 @@ def gpu():
           len(ring.kernels) + ring.lost() == 30, len(ring.kernels), ring.lost())
     daemon, calls = traced(["s-trace", "gpu", "3"], lambda: Ring(flags=fake_trace.GPU), environment=OLD_MOCK, label="an old driver")
     check("an old driver: times without names", len(daemon.rings[0].kernels) == 8)
+
+
+def lengths():
+    """Kernels of which it is known how long they run: by no more than twice its error another time is told, or it is lost."""
+    for which, label, untimed in ((0, "the legacy stream and others", 0), (1, "two names of the legacy stream", 0),
+                                  (2, "two names of a thread's own", 0)):
+        daemon, calls = traced(["s-trace", "slow", str(which)], lambda: Ring(flags=fake_trace.GPU, clock=fake_trace.MONOTONIC), label=f"lengths: {label}")
+        ring = daemon.rings[0]
+        launches = {(call.sequence, call.tid): call for call in calls if call.name.startswith("cuLaunchKernel")}
+        off = [(abs(kernel[4] - kernel[3] - launches[kernel[:2]].words[1] * 1000000), error, *launches[kernel[:2]].words[1:4])
+               for kernel, (_, error) in zip(ring.kernels, ring.exact)]
+        check(f"lengths: {label}: within the error", all(by <= 2 * error + 20000 for by, error, *_ in off), off)
+        check(f"lengths: {label}: each has its time or is lost", len(off) + ring.lost() == len(launches) and ring.lost() <= untimed and
+              (ring.lost() or untimed < 10), len(off), ring.lost(), len(launches))
 
 
 class Cupti:
@@ -625,7 +639,7 @@ def unwanted():
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
 slow = () if SANITIZED else (constructors, ended)  # it looks for functions before another dlsym() can answer
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, behind, live, forked_at_the_end, storm, stale, hostile, programs, *slow, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, lengths, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, behind, live, forked_at_the_end, storm, stale, hostile, programs, *slow, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

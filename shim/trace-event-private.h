@@ -9,10 +9,14 @@
 #define EVENT_STREAMS 32
 #define EVENT_TRIES 4
 
-/* A stream, or a thread's own default one. last: its latest timing that is not read yet. */
+/* Names of the legacy stream and of a thread's own, which are the default ones and have the handle 0, too. */
+#define EVENT_STREAM_LEGACY 1
+#define EVENT_STREAM_OWN 2
+
+/* A stream. last: its latest timing that is not read yet. */
 struct gpu_stream {
 	bool used;
-	uint64_t handle;
+	uint64_t handle; /* of a default one its name */
 	uint32_t tid;
 	struct trace_timing *last;
 	uint64_t last_end;
@@ -48,6 +52,7 @@ struct gpu_context {
 	struct trace_timing *unused, *pending, **pending_end;
 	struct gpu_stream streams[EVENT_STREAMS];
 	unsigned launches;
+	bool legacy; /* the last launch was into the legacy stream */
 };
 
 #define EVENT_FUNCTIONS(X)                                                            \

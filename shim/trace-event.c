@@ -3,7 +3,9 @@
 /*
  * When kernels and graphs ran on the GPU, by events of the driver: one behind each launch, and one
  * before it unless the stream is busy with the launch before, for then a kernel begins where that
- * one ends. What lies in the stream between launches (copies, waits) makes one necessary, too.
+ * one ends. What lies in the stream between launches (copies, waits) makes one necessary, too, and
+ * so does a launch into the legacy stream between others, or one of them between such: they wait for
+ * each other.
  * Nothing is waited for: what has ended is read by later launches, behind calls that wait
  * themselves, and before the end of the context. What has not is lost, as are launches for which
  * there are no events.
@@ -32,8 +34,6 @@
 #define LOCK_NS 10000000
 #define END_NS 1000000000 /* for the end of a context */
 #define HARVEST_EACH 16 /* launches */
-
-#define STREAM_PER_THREAD 2
 
 static struct gpu_context contexts[CONTEXTS];
 static unsigned generations;
@@ -291,13 +291,22 @@ static bool record_event(const struct trace_timing *timing, driver_handle event)
 		       event, (driver_handle)timing->handle) == 0;
 }
 
+/* What the stream is found by. */
+static uint64_t name_of_stream(const struct gpu_launch *launch)
+{
+	if (launch->stream)
+		return launch->stream;
+	return launch->per_thread ? EVENT_STREAM_OWN : EVENT_STREAM_LEGACY;
+}
+
 /* A timing for a launch on this stream, with its events; with the lock held. */
 static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 {
-	unsigned others = __atomic_load_n(&other_work, __ATOMIC_RELAXED);
 	struct gpu_context *context = current_context();
 	struct trace_timing *timing = context ? context->unused : NULL;
 	struct gpu_stream *found = timing ? find_stream(context, stream, tid) : NULL;
+	bool legacy = stream == EVENT_STREAM_LEGACY;
+	unsigned others;
 
 	if (!found)
 		return NULL;
@@ -306,6 +315,10 @@ static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 		context->broken = true;
 		return NULL;
 	}
+	if (context->legacy != legacy)
+		trace_event_other_work();
+	context->legacy = legacy;
+	others = __atomic_load_n(&other_work, __ATOMIC_RELAXED);
 	context->unused = timing->next;
 	timing->next = NULL;
 	timing->stream = found;
@@ -322,15 +335,14 @@ void trace_event_before(struct trace_frame *frame, const struct gpu_launch *laun
 	driver_handle stream = (driver_handle)launch->stream;
 	int mode = DRIVER_CAPTURE_MODE_RELAXED, capturing = 1;
 	struct trace_timing *timing = NULL;
-	bool own;
+	uint64_t name = name_of_stream(launch);
 
 	if (!is_complete() || gpu.exchange_mode(&mode) != 0)
 		return;
-	own = (launch->per_thread && !stream) || launch->stream == STREAM_PER_THREAD;
 	if ((launch->per_thread ? gpu.is_capturing_own : gpu.is_capturing)(stream, &capturing) == 0 &&
 	    !capturing) {
 		if (lock()) {
-			timing = take_timing(launch->stream, own ? trace_tid() : 0);
+			timing = take_timing(name, name == EVENT_STREAM_OWN ? trace_tid() : 0);
 			unlock();
 		}
 		frame->untimed = !timing;
