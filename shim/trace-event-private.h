@@ -21,6 +21,7 @@ struct gpu_stream {
 	struct trace_timing *last;
 	uint64_t last_end;
 	unsigned other_work;
+	unsigned timings; /* that point here; 0: another stream may have the place */
 };
 
 struct trace_timing {

@@ -216,6 +216,7 @@ void event_harvest(struct trace_self *thread, struct gpu_context *context)
 		stream->last_end = raw;
 		if (stream->last == timing)
 			stream->last = NULL;
+		stream->timings--;
 		*link = timing->next;
 		timing->next = context->unused;
 		context->unused = timing;

@@ -277,7 +277,7 @@ static struct gpu_stream *find_stream(struct gpu_context *context, uint64_t hand
 
 		if (stream->used && stream->handle == handle && stream->tid == tid)
 			return stream;
-		if (!unused && (!stream->used || !stream->last))
+		if (!unused && !stream->timings)
 			unused = stream;
 	}
 	if (unused)
@@ -322,6 +322,7 @@ static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 	context->unused = timing->next;
 	timing->next = NULL;
 	timing->stream = found;
+	found->timings++;
 	timing->generation = context->generation;
 	/* is it busy with nothing but the launch before? */
 	timing->has_before = !found->last || found->other_work != others ||
@@ -369,7 +370,9 @@ static void give_back(struct trace_timing *timing)
 {
 	struct gpu_context *context = timing->context;
 
-	if (timing->generation != context->generation)
+	if (timing->generation == context->generation)
+		timing->stream->timings--;
+	else
 		timing->before = timing->after = NULL;
 	timing->next = context->unused;
 	context->unused = timing;
