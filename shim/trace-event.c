@@ -357,6 +357,7 @@ void trace_event_before(struct trace_frame *frame, const struct gpu_launch *laun
 		if (timing->has_before && !record_event(timing, timing->before)) {
 			trace_event_abandon(timing);
 			timing = NULL;
+			frame->untimed = true;
 		} else {
 			timing->recorded = trace_monotonic();
 		}
@@ -418,14 +419,21 @@ void trace_event_after(struct trace_self *thread, struct trace_frame *frame, uin
 	frame->timing = NULL;
 	if (timing)
 		timing->launched = trace_monotonic();
-	if (!is_complete() || gpu.exchange_mode(&mode) != 0)
+	if (!is_complete() || gpu.exchange_mode(&mode) != 0) {
+		if (timing)
+			trace_event_abandon(timing);
 		return;
+	}
 	if (timing) {
 		timing->sequence = sequence;
-		if ((int32_t)frame->result[0] || !record_event(timing, timing->after))
+		if ((int32_t)frame->result[0] || !record_event(timing, timing->after)) {
 			trace_event_abandon(timing);
-		else
+			frame->untimed = true;
+		} else {
 			enqueue(timing);
+		}
+		if (frame->untimed)
+			trace_event_other_work();
 	}
 	if (lock()) {
 		context = current_context();
