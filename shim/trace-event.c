@@ -17,7 +17,7 @@
  * forbid them. After any error of a call of ours the context is left alone.
  *
  * The lock is waited for as long as that may take, and not endlessly: a signal handler on a stack of
- * its own may have interrupted its owner.
+ * its own may have interrupted its owner. Who does not get it leaves what he has for the next who does.
  */
 
 #include "trace-event-private.h"
@@ -39,6 +39,7 @@ static struct gpu_context contexts[CONTEXTS];
 static unsigned generations;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* around these; generations are also read without */
 static bool overlooked; /* one has ended while the lock could not be had */
+static struct trace_timing *left; /* those that were to be given back then; atomic */
 static unsigned other_work; /* counts it; atomic */
 
 struct event_driver gpu;
@@ -60,6 +61,7 @@ static bool take(long wait_ns)
 }
 
 static void forget_contexts(void);
+static void give_back_left(void);
 
 static bool lock_for(long wait_ns)
 {
@@ -67,6 +69,8 @@ static bool lock_for(long wait_ns)
 		return false;
 	if (__atomic_exchange_n(&overlooked, false, __ATOMIC_RELAXED))
 		forget_contexts();
+	if (__builtin_expect(__atomic_load_n(&left, __ATOMIC_RELAXED) != NULL, 0))
+		give_back_left();
 	return true;
 }
 
@@ -117,7 +121,10 @@ static bool is_complete(void)
 void trace_event_forked(void)
 {
 	memset(contexts, 0, sizeof(contexts));
+	for (unsigned i = 0; i < CONTEXTS; i++) /* a signal handler may have forked in the midst of it */
+		contexts[i].pending_end = &contexts[i].pending;
 	overlooked = false;
+	left = NULL;
 	pthread_mutex_init(&mutex, NULL);
 }
 
@@ -379,22 +386,47 @@ static void give_back(struct trace_timing *timing)
 	context->unused = timing;
 }
 
+/* They are taken all at once, so that none comes again while another thread puts one before it. */
+static void leave(struct trace_timing *timing)
+{
+	timing->next = __atomic_load_n(&left, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&left, &timing->next, timing, true, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED))
+		;
+}
+
+static void give_back_left(void)
+{
+	struct trace_timing *timing = __atomic_exchange_n(&left, NULL, __ATOMIC_ACQUIRE), *next;
+
+	for (; timing; timing = next) {
+		next = timing->next;
+		give_back(timing);
+	}
+}
+
 void trace_event_abandon(struct trace_timing *timing)
 {
-	if (!lock())
+	if (!lock()) {
+		leave(timing);
 		return;
+	}
 	give_back(timing);
 	unlock();
 }
 
-/* The launch has succeeded: it is waited for. */
-static void enqueue(struct trace_timing *timing)
+/* The launch has succeeded: it is waited for. False: it cannot be. */
+static bool enqueue(struct trace_timing *timing)
 {
 	struct gpu_context *context = timing->context;
+	bool lives;
 
-	if (!lock())
-		return;
-	if (timing->generation == context->generation) {
+	if (!lock()) {
+		leave(timing);
+		return false;
+	}
+	lives = timing->generation == context->generation;
+	if (lives) {
 		timing->next = NULL;
 		*context->pending_end = timing;
 		context->pending_end = &timing->next;
@@ -403,6 +435,7 @@ static void enqueue(struct trace_timing *timing)
 		give_back(timing);
 	}
 	unlock();
+	return lives;
 }
 
 void trace_event_other_work(void)
@@ -430,7 +463,7 @@ void trace_event_after(struct trace_self *thread, struct trace_frame *frame, uin
 			trace_event_abandon(timing);
 			frame->untimed = true;
 		} else {
-			enqueue(timing);
+			frame->untimed = !enqueue(timing);
 		}
 		if (frame->untimed)
 			trace_event_other_work();
