@@ -19,8 +19,10 @@ struct gpu_stream {
 	uint64_t handle; /* of a default one its name */
 	uint32_t tid;
 	struct trace_timing *last;
-	uint64_t last_end;
+	uint64_t last_end; /* of the latest that was read and is not mixed */
 	unsigned other_work;
+	unsigned turn; /* counts launches */
+	unsigned launching; /* of them: those that are on their way */
 	unsigned timings; /* that point here; 0: another stream may have the place */
 };
 
@@ -34,7 +36,9 @@ struct trace_timing {
 	uint64_t session;
 	unsigned generation; /* of the context */
 	uint32_t tid, sequence;
+	unsigned turn, changes; /* of the stream and the context, when it was taken */
 	bool has_before, per_thread;
+	bool mixed; /* others' launches may lie between its events */
 };
 
 struct gpu_context {
@@ -53,7 +57,9 @@ struct gpu_context {
 	struct trace_timing *unused, *pending, **pending_end;
 	struct gpu_stream streams[EVENT_STREAMS];
 	unsigned launches;
-	bool legacy; /* the last launch was into the legacy stream */
+	bool legacy; /* the last launch was into the legacy stream; */
+	unsigned changes; /* counts those after one of which that was not so, */
+	unsigned launching[2]; /* and this those that are on their way: into others, into that one */
 };
 
 #define EVENT_FUNCTIONS(X)                                                            \

@@ -6,7 +6,8 @@
  * event (measured: within 0.3 us; it is 1.3 us on an H200), so that is taken off twice. Where the
  * stream had nothing to do, it came to the event before the launch had reached it: the kernel began
  * later by as much as the host took from the one to the other, mostly within 0.2 us. The error of
- * the record is a bound.
+ * the record is a bound. Of one that is mixed (trace-event.c) it is as long as what lies between its
+ * events.
  *
  * Each context has a base: an event whose time is known, from which others are measured. It is made
  * anew each half second, because the driver tells distances as floats, and bracketed by the host's
@@ -160,34 +161,37 @@ static void write_kernel(struct trace_self *thread, const struct trace_timing *t
 		.context = timing->context->handle,
 		.stream = timing->handle,
 		.function = timing->function,
-		.error = (uint32_t)error,
+		.error = error < UINT32_MAX ? (uint32_t)error : UINT32_MAX,
 	};
 	trace_write(thread, sizeof(*record));
 }
 
 /*
  * When a kernel began and ended, from the events: the one before it (that of the kernel before, or its
- * own), and the one behind it. Returns the error.
+ * own), and the one behind it. False: that cannot be.
  */
-static uint64_t place(const struct trace_timing *timing, uint64_t *start, uint64_t *end)
+static bool place(const struct trace_timing *timing, uint64_t *start, uint64_t *end, uint64_t *error)
 {
 	const struct gpu_context *context = timing->context;
 	uint64_t reached = host_of(context, *start), empty = context->empty, gap = empty;
-	uint64_t error = empty, least = *start;
+	uint64_t least = *start;
 
+	if (least > *end)
+		return false;
+	*error = empty + (timing->mixed ? *end - least : 0);
 	if (timing->has_before && reached < timing->recorded + SLACK_NS) {
 		/* the GPU waited for the host, which may have been interrupted behind the doorbell */
 		gap = timing->launched - timing->recorded;
-		error += gap;
+		*error += gap;
 	} else if (!timing->has_before && timing->launched > reached + empty) {
 		gap = timing->launched - reached;
-		error += gap < context->base_half ? gap : context->base_half;
+		*error += gap < context->base_half ? gap : context->base_half;
 	}
 	*start += gap;
 	*end -= *end - least > empty ? empty : 0;
 	if (*start > *end)
 		*start = *end; /* shorter than can be told */
-	return error;
+	return true;
 }
 
 /* Reads the times of what has ended in a context; with the lock held, for who is inside. */
@@ -210,10 +214,14 @@ void event_harvest(struct trace_self *thread, struct gpu_context *context)
 			continue;
 		}
 		raw = end;
-		error = place(timing, &start, &end);
-		if (timing->session == thread->session)
-			write_kernel(thread, timing, start, end, error);
-		stream->last_end = raw;
+		if (timing->session == thread->session) {
+			if (place(timing, &start, &end, &error))
+				write_kernel(thread, timing, start, end, error);
+			else
+				trace_lose(thread);
+		}
+		if (!timing->mixed)
+			stream->last_end = raw;
 		if (stream->last == timing)
 			stream->last = NULL;
 		stream->timings--;

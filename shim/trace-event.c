@@ -6,6 +6,10 @@
  * one ends. What lies in the stream between launches (copies, waits) makes one necessary, too, and
  * so does a launch into the legacy stream between others, or one of them between such: they wait for
  * each other.
+ * Where several threads launch into one stream at a time, or into two that wait for each other, the
+ * kernels of others may lie between the events of a launch: it is mixed. It ran between them, and how
+ * far they are apart is its error.
+ *
  * Nothing is waited for: what has ended is read by later launches, behind calls that wait
  * themselves, and before the end of the context. What has not is lost, as are launches for which
  * there are no events.
@@ -306,13 +310,18 @@ static uint64_t name_of_stream(const struct gpu_launch *launch)
 	return launch->per_thread ? EVENT_STREAM_OWN : EVENT_STREAM_LEGACY;
 }
 
+static bool is_legacy(const struct gpu_stream *stream)
+{
+	return stream && stream->handle == EVENT_STREAM_LEGACY;
+}
+
 /* A timing for a launch on this stream, with its events; with the lock held. */
 static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 {
 	struct gpu_context *context = current_context();
 	struct trace_timing *timing = context ? context->unused : NULL;
 	struct gpu_stream *found = timing ? find_stream(context, stream, tid) : NULL;
-	bool legacy = stream == EVENT_STREAM_LEGACY;
+	bool legacy = is_legacy(found);
 	unsigned others;
 
 	if (!found)
@@ -322,8 +331,10 @@ static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 		context->broken = true;
 		return NULL;
 	}
-	if (context->legacy != legacy)
+	if (context->legacy != legacy) {
 		trace_event_other_work();
+		context->changes++;
+	}
 	context->legacy = legacy;
 	others = __atomic_load_n(&other_work, __ATOMIC_RELAXED);
 	context->unused = timing->next;
@@ -331,8 +342,13 @@ static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 	timing->stream = found;
 	found->timings++;
 	timing->generation = context->generation;
+	timing->mixed = found->launching || context->launching[!legacy];
+	timing->turn = ++found->turn;
+	timing->changes = context->changes;
+	found->launching++;
+	context->launching[legacy]++;
 	/* is it busy with nothing but the launch before? */
-	timing->has_before = !found->last || found->other_work != others ||
+	timing->has_before = timing->mixed || !found->last || found->last->mixed || found->other_work != others ||
 			     gpu.event_query(found->last->after) != DRIVER_ERROR_NOT_READY;
 	found->other_work = others;
 	return timing;
@@ -373,12 +389,26 @@ void trace_event_before(struct trace_frame *frame, const struct gpu_launch *laun
 	frame->timing = timing;
 }
 
+/* Its launch is no longer on its way; with the lock held. False: the context has ended. */
+static bool end_launch(struct trace_timing *timing)
+{
+	struct gpu_context *context = timing->context;
+	struct gpu_stream *stream = timing->stream;
+
+	if (timing->generation != context->generation)
+		return false;
+	timing->mixed |= timing->turn != stream->turn || timing->changes != context->changes;
+	stream->launching--;
+	context->launching[is_legacy(stream)]--;
+	return true;
+}
+
 /* With the lock held. The events of a context that has ended are gone. */
 static void give_back(struct trace_timing *timing)
 {
 	struct gpu_context *context = timing->context;
 
-	if (timing->generation == context->generation)
+	if (end_launch(timing))
 		timing->stream->timings--;
 	else
 		timing->before = timing->after = NULL;
@@ -425,7 +455,7 @@ static bool enqueue(struct trace_timing *timing)
 		leave(timing);
 		return false;
 	}
-	lives = timing->generation == context->generation;
+	lives = end_launch(timing);
 	if (lives) {
 		timing->next = NULL;
 		*context->pending_end = timing;
