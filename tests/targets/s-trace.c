@@ -133,7 +133,9 @@ static void case_arguments(long unused)
 
 static void case_names(long unused)
 {
+	static const char *const ends[] = { "cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxReset_v2" };
 	void *function = NULL;
+	int (*end)(uintptr_t);
 
 	say("get", get_function(&function, (void *)1, "kernel_"));
 	say("none", get_function(&function, (void *)1, "nothing"));
@@ -143,6 +145,11 @@ static void case_names(long unused)
 	say("kernel", launch_one(0x6000));
 	say("unload", unload((void *)1));
 	say("launch", launch_one(0x5002));
+	for (unsigned i = 0; i < 3; i++) {
+		*(void **)&end = find(ends[i]);
+		say("end", end(0x1000));
+		say("launch", launch_one(0x5002));
+	}
 }
 
 static void *thread_calls(void *argument)
