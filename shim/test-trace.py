@@ -199,10 +199,9 @@ def gpu():
 
 def lengths():
     """Kernels of which it is known how long they run: by no more than twice its error another time is told, or it is lost."""
-    for which, label, untimed in ((0, "the legacy stream and others", 0), (1, "two names of the legacy stream", 0),
-                                  (2, "two names of a thread's own", 0), (3, "a stream that has a launch on its way", 0),
-                                  (4, "two threads, one stream", 0), (5, "two threads, and the legacy stream", 0),
-                                  (7, "no events can be recorded", 10), (8, "another thread has the lock", 1)):
+    for which, label, untimed in ((0, "the legacy stream and others", 0), (1, "two names of the legacy stream", 0), (2, "two names of a thread's own", 0),
+                                  (3, "a stream that has a launch on its way", 0), (4, "two threads, one stream", 0), (5, "two threads, and the legacy stream", 0),
+                                  (6, "a stream that ends before its work", 0), (7, "no events can be recorded", 10), (8, "another thread has the lock", 1)):
         daemon, calls = traced(["s-trace", "slow", str(which)], lambda: Ring(flags=fake_trace.GPU, clock=fake_trace.MONOTONIC), label=f"lengths: {label}")
         ring = daemon.rings[0]
         launches = {(call.sequence, call.tid): call for call in calls if call.name.startswith("cuLaunchKernel")}
