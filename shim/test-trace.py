@@ -212,6 +212,20 @@ def lengths():
               (ring.lost() or untimed < 10), len(off), ring.lost(), len(launches))
 
 
+def contexts():
+    """A device has the clock of one context; kernels of others are told as the host's clock had them."""
+    daemon, calls = traced(["s-trace", "contexts", "14"], lambda: Ring(flags=fake_trace.GPU, clock=fake_trace.MONOTONIC))
+    ring = daemon.rings[0]
+    launches = {call.sequence: call for call in calls if call.name == "cuLaunchKernel"}
+    check("contexts: whose times are whose", len(ring.kernels) == 14 and [(kernel[5], flags) for kernel, (flags, _) in zip(ring.kernels, ring.exact)] ==
+          [(0x1000, 0), (0x2000, 1)] * 7, ring.kernels, ring.exact)
+    late = [(kernel[3] - launches[kernel[0]].start, launches[kernel[0]].end - kernel[3], error) for kernel, (flags, error) in zip(ring.kernels, ring.exact) if flags]
+    check("contexts: the host's times are", all(since >= -error - 1000 and till >= -error - 1000 for since, till, error in late), late)
+    drifts = [(gpu - ring.pairs[0][2]) / ((before + after) / 2 - (ring.pairs[0][3] + ring.pairs[0][4]) / 2) - 1 for _, _, gpu, before, after in ring.pairs[1:]]
+    half = max(after - before for _, _, _, before, after in ring.pairs)
+    check("contexts: the clock is one clock", ring.pairs[1:] and all(abs(drift - 1e-4) < half / 4e8 + 1e-6 for drift in drifts), drifts, half, ring.pairs)
+
+
 class Cupti:
     """Rings that ask for CUPTI's times, and what the stand-in for CUPTI (mock/cupti) was told to do."""
     def __init__(self, fails="", path=None, **more):
@@ -640,7 +654,7 @@ def unwanted():
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
 slow = () if SANITIZED else (constructors, ended)  # it looks for functions before another dlsym() can answer
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, lengths, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, behind, live, forked_at_the_end, storm, stale, hostile, programs, *slow, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, lengths, contexts, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, behind, live, forked_at_the_end, storm, stale, hostile, programs, *slow, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

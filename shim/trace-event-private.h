@@ -51,7 +51,7 @@ struct gpu_context {
 	uint64_t base_time; /* of this time, 0: not known yet, */
 	uint64_t base_host, base_half; /* which is this one of the host, give or take, */
 	uint64_t base_made; /* and tried at this one */
-	uint64_t first_time, first_host; /* of the first base */
+	uint64_t first_time, first_host, first_half; /* of the first base */
 	uint64_t empty; /* nanoseconds from an event to the next */
 	struct trace_timing *timings; /* all: they stay for the next context that has this place */
 	struct trace_timing *unused, *pending, **pending_end;

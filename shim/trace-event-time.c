@@ -12,7 +12,9 @@
  * Each context has a base: an event whose time is known, from which others are measured. It is made
  * anew each half second, because the driver tells distances as floats, and bracketed by the host's
  * clock, which relates the two (CLOCK_PAIR). The clock of a device starts at the host's
- * CLOCK_MONOTONIC.
+ * CLOCK_MONOTONIC. It is the clock of that context which was the first in a session to read times there: others
+ * start at other moments, and differ by what the GPU's clock drifted in between; their times are told as the
+ * host had them.
  */
 
 #include "trace-event-private.h"
@@ -22,6 +24,14 @@
 #define EMPTY_MAX 4000 /* nanoseconds from an event to the next: more is no property of the GPU */
 #define SLACK_NS 10000 /* how far the two clocks may be apart for a decision */
 #define SLOPE_NS 1000000000 /* of bases so far apart the clocks' slope is taken */
+#define DRIFT 1e-4 /* till it is */
+#define DEVICES 64
+
+/* Whose clock is that of a device, in which session; with the lock held. */
+static struct {
+	uint64_t session;
+	unsigned generation;
+} clocks[DEVICES];
 
 /* DRIVER_ERROR_NOT_READY: it has no time yet. */
 static driver_result time_of(struct gpu_context *context, driver_handle event, uint64_t *time)
@@ -36,7 +46,19 @@ static driver_result time_of(struct gpu_context *context, driver_handle event, u
 	return result;
 }
 
-/* A time of the GPU, as CLOCK_MONOTONIC had it, with an error of base_half. */
+/* Has the device this context's clock? The first that asks in a session is the one. */
+static bool is_clock(const struct trace_self *thread, const struct gpu_context *context)
+{
+	if ((unsigned)context->device >= DEVICES)
+		return false;
+	if (clocks[context->device].session != thread->session) {
+		clocks[context->device].session = thread->session;
+		clocks[context->device].generation = context->generation;
+	}
+	return clocks[context->device].generation == context->generation;
+}
+
+/* A time of the GPU, as CLOCK_MONOTONIC had it, with an error of host_error(). */
 static uint64_t host_of(const struct gpu_context *context, uint64_t time)
 {
 	int64_t since = (int64_t)(time - context->base_time);
@@ -46,6 +68,15 @@ static uint64_t host_of(const struct gpu_context *context, uint64_t time)
 		since = (int64_t)((double)since * (double)(context->base_host - context->first_host) /
 				  (double)span);
 	return context->base_host + (uint64_t)since;
+}
+
+static uint64_t host_error(const struct gpu_context *context, uint64_t time)
+{
+	uint64_t span = context->base_time - context->first_time,
+		 since = time > context->base_time ? time - context->base_time : context->base_time - time;
+	double drift = span >= SLOPE_NS ? (double)(context->first_half + context->base_half) / (double)span : DRIFT;
+
+	return context->base_half + (uint64_t)((double)since * drift) + 1;
 }
 
 /* Moments around an event, of the ring's clock and of CLOCK_MONOTONIC. */
@@ -127,7 +158,10 @@ static void make_base(struct trace_self *thread, struct gpu_context *context)
 	if (!context->first_time) {
 		context->first_time = context->base_time;
 		context->first_host = context->base_host;
+		context->first_half = context->base_half;
 	}
+	if (!is_clock(thread, context))
+		return;
 	pair.before = good.before;
 	pair.after = good.after;
 	record = trace_reserve(thread, sizeof(pair));
@@ -142,23 +176,33 @@ static void make_base(struct trace_self *thread, struct gpu_context *context)
 static void write_kernel(struct trace_self *thread, const struct trace_timing *timing,
 			 uint64_t start, uint64_t end, uint64_t error)
 {
+	const struct gpu_context *context = timing->context;
 	struct trace_ring_kernel *record = trace_reserve(thread, sizeof(*record));
+	bool host = !is_clock(thread, context);
 
 	if (!record) {
 		trace_lose(thread);
 		return;
 	}
+	if (host) {
+		uint64_t at_start = host_error(context, start), at_end = host_error(context, end);
+
+		error += at_start > at_end ? at_start : at_end;
+		start = host_of(context, start);
+		end = host_of(context, end);
+	}
 	*record = (struct trace_ring_kernel){
 		.record = {
 			.size = sizeof(*record),
 			.type = TRACE_RING_KERNEL,
+			.flags = host ? TRACE_RING_KERNEL_HOST : 0,
 			.sequence = timing->sequence,
 		},
 		.tid = timing->tid,
-		.device = (uint32_t)timing->context->device,
+		.device = (uint32_t)context->device,
 		.start = start,
 		.end = end,
-		.context = timing->context->handle,
+		.context = context->handle,
 		.stream = timing->handle,
 		.function = timing->function,
 		.error = error < UINT32_MAX ? (uint32_t)error : UINT32_MAX,
