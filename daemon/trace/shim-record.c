@@ -221,7 +221,7 @@ static void ring_lose_kernels(const struct shim_ring *ring, uint32_t tid, uint64
 
 /*
  * A kernel of a device whose clock is known, or whose times are the host's. One of the future is lost, no lie: a GPU's clock may have jumped since its last pair, as
- * when the machine slept.
+ * when the machine slept. Whoever converted it to the host's knew of that no more than we do.
  */
 static void ring_give_kernel(const struct shim_ring *ring, const struct ring_kernel *kernel) {
 	const bool host = kernel->record.record.flags & TRACE_RING_KERNEL_HOST;
@@ -263,8 +263,6 @@ static const char *ring_take_kernel(struct shim_ring *ring, const struct trace_r
 		return "a kernel of another size";
 	if (record->device >= SHIM_DEVICES_MAX || record->end < record->start || record->reserved)
 		return "a kernel out of range";
-	if (host && record->end > monotonic_now() + RECORD_FUTURE_NS)
-		return "a kernel of the future";
 	kernel.tid = ring_tid(ring, record->tid);
 	if (host || ring->clocks[record->device]) {
 		ring_give_kernel(ring, &kernel);
