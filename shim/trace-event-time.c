@@ -12,9 +12,9 @@
  * Each context has a base: an event whose time is known, from which others are measured. It is made
  * anew each half second, because the driver tells distances as floats, and bracketed by the host's
  * clock, which relates the two (CLOCK_PAIR). The clock of a device starts at the host's
- * CLOCK_MONOTONIC. It is the clock of that context which was the first in a session to read times there: others
- * start at other moments, and differ by what the GPU's clock drifted in between; their times are told as the
- * host had them.
+ * CLOCK_MONOTONIC. It is the clock of that context which was the first in a session to read times
+ * there: others start at other moments, and differ by what the GPU's clock drifted in between; their
+ * times are told as the host had them.
  */
 
 #include "trace-event-private.h"

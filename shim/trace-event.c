@@ -6,6 +6,7 @@
  * one ends. What lies in the stream between launches (copies, waits) makes one necessary, too, and
  * so does a launch into the legacy stream between others, or one of them between such: they wait for
  * each other.
+ *
  * Where several threads launch into one stream at a time, or into two that wait for each other, the
  * kernels of others may lie between the events of a launch: it is mixed. It ran between them, and how
  * far they are apart is its error.
