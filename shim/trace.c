@@ -122,9 +122,9 @@ static bool somebody_is_inside(void)
 /* Who comes while another thread is at it makes that one try again. */
 void trace_reap(void)
 {
+	struct trace_ring *ring;
 	unsigned seen = 0;
 	uint64_t size;
-	void *ring;
 
 	if (__atomic_fetch_add(&reapers, 1, __ATOMIC_SEQ_CST))
 		return;
