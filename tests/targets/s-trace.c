@@ -235,6 +235,7 @@ static void case_fork_inside(long unused)
 {
 	struct sigaction action = { .sa_handler = fork_in_handler };
 
+	fflush(stdout);
 	sigaction(SIGUSR1, &action, NULL);
 	launch_one(0x5f00);
 	if (is_child) {
