@@ -97,7 +97,7 @@ def arguments():
 
 
 def kernel_names():
-    for environment, known in ((MOCK, ["kernel_", "kernel__", "of a CUkernel", "kernel__"]), (OLD_MOCK, ["kernel_"])):
+    for environment, known in ((MOCK, ["kernel_", "kernel__", "of a CUkernel", *["kernel__"] * 4]), (OLD_MOCK, ["kernel_"])):
         daemon, calls = traced(["s-trace", "names"], lambda: Ring(flags=fake_trace.EXTRAS), environment=environment)
         given = [name for kind, _, name in daemon.rings[0].names if kind == 2]
         check(f"names: {'of drivers' if environment is MOCK else 'from where handles came'}", given == known, given)
@@ -105,7 +105,7 @@ def kernel_names():
     check("names: strings", [call.extras[2] for call in lookups] == [(0, b"kernel_"), (0, b"nothing")], [call.extras for call in lookups])
     daemon, calls = traced(["s-trace", "names"], lambda: Ring(functions=[fake_trace.NUMBERS["cuLaunchKernel"]]), label="names: unseen unload")
     given = [name for kind, _, name in daemon.rings[0].names if kind == 2]
-    check("names: forgotten by an unload that is not recorded", given.count("kernel__") == 2, given)
+    check("names: forgotten by an unload and ends of contexts that are not recorded", given.count("kernel__") == 5, given)
 
 
 def threads():
@@ -133,6 +133,9 @@ def processes():
         by_process[call.tid] = by_process.get(call.tid, 0) + 1
     check("fork: everybody has a ring of his own", sorted(by_process.values()) == [7, 9, 11, 16] and len(daemon.rings) == 4,
           by_process, len(daemon.rings), rings, counts)
+    daemon, calls = traced(["s-trace", "fork-inside"])
+    check("fork: of a signal handler that came while its thread wrote: the child goes on, and has a ring of its own", len(daemon.rings) == 2 and
+          [names(calls).count(name) for name in ("cuLaunchKernel", "cuMemFree_v2")] == [1, 3 + 5], names(calls))
 
 
 def signals():
@@ -172,8 +175,8 @@ def gpu():
         good &= (stream, function) == ((4, 0) if graph else (call.words[8], call.words[0]))
     check("gpu: what it says of them", good, ring.kernels[:3])
     idle = [kernel[4] - kernel[3] for kernel in ring.kernels if kernel[6] == 0]
-    busy = [kernel[4] - kernel[3] for kernel in ring.kernels if kernel[6] == 1]
-    check("gpu: one behind another takes what it takes", len(busy) == 40 and sorted(busy)[20] in range(long - (4000 if SANITIZED else 1000), long + 1000), busy)
+    busy = [(abs(kernel[4] - kernel[3] - long), error) for kernel, (_, error) in zip(ring.kernels, ring.exact) if kernel[6] == 1]
+    check("gpu: one behind another takes what it takes", len(busy) == 40 and sum(by > 2 * error + 1000 for by, error in busy) <= 2, busy)
     off = [(abs(kernel[4] - kernel[3] - long), error) for kernel, (_, error) in zip(ring.kernels, ring.exact) if kernel[7]]
     check("gpu: a stream that had nothing to do, too, within the error", sum(by > error + 5000 for by, error in off) <= 2 and # the mock may have been preempted
           sorted(idle)[20] in range(long - 5000, long + 2000), off, idle)
@@ -193,6 +196,35 @@ def gpu():
           len(ring.kernels) + ring.lost() == 30, len(ring.kernels), ring.lost())
     daemon, calls = traced(["s-trace", "gpu", "3"], lambda: Ring(flags=fake_trace.GPU), environment=OLD_MOCK, label="an old driver")
     check("an old driver: times without names", len(daemon.rings[0].kernels) == 8)
+
+
+def lengths():
+    """Kernels of which it is known how long they run: by no more than twice its error another time is told, or it is lost."""
+    for which, label, untimed in ((0, "the legacy stream and others", 0), (1, "two names of the legacy stream", 0), (2, "two names of a thread's own", 0),
+                                  (3, "a stream that has a launch on its way", 0), (4, "two threads, one stream", 0), (5, "two threads, and the legacy stream", 0),
+                                  (6, "a stream that ends before its work", 0), (7, "no events can be recorded", 10), (8, "another thread has the lock", 1)):
+        daemon, calls = traced(["s-trace", "slow", str(which)], lambda: Ring(flags=fake_trace.GPU, clock=fake_trace.MONOTONIC), label=f"lengths: {label}")
+        ring = daemon.rings[0]
+        launches = {(call.sequence, call.tid): call for call in calls if call.name.startswith("cuLaunchKernel")}
+        off = [(abs(kernel[4] - kernel[3] - launches[kernel[:2]].words[1] * 1000000), error, *launches[kernel[:2]].words[1:4])
+               for kernel, (_, error) in zip(ring.kernels, ring.exact)]
+        check(f"lengths: {label}: within the error", all(by <= 2 * error + 20000 for by, error, *_ in off), off)
+        check(f"lengths: {label}: each has its time or is lost", len(off) + ring.lost() == len(launches) and ring.lost() <= untimed and
+              (ring.lost() or untimed < 10), len(off), ring.lost(), len(launches))
+
+
+def contexts():
+    """A device has the clock of one context; kernels of others are told as the host's clock had them."""
+    daemon, calls = traced(["s-trace", "contexts", "14"], lambda: Ring(flags=fake_trace.GPU, clock=fake_trace.MONOTONIC))
+    ring = daemon.rings[0]
+    launches = {call.sequence: call for call in calls if call.name == "cuLaunchKernel"}
+    check("contexts: whose times are whose", len(ring.kernels) == 14 and [(kernel[5], flags) for kernel, (flags, _) in zip(ring.kernels, ring.exact)] ==
+          [(0x1000, 0), (0x2000, 1)] * 7, ring.kernels, ring.exact)
+    late = [(kernel[3] - launches[kernel[0]].start, launches[kernel[0]].end - kernel[3], error) for kernel, (flags, error) in zip(ring.kernels, ring.exact) if flags]
+    check("contexts: the host's times are", all(since >= -error - 1000 and till >= -error - 1000 for since, till, error in late), late)
+    drifts = [(gpu - ring.pairs[0][2]) / ((before + after) / 2 - (ring.pairs[0][3] + ring.pairs[0][4]) / 2) - 1 for _, _, gpu, before, after in ring.pairs[1:]]
+    half = max(after - before for _, _, _, before, after in ring.pairs)
+    check("contexts: the clock is one clock", ring.pairs[1:] and all(abs(drift - 1e-4) < half / 4e8 + 1e-6 for drift in drifts), drifts, half, ring.pairs)
 
 
 class Cupti:
@@ -693,7 +725,9 @@ def unwanted():
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
 slow = () if SANITIZED else (constructors, ended)  # it looks for functions before another dlsym() can answer
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, cupti, cupti_fails, cupti_live, cupti_taken, cupti_taken_idle, cupti_others, cupti_forks, cupti_constructor, cupti_jump, cupti_exit, cupti_stack, behind, live, forked_at_the_end, storm, stale, hostile, programs, *slow, unwanted):
+for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, lengths, contexts, cupti, cupti_fails, cupti_live, cupti_taken,
+             cupti_taken_idle, cupti_others, cupti_forks, cupti_constructor, cupti_jump, cupti_exit, cupti_stack, behind, live, forked_at_the_end, storm, stale,
+             hostile, programs, *slow, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

@@ -9,14 +9,21 @@
 #define EVENT_STREAMS 32
 #define EVENT_TRIES 4
 
-/* A stream, or a thread's own default one. last: its latest timing that is not read yet. */
+/* Names of the legacy stream and of a thread's own, which are the default ones and have the handle 0, too. */
+#define EVENT_STREAM_LEGACY 1
+#define EVENT_STREAM_OWN 2
+
+/* A stream. last: its latest timing that is not read yet. */
 struct gpu_stream {
 	bool used;
-	uint64_t handle;
+	uint64_t handle; /* of a default one its name */
 	uint32_t tid;
 	struct trace_timing *last;
-	uint64_t last_end;
+	uint64_t last_end; /* of the latest that was read and is not mixed */
 	unsigned other_work;
+	unsigned turn; /* counts launches */
+	unsigned launching; /* of them: those that are on their way */
+	unsigned timings; /* that point here; 0: another stream may have the place */
 };
 
 struct trace_timing {
@@ -29,7 +36,9 @@ struct trace_timing {
 	uint64_t session;
 	unsigned generation; /* of the context */
 	uint32_t tid, sequence;
+	unsigned turn, changes; /* of the stream and the context, when it was taken */
 	bool has_before, per_thread;
+	bool mixed; /* others' launches may lie between its events */
 };
 
 struct gpu_context {
@@ -42,12 +51,15 @@ struct gpu_context {
 	uint64_t base_time; /* of this time, 0: not known yet, */
 	uint64_t base_host, base_half; /* which is this one of the host, give or take, */
 	uint64_t base_made; /* and tried at this one */
-	uint64_t first_time, first_host; /* of the first base */
+	uint64_t first_time, first_host, first_half; /* of the first base */
 	uint64_t empty; /* nanoseconds from an event to the next */
 	struct trace_timing *timings; /* all: they stay for the next context that has this place */
 	struct trace_timing *unused, *pending, **pending_end;
 	struct gpu_stream streams[EVENT_STREAMS];
 	unsigned launches;
+	bool legacy; /* the last launch was into the legacy stream; */
+	unsigned changes; /* counts those after one of which that was not so, */
+	unsigned launching[2]; /* and this those that are on their way: into others, into that one */
 };
 
 #define EVENT_FUNCTIONS(X)                                                            \

@@ -6,12 +6,15 @@
  * event (measured: within 0.3 us; it is 1.3 us on an H200), so that is taken off twice. Where the
  * stream had nothing to do, it came to the event before the launch had reached it: the kernel began
  * later by as much as the host took from the one to the other, mostly within 0.2 us. The error of
- * the record is a bound.
+ * the record is a bound. Of one that is mixed (trace-event.c) it is as long as what lies between its
+ * events.
  *
  * Each context has a base: an event whose time is known, from which others are measured. It is made
  * anew each half second, because the driver tells distances as floats, and bracketed by the host's
  * clock, which relates the two (CLOCK_PAIR). The clock of a device starts at the host's
- * CLOCK_MONOTONIC.
+ * CLOCK_MONOTONIC. It is the clock of that context which was the first in a session to read times
+ * there: others start at other moments, and differ by what the GPU's clock drifted in between; their
+ * times are told as the host had them.
  */
 
 #include "trace-event-private.h"
@@ -21,6 +24,14 @@
 #define EMPTY_MAX 4000 /* nanoseconds from an event to the next: more is no property of the GPU */
 #define SLACK_NS 10000 /* how far the two clocks may be apart for a decision */
 #define SLOPE_NS 1000000000 /* of bases so far apart the clocks' slope is taken */
+#define DRIFT 1e-4 /* till it is */
+#define DEVICES 64
+
+/* Whose clock is that of a device, in which session; with the lock held. */
+static struct {
+	uint64_t session;
+	unsigned generation;
+} clocks[DEVICES];
 
 /* DRIVER_ERROR_NOT_READY: it has no time yet. */
 static driver_result time_of(struct gpu_context *context, driver_handle event, uint64_t *time)
@@ -35,7 +46,19 @@ static driver_result time_of(struct gpu_context *context, driver_handle event, u
 	return result;
 }
 
-/* A time of the GPU, as CLOCK_MONOTONIC had it, with an error of base_half. */
+/* Has the device this context's clock? The first that asks in a session is the one. */
+static bool is_clock(const struct trace_self *thread, const struct gpu_context *context)
+{
+	if ((unsigned)context->device >= DEVICES)
+		return false;
+	if (clocks[context->device].session != thread->session) {
+		clocks[context->device].session = thread->session;
+		clocks[context->device].generation = context->generation;
+	}
+	return clocks[context->device].generation == context->generation;
+}
+
+/* A time of the GPU, as CLOCK_MONOTONIC had it, with an error of host_error(). */
 static uint64_t host_of(const struct gpu_context *context, uint64_t time)
 {
 	int64_t since = (int64_t)(time - context->base_time);
@@ -45,6 +68,15 @@ static uint64_t host_of(const struct gpu_context *context, uint64_t time)
 		since = (int64_t)((double)since * (double)(context->base_host - context->first_host) /
 				  (double)span);
 	return context->base_host + (uint64_t)since;
+}
+
+static uint64_t host_error(const struct gpu_context *context, uint64_t time)
+{
+	uint64_t span = context->base_time - context->first_time,
+		 since = time > context->base_time ? time - context->base_time : context->base_time - time;
+	double drift = span >= SLOPE_NS ? (double)(context->first_half + context->base_half) / (double)span : DRIFT;
+
+	return context->base_half + (uint64_t)((double)since * drift) + 1;
 }
 
 /* Moments around an event, of the ring's clock and of CLOCK_MONOTONIC. */
@@ -126,7 +158,10 @@ static void make_base(struct trace_self *thread, struct gpu_context *context)
 	if (!context->first_time) {
 		context->first_time = context->base_time;
 		context->first_host = context->base_host;
+		context->first_half = context->base_half;
 	}
+	if (!is_clock(thread, context))
+		return;
 	pair.before = good.before;
 	pair.after = good.after;
 	record = trace_reserve(thread, sizeof(pair));
@@ -141,53 +176,66 @@ static void make_base(struct trace_self *thread, struct gpu_context *context)
 static void write_kernel(struct trace_self *thread, const struct trace_timing *timing,
 			 uint64_t start, uint64_t end, uint64_t error)
 {
+	const struct gpu_context *context = timing->context;
 	struct trace_ring_kernel *record = trace_reserve(thread, sizeof(*record));
+	bool host = !is_clock(thread, context);
 
 	if (!record) {
 		trace_lose(thread);
 		return;
 	}
+	if (host) {
+		uint64_t at_start = host_error(context, start), at_end = host_error(context, end);
+
+		error += at_start > at_end ? at_start : at_end;
+		start = host_of(context, start);
+		end = host_of(context, end);
+	}
 	*record = (struct trace_ring_kernel){
 		.record = {
 			.size = sizeof(*record),
 			.type = TRACE_RING_KERNEL,
+			.flags = host ? TRACE_RING_KERNEL_HOST : 0,
 			.sequence = timing->sequence,
 		},
 		.tid = timing->tid,
-		.device = (uint32_t)timing->context->device,
+		.device = (uint32_t)context->device,
 		.start = start,
 		.end = end,
-		.context = timing->context->handle,
+		.context = context->handle,
 		.stream = timing->handle,
 		.function = timing->function,
-		.error = (uint32_t)error,
+		.error = error < UINT32_MAX ? (uint32_t)error : UINT32_MAX,
 	};
 	trace_write(thread, sizeof(*record));
 }
 
 /*
  * When a kernel began and ended, from the events: the one before it (that of the kernel before, or its
- * own), and the one behind it. Returns the error.
+ * own), and the one behind it. False: that cannot be.
  */
-static uint64_t place(const struct trace_timing *timing, uint64_t *start, uint64_t *end)
+static bool place(const struct trace_timing *timing, uint64_t *start, uint64_t *end, uint64_t *error)
 {
 	const struct gpu_context *context = timing->context;
 	uint64_t reached = host_of(context, *start), empty = context->empty, gap = empty;
-	uint64_t error = empty, least = *start;
+	uint64_t least = *start;
 
+	if (least > *end)
+		return false;
+	*error = empty + (timing->mixed ? *end - least : 0);
 	if (timing->has_before && reached < timing->recorded + SLACK_NS) {
 		/* the GPU waited for the host, which may have been interrupted behind the doorbell */
 		gap = timing->launched - timing->recorded;
-		error += gap;
+		*error += gap;
 	} else if (!timing->has_before && timing->launched > reached + empty) {
 		gap = timing->launched - reached;
-		error += gap < context->base_half ? gap : context->base_half;
+		*error += gap < context->base_half ? gap : context->base_half;
 	}
 	*start += gap;
 	*end -= *end - least > empty ? empty : 0;
 	if (*start > *end)
 		*start = *end; /* shorter than can be told */
-	return error;
+	return true;
 }
 
 /* Reads the times of what has ended in a context; with the lock held, for who is inside. */
@@ -210,12 +258,17 @@ void event_harvest(struct trace_self *thread, struct gpu_context *context)
 			continue;
 		}
 		raw = end;
-		error = place(timing, &start, &end);
-		if (timing->session == thread->session)
-			write_kernel(thread, timing, start, end, error);
-		stream->last_end = raw;
+		if (timing->session == thread->session) {
+			if (place(timing, &start, &end, &error))
+				write_kernel(thread, timing, start, end, error);
+			else
+				trace_lose(thread);
+		}
+		if (!timing->mixed)
+			stream->last_end = raw;
 		if (stream->last == timing)
 			stream->last = NULL;
+		stream->timings--;
 		*link = timing->next;
 		timing->next = context->unused;
 		context->unused = timing;

@@ -3,7 +3,14 @@
 /*
  * When kernels and graphs ran on the GPU, by events of the driver: one behind each launch, and one
  * before it unless the stream is busy with the launch before, for then a kernel begins where that
- * one ends. What lies in the stream between launches (copies, waits) makes one necessary, too.
+ * one ends. What lies in the stream between launches (copies, waits) makes one necessary, too, and
+ * so does a launch into the legacy stream between others, or one of them between such: they wait for
+ * each other.
+ *
+ * Where several threads launch into one stream at a time, or into two that wait for each other, the
+ * kernels of others may lie between the events of a launch: it is mixed. It ran between them, and how
+ * far they are apart is its error.
+ *
  * Nothing is waited for: what has ended is read by later launches, behind calls that wait
  * themselves, and before the end of the context. What has not is lost, as are launches for which
  * there are no events.
@@ -15,7 +22,7 @@
  * forbid them. After any error of a call of ours the context is left alone.
  *
  * The lock is waited for as long as that may take, and not endlessly: a signal handler on a stack of
- * its own may have interrupted its owner.
+ * its own may have interrupted its owner. Who does not get it leaves what he has for the next who does.
  */
 
 #include "trace-event-private.h"
@@ -33,12 +40,11 @@
 #define END_NS 1000000000 /* for the end of a context */
 #define HARVEST_EACH 16 /* launches */
 
-#define STREAM_PER_THREAD 2
-
 static struct gpu_context contexts[CONTEXTS];
 static unsigned generations;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* around these; generations are also read without */
 static bool overlooked; /* one has ended while the lock could not be had */
+static struct trace_timing *left; /* those that were to be given back then; atomic */
 static unsigned other_work; /* counts it; atomic */
 
 struct event_driver gpu;
@@ -60,6 +66,7 @@ static bool take(long wait_ns)
 }
 
 static void forget_contexts(void);
+static void give_back_left(void);
 
 static bool lock_for(long wait_ns)
 {
@@ -67,6 +74,8 @@ static bool lock_for(long wait_ns)
 		return false;
 	if (__atomic_exchange_n(&overlooked, false, __ATOMIC_RELAXED))
 		forget_contexts();
+	if (__builtin_expect(__atomic_load_n(&left, __ATOMIC_RELAXED) != NULL, 0))
+		give_back_left();
 	return true;
 }
 
@@ -117,7 +126,10 @@ static bool is_complete(void)
 void trace_event_forked(void)
 {
 	memset(contexts, 0, sizeof(contexts));
+	for (unsigned i = 0; i < CONTEXTS; i++) /* a signal handler may have forked in the midst of it */
+		contexts[i].pending_end = &contexts[i].pending;
 	overlooked = false;
+	left = NULL;
 	pthread_mutex_init(&mutex, NULL);
 }
 
@@ -277,7 +289,7 @@ static struct gpu_stream *find_stream(struct gpu_context *context, uint64_t hand
 
 		if (stream->used && stream->handle == handle && stream->tid == tid)
 			return stream;
-		if (!unused && (!stream->used || !stream->last))
+		if (!unused && !stream->timings)
 			unused = stream;
 	}
 	if (unused)
@@ -291,13 +303,27 @@ static bool record_event(const struct trace_timing *timing, driver_handle event)
 		       event, (driver_handle)timing->handle) == 0;
 }
 
+/* What the stream is found by. */
+static uint64_t name_of_stream(const struct gpu_launch *launch)
+{
+	if (launch->stream)
+		return launch->stream;
+	return launch->per_thread ? EVENT_STREAM_OWN : EVENT_STREAM_LEGACY;
+}
+
+static bool is_legacy(const struct gpu_stream *stream)
+{
+	return stream && stream->handle == EVENT_STREAM_LEGACY;
+}
+
 /* A timing for a launch on this stream, with its events; with the lock held. */
 static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 {
-	unsigned others = __atomic_load_n(&other_work, __ATOMIC_RELAXED);
 	struct gpu_context *context = current_context();
 	struct trace_timing *timing = context ? context->unused : NULL;
 	struct gpu_stream *found = timing ? find_stream(context, stream, tid) : NULL;
+	bool legacy = is_legacy(found);
+	unsigned others;
 
 	if (!found)
 		return NULL;
@@ -306,12 +332,24 @@ static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 		context->broken = true;
 		return NULL;
 	}
+	if (context->legacy != legacy) {
+		trace_event_other_work();
+		context->changes++;
+	}
+	context->legacy = legacy;
+	others = __atomic_load_n(&other_work, __ATOMIC_RELAXED);
 	context->unused = timing->next;
 	timing->next = NULL;
 	timing->stream = found;
+	found->timings++;
 	timing->generation = context->generation;
+	timing->mixed = found->launching || context->launching[!legacy];
+	timing->turn = ++found->turn;
+	timing->changes = context->changes;
+	found->launching++;
+	context->launching[legacy]++;
 	/* is it busy with nothing but the launch before? */
-	timing->has_before = !found->last || found->other_work != others ||
+	timing->has_before = timing->mixed || !found->last || found->last->mixed || found->other_work != others ||
 			     gpu.event_query(found->last->after) != DRIVER_ERROR_NOT_READY;
 	found->other_work = others;
 	return timing;
@@ -322,15 +360,14 @@ void trace_event_before(struct trace_frame *frame, const struct gpu_launch *laun
 	driver_handle stream = (driver_handle)launch->stream;
 	int mode = DRIVER_CAPTURE_MODE_RELAXED, capturing = 1;
 	struct trace_timing *timing = NULL;
-	bool own;
+	uint64_t name = name_of_stream(launch);
 
 	if (!is_complete() || gpu.exchange_mode(&mode) != 0)
 		return;
-	own = (launch->per_thread && !stream) || launch->stream == STREAM_PER_THREAD;
 	if ((launch->per_thread ? gpu.is_capturing_own : gpu.is_capturing)(stream, &capturing) == 0 &&
 	    !capturing) {
 		if (lock()) {
-			timing = take_timing(launch->stream, own ? trace_tid() : 0);
+			timing = take_timing(name, name == EVENT_STREAM_OWN ? trace_tid() : 0);
 			unlock();
 		}
 		frame->untimed = !timing;
@@ -344,6 +381,7 @@ void trace_event_before(struct trace_frame *frame, const struct gpu_launch *laun
 		if (timing->has_before && !record_event(timing, timing->before)) {
 			trace_event_abandon(timing);
 			timing = NULL;
+			frame->untimed = true;
 		} else {
 			timing->recorded = trace_monotonic();
 		}
@@ -352,33 +390,74 @@ void trace_event_before(struct trace_frame *frame, const struct gpu_launch *laun
 	frame->timing = timing;
 }
 
+/* Its launch is no longer on its way; with the lock held. False: the context has ended. */
+static bool end_launch(struct trace_timing *timing)
+{
+	struct gpu_context *context = timing->context;
+	struct gpu_stream *stream = timing->stream;
+
+	if (timing->generation != context->generation)
+		return false;
+	timing->mixed |= timing->turn != stream->turn || timing->changes != context->changes;
+	stream->launching--;
+	context->launching[is_legacy(stream)]--;
+	return true;
+}
+
 /* With the lock held. The events of a context that has ended are gone. */
 static void give_back(struct trace_timing *timing)
 {
 	struct gpu_context *context = timing->context;
 
-	if (timing->generation != context->generation)
+	if (end_launch(timing))
+		timing->stream->timings--;
+	else
 		timing->before = timing->after = NULL;
 	timing->next = context->unused;
 	context->unused = timing;
 }
 
+/* They are taken all at once, so that none comes again while another thread puts one before it. */
+static void leave(struct trace_timing *timing)
+{
+	timing->next = __atomic_load_n(&left, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&left, &timing->next, timing, true, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED))
+		;
+}
+
+static void give_back_left(void)
+{
+	struct trace_timing *timing = __atomic_exchange_n(&left, NULL, __ATOMIC_ACQUIRE), *next;
+
+	for (; timing; timing = next) {
+		next = timing->next;
+		give_back(timing);
+	}
+}
+
 void trace_event_abandon(struct trace_timing *timing)
 {
-	if (!lock())
+	if (!lock()) {
+		leave(timing);
 		return;
+	}
 	give_back(timing);
 	unlock();
 }
 
-/* The launch has succeeded: it is waited for. */
-static void enqueue(struct trace_timing *timing)
+/* The launch has succeeded: it is waited for. False: it cannot be. */
+static bool enqueue(struct trace_timing *timing)
 {
 	struct gpu_context *context = timing->context;
+	bool lives;
 
-	if (!lock())
-		return;
-	if (timing->generation == context->generation) {
+	if (!lock()) {
+		leave(timing);
+		return false;
+	}
+	lives = end_launch(timing);
+	if (lives) {
 		timing->next = NULL;
 		*context->pending_end = timing;
 		context->pending_end = &timing->next;
@@ -387,6 +466,7 @@ static void enqueue(struct trace_timing *timing)
 		give_back(timing);
 	}
 	unlock();
+	return lives;
 }
 
 void trace_event_other_work(void)
@@ -403,14 +483,21 @@ void trace_event_after(struct trace_self *thread, struct trace_frame *frame, uin
 	frame->timing = NULL;
 	if (timing)
 		timing->launched = trace_monotonic();
-	if (!is_complete() || gpu.exchange_mode(&mode) != 0)
+	if (!is_complete() || gpu.exchange_mode(&mode) != 0) {
+		if (timing)
+			trace_event_abandon(timing);
 		return;
+	}
 	if (timing) {
 		timing->sequence = sequence;
-		if ((int32_t)frame->result[0] || !record_event(timing, timing->after))
+		if ((int32_t)frame->result[0] || !record_event(timing, timing->after)) {
 			trace_event_abandon(timing);
-		else
-			enqueue(timing);
+			frame->untimed = true;
+		} else {
+			frame->untimed = !enqueue(timing);
+		}
+		if (frame->untimed)
+			trace_event_other_work();
 	}
 	if (lock()) {
 		context = current_context();

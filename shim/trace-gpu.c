@@ -66,6 +66,14 @@ static enum gpu_role role_of(const char *name)
 		{ "cuStreamWrite", OTHER_WORK },
 		{ "cuStreamBatchMemOp", OTHER_WORK },
 		{ "cuStreamAddCallback", OTHER_WORK },
+		{ "cuStreamAttachMem", OTHER_WORK },
+		{ "cuStreamDestroy", OTHER_WORK }, /* another gets its handle */
+		{ "cuGraphUpload", OTHER_WORK },
+		{ "cuGraphicsMap", OTHER_WORK },
+		{ "cuGraphicsUnmap", OTHER_WORK },
+		{ "cuMemBatchDecompress", OTHER_WORK },
+		{ "cuMemDiscard", OTHER_WORK },
+		{ "cuMemMapArray", OTHER_WORK },
 		{ "cuSignalExternal", OTHER_WORK },
 		{ "cuWaitExternal", OTHER_WORK },
 	};

@@ -5,7 +5,7 @@
  * that is called. The handle may be a CUfunction, or a CUkernel in its place. Which slots have been
  * told is kept in a hash table of the process, which is never locked: a place belongs to a handle
  * once its key is set, and is told of a slot by that slot's thread alone. When it is full, or a
- * module is unloaded, whose handles may come again under other names, all is forgotten; who is just
+ * module is unloaded, or a context with what it has, whose handles may come again under other names, all is forgotten; who is just
  * writing to it may then tell a name twice.
  *
  * Drivers before CUDA 12.3 know no names of handles: there a name is known from where a handle came
@@ -42,6 +42,14 @@ const uint8_t trace_name_roles[TRAMPOLINE_COUNT] = {
 	[FUNCTION_cuLibraryGetKernel] = GIVES_HANDLE,
 	[FUNCTION_cuModuleUnload] = UNLOADS,
 	[FUNCTION_cuLibraryUnload] = UNLOADS,
+	[FUNCTION_cuCtxDestroy] = UNLOADS,
+	[FUNCTION_cuCtxDestroy_v2] = UNLOADS,
+	[FUNCTION_cuCtxDetach] = UNLOADS,
+	[FUNCTION_cuGreenCtxDestroy] = UNLOADS,
+	[FUNCTION_cuDevicePrimaryCtxRelease] = UNLOADS,
+	[FUNCTION_cuDevicePrimaryCtxRelease_v2] = UNLOADS,
+	[FUNCTION_cuDevicePrimaryCtxReset] = UNLOADS,
+	[FUNCTION_cuDevicePrimaryCtxReset_v2] = UNLOADS,
 };
 
 struct place {

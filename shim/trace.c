@@ -11,7 +11,9 @@
  * session begins when that is done.
  *
  * The number lies in a page that the kernel zeroes in a forked child: that has no session, whether
- * or not libc knows of the fork. It may ask for one of its own.
+ * or not libc knows of the fork. It may ask for one of its own. Where a signal handler forked that
+ * came while its thread was inside, that goes on in the child, too: to the end of what it began it
+ * finds memory of its own in the place of the parent's.
  */
 
 #include "tracing.h"
@@ -91,6 +93,7 @@ uint32_t trace_tid(void)
 
 bool trace_enter_guest(uint64_t number)
 {
+	trace_mine.guest++;
 	__atomic_add_fetch(&guests, 1, __ATOMIC_SEQ_CST);
 	if (trace_session_number() == number)
 		return true;
@@ -101,6 +104,7 @@ bool trace_enter_guest(uint64_t number)
 void trace_leave_guest(void)
 {
 	__atomic_sub_fetch(&guests, 1, __ATOMIC_SEQ_CST);
+	trace_mine.guest--;
 	if (__atomic_load_n(&trace_ending, __ATOMIC_SEQ_CST))
 		trace_reap();
 }
@@ -118,9 +122,9 @@ static bool somebody_is_inside(void)
 /* Who comes while another thread is at it makes that one try again. */
 void trace_reap(void)
 {
+	struct trace_ring *ring;
 	unsigned seen = 0;
 	uint64_t size;
-	void *ring;
 
 	if (__atomic_fetch_add(&reapers, 1, __ATOMIC_SEQ_CST))
 		return;
@@ -131,9 +135,10 @@ void trace_reap(void)
 		ring = trace_session.ring;
 		size = trace_session.size;
 		__atomic_store_n(&trace_ending, false, __ATOMIC_SEQ_CST);
-		/* now another session may begin, and a child that is forked unmaps nothing */
-		__atomic_store_n(&trace_session.ring, NULL, __ATOMIC_SEQ_CST);
-		munmap(ring, size);
+		/* now another session may begin, and a child that is forked unmaps nothing; if this is one, it has done so */
+		if (__atomic_compare_exchange_n(&trace_session.ring, &ring, NULL, false, __ATOMIC_SEQ_CST,
+						__ATOMIC_SEQ_CST) && ring)
+			munmap(ring, size);
 	} while (!__atomic_compare_exchange_n(&reapers, &seen, 0, false, __ATOMIC_SEQ_CST,
 					      __ATOMIC_SEQ_CST));
 }
@@ -177,22 +182,35 @@ static void thread_ended(void *value)
 	thread->user = NULL;
 }
 
+/* In a child: lets the parent's memory go. Returns whether what this thread is in the midst of needs some there. */
+static bool forget_ring(bool inside)
+{
+	void *ring = trace_session.ring;
+
+	if (inside && ring &&
+	    mmap(ring, trace_session.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+		 -1, 0) == ring)
+		return true;
+	trace_session.ring = NULL;
+	if (ring)
+		munmap(ring, trace_session.size);
+	return false;
+}
+
 /* In a child: it has no session, and no other threads. */
 static void forget_parent(void)
 {
-	void *ring = trace_session.ring;
+	bool inside = trace_mine.user && trace_mine.user->inside;
 
 	load_forked_pages();
 	client_close(&client); /* or the daemon would not notice the end of the parent */
 	memset(trace_users, 0, sizeof(trace_users));
 	if (trace_mine.user)
-		trace_mine.user->taken = true;
-	trace_session.ring = NULL;
-	if (ring)
-		munmap(ring, trace_session.size);
+		*trace_mine.user = (struct trace_user){ .inside = inside, .taken = true };
 	*own = (struct own){ .here = 1 };
-	trace_ending = false;
-	guests = reapers = 0;
+	guests = trace_mine.guest;
+	reapers = 0;
+	trace_ending = forget_ring(inside || guests);
 	trace_mine.tid = 0;
 	trace_gpu_forked(true);
 }
@@ -381,9 +399,10 @@ static void claim_slot(struct trace_self *thread, uint32_t first)
 		if (thread->head % 8 || thread->head - thread->tail > session->slot_bytes)
 			continue; /* it is nobody's any more */
 		slot->tid = trace_tid();
-		thread->slot = slot;
 		thread->data = (uint8_t *)(slot + 1);
 		thread->index = index;
+		__atomic_signal_fence(__ATOMIC_SEQ_CST); /* a handler that finds the slot writes to it */
+		thread->slot = slot;
 		return;
 	}
 }

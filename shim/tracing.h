@@ -98,6 +98,7 @@ struct trace_self {
 	struct trace_user *user; /* the thread's, from its first record to its end */
 	uint32_t sequence; /* of the last call */
 	uint32_t homeless; /* calls without a slot */
+	uint32_t guest; /* how often it is inside without one: by itself, and in signal handlers */
 	uint32_t tid; /* 0: not asked yet */
 	bool claiming; /* a signal handler keeps out of it */
 	bool is_ours; /* not the application's thread */

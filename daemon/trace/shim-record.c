@@ -12,6 +12,7 @@
 #define RESULT_NOT_READY 600 /* no failure */
 #define RECORD_FUTURE_NS UINT64_C(1000000000) /* clocks of processors may differ a little */
 #define RECORD_PAIR_NS UINT64_C(50000000) /* a pair that took longer says nothing */
+#define RECORD_DRIFT UINT64_C(10000) /* by one in so many a GPU's clock may drift, till pairs say by how much */
 
 static uint64_t ring_nanoseconds(const struct shim_ring *ring, uint64_t time) {
 	return ring->tsc ? tsc_clock_nanoseconds(&ring->table->tsc, time) : time;
@@ -219,14 +220,21 @@ static void ring_lose_kernels(const struct shim_ring *ring, uint32_t tid, uint64
 			trace_session_lost(ring->table->sessions[i], TRACE_SOURCE_GPU, (uint32_t)ring->pid, tid, count);
 }
 
+/* By how much the clock may be wrong at a time of it. */
+static uint64_t ring_clock_error(const struct gpu_clock *clock, uint64_t time) {
+	const uint64_t since = time > clock->base_gpu ? time - clock->base_gpu : clock->base_gpu - time;
+
+	return clock->error + (clock->drift == 0 ? since / RECORD_DRIFT : 0);
+}
+
 /*
  * A kernel of a device whose clock is known, or whose times are the host's. One of the future is lost, no lie: a GPU's clock may have jumped since its last pair, as
- * when the machine slept.
+ * when the machine slept. Whoever converted it to the host's knew of that no more than we do.
  */
 static void ring_give_kernel(const struct shim_ring *ring, const struct ring_kernel *kernel) {
 	const bool host = kernel->record.record.flags & TRACE_RING_KERNEL_HOST;
 	const struct gpu_clock *clock = ring->clocks[kernel->record.device];
-	const uint64_t error = kernel->record.error + (host ? 0 : clock->error);
+	const uint64_t error = kernel->record.error + (host ? 0 : ring_clock_error(clock, kernel->record.end));
 	struct trace_kernel record = {
 		.record = { .size = sizeof(record), .type = TRACE_KERNEL, .source = TRACE_SOURCE_GPU },
 		.start = host ? kernel->record.start : gpu_clock_nanoseconds(clock, kernel->record.start),
@@ -263,8 +271,6 @@ static const char *ring_take_kernel(struct shim_ring *ring, const struct trace_r
 		return "a kernel of another size";
 	if (record->device >= SHIM_DEVICES_MAX || record->end < record->start || record->reserved)
 		return "a kernel out of range";
-	if (host && record->end > monotonic_now() + RECORD_FUTURE_NS)
-		return "a kernel of the future";
 	kernel.tid = ring_tid(ring, record->tid);
 	if (host || ring->clocks[record->device]) {
 		ring_give_kernel(ring, &kernel);

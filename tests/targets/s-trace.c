@@ -133,7 +133,9 @@ static void case_arguments(long unused)
 
 static void case_names(long unused)
 {
+	static const char *const ends[] = { "cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxReset_v2" };
 	void *function = NULL;
+	int (*end)(uintptr_t);
 
 	say("get", get_function(&function, (void *)1, "kernel_"));
 	say("none", get_function(&function, (void *)1, "nothing"));
@@ -143,6 +145,11 @@ static void case_names(long unused)
 	say("kernel", launch_one(0x6000));
 	say("unload", unload((void *)1));
 	say("launch", launch_one(0x5002));
+	for (unsigned i = 0; i < 3; i++) {
+		*(void **)&end = find(ends[i]);
+		say("end", end(0x1000));
+		say("launch", launch_one(0x5002));
+	}
 }
 
 static void *thread_calls(void *argument)
@@ -206,6 +213,37 @@ static void case_fork(long unused)
 		_exit(127);
 	}
 	wait_for(child);
+}
+
+static volatile sig_atomic_t crashed, is_child;
+
+/* The child goes on with what the signal came in the midst of. */
+static void fork_in_handler(int number)
+{
+	pid_t child = fork();
+	int status = -1;
+
+	is_child = child == 0;
+	if (child > 0) {
+		waitpid(child, &status, 0);
+		crashed = WIFSIGNALED(status);
+	}
+}
+
+/* The driver gets the signal where it is asked for the name of this kernel. */
+static void case_fork_inside(long unused)
+{
+	struct sigaction action = { .sa_handler = fork_in_handler };
+
+	fflush(stdout);
+	sigaction(SIGUSR1, &action, NULL);
+	launch_one(0x5f00);
+	if (is_child) {
+		thread_calls((void *)5);
+		_exit(0);
+	}
+	say("crashed", crashed);
+	thread_calls((void *)3);
 }
 
 static volatile sig_atomic_t handled;
@@ -328,6 +366,110 @@ static void case_gpu(long count)
 	synchronize();
 	say("query", query((void *)1));
 	say("left", destroy((void *)0x1000));
+}
+
+typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+			    void **);
+
+/* A kernel that runs for some milliseconds, launched in a call that takes some more before or behind. */
+struct slow {
+	uintptr_t stream;
+	unsigned runs, before, behind;
+};
+
+static void launch_slow(launch_function *by, struct slow slow)
+{
+	by((void *)0x7000, slow.runs, slow.before + 1, slow.behind + 1, 1, 1, 1, 0, (void *)slow.stream, NULL, NULL);
+}
+
+static void *thread_slow(void *argument)
+{
+	const struct slow *slow = argument;
+
+	launch_slow(launch, *slow);
+	return NULL;
+}
+
+/* A launch takes long in another thread, while this one launches, at once and later. */
+static void launch_meanwhile(struct slow other, struct slow meanwhile, struct slow later)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, thread_slow, &other);
+	usleep(20000);
+	launch_slow(launch, meanwhile);
+	pthread_join(thread, NULL);
+	launch_slow(launch, later);
+	synchronize();
+}
+
+/* Launches that wait for other streams, streams that have two names, and the like: of each it is known how long it runs. */
+static void case_slow(long which)
+{
+	int (*destroy_stream)(void *), (*slow_create)(int);
+	launch_function *own;
+
+	*(void **)&own = find("cuLaunchKernel_ptsz");
+	*(void **)&destroy_stream = find("cuStreamDestroy_v2");
+	*(void **)&slow_create = find("mock_slow_create");
+	launch_slow(launch, (struct slow){ 5, 1 });
+	synchronize();
+	if (which == 0) { /* the legacy stream and others wait for each other */
+		launch_slow(launch, (struct slow){ 0, 5 });
+		launch_slow(launch, (struct slow){ 5, 20 });
+		launch_slow(launch, (struct slow){ 0, 1 });
+		launch_slow(launch, (struct slow){ 5, 2 });
+		launch_slow(launch, (struct slow){ 6, 3 });
+	} else if (which == 1) { /* it has two names */
+		launch_slow(launch, (struct slow){ 0, 5 });
+		launch_slow(launch, (struct slow){ 1, 20 });
+		launch_slow(launch, (struct slow){ 0, 1 });
+	} else if (which == 2) { /* the thread's own has, too */
+		launch_slow(own, (struct slow){ 0, 5 });
+		launch_slow(launch, (struct slow){ 2, 20 });
+		launch_slow(own, (struct slow){ 0, 1 });
+	} else if (which == 3) { /* a stream is found while a launch into one that is idle is on its way */
+		launch_meanwhile((struct slow){ 5, 100, 50 }, (struct slow){ 6, 1 }, (struct slow){ 6, 1 });
+	} else if (which == 4) { /* two threads launch into one stream: before and behind a launch that is on its way, */
+		launch_meanwhile((struct slow){ 5, 1, .behind = 60 }, (struct slow){ 5, 80 }, (struct slow){ 5, 2 });
+		launch_meanwhile((struct slow){ 5, 1, .before = 60 }, (struct slow){ 5, 80 }, (struct slow){ 5, 2 });
+		for (unsigned i = 0; i < 2; i++) { /* and where that stream was busy before */
+			launch_slow(launch, (struct slow){ 5, 100 });
+			launch_meanwhile((struct slow){ 5, 1, i ? 0 : 60, i ? 60 : 0 }, (struct slow){ 5, 80 }, (struct slow){ 5, 2 });
+		}
+	} else if (which == 5) { /* or into two that wait for each other */
+		launch_meanwhile((struct slow){ 5, 1, .before = 60 }, (struct slow){ 0, 80 }, (struct slow){ 5, 2 });
+		launch_meanwhile((struct slow){ 0, 1, .behind = 60 }, (struct slow){ 5, 80 }, (struct slow){ 0, 2 });
+		launch_meanwhile((struct slow){ 0, 1, .before = 60 }, (struct slow){ 5, 80 }, (struct slow){ 0, 2 });
+	} else if (which == 6) { /* a stream ends before what is in it */
+		launch_slow(launch, (struct slow){ 5, 30 });
+		destroy_stream((void *)5);
+		launch_slow(launch, (struct slow){ 5, 1 });
+		usleep(40000);
+	} else if (which == 7) { /* no events can be recorded */
+		for (unsigned i = 0; i < 5; i++) {
+			launch_slow(launch, (struct slow){ 0x666, 1 });
+			launch_slow(launch, (struct slow){ 0x667, 1 });
+		}
+	} else if (which == 8) { /* another thread has the events of all for too long */
+		slow_create(200);
+		launch_meanwhile((struct slow){ 5, 1, .before = 60 }, (struct slow){ 6, 1 }, (struct slow){ 7, 1 });
+	}
+	synchronize();
+}
+
+/* Two contexts on a device, in turn. */
+static void case_contexts(long count)
+{
+	int (*set_current)(void *);
+
+	*(void **)&set_current = find("cuCtxSetCurrent");
+	for (long i = 0; i < count; i++) {
+		set_current((void *)(i % 2 ? 0x2000ul : 0x1000ul));
+		launch_slow(launch, (struct slow){ (uintptr_t)(5 + i % 2), 1 });
+		synchronize();
+		usleep(i ? 100000 : 400000);
+	}
 }
 
 /* Nothing waits for the kernels but a copy, then time, and then nobody. */
@@ -542,10 +684,11 @@ int main(int argc, char **argv)
 		void (*run)(long);
 	} cases[] = {
 		{ "plain", case_plain },   { "arguments", case_arguments }, { "names", case_names },
-		{ "fork", case_fork },	   { "signal", case_signal },	    { "callbacks", case_callbacks },
+		{ "fork", case_fork },	   { "fork-inside", case_fork_inside },
+		{ "signal", case_signal },	    { "callbacks", case_callbacks },
 		{ "steps", case_steps },   { "inside", case_inside },	    { "gpu", case_gpu }, { "gpu-end", case_gpu_end },
 		{ "busy", case_busy },	   { "behind", case_behind },	    { "launches", case_launches },
-		{ "copies", case_copies },
+		{ "copies", case_copies }, { "slow", case_slow }, { "contexts", case_contexts },
 		{ "sandboxed", case_sandboxed },
 	};
 

@@ -2,7 +2,11 @@
 
 /*
  * A GPU with a clock of its own: it began at 1000 seconds and is 100 ppm fast. Each launch takes
- * KERNEL_NS of it, in order in its stream; an event has the time at which all before it is done.
+ * KERNEL_NS of it, in order in its stream; an event has the time at which all before it is done. The
+ * legacy stream, 0 or 1, waits for the others, and they for it, but for ours. A kernel from SLOW on
+ * runs for as many milliseconds as its grid is wide.
+ *
+ * In the stream BAD no event can be recorded; in HALF_BAD the first one can, the second not, and so on.
  */
 
 #include <errno.h>
@@ -17,9 +21,12 @@
 #include "mock.h"
 
 #define KERNEL_NS 2000000
+#define BAD ((void *)0x666)
+#define HALF_BAD ((void *)0x667)
 #define GRAPH_LAUNCH 514
 #define COPY 277
 #define STREAMS 16
+#define OURS (STREAMS - 1)
 #define NOT_READY 600
 #define INVALID_HANDLE 400
 #define CAPTURE_UNSUPPORTED 900
@@ -33,6 +40,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t begin, busy_until[STREAMS];
 static bool capturing[STREAMS];
 static int events, streams;
+static int slow_create; /* milliseconds that the next cuEventCreate() takes; 0: it does not */
 static __thread int mode; /* 2: relaxed */
 static const struct mock_tool *tool;
 static uint32_t correlations;
@@ -74,13 +82,23 @@ static uint64_t now(void)
 	return UINT64_C(1000000000000) + (time - begin) + (time - begin) / 10000;
 }
 
-/* When all is done that is in a stream now. */
+/* The default stream has two names. */
+static unsigned place_of(void *stream)
+{
+	return stream == (void *)1 ? 0 : (uintptr_t)stream % STREAMS;
+}
+
+/* When all is done that is in a stream now, or that it waits for. */
 static uint64_t *end_of(void *stream)
 {
-	uint64_t *end = &busy_until[(uintptr_t)stream % STREAMS], time = now();
+	unsigned place = place_of(stream);
+	uint64_t *end = &busy_until[place], time = now();
 
 	if (*end < time)
 		*end = time;
+	for (unsigned i = 0; i < STREAMS; i++)
+		if (i != OURS && place != OURS && (!place || !i) && *end < busy_until[i])
+			*end = busy_until[i];
 	return end;
 }
 
@@ -90,20 +108,25 @@ static uint64_t host_time(uint64_t time)
 	return begin + (uint64_t)((double)(time - UINT64_C(1000000000000)) * 10000 / 10001);
 }
 
-void gpu_launch(void *stream, uint32_t correlation, const char *name, uint64_t node)
+void gpu_launch_long(void *stream, uint64_t length, uint32_t correlation, const char *name, uint64_t node)
 {
 	const struct mock_tool *told = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
-	bool captured = capturing[(uintptr_t)stream % STREAMS];
+	bool captured = capturing[place_of(stream)];
 	uint64_t start = 0;
 
 	pthread_mutex_lock(&lock);
 	if (!captured) {
 		start = *end_of(stream);
-		busy_until[(uintptr_t)stream % STREAMS] += KERNEL_NS;
+		busy_until[place_of(stream)] = start + length;
 	}
 	pthread_mutex_unlock(&lock);
 	if (told && !captured)
-		told->ran(correlation, host_time(start), host_time(start + KERNEL_NS), name, node);
+		told->ran(correlation, host_time(start), host_time(start + length), name, node);
+}
+
+void gpu_launch(void *stream, uint32_t correlation, const char *name, uint64_t node)
+{
+	gpu_launch_long(stream, KERNEL_NS, correlation, name, node);
 }
 
 /* What is forbidden while somebody captures, but for threads in relaxed mode. */
@@ -135,8 +158,18 @@ void gpu_wait(void)
 			usleep(100);
 }
 
+FUNCTION(mock_slow_create, int milliseconds)
+{
+	__atomic_store_n(&slow_create, milliseconds, __ATOMIC_RELAXED);
+	return 0;
+}
+
 FUNCTION(cuEventCreate, void **event, unsigned flags)
 {
+	int wait = __atomic_exchange_n(&slow_create, 0, __ATOMIC_RELAXED);
+
+	if (wait)
+		usleep((useconds_t)wait * 1000);
 	if (is_forbidden())
 		return CAPTURE_UNSUPPORTED;
 	*event = calloc(1, sizeof(struct event));
@@ -153,7 +186,11 @@ FUNCTION(cuEventDestroy_v2, void *event)
 
 FUNCTION(cuEventRecord, void *event, void *stream)
 {
-	if (capturing[(uintptr_t)stream % STREAMS])
+	static unsigned half_bad;
+
+	if (stream == BAD || (stream == HALF_BAD && half_bad++ % 2))
+		return INVALID_HANDLE;
+	if (capturing[place_of(stream)])
 		return CAPTURE_UNSUPPORTED;
 	errno = EAGAIN;
 	pthread_testcancel(); /* as a system call of the driver's may be */
@@ -163,9 +200,10 @@ FUNCTION(cuEventRecord, void *event, void *stream)
 	return 0;
 }
 
+/* Of every thread the own stream is the same here. */
 FUNCTION(cuEventRecord_ptsz, void *event, void *stream)
 {
-	return cuEventRecord(event, stream);
+	return cuEventRecord(event, stream ? stream : (void *)2);
 }
 
 FUNCTION(cuEventElapsedTime_v2, float *milliseconds, void *start, void *end)
@@ -182,26 +220,29 @@ FUNCTION(cuEventElapsedTime_v2, float *milliseconds, void *start, void *end)
 
 FUNCTION(cuStreamCreate, void **stream, unsigned flags)
 {
-	*stream = (void *)(uintptr_t)(STREAMS - 1);
+	*stream = (void *)(uintptr_t)OURS;
 	__atomic_add_fetch(&streams, 1, __ATOMIC_RELAXED);
 	return is_forbidden() ? CAPTURE_UNSUPPORTED : 0;
 }
 
 FUNCTION(cuStreamDestroy_v2, void *stream)
 {
-	__atomic_sub_fetch(&streams, 1, __ATOMIC_RELAXED);
+	if (place_of(stream) == OURS)
+		__atomic_sub_fetch(&streams, 1, __ATOMIC_RELAXED);
+	else /* who gets its place finds nothing there; what is in it goes on */
+		busy_until[place_of(stream)] = 0;
 	return 0;
 }
 
 FUNCTION(cuStreamIsCapturing, void *stream, int *status)
 {
-	*status = capturing[(uintptr_t)stream % STREAMS];
+	*status = capturing[place_of(stream)];
 	return 0;
 }
 
 FUNCTION(cuStreamIsCapturing_ptsz, void *stream, int *status)
 {
-	return cuStreamIsCapturing(stream, status);
+	return cuStreamIsCapturing(stream ? stream : (void *)2, status);
 }
 
 FUNCTION(cuThreadExchangeStreamCaptureMode, int *other)
@@ -215,13 +256,13 @@ FUNCTION(cuThreadExchangeStreamCaptureMode, int *other)
 
 FUNCTION(cuStreamBeginCapture_v2, void *stream, int how)
 {
-	capturing[(uintptr_t)stream % STREAMS] = true;
+	capturing[place_of(stream)] = true;
 	return 0;
 }
 
 FUNCTION(cuStreamEndCapture, void *stream, void **graph)
 {
-	capturing[(uintptr_t)stream % STREAMS] = false;
+	capturing[place_of(stream)] = false;
 	*graph = (void *)0x9000;
 	return 0;
 }
@@ -261,6 +302,11 @@ FUNCTION(cuCtxGetDevice, int *device)
 
 /* Another has retained it, too. */
 FUNCTION(cuDevicePrimaryCtxRelease_v2, int device)
+{
+	return 0;
+}
+
+FUNCTION(cuDevicePrimaryCtxReset_v2, int device)
 {
 	return 0;
 }

@@ -7,9 +7,11 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mock.h"
 
@@ -31,9 +33,17 @@ FUNCTION(cuDriverGetVersion, int *version)
 	return 0;
 }
 
+static __thread void *current = (void *)0x1000;
+
 FUNCTION(cuCtxGetCurrent, void **context)
 {
-	*context = (void *)0x1000;
+	*context = current;
+	return 0;
+}
+
+FUNCTION(cuCtxSetCurrent, void *context)
+{
+	current = context;
 	return 0;
 }
 
@@ -69,6 +79,13 @@ FUNCTION(cuCtxSynchronize, void)
 
 /* ---- arguments of all sorts ----------------------------------------------------------------- */
 
+static void moment(unsigned milliseconds)
+{
+	if (milliseconds)
+		usleep(milliseconds * 1000);
+}
+
+/* A slow one runs for gx milliseconds; the call takes gy before it has reached its stream, less one, and gz behind that. */
 FUNCTION(cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
 	 unsigned bz, unsigned shared, void *stream, void **arguments, void **extra)
 {
@@ -79,9 +96,21 @@ FUNCTION(cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz, unsigne
 	      stream == (void *)8 && arguments == (void *)9 && extra == (void *)10 && ALIGNED))
 		return WRONG;
 	correlation = gpu_call_begin(LAUNCH_KERNEL);
-	gpu_launch(stream, correlation, "a kernel", 0);
+	if (f >= SLOW) {
+		moment(gy - 1);
+		gpu_launch_long(stream, gx * UINT64_C(1000000), correlation, "a slow kernel", 0);
+		moment(gz - 1);
+	} else {
+		gpu_launch(stream, correlation, "a kernel", 0);
+	}
 	gpu_call_end(LAUNCH_KERNEL, correlation);
 	return 0;
+}
+
+FUNCTION(cuLaunchKernel_ptsz, void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+	 unsigned bz, unsigned shared, void *stream, void **arguments, void **extra)
+{
+	return cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream ? stream : (void *)2, arguments, extra);
 }
 
 struct handle {
@@ -140,6 +169,8 @@ FUNCTION(cuFuncGetName, const char **name, void *function)
 
 	errno = EAGAIN;
 	pthread_testcancel();
+	if (function == (void *)0x5f00)
+		raise(SIGUSR1); /* one could come just then */
 	if (number >= 3)
 		return 400;
 	*name = names[number];

@@ -7,6 +7,8 @@
 	__attribute__((visibility("default"))) int name(__VA_ARGS__);             \
 	__attribute__((visibility("default"), noinline)) int name(__VA_ARGS__)
 
+#define SLOW ((void *)0x7000) /* kernels whose time is told by their grid */
+
 /* What a profiler in the process (mock/cupti) is told of. */
 struct mock_tool {
 	/* In the thread of a call, at its begin (site 0) and end (1). id: CUPTI's number of the function. */
@@ -18,6 +20,7 @@ struct mock_tool {
 /* gpu.c. Returns the call's correlation. */
 uint32_t gpu_call_begin(uint32_t id);
 void gpu_call_end(uint32_t id, uint32_t correlation);
+void gpu_launch_long(void *stream, uint64_t length, uint32_t correlation, const char *name, uint64_t node);
 void gpu_launch(void *stream, uint32_t correlation, const char *name, uint64_t node);
 int gpu_query(void *event);
 void gpu_wait(void);
