@@ -20,9 +20,9 @@
 #include "cpu-list.h"
 #include "hook-kernel.h"
 #include "hook-bpf.h"
+#include "uprobe-attach.h"
 
 #define TEMPLATE_FUNCTION "vfs_read"
-#define UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, which older headers lack */
 #define COUNT_SINGLY_MAX 512 /* kprobes, where there is no kprobe.multi */
 
 static const char *const map_names[] = { "rows", "processes", "pending", "ioctls", "ring", "hits", "lost", "counts" };
@@ -92,7 +92,7 @@ static int open_object(const struct hook_programs *programs, bool template, stru
 
 		bpf_program__set_autoload(program, load);
 		if (strstr(name, "_multi_user_"))
-			bpf_program__set_expected_attach_type(program, (enum bpf_attach_type)UPROBE_MULTI);
+			bpf_program__set_expected_attach_type(program, (enum bpf_attach_type)UPROBE_ATTACH_MULTI);
 		if (template && load && !r)
 			r = bpf_program__set_attach_target(program, 0, TEMPLATE_FUNCTION);
 	}

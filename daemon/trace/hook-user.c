@@ -10,31 +10,26 @@
 
 #include "hook-user.h"
 
-#include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/bpf.h>
-#include <linux/perf_event.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "clock.h"
+#include "cpu-list.h"
 #include "detached.h"
 #include "elf-symbols.h"
 #include "site.h"
+#include "uprobe-attach.h"
 
 #define USERS_MAX 64 /* of all owners */
 #define USERS_OF_ONE 8 /* twice what quota-traces lets one have, unless it is configured */
 #define PATIENCE UINT64_C(10000000000)
-#define UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, which older headers lack */
-#define UPROBE_MULTI_RETURN 1
 
 struct user_probe {
 	char *path, *symbol;
@@ -216,62 +211,16 @@ static void refuse_returns(struct hook_user *user) {
 
 /* A link of a program on functions of one file. */
 static int multi_link(struct hook_user *user, int program, bool at_return, const char *path, const uint64_t *offsets, const uint64_t *rows, size_t n) {
-	/* the beginning of union bpf_attr, of the command */
-	struct {
-		uint32_t program, target, type, flags;
-		uint64_t path, offsets, semaphores, cookies;
-		uint32_t n, multi_flags, pid, reserved;
-	} attribute = {
-		.program = (uint32_t)program,
-		.type = UPROBE_MULTI,
-		.path = (uint64_t)(uintptr_t)path,
-		.offsets = (uint64_t)(uintptr_t)offsets,
-		.cookies = (uint64_t)(uintptr_t)rows,
-		.n = (uint32_t)n,
-		.multi_flags = at_return ? UPROBE_MULTI_RETURN : 0,
-		.pid = (uint32_t)user->pid,
-	};
-	int fd;
-
 	if (program < 0 || (user->pid && !links_know_threads()))
 		return -EOPNOTSUPP;
-	fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attribute, sizeof(attribute));
-	return keep(user, fd < 0 ? -errno : fd);
-}
-
-/* Number of the kernel's perf events of that kind; 0: it has none. */
-static unsigned int read_event_type(void) {
-	FILE *file = fopen("/sys/bus/event_source/devices/uprobe/type", "re");
-	unsigned int type = 0;
-
-	if (file && fscanf(file, "%u", &type) != 1)
-		type = 0;
-	if (file)
-		fclose(file);
-	return type;
+	return keep(user, uprobe_attach_multi(program, UPROBE_ATTACH_MULTI, at_return, &(struct uprobe_place){ .path = path, .pid = user->pid }, offsets, rows, n));
 }
 
 /* A perf event with a program on one function. */
 static int single_event(struct hook_user *user, int program, bool at_return, const char *path, uint64_t offset, uint32_t row) {
-	struct perf_event_attr attribute = {
-		.type = read_event_type(),
-		.size = sizeof(attribute),
-		.config = at_return,
-		.uprobe_path = (uint64_t)(uintptr_t)path,
-		.probe_offset = offset,
-	};
-	LIBBPF_OPTS(bpf_link_create_opts, options, .perf_event.bpf_cookie = row);
-	int event, fd;
+	const struct uprobe_place place = { path, user->pid, cpu_first_online(), uprobe_event_type() };
 
-	if (!attribute.type)
-		return -EOPNOTSUPP;
-	event = (int)syscall(SYS_perf_event_open, &attribute, user->pid ? user->pid : -1, user->pid ? -1 : sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
-	if (event < 0)
-		return -errno;
-	fd = bpf_link_create(program, event, BPF_PERF_EVENT, &options);
-	fd = fd < 0 ? -errno : fd;
-	close(event); /* the link holds it */
-	return keep(user, fd);
+	return keep(user, uprobe_attach_event(program, at_return, &place, offset, row));
 }
 
 /* Those of a file that were found; the ends first: a beginning without end would stay pending. */

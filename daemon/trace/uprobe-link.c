@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* bpf(2) by hand: Debian 12's libbpf and headers know neither uprobe_multi nor sessions. */
-
 #include "uprobe-link.h"
 
 #include <bpf/bpf.h>
@@ -12,7 +10,6 @@
 #include <link.h>
 #include <linux/bpf.h>
 #include <linux/filter.h>
-#include <linux/perf_event.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
@@ -22,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -31,8 +27,8 @@
 
 #include "bpf/uprobe.h"
 #include "cpu-list.h"
+#include "uprobe-attach.h"
 
-#define MULTI_RETURN 1 /* BPF_F_UPROBE_MULTI_RETURN */
 #define URETPROBE_SYSCALL 335 /* of x86-64: how a probed return, and from 6.18 on a probed nop5, enter the kernel */
 #define UPROBE_SYSCALL 336
 #define REFUSED_MAX 32 /* functions */
@@ -47,9 +43,8 @@ struct uprobe_link {
 struct request {
 	const struct uprobe_programs *programs;
 	char path[PATH_SIZE]; /* of the file's descriptor: the very inode */
+	struct uprobe_place place;
 	const uint64_t *offsets, *cookies;
-	pid_t pid;
-	int cpu; /* of perf events that are of no process */
 	size_t refused;
 };
 
@@ -70,26 +65,8 @@ static int link_add(struct uprobe_link *link, int fd) {
 	return 0;
 }
 
-/* One link of a program on n functions; the descriptor, or -errno. */
-static int multi_link(const struct request *request, int program, unsigned int type, unsigned int flags, size_t first, size_t n) {
-	/* the beginning of union bpf_attr, of the command */
-	struct {
-		uint32_t program, target, type, flags;
-		uint64_t path, offsets, semaphores, cookies;
-		uint32_t n, multi_flags, pid, reserved;
-	} attribute = {
-		.program = (uint32_t)program,
-		.type = type,
-		.path = (uint64_t)(uintptr_t)request->path,
-		.offsets = (uint64_t)(uintptr_t)(request->offsets + first),
-		.cookies = (uint64_t)(uintptr_t)(request->cookies + first),
-		.n = (uint32_t)n,
-		.multi_flags = flags,
-		.pid = (uint32_t)request->pid,
-	};
-	int fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attribute, sizeof(attribute));
-
-	return fd < 0 ? -errno : fd;
+static int multi_link(const struct request *request, int program, unsigned int type, bool returns, size_t first, size_t n) {
+	return uprobe_attach_multi(program, type, returns, &request->place, request->offsets + first, request->cookies + first, n);
 }
 
 /* Attaches n functions by a link or two. */
@@ -97,16 +74,16 @@ static int attach_multi(struct uprobe_link *link, const struct request *request,
 	int fd, r;
 
 	if (rung == UPROBE_SESSION) {
-		fd = multi_link(request, request->programs->session, UPROBE_ATTACH_SESSION, 0, first, n);
+		fd = multi_link(request, request->programs->session, UPROBE_ATTACH_SESSION, false, first, n);
 		return fd < 0 ? fd : link_add(link, fd);
 	}
-	fd = multi_link(request, request->programs->leave, UPROBE_ATTACH_MULTI, MULTI_RETURN, first, n);
+	fd = multi_link(request, request->programs->leave, UPROBE_ATTACH_MULTI, true, first, n);
 	if (fd < 0)
 		return fd;
 	r = link_add(link, fd);
 	if (r)
 		return r;
-	fd = multi_link(request, request->programs->enter, UPROBE_ATTACH_MULTI, 0, first, n);
+	fd = multi_link(request, request->programs->enter, UPROBE_ATTACH_MULTI, false, first, n);
 	if (fd >= 0)
 		return link_add(link, fd);
 	close(link->fds[--link->n]);
@@ -124,42 +101,6 @@ static int attach_parts(struct uprobe_link *link, struct request *request, enum 
 		return ++request->refused > REFUSED_MAX ? r : 0;
 	r = attach_parts(link, request, rung, first, n / 2);
 	return r ? r : attach_parts(link, request, rung, first + n / 2, n - n / 2);
-}
-
-/* A perf event with a program on one function. */
-static int classic_probe(const struct request *request, unsigned int type, int program, bool returns, size_t i) {
-	struct perf_event_attr attribute = {
-		.type = type,
-		.size = sizeof(attribute),
-		.config = returns,
-		.uprobe_path = (uint64_t)(uintptr_t)request->path,
-		.probe_offset = request->offsets[i],
-	};
-	LIBBPF_OPTS(bpf_link_create_opts, options, .perf_event.bpf_cookie = request->cookies[i]);
-	int event, fd;
-
-	event = (int)syscall(SYS_perf_event_open, &attribute, request->pid ? request->pid : -1, request->pid ? -1 : request->cpu, -1, PERF_FLAG_FD_CLOEXEC);
-	if (event < 0)
-		return -errno;
-	fd = bpf_link_create(program, event, BPF_PERF_EVENT, &options);
-	if (fd < 0)
-		fd = -errno;
-	else
-		ioctl(event, PERF_EVENT_IOC_ENABLE, 0);
-	close(event); /* the link holds it */
-	return fd;
-}
-
-/* The number of the kernel's perf events of that kind; 0: it has none. */
-static unsigned int read_event_type(void) {
-	FILE *file = fopen("/sys/bus/event_source/devices/uprobe/type", "re");
-	unsigned int type = 0;
-
-	if (file && fscanf(file, "%u", &type) != 1)
-		type = 0;
-	if (file)
-		fclose(file);
-	return type;
 }
 
 /* How many descriptors are open; more than one may have if nobody can say. */
@@ -187,16 +128,20 @@ static bool make_room_for_descriptors(size_t n) {
 	return wanted <= limit.rlim_cur - limit.rlim_cur / 8;
 }
 
+/* A perf event on function i. */
+static int classic_probe(const struct request *request, int program, bool returns, size_t i) {
+	return uprobe_attach_event(program, returns, &request->place, request->offsets[i], request->cookies[i]);
+}
+
 static int attach_classic(struct uprobe_link *link, struct request *request, size_t n) {
-	unsigned int type = read_event_type();
-
-	if (!type)
+	request->place.type = uprobe_event_type();
+	request->place.cpu = cpu_first_online();
+	if (!request->place.type)
 		return -EOPNOTSUPP;
-	request->cpu = cpu_first_online();
 	for (size_t i = 0; i < n; i++) {
-		int leave = classic_probe(request, type, request->programs->leave, true, i), enter, r;
+		int leave = classic_probe(request, request->programs->leave, true, i), enter, r;
 
-		enter = leave < 0 ? leave : classic_probe(request, type, request->programs->enter, false, i);
+		enter = leave < 0 ? leave : classic_probe(request, request->programs->enter, false, i);
 		if (enter >= 0) {
 			r = link_add(link, leave);
 			if (r) {
@@ -218,13 +163,14 @@ static int attach_classic(struct uprobe_link *link, struct request *request, siz
 
 int uprobe_link_new(struct uprobe_link **linkp, enum uprobe_rung rung, const struct uprobe_programs *programs, int fd, const uint64_t *offsets,
 		    const uint64_t *cookies, size_t n, pid_t pid, size_t *refusedp) {
-	struct request request = { .programs = programs, .offsets = offsets, .cookies = cookies, .pid = pid };
+	struct request request = { .programs = programs, .offsets = offsets, .cookies = cookies, .place.pid = pid };
 	struct uprobe_link *link = calloc(1, sizeof(*link));
 	int r;
 
 	if (!link)
 		return -ENOMEM;
 	snprintf(request.path, sizeof(request.path), "/proc/self/fd/%d", fd);
+	request.place.path = request.path;
 	if (!make_room_for_descriptors(rung == UPROBE_CLASSIC ? 2 * n : 2 * (REFUSED_MAX + 1)))
 		r = -EMFILE;
 	else

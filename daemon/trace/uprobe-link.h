@@ -23,10 +23,6 @@ enum uprobe_rung {
 	_UPROBE_RUNG_N,
 };
 
-/* Attach types of the kernel's that older headers lack. */
-#define UPROBE_ATTACH_MULTI 48 /* BPF_TRACE_UPROBE_MULTI */
-#define UPROBE_ATTACH_SESSION 57 /* BPF_TRACE_UPROBE_SESSION */
-
 /* Programs; -1: not loaded. */
 struct uprobe_programs {
 	int session;

@@ -17,6 +17,7 @@
 
 #include "clock.h"
 #include "pid-namespace.h"
+#include "uprobe-attach.h"
 #include "uprobe-bpf.h"
 #include "uprobe-private.h"
 
