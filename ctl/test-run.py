@@ -164,7 +164,8 @@ class Run(unittest.TestCase):
         """Ctrl-C, and signals to us alone, end the kernel; nothing stays attached."""
         for number, group in (signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGHUP, True), (signal.SIGHUP, False):
             self.launcher('exec sleep 100')
-            process = self.start('--program=fine', self.object, start_new_session=True)
+            process = self.start('--program=fine', self.object, start_new_session=True,
+                                 preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))  # the test itself may run under nohup
             self.wait_launched()
             (os.killpg if group else os.kill)(process.pid, number)
             self.assertEqual((*process.communicate(timeout=60), process.returncode),
