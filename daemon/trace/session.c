@@ -262,7 +262,7 @@ size_t trace_session_trouble(struct trace_session *session, const char *const **
 	const size_t before = session->n_troubles;
 
 	session->n_troubles = session->n_missing;
-	*linesp = (const char *const *)session->missing + before;
+	*linesp = before < session->n_missing ? (const char *const *)session->missing + before : NULL;
 	return session->n_missing - before;
 }
 
