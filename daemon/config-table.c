@@ -86,7 +86,8 @@ const struct config_setting config_settings[] = {
 	{ "allow-exit", CONFIG_BOOL, CONFIG_OPTIONAL | CONFIG_LIVE, .offset = AT(allow_exit), .argument = "yes|no",
 	  .help = "programs may end threads of kernels (bpf_cuda_exit)" },
 	{ "user-attach", CONFIG_BOOL, CONFIG_OPTIONAL | CONFIG_LIVE, .offset = AT(user_attach), .argument = "yes|no",
-	  .help = "users who are not members of the group gpuprobe may attach to their own processes" },
+	  .help = "users who are not members of the group gpuprobe may attach to their own processes, and probe\n"
+		  "functions of their own files" },
 	{ "stub", CONFIG_LIST, .offset = AT(stubs), .max = 16, .argument = "NAME",
 	  .help = "a function whose calls stand for the entry of a kernel; may be given several times\n"
 		  "(default: what the pass kprobe_entry says, " DAEMON_STUB_DEFAULT ")" },

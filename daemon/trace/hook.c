@@ -103,9 +103,10 @@ static int add_probes(struct trace_hooks *hooks, const struct trace_options *opt
 			trace_session_missing(hooks->session, "probe %s", error);
 			continue;
 		}
-		if (!options->all_users && hook->alternatives->kind != HOOK_USER) { /* of files their owners are asked for: hook-user.h */
-			trace_session_missing(hooks->session, "probe %s: callers who may not attach can probe functions of their own files only",
-					      options->probes[i]);
+		/* of files their owners are asked for: hook-user.h */
+		if (!options->all_users && (!options->own_files || hook->alternatives->kind != HOOK_USER)) {
+			trace_session_missing(hooks->session, "probe %s: callers who may not attach can probe functions of their own files only%s", options->probes[i],
+					      options->own_files ? "" : ", and that if the daemon has user-attach = yes");
 			hook_free(hook);
 			continue;
 		}

@@ -22,6 +22,7 @@ struct trace_session;
 struct trace_options {
 	uid_t caller;
 	bool all_users; /* the caller may trace processes of others */
+	bool own_files; /* who may not may have probes of functions of his own files */
 	struct filter filter;
 	const char *cgroup; /* or NULL */
 	const uint32_t *pids; /* n_pids 0: those that the filter means */

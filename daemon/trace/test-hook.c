@@ -587,7 +587,7 @@ static void test_ladder(void **state) {
 
 /* Callers who may not attach get what is their own. */
 static void test_rights(void **state) {
-	const struct trace_options options = { .caller = 4242, .kernel = true, HOOKS("all", "discover:*"),
+	struct trace_options options = { .caller = 4242, .own_files = true, .kernel = true, HOOKS("all", "discover:*"),
 					       PROBES("k:vmlinux:vfs_read", "t:sched:sched_switch", "u:/bin/sh:main", "u:/nonexistent:f") };
 
 	free(session.records);
@@ -607,6 +607,14 @@ static void test_rights(void **state) {
 	do_ioctls();
 	finish();
 	assert_null(next(NULL, TRACE_IOCTL)); /* another's */
+	/* or not that */
+	options.own_files = false;
+	free(session.records);
+	memset(&session, 0, sizeof(session));
+	assert_int_equal(trace_hooks_new_at(&hooks, &session, &options, &places), 0);
+	assert_int_equal(hooks->n_probes, 0);
+	assert_true(is_missing("u:/bin/sh:main: callers who may not attach can probe functions of their own files only, and that if the daemon has user-attach = yes"));
+	finish();
 }
 
 /* What still runs at the end is told. */

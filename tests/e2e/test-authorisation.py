@@ -10,6 +10,7 @@ import os
 import pickle
 import re
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -164,6 +165,8 @@ class World:
     """What belongs to the owner: attachments, a process that has their probes, and what came of it."""
     def __init__(self, owner, application):
         self.owner, self.application = owner, application
+        self.file = shutil.copyfile(VEC_ADD, f"{DIRECTORY}/file")
+        os.chown(self.file, OWNER, OWNER)
         attached = {name: owner.get("Attach", object=OBJECTS[name]) for name in ("counter", "memory_histogram", "rings", "log")}
         self.ids = {name: reply["attachments"][0] for name, reply in attached.items()}
         self.counter = str(attached["counter"]["maps"][0]["id"])
@@ -248,6 +251,15 @@ def trace_probe(world, user):
     return not any("callers who may not attach" in line for line in reply["missing"] or [])
 
 
+def trace_file(world, user):
+    reply = user.get("Trace", probes=[f"u:{world.file}:main"], sources=["kernel"], hooks=["!all"], duration=1)
+    return not any("callers who may not attach" in line for line in reply["missing"] or [])
+
+
+def has_probes():
+    return not any("hooks: " in line for line in USERS["root"].get("Trace", probes=["u:/bin/sh:main"], sources=["kernel"], hooks=["!all"], duration=1)["missing"] or [])
+
+
 def export(world, user):
     got = [allowed(user.call("ExportMap", map="accesses", name="gpuprobe_map_test_accesses")),
            any(e["name"] == "gpuprobe_map_test_counter" for e in user.get("ListExports")["exports"]), allowed(user.call("UnexportMap", map="accesses"))]
@@ -293,6 +305,7 @@ TABLE = (
     ("clear the cache", ("ClearCache",), clear_cache, "yes yes no no no"),
     ("trace processes of all users", ("Trace",), trace_all, "yes yes no no no"),
     ("trace processes of the owner", ("Trace",), lambda w, u: both(trace_process(w, u), trace(filter={"uid": OWNER})(w, u)), "yes yes yes yes no"),
+    ("trace with probes of functions of the owner's files", ("Trace",), trace_file, "yes yes yes no no"),
     ("trace with probes of one's own in the kernel", ("Trace",), trace_probe, "yes yes no no no"),
     ("have workers asked for a sign of life", ("Examine",), ping_workers, "yes yes no no no"),
     ("state and metrics of the daemon and its cache, passes, hooks", ("Status", "Metrics", "Examine", "CacheStatus", "ListPasses", "ListHooks"),
@@ -332,7 +345,8 @@ def test_cells():
         for _ in range(4):  # what detach() takes: root and the owner, twice
             USERS["owner"].get("Attach", object=OBJECTS["counter"], filter={"comm": "nobody"})
         last = [row for row in TABLE if row[2] is clear_cache] # it takes what other rows look at
-        for setting, rows in (("yes", TABLE), ("no", TABLE), ("yes", last), ("no", last)):
+        table = [row for row in TABLE if row[2] is not trace_file or has_probes()] # whose a file is, only who could have the probe is told
+        for setting, rows in (("yes", table), ("no", table), ("yes", last), ("no", last)):
             daemon.reload(f"{SETTINGS}user-attach = {setting}\n")
             for what, _, cell, wanted in [row for row in rows if rows is last or row not in last]:
                 root, group, on, off, other = wanted.split()

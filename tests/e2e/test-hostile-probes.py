@@ -90,7 +90,7 @@ def has_probes(daemon):
 
 def test_many_functions():
     """Sixty-four functions, attached and detached: as single events, that took a tenth of a second and more for each."""
-    with Daemon() as daemon, folder() as own:
+    with Daemon("--user-attach=yes") as daemon, folder() as own:
         if not has_probes(daemon):
             return
         path = f"{own}/libc.so"
@@ -126,7 +126,7 @@ def large(path, symbols, names):
 def test_large_files():
     """Files in which it takes long to look for a function: as large as may be, or larger."""
     name = "a" * 300 + "b"
-    with Daemon() as daemon, folder() as own:
+    with Daemon("--user-attach=yes") as daemon, folder() as own:
         if not has_probes(daemon):
             return
         large(f"{own}/most", 1 << 18, 16 << 20)
@@ -177,7 +177,7 @@ class Silent:
 
 def test_silent_files():
     """Paths that lead to a server which never answers. Who has as many of them as he may have is told so, and nobody else."""
-    with Daemon() as daemon:
+    with Daemon("--user-attach=yes") as daemon:
         try:
             silent = Silent()
         except OSError as error:

@@ -421,7 +421,7 @@ def test_late_library():
 
 
 def test_hooks():
-    with Daemon() as daemon:
+    with Daemon("--user-attach=yes") as daemon:
         bus = Connection(daemon.directory)
         try:
             hooks = bus.call("ListHooks")["hooks"]
