@@ -36,6 +36,7 @@ struct hook_programs {
 	int template_error;
 	bool multi;
 	unsigned needs;
+	int cpu; /* of perf events */
 	int maps[_HOOK_MAP_N]; /* of object */
 	int *fds; /* links, events, programs: closed from the last to the first */
 	size_t n_fds;
@@ -136,6 +137,7 @@ int hook_programs_new(struct hook_programs **programsp, const struct hook_config
 		return -ENOMEM;
 	programs->config = *config;
 	programs->needs = needs;
+	programs->cpu = cpu_first_online();
 	programs->multi = true;
 	r = load_object(programs, false, &programs->object);
 	if (r && r != -EPERM && r != -ENOMEM) {
@@ -271,7 +273,7 @@ static int perf_link(struct hook_programs *programs, struct perf_event_attr *att
 	int event, r;
 
 	attributes->size = sizeof(*attributes);
-	event = (int)syscall(SYS_perf_event_open, attributes, -1, cpu_first_online(), -1, PERF_FLAG_FD_CLOEXEC);
+	event = (int)syscall(SYS_perf_event_open, attributes, -1, programs->cpu, -1, PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
 	r = keep(programs, event);

@@ -210,21 +210,15 @@ static void refuse_returns(struct hook_user *user) {
 }
 
 /* A link of a program on functions of one file. */
-static int multi_link(struct hook_user *user, int program, bool at_return, const char *path, const uint64_t *offsets, const uint64_t *rows, size_t n) {
+static int multi_link(struct hook_user *user, int program, bool at_return, const struct uprobe_place *place, const uint64_t *offsets,
+		      const uint64_t *rows, size_t n) {
 	if (program < 0 || (user->pid && !links_know_threads()))
 		return -EOPNOTSUPP;
-	return keep(user, uprobe_attach_multi(program, UPROBE_ATTACH_MULTI, at_return, &(struct uprobe_place){ .path = path, .pid = user->pid }, offsets, rows, n));
-}
-
-/* A perf event with a program on one function. */
-static int single_event(struct hook_user *user, int program, bool at_return, const char *path, uint64_t offset, uint32_t row) {
-	const struct uprobe_place place = { path, user->pid, cpu_first_online(), uprobe_event_type() };
-
-	return keep(user, uprobe_attach_event(program, at_return, &place, offset, row));
+	return keep(user, uprobe_attach_multi(program, UPROBE_ATTACH_MULTI, at_return, place, offsets, rows, n));
 }
 
 /* Those of a file that were found; the ends first: a beginning without end would stay pending. */
-static int attach_file(struct hook_user *user, const struct user_probe *first, const char *path) {
+static int attach_file(struct hook_user *user, const struct user_probe *first, const struct uprobe_place *place) {
 	uint64_t *offsets = calloc(4 * user->n, sizeof(*offsets)), *rows = offsets + user->n, *ends = rows + user->n, *end_rows = ends + user->n;
 	size_t n = 0, n_ends = 0, before = user->n_links;
 	int r = 0;
@@ -242,40 +236,41 @@ static int attach_file(struct hook_user *user, const struct user_probe *first, c
 		}
 	}
 	if (n_ends)
-		r = multi_link(user, user->programs.multi_return, true, path, ends, end_rows, n_ends);
+		r = multi_link(user, user->programs.multi_return, true, place, ends, end_rows, n_ends);
 	if (!r && n)
-		r = multi_link(user, user->programs.multi_entry, false, path, offsets, rows, n);
+		r = multi_link(user, user->programs.multi_entry, false, place, offsets, rows, n);
 	free(offsets);
 	return undo(user, before, r);
 }
 
-static int attach_probe(struct hook_user *user, const struct user_probe *probe, const char *path) {
+static int attach_probe(struct hook_user *user, const struct user_probe *probe, const struct uprobe_place *place) {
 	const size_t before = user->n_links;
 	const uint64_t row = probe->row;
 	int r = 0;
 
 	if (probe->span)
-		r = multi_link(user, user->programs.multi_return, true, path, &probe->offset, &row, 1);
+		r = multi_link(user, user->programs.multi_return, true, place, &probe->offset, &row, 1);
 	if (!r)
-		r = multi_link(user, user->programs.multi_entry, false, path, &probe->offset, &row, 1);
+		r = multi_link(user, user->programs.multi_entry, false, place, &probe->offset, &row, 1);
 	if (!undo(user, before, r))
 		return 0;
-	r = probe->span ? single_event(user, user->programs.end, true, path, probe->offset, probe->row) : 0;
+	r = probe->span ? keep(user, uprobe_attach_event(user->programs.end, true, place, probe->offset, row)) : 0;
 	if (!r)
-		r = single_event(user, user->programs.entry, false, path, probe->offset, probe->row);
+		r = keep(user, uprobe_attach_event(user->programs.entry, false, place, probe->offset, row));
 	return undo(user, before, r);
 }
 
 /* All of one file, or each that the kernel does not refuse. */
 static void attach(struct hook_user *user, const struct user_probe *first) {
 	char path[64]; /* the very inode that was looked at */
+	const struct uprobe_place place = { path, user->pid, cpu_first_online(), uprobe_event_type() };
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", first->fd);
-	if (!attach_file(user, first, path))
+	if (!attach_file(user, first, &place))
 		return;
 	for (struct user_probe *probe = user->probes; probe < user->probes + user->n; probe++)
 		if (probe->first == first && !probe->r && !atomic_load(&user->stop))
-			probe->r = attach_probe(user, probe, path);
+			probe->r = attach_probe(user, probe, &place);
 }
 
 /* ---- threads ---- */

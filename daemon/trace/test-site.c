@@ -109,6 +109,18 @@ static int open_copy(char **bytesp, size_t *np) {
 	return copy;
 }
 
+/* The same at a path. */
+static int copy_to(const char *path) {
+	int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0755);
+	char *bytes;
+	size_t n;
+
+	close(open_copy(&bytes, &n));
+	assert_int_equal(write(fd, bytes, n), (ssize_t)n);
+	free(bytes);
+	return fd;
+}
+
 static const struct libcuda_function *find_function(const struct libcuda *file, const char *name) {
 	for (size_t i = 0; i < file->n; i++)
 		if (!strcmp(file->functions[i].name, name))
@@ -237,17 +249,13 @@ static pid_t start_with(const char *folder) {
 static void test_finding(void **state) {
 	char folder[] = "/tmp/test-site-XXXXXX", path[256], found[4096] = "";
 	pid_t child;
-	char *bytes;
 	void *map;
-	size_t n;
-	int fd = open_copy(&bytes, &n);
+	int fd;
 
-	close(fd);
 	assert_non_null(mkdtemp(folder));
 	child = start_with(folder);
 	snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
-	fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0755);
-	assert_int_equal(write(fd, bytes, n), (ssize_t)n);
+	fd = copy_to(path);
 	assert_int_equal(libcuda_find_mapped(getpid(), keep, found), 0);
 	libcuda_find_environment(child, keep, found);
 	assert_string_equal(found, path);
@@ -270,7 +278,6 @@ static void test_finding(void **state) {
 	munmap(map, 4096);
 	unlink(path);
 	rmdir(folder);
-	free(bytes);
 	assert_true(libcuda_find_mapped(1 << 30, keep, found) < 0);
 	libcuda_find_usual(keep, found);
 }
@@ -278,21 +285,16 @@ static void test_finding(void **state) {
 /* What lies on a mount that was removed while in use may be anybody's: it is not opened. */
 static void test_removed_mount(void **state) {
 	char folder[] = "/tmp/test-site-XXXXXX", path[256], found[4096] = "";
-	char *bytes;
 	void *map;
-	size_t n;
-	int fd = open_copy(&bytes, &n);
+	int fd;
 
-	close(fd);
 	assert_non_null(mkdtemp(folder));
 	if (mount("test-site", folder, "tmpfs", 0, NULL) < 0) {
 		rmdir(folder);
-		free(bytes);
 		skip();
 	}
 	snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
-	fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0755);
-	assert_int_equal(write(fd, bytes, n), (ssize_t)n);
+	fd = copy_to(path);
 	map = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
 	assert_true(map != MAP_FAILED);
 	close(fd);
@@ -304,7 +306,6 @@ static void test_removed_mount(void **state) {
 	assert_string_equal(found, "");
 	munmap(map, 4096);
 	rmdir(folder);
-	free(bytes);
 }
 
 /* A process whose file does not answer is waited for once, and asked again when it has answered; here that is a pipe. */

@@ -26,18 +26,20 @@
 #include "libcuda-watch.h"
 #include "test-uprobe-session.h"
 
+/* Of no library but those of processes, and what nobody uses goes at once. */
+static struct trace_uprobe *start_unlingering(const struct trace_options *options) {
+	return start_tuned(options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = true, .no_linger = true });
+}
+
 /* If all have the shim, the probes go; they come back when another process needs them. */
 static void test_dormant(void **state) {
 	struct target shim, other;
 	struct trace_uprobe *uprobe;
 	struct trace_options options;
-	uint32_t pid;
 
 	session_reset();
 	target_start(&shim, program, "many");
-	options = all_options(&shim, &pid);
-	options.n_pids = 0;
-	session.only = 0;
+	options = open_options();
 	uprobe = start(&options, best, false);
 	if (!uprobe->watch) {
 		trace_uprobe_free(uprobe);
@@ -79,14 +81,11 @@ static void test_libraries(void **state) {
 	struct target first, second;
 	struct trace_uprobe *uprobe;
 	struct trace_options options;
-	uint32_t pid;
 
 	session_reset();
 	assert_non_null(mkdtemp(folder));
 	target_start(&first, program, "kinds");
-	options = all_options(&first, &pid);
-	options.n_pids = 0;
-	session.only = 0;
+	options = open_options();
 	uprobe = start(&options, best, false);
 	assert_int_equal(uprobe->n_libraries, 1);
 	snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
@@ -163,7 +162,6 @@ static void test_containers(void **state) {
 	struct target targets[3];
 	struct trace_uprobe *uprobe;
 	struct trace_options options;
-	uint32_t pid;
 
 	session_reset();
 	if (!make_folder(folder))
@@ -185,10 +183,8 @@ static void test_containers(void **state) {
 		}
 		start_in(&targets[i], path, executable);
 	}
-	options = all_options(&targets[0], &pid);
-	options.n_pids = 0;
-	session.only = 0;
-	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = true, .no_linger = true });
+	options = open_options();
+	uprobe = start_unlingering(&options);
 	drain_until(uprobe, 2, 3);
 	for (size_t i = 0, n = 0; i < session.n; i++) {
 		n += session.records[i]->type == TRACE_NAME && ((const struct trace_name *)session.records[i])->kind == TRACE_NAME_LIBRARY;
@@ -216,7 +212,6 @@ static void test_places(void **state) {
 	struct target first, target;
 	struct trace_uprobe *uprobe;
 	struct trace_options options;
-	uint32_t pid;
 
 	session_reset();
 	if (!make_folder(folder))
@@ -224,9 +219,7 @@ static void test_places(void **state) {
 	snprintf(executable, sizeof(executable), "%s/program", folder);
 	copy_file(program, executable);
 	target_start(&first, program, "kinds");
-	options = all_options(&first, &pid);
-	options.n_pids = 0;
-	session.only = 0;
+	options = open_options();
 	uprobe = start(&options, best, false);
 	if (!uprobe->watch) {
 		trace_uprobe_free(uprobe);
@@ -283,15 +276,12 @@ static void test_children(void **state) {
 	struct trace_options options;
 	struct trace_uprobe *uprobe;
 	struct target target;
-	uint32_t pid;
 
 	session_reset();
 	assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
 	target_start(&target, program, "leaves");
-	options = all_options(&target, &pid);
-	options.n_pids = 0;
-	session.only = 0;
-	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = true, .no_linger = true });
+	options = open_options();
+	uprobe = start_unlingering(&options);
 	only = &uprobe->libraries[0];
 	assert_int_equal(uprobe->n_libraries, 1);
 	assert_true(only->n_users == 1 && only->users[0] == target.pid);
@@ -321,14 +311,11 @@ static void test_again(void **state) {
 	struct trace_uprobe *uprobe;
 	struct uprobe_programs programs;
 	struct target target;
-	uint32_t pid;
 
 	session_reset();
 	target_start(&target, program, "kinds");
-	options = all_options(&target, &pid);
-	options.n_pids = 0;
-	session.only = 0;
-	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = true, .no_linger = true });
+	options = open_options();
+	uprobe = start_unlingering(&options);
 	only = &uprobe->libraries[0];
 	assert_int_equal(uprobe->n_libraries, 1);
 	only->link = uprobe_link_free_now(only->link);
@@ -392,7 +379,6 @@ static void test_cpus(void **state) {
 	struct trace_uprobe *uprobe;
 	struct target first, second;
 	bool changed;
-	uint32_t pid;
 
 	session_reset();
 	if (!make_folder(folder))
@@ -402,9 +388,7 @@ static void test_cpus(void **state) {
 	copy_file(library, copy);
 	copy_file(program, executable);
 	target_start(&first, program, "kinds");
-	options = all_options(&first, &pid);
-	options.n_pids = 0;
-	session.only = 0;
+	options = open_options();
 	uprobe = start(&options, best, false);
 	assert_int_equal(uprobe->n_libraries, 1);
 	if (uprobe->watch) {

@@ -286,11 +286,20 @@ void target_stop(struct target *target) {
 
 /* ---- tracing ---- */
 
-struct trace_options all_options(const struct target *target, uint32_t *pid) {
-	struct trace_options options = { .all_users = true, .bpf = true, .extras = true, .sample = 1, .pids = pid, .n_pids = 1 };
+struct trace_options open_options(void) {
+	struct trace_options options = { .all_users = true, .bpf = true, .extras = true, .sample = 1 };
 
 	memset(options.functions, 0xff, sizeof(options.functions));
+	session.only = 0;
+	return options;
+}
+
+struct trace_options all_options(const struct target *target, uint32_t *pid) {
+	struct trace_options options = open_options();
+
 	*pid = (uint32_t)target->pid;
+	options.pids = pid;
+	options.n_pids = 1;
 	session.only = target->pid;
 	return options;
 }

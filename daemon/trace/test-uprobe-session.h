@@ -69,6 +69,8 @@ extern const char *program, *library;
 
 /* All calls of a target, which the session means. */
 struct trace_options all_options(const struct target *target, uint32_t *pid);
+/* All calls of all processes. */
+struct trace_options open_options(void);
 struct trace_uprobe *start_tuned(const struct trace_options *options, const struct uprobe_tuning *tuning);
 struct trace_uprobe *start(const struct trace_options *options, enum uprobe_rung rung, bool hash);
 

@@ -636,18 +636,15 @@ static void test_pointers_of_another(void **state) {
 	struct target first, target = {};
 	struct trace_uprobe *uprobe;
 	struct trace_options options;
-	uint32_t pid;
+	pid_t pid = 0;
 
 	session_reset();
 	target_start(&first, program, "kinds"); /* the library stays */
-	options = all_options(&first, &pid);
-	options.n_pids = 0;
-	session.only = 0;
+	options = open_options();
 	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = best != UPROBE_CLASSIC, .no_linger = true });
-	pid = 0;
 	for (size_t i = 0; i < 2; i++) {
-		target_start_as(&target, program, "pointers", (pid_t)pid);
-		pid = (uint32_t)target.pid;
+		target_start_as(&target, program, "pointers", pid);
+		pid = target.pid;
 		target_say(&target);
 		target_expect(&target, "got");
 		trace_uprobe_drain(uprobe);

@@ -83,7 +83,7 @@ static bool use_tally(struct uprobe_counter *counter, const struct uprobe_count_
 	}
 	mend_extremes(tally);
 	return !trace_session_counts(uprobe->session, TRACE_SOURCE_BPF, key->pid, (uint16_t)key->function, tally) || !crowded ||
-	       kill(pid, 0) == 0 || errno != ESRCH;
+	       !uprobe_is_gone(pid);
 }
 
 void uprobe_counter_read(struct uprobe_counter *counter, uint64_t now, bool last) {

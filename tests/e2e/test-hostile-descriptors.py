@@ -5,7 +5,6 @@ Descriptors as a weapon: what the daemon has in flight to who does not read, and
 file of a FUSE server that does not answer): the daemon answers others meanwhile.
 """
 import base64
-import ctypes
 import errno
 import itertools
 import os
@@ -16,10 +15,10 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
+import fuse
 from harness import CTL, COUNTER, GPUPROBED, SOURCE, Daemon, check, equal, main, need, wait_until
 from varlink import Connection
 from wire import HELLO, IMAGE, INSTANCE, LOADER, PTX, Shim, memfd, message
@@ -122,15 +121,7 @@ class Stuck:
     INIT, LOOKUP, GETATTR, OPEN, RELEASE, FLUSH, FORGET = 26, 1, 3, 14, 18, 25, 2
 
     def __init__(self):
-        self.folder = tempfile.mkdtemp(prefix="stuck-")
-        self.device = os.open("/dev/fuse", os.O_RDWR)
-        libc = ctypes.CDLL(None, use_errno=True)
-        options = f"fd={self.device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()},allow_other"
-        if libc.mount(b"stuck", self.folder.encode(), b"fuse", 0, options.encode()) < 0:
-            error = ctypes.get_errno()
-            os.close(self.device)
-            os.rmdir(self.folder)
-            raise OSError(error, os.strerror(error))
+        self.folder, self.device = fuse.mount("stuck", os.getuid(), os.getgid())
         self.flushes, self.released = [], False
         threading.Thread(target=self.serve, daemon=True).start()
 

@@ -5,7 +5,6 @@ Probes of functions of files by a user who has no rights but his own: however lo
 daemon answers others meanwhile.
 """
 import contextlib
-import ctypes
 import os
 import shutil
 import struct
@@ -14,6 +13,7 @@ import tempfile
 import threading
 import time
 
+import fuse
 from harness import GPUPROBED, Daemon, as_user, check, equal, main, need, wait_until
 from tracing import Trace
 from varlink import Connection
@@ -145,15 +145,7 @@ def test_large_files():
 class Silent:
     """A file system that answers nothing but its beginning."""
     def __init__(self):
-        self.folder = tempfile.mkdtemp(prefix="silent-")
-        self.device = os.open("/dev/fuse", os.O_RDWR)
-        libc = ctypes.CDLL(None, use_errno=True)
-        options = f"fd={self.device},rootmode=40000,user_id={USER},group_id={USER},allow_other"
-        if libc.mount(b"silent", self.folder.encode(), b"fuse", 0, options.encode()) < 0:
-            error = ctypes.get_errno()
-            os.close(self.device)
-            os.rmdir(self.folder)
-            raise OSError(error, os.strerror(error))
+        self.folder, self.device = fuse.mount("silent", USER, USER)
         self.asked = 0
         threading.Thread(target=self.serve, daemon=True).start()
 
