@@ -63,6 +63,8 @@ static bool is_session_name(const char *name) {
  * the exit status.
  */
 int ctl_option(struct ctl *ctl, int option, const char *help) {
+	const char *command = command_name();
+
 	switch (option) {
 	case 'h':
 		ctl_print_help(help);
@@ -90,7 +92,7 @@ int ctl_option(struct ctl *ctl, int option, const char *help) {
 		return -1;
 	default:
 		/* getopt has said what is wrong */
-		return CTL_USAGE;
+		return ctl_fail(CTL_USAGE, "see gpuprobectl %s%s--help", command, *command ? " " : "");
 	}
 }
 

@@ -153,8 +153,8 @@ class Attach(Case):
             ((self.object, '--uid=no-such-user'), '--uid: there is no user no-such-user; see gpuprobectl attach --help'),
             ((self.object, '--exe='), '--exe: the path is empty; see gpuprobectl attach --help'),
             ((self.object, '--exe=no/such'), '--exe: no/such: No such file or directory'),
-            ((self.object, '--nonsense'), "attach: unrecognized option '--nonsense'"),
-            ((self.object, '--kernel'), "attach: option '--kernel' requires an argument"),
+            ((self.object, '--nonsense'), "attach: unrecognized option '--nonsense'\ngpuprobectl: see gpuprobectl attach --help"),
+            ((self.object, '--kernel'), "attach: option '--kernel' requires an argument\ngpuprobectl: see gpuprobectl attach --help"),
         )
         for args, text in cases:
             with self.subTest(args=args):
@@ -332,7 +332,7 @@ class Rest(Case):
         self.ctl('program', 'list', status=USAGE, stderr='program has no command list; see gpuprobectl program --help')
         self.ctl('program', 'show', status=USAGE, stderr='program show: which program?; see gpuprobectl program show --help')
         self.ctl('program', 'show', 'a', 'b', status=USAGE, stderr='program show takes one program, but got b too; see gpuprobectl program show --help')
-        self.ctl('program', 'show', 'a', '--pid=1', status=USAGE, stderr="program show: unrecognized option '--pid=1'")
+        self.ctl('program', 'show', 'a', '--pid=1', status=USAGE, stderr="program show: unrecognized option '--pid=1'\ngpuprobectl: see gpuprobectl program show --help")
 
     def test_help_and_version(self):
         self.assertEqual(self.run_ctl('--version'), 'gpuprobectl 0.1.0\n')
@@ -343,7 +343,7 @@ class Rest(Case):
             self.assertEqual(self.run_ctl(command, '--version'), 'gpuprobectl 0.1.0\n')
         self.assertEqual(self.run_ctl(status=USAGE, stderr=None), '')
         self.run_ctl('nonsense', status=USAGE, stderr='there is no command nonsense; see gpuprobectl --help')
-        self.run_ctl('--nonsense', status=USAGE, stderr="unrecognized option '--nonsense'")
+        self.run_ctl('--nonsense', status=USAGE, stderr="unrecognized option '--nonsense'\ngpuprobectl: see gpuprobectl --help")
         self.run_ctl('list', 'x', status=USAGE, stderr='list takes no argument, but got x; see gpuprobectl list --help')
 
     def test_no_text(self):
@@ -525,7 +525,7 @@ class Map(Case):
         self.ctl('map', 'dump', status=USAGE, stderr='map dump: which map?; see gpuprobectl map dump --help')
         self.ctl('map', 'dump', 'a', 'b', status=USAGE, stderr='map dump takes one map, but got b too; see gpuprobectl map dump --help')
         self.ctl('map', 'dump', '--merge=none', 'a', status=USAGE, stderr='--merge: none is neither sum nor latest; see gpuprobectl map dump --help')
-        self.ctl('map', 'dump', '--pid', 'a', status=USAGE, stderr="map dump: unrecognized option '--pid'")
+        self.ctl('map', 'dump', '--pid', 'a', status=USAGE, stderr="map dump: unrecognized option '--pid'\ngpuprobectl: see gpuprobectl map dump --help")
 
     def test_stream(self):
         lines = self.ctl('map', 'dump', 'large').splitlines()
