@@ -28,10 +28,11 @@
 #include "arm.h"
 #include "bare-ask.h"
 #include "cancel.h"
+#include "deadline.h"
 #include "load.h"
 
 #define BUCKETS 1024
-#define LOCK_WAIT_NS 100000000 /* in a forked child somebody else may have held it */
+#define LOCK_WAIT_MS 100 /* in a forked child somebody else may have held it */
 #define EARLY_MAX 16
 #define ROUNDS_MAX 8
 #define TRIES_MAX 20 /* a millisecond each, while another thread asks the driver */
@@ -86,18 +87,10 @@ static __thread bool inside; /* this thread holds the lock: a signal handler goe
 
 static bool enter(void)
 {
-	struct timespec until;
-
 	if (inside)
 		return false;
 	inside = true;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += LOCK_WAIT_NS;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
-	if (pthread_mutex_clocklock(&lock, CLOCK_MONOTONIC, &until) == 0)
+	if (deadline_lock(&lock, deadline_now_ms() + LOCK_WAIT_MS))
 		return true;
 	inside = false;
 	return false;

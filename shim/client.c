@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "deadline.h"
 #include "paths.h"
 
 /*
@@ -26,14 +27,6 @@
  * process with threads, which every CUDA program is, an RCU grace period (9 ms on an H200 machine).
  */
 #define LEAST_DESCRIPTOR 40
-
-uint64_t client_now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 int client_move_descriptor(int fd)
 {
@@ -81,7 +74,7 @@ static bool wait_for(int fd, short events, uint64_t deadline_ms)
 	struct pollfd polled = { .fd = fd, .events = events };
 
 	for (;;) {
-		uint64_t now = client_now_ms();
+		uint64_t now = deadline_now_ms();
 		int r;
 
 		if (now >= deadline_ms)
@@ -244,7 +237,7 @@ static bool connect_patiently(int fd, const struct sockaddr_un *address, uint64_
 	const struct timespec pause = { .tv_nsec = 1000000 };
 
 	while (connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0) {
-		if ((errno != EAGAIN && errno != EINTR) || client_now_ms() >= deadline_ms)
+		if ((errno != EAGAIN && errno != EINTR) || deadline_now_ms() >= deadline_ms)
 			return false;
 		nanosleep(&pause, NULL);
 	}

@@ -20,8 +20,6 @@ struct client {
 
 #define CLIENT_NONE { .fd = -1 }
 
-/* Milliseconds of CLOCK_MONOTONIC, for deadlines. */
-uint64_t client_now_ms(void);
 
 /*
  * Connects to the daemon of a folder and says hello. false: no connection, and the client is as it

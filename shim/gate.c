@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "cancel.h"
-#include "client.h"
+#include "deadline.h"
 
 #define PAUSE_NS 10000
 
@@ -133,7 +133,7 @@ bool gate_close(uint64_t until_ms)
 	for (const struct gate_thread *thread = __atomic_load_n(&threads, __ATOMIC_SEQ_CST); thread;
 	     thread = thread->next) {
 		while (__atomic_load_n(&thread->depth, __ATOMIC_ACQUIRE)) {
-			if (gate_is_hurried() || client_now_ms() >= until_ms) {
+			if (gate_is_hurried() || deadline_now_ms() >= until_ms) {
 				gate_open();
 				return false;
 			}

@@ -28,12 +28,12 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "arm.h"
 #include "bare.h"
 #include "cancel.h"
+#include "deadline.h"
 #include "image.h"
 #include "interest-page.h"
 #include "load-ask.h"
@@ -110,14 +110,6 @@ bool load_is_owner(void)
 	return true;
 }
 
-static bool wait_for(pthread_mutex_t *mutex, uint64_t until_ms)
-{
-	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000),
-				  .tv_nsec = (long)(until_ms % 1000) * 1000000 };
-
-	return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0;
-}
-
 static bool enter(pthread_mutex_t *mutex, uint64_t until_ms)
 {
 	int before;
@@ -126,7 +118,7 @@ static bool enter(pthread_mutex_t *mutex, uint64_t until_ms)
 		return false;
 	inside = true;
 	before = cancel_forbid();
-	if (wait_for(mutex, until_ms)) {
+	if (deadline_lock(mutex, until_ms)) {
 		cancel_before = before;
 		return true;
 	}
@@ -163,12 +155,12 @@ bool load_lock_until(uint64_t until_ms)
 
 bool load_lock_for_end(void)
 {
-	return load_lock_until(client_now_ms() + 2 * load_deadline_ms() + END_WAIT_MS);
+	return load_lock_until(deadline_now_ms() + 2 * load_deadline_ms() + END_WAIT_MS);
 }
 
 bool load_lock(void)
 {
-	return load_lock_until(client_now_ms() + __atomic_load_n(&wait_ms, __ATOMIC_RELAXED));
+	return load_lock_until(deadline_now_ms() + __atomic_load_n(&wait_ms, __ATOMIC_RELAXED));
 }
 
 void load_unlock(void)
@@ -195,7 +187,7 @@ void load_give_up(void)
 {
 	client_close(&client);
 	failed = interest;
-	failed_until_ms = client_now_ms() + BACK_OFF_MS;
+	failed_until_ms = deadline_now_ms() + BACK_OFF_MS;
 }
 
 struct client *load_client(uint64_t *deadline_ms)
@@ -299,7 +291,7 @@ bool load_allowed(void)
 /* Whoever owns the process: a child may look at the pages, though its parent has loaded modules. */
 bool load_lock_pages(void)
 {
-	return enter(&page_lock, client_now_ms() + PAGE_WAIT_MS);
+	return enter(&page_lock, deadline_now_ms() + PAGE_WAIT_MS);
 }
 
 void load_forked_pages(void)
@@ -333,7 +325,7 @@ static bool same_daemon(const struct interest *a, const struct interest *b)
 static bool has_failed(const struct interest *found)
 {
 	return same_daemon(found, &failed) && found->generation == failed.generation &&
-	       client_now_ms() < failed_until_ms;
+	       deadline_now_ms() < failed_until_ms;
 }
 
 /*
@@ -395,7 +387,7 @@ enum load_resumed load_resume(void)
 	struct interest found;
 	uint64_t deadline_ms;
 
-	if (!load_lock_until(client_now_ms() + RESUME_WAIT_MS))
+	if (!load_lock_until(deadline_now_ms() + RESUME_WAIT_MS))
 		return result;
 	change = interest_look_again(&interest, &found);
 	if (change == INTEREST_UNCHANGED && !reached) { /* it did not answer yet */
@@ -410,7 +402,7 @@ enum load_resumed load_resume(void)
 		result = client_is_alive(&client) ? LOAD_RESUMED : LOAD_RESUME_LATER;
 		break;
 	case INTEREST_OTHER:
-		deadline_ms = client_now_ms() + found.deadline_ms;
+		deadline_ms = deadline_now_ms() + found.deadline_ms;
 		if (has_failed(&found))
 			break;
 		if (connected(&found, deadline_ms))
@@ -461,7 +453,7 @@ static struct load *connect_and_ask(const struct interest *found, const struct i
 
 static struct load *replace(const struct interest *found, const struct image *image)
 {
-	uint64_t deadline_ms = client_now_ms() + found->deadline_ms;
+	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
 	enum load_answer answer;
 	struct load *load;
 

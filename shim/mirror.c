@@ -30,6 +30,7 @@
 #include "bare.h"
 #include "cancel.h"
 #include "client.h"
+#include "deadline.h"
 #include "helper-thread.h"
 #include "instance.h"
 #include "interest-page.h"
@@ -80,19 +81,11 @@ void mirror_lock(void)
 	pthread_mutex_lock(&lock);
 }
 
-static bool wait_for(pthread_mutex_t *mutex, uint64_t until_ms)
-{
-	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000),
-				  .tv_nsec = (long)(until_ms % 1000) * 1000000 };
-
-	return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0;
-}
-
 bool mirror_lock_until(uint64_t until_ms)
 {
 	mine = true;
 	cancel_before = cancel_forbid();
-	if (wait_for(&lock, until_ms))
+	if (deadline_lock(&lock, until_ms))
 		return true;
 	mine = false;
 	cancel_allow(cancel_before);
@@ -305,7 +298,7 @@ void mirror_synchronized(driver_handle handle, uint64_t before)
 {
 	bool others = false;
 
-	if (mine || !mirror_lock_until(client_now_ms()))
+	if (mine || !mirror_lock_until(deadline_now_ms()))
 		return;
 	for (struct mirror_context *context = contexts; context; context = context->next)
 		for (struct instance *instance = context->instances; instance;
@@ -408,7 +401,7 @@ static void copy_finally(void)
 static bool serve(uint32_t *period_ms, uint32_t wait_ms)
 {
 	union wire_message message;
-	uint64_t deadline_ms = client_now_ms() + wait_ms;
+	uint64_t deadline_ms = deadline_now_ms() + wait_ms;
 	uint32_t sequence;
 
 	if (!client_receive(&thread.client, &message, 0, NULL, deadline_ms))
@@ -517,7 +510,7 @@ static enum outcome connect_and_run(uint32_t *period_ms)
 	pthread_mutex_unlock(&thread.lock);
 	/* who exits waits for it: a daemon that has gone meanwhile does not answer */
 	open = client_open(&opened, folder, WIRE_ROLE_MIRROR, load_driver_version(),
-			   client_now_ms() + (deadline_ms < CONNECT_MAX_MS ? deadline_ms : CONNECT_MAX_MS),
+			   deadline_now_ms() + (deadline_ms < CONNECT_MAX_MS ? deadline_ms : CONNECT_MAX_MS),
 			   &welcome);
 	if (open && !load_is_welcome(&welcome)) { /* it came meanwhile: it has to be told what we have first */
 		client_close(&opened);
@@ -540,16 +533,9 @@ static enum outcome connect_and_run(uint32_t *period_ms)
 /* Waits so long, or less if something happens. False: the process exits, and all is copied. */
 static bool rest(uint32_t wait_ms)
 {
-	struct timespec until;
+	const struct timespec until = deadline_time(deadline_now_ms() + wait_ms);
 	bool stopping;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += wait_ms / 1000;
-	until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
 	pthread_mutex_lock(&thread.lock);
 	while (!thread.stopping && !thread.wanted &&
 	       pthread_cond_clockwait(&thread.ended, &thread.lock, CLOCK_MONOTONIC, &until) == 0)
@@ -603,7 +589,7 @@ static void end_all(void)
 static enum outcome await_daemon(uint32_t period_ms)
 {
 	uint32_t wait_ms = AWAIT_FIRST_MS, times = 0;
-	uint64_t copied_ms = client_now_ms();
+	uint64_t copied_ms = deadline_now_ms();
 	bool elsewhere;
 
 	while (!retire()) {
@@ -611,8 +597,8 @@ static enum outcome await_daemon(uint32_t period_ms)
 			return OUTCOME_ENDED;
 		if (is_stopping(&elsewhere) || elsewhere)
 			return OUTCOME_UNCONNECTED; /* there is something to connect to */
-		if (period_ms && client_now_ms() - copied_ms >= period_ms) {
-			copied_ms = client_now_ms();
+		if (period_ms && deadline_now_ms() - copied_ms >= period_ms) {
+			copied_ms = deadline_now_ms();
 			copy_all(false, false);
 		}
 		wait_ms = wait_ms < AWAIT_SOON_MS / 2 ? wait_ms * 2 : times++ < AWAIT_SOON_TIMES ? AWAIT_SOON_MS : AWAIT_LAST_MS;
@@ -676,12 +662,11 @@ static void *mirror_thread(void *unused)
 static void at_exit(void)
 {
 	uint64_t until_ms =
-		client_now_ms() + __atomic_load_n(&thread.deadline_ms, __ATOMIC_RELAXED);
-	struct timespec until = { .tv_sec = (time_t)(until_ms / 1000),
-				  .tv_nsec = (long)(until_ms % 1000) * 1000000 };
+		deadline_now_ms() + __atomic_load_n(&thread.deadline_ms, __ATOMIC_RELAXED);
+	const struct timespec until = deadline_time(until_ms);
 
 	if (__atomic_load_n(&thread.owner, __ATOMIC_RELAXED) != getpid() || mine ||
-	    pthread_mutex_clocklock(&thread.lock, CLOCK_MONOTONIC, &until) != 0)
+	    !deadline_lock(&thread.lock, until_ms))
 		return;
 	thread.stopping = true;
 	if (thread.running && client_is_open(&thread.client))
@@ -706,7 +691,7 @@ bool mirror_is_connected(void)
 void mirror_forking(void)
 {
 	if (!forking) /* a signal handler may fork in here */
-		forking = wait_for(&fork_lock, client_now_ms() + FORK_WAIT_MS);
+		forking = deadline_lock(&fork_lock, deadline_now_ms() + FORK_WAIT_MS);
 }
 
 void mirror_forked(bool in_child)

@@ -18,6 +18,7 @@
 
 #include "arm.h"
 #include "capture.h"
+#include "deadline.h"
 #include "gate.h"
 #include "graph.h"
 #include "instance.h"
@@ -256,7 +257,7 @@ static const char *fill(struct round *round, struct patch_context *context)
 		return NULL;
 	if (!round->inside)
 		mirror_lock();
-	else if (!mirror_lock_until(client_now_ms() + EVENT_WAIT_MS))
+	else if (!mirror_lock_until(deadline_now_ms() + EVENT_WAIT_MS))
 		return "no memory for maps: they are just being copied";
 	reason = fill_locked(round, context);
 	mirror_unlock();
@@ -426,7 +427,7 @@ static bool wait_idle(const struct patch_context *context, uint64_t until_ms)
 		return false;
 	result = driver->context_record_event(context->handle, event);
 	while (!result && (result = driver->event_query(event)) == DRIVER_ERROR_NOT_READY &&
-	       client_now_ms() < until_ms) {
+	       deadline_now_ms() < until_ms) {
 		nanosleep(&pause, NULL);
 		result = 0;
 	}
@@ -456,7 +457,7 @@ static void change_graphs(bool code_gone)
 /* Changes what must be, with the gate closed. */
 static enum patch_outcome change_all(struct round *round)
 {
-	uint64_t until_ms = client_now_ms() + idle_wait_ms();
+	uint64_t until_ms = deadline_now_ms() + idle_wait_ms();
 	struct patch_module_entry *first = patch_module_first();
 	const struct patch_context *idle = NULL, *busy = NULL;
 	enum patch_outcome outcome = PATCH_OUTCOME_DONE;
@@ -514,10 +515,10 @@ static void drop_disarmed(struct round *round)
 
 	while (entry && mirror_count_disarmed(entry->context) < DISARMED_MAX)
 		entry = entry->next;
-	if (!entry || !gate_close(client_now_ms() + DISARMED_WAIT_MS))
+	if (!entry || !gate_close(deadline_now_ms() + DISARMED_WAIT_MS))
 		return;
 	context = capture_is_going_on() ? NULL : enter_context(round, entry);
-	if (context && wait_idle(context, client_now_ms() + DISARMED_WAIT_MS))
+	if (context && wait_idle(context, deadline_now_ms() + DISARMED_WAIT_MS))
 		mirror_drop_disarmed(context->handle);
 	gate_open();
 }

@@ -29,6 +29,7 @@
 #include "arm.h"
 #include "cancel.h"
 #include "capture.h"
+#include "deadline.h"
 #include "gate.h"
 #include "mirror.h"
 #include "patch-apply.h"
@@ -144,7 +145,7 @@ static void leave(enum patch_outcome outcome)
 		wait_ms = busy_ms = busy_ms < BUSY_LAST_MS ? busy_ms : BUSY_LAST_MS;
 	}
 	if (outcome != PATCH_OUTCOME_AGAIN)
-		__atomic_store_n(&retry_ms, client_now_ms() + wait_ms, __ATOMIC_RELAXED);
+		__atomic_store_n(&retry_ms, deadline_now_ms() + wait_ms, __ATOMIC_RELAXED);
 	leave_for_launch();
 }
 
@@ -199,7 +200,7 @@ static bool look(void)
 	read_generations(now);
 	changed = !are_seen(now);
 	if (capture_is_going_on() ||
-	    (!changed && client_now_ms() < __atomic_load_n(&retry_ms, __ATOMIC_RELAXED)))
+	    (!changed && deadline_now_ms() < __atomic_load_n(&retry_ms, __ATOMIC_RELAXED)))
 		return true;
 	if (!load_lock_pages())
 		return true; /* the next launch tries again */
@@ -215,7 +216,7 @@ static bool look(void)
 		see(now);
 		return true;
 	}
-	if (!load_lock_until(client_now_ms() + (yes ? found.deadline_ms : LOCK_WAIT_MS)))
+	if (!load_lock_until(deadline_now_ms() + (yes ? found.deadline_ms : LOCK_WAIT_MS)))
 		return true;
 	read_generations(then);
 	if (now[0] == then[0] && now[1] == then[1] && patch_needed()) {
@@ -227,7 +228,7 @@ static bool look(void)
 		else
 			work(yes ? &found : NULL, all);
 		if (gone && !__atomic_load_n(&patch_again, __ATOMIC_RELAXED)) {
-			__atomic_store_n(&retry_ms, client_now_ms() + GONE_MS, __ATOMIC_RELAXED);
+			__atomic_store_n(&retry_ms, deadline_now_ms() + GONE_MS, __ATOMIC_RELAXED);
 			leave_for_launch();
 		}
 		see(now);
@@ -292,13 +293,13 @@ static void patch_arrived(const struct interest *found, struct patch_module_entr
  */
 static bool lock_in_event(const struct interest *found)
 {
-	uint64_t until_ms = client_now_ms() + found->deadline_ms;
+	uint64_t until_ms = deadline_now_ms() + found->deadline_ms;
 	bool locked;
 
 	gate_hurry(true);
 	do
-		locked = load_lock_twice(client_now_ms() + EVENT_WAIT_MS, until_ms);
-	while (!locked && load_is_asking() && client_now_ms() < until_ms);
+		locked = load_lock_twice(deadline_now_ms() + EVENT_WAIT_MS, until_ms);
+	while (!locked && load_is_asking() && deadline_now_ms() < until_ms);
 	gate_hurry(false);
 	return locked;
 }
@@ -382,11 +383,11 @@ static void context_ending(driver_handle context)
 static void wait_for_starter(void)
 {
 	const struct timespec pause = { .tv_nsec = START_PAUSE_NS };
-	uint64_t until_ms = client_now_ms() + START_WAIT_MS;
+	uint64_t until_ms = deadline_now_ms() + START_WAIT_MS;
 	int before = cancel_forbid();
 
 	while (!starting && __atomic_load_n(&starter, __ATOMIC_ACQUIRE) == getpid() &&
-	       client_now_ms() < until_ms)
+	       deadline_now_ms() < until_ms)
 		nanosleep(&pause, NULL);
 	cancel_allow(before);
 }
@@ -431,7 +432,7 @@ void patch_start(void)
 /* Who patches is done with it then; what he did later would be done to what is gone. */
 static bool lock_for_unload(void)
 {
-	return load_lock_until(client_now_ms() + 2 * load_deadline_ms() + LOCK_WAIT_MS);
+	return load_lock_until(deadline_now_ms() + 2 * load_deadline_ms() + LOCK_WAIT_MS);
 }
 
 static void mark(enum load_kind kind, driver_handle handle, enum patch_module_state from,

@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "client.h"
+#include "deadline.h"
 #include "gate.h"
 
 #define THREADS 2000
-#define SHORTLY (client_now_ms() + 50)
-#define LONG (client_now_ms() + 20000)
+#define SHORTLY (deadline_now_ms() + 50)
+#define LONG (deadline_now_ms() + 20000)
 
 static unsigned passed;
 static bool changing, met, ending;
@@ -77,7 +77,7 @@ static void test_many_threads(void **state)
 		}
 	}
 	for (uint64_t until = LONG; __atomic_load_n(&passed, __ATOMIC_RELAXED) < before + THREADS;)
-		assert_true(client_now_ms() < until);
+		assert_true(deadline_now_ms() < until);
 	assert_true(gate_close(LONG));
 	gate_open();
 	assert_false(met);

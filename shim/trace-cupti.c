@@ -31,6 +31,7 @@
 
 #include "beside.h"
 #include "cupti-source.h"
+#include "deadline.h"
 #include "helper-thread.h"
 #include "interest.h"
 #include "sass-start.h"
@@ -41,7 +42,7 @@
 #define FLUSH_NS 50000000
 #define START_NS UINT64_C(2000000000)
 #define EXIT_NS 500000000
-#define LOCK_NS 500000000
+#define LOCK_MS 500
 #define ERROR_NS 1000 /* CUPTI does not tell how well it knows the GPU's clock */
 #define OURS ((struct trace_frame *)UINTPTR_MAX) /* as outermost: calls of this thread are ours */
 
@@ -466,13 +467,7 @@ void trace_cupti_began(uint64_t number)
 /* The mutex, for a thread of the application: bounded. */
 static bool lock(void)
 {
-	uint64_t until = trace_monotonic() + LOCK_NS;
-	struct timespec time = {
-		.tv_sec = (time_t)(until / 1000000000),
-		.tv_nsec = (long)(until % 1000000000),
-	};
-
-	return pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &time) == 0;
+	return deadline_lock(&mutex, deadline_now_ms() + LOCK_MS);
 }
 
 void trace_cupti_forking(void)

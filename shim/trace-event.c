@@ -30,14 +30,14 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "deadline.h"
 #include "driver.h"
 
 #define CONTEXTS 8
 #define TIMINGS 1024
-#define LOCK_NS 10000000
-#define END_NS 1000000000 /* for the end of a context */
+#define LOCK_MS 10
+#define END_MS 1000 /* for the end of a context */
 #define HARVEST_EACH 16 /* launches */
 
 static struct gpu_context contexts[CONTEXTS];
@@ -50,27 +50,12 @@ static unsigned other_work; /* counts it; atomic */
 struct event_driver gpu;
 static bool gpu_complete, looked_up;
 
-static bool take(long wait_ns)
-{
-	struct timespec until;
-
-	if (pthread_mutex_trylock(&mutex) == 0)
-		return true;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += wait_ns;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
-	return pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until) == 0;
-}
-
 static void forget_contexts(void);
 static void give_back_left(void);
 
-static bool lock_for(long wait_ns)
+static bool lock_for(uint32_t wait_ms)
 {
-	if (!take(wait_ns))
+	if (pthread_mutex_trylock(&mutex) != 0 && !deadline_lock(&mutex, deadline_now_ms() + wait_ms))
 		return false;
 	if (__atomic_exchange_n(&overlooked, false, __ATOMIC_RELAXED))
 		forget_contexts();
@@ -81,7 +66,7 @@ static bool lock_for(long wait_ns)
 
 static bool lock(void)
 {
-	return lock_for(LOCK_NS);
+	return lock_for(LOCK_MS);
 }
 
 static void unlock(void)
@@ -262,7 +247,7 @@ void trace_event_context_ending(driver_handle handle)
 
 	if (!__atomic_load_n(&generations, __ATOMIC_RELAXED))
 		return;
-	if (!lock_for(END_NS)) {
+	if (!lock_for(END_MS)) {
 		__atomic_store_n(&overlooked, true, __ATOMIC_RELAXED);
 		return;
 	}

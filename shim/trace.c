@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "deadline.h"
 #include "driver.h"
 #include "load.h"
 #include "mirror.h"
@@ -290,7 +291,7 @@ static void ask(const struct interest *found)
 {
 	bool unfenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0,
 				0) != 0;
-	uint64_t deadline_ms = client_now_ms() + found->deadline_ms;
+	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
 	driver_result (*get_version)(int *) =
 		(driver_result(*)(int *))driver_symbol("cuDriverGetVersion");
 	struct client asking = CLIENT_NONE;

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Deadlines: milliseconds of CLOCK_MONOTONIC. */
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t deadline_now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* As the functions of pthread that end in clocklock and clockwait take it. */
+static inline struct timespec deadline_time(uint64_t until_ms)
+{
+	return (struct timespec){ .tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000 };
+}
+
+/* Returns whether the mutex is locked; not if that takes longer. */
+static inline bool deadline_lock(pthread_mutex_t *mutex, uint64_t until_ms)
+{
+	const struct timespec until = deadline_time(until_ms);
+
+	return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0;
+}
