@@ -327,9 +327,11 @@ const char *instance_prepare_region(struct instance *instance, driver_handle str
 	free(zeros);
 	if (reason)
 		return reason;
-	if (!instance_add_region(instance, NULL, *address))
-		return "no memory for a map: the process has none";
-	return NULL;
+	if (instance_add_region(instance, NULL, *address))
+		return NULL;
+	driver_own()->mem_free(*address);
+	*address = 0;
+	return "no memory for a map: the process has none";
 }
 
 bool instance_release(struct instance *instance)

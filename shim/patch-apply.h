@@ -27,9 +27,6 @@ enum patch_outcome {
 	PATCH_OUTCOME_OTHER, /* the plan is of another image than those there are */
 };
 
-/* Are there plans, of the daemon that we are connected with? */
-bool patch_set_is_current(void);
-
 /* All plans, the newest first; NULL: there are none. */
 struct load *patch_plans(void);
 

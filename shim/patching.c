@@ -36,6 +36,7 @@
 #include "patch-data.h"
 #include "patch-kernel.h"
 #include "patch-module.h"
+#include "patch-set.h"
 #include "sass-start.h"
 #include "sass.h"
 
