@@ -166,22 +166,25 @@ static void attach_on_hosts(struct attach *attach) {
 
 static void attach_on_verified(uv_work_t *work, int status);
 
-/* The next one for a thread, or NULL: the verifier may take seconds for each program, so a user has one thread, and another one is there for others. */
+/*
+ * The next one for a thread, or NULL: the verifier may take seconds for each program, so a user has one thread, and another one is there for others; and one more
+ * for root.
+ */
 static struct attach *attach_verify_first(const struct daemon *daemon) {
 	struct attach *attach;
 
 	TAILQ_FOREACH(attach, &daemon->verifying, link)
-		if (!attach->account->verifies)
+		if (!attach->account->verifies && daemon->n_verifying < VERIFYING_MAX + (attach->owner == 0))
 			return attach;
 	return NULL;
 }
 
-/* Those that wait for a thread get one: two at most have, as others of libuv's four are for hashing images, which processes wait for. */
+/* Those that wait for a thread get one: not all of libuv's four, as others are for hashing images, which processes wait for. */
 static void attach_verify_next(struct daemon *daemon) {
 	struct attach *attach;
 	int r;
 
-	while (daemon->n_verifying < VERIFYING_MAX && (attach = attach_verify_first(daemon))) {
+	while ((attach = attach_verify_first(daemon))) {
 		TAILQ_REMOVE(&daemon->verifying, attach, link);
 		attach->work.data = attach;
 		r = attach->cancelled ? -ECANCELED

@@ -253,7 +253,8 @@ static int daemon_start_pools(struct daemon *daemon, const struct daemon_options
 	image.on_time = program.on_time = pass.on_time = daemon_on_worker_time;
 	image.userdata = program.userdata = pass.userdata = daemon;
 	image.workers = options->config->workers;
-	program.workers = 2;
+	image.extra_max = image.workers;
+	program.workers = program.extra_max = 2;
 	program.owner_max = 1; /* what one has attached may take half a minute: others do not wait for it */
 	program.single_use = true; /* each job sees one operator's object, in a process of its own */
 	r = worker_pool_new(&daemon->image_pool, daemon->loop, &image);
@@ -261,7 +262,7 @@ static int daemon_start_pools(struct daemon *daemon, const struct daemon_options
 		r = worker_pool_new(&daemon->program_pool, daemon->loop, &program);
 	if (r == 0 && pass_set_runs_programs(&daemon->passes)) {
 		pass.size = sizeof(pass);
-		pass.workers = 2;
+		pass.workers = pass.extra_max = 2;
 		pass.single_use = true; /* as above: one pass, one process */
 		r = worker_pool_new(&daemon->pass_pool, daemon->loop, &pass);
 	}

@@ -48,7 +48,7 @@ static void on_time(uint64_t owner, uint64_t ms, void *userdata) {
 }
 
 static void setup_pool_for(struct fixture *f, const char *argument, unsigned int workers,
-			   bool single_use, unsigned int ready_ms, unsigned int owner_max) {
+			   bool single_use, unsigned int ready_ms, unsigned int owner_max, unsigned int extra_max) {
 	static const char *arguments[2];
 	static const char *const environment[] = { "LANG=C", NULL };
 	struct worker_pool_options options = {
@@ -59,6 +59,7 @@ static void setup_pool_for(struct fixture *f, const char *argument, unsigned int
 		.workers = workers,
 		.single_use = single_use,
 		.owner_max = owner_max,
+		.extra_max = extra_max,
 		.ready_ms = ready_ms,
 		.on_time = on_time,
 		.userdata = worked,
@@ -71,7 +72,7 @@ static void setup_pool_for(struct fixture *f, const char *argument, unsigned int
 
 static void setup_pool(struct fixture *f, const char *argument, unsigned int workers,
 		       bool single_use, unsigned int ready_ms) {
-	setup_pool_for(f, argument, workers, single_use, ready_ms, 0);
+	setup_pool_for(f, argument, workers, single_use, ready_ms, 0, 0);
 }
 
 static void teardown_pool(struct fixture *f) {
@@ -317,6 +318,24 @@ static void test_crash_loop(void **state) {
 	teardown_pool(&f);
 }
 
+/* One user's jobs kill workers, faster than these are replaced; another one's come right behind, and do not wait for that. */
+static void test_crash_loop_of_another(void **state) {
+	struct fixture f;
+	uint64_t start;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	start = uv_now(&f.loop);
+	for (int i = 0; i < 60; i++) {
+		struct seen crash = {};
+
+		submit_overtime(&f, &crash, "crash", 0, 60000, 1, 0);
+		wait_for(&f, &crash);
+		once_of(&f, 2);
+	}
+	assert_true(uv_now(&f.loop) - start < 8000); /* 60 - 17 at 4 a second are 11 s */
+	teardown_pool(&f);
+}
+
 static void test_single_use(void **state) {
 	struct fixture f;
 	struct seen first, second;
@@ -487,7 +506,7 @@ static void test_owner_max(void **state) {
 	struct worker_task *task;
 	struct fixture f;
 
-	setup_pool_for(&f, NULL, 2, true, 0, 1);
+	setup_pool_for(&f, NULL, 2, true, 0, 1, 0);
 	task = submit_overtime(&f, &hangs, "hang", 0, 60000, 1, 0);
 	submit_overtime(&f, &waits, "", 0, 60000, 1, 0);
 	for (int i = 0; i < 3; i++)
@@ -504,6 +523,45 @@ static void test_owner_max(void **state) {
 	assert_int_equal(hangs.result, WORKER_POOL_E_UNAVAILABLE);
 	assert_int_equal(waits.result, _WORKER_POOL_SUCCESS);
 	teardown_pool(&f);
+}
+
+/* Owners whose work does not end keep nobody waiting for whom no worker works, as long as they are few; and never root. */
+static void check_extra(bool single_use, unsigned int owner_max) {
+	static const uint64_t owners[] = { 1, 1, 1, 2, 3, 4 };
+	struct seen hangs[6] = {}, fifth = {}, root = {}, mine = {};
+	struct worker_task *tasks[6];
+	struct fixture f;
+
+	setup_pool_for(&f, NULL, 2, single_use, 0, owner_max, 2);
+	for (int i = 0; i < 6; i++)
+		tasks[i] = submit_overtime(&f, &hangs[i], "hang", 0, 60000, owners[i], 0);
+	while (worker_pool_load(f.pool).working < 4)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	submit_overtime(&f, &fifth, "", 0, 60000, 5, 0);
+	submit_overtime(&f, &mine, "", 0, 60000, 1, 0);
+	submit(&f, &root, "", 0, 60000);
+	wait_for(&f, &root);
+	assert_int_equal(root.result, _WORKER_POOL_SUCCESS);
+	assert_int_equal(fifth.n + mine.n, 0);
+	assert_true(worker_pool_load(f.pool).working == 4);
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(hangs[i].n, 0);
+	for (int i = 3; i < 6; i++)
+		worker_task_cancel(tasks[i]);
+	wait_for(&f, &fifth);
+	assert_int_equal(fifth.result, _WORKER_POOL_SUCCESS);
+	for (int i = 0; i < 3; i++)
+		worker_task_cancel(tasks[i]);
+	wait_for(&f, &mine);
+	assert_int_equal(mine.result, _WORKER_POOL_SUCCESS);
+	while (worker_pool_load(f.pool).alive != 2)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	teardown_pool(&f);
+}
+
+static void test_extra(void **state) {
+	check_extra(false, 0);
+	check_extra(true, 1);
 }
 
 /* However many take long: few go on, and all workers are there for others. */
@@ -583,11 +641,11 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_crash),	   cmocka_unit_test(test_exit),
 		cmocka_unit_test(test_hang),	   cmocka_unit_test(test_close),
 		cmocka_unit_test(test_garbage),	   cmocka_unit_test(test_cheating_outputs),
-		cmocka_unit_test(test_crash_loop), cmocka_unit_test(test_single_use),
+		cmocka_unit_test(test_crash_loop), cmocka_unit_test(test_crash_loop_of_another), cmocka_unit_test(test_single_use),
 		cmocka_unit_test(test_queue),	   cmocka_unit_test(test_never_ready),
 		cmocka_unit_test(test_missing),	   cmocka_unit_test(test_free_busy),
 		cmocka_unit_test(test_overtime),   cmocka_unit_test(test_overtime_ends),
-		cmocka_unit_test(test_turns), cmocka_unit_test(test_owner_max), cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue),
+		cmocka_unit_test(test_turns), cmocka_unit_test(test_owner_max), cmocka_unit_test(test_extra), cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue),
 	};
 
 	if (argc != 2)

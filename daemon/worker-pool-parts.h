@@ -34,7 +34,7 @@ struct worker_task {
 	uint64_t owner;
 	unsigned int overtime_ms;
 	uint64_t queue_until, deadline, limit; /* uv_now: to get a worker, and to be done */
-	uint64_t assigned; /* uv_now */
+	uint64_t submitted, assigned; /* uv_now */
 	bool cancelled, spoiled, mixed, alone;
 	struct worker_pool *pool; /* that it was submitted to; NULL: none yet */
 	struct worker *worker;	  /* that has it; NULL: in the queue */
@@ -71,7 +71,7 @@ struct worker_pool {
 	char *path;
 	char **arguments; /* argv */
 	char **environment;
-	unsigned int workers, owner_max, ready_ms, queue_max;
+	unsigned int workers, extra_max, owner_max, ready_ms, queue_max;
 	bool single_use, freed;
 	void (*on_crash)(const char *path, pid_t pid, const char *message);
 	void (*on_time)(uint64_t owner, uint64_t ms, void *userdata);
@@ -88,6 +88,7 @@ struct worker_pool {
 	struct worker_turn {
 		uint64_t owner;
 		uint64_t turn; /* 0: none */
+		uint64_t failed; /* uv_now: when a worker has ended by a task of his; 0: never */
 	} turns[WORKER_OWNERS_MAX];
 	uint64_t last_turn;
 	json_object *features;
@@ -114,6 +115,9 @@ void worker_fail(struct worker *worker, int result, const char *message);
 void worker_hurry(struct worker *worker);
 
 /* ---- worker-pool.c ---- */
+
+/* A worker ends by a task of this owner. */
+void worker_pool_note_failure(struct worker_pool *pool, uint64_t owner);
 
 /* Brings the pool to what it should be: dead tasks out, tasks to idle workers, workers started, timer set. */
 void worker_pool_update(struct worker_pool *pool);

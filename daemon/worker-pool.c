@@ -6,10 +6,13 @@
  * Workers are started ahead of the work: each gets ready (its compiler loaded, its sandbox entered)
  * while nobody waits. A worker is STARTING, IDLE, BUSY with one task, or ENDING; one that ends is
  * replaced, at most RESTART_BURST at once and RESTART_RATE a second afterwards, so that an image
- * which kills its worker costs others little.
+ * which kills its worker costs others little. Who has killed none does not wait for that.
  *
  * Owners of tasks take turns (worker_pool_next()). A task that is to be alone has a worker that nobody has used; if there is none, an idle
  * one ends for it.
+ *
+ * An owner for whom nobody works does not wait for others' tasks to end: if all workers work for EXTRA_MS on, another one is started for him, as far as extra_max
+ * allows; when workers are idle, the pool has as many as before.
  *
  * A task has one deadline, from its submission on. A worker that is late is killed, unless its task
  * may take overtime. A worker in overtime has no place in the pool any more: another one is started
@@ -25,8 +28,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ROOT 0
+#define EXTRA_MS 10
 #define RESTART_BURST 16
 #define RESTART_RATE 4 /* a second */
+#define FAILED_MS 10000 /* so long an owner is one who kills workers */
 
 /* One for the task (NULL: for any): that has seen no other user's bytes, if there is one; one that nobody has used, last of these. */
 static struct worker *worker_pool_idle(struct worker_pool *pool, const struct worker_task *task) {
@@ -45,9 +51,52 @@ static struct worker *worker_pool_idle(struct worker_pool *pool, const struct wo
 	return unused || (task && task->alone) ? unused : other;
 }
 
+static unsigned int worker_pool_works_for(const struct worker_pool *pool, uint64_t owner) {
+	const struct worker *worker;
+	unsigned int n = 0;
+
+	TAILQ_FOREACH(worker, &pool->list, link)
+		n += owner != WORKER_NOBODY && worker->task && worker->task->owner == owner;
+	return n;
+}
+
+/* Workers that work and are not in overtime. */
+static unsigned int worker_pool_busy(const struct worker_pool *pool) {
+	const struct worker *worker;
+	unsigned int n = 0;
+
+	TAILQ_FOREACH(worker, &pool->list, link)
+		n += worker->state == WORKER_BUSY && !worker->overtime;
+	return n;
+}
+
+/* How many may work when one does for the task. */
+static unsigned int worker_pool_places(const struct worker_pool *pool, const struct worker_task *task) {
+	if (!pool->extra_max || task->owner == WORKER_NOBODY || worker_pool_works_for(pool, task->owner))
+		return pool->workers;
+	return pool->workers + pool->extra_max + (task->owner == ROOT);
+}
+
+/* How many are to be alive. */
+static unsigned int worker_pool_wanted(const struct worker_pool *pool) {
+	const uint64_t now = uv_now(pool->loop);
+	unsigned int wanted = worker_pool_busy(pool);
+	const struct worker_task *task, *before;
+
+	TAILQ_FOREACH(task, &pool->queue, link) {
+		if (now - task->submitted < EXTRA_MS || wanted >= worker_pool_places(pool, task))
+			continue;
+		before = TAILQ_FIRST(&pool->queue);
+		while (before != task && before->owner != task->owner)
+			before = TAILQ_NEXT(before, link);
+		wanted += before == task; /* one for each owner */
+	}
+	return wanted > pool->workers ? wanted : pool->workers;
+}
+
 /* Workers that nobody has used and that will be there soon. */
 static unsigned int worker_pool_coming(const struct worker_pool *pool) {
-	unsigned int n = pool->n_alive < pool->workers ? pool->workers - pool->n_alive : 0;
+	unsigned int wanted = worker_pool_wanted(pool), n = pool->n_alive < wanted ? wanted - pool->n_alive : 0;
 	const struct worker *worker;
 
 	TAILQ_FOREACH(worker, &pool->list, link)
@@ -56,10 +105,10 @@ static unsigned int worker_pool_coming(const struct worker_pool *pool) {
 }
 
 /* When the owner had his last turn; 0: long ago, or never, or there is none. */
-static struct worker_turn *worker_pool_turn(struct worker_pool *pool, uint64_t owner) {
+static struct worker_turn *worker_pool_turn(const struct worker_pool *pool, uint64_t owner) {
 	for (size_t i = 0; i < WORKER_OWNERS_MAX; i++)
 		if (pool->turns[i].turn && pool->turns[i].owner == owner)
-			return &pool->turns[i];
+			return (struct worker_turn *)&pool->turns[i];
 	return NULL;
 }
 
@@ -70,16 +119,14 @@ static void worker_pool_note_turn(struct worker_pool *pool, uint64_t owner) {
 		return;
 	for (size_t i = 1; !turn && i < WORKER_OWNERS_MAX; i++)
 		oldest = pool->turns[i].turn < oldest->turn ? &pool->turns[i] : oldest;
-	*(turn ? turn : oldest) = (struct worker_turn){ owner, ++pool->last_turn };
+	*(turn ? turn : oldest) = (struct worker_turn){ owner, ++pool->last_turn, turn ? turn->failed : 0 };
 }
 
-static unsigned int worker_pool_works_for(const struct worker_pool *pool, uint64_t owner) {
-	const struct worker *worker;
-	unsigned int n = 0;
+void worker_pool_note_failure(struct worker_pool *pool, uint64_t owner) {
+	struct worker_turn *turn = worker_pool_turn(pool, owner);
 
-	TAILQ_FOREACH(worker, &pool->list, link)
-		n += owner != WORKER_NOBODY && worker->task && worker->task->owner == owner;
-	return n;
+	if (turn)
+		turn->failed = uv_now(pool->loop);
 }
 
 /*
@@ -88,7 +135,7 @@ static unsigned int worker_pool_works_for(const struct worker_pool *pool, uint64
  * workers as he may, for an end of these.
  */
 static struct worker_task *worker_pool_next(struct worker_pool *pool) {
-	unsigned int n, best_n = UINT_MAX, coming = worker_pool_coming(pool);
+	unsigned int n, best_n = UINT_MAX, coming = worker_pool_coming(pool), busy = worker_pool_busy(pool);
 	uint64_t turn, best_turn = UINT64_MAX;
 	struct worker_task *task, *best = NULL;
 
@@ -100,7 +147,7 @@ static struct worker_task *worker_pool_next(struct worker_pool *pool) {
 			continue;
 		}
 		n = worker_pool_works_for(pool, task->owner);
-		if (pool->owner_max && n >= pool->owner_max)
+		if ((pool->owner_max && n >= pool->owner_max) || busy >= worker_pool_places(pool, task))
 			continue;
 		turn = last ? last->turn : 0;
 		if (n > best_n || (n == best_n && turn >= best_turn))
@@ -138,6 +185,44 @@ static void worker_pool_destroy(struct worker_pool *pool) {
 	free(pool);
 }
 
+/* Ends idle workers that are too many. */
+static void worker_pool_shrink(struct worker_pool *pool) {
+	struct worker *worker;
+
+	while (pool->n_alive > worker_pool_wanted(pool) && (worker = worker_pool_idle(pool, NULL)))
+		worker_retire(worker);
+}
+
+/* When a worker may have to be started for who has none, in milliseconds; 0: it need not be looked at. */
+static uint64_t worker_pool_extra_wait(const struct worker_pool *pool, uint64_t now) {
+	const struct worker_task *task;
+
+	if (pool->extra_max && worker_pool_busy(pool) >= pool->workers)
+		TAILQ_FOREACH(task, &pool->queue, link) /* the oldest first */
+			if (now - task->submitted < EXTRA_MS)
+				return EXTRA_MS - (now - task->submitted);
+	return 0;
+}
+
+/* Whether somebody for whom no worker works, is idle or is coming waits, and has killed none of late; not if the trouble is with workers as such. */
+static bool worker_pool_owes(const struct worker_pool *pool, uint64_t now) {
+	const struct worker_task *task;
+	const struct worker *worker;
+
+	if (pool->trouble[0])
+		return false;
+	TAILQ_FOREACH(worker, &pool->list, link)
+		if (worker->state == WORKER_STARTING || worker->state == WORKER_IDLE)
+			return false;
+	TAILQ_FOREACH(task, &pool->queue, link) {
+		const struct worker_turn *turn = worker_pool_turn(pool, task->owner);
+
+		if (task->owner != WORKER_NOBODY && !worker_pool_works_for(pool, task->owner) && (!turn || !turn->failed || now - turn->failed > FAILED_MS))
+			return true;
+	}
+	return false;
+}
+
 /* Starts workers that are missing, as far as the rate of restarts allows. Milliseconds until more
  * may start, or 0. */
 static uint64_t worker_pool_restart(struct worker_pool *pool, uint64_t now) {
@@ -145,10 +230,10 @@ static uint64_t worker_pool_restart(struct worker_pool *pool, uint64_t now) {
 	pool->tokens_at = now;
 	if (pool->tokens > RESTART_BURST)
 		pool->tokens = RESTART_BURST;
-	while (pool->n_alive < pool->workers) {
-		if (pool->tokens < 1)
+	while (pool->n_alive < worker_pool_wanted(pool)) {
+		if (pool->tokens < 1 && !worker_pool_owes(pool, now))
 			return (uint64_t)((1 - pool->tokens) * 1000 / RESTART_RATE) + 1;
-		pool->tokens -= 1;
+		pool->tokens = pool->tokens < 1 ? pool->tokens : pool->tokens - 1;
 		worker_spawn(pool);
 	}
 	return 0;
@@ -156,7 +241,7 @@ static uint64_t worker_pool_restart(struct worker_pool *pool, uint64_t now) {
 
 void worker_pool_update(struct worker_pool *pool) {
 	struct worker_task *task, *next;
-	uint64_t now = uv_now(pool->loop), wait;
+	uint64_t now = uv_now(pool->loop), wait, extra_wait;
 	struct worker *worker;
 
 	if (pool->freed) {
@@ -200,7 +285,11 @@ restart:
 		}
 		goto restart;
 	}
+	worker_pool_shrink(pool);
 	wait = worker_pool_restart(pool, now);
+	extra_wait = worker_pool_extra_wait(pool, now);
+	if (extra_wait && (!wait || extra_wait < wait))
+		wait = extra_wait;
 	TAILQ_FOREACH(task, &pool->queue, link)
 		if (!wait || task->queue_until - now < wait)
 			wait = task->queue_until > now ? task->queue_until - now : 1;
@@ -241,6 +330,7 @@ int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
 	pool->loop = loop;
 	pool->workers = options->workers ? options->workers : 1;
 	pool->single_use = options->single_use;
+	pool->extra_max = options->extra_max;
 	pool->owner_max = options->owner_max;
 	pool->on_crash = options->on_crash;
 	pool->on_time = options->on_time;
@@ -285,7 +375,8 @@ struct worker_pool *worker_pool_free(struct worker_pool *pool) {
 void worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
 			unsigned int deadline_ms) {
 	task->pool = pool;
-	task->deadline = uv_now(pool->loop) + deadline_ms;
+	task->submitted = uv_now(pool->loop);
+	task->deadline = task->submitted + deadline_ms;
 	task->limit = task->deadline + task->overtime_ms;
 	task->queue_until = deadline_ms ? task->deadline : task->limit;
 	if (pool->n_queue >= pool->queue_max)

@@ -41,7 +41,8 @@ struct worker_pool_options {
 	const char *path;		/* of the executable; copied */
 	const char *const *arguments;	/* NULL-terminated, after argv[0]; copied */
 	const char *const *environment; /* NULL-terminated; copied */
-	unsigned int workers;		/* alive at a time, but for those in overtime */
+	unsigned int workers;		/* alive at a time, but for those in overtime, and the next */
+	unsigned int extra_max;		/* started besides, while all work, for owners for whom none works; and one more for root; 0: none */
 	bool single_use;		/* a worker serves one job, then ends */
 	unsigned int owner_max;		/* that work for one owner at a time; 0: all */
 	unsigned int ready_ms;		/* how long a worker may take to get ready; 0: 20 s */

@@ -81,8 +81,10 @@ void worker_fail(struct worker *worker, int result, const char *message) {
 
 	worker_end(worker);
 	worker_kill(worker);
-	if (task)
+	if (task) {
+		worker_pool_note_failure(worker->pool, task->owner);
 		worker_task_complete(task, result, NULL, message);
+	}
 }
 
 static void worker_on_exit(uv_process_t *process, int64_t status, int term_signal) {
@@ -107,8 +109,10 @@ static void worker_on_exit(uv_process_t *process, int64_t status, int term_signa
 	worker_end(worker);
 	uv_timer_stop(&worker->timer);
 	worker_close_handles(worker);
-	if (task)
+	if (task) {
+		worker_pool_note_failure(pool, task->owner);
 		worker_task_complete(task, WORKER_POOL_E_CRASHED, NULL, message);
+	}
 	worker_pool_update(pool);
 }
 

@@ -9,6 +9,7 @@ import fcntl
 import itertools
 import multiprocessing
 import os
+import signal
 import socket
 import statistics
 import tempfile
@@ -360,6 +361,50 @@ def test_images():
             shim.image_reply()
             shim.close()
     under(images)
+
+
+def image_workers(daemon):
+    """Their process ids."""
+    found = []
+    with open(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children") as children:
+        for pid in children.read().split():
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as line:
+                    found += [int(pid)] * line.read().split(b"\0")[0].endswith(b"gpuprobe-image-worker")
+            except OSError:
+                pass # it has ended
+    return found
+
+
+def test_held_workers():
+    """Images of another user for which workers need forever, as many as there are workers: others do not wait till these are given up."""
+    if os.getuid():
+        print("not root: no other user")
+        return
+    with Daemon("--workers=2", "--deadline-ms=30000") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        wait_until(lambda: len(image_workers(daemon)) == 2, "two workers")
+        held = image_workers(daemon)
+        for pid in held:
+            os.kill(pid, signal.SIGSTOP)
+        others = [connect(daemon, timeout=60) for _ in range(3)]
+        for n, shim in enumerate(others):
+            load(shim, VEC_ADD_PTX + b"\n// held %d\n" % n)
+        wait_until(lambda: any(row["value"] == 2 for row in daemon.status()["statistics"] if (row["name"], row.get("of")) == ("working", "image")), "both work")
+        start = time.monotonic()
+        shim = Shim(daemon.directory, timeout=60)
+        check(shim.image(VEC_ADD_PTX)[0], "an image")
+        waited = time.monotonic() - start
+        print(f"       held_workers: answered after {1000 * waited:.1f} ms")
+        check(waited < WAIT_MAX, "another process waited for", waited, "s")
+        check(set(held) <= set(image_workers(daemon)), "the others' workers are there")
+        for pid in held:
+            os.kill(pid, signal.SIGCONT)
+        for other in others:
+            check(other.image_reply()[0], "the others are answered, too")
+            other.close()
+        wait_until(lambda: len(image_workers(daemon)) == 2, "two workers again")
+        shim.close()
 
 
 def test_control():
