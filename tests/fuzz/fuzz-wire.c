@@ -37,6 +37,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define DEADLINE_MS 40
+#define THREADS 4
 #define SCRIPT_MAX 4096
 #define DATA_SIZE 64 /* of an instance */
 static const char ptx[] =
@@ -420,10 +421,9 @@ static uint32_t receive_request(int fd, union wire_message *request)
 	return length > 0 ? request->header.sequence : 0;
 }
 
-static void *serve(void *argument)
+static void serve(int fd)
 {
-	int fd = (int)(intptr_t)argument;
-	const struct timeval patience = { .tv_usec = 20000 };
+	const struct timeval patience = { .tv_usec = 2000 }; /* else it sleeps most of the time: both sides wait for the other one */
 	union wire_message request = { 0 };
 	struct script script;
 	uint32_t sequence;
@@ -446,23 +446,18 @@ static void *serve(void *argument)
 		send_record(fd, record, length, sequence);
 	}
 	close(fd);
-	return NULL;
 }
 
+/* One of several threads that take a connection each: to make one for each would take most of the time. */
 static void *accept_all(void *argument)
 {
 	int listener = (int)(intptr_t)argument;
 
 	for (;;) {
 		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-		pthread_t thread;
 
-		if (fd < 0)
-			continue;
-		if (pthread_create(&thread, NULL, serve, (void *)(intptr_t)fd) == 0)
-			pthread_detach(thread);
-		else
-			close(fd);
+		if (fd >= 0)
+			serve(fd);
 	}
 	return NULL;
 }
@@ -489,9 +484,11 @@ static void start(void)
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", folder, PATHS_SHIM_SOCKET);
 	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-	    listen(listener, 64) < 0 ||
-	    pthread_create(&thread, NULL, accept_all, (void *)(intptr_t)listener) != 0)
+	    listen(listener, 64) < 0)
 		abort();
+	for (int i = 0; i < THREADS; i++)
+		if (pthread_create(&thread, NULL, accept_all, (void *)(intptr_t)listener) != 0)
+			abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
