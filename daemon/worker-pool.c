@@ -234,7 +234,8 @@ static uint64_t worker_pool_restart(struct worker_pool *pool, uint64_t now) {
 		if (pool->tokens < 1 && !worker_pool_owes(pool, now))
 			return (uint64_t)((1 - pool->tokens) * 1000 / RESTART_RATE) + 1;
 		pool->tokens = pool->tokens < 1 ? pool->tokens : pool->tokens - 1;
-		worker_spawn(pool);
+		if (worker_spawn(pool) < 0)
+			return 1000 / RESTART_RATE;
 	}
 	return 0;
 }
