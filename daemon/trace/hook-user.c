@@ -305,10 +305,11 @@ static void *run(void *userdata) {
 		if (!user->probes[i].open && look_at_file(user, &user->probes[i]) < 0)
 			user->probes[i].r = -ENOMEM;
 	refuse_returns(user);
-	for (size_t i = 0; i < user->n && !atomic_load(&user->stop); i++)
+	for (size_t i = 0; i < user->n; i++)
 		if (user->probes[i].fd >= 0) {
-			attach(user, &user->probes[i]);
-			close(user->probes[i].fd); /* links hold the file */
+			if (!atomic_load(&user->stop))
+				attach(user, &user->probes[i]);
+			close(user->probes[i].fd); /* links hold the file; and a server can make one wait here, too */
 			user->probes[i].fd = -1;
 		}
 	pthread_mutex_lock(&users.mutex);

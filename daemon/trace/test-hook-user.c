@@ -172,12 +172,38 @@ static void test_some(void **state) {
 	assert_int_equal(count_events(), 3);
 }
 
+/* How many descriptors of this program's file there are. */
+static size_t count_open(void) {
+	char link[64], path[sizeof(self)];
+	size_t n = 0;
+
+	for (int fd = 0; fd < 1024; fd++) {
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+		n += readlink(link, path, sizeof(path)) == (ssize_t)strlen(self) && !memcmp(path, self, strlen(self));
+	}
+	return n;
+}
+
+/* Begins to attach to a file that is there, and to the one that does not answer. */
+static struct hook_user *start_silent(const char *silent) {
+	static const struct hook_user_programs none = { -1, -1, -1, -1 };
+	struct hook_user *user;
+
+	assert_int_equal(hook_user_new(&user, OWNER, true, 0), 0);
+	assert_int_equal(hook_user_add(user, self, "test_hook_first", 0, false), 0);
+	assert_int_equal(hook_user_add(user, silent, "f", 1, false), 0);
+	assert_int_equal(hook_user_start(user, &none), 0);
+	return user;
+}
+
 /* A file system whose server answers nothing: nobody waits for the probe but the trace's client, and that not for ever. */
 static void test_silent_file(void **state) {
 	struct child child = child_new(do_calls);
 	char folder[] = "/tmp/test-hook-user-XXXXXX", options[100], spec[8192], silent[100];
 	int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	struct hook_user *user = NULL;
 	bool mounted;
+	int error;
 
 	assert_non_null(mkdtemp(folder));
 	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fuse);
@@ -187,6 +213,8 @@ static void test_silent_file(void **state) {
 						      .probes = (const char *const[]){ spec, silent }, .n_probes = 2 };
 
 		probe(spec, "test_hook_first");
+		snprintf(silent, sizeof(silent), "%s/x", folder);
+		user = start_silent(silent);
 		snprintf(silent, sizeof(silent), "u:%s/x:f", folder);
 		free(session.records);
 		memset(&session, 0, sizeof(session));
@@ -202,8 +230,15 @@ static void test_silent_file(void **state) {
 		alarm(0);
 		assert_true(is_missing("/x: it, a file of another probe, or a process that has it mapped does not answer"));
 		finish();
+		assert_true(hook_user_over(user));
+		assert_int_equal(hook_user_result(user, 0, &error), HOOK_USER_E_SILENT);
+		assert_true(count_open() > 0);
 	}
 	close(fuse); /* what hangs comes back */
+	for (int i = 0; i < 1000 && count_open(); i++) /* the thread leaves no file for who frees it: a server could hold that one up */
+		usleep(5000);
+	assert_int_equal(count_open(), 0);
+	hook_user_free(user);
 	if (mounted)
 		umount2(folder, MNT_DETACH);
 	rmdir(folder);
