@@ -21,6 +21,7 @@
 #include "varlink-json.h"
 
 #define DUMP_SYNC_MS 200
+#define DUMP_NS 1000000 /* of one turn: an element takes the longer the more processes have the map */
 #define DUMP_CHUNK_BYTES (64 * 1024)	  /* of one reply; also of one turn */
 #define DUMP_REPLY_MAX (12 * 1024 * 1024) /* of text, so that the message stays below 16 MiB */
 
@@ -133,6 +134,7 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 	struct dump *dump = userdata;
 	struct object *object = NULL;
 	struct map *map = registry_map(&dump->daemon->registry, dump->map, &object);
+	const uint64_t end = uv_hrtime() + DUMP_NS;
 	size_t start = dump->n_bytes;
 	struct map_entry entry;
 	int r;
@@ -151,7 +153,7 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 		r = varlink_json_list_add(&dump->entries, dump_entry(map, &entry, dump->cursor.order.per_process, &dump->n_bytes));
 		if (r < 0)
 			break;
-	} while (dump->n_bytes - start < DUMP_CHUNK_BYTES);
+	} while (dump->n_bytes - start < DUMP_CHUNK_BYTES && uv_hrtime() < end);
 	if (r < 0)
 		return dump_end(dump, control_error_reason(call, "Internal", strerror(-r)));
 	if (r == MAP_E_QUOTA)

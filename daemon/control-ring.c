@@ -36,6 +36,7 @@
 	(((more) ? READER_CHUNK_BYTES : READER_SINGLE_BYTES + READER_CHUNK_BYTES) +                \
 	 sizeof(struct ring_reply_batch) + RING_SCRATCH_SIZE)
 #define READER_BUDGET ((size_t)4 << 20) /* bytes of rings in one turn */
+#define LINE_COST 32 /* of a line that makes no sense, as bytes of text */
 #define READER_PAUSE_MAX_MS 20
 #define READER_SYNC_MS 200     /* to wait for the last copy of the counters */
 #define READER_REFRESH_MS 1000 /* how old they get where nobody copies them periodically */
@@ -220,6 +221,7 @@ static bool reader_take_lines(const struct ring_batch *batch, void *userdata) {
 
 		if (log_line_read(&line, batch->records + (size_t)i * batch->size, batch->size)) {
 			reader->malformed++;
+			reader->n_enough -= reader->n_enough < LINE_COST ? reader->n_enough : LINE_COST; /* it takes time, too */
 			continue;
 		}
 		json = json_object_new_object();
@@ -291,7 +293,7 @@ static json_object *reader_reply(struct ring_reader *reader) {
 
 /* Takes from one map until there is enough, or the budget is used up. As reader_take(). */
 static int reader_take_map(struct ring_reader *reader, struct map *map, size_t *ordinalp,
-			   bool first) {
+			   bool first, size_t *budgetp) {
 	ring_take take = reader->log   ? reader_take_lines
 			 : reader->raw ? reader_take_raw
 				       : reader_take_records;
@@ -304,8 +306,7 @@ static int reader_take_map(struct ring_reader *reader, struct map *map, size_t *
 			continue;
 		reader->source = i;
 		gone = gone || i->gone;
-		if (ring_consume(i->consumer, reader->scratch, READER_BUDGET, take, reader) !=
-		    RING_E_EMPTY) {
+		if (ring_consume_some(i->consumer, reader->scratch, budgetp, take, reader) != RING_E_EMPTY) {
 			reader->skip = *ordinalp;
 			r = 0;
 			break;
@@ -321,7 +322,7 @@ static int reader_take_map(struct ring_reader *reader, struct map *map, size_t *
  * behind another. 0: there may be more; RING_E_EMPTY; or -ESTALE: what it was to read is gone.
  */
 static int reader_take(struct ring_reader *reader, size_t n_bytes) {
-	size_t n_maps = 0;
+	size_t n_maps = 0, budget = READER_BUDGET;
 
 	reader->n_enough = reader->n_bytes + n_bytes;
 	for (int pass = 0; pass < 2; pass++) {
@@ -332,7 +333,7 @@ static int reader_take(struct ring_reader *reader, size_t n_bytes) {
 		while ((map = reader_next(reader, &place))) {
 			reader->source_object = place.object;
 			n_maps++;
-			if (reader_take_map(reader, map, &ordinal, pass == 0) != RING_E_EMPTY)
+			if (reader_take_map(reader, map, &ordinal, pass == 0, &budget) != RING_E_EMPTY)
 				return 0;
 		}
 	}

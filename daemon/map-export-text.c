@@ -237,18 +237,19 @@ const uint64_t *map_export_series_kernels(const struct map_export_series *series
 int map_export_series_add(struct map_export_series *series, const struct map *map, const struct map_entry *entry) {
 	const struct map_export *export = series->export;
 	struct metrics_text labels = {};
+	const size_t n = series->n;
 	int r = 0;
 
-	if (series->n == series->max) {
+	if (n == series->max) {
 		series->left_out += export->n_families;
 		return 0;
 	}
-	if (export->kernel)
-		r = add_kernel(series, field_load(export->kernel, entry->key, 0));
 	add_entry_labels(&labels, series, map, entry);
 	for (uint32_t sm = 0; r == 0 && sm < (export->per_sm ? entry->n_values : 1); sm++)
 		for (uint32_t i = 0; r == 0 && i < export->n_families; i++)
 			r = labels.failed ? -ENOMEM : add_member(series, map, entry, &labels, i, sm);
+	if (r == 0 && export->kernel && series->n > n)
+		r = add_kernel(series, field_load(export->kernel, entry->key, 0));
 	metrics_text_deinit(&labels);
 	return r;
 }

@@ -99,8 +99,10 @@ int map_fold(struct map *map, uint64_t *budgetp) {
 			return MAP_E_AGAIN;
 		before = map_totals_bytes(map);
 		r = map_totals_step(map, budgetp);
-		if (r != MAP_E_AGAIN)
+		if (r != MAP_E_AGAIN) {
+			map_spend(budgetp, map->fold.instance->size); /* its pages are given back */
 			fold_end(map, !r);
+		}
 		error = charge_totals(map, before);
 		if (r || error)
 			return r ? r : error;

@@ -318,8 +318,10 @@ static int snapshot_make(struct map_snapshot *snapshot, struct map *map, uint64_
 	int r;
 
 	map->steps++;
-	if (map->fold.instance)
+	if (map->fold.instance) { /* nothing to be done till that is over */
+		*spentp += MAP_STEP_BYTES + 1;
 		return MAP_E_AGAIN;
+	}
 	do {
 		if (*spentp > MAP_STEP_BYTES && snapshot->begun <= TRIES)
 			return MAP_E_AGAIN;

@@ -27,7 +27,8 @@
 #include "ring.h"
 
 #define PAGE_SIZE 4096
-#define SPINS 1000 /* looks at an odd sequence number before we give up */
+#define PATIENCE_MAX 256 /* looks in vain, whatever its process writes */
+#define PATIENCE_BYTES 4096 /* of which a copy in vain is one more */
 
 /* What a process maps, which also is what is charged. */
 static uint64_t instance_size(const struct map *map) {
@@ -138,6 +139,7 @@ static int map_instance_new(struct map_instance **instancep, struct map *map, ui
 	if (!instance)
 		return -ENOMEM;
 	instance->map = map;
+	instance->patience = PATIENCE_MAX;
 	instance->id = id;
 	instance->cookie = cookie;
 	instance->size = instance_size(map);
@@ -469,27 +471,31 @@ uint64_t map_instance_recency(const struct map_instance *instance) {
 bool map_instance_read(struct map_instance *instance, map_copy copy, uint64_t at,
 		       unsigned char *out) {
 	const struct map_header *header = header_of(instance);
-	uint64_t before = 0;
+	const unsigned int cost = 1 + (unsigned int)(map_scratch_size(instance->map) / PATIENCE_BYTES);
+	uint64_t before;
+	unsigned int spent;
 
 	if (instance->map->spec.layout.place != MAP_PLACE_DEVICE) {
 		copy(instance, at, out);
 		return true;
 	}
-	for (int i = 0; i < SPINS; i++) {
+	for (;; instance->patience -= spent) {
 		before = __atomic_load_n(&header->sequence, __ATOMIC_ACQUIRE);
+		spent = before & 1 ? 1 : cost;
 		if (before & 1) {
-			if (before == instance->stuck)
-				break;
 			__builtin_ia32_pause();
-			continue;
+		} else {
+			copy(instance, at, out);
+			__atomic_thread_fence(__ATOMIC_ACQUIRE);
+			if (__atomic_load_n(&header->sequence, __ATOMIC_RELAXED) == before) {
+				instance->patience += instance->patience < PATIENCE_MAX;
+				return true;
+			}
 		}
-		copy(instance, at, out);
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-		if (__atomic_load_n(&header->sequence, __ATOMIC_RELAXED) == before)
-			return true;
+		if (instance->patience < spent)
+			break;
 	}
 	if (before & 1)
-		instance->stuck = before;
-	copy(instance, at, out);
+		copy(instance, at, out);
 	return false;
 }

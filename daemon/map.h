@@ -93,7 +93,7 @@ struct map_instance {
 	uint64_t size; /* of the memfd; of a kernel's map whole pages: what is to be mapped */
 	const unsigned char *bytes; /* all of it, mapped read-only; others may write to it */
 	const unsigned char *data; /* in it */
-	uint64_t stuck; /* the odd sequence number that we gave up waiting for, else 0 */
+	unsigned int patience; /* looks in vain that are left for reads of it, earned by reads that were good */
 	unsigned char *host; /* a ring's host area, mapped for writing; else NULL */
 	struct ring_consumer *consumer; /* of a ring; else NULL */
 	bool gone; /* its process has ended: a ring that is not drained, else to be folded */

@@ -19,6 +19,7 @@
 
 #define CHUNK 256
 #define CHUNK_BYTES (64 * 1024) /* of values */
+#define CHUNK_NS 1000000 /* an element takes the longer the more processes have the map */
 #define SYNC_MS 200
 
 enum place_state {
@@ -260,6 +261,7 @@ static void run_on_synced(void *userdata) {
 
 /* A turn. */
 static void run_on_idle(uv_idle_t *idle) {
+	const uint64_t end = uv_hrtime() + CHUNK_NS;
 	struct metrics_run *run = idle->data;
 	const struct map_export *export;
 	const struct place *place;
@@ -291,7 +293,7 @@ static void run_on_idle(uv_idle_t *idle) {
 		uv_idle_stop(idle);
 		return;
 	}
-	for (unsigned int i = 0; run->series && i < CHUNK && bytes < CHUNK_BYTES && r == 0; i++) {
+	for (unsigned int i = 0; run->series && i < CHUNK && bytes < CHUNK_BYTES && r == 0 && uv_hrtime() < end; i++) {
 		r = map_next(map, &run->cursor, &entry);
 		if (r == 0) {
 			bytes += (size_t)entry.n_values * map->spec.value_size;

@@ -160,19 +160,24 @@ static bool ring_walk(struct ring_consumer *consumer, uint32_t number, unsigned 
 	return more;
 }
 
-int ring_consume(struct ring_consumer *consumer, unsigned char *scratch, size_t budget,
-		 ring_take take, void *userdata) {
+int ring_consume_some(struct ring_consumer *consumer, unsigned char *scratch, size_t *budgetp,
+		      ring_take take, void *userdata) {
 	const uint32_t n_rings = consumer->layout.rings, first = consumer->next;
 
 	for (uint32_t i = 0; i < n_rings; i++) {
 		uint32_t number = (first + i) % n_rings;
 
-		if (!ring_walk(consumer, number, scratch, &budget, take, userdata) || !budget) {
+		if (!ring_walk(consumer, number, scratch, budgetp, take, userdata) || !*budgetp) {
 			consumer->next = (number + 1) % n_rings;
 			return 0;
 		}
 	}
 	return RING_E_EMPTY;
+}
+
+int ring_consume(struct ring_consumer *consumer, unsigned char *scratch, size_t budget,
+		 ring_take take, void *userdata) {
+	return ring_consume_some(consumer, scratch, &budget, take, userdata);
 }
 
 /* Batches that begin before this are in the ring now, or may be written by now. */

@@ -59,6 +59,10 @@ struct ring_consumer *ring_consumer_free(struct ring_consumer *consumer);
 int ring_consume(struct ring_consumer *consumer, unsigned char *scratch, size_t budget,
 		 ring_take take, void *userdata);
 
+/* The same, with a budget for several. */
+int ring_consume_some(struct ring_consumer *consumer, unsigned char *scratch, size_t *budgetp,
+		      ring_take take, void *userdata);
+
 /*
  * From now on no more than what the rings can hold at this moment is taken, so that a reader comes
  * to an end however fast the producers are; or again without an end.

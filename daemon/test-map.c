@@ -472,7 +472,7 @@ static void test_torn(void **state) {
 	assert_int_equal(map_read(map, 0, &entry), 0);
 	assert_true(entry.torn);
 	assert_int_equal(value64(&entry, 0), 5);
-	assert_int_equal(a.instance->stuck, 3);
+	assert_int_equal(a.instance->patience, 0);
 	a.header->sequence = 4;
 	assert_int_equal(map_read(map, 0, &entry), 0);
 	assert_false(entry.torn);
@@ -483,6 +483,40 @@ static void test_torn(void **state) {
 	assert_int_equal(value64(&entry, 0), 5);
 	assert_int_equal(map_process_gone(map, 1), 0);
 	assert_int_equal(read64(map, 0), 5);
+	view_free(&a);
+	map_free(map);
+}
+
+static struct map_header *moving;
+static unsigned int n_copies;
+
+static void copy_while_it_moves(const struct map_instance *instance, uint64_t at, unsigned char *out) {
+	n_copies++;
+	moving->sequence += 2;
+}
+
+/* A process that says all the time that it has just copied: a few copies in vain, then one for each read; and more again once it is quiet. */
+static void test_moving(void **state) {
+	struct map_spec spec = spec_make(8, 4, MAP_MERGE_NONE);
+	struct map *map = map_make(&spec);
+	struct view a = view_make(map, 1, 0);
+	struct map_entry entry;
+	unsigned char out[8];
+
+	moving = a.header;
+	n_copies = 0;
+	for (int i = 0; i < 1000; i++)
+		assert_false(map_instance_read(a.instance, copy_while_it_moves, 0, out));
+	assert_in_range(n_copies, 1000, 1300);
+	put64(&a, 0, 5);
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(map_read(map, 0, &entry), 0);
+		assert_false(entry.torn);
+		assert_int_equal(value64(&entry, 0), 5);
+	}
+	n_copies = 0;
+	assert_false(map_instance_read(a.instance, copy_while_it_moves, 0, out));
+	assert_in_range(n_copies, 5, 20);
 	view_free(&a);
 	map_free(map);
 }
@@ -615,7 +649,7 @@ int main(void) {
 		TEST(test_instance),	TEST(test_layout_rules), TEST(test_sum64),
 		TEST(test_sum32),	TEST(test_percpu),	 TEST(test_rest), TEST(test_initial),
 		TEST(test_initial_sum), TEST(test_untouched),	 TEST(test_quota),
-		TEST(test_cursor),	TEST(test_budget),	 TEST(test_torn),
+		TEST(test_cursor),	TEST(test_budget),	 TEST(test_torn), TEST(test_moving),
 		TEST(test_lanes),	TEST(test_value_add),	 TEST(test_names),
 	};
 

@@ -528,7 +528,7 @@ static void test_owner_max(void **state) {
 /* Owners whose work does not end keep nobody waiting for whom no worker works, as long as they are few; and never root. */
 static void check_extra(bool single_use, unsigned int owner_max) {
 	static const uint64_t owners[] = { 1, 1, 1, 2, 3, 4 };
-	struct seen hangs[6] = {}, fifth = {}, root = {}, mine = {};
+	struct seen hangs[6] = {}, fifth = {}, root = {}, nobody = {}, mine = {};
 	struct worker_task *tasks[6];
 	struct fixture f;
 
@@ -539,6 +539,9 @@ static void check_extra(bool single_use, unsigned int owner_max) {
 		uv_run(&f.loop, UV_RUN_ONCE);
 	submit_overtime(&f, &fifth, "", 0, 60000, 5, 0);
 	submit_overtime(&f, &mine, "", 0, 60000, 1, 0);
+	worker_pool_submit(f.pool, worker_task_new(json_object_new_object(), on_done, &nobody), 60000);
+	wait_for(&f, &nobody);
+	assert_int_equal(nobody.result, _WORKER_POOL_SUCCESS);
 	submit(&f, &root, "", 0, 60000);
 	wait_for(&f, &root);
 	assert_int_equal(root.result, _WORKER_POOL_SUCCESS);
@@ -562,6 +565,48 @@ static void check_extra(bool single_use, unsigned int owner_max) {
 static void test_extra(void **state) {
 	check_extra(false, 0);
 	check_extra(true, 1);
+}
+
+/* One that was started besides does not get ready: that is no trouble of the others. */
+static void test_extra_dies(void **state) {
+	char folder[] = "/tmp/test-worker-pool-XXXXXX", argument[64], *flag;
+	struct seen slow[2] = {}, alone = {};
+	struct worker_task *task;
+	struct fixture f;
+	int fd;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(argument, sizeof(argument), "--die-if=%s/flag", folder);
+	flag = strchr(argument, '/');
+	setup_pool_for(&f, argument, 2, false, 0, 0, 2);
+	once(&f, "", 0, 5000);
+	while (worker_pool_load(f.pool).alive < 2)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	for (int i = 0; i < 2; i++)
+		submit_overtime(&f, &slow[i], "slower", 0, 60000, 1, 0);
+	while (worker_pool_load(f.pool).working < 2)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	fd = open(flag, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+	task = worker_task_new(json_object_new_object(), on_done, &alone);
+	worker_task_set_owner(task, 2);
+	worker_task_set_alone(task);
+	worker_pool_submit(f.pool, task, 5000);
+	while (!worker_pool_counters(f.pool)->crashes)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	for (int i = 0; i < 2; i++)
+		wait_for(&f, &slow[i]);
+	for (int i = 0; i < 60; i++) { /* those that were being started end, too */
+		uv_run(&f.loop, UV_RUN_NOWAIT);
+		usleep(5000);
+	}
+	unlink(flag);
+	wait_for(&f, &alone);
+	assert_int_equal(alone.result, _WORKER_POOL_SUCCESS);
+	assert_null(worker_pool_trouble(f.pool));
+	rmdir(folder);
+	teardown_pool(&f);
 }
 
 /* However many take long: few go on, and all workers are there for others. */
@@ -645,7 +690,7 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_queue),	   cmocka_unit_test(test_never_ready),
 		cmocka_unit_test(test_missing),	   cmocka_unit_test(test_free_busy),
 		cmocka_unit_test(test_overtime),   cmocka_unit_test(test_overtime_ends),
-		cmocka_unit_test(test_turns), cmocka_unit_test(test_owner_max), cmocka_unit_test(test_extra), cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue),
+		cmocka_unit_test(test_turns), cmocka_unit_test(test_owner_max), cmocka_unit_test(test_extra), cmocka_unit_test(test_extra_dies), cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue),
 	};
 
 	if (argc != 2)

@@ -3,7 +3,7 @@
 /*
  * A worker for the tests of the pool: does what "do" says, good or bad. --not-ready: never gets
  * ready;
- * --die: ends at once; --garbage: greets with garbage.
+ * --die: ends at once; --die-if=FILE: if that is there; --garbage: greets with garbage.
  */
 
 #include <fcntl.h>
@@ -141,6 +141,8 @@ int main(int argc, char *argv[]) {
 	int fds[8];
 
 	if (argc > 1 && strcmp(argv[1], "--die") == 0)
+		return 7;
+	if (argc > 1 && strncmp(argv[1], "--die-if=", 9) == 0 && access(argv[1] + 9, F_OK) == 0)
 		return 7;
 	if (argc > 1 && strcmp(argv[1], "--not-ready") == 0)
 		for (;;)

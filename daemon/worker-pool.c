@@ -70,11 +70,11 @@ static unsigned int worker_pool_busy(const struct worker_pool *pool) {
 	return n;
 }
 
-/* How many may work when one does for the task. */
+/* How many may work when one does for the task. Nobody's are the daemon's own, as root's: whether a worker answers. */
 static unsigned int worker_pool_places(const struct worker_pool *pool, const struct worker_task *task) {
-	if (!pool->extra_max || task->owner == WORKER_NOBODY || worker_pool_works_for(pool, task->owner))
+	if (!pool->extra_max || worker_pool_works_for(pool, task->owner))
 		return pool->workers;
-	return pool->workers + pool->extra_max + (task->owner == ROOT);
+	return pool->workers + pool->extra_max + (task->owner == ROOT || task->owner == WORKER_NOBODY);
 }
 
 /* How many are to be alive. */
@@ -240,6 +240,17 @@ static uint64_t worker_pool_restart(struct worker_pool *pool, uint64_t now) {
 	return 0;
 }
 
+/* If as many as there should be are ready, only one that was started besides has failed. */
+static void worker_pool_end_trouble(struct worker_pool *pool) {
+	const struct worker *worker;
+	unsigned int ready = 0;
+
+	TAILQ_FOREACH(worker, &pool->list, link)
+		ready += !worker->overtime && (worker->state == WORKER_IDLE || worker->state == WORKER_BUSY);
+	if (ready >= pool->workers)
+		pool->trouble[0] = '\0';
+}
+
 void worker_pool_update(struct worker_pool *pool) {
 	struct worker_task *task, *next;
 	uint64_t now = uv_now(pool->loop), wait, extra_wait;
@@ -250,6 +261,7 @@ void worker_pool_update(struct worker_pool *pool) {
 			worker_pool_destroy(pool);
 		return;
 	}
+	worker_pool_end_trouble(pool);
 	/* Functions of tasks may submit tasks: only the list head is looked at after one was
 	 * called. */
 	while (!TAILQ_EMPTY(&pool->queue) && worker_pool_idle(pool, NULL) && (task = worker_pool_next(pool))) {

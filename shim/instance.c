@@ -492,7 +492,7 @@ bool instance_add_region(struct instance *instance, const struct load *load,
 		instance->sum = malloc(instance->data_size);
 	if (!instance->total)
 		instance->total = malloc(instance->data_size);
-	if (!instance->past)
+	if (!instance->past && instance->sum && instance->total) /* where it is, copies rely on the others */
 		instance->past = calloc(1, instance->data_size);
 	region = malloc(sizeof(*region));
 	if (!instance->sum || !instance->total || !instance->past || !region) {

@@ -459,7 +459,7 @@ static uint64_t trace_snapshot(const struct interest_page *page, struct interest
 static bool page_traces(const struct page *page, unsigned which, struct interest *interest)
 {
 	struct facts facts = { .doubt = true };
-	const struct interest_page *copy = &scratch.page;
+	const struct interest_page *copy = &scratch.page, *mapped;
 	uint64_t generation;
 	bool stable, meant;
 
@@ -467,7 +467,8 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 		__atomic_store_n(&trace_watch[which].seen, 0, __ATOMIC_RELEASE);
 		return false;
 	}
-	generation = trace_snapshot(page->page, &scratch.page, &stable);
+	mapped = page->page; /* a signal handler that forks below lets go of the page, in the child, not of the memory */
+	generation = trace_snapshot(mapped, &scratch.page, &stable);
 	__atomic_store_n(&trace_watch[which].seen, generation, __ATOMIC_RELEASE);
 	if (generation == asked[which])
 		return false;
@@ -476,10 +477,10 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 	for (uint32_t i = 0; !meant && i < copy->trace_rule_count; i++)
 		meant = rule_matches(&copy->trace_rules[i], &facts);
 	if (!meant || (stable && is_excluded(copy)) ||
-	    (page->page->flags & INTEREST_FLAG_CLOSED))
+	    (mapped->flags & INTEREST_FLAG_CLOSED))
 		return false;
 	strcpy(interest->folder, page->folder);
-	interest->deadline_ms = deadline_of(page->page);
+	interest->deadline_ms = deadline_of(mapped);
 	return interest->deadline_ms > 0;
 }
 

@@ -564,11 +564,12 @@ void load_refused(struct load *load, driver_result result, driver_result own_res
 {
 	char reason[WIRE_REASON_MAX];
 
-	if (!own_result && load_lock()) { /* else it is not our image's fault */
+	if (load_lock()) {
 		snprintf(reason, sizeof(reason), "the driver refused the probed image: error %d",
 			 result);
-		if (load_is_current(load))
+		if (!own_result && load_is_current(load)) /* else it is not our image's fault */
 			load_report(load->module_id, reason);
+		tell_unload(load);
 		load_unlock();
 	}
 	load_free(load);
