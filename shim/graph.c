@@ -59,7 +59,7 @@ struct graph_record {
 	enum graph_cause fixed;
 	driver_handle own; /* our instance */
 	driver_handle own_of; /* clone or updated, whose nodes it knows; NULL: neither */
-	uint64_t own_patches; /* number that it is of, or NEVER */
+	uint64_t own_patches; /* number that it is of, or NEVER; one less: see take_own_code() */
 	uint64_t failed; /* number for which there is none */
 	driver_result failure;
 };
@@ -98,10 +98,10 @@ static struct graph_record *find(driver_handle exec)
 
 void graph_patches_changed(bool patched, bool code_gone)
 {
-	uint64_t number = __atomic_add_fetch(&last_number, 1, __ATOMIC_RELAXED);
+	uint64_t number = __atomic_add_fetch(&last_number, 2, __ATOMIC_RELAXED);
 
 	if (code_gone)
-		__atomic_store_n(&oldest, number, __ATOMIC_RELAXED);
+		__atomic_store_n(&oldest, number - 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&patches, patched ? number : 0, __ATOMIC_RELEASE);
 }
 
@@ -253,11 +253,24 @@ static void fix(struct graph_record *record)
 		__atomic_store_n(&patch_again, true, __ATOMIC_RELEASE);
 }
 
-/* Kernels of it have got the code of now. */
+/*
+ * Kernels of our instance may have got the code of now. Where it was bare it needs that code then,
+ * but is no instance of now: the odd numbers, which patches do not have, say so.
+ */
+static void take_own_code(struct graph_record *record)
+{
+	uint64_t now = graph_patches();
+
+	if (record->own && !record->own_patches && now)
+		__atomic_store_n(&record->own_patches, now - 1, __ATOMIC_RELEASE);
+}
+
+/* Kernels of it have got the code of now, and those of our instance are about to. */
 static void take_code(struct graph_record *record)
 {
 	uint64_t now = graph_patches();
 
+	take_own_code(record);
 	if (now == record->code)
 		return;
 	if (!record->code)
@@ -469,6 +482,7 @@ static void instantiate(const struct driver *driver, struct graph_record *record
 	record->own = own;
 	record->own_of = graph;
 	__atomic_store_n(&record->own_patches, now, __ATOMIC_RELEASE);
+	take_own_code(record); /* of a module that came meanwhile */
 }
 
 static __attribute__((noinline)) driver_result find_slowly(struct graph_record *record,

@@ -33,10 +33,27 @@ static void trim(const struct load *newest)
 		patch_end_plan(newest->module_id);
 }
 
+/* patch_module_entry.number of the last module that was loaded. */
+static uint32_t newest_number(void)
+{
+	const struct patch_module_entry *newest = patch_module_first();
+
+	return newest ? newest->number : 0;
+}
+
+/* Newer ones than `last` were loaded by other threads while the daemon was waited for: they were not in the list. */
+static void set_asked(const struct patch_module_entry *only, uint32_t last)
+{
+	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
+		if (only ? entry == only : entry->number <= last)
+			entry->asked = true;
+}
+
 /* Asks about a list of modules. *plan is checked; NULL when nothing is meant. */
 static enum patch_outcome ask(const struct interest *found, struct patch_module_entry *only,
 			      bool inside, struct load **plan, struct patch_view *view)
 {
+	uint32_t last = newest_number();
 	size_t size = 0;
 	bool left;
 	void *list = patch_module_list(only, &size, &left);
@@ -66,8 +83,7 @@ static enum patch_outcome ask(const struct interest *found, struct patch_module_
 			return PATCH_OUTCOME_FAILED;
 		}
 	}
-	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
-		entry->asked = entry->asked || !only || entry == only;
+	set_asked(only, last);
 	return PATCH_OUTCOME_DONE;
 }
 
@@ -89,6 +105,7 @@ enum patch_outcome patch_none(const struct sass_engine *engine)
 enum patch_outcome patch_all(const struct sass_engine *engine, const struct interest *found)
 {
 	struct patch_round round = { .engine = engine };
+	uint32_t last = newest_number();
 	enum patch_outcome outcome;
 	struct patch_view view;
 	struct load *plan;
@@ -102,9 +119,7 @@ enum patch_outcome patch_all(const struct sass_engine *engine, const struct inte
 		return outcome;
 	if (!plan) {
 		outcome = patch_none(engine);
-		for (struct patch_module_entry *entry = patch_module_first(); entry;
-		     entry = entry->next)
-			entry->asked = true;
+		set_asked(NULL, last);
 		return outcome;
 	}
 	patch_set_adopt(plan, &view);

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import fake_daemon
@@ -293,6 +294,31 @@ with PlanDaemon(session("threads_on"), SANITIZER) as daemon:  # what changes is 
     ended, = live.do("stop")
     live.launches += ended
     expect("three threads launch while patches are replaced", daemon, ended + 1, live)
+
+# A module that comes while another thread waits for the daemon is not in that one's list.
+for kernels in "vectorAdd", "nothing":
+    asked = threading.Event()
+
+    def answer_late(connection, answer):
+        if asking:
+            asked.set()
+            time.sleep(0.3)
+            daemon.kernels = "vectorAdd"
+        return answer
+    asking = False
+    with PlanDaemon(session("meanwhile"), SANITIZER, kernels=kernels, script={"plan": answer_late, "plan-own": answer_late}) as daemon:
+        live = Live(daemon, GPUPROBE_SIM_LAZY="1")
+        live.launch(2)
+        live.do("load 1 library")  # its module comes when a kernel of it is looked for
+        live.do("start 0 vectorAdd 1")
+        asking = True
+        daemon.attach()
+        asked.wait(15)
+        live.launch(3, slot=1)
+        asking = False
+        ended, = live.do("stop")
+        live.launches += ended
+        expect(f"a module comes while another thread asks ({kernels})", daemon, 3 + (ended + 2) * (kernels == "vectorAdd"), live, str(daemon.asked))
 
 with PlanDaemon(session("graph"), SANITIZER) as daemon:
     live = Live(daemon)

@@ -167,6 +167,27 @@ def test_another_kernel():
         equal(daemon.count_of(), NODES * THREADS)
 
 
+def test_another_kernel_in_ours():
+    """Our bare instance of a graph is given patched code with the application's, and is not bare any more when that goes."""
+    for replayed in False, True:
+        with sass_daemon() as daemon, Graph(daemon) as live:
+            ids = daemon.attach("--engine", "sass")
+            live.capture()
+            detach(daemon, *ids)
+            live.replay(1)
+            ids = daemon.attach("--engine", "sass", "--kernel", "lines")
+            live.launch(1)
+            live.do(f"update 0 lines {NODES}")
+            live.note("lines", NODES)
+            if replayed:
+                live.do("replay 1")
+            equal(daemon.count_of(), replayed * NODES * THREADS)
+            detach(daemon, *ids)
+            live.launch(1)
+            live.do("replay 1")
+            equal(of_graphs(daemon), [])
+
+
 def test_beside_one_that_is_meant():
     """A kernel that a graph had before it was patched, and that no attachment means."""
     with sass_daemon() as daemon, Graph(daemon) as live:
@@ -325,6 +346,31 @@ def test_node_in_a_node():
         live.do("inner 2") # of the graph that the node was given: not followed
         live.do("replay 1")
         live.note("vectorAdd", NODES - 1 + 2 / BLOCKS)
+
+
+def test_another_kernel_in_the_last_of_ours():
+    """As test_another_kernel_in_ours(), where our clone has not followed: our instance keeps the patches."""
+    if GPU:
+        return # as test_node_in_a_node()
+    with sass_daemon() as daemon, Graph(daemon) as live:
+        ids = daemon.attach("--engine", "sass")
+        live.do(f"nest 0 vectorAdd {NODES}")
+        detach(daemon, *ids)
+        live.replay(1)
+        live.do(f"renest 0 vectorAdd {NODES}")
+        live.do(f"inner {BLOCKS}")
+        live.replay(1)
+        ids = daemon.attach("--engine", "sass")
+        live.launch(1)
+        equal(daemon.count_of(), THREADS)
+        live.do(f"renest 0 lines {NODES}")
+        live.note("lines", NODES)
+        detach(daemon, *ids)
+        live.launch(1)
+        live.do("replay 1")
+        check("keeps kernel patches: it was changed" in of_graphs(daemon)[0], daemon.why())
+        live.do("forget 0")
+        live.launch(1)
 
 
 def test_no_memory():
