@@ -306,8 +306,9 @@ static int check_probed(struct run *run, pid_t pid) {
 	return r;
 }
 
-/* Prints log and maps of the object. Returns the exit status. */
+/* Prints log and maps of the object. Returns the exit status: what Ctrl-C has cut short is no success. */
 static int print_results(struct run *run, json_object *maps, int64_t object, int64_t microseconds) {
+	bool interrupted;
 	int r = CTL_OK, n = 0;
 
 	if (run->ctl->json)
@@ -315,13 +316,17 @@ static int print_results(struct run *run, json_object *maps, int64_t object, int
 	r = ctl_log_object(run->ctl, object, run->ctl->json);
 	if (run->ctl->json)
 		printf("],\"maps\":[");
-	for (size_t i = 0; !r && !is_interrupted(run, 0) && i < json_object_array_length(maps); i++) {
+	interrupted = is_interrupted(run, 0);
+	for (size_t i = 0; !r && !interrupted && i < json_object_array_length(maps); i++) {
 		json_object *map = json_object_array_get_idx(maps, i);
 		const char *name = ctl_string(map, "name");
 		char id[24];
 
 		if (!strncmp(name, ".rodata", strlen(".rodata")) || !strcmp(ctl_string(map, "kind"), "ring"))
 			continue;
+		interrupted = is_interrupted(run, 0);
+		if (interrupted)
+			break;
 		if (run->ctl->json)
 			fputs(n++ ? "," : "", stdout);
 		else
@@ -331,7 +336,7 @@ static int print_results(struct run *run, json_object *maps, int64_t object, int
 	}
 	if (run->ctl->json)
 		puts("]}");
-	return r;
+	return !r && interrupted ? ctl_fail(CTL_ERROR, "interrupted: not all of the log and the maps is printed") : r;
 }
 
 /* What is left of an attached object goes. Returns the exit status. */
