@@ -60,7 +60,7 @@ struct run {
 	pid_t child;
 	int go; /* the child waits for a byte here */
 	int output; /* what it prints */
-	int signals; /* SIGINT, SIGTERM and SIGHUP */
+	int signals; /* SIGINT, SIGTERM, SIGQUIT and SIGHUP */
 	bool interrupted; /* by one of them */
 };
 
@@ -399,6 +399,7 @@ static int run_child(struct run *run) {
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGQUIT);
 	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN) /* as it is under nohup */
 		sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);

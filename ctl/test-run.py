@@ -162,7 +162,8 @@ class Run(unittest.TestCase):
 
     def test_interrupted(self):
         """Ctrl-C, and signals to us alone, end the kernel; nothing stays attached."""
-        for number, group in (signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGHUP, True), (signal.SIGHUP, False):
+        for number, group in ((signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGQUIT, True), (signal.SIGHUP, True),
+                              (signal.SIGHUP, False)):
             self.launcher('exec sleep 100')
             process = self.start('--program=fine', self.object, start_new_session=True,
                                  preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))  # the test itself may run under nohup
