@@ -143,7 +143,7 @@ static int run_options(struct run *run, int argc, char **argv) {
 static struct {
 	pthread_mutex_t lock;
 	const struct ctl *ctl;
-	json_object *attachments; /* borrowed; NULL: nothing, or the main thread is about to */
+	json_object *attachments; /* borrowed; NULL: nothing. The main thread may be at it, too */
 } kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 #define LEAVE_MS 2000
@@ -382,9 +382,9 @@ static int run_object(struct run *run) {
 		return r;
 	keep_for_end(run->ctl, ctl_get(reply.parameters, "attachments"));
 	r = run_attached(run, reply.parameters);
-	keep_for_end(NULL, NULL);
 	/* a daemon that was restarted while the kernel ran has hung up; that there is none is said once */
 	detached = ctl_connect_again(run->ctl) || r != CTL_UNREACHABLE ? detach(run, ctl_get(reply.parameters, "attachments")) : r;
+	keep_for_end(NULL, NULL);
 	varlink_reply_deinit(&reply);
 	return r ?: detached;
 }

@@ -192,6 +192,14 @@ class Run(unittest.TestCase):
         self.assertEqual((*process.communicate(timeout=60), process.returncode), ('', '', -signal.SIGINT))
         self.daemon.send_signal(signal.SIGCONT)
 
+    def test_no_answer_at_the_end(self):
+        """Nor does one that does not answer when all is to be detached leave anything attached."""
+        process = self.start('--program=clinging', self.object)
+        self.assertEqual(self.daemon.stdout.readline(), b'waits\n')
+        process.send_signal(signal.SIGINT)
+        self.assertEqual((*process.communicate(timeout=60), process.returncode), (LOG, LOST, -signal.SIGINT))
+        self.assert_detached()
+
     def test_reader_gone(self):
         """Whoever closes the pipe early hears nothing, and nothing stays attached."""
         self.launcher('sleep 0.3; echo 42')
