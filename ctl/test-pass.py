@@ -93,6 +93,7 @@ class Test(Case):
         self.define("bytes", r"printf 'a\377b\302' >&2; exit 1" "\n")
         self.assertEqual(self.run_test("--pass=bytes", status=ERROR), {"bytes": ("failed", 1)})
         self.assertEqual(self.reasons["bytes"], "exit status 1: a\ufffdb\ufffd")
+        self.ctl("pass", "test", b"/nowhere\xc2x", status=NOT_FOUND, errors="/nowhere?x: No such file or directory")
 
     def test_chosen(self):
         self.define("mine", "test \"$PTX_ATTACH_POINT\" = kprobe/g && grep -q '\"to_patch_kernel\":\"g\"' && echo '{}'\n")
