@@ -31,6 +31,7 @@ static const struct fake_ring rings[] = {
 	{ "mixed", true, { 4, sizeof(struct event) + 4, 2 * sizeof(struct event) }, { 0, 0 } },
 	{ "plain", false, { 5 }, { 0, 0 } },
 	{ "losing", false, { 4 }, { 2, 5 } },
+	{ "falling", false, { 4 }, { 2, 2 } }, /* or as FAKE_LOST says */
 	{ "empty", true, {}, { 0, 0 } },
 	{ "detached", true, { 4 }, { 0, 0 } },
 	{ "large", false, {}, { 0, 0 } },
@@ -91,6 +92,7 @@ static void add_records_of(struct batches *batches, const struct fake_ring *ring
 static json_object *reply_of(const struct work *work, const struct batches *batches, bool first) {
 	bool typed = work->ring->typed;
 	char *text = malloc(base64_encoded_size(batches->n) + 1);
+	const char *lost = !strcmp(work->ring->name, "falling") ? getenv("FAKE_LOST") : NULL;
 	json_object *reply;
 
 	base64_encode(text, batches->bytes, batches->n);
@@ -98,7 +100,7 @@ static json_object *reply_of(const struct work *work, const struct batches *batc
 		strcpy(text, "!");
 	reply = varlink_json_pack(
 		"records", json_object_new_array(), "batches", json_object_new_string(text), "lost",
-		json_object_new_int64(work->ring->lost[!first]), "btf",
+		json_object_new_int64(lost ? strtoll(lost, NULL, 10) : work->ring->lost[!first]), "btf",
 		first && typed ? json_object_new_string(work->types->btf) : NULL, "btf_value_type",
 		json_object_new_int(typed ? work->types->event : 0), NULL);
 	free(text);

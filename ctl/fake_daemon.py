@@ -22,8 +22,12 @@ class FakeDaemonCase(unittest.TestCase):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix='test-gpuprobectl-'))
         self.addCleanup(shutil.rmtree, self.dir)
         self.socket = str(self.dir / 'socket')
-        self.daemon = subprocess.Popen([DAEMON, self.socket], stdout=subprocess.PIPE, env=self.daemon_environment())
+        self.start_daemon()
         self.addCleanup(self.stop)
+
+    def start_daemon(self, **variables):
+        """Also another one, behind stop()."""
+        self.daemon = subprocess.Popen([DAEMON, self.socket], stdout=subprocess.PIPE, env={**(self.daemon_environment() or os.environ), **variables})
         self.assertEqual(self.daemon.stdout.readline(), b'ready\n')
 
     def stop(self):

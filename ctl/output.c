@@ -59,9 +59,12 @@ void ctl_put_json(const struct ctl *ctl, json_object *value) {
 	const char *text = json_object_to_json_string_ext(value, flags | JSON_C_TO_STRING_NOSLASHESCAPE);
 
 	for (size_t n; *text; text += n) {
+		unsigned char next;
+
 		n = strcspn(text, "\x7f\xc2");
 		fwrite(text, 1, n, stdout);
-		if (text[n] == 0x7f || (text[n] && (unsigned char)text[n + 1] < 0xa0)) {
+		next = text[n] ? (unsigned char)text[n + 1] : 0;
+		if (text[n] == 0x7f || (next >= 0x80 && next < 0xa0)) { /* a path need not be UTF-8 */
 			n += text[n] == 0x7f ? 1 : 2;
 			printf("\\u%04x", (unsigned char)text[n - 1]);
 		} else if (text[n]) {
@@ -84,7 +87,7 @@ static size_t next_character(const char *text, const char **outp) {
 	*outp = text;
 	if (c < 0x20 || (c >= 0x7f && c < 0xc0) || (c == 0xc2 && (unsigned char)text[1] < 0xa0)) {
 		*outp = "?";
-		return c == 0xc2 && text[1] ? 2 : 1;
+		return c == 0xc2 && (text[1] & 0xc0) == 0x80 ? 2 : 1;
 	}
 	if (c >= 0xc0)
 		while ((text[n] & 0xc0) == 0x80)

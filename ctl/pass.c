@@ -19,6 +19,7 @@
 #include "ctl.h"
 #include "pass-run.h"
 #include "ptx-module.h"
+#include "varlink-json.h"
 
 enum {
 	OPTION_PASS = CTL_OPTION_OWN,
@@ -197,7 +198,7 @@ static void add_result(struct trial *trial, const struct pass_definition *defini
 	json_object_object_add(object, "result", json_object_new_string(result));
 	if (status >= 0)
 		json_object_object_add(object, "exit_status", json_object_new_int(status));
-	json_object_object_add(object, "reason", json_object_new_string(reason));
+	json_object_object_add(object, "reason", varlink_json_string(reason)); /* also what the pass wrote */
 	json_object_array_add(trial->results, object);
 	trial->failed += !strcmp(result, "failed");
 }

@@ -60,7 +60,7 @@ struct run {
 	pid_t child;
 	int go; /* the child waits for a byte here */
 	int output; /* what it prints */
-	int signals; /* SIGINT, SIGTERM and SIGHUP */
+	int signals; /* SIGINT, SIGTERM, SIGQUIT and SIGHUP */
 	bool interrupted; /* by one of them */
 };
 
@@ -143,7 +143,7 @@ static int run_options(struct run *run, int argc, char **argv) {
 static struct {
 	pthread_mutex_t lock;
 	const struct ctl *ctl;
-	json_object *attachments; /* borrowed; NULL: nothing, or the main thread is about to */
+	json_object *attachments; /* borrowed; NULL: nothing. The main thread may be at it, too */
 } kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 #define LEAVE_MS 2000
@@ -306,8 +306,9 @@ static int check_probed(struct run *run, pid_t pid) {
 	return r;
 }
 
-/* Prints log and maps of the object. Returns the exit status. */
+/* Prints log and maps of the object. Returns the exit status: what Ctrl-C has cut short is no success. */
 static int print_results(struct run *run, json_object *maps, int64_t object, int64_t microseconds) {
+	bool interrupted;
 	int r = CTL_OK, n = 0;
 
 	if (run->ctl->json)
@@ -315,13 +316,17 @@ static int print_results(struct run *run, json_object *maps, int64_t object, int
 	r = ctl_log_object(run->ctl, object, run->ctl->json);
 	if (run->ctl->json)
 		printf("],\"maps\":[");
-	for (size_t i = 0; !r && !is_interrupted(run, 0) && i < json_object_array_length(maps); i++) {
+	interrupted = is_interrupted(run, 0);
+	for (size_t i = 0; !r && !interrupted && i < json_object_array_length(maps); i++) {
 		json_object *map = json_object_array_get_idx(maps, i);
 		const char *name = ctl_string(map, "name");
 		char id[24];
 
 		if (!strncmp(name, ".rodata", strlen(".rodata")) || !strcmp(ctl_string(map, "kind"), "ring"))
 			continue;
+		interrupted = is_interrupted(run, 0);
+		if (interrupted)
+			break;
 		if (run->ctl->json)
 			fputs(n++ ? "," : "", stdout);
 		else
@@ -331,7 +336,7 @@ static int print_results(struct run *run, json_object *maps, int64_t object, int
 	}
 	if (run->ctl->json)
 		puts("]}");
-	return r;
+	return !r && interrupted ? ctl_fail(CTL_ERROR, "interrupted: not all of the log and the maps is printed") : r;
 }
 
 /* What is left of an attached object goes. Returns the exit status. */
@@ -377,9 +382,9 @@ static int run_object(struct run *run) {
 		return r;
 	keep_for_end(run->ctl, ctl_get(reply.parameters, "attachments"));
 	r = run_attached(run, reply.parameters);
-	keep_for_end(NULL, NULL);
 	/* a daemon that was restarted while the kernel ran has hung up; that there is none is said once */
 	detached = ctl_connect_again(run->ctl) || r != CTL_UNREACHABLE ? detach(run, ctl_get(reply.parameters, "attachments")) : r;
+	keep_for_end(NULL, NULL);
 	varlink_reply_deinit(&reply);
 	return r ?: detached;
 }
@@ -394,6 +399,7 @@ static int run_child(struct run *run) {
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGQUIT);
 	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN) /* as it is under nohup */
 		sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);

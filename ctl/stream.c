@@ -131,6 +131,8 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 		if (r)
 			break;
 		stream.lost = ctl_int(reply.parameters, "lost");
+		if (stream.lost < stream.told) /* it is the sum of the rings that are there, and one went, or of a new daemon's */
+			stream.told = stream.lost;
 		continues = reply.continues;
 		r = take(reply.parameters, userdata);
 		varlink_reply_deinit(&reply);

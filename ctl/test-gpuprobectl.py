@@ -385,24 +385,37 @@ class Rest(Case):
             done = subprocess.run([CTL, '--socket', self.socket, 'status'], stdout=full, stderr=subprocess.PIPE)
         self.assertEqual((done.returncode, done.stderr), (ERROR, b'gpuprobectl: cannot write the output: No space left on device\n'))
 
-    def test_completion(self):
+    def completer(self, script):
+        """What completion offers for words, where gpuprobectl is this script."""
         bash = shutil.which('bash')
         if not bash:
             self.skipTest('no bash')
-        os.symlink(CTL, self.dir / 'gpuprobectl')
-        self.ctl('attach', self.object)
-        wrapper = self.file('bin', b'')
-        os.remove(wrapper)
-        os.mkdir(wrapper)
-        script = pathlib.Path(wrapper) / 'gpuprobectl'
-        script.write_text(f'#!/bin/sh\nexec "{CTL}" --socket "{self.socket}" "$@"\n')
-        script.chmod(0o755)
+        wrapper = self.dir / 'bin'
+        wrapper.mkdir()
+        path = wrapper / 'gpuprobectl'
+        path.write_text(f'#!/bin/sh\n{script}\n')
+        path.chmod(0o755)
 
         def complete(*words):
             quoted = ' '.join(f"'{word}'" for word in words)
             code = (f'PATH={wrapper}:$PATH; . "{COMPLETION}"; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1};'
                     '_gpuprobectl; printf "%s\\n" "${COMPREPLY[@]}"')
             return set(subprocess.run([bash, '-c', code], capture_output=True, check=True, cwd=self.dir).stdout.decode().split())
+        return complete
+
+    def test_completion_of_names(self):
+        """Names that others chose are no shell of who presses TAB."""
+        row = 'u:/`touch${IFS}x`:f $(touch${IFS}x) $(touch${IFS}x) ringbuf'
+        complete = self.completer(f"cat <<'END'\n1 2 3 4\n{row}\nu:/bin/a-b:f kprobe_entry .bss ringbuf\nEND")
+        for words, offered in ((('trace', '-e', 'u'), 'u:/bin/a-b:f'), (('hook', 'list', 'u'), 'u:/bin/a-b:f'), (('hook', 'test', 'u'), 'u:/bin/a-b:f'),
+                               (('pass', 'test', '--pass', ''), 'kprobe_entry'), (('map', 'dump', '.'), '.bss'), (('ring', 'read', '.'), '.bss')):
+            self.assertEqual(complete('gpuprobectl', *words), {offered}, words)
+        self.assertFalse((self.dir / 'x').exists())
+
+    def test_completion(self):
+        os.symlink(CTL, self.dir / 'gpuprobectl')
+        self.ctl('attach', self.object)
+        complete = self.completer(f'exec "{CTL}" --socket "{self.socket}" "$@"')
         self.assertEqual(complete('gpuprobectl', 'sta'), {'status'})
         named = re.findall(r'^  ([a-z]+) ', self.run_ctl('--help'), re.M)
         self.assertEqual(complete('gpuprobectl', '') - {'--json', '--pretty', '--session', '--socket', '--help', '--version'}, set(named))

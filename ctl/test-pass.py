@@ -89,6 +89,12 @@ class Test(Case):
         self.assertEqual(self.points["fail"], "kprobe/_Z1fv")
         self.assertEqual(list(results), names + BUILTINS)
 
+    def test_no_utf8(self):
+        self.define("bytes", r"printf 'a\377b\302' >&2; exit 1" "\n")
+        self.assertEqual(self.run_test("--pass=bytes", status=ERROR), {"bytes": ("failed", 1)})
+        self.assertEqual(self.reasons["bytes"], "exit status 1: a\ufffdb\ufffd")
+        self.ctl("pass", "test", b"/nowhere\xc2x", status=NOT_FOUND, errors="/nowhere?x: No such file or directory")
+
     def test_chosen(self):
         self.define("mine", "test \"$PTX_ATTACH_POINT\" = kprobe/g && grep -q '\"to_patch_kernel\":\"g\"' && echo '{}'\n")
         self.assertEqual(self.run_test("--pass=mine", "--kernel=g"), {"mine": ("ok", 0)})

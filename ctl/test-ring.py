@@ -97,6 +97,19 @@ class Ring(Case):
         self.assertEqual(process.communicate(timeout=60)[1], b'')
         self.assertEqual(process.returncode, OK)
 
+    def test_lost_less(self):
+        """What was lost in rings that are there no more, or as another daemon says, is told no second time."""
+        process = subprocess.Popen([CTL, '--socket', self.socket, 'ring', 'read', '-f', 'falling'], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.readline()
+        self.assertEqual(process.stderr.readline().decode(), LOST % 2)
+        self.stop()
+        self.start_daemon(FAKE_LOST='0')
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=60)[1].decode().splitlines() # one that dies may still be connected to, and is told again
+        self.assertEqual(set(told), {'gpuprobectl: the daemon went away; waiting for the next'})
+        self.assertEqual(process.returncode, OK)
+
     def test_count(self):
         self.assertEqual(len(self.ctl('ring', 'read', '-n', '1', 'events').splitlines()), 1)
         self.assertEqual(len(self.ctl('ring', 'read', '-f', '-n', '2', 'events').splitlines()), 2)

@@ -162,7 +162,8 @@ class Run(unittest.TestCase):
 
     def test_interrupted(self):
         """Ctrl-C, and signals to us alone, end the kernel; nothing stays attached."""
-        for number, group in (signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGHUP, True), (signal.SIGHUP, False):
+        for number, group in ((signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGQUIT, True), (signal.SIGHUP, True),
+                              (signal.SIGHUP, False)):
             self.launcher('exec sleep 100')
             process = self.start('--program=fine', self.object, start_new_session=True,
                                  preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))  # the test itself may run under nohup
@@ -191,6 +192,14 @@ class Run(unittest.TestCase):
         self.assertEqual((*process.communicate(timeout=60), process.returncode), ('', '', -signal.SIGINT))
         self.daemon.send_signal(signal.SIGCONT)
 
+    def test_no_answer_at_the_end(self):
+        """Nor does one that does not answer when all is to be detached leave anything attached."""
+        process = self.start('--program=clinging', self.object)
+        self.assertEqual(self.daemon.stdout.readline(), b'waits\n')
+        process.send_signal(signal.SIGINT)
+        self.assertEqual((*process.communicate(timeout=60), process.returncode), (LOG, LOST, -signal.SIGINT))
+        self.assert_detached()
+
     def test_reader_gone(self):
         """Whoever closes the pipe early hears nothing, and nothing stays attached."""
         self.launcher('sleep 0.3; echo 42')
@@ -200,21 +209,42 @@ class Run(unittest.TestCase):
         process.stderr.close()
         self.assert_detached()
 
-    def test_reader_stopped(self):
-        """Where nobody reads our output, a signal ends us, and nothing stays attached."""
+    def start_stopped(self, *args):
+        """With a reader of its output that reads nothing yet, for which it waits; and the pipe from which it may."""
         reading, writing = os.pipe()
-        self.addCleanup(os.close, reading)
         os.set_blocking(writing, False)
         with self.assertRaises(BlockingIOError):
             while True:
                 os.write(writing, bytes(4096))
         os.set_blocking(writing, True)
-        process = self.start('--program=fine', self.object, stdout=writing)
+        process = self.start('--program=fine', *args, self.object, stdout=writing)
         os.close(writing)
         end = time.monotonic() + 30
         while not pathlib.Path(f'/proc/{process.pid}/syscall').read_text().startswith('1 0x1 '):  # write(1, ...)
             self.assertLess(time.monotonic(), end)
             time.sleep(0.02)
+        return process, open(reading, 'rb')
+
+    def test_interrupted_printing(self):
+        """What is printed is whole, and it is said that it is not all."""
+        for args in (), ('--json',):
+            process, reading = self.start_stopped(*args)
+            process.send_signal(signal.SIGINT)
+            with reading:
+                out = reading.read().lstrip(b'\0').decode()
+            self.assertEqual((process.stderr.read(), process.wait(60)),
+                             ('gpuprobectl: interrupted: not all of the log and the maps is printed\n', ERROR))
+            process.stderr.close()
+            if args:
+                self.assertEqual(json.loads(out)['maps'], [])
+            else:
+                self.assertEqual(out, LOG)
+            self.assert_detached()
+
+    def test_reader_stopped(self):
+        """Where nobody reads our output, a signal ends us, and nothing stays attached."""
+        process, reading = self.start_stopped()
+        self.addCleanup(reading.close)
         process.send_signal(signal.SIGTERM)
         self.assertEqual((process.stderr.read(), process.wait(60)), ('', -signal.SIGTERM))
         process.stderr.close()

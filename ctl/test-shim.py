@@ -231,6 +231,13 @@ class Edit(Case):
         mounts = json.loads(self.ctl("cdi", LIBRARY))["devices"][0]["containerEdits"]["mounts"]
         self.assertEqual([mount["hostPath"] for mount in mounts[1:3]], beside)
         self.assertEqual([mount["containerPath"] for mount in mounts[1:3]], beside)
+        # what is no UTF-8 is a path nevertheless
+        path = "/x\udcc2/" + NAME
+        os.mkdir(self.at("/x\udcc2"), 0o755)
+        shutil.copy(self.at(LIBRARY), self.at(path))
+        out = subprocess.run([CTL, "shim", "cdi", "--root", self.root, path], stdout=subprocess.PIPE, timeout=120, env=ENVIRONMENT, check=True).stdout
+        mounts = json.loads(out.decode(errors="surrogateescape"))["devices"][0]["containerEdits"]["mounts"]
+        self.assertEqual(mounts[0]["hostPath"], path)
         os.chmod(self.at(LIBRARY), 0o666)
         self.ctl("cdi", LIBRARY, status=ERROR, error=f"{LIBRARY}: others than root may write to it (mode 0666)")
         os.unlink(self.at(LIBRARY))

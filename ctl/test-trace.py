@@ -441,6 +441,20 @@ class Ends(Case):
         self.assertEqual(struct.unpack('<IHBB', data[-32:-24])[:2], (32, t.STOP))
         self.assertEqual(struct.unpack('<QQ', data[-16:]), (len(basic()) - 1, 7))
 
+    def test_nohup(self):
+        'A terminal that goes away ends a trace, but none that was started so that it is none of its business.'
+        path = self.file('follow', b''.join(basic()[:-1]))
+        for handler in signal.SIG_DFL, signal.SIG_IGN:
+            process = self.start('trace', f'--cgroup={path}', preexec_fn=lambda: signal.signal(signal.SIGHUP, handler))
+            first = process.stdout.readline()
+            process.send_signal(signal.SIGHUP)
+            if handler == signal.SIG_IGN:
+                time.sleep(1)
+                self.assertIsNone(process.poll())
+                process.send_signal(signal.SIGINT)
+            out, err = self.finish(process)
+            self.assertEqual((process.returncode, (first + out).decode(), err.decode()), (OK, TEXT, LOSS))
+
     def test_stuck(self):
         'A reader of its output that has stopped to read keeps nobody from ending it; a pager that gets the same Ctrl-C reads on.'
         path = self.file('follow', t.start() + b''.join(t.call('cuInit', i * US, (i + 1) * US, (0,)) for i in range(10000)))

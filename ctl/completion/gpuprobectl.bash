@@ -1,14 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # bash completion for gpuprobectl
 
+# Of lines, those that are plain names: others choose them, and compgen -W expands its words once more, command substitution included.
+_gpuprobectl_plain() {
+	LC_ALL=C grep -xE '[A-Za-z0-9_.:@%+,/-]+'
+}
+
 # A column of a table that gpuprobectl prints, without its header; nothing if there is no daemon.
 _gpuprobectl_column() {
-	gpuprobectl "${@:2}" 2>/dev/null | awk -v column="$1" 'NR > 1 { print $column }'
+	gpuprobectl "${@:2}" 2>/dev/null | awk -v column="$1" 'NR > 1 { print $column }' | _gpuprobectl_plain
 }
 
 # Names of the maps that are rings.
 _gpuprobectl_rings() {
-	gpuprobectl map list 2>/dev/null | awk '$4 ~ /ring|perf_event/ { print $3 }'
+	gpuprobectl map list 2>/dev/null | awk '$4 ~ /ring|perf_event/ { print $3 }' | _gpuprobectl_plain
+}
+
+# Profiles of the host's own.
+_gpuprobectl_profiles() {
+	ls /etc/gpuprobe/profiles 2>/dev/null | sed -n 's/\.conf$//p' | _gpuprobectl_plain
 }
 
 # What trace -e knows of calls.
@@ -37,7 +47,7 @@ _gpuprobectl() {
 
 	case $previous in
 	--profile)
-		mapfile -t COMPREPLY < <(compgen -W "bench dev driver latency launches memory prod $(ls /etc/gpuprobe/profiles 2>/dev/null | sed -n 's/\.conf$//p')" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "bench dev driver latency launches memory prod $(_gpuprobectl_profiles)" -- "$word")
 		return
 		;;
 	--pass)

@@ -369,12 +369,14 @@ static int run(struct live *live) {
 
 /* Signals that end us come through a descriptor. Returns the exit status. */
 static int watch_signals(struct live *live) {
+	struct sigaction hangup;
 	sigset_t signals, ending;
 
 	sigemptyset(&ending);
 	sigaddset(&ending, SIGTERM);
-	sigaddset(&ending, SIGHUP);
 	sigaddset(&ending, SIGQUIT);
+	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN) /* as it is under nohup */
+		sigaddset(&ending, SIGHUP);
 	signals = ending;
 	sigaddset(&signals, SIGINT); /* which a pager at the same terminal gets, too, and reads on later */
 	sigaddset(&signals, SIGCHLD);
