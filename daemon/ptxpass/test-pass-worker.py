@@ -250,6 +250,12 @@ class Sandbox(Case):
                            "sys.stderr.write(','.join(words))\nsys.exit(9)\n")
         self.failed(path, "^exit status 9: (refused,?){6}$")
 
+    def test_children(self):
+        """What a shell does with its children and its files goes on."""
+        self.assertEqual(self.passed(self.script("set -e; t=$(mktemp -d); cd $t\nsleep 100 & kill $!; wait $! || [ $? -gt 128 ]\n"
+                                                 "echo x > a; sed -i s/x/y/ a; cp -p a b; chmod 700 b; chmod +x a; [ -x a ]; [ $(cat b) = y ]\n"
+                                                 "timeout --foreground 0.1 sleep 100 || [ $? = 124 ]; rm -r $t\necho '{}'\n")), "")
+
 
 class Death(Case):
     def test_worker_dies(self):
