@@ -9,12 +9,16 @@
  * We write the request, read the answer and what is said on standard error, all at once, until the
  * pass has ended or the time is up. What is not read by then is lost; an answer that is too long
  * ends the pass.
+ *
+ * A pass that is killed does not tidy up: its temporary files are in a folder of this run, which we
+ * remove.
  */
 
 #include "pass-run.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
@@ -34,6 +38,8 @@
 #define FILE_SIZE_MAX (UINT64_C(64) << 20) /* that a pass may write */
 #define WORDS_MAX 4096			   /* of standard error that are kept */
 #define FAILED_TO_START 127
+#define TEMPORARY "TMPDIR="
+#define FOLDERS_OPEN 16 /* while the folder is removed */
 
 enum {
 	REQUEST,
@@ -57,6 +63,7 @@ struct running {
 	int status; /* of waitpid() */
 	bool ended, too_long;
 	int64_t deadline;
+	char temporary[40]; /* TMPDIR= and the folder; empty: there is none */
 };
 
 __attribute__((format(printf, 2, 3)))
@@ -145,8 +152,28 @@ static void supervise(const struct running *running, char *const *environment) {
 
 /* ---- here ---- */
 
+/* Where none can be made, passes do as they do without TMPDIR. */
+static void make_folder(struct running *running) {
+	strcpy(running->temporary, TEMPORARY "/tmp/gpuprobe-pass-XXXXXX");
+	if (!mkdtemp(running->temporary + strlen(TEMPORARY)))
+		*running->temporary = '\0';
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where) {
+	remove(path);
+	return 0;
+}
+
+/* What was killed may still end a call that makes a file: a second try finds that, too. */
+static void remove_folder(const struct running *running) {
+	const char *folder = running->temporary + strlen(TEMPORARY);
+
+	for (int i = 0; *running->temporary && i < 3 && !access(folder, F_OK); i++)
+		nftw(folder, remove_one, FOLDERS_OPEN, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
 static int start(struct running *running) {
-	char *environment[3] = { (char *)PATH };
+	char *environment[4] = { (char *)PATH };
 	int fd, r;
 
 	for (int i = 0; i < N_PIPES; i++) {
@@ -167,6 +194,9 @@ static int start(struct running *running) {
 	running->theirs[STATUS] = fd;
 	if (asprintf(&environment[1], "PTX_ATTACH_POINT=%s", running->run->attach_point) < 0)
 		return -ENOMEM;
+	make_folder(running);
+	if (*running->temporary)
+		environment[2] = running->temporary;
 	running->supervisor = fork();
 	if (!running->supervisor)
 		supervise(running, environment);
@@ -401,6 +431,7 @@ static int run_request(struct running *running, struct pass_output *output,
 	if (!r)
 		r = serve(running);
 	stop(running);
+	remove_folder(running);
 	signal(SIGPIPE, old);
 	if (!r)
 		r = judge_end(running, output, error);

@@ -8,6 +8,7 @@ test-pass-worker.py WORKER
 import ctypes
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -94,7 +95,7 @@ class Good(Case):
         out = self.passed(path, kernel="_Z1fv", parameters={"mine": [1, {"x": 2}], "full_ptx": "no"})
         self.assertTrue(out.startswith(PTX))
         request = json.loads(out[len(PTX) + 2:])
-        self.assertEqual(request.pop("environment").keys() - {"LC_CTYPE"}, {"PTX_ATTACH_POINT", "PATH"})
+        self.assertEqual(request.pop("environment").keys() - {"LC_CTYPE"}, {"PTX_ATTACH_POINT", "PATH", "TMPDIR"})
         self.assertLessEqual(len(request.pop("fds")), 4)
         self.assertEqual(request, {"to_patch_kernel": "_Z1fv", "global_ebpf_map_info_symbol": "map_info",
                                    "ebpf_communication_data_symbol": "constData", "mine": [1, {"x": 2}]})
@@ -236,6 +237,28 @@ class Sandbox(Case):
             self.assertEqual(os.listdir(outside), [])
         finally:
             shutil.rmtree(outside)
+
+    def test_temporary_files(self):
+        """Nothing is left of them, be the pass killed, and whatever it makes. Links are not followed."""
+        with tempfile.TemporaryDirectory() as other:
+            os.chmod(other, 0o777)
+            file = os.path.join(other, "file")
+            with open(file, "w"):
+                pass
+            make = f"echo $TMPDIR >&2; cd $TMPDIR; mkdir -p a/b/c; mktemp > /dev/null; mkfifo a/f; ln -s {other} a/b/l; ln -s {file} l; echo x > a/b/c/x\n"
+            for text, words in (make + "exit 9\n", "^exit status 9: (.*)$"), (make + "exec kill -9 $$\n", "^ended by signal 9 .*: (.*)$"), \
+                    (make + f"pwd > {other}/pwd\n[ $(stat -c %a .) = 700 ] || exit 8\nsleep 100\n", "^timed out after 1000 ms$"):
+                reply, _, _ = self.request(self.script(text), timeout_ms=1000)
+                found = re.search(words, reply["message"])
+                self.assertTrue(found, reply)
+                if found.groups():
+                    folder = found[1]
+                else:
+                    with open(f"{other}/pwd") as place:
+                        folder = place.read().strip()
+                self.assertRegex(folder, "^/tmp/gpuprobe-pass-")
+                self.assertFalse(os.path.lexists(folder))
+            self.assertTrue(os.path.exists(file))
 
     @staticmethod
     def landlock():
