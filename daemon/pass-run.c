@@ -92,7 +92,20 @@ static void close_end(int *fd) {
 	*fd = -1;
 }
 
-/* ---- in the new processes: nothing but system calls ---- */
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where) {
+	remove(path);
+	return 0;
+}
+
+/* What was killed may still end a call that makes a file: a second try finds that, too. */
+static void remove_folder(const struct running *running) {
+	const char *folder = running->temporary + strlen(TEMPORARY);
+
+	for (int i = 0; *running->temporary && i < 3 && !access(folder, F_OK); i++)
+		nftw(folder, remove_one, FOLDERS_OPEN, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+/* ---- in the new processes: nothing but system calls, until we are gone ---- */
 
 static void limit(__rlimit_resource_t resource, uint64_t value) {
 	struct rlimit new = { value, value }, old;
@@ -102,8 +115,31 @@ static void limit(__rlimit_resource_t resource, uint64_t value) {
 	setrlimit(resource, &new);
 }
 
+static const struct running *supervised; /* in the supervisor, for its handler */
+static volatile sig_atomic_t remover;
+
+/* We have died: the group ends, the supervisor with it, so that a child outside of it removes the folder. */
 static void kill_group(int signal) {
+	pid_t group = getpgrp(), pid = *supervised->temporary ? fork() : -1;
+
+	if (!pid) {
+		setpgid(0, 0);
+		kill(-group, SIGKILL);
+		remove_folder(supervised);
+		_exit(0);
+	}
+	remover = pid;
+	if (pid > 0)
+		setpgid(pid, pid);
 	kill(0, SIGKILL);
+}
+
+static void mask_orphaned(int how) {
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGUSR1);
+	sigprocmask(how, &signals, NULL);
 }
 
 static void become_pass(const struct running *running, char *const *environment) {
@@ -112,6 +148,7 @@ static void become_pass(const struct running *running, char *const *environment)
 	int r = 0;
 
 	signal(SIGUSR1, SIG_DFL);
+	mask_orphaned(SIG_UNBLOCK);
 	signal(SIGPIPE, SIG_DFL);
 	signal(SIGXFSZ, SIG_DFL);
 	if (dup2(running->theirs[REQUEST], 0) < 0 || dup2(running->theirs[ANSWER], 1) < 0 ||
@@ -136,17 +173,23 @@ static void supervise(const struct running *running, char *const *environment) {
 	pid_t pid, ended;
 
 	setpgid(0, 0);
+	supervised = running;
+	mask_orphaned(SIG_BLOCK); /* the handler forks, too */
 	signal(SIGUSR1, kill_group);
 	prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0);
 	pid = fork();
 	if (!pid)
 		become_pass(running, environment);
+	mask_orphaned(SIG_UNBLOCK);
 	close_range(0, (unsigned int)running->theirs[STATUS] - 1, 0);
 	do
 		ended = pid < 0 ? -1 : waitpid(-1, &status, 0);
 	while (ended != pid && (ended >= 0 || errno == EINTR));
-	if (ended == pid && pid > 0 && write(running->theirs[STATUS], &status, sizeof(status)) < 0)
+	if (ended == pid && pid > 0 && write(running->theirs[STATUS], &status, sizeof(status)) < 0 && remover <= 0)
 		_exit(1);
+	/* The first process of a namespace is not killed from within it, and takes all others with it. */
+	while (remover > 0 && waitpid(remover, NULL, 0) < 0 && errno == EINTR)
+		;
 	_exit(0);
 }
 
@@ -157,19 +200,6 @@ static void make_folder(struct running *running) {
 	strcpy(running->temporary, TEMPORARY "/tmp/gpuprobe-pass-XXXXXX");
 	if (!mkdtemp(running->temporary + strlen(TEMPORARY)))
 		*running->temporary = '\0';
-}
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where) {
-	remove(path);
-	return 0;
-}
-
-/* What was killed may still end a call that makes a file: a second try finds that, too. */
-static void remove_folder(const struct running *running) {
-	const char *folder = running->temporary + strlen(TEMPORARY);
-
-	for (int i = 0; *running->temporary && i < 3 && !access(folder, F_OK); i++)
-		nftw(folder, remove_one, FOLDERS_OPEN, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
 static int start(struct running *running) {

@@ -282,9 +282,16 @@ class Sandbox(Case):
 
 class Death(Case):
     def test_worker_dies(self):
-        """A worker that is killed takes the pass with it."""
-        path = self.script("sleep 100 & sleep 100\n")
-        worker = Worker([WORKER])
+        """A worker that is killed takes the pass with it, and its temporary files, with a namespace of processes and without."""
+        self.killed()
+        self.killed("--no-sandbox")
+
+    def killed(self, *options):
+        place = os.path.join(tempfile.mkdtemp(), "place")
+        os.chmod(os.path.dirname(place), 0o777)
+        self.addCleanup(shutil.rmtree, os.path.dirname(place))
+        path = self.script(f"mkdir -p $TMPDIR/a/b; echo x > $TMPDIR/a/x; echo $TMPDIR > {place}.new; mv {place}.new {place}; sleep 100 & sleep 100\n")
+        worker = Worker([WORKER, *options])
         fds = [memfd(PTX.encode()), os.memfd_create("out", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)]
         worker.send({"job": "pass", "id": 3, "executable": path, "attach_point": "kprobe/f", "input": 0, "output": 1,
                      "timeout_ms": 50000, "memory_mib": 512, "max_output_bytes": 1 << 20}, fds)
@@ -292,11 +299,17 @@ class Death(Case):
         while not self.alive(path) and time.monotonic() < end:
             time.sleep(0.02)
         self.assertTrue(self.alive(path))
+        while not os.path.exists(place) and time.monotonic() < end:
+            time.sleep(0.02)
+        with open(place) as file:
+            folder = file.read().strip()
+        self.assertTrue(os.path.isdir(folder))
         worker.process.kill()
         worker.process.wait()
-        while self.alive(path) and time.monotonic() < end:
+        while (self.alive(path) or os.path.exists(folder)) and time.monotonic() < end:
             time.sleep(0.02)
         self.assertFalse(self.alive(path))
+        self.assertFalse(os.path.exists(folder))
         worker.socket.close()
         worker.process.stderr.close()
         for fd in fds:
