@@ -9,12 +9,16 @@
  * We write the request, read the answer and what is said on standard error, all at once, until the
  * pass has ended or the time is up. What is not read by then is lost; an answer that is too long
  * ends the pass.
+ *
+ * A pass that is killed does not tidy up: its temporary files are in a folder of this run, which we
+ * remove.
  */
 
 #include "pass-run.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
@@ -34,6 +38,8 @@
 #define FILE_SIZE_MAX (UINT64_C(64) << 20) /* that a pass may write */
 #define WORDS_MAX 4096			   /* of standard error that are kept */
 #define FAILED_TO_START 127
+#define TEMPORARY "TMPDIR="
+#define FOLDERS_OPEN 16 /* while the folder is removed */
 
 enum {
 	REQUEST,
@@ -57,6 +63,7 @@ struct running {
 	int status; /* of waitpid() */
 	bool ended, too_long;
 	int64_t deadline;
+	char temporary[40]; /* TMPDIR= and the folder; empty: there is none */
 };
 
 __attribute__((format(printf, 2, 3)))
@@ -85,7 +92,20 @@ static void close_end(int *fd) {
 	*fd = -1;
 }
 
-/* ---- in the new processes: nothing but system calls ---- */
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where) {
+	remove(path);
+	return 0;
+}
+
+/* What was killed may still end a call that makes a file: a second try finds that, too. */
+static void remove_folder(const struct running *running) {
+	const char *folder = running->temporary + strlen(TEMPORARY);
+
+	for (int i = 0; *running->temporary && i < 3 && !access(folder, F_OK); i++)
+		nftw(folder, remove_one, FOLDERS_OPEN, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+/* ---- in the new processes: nothing but system calls, until we are gone ---- */
 
 static void limit(__rlimit_resource_t resource, uint64_t value) {
 	struct rlimit new = { value, value }, old;
@@ -95,8 +115,31 @@ static void limit(__rlimit_resource_t resource, uint64_t value) {
 	setrlimit(resource, &new);
 }
 
+static const struct running *supervised; /* in the supervisor, for its handler */
+static volatile sig_atomic_t remover;
+
+/* We have died: the group ends, the supervisor with it, so that a child outside of it removes the folder. */
 static void kill_group(int signal) {
+	pid_t group = getpgrp(), pid = *supervised->temporary ? fork() : -1;
+
+	if (!pid) {
+		setpgid(0, 0);
+		kill(-group, SIGKILL);
+		remove_folder(supervised);
+		_exit(0);
+	}
+	remover = pid;
+	if (pid > 0)
+		setpgid(pid, pid);
 	kill(0, SIGKILL);
+}
+
+static void mask_orphaned(int how) {
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGUSR1);
+	sigprocmask(how, &signals, NULL);
 }
 
 static void become_pass(const struct running *running, char *const *environment) {
@@ -105,6 +148,7 @@ static void become_pass(const struct running *running, char *const *environment)
 	int r = 0;
 
 	signal(SIGUSR1, SIG_DFL);
+	mask_orphaned(SIG_UNBLOCK);
 	signal(SIGPIPE, SIG_DFL);
 	signal(SIGXFSZ, SIG_DFL);
 	if (dup2(running->theirs[REQUEST], 0) < 0 || dup2(running->theirs[ANSWER], 1) < 0 ||
@@ -129,24 +173,37 @@ static void supervise(const struct running *running, char *const *environment) {
 	pid_t pid, ended;
 
 	setpgid(0, 0);
+	supervised = running;
+	mask_orphaned(SIG_BLOCK); /* the handler forks, too */
 	signal(SIGUSR1, kill_group);
 	prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0);
 	pid = fork();
 	if (!pid)
 		become_pass(running, environment);
+	mask_orphaned(SIG_UNBLOCK);
 	close_range(0, (unsigned int)running->theirs[STATUS] - 1, 0);
 	do
 		ended = pid < 0 ? -1 : waitpid(-1, &status, 0);
 	while (ended != pid && (ended >= 0 || errno == EINTR));
-	if (ended == pid && pid > 0 && write(running->theirs[STATUS], &status, sizeof(status)) < 0)
+	if (ended == pid && pid > 0 && write(running->theirs[STATUS], &status, sizeof(status)) < 0 && remover <= 0)
 		_exit(1);
+	/* The first process of a namespace is not killed from within it, and takes all others with it. */
+	while (remover > 0 && waitpid(remover, NULL, 0) < 0 && errno == EINTR)
+		;
 	_exit(0);
 }
 
 /* ---- here ---- */
 
+/* Where none can be made, passes do as they do without TMPDIR. */
+static void make_folder(struct running *running) {
+	strcpy(running->temporary, TEMPORARY "/tmp/gpuprobe-pass-XXXXXX");
+	if (!mkdtemp(running->temporary + strlen(TEMPORARY)))
+		*running->temporary = '\0';
+}
+
 static int start(struct running *running) {
-	char *environment[3] = { (char *)PATH };
+	char *environment[4] = { (char *)PATH };
 	int fd, r;
 
 	for (int i = 0; i < N_PIPES; i++) {
@@ -167,6 +224,9 @@ static int start(struct running *running) {
 	running->theirs[STATUS] = fd;
 	if (asprintf(&environment[1], "PTX_ATTACH_POINT=%s", running->run->attach_point) < 0)
 		return -ENOMEM;
+	make_folder(running);
+	if (*running->temporary)
+		environment[2] = running->temporary;
 	running->supervisor = fork();
 	if (!running->supervisor)
 		supervise(running, environment);
@@ -401,6 +461,7 @@ static int run_request(struct running *running, struct pass_output *output,
 	if (!r)
 		r = serve(running);
 	stop(running);
+	remove_folder(running);
 	signal(SIGPIPE, old);
 	if (!r)
 		r = judge_end(running, output, error);

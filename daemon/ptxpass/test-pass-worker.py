@@ -8,6 +8,7 @@ test-pass-worker.py WORKER
 import ctypes
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -94,7 +95,7 @@ class Good(Case):
         out = self.passed(path, kernel="_Z1fv", parameters={"mine": [1, {"x": 2}], "full_ptx": "no"})
         self.assertTrue(out.startswith(PTX))
         request = json.loads(out[len(PTX) + 2:])
-        self.assertEqual(request.pop("environment").keys() - {"LC_CTYPE"}, {"PTX_ATTACH_POINT", "PATH"})
+        self.assertEqual(request.pop("environment").keys() - {"LC_CTYPE"}, {"PTX_ATTACH_POINT", "PATH", "TMPDIR"})
         self.assertLessEqual(len(request.pop("fds")), 4)
         self.assertEqual(request, {"to_patch_kernel": "_Z1fv", "global_ebpf_map_info_symbol": "map_info",
                                    "ebpf_communication_data_symbol": "constData", "mine": [1, {"x": 2}]})
@@ -237,6 +238,28 @@ class Sandbox(Case):
         finally:
             shutil.rmtree(outside)
 
+    def test_temporary_files(self):
+        """Nothing is left of them, be the pass killed, and whatever it makes. Links are not followed."""
+        with tempfile.TemporaryDirectory() as other:
+            os.chmod(other, 0o777)
+            file = os.path.join(other, "file")
+            with open(file, "w"):
+                pass
+            make = f"echo $TMPDIR >&2; cd $TMPDIR; mkdir -p a/b/c; mktemp > /dev/null; mkfifo a/f; ln -s {other} a/b/l; ln -s {file} l; echo x > a/b/c/x\n"
+            for text, words in (make + "exit 9\n", "^exit status 9: (.*)$"), (make + "exec kill -9 $$\n", "^ended by signal 9 .*: (.*)$"), \
+                    (make + f"pwd > {other}/pwd\n[ $(stat -c %a .) = 700 ] || exit 8\nsleep 100\n", "^timed out after 1000 ms$"):
+                reply, _, _ = self.request(self.script(text), timeout_ms=1000)
+                found = re.search(words, reply["message"])
+                self.assertTrue(found, reply)
+                if found.groups():
+                    folder = found[1]
+                else:
+                    with open(f"{other}/pwd") as place:
+                        folder = place.read().strip()
+                self.assertRegex(folder, "^/tmp/gpuprobe-pass-")
+                self.assertFalse(os.path.lexists(folder))
+            self.assertTrue(os.path.exists(file))
+
     @staticmethod
     def landlock():
         return ctypes.CDLL(None).syscall(444, None, 0, 1) >= 1
@@ -250,12 +273,25 @@ class Sandbox(Case):
                            "sys.stderr.write(','.join(words))\nsys.exit(9)\n")
         self.failed(path, "^exit status 9: (refused,?){6}$")
 
+    def test_children(self):
+        """What a shell does with its children and its files goes on."""
+        self.assertEqual(self.passed(self.script("set -e; t=$(mktemp -d); cd $t\nsleep 100 & kill $!; wait $! || [ $? -gt 128 ]\n"
+                                                 "echo x > a; sed -i s/x/y/ a; cp -p a b; chmod 700 b; chmod +x a; [ -x a ]; [ $(cat b) = y ]\n"
+                                                 "timeout --foreground 0.1 sleep 100 || [ $? = 124 ]; rm -r $t\necho '{}'\n")), "")
+
 
 class Death(Case):
     def test_worker_dies(self):
-        """A worker that is killed takes the pass with it."""
-        path = self.script("sleep 100 & sleep 100\n")
-        worker = Worker([WORKER])
+        """A worker that is killed takes the pass with it, and its temporary files, with a namespace of processes and without."""
+        self.killed()
+        self.killed("--no-sandbox")
+
+    def killed(self, *options):
+        place = os.path.join(tempfile.mkdtemp(), "place")
+        os.chmod(os.path.dirname(place), 0o777)
+        self.addCleanup(shutil.rmtree, os.path.dirname(place))
+        path = self.script(f"mkdir -p $TMPDIR/a/b; echo x > $TMPDIR/a/x; echo $TMPDIR > {place}.new; mv {place}.new {place}; sleep 100 & sleep 100\n")
+        worker = Worker([WORKER, *options])
         fds = [memfd(PTX.encode()), os.memfd_create("out", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)]
         worker.send({"job": "pass", "id": 3, "executable": path, "attach_point": "kprobe/f", "input": 0, "output": 1,
                      "timeout_ms": 50000, "memory_mib": 512, "max_output_bytes": 1 << 20}, fds)
@@ -263,11 +299,17 @@ class Death(Case):
         while not self.alive(path) and time.monotonic() < end:
             time.sleep(0.02)
         self.assertTrue(self.alive(path))
+        while not os.path.exists(place) and time.monotonic() < end:
+            time.sleep(0.02)
+        with open(place) as file:
+            folder = file.read().strip()
+        self.assertTrue(os.path.isdir(folder))
         worker.process.kill()
         worker.process.wait()
-        while self.alive(path) and time.monotonic() < end:
+        while (self.alive(path) or os.path.exists(folder)) and time.monotonic() < end:
             time.sleep(0.02)
         self.assertFalse(self.alive(path))
+        self.assertFalse(os.path.exists(folder))
         worker.socket.close()
         worker.process.stderr.close()
         for fd in fds:

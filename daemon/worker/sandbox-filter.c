@@ -20,7 +20,10 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -171,16 +174,22 @@ static void on_call(struct filter *filter, uint32_t number, uint32_t action)
 	emit_return(filter, action);
 }
 
-/* If the call is `number` and the low half of argument `index`, masked, equals `value`: allow. */
-static void allow_if(struct filter *filter, uint32_t number, unsigned int index, uint32_t mask,
-		     uint32_t value)
+/* If the call is `number` and the low half of argument `index`, masked, equals `value`: action. */
+static void on_argument(struct filter *filter, uint32_t number, unsigned int index, uint32_t mask,
+			uint32_t value, uint32_t action)
 {
 	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, number, 0, 5);
 	emit_load(filter, offsetof(struct seccomp_data, args) + 8 * index);
 	emit(filter, BPF_ALU | BPF_AND | BPF_K, mask, 0, 0);
 	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
-	emit_return(filter, SECCOMP_RET_ALLOW);
+	emit_return(filter, action);
 	emit_load(filter, offsetof(struct seccomp_data, nr));
+}
+
+static void allow_if(struct filter *filter, uint32_t number, unsigned int index, uint32_t mask,
+		     uint32_t value)
+{
+	on_argument(filter, number, index, mask, value, SECCOMP_RET_ALLOW);
 }
 
 static void build(struct filter *filter, bool read_files)
@@ -231,6 +240,7 @@ static void build(struct filter *filter, bool read_files)
 static const uint16_t forbidden[] = {
 	SYS_socket,
 	SYS_ptrace,
+	SYS_pidfd_send_signal,
 	SYS_process_vm_readv,
 	SYS_process_vm_writev,
 	SYS_process_madvise,
@@ -277,7 +287,49 @@ static const uint16_t forbidden[] = {
 	SYS_sethostname,
 	SYS_setdomainname,
 	SYS_prlimit64, /* of others; of itself: below */
+	/* Whose a file is: programs of users are used to it. */
+	SYS_fchown,
+	SYS_fchownat,
+#ifdef SYS_chown
+	SYS_chown,
+	SYS_lchown,
+#endif
 };
+
+/* For headers older than the kernel. */
+enum {
+	NR_FCHMODAT2 = 452,
+	NR_SETXATTRAT = 463,
+	NR_REMOVEXATTRAT = 466,
+	NR_FILE_SETATTR = 469,
+};
+
+/* Access control lists are such attributes. There are file systems without, so that programs go on. */
+static const uint16_t attributes[] = {
+	SYS_setxattr,	  SYS_lsetxattr,    SYS_fsetxattr, SYS_removexattr,
+	SYS_lremovexattr, SYS_fremovexattr, NR_SETXATTRAT, NR_REMOVEXATTRAT,
+	NR_FILE_SETATTR,
+};
+
+/* Modes, and which argument they are. The daemon's files are the program's user's, so that it could open them to others. */
+static const struct {
+	uint16_t number;
+	uint16_t index;
+} modes[] = {
+	{ SYS_fchmod, 1 },
+	{ SYS_fchmodat, 2 },
+	{ NR_FCHMODAT2, 2 },
+#ifdef SYS_chmod
+	{ SYS_chmod, 1 },
+#endif
+};
+
+/* Calls that send a signal; the first argument says to whom. */
+static const uint16_t signals[] = {
+	SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo,
+};
+
+#define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 
 static int install(struct filter *filter)
 {
@@ -305,7 +357,34 @@ static void begin(struct filter *filter)
 	emit_load(filter, offsetof(struct seccomp_data, nr));
 }
 
-int sandbox_filter_install_programs(void)
+/*
+ * No signal to `daemon`, to the group that we are in, its own, or to all. A thread of the daemon has an id that we do not know: that is for Landlock, where
+ * the kernel has it, and for sandbox_filter_install_group().
+ */
+static void refuse_signals(struct filter *filter, pid_t daemon)
+{
+	const uint32_t whom[] = { (uint32_t)daemon, -(uint32_t)daemon, -(uint32_t)getpgrp(), -1U };
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		for (size_t j = 0; j < sizeof(whom) / sizeof(*whom); j++)
+			if (whom[j]) /* 0: the caller's own group */
+				on_argument(filter, signals[i], 0, ~0U, whom[j], REFUSE);
+}
+
+/* Files are not made empty by their names, nor by opening them to read (or for nothing, which is 3). */
+static void refuse_truncation(struct filter *filter)
+{
+	on_call(filter, SYS_truncate, REFUSE);
+	on_call(filter, SYS_openat2, SECCOMP_RET_ERRNO | ENOSYS); /* its flags cannot be seen */
+	for (uint32_t access = 0; access <= 3; access += 3) {
+		on_argument(filter, SYS_openat, 2, O_ACCMODE | O_TRUNC, access | O_TRUNC, REFUSE);
+#ifdef SYS_open
+		on_argument(filter, SYS_open, 1, O_ACCMODE | O_TRUNC, access | O_TRUNC, REFUSE);
+#endif
+	}
+}
+
+int sandbox_filter_install_programs(pid_t daemon, bool may_truncate)
 {
 	const uint32_t namespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
 				    CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
@@ -321,19 +400,53 @@ int sandbox_filter_install_programs(void)
 	allow_if(&filter, SYS_clone, 0, namespaces, 0);
 	on_call(&filter, SYS_clone, SECCOMP_RET_ERRNO | EPERM);
 	on_call(&filter, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS); /* its flags cannot be seen */
+	if (daemon)
+		refuse_signals(&filter, daemon);
+	/* Who owns a descriptor gets a signal when something comes, any signal that one likes. */
+	on_argument(&filter, SYS_fcntl, 1, ~0U, F_SETOWN, REFUSE);
+	on_argument(&filter, SYS_fcntl, 1, ~0U, F_SETOWN_EX, REFUSE);
+	on_argument(&filter, SYS_ioctl, 1, ~0U, FIOSETOWN, REFUSE);
+	on_argument(&filter, SYS_ioctl, 1, ~0U, SIOCSPGRP, REFUSE);
+	/* What others may write to, or run as its owner. All else is set as users of chmod(1) and sed(1) know it. */
+	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+		allow_if(&filter, modes[i].number, modes[i].index, S_ISUID | S_ISGID | S_IWGRP | S_IWOTH, 0);
+		on_call(&filter, modes[i].number, REFUSE);
+	}
+	for (size_t i = 0; i < sizeof(attributes) / sizeof(*attributes); i++)
+		on_call(&filter, attributes[i], SECCOMP_RET_ERRNO | EOPNOTSUPP);
+	if (!may_truncate)
+		refuse_truncation(&filter);
 	for (size_t i = 0; i < sizeof(forbidden) / sizeof(*forbidden); i++)
-		on_call(&filter, forbidden[i], SECCOMP_RET_ERRNO | EPERM);
+		on_call(&filter, forbidden[i], REFUSE);
 	emit_return(&filter, SECCOMP_RET_ALLOW);
 	return install(&filter);
 }
 
+/*
+ * No signal to a process, thread or group whose id is `last` or lower: it was there before us. (Ids begin anew some time. Then this is not exact: a child may
+ * not be killed that could be, and the other way round.)
+ */
+static void refuse_older(struct filter *filter, uint32_t number, uint32_t last)
+{
+	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, number, 0, 6);
+	emit_load(filter, offsetof(struct seccomp_data, args));
+	emit(filter, BPF_JMP | BPF_JGE | BPF_K, -last, 2, 0);	   /* a group; -1: all */
+	emit(filter, BPF_ALU | BPF_SUB | BPF_K, 1, 0, 0);	   /* 0, our group, becomes the largest */
+	emit(filter, BPF_JMP | BPF_JGE | BPF_K, last, 1, 0);
+	emit_return(filter, REFUSE);
+	emit_load(filter, offsetof(struct seccomp_data, nr));
+}
+
 int sandbox_filter_install_group(void)
 {
+	pid_t older = getppid() - 1; /* none where the parent is the first of a namespace */
 	struct filter filter = { .n = 0 };
 
 	begin(&filter);
 	on_call(&filter, SYS_setsid, SECCOMP_RET_ERRNO | EPERM);
 	on_call(&filter, SYS_setpgid, SECCOMP_RET_ERRNO | EPERM);
+	for (size_t i = 0; older > 0 && i < sizeof(signals) / sizeof(*signals); i++)
+		refuse_older(&filter, signals[i], (uint32_t)older);
 	emit_return(&filter, SECCOMP_RET_ALLOW);
 	return install(&filter);
 }

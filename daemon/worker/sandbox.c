@@ -5,7 +5,7 @@
  *
  *   no new privileges, close descriptors  then nothing is inherited
  *   namespaces, empty root, other user    what the system grants; root becomes nobody
- *   files                                 run_programs: writes to temporary folders alone
+ *   files                                 run_programs: writes to temporary folders alone, and no signals to others
  *   capabilities                          none left, none to be had
  *   limits                                memory, file size, descriptors, no core, no processes
  *   system call filter                    an allow list (sandbox-filter.c); last, as it forbids all
@@ -69,25 +69,43 @@ static int close_others(const struct sandbox_options *options)
 }
 
 /* All of it may be refused (RestrictNamespaces=, containers, sysctls): then the filter stands
- * alone. */
-static void leave_world(const struct sandbox_options *options)
+ * alone. Whether there are namespaces. */
+static bool leave_world(const struct sandbox_options *options)
 {
 	int namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWCGROUP;
 
 	if (options->run_programs)
 		namespaces |= CLONE_NEWPID; /* of the next process, and those it makes */
-	if (unshare(geteuid() ? namespaces | CLONE_NEWUSER : namespaces) || options->run_programs)
-		return;
+	if (unshare(geteuid() ? namespaces | CLONE_NEWUSER : namespaces))
+		return false;
+	if (options->run_programs)
+		return true;
 	/* An empty, read-only root: /proc exists everywhere, and is ours alone to cover here. */
 	if (options->read_files || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("none", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY,
 		  "size=4k") ||
 	    chdir("/proc") || chroot("."))
-		return;
+		return true;
+	return true;
 }
 
 /* For headers older than the kernel. */
 #define TRUNCATE_ACCESS (UINT64_C(1) << 14)
+#define SIGNAL_SCOPE (UINT64_C(1) << 1)
+#define VERSION_TRUNCATE 3 /* which have them */
+#define VERSION_SCOPE 6
+
+struct ruleset_attributes { /* longer than older kernels know, which is fine as long as the rest is 0 */
+	uint64_t handled_access_fs;
+	uint64_t handled_access_net;
+	uint64_t scoped;
+};
+
+/* Which Landlock the kernel has; less than 1: none. */
+static long landlock_version(void)
+{
+	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+}
 
 /* Lets a program write below `path`; a path that is not there is none. */
 static int allow_writing(int rules, const char *path, uint64_t access)
@@ -106,27 +124,28 @@ static int allow_writing(int rules, const char *path, uint64_t access)
 
 /*
  * A program may write what everybody may: temporary files. The daemon's user may have files that
- * matter. Where the kernel has no Landlock, the user's rights are the bound.
+ * matter. Where the kernel has no Landlock, the user's rights are the bound. Signals go to processes that we make, where the kernel's is
+ * that new (6.12): threads of the daemon have ids of their own, which no filter knows.
  */
-static int limit_writing(void)
+static int limit_writing(long version)
 {
 	static const char *const folders[] = { "/tmp", "/var/tmp", "/dev/shm" };
 	static const char *const files[] = { "/dev/null", "/dev/zero", "/dev/full" };
-	struct landlock_ruleset_attr handled = {
+	struct ruleset_attributes handled = {
 		.handled_access_fs = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |
 				     LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
 				     LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
 				     LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
 				     LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM,
 	};
-	long version =
-		syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 	uint64_t on_files = LANDLOCK_ACCESS_FS_WRITE_FILE;
 	int rules, r = 0;
 
 	if (version < 1)
 		return 0;
-	if (version >= 3) {
+	if (version >= VERSION_SCOPE)
+		handled.scoped = SIGNAL_SCOPE;
+	if (version >= VERSION_TRUNCATE) {
 		handled.handled_access_fs |= TRUNCATE_ACCESS;
 		on_files |= TRUNCATE_ACCESS;
 	}
@@ -222,6 +241,8 @@ static int set_limits(const struct sandbox_options *options)
 
 int sandbox_enter(const struct sandbox_options *options, const char **what)
 {
+	long landlock = landlock_version();
+	bool apart;
 	int r;
 
 	*what = "no new privileges";
@@ -231,10 +252,10 @@ int sandbox_enter(const struct sandbox_options *options, const char **what)
 	r = close_others(options);
 	if (r)
 		return r;
-	leave_world(options);
+	apart = leave_world(options);
 	leave_user();
 	*what = "files";
-	r = options->run_programs ? limit_writing() : 0;
+	r = options->run_programs ? limit_writing(landlock) : 0;
 	if (r)
 		return r;
 	*what = "capabilities";
@@ -255,8 +276,9 @@ int sandbox_enter(const struct sandbox_options *options, const char **what)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0))
 		return -errno;
 	*what = "system call filter";
-	return options->run_programs ? sandbox_filter_install_programs()
-				     : sandbox_filter_install(options->read_files);
+	if (!options->run_programs)
+		return sandbox_filter_install(options->read_files);
+	return sandbox_filter_install_programs(apart ? 0 : getppid(), landlock >= VERSION_TRUNCATE);
 }
 
 int sandbox_job_begin(const struct sandbox_options *options)

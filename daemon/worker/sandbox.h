@@ -10,7 +10,7 @@
  *
  * With run_programs it is another one, for a process that runs a program which an operator has
  * named: that may read what the user may, write temporary files, start processes of its own, few,
- * and compute; it has no network, no privilege to gain, and no process of others to look at.
+ * and compute; it has no network, no privilege to gain, no process of others to look at or to signal, and cannot open the daemon's files to others.
  */
 
 #include <stdbool.h>
@@ -37,6 +37,6 @@ int sandbox_enter(const struct sandbox_options *options, const char **what);
 /* Starts the processor time of one job: SIGXCPU ends a process that uses more. 0 or -errno. */
 int sandbox_job_begin(const struct sandbox_options *options);
 
-/* With run_programs, in the new process: it cannot leave its process group any more. 0 or -errno.
- */
+/* With run_programs, in the new process, a child of who supervises it: it cannot leave its process group any more, nor send signals to who is older than its
+ * parent. 0 or -errno. */
 int sandbox_stay_in_group(void);

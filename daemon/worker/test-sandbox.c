@@ -18,9 +18,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -30,6 +34,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sandbox-filter.h"
 #include "sandbox.h"
 
 #define MEBI (UINT64_C(1) << 20)
@@ -461,6 +466,269 @@ static void test_status(void **state)
 		close(pipes[i / 2][i % 2]);
 }
 
+/*
+ * ---- programs of passes, where there are no namespaces: the program has the daemon's user ----
+ *
+ * daemon (this test) > worker (in the sandbox) > supervisor > program
+ */
+
+static pid_t the_daemon, daemon_thread;
+static char own_path[] = "/tmp/gpuprobe-test-sandbox-own-XXXXXX";
+
+static int result(long r)
+{
+	return r < 0 ? errno : 0;
+}
+
+static int signal_daemon(void)
+{
+	return result(kill(the_daemon, 0));
+}
+
+static int signal_daemon_group(void)
+{
+	return result(kill(-getpgid(the_daemon), 0));
+}
+
+static int signal_all(void)
+{
+	return result(kill(-1, 0));
+}
+
+static int signal_thread_group(void)
+{
+	return result(syscall(SYS_tgkill, the_daemon, daemon_thread, 0));
+}
+
+static int signal_main_thread(void)
+{
+	return result(syscall(SYS_tkill, the_daemon, 0));
+}
+
+static int signal_with_value(void)
+{
+	siginfo_t info = { .si_code = SI_QUEUE };
+
+	return result(syscall(SYS_rt_sigqueueinfo, the_daemon, 0, &info));
+}
+
+static int signal_thread_with_value(void)
+{
+	siginfo_t info = { .si_code = SI_QUEUE };
+
+	return result(syscall(SYS_rt_tgsigqueueinfo, the_daemon, daemon_thread, 0, &info));
+}
+
+static int signal_descriptor(void)
+{
+	return result(syscall(SYS_pidfd_send_signal, syscall(SYS_pidfd_open, the_daemon, 0), 0, NULL, 0));
+}
+
+static int signal_by_input(void)
+{
+	return result(fcntl(0, F_SETOWN, the_daemon));
+}
+
+static int open_to_all(void)
+{
+	return result(chmod(own_path, 0666));
+}
+
+static int open_to_group(void)
+{
+	return result(fchmodat(AT_FDCWD, own_path, 0620, 0));
+}
+
+static int open_descriptor_to_all(void)
+{
+	return result(fchmod(open(own_path, O_RDONLY | O_CLOEXEC), 0602));
+}
+
+static int make_set_user_id(void)
+{
+	return result(chmod(own_path, 04700));
+}
+
+static int change_group(void)
+{
+	return result(chown(own_path, (uid_t)-1, getegid()));
+}
+
+static int truncate_by_name(void)
+{
+	return result(truncate(own_path, 0));
+}
+
+static int truncate_reading(void)
+{
+	return result(open(own_path, O_RDONLY | O_TRUNC | O_CLOEXEC));
+}
+
+/* By the supervisor's child, the program. */
+static int as_program(attempt_fn attempt)
+{
+	pid_t supervisor = fork(), program;
+	int status = 0;
+
+	if (!supervisor) {
+		setpgid(0, 0);
+		program = fork();
+		if (!program)
+			_exit(sandbox_stay_in_group() ? SETUP_FAILED : attempt());
+		_exit(waitpid(program, &status, 0) == program && WIFEXITED(status) ? WEXITSTATUS(status) : SETUP_FAILED);
+	}
+	return waitpid(supervisor, &status, 0) == supervisor && WIFEXITED(status) ? WEXITSTATUS(status) : SETUP_FAILED;
+}
+
+static int signal_thread_here(void)
+{
+	return result(kill(daemon_thread, 0)) == EPERM ? result(syscall(SYS_tkill, daemon_thread, 0)) : 0;
+}
+
+static int signal_thread(void)
+{
+	return as_program(signal_thread_here);
+}
+
+/* All that a shell does with its children, and sed(1) with its files. */
+static int live_here(void)
+{
+	pid_t child;
+	int status, fd;
+
+	child = fork();
+	if (!child) {
+		pause();
+		_exit(0);
+	}
+	if (kill(child, SIGTERM) || waitpid(child, &status, 0) != child || !WIFSIGNALED(status))
+		return 1;
+	if (kill(0, 0) || kill(-getpgrp(), 0) || kill(getpid(), 0) || raise(SIGCONT))
+		return 2;
+	fd = open(own_path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	if (fd < 0 || write(fd, "x", 1) != 1 || fchmod(fd, 0755) || chmod(own_path, 0400) || chmod(own_path, 0600))
+		return 3;
+	if (syscall(SYS_fsetxattr, fd, "user.x", "", 0, 0) == 0 || errno != EOPNOTSUPP)
+		return 4;
+	return 0;
+}
+
+static int live(void)
+{
+	return as_program(live_here);
+}
+
+static const struct {
+	const char *name;
+	attempt_fn attempt;
+	bool without_landlock; /* refused by a filter that Landlock does not help */
+} of_programs[] = {
+	{ "signal", signal_daemon, false },
+	{ "signal to its group", signal_daemon_group, false },
+	{ "signal to all", signal_all, false },
+	{ "signal to a thread of a group", signal_thread_group, false },
+	{ "signal to the first thread", signal_main_thread, false },
+	{ "signal to any thread", signal_thread, false },
+	{ "signal with a value", signal_with_value, false },
+	{ "signal to a thread with a value", signal_thread_with_value, false },
+	{ "signal to a descriptor", signal_descriptor, false },
+	{ "signal by input", signal_by_input, false },
+	{ "mode for all", open_to_all, false },
+	{ "mode for a group", open_to_group, false },
+	{ "mode of a descriptor", open_descriptor_to_all, false },
+	{ "set user id", make_set_user_id, false },
+	{ "group", change_group, false },
+	{ "truncate by name", truncate_by_name, true },
+	{ "truncate opened to read", truncate_reading, true },
+};
+
+static int try_alone(attempt_fn attempt)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	if (!pid)
+		_exit(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || sandbox_filter_install_programs(getppid(), false) ? SETUP_FAILED : attempt());
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : SETUP_FAILED;
+}
+
+static void *wait_for_end(void *argument)
+{
+	*(volatile pid_t *)argument = (pid_t)syscall(SYS_gettid);
+	while (pause())
+		;
+	return NULL;
+}
+
+/* As RestrictNamespaces= does. */
+static int refuse_namespaces(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { .len = 4, .filter = code };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* The daemon. How many attempts had another end than they should. */
+static int try_programs(void)
+{
+	const struct sandbox_options options = { .memory = 1024 * MEBI, .run_programs = true };
+	int failures = 0, outside, inside, alone, fd;
+	pthread_t thread;
+
+	the_daemon = getpid();
+	fd = mkstemp(own_path);
+	if (fd < 0 || refuse_namespaces() || pthread_create(&thread, NULL, wait_for_end, &daemon_thread))
+		return SETUP_FAILED;
+	while (!*(volatile pid_t *)&daemon_thread)
+		sched_yield();
+	for (size_t i = 0; i < sizeof(of_programs) / sizeof(*of_programs); i++) {
+		outside = of_programs[i].attempt == signal_thread ? 0 : try_fn(of_programs[i].attempt, NULL);
+		chmod(own_path, 0600);
+		inside = of_programs[i].without_landlock ? EPERM : try_fn(of_programs[i].attempt, &options);
+		alone = try_alone(of_programs[i].attempt);
+		if (outside || inside != EPERM || alone != EPERM) {
+			print_error("%s: outside %d (0 expected), inside %d, by the filter alone %d (%d expected)\n", of_programs[i].name, outside, inside, alone, EPERM);
+			failures++;
+		}
+	}
+	/* The worker's own filter does not know the thread; Landlock does not need to. */
+	if (syscall(SYS_landlock_create_ruleset, NULL, 0, 1) >= 6 && try_fn(signal_thread_here, &options) != EPERM) {
+		print_error("signal to any thread, by the worker: done\n");
+		failures++;
+	}
+	inside = try_fn(live, &options);
+	alone = try_alone(live);
+	if (inside || alone) {
+		print_error("what programs do: inside %d, by the filter alone %d (0 expected)\n", inside, alone);
+		failures++;
+	}
+	unlink(own_path);
+	return failures;
+}
+
+static void test_programs(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		/* A group of its own, so that signals to all of it are the test's. Root would become another user than its daemon's. */
+		if (setpgid(0, 0) || (!geteuid() && (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))))
+			_exit(SETUP_FAILED);
+		_exit(try_programs());
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static int set_up(void **state)
 {
 	int fd = mkstemp(path);
@@ -485,7 +753,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refused),    cmocka_unit_test(test_allowed),
 		cmocka_unit_test(test_read_files), cmocka_unit_test(test_descriptors),
-		cmocka_unit_test(test_status),
+		cmocka_unit_test(test_status),	   cmocka_unit_test(test_programs),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
