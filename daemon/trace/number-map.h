@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * A hash table from numbers, which are never 0, to a number or pointer: open addressing, with a bound on what it holds. All zeros is an empty one. Where a number has
- * its place depends on a secret of the table: processes choose many of these numbers, and could choose such as lie in one heap.
+ * A hash table from numbers, which are never 0, to a number or pointer: open addressing, with a bound on what it holds. All zeros is an empty one.
+ * Where a number has its place depends on a secret of the table: processes choose many of these numbers, and could choose such as lie in one heap.
  */
 
 #include <stdbool.h>
@@ -29,7 +29,7 @@ static inline uint64_t number_hash(uint64_t key) {
 	return key ^ key >> 29;
 }
 
-/* Where to look first. Both halves of the product: an exclusive or alone, before a multiplication that is known, would leave numbers together that only differ above. */
+/* Where to look first. A secret that is only added before a multiplication that is known would leave numbers in one heap that differ in upper bits only. */
 static inline size_t number_map_home(const struct number_map *map, uint64_t key) {
 	unsigned __int128 product = (unsigned __int128)(key ^ map->secret[0]) * map->secret[1];
 

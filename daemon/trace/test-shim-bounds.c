@@ -4,6 +4,8 @@
 
 #include "test-traced.h"
 
+#include <stdio.h>
+
 /* Users who have many processes get fewer slots, and in the end none: what is not there is counted. */
 static void test_shapes(void **state) {
 	enum { N = 600 };
@@ -38,7 +40,7 @@ static void test_shapes(void **state) {
 	free(traced);
 }
 
-/* Numbers that a process chooses lie in no heap: those here differ in their upper bits only, once they are folded, as those of a hash without a secret could. */
+/* Numbers that a process chooses lie in no heap, as these would, which differ in upper bits only once they are folded, whatever is added to them before. */
 static void test_numbers(void **state) {
 	struct number_map map = {};
 	size_t run = 0, longest = 0;
@@ -56,11 +58,93 @@ static void test_numbers(void **state) {
 	number_map_deinit(&map);
 }
 
+/* ---- time ---- */
+
+/* What of its slots has been read: bytes. */
+static uint64_t bytes_read(struct trace_ring *ring) {
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < ring->slot_count; i++)
+		n += producer_slot(ring, i)->tail;
+	return n;
+}
+
+/* Records that are dear, of functions for which there is no room: a turn takes few of them, but some, and does not begin with the same slot each time. */
+static void test_dear(void **state) {
+	static const char prefix[] = "cuALongNameThatIsTheSameAtItsBeginningWhateverTheFunctionIs";
+	enum { SLOTS = 16 };
+	struct producer producers[SLOTS];
+	struct client client = { .lazy = true };
+	struct name_record name;
+	struct traced traced;
+	uint64_t last = 0, read;
+	char text[100];
+	unsigned int n = 0;
+
+	start_usual(&client);
+	begin(&traced, 1);
+	for (unsigned int i = 0; i <= TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC; i++) {
+		snprintf(text, sizeof(text), "%s%u", prefix, i);
+		trace_table_function(world.table, text);
+	}
+	make_name(&name, TRACE_NAME_FUNCTION, TRACE_FUNCTION_DYNAMIC, prefix);
+	for (unsigned int i = 0; i < SLOTS; i++) {
+		assert_true(producer_claim(&producers[i], traced.ring, (uint32_t)getpid()));
+		while (producer_write(&producers[i], &name.name.record))
+			n++;
+	}
+	shim_rings_drain(world.table);
+	last = bytes_read(traced.ring);
+	assert_true(last > 0 && last < 256 << 10);
+	for (unsigned int i = 0; i < SLOTS - 1; i++) {
+		while (producer_write(&producers[0], &name.name.record)) /* full again */
+			n++;
+		shim_rings_drain(world.table);
+		read = bytes_read(traced.ring);
+		assert_true(read > last);
+		last = read;
+	}
+	for (unsigned int i = 0; i < SLOTS; i++)
+		assert_true(producers[i].slot->tail > 0);
+	gone(&traced);
+	end_client(&client);
+}
+
+/* The last time all is read, but there is an end of taking and of counting: what is behind that is lost, nobody knows how much. */
+static void test_last(void **state) {
+	enum { SLOTS = 128 };
+	const struct trace_ring_record pad = { .size = 8, .type = TRACE_RING_PAD };
+	struct client client = { .lazy = true };
+	struct trace_config config = usual_config(&client);
+	struct producer producer;
+	struct traced traced;
+
+	config.options.buffer = 1 << 20;
+	assert_int_equal(start_session(&client, &config), 0);
+	begin(&traced, 1);
+	assert_true(traced.ring->slot_count >= SLOTS && traced.ring->slot_bytes == 1 << 20);
+	for (unsigned int i = 0; i < SLOTS; i++) {
+		assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
+		for (size_t k = 0; k < 1 << 20; k += sizeof(pad))
+			memcpy((unsigned char *)(producer.slot + 1) + k, &pad, sizeof(pad));
+		__atomic_store_n(&producer.slot->head, 1 << 20, __ATOMIC_RELEASE);
+	}
+	shim_rings_closed(world.table, &traced.connection);
+	assert_int_equal(bytes_read(traced.ring), (uint64_t)SLOTS << 20);
+	gone(&traced);
+	session_flush_lost(client.session);
+	client_read(&client);
+	assert_in_range(count_lost(&client, TRACE_SOURCE_SHIM), 1, SLOTS);
+	end_client(&client);
+}
+
 int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_shapes),
 		cmocka_unit_test(test_numbers),
+		TEST(test_dear),
+		TEST(test_last),
 	};
 #undef TEST
 
