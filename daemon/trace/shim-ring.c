@@ -10,7 +10,8 @@
  * What a turn takes is bounded by bytes, and by time: the process chooses what its records cost. A ring that has no time left has used up its bytes, too.
  *
  * Threads are told as the daemon sees them. In a process with a pid namespace of its own they call themselves otherwise; NSpid of /proc/PID/task/TID/status tells which
- * is which as long as they live. One that ended before its first record was read keeps its own number.
+ * is which as long as they live. One that ended before its first record was read keeps its own number. One that comes while they may not be
+ * read again, as a process has many threads, or tells of such as it does not have, keeps it for a while.
  */
 
 #include <errno.h>
@@ -39,6 +40,8 @@
 #define RING_LAST_NS UINT64_C(20000000)
 #define RINGS_LAST_NS UINT64_C(80000000)
 #define RING_CLOCK_RECORDS 16 /* between two looks at the clock */
+#define RING_TIDS_NS UINT64_C(20000000) /* reading its threads takes so long at most */
+#define RING_TIDS_PAUSE 9 /* times as long as that took */
 #define RING_SCAN_NS UINT64_C(50000000) /* for slots that were never used */
 #define RING_LOST_MAX (UINT64_C(1) << 40) /* in one turn */
 
@@ -64,6 +67,8 @@ static uint32_t read_inner_pid(const char *path) {
 }
 
 static void ring_read_tids(struct shim_ring *ring) {
+	const uint64_t began = monotonic_now();
+	uint64_t now = began;
 	char path[300];
 	struct dirent *entry;
 	DIR *folder;
@@ -73,7 +78,7 @@ static void ring_read_tids(struct shim_ring *ring) {
 	ring->n_tids = 0;
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)ring->pid);
 	folder = opendir(path);
-	while (folder && (entry = readdir(folder))) {
+	while (folder && now - began < RING_TIDS_NS && (entry = readdir(folder))) {
 		uint32_t *grown;
 
 		if (entry->d_name[0] == '.')
@@ -86,9 +91,11 @@ static void ring_read_tids(struct shim_ring *ring) {
 		grown[2 * ring->n_tids] = read_inner_pid(path);
 		grown[2 * ring->n_tids + 1] = (uint32_t)strtoul(entry->d_name, NULL, 10);
 		ring->n_tids++;
+		now = monotonic_now();
 	}
 	if (folder)
 		closedir(folder);
+	ring->tids_next = now + RING_TIDS_PAUSE * (now - began);
 }
 
 uint32_t ring_tid(struct shim_ring *ring, uint32_t raw) {
@@ -98,7 +105,7 @@ uint32_t ring_tid(struct shim_ring *ring, uint32_t raw) {
 		for (size_t i = 0; i < ring->n_tids; i++)
 			if (ring->tids[2 * i] == raw)
 				return ring->tids[2 * i + 1];
-		if (again || uv_now(ring->table->loop) == ring->tids_read)
+		if (again || uv_now(ring->table->loop) == ring->tids_read || monotonic_now() < ring->tids_next)
 			break;
 		ring->tids_read = uv_now(ring->table->loop);
 		ring_read_tids(ring);
@@ -191,10 +198,14 @@ static void ring_lost(struct shim_ring *ring, uint32_t tid, uint64_t count) {
 
 /* Whose records come now. */
 static void ring_slot_thread(struct shim_ring *ring, struct ring_slot *slot, uint32_t raw_tid) {
-	if (slot->raw_tid != raw_tid || !slot->tid) {
+	if (slot->raw_tid != raw_tid || !slot->tid || slot->guessed) {
+		const uint32_t tid = ring_tid(ring, raw_tid);
+
+		if (slot->raw_tid != raw_tid || slot->tid != tid)
+			slot->announced = 0;
 		slot->raw_tid = raw_tid;
-		slot->tid = ring_tid(ring, raw_tid);
-		slot->announced = 0;
+		slot->tid = tid;
+		slot->guessed = ring->foreign && tid == raw_tid;
 	}
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 		if (ring->sessions >> i & 1 & ~(slot->announced >> i))

@@ -110,6 +110,62 @@ static void test_dear(void **state) {
 	end_client(&client);
 }
 
+/* A call of a thread that is not known, in the next turn of the loop. */
+static struct producer call_unknown(struct traced *traced, uint32_t tid) {
+	const uint64_t now = ring_now(traced->ring), turn = uv_now(&world.loop);
+	struct producer producer;
+	struct producer_call call;
+
+	while (uv_now(&world.loop) == turn) {
+		usleep(500);
+		uv_update_time(&world.loop);
+	}
+	assert_true(producer_claim(&producer, traced->ring, tid));
+	producer_call(&call, 5, 0, now, now, 1);
+	assert_true(producer_write(&producer, &call.call.record));
+	drain();
+	return producer;
+}
+
+/* Which number a thread has outside of its namespace is looked for, but not all the time. */
+static void test_foreign(void **state) {
+	struct client client = {};
+	const struct trace_call *got;
+	struct producer producer;
+	struct producer_call call;
+	struct shim_ring *ring;
+	struct traced traced;
+	size_t at = 0;
+
+	start_usual(&client);
+	begin(&traced, 1);
+	ring = LIST_FIRST(&world.table->rings);
+	ring->foreign = true;
+	call_unknown(&traced, 1000000001);
+	assert_true(ring->n_tids > 0 && ring->tids_next > 0);
+	ring->n_tids = 0;
+	ring->tids_next = UINT64_MAX;
+	call_unknown(&traced, 1000000002);
+	assert_int_equal(ring->n_tids, 0);
+	ring->tids_next = 0;
+	producer = call_unknown(&traced, 1000000003);
+	assert_true(ring->n_tids > 0);
+	/* once it is known, that counts */
+	ring->tids[0] = 1000000003;
+	ring->tids[1] = (uint32_t)getpid();
+	producer_call(&call, 5, 0, 1, 2, 1);
+	assert_true(producer_write(&producer, &call.call.record));
+	drain();
+	client_read(&client);
+	for (uint32_t i = 1; i <= 4; i++) {
+		got = next_record(&client, &at, TRACE_CALL);
+		assert_non_null(got);
+		assert_int_equal(got->tid, i < 4 ? 1000000000 + i : (uint32_t)getpid());
+	}
+	gone(&traced);
+	end_client(&client);
+}
+
 /* The last time all is read, but there is an end of taking and of counting: what is behind that is lost, nobody knows how much. */
 static void test_last(void **state) {
 	enum { SLOTS = 128 };
@@ -144,6 +200,7 @@ int main(void) {
 		TEST(test_shapes),
 		cmocka_unit_test(test_numbers),
 		TEST(test_dear),
+		TEST(test_foreign),
 		TEST(test_last),
 	};
 #undef TEST
