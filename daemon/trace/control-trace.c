@@ -284,6 +284,8 @@ static int control_trace_refuse(struct varlink_call *call, const struct trace_ta
 		return control_error_limit(call, "traces", TRACE_SESSIONS_MAX);
 	case TRACE_E_USER:
 		return control_error_limit(call, "traces of one user (quota-traces)", trace_table_quota(table));
+	case TRACE_E_WORK:
+		return control_error_limit(call, "traces that one user begins, one after the other: ask again in a moment", 1);
 	case TRACE_E_GONE:
 		snprintf(text, sizeof(text), "%u: there is no such process", pid);
 		return control_error_argument(call, "pids", text);

@@ -18,6 +18,7 @@
 #define SESSION_FILES_MAX 16384
 #define SESSION_MISSING_MAX 256
 #define TABLE_WARNED_MAX 16
+#define TABLE_WORK_MAX 64
 
 struct shim_ring;
 LIST_HEAD(shim_ring_list, shim_ring);
@@ -128,6 +129,7 @@ struct trace_table {
 	unsigned int n_liars;
 	struct { pid_t pid; uint64_t time; } warned[TABLE_WARNED_MAX]; /* CLOCK_MONOTONIC; 0: free */
 	uint64_t n_unwarned; /* warnings that were left out */
+	struct { uid_t uid; uint64_t until; } work[TABLE_WORK_MAX]; /* CLOCK_MONOTONIC: when it has been paid for; 0: free */
 };
 
 /* session.c */
@@ -163,6 +165,12 @@ bool session_within_rate(struct trace_session *session, pid_t pid);
  */
 void trace_table_warn(struct trace_table *table, pid_t pid, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void trace_table_announce(struct trace_table *table);
+/*
+ * Beginnings and ends of traces are work of the loop: users who may trace their own processes only get a tenth of the time for them, and may have some seconds
+ * in advance, so that nobody waits who does not do this all the time. Whether the user may have more; adds to what he has had.
+ */
+bool trace_table_may_work(const struct trace_table *table, const struct trace_options *options);
+void trace_table_worked(struct trace_table *table, const struct trace_options *options, uint64_t nanoseconds);
 /* The number of a dynamic function, 0 without room. */
 uint16_t trace_table_function(struct trace_table *table, const char *name);
 

@@ -23,6 +23,8 @@
 #define TABLE_REPLY_NS UINT64_C(4000000) /* between two replies, unless there is a full one */
 #define TABLE_WARN_NS UINT64_C(60000000000)
 #define TABLE_ALIVE_NS UINT64_C(50000000)
+#define TABLE_WORK_TIMES 10
+#define TABLE_WORK_AHEAD_NS (TABLE_WORK_TIMES * UINT64_C(5000000000))
 #define TABLE_FUNCTIONS (TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC)
 
 static void table_on_timer(uv_timer_t *timer);
@@ -119,6 +121,35 @@ void trace_table_warn(struct trace_table *table, pid_t pid, const char *format, 
 		snprintf(more, sizeof(more), " (before: %llu more such messages)", (unsigned long long)table->n_unwarned);
 	table->n_unwarned = 0;
 	log_warning("process %d: %s%s", (int)pid, text, more);
+}
+
+bool trace_table_may_work(const struct trace_table *table, const struct trace_options *options) {
+	const uint64_t now = monotonic_now();
+
+	for (size_t i = 0; i < TABLE_WORK_MAX && !options->all_users; i++)
+		if (table->work[i].until > now && table->work[i].uid == options->caller)
+			return table->work[i].until - now < TABLE_WORK_AHEAD_NS;
+	return true;
+}
+
+void trace_table_worked(struct trace_table *table, const struct trace_options *options, uint64_t nanoseconds) {
+	const uint64_t now = monotonic_now();
+	size_t place = 0;
+
+	if (options->all_users)
+		return;
+	for (size_t i = 0; i < TABLE_WORK_MAX; i++) {
+		if (table->work[i].until && table->work[i].uid == options->caller) {
+			place = i;
+			break;
+		}
+		if (table->work[i].until < table->work[place].until)
+			place = i;
+	}
+	if (table->work[place].uid != options->caller || table->work[place].until < now)
+		table->work[place].until = now;
+	table->work[place].uid = options->caller;
+	table->work[place].until += TABLE_WORK_TIMES * nanoseconds;
 }
 
 size_t trace_table_hooks(const struct trace_table *table, const uid_t *owner, struct trace_hooks *hooks[static TRACE_SESSIONS_MAX]) {

@@ -322,6 +322,8 @@ static void session_attach(struct trace_session *session) {
 }
 
 static void session_detach(struct trace_session *session) {
+	const uint64_t began = monotonic_now();
+
 #if TRACE_HAS_UPROBE
 	if (session->uprobe)
 		session->uprobe = trace_uprobe_free(session->uprobe);
@@ -330,6 +332,7 @@ static void session_detach(struct trace_session *session) {
 	if (session->hooks)
 		session->hooks = trace_hooks_free(session->hooks);
 #endif
+	trace_table_worked(session->table, session->options, monotonic_now() - began);
 }
 
 static void session_drain_hooks(struct trace_session *session) {
@@ -391,10 +394,13 @@ static int session_link(struct trace_session *session, struct trace_table *table
 
 int trace_session_new(struct trace_session **sessionp, struct trace_table *table, const struct trace_config *config, uint32_t *bad_pid) {
 	struct trace_session *session;
+	uint64_t began;
 	int r;
 
 	if (table->stopping)
 		return -ESHUTDOWN;
+	if (!trace_table_may_work(table, &config->options))
+		return TRACE_E_WORK;
 	session = calloc(1, sizeof(*session));
 	if (!session)
 		return -ENOMEM;
@@ -418,7 +424,9 @@ int trace_session_new(struct trace_session **sessionp, struct trace_table *table
 		trace_session_free(session);
 		return r;
 	}
+	began = monotonic_now();
 	session_attach(session);
+	trace_table_worked(table, session->options, monotonic_now() - began);
 	if (config->duration)
 		session->end = monotonic_now() + config->duration;
 	shim_rings_join(table, session);

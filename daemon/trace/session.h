@@ -26,6 +26,7 @@ enum {
 	_TRACE_E_SUCCESS,
 	TRACE_E_SESSIONS, /* there are TRACE_SESSIONS_MAX */
 	TRACE_E_USER, /* the caller has trace_table_quota() */
+	TRACE_E_WORK, /* the caller's beginnings and ends have taken too much of the time */
 	TRACE_E_GONE, /* one of the pids: see bad_pid */
 	TRACE_E_FOREIGN, /* likewise: not the caller's */
 	TRACE_E_EXCLUDED, /* likewise: left alone by the configuration */

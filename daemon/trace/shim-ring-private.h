@@ -18,6 +18,7 @@ struct ring_slot {
 	uint64_t tail, lost;
 	uint32_t raw_tid; /* as the process sees it */
 	uint32_t tid;
+	bool guessed; /* it is the process's, as no other one is known */
 	unsigned int announced; /* sessions that got its THREAD */
 };
 
@@ -65,6 +66,7 @@ struct shim_ring {
 	uint32_t *tids; /* pairs: as it sees them, as we do; of a foreign one */
 	size_t n_tids;
 	uint64_t tids_read; /* uv_now() */
+	uint64_t tids_next; /* CLOCK_MONOTONIC: when they may be read again */
 };
 
 /* shim-ring.c: a thread as we see it. */

@@ -7,8 +7,11 @@
  * A ring is sparse, so its size costs nothing before threads use their slots, but it is charged to the user in full: those who would have more than
  * RING_USER_BYTES_MAX get fewer slots. A slot that its thread left is free again when all of it has been read.
  *
+ * What a turn takes is bounded by bytes, and by time: the process chooses what its records cost. A ring that has no time left has used up its bytes, too.
+ *
  * Threads are told as the daemon sees them. In a process with a pid namespace of its own they call themselves otherwise; NSpid of /proc/PID/task/TID/status tells which
- * is which as long as they live. One that ended before its first record was read keeps its own number.
+ * is which as long as they live. One that ended before its first record was read keeps its own number. One that comes while they may not be
+ * read again, as a process has many threads, or tells of such as it does not have, keeps it for a while.
  */
 
 #include <errno.h>
@@ -30,7 +33,15 @@
 #define RING_SLOTS_MIN 16
 #define RING_BUDGET ((uint64_t)512 << 10) /* bytes of a ring in one turn: between turns clients are written to */
 #define RINGS_BUDGET ((uint64_t)2 << 20) /* of all rings */
-#define RING_LAST_BUDGET ((uint64_t)64 << 20) /* at the end: what is behind is counted */
+#define RING_TIME_NS UINT64_C(2000000)
+#define RINGS_TIME_NS UINT64_C(4000000)
+#define RING_LAST_BUDGET ((uint64_t)64 << 20) /* at the end, of all: what is behind is counted */
+#define RING_LAST_COUNTED (UINT64_C(1) << 21) /* records: what is behind these is a loss of unknown number */
+#define RING_LAST_NS UINT64_C(20000000)
+#define RINGS_LAST_NS UINT64_C(80000000)
+#define RING_CLOCK_RECORDS 16 /* between two looks at the clock */
+#define RING_TIDS_NS UINT64_C(20000000) /* reading its threads takes so long at most */
+#define RING_TIDS_PAUSE 9 /* times as long as that took */
 #define RING_SCAN_NS UINT64_C(50000000) /* for slots that were never used */
 #define RING_LOST_MAX (UINT64_C(1) << 40) /* in one turn */
 
@@ -56,6 +67,8 @@ static uint32_t read_inner_pid(const char *path) {
 }
 
 static void ring_read_tids(struct shim_ring *ring) {
+	const uint64_t began = monotonic_now();
+	uint64_t now = began;
 	char path[300];
 	struct dirent *entry;
 	DIR *folder;
@@ -65,7 +78,7 @@ static void ring_read_tids(struct shim_ring *ring) {
 	ring->n_tids = 0;
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)ring->pid);
 	folder = opendir(path);
-	while (folder && (entry = readdir(folder))) {
+	while (folder && now - began < RING_TIDS_NS && (entry = readdir(folder))) {
 		uint32_t *grown;
 
 		if (entry->d_name[0] == '.')
@@ -78,9 +91,11 @@ static void ring_read_tids(struct shim_ring *ring) {
 		grown[2 * ring->n_tids] = read_inner_pid(path);
 		grown[2 * ring->n_tids + 1] = (uint32_t)strtoul(entry->d_name, NULL, 10);
 		ring->n_tids++;
+		now = monotonic_now();
 	}
 	if (folder)
 		closedir(folder);
+	ring->tids_next = now + RING_TIDS_PAUSE * (now - began);
 }
 
 uint32_t ring_tid(struct shim_ring *ring, uint32_t raw) {
@@ -90,7 +105,7 @@ uint32_t ring_tid(struct shim_ring *ring, uint32_t raw) {
 		for (size_t i = 0; i < ring->n_tids; i++)
 			if (ring->tids[2 * i] == raw)
 				return ring->tids[2 * i + 1];
-		if (again || uv_now(ring->table->loop) == ring->tids_read)
+		if (again || uv_now(ring->table->loop) == ring->tids_read || monotonic_now() < ring->tids_next)
 			break;
 		ring->tids_read = uv_now(ring->table->loop);
 		ring_read_tids(ring);
@@ -150,6 +165,27 @@ static bool ring_suffices(const struct shim_ring *ring, const struct trace_optio
 
 /* ---- reading ---- */
 
+struct ring_budget {
+	uint64_t bytes; /* of records that are taken */
+	uint64_t end; /* CLOCK_MONOTONIC: none are left then */
+	unsigned int taken; /* records */
+	bool last; /* nothing may remain: it is counted */
+	uint64_t counted; /* how many records may be */
+};
+
+/* Of all rings. */
+static struct ring_budget rings_budget(bool last) {
+	return (struct ring_budget){ .bytes = last ? RING_LAST_BUDGET : RINGS_BUDGET,
+				     .end = monotonic_now() + (last ? RINGS_LAST_NS : RINGS_TIME_NS),
+				     .last = last,
+				     .counted = last ? RING_LAST_COUNTED : 0 };
+}
+
+static void budget_look(struct ring_budget *budget) {
+	if (budget->bytes && monotonic_now() >= budget->end)
+		budget->bytes = 0;
+}
+
 static struct trace_slot *ring_slot_at(const struct shim_ring *ring, uint32_t i) {
 	return (void *)((unsigned char *)ring->header + ring->slots_offset + (uint64_t)i * ring->slot_stride);
 }
@@ -162,10 +198,14 @@ static void ring_lost(struct shim_ring *ring, uint32_t tid, uint64_t count) {
 
 /* Whose records come now. */
 static void ring_slot_thread(struct shim_ring *ring, struct ring_slot *slot, uint32_t raw_tid) {
-	if (slot->raw_tid != raw_tid || !slot->tid) {
+	if (slot->raw_tid != raw_tid || !slot->tid || slot->guessed) {
+		const uint32_t tid = ring_tid(ring, raw_tid);
+
+		if (slot->raw_tid != raw_tid || slot->tid != tid)
+			slot->announced = 0;
 		slot->raw_tid = raw_tid;
-		slot->tid = ring_tid(ring, raw_tid);
-		slot->announced = 0;
+		slot->tid = tid;
+		slot->guessed = ring->foreign && tid == raw_tid;
 	}
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 		if (ring->sessions >> i & 1 & ~(slot->announced >> i))
@@ -173,8 +213,9 @@ static void ring_slot_thread(struct shim_ring *ring, struct ring_slot *slot, uin
 	slot->announced |= ring->sessions;
 }
 
-/* Takes what lies before head, or counts it if there is no budget left. NULL, or one line: a lie. */
-static const char *ring_slot_read(struct shim_ring *ring, struct ring_slot *slot, const unsigned char *data, uint64_t head, uint64_t *budget, bool count, uint64_t now) {
+/* Takes what lies before head, as far as the budget goes. NULL, or one line: a lie. */
+static const char *ring_slot_read(struct shim_ring *ring, struct ring_slot *slot, const unsigned char *data, uint64_t head, struct ring_budget *budget,
+				  uint64_t now) {
 	union {
 		struct trace_ring_record record;
 		uint64_t first;
@@ -189,22 +230,30 @@ static const char *ring_slot_read(struct shim_ring *ring, struct ring_slot *slot
 		const char *why = NULL;
 		size_t size;
 
+		if (!budget->bytes && !budget->last)
+			break;
+		if (!budget->bytes && !budget->counted) {
+			lost++;
+			slot->tail = head;
+			break;
+		}
 		copy.first = __atomic_load_n((const uint64_t *)at, __ATOMIC_RELAXED);
 		size = copy.record.size;
 		room = room < head - slot->tail ? room : head - slot->tail;
 		if (size < sizeof(copy.record) || size % 8 || size > room)
 			return "a record of a wrong size";
-		if (*budget) {
+		if (budget->bytes) {
 			if (copy.record.type != TRACE_RING_PAD) {
 				if (size > sizeof(copy))
 					return "a record of a wrong size";
 				memcpy(copy.bytes + 8, at + 8, size - 8);
 				why = ring_take(ring, slot, &copy.record, now);
 			}
-			*budget -= size < *budget ? size : *budget;
-		} else if (!count) {
-			return NULL;
+			budget->bytes -= size < budget->bytes ? size : budget->bytes;
+			if (++budget->taken % RING_CLOCK_RECORDS == 0)
+				budget_look(budget);
 		} else {
+			budget->counted--;
 			lost += copy.record.type == TRACE_RING_CALL || copy.record.type == TRACE_RING_KERNEL;
 		}
 		if (why)
@@ -216,7 +265,7 @@ static const char *ring_slot_read(struct shim_ring *ring, struct ring_slot *slot
 }
 
 /* One slot. As above; *loadp grows. */
-static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, uint64_t *budget, bool count, enum shim_rings_load *loadp) {
+static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, struct ring_budget *budget, enum shim_rings_load *loadp) {
 	struct trace_slot *shared = ring_slot_at(ring, i);
 	struct ring_slot *slot = &ring->slots[i];
 	uint32_t state = __atomic_load_n(&shared->state, __ATOMIC_ACQUIRE), expected = TRACE_SLOT_LEFT;
@@ -240,9 +289,11 @@ static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, uint64_t 
 		if (*loadp < SHIM_RINGS_BUSY)
 			*loadp = n > ring->slot_bytes / 8 ? SHIM_RINGS_BUSY : SHIM_RINGS_SOME;
 		/* the clock is read after head: what lies before that is not of the future, however long this thread has stood still */
-		why = ring_slot_read(ring, slot, (const unsigned char *)(shared + 1), head, budget, count, ring->tsc ? tsc_now() : monotonic_now());
+		why = ring_slot_read(ring, slot, (const unsigned char *)(shared + 1), head, budget, ring->tsc ? tsc_now() : monotonic_now());
 		__atomic_store_n(&shared->tail, slot->tail, __ATOMIC_RELEASE);
 	}
+	if (n || lost != slot->lost)
+		budget_look(budget); /* a new thread costs more than a record */
 	ring_lost(ring, slot->tid, lost - slot->lost);
 	slot->lost = lost;
 	if (!why && state == TRACE_SLOT_LEFT && slot->tail == head) {
@@ -252,26 +303,29 @@ static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, uint64_t 
 	return why;
 }
 
-/* Reads all slots, or stops when the budget is used up; with count all of them. What it read is taken from that of all rings, too. NULL or one line. */
-static const char *ring_read(struct shim_ring *ring, uint64_t budget, bool count, enum shim_rings_load *loadp, uint64_t *all_budget) {
-	uint64_t now = monotonic_now(), had = budget, homeless;
+/* Reads all slots, or stops when its budget is used up, unless it is the last time. What it read is taken from that of all rings, too. NULL or one line. */
+static const char *ring_read(struct shim_ring *ring, struct ring_budget *all, enum shim_rings_load *loadp) {
+	uint64_t now = monotonic_now(), had = all->last ? all->bytes : RING_BUDGET, homeless;
+	struct ring_budget budget = { .bytes = had, .end = now + (all->last ? RING_LAST_NS : RING_TIME_NS), .last = all->last, .counted = all->counted };
 	uint32_t n = ring->n_seen + 4;
 	const char *why = NULL;
 
 	__atomic_store_n(&ring->header->heartbeat, now, __ATOMIC_RELAXED);
-	if (count || now - ring->last_scan >= RING_SCAN_NS) {
+	if (all->last || now - ring->last_scan >= RING_SCAN_NS) {
 		ring->last_scan = now;
 		n = ring->slot_count;
 	}
 	n = n < ring->slot_count ? n : ring->slot_count;
-	for (uint32_t k = 0; k < n && !why && (budget || count); k++) {
+	for (uint32_t k = 0; k < n && !why && (budget.bytes || all->last); k++) {
 		ring->next = ring->next < n ? ring->next : 0;
-		why = ring_slot_drain(ring, ring->next, &budget, count, loadp);
-		ring->next += budget > 0 || count; /* the next turn goes on where this one stopped */
+		why = ring_slot_drain(ring, ring->next, &budget, loadp);
+		ring->next++; /* the next turn goes on behind the slot where this one stopped, which may be full again */
 	}
-	if (!budget)
+	if (!budget.bytes)
 		*loadp = SHIM_RINGS_BUSY;
-	*all_budget -= had - budget < *all_budget ? had - budget : *all_budget;
+	all->bytes -= had - budget.bytes < all->bytes ? had - budget.bytes : all->bytes;
+	all->counted = budget.counted;
+	budget_look(all);
 	homeless = __atomic_load_n(&ring->header->homeless, __ATOMIC_RELAXED);
 	if (!why && homeless - ring->homeless > RING_LOST_MAX)
 		why = "losses that were none";
@@ -507,11 +561,11 @@ int shim_rings_ask(struct trace_table *table, const struct process *process, str
 
 /* The process is gone, or does not want to be traced any more. */
 static void ring_closed(struct shim_ring *ring, const struct shim_connection *connection) {
+	struct ring_budget all = rings_budget(true);
 	enum shim_rings_load load;
-	uint64_t all = RING_LAST_BUDGET;
 	const char *why;
 
-	why = ring->sessions ? ring_read(ring, RING_LAST_BUDGET, true, &load, &all) : NULL;
+	why = ring->sessions ? ring_read(ring, &all, &load) : NULL;
 	if (why)
 		trace_table_warn(ring->table, ring->pid, "its trace was broken when it ended (%s)", why);
 	ring_drop_pending(ring);
@@ -575,9 +629,9 @@ void shim_rings_look_again(struct trace_table *table) {
 }
 
 void shim_rings_leave(struct trace_table *table, struct trace_session *session) {
+	struct ring_budget all = rings_budget(true);
 	struct shim_ring *ring, *next;
 	enum shim_rings_load load;
-	uint64_t all = RING_LAST_BUDGET;
 
 	for (ring = LIST_FIRST(&table->rings); ring; ring = next) {
 		next = LIST_NEXT(ring, link);
@@ -585,7 +639,7 @@ void shim_rings_leave(struct trace_table *table, struct trace_session *session) 
 			continue;
 		if (ring->sessions == 1U << session->index)
 			__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
-		if (ring_read(ring, all, true, &load, &all)) {
+		if (ring_read(ring, &all, &load)) {
 			ring_refuse(ring, "found at the end of the trace");
 			continue;
 		}
@@ -601,21 +655,22 @@ void shim_rings_leave(struct trace_table *table, struct trace_session *session) 
 
 enum shim_rings_load shim_rings_drain(struct trace_table *table) {
 	enum shim_rings_load load = SHIM_RINGS_IDLE;
-	uint64_t budget = RINGS_BUDGET, first = table->next_ring;
+	struct ring_budget all = rings_budget(false);
+	const uint64_t first = table->next_ring;
 	struct shim_ring *ring, *next;
 
 	/* rings have descending ids; who comes behind the last one that had its turn is first */
 	for (int pass = 0; pass < 2; pass++)
-		for (ring = LIST_FIRST(&table->rings); ring && budget; ring = next) {
+		for (ring = LIST_FIRST(&table->rings); ring && all.bytes; ring = next) {
 			const char *why;
 
 			next = LIST_NEXT(ring, link);
 			if (!ring->sessions || (ring->id >= first) != (pass == 1))
 				continue;
 			table->next_ring = ring->id;
-			why = ring_read(ring, RING_BUDGET, false, &load, &budget);
+			why = ring_read(ring, &all, &load);
 			if (why)
 				ring_refuse(ring, why);
 		}
-	return budget ? load : SHIM_RINGS_BUSY;
+	return all.bytes ? load : SHIM_RINGS_BUSY;
 }

@@ -70,7 +70,12 @@ static bool mappings_read(struct stack_mappings *mappings, pid_t pid) {
 
 	*mappings = (struct stack_mappings){ .pid = pid };
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	maps = stat(path, &status) == 0 ? foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &n_maps) : NULL;
+	maps = foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &n_maps);
+	/* whose they are is asked behind that: a program with other rights that is executed meanwhile must not count as its user's */
+	if (maps && stat(path, &status) < 0) {
+		free(maps);
+		maps = NULL;
+	}
 	for (char *line = maps ? strtok_r(maps, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
 		mappings->uid = status.st_uid; /* root, if it has other rights than its user */
 		at = 0;

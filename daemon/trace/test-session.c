@@ -327,6 +327,36 @@ static void test_limits(void **state) {
 	assert_int_equal(trace_table_counters(world.table).sessions, 0);
 }
 
+/* Who begins and ends traces all the time has to wait, he alone, and not who may trace all. */
+static void test_work(void **state) {
+	struct client clients[3] = {};
+	struct trace_config configs[3];
+
+	for (unsigned int i = 0; i < 3; i++) {
+		configs[i] = usual_config(&clients[i]);
+		configs[i].options.caller = 1000 + (i == 1);
+		configs[i].options.all_users = i == 2;
+	}
+	assert_int_equal(start_session(&clients[0], &configs[0]), 0);
+	end_client(&clients[0]);
+	trace_table_worked(world.table, &configs[0].options, UINT64_C(1000000000));
+	trace_table_worked(world.table, &configs[2].options, UINT64_C(1000000000000));
+	assert_int_equal(start_session(&clients[0], &configs[0]), 0);
+	end_client(&clients[0]);
+	trace_table_worked(world.table, &configs[0].options, UINT64_C(1000000000000));
+	for (unsigned int i = 0; i < 3; i++) {
+		assert_int_equal(start_session(&clients[i], &configs[i]), i ? 0 : TRACE_E_WORK);
+		if (i)
+			end_client(&clients[i]);
+	}
+	/* it is remembered while there are many others who have had less */
+	for (uid_t uid = 2000; uid < 2000 + 10 * TABLE_WORK_MAX; uid++) {
+		configs[1].options.caller = uid;
+		trace_table_worked(world.table, &configs[1].options, 1000);
+	}
+	assert_int_equal(start_session(&clients[0], &configs[0]), TRACE_E_WORK);
+}
+
 /* ---- processes ---- */
 
 static pid_t start_child(uid_t uid, pid_t *grandchildp);
@@ -957,7 +987,7 @@ int main(int argc, char **argv) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_frame),   TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
-		TEST(test_stack_again), TEST(test_warnings), TEST(test_limits),  TEST(test_targets),	    TEST(test_no_shim), TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec), TEST(test_exec_of_dead),
+		TEST(test_stack_again), TEST(test_warnings), TEST(test_limits), TEST(test_work), TEST(test_targets),	    TEST(test_no_shim), TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec), TEST(test_exec_of_dead),
 		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
 		TEST(test_short_child),
 	};

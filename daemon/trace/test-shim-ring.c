@@ -2,74 +2,13 @@
 
 /* The daemon's end of rings, against a producer that is honest, fast, or a liar. The traced processes are this one, under some numbers of struct process. */
 
-#include "test-session.h"
+#include "test-traced.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "function.h"
-#include "process.h"
-#include "shim-ring-private.h"
-#include "shim-server.h"
-#include "process-facts.h"
-#include "test-trace-producer.h"
-
-/* A process and its connection, which is one that is closed already: the table's closing it does nothing, gone() does. */
-struct traced {
-	struct process process;
-	struct shim_connection connection;
-	struct trace_ring *ring; /* its mapping */
-	uint64_t size;
-};
-
-/* Asks. Whether it gets a ring. */
-static bool ask(struct traced *traced) {
-	int fd;
-
-	assert_int_equal(shim_rings_ask(world.table, &traced->process, &traced->connection, &fd, &traced->size), 0);
-	if (fd < 0)
-		return false;
-	assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-	if (!traced->ring)
-		traced->ring = mmap(NULL, traced->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	assert_ptr_not_equal(traced->ring, MAP_FAILED);
-	return true;
-}
-
-static void begin(struct traced *traced, uint64_t number) {
-	*traced = (struct traced){ .connection = { .state = SHIM_CLOSED, .pidfd = -1 } };
-	assert_int_equal(process_facts_read(&traced->process.facts, getpid(), -1), 0);
-	traced->process.facts.start_time += number; /* liars are told apart by it */
-	traced->process.number = number;
-	traced->process.uid = getuid();
-	assert_true(ask(traced));
-	assert_int_equal(traced->ring->magic, TRACE_RING_MAGIC);
-	assert_int_equal(traced->ring->version, TRACE_RING_VERSION);
-	assert_int_equal(traced->ring->enabled, 1);
-}
-
-static void gone(struct traced *traced) {
-	shim_rings_closed(world.table, &traced->connection);
-	if (traced->ring)
-		munmap(traced->ring, traced->size);
-	traced->ring = NULL;
-}
-
-static uint64_t ring_now(const struct trace_ring *ring) {
-	return ring->clock == TRACE_RING_TSC ? tsc_now() : monotonic_now();
-}
-
-/* So many units ago. */
-static uint64_t ring_ago(const struct trace_ring *ring, uint64_t units) {
-	return ring_now(ring) - units;
-}
-
-static void drain(void) {
-	shim_rings_drain(world.table);
-}
 
 /* A connection that asks again, because its ring is retired, leaves that one: it would be closed with it, or outlive it. */
 static void test_same_connection(void **state) {
@@ -544,18 +483,6 @@ static void test_widened(void **state) {
 
 /* ---- names, kernels ---- */
 
-struct name_record {
-	struct trace_ring_name name;
-	char text[64];
-};
-
-static const struct trace_ring_record *make_name(struct name_record *record, uint32_t kind, uint64_t id, const char *text) {
-	*record = (struct name_record){ .name = { .record = { .size = sizeof(record->name) + 8, .type = TRACE_RING_NAME }, .kind = kind, .id = id } };
-	strncpy(record->text, text, sizeof(record->text) - 1);
-	record->name.record.size = (uint16_t)(sizeof(record->name) + (strlen(text) + 8) / 8 * 8);
-	return &record->name.record;
-}
-
 static void test_names(void **state) {
 	struct client a = {}, b = {};
 	struct producer producer;
@@ -947,7 +874,7 @@ static void test_fast(void **state) {
 		size_t at = 0;
 
 		over = __atomic_load_n(&fast.over, __ATOMIC_ACQUIRE);
-		drain();
+		shim_rings_drain(world.table);
 		if (over)
 			trace_session_finish(client.session);
 		else if (turn % 3)
@@ -970,42 +897,6 @@ static void test_fast(void **state) {
 	assert_true(counted >= fast.lost);
 	gone(&traced);
 	end_client(&client);
-}
-
-/* ---- bounds ---- */
-
-/* Users who have many processes get fewer slots, and in the end none: what is not there is counted. */
-static void test_shapes(void **state) {
-	enum { N = 600 };
-	struct traced *traced = calloc(N, sizeof(*traced));
-	struct client client = {};
-	struct trace_config config = usual_config(&client);
-	uint32_t last = UINT32_MAX;
-	uint64_t total = 0;
-	unsigned int n = 0;
-
-	config.options.buffer = 1 << 20;
-	assert_int_equal(start_session(&client, &config), 0);
-	for (; n < N; n++) {
-		traced[n] = (struct traced){ .connection = { .state = SHIM_CLOSED, .pidfd = -1 } };
-		assert_int_equal(process_facts_read(&traced[n].process.facts, getpid(), -1), 0);
-		traced[n].process.number = n + 1;
-		traced[n].process.uid = getuid();
-		if (!ask(&traced[n]))
-			break;
-		assert_true(traced[n].ring->slot_count <= last && traced[n].ring->slot_count >= 16);
-		last = traced[n].ring->slot_count;
-		total += traced[n].size;
-	}
-	assert_true(n >= 60 && n < N); /* 50 programs at a time are nothing special */
-	assert_true(total <= UINT64_C(16) << 30);
-	session_flush_lost(client.session);
-	client_read(&client);
-	assert_int_equal(count_lost(&client, TRACE_SOURCE_SHIM), 1);
-	for (unsigned int i = 0; i < n; i++)
-		gone(&traced[i]);
-	end_client(&client);
-	free(traced);
 }
 
 /* Who asks and is not meant gets nothing; rights are those of the connection, too. */
@@ -1044,7 +935,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		TEST(test_counts), cmocka_unit_test(test_buckets),
 		TEST(test_order),   TEST(test_extras), TEST(test_slots),  TEST(test_ends), TEST(test_two_sessions), TEST(test_widened), TEST(test_names),
-		TEST(test_kernels), TEST(test_notes), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_shapes),	    TEST(test_not_meant),
+		TEST(test_kernels), TEST(test_notes), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_not_meant),
 		TEST(test_same_connection),
 	};
 #undef TEST
