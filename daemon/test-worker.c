@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -140,6 +141,7 @@ int main(int argc, char *argv[]) {
 	char text[65536];
 	int fds[8];
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves none behind */
 	if (argc > 1 && strcmp(argv[1], "--die") == 0)
 		return 7;
 	if (argc > 1 && strncmp(argv[1], "--die-if=", 9) == 0 && access(argv[1] + 9, F_OK) == 0)

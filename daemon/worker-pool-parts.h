@@ -93,6 +93,7 @@ struct worker_pool {
 	uint64_t last_turn;
 	json_object *features;
 	char trouble[192];
+	bool unready; /* the last one that was started did not get ready */
 	struct worker_pool_counters counters;
 	char *buffer; /* WORKER_MESSAGE_MAX + 1 */
 };

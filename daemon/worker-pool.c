@@ -209,7 +209,7 @@ static bool worker_pool_owes(const struct worker_pool *pool, uint64_t now) {
 	const struct worker_task *task;
 	const struct worker *worker;
 
-	if (pool->trouble[0])
+	if (pool->trouble[0] || pool->unready)
 		return false;
 	TAILQ_FOREACH(worker, &pool->list, link)
 		if (worker->state == WORKER_STARTING || worker->state == WORKER_IDLE)

@@ -101,9 +101,11 @@ static void worker_on_exit(uv_process_t *process, int64_t status, int term_signa
 	if (worker->state != WORKER_ENDING && !pool->freed && pool->on_crash &&
 	    !(worker->state == WORKER_STARTING && pool->trouble[0]))
 		pool->on_crash(pool->path, worker->process.pid, message);
-	if (worker->state == WORKER_STARTING && !pool->freed)
+	if (worker->state == WORKER_STARTING && !pool->freed) {
+		pool->unready = true;
 		snprintf(pool->trouble, sizeof(pool->trouble), "%s did not get ready: %s",
 			 pool->path, message);
+	}
 	if (worker->state != WORKER_ENDING)
 		pool->counters.crashes++;
 	worker_end(worker);
@@ -164,6 +166,7 @@ static void worker_on_timer(uv_timer_t *timer) {
 	if (worker->eof || worker->state == WORKER_ENDING) {
 		worker_kill(worker); /* the exit comes */
 	} else if (worker->state == WORKER_STARTING) {
+		pool->unready = true;
 		snprintf(pool->trouble, sizeof(pool->trouble), "%s did not get ready in time",
 			 pool->path);
 		worker_fail(worker, WORKER_POOL_E_TIMEOUT, "");
@@ -264,6 +267,7 @@ static void worker_on_ready(struct worker *worker, json_object *message) {
 		worker->features = json_object_get(features);
 	}
 	pool->trouble[0] = '\0';
+	pool->unready = false;
 	worker->state = WORKER_IDLE;
 	uv_timer_stop(&worker->timer);
 }
