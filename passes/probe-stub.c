@@ -31,7 +31,7 @@ static bool same_text(const struct replacer *replacer, uint32_t left, uint32_t r
 	       !memcmp(replacer->text + a->offset, replacer->text + b->offset, a->length);
 }
 
-/* Writes `mov REGISTER, 0;`; false if it is no register that a mov takes. */
+/* Writes `mov REGISTER, 0;` with the statement's guard; false if it is no register for a mov. */
 static bool write_zero(const struct replacer *replacer, FILE *stream, uint32_t statement,
 		       uint32_t token)
 {
@@ -44,14 +44,16 @@ static bool write_zero(const struct replacer *replacer, FILE *stream, uint32_t s
 	if (!probe_names_register(replacer->names, statement, token, &found) || found.vector != 1)
 		return false;
 	size = ptx_type_size(found.type);
+	if (size != 2 && size != 4 && size != 8)
+		return false;
+	ptx_statement_write_guard(replacer->body, &replacer->body->statements[statement], false,
+				  stream);
 	if (found.type == PTX_TYPE_F32 || found.type == PTX_TYPE_F64)
 		fprintf(stream, "mov.f%u %.*s, 0%c%0*u; ", 8 * size, (int)name->length,
 			replacer->text + name->offset, size == 4 ? 'f' : 'd', 2 * (int)size, 0);
-	else if (size == 2 || size == 4 || size == 8)
+	else
 		fprintf(stream, "mov.b%u %.*s, 0; ", 8 * size, (int)name->length,
 			replacer->text + name->offset);
-	else
-		return false;
 	return true;
 }
 
@@ -141,8 +143,7 @@ static int add_zeroes(const struct replacer *replacer, uint32_t statement,
 		if (replacer->body->tokens[i].kind != PTX_TOKEN_WORD ||
 		    !probe_names_register(replacer->names, statement, i, &found))
 			continue;
-		if (replacer->body->statements[statement].guard == PTX_NONE &&
-		    write_zero(replacer, stream, statement, i))
+		if (write_zero(replacer, stream, statement, i))
 			continue;
 		ptx_error_set(replacer->error, replacer->text, replacer->body->tokens[i].offset,
 			      "what a stub returns goes to something that is not understood");

@@ -416,17 +416,6 @@ static bool is_guarded(const struct work *work, const struct probe_site *site)
 	       work->body->statements[site->statement].guard != PTX_NONE;
 }
 
-/* `@!%p bra LABEL`, which is `@%p` of the instruction turned round. */
-static void write_skip(const struct work *work, FILE *stream, uint32_t index, uint32_t label)
-{
-	const struct ptx_statement *statement = &work->body->statements[index];
-	const struct ptx_token *guard = &work->body->tokens[statement->guard];
-
-	fprintf(stream, "\t@%s%.*s bra $L__skip__gpuprobe%u;\n",
-		statement->guard_negated ? "" : "!", (int)guard->length,
-		work->body->module->text + guard->offset, label);
-}
-
 static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t end)
 {
 	const struct probe_site *site = &work->sites.sites[first];
@@ -455,8 +444,12 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 	}
 	if (scope)
 		fputs("{\n", stream);
-	if (skips)
-		write_skip(work, stream, site->statement, label);
+	if (skips) { /* `@%p` of the instruction turned round */
+		fputc('\t', stream);
+		ptx_statement_write_guard(work->body, &work->body->statements[site->statement],
+					  true, stream);
+		fprintf(stream, "bra $L__skip__gpuprobe%u;\n", label);
+	}
 	probe_context_write(stream, &place, &context);
 	r = inlined ? write_programs(work, stream, first, end, &context)
 		    : write_call(work, stream, first, end, &context);

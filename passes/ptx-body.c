@@ -451,3 +451,15 @@ struct ptx_range ptx_statement_text(const struct ptx_body *body,
 
 	return (struct ptx_range){ first->offset, last->offset + last->length - first->offset };
 }
+
+void ptx_statement_write_guard(const struct ptx_body *body, const struct ptx_statement *statement,
+			       bool negate, FILE *stream)
+{
+	const struct ptx_token *guard;
+
+	if (statement->guard == PTX_NONE)
+		return;
+	guard = &body->tokens[statement->guard];
+	fprintf(stream, "@%s%.*s ", statement->guard_negated != negate ? "!" : "",
+		(int)guard->length, body->module->text + guard->offset);
+}

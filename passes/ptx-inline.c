@@ -144,18 +144,6 @@ static bool needs_function(const struct inlining *inlining, const struct ptx_sta
 	return false;
 }
 
-/* `@!%p ` if the statement has a guard. */
-static void write_guard(const struct inlining *inlining, const struct ptx_statement *statement)
-{
-	const struct ptx_token *guard;
-
-	if (statement->guard == PTX_NONE)
-		return;
-	guard = &inlining->body->tokens[statement->guard];
-	fprintf(inlining->stream, "@%s%.*s ", statement->guard_negated ? "!" : "",
-		(int)guard->length, text_of(inlining) + guard->offset);
-}
-
 /* The statement as it is, but for labels, which are operands or the statement itself. */
 static void write_statement(const struct inlining *inlining, const struct ptx_statement *statement)
 {
@@ -186,7 +174,7 @@ static void write_move(const struct inlining *inlining, const struct ptx_stateme
 	const struct ptx_token *last = &inlining->body->tokens[to->end - 1];
 
 	fputc('\t', inlining->stream);
-	write_guard(inlining, statement);
+	ptx_statement_write_guard(inlining->body, statement, false, inlining->stream);
 	fprintf(inlining->stream, "mov.b64 %.*s, %s;\n",
 		(int)(last->offset + last->length - first->offset),
 		text_of(inlining) + first->offset, argument);
@@ -200,7 +188,7 @@ static int write_instruction(const struct inlining *inlining, const struct ptx_s
 
 	if (ptx_instruction_is(body, statement, "ret")) {
 		fputc('\t', inlining->stream);
-		write_guard(inlining, statement);
+		ptx_statement_write_guard(inlining->body, statement, false, inlining->stream);
 		fprintf(inlining->stream, "bra " END_LABEL "%s;\n", inlining->suffix);
 		return 0;
 	}

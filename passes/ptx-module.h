@@ -12,6 +12,8 @@
 
 #include "ptx-lexer.h"
 
+#include <stdio.h>
+
 #define PTX_NONE UINT32_MAX /* no index */
 #define PTX_NESTING_MAX 256 /* scopes in scopes, brackets in brackets */
 
@@ -287,6 +289,10 @@ bool ptx_instruction_call(const struct ptx_body *body, const struct ptx_statemen
 /* From the first byte of the statement to the last. */
 struct ptx_range ptx_statement_text(const struct ptx_body *body,
 				    const struct ptx_statement *statement);
+
+/* Writes `@%p ` or `@!%p ` (negate: the other one) if the statement has a guard. */
+void ptx_statement_write_guard(const struct ptx_body *body, const struct ptx_statement *statement,
+			       bool negate, FILE *stream);
 
 static inline const char *ptx_body_token_text(const struct ptx_body *body, uint32_t token)
 {
