@@ -450,14 +450,21 @@ def test_threads():
         live.replay(10, threads=2)
         equal(daemon.count_of(), 2 * 10 * NODES * THREADS)
         detach(daemon, *ids)
-        thread = threading.Thread(target=live.replay, args=[200], kwargs={"threads": 2})
+        thread = threading.Thread(target=live.replay, args=[15000], kwargs={"threads": 2})
         thread.start()
-        for _ in range(5):
-            ids = daemon.attach("--engine", "sass")
+        kept = []
+        for cycle in range(10): # with nothing attached in between, then with what keeps the maps: they are read when no kernel runs any more
+            count, keep = attach_two(daemon)
             time.sleep(0.02)
-            check(daemon.count_of() % THREADS == 0, daemon.count_of())
-            detach(daemon, *ids)
+            detach(daemon, count)
+            if cycle < 5:
+                detach(daemon, keep)
+            else:
+                kept.append(keep)
         thread.join()
+        numbers = counts(daemon)
+        check(len(numbers) == len(kept) and all(number % THREADS == 0 for number in numbers), numbers)
+        detach(daemon, *kept)
         daemon.attach("--engine", "sass")
         live.replay(1)
         equal(daemon.count_of(), NODES * THREADS)
