@@ -3,6 +3,7 @@
 """test-pass.py GPUPROBECTL FAKE_DAEMON: pass list and pass test."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ SANITIZED = b"__asan_init" in open(CTL, "rb").read()
 class Case(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
         self.passes = os.path.join(self.folder, "passes.d")
         os.mkdir(self.passes)
         self.ptx = self.file("x.ptx", PTX)

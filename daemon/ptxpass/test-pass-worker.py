@@ -28,6 +28,7 @@ class Case(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
         os.chmod(cls.folder, 0o755) # a worker of root runs as nobody
 
     def script(self, text, interpreter="/bin/sh", mode=0o755):

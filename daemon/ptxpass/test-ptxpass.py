@@ -8,6 +8,7 @@ test-ptxpass.py FOLDER_OF_EXECUTABLES PTXAS
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -247,7 +248,9 @@ class Wrong(Case):
 
 class Configuration(Case):
     def config(self, name, change, text=None):
-        path = os.path.join(tempfile.mkdtemp(), "x.json")
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        path = os.path.join(folder, "x.json")
         if text is None:
             text = json.dumps({**json.loads(self.execute(name, "--print-config")), **change})
         with open(path, "w") as file:
