@@ -158,7 +158,7 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 		return dump_end(dump, control_error_reason(call, "Internal", strerror(-r)));
 	if (r == MAP_E_QUOTA)
 		return dump_end(dump, control_error_limit(call, DUMP_TOO_LARGE,
-							  MAP_SNAPSHOT_BYTES_MAX));
+							  MAP_SNAPSHOT_BYTES_MAX / (dump->cursor.order.reader ? 2 : 1)));
 	if (r == MAP_E_END)
 		return dump_end(dump, varlink_call_reply(call, dump_reply(dump, map, object)));
 	if (!dump->more && dump->n_bytes > DUMP_REPLY_MAX)
@@ -193,6 +193,7 @@ static bool dump_order(struct varlink_call *call, json_object *parameters, const
 		.per_process = control_bool(parameters, "per_process"),
 		.nonzero = control_bool(parameters, "nonzero"),
 		.latest = merge && !strcmp(merge, "latest"),
+		.reader = varlink_call_peer(call)->uid,
 	};
 	if (map->spec.layout.kind == MAP_KIND_RING)
 		*rp = control_error_argument(call, "map",

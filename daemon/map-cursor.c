@@ -142,7 +142,7 @@ static int step_hash(struct map *map, struct map_cursor *cursor, const struct ma
 	int r = 0;
 
 	if (!cursor->snapshot)
-		r = map_snapshot_new(&cursor->snapshot, map, source, cursor->order.latest);
+		r = map_snapshot_new(&cursor->snapshot, map, source, &cursor->order);
 	if (!r)
 		r = map_snapshot_next(cursor->snapshot, map, entry, spentp);
 	if (r == MAP_E_END) {

@@ -169,7 +169,7 @@ int map_hash_totals_step(struct map *map, uint64_t *budgetp) {
 struct map_snapshot {
 	struct map_accounts *accounts;
 	struct map_source source;
-	bool latest;
+	struct map_order order;
 	struct map_table *table;
 	uint64_t held;	     /* bytes that the accounts know of */
 	unsigned char *slot; /* room for one */
@@ -185,14 +185,14 @@ struct map_snapshot {
 };
 
 int map_snapshot_new(struct map_snapshot **snapshotp, struct map *map,
-		     const struct map_source *source, bool latest) {
+		     const struct map_source *source, const struct map_order *order) {
 	struct map_snapshot *snapshot = calloc(1, sizeof(*snapshot));
 
 	if (!snapshot)
 		return -ENOMEM;
 	snapshot->accounts = map->accounts;
 	snapshot->source = *source;
-	snapshot->latest = latest;
+	snapshot->order = *order;
 	snapshot->slot = slot_buffer(map);
 	if (!snapshot->slot) {
 		map_snapshot_free(snapshot);
@@ -205,7 +205,7 @@ int map_snapshot_new(struct map_snapshot **snapshotp, struct map *map,
 struct map_snapshot *map_snapshot_free(struct map_snapshot *snapshot) {
 	if (!snapshot)
 		return NULL;
-	map_accounts_hold(snapshot->accounts, &snapshot->held, 0);
+	map_accounts_hold(snapshot->accounts, snapshot->order.reader, &snapshot->held, 0);
 	map_table_free(snapshot->table);
 	free(snapshot->slot);
 	free(snapshot);
@@ -219,7 +219,7 @@ const struct map_source *map_snapshot_source(const struct map_snapshot *snapshot
 /* From the start, with an empty table. 0 or negative errno. */
 static int snapshot_begin(struct map_snapshot *snapshot, const struct map *map) {
 	snapshot->table = map_table_free(snapshot->table);
-	map_accounts_hold(snapshot->accounts, &snapshot->held, 0);
+	map_accounts_hold(snapshot->accounts, snapshot->order.reader, &snapshot->held, 0);
 	snapshot->begun++;
 	snapshot->folds = map->folds;
 	snapshot->total = 0;
@@ -237,16 +237,16 @@ static int snapshot_add(struct map_snapshot *snapshot, const struct map *map,
 	bool added, newest;
 	int r;
 
-	r = map_table_get(snapshot->table, key, map_accounts_room(snapshot->accounts), &entry,
+	r = map_table_get(snapshot->table, key, map_accounts_room(snapshot->accounts, snapshot->order.reader), &entry,
 			  &added);
 	if (!r)
-		r = map_accounts_hold(snapshot->accounts, &snapshot->held,
+		r = map_accounts_hold(snapshot->accounts, snapshot->order.reader, &snapshot->held,
 				      map_table_bytes(snapshot->table));
 	if (r || (!added && entry->instance == instance))
 		return r;
 	newest = added || recency >= entry->recency;
 	payload = map_table_payload(snapshot->table, entry);
-	if (!snapshot->latest)
+	if (!snapshot->order.latest)
 		element_add(map, payload, element, newest);
 	else if (newest)
 		memcpy(payload, element, element_size(map));
@@ -270,7 +270,7 @@ static int snapshot_totals(struct map_snapshot *snapshot, const struct map *map,
 
 		*spentp += CACHE_LINE + 2 * element_size(map);
 		r = snapshot_add(snapshot, map, entry->key,
-				 payload + (snapshot->latest ? element_size(map) : 0),
+				 payload + (snapshot->order.latest ? element_size(map) : 0),
 				 entry->recency, 0);
 	}
 	if (!r && table && snapshot->total < map_table_count(table))

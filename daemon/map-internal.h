@@ -63,9 +63,9 @@ void map_discharge(struct map *map, uint64_t bytes);
 /* Of the lanes that fill the values of a map without lanes of its own. */
 uint32_t map_lane_size(const struct map_spec *spec);
 
-/* Memory for dumps, of all owners together: *heldp bytes become `bytes`. 0 or MAP_E_QUOTA. */
-int map_accounts_hold(struct map_accounts *accounts, uint64_t *heldp, uint64_t bytes);
-uint64_t map_accounts_room(const struct map_accounts *accounts);
+/* Memory for dumps of who reads: *heldp bytes become `bytes`. 0, MAP_E_QUOTA or -ENOMEM; less, and as much, always can. */
+int map_accounts_hold(struct map_accounts *accounts, uid_t reader, uint64_t *heldp, uint64_t bytes);
+uint64_t map_accounts_room(const struct map_accounts *accounts, uid_t reader);
 
 /* ---- map-instance.c ---- */
 
@@ -176,7 +176,7 @@ int map_hash_totals_step(struct map *map, uint64_t *budgetp);
 
 /* The elements of some instances of a hash map, at one time. */
 int map_snapshot_new(struct map_snapshot **snapshotp, struct map *map,
-		     const struct map_source *source, bool latest);
+		     const struct map_source *source, const struct map_order *order);
 struct map_snapshot *map_snapshot_free(struct map_snapshot *snapshot);
 const struct map_source *map_snapshot_source(const struct map_snapshot *snapshot);
 

@@ -6,8 +6,8 @@
  *
  * Every byte is charged to the uid that attached the object, what a map has without instances
  * included. Totals of dead processes are charged too, but never refused: the instance they replace
- * is about as large. Memory that dumps of hash maps take for a moment has a limit of its own, for
- * all owners together.
+ * is about as large. Memory that dumps of hash maps take for a moment has limits of its own, which
+ * count for who reads: a user gets half of it, and users together leave a quarter to root.
  */
 
 #include "map-internal.h"
@@ -20,17 +20,46 @@
 
 struct map_account {
 	uid_t uid;
-	uint64_t used;
+	uint64_t used; /* by its maps */
+	uint64_t held; /* for its dumps */
 };
 
 struct map_accounts {
 	uint64_t limit;
 	const struct map_keeper *keeper; /* NULL: none */
-	uint64_t held; /* for dumps */
+	uint64_t held, held_users; /* for dumps: of all, and of all but root */
 	uint64_t refused;
 	size_t n;
 	struct map_account *accounts;
 };
+
+static struct map_account *account_find(const struct map_accounts *accounts, uid_t uid) {
+	for (size_t i = 0; i < accounts->n; i++)
+		if (accounts->accounts[i].uid == uid)
+			return &accounts->accounts[i];
+	return NULL;
+}
+
+/* The account of a user, which may be new. NULL without memory. */
+static struct map_account *account_get(struct map_accounts *accounts, uid_t uid) {
+	struct map_account *account = account_find(accounts, uid), *grown;
+
+	if (account)
+		return account;
+	grown = realloc(accounts->accounts, (accounts->n + 1) * sizeof(*grown));
+	if (!grown)
+		return NULL;
+	accounts->accounts = grown;
+	account = &grown[accounts->n++];
+	*account = (struct map_account){ .uid = uid };
+	return account;
+}
+
+/* An account that has nothing left goes away. */
+static void account_put(struct map_accounts *accounts, struct map_account *account) {
+	if (!account->used && !account->held)
+		*account = accounts->accounts[--accounts->n];
+}
 
 /* limit: bytes that the maps of one uid may use. */
 int map_accounts_new(struct map_accounts **accountsp, uint64_t limit) {
@@ -61,10 +90,9 @@ const struct map_keeper *map_accounts_keeper(const struct map_accounts *accounts
 }
 
 uint64_t map_accounts_used(const struct map_accounts *accounts, uid_t uid) {
-	for (size_t i = 0; i < accounts->n; i++)
-		if (accounts->accounts[i].uid == uid)
-			return accounts->accounts[i].used;
-	return 0;
+	const struct map_account *account = account_find(accounts, uid);
+
+	return account ? account->used : 0;
 }
 
 /* Who has more keeps it, and gets no more. */
@@ -80,35 +108,46 @@ uint64_t map_accounts_refused(const struct map_accounts *accounts) {
 	return accounts->refused;
 }
 
-int map_accounts_hold(struct map_accounts *accounts, uint64_t *heldp, uint64_t bytes) {
-	if (bytes > *heldp && bytes - *heldp > map_accounts_room(accounts))
+int map_accounts_hold(struct map_accounts *accounts, uid_t reader, uint64_t *heldp, uint64_t bytes) {
+	struct map_account *account;
+
+	if (bytes == *heldp)
+		return 0;
+	if (bytes > *heldp && bytes - *heldp > map_accounts_room(accounts, reader))
 		return MAP_E_QUOTA;
+	account = account_get(accounts, reader);
+	if (!account)
+		return -ENOMEM;
+	account->held += bytes - *heldp;
 	accounts->held += bytes - *heldp;
+	if (reader)
+		accounts->held_users += bytes - *heldp;
 	*heldp = bytes;
+	account_put(accounts, account);
 	return 0;
 }
 
-uint64_t map_accounts_room(const struct map_accounts *accounts) {
-	return MAP_SNAPSHOT_BYTES_MAX - accounts->held;
+uint64_t map_accounts_room(const struct map_accounts *accounts, uid_t reader) {
+	const struct map_account *account = reader ? account_find(accounts, reader) : NULL;
+	uint64_t room = MAP_SNAPSHOT_BYTES_MAX - accounts->held, users, own;
+
+	if (!reader)
+		return room;
+	users = MAP_SNAPSHOT_BYTES_MAX / 4 * 3 - accounts->held_users;
+	own = MAP_SNAPSHOT_BYTES_MAX / 2 - (account ? account->held : 0);
+	room = users < room ? users : room;
+	return own < room ? own : room;
 }
 
 int map_charge(struct map *map, uint64_t bytes, bool force) {
 	struct map_accounts *accounts = map->accounts;
-	struct map_account *account = NULL, *grown;
+	struct map_account *account = account_get(accounts, map->owner);
 
-	for (size_t i = 0; i < accounts->n; i++)
-		if (accounts->accounts[i].uid == map->owner)
-			account = &accounts->accounts[i];
-	if (!account) {
-		grown = realloc(accounts->accounts, (accounts->n + 1) * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		accounts->accounts = grown;
-		account = &grown[accounts->n++];
-		*account = (struct map_account){ .uid = map->owner };
-	}
+	if (!account)
+		return -ENOMEM;
 	if (!force && (account->used > accounts->limit || bytes > accounts->limit - account->used)) {
 		accounts->refused++;
+		account_put(accounts, account);
 		return MAP_E_QUOTA;
 	}
 	account->used += bytes;
@@ -116,18 +155,15 @@ int map_charge(struct map *map, uint64_t bytes, bool force) {
 	return 0;
 }
 
-/* Takes a charge back; an account that has nothing left goes away. */
+/* Takes a charge back. */
 void map_discharge(struct map *map, uint64_t bytes) {
-	struct map_accounts *accounts = map->accounts;
+	struct map_account *account = account_find(map->accounts, map->owner);
 
 	map->charged -= bytes;
-	for (size_t i = 0; i < accounts->n; i++)
-		if (accounts->accounts[i].uid == map->owner) {
-			accounts->accounts[i].used -= bytes;
-			if (!accounts->accounts[i].used)
-				accounts->accounts[i] = accounts->accounts[--accounts->n];
-			return;
-		}
+	if (!account)
+		return;
+	account->used -= bytes;
+	account_put(map->accounts, account);
 }
 
 /* Whether the layout is the one that map-layout.h prescribes for the map's sizes. */

@@ -214,13 +214,14 @@ int map_read(struct map *map, uint32_t index, struct map_entry *entry);
 
 struct map_snapshot;
 
-#define MAP_SNAPSHOT_BYTES_MAX (UINT64_C(512) << 20) /* of all hash maps that are being dumped */
+#define MAP_SNAPSHOT_BYTES_MAX (UINT64_C(512) << 20) /* of all hash maps that are being dumped; a user may hold half of it */
 
 /* How a dump goes over a map. */
 struct map_order {
 	bool per_process;
 	bool nonzero; /* leave out entries whose values are all zeros */
 	bool latest; /* several instances: the value of the one mirrored last, not the sum */
+	uid_t reader; /* who holds the memory that a hash map's dump takes; 0: the daemon, or root */
 };
 
 /*

@@ -101,7 +101,7 @@ static int teardown(void **state) {
 	varlink_client_free(test.client);
 	uv_async_send(&test.stop);
 	pthread_join(test.thread, NULL);
-	assert_int_equal(map_accounts_room(test.daemon.map_accounts), MAP_SNAPSHOT_BYTES_MAX);
+	assert_int_equal(map_accounts_room(test.daemon.map_accounts, 0), MAP_SNAPSHOT_BYTES_MAX);
 	registry_deinit(&test.daemon.registry);
 	outcome_log_deinit(&test.daemon.outcomes);
 	map_accounts_free(test.daemon.map_accounts);
@@ -220,7 +220,7 @@ static void test_refused(void **state) {
 	make_map("ring", &(struct map_shape){ BPF_MAP_TYPE_RINGBUF, 0, 0, 4096 });
 	put_slot(&a, 7, 1, 2);
 	view_free(&a);
-	map_accounts_hold(test.daemon.map_accounts, &held, MAP_SNAPSHOT_BYTES_MAX - 64);
+	map_accounts_hold(test.daemon.map_accounts, 0, &held, MAP_SNAPSHOT_BYTES_MAX - 64);
 	serve();
 	assert_string_equal(dump("{\"map\":\"keys\",\"merge\":\"most\"}", &reply),
 			    "InvalidArgument");
@@ -231,7 +231,7 @@ static void test_refused(void **state) {
 	varlink_reply_deinit(&reply);
 	assert_string_equal(dump("{\"map\":\"keys\"}", &reply), "LimitExceeded");
 	varlink_reply_deinit(&reply);
-	map_accounts_hold(test.daemon.map_accounts, &held, 0);
+	map_accounts_hold(test.daemon.map_accounts, 0, &held, 0);
 	assert_entries("{\"map\":\"keys\"}", "[{'key':'AQAAAAAAAAA=','values':['AgAAAAAAAAA=']}]");
 }
 

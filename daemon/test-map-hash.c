@@ -22,7 +22,8 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
 	assert_int_equal(map_accounts_used(accounts, OWNER), 0);
-	assert_int_equal(map_accounts_room(accounts), MAP_SNAPSHOT_BYTES_MAX);
+	assert_int_equal(map_accounts_room(accounts, 0), MAP_SNAPSHOT_BYTES_MAX);
+	assert_int_equal(map_accounts_room(accounts, 1000), MAP_SNAPSHOT_BYTES_MAX / 2);
 	accounts = map_accounts_free(accounts);
 	return 0;
 }
@@ -273,13 +274,42 @@ static void test_limit(void **state) {
 	uint64_t held = 0;
 
 	put(&a, 0, 1, 2);
-	assert_int_equal(map_accounts_hold(accounts, &held, MAP_SNAPSHOT_BYTES_MAX - 100), 0);
+	assert_int_equal(map_accounts_hold(accounts, 0, &held, MAP_SNAPSHOT_BYTES_MAX - 100), 0);
 	assert_int_equal(next_entry(map, &cursor, &entry), MAP_E_QUOTA);
 	map_cursor_deinit(&cursor);
-	assert_int_equal(map_accounts_hold(accounts, &held, MAP_SNAPSHOT_BYTES_MAX + 1),
+	assert_int_equal(map_accounts_hold(accounts, 0, &held, MAP_SNAPSHOT_BYTES_MAX + 1),
 			 MAP_E_QUOTA);
-	assert_int_equal(map_accounts_hold(accounts, &held, 0), 0);
+	assert_int_equal(map_accounts_hold(accounts, 0, &held, 0), 0);
 	DUMP(map, cursor_of(false, false, false), { 1, 2, 0 });
+	view_free(&a);
+	map_free(map);
+}
+
+/* What users hold is in the way of themselves, before it is of others. */
+static void test_limit_of_users(void **state) {
+	static const uid_t readers[] = { 1000, 1001, 1002, 0 };
+	struct map *map = map_of(BPF_MAP_TYPE_HASH, 8, 8, 4);
+	struct view a = view_make(map, 1, 0);
+	uint64_t held[2] = {};
+	struct map_entry entry;
+
+	put(&a, 0, 1, 2);
+	assert_int_equal(map_accounts_hold(accounts, 1000, &held[0], MAP_SNAPSHOT_BYTES_MAX / 2 + 1), MAP_E_QUOTA);
+	assert_int_equal(map_accounts_hold(accounts, 1000, &held[0], MAP_SNAPSHOT_BYTES_MAX / 2), 0);
+	for (size_t full = 1; full <= 2; full++) {
+		for (size_t i = 0; i < 4; i++) {
+			struct map_cursor cursor;
+
+			map_cursor_init(&cursor, &(struct map_order){ .reader = readers[i] });
+			/* one has its half; then two have what is there for users */
+			assert_int_equal(next_entry(map, &cursor, &entry), (full == 1 ? !i : i < 3) ? MAP_E_QUOTA : 0);
+			map_cursor_deinit(&cursor);
+		}
+		if (full == 1)
+			assert_int_equal(map_accounts_hold(accounts, 1001, &held[1], MAP_SNAPSHOT_BYTES_MAX / 4), 0);
+	}
+	assert_int_equal(map_accounts_hold(accounts, 1000, &held[0], 0), 0);
+	assert_int_equal(map_accounts_hold(accounts, 1001, &held[1], 0), 0);
 	view_free(&a);
 	map_free(map);
 }
@@ -305,7 +335,7 @@ int main(void) {
 	static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(test_merge), TEST(test_slots), TEST(test_rest),  TEST(test_percpu),
-		TEST(test_steps), TEST(test_unrest), TEST(test_limit), TEST(test_torn),
+		TEST(test_steps), TEST(test_unrest), TEST(test_limit), TEST(test_limit_of_users), TEST(test_torn),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
