@@ -35,6 +35,8 @@ json_object *control_map_json(const struct map *map, const struct object *object
 	if (layout->kind == MAP_KIND_RING) {
 		control_add_int(json, "written", records(map_written(map)));
 		control_add_int(json, "lost", records(map_lost(map)));
+	} else if (map->lost) {
+		control_add_int(json, "lost", (int64_t)map->lost);
 	}
 	control_add_int(json, "instances", map->n_instances);
 	control_add_int(json, "bytes", (int64_t)map_bytes(map));

@@ -31,16 +31,6 @@ static uint64_t recency_at_end(const struct map_instance *instance) {
 	return recency < now ? recency : now;
 }
 
-/* Charges what the totals take more than before, or less. 0 or -ENOMEM. */
-static int charge_totals(struct map *map, uint64_t before) {
-	uint64_t now = map_totals_bytes(map);
-
-	if (now > before)
-		return map_charge(map, now - before, true);
-	map_discharge(map, before - now);
-	return 0;
-}
-
 /* Whether somebody is reading the instances of a hash map one after the other. */
 static bool fold_waits(struct map *map) {
 	if (map->steps != map->steps_seen) {
@@ -86,7 +76,6 @@ static void fold_end(struct map *map, bool complete) {
 }
 
 int map_fold(struct map *map, uint64_t *budgetp) {
-	uint64_t before;
 	int r, error;
 
 	if (map->spec.layout.kind == MAP_KIND_RING)
@@ -97,13 +86,12 @@ int map_fold(struct map *map, uint64_t *budgetp) {
 			return r;
 		if (!*budgetp)
 			return MAP_E_AGAIN;
-		before = map_totals_bytes(map);
 		r = map_totals_step(map, budgetp);
 		if (r != MAP_E_AGAIN) {
 			map_spend(budgetp, map->fold.instance->size); /* its pages are given back */
 			fold_end(map, !r);
 		}
-		error = charge_totals(map, before);
+		error = map_charge_totals(map);
 		if (r || error)
 			return r ? r : error;
 	}

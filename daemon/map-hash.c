@@ -109,10 +109,14 @@ int map_hash_totals_table(struct map *map, const struct map_table_memory *memory
 	return map_table_new_in(&map->totals->table, map->spec.key_size, 2 * element_size(map), memory);
 }
 
-/* Adds a slot, as slot_copy() made it. 0 or -ENOMEM. */
+/*
+ * Adds a slot, as slot_copy() made it. 0 or -ENOMEM. Any process can leave keys behind, and do so again and again: those of other users than the
+ * owner leave him half of his memory, and what is new beyond that is counted as lost.
+ */
 static int totals_add_slot(struct map *map, const unsigned char *slot) {
 	const unsigned char *key = slot + 8, *element = key + padded_key_size(map);
 	const struct map_fold *fold = &map->fold;
+	const bool own = fold->instance->uid == map->owner;
 	struct map_table_entry *entry;
 	unsigned char *payload;
 	bool added, newest;
@@ -120,7 +124,11 @@ static int totals_add_slot(struct map *map, const unsigned char *slot) {
 
 	r = map_totals_make(map);
 	if (!r)
-		r = map_table_get(map->totals->table, key, UINT64_MAX, &entry, &added);
+		r = map_table_get(map->totals->table, key, own ? UINT64_MAX : map_totals_room(map), &entry, &added);
+	if (r == MAP_E_QUOTA && !own) {
+		map->lost += map->lost < INT64_MAX;
+		return 0;
+	}
 	if (r)
 		return -ENOMEM; /* more keys than a table can have, perhaps */
 	if (!added && entry->instance == fold->instance->id)

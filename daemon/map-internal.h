@@ -60,6 +60,10 @@ static inline const unsigned char *map_start(const struct map_spec *spec) {
 int map_charge(struct map *map, uint64_t bytes, bool force);
 void map_discharge(struct map *map, uint64_t bytes);
 
+/* Charges what the totals take now, whatever the limit; and what those of hash maps may take more for keys of processes that are not the owner's. 0 or -ENOMEM. */
+int map_charge_totals(struct map *map);
+uint64_t map_totals_room(const struct map *map);
+
 /* Of the lanes that fill the values of a map without lanes of its own. */
 uint32_t map_lane_size(const struct map_spec *spec);
 

@@ -351,7 +351,7 @@ int map_adopt_totals(struct map *map, int fd, uint32_t slot) {
 		r = totals_bind(map);
 	}
 	if (!r)
-		r = map_charge(map, map_totals_bytes(map), true);
+		r = map_charge_totals(map);
 	if (r) {
 		map->totals = map_totals_free(totals);
 		return r < 0 ? r : -ENOMEM;

@@ -21,6 +21,7 @@
 struct map_account {
 	uid_t uid;
 	uint64_t used; /* by its maps */
+	uint64_t totals; /* of that, by totals of hash maps */
 	uint64_t held; /* for its dumps */
 };
 
@@ -153,6 +154,29 @@ int map_charge(struct map *map, uint64_t bytes, bool force) {
 	account->used += bytes;
 	map->charged += bytes;
 	return 0;
+}
+
+int map_charge_totals(struct map *map) {
+	const uint64_t now = map_totals_bytes(map), before = map->charged_totals;
+	struct map_account *account;
+	int r;
+
+	if (now < before)
+		map_discharge(map, before - now);
+	else if (now > before && (r = map_charge(map, now - before, true)))
+		return r;
+	account = account_find(map->accounts, map->owner);
+	if (account && map->spec.layout.kind == MAP_KIND_HASH)
+		account->totals += now - before;
+	map->charged_totals = now;
+	return 0;
+}
+
+uint64_t map_totals_room(const struct map *map) {
+	const struct map_account *account = account_find(map->accounts, map->owner);
+	const uint64_t used = (account ? account->totals : 0) - map->charged_totals + map_totals_bytes(map), half = map->accounts->limit / 2;
+
+	return used < half ? half - used : 0;
 }
 
 /* Takes a charge back. */
@@ -325,10 +349,11 @@ struct map *map_free(struct map *map) {
 		map->instances = instance->next;
 		map_instance_free(instance);
 	}
+	map->totals = map_totals_free(map->totals);
+	map_charge_totals(map);
 	map_discharge(map, map->charged);
 	free((void *)map->spec.initial);
 	free((void *)map->spec.lanes);
-	map_totals_free(map->totals);
 	free(map->scratch);
 	free(map);
 	return NULL;

@@ -117,7 +117,8 @@ struct map {
 	struct map_spec spec; /* name, initial, lanes: the map's own copies; kernel_fd: -1 */
 	struct map_accounts *accounts;
 	uint64_t charged; /* bytes, for instances and retained, and ... */
-	uint64_t own; /* ... for lanes, initial bytes and scratch */
+	uint64_t own; /* ... for lanes, initial bytes and scratch; and of all that, ... */
+	uint64_t charged_totals; /* ... for the totals */
 	struct map_instance *instances;
 	unsigned int n_instances; /* of processes that are there */
 	uint32_t n_values; /* values that an element shows: the shards of a percpu map, else 1 */
@@ -128,7 +129,7 @@ struct map {
 	unsigned int patience;
 	bool retained; /* instances of processes that are gone are in what follows */
 	struct map_totals *totals; /* see map-internal.h; NULL: they added nothing */
-	uint64_t written, lost; /* records, of rings that are gone */
+	uint64_t written, lost; /* records, of rings that are gone; keys that the totals of a hash map had no room for */
 	unsigned char *scratch; /* room for two elements: what an entry points to, and work space */
 };
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <linux/bpf.h>
 
+#include "map-internal.h"
 #include "test-map-view.h"
 
 static struct map_accounts *accounts;
@@ -257,11 +258,49 @@ static void test_rings(void **state) {
 	map_free(map);
 }
 
+/* Processes of another user end with new keys, again and again: the owner's memory is not theirs, and what they counted of known keys is kept. */
+static void test_strangers(void **state) {
+	const uint64_t limit = map_accounts_limit(accounts), small = UINT64_C(1) << 20, process = 1000;
+	struct map *map = hash_of(100);
+	uint64_t total = 0, keys = 0;
+
+	map_accounts_set_limit(accounts, small);
+	while (map->lost < 1000) {
+		struct view view = view_make(map, process + keys, 0);
+
+		view.instance->uid = OWNER + 1;
+		put(&view, 0, UINT64_MAX, 1);
+		for (uint64_t i = 1; i < 100; i++)
+			put(&view, i, keys++, 1);
+		total += 100;
+		view_free(&view);
+		assert_int_equal(map_process_gone(map, process + keys - 99), 0);
+		assert_true(map_totals_bytes(map) <= small / 2);
+		assert_in_range(keys, 1, 100000);
+	}
+	assert_true(map_accounts_used(accounts, OWNER) < small * 3 / 4);
+	assert_int_equal(sum_of(map, cursor_of(false, false, false)), total - map->lost);
+
+	/* his own */
+	struct view view = view_make(map, 1, 0);
+
+	view.instance->uid = OWNER;
+	for (uint64_t i = 0; i < 100; i++)
+		put(&view, i, keys++, 1);
+	view_free(&view);
+	assert_int_equal(map_process_gone(map, 1), 0);
+	assert_int_equal(sum_of(map, cursor_of(false, false, false)), total - map->lost + 100);
+	map_free(map);
+	map_accounts_set_limit(accounts, limit);
+	assert_int_equal(map_accounts_used(accounts, OWNER), 0);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_array),	   cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_hash),	   cmocka_unit_test(test_dump_first),
 		cmocka_unit_test(test_freed_meanwhile), cmocka_unit_test(test_rings),
+		cmocka_unit_test(test_strangers),
 	};
 	int r;
 
