@@ -52,12 +52,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all that foll
 static pid_t owner; /* the process that came here first; 0: none yet */
 static struct load *loads;
 static struct client client = CLIENT_NONE;
-static struct interest interest; /* what the connection was opened for */
+static struct interest interest; /* what the connection is opened for */
 static bool reached; /* it was, or was once */
 static struct interest failed; /* what was tried in vain, */
 static uint64_t failed_until_ms; /* and till when it is not tried again */
 static uint64_t epoch; /* the number of the daemon */
-static struct wire_welcome welcome; /* what it said */
+static struct wire_welcome welcome; /* what it said, */
+static struct interest welcomed; /* and for what that was */
 static uint64_t operation_until_ms; /* how long who holds the lock may wait for the daemon */
 static uint32_t wait_ms; /* the deadline of the last daemon; read without the lock */
 static bool asking; /* who holds the lock waits for the daemon; read without it */
@@ -347,12 +348,12 @@ static bool go_on(bool same, const struct wire_welcome *before, uint64_t deadlin
 /* Connects to the interested daemon, if that is not done. */
 static bool connected(const struct interest *found, uint64_t deadline_ms)
 {
-	bool same = same_daemon(found, &interest);
+	const bool open = same_daemon(found, &interest) && client_is_alive(&client);
 	const struct wire_welcome before = welcome;
 
 	interest = *found;
 	__atomic_store_n(&wait_ms, found->deadline_ms, __ATOMIC_RELAXED);
-	if (same && client_is_alive(&client))
+	if (open)
 		return true;
 	client_close(&client);
 	reached = false;
@@ -361,9 +362,11 @@ static bool connected(const struct interest *found, uint64_t deadline_ms)
 		return false;
 	if (sass_why_not())
 		load_report(0, sass_why_not());
-	reached = go_on(same, &before, deadline_ms);
-	if (reached)
+	reached = go_on(same_daemon(found, &welcomed), &before, deadline_ms);
+	if (reached) {
+		welcomed = *found;
 		return true;
+	}
 	client_close(&client);
 	welcome = before; /* whom has been told a part only is to be told all */
 	return false;

@@ -73,6 +73,18 @@ for form in ("pointer", "resident"):
         report(f"{form}: the last copy needs no connection", good and program.end() == 0 and daemon.count() == THREADS,
                str(daemon.count()))
 
+    # Another daemon is there, and does not take the first connection, while the one before still has ours: what that one gave is not for this one.
+    with fake_daemon.FakeDaemon(session(f"other_{form}"), {"welcome": lambda connection, answer: answer if daemon.seen(wire.HELLO) != 3 else None},
+                                form=form) as daemon:
+        program = Steps(daemon.name)
+        good = program.step("k") and within(lambda: daemon.connected(2) and daemon.count() == THREADS)
+        daemon.write_page(fake_daemon.page())
+        good = good and program.step("l") and within(lambda: daemon.seen(wire.HELLO) == 3)
+        with open(os.path.join(daemon.folder, "interest"), "r+b") as file:
+            file.write(fake_daemon.page(generation=4))
+        good = good and program.step("l") and within(lambda: len(daemon.instances) == 2 and daemon.values() == [THREADS] * 2)
+        report(f"{form}: another daemon, at the second try", good and program.end() == 0, str(daemon.values()))
+
     # A child that lives on does not keep the parent's connections open.
     with fake_daemon.FakeDaemon(session(f"fork_{form}"), form=form) as daemon:
         program = Steps(daemon.name)
