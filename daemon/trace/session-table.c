@@ -297,8 +297,10 @@ static void table_on_timer(uv_timer_t *timer) {
 	load = shim_rings_drain(table);
 	now = monotonic_now();
 	look = now - table->last_alive >= TABLE_ALIVE_NS;
-	if (look)
+	if (look) {
 		table->last_alive = now;
+		shim_rings_look_at_processes(table);
+	}
 	/* before turns, in which the last session may end */
 	uv_timer_start(timer, table_on_timer, load == SHIM_RINGS_BUSY ? TABLE_BUSY_MS : load == SHIM_RINGS_SOME ? TABLE_SOME_MS : TABLE_IDLE_MS, 0);
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <dirent.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -521,8 +522,15 @@ static void ring_retire(struct shim_ring *ring) {
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
 }
 
+/* Connections may outlive their process, in those that were forked from it, and its number may be another one's by then. */
+static bool has_ended(const struct shim_connection *connection) {
+	struct pollfd process = { .fd = connection->pidfd, .events = POLLIN };
+
+	return process.fd >= 0 && poll(&process, 1, 0) > 0;
+}
+
 int shim_rings_ask(struct trace_table *table, const struct process *process, struct shim_connection *connection, int *fdp, uint64_t *sizep) {
-	unsigned int sessions = table->stopping ? 0 : sessions_of(table, process);
+	unsigned int sessions = table->stopping || has_ended(connection) ? 0 : sessions_of(table, process);
 	struct shim_ring *ring;
 	bool known = false;
 	int r;
@@ -559,8 +567,8 @@ int shim_rings_ask(struct trace_table *table, const struct process *process, str
 	return 0;
 }
 
-/* The process is gone, or does not want to be traced any more. */
-static void ring_closed(struct shim_ring *ring, const struct shim_connection *connection) {
+/* Takes what there is to the end: nobody has anything of it any more. */
+static void ring_finish(struct shim_ring *ring, int pidfd) {
 	struct ring_budget all = rings_budget(true);
 	enum shim_rings_load load;
 	const char *why;
@@ -578,9 +586,23 @@ static void ring_closed(struct shim_ring *ring, const struct shim_connection *co
 		ring_set_shim(ring, session, false);
 		session_forget_facts(session, ring->pid);
 		if (!ring->retired)
-			session_watch_end(session, ring->pid, connection->pidfd);
+			session_watch_end(session, ring->pid, pidfd);
 	}
+	ring->sessions = 0;
+}
+
+/* The process is gone, or does not want to be traced any more. */
+static void ring_closed(struct shim_ring *ring, const struct shim_connection *connection) {
+	ring_finish(ring, connection->pidfd);
 	ring_free(ring);
+}
+
+void shim_rings_look_at_processes(struct trace_table *table) {
+	struct shim_ring *ring;
+
+	LIST_FOREACH(ring, &table->rings, link)
+		if (ring->sessions && ring->n_connections && has_ended(ring->connections[0]))
+			ring_finish(ring, ring->connections[0]->pidfd);
 }
 
 void shim_rings_closed(struct trace_table *table, const struct shim_connection *connection) {

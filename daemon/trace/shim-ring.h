@@ -20,6 +20,8 @@ struct trace_table;
  * is to be closed.
  */
 int shim_rings_ask(struct trace_table *table, const struct process *process, struct shim_connection *connection, int *fdp, uint64_t *sizep);
+/* Rings of processes that have ended are read a last time, though others still have their connections. */
+void shim_rings_look_at_processes(struct trace_table *table);
 /* A connection ends: what its ring holds is read a last time. */
 void shim_rings_closed(struct trace_table *table, const struct shim_connection *connection);
 

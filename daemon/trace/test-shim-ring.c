@@ -7,6 +7,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "function.h"
 
@@ -44,6 +47,46 @@ static void test_same_connection(void **state) {
 	munmap(old, old_size);
 	for (size_t i = 0; i < 2; i++)
 		end_client(&clients[i]);
+}
+
+/* A process ends, and one that was forked from it goes on with its ring and its connection: that is not told as the ended one's, whose number may be anybody's. */
+static void test_outlived(void **state) {
+	struct producer producer;
+	struct producer_call call;
+	struct client client = {};
+	struct traced traced;
+	siginfo_t info;
+	uint64_t now;
+	pid_t child;
+
+	start_usual(&client);
+	begin(&traced, 1);
+	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
+	child = fork();
+	if (!child)
+		_exit(0);
+	traced.connection.pidfd = (int)syscall(SYS_pidfd_open, child, 0);
+	assert_true(traced.connection.pidfd >= 0);
+	now = ring_now(traced.ring);
+	producer_call(&call, 5, 0, now, now, 1);
+	assert_true(producer_write(&producer, &call.call.record));
+	assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+	shim_rings_look_at_processes(world.table);
+	client_read(&client);
+	assert_int_equal(count_records(&client, TRACE_CALL), 1); /* before it had ended */
+	assert_int_equal(traced.ring->enabled, 0);
+	assert_false(trace_session_has_shim(client.session, getpid()));
+	producer_write(&producer, &call.call.record);
+	drain();
+	client_read(&client);
+	assert_int_equal(count_records(&client, TRACE_CALL), 1);
+	assert_false(ask(&traced));
+	close(traced.connection.pidfd);
+	traced.connection.pidfd = -1;
+	gone(&traced);
+	assert_int_equal(world.table->n_rings, 0);
+	end_client(&client);
+	waitpid(child, NULL, 0);
 }
 
 /* ---- honest ---- */
@@ -933,7 +976,7 @@ static void test_not_meant(void **state) {
 int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_counts), cmocka_unit_test(test_buckets),
+		TEST(test_outlived), TEST(test_counts), cmocka_unit_test(test_buckets),
 		TEST(test_order),   TEST(test_extras), TEST(test_slots),  TEST(test_ends), TEST(test_two_sessions), TEST(test_widened), TEST(test_names),
 		TEST(test_kernels), TEST(test_notes), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_not_meant),
 		TEST(test_same_connection),
