@@ -327,6 +327,7 @@ static void arm_context(driver_handle handle)
 
 	for (struct load *load = load_first(); load; load = load->next) {
 		struct armed *one;
+		const char *reason;
 		uint32_t failed;
 
 		if ((load->kind == LOAD_MODULE && load->context != handle) ||
@@ -341,7 +342,9 @@ static void arm_context(driver_handle handle)
 		}
 		failed = arm_load(load, context);
 		/* what could not be armed may be retired, and that is said on the mirror's connection */
-		mirror_start(load_folder(), load_deadline_ms(), load->epoch);
+		reason = mirror_start(load_folder(), load_deadline_ms(), load->epoch);
+		if (reason)
+			load_report(load->module_id, reason);
 		if (failed && !load_client(&deadline_ms)) { /* the daemon is gone: when there is another */
 			free(one);
 			continue;

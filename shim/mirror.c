@@ -705,8 +705,10 @@ void mirror_forked(bool in_child)
 	}
 }
 
-void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)
+const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)
 {
+	bool runs;
+
 	pthread_mutex_lock(&thread.lock);
 	if (!thread.stopping && (!thread.running || epoch != thread.epoch)) {
 		strcpy(thread.folder, folder);
@@ -722,5 +724,7 @@ void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)
 			shutdown(thread.client.fd, SHUT_RD); /* wakes it */
 		pthread_cond_broadcast(&thread.ended);
 	}
+	runs = thread.running || thread.stopping;
 	pthread_mutex_unlock(&thread.lock);
+	return runs ? NULL : "no thread can be made that copies its maps: what they count is not seen";
 }

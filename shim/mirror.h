@@ -98,8 +98,11 @@ bool mirror_has_contexts(void);
 /* Is this the thread that copies? */
 bool mirror_is_thread(void);
 
-/* Starts the thread if it does not run, or sends it to the new daemon. folder: the daemon's. */
-void mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch);
+/*
+ * Starts the thread if it does not run, or sends it to the new daemon. folder: the daemon's. NULL,
+ * or why there is none: the next call tries again.
+ */
+const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch);
 
 /* Is the thread connected with the daemon? */
 bool mirror_is_connected(void);

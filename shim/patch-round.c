@@ -109,7 +109,9 @@ static const char *fill_locked(struct patch_round *round, struct patch_context *
 		reason = NULL;
 		context->data[i] = address;
 	}
-	mirror_start(load_folder(), load_deadline_ms(), patch_set.base->epoch);
+	reason = mirror_start(load_folder(), load_deadline_ms(), patch_set.base->epoch);
+	if (reason)
+		load_report(round->plan ? round->plan->module_id : 0, reason);
 	context->filled = patch_set.serial;
 	return NULL;
 }

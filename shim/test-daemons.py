@@ -6,7 +6,7 @@ import time
 
 import fake_daemon
 import wire
-from target_runs import Steps, end, report, session, within
+from target_runs import Steps, end, report, run, session, within
 
 THREADS = 256
 
@@ -84,6 +84,12 @@ for form in ("pointer", "resident"):
             file.write(fake_daemon.page(generation=4))
         good = good and program.step("l") and within(lambda: len(daemon.instances) == 2 and daemon.values() == [THREADS] * 2)
         report(f"{form}: another daemon, at the second try", good and program.end() == 0, str(daemon.values()))
+
+    # A process that may make no thread: that is said.
+    with fake_daemon.FakeDaemon(session(f"no_thread_{form}"), form=form) as daemon:
+        ran = run(["s-seccomp", "threads"], GPUPROBE_SESSION=daemon.name)
+        report(f"{form}: no thread", ran[0] == 0 and ran[1] == "33152 33152\n" and any("no thread" in reason for reason in daemon.reports()),
+               f"{ran} {daemon.reports()}")
 
     # A child that lives on does not keep the parent's connections open.
     with fake_daemon.FakeDaemon(session(f"fork_{form}"), form=form) as daemon:

@@ -202,7 +202,7 @@ def unloaded_in_a_handler():
     with fake_daemon.FakeDaemon(session("handler"), script, form="resident", deadline_ms=5000) as daemon:
         if as_bare("unloaded in a signal handler", bare, run(["s-unload", "handler"], GPUPROBE_SESSION=daemon.name)):
             report("unloaded in a signal handler", bare[0] == 0 and daemon.count() >= 2 * THREADS and daemon.seen(wire.UNLOAD) == 1,
-                   f"{bare} {daemon.count()}, {daemon.seen(wire.UNLOAD)}")
+                   f"{bare} {daemon.count()}, {daemon.seen(wire.UNLOAD)} {[kind for kind, _ in daemon.messages]} {daemon.reports()}")
 
 
 def namespaces():
