@@ -44,7 +44,6 @@
 
 #define PUTS_MAX 255
 #define STUB_INSNS_MAX (2 * PUTS_MAX + 8)
-#define HASH_ENTRIES 4
 #define MISSING 0x40000000 /* plus the number of an instruction: a helper that no kernel has */
 
 #define INSN(CODE, DST, SRC, OFF, IMM) \
@@ -397,11 +396,14 @@ void shadow_deinit(struct shadow *shadow) {
 	*shadow = (struct shadow){};
 }
 
-/* The kernel's type that stands for a map's; 0 if there is none. */
+/*
+ * The kernel's type that stands for a map's; 0 if there is none. Lookups in a hash map may be NULL. Memory is taken for all entries at once, and in one that
+ * does not drop the oldest for one more on each CPU.
+ */
 static uint32_t kernel_type(const struct linked_map *map) {
 	switch (map->type) {
 	case BPF_MAP_TYPE_ARRAY:
-		return map->internal == LINKED_MAP_DECLARED ? BPF_MAP_TYPE_HASH
+		return map->internal == LINKED_MAP_DECLARED ? BPF_MAP_TYPE_LRU_HASH
 							    : BPF_MAP_TYPE_ARRAY;
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 	case BPF_MAP_TYPE_HASH:
@@ -412,7 +414,7 @@ static uint32_t kernel_type(const struct linked_map *map) {
 	case 1504:
 	case 1512:
 	case 1513:
-		return BPF_MAP_TYPE_HASH;
+		return BPF_MAP_TYPE_LRU_HASH;
 	case BPF_MAP_TYPE_RINGBUF:
 	case BPF_MAP_TYPE_PERF_EVENT_ARRAY:
 	case 1527:
@@ -457,7 +459,7 @@ int shadow_map_make(const struct linked_map *map, uint32_t page_size, struct sha
 				    map->name, map->max_entries, map->key_size, map->value_size);
 		s.key_size = map->key_size;
 		s.value_size = map->value_size;
-		s.max_entries = s.type == BPF_MAP_TYPE_ARRAY ? 1 : HASH_ENTRIES;
+		s.max_entries = 1;
 		s.flags = map->flags & (BPF_F_RDONLY_PROG | BPF_F_WRONLY_PROG);
 	}
 	if (map->internal == LINKED_MAP_RODATA) {

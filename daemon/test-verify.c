@@ -7,6 +7,7 @@
 
 #include "verify.h"
 
+#include <bpf/bpf.h>
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 #include <cmocka.h>
 
 #include "bpf/link.h"
+#include "shadow.h"
 
 static const char *folder;
 
@@ -214,12 +216,41 @@ static void test_not_permitted(void **state) {
 	link_output_free(output);
 }
 
+/* What the kernel takes for a map while its program is verified does not grow with its entries, nor with the machine's processors. */
+static void test_memory(void **state) {
+	static const uint32_t types[] = { BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_PERCPU_HASH };
+	LIBBPF_OPTS(bpf_map_create_opts, options);
+	const uint32_t size = 1 << 20;
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		const struct linked_map map = { .name = "map", .type = types[i], .key_size = 4, .value_size = size, .max_entries = 1000 };
+		unsigned long long bytes = 0;
+		char error[SHADOW_ERROR_SIZE], line[256];
+		struct shadow_map shadow;
+		FILE *info;
+		int fd;
+
+		assert_int_equal(shadow_map_make(&map, 4096, &shadow, error), 0);
+		fd = bpf_map_create((enum bpf_map_type)shadow.type, shadow.name, shadow.key_size, shadow.value_size, shadow.max_entries, &options);
+		assert_true(fd >= 0);
+		snprintf(line, sizeof(line), "/proc/self/fdinfo/%d", fd);
+		info = fopen(line, "re");
+		assert_non_null(info);
+		while (fgets(line, sizeof(line), info))
+			sscanf(line, "memlock: %llu", &bytes);
+		fclose(info);
+		close(fd);
+		assert_in_range(bytes, size, 2 * size);
+	}
+}
+
 int main(int argc, char *argv[]) {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_accepted),	cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_exit_allowed),	cmocka_unit_test(test_unknown),
 		cmocka_unit_test(test_without_records), cmocka_unit_test(test_bad_without_records),
 		cmocka_unit_test(test_garbage),		cmocka_unit_test(test_not_permitted),
+		cmocka_unit_test(test_memory),
 	};
 	static const struct CMUnitTest unprivileged[] = { cmocka_unit_test(test_not_permitted) };
 
