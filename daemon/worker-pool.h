@@ -109,6 +109,7 @@ uint64_t worker_task_output_size(const struct worker_task *task, unsigned int in
 /* Whose work it is: owners take turns. Without, it is nobody's, and comes first. */
 void worker_task_set_owner(struct worker_task *task, uint64_t owner);
 bool worker_task_has_owner(const struct worker_task *task);
+uint64_t worker_task_owner(const struct worker_task *task);
 
 /*
  * Whether the worker that answered has had another owner's task before: it could be in the hands of that one. It gets no more work; and who has had another

@@ -91,6 +91,10 @@ void worker_task_set_owner(struct worker_task *task, uint64_t owner) {
 	task->owner = owner;
 }
 
+uint64_t worker_task_owner(const struct worker_task *task) {
+	return task->owner;
+}
+
 bool worker_task_has_owner(const struct worker_task *task) {
 	return task->owner != WORKER_NOBODY;
 }

@@ -5,7 +5,7 @@
  *                                                                        -> miss: pool -> answer -> write (thread)
  *
  * The disk may be slow, or hang: two threads at most read, one writes, so that others of libuv's four are left for hashing and verifying; and
- * nobody waits for a write. What waits to be written is bounded and is what workers have made, in memfds that somebody has anyway.
+ * nobody waits for a write, nor long for those who read. While several users wait none of them has both readers. What waits to be written is bounded and is what workers have made, in memfds that somebody has anyway.
  *
  * Only what a worker answered without an error is kept; errors may be of the moment. What it has said after it saw two users' bytes is not: the first could have
  * taken it over, and what is kept is believed for long. Nor is it kept if who asked found it malformed, or if the worker
@@ -32,6 +32,7 @@
 #define JOB_CACHE_WRITES_MAX 256
 #define JOB_CACHE_WRITE_BYTES_MAX (UINT64_C(256) << 20)
 #define JOB_CACHE_READY_MS 5 /* how often is looked whether a worker is ready */
+#define JOB_CACHE_PATIENCE_MS 500 /* so long a job waits for a thread: then it is done as if it were not kept */
 #define JOB_CACHE_SCAN_WRITES 256 /* entries written before the folder is looked at again: others may write there, too */
 #define JOB_CACHE_WARN_MS 60000
 #define JOB_CACHE_QUERIES_MAX 2 /* of people, at the same time, in threads that others need, too; one of users who do not see all */
@@ -44,6 +45,7 @@ struct job_lookup {
 	struct worker_pool *pool;
 	struct worker_task *task;
 	uint64_t deadline; /* uv_now */
+	uint64_t since; /* uv_now, since when it could be looked up; 0: its workers are not ready yet */
 	uid_t uid;
 	char *executable; /* NULL: none */
 	bool (*number_taken)(uint32_t number, void *userdata);
@@ -483,21 +485,54 @@ static void job_cache_on_timer(uv_timer_t *timer) {
 	job_cache_advance(timer->data);
 }
 
-/* Starts what can be: workers that never get ready are the pool's business. */
-static void job_cache_advance(struct job_cache *cache) {
+/* Takes it from those that wait: to a thread, or, without a key, to the pool. */
+static void job_lookup_go(struct job_lookup *lookup, bool look) {
+	TAILQ_REMOVE(&lookup->cache->waiting, lookup, link);
+	if (!look || !job_lookup_start(lookup))
+		job_lookup_pass_on(lookup);
+}
+
+/* Who has waited enough, or for what there will be nothing: workers that never get ready are the pool's business. */
+static void job_cache_pass_on(struct job_cache *cache) {
+	const uint64_t now = uv_now(cache->loop);
 	struct job_lookup *lookup, *next;
 
-	for (lookup = TAILQ_FIRST(&cache->waiting); lookup && cache->n_looking < JOB_CACHE_READERS; lookup = next) {
-		const bool ready = worker_pool_features(lookup->pool);
-
+	for (lookup = TAILQ_FIRST(&cache->waiting); lookup; lookup = next) {
 		next = TAILQ_NEXT(lookup, link);
-		if (!ready && !worker_pool_trouble(lookup->pool) && lookup->deadline > uv_now(cache->loop) &&
-		    !worker_task_cancelled(lookup->task))
-			continue;
-		TAILQ_REMOVE(&cache->waiting, lookup, link);
-		if (!ready || !job_lookup_start(lookup))
-			job_lookup_pass_on(lookup);
+		if (!lookup->since && worker_pool_features(lookup->pool))
+			lookup->since = now;
+		if ((!lookup->since && worker_pool_trouble(lookup->pool)) || lookup->deadline <= now || worker_task_cancelled(lookup->task) ||
+		    (lookup->since && now - lookup->since >= JOB_CACHE_PATIENCE_MS))
+			job_lookup_go(lookup, false);
 	}
+}
+
+/* The next one for a thread: of an owner for whom none works, if there is one. */
+static struct job_lookup *job_cache_next(const struct job_cache *cache) {
+	struct job_lookup *lookup, *first = NULL;
+	const struct job_lookup *other;
+
+	TAILQ_FOREACH(lookup, &cache->waiting, link) {
+		if (!worker_pool_features(lookup->pool))
+			continue;
+		TAILQ_FOREACH(other, &cache->looking, link)
+			if (worker_task_owner(other->task) == worker_task_owner(lookup->task))
+				break;
+		if (!other)
+			return lookup;
+		if (!first)
+			first = lookup;
+	}
+	return first;
+}
+
+/* Starts what can be. */
+static void job_cache_advance(struct job_cache *cache) {
+	struct job_lookup *lookup;
+
+	while (cache->n_looking < JOB_CACHE_READERS && (lookup = job_cache_next(cache)))
+		job_lookup_go(lookup, true);
+	job_cache_pass_on(cache);
 	if (TAILQ_EMPTY(&cache->waiting))
 		uv_timer_stop(&cache->timer);
 	else if (!uv_is_active((uv_handle_t *)&cache->timer))

@@ -9,10 +9,12 @@ import itertools
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 
-from harness import BUILD, COUNTER, VEC_ADD, Daemon, check, equal, main, need, wait_until
+import fuse
+from harness import BUILD, COUNTER, CTL, VEC_ADD, Daemon, check, equal, main, need, wait_until
 from varlink import Connection, VarlinkError
 import wire
 
@@ -242,6 +244,31 @@ def test_trouble():
         with folder.daemon("--cache-size=0") as daemon:
             equal(cache(daemon)["enabled"], False, "enabled")
             equal(doctor(daemon)[0], "skipped")
+
+
+def test_hanging():
+    """The folder is on a disk that answers no more: the two jobs that wait for it do, all others are done as without a cache."""
+    with Folder() as folder, folder.daemon() as daemon:
+        run_counted(daemon, "--kernel", "vectorAdd")
+        settled(daemon, 3)
+        daemon.ctl("detach", *[str(a["id"]) for a in daemon.attachments()])
+        try:
+            _, device = fuse.mount("silent", os.getuid(), os.getgid(), folder.path)
+        except OSError:
+            return # no FUSE here
+        try:
+            attaches = [subprocess.Popen([CTL, "attach", "--json", COUNTER], env=daemon.environment(**daemon.tools()), stdout=subprocess.DEVNULL)
+                        for _ in range(4)]
+            wait_until(lambda: sum(attach.poll() == 0 for attach in attaches) == 2, "two of four attaches", 20)
+            equal(len(daemon.attachments()), 2, "attachments")
+            daemon.run(*RUN)
+            equal([daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]], [N * LAUNCHES] * 2, "counts")
+        finally:
+            os.close(device) # what hangs gets an error
+            subprocess.run(["umount", "-l", folder.path], check=True)
+        equal([attach.wait(30) for attach in attaches], [0] * 4, "in the end")
+        daemon.ctl("detach", *[str(a["id"]) for a in daemon.attachments()])
+        run_counted(daemon, "--kernel", "vectorAdd")
 
 
 def test_full():
