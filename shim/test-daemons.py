@@ -41,8 +41,9 @@ for form in ("pointer", "resident"):
         good = program.step("k") and within(lambda: daemon.connected(2))
         daemon.hang_up()
         time.sleep(0.2)
-        good = good and program.step("k") and program.step("l") and program.step("l") and within(lambda: daemon.seen(wire.HELLO) == 4)
-        report(f"{form}: broken connections", program.end() == 0 and good and daemon.seen(wire.HELLO) == 4, f"{daemon.seen(wire.HELLO)} hellos")
+        good = good and program.step("k") and program.step("l") and program.step("l") and within(lambda: daemon.seen(wire.HELLO) >= 4)
+        # one more if the mirror's connection was not there yet when the loader's was: then it is made again
+        report(f"{form}: broken connections", program.end() == 0 and good and daemon.seen(wire.HELLO) <= 5, f"{daemon.seen(wire.HELLO)} hellos")
 
     # On demand: SYNC is answered, and then the numbers are there. DISARM stops the counting of the pointer's form; RETIRE ends the thread.
     with fake_daemon.FakeDaemon(session(f"sync_{form}"), form=form, period_ms=0) as daemon:
