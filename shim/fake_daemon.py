@@ -11,6 +11,7 @@ import fcntl
 import mmap
 import os
 import re
+import select
 import shutil
 import socket
 import struct
@@ -122,6 +123,8 @@ def instance_memory(map_id, number, place, kind):
 
 
 class FakeDaemon:
+    by_name = {}
+
     def __init__(self, name, script=None, form="pointer", period_ms=50, deadline_ms=2000, flags=EVERYONE, text=None, listen=True, bare=False):
         self.name, self.script, self.form, self.period_ms, self.deadline_ms = name, script or {}, form, period_ms, deadline_ms
         self.folder, self.bare = folder_of(name), bare
@@ -130,7 +133,9 @@ class FakeDaemon:
         os.chmod(self.folder, 0o700)
         self.write_page(text if text is not None else page(flags, deadline_ms))
         self.messages, self.instances, self.connections, self.module, self.steps, self.roles = [], [], [], 0, {}, {}
+        self.asked = set() # connections for which the script says what is answered
         self.lock = threading.Lock()
+        self.by_name[name] = self
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         if listen:
             self.listener.bind(os.path.join(self.folder, "shim.sock"))
@@ -156,6 +161,13 @@ class FakeDaemon:
         self.listener.close()
         self.hang_up()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def settle(self):
+        """What processes said that have ended is read, on a busy machine also; but for what comes behind a script that sleeps."""
+        limit = time.monotonic() + 5
+        while time.monotonic() < limit and (self.listener.fileno() >= 0 and select.select([self.listener], [], [], 0)[0] or
+                                            not self.script.get("silent") and any(c.fileno() >= 0 and c not in self.asked for c in self.connections)):
+            time.sleep(0.005)
 
     def hang_up(self):
         for connection in self.connections:
@@ -184,7 +196,9 @@ class FakeDaemon:
 
     def send(self, connection, step, answer):
         if step in self.script:
+            self.asked.add(connection)
             answer = self.script[step](connection, answer)
+            self.asked.discard(connection)
         if answer is None:
             return False
         for data, fds in answer:

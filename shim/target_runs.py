@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+from fake_daemon import FakeDaemon
+
 BUILD = os.path.abspath(sys.argv[1])
 SHIM = os.path.join(BUILD, "shim/libgpuprobe-shim.so")
 TARGETS = os.path.join(BUILD, "tests/targets")
@@ -47,7 +49,11 @@ def run(arguments, preload=(SHIM,), timeout=60, file_size=None, **environment):
                               env={**clean, "LD_LIBRARY_PATH": SIM, **({"LD_PRELOAD": ":".join(preload)} if preload else {}), **environment})
     except subprocess.TimeoutExpired as late:
         return "hangs", str(late.stdout), str(late.stderr), timeout
-    return done.returncode, done.stdout, done.stderr, time.monotonic() - start
+    seconds = time.monotonic() - start
+    daemon = FakeDaemon.by_name.get(environment.get("GPUPROBE_SESSION"))
+    if daemon:
+        daemon.settle()
+    return done.returncode, done.stdout, done.stderr, seconds
 
 
 def report(label, good, text=""):
