@@ -5,7 +5,7 @@
  *                                                                        -> miss: pool -> answer -> write (thread)
  *
  * The disk may be slow, or hang: two threads at most read, one writes, so that others of libuv's four are left for hashing and verifying; and
- * nobody waits for a write, nor long for those who read. While several users wait none of them has both readers. What waits to be written is bounded and is what workers have made, in memfds that somebody has anyway.
+ * nobody waits for a write, nor long for readers that hang. While several users wait none of them has both readers. What waits to be written is bounded and is what workers have made, in memfds that somebody has anyway.
  *
  * Only what a worker answered without an error is kept; errors may be of the moment. What it has said after it saw two users' bytes is not: the first could have
  * taken it over, and what is kept is believed for long. Nor is it kept if who asked found it malformed, or if the worker
@@ -32,7 +32,7 @@
 #define JOB_CACHE_WRITES_MAX 256
 #define JOB_CACHE_WRITE_BYTES_MAX (UINT64_C(256) << 20)
 #define JOB_CACHE_READY_MS 5 /* how often is looked whether a worker is ready */
-#define JOB_CACHE_PATIENCE_MS 500 /* so long a job waits for a thread: then it is done as if it were not kept */
+#define JOB_CACHE_PATIENCE_MS 500 /* so long a job waits for threads that get nowhere: then it is done as if it were not kept */
 #define JOB_CACHE_SCAN_WRITES 256 /* entries written before the folder is looked at again: others may write there, too */
 #define JOB_CACHE_WARN_MS 60000
 #define JOB_CACHE_QUERIES_MAX 2 /* of people, at the same time, in threads that others need, too; one of users who do not see all */
@@ -98,6 +98,7 @@ struct job_cache {
 	uv_timer_t timer; /* while lookups wait for a worker to get ready */
 	struct job_lookup_list waiting, looking;
 	unsigned int n_looking;
+	uint64_t looked; /* uv_now, when a thread had looked the last time */
 	struct job_write_list writes; /* the first one is being written */
 	unsigned int n_writes;
 	uint64_t write_bytes;
@@ -442,6 +443,7 @@ static void job_lookup_on_worked(uv_work_t *work, int status) {
 
 	TAILQ_REMOVE(&cache->looking, lookup, link);
 	cache->n_looking--;
+	cache->looked = uv_now(cache->loop);
 	if (cache->stopped) { /* who asked was told */
 		worker_task_free(lookup->task);
 		job_lookup_free(lookup);
@@ -498,11 +500,16 @@ static void job_cache_pass_on(struct job_cache *cache) {
 	struct job_lookup *lookup, *next;
 
 	for (lookup = TAILQ_FIRST(&cache->waiting); lookup; lookup = next) {
+		bool enough = lookup->deadline <= now || worker_task_cancelled(lookup->task);
+
 		next = TAILQ_NEXT(lookup, link);
 		if (!lookup->since && worker_pool_features(lookup->pool))
 			lookup->since = now;
-		if ((!lookup->since && worker_pool_trouble(lookup->pool)) || lookup->deadline <= now || worker_task_cancelled(lookup->task) ||
-		    (lookup->since && now - lookup->since >= JOB_CACHE_PATIENCE_MS))
+		if (lookup->since)
+			enough = enough || now >= (lookup->since > cache->looked ? lookup->since : cache->looked) + JOB_CACHE_PATIENCE_MS;
+		else
+			enough = enough || worker_pool_trouble(lookup->pool);
+		if (enough)
 			job_lookup_go(lookup, false);
 	}
 }
