@@ -37,6 +37,7 @@ int map_table_adopt(struct map_table *table, uint32_t n, uint32_t capacity);
 size_t map_table_entry_bytes(size_t key_size, size_t payload_size);
 uint32_t map_table_capacity(const struct map_table *table);
 
+/* Of the entries that are there, and of what finds them. */
 uint64_t map_table_bytes(const struct map_table *table);
 uint32_t map_table_count(const struct map_table *table);
 

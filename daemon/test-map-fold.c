@@ -262,7 +262,7 @@ static void test_rings(void **state) {
 static void test_strangers(void **state) {
 	const uint64_t limit = map_accounts_limit(accounts), small = UINT64_C(1) << 20, process = 1000;
 	struct map *map = hash_of(100);
-	uint64_t total = 0, keys = 0;
+	uint64_t total = 0, keys = 0, lost;
 
 	map_accounts_set_limit(accounts, small);
 	while (map->lost < 1000) {
@@ -281,7 +281,7 @@ static void test_strangers(void **state) {
 	assert_true(map_accounts_used(accounts, OWNER) < small * 3 / 4);
 	assert_int_equal(sum_of(map, cursor_of(false, false, false)), total - map->lost);
 
-	/* his own */
+	/* his own, which do not make room for theirs */
 	struct view view = view_make(map, 1, 0);
 
 	view.instance->uid = OWNER;
@@ -290,6 +290,15 @@ static void test_strangers(void **state) {
 	view_free(&view);
 	assert_int_equal(map_process_gone(map, 1), 0);
 	assert_int_equal(sum_of(map, cursor_of(false, false, false)), total - map->lost + 100);
+	assert_true(map_accounts_used(accounts, OWNER) < small * 3 / 4);
+	lost = map->lost;
+	view = view_make(map, 2, 0);
+	view.instance->uid = OWNER + 1;
+	for (uint64_t i = 0; i < 100; i++)
+		put(&view, i, keys++, 1);
+	view_free(&view);
+	assert_int_equal(map_process_gone(map, 2), 0);
+	assert_int_equal(map->lost, lost + 100);
 	map_free(map);
 	map_accounts_set_limit(accounts, limit);
 	assert_int_equal(map_accounts_used(accounts, OWNER), 0);
