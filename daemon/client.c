@@ -388,11 +388,12 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
 /*
  * Whether processes of a user have their share of what maps may take: of descriptors, and, as any
  * process can ask for instances at the expense of who attached, of the memory of another user: one
- * instance, or several up to a half of what that one may have.
+ * instance, or several up to a half of what that one may have, of which they and what processes
+ * left behind in hash maps leave a quarter.
  */
 static bool client_has_share(const struct daemon *daemon, uid_t uid, const struct map *map) {
-	const uint64_t size = map_memfd_size(&map->spec.layout),
-		       half = map_accounts_limit(daemon->map_accounts) / 2;
+	const uint64_t size = map_memfd_size(&map->spec.layout), quarter = map_accounts_limit(daemon->map_accounts) / 4,
+		       left = map_accounts_totals(daemon->map_accounts, map->owner);
 	const struct map_instance *instance;
 	const struct object *object;
 	uint64_t n = 0, bytes = 0, max = daemon->config->quota_instances; /* each is a descriptor of ours */
@@ -410,7 +411,7 @@ static bool client_has_share(const struct daemon *daemon, uid_t uid, const struc
 				bytes += object->owner == map->owner ? instance->size : 0;
 			}
 		}
-	return n >= max || (uid != map->owner && bytes && bytes + size > half);
+	return n >= max || (uid != map->owner && bytes && (bytes + size > 2 * quarter || bytes + size + left > 3 * quarter));
 }
 
 /* One more instance for a process. device: of which no other one of its has this number. */
@@ -507,7 +508,7 @@ static const char *client_instance_trouble(int r) {
 		       "for each user, with --uid";
 	if (r == CLIENT_E_SHARE)
 		return "processes of this user have as many copies of maps as one user may have, or "
-		       "half of the memory of who attached them (quota-instances, quota-map-bytes)";
+		       "half of the memory of who attached them, less where others left much behind in hash maps (quota-instances, quota-map-bytes)";
 	if (r == CLIENT_E_CONTEXTS)
 		return "the process has as many contexts of a device at a time as a map can count in";
 	return r > 0 ? "the owner of the map has no memory left for it (quota-map-bytes)"

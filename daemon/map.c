@@ -96,6 +96,12 @@ uint64_t map_accounts_used(const struct map_accounts *accounts, uid_t uid) {
 	return account ? account->used : 0;
 }
 
+uint64_t map_accounts_totals(const struct map_accounts *accounts, uid_t uid) {
+	const struct map_account *account = account_find(accounts, uid);
+
+	return account ? account->totals : 0;
+}
+
 /* Who has more keeps it, and gets no more. */
 void map_accounts_set_limit(struct map_accounts *accounts, uint64_t limit) {
 	accounts->limit = limit;
@@ -173,8 +179,8 @@ int map_charge_totals(struct map *map) {
 }
 
 uint64_t map_totals_room(const struct map *map) {
-	const struct map_account *account = account_find(map->accounts, map->owner);
-	const uint64_t used = (account ? account->totals : 0) - map->charged_totals + map_totals_bytes(map), half = map->accounts->limit / 2;
+	const uint64_t used = map_accounts_totals(map->accounts, map->owner) - map->charged_totals + map_totals_bytes(map),
+		       half = map->accounts->limit / 2;
 
 	return used < half ? half - used : 0;
 }

@@ -57,6 +57,7 @@ struct map_accounts;
 int map_accounts_new(struct map_accounts **accountsp, uint64_t limit);
 struct map_accounts *map_accounts_free(struct map_accounts *accounts);
 uint64_t map_accounts_used(const struct map_accounts *accounts, uid_t uid);
+uint64_t map_accounts_totals(const struct map_accounts *accounts, uid_t uid); /* of that, what processes left behind in hash maps */
 void map_accounts_set_limit(struct map_accounts *accounts, uint64_t limit);
 uint64_t map_accounts_limit(const struct map_accounts *accounts);
 uint64_t map_accounts_refused(const struct map_accounts *accounts); /* charges, so far */

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <fcntl.h>
+#include <linux/bpf.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -27,6 +28,7 @@
 #include "closer.h"
 #include "daemon.h"
 #include "memfd.h"
+#include "test-map-view.h"
 
 #define OTHER_USER 65534
 
@@ -365,6 +367,41 @@ static void test_share(void **state) {
 	close(fd);
 }
 
+/* What processes of another user left behind in a hash map, and what they have now, leave a quarter to who attached. */
+static void test_left_behind(void **state) {
+	const uint64_t limit = UINT64_C(1) << 20;
+	struct world *world = *state;
+	struct map *map = add_map(world, BPF_MAP_TYPE_HASH, MAP_PLACE_DEVICE, MAP_MERGE_NONE, -1);
+	const struct map_layout *layout = &map->spec.layout;
+	struct map_accounts *accounts = world->daemon.map_accounts;
+	struct wire_instance_reply reply;
+	union wire_message welcome;
+	int other, fd, n = 0;
+
+	if (geteuid() != 0)
+		skip();
+	map_accounts_set_limit(accounts, limit);
+	for (uint64_t key = 0; !map->lost;) {
+		struct view view = view_make(map, 1000 + key, 0);
+
+		view.instance->uid = OTHER_USER;
+		for (uint64_t slot = 0; slot < layout->capacity; slot++)
+			put64(&view, sizeof(struct map_hash) + slot * layout->entry_stride, MAP_SLOT_LIVE | key++ << 32);
+		map_process_gone(map, 1000 + key - layout->capacity);
+		view_free(&view);
+	}
+	assert_in_range(map_accounts_totals(accounts, 0), limit / 4 + 1, limit / 2);
+	other = connect_as(world, OTHER_USER, WIRE_ROLE_LOADER, &welcome);
+	load_module(world);
+	for (; (fd = ask(world, other, map, 0, &reply)) >= 0; n++)
+		close(fd);
+	assert_true(n > 1);
+	assert_non_null(strstr(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, "left much behind"));
+	assert_in_range(map_accounts_used(accounts, 0), limit / 2, limit / 4 * 3 + 8192); /* and what the map has without instances */
+	close(other);
+	turn(world);
+}
+
 /* A process that makes contexts and ends them, without an end, is counted all the time. */
 static void test_contexts(void **state) {
 	enum { n = 300 };
@@ -628,6 +665,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_shared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kernel, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_share, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_left_behind, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_contexts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_sync, setup, teardown),
