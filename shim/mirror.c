@@ -63,9 +63,11 @@ static struct {
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
 	struct client client;
+	struct client connecting; /* what will be that, when the daemon has answered: the thread's own */
 } thread = { .lock = PTHREAD_MUTEX_INITIALIZER,
 	     .ended = PTHREAD_COND_INITIALIZER,
-	     .client = CLIENT_NONE };
+	     .client = CLIENT_NONE,
+	     .connecting = CLIENT_NONE };
 
 static __thread bool mine; /* this thread holds the lock, or is about to */
 static __thread int cancel_before; /* it: cancel.h */
@@ -497,7 +499,6 @@ enum outcome { OUTCOME_ENDED, OUTCOME_RETIRED, OUTCOME_UNCONNECTED };
 static enum outcome connect_and_run(uint32_t *period_ms)
 {
 	struct wire_welcome welcome = { 0 };
-	struct client opened = CLIENT_NONE;
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
 	bool open;
@@ -509,15 +510,16 @@ static enum outcome connect_and_run(uint32_t *period_ms)
 	deadline_ms = thread.deadline_ms;
 	pthread_mutex_unlock(&thread.lock);
 	/* who exits waits for it: a daemon that has gone meanwhile does not answer */
-	open = client_open(&opened, folder, WIRE_ROLE_MIRROR, load_driver_version(),
+	open = client_open(&thread.connecting, folder, WIRE_ROLE_MIRROR, load_driver_version(),
 			   deadline_now_ms() + (deadline_ms < CONNECT_MAX_MS ? deadline_ms : CONNECT_MAX_MS),
 			   &welcome);
 	if (open && !load_is_welcome(&welcome)) { /* it came meanwhile: it has to be told what we have first */
-		client_close(&opened);
+		client_close(&thread.connecting);
 		return OUTCOME_ENDED;
 	}
 	pthread_mutex_lock(&thread.lock);
-	thread.client = opened;
+	thread.client = thread.connecting;
+	thread.connecting = (struct client)CLIENT_NONE;
 	pthread_mutex_unlock(&thread.lock);
 	if (!open)
 		return OUTCOME_UNCONNECTED;
@@ -701,6 +703,7 @@ void mirror_forked(bool in_child)
 	forking = false;
 	if (in_child) {
 		client_close(&thread.client);
+		client_close(&thread.connecting);
 		__atomic_store_n(&thread.owner, 0, __ATOMIC_RELAXED); /* a child may have its parent's number */
 	}
 }

@@ -119,7 +119,7 @@ void mirror_forget_daemon(void);
 /*
  * Around a fork: the thread is not in the driver meanwhile, or the child would find a lock of the driver's held for good. It is waited for a moment only.
  * Nobody else is kept waiting: who has a lock that another handler of the fork takes may be launching.
- * In the child the connection's descriptor is closed.
+ * In the child the connection's descriptor is closed, also of one that is just being made.
  */
 void mirror_forking(void);
 void mirror_forked(bool in_child);

@@ -100,6 +100,15 @@ for form in ("pointer", "resident"):
         program.end()
         report(f"{form}: a child lives on", good and within(lambda: all(c.fileno() < 0 for c in daemon.connections), 2))
 
+    # Nor the mirror's that was just being made.
+    with fake_daemon.FakeDaemon(session(f"fork_early_{form}"), {"welcome": lambda connection, answer: answer if daemon.seen(wire.HELLO) == 1 else []},
+                                form=form) as daemon:
+        program = Steps(daemon.name)
+        good = program.step("k") and within(lambda: daemon.seen(wire.HELLO) == 2) and program.step("f")
+        time.sleep(0.2)
+        program.end()
+        report(f"{form}: a child of a process that connects lives on", good and within(lambda: all(c.fileno() < 0 for c in daemon.connections), 2))
+
 with fake_daemon.FakeDaemon(session("noise")) as daemon:  # what the daemon says by itself may be anything, too
     program = Steps(daemon.name)
     good = program.step("k") and within(lambda: daemon.connected(2))
