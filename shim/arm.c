@@ -356,8 +356,8 @@ static void arm_context(driver_handle handle)
 	}
 }
 
-/* The slow path of a launch; until_ms: how long it may take, 0: as long as a load. */
-static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t seen,
+/* The slow path of a launch; due: mirror_is_due(); until_ms: how long it may take, 0: as long as a load. */
+static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t seen, bool due,
 						 uint64_t until_ms)
 {
 	const struct driver *driver = driver_own();
@@ -368,6 +368,8 @@ static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t
 	driver->exchange_capture_mode(&mode);
 	mirror_lock();
 	arm_context(context);
+	if (due)
+		mirror_try_again();
 	mirror_unlock();
 	driver->exchange_capture_mode(&mode);
 	here.context = context;
@@ -380,14 +382,16 @@ void arm_current(uint64_t until_ms)
 	const struct driver *driver = driver_own();
 	uint64_t seen = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
 	driver_handle context = NULL;
+	bool due;
 	int saved;
 
 	if (!driver || driver->ctx_get_current(&context) != 0 || !context)
 		return;
-	if (here.context == context && here.generation == seen)
+	due = mirror_is_due();
+	if (here.context == context && here.generation == seen && !due)
 		return;
 	saved = errno;
-	arm_slowly(context, seen, until_ms);
+	arm_slowly(context, seen, due, until_ms);
 	errno = saved;
 }
 

@@ -44,11 +44,13 @@
 #define AWAIT_SOON_MS 200 /* for as long as a restart may take, */
 #define AWAIT_SOON_TIMES 150
 #define AWAIT_LAST_MS 1000 /* and later */
+#define TRY_AGAIN_MS 1000 /* where no thread can be made */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER; /* before it: the thread, alone; and who forks */
 static struct mirror_context *contexts;
 static bool awaits_kernels; /* read without the lock */
+static uint64_t try_ms; /* there is no thread, and when to try again to make one; 0: there is, or none is wanted. Read without the lock */
 
 static struct {
 	pthread_mutex_t lock;
@@ -708,6 +710,32 @@ void mirror_forked(bool in_child)
 	}
 }
 
+/* With the thread's lock held. */
+static void make_thread(void)
+{
+	thread.running = helper_thread(mirror_thread, STACK_SIZE);
+	__atomic_store_n(&try_ms, thread.running ? 0 : deadline_now_ms() + TRY_AGAIN_MS, __ATOMIC_RELAXED);
+}
+
+bool mirror_is_due(void)
+{
+	uint64_t due = __atomic_load_n(&try_ms, __ATOMIC_RELAXED), now;
+
+	if (!due)
+		return false;
+	now = deadline_now_ms();
+	return now >= due && __atomic_compare_exchange_n(&try_ms, &due, now + TRY_AGAIN_MS, false, __ATOMIC_RELAXED,
+							 __ATOMIC_RELAXED);
+}
+
+void mirror_try_again(void)
+{
+	pthread_mutex_lock(&thread.lock);
+	if (thread.wanted && !thread.running && !thread.stopping)
+		make_thread();
+	pthread_mutex_unlock(&thread.lock);
+}
+
 const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)
 {
 	bool runs;
@@ -722,7 +750,7 @@ const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoc
 		if (!thread.registered)
 			thread.registered = atexit(at_exit) == 0;
 		if (!thread.running)
-			thread.running = helper_thread(mirror_thread, STACK_SIZE);
+			make_thread();
 		else if (client_is_open(&thread.client))
 			shutdown(thread.client.fd, SHUT_RD); /* wakes it */
 		pthread_cond_broadcast(&thread.ended);

@@ -100,9 +100,14 @@ bool mirror_is_thread(void);
 
 /*
  * Starts the thread if it does not run, or sends it to the new daemon. folder: the daemon's. NULL,
- * or why there is none: the next call tries again.
+ * or why there is none: then launches try again.
  */
 const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch);
+
+/* Could no thread be made, and is it time to try again? Asked by each launch; one of them a second is told so, and tries. */
+bool mirror_is_due(void);
+/* With the locks of the loader and of the instances held. */
+void mirror_try_again(void);
 
 /* Is the thread connected with the daemon? */
 bool mirror_is_connected(void);

@@ -92,6 +92,12 @@ for form in ("pointer", "resident"):
         report(f"{form}: no thread", ran[0] == 0 and ran[1] == "33152 33152\n" and any("no thread" in reason for reason in daemon.reports()),
                f"{ran} {daemon.reports()}")
 
+    # It may later: then a launch finds out.
+    with fake_daemon.FakeDaemon(session(f"thread_later_{form}"), form=form) as daemon:
+        ran = run(["s-seccomp", "threads", "later"], GPUPROBE_SESSION=daemon.name)
+        report(f"{form}: a thread later", ran[:2] == (0, f"33152 33152\n{20 * 33152}\n") and any("no thread" in reason for reason in daemon.reports()) and
+               daemon.count() == 22 * THREADS, f"{ran} {daemon.reports()} {daemon.count()}")
+
     # A child that lives on does not keep the parent's connections open.
     with fake_daemon.FakeDaemon(session(f"fork_{form}"), form=form) as daemon:
         program = Steps(daemon.name)
