@@ -160,7 +160,7 @@ static void end_regions(const struct load *load)
 	mirror_lock();
 	for (struct mirror_context *context = mirror_first_context(); context;
 	     context = context->next)
-		if (driver->ctx_set_current(context->handle) == 0)
+		if (context->ending || driver->ctx_set_current(context->handle) == 0)
 			mirror_end_regions(context, load);
 	mirror_unlock();
 	driver->ctx_set_current(before);
@@ -395,7 +395,7 @@ void arm_current(uint64_t until_ms)
 	errno = saved;
 }
 
-/* Copies a context's instances out, and takes it away from the mirror's thread. */
+/* Copies a context's instances out; the mirror's thread leaves it alone from then on. */
 static void detach(struct mirror_context *context)
 {
 	const struct driver *driver = driver_own();
@@ -409,7 +409,7 @@ static void detach(struct mirror_context *context)
 		driver->exchange_capture_mode(&mode);
 		driver->ctx_set_current(before);
 	}
-	mirror_detach_context(context);
+	mirror_end_context(context);
 }
 
 /* Does a context have instances that are copied? */
@@ -479,112 +479,6 @@ struct mirror_context *arm_context_ending(driver_handle handle, bool surely)
 	return context;
 }
 
-/* Both locks are held. now: the id of the context that has the handle now, or 0. What came behind `until` is another's, too. */
-static void forget_context(struct mirror_context *context, driver_handle handle, uint64_t now, uint64_t until)
-{
-	for (struct load *load = load_first(); load; load = load->next)
-		forget_armed(load, handle);
-	arm_again();
-	bare_context_ended(handle, now, until);
-	load_forget_context(handle, now, until);
-	patch_context_gone(handle, now, until);
-	mirror_free_context(context);
-}
-
-/* What was armed meanwhile is of the same context. */
-static void keep_context(struct mirror_context *context, driver_handle handle)
-{
-	struct mirror_context *meanwhile = context ? mirror_find_context(handle) : NULL;
-
-	patch_context_ending(handle, false);
-	if (meanwhile)
-		mirror_join_context(meanwhile, context);
-	else if (context)
-		mirror_attach_context(context);
-}
-
-void arm_context_ended(struct mirror_context *context, driver_handle handle, uint64_t before, bool gone)
-{
-	int saved = errno;
-
-	if (!handle || (!context && !arm_needed() && !mirror_has_contexts()))
-		return;
-	if (load_lock_for_end()) { /* else nobody touches the context any more, and its memory is lost */
-		mirror_lock();
-		if (!context && gone) { /* the lock could not be had before */
-			context = mirror_find_context(handle);
-			if (context && context->born <= before)
-				mirror_detach_context(context);
-			else
-				context = NULL;
-		}
-		if (gone)
-			forget_context(context, handle, 0, before);
-		else
-			keep_context(context, handle);
-		mirror_unlock();
-		load_unlock();
-	}
-	errno = saved;
-}
-
-/*
- * Asked with the lock held, after each call that may end it: so the last one that asks finds it
- * gone, whoever's release was the last, our own in arm_primary() perhaps. Another thread may have
- * retained it anew by then; only its id tells.
- */
-void arm_primary_ended(struct mirror_context *context, driver_handle handle, int device,
-		       uint64_t id, bool gone)
-{
-	int saved = errno;
-	uint64_t now = 0;
-
-	if (load_lock_for_end()) {
-		if (find_primary(device, &now) &&
-		    (now == DRIVER_CONTEXT_ID_NONE || id == DRIVER_CONTEXT_ID_NONE))
-			now = id;
-		if (!is_primary_active(device) || (gone && now == id))
-			now = 0;
-		mirror_lock();
-		if (!context) { /* another thread had it meanwhile */
-			context = mirror_find_context(handle);
-			if (context && context->id == id)
-				mirror_detach_context(context);
-			else
-				context = NULL;
-		}
-		if (now == id)
-			keep_context(context, handle);
-		else
-			forget_context(context, handle, now, UINT64_MAX);
-		mirror_unlock();
-		load_unlock();
-	}
-	errno = saved;
-}
-
-bool arm_is_current(driver_handle context)
-{
-	const struct driver *driver = driver_own();
-	driver_handle current = NULL;
-
-	return driver && driver->ctx_get_current(&current) == 0 && current == context;
-}
-
-void arm_forked(void)
-{
-	__atomic_store_n(&arm_load_count, 0, __ATOMIC_RELAXED);
-}
-
-void arm_synchronized(driver_handle context, uint64_t before)
-{
-	int saved = errno;
-
-	if (context || (driver_own() && driver_own()->ctx_get_current(&context) == 0))
-		mirror_synchronized(context, before);
-	errno = saved;
-}
-
 /* Stops one context's probes from using a map; it must be current. */
 static void disarm_in(struct mirror_context *context, uint64_t map_id)
 {
@@ -622,6 +516,140 @@ static void disarm_in(struct mirror_context *context, uint64_t map_id)
 	}
 }
 
+/* Both locks are held. now: the id of the context that has the handle now, or 0. What came behind `until` is another's, too. */
+static void forget_context(struct mirror_context *context, driver_handle handle, uint64_t now, uint64_t until)
+{
+	for (struct load *load = load_first(); load; load = load->next)
+		forget_armed(load, handle);
+	arm_again();
+	bare_context_ended(handle, now, until);
+	load_forget_context(handle, now, until);
+	patch_context_gone(handle, now, until);
+	mirror_free_context(context);
+}
+
+/* Does what arm_disarm() left undone in a context that was ending. */
+static void disarm_unwanted(struct mirror_context *context)
+{
+	const struct driver *driver = driver_own();
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	driver_handle before = NULL;
+
+	if (driver->ctx_get_current(&before) != 0)
+		return;
+	driver->exchange_capture_mode(&mode);
+	if (driver->ctx_set_current(context->handle) == 0) {
+		for (struct instance *instance = context->instances; instance; instance = instance->next)
+			if (instance->unwanted)
+				disarm_in(context, instance->map_id);
+		driver->ctx_set_current(before);
+	}
+	driver->exchange_capture_mode(&mode);
+}
+
+/* What was armed meanwhile is of the same context. */
+static void keep_context(struct mirror_context *context, driver_handle handle)
+{
+	struct mirror_context *meanwhile = context ? mirror_find_context(handle) : NULL;
+
+	patch_context_ending(handle, false);
+	if (context)
+		disarm_unwanted(context);
+	if (meanwhile)
+		mirror_join_context(meanwhile, context);
+	else if (context)
+		mirror_keep_context(context);
+}
+
+void arm_context_ended(struct mirror_context *context, driver_handle handle, uint64_t before, bool gone)
+{
+	int saved = errno;
+
+	if (!handle || (!context && !arm_needed() && !mirror_has_contexts()))
+		return;
+	if (load_lock_for_end()) { /* else nobody touches the context any more, and its memory is lost */
+		mirror_lock();
+		if (!context && gone) { /* the lock could not be had before */
+			context = mirror_find_context(handle);
+			if (context && context->born <= before)
+				mirror_end_context(context);
+			else
+				context = NULL;
+		}
+		if (gone)
+			forget_context(context, handle, 0, before);
+		else
+			keep_context(context, handle);
+		mirror_unlock();
+		load_unlock();
+	}
+	errno = saved;
+}
+
+/*
+ * Asked with the lock held, after each call that may end it: so the last one that asks finds it
+ * gone, whoever's release was the last, our own in arm_primary() perhaps. Another thread may have
+ * retained it anew by then; only its id tells.
+ */
+void arm_primary_ended(struct mirror_context *context, driver_handle handle, int device,
+		       uint64_t id, bool gone)
+{
+	int saved = errno;
+	uint64_t now = 0;
+
+	if (load_lock_for_end()) {
+		if (find_primary(device, &now) &&
+		    (now == DRIVER_CONTEXT_ID_NONE || id == DRIVER_CONTEXT_ID_NONE))
+			now = id;
+		if (!is_primary_active(device) || (gone && now == id))
+			now = 0;
+		mirror_lock();
+		if (!context) { /* another thread had it meanwhile */
+			context = mirror_find_context(handle);
+			if (context && context->id == id)
+				mirror_end_context(context);
+			else
+				context = NULL;
+		}
+		if (now == id)
+			keep_context(context, handle);
+		else
+			forget_context(context, handle, now, UINT64_MAX);
+		mirror_unlock();
+		load_unlock();
+	}
+	errno = saved;
+}
+
+bool arm_is_current(driver_handle context)
+{
+	const struct driver *driver = driver_own();
+	driver_handle current = NULL;
+
+	return driver && driver->ctx_get_current(&current) == 0 && current == context;
+}
+
+void arm_forked(void)
+{
+	__atomic_store_n(&arm_load_count, 0, __ATOMIC_RELAXED);
+}
+
+void arm_synchronized(driver_handle context, uint64_t before)
+{
+	int saved = errno;
+
+	if (context || (driver_own() && driver_own()->ctx_get_current(&context) == 0))
+		mirror_synchronized(context, before);
+	errno = saved;
+}
+
+/* The same in one that is ending: if it lives on. */
+static void disarm_later(struct mirror_context *context, uint64_t map_id)
+{
+	for (struct instance *instance = context->instances; instance; instance = instance->next)
+		instance->unwanted |= instance->map_id == map_id;
+}
+
 void arm_disarm(uint64_t map_id)
 {
 	const struct driver *driver = driver_own();
@@ -631,7 +659,9 @@ void arm_disarm(uint64_t map_id)
 	mirror_lock();
 	for (struct mirror_context *context = mirror_first_context(); context;
 	     context = context->next)
-		if (driver->ctx_set_current(context->handle) == 0)
+		if (context->ending)
+			disarm_later(context, map_id);
+		else if (driver->ctx_set_current(context->handle) == 0)
 			disarm_in(context, map_id);
 	driver->ctx_set_current(NULL);
 	mirror_unlock();

@@ -125,7 +125,7 @@ struct mirror_context *mirror_first_context(void)
 struct mirror_context *mirror_find_context(driver_handle handle)
 {
 	for (struct mirror_context *context = contexts; context; context = context->next)
-		if (context->handle == handle)
+		if (context->handle == handle && !context->ending)
 			return context;
 	return NULL;
 }
@@ -144,7 +144,8 @@ struct mirror_context *mirror_add_context(driver_handle handle)
 		free(context);
 		return NULL;
 	}
-	mirror_attach_context(context);
+	context->next = contexts;
+	__atomic_store_n(&contexts, context, __ATOMIC_RELAXED);
 	return context;
 }
 
@@ -194,7 +195,9 @@ void mirror_copy(struct mirror_context *context, bool wait, bool final)
 void mirror_end_regions(struct mirror_context *context, const struct load *load)
 {
 	for (struct instance *instance = context->instances; instance; instance = instance->next)
-		if (instance_has_region(instance, load) && mirror_has_stream(context))
+		if (instance_has_region(instance, load) && context->ending)
+			instance_drop_regions(instance, load);
+		else if (instance_has_region(instance, load) && mirror_has_stream(context))
 			instance_end_regions(instance, load, context->stream);
 }
 
@@ -206,13 +209,17 @@ void mirror_drop_regions(const struct load *load)
 			instance_drop_regions(instance, load);
 }
 
-void mirror_attach_context(struct mirror_context *context)
+void mirror_end_context(struct mirror_context *context)
 {
-	context->next = contexts;
-	__atomic_store_n(&contexts, context, __ATOMIC_RELAXED);
+	context->ending = true;
 }
 
-void mirror_detach_context(struct mirror_context *context)
+void mirror_keep_context(struct mirror_context *context)
+{
+	context->ending = false;
+}
+
+static void unlink_context(struct mirror_context *context)
 {
 	for (struct mirror_context **link = &contexts; *link; link = &(*link)->next) {
 		if (*link == context) {
@@ -220,13 +227,13 @@ void mirror_detach_context(struct mirror_context *context)
 			break;
 		}
 	}
-	context->next = NULL;
 }
 
 void mirror_join_context(struct mirror_context *to, struct mirror_context *context)
 {
 	struct instance **end = &to->instances;
 
+	unlink_context(context);
 	while (*end)
 		end = &(*end)->next;
 	*end = context->instances;
@@ -241,6 +248,7 @@ void mirror_free_context(struct mirror_context *context)
 
 	if (!context)
 		return;
+	unlink_context(context);
 	driver_own()->exchange_capture_mode(&mode);
 	while (context->instances) {
 		struct instance *instance = context->instances;
@@ -387,7 +395,7 @@ static void copy_all(bool wait, bool final)
 	load_settle(); /* or it would copy from modules that are gone */
 	mirror_lock();
 	for (struct mirror_context *context = contexts; context; context = context->next)
-		if (driver->ctx_set_current(context->handle) == 0)
+		if (!context->ending && driver->ctx_set_current(context->handle) == 0)
 			mirror_copy(context, wait, final);
 	driver->ctx_set_current(NULL);
 	mirror_unlock();
@@ -454,7 +462,7 @@ static bool retire(void)
 	for (const struct mirror_context *context = contexts; context; context = context->next)
 		for (const struct instance *instance = context->instances; instance;
 		     instance = instance->next)
-			idle = idle && instance->disarmed;
+			idle = idle && (instance->disarmed || instance->unwanted);
 	pthread_mutex_lock(&thread.lock);
 	idle = idle && !thread.wanted && !thread.stopping;
 	if (idle) {
@@ -569,7 +577,7 @@ static uint64_t next_armed_map(void)
 	for (const struct mirror_context *context = contexts; context && !map_id; context = context->next)
 		for (const struct instance *instance = context->instances; instance && !map_id;
 		     instance = instance->next)
-			map_id = instance->disarmed ? 0 : instance->map_id;
+			map_id = instance->disarmed || instance->unwanted ? 0 : instance->map_id;
 	mirror_unlock();
 	return map_id;
 }

@@ -22,6 +22,7 @@ struct mirror_context {
 	uint64_t id; /* driver_context_id() */
 	uint64_t born; /* arm_born() */
 	int device;
+	bool ending; /* a call may end it just now: it is not spoken of to the driver, nor found */
 	driver_handle stream; /* ours, not blocking; NULL until mirror_has_stream() */
 	struct instance *instances;
 };
@@ -40,7 +41,7 @@ void mirror_add_instance(struct mirror_context *context, struct instance *instan
 
 /*
  * Before a module is unloaded from the current context, when its kernels have ended: keeps what its
- * regions hold.
+ * regions hold. What they hold in a context that is ending is lost, if that lives on.
  */
 void mirror_end_regions(struct mirror_context *context, const struct load *load);
 
@@ -54,14 +55,14 @@ void mirror_drop_regions(const struct load *load);
 void mirror_copy(struct mirror_context *context, bool wait, bool final);
 
 /*
- * Takes a context off the list that the thread copies, puts it back, or frees one that is off it
- * and gone.
+ * A context begins to be `ending`. Then it is kept, joined with the one that was made for the same
+ * meanwhile, which gets what it has, or freed when it is gone.
  */
-void mirror_detach_context(struct mirror_context *context);
-void mirror_attach_context(struct mirror_context *context);
-/* The same one as `to`, which is on the list: that gets what it has. */
+void mirror_end_context(struct mirror_context *context);
+void mirror_keep_context(struct mirror_context *context);
 void mirror_join_context(struct mirror_context *to, struct mirror_context *context);
 void mirror_free_context(struct mirror_context *context);
+/* All of them, also those that are ending. */
 struct mirror_context *mirror_first_context(void);
 
 /* Writes to device memory on the context's stream and waits for it; the context must be current. */

@@ -6,7 +6,7 @@ import time
 
 import fake_daemon
 import wire
-from target_runs import Steps, end, report, run, session, within
+from target_runs import SANITIZED, Releasing, Steps, end, report, run, session, within
 
 THREADS = 256
 
@@ -58,6 +58,19 @@ for form in ("pointer", "resident"):
         daemon.connections[1].send(wire.message(wire.RETIRE, 1, sequence=101))
         report(f"{form}: none without", within(lambda: not program.mirrors()))
         report(f"{form}: DISARM", good and program.end() == 0 and daemon.count() == 2 * THREADS, str(daemon.count()))
+
+    # DISARM while a call may end the context, which lives on.
+    if not SANITIZED:  # what makes a function slow answers before a sanitizer can
+        with fake_daemon.FakeDaemon(session(f"ending_{form}"), form=form, bare=True) as daemon:
+            releasing = Releasing(daemon.folder)
+            program = Steps(daemon.name, **releasing.environment)
+            good = program.step("k") and within(lambda: daemon.connected(2) and daemon.count() == THREADS)
+            good = good and program.step("r") and releasing.begun()
+            daemon.connections[1].send(wire.message(wire.DISARM, fake_daemon.MAP, sequence=100))
+            good = good and within(lambda: daemon.seen(wire.SYNCED) == 1)
+            releasing.end()
+            good = good and program.step("k") and program.step("k")
+            report(f"{form}: DISARM while a context is ending", good and program.end() == 0 and daemon.count() == THREADS, str(daemon.count()))
 
     # A daemon that does not take the mirror's connection at first: it is asked again, and nothing is lost.
     refused = []
