@@ -37,29 +37,44 @@ static __thread struct {
 	uint64_t generation;
 } here;
 
-/* Where a module is armed, or failed to be: that is not tried again. */
+/* Where a module is armed, or failed to be: that is not tried again, unless it was for want of a daemon. */
 struct armed {
 	struct armed *next;
 	driver_handle context;
+	bool partly; /* when there is another daemon, it is tried again */
 	bool awaited; /* the module is being unloaded, and its kernels there were waited for */
 };
 
-static bool is_armed(const struct load *load, driver_handle context)
+static struct armed *find_armed(const struct load *load, driver_handle context)
 {
-	for (const struct armed *one = load->armed; one; one = one->next)
+	for (struct armed *one = load->armed; one; one = one->next)
 		if (one->context == context)
-			return true;
-	return false;
+			return one;
+	return NULL;
 }
 
 bool arm_is_armed(const struct load *load)
 {
-	return load->armed;
+	for (const struct armed *one = load->armed; one; one = one->next)
+		if (!one->partly)
+			return true;
+	return false;
 }
 
 void arm_again(void)
 {
 	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+}
+
+static struct armed *note_armed(struct load *load, driver_handle context)
+{
+	struct armed *one = calloc(1, sizeof(*one));
+
+	if (one) {
+		*one = (struct armed){ .next = load->armed, .context = context };
+		load->armed = one;
+	}
+	return one;
 }
 
 /* Forgets that a load was armed, in one context or (NULL) in all. */
@@ -326,32 +341,28 @@ static void arm_context(driver_handle handle)
 	uint64_t deadline_ms;
 
 	for (struct load *load = load_first(); load; load = load->next) {
-		struct armed *one;
+		struct armed *one = find_armed(load, handle);
 		const char *reason;
 		uint32_t failed;
 
 		if ((load->kind == LOAD_MODULE && load->context != handle) ||
-		    !load_is_current(load) || is_armed(load, handle))
+		    !load_is_current(load) || (one && !one->partly))
 			continue;
-		one = calloc(1, sizeof(*one));
 		if (!context)
 			context = mirror_add_context(handle);
-		if (!one || !context || !mirror_has_stream(context)) {
-			free(one);
+		if (!context || !mirror_has_stream(context))
 			return;
-		}
+		if (!one)
+			one = note_armed(load, handle);
+		if (!one)
+			return;
 		failed = arm_load(load, context);
 		/* what could not be armed may be retired, and that is said on the mirror's connection */
 		reason = mirror_start(load_folder(), load_deadline_ms(), load->epoch);
 		if (reason)
 			load_report(load->module_id, reason);
-		if (failed && !load_client(&deadline_ms)) { /* the daemon is gone: when there is another */
-			free(one);
-			continue;
-		}
-		*one = (struct armed){ load->armed, handle, false };
-		load->armed = one;
-		if (!failed || failed < load->slot_count)
+		one->partly = failed && !load_client(&deadline_ms); /* the daemon is gone */
+		if (!one->partly && (!failed || failed < load->slot_count))
 			arm_report(load, context->device, NULL);
 	}
 }
@@ -489,7 +500,7 @@ static void disarm_in(struct mirror_context *context, uint64_t map_id)
 	if (!found || found->disarmed)
 		return;
 	for (struct load *load = load_first(); load; load = load->next) {
-		if (!is_armed(load, context->handle))
+		if (!find_armed(load, context->handle))
 			continue;
 		for (uint32_t i = 0; i < load->slot_count; i++) {
 			const struct load_slot *slot = &load->slots[i];
