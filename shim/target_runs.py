@@ -29,6 +29,8 @@ def sanitizer_options(arguments):
         options["TSAN_OPTIONS"] = ":report_thread_leaks=0"
     if SANITIZED and ("fork" in name or name == "s-cupti namespace"):  # LSan looks for the parent's threads in the child, and says that it finds none
         options["ASAN_OPTIONS"] = ":detect_leaks=0"
+    if SANITIZED and name.startswith("s-seccomp threads"):  # LSan makes one
+        options["ASAN_OPTIONS"] = ":detect_leaks=0"
     return {key: os.environ.get(key, "") + value for key, value in options.items()}
 
 
