@@ -37,29 +37,44 @@ static __thread struct {
 	uint64_t generation;
 } here;
 
-/* Where a module is armed, or failed to be: that is not tried again. */
+/* Where a module is armed, or failed to be: that is not tried again, unless it was for want of a daemon. */
 struct armed {
 	struct armed *next;
 	driver_handle context;
+	bool partly; /* when there is another daemon, it is tried again */
 	bool awaited; /* the module is being unloaded, and its kernels there were waited for */
 };
 
-static bool is_armed(const struct load *load, driver_handle context)
+static struct armed *find_armed(const struct load *load, driver_handle context)
 {
-	for (const struct armed *one = load->armed; one; one = one->next)
+	for (struct armed *one = load->armed; one; one = one->next)
 		if (one->context == context)
-			return true;
-	return false;
+			return one;
+	return NULL;
 }
 
 bool arm_is_armed(const struct load *load)
 {
-	return load->armed;
+	for (const struct armed *one = load->armed; one; one = one->next)
+		if (!one->partly)
+			return true;
+	return false;
 }
 
 void arm_again(void)
 {
 	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+}
+
+static struct armed *note_armed(struct load *load, driver_handle context)
+{
+	struct armed *one = calloc(1, sizeof(*one));
+
+	if (one) {
+		*one = (struct armed){ .next = load->armed, .context = context };
+		load->armed = one;
+	}
+	return one;
 }
 
 /* Forgets that a load was armed, in one context or (NULL) in all. */
@@ -160,7 +175,7 @@ static void end_regions(const struct load *load)
 	mirror_lock();
 	for (struct mirror_context *context = mirror_first_context(); context;
 	     context = context->next)
-		if (driver->ctx_set_current(context->handle) == 0)
+		if (context->ending || driver->ctx_set_current(context->handle) == 0)
 			mirror_end_regions(context, load);
 	mirror_unlock();
 	driver->ctx_set_current(before);
@@ -326,38 +341,34 @@ static void arm_context(driver_handle handle)
 	uint64_t deadline_ms;
 
 	for (struct load *load = load_first(); load; load = load->next) {
-		struct armed *one;
+		struct armed *one = find_armed(load, handle);
 		const char *reason;
 		uint32_t failed;
 
 		if ((load->kind == LOAD_MODULE && load->context != handle) ||
-		    !load_is_current(load) || is_armed(load, handle))
+		    !load_is_current(load) || (one && !one->partly))
 			continue;
-		one = calloc(1, sizeof(*one));
 		if (!context)
 			context = mirror_add_context(handle);
-		if (!one || !context || !mirror_has_stream(context)) {
-			free(one);
+		if (!context || !mirror_has_stream(context))
 			return;
-		}
+		if (!one)
+			one = note_armed(load, handle);
+		if (!one)
+			return;
 		failed = arm_load(load, context);
 		/* what could not be armed may be retired, and that is said on the mirror's connection */
 		reason = mirror_start(load_folder(), load_deadline_ms(), load->epoch);
 		if (reason)
 			load_report(load->module_id, reason);
-		if (failed && !load_client(&deadline_ms)) { /* the daemon is gone: when there is another */
-			free(one);
-			continue;
-		}
-		*one = (struct armed){ load->armed, handle, false };
-		load->armed = one;
-		if (!failed || failed < load->slot_count)
+		one->partly = failed && !load_client(&deadline_ms); /* the daemon is gone */
+		if (!one->partly && (!failed || failed < load->slot_count))
 			arm_report(load, context->device, NULL);
 	}
 }
 
-/* The slow path of a launch; until_ms: how long it may take, 0: as long as a load. */
-static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t seen,
+/* The slow path of a launch; due: mirror_is_due(); until_ms: how long it may take, 0: as long as a load. */
+static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t seen, bool due,
 						 uint64_t until_ms)
 {
 	const struct driver *driver = driver_own();
@@ -368,6 +379,8 @@ static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t
 	driver->exchange_capture_mode(&mode);
 	mirror_lock();
 	arm_context(context);
+	if (due)
+		mirror_try_again();
 	mirror_unlock();
 	driver->exchange_capture_mode(&mode);
 	here.context = context;
@@ -380,18 +393,20 @@ void arm_current(uint64_t until_ms)
 	const struct driver *driver = driver_own();
 	uint64_t seen = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
 	driver_handle context = NULL;
+	bool due;
 	int saved;
 
 	if (!driver || driver->ctx_get_current(&context) != 0 || !context)
 		return;
-	if (here.context == context && here.generation == seen)
+	due = mirror_is_due();
+	if (here.context == context && here.generation == seen && !due)
 		return;
 	saved = errno;
-	arm_slowly(context, seen, until_ms);
+	arm_slowly(context, seen, due, until_ms);
 	errno = saved;
 }
 
-/* Copies a context's instances out, and takes it away from the mirror's thread. */
+/* Copies a context's instances out; the mirror's thread leaves it alone from then on. */
 static void detach(struct mirror_context *context)
 {
 	const struct driver *driver = driver_own();
@@ -405,7 +420,7 @@ static void detach(struct mirror_context *context)
 		driver->exchange_capture_mode(&mode);
 		driver->ctx_set_current(before);
 	}
-	mirror_detach_context(context);
+	mirror_end_context(context);
 }
 
 /* Does a context have instances that are copied? */
@@ -475,6 +490,43 @@ struct mirror_context *arm_context_ending(driver_handle handle, bool surely)
 	return context;
 }
 
+/* Stops one context's probes from using a map; it must be current. */
+static void disarm_in(struct mirror_context *context, uint64_t map_id)
+{
+	const driver_pointer none = 0;
+	const struct instance *found = mirror_find_instance(context, map_id);
+	bool written = true, held;
+
+	if (!found || found->disarmed)
+		return;
+	for (struct load *load = load_first(); load; load = load->next) {
+		if (!find_armed(load, context->handle))
+			continue;
+		for (uint32_t i = 0; i < load->slot_count; i++) {
+			const struct load_slot *slot = &load->slots[i];
+			driver_pointer where;
+			size_t size;
+
+			if (slot->kind != WIRE_SLOT_POINTER || slot->map_id != map_id)
+				continue;
+			where = find_slot(load, slot->symbol, &size);
+			written &= where && size == sizeof(none) &&
+				   mirror_write(context, where, &none, sizeof(none));
+		}
+	}
+	held = !patch_disarm(context, map_id) || !written;
+	mirror_copy(context, false, false);
+	for (struct instance *instance = context->instances; instance; instance = instance->next) {
+		if (instance->map_id != map_id || instance->disarmed)
+			continue;
+		instance_disarm(instance); /* two, where contexts were joined */
+		instance->held = held;
+		/* what patches had is given back where they are changed */
+		if (!held && !(arm_work() & ARM_ENGINE) && !instance->forgotten)
+			mirror_unuse(instance);
+	}
+}
+
 /* Both locks are held. now: the id of the context that has the handle now, or 0. What came behind `until` is another's, too. */
 static void forget_context(struct mirror_context *context, driver_handle handle, uint64_t now, uint64_t until)
 {
@@ -487,16 +539,37 @@ static void forget_context(struct mirror_context *context, driver_handle handle,
 	mirror_free_context(context);
 }
 
+/* Does what arm_disarm() left undone in a context that was ending. */
+static void disarm_unwanted(struct mirror_context *context)
+{
+	const struct driver *driver = driver_own();
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	driver_handle before = NULL;
+
+	if (driver->ctx_get_current(&before) != 0)
+		return;
+	driver->exchange_capture_mode(&mode);
+	if (driver->ctx_set_current(context->handle) == 0) {
+		for (struct instance *instance = context->instances; instance; instance = instance->next)
+			if (instance->unwanted)
+				disarm_in(context, instance->map_id);
+		driver->ctx_set_current(before);
+	}
+	driver->exchange_capture_mode(&mode);
+}
+
 /* What was armed meanwhile is of the same context. */
 static void keep_context(struct mirror_context *context, driver_handle handle)
 {
 	struct mirror_context *meanwhile = context ? mirror_find_context(handle) : NULL;
 
 	patch_context_ending(handle, false);
+	if (context)
+		disarm_unwanted(context);
 	if (meanwhile)
 		mirror_join_context(meanwhile, context);
 	else if (context)
-		mirror_attach_context(context);
+		mirror_keep_context(context);
 }
 
 void arm_context_ended(struct mirror_context *context, driver_handle handle, uint64_t before, bool gone)
@@ -510,7 +583,7 @@ void arm_context_ended(struct mirror_context *context, driver_handle handle, uin
 		if (!context && gone) { /* the lock could not be had before */
 			context = mirror_find_context(handle);
 			if (context && context->born <= before)
-				mirror_detach_context(context);
+				mirror_end_context(context);
 			else
 				context = NULL;
 		}
@@ -545,7 +618,7 @@ void arm_primary_ended(struct mirror_context *context, driver_handle handle, int
 		if (!context) { /* another thread had it meanwhile */
 			context = mirror_find_context(handle);
 			if (context && context->id == id)
-				mirror_detach_context(context);
+				mirror_end_context(context);
 			else
 				context = NULL;
 		}
@@ -581,41 +654,11 @@ void arm_synchronized(driver_handle context, uint64_t before)
 	errno = saved;
 }
 
-/* Stops one context's probes from using a map; it must be current. */
-static void disarm_in(struct mirror_context *context, uint64_t map_id)
+/* The same in one that is ending: if it lives on. */
+static void disarm_later(struct mirror_context *context, uint64_t map_id)
 {
-	const driver_pointer none = 0;
-	const struct instance *found = mirror_find_instance(context, map_id);
-	bool written = true, held;
-
-	if (!found || found->disarmed)
-		return;
-	for (struct load *load = load_first(); load; load = load->next) {
-		if (!is_armed(load, context->handle))
-			continue;
-		for (uint32_t i = 0; i < load->slot_count; i++) {
-			const struct load_slot *slot = &load->slots[i];
-			driver_pointer where;
-			size_t size;
-
-			if (slot->kind != WIRE_SLOT_POINTER || slot->map_id != map_id)
-				continue;
-			where = find_slot(load, slot->symbol, &size);
-			written &= where && size == sizeof(none) &&
-				   mirror_write(context, where, &none, sizeof(none));
-		}
-	}
-	held = !patch_disarm(context, map_id) || !written;
-	mirror_copy(context, false, false);
-	for (struct instance *instance = context->instances; instance; instance = instance->next) {
-		if (instance->map_id != map_id || instance->disarmed)
-			continue;
-		instance_disarm(instance); /* two, where contexts were joined */
-		instance->held = held;
-		/* what patches had is given back where they are changed */
-		if (!held && !(arm_work() & ARM_ENGINE) && !instance->forgotten)
-			mirror_unuse(instance);
-	}
+	for (struct instance *instance = context->instances; instance; instance = instance->next)
+		instance->unwanted |= instance->map_id == map_id;
 }
 
 void arm_disarm(uint64_t map_id)
@@ -627,7 +670,9 @@ void arm_disarm(uint64_t map_id)
 	mirror_lock();
 	for (struct mirror_context *context = mirror_first_context(); context;
 	     context = context->next)
-		if (driver->ctx_set_current(context->handle) == 0)
+		if (context->ending)
+			disarm_later(context, map_id);
+		else if (driver->ctx_set_current(context->handle) == 0)
 			disarm_in(context, map_id);
 	driver->ctx_set_current(NULL);
 	mirror_unlock();

@@ -97,7 +97,7 @@ void arm_disarm(uint64_t map_id);
 
 /*
  * Before a call that may end a context, or surely does: its instances are copied out a last time,
- * and our thread leaves it alone. Where it ends surely its kernels are waited for; one that lives on
+ * and other threads of ours leave it alone. Where it ends surely its kernels are waited for; one that lives on
  * may run them for as long as it likes. What is returned, perhaps NULL, goes to arm_context_ended()
  * after that call. gone: it has ended. before: arm_now() before that call; another one may have the
  * handle since.

@@ -244,53 +244,56 @@ static bool connect_patiently(int fd, const struct sockaddr_un *address, uint64_
 	return true;
 }
 
-/* A connected socket, or -1. */
-static int connect_to(const char *folder, uint64_t deadline_ms)
+/* Makes the socket. */
+static bool make_socket(struct client *client)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct stat status;
+
+	if (fd >= 0)
+		fd = client_move_descriptor(fd);
+	if (fd < 0)
+		return false;
+	if (fstat(fd, &status) < 0) {
+		close(fd);
+		return false;
+	}
+	*client = (struct client){ .fd = fd, .device = status.st_dev, .inode = status.st_ino };
+	return true;
+}
+
+static bool connect_to(struct client *client, const char *folder, uint64_t deadline_ms)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int fd, length;
+	int length;
 
 	length = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", folder,
 			  PATHS_SHIM_SOCKET);
-	if (length < 0 || (size_t)length >= sizeof(address.sun_path))
-		return -1;
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -1;
-	if (!connect_patiently(fd, &address, deadline_ms) || !peer_is_trusted(fd, folder)) {
-		close(fd);
-		return -1;
-	}
-	return client_move_descriptor(fd);
+	return length > 0 && (size_t)length < sizeof(address.sun_path) && make_socket(client) &&
+	       connect_patiently(client->fd, &address, deadline_ms) &&
+	       peer_is_trusted(client->fd, folder);
 }
 
 bool client_open(struct client *client, const char *folder, enum wire_role role,
 		 uint32_t driver_version, uint64_t deadline_ms, struct wire_welcome *welcome)
 {
-	struct client opened = CLIENT_NONE;
 	union wire_message message;
-	struct stat status;
 
-	opened.fd = connect_to(folder, deadline_ms);
-	if (opened.fd < 0)
-		return false;
-	if (fstat(opened.fd, &status) < 0) {
-		close(opened.fd);
+	*client = (struct client)CLIENT_NONE;
+	if (!connect_to(client, folder, deadline_ms)) {
+		client_close(client);
 		return false;
 	}
-	opened.device = status.st_dev;
-	opened.inode = status.st_ino;
 	memset(&message, 0, sizeof(message));
-	client_prepare(&opened, &message, WIRE_HELLO, 0);
+	client_prepare(client, &message, WIRE_HELLO, 0);
 	message.hello.role = role;
 	message.hello.driver_version = driver_version;
 	strncpy(message.hello.shim_version, PROJECT_VERSION,
 		sizeof(message.hello.shim_version) - 1);
-	if (!client_call(&opened, &message, -1, WIRE_WELCOME, NULL, deadline_ms)) {
-		client_close(&opened);
+	if (!client_call(client, &message, -1, WIRE_WELCOME, NULL, deadline_ms)) {
+		client_close(client);
 		return false;
 	}
 	*welcome = message.welcome;
-	*client = opened;
 	return true;
 }

@@ -20,10 +20,9 @@ struct client {
 
 #define CLIENT_NONE { .fd = -1 }
 
-
 /*
- * Connects to the daemon of a folder and says hello. false: no connection, and the client is as it
- * was before.
+ * Connects to the daemon of a folder and says hello. false: no connection, and the client has none.
+ * It has the descriptor from the beginning: a child that is forked meanwhile can close it.
  */
 bool client_open(struct client *client, const char *folder, enum wire_role role,
 		 uint32_t driver_version, uint64_t deadline_ms, struct wire_welcome *welcome);

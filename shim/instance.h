@@ -44,6 +44,7 @@ struct instance {
 	bool forgotten; /* of a daemon that is gone: never found again */
 	bool disarmed; /* its map or its daemon is gone; its memory stays, kernels may still write
 			  to it */
+	bool unwanted; /* its map is gone, and it is to be disarmed if its context, which is ending, lives on */
 	bool held; /* disarmed, but something may still point to its memory: that goes with the context */
 	uint64_t unused_since; /* arm_born(): no kernel that begins later does; 0: they may */
 	bool unused; /* no kernel does */

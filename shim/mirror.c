@@ -44,11 +44,13 @@
 #define AWAIT_SOON_MS 200 /* for as long as a restart may take, */
 #define AWAIT_SOON_TIMES 150
 #define AWAIT_LAST_MS 1000 /* and later */
+#define TRY_AGAIN_MS 1000 /* where no thread can be made */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER; /* before it: the thread, alone; and who forks */
 static struct mirror_context *contexts;
 static bool awaits_kernels; /* read without the lock */
+static uint64_t try_ms; /* there is no thread, and when to try again to make one; 0: there is, or none is wanted. Read without the lock */
 
 static struct {
 	pthread_mutex_t lock;
@@ -63,9 +65,11 @@ static struct {
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
 	struct client client;
+	struct client connecting; /* what will be that, when the daemon has answered: the thread's own */
 } thread = { .lock = PTHREAD_MUTEX_INITIALIZER,
 	     .ended = PTHREAD_COND_INITIALIZER,
-	     .client = CLIENT_NONE };
+	     .client = CLIENT_NONE,
+	     .connecting = CLIENT_NONE };
 
 static __thread bool mine; /* this thread holds the lock, or is about to */
 static __thread int cancel_before; /* it: cancel.h */
@@ -121,7 +125,7 @@ struct mirror_context *mirror_first_context(void)
 struct mirror_context *mirror_find_context(driver_handle handle)
 {
 	for (struct mirror_context *context = contexts; context; context = context->next)
-		if (context->handle == handle)
+		if (context->handle == handle && !context->ending)
 			return context;
 	return NULL;
 }
@@ -140,7 +144,8 @@ struct mirror_context *mirror_add_context(driver_handle handle)
 		free(context);
 		return NULL;
 	}
-	mirror_attach_context(context);
+	context->next = contexts;
+	__atomic_store_n(&contexts, context, __ATOMIC_RELAXED);
 	return context;
 }
 
@@ -190,7 +195,9 @@ void mirror_copy(struct mirror_context *context, bool wait, bool final)
 void mirror_end_regions(struct mirror_context *context, const struct load *load)
 {
 	for (struct instance *instance = context->instances; instance; instance = instance->next)
-		if (instance_has_region(instance, load) && mirror_has_stream(context))
+		if (instance_has_region(instance, load) && context->ending)
+			instance_drop_regions(instance, load);
+		else if (instance_has_region(instance, load) && mirror_has_stream(context))
 			instance_end_regions(instance, load, context->stream);
 }
 
@@ -202,13 +209,17 @@ void mirror_drop_regions(const struct load *load)
 			instance_drop_regions(instance, load);
 }
 
-void mirror_attach_context(struct mirror_context *context)
+void mirror_end_context(struct mirror_context *context)
 {
-	context->next = contexts;
-	__atomic_store_n(&contexts, context, __ATOMIC_RELAXED);
+	context->ending = true;
 }
 
-void mirror_detach_context(struct mirror_context *context)
+void mirror_keep_context(struct mirror_context *context)
+{
+	context->ending = false;
+}
+
+static void unlink_context(struct mirror_context *context)
 {
 	for (struct mirror_context **link = &contexts; *link; link = &(*link)->next) {
 		if (*link == context) {
@@ -216,13 +227,13 @@ void mirror_detach_context(struct mirror_context *context)
 			break;
 		}
 	}
-	context->next = NULL;
 }
 
 void mirror_join_context(struct mirror_context *to, struct mirror_context *context)
 {
 	struct instance **end = &to->instances;
 
+	unlink_context(context);
 	while (*end)
 		end = &(*end)->next;
 	*end = context->instances;
@@ -237,6 +248,7 @@ void mirror_free_context(struct mirror_context *context)
 
 	if (!context)
 		return;
+	unlink_context(context);
 	driver_own()->exchange_capture_mode(&mode);
 	while (context->instances) {
 		struct instance *instance = context->instances;
@@ -383,7 +395,7 @@ static void copy_all(bool wait, bool final)
 	load_settle(); /* or it would copy from modules that are gone */
 	mirror_lock();
 	for (struct mirror_context *context = contexts; context; context = context->next)
-		if (driver->ctx_set_current(context->handle) == 0)
+		if (!context->ending && driver->ctx_set_current(context->handle) == 0)
 			mirror_copy(context, wait, final);
 	driver->ctx_set_current(NULL);
 	mirror_unlock();
@@ -450,7 +462,7 @@ static bool retire(void)
 	for (const struct mirror_context *context = contexts; context; context = context->next)
 		for (const struct instance *instance = context->instances; instance;
 		     instance = instance->next)
-			idle = idle && instance->disarmed;
+			idle = idle && (instance->disarmed || instance->unwanted);
 	pthread_mutex_lock(&thread.lock);
 	idle = idle && !thread.wanted && !thread.stopping;
 	if (idle) {
@@ -497,7 +509,6 @@ enum outcome { OUTCOME_ENDED, OUTCOME_RETIRED, OUTCOME_UNCONNECTED };
 static enum outcome connect_and_run(uint32_t *period_ms)
 {
 	struct wire_welcome welcome = { 0 };
-	struct client opened = CLIENT_NONE;
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
 	bool open;
@@ -509,15 +520,16 @@ static enum outcome connect_and_run(uint32_t *period_ms)
 	deadline_ms = thread.deadline_ms;
 	pthread_mutex_unlock(&thread.lock);
 	/* who exits waits for it: a daemon that has gone meanwhile does not answer */
-	open = client_open(&opened, folder, WIRE_ROLE_MIRROR, load_driver_version(),
+	open = client_open(&thread.connecting, folder, WIRE_ROLE_MIRROR, load_driver_version(),
 			   deadline_now_ms() + (deadline_ms < CONNECT_MAX_MS ? deadline_ms : CONNECT_MAX_MS),
 			   &welcome);
 	if (open && !load_is_welcome(&welcome)) { /* it came meanwhile: it has to be told what we have first */
-		client_close(&opened);
+		client_close(&thread.connecting);
 		return OUTCOME_ENDED;
 	}
 	pthread_mutex_lock(&thread.lock);
-	thread.client = opened;
+	thread.client = thread.connecting;
+	thread.connecting = (struct client)CLIENT_NONE;
 	pthread_mutex_unlock(&thread.lock);
 	if (!open)
 		return OUTCOME_UNCONNECTED;
@@ -565,7 +577,7 @@ static uint64_t next_armed_map(void)
 	for (const struct mirror_context *context = contexts; context && !map_id; context = context->next)
 		for (const struct instance *instance = context->instances; instance && !map_id;
 		     instance = instance->next)
-			map_id = instance->disarmed ? 0 : instance->map_id;
+			map_id = instance->disarmed || instance->unwanted ? 0 : instance->map_id;
 	mirror_unlock();
 	return map_id;
 }
@@ -701,8 +713,35 @@ void mirror_forked(bool in_child)
 	forking = false;
 	if (in_child) {
 		client_close(&thread.client);
+		client_close(&thread.connecting);
 		__atomic_store_n(&thread.owner, 0, __ATOMIC_RELAXED); /* a child may have its parent's number */
 	}
+}
+
+/* With the thread's lock held. */
+static void make_thread(void)
+{
+	thread.running = helper_thread(mirror_thread, STACK_SIZE);
+	__atomic_store_n(&try_ms, thread.running ? 0 : deadline_now_ms() + TRY_AGAIN_MS, __ATOMIC_RELAXED);
+}
+
+bool mirror_is_due(void)
+{
+	uint64_t due = __atomic_load_n(&try_ms, __ATOMIC_RELAXED), now;
+
+	if (!due)
+		return false;
+	now = deadline_now_ms();
+	return now >= due && __atomic_compare_exchange_n(&try_ms, &due, now + TRY_AGAIN_MS, false, __ATOMIC_RELAXED,
+							 __ATOMIC_RELAXED);
+}
+
+void mirror_try_again(void)
+{
+	pthread_mutex_lock(&thread.lock);
+	if (thread.wanted && !thread.running && !thread.stopping)
+		make_thread();
+	pthread_mutex_unlock(&thread.lock);
 }
 
 const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)
@@ -719,7 +758,7 @@ const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoc
 		if (!thread.registered)
 			thread.registered = atexit(at_exit) == 0;
 		if (!thread.running)
-			thread.running = helper_thread(mirror_thread, STACK_SIZE);
+			make_thread();
 		else if (client_is_open(&thread.client))
 			shutdown(thread.client.fd, SHUT_RD); /* wakes it */
 		pthread_cond_broadcast(&thread.ended);

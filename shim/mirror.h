@@ -22,6 +22,7 @@ struct mirror_context {
 	uint64_t id; /* driver_context_id() */
 	uint64_t born; /* arm_born() */
 	int device;
+	bool ending; /* a call may end it just now: it is not spoken of to the driver, nor found */
 	driver_handle stream; /* ours, not blocking; NULL until mirror_has_stream() */
 	struct instance *instances;
 };
@@ -40,7 +41,7 @@ void mirror_add_instance(struct mirror_context *context, struct instance *instan
 
 /*
  * Before a module is unloaded from the current context, when its kernels have ended: keeps what its
- * regions hold.
+ * regions hold. What they hold in a context that is ending is lost, if that lives on.
  */
 void mirror_end_regions(struct mirror_context *context, const struct load *load);
 
@@ -54,14 +55,14 @@ void mirror_drop_regions(const struct load *load);
 void mirror_copy(struct mirror_context *context, bool wait, bool final);
 
 /*
- * Takes a context off the list that the thread copies, puts it back, or frees one that is off it
- * and gone.
+ * A context begins to be `ending`. Then it is kept, joined with the one that was made for the same
+ * meanwhile, which gets what it has, or freed when it is gone.
  */
-void mirror_detach_context(struct mirror_context *context);
-void mirror_attach_context(struct mirror_context *context);
-/* The same one as `to`, which is on the list: that gets what it has. */
+void mirror_end_context(struct mirror_context *context);
+void mirror_keep_context(struct mirror_context *context);
 void mirror_join_context(struct mirror_context *to, struct mirror_context *context);
 void mirror_free_context(struct mirror_context *context);
+/* All of them, also those that are ending. */
 struct mirror_context *mirror_first_context(void);
 
 /* Writes to device memory on the context's stream and waits for it; the context must be current. */
@@ -100,9 +101,14 @@ bool mirror_is_thread(void);
 
 /*
  * Starts the thread if it does not run, or sends it to the new daemon. folder: the daemon's. NULL,
- * or why there is none: the next call tries again.
+ * or why there is none: then launches try again.
  */
 const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch);
+
+/* Could no thread be made, and is it time to try again? Asked by each launch; one of them a second is told so, and tries. */
+bool mirror_is_due(void);
+/* With the locks of the loader and of the instances held. */
+void mirror_try_again(void);
 
 /* Is the thread connected with the daemon? */
 bool mirror_is_connected(void);
@@ -119,7 +125,7 @@ void mirror_forget_daemon(void);
 /*
  * Around a fork: the thread is not in the driver meanwhile, or the child would find a lock of the driver's held for good. It is waited for a moment only.
  * Nobody else is kept waiting: who has a lock that another handler of the fork takes may be launching.
- * In the child the connection's descriptor is closed.
+ * In the child the connection's descriptor is closed, also of one that is just being made.
  */
 void mirror_forking(void);
 void mirror_forked(bool in_child);

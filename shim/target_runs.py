@@ -31,6 +31,8 @@ def sanitizer_options(arguments):
         options["TSAN_OPTIONS"] = ":report_thread_leaks=0"
     if SANITIZED and ("fork" in name or name == "s-cupti namespace"):  # LSan looks for the parent's threads in the child, and says that it finds none
         options["ASAN_OPTIONS"] = ":detect_leaks=0"
+    if SANITIZED and name.startswith("s-seccomp threads"):  # LSan makes one
+        options["ASAN_OPTIONS"] = ":detect_leaks=0"
     return {key: os.environ.get(key, "") + value for key, value in options.items()}
 
 
@@ -76,18 +78,18 @@ def as_bare(label, bare, ours, limit=None):
 class Steps:
     """s-steps, one step at a time."""
 
-    def __init__(self, name):
+    def __init__(self, name, preload=(SHIM,), **environment):
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
         self.process = subprocess.Popen([os.path.join(TARGETS, "s-steps")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name})
+                                        env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": ":".join(preload), "GPUPROBE_SESSION": name, **environment})
 
     def step(self, what):
         start = time.monotonic()
         self.process.stdin.write(what.encode())
         self.process.stdin.flush()
-        line = self.process.stdout.readline().decode() if what != "f" else ""
+        line = self.process.stdout.readline().decode() if what not in "fr" else ""
         self.seconds = time.monotonic() - start
-        return line == {"k": "kept 33152\n", "l": "once 33152\n", "f": ""}[what]
+        return line == {"k": "kept 33152\n", "l": "once 33152\n", "f": "", "r": ""}[what]
 
     def mirrors(self):
         return mirrors(self.process)
@@ -95,6 +97,29 @@ class Steps:
     def end(self):
         self.process.stdin.close()
         return self.process.wait(timeout=20)
+
+
+class Releasing:
+    """s-steps in the midst of giving back a reference to the primary context, which lives on: between the step r and end()."""
+
+    def __init__(self, folder):
+        self.path, self.fd = os.path.join(folder, "release"), -1
+        os.mkfifo(self.path)
+        self.environment = {"preload": (SHIM, os.path.join(TARGETS, "libs-slow.so")), "S_SLOW_CALL": "cuDevicePrimaryCtxRelease_v2", "S_SLOW_PIPE": self.path}
+
+    def begun(self):
+        """Whether it is there; asked once."""
+        def opened():
+            try:
+                self.fd = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:  # nobody reads yet
+                pass
+            return self.fd >= 0
+        return within(opened)
+
+    def end(self):
+        if self.fd >= 0:
+            os.close(self.fd)
 
 
 def mirrors(process):
@@ -112,9 +137,9 @@ def mirrors(process):
 
 def within(condition, seconds=15):
     limit = time.monotonic() + seconds
-    while time.monotonic() < limit and not condition():
+    while not (met := condition()) and time.monotonic() < limit:
         time.sleep(0.02)
-    return condition()
+    return met
 
 
 def end():

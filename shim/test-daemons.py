@@ -6,7 +6,7 @@ import time
 
 import fake_daemon
 import wire
-from target_runs import Steps, end, report, run, session, within
+from target_runs import SANITIZED, Releasing, Steps, end, report, run, session, within
 
 THREADS = 256
 
@@ -59,6 +59,19 @@ for form in ("pointer", "resident"):
         report(f"{form}: none without", within(lambda: not program.mirrors()))
         report(f"{form}: DISARM", good and program.end() == 0 and daemon.count() == 2 * THREADS, str(daemon.count()))
 
+    # DISARM while a call may end the context, which lives on.
+    if not SANITIZED:  # what makes a function slow answers before a sanitizer can
+        with fake_daemon.FakeDaemon(session(f"ending_{form}"), form=form, bare=True) as daemon:
+            releasing = Releasing(daemon.folder)
+            program = Steps(daemon.name, **releasing.environment)
+            good = program.step("k") and within(lambda: daemon.connected(2) and daemon.count() == THREADS)
+            good = good and program.step("r") and releasing.begun()
+            daemon.connections[1].send(wire.message(wire.DISARM, fake_daemon.MAP, sequence=100))
+            good = good and within(lambda: daemon.seen(wire.SYNCED) == 1)
+            releasing.end()
+            good = good and program.step("k") and program.step("k")
+            report(f"{form}: DISARM while a context is ending", good and program.end() == 0 and daemon.count() == THREADS, str(daemon.count()))
+
     # A daemon that does not take the mirror's connection at first: it is asked again, and nothing is lost.
     refused = []
     script = {"welcome": lambda connection, answer: answer if len(refused) or daemon.seen(wire.HELLO) == 1
@@ -92,6 +105,12 @@ for form in ("pointer", "resident"):
         report(f"{form}: no thread", ran[0] == 0 and ran[1] == "33152 33152\n" and any("no thread" in reason for reason in daemon.reports()),
                f"{ran} {daemon.reports()}")
 
+    # It may later: then a launch finds out.
+    with fake_daemon.FakeDaemon(session(f"thread_later_{form}"), form=form) as daemon:
+        ran = run(["s-seccomp", "threads", "later"], GPUPROBE_SESSION=daemon.name)
+        report(f"{form}: a thread later", ran[:2] == (0, f"33152 33152\n{20 * 33152}\n") and any("no thread" in reason for reason in daemon.reports()) and
+               daemon.count() == 22 * THREADS, f"{ran} {daemon.reports()} {daemon.count()}")
+
     # A child that lives on does not keep the parent's connections open.
     with fake_daemon.FakeDaemon(session(f"fork_{form}"), form=form) as daemon:
         program = Steps(daemon.name)
@@ -99,6 +118,15 @@ for form in ("pointer", "resident"):
         time.sleep(0.2)
         program.end()
         report(f"{form}: a child lives on", good and within(lambda: all(c.fileno() < 0 for c in daemon.connections), 2))
+
+    # Nor the mirror's that was just being made.
+    with fake_daemon.FakeDaemon(session(f"fork_early_{form}"), {"welcome": lambda connection, answer: answer if daemon.seen(wire.HELLO) == 1 else []},
+                                form=form) as daemon:
+        program = Steps(daemon.name)
+        good = program.step("k") and within(lambda: daemon.seen(wire.HELLO) == 2) and program.step("f")
+        time.sleep(0.2)
+        program.end()
+        report(f"{form}: a child of a process that connects lives on", good and within(lambda: all(c.fileno() < 0 for c in daemon.connections), 2))
 
 with fake_daemon.FakeDaemon(session("noise")) as daemon:  # what the daemon says by itself may be anything, too
     program = Steps(daemon.name)

@@ -62,6 +62,15 @@ def disarm_map(daemon, map_id):
     return within(answered)
 
 
+def disarm_partly():
+    """The daemon goes between a module's two maps: the first one's probes stop all the same when that is gone."""
+    with fake_daemon.FakeDaemon(session("partly"), {"instance": lambda connection, answer: answer if not daemon.instances[1:] else None}, form="two") as daemon:
+        program = Steps(daemon.name)
+        good = program.step("k") and within(lambda: daemon.connected(2)) and daemon.values()[0] == THREADS and disarm_map(daemon, MAP)
+        good = good and program.step("k") and program.end() == 0
+        report("two: DISARM of one, the daemon did not give the other", good and daemon.values()[0] == THREADS, f"{daemon.values()} {daemon.reports()}")
+
+
 def reused(form, waits=True):
     """Attached and detached again and again, each time with another map: the buffer of one that kernels are done with is the next one's, and nothing of it is seen
     there. That they are done is known when the program has waited for them: without that, only behind the next launch, which does."""
@@ -210,6 +219,7 @@ def wrong():
 for one in FORMS:
     if one not in ("resident", "two"):
         disarm(one)
+disarm_partly()
 reused("pointer")
 reused("const")
 reused("pointer", False)

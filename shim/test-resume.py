@@ -8,7 +8,7 @@ import time
 
 import fake_daemon
 import wire
-from target_runs import SHIM, SIM, TARGETS, Steps, end, report, run, session, within
+from target_runs import SANITIZED, SHIM, SIM, TARGETS, Releasing, Steps, end, report, run, session, within
 
 THREADS = 256
 SESSION = 0x1234567890
@@ -88,6 +88,20 @@ for form in ("pointer", "resident"):
         good = good and program.end() == 0
         report(f"{form}: an instance that is not known any more", good and len(daemon.instances) == 2 and daemon.values()[1] == THREADS,
                f"{daemon.values()} {len(daemon.instances)}")
+
+    if not SANITIZED:  # what makes a function slow answers before a sanitizer can
+        with SessionDaemon(session(f"ending_{form}"), form=form, bare=True) as daemon:
+            releasing = Releasing(daemon.folder)
+            program = Steps(daemon.name, **releasing.environment)
+            good = program.step("k") and within(lambda: daemon.connected(2) and daemon.count() == THREADS)
+            good = good and program.step("r") and releasing.begun()
+            daemon.knows_instances = False
+            daemon.restart()
+            good = good and resumed(daemon, 1)
+            releasing.end()
+            good = good and program.step("l") and program.end() == 0
+            report(f"{form}: an instance that is not known any more, of a context that was ending", good and len(daemon.instances) == 2 and
+                   daemon.values()[1] == THREADS, f"{daemon.values()} {len(daemon.instances)}")
 
 bare = run(["s-threads", "400"], preload=())
 with SessionDaemon(session("threads"), deadline_ms=5000) as daemon:

@@ -247,8 +247,8 @@ static bool prepare(void)
 	return true;
 }
 
-/* Makes the memory that the daemon sent the session's, and its connection; consumes fd. */
-static bool begin_session(int fd, uint64_t size, const struct client *asking)
+/* Makes the memory that the daemon sent the session's; consumes fd. */
+static bool begin_session(int fd, uint64_t size)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat status;
@@ -265,7 +265,6 @@ static bool begin_session(int fd, uint64_t size, const struct client *asking)
 		munmap(ring, size);
 		return false;
 	}
-	client = *asking;
 	trace_name_forget();
 	if (trace_flag(TRACE_RING_GPU))
 		trace_gpu_begin();
@@ -294,7 +293,6 @@ static void ask(const struct interest *found)
 	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
 	driver_result (*get_version)(int *) =
 		(driver_result(*)(int *))driver_symbol("cuDriverGetVersion");
-	struct client asking = CLIENT_NONE;
 	struct wire_welcome welcome;
 	union wire_message message;
 	int version = 0, fd = -1;
@@ -302,14 +300,14 @@ static void ask(const struct interest *found)
 	__atomic_store_n(&trace_fenced, unfenced, __ATOMIC_RELAXED);
 	if (get_version && get_version(&version) != 0)
 		version = 0;
-	if (!client_open(&asking, found->folder, WIRE_ROLE_TRACE, (uint32_t)version, deadline_ms,
+	if (!client_open(&client, found->folder, WIRE_ROLE_TRACE, (uint32_t)version, deadline_ms,
 			 &welcome))
 		return;
 	memset(&message, 0, sizeof(message));
-	client_prepare(&asking, &message, WIRE_TRACE, 0);
-	if (!client_call(&asking, &message, -1, WIRE_TRACE_REPLY, &fd, deadline_ms) || fd < 0 ||
-	    !begin_session(fd, message.trace_reply.size, &asking))
-		client_close(&asking);
+	client_prepare(&client, &message, WIRE_TRACE, 0);
+	if (!client_call(&client, &message, -1, WIRE_TRACE_REPLY, &fd, deadline_ms) || fd < 0 ||
+	    !begin_session(fd, message.trace_reply.size))
+		client_close(&client);
 }
 
 /* Is there nothing to look at? */

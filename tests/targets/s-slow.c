@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Preloaded behind the shim: who looks for the function S_SLOW, as the shim does among others, waits in the middle of that, once. The driver's
- * function S_SLOW_CALL waits S_SLOW_MS milliseconds, or till S_SLOW_TILL, a function of one argument, was called meanwhile, or with S_SLOW_BEHIND when it
- * is done, once: when the program has called it s_slow times since it set that. Then s_slow_waits is 1, if the program has it.
+ * function S_SLOW_CALL waits S_SLOW_MS milliseconds, or till who writes to the named pipe S_SLOW_PIPE has closed it, or till S_SLOW_TILL, a function of one
+ * argument, was called meanwhile, or with S_SLOW_BEHIND when it is done, once: when the program has called it s_slow times since it set that. Then s_slow_waits is 1, if the program has it.
  */
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -29,6 +30,16 @@ static int till(void *first)
 	return result;
 }
 
+static void wait_for_pipe(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char byte;
+
+	while (fd >= 0 && read(fd, &byte, 1) > 0)
+		;
+	close(fd);
+}
+
 static void wait_now(void)
 {
 	atomic_int *tell = dlsym(RTLD_DEFAULT, "s_slow_waits");
@@ -36,7 +47,9 @@ static void wait_now(void)
 	atomic_store(&waits, true);
 	if (tell)
 		atomic_store(tell, 1);
-	if (!getenv("S_SLOW_TILL"))
+	if (getenv("S_SLOW_PIPE"))
+		wait_for_pipe(getenv("S_SLOW_PIPE"));
+	else if (!getenv("S_SLOW_TILL"))
 		usleep(1000u * (unsigned)atoi(getenv("S_SLOW_MS")));
 	while (getenv("S_SLOW_TILL") && !atomic_load(&over))
 		usleep(1000);

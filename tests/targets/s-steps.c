@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Does what it reads: l loads, launches and unloads; k loads a library to keep, at first, and
- * launches from it; f forks a child that sleeps.
+ * launches from it; f forks a child that sleeps; r gives back one of two references to the primary
+ * context, which takes long (s-slow.c).
  */
 
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "s.h"
 
+atomic_int s_slow; /* s-slow.c */
+
 int main(void)
 {
 	struct s_loaded kept = { 0 };
+	CUcontext context;
 	char step;
 
 	driver_start(false);
@@ -25,6 +30,11 @@ int main(void)
 			close(STDOUT_FILENO);
 			sleep(5);
 			_exit(0);
+		}
+		if (step == 'r') {
+			CHECK(driver.primary_retain(&context, 0));
+			s_slow = 2; /* who looks whether it is the last reference retains it, too */
+			CHECK(driver.primary_release(0));
 		}
 		fflush(stdout);
 	}
