@@ -133,7 +133,7 @@ class FakeDaemon:
         os.chmod(self.folder, 0o700)
         self.write_page(text if text is not None else page(flags, deadline_ms))
         self.messages, self.instances, self.connections, self.module, self.steps, self.roles = [], [], [], 0, {}, {}
-        self.asked = set() # connections for which the script says what is answered
+        self.scripted = set() # connections for which the script says what is answered
         self.lock = threading.Lock()
         self.by_name[name] = self
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
@@ -166,7 +166,7 @@ class FakeDaemon:
         """What processes said that have ended is read, on a busy machine also; but for what comes behind a script that sleeps."""
         limit = time.monotonic() + 5
         while time.monotonic() < limit and (self.listener.fileno() >= 0 and select.select([self.listener], [], [], 0)[0] or
-                                            not self.script.get("silent") and any(c.fileno() >= 0 and c not in self.asked for c in self.connections)):
+                                            not self.script.get("silent") and any(c.fileno() >= 0 and c not in self.scripted for c in self.connections)):
             time.sleep(0.005)
 
     def hang_up(self):
@@ -196,9 +196,9 @@ class FakeDaemon:
 
     def send(self, connection, step, answer):
         if step in self.script:
-            self.asked.add(connection)
+            self.scripted.add(connection)
             answer = self.script[step](connection, answer)
-            self.asked.discard(connection)
+            self.scripted.discard(connection)
         if answer is None:
             return False
         for data, fds in answer:
