@@ -302,7 +302,7 @@ for kernels in "vectorAdd", "nothing":
     def answer_late(connection, answer):
         if asking:
             asked.set()
-            time.sleep(0.3)
+            time.sleep(0.1)
             daemon.kernels = "vectorAdd"
         return answer
     asking = False
