@@ -598,11 +598,16 @@ static void ring_closed(struct shim_ring *ring, const struct shim_connection *co
 }
 
 void shim_rings_look_at_processes(struct trace_table *table) {
+	const uint64_t end = monotonic_now() + RINGS_LAST_NS;
 	struct shim_ring *ring;
 
-	LIST_FOREACH(ring, &table->rings, link)
-		if (ring->sessions && ring->n_connections && has_ended(ring->connections[0]))
-			ring_finish(ring, ring->connections[0]->pidfd);
+	LIST_FOREACH(ring, &table->rings, link) {
+		if (!ring->sessions || !ring->n_connections || !has_ended(ring->connections[0]))
+			continue;
+		ring_finish(ring, ring->connections[0]->pidfd);
+		if (monotonic_now() >= end)
+			return; /* the others at the next look: their processes chose what reading them costs */
+	}
 }
 
 void shim_rings_closed(struct trace_table *table, const struct shim_connection *connection) {

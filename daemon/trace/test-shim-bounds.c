@@ -5,6 +5,9 @@
 #include "test-traced.h"
 
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Users who have many processes get fewer slots, and in the end none: what is not there is counted. */
 static void test_shapes(void **state) {
@@ -69,25 +72,31 @@ static uint64_t bytes_read(struct trace_ring *ring) {
 	return n;
 }
 
-/* Records that are dear, of functions for which there is no room: a turn takes few of them, but some, and does not begin with the same slot each time. */
-static void test_dear(void **state) {
+/* Of a function for which there is no room. */
+static void make_dear(struct name_record *name) {
 	static const char prefix[] = "cuALongNameThatIsTheSameAtItsBeginningWhateverTheFunctionIs";
+	char text[100];
+
+	for (unsigned int i = 0; i <= TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC; i++) {
+		snprintf(text, sizeof(text), "%s%u", prefix, i);
+		trace_table_function(world.table, text);
+	}
+	make_name(name, TRACE_NAME_FUNCTION, TRACE_FUNCTION_DYNAMIC, prefix);
+}
+
+/* Records that are dear: a turn takes few of them, but some, and does not begin with the same slot each time. */
+static void test_dear(void **state) {
 	enum { SLOTS = 16 };
 	struct producer producers[SLOTS];
 	struct client client = { .lazy = true };
 	struct name_record name;
 	struct traced traced;
 	uint64_t last = 0, read;
-	char text[100];
 	unsigned int n = 0;
 
 	start_usual(&client);
 	begin(&traced, 1);
-	for (unsigned int i = 0; i <= TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC; i++) {
-		snprintf(text, sizeof(text), "%s%u", prefix, i);
-		trace_table_function(world.table, text);
-	}
-	make_name(&name, TRACE_NAME_FUNCTION, TRACE_FUNCTION_DYNAMIC, prefix);
+	make_dear(&name);
 	for (unsigned int i = 0; i < SLOTS; i++) {
 		assert_true(producer_claim(&producers[i], traced.ring, (uint32_t)getpid()));
 		while (producer_write(&producers[i], &name.name.record))
@@ -194,6 +203,53 @@ static void test_last(void **state) {
 	end_client(&client);
 }
 
+/* Many processes that have ended at once, whose rings others have: not all are read in one turn, but each in the end. */
+static void test_outlived(void **state) {
+	enum { N = 16, SLOTS = 16 };
+	struct client client = { .lazy = true };
+	struct traced *traced = calloc(N, sizeof(*traced));
+	struct producer producer;
+	struct name_record name;
+	unsigned int left;
+	siginfo_t info;
+	pid_t child;
+	int pidfd;
+
+	start_usual(&client);
+	make_dear(&name);
+	child = fork();
+	if (!child)
+		_exit(0);
+	pidfd = (int)syscall(SYS_pidfd_open, child, 0);
+	assert_true(pidfd >= 0);
+	for (unsigned int i = 0; i < N; i++) {
+		begin(&traced[i], i + 1);
+		traced[i].connection.pidfd = pidfd;
+		for (unsigned int k = 0; k < SLOTS; k++) {
+			assert_true(producer_claim(&producer, traced[i].ring, (uint32_t)getpid()));
+			while (producer_write(&producer, &name.name.record))
+				;
+		}
+	}
+	assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED), 0);
+	for (unsigned int turn = 0, before = N;; turn++) {
+		shim_rings_look_at_processes(world.table);
+		left = 0;
+		for (unsigned int i = 0; i < N; i++)
+			left += traced[i].ring->enabled;
+		assert_true(left < before);
+		assert_true(left || turn);
+		if (!left)
+			break;
+		before = left;
+	}
+	for (unsigned int i = 0; i < N; i++)
+		gone(&traced[i]);
+	close(pidfd);
+	end_client(&client);
+	free(traced);
+}
+
 int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
@@ -202,6 +258,7 @@ int main(void) {
 		TEST(test_dear),
 		TEST(test_foreign),
 		TEST(test_last),
+		TEST(test_outlived),
 	};
 #undef TEST
 
