@@ -274,6 +274,7 @@ static void plan_image_on_task(struct worker_task *task, int result, json_object
 
 	if (result == _WORKER_POOL_SUCCESS)
 		why = image->doomed ? "an attachment went away meanwhile" : plan_image_take(image, task, reply);
+	image->task = NULL;
 	image->state = why ? PLAN_FAILED : PLAN_READY;
 	if (why) {
 		worker_task_spoil(task);
@@ -312,6 +313,8 @@ int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t paye
 	int r;
 
 	if (image) {
+		if (image->task)
+			worker_task_share(image->task, payer, PLAN_COMPILE_MS);
 		*imagep = image;
 		return 0;
 	}
@@ -330,6 +333,7 @@ int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t paye
 	image->capability = capability;
 	image->n_attachments = n;
 	memcpy(image->attachments, attachments, n * sizeof(*attachments));
+	image->task = task;
 	image->fd = -1;
 	LIST_INIT(&image->waiters);
 	TAILQ_INSERT_HEAD(&daemon->plans.list, image, link);

@@ -56,6 +56,7 @@ struct plan_image {
 	bool program_failed; /* it is the programs that cannot be compiled so */
 	uint64_t expires; /* FAILED: uv_now */
 	char reason[192]; /* FAILED */
+	struct worker_task *task; /* IN_WORK */
 	int fd; /* READY: a plan without kernels, sealed */
 	struct plan_function functions[PLAN_FUNCTIONS_MAX];
 	size_t n_functions;
@@ -81,7 +82,8 @@ void plan_images_forget(struct plan_images *images, uint64_t attachment);
 struct plan_image *plan_image_find(struct daemon *daemon, uint32_t capability, const uint64_t *attachments, size_t n);
 
 /*
- * The one there is, or a new one in work, at the cost of the payer: who has asked for it, as a process says itself what devices it has. 0 or -errno.
+ * The one there is, or a new one in work, at the cost of the payer: who has asked for it, as a process says itself what devices it has. One in work is done at the
+ * turn of whoever of its payers comes first. 0 or -errno.
  */
 int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t payer, uint32_t capability,
 		   const uint64_t *attachments, size_t n);

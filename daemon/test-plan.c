@@ -600,6 +600,32 @@ static void test_prepare_strangers(void **state) {
 	assert_string_equal(plan_trouble(daemon, object), "sm_90");
 }
 
+/* What several users wait for is done at the turn of any of them, not only of who asked first. */
+static void test_shared_image(void **state) {
+	struct world *world = *state;
+	struct daemon *daemon = &world->daemon;
+	const struct plan_image *image;
+
+	world->process->uid = 65533;
+	ask(world, WIRE_IMAGE_NAMES, "names");
+	assert_int_equal(n_jobs, 1);
+	assert_int_equal(worker_task_owners(jobs[0].task), 1);
+	world->process->uid = 1000;
+	ask(world, WIRE_IMAGE_NAMES, "names");
+	assert_int_equal(n_jobs, 1);
+	assert_int_equal(worker_task_owners(jobs[0].task), 2);
+	assert_true(worker_task_is_of(jobs[0].task, 65533));
+	assert_true(worker_task_is_of(jobs[0].task, 1000));
+	image = TAILQ_FIRST(&daemon->plans.list);
+	assert_int_equal(image->payer, 65533);
+	answer_plan(0, "", DATA_SIZE, NULL, 0);
+	assert_int_equal(n_jobs, 3); /* a plan for each */
+	assert_null(image->task);
+	world->process->uid = 1001;
+	ask(world, WIRE_IMAGE_NAMES, "names"); /* it is done: nothing to wait for */
+	assert_int_equal(n_jobs, 4);
+}
+
 /* Who asks for many loses his own. */
 static void test_many_images(void **state) {
 	static const uint64_t ids[] = { 1, 2 };
@@ -810,6 +836,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_prepare_lied, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_prepare_strangers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_images, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_shared_image, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detach, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_detached_meanwhile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_too_many_plans, setup, teardown),

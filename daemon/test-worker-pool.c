@@ -587,6 +587,83 @@ static void test_extra(void **state) {
 	check_extra(true, 1);
 }
 
+/* What another owner waits for, too, is done at his turn, however much the first one has submitted. */
+static void test_shared(void **state) {
+	struct seen many[10] = {}, shared = {}, own = {}, busy = {}, late = {};
+	struct worker_task *task;
+	struct fixture f;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	for (int i = 0; i < 10; i++)
+		submit_overtime(&f, &many[i], "slow", 0, 60000, 1, 0);
+	task = submit_overtime(&f, &shared, "", 0, 60000, 1, 0);
+	wait_for(&f, &many[1]);
+	worker_task_share(task, 2, 60000);
+	worker_task_share(task, 2, 60000); /* is nothing new */
+	assert_int_equal(worker_task_owners(task), 2);
+	submit_overtime(&f, &own, "", 0, 60000, 2, 0);
+	wait_for(&f, &shared);
+	assert_int_equal(shared.result, _WORKER_POOL_SUCCESS);
+	assert_int_equal(many[4].n + own.n, 0);
+	wait_for(&f, &own);
+	assert_true(many[3].n); /* that was the second one's turn */
+	assert_int_equal(many[9].n, 0);
+	wait_for(&f, &many[9]);
+
+	/* who comes late has as much time as others */
+	submit_overtime(&f, &busy, "slower", 0, 60000, 1, 0);
+	while (!worker_pool_load(f.pool).working && !busy.n)
+		uv_run(&f.loop, UV_RUN_NOWAIT);
+	task = submit_overtime(&f, &late, "", 0, 100, 1, 0);
+	worker_task_share(task, 2, 60000);
+	wait_for(&f, &late);
+	assert_int_equal(late.result, _WORKER_POOL_SUCCESS);
+	assert_true(busy.n);
+	teardown_pool(&f);
+}
+
+/* Those of which there are too many wait as the others do. */
+static void test_shared_many(void **state) {
+	struct seen busy = {}, shared = {};
+	struct worker_task *task;
+	struct fixture f;
+
+	setup_pool(&f, NULL, 1, false, 0);
+	submit_overtime(&f, &busy, "slow", 0, 60000, 1, 0);
+	task = submit_overtime(&f, &shared, "", 0, 60000, 1, 0);
+	for (uint64_t owner = 2; owner < 100; owner++)
+		worker_task_share(task, owner, 60000);
+	assert_int_equal(worker_task_owners(task), 8);
+	for (unsigned int i = 0; i < 8; i++)
+		assert_true(worker_task_is_of(task, worker_task_owner_at(task, i)));
+	assert_false(worker_task_is_of(task, 99));
+	wait_for(&f, &shared);
+	assert_int_equal(shared.result, _WORKER_POOL_SUCCESS);
+	teardown_pool(&f);
+}
+
+/* ... and if all workers work for the first one, the other gets one that is started besides. */
+static void test_shared_extra(void **state) {
+	struct seen hangs[2] = {}, shared = {};
+	struct worker_task *tasks[2], *task;
+	struct fixture f;
+
+	setup_pool_for(&f, NULL, 2, false, 0, 0, 1);
+	for (int i = 0; i < 2; i++)
+		tasks[i] = submit_overtime(&f, &hangs[i], "hang", 0, 60000, 1, 0);
+	while (worker_pool_load(f.pool).working < 2)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	task = submit_overtime(&f, &shared, "", 0, 60000, 1, 0);
+	worker_task_set_alone(task);
+	worker_task_share(task, 2, 60000);
+	wait_for(&f, &shared);
+	assert_int_equal(shared.result, _WORKER_POOL_SUCCESS);
+	assert_int_equal(hangs[0].n + hangs[1].n, 0);
+	for (int i = 0; i < 2; i++)
+		worker_task_cancel(tasks[i]);
+	teardown_pool(&f);
+}
+
 /* One that was started besides does not get ready: that is no trouble of the others, and not tried again and again. */
 static void test_extra_dies(void **state) {
 	char folder[] = "/tmp/test-worker-pool-XXXXXX", argument[64], *flag;
@@ -708,7 +785,8 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_queue),	   cmocka_unit_test(test_never_ready),
 		cmocka_unit_test(test_missing),	   cmocka_unit_test(test_free_busy),
 		cmocka_unit_test(test_overtime),   cmocka_unit_test(test_overtime_ends),
-		cmocka_unit_test(test_turns), cmocka_unit_test(test_owner_max), cmocka_unit_test(test_extra), cmocka_unit_test(test_extra_dies), cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue),
+		cmocka_unit_test(test_turns), cmocka_unit_test(test_owner_max), cmocka_unit_test(test_extra), cmocka_unit_test(test_shared), cmocka_unit_test(test_shared_many), cmocka_unit_test(test_shared_extra),
+		cmocka_unit_test(test_extra_dies), cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue),
 	};
 
 	if (argc != 2)

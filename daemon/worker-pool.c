@@ -71,26 +71,38 @@ static unsigned int worker_pool_busy(const struct worker_pool *pool) {
 }
 
 /* How many may work when one does for the task. Nobody's are the daemon's own, as root's: whether a worker answers. */
-static unsigned int worker_pool_places(const struct worker_pool *pool, const struct worker_task *task) {
-	if (!pool->extra_max || worker_pool_works_for(pool, task->owner))
+static unsigned int worker_pool_places(const struct worker_pool *pool, uint64_t owner) {
+	if (!pool->extra_max || worker_pool_works_for(pool, owner))
 		return pool->workers;
-	return pool->workers + pool->extra_max + (task->owner == ROOT || task->owner == WORKER_NOBODY);
+	return pool->workers + pool->extra_max + (owner == ROOT || owner == WORKER_NOBODY);
+}
+
+/* Whether a task that waits is the first one of an owner for whom another worker may be started besides so many. */
+static bool worker_pool_wants(const struct worker_pool *pool, const struct worker_task *task, unsigned int workers) {
+	const struct worker_task *before;
+
+	for (unsigned int i = 0; i < worker_task_owners(task); i++) {
+		const uint64_t owner = worker_task_owner_at(task, i);
+
+		if (workers >= worker_pool_places(pool, owner))
+			continue;
+		before = TAILQ_FIRST(&pool->queue);
+		while (before != task && !worker_task_is_of(before, owner))
+			before = TAILQ_NEXT(before, link);
+		if (before == task)
+			return true;
+	}
+	return false;
 }
 
 /* How many are to be alive. */
 static unsigned int worker_pool_wanted(const struct worker_pool *pool) {
 	const uint64_t now = uv_now(pool->loop);
 	unsigned int wanted = worker_pool_busy(pool);
-	const struct worker_task *task, *before;
+	const struct worker_task *task;
 
-	TAILQ_FOREACH(task, &pool->queue, link) {
-		if (now - task->submitted < EXTRA_MS || wanted >= worker_pool_places(pool, task))
-			continue;
-		before = TAILQ_FIRST(&pool->queue);
-		while (before != task && before->owner != task->owner)
-			before = TAILQ_NEXT(before, link);
-		wanted += before == task; /* one for each owner */
-	}
+	TAILQ_FOREACH(task, &pool->queue, link)
+		wanted += now - task->submitted >= EXTRA_MS && worker_pool_wants(pool, task, wanted);
 	return wanted > pool->workers ? wanted : pool->workers;
 }
 
@@ -129,35 +141,49 @@ void worker_pool_note_failure(struct worker_pool *pool, uint64_t owner) {
 		turn->failed = uv_now(pool->loop);
 }
 
+/* It is this one of those who wait for the task in whose turn it is done. */
+static void worker_task_choose(struct worker_task *task, uint64_t owner) {
+	for (unsigned int i = 0; i < task->n_others; i++)
+		if (task->others[i] == owner)
+			task->others[i] = task->owner;
+	task->owner = owner;
+}
+
 /*
  * The task that is next for an idle worker, or NULL: of the owner for whom the fewest workers work, and of several such, of whom had his last turn first. So who
- * has submitted much does not keep others waiting. One that is to be alone and for which a worker is coming waits for that; one whose owner has as many
+ * has submitted much does not keep others waiting, nor does who was the first to ask for what several wait for. One that is to be alone and for which a worker is coming waits for that; one whose owner has as many
  * workers as he may, for an end of these.
  */
 static struct worker_task *worker_pool_next(struct worker_pool *pool) {
 	unsigned int n, best_n = UINT_MAX, coming = worker_pool_coming(pool), busy = worker_pool_busy(pool);
-	uint64_t turn, best_turn = UINT64_MAX;
+	uint64_t turn, best_turn = UINT64_MAX, best_owner = WORKER_NOBODY;
 	struct worker_task *task, *best = NULL;
 
 	TAILQ_FOREACH(task, &pool->queue, link) {
-		const struct worker_turn *last = worker_pool_turn(pool, task->owner);
-
+		if (best && !best_n && !best_turn)
+			break;
 		if (task->alone && coming && !worker_pool_idle(pool, task)) {
 			coming--;
 			continue;
 		}
-		n = worker_pool_works_for(pool, task->owner);
-		if ((pool->owner_max && n >= pool->owner_max) || busy >= worker_pool_places(pool, task))
-			continue;
-		turn = last ? last->turn : 0;
-		if (n > best_n || (n == best_n && turn >= best_turn))
-			continue;
-		best = task;
-		best_n = n;
-		best_turn = turn;
-		if (!n && !turn)
-			break;
+		for (unsigned int i = 0; i < worker_task_owners(task); i++) {
+			const uint64_t owner = worker_task_owner_at(task, i);
+			const struct worker_turn *last = worker_pool_turn(pool, owner);
+
+			n = worker_pool_works_for(pool, owner);
+			if ((pool->owner_max && n >= pool->owner_max) || busy >= worker_pool_places(pool, owner))
+				continue;
+			turn = last ? last->turn : 0;
+			if (n > best_n || (n == best_n && turn >= best_turn))
+				continue;
+			best = task;
+			best_owner = owner;
+			best_n = n;
+			best_turn = turn;
+		}
 	}
+	if (best)
+		worker_task_choose(best, best_owner);
 	return best;
 }
 
@@ -214,12 +240,14 @@ static bool worker_pool_owes(const struct worker_pool *pool, uint64_t now) {
 	TAILQ_FOREACH(worker, &pool->list, link)
 		if (worker->state == WORKER_STARTING || worker->state == WORKER_IDLE)
 			return false;
-	TAILQ_FOREACH(task, &pool->queue, link) {
-		const struct worker_turn *turn = worker_pool_turn(pool, task->owner);
+	TAILQ_FOREACH(task, &pool->queue, link)
+		for (unsigned int i = 0; i < worker_task_owners(task); i++) {
+			const uint64_t owner = worker_task_owner_at(task, i);
+			const struct worker_turn *turn = worker_pool_turn(pool, owner);
 
-		if (task->owner != WORKER_NOBODY && !worker_pool_works_for(pool, task->owner) && (!turn || !turn->failed || now - turn->failed > FAILED_MS))
-			return true;
-	}
+			if (owner != WORKER_NOBODY && !worker_pool_works_for(pool, owner) && (!turn || !turn->failed || now - turn->failed > FAILED_MS))
+				return true;
+		}
 	return false;
 }
 
@@ -385,19 +413,34 @@ struct worker_pool *worker_pool_free(struct worker_pool *pool) {
 	return NULL;
 }
 
+/* How long it may take from now on. */
+static void worker_task_start_clock(struct worker_task *task, unsigned int deadline_ms) {
+	task->deadline = uv_now(task->pool->loop) + deadline_ms;
+	task->limit = task->deadline + task->overtime_ms;
+	task->queue_until = deadline_ms ? task->deadline : task->limit;
+}
+
 void worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
 			unsigned int deadline_ms) {
 	task->pool = pool;
 	task->submitted = uv_now(pool->loop);
-	task->deadline = task->submitted + deadline_ms;
-	task->limit = task->deadline + task->overtime_ms;
-	task->queue_until = deadline_ms ? task->deadline : task->limit;
+	worker_task_start_clock(task, deadline_ms);
 	if (pool->n_queue >= pool->queue_max)
 		task->queue_until = 0; /* finished by the timer, as never from within */
 	TAILQ_INSERT_TAIL(&pool->queue, task, link);
 	pool->n_queue++;
 	pool->counters.jobs++;
 	uv_timer_start(&pool->timer, worker_pool_on_timer, 0, 0);
+}
+
+void worker_task_share(struct worker_task *task, uint64_t owner, unsigned int deadline_ms) {
+	if (task->worker || worker_task_is_of(task, owner) || worker_task_owners(task) == WORKER_TASK_OWNERS_MAX)
+		return;
+	task->others[task->n_others++] = owner;
+	if (!task->pool || task->cancelled || !task->queue_until) /* it comes to the pool later, or is ending */
+		return;
+	worker_task_start_clock(task, deadline_ms);
+	uv_timer_start(&task->pool->timer, worker_pool_on_timer, 0, 0);
 }
 
 void worker_task_cancel(struct worker_task *task) {

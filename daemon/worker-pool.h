@@ -109,7 +109,17 @@ uint64_t worker_task_output_size(const struct worker_task *task, unsigned int in
 /* Whose work it is: owners take turns. Without, it is nobody's, and comes first. */
 void worker_task_set_owner(struct worker_task *task, uint64_t owner);
 bool worker_task_has_owner(const struct worker_task *task);
-uint64_t worker_task_owner(const struct worker_task *task);
+
+/*
+ * Another owner waits for it, too: it is done at the turn of whichever of them comes first, as that one's work, and may take as long as if it had been
+ * submitted now. Of WORKER_TASK_OWNERS_MAX at most; who comes later waits for the turn of one of these. Nothing changes once a worker has it.
+ */
+void worker_task_share(struct worker_task *task, uint64_t owner, unsigned int deadline_ms);
+
+/* Each of them; i is less than worker_task_owners(). */
+unsigned int worker_task_owners(const struct worker_task *task);
+uint64_t worker_task_owner_at(const struct worker_task *task, unsigned int i);
+bool worker_task_is_of(const struct worker_task *task, uint64_t owner);
 
 /*
  * Whether the worker that answered has had another owner's task before: it could be in the hands of that one. It gets no more work; and who has had another

@@ -91,8 +91,19 @@ void worker_task_set_owner(struct worker_task *task, uint64_t owner) {
 	task->owner = owner;
 }
 
-uint64_t worker_task_owner(const struct worker_task *task) {
-	return task->owner;
+unsigned int worker_task_owners(const struct worker_task *task) {
+	return task->n_others + 1;
+}
+
+uint64_t worker_task_owner_at(const struct worker_task *task, unsigned int i) {
+	return i ? task->others[i - 1] : task->owner;
+}
+
+bool worker_task_is_of(const struct worker_task *task, uint64_t owner) {
+	for (unsigned int i = 0; i < worker_task_owners(task); i++)
+		if (worker_task_owner_at(task, i) == owner)
+			return true;
+	return false;
 }
 
 bool worker_task_has_owner(const struct worker_task *task) {

@@ -514,19 +514,25 @@ static void job_cache_pass_on(struct job_cache *cache) {
 	}
 }
 
+static bool job_cache_looks_for(const struct job_cache *cache, uint64_t owner) {
+	const struct job_lookup *lookup;
+
+	TAILQ_FOREACH(lookup, &cache->looking, link)
+		if (worker_task_is_of(lookup->task, owner))
+			return true;
+	return false;
+}
+
 /* The next one for a thread: of an owner for whom none works, if there is one. */
 static struct job_lookup *job_cache_next(const struct job_cache *cache) {
 	struct job_lookup *lookup, *first = NULL;
-	const struct job_lookup *other;
 
 	TAILQ_FOREACH(lookup, &cache->waiting, link) {
 		if (!worker_pool_features(lookup->pool))
 			continue;
-		TAILQ_FOREACH(other, &cache->looking, link)
-			if (worker_task_owner(other->task) == worker_task_owner(lookup->task))
-				break;
-		if (!other)
-			return lookup;
+		for (unsigned int i = 0; i < worker_task_owners(lookup->task); i++)
+			if (!job_cache_looks_for(cache, worker_task_owner_at(lookup->task, i)))
+				return lookup;
 		if (!first)
 			first = lookup;
 	}
