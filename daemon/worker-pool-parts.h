@@ -15,7 +15,6 @@
 #define WORKER_MESSAGE_MAX (128 * 1024)
 #define WORKER_FDS_MAX SEND_FDS_MAX
 #define WORKER_NOBODY UINT64_MAX
-#define WORKER_TASK_OWNERS_MAX 8
 #define WORKER_OWNERS_MAX 32 /* whose last turn is remembered */
 
 enum worker_state {
@@ -32,9 +31,9 @@ struct worker_task {
 	uint64_t output_max[WORKER_FDS_MAX]; /* 0: an input */
 	uint64_t output_size[WORKER_FDS_MAX];
 	unsigned int n_fds;
-	uint64_t owner; /* of those who wait for it, in whose turn it is done */
-	uint64_t others[WORKER_TASK_OWNERS_MAX - 1];
-	unsigned int n_others;
+	uint64_t owners[WORKER_TASK_OWNERS_MAX]; /* who waits for it */
+	unsigned int n_owners;
+	uint64_t owner; /* of these, in whose turn it is done */
 	unsigned int overtime_ms;
 	uint64_t queue_until, deadline, limit; /* uv_now: to get a worker, and to be done */
 	uint64_t submitted, assigned; /* uv_now */

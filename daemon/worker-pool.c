@@ -70,7 +70,7 @@ static unsigned int worker_pool_busy(const struct worker_pool *pool) {
 	return n;
 }
 
-/* How many may work when one does for the task. Nobody's are the daemon's own, as root's: whether a worker answers. */
+/* How many may work when one does for the owner. Nobody's are the daemon's own, as root's: whether a worker answers. */
 static unsigned int worker_pool_places(const struct worker_pool *pool, uint64_t owner) {
 	if (!pool->extra_max || worker_pool_works_for(pool, owner))
 		return pool->workers;
@@ -81,8 +81,8 @@ static unsigned int worker_pool_places(const struct worker_pool *pool, uint64_t 
 static bool worker_pool_wants(const struct worker_pool *pool, const struct worker_task *task, unsigned int workers) {
 	const struct worker_task *before;
 
-	for (unsigned int i = 0; i < worker_task_owners(task); i++) {
-		const uint64_t owner = worker_task_owner_at(task, i);
+	for (unsigned int i = 0; i < task->n_owners; i++) {
+		const uint64_t owner = task->owners[i];
 
 		if (workers >= worker_pool_places(pool, owner))
 			continue;
@@ -141,18 +141,10 @@ void worker_pool_note_failure(struct worker_pool *pool, uint64_t owner) {
 		turn->failed = uv_now(pool->loop);
 }
 
-/* It is this one of those who wait for the task in whose turn it is done. */
-static void worker_task_choose(struct worker_task *task, uint64_t owner) {
-	for (unsigned int i = 0; i < task->n_others; i++)
-		if (task->others[i] == owner)
-			task->others[i] = task->owner;
-	task->owner = owner;
-}
-
 /*
  * The task that is next for an idle worker, or NULL: of the owner for whom the fewest workers work, and of several such, of whom had his last turn first. So who
- * has submitted much does not keep others waiting, nor does who was the first to ask for what several wait for. One that is to be alone and for which a worker is coming waits for that; one whose owner has as many
- * workers as he may, for an end of these.
+ * has submitted much does not keep others waiting, nor does who was the first to ask for what several wait for. One that is to be alone and for which a worker
+ * is coming waits for that; one whose owner has as many workers as he may, for an end of these.
  */
 static struct worker_task *worker_pool_next(struct worker_pool *pool) {
 	unsigned int n, best_n = UINT_MAX, coming = worker_pool_coming(pool), busy = worker_pool_busy(pool);
@@ -166,8 +158,8 @@ static struct worker_task *worker_pool_next(struct worker_pool *pool) {
 			coming--;
 			continue;
 		}
-		for (unsigned int i = 0; i < worker_task_owners(task); i++) {
-			const uint64_t owner = worker_task_owner_at(task, i);
+		for (unsigned int i = 0; i < task->n_owners; i++) {
+			const uint64_t owner = task->owners[i];
 			const struct worker_turn *last = worker_pool_turn(pool, owner);
 
 			n = worker_pool_works_for(pool, owner);
@@ -183,7 +175,7 @@ static struct worker_task *worker_pool_next(struct worker_pool *pool) {
 		}
 	}
 	if (best)
-		worker_task_choose(best, best_owner);
+		best->owner = best_owner;
 	return best;
 }
 
@@ -241,8 +233,8 @@ static bool worker_pool_owes(const struct worker_pool *pool, uint64_t now) {
 		if (worker->state == WORKER_STARTING || worker->state == WORKER_IDLE)
 			return false;
 	TAILQ_FOREACH(task, &pool->queue, link)
-		for (unsigned int i = 0; i < worker_task_owners(task); i++) {
-			const uint64_t owner = worker_task_owner_at(task, i);
+		for (unsigned int i = 0; i < task->n_owners; i++) {
+			const uint64_t owner = task->owners[i];
 			const struct worker_turn *turn = worker_pool_turn(pool, owner);
 
 			if (owner != WORKER_NOBODY && !worker_pool_works_for(pool, owner) && (!turn || !turn->failed || now - turn->failed > FAILED_MS))
@@ -434,9 +426,9 @@ void worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
 }
 
 void worker_task_share(struct worker_task *task, uint64_t owner, unsigned int deadline_ms) {
-	if (task->worker || worker_task_is_of(task, owner) || worker_task_owners(task) == WORKER_TASK_OWNERS_MAX)
+	if (task->worker || worker_task_is_of(task, owner) || task->n_owners == WORKER_TASK_OWNERS_MAX)
 		return;
-	task->others[task->n_others++] = owner;
+	task->owners[task->n_owners++] = owner;
 	if (!task->pool || task->cancelled || !task->queue_until) /* it comes to the pool later, or is ending */
 		return;
 	worker_task_start_clock(task, deadline_ms);

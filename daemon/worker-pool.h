@@ -23,6 +23,7 @@ enum {
 	WORKER_POOL_E_UNAVAILABLE, /* no worker starts, the pool ends, or it was cancelled */
 };
 
+#define WORKER_TASK_OWNERS_MAX 8
 #define WORKER_POOL_UNWANTED "it is not wanted any more" /* message of what was cancelled */
 
 struct worker_pool;

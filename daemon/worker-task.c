@@ -19,7 +19,8 @@ struct worker_task *worker_task_new(json_object *request, worker_task_fn fn, voi
 		return NULL;
 	}
 	task->request = request;
-	task->owner = WORKER_NOBODY;
+	task->owner = task->owners[0] = WORKER_NOBODY;
+	task->n_owners = 1;
 	task->fn = fn;
 	task->userdata = userdata;
 	return task;
@@ -88,20 +89,20 @@ uint64_t worker_task_output_size(const struct worker_task *task, unsigned int in
 }
 
 void worker_task_set_owner(struct worker_task *task, uint64_t owner) {
-	task->owner = owner;
+	task->owner = task->owners[0] = owner;
 }
 
 unsigned int worker_task_owners(const struct worker_task *task) {
-	return task->n_others + 1;
+	return task->n_owners;
 }
 
 uint64_t worker_task_owner_at(const struct worker_task *task, unsigned int i) {
-	return i ? task->others[i - 1] : task->owner;
+	return task->owners[i];
 }
 
 bool worker_task_is_of(const struct worker_task *task, uint64_t owner) {
-	for (unsigned int i = 0; i < worker_task_owners(task); i++)
-		if (worker_task_owner_at(task, i) == owner)
+	for (unsigned int i = 0; i < task->n_owners; i++)
+		if (task->owners[i] == owner)
 			return true;
 	return false;
 }
